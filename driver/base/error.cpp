@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/error.h"
+
+#include "driver/base/log.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+namespace usdma {
+
+static constexpr size_t text_size = 512;
+static thread_local char text[text_size];
+
+int fail(int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	log_debug("error %d: %s", err, text);
+	return -err;
+}
+
+int fail_errno(const char *fmt, ...)
+{
+	const int err = errno ? errno : EIO;
+	char what[64];
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (n > 0 && size_t(n) < sizeof(text))
+		snprintf(text + n, sizeof(text) - size_t(n), ": %s", strerror_r(err, what, sizeof(what)));
+	log_debug("error %d: %s", err, text);
+	return -err;
+}
+
+int fail_in(int err, const char *fmt, ...)
+{
+	char before[text_size];
+	va_list ap;
+	int n;
+
+	snprintf(before, sizeof(before), "%s", text);
+	va_start(ap, fmt);
+	n = vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (n > 0 && size_t(n) < sizeof(text))
+		snprintf(text + n, sizeof(text) - size_t(n), ": %.*s", int(sizeof(text)) - n - 3, before);
+	return err;
+}
+
+const char *error_text()
+{
+	return text;
+}
+
+void error_clear()
+{
+	text[0] = '\0';
+}
+
+} // namespace usdma

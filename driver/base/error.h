@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Errors: a function reports -errno; beside it, a text for a person stands in a
+ * buffer of the calling thread.  The text names the cause and, where there is
+ * one, the cure.  A later failure in the same thread replaces it.
+ */
+#pragma once
+
+#include <cerrno>
+
+namespace usdma {
+
+/* Remembers the text for this thread and returns -err (err is a positive errno). */
+[[gnu::format(printf, 2, 3), gnu::cold]] int fail(int err, const char *fmt, ...);
+
+/* As fail, with "TEXT: what errno means" for the present errno; returns -errno. */
+[[gnu::format(printf, 1, 2), gnu::cold]] int fail_errno(const char *fmt, ...);
+
+/* Puts "TEXT: " before this thread's present text; returns err unchanged. */
+[[gnu::format(printf, 2, 3), gnu::cold]] int fail_in(int err, const char *fmt, ...);
+
+/* This thread's latest error text; "" where there was none.  Valid until the next failure. */
+const char *error_text();
+void error_clear();
+
+} // namespace usdma

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/futex_lock.h"
+
+#include "driver/base/clock.h"
+
+#include <cerrno>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace usdma {
+
+int futex_wait_until(u32 *word, u32 expected, u64 abs_ns)
+{
+	timespec t = {time_t(abs_ns / ns_per_s), long(abs_ns % ns_per_s)};
+	const int op = FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG;
+	const bool bounded = abs_ns != ~u64(0);
+
+	if (syscall(SYS_futex, word, op, expected, bounded ? &t : nullptr, nullptr, FUTEX_BITSET_MATCH_ANY) == 0)
+		return 0;
+	return -errno;
+}
+
+void futex_wake(u32 *word, int count)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, count, nullptr, nullptr, 0);
+}
+
+void futex_lock::lock_slow()
+{
+	/* The holder is on the data path and gone in tens of nanoseconds, unless it was descheduled. */
+	for (int i = 0; i < 100; i++) {
+		if (load_relaxed(&word_) == 0 && try_lock())
+			return;
+		cpu_relax();
+	}
+	while (__atomic_exchange_n(&word_, 2, __ATOMIC_ACQUIRE) != 0)
+		futex_wait_until(&word_, 2, ~u64(0));
+}
+
+void futex_lock::wake_one()
+{
+	futex_wake(&word_, 1);
+}
+
+} // namespace usdma

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A mutex of one word: one locked instruction to take it, one to give it back,
+ * no system call unless two threads meet.  Its unlock is a full barrier: what
+ * was stored under the lock is visible before any later load of this thread
+ * (the data path looks for a sleeping device right after it).
+ */
+#pragma once
+
+#include "driver/base/barrier.h"
+#include "driver/base/types.h"
+
+namespace usdma {
+
+class futex_lock {
+public:
+	void lock()
+	{
+		u32 zero = 0;
+
+		if (unlikely(!__atomic_compare_exchange_n(&word_, &zero, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
+			lock_slow();
+	}
+	bool try_lock()
+	{
+		u32 zero = 0;
+
+		return __atomic_compare_exchange_n(&word_, &zero, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+	}
+	void unlock()
+	{
+		if (unlikely(__atomic_exchange_n(&word_, 0, __ATOMIC_SEQ_CST) == 2))
+			wake_one();
+	}
+
+private:
+	void lock_slow();
+	void wake_one();
+
+	u32 word_ = 0; /* 0 free, 1 held, 2 held and somebody sleeps */
+};
+
+/* futex(2) on a private word; waits at most until the absolute CLOCK_MONOTONIC time. 0, -EAGAIN, -EINTR, -ETIMEDOUT. */
+int futex_wait_until(u32 *word, u32 expected, u64 abs_ns);
+void futex_wake(u32 *word, int count);
+
+} // namespace usdma

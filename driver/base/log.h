@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Log lines for a person.  Off the data path; the level check is one relaxed load. */
+#pragma once
+
+#include "driver/base/types.h"
+
+namespace usdma {
+
+enum class log_level : int { none, error, warn, info, debug };
+
+/* Where lines go; the default writes "usdma: LEVEL: TEXT" to standard error.  Any thread may call it. */
+using log_sink = void (*)(log_level level, const char *text, void *arg);
+
+void log_set_level(log_level level);
+log_level log_get_level();
+void log_set_sink(log_sink sink, void *arg); /* nullptr: the default */
+[[gnu::format(printf, 2, 3), gnu::cold]] void log_write(log_level level, const char *fmt, ...);
+
+bool log_wants(log_level level);
+
+#define usdma_log(level, ...)                                                                                          \
+	do {                                                                                                           \
+		if (::usdma::log_wants(level))                                                                         \
+			::usdma::log_write(level, __VA_ARGS__);                                                        \
+	} while (0)
+#define log_error(...) usdma_log(::usdma::log_level::error, __VA_ARGS__)
+#define log_warn(...) usdma_log(::usdma::log_level::warn, __VA_ARGS__)
+#define log_info(...) usdma_log(::usdma::log_level::info, __VA_ARGS__)
+#define log_debug(...) usdma_log(::usdma::log_level::debug, __VA_ARGS__)
+
+} // namespace usdma

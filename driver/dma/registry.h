@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From a device string to an engine.  A transport makes a vfio::device of a
+ * string, an engine driver makes an engine of a vfio::device.  Both tables are
+ * filled on a floor above (driver/engines/table.cpp): a new engine is a folder
+ * and a line there.
+ */
+#pragma once
+
+#include "driver/dma/engine.h"
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace usdma::dma {
+
+struct pci_id {
+	u16 vendor, device;
+};
+
+struct driver {
+	const char *name;
+	std::span<const pci_id> ids;
+	/* Takes the device over on success only. */
+	int (*probe)(std::unique_ptr<vfio::device> &dev, std::unique_ptr<engine> *out);
+};
+
+struct transport {
+	const char *scheme; /* "sim", "vfio-user", "pci" */
+	/* spec: the whole device string.  Only called when the string is of this scheme. */
+	int (*open)(std::string_view spec, std::unique_ptr<vfio::device> *out);
+};
+
+extern const std::span<const driver *const> drivers;
+extern const std::span<const transport *const> transports;
+
+/* "sim[:…]" → "sim"; "vfio-user:PATH" → "vfio-user"; "DDDD:BB:DD.F" → "pci"; else -EINVAL with a text. */
+int parse_scheme(std::string_view spec, std::string *scheme);
+/* Splits "a,b,c" (a PATH may not hold a comma); checks each scheme. */
+int parse_list(std::string_view list, std::vector<std::string> *out);
+
+/* The driver for a device's ids; nullptr: none. */
+const driver *find_driver(u16 vendor, u16 device);
+
+int open_device(std::string_view spec, std::unique_ptr<vfio::device> *out);
+int open(std::string_view spec, std::unique_ptr<engine> *out);
+
+} // namespace usdma::dma

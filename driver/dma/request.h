@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One piece of work for a DMA channel, in the terms of every engine.  A channel
+ * takes each of these operations; an engine whose hardware lacks one does it in
+ * its own driver (driver/engines/…).
+ */
+#pragma once
+
+#include "driver/base/types.h"
+
+namespace usdma::dma {
+
+enum class opcode : u8 {
+	nop = 0,
+	copy = 1,          /* dst[0, len) = src[0, len) */
+	copy_2d = 2,       /* height rows of len bytes; a = source pitch, b = destination pitch */
+	fill = 3,          /* dst[0, len) = pattern a, arg bytes wide (1, 4, 8); len a multiple of arg */
+	copy_indirect = 4, /* arg: indirect_mode */
+	write = 5,         /* 64-bit a → dst (8-aligned) */
+	wait = 6,          /* until the 64-bit word at src compares (arg: compare) with a; height = limit in ms, 0 none */
+	reduce = 7,        /* dst[i] = op(dst[i], src[i]) over len bytes; arg = reduce_arg(type, op) */
+	timestamp = 8,     /* device clock in ns (64 bits) → dst (8-aligned) */
+	op_count
+};
+
+enum class space : u8 {
+	host = 0,   /* address is an IOVA (host memory, or a peer's BAR mapped there) */
+	device = 1, /* address is in the engine's own memory, counted from engine::set_memory_base */
+};
+
+enum request_flags : u8 {
+	flag_fence = 1,     /* starts after all earlier requests of the channel have ended */
+	flag_interrupt = 2, /* raises the channel's service interrupt when it has ended */
+	flag_complete = 4,  /* writes the completion record when it has ended, not with a later one */
+};
+
+enum class indirect_mode : u8 {
+	descriptor = 0, /* src: 32-byte block { u32 0, 0, len_high, len_low; u64 src, dst } read when the request runs */
+	cells = 1,      /* src, dst: 8-byte cells with the base addresses; a, b = source and destination offset; len */
+};
+
+/* As ACL's value wait (acl-api.md §2.13); v is the word, x the value. */
+enum class compare : u8 {
+	geq = 0,  /* int64(v - x) >= 0 */
+	eq = 1,   /* v == x */
+	and_ = 2, /* (v & x) != 0 */
+	nor = 3,  /* ~(v | x) != 0 */
+};
+
+enum class reduce_op : u8 { sum = 0, max = 1, min = 2, equal = 3 /* 1 where equal, else 0 */, prod = 4 };
+enum class element : u8 { i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, count };
+
+constexpr u8 reduce_arg(element type, reduce_op op)
+{
+	return u8(u8(type) | u8(op) << 4);
+}
+constexpr element reduce_type(u8 arg)
+{
+	return element(arg & 0xf);
+}
+constexpr reduce_op reduce_operation(u8 arg)
+{
+	return reduce_op(arg >> 4);
+}
+constexpr size_t element_size(element e)
+{
+	constexpr u8 size[] = {1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
+
+	return e < element::count ? size[size_t(e)] : 0;
+}
+
+struct request {
+	opcode op = opcode::nop;
+	u8 flags = 0;
+	u8 spaces = 0; /* space of src in bits 0-3, of dst in bits 4-7 */
+	u8 arg = 0;
+	u32 height = 0;
+	u64 src = 0, dst = 0, len = 0;
+	u64 a = 0, b = 0;
+	u64 cookie = 0; /* the submitter's; comes back with a fault, and selects in channel_ops::squash */
+};
+
+constexpr u8 spaces(space src, space dst)
+{
+	return u8(u8(src) | u8(dst) << 4);
+}
+constexpr space src_space(u8 s)
+{
+	return space(s & 0xf);
+}
+constexpr space dst_space(u8 s)
+{
+	return space(s >> 4);
+}
+
+/* Why a request failed.  Numbers are the device's (docs/hardware.md). */
+enum class fault_reason : u32 {
+	none = 0,
+	bad_op = 1,        /* unknown op, reserved bits set, bad argument */
+	bad_length = 2,    /* zero, too long, or not a multiple of the element */
+	src_unmapped = 3,  /* source not (wholly) mapped or outside the device's memory */
+	dst_unmapped = 4,
+	src_denied = 5,    /* mapped without the right */
+	dst_denied = 6,
+	unaligned = 7,
+	timeout = 8,       /* a wait's limit passed */
+	bad_tag = 9,       /* the descriptor in the ring is not the one expected there */
+	transfer = 10,     /* the bus or the peer failed while moving data */
+	stopped = 11,      /* stopped on request; nothing failed */
+	injected = 12,     /* a fault asked for by a test */
+	lost = 13,         /* the device is gone */
+	count
+};
+
+const char *fault_name(fault_reason reason);
+/* The errno that a caller sees for it. */
+int fault_errno(fault_reason reason);
+
+} // namespace usdma::dma

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The reference sdma engine's programming interface; docs/hardware.md says the
+ * same in words.  Shared by the driver (driver/engines/sdma) and the software
+ * model (driver/sim).  All fields little-endian.
+ */
+#pragma once
+
+#include "driver/base/bits.h"
+#include "driver/base/types.h"
+#include "driver/dma/channel.h"
+#include "driver/dma/request.h"
+
+#include <cstddef>
+
+namespace usdma::sdma {
+
+/* PCI identity.  The vendor number is a private one, not assigned by PCI-SIG. */
+inline constexpr u16 pci_vendor = 0x5553, pci_device = 0x0d3a;
+inline constexpr u32 pci_class = 0x080100; /* base system peripheral, DMA controller */
+inline constexpr u8 pci_revision = 1;
+
+/* ---- BAR0: registers ------------------------------------------------------------------------------- */
+
+inline constexpr u64 bar0_size = 16 * MiB;
+inline constexpr u32 max_channels = 1024;
+
+/* Global page, offset 0: reached by trapped accesses only (never mapped). */
+enum : u32 {
+	reg_id = 0x00,        /* RO 32: id_value */
+	reg_version = 0x04,   /* RO 32: major << 16 | minor */
+	reg_caps = 0x08,      /* RO 64: hw_cap_* */
+	reg_channels = 0x10,  /* RO 32: channels */
+	reg_engines = 0x14,   /* RO 32: units; channel i is run by unit i % units */
+	reg_max_len = 0x18,   /* RO 64: bytes that one descriptor may move */
+	reg_mem_size = 0x20,  /* RO 64: bytes of device memory behind BAR2 */
+	reg_mem_base = 0x28,  /* RW 64: the address that descriptors give the first byte of device memory */
+	reg_ctrl = 0x30,      /* RW 32: ctrl_* */
+	reg_status = 0x34,    /* RO 32: bit 0 ready */
+	reg_clock = 0x38,     /* RO 64: device clock in ns, as TIMESTAMP stores it */
+	reg_ring_order = 0x40, /* RO 32: largest log2(ring size) << 8 | smallest */
+	reg_vectors = 0x44,   /* RO 32: MSI-X vectors */
+};
+inline constexpr u32 id_value = 0x414d4453; /* "SDMA" */
+inline constexpr u32 version_major = 1, version_minor = 0;
+enum : u64 { hw_cap_sleep = 1, hw_cap_memory = 2, hw_cap_heartbeat = 4 };
+enum : u32 { ctrl_enable = 1, ctrl_reset = 2 /* self-clearing: all channels off, registers at their start values */ };
+enum : u32 { status_ready = 1 };
+
+/* Channel control pages: one a channel, a page apart; trapped accesses only. */
+inline constexpr u64 chan_ctrl_base = 0x10000, chan_stride = 0x1000;
+enum : u32 {
+	chan_ring_base = 0x00,  /* RW 64: IOVA of the ring, 64-byte aligned; writable while the channel is off */
+	chan_ring_order = 0x08, /* RW 32: log2 of the number of descriptors */
+	chan_vectors = 0x0c,    /* RW 32: waiter vector | service vector << 16 */
+	chan_record = 0x10,     /* RW 64: IOVA of the status block, 64-byte aligned */
+	chan_first_seq = 0x18,  /* RW 64: completed starts here; the first descriptor has this + 1 */
+	chan_coalesce = 0x20,   /* RW 32: service interrupt: count | microseconds << 16; count 0 and 1: each */
+	chan_command = 0x24,    /* WO 32: chan_cmd_* */
+	chan_state = 0x28,      /* RO 32: chan_state_* */
+	chan_wake = 0x2c,       /* WO 32: any value wakes a sleeping unit; an ioeventfd may stand for it */
+	chan_head = 0x30,       /* RO 64: last sequence number begun */
+};
+/* disable: the channel is off when the write returns, and touches no memory any more. */
+enum : u32 { chan_cmd_enable = 1, chan_cmd_disable = 2, chan_cmd_stop = 3, chan_cmd_resume = 4 };
+enum : u32 { chan_state_off = 0, chan_state_running = 1, chan_state_halted = 2, chan_state_error = 3 /* bad set-up */ };
+
+/* Channel doorbell pages: one a channel, a page apart; mappable. */
+inline constexpr u64 chan_door_base = 0x800000;
+enum : u32 {
+	door_tail = 0x00, /* RW 64: last sequence number posted */
+	door_arm = 0x40,  /* RW 64: interrupt slot 0 (waiter) once completed >= this; each value written raises at most once */
+	door_arm_service = 0x80, /* RW 64: the same for slot 1 */
+};
+inline constexpr u64 arm_none = ~u64(0);
+
+constexpr u64 chan_ctrl(u32 ch)
+{
+	return chan_ctrl_base + ch * chan_stride;
+}
+constexpr u64 chan_door(u32 ch)
+{
+	return chan_door_base + ch * chan_stride;
+}
+static_assert(chan_ctrl(max_channels) <= chan_door_base);
+static_assert(chan_door(max_channels) <= bar0_size);
+
+/* ---- status block in host memory ------------------------------------------------------------------- */
+
+/* Two lines of their own; the device writes both. */
+struct alignas(64) status_block {
+	dma::completion_record record; /* line 0 */
+	u32 asleep;                    /* line 1: 1 while the unit sleeps (hw_cap_sleep) */
+	u32 reserved[15];
+};
+static_assert(sizeof(status_block) == 128);
+static_assert(offsetof(status_block, asleep) == 64);
+static_assert(offsetof(dma::completion_record, state) == 8);
+static_assert(offsetof(dma::completion_record, fault_seq) == 16);
+
+/* ---- descriptor ------------------------------------------------------------------------------------ */
+
+/*
+ * tag is the low half of the descriptor's sequence number and is written last:
+ * a descriptor is complete when its tag is the one expected in its slot.  A unit
+ * that is awake may run a descriptor as soon as its tag is right, before the
+ * doorbell says so; one that the doorbell covers and whose tag is wrong is a
+ * fault (bad_tag).
+ */
+struct alignas(64) descriptor {
+	u32 tag;
+	u8 op; /* dma::opcode */
+	u8 flags;
+	u8 spaces;
+	u8 arg;
+	u32 height;
+	u32 reserved; /* zero */
+	u64 src, dst, len;
+	u64 a, b;
+	u64 cookie;
+};
+static_assert(sizeof(descriptor) == 64);
+static_assert(offsetof(descriptor, op) == 4);
+static_assert(offsetof(descriptor, height) == 8);
+static_assert(offsetof(descriptor, src) == 16);
+static_assert(offsetof(descriptor, cookie) == 56);
+
+/* What COPY_INDIRECT, mode descriptor, reads (ACL's memcpy descriptor, acl-api.md §1.4). */
+struct indirect_block {
+	u32 reserved[2];
+	u32 len_high;
+	u32 len;
+	u64 src, dst; /* device memory addresses (mem_base …) */
+};
+static_assert(sizeof(indirect_block) == 32);
+static_assert(offsetof(indirect_block, len) == 12);
+
+} // namespace usdma::sdma

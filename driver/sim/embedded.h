@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The software device inside this process: server and engines on threads of their own, joined by a socketpair. */
+#pragma once
+
+#include "driver/vfio/device.h"
+
+#include <string_view>
+
+namespace usdma::sim {
+
+/*
+ * spec: "sim[:key=value]…" (driver/sim/config.h lists the keys).  Starts the
+ * model and returns the client's end, a vfio-user device with backend "sim".
+ * Closing the device ends the threads and frees the device's memory.
+ */
+int embedded_open(std::string_view spec, std::unique_ptr<vfio::device> *out);
+
+} // namespace usdma::sim

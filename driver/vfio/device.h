@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A VFIO device, whatever carries it: the kernel (group + type1 container, or
+ * cdev + iommufd) or a vfio-user server.  One file a backend.
+ *
+ * All calls are slow-path, may block up to the transport's deadline, and are
+ * thread-safe against each other.  They return 0 or -errno and leave a text in
+ * error_text().  -ENODEV: the device (or its server) is gone.
+ */
+#pragma once
+
+#include "driver/base/mapping.h"
+#include "driver/base/types.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace usdma::vfio {
+
+/* Region and interrupt indexes of a PCI device (linux/vfio.h: VFIO_PCI_*_REGION_INDEX, VFIO_PCI_*_IRQ_INDEX). */
+enum : unsigned { region_bar0 = 0, region_bar2 = 2, region_bar4 = 4, region_config = 7, region_count = 9 };
+enum : unsigned { irq_intx = 0, irq_msi = 1, irq_msix = 2, irq_err = 3, irq_req = 4 };
+
+enum : u32 { region_readable = 1, region_writable = 2, region_mappable = 4 };
+enum : u32 { dma_read = 1, dma_write = 2 }; /* as the device sees it */
+
+struct range {
+	u64 start, last; /* inclusive */
+};
+
+struct region_info {
+	u64 size = 0;
+	u32 flags = 0;
+	std::vector<range> mappable; /* offsets that region_map takes; all of it where flags say so and this is empty */
+};
+
+struct irq_info {
+	u32 count = 0;
+};
+
+/* Host memory that the device may reach.  vaddr, iova and size are page multiples. */
+struct dma_area {
+	u64 iova = 0;
+	u64 size = 0;
+	void *vaddr = nullptr;
+	u32 prot = dma_read | dma_write;
+	int fd = -1;       /* the file that backs vaddr, -1: none (ordinary anonymous memory) */
+	u64 fd_offset = 0; /* of vaddr in fd */
+};
+
+struct address_limits {
+	std::vector<range> usable; /* IOVAs that may be mapped, sorted, disjoint */
+	u64 page_size = 4096;      /* smallest mapping */
+	u64 max_mappings = 0;      /* 0: not known */
+};
+
+class device {
+public:
+	virtual ~device() = default;
+
+	virtual int region(unsigned index, region_info *out) = 0;
+	/* Maps [offset, offset+size) of a region; -EOPNOTSUPP where it cannot be mapped. */
+	virtual int region_map(unsigned index, u64 offset, u64 size, mapping *out) = 0;
+	/* One access of 1, 2, 4 or 8 bytes, or a longer run of bytes (config space, device memory). */
+	virtual int region_read(unsigned index, u64 offset, void *buf, size_t len) = 0;
+	virtual int region_write(unsigned index, u64 offset, const void *buf, size_t len) = 0;
+	/* A file that backs a mappable region, for sharing it with others; borrowed; -1: none. */
+	virtual int region_fd(unsigned index, u64 *fd_offset) = 0;
+	/*
+	 * An eventfd whose write acts as a write to the register at this offset
+	 * (an "ioeventfd"); borrowed; -1: none, use region_write.
+	 */
+	virtual int region_doorbell_fd(unsigned index, u64 offset) = 0;
+
+	virtual int irq(unsigned index, irq_info *out) = 0;
+	/* Vectors [first, first+fds.size()) signal these eventfds; -1 switches a vector off. */
+	virtual int irq_set(unsigned index, unsigned first, std::span<const int> fds) = 0;
+
+	virtual int limits(address_limits *out) = 0;
+	/* Maps; on return the device can reach it.  -EEXIST: overlaps; -ENOSPC: too many mappings; -ENOMEM: memlock. */
+	virtual int dma_map(const dma_area &area) = 0;
+	/* On return the device no longer reaches it.  iova and size exactly as mapped. */
+	virtual int dma_unmap(u64 iova, u64 size) = 0;
+
+	/* Function-level reset; mappings and interrupt set-up stay as they were for vfio-user, as the kernel does for VFIO. */
+	virtual int reset() = 0;
+
+	/* Gone for good: unplugged, or its server died.  Any thread, no system call. */
+	virtual bool lost() const = 0;
+	/* Becomes readable (and stays) when the device is lost; borrowed; -1: none. */
+	virtual int lost_fd() const = 0;
+
+	virtual std::string name() const = 0; /* "0000:00:04.0", "vfio-user:PATH", "sim" */
+	virtual std::string backend() const = 0; /* "vfio-user", "type1", "iommufd" */
+	virtual int numa_node() const { return -1; }
+};
+
+/* What every backend and the tools share: reads from config space. */
+int config_read16(device &dev, unsigned offset, u16 *out);
+int config_read32(device &dev, unsigned offset, u32 *out);
+/* Sets or clears bits of the PCI command register (PCI 3.0 §6.2.2). */
+int config_bus_master(device &dev, bool on);
+
+} // namespace usdma::vfio

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Devices, numbered as USDMA_DEVICES lists them, each opened on first use and
+ * closed with the last reference.  A lane is a channel and the lock that its
+ * submitters share; the first lanes belong to one stream each, the rest are shared.
+ */
+#pragma once
+
+#include "driver/base/clock.h"
+#include "driver/base/futex_lock.h"
+#include "driver/dma/engine.h"
+#include "lib/core/config.h"
+#include "lib/core/memory.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace usdma::core {
+
+struct waiter;
+
+struct alignas(64) lane {
+	futex_lock lock;      /* the channel's hot calls, and the queues of the streams on it */
+	u32 streams = 0;      /* that use it */
+	dma::channel *ch = nullptr;
+	device *dev = nullptr;
+	u64 copies = 0, bytes = 0, requests = 0, doorbells = 0, wakes = 0, faults = 0; /* relaxed, under the lock */
+
+	alignas(64) std::mutex wait_lock; /* the sleepers' list */
+	waiter *waiters = nullptr;        /* first: the one that sleeps on the eventfd */
+	std::atomic<u64> sleeps{0}, spins{0};
+	std::atomic<u32> wait_ns{0};      /* running mean of how long waits took */
+};
+
+class device {
+public:
+	unsigned slot = 0;
+	std::string spec;
+	std::unique_ptr<dma::engine> eng;
+	std::vector<std::unique_ptr<lane>> lanes; /* opened one by one as streams come */
+	std::mutex lock;                          /* lanes */
+	void *heap = nullptr;                     /* memory.cpp's */
+	std::atomic<int> dead{0};                 /* an errno once the device is lost or hung: ends every wait */
+	u64 opened_ns = 0;
+
+	u8 *bar() const { return bar_; } /* the CPU's view of device memory; nullptr: none */
+	bool lost() const { return dead.load(std::memory_order_relaxed) || eng->lost(); }
+
+	u8 *bar_ = nullptr;
+};
+
+/* How many devices are configured; 0 and up, or -errno (bad USDMA_DEVICES). Opens none. */
+int device_count();
+/* The device string of a slot; nullptr: no such slot. */
+const char *device_spec(unsigned slot);
+/* Opens at the first reference. -ENODEV: no such slot; or what opening gave. */
+int device_get(unsigned slot, device **out);
+/* At the last reference: waits for its work, closes. */
+void device_put(device *dev);
+/* The open device of a slot, without a reference; nullptr: not open. */
+device *device_peek(unsigned slot);
+/* Calls fn for each open device (under the table's lock; fn must not open or close). */
+void device_each(void (*fn)(device *dev, void *arg), void *arg);
+/* A lane for a new stream: one of its own while there are some, else the least used shared one. */
+int lane_get(device *dev, lane **out);
+void lane_put(lane *l);
+/* How many more lanes can be exclusive. */
+bool lane_exclusive(const lane *l);
+
+/* Says that a device is gone or hung: every pending and later call on it ends with this errno. */
+void device_fail(device *dev, int err, const char *why);
+/* Handles channels that halted (reports to their streams, resumes); called from slow paths of every wait. */
+void device_check_faults(device *dev);
+
+/* True in a child of fork(2): nothing here may be used there. */
+bool forked();
+int fail_forked();
+
+} // namespace usdma::core

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory: which class an address is of, pinned host memory, registered host
+ * memory, the device heap.  All thread-safe.  Errors: -errno with error_text().
+ */
+#pragma once
+
+#include "driver/base/range_map.h"
+#include "driver/base/types.h"
+
+namespace usdma::core {
+
+class device;
+
+enum class mem_class : u8 { unregistered, host, device };
+enum class region_kind : u8 { heap, pinned, registered, vmm, imported };
+
+/* Device pointers: slot i's heap is [window + i * window_slot, … + memory size); mapped ranges come behind all slots. */
+inline constexpr u64 window_base = 0x100000000000, window_size = u64(1) << 43; /* 16 … 24 TiB */
+inline constexpr u64 window_slot = 128 * GiB;
+inline constexpr unsigned max_devices = 16;
+inline constexpr u64 window_vmm = window_base + max_devices * window_slot; /* … window_base + window_size */
+
+constexpr bool in_window(u64 addr)
+{
+	return addr - window_base < window_size;
+}
+
+enum region_flags : u32 {
+	region_chains = 1, /* a copy may run on into the next region (pages of one virtual range) */
+	region_shared = 2, /* not for the heap's free: a view of memory that somebody else owns */
+};
+
+struct region : range_entry {
+	u32 alive = 0;
+	mem_class cls = mem_class::unregistered;
+	region_kind kind = region_kind::heap;
+	u8 slot = 0;        /* device: whose memory; host: the device that it was made for */
+	u32 flags = 0;
+	u32 page_size = 4096;
+	u64 delta = 0;      /* DMA address = address + delta: an IOVA (host, same in all devices) or device memory address */
+	u64 user = 0;       /* front ends: a tag of their own */
+	void *owner = nullptr; /* the heap's or arena's own */
+};
+
+/* Where an address is.  For device class in no region: size == 0. */
+struct place {
+	mem_class cls;
+	region_kind kind;
+	u8 slot;
+	u32 flags;
+	u64 base, size; /* of the region */
+	u64 dma;        /* of the address asked for */
+	region *reg;
+};
+
+/* Lock-free, no system call; remembers its last results per thread. */
+place locate(u64 addr);
+
+inline place locate(const void *p)
+{
+	return locate(reinterpret_cast<u64>(p));
+}
+
+/* For rooms that make regions of their own (VMM, sharing). */
+int region_add(const region &r, region **out); /* -EEXIST, -ENOMEM */
+void region_remove(region *r);
+
+/* ---- pinned host memory ---------------------------------------------------------------------------- */
+
+/* memfd-backed, faulted in, mapped into every open device; 64-byte aligned at least. -ENOMEM, or a device's error. */
+int host_alloc(u64 size, int numa_node, void **out);
+/* -EINVAL: not the start of such a block. Deferred while a device may still touch it. */
+int host_free(void *ptr);
+
+enum host_register_flags : u32 { host_reg_readonly = 1, host_reg_mapped = 2 };
+/* Pins the caller's own memory [ptr, ptr+size), any alignment. -EEXIST: overlaps a registration or one of our blocks. */
+int host_register(void *ptr, u64 size, u32 flags);
+/* -ENOENT: not the start of a registration. */
+int host_unregister(void *ptr);
+
+/* ---- device memory --------------------------------------------------------------------------------- */
+
+enum class page_policy : u8 { huge_first, huge_only, normal_only, huge1g_only };
+/* At least 512-byte aligned (2 MiB for huge pages). -ENOMEM: exhausted. */
+int device_alloc(device *dev, u64 size, page_policy policy, u64 *out);
+/* -EINVAL: not the start of such a block. Space is reused only when work submitted before has ended. */
+int device_free(u64 addr);
+
+struct heap_info {
+	u64 total, free;           /* bytes of the device's memory */
+	u64 used_normal, used_huge;
+	u64 blocks;
+	u64 peak;
+};
+heap_info device_heap_info(device *dev);
+
+/* Raw device memory for rooms that map it themselves (VMM); offset counts from the memory's start. */
+int device_carve(device *dev, u64 size, u64 align, u64 *offset);
+void device_uncarve(device *dev, u64 offset, u64 size);
+
+/* ---- for device.cpp -------------------------------------------------------------------------------- */
+
+/* Maps everything that is pinned or registered into a device just opened; on error nothing stays mapped. */
+int memory_attach(device *dev);
+/* The device goes: its heap's regions end, nothing of ours stays mapped in it. */
+void memory_detach(device *dev);
+/* Gives back what was freed while devices could still touch it and can no longer. Cheap when there is nothing. */
+void memory_reclaim();
+
+} // namespace usdma::core

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A stream is a FIFO of work on one device.  While nothing gates it, work goes
+ * straight into its lane's ring.  Behind a gate (an event of another stream, a
+ * value, a notify, a blocking callback) it waits in the stream's queue, and the
+ * pump moves it on.
+ *
+ * Any thread may use any stream.  Calls return 0 or -errno (error_text() says more):
+ * -ENODEV the device is gone, -ECANCELED the stream was aborted, -ETIMEDOUT.
+ */
+#pragma once
+
+#include "driver/base/clock.h"
+#include "driver/dma/request.h"
+#include "lib/core/config.h"
+#include "lib/core/device.h"
+#include "lib/core/slab.h"
+
+#include <deque>
+
+namespace usdma::core {
+
+struct event;
+struct task;
+struct stream;
+
+enum class fail_mode : u8 { go_on, stop };
+
+struct stream_options {
+	u32 priority = 0;
+	u32 flags = 0;               /* the front end's, kept for it */
+	int wait = -1;               /* a wait_mode, -1: the configuration's */
+	void *owner = nullptr;       /* the front end's context */
+};
+
+/* The first task of a stream that failed since the error was last taken. */
+struct stream_error {
+	int err = 0;                 /* 0: none; a positive errno */
+	dma::fault_reason reason = dma::fault_reason::none;
+	u64 address = 0;
+	u64 seq = 0;
+};
+
+struct stream_stats {
+	u64 copies, bytes, errors, sleeps;
+};
+
+struct alignas(64) stream {
+	u32 alive = 0;
+	u32 id = 0;
+	lane *ln = nullptr;
+	device *dev = nullptr;
+	u64 last = 0;                 /* last sequence number of ours in the ring; under ln->lock */
+	std::deque<task> *queue = nullptr; /* work behind a gate; under ln->lock; null: never gated */
+	u32 gated = 0;                /* queue is not empty; under ln->lock, read without as a hint */
+	u32 has_error = 0;
+	stream_error error;           /* under ln->lock */
+	stream_options opt;
+	fail_mode mode = fail_mode::go_on;
+	u32 stopped = 0;              /* fail_mode::stop and it has failed, or aborted: takes no new work (an errno) */
+	u64 copies = 0, bytes = 0, errors = 0;
+	u32 refs = 1;                 /* pump, events */
+	u64 user[4] = {};             /* the front end's */
+};
+
+int stream_create(device *dev, const stream_options &opt, stream **out);
+/* Waits for its work. The handle is dead at once for others. */
+int stream_destroy(stream *s);
+/* Drops queued work, stops running work, then destroys. */
+int stream_destroy_force(stream *s);
+bool stream_valid(const void *handle);
+void stream_each(void (*fn)(stream *s, void *arg), void *arg);
+size_t stream_live();
+
+/* All work submitted before has ended. The first error of the stream's tasks is returned and taken (see take_error). */
+int stream_sync(stream *s, deadline until);
+/* 0: all done; 1: not yet; -errno: the device is gone. Does not take errors. */
+int stream_query(stream *s);
+/* The pending error, cleared unless the stream has stopped for good; 0 or -errno. */
+int stream_take_error(stream *s, stream_error *out);
+/* Drops queued work, stops what runs; later calls give -ECANCELED until the stream is destroyed. */
+int stream_abort(stream *s);
+int stream_set_fail_mode(stream *s, fail_mode mode);
+int device_sync(device *dev, deadline until);
+
+/* Puts up to any number of requests in order; blocks only for room in the ring. */
+int stream_submit(stream *s, const dma::request *r, size_t n);
+
+/* ---- things that gate or watch --------------------------------------------------------------------- */
+
+/* Until the 64-bit word compares (dma::compare); word is CPU memory that lives as long as the stream's work. */
+int stream_wait_word(stream *s, const u64 *word, dma::compare cmp, u64 value, deadline until);
+/* As before and, when it held, stores reset there in the same step. */
+int stream_wait_word_reset(stream *s, u64 *word, dma::compare cmp, u64 value, u64 reset, deadline until);
+/* For conditions with a logic of their own (count notify): check(arg) is called until it is true; then it has taken effect. */
+int stream_wait_check(stream *s, bool (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until);
+
+/*
+ * A call on the host when all work before has ended.  deliver(arg, done) is called by the
+ * pump thread and must not block: it hands the call to a thread that runs it.  block: the
+ * stream goes on only after call_done(done); else done is null.
+ */
+struct call_token;
+int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block);
+void call_done(call_token *done);
+/* deliver for those who have no thread of their own: runs fn(arg) on the library's callback thread. */
+int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block);
+
+/* Signals fd (an eventfd, the caller's, duplicated) by adding 1 when all work before has ended. */
+int stream_signal_fd(stream *s, int fd);
+
+} // namespace usdma::core

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/support/test.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace usdma::test {
+
+std::uint64_t seed()
+{
+	static const std::uint64_t value = [] {
+		const char *given = getenv("USDMA_TEST_SEED");
+		const std::uint64_t s = given ? strtoull(given, nullptr, 0) : std::random_device{}();
+
+		fprintf(stderr, "# USDMA_TEST_SEED=%llu\n", static_cast<unsigned long long>(s));
+		return s;
+	}();
+
+	return value;
+}
+
+std::mt19937_64 rng(std::uint64_t stream)
+{
+	std::seed_seq mix{std::uint32_t(seed()), std::uint32_t(seed() >> 32), std::uint32_t(stream), std::uint32_t(stream >> 32)};
+
+	return std::mt19937_64(mix);
+}
+
+void fill_random(void *buf, size_t len, std::mt19937_64 &gen)
+{
+	auto *p = static_cast<unsigned char *>(buf);
+
+	for (; len >= 8; p += 8, len -= 8) {
+		const std::uint64_t v = gen();
+
+		memcpy(p, &v, 8);
+	}
+	for (; len; len--)
+		*p++ = static_cast<unsigned char>(gen());
+}
+
+unsigned scale()
+{
+	const char *s = getenv("USDMA_TEST_SCALE");
+
+	return s && atoi(s) > 0 ? unsigned(atoi(s)) : 1;
+}
+
+} // namespace usdma::test

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/vfio/device.h"
+
+#include <endian.h>
+
+namespace usdma::vfio {
+
+/* PCI 3.0 §6.2.2: command register, bit 2: the function may act as a bus master. */
+static constexpr unsigned pci_command = 4;
+static constexpr u16 pci_command_master = 4;
+
+int config_read16(device &dev, unsigned offset, u16 *out)
+{
+	u16 raw;
+	const int err = dev.region_read(region_config, offset, &raw, sizeof(raw));
+
+	if (!err)
+		*out = le16toh(raw);
+	return err;
+}
+
+int config_read32(device &dev, unsigned offset, u32 *out)
+{
+	u32 raw;
+	const int err = dev.region_read(region_config, offset, &raw, sizeof(raw));
+
+	if (!err)
+		*out = le32toh(raw);
+	return err;
+}
+
+int config_bus_master(device &dev, bool on)
+{
+	u16 now, next;
+	int err = config_read16(dev, pci_command, &now);
+
+	if (err)
+		return err;
+	next = on ? u16(now | pci_command_master) : u16(now & ~pci_command_master);
+	if (next == now)
+		return 0;
+	next = htole16(next);
+	return dev.region_write(region_config, pci_command, &next, sizeof(next));
+}
+
+} // namespace usdma::vfio

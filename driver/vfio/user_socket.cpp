@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/vfio/user_socket.h"
+
+#include "driver/base/error.h"
+
+#include <climits>
+#include <cstring>
+#include <poll.h>
+#include <sys/socket.h>
+
+namespace usdma::vfio {
+
+static constexpr size_t control_size = CMSG_SPACE(sizeof(int) * proto::our_max_msg_fds);
+
+static int peer_gone()
+{
+	return fail(ENODEV, "the vfio-user connection is closed: the other side has ended or was killed");
+}
+
+/* 0: ready (or in error, which the next call on the socket tells); -ETIMEDOUT. */
+static int wait_ready(int sock, short events, deadline until)
+{
+	while (true) {
+		pollfd p = {sock, events, 0};
+		const int n = poll(&p, 1, until.is_never() ? -1 : until.left_ms(INT_MAX));
+
+		if (n > 0)
+			return 0;
+		if (n < 0 && errno != EINTR)
+			return fail_errno("poll on the vfio-user socket");
+		if (until.passed())
+			return -ETIMEDOUT;
+	}
+}
+
+static void put_fds(msghdr *m, char *control, std::span<const int> fds)
+{
+	cmsghdr *c;
+
+	if (fds.empty())
+		return;
+	m->msg_control = control;
+	m->msg_controllen = CMSG_SPACE(fds.size_bytes());
+	memset(control, 0, m->msg_controllen);
+	c = CMSG_FIRSTHDR(m);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(fds.size_bytes());
+	memcpy(CMSG_DATA(c), fds.data(), fds.size_bytes());
+}
+
+/* Takes n bytes off the front of the vector. */
+static void advance(msghdr *m, size_t n)
+{
+	while (m->msg_iovlen && n >= m->msg_iov->iov_len) {
+		n -= m->msg_iov->iov_len;
+		m->msg_iov++;
+		m->msg_iovlen--;
+	}
+	if (m->msg_iovlen) {
+		m->msg_iov->iov_base = static_cast<u8 *>(m->msg_iov->iov_base) + n;
+		m->msg_iov->iov_len -= n;
+	}
+}
+
+static int send_error(bool partial)
+{
+	if (errno == EPIPE || errno == ECONNRESET)
+		return peer_gone();
+	return partial ? fail(EPROTO, "send within a vfio-user message: %s", strerrordesc_np(errno))
+		       : fail_errno("send on the vfio-user socket");
+}
+
+static int send_all(int sock, msghdr *m, deadline until)
+{
+	bool partial = false;
+
+	while (m->msg_iovlen) {
+		const ssize_t n = sendmsg(sock, m, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n >= 0) {
+			partial = true;
+			/* The descriptors went with the first byte. */
+			m->msg_control = nullptr;
+			m->msg_controllen = 0;
+			advance(m, size_t(n));
+			continue;
+		}
+		if (errno == EINTR)
+			continue;
+		if (errno != EAGAIN && errno != EWOULDBLOCK)
+			return send_error(partial);
+		if (const int err = wait_ready(sock, POLLOUT, until); err == -ETIMEDOUT)
+			return fail(partial ? EPROTO : ETIMEDOUT, "the vfio-user peer does not read its socket");
+		else if (err)
+			return err;
+	}
+	return 0;
+}
+
+int user_send(int sock, proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until)
+{
+	alignas(cmsghdr) char control[control_size];
+	iovec iov[1 + user_send_parts];
+	u64 size = sizeof(head);
+	msghdr m{};
+
+	if (parts.size() > user_send_parts || fds.size() > proto::our_max_msg_fds)
+		return fail(EINVAL, "vfio-user message of %zu parts and %zu descriptors", parts.size(), fds.size());
+	iov[0] = {&head, sizeof(head)};
+	for (size_t i = 0; i < parts.size(); i++) {
+		iov[1 + i] = parts[i];
+		size += parts[i].iov_len;
+	}
+	if (size > proto::our_max_message)
+		return fail(EMSGSIZE, "vfio-user message of %llu bytes", static_cast<unsigned long long>(size));
+	head.size = u32(size);
+	m.msg_iov = iov;
+	m.msg_iovlen = 1 + parts.size();
+	put_fds(&m, control, fds);
+	return send_all(sock, &m, until);
+}
+
+/* Owns whatever descriptors came, whether or not the message turns out well. */
+static void take_fds(msghdr *m, std::vector<unique_fd> *fds)
+{
+	for (cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= c->cmsg_len; at += sizeof(int)) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
+			fds->emplace_back(fd);
+		}
+	}
+}
+
+/* One receive: bytes (0 at the end of the stream), or -errno; -EAGAIN: nothing there. */
+static ssize_t recv_some(int sock, u8 *buf, size_t len, std::vector<unique_fd> *fds)
+{
+	alignas(cmsghdr) char control[control_size];
+	iovec iov = {buf, len};
+	msghdr m{};
+	ssize_t n;
+
+	m.msg_iov = &iov;
+	m.msg_iovlen = 1;
+	m.msg_control = control;
+	m.msg_controllen = sizeof(control);
+	n = recvmsg(sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return errno == ECONNRESET ? 0 : -errno;
+	take_fds(&m, fds);
+	if ((m.msg_flags & MSG_CTRUNC) || fds->size() > proto::our_max_msg_fds)
+		return fail(EPROTO, "vfio-user message with more than %u descriptors, or no descriptor free here: "
+			    "see ulimit -n", proto::our_max_msg_fds);
+	return n;
+}
+
+/* Waits for at least one byte; how many came, or -errno. */
+static ssize_t recv_wait(int sock, u8 *buf, size_t len, deadline until, std::vector<unique_fd> *fds)
+{
+	while (true) {
+		const ssize_t n = recv_some(sock, buf, len, fds);
+
+		if (n > 0 || n == -EPROTO)
+			return n;
+		if (n == 0)
+			return peer_gone();
+		if (n == -EINTR)
+			continue;
+		if (n != -EAGAIN && n != -EWOULDBLOCK)
+			return fail(int(-n), "receive on the vfio-user socket");
+		if (const int err = wait_ready(sock, POLLIN, until))
+			return err;
+	}
+}
+
+static int recv_all(int sock, u8 *buf, size_t len, deadline until, std::vector<unique_fd> *fds)
+{
+	for (size_t got = 0; got < len;) {
+		const ssize_t n = recv_wait(sock, buf + got, len - got, until, fds);
+
+		if (n < 0)
+			return int(n);
+		got += size_t(n);
+	}
+	return 0;
+}
+
+static int cut_short(int err)
+{
+	if (err == -EPROTO)
+		return err;
+	return fail(EPROTO, "vfio-user message cut short: %s",
+		    err == -ETIMEDOUT ? "the rest did not come in time" : "the connection closed within it");
+}
+
+static int check_head(const proto::header &h)
+{
+	if (h.size < sizeof(h) || h.size > proto::our_max_message)
+		return fail(EPROTO, "vfio-user message says that it is %u bytes long (%zu to %u are allowed)", h.size,
+			    sizeof(h), proto::our_max_message);
+	return 0;
+}
+
+int user_recv(int sock, deadline first, u64 rest_ms, user_message *out)
+{
+	u8 *const head = reinterpret_cast<u8 *>(&out->head);
+	ssize_t got;
+	int err;
+
+	out->body.clear();
+	out->fds.clear();
+	got = recv_wait(sock, head, sizeof(out->head), first, &out->fds);
+	if (got < 0)
+		return int(got);
+	const deadline rest = deadline::in_ms(rest_ms);
+
+	err = recv_all(sock, head + got, sizeof(out->head) - size_t(got), rest, &out->fds);
+	if (err)
+		return cut_short(err);
+	err = check_head(out->head);
+	if (err)
+		return err;
+	out->body.resize(out->head.size - sizeof(out->head));
+	err = recv_all(sock, out->body.data(), out->body.size(), rest, &out->fds);
+	return err ? cut_short(err) : 0;
+}
+
+} // namespace usdma::vfio

@@ -45,6 +45,8 @@ int parse_list(std::string_view list, std::vector<std::string> *out);
 const driver *find_driver(u16 vendor, u16 device);
 
 int open_device(std::string_view spec, std::unique_ptr<vfio::device> *out);
+/* The engine behind a device that is already open: its driver is chosen by the ids in config space. */
+int probe(std::unique_ptr<vfio::device> dev, std::unique_ptr<engine> *out);
 int open(std::string_view spec, std::unique_ptr<engine> *out);
 
 } // namespace usdma::dma

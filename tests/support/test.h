@@ -10,6 +10,7 @@
 extern "C" {
 #include <cmocka.h>
 }
+#undef fail /* driver/base/error.h has a function of this name */
 
 #include <random>
 

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/dma/channel.h"
+
+namespace usdma::dma {
+
+bool read_fault(const channel *ch, fault *out)
+{
+	const completion_record *r = ch->record;
+
+	/* Acquire: the device stores state behind the fault fields, which stay until resume. */
+	if (load_acquire(&r->state) == state_running)
+		return false;
+	out->seq = load_relaxed(&r->fault_seq);
+	out->reason = fault_reason(load_relaxed(&r->reason));
+	out->address = load_relaxed(&r->fault_address);
+	out->cookie = load_relaxed(&r->fault_cookie);
+	return true;
+}
+
+} // namespace usdma::dma

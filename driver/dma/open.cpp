@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/error.h"
+#include "driver/dma/registry.h"
+
+#include <cstdio>
+
+namespace usdma::dma {
+
+static constexpr u16 no_vendor = 0xffff; /* what a read gives when no device answers (PCI 3.0 §6.1) */
+
+const driver *find_driver(u16 vendor, u16 device)
+{
+	for (const driver *d : drivers)
+		for (const pci_id &id : d->ids)
+			if (id.vendor == vendor && id.device == device)
+				return d;
+	return nullptr;
+}
+
+static std::string known_ids()
+{
+	std::string text;
+	char one[64];
+
+	for (const driver *d : drivers) {
+		for (const pci_id &id : d->ids) {
+			snprintf(one, sizeof(one), "%s%04x:%04x (%s)", text.empty() ? "" : ", ", unsigned(id.vendor),
+				 unsigned(id.device), d->name);
+			text += one;
+		}
+	}
+	return text.empty() ? "none" : text;
+}
+
+int probe(std::unique_ptr<vfio::device> dev, std::unique_ptr<engine> *out)
+{
+	const std::string name = dev->name();
+	u16 id[2]; /* vendor, device: the first words of config space */
+
+	if (const int rc = dev->region_read(vfio::region_config, 0, id, sizeof(id)); rc < 0)
+		return fail_in(rc, "%s: cannot read its ids", name.c_str());
+	if (id[0] == no_vendor)
+		return fail(ENODEV, "%s: the device does not answer (vendor ffff)", name.c_str());
+	const driver *drv = find_driver(id[0], id[1]);
+	if (!drv)
+		return fail(ENODEV, "%s: no engine driver for device %04x:%04x; there are drivers for: %s", name.c_str(),
+			    unsigned(id[0]), unsigned(id[1]), known_ids().c_str());
+	if (const int rc = drv->probe(dev, out); rc < 0)
+		return fail_in(rc, "%s: %s", name.c_str(), drv->name);
+	return 0;
+}
+
+static const transport *find_transport(std::string_view scheme)
+{
+	for (const transport *t : transports)
+		if (scheme == t->scheme)
+			return t;
+	return nullptr;
+}
+
+int open_device(std::string_view spec, std::unique_ptr<vfio::device> *out)
+{
+	std::string scheme;
+
+	if (const int rc = parse_scheme(spec, &scheme); rc < 0)
+		return rc;
+	const transport *t = find_transport(scheme);
+	if (!t)
+		return fail(EOPNOTSUPP, "device \"%.*s\": this build has no \"%s\" transport", int(spec.size()),
+			    spec.data(), scheme.c_str());
+	return t->open(spec, out);
+}
+
+int open(std::string_view spec, std::unique_ptr<engine> *out)
+{
+	std::unique_ptr<vfio::device> dev;
+
+	if (const int rc = open_device(spec, &dev); rc < 0)
+		return rc;
+	return probe(std::move(dev), out);
+}
+
+} // namespace usdma::dma

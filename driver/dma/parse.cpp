@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Device strings: what they look like, not what they lead to. */
+#include "driver/base/error.h"
+#include "driver/dma/registry.h"
+
+namespace usdma::dma {
+
+/* For error texts: a view as printf wants it, of a length that a person reads. */
+#define SV(s) int((s).size() < 200 ? (s).size() : 200), (s).data()
+
+static bool is_hex(char c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+/* "DDDD:BB:DD.F", as the kernel writes it: h stands for a hexadecimal digit, o for 0 to 7. */
+static bool is_pci_address(std::string_view s)
+{
+	constexpr std::string_view form = "hhhh:hh:hh.o";
+
+	if (s.size() != form.size())
+		return false;
+	for (size_t i = 0; i < form.size(); i++) {
+		const bool ok = form[i] == 'h' ? is_hex(s[i]) : form[i] == 'o' ? s[i] >= '0' && s[i] <= '7' : s[i] == form[i];
+
+		if (!ok)
+			return false;
+	}
+	return true;
+}
+
+int parse_scheme(std::string_view spec, std::string *scheme)
+{
+	constexpr std::string_view user = "vfio-user:";
+
+	if (spec == "sim" || spec.starts_with("sim:"))
+		*scheme = "sim";
+	else if (spec.starts_with(user) && spec.size() > user.size())
+		*scheme = "vfio-user";
+	else if (spec.starts_with(user))
+		return fail(EINVAL, "device \"%.*s\": the path of the server's socket is missing", SV(spec));
+	else if (is_pci_address(spec))
+		*scheme = "pci";
+	else
+		return fail(EINVAL,
+			    "device \"%.*s\": not a device string; these are: sim[:KEY=VALUE]..., vfio-user:PATH, "
+			    "DDDD:BB:DD.F",
+			    SV(spec));
+	return 0;
+}
+
+static std::string_view trim(std::string_view s)
+{
+	while (!s.empty() && (s.front() == ' ' || s.front() == '\t'))
+		s.remove_prefix(1);
+	while (!s.empty() && (s.back() == ' ' || s.back() == '\t'))
+		s.remove_suffix(1);
+	return s;
+}
+
+int parse_list(std::string_view list, std::vector<std::string> *out)
+{
+	std::vector<std::string> specs;
+	std::string scheme;
+
+	for (size_t at = 0; at <= list.size();) {
+		const size_t comma = list.find(',', at), end = comma == list.npos ? list.size() : comma;
+		const std::string_view spec = trim(list.substr(at, end - at));
+
+		if (spec.empty())
+			return fail(EINVAL, "device list \"%.*s\": entry %zu is empty", SV(list), specs.size() + 1);
+		if (const int rc = parse_scheme(spec, &scheme); rc < 0)
+			return rc;
+		specs.emplace_back(spec);
+		at = end + 1;
+	}
+	*out = std::move(specs);
+	return 0;
+}
+
+} // namespace usdma::dma

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/vfio/user_client.h"
+
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/vfio/user_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+namespace usdma::vfio {
+
+static const user_link_ops link_ops = {
+	[](void *arg, const user_message &cmd, std::vector<u8> *reply) {
+		return static_cast<user_device *>(arg)->serve(cmd, reply);
+	},
+	[](void *arg) { static_cast<user_device *>(arg)->signal_lost(); },
+};
+
+user_device::user_device(const user_options &opt) : opt_(opt) {}
+
+/* The server must not reach this process's memory any more once the owner may free it: take it all back first. */
+user_device::~user_device()
+{
+	dma_area a;
+
+	while (!lost() && dma_.first(&a)) {
+		if (dma_unmap(a.iova, a.size))
+			break;
+	}
+	link_.stop();
+}
+
+int user_device::start(unique_fd sock)
+{
+	int err = link_.start(std::move(sock), opt_.timeout_ms, &link_ops, this);
+
+	if (!err)
+		err = negotiate();
+	if (!err)
+		err = get_info();
+	return err;
+}
+
+/* The server broke the protocol: nothing it says is believed any more. */
+int user_device::broken(int err)
+{
+	link_.give_up();
+	return err;
+}
+
+int user_device::accept_version(const user_message &reply)
+{
+	proto::version_head v;
+	int err;
+
+	if (reply.body.size() < sizeof(v))
+		return fail(EPROTO, "vfio-user VERSION reply of %zu bytes", reply.body.size());
+	memcpy(&v, reply.body.data(), sizeof(v));
+	if (v.major != proto::version_major || v.minor > proto::version_minor)
+		return fail(EPROTO, "the vfio-user server speaks protocol %u.%u, this client %u.%u", v.major, v.minor,
+			    proto::version_major, proto::version_minor);
+	err = user_caps_parse({reinterpret_cast<const char *>(reply.body.data()) + sizeof(v),
+			       reply.body.size() - sizeof(v)}, &caps_);
+	if (err)
+		return err;
+	caps_.max_data_xfer = std::min(caps_.max_data_xfer, proto::our_max_data_xfer);
+	caps_.max_msg_fds = std::min(caps_.max_msg_fds, u64(proto::our_max_msg_fds));
+	page_size_ = caps_.pgsizes & -caps_.pgsizes;
+	return 0;
+}
+
+int user_device::negotiate()
+{
+	const std::string json = user_caps_json({proto::our_max_msg_fds, proto::our_max_data_xfer,
+						 proto::default_max_dma_maps, proto::default_pgsizes});
+	proto::version_head v = {proto::version_major, proto::version_minor};
+	const iovec parts[] = {{&v, sizeof(v)}, {const_cast<char *>(json.c_str()), json.size() + 1}};
+	user_message reply;
+	int err = link_.call(proto::command::version, parts, {}, &reply);
+
+	if (err)
+		return err;
+	err = accept_version(reply);
+	return err ? broken(err) : 0;
+}
+
+int user_device::get_info()
+{
+	proto::device_info info = {sizeof(info), 0, 0, 0};
+	int err = exchange(proto::command::device_get_info, &info, sizeof(info));
+
+	if (err)
+		return err;
+	if (!(info.flags & proto::device_flag_pci))
+		return fail(ENOTSUP, "the vfio-user server offers a device that is not a PCI device");
+	if (info.num_regions <= region_config || info.num_regions > 1024 || info.num_irqs > 1024)
+		return broken(fail(EPROTO, "the vfio-user server says %u regions and %u interrupt types",
+				   info.num_regions, info.num_irqs));
+	can_reset_ = info.flags & proto::device_flag_reset;
+	num_irqs_ = info.num_irqs;
+	regions_.resize(info.num_regions);
+	return 0;
+}
+
+/* A command whose reply has the same structure as the command, exactly. */
+int user_device::exchange(proto::command cmd, void *io, size_t size)
+{
+	const iovec part = {io, size};
+	user_message reply;
+	const int err = link_.call(cmd, {&part, 1}, {}, &reply);
+
+	if (err)
+		return err;
+	if (reply.body.size() != size)
+		return broken(fail(EPROTO, "vfio-user reply to command %u of %zu bytes, not %zu", unsigned(cmd),
+				   reply.body.size(), size));
+	memcpy(io, reply.body.data(), size);
+	return 0;
+}
+
+/* Any reply without a payload. */
+int user_device::order(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds)
+{
+	user_message reply;
+	const int err = link_.call(cmd, parts, fds, &reply);
+
+	if (err)
+		return err;
+	if (!reply.body.empty())
+		return broken(fail(EPROTO, "vfio-user reply to command %u has %zu bytes, should have none",
+				   unsigned(cmd), reply.body.size()));
+	return 0;
+}
+
+int user_device::limits(address_limits *out)
+{
+	if (lost())
+		return gone();
+	*out = {};
+	out->usable.push_back({0, ~u64(0)});
+	out->page_size = page_size_;
+	out->max_mappings = caps_.max_dma_maps;
+	return 0;
+}
+
+/*
+ * Maps and unmaps that were not answered leave open what the server reaches.
+ * Only the end of the connection settles that: it drops everything.
+ */
+int user_device::unsure(int err)
+{
+	if (err == -ETIMEDOUT)
+		link_.give_up();
+	return err;
+}
+
+int user_device::dma_map(const dma_area &area)
+{
+	proto::dma_map m = {sizeof(m), 0, area.fd_offset, area.iova, area.size};
+	const bool with_fd = area.fd >= 0 && caps_.max_msg_fds > 0;
+	const iovec part = {&m, sizeof(m)};
+	int err;
+
+	static_assert(u32(dma_read) == u32(proto::dma_readable) && u32(dma_write) == u32(proto::dma_writable));
+	m.flags = area.prot;
+	if (!with_fd)
+		m.offset = 0;
+	if (lost())
+		return gone();
+	err = dma_.add(area, page_size_, caps_.max_dma_maps);
+	if (err)
+		return err;
+	if (!with_fd && opt_.share_local)
+		err = opt_.share_local(opt_.share_arg, area.iova, area.vaddr, area.size);
+	if (!err)
+		err = unsure(order(proto::command::dma_map, {&part, 1}, {&area.fd, with_fd ? size_t(1) : 0}));
+	if (err)
+		dma_.remove(area.iova);
+	return err;
+}
+
+int user_device::dma_unmap(u64 iova, u64 size)
+{
+	proto::dma_unmap m = {sizeof(m), 0, iova, size};
+	int err = dma_.check(iova, size);
+
+	if (err)
+		return lost() ? gone() : err;
+	err = unsure(exchange(proto::command::dma_unmap, &m, sizeof(m)));
+	if (!err && (m.address != iova || m.size != size))
+		err = broken(fail(EPROTO, "vfio-user DMA_UNMAP reply names another area"));
+	/* The server's refusal leaves it mapped; its loss does not. */
+	if (!err || lost())
+		dma_.remove(iova);
+	return err;
+}
+
+int user_device::reset()
+{
+	if (!can_reset_)
+		return fail(EOPNOTSUPP, "the vfio-user server's device cannot be reset");
+	return order(proto::command::device_reset, {}, {});
+}
+
+int user_device::gone() const
+{
+	return fail(ENODEV, "%s: the vfio-user server is gone", opt_.name.c_str());
+}
+
+int user_attach(unique_fd socket, const user_options &opt, std::unique_ptr<device> *out)
+{
+	user_options named = opt;
+
+	if (named.name.empty())
+		named.name = "vfio-user";
+	auto dev = std::make_unique<user_device>(named);
+	const int err = dev->start(std::move(socket));
+
+	if (err)
+		return fail_in(err, "%s", named.name.c_str());
+	*out = std::move(dev);
+	return 0;
+}
+
+static int connect_error(const std::string &path)
+{
+	const int err = errno == EAGAIN ? ETIMEDOUT : errno;
+
+	switch (err) {
+	case ENOENT:
+		return fail(err, "no vfio-user socket %s: is the server running? (usdma-sim --socket %s)", path.c_str(),
+			    path.c_str());
+	case ECONNREFUSED:
+		return fail(err, "nobody listens on vfio-user socket %s: start the server anew", path.c_str());
+	case EACCES:
+	case EPERM:
+		return fail(err, "no permission on vfio-user socket %s: see ls -l; its owner can chmod or chgrp it",
+			    path.c_str());
+	case ETIMEDOUT:
+		return fail(err, "vfio-user socket %s: the server does not accept (busy with other clients?)",
+			    path.c_str());
+	}
+	errno = err;
+	return fail_errno("connect to vfio-user socket %s", path.c_str());
+}
+
+int user_connect(const std::string &path, const user_options &opt, std::unique_ptr<device> *out)
+{
+	unique_fd sock(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	const timeval limit = {time_t(opt.timeout_ms / 1000), suseconds_t(opt.timeout_ms % 1000 * 1000)};
+	user_options named = opt;
+	sockaddr_un addr{};
+
+	if (!sock.valid())
+		return fail_errno("socket");
+	if (path.empty() || path.size() >= sizeof(addr.sun_path) || path.find('\0') != path.npos)
+		return fail(EINVAL, "vfio-user socket path of %zu bytes, 1 to %zu are possible", path.size(),
+			    sizeof(addr.sun_path) - 1);
+	addr.sun_family = AF_UNIX;
+	memcpy(addr.sun_path, path.data(), path.size());
+	/* unix(7) connect waits for room in the backlog no longer than the send timeout. */
+	setsockopt(sock.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	if (connect(sock.get(), reinterpret_cast<const sockaddr *>(&addr), sizeof(addr)))
+		return connect_error(path);
+	if (named.name.empty())
+		named.name = "vfio-user:" + path;
+	return user_attach(std::move(sock), named, out);
+}
+
+} // namespace usdma::vfio

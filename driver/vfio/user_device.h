@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The vfio-user client's device.  user_client.cpp has connection and DMA, user_region.cpp regions, user_irq.cpp interrupts. */
+#pragma once
+
+#include "driver/vfio/user_client.h"
+#include "driver/vfio/user_dma.h"
+#include "driver/vfio/user_link.h"
+
+#include <deque>
+#include <map>
+#include <mutex>
+
+namespace usdma::vfio {
+
+class user_device final : public device {
+public:
+	explicit user_device(const user_options &opt);
+	~user_device() override;
+
+	int start(unique_fd sock);
+
+	int region(unsigned index, region_info *out) override;
+	int region_map(unsigned index, u64 offset, u64 size, mapping *out) override;
+	int region_read(unsigned index, u64 offset, void *buf, size_t len) override;
+	int region_write(unsigned index, u64 offset, const void *buf, size_t len) override;
+	int region_fd(unsigned index, u64 *fd_offset) override;
+	int region_doorbell_fd(unsigned index, u64 offset) override;
+
+	int irq(unsigned index, irq_info *out) override;
+	int irq_set(unsigned index, unsigned first, std::span<const int> fds) override;
+
+	int limits(address_limits *out) override;
+	int dma_map(const dma_area &area) override;
+	int dma_unmap(u64 iova, u64 size) override;
+	int reset() override;
+
+	bool lost() const override { return link_.lost(); }
+	int lost_fd() const override { return link_.lost_fd(); }
+	std::string name() const override { return opt_.name; }
+	std::string backend() const override { return opt_.backend; }
+
+	/* From the link. */
+	int serve(const user_message &cmd, std::vector<u8> *reply) { return dma_.serve(cmd, reply); }
+	void signal_lost();
+
+private:
+	struct doorbell {
+		u64 offset;
+		unique_fd fd;
+	};
+	/* What the server said of a region, asked once. */
+	struct region_state {
+		bool known = false;
+		bool doorbells_known = false;
+		region_info info;
+		u64 fd_offset = 0;
+		unique_fd fd;
+		std::vector<doorbell> doorbells;
+	};
+
+	int negotiate();
+	int accept_version(const user_message &reply);
+	int get_info();
+	int broken(int err);
+	int unsure(int err);
+	int gone() const;
+	int exchange(proto::command cmd, void *io, size_t size);
+	int order(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds);
+
+	int know_region(unsigned index, region_state **out);
+	int ask_region(unsigned index, u32 argsz, user_message *reply, proto::region_info *info);
+	int take_region(unsigned index, user_message *reply, const proto::region_info &info, region_state *r);
+	int check_access(unsigned index, u64 offset, u64 len, u32 right);
+	int read_part(unsigned index, u64 offset, u8 *buf, u32 len);
+	int write_part(unsigned index, u64 offset, const u8 *buf, u32 len);
+	int ask_doorbells(unsigned index, region_state *r);
+	int take_doorbells(user_message *reply, unsigned index, region_state *r);
+
+	int irq_send(unsigned index, u32 flags, unsigned start, unsigned count, std::span<const int> fds);
+	int irq_set_run(unsigned index, unsigned first, std::span<const int> fds);
+	int irq_remember(unsigned index, unsigned first, std::span<const int> fds);
+	void irq_forget(unsigned index, unsigned first, size_t count);
+
+	user_options opt_;
+	user_caps caps_;
+	u64 page_size_ = 4096;
+	bool can_reset_ = false;
+	u32 num_irqs_ = 0;
+
+	std::mutex region_lock_; /* regions_; held over the asking, so that one thread asks */
+	std::deque<region_state> regions_;
+
+	std::mutex irq_lock_; /* irq_fds_ */
+	std::map<std::pair<unsigned, unsigned>, unique_fd> irq_fds_; /* (index, vector) → our own duplicate */
+
+	user_dma dma_;
+	user_link link_; /* last: its thread uses the rest */
+};
+
+} // namespace usdma::vfio

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/vfio/user_dma.h"
+
+#include "driver/base/barrier.h"
+#include "driver/base/error.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace usdma::vfio {
+
+static unsigned long long ull(u64 v)
+{
+	return v;
+}
+
+static int check_area(const dma_area &a, u64 page_size)
+{
+	if (!a.size || a.iova + (a.size - 1) < a.iova)
+		return fail(EINVAL, "DMA area of %llu bytes at %#llx is empty or wraps", ull(a.size), ull(a.iova));
+	if ((a.iova | a.size | a.fd_offset | reinterpret_cast<uintptr_t>(a.vaddr)) & (page_size - 1))
+		return fail(EINVAL, "DMA area %#llx+%#llx at %p (file offset %#llx) is not a multiple of the page (%llu)",
+			    ull(a.iova), ull(a.size), a.vaddr, ull(a.fd_offset), ull(page_size));
+	if (!(a.prot & (dma_read | dma_write)) || (a.prot & ~u32(dma_read | dma_write)))
+		return fail(EINVAL, "DMA area with rights %#x", a.prot);
+	if (!a.vaddr && a.fd < 0)
+		return fail(EINVAL, "DMA area with neither memory nor file");
+	return 0;
+}
+
+int user_dma::add(const dma_area &area, u64 page_size, u64 max)
+{
+	std::lock_guard guard(lock_);
+	const int err = check_area(area, page_size);
+
+	if (err)
+		return err;
+	const auto next = areas_.lower_bound(area.iova);
+	const bool meets_next = next != areas_.end() && next->first - area.iova < area.size;
+
+	if (meets_next || find(area.iova))
+		return fail(EEXIST, "DMA area %#llx+%#llx overlaps one that is mapped", ull(area.iova), ull(area.size));
+	if (areas_.size() >= max)
+		return fail(ENOSPC, "%zu DMA areas are mapped and the vfio-user server takes no more: use fewer, larger ones",
+			    areas_.size());
+	areas_.emplace(area.iova, area);
+	return 0;
+}
+
+int user_dma::check(u64 iova, u64 size) const
+{
+	std::lock_guard guard(lock_);
+	const auto it = areas_.find(iova);
+
+	if (it == areas_.end() || it->second.size != size)
+		return fail(ENOENT, "no DMA area %#llx+%#llx is mapped", ull(iova), ull(size));
+	return 0;
+}
+
+void user_dma::remove(u64 iova)
+{
+	std::lock_guard guard(lock_);
+
+	areas_.erase(iova);
+}
+
+bool user_dma::first(dma_area *out) const
+{
+	std::lock_guard guard(lock_);
+
+	if (areas_.empty())
+		return false;
+	*out = areas_.begin()->second;
+	return true;
+}
+
+const dma_area *user_dma::find(u64 iova) const
+{
+	auto it = areas_.upper_bound(iova);
+
+	if (it == areas_.begin())
+		return nullptr;
+	it--;
+	return iova - it->first < it->second.size ? &it->second : nullptr;
+}
+
+/* Every byte mapped with the right, over as many neighbouring areas as it takes. */
+int user_dma::covered(u64 iova, u64 len, u32 right) const
+{
+	while (len) {
+		const dma_area *a = find(iova);
+		u64 part;
+
+		if (!a || !a->vaddr)
+			return fail(EFAULT, "vfio-user server reaches for %#llx, which is not mapped", ull(iova));
+		if (!(a->prot & right))
+			return fail(EACCES, "vfio-user server reaches for %#llx without the right", ull(iova));
+		part = std::min(len, a->size - (iova - a->iova));
+		if (part < len && iova + part == 0)
+			return fail(EFAULT, "vfio-user server reaches beyond the address space");
+		iova += part;
+		len -= part;
+	}
+	return 0;
+}
+
+/*
+ * Host memory is shared with the program's threads, which look at words of it
+ * while the server works: an aligned word is moved at once, and each store comes
+ * after those before it, as from a device on a bus.
+ */
+template <class T> static void word_to_host(u8 *&dst, const u8 *&src, u64 &len)
+{
+	T word;
+
+	memcpy(&word, src, sizeof(T));
+	store_release(reinterpret_cast<T *>(dst), word);
+	dst += sizeof(T), src += sizeof(T), len -= sizeof(T);
+}
+
+template <class T> static void word_from_host(u8 *&dst, const u8 *&src, u64 &len)
+{
+	const T word = load_acquire(reinterpret_cast<const T *>(src));
+
+	memcpy(dst, &word, sizeof(T));
+	dst += sizeof(T), src += sizeof(T), len -= sizeof(T);
+}
+
+static bool fits(const u8 *host, u64 len, size_t word)
+{
+	return len >= word && !(reinterpret_cast<uintptr_t>(host) & (word - 1));
+}
+
+static void copy_to_host(u8 *dst, const u8 *src, u64 len)
+{
+	while (len) {
+		if (likely(fits(dst, len, 8)))
+			word_to_host<u64>(dst, src, len);
+		else if (fits(dst, len, 4))
+			word_to_host<u32>(dst, src, len);
+		else
+			word_to_host<u8>(dst, src, len);
+	}
+}
+
+static void copy_from_host(u8 *dst, const u8 *src, u64 len)
+{
+	while (len) {
+		if (likely(fits(src, len, 8)))
+			word_from_host<u64>(dst, src, len);
+		else if (fits(src, len, 4))
+			word_from_host<u32>(dst, src, len);
+		else
+			word_from_host<u8>(dst, src, len);
+	}
+}
+
+void user_dma::copy(u64 iova, u8 *buf, u64 len, bool to_host)
+{
+	while (len) {
+		const dma_area *a = find(iova);
+		u8 *const host = static_cast<u8 *>(a->vaddr) + (iova - a->iova);
+		const u64 part = std::min(len, a->size - (iova - a->iova));
+
+		if (to_host)
+			copy_to_host(host, buf, part);
+		else
+			copy_from_host(buf, host, part);
+		iova += part;
+		buf += part;
+		len -= part;
+	}
+}
+
+int user_dma::serve(const user_message &cmd, std::vector<u8> *reply)
+{
+	const bool write = cmd.head.cmd == u16(proto::command::dma_write);
+	proto::dma_access_head h;
+	int err;
+
+	if (!write && cmd.head.cmd != u16(proto::command::dma_read))
+		return fail(ENOTSUP, "vfio-user server sends command %u", cmd.head.cmd);
+	if (cmd.body.size() < sizeof(h))
+		return fail(EPROTO, "vfio-user DMA command of %zu bytes", cmd.body.size());
+	memcpy(&h, cmd.body.data(), sizeof(h));
+	if (cmd.body.size() - sizeof(h) != (write ? h.count : 0))
+		return fail(EPROTO, "vfio-user DMA command says %llu bytes and brings %zu", ull(h.count),
+			    cmd.body.size() - sizeof(h));
+	if (!h.count || h.count > proto::our_max_data_xfer)
+		return fail(EINVAL, "vfio-user DMA command for %llu bytes", ull(h.count));
+	/* Held while the memory is touched: dma_unmap takes it before it returns. */
+	std::lock_guard guard(lock_);
+
+	err = covered(h.address, h.count, write ? dma_write : dma_read);
+	if (err)
+		return err;
+	reply->resize(sizeof(h) + (write ? 0 : h.count));
+	memcpy(reply->data(), &h, sizeof(h));
+	if (write)
+		copy(h.address, const_cast<u8 *>(cmd.body.data()) + sizeof(h), h.count, true);
+	else
+		copy(h.address, reply->data() + sizeof(h), h.count, false);
+	return 0;
+}
+
+} // namespace usdma::vfio

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Host memory that a vfio-user server may reach, and its DMA_READ and DMA_WRITE on it. */
+#pragma once
+
+#include "driver/vfio/device.h"
+#include "driver/vfio/user_socket.h"
+
+#include <map>
+#include <mutex>
+
+namespace usdma::vfio {
+
+class user_dma {
+public:
+	/* -EEXIST: overlaps; -ENOSPC: max are there; -EINVAL: empty, wraps, or not a multiple of the page. */
+	int add(const dma_area &area, u64 page_size, u64 max);
+	/* -ENOENT: not mapped exactly so. */
+	int check(u64 iova, u64 size) const;
+	/* After it returns nothing here touches the memory. */
+	void remove(u64 iova);
+	/* Any one area; false: there is none. */
+	bool first(dma_area *out) const;
+
+	/* As user_link_ops::serve. */
+	int serve(const user_message &cmd, std::vector<u8> *reply);
+
+private:
+	int covered(u64 iova, u64 len, u32 right) const;
+	void copy(u64 iova, u8 *buf, u64 len, bool to_host);
+	const dma_area *find(u64 iova) const;
+
+	mutable std::mutex lock_;
+	std::map<u64, dma_area> areas_; /* by iova; disjoint */
+};
+
+} // namespace usdma::vfio

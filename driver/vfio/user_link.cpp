@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/vfio/user_link.h"
+
+#include "driver/base/barrier.h"
+#include "driver/base/error.h"
+#include "driver/base/futex_lock.h"
+#include "driver/base/log.h"
+
+#include <climits>
+#include <csignal>
+#include <cstring>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+namespace usdma::vfio {
+
+/* A call that waits; lives on its caller's stack.  state is the word slept on; all else is under wait_lock_. */
+struct user_link::pending {
+	enum : u32 { waits, answered, link_lost };
+
+	pending *next = nullptr;
+	u16 id = 0;
+	u16 cmd = 0;
+	u32 state = waits;
+	user_message *reply = nullptr;
+};
+
+static int no_link()
+{
+	return fail(ENODEV, "the vfio-user server is gone; the device cannot be used any more");
+}
+
+static const char *command_name(proto::command cmd)
+{
+	static const char *const names[] = {
+		"?", "VERSION", "DMA_MAP", "DMA_UNMAP", "DEVICE_GET_INFO", "DEVICE_GET_REGION_INFO",
+		"DEVICE_GET_REGION_IO_FDS", "DEVICE_GET_IRQ_INFO", "DEVICE_SET_IRQS", "REGION_READ", "REGION_WRITE",
+		"DMA_READ", "DMA_WRITE", "DEVICE_RESET",
+	};
+
+	return size_t(cmd) < std::size(names) ? names[size_t(cmd)] : "?";
+}
+
+/* pthread_create with every signal blocked: the program's handlers shall not run in a library's thread. */
+static int start_thread(pthread_t *thread, void *(*main)(void *), void *arg)
+{
+	sigset_t all, before;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = pthread_create(thread, nullptr, main, arg);
+	pthread_sigmask(SIG_SETMASK, &before, nullptr);
+	if (err)
+		return fail(err, "start the vfio-user receiver thread: %s", strerrordesc_np(err));
+	pthread_setname_np(*thread, "usdma-vfio-user");
+	return 0;
+}
+
+int user_link::start(unique_fd sock, u64 timeout_ms, const user_link_ops *ops, void *arg)
+{
+	int err;
+
+	lost_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (!lost_fd_.valid())
+		return fail_errno("eventfd");
+	sock_ = std::move(sock);
+	timeout_ms_ = timeout_ms;
+	ops_ = ops;
+	arg_ = arg;
+	err = start_thread(&thread_, thread_main, this);
+	running_ = err == 0;
+	return err;
+}
+
+void user_link::stop()
+{
+	if (!running_)
+		return;
+	stopping_.store(true);
+	shutdown(sock_.get(), SHUT_RDWR);
+	pthread_join(thread_, nullptr);
+	running_ = false;
+	sock_.reset();
+}
+
+void user_link::give_up()
+{
+	log_warn("vfio-user: connection ended: %s", error_text());
+	set_lost();
+	shutdown(sock_.get(), SHUT_RDWR);
+}
+
+/* Calls that wait end now; later ones do not start, because lost_ is set before. */
+void user_link::end_pending()
+{
+	std::lock_guard guard(wait_lock_);
+
+	for (pending *p = waiting_; p; p = p->next) {
+		if (p->state != pending::waits)
+			continue;
+		store_release(&p->state, u32(pending::link_lost));
+		futex_wake(&p->state, INT_MAX);
+	}
+}
+
+void user_link::set_lost()
+{
+	if (stopping_.load() || lost_.exchange(true))
+		return;
+	end_pending();
+	eventfd_write(lost_fd_.get(), 1);
+	ops_->lost(arg_);
+}
+
+int user_link::send(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until)
+{
+	std::lock_guard guard(send_lock_);
+	int err;
+
+	if (lost())
+		return no_link();
+	err = user_send(sock_.get(), head, parts, fds, until);
+	/* Half a message is out: whatever followed would be read as its rest. */
+	if (err == -EPROTO)
+		give_up();
+	return err;
+}
+
+int user_link::enter(pending *p)
+{
+	std::lock_guard guard(wait_lock_);
+	bool taken;
+
+	if (lost())
+		return no_link();
+	do {
+		p->id = next_id_++;
+		taken = false;
+		for (const pending *q = waiting_; q; q = q->next)
+			taken |= q->id == p->id;
+	} while (taken);
+	p->next = waiting_;
+	waiting_ = p;
+	return 0;
+}
+
+void user_link::leave(pending *p)
+{
+	std::lock_guard guard(wait_lock_);
+	pending **at = &waiting_;
+
+	while (*at && *at != p)
+		at = &(*at)->next;
+	if (*at)
+		*at = p->next;
+}
+
+/* Sleeps until the state changes or time is up. */
+static void wait_state(u32 *state, deadline until)
+{
+	while (load_acquire(state) == 0 && !until.passed())
+		futex_wait_until(state, 0, until.at());
+}
+
+static int server_error(proto::command cmd, u32 error)
+{
+	const int err = error > 0 && error < 4096 ? int(error) : EIO;
+	const char *what = strerrordesc_np(err);
+
+	return fail(err, "the vfio-user server refuses %s: %s", command_name(cmd), what ? what : "unknown error");
+}
+
+int user_link::call(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds, user_message *reply)
+{
+	const deadline until = deadline::in_ms(timeout_ms_);
+	pending p;
+	int err;
+
+	p.cmd = u16(cmd);
+	p.reply = reply;
+	err = enter(&p);
+	if (err)
+		return err;
+	err = send({p.id, p.cmd, 0, proto::type_command, 0}, parts, fds, until);
+	if (!err)
+		wait_state(&p.state, until);
+	/* After this nobody else touches p; the state is final. */
+	leave(&p);
+	if (err)
+		return err == -EPROTO ? no_link() : err;
+	if (p.state == pending::link_lost)
+		return no_link();
+	if (p.state == pending::waits)
+		return fail(ETIMEDOUT, "the vfio-user server did not answer %s within %llu ms", command_name(cmd),
+			    static_cast<unsigned long long>(timeout_ms_));
+	return reply->head.flags & proto::flag_error ? server_error(cmd, reply->head.error) : 0;
+}
+
+int user_link::handle_reply(user_message *m)
+{
+	std::lock_guard guard(wait_lock_);
+	pending *p = waiting_;
+
+	while (p && (p->id != m->head.id || p->state != pending::waits))
+		p = p->next;
+	if (!p) {
+		log_debug("vfio-user: reply %u that nobody waits for (any more)", m->head.id);
+		return 0;
+	}
+	if (p->cmd != m->head.cmd)
+		return fail(EPROTO, "vfio-user reply to command %u says command %u", p->cmd, m->head.cmd);
+	*p->reply = std::move(*m);
+	store_release(&p->state, u32(pending::answered));
+	futex_wake(&p->state, INT_MAX);
+	return 0;
+}
+
+int user_link::handle_command(const user_message &m)
+{
+	proto::header head = {m.head.id, m.head.cmd, 0, proto::type_reply, 0};
+	std::vector<u8> body;
+	const int err = ops_->serve(arg_, m, &body);
+
+	if (err == -EPROTO)
+		return err;
+	if (m.head.flags & proto::flag_no_reply)
+		return 0;
+	if (err) {
+		head.flags |= proto::flag_error;
+		head.error = u32(-err);
+		body.clear();
+	}
+	const iovec part = {body.data(), body.size()};
+
+	return send(head, {&part, 1}, {}, deadline::in_ms(timeout_ms_));
+}
+
+int user_link::handle(user_message *m)
+{
+	switch (m->head.flags & proto::flag_type_mask) {
+	case proto::type_reply:
+		return handle_reply(m);
+	case proto::type_command:
+		return handle_command(*m);
+	default:
+		return fail(EPROTO, "vfio-user message of type %u", m->head.flags & proto::flag_type_mask);
+	}
+}
+
+void user_link::receive()
+{
+	int err = 0;
+
+	while (!err && !lost()) {
+		user_message m;
+
+		err = user_recv(sock_.get(), deadline::never(), timeout_ms_, &m);
+		if (!err)
+			err = handle(&m);
+	}
+	if (!stopping_.load() && !lost())
+		give_up();
+}
+
+void *user_link::thread_main(void *arg)
+{
+	static_cast<user_link *>(arg)->receive();
+	return nullptr;
+}
+
+} // namespace usdma::vfio

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Regions of the vfio-user client: what they are, mapping, messages, doorbells. */
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/vfio/region.h"
+#include "driver/vfio/user_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sys/stat.h>
+
+namespace usdma::vfio {
+
+/* Room for the region's structure and some 250 mappable areas at the first try. */
+static constexpr u32 region_argsz = 4096, region_argsz_max = 65536;
+
+int user_device::ask_region(unsigned index, u32 argsz, user_message *reply, proto::region_info *info)
+{
+	proto::region_info ask = {};
+	const iovec part = {&ask, sizeof(ask)};
+	int err;
+
+	ask.argsz = argsz;
+	ask.index = index;
+	err = link_.call(proto::command::device_get_region_info, {&part, 1}, {}, reply);
+	if (err)
+		return err;
+	if (reply->body.size() < sizeof(*info) || reply->body.size() > argsz)
+		return broken(fail(EPROTO, "vfio-user reply about region %u of %zu bytes", index, reply->body.size()));
+	memcpy(info, reply->body.data(), sizeof(*info));
+	if (info->index != index || info->offset + info->size < info->offset)
+		return broken(fail(EPROTO, "vfio-user reply about region %u: index %u, offset %#llx, size %#llx", index,
+				   info->index, static_cast<unsigned long long>(info->offset),
+				   static_cast<unsigned long long>(info->size)));
+	return 0;
+}
+
+int user_device::take_region(unsigned index, user_message *reply, const proto::region_info &info, region_state *r)
+{
+	region_state fresh;
+	int err;
+
+	fresh.info.size = info.size;
+	fresh.info.flags = info.flags & (region_readable | region_writable);
+	if ((info.flags & proto::region_flag_mmap) && info.size && !reply->fds.empty()) {
+		fresh.info.flags |= region_mappable;
+		fresh.fd = std::move(reply->fds[0]);
+		fresh.fd_offset = info.offset;
+	}
+	if (info.flags & proto::region_flag_caps) {
+		err = region_parse_caps(reply->body, info.cap_offset, info.size, &fresh.info.mappable);
+		if (err)
+			return broken(fail_in(err, "vfio-user region %u", index));
+	}
+	fresh.known = true;
+	*r = std::move(fresh);
+	return 0;
+}
+
+/* Under region_lock_. */
+int user_device::know_region(unsigned index, region_state **out)
+{
+	proto::region_info info;
+	user_message reply;
+	int err;
+
+	if (lost())
+		return gone();
+	if (index >= regions_.size())
+		return fail(EINVAL, "region %u, the device has %zu", index, regions_.size());
+	*out = &regions_[index];
+	if ((*out)->known)
+		return 0;
+	err = ask_region(index, region_argsz, &reply, &info);
+	if (!err && info.argsz > region_argsz && info.argsz <= region_argsz_max)
+		err = ask_region(index, info.argsz, &reply, &info);
+	return err ? err : take_region(index, &reply, info, *out);
+}
+
+int user_device::region(unsigned index, region_info *out)
+{
+	std::lock_guard guard(region_lock_);
+	region_state *r;
+	const int err = know_region(index, &r);
+
+	if (!err)
+		*out = r->info;
+	return err;
+}
+
+int user_device::region_fd(unsigned index, u64 *fd_offset)
+{
+	std::lock_guard guard(region_lock_);
+	region_state *r;
+
+	*fd_offset = 0;
+	if (know_region(index, &r) || !r->fd.valid())
+		return -1;
+	*fd_offset = r->fd_offset;
+	return r->fd.get();
+}
+
+/* A file that is shorter than the server says would fault at the first access. */
+static int check_length(int fd, u64 end)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return fail_errno("fstat on the region's file");
+	if (S_ISREG(st.st_mode) && u64(st.st_size) < end)
+		return fail(EPROTO, "the vfio-user server's region ends at %llu of a file of %llu bytes",
+			    static_cast<unsigned long long>(end), static_cast<unsigned long long>(st.st_size));
+	return 0;
+}
+
+int user_device::region_map(unsigned index, u64 offset, u64 size, mapping *out)
+{
+	std::lock_guard guard(region_lock_);
+	region_state *r;
+	int err = know_region(index, &r);
+
+	if (!err)
+		err = region_check_map(r->info, offset, size);
+	if (err)
+		return err;
+	err = check_length(r->fd.get(), r->fd_offset + offset + size);
+	if (err)
+		return broken(err);
+	return region_mmap(r->fd.get(), r->info.flags, r->fd_offset + offset, size, out);
+}
+
+int user_device::check_access(unsigned index, u64 offset, u64 len, u32 right)
+{
+	std::lock_guard guard(region_lock_);
+	region_state *r;
+	const int err = know_region(index, &r);
+
+	return err ? err : region_check_access(r->info, index, offset, len, right);
+}
+
+int user_device::read_part(unsigned index, u64 offset, u8 *buf, u32 len)
+{
+	proto::region_access_head h = {offset, index, len};
+	const iovec part = {&h, sizeof(h)};
+	user_message reply;
+	const int err = link_.call(proto::command::region_read, {&part, 1}, {}, &reply);
+
+	if (err)
+		return err;
+	if (reply.body.size() != sizeof(h) + len || memcmp(reply.body.data(), &h, sizeof(h)))
+		return broken(fail(EPROTO, "vfio-user reply of %zu bytes to a read of %u bytes", reply.body.size(), len));
+	memcpy(buf, reply.body.data() + sizeof(h), len);
+	return 0;
+}
+
+int user_device::write_part(unsigned index, u64 offset, const u8 *buf, u32 len)
+{
+	proto::region_access_head h = {offset, index, len};
+	const iovec parts[] = {{&h, sizeof(h)}, {const_cast<u8 *>(buf), len}};
+	user_message reply;
+	const int err = link_.call(proto::command::region_write, parts, {}, &reply);
+
+	if (err)
+		return err;
+	if (reply.body.size() != sizeof(h) || memcmp(reply.body.data(), &h, sizeof(h)))
+		return broken(fail(EPROTO, "vfio-user reply of %zu bytes to a write of %u bytes", reply.body.size(), len));
+	return 0;
+}
+
+int user_device::region_read(unsigned index, u64 offset, void *buf, size_t len)
+{
+	u8 *p = static_cast<u8 *>(buf);
+	int err = check_access(index, offset, len, region_readable);
+
+	while (!err && len) {
+		const u32 part = u32(std::min(u64(len), caps_.max_data_xfer));
+
+		err = read_part(index, offset, p, part);
+		offset += part;
+		p += part;
+		len -= part;
+	}
+	return err;
+}
+
+int user_device::region_write(unsigned index, u64 offset, const void *buf, size_t len)
+{
+	const u8 *p = static_cast<const u8 *>(buf);
+	int err = check_access(index, offset, len, region_writable);
+
+	while (!err && len) {
+		const u32 part = u32(std::min(u64(len), caps_.max_data_xfer));
+
+		err = write_part(index, offset, p, part);
+		offset += part;
+		p += part;
+		len -= part;
+	}
+	return err;
+}
+
+int user_device::take_doorbells(user_message *reply, unsigned index, region_state *r)
+{
+	proto::io_fds_head h;
+	const size_t body = reply->body.size();
+
+	if (body < sizeof(h))
+		return fail(EPROTO, "vfio-user reply about doorbells of %zu bytes", body);
+	memcpy(&h, reply->body.data(), sizeof(h));
+	if (h.index != index || h.count > (body - sizeof(h)) / sizeof(proto::io_fd))
+		return fail(EPROTO, "vfio-user reply of %zu bytes about %u doorbells of region %u", body, h.count,
+			    h.index);
+	for (u32 i = 0; i < h.count; i++) {
+		proto::io_fd d;
+
+		memcpy(&d, reply->body.data() + sizeof(h) + i * sizeof(d), sizeof(d));
+		if (d.type != proto::io_fd_ioeventfd || (d.flags & proto::ioeventfd_flag_datamatch))
+			continue;
+		if (d.fd_index >= reply->fds.size() || !range_within(d.offset, d.size, r->info.size))
+			return fail(EPROTO, "vfio-user doorbell at %#llx with descriptor %u of %zu",
+				    static_cast<unsigned long long>(d.offset), d.fd_index, reply->fds.size());
+		/* Several may share one descriptor: each has its duplicate. */
+		unique_fd fd(dup(reply->fds[d.fd_index].get()));
+
+		if (!fd.valid())
+			return fail_errno("duplicate a doorbell");
+		r->doorbells.push_back({d.offset, std::move(fd)});
+	}
+	return 0;
+}
+
+int user_device::ask_doorbells(unsigned index, region_state *r)
+{
+	proto::io_fds_head ask = {region_argsz, 0, index, 0};
+	const iovec part = {&ask, sizeof(ask)};
+	user_message reply;
+	int err;
+
+	r->doorbells_known = true;
+	err = link_.call(proto::command::device_get_region_io_fds, {&part, 1}, {}, &reply);
+	/* An optional command: a refusal says that there are none. */
+	if (err)
+		return err;
+	err = take_doorbells(&reply, index, r);
+	return err == -EPROTO ? broken(err) : err;
+}
+
+int user_device::region_doorbell_fd(unsigned index, u64 offset)
+{
+	std::lock_guard guard(region_lock_);
+	region_state *r;
+
+	if (know_region(index, &r))
+		return -1;
+	if (!r->doorbells_known && ask_doorbells(index, r))
+		return -1;
+	for (const doorbell &d : r->doorbells) {
+		if (d.offset == offset)
+			return d.fd.get();
+	}
+	return -1;
+}
+
+} // namespace usdma::vfio

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What every ACL header rests on: handles, error codes, data types, buffers.
+ * Compiles alone as C11 and as C++14 and newer.  Names and values are those of
+ * ACL 1.17.
+ */
+#ifndef USDMA_ACL_BASE_RT_H
+#define USDMA_ACL_BASE_RT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error_codes/ge_error_codes.h"
+#include "error_codes/rt_error_codes.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef FUNC_VISIBILITY
+#define ACL_FUNC_VISIBILITY __attribute__((visibility("default")))
+#else
+#define ACL_FUNC_VISIBILITY
+#endif
+
+#if defined(__GNUC__)
+#define ACL_DEPRECATED __attribute__((deprecated))
+#define ACL_DEPRECATED_MESSAGE(message) __attribute__((deprecated(message)))
+#else
+#define ACL_DEPRECATED
+#define ACL_DEPRECATED_MESSAGE(message)
+#endif
+
+/* 0 (ACL_SUCCESS), or one of the codes below or in error_codes/rt_error_codes.h. */
+typedef int aclError;
+/* A half-precision number as its 16 bits. */
+typedef uint16_t aclFloat16;
+
+/* Handles.  The library checks each before use; a destroyed one gives 107017, never a crash. */
+typedef void *aclrtStream;  /* NULL: the default stream of the thread's current context */
+typedef void *aclrtEvent;
+typedef void *aclrtContext;
+typedef void *aclrtNotify;
+typedef void *aclrtCntNotify;
+typedef void *aclrtLabel;
+typedef void *aclrtLabelList;
+typedef void *aclrtMbuf;
+typedef void *aclrtTaskGrp;
+typedef void *aclmdlRI;
+typedef void *aclmdlRITask;
+typedef void *aclmdlRICondHandle;
+typedef void *aclrtDrvMemHandle; /* physical memory, see aclrtMallocPhysical */
+typedef void *aclrtMemPool;
+typedef void *aclrtBinary;
+typedef void *aclrtBinHandle;
+typedef void *aclrtFuncHandle;
+typedef void *aclrtArgsHandle;
+typedef void *aclrtParamHandle;
+typedef void *aclrtAllocatorDesc;
+typedef void *aclrtAllocator;
+typedef void *aclrtAllocatorBlock;
+typedef void *aclrtAllocatorAddr;
+
+/* Wraps a pointer and a size; made by aclCreateDataBuffer. */
+typedef struct aclDataBuffer aclDataBuffer;
+typedef struct aclrtGroupInfo aclrtGroupInfo;
+typedef struct aclrtExceptionInfo aclrtExceptionInfo;
+typedef struct aclrtUtilizationExtendInfo aclrtUtilizationExtendInfo;
+
+/*
+ * The codes below 600000 that are no runtime codes.  One with a comment is one
+ * that this library returns.
+ */
+static const int ACL_ERROR_NONE = 0;
+static const int ACL_SUCCESS = 0;
+static const int ACL_ERROR_INVALID_PARAM = 100000;           /* an argument is null, zero or out of its range (checked before anything else) */
+static const int ACL_ERROR_UNINITIALIZE = 100001;            /* aclInit has not been called */
+static const int ACL_ERROR_REPEAT_INITIALIZE = 100002;       /* aclInit was called again; the reference is counted */
+static const int ACL_ERROR_INVALID_FILE = 100003;            /* the configuration file cannot be read */
+static const int ACL_ERROR_WRITE_FILE = 100004;
+static const int ACL_ERROR_INVALID_FILE_SIZE = 100005;
+static const int ACL_ERROR_PARSE_FILE = 100006;              /* the configuration file is not JSON */
+static const int ACL_ERROR_FILE_MISSING_ATTR = 100007;
+static const int ACL_ERROR_FILE_ATTR_INVALID = 100008;
+static const int ACL_ERROR_INVALID_DUMP_CONFIG = 100009;
+static const int ACL_ERROR_INVALID_PROFILING_CONFIG = 100010;
+static const int ACL_ERROR_INVALID_MODEL_ID = 100011;
+static const int ACL_ERROR_DESERIALIZE_MODEL = 100012;
+static const int ACL_ERROR_PARSE_MODEL = 100013;
+static const int ACL_ERROR_READ_MODEL_FAILURE = 100014;
+static const int ACL_ERROR_MODEL_SIZE_INVALID = 100015;
+static const int ACL_ERROR_MODEL_MISSING_ATTR = 100016;
+static const int ACL_ERROR_MODEL_INPUT_NOT_MATCH = 100017;
+static const int ACL_ERROR_MODEL_OUTPUT_NOT_MATCH = 100018;
+static const int ACL_ERROR_MODEL_NOT_DYNAMIC = 100019;
+static const int ACL_ERROR_OP_TYPE_NOT_MATCH = 100020;
+static const int ACL_ERROR_OP_INPUT_NOT_MATCH = 100021;
+static const int ACL_ERROR_OP_OUTPUT_NOT_MATCH = 100022;
+static const int ACL_ERROR_OP_ATTR_NOT_MATCH = 100023;
+static const int ACL_ERROR_OP_NOT_FOUND = 100024;
+static const int ACL_ERROR_OP_LOAD_FAILED = 100025;
+static const int ACL_ERROR_UNSUPPORTED_DATA_TYPE = 100026;   /* no such data type */
+static const int ACL_ERROR_FORMAT_NOT_MATCH = 100027;
+static const int ACL_ERROR_BIN_SELECTOR_NOT_REGISTERED = 100028;
+static const int ACL_ERROR_KERNEL_NOT_FOUND = 100029;
+static const int ACL_ERROR_BIN_SELECTOR_ALREADY_REGISTERED = 100030;
+static const int ACL_ERROR_KERNEL_ALREADY_REGISTERED = 100031;
+static const int ACL_ERROR_INVALID_QUEUE_ID = 100032;
+static const int ACL_ERROR_REPEAT_SUBSCRIBE = 100033;        /* subscribed already */
+static const int ACL_ERROR_STREAM_NOT_SUBSCRIBE = 100034;    /* the stream is not subscribed */
+static const int ACL_ERROR_THREAD_NOT_SUBSCRIBE = 100035;    /* the thread is not subscribed */
+static const int ACL_ERROR_WAIT_CALLBACK_TIMEOUT = 100036;
+static const int ACL_ERROR_REPEAT_FINALIZE = 100037;         /* aclFinalize without an aclInit */
+static const int ACL_ERROR_NOT_STATIC_AIPP = 100038;
+static const int ACL_ERROR_COMPILING_STUB_MODE = 100039;
+static const int ACL_ERROR_GROUP_NOT_SET = 100040;
+static const int ACL_ERROR_GROUP_NOT_CREATE = 100041;
+static const int ACL_ERROR_PROF_ALREADY_RUN = 100042;
+static const int ACL_ERROR_PROF_NOT_RUN = 100043;
+static const int ACL_ERROR_DUMP_ALREADY_RUN = 100044;
+static const int ACL_ERROR_DUMP_NOT_RUN = 100045;
+static const int ACL_ERROR_PROF_REPEAT_SUBSCRIBE = 148046;
+static const int ACL_ERROR_PROF_API_CONFLICT = 148047;
+static const int ACL_ERROR_INVALID_MAX_OPQUEUE_NUM_CONFIG = 148048;
+static const int ACL_ERROR_INVALID_OPP_PATH = 148049;
+static const int ACL_ERROR_OP_UNSUPPORTED_DYNAMIC = 148050;
+static const int ACL_ERROR_RELATIVE_RESOURCE_NOT_CLEARED = 148051;
+static const int ACL_ERROR_UNSUPPORTED_JPEG = 148052;
+static const int ACL_ERROR_INVALID_BUNDLE_MODEL_ID = 148053;
+static const int ACL_ERROR_BAD_ALLOC = 200000;               /* no memory left in the host */
+static const int ACL_ERROR_API_NOT_SUPPORT = 200001;
+static const int ACL_ERROR_INVALID_DEVICE = 200002;
+static const int ACL_ERROR_MEMORY_ADDRESS_UNALIGNED = 200003;
+static const int ACL_ERROR_RESOURCE_NOT_MATCH = 200004;
+static const int ACL_ERROR_INVALID_RESOURCE_HANDLE = 200005;
+static const int ACL_ERROR_FEATURE_UNSUPPORTED = 200006;     /* a flag that this version does not know */
+static const int ACL_ERROR_PROF_MODULES_UNSUPPORTED = 200007;
+static const int ACL_ERROR_STORAGE_OVER_LIMIT = 300000;
+static const int ACL_ERROR_INTERNAL_ERROR = 500000;          /* a fault inside the library */
+static const int ACL_ERROR_FAILURE = 500001;
+static const int ACL_ERROR_GE_FAILURE = 500002;
+static const int ACL_ERROR_RT_FAILURE = 500003;
+static const int ACL_ERROR_DRV_FAILURE = 500004;
+static const int ACL_ERROR_PROFILING_FAILURE = 500005;
+
+/* Element types.  aclDataTypeSize gives the bytes of one. */
+typedef enum {
+	ACL_DT_UNDEFINED = -1,
+	ACL_FLOAT = 0,
+	ACL_FLOAT16 = 1,
+	ACL_INT8 = 2,
+	ACL_INT32 = 3,
+	ACL_UINT8 = 4,
+	ACL_INT16 = 6,
+	ACL_UINT16 = 7,
+	ACL_UINT32 = 8,
+	ACL_INT64 = 9,
+	ACL_UINT64 = 10,
+	ACL_DOUBLE = 11,
+	ACL_BOOL = 12,
+	ACL_STRING = 13,
+	ACL_COMPLEX64 = 16,
+	ACL_COMPLEX128 = 17,
+	ACL_BF16 = 27,
+	ACL_INT4 = 29,
+	ACL_UINT1 = 30,
+	ACL_COMPLEX32 = 33,
+	ACL_HIFLOAT8 = 34,
+	ACL_FLOAT8_E5M2 = 35,
+	ACL_FLOAT8_E4M3FN = 36,
+	ACL_FLOAT8_E8M0 = 37,
+	ACL_FLOAT6_E3M2 = 38,
+	ACL_FLOAT6_E2M3 = 39,
+	ACL_FLOAT4_E2M1 = 40,
+	ACL_FLOAT4_E1M2 = 41
+} aclDataType;
+
+typedef enum {
+	ACL_MEMTYPE_DEVICE = 0,
+	ACL_MEMTYPE_HOST = 1,
+	ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT = 2
+} aclMemType;
+
+typedef enum {
+	ACL_DEBUG = 0,
+	ACL_INFO = 1,
+	ACL_WARNING = 2,
+	ACL_ERROR = 3
+} aclLogLevel;
+
+/* What the software stack can do, for aclGetCannAttribute. */
+typedef enum {
+	ACL_CANN_ATTR_UNDEFINED = -1,
+	ACL_CANN_ATTR_INF_NAN = 0,
+	ACL_CANN_ATTR_BF16 = 1,
+	ACL_CANN_ATTR_JIT_COMPILE = 2
+} aclCannAttr;
+
+/* Bytes of one element; 0 for UNDEFINED and STRING, 8 for a type that is not known. */
+ACL_FUNC_VISIBILITY size_t aclDataTypeSize(aclDataType dataType);
+/* The float nearest to a half (exact: every half is a float; NaN stays NaN). */
+ACL_FUNC_VISIBILITY float aclFloat16ToFloat(aclFloat16 value);
+/* Rounds to the nearest half, ties to even; beyond the range: infinity. */
+ACL_FUNC_VISIBILITY aclFloat16 aclFloatToFloat16(float value);
+
+/*
+ * A new object that remembers data (may be NULL) and size in bytes.  The caller
+ * owns data, and the object until aclDestroyDataBuffer.  NULL: no host memory.
+ */
+ACL_FUNC_VISIBILITY aclDataBuffer *aclCreateDataBuffer(void *data, size_t size);
+/* Frees the object, not what it points to.  100000: dataBuffer is NULL. */
+ACL_FUNC_VISIBILITY aclError aclDestroyDataBuffer(const aclDataBuffer *dataBuffer);
+/* Makes it remember another pointer and size.  100000: dataBuffer is NULL. */
+ACL_FUNC_VISIBILITY aclError aclUpdateDataBuffer(aclDataBuffer *dataBuffer, void *data, size_t size);
+/* The pointer; NULL for NULL. */
+ACL_FUNC_VISIBILITY void *aclGetDataBufferAddr(const aclDataBuffer *dataBuffer);
+/* The size in bytes; 0 for NULL. */
+ACL_FUNC_VISIBILITY size_t aclGetDataBufferSizeV2(const aclDataBuffer *dataBuffer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Single operators: not part of this library (it moves data).  Here because <acl/acl.h> has always brought it. */
+#ifndef USDMA_ACL_OP_H
+#define USDMA_ACL_OP_H
+
+#include "acl_base.h"
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The layout table as the C compiler sees the headers. */
+#include "acl/acl.h"
+#include "acl/acl_rt_allocator.h"
+#include "acl/acl_rt_api.h"
+#include "acl/rt_compat.h"
+
+#include <stddef.h>
+
+/* ACL_ERROR_* of the ACL family are objects in C, so values are compared when the test runs. */
+#define V(name, value) if ((long long)(name) != (long long)(value)) return #name;
+#define S(type, size, alignment)
+#define O(type, member, offset)
+const char *layout_c_wrong_value(void);
+
+const char *layout_c_wrong_value(void)
+{
+#include "layout.inc"
+	return NULL;
+}
+#undef V
+#undef S
+#undef O
+
+#define V(name, value)
+#define S(type, size, alignment)                                                                                       \
+	_Static_assert(sizeof(type) == (size), "size of " #type);                                                      \
+	_Static_assert(_Alignof(type) == (alignment), "alignment of " #type);
+#define O(type, member, at) _Static_assert(offsetof(type, member) == (at), "place of " #type "." #member);
+#include "layout.inc"

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Constants and layouts of the ACL headers, as the C and the C++ compiler see them. */
+#include "acl/acl.h"
+#include "acl/acl_rt_allocator.h"
+#include "acl/acl_rt_api.h"
+#include "acl/rt_compat.h"
+#include "tests/support/test.h"
+
+#include <cstddef>
+
+extern "C" const char *layout_c_wrong_value(void);
+
+#define V(name, value) static_assert((long long)(name) == (long long)(value), #name);
+#define S(type, size, alignment)                                                                                       \
+	static_assert(sizeof(type) == (size), "size of " #type);                                                       \
+	static_assert(alignof(type) == (alignment), "alignment of " #type);
+#define O(type, member, at) static_assert(offsetof(type, member) == (at), "place of " #type "." #member);
+#include "layout.inc"
+
+static void test_values_in_c(void **)
+{
+	const char *wrong = layout_c_wrong_value();
+
+	if (wrong)
+		fail_msg("%s has another value in C", wrong);
+}
+
+static void test_inverse_enums(void **)
+{
+	/* The two enums that mean the opposite of each other. */
+	assert_int_equal(ACL_EVENT_STATUS_COMPLETE, ACL_EVENT_RECORDED_STATUS_NOT_READY);
+	assert_int_equal(ACL_EVENT_STATUS_NOT_READY, ACL_EVENT_RECORDED_STATUS_COMPLETE);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_values_in_c),
+		cmocka_unit_test(test_inverse_enums),
+	};
+
+	return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -21,8 +21,8 @@ static void test_values_in_c(void **)
 {
 	const char *wrong = layout_c_wrong_value();
 
-	if (wrong)
-		fail_msg("%s has another value in C", wrong);
+	/* The name of the first constant with another value. */
+	assert_string_equal(wrong ? wrong : "", "");
 }
 
 static void test_inverse_enums(void **)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One virtual machine: starts it, runs commands in it, notices a panic or a hang."""
+
+import os
+import select
+import socket
+import subprocess
+import time
+
+
+class GuestError(Exception):
+    """The machine panicked, hung or went away: everything after it is void."""
+
+
+class Result:
+    def __init__(self, status, out, err):
+        self.status = status
+        self.out = out
+        self.err = err
+
+
+def read_logs(scratch):
+    """What the emulator and the guest's console said."""
+    text = []
+    for name in ("qemu.log", "console.log"):
+        path = os.path.join(scratch, name)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8", errors="replace") as f:
+                text.append(f.read())
+    return "\n".join(text)
+
+
+class Guest:
+    def __init__(self, kernel, initrd, scratch, devices, cmdline, deadline, memory=1024):
+        self.deadline = deadline
+        self.scratch = scratch
+        sock_path = os.path.join(scratch, "port")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(sock_path)
+        listener.listen(1)
+        listener.settimeout(20)
+        command = [
+            "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(memory),
+            "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "-kernel", kernel.image, "-initrd", initrd,
+            "-append", f"console=ttyS0 panic=-1 oops=panic quiet loglevel=5 {cmdline}",
+            "-chardev", f"file,id=console,path={scratch}/console.log", "-serial", "chardev:console",
+            "-chardev", f"socket,id=port,path={sock_path}",
+            "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=port,name=usdma.test",
+        ] + devices
+        self._id = 0
+        self._buf = bytearray()
+        with open(os.path.join(scratch, "qemu.log"), "wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            self._conn, _ = listener.accept()
+        except OSError as e:
+            self.stop()
+            raise GuestError(f"the virtual machine did not start: {self.logs()}") from e
+        finally:
+            listener.close()
+        self._await_ready()
+
+    def _await_ready(self):
+        try:
+            line = self._line(self._soonest(60))
+        except GuestError:
+            self.stop()
+            raise
+        if line != b"ready":
+            raise GuestError(f"the guest greets with {line!r}")
+
+    def _soonest(self, seconds):
+        return min(time.monotonic() + seconds, self.deadline)
+
+    def _more(self, until):
+        while True:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise GuestError("no answer from the guest before the deadline (hang)")
+            ready, _, _ = select.select([self._conn], [], [], min(left, 0.5))
+            if ready:
+                data = self._conn.recv(1 << 16)
+                if not data:
+                    raise GuestError("the guest ended (panic or a crash of the emulator)")
+                self._buf += data
+                return
+            if self.process.poll() is not None:
+                raise GuestError(f"the emulator ended with status {self.process.returncode}")
+
+    def _line(self, until):
+        while b"\n" not in self._buf:
+            self._more(until)
+        line, _, rest = bytes(self._buf).partition(b"\n")
+        self._buf = bytearray(rest)
+        return line.rstrip(b"\r")
+
+    def _take(self, length, until):
+        while len(self._buf) < length:
+            self._more(until)
+        data = bytes(self._buf[:length])
+        del self._buf[:length]
+        return data.decode(errors="replace")
+
+    def run(self, command, seconds=30):
+        """Runs a shell command in the guest. A command that outlives its time ends with status 124 or more."""
+        self._id += 1
+        text = command.encode() + b"\n"
+        self._conn.sendall(b"%d %d %d\n" % (self._id, seconds, len(text)) + text)
+        until = self._soonest(seconds + 15)
+        fields = self._line(until).split()
+        if len(fields) != 4 or int(fields[0]) != self._id:
+            raise GuestError(f"the guest answers with {fields!r}")
+        out = self._take(int(fields[2]), until)
+        return Result(int(fields[1]), out, self._take(int(fields[3]), until))
+
+    def logs(self):
+        return read_logs(self.scratch)
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        if getattr(self, "_conn", None):
+            self._conn.close()

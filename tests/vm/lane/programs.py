@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the guest runs: our tools, the lane's own programs, and the suites that run on every transport."""
+
+import json
+import os
+
+
+class ProgramError(Exception):
+    pass
+
+
+SUITES = ("integration", "acl-device")
+
+
+class Programs:
+    def __init__(self, build_dir):
+        self.build_dir = build_dir
+        self.suites = list(self._suite_tests())
+        self.own = list(self._below("tests/vm"))
+        self.tools = [p for p in self._below("tools") if os.path.basename(p) in ("usdmactl",)]
+
+    def _below(self, folder):
+        top = os.path.join(self.build_dir, folder)
+        if not os.path.isdir(top):
+            raise ProgramError(f"{top} is missing: build first (ninja -C {self.build_dir})")
+        for name in sorted(os.listdir(top)):
+            path = os.path.join(top, name)
+            if os.path.isfile(path) and os.access(path, os.X_OK) and not name.endswith((".so", ".p")):
+                yield path
+
+    def _suite_tests(self):
+        """(name, program, arguments) of each test that the build registers in one of the suites."""
+        info = os.path.join(self.build_dir, "meson-info", "intro-tests.json")
+        if not os.path.exists(info):
+            raise ProgramError(f"{self.build_dir} is no build directory: meson setup {self.build_dir}")
+        with open(info, encoding="utf-8") as f:
+            for test in json.load(f):
+                suites = {s.split(":")[-1] for s in test["suite"]}
+                if suites & set(SUITES) and test["protocol"] == "tap":
+                    yield test["name"], test["cmd"][0], test["cmd"][1:]
+
+    def programs(self):
+        seen = dict.fromkeys([p for _, p, _ in self.suites] + self.own + self.tools)
+        return list(seen)

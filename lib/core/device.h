@@ -24,7 +24,9 @@ struct waiter;
 
 struct alignas(64) lane {
 	futex_lock lock;      /* the channel's hot calls, and the queues of the streams on it */
-	u32 streams = 0;      /* that use it */
+	u32 streams = 0;      /* that use it; under dev->lock */
+	bool exclusive = false; /* for one stream: may hold waits on the device */
+	u64 wait_seq = 0;     /* last WAIT posted: until then no progress is no hang */
 	dma::channel *ch = nullptr;
 	device *dev = nullptr;
 	u64 copies = 0, bytes = 0, requests = 0, doorbells = 0, wakes = 0, faults = 0; /* relaxed, under the lock */
@@ -43,6 +45,8 @@ public:
 	std::vector<std::unique_ptr<lane>> lanes; /* opened one by one as streams come */
 	std::mutex lock;                          /* lanes */
 	void *heap = nullptr;                     /* memory.cpp's */
+	std::vector<struct stream *> idle;        /* internal streams for synchronous copies, not in use */
+	std::mutex idle_lock;
 	std::atomic<int> dead{0};                 /* an errno once the device is lost or hung: ends every wait */
 	u64 opened_ns = 0;
 
@@ -50,6 +54,7 @@ public:
 	bool lost() const { return dead.load(std::memory_order_relaxed) || eng->lost(); }
 
 	u8 *bar_ = nullptr;
+	bool bar_cached = false; /* the CPU's loads from it are as cheap as from any memory (a software device) */
 };
 
 /* How many devices are configured; 0 and up, or -errno (bad USDMA_DEVICES). Opens none. */
@@ -67,9 +72,6 @@ void device_each(void (*fn)(device *dev, void *arg), void *arg);
 /* A lane for a new stream: one of its own while there are some, else the least used shared one. */
 int lane_get(device *dev, lane **out);
 void lane_put(lane *l);
-/* How many more lanes can be exclusive. */
-bool lane_exclusive(const lane *l);
-
 /* Says that a device is gone or hung: every pending and later call on it ends with this errno. */
 void device_fail(device *dev, int err, const char *why);
 /* Handles channels that halted (reports to their streams, resumes); called from slow paths of every wait. */

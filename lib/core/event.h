@@ -13,21 +13,30 @@ enum event_flags : u32 {
 
 enum class event_state : u8 { never, pending, done };
 
+/* One recording: where in which ring the event is reached.  Shared by the event and by what waits for it. */
+struct record {
+	enum stage : u32 { queued, in_ring, reached };
+
+	u32 refs = 1;             /* atomic */
+	u32 at = queued;          /* stage; released after ln and seq */
+	lane *ln = nullptr;
+	u64 seq = 0;
+	u64 *stamp = nullptr;     /* pinned word that the device stores its time to; null: no timing */
+	u64 done_ns = 0;
+	stream *on = nullptr;     /* the stream; may be dead by now */
+	u32 on_id = 0;
+	u32 ring_waits = 0;       /* rings that wait for it by themselves; atomic */
+	u32 future = 0;           /* stands for a record that is still to come (event_wait_future) */
+};
+
 struct event {
 	u32 alive = 0;
 	u32 id = 0;
 	u32 flags = 0;
 	device *dev = nullptr;
 	futex_lock lock;
-	event_state state = event_state::never;
-	u64 generation = 0;       /* of the latest record; grows with each */
-	lane *ln = nullptr;       /* where it will be reached … */
-	u64 seq = 0;              /* … with this number; 0: still behind a gate */
-	u64 *stamp = nullptr;     /* pinned word that the device stores its time to */
-	u64 done_ns = 0;
-	int err = 0;              /* the recording stream's error when it was reached */
-	stream *recorded_on = nullptr; /* id only: may be dead */
-	u32 waits = 0;            /* waits for it that have not ended */
+	record *rec = nullptr;    /* the latest; null: never recorded; under lock */
+	u32 waits = 0;            /* waits for it that have not ended; atomic */
 	u32 refs = 1;
 	u64 user[4] = {};
 };
@@ -47,7 +56,12 @@ event_state event_query(event *e);
 int event_sync(event *e, deadline until);
 /* Work submitted to s after this starts after the latest record of e (of any device) is reached. */
 int stream_wait_event(stream *s, event *e, deadline until);
+/* Waits of streams for it that have not ended yet. */
+u32 event_waits(event *e);
 /* Device clock in ns at which it was reached. -ENOENT never recorded, -EAGAIN not yet reached, -EINVAL no timing. */
 int event_time_ns(event *e, u64 *out);
+
+/* The device closes: what was to be reached there is reached. */
+void events_settle(device *dev);
 
 } // namespace usdma::core

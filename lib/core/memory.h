@@ -7,6 +7,7 @@
 
 #include "driver/base/range_map.h"
 #include "driver/base/types.h"
+#include "driver/dma/request.h"
 
 namespace usdma::core {
 
@@ -35,6 +36,7 @@ struct region : range_entry {
 	u32 alive = 0;
 	mem_class cls = mem_class::unregistered;
 	region_kind kind = region_kind::heap;
+	dma::space space = dma::space::host; /* how requests name it */
 	u8 slot = 0;        /* device: whose memory; host: the device that it was made for */
 	u32 flags = 0;
 	u32 page_size = 4096;
@@ -48,6 +50,7 @@ struct place {
 	mem_class cls;
 	region_kind kind;
 	u8 slot;
+	dma::space space;
 	u32 flags;
 	u64 base, size; /* of the region */
 	u64 dma;        /* of the address asked for */

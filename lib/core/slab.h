@@ -41,13 +41,17 @@ public:
 		__atomic_store_n(&t->alive, 0u, __ATOMIC_RELEASE);
 		free_.push_back(t);
 	}
-	bool holds(const void *p) const
+	/* At the start of an object, alive or not. */
+	bool within(const void *p) const
 	{
 		const T *base = __atomic_load_n(&base_, __ATOMIC_ACQUIRE);
-		const size_t off = size_t(static_cast<const char *>(p) - reinterpret_cast<const char *>(base));
+		const size_t off = size_t(reinterpret_cast<u64>(p) - reinterpret_cast<u64>(base));
 
-		return base && off < max * sizeof(T) && off % sizeof(T) == 0 &&
-		       __atomic_load_n(&static_cast<const T *>(p)->alive, __ATOMIC_ACQUIRE) == 1;
+		return base && off < max * sizeof(T) && off % sizeof(T) == 0;
+	}
+	bool holds(const void *p) const
+	{
+		return within(p) && __atomic_load_n(&static_cast<const T *>(p)->alive, __ATOMIC_ACQUIRE) == 1;
 	}
 	size_t live() const
 	{
@@ -81,6 +85,15 @@ private:
 	T *base_ = nullptr;
 	size_t used_ = 0;
 	std::vector<T *> free_;
+};
+
+/* A global that is never destroyed: threads may still use it while the process exits. */
+template <class T> union immortal {
+	T v;
+	constexpr immortal() : v() {}
+	constexpr ~immortal() {}
+	constexpr T *operator->() { return &v; }
+	constexpr T &operator*() { return v; }
 };
 
 } // namespace usdma::core

@@ -23,6 +23,7 @@ namespace usdma::core {
 struct event;
 struct task;
 struct stream;
+struct call_token;
 
 enum class fail_mode : u8 { go_on, stop };
 
@@ -54,12 +55,13 @@ struct alignas(64) stream {
 	std::deque<task> *queue = nullptr; /* work behind a gate; under ln->lock; null: never gated */
 	u32 gated = 0;                /* queue is not empty; under ln->lock, read without as a hint */
 	u32 has_error = 0;
+	u64 max_len = 0;              /* of one request of this engine */
 	stream_error error;           /* under ln->lock */
 	stream_options opt;
 	fail_mode mode = fail_mode::go_on;
-	u32 stopped = 0;              /* fail_mode::stop and it has failed, or aborted: takes no new work (an errno) */
+	u32 stopped = 0;              /* an errno: failed with fail_mode::stop, or aborted; takes no new work */
 	u64 copies = 0, bytes = 0, errors = 0;
-	u32 refs = 1;                 /* pump, events */
+	u32 refs = 1;                 /* the handle, the pump; atomic */
 	u64 user[4] = {};             /* the front end's */
 };
 
@@ -69,6 +71,7 @@ int stream_destroy(stream *s);
 /* Drops queued work, stops running work, then destroys. */
 int stream_destroy_force(stream *s);
 bool stream_valid(const void *handle);
+wait_mode stream_wait_mode(const stream *s);
 void stream_each(void (*fn)(stream *s, void *arg), void *arg);
 size_t stream_live();
 
@@ -86,6 +89,10 @@ int device_sync(device *dev, deadline until);
 /* Puts up to any number of requests in order; blocks only for room in the ring. */
 int stream_submit(stream *s, const dma::request *r, size_t n);
 
+/* Work behind gates is numbered; all of it up to queue_epoch() has gone into rings (or was dropped) once queue_done(that). */
+u64 queue_epoch();
+bool queue_done(u64 epoch);
+
 /* ---- things that gate or watch --------------------------------------------------------------------- */
 
 /* Until the 64-bit word compares (dma::compare); word is CPU memory that lives as long as the stream's work. */
@@ -96,9 +103,10 @@ int stream_wait_word_reset(stream *s, u64 *word, dma::compare cmp, u64 value, u6
 int stream_wait_check(stream *s, bool (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until);
 
 /*
- * A call on the host when all work before has ended.  deliver(arg, done) is called by the
- * pump thread and must not block: it hands the call to a thread that runs it.  block: the
- * stream goes on only after call_done(done); else done is null.
+ * A call on the host when all work before has ended.  deliver(arg, done) is called by
+ * whatever thread notices, and must not block nor call in here: it hands the call to a
+ * thread that runs it.  block: the stream goes on only after call_done(done); else done is null.  A call that was accepted is made
+ * in any case, also when the stream is aborted or its device is lost.
  */
 struct call_token;
 int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block);

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/bounce.h"
+
+#include "driver/base/error.h"
+#include "lib/core/staging.h"
+#include "lib/core/task.h"
+#include "lib/core/wait.h"
+
+#include <cstring>
+
+namespace usdma::core {
+
+/* ---- parts ------------------------------------------------------------------------------------------ */
+
+/* The CPU reaches this end at its own address: pinned and pageable host memory. */
+static bool is_host(const place &p)
+{
+	return p.cls != mem_class::device;
+}
+
+/* The CPU's view of device memory behind a small pageable copy; nullptr: use the engine. */
+static u8 *direct_view(const place &p, u64 len, bool load)
+{
+	device *dev = device_peek(p.slot);
+
+	if (!dev || !dev->bar() || p.space != dma::space::device || len > config_get().direct_store_max)
+		return nullptr;
+	/* Loads through a real BAR are uncached, far slower than a DMA. */
+	if (load && !dev->bar_cached)
+		return nullptr;
+	return dev->bar() + (p.dma - (window_base + p.slot * window_slot));
+}
+
+static int submit_piece(stream *s, void *dst, const void *src, u64 n, u64 *seq)
+{
+	const int err = copy_direct(s, locate_ends(dst, src), dst, src, n);
+
+	*seq = s->last; /* an internal stream: nobody else submits to it */
+	return err;
+}
+
+static int wait_piece(stream *s, u64 seq)
+{
+	return lane_wait(s->ln, seq, deadline::never(), stream_wait_mode(s));
+}
+
+/* Host → device: fill a buffer while the engine reads the ones before it. */
+static int pump_in(stream *s, staging &st, u8 *dst, const u8 *src, u64 len)
+{
+	int err = 0;
+
+	for (u64 off = 0, i = 0; off < len && !err; off += st.chunk, i++) {
+		staging::buffer &b = st.at(i);
+		const u64 n = std::min(len - off, st.chunk);
+
+		err = b.busy ? wait_piece(s, b.seq) : 0;
+		if (err)
+			break;
+		memcpy(b.mem, src + off, n);
+		err = submit_piece(s, dst + off, b.mem, n, &b.seq);
+		b.busy = true;
+	}
+	return err;
+}
+
+/* Device → host: keep all buffers on the way, empty them in order. */
+static int pump_out(stream *s, staging &st, u8 *dst, const u8 *src, u64 len)
+{
+	u64 asked = 0;
+	int err = 0;
+
+	for (u64 i = 0; i < st.count && asked < len && !err; i++) {
+		const u64 n = std::min(len - asked, st.chunk);
+
+		err = submit_piece(s, st.at(i).mem, src + asked, n, &st.at(i).seq);
+		asked += n;
+	}
+	for (u64 off = 0, i = 0; off < len && !err; off += st.chunk, i++) {
+		staging::buffer &b = st.at(i);
+
+		err = wait_piece(s, b.seq);
+		if (err)
+			break;
+		memcpy(dst + off, b.mem, std::min(len - off, st.chunk));
+		if (asked >= len)
+			continue;
+		const u64 n = std::min(len - asked, st.chunk);
+		err = submit_piece(s, b.mem, src + asked, n, &b.seq);
+		asked += n;
+	}
+	return err;
+}
+
+/* Device → another device, one buffer at a time on its way through the host. */
+static int relay(stream *from, stream *to, staging &st, u8 *dst, const u8 *src, u64 len)
+{
+	staging::buffer &b = st.at(0);
+	int err = 0;
+
+	for (u64 off = 0; off < len && !err; off += st.chunk) {
+		const u64 n = std::min(len - off, st.chunk);
+
+		err = submit_piece(from, b.mem, src + off, n, &b.seq);
+		if (!err)
+			err = stream_sync(from, deadline::never());
+		if (!err)
+			err = submit_piece(to, dst + off, b.mem, n, &b.seq);
+		if (!err)
+			err = stream_sync(to, deadline::never());
+	}
+	return err;
+}
+
+/* ---- the ways --------------------------------------------------------------------------------------- */
+
+static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len)
+{
+	const bool in = is_host(e.src);
+	internal_stream s(in ? e.dst.slot : e.src.slot);
+	staging st(len);
+	int err, end;
+
+	if (s.error() || st.error())
+		return s.error() ? s.error() : st.error();
+	err = in ? pump_in(s.get(), st, dst, src, len) : pump_out(s.get(), st, dst, src, len);
+	/* Also after an error: the buffers may be given back only when the engine has left them. */
+	end = stream_sync(s.get(), deadline::never());
+	return err ? err : end;
+}
+
+static int move_between(const ends &e, u8 *dst, const u8 *src, u64 len)
+{
+	internal_stream from(e.src.slot), to(e.dst.slot);
+	staging st(len);
+
+	if (from.error() || to.error() || st.error())
+		return from.error() ? from.error() : to.error() ? to.error() : st.error();
+	return relay(from.get(), to.get(), st, dst, src, len);
+}
+
+/* One request of an internal stream, done when it returns. */
+static int move_direct(const ends &e, void *dst, const void *src, u64 len)
+{
+	internal_stream s(e.dst.cls == mem_class::device ? e.dst.slot : e.src.slot);
+	int err, end;
+
+	if (s.error())
+		return s.error();
+	err = copy_direct(s.get(), e, dst, src, len);
+	end = stream_sync(s.get(), deadline::never());
+	return err ? err : end;
+}
+
+static int check_device_ends(const ends &e, const void *dst, const void *src, u64 len)
+{
+	int err = 0;
+
+	if (!is_host(e.dst))
+		err = check_range(e.dst, reinterpret_cast<u64>(dst), len, "destination");
+	if (!err && !is_host(e.src))
+		err = check_range(e.src, reinterpret_cast<u64>(src), len, "source");
+	return err;
+}
+
+/* Any two ends; done when it returns. */
+static int move(const ends &e, void *dst, const void *src, u64 len)
+{
+	const int err = check_device_ends(e, dst, src, len);
+	u8 *view;
+
+	if (err || !len)
+		return err;
+	if (is_host(e.dst) && is_host(e.src)) {
+		memmove(dst, src, len);
+		return 0;
+	}
+	if (is_host(e.src) && (view = direct_view(e.dst, len, false))) {
+		memcpy(view, src, len);
+		/* Write-combined stores reach the device before the next doorbell. */
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		return 0;
+	}
+	if (is_host(e.dst) && (view = direct_view(e.src, len, true))) {
+		memcpy(dst, view, len);
+		return 0;
+	}
+	if (!is_pageable(e) && (is_host(e.dst) || is_host(e.src) || e.dst.slot == e.src.slot))
+		return move_direct(e, dst, src, len);
+	if (!is_host(e.dst) && !is_host(e.src))
+		return move_between(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len);
+	return move_staged(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len);
+}
+
+int copy_pageable(stream *s, const ends &e, void *dst, const void *src, u64 len)
+{
+	int err = stream_sync(s, deadline::never());
+
+	if (!err)
+		err = stream_refuses(s);
+	if (!err)
+		err = move(e, dst, src, len);
+	if (!err) {
+		store_relaxed(&s->copies, load_relaxed(&s->copies) + 1);
+		store_relaxed(&s->bytes, load_relaxed(&s->bytes) + len);
+	}
+	return err;
+}
+
+int copy_between(stream *s, const ends &e, void *dst, const void *src, u64 len)
+{
+	return copy_pageable(s, e, dst, src, len);
+}
+
+int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline)
+{
+	if (forked())
+		return fail_forked();
+	if (dev->lost())
+		return fail(ENODEV, "device %u (%s) is gone", dev->slot, dev->spec.c_str());
+	return move(locate_ends(dst, src), dst, src, len);
+}
+
+int copy_staged(stream *s, void *dst, const void *src, u64 len)
+{
+	void *mem;
+	int err;
+
+	if (!len)
+		return 0;
+	err = host_alloc(len, -1, &mem);
+	if (err)
+		return err;
+	memcpy(mem, src, len);
+	err = copy_direct(s, locate_ends(dst, mem), dst, mem, len);
+	/* Given back once the engine has passed the copy: host_free defers. */
+	host_free(mem);
+	return err;
+}
+
+/* ---- rectangles ------------------------------------------------------------------------------------- */
+
+static void copy_rows(u8 *dst, u64 dst_pitch, const u8 *src, u64 src_pitch, u64 width, u64 rows)
+{
+	for (u64 r = 0; r < rows; r++)
+		memcpy(dst + r * dst_pitch, src + r * src_pitch, width);
+}
+
+static int device_rows(stream *s, const copy_rect &c)
+{
+	const int err = copy_2d_direct(s, locate_ends(c.dst, c.src), c);
+	const int end = stream_sync(s, deadline::never());
+
+	return err ? err : end;
+}
+
+/* Some rows that fit a staging buffer, packed there. */
+static int rows_through(stream *s, u8 *mem, const ends &e, const copy_rect &c)
+{
+	int err = 0;
+
+	if (is_host(e.src)) {
+		copy_rows(mem, c.width, static_cast<const u8 *>(c.src), c.src_pitch, c.width, c.height);
+		return device_rows(s, {c.dst, c.dst_pitch, mem, c.width, c.width, c.height});
+	}
+	err = device_rows(s, {mem, c.width, c.src, c.src_pitch, c.width, c.height});
+	if (!err)
+		copy_rows(static_cast<u8 *>(c.dst), c.dst_pitch, mem, c.width, c.width, c.height);
+	return err;
+}
+
+static copy_rect rows_of(const copy_rect &c, u64 first, u64 rows)
+{
+	return {static_cast<u8 *>(c.dst) + first * c.dst_pitch, c.dst_pitch,
+		static_cast<const u8 *>(c.src) + first * c.src_pitch, c.src_pitch, c.width, rows};
+}
+
+static int move_rows_one_by_one(const copy_rect &c)
+{
+	int err = 0;
+
+	for (u64 i = 0; i < c.height && !err; i++) {
+		const copy_rect r = rows_of(c, i, 1);
+
+		err = move(locate_ends(r.dst, r.src), r.dst, r.src, r.width);
+	}
+	return err;
+}
+
+static int move_rows(const ends &e, const copy_rect &c)
+{
+	const u64 rows = config_get().bounce_chunk / c.width;
+	int err = 0;
+
+	if (!rows || is_host(e.dst) == is_host(e.src))
+		return move_rows_one_by_one(c);
+	internal_stream s(is_host(e.src) ? e.dst.slot : e.src.slot);
+	staging st(1);
+	if (s.error() || st.error())
+		return s.error() ? s.error() : st.error();
+	for (u64 i = 0; i < c.height && !err; i += rows)
+		err = rows_through(s.get(), st.at(0).mem, e, rows_of(c, i, std::min(rows, c.height - i)));
+	return err;
+}
+
+int copy_2d_rows(stream *s, const ends &e, const copy_rect &c)
+{
+	int err = stream_sync(s, deadline::never());
+
+	if (!err)
+		err = stream_refuses(s);
+	return err ? err : move_rows(e, c);
+}
+
+int copy_2d_sync(device *dev, const copy_rect &c, deadline until)
+{
+	internal_stream s(dev->slot);
+	int err, end;
+
+	(void)until;
+	if (s.error())
+		return s.error();
+	err = copy_2d_async(s.get(), c);
+	end = stream_sync(s.get(), deadline::never());
+	return err ? err : end;
+}
+
+/* ---- fills ------------------------------------------------------------------------------------------ */
+
+static void fill_host(u8 *dst, u64 pattern, unsigned size, u64 len)
+{
+	if (size == 1) {
+		memset(dst, int(pattern & 0xff), len);
+		return;
+	}
+	for (u64 off = 0; off + size <= len; off += size)
+		memcpy(dst + off, &pattern, size);
+}
+
+int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 len, deadline)
+{
+	const place p = locate(dst);
+
+	if (is_host(p)) {
+		if (pattern_size != 1 && len % pattern_size)
+			return fail(EINVAL, "a fill of %llu bytes with a pattern of %u", static_cast<unsigned long long>(len), pattern_size);
+		fill_host(static_cast<u8 *>(dst), pattern, pattern_size, len);
+		return 0;
+	}
+	(void)dev;
+	internal_stream s(p.slot);
+	int err, end;
+	if (s.error())
+		return s.error();
+	err = fill_async(s.get(), dst, pattern, pattern_size, len);
+	end = stream_sync(s.get(), deadline::never());
+	return err ? err : end;
+}
+
+} // namespace usdma::core

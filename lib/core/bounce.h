@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copies that the engine cannot do by itself: pageable memory by way of staging buffers, and between devices. */
+#pragma once
+
+#include "lib/core/copy.h"
+
+namespace usdma::core {
+
+/* Waits for the stream, copies, returns when it is done. At least one end is unregistered. */
+int copy_pageable(stream *s, const ends &e, void *dst, const void *src, u64 len);
+/* Device memory of two devices; asynchronous where the stream's engine reaches both, else as copy_pageable. */
+int copy_between(stream *s, const ends &e, void *dst, const void *src, u64 len);
+/* A rectangle that no single request can do. Waits for the stream; done when it returns. */
+int copy_2d_rows(stream *s, const ends &e, const copy_rect &c);
+
+/* -EFAULT where [addr, addr+len) leaves the allocated memory that p is the start of. */
+int check_range(const place &p, u64 addr, u64 len, const char *which);
+u64 rect_span(u64 pitch, u64 width, u64 height);
+int copy_2d_direct(stream *s, const ends &e, const copy_rect &c);
+int reachable(stream *s, const void *p, u64 len, const char *which, place *out);
+
+} // namespace usdma::core

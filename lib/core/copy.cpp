@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Direct copies: both ends can be reached by the engine, so they become requests in the stream. */
+#include "lib/core/copy.h"
+
+#include "driver/base/error.h"
+#include "lib/core/bounce.h"
+
+#include <cinttypes>
+
+namespace usdma::core {
+
+/* ---- checks ----------------------------------------------------------------------------------------- */
+
+[[gnu::cold]] static int fail_range(const place &p, u64 addr, u64 len, const char *which)
+{
+	if (!p.size)
+		return fail(EFAULT, "%s 0x%" PRIx64 " is a device address that is not allocated", which, addr);
+	return fail(EFAULT, "%s 0x%" PRIx64 " + %" PRIu64 " bytes leaves its block 0x%" PRIx64 " of %" PRIu64 " bytes", which,
+		    addr, len, p.base, p.size);
+}
+
+/* Bytes of the region from addr on. */
+static inline u64 left_in(const place &p, u64 addr)
+{
+	return p.base + p.size - addr;
+}
+
+static inline bool holds(const place &p, u64 addr, u64 len)
+{
+	return p.size && left_in(p, addr) >= len;
+}
+
+int check_range(const place &p, u64 addr, u64 len, const char *which)
+{
+	place at = p;
+
+	while (!holds(at, addr, len)) {
+		if (!at.size || !(at.flags & region_chains))
+			return fail_range(at, addr, len, which);
+		len -= left_in(at, addr);
+		addr += left_in(at, addr);
+		at = locate(addr);
+	}
+	return 0;
+}
+
+/* The engine of the stream reaches this place by itself: host memory, and the device's own. */
+static inline bool reaches(const device *dev, const place &p)
+{
+	return p.cls == mem_class::host || p.slot == dev->slot;
+}
+
+/* ---- building --------------------------------------------------------------------------------------- */
+
+static inline dma::request copy_request(stream *s, const place &dst, const place &src, u64 len)
+{
+	dma::request r;
+
+	r.op = dma::opcode::copy;
+	r.spaces = dma::spaces(src.space, dst.space);
+	r.src = src.dma;
+	r.dst = dst.dma;
+	r.len = len;
+	r.cookie = reinterpret_cast<u64>(s);
+	return r;
+}
+
+static inline void count(stream *s, u64 copies, u64 bytes)
+{
+	store_relaxed(&s->copies, load_relaxed(&s->copies) + copies);
+	store_relaxed(&s->bytes, load_relaxed(&s->bytes) + bytes);
+}
+
+/* Longer than one request may be, or over several regions. */
+[[gnu::cold]] static int copy_pieces(stream *s, ends e, u64 dst, u64 src, u64 len)
+{
+	const u64 most = s->max_len;
+	int err = check_range(e.dst, dst, len, "destination");
+
+	if (!err)
+		err = check_range(e.src, src, len, "source");
+	while (len && !err) {
+		u64 n = std::min(len, most);
+
+		n = std::min(n, std::min(left_in(e.dst, dst), left_in(e.src, src)));
+		const dma::request r = copy_request(s, e.dst, e.src, n);
+		err = stream_submit(s, &r, 1);
+		dst += n;
+		src += n;
+		len -= n;
+		if (len && !err)
+			e = {locate(dst), locate(src)};
+	}
+	return err;
+}
+
+int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len)
+{
+	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
+	int err;
+
+	if (unlikely(!len))
+		return 0;
+	if (unlikely(!reaches(s->dev, e.dst) || !reaches(s->dev, e.src)))
+		return copy_between(s, e, dst, src, len);
+	if (likely(holds(e.dst, d, len) && holds(e.src, f, len) && len <= s->max_len)) {
+		const dma::request r = copy_request(s, e.dst, e.src, len);
+
+		err = stream_submit(s, &r, 1);
+	} else {
+		err = copy_pieces(s, e, d, f, len);
+	}
+	if (likely(!err))
+		count(s, 1, len);
+	return err;
+}
+
+int copy_async(stream *s, void *dst, const void *src, u64 len)
+{
+	const ends e = locate_ends(dst, src);
+
+	return likely(!is_pageable(e)) ? copy_direct(s, e, dst, src, len) : copy_pageable(s, e, dst, src, len);
+}
+
+/* ---- batches ---------------------------------------------------------------------------------------- */
+
+static bool batchable(stream *s, const ends &e, const copy_item &i)
+{
+	return i.len && i.len <= s->max_len && !is_pageable(e) && reaches(s->dev, e.dst) &&
+	       reaches(s->dev, e.src) && holds(e.dst, reinterpret_cast<u64>(i.dst), i.len) &&
+	       holds(e.src, reinterpret_cast<u64>(i.src), i.len);
+}
+
+int copy_batch(stream *s, const copy_item *items, size_t n, size_t *done)
+{
+	constexpr size_t group = 32; /* one lock and one doorbell for so many */
+	dma::request r[group];
+	u64 bytes = 0;
+
+	*done = 0;
+	for (size_t i = 0; i < n;) {
+		size_t k = 0;
+		int err = 0;
+
+		for (; i + k < n && k < group; k++) {
+			const copy_item &it = items[i + k];
+			const ends e = locate_ends(it.dst, it.src);
+
+			if (!batchable(s, e, it))
+				break;
+			r[k] = copy_request(s, e.dst, e.src, it.len);
+			bytes += it.len;
+		}
+		if (k)
+			err = stream_submit(s, r, k);
+		else {
+			err = copy_async(s, items[i].dst, items[i].src, items[i].len);
+			k = 1;
+		}
+		if (err)
+			return err;
+		i += k;
+		*done = i;
+	}
+	count(s, n, bytes);
+	return 0;
+}
+
+/* ---- other operations ------------------------------------------------------------------------------- */
+
+static int one(stream *s, dma::request r)
+{
+	r.cookie = reinterpret_cast<u64>(s);
+	return stream_submit(s, &r, 1);
+}
+
+/* A place that the stream's engine can reach and that holds len bytes. */
+int reachable(stream *s, const void *p, u64 len, const char *which, place *out)
+{
+	*out = locate(p);
+	if (out->cls == mem_class::unregistered)
+		return fail(EFAULT, "%s %p is ordinary memory: it must be device memory or pinned", which, p);
+	if (!reaches(s->dev, *out))
+		return fail(EXDEV, "%s %p lies on device %u, the stream runs on device %u", which, p, out->slot, s->dev->slot);
+	if (!holds(*out, reinterpret_cast<u64>(p), len))
+		return fail_range(*out, reinterpret_cast<u64>(p), len, which);
+	return 0;
+}
+
+int fill_async(stream *s, void *dst, u64 pattern, unsigned pattern_size, u64 len)
+{
+	const u64 most = align_down<u64>(s->max_len, 8);
+	dma::request r;
+	place p;
+	int err;
+
+	if (!len)
+		return 0;
+	if ((pattern_size != 1 && pattern_size != 4 && pattern_size != 8) || len % pattern_size)
+		return fail(EINVAL, "a fill of %" PRIu64 " bytes with a pattern of %u", len, pattern_size);
+	err = reachable(s, dst, len, "destination", &p);
+	r.op = dma::opcode::fill;
+	r.spaces = dma::spaces(p.space, p.space);
+	r.arg = u8(pattern_size);
+	r.a = pattern;
+	for (u64 off = 0; off < len && !err; off += r.len) {
+		r.dst = p.dma + off;
+		r.len = std::min(len - off, most);
+		err = one(s, r);
+	}
+	return err;
+}
+
+int reduce_async(stream *s, void *dst, const void *src, u64 len, dma::element type, dma::reduce_op op)
+{
+	const u64 size = dma::element_size(type);
+	const u64 most = align_down<u64>(s->max_len, 8);
+	dma::request r;
+	place d, f;
+	int err;
+
+	if (!size || len % size)
+		return fail(EINVAL, "a reduction of %" PRIu64 " bytes is no whole number of elements", len);
+	err = reachable(s, dst, len, "destination", &d);
+	if (!err)
+		err = reachable(s, src, len, "source", &f);
+	r.op = dma::opcode::reduce;
+	r.arg = dma::reduce_arg(type, op);
+	for (u64 off = 0; off < len && !err; off += r.len) {
+		r.spaces = dma::spaces(f.space, d.space);
+		r.src = f.dma + off;
+		r.dst = d.dma + off;
+		r.len = std::min(len - off, most);
+		err = one(s, r);
+	}
+	return err;
+}
+
+int write_value_async(stream *s, void *dst, u64 value)
+{
+	dma::request r;
+	place p;
+	const int err = reachable(s, dst, sizeof(u64), "destination", &p);
+
+	if (err)
+		return err;
+	if (reinterpret_cast<u64>(dst) % sizeof(u64))
+		return fail(EINVAL, "value address %p is not 8-byte aligned", dst);
+	r.op = dma::opcode::write;
+	r.flags = dma::flag_interrupt; /* a gate on the host may wait for this value */
+	r.spaces = dma::spaces(p.space, p.space);
+	r.dst = p.dma;
+	r.len = sizeof(u64);
+	r.a = value;
+	return one(s, r);
+}
+
+int copy_indirect_async(stream *s, const void *desc)
+{
+	dma::request r;
+	place p;
+	const int err = reachable(s, desc, 32, "descriptor", &p);
+
+	if (err)
+		return err;
+	r.op = dma::opcode::copy_indirect;
+	r.arg = u8(dma::indirect_mode::descriptor);
+	r.spaces = dma::spaces(p.space, p.space);
+	r.src = p.dma;
+	r.len = 32;
+	return one(s, r);
+}
+
+int copy_cells_async(stream *s, void *dst_cell, const void *src_cell, u64 len, u64 dst_off, u64 src_off)
+{
+	dma::request r;
+	place d, f;
+	int err = reachable(s, dst_cell, sizeof(u64), "destination cell", &d);
+
+	if (!err)
+		err = reachable(s, src_cell, sizeof(u64), "source cell", &f);
+	if (err)
+		return err;
+	r.op = dma::opcode::copy_indirect;
+	r.arg = u8(dma::indirect_mode::cells);
+	r.spaces = dma::spaces(f.space, d.space);
+	r.src = f.dma;
+	r.dst = d.dma;
+	r.len = len;
+	r.a = src_off;
+	r.b = dst_off;
+	return one(s, r);
+}
+
+/* ---- rectangles ------------------------------------------------------------------------------------- */
+
+/* Rows of one request, so that it stays within the engine's limit. */
+static u64 rows_at_once(const stream *s, const copy_rect &c)
+{
+	const u64 most = s->max_len;
+
+	return std::max<u64>(1, std::min<u64>(most / c.width, 0xffffffff));
+}
+
+int copy_2d_direct(stream *s, const ends &e, const copy_rect &c)
+{
+	dma::request r;
+	int err = 0;
+
+	r.op = dma::opcode::copy_2d;
+	r.spaces = dma::spaces(e.src.space, e.dst.space);
+	r.len = c.width;
+	r.a = c.src_pitch;
+	r.b = c.dst_pitch;
+	for (u64 row = 0; row < c.height && !err; row += r.height) {
+		r.height = u32(std::min(c.height - row, rows_at_once(s, c)));
+		r.src = e.src.dma + row * c.src_pitch;
+		r.dst = e.dst.dma + row * c.dst_pitch;
+		err = one(s, r);
+	}
+	if (!err)
+		count(s, 1, c.width * c.height);
+	return err;
+}
+
+/* Bytes from the first to behind the last of a rectangle; 0: more than fits in 64 bits. */
+u64 rect_span(u64 pitch, u64 width, u64 height)
+{
+	u64 span;
+
+	if (__builtin_mul_overflow(pitch, height - 1, &span) || __builtin_add_overflow(span, width, &span))
+		return 0;
+	return span;
+}
+
+/* Both ends lie in one region each, and the engine reaches both. */
+static bool rect_direct(const stream *s, const ends &e, u64 dspan, u64 fspan, const copy_rect &c)
+{
+	return !is_pageable(e) && reaches(s->dev, e.dst) && reaches(s->dev, e.src) &&
+	       holds(e.dst, reinterpret_cast<u64>(c.dst), dspan) && holds(e.src, reinterpret_cast<u64>(c.src), fspan) &&
+	       c.width <= s->max_len;
+}
+
+int copy_2d_async(stream *s, const copy_rect &c)
+{
+	const ends e = locate_ends(c.dst, c.src);
+	u64 dspan, fspan;
+	int err = 0;
+
+	if (!c.width || !c.height)
+		return 0;
+	dspan = rect_span(c.dst_pitch, c.width, c.height);
+	fspan = rect_span(c.src_pitch, c.width, c.height);
+	if (c.width > c.dst_pitch || c.width > c.src_pitch || !dspan || !fspan)
+		return fail(EINVAL, "a row of %" PRIu64 " bytes does not fit its pitch, or the rectangle is too large", c.width);
+	if (rect_direct(s, e, dspan, fspan, c))
+		return copy_2d_direct(s, e, c);
+	if (e.dst.cls != mem_class::unregistered)
+		err = check_range(e.dst, reinterpret_cast<u64>(c.dst), dspan, "destination");
+	if (!err && e.src.cls != mem_class::unregistered)
+		err = check_range(e.src, reinterpret_cast<u64>(c.src), fspan, "source");
+	return err ? err : copy_2d_rows(s, e, c);
+}
+
+} // namespace usdma::core

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of devices: opened on first use, closed with the last reference; and their lanes. */
+#include "lib/core/device.h"
+
+#include "driver/base/error.h"
+#include "driver/dma/registry.h"
+#include "lib/core/event.h"
+#include "lib/core/slab.h"
+#include "lib/core/stream.h"
+#include "lib/core/task.h"
+#include "lib/core/wait.h"
+
+#include <pthread.h>
+
+namespace usdma::core {
+
+struct device_table {
+	std::mutex open_lock; /* one opens or closes at a time */
+	std::mutex lock;      /* the arrays; held briefly, never while calling out */
+	device *dev[max_devices] = {};
+	int refs[max_devices] = {};
+};
+
+static constinit immortal<device_table> table;
+static u32 in_child;
+
+static void note_fork()
+{
+	store_relaxed(&in_child, 1u);
+}
+
+static void watch_forks()
+{
+	static const int once = pthread_atfork(nullptr, nullptr, note_fork);
+
+	(void)once;
+}
+
+bool forked()
+{
+	return load_relaxed(&in_child) != 0;
+}
+
+int fail_forked()
+{
+	return fail(EPERM, "this process is a fork of one that uses usdma: the device stays with the parent; "
+			   "call exec, or open the device only in the child");
+}
+
+int device_count()
+{
+	const config &cfg = config_get();
+
+	if (!cfg.error.empty())
+		return fail(EINVAL, "%s", cfg.error.c_str());
+	return int(std::min<size_t>(cfg.devices.size(), max_devices));
+}
+
+const char *device_spec(unsigned slot)
+{
+	const config &cfg = config_get();
+
+	return slot < cfg.devices.size() && slot < max_devices ? cfg.devices[slot].c_str() : nullptr;
+}
+
+device *device_peek(unsigned slot)
+{
+	std::lock_guard guard(table->lock);
+
+	return slot < max_devices ? table->dev[slot] : nullptr;
+}
+
+void device_each(void (*fn)(device *dev, void *arg), void *arg)
+{
+	device *all[max_devices];
+
+	table->lock.lock();
+	std::copy(std::begin(table->dev), std::end(table->dev), all);
+	table->lock.unlock();
+	for (device *dev : all)
+		if (dev)
+			fn(dev, arg);
+}
+
+static int device_open(unsigned slot, device **out)
+{
+	auto dev = std::make_unique<device>();
+	int err;
+
+	dev->slot = slot;
+	dev->spec = config_get().devices[slot];
+	err = dma::open(dev->spec, &dev->eng);
+	if (err)
+		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
+	if (!dev->eng->limits().channels || !dev->eng->limits().max_len)
+		return fail(EPROTO, "device %u (%s) offers no channels", slot, dev->spec.c_str());
+	dev->lanes.resize(dev->eng->limits().channels);
+	dev->opened_ns = now_ns();
+	err = memory_attach(dev.get());
+	if (err)
+		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
+	dev->bar_ = dev->eng->memory();
+	dev->bar_cached = dev->spec.starts_with("sim") || dev->spec.starts_with("vfio-user");
+	*out = dev.release();
+	return 0;
+}
+
+int device_get(unsigned slot, device **out)
+{
+	const int n = device_count();
+
+	watch_forks();
+	if (forked())
+		return fail_forked();
+	if (n < 0)
+		return n;
+	if (slot >= unsigned(n))
+		return fail(ENODEV, "no device %u: USDMA_DEVICES names %d", slot, n);
+	std::lock_guard opening(table->open_lock);
+	device *dev = device_peek(slot);
+	if (!dev) {
+		const int err = device_open(slot, &dev);
+
+		if (err)
+			return err;
+	}
+	std::lock_guard guard(table->lock);
+	table->dev[slot] = dev;
+	table->refs[slot]++;
+	*out = dev;
+	return 0;
+}
+
+static void lane_close(lane *l)
+{
+	if (!l || !l->ch)
+		return;
+	lane_drain(l);
+	l->ch->ops->close(l->ch);
+	l->ch = nullptr;
+}
+
+static void device_close(device *dev)
+{
+	pump_forget(dev);
+	for (stream *s : dev->idle)
+		stream_destroy(s);
+	dev->idle.clear();
+	for (auto &l : dev->lanes)
+		lane_close(l.get());
+	events_settle(dev);
+	memory_detach(dev);
+	delete dev;
+}
+
+void device_put(device *dev)
+{
+	if (forked())
+		return;
+	std::lock_guard opening(table->open_lock);
+	table->lock.lock();
+	const bool last = --table->refs[dev->slot] == 0;
+	if (last)
+		table->dev[dev->slot] = nullptr;
+	table->lock.unlock();
+	if (last)
+		device_close(dev);
+}
+
+/* ---- lanes ------------------------------------------------------------------------------------------ */
+
+/* A quarter of the channels is for streams that share; with few channels, all but those that leave one to share. */
+static u32 shared_from(const device *dev)
+{
+	const u32 n = u32(dev->lanes.size());
+
+	return n - std::max(1u, n / 4);
+}
+
+static int lane_open(device *dev, u32 i)
+{
+	auto l = std::make_unique<lane>();
+	dma::channel_config cfg;
+	int err;
+
+	cfg.first_seq = config_get().first_seq;
+	l->dev = dev;
+	l->exclusive = i < shared_from(dev);
+	l->wait_seq = cfg.first_seq;
+	err = dev->eng->channel_open(i, cfg, &l->ch);
+	if (err)
+		return err;
+	dev->lanes[i] = std::move(l);
+	return 0;
+}
+
+static u32 lane_choose(device *dev)
+{
+	const u32 shared = shared_from(dev), n = u32(dev->lanes.size());
+	u32 best = shared;
+
+	for (u32 i = 0; i < shared; i++)
+		if (!dev->lanes[i] || !dev->lanes[i]->streams)
+			return i;
+	for (u32 i = shared; i < n; i++) {
+		const u32 users = dev->lanes[i] ? dev->lanes[i]->streams : 0;
+
+		if (!users)
+			return i;
+		if (users < dev->lanes[best]->streams)
+			best = i;
+	}
+	return best;
+}
+
+int lane_get(device *dev, lane **out)
+{
+	std::lock_guard guard(dev->lock);
+	const u32 i = lane_choose(dev);
+
+	if (!dev->lanes[i]) {
+		const int err = lane_open(dev, i);
+
+		if (err)
+			return err;
+	}
+	dev->lanes[i]->streams++;
+	*out = dev->lanes[i].get();
+	return 0;
+}
+
+void lane_put(lane *l)
+{
+	std::lock_guard guard(l->dev->lock);
+
+	l->streams--;
+}
+
+} // namespace usdma::core

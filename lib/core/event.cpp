@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/event.h"
+
+#include "driver/base/error.h"
+#include "lib/core/task.h"
+#include "lib/core/wait.h"
+
+namespace usdma::core {
+
+inline constexpr size_t max_events = 65536;
+static constinit immortal<slab<event, max_events>> events;
+static u32 next_event_id;
+
+int event_create(device *dev, u32 flags, event **out)
+{
+	event *e = events->get();
+
+	if (!e)
+		return fail(ENOSPC, "%zu events are there, there can be no more", max_events);
+	e->dev = dev;
+	e->flags = flags;
+	e->id = __atomic_fetch_add(&next_event_id, 1, __ATOMIC_RELAXED) % max_events;
+	store_release(&e->alive, 1u);
+	*out = e;
+	return 0;
+}
+
+static void event_ref(event *e)
+{
+	__atomic_add_fetch(&e->refs, 1, __ATOMIC_RELAXED);
+}
+
+void event_unref(event *e)
+{
+	if (!e || __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	record_unref(e->rec);
+	events->put(e);
+}
+
+int event_destroy(event *e)
+{
+	store_release(&e->alive, 0u);
+	event_unref(e);
+	return 0;
+}
+
+bool event_valid(const void *handle)
+{
+	return events->holds(handle);
+}
+
+size_t event_live()
+{
+	return events->live();
+}
+
+/* The latest record with a reference, or null. */
+static record *latest(event *e)
+{
+	std::lock_guard guard(e->lock);
+
+	if (e->rec)
+		record_ref(e->rec);
+	return e->rec;
+}
+
+/* r (a reference, may be null) becomes the latest. */
+static void replace_latest(event *e, record *r)
+{
+	e->lock.lock();
+	std::swap(e->rec, r);
+	e->lock.unlock();
+	record_unref(r);
+}
+
+/* A record that waits stood for is now made: it is the one that they hold. */
+static record *claim_future(event *e)
+{
+	std::lock_guard guard(e->lock);
+
+	if (!e->rec || !e->rec->future)
+		return nullptr;
+	e->rec->future = 0;
+	record_ref(e->rec);
+	return e->rec;
+}
+
+int event_record(event *e, stream *s)
+{
+	record *r = claim_future(e);
+	task t;
+
+	if (!r) {
+		r = record_new(e->flags & event_timing);
+		if (!r)
+			return fail(ENOMEM, "no pinned memory for the event's time stamp: %s", error_text());
+		record_ref(r);
+		r->on = s;
+		r->on_id = s->id;
+		replace_latest(e, r);
+	}
+	t.kind = task_kind::record;
+	t.rec = r;
+	return stream_push(s, std::move(t));
+}
+
+int event_reset(event *e, stream *s)
+{
+	task t;
+
+	t.kind = task_kind::reset;
+	t.ev = e;
+	event_ref(e);
+	return stream_push(s, std::move(t));
+}
+
+void event_forget_record(event *e)
+{
+	replace_latest(e, nullptr);
+}
+
+static bool is_future(event *e)
+{
+	std::lock_guard guard(e->lock);
+
+	return e->rec && e->rec->future;
+}
+
+event_state event_query(event *e)
+{
+	record *r = latest(e);
+	event_state state = event_state::never;
+
+	if (r && !is_future(e)) {
+		if (load_acquire(&r->at) == record::queued)
+			pump_run();
+		state = record_reached(r) ? event_state::done : event_state::pending;
+	}
+	record_unref(r);
+	return state;
+}
+
+static int wait_queued(record *r, deadline until)
+{
+	while (load_acquire(&r->at) == record::queued) {
+		const u32 seen = pump_progress();
+
+		if (pump_run())
+			continue;
+		if (until.passed())
+			return fail(ETIMEDOUT, "the event was not reached in time");
+		pump_wait_progress(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
+	}
+	return 0;
+}
+
+static int recorder_error(const record *r)
+{
+	return stream_valid(r->on) && r->on->id == r->on_id ? stream_take_error(r->on, nullptr) : 0;
+}
+
+int event_sync(event *e, deadline until)
+{
+	record *r = latest(e);
+	int err = 0;
+
+	if (forked())
+		return fail_forked();
+	if (r && !is_future(e)) {
+		err = wait_queued(r, until);
+		if (!err && load_acquire(&r->at) == record::in_ring)
+			err = lane_wait(r->ln, r->seq, until, config_get().wait);
+		if (!err)
+			err = recorder_error(r);
+	}
+	record_unref(r);
+	return err;
+}
+
+u32 event_waits(event *e)
+{
+	record *r = latest(e);
+	u32 n;
+
+	pump_run();
+	n = load_acquire(&e->waits) + (r && !record_reached(r) ? load_relaxed(&r->ring_waits) : 0);
+	record_unref(r);
+	return n;
+}
+
+int event_time_ns(event *e, u64 *out)
+{
+	record *r = latest(e);
+	int err = 0;
+
+	if (!r || is_future(e))
+		err = fail(ENOENT, "the event was never recorded");
+	else if (!r->stamp)
+		err = fail(EINVAL, "the event was made without timing");
+	else if (!record_reached(r))
+		err = fail(EAGAIN, "the event was recorded but is not reached yet");
+	else
+		*out = load_relaxed(r->stamp);
+	record_unref(r);
+	return err;
+}
+
+/* ---- waiting by streams ------------------------------------------------------------------------------ */
+
+/* For a wait before any record: a record that the first event_record will fill. */
+static record *future_of(event *e)
+{
+	std::lock_guard guard(e->lock);
+
+	if (!e->rec) {
+		e->rec = record_new(e->flags & event_timing);
+		if (!e->rec)
+			return nullptr;
+		e->rec->future = 1;
+	}
+	record_ref(e->rec);
+	return e->rec;
+}
+
+/* The order of the ring is enough: the record lies before anything that this stream can still post. */
+static bool same_ring(const stream *s, const record *r)
+{
+	return load_acquire(&r->at) == record::in_ring && r->ln == s->ln;
+}
+
+/* The ring itself waits for another ring of the same engine: no host in between. */
+static bool wait_in_ring(stream *s, record *r)
+{
+	lane *l = s->ln;
+	dma::request q;
+
+	if (!l->exclusive || r->ln->dev != s->dev || !r->ln->ch->record_iova || load_acquire(&r->at) != record::in_ring)
+		return false;
+	q.op = dma::opcode::wait;
+	q.arg = u8(dma::compare::geq);
+	q.spaces = dma::spaces(dma::space::host, dma::space::host);
+	q.src = r->ln->ch->record_iova;
+	q.len = sizeof(u64);
+	q.a = r->seq;
+	q.cookie = reinterpret_cast<u64>(s);
+	std::lock_guard guard(l->lock);
+	if (s->gated || s->stopped || l->ch->ops->post(l->ch, &q, 1) != 1)
+		return false;
+	l->ch->ops->doorbell(l->ch);
+	s->last = l->ch->posted;
+	store_relaxed(&l->wait_seq, s->last);
+	__atomic_add_fetch(&r->ring_waits, 1, __ATOMIC_RELAXED);
+	return true;
+}
+
+static void wake_engine(lane *l)
+{
+	/* Full barrier between the request posted and the look, as in stream_submit. */
+	if (load_relaxed(l->ch->asleep))
+		l->ch->ops->wake(l->ch);
+}
+
+int stream_wait_event(stream *s, event *e, deadline until)
+{
+	record *r = latest(e);
+	task t;
+
+	if (!r && (e->flags & event_wait_future))
+		r = future_of(e);
+	if (!r || record_reached(r) || same_ring(s, r)) {
+		record_unref(r);
+		return 0;
+	}
+	if (until.is_never() && wait_in_ring(s, r)) {
+		wake_engine(s->ln);
+		record_unref(r);
+		return 0;
+	}
+	__atomic_add_fetch(&e->waits, 1, __ATOMIC_ACQ_REL);
+	event_ref(e);
+	t.kind = task_kind::gate_event;
+	t.rec = r;
+	t.ev = e;
+	t.until = until;
+	return stream_push(s, std::move(t));
+}
+
+void events_settle(device *dev)
+{
+	events->each([&](event &e) {
+		std::lock_guard guard(e.lock);
+
+		if (e.rec && e.rec->ln && e.rec->ln->dev == dev)
+			store_release(&e.rec->at, u32(record::reached));
+	});
+}
+
+} // namespace usdma::core

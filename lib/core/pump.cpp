@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The pump moves gated streams on and makes the calls that were asked for.  Any
+ * thread that waits runs it; a thread of its own runs it when nobody does, and
+ * sleeps on the engines' service interrupts in between.
+ */
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "lib/core/task.h"
+#include "lib/core/wait.h"
+
+#include <algorithm>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <thread>
+#include <unistd.h>
+
+namespace usdma::core {
+
+namespace {
+
+struct watch {
+	lane *ln;
+	u64 seq;
+	void (*deliver)(void *arg, call_token *done);
+	void *arg;
+	call_token *token;
+};
+
+struct pump_state {
+	std::mutex run_lock;  /* one pass at a time, so that calls keep their order */
+	std::mutex list_lock; /* the lists; taken with a lane's lock held */
+	std::vector<stream *> gated; /* each with a reference */
+	std::vector<watch> watches;
+	bool started = false;
+	int wake_fd = -1;     /* eventfd */
+	u32 asleep = 0;       /* the thread sleeps, or is about to */
+	u32 progress = 0;     /* futex: grows with each pass that moved something */
+	u32 watchers = 0;     /* that sleep on progress */
+};
+
+constinit immortal<pump_state> pump;
+
+/* Between looks at words that nobody tells us of, and at everything. */
+constexpr u64 word_look = 200 * ns_per_us, any_look = 50 * ns_per_ms;
+constexpr u64 pump_spin = 20 * ns_per_us;
+
+/* ---- a pass ----------------------------------------------------------------------------------------- */
+
+std::vector<stream *> snapshot()
+{
+	std::lock_guard guard(pump->list_lock);
+
+	for (stream *s : pump->gated)
+		__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
+	return pump->gated;
+}
+
+/* Takes a stream off the list once its queue is empty. */
+void remove_if_idle(stream *s)
+{
+	bool gone = false;
+
+	s->ln->lock.lock();
+	pump->list_lock.lock();
+	if (!s->gated) {
+		auto at = std::find(pump->gated.begin(), pump->gated.end(), s);
+
+		gone = at != pump->gated.end();
+		if (gone)
+			pump->gated.erase(at);
+	}
+	pump->list_lock.unlock();
+	s->ln->lock.unlock();
+	if (gone)
+		stream_unref(s);
+}
+
+bool watch_ready(const watch &w)
+{
+	if (dma::halted(w.ln->ch))
+		lane_check_fault(w.ln);
+	return lane_done(w.ln, w.seq) || w.ln->dev->lost();
+}
+
+std::vector<watch> take_ready()
+{
+	std::vector<watch> all, ready, rest;
+
+	pump->list_lock.lock();
+	all.swap(pump->watches);
+	pump->list_lock.unlock();
+	for (const watch &w : all)
+		(watch_ready(w) ? ready : rest).push_back(w);
+	std::lock_guard guard(pump->list_lock);
+	/* What was added meanwhile comes behind. */
+	rest.insert(rest.end(), pump->watches.begin(), pump->watches.end());
+	pump->watches.swap(rest);
+	return ready;
+}
+
+bool pass()
+{
+	bool moved = false;
+
+	for (stream *s : snapshot()) {
+		moved |= stream_advance(s);
+		remove_if_idle(s);
+		stream_unref(s);
+	}
+	for (const watch &w : take_ready()) {
+		w.deliver(w.arg, w.token);
+		moved = true;
+	}
+	return moved;
+}
+
+bool nothing_to_do()
+{
+	std::lock_guard guard(pump->list_lock);
+
+	return pump->gated.empty() && pump->watches.empty();
+}
+
+/* ---- sleeping --------------------------------------------------------------------------------------- */
+
+void arm(lane *l, u64 seq, std::vector<pollfd> *fds)
+{
+	const int fd = l->ch->irq_fd[dma::irq_service];
+
+	l->lock.lock();
+	l->ch->ops->arm(l->ch, dma::irq_service, seq);
+	l->lock.unlock();
+	for (const pollfd &p : *fds)
+		if (p.fd == fd)
+			return;
+	if (fd >= 0)
+		fds->push_back({fd, POLLIN, 0});
+}
+
+struct interest {
+	lane *ln;
+	u64 seq;
+};
+
+/* What the first task of a stream waits for; *look: how long to sleep at most. */
+interest interest_of(stream *s, u64 *look)
+{
+	std::lock_guard guard(s->ln->lock);
+
+	if (!s->gated || s->queue->empty())
+		return {nullptr, 0};
+	const task &t = s->queue->front();
+	if (!t.until.is_never())
+		*look = std::min(*look, t.until.left_ns());
+	if (t.kind == task_kind::gate_event) {
+		const bool placed = load_acquire(&t.rec->at) == record::in_ring;
+
+		return placed ? interest{t.rec->ln, t.rec->seq} : interest{nullptr, 0};
+	}
+	if (t.kind == task_kind::request || t.kind == task_kind::record)
+		return {s->ln, s->ln->ch->posted - s->ln->ch->ring_size / 2};
+	if (!lane_done(s->ln, s->last))
+		return {s->ln, s->last};
+	if (t.kind == task_kind::gate_check)
+		*look = std::min(*look, word_look);
+	return {nullptr, 0};
+}
+
+/* The least number of each lane: one interrupt slot has one number. */
+void add_interest(std::vector<interest> *all, interest i)
+{
+	if (!i.ln)
+		return;
+	for (interest &o : *all)
+		if (o.ln == i.ln) {
+			o.seq = std::min(o.seq, i.seq);
+			return;
+		}
+	all->push_back(i);
+}
+
+u64 arm_all(std::vector<pollfd> *fds)
+{
+	std::vector<interest> all;
+	u64 look = any_look;
+
+	for (stream *s : snapshot()) {
+		add_interest(&all, interest_of(s, &look));
+		stream_unref(s);
+	}
+	pump->list_lock.lock();
+	for (const watch &w : pump->watches)
+		add_interest(&all, {w.ln, w.seq});
+	pump->list_lock.unlock();
+	for (const interest &i : all)
+		arm(i.ln, i.seq, fds);
+	return look;
+}
+
+void drain(const std::vector<pollfd> &fds)
+{
+	u64 count;
+
+	for (const pollfd &p : fds)
+		if ((p.revents & POLLIN) && read(p.fd, &count, sizeof(count)) < 0)
+			log_debug("reading an eventfd failed");
+}
+
+void sleep_on(std::vector<pollfd> &fds, u64 ns)
+{
+	const timespec ts = {time_t(ns / ns_per_s), long(ns % ns_per_s)};
+
+	fds.push_back({pump->wake_fd, POLLIN, 0});
+	if (ppoll(fds.data(), fds.size(), ns == ~u64(0) ? nullptr : &ts, nullptr) > 0)
+		drain(fds);
+}
+
+bool run_for(u64 ns)
+{
+	const u64 end = now_ns() + ns;
+
+	do {
+		if (pump_run())
+			return true;
+		cpu_relax();
+	} while (now_ns() < end);
+	return false;
+}
+
+void thread_main()
+{
+	for (;;) {
+		std::vector<pollfd> fds;
+		u64 look;
+
+		if (pump_run() || run_for(nothing_to_do() ? 0 : pump_spin))
+			continue;
+		/* Full barrier: whoever adds something after this sees asleep; what was added before is seen below. */
+		store_fence(&pump->asleep, 1u);
+		look = arm_all(&fds);
+		if (!pump_run())
+			sleep_on(fds, nothing_to_do() ? ~u64(0) : look);
+		store_relaxed(&pump->asleep, 0u);
+	}
+}
+
+/* With list_lock held. Signals are the program's: none is taken on this thread. */
+int start()
+{
+	sigset_t all, before;
+
+	if (pump->started)
+		return 0;
+	pump->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (pump->wake_fd < 0)
+		return fail_errno("eventfd for the library's background thread");
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	std::thread t(thread_main);
+	pthread_setname_np(t.native_handle(), "usdma-pump");
+	t.detach();
+	pthread_sigmask(SIG_SETMASK, &before, nullptr);
+	pump->started = true;
+	return 0;
+}
+
+} // namespace
+
+bool pump_run()
+{
+	bool moved;
+
+	if (!pump->run_lock.try_lock())
+		return false;
+	moved = pass();
+	pump->run_lock.unlock();
+	if (!moved)
+		return false;
+	__atomic_add_fetch(&pump->progress, 1, __ATOMIC_SEQ_CST);
+	if (load_relaxed(&pump->watchers))
+		futex_wake(&pump->progress, 1 << 30);
+	return true;
+}
+
+u32 pump_progress()
+{
+	return load_acquire(&pump->progress);
+}
+
+void pump_wait_progress(u32 seen, u64 abs_ns)
+{
+	__atomic_add_fetch(&pump->watchers, 1, __ATOMIC_SEQ_CST);
+	futex_wait_until(&pump->progress, seen, abs_ns);
+	__atomic_sub_fetch(&pump->watchers, 1, __ATOMIC_RELAXED);
+}
+
+void pump_kick()
+{
+	const u64 one = 1;
+
+	if (__atomic_load_n(&pump->asleep, __ATOMIC_SEQ_CST) && write(pump->wake_fd, &one, sizeof(one)) < 0)
+		log_debug("waking the pump failed");
+}
+
+int pump_add(stream *s)
+{
+	std::lock_guard guard(pump->list_lock);
+	const int err = start();
+
+	if (err)
+		return err;
+	if (std::find(pump->gated.begin(), pump->gated.end(), s) == pump->gated.end()) {
+		__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
+		pump->gated.push_back(s);
+	}
+	return 0;
+}
+
+int pump_watch(lane *l, u64 seq, void (*deliver)(void *arg, call_token *done), void *arg, call_token *token)
+{
+	std::lock_guard guard(pump->list_lock);
+	const int err = start();
+
+	if (err)
+		return err;
+	pump->watches.push_back({l, seq, deliver, arg, token});
+	return 0;
+}
+
+void pump_forget(device *dev)
+{
+	std::lock_guard run(pump->run_lock); /* no pass is looking at its lanes */
+	std::vector<watch> gone;
+
+	pump->list_lock.lock();
+	for (size_t i = 0; i < pump->watches.size();)
+		if (pump->watches[i].ln->dev == dev) {
+			gone.push_back(pump->watches[i]);
+			pump->watches.erase(pump->watches.begin() + long(i));
+		} else {
+			i++;
+		}
+	pump->list_lock.unlock();
+	for (const watch &w : gone)
+		w.deliver(w.arg, w.token);
+}
+
+bool queue_done(u64 epoch)
+{
+	bool done = true;
+
+	for (stream *s : snapshot()) {
+		s->ln->lock.lock();
+		if (s->gated && !s->queue->empty() && s->queue->front().number <= epoch)
+			done = false;
+		s->ln->lock.unlock();
+		stream_unref(s);
+	}
+	return done;
+}
+
+} // namespace usdma::core

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Records: where in which ring an event is reached, and the pinned words that the device stamps. */
+#include "driver/base/error.h"
+#include "lib/core/task.h"
+#include "lib/core/wait.h"
+
+namespace usdma::core {
+
+/* Words in pinned memory, handed out one by one; a block is never given back. */
+struct stamp_pool {
+	static constexpr size_t block = 16 * KiB;
+	std::mutex lock;
+	std::vector<u64 *> free;
+};
+static constinit immortal<stamp_pool> stamps;
+
+static u64 *stamp_get()
+{
+	std::lock_guard guard(stamps->lock);
+	void *mem;
+
+	if (stamps->free.empty()) {
+		if (host_alloc(stamp_pool::block, -1, &mem))
+			return nullptr;
+		for (size_t i = 0; i < stamp_pool::block / sizeof(u64); i++)
+			stamps->free.push_back(static_cast<u64 *>(mem) + i);
+	}
+	u64 *w = stamps->free.back();
+	stamps->free.pop_back();
+	return w;
+}
+
+static void stamp_put(u64 *w)
+{
+	std::lock_guard guard(stamps->lock);
+
+	stamps->free.push_back(w);
+}
+
+record *record_new(bool timing)
+{
+	u64 *stamp = timing ? stamp_get() : nullptr;
+
+	if (timing && !stamp)
+		return nullptr;
+	auto *r = new record;
+	r->stamp = stamp;
+	return r;
+}
+
+void record_ref(record *r)
+{
+	__atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
+}
+
+void record_unref(record *r)
+{
+	if (!r || __atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	if (r->stamp)
+		stamp_put(r->stamp);
+	delete r;
+}
+
+bool record_place(record *r, stream *s)
+{
+	lane *l = s->ln;
+
+	if (r->stamp) {
+		const place at = locate(r->stamp);
+		dma::request q;
+
+		q.op = dma::opcode::timestamp;
+		q.spaces = dma::spaces(at.space, at.space);
+		q.dst = at.dma;
+		q.len = sizeof(u64);
+		q.cookie = reinterpret_cast<u64>(s);
+		if (l->ch->ops->post(l->ch, &q, 1) != 1)
+			return false;
+		l->ch->ops->doorbell(l->ch);
+		s->last = l->ch->posted;
+	}
+	r->ln = l;
+	r->seq = s->last;
+	/* Release: who sees in_ring sees ln and seq. */
+	store_release(&r->at, u32(record::in_ring));
+	return true;
+}
+
+bool record_reached(record *r)
+{
+	const u32 at = load_acquire(&r->at);
+
+	if (at == record::in_ring && dma::halted(r->ln->ch))
+		lane_check_fault(r->ln);
+	return at == record::reached || (at == record::in_ring && lane_done(r->ln, r->seq));
+}
+
+} // namespace usdma::core

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a synchronous copy borrows: staging buffers in pinned memory, and a stream of its own. */
+#pragma once
+
+#include "lib/core/stream.h"
+
+namespace usdma::core {
+
+/* Staging buffers for one copy of len bytes; given back at the end, when no engine may still use them. */
+class staging {
+public:
+	struct buffer {
+		u8 *mem = nullptr;
+		u64 seq = 0;
+		bool busy = false;
+	};
+
+	explicit staging(u64 len);
+	~staging();
+	staging(const staging &) = delete;
+	staging &operator=(const staging &) = delete;
+
+	int error() const { return err_; }
+	buffer &at(u64 i) { return bufs_[i % count]; }
+
+	u64 chunk = 0; /* bytes of a buffer */
+	u64 count = 0;
+
+private:
+	static constexpr u64 most = 16;
+
+	buffer bufs_[most];
+	int err_ = 0;
+};
+
+/* A stream of a device that nobody else uses meanwhile. */
+class internal_stream {
+public:
+	explicit internal_stream(unsigned slot);
+	~internal_stream();
+	internal_stream(const internal_stream &) = delete;
+	internal_stream &operator=(const internal_stream &) = delete;
+
+	int error() const { return err_; }
+	stream *get() const { return s_; }
+
+private:
+	stream *s_ = nullptr;
+	device *dev_ = nullptr;
+	int err_ = 0;
+};
+
+} // namespace usdma::core

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/stream.h"
+
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "lib/core/task.h"
+#include "lib/core/wait.h"
+
+#include <unistd.h>
+
+namespace usdma::core {
+
+inline constexpr size_t max_streams = 65536;
+static constinit immortal<slab<stream, max_streams>> streams;
+static u32 next_id;
+
+wait_mode stream_wait_mode(const stream *s)
+{
+	return s->opt.wait >= 0 ? wait_mode(s->opt.wait) : config_get().wait;
+}
+
+/* ---- life ------------------------------------------------------------------------------------------- */
+
+int stream_create(device *dev, const stream_options &opt, stream **out)
+{
+	stream *s;
+	int err;
+
+	if (forked())
+		return fail_forked();
+	if (dev->lost())
+		return fail(ENODEV, "device %u is gone", dev->slot);
+	s = streams->get();
+	if (!s)
+		return fail(ENOSPC, "%zu streams are open, there can be no more", max_streams);
+	err = lane_get(dev, &s->ln);
+	if (err) {
+		streams->put(s);
+		return err;
+	}
+	s->dev = dev;
+	s->opt = opt;
+	s->max_len = dev->eng->limits().max_len;
+	s->id = __atomic_add_fetch(&next_id, 1, __ATOMIC_RELAXED);
+	s->last = dma::completed(s->ln->ch);
+	store_release(&s->alive, 1u);
+	*out = s;
+	return 0;
+}
+
+bool stream_valid(const void *handle)
+{
+	return streams->holds(handle);
+}
+
+size_t stream_live()
+{
+	return streams->live();
+}
+
+void stream_each(void (*fn)(stream *s, void *arg), void *arg)
+{
+	streams->each([&](stream &s) { fn(&s, arg); });
+}
+
+void stream_unref(stream *s)
+{
+	if (__atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) == 0)
+		streams->put(s);
+}
+
+static void stream_end(stream *s)
+{
+	lane *l = s->ln;
+
+	l->lock.lock();
+	stream_drop_queue(s);
+	delete s->queue;
+	s->queue = nullptr;
+	l->lock.unlock();
+	lane_put(l);
+	stream_unref(s);
+}
+
+int stream_destroy(stream *s)
+{
+	if (forked())
+		return fail_forked();
+	store_release(&s->alive, 0u);
+	stream_sync(s, deadline::never());
+	stream_end(s);
+	return 0;
+}
+
+int stream_destroy_force(stream *s)
+{
+	if (forked())
+		return fail_forked();
+	store_release(&s->alive, 0u);
+	stream_abort(s);
+	stream_end(s);
+	return 0;
+}
+
+/* ---- errors ----------------------------------------------------------------------------------------- */
+
+void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq)
+{
+	s->errors++;
+	if (!s->error.err) {
+		s->error = {err, reason, address, seq};
+		store_release(&s->has_error, 1u);
+	}
+	if (s->mode == fail_mode::stop && !s->stopped)
+		s->stopped = u32(err);
+}
+
+int stream_refuses(const stream *s)
+{
+	if (s->stopped)
+		return fail(int(s->stopped), s->stopped == ECANCELED ? "the stream was aborted" :
+				"the stream stopped at an earlier failure (failure mode stop)");
+	if (s->dev->lost())
+		return fail(ENODEV, "device %u (%s) is gone", s->dev->slot, s->dev->spec.c_str());
+	return 0;
+}
+
+int stream_take_error(stream *s, stream_error *out)
+{
+	stream_error e;
+
+	if (likely(!load_acquire(&s->has_error)))
+		return 0;
+	s->ln->lock.lock();
+	e = s->error;
+	if (!s->stopped) {
+		s->error = {};
+		store_relaxed(&s->has_error, 0u);
+	}
+	s->ln->lock.unlock();
+	if (out)
+		*out = e;
+	if (!e.err)
+		return 0;
+	return fail(e.err, "stream %u: a task failed: %s (address 0x%llx, sequence %llu)", s->id, dma::fault_name(e.reason),
+		    static_cast<unsigned long long>(e.address), static_cast<unsigned long long>(e.seq));
+}
+
+int stream_set_fail_mode(stream *s, fail_mode mode)
+{
+	s->ln->lock.lock();
+	s->mode = mode;
+	s->ln->lock.unlock();
+	return 0;
+}
+
+/* ---- submission ------------------------------------------------------------------------------------- */
+
+/* The lane's bookkeeping for n requests just posted; with the lock held. */
+static inline void note_posted(stream *s, lane *l, size_t n)
+{
+	l->ch->ops->doorbell(l->ch);
+	s->last = l->ch->posted;
+	store_relaxed(&l->requests, l->requests + n);
+}
+
+/* Waits until a good part of the ring is free, so that a busy submitter is not woken for each slot. */
+static int wait_room(stream *s)
+{
+	lane *l = s->ln;
+
+	l->lock.lock();
+	const u64 posted = l->ch->posted, part = l->ch->ring_size / 4;
+	l->lock.unlock();
+	const u64 free_from = posted - l->ch->ring_size + part;
+	return lane_wait(l, free_from, deadline::never(), stream_wait_mode(s));
+}
+
+static int queue_requests(stream *s, const dma::request *r, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		task t;
+
+		t.req = r[i];
+		const int err = stream_push(s, std::move(t));
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* The ring was full, or the stream is gated or stopped. */
+[[gnu::cold, gnu::noinline]] static int submit_slow(stream *s, const dma::request *r, size_t n)
+{
+	lane *l = s->ln;
+
+	while (n) {
+		unsigned done;
+		int err = stream_refuses(s);
+
+		if (err)
+			return err;
+		l->lock.lock();
+		if (s->gated) {
+			l->lock.unlock();
+			return queue_requests(s, r, n);
+		}
+		done = l->ch->ops->post(l->ch, r, unsigned(std::min<size_t>(n, l->ch->ring_size)));
+		if (done)
+			note_posted(s, l, done);
+		l->lock.unlock();
+		/* The unlock is a full barrier between the requests and this look (see stream_submit). */
+		if (load_relaxed(l->ch->asleep))
+			l->ch->ops->wake(l->ch);
+		r += done;
+		n -= done;
+		if (n && !done && (err = wait_room(s)))
+			return err;
+	}
+	return 0;
+}
+
+int stream_submit(stream *s, const dma::request *r, size_t n)
+{
+	lane *l = s->ln;
+	dma::channel *ch = l->ch;
+	unsigned done;
+
+	l->lock.lock();
+	if (unlikely(s->gated | s->stopped)) {
+		l->lock.unlock();
+		return submit_slow(s, r, n);
+	}
+	done = ch->ops->post(ch, r, unsigned(std::min<size_t>(n, ch->ring_size)));
+	if (likely(done))
+		note_posted(s, l, done);
+	l->lock.unlock();
+	/*
+	 * The unlock is a full barrier: the requests are visible before this look at whether the device
+	 * sleeps.  The device sets asleep, then looks at the ring: one of the two sees the other.
+	 */
+	if (unlikely(load_relaxed(ch->asleep))) {
+		ch->ops->wake(ch);
+		store_relaxed(&l->wakes, l->wakes + 1);
+	}
+	return likely(done == n) ? 0 : submit_slow(s, r + done, n - done);
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------------- */
+
+/* The last number of ours in the ring; false while work is queued behind a gate. */
+static bool ring_target(stream *s, u64 *seq)
+{
+	std::lock_guard guard(s->ln->lock);
+
+	*seq = s->last;
+	return !s->gated;
+}
+
+static int wait_ungated(stream *s, deadline until)
+{
+	progress_check progress(s->ln);
+
+	for (;;) {
+		const u32 seen = pump_progress();
+		u64 seq;
+		int err;
+
+		if (ring_target(s, &seq))
+			return 0;
+		if (pump_run())
+			continue;
+		if (until.passed())
+			return fail(ETIMEDOUT, "stream %u: not done in time", s->id);
+		if (s->dev->lost() && (err = progress.look()))
+			return err;
+		pump_wait_progress(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
+	}
+}
+
+int stream_sync(stream *s, deadline until)
+{
+	u64 seq;
+	int err;
+
+	if (forked())
+		return fail_forked();
+	while (!ring_target(s, &seq)) {
+		err = wait_ungated(s, until);
+		if (err)
+			return err;
+	}
+	err = lane_wait(s->ln, seq, until, stream_wait_mode(s));
+	return err ? err : stream_take_error(s, nullptr);
+}
+
+int stream_query(stream *s)
+{
+	u64 seq;
+
+	if (!ring_target(s, &seq)) {
+		pump_run();
+		if (!ring_target(s, &seq))
+			return s->dev->lost() ? stream_refuses(s) : 1;
+	}
+	if (dma::halted(s->ln->ch))
+		lane_check_fault(s->ln);
+	if (lane_done(s->ln, seq))
+		return 0;
+	return s->dev->lost() ? fail(ENODEV, "device %u is gone", s->dev->slot) : 1;
+}
+
+struct sync_all {
+	device *dev;
+	deadline until;
+	std::vector<stream *> all;
+};
+
+int device_sync(device *dev, deadline until)
+{
+	sync_all a{dev, until, {}};
+	int first = 0;
+
+	stream_each(
+		[](stream *s, void *arg) {
+			auto *to = static_cast<sync_all *>(arg);
+
+			if (s->dev != to->dev)
+				return;
+			__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
+			to->all.push_back(s);
+		},
+		&a);
+	for (stream *s : a.all) {
+		const int err = load_acquire(&s->alive) ? stream_sync(s, until) : 0;
+
+		if (err && !first)
+			first = err;
+		stream_unref(s);
+	}
+	return first;
+}
+
+/* ---- abort ------------------------------------------------------------------------------------------ */
+
+/* Stops the channel, takes this stream's requests out, lets the others go on; with the lane's lock held. */
+static int cut_out(stream *s)
+{
+	dma::channel *ch = s->ln->ch;
+	dma::fault f;
+	int err;
+
+	if (lane_done(s->ln, s->last))
+		return 0;
+	err = ch->ops->stop(ch);
+	if (err)
+		return err;
+	if (dma::read_fault(ch, &f) && f.reason != dma::fault_reason::stopped)
+		lane_handle_fault(s->ln);
+	else {
+		ch->ops->squash(ch, reinterpret_cast<u64>(s));
+		ch->ops->resume(ch);
+	}
+	return 0;
+}
+
+int stream_abort(stream *s)
+{
+	lane *l = s->ln;
+	u64 seq;
+	int err;
+
+	if (forked())
+		return fail_forked();
+	l->lock.lock();
+	s->stopped = ECANCELED;
+	stream_drop_queue(s);
+	err = s->dev->lost() ? 0 : cut_out(s);
+	s->error = {ECANCELED, dma::fault_reason::stopped, 0, s->last};
+	store_release(&s->has_error, 1u);
+	seq = s->last;
+	l->lock.unlock();
+	pump_kick();
+	if (err)
+		return err;
+	err = lane_wait(l, seq, deadline::in_ms(config_get().hang_ms), wait_mode::hybrid);
+	return err == -ENODEV ? 0 : err;
+}
+
+/* ---- faults ----------------------------------------------------------------------------------------- */
+
+void lane_handle_fault(lane *l)
+{
+	dma::channel *ch = l->ch;
+	dma::fault f;
+
+	if (!dma::read_fault(ch, &f))
+		return;
+	auto *s = reinterpret_cast<stream *>(f.cookie);
+	store_relaxed(&l->faults, l->faults + 1);
+	log_warn("device %u channel %u: request %llu failed: %s at 0x%llx", l->dev->slot, ch->index,
+		 static_cast<unsigned long long>(f.seq), dma::fault_name(f.reason), static_cast<unsigned long long>(f.address));
+	/* The cookie went through the device: believe it only if it is one of ours on this lane. */
+	if (streams->within(s) && s->ln == l) {
+		if (f.reason != dma::fault_reason::stopped)
+			stream_note_error(s, dma::fault_errno(f.reason), f.reason, f.address, f.seq);
+		if (s->stopped) {
+			ch->ops->squash(ch, f.cookie);
+			stream_drop_queue(s);
+		}
+	}
+	if (ch->ops->resume(ch))
+		log_error("device %u channel %u cannot be resumed", l->dev->slot, ch->index);
+}
+
+void lane_check_fault(lane *l)
+{
+	std::lock_guard guard(l->lock);
+
+	lane_handle_fault(l);
+}
+
+} // namespace usdma::core

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How each kind of queued work runs, and how a queue moves on. */
+#include "lib/core/task.h"
+
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "lib/core/wait.h"
+
+#include <unistd.h>
+
+namespace usdma::core {
+
+static u64 task_count; /* of all that were ever queued; atomic */
+
+/* ---- tokens ----------------------------------------------------------------------------------------- */
+
+struct call_token {
+	u32 refs = 2; /* the task's and the callee's */
+	u32 done = 0;
+};
+
+static void token_unref(call_token *t)
+{
+	if (t && __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL) == 0)
+		delete t;
+}
+
+void call_done(call_token *t)
+{
+	if (!t)
+		return;
+	store_release(&t->done, 1u);
+	token_unref(t);
+	pump_kick();
+}
+
+/* ---- running ---------------------------------------------------------------------------------------- */
+
+/* Its predecessors in the ring have ended. */
+static bool all_before(const stream *s)
+{
+	return lane_done(s->ln, s->last);
+}
+
+static outcome run_request(stream *s, task &t)
+{
+	lane *l = s->ln;
+
+	if (l->ch->ops->post(l->ch, &t.req, 1) != 1)
+		return outcome::later;
+	l->ch->ops->doorbell(l->ch);
+	s->last = l->ch->posted;
+	return outcome::done;
+}
+
+static void finish_check(task &t)
+{
+	if (t.release)
+		t.release(t.arg);
+	t.release = nullptr;
+}
+
+/* A gate whose time is over opens, and says so in the stream's error. */
+static bool gate_expired(stream *s, const task &t)
+{
+	if (!t.until.passed())
+		return false;
+	stream_note_error(s, ETIMEDOUT, dma::fault_reason::timeout, 0, s->last);
+	return true;
+}
+
+static void finish_event(task &t)
+{
+	record_unref(t.rec);
+	t.rec = nullptr;
+	if (t.ev && t.kind == task_kind::gate_event)
+		__atomic_sub_fetch(&t.ev->waits, 1, __ATOMIC_ACQ_REL);
+	event_unref(t.ev);
+	t.ev = nullptr;
+}
+
+static outcome run_gate_event(stream *s, task &t)
+{
+	if (!record_reached(t.rec) && !gate_expired(s, t))
+		return outcome::later;
+	finish_event(t);
+	return outcome::done;
+}
+
+static outcome run_gate_check(stream *s, task &t)
+{
+	if (!all_before(s))
+		return outcome::later;
+	if (!t.check(t.arg) && !gate_expired(s, t))
+		return outcome::later;
+	finish_check(t);
+	return outcome::done;
+}
+
+static outcome run_call(stream *s, task &t)
+{
+	if (!t.block) {
+		if (pump_watch(s->ln, s->last, t.deliver, t.arg, nullptr))
+			return outcome::later;
+		return outcome::done;
+	}
+	if (!t.delivered) {
+		if (!all_before(s))
+			return outcome::later;
+		t.token = new call_token;
+		t.delivered = true;
+		t.deliver(t.arg, t.token);
+	}
+	if (!load_acquire(&t.token->done))
+		return outcome::later;
+	token_unref(t.token);
+	t.token = nullptr;
+	return outcome::done;
+}
+
+static outcome run_record(stream *s, task &t)
+{
+	if (!record_place(t.rec, s))
+		return outcome::later;
+	finish_event(t);
+	return outcome::done;
+}
+
+outcome run_task(stream *s, task &t)
+{
+	switch (t.kind) {
+	case task_kind::request:
+		return run_request(s, t);
+	case task_kind::record:
+		return run_record(s, t);
+	case task_kind::reset:
+		if (!all_before(s))
+			return outcome::later;
+		event_forget_record(t.ev);
+		finish_event(t);
+		return outcome::done;
+	case task_kind::gate_event:
+		return run_gate_event(s, t);
+	case task_kind::gate_check:
+		return run_gate_check(s, t);
+	case task_kind::call:
+		return run_call(s, t);
+	}
+	return outcome::done;
+}
+
+void drop_task(task &t, bool accepted)
+{
+	if (t.rec && t.kind == task_kind::record)
+		/* Whoever waits for it must not wait for ever: it counts as reached. */
+		store_release(&t.rec->at, u32(record::reached));
+	finish_event(t);
+	finish_check(t);
+	/* A call that was accepted is made whatever happens, so that its argument finds its owner. */
+	if (accepted && t.deliver && !t.delivered)
+		t.deliver(t.arg, nullptr);
+	token_unref(t.token);
+	t.token = nullptr;
+}
+
+void stream_drop_queue(stream *s)
+{
+	if (s->queue) {
+		for (task &t : *s->queue)
+			drop_task(t, true);
+		s->queue->clear();
+	}
+	store_relaxed(&s->gated, 0u);
+}
+
+/* ---- queueing --------------------------------------------------------------------------------------- */
+
+/* With the lane's lock held. */
+static int enqueue(stream *s, task &&t)
+{
+	if (!s->queue)
+		s->queue = new std::deque<task>;
+	if (!s->gated) {
+		const int err = pump_add(s);
+
+		if (err)
+			return err;
+	}
+	t.number = __atomic_add_fetch(&task_count, 1, __ATOMIC_RELAXED);
+	s->queue->push_back(std::move(t));
+	store_relaxed(&s->gated, 1u);
+	return 0;
+}
+
+int stream_push(stream *s, task &&t)
+{
+	lane *l = s->ln;
+	int err = forked() ? fail_forked() : stream_refuses(s);
+
+	if (err) {
+		drop_task(t, false);
+		return err;
+	}
+	l->lock.lock();
+	if (s->gated || run_task(s, t) == outcome::later)
+		err = enqueue(s, std::move(t));
+	l->lock.unlock();
+	/* After the unlock's full barrier, as in stream_submit. */
+	if (load_relaxed(l->ch->asleep))
+		l->ch->ops->wake(l->ch);
+	pump_kick();
+	if (err)
+		drop_task(t, false);
+	return err;
+}
+
+bool stream_advance(stream *s)
+{
+	lane *l = s->ln;
+	bool moved = false;
+
+	l->lock.lock();
+	if (dma::halted(l->ch))
+		lane_handle_fault(l);
+	if (s->dev->lost() && s->gated) {
+		stream_note_error(s, ENODEV, dma::fault_reason::lost, 0, s->last);
+		stream_drop_queue(s);
+		moved = true;
+	}
+	while (s->gated && !s->queue->empty()) {
+		if (run_task(s, s->queue->front()) == outcome::later)
+			break;
+		s->queue->pop_front();
+		moved = true;
+	}
+	if (s->queue && s->queue->empty())
+		store_relaxed(&s->gated, 0u);
+	l->lock.unlock();
+	if (load_relaxed(l->ch->asleep))
+		l->ch->ops->wake(l->ch);
+	return moved;
+}
+
+u64 queue_epoch()
+{
+	return __atomic_load_n(&task_count, __ATOMIC_ACQUIRE);
+}
+
+/* ---- gates and calls -------------------------------------------------------------------------------- */
+
+int stream_wait_check(stream *s, bool (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until)
+{
+	task t;
+
+	t.kind = task_kind::gate_check;
+	t.check = check;
+	t.release = release;
+	t.arg = arg;
+	t.until = until;
+	return stream_push(s, std::move(t));
+}
+
+struct word_gate {
+	u64 *word;
+	dma::compare cmp;
+	u64 value, reset;
+	bool resets;
+};
+
+static bool compares(u64 v, dma::compare cmp, u64 x)
+{
+	switch (cmp) {
+	case dma::compare::geq:
+		return s64(v - x) >= 0;
+	case dma::compare::eq:
+		return v == x;
+	case dma::compare::and_:
+		return (v & x) != 0;
+	case dma::compare::nor:
+		return ~(v | x) != 0;
+	}
+	return false;
+}
+
+static bool word_check(void *arg)
+{
+	auto *g = static_cast<word_gate *>(arg);
+	u64 v = load_acquire(g->word);
+
+	if (!compares(v, g->cmp, g->value))
+		return false;
+	/* Of two that wait for the word, one takes it. */
+	return !g->resets || __atomic_compare_exchange_n(g->word, &v, g->reset, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+static void word_release(void *arg)
+{
+	delete static_cast<word_gate *>(arg);
+}
+
+int stream_wait_word(stream *s, const u64 *word, dma::compare cmp, u64 value, deadline until)
+{
+	return stream_wait_check(s, word_check, word_release, new word_gate{const_cast<u64 *>(word), cmp, value, 0, false}, until);
+}
+
+int stream_wait_word_reset(stream *s, u64 *word, dma::compare cmp, u64 value, u64 reset, deadline until)
+{
+	return stream_wait_check(s, word_check, word_release, new word_gate{word, cmp, value, reset, true}, until);
+}
+
+int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block)
+{
+	task t;
+
+	t.kind = task_kind::call;
+	t.deliver = deliver;
+	t.arg = arg;
+	t.block = block;
+	return stream_push(s, std::move(t));
+}
+
+static void write_fd(void *arg, call_token *)
+{
+	const u64 one = 1;
+	const int fd = int(reinterpret_cast<intptr_t>(arg));
+
+	if (write(fd, &one, sizeof(one)) != sizeof(one))
+		log_warn("signalling file descriptor %d failed: it is no eventfd, or full", fd);
+	close(fd);
+}
+
+int stream_signal_fd(stream *s, int fd)
+{
+	const int mine = dup(fd);
+
+	if (mine < 0)
+		return fail_errno("file descriptor %d", fd);
+	return stream_call(s, write_fd, reinterpret_cast<void *>(intptr_t(mine)), false);
+}
+
+} // namespace usdma::core

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Work of a stream as it stands in its queue behind a gate. */
+#pragma once
+
+#include "lib/core/event.h"
+#include "lib/core/stream.h"
+
+namespace usdma::core {
+
+enum class task_kind : u8 { request, record, reset, gate_event, gate_check, call };
+
+struct task {
+	task_kind kind = task_kind::request;
+	bool block = false;          /* call: the stream waits for call_done */
+	bool delivered = false;      /* call: handed over, not yet done */
+	u64 number = 0;              /* for queue_epoch */
+	deadline until = deadline::never();
+	dma::request req{};
+	record *rec = nullptr;       /* record, gate_event: a reference */
+	event *ev = nullptr;         /* reset, gate_event: a reference */
+	bool (*check)(void *arg) = nullptr;    /* gate_check: true when it has taken effect */
+	void (*release)(void *arg) = nullptr;  /* gate_check: at its end, whatever that is */
+	void (*deliver)(void *arg, call_token *done) = nullptr;
+	void *arg = nullptr;
+	call_token *token = nullptr; /* call: a reference */
+};
+
+/* What run_task says. */
+enum class outcome : u8 { done, later };
+
+/*
+ * Runs a task now if its stream has nothing before it; with the lane's lock held.
+ * later: a gate that is shut, or a full ring.
+ */
+outcome run_task(stream *s, task &t);
+/* Gives back what a task holds, without running it; accepted: its submitter was told that it will run. */
+void drop_task(task &t, bool accepted);
+/* Runs the task, or queues it for the pump. 0 or -errno (then it is dropped). */
+int stream_push(stream *s, task &&t);
+/* Moves a gated stream's queue on as far as it goes; true when something moved. Takes the lane's lock. */
+bool stream_advance(stream *s);
+/* Drops all that is queued; with the lane's lock held. */
+void stream_drop_queue(stream *s);
+void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq);
+void stream_unref(stream *s);
+void event_unref(event *e);
+/* Back to never recorded. */
+void event_forget_record(event *e);
+/* Errors that end a call at once: stopped, dead. */
+int stream_refuses(const stream *s);
+
+/* ---- records ---------------------------------------------------------------------------------------- */
+
+record *record_new(bool timing);
+void record_ref(record *r);
+void record_unref(record *r);
+/* Puts it into the ring, with the lane's lock held; false: no room. */
+bool record_place(record *r, stream *s);
+/* Notices that it is reached; true when so. */
+bool record_reached(record *r);
+
+/* ---- pump ------------------------------------------------------------------------------------------- */
+
+/* A stream's queue has become non-empty; with its lane's lock held. Starts the thread at the first time. */
+int pump_add(stream *s);
+/* Once lane's completed >= seq (or its device is dead): deliver(arg, token). */
+int pump_watch(lane *l, u64 seq, void (*deliver)(void *arg, call_token *done), void *arg, call_token *token);
+/* One pass over all that is gated or watched, by whoever waits; true when something moved. */
+bool pump_run();
+/* Tells the pump to look again. */
+void pump_kick();
+/* Sleeps until a pass has moved something, or the time has come. */
+void pump_wait_progress(u32 seen, u64 abs_ns);
+u32 pump_progress();
+/* The device goes: nothing watches it any more. */
+void pump_forget(device *dev);
+
+} // namespace usdma::core

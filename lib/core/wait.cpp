@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/wait.h"
+
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+namespace usdma::core {
+
+struct waiter {
+	u64 seq;
+	waiter *next = nullptr;
+	enum : u32 { asleep, done, lead };
+	u32 word = asleep; /* futex */
+};
+
+/* At most so long without a look at the ring: a lost interrupt costs this much, not more. */
+static constexpr u64 look_every = 50 * ns_per_ms;
+static constexpr unsigned fast_looks = 256;  /* without a look at the clock: about a microsecond */
+static constexpr unsigned looks_a_clock = 32;
+
+/* ---- progress --------------------------------------------------------------------------------------- */
+
+static int dead_error(device *dev)
+{
+	const int err = dev->dead.load(std::memory_order_relaxed);
+
+	if (err == ETIMEDOUT)
+		return fail(ENODEV, "device %u (%s) made no progress for %u ms and was given up; reset it and open it again",
+			    dev->slot, dev->spec.c_str(), config_get().hang_ms);
+	return fail(ENODEV, "device %u (%s) is gone: its server ended or it was unplugged", dev->slot, dev->spec.c_str());
+}
+
+void device_fail(device *dev, int err, const char *why)
+{
+	int none = 0;
+
+	if (!dev->dead.compare_exchange_strong(none, err))
+		return;
+	log_error("device %u (%s): %s", dev->slot, dev->spec.c_str(), why);
+	if (!dev->eng->lost())
+		dev->eng->transport().reset();
+	std::lock_guard guard(dev->lock);
+	for (auto &l : dev->lanes) {
+		const u64 one = 1;
+
+		if (l && l->ch && write(l->ch->irq_fd[dma::irq_waiter], &one, sizeof(one)) < 0)
+			log_debug("waking lane %u failed", l->ch->index);
+	}
+}
+
+static void look_lane(lane *l)
+{
+	if (l && l->ch && dma::halted(l->ch))
+		lane_check_fault(l);
+}
+
+void device_check_faults(device *dev)
+{
+	std::lock_guard guard(dev->lock);
+
+	for (auto &l : dev->lanes)
+		look_lane(l.get());
+}
+
+int progress_check::look()
+{
+	device *dev = lane_->dev;
+	const u64 done = dma::completed(lane_->ch), beat = load_relaxed(&lane_->ch->record->heartbeat);
+	const u64 now = now_ns();
+
+	if (dev->eng->lost() && !dev->dead)
+		device_fail(dev, ENODEV, "lost");
+	if (dev->dead)
+		return dead_error(dev);
+	/* A wait for another stream may hold the ring for as long as that takes. */
+	const bool waits = done < load_relaxed(&lane_->wait_seq);
+	if (!since_ || done != completed_ || beat != heartbeat_ || waits) {
+		completed_ = done;
+		heartbeat_ = beat;
+		since_ = now;
+	} else if (now - since_ > u64(config_get().hang_ms) * ns_per_ms) {
+		device_fail(dev, ETIMEDOUT, "no progress for too long: given up");
+		return dead_error(dev);
+	}
+	return 0;
+}
+
+/* ---- spinning --------------------------------------------------------------------------------------- */
+
+/* How long to spin before sleeping: what waits took lately and some more, unless that is beyond the budget. */
+static u64 spin_budget(const lane *l, wait_mode mode)
+{
+	const u64 most = u64(config_get().spin_us) * ns_per_us, usual = l->wait_ns.load(std::memory_order_relaxed);
+
+	if (mode == wait_mode::poll)
+		return ~u64(0);
+	if (mode == wait_mode::interrupt)
+		return 0;
+	return usual > most ? most / 8 : std::min(most, 2 * usual + most / 4);
+}
+
+static void note_wait(lane *l, u64 took)
+{
+	const u64 mean = l->wait_ns.load(std::memory_order_relaxed), most = 1000 * ns_per_ms;
+
+	l->wait_ns.store(u32((mean * 7 + std::min(took, most)) / 8), std::memory_order_relaxed);
+}
+
+static bool fast_spin(const lane *l, u64 seq)
+{
+	for (unsigned i = 0; i < fast_looks; i++) {
+		if (lane_done(l, seq))
+			return true;
+		if (unlikely(dma::halted(l->ch)))
+			return false;
+	}
+	return false;
+}
+
+/* One burst of looks between two looks at the clock. */
+static bool burst(const lane *l, u64 seq)
+{
+	for (unsigned i = 0; i < looks_a_clock; i++) {
+		if (lane_done(l, seq))
+			return true;
+		cpu_relax();
+	}
+	return false;
+}
+
+/* 0 done, -EAGAIN the budget is spent, or an error. */
+static int spin(lane *l, u64 seq, deadline until, u64 budget)
+{
+	const u64 start = now_ns();
+	progress_check progress(l);
+	u64 checked = start;
+
+	for (;;) {
+		if (burst(l, seq))
+			return 0;
+		const u64 now = now_ns();
+		if (unlikely(dma::halted(l->ch)))
+			lane_check_fault(l);
+		if (now >= until.at() && !until.is_never())
+			return fail(ETIMEDOUT, "not done in time");
+		if (now - start > budget)
+			return -EAGAIN;
+		if (now - checked > ns_per_ms) {
+			const int err = progress.look();
+
+			if (err)
+				return err;
+			device_check_faults(l->dev);
+			checked = now;
+			sched_yield(); /* the engine's thread may need this very core */
+		}
+	}
+}
+
+/* ---- sleeping --------------------------------------------------------------------------------------- */
+
+static u64 least_seq(const lane *l)
+{
+	u64 least = ~u64(0);
+
+	for (const waiter *w = l->waiters; w; w = w->next)
+		least = std::min(least, w->seq);
+	return least;
+}
+
+/* With wait_lock held. After it the record must be looked at again. */
+static void arm_least(lane *l)
+{
+	std::lock_guard guard(l->lock);
+
+	l->ch->ops->arm(l->ch, dma::irq_waiter, least_seq(l));
+}
+
+static void unlink_waiter(lane *l, waiter *me)
+{
+	waiter **at = &l->waiters;
+
+	while (*at && *at != me)
+		at = &(*at)->next;
+	if (*at)
+		*at = me->next;
+}
+
+static void tell(waiter *w, u32 what)
+{
+	/* We hold wait_lock, which the waiter takes before its stack frame ends. */
+	__atomic_store_n(&w->word, what, __ATOMIC_RELEASE);
+	futex_wake(&w->word, 1);
+}
+
+/* Wakes those whose work is done; with wait_lock held. */
+static void serve_followers(lane *l, const waiter *me)
+{
+	const u64 done = dma::completed(l->ch);
+
+	for (waiter *w = l->waiters, *next; w; w = next) {
+		next = w->next;
+		if (w != me && w->seq <= done) {
+			unlink_waiter(l, w);
+			tell(w, waiter::done);
+		}
+	}
+}
+
+static void leave(lane *l, waiter *me)
+{
+	std::lock_guard guard(l->wait_lock);
+	const bool led = l->waiters == me;
+
+	unlink_waiter(l, me);
+	serve_followers(l, nullptr);
+	if (led && l->waiters)
+		tell(l->waiters, waiter::lead);
+}
+
+static u64 next_look(deadline until)
+{
+	return std::min(until.at(), now_ns() + look_every);
+}
+
+/* What everyone does each time round: 0 go on sleeping, 1 done, or an error. */
+static int look(lane *l, u64 seq, deadline until, progress_check &progress)
+{
+	if (dma::halted(l->ch))
+		lane_check_fault(l);
+	if (lane_done(l, seq))
+		return 1;
+	if (until.passed())
+		return fail(ETIMEDOUT, "not done in time");
+	return progress.look();
+}
+
+static int lead(lane *l, waiter *me, deadline until, progress_check &progress)
+{
+	int err;
+
+	for (;;) {
+		l->wait_lock.lock();
+		serve_followers(l, me);
+		arm_least(l);
+		l->wait_lock.unlock();
+		/* Arming orders our request before this look: either the device sees it, or we see the end. */
+		err = look(l, me->seq, until, progress);
+		if (err)
+			return err;
+		l->sleeps.fetch_add(1, std::memory_order_relaxed);
+		if (eventfd_sleep(l->ch->irq_fd[dma::irq_waiter], next_look(until)) == -ETIMEDOUT)
+			device_check_faults(l->dev);
+	}
+}
+
+static int follow(lane *l, waiter *me, deadline until, progress_check &progress)
+{
+	for (;;) {
+		const u32 word = load_acquire(&me->word);
+		int err;
+
+		if (word == waiter::done)
+			return 1;
+		if (word == waiter::lead)
+			return lead(l, me, until, progress);
+		err = look(l, me->seq, until, progress);
+		if (err)
+			return err;
+		futex_wait_until(&me->word, waiter::asleep, next_look(until));
+	}
+}
+
+static int sleep_until(lane *l, u64 seq, deadline until)
+{
+	waiter me{seq};
+	progress_check progress(l);
+	waiter **end;
+	bool first;
+	int err;
+
+	l->wait_lock.lock();
+	for (end = &l->waiters; *end; end = &(*end)->next)
+		;
+	*end = &me;
+	first = l->waiters == &me;
+	if (!first)
+		arm_least(l);
+	l->wait_lock.unlock();
+	err = first ? lead(l, &me, until, progress) : follow(l, &me, until, progress);
+	leave(l, &me);
+	return err < 0 ? err : 0;
+}
+
+int lane_wait(lane *l, u64 seq, deadline until, wait_mode mode)
+{
+	const u64 budget = spin_budget(l, mode);
+	u64 start;
+	int err = -EAGAIN;
+
+	if (lane_done(l, seq) || (budget && fast_spin(l, seq)))
+		return 0;
+	start = now_ns();
+	if (budget)
+		err = spin(l, seq, until, budget);
+	if (err == -EAGAIN)
+		err = sleep_until(l, seq, until);
+	note_wait(l, now_ns() - start);
+	return err;
+}
+
+void lane_drain(lane *l)
+{
+	if (!l->dev->lost())
+		lane_wait(l, l->ch->posted, deadline::in_ms(config_get().hang_ms), wait_mode::hybrid);
+}
+
+} // namespace usdma::core

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Waiting for a sequence number of a lane: spin for a budget that adapts, then
+ * arm the interrupt, look again, sleep in io_uring on its eventfd.  Of several
+ * that sleep on one lane the first reads the eventfd and wakes the others.
+ */
+#pragma once
+
+#include "lib/core/device.h"
+
+namespace usdma::core {
+
+/* 0: completed >= seq; -ETIMEDOUT; -ENODEV or -ETIMEDOUT's kin: the device is dead (its text says why). */
+int lane_wait(lane *l, u64 seq, deadline until, wait_mode mode);
+/* For closing: all that is posted has ended, or the device is dead. */
+void lane_drain(lane *l);
+
+inline bool lane_done(const lane *l, u64 seq)
+{
+	return dma::completed(l->ch) >= seq;
+}
+
+/* A channel that halted: tells the stream whose request failed, and resumes. Takes the lane's lock. */
+void lane_check_fault(lane *l);
+/* The same with the lock held. */
+void lane_handle_fault(lane *l);
+
+/* Notices a device that is lost, or makes no progress for too long; keeps one wait's memory of progress. */
+class progress_check {
+public:
+	explicit progress_check(lane *l) : lane_(l) {}
+	/* 0, or the errno with which the device is dead. */
+	int look();
+
+private:
+	lane *lane_;
+	u64 completed_ = 0, heartbeat_ = 0, since_ = 0;
+};
+
+/*
+ * Sleeps until the eventfd is written or the time has come; takes the eventfd's
+ * count. 0: written, -ETIMEDOUT, -EINTR.  io_uring, one ring a thread; ppoll
+ * where io_uring is forbidden.
+ */
+int eventfd_sleep(int fd, u64 abs_ns);
+
+} // namespace usdma::core

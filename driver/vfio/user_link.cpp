@@ -108,9 +108,10 @@ void user_link::set_lost()
 {
 	if (stopping_.load() || lost_.exchange(true))
 		return;
-	end_pending();
+	/* Descriptors first: a call that ends with -ENODEV finds them written. */
 	eventfd_write(lost_fd_.get(), 1);
 	ops_->lost(arg_);
+	end_pending();
 }
 
 int user_link::send(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until)

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 
+#pragma GCC visibility push(default)
 namespace usdma {
 
 /* Remembers the text for this thread and returns -err (err is a positive errno). */
@@ -24,3 +25,4 @@ const char *error_text();
 void error_clear();
 
 } // namespace usdma
+#pragma GCC visibility pop

@@ -10,6 +10,7 @@
 #include "driver/base/barrier.h"
 #include "driver/base/types.h"
 
+#pragma GCC visibility push(default)
 namespace usdma {
 
 class futex_lock {
@@ -45,3 +46,4 @@ int futex_wait_until(u32 *word, u32 expected, u64 abs_ns);
 void futex_wake(u32 *word, int count);
 
 } // namespace usdma
+#pragma GCC visibility pop

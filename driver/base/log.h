@@ -4,6 +4,7 @@
 
 #include "driver/base/types.h"
 
+#pragma GCC visibility push(default)
 namespace usdma {
 
 enum class log_level : int { none, error, warn, info, debug };
@@ -17,6 +18,7 @@ void log_set_sink(log_sink sink, void *arg); /* nullptr: the default */
 [[gnu::format(printf, 2, 3), gnu::cold]] void log_write(log_level level, const char *fmt, ...);
 
 bool log_wants(log_level level);
+#pragma GCC visibility pop
 
 #define usdma_log(level, ...)                                                                                          \
 	do {                                                                                                           \

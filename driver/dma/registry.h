@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#pragma GCC visibility push(default)
 namespace usdma::dma {
 
 struct pci_id {
@@ -50,3 +51,4 @@ int probe(std::unique_ptr<vfio::device> dev, std::unique_ptr<engine> *out);
 int open(std::string_view spec, std::unique_ptr<engine> *out);
 
 } // namespace usdma::dma
+#pragma GCC visibility pop

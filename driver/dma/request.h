@@ -8,6 +8,7 @@
 
 #include "driver/base/types.h"
 
+#pragma GCC visibility push(default)
 namespace usdma::dma {
 
 enum class opcode : u8 {
@@ -117,3 +118,4 @@ const char *fault_name(fault_reason reason);
 int fault_errno(fault_reason reason);
 
 } // namespace usdma::dma
+#pragma GCC visibility pop

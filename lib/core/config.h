@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#pragma GCC visibility push(default)
 namespace usdma::core {
 
 enum class wait_mode : u8 { poll, interrupt, hybrid };
@@ -40,3 +41,4 @@ const config &config_get();
 const char *config_env(const char *name);
 
 } // namespace usdma::core
+#pragma GCC visibility pop

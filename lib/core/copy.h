@@ -12,6 +12,7 @@
 
 #include "lib/core/stream.h"
 
+#pragma GCC visibility push(default)
 namespace usdma::core {
 
 /* The classes of both ends, each looked up once. */
@@ -67,3 +68,4 @@ int copy_indirect_async(stream *s, const void *desc);
 int copy_cells_async(stream *s, void *dst_cell, const void *src_cell, u64 len, u64 dst_off, u64 src_off);
 
 } // namespace usdma::core
+#pragma GCC visibility pop

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#pragma GCC visibility push(default)
 namespace usdma::core {
 
 struct waiter;
@@ -82,3 +83,4 @@ bool forked();
 int fail_forked();
 
 } // namespace usdma::core
+#pragma GCC visibility pop

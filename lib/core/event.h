@@ -4,6 +4,7 @@
 
 #include "lib/core/stream.h"
 
+#pragma GCC visibility push(default)
 namespace usdma::core {
 
 enum event_flags : u32 {
@@ -65,3 +66,4 @@ int event_time_ns(event *e, u64 *out);
 void events_settle(device *dev);
 
 } // namespace usdma::core
+#pragma GCC visibility pop

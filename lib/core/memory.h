@@ -9,6 +9,7 @@
 #include "driver/base/types.h"
 #include "driver/dma/request.h"
 
+#pragma GCC visibility push(default)
 namespace usdma::core {
 
 class device;
@@ -112,3 +113,4 @@ void memory_detach(device *dev);
 void memory_reclaim();
 
 } // namespace usdma::core
+#pragma GCC visibility pop

@@ -18,6 +18,7 @@
 
 #include <deque>
 
+#pragma GCC visibility push(default)
 namespace usdma::core {
 
 struct event;
@@ -118,3 +119,4 @@ int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block);
 int stream_signal_fd(stream *s, int fd);
 
 } // namespace usdma::core
+#pragma GCC visibility pop

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/info.h"
+
+#include "driver/base/error.h"
+#include "driver/dma/registry.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace usdma::core {
+
+static bool all_digits(const char *s)
+{
+	return *s && strspn(s, "0123456789") == strlen(s);
+}
+
+int device_by_name(const char *name)
+{
+	const int n = device_count();
+	std::string scheme;
+
+	if (n < 0)
+		return n;
+	if (!name || all_digits(name)) {
+		const unsigned long slot = name ? strtoul(name, nullptr, 10) : 0;
+
+		return slot < unsigned(n) ? int(slot) : fail(ENODEV, "there is no device %lu: there are %d", slot, n);
+	}
+	for (int i = 0; i < n; i++)
+		if (!strcmp(device_spec(unsigned(i)), name))
+			return i;
+	if (dma::parse_scheme(name, &scheme))
+		return -EINVAL;
+	return fail(ENODEV, "'%s' is none of the %d devices: name it in USDMA_DEVICES", name, n);
+}
+
+bool device_valid(const void *dev)
+{
+	for (unsigned i = 0; dev && i < max_devices; i++)
+		if (device_peek(i) == dev)
+			return true;
+	return false;
+}
+
+static void add_lane(device_stats *st, const lane &l)
+{
+	st->streams += load_relaxed(&l.streams);
+	st->copies += load_relaxed(&l.copies);
+	st->bytes += load_relaxed(&l.bytes);
+	st->requests += load_relaxed(&l.requests);
+	st->doorbells += load_relaxed(&l.doorbells);
+	st->wakes += load_relaxed(&l.wakes);
+	st->faults += load_relaxed(&l.faults);
+	st->sleeps += l.sleeps.load(std::memory_order_relaxed);
+	st->spins += l.spins.load(std::memory_order_relaxed);
+}
+
+device_stats device_stats_get(device *dev)
+{
+	device_stats st = {};
+	std::lock_guard guard(dev->lock);
+
+	for (const auto &l : dev->lanes)
+		if (l)
+			add_lane(&st, *l);
+	return st;
+}
+
+stream_stats stream_stats_get(const stream *s)
+{
+	return {load_relaxed(&s->copies), load_relaxed(&s->bytes), load_relaxed(&s->errors), 0};
+}
+
+} // namespace usdma::core

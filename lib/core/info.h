@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What people ask about devices and streams: by which name, how much, how often. */
+#pragma once
+
+#include "lib/core/stream.h"
+
+#pragma GCC visibility push(default)
+namespace usdma::core {
+
+/* The slot that a name means: nullptr the first, "2" a number, or a device string of the list. -ENODEV, -EINVAL. */
+int device_by_name(const char *name);
+/* True while dev is an open device; never looks behind the pointer. */
+bool device_valid(const void *dev);
+
+struct device_stats {
+	u32 streams;
+	u64 copies, bytes, requests, doorbells, wakes, faults, sleeps, spins;
+};
+/* Sums over the lanes; stops nobody. */
+device_stats device_stats_get(device *dev);
+stream_stats stream_stats_get(const stream *s);
+
+} // namespace usdma::core
+#pragma GCC visibility pop

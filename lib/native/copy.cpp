@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The C API: copies and other work. */
+#include "lib/core/copy.h"
+
+#include "lib/native/handles.h"
+
+#include <cstddef>
+
+using namespace usdma;
+using native::to_core;
+using native::until_ms;
+
+/* The public item and core's are the same words. */
+static_assert(sizeof(usdma_copy_item) == sizeof(core::copy_item));
+static_assert(offsetof(usdma_copy_item, src) == offsetof(core::copy_item, src));
+static_assert(offsetof(usdma_copy_item, len) == offsetof(core::copy_item, len));
+static_assert(USDMA_INT8 == int(dma::element::i8) && USDMA_UINT8 == int(dma::element::u8));
+static_assert(USDMA_FLOAT16 == int(dma::element::f16) && USDMA_FLOAT64 == int(dma::element::f64));
+static_assert(USDMA_SUM == int(dma::reduce_op::sum) && USDMA_PROD == int(dma::reduce_op::prod));
+static_assert(USDMA_GEQ == int(dma::compare::geq) && USDMA_NOR == int(dma::compare::nor));
+
+int usdma_copy(usdma_stream *stream, void *dst, const void *src, size_t len)
+{
+	need_stream(stream);
+	return core::copy_async(to_core(stream), dst, src, len);
+}
+
+int usdma_copy_sync(usdma_device *dev, void *dst, const void *src, size_t len, int timeout_ms)
+{
+	need_device(dev);
+	return core::copy_sync(to_core(dev), dst, src, len, until_ms(timeout_ms));
+}
+
+int usdma_copy_batch(usdma_stream *stream, const struct usdma_copy_item *items, size_t n, size_t *done)
+{
+	size_t submitted = 0;
+
+	if (done)
+		*done = 0;
+	need_stream(stream);
+	if (!n)
+		return 0;
+	need_pointer(items);
+	const int err =
+		core::copy_batch(to_core(stream), reinterpret_cast<const core::copy_item *>(items), n, &submitted);
+
+	if (done)
+		*done = err ? submitted : n;
+	return err;
+}
+
+static core::copy_rect rect_of(const struct usdma_copy_rect &r)
+{
+	return {r.dst, r.dst_pitch, r.src, r.src_pitch, r.width, r.height};
+}
+
+int usdma_copy_2d(usdma_stream *stream, const struct usdma_copy_rect *rect)
+{
+	need_stream(stream);
+	need_pointer(rect);
+	return core::copy_2d_async(to_core(stream), rect_of(*rect));
+}
+
+int usdma_copy_2d_sync(usdma_device *dev, const struct usdma_copy_rect *rect, int timeout_ms)
+{
+	need_device(dev);
+	need_pointer(rect);
+	return core::copy_2d_sync(to_core(dev), rect_of(*rect), until_ms(timeout_ms));
+}
+
+int usdma_fill(usdma_stream *stream, void *dst, uint64_t pattern, unsigned pattern_size, size_t len)
+{
+	need_stream(stream);
+	return core::fill_async(to_core(stream), dst, pattern, pattern_size, len);
+}
+
+int usdma_fill_sync(usdma_device *dev, void *dst, uint64_t pattern, unsigned pattern_size, size_t len, int timeout_ms)
+{
+	need_device(dev);
+	return core::fill_sync(to_core(dev), dst, pattern, pattern_size, len, until_ms(timeout_ms));
+}
+
+int usdma_reduce(usdma_stream *stream, void *dst, const void *src, size_t len, int element, int op)
+{
+	need_stream(stream);
+	if (element < 0 || element >= int(dma::element::count))
+		return fail(EINVAL, "%s: there is no element type %d", __func__, element);
+	if (op < USDMA_SUM || op > USDMA_PROD)
+		return fail(EINVAL, "%s: there is no operation %d", __func__, op);
+	return core::reduce_async(to_core(stream), dst, src, len, dma::element(element), dma::reduce_op(op));
+}
+
+int usdma_write_value(usdma_stream *stream, void *dst, uint64_t value)
+{
+	need_stream(stream);
+	return core::write_value_async(to_core(stream), dst, value);
+}
+
+int usdma_wait_value(usdma_stream *stream, const void *addr, int compare, uint64_t value)
+{
+	need_stream(stream);
+	if (compare < USDMA_GEQ || compare > USDMA_NOR)
+		return fail(EINVAL, "%s: there is no comparison %d", __func__, compare);
+	return core::wait_value_async(to_core(stream), addr, dma::compare(compare), value);
+}

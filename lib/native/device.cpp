@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The C API: devices. */
+#include "lib/native/handles.h"
+
+using namespace usdma;
+using native::give;
+using native::to_core;
+
+int usdma_device_count(void)
+{
+	return core::device_count();
+}
+
+int usdma_open_index(unsigned index, usdma_device **out)
+{
+	core::device *dev;
+
+	need_pointer(out);
+	*out = nullptr;
+	if (const int err = core::device_get(index, &dev))
+		return err;
+	*out = reinterpret_cast<usdma_device *>(dev);
+	return 0;
+}
+
+int usdma_open(const char *name, usdma_device **out)
+{
+	need_pointer(out);
+	*out = nullptr;
+	const int slot = core::device_by_name(name);
+
+	return slot < 0 ? slot : usdma_open_index(unsigned(slot), out);
+}
+
+int usdma_close(usdma_device *dev)
+{
+	need_device(dev);
+	core::device_put(to_core(dev));
+	return 0;
+}
+
+template <size_t n> static void set_text(char (&to)[n], const std::string &from)
+{
+	const size_t len = std::min(from.size(), n - 1);
+
+	memcpy(to, from.data(), len);
+	to[len] = 0;
+}
+
+static u32 flags_of(core::device *d)
+{
+	u32 flags = 0;
+
+	if (d->eng->limits().caps & dma::cap_memory)
+		flags |= USDMA_DEVICE_OWN_MEMORY;
+	if (d->bar())
+		flags |= USDMA_DEVICE_CPU_VISIBLE;
+	if (d->lost())
+		flags |= USDMA_DEVICE_LOST;
+	return flags;
+}
+
+int usdma_device_get_info(usdma_device *dev, struct usdma_device_info *info)
+{
+	struct usdma_device_info v = {};
+
+	need_device(dev);
+	need_pointer(info);
+	core::device *d = to_core(dev);
+	const dma::engine_limits &lim = d->eng->limits();
+	const core::heap_info heap = core::device_heap_info(d);
+
+	v.index = d->slot;
+	set_text(v.name, d->spec);
+	set_text(v.driver, d->eng->driver_name());
+	set_text(v.transport, d->eng->transport().backend());
+	v.memory_size = heap.total;
+	v.memory_free = heap.free;
+	v.max_copy = lim.max_len;
+	v.engines = lim.engines;
+	v.channels = lim.channels;
+	v.ring_size = lim.ring_size;
+	v.flags = flags_of(d);
+	v.numa_node = lim.numa_node;
+	return give(__func__, info, v);
+}
+
+int usdma_device_get_stats(usdma_device *dev, struct usdma_device_stats *stats)
+{
+	struct usdma_device_stats v = {};
+
+	need_device(dev);
+	need_pointer(stats);
+	const core::device_stats st = core::device_stats_get(to_core(dev));
+	const core::heap_info heap = core::device_heap_info(to_core(dev));
+
+	v.streams = st.streams;
+	v.copies = st.copies;
+	v.bytes = st.bytes;
+	v.requests = st.requests;
+	v.doorbells = st.doorbells;
+	v.wakes = st.wakes;
+	v.faults = st.faults;
+	v.sleeps = st.sleeps;
+	v.spins = st.spins;
+	v.memory_peak = heap.peak;
+	v.memory_blocks = heap.blocks;
+	return give(__func__, stats, v);
+}
+
+int usdma_device_sync(usdma_device *dev, int timeout_ms)
+{
+	need_device(dev);
+	return core::device_sync(to_core(dev), native::until_ms(timeout_ms));
+}

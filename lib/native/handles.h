@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From the C API's handles, timeouts and growing structs to core's, and back. */
+#pragma once
+
+#include "driver/base/error.h"
+#include "lib/core/event.h"
+#include "lib/core/info.h"
+#include "usdma/usdma.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace usdma::native {
+
+inline core::device *to_core(usdma_device *d)
+{
+	return reinterpret_cast<core::device *>(d);
+}
+inline core::stream *to_core(usdma_stream *s)
+{
+	return reinterpret_cast<core::stream *>(s);
+}
+inline core::event *to_core(usdma_event *e)
+{
+	return reinterpret_cast<core::event *>(e);
+}
+
+[[gnu::cold]] inline int bad_handle(const char *call, const char *what)
+{
+	return fail(EBADF, "%s: the %s is NULL, unknown, or destroyed already", call, what);
+}
+[[gnu::cold]] inline int null_argument(const char *call, const char *what)
+{
+	return fail(EINVAL, "%s: %s is NULL", call, what);
+}
+
+inline deadline until_ms(int timeout_ms)
+{
+	return timeout_ms < 0 ? deadline::never() : deadline::in_ms(u64(timeout_ms));
+}
+
+/*
+ * A struct out to a caller who may be older (knows less of it) or newer (knows
+ * more, gets zeros).  Every such struct begins with its size as the caller knows it.
+ */
+template <class T> int give(const char *call, T *out, T &value)
+{
+	const u32 theirs = out->struct_size;
+
+	if (theirs < 8 || theirs > 64 * KiB)
+		return fail(EINVAL, "%s: struct_size is %u: set it to sizeof(the struct)", call, theirs);
+	value.struct_size = theirs;
+	memset(static_cast<void *>(out), 0, theirs);
+	memcpy(static_cast<void *>(out), &value, std::min<size_t>(theirs, sizeof(T)));
+	return 0;
+}
+
+/* A struct in: what this version does not know must be zero. */
+template <class T> int take(const char *call, const T *in, T *out)
+{
+	const u32 theirs = in->struct_size;
+	const auto *bytes = reinterpret_cast<const u8 *>(in);
+
+	if (theirs < 8 || theirs > 64 * KiB)
+		return fail(EINVAL, "%s: struct_size is %u: set it to sizeof(the struct)", call, theirs);
+	for (size_t i = sizeof(T); i < theirs; i++)
+		if (bytes[i])
+			return fail(E2BIG, "%s: an option at byte %zu that this version does not know", call, i);
+	memset(static_cast<void *>(out), 0, sizeof(T));
+	memcpy(static_cast<void *>(out), in, std::min<size_t>(theirs, sizeof(T)));
+	return 0;
+}
+
+} // namespace usdma::native
+
+#define need_device(d)                                                                                                 \
+	do {                                                                                                           \
+		if (unlikely(!::usdma::core::device_valid(d)))                                                         \
+			return ::usdma::native::bad_handle(__func__, "device");                                        \
+	} while (0)
+#define need_stream(s)                                                                                                 \
+	do {                                                                                                           \
+		if (unlikely(!::usdma::core::stream_valid(s)))                                                         \
+			return ::usdma::native::bad_handle(__func__, "stream");                                        \
+	} while (0)
+#define need_event(e)                                                                                                  \
+	do {                                                                                                           \
+		if (unlikely(!::usdma::core::event_valid(e)))                                                          \
+			return ::usdma::native::bad_handle(__func__, "event");                                         \
+	} while (0)
+#define need_pointer(p)                                                                                                \
+	do {                                                                                                           \
+		if (unlikely(!(p)))                                                                                    \
+			return ::usdma::native::null_argument(__func__, #p);                                           \
+	} while (0)

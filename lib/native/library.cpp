@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The C API: version, errors, log. */
+#include "lib/native/handles.h"
+
+#include "driver/base/log.h"
+
+#include <atomic>
+#include <mutex>
+
+using namespace usdma;
+
+const char *usdma_version(void)
+{
+	return USDMA_VERSION;
+}
+
+const char *usdma_error_text(void)
+{
+	return error_text();
+}
+
+static_assert(USDMA_LOG_NONE == int(log_level::none) && USDMA_LOG_DEBUG == int(log_level::debug));
+
+int usdma_log_set_level(int level)
+{
+	if (level < USDMA_LOG_NONE || level > USDMA_LOG_DEBUG)
+		return fail(EINVAL, "%s: there is no level %d", __func__, level);
+	log_set_level(log_level(level));
+	return 0;
+}
+
+/* The caller's function; a lock keeps it and its argument together. */
+static constinit std::mutex sink_lock;
+static usdma_log_fn sink_fn;
+static void *sink_arg;
+
+static void to_caller(log_level level, const char *text, void *)
+{
+	sink_lock.lock();
+	const usdma_log_fn fn = sink_fn;
+	void *arg = sink_arg;
+	sink_lock.unlock();
+
+	if (fn)
+		fn(int(level), text, arg);
+}
+
+void usdma_log_set_callback(usdma_log_fn fn, void *arg)
+{
+	std::lock_guard guard(sink_lock);
+
+	sink_fn = fn;
+	sink_arg = arg;
+	log_set_sink(fn ? to_caller : nullptr, nullptr);
+}

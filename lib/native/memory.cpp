@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The C API: memory. */
+#include "lib/native/handles.h"
+
+using namespace usdma;
+using native::to_core;
+
+static_assert(USDMA_MEMORY_UNREGISTERED == int(core::mem_class::unregistered));
+static_assert(USDMA_MEMORY_HOST == int(core::mem_class::host));
+static_assert(USDMA_MEMORY_DEVICE == int(core::mem_class::device));
+static_assert(u32(USDMA_REGISTER_READ_ONLY) == u32(core::host_reg_readonly));
+
+static int need_size(const char *call, size_t size)
+{
+	return size ? 0 : fail(EINVAL, "%s: size is 0", call);
+}
+
+int usdma_host_alloc(usdma_device *dev, size_t size, void **out)
+{
+	int node = -1;
+
+	need_pointer(out);
+	*out = nullptr;
+	if (dev) {
+		need_device(dev);
+		node = to_core(dev)->eng->limits().numa_node;
+	}
+	if (const int err = need_size(__func__, size))
+		return err;
+	return core::host_alloc(size, node, out);
+}
+
+int usdma_host_free(void *ptr)
+{
+	return ptr ? core::host_free(ptr) : 0;
+}
+
+int usdma_host_register(void *ptr, size_t size, unsigned flags)
+{
+	need_pointer(ptr);
+	if (flags & ~unsigned(USDMA_REGISTER_READ_ONLY))
+		return fail(EINVAL, "%s: unknown flags 0x%x", __func__, flags);
+	if (const int err = need_size(__func__, size))
+		return err;
+	return core::host_register(ptr, size, flags);
+}
+
+int usdma_host_unregister(void *ptr)
+{
+	need_pointer(ptr);
+	return core::host_unregister(ptr);
+}
+
+int usdma_device_alloc(usdma_device *dev, size_t size, void **out)
+{
+	u64 addr;
+
+	need_pointer(out);
+	*out = nullptr;
+	need_device(dev);
+	if (const int err = need_size(__func__, size))
+		return err;
+	if (const int err = core::device_alloc(to_core(dev), size, core::page_policy::huge_first, &addr))
+		return err;
+	*out = reinterpret_cast<void *>(addr);
+	return 0;
+}
+
+int usdma_device_free(void *ptr)
+{
+	return ptr ? core::device_free(reinterpret_cast<u64>(ptr)) : 0;
+}
+
+int usdma_pointer_get_info(const void *ptr, struct usdma_pointer_info *info)
+{
+	struct usdma_pointer_info v = {};
+
+	need_pointer(info);
+	const core::place p = core::locate(ptr);
+
+	v.memory_class = int32_t(p.cls);
+	v.base = p.size ? p.base : 0;
+	v.size = p.size;
+	v.device_index = p.cls == core::mem_class::device ? p.slot : -1;
+	v.registered = p.size && p.kind == core::region_kind::registered;
+	return native::give(__func__, info, v);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The C API: completions in the caller's io_uring.  Each has an eventfd of its
+ * own, so that a CQE belongs to exactly one: reads of a shared one would be
+ * served in no known order.
+ */
+#include "usdma/uring.h"
+
+#include "driver/base/unique_fd.h"
+#include "lib/core/slab.h"
+#include "lib/native/handles.h"
+
+#include <liburing.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+using namespace usdma;
+
+struct usdma_completion {
+	u32 alive = 0;
+	u32 busy = 0;
+	u64 count = 0; /* the kernel reads the eventfd into this */
+	core::stream *stream = nullptr;
+	unique_fd fd;
+};
+
+static constinit core::slab<usdma_completion, 65536> all;
+
+#define need_completion(c)                                                                                             \
+	do {                                                                                                           \
+		if (unlikely(!all.holds(c)))                                                                           \
+			return native::bad_handle(__func__, "completion");                                             \
+	} while (0)
+
+int usdma_completion_create(usdma_completion **out)
+{
+	need_pointer(out);
+	*out = nullptr;
+	/* Not EFD_NONBLOCK: io_uring would end the read with -EAGAIN instead of waiting. */
+	unique_fd fd(eventfd(0, EFD_CLOEXEC));
+
+	if (!fd.valid())
+		return fail_errno("%s: eventfd", __func__);
+	usdma_completion *c = all.get();
+	if (!c)
+		return fail(ENOMEM, "%s: too many completions", __func__);
+	c->fd = std::move(fd);
+	store_release(&c->alive, 1u);
+	*out = c;
+	return 0;
+}
+
+int usdma_completion_destroy(usdma_completion *completion)
+{
+	need_completion(completion);
+	if (load_acquire(&completion->busy))
+		return fail(EBUSY, "%s: prepared and not finished", __func__);
+	all.put(completion);
+	return 0;
+}
+
+int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, struct io_uring_sqe *sqe,
+			  uint64_t user_data)
+{
+	need_completion(completion);
+	need_stream(stream);
+	need_pointer(sqe);
+	if (load_acquire(&completion->busy))
+		return fail(EBUSY, "%s: on its way already; call usdma_completion_finish after its CQE", __func__);
+	store_relaxed(&completion->count, u64(0));
+	if (const int err = core::stream_signal_fd(native::to_core(stream), completion->fd.get()))
+		return err;
+	completion->stream = native::to_core(stream);
+	store_release(&completion->busy, 1u);
+	io_uring_prep_read(sqe, completion->fd.get(), &completion->count, sizeof(completion->count), 0);
+	sqe->user_data = user_data;
+	return 0;
+}
+
+/* Whether the signal came: the ring's read took it, or (cancelled) it is taken here. */
+static bool signalled(usdma_completion *c)
+{
+	struct pollfd p = {c->fd.get(), POLLIN, 0};
+	u64 n;
+
+	if (load_acquire(&c->count))
+		return true;
+	return poll(&p, 1, 0) == 1 && read(c->fd.get(), &n, sizeof(n)) == ssize_t(sizeof(n));
+}
+
+int usdma_completion_finish(usdma_completion *completion)
+{
+	core::stream_error e;
+
+	need_completion(completion);
+	if (!load_acquire(&completion->busy))
+		return fail(EINVAL, "%s: it was not prepared", __func__);
+	if (!signalled(completion))
+		return fail(EAGAIN, "%s: the work has not ended", __func__);
+	core::stream *s = std::exchange(completion->stream, nullptr);
+	store_release(&completion->busy, 0u);
+	return core::stream_valid(s) ? core::stream_take_error(s, &e) : 0;
+}

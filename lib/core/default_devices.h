@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace usdma::core {
+
+/* What is used when nobody says: our devices bound to vfio-pci, else two software devices. */
+std::vector<std::string> default_devices(const char *vfio_pci = "/sys/bus/pci/drivers/vfio-pci");
+
+} // namespace usdma::core

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which engines and transports there are: a new one is a line here. */
 #include "driver/dma/registry.h"
+#include "driver/engines/sdma/driver.h"
 
 namespace usdma::dma {
 
-const std::span<const driver *const> drivers;
+static constexpr const driver *driver_table[] = {
+	&sdma::driver,
+};
+
+constinit const std::span<const driver *const> drivers = driver_table;
 const std::span<const transport *const> transports;
 
 } // namespace usdma::dma

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Opening and closing a channel: its memory, its registers, its place in the engine. */
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/engines/sdma/sdma.h"
+
+#include <fcntl.h>
+#include <new>
+#include <numa.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace usdma::sdma {
+
+/* Backed by a file of its own, so that a server in another process reaches it directly. */
+static int make_memory(sdma_channel *c, u64 size, int node)
+{
+	c->file.reset(memfd_create("usdma-ring", MFD_CLOEXEC));
+	if (!c->file.valid() || ftruncate(c->file.get(), off_t(size)) < 0)
+		return fail_errno("cannot make %llu bytes for a ring", static_cast<unsigned long long>(size));
+	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, c->file.get(), 0);
+	if (p == MAP_FAILED)
+		return fail_errno("cannot map %llu bytes for a ring", static_cast<unsigned long long>(size));
+	c->memory = mapping(p, size);
+	if (node >= 0 && numa_available() >= 0 && node <= numa_max_node())
+		numa_tonode_memory(p, size, node);
+	/* A child must not hold on to pages that the device writes. */
+	madvise(p, size, MADV_DONTFORK);
+	/* Pages now, with an error: later they would come with a SIGBUS. */
+	if (fallocate(c->file.get(), 0, 0, off_t(size)) < 0)
+		return fail_errno("cannot get %llu bytes of memory for a ring", static_cast<unsigned long long>(size));
+	return 0;
+}
+
+/*
+ * A tag in slot i is valid only when it equals i modulo the ring's size, so i ^ 1 is
+ * valid never: whatever the channel starts with, a slot not yet written looks empty.
+ */
+static void clear_ring(sdma_channel *c)
+{
+	for (u64 i = 0; i <= c->mask; i++) {
+		c->ring[i] = descriptor{};
+		c->ring[i].tag = u32(i ^ 1);
+	}
+}
+
+int sdma_engine::map_ring(sdma_channel *c, u64 size)
+{
+	vfio::dma_area area;
+	int rc = -EEXIST;
+
+	area.size = size;
+	area.vaddr = c->memory.data();
+	area.fd = c->file.get();
+	std::lock_guard guard(lock_);
+	/* Devices may share an address space: somebody else's mapping there is not in our list. */
+	for (u64 at = iova_.find(size, iova_space::low); at && rc == -EEXIST; at = iova_.find(size, at + size)) {
+		area.iova = at;
+		rc = dev_->dma_map(area);
+		if (!rc) {
+			iova_.take(at, size);
+			c->iova = at;
+			return 0;
+		}
+	}
+	if (rc != -EEXIST)
+		return fail_in(rc, "cannot map a ring of %llu bytes for the device", static_cast<unsigned long long>(size));
+	return fail(ENOSPC, "no room for a ring of %llu bytes in the device's addresses from 1 GiB to 4 GiB",
+		    static_cast<unsigned long long>(size));
+}
+
+void sdma_engine::unmap_ring(sdma_channel *c)
+{
+	if (!c->iova)
+		return;
+	std::lock_guard guard(lock_);
+	if (dev_->dma_unmap(c->iova, c->memory.size()) < 0 && !dev_->lost()) {
+		/* The address stays taken: it may still lead to the old pages. */
+		log_warn("%s: cannot unmap a ring: %s", dev_->name().c_str(), error_text());
+		return;
+	}
+	iova_.give(c->iova);
+}
+
+void sdma_engine::forget(sdma_channel *c)
+{
+	std::lock_guard guard(lock_);
+
+	if (channels_[c->index] == c)
+		channels_[c->index] = nullptr;
+}
+
+int sdma_engine::check_config(const dma::channel_config &cfg, u32 ring_size) const
+{
+	if (!is_pow2(ring_size) || ring_size < min_ring_ || ring_size > max_ring_)
+		return fail(EINVAL, "ring size %u: the device takes powers of two from %u to %u", ring_size, min_ring_,
+			    max_ring_);
+	if (cfg.coalesce_count > 0xffff || cfg.coalesce_us > 0xffff)
+		return fail(EINVAL, "interrupt coalescing of %u ends or %u us: each may be up to 65535", cfg.coalesce_count,
+			    cfg.coalesce_us);
+	return 0;
+}
+
+/* Registers of one channel page. */
+struct page_writer {
+	vfio::device &dev;
+	u64 page;
+	int rc = 0;
+
+	template <class T> page_writer &put(u64 reg, T value)
+	{
+		if (!rc)
+			rc = reg_write(dev, page + reg, value);
+		return *this;
+	}
+};
+
+int sdma_engine::program(sdma_channel *c, const dma::channel_config &cfg)
+{
+	const u32 vectors = (1 + c->index) | 0u << 16; /* waiter | service */
+	page_writer w{*dev_, chan_ctrl(c->index)};
+	page_writer door{*dev_, chan_door(c->index)};
+	u32 state;
+
+	w.put(chan_command, u32(chan_cmd_disable))
+		.put(chan_ring_base, u64(c->iova + 4096))
+		.put(chan_ring_order, u32(__builtin_ctz(c->ring_size)))
+		.put(chan_vectors, vectors)
+		.put(chan_record, c->iova)
+		.put(chan_first_seq, cfg.first_seq)
+		.put(chan_coalesce, cfg.coalesce_count | cfg.coalesce_us << 16);
+	/* Before enable: a tail that an earlier user left must not look like work. */
+	door.put(door_tail, cfg.first_seq).put(door_arm, arm_none).put(door_arm_service, arm_none);
+	if (door.rc)
+		return door.rc;
+	if (w.put(chan_command, u32(chan_cmd_enable)).rc)
+		return w.rc;
+	if (int rc = reg_read(*dev_, chan_ctrl(c->index) + chan_state, &state); rc < 0)
+		return rc;
+	if (state != chan_state_running)
+		return fail(EIO, "channel %u does not start: state %u", c->index, state);
+	return 0;
+}
+
+int sdma_engine::setup(sdma_channel *c, const dma::channel_config &cfg)
+{
+	const u64 size = align_up(4096 + u64(c->ring_size) * sizeof(descriptor), iova_.page_size());
+
+	if (int rc = make_memory(c, size, limits_.numa_node); rc < 0)
+		return rc;
+	c->status = reinterpret_cast<status_block *>(c->memory.data());
+	c->ring = reinterpret_cast<descriptor *>(c->memory.data() + 4096);
+	clear_ring(c);
+	c->status->record.completed = cfg.first_seq;
+	c->record = &c->status->record;
+	c->asleep = &c->status->asleep;
+	if (int rc = map_ring(c, size); rc < 0)
+		return rc;
+	c->record_iova = c->iova + offsetof(status_block, record.completed);
+	if (dev_->region_map(vfio::region_bar0, chan_door(c->index), chan_stride, &c->door_page) == 0)
+		c->door = c->door_page.data();
+	c->wake_fd = dev_->region_doorbell_fd(vfio::region_bar0, chan_ctrl(c->index) + chan_wake);
+	c->irq_fd[dma::irq_waiter] = vectors_[1 + c->index].get();
+	c->irq_fd[dma::irq_service] = vectors_[0].get();
+	return program(c, cfg);
+}
+
+int sdma_engine::channel_open(unsigned index, const dma::channel_config &cfg, dma::channel **out)
+{
+	const u32 ring_size = cfg.ring_size ? cfg.ring_size : limits_.ring_size;
+	sdma_channel *c;
+
+	if (index >= limits_.channels)
+		return fail(EINVAL, "channel %u: the device has %u", index, limits_.channels);
+	if (int rc = check_config(cfg, ring_size); rc < 0)
+		return rc;
+	c = new (std::nothrow) sdma_channel();
+	if (!c)
+		return fail(ENOMEM, "no memory for channel %u", index);
+	c->ops = &ring_ops;
+	c->posted = cfg.first_seq;
+	c->room_to = cfg.first_seq + ring_size;
+	c->ring_size = ring_size;
+	c->mask = ring_size - 1;
+	c->index = index;
+	c->eng = c->owner = this;
+	{
+		std::lock_guard guard(lock_);
+
+		if (channels_[index]) {
+			delete c;
+			return fail(EBUSY, "channel %u is open already", index);
+		}
+		channels_[index] = c;
+	}
+	if (int rc = setup(c, cfg); rc < 0) {
+		channel_close(c);
+		return fail_in(rc, "channel %u", index);
+	}
+	*out = c;
+	return 0;
+}
+
+void channel_close(dma::channel *ch)
+{
+	sdma_channel *c = to_sdma(ch);
+	vfio::device &dev = c->owner->transport();
+
+	/*
+	 * When the write of disable returns, the device touches this channel's memory no
+	 * more (sdma_hw.h); the unmap behind it holds even a device that does not obey.
+	 */
+	if (c->iova && !dev.lost() && reg_write(dev, chan_ctrl(c->index) + chan_command, u32(chan_cmd_disable)) < 0)
+		log_warn("%s: channel %u: %s", dev.name().c_str(), c->index, error_text());
+	c->owner->unmap_ring(c);
+	c->owner->forget(c);
+	delete c;
+}
+
+} // namespace usdma::sdma

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/engines/sdma/sdma.h"
+
+#include <algorithm>
+#include <sys/eventfd.h>
+
+namespace usdma::sdma {
+
+/* Between two looks at a register. */
+static void nap()
+{
+	const timespec t = {0, 100 * 1000};
+
+	nanosleep(&t, nullptr);
+}
+
+static int wait_ready(vfio::device &dev)
+{
+	const deadline until = deadline::in_ms(command_ms);
+	u32 ctrl, status;
+
+	for (;;) {
+		if (int rc = reg_read(dev, reg_ctrl, &ctrl); rc < 0)
+			return rc;
+		if (int rc = reg_read(dev, reg_status, &status); rc < 0)
+			return rc;
+		if (!(ctrl & ctrl_reset) && (status & status_ready))
+			return 0;
+		if (until.passed())
+			return fail(ETIMEDOUT, "the device is not ready %llu ms after reset (control 0x%x, status 0x%x)",
+				    static_cast<unsigned long long>(command_ms), ctrl, status);
+		nap();
+	}
+}
+
+/* From whatever the last user left to enabled, with all channels off. */
+int sdma_engine::enable()
+{
+	if (int rc = reg_write(*dev_, reg_ctrl, u32(ctrl_reset)); rc < 0)
+		return rc;
+	if (int rc = wait_ready(*dev_); rc < 0)
+		return rc;
+	/* Only now may it reach memory: no channel of an earlier user is left. */
+	if (int rc = vfio::config_bus_master(*dev_, true); rc < 0)
+		return rc;
+	if (memory_base_)
+		if (int rc = reg_write(*dev_, reg_mem_base, memory_base_); rc < 0)
+			return rc;
+	return reg_write(*dev_, reg_ctrl, u32(ctrl_enable));
+}
+
+/*
+ * Vector 0 is the service interrupt of all channels, vector 1 + i the waiter's of
+ * channel i.  A channel without a vector of its own is not used: two sleepers on one
+ * eventfd would take each other's wake-ups.  All are set up at once: kernels before 6.4
+ * cannot add MSI-X vectors later without a gap in which interrupts are lost.
+ */
+int sdma_engine::count_vectors(u32 *out)
+{
+	vfio::irq_info irq;
+
+	if (int rc = dev_->irq(vfio::irq_msix, &irq); rc < 0)
+		return rc;
+	const u32 n = std::min({hw_vectors_, irq.count, 1 + limits_.channels});
+	if (n < 2)
+		return fail(EPROTO, "the device has %u MSI-X vectors (its own count) and %u (its transport's); it takes two",
+			    hw_vectors_, irq.count);
+	if (n - 1 < limits_.channels)
+		log_info("%s: %u of %u channels are used: there are %u MSI-X vectors", dev_->name().c_str(), n - 1,
+			 limits_.channels, n);
+	limits_.channels = n - 1;
+	limits_.engines = std::min(limits_.engines, limits_.channels);
+	*out = n;
+	return 0;
+}
+
+int sdma_engine::setup_vectors()
+{
+	std::vector<int> raw;
+	u32 n;
+
+	if (int rc = count_vectors(&n); rc < 0)
+		return rc;
+	for (u32 i = 0; i < n; i++) {
+		/* Blocking: a read through io_uring then sleeps, where a non-blocking one would fail at once. */
+		unique_fd fd(eventfd(0, EFD_CLOEXEC));
+
+		if (!fd.valid())
+			return fail_errno("cannot make eventfd %u of %u for interrupts (see ulimit -n)", i + 1, n);
+		raw.push_back(fd.get());
+		vectors_.push_back(std::move(fd));
+	}
+	return dev_->irq_set(vfio::irq_msix, 0, raw);
+}
+
+void sdma_engine::map_memory()
+{
+	if (!limits_.memory_size)
+		return;
+	const int rc = dev_->region_map(vfio::region_bar2, 0, limits_.memory_size, &memory_);
+	if (rc < 0)
+		log_info("%s: device memory is not mapped: %s", dev_->name().c_str(), error_text());
+}
+
+int sdma_engine::start()
+{
+	vfio::address_limits limits;
+
+	if (int rc = dev_->limits(&limits); rc < 0)
+		return rc;
+	iova_.init(limits);
+	if (int rc = enable(); rc < 0)
+		return rc;
+	if (int rc = setup_vectors(); rc < 0)
+		return rc;
+	channels_.resize(limits_.channels);
+	map_memory();
+	return 0;
+}
+
+sdma_engine::~sdma_engine()
+{
+	if (!dev_)
+		return;
+	for (sdma_channel *c : channels_)
+		if (c)
+			channel_close(c);
+	if (dev_->lost())
+		return;
+	/* Leave it as quiet as it was found. */
+	reg_write(*dev_, reg_ctrl, u32(ctrl_reset));
+	vfio::config_bus_master(*dev_, false);
+}
+
+int sdma_engine::set_memory_base(u64 base)
+{
+	if (base + limits_.memory_size < base || base % 4096)
+		return fail(EINVAL, "memory base 0x%llx does not fit %llu bytes or is no page",
+			    static_cast<unsigned long long>(base), static_cast<unsigned long long>(limits_.memory_size));
+	if (int rc = reg_write(*dev_, reg_mem_base, base); rc < 0)
+		return rc;
+	memory_base_ = base;
+	return 0;
+}
+
+int sdma_engine::memory_fd(u64 *offset)
+{
+	*offset = 0;
+	return limits_.memory_size ? dev_->region_fd(vfio::region_bar2, offset) : -1;
+}
+
+int sdma_engine::reset()
+{
+	if (int rc = dev_->reset(); rc < 0)
+		return rc;
+	return enable();
+}
+
+} // namespace usdma::sdma

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The hot operations: a descriptor is one cache line, written word by word with the tag last. */
+#include "driver/base/barrier.h"
+#include "driver/base/mmio.h"
+#include "driver/engines/sdma/sdma.h"
+
+#include <cstddef>
+#include <cstring>
+#include <unistd.h>
+
+namespace usdma::sdma {
+
+/* op, flags, spaces, arg stand alike in both, so that they move as one word. */
+static_assert(offsetof(dma::request, op) == 0 && offsetof(descriptor, op) == 4);
+static_assert(offsetof(dma::request, flags) == 1 && offsetof(descriptor, flags) == 5);
+static_assert(offsetof(dma::request, spaces) == 2 && offsetof(descriptor, spaces) == 6);
+static_assert(offsetof(dma::request, arg) == 3 && offsetof(descriptor, arg) == 7);
+static_assert(offsetof(descriptor, reserved) == offsetof(descriptor, height) + 4);
+
+static inline void write_descriptor(descriptor *d, const dma::request *r, u64 seq)
+{
+	u32 head;
+
+	memcpy(&head, r, sizeof(head));
+	store_relaxed(reinterpret_cast<u64 *>(&d->height), u64(r->height)); /* and reserved, which is zero */
+	store_relaxed(&d->src, r->src);
+	store_relaxed(&d->dst, r->dst);
+	store_relaxed(&d->len, r->len);
+	store_relaxed(&d->a, r->a);
+	store_relaxed(&d->b, r->b);
+	store_relaxed(&d->cookie, r->cookie);
+	/* Release: a device that sees the tag sees the words above. */
+	store_release(reinterpret_cast<u64 *>(d), u64(u32(seq)) | u64(head) << 32);
+}
+
+/* Differences, not values, are compared: sequence numbers may be anywhere in 64 bits. */
+static unsigned make_room(dma::channel *ch, unsigned n)
+{
+	/*
+	 * completed() acquires: the device has read a slot before it counts it, and the
+	 * stores that fill the slot again come after that count was seen.
+	 */
+	const u64 pending = ch->posted - dma::completed(ch);
+	/* More pending than fits is a number that the device made up: then nothing fits. */
+	const u64 room = pending <= ch->ring_size ? ch->ring_size - pending : 0;
+
+	ch->room_to = ch->posted + room;
+	return room < n ? unsigned(room) : n;
+}
+
+static unsigned ring_post(dma::channel *ch, const dma::request *r, unsigned n)
+{
+	sdma_channel *c = to_sdma(ch);
+	u64 seq = c->posted;
+
+	if (unlikely(c->room_to - seq < n))
+		n = make_room(ch, n);
+	for (unsigned i = 0; i < n; i++) {
+		seq++;
+		write_descriptor(&c->ring[seq & c->mask], &r[i], seq);
+	}
+	c->posted = seq;
+	return n;
+}
+
+static void door_write(sdma_channel *c, u32 reg, u64 value)
+{
+	/* Release in the mapped case, a message or a system call in the other: the descriptors are visible first. */
+	if (likely(c->door != nullptr))
+		mmio_write64(c->door + reg, value);
+	else
+		reg_write(c->owner->transport(), chan_door(c->index) + reg, value); /* fails only when the device is lost */
+}
+
+static void ring_doorbell(dma::channel *ch)
+{
+	door_write(to_sdma(ch), door_tail, ch->posted);
+}
+
+static void ring_wake(dma::channel *ch)
+{
+	sdma_channel *c = to_sdma(ch);
+	const u64 one = 1;
+
+	/* A full counter (-EAGAIN) means that the device is being woken already. */
+	if (likely(c->wake_fd >= 0) && (write(c->wake_fd, &one, sizeof(one)) == sizeof(one) || errno == EAGAIN))
+		return;
+	reg_write(c->owner->transport(), chan_ctrl(c->index) + chan_wake, u32(1));
+}
+
+static void ring_arm(dma::channel *ch, unsigned slot, u64 seq)
+{
+	sdma_channel *c = to_sdma(ch);
+
+	door_write(c, slot == dma::irq_service ? door_arm_service : door_arm, seq);
+	/*
+	 * Orders the arm before the caller's second look at the record (store → load).  The
+	 * device does the same the other way round: it writes the record, then looks at the
+	 * arm.  So one of the two sees the other.  A locked access to a word of our own,
+	 * for the register may not be memory.
+	 */
+	store_fence(&c->fence_word, seq);
+}
+
+const dma::channel_ops ring_ops = {
+	.post = ring_post,
+	.doorbell = ring_doorbell,
+	.wake = ring_wake,
+	.arm = ring_arm,
+	.squash = ring_squash,
+	.resume = ring_resume,
+	.stop = ring_stop,
+	.close = channel_close,
+};
+
+} // namespace usdma::sdma

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The driver of the reference engine.
+ *   probe.cpp    is it one, does what it says of itself make sense
+ *   engine.cpp   its memory, its interrupts, reset
+ *   iova.cpp     where rings stand in the device's address space
+ *   channel.cpp  opening and closing a channel
+ *   ring.cpp     the hot operations
+ *   recover.cpp  faults: squash, stop, resume
+ */
+#pragma once
+
+#include "driver/base/clock.h"
+#include "driver/base/mapping.h"
+#include "driver/base/unique_fd.h"
+#include "driver/dma/engine.h"
+#include "driver/dma/registry.h"
+#include "driver/engines/sdma/sdma_hw.h"
+
+#include <mutex>
+#include <vector>
+
+namespace usdma::sdma {
+
+/* How long the device may take for a command. */
+inline constexpr u64 command_ms = 5000;
+
+/* Registers by trapped accesses; 0 or -errno with a text that names the register. */
+int reg_read(vfio::device &dev, u64 offset, u32 *out);
+int reg_read(vfio::device &dev, u64 offset, u64 *out);
+int reg_write(vfio::device &dev, u64 offset, u32 value);
+int reg_write(vfio::device &dev, u64 offset, u64 value);
+
+/*
+ * IOVAs for the rings.  lib/core gives out [4 GiB, 512 GiB) for the user's memory;
+ * rings stand below, in [1 GiB, 4 GiB), where the device's address limits leave room.
+ * First fit; there are few and they live long.
+ */
+class iova_space {
+public:
+	static constexpr u64 low = 1 * GiB, high = 4 * GiB;
+
+	void init(const vfio::address_limits &limits);
+	/* The first free place at or above from; 0: none. */
+	u64 find(u64 size, u64 from) const;
+	void take(u64 iova, u64 size);
+	void give(u64 iova);
+	u64 page_size() const { return page_size_; }
+
+private:
+	std::vector<vfio::range> usable_; /* clipped to [low, high) */
+	std::vector<vfio::range> taken_;  /* sorted */
+	u64 page_size_ = 4096;
+};
+
+class sdma_engine;
+
+struct sdma_channel : dma::channel {
+	descriptor *ring = nullptr;
+	u64 mask = 0;
+	u8 *door = nullptr; /* the mapped doorbell page; nullptr: trapped writes */
+	u64 fence_word = 0;
+	int wake_fd = -1; /* the device's, for chan_wake; -1: trapped writes */
+
+	sdma_engine *owner = nullptr;
+	mapping memory; /* status block, then the ring from the next page on */
+	mapping door_page;
+	unique_fd file;
+	u64 iova = 0; /* of memory; 0: not mapped */
+	status_block *status = nullptr;
+};
+
+class sdma_engine final : public dma::engine {
+public:
+	explicit sdma_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev)) {}
+	~sdma_engine() override;
+
+	/* Reads what the device says of itself and checks it; touches nothing. */
+	int identify();
+	/* Resets the registers, enables the function, sets up interrupts and the view of the memory. */
+	int start();
+	/* The device, back to who had it: probe failed. */
+	std::unique_ptr<vfio::device> release() { return std::move(dev_); }
+
+	const char *driver_name() const override { return "sdma"; }
+	int channel_open(unsigned index, const dma::channel_config &cfg, dma::channel **out) override;
+	int set_memory_base(u64 base) override;
+	u8 *memory() override { return memory_.data(); }
+	int memory_fd(u64 *offset) override;
+	int reset() override;
+
+	/* For channels. */
+	int map_ring(sdma_channel *c, u64 size);
+	void unmap_ring(sdma_channel *c);
+	void forget(sdma_channel *c);
+
+private:
+	int check_bars();
+	int check_identity();
+	int enable();
+	int count_vectors(u32 *out);
+	int setup_vectors();
+	void map_memory();
+	int check_config(const dma::channel_config &cfg, u32 ring_size) const;
+	int setup(sdma_channel *c, const dma::channel_config &cfg);
+	int program(sdma_channel *c, const dma::channel_config &cfg);
+
+	std::mutex lock_; /* channels_, iova_ */
+	std::vector<sdma_channel *> channels_; /* by index; nullptr: closed */
+	iova_space iova_;
+	std::vector<unique_fd> vectors_; /* 0: service, for all channels; 1 + i: waiter of channel i */
+	mapping memory_;
+	u64 memory_base_ = 0;
+	u64 hw_caps_ = 0;
+	u32 min_ring_ = 0, max_ring_ = 0;
+	u32 hw_vectors_ = 0;
+};
+
+extern const dma::channel_ops ring_ops;
+void channel_close(dma::channel *ch);
+
+unsigned ring_squash(dma::channel *ch, u64 cookie);
+int ring_resume(dma::channel *ch);
+int ring_stop(dma::channel *ch);
+
+inline sdma_channel *to_sdma(dma::channel *ch)
+{
+	return static_cast<sdma_channel *>(ch);
+}
+
+} // namespace usdma::sdma

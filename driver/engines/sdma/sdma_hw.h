@@ -24,6 +24,9 @@ inline constexpr u8 pci_revision = 1;
 
 inline constexpr u64 bar0_size = 16 * MiB;
 inline constexpr u32 max_channels = 1024;
+/* reg_max_len of the software model. */
+inline constexpr u64 max_length = 4 * GiB;
+inline constexpr u32 min_ring_order = 2, max_ring_order = 16;
 
 /* Global page, offset 0: reached by trapped accesses only (never mapped). */
 enum : u32 {
@@ -101,6 +104,8 @@ static_assert(offsetof(dma::completion_record, fault_seq) == 16);
 /* ---- descriptor ------------------------------------------------------------------------------------ */
 
 /*
+ * Descriptor n (its sequence number) lies in slot n modulo ring size.
+ *
  * tag is the low half of the descriptor's sequence number and is written last:
  * a descriptor is complete when its tag is the one expected in its slot.  A unit
  * that is awake may run a descriptor as soon as its tag is right, before the

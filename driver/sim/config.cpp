@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/sim/config.h"
+
+#include "driver/base/error.h"
+#include "driver/engines/sdma/sdma_hw.h"
+
+#include <charconv>
+#include <sched.h>
+
+namespace usdma::sim {
+
+using std::string_view;
+
+static int parse_number(string_view text, u64 low, u64 high, u64 *out)
+{
+	u64 v = 0;
+	const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), v);
+
+	if (text.empty() || err != std::errc() || end != text.data() + text.size() || v < low || v > high)
+		return -EINVAL;
+	*out = v;
+	return 0;
+}
+
+int parse_size(string_view text, u64 *out)
+{
+	static constexpr string_view units = "KMGT";
+	const size_t unit = text.empty() ? string_view::npos : units.find(text.back());
+	const unsigned shift = unit == string_view::npos ? 0 : unsigned(unit + 1) * 10;
+	u64 v;
+
+	if (shift)
+		text.remove_suffix(1);
+	if (parse_number(text, 0, ~u64(0) >> shift, &v))
+		return -EINVAL;
+	*out = v << shift;
+	return 0;
+}
+
+static int bad(string_view key, string_view value, const char *takes)
+{
+	return fail(EINVAL, "sim: %.*s=%.*s is not right: it takes %s", int(key.size()), key.data(), int(value.size()),
+		    value.data(), takes);
+}
+
+static int set_mem(config &c, string_view v)
+{
+	return parse_size(v, &c.mem) || c.mem < min_mem || c.mem > max_mem || c.mem % 4096 ? -EINVAL : 0;
+}
+
+static int set_u32(u32 *field, string_view v, u64 low, u64 high)
+{
+	u64 n;
+
+	if (parse_number(v, low, high, &n))
+		return -EINVAL;
+	*field = u32(n);
+	return 0;
+}
+
+static int set_nomem(config &c, string_view v)
+{
+	if (v != "0" && v != "1")
+		return -EINVAL;
+	c.has_mem = v == "0";
+	return 0;
+}
+
+static int set_cpus(config &c, string_view v)
+{
+	std::vector<int> cpus;
+
+	for (bool more = true; more;) {
+		const size_t end = v.find_first_of("+,");
+		u64 cpu;
+
+		if (parse_number(v.substr(0, end), 0, CPU_SETSIZE - 1, &cpu))
+			return -EINVAL;
+		cpus.push_back(int(cpu));
+		more = end != string_view::npos;
+		v.remove_prefix(more ? end + 1 : v.size());
+	}
+	c.cpus = std::move(cpus);
+	return 0;
+}
+
+struct key {
+	string_view name;
+	const char *takes;
+	int (*set)(config &c, string_view v);
+};
+
+static constexpr key keys[] = {
+	{"mem", "a size from 64K to 16T in pages of 4K, such as 512M or 1G", set_mem},
+	{"engines", "a number from 1 to 64", [](config &c, string_view v) { return set_u32(&c.engines, v, 1, max_engines); }},
+	{"channels", "a number from 1 to 1024",
+	 [](config &c, string_view v) { return set_u32(&c.channels, v, 1, sdma::max_channels); }},
+	{"spin", "microseconds from 0 to 10000000",
+	 [](config &c, string_view v) { return set_u32(&c.spin_us, v, 0, max_spin_us); }},
+	{"latency", "microseconds from 0 to 10000000",
+	 [](config &c, string_view v) { return set_u32(&c.latency_us, v, 0, max_latency_us); }},
+	{"rate", "bytes a second, such as 500M; 0 for no limit", [](config &c, string_view v) { return parse_size(v, &c.rate); }},
+	{"cpus", "CPU numbers joined by +, such as 2+3", set_cpus},
+	{"nomem", "0 or 1", set_nomem},
+};
+
+int parse_setting(string_view setting, config *out)
+{
+	const size_t eq = setting.find('=');
+	const string_view name = setting.substr(0, eq);
+	const string_view value = eq == string_view::npos ? string_view() : setting.substr(eq + 1);
+
+	for (const key &k : keys)
+		if (k.name == name)
+			return k.set(*out, value) ? bad(name, value, k.takes) : 0;
+	return fail(EINVAL,
+		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, nomem",
+		    int(name.size()), name.data());
+}
+
+int check_config(const config &cfg)
+{
+	cpu_set_t present;
+
+	if (cfg.engines > cfg.channels)
+		return fail(EINVAL, "sim: %u engines need at least as many channels, and there are %u", cfg.engines,
+			    cfg.channels);
+	if (cfg.cpus.empty())
+		return 0;
+	CPU_ZERO(&present);
+	if (sched_getaffinity(0, sizeof(present), &present))
+		return fail_errno("sim: cannot ask which CPUs there are");
+	for (int cpu : cfg.cpus)
+		if (!CPU_ISSET(cpu, &present))
+			return fail(EINVAL, "sim: cpus: this process may not run on CPU %d", cpu);
+	return 0;
+}
+
+int parse_config(string_view spec, config *out)
+{
+	config cfg;
+
+	if (spec != "sim" && !spec.starts_with("sim:"))
+		return fail(EINVAL, "\"%.*s\" is not a software device (sim[:key=value]...)", int(spec.size()), spec.data());
+	for (spec.remove_prefix(3); !spec.empty();) {
+		spec.remove_prefix(1);
+		const size_t end = spec.find(':');
+		const int err = parse_setting(spec.substr(0, end), &cfg);
+
+		if (err)
+			return err;
+		spec.remove_prefix(end == string_view::npos ? spec.size() : end);
+	}
+	const int err = check_config(cfg);
+
+	if (!err)
+		*out = std::move(cfg);
+	return err;
+}
+
+} // namespace usdma::sim

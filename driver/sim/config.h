@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a software device shall be: the same settings for the embedded one and for usdma-sim. */
+#pragma once
+
+#include "driver/base/types.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace usdma::sim {
+
+struct config {
+	u64 mem = GiB;         /* mem=SIZE: device memory, sparse until touched */
+	bool has_mem = true;   /* nomem=1: a variant without device memory and without BAR2 */
+	u32 engines = 2;       /* engines=N: units, a thread each */
+	u32 channels = 64;     /* channels=N */
+	u32 spin_us = 50;      /* spin=US: an idle unit polls so long before it sleeps */
+	u32 latency_us = 0;    /* latency=US: a descriptor ends no sooner after it began */
+	u64 rate = 0;          /* rate=BYTES: a second, of each unit; 0: as fast as it can */
+	std::vector<int> cpus; /* cpus=2+3: unit i runs on the (i mod n)-th of these; empty: anywhere */
+};
+
+inline constexpr u64 min_mem = 64 * KiB, max_mem = u64(1) << 44;
+inline constexpr u32 max_engines = 64, max_spin_us = 10000000, max_latency_us = 10000000;
+
+/* "sim[:key=value]…" over the defaults. -EINVAL with a text that names the key and what it takes. */
+int parse_config(std::string_view spec, config *out);
+/* One "key=value"; what usdma-sim's options go through as well. */
+int parse_setting(std::string_view setting, config *out);
+/* What is only wrong as a whole (more engines than channels, a CPU that is not there). */
+int check_config(const config &cfg);
+
+/* "64", "4K", "2M", "1G", "1T" → bytes. */
+int parse_size(std::string_view text, u64 *out);
+
+} // namespace usdma::sim

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/sim/dma_space.h"
+
+#include "driver/base/clock.h"
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/vfio/device.h"
+
+#include <cinttypes>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+namespace usdma::sim {
+
+static constexpr u64 page = 4096;
+static constexpr u64 max_iova = u64(1) << 57;
+static constexpr u64 let_go_ms = 4000;
+/* Up to here memory is brought in when it is mapped, as a real IOMMU driver pins it. */
+static constexpr u64 populate_max = 256 * MiB;
+
+static bool barrier_of_all_threads()
+{
+	return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+dma_space::dma_space(u32 max_areas) : max_areas_(max_areas)
+{
+	syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+	membarrier_ = barrier_of_all_threads();
+}
+
+dma_space::~dma_space()
+{
+	/* Units have ended; what is left needs no waiting. */
+	for (auto &[iova, a] : by_iova_)
+		map_.remove(a);
+}
+
+void dma_space::share(u64 iova, void *vaddr, u64 size)
+{
+	std::lock_guard guard(shared_lock_);
+
+	shared_[iova] = {static_cast<u8 *>(vaddr), size};
+}
+
+bool dma_space::take_shared(u64 iova, u64 size, u8 **out)
+{
+	std::lock_guard guard(shared_lock_);
+	const auto it = shared_.find(iova);
+
+	if (it == shared_.end())
+		return false;
+	const auto [vaddr, len] = it->second;
+	shared_.erase(it);
+	*out = vaddr;
+	return len == size;
+}
+
+static int check_file(int fd, u64 offset, u64 size)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return fail_errno("sim: DMA_MAP: the descriptor");
+	if (S_ISREG(st.st_mode) && !range_within(offset, size, u64(st.st_size)))
+		return fail(EINVAL, "sim: DMA_MAP: the file has %" PRIu64 " bytes and the area ends at %" PRIu64,
+			    u64(st.st_size), offset + size);
+	return 0;
+}
+
+static int map_file(int fd, u64 offset, u64 size, u32 prot, mapping *out)
+{
+	const int rights = prot & vfio::dma_write ? PROT_READ | PROT_WRITE : PROT_READ;
+	const int err = check_file(fd, offset, size);
+
+	if (err)
+		return err;
+	void *p = mmap(nullptr, size, rights, MAP_SHARED, fd, off_t(offset));
+	if (p == MAP_FAILED)
+		return fail_errno("sim: DMA_MAP: cannot map %" PRIu64 " bytes of the client's file", size);
+	*out = mapping(p, size);
+	madvise(p, size, MADV_DONTFORK);
+#ifdef MADV_POPULATE_WRITE
+	if (size <= populate_max)
+		madvise(p, size, rights & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+#endif
+	return 0;
+}
+
+int dma_space::fill(area *a, unique_fd fd, u64 fd_offset)
+{
+	a->host = nullptr;
+	if (take_shared(a->base, a->size, &a->host) || !fd.valid())
+		return 0;
+	const int err = map_file(fd.get(), fd_offset, a->size, a->prot, &a->own);
+
+	a->host = a->own.data();
+	return err;
+}
+
+dma_space::area *dma_space::new_area()
+{
+	if (free_.empty())
+		return &slab_.emplace_back();
+	area *a = free_.back();
+
+	free_.pop_back();
+	return a;
+}
+
+int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
+{
+	if (!size || iova % page || size % page || fd_offset % page || !range_within(iova, size, max_iova) ||
+	    fd_offset + size < size)
+		return fail(EINVAL, "sim: DMA_MAP: 0x%" PRIx64 " and 0x%" PRIx64 " bytes are not whole pages of an address",
+			    iova, size);
+	if (by_iova_.size() >= max_areas_)
+		return fail(ENOSPC, "sim: DMA_MAP: there are %u areas, which is all that this device takes", max_areas_);
+	area *a = new_area();
+
+	a->base = iova;
+	a->size = size;
+	a->prot = prot;
+	int err = fill(a, std::move(fd), fd_offset);
+	if (!err) {
+		err = map_.insert(a);
+		if (err)
+			err = fail(-err, "sim: DMA_MAP: 0x%" PRIx64 " overlaps an area or cannot be kept", iova);
+	}
+	if (err) {
+		a->own = mapping();
+		free_.push_back(a);
+		return err;
+	}
+	by_iova_[iova] = a;
+	return 0;
+}
+
+/* True once every pass that was under way has ended. */
+bool dma_space::quiesce() const
+{
+	const deadline until = deadline::in_ms(let_go_ms);
+
+	/*
+	 * The removal before the look at the units: either a unit's next pass sees
+	 * the removal, or we see the unit in its pass.
+	 */
+	if (!membarrier_ || !barrier_of_all_threads())
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	for (const dma_reader *r : readers_) {
+		const u64 seen = r->count();
+
+		for (unsigned spins = 0; (seen & 1) && r->count() == seen; spins++) {
+			if (spins < 1000) {
+				cpu_relax();
+				continue;
+			}
+			if (until.passed())
+				return false;
+			sched_yield();
+		}
+	}
+	return true;
+}
+
+int dma_space::drop(area *a)
+{
+	map_.remove(a);
+	if (!quiesce()) {
+		/* Neither unmapped nor used again: better lose it than pull it from under a copy. */
+		new (std::nothrow) mapping(std::move(a->own));
+		return fail(ETIMEDOUT, "sim: DMA_UNMAP: a unit has used 0x%" PRIx64 " for over %" PRIu64 " ms", a->base,
+			    let_go_ms);
+	}
+	a->own = mapping();
+	free_.push_back(a);
+	return 0;
+}
+
+int dma_space::unmap(u64 iova, u64 size)
+{
+	const auto it = by_iova_.find(iova);
+
+	if (it == by_iova_.end() || it->second->size != size)
+		return fail(ENOENT, "sim: DMA_UNMAP: nothing is mapped from 0x%" PRIx64 " over 0x%" PRIx64 " bytes", iova, size);
+	area *a = it->second;
+
+	by_iova_.erase(it);
+	return drop(a);
+}
+
+void dma_space::unmap_all()
+{
+	while (!by_iova_.empty())
+		if (unmap(by_iova_.begin()->first, by_iova_.begin()->second->size))
+			log_warn("%s", error_text());
+}
+
+bool dma_space::find(u64 addr, window *out) const
+{
+	u64 base, size;
+	auto *a = static_cast<area *>(map_.find(addr, &base, &size));
+
+	if (!a)
+		return false;
+	*out = {base, size, a->host, a->prot};
+	return true;
+}
+
+} // namespace usdma::sim

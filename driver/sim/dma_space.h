@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What one client mapped for the device: the model's IOMMU.
+ *
+ * One thread maps and unmaps; units look up without a lock.  A unit works in
+ * passes: what it found in a pass stays there until the pass ends, and an unmap
+ * returns only when each unit has ended the pass that it was in (or is away).
+ */
+#pragma once
+
+#include "driver/base/barrier.h"
+#include "driver/base/mapping.h"
+#include "driver/base/range_map.h"
+#include "driver/base/unique_fd.h"
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <vector>
+
+namespace usdma::sim {
+
+/* A piece of the address space as a unit sees it. */
+struct window {
+	u64 base = 0;
+	u64 size = 0;
+	u8 *host = nullptr; /* nullptr: reached by messages to the client only */
+	u32 prot = 0;       /* vfio::dma_read, vfio::dma_write */
+};
+
+/* A unit's place in the protocol above; even: away, odd: in a pass.  A line of its own. */
+class alignas(64) dma_reader {
+public:
+	/* Fences are needed only where the kernel cannot make other threads' barriers for us. */
+	explicit dma_reader(bool fences) : fences_(fences) {}
+
+	void enter() { step(1); }
+	void leave() { step(1); }
+	/* Ends a pass and begins the next. */
+	void pass() { step(2); }
+
+	u64 count() const { return load_acquire(&count_); }
+
+private:
+	void step(u64 n)
+	{
+		/* Release: the pass's accesses come before its end. */
+		store_release(&count_, count_ + n);
+		/* The next pass's look at the generation comes after; without membarrier(2) this says so. */
+		if (unlikely(fences_))
+			__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	}
+
+	u64 count_ = 0;
+	bool fences_;
+};
+
+class dma_space {
+public:
+	explicit dma_space(u32 max_areas);
+	~dma_space();
+	dma_space(const dma_space &) = delete;
+	dma_space &operator=(const dma_space &) = delete;
+
+	/* fd -1: memory that share() told of, else memory that only messages reach. -EINVAL, -EEXIST, -ENOSPC, -ENOMEM, … */
+	int map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset);
+	/* Exactly as mapped. -ENOENT; -ETIMEDOUT: a unit does not let go (the area is gone from the map, its memory stays). */
+	int unmap(u64 iova, u64 size);
+	void unmap_all();
+	u32 count() const { return u32(map_.count()); }
+
+	/* Same process: the memory behind an area that a DMA_MAP will name.  Any thread. */
+	void share(u64 iova, void *vaddr, u64 size);
+
+	/* Before any unit runs. */
+	bool needs_fences() const { return !membarrier_; }
+	void add_reader(const dma_reader *r) { readers_.push_back(r); }
+
+	/* Units, in a pass.  The generation changes before an unmap waits. */
+	bool find(u64 addr, window *out) const;
+	u64 generation() const { return map_.generation(); }
+
+private:
+	struct area : range_entry {
+		u8 *host = nullptr;
+		u32 prot = 0;
+		mapping own; /* of the client's file */
+	};
+
+	int fill(area *a, unique_fd fd, u64 fd_offset);
+	bool take_shared(u64 iova, u64 size, u8 **out);
+	area *new_area();
+	bool quiesce() const;
+	int drop(area *a);
+
+	u32 max_areas_;
+	bool membarrier_;
+	range_map map_;
+	std::deque<area> slab_; /* never shrinks: a late reader may look at a removed entry */
+	std::vector<area *> free_;
+	std::map<u64, area *> by_iova_; /* the mapping thread's own */
+	std::vector<const dma_reader *> readers_;
+	std::mutex shared_lock_;
+	std::map<u64, std::pair<u8 *, u64>> shared_;
+};
+
+} // namespace usdma::sim

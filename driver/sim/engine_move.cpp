@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Addresses, and bytes from here to there. */
+#include "driver/base/clock.h"
+#include "driver/sim/unit.h"
+#include "driver/vfio/device.h"
+
+#include <poll.h>
+
+namespace usdma::sim {
+
+using dma::fault_reason;
+using dma::space;
+
+/* A stop, an unmap or a command is noticed after so many bytes. */
+static constexpr u64 slice = 256 * KiB;
+static constexpr u32 bounce_size = 64 * KiB;
+/* The client gets so long for one answer. */
+static constexpr u64 remote_ms = 3000;
+static constexpr u64 coarse_pause_ns = 200 * ns_per_us;
+
+unit::result unit::fault(fault_reason reason, u64 address)
+{
+	fault_reason_ = reason;
+	fault_address_ = address;
+	return result::fault;
+}
+
+static bool is_source(u32 right)
+{
+	return right == vfio::dma_read;
+}
+
+/* The area that holds the address, with the right; else the fault is set. */
+bool unit::find_mapped(const end &e, window *w)
+{
+	if (!m_.space.find(e.addr, w)) {
+		fault(is_source(e.right) ? fault_reason::src_unmapped : fault_reason::dst_unmapped, e.addr);
+		return false;
+	}
+	if ((w->prot & e.right) != e.right) {
+		fault(is_source(e.right) ? fault_reason::src_denied : fault_reason::dst_denied, e.addr);
+		return false;
+	}
+	return true;
+}
+
+/* All of [addr, addr + len) before a byte of it is touched. */
+bool unit::check_span(const end &e, u64 len)
+{
+	const fault_reason unmapped = is_source(e.right) ? fault_reason::src_unmapped : fault_reason::dst_unmapped;
+	end at = e;
+
+	if (e.space == space::device) {
+		const u64 base = load_relaxed(&m_.mem_base);
+
+		if (range_within(e.addr - base, len, m_.mem_size))
+			return true;
+		/* The first byte that is not there. */
+		fault(unmapped, e.addr - base < m_.mem_size ? base + m_.mem_size : e.addr);
+		return false;
+	}
+	if (len > ~u64(0) - e.addr) {
+		fault(unmapped, e.addr);
+		return false;
+	}
+	while (len) {
+		window w;
+
+		if (!find_mapped(at, &w))
+			return false;
+		const u64 here = w.size - (at.addr - w.base), n = here < len ? here : len;
+
+		at.addr += n;
+		len -= n;
+	}
+	return true;
+}
+
+/* Where the next bytes lie, and how many in one piece. */
+bool unit::locate(const end &e, u64 left, piece *out)
+{
+	if (e.space == space::device) {
+		if (!check_span(e, left))
+			return false;
+		*out = {m_.mem + (e.addr - load_relaxed(&m_.mem_base)), left};
+		return true;
+	}
+	window &w = *e.near;
+	if (e.addr - w.base >= w.size && !find_mapped(e, &w)) {
+		w = window();
+		return false;
+	}
+	const u64 off = e.addr - w.base, here = w.size - off;
+
+	*out = {w.host ? w.host + off : nullptr, here < left ? here : left};
+	return true;
+}
+
+/* All of it in one piece that can be touched, or nullptr: take the long way, which also finds out what is wrong. */
+u8 *unit::direct(const end &e, u64 len)
+{
+	if (e.space == space::device) {
+		const u64 off = e.addr - load_relaxed(&m_.mem_base);
+
+		return likely(range_within(off, len, m_.mem_size)) ? m_.mem + off : nullptr;
+	}
+	window &w = *e.near;
+	u64 off = e.addr - w.base;
+
+	if (unlikely(off >= w.size)) {
+		if (!m_.space.find(e.addr, &w) || (w.prot & e.right) != e.right) {
+			w = window();
+			return nullptr;
+		}
+		off = e.addr - w.base;
+	}
+	return likely(w.host && len <= w.size - off) ? w.host + off : nullptr;
+}
+
+/* Both spans have been checked; what vanished since is found on the way.  total: of the whole descriptor. */
+unit::result unit::move(hw_channel &ch, end dst, end src, u64 len, u64 total)
+{
+	const copy_fn copy = copy_pick(m_.tuning, total);
+
+	while (len) {
+		piece s, t;
+
+		if (!locate(src, len, &s) || !locate(dst, len, &t))
+			return result::fault;
+		u64 n = s.len < t.len ? s.len : t.len;
+		n = n < slice ? n : slice;
+		if (likely(s.host && t.host)) {
+			copy(t.host, s.host, n);
+		} else {
+			n = n < bounce_size ? n : bounce_size;
+			const result r = move_remote(ch, dst, t, src, s, n);
+			if (r != result::done)
+				return r;
+		}
+		src.addr += n;
+		dst.addr += n;
+		len -= n;
+		moved_ += n;
+		if (len && !checkpoint(ch))
+			return result::gone;
+	}
+	return result::done;
+}
+
+/* One piece of at most a bounce buffer, of which at least one end is reached by messages. */
+unit::result unit::move_remote(hw_channel &ch, const end &dst, const piece &t, const end &src, const piece &s, u64 len)
+{
+	u8 *buf = bounce(0);
+	piece now;
+	result r;
+
+	if (!buf)
+		return fault(fault_reason::transfer, src.addr);
+	if (s.host) {
+		memcpy(buf, s.host, len);
+	} else {
+		r = remote(ch, false, src.addr, buf, len);
+		if (r != result::done)
+			return r;
+	}
+	if (!t.host)
+		return remote(ch, true, dst.addr, buf, len);
+	/* Time has passed since dst was looked up. */
+	if (!locate(dst, len, &now))
+		return result::fault;
+	if (!now.host || now.len < len)
+		return fault(fault_reason::dst_unmapped, dst.addr);
+	memcpy(now.host, buf, len);
+	return result::done;
+}
+
+/* Small blocks into and out of the unit itself: wherever they lie, across areas, by messages. */
+unit::result unit::get_bytes(hw_channel &ch, end src, void *buf, u64 len)
+{
+	for (auto *to = static_cast<u8 *>(buf); len;) {
+		piece s;
+
+		if (!locate(src, len, &s))
+			return result::fault;
+		if (s.host) {
+			memcpy(to, s.host, s.len);
+		} else {
+			const result r = remote(ch, false, src.addr, to, s.len);
+			if (r != result::done)
+				return r;
+		}
+		to += s.len;
+		src.addr += s.len;
+		len -= s.len;
+	}
+	return result::done;
+}
+
+unit::result unit::put_bytes(hw_channel &ch, end dst, const void *buf, u64 len)
+{
+	for (auto *from = static_cast<const u8 *>(buf); len;) {
+		piece t;
+
+		if (!locate(dst, len, &t))
+			return result::fault;
+		if (t.host) {
+			memcpy(t.host, from, t.len);
+		} else {
+			const result r = remote(ch, true, dst.addr, const_cast<u8 *>(from), t.len);
+			if (r != result::done)
+				return r;
+		}
+		from += t.len;
+		dst.addr += t.len;
+		len -= t.len;
+	}
+	return result::done;
+}
+
+/* An aligned 64-bit word, as one access where it can be touched. */
+unit::result unit::get_word(hw_channel &ch, const end &src, u64 *out)
+{
+	piece s;
+
+	if (!locate(src, sizeof(*out), &s))
+		return result::fault;
+	if (!s.host)
+		return remote(ch, false, src.addr, out, sizeof(*out));
+	*out = load_acquire(reinterpret_cast<u64 *>(s.host));
+	return result::done;
+}
+
+u8 *unit::bounce(unsigned which)
+{
+	if (!bounce_)
+		bounce_.reset(new (std::nothrow) u8[2 * bounce_size]);
+	return bounce_ ? bounce_.get() + which * bounce_size : nullptr;
+}
+
+/*
+ * Asks the client and waits, away from the address space: meanwhile commands are
+ * obeyed, and areas may be unmapped.
+ */
+unit::result unit::remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 len)
+{
+	const deadline until = deadline::in_ms(remote_ms);
+	u32 done = 0;
+
+	while (m_.remote && done < len) {
+		const u64 left = len - done;
+		bool goes_on = true;
+
+		remote_ = {write, addr + done, static_cast<u8 *>(buf) + done, 0, wake_.get(), 1};
+		remote_.len = left < m_.remote->max_len() ? u32(left) : m_.remote->max_len();
+		if (m_.remote->begin(&remote_))
+			return fault(fault_reason::transfer, addr);
+		while (load_acquire(&remote_.result) == 1 && goes_on && !until.passed()) {
+			reader_.leave();
+			wait_wake(until.left_ns() < 50 * ns_per_ms ? until.left_ns() + 1 : 50 * ns_per_ms);
+			reader_.enter();
+			goes_on = checkpoint(ch);
+		}
+		m_.remote->end(&remote_);
+		if (!goes_on)
+			return result::gone;
+		if (load_acquire(&remote_.result) != 0)
+			return fault(fault_reason::transfer, addr + done);
+		done += remote_.len;
+	}
+	return done == len ? result::done : fault(fault_reason::transfer, addr);
+}
+
+/* Lets time pass; false: the channel no longer runs. */
+bool unit::pause_until(hw_channel &ch, u64 at_ns)
+{
+	for (u64 now = now_ns(); now < at_ns; now = now_ns()) {
+		const u64 left = at_ns - now;
+
+		if (left > coarse_pause_ns) {
+			reader_.leave();
+			wait_wake(left - coarse_pause_ns / 2 < ns_per_ms ? left - coarse_pause_ns / 2 : ns_per_ms);
+			reader_.enter();
+		} else {
+			cpu_relax();
+		}
+		if (!checkpoint(ch))
+			return false;
+	}
+	return true;
+}
+
+} // namespace usdma::sim

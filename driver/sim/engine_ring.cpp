@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A channel's ring: descriptors in, completed numbers, interrupts and faults out. */
+#include "driver/base/clock.h"
+#include "driver/sim/unit.h"
+
+namespace usdma::sim {
+
+using namespace sdma;
+
+/* Descriptors that a channel may run before the next one's turn. */
+static constexpr unsigned turn = 32;
+/* … and bytes, so that one channel's large copies do not starve the others. */
+static constexpr u64 turn_bytes = MiB;
+/* The record is written at the latest after so many ends. */
+static constexpr u64 publish_every = 16;
+/* Descriptors are posted in runs: once some came one after the other, the next are probably there as well. */
+static constexpr unsigned run_length = 2, run_ahead = 6;
+
+static u64 *door_word(const hw_channel &ch, u32 offset)
+{
+	return reinterpret_cast<u64 *>(ch.door + offset);
+}
+
+/* True: something was done. */
+bool unit::run_channel(hw_channel &ch)
+{
+	bool dry = false;
+	unsigned n = 0;
+
+	if (likely(ch.state == chan_state_running)) {
+		n = run_ring(ch, &dry);
+		if (ch.state == chan_state_off || ch.state == chan_state_error)
+			return true;
+		if ((dry || ch.waiting) && ch.next - 1 != ch.written)
+			publish(ch);
+		if (unlikely(ch.irq_count))
+			flush_interrupt(ch, dry);
+	}
+	if (!n)
+		check_arms(ch);
+	return n != 0;
+}
+
+/* Returns how many descriptors ended; dry: the next one is not there yet. */
+unsigned unit::run_ring(hw_channel &ch, bool *dry)
+{
+	unsigned n = 0;
+
+	for (moved_ = 0; n < turn && moved_ < turn_bytes; n++) {
+		const descriptor *slot = &ch.ring[ch.next & ch.mask];
+
+		/* Acquire: the tag is written last (sdma_hw.h), so the rest is there. */
+		if (load_acquire(&slot->tag) != u32(ch.next)) {
+			*dry = true;
+			return n;
+		}
+		if (n >= run_length)
+			__builtin_prefetch(&ch.ring[(ch.next + run_ahead) & ch.mask]);
+		/* The client may change the ring at any time: check and run one and the same text. */
+		const descriptor d = *slot;
+
+		store_relaxed(&ch.head, ch.next);
+		const result r = unlikely(special_) ? run_special(ch, d) : execute(ch, d);
+		if (likely(r == result::done)) {
+			finish(ch, d.flags);
+			continue;
+		}
+		if (r == result::fault)
+			halt(ch, fault_reason_, fault_address_, d.cookie);
+		ch.waiting = r == result::blocked;
+		return n;
+	}
+	return n;
+}
+
+inline void unit::finish(hw_channel &ch, u8 flags)
+{
+	ch.waiting = false;
+	ch.next++;
+	if ((flags & (dma::flag_complete | dma::flag_interrupt)) || ch.next - 1 - ch.written >= publish_every)
+		publish(ch);
+	if (unlikely(flags & dma::flag_interrupt))
+		service_interrupt(ch);
+}
+
+void unit::publish(hw_channel &ch)
+{
+	const u64 completed = ch.next - 1;
+
+	if (unlikely(m_.wrong) && m_.wrong->drop_record(ch.index, completed))
+		return;
+	/* Release: what the descriptors wrote is visible before the number that says so. */
+	store_release(&ch.status->record.completed, completed);
+	ch.written = completed;
+	check_arms(ch);
+}
+
+/*
+ * Interrupts asked for by number.  No barrier between the record and this look:
+ * a unit that is awake looks again and again, and one about to sleep does so
+ * behind the barrier there.
+ */
+void unit::check_arms(hw_channel &ch)
+{
+	for (unsigned slot = 0; slot < dma::irq_slots; slot++) {
+		const u64 arm = load_acquire(door_word(ch, door_arm + slot * u32(cache_line)));
+
+		if (likely(arm == arm_none || arm == ch.fired[slot]))
+			continue;
+		if (ch.state != chan_state_halted && ch.written < arm)
+			continue;
+		ch.fired[slot] = arm;
+		raise(ch.vectors[slot]);
+	}
+}
+
+/* The doorbell is looked at only here: a tag that is not right where it says that there is one is a fault. */
+void unit::check_tail(hw_channel &ch)
+{
+	if (ch.state != chan_state_running || ch.waiting)
+		return;
+	const u64 tail = load_acquire(door_word(ch, door_tail));
+
+	if (s64(tail - ch.next) < 0)
+		return;
+	if (load_acquire(&ch.ring[ch.next & ch.mask].tag) != u32(ch.next))
+		halt(ch, dma::fault_reason::bad_tag, ch.ring_iova + (ch.next & ch.mask) * sizeof(descriptor), 0);
+}
+
+void unit::raise(u32 vector)
+{
+	if (unlikely(m_.wrong) && m_.wrong->drop_interrupt(vector))
+		return;
+	m_.irqs.raise(vector);
+}
+
+void unit::service_interrupt(hw_channel &ch)
+{
+	ch.irq_count++;
+	if (ch.irq_count >= ch.irq_max) {
+		ch.irq_count = 0;
+		ch.irq_due = 0;
+		raise(ch.vectors[dma::irq_service]);
+	} else if (ch.irq_hold_ns && !ch.irq_due) {
+		ch.irq_due = now_ns() + ch.irq_hold_ns;
+	}
+}
+
+/* Interrupts held back go out when their time has come; without a time, when the ring runs dry. */
+void unit::flush_interrupt(hw_channel &ch, bool dry)
+{
+	const bool halted = ch.state == chan_state_halted;
+
+	if (!halted && (ch.irq_hold_ns ? now_ns() < ch.irq_due : !dry && !ch.waiting))
+		return;
+	ch.irq_count = 0;
+	ch.irq_due = 0;
+	raise(ch.vectors[dma::irq_service]);
+}
+
+void unit::halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 cookie)
+{
+	dma::completion_record &r = ch.status->record;
+
+	if (ch.next - 1 != ch.written)
+		publish(ch);
+	store_relaxed(&r.reason, u32(reason));
+	store_relaxed(&r.fault_seq, ch.next);
+	store_relaxed(&r.fault_address, address);
+	store_relaxed(&r.fault_cookie, cookie);
+	/* Release: who sees the state also sees the fault. */
+	store_release(&r.state, u32(dma::state_halted));
+	ch.reason = reason;
+	ch.waiting = false;
+	store_release(&ch.state, u32(chan_state_halted));
+	if (ch.irq_count)
+		flush_interrupt(ch, true);
+	check_arms(ch);
+}
+
+/* With delays or faults asked for; off the usual path. */
+unit::result unit::run_special(hw_channel &ch, const descriptor &d)
+{
+	const u64 begin = now_ns(), seq = ch.next;
+	u64 delay = m_.cfg.latency_us * ns_per_us;
+
+	if (m_.wrong) {
+		u64 address = 0;
+
+		if (m_.wrong->hang(ch.index, seq))
+			return result::blocked;
+		const dma::fault_reason reason = m_.wrong->descriptor(ch.index, seq, d, &address);
+		if (reason != dma::fault_reason::none)
+			return fault(reason, address);
+		const u64 more = m_.wrong->delay_ns(ch.index, seq);
+		delay = more > delay ? more : delay;
+	}
+	const u64 before = moved_;
+	const result r = execute(ch, d);
+	if (r != result::done)
+		return r;
+	if (m_.cfg.rate) {
+		const double ns = double(moved_ - before) * double(ns_per_s) / double(m_.cfg.rate);
+
+		delay = ns > double(delay) ? u64(ns) : delay;
+	}
+	return delay && !pause_until(ch, begin + delay) ? result::gone : r;
+}
+
+} // namespace usdma::sim

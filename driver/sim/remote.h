@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory that the client mapped without a file: a unit reads and writes it by asking the client. */
+#pragma once
+
+#include "driver/base/types.h"
+
+namespace usdma::sim {
+
+struct remote_access {
+	bool write = false;
+	u64 address = 0;
+	u8 *buf = nullptr;
+	u32 len = 0;
+	int wake_fd = -1; /* an eventfd, written when the end is known */
+	s32 result = 0;   /* by load_acquire: 1 under way, 0 done, else -errno */
+};
+
+class remote_port {
+public:
+	virtual ~remote_port() = default;
+
+	/* Most bytes in one access. */
+	virtual u32 max_len() const = 0;
+	/* Sends the question; -errno: it did not go out.  One access at a time for each remote_access. */
+	virtual int begin(remote_access *a) = 0;
+	/* Once it returns, the port touches neither *a nor its buffer.  Called after each begin that went well. */
+	virtual void end(remote_access *a) = 0;
+};
+
+} // namespace usdma::sim

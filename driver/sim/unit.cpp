@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/sim/unit.h"
+
+#include "driver/base/clock.h"
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/vfio/device.h"
+
+#include <csignal>
+#include <cstdio>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+namespace usdma::sim {
+
+using namespace sdma;
+
+/* Idle passes between two looks at the clock and at the tail doorbells. */
+static constexpr u32 passes_per_look = 64;
+/* A sleeping unit that watches a word for a WAIT looks again after pauses from … to … */
+static constexpr u64 nap_min_ns = 20 * ns_per_us, nap_max_ns = ns_per_ms;
+static constexpr u64 command_ms = 4000;
+
+unit::unit(machine &m, unsigned index)
+	: m_(m), reader_(m.space.needs_fences()), special_(m.wrong || m.cfg.latency_us || m.cfg.rate),
+	  spin_ns_(m.cfg.spin_us * ns_per_us), index_(index)
+{
+	active_.reserve(m.cfg.channels);
+	m.space.add_reader(&reader_);
+}
+
+unit::~unit()
+{
+	stop();
+}
+
+/* ---- from the server thread ---------------------------------------------------------------------- */
+
+static int start_thread(pthread_t *out, void *(*main)(void *), void *arg)
+{
+	sigset_t all, before;
+
+	/* The program's signals are none of this thread's business. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	const int err = pthread_create(out, nullptr, main, arg);
+	pthread_sigmask(SIG_SETMASK, &before, nullptr);
+	return err ? fail(err, "sim: cannot start a unit's thread (error %d)", err) : 0;
+}
+
+static int place_thread(pthread_t thread, int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	const int err = pthread_setaffinity_np(thread, sizeof(set), &set);
+	return err ? fail(err, "sim: cannot run a unit on CPU %d (error %d)", cpu, err) : 0;
+}
+
+int unit::start()
+{
+	char name[16];
+
+	wake_.reset(eventfd(0, EFD_CLOEXEC));
+	if (!wake_.valid())
+		return fail_errno("sim: cannot make a unit's eventfd");
+	const int err = start_thread(&thread_, thread_main, this);
+	if (err)
+		return err;
+	running_ = true;
+	snprintf(name, sizeof(name), "sdma-unit%u", index_ % 100);
+	pthread_setname_np(thread_, name);
+	const auto &cpus = m_.cfg.cpus;
+	return cpus.empty() ? 0 : place_thread(thread_, cpus[index_ % cpus.size()]);
+}
+
+void unit::stop()
+{
+	if (!running_)
+		return;
+	store_release(&quit_, 1u);
+	kick();
+	pthread_join(thread_, nullptr);
+	running_ = false;
+}
+
+void unit::kick()
+{
+	const u64 one = 1;
+
+	/* A full counter says what we want to say; the client holds the same eventfd and may have filled it. */
+	pollfd p = {wake_.get(), POLLOUT, 0};
+	if (poll(&p, 1, 0) == 1 && write(wake_.get(), &one, sizeof(one)) < 0)
+		log_error("sim: cannot wake a unit");
+}
+
+int unit::command(hw_channel *ch, u32 cmd)
+{
+	const deadline until = deadline::in_ms(command_ms);
+
+	if (load_acquire(&cmd_pending_))
+		return fail(EBUSY, "sim: unit %u still has a command before it", index_);
+	cmd_channel_ = ch;
+	cmd_ = cmd;
+	store_release(&cmd_pending_, 1u);
+	kick();
+	while (load_acquire(&cmd_pending_)) {
+		if (until.passed())
+			return fail(ETIMEDOUT, "sim: unit %u does not take command %u of channel %u", index_, cmd, ch->index);
+		futex_wait_until(&cmd_pending_, 1, until.at());
+	}
+	return 0;
+}
+
+/* ---- the thread ---------------------------------------------------------------------------------- */
+
+void *unit::thread_main(void *arg)
+{
+	static_cast<unit *>(arg)->run();
+	return nullptr;
+}
+
+void unit::run()
+{
+	reader_.enter();
+	while (!load_relaxed(&quit_)) {
+		bool busy = false;
+
+		begin_pass();
+		for (size_t i = 0; i < active_.size(); i++)
+			busy |= run_channel(*active_[i]);
+		if (busy) {
+			idle_passes_ = 0;
+			napping_ = false;
+			nap_ns_ = nap_min_ns;
+		} else {
+			idle();
+		}
+	}
+	reader_.leave();
+}
+
+void unit::begin_pass()
+{
+	reader_.pass();
+	/* First: a command may touch the record. */
+	if (unlikely(m_.space.generation() != generation_))
+		revalidate();
+	if (unlikely(load_acquire(&cmd_pending_)))
+		serve_command();
+}
+
+/* Between the slices of something long.  False: the channel no longer runs, give up. */
+bool unit::checkpoint(hw_channel &ch)
+{
+	begin_pass();
+	if (unlikely(ch.state != chan_state_running || load_relaxed(&quit_)))
+		return false;
+	if (ch.next - 1 != ch.written)
+		publish(ch);
+	store_relaxed(&ch.status->record.heartbeat, ++ch.heartbeat);
+	return true;
+}
+
+/* The address space changed: forget what was found in it, and see whether rings and records are still there. */
+void unit::revalidate()
+{
+	generation_ = m_.space.generation();
+	for (size_t i = 0; i < active_.size();) {
+		hw_channel &ch = *active_[i];
+
+		ch.src = ch.dst = window();
+		if (resolve_control(ch)) {
+			i++;
+			continue;
+		}
+		log_warn("sim: channel %u: its ring or status block is no longer mapped", ch.index);
+		store_release(&ch.state, u32(chan_state_error));
+		active_[i] = active_.back();
+		active_.pop_back();
+	}
+}
+
+static u8 *find_whole(const dma_space &space, u64 addr, u64 len, u32 rights)
+{
+	window w;
+
+	if (!space.find(addr, &w) || !w.host || (w.prot & rights) != rights || len > w.size - (addr - w.base))
+		return nullptr;
+	return w.host + (addr - w.base);
+}
+
+bool unit::resolve_control(hw_channel &ch)
+{
+	u8 *ring = find_whole(m_.space, ch.ring_iova, (u64(ch.mask) + 1) * sizeof(descriptor), vfio::dma_read);
+	u8 *status = find_whole(m_.space, ch.record_iova, sizeof(status_block), vfio::dma_read | vfio::dma_write);
+
+	ch.ring = reinterpret_cast<const descriptor *>(ring);
+	ch.status = reinterpret_cast<status_block *>(status);
+	return ring && status;
+}
+
+void unit::idle()
+{
+	if (!napping_ && !active_.empty()) {
+		cpu_relax();
+		if (++idle_passes_ % passes_per_look)
+			return;
+		const u64 now = now_ns();
+
+		if (idle_passes_ == passes_per_look)
+			idle_since_ = now;
+		for (hw_channel *ch : active_)
+			check_tail(*ch);
+		if (now - idle_since_ < spin_ns_)
+			return;
+	}
+	sleep();
+}
+
+/* True unless there is something to run, to raise or to obey. */
+bool unit::nothing_to_do()
+{
+	for (hw_channel *ch : active_) {
+		for (unsigned slot = 0; slot < dma::irq_slots; slot++) {
+			const u64 arm = load_acquire(reinterpret_cast<u64 *>(ch->door + door_arm + slot * cache_line));
+
+			if (arm != arm_none && arm != ch->fired[slot] && (ch->state == chan_state_halted || ch->written >= arm))
+				return false;
+		}
+		if (ch->state != chan_state_running || ch->waiting)
+			continue;
+		if (load_acquire(&ch->ring[ch->next & ch->mask].tag) == u32(ch->next))
+			return false;
+		if (s64(load_acquire(reinterpret_cast<u64 *>(ch->door + door_tail)) - ch->next) >= 0)
+			return false;
+	}
+	return !load_acquire(&cmd_pending_) && !load_acquire(&quit_);
+}
+
+/* How long the unit may sleep without being woken: WAITs to look at, interrupts held back. */
+u64 unit::sleep_limit()
+{
+	u64 limit = ~u64(0);
+
+	for (const hw_channel *ch : active_) {
+		if (ch->state != chan_state_running)
+			continue;
+		if (ch->waiting && nap_ns_ < limit)
+			limit = nap_ns_;
+		if (ch->irq_count && ch->irq_due) {
+			const u64 now = now_ns(), left = ch->irq_due > now ? ch->irq_due - now : 1;
+
+			limit = left < limit ? left : limit;
+		}
+	}
+	return limit;
+}
+
+/* True: somebody woke us.  Without a limit, one read; the counter is taken either way. */
+bool unit::wait_wake(u64 limit_ns)
+{
+	u64 count;
+
+	if (limit_ns != ~u64(0)) {
+		const timespec t = {time_t(limit_ns / ns_per_s), long(limit_ns % ns_per_s)};
+		pollfd p = {wake_.get(), POLLIN, 0};
+
+		if (ppoll(&p, 1, &t, nullptr) != 1)
+			return false;
+	}
+	return read(wake_.get(), &count, sizeof(count)) == sizeof(count);
+}
+
+void unit::sleep()
+{
+	/* "I sleep" before the last look at the rings; the client: ring before its look at "asleep". */
+	for (hw_channel *ch : active_)
+		store_fence(&ch->status->asleep, 1u);
+	for (hw_channel *ch : active_)
+		check_tail(*ch);
+	napping_ = false;
+	if (nothing_to_do()) {
+		const u64 limit = sleep_limit();
+
+		reader_.leave();
+		napping_ = !wait_wake(limit);
+		reader_.enter();
+	}
+	/* Before the records are touched again: they may have been unmapped meanwhile. */
+	begin_pass();
+	for (hw_channel *ch : active_)
+		store_relaxed(&ch->status->asleep, 0u);
+	idle_passes_ = 0;
+	nap_ns_ = napping_ ? (nap_ns_ * 2 < nap_max_ns ? nap_ns_ * 2 : nap_max_ns) : nap_min_ns;
+}
+
+/* ---- commands ------------------------------------------------------------------------------------ */
+
+void unit::serve_command()
+{
+	hw_channel &ch = *cmd_channel_;
+
+	switch (cmd_) {
+	case chan_cmd_enable:
+		enable(ch);
+		break;
+	case chan_cmd_disable:
+		disable(ch);
+		break;
+	case chan_cmd_stop:
+		if (ch.state == chan_state_running)
+			halt(ch, dma::fault_reason::stopped, 0, 0);
+		break;
+	case chan_cmd_resume:
+		resume(ch);
+		break;
+	}
+	napping_ = false;
+	idle_passes_ = 0;
+	/* Release: whatever the command did comes before its end. */
+	store_release(&cmd_pending_, 0u);
+	futex_wake(&cmd_pending_, 1);
+}
+
+static void start_registers(hw_channel &ch)
+{
+	const channel_regs &r = ch.regs;
+	auto *tail = reinterpret_cast<u64 *>(ch.door + door_tail);
+
+	ch.mask = (1u << r.ring_order) - 1;
+	ch.ring_iova = r.ring_base;
+	ch.record_iova = r.record;
+	ch.next = r.first_seq + 1;
+	ch.written = r.first_seq;
+	ch.irq_max = r.coalesce & 0xffff;
+	ch.irq_hold_ns = (r.coalesce >> 16) * ns_per_us;
+	ch.irq_count = 0;
+	ch.irq_due = 0;
+	ch.heartbeat = 0;
+	ch.waiting = false;
+	ch.src = ch.dst = window();
+	store_relaxed(&ch.head, r.first_seq);
+	store_relaxed(tail, r.first_seq);
+	for (unsigned slot = 0; slot < dma::irq_slots; slot++) {
+		ch.vectors[slot] = r.vectors >> (16 * slot) & 0xffff;
+		ch.fired[slot] = arm_none;
+		store_relaxed(reinterpret_cast<u64 *>(ch.door + door_arm + slot * cache_line), arm_none);
+	}
+}
+
+static void start_record(hw_channel &ch)
+{
+	dma::completion_record &r = ch.status->record;
+
+	store_relaxed(&ch.status->asleep, 0u);
+	store_relaxed(&r.reason, 0u);
+	store_relaxed(&r.fault_seq, u64(0));
+	store_relaxed(&r.fault_address, u64(0));
+	store_relaxed(&r.fault_cookie, u64(0));
+	store_relaxed(&r.heartbeat, u64(0));
+	store_relaxed(&r.state, u32(dma::state_running));
+	store_release(&r.completed, ch.written);
+}
+
+void unit::enable(hw_channel &ch)
+{
+	if (ch.state == chan_state_running || ch.state == chan_state_halted)
+		return;
+	start_registers(ch);
+	if (!resolve_control(ch)) {
+		log_warn("sim: channel %u: its ring or status block is not in one mapping with the rights it needs", ch.index);
+		store_release(&ch.state, u32(chan_state_error));
+		return;
+	}
+	start_record(ch);
+	active_.push_back(&ch);
+	store_release(&ch.state, u32(chan_state_running));
+}
+
+void unit::disable(hw_channel &ch)
+{
+	store_release(&ch.state, u32(chan_state_off));
+	for (size_t i = 0; i < active_.size(); i++) {
+		if (active_[i] != &ch)
+			continue;
+		active_[i] = active_.back();
+		active_.pop_back();
+		break;
+	}
+}
+
+void unit::resume(hw_channel &ch)
+{
+	dma::completion_record &r = ch.status->record;
+
+	if (ch.state != chan_state_halted)
+		return;
+	/* A stop failed nothing: the same descriptor runs again. */
+	if (ch.reason != dma::fault_reason::stopped)
+		ch.next++;
+	ch.written = ch.next - 1;
+	ch.waiting = false;
+	store_relaxed(&r.reason, 0u);
+	store_release(&r.completed, ch.written);
+	/* After completed: who sees it run again also sees that the failed one is behind it. */
+	store_release(&r.state, u32(dma::state_running));
+	store_release(&ch.state, u32(chan_state_running));
+}
+
+} // namespace usdma::sim

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A unit of the engine: one thread that runs the rings of its channels in turn.
+ *
+ * unit.cpp: the thread, its sleep, commands.  engine_ring.cpp: rings, records,
+ * interrupts.  engine_ops.cpp: what descriptors do.  engine_move.cpp: addresses
+ * and the moving of bytes.
+ */
+#pragma once
+
+#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/sim/machine.h"
+
+#include <memory>
+#include <pthread.h>
+
+namespace usdma::sim {
+
+/* What the client wrote into a channel's control page; the server thread's. */
+struct channel_regs {
+	u64 ring_base = 0;
+	u32 ring_order = 0;
+	u32 vectors = 0;
+	u64 record = 0;
+	u64 first_seq = 0;
+	u32 coalesce = 0;
+};
+
+/* A channel as its unit sees it.  Only state and head are read by others. */
+struct alignas(cache_line) hw_channel {
+	const sdma::descriptor *ring = nullptr;
+	sdma::status_block *status = nullptr;
+	u8 *door = nullptr;
+	u64 next = 0;    /* sequence number of the descriptor to run next */
+	u64 written = 0; /* completed, as the record says */
+	u32 mask = 0;
+	u32 state = sdma::chan_state_off;
+	u64 head = 0;
+	window src, dst; /* where the last addresses were found */
+	u64 fired[dma::irq_slots] = {};
+	u32 vectors[dma::irq_slots] = {};
+	bool waiting = false;
+	u64 wait_until = 0; /* ns; ~0: no limit */
+	u32 irq_count = 0;  /* service interrupts held back */
+	u32 irq_max = 0;
+	u64 irq_due = 0, irq_hold_ns = 0;
+	u64 heartbeat = 0;
+	dma::fault_reason reason = dma::fault_reason::none;
+	u32 index = 0;
+	u64 ring_iova = 0, record_iova = 0;
+	channel_regs regs;
+};
+
+class unit {
+public:
+	unit(machine &m, unsigned index);
+	~unit();
+	unit(const unit &) = delete;
+	unit &operator=(const unit &) = delete;
+
+	int start();
+	void stop();
+	/* From one thread, the server's: has the unit carry out a chan_cmd_*; done on return. */
+	int command(hw_channel *ch, u32 cmd);
+	/* As a write to chan_wake. */
+	void kick();
+	int wake_fd() const { return wake_.get(); }
+
+private:
+	enum class result { done, fault, blocked, gone /* the channel was stopped or switched off meanwhile */ };
+	/* One end of a transfer. */
+	struct end {
+		dma::space space;
+		u64 addr;
+		u32 right; /* vfio::dma_read: the source */
+		window *near;
+	};
+	struct piece {
+		u8 *host; /* nullptr: by messages */
+		u64 len;
+	};
+
+	static void *thread_main(void *arg);
+	void run();
+	void begin_pass();
+	bool checkpoint(hw_channel &ch);
+	void revalidate();
+	bool resolve_control(hw_channel &ch);
+	void idle();
+	void sleep();
+	bool nothing_to_do();
+	u64 sleep_limit();
+	bool wait_wake(u64 limit_ns);
+
+	void serve_command();
+	void enable(hw_channel &ch);
+	void disable(hw_channel &ch);
+	void resume(hw_channel &ch);
+
+	bool run_channel(hw_channel &ch);
+	unsigned run_ring(hw_channel &ch, bool *dry);
+	result run_special(hw_channel &ch, const sdma::descriptor &d);
+	void finish(hw_channel &ch, u8 flags);
+	void publish(hw_channel &ch);
+	void check_arms(hw_channel &ch);
+	void check_tail(hw_channel &ch);
+	void service_interrupt(hw_channel &ch);
+	void flush_interrupt(hw_channel &ch, bool dry);
+	void raise(u32 vector);
+	void halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 cookie);
+
+	result execute(hw_channel &ch, const sdma::descriptor &d);
+	result op_copy(hw_channel &ch, const sdma::descriptor &d);
+	result op_copy_2d(hw_channel &ch, const sdma::descriptor &d);
+	result op_fill(hw_channel &ch, const sdma::descriptor &d);
+	result op_indirect(hw_channel &ch, const sdma::descriptor &d);
+	result op_write(hw_channel &ch, const sdma::descriptor &d, u64 value);
+	result op_wait(hw_channel &ch, const sdma::descriptor &d);
+	result op_reduce(hw_channel &ch, const sdma::descriptor &d);
+	result reduce_remote(hw_channel &ch, const end &dst, const end &src, u64 len,
+			     void (*reduce)(void *, const void *, size_t));
+
+	result fault(dma::fault_reason reason, u64 address);
+	end source(hw_channel &ch, dma::space sp, u64 addr) { return {sp, addr, 1, &ch.src}; }
+	end target(hw_channel &ch, dma::space sp, u64 addr) { return {sp, addr, 2, &ch.dst}; }
+	bool find_mapped(const end &e, window *w);
+	bool check_span(const end &e, u64 len);
+	bool locate(const end &e, u64 left, piece *out);
+	u8 *direct(const end &e, u64 len);
+	result move(hw_channel &ch, end dst, end src, u64 len, u64 total);
+	result move_remote(hw_channel &ch, const end &dst, const piece &t, const end &src, const piece &s, u64 len);
+	result get_bytes(hw_channel &ch, end src, void *buf, u64 len);
+	result put_bytes(hw_channel &ch, end dst, const void *buf, u64 len);
+	result get_word(hw_channel &ch, const end &src, u64 *out);
+	result remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 len);
+	bool pause_until(hw_channel &ch, u64 at_ns);
+	u8 *bounce(unsigned which);
+
+	machine &m_;
+	dma_reader reader_;
+	u64 generation_ = ~u64(0);
+	bool special_;
+	bool napping_ = true;
+	u32 idle_passes_ = 0;
+	u64 idle_since_ = 0, nap_ns_ = 0;
+	u64 spin_ns_;
+	u64 moved_ = 0; /* bytes in this turn of a channel */
+	dma::fault_reason fault_reason_ = dma::fault_reason::none;
+	u64 fault_address_ = 0;
+	std::vector<hw_channel *> active_;
+	std::unique_ptr<u8[]> bounce_;
+	remote_access remote_;
+
+	/* The server thread's side. */
+	unsigned index_;
+	unique_fd wake_;
+	pthread_t thread_ = {};
+	bool running_ = false;
+	hw_channel *cmd_channel_ = nullptr;
+	u32 cmd_ = 0;
+	alignas(cache_line) u32 cmd_pending_ = 0;
+	u32 quit_ = 0;
+};
+
+} // namespace usdma::sim

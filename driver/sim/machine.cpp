@@ -1,29 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/machine.h"
 
-#include <poll.h>
+#include "driver/sim/signal_fd.h"
 
 namespace usdma::sim {
 
-/* An eventfd whose counter is full has been signalled already, and writing would block the unit. */
-static bool writable(int fd)
-{
-	pollfd p = {fd, POLLOUT, 0};
-
-	return poll(&p, 1, 0) == 1 && (p.revents & POLLOUT);
-}
-
 void interrupts::raise(u32 vector)
 {
-	const u64 one = 1;
-
 	if (vector >= fds_.size())
 		return;
 	lock_.lock();
 	const int fd = fds_[vector].get();
-	if (fd >= 0 && writable(fd) && write(fd, &one, sizeof(one)) < 0) {
-		/* Only a peer that gave us no eventfd gets here; it misses its own interrupt. */
-	}
+	if (fd >= 0)
+		signal_eventfd(fd);
 	lock_.unlock();
 }
 

@@ -4,6 +4,7 @@
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "driver/sim/signal_fd.h"
 #include "driver/vfio/device.h"
 
 #include <csignal>
@@ -20,6 +21,7 @@ static constexpr u32 passes_per_look = 64;
 /* A sleeping unit that watches a word for a WAIT looks again after pauses from … to … */
 static constexpr u64 nap_min_ns = 20 * ns_per_us, nap_max_ns = ns_per_ms;
 static constexpr u64 command_ms = 4000;
+static constexpr u64 rekick_ns = 20 * ns_per_ms;
 
 unit::unit(machine &m, unsigned index)
 	: m_(m), reader_(m.space.needs_fences()), special_(m.wrong || m.cfg.latency_us || m.cfg.rate),
@@ -80,19 +82,18 @@ void unit::stop()
 	if (!running_)
 		return;
 	store_release(&quit_, 1u);
-	kick();
+	/* Again and again: the client holds the eventfd as well, and may take the signal from under the unit. */
+	while (!load_acquire(&ended_)) {
+		kick();
+		futex_wait_until(&ended_, 0, now_ns() + rekick_ns);
+	}
 	pthread_join(thread_, nullptr);
 	running_ = false;
 }
 
 void unit::kick()
 {
-	const u64 one = 1;
-
-	/* A full counter says what we want to say; the client holds the same eventfd and may have filled it. */
-	pollfd p = {wake_.get(), POLLOUT, 0};
-	if (poll(&p, 1, 0) == 1 && write(wake_.get(), &one, sizeof(one)) < 0)
-		log_error("sim: cannot wake a unit");
+	signal_eventfd(wake_.get());
 }
 
 int unit::command(hw_channel *ch, u32 cmd)
@@ -104,11 +105,11 @@ int unit::command(hw_channel *ch, u32 cmd)
 	cmd_channel_ = ch;
 	cmd_ = cmd;
 	store_release(&cmd_pending_, 1u);
-	kick();
 	while (load_acquire(&cmd_pending_)) {
+		kick();
 		if (until.passed())
 			return fail(ETIMEDOUT, "sim: unit %u does not take command %u of channel %u", index_, cmd, ch->index);
-		futex_wait_until(&cmd_pending_, 1, until.at());
+		futex_wait_until(&cmd_pending_, 1, now_ns() + rekick_ns);
 	}
 	return 0;
 }
@@ -139,6 +140,8 @@ void unit::run()
 		}
 	}
 	reader_.leave();
+	store_release(&ended_, 1u);
+	futex_wake(&ended_, 1);
 }
 
 void unit::begin_pass()

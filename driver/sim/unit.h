@@ -159,7 +159,7 @@ private:
 	hw_channel *cmd_channel_ = nullptr;
 	u32 cmd_ = 0;
 	alignas(cache_line) u32 cmd_pending_ = 0;
-	u32 quit_ = 0;
+	u32 quit_ = 0, ended_ = 0;
 };
 
 } // namespace usdma::sim

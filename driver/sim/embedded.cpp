@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/sim/embedded.h"
+
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/dma/registry.h"
+#include "driver/sim/sdma_model.h"
+#include "driver/sim/server.h"
+#include "driver/sim/transport.h"
+#include "driver/vfio/user_client.h"
+
+#include <csignal>
+#include <sys/socket.h>
+
+namespace usdma::sim {
+
+/* Owned by the server's thread and by the device; ends with the later of the two. */
+struct embedded {
+	embedded(const config &cfg, faults *wrong) : model(std::make_unique<sdma_model>(cfg, wrong)) {}
+
+	std::unique_ptr<sdma_model> model;
+	std::unique_ptr<server> link;
+	pthread_t thread = {};
+};
+
+/* The client's device, and the thread that serves it. */
+class embedded_device final : public vfio::device {
+public:
+	embedded_device(std::unique_ptr<vfio::device> client, std::unique_ptr<embedded> e)
+		: client_(std::move(client)), e_(std::move(e))
+	{
+	}
+	~embedded_device() override
+	{
+		/* The server sees the client leave, and its thread ends. */
+		client_.reset();
+		pthread_join(e_->thread, nullptr);
+	}
+
+	int region(unsigned index, vfio::region_info *out) override { return client_->region(index, out); }
+	int region_map(unsigned index, u64 offset, u64 size, mapping *out) override
+	{
+		return client_->region_map(index, offset, size, out);
+	}
+	int region_read(unsigned index, u64 offset, void *buf, size_t len) override
+	{
+		return client_->region_read(index, offset, buf, len);
+	}
+	int region_write(unsigned index, u64 offset, const void *buf, size_t len) override
+	{
+		return client_->region_write(index, offset, buf, len);
+	}
+	int region_fd(unsigned index, u64 *fd_offset) override { return client_->region_fd(index, fd_offset); }
+	int region_doorbell_fd(unsigned index, u64 offset) override { return client_->region_doorbell_fd(index, offset); }
+	int irq(unsigned index, vfio::irq_info *out) override { return client_->irq(index, out); }
+	int irq_set(unsigned index, unsigned first, std::span<const int> fds) override
+	{
+		return client_->irq_set(index, first, fds);
+	}
+	int limits(vfio::address_limits *out) override { return client_->limits(out); }
+	int dma_map(const vfio::dma_area &area) override { return client_->dma_map(area); }
+	int dma_unmap(u64 iova, u64 size) override { return client_->dma_unmap(iova, size); }
+	int reset() override { return client_->reset(); }
+	bool lost() const override { return client_->lost(); }
+	int lost_fd() const override { return client_->lost_fd(); }
+	std::string name() const override { return client_->name(); }
+	std::string backend() const override { return "sim"; }
+
+private:
+	std::unique_ptr<vfio::device> client_;
+	std::unique_ptr<embedded> e_;
+};
+
+static void *serve_main(void *arg)
+{
+	auto *e = static_cast<embedded *>(arg);
+
+	if (e->link->serve(-1))
+		log_error("sim: %s", error_text());
+	/* Units first: they use the link until they end. */
+	e->model.reset();
+	e->link.reset();
+	return nullptr;
+}
+
+static int start_server(embedded *e)
+{
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	const int err = pthread_create(&e->thread, nullptr, serve_main, e);
+	pthread_sigmask(SIG_SETMASK, &before, nullptr);
+	if (err)
+		return fail(err, "sim: cannot start the server's thread (error %d)", err);
+	pthread_setname_np(e->thread, "sdma-server");
+	return 0;
+}
+
+static int share(void *arg, u64 iova, void *vaddr, u64 size)
+{
+	static_cast<sdma_model *>(arg)->share(iova, vaddr, size);
+	return 0;
+}
+
+int embedded_open_config(const config &cfg, faults *wrong, std::string_view name, std::unique_ptr<vfio::device> *out)
+{
+	auto e = std::make_unique<embedded>(cfg, wrong);
+	std::unique_ptr<vfio::device> client;
+	vfio::user_options opt;
+	int pair[2];
+
+	if (int err = e->model->start())
+		return err;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		return fail_errno("sim: cannot make a pair of sockets");
+	unique_fd ours(pair[0]), theirs(pair[1]);
+	e->link = std::make_unique<server>(std::move(ours), *e->model);
+	opt.share_local = share;
+	opt.share_arg = e->model.get();
+	opt.name = name;
+	if (int err = start_server(e.get()))
+		return err;
+	const int err = vfio::user_attach(std::move(theirs), opt, &client);
+	if (err) {
+		pthread_join(e->thread, nullptr);
+		return err;
+	}
+	*out = std::make_unique<embedded_device>(std::move(client), std::move(e));
+	return 0;
+}
+
+int embedded_open(std::string_view spec, std::unique_ptr<vfio::device> *out)
+{
+	config cfg;
+
+	if (const int err = parse_config(spec, &cfg))
+		return err;
+	return embedded_open_config(cfg, nullptr, "sim", out);
+}
+
+const dma::transport sim_transport = {"sim", embedded_open};
+
+} // namespace usdma::sim

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/sim/sdma_model.h"
+
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+
+#include <algorithm>
+#include <bit>
+#include <fcntl.h>
+
+namespace usdma::sim {
+
+using namespace sdma;
+
+static constexpr u32 max_areas_of_client = 262144;
+static constexpr u32 max_vectors = 2048; /* PCI 3.0 §6.8.2.3 */
+static constexpr u64 bar4_size = 64 * KiB, pba_offset = 32 * KiB;
+
+sdma_model::sdma_model(const config &cfg, faults *wrong)
+	: cfg_(cfg), m_(cfg_, max_areas_of_client, std::min(2 * cfg.channels, max_vectors))
+{
+	m_.wrong = wrong;
+	m_.channels = cfg_.channels;
+	m_.mem_size = cfg_.has_mem ? cfg_.mem : 0;
+}
+
+sdma_model::~sdma_model()
+{
+	for (auto &u : units_)
+		u->stop();
+}
+
+/* Of a fixed size for good: a client that shrank it would take the device down. */
+static int sealed_file(const char *name, u64 size, unique_fd *out)
+{
+	out->reset(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	if (!out->valid() || ftruncate(out->get(), off_t(size)))
+		return fail_errno("sim: cannot make %s of %llu bytes", name, static_cast<unsigned long long>(size));
+	if (fcntl(out->get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return fail_errno("sim: cannot seal %s", name);
+	return 0;
+}
+
+static int map_file(int fd, u64 offset, u64 size, mapping *out)
+{
+	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off_t(offset));
+
+	if (p == MAP_FAILED)
+		return fail_errno("sim: cannot map %llu bytes", static_cast<unsigned long long>(size));
+	*out = mapping(p, size);
+	madvise(p, size, MADV_DONTFORK);
+	return 0;
+}
+
+int sdma_model::make_memory()
+{
+	const u64 bar2_size = m_.mem_size ? std::bit_ceil(m_.mem_size) : 0;
+	int err = sealed_file("sdma-bar0", bar0_size, &bar0_fd_);
+
+	if (!err)
+		err = map_file(bar0_fd_.get(), chan_door_base, cfg_.channels * chan_stride, &doors_);
+	if (!err && bar2_size)
+		err = sealed_file("sdma-memory", bar2_size, &mem_fd_);
+	if (!err && bar2_size)
+		err = map_file(mem_fd_.get(), 0, bar2_size, &mem_);
+	if (err)
+		return err;
+	if (bar2_size)
+		madvise(mem_.data(), bar2_size, MADV_HUGEPAGE);
+	m_.doors = doors_.data();
+	m_.mem = mem_.data();
+	msix_.assign(bar4_size, 0);
+	return 0;
+}
+
+void sdma_model::describe_regions()
+{
+	static constexpr u32 rw = vfio::region_readable | vfio::region_writable;
+
+	pci_.init(bar0_size, mem_.size(), bar4_size, m_.irqs.count(), pba_offset);
+	/* Only the doorbell pages: everything else must be seen to act at once. */
+	regions_[vfio::region_bar0] = {bar0_size, rw | vfio::region_mappable, bar0_fd_.get(),
+				       {{chan_door_base, chan_door(cfg_.channels) - 1}}};
+	if (mem_.size())
+		regions_[vfio::region_bar2] = {mem_.size(), rw | vfio::region_mappable, mem_fd_.get(), {}};
+	regions_[vfio::region_bar4] = {bar4_size, rw, -1, {}};
+	regions_[vfio::region_config] = {pci_config::size, rw, -1, {}};
+	for (u32 i = 0; i < cfg_.channels; i++)
+		doorbells_.push_back({chan_ctrl(i) + chan_wake, 4, unit_of(i).wake_fd()});
+}
+
+int sdma_model::start()
+{
+	if (const int err = make_memory())
+		return err;
+	channels_.reset(new (std::nothrow) hw_channel[cfg_.channels]);
+	if (!channels_)
+		return fail(ENOMEM, "sim: no memory for %u channels", cfg_.channels);
+	for (u32 i = 0; i < cfg_.channels; i++) {
+		channels_[i].index = i;
+		channels_[i].door = m_.doors + i * chan_stride;
+	}
+	for (u32 i = 0; i < cfg_.engines; i++)
+		units_.push_back(std::make_unique<unit>(m_, i));
+	for (auto &u : units_)
+		if (const int err = u->start())
+			return err;
+	start_values();
+	describe_regions();
+	return 0;
+}
+
+/* ---- regions ------------------------------------------------------------------------------------- */
+
+int sdma_model::region_read(u32 index, u64 offset, u8 *buf, u32 len)
+{
+	switch (index) {
+	case vfio::region_bar0:
+		return read_bar0(offset, buf, len);
+	case vfio::region_bar2:
+		memcpy(buf, m_.mem + offset, len);
+		return 0;
+	case vfio::region_bar4:
+		memcpy(buf, msix_.data() + offset, len);
+		return 0;
+	case vfio::region_config:
+		pci_.read(u32(offset), buf, len);
+		return 0;
+	}
+	return fail(EINVAL, "sim: region %u cannot be read", index);
+}
+
+int sdma_model::region_write(u32 index, u64 offset, const u8 *buf, u32 len)
+{
+	switch (index) {
+	case vfio::region_bar0:
+		return write_bar0(offset, buf, len);
+	case vfio::region_bar2:
+		memcpy(m_.mem + offset, buf, len);
+		return 0;
+	case vfio::region_bar4:
+		memcpy(msix_.data() + offset, buf, len);
+		return 0;
+	case vfio::region_config:
+		pci_.write(u32(offset), buf, len);
+		/* Without bus mastering no channel may reach memory. */
+		return pci_.bus_master() ? 0 : all_off();
+	}
+	return fail(EINVAL, "sim: region %u cannot be written", index);
+}
+
+std::span<const doorbell_desc> sdma_model::doorbells(u32 region) const
+{
+	if (region != vfio::region_bar0)
+		return {};
+	return doorbells_;
+}
+
+/* ---- interrupts, memory, reset ------------------------------------------------------------------- */
+
+int sdma_model::irq_set(u32, u32 first, std::span<unique_fd> fds)
+{
+	m_.irqs.set(first, fds);
+	return 0;
+}
+
+int sdma_model::irq_clear(u32, u32 first, u32 count)
+{
+	m_.irqs.clear(first, count);
+	return 0;
+}
+
+int sdma_model::irq_trigger(u32, u32 vector)
+{
+	m_.irqs.raise(vector);
+	return 0;
+}
+
+u32 sdma_model::max_areas() const
+{
+	return max_areas_of_client;
+}
+
+int sdma_model::dma_map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 offset)
+{
+	if (m_.wrong)
+		if (const int err = m_.wrong->refuse_map(iova, size))
+			return fail(err, "sim: DMA_MAP refused, as a test asked");
+	return m_.space.map(iova, size, prot, std::move(fd), offset);
+}
+
+int sdma_model::dma_unmap_all()
+{
+	m_.space.unmap_all();
+	return 0;
+}
+
+int sdma_model::all_off()
+{
+	int err = 0;
+
+	for (u32 i = 0; i < cfg_.channels; i++) {
+		hw_channel &ch = channels_[i];
+
+		if (load_acquire(&ch.state) == chan_state_off)
+			continue;
+		if (const int e = unit_of(i).command(&ch, chan_cmd_disable))
+			err = e;
+	}
+	return err;
+}
+
+/* docs/hardware.md, "Reset". */
+void sdma_model::start_values()
+{
+	ctrl_ = 0;
+	store_relaxed(&m_.mem_base, u64(0));
+	for (u32 i = 0; i < cfg_.channels; i++) {
+		hw_channel &ch = channels_[i];
+
+		ch.regs = channel_regs();
+		store_relaxed(reinterpret_cast<u64 *>(ch.door + door_tail), u64(0));
+		for (unsigned slot = 0; slot < dma::irq_slots; slot++)
+			store_relaxed(reinterpret_cast<u64 *>(ch.door + door_arm + slot * cache_line), arm_none);
+	}
+}
+
+int sdma_model::reset()
+{
+	if (const int err = all_off())
+		return err;
+	start_values();
+	return 0;
+}
+
+} // namespace usdma::sim

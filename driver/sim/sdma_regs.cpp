@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* BAR0 (docs/hardware.md, "Registers"): trapped accesses of 4 and 8 bytes, aligned to 4. */
+#include "driver/base/clock.h"
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/sim/sdma_model.h"
+
+#include <cstring>
+
+namespace usdma::sim {
+
+using namespace sdma;
+
+static int check_width(u64 offset, u32 len)
+{
+	if (offset % 4 || (len != 4 && len != 8))
+		return fail(EINVAL, "sim: registers are read and written 4 or 8 bytes at a time, not %u at 0x%llx", len,
+			    static_cast<unsigned long long>(offset));
+	return 0;
+}
+
+int sdma_model::read_bar0(u64 offset, u8 *buf, u32 len)
+{
+	if (const int err = check_width(offset, len))
+		return err;
+	if (offset >= chan_door_base)
+		return access_door(offset - chan_door_base, buf, nullptr, len);
+	for (u32 at = 0; at < len; at += 4) {
+		const u32 v = read_word(u32(offset) + at);
+
+		memcpy(buf + at, &v, sizeof(v));
+	}
+	return 0;
+}
+
+int sdma_model::write_bar0(u64 offset, const u8 *buf, u32 len)
+{
+	if (const int err = check_width(offset, len))
+		return err;
+	if (offset >= chan_door_base)
+		return access_door(offset - chan_door_base, nullptr, buf, len);
+	for (u32 at = 0; at < len; at += 4) {
+		u32 v;
+
+		memcpy(&v, buf + at, sizeof(v));
+		if (const int err = write_word(u32(offset) + at, v))
+			return err;
+	}
+	return 0;
+}
+
+/* ---- reads --------------------------------------------------------------------------------------- */
+
+static bool is_wide(u32 reg)
+{
+	return reg == reg_caps || reg == reg_max_len || reg == reg_mem_size || reg == reg_mem_base || reg == reg_clock;
+}
+
+static bool is_wide_channel(u32 reg)
+{
+	return reg == chan_ring_base || reg == chan_record || reg == chan_first_seq || reg == chan_head;
+}
+
+u64 sdma_model::read_global(u32 reg) const
+{
+	switch (reg) {
+	case reg_id:
+		return id_value;
+	case reg_version:
+		return version_major << 16 | version_minor;
+	case reg_caps:
+		return hw_cap_sleep | hw_cap_heartbeat | (m_.mem_size ? u64(hw_cap_memory) : 0);
+	case reg_channels:
+		return cfg_.channels;
+	case reg_engines:
+		return cfg_.engines;
+	case reg_max_len:
+		return max_length;
+	case reg_mem_size:
+		return m_.mem_size;
+	case reg_mem_base:
+		return load_relaxed(&m_.mem_base);
+	case reg_ctrl:
+		return ctrl_;
+	case reg_status:
+		return status_ready;
+	case reg_clock:
+		return now_ns();
+	case reg_ring_order:
+		return max_ring_order << 8 | min_ring_order;
+	case reg_vectors:
+		return m_.irqs.count();
+	}
+	return 0;
+}
+
+u64 sdma_model::read_channel(const hw_channel &ch, u32 reg) const
+{
+	switch (reg) {
+	case chan_ring_base:
+		return ch.regs.ring_base;
+	case chan_ring_order:
+		return ch.regs.ring_order;
+	case chan_vectors:
+		return ch.regs.vectors;
+	case chan_record:
+		return ch.regs.record;
+	case chan_first_seq:
+		return ch.regs.first_seq;
+	case chan_coalesce:
+		return ch.regs.coalesce;
+	case chan_state:
+		return load_acquire(&ch.state);
+	case chan_head:
+		return load_relaxed(&ch.head);
+	}
+	return 0;
+}
+
+/* A register of 64 bits answers at both its words; what is not there reads as 0. */
+u32 sdma_model::read_word(u32 offset) const
+{
+	if (offset < chan_ctrl_base)
+		return offset % 8 && is_wide(offset - 4) ? u32(read_global(offset - 4) >> 32) : u32(read_global(offset));
+	const u32 index = u32((offset - chan_ctrl_base) / chan_stride), reg = u32((offset - chan_ctrl_base) % chan_stride);
+
+	if (index >= cfg_.channels)
+		return 0;
+	if (reg % 8 && is_wide_channel(reg - 4))
+		return u32(read_channel(channels_[index], reg - 4) >> 32);
+	return u32(read_channel(channels_[index], reg));
+}
+
+/* ---- writes -------------------------------------------------------------------------------------- */
+
+static u64 with_half(u64 old, bool high, u32 v)
+{
+	return high ? (old & 0xffffffff) | u64(v) << 32 : (old & ~u64(0xffffffff)) | v;
+}
+
+int sdma_model::write_word(u32 offset, u32 value)
+{
+	if (offset < chan_ctrl_base)
+		return write_global(offset, value);
+	const u32 index = u32((offset - chan_ctrl_base) / chan_stride), reg = u32((offset - chan_ctrl_base) % chan_stride);
+
+	return index < cfg_.channels ? write_channel(channels_[index], reg, value) : 0;
+}
+
+int sdma_model::write_global(u32 offset, u32 value)
+{
+	switch (offset) {
+	case reg_mem_base:
+	case reg_mem_base + 4:
+		store_relaxed(&m_.mem_base, with_half(m_.mem_base, offset != reg_mem_base, value));
+		return 0;
+	case reg_ctrl:
+		return write_ctrl(value);
+	}
+	return 0; /* read-only or not there: no effect */
+}
+
+int sdma_model::write_ctrl(u32 value)
+{
+	if (value & ctrl_reset)
+		return reset();
+	ctrl_ = value & ctrl_enable;
+	return ctrl_ ? 0 : all_off();
+}
+
+int sdma_model::write_channel(hw_channel &ch, u32 offset, u32 value)
+{
+	const u32 state = load_acquire(&ch.state);
+	channel_regs &r = ch.regs;
+
+	if (offset == chan_command)
+		return command(ch, value);
+	if (offset == chan_wake) {
+		unit_of(ch.index).kick();
+		return 0;
+	}
+	/* Set-up is writable while the channel is off. */
+	if (state == chan_state_running || state == chan_state_halted)
+		return 0;
+	switch (offset) {
+	case chan_ring_base:
+	case chan_ring_base + 4:
+		r.ring_base = with_half(r.ring_base, offset != chan_ring_base, value);
+		break;
+	case chan_record:
+	case chan_record + 4:
+		r.record = with_half(r.record, offset != chan_record, value);
+		break;
+	case chan_first_seq:
+	case chan_first_seq + 4:
+		r.first_seq = with_half(r.first_seq, offset != chan_first_seq, value);
+		break;
+	case chan_ring_order:
+		r.ring_order = value;
+		break;
+	case chan_vectors:
+		r.vectors = value;
+		break;
+	case chan_coalesce:
+		r.coalesce = value;
+		break;
+	}
+	return 0;
+}
+
+int sdma_model::command(hw_channel &ch, u32 cmd)
+{
+	const u32 state = load_acquire(&ch.state);
+
+	switch (cmd) {
+	case chan_cmd_enable:
+		return state == chan_state_running || state == chan_state_halted ? 0 : enable(ch);
+	case chan_cmd_disable:
+		return state == chan_state_off ? 0 : unit_of(ch.index).command(&ch, cmd);
+	case chan_cmd_stop:
+	case chan_cmd_resume:
+		return unit_of(ch.index).command(&ch, cmd);
+	}
+	return 0;
+}
+
+/* What can be told without looking at memory; the unit finds out the rest. */
+int sdma_model::enable(hw_channel &ch)
+{
+	const channel_regs &r = ch.regs;
+	const char *wrong = nullptr;
+
+	if (!(ctrl_ & ctrl_enable))
+		wrong = "the device is not enabled (reg_ctrl)";
+	else if (!pci_.bus_master())
+		wrong = "bus mastering is off in the PCI command register";
+	else if (r.ring_order < min_ring_order || r.ring_order > max_ring_order)
+		wrong = "the ring's order is out of range";
+	else if (r.ring_base % sizeof(descriptor) || r.record % 64)
+		wrong = "the ring or the status block is not aligned to 64 bytes";
+	if (!wrong)
+		return unit_of(ch.index).command(&ch, chan_cmd_enable);
+	log_warn("sim: channel %u does not start: %s", ch.index, wrong);
+	store_release(&ch.state, u32(chan_state_error));
+	return 0;
+}
+
+/* The doorbell pages by trapped access: as the mapped ones, and a new tail wakes the unit. */
+int sdma_model::access_door(u64 offset, u8 *in, const u8 *out, u32 len)
+{
+	const u32 index = u32(offset / chan_stride);
+	u8 *word = m_.doors + offset;
+	u64 v = 0;
+
+	if (!range_within(offset, len, cfg_.channels * chan_stride)) {
+		if (in)
+			memset(in, 0, len);
+		return 0;
+	}
+	if (len == 8 && offset % 8)
+		return fail(EINVAL, "sim: a doorbell of 8 bytes at an odd word");
+	if (in) {
+		v = len == 8 ? load_acquire(reinterpret_cast<u64 *>(word)) : load_acquire(reinterpret_cast<u32 *>(word));
+		memcpy(in, &v, len);
+		return 0;
+	}
+	memcpy(&v, out, len);
+	if (len == 8)
+		store_release(reinterpret_cast<u64 *>(word), v);
+	else
+		store_release(reinterpret_cast<u32 *>(word), u32(v));
+	if (offset % chan_stride < door_tail + 8)
+		unit_of(index).kick();
+	return 0;
+}
+
+} // namespace usdma::sim

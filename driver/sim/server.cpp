@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The connection: messages in and out, and the units' accesses to the client's memory. */
+#include "driver/sim/server.h"
+
+#include "driver/base/barrier.h"
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/sim/signal_fd.h"
+
+#include <algorithm>
+#include <cstring>
+#include <poll.h>
+#include <sys/socket.h>
+
+namespace usdma::sim {
+
+namespace proto = vfio::proto;
+
+/* A message that has begun must be whole, and one that we send taken, within … */
+static constexpr u64 message_ms = 4000;
+
+int server::serve(int stop_fd)
+{
+	int err = 0;
+
+	model_.connect(this);
+	while (!err) {
+		pollfd p[2] = {{sock_.get(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
+
+		if (poll(p, 2, -1) < 0 && errno != EINTR)
+			err = fail_errno("vfio-user server: poll");
+		else if (p[1].revents)
+			err = -ECANCELED;
+		else if (p[0].revents)
+			err = step();
+	}
+	fail_all();
+	/* Units that are about to send find a closed socket, not another connection. */
+	shutdown(sock_.get(), SHUT_RDWR);
+	return err == -ENODEV || err == -ECANCELED ? 0 : err;
+}
+
+int server::step()
+{
+	vfio::user_message m;
+	const int err = vfio::user_recv(sock_.get(), deadline::in_ms(message_ms), message_ms, &m);
+
+	/* Another thread of ours, or a signal, may have taken what poll saw. */
+	if (err)
+		return err == -ETIMEDOUT ? 0 : err;
+	if ((m.head.flags & proto::flag_type_mask) == proto::type_reply)
+		return take_reply(m);
+	if ((m.head.flags & proto::flag_type_mask) != proto::type_command)
+		return fail(EPROTO, "vfio-user client: a message that is neither command nor reply (flags 0x%x)",
+			    m.head.flags);
+	return answer_command(m);
+}
+
+int server::send(const proto_header &head, std::span<const iovec> parts, std::span<const int> fds)
+{
+	std::lock_guard guard(send_lock_);
+
+	return vfio::user_send(sock_.get(), head, parts, fds, deadline::in_ms(message_ms));
+}
+
+int server::answer_command(vfio::user_message &m)
+{
+	answer a;
+	const int err = handle(m, &a);
+	proto::header h = {m.head.id, m.head.cmd, 0, proto::type_reply, 0};
+
+	if (err) {
+		log_info("vfio-user client: command %u: %s", m.head.cmd, error_text());
+		h.flags |= proto::flag_error;
+		h.error = u32(-err);
+		a = {};
+	}
+	if (m.head.flags & proto::flag_no_reply)
+		return 0;
+	const iovec part = {a.body.data(), a.body.size()};
+	return send(h, {&part, a.body.empty() ? 0u : 1u}, a.fds);
+}
+
+/* ---- the units' side ----------------------------------------------------------------------------- */
+
+int server::begin(remote_access *a)
+{
+	proto::header h = {0, u16(a->write ? proto::command::dma_write : proto::command::dma_read), 0, proto::type_command, 0};
+	proto::dma_access_head body = {a->address, a->len};
+	const iovec parts[] = {{&body, sizeof(body)}, {a->buf, a->len}};
+
+	{
+		std::lock_guard guard(lock_);
+
+		if (closed_)
+			return fail(ENODEV, "the vfio-user client is gone");
+		do
+			h.id = next_id_++;
+		while (pending_.count(h.id));
+		pending_[h.id] = a;
+	}
+	const int err = send(h, {parts, a->write ? 2u : 1u}, {});
+	if (err)
+		end(a);
+	return err;
+}
+
+void server::end(remote_access *a)
+{
+	std::lock_guard guard(lock_);
+
+	std::erase_if(pending_, [a](const auto &p) { return p.second == a; });
+}
+
+bool server::reply_fits(const vfio::user_message &m, const remote_access &a) const
+{
+	const size_t head = sizeof(proto::dma_access_head);
+	const auto cmd = a.write ? proto::command::dma_write : proto::command::dma_read;
+
+	return m.head.cmd == u16(cmd) && m.body.size() == head + (a.write ? 0 : a.len);
+}
+
+static void finish(remote_access *a, int result)
+{
+	store_release(&a->result, s32(result));
+	signal_eventfd(a->wake_fd);
+}
+
+int server::take_reply(const vfio::user_message &m)
+{
+	std::lock_guard guard(lock_);
+	const auto it = pending_.find(m.head.id);
+
+	/* The unit gave up on it: late, not wrong. */
+	if (it == pending_.end())
+		return 0;
+	remote_access *a = it->second;
+
+	pending_.erase(it);
+	if (m.head.flags & proto::flag_error) {
+		finish(a, -EIO);
+	} else if (!reply_fits(m, *a)) {
+		finish(a, -EPROTO);
+	} else {
+		if (!a->write)
+			memcpy(a->buf, m.body.data() + sizeof(proto::dma_access_head), a->len);
+		finish(a, 0);
+	}
+	return 0;
+}
+
+void server::fail_all()
+{
+	std::lock_guard guard(lock_);
+
+	closed_ = true;
+	for (auto &[id, a] : pending_)
+		finish(a, -ENODEV);
+	pending_.clear();
+}
+
+} // namespace usdma::sim

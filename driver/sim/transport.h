@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#pragma once
+
+#include "driver/dma/registry.h"
+#include "driver/sim/config.h"
+#include "driver/sim/faults.h"
+
+namespace usdma::sim {
+
+/* For the table of transports. */
+extern const dma::transport sim_transport;
+
+/* As embedded_open, from settings; wrong (nullptr: nothing) is borrowed until the device is closed. */
+int embedded_open_config(const config &cfg, faults *wrong, std::string_view name, std::unique_ptr<vfio::device> *out);
+
+} // namespace usdma::sim

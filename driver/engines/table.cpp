@@ -2,6 +2,7 @@
 /* Which engines and transports there are: a new one is a line here. */
 #include "driver/dma/registry.h"
 #include "driver/engines/sdma/driver.h"
+#include "driver/sim/transport.h"
 
 namespace usdma::dma {
 
@@ -10,6 +11,10 @@ static constexpr const driver *driver_table[] = {
 };
 
 constinit const std::span<const driver *const> drivers = driver_table;
-const std::span<const transport *const> transports;
+static constexpr const transport *transport_table[] = {
+	&sim::sim_transport,
+};
+
+constinit const std::span<const transport *const> transports = transport_table;
 
 } // namespace usdma::dma

@@ -54,7 +54,7 @@ unit::result unit::execute(hw_channel &ch, const descriptor &d)
 
 static bool length_right(u64 len)
 {
-	return len && len <= sdma::max_length;
+	return len && len <= model_max_len;
 }
 
 inline unit::result unit::op_copy(hw_channel &ch, const descriptor &d)

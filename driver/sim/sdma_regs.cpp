@@ -75,7 +75,7 @@ u64 sdma_model::read_global(u32 reg) const
 	case reg_engines:
 		return cfg_.engines;
 	case reg_max_len:
-		return max_length;
+		return model_max_len;
 	case reg_mem_size:
 		return m_.mem_size;
 	case reg_mem_base:
@@ -87,7 +87,7 @@ u64 sdma_model::read_global(u32 reg) const
 	case reg_clock:
 		return now_ns();
 	case reg_ring_order:
-		return max_ring_order << 8 | min_ring_order;
+		return model_max_order << 8 | model_min_order;
 	case reg_vectors:
 		return m_.irqs.count();
 	}
@@ -234,7 +234,7 @@ int sdma_model::enable(hw_channel &ch)
 		wrong = "the device is not enabled (reg_ctrl)";
 	else if (!pci_.bus_master())
 		wrong = "bus mastering is off in the PCI command register";
-	else if (r.ring_order < min_ring_order || r.ring_order > max_ring_order)
+	else if (r.ring_order < model_min_order || r.ring_order > model_max_order)
 		wrong = "the ring's order is out of range";
 	else if (r.ring_base % sizeof(descriptor) || r.record % 64)
 		wrong = "the ring or the status block is not aligned to 64 bytes";

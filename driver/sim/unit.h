@@ -16,6 +16,10 @@
 
 namespace usdma::sim {
 
+/* What this device can (reg_max_len, reg_ring_order). */
+inline constexpr u64 model_max_len = 4 * GiB;
+inline constexpr u32 model_min_order = 2, model_max_order = 16;
+
 /* What the client wrote into a channel's control page; the server thread's. */
 struct channel_regs {
 	u64 ring_base = 0;

@@ -160,7 +160,8 @@ int user_device::unsure(int err)
 int user_device::dma_map(const dma_area &area)
 {
 	proto::dma_map m = {sizeof(m), 0, area.fd_offset, area.iova, area.size};
-	const bool with_fd = area.fd >= 0 && caps_.max_msg_fds > 0;
+	const bool local = opt_.share_local && area.vaddr;
+	const bool with_fd = !local && area.fd >= 0 && caps_.max_msg_fds > 0;
 	const iovec part = {&m, sizeof(m)};
 	int err;
 
@@ -173,7 +174,7 @@ int user_device::dma_map(const dma_area &area)
 	err = dma_.add(area, page_size_, caps_.max_dma_maps);
 	if (err)
 		return err;
-	if (!with_fd && opt_.share_local)
+	if (local)
 		err = opt_.share_local(opt_.share_arg, area.iova, area.vaddr, area.size);
 	if (!err)
 		err = unsure(order(proto::command::dma_map, {&part, 1}, {&area.fd, with_fd ? size_t(1) : 0}));

@@ -10,9 +10,9 @@ namespace usdma::vfio {
 struct user_options {
 	u64 timeout_ms = 5000; /* for each reply */
 	/*
-	 * Embedded server (same process): called beside each DMA_MAP of memory that
-	 * has no file, before the message goes out, so that the server reaches it
-	 * directly instead of by DMA_READ and DMA_WRITE.  nullptr: separate process.
+	 * Embedded server (same process): called beside each DMA_MAP, before the
+	 * message goes out, so that the server reaches the memory where it is instead
+	 * of by a second mapping or by DMA_READ and DMA_WRITE.  nullptr: separate process.
 	 */
 	int (*share_local)(void *arg, u64 iova, void *vaddr, u64 size) = nullptr;
 	void *share_arg = nullptr;

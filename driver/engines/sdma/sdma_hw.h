@@ -24,9 +24,6 @@ inline constexpr u8 pci_revision = 1;
 
 inline constexpr u64 bar0_size = 16 * MiB;
 inline constexpr u32 max_channels = 1024;
-/* reg_max_len of the software model. */
-inline constexpr u64 max_length = 4 * GiB;
-inline constexpr u32 min_ring_order = 2, max_ring_order = 16;
 
 /* Global page, offset 0: reached by trapped accesses only (never mapped). */
 enum : u32 {

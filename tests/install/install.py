@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Installs a built tree into its prefix (which must be empty), uses it as people do, uninstalls it.  TAP.
+
+install.py BUILD_DIR
+"""
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+EXPECTED = ["{lib}/libusdma.so", "{lib}/libusdma.so.0", "{lib}/pkgconfig/usdma.pc", "{lib}/pkgconfig/usdma-acl.pc",
+            "{lib}/pkgconfig/usdma-hccl.pc", "{lib}/usdma/libascendcl.so", "{lib}/usdma/libacl_rt.so",
+            "{lib}/libusdma-hccl.so", "include/usdma/usdma.h", "include/usdma/uring.h", "include/usdma/acl/acl.h",
+            "bin/usdmactl", "bin/usdma-perf", "bin/usdma-sim"]
+WARN = ["-Wall", "-Wextra", "-Werror"]
+
+
+class Points:
+    def __init__(self):
+        self.count = self.failed = 0
+
+    def add(self, ok, name, log=""):
+        self.count += 1
+        self.failed += not ok
+        print(f"{'ok' if ok else 'not ok'} {self.count} - {name}", flush=True)
+        if not ok and log:
+            print("".join(f"# {line}\n" for line in log.splitlines()[-40:]), end="", flush=True)
+        return ok
+
+    def end(self):
+        print(f"1..{self.count}")
+        return 1 if self.failed or not self.count else 0
+
+
+def run(words, **env):
+    clean = {k: v for k, v in os.environ.items() if k not in ("DESTDIR", "LD_LIBRARY_PATH", "USDMA_DEVICES")}
+    try:
+        p = subprocess.run(words, env={**clean, **env}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, text=True, errors="replace", timeout=300, check=False)
+        return p.returncode == 0, f"{shlex.join(words)}\n{p.stdout}"
+    except subprocess.TimeoutExpired:
+        return False, f"{shlex.join(words)}\nstill running after 300 s"
+    except OSError as e:
+        return False, str(e)
+
+
+def option(build, name):
+    out = subprocess.run(["meson", "introspect", build, "--buildoptions"], capture_output=True, check=True, text=True).stdout
+    return next(o["value"] for o in json.loads(out) if o["name"] == name)
+
+
+def files_below(top):
+    return sorted(os.path.relpath(os.path.join(d, n), top) for d, _, names in os.walk(top) for n in names)
+
+
+def pkg_config(prefix, lib, *words):
+    out = subprocess.run(["pkg-config", *words], capture_output=True, text=True, check=False,
+                         env={**os.environ, "PKG_CONFIG_PATH": os.path.join(prefix, lib, "pkgconfig")})
+    return shlex.split(out.stdout) if out.returncode == 0 else None
+
+
+def consume(points, where, name, compiler, source, package, scratch, **env):
+    """Compiles a program with what pkg-config says, and runs it."""
+    prefix, lib = where
+    flags = pkg_config(prefix, lib, "--cflags", "--libs", package)
+    if not points.add(flags is not None, f"{name}: pkg-config knows {package}"):
+        return
+    program = os.path.join(scratch, name.replace(" ", "-"))
+    done, log = run([*compiler, *WARN, source, "-o", program, *flags])
+    if points.add(done, f"{name}: compiles and links", log):
+        points.add(*reorder(run([program], **env), f"{name}: runs"))
+
+
+def reorder(result, name):
+    return result[0], name, result[1]
+
+
+def readme_program(scratch):
+    """The first C program of README.md, so that what people read is what works."""
+    with open(os.path.join(TOP, "README.md"), encoding="utf-8") as f:
+        block = re.search(r"^```c\n(.*?)^```", f.read(), re.M | re.S)
+    path = os.path.join(scratch, "readme.c")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(block.group(1) if block else "#error README.md has no C program\n")
+    return path
+
+
+def use(points, where, scratch):
+    prefix, lib = where
+    path = {"LD_LIBRARY_PATH": os.path.join(prefix, lib)}  # usdma.pc adds no rpath, usdma-acl.pc does
+    consumer, acl = os.path.join(HERE, "consumer.c"), os.path.join(HERE, "consumer_acl.c")
+    consume(points, where, "C program", ["cc", "-std=c11"], consumer, "usdma", scratch, **path)
+    consume(points, where, "C++ program", ["c++", "-std=c++20", "-xc++"], consumer, "usdma", scratch, **path)
+    consume(points, where, "README's program", ["cc"], readme_program(scratch), "usdma", scratch, **path)
+    consume(points, where, "ACL program", ["cc", "-std=c11"], acl, "usdma-acl", scratch)
+    consume(points, where, "ACL program in C++", ["c++", "-std=c++17", "-xc++"], acl, "usdma-acl", scratch)
+    for tool in ("usdmactl", "usdma-perf", "usdma-sim"):
+        for arg in ("--version", "--help"):
+            points.add(*reorder(run([os.path.join(prefix, "bin", tool), arg]), f"{tool} {arg}"))
+
+
+def main():
+    build, points = sys.argv[1], Points()
+    prefix, lib = option(build, "prefix"), option(build, "libdir")
+    if not points.add(not files_below(prefix), f"{prefix} is empty"):
+        return points.end()
+    scratch = tempfile.mkdtemp(prefix="usdma-install-")
+    try:
+        if points.add(*reorder(run(["meson", "install", "-C", build, "--no-rebuild"]), "meson install")):
+            for path in EXPECTED:
+                points.add(os.path.exists(os.path.join(prefix, path.format(lib=lib))), f"installs {path.format(lib=lib)}")
+            use(points, (prefix, lib), scratch)
+            installed = files_below(prefix)
+            run(["meson", "install", "-C", build, "--no-rebuild", "--destdir", os.path.join(scratch, "dest")])
+            staged = files_below(os.path.join(scratch, "dest") + prefix)
+            points.add(staged == installed, "DESTDIR gives the same files", f"{set(staged) ^ set(installed)}")
+        run(["meson", "install", "-C", build, "--no-rebuild"])  # the log that uninstall reads is of the last install
+        points.add(*reorder(run(["ninja", "-C", build, "uninstall"]), "ninja uninstall"))
+        points.add(not files_below(prefix), "nothing is left behind", "\n".join(files_below(prefix)))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(prefix, ignore_errors=True)
+    return points.end()
+
+
+sys.exit(main())

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+Runs the lanes of tests and sums up every single check in them.
+
+  ./tools/check                 all of them
+  ./tools/check gcc asan        some
+  ./tools/check --list          which there are
+
+The last line is "N passed, N failed, N skipped"; the exit status is 0 only when
+nothing failed and something ran.  Trees and logs stay in build-check/.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import time
+import traceback
+
+sys.dont_write_bytecode = True
+import lanes  # noqa: E402,F401  fills LANES
+from lane import LANES, TOP, Run, Stop, complain  # noqa: E402
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="./tools/check", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lane", nargs="*", help="which to run; default: all but those marked in --list")
+    parser.add_argument("--list", action="store_true", help="name the lanes and leave")
+    parser.add_argument("--bench", action="store_true", help="the benchmark table too")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time (default: %(default)s)")
+    parser.add_argument("--build-root", default=os.path.join(TOP, "build-check"), help="where it builds (build-check)")
+    args = parser.parse_args()
+    unknown = [n for n in args.lane if n not in LANES]
+    if unknown or args.jobs < 1:
+        parser.error(f"there is no lane '{unknown[0]}': --list names them" if unknown else "--jobs takes 1 and more")
+    args.build_root = os.path.abspath(args.build_root)
+    return args
+
+
+def list_lanes():
+    for name, lane in LANES.items():
+        print(f"{name:10} {lane['about']}{'' if lane['default'] else ' (only when asked for)'}")
+
+
+def chosen(args):
+    names = args.lane or [n for n, lane in LANES.items() if lane["default"]]
+    return names + (["bench"] if args.bench and "bench" not in names else [])
+
+
+def install_packages(names):
+    sets = list(dict.fromkeys(s for n in names for s in LANES[n]["packages"]))
+    return subprocess.run([os.path.join(TOP, "tools/packages"), *sets], stdin=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def run_lane(name, args):
+    run = Run(name, args)
+    try:
+        LANES[name]["fn"](run)
+    except Stop:
+        pass
+    except Exception:  # a bug in a lane is that lane's failure
+        run.results.add(False, f"{name}: the lane itself", traceback.format_exc())
+    run.seconds = time.monotonic() - run.started
+    seen = set()
+    for title, log in run.results.failed:  # several points of one program share its log
+        complain(f"--- [{name}] FAILED: {title}" + ("" if log in seen else f"\n{log}\n---"))
+        seen.add(log)
+    for title, why in run.results.skipped:
+        run.say(f"skipped: {title}: {why}")
+    return run
+
+
+def table(runs):
+    print(f"\n{'lane':10} {'passed':>8} {'failed':>8} {'skipped':>8} {'time':>8}")
+    for run in runs:
+        r = run.results
+        print(f"{run.name:10} {r.passed:8} {len(r.failed):8} {len(r.skipped):8} {run.seconds:6.0f} s")
+    for run in runs:
+        for title, _ in run.results.failed:
+            print(f"FAILED [{run.name}] {title}")
+
+
+def main():
+    args = arguments()
+    if args.list:
+        list_lanes()
+        return 0
+    names = chosen(args)
+    if not install_packages(names):
+        print("0 passed, 1 failed, 0 skipped")
+        return 1
+    runs = [run_lane(name, args) for name in names]
+    table(runs)
+    passed = sum(r.results.passed for r in runs)
+    failed = sum(len(r.results.failed) for r in runs)
+    print(f"\n{passed} passed, {failed} failed, {sum(len(r.results.skipped) for r in runs)} skipped", flush=True)
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

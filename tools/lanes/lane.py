@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a lane is made of: a name, what it needs, and commands with deadlines whose failure is a failed point."""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from results import Results
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LANES = {}
+TAIL_LINES = 80
+
+
+class Stop(Exception):
+    """The lane cannot go on; the reason is a failed point already."""
+
+
+def lane(name, about, packages=(), default=True):
+    """Makes a function(run) a lane."""
+    def add(fn):
+        LANES[name] = {"fn": fn, "about": about, "packages": list(packages), "default": default}
+        return fn
+    return add
+
+
+def tail(text, lines=TAIL_LINES):
+    return "\n".join(text.splitlines()[-lines:])
+
+
+class Run:
+    """One run of a lane."""
+
+    def __init__(self, name, options):
+        self.name, self.jobs, self.scratch = name, options.jobs, options.build_root
+        self.results, self.started = Results(), time.monotonic()
+
+    def say(self, text):
+        print(f"[{self.name}] {text}", flush=True)
+
+    def dir(self, name=None):
+        return os.path.join(self.scratch, name or self.name)
+
+    def command(self, words, deadline=1500, env=None, cwd=TOP):
+        """(status, everything it printed); killed with all its children at the deadline, which is said in the text."""
+        p = subprocess.Popen(words, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            out, _ = p.communicate(timeout=deadline)
+            return p.returncode, out.decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            os.killpg(p.pid, signal.SIGKILL)
+            out, _ = p.communicate()
+            return 1, out.decode(errors="replace") + f"\nkilled after {deadline} s"
+        except BaseException:
+            os.killpg(p.pid, signal.SIGKILL)
+            p.wait()
+            raise
+
+    def must(self, what, words, **more):
+        """A step that is a point itself; without it the lane ends."""
+        self.say(what)
+        status, out = self.command(words, **more)
+        self.results.add(status == 0, what, f"{' '.join(words)}\n{tail(out)}")
+        if status:
+            raise Stop
+        return out
+
+    def build(self, *options, env=None, what="builds without a warning", where=None):
+        """Configures and compiles a tree of this lane's own."""
+        where = where or self.dir()
+        if not os.path.exists(os.path.join(where, "build.ninja")):
+            shutil.rmtree(where, ignore_errors=True)
+            status, out = self.command(["meson", "setup", where, TOP, "-Dwerror=true", "-Dtests=enabled", "-Dtools=enabled",
+                                        *options], env=env)
+            if status:
+                self.results.add(False, "meson setup", tail(out))
+                raise Stop
+        self.must(what, ["ninja", "-C", where, "-j", str(self.jobs)], env=env)
+
+    def test(self, *options, env=None, where=None, suites=(), without=()):
+        """meson test; each TAP point counts."""
+        where = where or self.dir()
+        log = os.path.join(where, "meson-logs", "testlog.json")
+        if os.path.exists(log):
+            os.unlink(log)
+        chosen = [w for s in suites for w in ("--suite", s)] + [w for s in without for w in ("--no-suite", s)]
+        self.say("tests" + (f" ({', '.join(suites)})" if suites else ""))
+        status, out = self.command(["meson", "test", "-C", where, "--no-rebuild", "--num-processes", str(self.jobs),
+                                    *chosen, *options], env=env)
+        failed, count = len(self.results.failed), self.results.count
+        if os.path.exists(log):
+            self.results.add_meson(log)
+        if self.results.count == count:
+            self.results.add(False, "meson test ran nothing", tail(out))
+        elif status and len(self.results.failed) == failed:
+            self.results.add(False, f"meson test ended with status {status}", tail(out))
+
+    def tap(self, what, words, **more):
+        """A program that speaks TAP."""
+        self.say(what)
+        status, out = self.command(words, **more)
+        self.results.add_tap(what, out, status, tail(out))
+
+
+def complain(text):
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The lanes of ./tools/check, in the order in which they run.  A new one is a function here."""
+import os
+
+from lane import TOP, lane
+
+BUILD = ("build", "test")
+CLANG = {"CC": "clang-14", "CXX": "clang++-14"}
+
+
+@lane("gcc", "g++, debugoptimized, warnings as errors; every test", BUILD)
+def gcc(run):
+    run.build()
+    run.test(without=["vm", "bench"])
+
+
+@lane("clang", "clang++ 14, warnings as errors; unit tests; headers by clang", BUILD + ("clang",))
+def clang(run):
+    run.build(env=CLANG)
+    run.test(env=CLANG, suites=["unit"])
+
+
+@lane("asan", "AddressSanitizer, LeakSanitizer and UBSan; unit, integration and fault tests", BUILD)
+def asan(run):
+    run.build("-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dpython=disabled")
+    run.test("--timeout-multiplier", "4", suites=["unit", "integration", "fault"], env={
+        "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:check_initialization_order=1",
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"})
+
+
+@lane("tsan", "ThreadSanitizer; unit and integration tests", BUILD)
+def tsan(run):
+    run.build("-Db_sanitize=thread", "-Db_lundef=false", "-Dpython=disabled")
+    # g++ 12's run time knows address layouts of up to 28 random bits: beyond, it runs without randomisation.
+    run.test("--timeout-multiplier", "6", *without_randomisation(run), suites=["unit", "integration"],
+             env={"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"})
+
+
+def without_randomisation(run):
+    try:
+        with open("/proc/sys/vm/mmap_rnd_bits", encoding="ascii") as f:
+            bits = int(f.read())
+    except OSError:
+        return []
+    return ["--wrapper", "setarch -R"] if bits > 28 and run.command(["setarch", "-R", "true"])[0] == 0 else []
+
+
+@lane("install", "release build; meson install into an empty prefix; consumers in C and C++; uninstall", BUILD)
+def install(run):
+    run.build("--buildtype=release", "-Dtests=disabled", "--prefix", run.dir("prefix"))
+    run.tap("install", [os.path.join(TOP, "tests/install/install.py"), run.dir()], deadline=600)
+
+
+@lane("vm", "kernel VFIO in virtual machines with QEMU's edu device", BUILD + ("vm",))
+def vm(run):
+    run.build(where=run.dir("gcc"))
+    run.tap("vm", [os.path.join(TOP, "tests/vm/run"), "--build-dir", run.dir("gcc"), "--cache", run.dir("vm-cache")],
+            deadline=900)
+
+
+@lane("bench", "the budget table; prints, never fails by time", BUILD, default=False)
+def bench(run):
+    run.build("--buildtype=release", "-Dpython=disabled")
+    print(run.must("budget table", ["meson", "test", "-C", run.dir(), "--no-rebuild", "--suite", "bench", "-v",
+                                    "--num-processes", "1"]), flush=True)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The lanes of ./tools/check, in the order in which they run.  A new one is a function here."""
 import os
+import shutil
 
 from lane import TOP, lane
 
@@ -47,6 +48,7 @@ def without_randomisation(run):
 
 @lane("install", "release build; meson install into an empty prefix; consumers in C and C++; uninstall", BUILD)
 def install(run):
+    shutil.rmtree(run.dir("prefix"), ignore_errors=True)
     run.build("--buildtype=release", "-Dtests=disabled", "--prefix", run.dir("prefix"))
     run.tap("install", [os.path.join(TOP, "tests/install/install.py"), run.dir()], deadline=600)
 

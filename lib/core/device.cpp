@@ -136,6 +136,8 @@ static void lane_close(lane *l)
 	if (!l || !l->ch)
 		return;
 	lane_drain(l);
+	/* Freed memory counts as out of the device's reach once ch is null. */
+	std::lock_guard guard(l->lock);
 	l->ch->ops->close(l->ch);
 	l->ch = nullptr;
 }

@@ -8,6 +8,7 @@
 #include "driver/base/range_map.h"
 #include "driver/base/types.h"
 #include "driver/dma/request.h"
+#include "lib/core/slab.h"
 
 #pragma GCC visibility push(default)
 namespace usdma::core {
@@ -58,8 +59,33 @@ struct place {
 	region *reg;
 };
 
+/* What a thread remembers of a region that it met; good while the registry's generation is the same. */
+struct located {
+	u64 generation, base, size, delta;
+	region *reg;
+	u32 flags;
+	mem_class cls;
+	region_kind kind;
+	u8 slot;
+	dma::space space;
+};
+
+extern immortal<range_map> region_map;
+extern __thread located located_cache[4] __attribute__((tls_model("initial-exec")));
+
+/* Looks it up, and fills the cache's entry. */
+place locate_slow(u64 addr, located *entry);
+
 /* Lock-free, no system call; remembers its last results per thread. */
-place locate(u64 addr);
+inline place locate(u64 addr)
+{
+	/* Device pointers and host pointers differ in bit 46; neighbours of 2 MiB fall on two entries. */
+	located *l = &located_cache[(addr >> 45 & 2) | (addr >> 21 & 1)];
+
+	if (unlikely(addr - l->base >= l->size || l->generation != region_map->generation()))
+		return locate_slow(addr, l);
+	return {l->cls, l->kind, l->slot, l->space, l->flags, l->base, l->size, addr + l->delta, l->reg};
+}
 
 inline place locate(const void *p)
 {
@@ -102,6 +128,20 @@ heap_info device_heap_info(device *dev);
 /* Raw device memory for rooms that map it themselves (VMM); offset counts from the memory's start. */
 int device_carve(device *dev, u64 size, u64 align, u64 *offset);
 void device_uncarve(device *dev, u64 offset, u64 size);
+
+/* The device's memory as such; an engine without memory of its own is lent host memory (space::host). */
+struct memory_view {
+	u64 size;         /* offsets are below */
+	u64 dma;          /* what requests name offset 0 by, in … */
+	dma::space space;
+	u8 *cpu;          /* the CPU's view of offset 0; nullptr: none */
+};
+memory_view device_memory(device *dev);
+
+/*
+ * Locks: none of lane->lock, device::lock and device::idle_lock may be held by who calls
+ * a function of this file other than locate (freeing looks at the lanes under those).
+ */
 
 /* ---- for device.cpp -------------------------------------------------------------------------------- */
 

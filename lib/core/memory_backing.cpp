@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Host memory of ours: a memfd on the right node, in huge pages where there are some, faulted in. */
+#include "driver/base/error.h"
+#include "lib/core/memory_room.h"
+
+#include <cstdio>
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <numa.h>
+#include <numaif.h>
+#include <sys/mman.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace usdma::core {
+
+static bool have_numa()
+{
+	static const bool have = numa_available() >= 0;
+
+	return have;
+}
+
+int node_check(int node)
+{
+	if (node < -1 || (node >= 0 && have_numa() && node > numa_max_node()))
+		return fail(EINVAL, "NUMA node %d does not exist: there are 0 to %d", node,
+			    have_numa() ? numa_max_node() : 0);
+	return 0;
+}
+
+static u64 free_huge_pages()
+{
+	const std::unique_ptr<FILE, int (*)(FILE *)> file(
+		fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "re"), fclose);
+	unsigned long long n = 0;
+
+	return file && fscanf(file.get(), "%llu", &n) == 1 ? n : 0;
+}
+
+/* Addresses for size bytes that begin at a multiple of 2 MiB. */
+static void *reserve_aligned(u64 size)
+{
+	const u64 all = size + page_huge;
+	void *p = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return p;
+	const u64 base = reinterpret_cast<u64>(p), at = align_up(base, page_huge);
+	if (at > base)
+		munmap(p, at - base);
+	if (at + size < base + all)
+		munmap(reinterpret_cast<void *>(at + size), base + all - at - size);
+	return reinterpret_cast<void *>(at);
+}
+
+static int map_file(backing *b, u64 size)
+{
+	void *at = reserve_aligned(size);
+	void *p;
+
+	if (at == MAP_FAILED)
+		return fail_errno("no addresses for %llu bytes of pinned memory", static_cast<unsigned long long>(size));
+	p = mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, b->fd.get(), 0);
+	if (p == MAP_FAILED) {
+		const int err = fail_errno("mapping %llu bytes of pinned memory", static_cast<unsigned long long>(size));
+
+		munmap(at, size);
+		return err;
+	}
+	b->mem = mapping(p, size);
+	return 0;
+}
+
+/* Preferred, not bound: a full node gives memory that is further away, not a killed process. */
+static void place_on(const mapping &mem, int node)
+{
+	if (node < 0 || !have_numa())
+		return;
+	bitmask *mask = numa_allocate_nodemask();
+	if (!mask)
+		return;
+	numa_bitmask_setbit(mask, unsigned(node));
+	if (mbind(mem.data(), mem.size(), MPOL_PREFERRED, mask->maskp, mask->size + 1, 0))
+		log_info("pinned memory is not on node %d: mbind failed (errno %d)", node, errno);
+	numa_bitmask_free(mask);
+}
+
+static int fault_in(const backing &b, u64 size)
+{
+	if (!madvise(b.mem.data(), size, MADV_POPULATE_WRITE))
+		return 0;
+	if (errno != EINVAL)
+		return fail_errno("%llu bytes of pinned memory", static_cast<unsigned long long>(size));
+	/* Before Linux 5.14.  The file gets its pages first: a touch without would be a SIGBUS, not an error. */
+	if (fallocate(b.fd.get(), 0, 0, off_t(size)))
+		return fail_errno("%llu bytes of pinned memory", static_cast<unsigned long long>(size));
+	for (u64 at = 0; at < size; at += b.page)
+		*static_cast<volatile u8 *>(b.mem.data() + at) = 0;
+	return 0;
+}
+
+static int make(u64 size, int node, bool huge, std::unique_ptr<backing> *out)
+{
+	auto b = std::make_unique<backing>();
+	int err;
+
+	b->page = huge ? page_huge : page_normal;
+	b->fd.reset(memfd_create("usdma", MFD_CLOEXEC | (huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0)));
+	if (!b->fd.valid())
+		return fail_errno("memfd_create for pinned memory");
+	if (ftruncate(b->fd.get(), off_t(size)))
+		return fail_errno("%llu bytes of pinned memory", static_cast<unsigned long long>(size));
+	err = map_file(b.get(), size);
+	if (err)
+		return err;
+	place_on(b->mem, node);
+	if (!huge)
+		madvise(b->mem.data(), size, MADV_HUGEPAGE); /* a hint; where it cannot be, pages are small */
+	err = fault_in(*b, size);
+	if (err)
+		return err;
+	/* A child would share pages that a device writes. */
+	if (madvise(b->mem.data(), size, MADV_DONTFORK))
+		return fail_errno("keeping pinned memory from children of fork");
+	*out = std::move(b);
+	return 0;
+}
+
+int backing_make(u64 size, int node, std::unique_ptr<backing> *out)
+{
+	const int wish = config_get().huge_pages;
+	const bool whole = size % page_huge == 0;
+	int err;
+
+	if (wish == 1 || (wish < 0 && whole && free_huge_pages() >= size / page_huge)) {
+		err = make(align_up(size, page_huge), node, true, out);
+		if (!err || wish < 0)
+			return err ? make(size, node, false, out) : 0;
+		return fail_in(err, "USDMA_HUGE_PAGES=1 but the kernel has too few free huge pages of 2 MiB "
+				    "(/proc/sys/vm/nr_hugepages)");
+	}
+	return make(size, node, false, out);
+}
+
+} // namespace usdma::core

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pinned host memory: blocks cut from arenas that every device reaches. */
+#include "driver/base/error.h"
+#include "lib/core/memory_room.h"
+
+namespace usdma::core {
+
+static constexpr u64 block_grain = cache_line;
+
+/* A block so large gets an arena of its own. */
+static bool is_large(u64 size)
+{
+	return size > config_get().host_arena / 2;
+}
+
+/* The node where a block shall lie: the caller's word, the configuration's, the first device's. */
+static int choose_node(int wish)
+{
+	if (wish >= 0)
+		return wish;
+	if (config_get().numa_node >= 0)
+		return config_get().numa_node;
+	std::lock_guard guard(room().lock);
+	for (const device *dev : room().attached)
+		if (dev)
+			return dev->eng->limits().numa_node;
+	return -1;
+}
+
+static int arena_make(u64 size, int node, bool single, std::unique_ptr<backing> &mem, arena **out)
+{
+	auto a = std::make_unique<arena>();
+	u8 *base = mem->mem.data();
+	const int err = span_add(base, mem->mem.size(), false, mem, &a->where);
+
+	if (err)
+		return err;
+	a->blocks.init(size, block_grain);
+	a->node = node;
+	a->single = single;
+	*out = a.get();
+	room().arenas[a.get()] = std::move(a);
+	return 0;
+}
+
+static void arena_close(arena *a)
+{
+	span_remove(a->where);
+	room().arenas.erase(a);
+}
+
+static arena *arena_with_room(u64 size, int node)
+{
+	for (auto &[key, a] : room().arenas)
+		if (!a->single && a->node == node && a->blocks.largest() >= size)
+			return a.get();
+	return nullptr;
+}
+
+/* An empty arena goes, but one for small blocks stays for the next. */
+static void arena_settle(arena *a)
+{
+	if (!a->blocks.empty())
+		return;
+	bool keep = !a->single;
+	for (auto &[key, other] : room().arenas)
+		if (other.get() != a && !other->single && other->blocks.empty())
+			keep = false;
+	if (!keep)
+		arena_close(a);
+}
+
+void arena_put_block(arena *a, u64 offset)
+{
+	a->blocks.free(offset);
+	arena_settle(a);
+}
+
+static int block_cut(arena *a, u64 size, void **out)
+{
+	const u64 align = size >= page_normal ? page_normal : block_grain;
+	u64 offset;
+	int err = a->blocks.alloc(size, align, &offset);
+
+	if (err)
+		return err;
+	region r;
+	r.base = reinterpret_cast<u64>(a->where->vaddr) + offset;
+	r.size = size;
+	r.cls = mem_class::host;
+	r.kind = region_kind::pinned;
+	r.page_size = u32(a->where->store->page);
+	r.delta = a->where->iova - reinterpret_cast<u64>(a->where->vaddr);
+	r.owner = a;
+	err = region_add(r, nullptr);
+	if (err) {
+		arena_put_block(a, offset);
+		return err;
+	}
+	*out = reinterpret_cast<void *>(r.base);
+	return 0;
+}
+
+/* From an arena that is there; 1: none has room. */
+static int cut_from_present(u64 size, int node, void **out)
+{
+	std::lock_guard guard(room().lock);
+
+	limbo_run();
+	/* largest() is no promise once alignment counts. */
+	for (arena *a = arena_with_room(size, node); a; a = nullptr)
+		if (!block_cut(a, size, out))
+			return 0;
+	return 1;
+}
+
+static int cut_from_new(u64 size, int node, void **out)
+{
+	const bool single = is_large(size);
+	const u64 whole = single ? align_up(size, size >= page_huge ? page_huge : page_normal) :
+				   align_up(config_get().host_arena, page_normal);
+	std::unique_ptr<backing> mem;
+	arena *a;
+	/* Faulting pages in takes long: not under the lock. */
+	int err = backing_make(whole, node, &mem);
+
+	if (err)
+		return err;
+	std::lock_guard guard(room().lock);
+	err = arena_make(whole, node, single, mem, &a);
+	if (err)
+		return err;
+	err = block_cut(a, size, out);
+	if (err)
+		arena_settle(a);
+	return err;
+}
+
+int host_alloc(u64 size, int numa_node, void **out)
+{
+	int err;
+
+	if (forked())
+		return fail_forked();
+	if (!size || size > iova_end)
+		return fail(size ? ENOMEM : EINVAL, "pinned memory of %llu bytes cannot be",
+			    static_cast<unsigned long long>(size));
+	err = node_check(numa_node);
+	if (err)
+		return err;
+	const int node = choose_node(numa_node);
+	err = is_large(size) ? 1 : cut_from_present(size, node, out);
+	return err > 0 ? cut_from_new(size, node, out) : err;
+}
+
+int host_free(void *ptr)
+{
+	if (forked())
+		return fail_forked();
+	std::lock_guard guard(room().lock);
+	region *r = region_at(reinterpret_cast<u64>(ptr));
+	if (!r || r->kind != region_kind::pinned || r->cls != mem_class::host || r->flags & region_shared)
+		return fail(EINVAL, "%p is not the start of a block of pinned memory", ptr);
+	limbo_item item = {};
+	item.what = limbo_item::arena_block;
+	item.from = static_cast<arena *>(r->owner);
+	item.offset = r->base - reinterpret_cast<u64>(item.from->where->vaddr);
+	region_remove(r);
+	limbo_add(std::move(item));
+	return 0;
+}
+
+} // namespace usdma::core

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files behind memory.h share.  Everything in the room is under its one lock. */
+#pragma once
+
+#include "driver/base/mapping.h"
+#include "driver/base/unique_fd.h"
+#include "lib/core/device.h"
+#include "lib/core/heap.h"
+#include "lib/core/memory.h"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace usdma::core {
+
+inline constexpr u64 page_normal = 4 * KiB, page_huge = 2 * MiB, page_1g = GiB;
+
+/* IOVAs: above what engines use for rings of their own, below what a 39-bit IOMMU translates. */
+inline constexpr u64 iova_first = 4 * GiB, iova_end = 512 * GiB;
+
+/* Host memory of ours: a file, mapped and faulted in. */
+struct backing {
+	mapping mem;
+	unique_fd fd;
+	u64 page = page_normal;
+};
+
+/* Host memory that devices reach at one IOVA, the same in all of them. */
+struct span {
+	u64 iova = 0;
+	u64 size = 0;
+	u8 *vaddr = nullptr;
+	bool readonly = false;             /* devices may not write it */
+	int fd = -1;
+	u32 mapped = 0;                    /* bit i: in the device of slot i */
+	bool dead = false;                 /* shall go, but a device would not let go of it yet */
+	std::unique_ptr<backing> store;    /* null: the caller's own memory */
+};
+
+/* A span that pinned blocks are cut from. */
+struct arena {
+	heap blocks;
+	span *where = nullptr;
+	int node = -1;
+	bool single = false; /* made for one large block */
+};
+
+struct device_heap {
+	heap blocks;
+	u64 size = 0;
+	u64 dma = 0; /* what requests name offset 0 by */
+	dma::space space = dma::space::device;
+	u8 *cpu = nullptr;
+	span *pool = nullptr; /* memory lent to an engine that has none */
+	/* As the user sees it: what waits in limbo counts as free. */
+	u64 normal = 0, huge = 0, count = 0, peak = 0;
+};
+
+/* Work that was under way when something was freed: passed when the lane's channel has completed seq. */
+struct mark {
+	lane *ln;
+	u64 seq;
+};
+
+/* Freed, but a device may still touch it. */
+struct limbo_item {
+	enum { device_block, arena_block, whole_span } what;
+	device *dev = nullptr;
+	arena *from = nullptr;
+	span *sp = nullptr;
+	u64 offset = 0;
+	/* First the queues of the time of freeing run dry; then what is in the rings must end. */
+	bool queued = true;
+	u64 epoch = 0;
+	std::vector<mark> marks;
+};
+
+struct memory_room {
+	std::mutex lock;
+	device *attached[max_devices] = {};
+	heap iovas;
+	bool iovas_ready = false;
+	std::map<u64, span> spans;      /* by IOVA */
+	std::map<arena *, std::unique_ptr<arena>> arenas;
+	std::deque<limbo_item> limbo;
+	std::atomic<size_t> limbo_count{0};
+};
+
+memory_room &room();
+
+/* memory_region.cpp */
+int window_reserve();
+region *region_at(u64 base); /* the region that starts here */
+
+/* memory_span.cpp; all under room().lock */
+/* Gives the memory an IOVA and maps it into every attached device; on error it is in none. */
+int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store, span **out);
+/* Unmaps it everywhere, then frees the store.  A device that will not let go keeps it: nothing is freed that it may touch. */
+int span_remove(span *sp);
+int spans_attach(device *dev);
+void spans_detach(device *dev);
+
+/* memory_backing.cpp: takes no lock */
+/* node: -1 any. size is a multiple of the page that it gets. */
+int backing_make(u64 size, int node, std::unique_ptr<backing> *out);
+int node_check(int node);
+
+/* memory_host.cpp, memory_device.cpp; under room().lock */
+void arena_put_block(arena *a, u64 offset);
+void device_put_block(device *dev, u64 offset);
+int heap_attach(device *dev);
+void heap_detach(device *dev);
+
+/* memory_reclaim.cpp; the first two under room().lock, the third not */
+void limbo_add(limbo_item item); /* gives it back at once, or later */
+void limbo_run();
+void limbo_drain(); /* waits until what is under way now has ended, a second at most */
+
+inline device_heap *heap_of(const device *dev)
+{
+	return static_cast<device_heap *>(dev->heap);
+}
+
+} // namespace usdma::core

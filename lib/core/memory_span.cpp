@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Host memory in the devices' address spaces: one IOVA for all devices, mapped into each. */
+#include "driver/base/error.h"
+#include "lib/core/memory_room.h"
+
+#include <algorithm>
+
+namespace usdma::core {
+
+using ull = unsigned long long;
+
+static u32 bit_of(const device *dev)
+{
+	return u32(1) << dev->slot;
+}
+
+/* ---- IOVAs ------------------------------------------------------------------------------------------- */
+
+static int usable_of(const device *dev, std::vector<vfio::range> *out)
+{
+	vfio::address_limits lim;
+	const int err = dev->eng->transport().limits(&lim);
+
+	if (err)
+		return err;
+	if (lim.page_size > page_normal)
+		return fail(EOPNOTSUPP, "maps memory in pages of %llu bytes, the CPU has pages of %llu",
+			    ull(lim.page_size), ull(page_normal));
+	std::sort(lim.usable.begin(), lim.usable.end(),
+		  [](const vfio::range &a, const vfio::range &b) { return a.start < b.start; });
+	*out = std::move(lim.usable);
+	return 0;
+}
+
+static bool reaches(const std::vector<vfio::range> &usable, const span &sp)
+{
+	for (const vfio::range &r : usable)
+		if (sp.iova >= r.start && sp.iova + sp.size - 1 <= r.last)
+			return true;
+	return false;
+}
+
+/* Both sorted and disjoint. */
+static std::vector<vfio::range> intersect(const std::vector<vfio::range> &a, const std::vector<vfio::range> &b)
+{
+	std::vector<vfio::range> both;
+
+	for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+		const u64 start = std::max(a[i].start, b[j].start), last = std::min(a[i].last, b[j].last);
+
+		if (start <= last)
+			both.push_back({start, last});
+		(a[i].last < b[j].last ? i : j)++;
+	}
+	return both;
+}
+
+static int usable_of_all(std::vector<vfio::range> *out)
+{
+	*out = {{iova_first, iova_end - 1}};
+	for (const device *dev : room().attached) {
+		std::vector<vfio::range> usable;
+
+		if (!dev || dev->lost())
+			continue;
+		const int err = usable_of(dev, &usable);
+		if (err)
+			return err;
+		*out = intersect(*out, usable);
+	}
+	return 0;
+}
+
+/* What all attached devices can reach, without what is in use. */
+static int iovas_build()
+{
+	memory_room &m = room();
+	std::vector<vfio::range> usable;
+	const int err = usable_of_all(&usable);
+	u64 at = 0;
+	heap h;
+
+	if (err)
+		return err;
+	h.init(iova_end, page_normal);
+	for (const vfio::range &r : usable) {
+		const u64 first = align_up(r.start, page_normal), end = align_down(r.last + 1, page_normal);
+
+		if (first >= end)
+			continue;
+		h.reserve(at, first - at);
+		at = end;
+	}
+	if (at < iova_end)
+		h.reserve(at, iova_end - at);
+	/* One that a lost device cannot reach may lie in a gap: that is taken as well. */
+	for (const auto &[iova, sp] : m.spans)
+		h.reserve(iova, sp.size);
+	m.iovas = std::move(h);
+	m.iovas_ready = true;
+	return 0;
+}
+
+static int iova_get(u64 size, u64 *iova)
+{
+	memory_room &m = room();
+	const u64 align = size >= page_huge ? page_huge : page_normal;
+	const int err = m.iovas_ready ? 0 : iovas_build();
+
+	if (err)
+		return err;
+	if (m.iovas.alloc(size, align, iova))
+		return fail(ENOMEM, "no addresses for %llu bytes in the range that every open device reaches "
+				    "(largest free: %llu)", ull(size), ull(m.iovas.largest()));
+	return 0;
+}
+
+/* ---- one span in one device -------------------------------------------------------------------------- */
+
+static int span_map(span *sp, device *dev)
+{
+	vfio::dma_area area;
+	int err;
+
+	area.iova = sp->iova;
+	area.size = sp->size;
+	area.vaddr = sp->vaddr;
+	area.prot = sp->readonly ? vfio::dma_read : vfio::dma_read | vfio::dma_write;
+	area.fd = sp->fd;
+	err = dev->eng->map(area);
+	if (!err)
+		sp->mapped |= bit_of(dev);
+	/* A device that is gone needs nothing mapped; the others are not to suffer for it. */
+	if (err && dev->lost())
+		return 0;
+	return err ? fail_in(err, "mapping %llu bytes into device %u", ull(sp->size), dev->slot) : 0;
+}
+
+static int span_unmap(span *sp, device *dev)
+{
+	int err = 0;
+
+	if (sp->mapped & bit_of(dev))
+		err = dev->eng->unmap(sp->iova, sp->size);
+	if (err && !dev->eng->lost())
+		return fail_in(err, "unmapping %llu bytes from device %u", ull(sp->size), dev->slot);
+	sp->mapped &= ~bit_of(dev);
+	return 0;
+}
+
+static int span_unmap_all(span *sp)
+{
+	int err = 0;
+
+	for (device *dev : room().attached) {
+		const int rc = dev ? span_unmap(sp, dev) : 0;
+
+		err = rc ? rc : err;
+	}
+	return err;
+}
+
+static void span_erase(span *sp)
+{
+	room().iovas.free(sp->iova);
+	room().spans.erase(sp->iova);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------- */
+
+static int span_map_all(span *sp)
+{
+	for (device *dev : room().attached) {
+		const int err = dev ? span_map(sp, dev) : 0;
+
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int span_remove(span *sp)
+{
+	const int err = span_unmap_all(sp);
+
+	if (!err) {
+		span_erase(sp);
+		return 0;
+	}
+	log_error("%s; the memory stays in use until the device is closed", error_text());
+	sp->dead = true;
+	return err;
+}
+
+int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store, span **out)
+{
+	u64 iova;
+	int err = iova_get(size, &iova);
+
+	if (err)
+		return err;
+	span *sp = &room().spans[iova];
+	sp->iova = iova;
+	sp->size = size;
+	sp->vaddr = vaddr;
+	sp->readonly = readonly;
+	sp->fd = store ? store->fd.get() : -1;
+	sp->store = std::move(store);
+	err = span_map_all(sp);
+	if (!err) {
+		*out = sp;
+		return 0;
+	}
+	const std::string why = error_text();
+	span_remove(sp);
+	return fail(-err, "%s", why.c_str());
+}
+
+static int spans_check(const device *dev)
+{
+	std::vector<vfio::range> usable;
+	const int err = usable_of(dev, &usable);
+
+	if (err)
+		return err;
+	for (const auto &[iova, sp] : room().spans)
+		if (!sp.dead && !reaches(usable, sp))
+			return fail(ERANGE, "cannot reach host memory that is pinned already (%llu bytes at IOVA %#llx): "
+					    "open this device before pinning or registering memory", ull(sp.size), ull(iova));
+	return 0;
+}
+
+/* dev is in attached[] already. */
+int spans_attach(device *dev)
+{
+	int err = spans_check(dev);
+
+	if (!err)
+		err = iovas_build();
+	for (auto it = room().spans.begin(); !err && it != room().spans.end(); ++it)
+		if (!it->second.dead)
+			err = span_map(&it->second, dev);
+	return err;
+}
+
+void spans_detach(device *dev)
+{
+	memory_room &m = room();
+
+	for (auto it = m.spans.begin(); it != m.spans.end();) {
+		span *sp = &(it++)->second;
+
+		if (span_unmap(sp, dev))
+			log_warn("%s; closing the device does it", error_text());
+		/* Its address space goes with it, whatever unmapping said. */
+		sp->mapped &= ~bit_of(dev);
+		if (sp->dead && !sp->mapped)
+			span_erase(sp);
+	}
+	m.attached[dev->slot] = nullptr;
+	iovas_build();
+}
+
+} // namespace usdma::core

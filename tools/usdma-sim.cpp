@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* usdma-sim: the software device as a process of its own, on a vfio-user socket. */
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/sim/listener.h"
+
+#include <CLI/CLI.hpp>
+
+#include <csignal>
+#include <cstdio>
+#include <sys/signalfd.h>
+
+using namespace usdma;
+
+namespace {
+
+struct options {
+	std::string socket;
+	std::vector<std::string> settings; /* key=value, as in a device string */
+	bool once = false, verbose = false;
+	int ready_fd = -1;
+};
+
+/* An option that stands for a setting of the device string. */
+void add_setting(CLI::App &app, options &opt, const char *name, const char *key, const char *help)
+{
+	app.add_option_function<std::string>(
+		   name, [&opt, key](const std::string &v) { opt.settings.push_back(std::string(key) + "=" + v); }, help)
+		->type_name(std::string(key) == "cpus" ? "LIST" : "N");
+}
+
+void describe(CLI::App &app, options &opt)
+{
+	app.set_version_flag("--version", USDMA_VERSION);
+	app.add_option("--socket", opt.socket, "Path of the UNIX socket to serve (made with mode 0600)")
+		->required()
+		->type_name("PATH");
+	add_setting(app, opt, "--mem", "mem", "Device memory, such as 512M or 1G (default 1G)");
+	add_setting(app, opt, "--engines", "engines", "Units that copy at the same time, a thread each (default 2)");
+	add_setting(app, opt, "--channels", "channels", "Channels (default 64, at most 1024)");
+	add_setting(app, opt, "--spin-us,--spin", "spin", "Microseconds that an idle unit polls before it sleeps (default 50)");
+	add_setting(app, opt, "--latency-us,--latency", "latency", "Each descriptor takes at least so many microseconds");
+	add_setting(app, opt, "--rate", "rate", "Bytes a second of each unit, such as 500M");
+	add_setting(app, opt, "--cpus", "cpus", "CPUs of the units, such as 2+3");
+	app.add_option_function<std::string>(
+		   "--nomem", [&opt](const std::string &v) { opt.settings.push_back("nomem=" + (v.empty() ? "1" : v)); },
+		   "A device without memory of its own")
+		->expected(0, 1)
+		->trigger_on_parse()
+		->type_name("");
+	app.add_flag("--once", opt.once, "End when the first client has left");
+	app.add_option("--ready-fd", opt.ready_fd, "Descriptor to write a line to once clients may come")->type_name("N");
+	app.add_flag("-v,--verbose", opt.verbose, "Say what clients do wrong");
+	app.footer("Clients: USDMA_DEVICES=vfio-user:PATH, or QEMU 10.1 and newer with\n"
+		   "-device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'.\n"
+		   "SIGTERM and SIGINT end it and remove the socket.");
+}
+
+int report(int err)
+{
+	fprintf(stderr, "usdma-sim: %s\n", *error_text() ? error_text() : strerror(-err));
+	return 1;
+}
+
+int make_config(const options &opt, sim::config *cfg)
+{
+	for (const std::string &s : opt.settings)
+		if (const int err = sim::parse_setting(s, cfg))
+			return err;
+	return sim::check_config(*cfg);
+}
+
+/* Before any thread starts, so that none of them takes the signal. */
+int signals_by_fd()
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, nullptr);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int tell_ready(const options &opt)
+{
+	const std::string line = "ready " + opt.socket + "\n";
+
+	if (printf("%s", line.c_str()) < 0 || fflush(stdout))
+		return fail_errno("standard output");
+	if (opt.ready_fd < 0)
+		return 0;
+	if (write(opt.ready_fd, line.data(), line.size()) != ssize_t(line.size()))
+		return fail_errno("--ready-fd %d", opt.ready_fd);
+	close(opt.ready_fd);
+	return 0;
+}
+
+int serve(const options &opt)
+{
+	sim::listener door;
+	sim::config cfg;
+
+	if (const int err = make_config(opt, &cfg))
+		return report(err);
+	unique_fd stop(signals_by_fd());
+	if (!stop.valid())
+		return report(fail_errno("signalfd"));
+	if (const int err = door.open(opt.socket))
+		return report(err);
+	if (const int err = tell_ready(opt))
+		return report(err);
+	const int err = door.run(cfg, stop.get(), opt.once);
+	return err ? report(err) : 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	CLI::App app{"A software DMA device, served over vfio-user", "usdma-sim"};
+	options opt;
+
+	describe(app, opt);
+	CLI11_PARSE(app, argc, argv);
+	if (opt.verbose)
+		log_set_level(log_level::info);
+	return serve(opt);
+}

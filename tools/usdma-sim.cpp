@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <sys/signalfd.h>
 
 using namespace usdma;

@@ -74,12 +74,14 @@ void sdma_engine::unmap_ring(sdma_channel *c)
 	if (!c->iova)
 		return;
 	std::lock_guard guard(lock_);
-	if (dev_->dma_unmap(c->iova, c->memory.size()) < 0 && !dev_->lost()) {
-		/* The address stays taken: it may still lead to the old pages. */
-		log_warn("%s: cannot unmap a ring: %s", dev_->name().c_str(), error_text());
+	if (dev_->dma_unmap(c->iova, c->memory.size()) == 0) {
+		iova_.give(c->iova);
 		return;
 	}
-	iova_.give(c->iova);
+	/* Its address stays taken and its pages stay ours: a device that we have lost sight of may not have stopped. */
+	if (!dev_->lost())
+		log_warn("%s: cannot unmap a ring: %s", dev_->name().c_str(), error_text());
+	stuck_.push_back(std::move(c->memory));
 }
 
 void sdma_engine::forget(sdma_channel *c)

@@ -127,11 +127,13 @@ sdma_engine::~sdma_engine()
 	for (sdma_channel *c : channels_)
 		if (c)
 			channel_close(c);
-	if (dev_->lost())
-		return;
-	/* Leave it as quiet as it was found. */
-	reg_write(*dev_, reg_ctrl, u32(ctrl_reset));
-	vfio::config_bus_master(*dev_, false);
+	if (!dev_->lost()) {
+		/* Leave it as quiet as it was found. */
+		reg_write(*dev_, reg_ctrl, u32(ctrl_reset));
+		vfio::config_bus_master(*dev_, false);
+	}
+	/* The device first: it may still reach what stuck_ holds. */
+	dev_.reset();
 }
 
 int sdma_engine::set_memory_base(u64 base)

@@ -91,6 +91,7 @@ public:
 
 	/* For channels. */
 	int map_ring(sdma_channel *c, u64 size);
+	/* After it the device reaches the ring's memory no more, or the memory is kept until the device is closed. */
 	void unmap_ring(sdma_channel *c);
 	void forget(sdma_channel *c);
 
@@ -109,6 +110,7 @@ private:
 	std::vector<sdma_channel *> channels_; /* by index; nullptr: closed */
 	iova_space iova_;
 	std::vector<unique_fd> vectors_; /* 0: service, for all channels; 1 + i: waiter of channel i */
+	std::vector<mapping> stuck_; /* memory of closed channels that the device may still reach */
 	mapping memory_;
 	u64 memory_base_ = 0;
 	u64 hw_caps_ = 0;

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The sdma driver and the software model together: real threads, real transfers, real interrupts. */
+#include "tests/support/test.h"
+
+#include "driver/base/clock.h"
+#include "driver/base/error.h"
+#include "driver/dma/registry.h"
+
+#include <cstring>
+#include <memory>
+#include <poll.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace usdma;
+using namespace usdma::dma;
+
+static constexpr u64 mem_base = 0x100000000000, host_iova = 4 * GiB, host_size = MiB;
+static constexpr u64 patience_ns = 30 * ns_per_s;
+
+/* An engine, a channel, and a megabyte of host memory that it may reach. */
+struct rig {
+	std::unique_ptr<engine> eng;
+	channel *ch = nullptr;
+	mapping host;
+
+	explicit rig(u32 ring_size = 64, u64 first_seq = 0, const char *spec = "sim:mem=16M:engines=1:channels=4")
+	{
+		channel_config cfg;
+		void *p = mmap(nullptr, host_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		vfio::dma_area area;
+
+		assert_ptr_not_equal(p, MAP_FAILED);
+		host = mapping(p, host_size);
+		if (dma::open(spec, &eng) < 0)
+			print_error("%s\n", error_text());
+		assert_non_null(eng.get());
+		assert_int_equal(eng->set_memory_base(mem_base), 0);
+		area.iova = host_iova;
+		area.size = host_size;
+		area.vaddr = p;
+		assert_int_equal(eng->map(area), 0);
+		cfg.ring_size = ring_size;
+		cfg.first_seq = first_seq;
+		if (eng->channel_open(0, cfg, &ch) < 0)
+			print_error("%s\n", error_text());
+		assert_non_null(ch);
+	}
+	~rig()
+	{
+		if (ch)
+			ch->ops->close(ch);
+		eng->unmap(host_iova, host_size);
+	}
+
+	/* As a submitter does it: fill, doorbell, full barrier, look whether it sleeps. */
+	void submit(const request *r, unsigned n)
+	{
+		const deadline until = deadline::in_ns(patience_ns);
+		u32 fence = 0;
+
+		for (unsigned done = 0; done < n;) {
+			done += ch->ops->post(ch, r + done, n - done);
+			ch->ops->doorbell(ch);
+			store_fence(&fence, 1u);
+			if (load_relaxed(ch->asleep))
+				ch->ops->wake(ch);
+			if (done < n)
+				sched_yield();
+			assert_false(until.passed());
+		}
+	}
+	bool wait(u64 seq)
+	{
+		const deadline until = deadline::in_ns(patience_ns);
+
+		while (s64(completed(ch) - seq) < 0 && !halted(ch)) {
+			assert_false(until.passed());
+			sched_yield();
+		}
+		return s64(completed(ch) - seq) >= 0;
+	}
+	void wait_halted()
+	{
+		const deadline until = deadline::in_ns(patience_ns);
+
+		while (!halted(ch)) {
+			assert_false(until.passed());
+			sched_yield();
+		}
+	}
+};
+
+static request copy(bool to_device, u64 dst, u64 src, u64 len, u64 cookie = 0)
+{
+	request r;
+
+	r.op = opcode::copy;
+	r.spaces = to_device ? spaces(space::host, space::device) : spaces(space::device, space::host);
+	r.src = src;
+	r.dst = dst;
+	r.len = len;
+	r.cookie = cookie;
+	return r;
+}
+
+static request bad_copy(u64 cookie)
+{
+	return copy(true, mem_base, host_iova + 2 * host_size, 64, cookie); /* source not mapped */
+}
+
+static request write_word(u64 dst, u64 value, u64 cookie = 0)
+{
+	request r;
+
+	r.op = opcode::write;
+	r.spaces = spaces(space::host, space::host);
+	r.dst = dst;
+	r.a = value;
+	r.cookie = cookie;
+	return r;
+}
+
+/* Never true: the word at src stays what it is. */
+static request wait_word(u64 src, u64 value, u64 cookie)
+{
+	request r;
+
+	r.op = opcode::wait;
+	r.spaces = spaces(space::host, space::host);
+	r.arg = u8(compare::eq);
+	r.src = src;
+	r.a = value;
+	r.cookie = cookie;
+	return r;
+}
+
+static void limits(void **)
+{
+	rig t;
+	const engine_limits &l = t.eng->limits();
+
+	assert_int_equal(l.memory_size, 16 * MiB);
+	assert_int_equal(l.channels, 4);
+	assert_int_equal(l.engines, 1);
+	assert_true(l.caps & cap_memory);
+	assert_true(l.max_len >= MiB);
+	assert_non_null(t.eng->memory());
+}
+
+static void copies(void **)
+{
+	rig t;
+	auto gen = test::rng(1);
+	const u64 half = host_size / 2;
+
+	test::fill_random(t.host.data(), half, gen);
+	const request r[] = {copy(true, mem_base + 4096, host_iova, half), copy(false, host_iova + half, mem_base + 4096, half)};
+	t.submit(r, 2);
+	assert_true(t.wait(2));
+	assert_memory_equal(t.host.data(), t.host.data() + half, half);
+	assert_memory_equal(t.host.data(), t.eng->memory() + 4096, half);
+}
+
+/* Many times round a small ring, over every edge that a sequence number has. */
+static void wraps(void **)
+{
+	auto gen = test::rng(2);
+
+	for (u64 first : {u64(0), (u64(1) << 32) - 50, (u64(1) << 33) - 1, (u64(1) << 63) - 70, ~u64(0) - 5000}) {
+		rig t(8, first);
+		auto *words = reinterpret_cast<u64 *>(t.host.data());
+		u64 sent = 0;
+
+		while (sent < 2000) {
+			request r[20];
+			const unsigned n = 1 + unsigned(gen() % 20);
+
+			for (unsigned i = 0; i < n; i++)
+				r[i] = write_word(host_iova + ((sent + i) % 4096) * 8, sent + i + 1);
+			t.submit(r, n);
+			sent += n;
+		}
+		assert_int_equal(t.ch->posted, first + sent);
+		assert_true(t.wait(first + sent));
+		for (u64 i = 0; i < sent; i++)
+			assert_int_equal(load_relaxed(&words[i]), i + 1);
+	}
+}
+
+static void fault_squash_resume(void **)
+{
+	rig t(64, (u64(1) << 32) - 3);
+	auto *words = reinterpret_cast<u64 *>(t.host.data());
+	const u64 first = t.ch->posted;
+	const request r[] = {write_word(host_iova, 1, 1), bad_copy(7), write_word(host_iova + 8, 2, 2),
+			     write_word(host_iova + 16, 3, 7), write_word(host_iova + 24, 4, 2)};
+	fault f;
+
+	t.submit(r, 5);
+	assert_false(t.wait(first + 2));
+	assert_true(read_fault(t.ch, &f));
+	assert_int_equal(completed(t.ch), first + 1);
+	assert_int_equal(f.seq, first + 2);
+	assert_int_equal(f.reason, fault_reason::src_unmapped);
+	assert_int_equal(f.address, host_iova + 2 * host_size);
+	assert_int_equal(f.cookie, 7);
+	assert_int_equal(t.ch->ops->squash(t.ch, 7), 1);
+	assert_int_equal(t.ch->ops->resume(t.ch), 0);
+	assert_true(t.wait(first + 5));
+	assert_int_equal(load_relaxed(&words[1]), 2);
+	assert_int_equal(load_relaxed(&words[2]), 0); /* squashed */
+	assert_int_equal(load_relaxed(&words[3]), 4);
+}
+
+/* One fault after the other: resume comes back although the next request has failed already. */
+static void faults_in_a_row(void **)
+{
+	rig t;
+	fault f;
+
+	for (u64 i = 0; i < 20; i++) {
+		const request r = bad_copy(i);
+
+		t.submit(&r, 1);
+	}
+	for (u64 i = 0; i < 20; i++) {
+		t.wait_halted();
+		assert_true(read_fault(t.ch, &f));
+		assert_int_equal(f.seq, i + 1);
+		assert_int_equal(f.cookie, i);
+		assert_int_equal(t.ch->ops->resume(t.ch), 0);
+	}
+	assert_true(t.wait(20));
+}
+
+static void stop_inside_a_wait(void **)
+{
+	rig t;
+	auto *words = reinterpret_cast<u64 *>(t.host.data());
+	const request r[] = {write_word(host_iova + 8, 1, 1), wait_word(host_iova, 99, 5), write_word(host_iova + 16, 2, 6)};
+	fault f;
+
+	t.submit(r, 3);
+	assert_true(t.wait(1));
+	assert_int_equal(t.ch->ops->stop(t.ch), 0);
+	assert_true(read_fault(t.ch, &f));
+	assert_int_equal(f.reason, fault_reason::stopped);
+	assert_int_equal(f.seq, 2);
+	assert_int_equal(t.ch->ops->squash(t.ch, 5), 1); /* the one that was stopped */
+	assert_int_equal(t.ch->ops->resume(t.ch), 0);
+	assert_true(t.wait(3));
+	assert_int_equal(load_relaxed(&words[2]), 2);
+	/* Stopped and not squashed, it waits on. */
+	t.submit(&r[1], 1);
+	assert_int_equal(t.ch->ops->stop(t.ch), 0);
+	assert_int_equal(t.ch->ops->resume(t.ch), 0);
+	assert_int_equal(completed(t.ch), 3);
+	store_release(&words[0], u64(99));
+	assert_true(t.wait(4));
+}
+
+/* ---- interrupts and sleep ------------------------------------------------------------------------------- */
+
+/* True when the eventfd was signalled before patience ended; takes the signal. */
+static bool signalled(int fd)
+{
+	pollfd p = {fd, POLLIN, 0};
+	u64 count;
+
+	return poll(&p, 1, int(patience_ns / ns_per_ms)) == 1 && read(fd, &count, sizeof(count)) == sizeof(count);
+}
+
+static void armed_interrupts(void **)
+{
+	rig t;
+
+	for (u64 i = 1; i <= 200; i++) {
+		const unsigned slot = i % 2 ? irq_waiter : irq_service;
+		const request r = write_word(host_iova, i);
+
+		t.submit(&r, 1);
+		t.ch->ops->arm(t.ch, slot, i);
+		assert_true(signalled(t.ch->irq_fd[slot]));
+		assert_true(completed(t.ch) >= i);
+	}
+}
+
+static void interrupt_on_halt(void **)
+{
+	rig t;
+	const request r[] = {bad_copy(1), wait_word(host_iova, 5, 2)};
+
+	t.submit(r, 2);
+	t.ch->ops->arm(t.ch, irq_waiter, 2);
+	assert_true(signalled(t.ch->irq_fd[irq_waiter]));
+	assert_true(halted(t.ch));
+	assert_int_equal(t.ch->ops->resume(t.ch), 0);
+	/* The same number again, for now it is about the end of the request. */
+	t.ch->ops->arm(t.ch, irq_waiter, 2);
+	assert_true(completed(t.ch) < 2);
+	store_release(reinterpret_cast<u64 *>(t.host.data()), u64(5));
+	do
+		assert_true(signalled(t.ch->irq_fd[irq_waiter]));
+	while (completed(t.ch) < 2);
+}
+
+static void wakes_from_sleep(void **)
+{
+	rig t(64, 0, "sim:mem=16M:engines=1:channels=4:spin=1");
+
+	for (u64 i = 1; i <= 30; i++) {
+		const deadline until = deadline::in_ns(patience_ns);
+		const request r = write_word(host_iova, i);
+
+		while (!load_acquire(t.ch->asleep)) {
+			assert_false(until.passed());
+			sched_yield();
+		}
+		t.submit(&r, 1);
+		assert_true(t.wait(i));
+	}
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------- */
+
+static void closes_while_busy(void **)
+{
+	rig t;
+
+	for (int i = 0; i < 20; i++) {
+		std::vector<request> r(50, copy(true, mem_base, host_iova, host_size));
+		channel_config cfg;
+
+		t.submit(r.data(), 50);
+		t.ch->ops->close(t.ch);
+		t.ch = nullptr;
+		cfg.ring_size = 64;
+		cfg.first_seq = u64(i) * 1000;
+		assert_int_equal(t.eng->channel_open(0, cfg, &t.ch), 0);
+		assert_int_equal(completed(t.ch), cfg.first_seq);
+	}
+}
+
+static void resets(void **)
+{
+	rig t;
+	const request forever = wait_word(host_iova, 1, 0), good = write_word(host_iova + 8, 7);
+	channel_config cfg;
+
+	t.submit(&forever, 1);
+	assert_int_equal(t.eng->reset(), 0);
+	t.ch->ops->close(t.ch);
+	t.ch = nullptr;
+	assert_int_equal(t.eng->channel_open(0, cfg, &t.ch), 0);
+	const request r[] = {good, copy(true, mem_base, host_iova, 4096)};
+	t.submit(r, 2);
+	assert_true(t.wait(2)); /* the memory base is still set */
+	assert_int_equal(t.eng->memory()[8], 7);
+}
+
+static void all_channels(void **)
+{
+	rig t(64, 0, "sim:mem=16M:engines=2:channels=16");
+	std::vector<channel *> all = {t.ch};
+	channel_config cfg;
+
+	for (unsigned i = 1; i < 16; i++) {
+		all.push_back(nullptr);
+		assert_int_equal(t.eng->channel_open(i, cfg, &all[i]), 0);
+	}
+	for (u64 i = 0; i < 16; i++) {
+		const request r = write_word(host_iova + 8 * i, i + 1);
+
+		t.ch = all[i];
+		t.submit(&r, 1);
+	}
+	for (u64 i = 0; i < 16; i++) {
+		t.ch = all[i];
+		assert_true(t.wait(1));
+		assert_int_equal(load_relaxed(reinterpret_cast<u64 *>(t.host.data()) + i), i + 1);
+		if (i)
+			t.ch->ops->close(t.ch);
+	}
+	t.ch = all[0];
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(limits),	       cmocka_unit_test(copies),
+		cmocka_unit_test(wraps),	       cmocka_unit_test(fault_squash_resume),
+		cmocka_unit_test(faults_in_a_row),     cmocka_unit_test(stop_inside_a_wait),
+		cmocka_unit_test(armed_interrupts),    cmocka_unit_test(interrupt_on_halt),
+		cmocka_unit_test(wakes_from_sleep),    cmocka_unit_test(closes_while_busy),
+		cmocka_unit_test(resets),	       cmocka_unit_test(all_channels),
+	};
+
+	return cmocka_run_group_tests_name("sdma_embedded", tests, nullptr, nullptr);
+}

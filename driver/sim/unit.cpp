@@ -405,6 +405,9 @@ void unit::resume(hw_channel &ch)
 		ch.next++;
 	ch.written = ch.next - 1;
 	ch.waiting = false;
+	/* The halt took the interrupts asked for: the same numbers now ask for the ends of their requests. */
+	for (u64 &seq : ch.fired)
+		seq = arm_none;
 	store_relaxed(&r.reason, 0u);
 	store_release(&r.completed, ch.written);
 	/* After completed: who sees it run again also sees that the failed one is behind it. */

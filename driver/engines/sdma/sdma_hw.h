@@ -69,7 +69,7 @@ enum : u32 { chan_state_off = 0, chan_state_running = 1, chan_state_halted = 2, 
 inline constexpr u64 chan_door_base = 0x800000;
 enum : u32 {
 	door_tail = 0x00, /* RW 64: last sequence number posted */
-	door_arm = 0x40,  /* RW 64: interrupt slot 0 (waiter) once completed >= this; each value written raises at most once */
+	door_arm = 0x40,  /* RW 64: interrupt slot 0 (waiter) once completed >= this; each value written raises at most once, and again after a resume */
 	door_arm_service = 0x80, /* RW 64: the same for slot 1 */
 };
 inline constexpr u64 arm_none = ~u64(0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which engines and transports there are: a new one is a line here. */
 #include "driver/dma/registry.h"
+#include "driver/engines/edu/driver.h"
 #include "driver/engines/sdma/driver.h"
 #include "driver/sim/transport.h"
 
@@ -8,6 +9,7 @@ namespace usdma::dma {
 
 static constexpr const driver *driver_table[] = {
 	&sdma::driver,
+	&edu::driver,
 };
 
 constinit const std::span<const driver *const> drivers = driver_table;

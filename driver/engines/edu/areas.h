@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is mapped for the device.  The device cannot report that an address leads
+ * nowhere (its transfer ends like any other), so the driver checks first.
+ */
+#pragma once
+
+#include "driver/dma/request.h"
+#include "driver/vfio/device.h"
+
+#include <map>
+
+namespace usdma::edu {
+
+/* Not thread-safe: the engine's lock protects it. */
+class area_list {
+public:
+	void add(const vfio::dma_area &area) { areas_[area.iova] = area; }
+	void remove(u64 iova) { areas_.erase(iova); }
+
+	struct piece {
+		u8 *host;
+		u64 len;
+	};
+	/* The bytes at addr that lie in one area, at most len. right: dma_read for a source, dma_write for a destination. */
+	dma::fault_reason locate(u64 addr, u64 len, u32 right, piece *out) const;
+	/* All of [addr, addr + len); on a fault *at is the first bad address. */
+	dma::fault_reason check(u64 addr, u64 len, u32 right, u64 *at) const;
+
+private:
+	std::map<u64, vfio::dma_area> areas_;
+};
+
+} // namespace usdma::edu

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/barrier.h"
+#include "driver/base/error.h"
+#include "driver/engines/edu/edu.h"
+
+#include <csignal>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace usdma::edu {
+
+using dma::fault_reason;
+
+static constexpr u64 no_arm = ~u64(0);
+/* Longer than it takes to give up a transfer that hangs (unit.cpp). */
+static constexpr u64 stop_ms = 8000;
+
+int edu_channel::begin(const dma::channel_config &cfg, u32 size, dma::completion_record *rec, u64 rec_iova)
+{
+	record = record_ = rec;
+	record_iova = rec_iova;
+	asleep = &never_asleep_;
+	cfg_ = cfg;
+	ring_size = size;
+	posted = tail_ = taken_ = cfg.first_seq;
+	room_to = cfg.first_seq + size;
+	slots_.resize(size);
+	*rec = dma::completion_record{};
+	store_release(&rec->completed, cfg.first_seq);
+	for (unsigned i = 0; i < dma::irq_slots; i++) {
+		arm_[i] = no_arm;
+		irq_[i].reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+		if (!irq_[i].valid())
+			return fail_errno("no eventfd for a channel");
+		irq_fd[i] = irq_[i].get();
+	}
+	return start_worker();
+}
+
+void *edu_channel::thread_main(void *arg)
+{
+	static_cast<edu_channel *>(arg)->work();
+	return nullptr;
+}
+
+/* With all signals blocked: the program's handlers shall not run in the library's thread. */
+int edu_channel::start_worker()
+{
+	sigset_t all, old;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	const int err = pthread_create(&worker_, nullptr, thread_main, this);
+	pthread_sigmask(SIG_SETMASK, &old, nullptr);
+	if (err)
+		return fail(err, "no thread for a channel");
+	started_ = true;
+	pthread_setname_np(worker_, "usdma-edu");
+	return 0;
+}
+
+void edu_channel::end()
+{
+	if (!started_)
+		return;
+	{
+		std::lock_guard guard(lock_);
+
+		quit_ = true;
+	}
+	changed_.notify_all();
+	pthread_join(worker_, nullptr);
+	started_ = false;
+}
+
+/* ---- the worker ---------------------------------------------------------------------------------- */
+
+/* Sleeps until there is a request to run, or the end. */
+bool edu_channel::next(dma::request *r, u64 *seq)
+{
+	std::unique_lock guard(lock_);
+
+	for (;;) {
+		if (quit_)
+			return false;
+		if (stop_ && !is_halted_) {
+			const u64 at = taken_ + 1;
+			const bool there = tail_ != taken_;
+
+			guard.unlock();
+			halt(at, there ? slots_[at % ring_size].cookie : 0, {fault_reason::stopped});
+			guard.lock();
+			continue;
+		}
+		if (!is_halted_ && tail_ != taken_)
+			break;
+		/* A held-back interrupt has its time. */
+		if (held_)
+			changed_.wait_for(guard, std::chrono::microseconds(cfg_.coalesce_us));
+		else
+			changed_.wait(guard);
+		if (held_ && now_ns() - held_since_ >= cfg_.coalesce_us * ns_per_us) {
+			held_ = 0;
+			raise(dma::irq_service);
+		}
+	}
+	*seq = ++taken_;
+	*r = slots_[*seq % ring_size];
+	return true;
+}
+
+void edu_channel::work()
+{
+	dma::request r;
+	u64 seq;
+
+	while (next(&r, &seq)) {
+		const outcome o = exec.run(r);
+
+		if (o)
+			finish(seq, r.flags);
+		else
+			halt(seq, r.cookie, o);
+	}
+}
+
+void edu_channel::raise(unsigned slot)
+{
+	const u64 one = 1;
+
+	/* A full counter has said it already. */
+	if (write(irq_[slot].get(), &one, sizeof(one)) < 0)
+		return;
+}
+
+void edu_channel::raise_armed(bool all)
+{
+	const u64 done = load_relaxed(&record_->completed);
+
+	for (unsigned slot = 0; slot < dma::irq_slots; slot++) {
+		u64 want = arm_[slot].load(std::memory_order_seq_cst);
+
+		if (want == no_arm || (!all && s64(done - want) < 0))
+			continue;
+		if (arm_[slot].compare_exchange_strong(want, no_arm))
+			raise(slot);
+	}
+}
+
+/* At most one interrupt in coalesce_count ends or coalesce_us. */
+void edu_channel::hold_service(bool wanted)
+{
+	if (!wanted)
+		return;
+	if (!held_++)
+		held_since_ = now_ns();
+	if (held_ < cfg_.coalesce_count && now_ns() - held_since_ < cfg_.coalesce_us * ns_per_us)
+		return;
+	held_ = 0;
+	raise(dma::irq_service);
+}
+
+void edu_channel::finish(u64 seq, u8 flags)
+{
+	/* Full barrier: "completed" is visible before the arms are read, as an arm is before "completed" is re-read. */
+	store_fence(&record_->completed, seq);
+	raise_armed(false);
+	hold_service(flags & dma::flag_interrupt);
+}
+
+void edu_channel::halt(u64 seq, u64 cookie, const outcome &o)
+{
+	{
+		std::lock_guard guard(lock_);
+
+		is_halted_ = true;
+		stop_ = false;
+		taken_ = seq - 1;
+		store_relaxed(&record_->reason, u32(o.reason));
+		store_relaxed(&record_->fault_seq, seq);
+		store_relaxed(&record_->fault_address, o.address);
+		store_relaxed(&record_->fault_cookie, cookie);
+		/* After the fault's fields; and before the arms are looked at. */
+		store_fence(&record_->state, u32(dma::state_halted));
+	}
+	halted_.notify_all();
+	raise_armed(true);
+}
+
+bool edu_channel::go_on(bool made)
+{
+	if (made)
+		store_relaxed(&record_->heartbeat, load_relaxed(&record_->heartbeat) + 1);
+	std::lock_guard guard(lock_);
+	return !stop_ && !quit_;
+}
+
+void edu_channel::pause(deadline until)
+{
+	std::unique_lock guard(lock_);
+
+	if (!stop_ && !quit_)
+		changed_.wait_for(guard, std::chrono::nanoseconds(until.left_ns()));
+}
+
+/* ---- the owner's calls --------------------------------------------------------------------------- */
+
+unsigned edu_channel::put(const dma::request *r, unsigned n)
+{
+	/* Acquire in completed(): the worker is done with a slot before it counts it. */
+	room_to = dma::completed(this) + ring_size;
+	const u64 room = room_to - posted;
+
+	if (n > room)
+		n = unsigned(room);
+	for (unsigned i = 0; i < n; i++)
+		slots_[++posted % ring_size] = r[i];
+	return n;
+}
+
+void edu_channel::set_tail()
+{
+	{
+		std::lock_guard guard(lock_);
+
+		tail_ = posted;
+	}
+	changed_.notify_all();
+}
+
+void edu_channel::set_arm(unsigned slot, u64 seq)
+{
+	/* Sequentially consistent: the caller's next look at the record comes after. */
+	arm_[slot].store(seq, std::memory_order_seq_cst);
+	std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+unsigned edu_channel::make_nops(u64 cookie)
+{
+	std::lock_guard guard(lock_);
+	unsigned count = 0;
+	dma::fault f;
+
+	if (!is_halted_ || !dma::read_fault(this, &f))
+		return 0;
+	/* What failed has run; what was stopped has not, and would run again. */
+	for (u64 seq = f.reason == fault_reason::stopped ? f.seq : f.seq + 1; s64(posted - seq) >= 0; seq++) {
+		dma::request &r = slots_[seq % ring_size];
+
+		if (r.cookie != cookie || r.op == dma::opcode::nop)
+			continue;
+		r = dma::request{.flags = r.flags, .cookie = cookie};
+		count++;
+	}
+	return count;
+}
+
+int edu_channel::go_again()
+{
+	{
+		std::lock_guard guard(lock_);
+
+		if (!is_halted_)
+			return fail(EINVAL, "channel %u is not halted", index);
+		if (load_relaxed(&record_->reason) != u32(fault_reason::stopped))
+			store_release(&record_->completed, ++taken_);
+		store_relaxed(&record_->reason, 0u);
+		/* After completed: who sees it run again sees that the failed one is behind it. */
+		store_release(&record_->state, u32(dma::state_running));
+		is_halted_ = false;
+	}
+	changed_.notify_all();
+	return 0;
+}
+
+int edu_channel::halt_soon()
+{
+	std::unique_lock guard(lock_);
+
+	if (is_halted_)
+		return 0;
+	stop_ = true;
+	changed_.notify_all();
+	if (!halted_.wait_for(guard, std::chrono::milliseconds(stop_ms), [this] { return is_halted_; }))
+		return fail(ETIMEDOUT, "channel %u does not stop", index);
+	return 0;
+}
+
+/* ---- the table ----------------------------------------------------------------------------------- */
+
+static edu_channel *own(dma::channel *ch)
+{
+	return static_cast<edu_channel *>(ch);
+}
+
+const dma::channel_ops channel_table = {
+	.post = [](dma::channel *ch, const dma::request *r, unsigned n) { return own(ch)->put(r, n); },
+	.doorbell = [](dma::channel *ch) { own(ch)->set_tail(); },
+	.wake = [](dma::channel *) {}, /* never said to be asleep */
+	.arm = [](dma::channel *ch, unsigned slot, u64 seq) { own(ch)->set_arm(slot, seq); },
+	.squash = [](dma::channel *ch, u64 cookie) { return own(ch)->make_nops(cookie); },
+	.resume = [](dma::channel *ch) { return own(ch)->go_again(); },
+	.stop = [](dma::channel *ch) { return own(ch)->halt_soon(); },
+	.close =
+		[](dma::channel *ch) {
+			edu_channel *c = own(ch);
+
+			c->end();
+			c->owner->forget(c->index);
+			delete c;
+		},
+};
+
+} // namespace usdma::edu

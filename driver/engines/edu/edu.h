@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The engine and its channels, for the files of this folder and for tests. */
+#pragma once
+
+#include "driver/base/unique_fd.h"
+#include "driver/dma/engine.h"
+#include "driver/engines/edu/exec.h"
+
+#include <condition_variable>
+#include <pthread.h>
+
+namespace usdma::edu {
+
+class edu_engine;
+
+/* A ring in ordinary memory and a thread that works it off: what a device with rings does in hardware. */
+struct edu_channel final : dma::channel, progress {
+	edu_channel(edu_engine &e, shared_state &state) : owner(&e), exec(state, *this) {}
+	~edu_channel() { end(); }
+
+	/* index, eng and ops are set by the engine. */
+	int begin(const dma::channel_config &cfg, u32 size, dma::completion_record *rec, u64 rec_iova);
+	/* The worker has left off and touches nothing any more. */
+	void end();
+
+	unsigned put(const dma::request *r, unsigned n);
+	void set_tail();
+	void set_arm(unsigned slot, u64 seq);
+	unsigned make_nops(u64 cookie);
+	int go_again();
+	int halt_soon();
+
+	bool go_on(bool made) override;
+	void pause(deadline until) override;
+
+	edu_engine *owner;
+
+private:
+	static void *thread_main(void *arg);
+	int start_worker();
+	void work();
+	bool next(dma::request *r, u64 *seq);
+	void finish(u64 seq, u8 flags);
+	void halt(u64 seq, u64 cookie, const outcome &o);
+	void raise_armed(bool all);
+	void hold_service(bool wanted);
+	void raise(unsigned slot);
+
+	executor exec;
+	std::vector<dma::request> slots_;
+	dma::completion_record *record_ = nullptr;
+	u32 never_asleep_ = 0;
+	unique_fd irq_[dma::irq_slots];
+	std::atomic<u64> arm_[dma::irq_slots];
+	dma::channel_config cfg_;
+	u32 held_ = 0;   /* service interrupts held back, and since when */
+	u64 held_since_ = 0;
+
+	std::mutex lock_; /* what follows, and the slots from tail_ down */
+	std::condition_variable changed_, halted_;
+	u64 tail_ = 0;  /* last sequence number that the doorbell told of */
+	u64 taken_ = 0; /* last one that the worker has begun */
+	bool stop_ = false, quit_ = false, is_halted_ = false;
+	pthread_t worker_ = {};
+	bool started_ = false;
+};
+
+class edu_engine final : public dma::engine {
+public:
+	explicit edu_engine(std::unique_ptr<vfio::device> dev);
+	~edu_engine() override;
+
+	int start();
+	/* On a failed start: gives the device back. */
+	std::unique_ptr<vfio::device> release();
+
+	const char *driver_name() const override { return "edu"; }
+	int channel_open(unsigned index, const dma::channel_config &cfg, dma::channel **out) override;
+	int map(const vfio::dma_area &area) override;
+	int unmap(u64 iova, u64 size) override;
+	int set_memory_base(u64 base) override;
+	int reset() override;
+
+	const unit_counters &counters() const { return state_.unit.counters(); }
+	void forget(unsigned index);
+
+private:
+	void quiet();
+	int map_shared();
+	int check_reach();
+	int probe_address(u64 high, u64 alias);
+	void unmap_shared();
+
+	shared_state state_;
+	mapping memory_; /* page 0: completion records, page 1: the page of shared_state */
+	u64 iova_ = 0;
+	std::mutex lock_; /* open_ */
+	u64 open_ = 0;    /* bit i: channel i */
+};
+
+extern const dma::channel_ops channel_table;
+
+} // namespace usdma::edu

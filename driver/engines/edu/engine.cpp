@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/bits.h"
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/engines/edu/edu.h"
+#include "driver/engines/edu/driver.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+#include <new>
+
+namespace usdma::edu {
+
+static constexpr u32 channel_count = 8, default_ring = 256, max_ring = 65536;
+static constexpr u64 page = 4096, shared_size = 2 * page;
+static_assert(channel_count * sizeof(dma::completion_record) <= page);
+/* Where engines map memory of their own; the memory registry leaves it to them. */
+static constexpr u64 own_low = 1 * GiB, own_high = 4 * GiB;
+static constexpr unsigned map_tries = 4096;
+
+edu_engine::edu_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev)), state_(*dev_)
+{
+	limits_.max_len = max_length;
+	limits_.channels = channel_count;
+	limits_.engines = 1;
+	limits_.ring_size = default_ring;
+	limits_.memory_size = memory_usable;
+	limits_.caps = dma::cap_memory | dma::cap_indirect_host;
+	limits_.numa_node = dev_->numa_node();
+}
+
+std::unique_ptr<vfio::device> edu_engine::release()
+{
+	quiet();
+	return std::move(dev_);
+}
+
+edu_engine::~edu_engine()
+{
+	if (dev_)
+		quiet();
+}
+
+void edu_engine::quiet()
+{
+	/* First quiet, then out of reach: no transfer may find the pages gone. */
+	state_.unit.stop();
+	unmap_shared();
+}
+
+static bool usable(const vfio::address_limits &l, u64 iova, u64 size)
+{
+	return std::any_of(l.usable.begin(), l.usable.end(), [=](const vfio::range &r) {
+		return iova >= r.start && iova <= r.last && size - 1 <= r.last - iova;
+	});
+}
+
+/* One page for records, one to pass data through, at the first address that nobody else has taken. */
+int edu_engine::map_shared()
+{
+	vfio::address_limits l;
+	vfio::dma_area area;
+	void *p = mmap(nullptr, shared_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	int rc = -ENOSPC;
+
+	if (p == MAP_FAILED)
+		return fail_errno("no memory for two pages");
+	memory_ = mapping(p, shared_size);
+	madvise(p, shared_size, MADV_DONTFORK); /* a child's copy-on-write must not take the pages from the device */
+	if (int err = dev_->limits(&l); err < 0)
+		return err;
+	const u64 grain = std::max(l.page_size, page);
+	if (grain > page)
+		return fail(EOPNOTSUPP, "the IOMMU maps no less than %" PRIu64 " bytes", grain);
+	area = {.iova = own_low, .size = shared_size, .vaddr = p};
+	for (unsigned i = 0; i < map_tries && area.iova < own_high; i++, area.iova += shared_size) {
+		if (!usable(l, area.iova, shared_size))
+			continue;
+		rc = dev_->dma_map(area);
+		if (rc != -EEXIST)
+			break;
+	}
+	if (rc)
+		return fail_in(rc, "cannot map two pages for the device");
+	iova_ = area.iova;
+	state_.areas.add(area);
+	state_.page = memory_.data() + page;
+	state_.page_iova = iova_ + page;
+	return 0;
+}
+
+void edu_engine::unmap_shared()
+{
+	if (!iova_ || dev_->lost())
+		return;
+	if (dev_->dma_unmap(iova_, shared_size) < 0)
+		log_warn("%s: %s", dev_->name().c_str(), error_text());
+	iova_ = 0;
+}
+
+/* A page mapped for as long as this lives. */
+class trial_page {
+public:
+	explicit trial_page(vfio::device &dev) : dev_(dev) {}
+	~trial_page()
+	{
+		if (mapped_)
+			dev_.dma_unmap(area_.iova, page);
+	}
+	int map(u64 iova)
+	{
+		void *p = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+		if (p == MAP_FAILED)
+			return fail_errno("no memory for a page");
+		memory_ = mapping(p, page);
+		area_ = {.iova = iova, .size = page, .vaddr = p};
+		const int rc = dev_.dma_map(area_);
+		mapped_ = !rc;
+		return rc;
+	}
+	u64 *words() const { return reinterpret_cast<u64 *>(memory_.data()); }
+
+private:
+	vfio::device &dev_;
+	mapping memory_;
+	vfio::dma_area area_;
+	bool mapped_ = false;
+};
+
+/*
+ * By default QEMU's edu cuts addresses to 28 bits without a word, and would write
+ * to wherever that leads.  So a pattern goes in from a low address and out to a
+ * high one, with a page of ours also where a narrow device would put it.
+ */
+int edu_engine::probe_address(u64 high, u64 alias)
+{
+	const u64 pattern = 0x5aa5c33c0ff0a55a ^ now_ns();
+	trial_page wide(*dev_), narrow(*dev_);
+
+	if (int rc = wide.map(high); rc < 0)
+		return rc;
+	if (int rc = narrow.map(alias); rc < 0)
+		return rc;
+	narrow.words()[0] = pattern;
+	if (int rc = state_.unit.to_device(alias, 0, 8); rc < 0)
+		return rc;
+	if (int rc = state_.unit.to_host(0, high + 8, 8); rc < 0)
+		return rc;
+	if (wide.words()[1] == pattern)
+		return 0;
+	if (narrow.words()[1] == pattern)
+		return fail(ERANGE, "the device reaches only 28 bits of address: start QEMU with "
+			    "-device edu,dma_mask=0xffffffffffffffff");
+	return fail(EIO, "a transfer of 8 bytes through the device (from 0x%" PRIx64 " to 0x%" PRIx64 ") did not arrive",
+		    alias, high + 8);
+}
+
+int edu_engine::check_reach()
+{
+	vfio::address_limits l;
+	int rc = dev_->limits(&l);
+
+	if (rc < 0 || l.usable.empty())
+		return rc;
+	const vfio::range top = l.usable.back();
+	u64 high = align_down(top.last, page);
+	for (unsigned i = 0; i < 16; i++, high -= page) {
+		const u64 alias = high & default_mask;
+
+		if (high <= default_mask || high < top.start || !usable(l, alias, page))
+			continue;
+		rc = probe_address(high, alias);
+		if (rc != -EEXIST)
+			return rc;
+	}
+	log_info("%s: the width of its addresses is not checked: no free page at both ends", dev_->name().c_str());
+	return 0;
+}
+
+int edu_engine::start()
+{
+	if (int rc = state_.unit.start(); rc < 0)
+		return rc;
+	if (int rc = check_reach(); rc < 0)
+		return rc;
+	return map_shared();
+}
+
+int edu_engine::channel_open(unsigned index, const dma::channel_config &cfg, dma::channel **out)
+{
+	const u32 size = cfg.ring_size ? cfg.ring_size : default_ring;
+
+	if (index >= channel_count)
+		return fail(EINVAL, "channel %u: there are %u", index, channel_count);
+	if (!is_pow2(size) || size > max_ring)
+		return fail(EINVAL, "ring size %u: a power of two up to %u is needed", size, max_ring);
+	{
+		std::lock_guard guard(lock_);
+
+		if (open_ & bit(index))
+			return fail(EBUSY, "channel %u is open already", index);
+		open_ |= bit(index);
+	}
+	auto *c = new (std::nothrow) edu_channel(*this, state_);
+	const u64 at = index * sizeof(dma::completion_record);
+	int rc = -ENOMEM;
+	if (c) {
+		c->ops = &channel_table;
+		c->eng = this;
+		c->index = index;
+		rc = c->begin(cfg, size, reinterpret_cast<dma::completion_record *>(memory_.data() + at), iova_ + at);
+	}
+	if (rc) {
+		delete c;
+		forget(index);
+		return fail_in(rc, "channel %u", index);
+	}
+	*out = c;
+	return 0;
+}
+
+void edu_engine::forget(unsigned index)
+{
+	std::lock_guard guard(lock_);
+
+	open_ &= ~bit(index);
+}
+
+int edu_engine::map(const vfio::dma_area &area)
+{
+	std::lock_guard guard(state_.lock);
+
+	if (int rc = dev_->dma_map(area); rc < 0)
+		return rc;
+	state_.areas.add(area);
+	return 0;
+}
+
+/* The lock waits for the transfer that may use the area; later steps find it gone. */
+int edu_engine::unmap(u64 iova, u64 size)
+{
+	std::lock_guard guard(state_.lock);
+
+	if (int rc = dev_->dma_unmap(iova, size); rc < 0)
+		return rc;
+	state_.areas.remove(iova);
+	return 0;
+}
+
+int edu_engine::set_memory_base(u64 base)
+{
+	if (base % 8 || base > ~u64(0) - memory_usable)
+		return fail(EINVAL, "memory base 0x%" PRIx64 " is not a multiple of 8, or too high", base);
+	state_.memory_base.store(base, std::memory_order_relaxed);
+	return 0;
+}
+
+int edu_engine::reset()
+{
+	std::lock_guard guard(state_.lock);
+
+	state_.unit.stop();
+	const int rc = dev_->reset();
+	/* A function without a reset of its own: it is quiet, which is all that a reset is wanted for here. */
+	if (rc < 0 && rc != -EOPNOTSUPP && rc != -ENOTTY)
+		return rc;
+	return state_.unit.restart();
+}
+
+static int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine> *out)
+{
+	auto *e = new (std::nothrow) edu_engine(std::move(dev));
+
+	if (!e)
+		return fail(ENOMEM, "no memory for an engine");
+	if (int rc = e->start(); rc < 0) {
+		dev = e->release();
+		delete e;
+		return rc;
+	}
+	out->reset(e);
+	return 0;
+}
+
+static constexpr dma::pci_id ids[] = {{pci_vendor, pci_device}};
+
+const dma::driver driver = {"edu", ids, probe};
+
+} // namespace usdma::edu

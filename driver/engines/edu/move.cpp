@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Addresses, and bytes from here to there: one transfer, or one piece by the CPU, under the lock at a time. */
+#include "driver/base/barrier.h"
+#include "driver/engines/edu/exec.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace usdma::edu {
+
+using dma::fault_reason;
+using dma::space;
+
+static constexpr u64 cpu_piece = 256 * KiB;
+
+static bool is_source(u32 right)
+{
+	return right == vfio::dma_read;
+}
+
+outcome executor::check_locked(const end &e, u64 len)
+{
+	const u64 base = s_.memory_base.load(std::memory_order_relaxed);
+	outcome o;
+
+	if (e.space == space::host) {
+		o.reason = s_.areas.check(e.addr, len, e.right, &o.address);
+		return o;
+	}
+	if (range_within(e.addr - base, len, memory_usable))
+		return {};
+	/* The first byte that is not there. */
+	return {is_source(e.right) ? fault_reason::src_unmapped : fault_reason::dst_unmapped,
+		e.addr - base < memory_usable ? base + memory_usable : e.addr};
+}
+
+outcome executor::check(const end &e, u64 len)
+{
+	std::lock_guard guard(s_.lock);
+
+	return check_locked(e, len);
+}
+
+static outcome moved(int rc, u64 address)
+{
+	if (!rc)
+		return {};
+	return {rc == -ENODEV ? fault_reason::lost : fault_reason::transfer, address};
+}
+
+/* Device memory → mapped host memory. */
+outcome executor::pull(u64 addr, u64 iova, u64 len)
+{
+	return moved(s_.unit.to_host(offset(addr), iova, len), addr);
+}
+
+/* Mapped host memory → device memory. */
+outcome executor::push(u64 iova, u64 addr, u64 len)
+{
+	return moved(s_.unit.to_device(iova, offset(addr), len), addr);
+}
+
+/* Neither end is the device's: the device cannot do it, the CPU can. */
+outcome executor::step_host(const end &dst, const end &src, u64 len, u64 *done)
+{
+	area_list::piece s, t;
+
+	if (fault_reason why = s_.areas.locate(src.addr, len, src.right, &s); why != fault_reason::none)
+		return {why, src.addr};
+	if (fault_reason why = s_.areas.locate(dst.addr, len, dst.right, &t); why != fault_reason::none)
+		return {why, dst.addr};
+	*done = std::min({s.len, t.len, cpu_piece});
+	memmove(t.host, s.host, *done);
+	return {};
+}
+
+/* As much as goes in one transfer. */
+outcome executor::step(const end &dst, const end &src, u64 len, u64 *done)
+{
+	const u64 n = *done = std::min(len, memory_usable);
+	std::lock_guard guard(s_.lock);
+
+	if (src.space == space::host && dst.space == space::host)
+		return step_host(dst, src, len, done);
+	/* Again, for this step: what the request named may have been unmapped meanwhile. */
+	if (outcome o = check_locked(src, n); !o)
+		return o;
+	if (outcome o = check_locked(dst, n); !o)
+		return o;
+	if (src.space == space::host)
+		return push(src.addr, dst.addr, n);
+	if (dst.space == space::host)
+		return pull(src.addr, dst.addr, n);
+	if (outcome o = pull(src.addr, s_.page_iova, n); !o)
+		return o;
+	return push(s_.page_iova, dst.addr, n);
+}
+
+outcome executor::move(end dst, end src, u64 len)
+{
+	for (u64 n; len; len -= n, src.addr += n, dst.addr += n) {
+		if (outcome o = step(dst, src, len, &n); !o)
+			return o;
+		if (!progress_.go_on(true) && len > n)
+			return {fault_reason::stopped};
+	}
+	return {};
+}
+
+/* Out of and into the driver's own hands; at most memory_usable bytes. */
+outcome executor::get(end src, void *buf, u64 len)
+{
+	std::lock_guard guard(s_.lock);
+
+	if (outcome o = check_locked(src, len); !o)
+		return o;
+	if (src.space == space::device) {
+		outcome o = pull(src.addr, s_.page_iova, len);
+
+		if (o)
+			memcpy(buf, s_.page, len);
+		return o;
+	}
+	area_list::piece p;
+	for (auto *to = static_cast<u8 *>(buf); len; to += p.len, src.addr += p.len, len -= p.len) {
+		s_.areas.locate(src.addr, len, src.right, &p);
+		memcpy(to, p.host, p.len);
+	}
+	return {};
+}
+
+outcome executor::put(end dst, const void *buf, u64 len)
+{
+	std::lock_guard guard(s_.lock);
+
+	if (outcome o = check_locked(dst, len); !o)
+		return o;
+	if (dst.space == space::device) {
+		memcpy(s_.page, buf, len);
+		return push(s_.page_iova, dst.addr, len);
+	}
+	area_list::piece p;
+	for (auto *from = static_cast<const u8 *>(buf); len; from += p.len, dst.addr += p.len, len -= p.len) {
+		u64 word;
+
+		s_.areas.locate(dst.addr, len, dst.right, &p);
+		if (len != sizeof(word) || p.len != len || dst.addr % sizeof(word)) {
+			memcpy(p.host, from, p.len);
+			continue;
+		}
+		memcpy(&word, from, sizeof(word));
+		/* Release: who waits for this word, on the host or in another channel, sees what was copied before. */
+		store_release(reinterpret_cast<u64 *>(p.host), word);
+	}
+	return {};
+}
+
+/* An aligned word: in one piece, and others may write it meanwhile. */
+outcome executor::get_word(const end &src, u64 *out)
+{
+	area_list::piece p;
+
+	if (src.space == space::device)
+		return get(src, out, sizeof(*out));
+	std::lock_guard guard(s_.lock);
+	if (outcome o = check_locked(src, sizeof(*out)); !o)
+		return o;
+	s_.areas.locate(src.addr, sizeof(*out), src.right, &p);
+	*out = load_acquire(reinterpret_cast<const u64 *>(p.host));
+	return {};
+}
+
+} // namespace usdma::edu

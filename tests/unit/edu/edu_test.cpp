@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/clock.h"
+#include "driver/base/error.h"
+#include "driver/engines/edu/driver.h"
+#include "driver/engines/edu/edu.h"
+#include "driver/engines/sdma/sdma_hw.h"
+#include "tests/support/test.h"
+#include "tests/unit/edu/fake_edu.h"
+
+#include <cstring>
+#include <poll.h>
+
+using namespace usdma;
+using dma::fault_reason;
+using dma::opcode;
+using dma::space;
+using test::fake_edu;
+
+static constexpr u64 base = 0x100000000000, host = 0x40000000000, host_bytes = 1 * MiB;
+static constexpr u64 mem = edu::memory_usable;
+static constexpr u8 to_dev = dma::spaces(space::host, space::device), to_host = dma::spaces(space::device, space::host);
+static constexpr u8 in_dev = dma::spaces(space::device, space::device), in_host = 0;
+
+/* An engine over a fake, 1 MiB of mapped memory, and one channel. */
+struct bench {
+	explicit bench(test::edu_habits h = {}, dma::channel_config cfg = {})
+	{
+		auto own = std::make_unique<fake_edu>(h);
+
+		dev = own.get();
+		std::unique_ptr<vfio::device> d = std::move(own);
+		assert_int_equal(edu::driver.probe(d, &eng), 0);
+		assert_int_equal(eng->set_memory_base(base), 0);
+		buf.resize(host_bytes + 4096);
+		bytes = reinterpret_cast<u8 *>(align_up(reinterpret_cast<uintptr_t>(buf.data()), uintptr_t(4096)));
+		assert_int_equal(eng->map({.iova = host, .size = host_bytes, .vaddr = bytes}), 0);
+		open(cfg);
+	}
+	~bench()
+	{
+		ch->ops->close(ch);
+	}
+	void open(const dma::channel_config &cfg) { assert_int_equal(eng->channel_open(0, cfg, &ch), 0); }
+	u64 post(const dma::request &r)
+	{
+		assert_int_equal(ch->ops->post(ch, &r, 1), 1);
+		ch->ops->doorbell(ch);
+		return ch->posted;
+	}
+	/* As the wait of lib/core does: arm, look again, sleep. True: done; false: halted. */
+	bool await(u64 seq)
+	{
+		const deadline until = deadline::in_ms(30000);
+
+		for (;;) {
+			ch->ops->arm(ch, dma::irq_waiter, seq);
+			if (s64(dma::completed(ch) - seq) >= 0)
+				return true;
+			if (dma::halted(ch))
+				return false;
+			pollfd p = {ch->irq_fd[dma::irq_waiter], POLLIN, 0};
+			u64 n;
+			assert_int_equal(poll(&p, 1, until.left_ms(30000)), 1); /* else: no interrupt */
+			assert_int_equal(read(p.fd, &n, 8), 8);
+		}
+	}
+	void run(const dma::request &r) { assert_true(await(post(r))); }
+	dma::fault run_fault(const dma::request &r)
+	{
+		dma::fault f;
+		const u64 seq = post(r);
+
+		assert_false(await(seq));
+		assert_true(dma::read_fault(ch, &f));
+		assert_int_equal(f.seq, seq);
+		assert_int_equal(dma::completed(ch), seq - 1);
+		assert_int_equal(ch->ops->resume(ch), 0);
+		assert_int_equal(dma::completed(ch), seq);
+		assert_false(dma::halted(ch));
+		return f;
+	}
+	void put(u64 at, const void *p, u64 len)
+	{
+		memcpy(bytes, p, len);
+		run({.op = opcode::copy, .spaces = to_dev, .src = host, .dst = base + at, .len = len});
+	}
+	std::vector<u8> get(u64 at, u64 len)
+	{
+		run({.op = opcode::copy, .spaces = to_host, .src = base + at, .dst = host + 65536, .len = len});
+		return {bytes + 65536, bytes + 65536 + len};
+	}
+
+	fake_edu *dev;
+	std::unique_ptr<dma::engine> eng;
+	std::vector<u8> buf;
+	u8 *bytes;
+	dma::channel *ch = nullptr;
+};
+
+static std::vector<u8> noise(u64 len, u64 stream)
+{
+	auto gen = test::rng(stream);
+	std::vector<u8> v(len);
+
+	test::fill_random(v.data(), len, gen);
+	return v;
+}
+
+static void test_there_and_back(void **)
+{
+	bench b;
+	const auto data = noise(mem, 1);
+
+	b.put(0, data.data(), mem);
+	assert_true(b.get(0, mem) == data);
+	assert_true(b.get(17, 100) == std::vector<u8>(data.begin() + 17, data.begin() + 117));
+	assert_int_equal(b.dev->astray, 0);
+	assert_int_equal(b.dev->bad_accesses, 0);
+	assert_int_equal(b.dev->refused_writes, 0);
+}
+
+static void test_random_ops_against_a_model(void **)
+{
+	bench b;
+	auto gen = test::rng(2);
+	std::vector<u8> dev(mem), hst = noise(host_bytes, 3);
+
+	b.put(0, dev.data(), mem);
+	memcpy(b.bytes, hst.data(), host_bytes);
+	for (unsigned i = 0; i < 300 * test::scale(); i++) {
+		const u64 len = 1 + gen() % 600, d = gen() % (mem - len), e = gen() % (mem - len);
+		const u64 x = gen() % (host_bytes - len), y = gen() % (host_bytes - len);
+
+		switch (gen() % 5) {
+		case 0:
+			b.run({.op = opcode::copy, .spaces = to_dev, .src = host + x, .dst = base + d, .len = len});
+			memcpy(&dev[d], &hst[x], len);
+			break;
+		case 1:
+			b.run({.op = opcode::copy, .spaces = to_host, .src = base + d, .dst = host + x, .len = len});
+			memcpy(&hst[x], &dev[d], len);
+			break;
+		case 2:
+			b.run({.op = opcode::copy, .spaces = in_dev, .src = base + d, .dst = base + e, .len = len});
+			memmove(&dev[e], &dev[d], len);
+			break;
+		case 3:
+			b.run({.op = opcode::copy, .spaces = in_host, .src = host + x, .dst = host + y, .len = len});
+			memmove(&hst[y], &hst[x], len);
+			break;
+		case 4:
+			b.run({.op = opcode::fill, .spaces = to_dev, .arg = 1, .dst = base + d, .len = len, .a = i});
+			memset(&dev[d], int(i & 0xff), len);
+			break;
+		}
+	}
+	assert_memory_equal(b.bytes, hst.data(), host_bytes);
+	assert_true(b.get(0, mem) == dev);
+	assert_int_equal(b.dev->astray, 0);
+}
+
+static void test_2d(void **)
+{
+	bench b;
+	const auto data = noise(4000, 4);
+
+	b.put(0, data.data(), 4000);
+	memset(b.bytes, 0, 4096);
+	b.run({.op = opcode::copy_2d, .spaces = to_host, .height = 5, .src = base + 8, .dst = host + 3, .len = 20, .a = 100, .b = 64});
+	for (unsigned row = 0; row < 5; row++) {
+		assert_memory_equal(b.bytes + 3 + row * 64, &data[8 + row * 100], 20);
+		assert_int_equal(b.bytes[3 + row * 64 + 20], 0);
+	}
+	assert_int_equal(b.run_fault({.op = opcode::copy_2d, .spaces = to_host, .height = 2, .src = base, .dst = host, .len = 20, .a = 10, .b = 64}).reason, fault_reason::bad_length);
+	assert_int_equal(b.run_fault({.op = opcode::copy_2d, .spaces = to_host, .height = 42, .src = base, .dst = host, .len = 20, .a = 100, .b = 64}).reason, fault_reason::src_unmapped);
+}
+
+static void test_fill_widths(void **)
+{
+	bench b;
+	u64 words[8];
+
+	b.run({.op = opcode::fill, .spaces = to_dev, .arg = 8, .dst = base + 8, .len = 64, .a = 0x1122334455667788});
+	const auto got = b.get(8, 64);
+	memcpy(words, got.data(), 64);
+	for (u64 w : words)
+		assert_int_equal(w, 0x1122334455667788);
+	b.run({.op = opcode::fill, .arg = 4, .dst = host + 4, .len = 12, .a = 0xaabbccdd});
+	for (unsigned i = 1; i < 4; i++)
+		assert_int_equal(reinterpret_cast<u32 *>(b.bytes)[i], 0xaabbccdd);
+	assert_int_equal(b.run_fault({.op = opcode::fill, .arg = 3, .dst = host, .len = 12}).reason, fault_reason::bad_op);
+	assert_int_equal(b.run_fault({.op = opcode::fill, .arg = 8, .dst = host, .len = 12}).reason, fault_reason::bad_length);
+}
+
+static void test_indirect(void **)
+{
+	bench b;
+	const auto data = noise(256, 5);
+	const sdma::indirect_block block = {{0, 0}, 0, 256, base + 1024, base + 2048};
+	const u64 cells[2] = {base + 1000, base + 3000};
+
+	b.put(1024, data.data(), 256);
+	b.put(512, &block, sizeof(block));
+	b.run({.op = opcode::copy_indirect, .spaces = in_dev, .arg = 0, .src = base + 512});
+	assert_true(b.get(2048, 256) == data);
+	b.put(640, cells, sizeof(cells));
+	b.run({.op = opcode::copy_indirect, .spaces = in_dev, .arg = 1, .src = base + 640, .dst = base + 648, .len = 100, .a = 24, .b = 8});
+	assert_true(b.get(3008, 100) == std::vector<u8>(data.begin(), data.begin() + 100));
+	assert_int_equal(b.run_fault({.op = opcode::copy_indirect, .spaces = in_dev, .src = base + 513}).reason, fault_reason::unaligned);
+	/* The block names memory that is not there. */
+	const sdma::indirect_block bad = {{0, 0}, 0, 256, base + mem - 8, base};
+	b.put(512, &bad, sizeof(bad));
+	assert_int_equal(b.run_fault({.op = opcode::copy_indirect, .spaces = in_dev, .src = base + 512}).reason, fault_reason::src_unmapped);
+}
+
+static void test_write_wait_timestamp(void **)
+{
+	bench b;
+	auto *word = reinterpret_cast<u64 *>(b.bytes);
+	dma::channel *other;
+
+	assert_int_equal(b.eng->channel_open(1, {}, &other), 0);
+	store_release(word, u64(5));
+	const u64 seq = b.post({.op = opcode::wait, .arg = u8(dma::compare::geq), .src = host, .a = 7});
+	const dma::request w = {.op = opcode::write, .dst = host, .a = 7};
+	assert_int_equal(other->ops->post(other, &w, 1), 1);
+	other->ops->doorbell(other);
+	assert_true(b.await(seq));
+	assert_int_equal(load_acquire(word), 7);
+	other->ops->close(other);
+
+	const u64 before = now_ns();
+	b.run({.op = opcode::timestamp, .dst = host + 8});
+	assert_in_range(word[1], before, now_ns());
+	b.run({.op = opcode::write, .spaces = to_dev, .dst = base + 16, .a = 99});
+	b.run({.op = opcode::wait, .spaces = dma::spaces(space::device, space::host), .arg = u8(dma::compare::eq), .src = base + 16, .a = 99});
+	const dma::fault f = b.run_fault({.op = opcode::wait, .arg = u8(dma::compare::eq), .height = 20, .src = host, .a = 8});
+	assert_int_equal(f.reason, fault_reason::timeout);
+	assert_int_equal(b.run_fault({.op = opcode::write, .dst = host + 4}).reason, fault_reason::unaligned);
+}
+
+static void test_reduce(void **)
+{
+	bench b;
+	u32 a[100], c[100];
+
+	for (u32 i = 0; i < 100; i++) {
+		a[i] = i * 7;
+		c[i] = i * i;
+	}
+	b.put(400, a, sizeof(a));
+	memcpy(b.bytes, c, sizeof(c));
+	b.run({.op = opcode::reduce, .spaces = to_dev, .arg = dma::reduce_arg(dma::element::u32, dma::reduce_op::sum), .src = host, .dst = base + 400, .len = sizeof(a)});
+	const auto got = b.get(400, sizeof(a));
+	for (u32 i = 0; i < 100; i++)
+		assert_int_equal(reinterpret_cast<const u32 *>(got.data())[i], i * 7 + i * i);
+	assert_int_equal(b.run_fault({.op = opcode::reduce, .arg = dma::reduce_arg(dma::element::u32, dma::reduce_op::sum), .src = host, .dst = host, .len = 6}).reason, fault_reason::bad_length);
+}
+
+struct bad_case {
+	dma::request r;
+	fault_reason reason;
+	u64 address;
+};
+
+static void test_faults(void **)
+{
+	bench b;
+	std::vector<u8> ro(8192);
+	u8 *page = reinterpret_cast<u8 *>(align_up(reinterpret_cast<uintptr_t>(ro.data()), uintptr_t(4096)));
+	const u64 end = host + host_bytes, locked = 0x50000000000;
+	const bad_case cases[] = {
+		{{.op = opcode(200)}, fault_reason::bad_op, 0},
+		{{.op = opcode::copy, .flags = 0x80, .src = host, .dst = host, .len = 1}, fault_reason::bad_op, 0},
+		{{.op = opcode::copy, .spaces = 0x22, .src = host, .dst = host, .len = 1}, fault_reason::bad_op, 0},
+		{{.op = opcode::copy, .spaces = to_dev, .src = host, .dst = base, .len = 0}, fault_reason::bad_length, 0},
+		{{.op = opcode::copy, .spaces = to_dev, .src = 0x1000, .dst = base, .len = 8}, fault_reason::src_unmapped, 0x1000},
+		{{.op = opcode::copy, .spaces = to_dev, .src = end - 4, .dst = base, .len = 8}, fault_reason::src_unmapped, end},
+		{{.op = opcode::copy, .spaces = to_host, .src = base, .dst = end - 4, .len = 8}, fault_reason::dst_unmapped, end},
+		{{.op = opcode::copy, .spaces = to_dev, .src = host, .dst = base + mem - 4, .len = 8}, fault_reason::dst_unmapped, base + mem},
+		{{.op = opcode::copy, .spaces = to_host, .src = base - 1, .dst = host, .len = 8}, fault_reason::src_unmapped, base - 1},
+		{{.op = opcode::copy, .spaces = to_dev, .src = ~u64(0) - 3, .dst = base, .len = 8}, fault_reason::src_unmapped, ~u64(0) - 3},
+		{{.op = opcode::copy, .spaces = to_host, .src = base, .dst = locked + 8, .len = 8}, fault_reason::dst_denied, locked + 8},
+	};
+
+	assert_int_equal(b.eng->map({.iova = locked, .size = 4096, .vaddr = page, .prot = vfio::dma_read}), 0);
+	const u64 before = b.dev->transfers;
+	for (size_t i = 0; i < std::size(cases); i++) {
+		dma::request r = cases[i].r;
+
+		r.cookie = 1000 + i;
+		const dma::fault f = b.run_fault(r);
+		assert_int_equal(f.reason, cases[i].reason);
+		assert_int_equal(f.address, cases[i].address);
+		assert_int_equal(f.cookie, 1000 + i);
+	}
+	assert_int_equal(b.dev->transfers, before); /* none of them reached the device */
+	assert_int_equal(b.dev->astray, 0);
+	assert_int_equal(b.eng->unmap(locked, 4096), 0);
+}
+
+static void test_unmapped_is_an_error_not_silence(void **)
+{
+	bench b;
+
+	assert_int_equal(b.eng->unmap(host, host_bytes), 0);
+	const dma::fault f = b.run_fault({.op = opcode::copy, .spaces = to_host, .src = base, .dst = host, .len = 64});
+	assert_int_equal(f.reason, fault_reason::dst_unmapped);
+	assert_int_equal(b.dev->astray, 0);
+}
+
+static void test_squash_and_order(void **)
+{
+	bench b;
+	dma::fault f;
+	const dma::request bad = {.op = opcode::copy, .spaces = to_dev, .src = 0x1000, .dst = base, .len = 8, .cookie = 1};
+	const dma::request list[] = {
+		bad,
+		{.op = opcode::fill, .arg = 1, .dst = host, .len = 8, .a = 0x11, .cookie = 1},
+		{.op = opcode::fill, .arg = 1, .dst = host + 8, .len = 8, .a = 0x22, .cookie = 2},
+	};
+
+	memset(b.bytes, 0, 16);
+	assert_int_equal(b.ch->ops->post(b.ch, list, 3), 3);
+	b.ch->ops->doorbell(b.ch);
+	assert_false(b.await(b.ch->posted));
+	assert_true(dma::read_fault(b.ch, &f));
+	assert_int_equal(b.ch->ops->squash(b.ch, 1), 1);
+	assert_int_equal(b.ch->ops->resume(b.ch), 0);
+	assert_true(b.await(b.ch->posted));
+	assert_int_equal(b.bytes[0], 0);
+	assert_int_equal(b.bytes[8], 0x22);
+}
+
+static void test_stop_and_resume(void **)
+{
+	bench b;
+	dma::fault f;
+	auto *word = reinterpret_cast<u64 *>(b.bytes);
+
+	store_release(word, u64(0));
+	const u64 seq = b.post({.op = opcode::wait, .arg = u8(dma::compare::eq), .src = host, .a = 1, .cookie = 77});
+	assert_int_equal(b.ch->ops->stop(b.ch), 0);
+	assert_true(dma::read_fault(b.ch, &f));
+	assert_int_equal(f.reason, fault_reason::stopped);
+	assert_int_equal(f.seq, seq);
+	assert_int_equal(f.cookie, 77);
+	store_release(word, u64(1));
+	assert_int_equal(b.ch->ops->resume(b.ch), 0);
+	assert_true(b.await(seq)); /* it ran again, and found its word */
+	/* With nothing to do as well. */
+	assert_int_equal(b.ch->ops->stop(b.ch), 0);
+	assert_true(dma::halted(b.ch));
+	assert_int_equal(b.ch->ops->resume(b.ch), 0);
+	b.run({.op = opcode::nop});
+}
+
+static void test_full_ring_takes_no_more(void **)
+{
+	bench b({}, {.ring_size = 4, .first_seq = 0xfffffffd});
+	const dma::request wait = {.op = opcode::wait, .arg = u8(dma::compare::eq), .src = host, .a = 1};
+	const dma::request list[8] = {wait};
+
+	store_release(reinterpret_cast<u64 *>(b.bytes), u64(0));
+	assert_int_equal(b.ch->ops->post(b.ch, list, 8), 4);
+	assert_int_equal(b.ch->ops->post(b.ch, list, 8), 0);
+	assert_int_equal(b.ch->posted, 0xfffffffd + 4ull);
+	b.ch->ops->doorbell(b.ch);
+	store_release(reinterpret_cast<u64 *>(b.bytes), u64(1));
+	assert_true(b.await(b.ch->posted));
+	assert_int_equal(b.ch->ops->post(b.ch, list + 1, 7), 4);
+	b.ch->ops->doorbell(b.ch);
+	assert_true(b.await(b.ch->posted));
+}
+
+static void test_lost_interrupts_and_none(void **)
+{
+	test::edu_habits h[2];
+
+	h[0].silent = true;
+	h[1].no_msi = true;
+	for (const auto &habit : h) {
+		bench b(habit);
+		const auto data = noise(300, 6);
+
+		b.put(0, data.data(), 300);
+		assert_true(b.get(0, 300) == data);
+		assert_int_equal(static_cast<edu::edu_engine &>(*b.eng).counters().interrupts, 0);
+	}
+	bench b;
+	const auto data = noise(300, 7);
+	b.put(0, data.data(), 300);
+	assert_true(static_cast<edu::edu_engine &>(*b.eng).counters().interrupts > 0);
+}
+
+static int probe_with(test::edu_habits h)
+{
+	std::unique_ptr<vfio::device> d = std::make_unique<fake_edu>(h);
+	auto *dev = static_cast<fake_edu *>(d.get());
+	std::unique_ptr<dma::engine> eng;
+	const int rc = edu::driver.probe(d, &eng);
+
+	if (rc) {
+		/* Handed back, quiet, with nothing mapped. */
+		assert_ptr_equal(d.get(), dev);
+		assert_false(dev->master());
+		assert_int_equal(dev->mappings(), 0);
+	}
+	return rc;
+}
+
+static void test_probe_refuses(void **)
+{
+	test::edu_habits narrow, other, small;
+
+	narrow.mask = (1 << 28) - 1;
+	assert_int_equal(probe_with(narrow), -ERANGE);
+	assert_non_null(strstr(error_text(), "dma_mask"));
+	narrow.mask = 0xffffffff;
+	assert_int_equal(probe_with(narrow), -EIO);
+	other.id = 0x12345678;
+	assert_int_equal(probe_with(other), -ENODEV);
+	small.top = (u64(1) << 39) - 1; /* as VT-d with 39 bits */
+	assert_int_equal(probe_with(small), 0);
+}
+
+static void test_lost_device(void **)
+{
+	bench b;
+
+	b.dev->lost_ = true;
+	const dma::fault f = b.run_fault({.op = opcode::copy, .spaces = to_dev, .src = host, .dst = base, .len = 64});
+	assert_int_equal(f.reason, fault_reason::lost);
+	b.dev->lost_ = false; /* so that closing can tidy up */
+}
+
+static void test_coalesced_service_interrupt(void **)
+{
+	bench b({}, {.coalesce_count = 3, .coalesce_us = 1000000});
+	u64 n = 0;
+
+	for (unsigned i = 0; i < 6; i++)
+		b.run({.op = opcode::nop, .flags = dma::flag_interrupt});
+	pollfd p = {b.ch->irq_fd[dma::irq_service], POLLIN, 0};
+	assert_int_equal(poll(&p, 1, 20000), 1);
+	assert_int_equal(read(p.fd, &n, 8), 8);
+	assert_in_range(n, 1, 2);
+	/* One alone comes after its time. */
+	b.run({.op = opcode::nop, .flags = dma::flag_interrupt});
+	assert_int_equal(poll(&p, 1, 20000), 1);
+}
+
+static void test_channel_arguments(void **)
+{
+	bench b;
+	dma::channel *ch;
+
+	assert_int_equal(b.eng->channel_open(0, {}, &ch), -EBUSY);
+	assert_int_equal(b.eng->channel_open(b.eng->limits().channels, {}, &ch), -EINVAL);
+	assert_int_equal(b.eng->channel_open(1, {.ring_size = 100}, &ch), -EINVAL);
+	assert_int_equal(b.eng->set_memory_base(3), -EINVAL);
+}
+
+static void test_hang_is_an_error_and_reset_cures_it(void **)
+{
+	test::edu_habits h;
+
+	h.top = edu::default_mask; /* nothing to probe: the device hangs from the start */
+	h.hangs = true;
+	bench b(h);
+	const auto data = noise(100, 8);
+	const dma::fault f = b.run_fault({.op = opcode::copy, .spaces = to_dev, .src = host, .dst = base, .len = 64});
+
+	assert_int_equal(f.reason, fault_reason::transfer);
+	assert_false(b.dev->master());
+	assert_int_equal(b.eng->reset(), 0);
+	b.put(0, data.data(), 100);
+	assert_true(b.get(0, 100) == data);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_there_and_back),
+		cmocka_unit_test(test_random_ops_against_a_model),
+		cmocka_unit_test(test_2d),
+		cmocka_unit_test(test_fill_widths),
+		cmocka_unit_test(test_indirect),
+		cmocka_unit_test(test_write_wait_timestamp),
+		cmocka_unit_test(test_reduce),
+		cmocka_unit_test(test_faults),
+		cmocka_unit_test(test_unmapped_is_an_error_not_silence),
+		cmocka_unit_test(test_squash_and_order),
+		cmocka_unit_test(test_stop_and_resume),
+		cmocka_unit_test(test_full_ring_takes_no_more),
+		cmocka_unit_test(test_lost_interrupts_and_none),
+		cmocka_unit_test(test_probe_refuses),
+		cmocka_unit_test(test_lost_device),
+		cmocka_unit_test(test_coalesced_service_interrupt),
+		cmocka_unit_test(test_channel_arguments),
+		cmocka_unit_test(test_hang_is_an_error_and_reset_cures_it),
+	};
+
+	return cmocka_run_group_tests_name("edu", tests, nullptr, nullptr);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#pragma once
+
+#include "driver/base/types.h"
+
+#include <string>
+#include <string_view>
+
+namespace usdma::pci {
+
+/* DDDD:BB:DD.F; domains of more than 16 bits exist (VMD) and have more digits. */
+struct address {
+	u32 domain = 0;
+	u8 bus = 0, dev = 0, fn = 0;
+
+	friend bool operator==(const address &, const address &) = default;
+	friend auto operator<=>(const address &, const address &) = default;
+};
+
+/* -EINVAL with a text that says what an address looks like. */
+int address_parse(std::string_view text, address *out);
+std::string address_format(const address &a);
+
+} // namespace usdma::pci

@@ -3,36 +3,56 @@
 
 #include "driver/base/types.h"
 
+#include <memory>
 #include <sys/mman.h>
 #include <utility>
 
 namespace usdma {
 
+/* Who must know that a mapping ends, because it may change what lies there. */
+class mapping_guard {
+public:
+	virtual ~mapping_guard() = default;
+	virtual void unmap(void *addr, size_t size) = 0;
+};
+
 /* Owns a memory mapping; unmaps it at the end. */
 class mapping {
 public:
 	mapping() = default;
-	mapping(void *addr, size_t size) : addr_(addr), size_(size) {}
-	mapping(mapping &&o) noexcept : addr_(std::exchange(o.addr_, nullptr)), size_(std::exchange(o.size_, 0)) {}
+	mapping(void *addr, size_t size, std::shared_ptr<mapping_guard> guard = nullptr)
+		: addr_(addr), size_(size), guard_(std::move(guard))
+	{
+	}
+	mapping(mapping &&o) noexcept
+		: addr_(std::exchange(o.addr_, nullptr)), size_(std::exchange(o.size_, 0)), guard_(std::move(o.guard_))
+	{
+	}
 	mapping &operator=(mapping &&o) noexcept
 	{
 		std::swap(addr_, o.addr_);
 		std::swap(size_, o.size_);
+		std::swap(guard_, o.guard_);
 		return *this;
 	}
 	~mapping()
 	{
-		if (addr_)
+		if (addr_ && guard_)
+			guard_->unmap(addr_, size_);
+		else if (addr_)
 			munmap(addr_, size_);
 	}
 
 	u8 *data() const { return static_cast<u8 *>(addr_); }
 	size_t size() const { return size_; }
+	/* Gives the address away, guard and all forgotten: the caller unmaps. */
+	void *release() { return std::exchange(addr_, nullptr); }
 	explicit operator bool() const { return addr_ != nullptr; }
 
 private:
 	void *addr_ = nullptr;
 	size_t size_ = 0;
+	std::shared_ptr<mapping_guard> guard_;
 };
 
 } // namespace usdma

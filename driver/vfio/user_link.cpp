@@ -5,9 +5,9 @@
 #include "driver/base/error.h"
 #include "driver/base/futex_lock.h"
 #include "driver/base/log.h"
+#include "driver/base/thread.h"
 
 #include <climits>
-#include <csignal>
 #include <cstring>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -41,22 +41,6 @@ static const char *command_name(proto::command cmd)
 	return size_t(cmd) < std::size(names) ? names[size_t(cmd)] : "?";
 }
 
-/* pthread_create with every signal blocked: the program's handlers shall not run in a library's thread. */
-static int start_thread(pthread_t *thread, void *(*main)(void *), void *arg)
-{
-	sigset_t all, before;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(thread, nullptr, main, arg);
-	pthread_sigmask(SIG_SETMASK, &before, nullptr);
-	if (err)
-		return fail(err, "start the vfio-user receiver thread: %s", strerrordesc_np(err));
-	pthread_setname_np(*thread, "usdma-vfio-user");
-	return 0;
-}
-
 int user_link::start(unique_fd sock, u64 timeout_ms, const user_link_ops *ops, void *arg)
 {
 	int err;
@@ -68,7 +52,7 @@ int user_link::start(unique_fd sock, u64 timeout_ms, const user_link_ops *ops, v
 	timeout_ms_ = timeout_ms;
 	ops_ = ops;
 	arg_ = arg;
-	err = start_thread(&thread_, thread_main, this);
+	err = thread_start(&thread_, "usdma-vfio-user", thread_main, this);
 	running_ = err == 0;
 	return err;
 }

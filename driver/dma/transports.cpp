@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/dma/transports.h"
+
+#include "driver/base/error.h"
+#include "driver/vfio/kernel.h"
+#include "driver/vfio/user_client.h"
+
+namespace usdma::dma {
+
+static int open_pci(std::string_view spec, std::unique_ptr<vfio::device> *out)
+{
+	pci::address a;
+	const int err = pci::address_parse(spec, &a);
+
+	return err ? err : vfio::kernel_open(a, vfio::kernel_get_options(), out);
+}
+
+static int open_vfio_user(std::string_view spec, std::unique_ptr<vfio::device> *out)
+{
+	constexpr std::string_view scheme = "vfio-user:";
+
+	if (!spec.starts_with(scheme))
+		return fail(EINVAL, "'%.*s' is not vfio-user:PATH", int(spec.size()), spec.data());
+	return vfio::user_connect(std::string(spec.substr(scheme.size())), {}, out);
+}
+
+const transport pci_transport = {"pci", open_pci};
+const transport vfio_user_transport = {"vfio-user", open_vfio_user};
+
+} // namespace usdma::dma

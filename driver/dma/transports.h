@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The transports that come with driver/vfio, for driver/engines/table.cpp. */
+#pragma once
+
+#include "driver/dma/registry.h"
+
+namespace usdma::dma {
+
+extern const transport pci_transport;       /* DDDD:BB:DD.F, by vfio::kernel_get_options() */
+extern const transport vfio_user_transport; /* vfio-user:PATH */
+
+} // namespace usdma::dma

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/vfio/bar_guard.h"
+
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/base/unique_fd.h"
+#include "driver/vfio/region.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace usdma::vfio {
+
+/* One file of ones lies under a whole BAR, again and again; a BAR of many GiB takes longer pieces, for the kernel's limit on mappings. */
+static size_t piece_size(size_t size)
+{
+	return std::max(size_t(2 * MiB), align_up(size / 4096, size_t(4096)));
+}
+
+static unique_fd make_ones(size_t size)
+{
+	unique_fd fd(memfd_create("usdma-absent", MFD_CLOEXEC));
+	void *p;
+
+	if (!fd.valid() || ftruncate(fd.get(), off_t(size)))
+		return unique_fd();
+	p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+	if (p == MAP_FAILED)
+		return unique_fd();
+	memset(p, 0xff, size);
+	munmap(p, size);
+	return fd;
+}
+
+static bool put_ones(u8 *addr, size_t size)
+{
+	const size_t piece = std::min(piece_size(size), size);
+	const unique_fd ones = make_ones(piece);
+	/* Without a file (no memory, no descriptor) zeroes still keep the process alive. */
+	const int flags = MAP_PRIVATE | MAP_FIXED | (ones.valid() ? 0 : MAP_ANONYMOUS);
+
+	for (size_t at = 0; at < size; at += piece) {
+		if (mmap(addr + at, std::min(piece, size - at), PROT_READ | PROT_WRITE, flags, ones.get(), 0) == MAP_FAILED)
+			return false;
+	}
+	return true;
+}
+
+int bar_guard::map(const std::shared_ptr<bar_guard> &self, int fd, u32 flags, u64 fd_offset, u64 size, mapping *out)
+{
+	std::lock_guard guard(self->lock_);
+	mapping m;
+	int err;
+
+	if (self->replaced_)
+		return fail(ENODEV, "the device is gone");
+	err = region_mmap(fd, flags, fd_offset, size, &m);
+	if (err)
+		return err;
+	self->live_.push_back({m.data(), size});
+	*out = mapping(m.release(), size, self);
+	return 0;
+}
+
+void bar_guard::replace_all()
+{
+	std::lock_guard guard(lock_);
+
+	replaced_ = true;
+	for (const live &l : live_) {
+		if (!put_ones(l.addr, l.size))
+			log_error("cannot replace the BAR at %p of a device that is gone: an access to it may end the process",
+				  static_cast<void *>(l.addr));
+	}
+}
+
+void bar_guard::unmap(void *addr, size_t size)
+{
+	std::lock_guard guard(lock_);
+
+	std::erase_if(live_, [&](const live &l) { return l.addr == addr; });
+	munmap(addr, size);
+}
+
+} // namespace usdma::vfio

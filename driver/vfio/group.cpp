@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* VFIO groups, and the container that each goes into. */
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/pci/sysfs.h"
+#include "driver/vfio/kernel_check.h"
+#include "driver/vfio/noiommu.h"
+#include "driver/vfio/type1.h"
+
+#include <algorithm>
+#include <fcntl.h>
+#include <linux/vfio.h>
+#include <sys/ioctl.h>
+
+namespace usdma::vfio {
+
+namespace {
+
+/* What is open in this process. */
+struct registry {
+	struct known_group {
+		std::string path;
+		std::weak_ptr<vfio_group> group;
+	};
+	std::mutex lock;
+	std::vector<known_group> groups;
+	std::vector<std::weak_ptr<type1_space>> spaces;
+};
+
+registry &opened()
+{
+	static registry r;
+
+	return r;
+}
+
+} // namespace
+
+static int check_viable(int fd, const pci::address &addr, int group, const kernel_options &opt)
+{
+	vfio_group_status s{};
+
+	s.argsz = sizeof(s);
+	if (ioctl(fd, VFIO_GROUP_GET_STATUS, &s))
+		return fail_errno("ask VFIO group %d", group);
+	if (!(s.flags & VFIO_GROUP_FLAGS_VIABLE))
+		return not_viable_error(addr, group, opt);
+	return 0;
+}
+
+static int open_container(const kernel_options &opt, int type, unique_fd *out)
+{
+	const std::string path = opt.dev + "/vfio/vfio";
+	unique_fd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+
+	if (!fd.valid())
+		return open_error(path, opt);
+	if (ioctl(fd.get(), VFIO_GET_API_VERSION) != VFIO_API_VERSION)
+		return fail(EPROTO, "%s speaks another version of VFIO", path.c_str());
+	if (ioctl(fd.get(), VFIO_CHECK_EXTENSION, long(type)) <= 0)
+		return fail(EOPNOTSUPP, "this kernel's VFIO has no %s: modprobe vfio_iommu_type1",
+			    type == VFIO_NOIOMMU_IOMMU ? "noiommu mode" : "type1 IOMMU");
+	*out = std::move(fd);
+	return 0;
+}
+
+static int set_iommu_error(int group)
+{
+	if (errno == EPERM)
+		return fail(EPERM, "group %d: this machine cannot remap interrupts, so that a device may forge them; to accept "
+			    "that: echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts", group);
+	return fail_errno("group %d: set the IOMMU of its container", group);
+}
+
+/* A fresh container with this group in it. */
+static int new_container(int group_fd, int group, const kernel_options &opt, int type, unique_fd *out)
+{
+	unique_fd fd;
+	int raw;
+	const int err = open_container(opt, type, &fd);
+
+	if (err)
+		return err;
+	raw = fd.get();
+	if (ioctl(group_fd, VFIO_GROUP_SET_CONTAINER, &raw))
+		return fail_errno("put VFIO group %d into a container", group);
+	if (ioctl(fd.get(), VFIO_SET_IOMMU, long(type)))
+		return set_iommu_error(group);
+	*out = std::move(fd);
+	return 0;
+}
+
+/* Into a container that is there, where the kernel lets the group into it (one IOMMU, no reserved range in the way). */
+static std::shared_ptr<type1_space> join_container(int group_fd)
+{
+	for (const auto &weak : opened().spaces) {
+		const std::shared_ptr<type1_space> space = weak.lock();
+		const int fd = space ? space->fd() : -1;
+
+		if (space && ioctl(group_fd, VFIO_GROUP_SET_CONTAINER, &fd) == 0)
+			return space;
+	}
+	return nullptr;
+}
+
+static int find_space(int group_fd, int group, const kernel_options &opt, std::shared_ptr<dma_space> *out)
+{
+	std::shared_ptr<type1_space> space = join_container(group_fd);
+	unique_fd fd;
+
+	if (!space) {
+		const int err = new_container(group_fd, group, opt, VFIO_TYPE1v2_IOMMU, &fd);
+
+		if (err)
+			return err;
+		space = std::make_shared<type1_space>(std::move(fd));
+		opened().spaces.push_back(space);
+	}
+	*out = std::move(space);
+	return 0;
+}
+
+static int find_space_noiommu(int group_fd, int group, const kernel_options &opt, std::shared_ptr<dma_space> *out)
+{
+	unique_fd fd;
+	const int err = new_container(group_fd, group, opt, VFIO_NOIOMMU_IOMMU, &fd);
+
+	if (err)
+		return err;
+	log_warn("group %d: NO IOMMU: the device can read and write all of this machine's memory", group);
+	*out = std::make_shared<noiommu_space>(std::move(fd));
+	return 0;
+}
+
+static std::shared_ptr<vfio_group> find_open(const std::string &path)
+{
+	registry &r = opened();
+
+	std::erase_if(r.groups, [](const auto &g) { return g.group.expired(); });
+	std::erase_if(r.spaces, [](const auto &s) { return s.expired(); });
+	for (const auto &g : r.groups) {
+		if (g.path == path)
+			return g.group.lock();
+	}
+	return nullptr;
+}
+
+/* The group's file: "noiommu-N" where nothing translates, which must have been asked for. */
+static int group_path(const pci::address &addr, int group, const kernel_options &opt, std::string *path, bool *bare)
+{
+	const std::string plain = opt.dev + "/vfio/" + std::to_string(group);
+	const std::string unsafe = opt.dev + "/vfio/noiommu-" + std::to_string(group);
+
+	*bare = access(plain.c_str(), F_OK) != 0 && access(unsafe.c_str(), F_OK) == 0;
+	*path = *bare ? unsafe : plain;
+	if (*bare && !opt.noiommu)
+		return fail(EOPNOTSUPP, "%s has no IOMMU (it is bound in noiommu mode): boot with intel_iommu=on or an IOMMU "
+			    "switched on in the firmware; or ask for noiommu, which lets the device write all memory",
+			    address_format(addr).c_str());
+	return 0;
+}
+
+int group_open(const pci::address &addr, int group, const kernel_options &opt, std::shared_ptr<vfio_group> *out)
+{
+	std::lock_guard guard(opened().lock);
+	std::shared_ptr<dma_space> space;
+	std::string path;
+	bool bare;
+	int err = group_path(addr, group, opt, &path, &bare);
+
+	if (err)
+		return err;
+	*out = find_open(path);
+	if (*out)
+		return 0;
+	unique_fd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+
+	if (!fd.valid())
+		return open_error(path, opt);
+	err = check_viable(fd.get(), addr, group, opt);
+	if (!err)
+		err = bare ? find_space_noiommu(fd.get(), group, opt, &space) : find_space(fd.get(), group, opt, &space);
+	if (err)
+		return err;
+	*out = std::make_shared<vfio_group>(std::move(fd), std::move(space));
+	opened().groups.push_back({path, *out});
+	return 0;
+}
+
+} // namespace usdma::vfio

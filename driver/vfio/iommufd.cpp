@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* iommufd (Documentation/userspace-api/iommufd.rst) and VFIO's device files. */
+#include "driver/vfio/iommufd.h"
+
+#include "driver/base/error.h"
+#include "driver/vfio/iommufd_abi.h"
+#include "driver/vfio/kernel_check.h"
+
+#include <algorithm>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace usdma::vfio {
+
+namespace {
+
+struct registry {
+	std::mutex lock;
+	std::vector<std::weak_ptr<iommufd_space>> spaces;
+};
+
+registry &opened()
+{
+	static registry r;
+
+	return r;
+}
+
+} // namespace
+
+int iommufd_space::limits(address_limits *out)
+{
+	std::vector<abi::iova_range> r(64);
+	abi::ioas_iova_ranges q{};
+
+	*out = {};
+	while (true) {
+		q = {sizeof(q), ioas_, u32(r.size()), 0, reinterpret_cast<uintptr_t>(r.data()), 0};
+		if (ioctl(fd_.get(), abi::ioctl_ioas_iova_ranges, &q) == 0)
+			break;
+		if (errno != EMSGSIZE || q.num_iovas <= r.size() || q.num_iovas > 65536)
+			return fail_errno("ask the I/O address space's ranges");
+		r.resize(q.num_iovas);
+	}
+	r.resize(std::min(size_t(q.num_iovas), r.size()));
+	for (const abi::iova_range &i : r)
+		out->usable.push_back({i.start, i.last});
+	std::sort(out->usable.begin(), out->usable.end(), [](const range &a, const range &b) { return a.start < b.start; });
+	if (is_pow2(q.out_iova_alignment))
+		out->page_size = std::max(q.out_iova_alignment, u64(4096));
+	return 0;
+}
+
+int iommufd_space::kernel_map(const dma_area &area)
+{
+	abi::ioas_map m{};
+
+	m.size = sizeof(m);
+	m.flags = abi::map_fixed | (area.prot & dma_write ? u32(abi::map_writeable) : 0) |
+		  (area.prot & dma_read ? u32(abi::map_readable) : 0);
+	m.ioas_id = ioas_;
+	m.user_va = reinterpret_cast<uintptr_t>(area.vaddr);
+	m.length = area.size;
+	m.iova = area.iova;
+	if (ioctl(fd_.get(), abi::ioctl_ioas_map, &m))
+		return dma_map_error(errno, area, mapped(), "");
+	return 0;
+}
+
+int iommufd_space::kernel_unmap(u64 iova, u64 size)
+{
+	abi::ioas_unmap m = {sizeof(m), ioas_, iova, size};
+
+	if (ioctl(fd_.get(), abi::ioctl_ioas_unmap, &m))
+		return fail_errno("unmap %llu bytes at IOVA %#llx", static_cast<unsigned long long>(size),
+				  static_cast<unsigned long long>(iova));
+	return 0;
+}
+
+bool iommufd_usable(const std::string &cdev, const kernel_options &opt)
+{
+	return !cdev.empty() && access((opt.dev + "/iommu").c_str(), R_OK | W_OK) == 0 &&
+	       access((opt.dev + "/vfio/devices/" + cdev).c_str(), R_OK | W_OK) == 0;
+}
+
+static int bind_error(const pci::address &addr, int group, const kernel_options &opt)
+{
+	const int err = errno;
+
+	if (!foreign_members(group, opt).empty())
+		return not_viable_error(addr, group, opt);
+	if (err == EBUSY)
+		return fail(EBUSY, "%s, or another device of its IOMMU group %d, is in use by another process",
+			    address_format(addr).c_str(), group);
+	if (err == EPERM)
+		return fail(EPERM, "%s: this machine cannot remap interrupts, so that a device may forge them; to accept that: "
+			    "modprobe iommufd allow_unsafe_interrupts=1", address_format(addr).c_str());
+	errno = err;
+	return fail_errno("bind %s to iommufd", address_format(addr).c_str());
+}
+
+static int bind_attach(int device, const iommufd_space &space, const pci::address &addr, int group, const kernel_options &opt)
+{
+	abi::device_bind b = {sizeof(b), 0, space.fd(), 0};
+	abi::device_attach a = {sizeof(a), 0, space.ioas()};
+
+	if (ioctl(device, abi::ioctl_device_bind, &b))
+		return bind_error(addr, group, opt);
+	if (ioctl(device, abi::ioctl_device_attach, &a))
+		return fail_errno("attach %s to an I/O address space", address_format(addr).c_str());
+	return 0;
+}
+
+static int new_space(const kernel_options &opt, std::shared_ptr<iommufd_space> *out)
+{
+	const std::string path = opt.dev + "/iommu";
+	unique_fd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+	abi::ioas_alloc a = {sizeof(a), 0, 0};
+
+	if (!fd.valid() && errno == ENOENT)
+		return fail(ENOENT, "no %s: modprobe iommufd (Linux 6.6 or newer)", path.c_str());
+	if (!fd.valid())
+		return open_error(path, opt);
+	if (ioctl(fd.get(), abi::ioctl_ioas_alloc, &a))
+		return fail_errno("allocate an I/O address space");
+	*out = std::make_shared<iommufd_space>(std::move(fd), a.out_ioas_id);
+	return 0;
+}
+
+static int open_cdev(const std::string &path, const kernel_options &opt, unique_fd *out)
+{
+	out->reset(open(path.c_str(), O_RDWR | O_CLOEXEC));
+	return out->valid() ? 0 : open_error(path, opt);
+}
+
+/* A device can be bound once for each open: an address space that refuses it costs a new file. */
+int iommufd_open(const pci::address &addr, int group, const std::string &cdev, const kernel_options &opt, unique_fd *device,
+		 std::shared_ptr<dma_space> *space)
+{
+	std::lock_guard guard(opened().lock);
+	const std::string path = opt.dev + "/vfio/devices/" + cdev;
+	auto &spaces = opened().spaces;
+	std::shared_ptr<iommufd_space> s;
+	int err;
+
+	if (cdev.empty())
+		return fail(ENOENT, "the kernel has no device file for %s (needs Linux 6.6 with VFIO_DEVICE_CDEV): use the group way",
+			    address_format(addr).c_str());
+	std::erase_if(spaces, [](const auto &w) { return w.expired(); });
+	for (const auto &weak : spaces) {
+		s = weak.lock();
+		err = open_cdev(path, opt, device);
+		if (err)
+			return err;
+		if (s && bind_attach(device->get(), *s, addr, group, opt) == 0) {
+			*space = s;
+			return 0;
+		}
+		device->reset();
+	}
+	err = new_space(opt, &s);
+	if (!err)
+		err = open_cdev(path, opt, device);
+	if (!err)
+		err = bind_attach(device->get(), *s, addr, group, opt);
+	if (err)
+		return err;
+	spaces.push_back(s);
+	*space = s;
+	return 0;
+}
+
+} // namespace usdma::vfio

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Devices that the kernel's VFIO drives, by one of two ways: the group's file with
+ * a type1 container (Linux 5.10 and newer), or the device's own file with iommufd
+ * (6.6 and newer).
+ *
+ * Opening fails with a number of its own for each cause, and a text with the cure:
+ *   -ENXIO       no such PCI device
+ *   -EOPNOTSUPP  no IOMMU has the device (none in the machine, or switched off)
+ *   -ENOENT      VFIO is not loaded, or not in this container
+ *   -ENOTCONN    the device is bound to no driver, or not to a VFIO one
+ *   -EACCES      no permission on the group's or device's file
+ *   -EBUSY       another process has it
+ *   -EPERM       the machine cannot remap interrupts, the kernel wants it said that this is accepted
+ *   -EXDEV       the group is not viable: other devices of it are at other drivers
+ * and dma_map with -ENOMEM (memlock), -ENOSPC (number of mappings), -EEXIST
+ * (overlap), -ERANGE (an IOVA that the IOMMU does not translate), -EFAULT (memory
+ * that cannot be pinned).
+ *
+ * When the device is to be unplugged (request interrupt) or is gone, lost() turns
+ * true, lost_fd() readable, each eventfd given to irq_set is written once, and the
+ * mapped BARs are replaced, at their addresses, by memory of all ones: what the
+ * bus answers for an absent device.  So an access after removal does not kill the
+ * process.  What is left is the moment between the kernel's taking a BAR away
+ * without asking first (a reset through sysfs by someone else, a function that
+ * falls to D3) and the replacement; in it an access gets SIGBUS.  No handler is
+ * installed: signals belong to the program.
+ */
+#pragma once
+
+#include "driver/pci/address.h"
+#include "driver/vfio/device.h"
+
+namespace usdma::vfio {
+
+enum class kernel_way { automatic, group, iommufd };
+
+struct kernel_options {
+	kernel_way way = kernel_way::automatic; /* automatic: iommufd where the kernel has it, else group */
+	/*
+	 * Allow a device without an IOMMU (the module's enable_unsafe_noiommu_mode):
+	 * the device can then write any memory of the machine.  Each mapping must lie in
+	 * huge pages and its IOVAs be the physical addresses.
+	 */
+	bool noiommu = false;
+	std::string sys = "/sys"; /* others in tests */
+	std::string dev = "/dev";
+};
+
+int kernel_open(const pci::address &addr, const kernel_options &opt, std::unique_ptr<device> *out);
+
+/* noiommu: the IOVA at which this address, in a huge page, is to be mapped. */
+int noiommu_iova(const void *vaddr, u64 *iova);
+
+/* What the device string "DDDD:BB:DD.F" opens with from now on; set before the first device is opened. */
+void kernel_set_options(const kernel_options &opt);
+kernel_options kernel_get_options();
+
+} // namespace usdma::vfio

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A device of the kernel's VFIO, whichever way it was opened.  kernel_irq.cpp has the interrupts and the loss. */
+#pragma once
+
+#include "driver/base/unique_fd.h"
+#include "driver/pci/sysfs.h"
+#include "driver/vfio/bar_guard.h"
+#include "driver/vfio/kernel.h"
+#include "driver/vfio/kernel_space.h"
+
+#include <atomic>
+#include <deque>
+#include <pthread.h>
+#include <set>
+
+namespace usdma::vfio {
+
+class kernel_device final : public device {
+public:
+	/* keep: what must stay open as long as the device (its group). */
+	kernel_device(const pci::function &f, unique_fd fd, std::shared_ptr<dma_space> space, std::shared_ptr<void> keep);
+	~kernel_device() override;
+
+	int start();
+
+	int region(unsigned index, region_info *out) override;
+	int region_map(unsigned index, u64 offset, u64 size, mapping *out) override;
+	int region_read(unsigned index, u64 offset, void *buf, size_t len) override;
+	int region_write(unsigned index, u64 offset, const void *buf, size_t len) override;
+	/* The kernel's one file has all regions, config space among them: it is not handed to peers. */
+	int region_fd(unsigned index, u64 *fd_offset) override;
+	int region_doorbell_fd(unsigned index, u64 offset) override;
+
+	int irq(unsigned index, irq_info *out) override;
+	int irq_set(unsigned index, unsigned first, std::span<const int> fds) override;
+
+	int limits(address_limits *out) override;
+	int dma_map(const dma_area &area) override;
+	int dma_unmap(u64 iova, u64 size) override;
+	int reset() override;
+
+	bool lost() const override { return lost_.load(std::memory_order_acquire); }
+	int lost_fd() const override { return lost_fd_.get(); }
+	std::string name() const override { return name_; }
+	std::string backend() const override { return space_->backend(); }
+	int numa_node() const override { return node_; }
+
+private:
+	struct region_state {
+		bool known = false;
+		region_info info;
+		u64 fd_offset = 0;
+	};
+	/* Vectors of one interrupt type; -1: off. */
+	struct vectors {
+		std::vector<unique_fd> fd;
+		unsigned enabled = 0; /* the kernel has set up vectors [0, enabled) */
+	};
+
+	int gone() const;
+	int failed(const char *what);
+	int know_region(unsigned index, region_state *out);
+	int ask_region(unsigned index, region_state *out);
+	int find_access(unsigned index, u64 offset, u64 len, u32 right, u64 *fd_offset);
+	void bus_master_off();
+	void release_areas();
+
+	int irq_count(unsigned index, u32 *count);
+	int irq_ioctl(unsigned index, u32 flags, unsigned first, std::span<const int> fds);
+	int irq_apply(unsigned index, vectors *v, unsigned first, size_t count);
+	void irq_drop(vectors *v, unsigned first, size_t count);
+	int irq_take(vectors *v, unsigned first, std::span<const int> fds);
+	int irqs_off();
+	int watch_start();
+	void watch_stop();
+	static void *watch_main(void *arg);
+	void set_lost(const char *why);
+
+	std::string name_;
+	int node_;
+	std::shared_ptr<void> keep_;
+	std::shared_ptr<dma_space> space_;
+	std::shared_ptr<bar_guard> bars_ = std::make_shared<bar_guard>();
+	unique_fd fd_;
+	u32 num_regions_ = 0, num_irqs_ = 0;
+	bool can_reset_ = false;
+
+	std::mutex region_lock_; /* regions_ */
+	std::deque<region_state> regions_;
+	std::mutex irq_lock_; /* vectors_, and their set-up in the kernel */
+	std::mutex fd_lock_;  /* inside irq_lock_: while vectors_ change; the loss, which may be met under irq_lock_, reads them */
+	std::deque<vectors> vectors_;
+	std::mutex area_lock_; /* areas_ */
+	std::set<std::pair<u64, u64>> areas_; /* (iova, size) that this device mapped */
+
+	std::atomic<bool> lost_{false};
+	unique_fd lost_fd_, request_fd_, stop_fd_;
+	pthread_t watcher_{};
+	bool watching_ = false;
+};
+
+} // namespace usdma::vfio

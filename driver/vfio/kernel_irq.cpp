@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Interrupts of the kernel's devices, and how their loss is noticed (linux/vfio.h: VFIO_DEVICE_SET_IRQS). */
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/base/thread.h"
+#include "driver/vfio/kernel_device.h"
+
+#include <cstring>
+#include <fcntl.h>
+#include <linux/vfio.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+
+namespace usdma::vfio {
+
+int kernel_device::irq_count(unsigned index, u32 *count)
+{
+	vfio_irq_info info{};
+
+	*count = 0;
+	if (index >= num_irqs_)
+		return 0;
+	info.argsz = sizeof(info);
+	info.index = index;
+	/* A type that this function does not have (errors of PCI Express) is one of no vectors. */
+	if (ioctl(fd_.get(), VFIO_DEVICE_GET_IRQ_INFO, &info))
+		return errno == EINVAL ? 0 : failed("ask an interrupt");
+	/* A line that masks itself needs an unmask each time, which this interface does not have: INTx is not offered. */
+	if ((info.flags & VFIO_IRQ_INFO_EVENTFD) && !(info.flags & VFIO_IRQ_INFO_AUTOMASKED))
+		*count = info.count < 2048 ? info.count : 2048;
+	return 0;
+}
+
+int kernel_device::irq(unsigned index, irq_info *out)
+{
+	return lost() ? gone() : irq_count(index, &out->count);
+}
+
+int kernel_device::irq_ioctl(unsigned index, u32 flags, unsigned first, std::span<const int> fds)
+{
+	std::vector<u8> raw(sizeof(vfio_irq_set) + fds.size_bytes());
+	vfio_irq_set s{};
+	int n;
+
+	s.argsz = u32(raw.size());
+	s.flags = flags | VFIO_IRQ_SET_ACTION_TRIGGER;
+	s.index = index;
+	s.start = first;
+	s.count = u32(fds.size());
+	memcpy(raw.data(), &s, sizeof(s));
+	if (!fds.empty())
+		memcpy(raw.data() + sizeof(s), fds.data(), fds.size_bytes());
+	n = ioctl(fd_.get(), VFIO_DEVICE_SET_IRQS, raw.data());
+	if (n < 0)
+		return failed("set up interrupts");
+	if (n > 0)
+		return fail(ENOSPC, "%s: the machine has %d interrupts left for it, %zu are wanted", name_.c_str(), n, fds.size());
+	return 0;
+}
+
+/* Own duplicates, so that a loss can be told after the caller closed its own. */
+int kernel_device::irq_take(vectors *v, unsigned first, std::span<const int> fds)
+{
+	std::vector<unique_fd> copies(fds.size());
+
+	for (size_t i = 0; i < fds.size(); i++) {
+		if (fds[i] < 0)
+			continue;
+		copies[i].reset(fcntl(fds[i], F_DUPFD_CLOEXEC, 3));
+		if (!copies[i].valid())
+			return fail_errno("interrupt eventfd %d", fds[i]);
+	}
+	std::lock_guard guard(fd_lock_);
+
+	if (v->fd.size() < first + fds.size())
+		v->fd.resize(first + fds.size());
+	for (size_t i = 0; i < fds.size(); i++)
+		v->fd[first + i] = std::move(copies[i]);
+	return 0;
+}
+
+/*
+ * Within what is set up, vectors change one by one.  Beyond it older kernels want
+ * all vectors at once, from the first on: then all go off and come back, and each
+ * eventfd is written once, for an interrupt that fell into the gap.
+ */
+int kernel_device::irq_apply(unsigned index, vectors *v, unsigned first, size_t count)
+{
+	std::vector<int> all;
+	int err = 0;
+
+	for (const unique_fd &fd : v->fd)
+		all.push_back(fd.get());
+	while (!all.empty() && all.back() < 0)
+		all.pop_back();
+	if (!all.empty() && first + count <= v->enabled) {
+		all.resize(v->enabled, -1);
+		return irq_ioctl(index, VFIO_IRQ_SET_DATA_EVENTFD, first, std::span(all).subspan(first, count));
+	}
+	if (v->enabled)
+		err = irq_ioctl(index, VFIO_IRQ_SET_DATA_NONE, 0, {});
+	if (err)
+		return err;
+	const bool gap = v->enabled;
+
+	v->enabled = 0;
+	if (all.empty())
+		return 0;
+	err = irq_ioctl(index, VFIO_IRQ_SET_DATA_EVENTFD, 0, all);
+	if (err)
+		return err;
+	v->enabled = unsigned(all.size());
+	for (size_t i = 0; gap && i < all.size(); i++) {
+		if (all[i] >= 0)
+			eventfd_write(all[i], 1);
+	}
+	return 0;
+}
+
+int kernel_device::irq_set(unsigned index, unsigned first, std::span<const int> fds)
+{
+	u32 count;
+	int err;
+
+	if (lost())
+		return gone();
+	err = irq_count(index, &count);
+	if (err)
+		return err;
+	if (fds.empty() || !range_within(first, fds.size(), count))
+		return fail(EINVAL, "%s: interrupts %u to %zu of type %u, the device has %u", name_.c_str(), first,
+			    first + fds.size(), index, count);
+	/* That one is taken: it tells the loss. */
+	if (index == irq_req)
+		return fail(EBUSY, "%s: the request interrupt is lost_fd()", name_.c_str());
+	std::lock_guard guard(irq_lock_);
+	vectors &v = vectors_[index];
+
+	err = irq_take(&v, first, fds);
+	if (!err)
+		err = irq_apply(index, &v, first, fds.size());
+	if (!err)
+		return 0;
+	const std::string text = error_text();
+
+	/* What was set up before goes on; the vectors of this call are off. */
+	irq_drop(&v, first, fds.size());
+	irq_apply(index, &v, first, fds.size());
+	return fail(-err, "%s", text.c_str());
+}
+
+void kernel_device::irq_drop(vectors *v, unsigned first, size_t count)
+{
+	std::lock_guard guard(fd_lock_);
+
+	for (size_t i = first; i < v->fd.size() && i < first + count; i++)
+		v->fd[i].reset();
+}
+
+int kernel_device::irqs_off()
+{
+	std::lock_guard guard(irq_lock_);
+
+	for (unsigned i = 0; i < vectors_.size(); i++) {
+		if (vectors_[i].enabled)
+			irq_ioctl(i, VFIO_IRQ_SET_DATA_NONE, 0, {});
+		vectors_[i].enabled = 0;
+	}
+	return 0;
+}
+
+/* Once; from the watcher, or from a call that met ENODEV. */
+void kernel_device::set_lost(const char *why)
+{
+	if (lost_.exchange(true))
+		return;
+	log_warn("%s: device lost: %s", name_.c_str(), why);
+	bars_->replace_all();
+	eventfd_write(lost_fd_.get(), 1);
+	std::lock_guard guard(fd_lock_);
+
+	for (const vectors &v : vectors_) {
+		for (const unique_fd &fd : v.fd) {
+			if (fd.valid())
+				eventfd_write(fd.get(), 1);
+		}
+	}
+}
+
+/* Sleeps until the kernel asks for the device back, or until the device is closed. */
+void *kernel_device::watch_main(void *arg)
+{
+	auto *const dev = static_cast<kernel_device *>(arg);
+	pollfd p[] = {{dev->request_fd_.get(), POLLIN, 0}, {dev->stop_fd_.get(), POLLIN, 0}};
+
+	while (poll(p, 2, -1) < 0 && errno == EINTR)
+		;
+	if (!p[1].revents && p[0].revents)
+		dev->set_lost("the kernel asks for it back (unplug, or unbind)");
+	return nullptr;
+}
+
+int kernel_device::watch_start()
+{
+	int request;
+	u32 count;
+	int err;
+
+	lost_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	request_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	stop_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (!lost_fd_.valid() || !request_fd_.valid() || !stop_fd_.valid())
+		return fail_errno("eventfd");
+	err = irq_count(irq_req, &count);
+	/* Kernels without it (before 4.0) tell a loss by ENODEV only. */
+	if (err || !count)
+		return err;
+	request = request_fd_.get();
+	err = irq_ioctl(irq_req, VFIO_IRQ_SET_DATA_EVENTFD, 0, {&request, 1});
+	if (!err)
+		err = thread_start(&watcher_, "usdma-vfio", watch_main, this);
+	watching_ = !err;
+	return err;
+}
+
+void kernel_device::watch_stop()
+{
+	if (!watching_)
+		return;
+	eventfd_write(stop_fd_.get(), 1);
+	pthread_join(watcher_, nullptr);
+	watching_ = false;
+	irq_ioctl(irq_req, VFIO_IRQ_SET_DATA_NONE, 0, {});
+}
+
+} // namespace usdma::vfio

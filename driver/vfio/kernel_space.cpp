@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/vfio/kernel_space.h"
+
+#include "driver/base/error.h"
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <sys/resource.h>
+
+namespace usdma::vfio {
+
+static unsigned long long ull(u64 v)
+{
+	return v;
+}
+
+/* What of this process is locked or pinned already, in KiB (/proc/self/status; see proc(5)). */
+static u64 locked_kib()
+{
+	const std::unique_ptr<FILE, int (*)(FILE *)> f(fopen("/proc/self/status", "re"), fclose);
+	unsigned long long locked = 0, v;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f.get())) {
+		if (sscanf(line, "VmLck: %llu", &v) == 1)
+			locked += v;
+	}
+	return locked;
+}
+
+static int memlock_error(const dma_area &area)
+{
+	rlimit lim{};
+
+	getrlimit(RLIMIT_MEMLOCK, &lim);
+	if (lim.rlim_cur == RLIM_INFINITY)
+		return fail(ENOMEM, "no memory to pin %llu KiB for the device", ull(area.size / KiB));
+	return fail(ENOMEM, "memlock: %llu KiB are to be pinned beside %llu KiB that are, the limit is %llu KiB; raise it: "
+		    "ulimit -l, or /etc/security/limits.conf, or LimitMEMLOCK= of the systemd unit",
+		    ull(area.size / KiB), ull(locked_kib()), ull(lim.rlim_cur / KiB));
+}
+
+int dma_map_error(int err, const dma_area &area, size_t mapped, const char *max_hint)
+{
+	switch (err) {
+	case ENOMEM:
+		return memlock_error(area);
+	case ENOSPC:
+		return fail(err, "%zu DMA mappings are the kernel's limit; use fewer, larger ones%s", mapped, max_hint);
+	case EEXIST:
+		return fail(err, "DMA area %#llx+%#llx overlaps one that is mapped", ull(area.iova), ull(area.size));
+	case EFAULT:
+		return fail(err, "memory at %p (%llu KiB) cannot be pinned: not mapped, or without the rights", area.vaddr,
+			    ull(area.size / KiB));
+	}
+	errno = err;
+	return fail_errno("map %llu KiB at IOVA %#llx", ull(area.size / KiB), ull(area.iova));
+}
+
+static bool inside(const address_limits &l, const dma_area &a)
+{
+	for (const range &r : l.usable) {
+		if (a.iova >= r.start && a.iova + (a.size - 1) <= r.last)
+			return true;
+	}
+	return false;
+}
+
+static int outside_error(const address_limits &l, const dma_area &a)
+{
+	char text[256] = "";
+	size_t at = 0;
+
+	for (const range &r : l.usable) {
+		if (at < sizeof(text))
+			at += size_t(snprintf(text + at, sizeof(text) - at, " %#llx-%#llx", ull(r.start), ull(r.last)));
+	}
+	return fail(ERANGE, "IOVA %#llx-%#llx is reserved or beyond the IOMMU's width; usable are%s", ull(a.iova),
+		    ull(a.iova + (a.size - 1)), text);
+}
+
+int dma_space::check(const dma_area &a)
+{
+	address_limits l;
+	int err;
+
+	if (!a.size || a.iova + (a.size - 1) < a.iova)
+		return fail(EINVAL, "DMA area of %llu bytes at %#llx is empty or wraps", ull(a.size), ull(a.iova));
+	if (!a.vaddr || !(a.prot & (dma_read | dma_write)) || (a.prot & ~u32(dma_read | dma_write)))
+		return fail(EINVAL, "DMA area at %p with rights %#x", a.vaddr, a.prot);
+	err = limits(&l);
+	if (err)
+		return err;
+	if ((a.iova | a.size | reinterpret_cast<uintptr_t>(a.vaddr)) & (l.page_size - 1))
+		return fail(EINVAL, "DMA area %#llx+%#llx at %p is not a multiple of the page (%llu)", ull(a.iova),
+			    ull(a.size), a.vaddr, ull(l.page_size));
+	return inside(l, a) ? 0 : outside_error(l, a);
+}
+
+const dma_space::entry *dma_space::find_overlap(const dma_area &a) const
+{
+	auto it = areas_.upper_bound(a.iova + (a.size - 1));
+
+	if (it == areas_.begin())
+		return nullptr;
+	it--;
+	return it->first + (it->second.area.size - 1) >= a.iova ? &it->second : nullptr;
+}
+
+static bool same(const dma_area &a, const dma_area &b)
+{
+	return a.iova == b.iova && a.size == b.size && a.vaddr == b.vaddr && a.prot == b.prot;
+}
+
+int dma_space::map(const dma_area &area)
+{
+	std::lock_guard guard(lock_);
+	int err = check(area);
+	const entry *e;
+
+	if (err)
+		return err;
+	e = find_overlap(area);
+	if (e && same(e->area, area)) {
+		areas_[area.iova].users++;
+		return 0;
+	}
+	if (e)
+		return dma_map_error(EEXIST, area, mapped(), "");
+	err = kernel_map(area);
+	if (err)
+		return err;
+	areas_[area.iova] = {area, 1};
+	count_.store(areas_.size(), std::memory_order_relaxed);
+	return 0;
+}
+
+int dma_space::unmap(u64 iova, u64 size)
+{
+	std::lock_guard guard(lock_);
+	const auto it = areas_.find(iova);
+	int err;
+
+	if (it == areas_.end() || it->second.area.size != size)
+		return fail(ENOENT, "no DMA area %#llx+%#llx is mapped", ull(iova), ull(size));
+	if (it->second.users > 1) {
+		it->second.users--;
+		return 0;
+	}
+	err = kernel_unmap(iova, size);
+	if (err)
+		return err;
+	areas_.erase(it);
+	count_.store(areas_.size(), std::memory_order_relaxed);
+	return 0;
+}
+
+} // namespace usdma::vfio

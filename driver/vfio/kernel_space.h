@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* An address space that devices share, as the kernel keeps it: a type1 container, or an I/O address space of iommufd. */
+#pragma once
+
+#include "driver/vfio/device.h"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+namespace usdma::vfio {
+
+class dma_space {
+public:
+	virtual ~dma_space() = default;
+
+	/* The same area mapped again (for another device) is counted, not mapped twice. */
+	int map(const dma_area &area);
+	int unmap(u64 iova, u64 size);
+	/* As the kernel has it now: devices that join narrow it. */
+	virtual int limits(address_limits *out) = 0;
+	virtual const char *backend() const = 0;
+
+protected:
+	virtual int kernel_map(const dma_area &area) = 0;
+	virtual int kernel_unmap(u64 iova, u64 size) = 0;
+	size_t mapped() const { return count_.load(std::memory_order_relaxed); }
+
+private:
+	struct entry {
+		dma_area area;
+		unsigned users;
+	};
+
+	int check(const dma_area &area);
+	const entry *find_overlap(const dma_area &area) const;
+
+	std::mutex lock_;
+	std::map<u64, entry> areas_;
+	std::atomic<size_t> count_{0}; /* of areas_, to be read without the lock */
+};
+
+/* What a failed map ioctl means, with numbers: ENOMEM is memlock, ENOSPC the kernel's limit on mappings. */
+int dma_map_error(int err, const dma_area &area, size_t mapped, const char *max_hint);
+
+} // namespace usdma::vfio

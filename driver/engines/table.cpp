@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which engines and transports there are: a new one is a line here. */
-#include "driver/dma/registry.h"
+#include "driver/dma/transports.h"
 #include "driver/engines/edu/driver.h"
 #include "driver/engines/sdma/driver.h"
 #include "driver/sim/transport.h"
@@ -15,6 +15,8 @@ static constexpr const driver *driver_table[] = {
 constinit const std::span<const driver *const> drivers = driver_table;
 static constexpr const transport *transport_table[] = {
 	&sim::sim_transport,
+	&vfio_user_transport,
+	&pci_transport,
 };
 
 constinit const std::span<const transport *const> transports = transport_table;

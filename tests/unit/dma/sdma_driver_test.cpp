@@ -145,7 +145,7 @@ static void probe_no_memory(void **)
 	auto eng = open_engine(f);
 	u64 off;
 
-	assert_int_equal(eng->limits().caps, cap_native_all);
+	assert_int_equal(eng->limits().caps, cap_native_all | cap_indirect_host);
 	assert_int_equal(eng->limits().memory_size, 0);
 	assert_null(eng->memory());
 	assert_int_equal(eng->memory_fd(&off), -1);

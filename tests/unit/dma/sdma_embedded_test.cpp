@@ -261,6 +261,39 @@ static void stop_inside_a_wait(void **)
 	assert_true(t.wait(4));
 }
 
+/* Both kinds of indirection, read from host memory (cap_indirect_host). */
+static void indirect_from_host(void **)
+{
+	rig t;
+	auto *cell = reinterpret_cast<u64 *>(t.host.data());
+	request r[2];
+
+	assert_true(t.eng->limits().caps & cap_indirect_host);
+	cell[0] = 0;
+	cell[1] = u64(64) << 32; /* length: high word, low word */
+	cell[2] = mem_base;
+	cell[3] = mem_base + 4096;
+	cell[4] = mem_base + 4096 - 8;
+	cell[5] = mem_base + 8192 - 16;
+	memset(t.eng->memory(), 0x5a, 64);
+	for (request &q : r) {
+		q.op = opcode::copy_indirect;
+		q.spaces = spaces(space::host, space::host);
+	}
+	r[0].arg = u8(indirect_mode::descriptor);
+	r[0].src = host_iova;
+	r[1].arg = u8(indirect_mode::cells);
+	r[1].src = host_iova + 32;
+	r[1].dst = host_iova + 40;
+	r[1].a = 8;
+	r[1].b = 16;
+	r[1].len = 64;
+	t.submit(r, 2);
+	assert_true(t.wait(2));
+	assert_memory_equal(t.eng->memory(), t.eng->memory() + 4096, 64);
+	assert_memory_equal(t.eng->memory(), t.eng->memory() + 8192, 64);
+}
+
 /* ---- interrupts and sleep ------------------------------------------------------------------------------- */
 
 /* True when the eventfd was signalled before patience ended; takes the signal. */
@@ -398,6 +431,7 @@ int main()
 		cmocka_unit_test(limits),	       cmocka_unit_test(copies),
 		cmocka_unit_test(wraps),	       cmocka_unit_test(fault_squash_resume),
 		cmocka_unit_test(faults_in_a_row),     cmocka_unit_test(stop_inside_a_wait),
+		cmocka_unit_test(indirect_from_host),
 		cmocka_unit_test(armed_interrupts),    cmocka_unit_test(interrupt_on_halt),
 		cmocka_unit_test(wakes_from_sleep),    cmocka_unit_test(closes_while_busy),
 		cmocka_unit_test(resets),	       cmocka_unit_test(all_channels),

@@ -85,18 +85,23 @@ bool watch_ready(const watch &w)
 	return lane_done(w.ln, w.seq) || w.ln->dev->lost();
 }
 
+/*
+ * The ready ones leave the list only after they were looked at, so that it never seems empty.  Only a
+ * pass takes any out, and one pass runs at a time: those looked at stay in front.
+ */
 std::vector<watch> take_ready()
 {
 	std::vector<watch> all, ready, rest;
 
 	pump->list_lock.lock();
-	all.swap(pump->watches);
+	all = pump->watches;
 	pump->list_lock.unlock();
 	for (const watch &w : all)
 		(watch_ready(w) ? ready : rest).push_back(w);
+	if (ready.empty())
+		return ready;
 	std::lock_guard guard(pump->list_lock);
-	/* What was added meanwhile comes behind. */
-	rest.insert(rest.end(), pump->watches.begin(), pump->watches.end());
+	rest.insert(rest.end(), pump->watches.begin() + long(all.size()), pump->watches.end());
 	pump->watches.swap(rest);
 	return ready;
 }
@@ -218,6 +223,26 @@ void sleep_on(std::vector<pollfd> &fds, u64 ns)
 		drain(fds);
 }
 
+/* A pass that found something is told to those who wait for it. */
+bool tell(bool moved)
+{
+	if (!moved)
+		return false;
+	__atomic_add_fetch(&pump->progress, 1, __ATOMIC_SEQ_CST);
+	if (load_relaxed(&pump->watchers))
+		futex_wake(&pump->progress, 1 << 30);
+	return true;
+}
+
+/* Also after a pass of another thread, which may have looked before something ended. */
+bool run_after_others()
+{
+	pump->run_lock.lock();
+	const bool moved = pass();
+	pump->run_lock.unlock();
+	return tell(moved);
+}
+
 bool run_for(u64 ns)
 {
 	const u64 end = now_ns() + ns;
@@ -241,7 +266,7 @@ void thread_main()
 		/* Full barrier: whoever adds something after this sees asleep; what was added before is seen below. */
 		store_fence(&pump->asleep, 1u);
 		look = arm_all(&fds);
-		if (!pump_run())
+		if (!run_after_others())
 			sleep_on(fds, nothing_to_do() ? ~u64(0) : look);
 		store_relaxed(&pump->asleep, 0u);
 	}
@@ -277,12 +302,7 @@ bool pump_run()
 		return false;
 	moved = pass();
 	pump->run_lock.unlock();
-	if (!moved)
-		return false;
-	__atomic_add_fetch(&pump->progress, 1, __ATOMIC_SEQ_CST);
-	if (load_relaxed(&pump->watchers))
-		futex_wake(&pump->progress, 1 << 30);
-	return true;
+	return tell(moved);
 }
 
 u32 pump_progress()

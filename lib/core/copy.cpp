@@ -255,6 +255,38 @@ int write_value_async(stream *s, void *dst, u64 value)
 	return one(s, r);
 }
 
+/* The word as the CPU sees it; nullptr where it cannot. */
+static const u64 *cpu_word(const stream *s, const place &p)
+{
+	const device *dev = s->dev;
+
+	if (p.cls == mem_class::host || p.space == dma::space::host || !dev->bar())
+		return nullptr;
+	return reinterpret_cast<const u64 *>(dev->bar() + (p.dma - (window_base + p.slot * window_slot)));
+}
+
+int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
+{
+	dma::request r;
+	place p;
+	const int err = reachable(s, addr, sizeof(u64), "value", &p);
+
+	if (err)
+		return err;
+	if (reinterpret_cast<u64>(addr) % sizeof(u64))
+		return fail(EINVAL, "value address %p is not 8-byte aligned", addr);
+	/* In a ring that several streams share it would hold up the others. */
+	if (!s->ln->exclusive && cpu_word(s, p))
+		return stream_wait_word(s, cpu_word(s, p), cmp, value, deadline::never());
+	r.op = dma::opcode::wait;
+	r.arg = u8(cmp);
+	r.spaces = dma::spaces(p.space, p.space);
+	r.src = p.dma;
+	r.len = sizeof(u64);
+	r.a = value;
+	return one(s, r);
+}
+
 int copy_indirect_async(stream *s, const void *desc)
 {
 	dma::request r;

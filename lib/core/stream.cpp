@@ -164,6 +164,12 @@ static inline void note_posted(stream *s, lane *l, size_t n)
 	store_relaxed(&l->requests, l->requests + n);
 }
 
+/* The ring waits for something outside, perhaps for what this very thread will do next. */
+static bool ring_waits(const lane *l)
+{
+	return dma::completed(l->ch) < load_relaxed(&l->wait_seq);
+}
+
 /* Waits until a good part of the ring is free, so that a busy submitter is not woken for each slot. */
 static int wait_room(stream *s)
 {
@@ -214,6 +220,8 @@ static int queue_requests(stream *s, const dma::request *r, size_t n)
 			l->ch->ops->wake(l->ch);
 		r += done;
 		n -= done;
+		if (n && !done && ring_waits(l))
+			return queue_requests(s, r, n);
 		if (n && !done && (err = wait_room(s)))
 			return err;
 	}
@@ -234,6 +242,8 @@ int stream_submit(stream *s, const dma::request *r, size_t n)
 	done = ch->ops->post(ch, r, unsigned(std::min<size_t>(n, ch->ring_size)));
 	if (likely(done))
 		note_posted(s, l, done);
+	if (unlikely(r->op == dma::opcode::wait && done))
+		store_relaxed(&l->wait_seq, s->last);
 	l->lock.unlock();
 	/*
 	 * The unlock is a full barrier: the requests are visible before this look at whether the device

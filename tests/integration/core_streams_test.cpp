@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Streams, events, gates and calls of lib/core over a real device (USDMA_DEVICES). */
+#include "driver/base/error.h"
+#include "lib/core/copy.h"
+#include "lib/core/event.h"
+#include "lib/core/stream.h"
+#include "tests/support/test.h"
+
+#include <atomic>
+#include <cstring>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+using namespace usdma;
+using namespace usdma::core;
+
+static device *dev;
+
+#define ok(call)                                                                                                       \
+	do {                                                                                                           \
+		const int err_ = (call);                                                                               \
+		if (err_)                                                                                              \
+			print_error("%s: %d (%s)\n", #call, err_, error_text());                                       \
+		assert_int_equal(err_, 0);                                                                             \
+	} while (0)
+
+static deadline soon()
+{
+	return deadline::in_ms(20000);
+}
+
+struct buffers {
+	u64 size;
+	u8 *a, *b;
+	u64 d;
+
+	explicit buffers(u64 n) : size(n)
+	{
+		ok(host_alloc(n, -1, reinterpret_cast<void **>(&a)));
+		ok(host_alloc(n, -1, reinterpret_cast<void **>(&b)));
+		ok(device_alloc(dev, n, page_policy::huge_first, &d));
+	}
+	~buffers()
+	{
+		ok(host_free(a));
+		ok(host_free(b));
+		ok(device_free(d));
+	}
+	void *device() const { return reinterpret_cast<void *>(d); }
+};
+
+static stream *new_stream()
+{
+	stream *s;
+
+	ok(stream_create(dev, {}, &s));
+	return s;
+}
+
+static void copy_there_and_back(void **)
+{
+	auto gen = test::rng(1);
+	buffers m(1 * MiB);
+	stream *s = new_stream();
+
+	test::fill_random(m.a, m.size, gen);
+	memset(m.b, 0, m.size);
+	ok(copy_async(s, m.device(), m.a, m.size));
+	ok(copy_async(s, m.b, m.device(), m.size));
+	ok(stream_sync(s, soon()));
+	assert_memory_equal(m.a, m.b, m.size);
+	assert_int_equal(stream_query(s), 0);
+	ok(stream_destroy(s));
+}
+
+static void pageable_both_ways(void **)
+{
+	auto gen = test::rng(2);
+	const u64 n = 5 * MiB + 77;
+	std::vector<u8> in(n), out(n);
+	buffers m(n);
+	stream *s = new_stream();
+
+	test::fill_random(in.data(), n, gen);
+	ok(copy_async(s, m.device(), in.data(), n));
+	ok(copy_async(s, out.data(), m.device(), n));
+	assert_memory_equal(in.data(), out.data(), n);
+	ok(stream_destroy(s));
+}
+
+/* A word gate holds its stream; others go on. */
+static void word_gate(void **)
+{
+	buffers m(4096);
+	stream *held = new_stream(), *free_one = new_stream();
+	u64 word = 0;
+
+	memset(m.a, 1, m.size);
+	memset(m.b, 0, m.size);
+	ok(stream_wait_word(held, &word, dma::compare::eq, 7, deadline::never()));
+	ok(copy_async(held, m.b, m.a, m.size / 2));
+	ok(copy_async(free_one, m.device(), m.a, m.size));
+	ok(stream_sync(free_one, soon()));
+	assert_int_equal(stream_query(held), 1);
+	assert_int_equal(m.b[0], 0);
+	assert_int_equal(stream_sync(held, deadline::in_ms(1)), -ETIMEDOUT);
+	__atomic_store_n(&word, 7, __ATOMIC_RELEASE);
+	ok(stream_sync(held, soon()));
+	assert_int_equal(m.b[0], 1);
+	assert_int_equal(m.b[m.size / 2], 0);
+	ok(stream_destroy(held));
+	ok(stream_destroy(free_one));
+}
+
+static void word_gate_expires(void **)
+{
+	stream *s = new_stream();
+	u64 word = 0;
+
+	ok(stream_wait_word(s, &word, dma::compare::eq, 1, deadline::in_ms(5)));
+	assert_int_equal(stream_sync(s, soon()), -ETIMEDOUT);
+	assert_int_equal(stream_sync(s, soon()), 0);
+	ok(stream_destroy(s));
+}
+
+/* A chain of events over many streams: each adds its byte after the one before. */
+static void event_chain(void **)
+{
+	constexpr int n = 64;
+	buffers m(4096 * (n + 1));
+	std::vector<stream *> s(n);
+	std::vector<event *> e(n);
+	u64 gate = 0;
+
+	memset(m.a, 0, m.size);
+	memset(m.a, 0x5a, 4096);
+	for (int i = 0; i < n; i++) {
+		s[size_t(i)] = new_stream();
+		ok(event_create(dev, event_timing, &e[size_t(i)]));
+	}
+	ok(stream_wait_word(s[0], &gate, dma::compare::geq, 1, deadline::never()));
+	for (size_t i = 0; i < n; i++) {
+		if (i)
+			ok(stream_wait_event(s[i], e[i - 1], deadline::never()));
+		ok(copy_async(s[i], m.a + 4096 * (i + 1), m.a + 4096 * i, 4096));
+		ok(event_record(e[i], s[i]));
+	}
+	assert_int_equal(event_query(e[n - 1]), int(event_state::pending));
+	__atomic_store_n(&gate, 1, __ATOMIC_RELEASE);
+	ok(event_sync(e[n - 1], soon()));
+	assert_memory_equal(m.a, m.a + 4096 * n, 4096);
+	for (size_t i = 0; i + 1 < n; i++) {
+		u64 t0, t1;
+
+		ok(event_time_ns(e[i], &t0));
+		ok(event_time_ns(e[i + 1], &t1));
+		assert_true(t0 <= t1);
+	}
+	for (size_t i = 0; i < n; i++) {
+		ok(event_destroy(e[i]));
+		ok(stream_destroy(s[i]));
+	}
+}
+
+/* Without a gate on the host: waits inside the rings. */
+static void event_ring_waits(void **)
+{
+	constexpr u64 big = 8 * MiB;
+	auto gen = test::rng(3);
+	buffers m(big);
+
+	for (int round = 0; round < 50; round++) {
+		stream *a = new_stream(), *b = new_stream();
+		event *e;
+
+		ok(event_create(dev, 0, &e));
+		test::fill_random(m.a, 4096, gen);
+		memcpy(m.a + big - 4096, m.a, 4096);
+		memset(m.b, 0, 4096);
+		ok(copy_async(a, m.device(), m.a, big));
+		ok(event_record(e, a));
+		ok(stream_wait_event(b, e, deadline::never()));
+		ok(copy_async(b, m.b, reinterpret_cast<void *>(m.d + big - 4096), 4096));
+		ok(stream_sync(b, soon()));
+		assert_memory_equal(m.b, m.a, 4096);
+		ok(stream_destroy(a));
+		ok(stream_destroy(b));
+		ok(event_destroy(e));
+	}
+}
+
+static void future_event(void **)
+{
+	stream *a = new_stream(), *b = new_stream();
+	event *e;
+
+	ok(event_create(dev, event_wait_future, &e));
+	ok(stream_wait_event(b, e, deadline::never()));
+	assert_int_equal(stream_query(b), 1);
+	assert_int_equal(event_query(e), int(event_state::never));
+	ok(event_record(e, a));
+	ok(stream_sync(b, soon()));
+	assert_int_equal(event_query(e), int(event_state::done));
+	ok(event_reset(e, a));
+	ok(stream_sync(a, soon()));
+	assert_int_equal(event_query(e), int(event_state::never));
+	ok(stream_destroy(a));
+	ok(stream_destroy(b));
+	ok(event_destroy(e));
+}
+
+struct seen {
+	std::atomic<int> calls{0};
+	std::atomic<u32> hold{1};
+	u8 *watched = nullptr;
+	int value = -1;
+};
+
+static void note_call(void *arg)
+{
+	auto *s = static_cast<seen *>(arg);
+
+	s->value = s->watched ? s->watched[0] : 0;
+	while (s->hold.load())
+		sched_yield();
+	s->calls++;
+}
+
+static void blocking_call(void **)
+{
+	buffers m(4096);
+	stream *s = new_stream(), *other = new_stream();
+	seen what;
+
+	memset(m.a, 3, m.size);
+	memset(m.b, 0, m.size);
+	what.watched = m.b;
+	ok(copy_async(s, m.b, m.a, 64));
+	ok(stream_host_func(s, note_call, &what, true));
+	ok(copy_async(s, m.b + 64, m.a, 64));
+	ok(copy_async(other, m.b + 128, m.a, 64));
+	ok(stream_sync(other, soon()));
+	assert_int_equal(m.b[128], 3);
+	assert_int_equal(stream_query(s), 1);
+	assert_int_equal(m.b[64], 0);
+	what.hold = 0;
+	ok(stream_sync(s, soon()));
+	assert_int_equal(what.calls, 1);
+	assert_int_equal(what.value, 3);
+	assert_int_equal(m.b[64], 3);
+	ok(stream_destroy(s));
+	ok(stream_destroy(other));
+}
+
+static void signal_fd(void **)
+{
+	buffers m(4096);
+	stream *s = new_stream();
+	const int fd = eventfd(0, 0);
+	pollfd p = {fd, POLLIN, 0};
+	u64 count;
+
+	memset(m.a, 9, m.size);
+	for (int i = 0; i < 100; i++) {
+		ok(copy_async(s, m.b, m.a, m.size));
+		ok(stream_signal_fd(s, fd));
+	}
+	for (u64 got = 0; got < 100; got += count) {
+		assert_int_equal(poll(&p, 1, 20000), 1);
+		assert_int_equal(read(fd, &count, sizeof(count)), sizeof(count));
+	}
+	close(fd);
+	ok(stream_destroy(s));
+}
+
+static void abort_behind_gate(void **)
+{
+	buffers m(4096);
+	stream *s = new_stream();
+	u64 word = 0;
+
+	memset(m.a, 1, m.size);
+	memset(m.b, 0, m.size);
+	ok(stream_wait_word(s, &word, dma::compare::eq, 1, deadline::never()));
+	ok(copy_async(s, m.b, m.a, m.size));
+	ok(stream_abort(s));
+	assert_int_equal(stream_sync(s, soon()), -ECANCELED);
+	assert_int_equal(copy_async(s, m.b, m.a, m.size), -ECANCELED);
+	assert_int_equal(m.b[0], 0);
+	ok(stream_destroy(s));
+}
+
+static void abort_value_wait_on_device(void **)
+{
+	buffers m(4096);
+	stream *s = new_stream(), *t = new_stream();
+
+	ok(fill_async(t, m.device(), 0, 8, 4096));
+	ok(stream_sync(t, soon()));
+	ok(wait_value_async(s, m.device(), dma::compare::eq, 5));
+	ok(copy_async(s, m.b, m.a, 64));
+	assert_int_equal(stream_query(s), 1);
+	ok(write_value_async(t, m.device(), 5));
+	ok(stream_sync(s, soon()));
+	ok(wait_value_async(s, m.device(), dma::compare::eq, 6));
+	assert_int_equal(stream_query(s), 1);
+	ok(stream_destroy_force(s));
+	ok(stream_destroy(t));
+}
+
+static void bad_addresses(void **)
+{
+	buffers m(4096);
+	stream *s = new_stream();
+
+	assert_int_equal(copy_async(s, reinterpret_cast<void *>(m.d + 4096 + 1 * GiB), m.a, 64), -EFAULT);
+	assert_int_equal(copy_async(s, reinterpret_cast<void *>(m.d + 4000), m.a, 4096), -EFAULT);
+	assert_int_equal(copy_async(s, m.device(), m.a + 64, 4096), -EFAULT);
+	assert_int_equal(stream_sync(s, soon()), 0);
+	ok(stream_destroy(s));
+}
+
+static void many_streams(void **)
+{
+	constexpr size_t n = 2000;
+	buffers m(n * 64);
+	std::vector<stream *> s(n);
+	auto gen = test::rng(4);
+
+	test::fill_random(m.a, m.size, gen);
+	memset(m.b, 0, m.size);
+	for (size_t i = 0; i < n; i++) {
+		s[i] = new_stream();
+		ok(copy_async(s[i], reinterpret_cast<void *>(m.d + i * 64), m.a + i * 64, 64));
+		ok(copy_async(s[i], m.b + i * 64, reinterpret_cast<void *>(m.d + i * 64), 64));
+	}
+	ok(device_sync(dev, soon()));
+	assert_memory_equal(m.a, m.b, m.size);
+	for (stream *x : s)
+		ok(stream_destroy(x));
+}
+
+static void full_ring(void **)
+{
+	constexpr size_t n = 100000;
+	buffers m(4096);
+	stream *s = new_stream();
+
+	memset(m.a, 0x11, 4096);
+	for (size_t i = 0; i < n; i++)
+		ok(copy_async(s, m.device(), m.a, 64));
+	ok(copy_async(s, m.b, m.device(), 64));
+	ok(stream_sync(s, soon()));
+	assert_memory_equal(m.a, m.b, 64);
+	ok(stream_destroy(s));
+}
+
+/* Several threads on one stream and many waiters on it. */
+static void shared_stream(void **)
+{
+	buffers m(64 * 64);
+	stream *s = new_stream();
+	std::vector<std::thread> all;
+	std::atomic<int> bad{0};
+
+	memset(m.a, 0x77, m.size);
+	for (size_t t = 0; t < 4; t++)
+		all.emplace_back([&, t] {
+			for (int i = 0; i < 300; i++) {
+				if (copy_async(s, m.b + t * 1024, m.a + t * 1024, 1024))
+					bad++;
+				if (i % 3 == 0 && stream_sync(s, soon()))
+					bad++;
+			}
+		});
+	for (auto &t : all)
+		t.join();
+	assert_int_equal(bad, 0);
+	ok(stream_sync(s, soon()));
+	assert_memory_equal(m.a, m.b, 4096);
+	ok(stream_destroy(s));
+}
+
+static void batches(void **)
+{
+	constexpr size_t n = 4096;
+	buffers m(n * 64);
+	stream *s = new_stream();
+	std::vector<copy_item> items(n);
+	size_t done;
+	auto gen = test::rng(5);
+
+	test::fill_random(m.a, m.size, gen);
+	memset(m.b, 0, m.size);
+	for (size_t i = 0; i < n; i++)
+		items[i] = {reinterpret_cast<void *>(m.d + i * 64), m.a + i * 64, 64};
+	ok(copy_batch(s, items.data(), n, &done));
+	assert_int_equal(done, n);
+	ok(copy_async(s, m.b, m.device(), m.size));
+	ok(stream_sync(s, soon()));
+	assert_memory_equal(m.a, m.b, m.size);
+	ok(stream_destroy(s));
+}
+
+static int open_first(void **)
+{
+	return device_get(0, &dev);
+}
+
+static int close_it(void **)
+{
+	device_put(dev);
+	return 0;
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(copy_there_and_back), cmocka_unit_test(pageable_both_ways),
+		cmocka_unit_test(word_gate),           cmocka_unit_test(word_gate_expires),
+		cmocka_unit_test(event_chain),         cmocka_unit_test(event_ring_waits),
+		cmocka_unit_test(future_event),        cmocka_unit_test(blocking_call),
+		cmocka_unit_test(signal_fd),           cmocka_unit_test(abort_behind_gate),
+		cmocka_unit_test(abort_value_wait_on_device), cmocka_unit_test(bad_addresses),
+		cmocka_unit_test(many_streams),        cmocka_unit_test(full_ring),
+		cmocka_unit_test(shared_stream),       cmocka_unit_test(batches),
+	};
+
+	return cmocka_run_group_tests_name("core streams", tests, open_first, close_it);
+}

@@ -25,7 +25,8 @@ static constexpr size_t ahead = 1024; /* bytes that a streaming loop asks for be
 /* Copies what stands before the next boundary of dst, so that streaming stores are whole lines. */
 static size_t align_head(u8 *&d, const u8 *&s, size_t len)
 {
-	const size_t head = -reinterpret_cast<size_t>(d) & (cache_line - 1);
+	const size_t to_line = -reinterpret_cast<size_t>(d) & (cache_line - 1);
+	const size_t head = to_line < len ? to_line : len; /* a long copy may come in pieces as small as a byte */
 
 	if (head) {
 		memcpy(d, s, head);

@@ -307,9 +307,9 @@ USDMA_API int usdma_stream_call(usdma_stream *stream, void (*fn)(void *arg), voi
 
 /*
  * Copies len bytes; the ranges must not overlap.  When it returns see the rules
- * on top (classes).  len 0 does nothing.  Errors:
+ * on top (classes); two unregistered ends are copied by the CPU.  len 0 does
+ * nothing.  Errors:
  *   -EFAULT     a device address that is not allocated, or a range that leaves its block
- *   -EINVAL     neither end is memory that a device can reach
  *   -ECANCELED  the stream was aborted
  * and for unregistered memory, because it waits: what usdma_stream_sync returns.
  * A full ring makes the call wait for room; that is no error.
@@ -329,10 +329,10 @@ struct usdma_copy_item {
 	uint64_t len;
 };
 /*
- * n copies by one call and one doorbell, in order.  Each end is device or host
- * memory.  On an error *done (if not NULL) says how many items were submitted
- * before the one that is wrong; those run.  Errors as usdma_copy; -EINVAL also for an
- * item with unregistered memory.
+ * n copies by one call, in order.  An item with unregistered memory behaves as
+ * in usdma_copy (the call waits there).  On an error *done (if not NULL) says
+ * how many items were submitted before the one that is wrong; those run.
+ * Errors as usdma_copy.
  */
 USDMA_API int usdma_copy_batch(usdma_stream *stream, const struct usdma_copy_item *items, size_t n, size_t *done);
 

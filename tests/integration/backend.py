@@ -33,8 +33,7 @@ class Sim:
     def __init__(self, program, options, path):
         self.path = path
         ready, told = os.pipe()
-        settings = [word for pair in filter(None, options.split(":")) for word in ("--" + pair.split("=", 1)[0],
-                                                                                   pair.split("=", 1)[1])]
+        settings = ["--" + pair for pair in options.replace("nomem=1", "nomem").split(":") if pair]
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen([program, "--socket", path, "--ready-fd", str(told), *settings],
                                         pass_fds=[told], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
@@ -78,7 +77,8 @@ class Sim:
 def run_test(command, env, deadline):
     test = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
-        return test.wait(deadline)
+        status = test.wait(deadline)
+        return status if status >= 0 else 128 - status
     except subprocess.TimeoutExpired:
         print(f"\nBail out! still running after {deadline} s", flush=True)
         return 1

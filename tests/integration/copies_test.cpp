@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Random copies against plain memory: every block has a twin, each copy is done
+ * to the twins by memmove, and after a wait both must be equal, byte for byte.
+ */
+#include "tests/integration/native.h"
+
+#include <algorithm>
+#include <vector>
+
+using namespace usdma::test;
+
+static constexpr size_t MiB = 1 << 20;
+
+struct twin {
+	block real;
+	std::vector<unsigned char> model;
+
+	twin(usdma_device *dev, kind k, size_t size) : real(dev, k, size), model(size) {}
+};
+
+/* Both get the same random bytes; the device's by a copy. */
+static void fill_twin(usdma_device *dev, twin &t, std::mt19937_64 &gen)
+{
+	fill_random(t.model.data(), t.model.size(), gen);
+	if (t.real.what() == kind::device)
+		WORKS(usdma_copy_sync(dev, t.real.data(), t.model.data(), t.model.size(), long_ms));
+	else
+		memcpy(t.real.data(), t.model.data(), t.model.size());
+}
+
+static void compare_twin(usdma_device *dev, const twin &t)
+{
+	std::vector<unsigned char> seen(t.real.what() == kind::device ? t.model.size() : 0);
+	const unsigned char *have = t.real.data();
+
+	if (!seen.empty()) {
+		WORKS(usdma_copy_sync(dev, seen.data(), t.real.data(), seen.size(), long_ms));
+		have = seen.data();
+	}
+	if (!memcmp(have, t.model.data(), t.model.size()))
+		return;
+	const auto differ = std::mismatch(t.model.begin(), t.model.end(), have);
+	print_error("%s block differs first at byte %td\n", name_of(t.real.what()), differ.first - t.model.begin());
+	_fail(__FILE__, __LINE__);
+}
+
+/* Mostly small, some around powers of two, now and then up to the most. */
+static size_t random_size(std::mt19937_64 &gen, size_t most)
+{
+	const size_t shift = gen() % 27;
+
+	switch (gen() % 4) {
+	case 0:
+		return std::min<size_t>(gen() % 65, most);
+	case 1:
+		return std::min<size_t>((size_t(1) << shift) + gen() % 3 - 1, most);
+	case 2:
+		return std::min<size_t>(gen() % (64 * 1024), most);
+	default:
+		return gen() % (most + 1);
+	}
+}
+
+/* One copy between two blocks, within [low, low + room) of each. */
+static void copy_one(usdma_stream *s, twin &to, twin &from, size_t low, size_t room, std::mt19937_64 &gen)
+{
+	const size_t len = random_size(gen, room);
+	const size_t dst = low + gen() % (room - len + 1), src = low + gen() % (room - len + 1);
+
+	if (&to == &from && dst < src + len && src < dst + len)
+		return; /* overlapping ends are not promised anything */
+	WORKS(usdma_copy(s, to.real.data() + dst, from.real.data() + src, len));
+	memmove(to.model.data() + dst, from.model.data() + src, len);
+}
+
+static std::vector<twin> make_twins(usdma_device *dev, std::initializer_list<kind> kinds, size_t size, std::mt19937_64 &gen)
+{
+	std::vector<twin> all;
+
+	for (const kind k : kinds)
+		all.emplace_back(dev, k, size);
+	for (twin &t : all)
+		fill_twin(dev, t, gen);
+	return all;
+}
+
+/* Several streams at work at once, each in its own slice of the same blocks, so that only order within one matters. */
+static void streams_over_shared_blocks(void **)
+{
+	static constexpr size_t slice = 2 * MiB, streams = 6;
+	auto gen = rng(1);
+	device dev;
+	auto all = make_twins(dev, {kind::device, kind::device, kind::pinned, kind::registered, kind::pageable}, slice * streams,
+			      gen);
+	std::vector<stream> work;
+
+	for (size_t i = 0; i < streams; i++)
+		work.emplace_back(dev, uint32_t(i % 4));
+	for (unsigned n = 0; n < 1500 * scale(); n++) {
+		const size_t who = gen() % streams;
+		twin &to = all[gen() % all.size()], &from = all[gen() % all.size()];
+
+		copy_one(work[who], to, from, who * slice, slice, gen);
+		if (gen() % 200 == 0)
+			WORKS(usdma_stream_sync(work[gen() % streams], long_ms));
+	}
+	WORKS(usdma_device_sync(dev, long_ms));
+	for (twin &t : all)
+		compare_twin(dev, t);
+	for (const stream &s : work)
+		WORKS(usdma_stream_sync(s, 0));
+}
+
+/* Each direction with each kind of host memory, up to 64 MiB, any alignment. */
+static void each_direction_to_64_mib(void **)
+{
+	static constexpr size_t most = 64 * MiB, size = most + 4096;
+	auto gen = rng(2);
+	device dev;
+	stream s(dev);
+
+	for (const kind k : all_kinds) {
+		auto all = make_twins(dev, {kind::device, k}, size, gen);
+
+		for (const size_t len : {size_t(0), size_t(1), MiB + 1, most - 1, most}) {
+			const size_t a = gen() % 4096, b = gen() % 4096;
+
+			for (int back = 0; back < 2; back++) {
+				WORKS(usdma_copy(s, all[!back].real.data() + a, all[back].real.data() + b, len));
+				memmove(all[!back].model.data() + a, all[back].model.data() + b, len);
+			}
+		}
+		WORKS(usdma_stream_sync(s, long_ms));
+		for (twin &t : all)
+			compare_twin(dev, t);
+	}
+}
+
+static void synchronous_copies(void **)
+{
+	static constexpr size_t size = 4 * MiB;
+	auto gen = rng(3);
+	device dev;
+	auto all = make_twins(dev, {kind::device, kind::device, kind::pinned, kind::registered, kind::pageable}, size, gen);
+
+	for (unsigned n = 0; n < 300 * scale(); n++) {
+		twin &to = all[gen() % all.size()], &from = all[gen() % all.size()];
+		const size_t len = random_size(gen, size), dst = gen() % (size - len + 1), src = gen() % (size - len + 1);
+
+		if (&to == &from)
+			continue;
+		WORKS(usdma_copy_sync(dev, to.real.data() + dst, from.real.data() + src, len, long_ms));
+		memmove(to.model.data() + dst, from.model.data() + src, len);
+	}
+	for (twin &t : all)
+		compare_twin(dev, t);
+}
+
+static void batches(void **)
+{
+	static constexpr size_t size = 8 * MiB, items = 4096, step = size / items;
+	auto gen = rng(4);
+	device dev;
+	stream s(dev);
+	auto all = make_twins(dev, {kind::device, kind::pinned, kind::registered, kind::pageable}, size, gen);
+
+	for (unsigned round = 0; round < 12 * scale(); round++) {
+		twin &host = all[1 + gen() % 3], &to = round % 2 ? host : all[0], &from = round % 2 ? all[0] : host;
+		std::vector<usdma_copy_item> list;
+		size_t done = 0;
+
+		for (size_t i = 0; i < items; i++) { /* each piece of the target once, from anywhere */
+			const size_t len = 1 + gen() % step, src = gen() % (size - len + 1);
+
+			list.push_back({to.real.data() + i * step, from.real.data() + src, len});
+			memmove(to.model.data() + i * step, from.model.data() + src, len);
+		}
+		WORKS(usdma_copy_batch(s, list.data(), list.size(), &done));
+		assert_int_equal(done, items);
+	}
+	WORKS(usdma_stream_sync(s, long_ms));
+	for (twin &t : all)
+		compare_twin(dev, t);
+}
+
+static void rectangles_and_fills(void **)
+{
+	static constexpr size_t size = MiB;
+	auto gen = rng(5);
+	device dev;
+	stream s(dev);
+	auto all = make_twins(dev, {kind::device, kind::pinned}, size, gen);
+
+	for (unsigned n = 0; n < 200 * scale(); n++) {
+		twin &to = all[n % 2], &from = all[!(n % 2)];
+		const size_t width = 1 + gen() % 900, height = 1 + gen() % 200;
+		const size_t dp = width + gen() % 100, sp = width + gen() % 100, d0 = gen() % 4096, s0 = gen() % 4096;
+		const usdma_copy_rect r = {to.real.data() + d0, dp, from.real.data() + s0, sp, width, height};
+
+		WORKS(usdma_copy_2d(s, &r));
+		for (size_t y = 0; y < height; y++)
+			memcpy(&to.model[d0 + y * dp], &from.model[s0 + y * sp], width);
+		static constexpr size_t widths[] = {1, 4, 8};
+		const size_t w = widths[gen() % 3], at = gen() % 1000 * w, len = gen() % 1000 * w;
+		const uint64_t pattern = gen();
+		WORKS(usdma_fill(s, to.real.data() + at, pattern, unsigned(w), len));
+		for (size_t i = 0; i < len; i++)
+			to.model[at + i] = static_cast<unsigned char>(pattern >> (i % w * 8));
+	}
+	WORKS(usdma_stream_sync(s, long_ms));
+	for (twin &t : all)
+		compare_twin(dev, t);
+}
+
+static void wrong_calls_are_refused(void **)
+{
+	device dev;
+	stream s(dev);
+	block mem(dev, kind::device, 4096), host(dev, kind::pinned, 8192);
+	char plain[16];
+
+	assert_int_equal(usdma_copy(s, mem.data(), host.data(), 8192), -EFAULT);
+	assert_int_equal(usdma_copy(s, mem.data() + 4095, host.data(), 2), -EFAULT);
+	assert_int_equal(usdma_copy(nullptr, mem.data(), host.data(), 1), -EBADF);
+	assert_int_equal(usdma_copy(reinterpret_cast<usdma_stream *>(plain), mem.data(), host.data(), 1), -EBADF);
+	assert_int_equal(usdma_fill(s, mem.data(), 0, 3, 9), -EINVAL);
+	assert_int_equal(usdma_fill(s, mem.data(), 0, 8, 9), -EINVAL);
+	assert_int_equal(usdma_device_free(mem.data() + 1), -EINVAL);
+	assert_int_equal(usdma_host_free(plain), -EINVAL);
+	assert_int_equal(usdma_host_unregister(plain), -ENOENT);
+	assert_string_not_equal(usdma_error_text(), "");
+	const usdma_copy_item items[] = {{mem.data(), host.data(), 64}, {mem.data() + 64, host.data(), 8192}};
+	size_t done = 9;
+	assert_int_equal(usdma_copy_batch(s, items, 2, &done), -EFAULT);
+	assert_int_equal(done, 1);
+	WORKS(usdma_stream_sync(s, long_ms));
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(streams_over_shared_blocks), cmocka_unit_test(each_direction_to_64_mib),
+		cmocka_unit_test(synchronous_copies),         cmocka_unit_test(batches),
+		cmocka_unit_test(rectangles_and_fills),       cmocka_unit_test(wrong_calls_are_refused),
+	};
+
+	return cmocka_run_group_tests_name("copies", tests, nullptr, nullptr);
+}

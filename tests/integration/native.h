@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What tests through the native API share: calls that must work, and objects that go with their scope. */
+#pragma once
+
+#include "tests/support/test.h"
+#include "usdma/usdma.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace usdma::test {
+
+/* Fails the test with the library's own words. */
+inline int works(int ret, const char *call, const char *file, int line)
+{
+	if (ret < 0) {
+		print_error("%s: %d: %s\n", call, ret, usdma_error_text());
+		_fail(file, line);
+	}
+	return ret;
+}
+#define WORKS(call) ::usdma::test::works((call), #call, __FILE__, __LINE__)
+
+enum class kind { device, pinned, registered, pageable };
+inline constexpr kind all_kinds[] = {kind::device, kind::pinned, kind::registered, kind::pageable};
+
+inline const char *name_of(kind k)
+{
+	static const char *const names[] = {"device", "pinned", "registered", "pageable"};
+
+	return names[int(k)];
+}
+
+/* A block of memory of one kind. */
+class block {
+public:
+	block(usdma_device *dev, kind k, size_t size) : kind_(k), size_(size)
+	{
+		void *p = nullptr;
+
+		if (k == kind::device)
+			WORKS(usdma_device_alloc(dev, size, &p));
+		else if (k == kind::pinned)
+			WORKS(usdma_host_alloc(dev, size, &p));
+		else
+			p = malloc(size);
+		assert_non_null(p);
+		p_ = static_cast<unsigned char *>(p);
+		if (k == kind::registered)
+			WORKS(usdma_host_register(p, size, 0));
+	}
+	block(block &&o) noexcept : kind_(o.kind_), size_(o.size_), p_(o.p_) { o.p_ = nullptr; }
+	block(const block &) = delete;
+	~block()
+	{
+		if (!p_)
+			return;
+		if (kind_ == kind::registered)
+			WORKS(usdma_host_unregister(p_));
+		if (kind_ == kind::device)
+			WORKS(usdma_device_free(p_));
+		else if (kind_ == kind::pinned)
+			WORKS(usdma_host_free(p_));
+		else
+			free(p_);
+	}
+	unsigned char *data() const { return p_; }
+	size_t size() const { return size_; }
+	kind what() const { return kind_; }
+
+private:
+	kind kind_;
+	size_t size_;
+	unsigned char *p_ = nullptr;
+};
+
+class device {
+public:
+	explicit device(unsigned index = 0) { WORKS(usdma_open_index(index, &d_)); }
+	device(const device &) = delete;
+	~device() { WORKS(usdma_close(d_)); }
+	operator usdma_device *() const { return d_; }
+
+private:
+	usdma_device *d_ = nullptr;
+};
+
+class stream {
+public:
+	explicit stream(usdma_device *d, uint32_t wait_mode = USDMA_WAIT_DEFAULT)
+	{
+		usdma_stream_options opt = {};
+
+		opt.struct_size = sizeof(opt);
+		opt.wait_mode = wait_mode;
+		WORKS(usdma_stream_create(d, &opt, &s_));
+	}
+	stream(stream &&o) noexcept : s_(o.s_) { o.s_ = nullptr; }
+	stream(const stream &) = delete;
+	~stream()
+	{
+		if (s_)
+			WORKS(usdma_stream_destroy(s_));
+	}
+	operator usdma_stream *() const { return s_; }
+
+private:
+	usdma_stream *s_ = nullptr;
+};
+
+inline constexpr int long_ms = 60000; /* longer than anything here takes; a hang ends with it */
+
+} // namespace usdma::test

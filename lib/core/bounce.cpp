@@ -23,12 +23,13 @@ static u8 *direct_view(const place &p, u64 len, bool load)
 {
 	device *dev = device_peek(p.slot);
 
-	if (!dev || !dev->bar() || p.space != dma::space::device || len > config_get().direct_store_max)
+	if (!dev || len > config_get().direct_store_max)
 		return nullptr;
+	const memory_view v = device_memory(dev);
 	/* Loads through a real BAR are uncached, far slower than a DMA. */
-	if (load && !dev->bar_cached)
+	if (!v.cpu || (load && !dev->bar_cached))
 		return nullptr;
-	return dev->bar() + (p.dma - (window_base + p.slot * window_slot));
+	return v.cpu + (p.dma - v.dma);
 }
 
 static int submit_piece(stream *s, void *dst, const void *src, u64 n, u64 *seq)
@@ -199,10 +200,6 @@ int copy_pageable(stream *s, const ends &e, void *dst, const void *src, u64 len)
 		err = stream_refuses(s);
 	if (!err)
 		err = move(e, dst, src, len);
-	if (!err) {
-		store_relaxed(&s->copies, load_relaxed(&s->copies) + 1);
-		store_relaxed(&s->bytes, load_relaxed(&s->bytes) + len);
-	}
 	return err;
 }
 

@@ -65,12 +65,6 @@ static inline dma::request copy_request(stream *s, const place &dst, const place
 	return r;
 }
 
-static inline void count(stream *s, u64 copies, u64 bytes)
-{
-	store_relaxed(&s->copies, load_relaxed(&s->copies) + copies);
-	store_relaxed(&s->bytes, load_relaxed(&s->bytes) + bytes);
-}
-
 /* Longer than one request may be, or over several regions. */
 [[gnu::cold]] static int copy_pieces(stream *s, ends e, u64 dst, u64 src, u64 len)
 {
@@ -97,7 +91,6 @@ static inline void count(stream *s, u64 copies, u64 bytes)
 int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len)
 {
 	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
-	int err;
 
 	if (unlikely(!len))
 		return 0;
@@ -106,13 +99,9 @@ int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len)
 	if (likely(holds(e.dst, d, len) && holds(e.src, f, len) && len <= s->max_len)) {
 		const dma::request r = copy_request(s, e.dst, e.src, len);
 
-		err = stream_submit(s, &r, 1);
-	} else {
-		err = copy_pieces(s, e, d, f, len);
+		return stream_submit(s, &r, 1);
 	}
-	if (likely(!err))
-		count(s, 1, len);
-	return err;
+	return copy_pieces(s, e, d, f, len);
 }
 
 int copy_async(stream *s, void *dst, const void *src, u64 len)
@@ -135,7 +124,6 @@ int copy_batch(stream *s, const copy_item *items, size_t n, size_t *done)
 {
 	constexpr size_t group = 32; /* one lock and one doorbell for so many */
 	dma::request r[group];
-	u64 bytes = 0;
 
 	*done = 0;
 	for (size_t i = 0; i < n;) {
@@ -149,7 +137,6 @@ int copy_batch(stream *s, const copy_item *items, size_t n, size_t *done)
 			if (!batchable(s, e, it))
 				break;
 			r[k] = copy_request(s, e.dst, e.src, it.len);
-			bytes += it.len;
 		}
 		if (k)
 			err = stream_submit(s, r, k);
@@ -162,7 +149,6 @@ int copy_batch(stream *s, const copy_item *items, size_t n, size_t *done)
 		i += k;
 		*done = i;
 	}
-	count(s, n, bytes);
 	return 0;
 }
 
@@ -258,11 +244,9 @@ int write_value_async(stream *s, void *dst, u64 value)
 /* The word as the CPU sees it; nullptr where it cannot. */
 static const u64 *cpu_word(const stream *s, const place &p)
 {
-	const device *dev = s->dev;
+	const memory_view v = device_memory(s->dev);
 
-	if (p.cls == mem_class::host || p.space == dma::space::host || !dev->bar())
-		return nullptr;
-	return reinterpret_cast<const u64 *>(dev->bar() + (p.dma - (window_base + p.slot * window_slot)));
+	return v.cpu && p.cls == mem_class::device ? reinterpret_cast<const u64 *>(v.cpu + (p.dma - v.dma)) : nullptr;
 }
 
 int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
@@ -350,8 +334,6 @@ int copy_2d_direct(stream *s, const ends &e, const copy_rect &c)
 		r.dst = e.dst.dma + row * c.dst_pitch;
 		err = one(s, r);
 	}
-	if (!err)
-		count(s, 1, c.width * c.height);
 	return err;
 }
 

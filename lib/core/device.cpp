@@ -99,7 +99,6 @@ static int device_open(unsigned slot, device **out)
 	err = memory_attach(dev.get());
 	if (err)
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
-	dev->bar_ = dev->eng->memory();
 	dev->bar_cached = dev->spec.starts_with("sim") || dev->spec.starts_with("vfio-user");
 	*out = dev.release();
 	return 0;

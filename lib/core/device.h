@@ -30,7 +30,8 @@ struct alignas(64) lane {
 	u64 wait_seq = 0;     /* last WAIT posted: until then no progress is no hang */
 	dma::channel *ch = nullptr;
 	device *dev = nullptr;
-	u64 copies = 0, bytes = 0, requests = 0, doorbells = 0, wakes = 0, faults = 0; /* relaxed, under the lock */
+	/* Counters: relaxed, changed under the lock (wakes without). */
+	u64 copies = 0, bytes = 0, requests = 0, doorbells = 0, wakes = 0, faults = 0;
 
 	alignas(64) std::mutex wait_lock; /* the sleepers' list */
 	waiter *waiters = nullptr;        /* first: the one that sleeps on the eventfd */
@@ -51,10 +52,8 @@ public:
 	std::atomic<int> dead{0};                 /* an errno once the device is lost or hung: ends every wait */
 	u64 opened_ns = 0;
 
-	u8 *bar() const { return bar_; } /* the CPU's view of device memory; nullptr: none */
 	bool lost() const { return dead.load(std::memory_order_relaxed) || eng->lost(); }
 
-	u8 *bar_ = nullptr;
 	bool bar_cached = false; /* the CPU's loads from it are as cheap as from any memory (a software device) */
 };
 

@@ -235,7 +235,9 @@ static bool wait_in_ring(stream *s, record *r)
 	lane *l = s->ln;
 	dma::request q;
 
-	if (!l->exclusive || r->ln->dev != s->dev || !r->ln->ch->record_iova || load_acquire(&r->at) != record::in_ring)
+	if (!l->exclusive || load_acquire(&r->at) != record::in_ring)
+		return false;
+	if (r->ln->dev != s->dev || !r->ln->ch->record_iova)
 		return false;
 	q.op = dma::opcode::wait;
 	q.arg = u8(dma::compare::geq);
@@ -247,9 +249,7 @@ static bool wait_in_ring(stream *s, record *r)
 	std::lock_guard guard(l->lock);
 	if (s->gated || s->stopped || l->ch->ops->post(l->ch, &q, 1) != 1)
 		return false;
-	l->ch->ops->doorbell(l->ch);
-	s->last = l->ch->posted;
-	store_relaxed(&l->wait_seq, s->last);
+	stream_note_posted(s, &q, 1);
 	__atomic_add_fetch(&r->ring_waits, 1, __ATOMIC_RELAXED);
 	return true;
 }

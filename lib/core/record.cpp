@@ -77,8 +77,7 @@ bool record_place(record *r, stream *s)
 		q.cookie = reinterpret_cast<u64>(s);
 		if (l->ch->ops->post(l->ch, &q, 1) != 1)
 			return false;
-		l->ch->ops->doorbell(l->ch);
-		s->last = l->ch->posted;
+		stream_note_posted(s, &q, 1);
 	}
 	r->ln = l;
 	r->seq = s->last;

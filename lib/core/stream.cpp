@@ -156,12 +156,37 @@ int stream_set_fail_mode(stream *s, fail_mode mode)
 
 /* ---- submission ------------------------------------------------------------------------------------- */
 
-/* The lane's bookkeeping for n requests just posted; with the lock held. */
-static inline void note_posted(stream *s, lane *l, size_t n)
+static inline u64 bytes_of(const dma::request &r)
 {
+	return likely(r.op == dma::opcode::copy) ? r.len : r.op == dma::opcode::copy_2d ? r.len * r.height : 0;
+}
+
+/* The doorbell and the counters for n requests just posted; with the lane's lock held. */
+static inline void note_posted(stream *s, lane *l, const dma::request *r, size_t n)
+{
+	u64 bytes = 0, copies = 0;
+
 	l->ch->ops->doorbell(l->ch);
 	s->last = l->ch->posted;
+	for (size_t i = 0; i < n; i++) {
+		const u64 b = bytes_of(r[i]);
+
+		bytes += b;
+		copies += b != 0;
+	}
+	store_relaxed(&l->doorbells, l->doorbells + 1);
 	store_relaxed(&l->requests, l->requests + n);
+	store_relaxed(&l->copies, l->copies + copies);
+	store_relaxed(&l->bytes, l->bytes + bytes);
+	store_relaxed(&s->copies, s->copies + copies);
+	store_relaxed(&s->bytes, s->bytes + bytes);
+	if (unlikely(r->op == dma::opcode::wait))
+		store_relaxed(&l->wait_seq, s->last);
+}
+
+void stream_note_posted(stream *s, const dma::request *r, size_t n)
+{
+	note_posted(s, s->ln, r, n);
 }
 
 /* The ring waits for something outside, perhaps for what this very thread will do next. */
@@ -213,7 +238,7 @@ static int queue_requests(stream *s, const dma::request *r, size_t n)
 		}
 		done = l->ch->ops->post(l->ch, r, unsigned(std::min<size_t>(n, l->ch->ring_size)));
 		if (done)
-			note_posted(s, l, done);
+			note_posted(s, l, r, done);
 		l->lock.unlock();
 		/* The unlock is a full barrier between the requests and this look (see stream_submit). */
 		if (load_relaxed(l->ch->asleep))
@@ -241,9 +266,7 @@ int stream_submit(stream *s, const dma::request *r, size_t n)
 	}
 	done = ch->ops->post(ch, r, unsigned(std::min<size_t>(n, ch->ring_size)));
 	if (likely(done))
-		note_posted(s, l, done);
-	if (unlikely(r->op == dma::opcode::wait && done))
-		store_relaxed(&l->wait_seq, s->last);
+		note_posted(s, l, r, done);
 	l->lock.unlock();
 	/*
 	 * The unlock is a full barrier: the requests are visible before this look at whether the device
@@ -251,7 +274,7 @@ int stream_submit(stream *s, const dma::request *r, size_t n)
 	 */
 	if (unlikely(load_relaxed(ch->asleep))) {
 		ch->ops->wake(ch);
-		store_relaxed(&l->wakes, l->wakes + 1);
+		__atomic_fetch_add(&l->wakes, 1, __ATOMIC_RELAXED);
 	}
 	return likely(done == n) ? 0 : submit_slow(s, r + done, n - done);
 }

@@ -48,8 +48,7 @@ static outcome run_request(stream *s, task &t)
 
 	if (l->ch->ops->post(l->ch, &t.req, 1) != 1)
 		return outcome::later;
-	l->ch->ops->doorbell(l->ch);
-	s->last = l->ch->posted;
+	stream_note_posted(s, &t.req, 1);
 	return outcome::done;
 }
 

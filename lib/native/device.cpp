@@ -53,7 +53,7 @@ static u32 flags_of(core::device *d)
 
 	if (d->eng->limits().caps & dma::cap_memory)
 		flags |= USDMA_DEVICE_OWN_MEMORY;
-	if (d->bar())
+	if (core::device_memory(d).cpu)
 		flags |= USDMA_DEVICE_CPU_VISIBLE;
 	if (d->lost())
 		flags |= USDMA_DEVICE_LOST;

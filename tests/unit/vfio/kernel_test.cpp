@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What of the kernel backends needs no VFIO: errors, limits, the shared address space, replaced BARs. */
+#include "driver/base/error.h"
+#include "driver/vfio/bar_guard.h"
+#include "driver/vfio/kernel.h"
+#include "driver/vfio/kernel_check.h"
+#include "driver/vfio/kernel_space.h"
+#include "driver/vfio/region.h"
+#include "driver/vfio/type1.h"
+#include "tests/support/test.h"
+#include "tests/unit/pci/fake_sysfs.h"
+
+#include <atomic>
+#include <cstring>
+#include <linux/vfio.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+using namespace usdma;
+using namespace usdma::vfio;
+using usdma::test::fake_sysfs;
+
+static const pci::address addr = {0, 0, 4, 0};
+
+static void expect_open(const kernel_options &opt, int err, const char *text)
+{
+	std::unique_ptr<device> dev;
+
+	assert_int_equal(kernel_open(addr, opt, &dev), err);
+	assert_null(dev.get());
+	if (!strstr(error_text(), text))
+		print_error("'%s' is not in '%s'\n", text, error_text());
+	assert_non_null(strstr(error_text(), text));
+}
+
+static kernel_options options(const fake_sysfs &s)
+{
+	kernel_options opt;
+
+	opt.sys = s.sys();
+	opt.dev = s.dev();
+	return opt;
+}
+
+static void test_open_errors(void **)
+{
+	{
+		fake_sysfs s;
+
+		expect_open(options(s), -ENXIO, "0000:00:04.0");
+		s.add("0000:00:04.0", -1, "");
+		expect_open(options(s), -EOPNOTSUPP, "intel_iommu=on");
+		s.add("0000:00:05.0", 1, "");
+		expect_open(options(s), -EOPNOTSUPP, "behind no IOMMU");
+	}
+	{
+		fake_sysfs s;
+
+		s.add("0000:00:04.0", 7, "e1000e");
+		expect_open(options(s), -ENOENT, "modprobe vfio-pci");
+		s.add_driver("vfio-pci");
+		expect_open(options(s), -ENOTCONN, "bound to driver e1000e");
+	}
+	{
+		fake_sysfs s;
+
+		s.add("0000:00:04.0", 7, "");
+		s.add_driver("vfio-pci");
+		expect_open(options(s), -ENOTCONN, "usdmactl bind 0000:00:04.0");
+	}
+}
+
+static void test_device_file_errors(void **)
+{
+	fake_sysfs s;
+	kernel_options opt = options(s);
+
+	s.add("0000:00:04.0", 7, "vfio-pci");
+	expect_open(opt, -ENOENT, "/dev/vfio/vfio: load VFIO (modprobe vfio-pci)");
+	s.file(s.dev() + "/vfio/vfio", "");
+	expect_open(opt, -ENOENT, "/vfio/7");
+	errno = EACCES;
+	assert_int_equal(open_error(s.dev() + "/vfio/7", opt), -EACCES);
+	assert_non_null(strstr(error_text(), "chown"));
+	errno = EBUSY;
+	assert_int_equal(open_error(s.dev() + "/vfio/7", opt), -EBUSY);
+	assert_non_null(strstr(error_text(), "fuser"));
+	opt.way = kernel_way::iommufd;
+	expect_open(opt, -ENOENT, "6.6");
+	s.file(s.device("0000:00:04.0") + "/vfio-dev/vfio0/dev", "");
+	expect_open(opt, -ENOENT, "modprobe iommufd");
+}
+
+static void test_not_viable(void **)
+{
+	fake_sysfs s;
+
+	s.add("0000:00:04.0", 7, "vfio-pci");
+	s.add("0000:00:04.1", 7, "snd_hda_intel");
+	s.add("0000:00:04.2", 7, "pcieport");
+	s.add("0000:00:04.3", 7, "");
+	assert_string_equal(foreign_members(7, options(s)).c_str(), "0000:00:04.1 (snd_hda_intel)");
+	assert_int_equal(not_viable_error(addr, 7, options(s)), -EXDEV);
+	assert_non_null(strstr(error_text(), "0000:00:04.1 (snd_hda_intel)"));
+}
+
+static void test_noiommu_is_not_taken_silently(void **)
+{
+	fake_sysfs s;
+	kernel_options opt = options(s);
+
+	s.add("0000:00:04.0", 7, "vfio-pci");
+	s.file(s.dev() + "/vfio/vfio", "");
+	s.file(s.dev() + "/vfio/noiommu-7", "");
+	expect_open(opt, -EOPNOTSUPP, "noiommu");
+	u64 iova;
+	char c = 0;
+
+	/* Ordinary memory has no address that stays. */
+	assert_true(noiommu_iova(&c, &iova) < 0);
+}
+
+static void test_default_options(void **)
+{
+	kernel_options opt;
+
+	opt.way = kernel_way::group;
+	kernel_set_options(opt);
+	assert_true(kernel_get_options().way == kernel_way::group);
+	kernel_set_options({});
+}
+
+/* As VFIO_IOMMU_GET_INFO lays it out. */
+struct info_layout {
+	u32 argsz = sizeof(info_layout), flags = VFIO_IOMMU_INFO_PGSIZES | VFIO_IOMMU_INFO_CAPS;
+	u64 pgsizes = 0x40201000;
+	u32 cap_offset = 24, pad = 0;
+	vfio_info_cap_header ranges = {VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE, 1, 80};
+	u32 nr = 2, reserved = 0;
+	u64 r[4] = {0xfef00000, 0x7fffffffff, 0, 0xfedfffff};
+	u64 r_more = 0;
+	vfio_info_cap_header avail = {VFIO_IOMMU_TYPE1_INFO_DMA_AVAIL, 1, 0};
+	u32 available = 65535, pad2 = 0;
+};
+
+static int parse(info_layout l, size_t size, address_limits *out, u64 *available)
+{
+	std::vector<u8> raw(sizeof(l));
+
+	static_assert(offsetof(info_layout, ranges) == 24 && offsetof(info_layout, avail) == 80);
+	memcpy(raw.data(), &l, sizeof(l));
+	raw.resize(size);
+	return type1_parse_info(raw, out, available);
+}
+
+static void test_type1_info(void **)
+{
+	address_limits out;
+	info_layout l;
+	u64 available;
+
+	assert_int_equal(parse(l, sizeof(l), &out, &available), 0);
+	assert_int_equal(out.page_size, 4096);
+	assert_int_equal(available, 65535);
+	assert_int_equal(out.usable.size(), 2);
+	assert_int_equal(out.usable[0].start, 0);
+	assert_int_equal(out.usable[1].last, 0x7fffffffff);
+	l.flags = 0;
+	assert_int_equal(parse(l, 16, &out, &available), 0);
+	assert_int_equal(out.usable.size(), 1);
+	assert_true(available == ~u64(0));
+	assert_int_equal(parse(l, 15, &out, &available), -EPROTO);
+	l = {};
+	l.nr = 0x10000000;
+	assert_int_equal(parse(l, sizeof(l), &out, &available), -EPROTO);
+	l = {};
+	l.ranges.next = 24;
+	assert_int_equal(parse(l, sizeof(l), &out, &available), -EPROTO);
+	l = {};
+	l.cap_offset = 8;
+	assert_int_equal(parse(l, sizeof(l), &out, &available), -EPROTO);
+	l.cap_offset = sizeof(l) - 4;
+	assert_int_equal(parse(l, sizeof(l), &out, &available), -EPROTO);
+	l = {};
+	assert_int_equal(parse(l, 88, &out, &available), -EPROTO);
+}
+
+/* An address space that maps nothing and counts. */
+class counting_space : public dma_space {
+public:
+	int limits(address_limits *out) override
+	{
+		*out = {};
+		out->usable = {{0, 0xfedfffff}, {0xfef00000, 0x7fffffffff}};
+		return 0;
+	}
+	const char *backend() const override { return "test"; }
+
+	unsigned maps = 0, unmaps = 0;
+	int answer = 0;
+
+protected:
+	int kernel_map(const dma_area &area) override
+	{
+		maps += !answer;
+		return answer ? dma_map_error(answer, area, mapped(), "") : 0;
+	}
+	int kernel_unmap(u64, u64) override
+	{
+		unmaps++;
+		return 0;
+	}
+};
+
+static void test_space(void **)
+{
+	static u8 mem[32768] __attribute__((aligned(4096)));
+	counting_space s;
+	const dma_area a = {0x10000, 8192, mem};
+
+	assert_int_equal(s.map(a), 0);
+	assert_int_equal(s.map(a), 0);
+	assert_int_equal(s.maps, 1);
+	assert_int_equal(s.map({0x10000, 4096, mem}), -EEXIST);
+	assert_int_equal(s.map({0x10000, 8192, mem, dma_read}), -EEXIST);
+	assert_int_equal(s.map({0x11000, 8192, mem}), -EEXIST);
+	assert_int_equal(s.map({0xf000, 32768, mem}), -EEXIST);
+	assert_int_equal(s.map({0x12000, 4096, mem}), 0);
+	assert_int_equal(s.unmap(0x10000, 4096), -ENOENT);
+	assert_int_equal(s.unmap(0x10000, 8192), 0);
+	assert_int_equal(s.unmaps, 0);
+	assert_int_equal(s.unmap(0x10000, 8192), 0);
+	assert_int_equal(s.unmaps, 1);
+	assert_int_equal(s.unmap(0x10000, 8192), -ENOENT);
+	assert_int_equal(s.map({0xfedff000, 4096, mem}), 0);
+	assert_int_equal(s.map({0xfee00000, 4096, mem}), -ERANGE);
+	assert_non_null(strstr(error_text(), "0xfef00000-0x7fffffffff"));
+	assert_int_equal(s.map({0xfedfe000, 16384, mem}), -ERANGE);
+	assert_int_equal(s.map({0x8000000000, 4096, mem}), -ERANGE);
+	assert_int_equal(s.map({0x20000, 0, mem}), -EINVAL);
+	assert_int_equal(s.map({0x20001, 4096, mem}), -EINVAL);
+	assert_int_equal(s.map({0x20000, 4096, nullptr}), -EINVAL);
+	assert_int_equal(s.map({0x20000, 4096, mem, 0}), -EINVAL);
+	assert_int_equal(s.map({~u64(4095), 8192, mem}), -EINVAL);
+}
+
+static void test_map_errors(void **)
+{
+	static u8 mem[4096] __attribute__((aligned(4096)));
+	rlimit before, small;
+	counting_space s;
+
+	getrlimit(RLIMIT_MEMLOCK, &before);
+	small = before;
+	small.rlim_cur = 64 * KiB;
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &small), 0);
+	s.answer = ENOMEM;
+	assert_int_equal(s.map({0x1000, 4096, mem}), -ENOMEM);
+	assert_non_null(strstr(error_text(), "the limit is 64 KiB"));
+	assert_non_null(strstr(error_text(), "ulimit -l"));
+	setrlimit(RLIMIT_MEMLOCK, &before);
+	s.answer = ENOSPC;
+	assert_int_equal(s.map({0x1000, 4096, mem}), -ENOSPC);
+	s.answer = EFAULT;
+	assert_int_equal(s.map({0x1000, 4096, mem}), -EFAULT);
+	s.answer = 0;
+	assert_int_equal(s.map({0x1000, 4096, mem}), 0);
+}
+
+static void test_replaced_bar(void **)
+{
+	const auto guard = std::make_shared<bar_guard>();
+	const unique_fd bar(memfd_create("bar", MFD_CLOEXEC));
+	constexpr u64 size = 5 * MiB + 4096;
+	mapping a, b, early;
+	std::atomic<bool> stop{false}, odd{false};
+
+	assert_int_equal(ftruncate(bar.get(), size), 0);
+	const u32 flags = region_readable | region_writable | region_mappable;
+
+	assert_int_equal(bar_guard::map(guard, bar.get(), flags, 0, size, &a), 0);
+	assert_int_equal(bar_guard::map(guard, bar.get(), flags, 4096, 4096, &b), 0);
+	assert_int_equal(bar_guard::map(guard, bar.get(), flags, 0, 4096, &early), 0);
+	early = mapping();
+	volatile u32 *const reg = reinterpret_cast<u32 *>(a.data() + size - 4);
+	std::thread driver([&] {
+		while (!stop.load()) {
+			const u32 v = __atomic_load_n(reg, __ATOMIC_RELAXED);
+
+			if (v != 0 && v != ~0u)
+				odd = true;
+		}
+	});
+
+	guard->replace_all();
+	assert_int_equal(ftruncate(bar.get(), 0), 0); /* now an access to the BAR itself would fault */
+	stop = true;
+	driver.join();
+	assert_false(odd.load());
+	for (u64 at = 0; at < size; at += 4096)
+		assert_int_equal(a.data()[at], 0xff);
+	assert_int_equal(*reinterpret_cast<u32 *>(b.data()), 0xffffffff);
+	b.data()[0] = 1;
+	assert_int_equal(a.data()[4096], 0xff);
+	assert_int_equal(bar_guard::map(guard, bar.get(), flags, 0, 4096, &early), -ENODEV);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_open_errors),
+		cmocka_unit_test(test_device_file_errors),
+		cmocka_unit_test(test_not_viable),
+		cmocka_unit_test(test_noiommu_is_not_taken_silently),
+		cmocka_unit_test(test_default_options),
+		cmocka_unit_test(test_type1_info),
+		cmocka_unit_test(test_space),
+		cmocka_unit_test(test_map_errors),
+		cmocka_unit_test(test_replaced_bar),
+	};
+
+	return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

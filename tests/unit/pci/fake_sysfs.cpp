@@ -4,11 +4,17 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace usdma::test {
 
 namespace fs = std::filesystem;
+
+/* As long as an address, so that every write to a pipe has one length. */
+static constexpr char quit[] = "end of test.";
+static constexpr size_t address_length = sizeof(quit) - 1;
 
 fake_sysfs::fake_sysfs()
 {
@@ -26,8 +32,8 @@ fake_sysfs::fake_sysfs()
 fake_sysfs::~fake_sysfs()
 {
 	if (probe_.joinable()) {
-		std::ofstream(sys() + "/bus/pci/drivers_probe") << "quit";
-		std::ofstream(release_path_) << "quit";
+		std::ofstream(sys() + "/bus/pci/drivers_probe") << quit;
+		std::ofstream(release_path_) << quit;
 		probe_.join();
 		release_.join();
 	}
@@ -86,23 +92,25 @@ static std::string line_of(const std::string &path)
 	return text;
 }
 
-/* Each open of the pipe is one write(2) of the code under test. */
-void fake_sysfs::serve(const std::string &fifo, bool probe)
+/* fd: a pipe, open for both directions, so that it never is at its end. */
+void fake_sysfs::serve(int fd, bool probe)
 {
-	while (true) {
-		const std::string addr = line_of(fifo);
+	char buf[address_length];
 
-		if (addr == "quit")
-			return;
-		if (addr.empty())
-			continue;
+	while (read(fd, buf, sizeof(buf)) == ssize_t(sizeof(buf))) {
+		const std::string addr(buf, sizeof(buf));
+		std::error_code ignored;
+
+		if (addr == quit)
+			break;
 		const std::string driver = line_of(device(addr) + "/driver_override");
 
 		if (!probe)
-			fs::remove(device(addr) + "/driver");
-		else if (!driver.empty() && driver != "stubborn")
-			fs::create_symlink(sys() + "/bus/pci/drivers/" + driver, device(addr) + "/driver");
+			fs::remove(device(addr) + "/driver", ignored);
+		else if (!driver.empty())
+			fs::create_symlink(sys() + "/bus/pci/drivers/" + driver, device(addr) + "/driver", ignored);
 	}
+	close(fd);
 }
 
 void fake_sysfs::run_kernel()
@@ -115,8 +123,10 @@ void fake_sysfs::run_kernel()
 		abort();
 	for (const auto &d : fs::directory_iterator(sys() + "/bus/pci/drivers"))
 		fs::create_symlink(release_path_, d.path() / "unbind");
-	probe_ = std::thread([=, this] { serve(probe, true); });
-	release_ = std::thread([this] { serve(release_path_, false); });
+	const int probe_fd = open(probe.c_str(), O_RDWR | O_CLOEXEC), release_fd = open(release_path_.c_str(), O_RDWR | O_CLOEXEC);
+
+	probe_ = std::thread([=, this] { serve(probe_fd, true); });
+	release_ = std::thread([=, this] { serve(release_fd, false); });
 }
 
 } // namespace usdma::test

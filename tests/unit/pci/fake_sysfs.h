@@ -25,7 +25,7 @@ public:
 	void run_kernel();
 
 private:
-	void serve(const std::string &fifo, bool probe);
+	void serve(int fd, bool probe);
 
 	std::string root_;
 	std::thread probe_, release_;

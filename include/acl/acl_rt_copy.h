@@ -26,9 +26,9 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpy(void *dst, size_t destMax, const void *
  * Copies in stream order.  With pinned host or device memory on both sides: asynchronous, and neither
  * side may be touched before the stream is synchronised.  With pageable memory: waits for the stream,
  * copies, and returns when done.  kind HOST_TO_BUF_TO_DEVICE: src is read before it returns.  100000:
- * NULL, or kind not 0 ... 5; 107000: count > destMax, a kind that does not fit the classes, or an
- * address that is not allocated; 207000: both sides host memory; the stream's codes; an error of the
- * stream where it has to wait.
+ * NULL, or kind not 0 ... 5; 107000: count > destMax, a kind that does not fit the classes, or a range
+ * that leaves its block; 507899: a device address that is not allocated; 207000: both sides host
+ * memory; the stream's codes; an error of the stream where it has to wait.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count,
 					      aclrtMemcpyKind kind, aclrtStream stream);
@@ -38,14 +38,14 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpyAsyncWithCondition(void *dst, size_t des
 							   aclrtMemcpyKind kind, aclrtStream stream);
 /*
  * height rows of width bytes; pitches in bytes; what lies between rows stays.  Returns when done.
- * 100000: NULL, width > a pitch, kind not 1, 2 or 4; 107000: width > 5000000, height > 5242880, or
- * kind and classes do not fit; 207000: device to device; 107002.
+ * 100000: NULL, width > a pitch, kind not 1 ... 4; 107000: width > 5000000, height > 5242880, or kind
+ * and classes do not fit; 207000: device to device; 107002.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
 					   size_t height, aclrtMemcpyKind kind);
 /*
- * The same in stream order, also device to device; pageable memory as in aclrtMemcpyAsync.  100000,
- * 107000 as there (kind 3 is good), and the stream's codes.
+ * The same in stream order, also device to device; pageable memory as in aclrtMemcpyAsync.  100000 and
+ * 107000 as there, and the stream's codes.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t spitch,
 						size_t width, size_t height, aclrtMemcpyKind kind,
@@ -54,7 +54,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const 
  * numBatches (at most 4096) copies between host and device; attrs[k] says where the items from
  * attrsIndexes[k] on lie.  Returns when done.  *failIndex: the item at fault, or SIZE_MAX.  100000:
  * NULL, numBatches 0, destMaxs[i] < sizes[i], or rsv not 0; 107000: attrsIndexes are not 0 and rising,
- * more than 4096, an item's address is not where attrs says, or both sides are of one kind; 107002.
+ * more than 4096, an item's address is not where attrs says, or both sides are of one kind; 507899: an
+ * item's device address is not allocated; 107002.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemcpyBatch(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes,
 					      size_t numBatches, aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes,

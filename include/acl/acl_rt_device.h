@@ -93,11 +93,17 @@ ACL_FUNC_VISIBILITY aclError aclrtGetDevicesTopo(uint32_t deviceId, uint32_t oth
 ACL_FUNC_VISIBILITY aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout);
 /*
  * callback runs before and after each aclrtSetDevice and aclrtResetDevice that opens or closes a
- * device, in the calling thread; NULL ends the registration.  100000: regName NULL; 107000: the name
- * is taken, or not registered.
+ * device, in the calling thread; the same name again replaces it, NULL ends it.  100000: regName NULL;
+ * 107000: nothing to end.
  */
 ACL_FUNC_VISIBILITY aclError aclrtRegDeviceStateCallback(const char *regName, aclrtDeviceStateCallback callback,
 							 void *args);
+/*
+ * callback runs before and after each aclrtDeviceTaskAbort, in the calling thread; the same name again
+ * replaces it, NULL ends it.  100000: regName NULL; 107000: nothing to end.
+ */
+ACL_FUNC_VISIBILITY aclError aclrtSetDeviceTaskAbortCallback(const char *regName,
+							     aclrtDeviceTaskAbortCallback callback, void *args);
 /* No effect (one scheduler).  100000: no such tsId. */
 ACL_FUNC_VISIBILITY aclError aclrtSetTsDevice(aclrtTsId tsId);
 /* 207000: a copy engine has no cores to limit. */

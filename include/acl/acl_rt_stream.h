@@ -82,8 +82,8 @@ ACL_FUNC_VISIBILITY aclError aclrtPersistentTaskClean(aclrtStream stream);
 /* 207000: streams are never inactive here.  107017. */
 ACL_FUNC_VISIBILITY aclError aclrtActiveStream(aclrtStream activeStream, aclrtStream stream);
 /*
- * callback runs after a stream was created and before one is destroyed, in the calling thread; NULL
- * ends the registration.  100000: regName NULL; 107000: the name is taken, or not registered.
+ * callback runs after a stream was created and before one is destroyed, in the calling thread; the
+ * same name again replaces it, NULL ends it.  100000: regName NULL; 107000: nothing to end.
  */
 ACL_FUNC_VISIBILITY aclError aclrtRegStreamStateCallback(const char *regName, aclrtStreamStateCallback callback,
 							 void *args);

@@ -29,7 +29,8 @@ ACL_FUNC_VISIBILITY aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStre
 ACL_FUNC_VISIBILITY aclError aclrtProcessReport(int32_t timeout);
 /*
  * fn(userData) in the subscribed thread when all work before has ended; BLOCK: the stream goes on when
- * it has returned.  100000: blockType; 107000: fn NULL; 107017; 107003; 107015: not subscribed.
+ * it has returned.  100000: blockType; 107000: fn NULL; 107017; 107003; 107015: no thread is
+ * subscribed.
  */
 ACL_FUNC_VISIBILITY aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType,
 						 aclrtStream stream);

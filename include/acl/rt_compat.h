@@ -13,32 +13,32 @@ extern "C" {
 #endif
 
 /* aclrtDeviceGetBareTgid */
-int32_t rtDeviceGetBareTgid(uint32_t *pid);
+ACL_FUNC_VISIBILITY int32_t rtDeviceGetBareTgid(uint32_t *pid);
 /*
  * A number that describes a device: moduleType 0 (system) with infoType as aclrtDevAttr 401 ... 409 minus 400,
  * and the physical chip id.  0 for what a copy engine has not.  107000: NULL; 107001: no such device.
  */
-int32_t rtGetDeviceInfo(uint32_t deviceId, int32_t moduleType, int32_t infoType, int64_t *val);
+ACL_FUNC_VISIBILITY int32_t rtGetDeviceInfo(uint32_t deviceId, int32_t moduleType, int32_t infoType, int64_t *val);
 /* aclrtIpcMemGetExportKey with flags 0 */
-int32_t rtIpcSetMemoryName(const void *ptr, uint64_t byteCount, char *name, uint32_t len);
+ACL_FUNC_VISIBILITY int32_t rtIpcSetMemoryName(const void *ptr, uint64_t byteCount, char *name, uint32_t len);
 /* aclrtIpcMemSetImportPid; sdid names a machine of a pod: there is one */
-int32_t rtSetIpcMemorySuperPodPid(const char *name, uint32_t sdid, int32_t *pid, int32_t num);
+ACL_FUNC_VISIBILITY int32_t rtSetIpcMemorySuperPodPid(const char *name, uint32_t sdid, int32_t *pid, int32_t num);
 /* aclrtIpcMemSetImportPid */
-int32_t rtSetIpcMemPid(const char *name, int32_t *pid, int32_t num);
+ACL_FUNC_VISIBILITY int32_t rtSetIpcMemPid(const char *name, int32_t *pid, int32_t num);
 /* aclrtIpcMemClose, by the exporter */
-int32_t rtIpcDestroyMemoryName(const char *name);
+ACL_FUNC_VISIBILITY int32_t rtIpcDestroyMemoryName(const char *name);
 /* aclrtIpcMemImportByKey with flags 0 */
-int32_t rtIpcOpenMemory(void **ptr, const char *name);
+ACL_FUNC_VISIBILITY int32_t rtIpcOpenMemory(void **ptr, const char *name);
 /* aclrtIpcMemClose, by the importer's address.  107000: not imported. */
-int32_t rtIpcCloseMemory(const void *ptr);
+ACL_FUNC_VISIBILITY int32_t rtIpcCloseMemory(const void *ptr);
 /* Both ways between two devices.  107001: no such device. */
-int32_t rtEnableP2P(uint32_t devIdDes, uint32_t phyIdSrc, uint32_t flag);
-int32_t rtDisableP2P(uint32_t devIdDes, uint32_t phyIdSrc);
+ACL_FUNC_VISIBILITY int32_t rtEnableP2P(uint32_t devIdDes, uint32_t phyIdSrc, uint32_t flag);
+ACL_FUNC_VISIBILITY int32_t rtDisableP2P(uint32_t devIdDes, uint32_t phyIdSrc);
 /* aclrtGetLogicDevIdByUserDevId */
-int32_t rtGetLogicDevIdByUserDevId(const int32_t userDevId, int32_t *const logicDevId);
+ACL_FUNC_VISIBILITY int32_t rtGetLogicDevIdByUserDevId(const int32_t userDevId, int32_t *const logicDevId);
 /* aclrtMemcpyAsync whose kind is not looked at */
-int32_t rtMemcpyAsyncWithoutCheckKind(void *dst, uint64_t destMax, const void *src, uint64_t cnt, uint32_t kind,
-				      void *stm);
+ACL_FUNC_VISIBILITY int32_t rtMemcpyAsyncWithoutCheckKind(void *dst, uint64_t destMax, const void *src,
+							  uint64_t cnt, uint32_t kind, void *stm);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Callbacks.  A stream hands a call to the queue of the thread that subscribed
+ * to it; that thread runs it in ProcessReport.  Host functions go to a thread of
+ * the library unless a thread subscribed for them.
+ */
+#include "lib/acl/report_thread.h"
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <pthread.h>
+#include <unordered_map>
+#include <vector>
+
+namespace usdma::acl {
+
+struct delivery {
+	void (*fn)(void *arg);
+	void *arg;
+	core::call_token *done = nullptr;
+};
+
+/* One thread's queue. Never freed: a stream may still deliver to it. */
+struct reporter {
+	u64 thread;
+	const core::device *dev = nullptr;
+	u64 streams = 0;
+	std::mutex lock;
+	std::condition_variable some;
+	std::deque<delivery> queue;
+};
+
+/* What travels with the stream's task until it is delivered. */
+struct pending {
+	reporter *to;
+	delivery what;
+};
+
+/* One for reports, one for host functions. */
+struct service {
+	stream_word word;
+	std::mutex lock; /* the table, and what streams and reporters say of each other */
+	std::unordered_map<u64, std::unique_ptr<reporter>> table;
+};
+
+static constinit core::immortal<service *> made[2];
+static std::mutex made_lock;
+
+/* 0: reports, 1: host functions. */
+static service &service_of(unsigned which)
+{
+	std::lock_guard guard(made_lock);
+
+	if (!*made[which]) {
+		*made[which] = new service;
+		(*made[which])->word = which ? word_host_subscription : word_subscription;
+	}
+	return **made[which];
+}
+
+static reporter *reporter_of(const service &v, const core::stream *s)
+{
+	return reinterpret_cast<reporter *>(load_acquire(&s->user[v.word]));
+}
+
+static reporter *find(service &v, u64 thread)
+{
+	std::lock_guard guard(v.lock);
+	const auto it = v.table.find(thread);
+
+	return it == v.table.end() ? nullptr : it->second.get();
+}
+
+/* ---- subscribing ------------------------------------------------------------------------------------ */
+
+static aclError subscribe(const char *call, service &v, u64 thread, aclrtStream handle)
+{
+	core::stream *s;
+	const aclError err = get_stream(call, handle, &s);
+
+	if (err)
+		return err;
+	std::lock_guard guard(v.lock);
+	if (reporter_of(v, s))
+		return fault(call, ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream %p is subscribed already", handle);
+	auto &r = v.table[thread];
+	if (!r) {
+		r = std::make_unique<reporter>();
+		r->thread = thread;
+	}
+	if (r->streams && r->dev != s->dev)
+		return fault(call, ACL_ERROR_RT_THREAD_SUBSCRIBE, "thread %llu serves streams of another device",
+			     static_cast<unsigned long long>(thread));
+	r->dev = s->dev;
+	__atomic_add_fetch(&r->streams, 1, __ATOMIC_RELAXED);
+	store_release(&s->user[v.word], reinterpret_cast<u64>(r.get()));
+	return ACL_SUCCESS;
+}
+
+static aclError unsubscribe(const char *call, service &v, u64 thread, aclrtStream handle)
+{
+	core::stream *s;
+	const aclError err = get_stream(call, handle, &s);
+
+	if (err)
+		return err;
+	std::lock_guard guard(v.lock);
+	reporter *r = reporter_of(v, s);
+	if (!r)
+		return fault(call, ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream %p is not subscribed", handle);
+	if (r->thread != thread)
+		return fault(call, ACL_ERROR_RT_THREAD_SUBSCRIBE, "stream %p is subscribed by another thread", handle);
+	__atomic_sub_fetch(&r->streams, 1, __ATOMIC_RELAXED);
+	store_release(&s->user[v.word], u64(0));
+	return ACL_SUCCESS;
+}
+
+void forget_subscriptions(core::stream *s)
+{
+	for (unsigned which = 0; which < 2; which++) {
+		service &v = service_of(which);
+		std::lock_guard guard(v.lock);
+		reporter *r = reporter_of(v, s);
+
+		if (r)
+			__atomic_sub_fetch(&r->streams, 1, __ATOMIC_RELAXED);
+		store_release(&s->user[v.word], u64(0));
+	}
+}
+
+/* ---- running ---------------------------------------------------------------------------------------- */
+
+/* By whatever thread notices that the stream has come so far. */
+static void deliver(void *arg, core::call_token *done)
+{
+	auto *p = static_cast<pending *>(arg);
+
+	p->what.done = done;
+	p->to->lock.lock();
+	p->to->queue.push_back(p->what);
+	p->to->lock.unlock();
+	p->to->some.notify_one();
+	delete p;
+}
+
+static aclError launch(const char *call, core::stream *s, reporter *to, void (*fn)(void *), void *arg, bool block)
+{
+	auto *p = new pending{to, {fn, arg}};
+	const int err = core::stream_call(s, deliver, p, block);
+
+	note_task();
+	if (err)
+		delete p;
+	return check(call, err, at::submit);
+}
+
+/* All that is there; waits for the first. */
+static std::deque<delivery> take(reporter *r, deadline until)
+{
+	std::unique_lock guard(r->lock);
+	std::deque<delivery> all;
+
+	while (r->queue.empty() && !until.passed()) {
+		const u64 most = 100 * ns_per_ms, left = until.left_ns();
+
+		r->some.wait_for(guard, std::chrono::nanoseconds(left < most ? left : most));
+	}
+	all.swap(r->queue);
+	return all;
+}
+
+static bool has_work(reporter *r)
+{
+	std::lock_guard guard(r->lock);
+
+	return __atomic_load_n(&r->streams, __ATOMIC_RELAXED) || !r->queue.empty();
+}
+
+static aclError process(const char *call, service &v, s32 timeout)
+{
+	reporter *r;
+
+	if (timeout == 0 || timeout < -1)
+		return bad_arg(call, "timeout is %d, it must be -1 or above 0", timeout);
+	r = find(v, u64(pthread_self()));
+	if (!r || !has_work(r))
+		return fault(call, ACL_ERROR_RT_THREAD_SUBSCRIBE, "this thread is not subscribed to a stream");
+	const auto all = take(r, timeout < 0 ? deadline::never() : deadline::in_ms(u64(timeout)));
+	if (all.empty())
+		return quiet(ACL_ERROR_RT_REPORT_TIMEOUT);
+	for (const delivery &d : all) {
+		d.fn(d.arg);
+		core::call_done(d.done);
+	}
+	return ACL_SUCCESS;
+}
+
+} // namespace usdma::acl
+
+/* What the exception callback is told; the fields are read by functions of later versions. */
+struct aclrtExceptionInfo {
+	uint32_t task, stream, thread, device, code;
+};
+
+namespace usdma::acl {
+
+static aclrtExceptionInfoCallback exception_callback;
+
+void tell_exception(const core::stream *s, aclError code)
+{
+	const aclrtExceptionInfoCallback fn = __atomic_load_n(&exception_callback, __ATOMIC_ACQUIRE);
+	const context *c = self.ctx;
+	aclrtExceptionInfo info{};
+
+	if (!fn || code == ACL_ERROR_RT_STREAM_ABORT)
+		return;
+	info.task = self.tasks;
+	info.stream = s ? s->id : 0;
+	info.thread = u32(u64(pthread_self()));
+	info.device = c ? u32(c->id) : 0;
+	info.code = u32(code);
+	fn(&info);
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream)
+{
+	return subscribe(__func__, service_of(0), threadId, stream);
+}
+
+aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream)
+{
+	return unsubscribe(__func__, service_of(0), threadId, stream);
+}
+
+aclError aclrtProcessReport(int32_t timeout)
+{
+	return process(__func__, service_of(0), timeout);
+}
+
+aclError aclrtSubscribeHostFunc(uint64_t hostFuncThreadId, aclrtStream exeStream)
+{
+	return subscribe(__func__, service_of(1), hostFuncThreadId, exeStream);
+}
+
+aclError aclrtUnSubscribeHostFunc(uint64_t hostFuncThreadId, aclrtStream exeStream)
+{
+	return unsubscribe(__func__, service_of(1), hostFuncThreadId, exeStream);
+}
+
+aclError aclrtProcessHostFunc(int32_t timeout)
+{
+	return process(__func__, service_of(1), timeout);
+}
+
+aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType, aclrtStream stream)
+{
+	core::stream *s;
+	reporter *to;
+
+	if (blockType != ACL_CALLBACK_NO_BLOCK && blockType != ACL_CALLBACK_BLOCK)
+		return bad_arg(__func__, "blockType %d is unknown", blockType);
+	if (stream && !core::stream_valid(stream))
+		return bad_stream(__func__, stream);
+	if (!fn)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "fn is NULL");
+	const aclError err = get_stream(__func__, stream, &s);
+	if (err)
+		return err;
+	to = reporter_of(service_of(0), s);
+	if (!to)
+		return fault(__func__, ACL_ERROR_RT_STREAM_NO_CB_REG, "no thread is subscribed to stream %p", stream);
+	return launch(__func__, s, to, fn, userData, blockType == ACL_CALLBACK_BLOCK);
+}
+
+aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args)
+{
+	core::stream *s;
+	reporter *to;
+
+	if (stream && !core::stream_valid(stream))
+		return bad_stream(__func__, stream);
+	if (!fn)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "fn is NULL");
+	const aclError err = get_stream(__func__, stream, &s);
+	if (err)
+		return err;
+	to = reporter_of(service_of(1), s);
+	if (to)
+		return launch(__func__, s, to, fn, args, true);
+	note_task();
+	return check(__func__, core::stream_host_func(s, fn, args, true), at::submit);
+}
+
+aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback)
+{
+	__atomic_store_n(&exception_callback, callback, __ATOMIC_RELEASE);
+	return ACL_SUCCESS;
+}
+
+} // extern "C"

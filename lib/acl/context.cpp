@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Explicit contexts and parameters. */
+#include "lib/acl/state.h"
+
+#include <mutex>
+
+namespace usdma::acl {
+
+static constinit core::immortal<options> process_options;
+static std::mutex options_lock;
+
+static bool known_opt(aclSysParamOpt opt)
+{
+	return opt >= ACL_OPT_DETERMINISTIC && opt <= ACL_OPT_ENABLE_KERNEL_EARLY_START;
+}
+
+static aclError unknown_opt(const char *call, aclSysParamOpt opt)
+{
+	return fault(call, ACL_ERROR_RT_PARAM_INVALID, "opt %d is unknown", opt);
+}
+
+static void set_opt(options *o, aclSysParamOpt opt, s64 value)
+{
+	std::lock_guard guard(options_lock);
+
+	o->value[opt] = value;
+	o->set[opt] = true;
+}
+
+static aclError get_opt(const char *call, const options *o, aclSysParamOpt opt, s64 *value)
+{
+	std::lock_guard guard(options_lock);
+
+	if (!o->set[opt])
+		return fault(call, ACL_ERROR_RT_SYSPARAMOPT_NOT_SET, "opt %d was never set", opt);
+	*value = o->value[opt];
+	return ACL_SUCCESS;
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclrtCreateContext(aclrtContext *context, int32_t deviceId)
+{
+	acl::context *c;
+	int err;
+
+	if (!context)
+		return bad_arg(__func__, "context is NULL");
+	if (slot_of(deviceId) < 0)
+		return no_device(__func__, deviceId);
+	err = context_create(deviceId, false, &c);
+	if (err)
+		return core_fault(__func__, err, at::open);
+	set_current(c);
+	*context = c;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtDestroyContext(aclrtContext context)
+{
+	auto *c = static_cast<acl::context *>(context);
+
+	if (!context)
+		return bad_arg(__func__, "context is NULL");
+	if (!context_valid(context))
+		return fault(__func__, ACL_ERROR_RT_CONTEXT_NULL, "%p is not a live context", context);
+	if (c->primary)
+		return fault(__func__, ACL_ERROR_RT_CONTEXT_NULL,
+			     "context %p is the primary one of device %d: aclrtResetDevice ends it", context, c->id);
+	if (self.ctx == c)
+		set_current(nullptr);
+	context_destroy(c, false);
+	return ACL_SUCCESS;
+}
+
+aclError aclrtSetCurrentContext(aclrtContext context)
+{
+	if (!context)
+		return bad_arg(__func__, "context is NULL");
+	if (!context_valid(context) || core::forked())
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "%p is not a live context", context);
+	set_current(static_cast<acl::context *>(context));
+	return ACL_SUCCESS;
+}
+
+aclError aclrtGetCurrentContext(aclrtContext *context)
+{
+	if (!context)
+		return bad_arg(__func__, "context is NULL");
+	acl::context *c = current();
+	if (!c)
+		return no_context(__func__);
+	*context = c;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtCtxGetCurrentDefaultStream(aclrtStream *stream)
+{
+	if (!stream)
+		return bad_arg(__func__, "stream is NULL");
+	acl::context *c = current();
+	if (!c)
+		return no_context(__func__);
+	*stream = c->deflt;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value)
+{
+	if (!known_opt(opt))
+		return unknown_opt(__func__, opt);
+	acl::context *c = current();
+	if (!c)
+		return no_context(__func__);
+	set_opt(&c->opts, opt, value);
+	return ACL_SUCCESS;
+}
+
+aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value)
+{
+	if (!value)
+		return bad_arg(__func__, "value is NULL");
+	if (!known_opt(opt))
+		return unknown_opt(__func__, opt);
+	acl::context *c = current();
+	if (!c)
+		return no_context(__func__);
+	return get_opt(__func__, &c->opts, opt, value);
+}
+
+aclError aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value)
+{
+	if (!known_opt(opt))
+		return unknown_opt(__func__, opt);
+	set_opt(&*process_options, opt, value);
+	return ACL_SUCCESS;
+}
+
+aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t *value)
+{
+	if (!value)
+		return bad_arg(__func__, "value is NULL");
+	if (!known_opt(opt))
+		return unknown_opt(__func__, opt);
+	return get_opt(__func__, &*process_options, opt, value);
+}
+
+} // extern "C"

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * aclrtMemcpy and aclrtMemcpyAsync.  The order of the checks is part of the
+ * interface: programs and their tests see which one comes first.
+ */
+#include "lib/acl/copy.h"
+
+#include "acl/rt_compat.h"
+
+namespace usdma::acl {
+
+/* ---- what goes wrong -------------------------------------------------------------------------------- */
+
+[[gnu::cold, gnu::noinline]] static aclError bad_copy(const char *call, const void *dst, const void *src, u32 kind)
+{
+	if (!dst || !src)
+		return bad_arg(call, "%s is NULL", dst ? "src" : "dst");
+	return bad_arg(call, "kind %u is not one for this call", kind);
+}
+
+[[gnu::cold, gnu::noinline]] static aclError beyond(const char *call, size_t count, size_t max)
+{
+	return fault(call, ACL_ERROR_RT_PARAM_INVALID, "count %zu is more than destMax %zu", count, max);
+}
+
+/* A device address in no block: the location itself cannot be told. */
+static bool nowhere(const core::place &p)
+{
+	return p.cls == core::mem_class::device && !p.size;
+}
+
+[[gnu::cold, gnu::noinline]] aclError copy_fault(const char *call, int err, const core::ends &e)
+{
+	if (err == -EFAULT && (nowhere(e.dst) || nowhere(e.src)))
+		return fault(call, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "%s", error_text());
+	return core_fault(call, err, at::submit);
+}
+
+[[gnu::cold, gnu::noinline]] static aclError lost_place(const char *call, const core::ends &e, const void *dst, const void *src)
+{
+	return fault(call, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "%s %p is a device address that is not allocated",
+		     nowhere(e.dst) ? "dst" : "src", nowhere(e.dst) ? dst : src);
+}
+
+[[gnu::cold, gnu::noinline]] static aclError host_to_host(const char *call)
+{
+	return unsupported(call, "both sides are host memory: use aclrtMemcpy");
+}
+
+aclError sync_error(const char *call, core::stream *s, int err)
+{
+	const aclError code = core_fault(call, err, at::task);
+
+	tell_exception(s, code);
+	return code;
+}
+
+/* ---- kinds ------------------------------------------------------------------------------------------ */
+
+/* With pageable memory the kind counts: which are accepted, and what DEFAULT means. */
+struct kind_rule {
+	u8 accepted; /* a bit for each kind */
+	u8 fallback;
+};
+
+static constexpr u8 bit(aclrtMemcpyKind k)
+{
+	return u8(1u << k);
+}
+
+static constexpr u8 h2h = bit(ACL_MEMCPY_HOST_TO_HOST), h2d = bit(ACL_MEMCPY_HOST_TO_DEVICE),
+		    d2h = bit(ACL_MEMCPY_DEVICE_TO_HOST), d2d = bit(ACL_MEMCPY_DEVICE_TO_DEVICE),
+		    any_default = bit(ACL_MEMCPY_DEFAULT);
+
+/* By [source][destination], in the order of mem_class: unregistered, host, device. */
+static constexpr kind_rule rules[3][3] = {
+	{{h2h | h2d | d2h | d2d | any_default, ACL_MEMCPY_HOST_TO_HOST},
+	 {h2h | d2h | any_default, ACL_MEMCPY_HOST_TO_HOST},
+	 {h2d | d2d | any_default, ACL_MEMCPY_HOST_TO_DEVICE}},
+	{{h2h | h2d | any_default, ACL_MEMCPY_HOST_TO_HOST}, {}, {}},
+	{{d2h | d2d | any_default, ACL_MEMCPY_DEVICE_TO_HOST}, {}, {}},
+};
+
+/* Pageable memory on a side: waits for the stream, copies, and returns when it is done. */
+static aclError copy_pageable(const char *call, core::stream *s, const context *c, const core::ends &e, void *dst,
+			      const void *src, size_t count, u32 kind)
+{
+	const kind_rule &rule = rules[size_t(e.src.cls)][size_t(e.dst.cls)];
+	int err;
+
+	if (!(rule.accepted >> kind & 1))
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "kind %u does not fit what dst %p and src %p are", kind, dst, src);
+	if (kind == ACL_MEMCPY_DEFAULT)
+		kind = rule.fallback;
+	if (kind == ACL_MEMCPY_HOST_TO_HOST)
+		return host_to_host(call);
+	if (dst == src)
+		return ACL_SUCCESS;
+	if (kind == ACL_MEMCPY_DEVICE_TO_DEVICE && owner_of(s) != c)
+		return foreign_stream(call, s);
+	err = core::stream_sync(s, deadline::never());
+	if (err)
+		return sync_error(call, s, err);
+	err = core::copy_sync(s->dev, dst, src, count, deadline::never());
+	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
+}
+
+/* kind 5: src is read before it returns, so the caller may reuse or free it at once. */
+static aclError copy_buffered(const char *call, core::stream *s, const context *c, void *dst, const void *src, size_t count)
+{
+	const core::ends e = core::locate_ends(dst, src);
+	int err;
+
+	if (e.src.cls == core::mem_class::device || e.dst.cls != core::mem_class::device)
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
+			     "kind HOST_TO_BUF_TO_DEVICE needs a source in host memory and a destination in device memory");
+	if (owner_of(s) != c)
+		return foreign_stream(call, s);
+	note_task();
+	err = core::copy_staged(s, dst, src, count);
+	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
+}
+
+/* Everything behind the checks that need no stream. */
+static inline __attribute__((always_inline)) aclError copy_async(const char *call, void *dst, size_t max, const void *src,
+								  size_t count, u32 kind, aclrtStream stream)
+{
+	core::stream *s;
+	context *c;
+	int err;
+
+	if (stream && unlikely(!core::stream_valid(stream)))
+		return bad_stream(call, stream);
+	if (unlikely(count > max))
+		return beyond(call, count, max);
+	c = current();
+	if (unlikely(!c))
+		return no_context(call);
+	s = stream ? as_stream(stream) : c->deflt;
+	if (unlikely(kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE))
+		return copy_buffered(call, s, c, dst, src, count);
+	const core::ends e = core::locate_ends(dst, src);
+	if (unlikely(core::is_pageable(e)))
+		return nowhere(e.dst) || nowhere(e.src) ? lost_place(call, e, dst, src)
+							: copy_pageable(call, s, c, e, dst, src, count, kind);
+	if (unlikely(e.dst.cls == core::mem_class::host && e.src.cls == core::mem_class::host))
+		return host_to_host(call);
+	if (unlikely(dst == src))
+		return nowhere(e.dst) ? lost_place(call, e, dst, src) : ACL_SUCCESS;
+	if (unlikely(owner_of(s) != c))
+		return foreign_stream(call, stream);
+	self.tasks++;
+	err = core::copy_direct(s, e, dst, src, count);
+	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
+}
+
+/* Two ranges of host memory that share a byte. */
+static bool overlap(const void *a, const void *b, size_t len)
+{
+	const u64 x = reinterpret_cast<u64>(a), y = reinterpret_cast<u64>(b);
+
+	return x < y ? y - x < len : x - y < len;
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind, aclrtStream stream)
+{
+	if (unlikely(!count))
+		return ACL_SUCCESS;
+	if (unlikely(!dst || !src || u32(kind) > ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE))
+		return bad_copy(__func__, dst, src, kind);
+	return copy_async(__func__, dst, destMax, src, count, kind, stream);
+}
+
+aclError aclrtMemcpyAsyncWithCondition(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
+				       aclrtStream stream)
+{
+	if (!count)
+		return ACL_SUCCESS;
+	if (!dst || !src || u32(kind) > ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE)
+		return bad_copy(__func__, dst, src, kind);
+	return copy_async(__func__, dst, destMax, src, count, kind, stream);
+}
+
+int32_t rtMemcpyAsyncWithoutCheckKind(void *dst, uint64_t destMax, const void *src, uint64_t cnt, uint32_t, void *stm)
+{
+	if (!cnt)
+		return ACL_SUCCESS;
+	if (!dst || !src)
+		return bad_copy(__func__, dst, src, 0);
+	return copy_async(__func__, dst, destMax, src, cnt, ACL_MEMCPY_DEFAULT, stm);
+}
+
+aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind)
+{
+	context *c;
+	int err;
+
+	if (unlikely(!count))
+		return ACL_SUCCESS;
+	if (unlikely(!dst || !src || u32(kind) > ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE))
+		return bad_copy(__func__, dst, src, kind);
+	if (unlikely(count > destMax))
+		return beyond(__func__, count, destMax);
+	c = current();
+	if (unlikely(!c))
+		return no_context(__func__);
+	if (unlikely(dst == src))
+		return ACL_SUCCESS;
+	if (unlikely(overlap(dst, src, count)) && core::locate(dst).cls != core::mem_class::device)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "dst %p and src %p overlap within %zu bytes", dst, src, count);
+	err = core::copy_sync(c->dev, dst, src, count, deadline::never());
+	return check(__func__, err, at::copy);
+}
+
+} // extern "C"

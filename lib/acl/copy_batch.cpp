@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Batches: many copies in one call, each checked against what the caller says of it. */
+#include "lib/acl/copy.h"
+
+#include <algorithm>
+
+namespace usdma::acl {
+
+inline constexpr size_t most_sync = 4096;
+inline constexpr size_t group = 32; /* items checked, then submitted, at a time */
+
+struct batch {
+	const char *call;
+	void **dsts;
+	const size_t *maxs;
+	void **srcs;
+	const size_t *sizes;
+	size_t n;
+	const aclrtMemcpyBatchAttr *attrs;
+	const size_t *indexes;
+	size_t attr_count;
+	size_t *fail;
+};
+
+static bool all_empty(const batch &b)
+{
+	return std::all_of(b.sizes, b.sizes + b.n, [](size_t size) { return !size; });
+}
+
+static bool reserved_clear(const aclrtMemcpyBatchAttr &a)
+{
+	return std::all_of(std::begin(a.rsv), std::end(a.rsv), [](u8 byte) { return !byte; });
+}
+
+/* Rows 2 to 7 of the table; *done: there is nothing to copy. */
+static aclError check_arrays(const batch &b, bool *done)
+{
+	*done = false;
+	if (!b.sizes || !b.n)
+		return bad_arg(b.call, "sizes is NULL or numBatches is 0");
+	if (all_empty(b)) {
+		*done = true;
+		*b.fail = SIZE_MAX;
+		return ACL_SUCCESS;
+	}
+	if (!b.dsts || !b.maxs || !b.srcs || !b.attrs || !b.indexes)
+		return bad_arg(b.call, "dsts, destMaxs, srcs, attrs or attrsIndexes is NULL");
+	for (size_t i = 0; i < b.n; i++)
+		if (b.maxs[i] < b.sizes[i])
+			return bad_arg(b.call, "item %zu: size %zu is more than destMax %zu", i, b.sizes[i], b.maxs[i]);
+	for (size_t i = 0; i < std::min(b.attr_count, b.n); i++)
+		if (!reserved_clear(b.attrs[i]))
+			return bad_arg(b.call, "attrs[%zu].rsv is not zero", i);
+	*b.fail = SIZE_MAX;
+	return ACL_SUCCESS;
+}
+
+/* Row 8. */
+static aclError check_indexes(const batch &b)
+{
+	if (!b.attr_count || b.attr_count > b.n)
+		return fault(b.call, ACL_ERROR_RT_PARAM_INVALID, "numAttrs is %zu, it must be 1 ... numBatches (%zu)",
+			     b.attr_count, b.n);
+	if (b.indexes[0])
+		return fault(b.call, ACL_ERROR_RT_PARAM_INVALID, "attrsIndexes[0] is %zu, it must be 0", b.indexes[0]);
+	for (size_t i = 1; i < b.attr_count; i++)
+		if (b.indexes[i] <= b.indexes[i - 1])
+			return fault(b.call, ACL_ERROR_RT_PARAM_INVALID, "attrsIndexes[%zu] is not above the one before", i);
+	if (b.indexes[b.attr_count - 1] >= b.n)
+		return fault(b.call, ACL_ERROR_RT_PARAM_INVALID, "attrsIndexes[%zu] is %zu, there are %zu items",
+			     b.attr_count - 1, b.indexes[b.attr_count - 1], b.n);
+	return ACL_SUCCESS;
+}
+
+/* Whether an address is where the caller says; class unregistered counts as host. */
+static inline bool as_declared(const aclrtMemLocation &said, const core::place &p)
+{
+	if (p.cls == core::mem_class::device)
+		return said.type == ACL_MEM_LOCATION_TYPE_DEVICE && slot_of(said.id) == p.slot;
+	return said.type == ACL_MEM_LOCATION_TYPE_HOST || said.type == ACL_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+
+[[gnu::cold, gnu::noinline]] static aclError bad_item(const batch &b, size_t i, aclError code, const char *what)
+{
+	*b.fail = i;
+	return fault(b.call, code, "item %zu (dst %p, src %p, %zu bytes): %s", i, b.dsts[i], b.srcs[i], b.sizes[i], what);
+}
+
+/* Rows 10 to 12 for one item; async: an empty item is an error. */
+static inline aclError check_item(const batch &b, size_t i, const aclrtMemcpyBatchAttr &said, bool async)
+{
+	const core::ends e = core::locate_ends(b.dsts[i], b.srcs[i]);
+	const bool to_device = e.dst.cls == core::mem_class::device, from_device = e.src.cls == core::mem_class::device;
+
+	if (unlikely((to_device && !e.dst.size) || (from_device && !e.src.size)))
+		return bad_item(b, i, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "a device address that is not allocated");
+	if (unlikely(!as_declared(said.dstLoc, e.dst) || !as_declared(said.srcLoc, e.src)))
+		return bad_item(b, i, ACL_ERROR_RT_PARAM_INVALID, "an address is not where attrs says");
+	if (unlikely(to_device == from_device))
+		return bad_item(b, i, ACL_ERROR_RT_PARAM_INVALID, "one side must be host memory, the other a device's");
+	if (unlikely(!b.dsts[i] || !b.srcs[i] || (async && !b.sizes[i])))
+		return bad_item(b, i, ACL_ERROR_RT_PARAM_INVALID, "an address is NULL, or the size is 0");
+	return ACL_SUCCESS;
+}
+
+/* Items [from, from + n) into the stream. */
+static aclError submit(const batch &b, core::stream *s, const core::copy_item *items, size_t n, size_t from)
+{
+	size_t done = 0;
+	const int err = n ? core::copy_batch(s, items, n, &done) : 0;
+
+	if (likely(!err))
+		return ACL_SUCCESS;
+	*b.fail = from + done;
+	return copy_fault(b.call, err, core::locate_ends(items[done].dst, items[done].src));
+}
+
+static aclError run(const batch &b, core::stream *s, bool async)
+{
+	core::copy_item items[group];
+	size_t attr = 0;
+
+	for (size_t i = 0; i < b.n;) {
+		const size_t from = i, end = std::min(b.n, i + group);
+		aclError bad = ACL_SUCCESS, err;
+		size_t k = 0;
+
+		for (; i < end; i++) {
+			if (attr + 1 < b.attr_count && b.indexes[attr + 1] == i)
+				attr++;
+			bad = check_item(b, i, b.attrs[attr], async);
+			if (unlikely(bad))
+				break;
+			items[k++] = {b.dsts[i], b.srcs[i], b.sizes[i]};
+		}
+		/* What comes before a bad item is submitted all the same. */
+		const size_t fail = *b.fail;
+		err = submit(b, s, items, k, from);
+		if (unlikely(err || bad)) {
+			*b.fail = err ? *b.fail : fail;
+			return err ? err : bad;
+		}
+	}
+	self.tasks++;
+	return ACL_SUCCESS;
+}
+
+static aclError batch_async(const batch &b, aclrtStream stream)
+{
+	core::stream *s;
+	bool done;
+	aclError err = check_arrays(b, &done);
+
+	if (err || done)
+		return err;
+	if (stream && !core::stream_valid(stream))
+		return bad_stream(b.call, stream);
+	err = check_indexes(b);
+	if (!err)
+		err = get_stream(b.call, stream, &s);
+	return err ? err : run(b, s, true);
+}
+
+/* A stream of its own for the time of the call, so that no other stream is waited for. */
+static aclError run_sync(const batch &b, core::device *dev)
+{
+	core::stream *s;
+	int err = core::stream_create(dev, {}, &s);
+	aclError code;
+
+	if (err)
+		return core_fault(b.call, err, at::memory);
+	code = run(b, s, false);
+	err = core::stream_sync(s, deadline::never());
+	if (err && !code)
+		code = core_fault(b.call, err, at::copy);
+	core::stream_destroy(s);
+	return code;
+}
+
+static aclError batch_sync(const batch &b)
+{
+	bool done;
+	aclError err = check_arrays(b, &done);
+
+	if (err || done)
+		return err;
+	err = check_indexes(b);
+	if (err)
+		return err;
+	if (b.n > most_sync)
+		return fault(b.call, ACL_ERROR_RT_PARAM_INVALID, "numBatches is %zu, the most is %zu", b.n, most_sync);
+	context *c = current();
+	return c ? run_sync(b, c->dev) : no_context(b.call);
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclrtMemcpyBatch(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
+			  aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs, size_t *failIndex)
+{
+	if (!failIndex)
+		return bad_arg(__func__, "failIndex is NULL");
+	return batch_sync({__func__, dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex});
+}
+
+aclError aclrtMemcpyBatchV2(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
+			    aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs)
+{
+	size_t fail;
+
+	return batch_sync({__func__, dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, &fail});
+}
+
+aclError aclrtMemcpyBatchAsync(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
+			       aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs, size_t *failIndex,
+			       aclrtStream stream)
+{
+	if (!failIndex)
+		return bad_arg(__func__, "failIndex is NULL");
+	return batch_async({__func__, dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex},
+			   stream);
+}
+
+aclError aclrtMemcpyBatchAsyncV2(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
+				 aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs, aclrtStream stream)
+{
+	size_t fail;
+
+	return batch_async({__func__, dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, &fail}, stream);
+}
+
+} // extern "C"

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Setting, resetting and waiting for devices; their primary contexts. */
+#include "lib/acl/hooks.h"
+#include "lib/acl/state.h"
+
+#include <mutex>
+#include <vector>
+
+namespace usdma::acl {
+
+struct primary {
+	context *ctx = nullptr;
+	u64 uses = 0;
+};
+
+struct primary_table {
+	std::mutex lock; /* held while a device is opened or closed */
+	primary of[core::max_devices];
+};
+
+static constinit core::immortal<primary_table> primaries;
+static constinit core::immortal<hook_table<aclrtDeviceStateCallback>> state_hooks;
+static constinit core::immortal<hook_table<aclrtDeviceTaskAbortCallback>> abort_hooks;
+
+context *primary_of(unsigned slot)
+{
+	std::lock_guard guard(primaries->lock);
+
+	return slot < core::max_devices ? primaries->of[slot].ctx : nullptr;
+}
+
+static aclError forked_fault(const char *call)
+{
+	core::fail_forked();
+	return fault(call, ACL_ERROR_RT_INTERNAL_ERROR, "%s", error_text());
+}
+
+/* One use more; makes the primary context at the first. */
+static int use_primary(s32 id, unsigned slot, context **out)
+{
+	std::lock_guard guard(primaries->lock);
+	primary &p = primaries->of[slot];
+	int err;
+
+	if (!p.ctx && (err = context_create(id, true, &p.ctx)))
+		return err;
+	p.uses++;
+	*out = p.ctx;
+	return 0;
+}
+
+/* One use less (or all); the context, when that was the last. */
+static aclError unuse_primary(const char *call, s32 id, unsigned slot, bool all, context **last)
+{
+	std::lock_guard guard(primaries->lock);
+	primary &p = primaries->of[slot];
+
+	*last = nullptr;
+	if (!p.uses)
+		return fault(call, ACL_ERROR_RT_CONTEXT_RELEASE_ERROR, "device %d is not set, or was reset already", id);
+	p.uses = all ? 0 : p.uses - 1;
+	if (!p.uses)
+		std::swap(*last, p.ctx);
+	return ACL_SUCCESS;
+}
+
+static aclError reset(const char *call, s32 id, bool all)
+{
+	const int slot = slot_of(id);
+	context *last;
+	aclError err;
+
+	if (core::forked())
+		return forked_fault(call);
+	if (slot < 0)
+		return no_device(call, id);
+	err = unuse_primary(call, id, unsigned(slot), all, &last);
+	if (err || !last)
+		return err;
+	state_hooks->call(id, ACL_RT_DEVICE_STATE_RESET_PRE);
+	if (self.ctx == last)
+		set_current(nullptr);
+	context_destroy(last, all);
+	state_hooks->call(id, ACL_RT_DEVICE_STATE_RESET_POST);
+	return ACL_SUCCESS;
+}
+
+static aclError synchronize(const char *call, deadline until)
+{
+	context *c = current();
+	int err;
+
+	if (!c)
+		return no_context(call);
+	err = core::device_sync(c->dev, until);
+	if (!err)
+		return ACL_SUCCESS;
+	/* A task may have ended for want of time too: only a passed deadline is the caller's own. */
+	const aclError code = core_fault(call, err, until.passed() ? at::wait : at::task);
+	if (code != ACL_ERROR_RT_STREAM_SYNC_TIMEOUT)
+		tell_exception(nullptr, code);
+	return code;
+}
+
+static void abort_streams(const core::device *dev)
+{
+	struct {
+		const core::device *dev;
+		std::vector<core::stream *> busy;
+	} a{dev, {}};
+
+	core::stream_each(
+		[](core::stream *s, void *arg) {
+			auto *a2 = static_cast<decltype(&a)>(arg);
+
+			if (s->dev == a2->dev && owner_of(s))
+				a2->busy.push_back(s);
+		},
+		&a);
+	for (core::stream *s : a.busy)
+		if (core::stream_query(s) == 1)
+			core::stream_abort(s);
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclrtSetDevice(int32_t deviceId)
+{
+	const int slot = slot_of(deviceId);
+	context *c;
+	int err;
+
+	if (core::forked())
+		return forked_fault(__func__);
+	if (slot < 0)
+		return no_device(__func__, deviceId);
+	const bool opens = !primary_of(unsigned(slot));
+	if (opens)
+		state_hooks->call(deviceId, ACL_RT_DEVICE_STATE_SET_PRE);
+	err = use_primary(deviceId, unsigned(slot), &c);
+	if (err)
+		return core_fault(__func__, err, at::open);
+	set_current(c);
+	if (opens)
+		state_hooks->call(deviceId, ACL_RT_DEVICE_STATE_SET_POST);
+	return ACL_SUCCESS;
+}
+
+aclError aclrtResetDevice(int32_t deviceId)
+{
+	return reset(__func__, deviceId, false);
+}
+
+aclError aclrtResetDeviceForce(int32_t deviceId)
+{
+	return reset(__func__, deviceId, true);
+}
+
+aclError aclrtGetDevice(int32_t *deviceId)
+{
+	context *c;
+
+	if (!deviceId)
+		return bad_arg(__func__, "deviceId is NULL");
+	c = current();
+	if (!c)
+		return no_context(__func__);
+	*deviceId = c->id;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtGetDeviceCount(uint32_t *count)
+{
+	const int n = visible_count();
+
+	if (!count)
+		return bad_arg(__func__, "count is NULL");
+	if (n <= 0)
+		return fault(__func__, ACL_ERROR_RT_NO_DEVICE, "%s",
+			     n < 0 ? core::config_get().error.c_str() : "no device is configured or visible");
+	*count = uint32_t(n);
+	return ACL_SUCCESS;
+}
+
+aclError aclrtSynchronizeDevice(void)
+{
+	return synchronize(__func__, deadline::never());
+}
+
+aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout)
+{
+	if (timeout == 0 || timeout < -1)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %d, it must be -1 or above 0", timeout);
+	return synchronize(__func__, timeout < 0 ? deadline::never() : deadline::in_ms(u64(timeout)));
+}
+
+aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout)
+{
+	const int slot = slot_of(deviceId);
+	core::device *dev;
+
+	if (slot < 0)
+		return no_device(__func__, deviceId);
+	if (!primary_of(unsigned(slot)) || !(dev = core::device_peek(unsigned(slot))))
+		return fault(__func__, ACL_ERROR_RT_CONTEXT_RELEASE_ERROR, "device %d is not set", deviceId);
+	const deadline until = timeout ? deadline::in_ms(timeout) : deadline::never();
+	abort_hooks->call(deviceId, ACL_RT_DEVICE_TASK_ABORT_PRE, timeout);
+	abort_streams(dev);
+	abort_hooks->call(deviceId, ACL_RT_DEVICE_TASK_ABORT_POST, timeout);
+	if (until.passed())
+		return fault(__func__, ACL_ERROR_RT_TIMEOUT, "not done within %u ms", timeout);
+	return ACL_SUCCESS;
+}
+
+aclError aclrtRegDeviceStateCallback(const char *regName, aclrtDeviceStateCallback callback, void *args)
+{
+	return state_hooks->set(__func__, regName, callback, args);
+}
+
+aclError aclrtSetDeviceTaskAbortCallback(const char *regName, aclrtDeviceTaskAbortCallback callback, void *args)
+{
+	return abort_hooks->set(__func__, regName, callback, args);
+}
+
+aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active)
+{
+	const int slot = slot_of(deviceId);
+
+	if (!active)
+		return bad_arg(__func__, "active is NULL");
+	if (flags)
+		return bad_arg(__func__, "flags must be NULL");
+	if (slot < 0)
+		return no_device(__func__, deviceId);
+	*active = primary_of(unsigned(slot)) != nullptr;
+	return ACL_SUCCESS;
+}
+
+} // extern "C"

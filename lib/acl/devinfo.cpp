@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What devices are: numbers, attributes, utilization, topology, peers. */
+#include "lib/acl/state.h"
+
+#include <cstdio>
+#include <cstring>
+#include <unistd.h>
+
+namespace usdma::acl {
+
+/* The device of a user's number, opened for as long as this lives. */
+class opened {
+public:
+	explicit opened(int slot) : err_(core::device_get(unsigned(slot), &dev_)) {}
+	~opened()
+	{
+		if (!err_)
+			core::device_put(dev_);
+	}
+	opened(const opened &) = delete;
+	opened &operator=(const opened &) = delete;
+	int err() const { return err_; }
+	core::device *operator->() const { return dev_; }
+	core::device *get() const { return dev_; }
+
+private:
+	core::device *dev_ = nullptr;
+	int err_;
+};
+
+static bool is_software(int slot)
+{
+	const char *spec = core::device_spec(unsigned(slot));
+
+	return spec && (!strncmp(spec, "sim", 3) || !strncmp(spec, "vfio-user", 9));
+}
+
+static aclError memory_size(const char *call, int slot, int64_t *value)
+{
+	opened dev(slot);
+
+	if (dev.err())
+		return core_fault(call, dev.err(), at::open);
+	*value = int64_t(core::device_heap_info(dev.get()).total);
+	return ACL_SUCCESS;
+}
+
+static bool known_attr(int attr)
+{
+	return attr == ACL_DEV_ATTR_AICPU_CORE_NUM || attr == ACL_DEV_ATTR_AICORE_CORE_NUM || attr == ACL_DEV_ATTR_CUBE_CORE_NUM ||
+	       (attr >= ACL_DEV_ATTR_VECTOR_CORE_NUM && attr <= ACL_DEV_ATTR_MAX_BLOCK_DIM_Z) ||
+	       attr == ACL_DEV_ATTR_L2_CACHE_SIZE || attr == ACL_DEV_ATTR_NPU_ARCH;
+}
+
+static aclError device_attr(const char *call, int slot, int attr, int64_t *value)
+{
+	switch (attr) {
+	case ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE:
+		return memory_size(call, slot, value);
+	case ACL_DEV_ATTR_PHY_CHIP_ID:
+	case ACL_DEV_ATTR_SUPER_POD_DEVICE_ID:
+		*value = slot;
+		return ACL_SUCCESS;
+	case ACL_DEV_ATTR_SMP_ID:
+	case ACL_DEV_ATTR_SUPER_POD_SERVER_ID:
+	case ACL_DEV_ATTR_SUPER_POD_ID:
+	case ACL_DEV_ATTR_CUST_OP_PRIVILEGE:
+	case ACL_DEV_ATTR_MAINBOARD_ID:
+	case ACL_DEV_ATTR_DEVICE_FORM_FACTOR:
+		*value = 0;
+		return ACL_SUCCESS;
+	case ACL_DEV_ATTR_HD_CONNECT_TYPE:
+		*value = ACL_HOST_DEVICE_CONNECT_TYPE_PCIE;
+		return ACL_SUCCESS;
+	case ACL_DEV_ATTR_IS_VIRTUAL:
+		*value = is_software(slot);
+		return ACL_SUCCESS;
+	default:
+		if (known_attr(attr))
+			return unsupported(call, "attr %d: a copy engine has no such part", attr);
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "attr %d is unknown", attr);
+	}
+}
+
+static u64 fnv(const char *text, u64 hash)
+{
+	for (; *text; text++)
+		hash = (hash ^ u8(*text)) * 0x100000001b3;
+	return hash;
+}
+
+static int numa_of(int slot)
+{
+	const core::device *dev = core::device_peek(unsigned(slot));
+
+	return dev ? dev->eng->limits().numa_node : -1;
+}
+
+/* ---- peers ------------------------------------------------------------------------------------------ */
+
+static u8 peer_enabled[core::max_devices][core::max_devices];
+
+static aclError set_peer(const char *call, s32 peer, u8 on)
+{
+	const int slot = slot_of(peer);
+	context *c = current();
+
+	if (!c)
+		return no_context(call);
+	if (peer == c->id)
+		return bad_arg(call, "peerDeviceId %d is the current device itself", peer);
+	if (slot < 0)
+		return no_device(call, peer);
+	u8 *enabled = &peer_enabled[c->dev->slot][slot];
+	if (!on && !load_acquire(enabled))
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "access to device %d is not enabled", peer);
+	store_release(enabled, on);
+	return ACL_SUCCESS;
+}
+
+static aclError map_number(const char *call, s32 in, int32_t *out, s32 value)
+{
+	if (!out)
+		return bad_arg(call, "the output is NULL");
+	if (value < 0)
+		return no_device(call, in);
+	*out = value;
+	return ACL_SUCCESS;
+}
+
+/* The number itself when the machine has such a device, else -1. */
+static s32 present(s32 id)
+{
+	return id >= 0 && id < core::device_count() ? id : -1;
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus)
+{
+	const int slot = slot_of(deviceId);
+	const core::device *dev;
+
+	if (!deviceStatus)
+		return bad_arg(__func__, "deviceStatus is NULL");
+	if (slot < 0)
+		return no_device(__func__, deviceId);
+	dev = core::device_peek(unsigned(slot));
+	*deviceStatus = dev && dev->lost() ? ACL_RT_DEVICE_STATUS_ABNORMAL : ACL_RT_DEVICE_STATUS_NORMAL;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr attr, int64_t *value)
+{
+	const int slot = slot_of(deviceId);
+
+	if (!value)
+		return bad_arg(__func__, "value is NULL");
+	if (slot < 0)
+		return no_device(__func__, deviceId);
+	return device_attr(__func__, slot, attr, value);
+}
+
+int32_t rtGetDeviceInfo(uint32_t deviceId, int32_t moduleType, int32_t infoType, int64_t *val)
+{
+	const int slot = slot_of(deviceId);
+
+	if (!val)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "val is NULL");
+	if (slot < 0)
+		return no_device(__func__, deviceId);
+	/* Modules are parts of an NPU; of the system module, numbers of the device are asked for. */
+	*val = moduleType == 0 && (infoType == 18 || infoType == 26) ? slot : 0;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFeatureType, int32_t *value)
+{
+	if (!value)
+		return bad_arg(__func__, "value is NULL");
+	if (slot_of(deviceId) < 0)
+		return no_device(__func__, deviceId);
+	if (devFeatureType != ACL_FEATURE_TSCPU_TASK_UPDATE_SUPPORT_AIC_AIV &&
+	    devFeatureType != ACL_FEATURE_SYSTEM_MEMQ_EVENT_CROSS_DEV)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "devFeatureType %d is unknown", devFeatureType);
+	*value = ACL_DEV_FEATURE_NOT_SUPPORT;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *greatestPriority)
+{
+	if (!current())
+		return no_context(__func__);
+	if (leastPriority)
+		*leastPriority = 7;
+	if (greatestPriority)
+		*greatestPriority = 0;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *utilizationInfo)
+{
+	const int slot = slot_of(deviceId);
+	core::device *dev;
+
+	if (!utilizationInfo)
+		return bad_arg(__func__, "utilizationInfo is NULL");
+	if (slot < 0)
+		return no_device(__func__, deviceId);
+	if (utilizationInfo->utilizationExtend)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "utilizationExtend is reserved and must be NULL");
+	*utilizationInfo = {-1, -1, -1, 0, nullptr};
+	dev = core::device_peek(unsigned(slot));
+	if (dev) {
+		const core::heap_info h = core::device_heap_info(dev);
+
+		utilizationInfo->memoryUtilization = h.total ? int32_t((h.total - h.free) * 100 / h.total) : 0;
+	}
+	return ACL_SUCCESS;
+}
+
+aclError aclrtDeviceGetBareTgid(int32_t *pid)
+{
+	if (!pid)
+		return bad_arg(__func__, "pid is NULL");
+	*pid = getpid();
+	return ACL_SUCCESS;
+}
+
+int32_t rtDeviceGetBareTgid(uint32_t *pid)
+{
+	if (!pid)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "pid is NULL");
+	*pid = uint32_t(getpid());
+	return ACL_SUCCESS;
+}
+
+aclError aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid)
+{
+	const int slot = slot_of(deviceId);
+	char name[512];
+	u64 half[2];
+
+	if (!uuid)
+		return bad_arg(__func__, "uuid is NULL");
+	if (slot < 0)
+		return no_device(__func__, deviceId);
+	snprintf(name, sizeof(name), "%s", core::device_spec(unsigned(slot)));
+	if (!strncmp(name, "sim", 3)) /* lives in this process, and there may be several alike */
+		snprintf(name + strlen(name), sizeof(name) - strlen(name), "#%d.%d", int(getpid()), slot);
+	half[0] = fnv(name, 0xcbf29ce484222325);
+	half[1] = fnv(name, half[0]);
+	memcpy(uuid->bytes, half, sizeof(half));
+	return ACL_SUCCESS;
+}
+
+aclError aclrtGetLogicDevIdByUserDevId(const int32_t userDevid, int32_t *const logicDevId)
+{
+	return map_number(__func__, userDevid, logicDevId, slot_of(userDevid));
+}
+
+int32_t rtGetLogicDevIdByUserDevId(const int32_t userDevId, int32_t *const logicDevId)
+{
+	return map_number(__func__, userDevId, logicDevId, slot_of(userDevId));
+}
+
+aclError aclrtGetUserDevIdByLogicDevId(const int32_t logicDevId, int32_t *const userDevid)
+{
+	return map_number(__func__, logicDevId, userDevid, logicDevId < 0 ? -1 : user_of(unsigned(logicDevId)));
+}
+
+aclError aclrtGetLogicDevIdByPhyDevId(const int32_t phyDevId, int32_t *const logicDevId)
+{
+	return map_number(__func__, phyDevId, logicDevId, present(phyDevId));
+}
+
+aclError aclrtGetPhyDevIdByLogicDevId(const int32_t logicDevId, int32_t *const phyDevId)
+{
+	return map_number(__func__, logicDevId, phyDevId, present(logicDevId));
+}
+
+aclError aclrtGetDevicesTopo(uint32_t deviceId, uint32_t otherDeviceId, uint64_t *value)
+{
+	const int a = slot_of(deviceId), b = slot_of(otherDeviceId);
+
+	if (!value)
+		return bad_arg(__func__, "value is NULL");
+	if (a < 0 || b < 0)
+		return no_device(__func__, a < 0 ? deviceId : otherDeviceId);
+	*value = numa_of(a) == numa_of(b) ? ACL_RT_DEVS_TOPOLOGY_PHB : ACL_RT_DEVS_TOPOLOGY_SYS;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtSetTsDevice(aclrtTsId tsId)
+{
+	if (tsId < ACL_TS_ID_AICORE || tsId >= ACL_TS_ID_RESERVED)
+		return bad_arg(__func__, "tsId %d is unknown", tsId);
+	return ACL_SUCCESS;
+}
+
+aclError aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo)
+{
+	const int slot = slot_of(deviceId);
+	const core::device *dev;
+
+	if (!errorInfo)
+		return bad_arg(__func__, "errorInfo is NULL");
+	if (slot < 0)
+		return no_device(__func__, deviceId);
+	dev = core::device_peek(unsigned(slot));
+	memset(errorInfo, 0, sizeof(*errorInfo));
+	errorInfo->errorType = dev && dev->lost() ? ACL_RT_ERROR_OTHERS : ACL_RT_NO_ERROR;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId)
+{
+	if (!canAccessPeer)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "canAccessPeer is NULL");
+	if (deviceId == peerDeviceId)
+		return bad_arg(__func__, "deviceId and peerDeviceId are both %d", deviceId);
+	if (slot_of(deviceId) < 0 || slot_of(peerDeviceId) < 0)
+		return no_device(__func__, slot_of(deviceId) < 0 ? deviceId : peerDeviceId);
+	*canAccessPeer = 1;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags)
+{
+	if (flags)
+		return fault(__func__, ACL_ERROR_FEATURE_UNSUPPORTED, "flags is 0x%x, it must be 0", flags);
+	return set_peer(__func__, peerDeviceId, 1);
+}
+
+aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId)
+{
+	return set_peer(__func__, peerDeviceId, 0);
+}
+
+aclError aclrtDevicePeerAccessStatus(int32_t deviceId, int32_t peerDeviceId, int32_t *status)
+{
+	const int a = slot_of(deviceId), b = slot_of(peerDeviceId);
+
+	if (!status)
+		return bad_arg(__func__, "status is NULL");
+	if (a < 0 || b < 0)
+		return no_device(__func__, a < 0 ? deviceId : peerDeviceId);
+	*status = load_acquire(&peer_enabled[a][b]);
+	return ACL_SUCCESS;
+}
+
+static int32_t set_p2p(const char *call, uint32_t a, uint32_t b, u8 on)
+{
+	const int from = slot_of(a), to = int(b);
+
+	if (from < 0 || present(to) < 0)
+		return no_device(call, from < 0 ? a : b);
+	store_release(&peer_enabled[from][to], on);
+	store_release(&peer_enabled[to][from], on);
+	return ACL_SUCCESS;
+}
+
+int32_t rtEnableP2P(uint32_t devIdDes, uint32_t phyIdSrc, uint32_t)
+{
+	return set_p2p(__func__, devIdDes, phyIdSrc, 1);
+}
+
+int32_t rtDisableP2P(uint32_t devIdDes, uint32_t phyIdSrc)
+{
+	return set_p2p(__func__, devIdDes, phyIdSrc, 0);
+}
+
+} // extern "C"

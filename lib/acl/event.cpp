@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/acl/event.h"
+
+#include <algorithm>
+
+namespace usdma::acl {
+
+inline constexpr size_t most_events = 65536; /* as many as the core makes */
+inline constexpr u32 flag_bits = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | ACL_EVENT_TIME_LINE |
+				 ACL_EVENT_DEVICE_USE_ONLY | ACL_EVENT_EXTERNAL | ACL_EVENT_IPC;
+inline constexpr u32 ex_bits = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | 0x4 | ACL_EVENT_TIME_LINE | ACL_EVENT_IPC;
+inline constexpr u32 alone = ACL_EVENT_DEVICE_USE_ONLY | ACL_EVENT_EXTERNAL | ACL_EVENT_IPC;
+/* Without one of these streams cannot wait for it. */
+inline constexpr u32 waitable = ACL_EVENT_SYNC | alone;
+
+static u32 op_wait_s; /* 0: none */
+
+deadline default_wait()
+{
+	const u32 s = load_relaxed(&op_wait_s);
+
+	return s ? deadline::in_ms(u64(s) * 1000) : deadline::never();
+}
+
+aclError get_event(const char *call, aclrtEvent handle, core::event **out)
+{
+	if (unlikely(!handle))
+		return bad_arg(call, "event is NULL");
+	if (unlikely(!core::event_valid(handle)))
+		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "event %p is not a live event: it was destroyed or never was one",
+			     handle);
+	*out = as_event(handle);
+	return ACL_SUCCESS;
+}
+
+static u64 kind_of(const core::event *e)
+{
+	return e->user[word_kind];
+}
+
+static bool can_wait(const core::event *e)
+{
+	return kind_of(e) == kind_default || (e->user[word_flags] & waitable);
+}
+
+static bool has_time(const core::event *e)
+{
+	return kind_of(e) == kind_default || (e->user[word_flags] & ACL_EVENT_TIME_LINE);
+}
+
+/* ---- creation --------------------------------------------------------------------------------------- */
+
+static u32 core_flags(event_kind kind, u32 flags)
+{
+	u32 f = 0;
+
+	if (kind == kind_default || (flags & ACL_EVENT_TIME_LINE))
+		f |= core::event_timing;
+	if (kind == kind_flag && (flags & ACL_EVENT_SYNC))
+		f |= core::event_wait_future;
+	return f;
+}
+
+aclError create_event(const char *call, aclrtEvent *out, event_kind kind, u32 flags)
+{
+	core::event *e = nullptr;
+	int err;
+
+	const context *c = current();
+	if (!c)
+		return no_context(call);
+	err = core::event_create(c->dev, core_flags(kind, flags), &e);
+	if (err == -ENOSPC)
+		return fault(call, ACL_ERROR_RT_NO_EVENT_RESOURCE, "%s", error_text());
+	if (err)
+		return core_fault(call, err, at::memory);
+	e->user[word_kind] = kind;
+	e->user[word_flags] = flags;
+	*out = e;
+	return ACL_SUCCESS;
+}
+
+static aclError create_checked(const char *call, aclrtEvent *out, event_kind kind, u32 flags, u32 known)
+{
+	if (!out)
+		return bad_arg(call, "event is NULL");
+	if (!flags || (flags & ~known))
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flag 0x%x: none, or unknown bits", flags);
+	if ((flags & alone) && (flags & (flags - 1)))
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
+			     "flag 0x%x: IPC, EXTERNAL and DEVICE_USE_ONLY cannot be combined", flags);
+	return create_event(call, out, kind, flags);
+}
+
+/* ---- recording and waiting -------------------------------------------------------------------------- */
+
+static aclError record(const char *call, aclrtEvent event, aclrtStream stream)
+{
+	core::event *e = nullptr;
+	core::stream *s;
+	aclError err = get_event(call, event, &e);
+
+	if (!err)
+		err = get_stream(call, stream, &s);
+	if (unlikely(err))
+		return err;
+	note_task();
+	return check(call, share_of(e) ? shared_record(e, s) : core::event_record(e, s), at::submit);
+}
+
+static aclError wait(const char *call, aclrtStream stream, aclrtEvent event, deadline until)
+{
+	core::event *e = nullptr;
+	core::stream *s;
+	aclError err = get_event(call, event, &e);
+
+	if (!err)
+		err = get_stream(call, stream, &s);
+	if (unlikely(err))
+		return err;
+	if (!can_wait(e))
+		return unsupported(call, "event %p was made without ACL_EVENT_SYNC: streams cannot wait for it", event);
+	note_task();
+	if (share_of(e))
+		return check(call, shared_wait(e, s, until), at::submit);
+	if (kind_of(e) == kind_default && core::event_query(e) == core::event_state::never)
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "event %p was never recorded", event);
+	return check(call, core::stream_wait_event(s, e, until), at::submit);
+}
+
+static core::event_state state_of(core::event *e)
+{
+	return share_of(e) ? shared_query(e) : core::event_query(e);
+}
+
+static aclError synchronize(const char *call, aclrtEvent event, deadline until)
+{
+	core::event *e = nullptr;
+	const aclError err = get_event(call, event, &e);
+	int bad;
+
+	if (err)
+		return err;
+	bad = share_of(e) ? shared_sync(e, until) : core::event_sync(e, until);
+	if (likely(!bad))
+		return ACL_SUCCESS;
+	if (bad == -ETIMEDOUT && !until.is_never() && state_of(e) == core::event_state::pending)
+		return core_fault(call, bad, at::event);
+	const aclError code = core_fault(call, bad, at::task);
+	tell_exception(nullptr, code);
+	return code;
+}
+
+static aclError time_of(const char *call, aclrtEvent event, u64 *ns)
+{
+	core::event *e = nullptr;
+	const aclError err = get_event(call, event, &e);
+	int bad;
+
+	if (err)
+		return err;
+	if (core::event_query(e) != core::event_state::never && !has_time(e))
+		return fault(call, ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "event %p was made without ACL_EVENT_TIME_LINE", event);
+	bad = core::event_time_ns(e, ns);
+	if (bad == -ENOENT)
+		return fault(call, ACL_ERROR_RT_INTERNAL_ERROR, "event %p: %s", event, error_text());
+	if (bad)
+		return fault(call, ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "event %p: %s", event, error_text());
+	return ACL_SUCCESS;
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclrtCreateEvent(aclrtEvent *event)
+{
+	if (!event)
+		return bad_arg(__func__, "event is NULL");
+	return create_event(__func__, event, kind_default, ACL_EVENT_SYNC | ACL_EVENT_TIME_LINE | ACL_EVENT_CAPTURE_STREAM_PROGRESS);
+}
+
+aclError aclrtCreateEventWithFlag(aclrtEvent *event, uint32_t flag)
+{
+	return create_checked(__func__, event, kind_flag, flag, flag_bits);
+}
+
+aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag)
+{
+	const aclError err = create_checked(__func__, event, kind_ex, flag, ex_bits);
+
+	if (err || flag != ACL_EVENT_IPC)
+		return err;
+	const int bad = share_event(as_event(*event));
+	if (bad)
+		core::event_destroy(as_event(*event));
+	return check(__func__, bad, at::memory);
+}
+
+aclError aclrtDestroyEvent(aclrtEvent event)
+{
+	core::event *e = nullptr;
+	const aclError err = get_event(__func__, event, &e);
+
+	if (err)
+		return err;
+	if (share_of(e))
+		unshare_event(e);
+	return check(__func__, core::event_destroy(e), at::submit);
+}
+
+aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream)
+{
+	return record(__func__, event, stream);
+}
+
+aclError aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t flag)
+{
+	if (!event || flag > ACL_EVENT_RECORD_EXTERNAL)
+		return bad_arg(__func__, "event is NULL, or flag %u is unknown", flag);
+	if (flag == ACL_EVENT_RECORD_EXTERNAL)
+		return unsupported(__func__, "EXTERNAL is for streams that are being captured");
+	return record(__func__, event, stream);
+}
+
+aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)
+{
+	core::event *e = nullptr;
+	core::stream *s;
+	aclError err = get_event(__func__, event, &e);
+
+	if (!err)
+		err = get_stream(__func__, stream, &s);
+	if (err)
+		return err;
+	if (kind_of(e) == kind_ex || !can_wait(e))
+		return unsupported(__func__, "event %p is an Ex event, or was made without ACL_EVENT_SYNC", event);
+	note_task();
+	return check(__func__, core::event_reset(e, s), at::submit);
+}
+
+aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status)
+{
+	core::event *e = nullptr;
+
+	if (!status)
+		return bad_arg(__func__, "status is NULL");
+	const aclError err = get_event(__func__, event, &e);
+	if (err)
+		return err;
+	if (kind_of(e) == kind_ex)
+		return unsupported(__func__, "event %p is an Ex event: use aclrtQueryEventStatus", event);
+	*status = state_of(e) == core::event_state::pending ? ACL_EVENT_STATUS_NOT_READY : ACL_EVENT_STATUS_COMPLETE;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status)
+{
+	core::event *e = nullptr;
+
+	if (!status)
+		return bad_arg(__func__, "status is NULL");
+	const aclError err = get_event(__func__, event, &e);
+	if (err)
+		return err;
+	const core::event_state state = state_of(e);
+	const bool complete = state == core::event_state::done || (state == core::event_state::never && kind_of(e) == kind_ex);
+	*status = complete ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *status)
+{
+	core::event *e = nullptr;
+
+	if (!status)
+		return bad_arg(__func__, "status is NULL");
+	const aclError err = get_event(__func__, event, &e);
+	if (err)
+		return err;
+	if (kind_of(e) == kind_ex)
+		return unsupported(__func__, "event %p is an Ex event", event);
+	*status = core::event_waits(e) ? ACL_EVENT_WAIT_STATUS_NOT_READY : ACL_EVENT_WAIT_STATUS_COMPLETE;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtSynchronizeEvent(aclrtEvent event)
+{
+	return synchronize(__func__, event, deadline::never());
+}
+
+aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout)
+{
+	core::event *e = nullptr;
+	const aclError err = get_event(__func__, event, &e);
+
+	if (err)
+		return err;
+	if (timeout == 0 || timeout < -1)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %d, it must be -1 or above 0", timeout);
+	return synchronize(__func__, event, timeout < 0 ? deadline::never() : deadline::in_ms(u64(timeout)));
+}
+
+aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent)
+{
+	u64 from, to;
+	aclError err;
+
+	if (!ms || !startEvent || !endEvent)
+		return bad_arg(__func__, "ms, startEvent or endEvent is NULL");
+	err = time_of(__func__, startEvent, &from);
+	if (!err)
+		err = time_of(__func__, endEvent, &to);
+	if (!err)
+		*ms = float(double(s64(to - from)) / 1e6);
+	return err;
+}
+
+aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp)
+{
+	u64 ns;
+
+	if (!timestamp)
+		return bad_arg(__func__, "timestamp is NULL");
+	const aclError err = time_of(__func__, event, &ns);
+	if (!err)
+		*timestamp = ns / ns_per_us;
+	return err;
+}
+
+aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event)
+{
+	return wait(__func__, stream, event, default_wait());
+}
+
+aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event, int32_t timeout)
+{
+	core::event *e = nullptr;
+	const aclError err = get_event(__func__, event, &e);
+
+	if (err)
+		return err;
+	if (timeout < 0)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %d s, it must not be below 0", timeout);
+	return wait(__func__, stream, event, timeout ? deadline::in_ms(u64(timeout) * 1000) : deadline::never());
+}
+
+aclError aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint32_t timeout, uint32_t flag)
+{
+	if (!event || flag > ACL_EVENT_WAIT_EXTERNAL)
+		return bad_arg(__func__, "event is NULL, or flag %u is unknown", flag);
+	if (flag == ACL_EVENT_WAIT_EXTERNAL)
+		return unsupported(__func__, "EXTERNAL is for streams that are being captured");
+	return wait(__func__, stream, event, timeout ? deadline::in_ms(u64(timeout) * 1000) : deadline::never());
+}
+
+aclError aclrtSetOpWaitTimeout(uint32_t timeout)
+{
+	store_relaxed(&op_wait_s, timeout);
+	return ACL_SUCCESS;
+}
+
+aclError aclrtGetEventId(aclrtEvent event, uint32_t *eventId)
+{
+	core::event *e = nullptr;
+
+	if (!eventId)
+		return bad_arg(__func__, "eventId is NULL");
+	const aclError err = get_event(__func__, event, &e);
+	if (!err)
+		*eventId = e->id;
+	return err;
+}
+
+aclError aclrtGetEventAvailNum(uint32_t *eventCount)
+{
+	if (!eventCount)
+		return bad_arg(__func__, "eventCount is NULL");
+	if (!current())
+		return no_context(__func__);
+	*eventCount = u32(most_events - std::min(most_events, core::event_live()));
+	return ACL_SUCCESS;
+}
+
+} // extern "C"

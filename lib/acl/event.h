@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Events of the three kinds; shared events of other processes. */
+#pragma once
+
+#include "lib/acl/state.h"
+
+namespace usdma::acl {
+
+enum event_kind : u64 { kind_default, kind_flag, kind_ex };
+/* What an event's user words mean to us. */
+enum event_word { word_kind = 0, word_flags = 1, word_shared = 2 };
+
+inline core::event *as_event(aclrtEvent e)
+{
+	return static_cast<core::event *>(e);
+}
+
+/* 100000 for NULL, 107017 for a handle that is no live event. */
+aclError get_event(const char *call, aclrtEvent handle, core::event **out);
+aclError create_event(const char *call, aclrtEvent *out, event_kind kind, u32 flags);
+
+/* ---- events that other processes share (event_ipc.cpp); each is called only for an event with a share -- */
+
+struct shared_event;
+inline shared_event *share_of(const core::event *e)
+{
+	return reinterpret_cast<shared_event *>(load_acquire(&e->user[word_shared]));
+}
+int share_event(core::event *e);
+void unshare_event(core::event *e);
+int shared_record(core::event *e, core::stream *s);
+int shared_wait(core::event *e, core::stream *s, deadline until);
+int shared_sync(core::event *e, deadline until);
+core::event_state shared_query(core::event *e);
+
+/* The bound of waits that have none of their own (aclrtSetOpWaitTimeout). */
+deadline default_wait();
+
+} // namespace usdma::acl

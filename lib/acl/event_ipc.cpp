@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Events of several processes: two counters in a shared page.  A record takes
+ * the next number; when its stream has come so far, that number is reached.
+ */
+#include "lib/acl/event.h"
+#include "lib/core/share.h"
+
+#include <cstring>
+#include <ctime>
+
+namespace usdma::acl {
+
+struct shared_event {
+	core::share *share;
+};
+
+enum shared_word { word_recorded = 0, word_reached = 1 };
+
+static u64 *word_of(core::share *s, shared_word w)
+{
+	return &s->page->words[w];
+}
+
+static void attach(core::event *e, core::share *share)
+{
+	store_release(&e->user[word_shared], reinterpret_cast<u64>(new shared_event{share}));
+}
+
+int share_event(core::event *e)
+{
+	core::share *s;
+	const int err = core::share_export({core::share_kind::event, true}, false, &s);
+
+	if (!err)
+		attach(e, s);
+	return err;
+}
+
+void unshare_event(core::event *e)
+{
+	shared_event *se = share_of(e);
+
+	store_release(&e->user[word_shared], u64(0));
+	core::share_unref(se->share);
+	delete se;
+}
+
+/* A step of a stream, with the page that it works on. */
+struct shared_step {
+	core::share *share;
+	u64 number;
+};
+
+static void step_done(void *arg)
+{
+	auto *step = static_cast<shared_step *>(arg);
+
+	core::share_unref(step->share);
+	delete step;
+}
+
+static bool reach(void *arg)
+{
+	const auto *step = static_cast<shared_step *>(arg);
+	u64 *word = word_of(step->share, word_reached);
+	u64 now = load_acquire(word);
+
+	/* Records of several streams may end in any order: the greatest counts. */
+	while (now < step->number &&
+	       !__atomic_compare_exchange_n(word, &now, step->number, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		;
+	return true;
+}
+
+static bool is_reached(void *arg)
+{
+	const auto *step = static_cast<shared_step *>(arg);
+
+	return load_acquire(word_of(step->share, word_reached)) >= step->number;
+}
+
+static int push(core::stream *s, core::share *share, u64 number, bool (*check)(void *), deadline until)
+{
+	core::share_ref(share);
+	return core::stream_wait_check(s, check, step_done, new shared_step{share, number}, until);
+}
+
+int shared_record(core::event *e, core::stream *s)
+{
+	core::share *share = share_of(e)->share;
+	const u64 number = __atomic_add_fetch(word_of(share, word_recorded), 1, __ATOMIC_ACQ_REL);
+
+	return push(s, share, number, reach, deadline::never());
+}
+
+int shared_wait(core::event *e, core::stream *s, deadline until)
+{
+	core::share *share = share_of(e)->share;
+
+	return push(s, share, load_acquire(word_of(share, word_recorded)), is_reached, until);
+}
+
+core::event_state shared_query(core::event *e)
+{
+	core::share *share = share_of(e)->share;
+	const u64 recorded = load_acquire(word_of(share, word_recorded));
+
+	if (!recorded)
+		return core::event_state::never;
+	return load_acquire(word_of(share, word_reached)) >= recorded ? core::event_state::done : core::event_state::pending;
+}
+
+/* The other process has no way to wake us: look again and again, ever less often. */
+int shared_sync(core::event *e, deadline until)
+{
+	core::share *share = share_of(e)->share;
+	const u64 recorded = load_acquire(word_of(share, word_recorded));
+	timespec nap = {0, 5000};
+
+	while (load_acquire(word_of(share, word_reached)) < recorded) {
+		if (until.passed())
+			return fail(ETIMEDOUT, "the event was not reached in time");
+		nanosleep(&nap, nullptr);
+		if (nap.tv_nsec < 500000)
+			nap.tv_nsec *= 2;
+	}
+	return 0;
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle)
+{
+	core::event *e = nullptr;
+
+	if (!event || !handle)
+		return bad_arg(__func__, "event or handle is NULL");
+	const aclError err = get_event(__func__, event, &e);
+	if (err)
+		return err;
+	if (!share_of(e))
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "event %p is not an Ex event with ACL_EVENT_IPC", event);
+	memcpy(handle->reserved, share_of(e)->share->key, sizeof(handle->reserved));
+	return ACL_SUCCESS;
+}
+
+aclError aclrtIpcOpenEventHandle(aclrtIpcEventHandle handle, aclrtEvent *event)
+{
+	char key[core::share_key_len + 1] = {};
+	core::share *share;
+	aclError code;
+	int err;
+
+	if (!event)
+		return bad_arg(__func__, "event is NULL");
+	if (!current())
+		return no_context(__func__);
+	static_assert(sizeof(handle.reserved) == core::share_key_len);
+	memcpy(key, handle.reserved, sizeof(handle.reserved));
+	err = core::share_import(key, core::share_kind::event, false, &share);
+	if (err)
+		return core_fault(__func__, err, at::memory);
+	code = create_event(__func__, event, kind_ex, ACL_EVENT_IPC);
+	if (code)
+		core::share_unref(share);
+	else
+		attach(as_event(*event), share);
+	return code;
+}
+
+} // extern "C"

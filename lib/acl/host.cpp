@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pinned host memory, and host memory of the caller's that is registered. */
+#include "lib/acl/state.h"
+
+namespace usdma::acl {
+
+static aclError check_config(const char *call, const aclrtMallocConfig *cfg)
+{
+	if (!cfg || !cfg->numAttrs)
+		return ACL_SUCCESS;
+	if (!cfg->attrs)
+		return bad_arg(call, "cfg->attrs is NULL and numAttrs is %zu", cfg->numAttrs);
+	for (size_t i = 0; i < cfg->numAttrs; i++) {
+		const aclrtMallocAttribute &a = cfg->attrs[i];
+
+		if (a.attr == ACL_RT_MEM_ATTR_VA_FLAG && a.value.vaFlag == 1)
+			return unsupported(call, "cfg->attrs[%zu]: one address for host and device (VA_FLAG 1)", i);
+		if (a.attr != ACL_RT_MEM_ATTR_MODULE_ID && a.attr != ACL_RT_MEM_ATTR_VA_FLAG)
+			return fault(call, ACL_ERROR_RT_PARAM_INVALID, "cfg->attrs[%zu]: attribute %d is not for host memory", i,
+				     a.attr);
+	}
+	return ACL_SUCCESS;
+}
+
+static aclError allocate(const char *call, void **out, u64 size, const aclrtMallocConfig *cfg)
+{
+	if (!out)
+		return bad_arg(call, "hostPtr is NULL");
+	if (!size)
+		return bad_arg(call, "size is 0");
+	const aclError err = check_config(call, cfg);
+	if (err)
+		return err;
+	const context *c = current();
+	if (!c)
+		return no_context(call);
+	return check(call, core::host_alloc(size, c->dev->eng->limits().numa_node, out), at::memory);
+}
+
+static aclError release(const char *call, void *ptr)
+{
+	if (!ptr)
+		return bad_arg(call, "hostPtr is NULL");
+	return check(call, core::host_free(ptr), at::memory);
+}
+
+static aclError register_range(const char *call, void *ptr, u64 size, u32 flags)
+{
+	u32 how = flags & ACL_HOST_REG_READONLY ? u32(core::host_reg_readonly) : 0;
+	int err;
+
+	if (!current())
+		return no_context(call);
+	if (flags & ACL_HOST_REG_MAPPED)
+		how |= core::host_reg_mapped;
+	err = core::host_register(ptr, size, how);
+	if (err == -EEXIST)
+		return fault(call, ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "%s", error_text());
+	if (err)
+		return core_fault(call, err, at::memory);
+	core::region *r = core::locate(ptr).reg;
+	if (r)
+		r->user = flags;
+	return ACL_SUCCESS;
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclrtMallocHost(void **hostPtr, size_t size)
+{
+	return allocate(__func__, hostPtr, size, nullptr);
+}
+
+aclError aclrtMallocHostWithCfg(void **ptr, uint64_t size, aclrtMallocConfig *cfg)
+{
+	return allocate(__func__, ptr, size, cfg);
+}
+
+aclError aclrtFreeHost(void *hostPtr)
+{
+	return release(__func__, hostPtr);
+}
+
+aclError aclrtFreeHostWithDevSync(void *hostPtr)
+{
+	if (!hostPtr)
+		return bad_arg(__func__, "hostPtr is NULL");
+	const aclError err = aclrtSynchronizeDevice();
+	return err ? err : release(__func__, hostPtr);
+}
+
+aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type, void **devPtr)
+{
+	constexpr u32 known = ACL_HOST_REGISTER_IOMEMORY | ACL_HOST_REGISTER_READONLY;
+
+	if (!ptr || !devPtr || !size)
+		return bad_arg(__func__, "ptr or devPtr is NULL, or size is 0");
+	if (u32(type) & ~known)
+		return unsupported(__func__, "type 0x%x: MAPPED, IOMEMORY and READONLY are known", u32(type));
+	const aclError err = register_range(__func__, ptr, size, u32(type) | ACL_HOST_REG_MAPPED | ACL_HOST_REG_PINNED);
+	if (!err)
+		*devPtr = ptr; /* one address serves host and device */
+	return err;
+}
+
+aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag)
+{
+	constexpr u32 known = ACL_HOST_REG_MAPPED | ACL_HOST_REG_IOMEMORY | ACL_HOST_REG_READONLY | ACL_HOST_REG_PINNED;
+
+	if (!ptr || !size)
+		return bad_arg(__func__, "ptr is NULL or size is 0");
+	if (!flag || (flag & ~known))
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "flag 0x%x: none, or not one of ACL_HOST_REG_*", flag);
+	return register_range(__func__, ptr, size, flag);
+}
+
+aclError aclrtHostUnregister(void *ptr)
+{
+	int err;
+
+	if (!ptr)
+		return bad_arg(__func__, "ptr is NULL");
+	err = core::host_unregister(ptr);
+	if (err == -ENOENT)
+		return fault(__func__, ACL_ERROR_HOST_MEMORY_NOT_REGISTERED, "ptr %p is not the start of a registered range", ptr);
+	return check(__func__, err, at::memory);
+}
+
+aclError aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag)
+{
+	if (!pHost || !pDevice)
+		return bad_arg(__func__, "pHost or pDevice is NULL");
+	if (flag)
+		return bad_arg(__func__, "flag is 0x%x, it must be 0", flag);
+	const core::place p = core::locate(pHost);
+	if (p.kind != core::region_kind::registered || p.cls != core::mem_class::host || !p.reg ||
+	    !(p.reg->user & ACL_HOST_REG_MAPPED))
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "pHost %p is not registered as mapped", pHost);
+	*pDevice = pHost;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtHostMemMapCapabilities(uint32_t deviceId, aclrtHacType hacType, aclrtHostMemMapCapability *capabilities)
+{
+	if (!capabilities)
+		return bad_arg(__func__, "capabilities is NULL");
+	if (slot_of(deviceId) < 0)
+		return no_device(__func__, deviceId);
+	if (hacType < ACL_RT_HAC_TYPE_STARS || hacType > ACL_RT_HAC_TYPE_CCU)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "hacType %d is unknown", hacType);
+	*capabilities = hacType == ACL_RT_HAC_TYPE_SDMA || hacType == ACL_RT_HAC_TYPE_PCIEDMA
+				? ACL_RT_HOST_MEM_MAP_SUPPORTED : ACL_RT_HOST_MEM_MAP_NOT_SUPPORTED;
+	return ACL_SUCCESS;
+}
+
+} // extern "C"

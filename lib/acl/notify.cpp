@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/acl/notify.h"
+
+#include "lib/acl/event.h"
+#include "lib/core/copy.h"
+
+#include <cstring>
+#include <mutex>
+
+namespace usdma::acl {
+
+inline constexpr size_t max_notifies = 65536;
+inline constexpr u32 forever = 0xffffffff;
+static constinit core::immortal<core::slab<notify, max_notifies>> notifies;
+static u32 next_id;
+
+/* ---- life ------------------------------------------------------------------------------------------- */
+
+static notify *fresh(bool counts)
+{
+	notify *n = notifies->get();
+
+	if (n) {
+		n->id = __atomic_fetch_add(&next_id, 1, __ATOMIC_RELAXED) % max_notifies;
+		n->counts = counts;
+	}
+	return n;
+}
+
+int notify_create(context *c, bool counts, notify **out)
+{
+	notify *n = fresh(counts);
+	void *word;
+	int err;
+
+	if (!n)
+		return fail(ENOSPC, "%zu notifies are there, there can be no more", max_notifies);
+	err = core::host_alloc(sizeof(u64), c->dev->eng->limits().numa_node, &word);
+	if (err) {
+		notifies->put(n);
+		return err;
+	}
+	n->word = static_cast<u64 *>(word);
+	store_release(n->word, u64(0));
+	n->slot = s32(c->dev->slot);
+	store_release(&n->alive, 1u);
+	*out = n;
+	return 0;
+}
+
+void notify_unref(notify *n)
+{
+	if (__atomic_sub_fetch(&n->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	if (!n->imported)
+		core::host_free(n->word); /* deferred while an engine may still store there */
+	core::share_unref(n->share);
+	notifies->put(n);
+}
+
+aclError get_notify(const char *call, const void *handle, bool counts, notify **out)
+{
+	notify *n = static_cast<notify *>(const_cast<void *>(handle));
+
+	if (!handle)
+		return bad_arg(call, "notify is NULL");
+	if (!notifies->holds(handle) || n->counts != counts)
+		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p is not a live %s: it was destroyed or never was one", handle,
+			     counts ? "count notify" : "notify");
+	*out = n;
+	return ACL_SUCCESS;
+}
+
+/* ---- words ------------------------------------------------------------------------------------------ */
+
+int notify_record(notify *n, core::stream *s)
+{
+	return core::write_value_async(s, n->word, 1);
+}
+
+static bool take(u64 *word)
+{
+	u64 one = 1;
+
+	return __atomic_compare_exchange_n(word, &one, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/* Streams of this process set the one word, those of other processes the shared one. */
+static bool taken(void *arg)
+{
+	auto *n = static_cast<notify *>(arg);
+	core::share *share = __atomic_load_n(&n->share, __ATOMIC_ACQUIRE);
+	const bool own = take(n->word);
+
+	return (share && take(&share->page->words[0])) || own;
+}
+
+static void clear(notify *n)
+{
+	core::share *share = __atomic_load_n(&n->share, __ATOMIC_ACQUIRE);
+
+	store_release(n->word, u64(0));
+	if (share)
+		store_release(&share->page->words[0], u64(0));
+}
+
+/* A wait holds the notify until it is over. */
+static void let_go(void *arg)
+{
+	notify_unref(static_cast<notify *>(arg));
+}
+
+int notify_wait(notify *n, core::stream *s, deadline until)
+{
+	__atomic_add_fetch(&n->refs, 1, __ATOMIC_RELAXED);
+	return core::stream_wait_check(s, taken, let_go, n, until);
+}
+
+/* ---- counts ----------------------------------------------------------------------------------------- */
+
+/* What one record or one wait does when its stream comes to it. */
+struct count_step {
+	notify *n;
+	u32 mode, value;
+	bool clear;
+};
+
+static void step_done(void *arg)
+{
+	auto *step = static_cast<count_step *>(arg);
+
+	notify_unref(step->n);
+	delete step;
+}
+
+static u64 changed(u64 now, const count_step &step)
+{
+	switch (step.mode) {
+	case ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE:
+		return u32(now + step.value);
+	case ACL_RT_CNT_NOTIFY_RECORD_BIT_OR_MODE:
+		return now | step.value;
+	case ACL_RT_CNT_NOTIFY_RECORD_BIT_AND_MODE:
+		return now & step.value;
+	default:
+		return step.value;
+	}
+}
+
+static bool change(void *arg)
+{
+	const auto *step = static_cast<count_step *>(arg);
+	u64 now = load_acquire(step->n->word);
+
+	while (!__atomic_compare_exchange_n(step->n->word, &now, changed(now, *step), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		;
+	return true;
+}
+
+static bool holds(u64 now, const count_step &step)
+{
+	switch (step.mode) {
+	case ACL_RT_CNT_NOTIFY_WAIT_LESS_MODE:
+		return now < step.value;
+	case ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE:
+		return now == step.value;
+	case ACL_RT_CNT_NOTIFY_WAIT_BIGGER_MODE:
+		return now > step.value;
+	case ACL_RT_CNT_NOTIFY_WAIT_BIGGER_OR_EQUAL_MODE:
+		return now >= step.value;
+	default:
+		return (now & step.value) == step.value;
+	}
+}
+
+static bool reached(void *arg)
+{
+	const auto *step = static_cast<count_step *>(arg);
+	u64 now = load_acquire(step->n->word);
+
+	do {
+		if (!holds(now, *step))
+			return false;
+		if (!step->clear)
+			return true;
+		/* Of two that wait and clear, one takes it. */
+	} while (!__atomic_compare_exchange_n(step->n->word, &now, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+	return true;
+}
+
+static int push_step(core::stream *s, const count_step &what, bool (*check)(void *), deadline until)
+{
+	__atomic_add_fetch(&what.n->refs, 1, __ATOMIC_RELAXED);
+	return core::stream_wait_check(s, check, step_done, new count_step(what), until);
+}
+
+static bool known_record(u32 mode)
+{
+	return mode == ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE || mode == ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE ||
+	       mode == ACL_RT_CNT_NOTIFY_RECORD_BIT_OR_MODE || mode == ACL_RT_CNT_NOTIFY_RECORD_BIT_AND_MODE;
+}
+
+/* Both of a call's handles. */
+static aclError get_both(const char *call, const void *handle, bool counts, aclrtStream stream, notify **n, core::stream **s)
+{
+	const aclError err = get_notify(call, handle, counts, n);
+
+	return err ? err : get_stream(call, stream, s);
+}
+
+static aclError create(const char *call, void **out, u64 flag, bool counts)
+{
+	notify *n;
+	int err;
+
+	if (!out)
+		return bad_arg(call, "notify is NULL");
+	if (flag > ACL_NOTIFY_DEVICE_USE_ONLY)
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flag %llu is unknown", static_cast<unsigned long long>(flag));
+	context *c = current();
+	if (!c)
+		return no_context(call);
+	err = notify_create(c, counts, &n);
+	if (err == -ENOSPC)
+		return fault(call, ACL_ERROR_RT_NO_NOTIFY_RESOURCE, "%s", error_text());
+	if (err)
+		return core_fault(call, err, at::memory);
+	*out = n;
+	return ACL_SUCCESS;
+}
+
+static aclError destroy(const char *call, void *handle, bool counts)
+{
+	notify *n = nullptr;
+	const aclError err = get_notify(call, handle, counts, &n);
+
+	if (err)
+		return err;
+	store_release(&n->alive, 0u);
+	notify_unref(n);
+	return ACL_SUCCESS;
+}
+
+/* The page by which other processes set it; made at the first export. */
+static int export_notify(notify *n, bool open)
+{
+	static std::mutex lock;
+	std::lock_guard guard(lock);
+	core::share *share = nullptr;
+
+	if (n->share) {
+		if (open)
+			store_release(&n->share->page->open, 1u);
+		return 0;
+	}
+	const int err = core::share_export({core::share_kind::notify, open}, false, &share);
+	if (!err)
+		__atomic_store_n(&n->share, share, __ATOMIC_RELEASE);
+	return err;
+}
+
+/* One of another process: to be set only. */
+static int import_notify(const char *key, notify **out)
+{
+	core::share *share;
+	const int err = core::share_import(key, core::share_kind::notify, true, &share);
+	notify *n = err ? nullptr : fresh(false);
+
+	if (err)
+		return err;
+	if (!n) {
+		core::share_unref(share);
+		return fail(ENOSPC, "%zu notifies are there, there can be no more", max_notifies);
+	}
+	n->word = &share->page->words[0];
+	n->share = share;
+	n->imported = true;
+	store_release(&n->alive, 1u);
+	*out = n;
+	return 0;
+}
+
+static aclError id_of(const char *call, const void *handle, bool counts, uint32_t *id)
+{
+	notify *n = nullptr;
+
+	if (!id)
+		return bad_arg(call, "notifyId is NULL");
+	const aclError err = get_notify(call, handle, counts, &n);
+	if (!err)
+		*id = n->id;
+	return err;
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclrtCreateNotify(aclrtNotify *notify, uint64_t flag)
+{
+	return create(__func__, notify, flag, false);
+}
+
+aclError aclrtDestroyNotify(aclrtNotify notify)
+{
+	return destroy(__func__, notify, false);
+}
+
+aclError aclrtRecordNotify(aclrtNotify notify, aclrtStream stream)
+{
+	acl::notify *n = nullptr;
+	core::stream *s = nullptr;
+	const aclError err = get_both(__func__, notify, false, stream, &n, &s);
+
+	if (err)
+		return err;
+	note_task();
+	return check(__func__, notify_record(n, s), at::submit);
+}
+
+aclError aclrtWaitAndResetNotify(aclrtNotify notify, aclrtStream stream, uint32_t timeout)
+{
+	acl::notify *n = nullptr;
+	core::stream *s = nullptr;
+	const aclError err = get_both(__func__, notify, false, stream, &n, &s);
+
+	if (err)
+		return err;
+	if (n->slot != s32(s->dev->slot))
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID,
+			     "notify %p must be waited for on the device that it was created on", notify);
+	note_task();
+	const deadline until = timeout && timeout != forever ? deadline::in_ms(u64(timeout) * 1000) : default_wait();
+	return check(__func__, notify_wait(n, s, until), at::submit);
+}
+
+aclError aclrtGetNotifyId(aclrtNotify notify, uint32_t *notifyId)
+{
+	return id_of(__func__, notify, false, notifyId);
+}
+
+aclError aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num)
+{
+	acl::notify *n = nullptr;
+
+	if (!notifies)
+		return bad_arg(__func__, "notifies is NULL");
+	if (!num)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "num is 0");
+	for (size_t i = 0; i < num; i++) {
+		const aclError err = get_notify(__func__, notifies[i], false, &n);
+
+		if (err)
+			return err;
+	}
+	for (size_t i = 0; i < num; i++)
+		clear(static_cast<acl::notify *>(notifies[i]));
+	return ACL_SUCCESS;
+}
+
+aclError aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, uint64_t flags)
+{
+	acl::notify *n = nullptr;
+
+	if (!notify || !key)
+		return bad_arg(__func__, "notify or key is NULL");
+	if (len <= core::share_key_len || (flags & ~u64(ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION)))
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "len is %zu, it must be 65 at least, or flags 0x%llx are unknown",
+			     len, static_cast<unsigned long long>(flags));
+	const aclError err = get_notify(__func__, notify, false, &n);
+	if (err)
+		return err;
+	if (n->imported)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "notify %p is another process's", notify);
+	const int bad = export_notify(n, flags & ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION);
+	if (!bad)
+		memcpy(key, n->share->key, core::share_key_len + 1);
+	return check(__func__, bad, at::memory);
+}
+
+aclError aclrtNotifySetImportPid(aclrtNotify notify, int32_t *pid, size_t num)
+{
+	acl::notify *n = nullptr;
+
+	if (!notify || !pid)
+		return bad_arg(__func__, "notify or pid is NULL");
+	if (!num)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "num is 0");
+	const aclError err = get_notify(__func__, notify, false, &n);
+	if (err)
+		return err;
+	if (!n->share)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "notify %p has no key yet: aclrtNotifyGetExportKey first", notify);
+	return check(__func__, core::share_allow(n->share, pid, num), at::memory);
+}
+
+aclError aclrtNotifyImportByKey(aclrtNotify *notify, const char *key, uint64_t flags)
+{
+	acl::notify *n = nullptr;
+
+	if (!notify || !key)
+		return bad_arg(__func__, "notify or key is NULL");
+	if (flags & ~u64(ACL_RT_NOTIFY_IMPORT_FLAG_ENABLE_PEER_ACCESS))
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown", static_cast<unsigned long long>(flags));
+	if (!current())
+		return no_context(__func__);
+	const int bad = import_notify(key, &n);
+	if (!bad)
+		*notify = n;
+	return check(__func__, bad, at::memory);
+}
+
+aclError aclrtCntNotifyCreate(aclrtCntNotify *cntNotify, uint64_t flag)
+{
+	return create(__func__, cntNotify, flag, true);
+}
+
+aclError aclrtCntNotifyDestroy(aclrtCntNotify cntNotify)
+{
+	return destroy(__func__, cntNotify, true);
+}
+
+aclError aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream, aclrtCntNotifyRecordInfo *info)
+{
+	acl::notify *n = nullptr;
+	core::stream *s = nullptr;
+
+	if (!info)
+		return bad_arg(__func__, "info is NULL");
+	const aclError err = get_both(__func__, cntNotify, true, stream, &n, &s);
+	if (err)
+		return err;
+	if (!known_record(u32(info->mode)))
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "info->mode %d is unknown", info->mode);
+	note_task();
+	return check(__func__, push_step(s, {n, u32(info->mode), info->value, false}, change, deadline::never()), at::submit);
+}
+
+aclError aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream stream, aclrtCntNotifyWaitInfo *info)
+{
+	acl::notify *n = nullptr;
+	core::stream *s = nullptr;
+
+	if (!info)
+		return bad_arg(__func__, "info is NULL");
+	const aclError err = get_both(__func__, cntNotify, true, stream, &n, &s);
+	if (err)
+		return err;
+	if (u32(info->mode) > ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "info->mode %d is unknown", info->mode);
+	note_task();
+	const deadline until = info->timeout && info->timeout != forever ? deadline::in_ms(u64(info->timeout) * 1000)
+									  : default_wait();
+	return check(__func__, push_step(s, {n, u32(info->mode), info->value, info->isClear != 0}, reached, until), at::submit);
+}
+
+aclError aclrtCntNotifyReset(aclrtCntNotify cntNotify, aclrtStream stream)
+{
+	acl::notify *n = nullptr;
+	core::stream *s = nullptr;
+	const aclError err = get_both(__func__, cntNotify, true, stream, &n, &s);
+
+	if (err)
+		return err;
+	note_task();
+	return check(__func__, push_step(s, {n, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 0, false}, change, deadline::never()),
+		     at::submit);
+}
+
+aclError aclrtCntNotifyGetId(aclrtCntNotify cntNotify, uint32_t *notifyId)
+{
+	return id_of(__func__, cntNotify, true, notifyId);
+}
+
+} // extern "C"

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Notifies.  The state is a 64-bit word in pinned memory, so that the recording
+ * stream's engine stores it itself and the waiting stream's gate reads it.
+ */
+#pragma once
+
+#include "lib/acl/state.h"
+#include "lib/core/share.h"
+
+namespace usdma::acl {
+
+struct notify {
+	u32 alive = 0;
+	u32 id = 0;
+	u32 refs = 1;                 /* the handle's, and one for each wait under way */
+	s32 slot = -1;                /* of the device that it was made on; -1: another process's */
+	bool counts = false;          /* a count notify */
+	u64 *word = nullptr;
+	core::share *share = nullptr; /* the page that word lies in, when processes share it */
+	bool imported = false;
+};
+
+int notify_create(context *c, bool counts, notify **out);
+void notify_unref(notify *n);
+aclError get_notify(const char *call, const void *handle, bool counts, notify **out);
+int notify_record(notify *n, core::stream *s);
+int notify_wait(notify *n, core::stream *s, deadline until);
+
+} // namespace usdma::acl

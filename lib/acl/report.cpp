@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/acl/report.h"
+
+#include "lib/acl/state.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <pthread.h>
+
+namespace usdma::acl {
+
+/* ---- codes ------------------------------------------------------------------------------------------ */
+
+struct code_row {
+	int err;
+	aclError submit, task; /* at submission, and as the end of a task */
+};
+
+static constexpr code_row codes[] = {
+	{ENODEV, ACL_ERROR_RT_LOST_HEARTBEAT, ACL_ERROR_RT_LOST_HEARTBEAT},
+	{EFAULT, ACL_ERROR_RT_PARAM_INVALID, ACL_ERROR_RT_DRV_INTERNAL_ERROR},
+	{EINVAL, ACL_ERROR_RT_PARAM_INVALID, ACL_ERROR_RT_DRV_INTERNAL_ERROR},
+	{EXDEV, ACL_ERROR_RT_PARAM_INVALID, ACL_ERROR_RT_DRV_INTERNAL_ERROR},
+	{EEXIST, ACL_ERROR_RT_PARAM_INVALID, ACL_ERROR_RT_DRV_INTERNAL_ERROR},
+	{ENOENT, ACL_ERROR_RT_PARAM_INVALID, ACL_ERROR_RT_DRV_INTERNAL_ERROR},
+	{ENOMEM, ACL_ERROR_RT_MEMORY_ALLOCATION, ACL_ERROR_RT_MEMORY_ALLOCATION},
+	{ENOSPC, ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, ACL_ERROR_RT_RESOURCE_ALLOC_FAIL},
+	{ECANCELED, ACL_ERROR_RT_STREAM_ABORT, ACL_ERROR_RT_STREAM_ABORT},
+	{ETIMEDOUT, ACL_ERROR_RT_TASK_TIMEOUT, ACL_ERROR_RT_TASK_TIMEOUT},
+	{EOPNOTSUPP, ACL_ERROR_RT_FEATURE_NOT_SUPPORT, ACL_ERROR_RT_FEATURE_NOT_SUPPORT},
+	{ENOSYS, ACL_ERROR_RT_FEATURE_NOT_SUPPORT, ACL_ERROR_RT_FEATURE_NOT_SUPPORT},
+	{EACCES, ACL_ERROR_RT_NO_PERMISSION, ACL_ERROR_RT_NO_PERMISSION},
+	{EPERM, ACL_ERROR_RT_NO_PERMISSION, ACL_ERROR_RT_NO_PERMISSION},
+	{EIO, ACL_ERROR_RT_SYS_DMA, ACL_ERROR_RT_SYS_DMA},
+};
+
+static aclError row_of(int err, bool task)
+{
+	for (const code_row &r : codes)
+		if (r.err == err)
+			return task ? r.task : r.submit;
+	return ACL_ERROR_RT_DRV_INTERNAL_ERROR;
+}
+
+aclError code_of(int err, at where)
+{
+	err = -err;
+	if (where == at::wait && err == ETIMEDOUT)
+		return ACL_ERROR_RT_STREAM_SYNC_TIMEOUT;
+	if (where == at::event && err == ETIMEDOUT)
+		return ACL_ERROR_RT_EVENT_SYNC_TIMEOUT;
+	if (where == at::copy && err == EIO)
+		return ACL_ERROR_RT_COPY_DATA;
+	if (where == at::open && err != EPERM)
+		return ACL_ERROR_RT_DEV_SETUP_ERROR;
+	return row_of(err, where == at::task || where == at::wait || where == at::event);
+}
+
+/* ---- messages --------------------------------------------------------------------------------------- */
+
+/* Lines since the last aclGetRecentErrMsg, and the text that it gave out last. */
+struct message_log {
+	static constexpr size_t size = 4096;
+
+	size_t used = 0;
+	char lines[size];
+	char given[size];
+};
+
+static pthread_key_t log_key;
+static bool log_key_made;
+static bool by_process;
+static std::mutex shared_lock;
+static message_log shared_log;
+
+static void make_key()
+{
+	log_key_made = pthread_key_create(&log_key, free) == 0;
+}
+
+static message_log *own_log()
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	if (self.log)
+		return self.log;
+	pthread_once(&once, make_key);
+	auto *log = static_cast<message_log *>(malloc(sizeof(message_log)));
+	if (!log || !log_key_made || pthread_setspecific(log_key, log)) {
+		free(log);
+		return nullptr;
+	}
+	log->used = 0;
+	return self.log = log;
+}
+
+void messages_by_process(bool on)
+{
+	std::lock_guard guard(shared_lock);
+
+	by_process = on;
+}
+
+/* Makes room by dropping the oldest lines. */
+static void add_line(message_log *log, const char *line, size_t len)
+{
+	while (log->used && log->used + len >= message_log::size) {
+		const char *end = static_cast<const char *>(memchr(log->lines, '\n', log->used));
+		const size_t gone = end ? size_t(end - log->lines) + 1 : log->used;
+
+		memmove(log->lines, log->lines + gone, log->used -= gone);
+	}
+	memcpy(log->lines + log->used, line, len);
+	log->used += len;
+}
+
+static void add_message(const char *line, size_t len)
+{
+	std::unique_lock guard(shared_lock);
+	message_log *log = &shared_log;
+
+	if (!by_process) {
+		guard.unlock();
+		log = own_log();
+	}
+	if (log)
+		add_line(log, line, len);
+}
+
+static const char *give_messages(message_log *log)
+{
+	if (!log || !log->used)
+		return nullptr;
+	memcpy(log->given, log->lines, log->used);
+	log->given[log->used - 1] = '\0'; /* the last newline */
+	log->used = 0;
+	return log->given;
+}
+
+static void message(const char *call, aclError code, const char *fmt, va_list ap)
+{
+	char line[768];
+	int n = snprintf(line, sizeof(line), "%s: %d: ", call, code);
+	int m = vsnprintf(line + n, sizeof(line) - size_t(n) - 1, fmt, ap);
+
+	n = m < int(sizeof(line)) - n - 1 ? n + m : int(sizeof(line)) - 2;
+	line[n] = '\n';
+	add_message(line, size_t(n) + 1);
+}
+
+aclError bad_arg(const char *call, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	message(call, ACL_ERROR_INVALID_PARAM, fmt, ap);
+	va_end(ap);
+	return ACL_ERROR_INVALID_PARAM;
+}
+
+aclError fault(const char *call, aclError code, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	message(call, code, fmt, ap);
+	va_end(ap);
+	return self.last_error = code;
+}
+
+aclError unsupported(const char *call, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	message(call, ACL_ERROR_RT_FEATURE_NOT_SUPPORT, fmt, ap);
+	va_end(ap);
+	return ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
+}
+
+aclError core_fault(const char *call, int err, at where)
+{
+	const char *text = error_text();
+
+	return fault(call, code_of(err, where), "%s", *text ? text : strerror(-err));
+}
+
+} // namespace usdma::acl
+
+using namespace usdma::acl;
+
+extern "C" {
+
+const char *aclGetRecentErrMsg(void)
+{
+	std::unique_lock guard(shared_lock);
+
+	if (by_process)
+		return give_messages(&shared_log);
+	guard.unlock();
+	return give_messages(self.log);
+}
+
+aclError aclrtPeekAtLastError(aclrtLastErrLevel level)
+{
+	if (level != ACL_RT_THREAD_LEVEL)
+		return bad_arg(__func__, "level is %d, the only one is ACL_RT_THREAD_LEVEL (0)", level);
+	return self.last_error;
+}
+
+aclError aclrtGetLastError(aclrtLastErrLevel level)
+{
+	if (level != ACL_RT_THREAD_LEVEL)
+		return bad_arg(__func__, "level is %d, the only one is ACL_RT_THREAD_LEVEL (0)", level);
+	const aclError last = self.last_error;
+	self.last_error = ACL_SUCCESS;
+	return last;
+}
+
+} // extern "C"

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Contexts and what each thread remembers.  A context stands for a device as a
+ * group of threads sees it: it has a default stream and owns the streams made
+ * under it.  One per device is primary: aclrtSetDevice makes and counts it.
+ */
+#pragma once
+
+#include "lib/acl/report.h"
+#include "lib/core/event.h"
+#include "lib/core/stream.h"
+
+namespace usdma::acl {
+
+inline constexpr unsigned sys_opts = 4;
+
+struct options {
+	s64 value[sys_opts];
+	bool set[sys_opts];
+};
+
+struct context {
+	u32 alive = 0;
+	bool primary = false;
+	s32 id = 0;                    /* the device as the user numbers it */
+	u64 generation = 0;            /* differs from that of an earlier context in the same place */
+	core::device *dev = nullptr;   /* a reference */
+	core::stream *deflt = nullptr;
+	options opts{};
+};
+
+struct message_log;
+
+/* Small: it lives in the static TLS block, so that a hot call reaches it with one instruction. */
+struct thread_state {
+	context *ctx;
+	u64 generation;       /* of ctx when it was made current */
+	aclError last_error;
+	u32 tasks;            /* submitted by this thread */
+	message_log *log;
+};
+
+#define usdma_tls [[gnu::tls_model("initial-exec")]]
+usdma_tls extern thread_local constinit thread_state self;
+
+/* The calling thread's context; nullptr (no message): it has none. */
+context *current_slow();
+
+inline context *current()
+{
+	context *c = self.ctx;
+
+	if (likely(c && load_relaxed(&c->generation) == self.generation))
+		return c;
+	return current_slow();
+}
+
+/* 107002 with its message. */
+[[gnu::cold, gnu::noinline]] aclError no_context(const char *call);
+
+/* ---- devices as the user numbers them -------------------------------------------------------------- */
+
+/* How many are visible; or -errno (no devices: 0). */
+int visible_count();
+/* The core's slot of a user's number; -1: no such device. */
+int slot_of(s64 id);
+/* The user's number of a slot; -1: not visible. */
+int user_of(unsigned slot);
+/* 107001 with its message. */
+aclError no_device(const char *call, s64 id);
+
+/* ---- contexts -------------------------------------------------------------------------------------- */
+
+int context_create(s32 id, bool primary, context **out);
+/* Waits for its streams (force: drops their work) and destroys them with it. */
+void context_destroy(context *c, bool force);
+bool context_valid(const void *handle);
+void set_current(context *c);
+/* The primary context of a slot, or nullptr. */
+context *primary_of(unsigned slot);
+/* aclInit's default device for threads that have none; -1: none. */
+void set_default_device(s32 id);
+
+/* ---- streams --------------------------------------------------------------------------------------- */
+
+inline core::stream *as_stream(aclrtStream s)
+{
+	return static_cast<core::stream *>(s);
+}
+
+inline context *owner_of(const core::stream *s)
+{
+	return static_cast<context *>(s->opt.owner);
+}
+
+/* What a stream's user words mean to us. */
+enum stream_word { word_subscription = 0, word_tag = 1, word_host_subscription = 2, word_cache = 3 };
+
+/* 107017. */
+[[gnu::cold, gnu::noinline]] aclError bad_stream(const char *call, const void *handle);
+/* 107003. */
+[[gnu::cold, gnu::noinline]] aclError foreign_stream(const char *call, const void *handle);
+
+/*
+ * The stream of a handle for a call that submits: valid, the thread has a
+ * context, and it is the stream's.  NULL is the context's default stream.
+ */
+aclError get_stream(const char *call, aclrtStream handle, core::stream **out);
+/* The same without "of this context". */
+aclError get_any_stream(const char *call, aclrtStream handle, core::stream **out);
+
+void note_task();
+
+/* Tells the exception callback of a task error that a synchronisation has just returned. */
+void tell_exception(const core::stream *s, aclError code);
+void tell_stream_state(core::stream *s, aclrtStreamState state);
+
+} // namespace usdma::acl

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Streams: life, synchronisation, attributes. */
+#include "lib/acl/hooks.h"
+#include "lib/acl/report_thread.h"
+#include "lib/acl/state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace usdma::acl {
+
+inline constexpr u32 most_priority = 7;
+inline constexpr size_t most_streams = 65536; /* as many as the core opens */
+/* Streams whose synchronisation does not wait: their work is not for the host to follow. */
+inline constexpr u32 unwaited = ACL_STREAM_PERSISTENT | ACL_STREAM_CPU_SCHEDULE | ACL_STREAM_DEVICE_USE_ONLY;
+inline constexpr u32 known_flags = unwaited | ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC | ACL_STREAM_HUGE;
+
+static constinit core::immortal<hook_table<aclrtStreamStateCallback>> state_hooks;
+
+void tell_stream_state(core::stream *s, aclrtStreamState state)
+{
+	state_hooks->call(static_cast<aclrtStream>(s), state);
+}
+
+static aclError create(const char *call, aclrtStream *out, u32 priority, u32 flags)
+{
+	core::stream_options opt;
+	core::stream *s;
+	int err;
+
+	if (!out)
+		return bad_arg(call, "stream is NULL");
+	context *c = current();
+	if (!c)
+		return no_context(call);
+	opt.owner = c;
+	opt.priority = std::min(priority, most_priority);
+	opt.flags = flags & known_flags;
+	err = core::stream_create(c->dev, opt, &s);
+	if (err == -ENOSPC)
+		return fault(call, ACL_ERROR_RT_NO_STREAM_RESOURCE, "%s", error_text());
+	if (err)
+		return core_fault(call, err, at::memory);
+	*out = s;
+	tell_stream_state(s, ACL_RT_STREAM_STATE_CREATE_POST);
+	return ACL_SUCCESS;
+}
+
+static aclError destroy(const char *call, aclrtStream handle, int (*end)(core::stream *s))
+{
+	core::stream *s;
+	aclError err;
+
+	if (!handle)
+		return bad_arg(call, "stream is NULL");
+	err = get_stream(call, handle, &s);
+	if (err)
+		return err;
+	if (s == owner_of(s)->deflt)
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "stream %p is a context's default stream: it ends with the context",
+			     handle);
+	tell_stream_state(s, ACL_RT_STREAM_STATE_DESTROY_PRE);
+	forget_subscriptions(s);
+	return check(call, end(s), at::task);
+}
+
+static aclError synchronize(const char *call, aclrtStream handle, deadline until)
+{
+	core::stream *s;
+	aclError err = get_any_stream(call, handle, &s);
+	int bad;
+
+	if (unlikely(err) || (s->opt.flags & unwaited))
+		return err;
+	bad = core::stream_sync(s, until);
+	if (likely(!bad))
+		return ACL_SUCCESS;
+	/* Not done yet is the caller's deadline; done, it is a task's. */
+	if (bad == -ETIMEDOUT && !until.is_never() && core::stream_query(s) == 1)
+		return core_fault(call, bad, at::wait);
+	err = core_fault(call, bad, at::task);
+	tell_exception(s, err);
+	return err;
+}
+
+static aclError cut(const char *call, aclrtStream handle)
+{
+	core::stream *s;
+	const aclError err = get_stream(call, handle, &s);
+
+	return err ? err : check(call, core::stream_abort(s), at::task);
+}
+
+static aclError set_failure_mode(const char *call, core::stream *s, u64 mode)
+{
+	const bool stop = mode & ACL_STOP_ON_FAILURE;
+
+	if (s == owner_of(s)->deflt)
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "the default stream has no failure mode of its own");
+	if (!stop && s->mode == core::fail_mode::stop)
+		return unsupported(call, "a stream that stops on failure cannot be made to go on again");
+	return check(call, core::stream_set_fail_mode(s, stop ? core::fail_mode::stop : core::fail_mode::go_on), at::submit);
+}
+
+static aclError set_attr(const char *call, core::stream *s, aclrtStreamAttr attr, const aclrtStreamAttrValue &v)
+{
+	switch (attr) {
+	case ACL_STREAM_ATTR_FAILURE_MODE:
+		return set_failure_mode(call, s, v.failureMode);
+	case ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK:
+		return v.overflowSwitch ? unsupported(call, "copies do no arithmetic that could overflow") : ACL_SUCCESS;
+	case ACL_STREAM_ATTR_USER_CUSTOM_TAG:
+		store_relaxed(&s->user[word_tag], u64(v.userCustomTag));
+		return ACL_SUCCESS;
+	case ACL_STREAM_ATTR_CACHE_OP_INFO:
+		store_relaxed(&s->user[word_cache], u64(v.cacheOpInfoSwitch));
+		return ACL_SUCCESS;
+	case ACL_STREAM_ATTR_PRIORITY:
+		s->opt.priority = std::min(v.streamPriority, most_priority);
+		return ACL_SUCCESS;
+	}
+	return fault(call, ACL_ERROR_RT_PARAM_INVALID, "attribute %d is unknown", attr);
+}
+
+static aclError get_attr(const char *call, const core::stream *s, aclrtStreamAttr attr, aclrtStreamAttrValue *v)
+{
+	memset(v, 0, sizeof(*v));
+	switch (attr) {
+	case ACL_STREAM_ATTR_FAILURE_MODE:
+		v->failureMode = s->mode == core::fail_mode::stop ? ACL_STOP_ON_FAILURE : ACL_CONTINUE_ON_FAILURE;
+		return ACL_SUCCESS;
+	case ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK:
+		return ACL_SUCCESS;
+	case ACL_STREAM_ATTR_USER_CUSTOM_TAG:
+		v->userCustomTag = u32(load_relaxed(&s->user[word_tag]));
+		return ACL_SUCCESS;
+	case ACL_STREAM_ATTR_CACHE_OP_INFO:
+		v->cacheOpInfoSwitch = u32(load_relaxed(&s->user[word_cache]));
+		return ACL_SUCCESS;
+	case ACL_STREAM_ATTR_PRIORITY:
+		v->streamPriority = s->opt.priority;
+		return ACL_SUCCESS;
+	}
+	return fault(call, ACL_ERROR_RT_PARAM_INVALID, "attribute %d is unknown", attr);
+}
+
+/* A number that comes as 4 or 8 bytes; false: of another size. */
+static bool read_number(const void *from, size_t size, u64 *out)
+{
+	u32 four;
+
+	if (size == sizeof(u64))
+		memcpy(out, from, sizeof(u64));
+	else if (size == sizeof(four)) {
+		memcpy(&four, from, sizeof(four));
+		*out = four;
+	}
+	return size == sizeof(u64) || size == sizeof(four);
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclrtCreateStream(aclrtStream *stream)
+{
+	return create(__func__, stream, 0, 0);
+}
+
+aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag)
+{
+	return create(__func__, stream, priority, flag);
+}
+
+aclError aclrtCreateStreamV2(aclrtStream *stream, const aclrtStreamConfigHandle *handle)
+{
+	return create(__func__, stream, handle ? handle->priority : 0, handle ? u32(handle->flag) : 0);
+}
+
+aclrtStreamConfigHandle *aclrtCreateStreamConfigHandle(void)
+{
+	return new (std::nothrow) aclrtStreamConfigHandle{};
+}
+
+aclError aclrtDestroyStreamConfigHandle(aclrtStreamConfigHandle *handle)
+{
+	if (!handle)
+		return bad_arg(__func__, "handle is NULL");
+	delete handle;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStreamConfigAttr attr, const void *attrValue,
+				 size_t valueSize)
+{
+	u64 value;
+
+	if (!handle || !attrValue)
+		return bad_arg(__func__, "handle or attrValue is NULL");
+	if (!read_number(attrValue, valueSize, &value))
+		return bad_arg(__func__, "valueSize is %zu, it must be 4 or 8", valueSize);
+	if (attr == ACL_RT_STREAM_FLAG) {
+		handle->flag = value;
+	} else if (attr == ACL_RT_STREAM_PRIORITY && valueSize == sizeof(u32) && value <= most_priority) {
+		handle->priority = u32(value);
+	} else if (attr == ACL_RT_STREAM_WORK_ADDR_PTR && valueSize == sizeof(u64)) {
+		handle->workptr = reinterpret_cast<void *>(value);
+	} else if (attr == ACL_RT_STREAM_WORK_SIZE && valueSize == sizeof(u64)) {
+		handle->workSize = value;
+	} else {
+		return bad_arg(__func__, "attr %d is unknown, or %zu bytes or the value %llu do not fit it", attr, valueSize,
+			       static_cast<unsigned long long>(value));
+	}
+	return ACL_SUCCESS;
+}
+
+aclError aclrtDestroyStream(aclrtStream stream)
+{
+	return destroy(__func__, stream, core::stream_destroy);
+}
+
+aclError aclrtDestroyStreamForce(aclrtStream stream)
+{
+	return destroy(__func__, stream, core::stream_destroy_force);
+}
+
+aclError aclrtSynchronizeStream(aclrtStream stream)
+{
+	return synchronize(__func__, stream, deadline::never());
+}
+
+aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout)
+{
+	if (stream && !core::stream_valid(stream))
+		return bad_stream(__func__, stream);
+	if (timeout == 0 || timeout < -1)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %d, it must be -1 or above 0", timeout);
+	return synchronize(__func__, stream, timeout < 0 ? deadline::never() : deadline::in_ms(u64(timeout)));
+}
+
+aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status)
+{
+	core::stream *s;
+	aclError err;
+	int state;
+
+	if (!status)
+		return bad_arg(__func__, "status is NULL");
+	err = get_any_stream(__func__, stream, &s);
+	if (err)
+		return err;
+	state = core::stream_query(s);
+	if (state < 0)
+		return core_fault(__func__, state, at::task);
+	*status = state ? ACL_STREAM_STATUS_NOT_READY : ACL_STREAM_STATUS_COMPLETE;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId)
+{
+	core::stream *s;
+
+	if (!streamId)
+		return bad_arg(__func__, "streamId is NULL");
+	const aclError err = get_any_stream(__func__, stream, &s);
+	if (!err)
+		*streamId = int32_t(s->id & 0x7fffffff);
+	return err;
+}
+
+aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority)
+{
+	core::stream *s;
+
+	if (!priority)
+		return bad_arg(__func__, "priority is NULL");
+	const aclError err = get_any_stream(__func__, stream, &s);
+	if (!err)
+		*priority = s->opt.priority;
+	return err;
+}
+
+aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags)
+{
+	core::stream *s;
+
+	if (!flags)
+		return bad_arg(__func__, "flags is NULL");
+	const aclError err = get_any_stream(__func__, stream, &s);
+	if (!err)
+		*flags = s->opt.flags;
+	return err;
+}
+
+aclError aclrtGetStreamAvailableNum(uint32_t *streamCount)
+{
+	if (!streamCount)
+		return bad_arg(__func__, "streamCount is NULL");
+	if (!current())
+		return no_context(__func__);
+	*streamCount = u32(most_streams - std::min(most_streams, core::stream_live()));
+	return ACL_SUCCESS;
+}
+
+aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode)
+{
+	core::stream *s;
+	const aclError err = get_stream(__func__, stream, &s);
+
+	return err ? err : set_failure_mode(__func__, s, mode);
+}
+
+aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value)
+{
+	core::stream *s;
+
+	if (!value)
+		return bad_arg(__func__, "value is NULL");
+	const aclError err = get_stream(__func__, stream, &s);
+	return err ? err : set_attr(__func__, s, stmAttrType, *value);
+}
+
+aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value)
+{
+	core::stream *s;
+
+	if (!value)
+		return bad_arg(__func__, "value is NULL");
+	const aclError err = get_stream(__func__, stream, &s);
+	return err ? err : get_attr(__func__, s, stmAttrType, value);
+}
+
+aclError aclrtStreamAbort(aclrtStream stream)
+{
+	return cut(__func__, stream);
+}
+
+aclError aclrtStreamStop(aclrtStream stream)
+{
+	return cut(__func__, stream);
+}
+
+aclError aclrtRegStreamStateCallback(const char *regName, aclrtStreamStateCallback callback, void *args)
+{
+	return state_hooks->set(__func__, regName, callback, args);
+}
+
+aclError aclrtGetThreadLastTaskId(uint32_t *taskId)
+{
+	if (!taskId)
+		return bad_arg(__func__, "taskId is NULL");
+	if (!current())
+		return no_context(__func__);
+	*taskId = self.tasks;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t *flag)
+{
+	core::stream *s;
+
+	if (!flag)
+		return bad_arg(__func__, "flag is NULL");
+	const aclError err = get_any_stream(__func__, stream, &s);
+	if (!err)
+		*flag = 0;
+	return err;
+}
+
+} // extern "C"

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/share.h"
+
+#include "driver/base/barrier.h"
+#include "driver/base/error.h"
+#include "lib/core/memory.h"
+
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace usdma::core {
+
+static constexpr u64 share_magic = 0x7573646d61736801;
+static constexpr size_t page_bytes = 4096;
+static_assert(sizeof(share_page) <= page_bytes);
+
+/* usdma-KIND-PID-FD-SECRET-, then filled up: all keys are of one length, as callers expect. */
+static void make_key(share *s)
+{
+	const int n = snprintf(s->key, sizeof(s->key), "usdma-%u-%08x-%08x-%016llx-", s->page->kind, unsigned(getpid()),
+			       unsigned(s->fd.get()), static_cast<unsigned long long>(s->page->secret));
+
+	memset(s->key + n, '0', share_key_len - size_t(n));
+	s->key[share_key_len] = '\0';
+}
+
+struct parsed_key {
+	unsigned kind, pid, fd;
+	unsigned long long secret;
+};
+
+static bool parse_key(const char *key, parsed_key *k)
+{
+	if (strnlen(key, share_key_len + 1) != share_key_len)
+		return false;
+	return sscanf(key, "usdma-%1u-%8x-%8x-%16llx-", &k->kind, &k->pid, &k->fd, &k->secret) == 4;
+}
+
+static int map_page(share *s, bool pin)
+{
+	void *p = mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd.get(), 0);
+	int err;
+
+	if (p == MAP_FAILED)
+		return fail_errno("mapping a shared page");
+	s->page = static_cast<share_page *>(p);
+	if (!pin)
+		return 0;
+	err = host_register(p, page_bytes, host_reg_mapped);
+	s->pinned = !err;
+	return err;
+}
+
+static void share_free(share *s)
+{
+	if (s->pinned)
+		host_unregister(s->page);
+	if (s->page)
+		munmap(s->page, page_bytes);
+	delete s;
+}
+
+struct share_delete {
+	void operator()(share *s) const { share_free(s); }
+};
+using share_ptr = std::unique_ptr<share, share_delete>;
+
+static int fill_page(share *s, const share_spec &spec)
+{
+	share_page *p = s->page;
+
+	if (getrandom(&p->secret, sizeof(p->secret), 0) != ssize_t(sizeof(p->secret)))
+		return fail_errno("random number for a key");
+	if (spec.data_fd >= 0) {
+		s->data.reset(fcntl(spec.data_fd, F_DUPFD_CLOEXEC, 3));
+		if (!s->data.valid())
+			return fail_errno("file of shared memory");
+	}
+	p->kind = u32(spec.kind);
+	p->open = spec.open;
+	p->data_fd = s->data.get();
+	p->flags = spec.flags;
+	p->offset = spec.offset;
+	p->size = spec.size;
+	store_release(&p->magic, share_magic);
+	return 0;
+}
+
+int share_export(const share_spec &spec, bool pin, share **out)
+{
+	share_ptr s(new share);
+	int err;
+
+	s->mine = true;
+	s->fd.reset(memfd_create("usdma-share", MFD_CLOEXEC));
+	if (!s->fd.valid() || ftruncate(s->fd.get(), page_bytes))
+		return fail_errno("file for a shared page");
+	err = map_page(s.get(), pin);
+	if (!err)
+		err = fill_page(s.get(), spec);
+	if (err)
+		return err;
+	make_key(s.get());
+	*out = s.release();
+	return 0;
+}
+
+static int open_of(unsigned pid, unsigned fd)
+{
+	char path[64];
+	int got;
+
+	snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, fd);
+	got = open(path, O_RDWR | O_CLOEXEC);
+	if (got >= 0)
+		return got;
+	if (errno == ENOENT)
+		return fail(ENOENT, "process %u exports nothing under this key: it has ended or closed it", pid);
+	return fail_errno("file %u of process %u, which exports the key (both must run as the same user)", fd, pid);
+}
+
+static bool wanted(const share_page *p)
+{
+	const u32 n = load_acquire(&p->npids);
+	const s32 me = getpid();
+
+	if (load_relaxed(&p->open))
+		return true;
+	for (u32 i = 0; i < n && i < share_pids; i++)
+		if (load_relaxed(&p->pids[i]) == me)
+			return true;
+	return false;
+}
+
+static int check_page(const share *s, const parsed_key &k)
+{
+	const share_page *p = s->page;
+
+	if (load_acquire(&p->magic) != share_magic || p->secret != k.secret || p->kind != k.kind || load_acquire(&p->closed))
+		return fail(ENOENT, "process %u does not export this key (any more)", k.pid);
+	if (!wanted(p))
+		return fail(EACCES, "process %u has not put this process (%d) into the key's list", k.pid, int(getpid()));
+	return 0;
+}
+
+static int open_data(share *s, const parsed_key &k)
+{
+	struct stat st;
+	const share_page *p = s->page;
+	const s32 fd = p->data_fd;
+	int got;
+
+	if (fd < 0)
+		return 0;
+	got = open_of(k.pid, unsigned(fd));
+	if (got < 0)
+		return got;
+	s->data.reset(got);
+	if (fstat(got, &st))
+		return fail_errno("file of shared memory");
+	if (!p->size || !range_within(p->offset, p->size, u64(st.st_size)))
+		return fail(EINVAL, "the exporter's numbers do not fit its file");
+	return 0;
+}
+
+int share_import(const char *key, share_kind kind, bool pin, share **out)
+{
+	share_ptr s(new share);
+	parsed_key k;
+	struct stat st;
+	int err;
+
+	if (!parse_key(key, &k) || k.kind != u32(kind))
+		return fail(EINVAL, "this is not a key of this kind");
+	err = open_of(k.pid, k.fd);
+	if (err < 0)
+		return err;
+	s->fd.reset(err);
+	if (fstat(s->fd.get(), &st) || st.st_size != page_bytes)
+		return fail(ENOENT, "process %u does not export this key (any more)", k.pid);
+	err = map_page(s.get(), pin);
+	if (!err)
+		err = check_page(s.get(), k);
+	if (!err)
+		err = open_data(s.get(), k);
+	if (err)
+		return err;
+	memcpy(s->key, key, share_key_len);
+	*out = s.release();
+	return 0;
+}
+
+int share_allow(share *s, const s32 *pids, size_t n)
+{
+	share_page *p = s->page;
+
+	if (!s->mine)
+		return fail(EINVAL, "the key was exported by another process: only that one can let others in");
+	for (size_t i = 0; i < n; i++) {
+		const u32 have = load_relaxed(&p->npids);
+
+		if (have >= share_pids)
+			return fail(ENOSPC, "%zu processes are let in already", share_pids);
+		store_relaxed(&p->pids[have], pids[i]);
+		store_release(&p->npids, have + 1);
+	}
+	return 0;
+}
+
+void share_ref(share *s)
+{
+	__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
+}
+
+void share_unref(share *s)
+{
+	if (s && __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) == 0)
+		share_free(s);
+}
+
+void share_close(share *s)
+{
+	if (s->mine)
+		store_release(&s->page->closed, 1u);
+}
+
+} // namespace usdma::core

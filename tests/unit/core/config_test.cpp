@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Settings from a made-up environment and a file of the test's own. */
+#include "tests/support/test.h"
+
+#include "driver/dma/registry.h"
+#include "lib/core/config.h"
+#include "lib/core/default_devices.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace usdma;
+using core::config;
+
+using environment = std::map<std::string, std::string>;
+
+static std::string dir;
+
+static const char *look(const char *name, void *arg)
+{
+	const auto &env = *static_cast<environment *>(arg);
+	const auto it = env.find(name);
+
+	return it == env.end() ? nullptr : it->second.c_str();
+}
+
+static std::string write_file(const std::string &name, const std::string &text)
+{
+	const std::string path = dir + "/" + name;
+	FILE *f = fopen(path.c_str(), "w");
+
+	assert_non_null(f);
+	assert_int_equal(fwrite(text.data(), 1, text.size(), f), text.size());
+	assert_int_equal(fclose(f), 0);
+	return path;
+}
+
+/* Without a file, unless the environment names one. */
+static config parse(environment env)
+{
+	env.try_emplace("USDMA_CONFIG", "/dev/null");
+	env.try_emplace("USDMA_DEVICES", "sim");
+	return core::config_parse(look, &env);
+}
+
+static void assert_names(const config &c, const char *what)
+{
+	if (c.error.find(what) != std::string::npos)
+		return;
+	print_error("\"%s\" does not name \"%s\"\n", c.error.c_str(), what);
+	assert_true(false);
+}
+
+static void defaults(void **)
+{
+	const config c = parse({}), fresh;
+
+	assert_string_equal(c.error.c_str(), "");
+	assert_int_equal(c.devices.size(), 1);
+	assert_true(c.wait == fresh.wait && c.wait == core::wait_mode::hybrid);
+	assert_int_equal(c.host_arena, 32 * MiB);
+	assert_int_equal(c.huge_pages, -1);
+	assert_true(c.io_uring);
+}
+
+static void every_variable(void **)
+{
+	const config c = parse({{"USDMA_WAIT", "poll"},        {"USDMA_SPIN_US", "7"},	  {"USDMA_BOUNCE_CHUNK", "64k"},
+				{"USDMA_BOUNCE_COUNT", "8"},   {"USDMA_DIRECT_STORE", "0"}, {"USDMA_HOST_ARENA", "1G"},
+				{"USDMA_HUGE_PAGES", "1"},     {"USDMA_NUMA_NODE", "3"},  {"USDMA_POOL_SIZE", "16M"},
+				{"USDMA_HANG_MS", "123"},      {"USDMA_FIRST_SEQ", "0xfffffff0"}, {"USDMA_IO_URING", "0"},
+				{"USDMA_STRIPE_MIN", "2M"},    {"USDMA_LOG", "debug"}});
+
+	assert_string_equal(c.error.c_str(), "");
+	assert_true(c.wait == core::wait_mode::poll && c.log == log_level::debug && !c.io_uring);
+	assert_int_equal(c.spin_us, 7);
+	assert_int_equal(c.bounce_chunk, 64 * KiB);
+	assert_int_equal(c.bounce_count, 8);
+	assert_int_equal(c.direct_store_max, 0);
+	assert_int_equal(c.host_arena, GiB);
+	assert_int_equal(c.huge_pages, 1);
+	assert_int_equal(c.numa_node, 3);
+	assert_int_equal(c.pool_size, 16 * MiB);
+	assert_int_equal(c.hang_ms, 123);
+	assert_int_equal(c.first_seq, 0xfffffff0);
+	assert_int_equal(c.stripe_min, 2 * MiB);
+}
+
+static void bad_values_are_named(void **)
+{
+	const std::pair<const char *, const char *> bad[] = {
+		{"USDMA_WAIT", "sometimes"},   {"USDMA_SPIN_US", "-1"},	     {"USDMA_SPIN_US", "1000001"},
+		{"USDMA_SPIN_US", "5 "},       {"USDMA_SPIN_US", "x"},	     {"USDMA_BOUNCE_CHUNK", "4KK"},
+		{"USDMA_BOUNCE_CHUNK", "1"},   {"USDMA_BOUNCE_CHUNK", "4X"}, {"USDMA_HOST_ARENA", "99999999999999999999"},
+		{"USDMA_HOST_ARENA", "18014398509481984K"}, {"USDMA_HUGE_PAGES", "2"}, {"USDMA_NUMA_NODE", "-2"},
+		{"USDMA_LOG", ""},	       {"USDMA_SIM_CPUS", "2,"},     {"USDMA_SIM_CPUS", "3-2"},
+		{"USDMA_SIM_CPUS", "a"},       {"USDMA_DEVICES", "sim,,sim"}, {"USDMA_DEVICES", "gpu0"},
+		{"USDMA_CONFIG", "/nonexistent/usdma.conf"},
+	};
+
+	for (const auto &[name, value] : bad) {
+		const config c = parse({{name, value}});
+
+		if (!*value) { /* empty is unset */
+			assert_string_equal(c.error.c_str(), "");
+			continue;
+		}
+		assert_names(c, value);
+	}
+	const config two = parse({{"USDMA_WAIT", "x"}, {"USDMA_LOG", "y"}});
+	assert_names(two, "USDMA_WAIT=x");
+	assert_names(two, "USDMA_LOG=y");
+	const config late = parse({{"USDMA_WAIT", "x"}, {"USDMA_SPIN_US", "9"}});
+	assert_int_equal(late.spin_us, 9);
+}
+
+static void file_and_environment(void **)
+{
+	const std::string path = write_file("a.conf", "# a comment\n\n  wait = poll   # here too\nspin_us=11\nbounce_chunk = 1M\n"
+						      "devices = sim:mem=1G,sim\n");
+	environment env = {{"USDMA_CONFIG", path}, {"USDMA_SPIN_US", "12"}};
+	const config c = core::config_parse(look, &env);
+
+	assert_string_equal(c.error.c_str(), "");
+	assert_true(c.wait == core::wait_mode::poll);
+	assert_int_equal(c.spin_us, 12);
+	assert_int_equal(c.bounce_chunk, MiB);
+	assert_int_equal(c.devices.size(), 2);
+	assert_string_equal(c.devices[0].c_str(), "sim:mem=1G");
+}
+
+static void bad_file(void **)
+{
+	const std::string path = write_file("b.conf", "wait = poll\nnonsense\nspeed = high\nspin_us = no\n");
+	const config c = parse({{"USDMA_CONFIG", path}});
+
+	assert_names(c, "b.conf:2:");
+	assert_names(c, "b.conf:3: no such setting: speed");
+	assert_names(c, "b.conf:4: spin_us = no");
+	assert_true(c.wait == core::wait_mode::poll);
+	assert_names(parse({{"USDMA_CONFIG", dir}}), "cannot be read");
+}
+
+static void sim_cpus(void **)
+{
+	const config c = parse({{"USDMA_SIM_CPUS", "2,5-7"}, {"USDMA_DEVICES", "sim,sim:cpus=9,vfio-user:/a,sim:mem=1G"}});
+
+	assert_string_equal(c.error.c_str(), "");
+	assert_int_equal(c.devices.size(), 4);
+	assert_string_equal(c.devices[0].c_str(), "sim:cpus=2+5+6+7");
+	assert_string_equal(c.devices[1].c_str(), "sim:cpus=9");
+	assert_string_equal(c.devices[2].c_str(), "vfio-user:/a");
+	assert_string_equal(c.devices[3].c_str(), "sim:mem=1G:cpus=2+5+6+7");
+}
+
+static void too_many_devices(void **)
+{
+	std::string list = "sim";
+
+	for (int i = 0; i < 16; i++)
+		list += ",sim";
+	assert_names(parse({{"USDMA_DEVICES", list}}), "at most 16");
+}
+
+static void make_pci(const std::string &bus, const char *address, unsigned vendor, unsigned device)
+{
+	char text[16];
+
+	assert_int_equal(mkdir((bus + "/" + address).c_str(), 0700), 0);
+	snprintf(text, sizeof(text), "0x%04x\n", vendor);
+	write_file("bus/" + std::string(address) + "/vendor", text);
+	snprintf(text, sizeof(text), "0x%04x\n", device);
+	write_file("bus/" + std::string(address) + "/device", text);
+}
+
+static void devices_by_default(void **)
+{
+	const std::string bus = dir + "/bus";
+
+	assert_int_equal(core::default_devices((dir + "/none").c_str()).size(), 2);
+	assert_int_equal(mkdir(bus.c_str(), 0700), 0);
+	assert_false(dma::drivers.empty());
+	const dma::pci_id ours = dma::drivers[0]->ids[0];
+	make_pci(bus, "0000:00:07.0", 0xfffe, 0xfffe);
+	auto found = core::default_devices(bus.c_str());
+	assert_int_equal(found.size(), 2);
+	assert_string_equal(found[1].c_str(), "sim");
+	make_pci(bus, "0000:00:09.0", ours.vendor, ours.device);
+	make_pci(bus, "0000:00:05.0", ours.vendor, ours.device);
+	found = core::default_devices(bus.c_str());
+	assert_int_equal(found.size(), 2);
+	assert_string_equal(found[0].c_str(), "0000:00:05.0");
+	assert_string_equal(found[1].c_str(), "0000:00:09.0");
+}
+
+static int setup(void **)
+{
+	char name[] = "/tmp/usdma-config-XXXXXX";
+
+	dir = mkdtemp(name) ? name : "";
+	return dir.empty();
+}
+
+static int teardown(void **)
+{
+	return system(("rm -rf '" + dir + "'").c_str());
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(defaults),
+		cmocka_unit_test(every_variable),
+		cmocka_unit_test(bad_values_are_named),
+		cmocka_unit_test(file_and_environment),
+		cmocka_unit_test(bad_file),
+		cmocka_unit_test(sim_cpus),
+		cmocka_unit_test(too_many_devices),
+		cmocka_unit_test(devices_by_default),
+	};
+
+	return cmocka_run_group_tests_name("config", tests, setup, teardown);
+}

@@ -76,6 +76,18 @@ void arena_put_block(arena *a, u64 offset)
 	arena_settle(a);
 }
 
+void arenas_trim()
+{
+	auto &arenas = room().arenas;
+
+	for (auto it = arenas.begin(); it != arenas.end();) {
+		arena *a = (it++)->second.get();
+
+		if (a->blocks.empty())
+			arena_close(a);
+	}
+}
+
 static int block_cut(arena *a, u64 size, void **out)
 {
 	const u64 align = size >= page_normal ? page_normal : block_grain;

@@ -177,6 +177,7 @@ int memory_attach(device *dev)
 	if (dev->slot >= max_devices || m.attached[dev->slot])
 		return fail(EBUSY, "slot %u is taken", dev->slot);
 	limbo_run();
+	arenas_trim(); /* an empty one shall not be what the device cannot reach */
 	m.attached[dev->slot] = dev;
 	err = spans_attach(dev);
 	if (!err)

@@ -110,6 +110,7 @@ int node_check(int node);
 
 /* memory_host.cpp, memory_device.cpp; under room().lock */
 void arena_put_block(arena *a, u64 offset);
+void arenas_trim(); /* closes the empty ones */
 void device_put_block(device *dev, u64 offset);
 int heap_attach(device *dev);
 void heap_detach(device *dev);

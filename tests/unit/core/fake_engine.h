@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A device that moves nothing but records what is mapped into it, and fails when told to; and lanes without a ring. */
+#pragma once
+
+#include "driver/base/error.h"
+#include "lib/core/device.h"
+
+#include <map>
+#include <mutex>
+
+namespace usdma::test {
+
+class fake_device : public vfio::device {
+public:
+	std::map<u64, vfio::dma_area> areas;
+	vfio::address_limits lim;
+	int fail_map_at = 0;   /* the n-th map from now fails; 0: none */
+	int fail_unmap_at = 0;
+	unsigned maps = 0, unmaps = 0, wrong = 0;
+	bool gone = false;
+	mutable std::mutex lock;
+
+	fake_device() { lim.usable.push_back({0, ~u64(0)}); }
+
+	int region(unsigned, vfio::region_info *) override { return fail(ENODEV, "fake"); }
+	int region_map(unsigned, u64, u64, mapping *) override { return fail(ENODEV, "fake"); }
+	int region_read(unsigned, u64, void *, size_t) override { return fail(ENODEV, "fake"); }
+	int region_write(unsigned, u64, const void *, size_t) override { return fail(ENODEV, "fake"); }
+	int region_fd(unsigned, u64 *) override { return -1; }
+	int region_doorbell_fd(unsigned, u64) override { return -1; }
+	int irq(unsigned, vfio::irq_info *) override { return fail(ENODEV, "fake"); }
+	int irq_set(unsigned, unsigned, std::span<const int>) override { return fail(ENODEV, "fake"); }
+	int limits(vfio::address_limits *out) override
+	{
+		*out = lim;
+		return 0;
+	}
+	int dma_map(const vfio::dma_area &a) override;
+	int dma_unmap(u64 iova, u64 size) override;
+	int reset() override { return 0; }
+	bool lost() const override { return gone; }
+	int lost_fd() const override { return -1; }
+	std::string name() const override { return "fake"; }
+	std::string backend() const override { return "fake"; }
+
+	/* What the device reaches at this address: the host memory behind it; nullptr: nothing. */
+	u8 *reach(u64 iova, u32 prot = vfio::dma_read) const
+	{
+		std::lock_guard guard(lock);
+		auto it = areas.upper_bound(iova);
+
+		if (it == areas.begin() || iova - (--it)->first >= it->second.size || !(it->second.prot & prot))
+			return nullptr;
+		return static_cast<u8 *>(it->second.vaddr) + (iova - it->first);
+	}
+	size_t count() const
+	{
+		std::lock_guard guard(lock);
+
+		return areas.size();
+	}
+
+private:
+	bool overlaps(const vfio::dma_area &a) const
+	{
+		const auto next = areas.lower_bound(a.iova);
+
+		if (next != areas.end() && next->first < a.iova + a.size)
+			return true;
+		return next != areas.begin() && std::prev(next)->first + std::prev(next)->second.size > a.iova;
+	}
+	bool usable(const vfio::dma_area &a) const
+	{
+		for (const vfio::range &r : lim.usable)
+			if (a.iova >= r.start && a.iova + a.size - 1 <= r.last)
+				return true;
+		return false;
+	}
+};
+
+inline int fake_device::dma_map(const vfio::dma_area &a)
+{
+	std::lock_guard guard(lock);
+
+	maps++;
+	if (gone)
+		return fail(ENODEV, "fake: gone");
+	if (fail_map_at && !--fail_map_at)
+		return fail(ENOSPC, "fake: no more mappings");
+	if (overlaps(a) || !usable(a) || !a.size || (a.iova | a.size | reinterpret_cast<u64>(a.vaddr)) % 4096) {
+		wrong++;
+		return fail(EINVAL, "fake: bad mapping");
+	}
+	areas[a.iova] = a;
+	return 0;
+}
+
+inline int fake_device::dma_unmap(u64 iova, u64 size)
+{
+	std::lock_guard guard(lock);
+	const auto it = areas.find(iova);
+
+	unmaps++;
+	if (gone)
+		return fail(ENODEV, "fake: gone");
+	if (fail_unmap_at && !--fail_unmap_at)
+		return fail(EIO, "fake: will not let go");
+	if (it == areas.end() || it->second.size != size) {
+		wrong++;
+		return fail(ENOENT, "fake: not mapped so");
+	}
+	areas.erase(it);
+	return 0;
+}
+
+class fake_engine : public dma::engine {
+public:
+	u64 base = 0;
+	int base_error = 0;
+
+	explicit fake_engine(u64 memory) : engine(std::make_unique<fake_device>())
+	{
+		limits_.memory_size = memory;
+		limits_.caps = memory ? u32(dma::cap_memory) : 0;
+		limits_.channels = 4;
+	}
+	const char *driver_name() const override { return "fake"; }
+	int channel_open(unsigned, const dma::channel_config &, dma::channel **) override { return fail(EOPNOTSUPP, "fake"); }
+	int set_memory_base(u64 b) override
+	{
+		base = b;
+		return base_error ? fail(base_error, "fake: no base") : 0;
+	}
+};
+
+/* A core device around it, with one lane whose progress the test sets. */
+struct fake {
+	core::device dev;
+	dma::completion_record record = {};
+	dma::channel ch = {};
+
+	fake(unsigned slot, u64 memory)
+	{
+		dev.slot = slot;
+		dev.spec = "fake";
+		dev.eng = std::make_unique<fake_engine>(memory);
+		dev.lanes.resize(4);
+		dev.lanes[1] = std::make_unique<core::lane>();
+		dev.lanes[1]->dev = &dev;
+		ch.record = &record;
+		dev.lanes[1]->ch = &ch;
+	}
+	fake_device &vfio() { return static_cast<fake_device &>(dev.eng->transport()); }
+	fake_engine &engine() { return static_cast<fake_engine &>(*dev.eng); }
+	void post(u64 n)
+	{
+		std::lock_guard guard(dev.lanes[1]->lock);
+
+		ch.posted += n;
+	}
+	void complete() { store_release(&record.completed, ch.posted); }
+};
+
+} // namespace usdma::test

@@ -1,0 +1,764 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory over devices that record what is mapped into them. */
+#include "tests/support/test.h"
+
+#include "lib/core/memory_room.h"
+#include "lib/core/stream.h"
+#include "tests/unit/core/fake_engine.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <thread>
+
+using namespace usdma;
+using namespace usdma::core;
+using test::fake;
+
+/* Streams and forks are the other rooms'; here the test says how far their queues are. */
+static std::atomic<u64> epoch_now{0}, epoch_done{0};
+static bool is_fork;
+
+namespace usdma::core {
+u64 queue_epoch()
+{
+	return epoch_now;
+}
+bool queue_done(u64 epoch)
+{
+	return epoch_done >= epoch;
+}
+bool forked()
+{
+	return is_fork;
+}
+int fail_forked()
+{
+	return usdma::fail(EPERM, "fork");
+}
+} // namespace usdma::core
+
+static constexpr u64 own_memory = 64 * MiB;
+
+/* A device that is attached for as long as this lives, and must be left without a mapping. */
+struct attached : fake {
+	bool in = false;
+
+	explicit attached(unsigned slot, u64 memory = own_memory) : fake(slot, memory) { attach(0); }
+	void attach(int want)
+	{
+		assert_int_equal(memory_attach(&dev), want);
+		in = !want;
+	}
+	void detach()
+	{
+		memory_detach(&dev);
+		in = false;
+	}
+	~attached()
+	{
+		if (in)
+			memory_detach(&dev);
+		assert_int_equal(vfio().wrong, 0);
+		if (!vfio().gone)
+			assert_int_equal(vfio().count(), 0);
+		assert_null(dev.heap);
+	}
+};
+
+static void *pinned(u64 size, int node = -1)
+{
+	void *p = nullptr;
+
+	assert_int_equal(host_alloc(size, node, &p), 0);
+	return p;
+}
+
+static u64 on_device(fake &f, u64 size, page_policy policy = page_policy::huge_first)
+{
+	u64 addr = 0;
+
+	assert_int_equal(device_alloc(&f.dev, size, policy, &addr), 0);
+	return addr;
+}
+
+static u8 *pages(size_t n, int prot = PROT_READ | PROT_WRITE)
+{
+	void *p = mmap(nullptr, n * 4096, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(p != MAP_FAILED);
+	return static_cast<u8 *>(p);
+}
+
+/* The device sees at p's DMA address what stands at p. */
+static void assert_reached(fake &f, const void *p)
+{
+	assert_ptr_equal(f.vfio().reach(locate(p).dma), p);
+}
+
+/* ---- classes and bounds ------------------------------------------------------------------------------ */
+
+static void classes(void **)
+{
+	attached f(0);
+	int on_stack;
+	auto *p = static_cast<u8 *>(pinned(1000));
+	const u64 d = on_device(f, 5000);
+	place at = locate(p + 999);
+
+	assert_true(at.cls == mem_class::host && at.kind == region_kind::pinned && at.space == dma::space::host);
+	assert_int_equal(at.base, reinterpret_cast<u64>(p));
+	assert_int_equal(at.size, 1000);
+	assert_true(locate(p + 1000).cls == mem_class::unregistered);
+	assert_true(locate(p - 1).cls == mem_class::unregistered);
+	at = locate(d + 4999);
+	assert_true(at.cls == mem_class::device && at.kind == region_kind::heap && at.space == dma::space::device);
+	assert_int_equal(at.slot, 0);
+	assert_int_equal(at.base, d);
+	assert_int_equal(at.size, 5000);
+	assert_int_equal(at.dma, d + 4999);
+	at = locate(d + 5000);
+	assert_true(at.cls == mem_class::device && at.size == 0 && !at.reg);
+	assert_true(locate(&on_stack).cls == mem_class::unregistered);
+	assert_true(locate(nullptr).cls == mem_class::unregistered);
+	assert_true(locate(~u64(0)).cls == mem_class::unregistered);
+	assert_int_equal(host_free(p), 0);
+	assert_true(locate(p).cls == mem_class::unregistered);
+	assert_int_equal(device_free(d), 0);
+	assert_int_equal(locate(d).size, 0);
+}
+
+static void wrong_frees(void **)
+{
+	attached f(0);
+	int on_stack;
+	auto *p = static_cast<u8 *>(pinned(1000));
+	u8 *r = pages(1);
+	const u64 d = on_device(f, 5000);
+
+	assert_int_equal(host_register(r, 4096, 0), 0);
+	assert_int_equal(host_free(p + 64), -EINVAL);
+	assert_int_equal(host_free(&on_stack), -EINVAL);
+	assert_int_equal(host_free(nullptr), -EINVAL);
+	assert_int_equal(host_free(r), -EINVAL);
+	assert_int_equal(host_free(reinterpret_cast<void *>(d)), -EINVAL);
+	assert_int_equal(host_unregister(p), -ENOENT);
+	assert_int_equal(host_unregister(r + 1), -ENOENT);
+	assert_int_equal(device_free(d + 512), -EINVAL);
+	assert_int_equal(device_free(reinterpret_cast<u64>(p)), -EINVAL);
+	assert_int_equal(device_free(0), -EINVAL);
+	assert_int_equal(host_free(p), 0);
+	assert_int_equal(host_free(p), -EINVAL);
+	assert_int_equal(device_free(d), 0);
+	assert_int_equal(device_free(d), -EINVAL);
+	assert_int_equal(host_unregister(r), 0);
+	assert_int_equal(host_unregister(r), -ENOENT);
+	void *none;
+	u64 no;
+	assert_int_equal(host_alloc(0, -1, &none), -EINVAL);
+	assert_int_equal(host_alloc(~u64(0), -1, &none), -ENOMEM);
+	assert_int_equal(host_alloc(64, 5000, &none), -EINVAL);
+	assert_int_equal(host_alloc(64, -2, &none), -EINVAL);
+	assert_int_equal(device_alloc(&f.dev, 0, page_policy::normal_only, &no), -EINVAL);
+	assert_int_equal(device_alloc(&f.dev, ~u64(0), page_policy::huge_only, &no), -ENOMEM);
+	munmap(r, 4096);
+}
+
+static void window_cannot_be_touched(void **)
+{
+	attached f(0);
+	u64 d = on_device(f, 4096), word = 0;
+	const iovec to = {&word, 8}, from = {reinterpret_cast<void *>(d), 8};
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	skip(); /* the addresses are the sanitizer's */
+#endif
+	assert_int_equal(process_vm_readv(getpid(), &to, 1, &from, 1, 0), -1);
+	assert_int_equal(errno, EFAULT);
+	/* And nothing else can land there. */
+	void *p = mmap(reinterpret_cast<void *>(window_base + window_size / 2), 4096, PROT_READ,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	assert_true(p == MAP_FAILED && errno == EEXIST);
+}
+
+/* ---- pinned host memory ------------------------------------------------------------------------------ */
+
+static void pinned_reaches_every_device(void **)
+{
+	attached a(0), b(3);
+	u8 *small = static_cast<u8 *>(pinned(100)), *large = static_cast<u8 *>(pinned(3 * MiB + 5));
+
+	assert_int_equal(reinterpret_cast<u64>(small) % 64, 0);
+	assert_int_equal(reinterpret_cast<u64>(large) % 4096, 0);
+	for (u8 *p : {small, small + 99, large, large + 3 * MiB + 4}) {
+		assert_reached(a, p);
+		assert_reached(b, p);
+	}
+	attached c(1);
+	assert_reached(c, small);
+	assert_reached(c, large + 2 * MiB);
+	memset(large, 0x5a, 3 * MiB + 5);
+	/* The file that devices are told of holds the same bytes. */
+	const vfio::dma_area area = a.vfio().areas[locate(large).dma];
+	u8 byte = 0;
+	assert_true(area.fd >= 0);
+	assert_int_equal(pread(area.fd, &byte, 1, off_t(area.fd_offset + 2 * MiB)), 1);
+	assert_int_equal(byte, 0x5a);
+	const size_t before = a.vfio().count();
+	assert_int_equal(host_free(large), 0);
+	assert_int_equal(a.vfio().count(), before - 1);
+	assert_int_equal(c.vfio().count(), before - 1);
+	assert_int_equal(host_free(small), 0);
+}
+
+static void empty_arenas_go_but_one(void **)
+{
+	attached f(0);
+	std::vector<void *> all;
+
+	for (int i = 0; i < 40; i++)
+		all.push_back(pinned(200 * KiB));
+	assert_true(f.vfio().count() >= 8); /* arenas of 1 MiB */
+	for (void *p : all)
+		assert_int_equal(host_free(p), 0);
+	assert_int_equal(f.vfio().count(), 1);
+}
+
+/* The n-th mapping fails, for every n: then nothing may be left of the call. */
+static void failed_maps_are_undone(void **)
+{
+	attached a(0), b(1), c(2);
+	u8 *mem = pages(4);
+	void *p = pinned(64), *none = nullptr;
+	const size_t before = a.vfio().count();
+
+	for (attached *f : {&a, &b, &c}) {
+		f->vfio().fail_map_at = 1;
+		assert_int_equal(host_alloc(2 * MiB, -1, &none), -ENOSPC);
+		assert_non_null(strstr(error_text(), "no more mappings"));
+		f->vfio().fail_map_at = 1;
+		assert_int_equal(host_register(mem, 4 * 4096, 0), -ENOSPC);
+		assert_true(locate(mem).cls == mem_class::unregistered);
+		for (attached *g : {&a, &b, &c})
+			assert_int_equal(g->vfio().count(), before);
+	}
+	for (int n = 1; n <= int(before); n++) {
+		attached d(3);
+		d.detach();
+		d.vfio().fail_map_at = n;
+		d.attach(-ENOSPC);
+		assert_int_equal(d.vfio().count(), 0);
+	}
+	assert_int_equal(host_register(mem, 4 * 4096, 0), 0);
+	assert_reached(c, mem + 4096);
+	assert_int_equal(host_unregister(mem), 0);
+	assert_int_equal(host_free(p), 0);
+	munmap(mem, 4 * 4096);
+}
+
+/* A device that will not let go keeps the memory alive until it is closed; its IOVA is not used again. */
+static void failed_unmap_keeps_memory(void **)
+{
+	attached a(0);
+	auto b = std::make_unique<attached>(1);
+	auto *p = static_cast<u8 *>(pinned(2 * MiB));
+	const u64 iova = locate(p).dma;
+
+	log_set_level(log_level::none);
+	b->vfio().fail_unmap_at = 1;
+	assert_int_equal(host_free(p), 0);
+	log_set_level(log_level::warn);
+	assert_true(locate(p).cls == mem_class::unregistered);
+	assert_null(a.vfio().reach(iova));
+	assert_ptr_equal(b->vfio().reach(iova), p);
+	unsigned char in_core;
+	assert_int_equal(mincore(p, 4096, &in_core), 0); /* still mapped here */
+	void *q = pinned(2 * MiB);
+	assert_true(locate(q).dma != iova);
+	assert_int_equal(host_free(q), 0);
+	attached c(2); /* gets none of the dead one */
+	assert_null(c.vfio().reach(iova));
+	b.reset();
+	assert_int_equal(mincore(p, 4096, &in_core), -1);
+}
+
+static void lost_device_harms_no_other(void **)
+{
+	attached a(0), b(1);
+	void *p = pinned(2 * MiB), *q;
+
+	b.vfio().gone = true;
+	q = pinned(2 * MiB);
+	assert_reached(a, q);
+	assert_int_equal(host_free(p), 0);
+	assert_int_equal(host_free(q), 0);
+	const size_t before = a.vfio().count();
+	b.detach();
+	assert_int_equal(a.vfio().count(), before);
+}
+
+static void child_does_not_have_it(void **)
+{
+	attached f(0);
+	void *p = pinned(4096), *none;
+	const pid_t child = fork();
+	int status;
+
+	if (!child) {
+		unsigned char in_core;
+		const bool there = !mincore(p, 4096, &in_core) || errno != ENOMEM;
+
+		is_fork = true;
+		_exit(there ? 1 : host_free(p) != -EPERM ? 2 : host_alloc(1, -1, &none) != -EPERM ? 3 : 0);
+	}
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(host_free(p), 0);
+}
+
+/* ---- registered memory ------------------------------------------------------------------------------- */
+
+static void registering(void **)
+{
+	attached f(0);
+	u8 *mem = pages(8);
+
+	assert_int_equal(host_register(mem + 100, 5000, 0), 0);
+	assert_true(locate(mem + 99).cls == mem_class::unregistered);
+	assert_true(locate(mem + 5100).cls == mem_class::unregistered);
+	assert_true(locate(mem + 5099).kind == region_kind::registered);
+	assert_reached(f, mem + 100);
+	assert_reached(f, mem + 5099);
+	assert_int_equal(f.vfio().areas[align_down(locate(mem + 100).dma, u64(4096))].fd, -1);
+	/* A neighbour in the same page. */
+	assert_int_equal(host_register(mem + 5100, 100, host_reg_readonly), 0);
+	assert_reached(f, mem + 5100);
+	assert_null(f.vfio().reach(locate(mem + 5100).dma, vfio::dma_write));
+	assert_non_null(f.vfio().reach(locate(mem + 5099).dma, vfio::dma_write));
+	for (const auto &[off, len] : {std::pair<u64, u64>{0, 101}, {5099, 1}, {0, 8 * 4096}, {5199, 50}, {200, 10}})
+		assert_int_equal(host_register(mem + off, len, 0), -EEXIST);
+	assert_int_equal(host_unregister(mem + 100), 0);
+	assert_reached(f, mem + 5100);
+	assert_int_equal(host_register(mem, 5100, 0), 0);
+	attached late(1);
+	assert_reached(late, mem);
+	assert_reached(late, mem + 5150);
+	assert_int_equal(host_unregister(mem), 0);
+	assert_int_equal(host_unregister(mem + 5100), 0);
+	munmap(mem, 8 * 4096);
+}
+
+static void registering_what_is_not_there(void **)
+{
+	attached f(0);
+	u8 *mem = pages(3), *readonly = pages(1, PROT_READ);
+	auto *mine = static_cast<u8 *>(pinned(4096));
+	const size_t before = f.vfio().count();
+
+	munmap(mem + 4096, 4096);
+	assert_int_equal(host_register(mem, 3 * 4096, 0), -EFAULT);
+	assert_int_equal(host_register(mem + 4095, 2, host_reg_readonly), -EFAULT);
+	assert_int_equal(host_register(readonly, 4096, 0), -EFAULT);
+	assert_int_equal(host_register(nullptr, 4096, 0), -EINVAL);
+	assert_int_equal(host_register(mem, 0, 0), -EINVAL);
+	assert_int_equal(host_register(mem, ~u64(0), 0), -EINVAL);
+	assert_int_equal(host_register(reinterpret_cast<void *>(window_base), 4096, 0), -EINVAL);
+	assert_int_equal(host_register(mine + 64, 64, 0), -EEXIST);
+	assert_int_equal(f.vfio().count(), before);
+	assert_int_equal(host_register(readonly, 4096, host_reg_readonly), 0);
+	assert_int_equal(host_unregister(readonly), 0);
+	assert_int_equal(host_free(mine), 0);
+	munmap(mem, 4096);
+	munmap(mem + 2 * 4096, 4096);
+	munmap(readonly, 4096);
+}
+
+static void many_registrations(void **)
+{
+	static constexpr size_t n = 100000, step = 192;
+	auto gen = test::rng(2);
+	attached f(0);
+	u8 *mem = pages(n * step / 4096 + 1);
+
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(host_register(mem + i * step, 128, 0), 0);
+	for (size_t i = 0; i < 200000; i++) {
+		const size_t off = gen() % (n * step);
+		const place at = locate(mem + off);
+
+		if (off % step >= 128) {
+			assert_true(at.cls == mem_class::unregistered);
+			continue;
+		}
+		assert_int_equal(at.base, reinterpret_cast<u64>(mem + off / step * step));
+		assert_int_equal(at.size, 128);
+		if (i % 16 == 0)
+			assert_reached(f, mem + off);
+	}
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(host_unregister(mem + i * step), 0);
+	munmap(mem, n * step);
+}
+
+/* ---- IOVAs ------------------------------------------------------------------------------------------- */
+
+static void narrower_device(void **)
+{
+	attached a(0), b(1);
+	void *p = pinned(2 * MiB);
+	const u64 iova = locate(p).dma;
+
+	b.detach();
+	b.vfio().lim.usable = {{0, iova - 1}, {iova + 4 * MiB, 300 * GiB - 1}};
+	b.attach(-ERANGE);
+	assert_non_null(strstr(error_text(), "open this device before"));
+	assert_int_equal(b.vfio().count(), 0);
+	assert_int_equal(host_free(p), 0);
+	/* With nothing in the way it fits, and what follows lies where both reach. */
+	b.vfio().lim.usable = {{0, 5 * GiB - 1}, {300 * GiB, 300 * GiB + 8 * MiB - 1}};
+	b.attach(0);
+	attached c(2);
+	c.detach();
+	c.vfio().lim.usable = {{5 * GiB - 64 * MiB, 600 * GiB}};
+	c.attach(0);
+	std::vector<void *> all;
+	void *q;
+	while (all.size() < 30 && !host_alloc(4 * MiB, -1, &q))
+		all.push_back(q);
+	assert_in_range(all.size(), 15, 18); /* 64 MiB and 8 MiB, less what the kept arena takes; the fakes check the ranges */
+	assert_non_null(strstr(error_text(), "every open device reaches"));
+	c.detach();
+	b.detach();
+	q = pinned(4 * MiB);
+	assert_reached(a, q);
+	assert_int_equal(host_free(q), 0);
+	for (void *r : all)
+		assert_int_equal(host_free(r), 0);
+	b.vfio().lim.page_size = 65536;
+	b.attach(-EOPNOTSUPP);
+}
+
+/* ---- device memory ----------------------------------------------------------------------------------- */
+
+static void policies(void **)
+{
+	attached f(2);
+	const u64 base = window_base + 2 * window_slot;
+	u64 none;
+
+	assert_int_equal(f.engine().base, base);
+	const u64 small = on_device(f, 100), big = on_device(f, MiB + 1), normal = on_device(f, 4 * MiB, page_policy::normal_only);
+	const u64 tiny_huge = on_device(f, 1, page_policy::huge_only);
+	assert_int_equal(small % 512, 0);
+	assert_int_equal(big % (2 * MiB), 0);
+	assert_int_equal(tiny_huge % (2 * MiB), 0);
+	assert_int_equal(locate(small).reg->page_size, 4096);
+	assert_int_equal(locate(normal).reg->page_size, 4096);
+	assert_int_equal(locate(big).reg->page_size, 2 * MiB);
+	const heap_info info = device_heap_info(&f.dev);
+	assert_int_equal(info.total, own_memory);
+	assert_int_equal(info.used_normal, 512 + 4 * MiB);
+	assert_int_equal(info.used_huge, 4 * MiB);
+	assert_int_equal(info.free, own_memory - info.used_normal - info.used_huge);
+	assert_int_equal(info.blocks, 4);
+	assert_int_equal(device_alloc(&f.dev, 1, page_policy::huge1g_only, &none), -ENOMEM);
+	assert_non_null(strstr(error_text(), "no room"));
+	for (u64 d : {small, big, normal, tiny_huge})
+		assert_int_equal(device_free(d), 0);
+	assert_int_equal(device_heap_info(&f.dev).free, own_memory);
+	assert_int_equal(device_heap_info(&f.dev).peak, 512 + 8 * MiB);
+	/* huge_first falls back where no huge page is left: one small block in each. */
+	std::vector<u64> pins;
+	for (u64 i = 0; i < own_memory / (2 * MiB); i++) {
+		pins.push_back(on_device(f, 2 * MiB, page_policy::huge_only));
+	}
+	assert_int_equal(device_alloc(&f.dev, 1, page_policy::huge_first, &none), -ENOMEM);
+	for (u64 d : pins)
+		assert_int_equal(device_free(d), 0);
+	const u64 shift = on_device(f, 512), rest = on_device(f, own_memory - 512);
+	assert_int_equal(locate(rest).reg->page_size, 4096);
+	assert_int_equal(rest, shift + 512);
+	assert_int_equal(locate(rest + own_memory - 513).slot, 2);
+	/* What is not freed ends with the device. */
+	f.detach();
+	assert_int_equal(locate(rest).size, 0);
+	assert_int_equal(locate(shift).size, 0);
+	assert_int_equal(device_free(rest), -EINVAL);
+}
+
+static void carving(void **)
+{
+	attached f(0);
+	u64 off, none;
+
+	assert_int_equal(device_carve(&f.dev, 4 * MiB, 2 * MiB, &off), 0);
+	assert_int_equal(off % (2 * MiB), 0);
+	assert_int_equal(device_heap_info(&f.dev).used_huge, 4 * MiB);
+	assert_int_equal(locate(window_base + off).size, 0);
+	assert_int_equal(device_carve(&f.dev, own_memory, 512, &none), -ENOMEM);
+	assert_int_equal(device_carve(&f.dev, 0, 512, &none), -EINVAL);
+	assert_int_equal(device_carve(&f.dev, 512, 3, &none), -EINVAL);
+	const u64 block = on_device(f, 512);
+	log_set_level(log_level::none);
+	device_uncarve(&f.dev, off, 2 * MiB);          /* not so */
+	device_uncarve(&f.dev, off + 512, 512);
+	device_uncarve(&f.dev, block - window_base, 512); /* not a carved one */
+	log_set_level(log_level::warn);
+	assert_int_equal(device_heap_info(&f.dev).used_huge, 4 * MiB);
+	assert_int_equal(device_heap_info(&f.dev).used_normal, 512);
+	device_uncarve(&f.dev, off, 4 * MiB);
+	assert_int_equal(device_free(block), 0);
+	assert_int_equal(device_heap_info(&f.dev).free, own_memory);
+	const memory_view v = device_memory(&f.dev);
+	assert_true(v.size == own_memory && v.dma == window_base && v.space == dma::space::device && !v.cpu);
+}
+
+/* An engine without memory is lent some: device pointers all the same, but requests name host memory. */
+static void lent_pool(void **)
+{
+	attached other(1);
+	const size_t before = other.vfio().count();
+	auto f = std::make_unique<attached>(0, 0);
+	const u64 d = on_device(*f, 10000);
+	const place at = locate(d + 5000);
+	const memory_view v = device_memory(&f->dev);
+
+	assert_true(at.cls == mem_class::device && at.space == dma::space::host);
+	assert_int_equal(v.size, 4 * MiB);
+	assert_true(in_window(d));
+	u8 *there = f->vfio().reach(at.dma, vfio::dma_write);
+	assert_non_null(there);
+	assert_ptr_equal(there, v.cpu + (d - window_base) + 5000);
+	assert_ptr_equal(other.vfio().reach(at.dma), there);
+	u64 none;
+	assert_int_equal(device_alloc(&f->dev, 5 * MiB, page_policy::normal_only, &none), -ENOMEM);
+	/* Another device still copies from it: it goes when that has ended. */
+	other.post(1);
+	f.reset();
+	assert_int_equal(locate(d).size, 0);
+	assert_int_equal(other.vfio().count(), before + 1);
+	other.complete();
+	memory_reclaim();
+	assert_int_equal(other.vfio().count(), before);
+}
+
+static void attach_fails_whole(void **)
+{
+	attached f(0);
+	void *p = pinned(64);
+
+	f.detach();
+	f.engine().base_error = EIO;
+	f.attach(-EIO);
+	assert_int_equal(f.vfio().count(), 0);
+	f.engine().base_error = 0;
+	f.attach(0);
+	assert_reached(f, p);
+	fake twin(0, own_memory), far(max_devices, own_memory);
+	assert_int_equal(memory_attach(&twin.dev), -EBUSY);
+	assert_int_equal(memory_attach(&far.dev), -EBUSY);
+	memory_detach(&twin.dev); /* not attached: no effect */
+	assert_reached(f, p);
+	assert_int_equal(host_free(p), 0);
+}
+
+/* ---- what waits in limbo ----------------------------------------------------------------------------- */
+
+static void freed_while_busy(void **)
+{
+	attached f(0);
+	const u64 d = on_device(f, own_memory);
+	void *p = pinned(2 * MiB);
+	const size_t before = f.vfio().count();
+	u64 again;
+
+	f.post(10);
+	assert_int_equal(device_free(d), 0);
+	assert_int_equal(host_free(p), 0);
+	assert_int_equal(locate(d).size, 0);
+	assert_true(locate(p).cls == mem_class::unregistered);
+	assert_int_equal(device_free(d), -EINVAL);
+	assert_int_equal(device_heap_info(&f.dev).free, own_memory);
+	memory_reclaim();
+	assert_int_equal(f.vfio().count(), before);
+	assert_int_equal(device_alloc(&f.dev, own_memory, page_policy::normal_only, &again), -ENOMEM);
+	f.complete();
+	f.post(1); /* later work does not hold it */
+	memory_reclaim();
+	assert_int_equal(f.vfio().count(), before - 1);
+	assert_int_equal(device_alloc(&f.dev, own_memory, page_policy::normal_only, &again), 0);
+	assert_int_equal(again, d);
+	f.complete();
+	assert_int_equal(device_free(again), 0);
+}
+
+/* Work behind a gate is not in a ring yet: it is waited for, and then for the rings. */
+static void freed_behind_a_gate(void **)
+{
+	attached f(0);
+	void *p = pinned(2 * MiB);
+	const size_t before = f.vfio().count();
+
+	epoch_now = 5;
+	assert_int_equal(host_free(p), 0);
+	memory_reclaim();
+	assert_int_equal(f.vfio().count(), before);
+	f.post(3);
+	epoch_done = 5;
+	memory_reclaim();
+	assert_int_equal(f.vfio().count(), before);
+	f.complete();
+	memory_reclaim();
+	assert_int_equal(f.vfio().count(), before - 1);
+}
+
+/* Room that comes free while an allocation waits for it. */
+static void alloc_waits_for_limbo(void **)
+{
+	attached f(0);
+	const u64 d = on_device(f, own_memory);
+	u64 again = 0;
+
+	f.post(1);
+	assert_int_equal(device_free(d), 0);
+	std::thread device([&f] { f.complete(); });
+	const int err = device_alloc(&f.dev, own_memory, page_policy::normal_only, &again);
+	device.join();
+	if (err) /* the thread was late by more than an allocation waits */
+		again = on_device(f, own_memory, page_policy::normal_only);
+	assert_int_equal(again, d);
+	assert_int_equal(device_free(again), 0);
+}
+
+static void detach_ends_limbo(void **)
+{
+	attached a(0);
+	auto b = std::make_unique<attached>(1);
+	void *p = pinned(2 * MiB);
+	const u64 d = on_device(*b, 512);
+	const size_t before = a.vfio().count();
+
+	b->post(1);
+	assert_int_equal(host_free(p), 0);
+	assert_int_equal(device_free(d), 0);
+	memory_reclaim();
+	assert_int_equal(a.vfio().count(), before);
+	b.reset();
+	assert_int_equal(a.vfio().count(), before - 1);
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------- */
+
+static void pound(fake *f, unsigned number, const u8 *shared, std::atomic<bool> *stop)
+{
+	auto gen = test::rng(100 + number);
+	u8 *mem = pages(16);
+	void *p;
+	u64 d;
+
+	for (unsigned i = 0; i < 1500 * test::scale(); i++) {
+		const u64 size = 1 + gen() % 300000;
+
+		assert_int_equal(host_alloc(size, -1, &p), 0);
+		assert_int_equal(device_alloc(&f->dev, size, page_policy::huge_first, &d), 0);
+		assert_int_equal(host_register(mem + gen() % 4096, 8 * 4096, 0), 0);
+		assert_int_equal(locate(p).size, size);
+		assert_int_equal(locate(d + size - 1).base, d);
+		assert_int_equal(locate(shared + gen() % 4096).base, reinterpret_cast<u64>(shared));
+		const place at = locate(mem + 4096);
+		assert_true(at.kind == region_kind::registered);
+		f->post(1);
+		assert_int_equal(host_unregister(reinterpret_cast<void *>(at.base)), 0);
+		assert_int_equal(host_free(p), 0);
+		assert_int_equal(device_free(d), 0);
+		memory_reclaim();
+	}
+	munmap(mem, 16 * 4096);
+	*stop = true;
+}
+
+static void threads_race(void **)
+{
+	attached a(0), b(1);
+	auto *shared = static_cast<u8 *>(pinned(4096));
+	std::atomic<bool> stop[3] = {};
+	std::vector<std::thread> threads;
+
+	for (unsigned i = 0; i < 3; i++)
+		threads.emplace_back(pound, i ? &b : &a, i, shared, &stop[i]);
+	threads.emplace_back([&] { /* the devices, and others that come and go */
+		while (!stop[0] || !stop[1] || !stop[2]) {
+			for (attached *f : {&a, &b}) {
+				std::lock_guard guard(f->dev.lanes[1]->lock);
+				f->complete();
+			}
+			attached c(5);
+		}
+	});
+	for (std::thread &t : threads)
+		t.join();
+	a.complete();
+	b.complete();
+	memory_reclaim();
+	assert_int_equal(room().limbo.size(), 0);
+	assert_int_equal(device_heap_info(&a.dev).free, own_memory);
+	assert_int_equal(device_heap_info(&b.dev).free, own_memory);
+	assert_int_equal(host_free(shared), 0);
+}
+
+/* Every test leaves the room empty, but for the one arena that is kept. */
+static int nothing_left(void **)
+{
+	for (const device *dev : room().attached) {
+		if (!dev)
+			continue;
+		/* A failed test jumped out and left devices of its stack attached: nothing after it can run. */
+		fputs("a test failed with devices attached; the rest is not run\n", stderr);
+		_exit(1);
+	}
+	memory_reclaim();
+	epoch_now = epoch_done = 0;
+	return room().limbo.empty() && room().spans.size() <= 1 ? 0 : -1;
+}
+
+#define unit(f) cmocka_unit_test_teardown(f, nothing_left)
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		unit(classes),
+		unit(wrong_frees),
+		unit(window_cannot_be_touched),
+		unit(pinned_reaches_every_device),
+		unit(empty_arenas_go_but_one),
+		unit(failed_maps_are_undone),
+		unit(failed_unmap_keeps_memory),
+		unit(lost_device_harms_no_other),
+		unit(child_does_not_have_it),
+		unit(registering),
+		unit(registering_what_is_not_there),
+		unit(many_registrations),
+		unit(narrower_device),
+		unit(policies),
+		unit(carving),
+		unit(lent_pool),
+		unit(attach_fails_whole),
+		unit(freed_while_busy),
+		unit(freed_behind_a_gate),
+		unit(alloc_waits_for_limbo),
+		unit(detach_ends_limbo),
+		unit(threads_race),
+	};
+
+	setenv("USDMA_CONFIG", "/dev/null", 1);
+	setenv("USDMA_DEVICES", "sim", 1);
+	setenv("USDMA_HOST_ARENA", "1M", 1);
+	setenv("USDMA_POOL_SIZE", "4M", 1);
+	for (const char *name : {"USDMA_HUGE_PAGES", "USDMA_NUMA_NODE"})
+		unsetenv(name);
+	return cmocka_run_group_tests_name("memory", tests, nullptr, nullptr);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The model behind a real socket, with a driver so small that a test can do everything wrong that it wants to. */
+#pragma once
+
+#include "tests/support/test.h"
+
+#include "driver/base/barrier.h"
+#include "driver/base/clock.h"
+#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/sim/sdma_model.h"
+#include "driver/sim/server.h"
+#include "driver/vfio/user_client.h"
+
+#include <memory>
+#include <thread>
+
+namespace usdma::test {
+
+using dma::fault_reason;
+using dma::opcode;
+using dma::space;
+using sdma::descriptor;
+
+/* How the model reaches host memory. */
+enum class reach { shared, file, messages };
+
+inline constexpr u64 wait_ms = 20000; /* a test that waits so long has failed */
+inline constexpr u64 mem_base = 0x100000000000;
+
+struct host_area {
+	u64 iova = 0;
+	u64 size = 0;
+	u8 *data = nullptr;
+	unique_fd fd;
+	mapping map;
+};
+
+struct rig {
+	explicit rig(const sim::config &cfg = small(), reach how = reach::shared, sim::faults *wrong = nullptr);
+	~rig();
+
+	static sim::config small();
+
+	/* Maps size bytes at iova; anonymous for messages. */
+	host_area make(u64 iova, u64 size, u32 prot = vfio::dma_read | vfio::dma_write);
+	/* As make, but a ring, which the model must always reach by itself. */
+	host_area make_near(u64 iova, u64 size);
+	void drop(host_area &a);
+	u8 *mem() { return memory_.data(); }
+
+	u32 read32(u64 offset);
+	u64 read64(u64 offset);
+	void write32(u64 offset, u32 v);
+	void write64(u64 offset, u64 v);
+
+	reach how;
+	std::unique_ptr<sim::sdma_model> model;
+	std::unique_ptr<sim::server> link;
+	std::thread thread;
+	std::unique_ptr<vfio::device> dev;
+	mapping memory_;
+	u64 mem_size = 0;
+};
+
+struct chan {
+	chan(rig &r, u32 index, u32 order = 6, u64 first_seq = 0, u32 coalesce = 0);
+	~chan();
+
+	/* Writes the descriptor; its sequence number. */
+	u64 put(descriptor d);
+	u64 put_ready(descriptor d)
+	{
+		const u64 seq = put(d);
+
+		ring_bell();
+		return seq;
+	}
+	void ring_bell();
+	void wake();
+	/* False: not within wait_ms. */
+	bool done(u64 seq);
+	bool halted();
+	/* Runs one to its end: none, or why it failed; then resumed. */
+	fault_reason run(descriptor d);
+	void command(u32 cmd) { r.write32(sdma::chan_ctrl(index) + sdma::chan_command, cmd); }
+	void arm(unsigned slot, u64 seq);
+	u32 state() { return r.read32(sdma::chan_ctrl(index) + sdma::chan_state); }
+	u64 completed() { return load_acquire(&status->record.completed); }
+
+	rig &r;
+	u32 index;
+	host_area area;
+	sdma::status_block *status;
+	descriptor *ring;
+	u64 size, posted;
+	mapping door;
+	unique_fd irq[2];
+};
+
+descriptor make_copy(space from, u64 src, space to, u64 dst, u64 len);
+/* The eventfd's count so far, taken; waits up to ms for a first one. */
+u64 take_irq(int fd, int ms);
+
+} // namespace usdma::test

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Waits, stop, resume, disable, interrupts, sleep and wake, and memory taken away under way. */
+#include "tests/unit/sim/rig.h"
+
+#include "driver/dma/registry.h"
+
+#include <atomic>
+#include <sys/resource.h>
+
+using namespace usdma;
+using namespace usdma::test;
+using namespace usdma::sdma;
+
+static constexpr u64 iova = 0x10000000, size = 4 * MiB;
+
+static descriptor nop(u8 flags = 0)
+{
+	descriptor d = {};
+
+	d.flags = flags;
+	return d;
+}
+
+static descriptor wait_for(u64 address, u64 value, u32 limit_ms = 0)
+{
+	descriptor d = {};
+
+	d.op = u8(opcode::wait);
+	d.src = address;
+	d.a = value;
+	d.height = limit_ms;
+	return d;
+}
+
+static descriptor write_word(u64 address, u64 value)
+{
+	descriptor d = {};
+
+	d.op = u8(opcode::write);
+	d.dst = address;
+	d.a = value;
+	return d;
+}
+
+/* Waits until the unit has begun the descriptor. */
+static void begun(rig &r, const chan &c, u64 seq)
+{
+	const deadline until = deadline::in_ms(wait_ms);
+
+	while (r.read64(chan_ctrl(c.index) + chan_head) < seq && !until.passed())
+		sched_yield();
+}
+
+static void test_wait_two_channels(void **)
+{
+	rig r;
+	host_area a = r.make(iova, 4096);
+	/* 0 and 2 belong to the same unit. */
+	chan first(r, 0), second(r, 2);
+
+	for (u64 round = 1; round < 200; round++) {
+		first.put_ready(wait_for(iova, round));
+		const u64 before = first.completed();
+		begun(r, first, first.posted);
+		assert_int_equal(before, first.posted - 1);
+		second.put_ready(write_word(iova, round));
+		assert_true(first.done(first.posted));
+		assert_true(second.done(second.posted));
+	}
+	/* Each waits for what the other does after its own wait: a cycle broken by the host. */
+	first.put(wait_for(iova + 8, 1));
+	first.put_ready(write_word(iova + 16, 1));
+	second.put(wait_for(iova + 16, 1));
+	second.put_ready(write_word(iova + 24, 7));
+	begun(r, second, second.posted - 1);
+	store_release(reinterpret_cast<u64 *>(a.data + 8), u64(1));
+	assert_true(second.done(second.posted));
+	assert_int_equal(load_acquire(reinterpret_cast<u64 *>(a.data + 24)), 7);
+	first.command(chan_cmd_disable);
+	second.command(chan_cmd_disable);
+	r.drop(a);
+}
+
+static void test_compare(void **)
+{
+	static constexpr struct {
+		dma::compare c;
+		u64 word, value;
+		bool holds;
+	} cases[] = {
+		{dma::compare::geq, 5, 5, true},   {dma::compare::geq, 4, 5, false},  {dma::compare::geq, 2, ~u64(0), true},
+		{dma::compare::eq, 5, 5, true},    {dma::compare::eq, 6, 5, false},   {dma::compare::and_, 6, 2, true},
+		{dma::compare::and_, 4, 2, false}, {dma::compare::nor, 4, 2, true}, {dma::compare::nor, ~u64(1), 1, false},
+	};
+	rig r;
+	host_area a = r.make(iova, 4096);
+	chan ch(r, 0);
+
+	for (const auto &c : cases) {
+		descriptor d = wait_for(iova, c.value, 2);
+
+		d.arg = u8(c.c);
+		store_release(reinterpret_cast<u64 *>(a.data), c.word);
+		assert_int_equal(ch.run(d), c.holds ? fault_reason::none : fault_reason::timeout);
+	}
+	r.drop(a);
+}
+
+static void test_stop_resume(void **)
+{
+	rig r;
+	host_area a = r.make(iova, 4096);
+	chan ch(r, 0);
+
+	ch.put(nop());
+	ch.put(wait_for(iova, 1));
+	ch.put_ready(nop());
+	begun(r, ch, 2);
+	ch.command(chan_cmd_stop);
+	assert_int_equal(load_acquire(&ch.status->record.state), dma::state_halted);
+	assert_int_equal(ch.status->record.reason, u32(fault_reason::stopped));
+	assert_int_equal(ch.status->record.fault_seq, 2);
+	assert_int_equal(ch.completed(), 1);
+	/* Nothing failed: it waits again. */
+	ch.command(chan_cmd_resume);
+	assert_int_equal(ch.completed(), 1);
+	store_release(reinterpret_cast<u64 *>(a.data), u64(1));
+	assert_true(ch.done(3));
+	/* Stopped while idle, and a squashed descriptor. */
+	ch.command(chan_cmd_stop);
+	assert_int_equal(ch.status->record.fault_seq, 4);
+	ch.put_ready(nop());
+	assert_int_equal(ch.completed(), 3);
+	ch.command(chan_cmd_resume);
+	assert_true(ch.done(4));
+	r.drop(a);
+}
+
+/* A copy at a trickle is stopped within it, starts anew on resume, and is cut off by disable. */
+static void test_stop_long_copy(void **)
+{
+	sim::config cfg = rig::small();
+
+	cfg.rate = 1 * MiB;
+	rig r(cfg);
+	host_area a = r.make(iova, size);
+	chan ch(r, 0);
+
+	ch.put_ready(make_copy(space::host, iova, space::device, mem_base, size));
+	begun(r, ch, 1);
+	ch.command(chan_cmd_stop);
+	assert_int_equal(load_acquire(&ch.status->record.state), dma::state_halted);
+	assert_int_equal(ch.completed(), 0);
+	ch.command(chan_cmd_resume);
+	assert_int_equal(ch.state(), chan_state_running);
+	ch.command(chan_cmd_disable);
+	assert_int_equal(ch.state(), chan_state_off);
+	assert_int_equal(ch.completed(), 0);
+	r.drop(a);
+}
+
+/* After disable the status block, the ring and the data belong to the driver alone. */
+static void test_disable_silence(void **)
+{
+	rig r;
+	host_area a = r.make(iova, size);
+
+	for (unsigned round = 0; round < 100; round++) {
+		chan ch(r, 0, 6);
+		sdma::status_block before;
+
+		for (unsigned i = 0; i < 40; i++)
+			ch.put(make_copy(space::host, iova, space::host, iova + MiB, 64 * KiB));
+		ch.ring_bell();
+		ch.command(chan_cmd_disable);
+		memcpy(&before, ch.status, sizeof(before));
+		memset(a.data, int(round), 2 * MiB);
+		sched_yield();
+		assert_memory_equal(ch.status, &before, sizeof(before));
+		for (u64 i = 0; i < 2 * MiB; i += 4096)
+			assert_int_equal(a.data[i], round & 0xff);
+	}
+	r.drop(a);
+}
+
+static void test_arm(void **)
+{
+	rig r;
+	chan ch(r, 0);
+
+	for (unsigned slot = 0; slot < 2; slot++) {
+		for (unsigned i = 0; i < 100; i++) {
+			const u64 seq = ch.posted + 1;
+
+			ch.arm(slot, seq);
+			ch.put_ready(nop());
+			assert_int_equal(take_irq(ch.irq[slot].get(), wait_ms), 1);
+			assert_in_range(ch.completed(), seq, seq);
+		}
+		/* The same number is worth one interrupt. */
+		ch.put_ready(nop());
+		assert_true(ch.done(ch.posted));
+		ch.command(chan_cmd_stop);
+		ch.command(chan_cmd_resume);
+		assert_int_equal(take_irq(ch.irq[slot].get(), 0), 0);
+		ch.arm(slot, arm_none);
+	}
+	/* Armed behind what will ever come, and then halted: raised as well. */
+	ch.arm(0, ch.posted + 100);
+	descriptor bad = nop();
+	bad.op = 99;
+	ch.put_ready(bad);
+	assert_int_equal(take_irq(ch.irq[0].get(), wait_ms), 1);
+	assert_int_equal(load_acquire(&ch.status->record.state), dma::state_halted);
+	/* Armed when halted already. */
+	ch.arm(1, ch.posted + 100);
+	ch.wake();
+	assert_int_equal(take_irq(ch.irq[1].get(), wait_ms), 1);
+}
+
+static void test_coalescing(void **)
+{
+	static constexpr u32 by_count = 10, by_time = 1000 | 2000 << 16;
+	rig r;
+	chan each(r, 0), few(r, 1, 6, 0, by_count), timed(r, 3, 6, 0, by_time);
+	host_area a = r.make(iova, 4096);
+
+	each.put_ready(nop(dma::flag_interrupt));
+	assert_int_equal(take_irq(each.irq[1].get(), wait_ms), 1);
+	/* Behind a wait, so that all of them are there when the first one runs. */
+	few.put(wait_for(iova, 1));
+	timed.put(wait_for(iova, 1));
+	for (unsigned i = 0; i < 25; i++)
+		few.put(nop(dma::flag_interrupt));
+	for (unsigned i = 0; i < 3; i++)
+		timed.put(nop(dma::flag_interrupt));
+	few.ring_bell();
+	timed.ring_bell();
+	store_release(reinterpret_cast<u64 *>(a.data), u64(1));
+	assert_true(few.done(26));
+	/* Two full tens, and the rest when the ring is dry. */
+	few.command(chan_cmd_disable);
+	assert_int_equal(take_irq(few.irq[1].get(), wait_ms), 3);
+	assert_int_equal(take_irq(timed.irq[1].get(), wait_ms), 1);
+	assert_int_equal(timed.completed(), 4);
+	r.drop(a);
+}
+
+static u64 cpu_ns()
+{
+	rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return u64(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * ns_per_s + u64(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1000;
+}
+
+static void asleep(chan &c)
+{
+	const deadline until = deadline::in_ms(wait_ms);
+
+	while (!load_acquire(&c.status->asleep) && !until.passed())
+		sched_yield();
+	assert_int_equal(load_acquire(&c.status->asleep), 1);
+}
+
+static void test_sleep_wake(void **)
+{
+	rig r;
+	chan ch(r, 0);
+
+	for (unsigned i = 0; i < 200; i++) {
+		if (i % 2)
+			asleep(ch);
+		ch.put_ready(nop());
+		assert_true(ch.done(ch.posted));
+	}
+	/* By a register write instead of the eventfd. */
+	asleep(ch);
+	ch.put(nop());
+	r.write64(chan_door(0) + door_tail, ch.posted);
+	assert_true(ch.done(ch.posted));
+	asleep(ch);
+	ch.put(nop());
+	store_fence(reinterpret_cast<u64 *>(ch.door.data() + door_tail), ch.posted);
+	r.write32(chan_ctrl(0) + chan_wake, 1);
+	assert_true(ch.done(ch.posted));
+	/* Asleep is asleep: over 200 ms the whole process spends next to nothing. */
+	asleep(ch);
+	const u64 before = cpu_ns();
+	const timespec nap = {0, 200 * 1000 * 1000};
+	nanosleep(&nap, nullptr);
+	assert_in_range(cpu_ns() - before, 0, 20 * ns_per_ms);
+}
+
+static void test_unmap_while_copying(void **)
+{
+	for (reach how : {reach::shared, reach::file}) {
+		rig r(rig::small(), how);
+		chan ch(r, 0);
+		unsigned faults = 0;
+
+		for (unsigned round = 0; round < 60; round++) {
+			host_area a = r.make(iova, size);
+
+			for (unsigned i = 0; i < 8; i++)
+				ch.put(make_copy(space::host, iova, space::device, mem_base, size));
+			ch.ring_bell();
+			if (round % 2)
+				begun(r, ch, ch.posted - 5);
+			/* On return nobody reads it: the mapping goes with it, and a late access would be a crash. */
+			r.drop(a);
+			while (ch.completed() < ch.posted) {
+				if (load_acquire(&ch.status->record.state) != dma::state_halted)
+					continue;
+				assert_int_equal(ch.status->record.reason, u32(fault_reason::src_unmapped));
+				faults++;
+				ch.command(chan_cmd_resume);
+			}
+		}
+		assert_true(faults > 0);
+	}
+}
+
+/* The ring itself goes: the channel ends, and nothing else does. */
+static void test_unmap_ring(void **)
+{
+	rig r;
+	chan ch(r, 0), next(r, 2);
+	const deadline until = deadline::in_ms(wait_ms);
+
+	assert_int_equal(r.dev->dma_unmap(ch.area.iova, ch.area.size), 0);
+	next.put_ready(nop());
+	assert_true(next.done(1));
+	r.write32(chan_ctrl(0) + chan_wake, 1);
+	while (ch.state() != chan_state_error && !until.passed())
+		sched_yield();
+	assert_int_equal(ch.state(), chan_state_error);
+	ch.area = r.make_near(ch.area.iova + MiB, 4096);
+}
+
+static void test_bad_setup(void **)
+{
+	rig r;
+	host_area a = r.make(iova, size);
+	const u64 page = chan_ctrl(5);
+	const struct {
+		u64 ring, record;
+		u32 order;
+		u32 state;
+	} cases[] = {
+		{iova + 4096, iova, 6, chan_state_running},
+		{iova + 4096 + 32, iova, 6, chan_state_error},
+		{iova + 4096, iova + 32, 6, chan_state_error},
+		{iova + 4096, iova, 1, chan_state_error},
+		{iova + 4096, iova, 31, chan_state_error},
+		{iova + 4096, iova, 16, chan_state_error},
+		{iova - 64, iova, 6, chan_state_error},
+		{iova + 4096, iova + size, 6, chan_state_error},
+	};
+
+	for (const auto &c : cases) {
+		r.write64(page + chan_ring_base, c.ring);
+		r.write64(page + chan_record, c.record);
+		r.write32(page + chan_ring_order, c.order);
+		r.write32(page + chan_command, chan_cmd_enable);
+		assert_int_equal(r.read32(page + chan_state), c.state);
+		r.write32(page + chan_command, chan_cmd_disable);
+		assert_int_equal(r.read32(page + chan_state), chan_state_off);
+	}
+	/* Neither without bus mastering nor without the device's own switch. */
+	r.write64(page + chan_ring_base, iova + 4096);
+	r.write64(page + chan_record, iova);
+	r.write32(page + chan_ring_order, 6);
+	assert_int_equal(vfio::config_bus_master(*r.dev, false), 0);
+	r.write32(page + chan_command, chan_cmd_enable);
+	assert_int_equal(r.read32(page + chan_state), chan_state_error);
+	assert_int_equal(vfio::config_bus_master(*r.dev, true), 0);
+	r.write32(reg_ctrl, 0);
+	r.write32(page + chan_command, chan_cmd_enable);
+	assert_int_equal(r.read32(page + chan_state), chan_state_error);
+	r.drop(a);
+}
+
+static void test_reset(void **)
+{
+	for (bool by_register : {false, true}) {
+		rig r;
+		chan ch(r, 0);
+
+		ch.put_ready(nop());
+		assert_true(ch.done(1));
+		if (by_register)
+			r.write32(reg_ctrl, ctrl_reset);
+		else
+			assert_int_equal(r.dev->reset(), 0);
+		assert_int_equal(ch.state(), chan_state_off);
+		assert_int_equal(r.read64(reg_mem_base), 0);
+		assert_int_equal(r.read64(chan_ctrl(0) + chan_ring_base), 0);
+		assert_int_equal(r.read64(chan_door(0) + door_arm), arm_none);
+	}
+}
+
+static void test_registers(void **)
+{
+	rig r;
+	u8 byte;
+
+	assert_int_equal(r.read32(reg_id), id_value);
+	assert_int_equal(r.read32(reg_version), version_major << 16);
+	assert_int_equal(r.read64(reg_caps), hw_cap_sleep | hw_cap_memory | hw_cap_heartbeat);
+	assert_int_equal(r.read32(reg_channels), 8);
+	assert_int_equal(r.read32(reg_engines), 2);
+	assert_int_equal(r.read64(reg_mem_size), 8 * MiB);
+	assert_int_equal(r.read32(reg_mem_size + 4), 0);
+	assert_int_equal(r.read32(reg_mem_base + 4), mem_base >> 32);
+	assert_int_equal(r.read32(reg_vectors), 16);
+	assert_int_equal(r.read64(chan_ctrl(8) + chan_state), 0);
+	assert_int_equal(r.read64(0x8000), 0);
+	assert_true(r.read64(reg_clock) != 0);
+	assert_int_equal(r.dev->region_read(vfio::region_bar0, reg_id, &byte, 1), -EINVAL);
+	u32 id;
+	assert_int_equal(vfio::config_read32(*r.dev, 0, &id), 0);
+	assert_int_equal(id, pci_vendor | u32(pci_device) << 16);
+}
+
+static void test_no_memory(void **)
+{
+	sim::config cfg = rig::small();
+
+	cfg.has_mem = false;
+	rig r(cfg);
+	host_area a = r.make(iova, size);
+	chan ch(r, 0);
+	vfio::region_info bar2;
+
+	assert_int_equal(r.read64(reg_caps) & hw_cap_memory, 0);
+	assert_int_equal(r.read64(reg_mem_size), 0);
+	assert_int_equal(r.dev->region(vfio::region_bar2, &bar2), 0);
+	assert_int_equal(bar2.size, 0);
+	memset(a.data, 0x5a, 4096);
+	assert_int_equal(ch.run(make_copy(space::host, iova, space::host, iova + MiB, 4096)), fault_reason::none);
+	assert_memory_equal(a.data, a.data + MiB, 4096);
+	assert_int_equal(ch.run(make_copy(space::host, iova, space::device, mem_base, 1)), fault_reason::dst_unmapped);
+	r.drop(a);
+}
+
+static void test_latency(void **)
+{
+	sim::config cfg = rig::small();
+
+	cfg.latency_us = 3000;
+	rig r(cfg);
+	chan ch(r, 0);
+	const u64 before = now_ns();
+
+	ch.put(nop());
+	ch.put_ready(nop());
+	assert_true(ch.done(2));
+	assert_true(now_ns() - before >= 2 * 3 * ns_per_ms);
+}
+
+/* Through the whole driver, as the library opens it. */
+static void test_device_string(void **)
+{
+	std::unique_ptr<dma::engine> eng;
+	dma::channel *ch;
+
+	assert_int_equal(dma::open("sim:mem=1M:channels=2:engines=1", &eng), 0);
+	assert_int_equal(eng->limits().channels, 2);
+	assert_int_equal(eng->limits().memory_size, MiB);
+	assert_int_equal(eng->set_memory_base(mem_base), 0);
+	assert_int_equal(eng->channel_open(1, {}, &ch), 0);
+	eng->memory()[100] = 42;
+	dma::request req;
+	req.op = opcode::copy;
+	req.spaces = dma::spaces(space::device, space::device);
+	req.src = mem_base + 100;
+	req.dst = mem_base + 200;
+	req.len = 1;
+	assert_int_equal(ch->ops->post(ch, &req, 1), 1);
+	ch->ops->doorbell(ch);
+	if (load_acquire(ch->asleep))
+		ch->ops->wake(ch);
+	const deadline until = deadline::in_ms(wait_ms);
+	while (dma::completed(ch) < ch->posted && !until.passed())
+		sched_yield();
+	assert_int_equal(eng->memory()[200], 42);
+	ch->ops->close(ch);
+	assert_int_equal(dma::open("sim:memory=1M", &eng), -EINVAL);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_wait_two_channels), cmocka_unit_test(test_compare),
+		cmocka_unit_test(test_stop_resume),	  cmocka_unit_test(test_stop_long_copy),
+		cmocka_unit_test(test_disable_silence),	  cmocka_unit_test(test_arm),
+		cmocka_unit_test(test_coalescing),	  cmocka_unit_test(test_sleep_wake),
+		cmocka_unit_test(test_unmap_while_copying), cmocka_unit_test(test_unmap_ring),
+		cmocka_unit_test(test_bad_setup),	  cmocka_unit_test(test_reset),
+		cmocka_unit_test(test_registers),	  cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_latency),		  cmocka_unit_test(test_device_string),
+	};
+
+	return cmocka_run_group_tests_name("sim_control", tests, nullptr, nullptr);
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every reason to fail, and that nothing is touched and nobody else disturbed then. */
+#include "tests/unit/sim/rig.h"
+
+#include "driver/sim/transport.h"
+
+using namespace usdma;
+using namespace usdma::test;
+
+static constexpr u64 iova = 0x10000000, size = 64 * KiB;
+
+struct bench {
+	explicit bench(reach how = reach::file) : r(rig::small(), how), ch(r, 0)
+	{
+		rw = r.make(iova, size);
+		ro = r.make(iova + size, size, vfio::dma_read);
+		wo = r.make(iova + 2 * size, size, vfio::dma_write);
+	}
+	~bench()
+	{
+		r.drop(rw);
+		r.drop(ro);
+		r.drop(wo);
+	}
+	void expect(const descriptor &d, fault_reason want, u64 address)
+	{
+		/* Before run resumes, the record keeps the address; it stays there after. */
+		assert_int_equal(ch.run(d), want);
+		if (want != fault_reason::none)
+			assert_int_equal(ch.status->record.fault_address, address);
+	}
+
+	rig r;
+	chan ch;
+	host_area rw, ro, wo;
+};
+
+static descriptor with(opcode op, descriptor d)
+{
+	d.op = u8(op);
+	return d;
+}
+
+static descriptor host_to_host(u64 src, u64 dst, u64 len)
+{
+	return make_copy(space::host, src, space::host, dst, len);
+}
+
+static void test_addresses(void **)
+{
+	static constexpr u64 end = iova + 3 * size;
+	bench b;
+	const u64 mem_end = mem_base + b.r.mem_size;
+
+	b.expect(host_to_host(end, iova, 64), fault_reason::src_unmapped, end);
+	b.expect(host_to_host(iova, end, 64), fault_reason::dst_unmapped, end);
+	b.expect(host_to_host(iova - 1, iova + 4096, 64), fault_reason::src_unmapped, iova - 1);
+	b.expect(host_to_host(~u64(0) - 3, iova, 64), fault_reason::src_unmapped, ~u64(0) - 3);
+	b.expect(host_to_host(iova, ~u64(0) - 3, 4 * MiB), fault_reason::src_denied, iova + 2 * size);
+	b.expect(host_to_host(iova + 2 * size, iova, 64), fault_reason::src_denied, iova + 2 * size);
+	b.expect(host_to_host(iova, iova + size, 64), fault_reason::dst_denied, iova + size);
+	/* The first byte that is wrong, not the first of the range. */
+	b.expect(host_to_host(iova + 2 * size - 32, iova, 64), fault_reason::src_denied, iova + 2 * size);
+	b.expect(host_to_host(iova + 64, iova + size - 32, 64), fault_reason::dst_denied, iova + size);
+	b.expect(make_copy(space::device, mem_base - 1, space::host, iova, 8), fault_reason::src_unmapped, mem_base - 1);
+	b.expect(make_copy(space::device, mem_end - 4, space::host, iova, 8), fault_reason::src_unmapped, mem_end);
+	b.expect(make_copy(space::host, iova, space::device, mem_end - 4, 8), fault_reason::dst_unmapped, mem_end);
+	b.expect(make_copy(space::host, iova, space::device, mem_end - 4, 4), fault_reason::none, 0);
+}
+
+/* Nothing may have been written when a later byte is out of bounds. */
+static void test_checked_before_touched(void **)
+{
+	bench b;
+
+	memset(b.rw.data, 0x11, size);
+	memset(b.r.mem(), 0x22, b.r.mem_size);
+	b.expect(make_copy(space::device, mem_base, space::host, iova + 4096, size), fault_reason::dst_denied, iova + size);
+	descriptor fill = with(opcode::fill, make_copy(space::host, 0, space::host, iova + 8, 2 * size));
+	fill.arg = 8;
+	b.expect(fill, fault_reason::dst_denied, iova + size);
+	for (u64 i = 0; i < size; i++)
+		assert_int_equal(b.rw.data[i], 0x11);
+}
+
+static void test_arguments(void **)
+{
+	bench b;
+	descriptor d = host_to_host(iova, iova + 4096, 0);
+
+	b.expect(d, fault_reason::bad_length, 0);
+	d.len = 4 * GiB + 1;
+	b.expect(d, fault_reason::bad_length, 0);
+	d.len = 64;
+	b.expect(with(opcode::op_count, d), fault_reason::bad_op, 0);
+	b.expect(with(opcode(255), d), fault_reason::bad_op, 0);
+	d.reserved = 1;
+	b.expect(d, fault_reason::bad_op, 0);
+	d.reserved = 0;
+	d.flags = 8;
+	b.expect(d, fault_reason::bad_op, 0);
+	d.flags = 0;
+	d.spaces = 2;
+	b.expect(d, fault_reason::bad_op, 0);
+	d.spaces = 0x20;
+	b.expect(d, fault_reason::bad_op, 0);
+}
+
+static void test_2d_and_fill(void **)
+{
+	bench b;
+	descriptor d = with(opcode::copy_2d, host_to_host(iova, iova + 32 * KiB, 64));
+
+	b.expect(d, fault_reason::bad_length, 0);
+	d.height = 4;
+	d.a = d.b = 63;
+	b.expect(d, fault_reason::bad_length, 0);
+	d.a = 64;
+	b.expect(d, fault_reason::bad_length, 0);
+	d.b = ~u64(0) / 2;
+	b.expect(d, fault_reason::bad_length, 0);
+	d.b = 64 * KiB;
+	b.expect(d, fault_reason::dst_denied, iova + size);
+	d.height = ~u32(0);
+	d.len = ~u64(0);
+	b.expect(d, fault_reason::bad_length, 0);
+	d = with(opcode::fill, host_to_host(0, iova, 10));
+	b.expect(d, fault_reason::bad_op, 0);
+	d.arg = 4;
+	b.expect(d, fault_reason::bad_length, 0);
+	d.arg = 8;
+	d.len = 16;
+	d.dst = iova + 3 * size;
+	b.expect(d, fault_reason::dst_unmapped, d.dst);
+}
+
+static void test_words(void **)
+{
+	static constexpr opcode ops[] = {opcode::write, opcode::timestamp};
+	bench b;
+
+	for (opcode op : ops) {
+		b.expect(with(op, host_to_host(0, iova + 4, 0)), fault_reason::unaligned, iova + 4);
+		b.expect(with(op, host_to_host(0, iova + size, 0)), fault_reason::dst_denied, iova + size);
+		b.expect(with(op, host_to_host(0, 8, 0)), fault_reason::dst_unmapped, 8);
+		b.expect(with(op, host_to_host(0, iova + 8, 0)), fault_reason::none, 0);
+	}
+	descriptor d = with(opcode::wait, host_to_host(iova + 4, 0, 0));
+	b.expect(d, fault_reason::unaligned, iova + 4);
+	d.src = iova + 2 * size;
+	b.expect(d, fault_reason::src_denied, d.src);
+	d.src = iova;
+	d.arg = 4;
+	b.expect(d, fault_reason::bad_op, 0);
+	d.arg = u8(dma::compare::eq);
+	d.a = 1;
+	d.height = 3;
+	b.expect(d, fault_reason::timeout, iova);
+	store_release(reinterpret_cast<u64 *>(b.rw.data), u64(1));
+	b.expect(d, fault_reason::none, 0);
+}
+
+static void test_reduce(void **)
+{
+	bench b;
+	descriptor d = with(opcode::reduce, host_to_host(iova, iova + 4096, 6));
+
+	d.arg = dma::reduce_arg(dma::element::f32, dma::reduce_op::sum);
+	b.expect(d, fault_reason::bad_length, 0);
+	d.len = 8;
+	d.src = iova + 2;
+	b.expect(d, fault_reason::unaligned, iova + 2);
+	d.src = iova;
+	d.arg = dma::reduce_arg(dma::element::count, dma::reduce_op::sum);
+	b.expect(d, fault_reason::bad_op, 0);
+	d.arg = u8(dma::element::f32) | 5 << 4;
+	b.expect(d, fault_reason::bad_op, 0);
+	d.arg = dma::reduce_arg(dma::element::f32, dma::reduce_op::sum);
+	/* The destination is read as well. */
+	d.dst = iova + 2 * size;
+	b.expect(d, fault_reason::dst_denied, d.dst);
+	d.dst = iova + size;
+	b.expect(d, fault_reason::dst_denied, d.dst);
+}
+
+static void test_indirect(void **)
+{
+	bench b;
+	descriptor d = with(opcode::copy_indirect, make_copy(space::device, mem_base + 4, space::device, mem_base, 0));
+	sdma::indirect_block ind = {{0, 0}, 0, 64, mem_base + 4096, mem_base + 8192};
+
+	b.expect(d, fault_reason::unaligned, d.src);
+	d.src = mem_base + 64;
+	d.arg = 2;
+	b.expect(d, fault_reason::bad_op, 0);
+	d.arg = 0;
+	memset(b.r.mem() + 64, 0, sizeof(ind));
+	b.expect(d, fault_reason::bad_length, d.src);
+	ind.src = iova;
+	memcpy(b.r.mem() + 64, &ind, sizeof(ind));
+	b.expect(d, fault_reason::src_unmapped, iova);
+	ind.src = mem_base;
+	ind.dst = mem_base + b.r.mem_size;
+	memcpy(b.r.mem() + 64, &ind, sizeof(ind));
+	b.expect(d, fault_reason::dst_unmapped, ind.dst);
+	ind.len_high = 2;
+	memcpy(b.r.mem() + 64, &ind, sizeof(ind));
+	b.expect(d, fault_reason::bad_length, d.src);
+	d.src = mem_base + b.r.mem_size - 24;
+	b.expect(d, fault_reason::src_unmapped, mem_base + b.r.mem_size);
+}
+
+/* The doorbell covers a descriptor that was never written. */
+static void test_bad_tag(void **)
+{
+	bench b;
+
+	b.ch.posted++;
+	b.ch.ring_bell();
+	assert_true(b.ch.halted());
+	assert_int_equal(b.ch.status->record.reason, u32(fault_reason::bad_tag));
+	assert_int_equal(b.ch.status->record.fault_seq, 1);
+	b.ch.command(sdma::chan_cmd_resume);
+	b.expect(host_to_host(iova, iova + 4096, 64), fault_reason::none, 0);
+}
+
+/* One channel fails over and over while its neighbours, on the same unit and on the other, copy. */
+static void test_neighbours(void **)
+{
+	bench b;
+	chan same(b.r, 2), other(b.r, 1);
+
+	for (unsigned i = 0; i < 50; i++) {
+		same.put_ready(host_to_host(iova, iova + 4096, 64));
+		other.put_ready(host_to_host(iova, iova + 8192, 64));
+		b.expect(host_to_host(0, iova, 64), fault_reason::src_unmapped, 0);
+	}
+	assert_true(same.done(50));
+	assert_true(other.done(50));
+	assert_int_equal(same.status->record.state, dma::state_running);
+}
+
+/* What was asked for by a test, and what a hook may hold up. */
+struct on_demand final : sim::faults {
+	fault_reason descriptor(u32, u64 seq, const sdma::descriptor &, u64 *address) override
+	{
+		*address = 0x1234;
+		return seq == 2 ? fault_reason::injected : fault_reason::none;
+	}
+	bool hang(u32, u64 seq) override { return seq == 4 && load_acquire(&hung); }
+	bool drop_interrupt(u32) override { return true; }
+	int refuse_map(u64 at, u64) override { return at == 0x5000 ? ENOMEM : 0; }
+
+	u32 hung = 1;
+};
+
+static void test_on_demand(void **)
+{
+	on_demand f;
+	rig r(rig::small(), reach::file, &f);
+	chan ch(r, 0);
+	vfio::dma_area refused;
+	u64 page[1024];
+
+	assert_int_equal(ch.run({}), fault_reason::none);
+	assert_int_equal(ch.run({}), fault_reason::injected);
+	assert_int_equal(ch.status->record.fault_address, 0x1234);
+	assert_int_equal(ch.run({}), fault_reason::none);
+	ch.put_ready({});
+	assert_int_equal(ch.state(), sdma::chan_state_running);
+	assert_int_equal(ch.completed(), 3);
+	store_release(&f.hung, 0u);
+	assert_true(ch.done(4));
+	refused.iova = 0x5000;
+	refused.size = 4096;
+	refused.vaddr = reinterpret_cast<void *>(align_down(u64(page) + 4095, u64(4096)));
+	assert_int_equal(r.dev->dma_map(refused), -ENOMEM);
+}
+
+/* A client that does not answer DMA_READ the way it should is a failed transfer: here, memory that it took back. */
+static void test_remote_gone(void **)
+{
+	bench b(reach::messages);
+
+	b.expect(host_to_host(iova, iova + 4096, 512), fault_reason::none, 0);
+	b.expect(host_to_host(iova + size, iova + 2 * size, 512), fault_reason::none, 0);
+	b.expect(host_to_host(iova + 2 * size, iova, 512), fault_reason::src_denied, iova + 2 * size);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_addresses),  cmocka_unit_test(test_checked_before_touched),
+		cmocka_unit_test(test_arguments),  cmocka_unit_test(test_2d_and_fill),
+		cmocka_unit_test(test_words),      cmocka_unit_test(test_reduce),
+		cmocka_unit_test(test_indirect),   cmocka_unit_test(test_bad_tag),
+		cmocka_unit_test(test_neighbours), cmocka_unit_test(test_on_demand),
+		cmocka_unit_test(test_remote_gone),
+	};
+
+	return cmocka_run_group_tests_name("sim_faults", tests, nullptr, nullptr);
+}

@@ -139,7 +139,7 @@ int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
 }
 
 /* True once every pass that was under way has ended. */
-bool dma_space::quiesce() const
+bool dma_space::quiesce()
 {
 	const deadline until = deadline::in_ms(let_go_ms);
 
@@ -147,8 +147,9 @@ bool dma_space::quiesce() const
 	 * The removal before the look at the units: either a unit's next pass sees
 	 * the removal, or we see the unit in its pass.
 	 */
-	if (!membarrier_ || !barrier_of_all_threads())
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (membarrier_ && !barrier_of_all_threads())
+		return false;
+	store_fence(&fence_, 0u);
 	for (const dma_reader *r : readers_) {
 		const u64 seen = r->count();
 

@@ -44,11 +44,14 @@ public:
 private:
 	void step(u64 n)
 	{
-		/* Release: the pass's accesses come before its end. */
-		store_release(&count_, count_ + n);
-		/* The next pass's look at the generation comes after; without membarrier(2) this says so. */
+		/*
+		 * Release: the pass's accesses come before its end.  The next pass's look
+		 * at the generation comes after; without membarrier(2) the fence says so.
+		 */
 		if (unlikely(fences_))
-			__atomic_thread_fence(__ATOMIC_SEQ_CST);
+			store_fence(&count_, count_ + n);
+		else
+			store_release(&count_, count_ + n);
 	}
 
 	u64 count_ = 0;
@@ -90,11 +93,12 @@ private:
 	int fill(area *a, unique_fd fd, u64 fd_offset);
 	bool take_shared(u64 iova, u64 size, u8 **out);
 	area *new_area();
-	bool quiesce() const;
+	bool quiesce();
 	int drop(area *a);
 
 	u32 max_areas_;
 	bool membarrier_;
+	u32 fence_ = 0;
 	range_map map_;
 	std::deque<area> slab_; /* never shrinks: a late reader may look at a removed entry */
 	std::vector<area *> free_;

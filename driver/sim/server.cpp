@@ -67,6 +67,9 @@ int server::answer_command(vfio::user_message &m)
 {
 	answer a;
 	const int err = handle(m, &a);
+
+	/* What the model did not take is closed before the client hears of the end. */
+	m.fds.clear();
 	proto::header h = {m.head.id, m.head.cmd, 0, proto::type_reply, 0};
 
 	if (err) {

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The server against clients that lie, break off, or come one after the other; and the settings. */
+#include "tests/unit/sim/rig.h"
+
+#include "driver/base/error.h"
+#include "driver/sim/config.h"
+#include "driver/sim/listener.h"
+
+#include <cstdlib>
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+using namespace usdma;
+using namespace usdma::test;
+namespace proto = usdma::vfio::proto;
+using proto::command;
+
+static size_t open_fds()
+{
+	DIR *d = opendir("/proc/self/fd");
+	size_t n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* The server in a thread; the test says byte for byte what it likes. */
+struct raw {
+	raw()
+	{
+		int pair[2];
+
+		model = std::make_unique<sim::sdma_model>(rig::small());
+		assert_int_equal(model->start(), 0);
+		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+		link = std::make_unique<sim::server>(unique_fd(pair[0]), *model);
+		sock.reset(pair[1]);
+		thread = std::thread([this] {
+			result = link->serve(-1);
+			model.reset();
+		});
+	}
+	~raw()
+	{
+		sock.reset();
+		end();
+	}
+	int end()
+	{
+		if (thread.joinable())
+			thread.join();
+		return result;
+	}
+
+	/* The errno in the reply (0: well), or -1: the server broke off. */
+	int ask(command cmd, const void *body, size_t len, std::vector<int> fds = {}, vfio::user_message *reply = nullptr)
+	{
+		proto::header h = {next++, u16(cmd), 0, proto::type_command, 0};
+		iovec part = {const_cast<void *>(body), len};
+		vfio::user_message m;
+
+		if (vfio::user_send(sock.get(), h, {&part, len ? 1u : 0u}, fds, deadline::in_ms(wait_ms)))
+			return -1;
+		if (vfio::user_recv(sock.get(), deadline::in_ms(wait_ms), wait_ms, &m))
+			return -1;
+		assert_int_equal(m.head.id, h.id);
+		assert_int_equal(m.head.cmd, h.cmd);
+		assert_int_equal(m.head.flags & proto::flag_type_mask, proto::type_reply);
+		const int err = m.head.flags & proto::flag_error ? int(m.head.error) : 0;
+		if (reply)
+			*reply = std::move(m);
+		return err;
+	}
+	template <class T> int ask(command cmd, const T &body, std::vector<int> fds = {}, vfio::user_message *reply = nullptr)
+	{
+		return ask(cmd, &body, sizeof(body), std::move(fds), reply);
+	}
+	int hello(const char *json = nullptr)
+	{
+		std::string text("\0\0\0\0", 4);
+
+		if (json)
+			text.append(json, strlen(json) + 1);
+		return ask(command::version, text.data(), text.size());
+	}
+
+	std::unique_ptr<sim::sdma_model> model;
+	std::unique_ptr<sim::server> link;
+	unique_fd sock;
+	std::thread thread;
+	int result = 0;
+	u16 next = 100;
+};
+
+static void test_version(void **)
+{
+	static constexpr const char *bad[] = {"[]", "{", "{\"capabilities\":5}", "{\"capabilities\":{\"max_msg_fds\":-1}}",
+					      "{\"capabilities\":{\"max_data_xfer_size\":\"x\"}}"};
+	const proto::version_head other = {1, 0};
+
+	{
+		raw r;
+		assert_int_equal(r.ask(command::device_reset, nullptr, 0), EINVAL);
+		assert_int_equal(r.ask(command::version, "", 2), EINVAL);
+		assert_int_equal(r.ask(command::version, other), ENOTSUP);
+		for (const char *json : bad)
+			assert_int_equal(r.hello(json), EINVAL);
+		assert_int_equal(r.hello("{\"capabilities\":{\"max_msg_fds\":8}}"), 0);
+		assert_int_equal(r.hello(), EINVAL);
+		assert_int_equal(r.ask(command::device_reset, nullptr, 0), 0);
+	}
+	raw bare;
+	assert_int_equal(bare.hello(), 0);
+}
+
+static void test_dma_map_checks(void **)
+{
+	const unique_fd file(memfd_create("x", MFD_CLOEXEC));
+	const proto::dma_map good = {sizeof(good), 3, 0, 0x10000, 0x4000};
+	raw r;
+	auto with = [&](auto change) {
+		proto::dma_map m = good;
+		change(m);
+		return m;
+	};
+
+	assert_int_equal(ftruncate(file.get(), 0x4000), 0);
+	assert_int_equal(r.hello(), 0);
+	const int fd = file.get();
+	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.argsz = 8; })), EINVAL);
+	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.flags = 0; })), EINVAL);
+	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.flags = 4; })), EINVAL);
+	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.size = 0; })), EINVAL);
+	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.size = 100; })), EINVAL);
+	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.address = 100; })), EINVAL);
+	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.address = ~u64(0) & ~u64(4095); })), EINVAL);
+	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.size = ~u64(0) & ~u64(4095); })), EINVAL);
+	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.offset = 0x1000; }), {fd}), EINVAL);
+	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.offset = ~u64(4095); }), {fd}), EINVAL);
+	assert_int_equal(r.ask(command::dma_map, good, {fd, fd}), EINVAL);
+	assert_int_equal(r.ask(command::dma_map, &good, sizeof(good) - 1), EINVAL);
+	assert_int_equal(r.ask(command::dma_map, good, {fd}), 0);
+	assert_int_equal(r.ask(command::dma_map, good, {fd}), EEXIST);
+	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.address += 0x3000; })), EEXIST);
+	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.address += 0x4000; })), 0);
+}
+
+static void test_dma_unmap_checks(void **)
+{
+	const proto::dma_map map = {sizeof(map), 3, 0, 0x10000, 0x4000};
+	proto::dma_unmap u = {sizeof(u), 0, 0x10000, 0x4000};
+	raw r;
+
+	assert_int_equal(r.hello(), 0);
+	assert_int_equal(r.ask(command::dma_unmap, u), ENOENT);
+	assert_int_equal(r.ask(command::dma_map, map), 0);
+	u.size = 0x2000;
+	assert_int_equal(r.ask(command::dma_unmap, u), ENOENT);
+	u.size = 0x4000;
+	u.flags = 1;
+	assert_int_equal(r.ask(command::dma_unmap, u), ENOTSUP);
+	u.flags = 2;
+	assert_int_equal(r.ask(command::dma_unmap, u), EINVAL);
+	u.address = u.size = 0;
+	assert_int_equal(r.ask(command::dma_unmap, u), 0);
+	assert_int_equal(r.ask(command::dma_map, map), 0);
+}
+
+static void test_region_checks(void **)
+{
+	struct {
+		proto::region_access_head h;
+		u8 data[16];
+	} w = {{0, 0, 8}, {}};
+	raw r;
+	auto read = [&](u32 region, u64 off, u32 n) {
+		return r.ask(command::region_read, proto::region_access_head{off, region, n});
+	};
+
+	assert_int_equal(r.hello(), 0);
+	assert_int_equal(read(0, 0, 4), 0);
+	assert_int_equal(read(0, 2, 4), EINVAL);
+	assert_int_equal(read(0, 0, 3), EINVAL);
+	assert_int_equal(read(0, sdma::bar0_size - 4, 8), EINVAL);
+	assert_int_equal(read(0, ~u64(0) - 3, 8), EINVAL);
+	assert_int_equal(read(0, sdma::chan_door_base + 4, 8), EINVAL);
+	assert_int_equal(read(1, 0, 4), EINVAL);
+	assert_int_equal(read(99, 0, 4), EINVAL);
+	assert_int_equal(read(2, 0, ~u32(0)), EINVAL);
+	assert_int_equal(read(2, 0, 1 << 20), 0);
+	assert_int_equal(read(7, 0, 256), 0);
+	assert_int_equal(read(7, 255, 2), EINVAL);
+	assert_int_equal(read(4, 65536, 1), EINVAL);
+	/* Count and length differ. */
+	assert_int_equal(r.ask(command::region_write, w), EINVAL);
+	w.h.count = 16;
+	w.h.region = 2;
+	assert_int_equal(r.ask(command::region_write, w), 0);
+	assert_int_equal(r.ask(command::region_write, &w, 10), EINVAL);
+}
+
+static void test_irq_checks(void **)
+{
+	const unique_fd ev(eventfd(0, EFD_CLOEXEC)), file(memfd_create("x", MFD_CLOEXEC));
+	const proto::irq_set_head good = {sizeof(good), proto::irq_set_data_eventfd | proto::irq_set_action_trigger, 2, 0, 1};
+	proto::irq_set_head h = good;
+	raw r;
+
+	assert_int_equal(r.hello(), 0);
+	assert_int_equal(r.ask(command::device_set_irqs, good, {ev.get()}), 0);
+	assert_int_equal(r.ask(command::device_set_irqs, good, {ev.get(), ev.get()}), EINVAL);
+	assert_int_equal(r.ask(command::device_set_irqs, good, {file.get()}), EINVAL);
+	h.start = 16;
+	assert_int_equal(r.ask(command::device_set_irqs, h, {ev.get()}), EINVAL);
+	h.start = ~u32(0);
+	assert_int_equal(r.ask(command::device_set_irqs, h, {ev.get()}), EINVAL);
+	h = good;
+	h.index = 77;
+	assert_int_equal(r.ask(command::device_set_irqs, h, {ev.get()}), EINVAL);
+	h = good;
+	h.flags |= proto::irq_set_data_none;
+	assert_int_equal(r.ask(command::device_set_irqs, h, {ev.get()}), EINVAL);
+	h.flags = proto::irq_set_data_none | proto::irq_set_action_mask;
+	assert_int_equal(r.ask(command::device_set_irqs, h), ENOTSUP);
+	h.flags = proto::irq_set_data_none | proto::irq_set_action_trigger;
+	assert_int_equal(r.ask(command::device_set_irqs, h), 0);
+	assert_int_equal(take_irq(ev.get(), wait_ms), 1);
+	h.flags = proto::irq_set_data_bool | proto::irq_set_action_trigger;
+	assert_int_equal(r.ask(command::device_set_irqs, h), EINVAL);
+	assert_int_equal(r.ask(command::device_set_irqs, good), 0);
+	h.flags = proto::irq_set_data_none | proto::irq_set_action_trigger;
+	assert_int_equal(r.ask(command::device_set_irqs, h), 0);
+	assert_int_equal(take_irq(ev.get(), 0), 0);
+}
+
+static void test_info_checks(void **)
+{
+	vfio::user_message m;
+	proto::region_info info = {};
+	proto::io_fds_head io = {4096, 0, 0, 0};
+	raw r;
+
+	assert_int_equal(r.hello("{\"capabilities\":{\"max_msg_fds\":8}}"), 0);
+	assert_int_equal(r.ask(command::device_get_info, "abc", 3), EINVAL);
+	assert_int_equal(r.ask(command::device_get_region_info, info), EINVAL);
+	info.argsz = sizeof(info);
+	assert_int_equal(r.ask(command::device_get_region_info, info, {}, &m), 0);
+	memcpy(&info, m.body.data(), sizeof(info));
+	/* Too small for the list of mappable areas: says how much it takes. */
+	assert_int_equal(info.cap_offset, 0);
+	assert_int_equal(info.argsz, sizeof(info) + 16 + 16);
+	assert_int_equal(m.fds.size(), 1);
+	info.index = 9;
+	assert_int_equal(r.ask(command::device_get_region_info, info), EINVAL);
+	assert_int_equal(r.ask(command::device_get_region_io_fds, io, {}, &m), 0);
+	memcpy(&io, m.body.data(), sizeof(io));
+	assert_int_equal(io.count, 8);
+	assert_int_equal(m.fds.size(), 2); /* one for each unit */
+	io = {sizeof(io) + 40, 0, 0, 0};
+	assert_int_equal(r.ask(command::device_get_region_io_fds, io, {}, &m), 0);
+	memcpy(&io, m.body.data(), sizeof(io));
+	assert_int_equal(io.count, 1);
+	assert_int_equal(r.ask(command(14), nullptr, 0), ENOTSUP);
+	assert_int_equal(r.ask(command::dma_read, nullptr, 0), ENOTSUP);
+}
+
+/* Descriptors where none belong are closed; the connection lives on. */
+static void test_stray_fds(void **)
+{
+	const unique_fd ev(eventfd(0, EFD_CLOEXEC));
+	const size_t before = open_fds();
+	{
+		raw r;
+		assert_int_equal(r.hello(), 0);
+		const size_t connected = open_fds();
+
+		for (unsigned i = 0; i < 20; i++)
+			assert_int_equal(r.ask(command::device_reset, nullptr, 0, {ev.get(), ev.get(), ev.get()}), EINVAL);
+		assert_int_equal(open_fds(), connected);
+	}
+	assert_int_equal(open_fds(), before);
+}
+
+static void test_broken_frames(void **)
+{
+	static constexpr proto::header bad[] = {
+		{1, 1, 8, 0, 0}, {1, 1, 0xffffffff, 0, 0}, {1, 1, 0, 0, 0}, {1, 1, 16, 7, 0}, {1, 1, 100, 0, 0},
+	};
+	const size_t before = open_fds();
+
+	for (const auto &h : bad) {
+		raw r;
+
+		assert_int_equal(send(r.sock.get(), &h, sizeof(h), MSG_NOSIGNAL), sizeof(h));
+		shutdown(r.sock.get(), SHUT_WR);
+		assert_int_equal(r.end(), -EPROTO);
+	}
+	assert_int_equal(open_fds(), before);
+}
+
+static void test_random_messages(void **)
+{
+	auto gen = rng(9);
+
+	for (unsigned round = 0; round < 40 * scale(); round++) {
+		raw r;
+
+		r.hello();
+		for (unsigned i = 0; i < 100; i++) {
+			u8 body[64];
+
+			fill_random(body, sizeof(body), gen);
+			for (u8 &b : body)
+				if (gen() % 4)
+					b = u8(gen() % 3 ? 0 : 32);
+			r.ask(command(gen() % 17), body, gen() % sizeof(body));
+		}
+	}
+}
+
+/* A reply that answers nothing is late, not wrong. */
+static void test_stray_reply(void **)
+{
+	const proto::header h = {7, u16(command::dma_read), sizeof(h), proto::type_reply, 0};
+	raw r;
+
+	assert_int_equal(r.hello(), 0);
+	assert_int_equal(send(r.sock.get(), &h, sizeof(h), MSG_NOSIGNAL), sizeof(h));
+	assert_int_equal(r.ask(command::device_reset, nullptr, 0), 0);
+}
+
+/* ---- one client after the other, on a path ------------------------------------------------------- */
+
+struct served {
+	served()
+	{
+		cfg = rig::small();
+		assert_non_null(mkdtemp(dir));
+		path = std::string(dir) + "/socket";
+		assert_int_equal(door.open(path), 0);
+		stop.reset(eventfd(0, EFD_CLOEXEC));
+		thread = std::thread([this] { result = door.run(cfg, stop.get(), false); });
+	}
+	~served()
+	{
+		eventfd_write(stop.get(), 1);
+		thread.join();
+		assert_int_equal(result, 0);
+		rmdir(dir);
+	}
+
+	char dir[32] = "/tmp/usdma-sim-XXXXXX";
+	std::string path;
+	sim::config cfg;
+	sim::listener door;
+	unique_fd stop;
+	std::thread thread;
+	int result = 1;
+};
+
+static void test_next_client(void **)
+{
+	served s;
+	struct stat st;
+	sim::listener second;
+
+	assert_int_equal(stat(s.path.c_str(), &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	for (unsigned round = 0; round < 5; round++) {
+		std::unique_ptr<vfio::device> dev;
+		mapping mem;
+		u64 v = 0;
+
+		assert_int_equal(vfio::user_connect(s.path, {}, &dev), 0);
+		/* Nothing of the last one: neither in memory nor in registers, nor its mapping. */
+		assert_int_equal(dev->region_map(vfio::region_bar2, 0, MiB, &mem), 0);
+		assert_int_equal(mem.data()[5], 0);
+		mem.data()[5] = 1;
+		assert_int_equal(dev->region_read(vfio::region_bar0, sdma::reg_mem_base, &v, 8), 0);
+		assert_int_equal(v, 0);
+		v = 0x77000;
+		assert_int_equal(dev->region_write(vfio::region_bar0, sdma::reg_mem_base, &v, 8), 0);
+		vfio::dma_area a;
+		a.iova = 0x10000;
+		a.size = 4096;
+		a.vaddr = mem.data();
+		assert_int_equal(dev->dma_map(a), 0);
+	}
+	assert_int_equal(second.open(s.path), -EADDRINUSE);
+}
+
+static void test_paths(void **)
+{
+	char dir[] = "/tmp/usdma-sim-XXXXXX";
+	sim::listener l;
+
+	assert_non_null(mkdtemp(dir));
+	const std::string d = dir, file = d + "/file", old = d + "/old";
+	unique_fd(open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	assert_int_equal(l.open(file), -EEXIST);
+	assert_int_equal(l.open(""), -EINVAL);
+	assert_int_equal(l.open(std::string(200, 'x')), -EINVAL);
+	assert_int_equal(l.open(d + "/none/x"), -ENOENT);
+	/* Left behind by one that was killed. */
+	{
+		sockaddr_un a = {};
+		const unique_fd s(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+
+		a.sun_family = AF_UNIX;
+		memcpy(a.sun_path, old.c_str(), old.size());
+		assert_int_equal(bind(s.get(), reinterpret_cast<sockaddr *>(&a), sizeof(a)), 0);
+	}
+	{
+		sim::listener again;
+
+		assert_int_equal(again.open(old), 0);
+	}
+	assert_int_not_equal(access(old.c_str(), F_OK), 0);
+	unlink(file.c_str());
+	rmdir(dir);
+}
+
+static void test_settings(void **)
+{
+	static constexpr const char *bad[] = {
+		"sim:mem=", "sim:mem=0", "sim:mem=63K", "sim:mem=1X", "sim:mem=99999999T", "sim:mem=100001", "sim:engines=0",
+		"sim:engines=65", "sim:channels=1025", "sim:channels=-1", "sim:channels=1 ", "sim:what=1", "sim:", "sim::mem=1M",
+		"sim:nomem=2", "sim:cpus=", "sim:cpus=1+", "sim:cpus=9999", "sim:engines=3:channels=2", "simulator", "sim:mem",
+		"sim:spin=x", "sim:latency=99999999", "sim:rate=1Q",
+	};
+	sim::config c;
+
+	for (const char *spec : bad) {
+		error_clear();
+		assert_int_equal(sim::parse_config(spec, &c), -EINVAL);
+		assert_true(strlen(error_text()) > 10);
+	}
+	assert_int_equal(sim::parse_config("sim", &c), 0);
+	assert_int_equal(c.mem, GiB);
+	assert_int_equal(c.engines, 2);
+	assert_int_equal(c.channels, 64);
+	assert_int_equal(sim::parse_config("sim:mem=2M:engines=3:channels=7:spin=1:latency=2:rate=3K:nomem=1:cpus=0", &c), 0);
+	assert_int_equal(c.mem, 2 * MiB);
+	assert_int_equal(c.engines, 3);
+	assert_int_equal(c.channels, 7);
+	assert_int_equal(c.spin_us, 1);
+	assert_int_equal(c.latency_us, 2);
+	assert_int_equal(c.rate, 3 * KiB);
+	assert_false(c.has_mem);
+	assert_int_equal(c.cpus.size(), 1);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_version),	      cmocka_unit_test(test_dma_map_checks),
+		cmocka_unit_test(test_dma_unmap_checks), cmocka_unit_test(test_region_checks),
+		cmocka_unit_test(test_irq_checks),    cmocka_unit_test(test_info_checks),
+		cmocka_unit_test(test_stray_fds),     cmocka_unit_test(test_broken_frames),
+		cmocka_unit_test(test_random_messages), cmocka_unit_test(test_stray_reply),
+		cmocka_unit_test(test_next_client),   cmocka_unit_test(test_paths),
+		cmocka_unit_test(test_settings),
+	};
+
+	return cmocka_run_group_tests_name("sim_server", tests, nullptr, nullptr);
+}

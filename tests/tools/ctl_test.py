@@ -1,0 +1,357 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+Tests of usdmactl on made-up system trees and on this machine: what it says, not
+how it lays it out.  ctl_test.py USDMACTL COMPLETION; prints TAP.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+EDU, NIC, BRIDGE = ("0x1234", "0x11e8", "0x00ff00"), ("0x8086", "0x10d3", "0x020000"), ("0x1b36", "0x000e", "0x060400")
+
+
+class Tree:
+    """A fake root: sysfs, procfs and what else usdmactl looks at."""
+
+    def __init__(self, top):
+        self.top = top
+        for d in ("sys/bus/pci/devices", "sys/bus/pci/drivers", "sys/kernel/iommu_groups", "proc/self", "dev/vfio",
+                  "proc/sys/kernel", "etc/modprobe.d", "run"):
+            os.makedirs(os.path.join(top, d))
+        self.write("sys/bus/pci/drivers_probe", "")
+        self.write("proc/cmdline", "BOOT_IMAGE=/vmlinuz quiet\n")
+        self.write("proc/sys/kernel/osrelease", "6.1.0-fake\n")
+        self.write("proc/self/status", "Name:\tx\nCapEff:\t0000000000000000\n")
+        self.memlock("unlimited")
+        self.write("sys/devices/system/node/node0/cpulist", "0-3\n")
+        self.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "64\n")
+        self.write("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "64\n")
+
+    def path(self, name):
+        return os.path.join(self.top, name)
+
+    def write(self, name, text):
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "w", encoding="utf-8") as f:
+            f.write(text)
+
+    def link(self, name, target):
+        if os.path.lexists(self.path(name)):
+            os.unlink(self.path(name))
+        os.symlink(target, self.path(name))
+
+    def memlock(self, soft, hard=None):
+        self.write("proc/self/limits", "Limit  Soft Limit  Hard Limit  Units\n"
+                   f"Max locked memory         {soft}                {hard or soft}                bytes\n")
+
+    def driver(self, name):
+        os.makedirs(self.path(f"sys/bus/pci/drivers/{name}"), exist_ok=True)
+        self.write(f"sys/bus/pci/drivers/{name}/unbind", "")
+
+    def device(self, bdf, ids, driver=None, group=None, numa=-1):
+        base = f"sys/bus/pci/devices/{bdf}"
+        for name, value in zip(("vendor", "device", "class"), ids):
+            self.write(f"{base}/{name}", value + "\n")
+        self.write(f"{base}/numa_node", f"{numa}\n")
+        self.write(f"{base}/driver_override", "(null)\n")
+        self.write(f"{base}/resource", "0x00000000fe000000 0x00000000fe0fffff 0x0000000000040200\n")
+        if driver:
+            self.driver(driver)
+            self.link(f"{base}/driver", f"../../drivers/{driver}")
+        if group is not None:
+            os.makedirs(self.path(f"sys/kernel/iommu_groups/{group}/devices/{bdf}"))
+            self.link(f"{base}/iommu_group", f"../../../../kernel/iommu_groups/{group}")
+
+    def vfio(self, bound_groups=()):
+        self.driver("vfio-pci")
+        os.makedirs(self.path("sys/module/vfio_iommu_type1"), exist_ok=True)
+        for name in ("vfio", *map(str, bound_groups)):
+            self.write(f"dev/vfio/{name}", "")
+
+
+class Suite:
+    def __init__(self, program):
+        self.program = program
+        self.count = self.failed = 0
+        self.scratch = tempfile.mkdtemp(prefix="usdma-ctl-")
+
+    def tree(self):
+        return Tree(tempfile.mkdtemp(dir=self.scratch))
+
+    def run(self, *args, tree=None, env=None):
+        command = [self.program, *(["--root", tree.top] if tree else []), *args]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
+                              env=dict(os.environ, USDMA_DEVICES="sim", **(env or {})))
+
+    def json(self, *args, tree=None):
+        done = self.run("--json", *args, tree=tree)
+        return done.returncode, json.loads(done.stdout)
+
+    def doctor(self, tree=None):
+        status, said = self.json("doctor", tree=tree)
+        return status, said, {c["id"]: c for c in said["checks"]}
+
+    def check(self, ok, name, detail=""):
+        self.count += 1
+        self.failed += not ok
+        print(f"{'ok' if ok else 'not ok'} {self.count} - {name}")
+        if not ok:
+            print("\n".join("# " + line for line in str(detail).splitlines()))
+        sys.stdout.flush()
+
+
+def ready_machine(s):
+    """An IOMMU, one device alone in its group and bound: nothing to mend."""
+    t = s.tree()
+    t.vfio([3])
+    t.device("0000:00:04.0", EDU, "vfio-pci", 3)
+    return t
+
+
+def test_list(s):
+    t = ready_machine(s)
+    t.device("0000:00:05.0", EDU, None, 7, numa=1)
+    t.device("0000:00:06.0", EDU, None, 8)
+    t.device("0000:00:06.1", NIC, "e1000e", 8)
+    status, found = s.json("list", tree=t)
+    by = {d["address"]: d for d in found}
+    s.check(status == 0 and sorted(by) == ["0000:00:04.0", "0000:00:05.0", "0000:00:06.0"], "list: the candidates, no others", found)
+    s.check(by["0000:00:04.0"]["engine"] == "edu" and by["0000:00:04.0"]["driver"] == "vfio-pci", "list: engine and driver", found)
+    s.check(by["0000:00:05.0"]["driver"] is None and by["0000:00:05.0"]["numa_node"] == 1, "list: no driver, a NUMA node", found)
+    s.check(by["0000:00:06.0"]["group_members"] == ["0000:00:06.0", "0000:00:06.1"]
+            and by["0000:00:06.0"]["group_foreign"] == ["0000:00:06.1 (e1000e)"], "list: who is in the group, and in the way", found)
+    s.check(len(s.json("list", "--all", tree=t)[1]) == 4, "list --all: everything")
+    text = s.run("list", tree=t).stdout
+    s.check("0000:00:04.0" in text and "group 3" in text and max(map(len, text.splitlines())) <= 80, "list: readable at 80 columns", text)
+    s.check(s.json("list", tree=s.tree()) == (0, []), "list: nothing there")
+
+
+def test_bind_refusals(s):
+    t = ready_machine(s)
+    t.device("0000:00:06.0", EDU, None, 8)
+    t.device("0000:00:06.1", NIC, "e1000e", 8)
+    t.device("0000:00:07.0", NIC, "e1000e", 9)
+    t.write("sys/bus/pci/devices/0000:00:07.0/net/eth0/mtu", "1500\n")
+    t.device("0000:00:08.0", EDU, None)
+    t.device("0000:00:1e.0", BRIDGE, "pcieport", 10)
+    for bdf, word, name in (("0000:00:06.0", "0000:00:06.1", "a shared group, naming the other"),
+                            ("0000:00:07.0", "eth0", "a device in use, naming its interface"),
+                            ("0000:00:08.0", "IOMMU", "a device without an IOMMU"),
+                            ("0000:00:1e.0", "bridge", "a bridge"),
+                            ("0000:00:09.0", "0000:00:09.0", "a device that is not there"),
+                            ("nonsense", "nonsense", "no address")):
+        done = s.run("bind", bdf, tree=t)
+        s.check(done.returncode == 1 and word in done.stderr, f"bind refuses {name}", done)
+    s.check(s.json("bind", "0000:00:04.0", tree=t)[1]["driver"] == "vfio-pci", "bind: what is bound stays bound")
+    s.check(not os.path.exists(t.path("run/usdma")), "bind: refusals remember nothing")
+    u = s.tree()
+    u.device("0000:00:04.0", EDU, None, 3)
+    done = s.run("bind", "0000:00:04.0", tree=u)
+    s.check(done.returncode == 1 and "modprobe vfio-pci" in done.stderr, "bind: the module is missing, and how to load it", done)
+
+
+def test_bind_dry_run(s):
+    t = s.tree()
+    t.vfio()
+    t.device("0000:00:04.0", EDU, "edu_pci", 3)
+    status, said = s.json("bind", "0000:00:04.0", "--dry-run", tree=t)
+    s.check(status == 0 and said["dry_run"] and said["former_driver"] == "edu_pci", "bind --dry-run: says what it would do", said)
+    with open(t.path("sys/bus/pci/devices/0000:00:04.0/driver_override"), encoding="utf-8") as f:
+        untouched = f.read() == "(null)\n"
+    s.check(untouched and not os.path.exists(t.path("run/usdma")), "bind --dry-run: changes nothing")
+
+
+def test_unbind_in_use(s):
+    t = ready_machine(s)
+    os.makedirs(t.path("proc/4711/fd"))
+    t.write("proc/4711/comm", "trainer\n")
+    os.symlink(t.path("dev/vfio/3"), t.path("proc/4711/fd/5"))
+    done = s.run("unbind", "0000:00:04.0", tree=t)
+    s.check(done.returncode == 1 and "4711" in done.stderr and "trainer" in done.stderr, "unbind: refused while a process has it", done)
+
+
+def test_doctor_ready(s):
+    status, said, by = s.doctor(ready_machine(s))
+    s.check(status == 0 and said["ok"] and said["failed"] == 0, "doctor: a ready machine has nothing to mend", said)
+    s.check(all(by[i]["state"] == "ok" for i in ("iommu", "modules", "denylist", "devices", "permissions", "memlock", "huge_pages",
+                                                 "numa")), "doctor: each point is ok", said)
+    s.check([c["id"] for c in said["checks"]] == ["iommu", "modules", "denylist", "devices", "permissions", "memlock", "huge_pages",
+                                                  "numa", "io_uring", "power"], "doctor: the points in the order of mending", said)
+
+
+def test_doctor_iommu(s):
+    for table, cmdline, word in (("DMAR", "quiet", "intel_iommu=on"), ("DMAR", "intel_iommu=on", "dmesg"),
+                                 ("IVRS", "amd_iommu=off", "amd_iommu=off"), (None, "quiet", "firmware-setup")):
+        t = s.tree()
+        t.device("0000:00:04.0", EDU)
+        t.write("proc/cmdline", f"root=/dev/sda1 {cmdline}\n")
+        if table:
+            t.write(f"sys/firmware/acpi/tables/{table}", "x")
+        status, _, by = s.doctor(t)
+        s.check(status == 1 and by["iommu"]["state"] == "failed" and word in by["iommu"]["fix"],
+                f"doctor: no IOMMU ({table}, {cmdline}) and its cure", by)
+        s.check(by["devices"]["state"] == "failed", "doctor: then no device is ready either", by)
+
+
+def test_doctor_modules(s):
+    t = ready_machine(s)
+    shutil.rmtree(t.path("sys/bus/pci/drivers/vfio-pci"))
+    os.unlink(t.path("sys/bus/pci/devices/0000:00:04.0/driver"))
+    t.write("lib/modules/6.1.0-fake/modules.dep", "kernel/drivers/vfio/pci/vfio-pci.ko: kernel/drivers/vfio/vfio.ko\n")
+    _, _, by = s.doctor(t)
+    s.check(by["modules"]["state"] == "failed" and "modprobe" in by["modules"]["fix"], "doctor: a module to load", by)
+    s.check("usdmactl bind 0000:00:04.0" in by["devices"]["fix"], "doctor: a device to bind", by)
+    os.unlink(t.path("lib/modules/6.1.0-fake/modules.dep"))
+    _, _, by = s.doctor(t)
+    s.check("apt-get" in by["modules"]["fix"] and "6.1.0-fake" in by["modules"]["text"], "doctor: a kernel without the module", by)
+    t.vfio([3])
+    t.write("etc/modprobe.d/hardening.conf", "# no vfio\nblacklist vfio-pci\n")
+    _, _, by = s.doctor(t)
+    s.check(by["denylist"]["state"] == "failed" and "hardening.conf" in by["denylist"]["fix"], "doctor: a module on the denylist", by)
+    t.write("etc/modprobe.d/hardening.conf", "# blacklist vfio-pci\noptions vfio-pci ids=1234:11e8\n")
+    s.check(s.doctor(t)[2]["denylist"]["state"] == "ok", "doctor: comments and options deny nothing")
+
+
+def test_doctor_group(s):
+    t = ready_machine(s)
+    t.device("0000:00:04.1", NIC, "e1000e", 3)
+    _, _, by = s.doctor(t)
+    s.check(by["devices"]["state"] == "failed" and "0000:00:04.1 (e1000e)" in by["devices"]["text"]
+            and "0000:00:04.1" in by["devices"]["fix"], "doctor: a group that another driver is in", by)
+
+
+def test_doctor_memlock(s):
+    for soft, hard, cap, state, word in (("65536", "65536", 0, "failed", "limits.d"),
+                                         ("65536", "unlimited", 0, "failed", "ulimit -l unlimited"),
+                                         ("65536", "134217728", 0, "failed", "ulimit -l 131072"),
+                                         ("65536", "65536", 1 << 14, "ok", ""),
+                                         ("134217728", "134217728", 0, "ok", "")):
+        t = ready_machine(s)
+        t.memlock(soft, hard)
+        t.write("proc/self/status", f"Name:\tx\nCapEff:\t{cap:016x}\n")
+        _, _, by = s.doctor(t)
+        s.check(by["memlock"]["state"] == state and word in (by["memlock"]["fix"] or ""),
+                f"doctor: memlock {soft}/{hard}, capabilities {cap:#x}: {state}", by["memlock"])
+
+
+def test_doctor_permissions(s):
+    if os.geteuid() == 0:
+        print("# permissions are not tested as root: nothing is forbidden to it here (the virtual machine lane does)")
+        return
+    t = ready_machine(s)
+    os.chmod(t.path("dev/vfio/3"), 0)
+    _, _, by = s.doctor(t)
+    s.check(by["permissions"]["state"] == "failed" and "/dev/vfio/3" in by["permissions"]["fix"], "doctor: no permission", by)
+
+
+def test_doctor_advice(s):
+    t = ready_machine(s)
+    t.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n")
+    t.write("sys/devices/system/node/node1/cpulist", "4-7\n")
+    t.write("proc/sys/kernel/io_uring_disabled", "2\n")
+    t.write("sys/devices/system/cpu/cpu0/cpuidle/state3/latency", "350\n")
+    t.write("sys/devices/system/cpu/cpu0/cpuidle/state3/disable", "0\n")
+    status, said, by = s.doctor(t)
+    for point, word in (("huge_pages", "nr_hugepages"), ("numa", "USDMA_NUMA_NODE"), ("io_uring", "io_uring_disabled=0"),
+                        ("power", "cpupower")):
+        s.check(by[point]["state"] == "advice" and word in by[point]["fix"], f"doctor: advice on {point}", by[point])
+    s.check(status == 0 and said["ok"], "doctor: advice is no failure", said)
+
+
+def test_doctor_here(s):
+    """On this machine: the points that can be told another way are told right."""
+    status, said, by = s.doctor()
+    groups = os.path.isdir("/sys/kernel/iommu_groups") and os.listdir("/sys/kernel/iommu_groups")
+    s.check((by["iommu"]["state"] == "ok") == bool(groups), "doctor here: the IOMMU", by["iommu"])
+    loaded = os.path.isdir("/sys/bus/pci/drivers/vfio-pci") and (os.path.isdir("/sys/module/vfio_iommu_type1")
+                                                                 or os.path.exists("/dev/iommu"))
+    s.check((by["modules"]["state"] == "ok") == loaded, "doctor here: the modules", by["modules"])
+    with open("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", encoding="ascii") as f:
+        free = int(f.read())
+    s.check((by["huge_pages"]["state"] == "ok") == (free > 0), "doctor here: huge pages", by["huge_pages"])
+    s.check((status == 0) == said["ok"] == (not any(c["state"] == "failed" for c in said["checks"])),
+            "doctor here: the exit status is the verdict", said)
+    s.check(all(c["fix"] for c in said["checks"] if c["state"] in ("failed", "advice")), "doctor here: each point has its cure", said)
+
+
+def test_info_and_reset(s):
+    status, said = s.json("info", "sim:mem=64M:channels=8")
+    s.check(status == 0 and said["engine"]["driver"] == "sdma" and said["engine"]["memory_size"] == 64 << 20
+            and said["engine"]["channels"] == 8, "info: the engine's limits", said)
+    s.check(any(r["name"] == "BAR2" and r["size"] == 64 << 20 for r in said["regions"]) and said["interrupts"]["MSI-X"] > 0
+            and any(c["name"] == "MSI-X" for c in said["capabilities"]), "info: regions, interrupts, capabilities", said)
+    t = ready_machine(s)
+    t.device("0000:00:05.0", EDU, "edu_pci", 7)
+    status, said = s.json("info", "0000:00:05.0", tree=t)
+    s.check(status == 0 and said["pci"]["driver"] == "edu_pci" and said["regions"][0]["size"] == 1 << 20
+            and "bind" in said["note"], "info: of a device that is not bound", said)
+    status, said = s.json("info")
+    s.check(status == 0 and said["settings"]["USDMA_DEVICES"] == "sim", "info: the settings in force", said)
+    done = s.run("info", env={"USDMA_SPIN_US": "many"})
+    s.check(done.returncode == 1 and "USDMA_SPIN_US" in done.stdout, "info: a bad setting is named", done)
+    s.check(s.json("reset", "sim") == (0, {"device": "sim", "reset": True}), "reset: done")
+    done = s.run("info", "vfio-user:/nonexistent/socket")
+    s.check(done.returncode == 1 and "/nonexistent/socket" in done.stderr, "info: no server at the socket", done)
+
+
+def test_selftest(s):
+    source, back = os.path.join(s.scratch, "in"), os.path.join(s.scratch, "out")
+    with open(source, "wb") as f:
+        f.write(os.urandom(3 * 1048576 + 17))
+    status, said = s.json("selftest", "sim:mem=64M", "--size", "1M", "--file", source, "--out", back)
+    s.check(status == 0 and said["ok"] and all(x["ok"] for x in said["steps"]) and len(said["steps"]) == 5, "selftest: all steps", said)
+    with open(source, "rb") as a, open(back, "rb") as b:
+        s.check(a.read() == b.read(), "selftest: the file came back equal")
+    done = s.run("selftest", "sim:mem=64M", "--size", "1G")
+    s.check(done.returncode == 1 and "--size" in done.stderr, "selftest: too large for the device", done)
+    done = s.run("selftest", "sim:mem=64M", "--file", "/nonexistent", "--out", back)
+    s.check(done.returncode == 1 and "/nonexistent" in done.stdout, "selftest: a file that is not there fails", done)
+
+
+def test_help(s):
+    for command in ("list", "bind", "unbind", "info", "doctor", "reset", "selftest", None):
+        done = s.run(*filter(None, (command, "--help")))
+        lines = done.stdout.splitlines()
+        s.check(done.returncode == 0 and max(map(len, lines)) <= 80 and (not command or "Examples:" in done.stdout),
+                f"help: {command or 'overview'} fits and has examples", done.stdout)
+    s.check(s.run("frobnicate").returncode == 2 and s.run().returncode == 2, "usage errors have their own status")
+
+
+def test_completion(s, script):
+    def complete(*words):
+        told = " ".join(f"'{w}'" for w in words)
+        done = subprocess.run(["bash", "-c", f". {script}; COMP_WORDS=({told}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _usdmactl; "
+                               "printf '%s\\n' \"${COMPREPLY[@]}\""], capture_output=True, text=True, check=False, timeout=20,
+                              env=dict(os.environ, PATH=os.path.dirname(s.program) + ":" + os.environ["PATH"]))
+        return done.stdout.split()
+    s.check(complete("usdmactl", "do") == ["doctor"], "completion: commands")
+    s.check("--dry-run" in complete("usdmactl", "bind", "--"), "completion: a command's options")
+    s.check("sim" in complete("usdmactl", "selftest", ""), "completion: devices")
+
+
+TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
+         test_doctor_modules, test_doctor_group, test_doctor_memlock, test_doctor_permissions, test_doctor_advice,
+         test_doctor_here, test_info_and_reset, test_selftest, test_help]
+
+
+def main():
+    suite = Suite(sys.argv[1])
+    try:
+        for test in TESTS + [lambda suite: test_completion(suite, sys.argv[2])]:
+            try:
+                test(suite)
+            except Exception as e:  # the tool said something that is not even readable
+                suite.check(False, f"{test.__name__}: {e!r}")
+    finally:
+        shutil.rmtree(suite.scratch, ignore_errors=True)
+    print(f"1..{suite.count}")
+    return 1 if suite.failed or not suite.count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

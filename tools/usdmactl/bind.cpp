@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Giving a device to VFIO, and back to the driver that it came from. */
+#include "driver/base/error.h"
+#include "tools/usdmactl/ctl.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <iostream>
+#include <unistd.h>
+
+namespace usdma::ctl {
+
+/* Where the former driver is remembered: one file a device, until the next boot. */
+static std::string memo_path(const context &ctx, const pci::address &a)
+{
+	return ctx.at.run() + "/former-driver/" + address_format(a);
+}
+
+static int remember(const context &ctx, const candidate &c)
+{
+	const std::string path = memo_path(ctx, c.fn.addr);
+	std::error_code ec;
+
+	std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ec);
+	std::ofstream out(path, std::ios::trunc);
+	out << c.fn.driver << "\n";
+	out.close();
+	return out ? 0 : fail(EACCES, "cannot write %s (which remembers the former driver): run this as root (sudo)",
+			      path.c_str());
+}
+
+static std::string join(const std::vector<std::string> &v)
+{
+	std::string text;
+
+	for (const std::string &s : v)
+		text += (text.empty() ? "" : ", ") + s;
+	return text;
+}
+
+/* The others of a group that are no bridges: VFIO would hand them over with the device. */
+static std::vector<std::string> sharers(const context &ctx, const candidate &c)
+{
+	std::vector<std::string> found;
+	pci::function f;
+
+	for (const pci::address &a : c.group)
+		if (a != c.fn.addr && !pci::read_function(ctx.at.sys(), a, &f) && !is_bridge(f))
+			found.push_back(address_format(a) + (f.driver.empty() ? "" : " (" + f.driver + ")"));
+	return found;
+}
+
+/* Why it cannot be bound; "": it can. */
+static std::string refusal(const context &ctx, const candidate &c, const bind_options &opt)
+{
+	const std::string name = address_format(c.fn.addr);
+	const auto users = pci::users(ctx.at.sys(), c.fn.addr);
+	const auto others = sharers(ctx, c);
+
+	if (is_bridge(c.fn))
+		return name + " is a bridge: the devices behind it need it";
+	if (!users.empty())
+		return fmt::format("{} is in use: {}; take it out of use first (ip link set … down, umount …), or choose another "
+				   "device", name, join(users));
+	if (c.fn.iommu_group < 0 && !opt.noiommu)
+		return fmt::format("{} has no IOMMU group: VFIO needs an IOMMU (usdmactl doctor says how to get one)", name);
+	if (!others.empty())
+		return fmt::format("{} shares IOMMU group {} with {}: VFIO could only hand over all of them, and the device could "
+				   "reach their memory; move it to a slot of its own", name, c.fn.iommu_group, join(others));
+	if (!pci::driver_loaded(ctx.at.sys(), opt.driver))
+		return fmt::format("driver {} is not loaded: modprobe {}", opt.driver, opt.driver);
+	return "";
+}
+
+static int done(const context &ctx, const candidate &c, const char *what, const std::string &now, bool dry)
+{
+	const std::string former = c.fn.driver.empty() ? "none" : c.fn.driver, later = now.empty() ? "none" : now;
+
+	if (ctx.json)
+		print_json({{"address", address_format(c.fn.addr)}, {"action", what}, {"dry_run", dry},
+			    {"former_driver", c.fn.driver.empty() ? json() : json(c.fn.driver)},
+			    {"driver", now.empty() ? json() : json(now)}});
+	else
+		print_folded(fmt::format("{}{}: {}, driver {} -> {}", dry ? "would: " : "", address_format(c.fn.addr), what, former,
+					 later), 0, 4);
+	return exit_ok;
+}
+
+static int load(const context &ctx, const std::string &device, candidate *c)
+{
+	pci::address a;
+
+	if (const int err = pci::address_parse(device, &a))
+		return err;
+	return read_candidate(ctx, a, c);
+}
+
+int run_bind(const context &ctx, const bind_options &opt)
+{
+	candidate c;
+
+	if (const int err = load(ctx, opt.device, &c))
+		return report_error(ctx, err);
+	if (c.fn.driver == opt.driver)
+		return done(ctx, c, "bound already", opt.driver, opt.dry_run);
+	if (const std::string why = refusal(ctx, c, opt); !why.empty())
+		return report(ctx, why);
+	if (opt.dry_run)
+		return done(ctx, c, "bind", opt.driver, true);
+	/* First the memo: a device that is bound and whose driver nobody remembers is the worse mishap. */
+	if (const int err = remember(ctx, c))
+		return report_error(ctx, err);
+	if (const int err = pci::bind(ctx.at.sys(), c.fn.addr, opt.driver)) {
+		const std::string why = *error_text() ? error_text() : strerror(-err);
+
+		if (pci::unbind(ctx.at.sys(), c.fn.addr, c.fn.driver) < 0)
+			return report(ctx, why + "; and it could not be given back: " + error_text());
+		unlink(memo_path(ctx, c.fn.addr).c_str());
+		return report(ctx, why);
+	}
+	return done(ctx, c, "bind", opt.driver, false);
+}
+
+int run_unbind(const context &ctx, const bind_options &opt)
+{
+	candidate c, now;
+
+	if (const int err = load(ctx, opt.device, &c))
+		return report_error(ctx, err);
+	const std::string memo = memo_path(ctx, c.fn.addr), former = read_line(memo);
+	if (c.fn.driver.find("vfio") == std::string::npos)
+		return report(ctx, fmt::format("{} is not bound to a VFIO driver but to {}: nothing to undo",
+					       address_format(c.fn.addr), c.fn.driver.empty() ? "none" : c.fn.driver));
+	if (const auto users = vfio_users(ctx, c.fn); !users.empty())
+		return report(ctx, address_format(c.fn.addr) + " is in use by " + join(users));
+	if (opt.dry_run)
+		return done(ctx, c, exists(memo) ? "restore" : "unbind", former, true);
+	if (const int err = pci::unbind(ctx.at.sys(), c.fn.addr, former))
+		return report_error(ctx, err);
+	unlink(memo.c_str());
+	if (const int err = read_candidate(ctx, c.fn.addr, &now))
+		return report_error(ctx, err);
+	return done(ctx, c, former.empty() ? "unbind" : "restore", now.fn.driver, false);
+}
+
+} // namespace usdma::ctl

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the commands of usdmactl share. */
+#pragma once
+
+#include "driver/pci/sysfs.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace usdma::ctl {
+
+using json = nlohmann::ordered_json;
+
+/* Where the system is looked at: "/", or a tree that a test made. */
+struct system_paths {
+	std::string root; /* "" or such a tree, without a slash at the end */
+
+	bool real() const { return root.empty(); }
+	std::string sys() const { return root + "/sys"; }
+	std::string proc() const { return root + "/proc"; }
+	std::string dev() const { return root + "/dev"; }
+	std::string run() const { return root + "/run/usdma"; }
+	std::string shm() const { return root + "/dev/shm"; }
+	std::string etc() const { return root + "/etc"; }
+};
+
+struct context {
+	system_paths at;
+	bool json = false;
+};
+
+/* Exit codes, the same for every command. */
+enum exit_code : int { exit_ok = 0, exit_failed = 1, exit_usage = 2 };
+
+struct bind_options {
+	std::string device, driver = "vfio-pci";
+	bool dry_run = false, noiommu = false;
+};
+struct selftest_options {
+	std::string device, file, out;
+	u64 size = 0; /* bytes of one copy; 0: as fits the device */
+};
+struct stat_options {
+	unsigned pid = 0, count = 0; /* 0: all; until interrupted */
+	double interval = 1;
+};
+
+int run_list(const context &ctx, bool all);
+int run_bind(const context &ctx, const bind_options &opt);
+int run_unbind(const context &ctx, const bind_options &opt);
+int run_info(const context &ctx, const std::string &device);
+int run_doctor(const context &ctx);
+int run_reset(const context &ctx, const std::string &device);
+int run_selftest(const context &ctx, const selftest_options &opt);
+int run_stat(const context &ctx, const stat_options &opt);
+
+/* ---- helpers --------------------------------------------------------------------------------------- */
+
+/* Prints "usdmactl: TEXT" to standard error, or {"error": TEXT} with --json; returns exit_failed. */
+int report(const context &ctx, const std::string &text);
+/* The same with what the library said. */
+int report_error(const context &ctx, int err);
+void print_json(const json &j);
+/* One paragraph, folded at 80 columns: its first line indented by `first`, the others by `rest`. */
+void print_folded(const std::string &text, unsigned first, unsigned rest);
+std::string human_size(u64 bytes);
+
+/* The first line of a file; "" where there is none. */
+std::string read_line(const std::string &path);
+/* All of a file; "" where there is none. */
+std::string read_all(const std::string &path);
+bool exists(const std::string &path);
+std::vector<std::string> dir_entries(const std::string &path);
+
+/* ---- devices --------------------------------------------------------------------------------------- */
+
+struct candidate {
+	pci::function fn;
+	std::string name;              /* from the PCI ids */
+	std::string engine;            /* the driver here that would drive it; "": none */
+	std::vector<pci::address> group; /* its IOMMU group's members, itself among them */
+	std::vector<std::string> foreign; /* "0000:00:1f.3 (snd_hda_intel)": members that keep the group from being used */
+};
+
+/* All functions, or those that an engine here drives or that are at vfio-pci. */
+int find_candidates(const context &ctx, bool all, std::vector<candidate> *out);
+int read_candidate(const context &ctx, const pci::address &a, candidate *out);
+bool is_bridge(const pci::function &f);
+/* Which processes have the device's VFIO file open: "pid 123 (name)". */
+std::vector<std::string> vfio_users(const context &ctx, const pci::function &f);
+/* "VENDOR DEVICE [1234:11e8]" */
+std::string device_name(u16 vendor, u16 device);
+json to_json(const candidate &c);
+
+} // namespace usdma::ctl

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The checklist of `usdmactl doctor`: what each point found, and the one command that mends it. */
+#pragma once
+
+#include "tools/usdmactl/ctl.h"
+
+namespace usdma::ctl {
+
+enum class verdict {
+	ok,
+	advice, /* works, but not as well as it could */
+	failed, /* real devices do not work */
+	skipped /* cannot be told before an earlier point is mended, or not asked of this machine */
+};
+
+struct finding {
+	verdict state = verdict::ok;
+	std::string text;
+	std::string fix; /* a command, or what to do where no command can */
+};
+
+struct checkup {
+	const context &ctx;
+	std::vector<candidate> devices;
+	bool iommu = false, module = false;
+};
+
+struct check {
+	const char *id, *title;
+	finding (*run)(checkup &c);
+};
+
+/* doctor_system.cpp */
+finding check_iommu(checkup &c);
+finding check_modules(checkup &c);
+finding check_denylist(checkup &c);
+finding check_memlock(checkup &c);
+finding check_huge_pages(checkup &c);
+finding check_io_uring(checkup &c);
+/* doctor_devices.cpp */
+finding check_devices(checkup &c);
+finding check_permissions(checkup &c);
+finding check_numa(checkup &c);
+finding check_power(checkup &c);
+
+} // namespace usdma::ctl

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* usdmactl: devices from the command line. */
+#include "tools/usdmactl/ctl.h"
+
+#include <CLI/CLI.hpp>
+
+using namespace usdma::ctl;
+
+namespace {
+
+struct arguments {
+	context ctx;
+	bool all = false;
+	std::string device;
+	bind_options bind;
+	selftest_options selftest;
+	stat_options stat;
+	int status = exit_ok;
+};
+
+CLI::App *command(CLI::App &app, const char *name, const char *about, const char *examples)
+{
+	CLI::App *sub = app.add_subcommand(name, about);
+
+	sub->footer(std::string("Examples:\n") + examples);
+	return sub;
+}
+
+void add_device(CLI::App *sub, std::string &where, bool required = true)
+{
+	sub->add_option("DEVICE", where, "DDDD:BB:DD.F, vfio-user:PATH or sim[:…]")->required(required);
+}
+
+void add_list(CLI::App &app, arguments &a)
+{
+	CLI::App *sub = command(app, "list", "The devices that can be used, and where they are",
+				"  usdmactl list\n  usdmactl list --json | jq '.[].address'");
+
+	sub->add_flag("--all", a.all, "Every PCI function");
+	sub->callback([&a] { a.status = run_list(a.ctx, a.all); });
+}
+
+void add_binds(CLI::App &app, arguments &a)
+{
+	CLI::App *sub = command(app, "bind", "Give a device to vfio-pci for programs to use",
+				"  sudo usdmactl bind 0000:03:00.0\n  usdmactl bind 0000:03:00.0 --dry-run");
+
+	sub->add_option("DEVICE", a.bind.device, "DDDD:BB:DD.F")->required();
+	sub->add_option("--driver", a.bind.driver, "Another VFIO driver than vfio-pci")->type_name("NAME");
+	sub->add_flag("--noiommu", a.bind.noiommu, "Without an IOMMU: it can then write ANY memory");
+	sub->add_flag("-n,--dry-run", a.bind.dry_run, "Check and say, change nothing");
+	sub->callback([&a] { a.status = run_bind(a.ctx, a.bind); });
+
+	sub = command(app, "unbind", "Give a device back to the driver it had before", "  sudo usdmactl unbind 0000:03:00.0");
+	sub->add_option("DEVICE", a.bind.device, "DDDD:BB:DD.F")->required();
+	sub->add_flag("-n,--dry-run", a.bind.dry_run, "Check and say, change nothing");
+	sub->callback([&a] { a.status = run_unbind(a.ctx, a.bind); });
+}
+
+void add_looks(CLI::App &app, arguments &a)
+{
+	CLI::App *sub = command(app, "info", "What a device offers; or the settings in force",
+				"  usdmactl info\n  usdmactl info 0000:03:00.0\n  usdmactl info vfio-user:/run/dev.sock --json");
+
+	add_device(sub, a.device, false);
+	sub->callback([&a] { a.status = run_info(a.ctx, a.device); });
+
+	sub = command(app, "doctor", "Check the machine, and say what mends it",
+		      "  usdmactl doctor\n  usdmactl doctor --json | jq -r '.checks[].fix // empty'\n"
+		      "Exit status 0: nothing failed; 1: something did.");
+	sub->callback([&a] { a.status = run_doctor(a.ctx); });
+}
+
+void add_works(CLI::App &app, arguments &a)
+{
+	CLI::App *sub = command(app, "reset", "Reset a device that nobody uses", "  usdmactl reset 0000:03:00.0");
+
+	add_device(sub, a.device);
+	sub->callback([&a] { a.status = run_reset(a.ctx, a.device); });
+
+	sub = command(app, "selftest", "Copy on a device in every way, and verify",
+		      "  usdmactl selftest sim\n  usdmactl selftest 0000:03:00.0 --file in.bin --out back.bin");
+	add_device(sub, a.selftest.device);
+	sub->add_option("--size", a.selftest.size, "Bytes of one copy (64K, 1M; default as fits)")
+		->transform(CLI::AsSizeValue(false))
+		->check(CLI::Range(std::uint64_t(1), std::uint64_t(1) << 40));
+	CLI::Option *file = sub->add_option("--file", a.selftest.file, "Also a file through the device")->type_name("PATH");
+	CLI::Option *out = sub->add_option("--out", a.selftest.out, "Where what came back is written")->type_name("PATH");
+	file->needs(out);
+	out->needs(file);
+	sub->callback([&a] { a.status = run_selftest(a.ctx, a.selftest); });
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	CLI::App app("Devices for usdma: find them, bind them, check the machine, try them out.", "usdmactl");
+	arguments a;
+
+	app.set_version_flag("--version", USDMA_VERSION);
+	app.add_flag("--json", a.ctx.json, "Machine-readable output, with every command");
+	app.add_option("--root", a.ctx.at.root, "")->group("")->check(CLI::ExistingDirectory);
+	app.require_subcommand(1);
+	app.fallthrough();
+	app.footer("usdmactl COMMAND --help shows examples. Start with: usdmactl doctor");
+	add_list(app, a);
+	add_binds(app, a);
+	add_looks(app, a);
+	add_works(app, a);
+	try {
+		app.parse(argc, argv);
+	} catch (const CLI::ParseError &e) {
+		return app.exit(e) ? exit_usage : exit_ok;
+	} catch (const std::exception &e) {
+		return report(a.ctx, e.what());
+	}
+	return a.status;
+}

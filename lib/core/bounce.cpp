@@ -163,6 +163,15 @@ static int check_device_ends(const ends &e, const void *dst, const void *src, u6
 	return err;
 }
 
+/* The destination's engine reads the source's memory by itself. */
+static bool peers(const ends &e)
+{
+	device *dev = device_peek(e.dst.slot);
+	place p = e.src;
+
+	return dev && !peer_place(dev, &p);
+}
+
 /* Any two ends; done when it returns. */
 static int move(const ends &e, void *dst, const void *src, u64 len)
 {
@@ -188,7 +197,8 @@ static int move(const ends &e, void *dst, const void *src, u64 len)
 	if (!is_pageable(e) && (is_host(e.dst) || is_host(e.src) || e.dst.slot == e.src.slot))
 		return move_direct(e, dst, src, len);
 	if (!is_host(e.dst) && !is_host(e.src))
-		return move_between(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len);
+		return peers(e) ? move_direct(e, dst, src, len) :
+				  move_between(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len);
 	return move_staged(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len);
 }
 

@@ -8,7 +8,7 @@ namespace usdma::core {
 
 /* Waits for the stream, copies, returns when it is done. At least one end is unregistered. */
 int copy_pageable(stream *s, const ends &e, void *dst, const void *src, u64 len);
-/* Device memory of two devices; asynchronous where the stream's engine reaches both, else as copy_pageable. */
+/* Device memory of two devices that reach not each other: by way of the host, done when it returns. */
 int copy_between(stream *s, const ends &e, void *dst, const void *src, u64 len);
 /* A rectangle that no single request can do. Waits for the stream; done when it returns. */
 int copy_2d_rows(stream *s, const ends &e, const copy_rect &c);

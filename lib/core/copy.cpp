@@ -44,10 +44,16 @@ int check_range(const place &p, u64 addr, u64 len, const char *which)
 	return 0;
 }
 
-/* The engine of the stream reaches this place by itself: host memory, and the device's own. */
+/* The engine of the stream reaches this place as it stands: host memory, and the device's own. */
 static inline bool reaches(const device *dev, const place &p)
 {
-	return p.cls == mem_class::host || p.slot == dev->slot;
+	return p.space == dma::space::host || p.slot == dev->slot;
+}
+
+/* Where it does not: the peer's memory in this engine's address space, if it can be had. */
+static bool reach_peer(device *dev, place *p)
+{
+	return reaches(dev, *p) || !peer_place(dev, p);
 }
 
 /* ---- building --------------------------------------------------------------------------------------- */
@@ -74,6 +80,8 @@ static inline dma::request copy_request(stream *s, const place &dst, const place
 	if (!err)
 		err = check_range(e.src, src, len, "source");
 	while (len && !err) {
+		if (!reach_peer(s->dev, &e.dst) || !reach_peer(s->dev, &e.src))
+			return -EXDEV;
 		u64 n = std::min(len, most);
 
 		n = std::min(n, std::min(left_in(e.dst, dst), left_in(e.src, src)));
@@ -88,6 +96,14 @@ static inline dma::request copy_request(stream *s, const place &dst, const place
 	return err;
 }
 
+/* Device memory of another device than the stream's. */
+[[gnu::cold]] static int copy_to_peer(stream *s, ends e, void *dst, const void *src, u64 len)
+{
+	if (reach_peer(s->dev, &e.dst) && reach_peer(s->dev, &e.src))
+		return copy_pieces(s, e, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len);
+	return copy_between(s, e, dst, src, len);
+}
+
 int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len)
 {
 	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
@@ -95,7 +111,7 @@ int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len)
 	if (unlikely(!len))
 		return 0;
 	if (unlikely(!reaches(s->dev, e.dst) || !reaches(s->dev, e.src)))
-		return copy_between(s, e, dst, src, len);
+		return copy_to_peer(s, e, dst, src, len);
 	if (likely(holds(e.dst, d, len) && holds(e.src, f, len) && len <= s->max_len)) {
 		const dma::request r = copy_request(s, e.dst, e.src, len);
 
@@ -166,7 +182,7 @@ int reachable(stream *s, const void *p, u64 len, const char *which, place *out)
 	*out = locate(p);
 	if (out->cls == mem_class::unregistered)
 		return fail(EFAULT, "%s %p is ordinary memory: it must be device memory or pinned", which, p);
-	if (!reaches(s->dev, *out))
+	if (!reach_peer(s->dev, out))
 		return fail(EXDEV, "%s %p lies on device %u, the stream runs on device %u", which, p, out->slot, s->dev->slot);
 	if (!holds(*out, reinterpret_cast<u64>(p), len))
 		return fail_range(*out, reinterpret_cast<u64>(p), len, which);

@@ -139,6 +139,12 @@ struct memory_view {
 memory_view device_memory(device *dev);
 
 /*
+ * Another device's memory as dev's engine names it: changes p's dma and space.  -EXDEV where it
+ * cannot reach it (then copies go through the host).  The first call maps it into every device.
+ */
+int peer_place(device *dev, place *p);
+
+/*
  * Locks: none of lane->lock, device::lock and device::idle_lock may be held by who calls
  * a function of this file other than locate (freeing looks at the lanes under those).
  */

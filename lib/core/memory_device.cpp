@@ -293,12 +293,51 @@ void heap_detach(device *dev)
 		if (r)
 			region_remove(r);
 	});
+	if (h->peer)
+		span_remove(h->peer);
 	if (!h->pool)
 		return;
 	limbo_item item = {};
 	item.what = limbo_item::whole_span;
 	item.sp = h->pool;
 	limbo_add(std::move(item));
+}
+
+/* ---- peers ------------------------------------------------------------------------------------------- */
+
+/* Makes the memory of a device reachable for the others, once. */
+static int peer_open(device *of, span **out)
+{
+	device_heap *h = heap_of(of);
+	u64 offset = 0;
+	const int fd = of->eng->memory_fd(&offset);
+	int err = 0;
+
+	if (!h->peer && !h->cpu)
+		return fail(EXDEV, "device %u offers no view of its memory to others", of->slot);
+	if (!h->peer)
+		err = span_add_peer(h->cpu, align_down(h->size, page_normal), fd, offset, &h->peer);
+	*out = h->peer;
+	return err;
+}
+
+int peer_place(device *dev, place *p)
+{
+	std::lock_guard guard(room().lock);
+	device *of = p->slot < max_devices ? room().attached[p->slot] : nullptr;
+	span *sp;
+	int err;
+
+	if (!of || !heap_of(of))
+		return fail(ENODEV, "device %u is not open", p->slot);
+	err = peer_open(of, &sp);
+	if (err)
+		return err;
+	if (!(sp->mapped & (1u << dev->slot)))
+		return fail(EXDEV, "device %u cannot reach the memory of device %u", dev->slot, of->slot);
+	p->dma = sp->iova + (p->dma - heap_of(of)->dma);
+	p->space = dma::space::host;
+	return 0;
 }
 
 } // namespace usdma::core

@@ -35,6 +35,8 @@ struct span {
 	u8 *vaddr = nullptr;
 	bool readonly = false;             /* devices may not write it */
 	int fd = -1;
+	u64 fd_offset = 0;
+	bool optional = false;             /* a peer's memory: a device that cannot map it does without */
 	u32 mapped = 0;                    /* bit i: in the device of slot i */
 	bool dead = false;                 /* shall go, but a device would not let go of it yet */
 	std::unique_ptr<backing> store;    /* null: the caller's own memory */
@@ -55,6 +57,7 @@ struct device_heap {
 	dma::space space = dma::space::device;
 	u8 *cpu = nullptr;
 	span *pool = nullptr; /* memory lent to an engine that has none */
+	span *peer = nullptr; /* this memory as the other devices reach it; null: nobody asked yet */
 	/* As the user sees it: what waits in limbo counts as free. */
 	u64 normal = 0, huge = 0, count = 0, peak = 0;
 };
@@ -100,6 +103,8 @@ region *region_at(u64 base); /* the region that starts here */
 int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store, span **out);
 /* Unmaps it everywhere, then frees the store.  A device that will not let go keeps it: nothing is freed that it may touch. */
 int span_remove(span *sp);
+/* As span_add, for memory of a device that others may reach: file and offset as the engine gives them. */
+int span_add_peer(u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out);
 int spans_attach(device *dev);
 void spans_detach(device *dev);
 

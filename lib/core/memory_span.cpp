@@ -127,12 +127,17 @@ static int span_map(span *sp, device *dev)
 	area.vaddr = sp->vaddr;
 	area.prot = sp->readonly ? vfio::dma_read : vfio::dma_read | vfio::dma_write;
 	area.fd = sp->fd;
+	area.fd_offset = sp->fd_offset;
 	err = dev->eng->map(area);
 	if (!err)
 		sp->mapped |= bit_of(dev);
 	/* A device that is gone needs nothing mapped; the others are not to suffer for it. */
 	if (err && dev->lost())
 		return 0;
+	if (err && sp->optional) {
+		log_info("device %u cannot reach a peer's memory (%s): copies go through the host", dev->slot, error_text());
+		return 0;
+	}
 	return err ? fail_in(err, "mapping %llu bytes into device %u", ull(sp->size), dev->slot) : 0;
 }
 
@@ -216,6 +221,24 @@ int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store
 	return fail(-err, "%s", why.c_str());
 }
 
+int span_add_peer(u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out)
+{
+	u64 iova;
+	const int err = iova_get(size, &iova);
+
+	if (err)
+		return err;
+	span *sp = &room().spans[iova];
+	sp->iova = iova;
+	sp->size = size;
+	sp->vaddr = vaddr;
+	sp->fd = fd;
+	sp->fd_offset = fd_offset;
+	sp->optional = true;
+	*out = sp;
+	return span_map_all(sp);
+}
+
 static int spans_check(const device *dev)
 {
 	std::vector<vfio::range> usable;
@@ -224,7 +247,7 @@ static int spans_check(const device *dev)
 	if (err)
 		return err;
 	for (const auto &[iova, sp] : room().spans)
-		if (!sp.dead && !reaches(usable, sp))
+		if (!sp.dead && !sp.optional && !reaches(usable, sp))
 			return fail(ERANGE, "cannot reach host memory that is pinned already (%llu bytes at IOVA %#llx): "
 					    "open this device before pinning or registering memory", ull(sp.size), ull(iova));
 	return 0;

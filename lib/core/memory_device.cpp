@@ -325,7 +325,7 @@ int peer_place(device *dev, place *p)
 {
 	std::lock_guard guard(room().lock);
 	device *of = p->slot < max_devices ? room().attached[p->slot] : nullptr;
-	span *sp;
+	span *sp = nullptr;
 	int err;
 
 	if (!of || !heap_of(of))

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copies between the memories of two devices (USDMA_DEVICES names both). */
+#include "driver/base/error.h"
+#include "lib/core/copy.h"
+#include "lib/core/event.h"
+#include "tests/support/test.h"
+
+#include <cstring>
+#include <vector>
+
+using namespace usdma;
+using namespace usdma::core;
+
+#define ok(call)                                                                                                       \
+	do {                                                                                                           \
+		const int err_ = (call);                                                                               \
+		if (err_)                                                                                              \
+			print_error("%s: %d (%s)\n", #call, err_, error_text());                                       \
+		assert_int_equal(err_, 0);                                                                             \
+	} while (0)
+
+static device *dev[2];
+static constexpr u64 size = 3 * MiB + 192;
+
+static deadline soon()
+{
+	return deadline::in_ms(20000);
+}
+
+static void *ptr(u64 a)
+{
+	return reinterpret_cast<void *>(a);
+}
+
+static int open_both(void **)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		const int err = device_get(i, &dev[i]);
+
+		if (err) {
+			print_error("device %u: %s\n", i, error_text());
+			return err;
+		}
+	}
+	return 0;
+}
+
+static int close_both(void **)
+{
+	device_put(dev[0]);
+	device_put(dev[1]);
+	return 0;
+}
+
+struct memories {
+	u64 d[2];
+	u8 *h;
+
+	memories()
+	{
+		for (unsigned i = 0; i < 2; i++)
+			ok(device_alloc(dev[i], size, page_policy::huge_first, &d[i]));
+		ok(host_alloc(size, -1, reinterpret_cast<void **>(&h)));
+	}
+	~memories()
+	{
+		for (u64 a : d)
+			ok(device_free(a));
+		ok(host_free(h));
+	}
+};
+
+/* Either device's engine may do it, in either direction; the data comes back through the pageable path. */
+static void both_engines_both_ways(void **)
+{
+	auto gen = test::rng(1);
+
+	for (unsigned engine = 0; engine < 2; engine++)
+		for (unsigned from = 0; from < 2; from++) {
+			memories m;
+			std::vector<u8> in(size), out(size);
+			stream *s;
+
+			test::fill_random(in.data(), size, gen);
+			ok(stream_create(dev[engine], {}, &s));
+			ok(copy_sync(dev[from], ptr(m.d[from]), in.data(), size, soon()));
+			ok(copy_async(s, ptr(m.d[1 - from]), ptr(m.d[from]), size));
+			ok(stream_sync(s, soon()));
+			ok(copy_sync(dev[1 - from], out.data(), ptr(m.d[1 - from]), size, soon()));
+			assert_memory_equal(in.data(), out.data(), size);
+			ok(stream_destroy(s));
+		}
+}
+
+static void synchronous(void **)
+{
+	auto gen = test::rng(2);
+	memories m;
+	std::vector<u8> in(size), out(size);
+
+	test::fill_random(in.data(), size, gen);
+	ok(copy_sync(dev[0], ptr(m.d[0]), in.data(), size, soon()));
+	ok(copy_sync(dev[0], ptr(m.d[1]), ptr(m.d[0]), size, soon()));
+	ok(copy_sync(dev[1], out.data(), ptr(m.d[1]), size, soon()));
+	assert_memory_equal(in.data(), out.data(), size);
+}
+
+/* A stream of one device waits for an event of the other. */
+static void event_across(void **)
+{
+	auto gen = test::rng(3);
+	memories m;
+	stream *a, *b;
+	event *e;
+
+	ok(stream_create(dev[0], {}, &a));
+	ok(stream_create(dev[1], {}, &b));
+	ok(event_create(dev[0], event_timing, &e));
+	for (int round = 0; round < 20; round++) {
+		std::vector<u8> out(size);
+
+		test::fill_random(m.h, size, gen);
+		ok(copy_async(a, ptr(m.d[0]), m.h, size));
+		ok(event_record(e, a));
+		ok(stream_wait_event(b, e, deadline::never()));
+		ok(copy_async(b, ptr(m.d[1]), ptr(m.d[0]), size));
+		ok(stream_sync(b, soon()));
+		ok(copy_sync(dev[1], out.data(), ptr(m.d[1]), size, soon()));
+		assert_memory_equal(m.h, out.data(), size);
+	}
+	ok(event_destroy(e));
+	ok(stream_destroy(a));
+	ok(stream_destroy(b));
+}
+
+static void bounds_of_the_peer(void **)
+{
+	memories m;
+	stream *s;
+
+	ok(stream_create(dev[0], {}, &s));
+	assert_int_equal(copy_async(s, ptr(m.d[0]), ptr(m.d[1] + size - 64), 4096 * 1024), -EFAULT);
+	assert_int_equal(stream_sync(s, soon()), 0);
+	ok(stream_destroy(s));
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(both_engines_both_ways),
+		cmocka_unit_test(synchronous),
+		cmocka_unit_test(event_across),
+		cmocka_unit_test(bounds_of_the_peer),
+	};
+
+	return cmocka_run_group_tests_name("core peers", tests, open_both, close_both);
+}

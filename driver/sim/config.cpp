@@ -120,19 +120,9 @@ int parse_setting(string_view setting, config *out)
 
 int check_config(const config &cfg)
 {
-	cpu_set_t present;
-
 	if (cfg.engines > cfg.channels)
 		return fail(EINVAL, "sim: %u engines need at least as many channels, and there are %u", cfg.engines,
 			    cfg.channels);
-	if (cfg.cpus.empty())
-		return 0;
-	CPU_ZERO(&present);
-	if (sched_getaffinity(0, sizeof(present), &present))
-		return fail_errno("sim: cannot ask which CPUs there are");
-	for (int cpu : cfg.cpus)
-		if (!CPU_ISSET(cpu, &present))
-			return fail(EINVAL, "sim: cpus: this process may not run on CPU %d", cpu);
 	return 0;
 }
 

@@ -28,7 +28,7 @@ inline constexpr u32 max_engines = 64, max_spin_us = 10000000, max_latency_us = 
 int parse_config(std::string_view spec, config *out);
 /* One "key=value"; what usdma-sim's options go through as well. */
 int parse_setting(std::string_view setting, config *out);
-/* What is only wrong as a whole (more engines than channels, a CPU that is not there). */
+/* What is only wrong as a whole (more engines than channels).  Whether a CPU may be used shows when a unit starts. */
 int check_config(const config &cfg);
 
 /* "64", "4K", "2M", "1G", "1T" → bytes. */

@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <poll.h>
 #include <sys/eventfd.h>
 
@@ -57,7 +58,23 @@ static int place_thread(pthread_t thread, int cpu)
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
 	const int err = pthread_setaffinity_np(thread, sizeof(set), &set);
-	return err ? fail(err, "sim: cannot run a unit on CPU %d (error %d)", cpu, err) : 0;
+	return err ? fail(err, "sim: cpus: this process may not run on CPU %d, or there is none such (error %d)", cpu, err) : 0;
+}
+
+/*
+ * A program that pins itself to one CPU before it opens the device would have
+ * its engine there too, where the two can only take turns.  The kernel leaves
+ * of the mask what it permits this process; where that is nothing, all stays.
+ */
+static void leave_the_only_cpu(pthread_t thread)
+{
+	cpu_set_t mine, others;
+
+	if (pthread_getaffinity_np(thread, sizeof(mine), &mine) || CPU_COUNT(&mine) != 1)
+		return;
+	memset(&others, 0xff, sizeof(others));
+	CPU_XOR(&others, &others, &mine);
+	pthread_setaffinity_np(thread, sizeof(others), &others);
 }
 
 int unit::start()
@@ -74,7 +91,10 @@ int unit::start()
 	snprintf(name, sizeof(name), "sdma-unit%u", index_ % 100);
 	pthread_setname_np(thread_, name);
 	const auto &cpus = m_.cfg.cpus;
-	return cpus.empty() ? 0 : place_thread(thread_, cpus[index_ % cpus.size()]);
+	if (!cpus.empty())
+		return place_thread(thread_, cpus[index_ % cpus.size()]);
+	leave_the_only_cpu(thread_);
+	return 0;
 }
 
 void unit::stop()

@@ -124,7 +124,7 @@ def test_list(s):
     s.check(by["0000:00:04.0"]["engine"] == "edu" and by["0000:00:04.0"]["driver"] == "vfio-pci", "list: engine and driver", found)
     s.check(by["0000:00:05.0"]["driver"] is None and by["0000:00:05.0"]["numa_node"] == 1, "list: no driver, a NUMA node", found)
     s.check(by["0000:00:06.0"]["group_members"] == ["0000:00:06.0", "0000:00:06.1"]
-            and by["0000:00:06.0"]["group_foreign"] == ["0000:00:06.1 (e1000e)"], "list: who is in the group, and in the way", found)
+            and by["0000:00:06.0"]["group_sharers"] == ["0000:00:06.1 (e1000e)"], "list: who is in the group, and in the way", found)
     s.check(len(s.json("list", "--all", tree=t)[1]) == 4, "list --all: everything")
     text = s.run("list", tree=t).stdout
     s.check("0000:00:04.0" in text and "group 3" in text and max(map(len, text.splitlines())) <= 80, "list: readable at 80 columns", text)
@@ -223,6 +223,13 @@ def test_doctor_group(s):
     _, _, by = s.doctor(t)
     s.check(by["devices"]["state"] == "failed" and "0000:00:04.1 (e1000e)" in by["devices"]["text"]
             and "0000:00:04.1" in by["devices"]["fix"], "doctor: a group that another driver is in", by)
+    t = s.tree()
+    t.vfio()
+    t.device("0000:00:04.0", EDU, None, 3)
+    t.device("0000:00:05.0", EDU, None, 3)
+    _, _, by = s.doctor(t)
+    s.check(by["devices"]["state"] == "failed" and "0000:00:05.0" in by["devices"]["text"]
+            and "usdmactl bind" not in by["devices"]["fix"], "doctor: a shared group, and no advice to do what bind refuses", by)
 
 
 def test_doctor_memlock(s):

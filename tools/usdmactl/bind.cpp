@@ -41,24 +41,11 @@ static std::string join(const std::vector<std::string> &v)
 	return text;
 }
 
-/* The others of a group that are no bridges: VFIO would hand them over with the device. */
-static std::vector<std::string> sharers(const context &ctx, const candidate &c)
-{
-	std::vector<std::string> found;
-	pci::function f;
-
-	for (const pci::address &a : c.group)
-		if (a != c.fn.addr && !pci::read_function(ctx.at.sys(), a, &f) && !is_bridge(f))
-			found.push_back(address_format(a) + (f.driver.empty() ? "" : " (" + f.driver + ")"));
-	return found;
-}
-
 /* Why it cannot be bound; "": it can. */
 static std::string refusal(const context &ctx, const candidate &c, const bind_options &opt)
 {
 	const std::string name = address_format(c.fn.addr);
 	const auto users = pci::users(ctx.at.sys(), c.fn.addr);
-	const auto others = sharers(ctx, c);
 
 	if (is_bridge(c.fn))
 		return name + " is a bridge: the devices behind it need it";
@@ -67,9 +54,9 @@ static std::string refusal(const context &ctx, const candidate &c, const bind_op
 				   "device", name, join(users));
 	if (c.fn.iommu_group < 0 && !opt.noiommu)
 		return fmt::format("{} has no IOMMU group: VFIO needs an IOMMU (usdmactl doctor says how to get one)", name);
-	if (!others.empty())
+	if (!c.sharers.empty())
 		return fmt::format("{} shares IOMMU group {} with {}: VFIO could only hand over all of them, and the device could "
-				   "reach their memory; move it to a slot of its own", name, c.fn.iommu_group, join(others));
+				   "reach their memory; move it to a slot of its own", name, c.fn.iommu_group, join(c.sharers));
 	if (!pci::driver_loaded(ctx.at.sys(), opt.driver))
 		return fmt::format("driver {} is not loaded: modprobe {}", opt.driver, opt.driver);
 	return "";

@@ -80,7 +80,8 @@ struct candidate {
 	std::string name;              /* from the PCI ids */
 	std::string engine;            /* the driver here that would drive it; "": none */
 	std::vector<pci::address> group; /* its IOMMU group's members, itself among them */
-	std::vector<std::string> foreign; /* "0000:00:1f.3 (snd_hda_intel)": members that keep the group from being used */
+	std::vector<std::string> sharers; /* "0000:00:1f.3 (snd_hda_intel)": the other members that are no bridges */
+	bool foreign = false;             /* one of them is at a driver of the host: VFIO refuses the group */
 };
 
 /* All functions, or those that an engine here drives or that are at vfio-pci. */

@@ -62,12 +62,16 @@ static void read_group(const context &ctx, candidate *c)
 	pci::function other;
 
 	c->group.clear();
-	c->foreign.clear();
+	c->sharers.clear();
+	c->foreign = false;
 	if (c->fn.iommu_group < 0 || pci::group_members(ctx.at.sys(), c->fn.iommu_group, &c->group))
 		return;
-	for (const pci::address &a : c->group)
-		if (a != c->fn.addr && !pci::read_function(ctx.at.sys(), a, &other) && is_foreign(other))
-			c->foreign.push_back(address_format(a) + " (" + other.driver + ")");
+	for (const pci::address &a : c->group) {
+		if (a == c->fn.addr || pci::read_function(ctx.at.sys(), a, &other) || is_bridge(other))
+			continue;
+		c->sharers.push_back(address_format(a) + (other.driver.empty() ? "" : " (" + other.driver + ")"));
+		c->foreign |= is_foreign(other);
+	}
 }
 
 static void fill(const context &ctx, candidate *c)
@@ -144,7 +148,7 @@ json to_json(const candidate &c)
 	j["group_members"] = json::array();
 	for (const pci::address &a : c.group)
 		j["group_members"].push_back(address_format(a));
-	j["group_foreign"] = c.foreign;
+	j["group_sharers"] = c.sharers;
 	return j;
 }
 

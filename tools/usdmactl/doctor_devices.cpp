@@ -13,32 +13,35 @@ static bool bound(const candidate &d)
 	return d.fn.driver.find("vfio") != std::string::npos;
 }
 
+/* What stands in the way of one device; ok: nothing. */
+static finding check_device(const checkup &c, const candidate &d)
+{
+	const std::string name = address_format(d.fn.addr);
+	const std::string other = d.sharers.empty() ? "" : d.sharers[0];
+	const std::string dir = "/sys/bus/pci/devices/" + other.substr(0, other.find(' '));
+
+	if (d.fn.iommu_group < 0)
+		return {verdict::failed, name + " has no IOMMU group", c.iommu ? "move it to another slot" : "see IOMMU above"};
+	if (bound(d) && d.foreign)
+		return {verdict::failed, fmt::format("{} is bound, but shares IOMMU group {} with {}", name, d.fn.iommu_group, other),
+			fmt::format("echo {} | sudo tee {}/driver/unbind", other.substr(0, other.find(' ')), dir)};
+	if (bound(d))
+		return {};
+	if (!other.empty())
+		return {verdict::failed, fmt::format("{} shares IOMMU group {} with {}: VFIO hands over whole groups", name,
+						     d.fn.iommu_group, other), "move it to a slot with a group of its own"};
+	return {verdict::failed, fmt::format("{} is at driver {}", name, d.fn.driver.empty() ? "none" : d.fn.driver),
+		"sudo usdmactl bind " + name};
+}
+
 finding check_devices(checkup &c)
 {
-	unsigned ready = 0;
-
 	if (c.devices.empty())
 		return {verdict::skipped, "there is no device that an engine here drives", ""};
-	for (const candidate &d : c.devices) {
-		const std::string name = address_format(d.fn.addr);
-
-		if (d.fn.iommu_group < 0)
-			return {verdict::failed, name + " has no IOMMU group", c.iommu ? "move it to another slot" : "see IOMMU above"};
-		if (!d.foreign.empty())
-			return {verdict::failed, fmt::format("{} shares IOMMU group {} with {}, at a driver of the host", name,
-							     d.fn.iommu_group, d.foreign[0]),
-				fmt::format("echo {} | sudo tee /sys/bus/pci/devices/{}/driver/unbind",
-					    d.foreign[0].substr(0, d.foreign[0].find(' ')), d.foreign[0].substr(0, d.foreign[0].find(' ')))};
-		ready += bound(d);
-	}
-	if (ready == c.devices.size())
-		return {verdict::ok, fmt::format("{} of {}", ready, ready), ""};
 	for (const candidate &d : c.devices)
-		if (!bound(d))
-			return {verdict::failed, fmt::format("{} is at driver {}", address_format(d.fn.addr),
-							     d.fn.driver.empty() ? "none" : d.fn.driver),
-				"sudo usdmactl bind " + address_format(d.fn.addr)};
-	return {};
+		if (finding f = check_device(c, d); f.state != verdict::ok)
+			return f;
+	return {verdict::ok, fmt::format("all {} ready", c.devices.size()), ""};
 }
 
 static bool usable(const std::string &path)

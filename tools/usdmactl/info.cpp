@@ -43,7 +43,7 @@ static json settings_json()
 
 static std::string plain(const json &v)
 {
-	return v.is_string() ? v.get<std::string>() : v.dump();
+	return v.is_string() ? v.get<std::string>() : v.is_null() ? "none" : v.dump();
 }
 
 static int run_settings(const context &ctx)

@@ -9,7 +9,8 @@ class ProgramError(Exception):
     pass
 
 
-SUITES = ("integration", "acl-device")
+# Suites whose programs take any device by USDMA_DEVICES; each test there is "runner … -- PROGRAM [ARGUMENT]…".
+SUITE = "integration-embedded"
 
 
 class Programs:
@@ -17,7 +18,7 @@ class Programs:
         self.build_dir = build_dir
         self.suites = list(self._suite_tests())
         self.own = list(self._below("tests/vm"))
-        self.tools = [p for p in self._below("tools") if os.path.basename(p) in ("usdmactl",)]
+        self.tools = [p for p in self._below("tools/usdmactl") if os.path.basename(p) == "usdmactl"]
 
     def _below(self, folder):
         top = os.path.join(self.build_dir, folder)
@@ -29,15 +30,16 @@ class Programs:
                 yield path
 
     def _suite_tests(self):
-        """(name, program, arguments) of each test that the build registers in one of the suites."""
+        """(name, program, arguments) of each test that the build registers for every transport."""
         info = os.path.join(self.build_dir, "meson-info", "intro-tests.json")
         if not os.path.exists(info):
             raise ProgramError(f"{self.build_dir} is no build directory: meson setup {self.build_dir}")
         with open(info, encoding="utf-8") as f:
             for test in json.load(f):
-                suites = {s.split(":")[-1] for s in test["suite"]}
-                if suites & set(SUITES) and test["protocol"] == "tap":
-                    yield test["name"], test["cmd"][0], test["cmd"][1:]
+                if SUITE not in {s.split(":")[-1] for s in test["suite"]} or "--" not in test["cmd"]:
+                    continue
+                command = test["cmd"][test["cmd"].index("--") + 1:]
+                yield test["name"].removesuffix("-embedded"), command[0], command[1:]
 
     def programs(self):
         seen = dict.fromkeys([p for _, p, _ in self.suites] + self.own + self.tools)

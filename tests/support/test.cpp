@@ -47,4 +47,11 @@ unsigned scale()
 	return s && atoi(s) > 0 ? unsigned(atoi(s)) : 1;
 }
 
+bool small()
+{
+	const char *s = getenv("USDMA_TEST_SMALL");
+
+	return s && atoi(s) > 0;
+}
+
 } // namespace usdma::test

@@ -23,5 +23,16 @@ std::mt19937_64 rng(std::uint64_t stream = 0);
 void fill_random(void *buf, size_t len, std::mt19937_64 &gen);
 /* USDMA_TEST_SCALE (default 1): how much longer random and soak tests shall run. */
 unsigned scale();
+/*
+ * USDMA_TEST_SMALL=1: the device is small and slow, as QEMU's edu in the virtual machine
+ * lane (4088 bytes of memory, 100 ms a transfer): suites that run on every device then
+ * use fewer rounds, and less device memory at a time.
+ */
+bool small();
+/* A size or a count: the first, or the second on a small device. */
+inline std::size_t sized(std::size_t usual, std::size_t on_small)
+{
+	return small() ? on_small : usual;
+}
 
 } // namespace usdma::test

@@ -33,12 +33,14 @@ static void make_key(share *s)
 struct parsed_key {
 	unsigned kind, pid, fd;
 	unsigned long long secret;
+	bool any_secret;
 };
 
 static bool parse_key(const char *key, parsed_key *k)
 {
 	if (strnlen(key, share_key_len + 1) != share_key_len)
 		return false;
+	k->any_secret = false;
 	return sscanf(key, "usdma-%1u-%8x-%8x-%16llx-", &k->kind, &k->pid, &k->fd, &k->secret) == 4;
 }
 
@@ -142,7 +144,8 @@ static int check_page(const share *s, const parsed_key &k)
 {
 	const share_page *p = s->page;
 
-	if (load_acquire(&p->magic) != share_magic || p->secret != k.secret || p->kind != k.kind || load_acquire(&p->closed))
+	if (load_acquire(&p->magic) != share_magic || (!k.any_secret && p->secret != k.secret) ||
+	     p->kind != k.kind || load_acquire(&p->closed))
 		return fail(ENOENT, "process %u does not export this key (any more)", k.pid);
 	if (!wanted(p))
 		return fail(EACCES, "process %u has not put this process (%d) into the key's list", k.pid, int(getpid()));
@@ -169,16 +172,12 @@ static int open_data(share *s, const parsed_key &k)
 	return 0;
 }
 
-int share_import(const char *key, share_kind kind, bool pin, share **out)
+static int import_parsed(const parsed_key &k, bool pin, share **out)
 {
 	share_ptr s(new share);
-	parsed_key k;
 	struct stat st;
-	int err;
+	int err = open_of(k.pid, k.fd);
 
-	if (!parse_key(key, &k) || k.kind != u32(kind))
-		return fail(EINVAL, "this is not a key of this kind");
-	err = open_of(k.pid, k.fd);
 	if (err < 0)
 		return err;
 	s->fd.reset(err);
@@ -191,9 +190,36 @@ int share_import(const char *key, share_kind kind, bool pin, share **out)
 		err = open_data(s.get(), k);
 	if (err)
 		return err;
-	memcpy(s->key, key, share_key_len);
 	*out = s.release();
 	return 0;
+}
+
+int share_import(const char *key, share_kind kind, bool pin, share **out)
+{
+	parsed_key k;
+	int err;
+
+	if (!parse_key(key, &k) || k.kind != u32(kind))
+		return fail(EINVAL, "this is not a key of this kind");
+	err = import_parsed(k, pin, out);
+	if (!err)
+		memcpy((*out)->key, key, share_key_len);
+	return err;
+}
+
+u64 share_number(const share *s)
+{
+	return u64(getpid()) << 32 | u32(s->fd.get());
+}
+
+int share_import_number(u64 number, share_kind kind, share **out)
+{
+	const parsed_key k{unsigned(kind), unsigned(number >> 32), unsigned(number), 0, true};
+
+	if (k.pid == unsigned(getpid()))
+		return fail(EINVAL, "%#llx was exported by this process itself: use its handle",
+			    static_cast<unsigned long long>(number));
+	return import_parsed(k, false, out);
 }
 
 int share_allow(share *s, const s32 *pids, size_t n)

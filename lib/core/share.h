@@ -55,6 +55,9 @@ struct share_spec {
 int share_export(const share_spec &spec, bool pin, share **out);
 /* -EINVAL: no key, or of another kind. -ENOENT: nobody exports it (any more). -EACCES: this process is not wanted. */
 int share_import(const char *key, share_kind kind, bool pin, share **out);
+/* The same by a number, without the key's secret; not from the process itself (-EINVAL). */
+u64 share_number(const share *s);
+int share_import_number(u64 number, share_kind kind, share **out);
 /* -EINVAL: not exported by this process. -ENOSPC: too many. */
 int share_allow(share *s, const s32 *pids, size_t n);
 void share_ref(share *s);

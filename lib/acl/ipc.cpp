@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Device memory that processes share under a key. */
+#include "acl/rt_compat.h"
+#include "lib/acl/state.h"
+#include "lib/core/vmm.h"
+
+namespace usdma::acl {
+
+static aclError export_key(const char *call, const void *ptr, size_t size, char *key, size_t len, u64 flags)
+{
+	if (!ptr || !key)
+		return bad_arg(call, "devPtr or key is NULL");
+	if (!size || len <= core::share_key_len || (flags & ~u64(ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION)))
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "size is %zu, len is %zu (65 at least), flags are 0x%llx", size, len,
+			     static_cast<unsigned long long>(flags));
+	return check(call, core::ipc_memory_export(ptr, size, flags != 0, key), at::memory);
+}
+
+static aclError allow(const char *call, const char *key, const s32 *pids, size_t num)
+{
+	if (!key || !pids)
+		return bad_arg(call, "key or pid is NULL");
+	if (!num)
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "num is 0");
+	return check(call, core::ipc_memory_allow(key, pids, num), at::memory);
+}
+
+static aclError import_key(const char *call, void **out, const char *key, u64 flags)
+{
+	if (!out || !key)
+		return bad_arg(call, "devPtr or key is NULL");
+	if (flags & ~u64(ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS))
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown", static_cast<unsigned long long>(flags));
+	const context *c = current();
+	return c ? check(call, core::ipc_memory_import(c->dev, key, out), at::memory) : no_context(call);
+}
+
+static aclError close_key(const char *call, const char *key)
+{
+	return key ? check(call, core::ipc_memory_close(key), at::memory) : bad_arg(call, "key is NULL");
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len, uint64_t flags)
+{
+	return export_key(__func__, devPtr, size, key, len, flags);
+}
+
+aclError aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num)
+{
+	return allow(__func__, key, pid, num);
+}
+
+aclError aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags)
+{
+	return import_key(__func__, devPtr, key, flags);
+}
+
+aclError aclrtIpcMemClose(const char *key)
+{
+	return close_key(__func__, key);
+}
+
+aclError aclrtIpcMemSetAttr(const char *key, aclrtIpcMemAttrType type, uint64_t attr)
+{
+	if (!key)
+		return bad_arg(__func__, "key is NULL");
+	if (type != ACL_RT_IPC_MEM_ATTR_ACCESS_LINK || attr > ACL_RT_IPC_MEM_ATTR_ACCESS_LINK_UB_MULTI_PORT_PATH ||
+	    !core::ipc_memory_known(key))
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "type %d or attr %llu is unknown, or no such key", type,
+			     static_cast<unsigned long long>(attr));
+	return ACL_SUCCESS; /* there is one link */
+}
+
+aclError aclrtIpcMemImportPidInterServer(const char *key, aclrtServerPid *serverPids, size_t num)
+{
+	if (!key || !serverPids)
+		return bad_arg(__func__, "key or serverPids is NULL");
+	if (!num)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "num is 0");
+	for (size_t i = 0; i < num; i++) {
+		const aclError err = allow(__func__, key, serverPids[i].pid, serverPids[i].num);
+
+		if (err)
+			return err;
+	}
+	return ACL_SUCCESS;
+}
+
+int32_t rtIpcSetMemoryName(const void *ptr, uint64_t byteCount, char *name, uint32_t len)
+{
+	return export_key(__func__, ptr, byteCount, name, len, 0);
+}
+
+int32_t rtSetIpcMemorySuperPodPid(const char *name, uint32_t, int32_t *pid, int32_t num)
+{
+	return allow(__func__, name, pid, num > 0 ? size_t(num) : 0);
+}
+
+int32_t rtSetIpcMemPid(const char *name, int32_t *pid, int32_t num)
+{
+	return allow(__func__, name, pid, num > 0 ? size_t(num) : 0);
+}
+
+int32_t rtIpcDestroyMemoryName(const char *name)
+{
+	return close_key(__func__, name);
+}
+
+int32_t rtIpcOpenMemory(void **ptr, const char *name)
+{
+	return import_key(__func__, ptr, name, 0);
+}
+
+int32_t rtIpcCloseMemory(const void *ptr)
+{
+	if (!ptr)
+		return bad_arg(__func__, "ptr is NULL");
+	return check(__func__, core::ipc_memory_close_at(ptr), at::memory);
+}
+
+} // extern "C"

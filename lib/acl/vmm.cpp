@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Virtual memory management over lib/core/vmm. */
+#include "lib/core/vmm.h"
+
+#include "lib/acl/state.h"
+
+#include <cstring>
+
+namespace usdma::acl {
+
+/* ---- properties ------------------------------------------------------------------------------------- */
+
+static bool is_1g(aclrtMemAttr a)
+{
+	return a == ACL_HBM_MEM_HUGE1G || a == ACL_HBM_MEM_P2P_HUGE1G || a == ACL_MEM_HUGE1G || a == ACL_MEM_P2P_HUGE1G;
+}
+
+static bool is_ddr(aclrtMemAttr a)
+{
+	return a == ACL_DDR_MEM_HUGE || a == ACL_DDR_MEM_NORMAL || a == ACL_DDR_MEM_P2P_HUGE || a == ACL_DDR_MEM_P2P_NORMAL;
+}
+
+static bool on_host(const aclrtPhysicalMemProp &p)
+{
+	return p.location.type == ACL_MEM_LOCATION_TYPE_HOST || p.location.type == ACL_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+
+/* nullptr: good; else what is wrong with it. */
+static const char *fault_in(const aclrtPhysicalMemProp &p)
+{
+	if (p.handleType != ACL_MEM_HANDLE_TYPE_NONE)
+		return "handleType must be NONE";
+	if (p.allocationType != ACL_MEM_ALLOCATION_TYPE_PINNED)
+		return "allocationType must be PINNED";
+	if (!on_host(p) && p.location.type != ACL_MEM_LOCATION_TYPE_DEVICE)
+		return "location.type must be DEVICE, HOST or HOST_NUMA";
+	if (p.memAttr < ACL_DDR_MEM_HUGE || p.memAttr > ACL_MEM_P2P_HUGE1G || p.memAttr == ACL_HBM_MEM_P2P_HUGE ||
+	    p.memAttr == ACL_HBM_MEM_P2P_NORMAL || p.memAttr == ACL_HBM_MEM_P2P_HUGE1G)
+		return "memAttr is not one for physical memory";
+	if (is_ddr(p.memAttr) && p.location.type == ACL_MEM_LOCATION_TYPE_DEVICE)
+		return "DDR memory is the host's";
+	if (on_host(p) && !is_ddr(p.memAttr) && p.memAttr < ACL_MEM_NORMAL)
+		return "HBM memory is a device's";
+	return nullptr;
+}
+
+static aclrtPhysicalMemProp *prop_of(core::physical *p)
+{
+	return static_cast<aclrtPhysicalMemProp *>(core::physical_user(p, sizeof(aclrtPhysicalMemProp)));
+}
+
+static aclError get_physical(const char *call, const void *handle, core::physical **out)
+{
+	if (!core::physical_valid(handle))
+		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p is not a live handle of physical memory", handle);
+	*out = static_cast<core::physical *>(const_cast<void *>(handle));
+	return ACL_SUCCESS;
+}
+
+/* The device that the memory is of, or through which host memory is reached. */
+static aclError device_of(const char *call, const aclrtPhysicalMemProp &p, core::device **dev)
+{
+	const context *c = current();
+	const bool host = on_host(p);
+	const int slot = host ? (c ? int(c->dev->slot) : -1) : slot_of(p.location.id);
+
+	if (!host && slot < 0)
+		return no_device(call, p.location.id);
+	if (slot < 0)
+		return no_context(call);
+	return check(call, core::device_get(unsigned(slot), dev), at::open);
+}
+
+static aclError create(const char *call, aclrtDrvMemHandle *handle, size_t size, const aclrtPhysicalMemProp &prop)
+{
+	const u64 align = is_1g(prop.memAttr) ? GiB : core::vmm_grain;
+	core::physical *p = nullptr;
+	core::device *dev;
+	aclError code = device_of(call, prop, &dev);
+	int err;
+
+	if (code)
+		return code;
+	err = on_host(prop) ? core::physical_host(dev, size, prop.location.type == ACL_MEM_LOCATION_TYPE_HOST_NUMA
+								       ? int(prop.location.id) : -1, &p)
+			    : core::physical_device(dev, size, align, &p);
+	core::device_put(dev); /* the memory has a reference of its own */
+	if (err)
+		return core_fault(call, err, at::memory);
+	*prop_of(p) = prop;
+	*handle = p;
+	return ACL_SUCCESS;
+}
+
+static aclError map(const char *call, void *va, size_t size, size_t offset, aclrtDrvMemHandle handle, u64 flags, bool access)
+{
+	core::physical *p = nullptr;
+
+	if (!va || !handle || !size || flags)
+		return bad_arg(call, "virPtr or handle is NULL, size is 0, or flags are not");
+	const aclError err = get_physical(call, handle, &p);
+	if (err)
+		return err;
+	if (offset)
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "offset is %zu, it must be 0", offset);
+	return check(call, core::vmm_map(reinterpret_cast<u64>(va), size, p, access), at::memory);
+}
+
+static aclError check_share_type(const char *call, aclrtMemSharedHandleType type)
+{
+	if (type == ACL_MEM_SHARE_HANDLE_TYPE_FABRIC)
+		return unsupported(call, "shareType FABRIC: there is no fabric between machines");
+	if (type != ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT)
+		return bad_arg(call, "shareType %d is unknown", type);
+	return ACL_SUCCESS;
+}
+
+static aclError export_number(const char *call, aclrtDrvMemHandle handle, u64 flags, u64 *number)
+{
+	core::physical *p = nullptr;
+
+	if (flags & ~u64(ACL_RT_VMM_EXPORT_FLAG_DISABLE_PID_VALIDATION))
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown", static_cast<unsigned long long>(flags));
+	const aclError err = get_physical(call, handle, &p);
+	return err ? err : check(call, core::physical_export(p, flags != 0, number), at::memory);
+}
+
+static aclError import_number(const char *call, u64 number, s32 id, aclrtDrvMemHandle *handle)
+{
+	const int slot = slot_of(id);
+	core::device *dev;
+	core::physical *p = nullptr;
+	int err;
+
+	if (slot < 0)
+		return no_device(call, id);
+	err = core::device_get(unsigned(slot), &dev);
+	if (err)
+		return core_fault(call, err, at::open);
+	err = core::physical_import(number, dev, &p);
+	core::device_put(dev);
+	if (err)
+		return core_fault(call, err, at::memory);
+	aclrtPhysicalMemProp *prop = prop_of(p);
+	*prop = {};
+	const bool host = core::physical_on_host(p);
+	prop->memAttr = host ? ACL_DDR_MEM_NORMAL : ACL_HBM_MEM_HUGE;
+	prop->location = {host ? 0 : u32(id), host ? ACL_MEM_LOCATION_TYPE_HOST : ACL_MEM_LOCATION_TYPE_DEVICE};
+	*handle = p;
+	return ACL_SUCCESS;
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr, uint64_t flags)
+{
+	u64 va;
+
+	if (!virPtr || !size || flags > 1)
+		return bad_arg(__func__, "virPtr is NULL, size is 0, or flags 0x%llx are unknown", static_cast<unsigned long long>(flags));
+	if (!current())
+		return no_context(__func__);
+	const int err = core::vmm_reserve(size, alignment, reinterpret_cast<u64>(expectPtr), &va);
+	if (!err)
+		*virPtr = reinterpret_cast<void *>(va);
+	return check(__func__, err, at::memory);
+}
+
+aclError aclrtReleaseMemAddress(void *virPtr)
+{
+	if (!virPtr)
+		return bad_arg(__func__, "virPtr is NULL");
+	const int err = core::vmm_release(reinterpret_cast<u64>(virPtr));
+	if (err == -EBUSY)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "%s", error_text());
+	return check(__func__, err, at::memory);
+}
+
+aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const aclrtPhysicalMemProp *prop, uint64_t flags)
+{
+	const char *wrong;
+
+	if (!handle || !prop || !size || flags)
+		return bad_arg(__func__, "handle or prop is NULL, size is 0, or flags are not");
+	wrong = fault_in(*prop);
+	if (wrong)
+		return bad_arg(__func__, "prop: %s", wrong);
+	return create(__func__, handle, size, *prop);
+}
+
+aclError aclrtFreePhysical(aclrtDrvMemHandle handle)
+{
+	core::physical *p = nullptr;
+
+	if (!handle)
+		return bad_arg(__func__, "handle is NULL");
+	const aclError err = get_physical(__func__, handle, &p);
+	if (!err)
+		core::physical_put(p);
+	return err;
+}
+
+aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle, uint64_t flags)
+{
+	return map(__func__, virPtr, size, offset, handle, flags, true);
+}
+
+aclError aclrtMemMapNoAccess(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle, uint64_t flags)
+{
+	return map(__func__, virPtr, size, offset, handle, flags, false);
+}
+
+aclError aclrtUnmapMem(void *virPtr)
+{
+	if (!virPtr)
+		return bad_arg(__func__, "virPtr is NULL");
+	return check(__func__, core::vmm_unmap(reinterpret_cast<u64>(virPtr)), at::memory);
+}
+
+aclError aclrtMemSetAccess(void *virPtr, size_t size, aclrtMemAccessDesc *desc, size_t count)
+{
+	if (!virPtr || !desc || !count)
+		return bad_arg(__func__, "virPtr or desc is NULL, or count is 0");
+	for (size_t i = 0; i < count; i++)
+		if (desc[i].flags != ACL_RT_MEM_ACCESS_FLAGS_READWRITE)
+			return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "desc[%zu].flags is %d, it must be READWRITE", i,
+				     desc[i].flags);
+	return check(__func__, core::vmm_set_access(reinterpret_cast<u64>(virPtr), size), at::memory);
+}
+
+aclError aclrtMemGetAccess(void *virPtr, aclrtMemLocation *location, uint64_t *flag)
+{
+	bool granted, host;
+
+	if (!virPtr || !location || !flag)
+		return bad_arg(__func__, "virPtr, location or flag is NULL");
+	const int err = core::vmm_get_access(reinterpret_cast<u64>(virPtr), &granted, &host);
+	if (err)
+		return core_fault(__func__, err, at::memory);
+	/* Every device reaches what is mapped; the CPU host memory alone. */
+	const bool reaches = granted && (host || location->type == ACL_MEM_LOCATION_TYPE_DEVICE);
+	*flag = reaches ? ACL_RT_MEM_ACCESS_FLAGS_READWRITE : ACL_RT_MEM_ACCESS_FLAGS_NONE;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop, aclrtMemGranularityOptions option, size_t *granularity)
+{
+	const char *wrong;
+
+	if (!prop || !granularity)
+		return bad_arg(__func__, "prop or granularity is NULL");
+	if (option != ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM && option != ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+		return unsupported(__func__, "option %d is unknown", option);
+	wrong = fault_in(*prop);
+	if (wrong)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "prop: %s", wrong);
+	const bool small = on_host(*prop) && option == ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM &&
+			   (prop->memAttr == ACL_DDR_MEM_NORMAL || prop->memAttr == ACL_DDR_MEM_P2P_NORMAL ||
+			    prop->memAttr == ACL_MEM_NORMAL || prop->memAttr == ACL_MEM_P2P_NORMAL);
+	*granularity = is_1g(prop->memAttr) ? GiB : small ? 4096 : core::vmm_grain;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *handle)
+{
+	core::physical *p = nullptr;
+
+	if (!virPtr || !handle)
+		return bad_arg(__func__, "virPtr or handle is NULL");
+	const int err = core::vmm_retain(reinterpret_cast<u64>(virPtr), &p);
+	if (!err)
+		*handle = p;
+	return check(__func__, err, at::memory);
+}
+
+aclError aclrtMemGetAllocationPropertiesFromHandle(aclrtDrvMemHandle handle, aclrtPhysicalMemProp *prop)
+{
+	core::physical *p = nullptr;
+
+	if (!handle || !prop)
+		return bad_arg(__func__, "handle or prop is NULL");
+	const aclError err = get_physical(__func__, handle, &p);
+	if (!err)
+		*prop = *prop_of(p);
+	return err;
+}
+
+aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType, uint64_t flags,
+					 uint64_t *shareableHandle)
+{
+	if (!handle || !shareableHandle || handleType != ACL_MEM_HANDLE_TYPE_NONE)
+		return bad_arg(__func__, "handle or shareableHandle is NULL, or handleType %d is not NONE", handleType);
+	return export_number(__func__, handle, flags, shareableHandle);
+}
+
+aclError aclrtMemExportToShareableHandleV2(aclrtDrvMemHandle handle, uint64_t flags, aclrtMemSharedHandleType shareType,
+					   void *shareableHandle)
+{
+	if (!handle || !shareableHandle)
+		return bad_arg(__func__, "handle or shareableHandle is NULL");
+	const aclError err = check_share_type(__func__, shareType);
+	return err ? err : export_number(__func__, handle, flags, static_cast<u64 *>(shareableHandle));
+}
+
+aclError aclrtMemSetPidToShareableHandle(uint64_t shareableHandle, int32_t *pid, size_t pidNum)
+{
+	if (!pid || !pidNum)
+		return bad_arg(__func__, "pid is NULL or pidNum is 0");
+	return check(__func__, core::physical_allow(shareableHandle, pid, pidNum), at::memory);
+}
+
+aclError aclrtMemSetPidToShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType, int32_t *pid,
+					   size_t pidNum)
+{
+	if (!shareableHandle || !pid || !pidNum)
+		return bad_arg(__func__, "shareableHandle or pid is NULL, or pidNum is 0");
+	const aclError err = check_share_type(__func__, shareType);
+	return err ? err : check(__func__, core::physical_allow(*static_cast<u64 *>(shareableHandle), pid, pidNum), at::memory);
+}
+
+aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId, aclrtDrvMemHandle *handle)
+{
+	if (!handle)
+		return bad_arg(__func__, "handle is NULL");
+	return import_number(__func__, shareableHandle, deviceId, handle);
+}
+
+aclError aclrtMemImportFromShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType, uint64_t flags,
+					     aclrtDrvMemHandle *handle)
+{
+	if (!shareableHandle || !handle || flags)
+		return bad_arg(__func__, "shareableHandle or handle is NULL, or flags are not 0");
+	const aclError err = check_share_type(__func__, shareType);
+	if (err)
+		return err;
+	const context *c = current();
+	return c ? import_number(__func__, *static_cast<u64 *>(shareableHandle), c->id, handle) : no_context(__func__);
+}
+
+aclError aclrtMemP2PMap(void *devPtr, size_t size, int32_t dstDevId, uint64_t flags)
+{
+	if (!devPtr || !size)
+		return bad_arg(__func__, "devPtr is NULL or size is 0");
+	if (slot_of(dstDevId) < 0)
+		return no_device(__func__, dstDevId);
+	const core::place p = core::locate(devPtr);
+	if (flags || p.cls != core::mem_class::device || !range_within(reinterpret_cast<u64>(devPtr) - p.base, size, p.size))
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "flags are not 0, or %p and %zu bytes from there are not one block "
+			     "of device memory", devPtr, size);
+	return ACL_SUCCESS; /* every device of the process reaches it as it is */
+}
+
+} // extern "C"

@@ -13,8 +13,12 @@ static constexpr unsigned turn = 32;
 static constexpr u64 turn_bytes = MiB;
 /* The record is written at the latest after so many ends. */
 static constexpr u64 publish_every = 16;
-/* Descriptors are posted in runs: once some came one after the other, the next are probably there as well. */
-static constexpr unsigned run_length = 2, run_ahead = 6;
+/*
+ * Descriptors are posted in runs.  Once some came one after the other, the
+ * doorbell says how many more there are, and those are fetched ahead: not one
+ * that the client may still be writing, whose line would have to go back to it.
+ */
+static constexpr unsigned run_length = 2, run_ahead = 8;
 
 static u64 *door_word(const hw_channel &ch, u32 offset)
 {
@@ -45,6 +49,7 @@ bool unit::run_channel(hw_channel &ch)
 unsigned unit::run_ring(hw_channel &ch, bool *dry)
 {
 	unsigned n = 0;
+	u64 posted = 0;
 
 	for (moved_ = 0; n < turn && moved_ < turn_bytes; n++) {
 		const descriptor *slot = &ch.ring[ch.next & ch.mask];
@@ -54,7 +59,9 @@ unsigned unit::run_ring(hw_channel &ch, bool *dry)
 			*dry = true;
 			return n;
 		}
-		if (n >= run_length)
+		if (n == run_length)
+			posted = load_relaxed(door_word(ch, door_tail));
+		if (ch.next + run_ahead <= posted)
 			__builtin_prefetch(&ch.ring[(ch.next + run_ahead) & ch.mask]);
 		/* The client may change the ring at any time: check and run one and the same text. */
 		const descriptor d = *slot;

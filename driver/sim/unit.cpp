@@ -19,6 +19,8 @@ using namespace sdma;
 
 /* Idle passes between two looks at the clock and at the tail doorbells. */
 static constexpr u32 passes_per_look = 64;
+/* … and those that follow one another at once. */
+static constexpr u32 eager_passes = 512;
 /* A sleeping unit that watches a word for a WAIT looks again after pauses from … to … */
 static constexpr u64 nap_min_ns = 20 * ns_per_us, nap_max_ns = ns_per_ms;
 static constexpr u64 command_ms = 4000;
@@ -227,7 +229,9 @@ bool unit::resolve_control(hw_channel &ch)
 void unit::idle()
 {
 	if (!napping_ && !active_.empty()) {
-		cpu_relax();
+		/* A pause is long on some CPUs: not where the next descriptor is probably on its way. */
+		if (idle_passes_ > eager_passes)
+			cpu_relax();
 		if (++idle_passes_ % passes_per_look)
 			return;
 		const u64 now = now_ns();

@@ -106,7 +106,7 @@ static void test_version(void **)
 	{
 		raw r;
 		assert_int_equal(r.ask(command::device_reset, nullptr, 0), EINVAL);
-		assert_int_equal(r.ask(command::version, "", 2), EINVAL);
+		assert_int_equal(r.ask(command::version, "\0", 2), EINVAL);
 		assert_int_equal(r.ask(command::version, other), ENOTSUP);
 		for (const char *json : bad)
 			assert_int_equal(r.hello(json), EINVAL);

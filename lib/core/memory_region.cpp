@@ -15,7 +15,7 @@
 namespace usdma::core {
 
 constinit immortal<range_map> region_map;
-constinit __thread located located_cache[4];
+__thread located located_cache[4];
 
 static constexpr size_t max_regions = size_t(1) << 22;
 

@@ -19,7 +19,7 @@ struct options {
 	std::string socket;
 	std::vector<std::string> settings; /* key=value, as in a device string */
 	bool once = false, verbose = false;
-	int ready_fd = -1;
+	int ready_fd = -1, listen_fd = -1;
 };
 
 /* An option that stands for a setting of the device string. */
@@ -33,9 +33,12 @@ void add_setting(CLI::App &app, options &opt, const char *name, const char *key,
 void describe(CLI::App &app, options &opt)
 {
 	app.set_version_flag("--version", USDMA_VERSION);
-	app.add_option("--socket", opt.socket, "Path of the UNIX socket to serve (made with mode 0600)")
-		->required()
-		->type_name("PATH");
+	CLI::Option_group *where = app.add_option_group("where", "One of these two");
+	where->add_option("--socket", opt.socket, "Path of the UNIX socket to serve (made with mode 0600)")->type_name("PATH");
+	where->add_option("--listen-fd", opt.listen_fd, "Descriptor of a socket that listens, as systemd passes it (3)")
+		->check(CLI::NonNegativeNumber)
+		->type_name("N");
+	where->require_option(1);
 	add_setting(app, opt, "--mem", "mem", "Device memory, such as 512M or 1G (default 1G)");
 	add_setting(app, opt, "--engines", "engines", "Units that copy at the same time, a thread each (default 2)");
 	add_setting(app, opt, "--channels", "channels", "Channels (default 64, at most 1024)");
@@ -86,7 +89,8 @@ int signals_by_fd()
 
 int tell_ready(const options &opt)
 {
-	const std::string line = "ready " + opt.socket + "\n";
+	const std::string where = opt.listen_fd < 0 ? opt.socket : "fd " + std::to_string(opt.listen_fd);
+	const std::string line = "ready " + where + "\n";
 
 	if (printf("%s", line.c_str()) < 0 || fflush(stdout))
 		return fail_errno("standard output");
@@ -108,7 +112,7 @@ int serve(const options &opt)
 	unique_fd stop(signals_by_fd());
 	if (!stop.valid())
 		return report(fail_errno("signalfd"));
-	if (const int err = door.open(opt.socket))
+	if (const int err = opt.listen_fd < 0 ? door.open(opt.socket) : door.adopt(unique_fd(opt.listen_fd)))
 		return report(err);
 	if (const int err = tell_ready(opt))
 		return report(err);

@@ -7,6 +7,7 @@
 #include "driver/sim/server.h"
 
 #include <cstring>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -71,6 +72,28 @@ int listener::open(const std::string &path)
 	return 0;
 }
 
+static int int_option(int fd, int name)
+{
+	int v = -1;
+	socklen_t len = sizeof(v);
+
+	return getsockopt(fd, SOL_SOCKET, name, &v, &len) ? -1 : v;
+}
+
+int listener::adopt(unique_fd sock)
+{
+	const int fd = sock.get();
+
+	if (int_option(fd, SO_DOMAIN) != AF_UNIX || int_option(fd, SO_TYPE) != SOCK_STREAM || int_option(fd, SO_ACCEPTCONN) != 1)
+		return fail(ENOTSOCK, "descriptor %d is not a UNIX stream socket that listens", fd);
+	/* A client that left before it was accepted must not hold the loop up. */
+	if (fcntl(fd, F_SETFD, FD_CLOEXEC) || fcntl(fd, F_SETFL, O_NONBLOCK))
+		return fail_errno("fcntl of descriptor %d", fd);
+	anyone_ = true;
+	sock_ = std::move(sock);
+	return 0;
+}
+
 listener::~listener()
 {
 	struct stat st;
@@ -106,7 +129,7 @@ int listener::wait_client(int stop_fd, unique_fd *out)
 		if (!p[0].revents)
 			continue;
 		out->reset(accept4(sock_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-		if (out->valid() && may_come(out->get()))
+		if (out->valid() && (anyone_ || may_come(out->get())))
 			return 0;
 		if (!out->valid() && errno != EAGAIN && errno != ECONNABORTED && errno != EINTR)
 			return fail_errno("accept");

@@ -24,6 +24,11 @@ public:
 	 * -EADDRINUSE: somebody serves it; -EEXIST: something else stands there.
 	 */
 	int open(const std::string &path);
+	/*
+	 * Takes a listening UNIX stream socket over (from systemd, say).  Its path and
+	 * who may connect are the business of whoever made it.
+	 */
+	int adopt(unique_fd sock);
 	/* Serves clients until stop_fd becomes readable (0), or one only.  -errno: no device or no socket any more. */
 	int run(const config &cfg, int stop_fd, bool once, faults *wrong = nullptr);
 
@@ -34,6 +39,7 @@ private:
 	std::string path_;
 	unique_fd sock_;
 	struct stat made_ = {};
+	bool anyone_ = false; /* the socket's own mode says who may come */
 };
 
 } // namespace usdma::sim

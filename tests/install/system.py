@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The files that join usdma to a system: units, the udev helper, a passed socket, completions.  TAP.
+
+system.py BUILD_DIR
+"""
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SYSTEM = os.path.join(TOP, "system")
+count = failed = 0
+
+
+def point(ok, name, log=""):
+    global count, failed
+    count += 1
+    failed += not ok
+    print(f"{'ok' if ok else 'not ok'} {count} - {name}")
+    if not ok:
+        print("".join(f"# {line}\n" for line in log.splitlines()[-20:]), end="")
+
+
+def skip(name, why):
+    global count
+    count += 1
+    print(f"ok {count} - {name} # SKIP {why}")
+
+
+def run(words, **kw):
+    p = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                       timeout=60, check=False, **kw)
+    return p.returncode, p.stdout
+
+
+def function(root, group, name, cls, vendor, device):
+    d = os.path.join(root, "kernel/iommu_groups", str(group), "devices", name)
+    os.makedirs(d)
+    for key, value in (("class", cls), ("vendor", vendor), ("device", device)):
+        with open(os.path.join(d, key), "w", encoding="ascii") as f:
+            f.write(value + "\n")
+
+
+def udev_helper(scratch):
+    function(scratch, 1, "0000:01:00.0", "0x088000", "0x5553", "0x0d3a")
+    function(scratch, 2, "0000:02:00.0", "0x060400", "0x8086", "0x1234")
+    function(scratch, 2, "0000:03:00.0", "0x00ff00", "0x1234", "0x11e8")
+    function(scratch, 3, "0000:04:00.0", "0x088000", "0x5553", "0x0d3a")
+    function(scratch, 3, "0000:04:00.1", "0x020000", "0x8086", "0x1521")
+    function(scratch, 4, "0000:05:00.0", "0x060400", "0x8086", "0x1234")
+    for group, want, what in ((1, 0, "our device alone"), (2, 0, "our device behind a bridge"),
+                              (3, 1, "our device with a network card"), (4, 1, "nothing but a bridge"),
+                              (5, 1, "a group that is not there")):
+        got, log = run([os.path.join(SYSTEM, "usdma-iommu-group"), "5553:0d3a,1234:11e8", str(group)],
+                       env={**os.environ, "SYSFS": scratch})
+        point(got == want, f"udev: {what} is {'given' if want == 0 else 'not given'} to the group", f"{got}\n{log}")
+
+
+def rule_numbers():
+    """The numbers in the udev rule are those of the engines' headers."""
+    import re
+    with open(os.path.join(SYSTEM, "70-usdma.rules"), encoding="ascii") as f:
+        rules = f.read()
+    for engine in ("sdma", "edu"):
+        with open(os.path.join(TOP, f"driver/engines/{engine}/{engine}_hw.h"), encoding="utf-8") as f:
+            pair = re.search(r"pci_vendor = 0x(\w{4}), pci_device = 0x(\w{4})", f.read())
+        point(pair is not None and f"{pair[1]}:{pair[2]}" in rules.split('PROGRAM="')[1] and
+              f'ATTRS{{vendor}}=="0x{pair[1]}", ATTRS{{device}}=="0x{pair[2]}"' in rules, f"udev: knows the {engine} engine")
+
+
+def passed_socket(build, scratch):
+    path = os.path.join(scratch, "sim.sock")
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(path)
+        s.listen(4)
+        sim = subprocess.Popen([os.path.join(build, "tools/usdma-sim"), "--listen-fd", str(s.fileno()), "--mem", "64M"],
+                               pass_fds=[s.fileno()], stdout=subprocess.PIPE, text=True)
+    try:
+        line = sim.stdout.readline()
+        point(line.startswith("ready fd "), "usdma-sim takes a socket that was passed to it", line)
+        for n in ("first", "next"):
+            got, log = run([os.path.join(build, "tools/usdmactl/usdmactl"), "selftest", "vfio-user:" + path, "--size", "64K"])
+            point(got == 0, f"the {n} client of a passed socket gets a device", log)
+    finally:
+        sim.terminate()
+        got = sim.wait(30)
+    point(got == 0, "usdma-sim ends by SIGTERM")
+    point(os.path.exists(path), "and leaves a socket alone that it did not make")
+    with open(os.devnull, encoding="ascii") as f:
+        got, log = run([os.path.join(build, "tools/usdma-sim"), "--listen-fd", str(f.fileno())], pass_fds=[f.fileno()])
+    point(got == 1 and "not a UNIX stream socket" in log, "usdma-sim refuses what is no socket", log)
+
+
+def units(build, scratch):
+    if not shutil.which("systemd-analyze"):
+        skip("units", "no systemd-analyze here")
+        return
+    for unit, name in (("usdma-bind@.service", "usdma-bind@device.service"),
+                       ("usdma-sim@.service", "usdma-sim@one.service"), ("usdma-sim@.socket", "usdma-sim@one.socket")):
+        where = os.path.join(SYSTEM if unit.endswith("socket") else os.path.join(build, "system"), unit)
+        with open(where, encoding="ascii") as f:
+            # The tools are not installed where the tests run: a command that is.
+            text = "".join(line.split("=")[0] + "=/bin/true\n" if line.startswith("Exec") else line for line in f)
+        with open(os.path.join(scratch, unit), "w", encoding="ascii") as f:
+            f.write(text.replace("man:usdma", "https://usdma").replace("man:usdmactl", "https://usdmactl"))
+        os.symlink(unit, os.path.join(scratch, name))
+    for name in ("usdma-bind@device.service", "usdma-sim@one.socket"):
+        got, log = run(["systemd-analyze", "--recursive-errors=no", "--man=no", "verify", os.path.join(scratch, name)])
+        point(got == 0 and not [x for x in log.splitlines() if "usdma" in x], f"systemd accepts {name}", log)
+
+
+def main():
+    build, scratch = sys.argv[1], tempfile.mkdtemp(prefix="usdma-system-")
+    try:
+        udev_helper(os.path.join(scratch, "sys"))
+        rule_numbers()
+        if os.path.exists(os.path.join(build, "tools/usdma-sim")):
+            passed_socket(build, scratch)
+        else:
+            skip("a passed socket", "built without tools")
+        if os.path.exists(os.path.join(build, "system")):
+            units(build, os.path.join(scratch))
+        for path in (os.path.join(SYSTEM, "usdma-sim.bash"), os.path.join(TOP, "tools/usdmactl/usdmactl.bash")):
+            got, log = run(["bash", "-n", path])
+            point(got == 0, f"{os.path.basename(path)} is bash", log)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    print(f"1..{count}")
+    return 1 if failed else 0
+
+
+sys.exit(main())

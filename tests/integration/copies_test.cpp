@@ -88,7 +88,8 @@ static std::vector<twin> make_twins(usdma_device *dev, std::initializer_list<kin
 /* Several streams at work at once, each in its own slice of the same blocks, so that only order within one matters. */
 static void streams_over_shared_blocks(void **)
 {
-	static constexpr size_t slice = 2 * MiB, streams = 6;
+	static constexpr size_t streams = 6;
+	const size_t slice = sized(2 * MiB, 64);
 	auto gen = rng(1);
 	device dev;
 	auto all = make_twins(dev, {kind::device, kind::device, kind::pinned, kind::registered, kind::pageable}, slice * streams,
@@ -97,7 +98,7 @@ static void streams_over_shared_blocks(void **)
 
 	for (size_t i = 0; i < streams; i++)
 		work.emplace_back(dev, uint32_t(i % 4));
-	for (unsigned n = 0; n < 1500 * scale(); n++) {
+	for (unsigned n = 0; n < sized(1500, 300) * scale(); n++) {
 		const size_t who = gen() % streams;
 		twin &to = all[gen() % all.size()], &from = all[gen() % all.size()];
 
@@ -115,7 +116,7 @@ static void streams_over_shared_blocks(void **)
 /* Each direction with each kind of host memory, up to 64 MiB, any alignment. */
 static void each_direction_to_64_mib(void **)
 {
-	static constexpr size_t most = 64 * MiB, size = most + 4096;
+	const size_t most = sized(64 * MiB, 1024), shift = sized(4096, 64), size = most + shift;
 	auto gen = rng(2);
 	device dev;
 	stream s(dev);
@@ -123,8 +124,8 @@ static void each_direction_to_64_mib(void **)
 	for (const kind k : all_kinds) {
 		auto all = make_twins(dev, {kind::device, k}, size, gen);
 
-		for (const size_t len : {size_t(0), size_t(1), MiB + 1, most - 1, most}) {
-			const size_t a = gen() % 4096, b = gen() % 4096;
+		for (const size_t len : {size_t(0), size_t(1), most / 64 + 1, most - 1, most}) {
+			const size_t a = gen() % shift, b = gen() % shift;
 
 			for (int back = 0; back < 2; back++) {
 				WORKS(usdma_copy(s, all[!back].real.data() + a, all[back].real.data() + b, len));
@@ -139,12 +140,12 @@ static void each_direction_to_64_mib(void **)
 
 static void synchronous_copies(void **)
 {
-	static constexpr size_t size = 4 * MiB;
+	const size_t size = sized(4 * MiB, 1024);
 	auto gen = rng(3);
 	device dev;
 	auto all = make_twins(dev, {kind::device, kind::device, kind::pinned, kind::registered, kind::pageable}, size, gen);
 
-	for (unsigned n = 0; n < 300 * scale(); n++) {
+	for (unsigned n = 0; n < sized(300, 100) * scale(); n++) {
 		twin &to = all[gen() % all.size()], &from = all[gen() % all.size()];
 		const size_t len = random_size(gen, size), dst = gen() % (size - len + 1), src = gen() % (size - len + 1);
 
@@ -159,7 +160,7 @@ static void synchronous_copies(void **)
 
 static void batches(void **)
 {
-	static constexpr size_t size = 8 * MiB, items = 4096, step = size / items;
+	const size_t size = sized(8 * MiB, 2048), items = sized(4096, 64), step = size / items;
 	auto gen = rng(4);
 	device dev;
 	stream s(dev);
@@ -186,23 +187,23 @@ static void batches(void **)
 
 static void rectangles_and_fills(void **)
 {
-	static constexpr size_t size = MiB;
+	const size_t size = sized(MiB, 3072), most = sized(1000, 40); /* elements of one copy or fill */
 	auto gen = rng(5);
 	device dev;
 	stream s(dev);
 	auto all = make_twins(dev, {kind::device, kind::pinned}, size, gen);
 
-	for (unsigned n = 0; n < 200 * scale(); n++) {
+	for (unsigned n = 0; n < sized(200, 40) * scale(); n++) {
 		twin &to = all[n % 2], &from = all[!(n % 2)];
-		const size_t width = 1 + gen() % 900, height = 1 + gen() % 200;
-		const size_t dp = width + gen() % 100, sp = width + gen() % 100, d0 = gen() % 4096, s0 = gen() % 4096;
+		const size_t width = 1 + gen() % most, height = 1 + gen() % (most / 5), d0 = gen() % most, s0 = gen() % most;
+		const size_t dp = width + gen() % most, sp = width + gen() % most;
 		const usdma_copy_rect r = {to.real.data() + d0, dp, from.real.data() + s0, sp, width, height};
 
 		WORKS(usdma_copy_2d(s, &r));
 		for (size_t y = 0; y < height; y++)
 			memcpy(&to.model[d0 + y * dp], &from.model[s0 + y * sp], width);
 		static constexpr size_t widths[] = {1, 4, 8};
-		const size_t w = widths[gen() % 3], at = gen() % 1000 * w, len = gen() % 1000 * w;
+		const size_t w = widths[gen() % 3], at = gen() % most * w, len = gen() % most * w;
 		const uint64_t pattern = gen();
 		WORKS(usdma_fill(s, to.real.data() + at, pattern, unsigned(w), len));
 		for (size_t i = 0; i < len; i++)
@@ -217,11 +218,11 @@ static void wrong_calls_are_refused(void **)
 {
 	device dev;
 	stream s(dev);
-	block mem(dev, kind::device, 4096), host(dev, kind::pinned, 8192);
+	block mem(dev, kind::device, sized(4096, 1024)), host(dev, kind::pinned, 8192);
 	char plain[16];
 
 	assert_int_equal(usdma_copy(s, mem.data(), host.data(), 8192), -EFAULT);
-	assert_int_equal(usdma_copy(s, mem.data() + 4095, host.data(), 2), -EFAULT);
+	assert_int_equal(usdma_copy(s, mem.data() + mem.size() - 1, host.data(), 2), -EFAULT);
 	assert_int_equal(usdma_copy(nullptr, mem.data(), host.data(), 1), -EBADF);
 	assert_int_equal(usdma_copy(reinterpret_cast<usdma_stream *>(plain), mem.data(), host.data(), 1), -EBADF);
 	assert_int_equal(usdma_fill(s, mem.data(), 0, 3, 9), -EINVAL);

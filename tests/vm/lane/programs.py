@@ -39,7 +39,8 @@ class Programs:
                 if SUITE not in {s.split(":")[-1] for s in test["suite"]} or "--" not in test["cmd"]:
                     continue
                 command = test["cmd"][test["cmd"].index("--") + 1:]
-                yield test["name"].removesuffix("-embedded"), command[0], command[1:]
+                path = os.path.join(self.build_dir, command[0])
+                yield test["name"].removesuffix("-embedded"), path, command[1:]
 
     def programs(self):
         seen = dict.fromkeys([p for _, p, _ in self.suites] + self.own + self.tools)

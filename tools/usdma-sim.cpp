@@ -2,6 +2,7 @@
 /* usdma-sim: the software device as a process of its own, on a vfio-user socket. */
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "driver/sim/bus_error.h"
 #include "driver/sim/listener.h"
 
 #include <CLI/CLI.hpp>
@@ -108,6 +109,8 @@ int serve(const options &opt)
 	sim::config cfg;
 
 	if (const int err = make_config(opt, &cfg))
+		return report(err);
+	if (const int err = sim::guard_bus_errors())
 		return report(err);
 	unique_fd stop(signals_by_fd());
 	if (!stop.valid())

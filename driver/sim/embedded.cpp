@@ -88,6 +88,8 @@ static int start_server(embedded *e)
 	sigset_t all, before;
 
 	sigfillset(&all);
+	for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
+		sigdelset(&all, own);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	const int err = pthread_create(&e->thread, nullptr, serve_main, e);
 	pthread_sigmask(SIG_SETMASK, &before, nullptr);

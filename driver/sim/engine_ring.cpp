@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A channel's ring: descriptors in, completed numbers, interrupts and faults out. */
 #include "driver/base/clock.h"
+#include "driver/sim/bus_error.h"
 #include "driver/sim/unit.h"
 
 namespace usdma::sim {
@@ -67,7 +68,10 @@ unsigned unit::run_ring(hw_channel &ch, bool *dry)
 		const descriptor d = *slot;
 
 		store_relaxed(&ch.head, ch.next);
-		const result r = unlikely(special_) ? run_special(ch, d) : execute(ch, d);
+		const u32 errors = bus_errors;
+		result r = unlikely(special_) ? run_special(ch, d) : execute(ch, d);
+		if (unlikely(bus_errors != errors))
+			r = memory_gone(r, d);
 		if (likely(r == result::done)) {
 			finish(ch, d.flags);
 			continue;
@@ -78,6 +82,12 @@ unsigned unit::run_ring(hw_channel &ch, bool *dry)
 		return n;
 	}
 	return n;
+}
+
+/* The client cut its file short under the descriptor. */
+unit::result unit::memory_gone(result r, const descriptor &d)
+{
+	return r == result::gone ? r : fault(dma::fault_reason::transfer, d.dst);
 }
 
 inline void unit::finish(hw_channel &ch, u8 flags)

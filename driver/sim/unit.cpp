@@ -45,8 +45,10 @@ static int start_thread(pthread_t *out, void *(*main)(void *), void *arg)
 {
 	sigset_t all, before;
 
-	/* The program's signals are none of this thread's business. */
+	/* The program's signals are none of this thread's business, but for those that it causes itself. */
 	sigfillset(&all);
+	for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
+		sigdelset(&all, own);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	const int err = pthread_create(out, nullptr, main, arg);
 	pthread_sigmask(SIG_SETMASK, &before, nullptr);

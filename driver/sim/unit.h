@@ -104,6 +104,7 @@ private:
 	bool run_channel(hw_channel &ch);
 	unsigned run_ring(hw_channel &ch, bool *dry);
 	result run_special(hw_channel &ch, const sdma::descriptor &d);
+	result memory_gone(result r, const sdma::descriptor &d);
 	void finish(hw_channel &ch, u8 flags);
 	void publish(hw_channel &ch);
 	void check_arms(hw_channel &ch);

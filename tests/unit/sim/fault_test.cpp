@@ -2,7 +2,7 @@
 /* Every reason to fail, and that nothing is touched and nobody else disturbed then. */
 #include "tests/unit/sim/rig.h"
 
-#include "driver/sim/transport.h"
+#include "driver/sim/bus_error.h"
 
 using namespace usdma;
 using namespace usdma::test;
@@ -287,6 +287,23 @@ static void test_remote_gone(void **)
 	b.expect(host_to_host(iova + 2 * size, iova, 512), fault_reason::src_denied, iova + 2 * size);
 }
 
+/* A client that cuts its own file short hurts itself only. */
+static void test_file_cut_short(void **)
+{
+	bench b(reach::file);
+	chan other(b.r, 1);
+
+	assert_int_equal(sim::guard_bus_errors(), 0);
+	assert_int_equal(ftruncate(b.rw.fd.get(), 0), 0);
+	b.expect(make_copy(space::host, iova, space::device, mem_base, 4096), fault_reason::transfer, mem_base);
+	b.expect(make_copy(space::device, mem_base, space::host, iova + 8192, 64), fault_reason::transfer, iova + 8192);
+	/* The pages behind that are the unit's own zeros now: no more faults, and nobody else sees them. */
+	b.expect(make_copy(space::host, iova, space::device, mem_base, 4096), fault_reason::none, 0);
+	assert_int_equal(other.run(make_copy(space::device, mem_base, space::device, mem_base + 8192, 64)), fault_reason::none);
+	assert_int_equal(ftruncate(other.area.fd.get(), 0), 0);
+	b.expect(make_copy(space::device, mem_base, space::host, iova + 2 * size, 64), fault_reason::none, 0);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -295,7 +312,7 @@ int main()
 		cmocka_unit_test(test_words),      cmocka_unit_test(test_reduce),
 		cmocka_unit_test(test_indirect),   cmocka_unit_test(test_bad_tag),
 		cmocka_unit_test(test_neighbours), cmocka_unit_test(test_on_demand),
-		cmocka_unit_test(test_remote_gone),
+		cmocka_unit_test(test_remote_gone), cmocka_unit_test(test_file_cut_short),
 	};
 
 	return cmocka_run_group_tests_name("sim_faults", tests, nullptr, nullptr);

@@ -268,7 +268,7 @@ aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBloc
 
 	if (blockType != ACL_CALLBACK_NO_BLOCK && blockType != ACL_CALLBACK_BLOCK)
 		return bad_arg(__func__, "blockType %d is unknown", blockType);
-	if (stream && !core::stream_valid(stream))
+	if (stream && !stream_live(stream))
 		return bad_stream(__func__, stream);
 	if (!fn)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "fn is NULL");
@@ -286,7 +286,7 @@ aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args)
 	core::stream *s;
 	reporter *to;
 
-	if (stream && !core::stream_valid(stream))
+	if (stream && !stream_live(stream))
 		return bad_stream(__func__, stream);
 	if (!fn)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "fn is NULL");

@@ -129,7 +129,7 @@ static inline __attribute__((always_inline)) aclError copy_async(const char *cal
 	context *c;
 	int err;
 
-	if (stream && unlikely(!core::stream_valid(stream)))
+	if (stream && unlikely(!stream_live(stream)))
 		return bad_stream(call, stream);
 	if (unlikely(count > max))
 		return beyond(call, count, max);

@@ -153,7 +153,7 @@ static aclError batch_async(const batch &b, aclrtStream stream)
 
 	if (err || done)
 		return err;
-	if (stream && !core::stream_valid(stream))
+	if (stream && !stream_live(stream))
 		return bad_stream(b.call, stream);
 	err = check_indexes(b);
 	if (!err)

@@ -197,7 +197,7 @@ aclError aclrtMemcpyAsyncWithDesc(void *desc, aclrtMemcpyKind kind, aclrtStream 
 	err = check_desc_kind(__func__, kind);
 	if (unlikely(err))
 		return err;
-	if (unlikely(!core::stream_valid(stream)))
+	if (unlikely(!stream_live(stream)))
 		return bad_stream(__func__, stream);
 	err = check_desc_address(__func__, desc);
 	if (!err)
@@ -269,7 +269,7 @@ aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t sp
 	err = check_rect(__func__, r, u32(kind));
 	if (err)
 		return err;
-	if (stream && !core::stream_valid(stream))
+	if (stream && !stream_live(stream))
 		return bad_stream(__func__, stream);
 	err = check_rect_size(__func__, r);
 	if (!err && !current())
@@ -295,7 +295,7 @@ aclError aclrtReduceAsync(void *dst, const void *src, uint64_t count, aclrtReduc
 		return bad_arg(__func__, "dst or src is NULL, or reserve is not NULL");
 	if (!t)
 		return bad_arg(__func__, "type %d is not one for reductions", type);
-	if (stream && !core::stream_valid(stream))
+	if (stream && !stream_live(stream))
 		return bad_stream(__func__, stream);
 	err = check_reduce(__func__, dst, src, count, kind, *t);
 	if (!err)

@@ -74,7 +74,7 @@ aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t c
 		return ACL_SUCCESS;
 	if (!devPtr)
 		return bad_arg(__func__, "devPtr is NULL");
-	if (stream && !core::stream_valid(stream))
+	if (stream && !stream_live(stream))
 		return bad_stream(__func__, stream);
 	if (count > maxCount)
 		return beyond(__func__, count, maxCount);

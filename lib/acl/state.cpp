@@ -220,7 +220,7 @@ aclError get_any_stream(const char *call, aclrtStream handle, core::stream **out
 	context *c;
 
 	if (handle) {
-		if (unlikely(!core::stream_valid(handle)))
+		if (unlikely(!stream_live(handle)))
 			return bad_stream(call, handle);
 		*out = as_stream(handle);
 		return ACL_SUCCESS;
@@ -236,7 +236,7 @@ aclError get_stream(const char *call, aclrtStream handle, core::stream **out)
 {
 	context *c;
 
-	if (handle && unlikely(!core::stream_valid(handle)))
+	if (handle && unlikely(!stream_live(handle)))
 		return bad_stream(call, handle);
 	c = current();
 	if (unlikely(!c))

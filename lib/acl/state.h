@@ -93,6 +93,12 @@ inline context *owner_of(const core::stream *s)
 	return static_cast<context *>(s->opt.owner);
 }
 
+/* The library's own streams have no owner: a stale handle must not reach one. */
+inline bool stream_live(const void *handle)
+{
+	return core::stream_valid(handle) && static_cast<const core::stream *>(handle)->opt.owner;
+}
+
 /* What a stream's user words mean to us. */
 enum stream_word { word_subscription = 0, word_tag = 1, word_host_subscription = 2, word_cache = 3 };
 

@@ -235,7 +235,7 @@ aclError aclrtSynchronizeStream(aclrtStream stream)
 
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout)
 {
-	if (stream && !core::stream_valid(stream))
+	if (stream && !stream_live(stream))
 		return bad_stream(__func__, stream);
 	if (timeout == 0 || timeout < -1)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %d, it must be -1 or above 0", timeout);

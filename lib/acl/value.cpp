@@ -22,7 +22,7 @@ static aclError prepare(const char *call, const void *addr, u32 flag, u32 most, 
 
 	if (!addr)
 		return bad_arg(call, "devAddr is NULL");
-	if (stream && !core::stream_valid(stream))
+	if (stream && !stream_live(stream))
 		return bad_stream(call, stream);
 	if (flag > most)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flag %u is unknown", flag);

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the tables of misuse share: a device with one of everything, made anew for each row. */
+#pragma once
+
+#include "acl/acl.h"
+#include "tests/support/test.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+namespace usdma::test {
+
+inline constexpr size_t block = 64 * 1024;
+
+/* Good arguments to make bad ones from. */
+struct fixture {
+	void *dev = nullptr, *dev2 = nullptr; /* device memory of block bytes each */
+	void *pin = nullptr, *pin2 = nullptr; /* pinned */
+	char *heap = nullptr, *heap2 = nullptr; /* malloc, 64-byte aligned */
+	aclrtStream stream = nullptr, dead_stream = nullptr, foreign = nullptr;
+	aclrtEvent event = nullptr, ex = nullptr, dead_event = nullptr;
+	aclrtNotify notify = nullptr, dead_notify = nullptr;
+	aclrtContext context = nullptr, other = nullptr;
+
+	fixture()
+	{
+		assert_int_equal(aclrtSetDevice(0), 0);
+		assert_int_equal(aclrtGetCurrentContext(&context), 0);
+		assert_int_equal(aclrtCreateContext(&other, 0), 0);
+		assert_int_equal(aclrtCreateStream(&foreign), 0);
+		assert_int_equal(aclrtSetCurrentContext(context), 0);
+		assert_int_equal(aclrtMalloc(&dev, block, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+		assert_int_equal(aclrtMalloc(&dev2, block, ACL_MEM_MALLOC_NORMAL_ONLY), 0);
+		assert_int_equal(aclrtMallocHost(&pin, block), 0);
+		assert_int_equal(aclrtMallocHost(&pin2, block), 0);
+		heap = static_cast<char *>(aligned_alloc(4096, block));
+		heap2 = static_cast<char *>(aligned_alloc(4096, block));
+		memset(heap, 0, block);
+		memset(heap2, 0, block);
+		make_handles();
+	}
+	~fixture()
+	{
+		aclrtSetCurrentContext(context);
+		aclrtDestroyEvent(event);
+		aclrtDestroyEvent(ex);
+		aclrtDestroyNotify(notify);
+		aclrtDestroyStream(stream);
+		aclrtFree(dev);
+		aclrtFree(dev2);
+		aclrtFreeHost(pin);
+		aclrtFreeHost(pin2);
+		free(heap);
+		free(heap2);
+		aclrtDestroyContext(other);
+		aclrtResetDevice(0);
+	}
+	fixture(const fixture &) = delete;
+	fixture &operator=(const fixture &) = delete;
+
+private:
+	void make_handles()
+	{
+		assert_int_equal(aclrtCreateStream(&stream), 0);
+		assert_int_equal(aclrtCreateStream(&dead_stream), 0);
+		assert_int_equal(aclrtDestroyStream(dead_stream), 0);
+		assert_int_equal(aclrtCreateEvent(&event), 0);
+		assert_int_equal(aclrtCreateEventExWithFlag(&ex, ACL_EVENT_SYNC), 0);
+		assert_int_equal(aclrtCreateEvent(&dead_event), 0);
+		assert_int_equal(aclrtDestroyEvent(dead_event), 0);
+		assert_int_equal(aclrtCreateNotify(&notify, 0), 0);
+		assert_int_equal(aclrtCreateNotify(&dead_notify, 0), 0);
+		assert_int_equal(aclrtDestroyNotify(dead_notify), 0);
+	}
+};
+
+struct row {
+	const char *what;
+	aclError want;
+	aclError (*call)(fixture &f);
+};
+
+/* Runs each row on the one fixture, and says which one differs. */
+template <size_t n> void run_rows(const row (&rows)[n])
+{
+	fixture f;
+	size_t bad = 0;
+
+	for (const row &r : rows) {
+		aclrtGetLastError(ACL_RT_THREAD_LEVEL);
+		aclGetRecentErrMsg();
+		const aclError got = r.call(f);
+		const char *text = aclGetRecentErrMsg();
+
+		if (got == r.want)
+			continue;
+		bad++;
+		print_error("%s: %d instead of %d (%s)\n", r.what, got, r.want, text ? text : "no message");
+	}
+	assert_int_equal(bad, 0);
+}
+
+/* The code of a call made in a thread without a context. */
+inline aclError elsewhere(fixture &f, aclError (*call)(fixture &f))
+{
+	aclError got = -1;
+
+	std::thread([&] { got = call(f); }).join();
+	return got;
+}
+
+} // namespace usdma::test
+
+#define ROW(want, ...)                                                                                                 \
+	{                                                                                                              \
+		#__VA_ARGS__, want, [](fixture &f) -> aclError {                                                       \
+			(void)f;                                                                                       \
+			return __VA_ARGS__;                                                                            \
+		}                                                                                                      \
+	}
+/* The same in a thread without a context. */
+#define ALONE(want, ...)                                                                                               \
+	{                                                                                                              \
+		"without a context: " #__VA_ARGS__, want, [](fixture &all) -> aclError {                               \
+			return elsewhere(all, [](fixture &f) -> aclError {                                             \
+				(void)f;                                                                               \
+				return __VA_ARGS__;                                                                    \
+			});                                                                                            \
+		}                                                                                                      \
+	}

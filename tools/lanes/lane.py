@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a lane is made of: a name, what it needs, and commands with deadlines whose failure is a failed point."""
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -27,7 +28,9 @@ def lane(name, about, packages=(), default=True):
 
 
 def tail(text, lines=TAIL_LINES):
-    return "\n".join(text.splitlines()[-lines:])
+    """The end of a log, without ninja's lines of progress."""
+    kept = [line for line in text.splitlines() if not re.match(r"\[\d+/\d+\] ", line)]
+    return "\n".join(kept[-lines:])
 
 
 class Run:

@@ -53,6 +53,10 @@ void describe(CLI::App &app, options &opt)
 		->expected(0, 1)
 		->trigger_on_parse()
 		->type_name("");
+	app.add_option_function<std::string>(
+		   "--faults", [&opt](const std::string &v) { opt.settings.push_back("faults=" + v); },
+		   "Faults on demand, such as fail@3+drop-irq%2 (docs/reliability.md)")
+		->type_name("RULES");
 	app.add_flag("--once", opt.once, "End when the first client has left");
 	app.add_option("--ready-fd", opt.ready_fd, "Descriptor to write a line to once clients may come")->type_name("N");
 	app.add_flag("-v,--verbose", opt.verbose, "Say what clients do wrong");

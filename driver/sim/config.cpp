@@ -3,6 +3,7 @@
 
 #include "driver/base/error.h"
 #include "driver/engines/sdma/sdma_hw.h"
+#include "driver/sim/fault_plan.h"
 
 #include <charconv>
 #include <sched.h>
@@ -84,6 +85,19 @@ static int set_cpus(config &c, string_view v)
 	return 0;
 }
 
+static int set_faults(config &c, string_view v)
+{
+	/* Whether it may die is known later; the rest of the grammar is checked here. */
+	fault_plan check(true);
+	const int err = check.set(v);
+
+	if (!err) {
+		c.faulty = true;
+		c.faults = v;
+	}
+	return err;
+}
+
 struct key {
 	string_view name;
 	const char *takes;
@@ -102,6 +116,7 @@ static constexpr key keys[] = {
 	{"rate", "bytes a second, such as 500M; 0 for no limit", [](config &c, string_view v) { return parse_size(v, &c.rate); }},
 	{"cpus", "CPU numbers joined by +, such as 2+3", set_cpus},
 	{"nomem", "0 or 1", set_nomem},
+	{"faults", "rules such as fail@3+drop-irq%2, see docs/reliability.md", set_faults},
 };
 
 int parse_setting(string_view setting, config *out)
@@ -114,7 +129,7 @@ int parse_setting(string_view setting, config *out)
 		if (k.name == name)
 			return k.set(*out, value) ? bad(name, value, k.takes) : 0;
 	return fail(EINVAL,
-		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, nomem",
+		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, nomem, faults",
 		    int(name.size()), name.data());
 }
 

@@ -18,6 +18,8 @@ struct config {
 	u32 spin_us = 50;      /* spin=US: an idle unit polls so long before it sleeps */
 	u32 latency_us = 0;    /* latency=US: a descriptor ends no sooner after it began */
 	u64 rate = 0;          /* rate=BYTES: a second, of each unit; 0: as fast as it can */
+	bool faulty = false;   /* faults=RULES (fault_plan.h): faults on demand; "faults=" alone: to be asked for later */
+	std::string faults;
 	std::vector<int> cpus; /* cpus=2+3: unit i runs on the (i mod n)-th of these; empty: anywhere */
 };
 

@@ -4,6 +4,7 @@
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "driver/dma/registry.h"
+#include "driver/sim/fault_plan.h"
 #include "driver/sim/sdma_model.h"
 #include "driver/sim/server.h"
 #include "driver/sim/transport.h"
@@ -16,8 +17,13 @@ namespace usdma::sim {
 
 /* Owned by the server's thread and by the device; ends with the later of the two. */
 struct embedded {
-	embedded(const config &cfg, faults *wrong) : model(std::make_unique<sdma_model>(cfg, wrong)) {}
+	embedded(const config &cfg, faults *wrong)
+		: plan(cfg.faulty && !wrong ? std::make_unique<fault_plan>(false) : nullptr),
+		  model(std::make_unique<sdma_model>(cfg, plan ? plan.get() : wrong))
+	{
+	}
 
+	std::unique_ptr<fault_plan> plan; /* faults that were asked for; null: none ever */
 	std::unique_ptr<sdma_model> model;
 	std::unique_ptr<server> link;
 	pthread_t thread = {};
@@ -65,6 +71,11 @@ public:
 	int lost_fd() const override { return client_->lost_fd(); }
 	std::string name() const override { return client_->name(); }
 	std::string backend() const override { return "sim"; }
+	int inject(std::string_view rules) override
+	{
+		return e_->plan ? e_->plan->set(rules) :
+				  fail(EOPNOTSUPP, "this software device was opened without faults= in its device string");
+	}
 
 private:
 	std::unique_ptr<vfio::device> client_;
@@ -112,6 +123,9 @@ int embedded_open_config(const config &cfg, faults *wrong, std::string_view name
 	vfio::user_options opt;
 	int pair[2];
 
+	if (e->plan)
+		if (const int err = e->plan->set(cfg.faults))
+			return err;
 	if (int err = e->model->start())
 		return err;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))

@@ -10,6 +10,9 @@
 
 namespace usdma::sim {
 
+/* What may happen to an answer to the client. */
+enum class reply_fault : u8 { none, drop, close, cut_short, too_long, wrong_id, garbage, count };
+
 class faults {
 public:
 	virtual ~faults() = default;
@@ -26,6 +29,8 @@ public:
 	virtual bool drop_interrupt(u32 /* vector */) { return false; }
 	/* The record is not written this time; a later write tells of these ends as well. */
 	virtual bool drop_record(u32 /* channel */, u64 /* completed */) { return false; }
+	/* For each answer to the client. */
+	virtual reply_fault reply() { return reply_fault::none; }
 	/* A positive errno refuses the DMA_MAP. */
 	virtual int refuse_map(u64 /* iova */, u64 /* size */) { return 0; }
 };

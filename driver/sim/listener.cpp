@@ -3,6 +3,7 @@
 
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "driver/sim/fault_plan.h"
 #include "driver/sim/sdma_model.h"
 #include "driver/sim/server.h"
 
@@ -138,8 +139,15 @@ int listener::wait_client(int stop_fd, unique_fd *out)
 
 int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wrong)
 {
-	auto model = std::make_unique<sdma_model>(cfg, wrong);
+	fault_plan plan(true);
 
+	/* Each client meets the rules from their beginning. */
+	if (cfg.faulty && !wrong) {
+		if (const int err = plan.set(cfg.faults))
+			return err;
+		wrong = &plan;
+	}
+	auto model = std::make_unique<sdma_model>(cfg, wrong);
 	if (const int err = model->start())
 		return err;
 	server link(std::move(client), *model);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "driver/base/unique_fd.h"
+#include "driver/sim/faults.h"
 #include "driver/sim/remote.h"
 #include "driver/vfio/device.h"
 
@@ -53,6 +54,8 @@ public:
 	virtual int dma_unmap_all() = 0;
 
 	virtual int reset() = 0;
+	/* What shall go wrong with the next answer to the client. */
+	virtual reply_fault next_reply() { return reply_fault::none; }
 	/* How memory without a file is reached; before the first command.  The model ends before the port does. */
 	virtual void connect(remote_port *port) = 0;
 };

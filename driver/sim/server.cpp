@@ -80,6 +80,37 @@ int server::answer_command(vfio::user_message &m)
 	}
 	if (m.head.flags & proto::flag_no_reply)
 		return 0;
+	if (const reply_fault f = model_.next_reply(); unlikely(f != reply_fault::none))
+		return answer_wrongly(f, h, a);
+	const iovec part = {a.body.data(), a.body.size()};
+	return send(h, {&part, a.body.empty() ? 0u : 1u}, a.fds);
+}
+
+/* As a test asked (fault_plan.h). */
+int server::answer_wrongly(reply_fault how, proto_header h, answer &a)
+{
+	static const char garbage[] = "this is no vfio-user message at all";
+
+	switch (how) {
+	case reply_fault::drop:
+		return 0;
+	case reply_fault::close:
+		return fail(EPROTO, "connection closed, as a test asked");
+	case reply_fault::cut_short:
+		a.body.resize(a.body.size() / 2);
+		break;
+	case reply_fault::too_long:
+		a.body.resize(a.body.size() + 64);
+		break;
+	case reply_fault::wrong_id:
+		h.id = u16(h.id ^ 0x5a5a);
+		break;
+	default: {
+		std::lock_guard guard(send_lock_);
+
+		return ::send(sock_.get(), garbage, sizeof(garbage), MSG_NOSIGNAL) < 0 ? fail_errno("send") : 0;
+	}
+	}
 	const iovec part = {a.body.data(), a.body.size()};
 	return send(h, {&part, a.body.empty() ? 0u : 1u}, a.fds);
 }

@@ -40,6 +40,7 @@ private:
 	int step();
 	int handle(vfio::user_message &m, answer *out);
 	int answer_command(vfio::user_message &m);
+	int answer_wrongly(reply_fault how, proto_header h, answer &a);
 	int send(const proto_header &head, std::span<const iovec> parts, std::span<const int> fds);
 	int take_reply(const vfio::user_message &m);
 	bool reply_fits(const vfio::user_message &m, const remote_access &a) const;

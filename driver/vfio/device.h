@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace usdma::vfio {
@@ -95,6 +96,9 @@ public:
 	virtual std::string name() const = 0; /* "0000:00:04.0", "vfio-user:PATH", "sim" */
 	virtual std::string backend() const = 0; /* "vfio-user", "type1", "iommufd" */
 	virtual int numa_node() const { return -1; }
+
+	/* A software device in this process: faults on demand (driver/sim/fault_plan.h has the rules). */
+	virtual int inject(std::string_view rules);
 };
 
 /* What every backend and the tools share: reads from config space. */

@@ -21,7 +21,7 @@ static constexpr const char *default_file = "/etc/usdma/usdma.conf";
 /* What is read before it is put together. */
 struct draft {
 	config c;
-	std::string devices, cpus;
+	std::string devices, cpus, faults;
 };
 
 static void add_error(config &c, const std::string &text)
@@ -152,6 +152,11 @@ static constexpr rule rules[] = {
 		 return true;
 	 }},
 	{"SIM_CPUS", "a list of CPUs such as 2,3", [](draft &d, const char *v) { return set_cpus(&d.cpus, v); }},
+	{"FAULTS", "rules such as fail@3+drop-irq%2",
+	 [](draft &d, const char *v) {
+		 d.faults = v;
+		 return d.faults.find_first_of(":,") == std::string::npos;
+	 }},
 	{"WAIT", "poll, interrupt or hybrid", set_wait},
 	{"SPIN_US", "microseconds, 0 to 1000000",
 	 [](draft &d, const char *v) { return set_number(&d.c.spin_us, v, 0, 1000000); }},
@@ -242,6 +247,16 @@ static void read_environment(draft &d, config_lookup lookup, void *arg)
 	}
 }
 
+/* A setting of every embedded device that has none of its own. */
+static void add_to_sims(config &c, const char *key, const std::string &value)
+{
+	const std::string setting = std::string(":") + key + "=";
+
+	for (std::string &spec : c.devices)
+		if (!value.empty() && (spec == "sim" || spec.starts_with("sim:")) && spec.find(setting) == std::string::npos)
+			spec += setting + value;
+}
+
 static void choose_devices(draft &d)
 {
 	config &c = d.c;
@@ -252,14 +267,8 @@ static void choose_devices(draft &d)
 		add_error(c, "USDMA_DEVICES=" + d.devices + ": " + error_text());
 	if (c.devices.size() > max_devices)
 		add_error(c, "USDMA_DEVICES: at most " + std::to_string(max_devices) + " devices");
-	if (d.cpus.empty())
-		return;
-	for (std::string &spec : c.devices) {
-		const bool sim = spec == "sim" || spec.starts_with("sim:");
-
-		if (sim && spec.find(":cpus=") == std::string::npos)
-			spec += ":cpus=" + d.cpus;
-	}
+	add_to_sims(c, "cpus", d.cpus);
+	add_to_sims(c, "faults", d.faults);
 }
 
 config config_parse(config_lookup lookup, void *arg)

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/sim/fault_plan.h"
+
+#include "driver/base/clock.h"
+#include "driver/base/error.h"
+
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <string>
+#include <unistd.h>
+
+namespace usdma::sim {
+
+using std::string_view;
+
+static bool parse_number(string_view text, u64 *out)
+{
+	const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), *out);
+
+	return ec == std::errc() && end == text.data() + text.size();
+}
+
+/* "src-unmapped" for "source not mapped" would be two vocabularies: the names are fault_reason's own. */
+static constexpr string_view reasons[] = {
+	"none",	      "bad-op",	    "bad-length", "src-unmapped", "dst-unmapped", "src-denied", "dst-denied",
+	"unaligned",  "timeout",    "bad-tag",	  "transfer",	  "stopped",	  "injected",   "lost",
+};
+static_assert(std::size(reasons) == size_t(dma::fault_reason::count));
+static constexpr string_view replies[] = {"none", "drop", "close", "short", "long", "wrong-id", "garbage"};
+static_assert(std::size(replies) == size_t(reply_fault::count));
+static constexpr string_view actions[] = {"fail", "hang", "slow", "die", "drop-record", "drop-irq", "refuse-map", "reply"};
+
+template <size_t n> static bool find(const string_view (&names)[n], string_view name, u64 *out)
+{
+	for (size_t i = 0; i < n; i++)
+		if (names[i] == name) {
+			*out = i;
+			return true;
+		}
+	return false;
+}
+
+int fault_plan::parse_argument(string_view text, rule *out)
+{
+	switch (out->what) {
+	case action::fail:
+		out->arg = u64(dma::fault_reason::injected);
+		return text.empty() || (find(reasons, text, &out->arg) && out->arg) ? 0 : -EINVAL;
+	case action::slow:
+		return parse_number(text, &out->arg) && out->arg <= 60000000 ? 0 : -EINVAL;
+	case action::reply:
+		return find(replies, text, &out->arg) && out->arg ? 0 : -EINVAL;
+	default:
+		return text.empty() ? 0 : -EINVAL;
+	}
+}
+
+int fault_plan::parse_rule(string_view text, rule *out)
+{
+	const size_t at = text.find_first_of("@%~");
+	const size_t slash = text.find('/');
+	u64 what;
+
+	if (at == string_view::npos || !find(actions, text.substr(0, at), &what))
+		return -EINVAL;
+	*out = {};
+	out->what = action(what);
+	out->how = text[at] == '@' ? when::once : text[at] == '%' ? when::every : when::chance;
+	if (!parse_number(text.substr(at + 1, slash == string_view::npos ? slash : slash - at - 1), &out->n) || !out->n)
+		return -EINVAL;
+	return parse_argument(slash == string_view::npos ? string_view() : text.substr(slash + 1), out);
+}
+
+int fault_plan::set(string_view text)
+{
+	std::vector<rule> rules;
+
+	while (!text.empty()) {
+		const size_t end = text.find('+');
+		const string_view one = text.substr(0, end);
+		rule r;
+
+		if (parse_rule(one, &r))
+			return fail(EINVAL, "fault rule \"%.*s\" is not ACTION@N, ACTION%%N or ACTION~P with /ARGUMENT where it takes "
+					    "one (fail hang slow die drop-record drop-irq refuse-map reply)",
+				    int(one.size()), one.data());
+		if (r.what == action::die && !may_die_)
+			return fail(EINVAL, "fault rule \"%.*s\": only a device in a process of its own (usdma-sim) can die",
+				    int(one.size()), one.data());
+		rules.push_back(r);
+		text.remove_prefix(end == string_view::npos ? text.size() : end + 1);
+	}
+	std::lock_guard guard(lock_);
+	rules_ = std::move(rules);
+	return 0;
+}
+
+/* One more of what the rule counts: is it this one's turn? */
+bool fault_plan::counts(rule &r)
+{
+	r.seen++;
+	switch (r.how) {
+	case when::once:
+		return r.seen == r.n;
+	case when::every:
+		return r.seen % r.n == 0;
+	case when::chance:
+		random_ = random_ * 6364136223846793005u + 1442695040888963407u;
+		return (random_ >> 33) % 1000000 < r.n;
+	}
+	return false;
+}
+
+/* With the lock held: counts for all rules of the kind; the first whose turn it is. */
+fault_plan::rule *fault_plan::hit(action what)
+{
+	rule *first = nullptr;
+
+	for (rule &r : rules_)
+		if (r.what == what && counts(r) && !first)
+			first = &r;
+	return first;
+}
+
+/* Asked before anything else of a descriptor, again and again while it holds. */
+bool fault_plan::hang(u32 channel, u64 seq)
+{
+	std::lock_guard guard(lock_);
+
+	for (rule &r : rules_)
+		if (r.what == action::hang && r.holds && r.channel == channel && r.seq == seq)
+			return true;
+	rule *r = hit(action::hang);
+	if (r) {
+		r->holds = true;
+		r->channel = channel;
+		r->seq = seq;
+	}
+	if (hit(action::die))
+		kill(getpid(), SIGKILL);
+	return r != nullptr;
+}
+
+dma::fault_reason fault_plan::descriptor(u32, u64, const sdma::descriptor &d, u64 *address)
+{
+	std::lock_guard guard(lock_);
+	const rule *r = hit(action::fail);
+
+	*address = d.dst;
+	return r ? dma::fault_reason(r->arg) : dma::fault_reason::none;
+}
+
+u64 fault_plan::delay_ns(u32, u64)
+{
+	std::lock_guard guard(lock_);
+	const rule *r = hit(action::slow);
+
+	return r ? r->arg * ns_per_us : 0;
+}
+
+bool fault_plan::drop_interrupt(u32)
+{
+	std::lock_guard guard(lock_);
+
+	return hit(action::drop_irq) != nullptr;
+}
+
+bool fault_plan::drop_record(u32, u64)
+{
+	std::lock_guard guard(lock_);
+
+	return hit(action::drop_record) != nullptr;
+}
+
+int fault_plan::refuse_map(u64, u64)
+{
+	std::lock_guard guard(lock_);
+
+	return hit(action::refuse_map) ? ENOMEM : 0;
+}
+
+reply_fault fault_plan::reply()
+{
+	std::lock_guard guard(lock_);
+	const rule *r = hit(action::reply);
+
+	return r ? reply_fault(r->arg) : reply_fault::none;
+}
+
+} // namespace usdma::sim

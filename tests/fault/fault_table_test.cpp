@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The fault table: fault × path × wait mode over the embedded device.  For each
+ * cell: what the caller hears, after how long, and the state after it.  A copy
+ * that was accepted either lands whole or is reported; nothing hangs; and the
+ * same device goes on afterwards (or, once lost, opens again).
+ */
+#include "driver/base/clock.h"
+#include "driver/base/error.h"
+#include "driver/vfio/device.h"
+#include "lib/core/copy.h"
+#include "lib/core/event.h"
+#include "tests/support/test.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+using namespace usdma;
+using namespace usdma::core;
+
+#define ok(call)                                                                                                       \
+	do {                                                                                                           \
+		const int err_ = (call);                                                                               \
+		if (err_)                                                                                              \
+			print_error("%s: %d (%s)\n", #call, err_, error_text());                                       \
+		assert_int_equal(err_, 0);                                                                             \
+	} while (0)
+
+static constexpr u64 size = 256 * KiB;
+static constexpr u64 longest = 10000; /* ms: later than this is a hang */
+
+struct setting {
+	device *dev = nullptr;
+	stream *s = nullptr;
+	u8 *in = nullptr, *out = nullptr;
+	std::vector<u8> pageable;
+	u64 d = 0, d2 = 0, desc = 0;
+};
+
+static void *ptr(u64 a)
+{
+	return reinterpret_cast<void *>(a);
+}
+
+static deadline soon()
+{
+	return deadline::in_ms(longest);
+}
+
+static void set_up(setting *t, wait_mode mode)
+{
+	stream_options opt;
+
+	opt.wait = int(mode);
+	ok(device_get(0, &t->dev));
+	ok(t->dev->eng->transport().inject(""));
+	ok(stream_create(t->dev, opt, &t->s));
+	ok(host_alloc(size, -1, reinterpret_cast<void **>(&t->in)));
+	ok(host_alloc(size, -1, reinterpret_cast<void **>(&t->out)));
+	ok(device_alloc(t->dev, size, page_policy::normal_only, &t->d));
+	ok(device_alloc(t->dev, size, page_policy::normal_only, &t->d2));
+	ok(device_alloc(t->dev, 64, page_policy::normal_only, &t->desc));
+	t->pageable.resize(size);
+	auto gen = test::rng(7);
+	test::fill_random(t->in, size, gen);
+}
+
+static void tear_down(setting *t)
+{
+	ok(stream_destroy(t->s));
+	ok(host_free(t->in));
+	ok(host_free(t->out));
+	for (u64 a : {t->d, t->d2, t->desc})
+		ok(device_free(a));
+	device_put(t->dev);
+}
+
+/* ---- paths: each moves in → device → out and says the first error -------------------------------------- */
+
+static int wait_all(setting *t)
+{
+	return stream_sync(t->s, soon());
+}
+
+static int path_pinned(setting *t)
+{
+	int err = copy_async(t->s, ptr(t->d), t->in, size);
+
+	if (!err)
+		err = copy_async(t->s, t->out, ptr(t->d), size);
+	const int end = wait_all(t);
+	return err ? err : end;
+}
+
+static int path_pageable(setting *t)
+{
+	int err;
+
+	memcpy(t->pageable.data(), t->in, size);
+	err = copy_async(t->s, ptr(t->d), t->pageable.data(), size);
+	memset(t->pageable.data(), 0, size);
+	if (!err)
+		err = copy_async(t->s, t->pageable.data(), ptr(t->d), size);
+	if (!err)
+		memcpy(t->out, t->pageable.data(), size);
+	return err;
+}
+
+static int path_batch(setting *t)
+{
+	std::vector<copy_item> items;
+	size_t done;
+	int err;
+
+	for (u64 off = 0; off < size; off += 4096)
+		items.push_back({ptr(t->d + off), t->in + off, 4096});
+	err = copy_batch(t->s, items.data(), items.size(), &done);
+	items.clear();
+	for (u64 off = 0; off < size; off += 4096)
+		items.push_back({t->out + off, ptr(t->d + off), 4096});
+	if (!err)
+		err = copy_batch(t->s, items.data(), items.size(), &done);
+	const int end = wait_all(t);
+	return err ? err : end;
+}
+
+static int path_descriptor(setting *t)
+{
+	u32 block[8] = {0, 0, 0, u32(size)};
+	int err, end;
+
+	memcpy(&block[4], &t->d, 8);
+	memcpy(&block[6], &t->d2, 8);
+	err = copy_async(t->s, ptr(t->d), t->in, size);
+	if (!err)
+		err = copy_async(t->s, ptr(t->desc), block, sizeof(block));
+	if (!err)
+		err = copy_indirect_async(t->s, ptr(t->desc));
+	if (!err)
+		err = copy_async(t->s, t->out, ptr(t->d2), size);
+	end = wait_all(t);
+	return err ? err : end;
+}
+
+struct path {
+	const char *name;
+	int (*run)(setting *t);
+};
+static const path paths[] = {
+	{"pinned", path_pinned}, {"pageable", path_pageable}, {"batch", path_batch}, {"descriptor", path_descriptor}};
+static const char *const mode_names[] = {"poll", "interrupt", "hybrid"};
+
+/* ---- faults ------------------------------------------------------------------------------------------ */
+
+struct fault_case {
+	const char *rules;
+	bool fails; /* the caller must hear of it; else the data must be there */
+};
+static const fault_case cases[] = {
+	{"fail@1", true},
+	{"fail@2/src-unmapped", true},
+	{"fail@1/transfer", true},
+	{"slow@1/20000", false},
+	{"drop-irq%1", false},
+	{"drop-irq@1", false},
+	{"drop-record@1", false},
+	{"drop-record%2+drop-irq%2", false},
+};
+
+static void check_data(setting *t)
+{
+	assert_memory_equal(t->in, t->out, size);
+}
+
+/* One cell; the path goes again without faults, and must be whole. */
+static void cell(const fault_case &f, const path &p, wait_mode mode)
+{
+	setting t;
+	u64 began;
+	int err;
+
+	set_up(&t, mode);
+	memset(t.out, 0, size);
+	ok(t.dev->eng->transport().inject(f.rules));
+	began = now_ns();
+	err = p.run(&t);
+	const u64 took = (now_ns() - began) / ns_per_us;
+	fprintf(stderr, "# %-26s %-10s %-9s %-12s %8llu us  goes on\n", f.rules, p.name, mode_names[int(mode)],
+		err ? strerror(-err) : "lands whole", static_cast<unsigned long long>(took));
+	assert_int_not_equal(err, -ETIMEDOUT);
+	if (f.fails)
+		assert_int_not_equal(err, 0);
+	else
+		assert_int_equal(err, 0);
+	if (!err)
+		check_data(&t);
+	ok(t.dev->eng->transport().inject(""));
+	stream_sync(t.s, soon());
+	memset(t.out, 0, size);
+	ok(p.run(&t));
+	check_data(&t);
+	tear_down(&t);
+}
+
+static void table(void **)
+{
+	for (const fault_case &f : cases)
+		for (const path &p : paths)
+			for (wait_mode m : {wait_mode::poll, wait_mode::interrupt, wait_mode::hybrid})
+				cell(f, p, m);
+}
+
+/* A device that stands still is given up after USDMA_HANG_MS, and opens again. */
+static void hang_then_again(void **)
+{
+	for (const path &p : paths) {
+		setting t;
+
+		set_up(&t, wait_mode::hybrid);
+		ok(t.dev->eng->transport().inject("hang@1"));
+		assert_int_equal(p.run(&t), -ENODEV);
+		assert_int_equal(copy_sync(t.dev, ptr(t.d), t.in, size, soon()), -ENODEV);
+		tear_down(&t);
+		set_up(&t, wait_mode::hybrid);
+		ok(p.run(&t));
+		check_data(&t);
+		tear_down(&t);
+	}
+}
+
+/* Answers gone wrong while memory is mapped: an error or a loss, then the device opens again. */
+static void wrong_answers(void **)
+{
+	for (const char *how : {"drop", "close", "short", "long", "wrong-id", "garbage"}) {
+		setting t;
+		void *mem = nullptr;
+		int err;
+
+		set_up(&t, wait_mode::hybrid);
+		ok(t.dev->eng->transport().inject((std::string("reply@1/") + how).c_str()));
+		err = host_alloc(64 * MiB, -1, &mem);
+		fprintf(stderr, "# reply %-10s %s\n", how, t.dev->lost() ? "device lost" : "device goes on");
+		/* The memory is the host's: it is there even when the device that should have reached it is gone. */
+		ok(err);
+		ok(host_free(mem));
+		/* An answer without a body cannot be cut short. */
+		assert_true(t.dev->lost() || !strcmp(how, "short"));
+		assert_int_equal(path_pinned(&t), t.dev->lost() ? -ENODEV : 0);
+		tear_down(&t);
+		set_up(&t, wait_mode::hybrid);
+		ok(path_pinned(&t));
+		check_data(&t);
+		tear_down(&t);
+	}
+}
+
+static void refused_map(void **)
+{
+	setting t;
+	void *mem;
+
+	set_up(&t, wait_mode::hybrid);
+	ok(t.dev->eng->transport().inject("refuse-map@1"));
+	assert_true(host_alloc(64 * MiB, -1, &mem) < 0);
+	ok(host_alloc(64 * MiB, -1, &mem));
+	ok(host_free(mem));
+	tear_down(&t);
+}
+
+static void bad_rules(void **)
+{
+	setting t;
+
+	set_up(&t, wait_mode::hybrid);
+	for (const char *text : {"fail", "fail@0", "fail@x", "fail@1/nonsense", "slow@1", "die@1", "hang@1/3", "reply@1", "+"})
+		assert_int_equal(t.dev->eng->transport().inject(text), -EINVAL);
+	tear_down(&t);
+}
+
+/* Random operations with random faults: each accepted copy lands whole or its failure is told. */
+static void random_faults(void **)
+{
+	constexpr u64 slot = 4096, slots = size / slot;
+	const u64 rounds = 3000 * test::scale();
+	auto gen = test::rng(9);
+	u64 landed = 0, reported = 0, lost = 0;
+	setting t;
+
+	set_up(&t, wait_mode::hybrid);
+	ok(t.dev->eng->transport().inject("fail~20000+drop-irq~50000+drop-record~50000"));
+	for (u64 i = 0; i < rounds; i++) {
+		const u64 from = gen() % slots, n = 1 + gen() % slot;
+		int err;
+
+		memset(t.out, 0xee, n);
+		err = copy_async(t.s, ptr(t.d), t.in + from * slot, n);
+		if (!err)
+			err = copy_async(t.s, t.out, ptr(t.d), n);
+		const int end = wait_all(&t);
+		err = err ? err : end;
+		if (err)
+			reported++;
+		else if (memcmp(t.out, t.in + from * slot, n))
+			lost++;
+		else
+			landed++;
+	}
+	fprintf(stderr, "# %llu pairs landed, %llu reported, %llu lost\n", static_cast<unsigned long long>(landed),
+		static_cast<unsigned long long>(reported), static_cast<unsigned long long>(lost));
+	assert_int_equal(lost, 0);
+	assert_true(reported > 0);
+	assert_true(landed > 0);
+	tear_down(&t);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(table),	 cmocka_unit_test(hang_then_again), cmocka_unit_test(wrong_answers),
+		cmocka_unit_test(refused_map),	 cmocka_unit_test(bad_rules),	    cmocka_unit_test(random_faults),
+	};
+
+	setenv("USDMA_DEVICES", "sim:mem=256M:engines=1:channels=4:faults=", 1);
+	setenv("USDMA_HANG_MS", "300", 1);
+	setenv("USDMA_LOG", "none", 1);
+	return cmocka_run_group_tests_name("fault table", tests, nullptr, nullptr);
+}

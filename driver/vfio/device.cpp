@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/vfio/device.h"
 
-#include "driver/base/error.h"
-
 #include <endian.h>
 
 namespace usdma::vfio {
@@ -43,11 +41,6 @@ int config_bus_master(device &dev, bool on)
 		return 0;
 	next = htole16(next);
 	return dev.region_write(region_config, pci_command, &next, sizeof(next));
-}
-
-int device::inject(std::string_view)
-{
-	return fail(EOPNOTSUPP, "%s takes no faults on demand: only a software device in this process does", name().c_str());
 }
 
 } // namespace usdma::vfio

@@ -12,6 +12,7 @@
 #include "driver/base/mapping.h"
 #include "driver/base/types.h"
 
+#include <cerrno>
 #include <memory>
 #include <span>
 #include <string>
@@ -98,7 +99,7 @@ public:
 	virtual int numa_node() const { return -1; }
 
 	/* A software device in this process: faults on demand (driver/sim/fault_plan.h has the rules). */
-	virtual int inject(std::string_view rules);
+	virtual int inject(std::string_view) { return -EOPNOTSUPP; }
 };
 
 /* What every backend and the tools share: reads from config space. */

@@ -96,7 +96,7 @@ USDMA_API int usdma_device_count(void);
  *   sim[:mem=SIZE][:engines=N][:channels=N]   a software device in this process
  *   vfio-user:PATH                            a device that another process serves on a UNIX socket
  *   DDDD:BB:DD.F                              a PCI device bound to vfio-pci
- * A string that is not in the list joins it at its end, if there is room.
+ * A string that is not in the list joins it at its end and stays there.
  * -EINVAL the name is not well formed; -ENODEV there is no such device;
  * -ENOSPC sixteen devices are listed already; -ENOENT, -ECONNREFUSED,
  * -EACCES, -ETIMEDOUT, -EPROTO the device cannot be reached; -ENOMEM.

@@ -10,6 +10,7 @@
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
+#include <cstring>
 #include <pthread.h>
 
 namespace usdma::core {
@@ -19,6 +20,8 @@ struct device_table {
 	std::mutex lock;      /* the arrays; held briefly, never while calling out */
 	device *dev[max_devices] = {};
 	int refs[max_devices] = {};
+	const char *added[max_devices] = {}; /* behind the configured ones; never taken away */
+	std::atomic<unsigned> n_added{0};
 };
 
 static constinit immortal<device_table> table;
@@ -53,14 +56,41 @@ int device_count()
 
 	if (!cfg.error.empty())
 		return fail(EINVAL, "%s", cfg.error.c_str());
-	return int(std::min<size_t>(cfg.devices.size(), max_devices));
+	return int(std::min<size_t>(cfg.devices.size(), max_devices) + table->n_added.load(std::memory_order_acquire));
 }
 
 const char *device_spec(unsigned slot)
 {
 	const config &cfg = config_get();
+	const size_t configured = std::min<size_t>(cfg.devices.size(), max_devices);
 
-	return slot < cfg.devices.size() && slot < max_devices ? cfg.devices[slot].c_str() : nullptr;
+	if (slot < configured)
+		return cfg.devices[slot].c_str();
+	return slot - configured < table->n_added.load(std::memory_order_acquire) ? table->added[slot - configured] : nullptr;
+}
+
+int device_add(const char *spec)
+{
+	std::string scheme;
+	std::lock_guard adding(table->open_lock);
+	const int n = device_count();
+
+	if (n < 0)
+		return n;
+	for (int i = 0; i < n; i++)
+		if (!strcmp(device_spec(unsigned(i)), spec))
+			return i;
+	if (const int err = dma::parse_scheme(spec, &scheme))
+		return err;
+	if (unsigned(n) >= max_devices)
+		return fail(ENOSPC, "'%s' would be one device too many: there can be %u", spec, max_devices);
+	const unsigned at = table->n_added.load(std::memory_order_relaxed);
+	table->added[at] = strdup(spec);
+	if (!table->added[at])
+		return fail(ENOMEM, "no memory for a device's name");
+	/* The name is there before the count says so. */
+	table->n_added.store(at + 1, std::memory_order_release);
+	return n;
 }
 
 device *device_peek(unsigned slot)
@@ -88,7 +118,7 @@ static int device_open(unsigned slot, device **out)
 	int err;
 
 	dev->slot = slot;
-	dev->spec = config_get().devices[slot];
+	dev->spec = device_spec(slot);
 	err = dma::open(dev->spec, &dev->eng);
 	if (err)
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());

@@ -61,6 +61,8 @@ public:
 int device_count();
 /* The device string of a slot; nullptr: no such slot. */
 const char *device_spec(unsigned slot);
+/* The slot of the first device with this string; one that is not there yet joins at the end. -EINVAL, -ENOSPC. */
+int device_add(const char *spec);
 /* Opens at the first reference. -ENODEV: no such slot; or what opening gave. */
 int device_get(unsigned slot, device **out);
 /* At the last reference: waits for its work, closes. */

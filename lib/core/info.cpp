@@ -2,7 +2,6 @@
 #include "lib/core/info.h"
 
 #include "driver/base/error.h"
-#include "driver/dma/registry.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -17,21 +16,15 @@ static bool all_digits(const char *s)
 int device_by_name(const char *name)
 {
 	const int n = device_count();
-	std::string scheme;
 
 	if (n < 0)
 		return n;
-	if (!name || all_digits(name)) {
-		const unsigned long slot = name ? strtoul(name, nullptr, 10) : 0;
+	if (name && !all_digits(name))
+		return device_add(name);
+	errno = 0;
+	const unsigned long slot = name ? strtoul(name, nullptr, 10) : 0;
 
-		return slot < unsigned(n) ? int(slot) : fail(ENODEV, "there is no device %lu: there are %d", slot, n);
-	}
-	for (int i = 0; i < n; i++)
-		if (!strcmp(device_spec(unsigned(i)), name))
-			return i;
-	if (dma::parse_scheme(name, &scheme))
-		return -EINVAL;
-	return fail(ENODEV, "'%s' is none of the %d devices: name it in USDMA_DEVICES", name, n);
+	return !errno && slot < unsigned(n) ? int(slot) : fail(ENODEV, "there is no device %s: there are %d", name ? name : "0", n);
 }
 
 bool device_valid(const void *dev)

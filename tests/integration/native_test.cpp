@@ -31,6 +31,14 @@ static void devices_by_name_and_number(void **)
 	assert_null(a);
 	assert_int_equal(usdma_open("no such scheme", &a), -EINVAL);
 	assert_int_equal(usdma_open_index(1000, &a), -ENODEV);
+	const int n = usdma_device_count();
+	WORKS(usdma_open("sim:mem=1M:engines=1:channels=1", &a)); /* one that no list names */
+	WORKS(usdma_open(std::to_string(n).c_str(), &b));
+	assert_ptr_equal(a, b);
+	assert_int_equal(usdma_device_count(), n + 1);
+	WORKS(usdma_close(a));
+	WORKS(usdma_close(b));
+	assert_int_equal(usdma_open("vfio-user:/nowhere/at/all", &a), -ENOENT);
 	assert_int_equal(usdma_open(nullptr, nullptr), -EINVAL);
 	assert_string_not_equal(usdma_error_text(), "");
 }

@@ -145,8 +145,10 @@ memory_view device_memory(device *dev);
 int peer_place(device *dev, place *p);
 
 /*
- * Locks: none of lane->lock, device::lock and device::idle_lock may be held by who calls
- * a function of this file other than locate (freeing looks at the lanes under those).
+ * Locks: locate, host_alloc and host_register wait for no lock of another room.
+ * What frees, unregisters or reclaims looks at the streams' queues, and so does a
+ * device's allocation that finds no room: not to be called under lane->lock or a
+ * lock that is taken under it.
  */
 
 /* ---- for device.cpp -------------------------------------------------------------------------------- */

@@ -144,6 +144,7 @@ int device_free(u64 addr)
 {
 	if (forked())
 		return fail_forked();
+	limbo_ask();
 	std::lock_guard guard(room().lock);
 	region *r = region_at(addr);
 	if (!r || r->cls != mem_class::device || r->kind != region_kind::heap || r->flags & region_shared)
@@ -209,6 +210,7 @@ void device_uncarve(device *dev, u64 offset, u64 size)
 {
 	if (forked())
 		return;
+	limbo_ask();
 	std::lock_guard guard(room().lock);
 	device_heap *h = heap_of(dev);
 	const u64 bytes = h->blocks.size_at(offset);

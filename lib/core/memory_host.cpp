@@ -169,6 +169,7 @@ int host_free(void *ptr)
 {
 	if (forked())
 		return fail_forked();
+	limbo_ask();
 	std::lock_guard guard(room().lock);
 	region *r = region_at(reinterpret_cast<u64>(ptr));
 	if (!r || r->kind != region_kind::pinned || r->cls != mem_class::host || r->flags & region_shared)

@@ -16,39 +16,107 @@ static constexpr u64 drain_ms = 1000, drain_step_us = 20;
 /* Once one waited in vain, the others of this time do not wait for the same again. */
 static constexpr u64 impatient_ms = 1, impatient_for_ns = 10 * ns_per_s;
 
+/* ---- queues ------------------------------------------------------------------------------------------ */
+
+static void settle(u64 epoch)
+{
+	std::atomic<u64> &settled = room().settled;
+	u64 was = settled.load();
+
+	while (was < epoch && !settled.compare_exchange_weak(was, epoch))
+		;
+}
+
+/*
+ * Asks the streams how far their queues are.  That takes their locks, so it is
+ * never done under the room's, and not by allocations, which rooms above make
+ * under locks of their own.
+ */
+void limbo_ask()
+{
+	memory_room &m = room();
+
+	for (u64 epoch : {m.first_epoch.load(), m.last_epoch.load(), queue_epoch()})
+		if (m.settled.load() < epoch && queue_done(epoch))
+			settle(epoch);
+}
+
 /* ---- marks ------------------------------------------------------------------------------------------- */
 
-/* Under the lane's lock: its submitters change posted, and its device may close the channel. */
-static bool lane_busy(lane *l, u64 *seq)
-{
-	std::lock_guard guard(l->lock);
+/*
+ * Holds a lane's lock if it is to be had soon: its submitters change posted, and
+ * its device may close the channel.  No waiting for it, so that under the room's
+ * lock no other is waited for.
+ */
+class lane_glimpse {
+public:
+	explicit lane_glimpse(lane *l) : l_(l)
+	{
+		for (int i = 0; i < tries && !held_; i++) {
+			held_ = l->lock.try_lock();
+			if (!held_)
+				cpu_relax();
+		}
+	}
+	~lane_glimpse()
+	{
+		if (held_)
+			l_->lock.unlock();
+	}
+	lane_glimpse(const lane_glimpse &) = delete;
+	lane_glimpse &operator=(const lane_glimpse &) = delete;
+	bool held() const { return held_; }
 
-	if (!l->ch)
-		return false;
-	*seq = l->ch->posted;
-	return dma::completed(l->ch) < *seq;
+private:
+	static constexpr int tries = 200;
+	lane *l_;
+	bool held_ = false;
+};
+
+static bool is_gone(const mark &m)
+{
+	return room().attach_number[m.slot] != m.attach;
 }
 
 static bool mark_passed(const mark &m)
 {
-	std::lock_guard guard(m.ln->lock);
+	if (is_gone(m))
+		return true;
+	const lane_glimpse look(m.ln);
 
-	return !m.ln->ch || dma::completed(m.ln->ch) >= m.seq;
+	return look.held() && (!m.ln->ch || dma::completed(m.ln->ch) >= m.seq);
 }
 
-static void marks_take(std::vector<mark> *marks)
+/* False: could not look. */
+static bool mark_take(device *dev, lane *l, std::vector<mark> *marks)
 {
-	for (device *dev : room().attached) {
-		if (!dev)
-			continue;
-		std::lock_guard guard(dev->lock);
-		for (const auto &l : dev->lanes) {
-			mark m = {l.get(), 0};
+	const lane_glimpse look(l);
 
-			if (l && lane_busy(l.get(), &m.seq))
-				marks->push_back(m);
-		}
-	}
+	if (look.held() && l->ch && dma::completed(l->ch) < l->ch->posted)
+		marks->push_back({dev, l, l->ch->posted, dev->slot, room().attach_number[dev->slot]});
+	return look.held();
+}
+
+static bool marks_of(device *dev, std::vector<mark> *marks)
+{
+	std::unique_lock guard(dev->lock, std::try_to_lock);
+
+	if (!guard.owns_lock())
+		return false;
+	for (const auto &l : dev->lanes)
+		if (l && !mark_take(dev, l.get(), marks))
+			return false;
+	return true;
+}
+
+/* What is in the rings now, of all devices. False: could not look; later work may be taken in then, which does no harm. */
+static bool marks_take(std::vector<mark> *marks)
+{
+	marks->clear();
+	for (device *dev : room().attached)
+		if (dev && !marks_of(dev, marks))
+			return false;
+	return true;
 }
 
 static bool marks_pass(std::vector<mark> *marks)
@@ -62,10 +130,9 @@ static bool marks_pass(std::vector<mark> *marks)
 static bool passed(limbo_item *item)
 {
 	if (item->queued) {
-		if (!queue_done(item->epoch))
+		if (room().settled.load() < item->epoch || !marks_take(&item->marks))
 			return false;
 		item->queued = false;
-		marks_take(&item->marks);
 	}
 	return marks_pass(&item->marks);
 }
@@ -87,17 +154,24 @@ static void give_back(const limbo_item &item)
 	}
 }
 
-void limbo_add(limbo_item item)
+static void limbo_changed()
 {
 	memory_room &m = room();
 
+	m.limbo_count.store(m.limbo.size(), std::memory_order_relaxed);
+	m.first_epoch = m.limbo.empty() ? 0 : m.limbo.front().epoch;
+	m.last_epoch = m.limbo.empty() ? 0 : m.limbo.back().epoch;
+}
+
+void limbo_add(limbo_item item)
+{
 	item.epoch = queue_epoch();
 	if (passed(&item)) {
 		give_back(item);
 		return;
 	}
-	m.limbo.push_back(std::move(item));
-	m.limbo_count.store(m.limbo.size(), std::memory_order_relaxed);
+	room().limbo.push_back(std::move(item));
+	limbo_changed();
 }
 
 void limbo_run()
@@ -114,23 +188,23 @@ void limbo_run()
 			left.push_back(std::move(item));
 	}
 	m.limbo = std::move(left);
-	m.limbo_count.store(m.limbo.size(), std::memory_order_relaxed);
+	limbo_changed();
 }
 
-/* The device's lanes have ended; its blocks go with its heap. */
+/* Its blocks go with its heap. */
 static void limbo_forget(device *dev)
 {
 	std::deque<limbo_item> &limbo = room().limbo;
 
-	for (limbo_item &item : limbo)
-		std::erase_if(item.marks, [dev](const mark &m) { return m.ln->dev == dev; });
 	std::erase_if(limbo, [dev](const limbo_item &item) { return item.what == limbo_item::device_block && item.dev == dev; });
+	limbo_changed();
 }
 
 void memory_reclaim()
 {
 	if (likely(!room().limbo_count.load(std::memory_order_relaxed)))
 		return;
+	limbo_ask();
 	/* Who holds the lock allocates or frees, and reclaims itself. */
 	std::unique_lock guard(room().lock, std::try_to_lock);
 	if (guard.owns_lock())
@@ -142,7 +216,7 @@ static bool all_passed(limbo_item *now)
 {
 	std::lock_guard guard(room().lock);
 
-	std::erase_if(now->marks, [](const mark &m) { return m.ln->dev->lost(); });
+	std::erase_if(now->marks, [](const mark &m) { return is_gone(m) || m.dev->lost(); });
 	return passed(now);
 }
 
@@ -155,7 +229,7 @@ void limbo_drain()
 	limbo_item now = {};
 
 	now.epoch = queue_epoch();
-	while (!all_passed(&now)) {
+	for (limbo_ask(); !all_passed(&now); limbo_ask()) {
 		if (until.passed()) {
 			in_vain.store(now_ns(), std::memory_order_relaxed);
 			return;
@@ -192,10 +266,12 @@ int memory_attach(device *dev)
 void memory_detach(device *dev)
 {
 	memory_room &m = room();
-	std::lock_guard guard(m.lock);
 
+	limbo_ask();
+	std::lock_guard guard(m.lock);
 	if (dev->slot >= max_devices || m.attached[dev->slot] != dev)
 		return;
+	m.attach_number[dev->slot]++;
 	limbo_forget(dev);
 	spans_detach(dev);
 	heap_detach(dev);

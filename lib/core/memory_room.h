@@ -64,8 +64,11 @@ struct device_heap {
 
 /* Work that was under way when something was freed: passed when the lane's channel has completed seq. */
 struct mark {
+	device *dev; /* with its lanes: there only while attach_number[slot] == attach */
 	lane *ln;
 	u64 seq;
+	u32 slot;
+	u64 attach;
 };
 
 /* Freed, but a device may still touch it. */
@@ -84,12 +87,15 @@ struct limbo_item {
 struct memory_room {
 	std::mutex lock;
 	device *attached[max_devices] = {};
+	u64 attach_number[max_devices] = {}; /* grows as devices go */
 	heap iovas;
 	bool iovas_ready = false;
 	std::map<u64, span> spans;      /* by IOVA */
 	std::map<arena *, std::unique_ptr<arena>> arenas;
 	std::deque<limbo_item> limbo;
 	std::atomic<size_t> limbo_count{0};
+	/* Queued work up to this epoch has gone into rings; and the epochs that limbo waits for. */
+	std::atomic<u64> settled{0}, first_epoch{0}, last_epoch{0};
 };
 
 memory_room &room();
@@ -120,9 +126,10 @@ void device_put_block(device *dev, u64 offset);
 int heap_attach(device *dev);
 void heap_detach(device *dev);
 
-/* memory_reclaim.cpp; the first two under room().lock, the third not */
+/* memory_reclaim.cpp; the first two under room().lock, the others not */
 void limbo_add(limbo_item item); /* gives it back at once, or later */
 void limbo_run();
+void limbo_ask();   /* before something is freed: how far the streams' queues are */
 void limbo_drain(); /* waits until what is under way now has ended, a second at most */
 
 inline device_heap *heap_of(const device *dev)

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the copies are to cost, as a program: each figure, the limit that it is
+ * held against, the ratio, and whether it is reached.  Limits and figures are of
+ * one run.  The status says whether it could measure, never how fast it was.
+ */
+#include "driver/base/clock.h"
+#include "tools/perf/api.h"
+#include "tools/perf/cpu_use.h"
+#include "tools/perf/curves.h"
+#include "tools/perf/limits.h"
+#include "tools/perf/memory.h"
+#include "tools/perf/report.h"
+#include "tools/perf/wake.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <thread>
+
+using namespace usdma;
+using namespace usdma::perf;
+
+namespace {
+
+struct row {
+	std::string figure, value, limit;
+	double ratio, reach;
+	bool at_least; /* the ratio shall be at least reach; else at most */
+};
+
+class budget {
+public:
+	explicit budget(size_t cold);
+
+	void run();
+	nlohmann::json json() const;
+
+private:
+	void say(const row &r);
+	void latency();
+	void calls();
+	void rates();
+	void cold_one();
+	void cold_many();
+	void pageable();
+	void blocked();
+	void idle();
+	void growth();
+	job near_job(way w, size_t size, unsigned depth) const;
+
+	size_t cold_;
+	machine m_;
+	limits lim_;
+	unsigned many_;
+	std::unique_ptr<bench_device> one_, n_;
+	std::vector<row> rows_;
+};
+
+/* Two devices: one with one engine, on the CPU nearest to the client's; one with as many as there are other CPUs. */
+budget::budget(size_t cold) : cold_(cold), m_(look_at_machine(-1, {}))
+{
+	const size_t mem = align_up<size_t>(2 * cold + 512 * MiB, GiB);
+	const auto &e = m_.engines;
+
+	many_ = unsigned(std::min<size_t>(3, e.size()));
+	setenv("USDMA_WAIT", "poll", 1);
+	setenv("USDMA_DEVICES",
+	       fmt::format("sim:mem={}:engines=1:cpus={},sim:mem={}:engines={}:cpus={}", mem, e[0], mem, many_,
+			   fmt::join(e.begin(), e.begin() + many_, "+"))
+		       .c_str(),
+	       1);
+	fmt::print("{}", describe(m_));
+	lim_ = measure_limits(m_, cold, std::max(many_, 1u));
+	fmt::print("{}\n{:46} {:>10} {:>9} {:>5}\n", describe(lim_), "figure", "", "ratio", "reach");
+	one_ = std::make_unique<bench_device>(0, cold);
+}
+
+void budget::say(const row &r)
+{
+	const bool reached = r.at_least ? r.ratio >= r.reach : r.ratio <= r.reach;
+
+	rows_.push_back(r);
+	fmt::print("{:46} {:>10} {:9.2f} {}{:4.2f}  {}\n", r.figure, r.value, r.ratio, r.at_least ? ">" : "<", r.reach,
+		   reached ? "reached" : "MISSED");
+	fmt::print("    of {}\n", r.limit);
+	fflush(stdout);
+}
+
+job budget::near_job(way w, size_t size, unsigned depth) const
+{
+	job j;
+
+	j.way = w;
+	j.wait = wait::poll;
+	j.size = size;
+	j.depth = depth;
+	j.client_cpu = m_.client;
+	return j;
+}
+
+/* ---- small copies ----------------------------------------------------------------------------------- */
+
+void budget::latency()
+{
+	for (api through : {api::acl, api::native}) {
+		job j = near_job(way::h2d, 64, 1);
+
+		j.api = through;
+		if (through == api::acl && !have_acl())
+			continue;
+		/* The CPUs of a virtual machine may be moved: the line is measured right before. */
+		const double line = line_round_trip(m_.client, m_.engines[0]);
+		const outcome o = measure(*one_, j);
+		const double ns = o.latency.percentile(50);
+		say({fmt::format("64 B pinned, polled, {}", through == api::acl ? "ACL" : "native"), fmt::format("{:.0f} ns", ns),
+		     fmt::format("a cache line there and back, {:.0f} ns", line), ns / line, 2.5, false});
+	}
+}
+
+void budget::calls()
+{
+	const part p = one_->mem->parts(job(), cold_)[0];
+	const many_streams s(one_->dev, 1, wait::poll);
+
+	pin(m_.client);
+	if (have_acl()) {
+		const double ns = acl_submit_cost(0, p.dst, p.src);
+
+		say({"aclrtMemcpyAsync, pinned, the call", fmt::format("{:.1f} ns", ns), "45 ns", ns / 45, 1, false});
+	}
+	const double ns = submit_cost(s.all.data(), 1, p.dst, p.src);
+	say({"usdma_copy, pinned, the call", fmt::format("{:.1f} ns", ns), "20 ns", ns / 20, 1, false});
+	unpin(m_.cpus);
+}
+
+void budget::rates()
+{
+	job j = near_job(way::batch, 64, 256);
+
+	j.batch = 64;
+	const outcome o = measure(*one_, j);
+	say({"64 B, 256 in flight, batches of 64", fmt::format("{:.1f} M/s", o.mcps), "50 M/s", o.mcps / 50, 1, true});
+	if (!have_acl())
+		return;
+	j.api = api::acl;
+	j.batch = 4096;
+	j.depth = 1;
+	const outcome a = measure(*one_, j);
+	const double ns = a.submit.percentile(50);
+	say({"aclrtMemcpyBatchAsync, 4096 of 64 B, an item", fmt::format("{:.1f} ns", ns), "20 ns", ns / 20, 1, false});
+}
+
+/* ---- large copies ----------------------------------------------------------------------------------- */
+
+void budget::cold_one()
+{
+	for (way w : {way::h2d, way::d2h}) {
+		job j = near_job(w, MiB, 8);
+
+		j.cold = true;
+		const outcome o = measure(*one_, j);
+		const double page = std::max(lim_.best_cold_small_pages, 0.01);
+		say({fmt::format("1 MiB cold, one engine, {}", name_of(w)), fmt::format("{:.1f} GB/s", o.gbps),
+		     fmt::format("{}, one thread, {:.1f} GB/s (in shared 4 KiB pages, as here: {:.2f} of {:.1f})", lim_.best_name,
+				 lim_.best_cold, o.gbps / page, page),
+		     o.gbps / lim_.best_cold, 0.95, true});
+	}
+}
+
+void budget::cold_many()
+{
+	if (many_ < 2)
+		return;
+	if (!n_)
+		n_ = std::make_unique<bench_device>(1, cold_);
+	job j = near_job(way::h2d, MiB, 8 * many_);
+	j.streams = many_;
+	j.cold = true;
+	j.wait = wait::interrupt; /* the client's CPU is one of those that could copy */
+	const outcome o = measure(*n_, j);
+	const double limit = lim_.threads[many_];
+	say({fmt::format("1 MiB cold, {} engines, h2d", many_), fmt::format("{:.1f} GB/s", o.gbps),
+	     fmt::format("{}, {} threads, {:.1f} GB/s", lim_.best_name, many_, limit), o.gbps / limit, 0.9, true});
+	n_.reset();
+}
+
+void budget::pageable()
+{
+	for (way w : {way::page_h2d, way::page_d2h}) {
+		job j = near_job(w == way::page_h2d ? way::h2d : way::d2h, 64 * MiB, 1);
+
+		j.cold = true;
+		const outcome pinned = measure(*one_, j);
+		j.way = w;
+		const outcome o = measure(*one_, j);
+		/* The median of single copies: windows hold too few of them. */
+		const double rate = double(j.size) / o.latency.percentile(50), of = double(j.size) / pinned.latency.percentile(50);
+		say({fmt::format("64 MiB {}", name_of(w)), fmt::format("{:.1f} GB/s", rate), fmt::format("pinned, {:.1f} GB/s", of),
+		     rate / of, 0.85, true});
+	}
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------------- */
+
+void budget::blocked()
+{
+	const double limit = wake_latency(m_, wake_by::io_uring);
+	const double ns = blocked_wait_ns(*one_, m_.client, wait::interrupt);
+
+	if (limit > 0)
+		say({"blocked wait, end of the copy to awake", fmt::format("{:.1f} us", ns / 1e3),
+		     fmt::format("io_uring's read of an eventfd, {:.1f} us", limit / 1e3), ns / limit, 1.15, false});
+	else
+		fmt::print("blocked wait: {:.1f} us; no io_uring here to hold it against\n", ns / 1e3);
+}
+
+void budget::idle()
+{
+	constexpr unsigned window_ms = 300;
+
+	std::this_thread::sleep_for(std::chrono::milliseconds(100));
+	const u64 before = process_cpu_ns();
+	std::this_thread::sleep_for(std::chrono::milliseconds(window_ms));
+	const double percent = double(process_cpu_ns() - before) / (window_ms * 1e6) * 100;
+	say({"idle device, after 100 ms", fmt::format("{:.2f} %", percent), "0.1 % of a CPU, all threads", percent / 0.1, 1, false});
+}
+
+/* ---- growth ----------------------------------------------------------------------------------------- */
+
+void budget::growth()
+{
+	const part p = one_->mem->parts(job(), cold_)[0];
+	const many_streams own(one_->dev, 1, wait::poll);
+	double few, many;
+
+	pin(m_.client);
+	{
+		const many_regions r(100000);
+
+		many = submit_cost(own.all.data(), 1, p.dst, p.src);
+		if (r.count < 100000)
+			fmt::print("only {} regions: {}\n", r.count, r.why);
+	}
+	few = submit_cost(own.all.data(), 1, p.dst, p.src);
+	say({"submit with 100,000 regions", fmt::format("{:.1f} ns", many), fmt::format("with one, {:.1f} ns", few), many / few, 1.2,
+	     false});
+	{
+		const many_streams s(one_->dev, 10000, wait::poll);
+
+		many = submit_cost(own.all.data(), 1, p.dst, p.src);
+	}
+	few = submit_cost(own.all.data(), 1, p.dst, p.src);
+	say({"submit with 10,000 streams", fmt::format("{:.1f} ns", many), fmt::format("with one, {:.1f} ns", few), many / few, 1.2,
+	     false});
+	unpin(m_.cpus);
+}
+
+void budget::run()
+{
+	latency();
+	calls();
+	rates();
+	cold_one();
+	cold_many();
+	pageable();
+	blocked();
+	idle();
+	growth();
+}
+
+nlohmann::json budget::json() const
+{
+	nlohmann::json rows = nlohmann::json::array();
+
+	for (const row &r : rows_)
+		rows.push_back({{"figure", r.figure},
+				{"value", r.value},
+				{"limit", r.limit},
+				{"ratio", r.ratio},
+				{"reach", r.reach},
+				{"reached", r.at_least ? r.ratio >= r.reach : r.ratio <= r.reach}});
+	return {{"machine", to_json(m_)}, {"limits", to_json(lim_)}, {"rows", rows}};
+}
+
+} // namespace
+
+/* bench-budget [FILE.json] */
+int main(int argc, char **argv)
+{
+	try {
+		budget b(512 * MiB);
+
+		b.run();
+		if (argc > 1)
+			write_file(argv[1], b.json().dump(2) + "\n");
+	} catch (const std::exception &e) {
+		fmt::print(stderr, "bench-budget: {}\n", e.what());
+		return 1;
+	}
+	return 0;
+}

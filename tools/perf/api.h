@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The same few calls through the native API and through ACL: two classes of one shape, chosen at compile time. */
+#pragma once
+
+#include "usdma/usdma.h"
+
+#if USDMA_PERF_ACL
+#include "acl/acl.h"
+#endif
+
+#include "tools/perf/job.h"
+
+#include <fmt/core.h>
+#include <stdexcept>
+#include <vector>
+
+namespace usdma::perf {
+
+/* A call that must succeed, or the measurement ends with what the library says. */
+inline void must(int err, const char *what)
+{
+	if (err < 0)
+		throw std::runtime_error(fmt::format("{}: {} (error {})", what, usdma_error_text(), -err));
+}
+
+struct native_api {
+	using stream = usdma_stream *;
+	using event = usdma_event *;
+	static constexpr bool has_desc = false;
+
+	explicit native_api(usdma_device *d) : dev(d) {}
+
+	/* What many copies are named by; made once, before they are timed. */
+	struct batch {
+		std::vector<usdma_copy_item> items;
+
+		void add(void *dst, const void *src, size_t len, way) { items.push_back({dst, src, len}); }
+	};
+
+	stream open(wait mode)
+	{
+		usdma_stream_options o = {sizeof(o), uint32_t(mode), 0, 0};
+		stream s;
+
+		must(usdma_stream_create(dev, &o, &s), "stream");
+		return s;
+	}
+	void close(stream s) { usdma_stream_destroy(s); }
+	event mark()
+	{
+		event e;
+
+		must(usdma_event_create(dev, 0, &e), "event");
+		return e;
+	}
+	void unmark(event e) { usdma_event_destroy(e); }
+	int record(event e, stream s) { return usdma_event_record(e, s); }
+	int wait_for(event e) { return usdma_event_sync(e, -1); }
+	int sync(stream s) { return usdma_stream_sync(s, -1); }
+
+	int copy(stream s, void *dst, const void *src, size_t len, way) { return usdma_copy(s, dst, src, len); }
+	int rect(stream s, void *dst, const void *src, size_t width, size_t rows, size_t pitch, way)
+	{
+		const usdma_copy_rect r = {dst, pitch, src, pitch, width, rows};
+
+		return usdma_copy_2d(s, &r);
+	}
+	int many(stream s, const batch &b) { return usdma_copy_batch(s, b.items.data(), b.items.size(), nullptr); }
+	int prepare_desc(void *, void *, const void *, size_t) { return -1; }
+	int run_desc(stream, void *) { return -1; }
+
+	usdma_device *dev;
+};
+
+#if USDMA_PERF_ACL
+
+inline aclrtMemcpyKind kind_of(way w)
+{
+	return w == way::d2h || w == way::page_d2h ? ACL_MEMCPY_DEVICE_TO_HOST :
+	       w == way::d2d			   ? ACL_MEMCPY_DEVICE_TO_DEVICE :
+						     ACL_MEMCPY_HOST_TO_DEVICE;
+}
+
+struct acl_api {
+	using stream = aclrtStream;
+	using event = aclrtEvent;
+	static constexpr bool has_desc = true;
+
+	/* The calling thread works on this device from now on. */
+	explicit acl_api(int index) : device(index) { need(aclrtSetDevice(index), "aclrtSetDevice"); }
+	~acl_api() { aclrtResetDevice(device); }
+	acl_api(const acl_api &) = delete;
+
+	struct batch {
+		std::vector<void *> dst, src;
+		std::vector<size_t> max, len;
+		aclrtMemcpyBatchAttr attr = {};
+		size_t first = 0;
+
+		void add(void *d, const void *s, size_t n, way w)
+		{
+			const aclrtMemLocation host = {0, ACL_MEM_LOCATION_TYPE_HOST}, dev = {0, ACL_MEM_LOCATION_TYPE_DEVICE};
+			const bool in = kind_of(w) == ACL_MEMCPY_HOST_TO_DEVICE;
+
+			attr.dstLoc = in ? dev : host;
+			attr.srcLoc = in ? host : dev;
+			dst.push_back(d);
+			src.push_back(const_cast<void *>(s));
+			max.push_back(n);
+			len.push_back(n);
+		}
+	};
+
+	static void need(aclError err, const char *what)
+	{
+		const char *text = err ? aclGetRecentErrMsg() : nullptr;
+
+		if (err)
+			throw std::runtime_error(fmt::format("{}: error {}: {}", what, err, text ? text : ""));
+	}
+	stream open(wait)
+	{
+		stream s;
+
+		need(aclrtCreateStream(&s), "aclrtCreateStream");
+		return s;
+	}
+	void close(stream s) { aclrtDestroyStream(s); }
+	event mark()
+	{
+		event e;
+
+		need(aclrtCreateEventWithFlag(&e, ACL_EVENT_SYNC), "aclrtCreateEventWithFlag");
+		return e;
+	}
+	void unmark(event e) { aclrtDestroyEvent(e); }
+	int record(event e, stream s) { return -aclrtRecordEvent(e, s); }
+	int wait_for(event e) { return -aclrtSynchronizeEvent(e); }
+	int sync(stream s) { return -aclrtSynchronizeStream(s); }
+
+	int copy(stream s, void *dst, const void *src, size_t len, way w)
+	{
+		return -aclrtMemcpyAsync(dst, len, src, len, kind_of(w), s);
+	}
+	int rect(stream s, void *dst, const void *src, size_t width, size_t rows, size_t pitch, way w)
+	{
+		return -aclrtMemcpy2dAsync(dst, pitch, src, pitch, width, rows, kind_of(w), s);
+	}
+	int many(stream s, batch &b)
+	{
+		size_t wrong;
+
+		return -aclrtMemcpyBatchAsync(b.dst.data(), b.max.data(), b.src.data(), b.len.data(), b.len.size(), &b.attr, &b.first,
+					      1, &wrong, s);
+	}
+	int prepare_desc(void *desc, void *dst, const void *src, size_t len)
+	{
+		return -aclrtSetMemcpyDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, const_cast<void *>(src), dst, len, nullptr);
+	}
+	int run_desc(stream s, void *desc) { return -aclrtMemcpyAsyncWithDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, s); }
+
+	int device;
+};
+
+#endif
+
+} // namespace usdma::perf

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#pragma once
+
+#include "tools/perf/job.h"
+
+#include <vector>
+
+struct usdma_stream;
+
+namespace usdma::perf {
+
+/* Median ns of one submitted 64-byte copy on n streams in turn; bursts that a ring holds, each waited for. */
+double submit_cost(usdma_stream *const *streams, size_t n, u8 *dst, u8 *src);
+/* The same through aclrtMemcpyAsync, on a stream of its own. Where ACL was not built in: 0. */
+double acl_submit_cost(unsigned device, u8 *dst, u8 *src);
+
+struct many_streams {
+	many_streams(usdma_device *dev, size_t n, wait mode);
+	~many_streams();
+	many_streams(const many_streams &) = delete;
+
+	std::vector<usdma_stream *> all;
+};
+
+/* Registered host memory in n pieces that do not touch. */
+struct many_regions {
+	static constexpr size_t page = 4096;
+
+	explicit many_regions(size_t n);
+	~many_regions();
+	many_regions(const many_regions &) = delete;
+
+	size_t count = 0; /* fewer than asked for where the machine allows no more ... */
+	std::string why;  /* ... and why */
+
+private:
+	void *mem_ = nullptr;
+	size_t bytes_ = 0;
+};
+
+} // namespace usdma::perf

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Swapping requests of an LLM's key/value cache between host and device, as
+ * inference engines offload them: a pool of blocks for each layer's keys and
+ * values on both sides, a request's blocks anywhere in them, and every block of
+ * every layer a copy of its own.
+ */
+#include "tools/perf/api.h"
+#include "tools/perf/clock.h"
+#include "tools/perf/cpu_use.h"
+#include "tools/perf/options.h"
+#include "tools/perf/report.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fmt/core.h>
+#include <numeric>
+#include <random>
+
+namespace usdma::perf {
+
+namespace {
+
+struct model {
+	const char *name;
+	unsigned layers, heads, head_size;
+};
+/* Grouped-query models of 8 and 70 billion parameters. */
+constexpr model models[] = {{"8b", 32, 8, 128}, {"70b", 80, 8, 128}};
+
+struct layout {
+	unsigned layers;
+	size_t block;        /* bytes: one layer's keys (or values) of some tokens */
+	unsigned blocks;     /* of one request */
+	unsigned pool;       /* blocks in each pool */
+	size_t pool_bytes() const { return size_t(pool) * block; }
+	size_t total() const { return 2 * layers * pool_bytes(); }
+	/* part: 0 keys, 1 values */
+	size_t at(unsigned layer, unsigned part, unsigned b) const { return (2 * layer + part) * pool_bytes() + b * block; }
+	size_t copies() const { return size_t(2) * layers * blocks; }
+	size_t request_bytes() const { return copies() * block; }
+};
+
+layout layout_of(kv_shape s)
+{
+	const model &m = s.model == "70b" ? models[1] : models[0];
+	layout l;
+
+	l.layers = s.layers ? s.layers : m.layers;
+	l.block = size_t(s.block_tokens) * (s.heads ? s.heads : m.heads) * (s.head_size ? s.head_size : m.head_size) * s.element;
+	l.blocks = (s.tokens + s.block_tokens - 1) / s.block_tokens;
+	l.pool = 2 * l.blocks;
+	return l;
+}
+
+/* Which block of the pool each of a request's is. */
+std::vector<unsigned> random_table(const layout &l, std::mt19937_64 &gen)
+{
+	std::vector<unsigned> all(l.pool);
+
+	std::iota(all.begin(), all.end(), 0);
+	std::shuffle(all.begin(), all.end(), gen);
+	all.resize(l.blocks);
+	return all;
+}
+
+struct pools {
+	pools(usdma_device *d, const layout &l)
+	{
+		void *h, *v;
+
+		must(usdma_host_alloc(d, l.total(), &h), "host pool (fewer --tokens make it smaller)");
+		host = static_cast<u8 *>(h);
+		must(usdma_device_alloc(d, l.total(), &v), "device pool (fewer --tokens make it smaller)");
+		device = static_cast<u8 *>(v);
+	}
+	~pools()
+	{
+		usdma_host_free(host);
+		usdma_device_free(device);
+	}
+	pools(const pools &) = delete;
+
+	u8 *host = nullptr, *device = nullptr;
+};
+
+struct request {
+	std::vector<unsigned> on_host, on_device;
+};
+
+template <class Api> typename Api::batch batch_of(const layout &l, const pools &p, const request &r, way w)
+{
+	typename Api::batch b;
+
+	for (unsigned layer = 0; layer < l.layers; layer++)
+		for (unsigned part = 0; part < 2; part++)
+			for (unsigned i = 0; i < l.blocks; i++) {
+				u8 *h = p.host + l.at(layer, part, r.on_host[i]), *d = p.device + l.at(layer, part, r.on_device[i]);
+
+				b.add(w == way::h2d ? d : h, w == way::h2d ? h : d, l.block, w);
+			}
+	return b;
+}
+
+struct swap_result {
+	std::vector<double> ns, cpu_ns, call_ns;
+};
+
+/* The request's copies by a call each, or all by one. */
+template <class Api>
+void swap_one(Api &a, typename Api::stream s, const layout &l, const pools &p, const request &r, way w, bool batched, swap_result &out)
+{
+	auto b = batch_of<Api>(l, p, r, w);
+	const u64 cpu = thread_cpu_ns(), start = now_ns();
+	int err = 0;
+
+	if (batched) {
+		err = a.many(s, b);
+	} else {
+		for (unsigned layer = 0; layer < l.layers; layer++)
+			for (unsigned part = 0; part < 2; part++)
+				for (unsigned i = 0; i < l.blocks && !err; i++) {
+					u8 *h = p.host + l.at(layer, part, r.on_host[i]), *d = p.device + l.at(layer, part, r.on_device[i]);
+
+					err = w == way::h2d ? a.copy(s, d, h, l.block, w) : a.copy(s, h, d, l.block, w);
+				}
+	}
+	const u64 submitted = now_ns();
+	must(err, "swap");
+	must(a.sync(s), "wait for a swap");
+	out.ns.push_back(double(now_ns() - start));
+	out.call_ns.push_back(double(submitted - start));
+	out.cpu_ns.push_back(double(thread_cpu_ns() - cpu));
+}
+
+void check_blocks(usdma_device *dev, const layout &l, const pools &p, const request &r)
+{
+	std::vector<u8> back(l.block);
+
+	for (unsigned layer = 0; layer < l.layers; layer++)
+		for (unsigned part = 0; part < 2; part++)
+			for (unsigned i = 0; i < l.blocks; i++) {
+				must(usdma_copy_sync(dev, back.data(), p.device + l.at(layer, part, r.on_device[i]), l.block, -1), "reading back");
+				if (memcmp(back.data(), p.host + l.at(layer, part, r.on_host[i]), l.block))
+					throw std::runtime_error(fmt::format("layer {}, block {} differs between host and device", layer, i));
+			}
+}
+
+double middle(std::vector<double> v)
+{
+	std::sort(v.begin(), v.end());
+	return v[v.size() / 2];
+}
+
+struct line {
+	const char *what, *how;
+	double ms, tokens, gbps, call_ms, cpu;
+};
+
+template <class Api> std::vector<line> run(Api &a, usdma_device *dev, const options &o, const layout &l)
+{
+	std::mt19937_64 gen(std::random_device{}());
+	const pools p(dev, l);
+	std::vector<line> out;
+	const auto s = a.open(o.waits[0]);
+
+	for (size_t i = 0; i + sizeof(u64) <= l.total(); i += sizeof(u64)) {
+		const u64 v = gen();
+
+		memcpy(p.host + i, &v, sizeof(v));
+	}
+	must(usdma_copy_sync(dev, p.device, p.host, l.total(), -1), "filling the device's pool");
+	for (bool batched : {false, true})
+		for (way w : {way::h2d, way::d2h}) {
+			swap_result got;
+			request r;
+
+			for (unsigned i = 0; i <= o.kv.requests; i++) {
+				progress(o, fmt::format("{} {}", w == way::h2d ? "swap in" : "swap out", i));
+				r = {random_table(l, gen), random_table(l, gen)};
+				swap_one(a, s, l, p, r, w, batched, got);
+				if (!i)
+					got = {}; /* the first warms up */
+			}
+			check_blocks(dev, l, p, r);
+			const double ns = middle(got.ns);
+			out.push_back({w == way::h2d ? "swap in" : "swap out", batched ? "one batch call" : "a call a block", ns / 1e6,
+				       double(o.kv.tokens) / ns * 1e9, double(l.request_bytes()) / ns, middle(got.call_ns) / 1e6,
+				       middle(got.cpu_ns) / ns * 100});
+		}
+	progress(o, "");
+	a.close(s);
+	return out;
+}
+
+void print_lines(const std::vector<line> &all)
+{
+	fmt::print("{:9} {:15} {:>12} {:>12} {:>8} {:>9} {:>7}\n", "", "", "ms a request", "tokens/s", "GB/s", "ms calls", "CPU %");
+	for (const line &r : all)
+		fmt::print("{:9} {:15} {:12.2f} {:12.0f} {:8.2f} {:9.2f} {:7.0f}\n", r.what, r.how, r.ms, r.tokens, r.gbps, r.call_ms, r.cpu);
+}
+
+nlohmann::json json_of(const std::vector<line> &all)
+{
+	nlohmann::json out = nlohmann::json::array();
+
+	for (const line &r : all)
+		out.push_back({{"way", r.what},
+			       {"calls", r.how},
+			       {"ms_per_request", r.ms},
+			       {"tokens_per_s", r.tokens},
+			       {"gbps", r.gbps},
+			       {"ms_in_calls", r.call_ms},
+			       {"client_cpu_percent", r.cpu}});
+	return out;
+}
+
+} // namespace
+
+int run_kv_cache(const options &o, const machine &m)
+{
+	const layout l = layout_of(o.kv);
+	const bool table = o.json != "-";
+	std::vector<line> all;
+
+	if (table) {
+		fmt::print("{}", describe(m));
+		fmt::print("kv-cache {}: {} layers, blocks of {} tokens and {} bytes; a request of {} tokens\n         is {} copies, {} MiB; "
+			   "last request of each row compared\n\n",
+			   o.kv.model, l.layers, o.kv.block_tokens, l.block, o.kv.tokens, l.copies(), l.request_bytes() >> 20);
+	}
+	bench_device dev(0, 4 * MiB);
+	pin(m.client);
+#if USDMA_PERF_ACL
+	if (o.through == api::acl) {
+		acl_api a(0);
+
+		all = run(a, dev.dev, o, l);
+	} else
+#endif
+	{
+		native_api a(dev.dev);
+
+		all = run(a, dev.dev, o, l);
+	}
+	if (table)
+		print_lines(all);
+	const nlohmann::json doc = {{"machine", to_json(m)}, {"kv_cache", json_of(all)}};
+	if (o.json == "-")
+		fmt::print("{}\n", doc.dump(2));
+	else if (!o.json.empty())
+		write_file(o.json, doc.dump(2) + "\n");
+	return 0;
+}
+
+} // namespace usdma::perf

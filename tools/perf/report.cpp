@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/perf/report.h"
+
+#include "tools/perf/options.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <fmt/core.h>
+#include <fstream>
+#include <map>
+#include <stdexcept>
+
+namespace usdma::perf {
+
+std::string time_text(double ns)
+{
+	if (ns < 9999.5)
+		return fmt::format("{:.0f}", ns);
+	if (ns < 999.5e3)
+		return fmt::format("{:.{}f}u", ns / 1e3, ns < 99.95e3 ? 1 : 0);
+	return ns < 9.995e9 ? fmt::format("{:.{}f}m", ns / 1e6, ns < 99.95e6 ? 1 : 0) : fmt::format("{:.0f}s", ns / 1e9);
+}
+
+/* ---- table ------------------------------------------------------------------------------------------ */
+
+std::string table_head()
+{
+	return fmt::format("{:8} {:>5} {:>4} {:>4} {:>2} {:>3} {:>6} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5}\n", "way", "size", "dep",
+			   "bat", "th", "str", "submit", "p50", "p90", "p99", "p99.9", "max", "GB/s", "M/s") +
+	       "         ns a call and ns from the call to its end seen (u: us, m: ms)\n";
+}
+
+static std::string rate_text(double v)
+{
+	return fmt::format("{:.{}f}", v, v < 9.995 ? 2 : v < 99.95 ? 1 : 0);
+}
+
+static std::string ratios(const outcome &o, const machine &m, const limits *lim)
+{
+	std::string out = fmt::format("{:8} ", name_of(o.job.wait));
+	const double line = line_of(m, o.job.client_cpu);
+
+	if (line > 0 && o.job.depth == 1)
+		out += fmt::format("{:.2f} x cache line, ", o.latency.percentile(50) / line);
+	if (o.base_gbps > 0)
+		out += fmt::format("{:.2f} x memcpy, ", o.gbps / o.base_gbps);
+	if (lim)
+		out += fmt::format("{:.2f} x best cold, ", o.gbps / lim->best_cold);
+	return out + fmt::format("CPU {:.0f}+{:.0f} %, held {:.0f} %{}\n", o.client_cpu, o.engine_cpu, o.held,
+				 o.verified ? ", verified" : "");
+}
+
+std::string table_row(const outcome &o, const machine &m, const limits *lim)
+{
+	const job &j = o.job;
+	auto p = [&](double percent) { return time_text(o.latency.percentile(percent)); };
+
+	return fmt::format("{:8} {:>5} {:>4} {:>4} {:>2} {:>3} {:>6} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5}\n", name_of(j.way),
+			   size_text(j.size), j.depth, j.way == way::batch ? j.batch : 1, j.threads, j.streams,
+			   time_text(o.submit.percentile(50)), p(50), p(90), p(99), p(99.9), time_text(o.latency.max()),
+			   rate_text(o.gbps), rate_text(o.mcps)) +
+	       ratios(o, m, lim);
+}
+
+/* ---- where it pays ---------------------------------------------------------------------------------- */
+
+static double memcpy_ns(const outcome &o)
+{
+	return o.base_gbps > 0 ? double(o.job.size) / o.base_gbps : 0;
+}
+
+/* The smallest size from which on all are better; 0: none. */
+template <class Better> static size_t from_size(const std::map<size_t, const outcome *> &by_size, Better better)
+{
+	size_t from = 0;
+
+	for (auto it = by_size.rbegin(); it != by_size.rend() && better(*it->second); ++it)
+		from = it->first;
+	return from;
+}
+
+static std::string pays_text(size_t size, const char *what)
+{
+	return size ? fmt::format("from {} on {}", size_text(size), what) : fmt::format("at no size measured {}", what);
+}
+
+std::string where_it_pays(const std::vector<outcome> &all)
+{
+	std::map<std::pair<way, unsigned>, std::map<size_t, const outcome *>> groups;
+	std::string out;
+
+	for (const outcome &o : all)
+		groups[{o.job.way, o.job.depth}].try_emplace(o.job.size, &o);
+	for (const auto &[key, by_size] : groups) {
+		if (by_size.size() < 2)
+			continue;
+		const size_t cpu = from_size(by_size, [](const outcome &o) { return o.submit.percentile(50) < memcpy_ns(o); });
+		const size_t time = from_size(by_size, [](const outcome &o) { return o.gbps > o.base_gbps; });
+
+		out += fmt::format("{}, depth {}: {};\n         {}\n", name_of(key.first), key.second,
+				   pays_text(cpu, "the call takes less of the client's CPU than a memcpy"),
+				   pays_text(time, "more bytes a second than one thread's memcpy"));
+	}
+	return out;
+}
+
+/* ---- for programs ----------------------------------------------------------------------------------- */
+
+static nlohmann::json percentiles(const histogram &h)
+{
+	return {{"p50", h.percentile(50)},     {"p90", h.percentile(90)}, {"p99", h.percentile(99)},
+		{"p99_9", h.percentile(99.9)}, {"max", h.max()},	  {"samples", h.count()}};
+}
+
+nlohmann::json to_json(const outcome &o, const machine &m, const limits *lim)
+{
+	const job &j = o.job;
+	nlohmann::json out = {{"way", name_of(j.way)},
+			      {"api", j.api == api::acl ? "acl" : "native"},
+			      {"wait", name_of(j.wait)},
+			      {"size", j.size},
+			      {"depth", j.depth},
+			      {"batch", j.way == way::batch ? j.batch : 1},
+			      {"threads", j.threads},
+			      {"streams", j.streams},
+			      {"cold", j.cold},
+			      {"client_cpu", j.client_cpu},
+			      {"latency_ns", percentiles(o.latency)},
+			      {"submit_ns", percentiles(o.submit)},
+			      {"gbps", o.gbps},
+			      {"mcopies_per_s", o.mcps},
+			      {"held_percent", o.held},
+			      {"spread_percent", o.spread},
+			      {"client_cpu_percent", o.client_cpu},
+			      {"engine_cpu_percent", o.engine_cpu},
+			      {"memcpy_gbps", o.base_gbps},
+			      {"copies", o.copies},
+			      {"verified", o.verified}};
+
+	out["ratio"]["memcpy"] = o.base_gbps > 0 ? o.gbps / o.base_gbps : 0;
+	if (const double line = line_of(m, j.client_cpu); line > 0)
+		out["ratio"]["line"] = o.latency.percentile(50) / line;
+	if (lim)
+		out["ratio"]["best_cold"] = o.gbps / lim->best_cold;
+	return out;
+}
+
+std::string to_csv(const std::vector<outcome> &all)
+{
+	std::string out = "way,api,wait,size,depth,batch,threads,streams,cold,client_cpu,submit_p50_ns,p50_ns,p90_ns,p99_ns,p99_9_ns,"
+			  "max_ns,gbps,mcopies_per_s,memcpy_gbps,client_cpu_percent,engine_cpu_percent,spread_percent\n";
+
+	for (const outcome &o : all) {
+		const job &j = o.job;
+
+		out += fmt::format("{},{},{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.4f},{:.4f},{:.3f},{:.1f},"
+				   "{:.1f},{:.1f}\n",
+				   name_of(j.way), j.api == api::acl ? "acl" : "native", name_of(j.wait), j.size, j.depth,
+				   j.way == way::batch ? j.batch : 1, j.threads, j.streams, int(j.cold), j.client_cpu,
+				   o.submit.percentile(50), o.latency.percentile(50), o.latency.percentile(90), o.latency.percentile(99),
+				   o.latency.percentile(99.9), o.latency.max(), o.gbps, o.mcps, o.base_gbps, o.client_cpu, o.engine_cpu,
+				   o.spread);
+	}
+	return out;
+}
+
+void write_file(const std::string &path, const std::string &text)
+{
+	std::ofstream out(path);
+
+	out << text << std::flush;
+	if (!out)
+		throw std::runtime_error(fmt::format("{} cannot be written", path));
+}
+
+/* ---- picture ---------------------------------------------------------------------------------------- */
+
+static std::string quoted(const std::string &text)
+{
+	std::string out = "'";
+
+	for (char c : text)
+		out += c == '\'' ? "''" : std::string(1, c);
+	return out + "'";
+}
+
+/* One curve for what differs but the size. */
+static std::map<std::string, std::map<size_t, const outcome *>> curves_of(const std::vector<outcome> &all)
+{
+	std::map<std::string, std::map<size_t, const outcome *>> out;
+
+	for (const outcome &o : all) {
+		const job &j = o.job;
+
+		out[fmt::format("{} depth {} batch {} threads {} streams {} {} CPU {}", name_of(j.way), j.depth,
+				j.way == way::batch ? j.batch : 1, j.threads, j.streams, name_of(j.wait), j.client_cpu)][j.size] = &o;
+	}
+	return out;
+}
+
+static std::string plot_script(const std::vector<outcome> &all, const std::string &file)
+{
+	const auto curves = curves_of(all);
+	const char *term = file.ends_with(".png") ? "pngcairo size 900,1000" : "svg size 900,1000 dynamic background 'white'";
+	std::string text = fmt::format("set terminal {}\nset output {}\n", term, quoted(file)), top, bottom;
+	unsigned n = 0;
+
+	for (const auto &[name, points] : curves) {
+		text += fmt::format("$c{} << EOD\n", n);
+		for (const auto &[size, o] : points)
+			text += fmt::format("{} {} {} {} {}\n", size, o->gbps, o->latency.percentile(50), o->latency.percentile(99),
+					    o->base_gbps);
+		text += "EOD\n";
+		top += fmt::format("{}$c{} using 1:2 with linespoints title {}", n ? ", " : "plot ", n, quoted(name));
+		bottom += fmt::format("{}$c{} using 1:3 with linespoints title {}, $c{} using 1:4 with linespoints dashtype 2 title {}",
+				      n ? ", " : "plot ", n, quoted("p50 " + name), n, quoted("p99 " + name));
+		n++;
+	}
+	top += ", $c0 using 1:5 with lines dashtype 3 title 'memcpy, one thread'";
+	return text + "set multiplot layout 2,1\nset logscale xy 2\nset key outside below\nset grid\nset xlabel 'bytes a copy'\n" +
+	       "set ylabel 'GB/s'\n" + top + "\nset logscale y 10\nset ylabel 'ns from the call to its end seen'\n" + bottom +
+	       "\nunset multiplot\n";
+}
+
+void plot(const std::vector<outcome> &all, const std::string &file)
+{
+	if (system("command -v gnuplot >/dev/null 2>&1"))
+		throw std::runtime_error("--plot needs gnuplot, and there is none: install it (Debian: gnuplot-nox); "
+					 "--csv and --json work without");
+	FILE *to = popen("gnuplot", "w");
+
+	if (!to)
+		throw std::runtime_error("gnuplot cannot be started");
+	const std::string text = plot_script(all, file);
+	const bool written = fwrite(text.data(), 1, text.size(), to) == text.size();
+	if (pclose(to) || !written)
+		throw std::runtime_error(fmt::format("gnuplot failed: no {}", file));
+}
+
+} // namespace usdma::perf

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <mutex>
+#include <vector>
 
 namespace usdma::acl {
 
@@ -27,12 +28,34 @@ static notify *fresh(bool counts)
 	return n;
 }
 
+/* Notifies without a reference.  The last one may go under a stream's lock, where nothing can be freed. */
+static constinit core::immortal<std::vector<notify *>> dying;
+static std::mutex dying_lock;
+
+static void reap()
+{
+	std::vector<notify *> now;
+	{
+		std::lock_guard guard(dying_lock);
+
+		now.swap(*dying);
+	}
+	for (notify *n : now) {
+		if (!n->imported)
+			core::host_free(n->word); /* deferred while an engine may still store there */
+		core::share_unref(n->share);
+		notifies->put(n);
+	}
+}
+
 int notify_create(context *c, bool counts, notify **out)
 {
-	notify *n = fresh(counts);
+	notify *n;
 	void *word;
 	int err;
 
+	reap();
+	n = fresh(counts);
 	if (!n)
 		return fail(ENOSPC, "%zu notifies are there, there can be no more", max_notifies);
 	err = core::host_alloc(sizeof(u64), c->dev->eng->limits().numa_node, &word);
@@ -52,10 +75,8 @@ void notify_unref(notify *n)
 {
 	if (__atomic_sub_fetch(&n->refs, 1, __ATOMIC_ACQ_REL))
 		return;
-	if (!n->imported)
-		core::host_free(n->word); /* deferred while an engine may still store there */
-	core::share_unref(n->share);
-	notifies->put(n);
+	std::lock_guard guard(dying_lock);
+	dying->push_back(n);
 }
 
 aclError get_notify(const char *call, const void *handle, bool counts, notify **out)
@@ -238,6 +259,7 @@ static aclError destroy(const char *call, void *handle, bool counts)
 		return err;
 	store_release(&n->alive, 0u);
 	notify_unref(n);
+	reap();
 	return ACL_SUCCESS;
 }
 

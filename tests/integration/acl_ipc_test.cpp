@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Two processes: memory under a key, physical memory under a number, a notify
+ * and an event.  The child is made before the library is used and opens a
+ * software device of its own; the two talk over pipes.
+ */
+#include "acl/acl.h"
+#include "tests/support/test.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#define GOOD(call) assert_int_equal(call, 0)
+
+static constexpr size_t size = 4 << 20;
+
+/* What the parent tells the child. */
+struct message {
+	char memory[65], secret_memory[65], notify[65];
+	aclrtIpcEventHandle event;
+	std::uint64_t physical;
+	std::uint64_t seed;
+};
+
+static int to_child[2];
+static pid_t child;
+
+static void say(int fd, const void *what, size_t n)
+{
+	assert_int_equal(write(fd, what, n), n);
+}
+
+static void hear(int fd, void *what, size_t n)
+{
+	for (size_t got = 0; got < n;) {
+		const ssize_t k = read(fd, static_cast<char *>(what) + got, n - got);
+
+		assert_true(k > 0);
+		got += size_t(k);
+	}
+}
+
+static std::vector<char> pattern(std::uint64_t seed)
+{
+	std::mt19937_64 gen(seed);
+	std::vector<char> v(size);
+
+	usdma::test::fill_random(v.data(), size, gen);
+	return v;
+}
+
+/* ---- the child: each check that fails is an exit code of its own ------------------------------------- */
+
+#define MUST(n, cond)                                                                                                  \
+	do {                                                                                                           \
+		if (!(cond)) {                                                                                         \
+			const char *text = aclGetRecentErrMsg();                                                       \
+			fprintf(stderr, "# child, check %d: %s\n", n, text ? text : "");                                \
+			return n;                                                                                      \
+		}                                                                                                      \
+	} while (0)
+
+static int child_memory(const message &m, aclrtStream s)
+{
+	const std::vector<char> want = pattern(m.seed), mine = pattern(m.seed + 1);
+	std::vector<char> got(size);
+	aclrtPtrAttributes attr;
+	void *p = nullptr, *pin = nullptr, *dev = nullptr;
+
+	MUST(10, aclrtIpcMemImportByKey(&p, m.secret_memory, 0) == 207006);
+	MUST(11, aclrtIpcMemImportByKey(&p, m.memory, ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS) == 0);
+	MUST(12, aclrtPointerGetAttributes(p, &attr) == 0 && attr.location.type == ACL_MEM_LOCATION_TYPE_DEVICE);
+	MUST(13, aclrtMemcpy(got.data(), size, p, size, ACL_MEMCPY_DEVICE_TO_HOST) == 0 && got == want);
+	MUST(14, aclrtMallocHost(&pin, size) == 0 && aclrtMalloc(&dev, size, ACL_MEM_MALLOC_HUGE_FIRST) == 0);
+	memcpy(pin, mine.data(), size);
+	MUST(15, aclrtMemcpyAsync(dev, size, pin, size, ACL_MEMCPY_DEFAULT, s) == 0);
+	MUST(16, aclrtMemcpyAsync(p, size, dev, size, ACL_MEMCPY_DEVICE_TO_DEVICE, s) == 0);
+	MUST(17, aclrtSynchronizeStream(s) == 0);
+	MUST(18, aclrtMemcpyAsync(static_cast<char *>(p) + size - 8, 16, dev, 16, ACL_MEMCPY_DEFAULT, s) == 107000);
+	MUST(19, aclrtIpcMemClose(m.memory) == 0 && aclrtMemcpy(p, 8, pin, 8, ACL_MEMCPY_DEFAULT) == 107000);
+	aclrtFree(p); /* programs do so and ignore the code */
+	return aclrtFree(dev) | aclrtFreeHost(pin);
+}
+
+static int child_physical(const message &m)
+{
+	aclrtDrvMemHandle h;
+	std::vector<char> got(size);
+	void *va;
+
+	MUST(20, aclrtMemImportFromShareableHandle(m.physical, 0, &h) == 0);
+	MUST(21, aclrtReserveMemAddress(&va, size, 0, nullptr, 1) == 0 && aclrtMapMem(va, size, 0, h, 0) == 0);
+	MUST(22, aclrtMemcpy(got.data(), size, va, size, ACL_MEMCPY_DEVICE_TO_HOST) == 0 && got == pattern(m.seed + 2));
+	MUST(23, aclrtMemset(va, size, 0x6b, size) == 0);
+	MUST(24, aclrtUnmapMem(va) == 0 && aclrtReleaseMemAddress(va) == 0 && aclrtFreePhysical(h) == 0);
+	return 0;
+}
+
+static int child_order(const message &m, aclrtStream s)
+{
+	aclrtNotify n;
+	aclrtEvent e;
+
+	MUST(30, aclrtNotifyImportByKey(&n, m.notify, 0) == 0);
+	MUST(31, aclrtWaitAndResetNotify(n, s, 0) == 107000);
+	MUST(32, aclrtRecordNotify(n, s) == 0 && aclrtSynchronizeStream(s) == 0 && aclrtDestroyNotify(n) == 0);
+	MUST(33, aclrtIpcOpenEventHandle(m.event, &e) == 0);
+	MUST(34, aclrtStreamWaitEvent(s, e) == 0 && aclrtSynchronizeStreamWithTimeout(s, 60000) == 0);
+	MUST(35, aclrtSynchronizeEvent(e) == 0 && aclrtDestroyEvent(e) == 0);
+	return 0;
+}
+
+static int child_main()
+{
+	aclrtStream s;
+	message m;
+	int err;
+
+	hear(to_child[0], &m, sizeof(m));
+	MUST(1, aclrtSetDevice(0) == 0 && aclrtCreateStream(&s) == 0);
+	err = child_memory(m, s);
+	if (!err)
+		err = child_physical(m);
+	if (!err)
+		err = child_order(m, s);
+	if (!err)
+		err = aclrtDestroyStream(s) | aclrtResetDevice(0);
+	return err;
+}
+
+/* ---- the parent -------------------------------------------------------------------------------------- */
+
+static void test_two_processes(void **)
+{
+	std::vector<char> got(size), data;
+	aclrtPhysicalMemProp prop{};
+	aclrtDrvMemHandle h;
+	aclrtNotify n;
+	aclrtEvent e;
+	aclrtStream s, waits;
+	void *p, *q, *va;
+	std::int32_t pid = child;
+	message m{};
+	int status;
+
+	GOOD(aclrtSetDevice(0));
+	GOOD(aclrtCreateStream(&s));
+	GOOD(aclrtCreateStream(&waits));
+	GOOD(aclrtMalloc(&p, size, ACL_MEM_MALLOC_HUGE_FIRST));
+	GOOD(aclrtMalloc(&q, size, ACL_MEM_MALLOC_HUGE_FIRST));
+	m.seed = usdma::test::seed();
+	data = pattern(m.seed);
+	GOOD(aclrtMemcpy(p, size, data.data(), size, ACL_MEMCPY_HOST_TO_DEVICE));
+	GOOD(aclrtIpcMemGetExportKey(p, size, m.memory, sizeof(m.memory), 0));
+	GOOD(aclrtIpcMemSetImportPid(m.memory, &pid, 1));
+	GOOD(aclrtIpcMemGetExportKey(q, size, m.secret_memory, sizeof(m.secret_memory), 0));
+	prop.memAttr = ACL_HBM_MEM_HUGE;
+	prop.location.type = ACL_MEM_LOCATION_TYPE_DEVICE;
+	GOOD(aclrtMallocPhysical(&h, size, &prop, 0));
+	GOOD(aclrtReserveMemAddress(&va, size, 0, nullptr, 0));
+	GOOD(aclrtMapMem(va, size, 0, h, 0));
+	data = pattern(m.seed + 2);
+	GOOD(aclrtMemcpy(va, size, data.data(), size, ACL_MEMCPY_HOST_TO_DEVICE));
+	GOOD(aclrtMemExportToShareableHandle(h, ACL_MEM_HANDLE_TYPE_NONE, 0, &m.physical));
+	GOOD(aclrtMemSetPidToShareableHandle(m.physical, &pid, 1));
+	GOOD(aclrtCreateNotify(&n, 0));
+	GOOD(aclrtNotifyGetExportKey(n, m.notify, sizeof(m.notify), ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION));
+	GOOD(aclrtCreateEventExWithFlag(&e, ACL_EVENT_IPC));
+	GOOD(aclrtIpcGetEventHandle(e, &m.event));
+	/* The notify comes from the child, and only then the event that it waits for is reached. */
+	GOOD(aclrtWaitAndResetNotify(n, waits, 0));
+	GOOD(aclrtRecordEvent(e, waits));
+	say(to_child[1], &m, sizeof(m));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	GOOD(aclrtSynchronizeStreamWithTimeout(waits, 60000));
+	GOOD(aclrtMemcpy(got.data(), size, p, size, ACL_MEMCPY_DEVICE_TO_HOST));
+	assert_true(got == pattern(m.seed + 1));
+	GOOD(aclrtMemcpy(got.data(), size, va, size, ACL_MEMCPY_DEVICE_TO_HOST));
+	assert_true(got == std::vector<char>(size, 0x6b));
+	GOOD(aclrtIpcMemClose(m.memory));
+	GOOD(aclrtIpcMemClose(m.secret_memory));
+	GOOD(aclrtUnmapMem(va));
+	GOOD(aclrtReleaseMemAddress(va));
+	GOOD(aclrtFreePhysical(h));
+	GOOD(aclrtDestroyNotify(n));
+	GOOD(aclrtDestroyEvent(e));
+	GOOD(aclrtFree(p));
+	GOOD(aclrtFree(q));
+	GOOD(aclrtDestroyStream(s));
+	GOOD(aclrtDestroyStream(waits));
+	GOOD(aclrtResetDevice(0));
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {cmocka_unit_test(test_two_processes)};
+
+	if (pipe(to_child))
+		return 1;
+	child = fork();
+	if (!child) {
+		close(STDOUT_FILENO); /* the parent's report */
+		setenv("USDMA_DEVICES", "sim:mem=64M", 1);
+		_exit(child_main());
+	}
+	return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Order: chains over 64 streams by events, notifies and count notifies, all
+ * submitted before any of it may run; waits that hold up one stream and no
+ * other; callbacks; objects destroyed while in use; abort; a forked child.  No
+ * sleeps: each test waits for what it asserts.
+ */
+#include "acl/acl.h"
+#include "tests/support/test.h"
+
+#include <atomic>
+#include <cstring>
+#include <future>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#define GOOD(call) assert_int_equal(call, 0)
+
+static constexpr int chain = 64;
+
+/* A device, and a word in its memory that gates a stream until open() is called. */
+struct bench {
+	std::vector<aclrtStream> s;
+	char *mem = nullptr;
+	std::uint64_t *gate = nullptr;
+	aclrtStream opener = nullptr;
+
+	explicit bench(int n)
+	{
+		void *p;
+
+		GOOD(aclrtSetDevice(0));
+		GOOD(aclrtMalloc(&p, 1 << 20, ACL_MEM_MALLOC_HUGE_FIRST));
+		mem = static_cast<char *>(p);
+		GOOD(aclrtMemset(mem, 1 << 20, 0, 1 << 20));
+		gate = reinterpret_cast<std::uint64_t *>(mem + (1 << 19));
+		GOOD(aclrtCreateStream(&opener));
+		s.resize(size_t(n));
+		for (auto &one : s)
+			GOOD(aclrtCreateStream(&one));
+	}
+	~bench()
+	{
+		for (auto &one : s)
+			GOOD(aclrtDestroyStream(one));
+		GOOD(aclrtDestroyStream(opener));
+		GOOD(aclrtFree(mem));
+		GOOD(aclrtResetDevice(0));
+	}
+	bench(const bench &) = delete;
+	bench &operator=(const bench &) = delete;
+	void shut(aclrtStream stream) { GOOD(aclrtValueWait(gate, 1, ACL_STREAM_WAIT_VALUE_EQ, stream)); }
+	void open()
+	{
+		GOOD(aclrtValueWrite(gate, 1, 0, opener));
+		GOOD(aclrtSynchronizeStream(opener));
+	}
+	std::uint64_t word(int i)
+	{
+		std::uint64_t v;
+
+		GOOD(aclrtMemcpy(&v, 8, mem + i * 8, 8, ACL_MEMCPY_DEVICE_TO_HOST));
+		return v;
+	}
+	bool busy(aclrtStream stream)
+	{
+		aclrtStreamStatus st;
+
+		GOOD(aclrtStreamQuery(stream, &st));
+		return st == ACL_STREAM_STATUS_NOT_READY;
+	}
+	/* Word i + 1 becomes what word i is when the stream comes to it. */
+	void pass_on(int i) { GOOD(aclrtMemcpyAsync(mem + (i + 1) * 8, 8, mem + i * 8, 8, ACL_MEMCPY_DEVICE_TO_DEVICE, s[size_t(i)])); }
+};
+
+/* The events or notifies between stream i and stream i + 1. */
+static std::vector<void *> links;
+
+static void run_chain(bench &b, void (*done)(bench &, int), void (*wait)(bench &, int))
+{
+	b.shut(b.s[0]);
+	GOOD(aclrtValueWrite(b.mem, 42, 0, b.s[0]));
+	for (int i = 0; i < chain; i++) {
+		if (i)
+			wait(b, i);
+		b.pass_on(i);
+		done(b, i);
+	}
+	for (int i = 1; i < chain; i++)
+		assert_true(b.busy(b.s[size_t(i)]));
+	assert_int_equal(b.word(chain), 0);
+	b.open();
+	GOOD(aclrtSynchronizeStreamWithTimeout(b.s[chain - 1], 60000));
+	assert_int_equal(b.word(chain), 42);
+}
+
+static void test_event_chain(void **)
+{
+	bench b(chain);
+
+	for (int kind = 0; kind < 3; kind++) {
+		links.assign(chain, nullptr);
+		GOOD(aclrtMemset(b.mem, 1 << 20, 0, 1 << 20));
+		for (auto &e : links)
+			GOOD(kind == 0 ? aclrtCreateEvent(&e) : kind == 1 ? aclrtCreateEventExWithFlag(&e, ACL_EVENT_SYNC)
+									  : aclrtCreateEventWithFlag(&e, ACL_EVENT_SYNC));
+		run_chain(b, [](bench &x, int i) { GOOD(aclrtRecordEvent(links[size_t(i)], x.s[size_t(i)])); },
+			  [](bench &x, int i) { GOOD(aclrtStreamWaitEvent(x.s[size_t(i)], links[size_t(i) - 1])); });
+		for (auto &e : links)
+			GOOD(aclrtDestroyEvent(e));
+	}
+}
+
+/* The waits are there before the records: from the last stream to the first. */
+static void test_future_events(void **)
+{
+	bench b(chain);
+
+	links.assign(chain, nullptr);
+	for (auto &e : links)
+		GOOD(aclrtCreateEventWithFlag(&e, ACL_EVENT_SYNC));
+	b.shut(b.s[0]);
+	GOOD(aclrtValueWrite(b.mem, 7, 0, b.s[0]));
+	for (int i = chain - 1; i >= 0; i--) {
+		if (i)
+			GOOD(aclrtStreamWaitEvent(b.s[size_t(i)], links[size_t(i) - 1]));
+		b.pass_on(i);
+		GOOD(aclrtRecordEvent(links[size_t(i)], b.s[size_t(i)]));
+	}
+	assert_true(b.busy(b.s[chain - 1]));
+	b.open();
+	GOOD(aclrtSynchronizeStreamWithTimeout(b.s[chain - 1], 60000));
+	assert_int_equal(b.word(chain), 7);
+	for (auto &e : links)
+		GOOD(aclrtDestroyEvent(e));
+}
+
+static void test_notify_chain(void **)
+{
+	bench b(chain);
+
+	links.assign(chain, nullptr);
+	for (auto &n : links)
+		GOOD(aclrtCreateNotify(&n, 0));
+	run_chain(b, [](bench &x, int i) { GOOD(aclrtRecordNotify(links[size_t(i)], x.s[size_t(i)])); },
+		  [](bench &x, int i) { GOOD(aclrtWaitAndResetNotify(links[size_t(i) - 1], x.s[size_t(i)], 0)); });
+	for (auto &n : links)
+		GOOD(aclrtDestroyNotify(n));
+}
+
+static void test_count_notify_chain(void **)
+{
+	static aclrtCntNotify n;
+	bench b(chain);
+
+	GOOD(aclrtCntNotifyCreate(&n, 0));
+	run_chain(b,
+		  [](bench &x, int i) {
+			  aclrtCntNotifyRecordInfo add = {ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE, 1};
+
+			  GOOD(aclrtCntNotifyRecord(n, x.s[size_t(i)], &add));
+		  },
+		  [](bench &x, int i) {
+			  aclrtCntNotifyWaitInfo wait = {ACL_RT_CNT_NOTIFY_WAIT_BIGGER_OR_EQUAL_MODE, std::uint32_t(i), 0, 0, {}};
+
+			  GOOD(aclrtCntNotifyWaitWithTimeout(n, x.s[size_t(i)], &wait));
+		  });
+	GOOD(aclrtCntNotifyDestroy(n));
+}
+
+/* A stream that waits holds up no other, and a bounded wait for it ends in time. */
+static void test_value_wait_blocks_one(void **)
+{
+	bench b(8);
+	aclrtEvent e;
+
+	b.shut(b.s[0]);
+	GOOD(aclrtValueWrite(b.mem, 1, 0, b.s[0]));
+	GOOD(aclrtCreateEvent(&e));
+	GOOD(aclrtRecordEvent(e, b.s[0]));
+	for (int round = 0; round < 20; round++)
+		for (int i = 1; i < 8; i++) {
+			GOOD(aclrtMemsetAsync(b.mem + 4096, 4096, round, 4096, b.s[size_t(i)]));
+			GOOD(aclrtSynchronizeStream(b.s[size_t(i)]));
+		}
+	assert_true(b.busy(b.s[0]));
+	assert_int_equal(b.word(0), 0);
+	assert_int_equal(aclrtSynchronizeStreamWithTimeout(b.s[0], 1), 507046);
+	assert_int_equal(aclrtSynchronizeEventWithTimeout(e, 1), 507047);
+	assert_int_equal(aclrtSynchronizeDeviceWithTimeout(1), 507046);
+	b.open();
+	GOOD(aclrtSynchronizeEvent(e));
+	assert_int_equal(b.word(0), 1);
+	GOOD(aclrtDestroyEvent(e));
+}
+
+/* A callback that lasts until it is told to end. */
+struct held {
+	std::promise<void> entered, leave;
+};
+
+static void hold(void *arg)
+{
+	auto *h = static_cast<held *>(arg);
+
+	h->entered.set_value();
+	h->leave.get_future().wait();
+}
+
+static void serve(std::atomic<bool> *stop, std::promise<std::uint64_t> *id)
+{
+	id->set_value(std::uint64_t(pthread_self()));
+	while (!*stop)
+		aclrtProcessReport(100);
+}
+
+static void test_callback_blocks_its_stream(void **)
+{
+	bench b(3);
+	std::atomic<bool> stop{false};
+	std::promise<std::uint64_t> id;
+	std::thread server(serve, &stop, &id);
+	const std::uint64_t thread = id.get_future().get();
+	held blocking, passing;
+
+	for (int i = 0; i < 2; i++)
+		GOOD(aclrtSubscribeReport(thread, b.s[size_t(i)]));
+	GOOD(aclrtValueWrite(b.mem, 1, 0, b.s[0]));
+	GOOD(aclrtLaunchCallback(hold, &blocking, ACL_CALLBACK_BLOCK, b.s[0]));
+	GOOD(aclrtValueWrite(b.mem, 2, 0, b.s[0]));
+	blocking.entered.get_future().wait();
+	assert_int_equal(b.word(0), 1); /* what comes before is done, what comes behind is not */
+	assert_true(b.busy(b.s[0]));
+	for (int i = 1; i < 3; i++) {
+		GOOD(aclrtMemsetAsync(b.mem + 4096, 64, i, 64, b.s[size_t(i)]));
+		GOOD(aclrtSynchronizeStream(b.s[size_t(i)]));
+	}
+	assert_int_equal(b.word(0), 1);
+	blocking.leave.set_value();
+	GOOD(aclrtSynchronizeStream(b.s[0]));
+	assert_int_equal(b.word(0), 2);
+	/* The other kind lets its stream go on. */
+	GOOD(aclrtLaunchCallback(hold, &passing, ACL_CALLBACK_NO_BLOCK, b.s[1]));
+	GOOD(aclrtValueWrite(b.mem, 3, 0, b.s[1]));
+	passing.entered.get_future().wait();
+	GOOD(aclrtSynchronizeStream(b.s[1]));
+	assert_int_equal(b.word(0), 3);
+	passing.leave.set_value();
+	for (int i = 0; i < 2; i++)
+		GOOD(aclrtUnSubscribeReport(thread, b.s[size_t(i)]));
+	stop = true;
+	server.join();
+}
+
+static void test_host_function(void **)
+{
+	bench b(2);
+	held h;
+
+	GOOD(aclrtLaunchHostFunc(b.s[0], hold, &h));
+	GOOD(aclrtValueWrite(b.mem, 5, 0, b.s[0]));
+	h.entered.get_future().wait();
+	GOOD(aclrtMemsetAsync(b.mem + 4096, 64, 1, 64, b.s[1]));
+	GOOD(aclrtSynchronizeStream(b.s[1]));
+	assert_int_equal(b.word(0), 0);
+	h.leave.set_value();
+	GOOD(aclrtSynchronizeStream(b.s[0]));
+	assert_int_equal(b.word(0), 5);
+}
+
+/* Streams that are aborted report it, and only they. */
+static void test_abort(void **)
+{
+	bench b(3);
+
+	b.shut(b.s[0]);
+	GOOD(aclrtValueWrite(b.mem, 1, 0, b.s[0]));
+	GOOD(aclrtMemsetAsync(b.mem + 64, 64, 3, 64, b.s[1]));
+	GOOD(aclrtStreamAbort(b.s[0]));
+	assert_int_equal(aclrtSynchronizeStream(b.s[0]), 107023);
+	GOOD(aclrtSynchronizeStream(b.s[1]));
+	assert_int_equal(b.word(0), 0);
+	b.open();
+	GOOD(aclrtSynchronizeStream(b.s[2]));
+	assert_int_equal(b.word(0), 0);
+}
+
+/* Events and notifies end as handles at once; what waits for them is served. */
+static void test_destroyed_in_use(void **)
+{
+	bench b(3);
+	aclrtEvent e;
+	aclrtNotify n;
+
+	GOOD(aclrtCreateEvent(&e));
+	GOOD(aclrtCreateNotify(&n, 0));
+	b.shut(b.s[0]);
+	GOOD(aclrtValueWrite(b.mem, 9, 0, b.s[0]));
+	GOOD(aclrtRecordEvent(e, b.s[0]));
+	GOOD(aclrtStreamWaitEvent(b.s[1], e));
+	GOOD(aclrtMemcpyAsync(b.mem + 8, 8, b.mem, 8, ACL_MEMCPY_DEVICE_TO_DEVICE, b.s[1]));
+	GOOD(aclrtRecordNotify(n, b.s[1]));
+	GOOD(aclrtWaitAndResetNotify(n, b.s[2], 0));
+	GOOD(aclrtDestroyEvent(e));
+	GOOD(aclrtDestroyNotify(n));
+	assert_int_equal(aclrtRecordEvent(e, b.s[0]), 107017);
+	assert_int_equal(aclrtRecordNotify(n, b.s[0]), 107017);
+	b.open();
+	GOOD(aclrtSynchronizeStreamWithTimeout(b.s[2], 60000));
+	GOOD(aclrtSynchronizeStream(b.s[0]));
+	assert_int_equal(b.word(1), 9);
+}
+
+/* A child may not use the parent's device, is told so, and does the parent no harm. */
+static void test_fork(void **)
+{
+	bench b(1);
+	void *p;
+	int status;
+	const pid_t child = fork();
+
+	if (!child) {
+		const bool told = aclrtMalloc(&p, 64, ACL_MEM_MALLOC_HUGE_FIRST) == 507000 && aclGetRecentErrMsg() &&
+				  aclrtSetDevice(0) == 507000 && aclrtMemset(b.mem, 8, 1, 8) == 507000 &&
+				  aclrtMemcpyAsync(b.mem, 8, b.mem + 8, 8, ACL_MEMCPY_DEFAULT, b.s[0]) == 507000 &&
+				  aclrtResetDevice(0) == 507000 && aclrtFree(b.mem) != 0 && aclrtSynchronizeStream(b.s[0]) != 0;
+		_exit(told ? 0 : 1);
+	}
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	GOOD(aclrtValueWrite(b.mem, 4, 0, b.s[0]));
+	GOOD(aclrtSynchronizeStream(b.s[0]));
+	assert_int_equal(b.word(0), 4);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_event_chain),      cmocka_unit_test(test_future_events),
+		cmocka_unit_test(test_notify_chain),     cmocka_unit_test(test_count_notify_chain),
+		cmocka_unit_test(test_value_wait_blocks_one), cmocka_unit_test(test_callback_blocks_its_stream),
+		cmocka_unit_test(test_host_function),    cmocka_unit_test(test_abort),
+		cmocka_unit_test(test_destroyed_in_use), cmocka_unit_test(test_fork),
+	};
+
+	return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -72,12 +72,26 @@ static aclError check_indexes(const batch &b)
 	return ACL_SUCCESS;
 }
 
-/* Whether an address is where the caller says; class unregistered counts as host. */
-static inline bool as_declared(const aclrtMemLocation &said, const core::place &p)
+/* Where the caller says that one side is: a device's slot, host, or nowhere that there is. */
+inline constexpr int side_host = -1, side_none = -2;
+
+static int side_of(const aclrtMemLocation &said)
 {
-	if (p.cls == core::mem_class::device)
-		return said.type == ACL_MEM_LOCATION_TYPE_DEVICE && slot_of(said.id) == p.slot;
-	return said.type == ACL_MEM_LOCATION_TYPE_HOST || said.type == ACL_MEM_LOCATION_TYPE_HOST_NUMA;
+	if (said.type == ACL_MEM_LOCATION_TYPE_HOST || said.type == ACL_MEM_LOCATION_TYPE_HOST_NUMA)
+		return side_host;
+	const int slot = said.type == ACL_MEM_LOCATION_TYPE_DEVICE ? slot_of(said.id) : -1;
+	return slot >= 0 ? slot : side_none;
+}
+
+/* An attribute, looked at once for all its items. */
+struct sides {
+	int dst, src;
+};
+
+/* Class unregistered counts as host. */
+static inline int side_of(const core::place &p)
+{
+	return p.cls == core::mem_class::device ? p.slot : side_host;
 }
 
 [[gnu::cold, gnu::noinline]] static aclError bad_item(const batch &b, size_t i, aclError code, const char *what)
@@ -87,14 +101,14 @@ static inline bool as_declared(const aclrtMemLocation &said, const core::place &
 }
 
 /* Rows 10 to 12 for one item; async: an empty item is an error. */
-static inline aclError check_item(const batch &b, size_t i, const aclrtMemcpyBatchAttr &said, bool async)
+static inline aclError check_item(const batch &b, size_t i, sides said, bool async)
 {
 	const core::ends e = core::locate_ends(b.dsts[i], b.srcs[i]);
 	const bool to_device = e.dst.cls == core::mem_class::device, from_device = e.src.cls == core::mem_class::device;
 
 	if (unlikely((to_device && !e.dst.size) || (from_device && !e.src.size)))
 		return bad_item(b, i, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "a device address that is not allocated");
-	if (unlikely(!as_declared(said.dstLoc, e.dst) || !as_declared(said.srcLoc, e.src)))
+	if (unlikely(side_of(e.dst) != said.dst || side_of(e.src) != said.src))
 		return bad_item(b, i, ACL_ERROR_RT_PARAM_INVALID, "an address is not where attrs says");
 	if (unlikely(to_device == from_device))
 		return bad_item(b, i, ACL_ERROR_RT_PARAM_INVALID, "one side must be host memory, the other a device's");
@@ -119,6 +133,7 @@ static aclError run(const batch &b, core::stream *s, bool async)
 {
 	core::copy_item items[group];
 	size_t attr = 0;
+	sides said{side_of(b.attrs[0].dstLoc), side_of(b.attrs[0].srcLoc)};
 
 	for (size_t i = 0; i < b.n;) {
 		const size_t from = i, end = std::min(b.n, i + group);
@@ -126,9 +141,11 @@ static aclError run(const batch &b, core::stream *s, bool async)
 		size_t k = 0;
 
 		for (; i < end; i++) {
-			if (attr + 1 < b.attr_count && b.indexes[attr + 1] == i)
+			if (attr + 1 < b.attr_count && b.indexes[attr + 1] == i) {
 				attr++;
-			bad = check_item(b, i, b.attrs[attr], async);
+				said = {side_of(b.attrs[attr].dstLoc), side_of(b.attrs[attr].srcLoc)};
+			}
+			bad = check_item(b, i, said, async);
 			if (unlikely(bad))
 				break;
 			items[k++] = {b.dsts[i], b.srcs[i], b.sizes[i]};

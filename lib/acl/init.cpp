@@ -31,7 +31,13 @@ struct init_state {
 	std::vector<init_hook> hooks;
 };
 
-static constinit core::immortal<init_state> state;
+/* Never destroyed: threads may still use it while the process exits. */
+static init_state *state()
+{
+	static init_state *const s = new init_state;
+
+	return s;
+}
 
 /* ---- configuration ---------------------------------------------------------------------------------- */
 
@@ -120,26 +126,26 @@ static void end_use()
 
 static aclError start(const char *call, const char *path)
 {
-	std::lock_guard guard(state->lock);
+	std::lock_guard guard(state()->lock);
 	std::string text;
 	aclError err;
 
-	if (state->count) {
-		state->count++;
+	if (state()->count) {
+		state()->count++;
 		return fault(call, ACL_ERROR_REPEAT_INITIALIZE, "initialised already; this use is the %lluth",
-			     static_cast<unsigned long long>(state->count));
+			     static_cast<unsigned long long>(state()->count));
 	}
 	err = read_config(call, path, &text);
 	if (err)
 		return err;
-	if (state->configured && text != state->config)
+	if (state()->configured && text != state()->config)
 		return bad_arg(call, "configPath: its content differs from that of the first aclInit of this process");
 	err = apply_config(call, text);
 	if (err)
 		return err;
-	state->configured = true;
-	state->config = text;
-	state->count = 1;
+	state()->configured = true;
+	state()->config = text;
+	state()->count = 1;
 	return ACL_SUCCESS;
 }
 
@@ -155,8 +161,8 @@ static bool known_type(aclRegisterCallbackType type)
 
 static aclError remove_hook(const char *call, const init_hook &h)
 {
-	std::lock_guard guard(state->lock);
-	auto &v = state->hooks;
+	std::lock_guard guard(state()->lock);
+	auto &v = state()->hooks;
 
 	for (size_t i = 0; i < v.size(); i++) {
 		if (v[i].type == h.type && v[i].init == h.init && v[i].end == h.end) {
@@ -180,21 +186,21 @@ aclError aclInit(const char *configPath)
 
 	if (err)
 		return err;
-	state->lock.lock();
-	const std::vector<init_hook> hooks = state->hooks;
-	const std::string config = state->config;
-	state->lock.unlock();
+	state()->lock.lock();
+	const std::vector<init_hook> hooks = state()->hooks;
+	const std::string config = state()->config;
+	state()->lock.unlock();
 	return run_init_hooks(hooks, config);
 }
 
 aclError aclFinalize(void)
 {
-	std::unique_lock guard(state->lock);
+	std::unique_lock guard(state()->lock);
 
-	if (!state->count)
+	if (!state()->count)
 		return not_initialised(__func__);
-	state->count = 0;
-	const std::vector<init_hook> hooks = state->hooks;
+	state()->count = 0;
+	const std::vector<init_hook> hooks = state()->hooks;
 	guard.unlock();
 	end_use();
 	return run_end_hooks(hooks);
@@ -202,12 +208,12 @@ aclError aclFinalize(void)
 
 aclError aclFinalizeReference(uint64_t *refCount)
 {
-	std::unique_lock guard(state->lock);
+	std::unique_lock guard(state()->lock);
 
-	if (!state->count)
+	if (!state()->count)
 		return not_initialised(__func__);
-	const u64 left = --state->count;
-	const std::vector<init_hook> hooks = state->hooks;
+	const u64 left = --state()->count;
+	const std::vector<init_hook> hooks = state()->hooks;
 	guard.unlock();
 	if (refCount)
 		*refCount = left;
@@ -223,10 +229,10 @@ aclError aclInitCallbackRegister(aclRegisterCallbackType type, aclInitCallbackFu
 		return bad_arg(__func__, "cbFunc is NULL");
 	if (!known_type(type))
 		return bad_arg(__func__, "type %d is unknown", type);
-	std::unique_lock guard(state->lock);
-	state->hooks.push_back({type, cbFunc, nullptr, userData});
-	const bool now = state->count != 0;
-	const std::string config = state->config;
+	std::unique_lock guard(state()->lock);
+	state()->hooks.push_back({type, cbFunc, nullptr, userData});
+	const bool now = state()->count != 0;
+	const std::string config = state()->config;
 	guard.unlock();
 	return now ? cbFunc(config.c_str(), config.size(), userData) : ACL_SUCCESS;
 }
@@ -246,8 +252,8 @@ aclError aclFinalizeCallbackRegister(aclRegisterCallbackType type, aclFinalizeCa
 		return bad_arg(__func__, "cbFunc is NULL");
 	if (!known_type(type))
 		return bad_arg(__func__, "type %d is unknown", type);
-	std::lock_guard guard(state->lock);
-	state->hooks.push_back({type, nullptr, cbFunc, userData});
+	std::lock_guard guard(state()->lock);
+	state()->hooks.push_back({type, nullptr, cbFunc, userData});
 	return ACL_SUCCESS;
 }
 

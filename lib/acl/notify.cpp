@@ -12,14 +12,14 @@ namespace usdma::acl {
 
 inline constexpr size_t max_notifies = 65536;
 inline constexpr u32 forever = 0xffffffff;
-static constinit core::immortal<core::slab<notify, max_notifies>> notifies;
+static constinit core::immortal<core::slab<notify, max_notifies>> notify_slab;
 static u32 next_id;
 
 /* ---- life ------------------------------------------------------------------------------------------- */
 
 static notify *fresh(bool counts)
 {
-	notify *n = notifies->get();
+	notify *n = notify_slab->get();
 
 	if (n) {
 		n->id = __atomic_fetch_add(&next_id, 1, __ATOMIC_RELAXED) % max_notifies;
@@ -44,7 +44,7 @@ static void reap()
 		if (!n->imported)
 			core::host_free(n->word); /* deferred while an engine may still store there */
 		core::share_unref(n->share);
-		notifies->put(n);
+		notify_slab->put(n);
 	}
 }
 
@@ -60,7 +60,7 @@ int notify_create(context *c, bool counts, notify **out)
 		return fail(ENOSPC, "%zu notifies are there, there can be no more", max_notifies);
 	err = core::host_alloc(sizeof(u64), c->dev->eng->limits().numa_node, &word);
 	if (err) {
-		notifies->put(n);
+		notify_slab->put(n);
 		return err;
 	}
 	n->word = static_cast<u64 *>(word);
@@ -85,7 +85,7 @@ aclError get_notify(const char *call, const void *handle, bool counts, notify **
 
 	if (!handle)
 		return bad_arg(call, "notify is NULL");
-	if (!notifies->holds(handle) || n->counts != counts)
+	if (!notify_slab->holds(handle) || n->counts != counts)
 		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p is not a live %s: it was destroyed or never was one", handle,
 			     counts ? "count notify" : "notify");
 	*out = n;

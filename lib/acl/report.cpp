@@ -184,8 +184,9 @@ aclError unsupported(const char *call, const char *fmt, ...)
 aclError core_fault(const char *call, int err, at where)
 {
 	const char *text = error_text();
+	const aclError code = core::forked() ? ACL_ERROR_RT_INTERNAL_ERROR : code_of(err, where);
 
-	return fault(call, code_of(err, where), "%s", *text ? text : strerror(-err));
+	return fault(call, code, "%s", *text ? text : strerror(-err));
 }
 
 } // namespace usdma::acl

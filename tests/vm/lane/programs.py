@@ -30,7 +30,7 @@ class Programs:
                 yield path
 
     def _suite_tests(self):
-        """(name, program, arguments) of each test that the build registers for every transport."""
+        """(name, program, arguments, devices it wants) of each test that the build registers for every transport."""
         info = os.path.join(self.build_dir, "meson-info", "intro-tests.json")
         if not os.path.exists(info):
             raise ProgramError(f"{self.build_dir} is no build directory: meson setup {self.build_dir}")
@@ -40,8 +40,8 @@ class Programs:
                     continue
                 command = test["cmd"][test["cmd"].index("--") + 1:]
                 path = os.path.join(self.build_dir, command[0])
-                yield test["name"].removesuffix("-embedded"), path, command[1:]
+                yield test["name"].removesuffix("-embedded"), path, command[1:], max(test["cmd"].count("--device"), 1)
 
     def programs(self):
-        seen = dict.fromkeys([p for _, p, _ in self.suites] + self.own + self.tools)
+        seen = dict.fromkeys([p for _, p, _, _ in self.suites] + self.own + self.tools)
         return list(seen)

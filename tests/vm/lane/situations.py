@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The machines that the lane boots, and what it asks of each."""
+"""The machines that the lane boots."""
+
+from lane import asks
 
 EDU = "edu,dma_mask=0xffffffffffffffff"
 MACHINE_IOMMU = ["-machine", "q35,kernel-irqchip=split", "-device", "intel-iommu,intremap=on"]
@@ -7,11 +9,10 @@ MACHINE_PLAIN = ["-machine", "q35"]
 
 # Behind a root port of its own: alone in its group, and resettable by the port.
 EDU_ALONE = ["-device", "pcie-root-port,id=port1,chassis=1,slot=1", "-device", f"{EDU},bus=port1"]
+EDU_SECOND = ["-device", "pcie-root-port,id=port2,chassis=2,slot=2", "-device", f"{EDU},bus=port2"]
 # Behind a bridge to conventional PCI, with a neighbour: one group of both.
 EDU_SHARED = ["-device", "pcie-pci-bridge,id=bridge1", "-device", f"{EDU},bus=bridge1,addr=1",
-              "-device", "edu,bus=bridge1,addr=2"]
-
-FIND_EDU = "for d in /sys/bus/pci/devices/*; do [ $(cat $d/vendor)$(cat $d/device) = 0x12340x11e8 ] && basename $d; done"
+              "-device", f"{EDU},bus=bridge1,addr=2"]
 
 
 class Situation:
@@ -22,36 +23,8 @@ class Situation:
         self.ask = ask
 
 
-def edu_address(guest):
-    found = guest.run(FIND_EDU).out.split()
-    return found[0] if found else ""
-
-
-def ask_iommu(guest, to, programs):
-    bdf = edu_address(guest)
-    to.check(bdf, "the edu device is there")
-    group = guest.run(f"readlink /sys/bus/pci/devices/{bdf}/iommu_group").out.strip()
-    to.check(group, "the edu device has an IOMMU group")
-    members = guest.run(f"ls /sys/bus/pci/devices/{bdf}/iommu_group/devices").out.split()
-    to.check(members == [bdf], "the edu device is alone in its group", members)
-
-
-def ask_plain(guest, to, programs):
-    bdf = edu_address(guest)
-    to.check(bdf, "the edu device is there")
-    groups = guest.run("ls /sys/kernel/iommu_groups").out.split()
-    to.check(not groups, "there is no IOMMU group", groups)
-
-
-def ask_shared(guest, to, programs):
-    bdf = edu_address(guest)
-    to.check(bdf, "the edu device is there")
-    members = guest.run(f"ls /sys/bus/pci/devices/{bdf}/iommu_group/devices").out.split()
-    to.check(len(members) > 1, "the edu device shares its group", members)
-
-
 ALL = [
-    Situation("iommu", MACHINE_IOMMU + EDU_ALONE, "intel_iommu=on", ask_iommu),
-    Situation("no-iommu", MACHINE_PLAIN + EDU_ALONE, "", ask_plain),
-    Situation("shared-group", MACHINE_IOMMU + EDU_SHARED, "intel_iommu=on", ask_shared),
+    Situation("iommu", MACHINE_IOMMU + EDU_ALONE + EDU_SECOND, "intel_iommu=on", asks.with_iommu),
+    Situation("no-iommu", MACHINE_PLAIN + EDU_ALONE, "", asks.without_iommu),
+    Situation("shared-group", MACHINE_IOMMU + EDU_SHARED, "intel_iommu=on", asks.shared_group),
 ]

@@ -178,6 +178,7 @@ static constexpr rule rules[] = {
 	 }},
 	{"POOL_SIZE", "a size from 4K to 128G",
 	 [](draft &d, const char *v) { return set_size(&d.c.pool_size, v, 4 * KiB, window_slot); }},
+	{"LEND_MEMORY", "0 or 1", [](draft &d, const char *v) { return set_number(&d.c.lend_memory, v, 0, 1); }},
 	{"HANG_MS", "milliseconds, 1 to 86400000",
 	 [](draft &d, const char *v) { return set_number(&d.c.hang_ms, v, 1, 86400000); }},
 	{"FIRST_SEQ", "a number below 2^63",

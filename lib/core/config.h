@@ -33,6 +33,7 @@ struct config {
 	int numa_node = -1;                  /* USDMA_NUMA_NODE: of pinned memory; -1: the device's */
 	u32 hang_ms = 30000;                 /* USDMA_HANG_MS: no progress for so long while work is pending: device lost */
 	u64 pool_size = 256 * MiB;           /* USDMA_POOL_SIZE: memory lent to a device that has none of its own */
+	bool lend_memory = false;            /* USDMA_LEND_MEMORY=1: also to devices that have some (a small one, a slow one) */
 	u64 first_seq = 0;                   /* USDMA_FIRST_SEQ: channels count from here (tests) */
 	bool io_uring = true;                /* USDMA_IO_URING=0: wait with ppoll */
 	u64 stripe_min = 0;                  /* USDMA_STRIPE_MIN: copies from this size are striped over units; 0: chosen by the library */

@@ -271,7 +271,8 @@ static int lend_pool(device *dev, device_heap *h)
 int heap_attach(device *dev)
 {
 	auto h = std::make_unique<device_heap>();
-	const bool own = dev->eng->limits().caps & dma::cap_memory && dev->eng->limits().memory_size;
+	const dma::engine_limits &lim = dev->eng->limits();
+	const bool own = lim.caps & dma::cap_memory && lim.memory_size && !config_get().lend_memory;
 	const int err = own ? take_own(dev, h.get()) : lend_pool(dev, h.get());
 
 	if (err)

@@ -37,7 +37,7 @@ static bool all_bytes(const unsigned char *p, size_t len, unsigned char want)
 /* The device is slow: 64 MiB take a second at least, the call a moment. */
 static void pinned_copy_returns_before_the_data_is_there(void **)
 {
-	static constexpr size_t size = 64 * MiB;
+	const size_t size = sized(64 * MiB, MiB / 4);
 	device dev;
 	stream s(dev);
 	block host(dev, kind::pinned, size), mem(dev, kind::device, size);
@@ -54,7 +54,7 @@ static void pinned_copy_returns_before_the_data_is_there(void **)
 /* The same without any speed: behind a closed gate nothing can have moved when the calls have returned. */
 static void nothing_moves_behind_a_closed_gate(void **)
 {
-	static constexpr size_t size = 4 * MiB;
+	const size_t size = sized(4 * MiB, MiB / 16);
 	device dev;
 	gate g(dev);
 	stream s(dev);
@@ -75,7 +75,7 @@ static void nothing_moves_behind_a_closed_gate(void **)
 
 static void pageable_copy_returns_when_it_is_done(void **)
 {
-	static constexpr size_t size = 8 * MiB;
+	const size_t size = sized(8 * MiB, MiB / 16);
 	device dev;
 	stream s(dev);
 	block plain(dev, kind::pageable, size), mem(dev, kind::device, size), pinned(dev, kind::pinned, size);
@@ -96,7 +96,7 @@ static void pageable_copy_returns_when_it_is_done(void **)
 
 static void pageable_copy_waits_for_earlier_work(void **)
 {
-	static constexpr size_t size = 8 * MiB;
+	const size_t size = sized(8 * MiB, MiB / 16);
 	device dev;
 	stream s(dev);
 	block pinned(dev, kind::pinned, size), mem(dev, kind::device, size), plain(dev, kind::pageable, 64);

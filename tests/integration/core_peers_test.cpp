@@ -20,11 +20,11 @@ using namespace usdma::core;
 	} while (0)
 
 static device *dev[2];
-static constexpr u64 size = 3 * MiB + 192;
+static const u64 size = test::sized(3 * MiB, 16 * KiB) + 192;
 
 static deadline soon()
 {
-	return deadline::in_ms(20000);
+	return deadline::in_ms(test::patience_ms(20000));
 }
 
 static void *ptr(u64 a)

@@ -29,7 +29,7 @@ static device *dev;
 
 static deadline soon()
 {
-	return deadline::in_ms(20000);
+	return deadline::in_ms(test::patience_ms(20000));
 }
 
 struct buffers {
@@ -79,7 +79,7 @@ static void copy_there_and_back(void **)
 static void pageable_both_ways(void **)
 {
 	auto gen = test::rng(2);
-	const u64 n = 5 * MiB + 77;
+	const u64 n = test::sized(5 * MiB, 128 * KiB) + 77;
 	std::vector<u8> in(n), out(n);
 	buffers m(n);
 	stream *s = new_stream();
@@ -168,7 +168,7 @@ static void event_chain(void **)
 /* Without a gate on the host: waits inside the rings. */
 static void event_ring_waits(void **)
 {
-	constexpr u64 big = 8 * MiB;
+	const u64 big = test::sized(8 * MiB, 16 * KiB);
 	auto gen = test::rng(3);
 	buffers m(big);
 
@@ -269,7 +269,7 @@ static void signal_fd(void **)
 		ok(stream_signal_fd(s, fd));
 	}
 	for (u64 got = 0; got < 100; got += count) {
-		assert_int_equal(poll(&p, 1, 20000), 1);
+		assert_int_equal(poll(&p, 1, int(test::patience_ms(20000))), 1);
 		assert_int_equal(read(fd, &count, sizeof(count)), sizeof(count));
 	}
 	close(fd);
@@ -325,7 +325,7 @@ static void bad_addresses(void **)
 
 static void many_streams(void **)
 {
-	constexpr size_t n = 2000;
+	const size_t n = test::sized(2000, 200);
 	buffers m(n * 64);
 	std::vector<stream *> s(n);
 	auto gen = test::rng(4);
@@ -345,7 +345,7 @@ static void many_streams(void **)
 
 static void full_ring(void **)
 {
-	constexpr size_t n = 100000;
+	const size_t n = test::sized(100000, 1000);
 	buffers m(4096);
 	stream *s = new_stream();
 
@@ -386,7 +386,7 @@ static void shared_stream(void **)
 
 static void batches(void **)
 {
-	constexpr size_t n = 4096;
+	const size_t n = test::sized(4096, 512);
 	buffers m(n * 64);
 	stream *s = new_stream();
 	std::vector<copy_item> items(n);

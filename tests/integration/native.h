@@ -110,6 +110,6 @@ private:
 	usdma_stream *s_ = nullptr;
 };
 
-inline constexpr int long_ms = 60000; /* longer than anything here takes; a hang ends with it */
+inline const int long_ms = int(patience_ms(60000)); /* longer than anything here takes; a hang ends with it */
 
 } // namespace usdma::test

@@ -29,6 +29,11 @@ unsigned scale();
  * use fewer rounds, and less device memory at a time.
  */
 bool small();
+/* How long a test may wait: there, time is virtual and passes by itself while all sleep. */
+inline std::uint64_t patience_ms(std::uint64_t usual)
+{
+	return small() ? usual * 100 : usual;
+}
 /* A size or a count: the first, or the second on a small device. */
 inline std::size_t sized(std::size_t usual, std::size_t on_small)
 {

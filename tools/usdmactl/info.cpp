@@ -33,6 +33,7 @@ static json settings_json()
 		  {"USDMA_NUMA_NODE", c.numa_node < 0 ? json("the device's") : json(c.numa_node)},
 		  {"USDMA_HANG_MS", c.hang_ms},
 		  {"USDMA_POOL_SIZE", c.pool_size},
+		  {"USDMA_LEND_MEMORY", int(c.lend_memory)},
 		  {"USDMA_IO_URING", int(c.io_uring)},
 		  {"USDMA_STRIPE_MIN", c.stripe_min},
 		  {"USDMA_LOG", levels[size_t(c.log)]}};

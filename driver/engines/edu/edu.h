@@ -7,6 +7,7 @@
 #include "driver/engines/edu/exec.h"
 
 #include <condition_variable>
+#include <mutex>
 #include <pthread.h>
 
 namespace usdma::edu {

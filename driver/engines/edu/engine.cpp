@@ -25,7 +25,7 @@ edu_engine::edu_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev
 	limits_.channels = channel_count;
 	limits_.engines = 1;
 	limits_.ring_size = default_ring;
-	limits_.memory_size = memory_usable;
+	limits_.memory_size = memory_given;
 	limits_.caps = dma::cap_memory | dma::cap_indirect_host;
 	limits_.numa_node = dev_->numa_node();
 }
@@ -185,7 +185,11 @@ int edu_engine::start()
 		return rc;
 	if (int rc = check_reach(); rc < 0)
 		return rc;
-	return map_shared();
+	if (int rc = map_shared(); rc < 0)
+		return rc;
+	log_info("%s: edu over %s, interrupts %s", dev_->name().c_str(), dev_->backend().c_str(),
+		 state_.unit.has_interrupt() ? "by MSI" : "none: polling");
+	return 0;
 }
 
 int edu_engine::channel_open(unsigned index, const dma::channel_config &cfg, dma::channel **out)
@@ -251,8 +255,9 @@ int edu_engine::unmap(u64 iova, u64 size)
 
 int edu_engine::set_memory_base(u64 base)
 {
-	if (base % 8 || base > ~u64(0) - memory_usable)
+	if (base % 8 || base > ~u64(0) - memory_given)
 		return fail(EINVAL, "memory base 0x%" PRIx64 " is not a multiple of 8, or too high", base);
+	state_.memory_unused.store(false, std::memory_order_relaxed);
 	state_.memory_base.store(base, std::memory_order_relaxed);
 	return 0;
 }

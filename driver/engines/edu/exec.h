@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What requests do.  The device itself only moves bytes between its memory and
- * mapped host memory; everything else is done here: what touches host memory
- * alone by the CPU, the rest through a page that device and driver share.
+ * mapped host memory: all copies are made of that.  What computes or looks at
+ * values is done here, by the CPU in host memory, and through a page that device
+ * and driver share in the device's.
  * The rules for arguments and faults are docs/hardware.md's.
  */
 #pragma once
 
 #include "driver/engines/edu/areas.h"
+#include "driver/engines/edu/fair_lock.h"
 #include "driver/engines/edu/unit.h"
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 
 namespace usdma::edu {
 
@@ -21,12 +22,14 @@ struct shared_state {
 	explicit shared_state(vfio::device &dev) : unit(dev) {}
 
 	/* Held for one transfer at a time, so that an unmap waits for the transfer that may use the area. */
-	std::mutex lock;
+	fair_lock lock;
 	area_list areas;
 	dma_unit unit;
 	u8 *page = nullptr; /* memory_bytes of it; under the lock */
 	u64 page_iova = 0;
 	std::atomic<u64> memory_base{0};
+	/* Nobody has asked for the device's memory (set_memory_base): all of it may serve as passage. */
+	std::atomic<bool> memory_unused{true};
 };
 
 struct outcome {
@@ -76,7 +79,7 @@ private:
 	outcome check_locked(const end &e, u64 len);
 	outcome move(end dst, end src, u64 len);
 	outcome step(const end &dst, const end &src, u64 len, u64 *done);
-	outcome step_host(const end &dst, const end &src, u64 len, u64 *done);
+	outcome pass_through(const end &dst, const end &src, u64 len, u64 *done);
 	outcome get(end src, void *buf, u64 len);
 	outcome put(end dst, const void *buf, u64 len);
 	outcome get_word(const end &src, u64 *out);

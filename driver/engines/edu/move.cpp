@@ -11,8 +11,6 @@ namespace usdma::edu {
 using dma::fault_reason;
 using dma::space;
 
-static constexpr u64 cpu_piece = 256 * KiB;
-
 static bool is_source(u32 right)
 {
 	return right == vfio::dma_read;
@@ -27,11 +25,11 @@ outcome executor::check_locked(const end &e, u64 len)
 		o.reason = s_.areas.check(e.addr, len, e.right, &o.address);
 		return o;
 	}
-	if (range_within(e.addr - base, len, memory_usable))
+	if (range_within(e.addr - base, len, memory_given))
 		return {};
 	/* The first byte that is not there. */
 	return {is_source(e.right) ? fault_reason::src_unmapped : fault_reason::dst_unmapped,
-		e.addr - base < memory_usable ? base + memory_usable : e.addr};
+		e.addr - base < memory_given ? base + memory_given : e.addr};
 }
 
 outcome executor::check(const end &e, u64 len)
@@ -60,18 +58,15 @@ outcome executor::push(u64 iova, u64 addr, u64 len)
 	return moved(s_.unit.to_device(iova, offset(addr), len), addr);
 }
 
-/* Neither end is the device's: the device cannot do it, the CPU can. */
-outcome executor::step_host(const end &dst, const end &src, u64 len, u64 *done)
+/* Neither end is the device's memory: in and out again, through the part of it that is nobody's. */
+outcome executor::pass_through(const end &dst, const end &src, u64 len, u64 *done)
 {
-	area_list::piece s, t;
+	const u64 at = s_.memory_unused.load(std::memory_order_relaxed) ? 0 : memory_given;
+	const u64 n = *done = std::min(len, memory_usable - at);
 
-	if (fault_reason why = s_.areas.locate(src.addr, len, src.right, &s); why != fault_reason::none)
-		return {why, src.addr};
-	if (fault_reason why = s_.areas.locate(dst.addr, len, dst.right, &t); why != fault_reason::none)
-		return {why, dst.addr};
-	*done = std::min({s.len, t.len, cpu_piece});
-	memmove(t.host, s.host, *done);
-	return {};
+	if (outcome o = moved(s_.unit.to_device(src.addr, at, n), src.addr); !o)
+		return o;
+	return moved(s_.unit.to_host(at, dst.addr, n), dst.addr);
 }
 
 /* As much as goes in one transfer. */
@@ -80,13 +75,13 @@ outcome executor::step(const end &dst, const end &src, u64 len, u64 *done)
 	const u64 n = *done = std::min(len, memory_usable);
 	std::lock_guard guard(s_.lock);
 
-	if (src.space == space::host && dst.space == space::host)
-		return step_host(dst, src, len, done);
 	/* Again, for this step: what the request named may have been unmapped meanwhile. */
 	if (outcome o = check_locked(src, n); !o)
 		return o;
 	if (outcome o = check_locked(dst, n); !o)
 		return o;
+	if (src.space == space::host && dst.space == space::host)
+		return pass_through(dst, src, n, done);
 	if (src.space == space::host)
 		return push(src.addr, dst.addr, n);
 	if (dst.space == space::host)

@@ -62,13 +62,15 @@ class Scope:
             if skipped is not None:
                 self.report.skip(f"{self.name}: {name}: {text}", skipped)
             else:
-                self.report.point(ok, f"{self.name}: {name}: {text}", "" if ok else excerpt(result))
+                self.report.point(ok, f"{self.name}: {name}: {text}")
         whole = bail is None and plan == len(points) and (result.status == 0 or any(not p[0] for p in points))
         why = f"status {result.status}, {len(points)} of {plan} points{', ' + bail if bail else ''}"
-        self.check(whole, f"{name}: ran to its end", f"{why}\n{excerpt(result)}")
+        self.check(whole, f"{name}: ran to its end", why)
+        if not whole or not all(p[0] for p in points):
+            self.note(f"{name} said:\n{excerpt(result)}")  # once for all of its points
 
 
-def excerpt(result, lines=40):
+def excerpt(result, lines=60):
     text = (result.out + "\n" + result.err).splitlines()
     return "\n".join(text[-lines:])
 

@@ -25,6 +25,7 @@ class Situation:
 
 ALL = [
     Situation("iommu", MACHINE_IOMMU + EDU_ALONE + EDU_SECOND, "intel_iommu=on", asks.with_iommu),
+    Situation("kernel-vfio", MACHINE_IOMMU + EDU_ALONE + EDU_SECOND, "intel_iommu=on", asks.all_suites),
     Situation("no-iommu", MACHINE_PLAIN + EDU_ALONE, "", asks.without_iommu),
     Situation("shared-group", MACHINE_IOMMU + EDU_SHARED, "intel_iommu=on", asks.shared_group),
 ]

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#pragma once
+
+#include "driver/base/types.h"
+
+#include <condition_variable>
+#include <mutex>
+
+namespace usdma::edu {
+
+/*
+ * A lock that is given in the order in which it was asked for.  The unit's is held
+ * for 100 ms and asked for again at once: with an unfair one, one channel's long
+ * copy would keep all others out until it ends.
+ */
+class fair_lock {
+public:
+	void lock()
+	{
+		std::unique_lock guard(inner_);
+		const u64 mine = next_++;
+
+		turn_.wait(guard, [&] { return serving_ == mine; });
+	}
+	void unlock()
+	{
+		{
+			std::lock_guard guard(inner_);
+
+			serving_++;
+		}
+		turn_.notify_all();
+	}
+
+private:
+	std::mutex inner_;
+	std::condition_variable turn_;
+	u64 next_ = 0, serving_ = 0;
+};
+
+} // namespace usdma::edu

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The manual pages: rendered without a warning, and complete.  TAP.
+
+man.py BUILD_DIR
+"""
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+count = failed = 0
+
+
+def point(ok, name, log=""):
+    global count, failed
+    count += 1
+    failed += not ok
+    print(f"{'ok' if ok else 'not ok'} {count} - {name}")
+    if not ok:
+        print("".join(f"# {line}\n" for line in log.splitlines()[-20:]), end="")
+
+
+def read(*path):
+    with open(os.path.join(TOP, *path), encoding="utf-8") as f:
+        return f.read()
+
+
+def render(page):
+    name, tried = os.path.basename(page), False
+    if shutil.which("mandoc"):
+        tried = True
+        p = subprocess.run(["mandoc", "-Tlint", "-Wwarning", page], capture_output=True, text=True, check=False)
+        point(p.returncode == 0 and not p.stdout, f"mandoc finds nothing wrong in {name}", p.stdout + p.stderr)
+    if shutil.which("groff"):
+        tried = True
+        p = subprocess.run(["groff", "-ww", "-mandoc", "-Tutf8", "-z", page], capture_output=True, text=True, check=False)
+        point(p.returncode == 0 and not p.stderr, f"groff finds nothing wrong in {name}", p.stderr)
+    return tried
+
+
+def options(tool, page):
+    """Every option that the tool's --help knows is in its page."""
+    p = subprocess.run([tool, "--help"], capture_output=True, text=True, check=False)
+    known = set(re.findall(r"^ +(?:-\w, ?)?--([a-z][a-z-]+)", p.stdout, re.M))
+    text = read("docs/man", page).replace("\\-", "-")
+    missing = sorted(o for o in known if o not in ("help", "version") and not re.search(rf"Fl -{o}\b|, -{o}\b", text))
+    point(p.returncode == 0 and known and not missing, f"{page} has every option", f"{missing}\n{p.stderr}")
+
+
+def main():
+    build = sys.argv[1]
+    pages = sorted(glob.glob(os.path.join(build, "docs/man/*.3"))) + sorted(glob.glob(os.path.join(TOP, "docs/man/*.[178]")))
+    rendered = [render(page) for page in pages]
+    if not all(rendered):
+        count_skip("rendering", "neither mandoc nor groff here")
+    functions = set(re.findall(r"USDMA_API [^;]*?\b(usdma_\w+)\(", read("include/usdma/usdma.h") + read("include/usdma/uring.h")))
+    text = "".join(open(p, encoding="utf-8").read() for p in pages if p.endswith(".3"))
+    missing = sorted(f for f in functions if f".It Fn {f}\n" not in text or f".Fo {f}\n" not in text)
+    point(functions and not missing, "every function of the headers has its page", str(missing))
+    variables = re.findall(r'^\t\{"([A-Z_]+)", ', read("lib/core/config.cpp"), re.M)
+    missing = [v for v in variables if f".It Ev USDMA_{v}\n" not in read("docs/man/usdma.7")]
+    point(variables and not missing, "every setting is in usdma(7)", str(missing))
+    sim = os.path.join(build, "tools/usdma-sim")
+    if os.path.exists(sim):
+        options(sim, "usdma-sim.1")
+    print(f"1..{count}")
+    return 1 if failed else 0
+
+
+def count_skip(name, why):
+    global count
+    count += 1
+    print(f"ok {count} - {name} # SKIP {why}")
+
+
+sys.exit(main())

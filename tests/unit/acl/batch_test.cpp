@@ -50,10 +50,10 @@ void expect(fixture &f, batch &b, aclError code, size_t fail)
 	b.fail = untouched;
 	assert_int_equal(b.async(f.stream), code);
 	assert_int_equal(b.fail, fail);
+	assert_int_equal(aclrtSynchronizeStream(f.stream), 0);
 	b.fail = untouched;
 	assert_int_equal(b.sync(), code);
 	assert_int_equal(b.fail, fail);
-	assert_int_equal(aclrtSynchronizeStream(f.stream), 0);
 }
 
 } // namespace
@@ -122,11 +122,11 @@ static void test_sync_limit(void **)
 	assert_int_equal(b.sync(), 107000);
 	assert_int_equal(b.fail, SIZE_MAX);
 	assert_int_equal(b.async(f.stream), 0);
+	assert_int_equal(aclrtSynchronizeStream(f.stream), 0);
 	for (auto *v : {&b.dst, &b.src})
 		v->resize(4096);
 	b.size.resize(4096);
 	assert_int_equal(b.sync(), 0);
-	assert_int_equal(aclrtSynchronizeStream(f.stream), 0);
 }
 
 static void test_items(void **)
@@ -175,6 +175,7 @@ static void test_empty_item(void **)
 	b.size[1] = 0;
 	assert_int_equal(b.async(f.stream), 107000);
 	assert_int_equal(b.fail, 1);
+	assert_int_equal(aclrtSynchronizeStream(f.stream), 0);
 	assert_int_equal(b.sync(), 0);
 	assert_int_equal(b.fail, SIZE_MAX);
 }

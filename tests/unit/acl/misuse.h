@@ -81,8 +81,8 @@ struct row {
 	aclError (*call)(fixture &f);
 };
 
-/* Runs each row on the one fixture, and says which one differs. */
-template <size_t n> void run_rows(const row (&rows)[n])
+/* Runs each row on the one fixture, and says which one differs; settle: a row's work is done before the next one. */
+template <size_t n> void run_rows(const row (&rows)[n], bool settle = false)
 {
 	fixture f;
 	size_t bad = 0;
@@ -93,6 +93,8 @@ template <size_t n> void run_rows(const row (&rows)[n])
 		const aclError got = r.call(f);
 		const char *text = aclGetRecentErrMsg();
 
+		if (settle)
+			aclrtSynchronizeDevice();
 		if (got == r.want)
 			continue;
 		bad++;

@@ -73,12 +73,14 @@ static aclError synchronize(const char *call, aclrtStream handle, deadline until
 
 	if (unlikely(err) || (s->opt.flags & unwaited))
 		return err;
-	bad = core::stream_sync(s, until);
+	/* In two steps: a task may have ended for want of time too, and its error is another one than the caller's deadline. */
+	bad = core::stream_wait(s, until);
+	if (unlikely(bad == -ETIMEDOUT && !until.is_never() && !s->dev->lost()))
+		return core_fault(call, bad, at::wait);
+	if (likely(!bad))
+		bad = core::stream_take_error(s, nullptr);
 	if (likely(!bad))
 		return ACL_SUCCESS;
-	/* Not done yet is the caller's deadline; done, it is a task's. */
-	if (bad == -ETIMEDOUT && !until.is_never() && core::stream_query(s) == 1)
-		return core_fault(call, bad, at::wait);
 	err = core_fault(call, bad, at::task);
 	tell_exception(s, err);
 	return err;

@@ -354,8 +354,14 @@ void pump_forget(device *dev)
 {
 	std::lock_guard run(pump->run_lock); /* no pass is looking at its lanes */
 	std::vector<watch> gone;
+	std::vector<stream *> ended;
 
 	pump->list_lock.lock();
+	/* Streams that ended with work in their queues stay listed until a pass sees them: too late for their lanes. */
+	for (stream *s : pump->gated)
+		if (s->dev == dev)
+			ended.push_back(s);
+	std::erase_if(pump->gated, [dev](const stream *s) { return s->dev == dev; });
 	for (size_t i = 0; i < pump->watches.size();)
 		if (pump->watches[i].ln->dev == dev) {
 			gone.push_back(pump->watches[i]);
@@ -366,6 +372,8 @@ void pump_forget(device *dev)
 	pump->list_lock.unlock();
 	for (const watch &w : gone)
 		w.deliver(w.arg, w.token);
+	for (stream *s : ended)
+		stream_unref(s);
 }
 
 bool queue_done(u64 epoch)

@@ -4,7 +4,6 @@
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "lib/core/task.h"
-#include "lib/core/trace.h"
 #include "lib/core/wait.h"
 
 #include <unistd.h>
@@ -107,7 +106,6 @@ int stream_destroy_force(stream *s)
 
 void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq)
 {
-	trace_error(s->id, err, reason, address, seq);
 	s->errors++;
 	if (!s->error.err) {
 		s->error = {err, reason, address, seq};
@@ -168,9 +166,7 @@ static inline void note_posted(stream *s, lane *l, const dma::request *r, size_t
 {
 	u64 bytes = 0, copies = 0;
 
-	trace_submit(l, n);
 	l->ch->ops->doorbell(l->ch);
-	trace_doorbell(l);
 	s->last = l->ch->posted;
 	for (size_t i = 0; i < n; i++) {
 		const u64 b = bytes_of(r[i]);
@@ -315,7 +311,7 @@ static int wait_ungated(stream *s, deadline until)
 	}
 }
 
-int stream_sync(stream *s, deadline until)
+int stream_wait(stream *s, deadline until)
 {
 	u64 seq;
 	int err;
@@ -327,8 +323,14 @@ int stream_sync(stream *s, deadline until)
 		if (err)
 			return err;
 	}
-	err = lane_wait(s->ln, seq, until, stream_wait_mode(s));
-	return err ? err : stream_take_error(s, nullptr);
+	return lane_wait(s->ln, seq, until, stream_wait_mode(s));
+}
+
+int stream_sync(stream *s, deadline until)
+{
+	const int err = stream_wait(s, until);
+
+	return unlikely(err) ? err : stream_take_error(s, nullptr);
 }
 
 int stream_query(stream *s)
@@ -342,10 +344,8 @@ int stream_query(stream *s)
 	}
 	if (dma::halted(s->ln->ch))
 		lane_check_fault(s->ln);
-	if (lane_done(s->ln, seq)) {
-		trace_complete(s->ln, seq);
+	if (lane_done(s->ln, seq))
 		return 0;
-	}
 	return s->dev->lost() ? fail(ENODEV, "device %u is gone", s->dev->slot) : 1;
 }
 

@@ -78,6 +78,8 @@ size_t stream_live();
 
 /* All work submitted before has ended. The first error of the stream's tasks is returned and taken (see take_error). */
 int stream_sync(stream *s, deadline until);
+/* The same, but takes no error: what it returns is of the wait alone (-ETIMEDOUT: not done in time). */
+int stream_wait(stream *s, deadline until);
 /* 0: all done; 1: not yet; -errno: the device is gone. Does not take errors. */
 int stream_query(stream *s);
 /* The pending error, cleared unless the stream has stopped for good; 0 or -errno. */

@@ -21,6 +21,14 @@ def public_headers(top):
                 yield os.path.relpath(os.path.join(folder, name), top)
 
 
+def for_c(top, header):
+    """HCCL's headers hold classes, and say so in their second line."""
+    if header.endswith(".hpp"):
+        return False
+    with open(os.path.join(top, header)) as f:
+        return "C++ only" not in f.read(200)
+
+
 def compile_alone(compiler, language, top, header, scratch):
     source = os.path.join(scratch, "alone.src")
     with open(source, "w") as f:
@@ -32,7 +40,7 @@ def compile_alone(compiler, language, top, header, scratch):
 
 def main():
     top, cc, cxx = sys.argv[1], shlex.split(sys.argv[2]), shlex.split(sys.argv[3])
-    cases = [(h, lang) for h in public_headers(top) for lang in LANGUAGES if not (h.endswith(".hpp") and lang == "c11")]
+    cases = [(h, lang) for h in public_headers(top) for lang in LANGUAGES if lang != "c11" or for_c(top, h)]
     failed = not cases
     print(f"1..{max(len(cases), 1)}")
     if not cases:

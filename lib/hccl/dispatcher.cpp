@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/hccl/table.h"
+
+namespace hccl {
+namespace {
+
+constexpr size_t max_dispatchers = 4096;
+constinit dispatcher table[max_dispatchers];
+
+dispatcher *take_slot()
+{
+	for (dispatcher &d : table) {
+		u32 expected = dispatcher::unused;
+
+		/* acquire: what the destroying thread wrote to the slot is behind us */
+		if (d.state.compare_exchange_strong(expected, dispatcher::making, std::memory_order_acquire))
+			return &d;
+	}
+	return nullptr;
+}
+
+HcclResult set_device(dispatcher *d, s32 phy)
+{
+	aclrtContext context = nullptr;
+
+	d->device_set = false;
+	d->device = HOST_DEVICE_ID;
+	if (phy == HOST_DEVICE_ID)
+		return HCCL_SUCCESS;
+	if (aclError code = aclrtGetLogicDevIdByPhyDevId(phy, &d->device))
+		return acl_failed("aclrtGetLogicDevIdByPhyDevId", code);
+	if (aclrtGetCurrentContext(&context) == ACL_SUCCESS)
+		return HCCL_SUCCESS;
+	if (aclError code = aclrtSetDevice(d->device))
+		return acl_failed("aclrtSetDevice", code);
+	d->device_set = true;
+	return HCCL_SUCCESS;
+}
+
+} // namespace
+
+dispatcher *find_dispatcher(HcclDispatcher handle)
+{
+	uintptr_t at = uintptr_t(handle), from = uintptr_t(table);
+	dispatcher *d = static_cast<dispatcher *>(handle);
+
+	if (at < from || at >= from + sizeof(table) || (at - from) % sizeof(dispatcher))
+		return nullptr;
+	/* acquire: pairs with the release in HcclDispatcherInit, the fields are there */
+	return d->state.load(std::memory_order_acquire) == dispatcher::live ? d : nullptr;
+}
+
+} // namespace hccl
+
+using hccl::dispatcher;
+using hccl::find_dispatcher;
+
+HcclResult HcclDispatcherInit(DispatcherType type, const s32 devicePhyId, HcclDispatcher *out)
+{
+	dispatcher *d;
+
+	if (!out)
+		return HCCL_E_PTR;
+	if (type != DispatcherType::DISPATCHER_NORMAL && type != DispatcherType::DISPATCHER_VIRTURAL) {
+		log_warn("hccl: dispatcher type %d needs an AI CPU, which a copy engine has not", int(type));
+		return HCCL_E_NOT_SUPPORT;
+	}
+	d = hccl::take_slot();
+	if (!d)
+		return HCCL_E_MEMORY;
+	d->type = type;
+	d->wait_seconds.store(u32(NOTIFY_DEFAULT_WAIT_TIME), std::memory_order_relaxed);
+	if (HcclResult ret = hccl::set_device(d, devicePhyId)) {
+		d->state.store(dispatcher::unused, std::memory_order_release);
+		return ret;
+	}
+	d->state.store(dispatcher::live, std::memory_order_release); /* the fields before the state */
+	*out = d;
+	return HCCL_SUCCESS;
+}
+
+HcclResult HcclDispatcherDestroy(HcclDispatcher handle)
+{
+	dispatcher *d = find_dispatcher(handle);
+	u32 expected = dispatcher::live;
+
+	if (!handle)
+		return HCCL_SUCCESS;
+	if (!d || !d->state.compare_exchange_strong(expected, dispatcher::making))
+		return HCCL_E_PTR;
+	if (d->device_set) {
+		if (aclError code = aclrtResetDevice(d->device))
+			hccl::acl_failed("aclrtResetDevice", code);
+	}
+	d->state.store(dispatcher::unused, std::memory_order_release); /* the slot is clean before it is free */
+	return HCCL_SUCCESS;
+}
+
+HcclResult HcclSetExecTimeOut(HcclDispatcher handle, s32 execTimeOut)
+{
+	dispatcher *d = find_dispatcher(handle);
+
+	if (!d)
+		return HCCL_E_PTR;
+	if (execTimeOut < 0)
+		return HCCL_E_PARA;
+	d->wait_seconds.store(u32(execTimeOut), std::memory_order_relaxed);
+	return HCCL_SUCCESS;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/error.h"
+#include "lib/core/copy.h"
+#include "lib/hccl/table.h"
+
+namespace hccl {
+namespace {
+
+using usdma::dma::element;
+using usdma::dma::reduce_op;
+
+constexpr u64 piece = u64(1) << 31; /* bytes; a multiple of every element, and below what ACL takes at a time */
+
+HcclResult find_element(HcclDataType type, element *out)
+{
+	static constexpr struct {
+		HcclDataType type;
+		element is;
+	} known[] = {
+		{HCCL_DATA_TYPE_INT8, element::i8},    {HCCL_DATA_TYPE_INT16, element::i16},
+		{HCCL_DATA_TYPE_INT32, element::i32},  {HCCL_DATA_TYPE_INT64, element::i64},
+		{HCCL_DATA_TYPE_UINT8, element::u8},   {HCCL_DATA_TYPE_UINT16, element::u16},
+		{HCCL_DATA_TYPE_UINT32, element::u32}, {HCCL_DATA_TYPE_UINT64, element::u64},
+		{HCCL_DATA_TYPE_FP16, element::f16},   {HCCL_DATA_TYPE_BFP16, element::bf16},
+		{HCCL_DATA_TYPE_FP32, element::f32},   {HCCL_DATA_TYPE_FP64, element::f64},
+	};
+
+	for (const auto &k : known) {
+		if (k.type == type) {
+			*out = k.is;
+			return HCCL_SUCCESS;
+		}
+	}
+	/* 13 is a number that HCCL has left out */
+	if (type >= HCCL_DATA_TYPE_INT128 && type <= HCCL_DATA_TYPE_FP8E8M0 && int(type) != 13)
+		return HCCL_E_NOT_SUPPORT;
+	return HCCL_E_PARA;
+}
+
+HcclResult find_op(HcclReduceOp op, reduce_op *out)
+{
+	static constexpr reduce_op ops[] = {reduce_op::sum, reduce_op::prod, reduce_op::max, reduce_op::min};
+
+	if (unsigned(op) > unsigned(HCCL_REDUCE_MIN))
+		return HCCL_E_PARA;
+	*out = ops[unsigned(op)];
+	return HCCL_SUCCESS;
+}
+
+/* What aclrtReduceAsync has a word for. */
+bool acl_type(element type, aclDataType *out)
+{
+	static constexpr aclDataType words[] = {ACL_INT8, ACL_INT16, ACL_INT32, ACL_DT_UNDEFINED, ACL_UINT8, ACL_UINT16,
+						ACL_UINT32, ACL_DT_UNDEFINED, ACL_FLOAT16, ACL_BF16, ACL_FLOAT,
+						ACL_DT_UNDEFINED};
+
+	*out = words[size_t(type)];
+	return *out != ACL_DT_UNDEFINED;
+}
+
+HcclResult reduce_by_core(aclrtStream handle, char *dst, const char *src, u64 len, element type, reduce_op op)
+{
+	if (!usdma::core::stream_valid(handle))
+		return acl_failed("the reduction", ACL_ERROR_RT_INVALID_HANDLE);
+	if (int err = usdma::core::reduce_async(static_cast<usdma::core::stream *>(handle), dst, src, len, type, op)) {
+		log_warn("hccl: the reduction failed: %s", usdma::error_text());
+		return err == -EOPNOTSUPP ? HCCL_E_NOT_SUPPORT : HCCL_E_RUNTIME;
+	}
+	return HCCL_SUCCESS;
+}
+
+/* Products and types of 64 bits are beyond ACL's call, but not beyond the engine. */
+HcclResult reduce_piece(aclrtStream stream, char *dst, const char *src, u64 len, element type, reduce_op op)
+{
+	aclrtReduceKind kind = aclrtReduceKind(int(ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM) + int(op));
+	aclDataType word;
+
+	static_assert(int(reduce_op::max) == 1 && int(reduce_op::min) == 2, "ACL's kinds are in the engine's order");
+	if (op == reduce_op::prod || !acl_type(type, &word))
+		return reduce_by_core(stream, dst, src, len, type, op);
+	if (aclError code = aclrtReduceAsync(dst, src, len, kind, word, stream, nullptr))
+		return acl_failed("aclrtReduceAsync", code);
+	return HCCL_SUCCESS;
+}
+
+HcclResult reduce_in_pieces(char *dst, const char *src, u64 bytes, element type, reduce_op op, aclrtStream stream)
+{
+	for (u64 done = 0; done < bytes; done += piece) {
+		u64 len = bytes - done < piece ? bytes - done : piece;
+
+		if (HcclResult ret = reduce_piece(stream, dst + done, src + done, len, type, op))
+			return ret;
+	}
+	return HCCL_SUCCESS;
+}
+
+} // namespace
+} // namespace hccl
+
+HcclResult HcclReduceAsync(HcclDispatcher dispatcherPtr, void *src, uint64_t count, const HcclDataType datatype,
+			   const HcclReduceOp reduceOp, hccl::Stream &stream, void *dst, const u32, const hccl::LinkType,
+			   const u64)
+{
+	hccl::dispatcher *d = hccl::find_dispatcher(dispatcherPtr);
+	usdma::dma::element type = {};
+	usdma::dma::reduce_op op = {};
+	u64 bytes;
+
+	if (!d || !dst || !src)
+		return HCCL_E_PTR;
+	if (d->writes_down())
+		return HCCL_E_NOT_SUPPORT; /* HCCL has no record for it */
+	if (!stream.ptr())
+		return HCCL_E_PTR;
+	if (HcclResult ret = hccl::find_element(datatype, &type))
+		return ret;
+	if (HcclResult ret = hccl::find_op(reduceOp, &op))
+		return ret;
+	if (__builtin_mul_overflow(u64(count), u64(usdma::dma::element_size(type)), &bytes))
+		return HCCL_E_PARA;
+	return hccl::reduce_in_pieces(static_cast<char *>(dst), static_cast<char *>(src), bytes, type, op, stream.ptr());
+}

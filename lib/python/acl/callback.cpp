@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls from the library into Python: each takes the GIL, and an exception of the callee is reported, not lost. */
+#include "lib/python/acl/args.h"
+
+#include <acl/acl.h>
+
+#include <memory>
+
+namespace pyacl {
+namespace {
+
+struct call {
+	py::object fn, data;
+};
+
+void run(const py::object &fn, const py::object &arg)
+{
+	py::object result = py::reinterpret_steal<py::object>(PyObject_CallOneArg(fn.ptr(), arg.ptr()));
+
+	if (!result)
+		PyErr_WriteUnraisable(fn.ptr());
+}
+
+/* In the thread that is in process_report, which has let go of the GIL. */
+void deliver(void *arg)
+{
+	py::gil_scoped_acquire gil;
+	std::unique_ptr<call> c(static_cast<call *>(arg));
+
+	run(c->fn, c->data);
+}
+
+int launch(py::object fn, py::object data, int32_t block, void *stream)
+{
+	int ret;
+
+	if (!PyCallable_Check(fn.ptr()))
+		throw bad_args();
+	auto c = std::make_unique<call>(call{std::move(fn), std::move(data)});
+	call *raw = c.get();
+
+	ret = away([&] { return aclrtLaunchCallback(deliver, raw, aclrtCallbackBlockType(block), stream); });
+	if (ret == ACL_SUCCESS)
+		c.release(); /* deliver() frees it */
+	return ret;
+}
+
+/* One for the process, as in C; never destroyed, the interpreter may be gone by then. */
+py::object *exception_callback;
+
+void deliver_exception(aclrtExceptionInfo *info)
+{
+	py::gil_scoped_acquire gil;
+
+	if (exception_callback)
+		run(py::object(*exception_callback), py::int_(number(info)));
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* pyACL has no other */
+int set_exception_callback(py::object fn)
+{
+	const bool none = fn.is_none();
+	int ret;
+
+	if (!none && !PyCallable_Check(fn.ptr()))
+		throw bad_args();
+	ret = away([&] { return aclrtSetExceptionInfoCallback(none ? nullptr : deliver_exception); });
+	if (ret != ACL_SUCCESS)
+		return ret;
+	delete std::exchange(exception_callback, none ? nullptr : new py::object(std::move(fn)));
+	return ret;
+}
+#pragma GCC diagnostic pop
+
+} // namespace
+
+void add_callback(py::module_ &rt)
+{
+	def(rt, "subscribe_report", "ret = subscribe_report(thread_id, stream)", [](uint64_t thread, void *stream) {
+		return away([&] { return aclrtSubscribeReport(thread, stream); });
+	});
+	def(rt, "unsubscribe_report", "ret = unsubscribe_report(thread_id, stream)", [](uint64_t thread, void *stream) {
+		return away([&] { return aclrtUnSubscribeReport(thread, stream); });
+	});
+	def(rt, "process_report", "ret = process_report(timeout_ms)",
+	    [](int32_t ms) { return away([&] { return aclrtProcessReport(ms); }); });
+	def(rt, "launch_callback", "ret = launch_callback(fn, user_data, block_type, stream)",
+	    [](py::object fn, py::object data, int32_t block, void *stream) {
+		    return launch(std::move(fn), std::move(data), block, stream);
+	    });
+	def(rt, "set_exception_info_callback", "ret = set_exception_info_callback(fn or None)",
+	    [](py::object fn) { return set_exception_callback(std::move(fn)); });
+}
+
+} // namespace pyacl

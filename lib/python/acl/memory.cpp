@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/python/acl/args.h"
+
+#include <acl/acl.h>
+
+namespace pyacl {
+namespace {
+
+/* {"attrs": [{"attr": 1, "value": {"moduleId": 3}}, …]}; {} is NULL. */
+class malloc_config {
+public:
+	explicit malloc_config(const py::dict &d)
+	{
+		std::vector<py::dict> attrs;
+
+		if (!d.size())
+			return;
+		field(d, "attrs", attrs);
+		for (const py::dict &a : attrs)
+			add(a);
+		cfg_ = {attrs_.data(), attrs_.size()};
+		field(d, "numAttrs", cfg_.numAttrs);
+		if (cfg_.numAttrs > attrs_.size())
+			throw bad_args();
+		given_ = true;
+	}
+	aclrtMallocConfig *get() { return given_ ? &cfg_ : nullptr; }
+
+private:
+	void add(const py::dict &d)
+	{
+		aclrtMallocAttribute a = {};
+		py::dict value;
+
+		field(d, "attr", a.attr);
+		field(d, "value", value);
+		field(value, "deviceId", a.value.deviceId);
+		field(value, "vaFlag", a.value.vaFlag);
+		field(value, "moduleId", a.value.moduleId);
+		attrs_.push_back(a);
+	}
+
+	std::vector<aclrtMallocAttribute> attrs_;
+	aclrtMallocConfig cfg_ = {};
+	bool given_ = false;
+};
+
+py::dict attributes(const aclrtPtrAttributes &a)
+{
+	py::dict location, out;
+	py::list rsv;
+
+	location["id"] = a.location.id;
+	location["type"] = int(a.location.type);
+	for (uint32_t r : a.rsv)
+		rsv.append(r);
+	out["location"] = location;
+	out["page_size"] = a.pageSize;
+	out["rsv"] = rsv;
+	return out;
+}
+
+template <auto Fn> auto allocate()
+{
+	return [](size_t size, int32_t policy) {
+		void *ptr = nullptr;
+		int ret = away([&] { return Fn(&ptr, size, aclrtMemMallocPolicy(policy)); });
+
+		return std::tuple(number(ptr), ret);
+	};
+}
+
+void add_device_memory(py::module_ &rt)
+{
+	def(rt, "malloc", "ptr, ret = malloc(size, policy)", allocate<aclrtMalloc>());
+	def(rt, "malloc_align32", "ptr, ret = malloc_align32(size, policy)", allocate<aclrtMallocAlign32>());
+	def(rt, "malloc_cached", "ptr, ret = malloc_cached(size, policy)", allocate<aclrtMallocCached>());
+	def(rt, "malloc_with_cfg", "ptr, ret = malloc_with_cfg(size, policy, cfg)",
+	    [](size_t size, int32_t policy, const py::dict &d) {
+		    malloc_config cfg(d);
+		    void *ptr = nullptr;
+		    int ret = away(
+			    [&] { return aclrtMallocWithCfg(&ptr, size, aclrtMemMallocPolicy(policy), cfg.get()); });
+
+		    return std::tuple(number(ptr), ret);
+	    });
+	def(rt, "free", "ret = free(ptr)", [](void *ptr) { return away([&] { return aclrtFree(ptr); }); });
+	def(rt, "get_mem_info", "free, total, ret = get_mem_info(attr)", [](int32_t attr) {
+		size_t free = 0, total = 0;
+		int ret = away([&] { return aclrtGetMemInfo(aclrtMemAttr(attr), &free, &total); });
+
+		return std::tuple(free, total, ret);
+	});
+	def(rt, "pointer_get_attributes", "attributes, ret = pointer_get_attributes(ptr)", [](void *ptr) {
+		aclrtPtrAttributes a = {};
+		int ret = aclrtPointerGetAttributes(ptr, &a);
+
+		return std::tuple(attributes(a), ret);
+	});
+	def(rt, "mem_flush", "ret = mem_flush(ptr, size)", [](void *ptr, size_t size) { return aclrtMemFlush(ptr, size); });
+	def(rt, "mem_invalidate", "ret = mem_invalidate(ptr, size)",
+	    [](void *ptr, size_t size) { return aclrtMemInvalidate(ptr, size); });
+}
+
+void add_registered(py::module_ &rt)
+{
+	def(rt, "host_register", "dev_ptr, ret = host_register(ptr, size, type)", [](void *ptr, uint64_t size, int32_t type) {
+		void *dev = nullptr;
+		int ret = away([&] { return aclrtHostRegister(ptr, size, aclrtHostRegisterType(type), &dev); });
+
+		return std::tuple(number(dev), ret);
+	});
+	def(rt, "host_register_v2", "ret = host_register_v2(ptr, size, flag)", [](void *ptr, uint64_t size, uint32_t flag) {
+		return away([&] { return aclrtHostRegisterV2(ptr, size, flag); });
+	});
+	def(rt, "host_get_device_pointer", "dev_ptr, ret = host_get_device_pointer(ptr, flag)", [](void *ptr, uint32_t flag) {
+		void *dev = nullptr;
+		int ret = aclrtHostGetDevicePointer(ptr, &dev, flag);
+
+		return std::tuple(number(dev), ret);
+	});
+	def(rt, "host_unregister", "ret = host_unregister(ptr)",
+	    [](void *ptr) { return away([&] { return aclrtHostUnregister(ptr); }); });
+}
+
+} // namespace
+
+void add_memory(py::module_ &rt)
+{
+	add_device_memory(rt);
+	def(rt, "malloc_host", "ptr, ret = malloc_host(size)", [](size_t size) {
+		void *ptr = nullptr;
+		int ret = away([&] { return aclrtMallocHost(&ptr, size); });
+
+		return std::tuple(number(ptr), ret);
+	});
+	def(rt, "malloc_host_with_cfg", "ptr, ret = malloc_host_with_cfg(size, cfg)", [](uint64_t size, const py::dict &d) {
+		malloc_config cfg(d);
+		void *ptr = nullptr;
+		int ret = away([&] { return aclrtMallocHostWithCfg(&ptr, size, cfg.get()); });
+
+		return std::tuple(number(ptr), ret);
+	});
+	def(rt, "free_host", "ret = free_host(ptr)", [](void *ptr) { return away([&] { return aclrtFreeHost(ptr); }); });
+	def(rt, "memset", "ret = memset(ptr, max_count, value, count)", [](void *ptr, size_t max, int32_t value, size_t count) {
+		return away([&] { return aclrtMemset(ptr, max, value, count); });
+	});
+	def(rt, "memset_async", "ret = memset_async(ptr, max_count, value, count, stream)",
+	    [](void *ptr, size_t max, int32_t value, size_t count, void *stream) {
+		    return away([&] { return aclrtMemsetAsync(ptr, max, value, count, stream); });
+	    });
+	add_registered(rt);
+}
+
+} // namespace pyacl

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/python/acl/args.h"
+
+#include <acl/acl.h>
+#include <pybind11/numpy.h>
+
+#include <map>
+#include <memory>
+#include <pthread.h>
+
+namespace pyacl {
+namespace {
+
+/* ---- pointers -------------------------------------------------------------------------------------- */
+
+uint64_t bytes_to_ptr(const py::object &o)
+{
+	if (!PyBytes_Check(o.ptr()))
+		throw py::value_error("acl.util.bytes_to_ptr wants bytes");
+	return number(PyBytes_AS_STRING(o.ptr()));
+}
+
+/* Touching a device address would end the process. */
+void need_host(const char *call, void *ptr)
+{
+	aclrtPtrAttributes at = {};
+
+	if (!ptr || aclrtPointerGetAttributes(ptr, &at) != ACL_SUCCESS ||
+	    at.location.type == ACL_MEM_LOCATION_TYPE_DEVICE)
+		throw py::value_error(std::string(call) + " wants an address of host memory");
+}
+
+py::bytes ptr_to_bytes(void *ptr, size_t size)
+{
+	need_host("acl.util.ptr_to_bytes", ptr);
+	return py::bytes(static_cast<const char *>(ptr), size);
+}
+
+py::array need_array(const char *call, const py::object &o)
+{
+	if (!py::isinstance<py::array>(o))
+		throw py::value_error(std::string(call) + " wants a numpy.ndarray");
+	return py::reinterpret_borrow<py::array>(o);
+}
+
+void warn(PyObject *category, const char *text)
+{
+	if (PyErr_WarnEx(category, text, 1))
+		throw py::error_already_set();
+}
+
+bool contiguous(const py::array &a)
+{
+	return a.flags() & py::array::c_style;
+}
+
+uint64_t numpy_to_ptr(const py::object &o)
+{
+	py::array a = need_array("acl.util.numpy_to_ptr", o);
+
+	warn(PyExc_DeprecationWarning, "acl.util.numpy_to_ptr is deprecated, use acl.util.numpy_contiguous_to_ptr");
+	if (!contiguous(a))
+		warn(PyExc_UserWarning, "acl.util.numpy_to_ptr: the array is not contiguous in memory");
+	return number(a.data());
+}
+
+std::tuple<uint64_t, py::array> numpy_contiguous_to_ptr(const py::object &o)
+{
+	py::array a = need_array("acl.util.numpy_contiguous_to_ptr", o);
+
+	if (!contiguous(a))
+		a = py::module_::import("numpy").attr("ascontiguousarray")(a);
+	return {number(a.data()), a};
+}
+
+py::array ptr_to_numpy(void *ptr, const py::object &shape, int32_t type)
+{
+	std::vector<ssize_t> dims;
+
+	if (!PyTuple_Check(shape.ptr()) || !read(shape.ptr(), dims))
+		throw bad_args();
+	for (ssize_t d : dims) {
+		if (d < 0)
+			throw bad_args();
+	}
+	need_host("acl.util.ptr_to_numpy", ptr);
+	/* a base object, whatever it is, makes it a view of the memory instead of a copy */
+	return py::array(py::dtype(type), dims, ptr, py::capsule(ptr, "acl.util.ptr_to_numpy"));
+}
+
+/* ---- threads --------------------------------------------------------------------------------------- */
+
+struct thread {
+	py::object fn, args;
+	std::string error; /* what it raised */
+	bool raised = false;
+};
+
+/* Live threads by id.  The GIL guards it; never destroyed: threads may outlive the module. */
+std::map<uint64_t, std::unique_ptr<thread>> &threads()
+{
+	static auto *all = new std::map<uint64_t, std::unique_ptr<thread>>;
+
+	return *all;
+}
+
+void *thread_main(void *arg)
+{
+	py::gil_scoped_acquire gil;
+	thread *t = static_cast<thread *>(arg);
+
+	try {
+		if (t->args.is_none())
+			t->fn();
+		else
+			t->fn(t->args);
+	} catch (py::error_already_set &e) {
+		t->error = e.what();
+		t->raised = true;
+	}
+	t->fn = t->args = py::object();
+	return nullptr;
+}
+
+std::tuple<uint64_t, int> start_thread(py::object fn, py::object args)
+{
+	pthread_t id = {};
+	int err;
+
+	if (!PyCallable_Check(fn.ptr()))
+		throw bad_args();
+	auto t = std::make_unique<thread>();
+	t->fn = std::move(fn);
+	t->args = std::move(args);
+	err = pthread_create(&id, nullptr, thread_main, t.get());
+	if (err)
+		return {0, ACL_ERROR_INTERNAL_ERROR};
+	threads()[uint64_t(id)] = std::move(t); /* it cannot run before: this thread has the GIL */
+	return {uint64_t(id), ACL_SUCCESS};
+}
+
+int stop_thread(uint64_t id)
+{
+	auto at = threads().find(id);
+	int err;
+
+	if (at == threads().end())
+		return ACL_ERROR_INVALID_PARAM;
+	std::unique_ptr<thread> t = std::move(at->second);
+	threads().erase(at); /* before others can run: an id is joined once */
+	err = away([&] { return pthread_join(pthread_t(id), nullptr); });
+	if (err) {
+		t.release(); /* it may still run */
+		return ACL_ERROR_INTERNAL_ERROR;
+	}
+	if (t->raised)
+		throw std::runtime_error("the thread raised " + t->error);
+	return ACL_SUCCESS;
+}
+
+} // namespace
+
+void add_util(py::module_ &util)
+{
+	def(util, "bytes_to_ptr", "ptr = bytes_to_ptr(bytes)", [](const py::object &o) { return bytes_to_ptr(o); });
+	def(util, "ptr_to_bytes", "bytes = ptr_to_bytes(ptr, size)", [](void *ptr, size_t size) { return ptr_to_bytes(ptr, size); });
+	def(util, "numpy_to_ptr", "ptr = numpy_to_ptr(array)  (deprecated)", [](const py::object &o) { return numpy_to_ptr(o); });
+	def(util, "numpy_contiguous_to_ptr", "ptr, array = numpy_contiguous_to_ptr(array)",
+	    [](const py::object &o) { return numpy_contiguous_to_ptr(o); });
+	def(util, "ptr_to_numpy", "array = ptr_to_numpy(ptr, shape, numpy_type_number)",
+	    [](void *ptr, const py::object &shape, int32_t type) { return ptr_to_numpy(ptr, shape, type); });
+	def(util, "start_thread", "thread_id, ret = start_thread(fn, args)",
+	    [](py::object fn, py::object args) { return start_thread(std::move(fn), std::move(args)); });
+	def(util, "stop_thread", "ret = stop_thread(thread_id)", [](uint64_t id) { return stop_thread(id); });
+}
+
+} // namespace pyacl

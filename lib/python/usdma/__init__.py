@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Asynchronous copies by DMA engines.
+
+    import usdma
+
+    with usdma.Device() as dev, dev.stream() as stream:
+        host = dev.host_buffer(4096)            # pinned; numpy.asarray(host) is a view of it
+        mem = dev.device_buffer(4096)
+        stream.copy(mem, host)                  # returns at once ...
+        stream.synchronize()                    # ... and here it is done
+        await stream.copy_done(host, mem)       # the same in a coroutine
+
+The names of the Ascend ACL runtime are in the module acl.
+"""
+from ._device import Device, device_count, version
+from ._memory import DeviceBuffer, HostBuffer, registered
+from ._native import Error
+from ._stream import Event, Stream
+
+__version__ = version()
+__all__ = ["Device", "DeviceBuffer", "Error", "Event", "HostBuffer", "Stream", "device_count", "registered", "version"]

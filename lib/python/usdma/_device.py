@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from . import _native
+from ._memory import DeviceBuffer, HostBuffer
+from ._stream import Event, Stream
+
+
+def version():
+    """Of the library that runs."""
+    return _native.version()
+
+
+def device_count():
+    return _native.device_count()
+
+
+class Device:
+    """A device: the first one, a number, or a device string as USDMA_DEVICES takes it ("sim:mem=1G")."""
+
+    def __init__(self, name=None):
+        self._native = _native.Device(None if name is None else str(name))
+
+    @property
+    def info(self):
+        return self._native.info()
+
+    def stream(self):
+        return Stream(self)
+
+    def event(self, timing=False):
+        return Event(self, timing)
+
+    def host_buffer(self, size):
+        return HostBuffer(self, size)
+
+    def device_buffer(self, size):
+        return DeviceBuffer(self, size)
+
+    def synchronize(self, timeout_ms=-1):
+        """Waits until all work of the device has ended."""
+        self._native.synchronize(timeout_ms)
+
+    def close(self):
+        """No new streams and buffers; the device itself closes when the last of them is gone."""
+        self._native.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()

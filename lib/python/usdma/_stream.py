@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: BSD-3-Clause
+import asyncio
+import os
+
+from . import _native
+from ._memory import span
+
+ELEMENTS = {"int8": 0, "int16": 1, "int32": 2, "int64": 3, "uint8": 4, "uint16": 5, "uint32": 6, "uint64": 7,
+            "float16": 8, "bfloat16": 9, "float32": 10, "float64": 11}
+OPERATIONS = {"sum": 0, "max": 1, "min": 2, "equal": 3, "prod": 4}
+
+
+class Stream:
+    """Work that runs in the order of submission; streams run beside each other.
+
+    Buffers of a copy under way are kept alive until it was waited for.
+    """
+
+    def __init__(self, device):
+        self._native = _native.Stream(device._native)
+        self._busy = []
+        self._waiter = None
+
+    def copy(self, dst, src):
+        """Copies all of src to the beginning of dst.
+
+        Between a device buffer and a host buffer (or registered memory) it returns at once;
+        with other memory it returns when the data has arrived.
+        """
+        to, room, keep_dst = span(dst, True)
+        at, size, keep_src = span(src, False)
+        if size > room:
+            raise ValueError(f"{size} bytes do not fit in {room}")
+        self._native.copy(to, at, size)
+        self._busy.append((keep_dst, keep_src))
+
+    def fill(self, dst, pattern=0, pattern_size=1):
+        to, room, keep = span(dst, True)
+        self._native.fill(to, pattern, pattern_size, room)
+        self._busy.append((keep,))
+
+    def reduce(self, dst, src, element, op="sum"):
+        """dst[i] = op(dst[i], src[i]); element: a name of ELEMENTS, or a numpy dtype's."""
+        to, room, keep_dst = span(dst, True)
+        at, size, keep_src = span(src, False)
+        if size > room:
+            raise ValueError(f"{size} bytes do not fit in {room}")
+        self._native.reduce(to, at, size, ELEMENTS[str(element)], OPERATIONS[op])
+        self._busy.append((keep_dst, keep_src))
+
+    def wait_event(self, event):
+        """Later work starts after the event's mark."""
+        self._native.wait_event(event._native)
+
+    def synchronize(self, timeout_ms=-1):
+        """Waits until the work submitted before has ended; raises its first error."""
+        busy = len(self._busy)
+        self._native.synchronize(timeout_ms)
+        del self._busy[:busy]
+
+    def query(self):
+        """True: all work has ended."""
+        return self._native.query()
+
+    def abort(self):
+        self._native.abort()
+
+    async def done(self):
+        """Waits as synchronize() does, but lets other coroutines run."""
+        if self._waiter is None:
+            self._waiter = _Waiter()
+        busy = len(self._busy)
+        await self._waiter.wait(self._native)
+        error = self._native.take_error()
+        del self._busy[:busy]
+        if error:
+            code, reason, address = error
+            raise _native.Error(code, f"{os.strerror(code)} ({reason} at {address:#x})")
+
+    async def copy_done(self, dst, src):
+        self.copy(dst, src)
+        await self.done()
+
+    def close(self):
+        """Waits for the stream's work; raises its first error."""
+        try:
+            self._native.close()
+        finally:
+            self._busy.clear()
+            if self._waiter is not None:
+                self._waiter.close()
+                self._waiter = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+
+class _Waiter:
+    """An eventfd for each coroutine that waits, used again by the next."""
+
+    def __init__(self):
+        self._free = []
+        self._closed = False
+
+    async def wait(self, stream):
+        fd = self._free.pop() if self._free else os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        clean = False
+        try:
+            stream.signal_fd(fd)
+            await _readable(fd)
+            os.eventfd_read(fd)
+            clean = True
+        finally:
+            # A cancelled one may be signalled later: it is not used again. (The library has a duplicate.)
+            if clean and not self._closed:
+                self._free.append(fd)
+            else:
+                os.close(fd)
+
+    def close(self):
+        self._closed = True
+        for fd in self._free:
+            os.close(fd)
+        self._free.clear()
+
+
+async def _readable(fd):
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+
+    def ready():
+        loop.remove_reader(fd)
+        if not future.done():
+            future.set_result(None)
+
+    loop.add_reader(fd, ready)
+    try:
+        await future
+    finally:
+        loop.remove_reader(fd)
+
+
+class Event:
+    """A mark in a stream's work."""
+
+    def __init__(self, device, timing=False):
+        self._native = _native.Event(device._native, timing)
+
+    def record(self, stream):
+        self._native.record(stream._native)
+
+    def query(self):
+        return self._native.query()
+
+    def synchronize(self, timeout_ms=-1):
+        self._native.synchronize(timeout_ms)
+
+    def elapsed_ns(self, end):
+        """Device time from this mark to the other; both with timing."""
+        return self._native.elapsed_ns(end._native)
+
+    def close(self):
+        self._native.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * usdma._native: the native API's devices, streams, events and memory as Python
+ * objects.  An object keeps what it rests on alive (a buffer its device), so that
+ * the order in which Python lets go of them does not matter.
+ */
+#include "lib/python/usdma/objects.h"
+
+using namespace pyusdma;
+
+namespace {
+
+py::dict info_dict(const usdma_device_info &i)
+{
+	py::dict d;
+
+	d["index"] = i.index;
+	d["name"] = i.name;
+	d["driver"] = i.driver;
+	d["transport"] = i.transport;
+	d["memory_size"] = i.memory_size;
+	d["memory_free"] = i.memory_free;
+	d["max_copy"] = i.max_copy;
+	d["engines"] = i.engines;
+	d["channels"] = i.channels;
+	d["ring_size"] = i.ring_size;
+	d["numa_node"] = i.numa_node;
+	d["lost"] = bool(i.flags & USDMA_DEVICE_LOST);
+	return d;
+}
+
+void add_device(py::module_ &m)
+{
+	py::class_<device, std::shared_ptr<device>>(m, "Device")
+		.def(py::init([](std::optional<std::string> name) { return device::open(name ? name->c_str() : nullptr); }),
+		     py::arg("name") = py::none())
+		.def("info", [](device &d) { return info_dict(d.info()); }, "What the device is, as a dict.")
+		.def("synchronize", [](device &d, int ms) { check(away([&] { return usdma_device_sync(d.get(), ms); })); },
+		     py::arg("timeout_ms") = -1)
+		.def("close", &device::close);
+}
+
+void add_memory(py::module_ &m)
+{
+	py::class_<host_block, std::shared_ptr<host_block>>(m, "HostBlock", py::buffer_protocol())
+		.def(py::init(&host_block::make), py::arg("device"), py::arg("size"))
+		.def_buffer([](host_block &b) {
+			return py::buffer_info(static_cast<uint8_t *>(b.ptr()), ssize_t(b.size()));
+		})
+		.def_property_readonly("ptr", [](host_block &b) { return uintptr_t(b.ptr()); })
+		.def_property_readonly("size", &host_block::size);
+	py::class_<device_block, std::shared_ptr<device_block>>(m, "DeviceBlock")
+		.def(py::init(&device_block::make), py::arg("device"), py::arg("size"))
+		.def_property_readonly("ptr", [](device_block &b) { return uintptr_t(b.ptr()); })
+		.def_property_readonly("size", &device_block::size)
+		.def("free", &device_block::free);
+	m.def("host_register", [](uintptr_t ptr, size_t size, unsigned flags) {
+		check(away([&] { return usdma_host_register(reinterpret_cast<void *>(ptr), size, flags); }));
+	});
+	m.def("host_unregister", [](uintptr_t ptr) {
+		check(away([&] { return usdma_host_unregister(reinterpret_cast<void *>(ptr)); }));
+	});
+}
+
+void add_stream(py::module_ &m)
+{
+	py::class_<stream, std::shared_ptr<stream>>(m, "Stream")
+		.def(py::init(&stream::make), py::arg("device"))
+		.def("copy", &stream::copy, py::arg("dst"), py::arg("src"), py::arg("size"))
+		.def("fill", &stream::fill, py::arg("dst"), py::arg("pattern"), py::arg("pattern_size"), py::arg("size"))
+		.def("reduce", &stream::reduce, py::arg("dst"), py::arg("src"), py::arg("size"), py::arg("element"), py::arg("op"))
+		.def("synchronize", &stream::sync, py::arg("timeout_ms") = -1)
+		.def("query", &stream::query)
+		.def("abort", &stream::abort)
+		.def("signal_fd", &stream::signal_fd, py::arg("fd"))
+		.def("take_error", &stream::take_error)
+		.def("wait_event", &stream::wait_event, py::arg("event"))
+		.def("close", &stream::close);
+	py::class_<event, std::shared_ptr<event>>(m, "Event")
+		.def(py::init(&event::make), py::arg("device"), py::arg("timing"))
+		.def("record", &event::record, py::arg("stream"))
+		.def("query", &event::query)
+		.def("synchronize", &event::sync, py::arg("timeout_ms") = -1)
+		.def("elapsed_ns", &event::elapsed, py::arg("end"))
+		.def("close", &event::close);
+}
+
+} // namespace
+
+PYBIND11_MODULE(_native, m)
+{
+	m.doc() = "usdma's native API; use the package usdma.";
+	make_error(m);
+	add_device(m);
+	add_memory(m);
+	add_stream(m);
+	m.def("version", usdma_version);
+	m.def("device_count", [] { return check(away(usdma_device_count)); });
+}

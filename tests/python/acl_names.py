@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""pyACL's numbers, as every program writes them down: the module exports none."""
+H2H, H2D, D2H, D2D, DEFAULT, BUFFERED, INNER = range(7)
+HUGE_FIRST, HUGE_ONLY, NORMAL_ONLY = range(3)
+
+PARAM = 100000
+REPEAT_INIT = 100002
+REPEAT_FINALIZE = 100037
+RT_PARAM = 107000
+RT_DEVICE_ID = 107001
+RT_NO_CONTEXT = 107002
+RT_OTHER_CONTEXT = 107003
+RT_NOT_SUBSCRIBED = 107012
+RT_NO_CALLBACKS = 107015
+RT_MEMORY_TYPE = 107016
+RT_HANDLE = 107017
+RT_NOT_SUPPORTED = 207000
+RT_MEMORY = 207001
+RT_STREAM_ABORT = 107023
+RT_REPORT_TIMEOUT = 507012
+RT_STREAM_TIMEOUT = 507046
+RT_REGISTERED = 507910
+RT_NOT_REGISTERED = 507911
+FLAG_UNSUPPORTED = 200006
+
+TOP = """init finalize finalize_reference get_version get_soc_name get_recent_err_msg data_type_size create_data_buffer
+destroy_data_buffer get_data_buffer_addr get_data_buffer_size get_data_buffer_size_v2 update_data_buffer float16_to_float
+float_to_float16""".split()
+
+RT = """set_device reset_device reset_device_force get_device get_device_count get_run_mode synchronize_device
+synchronize_device_with_timeout query_device_status device_get_stream_priority_range get_device_info device_get_bare_tgid
+create_context destroy_context set_context get_context ctx_get_current_default_stream get_primary_ctx_state malloc
+malloc_align32 malloc_cached malloc_with_cfg free malloc_host malloc_host_with_cfg free_host get_mem_info
+pointer_get_attributes mem_flush mem_invalidate memset memset_async memcpy memcpy_async memcpy_async_with_condition memcpy2d
+memcpy2d_async get_memcpy_desc_size set_memcpy_desc memcpy_async_with_desc reduce_async host_register host_register_v2
+host_get_device_pointer host_unregister reserve_mem_address release_mem_address malloc_physical free_physical map_mem
+unmap_mem mem_export_to_shareable_handle mem_set_pid_to_shareable_handle mem_import_from_shareable_handle
+mem_get_allocation_granularity ipc_mem_get_export_key ipc_mem_set_import_pid ipc_mem_import_by_key ipc_mem_close
+device_can_access_peer device_enable_peer_access device_disable_peer_access device_peer_access_status create_stream
+create_stream_with_config destroy_stream destroy_stream_force synchronize_stream synchronize_stream_with_timeout stream_query
+stream_get_id get_stream_available_num set_stream_failure_mode set_stream_attribute get_stream_attribute stream_abort
+create_event create_event_with_flag create_event_ex_with_flag destroy_event record_event reset_event query_event
+query_event_status query_event_wait_status synchronize_event synchronize_event_with_timeout event_elapsed_time
+event_get_timestamp get_event_id get_event_avail_num stream_wait_event set_op_wait_timeout subscribe_report
+unsubscribe_report process_report launch_callback value_write value_wait cmo_async create_notify destroy_notify record_notify
+wait_and_reset_notify get_notify_id notify_batch_reset notify_get_export_key notify_set_import_pid notify_import_by_key
+peek_at_last_error get_last_error set_exception_info_callback""".split()
+
+UTIL = """bytes_to_ptr ptr_to_bytes numpy_to_ptr numpy_contiguous_to_ptr ptr_to_numpy start_thread stop_thread""".split()

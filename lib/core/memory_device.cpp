@@ -130,21 +130,21 @@ int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
 	return err == -ENOMEM ? fail_full(dev, size) : err;
 }
 
-static void let_go(device *dev, u64 offset)
+static void let_go(device *dev, u64 offset, bool clear)
 {
 	limbo_item item = {};
 
 	item.what = limbo_item::device_block;
 	item.dev = dev;
 	item.offset = offset;
-	limbo_add(std::move(item));
+	limbo_add(std::move(item), clear);
 }
 
 int device_free(u64 addr)
 {
 	if (forked())
 		return fail_forked();
-	limbo_ask();
+	const bool clear = limbo_ask();
 	std::lock_guard guard(room().lock);
 	region *r = region_at(addr);
 	if (!r || r->cls != mem_class::device || r->kind != region_kind::heap || r->flags & region_shared)
@@ -154,7 +154,7 @@ int device_free(u64 addr)
 	const u64 offset = addr - slot_base(dev);
 	count_out(h, h->blocks.size_at(offset), r->page_size > page_normal);
 	region_remove(r);
-	let_go(dev, offset);
+	let_go(dev, offset, clear);
 	return 0;
 }
 
@@ -210,7 +210,7 @@ void device_uncarve(device *dev, u64 offset, u64 size)
 {
 	if (forked())
 		return;
-	limbo_ask();
+	const bool clear = limbo_ask();
 	std::lock_guard guard(room().lock);
 	device_heap *h = heap_of(dev);
 	const u64 bytes = h->blocks.size_at(offset);
@@ -219,7 +219,7 @@ void device_uncarve(device *dev, u64 offset, u64 size)
 		return;
 	}
 	count_out(h, bytes, is_huge(offset, bytes));
-	let_go(dev, offset);
+	let_go(dev, offset, clear);
 }
 
 memory_view device_memory(device *dev)
@@ -283,7 +283,7 @@ int heap_attach(device *dev)
 }
 
 /* The regions of blocks that were never freed end: what they name is gone. */
-void heap_detach(device *dev)
+void heap_detach(device *dev, bool clear)
 {
 	const std::unique_ptr<device_heap> h(heap_of(dev));
 
@@ -303,7 +303,7 @@ void heap_detach(device *dev)
 	limbo_item item = {};
 	item.what = limbo_item::whole_span;
 	item.sp = h->pool;
-	limbo_add(std::move(item));
+	limbo_add(std::move(item), clear);
 }
 
 /* ---- peers ------------------------------------------------------------------------------------------- */

@@ -169,7 +169,7 @@ int host_free(void *ptr)
 {
 	if (forked())
 		return fail_forked();
-	limbo_ask();
+	const bool clear = limbo_ask();
 	std::lock_guard guard(room().lock);
 	region *r = region_at(reinterpret_cast<u64>(ptr));
 	if (!r || r->kind != region_kind::pinned || r->cls != mem_class::host || r->flags & region_shared)
@@ -179,7 +179,7 @@ int host_free(void *ptr)
 	item.from = static_cast<arena *>(r->owner);
 	item.offset = r->base - reinterpret_cast<u64>(item.from->where->vaddr);
 	region_remove(r);
-	limbo_add(std::move(item));
+	limbo_add(std::move(item), clear);
 	return 0;
 }
 

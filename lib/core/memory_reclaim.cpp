@@ -18,27 +18,54 @@ static constexpr u64 impatient_ms = 1, impatient_for_ns = 10 * ns_per_s;
 
 /* ---- queues ------------------------------------------------------------------------------------------ */
 
-static void settle(u64 epoch)
+/* What is longest in limbo, and what came last. */
+struct limbo_ends {
+	u64 serial[2] = {}, epoch[2] = {};
+};
+
+static limbo_ends ends_now()
+{
+	memory_room &m = room();
+	std::lock_guard guard(m.lock);
+	limbo_ends e;
+
+	if (m.limbo.empty())
+		return e;
+	e.serial[0] = m.limbo.front().serial;
+	e.epoch[0] = m.limbo.front().epoch;
+	e.serial[1] = m.limbo.back().serial;
+	e.epoch[1] = m.limbo.back().epoch;
+	return e;
+}
+
+static void settle(u64 serial)
 {
 	std::atomic<u64> &settled = room().settled;
 	u64 was = settled.load();
 
-	while (was < epoch && !settled.compare_exchange_weak(was, epoch))
+	while (was < serial && !settled.compare_exchange_weak(was, serial))
 		;
 }
 
 /*
  * Asks the streams how far their queues are.  That takes their locks, so it is
  * never done under the room's, and not by allocations, which rooms above make
- * under locks of their own.
+ * under locks of their own.  An answer holds for what was in limbo before the
+ * question, not for later items of the same epoch: a task has its number before
+ * it stands in its queue.
  */
-void limbo_ask()
+bool limbo_ask()
 {
 	memory_room &m = room();
 
-	for (u64 epoch : {m.first_epoch.load(), m.last_epoch.load(), queue_epoch()})
-		if (m.settled.load() < epoch && queue_done(epoch))
-			settle(epoch);
+	if (m.limbo_count.load(std::memory_order_relaxed)) {
+		const limbo_ends ends = ends_now();
+
+		for (int i : {0, 1})
+			if (m.settled.load() < ends.serial[i] && queue_done(ends.epoch[i]))
+				settle(ends.serial[i]);
+	}
+	return queue_done(queue_epoch());
 }
 
 /* ---- marks ------------------------------------------------------------------------------------------- */
@@ -130,7 +157,7 @@ static bool marks_pass(std::vector<mark> *marks)
 static bool passed(limbo_item *item)
 {
 	if (item->queued) {
-		if (room().settled.load() < item->epoch || !marks_take(&item->marks))
+		if (room().settled.load() < item->serial || !marks_take(&item->marks))
 			return false;
 		item->queued = false;
 	}
@@ -156,21 +183,23 @@ static void give_back(const limbo_item &item)
 
 static void limbo_changed()
 {
-	memory_room &m = room();
-
-	m.limbo_count.store(m.limbo.size(), std::memory_order_relaxed);
-	m.first_epoch = m.limbo.empty() ? 0 : m.limbo.front().epoch;
-	m.last_epoch = m.limbo.empty() ? 0 : m.limbo.back().epoch;
+	room().limbo_count.store(room().limbo.size(), std::memory_order_relaxed);
 }
 
-void limbo_add(limbo_item item)
+void limbo_add(limbo_item item, bool clear)
 {
+	memory_room &m = room();
+
 	item.epoch = queue_epoch();
+	item.serial = clear ? 0 : ++m.last_serial; /* 0: nothing queued to wait for */
 	if (passed(&item)) {
 		give_back(item);
 		return;
 	}
-	room().limbo.push_back(std::move(item));
+	/* In limbo all have numbers that grow, as their epochs do. */
+	if (clear)
+		item.serial = ++m.last_serial;
+	m.limbo.push_back(std::move(item));
 	limbo_changed();
 }
 
@@ -229,7 +258,13 @@ void limbo_drain()
 	limbo_item now = {};
 
 	now.epoch = queue_epoch();
-	for (limbo_ask(); !all_passed(&now); limbo_ask()) {
+	now.serial = ~u64(0);
+	for (;;) {
+		limbo_ask();
+		if (now.serial && queue_done(now.epoch))
+			now.serial = 0;
+		if (all_passed(&now))
+			return;
 		if (until.passed()) {
 			in_vain.store(now_ns(), std::memory_order_relaxed);
 			return;
@@ -267,14 +302,14 @@ void memory_detach(device *dev)
 {
 	memory_room &m = room();
 
-	limbo_ask();
+	const bool clear = limbo_ask();
 	std::lock_guard guard(m.lock);
 	if (dev->slot >= max_devices || m.attached[dev->slot] != dev)
 		return;
 	m.attach_number[dev->slot]++;
 	limbo_forget(dev);
 	spans_detach(dev);
-	heap_detach(dev);
+	heap_detach(dev, clear);
 	limbo_run();
 }
 

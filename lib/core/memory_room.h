@@ -81,6 +81,7 @@ struct limbo_item {
 	/* First the queues of the time of freeing run dry; then what is in the rings must end. */
 	bool queued = true;
 	u64 epoch = 0;
+	u64 serial = 0;
 	std::vector<mark> marks;
 };
 
@@ -94,8 +95,8 @@ struct memory_room {
 	std::map<arena *, std::unique_ptr<arena>> arenas;
 	std::deque<limbo_item> limbo;
 	std::atomic<size_t> limbo_count{0};
-	/* Queued work up to this epoch has gone into rings; and the epochs that limbo waits for. */
-	std::atomic<u64> settled{0}, first_epoch{0}, last_epoch{0};
+	u64 last_serial = 0;            /* of what came into limbo */
+	std::atomic<u64> settled{0};    /* up to this serial number, queued work has gone into rings */
 };
 
 memory_room &room();
@@ -124,12 +125,13 @@ void arena_put_block(arena *a, u64 offset);
 void arenas_trim(); /* closes the empty ones */
 void device_put_block(device *dev, u64 offset);
 int heap_attach(device *dev);
-void heap_detach(device *dev);
+void heap_detach(device *dev, bool clear);
 
 /* memory_reclaim.cpp; the first two under room().lock, the others not */
-void limbo_add(limbo_item item); /* gives it back at once, or later */
+void limbo_add(limbo_item item, bool clear); /* gives it back at once, or later */
 void limbo_run();
-void limbo_ask();   /* before something is freed: how far the streams' queues are */
+/* Before something is freed: how far the streams' queues are. True: what this thread submitted is in rings. */
+bool limbo_ask();
 void limbo_drain(); /* waits until what is under way now has ended, a second at most */
 
 inline device_heap *heap_of(const device *dev)

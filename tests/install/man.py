@@ -64,9 +64,9 @@ def main():
     variables = re.findall(r'^\t\{"([A-Z_]+)", ', read("lib/core/config.cpp"), re.M)
     missing = [v for v in variables if f".It Ev USDMA_{v}\n" not in read("docs/man/usdma.7")]
     point(variables and not missing, "every setting is in usdma(7)", str(missing))
-    sim = os.path.join(build, "tools/usdma-sim")
-    if os.path.exists(sim):
-        options(sim, "usdma-sim.1")
+    for tool, page in (("tools/usdma-sim", "usdma-sim.1"), ("tools/perf/usdma-perf", "usdma-perf.1")):
+        if os.path.exists(os.path.join(build, tool)):
+            options(os.path.join(build, tool), page)
     print(f"1..{count}")
     return 1 if failed else 0
 

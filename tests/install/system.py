@@ -124,7 +124,8 @@ def main():
             skip("a passed socket", "built without tools")
         if os.path.exists(os.path.join(build, "system")):
             units(build, os.path.join(scratch))
-        for path in (os.path.join(SYSTEM, "usdma-sim.bash"), os.path.join(TOP, "tools/usdmactl/usdmactl.bash")):
+        for path in (os.path.join(SYSTEM, "usdma-sim.bash"), os.path.join(SYSTEM, "usdma-perf.bash"),
+                     os.path.join(TOP, "tools/usdmactl/usdmactl.bash")):
             got, log = run(["bash", "-n", path])
             point(got == 0, f"{os.path.basename(path)} is bash", log)
     finally:

@@ -4,6 +4,7 @@
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "lib/core/task.h"
+#include "lib/core/trace.h"
 #include "lib/core/wait.h"
 
 #include <unistd.h>
@@ -106,6 +107,7 @@ int stream_destroy_force(stream *s)
 
 void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq)
 {
+	trace_error(s->id, err, reason, address, seq);
 	s->errors++;
 	if (!s->error.err) {
 		s->error = {err, reason, address, seq};
@@ -166,7 +168,9 @@ static inline void note_posted(stream *s, lane *l, const dma::request *r, size_t
 {
 	u64 bytes = 0, copies = 0;
 
+	trace_submit(l, n);
 	l->ch->ops->doorbell(l->ch);
+	trace_doorbell(l);
 	s->last = l->ch->posted;
 	for (size_t i = 0; i < n; i++) {
 		const u64 b = bytes_of(r[i]);
@@ -344,8 +348,10 @@ int stream_query(stream *s)
 	}
 	if (dma::halted(s->ln->ch))
 		lane_check_fault(s->ln);
-	if (lane_done(s->ln, seq))
+	if (lane_done(s->ln, seq)) {
+		trace_complete(s->ln, seq);
 		return 0;
+	}
 	return s->dev->lost() ? fail(ENODEV, "device %u is gone", s->dev->slot) : 1;
 }
 

@@ -3,6 +3,7 @@
 
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "lib/core/trace.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -295,7 +296,7 @@ static int sleep_until(lane *l, u64 seq, deadline until)
 	return err < 0 ? err : 0;
 }
 
-int lane_wait(lane *l, u64 seq, deadline until, wait_mode mode)
+static int spin_then_sleep(lane *l, u64 seq, deadline until, wait_mode mode)
 {
 	const u64 budget = spin_budget(l, mode);
 	u64 start;
@@ -309,6 +310,14 @@ int lane_wait(lane *l, u64 seq, deadline until, wait_mode mode)
 	if (err == -EAGAIN)
 		err = sleep_until(l, seq, until);
 	note_wait(l, now_ns() - start);
+	return err;
+}
+
+int lane_wait(lane *l, u64 seq, deadline until, wait_mode mode)
+{
+	trace_wait_begin(l, seq);
+	const int err = spin_then_sleep(l, seq, until, mode);
+	trace_wait_end(l, seq, err);
 	return err;
 }
 

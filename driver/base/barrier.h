@@ -8,6 +8,13 @@
 
 #include "driver/base/types.h"
 
+/*
+ * For code that moves data for another process: the order between these moves
+ * and other accesses is made over there, where a race checker of this process
+ * cannot see it.
+ */
+#define ordered_elsewhere __attribute__((no_sanitize("thread")))
+
 namespace usdma {
 
 /* A word that the device writes: later loads see what it wrote before this word. */

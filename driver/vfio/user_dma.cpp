@@ -109,18 +109,18 @@ int user_dma::covered(u64 iova, u64 len, u32 right) const
  * while the server works: an aligned word is moved at once, and each store comes
  * after those before it, as from a device on a bus.
  */
-template <class T> static void word_to_host(u8 *&dst, const u8 *&src, u64 &len)
+template <class T> ordered_elsewhere static void word_to_host(u8 *&dst, const u8 *&src, u64 &len)
 {
 	T word;
 
 	memcpy(&word, src, sizeof(T));
-	store_release(reinterpret_cast<T *>(dst), word);
+	__atomic_store_n(reinterpret_cast<T *>(dst), word, __ATOMIC_RELEASE);
 	dst += sizeof(T), src += sizeof(T), len -= sizeof(T);
 }
 
-template <class T> static void word_from_host(u8 *&dst, const u8 *&src, u64 &len)
+template <class T> ordered_elsewhere static void word_from_host(u8 *&dst, const u8 *&src, u64 &len)
 {
-	const T word = load_acquire(reinterpret_cast<const T *>(src));
+	const T word = __atomic_load_n(reinterpret_cast<const T *>(src), __ATOMIC_ACQUIRE);
 
 	memcpy(dst, &word, sizeof(T));
 	dst += sizeof(T), src += sizeof(T), len -= sizeof(T);

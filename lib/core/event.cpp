@@ -291,7 +291,8 @@ void events_settle(device *dev)
 	events->each([&](event &e) {
 		std::lock_guard guard(e.lock);
 
-		if (e.rec && e.rec->ln && e.rec->ln->dev == dev)
+		/* A record that is reached may be of a lane that went with its device. */
+		if (e.rec && load_acquire(&e.rec->at) == record::in_ring && e.rec->ln->dev == dev)
 			store_release(&e.rec->at, u32(record::reached));
 	});
 }

@@ -131,7 +131,7 @@ int vmm_release(u64 va)
 
 int physical_new(device *dev, u64 size, physical **out)
 {
-	physical *p;
+	physical *p = nullptr;
 	device *ref;
 	const int err = device_get(dev->slot, &ref);
 
@@ -178,7 +178,7 @@ void physical_drop(physical *p)
 
 int physical_device(device *dev, u64 size, u64 align, physical **out)
 {
-	physical *p;
+	physical *p = nullptr;
 	int err;
 
 	if (!size || size % vmm_grain)
@@ -207,7 +207,7 @@ static int make_host(physical *p, u64 size)
 
 int physical_host(device *dev, u64 size, int, physical **out)
 {
-	physical *p;
+	physical *p = nullptr;
 	int err;
 
 	if (!size || size % 4096)
@@ -348,7 +348,7 @@ static vmm_mapping *mapping_at(vmm_state &v, u64 va)
 int vmm_unmap(u64 va)
 {
 	vmm_state &v = vmm();
-	physical *p;
+	physical *p = nullptr;
 
 	if (forked())
 		return fail_forked();

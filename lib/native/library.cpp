@@ -47,9 +47,10 @@ static void to_caller(log_level level, const char *text, void *)
 
 void usdma_log_set_callback(usdma_log_fn fn, void *arg)
 {
-	std::lock_guard guard(sink_lock);
-
+	sink_lock.lock();
 	sink_fn = fn;
 	sink_arg = arg;
+	sink_lock.unlock();
+	/* Not under the lock: the log holds its own while it calls to_caller, which takes this one. */
 	log_set_sink(fn ? to_caller : nullptr, nullptr);
 }

@@ -126,9 +126,13 @@ static int device_open(unsigned slot, device **out)
 		return fail(EPROTO, "device %u (%s) offers no channels", slot, dev->spec.c_str());
 	dev->lanes.resize(dev->eng->limits().channels);
 	dev->opened_ns = now_ns();
-	err = memory_attach(dev.get());
-	if (err)
+	err = stats_open(slot, dev->spec.c_str(), dev->eng->driver_name(), dev->opened_ns);
+	if (!err)
+		err = memory_attach(dev.get());
+	if (err) {
+		stats_close(slot);
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
+	}
 	dev->bar_cached = dev->spec.starts_with("sim") || dev->spec.starts_with("vfio-user");
 	*out = dev.release();
 	return 0;
@@ -181,6 +185,7 @@ static void device_close(device *dev)
 		lane_close(l.get());
 	events_settle(dev);
 	memory_detach(dev);
+	stats_close(dev->slot);
 	delete dev;
 }
 
@@ -216,6 +221,7 @@ static int lane_open(device *dev, u32 i)
 
 	cfg.first_seq = config_get().first_seq;
 	l->dev = dev;
+	l->count = stats_lane(dev->slot, i);
 	l->exclusive = i < shared_from(dev);
 	l->wait_seq = cfg.first_seq;
 	err = dev->eng->channel_open(i, cfg, &l->ch);

@@ -11,6 +11,7 @@
 #include "driver/dma/engine.h"
 #include "lib/core/config.h"
 #include "lib/core/memory.h"
+#include "lib/core/stats.h"
 
 #include <atomic>
 #include <memory>
@@ -30,13 +31,12 @@ struct alignas(64) lane {
 	u64 wait_seq = 0;     /* last WAIT posted: until then no progress is no hang */
 	dma::channel *ch = nullptr;
 	device *dev = nullptr;
-	/* Counters: relaxed, changed under the lock (wakes without). */
-	u64 copies = 0, bytes = 0, requests = 0, doorbells = 0, wakes = 0, faults = 0;
+	lane_counters *count = &unseen; /* relaxed, changed under the lock (wakes, sleeps and spins without) */
 
 	alignas(64) std::mutex wait_lock; /* the sleepers' list */
 	waiter *waiters = nullptr;        /* first: the one that sleeps on the eventfd */
-	std::atomic<u64> sleeps{0}, spins{0};
 	std::atomic<u32> wait_ns{0};      /* running mean of how long waits took */
+	lane_counters unseen;             /* for lanes of no device in the table */
 };
 
 class device {

@@ -38,14 +38,14 @@ bool device_valid(const void *dev)
 static void add_lane(device_stats *st, const lane &l)
 {
 	st->streams += load_relaxed(&l.streams);
-	st->copies += load_relaxed(&l.copies);
-	st->bytes += load_relaxed(&l.bytes);
-	st->requests += load_relaxed(&l.requests);
-	st->doorbells += load_relaxed(&l.doorbells);
-	st->wakes += load_relaxed(&l.wakes);
-	st->faults += load_relaxed(&l.faults);
-	st->sleeps += l.sleeps.load(std::memory_order_relaxed);
-	st->spins += l.spins.load(std::memory_order_relaxed);
+	st->copies += load_relaxed(&l.count->copies);
+	st->bytes += load_relaxed(&l.count->bytes);
+	st->requests += load_relaxed(&l.count->requests);
+	st->doorbells += load_relaxed(&l.count->doorbells);
+	st->wakes += load_relaxed(&l.count->wakes);
+	st->faults += load_relaxed(&l.count->faults);
+	st->sleeps += load_relaxed(&l.count->sleeps);
+	st->spins += load_relaxed(&l.count->spins);
 }
 
 device_stats device_stats_get(device *dev)

@@ -166,6 +166,7 @@ static inline u64 bytes_of(const dma::request &r)
 /* The doorbell and the counters for n requests just posted; with the lane's lock held. */
 static inline void note_posted(stream *s, lane *l, const dma::request *r, size_t n)
 {
+	lane_counters *const count = l->count;
 	u64 bytes = 0, copies = 0;
 
 	trace_submit(l, n);
@@ -178,10 +179,10 @@ static inline void note_posted(stream *s, lane *l, const dma::request *r, size_t
 		bytes += b;
 		copies += b != 0;
 	}
-	store_relaxed(&l->doorbells, l->doorbells + 1);
-	store_relaxed(&l->requests, l->requests + n);
-	store_relaxed(&l->copies, l->copies + copies);
-	store_relaxed(&l->bytes, l->bytes + bytes);
+	store_relaxed(&count->doorbells, count->doorbells + 1);
+	store_relaxed(&count->requests, count->requests + n);
+	store_relaxed(&count->copies, count->copies + copies);
+	store_relaxed(&count->bytes, count->bytes + bytes);
 	store_relaxed(&s->copies, s->copies + copies);
 	store_relaxed(&s->bytes, s->bytes + bytes);
 	if (unlikely(r->op == dma::opcode::wait))
@@ -278,7 +279,7 @@ int stream_submit(stream *s, const dma::request *r, size_t n)
 	 */
 	if (unlikely(load_relaxed(ch->asleep))) {
 		ch->ops->wake(ch);
-		__atomic_fetch_add(&l->wakes, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&l->count->wakes, 1, __ATOMIC_RELAXED);
 	}
 	return likely(done == n) ? 0 : submit_slow(s, r + done, n - done);
 }
@@ -442,7 +443,7 @@ void lane_handle_fault(lane *l)
 	if (!dma::read_fault(ch, &f))
 		return;
 	auto *s = reinterpret_cast<stream *>(f.cookie);
-	store_relaxed(&l->faults, l->faults + 1);
+	store_relaxed(&l->count->faults, l->count->faults + 1);
 	log_warn("device %u channel %u: request %llu failed: %s at 0x%llx", l->dev->slot, ch->index,
 		 static_cast<unsigned long long>(f.seq), dma::fault_name(f.reason), static_cast<unsigned long long>(f.address));
 	/* The cookie went through the device: believe it only if it is one of ours on this lane. */

@@ -252,7 +252,7 @@ static int lead(lane *l, waiter *me, deadline until, progress_check &progress)
 		err = look(l, me->seq, until, progress);
 		if (err)
 			return err;
-		l->sleeps.fetch_add(1, std::memory_order_relaxed);
+		__atomic_fetch_add(&l->count->sleeps, 1, __ATOMIC_RELAXED);
 		if (eventfd_sleep(l->ch->irq_fd[dma::irq_waiter], next_look(until)) == -ETIMEDOUT)
 			device_check_faults(l->dev);
 	}

@@ -320,8 +320,37 @@ def test_selftest(s):
     s.check(done.returncode == 1 and "/nonexistent" in done.stdout, "selftest: a file that is not there fails", done)
 
 
+def test_stat(s):
+    """A process that has copied and now waits: its totals are there for others to read."""
+    fifo = os.path.join(s.scratch, "fifo")
+    os.mkfifo(fifo)
+    user = subprocess.Popen([s.program, "selftest", "sim:mem=64M", "--size", "100K", "--file", fifo, "--out", "/dev/null"],
+                            stdout=subprocess.DEVNULL)
+    with open(fifo, "wb") as f:  # opened when the process has done its other steps
+        status, said = s.json("stat", "--pid", str(user.pid), "--count", "1", "--interval", "0.05")
+        mine = said["processes"]
+        s.check(status == 0 and len(mine) == 1 and mine[0]["pid"] == user.pid and mine[0]["device"] == "sim:mem=64M"
+                and mine[0]["driver"] == "sdma", "stat: the process and its device", said)
+        # two copies each of the pinned step, three within the device, six in odd pieces; pageable ones come on top
+        s.check(mine and mine[0]["copies"] >= 11 and mine[0]["bytes"] >= 7 * 102400 and mine[0]["faults"] == 0,
+                "stat: what it has copied", said)
+        before = mine[0]["bytes"] if mine else 0
+        f.write(b"x" * 102400)
+        f.flush()
+        for _ in range(200):
+            after = s.json("stat", "--pid", str(user.pid), "--count", "1", "--interval", "0.05")[1]["processes"][0]["bytes"]
+            if after >= before + 2 * 102400:
+                break
+        s.check(after == before + 2 * 102400, "stat: the counters live", (before, after))
+        text = s.run("stat", "--count", "1", "--interval", "0.05").stdout
+        s.check(str(user.pid) in text and "sim:mem=64M" in text and max(map(len, text.splitlines())) <= 80, "stat: readable", text)
+    s.check(user.wait(60) == 0, "stat: and the process never noticed")
+    done = s.run("stat", "--pid", str(os.getpid()), "--count", "1")
+    s.check(done.returncode == 1 and str(os.getpid()) in done.stderr, "stat: a process that does not use usdma", done)
+
+
 def test_help(s):
-    for command in ("list", "bind", "unbind", "info", "doctor", "reset", "selftest", None):
+    for command in ("list", "bind", "unbind", "info", "doctor", "reset", "selftest", "stat", None):
         done = s.run(*filter(None, (command, "--help")))
         lines = done.stdout.splitlines()
         s.check(done.returncode == 0 and max(map(len, lines)) <= 80 and (not command or "Examples:" in done.stdout),
@@ -343,7 +372,7 @@ def test_completion(s, script):
 
 TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
          test_doctor_modules, test_doctor_group, test_doctor_memlock, test_doctor_permissions, test_doctor_advice,
-         test_doctor_here, test_info_and_reset, test_selftest, test_help]
+         test_doctor_here, test_info_and_reset, test_selftest, test_stat, test_help]
 
 
 def main():

@@ -4,6 +4,8 @@
 #include "driver/dma/registry.h"
 #include "tools/usdmactl/ctl.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 
@@ -20,15 +22,26 @@ bool is_bridge(const pci::function &f)
 	return f.class_code >> 16 == class_bridge;
 }
 
-/* libpci's own handlers, which pci_init sets, print or end the program; a name that is not found needs neither. */
+/* Without handlers of its own, which only pci_init sets, libpci would call through null pointers. */
 static void be_quiet(char *, ...)
 {
+}
+
+[[noreturn]] static void give_up(char *text, ...)
+{
+	fprintf(stderr, "usdmactl: libpci: %s\n", text);
+	exit(exit_failed);
 }
 
 struct name_list {
 	pci_access *access = pci_alloc();
 
-	name_list() { access->error = access->warning = access->debug = be_quiet; }
+	name_list()
+	{
+		access->error = give_up;
+		access->warning = access->debug = be_quiet;
+	}
+
 	~name_list() { pci_free_name_list(access); }
 };
 

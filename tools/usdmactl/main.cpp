@@ -91,6 +91,20 @@ void add_works(CLI::App &app, arguments &a)
 	sub->callback([&a] { a.status = run_selftest(a.ctx, a.selftest); });
 }
 
+void add_stat(CLI::App &app, arguments &a)
+{
+	CLI::App *sub = command(app, "stat", "Live counters of the processes that use usdma",
+				"  usdmactl stat\n  usdmactl stat --pid 4711 --interval 0.2\n"
+				"  usdmactl stat --json --count 1 | jq '.processes[].bytes'");
+
+	sub->add_option("--pid", a.stat.pid, "Only this process")->type_name("PID")->check(CLI::PositiveNumber);
+	sub->add_option("--interval", a.stat.interval, "Seconds between two looks (default 1)")
+		->type_name("S")
+		->check(CLI::Range(0.01, 3600.0));
+	sub->add_option("--count", a.stat.count, "Leave after so many tables")->type_name("N")->check(CLI::PositiveNumber);
+	sub->callback([&a] { a.status = run_stat(a.ctx, a.stat); });
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -108,6 +122,7 @@ int main(int argc, char **argv)
 	add_binds(app, a);
 	add_looks(app, a);
 	add_works(app, a);
+	add_stat(app, a);
 	try {
 		app.parse(argc, argv);
 	} catch (const CLI::ParseError &e) {

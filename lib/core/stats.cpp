@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/stats.h"
+
+#include "driver/base/barrier.h"
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+
+#include <cstdio>
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace usdma::core {
+
+/* Kept open for as long as the process lives: that is how others find it. */
+static int make_file()
+{
+	const int fd = memfd_create(stats_name, MFD_CLOEXEC);
+
+	if (fd < 0 || ftruncate(fd, sizeof(stats_page)) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static stats_page *make_page()
+{
+	const int fd = make_file(), kind = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+	void *p = mmap(nullptr, sizeof(stats_page), PROT_READ | PROT_WRITE, kind | MAP_NORESERVE, fd, 0);
+
+	if (p == MAP_FAILED) {
+		if (fd >= 0)
+			close(fd);
+		return nullptr;
+	}
+	if (fd < 0)
+		log_info("no file for counters: usdmactl stat does not see this process");
+	auto *page = static_cast<stats_page *>(p);
+	page->head.version = stats_version;
+	page->head.pid = u32(getpid());
+	page->head.slots = stats_slots;
+	page->head.lanes = stats_lanes;
+	memcpy(page->head.magic, stats_magic, sizeof(stats_magic));
+	return page;
+}
+
+/* The first caller makes it (devices are opened one at a time). */
+static stats_page *page()
+{
+	static stats_page *const made = make_page();
+
+	return made;
+}
+
+int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_ns)
+{
+	stats_page *p = page();
+
+	if (!p)
+		return fail(ENOMEM, "no memory for counters");
+	stats_slot &s = p->head.slot[slot];
+	lane_counters *count = p->count[slot];
+	/* Gives the pages back, so that they read as zeros: in a file, or without one. */
+	if (madvise(count, sizeof(p->count[slot]), MADV_REMOVE) && madvise(count, sizeof(p->count[slot]), MADV_DONTNEED))
+		memset(static_cast<void *>(count), 0, sizeof(p->count[slot]));
+	snprintf(s.spec, sizeof(s.spec), "%s", spec);
+	snprintf(s.driver, sizeof(s.driver), "%s", driver);
+	s.opened_ns = opened_ns;
+	store_relaxed(&s.lanes, 0u);
+	/* Release: who sees it open sees what it is. */
+	store_release(&s.open, 1u);
+	return 0;
+}
+
+void stats_close(unsigned slot)
+{
+	if (stats_page *p = page())
+		store_release(&p->head.slot[slot].open, 0u);
+}
+
+lane_counters *stats_lane(unsigned slot, unsigned lane)
+{
+	stats_slot &s = page()->head.slot[slot];
+
+	if (lane >= load_relaxed(&s.lanes))
+		store_relaxed(&s.lanes, lane + 1);
+	return &page()->count[slot][lane];
+}
+
+} // namespace usdma::core

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Counters that other processes can look at while this one runs (usdmactl stat):
+ * a page of them in a memfd, which its owner and root find below /proc/PID/fd.
+ * Nothing is published by anyone: the counters are counted there.  It goes with
+ * the process, however that ends.
+ */
+#pragma once
+
+#include "driver/base/types.h"
+
+namespace usdma::core {
+
+inline constexpr char stats_name[] = "usdma-stats"; /* of the memfd */
+inline constexpr char stats_magic[8] = {'u', 's', 'd', 'm', 'a', 's', 't', '1'};
+inline constexpr u32 stats_version = 1;
+inline constexpr unsigned stats_slots = 16, stats_lanes = 1024;
+
+/* One lane's, on a line of its own: changed by whoever holds the lane's lock (wakes, sleeps and spins by anyone). */
+struct alignas(64) lane_counters {
+	u64 copies = 0, bytes = 0, requests = 0, doorbells = 0, wakes = 0, faults = 0, sleeps = 0, spins = 0;
+};
+static_assert(sizeof(lane_counters) == 64);
+
+struct stats_slot {
+	char spec[96];   /* the device string, shortened if longer */
+	char driver[16]; /* the engine's driver */
+	u32 open;        /* 1: the device is open, and the rest is valid; written last */
+	u32 lanes;       /* how many of the counters below are in use: the first so many */
+	u64 opened_ns;   /* CLOCK_MONOTONIC */
+};
+static_assert(sizeof(stats_slot) == 128);
+
+struct alignas(4096) stats_head {
+	char magic[8];
+	u32 version, pid;
+	u32 slots, lanes; /* the arrays' sizes */
+	u64 reserved[5];
+	stats_slot slot[stats_slots];
+};
+
+struct stats_page {
+	stats_head head;
+	alignas(4096) lane_counters count[stats_slots][stats_lanes];
+};
+
+/* A device opens: its counters start from zero. -ENOMEM. */
+int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_ns);
+void stats_close(unsigned slot);
+/* Where a lane counts; stays valid. Between stats_open and stats_close of its slot. */
+lane_counters *stats_lane(unsigned slot, unsigned lane);
+
+} // namespace usdma::core

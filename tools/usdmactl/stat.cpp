@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Live counters of the processes that use usdma, read where they count (lib/core/stats.h). */
+#include "driver/base/clock.h"
+#include "driver/base/unique_fd.h"
+#include "lib/core/stats.h"
+#include "tools/usdmactl/ctl.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <iostream>
+#include <map>
+#include <unistd.h>
+
+namespace usdma::ctl {
+
+namespace {
+
+struct row {
+	unsigned pid = 0;
+	std::string command, device, driver;
+	u32 lanes = 0;
+	u64 opened_ns = 0;
+	core::lane_counters sum;
+};
+
+using key = std::tuple<unsigned, unsigned, u64>; /* process, slot, when it was opened */
+using sample = std::map<key, row>;
+
+} // namespace
+
+/* The page of counters of a process; not valid: it has none, or is somebody else's. */
+static unique_fd open_page(const context &ctx, const std::string &pid)
+{
+	const std::string dir = ctx.at.proc() + "/" + pid + "/fd/", want = std::string("/memfd:") + core::stats_name + " (deleted)";
+	std::error_code ec;
+
+	for (const std::string &fd : dir_entries(dir)) {
+		if (std::filesystem::read_symlink(dir + fd, ec) == want && !ec)
+			return unique_fd(open((dir + fd).c_str(), O_RDONLY | O_CLOEXEC));
+	}
+	return {};
+}
+
+static bool read_at(int fd, void *buf, size_t len, size_t offset)
+{
+	return pread(fd, buf, len, off_t(offset)) == ssize_t(len);
+}
+
+static void add(core::lane_counters &to, const core::lane_counters &c)
+{
+	to.copies += c.copies;
+	to.bytes += c.bytes;
+	to.requests += c.requests;
+	to.doorbells += c.doorbells;
+	to.wakes += c.wakes;
+	to.faults += c.faults;
+	to.sleeps += c.sleeps;
+	to.spins += c.spins;
+}
+
+static bool known_layout(const core::stats_head &h)
+{
+	return !memcmp(h.magic, core::stats_magic, sizeof(core::stats_magic)) && h.version == core::stats_version &&
+	       h.slots == core::stats_slots && h.lanes == core::stats_lanes;
+}
+
+static void read_slot(int fd, unsigned pid, const std::string &command, unsigned slot, const core::stats_slot &s, sample *out)
+{
+	std::vector<core::lane_counters> counts(std::min(s.lanes, core::stats_lanes));
+	row r = {pid, command, std::string(s.spec, strnlen(s.spec, sizeof(s.spec))),
+		 std::string(s.driver, strnlen(s.driver, sizeof(s.driver))), s.lanes, s.opened_ns, {}};
+
+	if (!s.open || !read_at(fd, counts.data(), counts.size() * sizeof(counts[0]),
+				offsetof(core::stats_page, count) + sizeof(core::lane_counters) * core::stats_lanes * slot))
+		return;
+	for (const core::lane_counters &c : counts)
+		add(r.sum, c);
+	(*out)[{pid, slot, s.opened_ns}] = r;
+}
+
+static void read_process(const context &ctx, const std::string &pid, sample *out)
+{
+	const unique_fd fd = open_page(ctx, pid);
+	core::stats_head head;
+	const unsigned id = unsigned(strtoul(pid.c_str(), nullptr, 10));
+
+	/* A child that a process forked has its page, too: the number in it tells whose it is. */
+	if (!fd.valid() || !read_at(fd.get(), &head, sizeof(head), 0) || !known_layout(head) || head.pid != id)
+		return;
+	const std::string command = read_line(ctx.at.proc() + "/" + pid + "/comm");
+	for (unsigned slot = 0; slot < core::stats_slots; slot++)
+		read_slot(fd.get(), id, command, slot, head.slot[slot], out);
+}
+
+static sample take(const context &ctx, unsigned only)
+{
+	sample s;
+
+	for (const std::string &pid : dir_entries(ctx.at.proc()))
+		if (pid.find_first_not_of("0123456789") == pid.npos && (!only || pid == std::to_string(only)))
+			read_process(ctx, pid, &s);
+	return s;
+}
+
+static double rate(u64 now, u64 before, double seconds)
+{
+	return now > before && seconds > 0 ? double(now - before) / seconds : 0;
+}
+
+static json to_json(const row &r, const core::lane_counters &old, double seconds)
+{
+	return {{"pid", r.pid}, {"command", r.command}, {"device", r.device}, {"driver", r.driver}, {"lanes", r.lanes},
+		{"copies", r.sum.copies}, {"bytes", r.sum.bytes}, {"requests", r.sum.requests}, {"doorbells", r.sum.doorbells},
+		{"wakes", r.sum.wakes}, {"faults", r.sum.faults}, {"sleeps", r.sum.sleeps},
+		{"copies_per_s", rate(r.sum.copies, old.copies, seconds)}, {"bytes_per_s", rate(r.sum.bytes, old.bytes, seconds)}};
+}
+
+static void print_row(const row &r, const core::lane_counters &old, double seconds)
+{
+	std::cout << fmt::format("{:>7} {:<15.15} {:<17.17} {:>10.0f} {:>9.1f} {:>7.0f} {:>7}\n", r.pid, r.command, r.device,
+				 rate(r.sum.copies, old.copies, seconds), rate(r.sum.bytes, old.bytes, seconds) / double(MiB),
+				 rate(r.sum.sleeps, old.sleeps, seconds), r.sum.faults);
+}
+
+static void show(const context &ctx, const sample &now, const sample &before, double seconds)
+{
+	json list = json::array();
+
+	if (!ctx.json) {
+		if (isatty(STDOUT_FILENO))
+			std::cout << "\033[H\033[J";
+		std::cout << fmt::format("{:>7} {:<15} {:<17} {:>10} {:>9} {:>7} {:>7}\n", "PID", "COMMAND", "DEVICE", "COPIES/S", "MIB/S",
+					 "SLEEP/S", "FAULTS");
+	}
+	for (const auto &[k, r] : now) {
+		const auto it = before.find(k);
+		const core::lane_counters old = it == before.end() ? core::lane_counters() : it->second.sum;
+
+		if (ctx.json)
+			list.push_back(to_json(r, old, seconds));
+		else
+			print_row(r, old, seconds);
+	}
+	if (ctx.json)
+		std::cout << json{{"processes", list}}.dump(-1, ' ', false, json::error_handler_t::replace) << "\n";
+	else if (now.empty())
+		std::cout << "no process that can be looked at uses usdma (root sees those of others)\n";
+	std::cout.flush();
+}
+
+int run_stat(const context &ctx, const stat_options &opt)
+{
+	sample before = take(ctx, opt.pid);
+	u64 then = now_ns();
+
+	if (opt.pid && before.empty())
+		return report(ctx, fmt::format("process {} does not use usdma, or may not be looked at", opt.pid));
+	for (unsigned n = 0; (!opt.count || n < opt.count) && std::cout; n++) {
+		usleep(useconds_t(opt.interval * 1e6));
+		const sample now = take(ctx, opt.pid);
+		const u64 at = now_ns();
+
+		show(ctx, now, before, double(at - then) / 1e9);
+		before = now;
+		then = at;
+	}
+	return exit_ok;
+}
+
+} // namespace usdma::ctl

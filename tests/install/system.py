@@ -4,7 +4,9 @@
 
 system.py BUILD_DIR
 """
+import glob
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -62,7 +64,6 @@ def udev_helper(scratch):
 
 def rule_numbers():
     """The numbers in the udev rule are those of the engines' headers."""
-    import re
     with open(os.path.join(SYSTEM, "70-usdma.rules"), encoding="ascii") as f:
         rules = f.read()
     for engine in ("sdma", "edu"):
@@ -113,6 +114,25 @@ def units(build, scratch):
         point(got == 0 and not [x for x in log.splitlines() if "usdma" in x], f"systemd accepts {name}", log)
 
 
+def tracepoints(build):
+    """The bpftrace scripts use tracepoints that the library has, with arguments that these have."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as f:
+        if "-DUSDMA_TRACE" not in f.read():
+            skip("tracepoints", "built without sys/sdt.h (systemtap-sdt-dev)")
+            return
+    _, notes = run(["readelf", "-n", "--wide", os.path.join(build, "lib/native/libusdma.so.0")])
+    found = {name: len(args.split()) for name, args in re.findall(r"Name: (\w+)\n.*\n\s*Arguments: (.*)", notes)}
+    with open(os.path.join(TOP, "lib/core/trace.h"), encoding="utf-8") as f:
+        named = set(re.findall(r"STAP_PROBE\d\(usdma, (\w+),", f.read()))
+    point(named and set(found) == named, "libusdma has the tracepoints of trace.h", f"{found}\n{notes}")
+    for script in sorted(glob.glob(os.path.join(TOP, "docs/examples/bpftrace/*.bt"))):
+        with open(script, encoding="utf-8") as f:
+            uses = re.findall(r"^((?:usdt:\*:usdma:\w+,?\n)+)(.*?)^}", f.read(), re.M | re.S)
+        wrong = [(probe, body) for heads, body in uses for probe in re.findall(r"usdma:(\w+)", heads)
+                 if max([int(a) for a in re.findall(r"\barg(\d)", body)], default=-1) >= found.get(probe, -1)]
+        point(uses and not wrong, f"{os.path.basename(script)} uses what there is", str(wrong))
+
+
 def main():
     build, scratch = sys.argv[1], tempfile.mkdtemp(prefix="usdma-system-")
     try:
@@ -124,6 +144,7 @@ def main():
             skip("a passed socket", "built without tools")
         if os.path.exists(os.path.join(build, "system")):
             units(build, os.path.join(scratch))
+        tracepoints(build)
         for path in (os.path.join(SYSTEM, "usdma-sim.bash"), os.path.join(SYSTEM, "usdma-perf.bash"),
                      os.path.join(TOP, "tools/usdmactl/usdmactl.bash")):
             got, log = run(["bash", "-n", path])

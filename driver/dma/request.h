@@ -48,6 +48,21 @@ enum class compare : u8 {
 	nor = 3,  /* ~(v | x) != 0 */
 };
 
+constexpr bool compares(compare how, u64 v, u64 x)
+{
+	switch (how) {
+	case compare::geq:
+		return s64(v - x) >= 0;
+	case compare::eq:
+		return v == x;
+	case compare::and_:
+		return (v & x) != 0;
+	case compare::nor:
+		return ~(v | x) != 0;
+	}
+	return false;
+}
+
 enum class reduce_op : u8 { sum = 0, max = 1, min = 2, equal = 3 /* 1 where equal, else 0 */, prod = 4 };
 enum class element : u8 { i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, count };
 

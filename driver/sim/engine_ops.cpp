@@ -219,21 +219,6 @@ unit::result unit::op_write(hw_channel &ch, const descriptor &d, u64 value)
 	return result::done;
 }
 
-static bool holds(dma::compare c, u64 v, u64 x)
-{
-	switch (c) {
-	case dma::compare::geq:
-		return s64(v - x) >= 0;
-	case dma::compare::eq:
-		return v == x;
-	case dma::compare::and_:
-		return (v & x) != 0;
-	case dma::compare::nor:
-		return ~(v | x) != 0;
-	}
-	return false;
-}
-
 unit::result unit::op_wait(hw_channel &ch, const descriptor &d)
 {
 	const end src = source(ch, dma::src_space(d.spaces), d.src);
@@ -248,7 +233,7 @@ unit::result unit::op_wait(hw_channel &ch, const descriptor &d)
 	const result r = get_word(ch, src, &word);
 	if (r != result::done)
 		return r;
-	if (holds(dma::compare(d.arg), word, d.a))
+	if (dma::compares(dma::compare(d.arg), word, d.a))
 		return result::done;
 	if (!ch.waiting)
 		ch.wait_until = d.height ? now_ns() + d.height * ns_per_ms : ~u64(0);

@@ -223,10 +223,19 @@ static record *future_of(event *e)
 	return e->rec;
 }
 
-/* The order of the ring is enough: the record lies before anything that this stream can still post. */
-static bool same_ring(const stream *s, const record *r)
+/*
+ * In the same ring the record lies before anything that this stream can still post.  What the stream
+ * waits for itself (a synchronisation, an event recorded on it) must come after the record as well.
+ */
+static bool behind_in_ring(stream *s, const record *r)
 {
-	return load_acquire(&r->at) == record::in_ring && r->ln == s->ln;
+	if (load_acquire(&r->at) != record::in_ring || r->ln != s->ln)
+		return false;
+	std::lock_guard guard(s->ln->lock);
+	if (s->gated)
+		return false;
+	s->last = std::max(s->last, r->seq);
+	return true;
 }
 
 /* The ring itself waits for another ring of the same engine: no host in between. */
@@ -268,7 +277,7 @@ int stream_wait_event(stream *s, event *e, deadline until)
 
 	if (!r && (e->flags & event_wait_future))
 		r = future_of(e);
-	if (!r || record_reached(r) || same_ring(s, r)) {
+	if (!r || record_reached(r) || behind_in_ring(s, r)) {
 		record_unref(r);
 		return 0;
 	}

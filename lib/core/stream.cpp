@@ -335,6 +335,8 @@ int stream_sync(stream *s, deadline until)
 {
 	const int err = stream_wait(s, until);
 
+	/* What was freed while this work was under way can be given back now; one load when there is nothing. */
+	memory_reclaim();
 	return unlikely(err) ? err : stream_take_error(s, nullptr);
 }
 

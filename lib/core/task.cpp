@@ -266,27 +266,12 @@ struct word_gate {
 	bool resets;
 };
 
-static bool compares(u64 v, dma::compare cmp, u64 x)
-{
-	switch (cmp) {
-	case dma::compare::geq:
-		return s64(v - x) >= 0;
-	case dma::compare::eq:
-		return v == x;
-	case dma::compare::and_:
-		return (v & x) != 0;
-	case dma::compare::nor:
-		return ~(v | x) != 0;
-	}
-	return false;
-}
-
 static bool word_check(void *arg)
 {
 	auto *g = static_cast<word_gate *>(arg);
 	u64 v = load_acquire(g->word);
 
-	if (!compares(v, g->cmp, g->value))
+	if (!dma::compares(g->cmp, v, g->value))
 		return false;
 	/* Of two that wait for the word, one takes it. */
 	return !g->resets || __atomic_compare_exchange_n(g->word, &v, g->reset, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);

@@ -5,12 +5,10 @@
  * that was accepted either lands whole or is reported; nothing hangs; and the
  * same device goes on afterwards (or, once lost, opens again).
  */
-#include "driver/base/clock.h"
-#include "driver/base/error.h"
 #include "driver/vfio/device.h"
 #include "lib/core/copy.h"
 #include "lib/core/event.h"
-#include "tests/support/test.h"
+#include "tests/support/core.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -19,17 +17,10 @@
 
 using namespace usdma;
 using namespace usdma::core;
-
-#define ok(call)                                                                                                       \
-	do {                                                                                                           \
-		const int err_ = (call);                                                                               \
-		if (err_)                                                                                              \
-			print_error("%s: %d (%s)\n", #call, err_, error_text());                                       \
-		assert_int_equal(err_, 0);                                                                             \
-	} while (0)
+using usdma::test::ptr;
+using usdma::test::soon;
 
 static constexpr u64 size = 256 * KiB;
-static constexpr u64 longest = 10000; /* ms: later than this is a hang */
 
 struct setting {
 	device *dev = nullptr;
@@ -38,16 +29,6 @@ struct setting {
 	std::vector<u8> pageable;
 	u64 d = 0, d2 = 0, desc = 0;
 };
-
-static void *ptr(u64 a)
-{
-	return reinterpret_cast<void *>(a);
-}
-
-static deadline soon()
-{
-	return deadline::in_ms(longest);
-}
 
 static void set_up(setting *t, wait_mode mode)
 {

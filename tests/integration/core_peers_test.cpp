@@ -1,36 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies between the memories of two devices (USDMA_DEVICES names both). */
-#include "driver/base/error.h"
 #include "lib/core/copy.h"
 #include "lib/core/event.h"
-#include "tests/support/test.h"
+#include "tests/support/core.h"
 
 #include <cstring>
 #include <vector>
 
 using namespace usdma;
 using namespace usdma::core;
-
-#define ok(call)                                                                                                       \
-	do {                                                                                                           \
-		const int err_ = (call);                                                                               \
-		if (err_)                                                                                              \
-			print_error("%s: %d (%s)\n", #call, err_, error_text());                                       \
-		assert_int_equal(err_, 0);                                                                             \
-	} while (0)
+using usdma::test::ptr;
+using usdma::test::soon;
 
 static device *dev[2];
 static const u64 size = test::sized(3 * MiB, 16 * KiB) + 192;
-
-static deadline soon()
-{
-	return deadline::in_ms(test::patience_ms(20000));
-}
-
-static void *ptr(u64 a)
-{
-	return reinterpret_cast<void *>(a);
-}
 
 static int open_both(void **)
 {

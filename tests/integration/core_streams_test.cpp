@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Streams, events, gates and calls of lib/core over a real device (USDMA_DEVICES). */
-#include "driver/base/error.h"
 #include "lib/core/copy.h"
 #include "lib/core/event.h"
 #include "lib/core/stream.h"
-#include "tests/support/test.h"
+#include "tests/support/core.h"
 
 #include <atomic>
 #include <cstring>
@@ -16,21 +15,9 @@
 
 using namespace usdma;
 using namespace usdma::core;
+using usdma::test::soon;
 
 static device *dev;
-
-#define ok(call)                                                                                                       \
-	do {                                                                                                           \
-		const int err_ = (call);                                                                               \
-		if (err_)                                                                                              \
-			print_error("%s: %d (%s)\n", #call, err_, error_text());                                       \
-		assert_int_equal(err_, 0);                                                                             \
-	} while (0)
-
-static deadline soon()
-{
-	return deadline::in_ms(test::patience_ms(20000));
-}
 
 struct buffers {
 	u64 size;
@@ -190,6 +177,41 @@ static void event_ring_waits(void **)
 		ok(stream_destroy(b));
 		ok(event_destroy(e));
 	}
+}
+
+/* Two streams of one ring: one that waits for the other's event is not done before it. */
+static void event_in_shared_ring(void **)
+{
+	constexpr u64 big = 16 * MiB;
+	buffers m(big);
+	std::vector<stream *> all;
+	stream *a = nullptr, *b = nullptr;
+	event *e;
+
+	while (!b) {
+		all.push_back(new_stream());
+		for (size_t i = 0; i + 1 < all.size() && !b; i++)
+			if (all[i]->ln == all.back()->ln) {
+				a = all[i];
+				b = all.back();
+			}
+	}
+	ok(event_create(dev, 0, &e));
+	for (int round = 0; round < 20; round++) {
+		u8 word = 0;
+
+		m.a[big - 1] = u8(round + 1);
+		ok(copy_async(a, m.device(), m.a, big));
+		ok(event_record(e, a));
+		ok(stream_wait_event(b, e, deadline::never()));
+		/* Pageable: read by the host as soon as b is done. */
+		ok(copy_async(b, &word, reinterpret_cast<void *>(m.d + big - 1), 1));
+		assert_int_equal(word, round + 1);
+		assert_int_equal(event_query(e), int(event_state::done));
+	}
+	ok(event_destroy(e));
+	for (stream *s : all)
+		ok(stream_destroy(s));
 }
 
 static void future_event(void **)
@@ -422,7 +444,7 @@ int main()
 		cmocka_unit_test(copy_there_and_back), cmocka_unit_test(pageable_both_ways),
 		cmocka_unit_test(word_gate),           cmocka_unit_test(word_gate_expires),
 		cmocka_unit_test(event_chain),         cmocka_unit_test(event_ring_waits),
-		cmocka_unit_test(future_event),        cmocka_unit_test(blocking_call),
+		cmocka_unit_test(event_in_shared_ring), cmocka_unit_test(future_event),        cmocka_unit_test(blocking_call),
 		cmocka_unit_test(signal_fd),           cmocka_unit_test(abort_behind_gate),
 		cmocka_unit_test(abort_value_wait_on_device), cmocka_unit_test(bad_addresses),
 		cmocka_unit_test(many_streams),        cmocka_unit_test(full_ring),

@@ -163,21 +163,6 @@ outcome executor::write(const dma::request &r, u64 value)
 	return put(dst, &value, sizeof(value));
 }
 
-static bool holds(dma::compare c, u64 v, u64 x)
-{
-	switch (c) {
-	case dma::compare::geq:
-		return s64(v - x) >= 0;
-	case dma::compare::eq:
-		return v == x;
-	case dma::compare::and_:
-		return (v & x) != 0;
-	case dma::compare::nor:
-		return ~(v | x) != 0;
-	}
-	return false;
-}
-
 outcome executor::wait(const dma::request &r)
 {
 	const end src = source(dma::src_space(r.spaces), r.src);
@@ -193,7 +178,7 @@ outcome executor::wait(const dma::request &r)
 			return o;
 		if (outcome o = get_word(src, &word); !o)
 			return o;
-		if (holds(dma::compare(r.arg), word, r.a))
+		if (dma::compares(dma::compare(r.arg), word, r.a))
 			return {};
 		if (limit.passed())
 			return {fault_reason::timeout, r.src};

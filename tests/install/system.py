@@ -64,7 +64,7 @@ def udev_helper(scratch):
 
 def rule_numbers():
     """The numbers in the udev rule are those of the engines' headers."""
-    with open(os.path.join(SYSTEM, "70-usdma.rules"), encoding="ascii") as f:
+    with open(os.path.join(SYSTEM, "70-usdma.rules.in"), encoding="ascii") as f:
         rules = f.read()
     for engine in ("sdma", "edu"):
         with open(os.path.join(TOP, f"driver/engines/{engine}/{engine}_hw.h"), encoding="utf-8") as f:

@@ -51,6 +51,19 @@ def options(tool, page):
     point(p.returncode == 0 and known and not missing, f"{page} has every option", f"{missing}\n{p.stderr}")
 
 
+def commands(tool):
+    """Every command of usdmactl and each of its options is in its page."""
+    text = read("docs/man/usdmactl.8").replace("\\-", "-")
+    listed = subprocess.run([tool, "--help"], capture_output=True, text=True, check=False).stdout.partition("Subcommands:")[2]
+    names = re.findall(r"^  ([a-z]+) ", listed, re.M)
+    missing = [n for n in names if f".It Cm {n}" not in text]
+    for name in names:
+        out = subprocess.run([tool, name, "--help"], capture_output=True, text=True, check=False).stdout
+        known = set(re.findall(r"^ +(?:-\w, ?)?--([a-z][a-z-]+)", out, re.M)) - {"help", "json"}
+        missing += [f"{name} --{o}" for o in sorted(known) if f"-{o}" not in text]
+    point(names and not missing, "usdmactl.8 has every command and option", str(missing))
+
+
 def main():
     build = sys.argv[1]
     pages = sorted(glob.glob(os.path.join(build, "docs/man/*.3"))) + sorted(glob.glob(os.path.join(TOP, "docs/man/*.[178]")))
@@ -67,6 +80,8 @@ def main():
     for tool, page in (("tools/usdma-sim", "usdma-sim.1"), ("tools/perf/usdma-perf", "usdma-perf.1")):
         if os.path.exists(os.path.join(build, tool)):
             options(os.path.join(build, tool), page)
+    if os.path.exists(os.path.join(build, "tools/usdmactl/usdmactl")):
+        commands(os.path.join(build, "tools/usdmactl/usdmactl"))
     print(f"1..{count}")
     return 1 if failed else 0
 

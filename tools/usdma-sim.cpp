@@ -4,6 +4,7 @@
 #include "driver/base/log.h"
 #include "driver/sim/bus_error.h"
 #include "driver/sim/listener.h"
+#include "tools/sim_sandbox.h"
 
 #include <CLI/CLI.hpp>
 
@@ -47,6 +48,7 @@ void describe(CLI::App &app, options &opt)
 	add_setting(app, opt, "--latency-us,--latency", "latency", "Each descriptor takes at least so many microseconds");
 	add_setting(app, opt, "--rate", "rate", "Bytes a second of each unit, such as 500M");
 	add_setting(app, opt, "--cpus", "cpus", "CPUs of the units, such as 2+3");
+	add_setting(app, opt, "--share", "share", "Memory of its own that a client may map at a time (default 1T)");
 	app.add_option_function<std::string>(
 		   "--nomem", [&opt](const std::string &v) { opt.settings.push_back("nomem=" + (v.empty() ? "1" : v)); },
 		   "A device without memory of its own")
@@ -121,9 +123,21 @@ int serve(const options &opt)
 		return report(fail_errno("signalfd"));
 	if (const int err = opt.listen_fd < 0 ? door.open(opt.socket) : door.adopt(unique_fd(opt.listen_fd)))
 		return report(err);
+	/* From here on no file: the socket is removed by a child that does nothing else. */
+	tool::keeper keeper;
+	if (opt.listen_fd < 0) {
+		if (const int err = keeper.start([&door] { door.remove_path(); }))
+			return report(err);
+		door.leave_path();
+	}
+	if (const int err = tool::sandbox_enter())
+		return report(err);
+	if (!tool::sandbox_filters())
+		log_info("built without a list of system calls");
 	if (const int err = tell_ready(opt))
 		return report(err);
 	const int err = door.run(cfg, stop.get(), opt.once);
+	keeper.release();
 	return err ? report(err) : 0;
 }
 

@@ -116,6 +116,7 @@ static constexpr key keys[] = {
 	{"rate", "bytes a second, such as 500M; 0 for no limit", [](config &c, string_view v) { return parse_size(v, &c.rate); }},
 	{"cpus", "CPU numbers joined by +, such as 2+3", set_cpus},
 	{"nomem", "0 or 1", set_nomem},
+	{"share", "a size, such as 64G", [](config &c, string_view v) { return parse_size(v, &c.share); }},
 	{"faults", "rules such as fail@3+drop-irq%2, see docs/reliability.md", set_faults},
 };
 
@@ -129,7 +130,7 @@ int parse_setting(string_view setting, config *out)
 		if (k.name == name)
 			return k.set(*out, value) ? bad(name, value, k.takes) : 0;
 	return fail(EINVAL,
-		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, nomem, faults",
+		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, nomem, share, faults",
 		    int(name.size()), name.data());
 }
 

@@ -13,6 +13,7 @@ namespace usdma::sim {
 struct config {
 	u64 mem = GiB;         /* mem=SIZE: device memory, sparse until touched */
 	bool has_mem = true;   /* nomem=1: a variant without device memory and without BAR2 */
+	u64 share = u64(1) << 40; /* share=SIZE: of its files a client may map so much at a time */
 	u32 engines = 2;       /* engines=N: units, a thread each */
 	u32 channels = 64;     /* channels=N */
 	u32 spin_us = 50;      /* spin=US: an idle unit polls so long before it sleeps */

@@ -19,13 +19,15 @@ static constexpr u64 max_iova = u64(1) << 57;
 static constexpr u64 let_go_ms = 4000;
 /* Up to here memory is brought in when it is mapped, as a real IOMMU driver pins it. */
 static constexpr u64 populate_max = 256 * MiB;
+/* … and no more than this for one client: files may be larger than what their owner has put into them. */
+static constexpr u64 populate_total = 8 * GiB;
 
 static bool barrier_of_all_threads()
 {
 	return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-dma_space::dma_space(u32 max_areas) : max_areas_(max_areas)
+dma_space::dma_space(const dma_bounds &most) : most_(most)
 {
 	syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
 	membarrier_ = barrier_of_all_threads();
@@ -70,7 +72,7 @@ static int check_file(int fd, u64 offset, u64 size)
 	return 0;
 }
 
-static int map_file(int fd, u64 offset, u64 size, u32 prot, mapping *out)
+static int map_file(int fd, u64 offset, u64 size, u32 prot, bool populate, mapping *out)
 {
 	const int rights = prot & vfio::dma_write ? PROT_READ | PROT_WRITE : PROT_READ;
 	const int err = check_file(fd, offset, size);
@@ -82,8 +84,10 @@ static int map_file(int fd, u64 offset, u64 size, u32 prot, mapping *out)
 		return fail_errno("sim: DMA_MAP: cannot map %" PRIu64 " bytes of the client's file", size);
 	*out = mapping(p, size);
 	madvise(p, size, MADV_DONTFORK);
-#ifdef MADV_POPULATE_WRITE
-	if (size <= populate_max)
+#ifndef MADV_POPULATE_WRITE
+	(void)populate;
+#else
+	if (populate)
 		madvise(p, size, rights & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 #endif
 	return 0;
@@ -94,10 +98,40 @@ int dma_space::fill(area *a, unique_fd fd, u64 fd_offset)
 	a->host = nullptr;
 	if (take_shared(a->base, a->size, &a->host) || !fd.valid())
 		return 0;
-	const int err = map_file(fd.get(), fd_offset, a->size, a->prot, &a->own);
+	int err = check_room(a->size, true);
 
+	if (!err)
+		err = map_file(fd.get(), fd_offset, a->size, a->prot,
+			       a->size <= populate_max && file_bytes_ + a->size <= populate_total, &a->own);
+	if (err)
+		return err;
 	a->host = a->own.data();
-	return err;
+	files_++;
+	file_bytes_ += a->size;
+	return 0;
+}
+
+/* Gives the client's file back, if there is one. */
+void dma_space::let_go(area *a)
+{
+	if (!a->own.size())
+		return;
+	files_--;
+	file_bytes_ -= a->own.size();
+	a->own = mapping();
+}
+
+int dma_space::check_room(u64 size, bool file) const
+{
+	if (by_iova_.size() >= most_.areas)
+		return fail(ENOSPC, "sim: DMA_MAP: there are %u areas, which is all that this device takes", most_.areas);
+	if (file && files_ >= most_.files)
+		return fail(ENOSPC, "sim: DMA_MAP: %u files are mapped, which is all that this device takes: map larger pieces",
+			    most_.files);
+	if (file && (size > most_.file_bytes || file_bytes_ > most_.file_bytes - size))
+		return fail(ENOSPC, "sim: DMA_MAP: %" PRIu64 " bytes beside the %" PRIu64 " that are mapped: more than the %" PRIu64
+			    " that this device takes (setting \"share\")", size, file_bytes_, most_.file_bytes);
+	return 0;
 }
 
 dma_space::area *dma_space::new_area()
@@ -116,8 +150,8 @@ int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
 	    fd_offset + size < size)
 		return fail(EINVAL, "sim: DMA_MAP: 0x%" PRIx64 " and 0x%" PRIx64 " bytes are not whole pages of an address",
 			    iova, size);
-	if (by_iova_.size() >= max_areas_)
-		return fail(ENOSPC, "sim: DMA_MAP: there are %u areas, which is all that this device takes", max_areas_);
+	if (const int err = check_room(size, false))
+		return err;
 	area *a = new_area();
 
 	a->base = iova;
@@ -130,7 +164,7 @@ int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
 			err = fail(-err, "sim: DMA_MAP: 0x%" PRIx64 " overlaps an area or cannot be kept", iova);
 	}
 	if (err) {
-		a->own = mapping();
+		let_go(a);
 		free_.push_back(a);
 		return err;
 	}
@@ -175,7 +209,7 @@ int dma_space::drop(area *a)
 		return fail(ETIMEDOUT, "sim: DMA_UNMAP: a unit has used 0x%" PRIx64 " for over %" PRIu64 " ms", a->base,
 			    let_go_ms);
 	}
-	a->own = mapping();
+	let_go(a);
 	free_.push_back(a);
 	return 0;
 }

@@ -58,9 +58,16 @@ private:
 	bool fences_;
 };
 
+/* What one client may have mapped at a time. */
+struct dma_bounds {
+	u32 areas = 262144;
+	u32 files = 49152; /* mappings of this process, which the kernel counts (vm.max_map_count: 65530) */
+	u64 file_bytes = u64(1) << 40;
+};
+
 class dma_space {
 public:
-	explicit dma_space(u32 max_areas);
+	explicit dma_space(const dma_bounds &most);
 	~dma_space();
 	dma_space(const dma_space &) = delete;
 	dma_space &operator=(const dma_space &) = delete;
@@ -93,10 +100,15 @@ private:
 	int fill(area *a, unique_fd fd, u64 fd_offset);
 	bool take_shared(u64 iova, u64 size, u8 **out);
 	area *new_area();
+	void let_go(area *a);
 	bool quiesce();
 	int drop(area *a);
 
-	u32 max_areas_;
+	int check_room(u64 size, bool file) const;
+
+	dma_bounds most_;
+	u32 files_ = 0;
+	u64 file_bytes_ = 0;
 	bool membarrier_;
 	u32 fence_ = 0;
 	range_map map_;

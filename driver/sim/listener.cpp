@@ -97,10 +97,16 @@ int listener::adopt(unique_fd sock)
 
 listener::~listener()
 {
+	remove_path();
+}
+
+void listener::remove_path()
+{
 	struct stat st;
 
 	if (!path_.empty() && !stat(path_.c_str(), &st) && st.st_ino == made_.st_ino && st.st_dev == made_.st_dev)
 		unlink(path_.c_str());
+	path_.clear();
 }
 
 /* Only the user that runs the server, and root, whatever the socket's mode became. */

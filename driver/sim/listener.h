@@ -24,6 +24,9 @@ public:
 	 * -EADDRINUSE: somebody serves it; -EEXIST: something else stands there.
 	 */
 	int open(const std::string &path);
+	/* As the destructor; and: the path is somebody else's to remove. */
+	void remove_path();
+	void leave_path() { path_.clear(); }
 	/*
 	 * Takes a listening UNIX stream socket over (from systemd, say).  Its path and
 	 * who may connect are the business of whoever made it.

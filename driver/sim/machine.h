@@ -32,8 +32,8 @@ private:
 };
 
 struct machine {
-	explicit machine(const config &c, u32 max_areas, u32 vectors)
-		: cfg(c), space(max_areas), irqs(vectors), tuning(copy_for_cpu())
+	explicit machine(const config &c, const dma_bounds &most, u32 vectors)
+		: cfg(c), space(most), irqs(vectors), tuning(copy_for_cpu())
 	{
 	}
 

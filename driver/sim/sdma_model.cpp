@@ -12,12 +12,11 @@ namespace usdma::sim {
 
 using namespace sdma;
 
-static constexpr u32 max_areas_of_client = 262144;
 static constexpr u32 max_vectors = 2048; /* PCI 3.0 §6.8.2.3 */
 static constexpr u64 bar4_size = 64 * KiB, pba_offset = 32 * KiB;
 
 sdma_model::sdma_model(const config &cfg, faults *wrong)
-	: cfg_(cfg), m_(cfg_, max_areas_of_client, std::min(2 * cfg.channels, max_vectors))
+	: cfg_(cfg), m_(cfg_, {.file_bytes = cfg.share}, std::min(2 * cfg.channels, max_vectors))
 {
 	m_.wrong = wrong;
 	m_.channels = cfg_.channels;
@@ -178,7 +177,7 @@ int sdma_model::irq_trigger(u32, u32 vector)
 
 u32 sdma_model::max_areas() const
 {
-	return max_areas_of_client;
+	return dma_bounds().areas;
 }
 
 int sdma_model::dma_map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 offset)

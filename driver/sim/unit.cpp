@@ -83,8 +83,6 @@ static void leave_the_only_cpu(pthread_t thread)
 
 int unit::start()
 {
-	char name[16];
-
 	wake_.reset(eventfd(0, EFD_CLOEXEC));
 	if (!wake_.valid())
 		return fail_errno("sim: cannot make a unit's eventfd");
@@ -92,8 +90,6 @@ int unit::start()
 	if (err)
 		return err;
 	running_ = true;
-	snprintf(name, sizeof(name), "sdma-unit%u", index_ % 100);
-	pthread_setname_np(thread_, name);
 	const auto &cpus = m_.cfg.cpus;
 	if (!cpus.empty())
 		return place_thread(thread_, cpus[index_ % cpus.size()]);
@@ -142,7 +138,13 @@ int unit::command(hw_channel *ch, u32 cmd)
 
 void *unit::thread_main(void *arg)
 {
-	static_cast<unit *>(arg)->run();
+	auto *u = static_cast<unit *>(arg);
+	char name[16];
+
+	snprintf(name, sizeof(name), "sdma-unit%u", u->index_ % 100);
+	/* By the thread itself: naming another one takes a file of /proc. */
+	pthread_setname_np(pthread_self(), name);
+	u->run();
 	return nullptr;
 }
 

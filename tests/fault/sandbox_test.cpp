@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * usdma-sim as a process that trusts nobody: what it has given up once it
+ * serves, that it reads and writes nothing but what its client mapped, and that
+ * two of them do not disturb each other.
+ * Run as: sandbox_test (USDMA_SIM names the device program, USDMA_SIM_FILTERS
+ * whether it was built with a list of system calls).
+ */
+#include "tests/support/test.h"
+
+#include "driver/base/barrier.h"
+#include "driver/base/clock.h"
+#include "driver/base/error.h"
+#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/vfio/user_client.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace usdma;
+using namespace usdma::test;
+using namespace usdma::sdma;
+
+static constexpr u64 page = 4096, wait_ms = 30000;
+
+static void must(int err, const char *what)
+{
+	if (err)
+		print_error("%s: %d: %s\n", what, err, error_text());
+	assert_int_equal(err, 0);
+}
+
+struct sim_process {
+	explicit sim_process(const char *share = "1T")
+	{
+		int ready[2];
+		char line[64];
+
+		assert_non_null(mkdtemp(dir));
+		path = std::string(dir) + "/dev";
+		assert_int_equal(pipe(ready), 0);
+		pid = fork();
+		if (!pid) {
+			dup2(2, 1); /* standard output is the test's report */
+			const std::string told = std::to_string(ready[1]);
+
+			execl(getenv("USDMA_SIM"), "usdma-sim", "--socket", path.c_str(), "--ready-fd", told.c_str(), "--mem", "16M",
+			      "--channels", "4", "--share", share, nullptr);
+			_exit(127);
+		}
+		close(ready[1]);
+		assert_true(read(ready[0], line, sizeof(line)) > 0);
+		close(ready[0]);
+	}
+	int end(int sig)
+	{
+		int status = 0;
+
+		if (pid > 0) {
+			kill(pid, sig);
+			waitpid(pid, &status, 0);
+		}
+		pid = 0;
+		return status;
+	}
+	~sim_process()
+	{
+		end(SIGKILL);
+		unlink(path.c_str());
+		rmdir(dir);
+	}
+	/* A line of /proc/PID/status: its number, -1: no such line. */
+	long status(const char *key) const
+	{
+		FILE *f = fopen(("/proc/" + std::to_string(pid) + "/status").c_str(), "re");
+		const size_t n = strlen(key);
+		char line[256];
+		long v = -1;
+
+		assert_non_null(f);
+		while (fgets(line, sizeof(line), f))
+			if (!strncmp(line, key, n) && line[n] == ':')
+				v = strtol(line + n + 1, nullptr, 10);
+		fclose(f);
+		return v;
+	}
+
+	char dir[32] = "/tmp/usdma-box-XXXXXX";
+	std::string path;
+	pid_t pid = 0;
+};
+
+/* A bare client with one channel: its ring, its status block and one page of data, all in one file. */
+struct client {
+	static constexpr u64 iova = 0x100000, size = 16 * page, data = 8 * page;
+
+	explicit client(const sim_process &s)
+	{
+		must(vfio::user_connect(s.path, {}, &dev), "connect");
+		must(vfio::config_bus_master(*dev, true), "bus master");
+		put32(reg_ctrl, ctrl_enable);
+	}
+	void put32(u64 at, u32 v) { must(dev->region_write(vfio::region_bar0, at, &v, 4), "write"); }
+	void put64(u64 at, u64 v) { must(dev->region_write(vfio::region_bar0, at, &v, 8), "write"); }
+	u32 get32(u64 at)
+	{
+		u32 v = 0;
+
+		must(dev->region_read(vfio::region_bar0, at, &v, 4), "read");
+		return v;
+	}
+	void map()
+	{
+		vfio::dma_area a;
+
+		file.reset(memfd_create("client", MFD_CLOEXEC));
+		assert_int_equal(ftruncate(file.get(), size), 0);
+		mem = mapping(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0), size);
+		a.iova = iova;
+		a.size = size;
+		a.vaddr = mem.data();
+		a.fd = file.get();
+		must(dev->dma_map(a), "map");
+	}
+	void enable()
+	{
+		put64(chan_ctrl(0) + chan_ring_base, iova + page);
+		put32(chan_ctrl(0) + chan_ring_order, 4);
+		put64(chan_ctrl(0) + chan_record, iova);
+		put32(chan_ctrl(0) + chan_command, chan_cmd_enable);
+	}
+	/* Runs one: none, or why it failed. */
+	dma::fault_reason run(descriptor d)
+	{
+		auto *status = reinterpret_cast<status_block *>(mem.data());
+		auto *slot = reinterpret_cast<descriptor *>(mem.data() + page) + (++seq & 15);
+		const deadline until = deadline::in_ms(wait_ms);
+
+		d.tag = u32(seq - 16);
+		memcpy(slot, &d, sizeof(d));
+		store_release(&slot->tag, u32(seq));
+		put64(chan_door(0) + door_tail, seq);
+		while (load_acquire(&status->record.completed) < seq) {
+			assert_false(until.passed());
+			if (load_acquire(&status->record.state) != dma::state_halted)
+				continue;
+			const auto why = dma::fault_reason(load_acquire(&status->record.reason));
+			put32(chan_ctrl(0) + chan_command, chan_cmd_resume);
+			return why;
+		}
+		return dma::fault_reason::none;
+	}
+	dma::fault_reason copy(dma::space from, u64 src, dma::space to, u64 dst, u64 len)
+	{
+		descriptor d = {};
+
+		d.op = u8(dma::opcode::copy);
+		d.spaces = dma::spaces(from, to);
+		d.src = src;
+		d.dst = dst;
+		d.len = len;
+		return run(d);
+	}
+
+	std::unique_ptr<vfio::device> dev;
+	unique_fd file;
+	mapping mem;
+	u64 seq = 0;
+};
+
+using dma::fault_reason;
+using dma::space;
+
+/* After its start it can get no privilege; and, filtered, a call that is not on the list is refused (seccomp(2): mode 2). */
+static void test_given_up(void **)
+{
+	const bool filters = atoi(getenv("USDMA_SIM_FILTERS"));
+	sim_process s;
+	struct stat st;
+
+	assert_int_equal(s.status("NoNewPrivs"), 1);
+	assert_int_equal(s.status("Seccomp"), filters ? 2 : 0);
+	{
+		/* It serves behind its list: threads, memory, interrupts, sleep and wake. */
+		client c(s);
+		c.map();
+		c.enable();
+		memset(c.mem.data() + client::data, 0x3c, 64);
+		assert_true(c.copy(space::host, client::iova + client::data, space::host, client::iova + client::data + 64, 64) == fault_reason::none);
+		assert_int_equal(c.mem.data()[client::data + 127], 0x3c);
+		/* Its threads stand behind the same list. */
+		assert_true(s.status("Threads") > 1);
+	}
+	client next(s);
+	next.map();
+	assert_int_equal(lstat(s.path.c_str(), &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	/* It ends well and leaves no socket, although no file is within its reach any more. */
+	assert_int_equal(s.end(SIGTERM), 0);
+	assert_int_not_equal(lstat(s.path.c_str(), &st), 0);
+}
+
+/* Killed, it leaves the socket, and the next one takes its place. */
+static void test_killed_leaves_the_path(void **)
+{
+	sim_process s;
+	struct stat st;
+
+	assert_int_equal(s.end(SIGKILL), SIGKILL);
+	assert_int_equal(lstat(s.path.c_str(), &st), 0);
+}
+
+/* Without a mapping there is nothing: no ring, no record, no byte; with one, nothing outside of it. */
+static void test_nothing_without_map(void **)
+{
+	sim_process s;
+	client c(s);
+
+	c.enable();
+	assert_int_equal(c.get32(chan_ctrl(0) + chan_state), chan_state_error);
+	c.map();
+	c.enable();
+	assert_int_equal(c.get32(chan_ctrl(0) + chan_state), chan_state_running);
+	const u64 end = client::iova + client::size, inside = client::iova + client::data;
+	memset(c.mem.data() + client::data, 0x11, 8 * page);
+	const u64 outside[] = {0, page, client::iova - 64, end, end - 32, u64(1) << 40, ~u64(0) - 63, 0x7fff00000000, 0x400000};
+	for (u64 a : outside) {
+		assert_true(c.copy(space::host, a, space::host, inside, 64) == fault_reason::src_unmapped);
+		assert_true(c.copy(space::host, inside, space::host, a, 64) == fault_reason::dst_unmapped);
+	}
+	for (u64 i = 0; i < 8 * page; i++)
+		assert_int_equal(c.mem.data()[client::data + i], 0x11);
+}
+
+/* More than the device is willing to map is refused, and what was given back counts no more. */
+static void test_bounds(void **)
+{
+	sim_process s("1M");
+	client c(s);
+	unique_fd file(memfd_create("big", MFD_CLOEXEC));
+	vfio::dma_area a;
+
+	assert_int_equal(ftruncate(file.get(), 2 * MiB), 0);
+	mapping m(mmap(nullptr, 2 * MiB, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0), 2 * MiB);
+	a.iova = 0x10000000;
+	a.vaddr = m.data();
+	a.fd = file.get();
+	a.size = 2 * MiB;
+	assert_int_equal(c.dev->dma_map(a), -ENOSPC);
+	a.size = 768 * KiB;
+	for (unsigned round = 0; round < 3; round++) {
+		must(c.dev->dma_map(a), "map");
+		a.iova += MiB;
+		assert_int_equal(c.dev->dma_map(a), -ENOSPC);
+		a.iova -= MiB;
+		must(c.dev->dma_unmap(a.iova, a.size), "unmap");
+	}
+}
+
+/* Two devices, two clients: whatever the ring of the one says, each copy of the other lands. */
+static void test_neighbours(void **)
+{
+	auto gen = rng(3);
+	sim_process bad_sim, good_sim;
+	client bad(bad_sim), good(good_sim);
+
+	bad.map();
+	bad.enable();
+	good.map();
+	good.enable();
+	for (unsigned round = 0; round < 300; round++) {
+		descriptor d;
+
+		fill_random(&d, sizeof(d), gen);
+		d.op = u8(d.op % 12);
+		if (d.op == u8(dma::opcode::wait))
+			d.height = 1; /* ms: else it may rightly wait for ever */
+		bad.run(d);
+		u8 *at = good.mem.data() + client::data;
+		fill_random(at, page, gen);
+		assert_true(good.copy(space::host, client::iova + client::data, space::host, client::iova + client::data + page,
+				      page) == fault_reason::none);
+		assert_memory_equal(at, at + page, page);
+	}
+	/* The one dies; the other does not notice. */
+	bad_sim.end(SIGKILL);
+	assert_true(good.copy(space::host, client::iova + client::data, space::host, client::iova + client::data + page, 64) ==
+		    fault_reason::none);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_given_up), cmocka_unit_test(test_killed_leaves_the_path),
+		cmocka_unit_test(test_nothing_without_map), cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_neighbours),
+	};
+
+	if (!getenv("USDMA_SIM") || !getenv("USDMA_SIM_FILTERS")) {
+		fprintf(stderr, "USDMA_SIM must name usdma-sim, USDMA_SIM_FILTERS be 0 or 1\n");
+		return 2;
+	}
+	alarm(150);
+	return cmocka_run_group_tests_name("sandbox", tests, nullptr, nullptr);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What usdma-sim gives up once it listens: new privileges for good, every file
+ * that is not open yet, and every system call that serving does not need.
+ */
+#pragma once
+
+#include "driver/base/unique_fd.h"
+
+#include <sys/types.h>
+
+namespace usdma::tool {
+
+/* Before the first thread.  From here on a call that is not on the list fails with EPERM. */
+int sandbox_enter();
+/* False: built without libseccomp or with a sanitizer, whose run time needs files; only new privileges are given up. */
+bool sandbox_filters();
+
+/*
+ * A child that runs clean() once release() is called, and only then: what takes
+ * a file system, such as removing the socket, is beyond the sandboxed process.
+ * A process that dies without release() leaves things as they are.
+ */
+class keeper {
+public:
+	/* Before sandbox_enter and before the first thread; the child holds no other descriptor than its own. */
+	template <class F> int start(F &&clean)
+	{
+		const int err = split();
+
+		if (err != child_side)
+			return err;
+		if (told())
+			clean();
+		leave();
+	}
+	/* Returns when clean() is done. */
+	void release();
+
+private:
+	static constexpr int child_side = 1;
+
+	int split();
+	bool told();
+	[[noreturn]] static void leave();
+
+	unique_fd pipe_;
+	pid_t child_ = -1;
+};
+
+} // namespace usdma::tool

@@ -81,6 +81,14 @@ static void leave_the_only_cpu(pthread_t thread)
 	pthread_setaffinity_np(thread, sizeof(others), &others);
 }
 
+static void name_thread(pthread_t thread, unsigned index)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "sdma-unit%u", index % 100);
+	pthread_setname_np(thread, name);
+}
+
 int unit::start()
 {
 	wake_.reset(eventfd(0, EFD_CLOEXEC));
@@ -90,6 +98,8 @@ int unit::start()
 	if (err)
 		return err;
 	running_ = true;
+	/* … and here, where that works, so that whoever opened the device finds the name there. */
+	name_thread(thread_, index_);
 	const auto &cpus = m_.cfg.cpus;
 	if (!cpus.empty())
 		return place_thread(thread_, cpus[index_ % cpus.size()]);
@@ -139,11 +149,9 @@ int unit::command(hw_channel *ch, u32 cmd)
 void *unit::thread_main(void *arg)
 {
 	auto *u = static_cast<unit *>(arg);
-	char name[16];
 
-	snprintf(name, sizeof(name), "sdma-unit%u", u->index_ % 100);
-	/* By the thread itself: naming another one takes a file of /proc. */
-	pthread_setname_np(pthread_self(), name);
+	/* By the thread itself: naming another one takes a file of /proc, which usdma-sim has given up. */
+	name_thread(pthread_self(), u->index_);
 	u->run();
 	return nullptr;
 }

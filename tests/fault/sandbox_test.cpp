@@ -137,8 +137,9 @@ struct client {
 		put32(chan_ctrl(0) + chan_command, chan_cmd_enable);
 	}
 	/* Runs one: none, or why it failed. */
-	dma::fault_reason run(descriptor d)
+	dma::fault_reason run(const descriptor &what)
 	{
+		descriptor d = what;
 		auto *status = reinterpret_cast<status_block *>(mem.data());
 		auto *slot = reinterpret_cast<descriptor *>(mem.data() + page) + (++seq & 15);
 		const deadline until = deadline::in_ms(wait_ms);

@@ -432,10 +432,10 @@ void unit::disable(hw_channel &ch)
 
 void unit::resume(hw_channel &ch)
 {
-	dma::completion_record &r = ch.status->record;
-
 	if (ch.state != chan_state_halted)
 		return;
+	dma::completion_record &r = ch.status->record; /* there is none before the channel was enabled */
+
 	/* A stop failed nothing: the same descriptor runs again. */
 	if (ch.reason != dma::fault_reason::stopped)
 		ch.next++;

@@ -28,6 +28,7 @@ def arguments():
     parser.add_argument("lane", nargs="*", help="which to run; default: all but those marked in --list")
     parser.add_argument("--list", action="store_true", help="name the lanes and leave")
     parser.add_argument("--bench", action="store_true", help="the benchmark table too")
+    parser.add_argument("--fuzz-seconds", type=int, default=60, help="how long the lane fuzz searches in all (60)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time (default: %(default)s)")
     parser.add_argument("--build-root", default=os.path.join(TOP, "build-check"), help="where it builds (build-check)")
     args = parser.parse_args()

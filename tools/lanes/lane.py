@@ -38,6 +38,7 @@ class Run:
 
     def __init__(self, name, options):
         self.name, self.jobs, self.scratch = name, options.jobs, options.build_root
+        self.fuzz_seconds = options.fuzz_seconds
         self.results, self.started = Results(), time.monotonic()
 
     def say(self, text):
@@ -71,7 +72,7 @@ class Run:
             raise Stop
         return out
 
-    def build(self, *options, env=None, what="builds without a warning", where=None):
+    def build(self, *options, env=None, what="builds without a warning", where=None, targets=()):
         """Configures and compiles a tree of this lane's own."""
         where = where or self.dir()
         if not os.path.exists(os.path.join(where, "build.ninja")):
@@ -81,7 +82,7 @@ class Run:
             if status:
                 self.results.add(False, "meson setup", tail(out))
                 raise Stop
-        self.must(what, ["ninja", "-k", "20", "-C", where, "-j", str(self.jobs)], env=env)
+        self.must(what, ["ninja", "-k", "20", "-C", where, "-j", str(self.jobs), *targets], env=env)
 
     def test(self, *options, env=None, where=None, suites=(), without=()):
         """meson test; each TAP point counts."""

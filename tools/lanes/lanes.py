@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The lanes of ./tools/check, in the order in which they run.  A new one is a function here."""
 import os
+import re
 import shutil
 
-from lane import TOP, lane
+from lane import TOP, lane, tail
 
 BUILD = ("build", "test")
 CLANG = {"CC": "clang-14", "CXX": "clang++-14"}
@@ -64,3 +65,31 @@ def vm(run):
 def bench(run):
     run.build("--buildtype=release", "-Dpython=disabled")
     print(run.must("budget table", [os.path.join(TOP, "tests/bench/run"), run.dir()], deadline=900), flush=True)
+
+
+FUZZ = {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
+
+
+@lane("fuzz", "libFuzzer over each target for a while (--fuzz-seconds in all); a finding fails", BUILD + ("clang",))
+def fuzz(run):
+    run.build("-Dfuzz=true", "-Db_sanitize=address,undefined", "-Doptimization=1", "-Db_lundef=false", "-Dpython=disabled",
+              env=CLANG, targets=["fuzzers"])
+    top = os.path.join(TOP, "tests/fuzz/corpus")
+    targets = sorted(os.listdir(top))
+    for name in targets:
+        search(run, name, os.path.join(top, name), max(1, run.fuzz_seconds // len(targets)))
+
+
+def search(run, name, corpus, seconds):
+    """New inputs stay beside the tree for the next run; what fails an input is kept as fuzz-NAME-*."""
+    found = run.dir(f"fuzz-corpus/{name}")
+    os.makedirs(found, exist_ok=True)
+    status, out = run.command([run.dir() + f"/tests/fuzz/fuzz-{name}", f"-max_total_time={seconds}", "-print_final_stats=1",
+                               "-timeout=30", "-rss_limit_mb=4000", f"-artifact_prefix={run.dir()}/fuzz-{name}-", found, corpus],
+                              deadline=seconds * 3 + 120, env=FUZZ)
+    count = re.search(r"number_of_executed_units: *([0-9]+)", out)
+    covered = re.findall(r"cov: ([0-9]+) ft: ([0-9]+)", out)
+    executions = int(count.group(1)) if count else 0
+    edges, features = covered[-1] if covered else (0, 0)
+    run.say(f"{name}: {executions} executions, {edges} edges, {features} features")
+    run.results.add(status == 0 and executions > 0, f"fuzz {name}", tail(out))

@@ -258,7 +258,7 @@ static void test_garbage_on_the_wire(void **)
 		});
 		device_ptr dev;
 
-		assert_int_equal(s.attach(&dev, 300), 0);
+		assert_int_equal(s.attach(&dev, 1000), 0);
 		const int err = dev->reset();
 
 		/* A stalled message and its call run out of time together. */
@@ -285,7 +285,7 @@ static void test_late_reply(void **)
 	u32 v = 0;
 
 	s.bar0[4] = 0x44;
-	assert_int_equal(s.attach(&dev, 300), 0);
+	assert_int_equal(s.attach(&dev, 1000), 0);
 	assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), -ETIMEDOUT);
 	assert_non_null(strstr(error_text(), "REGION_READ"));
 	assert_false(dev->lost());
@@ -303,7 +303,7 @@ static void test_unanswered_map_and_unmap(void **)
 		device_ptr dev;
 		const bool map = silent == command::dma_map;
 
-		assert_int_equal(s.attach(&dev, 300), 0);
+		assert_int_equal(s.attach(&dev, 1000), 0);
 		assert_int_equal(dev->dma_map({0x1000, 4096, page}), map ? -ETIMEDOUT : 0);
 		if (!map)
 			assert_int_equal(dev->dma_unmap(0x1000, 4096), -ETIMEDOUT);

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A server's bytes into the vfio-user client: each message of the client is
+ * answered from the input (control byte, length, body), until it is used up and
+ * the server hangs up.  Control: bit 0 true header of a reply, else raw bytes;
+ * bit 1 error; bits 2, 3 descriptors; bit 4 a DMA_READ or DMA_WRITE before it.
+ */
+#include "tests/fuzz/fuzz.h"
+
+#include "driver/base/log.h"
+#include "driver/vfio/user_client.h"
+#include "driver/vfio/user_socket.h"
+
+#include <atomic>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <thread>
+
+using namespace usdma;
+using namespace usdma::fuzz;
+namespace proto = usdma::vfio::proto;
+
+static constexpr u64 patience_ms = 2000, page = 4096, iova = 0x100000;
+
+struct files {
+	files() : event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), memory(memfd_create("fuzz", MFD_CLOEXEC))
+	{
+		must_hold(!ftruncate(memory.get(), 16 * page));
+		area = static_cast<u8 *>(mmap(nullptr, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+		must_hold(area != MAP_FAILED && !mprotect(area + page, page, PROT_READ | PROT_WRITE));
+	}
+	unique_fd event, memory;
+	u8 *area; /* a page between two that nobody may touch */
+};
+
+static files &common()
+{
+	static files f;
+
+	return f;
+}
+
+/* Asks for memory of the client's, in it or outside. */
+static void ask_for_memory(int sock, input &in)
+{
+	const bool write = in.get<u8>() & 1;
+	const proto::dma_access_head h = {iova - 64 + in.get<u16>(), in.get<u16>()};
+	const proto::header head = {9, u16(write ? proto::command::dma_write : proto::command::dma_read), 0, proto::type_command, 0};
+	const std::vector<u8> data(write ? h.count : 0, 0xd7);
+	const iovec parts[] = {{const_cast<proto::dma_access_head *>(&h), sizeof(h)}, {const_cast<u8 *>(data.data()), data.size()}};
+
+	vfio::user_send(sock, head, {parts, write ? 2u : 1u}, {}, deadline::in_ms(patience_ms));
+}
+
+static bool answer(int sock, const vfio::user_message &m, input &in)
+{
+	const u8 control = in.get<u8>();
+	const size_t want = in.get<u8>();
+	std::vector<int> fds;
+	size_t len;
+
+	if (control & 0x10)
+		ask_for_memory(sock, in);
+	const u8 *body = in.run(want, &len);
+	if (!(control & 1))
+		return send(sock, body, len, MSG_NOSIGNAL) >= 0;
+	if (control & 4)
+		fds.push_back(common().memory.get());
+	if (control & 8)
+		fds.push_back(common().event.get());
+	const proto::header h = {m.head.id, m.head.cmd, 0, proto::type_reply | (control & 2 ? u32(proto::flag_error) : 0), control & 2 ? u32(control) : 0};
+	const iovec part = {const_cast<u8 *>(body), len};
+	return !vfio::user_send(sock, h, {&part, 1}, fds, deadline::in_ms(patience_ms));
+}
+
+static void be_server(unique_fd sock, input in)
+{
+	vfio::user_message m;
+
+	while (!in.empty() && !vfio::user_recv(sock.get(), deadline::in_ms(patience_ms), patience_ms, &m)) {
+		if ((m.head.flags & proto::flag_type_mask) == proto::type_command && !answer(sock.get(), m, in))
+			break;
+	}
+	shutdown(sock.get(), SHUT_RDWR);
+}
+
+/* What the driver does with a device, whatever the answers. */
+static void use(vfio::device &dev)
+{
+	vfio::region_info r;
+	vfio::irq_info irq;
+	vfio::dma_area area;
+	mapping m;
+	u64 v = 0, at;
+	const int event = common().event.get();
+
+	for (unsigned i : {0u, 2u, 7u}) {
+		if (!dev.region(i, &r))
+			for (const vfio::range &part : r.mappable)
+				must_hold(part.start <= part.last && part.last < r.size);
+		dev.region_read(i, 0, &v, 4);
+		dev.region_write(i, 8, &v, 8);
+		dev.region_map(i, 0, page, &m);
+		dev.region_fd(i, &at);
+		dev.region_doorbell_fd(i, 0x20);
+	}
+	dev.irq(vfio::irq_msix, &irq);
+	dev.irq_set(vfio::irq_msix, 0, {&event, 1});
+	area.iova = iova;
+	area.size = page;
+	area.vaddr = common().area + page;
+	dev.dma_map(area);
+	dev.reset();
+	dev.dma_unmap(iova, page);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+	vfio::user_options opt;
+	int pair[2];
+
+	if (size > 16 * KiB)
+		return 0;
+	log_set_level(log_level::none);
+	common();
+	const int before = next_descriptor();
+	{
+		std::unique_ptr<vfio::device> dev;
+
+		must_hold(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
+		std::thread t([&] { be_server(unique_fd(pair[0]), input(data, size)); });
+		/* What is not answered shall not hold the search up. */
+		opt.timeout_ms = 10;
+		if (!vfio::user_attach(unique_fd(pair[1]), opt, &dev))
+			use(*dev);
+		dev.reset();
+		t.join();
+	}
+	must_hold(next_descriptor() == before);
+	return 0;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Device strings, addresses, sizes, fault rules, and the environment: whatever a user may write. */
+#include "tests/fuzz/fuzz.h"
+
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/dma/registry.h"
+#include "driver/pci/address.h"
+#include "driver/sim/config.h"
+#include "driver/sim/fault_plan.h"
+#include "lib/core/config.h"
+
+#include <string>
+#include <vector>
+
+using namespace usdma;
+using namespace usdma::fuzz;
+
+/* Whatever is refused is refused with a text. */
+static bool accepted(int err)
+{
+	must_hold(err <= 0);
+	must_hold(!err || *error_text());
+	return !err;
+}
+
+static void device_string(const std::string &s)
+{
+	std::vector<std::string> list;
+	std::string scheme;
+	sim::config cfg;
+
+	error_clear();
+	if (accepted(dma::parse_list(s, &list)))
+		for (const std::string &one : list)
+			must_hold(!dma::parse_scheme(one, &scheme));
+	if (accepted(sim::parse_config(s, &cfg)))
+		must_hold(cfg.engines && cfg.engines <= cfg.channels && cfg.mem >= sim::min_mem && cfg.mem <= sim::max_mem);
+	if (accepted(sim::parse_config("sim:" + s, &cfg)))
+		must_hold(cfg.engines && cfg.engines <= cfg.channels);
+}
+
+static void address(const std::string &s)
+{
+	pci::address a, b;
+
+	error_clear();
+	if (accepted(pci::address_parse(s, &a)))
+		must_hold(!pci::address_parse(pci::address_format(a), &b) && a == b);
+}
+
+static void rules(const std::string &s)
+{
+	sim::fault_plan plan(false);
+
+	error_clear();
+	if (accepted(plan.set(s)))
+		for (unsigned i = 0; i < 4; i++) {
+			plan.refuse_map(i, i);
+			plan.drop_interrupt(i);
+			plan.reply();
+		}
+}
+
+/* The input is "NAME=value" lines. */
+static const char *look_up(const char *name, void *arg)
+{
+	for (const std::string &line : *static_cast<std::vector<std::string> *>(arg)) {
+		const size_t eq = line.find('=');
+
+		if (eq != line.npos && std::string_view(name).ends_with(std::string_view(line).substr(0, eq)))
+			return line.c_str() + eq + 1;
+	}
+	return nullptr;
+}
+
+static void environment(const std::string &s)
+{
+	std::vector<std::string> lines;
+
+	for (size_t at = 0; at < s.size();) {
+		const size_t end = s.find('\n', at);
+
+		/* c_str(): a variable ends at the first zero byte. */
+		lines.emplace_back(s.substr(at, end - at).c_str());
+		at = end == s.npos ? s.size() : end + 1;
+	}
+	const core::config c = core::config_parse(look_up, &lines);
+	must_hold(c.first_seq < u64(1) << 63);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+	input in(data, size);
+	const u8 what = in.get<u8>();
+	const std::string s(reinterpret_cast<const char *>(in.data()), in.left());
+	u64 bytes;
+
+	log_set_level(log_level::none);
+	switch (what & 3) {
+	case 0:
+		device_string(s);
+		break;
+	case 1:
+		address(s);
+		if (!sim::parse_size(s, &bytes)) /* its callers say what a size is for */
+			must_hold(!s.empty());
+		break;
+	case 2:
+		rules(s);
+		break;
+	case 3:
+		environment(s);
+		break;
+	}
+	return 0;
+}

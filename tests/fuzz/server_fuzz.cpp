@@ -106,8 +106,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		auto model = std::make_unique<sim::sdma_model>(small_device());
 		must_hold(!model->start());
 		must_hold(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
-		sim::server link(unique_fd(pair[0]), *model);
-		const unique_fd ours(pair[1]);
+		sim::server link(unique_fd{pair[0]}, *model);
+		const unique_fd ours{pair[1]};
 		std::thread t([&] {
 			link.serve(-1);
 			model.reset();

@@ -54,7 +54,7 @@ static world &common()
 
 /* One program's own things. */
 struct program {
-	explicit program(input &in) : in(in) {}
+	explicit program(input &from) : in(from) {}
 	~program()
 	{
 		aclrtSynchronizeDeviceWithTimeout(wait_ms);

@@ -18,7 +18,9 @@ TOP = os.path.dirname(os.path.dirname(HERE))
 EXPECTED = ["{lib}/libusdma.so", "{lib}/libusdma.so.0", "{lib}/pkgconfig/usdma.pc", "{lib}/pkgconfig/usdma-acl.pc",
             "{lib}/pkgconfig/usdma-hccl.pc", "{lib}/usdma/libascendcl.so", "{lib}/usdma/libacl_rt.so",
             "{lib}/libusdma-hccl.so", "include/usdma/usdma.h", "include/usdma/uring.h", "include/usdma/acl/acl.h",
-            "bin/usdmactl", "bin/usdma-perf", "bin/usdma-sim"]
+            "bin/usdmactl", "bin/usdma-perf", "bin/usdma-sim", "share/man/man3/usdma_copy.3", "share/man/man7/usdma.7",
+            "share/man/man8/usdmactl.8", "lib/systemd/system/usdma-bind@.service", "lib/systemd/system/usdma-sim@.socket",
+            "lib/udev/rules.d/70-usdma.rules", "lib/sysusers.d/usdma.conf", "lib/tmpfiles.d/usdma.conf"]
 WARN = ["-Wall", "-Wextra", "-Werror"]
 
 

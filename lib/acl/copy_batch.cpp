@@ -101,9 +101,8 @@ static inline int side_of(const core::place &p)
 }
 
 /* Rows 10 to 12 for one item; async: an empty item is an error. */
-static inline aclError check_item(const batch &b, size_t i, sides said, bool async)
+static inline aclError check_item(const batch &b, size_t i, const core::ends &e, sides said, bool async)
 {
-	const core::ends e = core::locate_ends(b.dsts[i], b.srcs[i]);
 	const bool to_device = e.dst.cls == core::mem_class::device, from_device = e.src.cls == core::mem_class::device;
 
 	if (unlikely((to_device && !e.dst.size) || (from_device && !e.src.size)))
@@ -118,20 +117,22 @@ static inline aclError check_item(const batch &b, size_t i, sides said, bool asy
 }
 
 /* Items [from, from + n) into the stream. */
-static aclError submit(const batch &b, core::stream *s, const core::copy_item *items, size_t n, size_t from)
+static aclError submit(const batch &b, core::stream *s, const core::copy_item *items, const core::ends *at, size_t n,
+		       size_t from)
 {
 	size_t done = 0;
-	const int err = n ? core::copy_batch(s, items, n, &done) : 0;
+	const int err = n ? core::copy_batch_located(s, items, at, n, &done) : 0;
 
 	if (likely(!err))
 		return ACL_SUCCESS;
 	*b.fail = from + done;
-	return copy_fault(b.call, err, core::locate_ends(items[done].dst, items[done].src));
+	return copy_fault(b.call, err, at[done]);
 }
 
 static aclError run(const batch &b, core::stream *s, bool async)
 {
 	core::copy_item items[group];
+	core::ends at[group];
 	size_t attr = 0;
 	sides said{side_of(b.attrs[0].dstLoc), side_of(b.attrs[0].srcLoc)};
 
@@ -145,14 +146,15 @@ static aclError run(const batch &b, core::stream *s, bool async)
 				attr++;
 				said = {side_of(b.attrs[attr].dstLoc), side_of(b.attrs[attr].srcLoc)};
 			}
-			bad = check_item(b, i, said, async);
+			at[k] = core::locate_ends(b.dsts[i], b.srcs[i]);
+			bad = check_item(b, i, at[k], said, async);
 			if (unlikely(bad))
 				break;
 			items[k++] = {b.dsts[i], b.srcs[i], b.sizes[i]};
 		}
 		/* What comes before a bad item is submitted all the same. */
 		const size_t fail = *b.fail;
-		err = submit(b, s, items, k, from);
+		err = submit(b, s, items, at, k, from);
 		if (unlikely(err || bad)) {
 			*b.fail = err ? *b.fail : fail;
 			return err ? err : bad;

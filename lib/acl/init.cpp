@@ -68,28 +68,41 @@ static const char *member_text(const json &j, const char *name)
 	return it != j.end() && it->is_string() ? it->get_ptr<const std::string *>()->c_str() : nullptr;
 }
 
-static s32 default_device_of(const json &j)
+/* The device for threads that set none (-1: none); false: what is there is no device number. */
+static bool default_device_of(const json &j, s32 *out)
 {
 	const auto it = j.find("defaultDevice");
-	const char *text = it != j.end() && it->is_object() ? member_text(*it, "default_device") : nullptr;
+	const char *text;
 	char *end;
 
-	if (!text)
-		return -1;
+	*out = -1;
+	if (it == j.end() || !it->is_object() || !it->contains("default_device"))
+		return true;
+	text = member_text(*it, "default_device");
+	if (!text || *text < '0' || *text > '9')
+		return false;
+	errno = 0;
 	const long id = strtol(text, &end, 10);
-	return end != text && !*end && id >= 0 && id < core::max_devices ? s32(id) : -1;
+	if (*end || errno || id >= core::max_devices)
+		return false;
+	*out = s32(id);
+	return true;
 }
 
 static aclError apply_config(const char *call, const std::string &text)
 {
 	const json j = text.empty() ? json::object() : json::parse(text, nullptr, false);
 	const char *mode;
+	s32 device;
 
 	if (j.is_discarded() || !j.is_object())
 		return fault(call, ACL_ERROR_PARSE_FILE, "the configuration is not a JSON object");
+	if (!default_device_of(j, &device))
+		return bad_arg(call, "configPath: default_device must be a text with a device's number, 0 to %u",
+			       unsigned(core::max_devices) - 1);
 	mode = member_text(j, "err_msg_mode");
 	messages_by_process(mode && !strcmp(mode, "1"));
-	set_default_device(default_device_of(j));
+	set_default_device(device);
 	return ACL_SUCCESS;
 }
 

@@ -136,7 +136,8 @@ static bool batchable(stream *s, const ends &e, const copy_item &i)
 	       holds(e.src, reinterpret_cast<u64>(i.src), i.len);
 }
 
-int copy_batch(stream *s, const copy_item *items, size_t n, size_t *done)
+/* at: where the items' ends are, or nullptr: to be looked up. */
+[[gnu::always_inline]] static inline int batch(stream *s, const copy_item *items, const ends *at, size_t n, size_t *done)
 {
 	constexpr size_t group = 32; /* one lock and one doorbell for so many */
 	dma::request r[group];
@@ -148,7 +149,7 @@ int copy_batch(stream *s, const copy_item *items, size_t n, size_t *done)
 
 		for (; i + k < n && k < group; k++) {
 			const copy_item &it = items[i + k];
-			const ends e = locate_ends(it.dst, it.src);
+			const ends e = at ? at[i + k] : locate_ends(it.dst, it.src);
 
 			if (!batchable(s, e, it))
 				break;
@@ -166,6 +167,16 @@ int copy_batch(stream *s, const copy_item *items, size_t n, size_t *done)
 		*done = i;
 	}
 	return 0;
+}
+
+int copy_batch(stream *s, const copy_item *items, size_t n, size_t *done)
+{
+	return batch(s, items, nullptr, n, done);
+}
+
+int copy_batch_located(stream *s, const copy_item *items, const ends *at, size_t n, size_t *done)
+{
+	return batch(s, items, at, n, done);
 }
 
 /* ---- other operations ------------------------------------------------------------------------------- */

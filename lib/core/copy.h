@@ -46,6 +46,8 @@ struct copy_item {
 };
 /* Direct items only, one doorbell for all; *done = how many are submitted when it fails. */
 int copy_batch(stream *s, const copy_item *items, size_t n, size_t *done);
+/* The same for items whose ends the caller has looked up. */
+int copy_batch_located(stream *s, const copy_item *items, const ends *at, size_t n, size_t *done);
 
 struct copy_rect {
 	void *dst;

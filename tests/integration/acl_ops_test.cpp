@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What each copying call does to the data: rectangles, cells, descriptors,
+ * staged copies, batches, words, and two devices.  Whatever lies beside the
+ * data must stay as it was.
+ */
+#include "acl/acl.h"
+#include "tests/support/test.h"
+
+#include <cstring>
+#include <vector>
+
+#define GOOD(call)                                                                                                     \
+	do {                                                                                                           \
+		const aclError err_ = (call);                                                                          \
+		if (err_) {                                                                                            \
+			const char *text_ = aclGetRecentErrMsg();                                                      \
+			print_error("%s: %d %s\n", #call, err_, text_ ? text_ : "");                                   \
+		}                                                                                                      \
+		assert_int_equal(err_, 0);                                                                             \
+	} while (0)
+
+namespace {
+
+using bytes = std::vector<unsigned char>;
+
+constexpr size_t size = 1 << 20;
+
+char *device_memory(size_t n)
+{
+	void *p;
+
+	GOOD(aclrtMalloc(&p, n, ACL_MEM_MALLOC_HUGE_FIRST));
+	return static_cast<char *>(p);
+}
+
+/* Two buffers of each sort, full of random bytes, and a stream. */
+struct bench {
+	std::mt19937_64 gen;
+	aclrtStream stream = nullptr, opener = nullptr;
+	char *dev[2], *pinned[2], *pageable[2];
+	char *gate = nullptr;
+
+	explicit bench(std::uint64_t n) : gen(usdma::test::rng(n))
+	{
+		void *p;
+
+		GOOD(aclrtSetDevice(0));
+		GOOD(aclrtCreateStream(&stream));
+		GOOD(aclrtCreateStream(&opener));
+		gate = device_memory(64);
+		for (int i = 0; i < 2; i++) {
+			dev[i] = device_memory(size);
+			GOOD(aclrtMallocHost(&p, size));
+			pinned[i] = static_cast<char *>(p);
+			pageable[i] = static_cast<char *>(malloc(size));
+			for (char *to : {dev[i], pinned[i], pageable[i]})
+				put(to, random(size));
+		}
+	}
+	~bench()
+	{
+		GOOD(aclrtDestroyStream(stream));
+		GOOD(aclrtDestroyStream(opener));
+		GOOD(aclrtFree(gate));
+		for (int i = 0; i < 2; i++) {
+			GOOD(aclrtFree(dev[i]));
+			GOOD(aclrtFreeHost(pinned[i]));
+			free(pageable[i]);
+		}
+		GOOD(aclrtResetDevice(0));
+	}
+	bench(const bench &) = delete;
+	bench &operator=(const bench &) = delete;
+
+	bytes random(size_t n)
+	{
+		bytes b(n);
+
+		usdma::test::fill_random(b.data(), n, gen);
+		return b;
+	}
+	size_t pick(size_t from, size_t to) { return from + gen() % (to - from + 1); }
+	static void put(void *to, const bytes &b) { GOOD(aclrtMemcpy(to, b.size(), b.data(), b.size(), ACL_MEMCPY_DEFAULT)); }
+	static bytes get(const void *from, size_t n = size)
+	{
+		bytes b(n);
+
+		GOOD(aclrtMemcpy(b.data(), n, from, n, ACL_MEMCPY_DEFAULT));
+		return b;
+	}
+	void shut()
+	{
+		GOOD(aclrtMemset(gate, 8, 0, 8));
+		GOOD(aclrtValueWait(gate, 1, ACL_STREAM_WAIT_VALUE_EQ, stream));
+	}
+	void open()
+	{
+		GOOD(aclrtValueWrite(gate, 1, 0, opener));
+		GOOD(aclrtSynchronizeStream(stream));
+	}
+};
+
+/* dst is want, every byte of it. */
+void expect(const void *dst, const bytes &want)
+{
+	const bytes got = bench::get(dst, want.size());
+
+	assert_memory_equal(got.data(), want.data(), want.size());
+}
+
+} // namespace
+
+/* ---- rectangles ------------------------------------------------------------------------------------- */
+
+struct rectangle {
+	size_t dpitch, spitch, width, height;
+};
+
+static void copy_rect(bench &b, char *dst, const char *src, const rectangle &r, aclrtMemcpyKind kind, bool async)
+{
+	bytes want = bench::get(dst);
+	const bytes from = bench::get(src);
+
+	for (size_t row = 0; row < r.height; row++)
+		memcpy(&want[row * r.dpitch], &from[row * r.spitch], r.width);
+	if (async) {
+		GOOD(aclrtMemcpy2dAsync(dst, r.dpitch, src, r.spitch, r.width, r.height, kind, b.stream));
+		GOOD(aclrtSynchronizeStream(b.stream));
+	} else {
+		GOOD(aclrtMemcpy2d(dst, r.dpitch, src, r.spitch, r.width, r.height, kind));
+	}
+	expect(dst, want);
+}
+
+static void test_rectangles(void **)
+{
+	bench b(1);
+	struct {
+		char *dst, *src;
+		aclrtMemcpyKind kind;
+	} const ways[] = {
+		{b.dev[0], b.pinned[0], ACL_MEMCPY_HOST_TO_DEVICE},   {b.dev[0], b.pageable[0], ACL_MEMCPY_HOST_TO_DEVICE},
+		{b.pinned[0], b.dev[0], ACL_MEMCPY_DEVICE_TO_HOST},   {b.pageable[0], b.dev[0], ACL_MEMCPY_DEVICE_TO_HOST},
+		{b.dev[1], b.dev[0], ACL_MEMCPY_DEVICE_TO_DEVICE},
+	};
+
+	for (const auto &w : ways) {
+		for (int round = 0; round < 12; round++) {
+			rectangle r{};
+
+			r.height = round ? b.pick(1, 200) : 1;
+			r.width = round % 3 ? b.pick(1, 3000) : b.pick(1, 16);
+			r.dpitch = r.width + (round % 4 ? b.pick(0, 2000) : 0); /* without a pad, too */
+			r.spitch = r.width + (round % 5 ? b.pick(0, 2000) : 0);
+			const bool d2d = w.kind == ACL_MEMCPY_DEVICE_TO_DEVICE;
+			copy_rect(b, w.dst, w.src, r, round % 2 ? w.kind : ACL_MEMCPY_DEFAULT, d2d || round % 4 >= 2);
+		}
+	}
+}
+
+/* ---- cells and descriptors -------------------------------------------------------------------------- */
+
+/* The cells are read when the copy's turn comes, not when it is submitted. */
+static void test_cells(void **)
+{
+	bench b(2);
+	char *cells = device_memory(64);
+	const char *bases[2] = {b.dev[0], b.dev[1]};
+
+	for (int round = 0; round < 24; round++) {
+		const size_t count = b.pick(1, round % 2 ? 64 : 400000);
+		const size_t to = b.pick(0, size - count), from = b.pick(0, size - count);
+		bytes want = bench::get(b.dev[1]);
+		const bytes source = bench::get(b.dev[0]);
+
+		memcpy(&want[to], &source[from], count);
+		GOOD(aclrtMemset(cells, 64, 0, 64));
+		b.shut();
+		GOOD(aclrtMemcpyAsyncWithOffset(reinterpret_cast<void **>(cells + 8), size, to,
+						const_cast<const void **>(reinterpret_cast<void **>(cells)), count, from,
+						ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, b.stream));
+		GOOD(aclrtMemcpy(cells, 16, bases, 16, ACL_MEMCPY_HOST_TO_DEVICE));
+		b.open();
+		expect(b.dev[1], want);
+		expect(b.dev[0], source);
+	}
+	GOOD(aclrtFree(cells));
+}
+
+static void describe(void *desc, char *src, char *dst, size_t count)
+{
+	GOOD(aclrtSetMemcpyDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, src, dst, count, nullptr));
+}
+
+/* One descriptor for many copies: rewritten by the host between two, and by the stream itself. */
+static void test_descriptor(void **)
+{
+	bench b(3);
+	char *desc = device_memory(256);
+
+	for (int round = 0; round < 8; round++) {
+		bytes want = bench::get(b.dev[1]);
+		const bytes source = bench::get(b.dev[0]);
+
+		for (int i = 0; i < 3; i++) {
+			const size_t count = b.pick(1, 100000), at = b.pick(0, size - count);
+
+			describe(desc, b.dev[0] + at, b.dev[1] + at, count);
+			GOOD(aclrtMemcpyAsyncWithDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, b.stream));
+			memcpy(&want[at], &source[at], count);
+			GOOD(aclrtSynchronizeStream(b.stream));
+		}
+		expect(b.dev[1], want);
+		GOOD(aclrtMemset(b.dev[1], size, 0x77, size));
+		want.assign(size, 0x77);
+		b.shut();
+		for (int i = 0; i < 3; i++) {
+			describe(desc + 64 + 64 * i, b.dev[0] + 1000 * i, b.dev[1] + 2000 * i, 999);
+			GOOD(aclrtMemcpyAsync(desc, 32, desc + 64 + 64 * i, 32, ACL_MEMCPY_DEVICE_TO_DEVICE, b.stream));
+			GOOD(aclrtMemcpyAsyncWithDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, b.stream));
+			memcpy(&want[size_t(2000 * i)], &source[size_t(1000 * i)], 999);
+		}
+		b.open();
+		expect(b.dev[1], want);
+		bench::put(b.dev[0], b.random(size));
+	}
+	GOOD(aclrtFree(desc));
+}
+
+/* ---- through a buffer of the library ---------------------------------------------------------------- */
+
+/* The source is the caller's again at once, though the copy cannot have begun. */
+static void test_buffered(void **)
+{
+	bench b(4);
+
+	for (char *src : {b.pinned[0], b.pageable[0]}) {
+		for (size_t count : {size_t(1), size_t(63), size_t(4096), size_t(100001)}) {
+			const bytes data = b.random(count);
+			bytes want = bench::get(b.dev[0]);
+
+			memcpy(&want[5], data.data(), count);
+			memcpy(src, data.data(), count);
+			b.shut();
+			GOOD(aclrtMemcpyAsync(b.dev[0] + 5, count, src, count, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE, b.stream));
+			memset(src, 0, count);
+			b.open();
+			expect(b.dev[0], want);
+		}
+		/* More than the library stages at a time. */
+		const bytes all = b.random(size);
+		memcpy(src, all.data(), size);
+		GOOD(aclrtMemcpyAsync(b.dev[0], size, src, size, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE, b.stream));
+		memset(src, 0, size);
+		GOOD(aclrtSynchronizeStream(b.stream));
+		expect(b.dev[0], all);
+	}
+}
+
+/* ---- batches ---------------------------------------------------------------------------------------- */
+
+/* Items of all sizes, to the device and from it, pinned and pageable, in one call. */
+struct mixed {
+	std::vector<void *> dst, src;
+	std::vector<size_t> len, index;
+	std::vector<aclrtMemcpyBatchAttr> attr;
+	struct side {
+		char *mem;
+		bytes want;
+	};
+	std::vector<side> sides;
+
+	explicit mixed(bench &b, size_t n)
+	{
+		constexpr size_t cell = 2048;
+
+		for (char *m : {b.dev[0], b.pinned[0], b.pageable[0], b.dev[1], b.pinned[1], b.pageable[1]})
+			sides.push_back({m, bench::get(m)});
+		for (size_t i = 0; i < n; i++) {
+			/* 0 is read only and 3 is written only, so that order does not matter. */
+			const bool up = i % 2;
+			const size_t host = up ? 1 + b.pick(0, 1) : 4 + b.pick(0, 1), at = i * cell, len1 = b.pick(1, cell);
+			side &to = sides[up ? 3 : host], &from = sides[up ? host : 0];
+
+			memcpy(&to.want[at], bench::get(from.mem + at, len1).data(), len1);
+			dst.push_back(to.mem + at);
+			src.push_back(from.mem + at);
+			len.push_back(len1);
+			index.push_back(i);
+			attr.push_back({});
+			attr[i].dstLoc = {0, up ? ACL_MEM_LOCATION_TYPE_DEVICE : ACL_MEM_LOCATION_TYPE_HOST};
+			attr[i].srcLoc = {0, up ? ACL_MEM_LOCATION_TYPE_HOST : ACL_MEM_LOCATION_TYPE_DEVICE};
+		}
+	}
+	void check() const
+	{
+		for (const side &s : sides)
+			expect(s.mem, s.want);
+	}
+};
+
+static void test_batches(void **)
+{
+	bench b(5);
+
+	for (int form = 0; form < 4; form++)
+		for (size_t n : {1, 31, 32, 33, 200}) {
+			size_t bad = 7;
+			mixed m(b, n);
+			auto args = [&](auto call, auto... more) {
+				return call(m.dst.data(), m.len.data(), m.src.data(), m.len.data(), n, m.attr.data(), m.index.data(), n,
+					    more...);
+			};
+
+			GOOD(form == 0 ? args(aclrtMemcpyBatch, &bad) : form == 1 ? args(aclrtMemcpyBatchV2) :
+			     form == 2 ? args(aclrtMemcpyBatchAsync, &bad, b.stream) : args(aclrtMemcpyBatchAsyncV2, b.stream));
+			GOOD(aclrtSynchronizeStream(b.stream));
+			if (form % 2 == 0)
+				assert_int_equal(bad, SIZE_MAX);
+			m.check();
+		}
+}
+
+/* ---- words ------------------------------------------------------------------------------------------ */
+
+static void test_words(void **)
+{
+	bench b(6);
+
+	for (char *mem : {b.dev[0], b.pinned[0]})
+		for (int async = 0; async < 2; async++)
+			for (size_t n : {size_t(1), size_t(3), size_t(1001), size / 4 - 1}) {
+				const std::uint32_t word = std::uint32_t(b.gen());
+				bytes want = bench::get(mem);
+
+				for (size_t i = 0; i < n; i++)
+					memcpy(&want[4 + 4 * i], &word, 4);
+				GOOD(async ? aclrtMemsetD32Async(mem + 4, size - 4, word, n, b.stream) :
+					     aclrtMemsetD32(mem + 4, size - 4, word, n));
+				GOOD(aclrtSynchronizeStream(b.stream));
+				expect(mem, want);
+			}
+	assert_int_equal(aclrtMemsetD32(b.dev[0] + 2, size - 4, 1, 1), 100000);
+	assert_int_equal(aclrtMemsetD32(b.dev[0], 7, 1, 2), 100000);
+	assert_int_equal(aclrtMemsetD32Async(b.pageable[0], size, 1, 2, b.stream), 100000);
+}
+
+/* ---- two devices ------------------------------------------------------------------------------------ */
+
+static void befriend(int32_t me, int32_t peer)
+{
+	int32_t can = 0;
+
+	GOOD(aclrtDeviceCanAccessPeer(&can, me, peer));
+	assert_int_equal(can, 1);
+	GOOD(aclrtSetDevice(me));
+	GOOD(aclrtDeviceEnablePeerAccess(peer, 0));
+}
+
+/* Each device's stream moves data both ways, and host data into the other's memory. */
+static void test_two_devices(void **)
+{
+	bench b(7);
+	aclrtStream other;
+	char *far;
+
+	befriend(0, 1);
+	befriend(1, 0);
+	far = device_memory(size);
+	GOOD(aclrtCreateStream(&other));
+	for (size_t len : {size_t(1), size_t(4097), size})
+		for (int on = 0; on < 2; on++) {
+			aclrtStream s = on ? other : b.stream;
+
+			GOOD(aclrtSetDevice(on));
+			bench::put(b.dev[0], b.random(size));
+			bytes want = bench::get(far);
+			const bytes near = bench::get(b.dev[0]);
+			memcpy(want.data(), near.data(), len);
+			GOOD(aclrtMemcpyAsync(far, len, b.dev[0], len, ACL_MEMCPY_DEVICE_TO_DEVICE, s));
+			GOOD(aclrtMemcpyAsync(b.dev[1], len, far, len, ACL_MEMCPY_DEFAULT, s));
+			GOOD(aclrtMemcpyAsync(b.pinned[0], len, far, len, ACL_MEMCPY_DEVICE_TO_HOST, s));
+			GOOD(aclrtSynchronizeStream(s));
+			expect(far, want);
+			assert_memory_equal(bench::get(b.dev[1], len).data(), near.data(), len);
+			assert_memory_equal(b.pinned[0], near.data(), len);
+			want = b.random(size);
+			memcpy(b.pinned[1], want.data(), size);
+			GOOD(aclrtMemcpyAsync(far, size, b.pinned[1], size, ACL_MEMCPY_HOST_TO_DEVICE, s));
+			GOOD(aclrtSynchronizeStream(s));
+			expect(far, want);
+			GOOD(aclrtMemcpy(b.dev[1], size, far, len, ACL_MEMCPY_DEVICE_TO_DEVICE));
+			assert_memory_equal(bench::get(b.dev[1], len).data(), want.data(), len);
+			GOOD(aclrtMemcpy(far, size, b.dev[0], len, ACL_MEMCPY_DEVICE_TO_DEVICE));
+			memcpy(want.data(), near.data(), len);
+			expect(far, want);
+		}
+	GOOD(aclrtSetDevice(1));
+	GOOD(aclrtDestroyStream(other));
+	GOOD(aclrtFree(far));
+	GOOD(aclrtResetDeviceForce(1));
+	GOOD(aclrtSetDevice(0));
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_rectangles), cmocka_unit_test(test_cells),   cmocka_unit_test(test_descriptor),
+		cmocka_unit_test(test_buffered),   cmocka_unit_test(test_batches), cmocka_unit_test(test_words),
+		cmocka_unit_test(test_two_devices),
+	};
+
+	return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * aclInit, its file, and ASCEND_RT_VISIBLE_DEVICES.  All of them count once for a
+ * process, so each case has one of its own.
+ */
+#include "acl/acl.h"
+#include "tests/support/test.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+static char folder[] = "/tmp/usdma-acl-init-XXXXXX";
+
+#define CHECK(what)                                                                                                    \
+	do {                                                                                                           \
+		if (!(what)) {                                                                                         \
+			const char *text_ = aclGetRecentErrMsg();                                                      \
+			fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #what, text_ ? text_ : "no message");          \
+			_exit(1);                                                                                      \
+		}                                                                                                      \
+	} while (0)
+
+/* Runs the case in a child; it ends by itself where something is wrong. */
+template <class F> static void apart(F what)
+{
+	int status;
+	const pid_t child = fork();
+
+	if (!child) {
+		alarm(60);
+		what();
+		_exit(0);
+	}
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static std::string file(const char *name, const char *content)
+{
+	const std::string path = std::string(folder) + "/" + name;
+	FILE *f = fopen(path.c_str(), "we");
+
+	CHECK(f && fputs(content, f) >= 0 && !fclose(f));
+	return path;
+}
+
+/* ---- visible devices -------------------------------------------------------------------------------- */
+
+/* Which of the three devices this is: each has memory of another size. */
+static int which(int32_t id)
+{
+	size_t left, total;
+
+	CHECK(!aclrtSetDevice(id));
+	CHECK(!aclrtGetMemInfo(ACL_HBM_MEM, &left, &total));
+	CHECK(!aclrtResetDevice(id));
+	return total <= 16 << 20 ? 0 : total <= 32 << 20 ? 1 : 2;
+}
+
+static void check_visible(const char *list, const std::string &want)
+{
+	apart([&] {
+		uint32_t n = 0;
+
+		setenv("USDMA_DEVICES", "sim:mem=16M,sim:mem=32M,sim:mem=64M", 1);
+		list ? setenv("ASCEND_RT_VISIBLE_DEVICES", list, 1) : unsetenv("ASCEND_RT_VISIBLE_DEVICES");
+		CHECK(aclrtGetDeviceCount(&n) == (want.empty() ? 207004 : 0));
+		CHECK(n == want.size());
+		for (size_t i = 0; i < n; i++)
+			CHECK(which(int32_t(i)) == want[i] - '0');
+		CHECK(aclrtSetDevice(int32_t(n)) == 107001);
+		CHECK(aclrtSetDevice(-1) == 107001);
+	});
+}
+
+static void test_visible_devices(void **)
+{
+	static constexpr struct {
+		const char *list, *want;
+	} rows[] = {
+		{nullptr, "012"}, {"", "012"},  {"0,1,2", "012"}, {"2,0", "20"}, {"1", "1"},   {"1,9,0", "1"},
+		{"2,1,2,0", "21"}, {"0,x", "0"}, {"x,0", ""},	  {"3", ""},	 {"-1,0", ""}, {"0,1junk", "0"},
+		{"4294967296", ""}, {"99999999999999999999", ""},
+	};
+
+	for (const auto &r : rows)
+		check_visible(r.list, r.want);
+}
+
+/* ---- init and finalize ------------------------------------------------------------------------------ */
+
+static void test_files(void **)
+{
+	apart([] {
+		CHECK(aclInit((std::string(folder) + "/missing").c_str()) == 100003);
+		CHECK(aclGetRecentErrMsg());
+		CHECK(aclInit(folder) == 100003);
+		for (const char *bad : {"{", "[]", "\"text\"", "{} {}", "{\"a\": }", "\x01\xff"})
+			CHECK(aclInit(file("bad", bad).c_str()) == 100006);
+		for (const char *bad : {"\"x\"", "\"-1\"", "\"1 2\"", "\"\"", "\"999999999999\"", "{}"})
+			CHECK(aclInit(file("bad", (std::string("{\"defaultDevice\": {\"default_device\": ") + bad + "}}").c_str()).c_str()) ==
+			      100000);
+		CHECK(aclFinalize() == 100037); /* none of them has counted */
+		CHECK(!aclInit(file("good", "{\"unknown\": [1, 2]}").c_str()));
+		CHECK(!aclFinalize());
+		CHECK(aclInit(nullptr) == 100000); /* another content than the first time */
+		CHECK(!aclInit(file("copy", "{\"unknown\": [1, 2]}").c_str()));
+		CHECK(!aclFinalize());
+	});
+}
+
+static void test_counts(void **)
+{
+	apart([] {
+		uint64_t left = 7;
+
+		CHECK(aclFinalize() == 100037);
+		CHECK(aclFinalizeReference(&left) == 100037 && left == 7);
+		for (int round = 0; round < 3; round++) {
+			CHECK(!aclInit(round % 2 ? "" : nullptr));
+			CHECK(aclInit(nullptr) == 100002);
+			CHECK(aclInit("/no/such/file") == 100002);
+			CHECK(!aclFinalizeReference(&left) && left == 2);
+			CHECK(!aclFinalizeReference(nullptr));
+			CHECK(!aclFinalizeReference(&left) && left == 0);
+			CHECK(aclFinalizeReference(&left) == 100037);
+			CHECK(!aclInit(nullptr));
+			CHECK(aclInit(nullptr) == 100002);
+			CHECK(!aclFinalize()); /* however often it was initialised */
+			CHECK(aclFinalize() == 100037);
+		}
+	});
+}
+
+/* ---- what the file says ----------------------------------------------------------------------------- */
+
+static aclError elsewhere(aclError (*call)())
+{
+	aclError got = -1;
+
+	std::thread([&] { got = call(); }).join();
+	return got;
+}
+
+static aclError use_memory()
+{
+	int32_t id = -1;
+	void *p;
+	const aclError err = aclrtMalloc(&p, 4096, ACL_MEM_MALLOC_HUGE_FIRST);
+
+	if (err)
+		return err;
+	return aclrtGetDevice(&id) ? -2 : id != 1 ? -3 : aclrtFree(p);
+}
+
+static void test_default_device(void **)
+{
+	apart([] {
+		setenv("USDMA_DEVICES", "sim:mem=16M,sim:mem=16M", 1);
+		CHECK(elsewhere(use_memory) == 107002);
+		CHECK(!aclInit(file("c", "{\"defaultDevice\": {\"default_device\": \"1\"}}").c_str()));
+		CHECK(!elsewhere(use_memory));
+		CHECK(!use_memory());
+		CHECK(!aclFinalize());
+		CHECK(elsewhere(use_memory) == 107002);
+	});
+	apart([] { /* one that is not there */
+		setenv("USDMA_DEVICES", "sim:mem=16M", 1);
+		CHECK(!aclInit(file("c", "{\"defaultDevice\": {\"default_device\": \"5\"}}").c_str()));
+		CHECK(elsewhere(use_memory) == 107002);
+	});
+}
+
+static aclError make_message()
+{
+	return aclrtGetRunMode(nullptr);
+}
+
+static void test_message_mode(void **)
+{
+	for (const char *mode : {"", "{\"err_msg_mode\": \"0\"}", "{\"err_msg_mode\": \"1\"}"})
+		apart([mode] {
+			const bool shared = strchr(mode, '1');
+
+			CHECK(!aclInit(*mode ? file("c", mode).c_str() : nullptr));
+			CHECK(elsewhere(make_message) == 100000);
+			const char *text = aclGetRecentErrMsg();
+			CHECK(!text == !shared);
+			CHECK(!text || strstr(text, "aclrtGetRunMode"));
+			CHECK(!aclGetRecentErrMsg());
+			CHECK(make_message() == 100000);
+			CHECK(aclGetRecentErrMsg() && !aclGetRecentErrMsg());
+			CHECK(!aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL));
+		});
+}
+
+/* ---- callbacks -------------------------------------------------------------------------------------- */
+
+struct heard {
+	std::string text;
+	int inits = 0, ends = 0;
+	aclError answer = 0;
+};
+
+static aclError on_init(const char *text, size_t len, void *user)
+{
+	auto *h = static_cast<heard *>(user);
+
+	h->text.assign(text, len);
+	h->inits++;
+	return h->answer;
+}
+
+static aclError on_end(void *user)
+{
+	auto *h = static_cast<heard *>(user);
+
+	h->ends++;
+	return h->answer;
+}
+
+static void test_callbacks(void **)
+{
+	apart([] {
+		const std::string path = file("c", "{\"a\": 1}");
+		heard h;
+
+		CHECK(aclInitCallbackRegister(ACL_REG_TYPE_OTHER, nullptr, &h) == 100000);
+		CHECK(aclInitCallbackUnRegister(ACL_REG_TYPE_OTHER, on_init) == 100000);
+		CHECK(!aclInitCallbackRegister(ACL_REG_TYPE_OTHER, on_init, &h));
+		CHECK(!aclFinalizeCallbackRegister(ACL_REG_TYPE_OTHER, on_end, &h));
+		CHECK(!h.inits);
+		CHECK(!aclInit(path.c_str()));
+		CHECK(h.inits == 1 && h.text == "{\"a\": 1}");
+		CHECK(aclInit(path.c_str()) == 100002 && h.inits == 1);
+		h.answer = 42;
+		CHECK(aclFinalize() == 42 && h.ends == 1);
+		CHECK(aclInit(path.c_str()) == 42 && h.inits == 2);
+		CHECK(!aclInitCallbackUnRegister(ACL_REG_TYPE_OTHER, on_init));
+		CHECK(!aclFinalizeCallbackUnRegister(ACL_REG_TYPE_OTHER, on_end));
+		aclFinalize();
+		CHECK(!aclInit(path.c_str()) && h.inits == 2);
+		CHECK(!aclFinalize() && h.ends == 1);
+	});
+}
+
+static int make_folder(void **)
+{
+	return mkdtemp(folder) ? 0 : -1;
+}
+
+static int drop_folder(void **)
+{
+	for (const char *name : {"bad", "good", "copy", "c"})
+		unlink((std::string(folder) + "/" + name).c_str());
+	return rmdir(folder);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_visible_devices), cmocka_unit_test(test_files),	     cmocka_unit_test(test_counts),
+		cmocka_unit_test(test_default_device),	cmocka_unit_test(test_message_mode), cmocka_unit_test(test_callbacks),
+	};
+
+	return cmocka_run_group_tests(tests, make_folder, drop_folder);
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a program is told: states of devices and streams, failed tasks, aborts;
+ * and the codes of the calls that serve callbacks.  Device 0 is sound; of device 1
+ * the first task fails each time that it is opened.
+ */
+#include "acl/acl.h"
+#include "tests/support/test.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <pthread.h>
+#include <string>
+#include <thread>
+#include <vector>
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* aclrtSetExceptionInfoCallback */
+
+#define GOOD(call) assert_int_equal(call, 0)
+
+namespace {
+
+constexpr size_t size = 4096;
+constexpr int sound = 0, failing = 1;
+
+struct diary {
+	std::vector<std::string> lines;
+	void expect(const std::vector<std::string> &want)
+	{
+		if (lines != want)
+			for (const auto &l : lines)
+				print_error("heard %s\n", l.c_str());
+		assert_true(lines == want);
+		lines.clear();
+	}
+};
+
+void on_device(int32_t id, aclrtDeviceState state, void *arg)
+{
+	static_cast<diary *>(arg)->lines.push_back(std::to_string(id) + " " + std::to_string(state));
+}
+
+void on_stream(aclrtStream s, aclrtStreamState state, void *arg)
+{
+	int32_t id = -1;
+
+	GOOD(aclrtStreamGetId(s, &id)); /* alive at both times */
+	static_cast<diary *>(arg)->lines.push_back(std::to_string(id) + " " + std::to_string(state));
+}
+
+int32_t on_abort(int32_t id, aclrtDeviceTaskAbortStage stage, uint32_t timeout, void *arg)
+{
+	static_cast<diary *>(arg)->lines.push_back(std::to_string(id) + " " + std::to_string(stage) + " " + std::to_string(timeout));
+	return 0;
+}
+
+std::string line_of(aclrtStream s, int state)
+{
+	int32_t id = -1;
+
+	GOOD(aclrtStreamGetId(s, &id));
+	return std::to_string(id) + " " + std::to_string(state);
+}
+
+/* A device, a stream and memory in two halves. */
+struct bench {
+	int id;
+	aclrtStream s = nullptr;
+	char *mem = nullptr;
+
+	explicit bench(int device) : id(device)
+	{
+		GOOD(aclrtSetDevice(id));
+		GOOD(aclrtCreateStream(&s));
+		GOOD(aclrtMalloc(reinterpret_cast<void **>(&mem), 2 * size, ACL_MEM_MALLOC_HUGE_FIRST));
+	}
+	~bench()
+	{
+		GOOD(aclrtSetDevice(id));
+		GOOD(aclrtFree(mem));
+		aclrtDestroyStream(s);
+		GOOD(aclrtResetDeviceForce(id));
+	}
+	bench(const bench &) = delete;
+	bench &operator=(const bench &) = delete;
+	void set(int half, int value) { GOOD(aclrtMemsetAsync(mem + size_t(half) * size, size, value, size, s)); }
+	int first_byte(int half)
+	{
+		unsigned char c;
+
+		GOOD(aclrtMemcpy(&c, 1, mem + size_t(half) * size, 1, ACL_MEMCPY_DEVICE_TO_HOST));
+		return c;
+	}
+};
+
+} // namespace
+
+static void test_device_states(void **)
+{
+	diary l, other;
+
+	assert_int_equal(aclrtRegDeviceStateCallback(nullptr, on_device, &l), 100000);
+	assert_int_equal(aclrtRegDeviceStateCallback("l", nullptr, nullptr), 107000);
+	GOOD(aclrtRegDeviceStateCallback("l", on_device, &other));
+	GOOD(aclrtRegDeviceStateCallback("l", on_device, &l)); /* in the other's place */
+	GOOD(aclrtSetDevice(0));
+	l.expect({"0 0", "0 1"});
+	GOOD(aclrtSetDevice(0));
+	GOOD(aclrtSetDevice(1));
+	l.expect({"1 0", "1 1"});
+	GOOD(aclrtResetDevice(0));
+	l.expect({});
+	GOOD(aclrtResetDevice(0));
+	l.expect({"0 2", "0 3"});
+	assert_int_equal(aclrtResetDevice(0), 507007);
+	GOOD(aclrtResetDeviceForce(1));
+	l.expect({"1 2", "1 3"});
+	other.expect({});
+	GOOD(aclrtRegDeviceStateCallback("l", nullptr, nullptr));
+	GOOD(aclrtSetDevice(0));
+	GOOD(aclrtResetDevice(0));
+	l.expect({});
+}
+
+static void test_stream_states(void **)
+{
+	aclrtContext context;
+	aclrtStream s, left;
+	diary l;
+
+	GOOD(aclrtSetDevice(0));
+	assert_int_equal(aclrtRegStreamStateCallback(nullptr, on_stream, &l), 100000);
+	GOOD(aclrtRegStreamStateCallback("l", on_stream, &l));
+	GOOD(aclrtCreateStream(&s));
+	l.expect({line_of(s, 1)});
+	const std::string end = line_of(s, 2);
+	GOOD(aclrtDestroyStream(s));
+	l.expect({end});
+	GOOD(aclrtCreateContext(&context, 0));
+	GOOD(aclrtCreateStreamWithConfig(&left, 0, ACL_STREAM_FAST_LAUNCH));
+	l.expect({line_of(left, 1)});
+	const std::string with_context = line_of(left, 2);
+	GOOD(aclrtDestroyContext(context));
+	l.expect({with_context});
+	GOOD(aclrtRegStreamStateCallback("l", nullptr, nullptr));
+	GOOD(aclrtSetDevice(0));
+	GOOD(aclrtCreateStream(&s));
+	GOOD(aclrtDestroyStream(s));
+	l.expect({});
+	GOOD(aclrtResetDeviceForce(0));
+}
+
+/* ---- failed tasks ----------------------------------------------------------------------------------- */
+
+static std::atomic<int> exceptions;
+
+static void on_exception(aclrtExceptionInfo *info)
+{
+	exceptions += info ? 1 : 100;
+}
+
+/* The failure is told once, by the next synchronisation and the callback; what comes behind it is done. */
+static void test_failed_task(void **)
+{
+	for (int by_device = 0; by_device < 2; by_device++) {
+		bench b(failing);
+
+		exceptions = 0;
+		GOOD(aclrtSetExceptionInfoCallback(on_exception));
+		aclrtGetLastError(ACL_RT_THREAD_LEVEL);
+		b.set(0, 1);
+		b.set(1, 2);
+		const aclError err = by_device ? aclrtSynchronizeDevice() : aclrtSynchronizeStream(b.s);
+		assert_int_equal(err, 507013);
+		assert_int_equal(exceptions.load(), 1);
+		assert_non_null(aclGetRecentErrMsg());
+		assert_int_equal(aclrtGetLastError(ACL_RT_THREAD_LEVEL), 507013);
+		GOOD(aclrtSynchronizeStream(b.s));
+		GOOD(aclrtSynchronizeDevice());
+		assert_int_equal(exceptions.load(), 1);
+		assert_int_equal(b.first_byte(1), 2);
+		b.set(0, 3);
+		GOOD(aclrtSynchronizeStream(b.s));
+		assert_int_equal(b.first_byte(0), 3);
+		GOOD(aclrtSetExceptionInfoCallback(nullptr));
+	}
+}
+
+/* Without a callback nothing is called; a pageable copy behind the failure reports it. */
+static void test_failed_before_copy(void **)
+{
+	bench b(failing);
+	char heap[64] = {};
+
+	exceptions = 0;
+	b.set(0, 1);
+	assert_int_equal(aclrtMemcpyAsync(b.mem, 64, heap, 64, ACL_MEMCPY_HOST_TO_DEVICE, b.s), 507013);
+	GOOD(aclrtMemcpyAsync(b.mem, 64, heap, 64, ACL_MEMCPY_HOST_TO_DEVICE, b.s));
+	assert_int_equal(exceptions.load(), 0);
+}
+
+static void test_stop_on_failure(void **)
+{
+	bench b(failing);
+	aclrtStreamAttrValue v;
+	aclrtStream other;
+
+	assert_int_equal(aclrtSetStreamFailureMode(nullptr, ACL_STOP_ON_FAILURE), 107000); /* the default stream */
+	GOOD(aclrtSetStreamFailureMode(b.s, ACL_CONTINUE_ON_FAILURE));
+	GOOD(aclrtSetStreamFailureMode(b.s, ACL_STOP_ON_FAILURE));
+	assert_int_equal(aclrtSetStreamFailureMode(b.s, ACL_CONTINUE_ON_FAILURE), 207000);
+	GOOD(aclrtGetStreamAttribute(b.s, ACL_STREAM_ATTR_FAILURE_MODE, &v));
+	assert_int_equal(v.failureMode, ACL_STOP_ON_FAILURE);
+	aclrtMemsetAsync(b.mem, size, 1, size, b.s);
+	aclrtMemsetAsync(b.mem + size, size, 2, size, b.s); /* refused, if the failure is known by now */
+	assert_int_equal(aclrtSynchronizeStream(b.s), 507013);
+	assert_int_not_equal(aclrtMemsetAsync(b.mem + size, size, 2, size, b.s), 0);
+	GOOD(aclrtCreateStream(&other)); /* goes on */
+	GOOD(aclrtMemsetAsync(b.mem, size, 4, size, other));
+	GOOD(aclrtSynchronizeStream(other));
+	assert_int_equal(b.first_byte(0), 4);
+	assert_int_not_equal(b.first_byte(1), 2);
+	GOOD(aclrtDestroyStream(other));
+}
+
+/* ---- abort ------------------------------------------------------------------------------------------ */
+
+static void test_task_abort(void **)
+{
+	bench b(sound);
+	aclrtStream idle, fresh;
+	diary l;
+
+	assert_int_equal(aclrtDeviceTaskAbort(1, 1000), 507007);
+	assert_int_equal(aclrtDeviceTaskAbort(9, 1000), 107001);
+	assert_int_equal(aclrtSetDeviceTaskAbortCallback(nullptr, on_abort, &l), 100000);
+	GOOD(aclrtSetDeviceTaskAbortCallback("l", on_abort, &l));
+	GOOD(aclrtCreateStream(&idle));
+	GOOD(aclrtMemset(b.mem, 2 * size, 0, 2 * size));
+	GOOD(aclrtValueWait(b.mem, 1, ACL_STREAM_WAIT_VALUE_EQ, b.s));
+	b.set(1, 7);
+	GOOD(aclrtDeviceTaskAbort(0, 60000));
+	l.expect({"0 0 60000", "0 1 60000"});
+	assert_int_equal(aclrtSynchronizeStream(b.s), 107023);
+	GOOD(aclrtSynchronizeStream(idle));
+	assert_int_equal(b.first_byte(1), 0);
+	GOOD(aclrtCreateStream(&fresh));
+	GOOD(aclrtMemsetAsync(b.mem, size, 5, size, fresh));
+	GOOD(aclrtSynchronizeStream(fresh));
+	assert_int_equal(b.first_byte(0), 5);
+	GOOD(aclrtSetDeviceTaskAbortCallback("l", nullptr, nullptr));
+	GOOD(aclrtDeviceTaskAbort(0, 0));
+	l.expect({});
+	GOOD(aclrtDestroyStream(fresh));
+	GOOD(aclrtDestroyStream(idle));
+}
+
+/* ---- reports ---------------------------------------------------------------------------------------- */
+
+static void count(void *arg)
+{
+	++*static_cast<int *>(arg);
+}
+
+static void test_reports(void **)
+{
+	bench b(sound);
+	const uint64_t me = uint64_t(pthread_self());
+	aclrtStream far, gone;
+	int called = 0;
+
+	GOOD(aclrtCreateStream(&gone));
+	GOOD(aclrtDestroyStream(gone));
+	for (int bad : {0, -2})
+		assert_int_equal(aclrtProcessReport(bad), 100000);
+	assert_int_equal(aclrtProcessReport(1), 107012);
+	assert_int_equal(aclrtLaunchCallback(count, &called, ACL_CALLBACK_BLOCK, b.s), 107015);
+	assert_int_equal(aclrtSubscribeReport(me, gone), 107017);
+	assert_int_equal(aclrtUnSubscribeReport(me, b.s), 107011);
+	GOOD(aclrtSubscribeReport(me, b.s));
+	GOOD(aclrtSubscribeReport(me, nullptr)); /* one thread, several streams */
+	assert_int_equal(aclrtSubscribeReport(me, b.s), 107011);
+	assert_int_equal(aclrtSubscribeReport(me + 1, b.s), 107011);
+	assert_int_equal(aclrtUnSubscribeReport(me + 1, b.s), 107012);
+	assert_int_equal(aclrtProcessReport(1), 507012);
+	assert_int_equal(aclrtLaunchCallback(nullptr, &called, ACL_CALLBACK_BLOCK, b.s), 107000);
+	assert_int_equal(aclrtLaunchCallback(count, &called, aclrtCallbackBlockType(2), b.s), 100000);
+	GOOD(aclrtLaunchCallback(count, &called, ACL_CALLBACK_NO_BLOCK, b.s));
+	GOOD(aclrtLaunchCallback(count, &called, ACL_CALLBACK_BLOCK, nullptr));
+	while (called < 2)
+		GOOD(aclrtProcessReport(60000));
+	assert_int_equal(called, 2);
+	GOOD(aclrtSynchronizeDevice());
+	GOOD(aclrtSetDevice(failing)); /* a thread serves one device */
+	GOOD(aclrtCreateStream(&far));
+	assert_int_equal(aclrtSubscribeReport(me, far), 107012);
+	GOOD(aclrtDestroyStream(far));
+	GOOD(aclrtResetDevice(failing));
+	GOOD(aclrtSetDevice(sound));
+	std::thread([] { assert_int_equal(aclrtProcessReport(1), 107012); }).join();
+	GOOD(aclrtUnSubscribeReport(me, b.s));
+	GOOD(aclrtUnSubscribeReport(me, nullptr));
+	assert_int_equal(aclrtProcessReport(1), 107012);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_device_states),	   cmocka_unit_test(test_stream_states), cmocka_unit_test(test_failed_task),
+		cmocka_unit_test(test_failed_before_copy), cmocka_unit_test(test_stop_on_failure),
+		cmocka_unit_test(test_task_abort),	   cmocka_unit_test(test_reports),
+	};
+
+	setenv("USDMA_DEVICES", "sim:mem=64M:engines=1:channels=4,sim:mem=64M:engines=1:channels=4:faults=fail@1", 1);
+	unsetenv("ASCEND_RT_VISIBLE_DEVICES");
+	setenv("USDMA_LOG", "none", 1);
+	return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

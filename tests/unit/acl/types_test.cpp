@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sizes of types, and half-precision numbers: every one of them, and every place between two of them. */
+#include "acl/acl.h"
+#include "tests/support/test.h"
+
+#include <cmath>
+#include <cstring>
+
+static void test_sizes(void **)
+{
+	static constexpr struct {
+		int type;
+		size_t size;
+	} rows[] = {
+		{-1, 0},  {0, 4},  {1, 2},   {2, 1},  {3, 4},  {4, 1},  {6, 2},  {7, 2},  {8, 4},  {9, 8},  {10, 8},
+		{11, 8},  {12, 1}, {13, 0},  {16, 8}, {17, 16}, {27, 2}, {29, 1}, {30, 1}, {33, 4}, {34, 1}, {35, 1},
+		{36, 1},  {37, 1}, {38, 8},  {39, 8}, {40, 8}, {41, 8}, {5, 8},  {99, 8},
+	};
+
+	for (const auto &r : rows)
+		assert_int_equal(aclDataTypeSize(aclDataType(r.type)), r.size);
+}
+
+/* What a code stands for, by the definition of binary16. */
+static double value_of(unsigned code)
+{
+	const int exponent = int(code >> 10 & 31);
+	const double fraction = code & 1023;
+	const double v = exponent ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24);
+
+	return code & 0x8000 ? -v : v;
+}
+
+static void test_there_and_back(void **)
+{
+	for (unsigned code = 0; code < 65536; code++) {
+		const float f = aclFloat16ToFloat(aclFloat16(code));
+
+		if ((code & 0x7c00) != 0x7c00)
+			assert_true(double(f) == value_of(code));
+		else if (code & 0x3ff)
+			assert_true(std::isnan(f));
+		else
+			assert_true(std::isinf(f));
+		assert_int_equal(std::signbit(f), code >> 15);
+		const aclFloat16 back = aclFloatToFloat16(f);
+		if (std::isnan(f)) /* it may become a quiet one */
+			assert_true((back & 0x7c00) == 0x7c00 && (back & 0x3ff) && (back & 0x8000) == (code & 0x8000));
+		else
+			assert_int_equal(back, code);
+	}
+}
+
+/* Half way between two neighbours it is the even one; a little to a side, that side. */
+static void test_rounding(void **)
+{
+	for (unsigned low = 0; low < 0x7c00; low++) {
+		const double next = low == 0x7bff ? 65536 : value_of(low + 1); /* infinity takes the place of the next power */
+		const float half = float((value_of(low) + next) / 2);
+
+		assert_true(double(half) * 2 == value_of(low) + next);
+		for (unsigned sign : {0u, 0x8000u}) {
+			const float s = sign ? -1.0f : 1.0f;
+
+			assert_int_equal(aclFloatToFloat16(s * half), sign | (low + (low & 1)));
+			assert_int_equal(aclFloatToFloat16(s * std::nextafterf(half, 0)), sign | low);
+			assert_int_equal(aclFloatToFloat16(s * std::nextafterf(half, INFINITY)), sign | (low + 1));
+		}
+	}
+}
+
+static void test_far_values(void **)
+{
+	assert_int_equal(aclFloatToFloat16(INFINITY), 0x7c00);
+	assert_int_equal(aclFloatToFloat16(-INFINITY), 0xfc00);
+	assert_int_equal(aclFloatToFloat16(3e38f), 0x7c00);
+	assert_int_equal(aclFloatToFloat16(-65536.0f), 0xfc00);
+	assert_int_equal(aclFloatToFloat16(0x1p-149f), 0);
+	assert_int_equal(aclFloatToFloat16(-0x1p-149f), 0x8000);
+	for (std::uint32_t bits : {0x7fc00000u, 0x7f800001u, 0xffffffffu, 0x7f802000u}) {
+		float f;
+
+		memcpy(&f, &bits, 4);
+		assert_true((aclFloatToFloat16(f) & 0x7fff) > 0x7c00);
+	}
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_there_and_back),
+		cmocka_unit_test(test_rounding),
+		cmocka_unit_test(test_far_values),
+	};
+
+	return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

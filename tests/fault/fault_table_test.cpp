@@ -28,6 +28,8 @@ struct setting {
 	u8 *in = nullptr, *out = nullptr;
 	std::vector<u8> pageable;
 	u64 d = 0, d2 = 0, desc = 0;
+	device *peer = nullptr;
+	u64 p = 0; /* memory of the peer, which has no faults */
 };
 
 static void set_up(setting *t, wait_mode mode)
@@ -42,6 +44,8 @@ static void set_up(setting *t, wait_mode mode)
 	ok(host_alloc(size, -1, reinterpret_cast<void **>(&t->out)));
 	ok(device_alloc(t->dev, size, page_policy::normal_only, &t->d));
 	ok(device_alloc(t->dev, size, page_policy::normal_only, &t->d2));
+	ok(device_get(1, &t->peer));
+	ok(device_alloc(t->peer, size, page_policy::normal_only, &t->p));
 	ok(device_alloc(t->dev, 64, page_policy::normal_only, &t->desc));
 	t->pageable.resize(size);
 	auto gen = test::rng(7);
@@ -53,8 +57,9 @@ static void tear_down(setting *t)
 	ok(stream_destroy(t->s));
 	ok(host_free(t->in));
 	ok(host_free(t->out));
-	for (u64 a : {t->d, t->d2, t->desc})
+	for (u64 a : {t->d, t->d2, t->desc, t->p})
 		ok(device_free(a));
+	device_put(t->peer);
 	device_put(t->dev);
 }
 
@@ -125,12 +130,25 @@ static int path_descriptor(setting *t)
 	return err ? err : end;
 }
 
+static int path_peer(setting *t)
+{
+	int err = copy_async(t->s, ptr(t->d), t->in, size);
+
+	if (!err)
+		err = copy_async(t->s, ptr(t->p), ptr(t->d), size);
+	if (!err)
+		err = copy_async(t->s, t->out, ptr(t->p), size);
+	const int end = wait_all(t);
+	return err ? err : end;
+}
+
 struct path {
 	const char *name;
 	int (*run)(setting *t);
 };
 static const path paths[] = {
-	{"pinned", path_pinned}, {"pageable", path_pageable}, {"batch", path_batch}, {"descriptor", path_descriptor}};
+	{"pinned", path_pinned}, {"pageable", path_pageable}, {"batch", path_batch}, {"descriptor", path_descriptor},
+	{"peer", path_peer}};
 static const char *const mode_names[] = {"poll", "interrupt", "hybrid"};
 
 /* ---- faults ------------------------------------------------------------------------------------------ */
@@ -303,7 +321,7 @@ int main()
 		cmocka_unit_test(refused_map),	 cmocka_unit_test(bad_rules),	    cmocka_unit_test(random_faults),
 	};
 
-	setenv("USDMA_DEVICES", "sim:mem=256M:engines=1:channels=4:faults=", 1);
+	setenv("USDMA_DEVICES", "sim:mem=256M:engines=1:channels=4:faults=,sim:mem=64M:engines=1:channels=2", 1);
 	setenv("USDMA_HANG_MS", "300", 1);
 	setenv("USDMA_LOG", "none", 1);
 	return cmocka_run_group_tests_name("fault table", tests, nullptr, nullptr);

@@ -39,6 +39,8 @@ enum class indirect_mode : u8 {
 	descriptor = 0, /* src: 32-byte block { u32 0, 0, len_high, len_low; u64 src, dst } read when the request runs */
 	cells = 1,      /* src, dst: 8-byte cells with the base addresses; a, b = source and destination offset; len */
 };
+/* Beside the mode: the addresses found are of host memory, as a device has it that memory is lent to. */
+inline constexpr u8 indirect_host = 2;
 
 /* As ACL's value wait (acl-api.md §2.13); v is the word, x the value. */
 enum class compare : u8 {

@@ -168,12 +168,14 @@ unit::result unit::op_indirect(hw_channel &ch, const descriptor &d)
 	sdma::indirect_block b = {};
 	result r;
 
-	if (d.arg > u8(dma::indirect_mode::cells))
+	if (d.arg & ~(u8(dma::indirect_mode::cells) | dma::indirect_host))
 		return fault(fault_reason::bad_op, 0);
+	const bool cells = d.arg & u8(dma::indirect_mode::cells);
+	const space found = d.arg & dma::indirect_host ? space::host : space::device;
 	const end block = source(ch, dma::src_space(d.spaces), d.src);
 	if (d.src % 8)
 		return fault(fault_reason::unaligned, d.src);
-	if (dma::indirect_mode(d.arg) == dma::indirect_mode::descriptor) {
+	if (!cells) {
 		if (!check_span(block, sizeof(b)))
 			return result::fault;
 		r = get_bytes(ch, block, &b, sizeof(b));
@@ -194,10 +196,10 @@ unit::result unit::op_indirect(hw_channel &ch, const descriptor &d)
 		b.src += d.a;
 		b.dst += d.b;
 	}
-	const u64 len = d.arg ? d.len : u64(b.len_high) << 32 | b.len;
+	const u64 len = cells ? d.len : u64(b.len_high) << 32 | b.len;
 	if (!length_right(len))
 		return fault(fault_reason::bad_length, d.src);
-	const end src = source(ch, space::device, b.src), dst = target(ch, space::device, b.dst);
+	const end src = source(ch, found, b.src), dst = target(ch, found, b.dst);
 	if (!check_span(src, len) || !check_span(dst, len))
 		return result::fault;
 	return move(ch, dst, src, len, len);

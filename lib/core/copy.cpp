@@ -298,6 +298,12 @@ int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
 	return one(s, r);
 }
 
+/* Memory that is lent to the device is host memory to it. */
+static u8 indirect_arg(dma::indirect_mode mode, const memory_view &v)
+{
+	return u8(mode) | (v.space == dma::space::host ? dma::indirect_host : 0);
+}
+
 int copy_indirect_async(stream *s, const void *desc)
 {
 	dma::request r;
@@ -307,7 +313,7 @@ int copy_indirect_async(stream *s, const void *desc)
 	if (err)
 		return err;
 	r.op = dma::opcode::copy_indirect;
-	r.arg = u8(dma::indirect_mode::descriptor);
+	r.arg = indirect_arg(dma::indirect_mode::descriptor, device_memory(s->dev));
 	r.spaces = dma::spaces(p.space, p.space);
 	r.src = p.dma;
 	r.len = 32;
@@ -318,6 +324,8 @@ int copy_cells_async(stream *s, void *dst_cell, const void *src_cell, u64 len, u
 {
 	dma::request r;
 	place d, f;
+	const memory_view v = device_memory(s->dev);
+	const u64 to_dma = v.dma - (window_base + s->dev->slot * window_slot);
 	int err = reachable(s, dst_cell, sizeof(u64), "destination cell", &d);
 
 	if (!err)
@@ -325,13 +333,14 @@ int copy_cells_async(stream *s, void *dst_cell, const void *src_cell, u64 len, u
 	if (err)
 		return err;
 	r.op = dma::opcode::copy_indirect;
-	r.arg = u8(dma::indirect_mode::cells);
+	r.arg = indirect_arg(dma::indirect_mode::cells, v);
 	r.spaces = dma::spaces(f.space, d.space);
 	r.src = f.dma;
 	r.dst = d.dma;
 	r.len = len;
-	r.a = src_off;
-	r.b = dst_off;
+	/* The cells hold the addresses that programs use: the offset from those to the device's comes on top. */
+	r.a = src_off + to_dma;
+	r.b = dst_off + to_dma;
 	return one(s, r);
 }
 

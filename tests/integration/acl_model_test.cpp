@@ -19,7 +19,7 @@ namespace {
 constexpr size_t size = 4096;     /* of a buffer */
 constexpr int buffers = 9, streams = 4;
 constexpr int ops_in_program = 40;
-constexpr unsigned programs = 500; /* a thread, at scale 1 */
+const unsigned programs = unsigned(usdma::test::sized(500, 1)); /* a thread, at scale 1 */
 
 enum place { device, pinned, pageable };
 

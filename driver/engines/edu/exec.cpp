@@ -121,11 +121,12 @@ outcome executor::fill(const dma::request &r)
 outcome executor::indirect(const dma::request &r)
 {
 	const end block = source(dma::src_space(r.spaces), r.src), cell = source(dma::dst_space(r.spaces), r.dst);
-	const bool cells = r.arg == u8(dma::indirect_mode::cells);
+	const bool cells = r.arg & u8(dma::indirect_mode::cells);
+	const space found = r.arg & dma::indirect_host ? space::host : space::device;
 	sdma::indirect_block b = {};
 	outcome o;
 
-	if (r.arg > u8(dma::indirect_mode::cells))
+	if (r.arg & ~(u8(dma::indirect_mode::cells) | dma::indirect_host))
 		return {fault_reason::bad_op};
 	if (r.src % 8 || (cells && r.dst % 8))
 		return {fault_reason::unaligned, r.src % 8 ? r.src : r.dst};
@@ -145,7 +146,7 @@ outcome executor::indirect(const dma::request &r)
 	const u64 len = cells ? r.len : u64(b.len_high) << 32 | b.len;
 	if (!length_right(len))
 		return {fault_reason::bad_length, r.src};
-	const end src = source(space::device, b.src), dst = target(space::device, b.dst);
+	const end src = source(found, b.src), dst = target(found, b.dst);
 	o = check(src, len);
 	if (o)
 		o = check(dst, len);

@@ -9,7 +9,7 @@
 
 namespace {
 
-constexpr size_t n_bytes = 100003;
+const size_t n_bytes = usdma::test::sized(100003, 8003);
 
 struct bench {
 	HcclDispatcher d = nullptr;
@@ -35,7 +35,7 @@ struct bench {
 	{
 		assert_int_equal(aclrtMemcpy(to.ptr(), to.size(), m.ptr(), m.size(), ACL_MEMCPY_DEVICE_TO_HOST), 0);
 	}
-	void sync() { assert_int_equal(aclrtSynchronizeStreamWithTimeout(stream.ptr(), 30000), 0); }
+	void sync() { assert_int_equal(aclrtSynchronizeStreamWithTimeout(stream.ptr(), int(usdma::test::patience_ms(30000))), 0); }
 };
 
 void test_dispatcher(void **)
@@ -292,7 +292,7 @@ void test_signals(void **)
 		assert_int_equal(HcclSignalWait(t.d, back, t.stream, 0, 1, i, true), HCCL_SUCCESS);
 	}
 	t.sync();
-	assert_int_equal(aclrtSynchronizeStreamWithTimeout(other.ptr(), 30000), 0);
+	assert_int_equal(aclrtSynchronizeStreamWithTimeout(other.ptr(), int(usdma::test::patience_ms(30000))), 0);
 	t.get(t.b);
 	for (int i = 0; i < 1000; i++)
 		assert_int_equal(static_cast<u8 *>(t.to.ptr())[i], u8(2 * static_cast<u8 *>(t.from.ptr())[i]));
@@ -312,7 +312,7 @@ void test_wait_timeout(void **)
 	assert_int_equal(HcclSetExecTimeOut(t.d, -1), HCCL_E_PARA);
 	assert_int_equal(HcclSetExecTimeOut(t.d, 1), HCCL_SUCCESS);
 	assert_int_equal(HcclSignalWait(t.d, never, t.stream, 0, 1, 0, true), HCCL_SUCCESS);
-	assert_int_not_equal(aclrtSynchronizeStreamWithTimeout(t.stream.ptr(), 30000), 0);
+	assert_int_not_equal(aclrtSynchronizeStreamWithTimeout(t.stream.ptr(), int(usdma::test::patience_ms(30000))), 0);
 	assert_int_equal(aclrtDestroyNotify(never), 0);
 }
 

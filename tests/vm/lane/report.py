@@ -52,6 +52,9 @@ class Scope:
         self.report.point(bool(ok), f"{self.name}: {name}", "" if ok else str(detail))
         return bool(ok)
 
+    def skip(self, name, why):
+        self.report.skip(f"{self.name}: {name}", why)
+
     def note(self, text):
         self.report.note(f"{self.name}: {text}")
 

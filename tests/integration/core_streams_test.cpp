@@ -182,7 +182,7 @@ static void event_ring_waits(void **)
 /* Two streams of one ring: one that waits for the other's event is not done before it. */
 static void event_in_shared_ring(void **)
 {
-	constexpr u64 big = 16 * MiB;
+	const u64 big = test::sized(16 * MiB, 64 * KiB);
 	buffers m(big);
 	std::vector<stream *> all;
 	stream *a = nullptr, *b = nullptr;

@@ -19,7 +19,7 @@ namespace usdma::test {
 
 inline deadline soon()
 {
-	return deadline::in_ms(20000);
+	return deadline::in_ms(test::patience_ms(20000));
 }
 
 /* A device address as the pointer that calls take. */

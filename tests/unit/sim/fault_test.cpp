@@ -191,7 +191,7 @@ static void test_indirect(void **)
 
 	b.expect(d, fault_reason::unaligned, d.src);
 	d.src = mem_base + 64;
-	d.arg = 2;
+	d.arg = 4;
 	b.expect(d, fault_reason::bad_op, 0);
 	d.arg = 0;
 	memset(b.r.mem() + 64, 0, sizeof(ind));
@@ -199,6 +199,11 @@ static void test_indirect(void **)
 	ind.src = iova;
 	memcpy(b.r.mem() + 64, &ind, sizeof(ind));
 	b.expect(d, fault_reason::src_unmapped, iova);
+	d.arg = dma::indirect_host; /* the same address in the other space: found; a device address there is not */
+	ind.src = mem_base;
+	memcpy(b.r.mem() + 64, &ind, sizeof(ind));
+	b.expect(d, fault_reason::src_unmapped, mem_base);
+	d.arg = 0;
 	ind.src = mem_base;
 	ind.dst = mem_base + b.r.mem_size;
 	memcpy(b.r.mem() + 64, &ind, sizeof(ind));

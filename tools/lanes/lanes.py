@@ -93,3 +93,10 @@ def search(run, name, corpus, seconds):
     edges, features = covered[-1] if covered else (0, 0)
     run.say(f"{name}: {executions} executions, {edges} edges, {features} features")
     run.results.add(status == 0 and executions > 0, f"fuzz {name}", tail(out))
+
+
+# Not by default: it fetches a whole Debian into a clean root, which takes minutes and the mirror.
+@lane("packages", "Debian packages in a clean root: build, lintian, install, use, purge", BUILD + ("package",), default=False)
+def packages(run):
+    run.tap("packages", [os.path.join(TOP, "tests/install/packages"), "--work", run.dir("packages"),
+                         "--jobs", str(run.jobs)], deadline=1500)

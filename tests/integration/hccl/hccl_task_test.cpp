@@ -207,7 +207,7 @@ void test_reduce_checks(void **)
 
 template <class T> T apply(HcclReduceOp op, T x, T y)
 {
-	using wide = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+	using wide = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
 
 	switch (op) {
 	case HCCL_REDUCE_SUM:

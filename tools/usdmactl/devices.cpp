@@ -27,7 +27,8 @@ static void be_quiet(char *, ...)
 {
 }
 
-[[noreturn]] static void give_up(char *text, ...)
+/* The attribute is part of the type for clang, which [[noreturn]] is not. */
+__attribute__((noreturn)) static void give_up(char *text, ...)
 {
 	fprintf(stderr, "usdmactl: libpci: %s\n", text);
 	exit(exit_failed);

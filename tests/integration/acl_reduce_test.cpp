@@ -132,7 +132,7 @@ static u32 element(const bytes &b, size_t i, size_t n)
 }
 
 struct setting {
-	static constexpr size_t size = 1 << 19;
+	const size_t size = usdma::test::sized(1 << 19, 1 << 13);
 	std::mt19937_64 gen = usdma::test::rng(1);
 	aclrtStream stream = nullptr;
 	char *dst = nullptr, *src = nullptr;

@@ -132,7 +132,7 @@ static u32 element(const bytes &b, size_t i, size_t n)
 }
 
 struct setting {
-	const size_t size = usdma::test::sized(1 << 19, 1 << 13);
+	const size_t size = usdma::test::sized(1 << 16, 1 << 13);
 	std::mt19937_64 gen = usdma::test::rng(1);
 	aclrtStream stream = nullptr;
 	char *dst = nullptr, *src = nullptr;

@@ -274,6 +274,7 @@ static void events_tell_time(void **)
 	WORKS(usdma_event_elapsed(b, a, &back));
 	assert_true(there > 0 && back == -there);
 	assert_int_equal(usdma_event_elapsed(a, plain, &there), -EINVAL);
+	WORKS(usdma_event_destroy(a));
 	assert_int_equal(usdma_event_create(dev, 0x80, &a), -EINVAL);
 	WORKS(usdma_event_destroy(b));
 	WORKS(usdma_event_destroy(plain));

@@ -57,7 +57,8 @@ def install(run):
 @lane("vm", "kernel VFIO in virtual machines with QEMU's edu device", BUILD + ("vm",))
 def vm(run):
     run.build(where=run.dir("gcc"))
-    run.tap("vm", [os.path.join(TOP, "tests/vm/run"), "--build-dir", run.dir("gcc"), "--cache", run.dir("vm-cache")],
+    run.tap("vm", [os.path.join(TOP, "tests/vm/run"), "--build-dir", run.dir("gcc"), "--cache", run.dir("vm-cache"),
+                   "--deadline", "240"],
             deadline=900)
 
 

@@ -22,11 +22,10 @@ namespace usdma::core {
 namespace {
 
 struct watch {
-	lane *ln;
+	stream *s; /* a reference */
 	u64 seq;
 	void (*deliver)(void *arg, call_token *done);
 	void *arg;
-	call_token *token;
 };
 
 struct pump_state {
@@ -39,6 +38,7 @@ struct pump_state {
 	u32 asleep = 0;       /* the thread sleeps, or is about to */
 	u32 progress = 0;     /* futex: grows with each pass that moved something */
 	u32 watchers = 0;     /* that sleep on progress */
+	u32 looks = 0;        /* through the watches; under run_lock */
 };
 
 constinit immortal<pump_state> pump;
@@ -80,9 +80,20 @@ void remove_if_idle(stream *s)
 
 bool watch_ready(const watch &w)
 {
-	if (dma::halted(w.ln->ch))
-		lane_check_fault(w.ln);
-	return lane_done(w.ln, w.seq) || w.ln->dev->lost();
+	if (dma::halted(w.s->ln->ch))
+		lane_check_fault(w.s->ln);
+	return lane_done(w.s->ln, w.seq) || w.s->dev->lost();
+}
+
+/* A stream's calls are made in their order: behind one that has to wait the others wait as well, though they may be ready by now. */
+bool watch_due(const watch &w)
+{
+	if (w.s->held_back == pump->looks)
+		return false;
+	if (watch_ready(w))
+		return true;
+	w.s->held_back = pump->looks;
+	return false;
 }
 
 /*
@@ -96,8 +107,9 @@ std::vector<watch> take_ready()
 	pump->list_lock.lock();
 	all = pump->watches;
 	pump->list_lock.unlock();
+	pump->looks++;
 	for (const watch &w : all)
-		(watch_ready(w) ? ready : rest).push_back(w);
+		(watch_due(w) ? ready : rest).push_back(w);
 	if (ready.empty())
 		return ready;
 	std::lock_guard guard(pump->list_lock);
@@ -106,18 +118,27 @@ std::vector<watch> take_ready()
 	return ready;
 }
 
+void deliver_watch(const watch &w)
+{
+	w.deliver(w.arg, nullptr);
+	/* Release: a blocking call that sees none left comes after this one. */
+	__atomic_sub_fetch(&w.s->watched, 1, __ATOMIC_RELEASE);
+	stream_unref(w.s);
+}
+
 bool pass()
 {
 	bool moved = false;
 
+	/* Before the streams: their blocking calls wait for these. */
+	for (const watch &w : take_ready()) {
+		deliver_watch(w);
+		moved = true;
+	}
 	for (stream *s : snapshot()) {
 		moved |= stream_advance(s);
 		remove_if_idle(s);
 		stream_unref(s);
-	}
-	for (const watch &w : take_ready()) {
-		w.deliver(w.arg, w.token);
-		moved = true;
 	}
 	return moved;
 }
@@ -198,7 +219,7 @@ u64 arm_all(std::vector<pollfd> *fds)
 	}
 	pump->list_lock.lock();
 	for (const watch &w : pump->watches)
-		add_interest(&all, {w.ln, w.seq});
+		add_interest(&all, {w.s->ln, w.seq});
 	pump->list_lock.unlock();
 	for (const interest &i : all)
 		arm(i.ln, i.seq, fds);
@@ -339,14 +360,16 @@ int pump_add(stream *s)
 	return 0;
 }
 
-int pump_watch(lane *l, u64 seq, void (*deliver)(void *arg, call_token *done), void *arg, call_token *token)
+int pump_watch(stream *s, void (*deliver)(void *arg, call_token *done), void *arg)
 {
 	std::lock_guard guard(pump->list_lock);
 	const int err = start();
 
 	if (err)
 		return err;
-	pump->watches.push_back({l, seq, deliver, arg, token});
+	__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&s->watched, 1, __ATOMIC_RELAXED);
+	pump->watches.push_back({s, s->last, deliver, arg});
 	return 0;
 }
 
@@ -363,7 +386,7 @@ void pump_forget(device *dev)
 			ended.push_back(s);
 	std::erase_if(pump->gated, [dev](const stream *s) { return s->dev == dev; });
 	for (size_t i = 0; i < pump->watches.size();)
-		if (pump->watches[i].ln->dev == dev) {
+		if (pump->watches[i].s->dev == dev) {
 			gone.push_back(pump->watches[i]);
 			pump->watches.erase(pump->watches.begin() + long(i));
 		} else {
@@ -371,7 +394,7 @@ void pump_forget(device *dev)
 		}
 	pump->list_lock.unlock();
 	for (const watch &w : gone)
-		w.deliver(w.arg, w.token);
+		deliver_watch(w);
 	for (stream *s : ended)
 		stream_unref(s);
 }

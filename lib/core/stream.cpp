@@ -79,6 +79,7 @@ static void stream_end(stream *s)
 	delete s->queue;
 	s->queue = nullptr;
 	l->lock.unlock();
+	pump_kick(); /* calls that were dropped with the queue may be its to make */
 	lane_put(l);
 	stream_unref(s);
 }

@@ -63,6 +63,8 @@ struct alignas(64) stream {
 	u32 stopped = 0;              /* an errno: failed with fail_mode::stop, or aborted; takes no new work */
 	u64 copies = 0, bytes = 0, errors = 0;
 	u32 refs = 1;                 /* the handle, the pump; atomic */
+	u32 watched = 0;              /* calls that block nothing and that the pump has yet to make; atomic */
+	u32 held_back = 0;            /* the pump's: in which look one of them was not due */
 	u64 user[4] = {};             /* the front end's */
 };
 
@@ -109,8 +111,9 @@ int stream_wait_check(stream *s, bool (*check)(void *arg), void (*release)(void 
 /*
  * A call on the host when all work before has ended.  deliver(arg, done) is called by
  * whatever thread notices, and must not block nor call in here: it hands the call to a
- * thread that runs it.  block: the stream goes on only after call_done(done); else done is null.  A call that was accepted is made
- * in any case, also when the stream is aborted or its device is lost.
+ * thread that runs it.  block: the stream goes on only after call_done(done); else done is null.  A stream's calls are
+ * delivered in their order.  A call that was accepted is made in any case, also when the stream is aborted or its device
+ * is lost.
  */
 struct call_token;
 int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block);

@@ -99,12 +99,13 @@ static outcome run_gate_check(stream *s, task &t)
 static outcome run_call(stream *s, task &t)
 {
 	if (!t.block) {
-		if (pump_watch(s->ln, s->last, t.deliver, t.arg, nullptr))
+		if (pump_watch(s, t.deliver, t.arg))
 			return outcome::later;
 		return outcome::done;
 	}
 	if (!t.delivered) {
-		if (!all_before(s))
+		/* Also the calls before it that block nothing: the pump makes those. */
+		if (!all_before(s) || load_acquire(&s->watched))
 			return outcome::later;
 		t.token = new call_token;
 		t.delivered = true;
@@ -162,11 +163,22 @@ void drop_task(task &t, bool accepted)
 	t.token = nullptr;
 }
 
+/* A call whose stream has others with the pump is made behind them. */
+static void pass_to_pump(stream *s, task &t)
+{
+	if (!t.deliver || t.delivered || !load_acquire(&s->watched))
+		return;
+	if (pump_watch(s, t.deliver, t.arg) == 0)
+		t.delivered = true;
+}
+
 void stream_drop_queue(stream *s)
 {
 	if (s->queue) {
-		for (task &t : *s->queue)
+		for (task &t : *s->queue) {
+			pass_to_pump(s, t);
 			drop_task(t, true);
+		}
 		s->queue->clear();
 	}
 	store_relaxed(&s->gated, 0u);

@@ -39,7 +39,7 @@ void drop_task(task &t, bool accepted);
 int stream_push(stream *s, task &&t);
 /* Moves a gated stream's queue on as far as it goes; true when something moved. Takes the lane's lock. */
 bool stream_advance(stream *s);
-/* Drops all that is queued; with the lane's lock held. */
+/* Drops all that is queued; with the lane's lock held. Its calls are made, after those that the pump still has. */
 void stream_drop_queue(stream *s);
 void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq);
 /* Doorbell and counters after n requests were posted; with the lane's lock held. */
@@ -65,8 +65,8 @@ bool record_reached(record *r);
 
 /* A stream's queue has become non-empty; with its lane's lock held. Starts the thread at the first time. */
 int pump_add(stream *s);
-/* Once lane's completed >= seq (or its device is dead): deliver(arg, token). */
-int pump_watch(lane *l, u64 seq, void (*deliver)(void *arg, call_token *done), void *arg, call_token *token);
+/* Once all that s has in the ring now has ended (or its device is dead): deliver(arg, nullptr). With the lane's lock held. */
+int pump_watch(stream *s, void (*deliver)(void *arg, call_token *done), void *arg);
 /* One pass over all that is gated or watched, by whoever waits; true when something moved. */
 bool pump_run();
 /* Tells the pump to look again. */

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <thread>
@@ -277,6 +278,86 @@ static void blocking_call(void **)
 	ok(stream_destroy(other));
 }
 
+/* What has been delivered, in the order of delivery. */
+struct deliveries {
+	std::mutex lock;
+	std::vector<int> order;
+	size_t count()
+	{
+		std::lock_guard guard(lock);
+
+		return order.size();
+	}
+};
+
+struct numbered_call {
+	deliveries *to;
+	int number;
+};
+
+static void note_delivery(void *arg, call_token *done)
+{
+	auto *c = static_cast<numbered_call *>(arg);
+
+	c->to->lock.lock();
+	c->to->order.push_back(c->number);
+	c->to->lock.unlock();
+	call_done(done);
+}
+
+static void assert_in_order(deliveries &d, size_t n)
+{
+	for (const auto until = soon(); d.count() < n && !until.passed();)
+		sched_yield();
+	assert_int_equal(d.count(), n);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(d.order[i], i);
+}
+
+/* Blocking or not: a stream's calls are delivered in their order. */
+static void calls_in_order(void **)
+{
+	auto gen = test::rng(21);
+	buffers m(64 * KiB);
+	stream *s = new_stream();
+	const int n = int(test::sized(2000, 200));
+	std::vector<numbered_call> calls;
+	deliveries d;
+
+	for (int i = 0; i < n; i++)
+		calls.push_back({&d, i});
+	for (int i = 0; i < n; i++) {
+		if (gen() % 2)
+			ok(copy_async(s, m.device(), m.a, 1 + gen() % m.size));
+		ok(stream_call(s, note_delivery, &calls[size_t(i)], i % 3 == 2));
+	}
+	ok(stream_sync(s, soon()));
+	assert_in_order(d, size_t(n));
+	ok(stream_destroy(s));
+}
+
+/* A word that holds a stream shut keeps the calls in its queue; the first call is with the pump by then. */
+static void calls_in_order_when_dropped(void **)
+{
+	buffers m(test::sized(16 * MiB, 1 * MiB));
+
+	for (int round = 0; round < 50; round++) {
+		stream *s = new_stream();
+		const u64 word = 0;
+		deliveries d;
+		numbered_call calls[] = {{&d, 0}, {&d, 1}, {&d, 2}, {&d, 3}};
+
+		ok(copy_async(s, m.device(), m.a, m.size));
+		ok(stream_call(s, note_delivery, &calls[0], false));
+		ok(stream_wait_word(s, &word, dma::compare::eq, 1, deadline::never()));
+		for (int i = 1; i < 4; i++)
+			ok(stream_call(s, note_delivery, &calls[i], i % 2));
+		ok(stream_abort(s));
+		assert_in_order(d, 4);
+		ok(stream_destroy(s));
+	}
+}
+
 static void signal_fd(void **)
 {
 	buffers m(4096);
@@ -445,6 +526,7 @@ int main()
 		cmocka_unit_test(word_gate),           cmocka_unit_test(word_gate_expires),
 		cmocka_unit_test(event_chain),         cmocka_unit_test(event_ring_waits),
 		cmocka_unit_test(event_in_shared_ring), cmocka_unit_test(future_event),        cmocka_unit_test(blocking_call),
+		cmocka_unit_test(calls_in_order),      cmocka_unit_test(calls_in_order_when_dropped),
 		cmocka_unit_test(signal_fd),           cmocka_unit_test(abort_behind_gate),
 		cmocka_unit_test(abort_value_wait_on_device), cmocka_unit_test(bad_addresses),
 		cmocka_unit_test(many_streams),        cmocka_unit_test(full_ring),

@@ -16,7 +16,8 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 EXPECTED = ["{lib}/libusdma.so", "{lib}/libusdma.so.0", "{lib}/pkgconfig/usdma.pc", "{lib}/pkgconfig/usdma-acl.pc",
-            "{lib}/pkgconfig/usdma-hccl.pc", "{lib}/usdma/libascendcl.so", "{lib}/usdma/libacl_rt.so",
+            "{lib}/pkgconfig/usdma-hccl.pc", "{lib}/cmake/usdma/usdmaConfig.cmake", "{lib}/cmake/usdma/usdma-acl.cmake",
+            "{lib}/usdma/libascendcl.so", "{lib}/usdma/libacl_rt.so",
             "{lib}/libusdma-hccl.so", "include/usdma/usdma.h", "include/usdma/uring.h", "include/usdma/acl/acl.h",
             "bin/usdmactl", "bin/usdma-perf", "bin/usdma-sim", "share/man/man3/usdma_copy.3", "share/man/man7/usdma.7",
             "share/man/man8/usdmactl.8", "lib/systemd/system/usdma-bind@.service", "lib/systemd/system/usdma-sim@.socket",
@@ -35,6 +36,10 @@ class Points:
         if not ok and log:
             print("".join(f"# {line}\n" for line in log.splitlines()[-40:]), end="", flush=True)
         return ok
+
+    def skip(self, name, why):
+        self.count += 1
+        print(f"ok {self.count} - {name} # SKIP {why}", flush=True)
 
     def end(self):
         print(f"1..{self.count}")
@@ -94,6 +99,31 @@ def readme_program(scratch):
     return path
 
 
+def cmake(prefix, scratch, find, name):
+    """Configures the CMake project with what it asks for; the tree that it made, and the log."""
+    tree = os.path.join(scratch, name)
+    return tree, *run(["cmake", "-S", os.path.join(HERE, "cmake"), "-B", tree, "-DFIND=" + find, "-DCMAKE_PREFIX_PATH=" + prefix])
+
+
+def cmake_programs(points, prefix, scratch):
+    if not shutil.which("cmake"):
+        points.skip("CMake project", "no cmake here")
+        return
+    with open(os.path.join(TOP, "VERSION"), encoding="ascii") as f:
+        version = f.read().strip()
+    for find in ("99", version + ".1", "1000 EXACT", "COMPONENTS nothing", "0.0.1...<" + version):
+        done, log = cmake(prefix, scratch, find, "refused-" + re.sub(r"\W", "-", find))[1:]
+        points.add(not done and "usdma" in log.partition("CMake Error")[2], f"CMake: find_package(usdma {find}) fails", log)
+    tree, done, log = cmake(prefix, scratch, f"{version} COMPONENTS acl hccl", "cmake")
+    if not points.add(done and os.path.join(prefix, "lib") in log, "CMake project: configures", log):
+        return
+    points.add(*reorder(run(["cmake", "--build", tree]), "CMake project: compiles and links"))
+    for program in ("consumer-C", "consumer-CXX", "consumer_acl-C", "consumer_acl-CXX"):
+        points.add(*reorder(run([os.path.join(tree, program)]), f"CMake project: {program} runs"))
+    points.add(*reorder(run([os.path.join(tree, "hccl"), "2", "1"], USDMA_DEVICES="sim:mem=32M,sim:mem=32M"),
+                        "CMake project: hccl runs"))
+
+
 def use(points, where, scratch):
     prefix, lib = where
     path = {"LD_LIBRARY_PATH": os.path.join(prefix, lib)}  # usdma.pc adds no rpath, usdma-acl.pc does
@@ -103,6 +133,7 @@ def use(points, where, scratch):
     consume(points, where, "README's program", ["cc"], readme_program(scratch), "usdma", scratch, **path)
     consume(points, where, "ACL program", ["cc", "-std=c11"], acl, "usdma-acl", scratch)
     consume(points, where, "ACL program in C++", ["c++", "-std=c++17", "-xc++"], acl, "usdma-acl", scratch)
+    cmake_programs(points, prefix, scratch)
     for tool in ("usdmactl", "usdma-perf", "usdma-sim"):
         for arg in ("--version", "--help"):
             points.add(*reorder(run([os.path.join(prefix, "bin", tool), arg]), f"{tool} {arg}"))

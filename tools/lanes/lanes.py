@@ -47,12 +47,13 @@ def without_randomisation(run):
     return ["--wrapper", "setarch -R"] if bits > 28 and run.command(["setarch", "-R", "true"])[0] == 0 else []
 
 
-@lane("install", "release build; meson install into an empty prefix; consumers in C and C++; uninstall",
+@lane("install", "release build; meson install into an empty prefix; consumers in C, C++, CMake; uninstall; pip install",
       BUILD + ("install",))
 def install(run):
     shutil.rmtree(run.dir("prefix"), ignore_errors=True)
     run.build("--buildtype=release", "-Dtests=disabled", "--prefix", run.dir("prefix"))
     run.tap("install", [os.path.join(TOP, "tests/install/install.py"), run.dir()], deadline=600)
+    run.tap("pip install", ["/usr/bin/python3", os.path.join(TOP, "tests/install/wheel.py")], deadline=600)
 
 
 @lane("vm", "kernel VFIO in virtual machines with QEMU's edu device", BUILD + ("vm",))

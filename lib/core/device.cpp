@@ -168,7 +168,6 @@ static void lane_close(lane *l)
 {
 	if (!l || !l->ch)
 		return;
-	lane_drain(l);
 	/* Freed memory counts as out of the device's reach once ch is null. */
 	std::lock_guard guard(l->lock);
 	l->ch->ops->close(l->ch);
@@ -181,9 +180,14 @@ static void device_close(device *dev)
 	for (stream *s : dev->idle)
 		stream_destroy(s);
 	dev->idle.clear();
+	/* All of them before the first is closed: a ring may wait for another. */
+	for (auto &l : dev->lanes)
+		if (l && l->ch)
+			lane_drain(l.get());
+	events_settle(dev);
+	pump_settle(dev);
 	for (auto &l : dev->lanes)
 		lane_close(l.get());
-	events_settle(dev);
 	memory_detach(dev);
 	stats_close(dev->slot);
 	delete dev;

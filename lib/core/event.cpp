@@ -301,8 +301,8 @@ void events_settle(device *dev)
 		std::lock_guard guard(e.lock);
 
 		/* A record that is reached may be of a lane that went with its device. */
-		if (e.rec && load_acquire(&e.rec->at) == record::in_ring && e.rec->ln->dev == dev)
-			store_release(&e.rec->at, u32(record::reached));
+		if (e.rec)
+			record_settle(e.rec, dev);
 	});
 }
 

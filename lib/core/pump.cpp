@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <thread>
@@ -30,12 +31,15 @@ struct watch {
 
 struct pump_state {
 	std::mutex run_lock;  /* one pass at a time, so that calls keep their order */
+	std::mutex look_lock; /* lanes of listed streams are looked at outside of a pass; a lane's lock is taken with it held */
+	std::mutex sleep_lock; /* the thread has descriptors of lanes; run_lock and look_lock are taken with it held */
 	std::mutex list_lock; /* the lists; taken with a lane's lock held */
 	std::vector<stream *> gated; /* each with a reference */
 	std::vector<watch> watches;
 	bool started = false;
 	int wake_fd = -1;     /* eventfd */
 	u32 asleep = 0;       /* the thread sleeps, or is about to */
+	u32 closing = 0;      /* devices that are going: the thread is not to sleep now */
 	u32 progress = 0;     /* futex: grows with each pass that moved something */
 	u32 watchers = 0;     /* that sleep on progress */
 	u32 looks = 0;        /* through the watches; under run_lock */
@@ -210,6 +214,7 @@ void add_interest(std::vector<interest> *all, interest i)
 
 u64 arm_all(std::vector<pollfd> *fds)
 {
+	std::lock_guard looking(pump->look_lock);
 	std::vector<interest> all;
 	u64 look = any_look;
 
@@ -276,20 +281,27 @@ bool run_for(u64 ns)
 	return false;
 }
 
+void arm_and_sleep()
+{
+	std::lock_guard sleeping(pump->sleep_lock);
+	std::vector<pollfd> fds;
+
+	/* Full barrier: whoever adds something after this sees asleep; what was added before is seen below. */
+	store_fence(&pump->asleep, 1u);
+	const u64 look = arm_all(&fds);
+	if (!run_after_others() && !__atomic_load_n(&pump->closing, __ATOMIC_SEQ_CST))
+		sleep_on(fds, nothing_to_do() ? ~u64(0) : look);
+	store_relaxed(&pump->asleep, 0u);
+}
+
 void thread_main()
 {
 	for (;;) {
-		std::vector<pollfd> fds;
-		u64 look;
-
-		if (pump_run() || run_for(nothing_to_do() ? 0 : pump_spin))
-			continue;
-		/* Full barrier: whoever adds something after this sees asleep; what was added before is seen below. */
-		store_fence(&pump->asleep, 1u);
-		look = arm_all(&fds);
-		if (!run_after_others())
-			sleep_on(fds, nothing_to_do() ? ~u64(0) : look);
-		store_relaxed(&pump->asleep, 0u);
+		if (!pump_run() && !run_for(nothing_to_do() ? 0 : pump_spin)) {
+			if (load_relaxed(&pump->closing))
+				sched_yield();
+			arm_and_sleep();
+		}
 	}
 }
 
@@ -399,8 +411,42 @@ void pump_forget(device *dev)
 		stream_unref(s);
 }
 
+/* What waits for something in this device's rings finds it reached, and does not look there again. */
+static void settle_waits(const device *dev)
+{
+	std::lock_guard run(pump->run_lock); /* no pass is looking there just now */
+
+	for (stream *s : snapshot()) {
+		s->ln->lock.lock();
+		if (s->gated)
+			for (task &t : *s->queue)
+				if (t.kind == task_kind::gate_event)
+					record_settle(t.rec, dev);
+		s->ln->lock.unlock();
+		stream_unref(s);
+	}
+}
+
+void pump_settle(device *dev)
+{
+	settle_waits(dev);
+	/* Who found its streams on the list before has looked by now. */
+	pump->look_lock.lock();
+	pump->look_lock.unlock();
+	/*
+	 * And the thread does not sleep on its descriptors any more, whose numbers will be others'.  It sets
+	 * asleep, then looks at closing; we do it the other way round: one of the two sees the other.
+	 */
+	__atomic_add_fetch(&pump->closing, 1, __ATOMIC_SEQ_CST);
+	pump_kick();
+	pump->sleep_lock.lock();
+	pump->sleep_lock.unlock();
+	__atomic_sub_fetch(&pump->closing, 1, __ATOMIC_RELAXED);
+}
+
 bool queue_done(u64 epoch)
 {
+	std::lock_guard looking(pump->look_lock);
 	bool done = true;
 
 	for (stream *s : snapshot()) {

@@ -86,6 +86,12 @@ bool record_place(record *r, stream *s)
 	return true;
 }
 
+void record_settle(record *r, const device *dev)
+{
+	if (load_acquire(&r->at) == record::in_ring && r->ln->dev == dev)
+		store_release(&r->at, u32(record::reached));
+}
+
 bool record_reached(record *r)
 {
 	const u32 at = load_acquire(&r->at);

@@ -58,6 +58,8 @@ void record_ref(record *r);
 void record_unref(record *r);
 /* Puts it into the ring, with the lane's lock held; false: no room. */
 bool record_place(record *r, stream *s);
+/* The device closes: a record in one of its rings is reached. */
+void record_settle(record *r, const device *dev);
 /* Notices that it is reached; true when so. */
 bool record_reached(record *r);
 
@@ -76,5 +78,7 @@ void pump_wait_progress(u32 seen, u64 abs_ns);
 u32 pump_progress();
 /* The device goes: nothing watches it any more. */
 void pump_forget(device *dev);
+/* Its rings have run dry: nothing looks at its lanes after this. */
+void pump_settle(device *dev);
 
 } // namespace usdma::core

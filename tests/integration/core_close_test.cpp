@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A device closes while other threads look at what is queued: for a sanitizer to watch. */
+#include "lib/core/copy.h"
+#include "lib/core/event.h"
+#include "lib/core/stream.h"
+#include "tests/support/core.h"
+
+#include <atomic>
+#include <iterator>
+#include <sys/eventfd.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+using namespace usdma;
+using namespace usdma::core;
+using usdma::test::soon;
+
+static device *stays;
+
+static stream *new_stream(device *dev)
+{
+	stream *s;
+
+	ok(stream_create(dev, {}, &s));
+	return s;
+}
+
+static void nothing(void *, call_token *)
+{
+}
+
+/* A gated stream is dropped with its device, while the list of the gated ones is walked. */
+static void close_once(std::vector<int> *fds)
+{
+	const u64 word = 0;
+	device *goes;
+	u8 *mem;
+
+	ok(device_get(1, &goes));
+	ok(host_alloc(64 * KiB, -1, reinterpret_cast<void **>(&mem)));
+	stream *s = new_stream(goes), *t = new_stream(goes);
+	ok(copy_async(s, mem, mem + 32 * KiB, 32 * KiB));
+	ok(stream_call(s, nothing, nullptr, false));
+	ok(stream_wait_word(t, &word, dma::compare::eq, 1, deadline::never()));
+	ok(stream_destroy(s));
+	ok(stream_destroy_force(t));
+	device_put(goes);
+	ok(host_free(mem));
+	/* Their numbers were the device's: nobody may still read from them. */
+	for (int i = 0; i < 16; i++)
+		fds->push_back(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC));
+}
+
+static void close_while_looked_at(void **)
+{
+	const size_t n = test::sized(4000, 100);
+	const int rounds = int(test::sized(8, 2));
+	std::vector<stream *> many;
+	std::atomic<bool> stop{false};
+	std::atomic<int> seen_done{0};
+	std::thread lookers[12];
+	std::vector<int> fds;
+	const u64 word = 0;
+	u64 count;
+
+	for (size_t i = 0; i < n; i++) {
+		many.push_back(new_stream(stays));
+		ok(stream_wait_word(many.back(), &word, dma::compare::eq, 1, deadline::never()));
+	}
+	/* More of them than cores: one that is not running is in the middle of its walk for long. */
+	for (size_t i = 0; i < std::size(lookers); i++)
+		lookers[i] = std::thread([&] {
+			while (!stop)
+				seen_done += queue_done(~u64(0));
+		});
+	for (int i = 0; i < rounds; i++)
+		close_once(&fds);
+	stop = true;
+	for (std::thread &t : lookers)
+		t.join();
+	assert_int_equal(seen_done, 0);
+	for (stream *s : many)
+		ok(stream_destroy_force(s));
+	for (const int fd : fds) {
+		assert_int_equal(read(fd, &count, sizeof(count)), sizeof(count));
+		close(fd);
+	}
+}
+
+/*
+ * A stream is yet to wait for a record of a device that closes meanwhile, and the event has another
+ * record by then, or is destroyed.
+ */
+static void record_of_closed_device(void **)
+{
+	for (const bool destroyed : {false, true}) {
+		const u64 n = test::sized(32 * MiB, 64 * KiB);
+		u64 word = 0;
+		device *goes;
+		event *e;
+		u8 *mem;
+
+		ok(device_get(1, &goes));
+		ok(host_alloc(n, -1, reinterpret_cast<void **>(&mem)));
+		stream *there = new_stream(goes), *s = new_stream(stays), *other = new_stream(stays);
+		ok(event_create(stays, 0, &e));
+		ok(stream_wait_word(s, &word, dma::compare::eq, 1, deadline::never()));
+		ok(copy_async(there, mem, mem + n / 2, n / 2));
+		ok(event_record(e, there));
+		ok(stream_wait_event(s, e, deadline::never()));
+		ok(copy_async(s, mem, mem + n / 2, 64));
+		ok(destroyed ? event_destroy(e) : event_record(e, other));
+		ok(stream_destroy(there));
+		device_put(goes);
+		__atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+		ok(stream_sync(s, soon()));
+		ok(stream_destroy(s));
+		ok(stream_destroy(other));
+		if (!destroyed)
+			ok(event_destroy(e));
+		ok(host_free(mem));
+	}
+}
+
+static int open_first(void **)
+{
+	return device_get(0, &stays);
+}
+
+static int close_it(void **)
+{
+	device_put(stays);
+	return 0;
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(close_while_looked_at),
+		cmocka_unit_test(record_of_closed_device),
+	};
+
+	return cmocka_run_group_tests_name("core close", tests, open_first, close_it);
+}

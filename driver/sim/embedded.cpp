@@ -73,11 +73,22 @@ public:
 	std::string backend() const override { return "sim"; }
 	int inject(std::string_view rules) override
 	{
-		return e_->plan ? e_->plan->set(rules) :
-				  fail(EOPNOTSUPP, "this software device was opened without faults= in its device string");
+		return e_->plan ? e_->plan->set(rules) : no_plan();
+	}
+	int injected(std::string *out) override
+	{
+		if (!e_->plan)
+			return no_plan();
+		*out = e_->plan->report();
+		return 0;
 	}
 
 private:
+	static int no_plan()
+	{
+		return fail(EOPNOTSUPP, "this software device was opened without faults= in its device string");
+	}
+
 	std::unique_ptr<vfio::device> client_;
 	std::unique_ptr<embedded> e_;
 };

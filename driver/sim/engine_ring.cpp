@@ -201,11 +201,16 @@ unit::result unit::run_special(hw_channel &ch, const descriptor &d)
 	const u64 begin = now_ns(), seq = ch.next;
 	u64 delay = m_.cfg.latency_us * ns_per_us;
 
-	if (m_.wrong) {
+	/* Once a descriptor: a WAIT comes here again and again. */
+	if (m_.wrong && (!ch.waiting || ch.hung)) {
 		u64 address = 0;
 
-		if (m_.wrong->hang(ch.index, seq))
+		ch.hung = m_.wrong->hang(ch.index, seq);
+		if (ch.hung)
 			return result::blocked;
+		ch.waiting = false;
+		if (m_.wrong->vanish(ch.index, seq) && m_.remote)
+			m_.remote->hang_up();
 		const dma::fault_reason reason = m_.wrong->descriptor(ch.index, seq, d, &address);
 		if (reason != dma::fault_reason::none)
 			return fault(reason, address);

@@ -4,6 +4,7 @@
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 
+#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <cstring>
@@ -29,7 +30,11 @@ static constexpr string_view reasons[] = {
 static_assert(std::size(reasons) == size_t(dma::fault_reason::count));
 static constexpr string_view replies[] = {"none", "drop", "close", "short", "long", "wrong-id", "garbage"};
 static_assert(std::size(replies) == size_t(reply_fault::count));
-static constexpr string_view actions[] = {"fail", "hang", "slow", "die", "drop-record", "drop-irq", "refuse-map", "reply"};
+static constexpr string_view actions[] = {"fail",	      "hang",	  "slow",	"die",	"vanish",
+					  "drop-record", "drop-irq", "refuse-map", "reply"};
+static constexpr string_view limits[] = {"channel", "device", "for-good"};
+/* So many rules, each so long, are a mistake. */
+static constexpr size_t max_rules = 64, max_rule = 64;
 
 template <size_t n> static bool find(const string_view (&names)[n], string_view name, u64 *out)
 {
@@ -49,6 +54,9 @@ int fault_plan::parse_argument(string_view text, rule *out)
 		return text.empty() || (find(reasons, text, &out->arg) && out->arg) ? 0 : -EINVAL;
 	case action::slow:
 		return parse_number(text, &out->arg) && out->arg <= 60000000 ? 0 : -EINVAL;
+	case action::hang:
+		static_assert(std::size(limits) == size_t(until::count));
+		return text.empty() || find(limits, text, &out->arg) ? 0 : -EINVAL;
 	case action::reply:
 		return find(replies, text, &out->arg) && out->arg ? 0 : -EINVAL;
 	default:
@@ -62,9 +70,12 @@ int fault_plan::parse_rule(string_view text, rule *out)
 	const size_t slash = text.find('/');
 	u64 what;
 
+	if (text.size() > max_rule)
+		return -EINVAL;
 	if (at == string_view::npos || !find(actions, text.substr(0, at), &what))
 		return -EINVAL;
 	*out = {};
+	out->text = text;
 	out->what = action(what);
 	out->how = text[at] == '@' ? when::once : text[at] == '%' ? when::every : when::chance;
 	if (!parse_number(text.substr(at + 1, slash == string_view::npos ? slash : slash - at - 1), &out->n) || !out->n)
@@ -83,12 +94,14 @@ int fault_plan::set(string_view text)
 
 		if (parse_rule(one, &r))
 			return fail(EINVAL, "fault rule \"%.*s\" is not ACTION@N, ACTION%%N or ACTION~P with /ARGUMENT where it takes "
-					    "one (fail hang slow die drop-record drop-irq refuse-map reply)",
-				    int(one.size()), one.data());
+					    "one (fail hang slow die vanish drop-record drop-irq refuse-map reply)",
+				    int(std::min(one.size(), max_rule)), one.data());
+		if (rules.size() == max_rules)
+			return fail(EINVAL, "more than %zu fault rules", max_rules);
 		if (r.what == action::die && !may_die_)
 			return fail(EINVAL, "fault rule \"%.*s\": only a device in a process of its own (usdma-sim) can die",
 				    int(one.size()), one.data());
-		rules.push_back(r);
+		rules.push_back(std::move(r));
 		text.remove_prefix(end == string_view::npos ? text.size() : end + 1);
 	}
 	std::lock_guard guard(lock_);
@@ -96,8 +109,28 @@ int fault_plan::set(string_view text)
 	return 0;
 }
 
+void fault_plan::rewind()
+{
+	std::lock_guard guard(lock_);
+
+	for (rule &r : rules_) {
+		r.seen = r.struck = 0;
+		r.holds = false;
+	}
+}
+
+std::string fault_plan::report()
+{
+	std::lock_guard guard(lock_);
+	std::string out;
+
+	for (const rule &r : rules_)
+		out += r.text + " seen " + std::to_string(r.seen) + " struck " + std::to_string(r.struck) + "\n";
+	return out;
+}
+
 /* One more of what the rule counts: is it this one's turn? */
-bool fault_plan::counts(rule &r)
+bool fault_plan::turn(rule &r)
 {
 	r.seen++;
 	switch (r.how) {
@@ -118,28 +151,54 @@ fault_plan::rule *fault_plan::hit(action what)
 	rule *first = nullptr;
 
 	for (rule &r : rules_)
-		if (r.what == what && counts(r) && !first)
+		if (r.what == what && turn(r) && !first)
 			first = &r;
+	if (first)
+		first->struck++;
 	return first;
 }
 
 /* Asked before anything else of a descriptor, again and again while it holds. */
-bool fault_plan::hang(u32 channel, u64 seq)
+bool fault_plan::hang(u32 channel, u64)
 {
 	std::lock_guard guard(lock_);
 
 	for (rule &r : rules_)
-		if (r.what == action::hang && r.holds && r.channel == channel && r.seq == seq)
+		if (r.what == action::hang && r.holds && r.channel == channel)
 			return true;
 	rule *r = hit(action::hang);
 	if (r) {
 		r->holds = true;
 		r->channel = channel;
-		r->seq = seq;
 	}
 	if (hit(action::die))
 		kill(getpid(), SIGKILL);
 	return r != nullptr;
+}
+
+bool fault_plan::vanish(u32, u64)
+{
+	std::lock_guard guard(lock_);
+
+	return hit(action::vanish) != nullptr;
+}
+
+void fault_plan::channel_off(u32 channel)
+{
+	std::lock_guard guard(lock_);
+
+	for (rule &r : rules_)
+		if (r.what == action::hang && r.channel == channel && until(r.arg) == until::channel)
+			r.holds = false;
+}
+
+void fault_plan::device_reset()
+{
+	std::lock_guard guard(lock_);
+
+	for (rule &r : rules_)
+		if (r.what == action::hang && until(r.arg) != until::for_good)
+			r.holds = false;
 }
 
 dma::fault_reason fault_plan::descriptor(u32, u64, const sdma::descriptor &d, u64 *address)

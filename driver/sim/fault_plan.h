@@ -3,8 +3,10 @@
  * Faults on demand, as text: rules joined by "+".
  *
  *   fail@N[/REASON]   the N-th descriptor from now fails (REASON as dma::fault_name says it, with -; default injected)
- *   hang@N            the N-th descriptor's channel stands still until it is reset
+ *   hang@N[/UNTIL]    the N-th descriptor's channel stands still until it is reset (UNTIL: channel, the default),
+ *                     until the device is reset (device), or whatever is reset (for-good)
  *   slow@N/US         the N-th descriptor takes so many microseconds at least
+ *   vanish@N          the device leaves its client (closes the connection) at the N-th descriptor
  *   die@N             the process is killed (SIGKILL) when it comes to the N-th descriptor; usdma-sim only
  *   drop-record@N     the N-th write of a completion record does not happen; a later one tells of it
  *   drop-irq@N        the N-th interrupt is not raised
@@ -19,6 +21,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -31,9 +34,16 @@ public:
 
 	/* Replaces all rules and begins to count anew; "": none. -EINVAL names the rule; then nothing changes. */
 	int set(std::string_view text);
+	/* The rules again from their beginning, for a client that is new to them. */
+	void rewind();
+	/* A line for each rule: "RULE seen N struck M". */
+	std::string report();
 
 	dma::fault_reason descriptor(u32 channel, u64 seq, const sdma::descriptor &d, u64 *address) override;
 	bool hang(u32 channel, u64 seq) override;
+	bool vanish(u32 channel, u64 seq) override;
+	void channel_off(u32 channel) override;
+	void device_reset() override;
 	u64 delay_ns(u32 channel, u64 seq) override;
 	bool drop_interrupt(u32 vector) override;
 	bool drop_record(u32 channel, u64 completed) override;
@@ -41,22 +51,23 @@ public:
 	reply_fault reply() override;
 
 private:
-	enum class action : u8 { fail, hang, slow, die, drop_record, drop_irq, refuse_map, reply };
+	enum class action : u8 { fail, hang, slow, die, vanish, drop_record, drop_irq, refuse_map, reply };
+	enum class until : u8 { channel, device, for_good, count };
 	enum class when : u8 { once, every, chance };
 	struct rule {
 		action what;
 		when how;
 		u64 n;
-		u64 arg; /* reason, microseconds, reply_fault */
-		u64 seen = 0;
+		u64 arg; /* reason, microseconds, reply_fault, until */
+		std::string text;
+		u64 seen = 0, struck = 0;
 		bool holds = false; /* hang: on … */
 		u32 channel = 0;
-		u64 seq = 0;
 	};
 
 	static int parse_rule(std::string_view text, rule *out);
 	static int parse_argument(std::string_view text, rule *out);
-	bool counts(rule &r);
+	bool turn(rule &r);
 	rule *hit(action what);
 
 	const bool may_die_;

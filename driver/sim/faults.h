@@ -24,6 +24,11 @@ public:
 	}
 	/* Asked again and again while true: the channel does nothing, and does not say so. */
 	virtual bool hang(u32 /* channel */, u64 /* seq */) { return false; }
+	/* Asked once a descriptor: the device closes the connection to its client. */
+	virtual bool vanish(u32 /* channel */, u64 /* seq */) { return false; }
+	/* The channel was switched off; the device was reset: what ends there. */
+	virtual void channel_off(u32 /* channel */) {}
+	virtual void device_reset() {}
 	/* So long a descriptor takes at least. */
 	virtual u64 delay_ns(u32 /* channel */, u64 /* seq */) { return 0; }
 	virtual bool drop_interrupt(u32 /* vector */) { return false; }

@@ -25,6 +25,8 @@ public:
 	virtual int begin(remote_access *a) = 0;
 	/* Once it returns, the port touches neither *a nor its buffer.  Called after each begin that went well. */
 	virtual void end(remote_access *a) = 0;
+	/* Closes the connection, as a device that vanishes. */
+	virtual void hang_up() {}
 };
 
 } // namespace usdma::sim

@@ -228,6 +228,8 @@ int sdma_model::reset()
 {
 	if (const int err = all_off())
 		return err;
+	if (m_.wrong)
+		m_.wrong->device_reset();
 	start_values();
 	return 0;
 }

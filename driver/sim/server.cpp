@@ -146,6 +146,12 @@ void server::end(remote_access *a)
 	std::erase_if(pending_, [a](const auto &p) { return p.second == a; });
 }
 
+/* The thread that serves sees the end of the connection and leaves. */
+void server::hang_up()
+{
+	shutdown(sock_.get(), SHUT_RDWR);
+}
+
 bool server::reply_fits(const vfio::user_message &m, const remote_access &a) const
 {
 	const size_t head = sizeof(proto::dma_access_head);

@@ -28,6 +28,7 @@ public:
 	u32 max_len() const override { return max_len_; }
 	int begin(remote_access *a) override;
 	void end(remote_access *a) override;
+	void hang_up() override;
 
 private:
 	using proto_header = vfio::proto::header;

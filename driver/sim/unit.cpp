@@ -378,7 +378,7 @@ static void start_registers(hw_channel &ch)
 	ch.irq_count = 0;
 	ch.irq_due = 0;
 	ch.heartbeat = 0;
-	ch.waiting = false;
+	ch.waiting = ch.hung = false;
 	ch.src = ch.dst = window();
 	store_relaxed(&ch.head, r.first_seq);
 	store_relaxed(tail, r.first_seq);
@@ -421,6 +421,8 @@ void unit::enable(hw_channel &ch)
 void unit::disable(hw_channel &ch)
 {
 	store_release(&ch.state, u32(chan_state_off));
+	if (m_.wrong)
+		m_.wrong->channel_off(ch.index);
 	for (size_t i = 0; i < active_.size(); i++) {
 		if (active_[i] != &ch)
 			continue;

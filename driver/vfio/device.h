@@ -100,6 +100,8 @@ public:
 
 	/* A software device in this process: faults on demand (driver/sim/fault_plan.h has the rules). */
 	virtual int inject(std::string_view) { return -EOPNOTSUPP; }
+	/* A line for each rule: how often it was asked, how often it struck. */
+	virtual int injected(std::string *) { return -EOPNOTSUPP; }
 };
 
 /* What every backend and the tools share: reads from config space. */

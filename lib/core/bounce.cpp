@@ -40,9 +40,12 @@ static int submit_piece(stream *s, void *dst, const void *src, u64 n, u64 *seq)
 	return err;
 }
 
+/* A buffer whose transfer failed holds whatever was in it before: the caller must not have that. */
 static int wait_piece(stream *s, u64 seq)
 {
-	return lane_wait(s->ln, seq, deadline::never(), stream_wait_mode(s));
+	const int err = lane_wait(s->ln, seq, deadline::never(), stream_wait_mode(s));
+
+	return err ? err : stream_take_error(s, nullptr);
 }
 
 /* Host → device: fill a buffer while the engine reads the ones before it. */

@@ -278,47 +278,11 @@ static void bad_rules(void **)
 	tear_down(&t);
 }
 
-/* Random operations with random faults: each accepted copy lands whole or its failure is told. */
-static void random_faults(void **)
-{
-	constexpr u64 slot = 4096, slots = size / slot;
-	const u64 rounds = 3000 * test::scale();
-	auto gen = test::rng(9);
-	u64 landed = 0, reported = 0, lost = 0;
-	setting t;
-
-	set_up(&t, wait_mode::hybrid);
-	ok(t.dev->eng->transport().inject("fail~20000+drop-irq~50000+drop-record~50000"));
-	for (u64 i = 0; i < rounds; i++) {
-		const u64 from = gen() % slots, n = 1 + gen() % slot;
-		int err;
-
-		memset(t.out, 0xee, n);
-		err = copy_async(t.s, ptr(t.d), t.in + from * slot, n);
-		if (!err)
-			err = copy_async(t.s, t.out, ptr(t.d), n);
-		const int end = wait_all(&t);
-		err = err ? err : end;
-		if (err)
-			reported++;
-		else if (memcmp(t.out, t.in + from * slot, n))
-			lost++;
-		else
-			landed++;
-	}
-	fprintf(stderr, "# %llu pairs landed, %llu reported, %llu lost\n", static_cast<unsigned long long>(landed),
-		static_cast<unsigned long long>(reported), static_cast<unsigned long long>(lost));
-	assert_int_equal(lost, 0);
-	assert_true(reported > 0);
-	assert_true(landed > 0);
-	tear_down(&t);
-}
-
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(table),	 cmocka_unit_test(hang_then_again), cmocka_unit_test(wrong_answers),
-		cmocka_unit_test(refused_map),	 cmocka_unit_test(bad_rules),	    cmocka_unit_test(random_faults),
+		cmocka_unit_test(refused_map),	 cmocka_unit_test(bad_rules),
 	};
 
 	setenv("USDMA_DEVICES", "sim:mem=256M:engines=1:channels=4:faults=,sim:mem=64M:engines=1:channels=2", 1);

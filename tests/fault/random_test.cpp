@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Random operations with random faults.  Every one has a place of its own that is
+ * looked at afterwards: it landed whole, or its failure was told and the place is
+ * as it was.  Per stream, what did not land is counted against what was told.
+ * 3000 operations; a million by USDMA_TEST_SCALE=334.
+ */
+#include "driver/vfio/device.h"
+#include "lib/core/copy.h"
+#include "tests/support/core.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+using namespace usdma;
+using namespace usdma::core;
+using usdma::test::ptr;
+using usdma::test::soon;
+
+static constexpr u64 slot = 16 * KiB, slots = 48, area = slot * slots;
+static constexpr unsigned n_streams = 6;
+static constexpr u8 mark = 0xee;
+static constexpr const char *rules = "fail~8000+fail~2000/transfer+drop-irq~20000+drop-record~20000+slow~2000/200";
+
+enum class kind : u8 { to_device, to_host, on_device, to_peer, fill, reduce, indirect, batch, pageable_in, pageable_out, count };
+static const char *const kind_names[] = {"to device", "to host", "on device", "to peer",     "fill",
+					 "reduce",    "indirect", "batch",    "pageable in", "pageable out"};
+
+struct operation {
+	kind what;
+	u8 *cpu;         /* the destination as the CPU sees it */
+	const u8 *want;  /* what should be there; null: the pattern */
+	u64 len, pattern;
+	int ret;
+};
+
+struct totals {
+	u64 accepted = 0, landed = 0, reported = 0, refused = 0;
+};
+
+struct lane_of_work {
+	stream *s;
+	u64 dev, desc;       /* destinations in device memory, descriptors */
+	u64 peer;
+	u8 *host;            /* … in pinned memory */
+	std::vector<u8> plain;
+	std::vector<operation> under_way;
+	u64 errors_before;
+};
+
+struct world {
+	device *dev, *peer;
+	u8 *in;        /* the source in pinned memory */
+	u64 dev_in;    /* the same bytes in device memory */
+	std::vector<u8> plain_in;
+	lane_of_work work[n_streams];
+	totals sum[size_t(kind::count)];
+	u64 rounds = 0;
+};
+
+static u8 *view(device *dev, u64 addr)
+{
+	const memory_view v = device_memory(dev);
+
+	return v.cpu + (locate(addr).dma - v.dma);
+}
+
+static void open_all(world *w)
+{
+	auto gen = test::rng(11);
+
+	ok(device_get(0, &w->dev));
+	ok(device_get(1, &w->peer));
+	ok(w->dev->eng->transport().inject(""));
+	ok(host_alloc(area, -1, reinterpret_cast<void **>(&w->in)));
+	ok(device_alloc(w->dev, area, page_policy::normal_only, &w->dev_in));
+	test::fill_random(w->in, area, gen);
+	w->plain_in.assign(w->in, w->in + area);
+	memcpy(view(w->dev, w->dev_in), w->in, area);
+	for (unsigned i = 0; i < n_streams; i++) {
+		lane_of_work &l = w->work[i];
+		stream_options opt;
+
+		opt.wait = int(i % 3);
+		ok(stream_create(w->dev, opt, &l.s));
+		ok(device_alloc(w->dev, area, page_policy::normal_only, &l.dev));
+		ok(device_alloc(w->dev, slots * 64, page_policy::normal_only, &l.desc));
+		ok(device_alloc(w->peer, area, page_policy::normal_only, &l.peer));
+		ok(host_alloc(area, -1, reinterpret_cast<void **>(&l.host)));
+		l.plain.resize(area);
+	}
+}
+
+static void close_all(world *w)
+{
+	for (lane_of_work &l : w->work) {
+		ok(stream_destroy(l.s));
+		ok(host_free(l.host));
+		for (u64 a : {l.dev, l.desc, l.peer})
+			ok(device_free(a));
+	}
+	ok(host_free(w->in));
+	ok(device_free(w->dev_in));
+	device_put(w->peer);
+	device_put(w->dev);
+}
+
+/* ---- submission: operation i of a round goes to place i --------------------------------------------- */
+
+static int submit_indirect(world *w, lane_of_work &l, u64 i, u64 from, u64 len)
+{
+	const u64 src = w->dev_in + from, dst = l.dev + i * slot;
+	u32 block[8] = {0, 0, 0, u32(len)};
+
+	memcpy(&block[4], &src, 8);
+	memcpy(&block[6], &dst, 8);
+	memcpy(view(w->dev, l.desc + i * 64), block, sizeof(block));
+	return copy_indirect_async(l.s, ptr(l.desc + i * 64));
+}
+
+static int call(world *w, lane_of_work &l, operation &op, u64 i, u64 from)
+{
+	const u64 dst = l.dev + i * slot;
+
+	switch (op.what) {
+	case kind::to_device:
+		return copy_async(l.s, ptr(dst), w->in + from, op.len);
+	case kind::to_host:
+		return copy_async(l.s, l.host + i * slot, ptr(w->dev_in + from), op.len);
+	case kind::on_device:
+		return copy_async(l.s, ptr(dst), ptr(w->dev_in + from), op.len);
+	case kind::to_peer:
+		return copy_async(l.s, ptr(l.peer + i * slot), w->in + from, op.len);
+	case kind::fill:
+		return fill_async(l.s, ptr(dst), op.pattern, 8, op.len);
+	case kind::reduce:
+		return reduce_async(l.s, ptr(dst), w->in + from, op.len, dma::element::u8, dma::reduce_op::max);
+	case kind::indirect:
+		return submit_indirect(w, l, i, from, op.len);
+	case kind::pageable_in:
+		return copy_async(l.s, ptr(dst), w->plain_in.data() + from, op.len);
+	case kind::pageable_out:
+		return copy_async(l.s, l.plain.data() + i * slot, ptr(w->dev_in + from), op.len);
+	default:
+		return -EINVAL;
+	}
+}
+
+static u8 *destination(world *w, lane_of_work &l, kind k, u64 i)
+{
+	switch (k) {
+	case kind::to_host:
+		return l.host + i * slot;
+	case kind::pageable_out:
+		return l.plain.data() + i * slot;
+	case kind::to_peer:
+		return view(w->peer, l.peer) + i * slot;
+	default:
+		return view(w->dev, l.dev) + i * slot;
+	}
+}
+
+/* Some that follow one another as one call: each is an operation. */
+static u64 submit_batch(world *w, lane_of_work &l, u64 i, std::mt19937_64 &gen)
+{
+	const u64 n = 1 + gen() % std::min<u64>(slots - i, 8);
+	copy_item items[slots];
+	size_t done;
+
+	for (u64 k = 0; k < n; k++) {
+		const u64 from = gen() % (slots - 1) * slot + gen() % slot, len = 8 + gen() % 2000;
+		u8 *cpu = destination(w, l, kind::batch, i + k);
+
+		memset(cpu, mark, slot);
+		items[k] = {ptr(l.dev + (i + k) * slot), w->in + from, len};
+		l.under_way.push_back({kind::batch, cpu, w->in + from, len, 0, 0});
+	}
+	const int err = copy_batch(l.s, items, n, &done);
+	for (u64 k = done; err && k < n; k++)
+		l.under_way[l.under_way.size() - n + k].ret = err;
+	return n;
+}
+
+static u64 submit_one(world *w, lane_of_work &l, u64 i, std::mt19937_64 &gen)
+{
+	const kind k = kind(gen() % u64(kind::count));
+	const bool pageable = k == kind::pageable_in || k == kind::pageable_out;
+	const u64 from = gen() % (slots - 1) * slot + gen() % slot;
+	operation op = {k, destination(w, l, k, i), w->in + from, 0, 0, 0};
+
+	if (k == kind::batch)
+		return submit_batch(w, l, i, gen);
+	op.len = pageable ? 4097 + gen() % (slot - 4097) : 8 + gen() % 4000;
+	if (k == kind::fill) {
+		op.len &= ~u64(7);
+		op.pattern = gen();
+		op.want = nullptr;
+	}
+	/* The larger of 0 and a byte is the byte; what was there before is not 0, so that "unchanged" shows. */
+	memset(op.cpu, k == kind::reduce ? 1 : mark, slot);
+	op.ret = call(w, l, op, i, from);
+	l.under_way.push_back(op);
+	return 1;
+}
+
+static u64 submit_round(world *w, lane_of_work &l, std::mt19937_64 &gen)
+{
+	const u64 most = 1 + gen() % slots;
+	u64 n = 0;
+
+	l.errors_before = l.s->errors;
+	while (n < most)
+		n += submit_one(w, l, n, gen);
+	return n;
+}
+
+/* ---- looking at what came of it --------------------------------------------------------------------- */
+
+static u8 before(const operation &op)
+{
+	return op.what == kind::reduce ? 1 : mark;
+}
+
+static u8 wanted(const operation &op, u64 i)
+{
+	const u8 v = op.want ? op.want[i] : u8(op.pattern >> i % 8 * 8);
+
+	return op.what == kind::reduce && !v ? 1 : v;
+}
+
+static bool is_whole(const operation &op)
+{
+	for (u64 i = 0; i < op.len; i++)
+		if (op.cpu[i] != wanted(op, i))
+			return false;
+	return true;
+}
+
+/* From byte `at` on nobody has written. */
+static bool is_untouched(const operation &op, u64 at)
+{
+	for (u64 i = at; i < slot; i++)
+		if (op.cpu[i] != before(op))
+			return false;
+	return true;
+}
+
+static bool returns_late(kind k)
+{
+	return k == kind::pageable_in || k == kind::pageable_out;
+}
+
+static void judge(world *w, const operation &op, u64 *missing)
+{
+	totals &t = w->sum[size_t(op.what)];
+	const bool whole = is_whole(op);
+
+	if (!is_untouched(op, op.len) || (!whole && !is_untouched(op, 0))) {
+		print_error("%s of %llu bytes: neither whole nor untouched\n", kind_names[size_t(op.what)],
+			    static_cast<unsigned long long>(op.len));
+		assert_true(false);
+	}
+	if (op.ret) { /* told by the call itself; then nothing landed, as this fault strikes before the first byte */
+		t.refused++;
+		assert_false(whole);
+		return;
+	}
+	t.accepted++;
+	if (whole)
+		t.landed++;
+	else if (returns_late(op.what))
+		assert_true(whole); /* it said that it was done */
+	else {
+		t.reported++;
+		(*missing)++;
+	}
+}
+
+static void finish_round(world *w, lane_of_work &l)
+{
+	bool told = stream_sync(l.s, soon()) != 0;
+	u64 missing = 0;
+
+	assert_int_not_equal(stream_wait(l.s, soon()), -ETIMEDOUT);
+	for (const operation &op : l.under_way) {
+		told |= op.ret != 0;
+		judge(w, op, &missing);
+	}
+	/* What is missing was told of, one for one, and the caller could hear it. */
+	assert_int_equal(missing, l.s->errors - l.errors_before);
+	assert_true(told || !missing);
+	l.under_way.clear();
+	w->rounds++;
+}
+
+/* ---- the test --------------------------------------------------------------------------------------- */
+
+static void print_totals(const world &w)
+{
+	for (size_t k = 0; k < size_t(kind::count); k++)
+		fprintf(stderr, "# %-13s accepted %8llu landed %8llu reported %6llu; failed in the call %6llu\n", kind_names[k],
+			static_cast<unsigned long long>(w.sum[k].accepted), static_cast<unsigned long long>(w.sum[k].landed),
+			static_cast<unsigned long long>(w.sum[k].reported), static_cast<unsigned long long>(w.sum[k].refused));
+}
+
+static totals add_up(const world &w)
+{
+	totals all;
+
+	for (const totals &t : w.sum) {
+		all.accepted += t.accepted;
+		all.landed += t.landed;
+		all.reported += t.reported;
+		all.refused += t.refused;
+	}
+	return all;
+}
+
+static void random_operations(void **)
+{
+	const u64 wanted_ops = 3000 * u64(test::scale()), line = 100000;
+	auto gen = test::rng(12);
+	std::string struck;
+	u64 n = 0;
+	world w;
+
+	open_all(&w);
+	ok(w.dev->eng->transport().inject(rules));
+	while (n < wanted_ops) {
+		lane_of_work &l = w.work[gen() % n_streams];
+		const u64 told = n / line;
+
+		if (l.under_way.empty())
+			n += submit_round(&w, l, gen);
+		else
+			finish_round(&w, l);
+		if (n / line != told)
+			fprintf(stderr, "# %llu operations\n", static_cast<unsigned long long>(n));
+	}
+	for (lane_of_work &l : w.work)
+		if (!l.under_way.empty())
+			finish_round(&w, l);
+	ok(w.dev->eng->transport().injected(&struck));
+	const totals all = add_up(w);
+	print_totals(w);
+	fprintf(stderr, "# %llu operations in %llu rounds: accepted %llu = landed %llu + reported %llu; %llu failed in the call\n",
+		static_cast<unsigned long long>(n), static_cast<unsigned long long>(w.rounds),
+		static_cast<unsigned long long>(all.accepted), static_cast<unsigned long long>(all.landed),
+		static_cast<unsigned long long>(all.reported), static_cast<unsigned long long>(all.refused));
+	fprintf(stderr, "%s", struck.c_str());
+	assert_int_equal(all.accepted + all.refused, n);
+	assert_int_equal(all.accepted, all.landed + all.reported);
+	assert_true(all.reported > 0 && all.landed > 0);
+	close_all(&w);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {cmocka_unit_test(random_operations)};
+
+	setenv("USDMA_DEVICES", "sim:mem=256M:engines=2:channels=4:faults=,sim:mem=64M:engines=1:channels=2", 1);
+	setenv("USDMA_HANG_MS", "300", 1);
+	setenv("USDMA_LOG", "none", 1);
+	return cmocka_run_group_tests_name("random operations, random faults", tests, nullptr, nullptr);
+}

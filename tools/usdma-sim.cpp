@@ -3,6 +3,7 @@
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "driver/sim/bus_error.h"
+#include "driver/sim/console.h"
 #include "driver/sim/listener.h"
 #include "tools/sim_sandbox.h"
 
@@ -18,7 +19,7 @@ using namespace usdma;
 namespace {
 
 struct options {
-	std::string socket;
+	std::string socket, control;
 	std::vector<std::string> settings; /* key=value, as in a device string */
 	bool once = false, verbose = false;
 	int ready_fd = -1, listen_fd = -1;
@@ -59,6 +60,8 @@ void describe(CLI::App &app, options &opt)
 		   "--faults", [&opt](const std::string &v) { opt.settings.push_back("faults=" + v); },
 		   "Faults on demand, such as fail@3+drop-irq%2 (docs/reliability.md)")
 		->type_name("RULES");
+	app.add_option("--control", opt.control, "Path of a socket to command it while it runs: usdmactl sim PATH state")
+		->type_name("PATH");
 	app.add_flag("--once", opt.once, "End when the first client has left");
 	app.add_option("--ready-fd", opt.ready_fd, "Descriptor to write a line to once clients may come")->type_name("N");
 	app.add_flag("-v,--verbose", opt.verbose, "Say what clients do wrong");
@@ -109,10 +112,38 @@ int tell_ready(const options &opt)
 	return 0;
 }
 
+int open_sockets(const options &opt, const sim::config &cfg, sim::listener *door, sim::console *desk)
+{
+	if (const int err = opt.listen_fd < 0 ? door->open(opt.socket) : door->adopt(unique_fd(opt.listen_fd)))
+		return err;
+	return opt.control.empty() ? 0 : desk->open(opt.control, cfg.faults);
+}
+
+/* From here on no file: the sockets are removed by a child that does nothing else. */
+int enter(const options &opt, tool::keeper *keeper, sim::listener *door, sim::console *desk)
+{
+	if (opt.listen_fd < 0 || !opt.control.empty()) {
+		if (const int err = keeper->start([door, desk] {
+			    door->remove_path();
+			    desk->remove_path();
+		    }))
+			return err;
+		door->leave_path();
+		desk->leave_path();
+	}
+	if (const int err = tool::sandbox_enter())
+		return err;
+	if (!tool::sandbox_filters())
+		log_info("built without a list of system calls");
+	return opt.control.empty() ? 0 : desk->start();
+}
+
 int serve(const options &opt)
 {
 	sim::listener door;
+	sim::console desk;
 	sim::config cfg;
+	tool::keeper keeper;
 
 	if (const int err = make_config(opt, &cfg))
 		return report(err);
@@ -121,22 +152,13 @@ int serve(const options &opt)
 	unique_fd stop(signals_by_fd());
 	if (!stop.valid())
 		return report(fail_errno("signalfd"));
-	if (const int err = opt.listen_fd < 0 ? door.open(opt.socket) : door.adopt(unique_fd(opt.listen_fd)))
+	if (const int err = open_sockets(opt, cfg, &door, &desk))
 		return report(err);
-	/* From here on no file: the socket is removed by a child that does nothing else. */
-	tool::keeper keeper;
-	if (opt.listen_fd < 0) {
-		if (const int err = keeper.start([&door] { door.remove_path(); }))
-			return report(err);
-		door.leave_path();
-	}
-	if (const int err = tool::sandbox_enter())
+	if (const int err = enter(opt, &keeper, &door, &desk))
 		return report(err);
-	if (!tool::sandbox_filters())
-		log_info("built without a list of system calls");
 	if (const int err = tell_ready(opt))
 		return report(err);
-	const int err = door.run(cfg, stop.get(), opt.once);
+	const int err = door.run(cfg, stop.get(), opt.once, nullptr, opt.control.empty() ? nullptr : &desk);
 	keeper.release();
 	return err ? report(err) : 0;
 }

@@ -7,127 +7,15 @@
 #include "driver/sim/sdma_model.h"
 #include "driver/sim/server.h"
 
-#include <cstring>
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 namespace usdma::sim {
 
-static int make_address(const std::string &path, sockaddr_un *out)
-{
-	*out = {};
-	if (path.empty() || path.size() >= sizeof(out->sun_path) || path.find('\0') != path.npos)
-		return fail(EINVAL, "socket path of %zu bytes: 1 to %zu are possible", path.size(), sizeof(out->sun_path) - 1);
-	out->sun_family = AF_UNIX;
-	memcpy(out->sun_path, path.data(), path.size());
-	return 0;
-}
-
-static const sockaddr *as_sockaddr(const sockaddr_un &a)
-{
-	return reinterpret_cast<const sockaddr *>(&a);
-}
-
-/* 0: nothing is in the way (any more). */
-static int clear_way(const std::string &path, const sockaddr_un &addr)
-{
-	unique_fd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-	struct stat st;
-
-	if (lstat(path.c_str(), &st))
-		return errno == ENOENT ? 0 : fail_errno("%s", path.c_str());
-	if (!S_ISSOCK(st.st_mode))
-		return fail(EEXIST, "%s exists and is not a socket: choose another path or remove it", path.c_str());
-	if (!probe.valid())
-		return fail_errno("socket");
-	if (!connect(probe.get(), as_sockaddr(addr), sizeof(addr)) || errno == EAGAIN)
-		return fail(EADDRINUSE, "%s is served by another process: choose another path or end that one", path.c_str());
-	if (errno != ECONNREFUSED)
-		return fail_errno("%s is a socket that cannot be asked whether somebody serves it", path.c_str());
-	return unlink(path.c_str()) ? fail_errno("cannot remove the old socket %s", path.c_str()) : 0;
-}
-
-int listener::open(const std::string &path)
-{
-	unique_fd sock(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-	sockaddr_un addr;
-	int err = make_address(path, &addr);
-
-	if (!err && !sock.valid())
-		err = fail_errno("socket");
-	if (!err)
-		err = clear_way(path, addr);
-	if (err)
-		return err;
-	/* Before bind, which takes the mode over (unix(7)): nobody else ever sees it open. */
-	if (fchmod(sock.get(), 0600))
-		return fail_errno("cannot set the mode of the socket");
-	if (bind(sock.get(), as_sockaddr(addr), sizeof(addr)))
-		return fail_errno("cannot make the socket %s", path.c_str());
-	path_ = path;
-	if (stat(path.c_str(), &made_) || listen(sock.get(), 4))
-		return fail_errno("cannot listen on %s", path.c_str());
-	sock_ = std::move(sock);
-	return 0;
-}
-
-static int int_option(int fd, int name)
-{
-	int v = -1;
-	socklen_t len = sizeof(v);
-
-	return getsockopt(fd, SOL_SOCKET, name, &v, &len) ? -1 : v;
-}
-
-int listener::adopt(unique_fd sock)
-{
-	const int fd = sock.get();
-
-	if (int_option(fd, SO_DOMAIN) != AF_UNIX || int_option(fd, SO_TYPE) != SOCK_STREAM || int_option(fd, SO_ACCEPTCONN) != 1)
-		return fail(ENOTSOCK, "descriptor %d is not a UNIX stream socket that listens", fd);
-	/* A client that left before it was accepted must not hold the loop up. */
-	if (fcntl(fd, F_SETFD, FD_CLOEXEC) || fcntl(fd, F_SETFL, O_NONBLOCK))
-		return fail_errno("fcntl of descriptor %d", fd);
-	anyone_ = true;
-	sock_ = std::move(sock);
-	return 0;
-}
-
-listener::~listener()
-{
-	remove_path();
-}
-
-void listener::remove_path()
-{
-	struct stat st;
-
-	if (!path_.empty() && !stat(path_.c_str(), &st) && st.st_ino == made_.st_ino && st.st_dev == made_.st_dev)
-		unlink(path_.c_str());
-	path_.clear();
-}
-
-/* Only the user that runs the server, and root, whatever the socket's mode became. */
-static bool may_come(int sock)
-{
-	ucred peer = {};
-	socklen_t len = sizeof(peer);
-
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len))
-		return false;
-	if (peer.uid == geteuid() || peer.uid == 0)
-		return true;
-	log_warn("a client of user %u is turned away: the server runs as %u", peer.uid, geteuid());
-	return false;
-}
-
 /* -ECANCELED: told to stop. */
-int listener::wait_client(int stop_fd, unique_fd *out)
+int listener::wait_client(int stop_fd, console *desk, unique_fd *out)
 {
 	for (;;) {
-		pollfd p[2] = {{sock_.get(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
+		pollfd p[2] = {{door_.fd(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
 
 		if (poll(p, 2, -1) < 0 && errno != EINTR)
 			return fail_errno("poll");
@@ -135,20 +23,25 @@ int listener::wait_client(int stop_fd, unique_fd *out)
 			return -ECANCELED;
 		if (!p[0].revents)
 			continue;
-		out->reset(accept4(sock_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-		if (out->valid() && (anyone_ || may_come(out->get())))
+		const int err = door_.accept(out);
+		if (err && err != -EAGAIN)
+			return err;
+		/* A device that has vanished: the client hears the end of the connection, not silence. */
+		if (!err && desk && !desk->client_comes())
+			out->reset();
+		else if (!err)
 			return 0;
-		if (!out->valid() && errno != EAGAIN && errno != ECONNABORTED && errno != EINTR)
-			return fail_errno("accept");
 	}
 }
 
-int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wrong)
+int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wrong, console *desk)
 {
 	fault_plan plan(true);
 
 	/* Each client meets the rules from their beginning. */
-	if (cfg.faulty && !wrong) {
+	if (desk) {
+		wrong = &desk->plan();
+	} else if (cfg.faulty && !wrong) {
 		if (const int err = plan.set(cfg.faults))
 			return err;
 		wrong = &plan;
@@ -157,21 +50,23 @@ int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wr
 	if (const int err = model->start())
 		return err;
 	server link(std::move(client), *model);
-	if (link.serve(stop_fd))
+	if (link.serve(stop_fd, desk ? desk->drop_fd() : -1))
 		log_warn("client dropped: %s", error_text());
 	/* Units first: they use the link until they end. */
 	model.reset();
+	if (desk)
+		desk->client_left();
 	return 0;
 }
 
-int listener::run(const config &cfg, int stop_fd, bool once, faults *wrong)
+int listener::run(const config &cfg, int stop_fd, bool once, faults *wrong, console *desk)
 {
 	for (int err = 0; !err;) {
 		unique_fd client;
 
-		err = wait_client(stop_fd, &client);
+		err = wait_client(stop_fd, desk, &client);
 		if (!err)
-			err = serve(std::move(client), cfg, stop_fd, wrong);
+			err = serve(std::move(client), cfg, stop_fd, wrong, desk);
 		if (err || once)
 			return err == -ECANCELED ? 0 : err;
 	}

@@ -19,17 +19,17 @@ namespace proto = vfio::proto;
 /* A message that has begun must be whole, and one that we send taken, within … */
 static constexpr u64 message_ms = 4000;
 
-int server::serve(int stop_fd)
+int server::serve(int stop_fd, int drop_fd)
 {
 	int err = 0;
 
 	model_.connect(this);
 	while (!err) {
-		pollfd p[2] = {{sock_.get(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
+		pollfd p[3] = {{sock_.get(), POLLIN, 0}, {stop_fd, POLLIN, 0}, {drop_fd, POLLIN, 0}};
 
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		if (poll(p, 3, -1) < 0 && errno != EINTR)
 			err = fail_errno("vfio-user server: poll");
-		else if (p[1].revents)
+		else if (p[1].revents || p[2].revents)
 			err = -ECANCELED;
 		else if (p[0].revents)
 			err = step();

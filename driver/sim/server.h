@@ -20,10 +20,10 @@ public:
 	~server() override = default;
 
 	/*
-	 * Until the client leaves or stop_fd (-1: none) becomes readable: 0.  A client
+	 * Until the client leaves or one of the two (-1: none) becomes readable: 0.  A client
 	 * that breaks the protocol's frames: -EPROTO.  All units' accesses have ended.
 	 */
-	int serve(int stop_fd);
+	int serve(int stop_fd, int drop_fd = -1);
 
 	u32 max_len() const override { return max_len_; }
 	int begin(remote_access *a) override;

@@ -45,6 +45,10 @@ struct stat_options {
 	unsigned pid = 0, count = 0; /* 0: all; until interrupted */
 	double interval = 1;
 };
+struct sim_options {
+	std::string socket;
+	std::vector<std::string> words;
+};
 
 int run_list(const context &ctx, bool all);
 int run_bind(const context &ctx, const bind_options &opt);
@@ -54,6 +58,7 @@ int run_doctor(const context &ctx);
 int run_reset(const context &ctx, const std::string &device);
 int run_selftest(const context &ctx, const selftest_options &opt);
 int run_stat(const context &ctx, const stat_options &opt);
+int run_sim(const context &ctx, const sim_options &opt);
 
 /* ---- helpers --------------------------------------------------------------------------------------- */
 

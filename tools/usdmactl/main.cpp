@@ -15,6 +15,7 @@ struct arguments {
 	bind_options bind;
 	selftest_options selftest;
 	stat_options stat;
+	sim_options sim;
 	int status = exit_ok;
 };
 
@@ -105,6 +106,21 @@ void add_stat(CLI::App &app, arguments &a)
 	sub->callback([&a] { a.status = run_stat(a.ctx, a.stat); });
 }
 
+void add_sim(CLI::App &app, arguments &a)
+{
+	CLI::App *sub = command(app, "sim", "Command a running usdma-sim: faults, vanish, come back",
+				"  usdma-sim --socket /tmp/dev --control /tmp/ctl &\n"
+				"  usdmactl sim /tmp/ctl faults 'fail@3+drop-irq%2'\n"
+				"  usdmactl sim /tmp/ctl state\n"
+				"  usdmactl sim /tmp/ctl vanish 500\n"
+				"Commands: state, faults [RULES], clear, vanish [MS], return, help.\n"
+				"The rules are in docs/reliability.md.");
+
+	sub->add_option("CONTROL_SOCKET", a.sim.socket, "The path that usdma-sim --control was given")->required();
+	sub->add_option("COMMAND", a.sim.words, "What it shall do")->required()->expected(1, 2);
+	sub->callback([&a] { a.status = run_sim(a.ctx, a.sim); });
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -123,6 +139,7 @@ int main(int argc, char **argv)
 	add_looks(app, a);
 	add_works(app, a);
 	add_stat(app, a);
+	add_sim(app, a);
 	try {
 		app.parse(argc, argv);
 	} catch (const CLI::ParseError &e) {

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/sim/console.h"
+
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/sim/signal_fd.h"
+
+#include <charconv>
+#include <csignal>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+namespace usdma::sim {
+
+using std::string_view;
+
+/* A peer that says nothing for so long makes room for another. */
+static constexpr u64 patience_ns = 60 * ns_per_s;
+static constexpr u64 max_away_ms = 24 * 3600 * 1000;
+static constexpr string_view words[] = {"state", "faults", "clear", "vanish", "return", "help"};
+static_assert(std::size(words) == size_t(console_word::count));
+
+/* ---- what is said ----------------------------------------------------------------------------------- */
+
+static string_view next_word(string_view *text)
+{
+	const size_t begin = std::min(text->find_first_not_of(" \t\r"), text->size());
+	const size_t end = std::min(text->find_first_of(" \t\r", begin), text->size());
+	const string_view word = text->substr(begin, end - begin);
+
+	text->remove_prefix(end);
+	return word;
+}
+
+static int parse_ms(string_view word, u64 *out)
+{
+	const auto [end, ec] = std::from_chars(word.data(), word.data() + word.size(), *out);
+
+	if (ec != std::errc() || end != word.data() + word.size() || !*out || *out > max_away_ms)
+		return fail(EINVAL, "vanish takes milliseconds from 1 to %llu, or nothing: until \"return\"",
+			    static_cast<unsigned long long>(max_away_ms));
+	return 0;
+}
+
+static int parse_word(string_view word, console_word *out)
+{
+	for (size_t i = 0; i < std::size(words); i++)
+		if (words[i] == word) {
+			*out = console_word(i);
+			return 0;
+		}
+	return fail(EINVAL, "no such command; there are: state, faults [RULES], clear, vanish [MS], return, help");
+}
+
+int parse_console(string_view line, console_command *out)
+{
+	*out = {};
+	if (line.size() > console_line)
+		return fail(EINVAL, "a command has at most %zu bytes", console_line);
+	if (const int err = parse_word(next_word(&line), &out->what))
+		return err;
+	const string_view more = next_word(&line);
+	const bool takes = out->what == console_word::faults || out->what == console_word::vanish;
+
+	if (!next_word(&line).empty() || (!more.empty() && !takes))
+		return fail(EINVAL, "too many words: rules are joined by \"+\", without blanks");
+	if (out->what == console_word::faults) {
+		out->rules = more;
+		out->has_rules = !more.empty();
+	}
+	return out->what == console_word::vanish && !more.empty() ? parse_ms(more, &out->ms) : 0;
+}
+
+std::string json_text(string_view text)
+{
+	std::string out = "\"";
+
+	for (char c : text) {
+		if (c == '"' || c == '\\')
+			out += '\\';
+		out += c >= ' ' && c <= '~' ? c : '?';
+	}
+	return out + "\"";
+}
+
+static std::string refusal()
+{
+	return "{\"ok\": false, \"error\": " + json_text(error_text()) + "}\n";
+}
+
+std::string console::state()
+{
+	const std::string lines = plan_.report();
+	std::string rules;
+
+	/* "RULE seen N struck M" */
+	for (size_t at = 0, end; (end = lines.find('\n', at)) != lines.npos; at = end + 1) {
+		string_view line = string_view(lines).substr(at, end - at);
+		const string_view rule = next_word(&line);
+		next_word(&line);
+		const string_view seen = next_word(&line);
+		next_word(&line);
+
+		rules += (rules.empty() ? "" : ", ") + ("{\"rule\": " + json_text(rule)) + ", \"seen\": " + std::string(seen) +
+			 ", \"struck\": " + std::string(next_word(&line)) + "}";
+	}
+	return std::string("{\"ok\": true, \"serving\": ") + (serving_ ? "true" : "false") + ", \"away\": " +
+	       (away() ? "true" : "false") + ", \"clients\": " + std::to_string(clients_) + ", \"faults\": [" + rules + "]}\n";
+}
+
+std::string console::obey(const console_command &c)
+{
+	int err = 0;
+
+	switch (c.what) {
+	case console_word::faults:
+		err = c.has_rules ? plan_.set(c.rules) : 0;
+		if (c.has_rules && !err)
+			told_ = true;
+		break;
+	case console_word::clear:
+		plan_.set("");
+		told_ = true;
+		break;
+	case console_word::vanish:
+		vanish(c.ms);
+		break;
+	case console_word::come_back:
+		away_until_ = 0;
+		break;
+	case console_word::help:
+		return "{\"ok\": true, \"help\": \"state, faults [RULES], clear, vanish [MS], return, help\"}\n";
+	default:
+		break;
+	}
+	return err ? refusal() : state();
+}
+
+std::string console::answer(string_view line)
+{
+	console_command c;
+
+	return parse_console(line, &c) ? refusal() : obey(c);
+}
+
+/* ---- what the listener asks ------------------------------------------------------------------------- */
+
+bool console::away() const
+{
+	return now_ns() < away_until_;
+}
+
+/* First the door, then the client: it must not come back in between. */
+void console::vanish(u64 ms)
+{
+	away_until_ = ms ? now_ns() + ms * ns_per_ms : ~u64(0);
+	signal_eventfd(drop_.get());
+}
+
+bool console::client_comes()
+{
+	u64 count;
+
+	if (away())
+		return false;
+	/* What was said to an earlier client, or to none, is not for this one. */
+	while (read(drop_.get(), &count, sizeof(count)) > 0) {
+	}
+	/* "vanish" may have come meanwhile, and its signal is gone. */
+	if (away())
+		return false;
+	if (!told_)
+		plan_.rewind();
+	serving_ = true;
+	clients_++;
+	return true;
+}
+
+void console::client_left()
+{
+	serving_ = false;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------- */
+
+int console::open(const std::string &path, string_view rules)
+{
+	if (const int err = plan_.set(rules))
+		return err;
+	quit_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	drop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (!quit_.valid() || !drop_.valid())
+		return fail_errno("eventfd for the control socket");
+	return door_.open(path);
+}
+
+int console::start()
+{
+	const int err = pthread_create(&thread_, nullptr, thread_main, this);
+
+	running_ = !err;
+	return err ? fail(err, "cannot start the control socket's thread (error %d)", err) : 0;
+}
+
+console::~console()
+{
+	if (!running_)
+		return;
+	signal_eventfd(quit_.get());
+	pthread_join(thread_, nullptr);
+}
+
+void *console::thread_main(void *arg)
+{
+	static_cast<console *>(arg)->run();
+	return nullptr;
+}
+
+/* Whoever is too many hears the end of the connection. */
+void console::let_in(peer *peers)
+{
+	unique_fd sock;
+
+	if (door_.accept(&sock, SOCK_NONBLOCK))
+		return;
+	for (unsigned i = 0; i < console_peers; i++)
+		if (!peers[i].sock.valid()) {
+			peers[i] = {std::move(sock), {}, now_ns() + patience_ns};
+			return;
+		}
+}
+
+/* Answers are short: what does not fit a socket's buffer at once is for a peer that does not read. */
+bool console::send_all(const peer &p, const std::string &text)
+{
+	return send(p.sock.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) == ssize_t(text.size());
+}
+
+/* False: done with this peer. */
+bool console::read_some(peer &p)
+{
+	char buf[512];
+	const ssize_t n = read(p.sock.get(), buf, sizeof(buf));
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return true;
+	if (n <= 0)
+		return false;
+	p.until = now_ns() + patience_ns;
+	p.text.append(buf, size_t(n));
+	for (size_t end; (end = p.text.find('\n')) != p.text.npos; p.text.erase(0, end + 1))
+		if (!send_all(p, answer(string_view(p.text).substr(0, end))))
+			return false;
+	if (p.text.size() <= console_line)
+		return true;
+	send_all(p, answer(p.text));
+	return false;
+}
+
+void console::run()
+{
+	peer peers[console_peers];
+
+	for (;;) {
+		pollfd fds[console_peers + 2] = {{quit_.get(), POLLIN, 0}, {door_.fd(), POLLIN, 0}};
+
+		for (unsigned i = 0; i < console_peers; i++)
+			fds[i + 2] = {peers[i].sock.get(), POLLIN, 0};
+		if (poll(fds, console_peers + 2, 1000) < 0 && errno != EINTR)
+			break;
+		if (fds[0].revents)
+			return;
+		for (unsigned i = 0; i < console_peers; i++)
+			if ((fds[i + 2].revents && !read_some(peers[i])) || (peers[i].sock.valid() && now_ns() > peers[i].until))
+				peers[i] = {};
+		if (fds[1].revents)
+			let_in(peers);
+	}
+	log_error("the control socket's poll failed (errno %d): nobody listens there any more", errno);
+}
+
+} // namespace usdma::sim

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* usdmactl sim: a line to the control socket of usdma-sim, and its answer. */
+#include "driver/base/clock.h"
+#include "driver/base/unique_fd.h"
+#include "tools/usdmactl/ctl.h"
+
+#include <cstring>
+#include <fmt/format.h>
+#include <iostream>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace usdma::ctl {
+
+static constexpr u64 answer_ms = 5000;
+static constexpr size_t answer_most = 64 * KiB;
+
+/* "": connected. */
+static std::string connect_to(const std::string &path, unique_fd *out)
+{
+	sockaddr_un addr = {};
+
+	if (path.empty() || path.size() >= sizeof(addr.sun_path))
+		return fmt::format("{}: a socket's path has 1 to {} bytes", path, sizeof(addr.sun_path) - 1);
+	addr.sun_family = AF_UNIX;
+	memcpy(addr.sun_path, path.data(), path.size());
+	out->reset(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	if (!out->valid() || connect(out->get(), reinterpret_cast<const sockaddr *>(&addr), sizeof(addr)))
+		return fmt::format("{}: {}: is usdma-sim running, with --control {}?", path, strerror(errno), path);
+	return "";
+}
+
+/* "": *line is the answer, without its end. */
+static std::string read_answer(int fd, std::string *line)
+{
+	const deadline until = deadline::in_ms(answer_ms);
+	char buf[1024];
+
+	while (line->find('\n') == line->npos) {
+		pollfd p = {fd, POLLIN, 0};
+
+		if (until.passed() || line->size() > answer_most)
+			return "no answer that ends";
+		if (poll(&p, 1, int(until.left_ns() / ns_per_ms) + 1) <= 0)
+			continue;
+		const ssize_t n = read(fd, buf, sizeof(buf));
+		if (n <= 0)
+			return "the connection ended before the answer (only the user that runs usdma-sim, and root, may ask)";
+		line->append(buf, size_t(n));
+	}
+	line->erase(line->find('\n'));
+	return "";
+}
+
+static void print_state(const json &j)
+{
+	std::cout << fmt::format("client: {}, {} so far{}\n", j.value("serving", false) ? "there" : "none", j.value("clients", u64(0)),
+				 j.value("away", false) ? "; the device has vanished (usdmactl sim … return)" : "");
+	if (!j.contains("faults") || j["faults"].empty())
+		std::cout << "faults: none\n";
+	else
+		for (const json &f : j["faults"])
+			std::cout << fmt::format("{:<28} struck {} of {}\n", f.value("rule", ""), f.value("struck", u64(0)),
+						 f.value("seen", u64(0)));
+}
+
+static int show(const context &ctx, const std::string &line)
+{
+	const json j = json::parse(line, nullptr, false);
+
+	if (!j.is_object() || !j.contains("ok") || !j["ok"].is_boolean())
+		return report(ctx, "what came back is no answer of usdma-sim: is this its --control socket?");
+	if (!j["ok"].get<bool>())
+		return report(ctx, j.value("error", "refused"));
+	if (ctx.json)
+		print_json(j);
+	else if (j.contains("help"))
+		std::cout << j.value("help", "") << "\n";
+	else
+		print_state(j);
+	return exit_ok;
+}
+
+int run_sim(const context &ctx, const sim_options &opt)
+{
+	std::string ask, line;
+	unique_fd fd;
+
+	for (const std::string &w : opt.words)
+		ask += (ask.empty() ? "" : " ") + w;
+	if (ask.find('\n') != ask.npos)
+		return report(ctx, "a command is one line");
+	ask += "\n";
+	std::string wrong = connect_to(opt.socket, &fd);
+	if (wrong.empty() && send(fd.get(), ask.data(), ask.size(), MSG_NOSIGNAL) != ssize_t(ask.size()))
+		wrong = fmt::format("{}: {}", opt.socket, strerror(errno));
+	if (wrong.empty() && !(wrong = read_answer(fd.get(), &line)).empty())
+		wrong = opt.socket + ": " + wrong;
+	return wrong.empty() ? show(ctx, line) : report(ctx, wrong);
+}
+
+} // namespace usdma::ctl

@@ -10,7 +10,7 @@
  *   -ENOENT      VFIO is not loaded, or not in this container
  *   -ENOTCONN    the device is bound to no driver, or not to a VFIO one
  *   -EACCES      no permission on the group's or device's file
- *   -EBUSY       another process has it
+ *   -EBUSY       another process has it, or this one has it open already
  *   -EPERM       the machine cannot remap interrupts, the kernel wants it said that this is accepted
  *   -EXDEV       the group is not viable: other devices of it are at other drivers
  * and dma_map with -ENOMEM (memlock), -ENOSPC (number of mappings), -EEXIST

@@ -13,8 +13,10 @@
 
 namespace usdma::vfio {
 
-kernel_device::kernel_device(const pci::function &f, unique_fd fd, std::shared_ptr<dma_space> space, std::shared_ptr<void> keep)
-	: name_(address_format(f.addr)), node_(f.numa_node), keep_(std::move(keep)), space_(std::move(space)), fd_(std::move(fd))
+kernel_device::kernel_device(const pci::function &f, device_claim claim, unique_fd fd, std::shared_ptr<dma_space> space,
+			     std::shared_ptr<void> keep)
+	: claim_(std::move(claim)), name_(address_format(f.addr)), node_(f.numa_node), keep_(std::move(keep)),
+	  space_(std::move(space)), fd_(std::move(fd))
 {
 }
 

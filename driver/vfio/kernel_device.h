@@ -5,6 +5,7 @@
 #include "driver/base/unique_fd.h"
 #include "driver/pci/sysfs.h"
 #include "driver/vfio/bar_guard.h"
+#include "driver/vfio/claim.h"
 #include "driver/vfio/kernel.h"
 #include "driver/vfio/kernel_space.h"
 
@@ -18,7 +19,8 @@ namespace usdma::vfio {
 class kernel_device final : public device {
 public:
 	/* keep: what must stay open as long as the device (its group). */
-	kernel_device(const pci::function &f, unique_fd fd, std::shared_ptr<dma_space> space, std::shared_ptr<void> keep);
+	kernel_device(const pci::function &f, device_claim claim, unique_fd fd, std::shared_ptr<dma_space> space,
+		      std::shared_ptr<void> keep);
 	~kernel_device() override;
 
 	int start();
@@ -76,6 +78,7 @@ private:
 	static void *watch_main(void *arg);
 	void set_lost(const char *why);
 
+	device_claim claim_; /* first: given up when all else is closed */
 	std::string name_;
 	int node_;
 	std::shared_ptr<void> keep_;

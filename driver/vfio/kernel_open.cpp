@@ -63,12 +63,15 @@ static bool wants_iommufd(const std::string &cdev, const kernel_options &opt)
 
 int kernel_open(const pci::address &addr, const kernel_options &opt, std::unique_ptr<device> *out)
 {
+	device_claim claim;
 	opened_device o;
 	pci::function f;
 	int err = pci::read_function(opt.sys, addr, &f);
 
 	if (!err)
 		err = kernel_precheck(f, opt);
+	if (!err)
+		err = claim.take(addr);
 	if (err)
 		return err;
 	const std::string cdev = pci::vfio_cdev(opt.sys, addr);
@@ -79,7 +82,7 @@ int kernel_open(const pci::address &addr, const kernel_options &opt, std::unique
 		err = open_by_group(f, opt, &o);
 	if (err)
 		return err;
-	auto dev = std::make_unique<kernel_device>(f, std::move(o.fd), std::move(o.space), std::move(o.keep));
+	auto dev = std::make_unique<kernel_device>(f, std::move(claim), std::move(o.fd), std::move(o.space), std::move(o.keep));
 
 	err = dev->start();
 	if (err)

@@ -88,6 +88,23 @@ static void test_round_trip(void **)
 	assert_int_equal(p[8192 + 3500], 0);
 }
 
+/* The kernel would hand out a second file of it. */
+static void test_opens_once(void **)
+{
+	std::unique_ptr<dma::engine> second;
+
+	{
+		rig r;
+
+		assert_int_equal(dma::open(device(), &second), -EBUSY);
+		assert_non_null(strstr(error_text(), "open in this process already"));
+		r.memory.data()[0] = 7;
+		assert_true(r.run({.op = opcode::copy, .spaces = in, .src = where, .dst = base, .len = 64}));
+	}
+	rig again;
+	assert_true(again.run({.op = opcode::copy, .spaces = in, .src = where, .dst = base, .len = 64}));
+}
+
 /* Interrupts that the kernel counted on the device's line: "vfio-msi[0](0000:01:00.0)". */
 static u64 kernel_interrupts()
 {
@@ -158,6 +175,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_opens_once),
 		cmocka_unit_test(test_interrupts_are_counted),
 		cmocka_unit_test(test_unmapped_address_is_an_error),
 		cmocka_unit_test(test_iommu_stops_a_stray_transfer),

@@ -2,6 +2,7 @@
 /* What of the kernel backends needs no VFIO: errors, limits, the shared address space, replaced BARs. */
 #include "driver/base/error.h"
 #include "driver/vfio/bar_guard.h"
+#include "driver/vfio/claim.h"
 #include "driver/vfio/kernel.h"
 #include "driver/vfio/kernel_check.h"
 #include "driver/vfio/kernel_space.h"
@@ -90,6 +91,27 @@ static void test_device_file_errors(void **)
 	expect_open(opt, -ENOENT, "6.6");
 	s.file(s.device("0000:00:04.0") + "/vfio-dev/vfio0/dev", "");
 	expect_open(opt, -ENOENT, "modprobe iommufd");
+}
+
+/* Once in a process, whatever way it is asked for; what fails to open keeps nothing. */
+static void test_open_once(void **)
+{
+	fake_sysfs s;
+	const kernel_options opt = options(s);
+
+	s.add("0000:00:04.0", 7, "vfio-pci");
+	for (int i = 0; i < 2; i++)
+		expect_open(opt, -ENOENT, "/vfio/vfio");
+	{
+		device_claim held, other;
+
+		assert_int_equal(held.take(addr), 0);
+		assert_int_equal(other.take({0, 0, 4, 1}), 0);
+		expect_open(opt, -EBUSY, "0000:00:04.0 is open in this process already");
+		device_claim moved(std::move(held));
+		expect_open(opt, -EBUSY, "0000:00:04.0 is open in this process already");
+	}
+	expect_open(opt, -ENOENT, "/vfio/vfio");
 }
 
 static void test_not_viable(void **)
@@ -311,6 +333,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_open_errors),
 		cmocka_unit_test(test_device_file_errors),
+		cmocka_unit_test(test_open_once),
 		cmocka_unit_test(test_not_viable),
 		cmocka_unit_test(test_noiommu_is_not_taken_silently),
 		cmocka_unit_test(test_default_options),

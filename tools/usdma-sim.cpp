@@ -30,7 +30,7 @@ void add_setting(CLI::App &app, options &opt, const char *name, const char *key,
 {
 	app.add_option_function<std::string>(
 		   name, [&opt, key](const std::string &v) { opt.settings.push_back(std::string(key) + "=" + v); }, help)
-		->type_name(std::string(key) == "cpus" ? "LIST" : "N");
+		->type_name(std::string(key) == "cpus" ? "LIST" : std::string(key) == "huge" ? "HOW" : "N");
 }
 
 void describe(CLI::App &app, options &opt)
@@ -50,6 +50,7 @@ void describe(CLI::App &app, options &opt)
 	add_setting(app, opt, "--rate", "rate", "Bytes a second of each unit, such as 500M");
 	add_setting(app, opt, "--cpus", "cpus", "CPUs of the units, such as 2+3");
 	add_setting(app, opt, "--share", "share", "Memory of its own that a client may map at a time (default 1T)");
+	add_setting(app, opt, "--huge", "huge", "Pages of 2 MiB for its memory: off, advise (default) or require");
 	app.add_option_function<std::string>(
 		   "--nomem", [&opt](const std::string &v) { opt.settings.push_back("nomem=" + (v.empty() ? "1" : v)); },
 		   "A device without memory of its own")

@@ -12,6 +12,7 @@ import sys
 
 ABOUT = {
     "library": "version, error texts, log lines",
+    "settings": "what can be tuned, and by whom it was set",
     "devices": "open and describe DMA devices",
     "memory": "pinned host memory and device memory",
     "streams": "queues of work that run in order",

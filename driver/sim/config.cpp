@@ -67,6 +67,14 @@ static int set_nomem(config &c, string_view v)
 	return 0;
 }
 
+static int set_huge(config &c, string_view v)
+{
+	if (v != "off" && v != "advise" && v != "require")
+		return -EINVAL;
+	c.huge = v == "off" ? huge_pages::off : v == "advise" ? huge_pages::advise : huge_pages::require;
+	return 0;
+}
+
 static int set_cpus(config &c, string_view v)
 {
 	std::vector<int> cpus;
@@ -116,6 +124,7 @@ static constexpr key keys[] = {
 	{"rate", "bytes a second, such as 500M; 0 for no limit", [](config &c, string_view v) { return parse_size(v, &c.rate); }},
 	{"cpus", "CPU numbers joined by +, such as 2+3", set_cpus},
 	{"nomem", "0 or 1", set_nomem},
+	{"huge", "off, advise or require", set_huge},
 	{"share", "a size, such as 64G", [](config &c, string_view v) { return parse_size(v, &c.share); }},
 	{"faults", "rules such as fail@3+drop-irq%2, see docs/reliability.md", set_faults},
 };
@@ -130,12 +139,14 @@ int parse_setting(string_view setting, config *out)
 		if (k.name == name)
 			return k.set(*out, value) ? bad(name, value, k.takes) : 0;
 	return fail(EINVAL,
-		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, nomem, share, faults",
+		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, nomem, huge, share, faults",
 		    int(name.size()), name.data());
 }
 
 int check_config(const config &cfg)
 {
+	if (cfg.huge == huge_pages::require && cfg.mem % (2 * MiB))
+		return fail(EINVAL, "sim: huge=require needs mem in whole pages of 2 MiB");
 	if (cfg.engines > cfg.channels)
 		return fail(EINVAL, "sim: %u engines need at least as many channels, and there are %u", cfg.engines,
 			    cfg.channels);

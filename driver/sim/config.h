@@ -10,10 +10,14 @@
 
 namespace usdma::sim {
 
+/* Device memory in pages of 2 MiB: if the kernel makes some; never; only from those that are reserved. */
+enum class huge_pages : u8 { advise, off, require };
+
 struct config {
 	u64 mem = GiB;         /* mem=SIZE: device memory, sparse until touched */
 	bool has_mem = true;   /* nomem=1: a variant without device memory and without BAR2 */
 	u64 share = u64(1) << 40; /* share=SIZE: of its files a client may map so much at a time */
+	huge_pages huge = huge_pages::advise; /* huge=off|advise|require */
 	u32 engines = 2;       /* engines=N: units, a thread each */
 	u32 channels = 64;     /* channels=N */
 	u32 spin_us = 50;      /* spin=US: an idle unit polls so long before it sleeps */

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <fcntl.h>
+#include <linux/memfd.h>
 
 namespace usdma::sim {
 
@@ -30,9 +31,9 @@ sdma_model::~sdma_model()
 }
 
 /* Of a fixed size for good: a client that shrank it would take the device down. */
-static int sealed_file(const char *name, u64 size, unique_fd *out)
+static int sealed_file(const char *name, u64 size, unsigned flags, unique_fd *out)
 {
-	out->reset(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	out->reset(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
 	if (!out->valid() || ftruncate(out->get(), off_t(size)))
 		return fail_errno("sim: cannot make %s of %llu bytes", name, static_cast<unsigned long long>(size));
 	if (fcntl(out->get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
@@ -51,21 +52,35 @@ static int map_file(int fd, u64 offset, u64 size, mapping *out)
 	return 0;
 }
 
+/* The pages are reserved when they are mapped: too few show here, not as a SIGBUS later. */
+static int make_device_memory(u64 size, huge_pages huge, unique_fd *fd, mapping *out)
+{
+	const bool reserved = huge == huge_pages::require;
+	int err = sealed_file("sdma-memory", size, reserved ? MFD_HUGETLB | MFD_HUGE_2MB : 0, fd);
+
+	if (!err)
+		err = map_file(fd->get(), 0, size, out);
+	if (err && reserved)
+		return fail_in(err, "sim: huge=require (huge_pages = require) needs %llu free reserved pages of 2 MiB: "
+				    "sudo sysctl vm.nr_hugepages=%llu, less mem, or huge=advise",
+			       static_cast<unsigned long long>(size / (2 * MiB)),
+			       static_cast<unsigned long long>(size / (2 * MiB) + 64));
+	if (!err && !reserved)
+		madvise(out->data(), size, huge == huge_pages::off ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+	return err;
+}
+
 int sdma_model::make_memory()
 {
 	const u64 bar2_size = m_.mem_size ? std::bit_ceil(m_.mem_size) : 0;
-	int err = sealed_file("sdma-bar0", bar0_size, &bar0_fd_);
+	int err = sealed_file("sdma-bar0", bar0_size, 0, &bar0_fd_);
 
 	if (!err)
 		err = map_file(bar0_fd_.get(), chan_door_base, cfg_.channels * chan_stride, &doors_);
 	if (!err && bar2_size)
-		err = sealed_file("sdma-memory", bar2_size, &mem_fd_);
-	if (!err && bar2_size)
-		err = map_file(mem_fd_.get(), 0, bar2_size, &mem_);
+		err = make_device_memory(bar2_size, cfg_.huge, &mem_fd_, &mem_);
 	if (err)
 		return err;
-	if (bar2_size)
-		madvise(mem_.data(), bar2_size, MADV_HUGEPAGE);
 	m_.doors = doors_.data();
 	m_.mem = mem_.data();
 	msix_.assign(bar4_size, 0);

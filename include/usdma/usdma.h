@@ -80,6 +80,54 @@ USDMA_API int usdma_log_set_level(int level);
  */
 USDMA_API void usdma_log_set_callback(usdma_log_fn fn, void *arg);
 
+/* ---- settings -------------------------------------------------------------------------------------- */
+
+/*
+ * Every setting has a name ("spin_us"), an environment variable (USDMA_SPIN_US)
+ * and a line in the configuration file (spin_us = 20).  What counts is the first
+ * of these that says something: usdma_setting_set(), the environment, the user's
+ * file (~/.config/usdma/usdma.conf), the system's (/etc/usdma/usdma.conf), the
+ * default; USDMA_CONFIG names a file that takes the place of both.  usdmactl
+ * info shows all with their values, docs/tuning.md what they are good for.
+ *
+ * Settings are taken into use, for good, by the first call that counts or opens
+ * devices.
+ */
+
+/*
+ * The program's own choice, above environment and files; the last one counts.
+ * -ENOENT: there is no such setting; -EINVAL: a value that it does not take (the
+ * text says what it takes); -EBUSY: settings are in use already.
+ */
+USDMA_API int usdma_setting_set(const char *name, const char *value);
+
+/*
+ * Writes the present value into buf, with its final zero; does not take settings
+ * into use.  -ENOENT: there is no such setting; -ENOSPC: it is longer than size - 1.
+ */
+USDMA_API int usdma_setting_get(const char *name, char *buf, size_t size);
+
+enum usdma_setting_source {
+	USDMA_SETTING_DEFAULT = 0,
+	USDMA_SETTING_FILE = 1,
+	USDMA_SETTING_ENVIRONMENT = 2,
+	USDMA_SETTING_PROGRAM = 3
+};
+
+struct usdma_setting_info {
+	uint32_t struct_size;
+	int32_t source;       /* enum usdma_setting_source: who said what it is */
+	const char *name;
+	const char *type;     /* "number", "size" (takes K, M, G), "choice", "cpus", "text" */
+	const char *words;    /* choice: its words, separated by spaces; else NULL */
+	const char *unit;     /* "us", "bytes", ...; "" */
+	const char *meaning;  /* one line */
+	int64_t min, max;     /* number and size */
+	char where[256];      /* "FILE:LINE" or the variable's name; "" */
+};
+/* The settings by number, from 0 on. -ENOENT: there are fewer. */
+USDMA_API int usdma_setting_describe(unsigned index, struct usdma_setting_info *info);
+
 /* ---- devices --------------------------------------------------------------------------------------- */
 
 /*

@@ -1,305 +1,223 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Settings: one table of names, filled from the configuration file and then from the environment. */
+/* Settings put together: files, environment, the program's own choices. */
 #include "lib/core/config.h"
 
 #include "driver/base/error.h"
 #include "driver/dma/registry.h"
+#include "lib/core/config_file.h"
 #include "lib/core/default_devices.h"
 #include "lib/core/memory.h"
+#include "lib/core/slab.h"
 
-#include <algorithm>
-#include <cctype>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <mutex>
 
 namespace usdma::core {
 
-static constexpr const char *default_file = "/etc/usdma/usdma.conf";
-
-/* What is read before it is put together. */
-struct draft {
-	config c;
-	std::string devices, cpus, faults;
+/* What the program chose before the settings were taken into use. */
+struct choices {
+	std::mutex lock;
+	bool in_use = false;
+	std::vector<std::pair<const setting *, std::string>> made;
 };
+static constinit immortal<choices> program;
 
-static void add_error(config &c, const std::string &text)
+void config_add_error(config *c, const std::string &text)
 {
-	if (!c.error.empty())
-		c.error += "; ";
-	c.error += text;
+	if (!c->error.empty())
+		c->error += "; ";
+	c->error += text;
 }
 
-/* ---- values ------------------------------------------------------------------------------------------ */
+/* ---- files ------------------------------------------------------------------------------------------- */
 
-static bool parse_number(const char *text, u64 min, u64 max, u64 *out, const char **rest = nullptr)
+static std::string variable(const config_source &from, const char *name)
 {
-	char *end;
+	const char *value = from.lookup(name, from.arg);
 
-	if (!isdigit(static_cast<unsigned char>(*text)))
-		return false;
-	errno = 0;
-	const u64 v = strtoull(text, &end, 0);
-	if (errno || (!rest && *end) || v < min || v > max)
-		return false;
-	if (rest)
-		*rest = end;
-	*out = v;
-	return true;
+	return value ? value : "";
 }
 
-/* A number of bytes: 4096, 64K, 32M, 1G. */
-static bool parse_size(const char *text, u64 min, u64 max, u64 *out)
+std::string config_user_file(const config_source &from)
 {
-	const char *unit;
-	u64 v;
+	const std::string xdg = variable(from, "XDG_CONFIG_HOME"), home = variable(from, "HOME");
 
-	if (!parse_number(text, 0, ~u64(0), &v, &unit))
-		return false;
-	const char *found = *unit ? strchr("KMG", toupper(static_cast<unsigned char>(*unit))) : nullptr;
-	const unsigned shift = found ? 10 * unsigned(found - "KMG" + 1) : 0;
-	if ((*unit && (!found || unit[1])) || v > ~u64(0) >> shift)
-		return false;
-	v <<= shift;
-	*out = v;
-	return v >= min && v <= max;
+	/* Relative paths are to be ignored, says the XDG base directory specification. */
+	if (xdg.starts_with('/'))
+		return xdg + "/usdma/usdma.conf";
+	return home.starts_with('/') ? home + "/.config/usdma/usdma.conf" : "";
 }
 
-template <class T> static bool set_number(T *out, const char *text, u64 min, u64 max)
+static void read_files(config *c, const config_source &from)
 {
-	u64 v;
+	const std::string named = variable(from, "USDMA_CONFIG"), mine = config_user_file(from);
 
-	if (!parse_number(text, min, max, &v))
-		return false;
-	*out = T(v);
-	return true;
+	if (!named.empty())
+		return config_read_file(c, named, true);
+	config_read_file(c, from.system_file, false);
+	if (!mine.empty())
+		config_read_file(c, mine, false);
 }
 
-static bool set_size(u64 *out, const char *text, u64 min, u64 max)
+static void read_environment(config *c, const config_source &from)
 {
-	u64 v;
+	for (const setting &s : settings()) {
+		const std::string name = setting_variable(s), value = variable(from, name.c_str());
 
-	if (!parse_size(text, min, max, &v))
-		return false;
-	*out = v;
-	return true;
-}
-
-static int parse_choice(const char *text, std::initializer_list<const char *> words)
-{
-	int i = 0;
-
-	for (const char *w : words) {
-		if (!strcmp(text, w))
-			return i;
-		i++;
+		if (!value.empty() && !config_put(c, s, value, setting_from::environment, name))
+			config_add_error(c, name + "=" + value + ": it takes " + setting_wants(s));
 	}
-	return -1;
 }
+
+/* ---- devices ----------------------------------------------------------------------------------------- */
 
 /* "2,3" or "2-5,8" → "2+3", "2+3+4+5+8", as a sim's cpus= option wants it. */
-static bool set_cpus(std::string *out, const char *text)
+static std::string expand_cpus(const std::string &text)
 {
 	std::string list;
-	u64 first, last;
+	const char *at = text.c_str();
+	char *end;
 
-	for (;; text++) {
-		if (!parse_number(text, 0, 4095, &first, &text))
-			return false;
-		last = first;
-		if (*text == '-' && !parse_number(text + 1, first, 4095, &last, &text))
-			return false;
+	while (*at) {
+		const u64 first = strtoull(at, &end, 0), last = *end == '-' ? strtoull(end + 1, &end, 0) : first;
+
 		for (u64 cpu = first; cpu <= last; cpu++)
 			list += (list.empty() ? "" : "+") + std::to_string(cpu);
-		if (*text != ',')
-			break;
+		at = end + (*end == ',');
 	}
-	*out = list;
-	return *text == '\0';
-}
-
-static bool set_wait(draft &d, const char *v)
-{
-	const int i = parse_choice(v, {"poll", "interrupt", "hybrid"});
-
-	if (i >= 0)
-		d.c.wait = wait_mode(i);
-	return i >= 0;
-}
-
-static bool set_log(draft &d, const char *v)
-{
-	const int i = parse_choice(v, {"none", "error", "warn", "info", "debug"});
-
-	if (i >= 0)
-		d.c.log = log_level(i);
-	return i >= 0;
-}
-
-/* ---- names ------------------------------------------------------------------------------------------- */
-
-struct rule {
-	const char *name;
-	const char *wants; /* what a good value is */
-	bool (*set)(draft &d, const char *value);
-};
-
-static constexpr rule rules[] = {
-	{"DEVICES", "a list of devices",
-	 [](draft &d, const char *v) {
-		 d.devices = v;
-		 return true;
-	 }},
-	{"SIM_CPUS", "a list of CPUs such as 2,3", [](draft &d, const char *v) { return set_cpus(&d.cpus, v); }},
-	{"FAULTS", "rules such as fail@3+drop-irq%2",
-	 [](draft &d, const char *v) {
-		 d.faults = v;
-		 return d.faults.find_first_of(":,") == std::string::npos;
-	 }},
-	{"WAIT", "poll, interrupt or hybrid", set_wait},
-	{"SPIN_US", "microseconds, 0 to 1000000",
-	 [](draft &d, const char *v) { return set_number(&d.c.spin_us, v, 0, 1000000); }},
-	{"BOUNCE_CHUNK", "a size from 4K to 1G",
-	 [](draft &d, const char *v) { return set_size(&d.c.bounce_chunk, v, 4 * KiB, GiB); }},
-	{"BOUNCE_COUNT", "a number from 2 to 64",
-	 [](draft &d, const char *v) { return set_number(&d.c.bounce_count, v, 2, 64); }},
-	{"DIRECT_STORE", "a size from 0 to 1G",
-	 [](draft &d, const char *v) { return set_size(&d.c.direct_store_max, v, 0, GiB); }},
-	{"HOST_ARENA", "a size from 64K to 64G",
-	 [](draft &d, const char *v) { return set_size(&d.c.host_arena, v, 64 * KiB, 64 * GiB); }},
-	{"HUGE_PAGES", "0 or 1", [](draft &d, const char *v) { return set_number(&d.c.huge_pages, v, 0, 1); }},
-	{"NUMA_NODE", "-1 or the number of a node",
-	 [](draft &d, const char *v) {
-		 if (strcmp(v, "-1"))
-			 return set_number(&d.c.numa_node, v, 0, 1023);
-		 d.c.numa_node = -1;
-		 return true;
-	 }},
-	{"POOL_SIZE", "a size from 4K to 128G",
-	 [](draft &d, const char *v) { return set_size(&d.c.pool_size, v, 4 * KiB, window_slot); }},
-	{"LEND_MEMORY", "0 or 1", [](draft &d, const char *v) { return set_number(&d.c.lend_memory, v, 0, 1); }},
-	{"HANG_MS", "milliseconds, 1 to 86400000",
-	 [](draft &d, const char *v) { return set_number(&d.c.hang_ms, v, 1, 86400000); }},
-	{"FIRST_SEQ", "a number below 2^63",
-	 [](draft &d, const char *v) { return set_number(&d.c.first_seq, v, 0, ~u64(0) >> 1); }},
-	{"IO_URING", "0 or 1", [](draft &d, const char *v) { return set_number(&d.c.io_uring, v, 0, 1); }},
-	{"STRIPE_MIN", "a size", [](draft &d, const char *v) { return set_size(&d.c.stripe_min, v, 0, ~u64(0)); }},
-	{"LOG", "none, error, warn, info or debug", set_log},
-};
-
-/* ---- the file ---------------------------------------------------------------------------------------- */
-
-static std::string trimmed(const std::string &s)
-{
-	const size_t from = s.find_first_not_of(" \t\r\n"), to = s.find_last_not_of(" \t\r\n");
-
-	return from == std::string::npos ? "" : s.substr(from, to - from + 1);
-}
-
-/* "" or what is wrong with the line. */
-static std::string read_line(draft &d, std::string line)
-{
-	line = trimmed(line.substr(0, line.find('#')));
-	if (line.empty())
-		return "";
-	const size_t eq = line.find('=');
-	if (eq == std::string::npos)
-		return "\"" + line + "\": key = value is wanted";
-	const std::string key = trimmed(line.substr(0, eq)), value = trimmed(line.substr(eq + 1));
-	for (const rule &r : rules) {
-		if (strcasecmp(key.c_str(), r.name))
-			continue;
-		return r.set(d, value.c_str()) ? "" : key + " = " + value + ": " + r.wants + " is wanted";
-	}
-	return "no such setting: " + key;
-}
-
-static void read_file(draft &d, const char *path, bool must_exist)
-{
-	const std::unique_ptr<FILE, int (*)(FILE *)> file(fopen(path, "re"), fclose);
-	char line[4096];
-
-	if (!file) {
-		if (must_exist || errno != ENOENT)
-			add_error(d.c, std::string(path) + ": cannot be read");
-		return;
-	}
-	for (int n = 1; fgets(line, sizeof(line), file.get()); n++) {
-		const std::string wrong = read_line(d, line);
-
-		if (!wrong.empty())
-			add_error(d.c, std::string(path) + ":" + std::to_string(n) + ": " + wrong);
-	}
-	if (ferror(file.get()))
-		add_error(d.c, std::string(path) + ": cannot be read");
-}
-
-/* ---- together ---------------------------------------------------------------------------------------- */
-
-static void read_environment(draft &d, config_lookup lookup, void *arg)
-{
-	for (const rule &r : rules) {
-		const std::string name = std::string("USDMA_") + r.name;
-		const char *value = lookup(name.c_str(), arg);
-
-		if (value && *value && !r.set(d, value))
-			add_error(d.c, name + "=" + value + ": " + r.wants + " is wanted");
-	}
+	return list;
 }
 
 /* A setting of every embedded device that has none of its own. */
-static void add_to_sims(config &c, const char *key, const std::string &value)
+static void add_to_sims(config *c, const char *key, const std::string &value)
 {
 	const std::string setting = std::string(":") + key + "=";
 
-	for (std::string &spec : c.devices)
+	for (std::string &spec : c->devices)
 		if (!value.empty() && (spec == "sim" || spec.starts_with("sim:")) && spec.find(setting) == std::string::npos)
 			spec += setting + value;
 }
 
-static void choose_devices(draft &d)
+static void choose_devices(config *c)
 {
-	config &c = d.c;
-
-	if (d.devices.empty())
-		c.devices = default_devices();
-	else if (dma::parse_list(d.devices, &c.devices))
-		add_error(c, "USDMA_DEVICES=" + d.devices + ": " + error_text());
-	if (c.devices.size() > max_devices)
-		add_error(c, "USDMA_DEVICES: at most " + std::to_string(max_devices) + " devices");
-	add_to_sims(c, "cpus", d.cpus);
-	add_to_sims(c, "faults", d.faults);
+	if (c->device_list.empty())
+		c->devices = default_devices();
+	else if (dma::parse_list(c->device_list, &c->devices))
+		config_add_error(c, "devices (USDMA_DEVICES) " + c->device_list + ": " + error_text());
+	if (c->devices.size() > max_devices)
+		config_add_error(c, "devices (USDMA_DEVICES): at most " + std::to_string(max_devices) + " devices");
+	if (c->faults.find_first_of(":,") != std::string::npos)
+		config_add_error(c, "faults (USDMA_FAULTS) " + c->faults + ": rules such as fail@3+drop-irq%2 are wanted");
+	else
+		add_to_sims(c, "faults", c->faults);
+	add_to_sims(c, "cpus", expand_cpus(c->sim_cpus));
+	if (c->huge_pages != huge_mode::automatic)
+		add_to_sims(c, "huge", setting_show(*setting_find("huge_pages"), *c));
 }
 
-config config_parse(config_lookup lookup, void *arg)
-{
-	const char *file = lookup("USDMA_CONFIG", arg);
-	const bool named = file && *file;
-	draft d;
+/* ---- together ---------------------------------------------------------------------------------------- */
 
-	read_file(d, named ? file : default_file, named);
-	read_environment(d, lookup, arg);
-	choose_devices(d);
-	return std::move(d.c);
+static config fresh()
+{
+	config c;
+
+	c.origins.resize(settings().size());
+	return c;
 }
 
+/* With the program's lock held, or without its choices. */
+static config parse(const config_source &from, const choices *own)
+{
+	config c = fresh();
+
+	read_files(&c, from);
+	read_environment(&c, from);
+	if (own)
+		for (const auto &[s, value] : own->made)
+			config_put(&c, *s, value, setting_from::program, "");
+	choose_devices(&c);
+	return c;
+}
+
+config config_parse(const config_source &from)
+{
+	return parse(from, nullptr);
+}
+
+config config_parse_text(const std::string &path, const std::string &text)
+{
+	config c = fresh();
+
+	config_read_text(&c, path, text);
+	choose_devices(&c);
+	return c;
+}
+
+/* A program with more rights than its caller does not do what the caller's environment says. */
 const char *config_env(const char *name)
 {
-	return getenv(name);
+	return secure_getenv(name);
+}
+
+static const char *real_lookup(const char *name, void *)
+{
+	return config_env(name);
 }
 
 const config &config_get()
 {
 	/* Never destroyed: threads may still ask while the process exits. */
 	static const config &c = *[] {
-		auto *made = new config(config_parse([](const char *name, void *) { return config_env(name); }, nullptr));
+		std::lock_guard guard(program->lock);
+		auto *made = new config(parse({real_lookup, nullptr}, &*program));
 
+		program->in_use = true;
 		log_set_level(made->log);
 		return made;
 	}();
 
 	return c;
+}
+
+config setting_preview()
+{
+	std::unique_lock guard(program->lock);
+
+	if (!program->in_use)
+		return parse({real_lookup, nullptr}, &*program);
+	guard.unlock();
+	return config_get();
+}
+
+int setting_set(const char *name, const char *value)
+{
+	const setting *s = setting_find(name);
+	config scratch;
+
+	if (!s)
+		return fail(ENOENT, "there is no setting \"%.60s\"; the most similar is %s (usdmactl info lists them)", name,
+			    setting_nearest(name));
+	if (!setting_read(*s, value, &scratch))
+		return fail(EINVAL, "%s = \"%.60s\": it takes %s", s->name, value, setting_wants(*s).c_str());
+	std::lock_guard guard(program->lock);
+	if (program->in_use)
+		return fail(EBUSY, "%s cannot be set any more: settings are in use since the first call that counted or opened "
+				   "devices; set it before that, or by %s", s->name, setting_variable(*s).c_str());
+	program->made.emplace_back(s, value);
+	return 0;
+}
+
+void setting_keep_log(log_level level)
+{
+	const setting *s = setting_find("log");
+	config c;
+
+	c.log = level;
+	std::lock_guard guard(program->lock);
+	if (!program->in_use)
+		program->made.emplace_back(s, setting_show(*s, c));
+	log_set_level(level);
 }
 
 } // namespace usdma::core

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Settings.  config_get() is the one place in the libraries that reads the
- * environment (and the configuration file); it does so once, at first use.
- * Everything else asks here.
+ * Settings, as the rest of the library reads them.  lib/core/setting.h has the
+ * table of their names.  config_get() is the one place in the libraries that
+ * reads the environment and the configuration files; it does so once, at first
+ * use.  Everything else asks here.
  *
- * The file is the one that USDMA_CONFIG names, else /etc/usdma/usdma.conf if it
- * is there: lines `key = value` with the variables' names in small letters and
- * without USDMA_ (`wait = hybrid`), # begins a comment.  The environment wins.
+ * What counts, the first that says something: the program (setting_set), the
+ * environment (USDMA_SPIN_US), the user's file, the system's file, the default.
+ * USDMA_CONFIG names a file that takes the place of both files.
  */
 #pragma once
 
@@ -20,25 +21,41 @@
 namespace usdma::core {
 
 enum class wait_mode : u8 { poll, interrupt, hybrid };
+/* Pages of 2 MiB: reserved ones where there are some, else those that the kernel makes; never; only the latter; only the former. */
+enum class huge_mode : u8 { automatic, off, advise, require };
+
+inline constexpr const char *config_system_file = "/etc/usdma/usdma.conf";
+
+/* Who said what a setting is. */
+enum class setting_from : u8 { standard, file, environment, program };
+
+struct setting_origin {
+	setting_from from = setting_from::standard;
+	std::string where; /* "FILE:LINE", "USDMA_WAIT"; "" for the rest */
+};
 
 struct config {
-	std::vector<std::string> devices;    /* USDMA_DEVICES; USDMA_SIM_CPUS=2,3 adds ":cpus=2+3" to each sim without */
-	wait_mode wait = wait_mode::hybrid;  /* USDMA_WAIT=poll|interrupt|hybrid */
-	u32 spin_us = 50;                    /* USDMA_SPIN_US: most that a hybrid wait spins */
-	u64 bounce_chunk = 512 * KiB;        /* USDMA_BOUNCE_CHUNK: bytes of one staging buffer */
-	u32 bounce_count = 4;                /* USDMA_BOUNCE_COUNT: staging buffers of one pageable copy */
-	u64 direct_store_max = 4 * KiB;      /* USDMA_DIRECT_STORE: pageable copies up to this go through the BAR; 0: none */
-	u64 host_arena = 32 * MiB;           /* USDMA_HOST_ARENA: grain of pinned memory */
-	int huge_pages = -1;                 /* USDMA_HUGE_PAGES=0|1: never, always; default: where there are some */
-	int numa_node = -1;                  /* USDMA_NUMA_NODE: of pinned memory; -1: the device's */
-	u32 hang_ms = 30000;                 /* USDMA_HANG_MS: no progress for so long while work is pending: device lost */
-	u64 pool_size = 256 * MiB;           /* USDMA_POOL_SIZE: memory lent to a device that has none of its own */
-	bool lend_memory = false;            /* USDMA_LEND_MEMORY=1: also to devices that have some (a small one, a slow one) */
-	u64 first_seq = 0;                   /* USDMA_FIRST_SEQ: channels count from here (tests) */
-	bool io_uring = true;                /* USDMA_IO_URING=0: wait with ppoll */
-	u64 stripe_min = 0;                  /* USDMA_STRIPE_MIN: copies from this size are striped over units; 0: chosen by the library */
-	log_level log = log_level::warn;     /* USDMA_LOG=none|error|warn|info|debug */
-	std::string error;                   /* a bad value: named here, reported by the first call that opens a device */
+	std::vector<std::string> devices;    /* sim_cpus, faults and huge_pages are in each sim's string already */
+	std::string device_list, sim_cpus, faults; /* as they were written */
+	wait_mode wait = wait_mode::hybrid;
+	u32 spin_us = 50;
+	u32 coalesce_count = 1;
+	u32 coalesce_us = 0;
+	u64 stripe = 0;
+	u64 bounce_chunk = 512 * KiB;
+	u32 bounce_count = 4;
+	u64 direct_store_max = 4 * KiB;
+	u64 host_arena = 32 * MiB;
+	huge_mode huge_pages = huge_mode::automatic;
+	int numa_node = -1;                  /* -1: the device's */
+	u32 hang_ms = 30000;
+	u64 pool_size = 256 * MiB;
+	bool lend_memory = false;
+	u64 first_seq = 0;
+	bool io_uring = true;
+	log_level log = log_level::warn;
+	std::string error;                   /* bad values: named here, reported by the first call that opens a device */
+	std::vector<setting_origin> origins; /* by the table's rows */
 };
 
 const config &config_get();
@@ -46,9 +63,20 @@ const config &config_get();
 /* The word of a variable of the environment, for front ends that have their own (ASCEND_RT_VISIBLE_DEVICES). */
 const char *config_env(const char *name);
 
-/* What config_get does, with the environment that lookup says. */
+/* What config_get reads, or what a test gives it instead. */
 using config_lookup = const char *(*)(const char *name, void *arg);
-config config_parse(config_lookup lookup, void *arg);
+struct config_source {
+	config_lookup lookup;
+	void *arg;
+	const char *system_file = config_system_file;
+};
+config config_parse(const config_source &from);
+
+/* The text of a file as if it lay at path: what is wrong with it is in the result's error. */
+config config_parse_text(const std::string &path, const std::string &text);
+
+/* The user's own file, $XDG_CONFIG_HOME/usdma/usdma.conf or ~/.config/…; "" where there is no home. */
+std::string config_user_file(const config_source &from);
 
 } // namespace usdma::core
 #pragma GCC visibility pop

@@ -224,6 +224,8 @@ static int lane_open(device *dev, u32 i)
 	int err;
 
 	cfg.first_seq = config_get().first_seq;
+	cfg.coalesce_count = config_get().coalesce_count;
+	cfg.coalesce_us = config_get().coalesce_us;
 	l->dev = dev;
 	l->count = stats_lane(dev->slot, i);
 	l->exclusive = i < shared_from(dev);

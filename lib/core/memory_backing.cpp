@@ -117,8 +117,9 @@ static int make(u64 size, int node, bool huge, std::unique_ptr<backing> *out)
 	if (err)
 		return err;
 	place_on(b->mem, node);
+	/* A hint; where it cannot be, pages are small. */
 	if (!huge)
-		madvise(b->mem.data(), size, MADV_HUGEPAGE); /* a hint; where it cannot be, pages are small */
+		madvise(b->mem.data(), size, config_get().huge_pages == huge_mode::off ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
 	err = fault_in(*b, size);
 	if (err)
 		return err;
@@ -129,19 +130,29 @@ static int make(u64 size, int node, bool huge, std::unique_ptr<backing> *out)
 	return 0;
 }
 
+/* Reserved pages: why there are none is the commonest of reasons, so it is said with the numbers. */
+static int make_reserved(u64 size, int node, std::unique_ptr<backing> *out)
+{
+	const u64 pages = align_up(size, page_huge) / page_huge;
+	const int err = make(pages * page_huge, node, true, out);
+
+	return !err ? 0 :
+		      fail_in(err, "huge_pages = require (USDMA_HUGE_PAGES) needs %llu free reserved pages of 2 MiB and there are "
+				   "%llu: sudo sysctl vm.nr_hugepages=%llu, or huge_pages = auto",
+			      static_cast<unsigned long long>(pages), static_cast<unsigned long long>(free_huge_pages()),
+			      static_cast<unsigned long long>(pages + 64));
+}
+
 int backing_make(u64 size, int node, std::unique_ptr<backing> *out)
 {
-	const int wish = config_get().huge_pages;
+	const huge_mode wish = config_get().huge_pages;
 	const bool whole = size % page_huge == 0;
-	int err;
 
-	if (wish == 1 || (wish < 0 && whole && free_huge_pages() >= size / page_huge)) {
-		err = make(align_up(size, page_huge), node, true, out);
-		if (!err || wish < 0)
-			return err ? make(size, node, false, out) : 0;
-		return fail_in(err, "USDMA_HUGE_PAGES=1 but the kernel has too few free huge pages of 2 MiB "
-				    "(/proc/sys/vm/nr_hugepages)");
-	}
+	if (wish == huge_mode::require)
+		return make_reserved(size, node, out);
+	/* Another process may take them between the look and the call: then small ones do. */
+	if (wish == huge_mode::automatic && whole && free_huge_pages() >= size / page_huge && !make(size, node, true, out))
+		return 0;
 	return make(size, node, false, out);
 }
 

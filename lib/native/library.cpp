@@ -3,6 +3,7 @@
 #include "lib/native/handles.h"
 
 #include "driver/base/log.h"
+#include "lib/core/setting.h"
 
 #include <atomic>
 #include <mutex>
@@ -25,7 +26,8 @@ int usdma_log_set_level(int level)
 {
 	if (level < USDMA_LOG_NONE || level > USDMA_LOG_DEBUG)
 		return fail(EINVAL, "%s: there is no level %d", __func__, level);
-	log_set_level(log_level(level));
+	/* Also above what the environment says, should the settings be read only later. */
+	core::setting_keep_log(log_level(level));
 	return 0;
 }
 

@@ -8,7 +8,7 @@
 #include "driver/pci/address.h"
 #include "driver/sim/config.h"
 #include "driver/sim/fault_plan.h"
-#include "lib/core/config.h"
+#include "lib/core/setting.h"
 
 #include <string>
 #include <vector>
@@ -85,8 +85,25 @@ static void environment(const std::string &s)
 		lines.emplace_back(s.substr(at, end - at).c_str());
 		at = end == s.npos ? s.size() : end + 1;
 	}
-	const core::config c = core::config_parse(look_up, &lines);
+	const core::config c = core::config_parse({look_up, &lines, "/dev/null"});
 	must_hold(c.first_seq < u64(1) << 63);
+}
+
+/* A configuration file. Each complaint names the file and what is in force is in range. */
+static void file(const std::string &s)
+{
+	const core::config c = core::config_parse_text("a.conf", s);
+	core::config again;
+
+	for (const core::setting &one : core::settings()) {
+		const std::string text = core::setting_show(one, c);
+
+		must_hold(core::setting_read(one, text, &again));
+		must_hold(core::setting_show(one, again) == text);
+		must_hold(core::setting_origin_of(one, c).from != core::setting_from::file ||
+			  core::setting_origin_of(one, c).where.starts_with("a.conf:"));
+	}
+	must_hold(c.error.size() < 1 << 20);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
@@ -110,7 +127,10 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		rules(s);
 		break;
 	case 3:
-		environment(s);
+		if (what & 4)
+			file(s);
+		else
+			environment(s);
 		break;
 	}
 	return 0;

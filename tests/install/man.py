@@ -74,8 +74,9 @@ def main():
     text = "".join(open(p, encoding="utf-8").read() for p in pages if p.endswith(".3"))
     missing = sorted(f for f in functions if f".It Fn {f}\n" not in text or f".Fo {f}\n" not in text)
     point(functions and not missing, "every function of the headers has its page", str(missing))
-    variables = re.findall(r'^\t\{"([A-Z_]+)", ', read("lib/core/config.cpp"), re.M)
-    missing = [v for v in variables if f".It Ev USDMA_{v}\n" not in read("docs/man/usdma.7")]
+    variables = re.findall(r'^\t\w+<&config::\w+>\("([a-z_]+)", ', read("lib/core/setting.cpp"), re.M)
+    named = " ".join(re.findall(r"^\.It Ev (.*)$", read("docs/man/usdma.7"), re.M)).replace(",", " ").split()
+    missing = [v for v in variables if f"USDMA_{v.upper()}" not in named]
     point(variables and not missing, "every setting is in usdma(7)", str(missing))
     for tool, page in (("tools/usdma-sim", "usdma-sim.1"), ("tools/perf/usdma-perf", "usdma-perf.1")):
         if os.path.exists(os.path.join(build, tool)):

@@ -12,6 +12,54 @@
 
 using namespace usdma::test;
 
+static usdma_setting_info describe(const char *name)
+{
+	usdma_setting_info info = {};
+
+	info.struct_size = sizeof(info);
+	for (unsigned i = 0; usdma_setting_describe(i, &info) == 0; i++)
+		if (!strcmp(info.name, name))
+			return info;
+	print_error("no setting %s\n", name);
+	assert_true(false);
+	return info;
+}
+
+/* The first test: devices take the settings into use. */
+static void settings(void **)
+{
+	usdma_setting_info info = {};
+	char text[16];
+
+	assert_int_equal(usdma_setting_get("spin_us", nullptr, 0), -EINVAL);
+	assert_int_equal(usdma_setting_set(nullptr, "1"), -EINVAL);
+	assert_int_equal(usdma_setting_set("spin", "1"), -ENOENT);
+	assert_non_null(strstr(usdma_error_text(), "spin_us"));
+	assert_int_equal(usdma_setting_set("spin_us", "soon"), -EINVAL);
+	assert_non_null(strstr(usdma_error_text(), "microseconds"));
+	assert_int_equal(describe("spin_us").source, USDMA_SETTING_DEFAULT);
+	WORKS(usdma_setting_set("spin_us", "41"));
+	assert_int_equal(usdma_setting_get("spin_us", text, 2), -ENOSPC);
+	WORKS(usdma_setting_get("spin_us", text, 3));
+	assert_string_equal(text, "41");
+	info = describe("spin_us");
+	assert_int_equal(info.source, USDMA_SETTING_PROGRAM);
+	assert_int_equal(info.min, 0);
+	assert_int_equal(info.max, 1000000);
+	assert_string_equal(info.type, "number");
+	assert_string_equal(info.unit, "us");
+	assert_string_equal(describe("wait").words, "poll interrupt hybrid");
+	info = describe("devices");
+	assert_int_equal(info.source, USDMA_SETTING_ENVIRONMENT);
+	assert_string_equal(info.where, "USDMA_DEVICES");
+	assert_int_equal(usdma_setting_get("no such thing", text, sizeof(text)), -ENOENT);
+	assert_int_equal(usdma_setting_describe(10000, &info), -ENOENT);
+	assert_true(usdma_device_count() >= 1);
+	assert_int_equal(usdma_setting_set("spin_us", "42"), -EBUSY);
+	WORKS(usdma_setting_get("spin_us", text, sizeof(text)));
+	assert_string_equal(text, "41");
+}
+
 static void devices_by_name_and_number(void **)
 {
 	usdma_device *a, *b;
@@ -306,6 +354,7 @@ static void the_log_goes_where_it_is_told(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
+		cmocka_unit_test(settings),
 		cmocka_unit_test(devices_by_name_and_number),
 		cmocka_unit_test(information),
 		cmocka_unit_test(structs_may_grow),

@@ -181,7 +181,7 @@ def test_doctor_ready(s):
     s.check(all(by[i]["state"] == "ok" for i in ("iommu", "modules", "denylist", "devices", "permissions", "memlock", "huge_pages",
                                                  "numa")), "doctor: each point is ok", said)
     s.check([c["id"] for c in said["checks"]] == ["iommu", "modules", "denylist", "devices", "permissions", "memlock", "huge_pages",
-                                                  "numa", "io_uring", "power"], "doctor: the points in the order of mending", said)
+                                                  "numa", "io_uring", "power", "settings"], "doctor: the points in the order of mending", said)
 
 
 def test_doctor_iommu(s):
@@ -298,12 +298,49 @@ def test_info_and_reset(s):
     s.check(status == 0 and said["pci"]["driver"] == "edu_pci" and said["regions"][0]["size"] == 1 << 20
             and "bind" in said["note"], "info: of a device that is not bound", said)
     status, said = s.json("info")
-    s.check(status == 0 and said["settings"]["USDMA_DEVICES"] == "sim", "info: the settings in force", said)
-    done = s.run("info", env={"USDMA_SPIN_US": "many"})
-    s.check(done.returncode == 1 and "USDMA_SPIN_US" in done.stdout, "info: a bad setting is named", done)
+    s.check(status == 0 and said["devices"] == ["sim"] and said["settings"]["devices"]["source"] == "environment",
+            "info: the settings in force", said)
     s.check(s.json("reset", "sim") == (0, {"device": "sim", "reset": True}), "reset: done")
     done = s.run("info", "vfio-user:/nonexistent/socket")
     s.check(done.returncode == 1 and "/nonexistent/socket" in done.stderr, "info: no server at the socket", done)
+
+
+def test_settings(s):
+    conf = os.path.join(s.scratch, "a.conf")
+    with open(conf, "w", encoding="utf-8") as f:
+        f.write("# mine\nspin_us = 33\nbounce_chunk = 128K\n")
+    done = s.run("--json", "info", env={"USDMA_CONFIG": conf, "USDMA_BOUNCE_CHUNK": "1M"})
+    got = json.loads(done.stdout)["settings"]
+    s.check(got["spin_us"]["value"] == 33 and got["spin_us"]["where"] == conf + ":2" and got["spin_us"]["default"] == 50,
+            "settings: a line of the file, and which", got)
+    s.check(got["bounce_chunk"]["value"] == 1 << 20 and got["bounce_chunk"]["where"] == "USDMA_BOUNCE_CHUNK"
+            and got["wait"]["source"] == "default", "settings: the environment goes before the file, both before the default", got)
+    home = os.path.join(s.scratch, "home")
+    os.makedirs(os.path.join(home, ".config/usdma"))
+    with open(os.path.join(home, ".config/usdma/usdma.conf"), "w", encoding="utf-8") as f:
+        f.write("wait = poll\n")
+    done = s.run("--json", "info", env={"HOME": home, "XDG_CONFIG_HOME": "", "USDMA_CONFIG": ""})
+    got = json.loads(done.stdout)["settings"]
+    s.check(got["wait"]["value"] == "poll" and "home/.config" in got["wait"]["where"], "settings: the user's own file", got)
+    with open(conf, "w", encoding="utf-8") as f:
+        f.write("spin_us = 33\n\nspinn_us = 3\n")
+    done = s.run("info", env={"USDMA_CONFIG": conf})
+    s.check(done.returncode == 1 and conf + ":3" in done.stderr and "mean spin_us" in done.stderr,
+            "settings: a misspelt one is named with its line and the nearest name", done)
+    done = s.run("info", env={"USDMA_SPIN_US": "many"})
+    s.check(done.returncode == 1 and "USDMA_SPIN_US=many" in done.stderr and "1000000" in done.stderr,
+            "settings: a bad variable is named, and what it takes", done)
+    done = s.run("--json", "doctor", env={"USDMA_CONFIG": conf})
+    point = [c for c in json.loads(done.stdout)["checks"] if c["id"] == "settings"][0]
+    s.check(point["state"] == "failed" and "+3 " + conf in point["fix"], "settings: doctor finds a bad file", point)
+    done = s.run("--json", "doctor", env={"USDMA_CONFIG": "/dev/null", "USDMA_SPINUS": "1"})
+    point = [c for c in json.loads(done.stdout)["checks"] if c["id"] == "settings"][0]
+    s.check(point["state"] == "advice" and "USDMA_SPIN_US" in point["text"], "settings: doctor finds a variable of no meaning", point)
+    t = ready_machine(s)
+    t.write("etc/usdma/usdma.conf", "wait = never\n")
+    _, said = s.json("doctor", tree=t)
+    point = [c for c in said["checks"] if c["id"] == "settings"][0]
+    s.check(point["state"] == "failed" and "usdma.conf:1" in point["text"], "settings: doctor reads the tree's file", point)
 
 
 def test_selftest(s):
@@ -372,7 +409,7 @@ def test_completion(s, script):
 
 TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
          test_doctor_modules, test_doctor_group, test_doctor_memlock, test_doctor_permissions, test_doctor_advice,
-         test_doctor_here, test_info_and_reset, test_selftest, test_stat, test_help]
+         test_doctor_here, test_info_and_reset, test_settings, test_selftest, test_stat, test_help]
 
 
 def main():

@@ -54,6 +54,7 @@ int run_list(const context &ctx, bool all);
 int run_bind(const context &ctx, const bind_options &opt);
 int run_unbind(const context &ctx, const bind_options &opt);
 int run_info(const context &ctx, const std::string &device);
+int run_settings(const context &ctx);
 int run_doctor(const context &ctx);
 int run_reset(const context &ctx, const std::string &device);
 int run_selftest(const context &ctx, const selftest_options &opt);

@@ -18,6 +18,7 @@ static constexpr check checks[] = {
 	{"numa", "NUMA", check_numa},
 	{"io_uring", "io_uring", check_io_uring},
 	{"power", "Power states", check_power},
+	{"settings", "Settings", check_settings},
 };
 
 static const char *word(verdict v)
@@ -69,8 +70,8 @@ int run_doctor(const context &ctx)
 	if (ctx.json)
 		print_json({{"ok", failed == 0}, {"failed", failed}, {"checks", list}});
 	else if (failed)
-		print_folded(fmt::format("{} point{} failed: real devices cannot be used before that is mended. The software "
-					 "device (USDMA_DEVICES=sim) works all the same.", failed, failed == 1 ? "" : "s"), 0, 0);
+		print_folded(fmt::format("{} point{} failed: real devices cannot be used before that is mended. Unless it is "
+					 "the settings, the software device (USDMA_DEVICES=sim) works all the same.", failed, failed == 1 ? "" : "s"), 0, 0);
 	return failed ? exit_failed : exit_ok;
 }
 

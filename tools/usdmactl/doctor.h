@@ -30,6 +30,8 @@ struct check {
 	finding (*run)(checkup &c);
 };
 
+/* doctor_settings.cpp */
+finding check_settings(checkup &c);
 /* doctor_system.cpp */
 finding check_iommu(checkup &c);
 finding check_modules(checkup &c);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a device offers, and which settings are in force. */
+/* What a device offers. */
 #include "driver/base/error.h"
 #include "driver/dma/registry.h"
-#include "lib/core/config.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <algorithm>
@@ -10,56 +9,6 @@
 #include <iostream>
 
 namespace usdma::ctl {
-
-/* ---- settings ---------------------------------------------------------------------------------------- */
-
-static json settings_json()
-{
-	static const char *const waits[] = {"poll", "interrupt", "hybrid"};
-	static const char *const levels[] = {"none", "error", "warn", "info", "debug"};
-	const core::config &c = core::config_get();
-	std::string devices;
-
-	for (const std::string &d : c.devices)
-		devices += (devices.empty() ? "" : ",") + d;
-	json j = {{"USDMA_DEVICES", devices},
-		  {"USDMA_WAIT", waits[size_t(c.wait)]},
-		  {"USDMA_SPIN_US", c.spin_us},
-		  {"USDMA_BOUNCE_CHUNK", c.bounce_chunk},
-		  {"USDMA_BOUNCE_COUNT", c.bounce_count},
-		  {"USDMA_DIRECT_STORE", c.direct_store_max},
-		  {"USDMA_HOST_ARENA", c.host_arena},
-		  {"USDMA_HUGE_PAGES", c.huge_pages < 0 ? json("where there are some") : json(c.huge_pages)},
-		  {"USDMA_NUMA_NODE", c.numa_node < 0 ? json("the device's") : json(c.numa_node)},
-		  {"USDMA_HANG_MS", c.hang_ms},
-		  {"USDMA_POOL_SIZE", c.pool_size},
-		  {"USDMA_LEND_MEMORY", int(c.lend_memory)},
-		  {"USDMA_IO_URING", int(c.io_uring)},
-		  {"USDMA_STRIPE_MIN", c.stripe_min},
-		  {"USDMA_LOG", levels[size_t(c.log)]}};
-	if (!c.error.empty())
-		j["error"] = c.error;
-	return j;
-}
-
-static std::string plain(const json &v)
-{
-	return v.is_string() ? v.get<std::string>() : v.is_null() ? "none" : v.dump();
-}
-
-static int run_settings(const context &ctx)
-{
-	const json j = settings_json();
-
-	if (ctx.json) {
-		print_json({{"version", USDMA_VERSION}, {"settings", j}});
-		return j.contains("error") ? exit_failed : exit_ok;
-	}
-	std::cout << "usdma " << USDMA_VERSION << ", settings in force:\n";
-	for (const auto &[name, value] : j.items())
-		print_folded(fmt::format("{:<20} {}", name, plain(value)), 2, 24);
-	return j.contains("error") ? exit_failed : exit_ok;
-}
 
 /* ---- a device ---------------------------------------------------------------------------------------- */
 
@@ -183,6 +132,11 @@ static int describe_open(std::unique_ptr<vfio::device> dev, json *j)
 		return err;
 	(*j)["engine"] = limits_of(*eng);
 	return 0;
+}
+
+static std::string plain(const json &v)
+{
+	return v.is_string() ? v.get<std::string>() : v.is_null() ? "none" : v.dump();
 }
 
 static void print_regions(const json &j)

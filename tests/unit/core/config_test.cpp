@@ -3,11 +3,12 @@
 #include "tests/support/test.h"
 
 #include "driver/dma/registry.h"
-#include "lib/core/config.h"
+#include "lib/core/setting.h"
 #include "lib/core/default_devices.h"
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <string>
 #include <sys/stat.h>
@@ -44,7 +45,7 @@ static config parse(environment env)
 {
 	env.try_emplace("USDMA_CONFIG", "/dev/null");
 	env.try_emplace("USDMA_DEVICES", "sim");
-	return core::config_parse(look, &env);
+	return core::config_parse({look, &env, "/dev/null"});
 }
 
 static void assert_names(const config &c, const char *what)
@@ -63,7 +64,7 @@ static void defaults(void **)
 	assert_int_equal(c.devices.size(), 1);
 	assert_true(c.wait == fresh.wait && c.wait == core::wait_mode::hybrid);
 	assert_int_equal(c.host_arena, 32 * MiB);
-	assert_int_equal(c.huge_pages, -1);
+	assert_true(c.huge_pages == core::huge_mode::automatic);
 	assert_true(c.io_uring);
 }
 
@@ -71,9 +72,9 @@ static void every_variable(void **)
 {
 	const config c = parse({{"USDMA_WAIT", "poll"},        {"USDMA_SPIN_US", "7"},	  {"USDMA_BOUNCE_CHUNK", "64k"},
 				{"USDMA_BOUNCE_COUNT", "8"},   {"USDMA_DIRECT_STORE", "0"}, {"USDMA_HOST_ARENA", "1G"},
-				{"USDMA_HUGE_PAGES", "1"},     {"USDMA_NUMA_NODE", "3"},  {"USDMA_POOL_SIZE", "16M"},
+				{"USDMA_HUGE_PAGES", "require"},     {"USDMA_NUMA_NODE", "3"},  {"USDMA_POOL_SIZE", "16M"},
 				{"USDMA_HANG_MS", "123"},      {"USDMA_FIRST_SEQ", "0xfffffff0"}, {"USDMA_IO_URING", "0"},
-				{"USDMA_STRIPE_MIN", "2M"},    {"USDMA_LOG", "debug"}});
+				{"USDMA_STRIPE", "2M"},    {"USDMA_LOG", "debug"}});
 
 	assert_string_equal(c.error.c_str(), "");
 	assert_true(c.wait == core::wait_mode::poll && c.log == log_level::debug && !c.io_uring);
@@ -82,12 +83,12 @@ static void every_variable(void **)
 	assert_int_equal(c.bounce_count, 8);
 	assert_int_equal(c.direct_store_max, 0);
 	assert_int_equal(c.host_arena, GiB);
-	assert_int_equal(c.huge_pages, 1);
+	assert_true(c.huge_pages == core::huge_mode::require);
 	assert_int_equal(c.numa_node, 3);
 	assert_int_equal(c.pool_size, 16 * MiB);
 	assert_int_equal(c.hang_ms, 123);
 	assert_int_equal(c.first_seq, 0xfffffff0);
-	assert_int_equal(c.stripe_min, 2 * MiB);
+	assert_int_equal(c.stripe, 2 * MiB);
 }
 
 static void bad_values_are_named(void **)
@@ -123,7 +124,7 @@ static void file_and_environment(void **)
 	const std::string path = write_file("a.conf", "# a comment\n\n  wait = poll   # here too\nspin_us=11\nbounce_chunk = 1M\n"
 						      "devices = sim:mem=1G,sim\n");
 	environment env = {{"USDMA_CONFIG", path}, {"USDMA_SPIN_US", "12"}};
-	const config c = core::config_parse(look, &env);
+	const config c = core::config_parse({look, &env, "/dev/null"});
 
 	assert_string_equal(c.error.c_str(), "");
 	assert_true(c.wait == core::wait_mode::poll);
@@ -139,10 +140,144 @@ static void bad_file(void **)
 	const config c = parse({{"USDMA_CONFIG", path}});
 
 	assert_names(c, "b.conf:2:");
-	assert_names(c, "b.conf:3: no such setting: speed");
-	assert_names(c, "b.conf:4: spin_us = no");
+	assert_names(c, "b.conf:3: no such setting: \"speed\"");
+	assert_names(c, "b.conf:4: spin_us = \"no\"");
 	assert_true(c.wait == core::wait_mode::poll);
 	assert_names(parse({{"USDMA_CONFIG", dir}}), "cannot be read");
+}
+
+static config parse_text(const std::string &text)
+{
+	return core::config_parse_text("t.conf", text);
+}
+
+static void lines_of_a_file(void **)
+{
+	const std::pair<std::string, const char *> bad[] = {
+		{"wait poll", "t.conf:1: \"wait poll\" has no \"=\""},
+		{"\n\n= 5", "t.conf:3: no such setting: \"\""},
+		{"spin_us =", "spin_us = \"\": it takes microseconds, 0 to 1000000"},
+		{"wait = sleep", "it takes poll, interrupt or hybrid"},
+		{"bounce_chunk = 2G", "it takes a size from 4K to 1G"},
+		{"sim_cpus = 3-", "it takes a list of CPUs"},
+		{"bounce_chunks = 1M", "did you mean bounce_chunk?"},
+		{"USDMA_WAIT = poll", "did you mean wait?"},
+		{"wait = poll\nlog = info\nWAIT = hybrid", "t.conf:3: wait is set in line 1 already"},
+		{"devices = " + std::string(5000, 'x'), "longer than 4096"},
+		{std::string("faults = a\0b", 12), "faults = \"a?b\""},
+		{"faults = fail@1:x", "faults (USDMA_FAULTS)"},
+		{"devices = gpu0", "devices (USDMA_DEVICES) gpu0"},
+		{std::string(1000, '\x1b') + "=1", "no such setting: \"????"},
+	};
+
+	for (const auto &[text, what] : bad)
+		assert_names(parse_text(text), what);
+	for (const char *good : {"", "\n", "# only a comment", "wait = poll", "\twait\t=\tpoll\r\n", "wait=poll # why", "sim_cpus ="})
+		assert_string_equal(parse_text(good).error.c_str(), "");
+	/* Many complaints end somewhere. */
+	std::string many;
+	for (int i = 0; i < 1000; i++)
+		many += "nonsense\n";
+	assert_names(parse_text(many), "t.conf:10:");
+	assert_names(parse_text(many), "the rest was not looked at");
+	assert_null(strstr(parse_text(many).error.c_str(), "t.conf:11:"));
+}
+
+static void files_that_are_none(void **)
+{
+	const std::string big = write_file("big.conf", std::string(300 * KiB, '#')), fifo = dir + "/fifo";
+
+	assert_names(parse({{"USDMA_CONFIG", big}}), "larger than 256 KiB");
+	assert_names(parse({{"USDMA_CONFIG", "/dev/zero"}}), "larger than 256 KiB");
+	assert_names(parse({{"USDMA_CONFIG", dir}}), "Is a directory");
+	/* Nobody writes to it: reading it would wait for ever. */
+	assert_int_equal(mkfifo(fifo.c_str(), 0600), 0);
+	assert_string_equal(parse({{"USDMA_CONFIG", fifo}}).error.c_str(), "");
+}
+
+static const core::setting_origin &origin(const config &c, const char *name)
+{
+	return core::setting_origin_of(*core::setting_find(name), c);
+}
+
+/* System file, user's file, environment: each above the one before. */
+static void who_goes_before(void **)
+{
+	const std::string system = write_file("system.conf", "wait = poll\nspin_us = 1\nhang_ms = 1\n");
+
+	assert_int_equal(mkdir((dir + "/usdma").c_str(), 0700), 0);
+	const std::string user = write_file("usdma/usdma.conf", "\nspin_us = 2\nhang_ms = 2\n");
+	environment env = {{"XDG_CONFIG_HOME", dir}, {"USDMA_HANG_MS", "3"}, {"USDMA_DEVICES", "sim"}};
+	const config c = core::config_parse({look, &env, system.c_str()});
+	assert_string_equal(c.error.c_str(), "");
+	assert_true(c.wait == core::wait_mode::poll && c.spin_us == 2 && c.hang_ms == 3);
+	assert_string_equal(origin(c, "wait").where.c_str(), (system + ":1").c_str());
+	assert_string_equal(origin(c, "spin_us").where.c_str(), (user + ":2").c_str());
+	assert_string_equal(origin(c, "hang_ms").where.c_str(), "USDMA_HANG_MS");
+	assert_true(origin(c, "hang_ms").from == core::setting_from::environment);
+	assert_true(origin(c, "log").from == core::setting_from::standard && origin(c, "log").where.empty());
+	/* A file that is named takes the place of both. */
+	env["USDMA_CONFIG"] = "/dev/null";
+	const config n = core::config_parse({look, &env, system.c_str()});
+	assert_true(n.wait == core::wait_mode::hybrid && n.spin_us == 50 && n.hang_ms == 3);
+	/* Without a home, or one that is no path from the root, there is no file of the user's. */
+	for (const char *home : {"", "here"}) {
+		environment odd = {{"XDG_CONFIG_HOME", home}, {"HOME", home}};
+
+		assert_string_equal(core::config_user_file({look, &odd}).c_str(), "");
+	}
+}
+
+/* What is shown can be read again, for each row; and each default is in its own range. */
+static void table(void **)
+{
+	const config c = parse({});
+	config again;
+
+	assert_int_equal(c.origins.size(), core::settings().size());
+	for (const core::setting &s : core::settings()) {
+		const std::string text = core::setting_show(s, c);
+
+		assert_true(core::setting_find(s.name) == &s);
+		assert_string_equal(core::setting_nearest(s.name), s.name);
+		if (s.type != core::setting_type::text)
+			assert_true(core::setting_read(s, text, &again));
+		assert_string_equal(core::setting_show(s, again).c_str(), s.text ? "" : text.c_str());
+		assert_true(*s.meaning && core::setting_wants(s) != "");
+	}
+	assert_null(core::setting_find("wait_"));
+	assert_string_equal(core::setting_nearest("hugepage"), "huge_pages");
+	assert_string_equal(core::setting_wants(*core::setting_find("wait")).c_str(), "poll, interrupt or hybrid");
+	assert_string_equal(core::setting_variable(*core::setting_find("sim_cpus")).c_str(), "USDMA_SIM_CPUS");
+}
+
+static void huge_pages_of_sims(void **)
+{
+	const config c = parse({{"USDMA_HUGE_PAGES", "off"}, {"USDMA_DEVICES", "sim,sim:huge=require,vfio-user:/a"}});
+
+	assert_string_equal(c.devices[0].c_str(), "sim:huge=off");
+	assert_string_equal(c.devices[1].c_str(), "sim:huge=require");
+	assert_string_equal(c.devices[2].c_str(), "vfio-user:/a");
+}
+
+/* The program's word goes before the environment's, until the settings are in use. */
+static void the_program(void **)
+{
+	setenv("USDMA_CONFIG", "/dev/null", 1);
+	setenv("USDMA_DEVICES", "sim", 1);
+	setenv("USDMA_SPIN_US", "5", 1);
+	assert_int_equal(core::setting_preview().spin_us, 5);
+	assert_int_equal(core::setting_set("spin_us", "6"), 0);
+	assert_int_equal(core::setting_set("Spin_US", "7"), 0);
+	assert_int_equal(core::setting_set("spinus", "7"), -ENOENT);
+	assert_int_equal(core::setting_set("spin_us", "x"), -EINVAL);
+	core::setting_keep_log(log_level::error);
+	assert_int_equal(core::setting_preview().spin_us, 7);
+	assert_true(origin(core::setting_preview(), "spin_us").from == core::setting_from::program);
+	assert_int_equal(core::config_get().spin_us, 7);
+	assert_true(core::config_get().log == log_level::error);
+	assert_int_equal(core::setting_set("spin_us", "8"), -EBUSY);
+	assert_int_equal(core::setting_preview().spin_us, 7);
 }
 
 static void sim_cpus(void **)
@@ -218,6 +353,12 @@ int main()
 		cmocka_unit_test(bad_values_are_named),
 		cmocka_unit_test(file_and_environment),
 		cmocka_unit_test(bad_file),
+		cmocka_unit_test(lines_of_a_file),
+		cmocka_unit_test(files_that_are_none),
+		cmocka_unit_test(who_goes_before),
+		cmocka_unit_test(table),
+		cmocka_unit_test(huge_pages_of_sims),
+		cmocka_unit_test(the_program),
 		cmocka_unit_test(sim_cpus),
 		cmocka_unit_test(too_many_devices),
 		cmocka_unit_test(devices_by_default),

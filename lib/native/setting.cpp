@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The C API: settings. */
+#include "lib/native/handles.h"
+
+#include "lib/core/setting.h"
+
+#include <cstdio>
+
+using namespace usdma;
+
+static_assert(USDMA_SETTING_DEFAULT == int(core::setting_from::standard));
+static_assert(USDMA_SETTING_FILE == int(core::setting_from::file));
+static_assert(USDMA_SETTING_ENVIRONMENT == int(core::setting_from::environment));
+static_assert(USDMA_SETTING_PROGRAM == int(core::setting_from::program));
+
+int usdma_setting_set(const char *name, const char *value)
+{
+	need_pointer(name);
+	need_pointer(value);
+	return core::setting_set(name, value);
+}
+
+int usdma_setting_get(const char *name, char *buf, size_t size)
+{
+	need_pointer(name);
+	need_pointer(buf);
+	const core::setting *s = core::setting_find(name);
+	if (!s)
+		return fail(ENOENT, "%s: there is no setting \"%.60s\"; the most similar is %s", __func__, name,
+			    core::setting_nearest(name));
+	const std::string text = core::setting_show(*s, core::setting_preview());
+	if (text.size() >= size)
+		return fail(ENOSPC, "%s: %s takes %zu bytes and there are %zu", __func__, s->name, text.size() + 1, size);
+	memcpy(buf, text.c_str(), text.size() + 1);
+	return 0;
+}
+
+int usdma_setting_describe(unsigned index, struct usdma_setting_info *info)
+{
+	usdma_setting_info v = {};
+
+	need_pointer(info);
+	if (index >= core::settings().size())
+		return fail(ENOENT, "%s: there is no setting %u: there are %zu", __func__, index, core::settings().size());
+	const core::setting &s = core::settings()[index];
+	const core::config now = core::setting_preview();
+	const core::setting_origin &origin = core::setting_origin_of(s, now);
+	v.source = int(origin.from);
+	v.name = s.name;
+	v.type = core::setting_type_name(s);
+	v.words = s.words;
+	v.unit = s.unit;
+	v.meaning = s.meaning;
+	v.min = s.min;
+	v.max = s.max;
+	snprintf(v.where, sizeof(v.where), "%s", origin.where.c_str());
+	return native::give(__func__, info, v);
+}

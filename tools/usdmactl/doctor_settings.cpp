@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The point that concerns settings: files and variables that the library does not understand. */
+#include "driver/base/error.h"
+#include "lib/core/setting.h"
+#include "tools/usdmactl/doctor.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace usdma::ctl {
+
+static const char *real_variable(const char *name, void *)
+{
+	return core::config_env(name);
+}
+
+/* Of a made-up tree only its own file counts. */
+static const char *no_variable(const char *, void *)
+{
+	return nullptr;
+}
+
+/* Variables that look like settings and are none: a slip of the pen goes unnoticed otherwise. */
+static std::string stray_variable()
+{
+	static constexpr const char *others[] = {"USDMA_CONFIG", "USDMA_TEST_", "USDMA_PEERS"};
+
+	for (char **e = environ; *e; e++) {
+		const std::string name = std::string(*e).substr(0, std::string(*e).find('='));
+		bool known = !name.starts_with("USDMA_") || core::setting_find(name.substr(6));
+
+		for (const char *o : others)
+			known |= name.starts_with(o);
+		if (!known)
+			return name;
+	}
+	return "";
+}
+
+/* "FILE:LINE: …" → an editor at that line. */
+static std::string cure(const std::string &error)
+{
+	const size_t line = error.find(':'), end = line == error.npos ? error.npos : error.find(':', line + 1);
+
+	if (error.starts_with('/') && end != error.npos && error.find_first_not_of("0123456789", line + 1) == end)
+		return fmt::format("\"${{EDITOR:-vi}}\" +{} {}", error.substr(line + 1, end - line - 1), error.substr(0, line));
+	if (error.starts_with("USDMA_"))
+		return "unset " + error.substr(0, error.find_first_of("=: "));
+	return "correct it; usdmactl info lists what each setting takes";
+}
+
+static unsigned count_set(const core::config &c)
+{
+	unsigned n = 0;
+
+	for (const core::setting_origin &o : c.origins)
+		n += o.from != core::setting_from::standard;
+	return n;
+}
+
+finding check_settings(checkup &c)
+{
+	const std::string file = c.ctx.at.root + core::config_system_file;
+	const bool real = c.ctx.at.real();
+	const core::config cfg = core::config_parse({real ? real_variable : no_variable, nullptr, file.c_str()});
+	const std::string stray = real ? stray_variable() : "";
+
+	if (!cfg.error.empty())
+		return {verdict::failed, cfg.error, cure(cfg.error)};
+	if (!stray.empty())
+		return {verdict::advice, fmt::format("{} means nothing here; the most similar setting is {}", stray,
+						     core::setting_variable(*core::setting_find(core::setting_nearest(stray.substr(6))))),
+			"unset " + stray};
+	const unsigned n = count_set(cfg);
+	return {verdict::ok, n ? fmt::format("{} set, all well formed", n) : "all at their defaults", ""};
+}
+
+} // namespace usdma::ctl

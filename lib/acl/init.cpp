@@ -89,14 +89,19 @@ static bool default_device_of(const json &j, s32 *out)
 	return true;
 }
 
-static aclError apply_config(const char *call, const std::string &text)
+static aclError parse_config(const char *call, const std::string &text, json *out)
 {
-	const json j = text.empty() ? json::object() : json::parse(text, nullptr, false);
+	*out = text.empty() ? json::object() : json::parse(text, nullptr, false);
+	if (out->is_discarded() || !out->is_object())
+		return fault(call, ACL_ERROR_PARSE_FILE, "the configuration is not a JSON object");
+	return ACL_SUCCESS;
+}
+
+static aclError apply_config(const char *call, const json &j)
+{
 	const char *mode;
 	s32 device;
 
-	if (j.is_discarded() || !j.is_object())
-		return fault(call, ACL_ERROR_PARSE_FILE, "the configuration is not a JSON object");
 	if (!default_device_of(j, &device))
 		return bad_arg(call, "configPath: default_device must be a text with a device's number, 0 to %u",
 			       unsigned(core::max_devices) - 1);
@@ -142,6 +147,7 @@ static aclError start(const char *call, const char *path)
 	std::lock_guard guard(state()->lock);
 	std::string text;
 	aclError err;
+	json j;
 
 	if (state()->count) {
 		state()->count++;
@@ -149,11 +155,13 @@ static aclError start(const char *call, const char *path)
 			     static_cast<unsigned long long>(state()->count));
 	}
 	err = read_config(call, path, &text);
+	if (!err)
+		err = parse_config(call, text, &j);
 	if (err)
 		return err;
 	if (state()->configured && text != state()->config)
 		return bad_arg(call, "configPath: its content differs from that of the first aclInit of this process");
-	err = apply_config(call, text);
+	err = apply_config(call, j);
 	if (err)
 		return err;
 	state()->configured = true;

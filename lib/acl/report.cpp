@@ -161,6 +161,14 @@ aclError bad_arg(const char *call, const char *fmt, ...)
 	return ACL_ERROR_INVALID_PARAM;
 }
 
+/* 107xxx, 207xxx and 507xxx are the runtime's; those of the layer above it leave the last error alone. */
+static bool of_runtime(aclError code)
+{
+	const int family = code / 1000;
+
+	return family == 107 || family == 207 || family == 507;
+}
+
 aclError fault(const char *call, aclError code, const char *fmt, ...)
 {
 	va_list ap;
@@ -168,7 +176,9 @@ aclError fault(const char *call, aclError code, const char *fmt, ...)
 	va_start(ap, fmt);
 	message(call, code, fmt, ap);
 	va_end(ap);
-	return self.last_error = code;
+	if (of_runtime(code))
+		self.last_error = code;
+	return code;
 }
 
 aclError unsupported(const char *call, const char *fmt, ...)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Codes and messages.  Argument errors (100000) leave the thread's last error
- * alone; runtime errors set it.  Both add a line to what aclGetRecentErrMsg
+ * Codes and messages.  Argument errors (100000) and others of their layer (100002 and
+ * so on) leave the thread's last error alone; runtime errors set it.  Both add a line to what aclGetRecentErrMsg
  * gives: "CALL: CODE: what was wrong".
  */
 #pragma once
@@ -14,7 +14,7 @@ namespace usdma::acl {
 
 /* 100000. */
 [[gnu::format(printf, 2, 3), gnu::cold]] aclError bad_arg(const char *call, const char *fmt, ...);
-/* Any other code; becomes the thread's last error. */
+/* Any other code; one of the runtime's becomes the thread's last error. */
 [[gnu::format(printf, 3, 4), gnu::cold]] aclError fault(const char *call, aclError code, const char *fmt, ...);
 /* 207000: cannot be done here. */
 [[gnu::format(printf, 2, 3), gnu::cold]] aclError unsupported(const char *call, const char *fmt, ...);

@@ -111,6 +111,8 @@ static void test_files(void **)
 		CHECK(!aclInit(file("good", "{\"unknown\": [1, 2]}").c_str()));
 		CHECK(!aclFinalize());
 		CHECK(aclInit(nullptr) == 100000); /* another content than the first time */
+		CHECK(aclInit(file("bad", "{\"unknown\": ").c_str()) == 100006); /* that it is no JSON is said first */
+		CHECK(aclInit((std::string(folder) + "/missing").c_str()) == 100003);
 		CHECK(!aclInit(file("copy", "{\"unknown\": [1, 2]}").c_str()));
 		CHECK(!aclFinalize());
 	});
@@ -122,6 +124,10 @@ static void test_counts(void **)
 		uint64_t left = 7;
 
 		CHECK(aclFinalize() == 100037);
+		/* Errors of this layer leave the last error alone, and have a message. */
+		CHECK(!aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL) && aclGetRecentErrMsg());
+		CHECK(aclInit("/no/such/file") == 100003);
+		CHECK(!aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL) && aclGetRecentErrMsg());
 		CHECK(aclFinalizeReference(&left) == 100037 && left == 7);
 		for (int round = 0; round < 3; round++) {
 			CHECK(!aclInit(round % 2 ? "" : nullptr));

@@ -75,9 +75,22 @@ private:
 	}
 };
 
+/* Only failures of the runtime's layer set the last error; those, too, that say 207000 as an answer need not. */
+inline bool told_well(aclError got, const char *text, aclError last)
+{
+	const bool runtime = got / 1000 == 107 || got / 1000 == 207 || got / 1000 == 507;
+
+	if (got < ACL_ERROR_INVALID_PARAM) /* success, or a row's own number */
+		return last == 0;
+	if (got == ACL_ERROR_RT_REPORT_TIMEOUT)
+		return true; /* what callers poll for */
+	return text && (last == (runtime ? got : 0) || (got == ACL_ERROR_RT_FEATURE_NOT_SUPPORT && !last));
+}
+
 struct row {
 	const char *what;
 	aclError want;
+	bool alone; /* called, and what it said judged, in a thread of its own */
 	aclError (*call)(fixture &f);
 };
 
@@ -93,11 +106,15 @@ template <size_t n> void run_rows(const row (&rows)[n], bool settle = false)
 		const aclError got = r.call(f);
 		const char *text = aclGetRecentErrMsg();
 
+		const aclError last = aclrtGetLastError(ACL_RT_THREAD_LEVEL);
+
 		if (settle)
 			aclrtSynchronizeDevice();
-		if (got == r.want)
+		if (got == r.want && (r.alone || told_well(got, text, last)))
 			continue;
 		bad++;
+		if (got == r.want)
+			print_error("last error %d: ", last);
 		print_error("%s: %d instead of %d (%s)\n", r.what, got, r.want, text ? text : "no message");
 	}
 	assert_int_equal(bad, 0);
@@ -107,16 +124,21 @@ template <size_t n> void run_rows(const row (&rows)[n], bool settle = false)
 inline aclError elsewhere(fixture &f, aclError (*call)(fixture &f))
 {
 	aclError got = -1;
+	bool well = false;
 
-	std::thread([&] { got = call(f); }).join();
-	return got;
+	std::thread([&] {
+		got = call(f);
+		const char *text = aclGetRecentErrMsg();
+		well = told_well(got, text, aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL));
+	}).join();
+	return well ? got : -1;
 }
 
 } // namespace usdma::test
 
 #define ROW(want, ...)                                                                                                 \
 	{                                                                                                              \
-		#__VA_ARGS__, want, [](fixture &f) -> aclError {                                                       \
+		#__VA_ARGS__, want, false, [](fixture &f) -> aclError {                                                \
 			(void)f;                                                                                       \
 			return __VA_ARGS__;                                                                            \
 		}                                                                                                      \
@@ -124,7 +146,7 @@ inline aclError elsewhere(fixture &f, aclError (*call)(fixture &f))
 /* The same in a thread without a context. */
 #define ALONE(want, ...)                                                                                               \
 	{                                                                                                              \
-		"without a context: " #__VA_ARGS__, want, [](fixture &all) -> aclError {                               \
+		"without a context: " #__VA_ARGS__, want, true, [](fixture &all) -> aclError {                         \
 			return elsewhere(all, [](fixture &f) -> aclError {                                             \
 				(void)f;                                                                               \
 				return __VA_ARGS__;                                                                    \

@@ -88,15 +88,16 @@ static aclError reset(const char *call, s32 id, bool all)
 static aclError synchronize(const char *call, deadline until)
 {
 	context *c = current();
+	bool late;
 	int err;
 
 	if (!c)
 		return no_context(call);
-	err = core::device_sync(c->dev, until);
+	err = core::device_sync(c->dev, until, &late);
 	if (!err)
 		return ACL_SUCCESS;
 	/* A task may have ended for want of time too: only a passed deadline is the caller's own. */
-	const aclError code = core_fault(call, err, until.passed() ? at::wait : at::task);
+	const aclError code = core_fault(call, err, late ? at::wait : at::task);
 	if (code != ACL_ERROR_RT_STREAM_SYNC_TIMEOUT)
 		tell_exception(nullptr, code);
 	return code;

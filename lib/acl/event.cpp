@@ -141,11 +141,14 @@ static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 
 	if (err)
 		return err;
-	bad = share_of(e) ? shared_sync(e, until) : core::event_sync(e, until);
+	/* In two steps: a task may have ended for want of time too, and its error is another one than the caller's deadline. */
+	bad = share_of(e) ? shared_sync(e, until) : core::event_wait(e, until);
+	if (unlikely(bad == -ETIMEDOUT && !until.is_never()))
+		return core_fault(call, bad, at::event);
+	if (likely(!bad) && !share_of(e))
+		bad = core::event_take_error(e);
 	if (likely(!bad))
 		return ACL_SUCCESS;
-	if (bad == -ETIMEDOUT && !until.is_never() && state_of(e) == core::event_state::pending)
-		return core_fault(call, bad, at::event);
 	const aclError code = core_fault(call, bad, at::task);
 	tell_exception(nullptr, code);
 	return code;

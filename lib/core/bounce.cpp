@@ -139,7 +139,10 @@ static int move_between(const ends &e, u8 *dst, const u8 *src, u64 len)
 
 	if (from.error() || to.error() || st.error())
 		return from.error() ? from.error() : to.error() ? to.error() : st.error();
-	return relay(from.get(), to.get(), st, dst, src, len);
+	const int err = relay(from.get(), to.get(), st, dst, src, len);
+	/* Also after an error: the buffer may be given back only when the engines have left it. */
+	const int end_from = stream_sync(from.get(), deadline::never()), end_to = stream_sync(to.get(), deadline::never());
+	return err ? err : end_from ? end_from : end_to;
 }
 
 /* One request of an internal stream, done when it returns. */

@@ -160,22 +160,37 @@ static int recorder_error(const record *r)
 	return stream_valid(r->on) && r->on->id == r->on_id ? stream_take_error(r->on, nullptr) : 0;
 }
 
-int event_sync(event *e, deadline until)
+int event_wait(event *e, deadline until)
 {
-	record *r = latest(e);
+	record *r;
 	int err = 0;
 
 	if (forked())
 		return fail_forked();
+	r = latest(e);
 	if (r && !is_future(e)) {
 		err = wait_queued(r, until);
 		if (!err && load_acquire(&r->at) == record::in_ring)
 			err = lane_wait(r->ln, r->seq, until, config_get().wait);
-		if (!err)
-			err = recorder_error(r);
 	}
 	record_unref(r);
 	return err;
+}
+
+int event_take_error(event *e)
+{
+	record *r = latest(e);
+	const int err = r && !is_future(e) ? recorder_error(r) : 0;
+
+	record_unref(r);
+	return err;
+}
+
+int event_sync(event *e, deadline until)
+{
+	const int err = event_wait(e, until);
+
+	return unlikely(err) ? err : event_take_error(e);
 }
 
 u32 event_waits(event *e)

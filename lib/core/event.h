@@ -55,6 +55,10 @@ int event_reset(event *e, stream *s);
 event_state event_query(event *e);
 /* 0 at once when never recorded. -ETIMEDOUT. A task error of the recorded stream is returned. */
 int event_sync(event *e, deadline until);
+/* The same, but takes no error: what it returns is of the wait alone (-ETIMEDOUT: not reached in time). */
+int event_wait(event *e, deadline until);
+/* The error of the stream of the latest record, as stream_take_error. */
+int event_take_error(event *e);
 /* Work submitted to s after this starts after the latest record of e (of any device) is reached. */
 int stream_wait_event(stream *s, event *e, deadline until);
 /* Waits of streams for it that have not ended yet. */

@@ -88,7 +88,9 @@ internal_stream::internal_stream(unsigned slot)
 			return;
 		}
 	}
-	err_ = stream_create(dev_, {}, &s_);
+	stream_options opt;
+	opt.internal = true;
+	err_ = stream_create(dev_, opt, &s_);
 }
 
 internal_stream::~internal_stream()

@@ -7,6 +7,7 @@
 #include "lib/core/trace.h"
 #include "lib/core/wait.h"
 
+#include <string>
 #include <unistd.h>
 
 namespace usdma::core {
@@ -365,29 +366,39 @@ struct sync_all {
 	std::vector<stream *> all;
 };
 
-int device_sync(device *dev, deadline until)
+int device_sync(device *dev, deadline until, bool *late)
 {
 	sync_all a{dev, until, {}};
+	bool waits = false;
+	std::string why;
 	int first = 0;
 
 	stream_each(
 		[](stream *s, void *arg) {
 			auto *to = static_cast<sync_all *>(arg);
 
-			if (s->dev != to->dev)
+			if (s->dev != to->dev || s->opt.internal)
 				return;
 			__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
 			to->all.push_back(s);
 		},
 		&a);
 	for (stream *s : a.all) {
-		const int err = load_acquire(&s->alive) ? stream_sync(s, until) : 0;
+		const bool alive = load_acquire(&s->alive);
+		const int wait = alive ? stream_wait(s, until) : 0;
+		const int err = wait || !alive ? wait : stream_take_error(s, nullptr);
 
-		if (err && !first)
+		if (err && !first) {
 			first = err;
+			why = error_text();
+			waits = wait == -ETIMEDOUT;
+		}
 		stream_unref(s);
 	}
-	return first;
+	memory_reclaim();
+	if (late)
+		*late = waits;
+	return first ? fail(-first, "%s", why.c_str()) : 0;
 }
 
 /* ---- abort ------------------------------------------------------------------------------------------ */

@@ -33,6 +33,7 @@ struct stream_options {
 	u32 flags = 0;               /* the front end's, kept for it */
 	int wait = -1;               /* a wait_mode, -1: the configuration's */
 	void *owner = nullptr;       /* the front end's context */
+	bool internal = false;       /* of a synchronous call, whose errors are its caller's */
 };
 
 /* The first task of a stream that failed since the error was last taken. */
@@ -89,7 +90,8 @@ int stream_take_error(stream *s, stream_error *out);
 /* Drops queued work, stops what runs; later calls give -ECANCELED until the stream is destroyed. */
 int stream_abort(stream *s);
 int stream_set_fail_mode(stream *s, fail_mode mode);
-int device_sync(device *dev, deadline until);
+/* All streams of the device but those of synchronous calls under way; *late: it is the wait that ended for want of time, no task. */
+int device_sync(device *dev, deadline until, bool *late = nullptr);
 
 /* Puts up to any number of requests in order; blocks only for room in the ring. */
 int stream_submit(stream *s, const dma::request *r, size_t n);

@@ -9,6 +9,7 @@
 #include "tests/support/test.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <future>
 #include <pthread.h>
@@ -197,6 +198,36 @@ static void test_value_wait_blocks_one(void **)
 	GOOD(aclrtDestroyEvent(e));
 }
 
+/* A deadline that passes while the event is being reached is the caller's own, never a task's. */
+static void test_event_deadline(void **)
+{
+	bench b(1);
+	aclrtEvent e;
+
+	GOOD(aclrtCreateEvent(&e));
+	for (int round = 0; round < 60; round++) {
+		GOOD(aclrtValueWrite(b.gate, 0, 0, b.opener));
+		GOOD(aclrtSynchronizeStream(b.opener));
+		b.shut(b.s[0]);
+		GOOD(aclrtRecordEvent(e, b.s[0]));
+		std::thread late([&] {
+			GOOD(aclrtSetDevice(0));
+			const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(970 + round);
+
+			while (std::chrono::steady_clock::now() < end)
+				;
+			b.open();
+			GOOD(aclrtResetDevice(0));
+		});
+		const aclError err = aclrtSynchronizeEventWithTimeout(e, 1);
+
+		assert_true(err == 0 || err == 507047);
+		late.join();
+		GOOD(aclrtSynchronizeEvent(e));
+	}
+	GOOD(aclrtDestroyEvent(e));
+}
+
 /* A callback that lasts until it is told to end. */
 struct held {
 	std::promise<void> entered, leave;
@@ -343,7 +374,8 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_event_chain),      cmocka_unit_test(test_future_events),
 		cmocka_unit_test(test_notify_chain),     cmocka_unit_test(test_count_notify_chain),
-		cmocka_unit_test(test_value_wait_blocks_one), cmocka_unit_test(test_callback_blocks_its_stream),
+		cmocka_unit_test(test_value_wait_blocks_one),
+		cmocka_unit_test(test_event_deadline), cmocka_unit_test(test_callback_blocks_its_stream),
 		cmocka_unit_test(test_host_function),    cmocka_unit_test(test_abort),
 		cmocka_unit_test(test_destroyed_in_use), cmocka_unit_test(test_fork),
 	};

@@ -278,6 +278,29 @@ static void blocking_call(void **)
 	ok(stream_destroy(other));
 }
 
+/* That a task took too long is no answer to whether the event was reached in time. */
+static void event_of_expired_task(void **)
+{
+	stream *s = new_stream();
+	const u64 word = 0;
+	event *e;
+
+	ok(event_create(dev, 0, &e));
+	assert_int_equal(event_wait(e, soon()), 0);
+	ok(stream_wait_word(s, &word, dma::compare::eq, 1, deadline::in_ms(1)));
+	ok(event_record(e, s));
+	ok(event_wait(e, soon()));
+	assert_int_equal(event_take_error(e), -ETIMEDOUT);
+	ok(event_take_error(e));
+	ok(stream_wait_word(s, &word, dma::compare::eq, 1, deadline::never()));
+	ok(event_record(e, s));
+	assert_int_equal(event_wait(e, deadline::in_ms(1)), -ETIMEDOUT);
+	ok(event_take_error(e));
+	ok(stream_destroy_force(s));
+	ok(event_wait(e, soon()));
+	ok(event_destroy(e));
+}
+
 /* What has been delivered, in the order of delivery. */
 struct deliveries {
 	std::mutex lock;
@@ -526,6 +549,7 @@ int main()
 		cmocka_unit_test(word_gate),           cmocka_unit_test(word_gate_expires),
 		cmocka_unit_test(event_chain),         cmocka_unit_test(event_ring_waits),
 		cmocka_unit_test(event_in_shared_ring), cmocka_unit_test(future_event),        cmocka_unit_test(blocking_call),
+		cmocka_unit_test(event_of_expired_task),
 		cmocka_unit_test(calls_in_order),      cmocka_unit_test(calls_in_order_when_dropped),
 		cmocka_unit_test(signal_fd),           cmocka_unit_test(abort_behind_gate),
 		cmocka_unit_test(abort_value_wait_on_device), cmocka_unit_test(bad_addresses),

@@ -160,6 +160,38 @@ static void on_exception(aclrtExceptionInfo *info)
 	exceptions += info ? 1 : 100;
 }
 
+/* A synchronous copy fails to its own caller, also while others synchronise the device. */
+static void test_failed_copy_is_its_callers(void **)
+{
+	constexpr size_t n = 1 << 20;
+	std::vector<char> mine(n, 5);
+
+	for (int round = 0; round < 20; round++) {
+		bench b(failing);
+		std::atomic<bool> stop{false}, runs{false};
+		std::atomic<int> taken{0};
+		std::thread other([&] {
+			GOOD(aclrtSetDevice(failing));
+			while (!stop) {
+				taken += aclrtSynchronizeDevice() != 0;
+				runs = true;
+			}
+			GOOD(aclrtResetDevice(failing));
+		});
+		void *mem;
+
+		GOOD(aclrtMalloc(&mem, n, ACL_MEM_MALLOC_HUGE_FIRST));
+		while (!runs)
+			std::this_thread::yield();
+		assert_int_equal(aclrtMemcpy(mem, n, mine.data(), n, ACL_MEMCPY_HOST_TO_DEVICE), 507052);
+		GOOD(aclrtMemcpy(mem, n, mine.data(), n, ACL_MEMCPY_HOST_TO_DEVICE));
+		stop = true;
+		other.join();
+		assert_int_equal(taken, 0);
+		GOOD(aclrtFree(mem));
+	}
+}
+
 /* The failure is told once, by the next synchronisation and the callback; what comes behind it is done. */
 static void test_failed_task(void **)
 {
@@ -308,6 +340,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_device_states),	   cmocka_unit_test(test_stream_states), cmocka_unit_test(test_failed_task),
+		cmocka_unit_test(test_failed_copy_is_its_callers),
 		cmocka_unit_test(test_failed_before_copy), cmocka_unit_test(test_stop_on_failure),
 		cmocka_unit_test(test_task_abort),	   cmocka_unit_test(test_reports),
 	};

@@ -11,6 +11,7 @@
 #include "driver/dma/engine.h"
 #include "lib/core/config.h"
 #include "lib/core/memory.h"
+#include "lib/core/spin.h"
 #include "lib/core/stats.h"
 
 #include <atomic>
@@ -35,7 +36,8 @@ struct alignas(64) lane {
 
 	alignas(64) std::mutex wait_lock; /* the sleepers' list */
 	waiter *waiters = nullptr;        /* first: the one that sleeps on the eventfd */
-	std::atomic<u32> wait_ns{0};      /* running mean of how long waits took */
+	wait_history waits;               /* how long they took */
+	std::atomic<u64> waited_bytes{0}; /* count->bytes when the last one began */
 	lane_counters unseen;             /* for lanes of no device in the table */
 };
 

@@ -25,6 +25,7 @@ namespace {
 struct watch {
 	stream *s; /* a reference */
 	u64 seq;
+	bool tells; /* the device interrupts by itself: nothing is armed */
 	void (*deliver)(void *arg, call_token *done);
 	void *arg;
 };
@@ -42,6 +43,7 @@ struct pump_state {
 	u32 closing = 0;      /* devices that are going: the thread is not to sleep now */
 	u32 progress = 0;     /* futex: grows with each pass that moved something */
 	u32 watchers = 0;     /* that sleep on progress */
+	u64 interrupts = 0;   /* that woke the thread */
 	u32 looks = 0;        /* through the watches; under run_lock */
 };
 
@@ -156,13 +158,10 @@ bool nothing_to_do()
 
 /* ---- sleeping --------------------------------------------------------------------------------------- */
 
-void arm(lane *l, u64 seq, std::vector<pollfd> *fds)
+void listen(lane *l, std::vector<pollfd> *fds)
 {
 	const int fd = l->ch->irq_fd[dma::irq_service];
 
-	l->lock.lock();
-	l->ch->ops->arm(l->ch, dma::irq_service, seq);
-	l->lock.unlock();
 	for (const pollfd &p : *fds)
 		if (p.fd == fd)
 			return;
@@ -170,10 +169,18 @@ void arm(lane *l, u64 seq, std::vector<pollfd> *fds)
 		fds->push_back({fd, POLLIN, 0});
 }
 
+void arm(lane *l, u64 seq)
+{
+	std::lock_guard guard(l->lock);
+
+	l->ch->ops->arm(l->ch, dma::irq_service, seq);
+}
+
 struct interest {
 	lane *ln;
-	u64 seq;
+	u64 seq; /* no_arm: the device tells without */
 };
+constexpr u64 no_arm = ~u64(0);
 
 /* What the first task of a stream waits for; *look: how long to sleep at most. */
 interest interest_of(stream *s, u64 *look)
@@ -199,7 +206,7 @@ interest interest_of(stream *s, u64 *look)
 	return {nullptr, 0};
 }
 
-/* The least number of each lane: one interrupt slot has one number. */
+/* The least number of each lane: one interrupt slot has one number; no_arm is above all. */
 void add_interest(std::vector<interest> *all, interest i)
 {
 	if (!i.ln)
@@ -224,10 +231,13 @@ u64 arm_all(std::vector<pollfd> *fds)
 	}
 	pump->list_lock.lock();
 	for (const watch &w : pump->watches)
-		add_interest(&all, {w.s->ln, w.seq});
+		add_interest(&all, {w.s->ln, w.tells ? no_arm : w.seq});
 	pump->list_lock.unlock();
-	for (const interest &i : all)
-		arm(i.ln, i.seq, fds);
+	for (const interest &i : all) {
+		listen(i.ln, fds);
+		if (i.seq != no_arm)
+			arm(i.ln, i.seq);
+	}
 	return look;
 }
 
@@ -235,9 +245,14 @@ void drain(const std::vector<pollfd> &fds)
 {
 	u64 count;
 
-	for (const pollfd &p : fds)
-		if ((p.revents & POLLIN) && read(p.fd, &count, sizeof(count)) < 0)
+	for (const pollfd &p : fds) {
+		if (!(p.revents & POLLIN))
+			continue;
+		if (p.fd != pump->wake_fd)
+			__atomic_fetch_add(&pump->interrupts, 1, __ATOMIC_RELAXED);
+		if (read(p.fd, &count, sizeof(count)) < 0)
 			log_debug("reading an eventfd failed");
+	}
 }
 
 void sleep_on(std::vector<pollfd> &fds, u64 ns)
@@ -338,6 +353,11 @@ bool pump_run()
 	return tell(moved);
 }
 
+u64 pump_interrupts()
+{
+	return load_relaxed(&pump->interrupts);
+}
+
 u32 pump_progress()
 {
 	return load_acquire(&pump->progress);
@@ -372,7 +392,7 @@ int pump_add(stream *s)
 	return 0;
 }
 
-int pump_watch(stream *s, void (*deliver)(void *arg, call_token *done), void *arg)
+int pump_watch(stream *s, bool tells, void (*deliver)(void *arg, call_token *done), void *arg)
 {
 	std::lock_guard guard(pump->list_lock);
 	const int err = start();
@@ -381,7 +401,7 @@ int pump_watch(stream *s, void (*deliver)(void *arg, call_token *done), void *ar
 		return err;
 	__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&s->watched, 1, __ATOMIC_RELAXED);
-	pump->watches.push_back({s, s->last, deliver, arg});
+	pump->watches.push_back({s, s->last, tells, deliver, arg});
 	return 0;
 }
 

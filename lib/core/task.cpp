@@ -96,12 +96,32 @@ static outcome run_gate_check(stream *s, task &t)
 	return outcome::done;
 }
 
+/*
+ * Where interrupts are coalesced the device itself tells the pump: a request that does nothing asks for
+ * an interrupt, and the device holds it back as its channel was told.  No room: the pump arms one.
+ */
+static bool place_marker(stream *s)
+{
+	lane *l = s->ln;
+	dma::request q;
+
+	if (config_get().coalesce_count <= 1 || lane_done(l, s->last))
+		return false;
+	q.op = dma::opcode::nop;
+	q.flags = dma::flag_interrupt;
+	q.cookie = reinterpret_cast<u64>(s);
+	if (l->ch->ops->post(l->ch, &q, 1) != 1)
+		return false;
+	stream_note_posted(s, &q, 1);
+	return true;
+}
+
 static outcome run_call(stream *s, task &t)
 {
 	if (!t.block) {
-		if (pump_watch(s, t.deliver, t.arg))
-			return outcome::later;
-		return outcome::done;
+		const bool tells = place_marker(s);
+
+		return pump_watch(s, tells, t.deliver, t.arg) ? outcome::later : outcome::done;
 	}
 	if (!t.delivered) {
 		/* Also the calls before it that block nothing: the pump makes those. */
@@ -168,7 +188,7 @@ static void pass_to_pump(stream *s, task &t)
 {
 	if (!t.deliver || t.delivered || !load_acquire(&s->watched))
 		return;
-	if (pump_watch(s, t.deliver, t.arg) == 0)
+	if (pump_watch(s, false, t.deliver, t.arg) == 0)
 		t.delivered = true;
 }
 

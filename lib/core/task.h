@@ -68,7 +68,9 @@ bool record_reached(record *r);
 /* A stream's queue has become non-empty; with its lane's lock held. Starts the thread at the first time. */
 int pump_add(stream *s);
 /* Once all that s has in the ring now has ended (or its device is dead): deliver(arg, nullptr). With the lane's lock held. */
-int pump_watch(stream *s, void (*deliver)(void *arg, call_token *done), void *arg);
+int pump_watch(stream *s, bool tells, void (*deliver)(void *arg, call_token *done), void *arg);
+/* How often a device's interrupt woke the pump's thread. */
+u64 pump_interrupts();
 /* One pass over all that is gated or watched, by whoever waits; true when something moved. */
 bool pump_run();
 /* Tells the pump to look again. */

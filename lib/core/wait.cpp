@@ -91,23 +91,30 @@ int progress_check::look()
 
 /* ---- spinning --------------------------------------------------------------------------------------- */
 
-/* How long to spin before sleeping: what waits took lately and some more, unless that is beyond the budget. */
-static u64 spin_budget(const lane *l, wait_mode mode)
+/* What is submitted since the last wait of this lane began; its waits are told apart by that. */
+static unsigned wait_kind(lane *l)
 {
-	const u64 most = u64(config_get().spin_us) * ns_per_us, usual = l->wait_ns.load(std::memory_order_relaxed);
+	const u64 now = load_relaxed(&l->count->bytes);
 
-	if (mode == wait_mode::poll)
-		return ~u64(0);
-	if (mode == wait_mode::interrupt)
-		return 0;
-	return usual > most ? most / 8 : std::min(most, 2 * usual + most / 4);
+	return wait_history::kind_of(now - l->waited_bytes.exchange(now, std::memory_order_relaxed));
 }
 
-static void note_wait(lane *l, u64 took)
+static u64 most_spin()
 {
-	const u64 mean = l->wait_ns.load(std::memory_order_relaxed), most = 1000 * ns_per_ms;
+	return u64(config_get().spin_us) * ns_per_us;
+}
 
-	l->wait_ns.store(u32((mean * 7 + std::min(took, most)) / 8), std::memory_order_relaxed);
+static u64 spin_budget(lane *l, unsigned kind, wait_mode mode)
+{
+	if (mode == wait_mode::poll)
+		return ~u64(0);
+	return mode == wait_mode::interrupt ? 0 : l->waits.budget(kind, most_spin());
+}
+
+/* Of two threads that end at once one may go uncounted: an atomic addition costs what counts here. */
+static void count_spin(lane *l)
+{
+	store_relaxed(&l->count->spins, load_relaxed(&l->count->spins) + 1);
 }
 
 static bool fast_spin(const lane *l, u64 seq)
@@ -296,27 +303,38 @@ static int sleep_until(lane *l, u64 seq, deadline until)
 	return err < 0 ? err : 0;
 }
 
+/* The first microsecond was spun in vain. */
 static int spin_then_sleep(lane *l, u64 seq, deadline until, wait_mode mode)
 {
-	const u64 budget = spin_budget(l, mode);
-	u64 start;
+	const unsigned kind = wait_kind(l);
+	const u64 budget = spin_budget(l, kind, mode), start = now_ns();
 	int err = -EAGAIN;
 
-	if (lane_done(l, seq) || (budget && fast_spin(l, seq)))
-		return 0;
-	start = now_ns();
 	if (budget)
 		err = spin(l, seq, until, budget);
-	if (err == -EAGAIN)
+	const bool slept = err == -EAGAIN;
+	if (slept)
 		err = sleep_until(l, seq, until);
-	note_wait(l, now_ns() - start);
+	else if (!err)
+		count_spin(l);
+	l->waits.note(kind, now_ns() - start, slept, most_spin());
 	return err;
+}
+
+static int wait_any(lane *l, u64 seq, deadline until, wait_mode mode)
+{
+	if (lane_done(l, seq))
+		return 0;
+	if (mode == wait_mode::interrupt || !fast_spin(l, seq))
+		return spin_then_sleep(l, seq, until, mode);
+	count_spin(l);
+	return 0;
 }
 
 int lane_wait(lane *l, u64 seq, deadline until, wait_mode mode)
 {
 	trace_wait_begin(l, seq);
-	const int err = spin_then_sleep(l, seq, until, mode);
+	const int err = wait_any(l, seq, until, mode);
 	trace_wait_end(l, seq, err);
 	return err;
 }

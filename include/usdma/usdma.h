@@ -206,6 +206,16 @@ USDMA_API int usdma_device_get_stats(usdma_device *dev, struct usdma_device_stat
  */
 USDMA_API int usdma_device_sync(usdma_device *dev, int timeout_ms);
 
+/*
+ * For tests: what shall go wrong on a software device in this process, from now
+ * on; "": nothing any more.  Rules are joined by "+", such as "fail@3+drop-irq%2";
+ * usdma(7) lists them under FAULTS.  The device must have been opened with
+ * "faults=" in its device string (sim:faults=), or with USDMA_FAULTS set.
+ * -EINVAL: names the rule, and changes nothing; -EOPNOTSUPP: any other device
+ * (a usdma-sim of its own takes rules by usdma-sim --control).
+ */
+USDMA_API int usdma_device_inject(usdma_device *dev, const char *rules);
+
 /* ---- memory ---------------------------------------------------------------------------------------- */
 
 /*

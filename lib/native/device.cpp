@@ -113,3 +113,15 @@ int usdma_device_sync(usdma_device *dev, int timeout_ms)
 	need_device(dev);
 	return core::device_sync(to_core(dev), native::until_ms(timeout_ms));
 }
+
+int usdma_device_inject(usdma_device *dev, const char *rules)
+{
+	need_device(dev);
+	need_pointer(rules);
+	core::device *d = to_core(dev);
+
+	if (d->eng->transport().backend() != "sim")
+		return fail(EOPNOTSUPP, "device %u (%s) is no software device of this process; usdma-sim has --control for that",
+			    d->slot, d->spec.c_str());
+	return d->eng->transport().inject(rules);
+}

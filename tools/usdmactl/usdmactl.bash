@@ -14,7 +14,7 @@ _usdmactl()
 
 	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
 		case $word in
-		list | bind | unbind | info | doctor | reset | selftest | stat) command=$word ;;
+		list | bind | unbind | info | doctor | reset | selftest | stat | sim) command=$word ;;
 		esac
 	done
 	case $prev in
@@ -25,13 +25,21 @@ _usdmactl()
 		;;
 	esac
 	case $command in
-	"") words="list bind unbind info doctor reset selftest stat --version" ;;
+	"") words="list bind unbind info doctor reset selftest stat sim --version" ;;
 	list) words="--all" ;;
 	bind) words="--driver --noiommu --dry-run $(_usdmactl_devices pci)" ;;
 	unbind) words="--dry-run $(_usdmactl_devices pci)" ;;
 	info | reset) words=$(_usdmactl_devices) ;;
 	selftest) words="--size --file --out $(_usdmactl_devices)" ;;
 	stat) words="--interval --count --pid" ;;
+	sim)
+		words="state faults clear vanish return help"
+		if [ "$prev" = sim ]; then
+			compopt -o filenames 2>/dev/null
+			mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+			return
+		fi
+		;;
 	esac
 	mapfile -t COMPREPLY < <(compgen -W "$words --json --help" -- "$cur")
 	# Addresses hold colons, at which readline breaks words.

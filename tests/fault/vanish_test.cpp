@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A device that vanishes and comes back, embedded and as a process of its own;
+ * and the control socket of usdma-sim, by which the latter is told to.
+ * Run as: vanish_test (USDMA_SIM names the device program, USDMA_CTL usdmactl).
+ */
+#include "tests/integration/native.h"
+
+#include <cerrno>
+#include <csignal>
+#include <dirent.h>
+#include <sched.h>
+#include <string>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+using namespace usdma::test;
+
+static constexpr size_t size = 64 * 1024;
+static constexpr unsigned embedded = 0, process = 1;
+
+static pid_t sim;
+static std::string folder, ctl;
+
+static void start_sim()
+{
+	int ready[2];
+	char line[64];
+
+	assert_int_equal(pipe(ready), 0);
+	sim = fork();
+	if (sim == 0) {
+		dup2(2, 1); /* standard output is the test's report */
+		const std::string told = std::to_string(ready[1]);
+
+		execl(getenv("USDMA_SIM"), "usdma-sim", "--socket", (folder + "/dev").c_str(), "--control", ctl.c_str(), "--ready-fd",
+		      told.c_str(), "--engines", "1", "--channels", "4", "--mem", "16M", nullptr);
+		_exit(127);
+	}
+	close(ready[1]);
+	assert_true(sim > 0);
+	assert_true(read(ready[0], line, sizeof(line)) > 0);
+	close(ready[0]);
+}
+
+static int set_up(void **)
+{
+	char name[] = "/tmp/usdma-vanish-XXXXXX";
+
+	assert_non_null(mkdtemp(name));
+	folder = name;
+	ctl = folder + "/ctl";
+	start_sim();
+	setenv("USDMA_DEVICES",
+	       ("sim:mem=16M:engines=1:channels=4:faults=,vfio-user:" + folder + "/dev,sim:mem=16M:engines=1:channels=4").c_str(), 1);
+	return 0;
+}
+
+static int tear_down(void **)
+{
+	int status = 0;
+
+	kill(sim, SIGTERM);
+	waitpid(sim, &status, 0);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	/* Both sockets are gone with it. */
+	return rmdir(folder.c_str());
+}
+
+/* ---- the control socket ----------------------------------------------------------------------------- */
+
+static int dial(const std::string &path)
+{
+	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	sockaddr_un a = {};
+
+	a.sun_family = AF_UNIX;
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path.c_str());
+	assert_int_equal(connect(fd, reinterpret_cast<sockaddr *>(&a), sizeof(a)), 0);
+	return fd;
+}
+
+/* One line; "": the connection ended. */
+static std::string read_line(int fd)
+{
+	std::string out;
+	char c;
+
+	while (read(fd, &c, 1) == 1) {
+		if (c == '\n')
+			return out;
+		out += c;
+	}
+	return "";
+}
+
+static std::string say(int fd, const std::string &text)
+{
+	assert_int_equal(send(fd, text.data(), text.size(), MSG_NOSIGNAL), text.size());
+	return read_line(fd);
+}
+
+static std::string tell(const std::string &line)
+{
+	const int fd = dial(ctl);
+	const std::string answer = say(fd, line + "\n");
+
+	close(fd);
+	return answer;
+}
+
+static bool has(const std::string &text, const char *part)
+{
+	const bool found = text.find(part) != text.npos;
+
+	if (!found)
+		print_error("\"%s\" is not in: %s\n", part, text.c_str());
+	return found;
+}
+
+static void words(void **)
+{
+	const int fd = dial(ctl);
+	struct stat st;
+
+	assert_int_equal(stat(ctl.c_str(), &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	assert_true(has(say(fd, "state\n"), "\"ok\": true"));
+	assert_true(has(say(fd, "faults fail@3/transfer+drop-irq%2\r\n"), "{\"rule\": \"fail@3/transfer\", \"seen\": 0, \"struck\": 0}"));
+	assert_true(has(say(fd, "faults die\n"), "\"ok\": false"));
+	assert_true(has(say(fd, "faults\n"), "drop-irq%2")); /* what was wrong changed nothing */
+	assert_true(has(say(fd, "clear\n"), "\"faults\": []"));
+	for (const char *wrong : {"\n", "nonsense\n", "state now\n", "vanish 0\n", "vanish 12x\n", "vanish 99999999999999999999\n",
+				  "faults a b\n", "\"\\\x01\xff\n", "{}\n"})
+		assert_true(has(say(fd, wrong), "\"ok\": false, \"error\": \""));
+	/* Commands may come in pieces, and several at once. */
+	assert_int_equal(send(fd, "sta", 3, 0), 3);
+	assert_true(has(say(fd, "te\nhelp\n"), "\"clients\""));
+	assert_true(has(read_line(fd), "vanish"));
+	close(fd);
+}
+
+static void too_much(void **)
+{
+	std::vector<int> many;
+	const int fd = dial(ctl);
+
+	/* A line that does not end is refused, and the connection ends. */
+	assert_true(has(say(fd, std::string(5000, 'x')), "at most 4096 bytes"));
+	assert_string_equal(read_line(fd).c_str(), "");
+	close(fd);
+	/* Who is one too many hears the end; those who are there are served, and there is room again once they leave. */
+	for (int i = 0; i < 12; i++)
+		many.push_back(dial(ctl));
+	int served = 0;
+	for (int f : many) {
+		send(f, "state\n", 6, MSG_NOSIGNAL);
+		served += read_line(f) != "";
+	}
+	assert_true(served > 0 && served <= 8);
+	for (int f : many)
+		close(f);
+	std::string last;
+	for (int i = 0; i < 1000 && last.empty(); i++) { /* their leaving takes a moment to be seen */
+		const int again = dial(ctl);
+
+		if (send(again, "state\n", 6, MSG_NOSIGNAL) == 6)
+			last = read_line(again);
+		close(again);
+	}
+	assert_true(has(last, "\"ok\": true"));
+}
+
+static int usdmactl(const std::string &words, std::string *out)
+{
+	FILE *p = popen((std::string(getenv("USDMA_CTL")) + " " + words + " 2>&1").c_str(), "r");
+	char buf[256];
+
+	assert_non_null(p);
+	out->clear();
+	while (fgets(buf, sizeof(buf), p))
+		*out += buf;
+	const int status = pclose(p);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void by_usdmactl(void **)
+{
+	std::string out;
+
+	if (!getenv("USDMA_CTL")) {
+		print_message("usdmactl is not built\n");
+		skip();
+	}
+	assert_int_equal(usdmactl("sim " + ctl + " faults fail@7", &out), 0);
+	assert_true(has(out, "fail@7"));
+	assert_int_equal(usdmactl("--json sim " + ctl + " state", &out), 0);
+	assert_true(has(out, "\"rule\": \"fail@7\""));
+	assert_int_equal(usdmactl("sim " + ctl + " faults fail@", &out), 1);
+	assert_true(has(out, "ACTION@N"));
+	assert_int_equal(usdmactl("sim " + ctl + " clear", &out), 0);
+	assert_true(has(out, "faults: none"));
+	assert_int_equal(usdmactl("sim " + folder + "/nobody state", &out), 1);
+	assert_true(has(out, "is usdma-sim running"));
+	assert_int_equal(usdmactl("sim", &out), 2);
+}
+
+/* ---- vanishing -------------------------------------------------------------------------------------- */
+
+static void set_faults(usdma_device *dev, unsigned where, const char *rules)
+{
+	if (where == embedded)
+		WORKS(usdma_device_inject(dev, rules));
+	else
+		assert_true(has(tell(*rules ? std::string("faults ") + rules : "clear"), "\"ok\": true"));
+}
+
+static unsigned count_fds()
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	assert_non_null(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static void there_and_back(usdma_device *dev, const block &host)
+{
+	stream s(dev);
+	block mem(dev, kind::device, size), back(dev, kind::pinned, size);
+
+	WORKS(usdma_copy(s, mem.data(), host.data(), size));
+	WORKS(usdma_copy(s, back.data(), mem.data(), size));
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_memory_equal(back.data(), host.data(), size);
+}
+
+static bool lost(usdma_device *dev)
+{
+	usdma_device_info info = {};
+
+	info.struct_size = sizeof(info);
+	WORKS(usdma_device_get_info(dev, &info));
+	return info.flags & USDMA_DEVICE_LOST;
+}
+
+#define GONE(call)                                                                                                     \
+	do {                                                                                                           \
+		assert_int_equal((call), -ENODEV);                                                                     \
+		assert_string_not_equal(usdma_error_text(), "");                                                       \
+	} while (0)
+
+/* What is left of a lost device says so, and goes. */
+static void lose(unsigned where, const block &host, usdma_device *other)
+{
+	usdma_stream *s, *asleep, *late;
+	usdma_device *dev;
+	usdma_event *e;
+	void *mem, *pinned;
+	std::vector<unsigned char> plain(size);
+	usdma_stream_options opt = {};
+
+	WORKS(usdma_open_index(where, &dev));
+	opt.struct_size = sizeof(opt);
+	opt.wait_mode = USDMA_WAIT_INTERRUPT;
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	WORKS(usdma_stream_create(dev, &opt, &asleep));
+	WORKS(usdma_device_alloc(dev, size, &mem));
+	WORKS(usdma_host_alloc(dev, size, &pinned));
+	WORKS(usdma_event_create(dev, 0, &e));
+	memset(pinned, 0x77, size);
+	set_faults(dev, where, "hang@1/for-good");
+	WORKS(usdma_copy(s, mem, host.data(), size));
+	WORKS(usdma_event_record(e, s));
+	set_faults(dev, where, "vanish@1+slow%1/1000000");
+	WORKS(usdma_copy(asleep, mem, host.data(), size));
+	GONE(usdma_stream_sync(asleep, long_ms));
+	GONE(usdma_stream_sync(s, long_ms));
+	GONE(usdma_event_sync(e, long_ms));
+	GONE(usdma_stream_query(s));
+	GONE(usdma_copy(s, mem, plain.data(), size));
+	GONE(usdma_copy_sync(dev, plain.data(), mem, size, long_ms));
+	GONE(usdma_stream_create(dev, nullptr, &late));
+	assert_true(lost(dev));
+	/* Host memory is the host's, and another device goes on with it. */
+	assert_int_equal(static_cast<unsigned char *>(pinned)[size - 1], 0x77);
+	there_and_back(other, host);
+	usdma_stream_destroy(s); /* may tell of the loss */
+	usdma_stream_destroy(asleep);
+	assert_int_equal(usdma_stream_query(s), -EBADF);
+	WORKS(usdma_event_destroy(e));
+	WORKS(usdma_device_free(mem));
+	WORKS(usdma_host_free(pinned));
+	WORKS(usdma_close(dev));
+}
+
+/* Again and again in one process, with memory that was pinned before; nothing stays open. */
+static void comes_back(unsigned where)
+{
+	device other(2);
+	block host(other, kind::pinned, size);
+	unsigned fds = 0;
+	auto gen = rng(where);
+
+	fill_random(host.data(), size, gen);
+	for (int i = 0; i < 4; i++) {
+		lose(where, host, other);
+		if (where == process)
+			tell("clear");
+		{
+			device again(where);
+
+			set_faults(again, where, "");
+			there_and_back(again, host);
+		}
+		if (i == 1)
+			fds = count_fds();
+	}
+	assert_int_equal(count_fds(), fds);
+}
+
+static void embedded_comes_back(void **)
+{
+	comes_back(embedded);
+}
+
+static void process_comes_back(void **)
+{
+	comes_back(process);
+}
+
+/* While it is away nobody gets it; then the first who asks. */
+static void away_for_a_while(void **)
+{
+	device other(2);
+	block host(other, kind::pinned, size);
+	usdma_device *dev;
+	usdma_stream *s;
+
+	WORKS(usdma_open_index(process, &dev));
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	assert_true(has(tell("state"), "\"serving\": true, \"away\": false"));
+	assert_true(has(tell("vanish"), "\"away\": true"));
+	while (!lost(dev)) /* the connection's end is noticed by another thread */
+		sched_yield();
+	usdma_copy(s, host.data(), host.data(), size); /* may be taken; then the wait tells */
+	GONE(usdma_stream_sync(s, long_ms));
+	usdma_stream_destroy(s);
+	WORKS(usdma_close(dev));
+	for (int i = 0; i < 3; i++) {
+		const int err = usdma_open_index(process, &dev);
+
+		assert_true(err < 0 && err != -ETIMEDOUT);
+		assert_string_not_equal(usdma_error_text(), "");
+	}
+	assert_true(has(tell("return"), "\"away\": false"));
+	device again(process);
+	there_and_back(again, host);
+}
+
+/* SIGKILL in mid-copy, started again at the same path. */
+static void killed_and_started_again(void **)
+{
+	device other(2);
+	block host(other, kind::pinned, size);
+	usdma_device *dev;
+	usdma_stream *s;
+	void *mem;
+
+	WORKS(usdma_open_index(process, &dev));
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	WORKS(usdma_device_alloc(dev, size, &mem));
+	tell("faults die@2");
+	for (int i = 0; i < 4; i++)
+		usdma_copy(s, mem, host.data(), size);
+	GONE(usdma_stream_sync(s, long_ms));
+	waitpid(sim, nullptr, 0);
+	usdma_stream_destroy(s);
+	WORKS(usdma_device_free(mem));
+	WORKS(usdma_close(dev));
+	assert_true(usdma_open_index(process, &dev) < 0); /* nobody serves it */
+	start_sim();
+	device again(process);
+	there_and_back(again, host);
+}
+
+static void who_can_be_told(void **)
+{
+	device e(embedded), p(process), without(2);
+
+	assert_int_equal(usdma_device_inject(e, nullptr), -EINVAL);
+	assert_int_equal(usdma_device_inject(nullptr, ""), -EBADF);
+	assert_int_equal(usdma_device_inject(e, "fail@0"), -EINVAL);
+	assert_true(has(usdma_error_text(), "fail@0"));
+	assert_int_equal(usdma_device_inject(e, "die@1"), -EINVAL);
+	assert_int_equal(usdma_device_inject(e, std::string(100000, '+').c_str()), -EINVAL);
+	std::string many = "fail@1";
+	for (int i = 0; i < 64; i++)
+		many += "+fail@1";
+	assert_int_equal(usdma_device_inject(e, many.c_str()), -EINVAL);
+	assert_int_equal(usdma_device_inject(p, "fail@1"), -EOPNOTSUPP);
+	assert_true(has(usdma_error_text(), "--control"));
+	assert_int_equal(usdma_device_inject(without, "fail@1"), -EOPNOTSUPP);
+	assert_true(has(usdma_error_text(), "faults="));
+	WORKS(usdma_device_inject(e, ""));
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(words),	      cmocka_unit_test(too_much),	   cmocka_unit_test(by_usdmactl),
+		cmocka_unit_test(who_can_be_told),    cmocka_unit_test(embedded_comes_back), cmocka_unit_test(process_comes_back),
+		cmocka_unit_test(away_for_a_while),   cmocka_unit_test(killed_and_started_again),
+	};
+
+	if (!getenv("USDMA_SIM")) {
+		fprintf(stderr, "USDMA_SIM must name usdma-sim\n");
+		return 2;
+	}
+	setenv("USDMA_LOG", "none", 1);
+	alarm(100); /* a call that hangs */
+	return cmocka_run_group_tests_name("vanish", tests, set_up, tear_down);
+}

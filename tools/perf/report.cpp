@@ -4,7 +4,6 @@
 #include "tools/perf/options.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <fmt/core.h>
 #include <fstream>
 #include <map>
@@ -171,70 +170,6 @@ void write_file(const std::string &path, const std::string &text)
 	out << text << std::flush;
 	if (!out)
 		throw std::runtime_error(fmt::format("{} cannot be written", path));
-}
-
-/* ---- picture ---------------------------------------------------------------------------------------- */
-
-static std::string quoted(const std::string &text)
-{
-	std::string out = "'";
-
-	for (char c : text)
-		out += c == '\'' ? "''" : std::string(1, c);
-	return out + "'";
-}
-
-/* One curve for what differs but the size. */
-static std::map<std::string, std::map<size_t, const outcome *>> curves_of(const std::vector<outcome> &all)
-{
-	std::map<std::string, std::map<size_t, const outcome *>> out;
-
-	for (const outcome &o : all) {
-		const job &j = o.job;
-
-		out[fmt::format("{} depth {} batch {} threads {} streams {} {} CPU {}", name_of(j.way), j.depth,
-				j.way == way::batch ? j.batch : 1, j.threads, j.streams, name_of(j.wait), j.client_cpu)][j.size] = &o;
-	}
-	return out;
-}
-
-static std::string plot_script(const std::vector<outcome> &all, const std::string &file)
-{
-	const auto curves = curves_of(all);
-	const char *term = file.ends_with(".png") ? "pngcairo size 900,1000" : "svg size 900,1000 dynamic background 'white'";
-	std::string text = fmt::format("set terminal {}\nset output {}\n", term, quoted(file)), top, bottom;
-	unsigned n = 0;
-
-	for (const auto &[name, points] : curves) {
-		text += fmt::format("$c{} << EOD\n", n);
-		for (const auto &[size, o] : points)
-			text += fmt::format("{} {} {} {} {}\n", size, o->gbps, o->latency.percentile(50), o->latency.percentile(99),
-					    o->base_gbps);
-		text += "EOD\n";
-		top += fmt::format("{}$c{} using 1:2 with linespoints title {}", n ? ", " : "plot ", n, quoted(name));
-		bottom += fmt::format("{}$c{} using 1:3 with linespoints title {}, $c{} using 1:4 with linespoints dashtype 2 title {}",
-				      n ? ", " : "plot ", n, quoted("p50 " + name), n, quoted("p99 " + name));
-		n++;
-	}
-	top += ", $c0 using 1:5 with lines dashtype 3 title 'memcpy, one thread'";
-	return text + "set multiplot layout 2,1\nset logscale xy 2\nset key outside below\nset grid\nset xlabel 'bytes a copy'\n" +
-	       "set ylabel 'GB/s'\n" + top + "\nset logscale y 10\nset ylabel 'ns from the call to its end seen'\n" + bottom +
-	       "\nunset multiplot\n";
-}
-
-void plot(const std::vector<outcome> &all, const std::string &file)
-{
-	if (system("command -v gnuplot >/dev/null 2>&1"))
-		throw std::runtime_error("--plot needs gnuplot, and there is none: install it (Debian: gnuplot-nox); "
-					 "--csv and --json work without");
-	FILE *to = popen("gnuplot", "w");
-
-	if (!to)
-		throw std::runtime_error("gnuplot cannot be started");
-	const std::string text = plot_script(all, file);
-	const bool written = fwrite(text.data(), 1, text.size(), to) == text.size();
-	if (pclose(to) || !written)
-		throw std::runtime_error(fmt::format("gnuplot failed: no {}", file));
 }
 
 } // namespace usdma::perf

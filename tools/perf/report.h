@@ -16,7 +16,7 @@ std::string where_it_pays(const std::vector<outcome> &all);
 nlohmann::json to_json(const outcome &o, const machine &m, const limits *lim);
 std::string to_csv(const std::vector<outcome> &all);
 /* Throws where gnuplot is missing or fails. */
-void plot(const std::vector<outcome> &all, const std::string &file);
+void plot(const std::vector<outcome> &all, const machine &m, const std::string &file);
 /* Throws where it cannot be written. */
 void write_file(const std::string &path, const std::string &text);
 

@@ -40,7 +40,7 @@ static void write_results(const options &o, const machine &m, const limits *lim,
 	if (!o.csv.empty())
 		write_file(o.csv, to_csv(all));
 	if (!o.plot.empty())
-		plot(all, o.plot);
+		plot(all, m, o.plot);
 }
 
 int run_sweep(const options &o, const machine &m)

@@ -64,6 +64,12 @@ def vm(run):
             deadline=900)
 
 
+@lane("docs", "README and docs/ followed word by word: build, install, own program, a bound device in a virtual machine",
+      BUILD + ("install", "package", "vm"))
+def docs(run):
+    run.tap("docs", [os.path.join(TOP, "tests/docs/follow.py")], deadline=1800)
+
+
 @lane("bench", "the budget table; prints, never fails by time", BUILD, default=False)
 def bench(run):
     run.build("--buildtype=release", "-Dpython=disabled")

@@ -100,6 +100,15 @@ def add_modules(archive, kernel, modules, names):
     archive.file(f"{base}/modules.symbols", b"")
 
 
+def lane_text(*names):
+    """Parts of the guest's first program, which lie beside this file."""
+    text = ""
+    for name in names:
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), encoding="utf-8") as f:
+            text += f.read()
+    return text
+
+
 def add_base(archive, init, busybox):
     with open(busybox, "rb") as f:
         archive.file("bin/busybox", f.read(), 0o755)

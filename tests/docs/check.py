@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The documentation holds together: commands that are run or say why not, links that lead somewhere, pictures.  TAP."""
+import os
+import re
+import sys
+import xml.etree.ElementTree as ET
+
+sys.dont_write_bytecode = True
+from pages import PLACES, TOP, all_blocks, matches, pages, read  # noqa: E402
+
+count = failed = 0
+
+
+def point(name, wrong):
+    global count, failed
+    count += 1
+    failed += bool(wrong)
+    print(f"{'not ok' if wrong else 'ok'} {count} - {name}")
+    print("".join(f"# {w}\n" for w in wrong), end="")
+
+
+def marks(blocks):
+    for b in blocks:
+        if b.language in ("sh", "console", "bash", "shell"):
+            if b.kind in ("run", "guest"):
+                if b.value not in PLACES or b.language not in ("sh", "console"):
+                    yield f"{b.title}: there is no place '{b.value}' for {b.language} ({', '.join(PLACES)})"
+                elif b.language == "console" and not b.steps():
+                    yield f"{b.title}: no line begins with a prompt"
+            elif b.kind != "not run" or len(b.value) < 10:
+                yield f"{b.title}: neither <!-- run: PLACE --> nor <!-- not run: REASON --> above it"
+        elif b.kind not in ("", "file"):
+            yield f"{b.title}: '{b.kind}' is for blocks of sh or console"
+
+
+def indented(page):
+    """Commands in a block that is only indented would escape the marks."""
+    text = re.sub(r"^ *```.*?^ *```", "", read(page), flags=re.M | re.S)
+    return [f"{page}: {line.strip()}: commands belong into a fenced block"
+            for line in re.findall(r"^ {4,}(?:\./|sudo |usdma|USDMA_|meson |ninja |build/|tests/|cc |git |apt).*", text, re.M)]
+
+
+def anchor(heading):
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+
+
+def links(page):
+    text = re.sub(r"^ *```.*?^ *```", "", read(page), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, part = target.partition("#")
+        where = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+        if not os.path.exists(os.path.join(TOP, where)):
+            yield f"{page}: {target} is not there"
+        elif part and part not in [anchor(h) for h in re.findall(r"^#+ (.*)$", read(where), re.M)]:
+            yield f"{page}: {target}: no such heading"
+
+
+def linked_from_readme():
+    return [f"{p} is not linked from README.md" for p in pages() if p != "README.md" and f"]({p})" not in read("README.md")]
+
+
+def pictures():
+    folder = os.path.join(TOP, "docs/images")
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".svg"):
+            continue
+        try:
+            root = ET.parse(os.path.join(folder, name)).getroot()
+        except ET.ParseError as e:
+            yield f"{name}: {e}"
+            continue
+        if "rect" not in {e.tag.rpartition("}")[2] for e in root.iter()} and "background" not in root.get("style", ""):
+            yield f"{name}: no background of its own, which a dark page needs"
+        if any(e.tag.endswith("script") for e in root.iter()) and name != "measured.svg":
+            yield f"{name}: holds a script"
+
+
+def comparison():
+    """The comparison of what is printed is one that can fail."""
+    good = [("a\nb", "a\nb\n"), ("a ... c", "a b c"), ("a\n...\nd", "a\nb\nc\nd"), ("...", ""), ("a\n...", "a\n"), ("", "")]
+    bad = [("a", "b"), ("a", "a\nb"), ("a\nb", "a"), ("a ... c", "a b d"), ("a.c", "abc"), ("", "a")]
+    return [f"{e!r} and {p!r}" for e, p in good if not matches(e, p)] + [f"{e!r} but {p!r}" for e, p in bad if matches(e, p)]
+
+
+def main():
+    blocks = all_blocks()
+    point("there are commands to run", [] if [b for b in blocks if b.kind == "run"] else ["none found"])
+    point("each command is run, or says why not",
+          list(marks(blocks)) + [w for p in pages() for w in indented(p)])
+    point("links lead somewhere", [w for p in pages() for w in links(p)])
+    point("the first page links every other", linked_from_readme())
+    point("pictures are well-formed, with a background", list(pictures()))
+    point("output is compared", comparison())
+    print(f"1..{count}")
+    return 1 if failed else 0
+
+
+sys.exit(main())

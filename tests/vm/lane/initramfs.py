@@ -8,6 +8,8 @@ import stat
 import subprocess
 
 BUSYBOX = "/bin/busybox"
+# Where the guest's loader looks by itself: it has no cache of other places.
+STANDARD = ("/lib/", "/usr/lib/", "/lib64/")
 
 
 class Archive:
@@ -65,7 +67,7 @@ def shared_libraries(program, build_dir):
     if missing:
         raise RuntimeError(f"{program}: libraries not found: {', '.join(missing)}")
     for name, path in re.findall(r"(\S+) => (/\S+)", shown):
-        yield ("/usr/lib/usdma-test/" + name if path.startswith(build_dir) else path), path
+        yield ("/usr/lib/usdma-test/" + name if not path.startswith(STANDARD) or path.startswith(build_dir) else path), path
     for path in re.findall(r"^\s+(/\S*ld-linux\S*)", shown, re.M):
         yield path, path
 

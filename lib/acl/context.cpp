@@ -57,13 +57,13 @@ aclError aclrtCreateContext(aclrtContext *context, int32_t deviceId)
 	if (err)
 		return core_fault(__func__, err, at::open);
 	set_current(c);
-	*context = c;
+	*context = context_handle(c);
 	return ACL_SUCCESS;
 }
 
 aclError aclrtDestroyContext(aclrtContext context)
 {
-	auto *c = static_cast<acl::context *>(context);
+	acl::context *c = as_context(context);
 
 	if (!context)
 		return bad_arg(__func__, "context is NULL");
@@ -84,7 +84,7 @@ aclError aclrtSetCurrentContext(aclrtContext context)
 		return bad_arg(__func__, "context is NULL");
 	if (!context_valid(context) || core::forked())
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "%p is not a live context", context);
-	set_current(static_cast<acl::context *>(context));
+	set_current(as_context(context));
 	return ACL_SUCCESS;
 }
 
@@ -95,7 +95,7 @@ aclError aclrtGetCurrentContext(aclrtContext *context)
 	acl::context *c = current();
 	if (!c)
 		return no_context(__func__);
-	*context = c;
+	*context = context_handle(c);
 	return ACL_SUCCESS;
 }
 
@@ -106,7 +106,7 @@ aclError aclrtCtxGetCurrentDefaultStream(aclrtStream *stream)
 	acl::context *c = current();
 	if (!c)
 		return no_context(__func__);
-	*stream = c->deflt;
+	*stream = core::stream_handle(c->deflt);
 	return ACL_SUCCESS;
 }
 

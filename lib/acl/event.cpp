@@ -76,7 +76,7 @@ aclError create_event(const char *call, aclrtEvent *out, event_kind kind, u32 fl
 		return core_fault(call, err, at::memory);
 	e->user[word_kind] = kind;
 	e->user[word_flags] = flags;
-	*out = e;
+	*out = core::event_handle(e);
 	return ACL_SUCCESS;
 }
 

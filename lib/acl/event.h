@@ -12,7 +12,7 @@ enum event_word { word_kind = 0, word_flags = 1, word_shared = 2 };
 
 inline core::event *as_event(aclrtEvent e)
 {
-	return static_cast<core::event *>(e);
+	return core::event_of(e);
 }
 
 /* 100000 for NULL, 107017 for a handle that is no live event. */

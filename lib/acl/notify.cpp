@@ -66,7 +66,7 @@ int notify_create(context *c, bool counts, notify **out)
 	n->word = static_cast<u64 *>(word);
 	store_release(n->word, u64(0));
 	n->slot = s32(c->dev->slot);
-	store_release(&n->alive, 1u);
+	notify_slab->enliven(n);
 	*out = n;
 	return 0;
 }
@@ -81,7 +81,7 @@ void notify_unref(notify *n)
 
 aclError get_notify(const char *call, const void *handle, bool counts, notify **out)
 {
-	notify *n = static_cast<notify *>(const_cast<void *>(handle));
+	notify *n = core::object_at<notify>(handle);
 
 	if (!handle)
 		return bad_arg(call, "notify is NULL");
@@ -246,7 +246,7 @@ static aclError create(const char *call, void **out, u64 flag, bool counts)
 		return fault(call, ACL_ERROR_RT_NO_NOTIFY_RESOURCE, "%s", error_text());
 	if (err)
 		return core_fault(call, err, at::memory);
-	*out = n;
+	*out = notify_handle(n);
 	return ACL_SUCCESS;
 }
 
@@ -257,7 +257,7 @@ static aclError destroy(const char *call, void *handle, bool counts)
 
 	if (err)
 		return err;
-	store_release(&n->alive, 0u);
+	store_release(&n->alive, u64(0));
 	notify_unref(n);
 	reap();
 	return ACL_SUCCESS;
@@ -297,7 +297,7 @@ static int import_notify(const char *key, notify **out)
 	n->word = &share->page->words[0];
 	n->share = share;
 	n->imported = true;
-	store_release(&n->alive, 1u);
+	notify_slab->enliven(n);
 	*out = n;
 	return 0;
 }
@@ -379,7 +379,7 @@ aclError aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num)
 			return err;
 	}
 	for (size_t i = 0; i < num; i++)
-		clear(static_cast<acl::notify *>(notifies[i]));
+		clear(core::object_at<acl::notify>(notifies[i]));
 	return ACL_SUCCESS;
 }
 
@@ -431,7 +431,7 @@ aclError aclrtNotifyImportByKey(aclrtNotify *notify, const char *key, uint64_t f
 		return no_context(__func__);
 	const int bad = import_notify(key, &n);
 	if (!bad)
-		*notify = n;
+		*notify = notify_handle(n);
 	return check(__func__, bad, at::memory);
 }
 

@@ -10,8 +10,8 @@
 
 namespace usdma::acl {
 
-struct notify {
-	u32 alive = 0;
+struct alignas(64) notify {
+	u64 alive = 0;                /* the handle */
 	u32 id = 0;
 	u32 refs = 1;                 /* the handle's, and one for each wait under way */
 	s32 slot = -1;                /* of the device that it was made on; -1: another process's */
@@ -21,6 +21,10 @@ struct notify {
 	bool imported = false;
 };
 
+inline void *notify_handle(const notify *n)
+{
+	return reinterpret_cast<void *>(load_relaxed(&n->alive));
+}
 int notify_create(context *c, bool counts, notify **out);
 void notify_unref(notify *n);
 aclError get_notify(const char *call, const void *handle, bool counts, notify **out);

@@ -10,9 +10,9 @@ static aclError get_pool(const char *call, const void *handle, core::pool **out)
 {
 	if (!handle)
 		return bad_arg(call, "memPool is NULL");
-	if (!core::pool_valid(handle))
+	*out = core::pool_of(handle);
+	if (!*out)
 		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p is not a live memory pool", handle);
-	*out = static_cast<core::pool *>(const_cast<void *>(handle));
 	return ACL_SUCCESS;
 }
 
@@ -104,7 +104,7 @@ aclError aclrtMemPoolCreate(aclrtMemPool *memPool, const aclrtMemPoolProps *pool
 	err = core::pool_create(dev, poolProps->maxSize, &p);
 	core::device_put(dev); /* the pool has a reference of its own */
 	if (!err)
-		*memPool = p;
+		*memPool = core::pool_handle(p);
 	return check(__func__, err, at::memory);
 }
 

@@ -158,7 +158,7 @@ int context_create(s32 id, bool primary, context **out)
 		contexts->put(c);
 		return err;
 	}
-	store_release(&c->alive, 1u);
+	contexts->enliven(c);
 	*out = c;
 	return 0;
 }
@@ -185,7 +185,7 @@ static std::vector<core::stream *> streams_of(const context *c)
 
 void context_destroy(context *c, bool force)
 {
-	store_release(&c->alive, 0u);
+	store_release(&c->alive, u64(0));
 	/* Threads for which it is current notice that it is another one now. */
 	store_relaxed(&c->generation, u64(0));
 	for (core::stream *s : streams_of(c)) {

@@ -19,8 +19,8 @@ struct options {
 	bool set[sys_opts];
 };
 
-struct context {
-	u32 alive = 0;
+struct alignas(64) context {
+	u64 alive = 0;                 /* the handle */
 	bool primary = false;
 	s32 id = 0;                    /* the device as the user numbers it */
 	u64 generation = 0;            /* differs from that of an earlier context in the same place */
@@ -72,6 +72,15 @@ aclError no_device(const char *call, s64 id);
 /* ---- contexts -------------------------------------------------------------------------------------- */
 
 int context_create(s32 id, bool primary, context **out);
+/* For those whom context_valid has told that it is one. */
+inline context *as_context(const void *handle)
+{
+	return core::object_at<context>(handle);
+}
+inline void *context_handle(const context *c)
+{
+	return reinterpret_cast<void *>(load_relaxed(&c->alive));
+}
 /* Waits for its streams (force: drops their work) and destroys them with it. */
 void context_destroy(context *c, bool force);
 bool context_valid(const void *handle);
@@ -85,7 +94,7 @@ void set_default_device(s32 id);
 
 inline core::stream *as_stream(aclrtStream s)
 {
-	return static_cast<core::stream *>(s);
+	return core::stream_of(s);
 }
 
 inline context *owner_of(const core::stream *s)
@@ -96,7 +105,7 @@ inline context *owner_of(const core::stream *s)
 /* The library's own streams have no owner: a stale handle must not reach one. */
 inline bool stream_live(const void *handle)
 {
-	return core::stream_valid(handle) && static_cast<const core::stream *>(handle)->opt.owner;
+	return core::stream_valid(handle) && core::stream_of(handle)->opt.owner;
 }
 
 /* What a stream's user words mean to us. */

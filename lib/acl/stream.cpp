@@ -20,7 +20,7 @@ static constinit core::immortal<hook_table<aclrtStreamStateCallback>> state_hook
 
 void tell_stream_state(core::stream *s, aclrtStreamState state)
 {
-	state_hooks->call(static_cast<aclrtStream>(s), state);
+	state_hooks->call(core::stream_handle(s), state);
 }
 
 static aclError create(const char *call, aclrtStream *out, u32 priority, u32 flags)
@@ -42,7 +42,7 @@ static aclError create(const char *call, aclrtStream *out, u32 priority, u32 fla
 		return fault(call, ACL_ERROR_RT_NO_STREAM_RESOURCE, "%s", error_text());
 	if (err)
 		return core_fault(call, err, at::memory);
-	*out = s;
+	*out = core::stream_handle(s);
 	tell_stream_state(s, ACL_RT_STREAM_STATE_CREATE_POST);
 	return ACL_SUCCESS;
 }

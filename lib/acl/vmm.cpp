@@ -51,9 +51,9 @@ static aclrtPhysicalMemProp *prop_of(core::physical *p)
 
 static aclError get_physical(const char *call, const void *handle, core::physical **out)
 {
-	if (!core::physical_valid(handle))
+	*out = core::physical_of(handle);
+	if (!*out)
 		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p is not a live handle of physical memory", handle);
-	*out = static_cast<core::physical *>(const_cast<void *>(handle));
 	return ACL_SUCCESS;
 }
 
@@ -88,7 +88,7 @@ static aclError create(const char *call, aclrtDrvMemHandle *handle, size_t size,
 	if (err)
 		return core_fault(call, err, at::memory);
 	*prop_of(p) = prop;
-	*handle = p;
+	*handle = core::physical_handle(p);
 	return ACL_SUCCESS;
 }
 
@@ -146,7 +146,7 @@ static aclError import_number(const char *call, u64 number, s32 id, aclrtDrvMemH
 	const bool host = core::physical_on_host(p);
 	prop->memAttr = host ? ACL_DDR_MEM_NORMAL : ACL_HBM_MEM_HUGE;
 	prop->location = {host ? 0 : u32(id), host ? ACL_MEM_LOCATION_TYPE_HOST : ACL_MEM_LOCATION_TYPE_DEVICE};
-	*handle = p;
+	*handle = core::physical_handle(p);
 	return ACL_SUCCESS;
 }
 
@@ -274,7 +274,7 @@ aclError aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *handle)
 		return bad_arg(__func__, "virPtr or handle is NULL");
 	const int err = core::vmm_retain(reinterpret_cast<u64>(virPtr), &p);
 	if (!err)
-		*handle = p;
+		*handle = core::physical_handle(p);
 	return check(__func__, err, at::memory);
 }
 

@@ -20,7 +20,7 @@ int event_create(device *dev, u32 flags, event **out)
 	e->dev = dev;
 	e->flags = flags;
 	e->id = __atomic_fetch_add(&next_event_id, 1, __ATOMIC_RELAXED) % max_events;
-	store_release(&e->alive, 1u);
+	events->enliven(e);
 	*out = e;
 	return 0;
 }
@@ -40,7 +40,7 @@ void event_unref(event *e)
 
 int event_destroy(event *e)
 {
-	store_release(&e->alive, 0u);
+	store_release(&e->alive, u64(0));
 	event_unref(e);
 	return 0;
 }
@@ -96,8 +96,7 @@ int event_record(event *e, stream *s)
 		if (!r)
 			return fail(ENOMEM, "no pinned memory for the event's time stamp: %s", error_text());
 		record_ref(r);
-		r->on = s;
-		r->on_id = s->id;
+		r->on = stream_handle(s);
 		replace_latest(e, r);
 	}
 	t.kind = task_kind::record;
@@ -157,7 +156,7 @@ static int wait_queued(record *r, deadline until)
 
 static int recorder_error(const record *r)
 {
-	return stream_valid(r->on) && r->on->id == r->on_id ? stream_take_error(r->on, nullptr) : 0;
+	return r->on && stream_valid(r->on) ? stream_take_error(stream_of(r->on), nullptr) : 0;
 }
 
 int event_wait(event *e, deadline until)

@@ -24,14 +24,13 @@ struct record {
 	u64 seq = 0;
 	u64 *stamp = nullptr;     /* pinned word that the device stores its time to; null: no timing */
 	u64 done_ns = 0;
-	stream *on = nullptr;     /* the stream; may be dead by now */
-	u32 on_id = 0;
+	void *on = nullptr;       /* the stream's handle; it may be dead by now */
 	u32 ring_waits = 0;       /* rings that wait for it by themselves; atomic */
 	u32 future = 0;           /* stands for a record that is still to come (event_wait_future) */
 };
 
-struct event {
-	u32 alive = 0;
+struct alignas(64) event {
+	u64 alive = 0;            /* the handle */
 	u32 id = 0;
 	u32 flags = 0;
 	device *dev = nullptr;
@@ -41,6 +40,16 @@ struct event {
 	u32 refs = 1;
 	u64 user[4] = {};
 };
+
+/* As stream_of and stream_handle. */
+inline event *event_of(const void *handle)
+{
+	return object_at<event>(handle);
+}
+inline void *event_handle(const event *e)
+{
+	return reinterpret_cast<void *>(load_relaxed(&e->alive));
+}
 
 int event_create(device *dev, u32 flags, event **out);
 /* The handle is dead at once; what waits for it is served. */

@@ -22,8 +22,8 @@ struct idle_block {
 	event *freed; /* when that stream has come so far */
 };
 
-struct pool {
-	u32 alive = 0;
+struct alignas(64) pool {
+	u64 alive = 0; /* the handle */
 	u32 refs = 1; /* the handle and the blocks in use; under the lock */
 	device *dev = nullptr;
 	u64 max = 0, threshold = 0;
@@ -68,14 +68,19 @@ int pool_create(device *dev, u64 max, pool **out)
 	}
 	p->dev = ref;
 	p->max = max;
-	store_release(&p->alive, 1u);
+	pools->enliven(p);
 	*out = p;
 	return 0;
 }
 
-bool pool_valid(const void *handle)
+pool *pool_of(const void *handle)
 {
-	return pools->holds(handle);
+	return pools->holds(handle) ? object_at<pool>(handle) : nullptr;
+}
+
+void *pool_handle(const pool *p)
+{
+	return reinterpret_cast<void *>(load_relaxed(&p->alive));
 }
 
 /* Its memory may still be in use by work under way: device_free waits for that by itself. */
@@ -118,7 +123,7 @@ void pool_destroy(pool *p)
 	{
 		std::lock_guard guard(state().lock);
 
-		store_release(&p->alive, 0u);
+		store_release(&p->alive, u64(0));
 		shrink_idle(p, 0);
 		last = drop_ref(p);
 	}

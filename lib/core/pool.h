@@ -20,7 +20,9 @@ struct pool_stats {
 
 /* max: bytes, 0 no limit. */
 int pool_create(device *dev, u64 max, pool **out);
-bool pool_valid(const void *handle);
+/* nullptr: no handle of a pool that is there. */
+pool *pool_of(const void *handle);
+void *pool_handle(const pool *p);
 /* Blocks in use live on until they are freed. */
 void pool_destroy(pool *p);
 int pool_alloc(pool *p, u64 size, stream *s, void **out); /* -ENOMEM */

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Objects behind handles.  The memory of an object is never given back, so that
- * any pointer a caller hands in can be checked without trusting it: it must lie
- * in the slab, at an object's start, and the object must be alive.
+ * any handle a caller hands in can be checked without trusting it: its address must
+ * lie in the slab, at an object's start, and the object must be alive under this
+ * very handle.
+ *
+ * A handle is the object's address with a number in the bits that an address leaves
+ * free: the low six, as objects are aligned to 64, and fifteen at the top (the sign
+ * stays clear, for languages that see a handle as a signed number).  The number is
+ * another one each time, so that a handle of an object that is gone does not match
+ * the next one in the same place.
  */
 #pragma once
 
@@ -15,10 +22,23 @@
 
 namespace usdma::core {
 
-/* T has `u32 alive` (0 or 1, accessed atomically). At most max objects. Address space is reserved, pages come on use. */
+inline constexpr unsigned handle_low_bits = 6, handle_high_at = 48, handle_high_bits = 15;
+inline constexpr u64 handle_address = (u64(1) << handle_high_at) - (u64(1) << handle_low_bits);
+
+/* What a handle says is its object's address; to be believed once the slab holds the handle. */
+template <class T> inline T *object_at(const void *handle)
+{
+	return reinterpret_cast<T *>(reinterpret_cast<u64>(handle) & handle_address);
+}
+
+/*
+ * T's first member is `alive`, accessed atomically, 0: the object is not there.  For objects with handles
+ * (T is aligned to 64) it is a u64, the handle itself; others may have a u32 of 1.
+ * At most max objects. Address space is reserved, pages come on use.
+ */
 template <class T, size_t max> class slab {
 public:
-	/* A default-constructed T with alive == 0 (the caller sets it when the object is ready); nullptr: none left. */
+	/* A default-constructed T with alive == 0, for enliven() when it is ready; nullptr: none left. */
 	T *get()
 	{
 		std::lock_guard guard(lock_);
@@ -38,7 +58,7 @@ public:
 	{
 		t->~T();
 		std::lock_guard guard(lock_);
-		__atomic_store_n(&t->alive, 0u, __ATOMIC_RELEASE);
+		__atomic_store_n(&t->alive, 0, __ATOMIC_RELEASE);
 		free_.push_back(t);
 	}
 	/* At the start of an object, alive or not. */
@@ -49,9 +69,21 @@ public:
 
 		return base && off < max * sizeof(T) && off % sizeof(T) == 0;
 	}
-	bool holds(const void *p) const
+	/* A handle of an object that is alive. */
+	bool holds(const void *handle) const
 	{
-		return within(p) && __atomic_load_n(&static_cast<const T *>(p)->alive, __ATOMIC_ACQUIRE) == 1;
+		const T *t = object_at<T>(handle);
+
+		return within(t) && __atomic_load_n(&t->alive, __ATOMIC_ACQUIRE) == reinterpret_cast<u64>(handle);
+	}
+	/* The object is ready: from now on it is alive, under a handle that it never had. */
+	void enliven(T *t)
+	{
+		static_assert(alignof(T) >= 1 << handle_low_bits && sizeof(t->alive) == sizeof(u64));
+		const u64 n = __atomic_add_fetch(&names_, 1, __ATOMIC_RELAXED);
+		const u64 low = n % (1 << handle_low_bits), high = (n >> handle_low_bits) % (1 << handle_high_bits);
+
+		__atomic_store_n(&t->alive, reinterpret_cast<u64>(t) | low | high << handle_high_at, __ATOMIC_RELEASE);
 	}
 	size_t live() const
 	{
@@ -65,7 +97,7 @@ public:
 		std::lock_guard guard(lock_);
 
 		for (size_t i = 0; i < used_; i++)
-			if (__atomic_load_n(&base_[i].alive, __ATOMIC_ACQUIRE) == 1)
+			if (__atomic_load_n(&base_[i].alive, __ATOMIC_ACQUIRE))
 				fn(base_[i]);
 	}
 
@@ -84,6 +116,7 @@ private:
 	mutable std::mutex lock_;
 	T *base_ = nullptr;
 	size_t used_ = 0;
+	u64 names_ = 0;
 	std::vector<T *> free_;
 };
 

@@ -45,7 +45,7 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	s->max_len = dev->eng->limits().max_len;
 	s->id = __atomic_add_fetch(&next_id, 1, __ATOMIC_RELAXED);
 	s->last = dma::completed(s->ln->ch);
-	store_release(&s->alive, 1u);
+	streams->enliven(s);
 	*out = s;
 	return 0;
 }
@@ -89,7 +89,7 @@ int stream_destroy(stream *s)
 {
 	if (forked())
 		return fail_forked();
-	store_release(&s->alive, 0u);
+	store_release(&s->alive, u64(0));
 	stream_sync(s, deadline::never());
 	stream_end(s);
 	return 0;
@@ -99,7 +99,7 @@ int stream_destroy_force(stream *s)
 {
 	if (forked())
 		return fail_forked();
-	store_release(&s->alive, 0u);
+	store_release(&s->alive, u64(0));
 	stream_abort(s);
 	stream_end(s);
 	return 0;
@@ -384,7 +384,7 @@ int device_sync(device *dev, deadline until, bool *late)
 		},
 		&a);
 	for (stream *s : a.all) {
-		const bool alive = load_acquire(&s->alive);
+		const bool alive = load_acquire(&s->alive) != 0;
 		const int wait = alive ? stream_wait(s, until) : 0;
 		const int err = wait || !alive ? wait : stream_take_error(s, nullptr);
 

@@ -49,7 +49,7 @@ struct stream_stats {
 };
 
 struct alignas(64) stream {
-	u32 alive = 0;
+	u64 alive = 0;                /* the handle */
 	u32 id = 0;
 	lane *ln = nullptr;
 	device *dev = nullptr;
@@ -68,6 +68,17 @@ struct alignas(64) stream {
 	u32 held_back = 0;            /* the pump's: in which look one of them was not due */
 	u64 user[4] = {};             /* the front end's */
 };
+
+/* For those whom stream_valid has told that it is one. */
+inline stream *stream_of(const void *handle)
+{
+	return object_at<stream>(handle);
+}
+/* nullptr once it is being destroyed. */
+inline void *stream_handle(const stream *s)
+{
+	return reinterpret_cast<void *>(load_relaxed(&s->alive));
+}
 
 int stream_create(device *dev, const stream_options &opt, stream **out);
 /* Waits for its work. The handle is dead at once for others. */

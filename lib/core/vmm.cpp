@@ -150,7 +150,7 @@ int physical_new(device *dev, u64 size, physical **out)
 
 void physical_ready(physical *p)
 {
-	store_release(&p->alive, 1u);
+	physicals->enliven(p);
 }
 
 /* Neither a handle nor a mapping is left. */
@@ -226,9 +226,14 @@ int physical_host(device *dev, u64 size, int, physical **out)
 	return 0;
 }
 
-bool physical_valid(const void *handle)
+physical *physical_of(const void *handle)
 {
-	return physicals->holds(handle);
+	return physicals->holds(handle) ? object_at<physical>(handle) : nullptr;
+}
+
+void *physical_handle(const physical *p)
+{
+	return reinterpret_cast<void *>(load_relaxed(&p->alive));
 }
 
 void physical_put(physical *p)
@@ -238,7 +243,7 @@ void physical_put(physical *p)
 		std::lock_guard guard(v.lock);
 
 		if (--p->handles == 0)
-			store_release(&p->alive, 0u);
+			store_release(&p->alive, u64(0));
 	}
 	physical_unref(p);
 }
@@ -405,7 +410,8 @@ int vmm_retain(u64 va, physical **out)
 		return -ENOENT;
 	__atomic_add_fetch(&m->what->refs, 1, __ATOMIC_RELAXED);
 	m->what->handles++;
-	store_release(&m->what->alive, 1u);
+	if (!load_relaxed(&m->what->alive))
+		physicals->enliven(m->what);
 	*out = m->what;
 	return 0;
 }

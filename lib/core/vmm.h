@@ -14,7 +14,7 @@ namespace usdma::core {
 
 inline constexpr u64 vmm_grain = 2 * MiB;
 
-struct physical; /* a handle; checked by physical_valid */
+struct physical;
 
 /* size is rounded up to the grain; align 0 or a power of two; expect 0 or the address wanted. -ENOMEM, -EEXIST, -EINVAL. */
 int vmm_reserve(u64 size, u64 align, u64 expect, u64 *va);
@@ -25,7 +25,9 @@ int vmm_release(u64 va);
 int physical_device(device *dev, u64 size, u64 align, physical **out);
 /* Pinned host memory for the engines of the process; dev is opened for it, so that it can be mapped. */
 int physical_host(device *dev, u64 size, int node, physical **out);
-bool physical_valid(const void *handle);
+/* nullptr: no handle of physical memory that is there. */
+physical *physical_of(const void *handle);
+void *physical_handle(const physical *p);
 /* The handle ends; the memory lives on while it is mapped. */
 void physical_put(physical *p);
 u64 physical_size(const physical *p);

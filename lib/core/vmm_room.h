@@ -13,8 +13,8 @@ namespace usdma::core {
 
 inline constexpr size_t max_physicals = 65536;
 
-struct physical {
-	u32 alive = 0;        /* a handle is left */
+struct alignas(64) physical {
+	u64 alive = 0;        /* the handle, while one is left */
 	u32 refs = 1;         /* handles and mappings; atomic */
 	u32 handles = 1;      /* under the lock */
 	bool host = false;    /* host memory; else of device class */

@@ -62,7 +62,7 @@ HcclResult reduce_by_core(aclrtStream handle, char *dst, const char *src, u64 le
 {
 	if (!usdma::core::stream_valid(handle))
 		return acl_failed("the reduction", ACL_ERROR_RT_INVALID_HANDLE);
-	if (int err = usdma::core::reduce_async(static_cast<usdma::core::stream *>(handle), dst, src, len, type, op)) {
+	if (int err = usdma::core::reduce_async(usdma::core::stream_of(handle), dst, src, len, type, op)) {
 		log_warn("hccl: the reduction failed: %s", usdma::error_text());
 		return err == -EOPNOTSUPP ? HCCL_E_NOT_SUPPORT : HCCL_E_RUNTIME;
 	}

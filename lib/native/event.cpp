@@ -18,7 +18,7 @@ int usdma_event_create(usdma_device *dev, unsigned flags, usdma_event **out)
 		return fail(EINVAL, "%s: unknown flags 0x%x", __func__, flags);
 	if (const int err = core::event_create(to_core(dev), flags, &e))
 		return err;
-	*out = reinterpret_cast<usdma_event *>(e);
+	*out = static_cast<usdma_event *>(core::event_handle(e));
 	return 0;
 }
 

@@ -18,11 +18,11 @@ inline core::device *to_core(usdma_device *d)
 }
 inline core::stream *to_core(usdma_stream *s)
 {
-	return reinterpret_cast<core::stream *>(s);
+	return core::stream_of(s);
 }
 inline core::event *to_core(usdma_event *e)
 {
-	return reinterpret_cast<core::event *>(e);
+	return core::event_of(e);
 }
 
 [[gnu::cold]] inline int bad_handle(const char *call, const char *what)

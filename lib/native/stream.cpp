@@ -40,7 +40,7 @@ int usdma_stream_create(usdma_device *dev, const struct usdma_stream_options *op
 		return err;
 	if (const int err = core::stream_create(to_core(dev), opt, &s))
 		return err;
-	*out = reinterpret_cast<usdma_stream *>(s);
+	*out = static_cast<usdma_stream *>(core::stream_handle(s));
 	return 0;
 }
 

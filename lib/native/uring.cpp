@@ -16,15 +16,24 @@
 
 using namespace usdma;
 
-struct usdma_completion {
-	u32 alive = 0;
+namespace {
+
+struct alignas(64) completion {
+	u64 alive = 0; /* the handle */
 	u32 busy = 0;
 	u64 count = 0; /* the kernel reads the eventfd into this */
-	core::stream *stream = nullptr;
+	void *stream = nullptr; /* its handle; it may be dead by now */
 	unique_fd fd;
 };
 
-static constinit core::slab<usdma_completion, 65536> all;
+} // namespace
+
+static constinit core::slab<completion, 65536> all;
+
+static completion *to_completion(usdma_completion *c)
+{
+	return core::object_at<completion>(c);
+}
 
 #define need_completion(c)                                                                                             \
 	do {                                                                                                           \
@@ -41,21 +50,23 @@ int usdma_completion_create(usdma_completion **out)
 
 	if (!fd.valid())
 		return fail_errno("%s: eventfd", __func__);
-	usdma_completion *c = all.get();
+	completion *c = all.get();
 	if (!c)
 		return fail(ENOMEM, "%s: too many completions", __func__);
 	c->fd = std::move(fd);
-	store_release(&c->alive, 1u);
-	*out = c;
+	all.enliven(c);
+	*out = reinterpret_cast<usdma_completion *>(c->alive);
 	return 0;
 }
 
 int usdma_completion_destroy(usdma_completion *completion)
 {
 	need_completion(completion);
-	if (load_acquire(&completion->busy))
+	struct completion *c = to_completion(completion);
+
+	if (load_acquire(&c->busy))
 		return fail(EBUSY, "%s: prepared and not finished", __func__);
-	all.put(completion);
+	all.put(c);
 	return 0;
 }
 
@@ -65,20 +76,22 @@ int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, st
 	need_completion(completion);
 	need_stream(stream);
 	need_pointer(sqe);
-	if (load_acquire(&completion->busy))
+	struct completion *c = to_completion(completion);
+
+	if (load_acquire(&c->busy))
 		return fail(EBUSY, "%s: on its way already; call usdma_completion_finish after its CQE", __func__);
-	store_relaxed(&completion->count, u64(0));
-	if (const int err = core::stream_signal_fd(native::to_core(stream), completion->fd.get()))
+	store_relaxed(&c->count, u64(0));
+	if (const int err = core::stream_signal_fd(native::to_core(stream), c->fd.get()))
 		return err;
-	completion->stream = native::to_core(stream);
-	store_release(&completion->busy, 1u);
-	io_uring_prep_read(sqe, completion->fd.get(), &completion->count, sizeof(completion->count), 0);
+	c->stream = stream;
+	store_release(&c->busy, 1u);
+	io_uring_prep_read(sqe, c->fd.get(), &c->count, sizeof(c->count), 0);
 	sqe->user_data = user_data;
 	return 0;
 }
 
 /* Whether the signal came: the ring's read took it, or (cancelled) it is taken here. */
-static bool signalled(usdma_completion *c)
+static bool signalled(completion *c)
 {
 	struct pollfd p = {c->fd.get(), POLLIN, 0};
 	u64 n;
@@ -93,11 +106,13 @@ int usdma_completion_finish(usdma_completion *completion)
 	core::stream_error e;
 
 	need_completion(completion);
-	if (!load_acquire(&completion->busy))
+	struct completion *c = to_completion(completion);
+
+	if (!load_acquire(&c->busy))
 		return fail(EINVAL, "%s: it was not prepared", __func__);
-	if (!signalled(completion))
+	if (!signalled(c))
 		return fail(EAGAIN, "%s: the work has not ended", __func__);
-	core::stream *s = std::exchange(completion->stream, nullptr);
-	store_release(&completion->busy, 0u);
-	return core::stream_valid(s) ? core::stream_take_error(s, &e) : 0;
+	const void *s = std::exchange(c->stream, nullptr);
+	store_release(&c->busy, 0u);
+	return core::stream_valid(s) ? core::stream_take_error(core::stream_of(s), &e) : 0;
 }

@@ -175,6 +175,30 @@ static void abort_ends_what_waits(void **)
 	assert_int_equal(usdma_stream_sync(s, 0), -EBADF);
 }
 
+/* The next object comes to the same place; the handle of the one before does not mean it. */
+static void handles_of_what_is_gone(void **)
+{
+	device dev;
+	usdma_stream *s, *next;
+	usdma_event *e, *later;
+
+	for (int i = 0; i < 100; i++) {
+		WORKS(usdma_stream_create(dev, nullptr, &s));
+		WORKS(usdma_stream_destroy(s));
+		WORKS(usdma_stream_create(dev, nullptr, &next));
+		WORKS(usdma_event_create(dev, 0, &e));
+		WORKS(usdma_event_destroy(e));
+		WORKS(usdma_event_create(dev, 0, &later));
+		assert_int_equal(usdma_stream_sync(s, 0), -EBADF);
+		assert_int_equal(usdma_stream_destroy(s), -EBADF);
+		assert_int_equal(usdma_event_record(e, next), -EBADF);
+		assert_int_equal(usdma_event_destroy(e), -EBADF);
+		WORKS(usdma_event_record(later, next));
+		WORKS(usdma_event_destroy(later));
+		WORKS(usdma_stream_destroy(next));
+	}
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -185,6 +209,7 @@ int main()
 		cmocka_unit_test(a_timeout_leaves_the_work_running),
 		cmocka_unit_test(one_stream_waits_for_another),
 		cmocka_unit_test(abort_ends_what_waits),
+		cmocka_unit_test(handles_of_what_is_gone),
 	};
 
 	return cmocka_run_group_tests_name("async", tests, nullptr, nullptr);

@@ -151,6 +151,95 @@ static void test_stream_states(void **)
 	GOOD(aclrtResetDeviceForce(0));
 }
 
+/* ---- handles of what is gone --------------------------------------------------------------------------- */
+
+/* The next object comes to the same place: the old handle must not mean that one, however often this happens. */
+template <class make_t, class end_t, class use_t> void expect_stale(make_t make, end_t end, use_t use, aclError code)
+{
+	std::vector<void *> old;
+
+	for (int i = 0; i < 200; i++) {
+		void *h = make();
+
+		for (void *o : old) {
+			assert_ptr_not_equal(o, h);
+			assert_int_equal(use(o), code);
+			assert_int_equal(end(o), code);
+			aclGetRecentErrMsg();
+		}
+		if (old.size() >= 20)
+			old.erase(old.begin());
+		GOOD(use(h));
+		GOOD(end(h));
+		assert_int_equal(use(h), code);
+		assert_non_null(strstr(aclGetRecentErrMsg(), "live"));
+		old.push_back(h);
+	}
+}
+
+static void test_stale_handles(void **)
+{
+	bench b(sound);
+	void *h = nullptr;
+
+	expect_stale([&] { GOOD(aclrtCreateStream(&h)); return h; }, [](void *s) { return aclrtDestroyStream(s); },
+		     [](void *s) { return aclrtSynchronizeStream(s); }, 107017);
+	expect_stale([&] { GOOD(aclrtCreateEvent(&h)); return h; }, [](void *e) { return aclrtDestroyEvent(e); },
+		     [&](void *e) { return aclrtRecordEvent(e, b.s); }, 107017);
+	expect_stale([&] { GOOD(aclrtCreateNotify(&h, 0)); return h; }, [](void *n) { return aclrtDestroyNotify(n); },
+		     [&](void *n) { return aclrtRecordNotify(n, b.s); }, 107017);
+	expect_stale([&] { GOOD(aclrtCntNotifyCreate(&h, 0)); return h; }, [](void *n) { return aclrtCntNotifyDestroy(n); },
+		     [&](void *n) { return aclrtCntNotifyReset(n, b.s); }, 107017);
+	GOOD(aclrtSynchronizeStream(b.s));
+}
+
+static void test_stale_contexts(void **)
+{
+	aclrtContext mine, one, next, now;
+
+	GOOD(aclrtSetDevice(sound));
+	GOOD(aclrtGetCurrentContext(&mine));
+	for (int i = 0; i < 10; i++) {
+		GOOD(aclrtCreateContext(&one, sound));
+		GOOD(aclrtDestroyContext(one));
+		GOOD(aclrtCreateContext(&next, sound));
+		assert_int_equal(aclrtSetCurrentContext(one), 107000);
+		assert_int_equal(aclrtDestroyContext(one), 107002);
+		GOOD(aclrtGetCurrentContext(&now));
+		assert_ptr_equal(now, next);
+		GOOD(aclrtDestroyContext(next));
+		GOOD(aclrtSetCurrentContext(mine));
+	}
+	GOOD(aclrtResetDevice(sound));
+}
+
+static void test_stale_memory_handles(void **)
+{
+	aclrtPhysicalMemProp prop{};
+	aclrtMemPoolProps props{};
+	void *one, *next;
+	uint64_t v;
+
+	GOOD(aclrtSetDevice(sound));
+	prop.location = {sound, ACL_MEM_LOCATION_TYPE_DEVICE};
+	prop.memAttr = ACL_HBM_MEM_HUGE;
+	props.location = prop.location;
+	for (int i = 0; i < 10; i++) {
+		GOOD(aclrtMallocPhysical(&one, 2 << 20, &prop, 0));
+		GOOD(aclrtFreePhysical(one));
+		GOOD(aclrtMallocPhysical(&next, 2 << 20, &prop, 0));
+		assert_true(aclrtFreePhysical(one));
+		GOOD(aclrtFreePhysical(next));
+		GOOD(aclrtMemPoolCreate(&one, &props));
+		GOOD(aclrtMemPoolDestroy(one));
+		GOOD(aclrtMemPoolCreate(&next, &props));
+		assert_int_equal(aclrtMemPoolGetAttr(one, ACL_RT_MEM_POOL_ATTR_USED_MEM_CURRENT, &v), 107017);
+		assert_int_equal(aclrtMemPoolDestroy(one), 107017);
+		GOOD(aclrtMemPoolDestroy(next));
+	}
+	GOOD(aclrtResetDevice(sound));
+}
+
 /* ---- failed tasks ----------------------------------------------------------------------------------- */
 
 static std::atomic<int> exceptions;
@@ -340,6 +429,9 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_device_states),	   cmocka_unit_test(test_stream_states), cmocka_unit_test(test_failed_task),
+		cmocka_unit_test(test_stale_handles),
+		cmocka_unit_test(test_stale_contexts),
+		cmocka_unit_test(test_stale_memory_handles),
 		cmocka_unit_test(test_failed_copy_is_its_callers),
 		cmocka_unit_test(test_failed_before_copy), cmocka_unit_test(test_stop_on_failure),
 		cmocka_unit_test(test_task_abort),	   cmocka_unit_test(test_reports),

@@ -105,7 +105,10 @@ def search(run, name, corpus, seconds):
 
 
 # Not by default: it fetches a whole Debian into a clean root, which takes minutes and the mirror.
-@lane("packages", "Debian packages in a clean root: build, lintian, install, use, purge", BUILD + ("package",), default=False)
+@lane("packages", "Debian packages in a clean root: build, lintian, install, use, purge; then in a system that boots",
+      BUILD + ("package", "vm"), default=False)
 def packages(run):
     run.tap("packages", [os.path.join(TOP, "tests/install/packages"), "--work", run.dir("packages"),
                          "--jobs", str(run.jobs)], deadline=1500)
+    run.tap("booted", [os.path.join(TOP, "tests/install/booted"), "--work", run.dir("packages"), "--cache", run.dir("vm-cache"),
+                       "--debs", run.dir("packages/deb")], deadline=900)

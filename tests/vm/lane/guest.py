@@ -12,6 +12,12 @@ import time
 GUEST_SECONDS = 7200
 
 
+# The guest's time passes with its instructions, and jumps while it is idle: what edu's 100 ms a transfer would take is not
+# waited for.  A guest with a disk must not: its time would jump while the disk is at work.
+JUMPING = ["-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=4,sleep=off"]
+STEADY = ["-accel", "tcg,thread=multi", "-smp", "2"]
+
+
 class GuestError(Exception):
     """The machine panicked, hung or went away: everything after it is void."""
 
@@ -35,7 +41,7 @@ def read_logs(scratch):
 
 
 class Guest:
-    def __init__(self, kernel, initrd, scratch, devices, cmdline, deadline, memory=1024):
+    def __init__(self, kernel, initrd, scratch, devices, cmdline, deadline, memory=1024, clock=JUMPING, boot_seconds=60):
         self.deadline = deadline
         self.scratch = scratch
         sock_path = os.path.join(scratch, "port")
@@ -44,10 +50,7 @@ class Guest:
         listener.listen(1)
         listener.settimeout(20)
         command = [
-            "qemu-system-x86_64", "-accel", "tcg,thread=single", "-cpu", "max", "-smp", "1", "-m", str(memory),
-            # The guest's time passes with its instructions, and jumps while it is idle: what edu's 100 ms a transfer
-            # would take is not waited for.
-            "-icount", "shift=4,sleep=off",
+            "qemu-system-x86_64", *clock, "-cpu", "max", "-m", str(memory),
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", kernel.image, "-initrd", initrd,
             "-append", f"console=ttyS0 panic=-1 oops=panic quiet loglevel=5 {cmdline}",
@@ -66,11 +69,11 @@ class Guest:
             raise GuestError(f"the virtual machine did not start: {self.logs()}") from e
         finally:
             listener.close()
-        self._await_ready()
+        self._await_ready(boot_seconds)
 
-    def _await_ready(self):
+    def _await_ready(self, seconds):
         try:
-            line = self._line(self._soonest(60))
+            line = self._line(self._soonest(seconds))
         except GuestError:
             self.stop()
             raise
@@ -120,6 +123,13 @@ class Guest:
             raise GuestError(f"the guest answers with {fields!r}")
         out = self._take(int(fields[2]), until)
         return Result(int(fields[1]), out, self._take(int(fields[3]), until))
+
+    def ended(self, seconds):
+        """Waits for a machine that was told to switch itself off."""
+        try:
+            return self.process.wait(min(seconds, max(self.deadline - time.monotonic(), 0))) == 0
+        except subprocess.TimeoutExpired:
+            return False
 
     def logs(self):
         return read_logs(self.scratch)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A clean Debian 12 root: made by debootstrap once, unpacked for each run, commands in it."""
+import os
+import shutil
+import subprocess
+
+SUITE = "bookworm"
+
+
+class Stop(Exception):
+    """Nothing that follows makes sense; the point that failed has been told."""
+
+
+class Points:
+    count = failed = 0
+
+    def add(self, ok, name, log=""):
+        self.count += 1
+        self.failed += not ok
+        print(f"{'ok' if ok else 'not ok'} {self.count} - {name}", flush=True)
+        if not ok and log:
+            print("".join(f"# {line}\n" for line in log.splitlines()[-60:]), end="", flush=True)
+        return ok
+
+    def must(self, result, name):
+        if not self.add(result[0], name, result[1]):
+            raise Stop
+        return result[1]
+
+
+def run(words, deadline=600, cwd=None, **env):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("USDMA_", "LD_", "DESTDIR", "PYTHON"))}
+    try:
+        p = subprocess.run(words, cwd=cwd, env={**clean, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **env},
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           errors="replace", timeout=deadline, check=False)
+        return p.returncode == 0, p.stdout
+    except subprocess.TimeoutExpired as e:
+        return False, f"{words[0]}: still running after {deadline} s\n{(e.stdout or b'').decode(errors='replace')}"
+    except OSError as e:
+        return False, str(e)
+
+
+def swap(result, name):
+    return result[0], name, result[1]
+
+
+def mirror():
+    ok, out = run(["apt-get", "indextargets", "--format", "$(SITE) $(RELEASE)", "Created-By: Packages"])
+    sites = [line.split()[0] for line in out.splitlines() if ok and line.endswith(" " + SUITE)]
+    return sites[0] if sites else "http://deb.debian.org/debian"
+
+
+def root_dir(points, work):
+    base, root = os.path.join(work, "base.tar"), os.path.join(work, "root")
+    shutil.rmtree(root, ignore_errors=True)
+    if not os.path.exists(base):
+        points.must(run(["debootstrap", "--variant=minbase", SUITE, root, mirror()], 900), "debootstrap")
+        points.must(run(["tar", "-C", root, "-cf", base + ".part", "."]), "the root is kept for the next run")
+        os.rename(base + ".part", base)
+    else:
+        os.makedirs(root)
+        points.must(run(["tar", "-C", root, "-xpf", base]), "a root that debootstrap made before")
+    with open(os.path.join(root, "etc/dpkg/dpkg.cfg.d/quick"), "w", encoding="ascii") as f:
+        f.write("force-unsafe-io\n")
+    with open(os.path.join(root, "usr/sbin/policy-rc.d"), "w", encoding="ascii") as f:
+        f.write("#!/bin/sh\nexit 101\n")
+    os.chmod(os.path.join(root, "usr/sbin/policy-rc.d"), 0o755)
+    return root
+
+
+def inside(root, script, deadline=600):
+    """A shell script in the root, with its own processes and /proc, and the host's /sys to read."""
+    outer = 'mount -t proc proc "$1/proc" && mount --bind /sys "$1/sys" && mount -o remount,bind,ro "$1/sys" && ' \
+        'exec chroot "$1" /bin/sh -ec "$2"'
+    return run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", outer, "sh", root, script], deadline,
+               PATH="/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root", TMPDIR="/tmp")

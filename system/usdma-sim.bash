@@ -6,7 +6,7 @@ _usdma_sim()
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} words
 
 	case $prev in
-	--socket)
+	--socket | --control)
 		compopt -o filenames 2>/dev/null
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
@@ -14,7 +14,7 @@ _usdma_sim()
 	--mem) words="256M 512M 1G 4G" ;;
 	--engines | --channels | --spin-us | --latency-us | --rate | --cpus | --share | --faults | --ready-fd | --listen-fd) return ;;
 	*)
-		words="--socket --listen-fd --mem --engines --channels --spin-us --latency-us --rate --cpus --share --huge --nomem --faults --once
+		words="--socket --control --listen-fd --mem --engines --channels --spin-us --latency-us --rate --cpus --share --huge --nomem --faults --once
 			--ready-fd --verbose --version --help"
 		;;
 	esac

@@ -7,11 +7,13 @@ system.py BUILD_DIR
 import glob
 import os
 import re
+import select
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SYSTEM = os.path.join(TOP, "system")
@@ -133,6 +135,94 @@ def tracepoints(build):
         point(uses and not wrong, f"{os.path.basename(script)} uses what there is", str(wrong))
 
 
+def completed(words, path, function):
+    script = f'. "{path}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); {function}; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    got, out = run(["bash", "--norc", "-ec", script, "bash", *words])
+    return set(out.split()) if got == 0 else set()
+
+
+def help_options(*words):
+    return set(re.findall(r"^ +(?:-\w, ?)?(--[a-z][a-z-]+)", run([*words, "--help"])[1], re.M))
+
+
+def completions(build):
+    """A real bash offers each command and option that --help knows, and no other."""
+    for tool, program in (("usdma-sim", "tools/usdma-sim"), ("usdma-perf", "tools/perf/usdma-perf")):
+        program = os.path.join(build, program)
+        if os.path.exists(program):
+            known = help_options(program)
+            offered = completed([tool, "--"], os.path.join(SYSTEM, tool + ".bash"), "_" + tool.replace("-", "_"))
+            point(known and known == offered, f"{tool}: bash completes each option", f"differ: {known ^ offered}")
+    program, bash = os.path.join(build, "tools/usdmactl/usdmactl"), os.path.join(TOP, "tools/usdmactl/usdmactl.bash")
+    if not os.path.exists(program):
+        return
+    names = set(re.findall(r"^  ([a-z]+) ", run([program, "--help"])[1].partition("Subcommands:")[2], re.M))
+    offered = completed(["usdmactl", ""], bash, "_usdmactl")
+    point(names and names == {w for w in offered if not w.startswith("-")}, "usdmactl: bash completes each command", f"{names ^ offered}")
+    wrong = {}
+    for name in names - {"sim"}:  # which takes words, not options
+        known = help_options(program, name) | {"--json"}
+        offered = {w for w in completed(["usdmactl", name, "--"], bash, "_usdmactl")}
+        if known != offered:
+            wrong[name] = known ^ offered
+    point(not wrong, "usdmactl: and its options", f"differ: {wrong}")
+    point("usdmactl selftest " in typed(build, bash, b"usdmactl self\t"), "TAB completes a command in a bash that somebody types into")
+
+
+def typed(build, completion, keys):
+    """What the line is after these keys in an interactive shell."""
+    master, slave = os.openpty()
+    shell = subprocess.Popen(["bash", "--norc", "--noprofile", "-i"], stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+                             env={**os.environ, "PS1": "$ ", "TERM": "dumb", "INPUTRC": "/dev/null",
+                                  "PATH": os.path.join(build, "tools/usdmactl") + ":" + os.environ["PATH"]})
+    os.close(slave)
+    seen = ""
+    os.write(master, f". {completion}; echo rea''dy\n".encode())
+    try:
+        deadline = time.monotonic() + 30
+        sent = False
+        while time.monotonic() < deadline and "usdmactl selftest " not in seen:
+            if select.select([master], [], [], 0.2)[0]:
+                seen += os.read(master, 4096).decode(errors="replace")
+            if not sent and "\nready" in seen:
+                os.write(master, keys)
+                sent = True
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(master)
+    return seen
+
+
+def attach(build, script):
+    """A script at a running program; (worked, what it printed), or None where the kernel does not allow it."""
+    work = subprocess.Popen([os.path.join(build, "tools/perf/usdma-perf"), "-q", "--way", "h2d", "--size", "64", "--depth", "4",
+                             "--seconds", "1", "--repeats", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        got, log = run(["timeout", "-s", "INT", "7", "bpftrace", "-p", str(work.pid), script])
+    finally:
+        work.kill()
+        work.wait()
+    return got in (0, 124) and re.search(r"@\w+\[.*\].*\n?.*\d", log) is not None, log
+
+
+def live_tracing(build):
+    """The scripts at a running process."""
+    program = os.path.join(build, "tools/perf/usdma-perf")
+    lack = "bpftrace is not installed" if not shutil.which("bpftrace") else "not root" if os.geteuid() else \
+        "the kernel has no uprobes" if not os.path.exists("/sys/bus/event_source/devices/uprobe/type") else \
+        "built without usdma-perf" if not os.path.exists(program) else None
+    if not lack and run(["bpftrace", "-e", "BEGIN { exit(); }"])[0]:
+        lack = "the kernel lets nobody use BPF here"
+    for script in sorted(glob.glob(os.path.join(TOP, "docs/examples/bpftrace/*.bt"))):
+        name = f"{os.path.basename(script)} at a running program"
+        if lack:
+            skip(name, lack)
+            continue
+        ok, log = attach(build, script)
+        point(ok, name, log)
+
+
 def main():
     build, scratch = sys.argv[1], tempfile.mkdtemp(prefix="usdma-system-")
     try:
@@ -145,6 +235,8 @@ def main():
         if os.path.exists(os.path.join(build, "system")):
             units(build, os.path.join(scratch))
         tracepoints(build)
+        live_tracing(build)
+        completions(build)
         for path in (os.path.join(SYSTEM, "usdma-sim.bash"), os.path.join(SYSTEM, "usdma-perf.bash"),
                      os.path.join(TOP, "tools/usdmactl/usdmactl.bash")):
             got, log = run(["bash", "-n", path])

@@ -10,7 +10,7 @@ BUILD = ("build", "test")
 CLANG = {"CC": "clang-14", "CXX": "clang++-14"}
 
 
-@lane("gcc", "g++, debugoptimized, warnings as errors; every test", BUILD)
+@lane("gcc", "g++, debugoptimized, warnings as errors; every test", BUILD + ("reference",))
 def gcc(run):
     run.build()
     run.test(without=["vm", "bench"])

@@ -343,6 +343,45 @@ def test_settings(s):
     s.check(point["state"] == "failed" and "usdma.conf:1" in point["text"], "settings: doctor reads the tree's file", point)
 
 
+def test_tune(s):
+    def setting(name, now, proposed):
+        return {"name": name, "now": now, "proposed": proposed, "what": "64 B", "unit": "us", "before": 2.5, "after": 1.25}
+    result, conf = os.path.join(s.scratch, "result.json"), os.path.join(s.scratch, "new/dir/usdma.conf")
+    with open(result, "w", encoding="utf-8") as f:
+        json.dump({"settings": [setting("spin_us", "50", "20"), setting("bounce_chunk", "512K", "64K"),
+                                setting("bounce_count", "4", "4"), setting("stripe", "0", "1M")]}, f)
+    done = s.run("tune", "--from", result)
+    s.check(done.returncode == 0 and "2.50 -> 1.25 us" in done.stdout and max(map(len, done.stdout.splitlines())) <= 80
+            and not os.path.exists(conf), "tune: shows what is gained, writes nothing", done)
+    s.check(s.run("tune", "--from", result, "--write", conf).returncode == 0 and os.path.exists(conf), "tune: a file where there was none")
+    done = s.run("--json", "info", env={"USDMA_CONFIG": conf})
+    got = json.loads(done.stdout)["settings"]
+    s.check(got["spin_us"]["value"] == 20 and got["stripe"]["value"] == 1 << 20 and got["bounce_count"]["source"] == "default",
+            "tune: the library reads what was written", got)
+    with open(conf, "w", encoding="utf-8") as f:
+        f.write("# my own\nSPIN_US = 7 # old\n\nwait = poll\n")
+    os.chmod(conf, 0o640)
+    s.run("tune", "--from", result, "--write", conf)
+    with open(conf, encoding="utf-8") as f:
+        lines = f.read().splitlines()
+    s.check([line.split("#")[0].strip() for line in lines] == ["", "spin_us = 20", "", "wait = poll", "bounce_chunk = 64K", "stripe = 1M"]
+            and lines[0] == "# my own" and os.stat(conf).st_mode & 0o777 == 0o640 and len(os.listdir(os.path.dirname(conf))) == 1,
+            "tune: other lines, order and mode of the file stay", lines)
+    with open(conf, "w", encoding="utf-8") as f:
+        f.write("wait = never\n")
+    done = s.run("tune", "--from", result, "--write", conf)
+    with open(conf, encoding="utf-8") as f:
+        s.check(done.returncode == 1 and conf + ":1" in done.stderr and f.read() == "wait = never\n",
+                "tune: a file that is wrong is not touched", done)
+    for text in ("", "{}", '{"settings": [{"name": 5}]}', json.dumps({"settings": [setting("spin_us", "50", "x\nwait = poll")]})):
+        with open(result, "w", encoding="utf-8") as f:
+            f.write(text)
+        done = s.run("tune", "--from", result, "--write", conf)
+        s.check(done.returncode == 1 and result in done.stderr, "tune: a result that is none", done)
+    done = s.run("tune", "--device", "sim:mem=0")
+    s.check(done.returncode == 1 and "calibration failed" in done.stderr, "tune: a calibration that fails is no result", done)
+
+
 def test_selftest(s):
     source, back = os.path.join(s.scratch, "in"), os.path.join(s.scratch, "out")
     with open(source, "wb") as f:
@@ -387,7 +426,7 @@ def test_stat(s):
 
 
 def test_help(s):
-    for command in ("list", "bind", "unbind", "info", "doctor", "reset", "selftest", "stat", None):
+    for command in ("list", "bind", "unbind", "info", "doctor", "reset", "selftest", "stat", "tune", None):
         done = s.run(*filter(None, (command, "--help")))
         lines = done.stdout.splitlines()
         s.check(done.returncode == 0 and max(map(len, lines)) <= 80 and (not command or "Examples:" in done.stdout),
@@ -409,7 +448,7 @@ def test_completion(s, script):
 
 TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
          test_doctor_modules, test_doctor_group, test_doctor_memlock, test_doctor_permissions, test_doctor_advice,
-         test_doctor_here, test_info_and_reset, test_settings, test_selftest, test_stat, test_help]
+         test_doctor_here, test_info_and_reset, test_settings, test_tune, test_selftest, test_stat, test_help]
 
 
 def main():

@@ -2,10 +2,14 @@
 /*
  * Which settings suit this machine.  The library reads its settings once a
  * process, so each candidate is measured by a run of this program of its own.
+ * What is proposed is measured again beside what is in force, in turns; what
+ * does not gain enough is left as it is.
  */
-#include "tools/perf/options.h"
+#include "tools/perf/calibrate.h"
+
 #include "tools/perf/report.h"
 #include "tools/perf/wake.h"
+#include "usdma/usdma.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,10 +17,15 @@
 #include <cstdlib>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <stdexcept>
+#include <unistd.h>
 
 namespace usdma::perf {
 
 namespace {
+
+/* By how much a figure must be better before anything is changed for it. */
+constexpr double enough = 1.03;
 
 class calibration {
 public:
@@ -24,124 +33,227 @@ public:
 
 	void cpus();
 	void spin();
-	void staging();
 	void direct_store();
-	std::string file() const;
+	void staging();
+	void stripe();
+	void huge_pages();
+	const std::vector<proposal> &found() const { return found_; }
 
 private:
+	nlohmann::json run(const std::string &settings, const std::string &args);
 	double rate(const std::string &settings, const std::string &args);
-	void settle(const std::string &key, const std::string &value, const std::string &why);
-
+	double latency_us(const std::string &settings, const std::string &args);
+	void settle(proposal p);
 	const options &o_;
 	const machine &m_;
-	struct setting {
-		std::string key, value, why;
-	};
-	std::vector<setting> found_;
+	std::vector<proposal> found_;
 };
 
-/* The rows' GB/s (several sizes: their geometric mean) of a run with these settings. */
-double calibration::rate(const std::string &settings, const std::string &args)
+std::string in_force(const char *name)
 {
-	const std::string command = fmt::format("{} /proc/self/exe --quiet --client-cpu {} --engine-cpu {} --json - {}", settings,
-						m_.client, fmt::join(m_.engines, ","), args);
+	char text[256] = "";
+
+	return usdma_setting_get(name, text, sizeof(text)) ? "" : text;
+}
+
+std::string variable(std::string name, const std::string &value)
+{
+	for (char &ch : name)
+		ch = char(toupper(static_cast<unsigned char>(ch)));
+	return fmt::format("USDMA_{}={} ", name, value.empty() ? "''" : value);
+}
+
+/* The rows of a run with these settings ("NAME=value ", by our own hand: nothing in them that a shell would act upon). */
+nlohmann::json calibration::run(const std::string &settings, const std::string &args)
+{
+	/* Inside the shell /proc/self is the shell: name ourselves. */
+	const std::string self = fmt::format("/proc/{}/exe", getpid());
+	const std::string where = fmt::format("--client-cpu {} --engine-cpu {}", m_.client, fmt::join(m_.engines, ","));
+	const std::string device = o_.device.empty() ? "" : "--device '" + o_.device + "'";
 	std::string text;
 	char buf[4096];
 
 	progress(o_, settings);
-	/* Inside the shell /proc/self is the shell: name ourselves. */
-	const std::string self = fmt::format("/proc/{}/exe", getpid());
-	std::string words = command;
-	words.replace(words.find("/proc/self/exe"), 14, self);
-	FILE *from = popen(("env " + words).c_str(), "re");
+	FILE *from = popen(fmt::format("env {}{} {} --quiet --json - {} {} {}", m_.own_device ? "-u USDMA_DEVICES " : "",
+				       settings, self, where, device, args).c_str(), "re");
 	if (!from)
 		throw std::runtime_error("cannot run a measurement of its own");
 	for (size_t n; (n = fread(buf, 1, sizeof(buf), from)) > 0;)
 		text.append(buf, n);
 	if (pclose(from))
-		throw std::runtime_error(fmt::format("a measurement with {} failed", settings));
+		throw std::runtime_error(fmt::format("a measurement with {}failed", settings));
 	progress(o_, "");
+	return nlohmann::json::parse(text).at("rows");
+}
+
+/* GB/s; of several rows the geometric mean. */
+double calibration::rate(const std::string &settings, const std::string &args)
+{
+	const nlohmann::json rows = run(settings, args);
 	double log_sum = 0;
-	const nlohmann::json rows = nlohmann::json::parse(text).at("rows");
+
 	for (const auto &row : rows)
 		log_sum += std::log(row.at("gbps").get<double>());
 	return std::exp(log_sum / double(rows.size()));
 }
 
-void calibration::settle(const std::string &key, const std::string &value, const std::string &why)
+double calibration::latency_us(const std::string &settings, const std::string &args)
 {
-	fmt::print("{:13} = {:8} {}\n", key, value, why);
-	fflush(stdout);
-	found_.push_back({key, value, why});
+	return run(settings, args).at(0).at("latency_ns").at("p50").get<double>() / 1e3;
 }
 
-/* Engines near the client; a CPU is left for the program itself. */
+void calibration::settle(proposal p)
+{
+	if (o_.json != "-") {
+		fmt::print("{:13} {:>8}{} {}: ", p.name, p.now.empty() ? "-" : p.now,
+			   p.changed() ? fmt::format(" -> {:8}", p.proposed) : " stays      ", p.what);
+		if (p.changed())
+			fmt::print("{:.2f} -> {:.2f} {}\n", p.before, p.after, p.unit);
+		else
+			fmt::print("{:.2f} {}\n", p.before, p.unit);
+		fflush(stdout);
+	}
+	found_.push_back(std::move(p));
+}
+
+/* ---- what is measured -------------------------------------------------------------------------------- */
+
+/* Engines on CPUs of their own, near the client's; without, the kernel may put both on one. */
 void calibration::cpus()
 {
 	const size_t n = std::min<size_t>(2, m_.engines.size());
+	const std::string list = fmt::format("{}", fmt::join(m_.engines.begin(), m_.engines.begin() + ptrdiff_t(n), ","));
+	const std::string small = "-w h2d -s 64 -d 1 --wait hybrid --seconds 0.1 --cold-bytes 16M", device = "USDMA_DEVICES=sim:mem=1G:engines=1";
 
-	if (m_.cpus.size() < 2)
+	if (m_.cpus.size() < 2 || !m_.own_device)
 		return;
-	settle("sim_cpus", fmt::format("{}", fmt::join(m_.engines.begin(), m_.engines.begin() + ptrdiff_t(n), ",")),
-	       fmt::format("{:.0f} ns from CPU {}, the nearest", m_.line_ns, m_.client));
+	const std::string now = in_force("sim_cpus");
+	const double before = latency_us(variable("sim_cpus", now) + device + " ", small);
+	const double after = latency_us(fmt::format("{}:cpus={} ", device, m_.engines[0]), small);
+	const bool better = now.empty() || before > after * enough;
+	settle({"sim_cpus", now, better ? list : now, "64 B there", "us", before, better ? after : before, false});
 }
 
 /* Spinning for twice what a wake-up costs is never more than three times the best that could be done. */
 void calibration::spin()
 {
 	const double wake = wake_latency(m_, wake_by::io_uring) / 1e3;
+	const std::string now = in_force("spin_us"), args = "-w h2d -s 256K -d 1 --wait hybrid --seconds 0.1 --cold-bytes 16M";
 
-	if (wake > 0)
-		settle("spin_us", fmt::format("{}", std::clamp(int(std::ceil(2 * wake)), 10, 1000)),
-		       fmt::format("a wake-up takes {:.1f} us", wake));
-}
-
-void calibration::staging()
-{
-	std::string best;
-	double most = 0, chunk_default = 0;
-
-	for (const char *count : {"2", "4", "8"})
-		for (const char *chunk : {"64K", "128K", "256K", "512K", "1M", "2M"}) {
-			const double r = rate(fmt::format("USDMA_BOUNCE_CHUNK={} USDMA_BOUNCE_COUNT={}", chunk, count),
-					      "-w page-h2d,page-d2h -s 32M --seconds 0.15 --repeats 3 --cold-bytes 64M --cold");
-
-			if (std::string(chunk) == "512K" && std::string(count) == "4")
-				chunk_default = r;
-			/* More memory must be worth it. */
-			if (r > most * 1.02) {
-				most = r;
-				best = fmt::format("{} {}", chunk, count);
-			}
-		}
-	const size_t gap = best.find(' ');
-	settle("bounce_chunk", best.substr(0, gap), fmt::format("{:.1f} GB/s; 512K by 4: {:.1f}", most, chunk_default));
-	settle("bounce_count", best.substr(gap + 1), "with it");
+	if (wake <= 0)
+		return;
+	const std::string want = std::to_string(std::clamp(int(std::ceil(2 * wake)), 10, 1000));
+	const double before = latency_us(variable("spin_us", now), args), after = latency_us(variable("spin_us", want), args);
+	/* A wake-up measured twice is not the same twice; and sleeping earlier must not cost what it saves. */
+	const bool better = std::abs(atoi(want.c_str()) - atoi(now.c_str())) * 4 > atoi(want.c_str()) && after < before * enough;
+	settle({"spin_us", now, better ? want : now, fmt::format("256K there (a wake-up takes {:.0f} us)", wake), "us", before,
+		better ? after : before, false});
 }
 
 /* The largest size that is still faster by the CPU's own stores than through the engine. */
 void calibration::direct_store()
 {
-	std::string best = "0", why = "the engine is faster from the smallest size on";
+	const std::string now = in_force("direct_store"), args = "-w page-h2d,page-d2h --seconds 0.05 --cold --cold-bytes 64M -s ";
+	size_t best = 0, last = 0;
 
-	for (size_t size = 512; size <= 256 * KiB; size *= 2) {
-		const std::string args = fmt::format("-w page-h2d,page-d2h -s {} --seconds 0.1 --repeats 3", size);
-		const double direct = rate("USDMA_DIRECT_STORE=1G", args), engine = rate("USDMA_DIRECT_STORE=0", args);
-
-		if (direct < engine)
+	for (size_t size = KiB; size <= 256 * KiB; size *= 4) {
+		last = size;
+		if (rate("USDMA_DIRECT_STORE=1G ", args + std::to_string(size)) < rate("USDMA_DIRECT_STORE=0 ", args + std::to_string(size)))
 			break;
-		best = size_text(size);
-		why = fmt::format("at {}: {:.2f} GB/s by stores, {:.2f} by the engine", best, direct, engine);
+		best = size;
 	}
-	settle("direct_store", best, why);
+	/* At the size where the two part; if that is where they part already, nothing changes. */
+	const std::string proposed = size_text(best), at = args + size_text(best ? best : last);
+	const double before = rate(variable("direct_store", now), at), after = rate(variable("direct_store", proposed), at);
+	const bool better = after > before * enough;
+	settle({"direct_store", now, better ? proposed : now, fmt::format("pageable {}", size_text(best ? best : last)), "GB/s", before,
+		better ? after : before, true});
 }
 
-std::string calibration::file() const
+void calibration::staging()
+{
+	const std::string args = "-w page-h2d,page-d2h -s 32M --seconds 0.1 --repeats 3 --cold-bytes 64M --cold";
+	const std::string chunk_now = in_force("bounce_chunk"), count_now = in_force("bounce_count");
+	auto both = [](const std::string &chunk, const std::string &count) {
+		return variable("bounce_chunk", chunk) + variable("bounce_count", count);
+	};
+	std::string chunk = chunk_now, count = count_now;
+	double most = rate(both(chunk, count), args);
+
+	for (const char *c : {"64K", "128K", "256K", "512K", "1M", "2M"})
+		/* More memory must be worth it. */
+		if (const double r = rate(both(c, count), args); r > most * enough) {
+			most = r;
+			chunk = c;
+		}
+	for (const char *n : {"2", "8"})
+		if (const double r = rate(both(chunk, n), args); r > most * enough) {
+			most = r;
+			count = n;
+		}
+	double before = rate(both(chunk_now, count_now), args), after = rate(both(chunk, count), args);
+	before = (before + rate(both(chunk_now, count_now), args)) / 2;
+	after = (after + rate(both(chunk, count), args)) / 2;
+	const bool better = after > before * enough;
+	settle({"bounce_chunk", chunk_now, better ? chunk : chunk_now, "pageable 32M", "GB/s", before, better ? after : before, true});
+	settle({"bounce_count", count_now, better ? count : count_now, "pageable 32M", "GB/s", before, better ? after : before, true});
+}
+
+/* One large copy at a time, on two engines. */
+void calibration::stripe()
+{
+	const std::string args = "-w h2d,d2h -s 16M -d 1 --engines 2 --seconds 0.1 --cold-bytes 128M --cold", now = in_force("stripe");
+	std::string best = now;
+
+	if (m_.engines.size() < 2 || !m_.own_device)
+		return;
+	double before = rate(variable("stripe", now), args), most = before;
+	for (const char *size : {"0", "1M", "4M"})
+		if (const double r = rate(variable("stripe", size), args); r > most * enough) {
+			most = r;
+			best = size;
+		}
+	before = rate(variable("stripe", now), args);
+	const double after = rate(variable("stripe", best), args);
+	const bool better = after > before * enough;
+	settle({"stripe", now, better ? best : now, "16M on two engines", "GB/s", before, better ? after : before, true});
+}
+
+void calibration::huge_pages()
+{
+	const std::string args = "-w h2d,d2h -s 1M -d 8 --seconds 0.1 --cold-bytes 128M --cold", now = in_force("huge_pages");
+	std::string best = now;
+	double before = rate(variable("huge_pages", now), args), most = before;
+
+	for (const char *how : {"off", "advise"})
+		if (const double r = how == now ? 0 : rate(variable("huge_pages", how), args); r > most * enough) {
+			most = r;
+			best = how;
+		}
+	before = rate(variable("huge_pages", now), args);
+	const double after = rate(variable("huge_pages", best), args);
+	const bool better = after > before * enough;
+	settle({"huge_pages", now, better ? best : now, "1M, 8 in flight, cold", "GB/s", before, better ? after : before, true});
+}
+
+nlohmann::json to_json(const std::vector<proposal> &all, const machine &m)
+{
+	nlohmann::json list = nlohmann::json::array();
+
+	for (const proposal &p : all)
+		list.push_back({{"name", p.name}, {"now", p.now}, {"proposed", p.proposed}, {"changed", p.changed()}, {"what", p.what},
+				{"unit", p.unit}, {"before", p.before}, {"after", p.after},
+				{"better", p.more_is_better ? "more" : "less"}});
+	return {{"machine", to_json(m)}, {"settings", list}};
+}
+
+std::string as_file(const std::vector<proposal> &all)
 {
 	std::string out = "# Proposed by usdma-perf --calibrate; see docs/tuning.md.\n";
 
-	for (const setting &s : found_)
-		out += fmt::format("{} = {} # {}\n", s.key, s.value, s.why);
+	for (const proposal &p : all)
+		if (p.changed())
+			out += fmt::format("{} = {} # {}: {:.2f} {}, was {:.2f}\n", p.name, p.proposed, p.what, p.after, p.unit, p.before);
 	return out;
 }
 
@@ -150,18 +262,29 @@ std::string calibration::file() const
 int run_calibration(const options &o, const machine &m)
 {
 	calibration c(o, m);
+	const bool quiet = o.json == "-";
 
-	fmt::print("{}\n", describe(m));
+	if (!quiet)
+		fmt::print("{}\n", describe(m));
 	c.cpus();
 	c.spin();
 	c.direct_store();
 	c.staging();
-	if (o.write_to.empty()) {
-		fmt::print("\n--write FILE makes this a configuration file (/etc/usdma/usdma.conf, or what USDMA_CONFIG names)\n");
-		return 0;
+	c.stripe();
+	c.huge_pages();
+	if (!o.json.empty()) {
+		const std::string text = to_json(c.found(), m).dump(2) + "\n";
+
+		if (quiet)
+			fmt::print("{}", text);
+		else
+			write_file(o.json, text);
 	}
-	write_file(o.write_to, c.file());
-	fmt::print("\nwritten to {}\n", o.write_to);
+	if (!o.write_to.empty())
+		write_file(o.write_to, as_file(c.found()));
+	if (!quiet)
+		fmt::print("{}\n", o.write_to.empty() ? "\nusdmactl tune --write puts this into the configuration file" :
+							"\nwritten to " + o.write_to);
 	return 0;
 }
 

@@ -22,6 +22,7 @@ struct machine {
 	int client = 0;                   /* chosen ... */
 	std::vector<int> engines;         /* ... for the client and for the engines, in the order of use */
 	double line_ns = 0;               /* between client and engines[0] */
+	bool own_device = false;          /* neither the command line nor the environment named one */
 	std::string cpu, kernel, governor, huge_pages, iommu, load;
 };
 

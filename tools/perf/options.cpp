@@ -140,14 +140,15 @@ int parse(int argc, char **argv, options *out)
 /* The library reads its environment once, at first use: so what we choose is put there before. */
 machine set_up(const options &o)
 {
-	const machine m = look_at_machine(o.client_cpus.empty() ? -1 : o.client_cpus[0], o.engine_cpus);
+	machine m = look_at_machine(o.client_cpus.empty() ? -1 : o.client_cpus[0], o.engine_cpus);
 	const size_t mem = std::max<size_t>(GiB, align_up<size_t>(2 * o.cold_bytes + 512 * MiB, GiB));
 	std::string device = o.device;
 
 	if (device.empty())
 		device = fmt::format("sim:mem={}:engines={}:cpus={}", mem, o.engines,
 				     fmt::join(m.engines.begin(), m.engines.begin() + std::min<ptrdiff_t>(o.engines, ssize(m.engines)), "+"));
-	if (!getenv("USDMA_DEVICES") || !o.device.empty())
+	m.own_device = o.device.empty() && !getenv("USDMA_DEVICES");
+	if (m.own_device || !o.device.empty())
 		setenv("USDMA_DEVICES", device.c_str(), 1);
 	/* ACL's streams take the process's mode. */
 	if (o.waits[0] != wait::any)

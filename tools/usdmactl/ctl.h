@@ -50,11 +50,17 @@ struct sim_options {
 	std::vector<std::string> words;
 };
 
+struct tune_options {
+	bool write = false;
+	std::string file, from, device; /* "" : the library's own; measure; a software device */
+};
+
 int run_list(const context &ctx, bool all);
 int run_bind(const context &ctx, const bind_options &opt);
 int run_unbind(const context &ctx, const bind_options &opt);
 int run_info(const context &ctx, const std::string &device);
 int run_settings(const context &ctx);
+int run_tune(const context &ctx, const tune_options &opt);
 int run_doctor(const context &ctx);
 int run_reset(const context &ctx, const std::string &device);
 int run_selftest(const context &ctx, const selftest_options &opt);

@@ -15,6 +15,7 @@ struct arguments {
 	bind_options bind;
 	selftest_options selftest;
 	stat_options stat;
+	tune_options tune;
 	sim_options sim;
 	int status = exit_ok;
 };
@@ -108,7 +109,7 @@ void add_stat(CLI::App &app, arguments &a)
 
 void add_sim(CLI::App &app, arguments &a)
 {
-	CLI::App *sub = command(app, "sim", "Command a running usdma-sim: faults, vanish, come back",
+	CLI::App *sub = command(app, "sim", "Tell a running usdma-sim to fail or vanish",
 				"  usdma-sim --socket /tmp/dev --control /tmp/ctl &\n"
 				"  usdmactl sim /tmp/ctl faults 'fail@3+drop-irq%2'\n"
 				"  usdmactl sim /tmp/ctl state\n"
@@ -119,6 +120,25 @@ void add_sim(CLI::App &app, arguments &a)
 	sub->add_option("CONTROL_SOCKET", a.sim.socket, "The path that usdma-sim --control was given")->required();
 	sub->add_option("COMMAND", a.sim.words, "What it shall do")->required()->expected(1, 2);
 	sub->callback([&a] { a.status = run_sim(a.ctx, a.sim); });
+}
+
+void add_tune(CLI::App &app, arguments &a)
+{
+	CLI::App *sub = command(app, "tune", "Measure which settings suit this machine",
+				"  usdmactl tune\n  sudo usdmactl tune --write\n  usdmactl tune --write my.conf && export USDMA_CONFIG=my.conf\n"
+				"  usdmactl tune --json > a.json; sudo usdmactl tune --from a.json --write");
+	CLI::Option *write = sub->add_option("--write", a.tune.file,
+					     "Put them into the configuration file")
+				     ->type_name("[FILE]")
+				     ->expected(0, 1);
+
+	sub->add_option("--from", a.tune.from, "What an earlier --json said, without measuring")
+		->type_name("FILE");
+	sub->add_option("--device", a.tune.device, "On this device (default: a software device)")->type_name("DEVICE");
+	sub->callback([&a, write] {
+		a.tune.write = write->count() > 0;
+		a.status = run_tune(a.ctx, a.tune);
+	});
 }
 
 } // namespace
@@ -139,6 +159,7 @@ int main(int argc, char **argv)
 	add_looks(app, a);
 	add_works(app, a);
 	add_stat(app, a);
+	add_tune(app, a);
 	add_sim(app, a);
 	try {
 		app.parse(argc, argv);

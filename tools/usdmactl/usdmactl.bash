@@ -14,18 +14,18 @@ _usdmactl()
 
 	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
 		case $word in
-		list | bind | unbind | info | doctor | reset | selftest | stat | sim) command=$word ;;
+		list | bind | unbind | info | doctor | reset | selftest | stat | sim | tune) command=$word ;;
 		esac
 	done
 	case $prev in
-	--file | --out)
+	--file | --out | --write | --from)
 		compopt -o filenames 2>/dev/null
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
 	esac
 	case $command in
-	"") words="list bind unbind info doctor reset selftest stat sim --version" ;;
+	"") words="list bind unbind info doctor reset selftest stat sim tune --version" ;;
 	list) words="--all" ;;
 	bind) words="--driver --noiommu --dry-run $(_usdmactl_devices pci)" ;;
 	unbind) words="--dry-run $(_usdmactl_devices pci)" ;;
@@ -40,6 +40,7 @@ _usdmactl()
 			return
 		fi
 		;;
+	tune) words="--write --from --device" ;;
 	esac
 	mapfile -t COMPREPLY < <(compgen -W "$words --json --help" -- "$cur")
 	# Addresses hold colons, at which readline breaks words.

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Settings for this machine: usdma-perf measures what they gain, here they are
+ * shown and put into the configuration file, beside what else is in it.
+ */
+#include "driver/base/unique_fd.h"
+#include "lib/core/setting.h"
+#include "tools/usdmactl/ctl.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace usdma::ctl {
+
+namespace {
+
+struct proposal {
+	std::string name, now, proposed, what, unit;
+	double before = 0, after = 0;
+	bool changed = false;
+
+	std::string gain() const { return fmt::format("{}: {:.2f} -> {:.2f} {}", what, before, after, unit); }
+};
+
+/* Beside this program, or where the build has it; else the PATH decides. */
+std::string perf_program()
+{
+	std::error_code ec;
+	const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", ec).parent_path();
+
+	for (const auto &path : {here / "usdma-perf", here / "../perf/usdma-perf"})
+		if (!ec && access(path.c_str(), X_OK) == 0)
+			return path;
+	return "usdma-perf";
+}
+
+/* What usdma-perf --calibrate says; it shows its progress on standard error itself. */
+bool calibrate(const std::string &device, std::string *out)
+{
+	const std::string program = perf_program();
+	int ends[2];
+	char buf[4096];
+	int status = 0;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return false;
+	const pid_t child = fork();
+	if (child == 0) {
+		dup2(ends[1], STDOUT_FILENO);
+		if (device.empty())
+			execlp(program.c_str(), program.c_str(), "--calibrate", "--json", "-", nullptr);
+		else
+			execlp(program.c_str(), program.c_str(), "--calibrate", "--json", "-", "--device", device.c_str(), nullptr);
+		_exit(127);
+	}
+	close(ends[1]);
+	for (ssize_t n; (n = read(ends[0], buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR);)
+		out->append(buf, n > 0 ? size_t(n) : 0);
+	close(ends[0]);
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Throws what is wrong with it: it may be a file of the user's. */
+std::vector<proposal> read_proposals(const json &j)
+{
+	std::vector<proposal> all;
+
+	for (const json &one : j.at("settings")) {
+		proposal p;
+		core::config scratch;
+
+		p.name = one.at("name");
+		p.now = one.at("now");
+		p.proposed = one.at("proposed");
+		p.what = one.at("what");
+		p.unit = one.at("unit");
+		p.before = one.at("before");
+		p.after = one.at("after");
+		p.changed = p.now != p.proposed;
+		const core::setting *s = core::setting_find(p.name);
+		if (!s || !core::setting_read(*s, p.proposed, &scratch))
+			throw std::runtime_error(fmt::format("{} = {} is no setting of this version", p.name, p.proposed));
+		all.push_back(p);
+	}
+	return all;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------- */
+
+const char *variable(const char *name, void *)
+{
+	return core::config_env(name);
+}
+
+/* What the library would read: the file that is named, root's for all, anyone's for himself. */
+std::string default_file(const context &ctx)
+{
+	const char *named = core::config_env("USDMA_CONFIG");
+
+	if (!ctx.at.real())
+		return ctx.at.root + core::config_system_file;
+	if (named && *named)
+		return named;
+	const std::string mine = core::config_user_file({variable, nullptr});
+	return geteuid() == 0 || mine.empty() ? core::config_system_file : mine;
+}
+
+/* The name that a line sets; "": none. */
+std::string key_of(const std::string &line)
+{
+	const std::string text = line.substr(0, line.find('#'));
+	const size_t eq = text.find('='), from = text.find_first_not_of(" \t"), to = text.find_last_not_of(" \t", eq - 1);
+
+	return eq == text.npos || eq == 0 || from >= eq ? "" : text.substr(from, to - from + 1);
+}
+
+/* What is said of a line must not become one of its own. */
+std::string one_line(std::string text)
+{
+	for (char &ch : text)
+		ch = ch >= ' ' && ch != '\x7f' ? ch : ' ';
+	return text;
+}
+
+/* Every line as it was but for those of what is changed; new ones at the end. */
+std::string merge(const std::string &text, const std::vector<proposal> &all)
+{
+	std::vector<bool> done(all.size());
+	std::istringstream in(text);
+	std::string out;
+
+	auto line_of = [](const proposal &p) { return one_line(fmt::format("{} = {} # {}", p.name, p.proposed, p.gain())) + "\n"; };
+	for (std::string line; std::getline(in, line);) {
+		size_t i = 0;
+
+		while (i < all.size() && !(all[i].changed && !strcasecmp(key_of(line).c_str(), all[i].name.c_str())))
+			i++;
+		if (i == all.size()) {
+			out += line + "\n";
+		} else if (!done[i]) {
+			out += line_of(all[i]);
+			done[i] = true;
+		}
+	}
+	for (size_t i = 0; i < all.size(); i++)
+		if (all[i].changed && !done[i])
+			out += line_of(all[i]);
+	return out;
+}
+
+bool write_all(int fd, const std::string &text)
+{
+	size_t at = 0;
+
+	while (at < text.size()) {
+		const ssize_t n = write(fd, text.data() + at, text.size() - at);
+
+		if (n < 0 && errno != EINTR)
+			return false;
+		at += n > 0 ? size_t(n) : 0;
+	}
+	return fsync(fd) == 0;
+}
+
+/* Beside the file and then in its place, so that no reader sees half of it. "" or what went wrong. */
+std::string replace_file(const std::string &path, const std::string &text)
+{
+	std::error_code ec;
+	const std::filesystem::path target = std::filesystem::weakly_canonical(path, ec);
+	struct stat st;
+	const mode_t mode = stat(target.c_str(), &st) == 0 ? st.st_mode & 07777 : 0644;
+
+	if (ec || (stat(target.c_str(), &st) == 0 && !S_ISREG(st.st_mode)))
+		return "is no file";
+	std::filesystem::create_directories(target.parent_path(), ec);
+	std::string temp = target.string() + ".XXXXXX";
+	const unique_fd fd(mkostemp(temp.data(), O_CLOEXEC));
+	if (!fd.valid())
+		return strerror(errno);
+	if (write_all(fd.get(), text) && fchmod(fd.get(), mode) == 0 && rename(temp.c_str(), target.c_str()) == 0)
+		return "";
+	const std::string why = strerror(errno);
+	unlink(temp.c_str());
+	return why;
+}
+
+/* ---- the command ------------------------------------------------------------------------------------- */
+
+void print_proposals(const std::vector<proposal> &all)
+{
+	std::cout << fmt::format("{:<14} {:>8}    {:<9} {}\n", "setting", "now", "proposed", "what it gains");
+	for (const proposal &p : all) {
+		const std::string now = p.now.empty() ? "-" : p.now;
+
+		if (p.changed)
+			std::cout << fmt::format("{:<14} {:>8} -> {:<9} {}\n", p.name, now, p.proposed, p.gain());
+		else
+			std::cout << fmt::format("{:<14} {:>8}    {:<9} {}: {:.2f} {}\n", p.name, now, "stays", p.what, p.before, p.unit);
+	}
+}
+
+bool any_change(const std::vector<proposal> &all)
+{
+	for (const proposal &p : all)
+		if (p.changed)
+			return true;
+	return false;
+}
+
+/* Refuses to touch a file that the library would not understand afterwards. */
+int write_proposals(const context &ctx, const std::string &path, const std::vector<proposal> &all, json *j)
+{
+	const std::string text = merge(read_all(path), all);
+	const core::config check = core::config_parse_text(path, text);
+
+	if (!check.error.empty())
+		return report(ctx, "not written: " + check.error);
+	if (any_change(all))
+		if (const std::string why = replace_file(path, text); !why.empty())
+			return report(ctx, fmt::format("{} cannot be written: {}; --write FILE takes another, which USDMA_CONFIG then names", path, why));
+	(*j)["written"] = any_change(all) ? json(path) : json();
+	return exit_ok;
+}
+
+bool get_result(const context &ctx, const tune_options &opt, std::string *text)
+{
+	if (!opt.from.empty()) {
+		*text = read_all(opt.from);
+		return !text->empty() || report(ctx, opt.from + ": cannot be read, or is empty") == exit_ok;
+	}
+	if (!ctx.json)
+		std::cerr << "Measuring for about a minute; other work on this machine spoils the result.\n";
+	return calibrate(opt.device, text) ||
+	       report(ctx, "the calibration failed: is usdma-perf installed? usdma-perf --calibrate says more") == exit_ok;
+}
+
+} // namespace
+
+int run_tune(const context &ctx, const tune_options &opt)
+{
+	std::vector<proposal> all;
+	std::string text;
+	json j;
+
+	if (!get_result(ctx, opt, &text))
+		return exit_failed;
+	try {
+		j = json::parse(text);
+		all = read_proposals(j);
+	} catch (const std::exception &e) {
+		return report(ctx, fmt::format("{}: {}", opt.from.empty() ? "the result of the calibration" : opt.from, e.what()));
+	}
+	const std::string path = opt.file.empty() ? default_file(ctx) : opt.file;
+	if (opt.write)
+		if (const int status = write_proposals(ctx, path, all, &j); status != exit_ok)
+			return status;
+	if (ctx.json) {
+		print_json(j);
+		return exit_ok;
+	}
+	print_proposals(all);
+	if (!any_change(all))
+		std::cout << "\nNothing to gain: what is in force suits this machine.\n";
+	else
+		std::cout << (opt.write ? "\nWritten to " : "\nusdmactl tune --write puts this into ") << path << "\n";
+	return exit_ok;
+}
+
+} // namespace usdma::ctl

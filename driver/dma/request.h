@@ -33,6 +33,7 @@ enum request_flags : u8 {
 	flag_fence = 1,     /* starts after all earlier requests of the channel have ended */
 	flag_interrupt = 2, /* raises the channel's service interrupt when it has ended */
 	flag_complete = 4,  /* writes the completion record when it has ended, not with a later one */
+	flag_cache = 8,     /* a hint: the destination is read next, so leave it in the caches rather than in memory */
 };
 
 enum class indirect_mode : u8 {

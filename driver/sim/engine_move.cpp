@@ -117,10 +117,11 @@ u8 *unit::direct(const end &e, u64 len)
 	return likely(w.host && len <= w.size - off) ? w.host + off : nullptr;
 }
 
-/* Both spans have been checked; what vanished since is found on the way.  total: of the whole descriptor. */
-unit::result unit::move(hw_channel &ch, end dst, end src, u64 len, u64 total)
+/* Both spans have been checked; what vanished since is found on the way. */
+unit::result unit::move(hw_channel &ch, end dst, end src, u64 len, bool cache)
 {
-	const copy_fn copy = copy_pick(m_.tuning, total);
+	const u64 total = len;
+	copy_fn copy = nullptr;
 
 	while (len) {
 		piece s, t;
@@ -130,6 +131,8 @@ unit::result unit::move(hw_channel &ch, end dst, end src, u64 len, u64 total)
 		u64 n = s.len < t.len ? s.len : t.len;
 		n = n < slice ? n : slice;
 		if (likely(s.host && t.host)) {
+			if (!copy)
+				copy = copy_pick(m_.tuning, total, s.host, n, cache);
 			copy(t.host, s.host, n);
 		} else {
 			n = n < bounce_size ? n : bounce_size;

@@ -17,7 +17,7 @@ static constexpr u64 at_once = 64 * KiB;
 static constexpr u64 slice = 256 * KiB;
 /* A 2-D copy of short rows lets others in after so many. */
 static constexpr u32 rows_per_slice = 1024;
-static constexpr u8 known_flags = dma::flag_fence | dma::flag_interrupt | dma::flag_complete;
+static constexpr u8 known_flags = dma::flag_fence | dma::flag_interrupt | dma::flag_complete | dma::flag_cache;
 static constexpr u8 known_spaces = 0x11;
 
 /*
@@ -66,7 +66,7 @@ inline unit::result unit::op_copy(hw_channel &ch, const descriptor &d)
 		u8 *t = direct(dst, d.len);
 
 		if (likely(s && t)) {
-			copy_bytes(m_.tuning, t, s, d.len);
+			copy_bytes(m_.tuning, t, s, d.len, d.flags & dma::flag_cache);
 			moved_ += d.len;
 			return result::done;
 		}
@@ -75,7 +75,7 @@ inline unit::result unit::op_copy(hw_channel &ch, const descriptor &d)
 		return fault(fault_reason::bad_length, 0);
 	if (!check_span(src, d.len) || !check_span(dst, d.len))
 		return result::fault;
-	return move(ch, dst, src, d.len, d.len);
+	return move(ch, dst, src, d.len, d.flags & dma::flag_cache);
 }
 
 /* The bytes from the first row's first to the last row's last; false: more than 64 bits can say. */
@@ -100,7 +100,7 @@ unit::result unit::op_copy_2d(hw_channel &ch, const descriptor &d)
 	if (!check_span(src, src_span) || !check_span(dst, dst_span))
 		return result::fault;
 	for (u32 row = 0; row < d.height; row++) {
-		const result r = move(ch, dst, src, d.len, d.len);
+		const result r = move(ch, dst, src, d.len, d.flags & dma::flag_cache);
 
 		if (r != result::done)
 			return r;

@@ -2,9 +2,9 @@
 /* What the units of one model share. */
 #pragma once
 
+#include "driver/base/copy.h"
 #include "driver/base/futex_lock.h"
 #include "driver/sim/config.h"
-#include "driver/sim/copy.h"
 #include "driver/sim/dma_space.h"
 #include "driver/sim/faults.h"
 #include "driver/sim/remote.h"

@@ -133,7 +133,7 @@ private:
 	bool check_span(const end &e, u64 len);
 	bool locate(const end &e, u64 left, piece *out);
 	u8 *direct(const end &e, u64 len);
-	result move(hw_channel &ch, end dst, end src, u64 len, u64 total);
+	result move(hw_channel &ch, end dst, end src, u64 len, bool cache);
 	result move_remote(hw_channel &ch, const end &dst, const piece &t, const end &src, const piece &s, u64 len);
 	result get_bytes(hw_channel &ch, end src, void *buf, u64 len);
 	result put_bytes(hw_channel &ch, end dst, const void *buf, u64 len);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/bounce.h"
 
+#include "driver/base/copy.h"
 #include "driver/base/error.h"
 #include "lib/core/staging.h"
 #include "lib/core/task.h"
@@ -32,9 +33,9 @@ static u8 *direct_view(const place &p, u64 len, bool load)
 	return v.cpu + (p.dma - v.dma);
 }
 
-static int submit_piece(stream *s, void *dst, const void *src, u64 n, u64 *seq)
+static int submit_piece(stream *s, void *dst, const void *src, u64 n, u64 *seq, u8 flags = 0)
 {
-	const int err = copy_direct(s, locate_ends(dst, src), dst, src, n);
+	const int err = copy_direct(s, locate_ends(dst, src), dst, src, n, flags);
 
 	*seq = s->last; /* an internal stream: nobody else submits to it */
 	return err;
@@ -60,11 +61,20 @@ static int pump_in(stream *s, staging &st, u8 *dst, const u8 *src, u64 len)
 		err = b.busy ? wait_piece(s, b.seq) : 0;
 		if (err)
 			break;
-		memcpy(b.mem, src + off, n);
+		/* The engine reads the buffer next. */
+		copy_bytes(copy_for_cpu(), b.mem, src + off, n, true);
 		err = submit_piece(s, dst + off, b.mem, n, &b.seq);
 		b.busy = true;
 	}
 	return err;
+}
+
+/* The buffer is near, left so by the engine; what it goes to is, of a copy of many buffers, far. */
+static void empty(u8 *dst, const u8 *mem, u64 n)
+{
+	const copy_tuning &t = copy_for_cpu();
+
+	(n < t.probe_min ? t.medium : t.stream)(dst, mem, n);
 }
 
 /* Device → host: keep all buffers on the way, empty them in order. */
@@ -76,7 +86,7 @@ static int pump_out(stream *s, staging &st, u8 *dst, const u8 *src, u64 len)
 	for (u64 i = 0; i < st.count && asked < len && !err; i++) {
 		const u64 n = std::min(len - asked, st.chunk);
 
-		err = submit_piece(s, st.at(i).mem, src + asked, n, &st.at(i).seq);
+		err = submit_piece(s, st.at(i).mem, src + asked, n, &st.at(i).seq, dma::flag_cache);
 		asked += n;
 	}
 	for (u64 off = 0, i = 0; off < len && !err; off += st.chunk, i++) {
@@ -85,11 +95,11 @@ static int pump_out(stream *s, staging &st, u8 *dst, const u8 *src, u64 len)
 		err = wait_piece(s, b.seq);
 		if (err)
 			break;
-		memcpy(dst + off, b.mem, std::min(len - off, st.chunk));
+		empty(dst + off, b.mem, std::min(len - off, st.chunk));
 		if (asked >= len)
 			continue;
 		const u64 n = std::min(len - asked, st.chunk);
-		err = submit_piece(s, b.mem, src + asked, n, &b.seq);
+		err = submit_piece(s, b.mem, src + asked, n, &b.seq, dma::flag_cache);
 		asked += n;
 	}
 	return err;

@@ -43,7 +43,7 @@ struct config {
 	u32 coalesce_us = 0;
 	u64 stripe = 0;
 	u64 bounce_chunk = 512 * KiB;
-	u32 bounce_count = 4;
+	u32 bounce_count = 8;
 	u64 direct_store_max = 4 * KiB;
 	u64 host_arena = 32 * MiB;
 	huge_mode huge_pages = huge_mode::automatic;

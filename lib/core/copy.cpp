@@ -58,11 +58,12 @@ static bool reach_peer(device *dev, place *p)
 
 /* ---- building --------------------------------------------------------------------------------------- */
 
-static inline dma::request copy_request(stream *s, const place &dst, const place &src, u64 len)
+static inline dma::request copy_request(stream *s, const place &dst, const place &src, u64 len, u8 flags = 0)
 {
 	dma::request r;
 
 	r.op = dma::opcode::copy;
+	r.flags = flags;
 	r.spaces = dma::spaces(src.space, dst.space);
 	r.src = src.dma;
 	r.dst = dst.dma;
@@ -72,7 +73,7 @@ static inline dma::request copy_request(stream *s, const place &dst, const place
 }
 
 /* Longer than one request may be, or over several regions. */
-[[gnu::cold]] static int copy_pieces(stream *s, ends e, u64 dst, u64 src, u64 len)
+[[gnu::cold]] static int copy_pieces(stream *s, ends e, u64 dst, u64 src, u64 len, u8 flags)
 {
 	const u64 most = s->max_len;
 	int err = check_range(e.dst, dst, len, "destination");
@@ -85,7 +86,7 @@ static inline dma::request copy_request(stream *s, const place &dst, const place
 		u64 n = std::min(len, most);
 
 		n = std::min(n, std::min(left_in(e.dst, dst), left_in(e.src, src)));
-		const dma::request r = copy_request(s, e.dst, e.src, n);
+		const dma::request r = copy_request(s, e.dst, e.src, n, flags);
 		err = stream_submit(s, &r, 1);
 		dst += n;
 		src += n;
@@ -97,27 +98,27 @@ static inline dma::request copy_request(stream *s, const place &dst, const place
 }
 
 /* Device memory of another device than the stream's. */
-[[gnu::cold]] static int copy_to_peer(stream *s, ends e, void *dst, const void *src, u64 len)
+[[gnu::cold]] static int copy_to_peer(stream *s, ends e, void *dst, const void *src, u64 len, u8 flags)
 {
 	if (reach_peer(s->dev, &e.dst) && reach_peer(s->dev, &e.src))
-		return copy_pieces(s, e, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len);
+		return copy_pieces(s, e, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, flags);
 	return copy_between(s, e, dst, src, len);
 }
 
-int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len)
+int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u8 flags)
 {
 	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
 
 	if (unlikely(!len))
 		return 0;
 	if (unlikely(!reaches(s->dev, e.dst) || !reaches(s->dev, e.src)))
-		return copy_to_peer(s, e, dst, src, len);
+		return copy_to_peer(s, e, dst, src, len, flags);
 	if (likely(holds(e.dst, d, len) && holds(e.src, f, len) && len <= s->max_len)) {
-		const dma::request r = copy_request(s, e.dst, e.src, len);
+		const dma::request r = copy_request(s, e.dst, e.src, len, flags);
 
 		return stream_submit(s, &r, 1);
 	}
-	return copy_pieces(s, e, d, f, len);
+	return copy_pieces(s, e, d, f, len, flags);
 }
 
 int copy_async(stream *s, void *dst, const void *src, u64 len)

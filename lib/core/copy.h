@@ -31,7 +31,7 @@ inline bool is_pageable(const ends &e)
 }
 
 /* Direct path: neither side unregistered. Returns when it is in the ring (or the stream's queue). */
-int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len);
+int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u8 flags = 0);
 /* Any classes: direct, or waits for the stream and copies before it returns. */
 int copy_async(stream *s, void *dst, const void *src, u64 len);
 /* Without a stream: copies on the device's internal stream and waits; does not wait for other streams. */

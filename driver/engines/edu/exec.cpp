@@ -13,7 +13,7 @@ using dma::fault_reason;
 using dma::opcode;
 using dma::space;
 
-static constexpr u8 known_flags = dma::flag_fence | dma::flag_interrupt | dma::flag_complete;
+static constexpr u8 known_flags = dma::flag_fence | dma::flag_interrupt | dma::flag_complete | dma::flag_cache;
 static constexpr u8 known_spaces = 0x11;
 static constexpr u64 wait_look_ns = 200 * ns_per_us, wait_look_max_ns = 5 * ns_per_ms;
 

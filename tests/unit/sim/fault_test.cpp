@@ -97,7 +97,7 @@ static void test_arguments(void **)
 	d.reserved = 1;
 	b.expect(d, fault_reason::bad_op, 0);
 	d.reserved = 0;
-	d.flags = 8;
+	d.flags = 16;
 	b.expect(d, fault_reason::bad_op, 0);
 	d.flags = 0;
 	d.spaces = 2;

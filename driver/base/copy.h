@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Copies by size and temperature, for whoever moves bytes with a CPU: the software
+ * device's units, and the staging of pageable memory.  Everything that one would
+ * tune stands here and in copy.cpp.
+ *
+ * A copy that is long, or whose source is not in this CPU's caches, goes past them:
+ * then stores that do not read the lines first, from several pages at once, are
+ * what is fast.  One whose source is near is done by loads and stores.
+ */
+#pragma once
+
+#include "driver/base/types.h"
+
+#include <cstring>
+
+#pragma GCC visibility push(default)
+namespace usdma {
+
+/* dst and src may not overlap; where they do the result is undefined. */
+using copy_fn = void (*)(void *dst, const void *src, size_t len);
+
+struct copy_tuning {
+	size_t small_max;  /* up to here: memmove in line */
+	size_t probe_min;  /* from here on the source's temperature decides … */
+	size_t stream_min; /* … and from here on nothing but stream */
+	u64 hot_ticks;     /* the source is near if a look at a few of its lines takes less */
+	copy_fn medium;    /* for a source that is near; leaves the destination in the caches */
+	copy_fn fetch;     /* for a source that is far; leaves the destination in the caches */
+	copy_fn stream;    /* past the caches; orders its stores before any later one */
+};
+
+/* What suits this CPU; found out by the first call. */
+const copy_tuning &copy_for_cpu();
+
+/* True: the source lies in this CPU's own caches. */
+bool source_is_near(const copy_tuning &t, const void *src, size_t len);
+
+/*
+ * The routine for the pieces of one copy of total bytes, whose first piece is
+ * src[0, len).  cache: the destination is read next.
+ */
+inline copy_fn copy_pick(const copy_tuning &t, u64 total, const void *src, size_t len, bool cache)
+{
+	if (total < t.probe_min)
+		return t.medium;
+	if (total < t.stream_min && source_is_near(t, src, len))
+		return t.medium;
+	return cache ? t.fetch : t.stream;
+}
+
+inline void copy_bytes(const copy_tuning &t, void *dst, const void *src, size_t len, bool cache = false)
+{
+	if (likely(len <= t.small_max))
+		memmove(dst, src, len);
+	else
+		copy_pick(t, len, src, len, cache)(dst, src, len);
+}
+
+} // namespace usdma
+#pragma GCC visibility pop

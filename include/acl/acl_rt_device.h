@@ -88,7 +88,7 @@ ACL_FUNC_VISIBILITY aclError aclrtGetDevicesTopo(uint32_t deviceId, uint32_t oth
 /*
  * Drops all work of the device: each stream with work ends as by aclrtStreamAbort.  Abort callbacks
  * run before and after; timeout in ms, 0: the library's.  107001: no such device; 507007: not set;
- * 207020: not done in time.
+ * 207020: not done in time; 507000: a callback failed.
  */
 ACL_FUNC_VISIBILITY aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout);
 /*
@@ -100,7 +100,8 @@ ACL_FUNC_VISIBILITY aclError aclrtRegDeviceStateCallback(const char *regName, ac
 							 void *args);
 /*
  * callback runs before and after each aclrtDeviceTaskAbort, in the calling thread; the same name again
- * replaces it, NULL ends it.  100000: regName NULL; 107000: nothing to end.
+ * replaces it, NULL ends it.  What it returns: 0, or else aclrtDeviceTaskAbort says so by 507000 when all
+ * is done.  100000: regName NULL; 107000: nothing to end.
  */
 ACL_FUNC_VISIBILITY aclError aclrtSetDeviceTaskAbortCallback(const char *regName,
 							     aclrtDeviceTaskAbortCallback callback, void *args);

@@ -4,6 +4,7 @@
 #include "lib/acl/state.h"
 
 #include <mutex>
+#include <string>
 #include <vector>
 
 namespace usdma::acl {
@@ -210,9 +211,13 @@ aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout)
 	if (!primary_of(unsigned(slot)) || !(dev = core::device_peek(unsigned(slot))))
 		return fault(__func__, ACL_ERROR_RT_CONTEXT_RELEASE_ERROR, "device %d is not set", deviceId);
 	const deadline until = timeout ? deadline::in_ms(timeout) : deadline::never();
-	abort_hooks->call(deviceId, ACL_RT_DEVICE_TASK_ABORT_PRE, timeout);
+	std::string who[2];
+	const int before = abort_hooks->ask(&who[0], deviceId, ACL_RT_DEVICE_TASK_ABORT_PRE, timeout);
 	abort_streams(dev);
-	abort_hooks->call(deviceId, ACL_RT_DEVICE_TASK_ABORT_POST, timeout);
+	const int after = abort_hooks->ask(&who[1], deviceId, ACL_RT_DEVICE_TASK_ABORT_POST, timeout);
+	if (before || after)
+		return fault(__func__, ACL_ERROR_RT_INTERNAL_ERROR, "the tasks are aborted, but callback %s returned %d %s it",
+			     who[before ? 0 : 1].c_str(), before ? before : after, before ? "before" : "after");
 	if (until.passed())
 		return fault(__func__, ACL_ERROR_RT_TIMEOUT, "not done within %u ms", timeout);
 	return ACL_SUCCESS;

@@ -44,16 +44,33 @@ public:
 	/* Calls each, without the lock, so that a callback may register others. */
 	template <class... A> void call(A... a)
 	{
-		if (!__atomic_load_n(&count_, __ATOMIC_ACQUIRE))
-			return;
-		lock_.lock();
-		const std::vector<hook> now = hooks_;
-		lock_.unlock();
-		for (const hook &h : now)
+		for (const hook &h : now())
 			h.fn(a..., h.args);
+	}
+	/* The same; what the first one that failed returned, and its name. */
+	template <class... A> int ask(std::string *failed, A... a)
+	{
+		int first = 0;
+
+		for (const hook &h : now()) {
+			const int got = h.fn(a..., h.args);
+
+			if (got && !first)
+				*failed = h.name;
+			first = first ? first : got;
+		}
+		return first;
 	}
 
 private:
+	std::vector<hook> now()
+	{
+		if (!__atomic_load_n(&count_, __ATOMIC_ACQUIRE))
+			return {};
+		std::lock_guard guard(lock_);
+		return hooks_;
+	}
+
 	std::mutex lock_;
 	size_t count_ = 0;
 	std::vector<hook> hooks_;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/acl/state.h"
+#include "lib/acl/report_thread.h"
 
 #include "lib/core/config.h"
 
@@ -191,6 +192,7 @@ void context_destroy(context *c, bool force)
 	for (core::stream *s : streams_of(c)) {
 		if (s != c->deflt)
 			tell_stream_state(s, ACL_RT_STREAM_STATE_DESTROY_PRE);
+		forget_subscriptions(s);
 		force ? core::stream_destroy_force(s) : core::stream_destroy(s);
 	}
 	core::device_put(c->dev);

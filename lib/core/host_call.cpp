@@ -1,93 +1,162 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The library's callback thread: runs host functions of streams one after the other. */
+/*
+ * The library's callback threads: each runs the host functions of one context (or,
+ * for streams of none, of one device) one after the other, so that a function that
+ * takes long holds up its own context only.  A thread is made with the first call
+ * and ends when none has come for a while; while a call is on its way it stays.
+ */
 #include "driver/base/error.h"
+#include "driver/base/thread.h"
 #include "lib/core/slab.h"
 #include "lib/core/stream.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <thread>
+#include <algorithm>
 
 namespace usdma::core {
 
 namespace {
 
+struct caller;
+
 struct host_call {
 	void (*fn)(void *arg);
 	void *arg;
+	caller *by; /* counted in its coming */
 	call_token *done;
 };
 
-struct call_queue {
-	std::mutex lock;
-	u32 posted = 0; /* futex: grows with each call */
-	std::vector<host_call *> calls;
-	bool started = false;
+struct caller {
+	const void *of;   /* the context or device; may be gone by now, and another in its place: that one shares the thread */
+	u32 coming = 0;   /* calls that are not run yet; under the lock */
+	u32 posted = 0;   /* futex: grows with each call */
+	std::vector<host_call *> calls; /* under the lock */
 };
 
-constinit immortal<call_queue> queue;
+struct caller_table {
+	std::mutex lock;
+	std::vector<caller *> all;
+};
 
-void run(host_call *c)
+constinit immortal<caller_table> table;
+
+constexpr u64 idle_ns = ns_per_s;
+
+/* All that is there. */
+std::vector<host_call *> take(caller *c)
 {
-	c->fn(c->arg);
-	call_done(c->done);
-	delete c;
+	std::lock_guard guard(table->lock);
+	std::vector<host_call *> now;
+
+	now.swap(c->calls);
+	return now;
 }
 
-void thread_main()
+void run(caller *c, host_call *call)
 {
-	for (;;) {
-		const u32 seen = load_acquire(&queue->posted);
-		std::vector<host_call *> now;
-		{
-			std::lock_guard guard(queue->lock);
+	call->fn(call->arg);
+	call_done(call->done);
+	delete call;
+	std::lock_guard guard(table->lock);
+	c->coming--;
+}
 
-			now.swap(queue->calls);
-		}
-		if (now.empty())
-			futex_wait_until(&queue->posted, seen, ~u64(0));
-		for (host_call *c : now)
-			run(c);
+/* Gives the caller up when nothing is on its way to it. */
+bool end_if_idle(caller *c)
+{
+	std::lock_guard guard(table->lock);
+
+	if (c->coming)
+		return false;
+	std::erase(table->all, c);
+	delete c;
+	return true;
+}
+
+void *thread_main(void *arg)
+{
+	auto *c = static_cast<caller *>(arg);
+
+	for (;;) {
+		const u32 seen = load_acquire(&c->posted);
+		const std::vector<host_call *> now = take(c);
+
+		for (host_call *call : now)
+			run(c, call);
+		if (!now.empty())
+			continue;
+		if (futex_wait_until(&c->posted, seen, now_ns() + idle_ns) == -ETIMEDOUT && end_if_idle(c))
+			return nullptr;
 	}
 }
 
-/* With the lock held. Signals are the program's: none is taken on this thread. */
-void start()
+/* With the lock held. */
+int caller_new(const void *of, caller **out)
 {
-	sigset_t all, before;
+	auto *c = new caller{of, 0, 0, {}};
+	pthread_t thread;
+	const int err = thread_start(&thread, "usdma-calls", thread_main, c);
 
-	if (queue->started)
-		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	std::thread t(thread_main);
-	pthread_setname_np(t.native_handle(), "usdma-calls");
-	t.detach();
-	pthread_sigmask(SIG_SETMASK, &before, nullptr);
-	queue->started = true;
+	if (err) {
+		delete c;
+		return err;
+	}
+	pthread_detach(thread);
+	table->all.push_back(c);
+	*out = c;
+	return 0;
+}
+
+/* The thread for a stream's calls, which now waits for one more. */
+int caller_get(const stream *s, caller **out)
+{
+	const void *of = s->opt.owner ? s->opt.owner : s->dev;
+	std::lock_guard guard(table->lock);
+	const auto at = std::find_if(table->all.begin(), table->all.end(), [of](const caller *c) { return c->of == of; });
+	int err = 0;
+
+	if (at != table->all.end())
+		*out = *at;
+	else
+		err = caller_new(of, out);
+	if (!err)
+		(*out)->coming++;
+	return err;
+}
+
+void caller_forgo(caller *c)
+{
+	std::lock_guard guard(table->lock);
+
+	c->coming--;
 }
 
 void deliver(void *arg, call_token *done)
 {
-	auto *c = static_cast<host_call *>(arg);
-	std::lock_guard guard(queue->lock);
+	auto *call = static_cast<host_call *>(arg);
+	caller *c = call->by;
+	std::lock_guard guard(table->lock);
 
-	start();
-	c->done = done;
-	queue->calls.push_back(c);
-	store_release(&queue->posted, queue->posted + 1);
-	futex_wake(&queue->posted, 1);
+	call->done = done;
+	c->calls.push_back(call);
+	store_release(&c->posted, c->posted + 1);
+	futex_wake(&c->posted, 1);
 }
 
 } // namespace
 
 int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block)
 {
-	auto *c = new host_call{fn, arg, nullptr};
-	const int err = stream_call(s, deliver, c, block);
+	caller *by = nullptr;
+	int err = forked() ? fail_forked() : caller_get(s, &by);
 
 	if (err)
-		delete c;
+		return err;
+	auto *call = new host_call{fn, arg, by, nullptr};
+	err = stream_call(s, deliver, call, block);
+	if (err) {
+		delete call;
+		caller_forgo(by);
+	}
 	return err;
 }
 

@@ -6,16 +6,14 @@
  */
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "driver/base/thread.h"
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
 #include <algorithm>
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/eventfd.h>
-#include <thread>
 #include <unistd.h>
 
 namespace usdma::core {
@@ -309,7 +307,7 @@ void arm_and_sleep()
 	store_relaxed(&pump->asleep, 0u);
 }
 
-void thread_main()
+void *thread_main(void *)
 {
 	for (;;) {
 		if (!pump_run() && !run_for(nothing_to_do() ? 0 : pump_spin)) {
@@ -320,22 +318,22 @@ void thread_main()
 	}
 }
 
-/* With list_lock held. Signals are the program's: none is taken on this thread. */
+/* With list_lock held. */
 int start()
 {
-	sigset_t all, before;
+	pthread_t thread;
+	int err;
 
 	if (pump->started)
 		return 0;
-	pump->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (pump->wake_fd < 0)
+		pump->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (pump->wake_fd < 0)
 		return fail_errno("eventfd for the library's background thread");
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	std::thread t(thread_main);
-	pthread_setname_np(t.native_handle(), "usdma-pump");
-	t.detach();
-	pthread_sigmask(SIG_SETMASK, &before, nullptr);
+	err = thread_start(&thread, "usdma-pump", thread_main, nullptr);
+	if (err)
+		return err;
+	pthread_detach(thread);
 	pump->started = true;
 	return 0;
 }

@@ -131,7 +131,7 @@ int stream_wait_check(stream *s, bool (*check)(void *arg), void (*release)(void 
 struct call_token;
 int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block);
 void call_done(call_token *done);
-/* deliver for those who have no thread of their own: runs fn(arg) on the library's callback thread. */
+/* deliver for those who have no thread of their own: runs fn(arg) on the library's callback thread for the stream's owner or device. */
 int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block);
 
 /* Signals fd (an eventfd, the caller's, duplicated) by adding 1 when all work before has ended. */

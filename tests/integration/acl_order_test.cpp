@@ -11,8 +11,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <pthread.h>
+#include <string>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -286,6 +289,68 @@ static void test_callback_blocks_its_stream(void **)
 	server.join();
 }
 
+/* One that does not come back holds up its own context, not another one of the device. */
+static void test_host_function_of_another_context(void **)
+{
+	bench b(1);
+	aclrtContext mine, other;
+	aclrtStream there;
+	held stuck, passing;
+
+	GOOD(aclrtGetCurrentContext(&mine));
+	GOOD(aclrtLaunchHostFunc(b.s[0], hold, &stuck));
+	stuck.entered.get_future().wait();
+	GOOD(aclrtCreateContext(&other, 0));
+	GOOD(aclrtCreateStream(&there));
+	passing.leave.set_value();
+	GOOD(aclrtLaunchHostFunc(there, hold, &passing));
+	assert_int_equal(aclrtSynchronizeStreamWithTimeout(there, 20000), 0);
+	GOOD(aclrtDestroyStream(there));
+	GOOD(aclrtDestroyContext(other));
+	GOOD(aclrtSetCurrentContext(mine));
+	assert_true(b.busy(b.s[0]));
+	stuck.leave.set_value();
+	GOOD(aclrtSynchronizeStream(b.s[0]));
+}
+
+static int threads_named(const char *name)
+{
+	int n = 0;
+
+	for (const auto &task : std::filesystem::directory_iterator("/proc/self/task")) {
+		std::string is;
+
+		std::getline(std::ifstream(task.path() / "comm"), is);
+		n += is == name;
+	}
+	return n;
+}
+
+static void await_no_threads()
+{
+	const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+
+	while (threads_named("usdma-calls") && std::chrono::steady_clock::now() < end)
+		std::this_thread::yield();
+	assert_int_equal(threads_named("usdma-calls"), 0);
+}
+
+/* The threads that run them end when there is nothing to run, and come again. */
+static void test_host_function_threads_end(void **)
+{
+	await_no_threads();
+	for (int round = 0; round < 2; round++) {
+		bench b(1);
+		held h;
+
+		h.leave.set_value();
+		GOOD(aclrtLaunchHostFunc(b.s[0], hold, &h));
+		assert_int_equal(threads_named("usdma-calls"), 1);
+		GOOD(aclrtSynchronizeStream(b.s[0]));
+		await_no_threads();
+	}
+}
+
 static void test_host_function(void **)
 {
 	bench b(2);
@@ -376,7 +441,8 @@ int main()
 		cmocka_unit_test(test_notify_chain),     cmocka_unit_test(test_count_notify_chain),
 		cmocka_unit_test(test_value_wait_blocks_one),
 		cmocka_unit_test(test_event_deadline), cmocka_unit_test(test_callback_blocks_its_stream),
-		cmocka_unit_test(test_host_function),    cmocka_unit_test(test_abort),
+		cmocka_unit_test(test_host_function), cmocka_unit_test(test_host_function_of_another_context),
+		cmocka_unit_test(test_host_function_threads_end),    cmocka_unit_test(test_abort),
 		cmocka_unit_test(test_destroyed_in_use), cmocka_unit_test(test_fork),
 	};
 

@@ -55,6 +55,11 @@ int32_t on_abort(int32_t id, aclrtDeviceTaskAbortStage stage, uint32_t timeout, 
 	return 0;
 }
 
+int32_t fail_at_post(int32_t, aclrtDeviceTaskAbortStage stage, uint32_t, void *)
+{
+	return stage == ACL_RT_DEVICE_TASK_ABORT_POST ? -3 : 0;
+}
+
 std::string line_of(aclrtStream s, int state)
 {
 	int32_t id = -1;
@@ -370,6 +375,15 @@ static void test_task_abort(void **)
 	GOOD(aclrtMemsetAsync(b.mem, size, 5, size, fresh));
 	GOOD(aclrtSynchronizeStream(fresh));
 	assert_int_equal(b.first_byte(0), 5);
+	/* One that fails does not keep it from being done, and is told. */
+	GOOD(aclrtSetDeviceTaskAbortCallback("unhappy", fail_at_post, &l));
+	GOOD(aclrtMemsetAsync(b.mem, size, 6, size, fresh));
+	GOOD(aclrtSynchronizeStream(fresh));
+	assert_int_equal(aclrtDeviceTaskAbort(0, 0), 507000);
+	const std::string said = aclGetRecentErrMsg();
+	assert_true(said.find("unhappy") != said.npos && said.find("-3") != said.npos);
+	l.expect({"0 0 0", "0 1 0"});
+	GOOD(aclrtSetDeviceTaskAbortCallback("unhappy", nullptr, nullptr));
 	GOOD(aclrtSetDeviceTaskAbortCallback("l", nullptr, nullptr));
 	GOOD(aclrtDeviceTaskAbort(0, 0));
 	l.expect({});
@@ -425,10 +439,29 @@ static void test_reports(void **)
 	assert_int_equal(aclrtProcessReport(1), 107012);
 }
 
+/* Streams that end with their device leave no thread subscribed. */
+static void test_reset_unsubscribes(void **)
+{
+	const uint64_t me = uint64_t(pthread_self());
+
+	for (int device : {sound, failing, sound}) {
+		aclrtStream s;
+
+		GOOD(aclrtSetDevice(device));
+		GOOD(aclrtCreateStream(&s));
+		GOOD(aclrtSubscribeReport(me, s));
+		GOOD(aclrtSubscribeReport(me, nullptr));
+		assert_int_equal(aclrtProcessReport(1), 507012);
+		GOOD(aclrtResetDevice(device));
+		assert_int_equal(aclrtProcessReport(1), 107012);
+	}
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_device_states),	   cmocka_unit_test(test_stream_states), cmocka_unit_test(test_failed_task),
+		cmocka_unit_test(test_reset_unsubscribes),
 		cmocka_unit_test(test_stale_handles),
 		cmocka_unit_test(test_stale_contexts),
 		cmocka_unit_test(test_stale_memory_handles),

@@ -5,6 +5,7 @@
 #include "driver/sim/bus_error.h"
 #include "driver/sim/console.h"
 #include "driver/sim/listener.h"
+#include "tools/help.h"
 #include "tools/sim_sandbox.h"
 
 #include <CLI/CLI.hpp>
@@ -171,6 +172,7 @@ int main(int argc, char **argv)
 	CLI::App app{"A software DMA device, served over vfio-user", "usdma-sim"};
 	options opt;
 
+	help_in_80_columns(app);
 	describe(app, opt);
 	CLI11_PARSE(app, argc, argv);
 	if (opt.verbose)

@@ -49,6 +49,8 @@ def options(tool, page):
     text = read("docs/man", page).replace("\\-", "-")
     missing = sorted(o for o in known if o not in ("help", "version") and not re.search(rf"Fl -{o}\b|, -{o}\b", text))
     point(p.returncode == 0 and known and not missing, f"{page} has every option", f"{missing}\n{p.stderr}")
+    wide = [line for line in p.stdout.splitlines() if len(line) > 80]
+    point(not wide, f"{os.path.basename(tool)} --help is at most 80 columns wide", "\n".join(wide))
 
 
 def commands(tool):

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/perf/options.h"
 
+#include "tools/help.h"
+
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <fmt/core.h>
@@ -28,7 +30,7 @@ static void describe_sweep(CLI::App &app, options &o)
 
 	app.add_option("-w,--way", o.ways, "h2d d2h d2d page-h2d page-d2h 2d batch desc")
 		->delimiter(',')
-		->transform(CLI::CheckedTransformer(ways))
+		->transform(CLI::CheckedTransformer(ways).description(""))
 		->type_name("WAY")
 		->group(sweep);
 	app.add_option("-s,--size", o.sizes, "Bytes of a copy: 64, 4K, 1M")
@@ -47,7 +49,7 @@ static void describe_sweep(CLI::App &app, options &o)
 	app.add_option("--streams", o.streams, "Streams of each thread")->delimiter(',')->check(CLI::Range(1, 60000))->type_name("N")->group(sweep);
 	app.add_option("--wait", o.waits, "default poll interrupt hybrid")
 		->delimiter(',')
-		->transform(CLI::CheckedTransformer(waits))
+		->transform(CLI::CheckedTransformer(waits).description(""))
 		->type_name("MODE")
 		->group(sweep);
 	app.add_option("--client-cpu", o.client_cpus, "Where the first thread runs (default: nearest to the engine)")
@@ -60,7 +62,7 @@ static void describe_how(CLI::App &app, options &o)
 {
 	const std::map<std::string, api> apis = {{"native", api::native}, {"acl", api::acl}};
 
-	app.add_option("--api", o.through, "native or acl")->transform(CLI::CheckedTransformer(apis))->type_name("API");
+	app.add_option("--api", o.through, "native or acl")->transform(CLI::CheckedTransformer(apis).description(""))->type_name("API");
 	app.add_flag("--cold", o.cold, "Over an area that no cache holds (default: small and hot)");
 	app.add_option("--cold-bytes", o.cold_bytes, "That area's size (default 512M)")
 		->transform(CLI::AsSizeValue(false))
@@ -119,6 +121,7 @@ int parse(int argc, char **argv, options *out)
 	CLI::App app("Measures copies by DMA engines: latency, rate, CPU use, and how far they are from what the machine allows.",
 		     "usdma-perf");
 
+	help_in_80_columns(app);
 	app.set_version_flag("--version", USDMA_VERSION);
 	describe_sweep(app, *out);
 	describe_how(app, *out);

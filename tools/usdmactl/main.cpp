@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* usdmactl: devices from the command line. */
+#include "tools/help.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <CLI/CLI.hpp>
@@ -148,6 +149,7 @@ int main(int argc, char **argv)
 	CLI::App app("Devices for usdma: find them, bind them, check the machine, try them out.", "usdmactl");
 	arguments a;
 
+	usdma::help_in_80_columns(app);
 	app.set_version_flag("--version", USDMA_VERSION);
 	app.add_flag("--json", a.ctx.json, "Machine-readable output, with every command");
 	app.add_option("--root", a.ctx.at.root, "")->group("")->check(CLI::ExistingDirectory);

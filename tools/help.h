@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* --help in 80 columns, whatever the texts are: CLI11 does not wrap. */
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <sstream>
+#include <string>
+
+namespace usdma {
+
+class narrow_help : public CLI::Formatter {
+	static constexpr size_t width = 80, column = 30; /* where CLI11 begins the descriptions */
+
+	/* Where to break a line that is too long: after its last blank that fits; 0: nowhere. */
+	static size_t break_of(const std::string &line, size_t indent)
+	{
+		const size_t at = line.rfind(' ', width);
+
+		return at == std::string::npos || at <= indent ? 0 : at;
+	}
+
+public:
+	std::string make_help(const CLI::App *app, std::string name, CLI::AppFormatMode mode) const override
+	{
+		std::istringstream in(CLI::Formatter::make_help(app, name, mode));
+		std::string line, out;
+
+		while (std::getline(in, line)) {
+			const size_t indent = line.starts_with("  ") ? column : 0;
+
+			for (size_t at; line.size() > width && (at = break_of(line, indent)) != 0;) {
+				out += line.substr(0, at) + "\n";
+				line = std::string(indent, ' ') + line.substr(at + 1);
+			}
+			out += line + "\n";
+		}
+		return out;
+	}
+};
+
+inline void help_in_80_columns(CLI::App &app)
+{
+	app.formatter(std::make_shared<narrow_help>());
+}
+
+} // namespace usdma

@@ -31,7 +31,7 @@ struct alignas(64) completion_record {
 	u64 fault_seq; /* the request that failed; == completed + 1 */
 	u64 fault_address;
 	u64 fault_cookie;
-	u64 heartbeat; /* grows while the device makes progress within a long request; 0 where it does not tell */
+	u64 heartbeat; /* grows while the device makes progress within a long request or waits in a WAIT; 0 where it does not tell */
 	u64 reserved[2];
 };
 static_assert(sizeof(completion_record) == 64);
@@ -65,6 +65,14 @@ struct channel_ops {
 	int (*resume)(channel *ch);
 	/* Stops between requests, or inside a WAIT or a long copy; returns once halted with reason stopped (or another). */
 	int (*stop)(channel *ch);
+	/*
+	 * For a channel that stands still: switched off in mid-request, it looks halted, with reason reset (or
+	 * stopped, if it got on meanwhile); resume switches it on again behind that.  -EAGAIN: it runs a WAIT, or
+	 * nothing; -errno: nothing has changed, or the device does not obey.  nullptr: the engine cannot.
+	 */
+	int (*cut)(channel *ch);
+	/* After engine::reset: on again, empty; what was posted before counts as completed.  nullptr: as above. */
+	int (*restart)(channel *ch);
 	/* Ends and frees the channel; nothing is written to host memory after it returns. */
 	void (*close)(channel *ch);
 };

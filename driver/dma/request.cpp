@@ -27,6 +27,7 @@ static constexpr reason_row reasons[] = {
 	{"stopped", ECANCELED},
 	{"injected fault", EIO},
 	{"device lost", ENODEV},
+	{"ended by a reset", EIO},
 };
 static_assert(std::size(reasons) == size_t(fault_reason::count));
 

@@ -128,6 +128,7 @@ enum class fault_reason : u32 {
 	stopped = 11,      /* stopped on request; nothing failed */
 	injected = 12,     /* a fault asked for by a test */
 	lost = 13,         /* the device is gone */
+	reset = 14,        /* stood still, or was pending, when its channel or device was reset (the driver's word) */
 	count
 };
 

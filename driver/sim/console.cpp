@@ -170,8 +170,7 @@ bool console::client_comes()
 	/* "vanish" may have come meanwhile, and its signal is gone. */
 	if (away())
 		return false;
-	if (!told_)
-		plan_.rewind();
+	plan_.new_client(!told_);
 	serving_ = true;
 	clients_++;
 	return true;

@@ -17,6 +17,8 @@ static constexpr u64 at_once = 64 * KiB;
 static constexpr u64 slice = 256 * KiB;
 /* A 2-D copy of short rows lets others in after so many. */
 static constexpr u32 rows_per_slice = 1024;
+/* Looks of a WAIT for one heartbeat. */
+static constexpr u32 wait_beat = 64;
 static constexpr u8 known_flags = dma::flag_fence | dma::flag_interrupt | dma::flag_complete | dma::flag_cache;
 static constexpr u8 known_spaces = 0x11;
 
@@ -237,6 +239,9 @@ unit::result unit::op_wait(hw_channel &ch, const descriptor &d)
 		return r;
 	if (dma::compares(dma::compare(d.arg), word, d.a))
 		return result::done;
+	/* Now and then: the client reads this line. */
+	if (++ch.wait_looks % wait_beat == 0)
+		store_relaxed(&ch.status->record.heartbeat, ++ch.heartbeat);
 	if (!ch.waiting)
 		ch.wait_until = d.height ? now_ns() + d.height * ns_per_ms : ~u64(0);
 	else if (ch.wait_until != ~u64(0) && now_ns() >= ch.wait_until)

@@ -209,8 +209,12 @@ unit::result unit::run_special(hw_channel &ch, const descriptor &d)
 		if (ch.hung)
 			return result::blocked;
 		ch.waiting = false;
-		if (m_.wrong->vanish(ch.index, seq) && m_.remote)
-			m_.remote->hang_up();
+		ch.hung = m_.wrong->vanish(ch.index, seq);
+		if (ch.hung) {
+			if (m_.remote)
+				m_.remote->hang_up();
+			return result::blocked;
+		}
 		const dma::fault_reason reason = m_.wrong->descriptor(ch.index, seq, d, &address);
 		if (reason != dma::fault_reason::none)
 			return fault(reason, address);

@@ -25,7 +25,7 @@ static bool parse_number(string_view text, u64 *out)
 /* "src-unmapped" for "source not mapped" would be two vocabularies: the names are fault_reason's own. */
 static constexpr string_view reasons[] = {
 	"none",	      "bad-op",	    "bad-length", "src-unmapped", "dst-unmapped", "src-denied", "dst-denied",
-	"unaligned",  "timeout",    "bad-tag",	  "transfer",	  "stopped",	  "injected",   "lost",
+	"unaligned",  "timeout",    "bad-tag",	  "transfer",	  "stopped",	  "injected",   "lost",	"reset",
 };
 static_assert(std::size(reasons) == size_t(dma::fault_reason::count));
 static constexpr string_view replies[] = {"none", "drop", "close", "short", "long", "wrong-id", "garbage"};
@@ -109,13 +109,15 @@ int fault_plan::set(string_view text)
 	return 0;
 }
 
-void fault_plan::rewind()
+void fault_plan::new_client(bool anew)
 {
 	std::lock_guard guard(lock_);
 
+	gone_ = false;
 	for (rule &r : rules_) {
-		r.seen = r.struck = 0;
 		r.holds = false;
+		if (anew)
+			r.seen = r.struck = 0;
 	}
 }
 
@@ -163,6 +165,8 @@ bool fault_plan::hang(u32 channel, u64)
 {
 	std::lock_guard guard(lock_);
 
+	if (gone_)
+		return true;
 	for (rule &r : rules_)
 		if (r.what == action::hang && r.holds && r.channel == channel)
 			return true;
@@ -180,7 +184,8 @@ bool fault_plan::vanish(u32, u64)
 {
 	std::lock_guard guard(lock_);
 
-	return hit(action::vanish) != nullptr;
+	gone_ |= hit(action::vanish) != nullptr;
+	return gone_;
 }
 
 void fault_plan::channel_off(u32 channel)

@@ -34,8 +34,8 @@ public:
 
 	/* Replaces all rules and begins to count anew; "": none. -EINVAL names the rule; then nothing changes. */
 	int set(std::string_view text);
-	/* The rules again from their beginning, for a client that is new to them. */
-	void rewind();
+	/* A new client: what struck the last one is over; anew: the rules count from their beginning. */
+	void new_client(bool anew);
 	/* A line for each rule: "RULE seen N struck M". */
 	std::string report();
 
@@ -73,6 +73,7 @@ private:
 	const bool may_die_;
 	std::mutex lock_;
 	std::vector<rule> rules_;
+	bool gone_ = false; /* vanished: nothing runs any more */
 	u64 random_ = 0x9e3779b97f4a7c15;
 };
 

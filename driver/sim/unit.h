@@ -44,6 +44,7 @@ struct alignas(cache_line) hw_channel {
 	u64 fired[dma::irq_slots] = {};
 	u32 vectors[dma::irq_slots] = {};
 	bool waiting = false;
+	u32 wait_looks = 0;
 	bool hung = false; /* by a fault on demand */
 	u64 wait_until = 0; /* ns; ~0: no limit */
 	u32 irq_count = 0;  /* service interrupts held back */

@@ -25,11 +25,19 @@ namespace usdma::core {
 
 struct waiter;
 
+/* What a lane looked like when it was last looked at for progress; under dev->recover_lock. */
+struct stillness {
+	u64 completed = 0, heartbeat = 0, since = 0;
+	bool idle = true;
+	u8 tried = 0;     /* recover.cpp: how far its cure went … */
+	u64 tried_at = 0; /* … while completed was that */
+};
+
 struct alignas(64) lane {
 	futex_lock lock;      /* the channel's hot calls, and the queues of the streams on it */
 	u32 streams = 0;      /* that use it; under dev->lock */
 	bool exclusive = false; /* for one stream: may hold waits on the device */
-	u64 wait_seq = 0;     /* last WAIT posted: until then no progress is no hang */
+	u64 wait_seq = 0;     /* last WAIT posted: until then the ring may wait for something outside */
 	dma::channel *ch = nullptr;
 	device *dev = nullptr;
 	lane_counters *count = &unseen; /* relaxed, changed under the lock (wakes, sleeps and spins without) */
@@ -38,6 +46,8 @@ struct alignas(64) lane {
 	waiter *waiters = nullptr;        /* first: the one that sleeps on the eventfd */
 	wait_history waits;               /* how long they took */
 	std::atomic<u64> waited_bytes{0}; /* count->bytes when the last one began */
+	stillness still;
+	u32 stuck = 0;                    /* halted, and cannot be resumed */
 	lane_counters unseen;             /* for lanes of no device in the table */
 };
 
@@ -53,6 +63,8 @@ public:
 	std::mutex idle_lock;
 	std::atomic<int> dead{0};                 /* an errno once the device is lost or hung: ends every wait */
 	u64 opened_ns = 0;
+	std::mutex recover_lock;                  /* still; taken before lock and the lanes' locks */
+	std::atomic<u64> watched_ns{0};
 
 	bool lost() const { return dead.load(std::memory_order_relaxed) || eng->lost(); }
 
@@ -80,6 +92,12 @@ void lane_put(lane *l);
 void device_fail(device *dev, int err, const char *why);
 /* Handles channels that halted (reports to their streams, resumes); called from slow paths of every wait. */
 void device_check_faults(device *dev);
+
+/*
+ * Looks at all lanes with pending work, at most every few milliseconds: one that stands still for USDMA_HANG_MS is
+ * reset, then its device, then the device is given up.  Takes the locks of device and lanes.
+ */
+void device_watch(device *dev);
 
 /* True in a child of fork(2): nothing here may be used there. */
 bool forked();

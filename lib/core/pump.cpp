@@ -35,6 +35,7 @@ struct pump_state {
 	std::mutex list_lock; /* the lists; taken with a lane's lock held */
 	std::vector<stream *> gated; /* each with a reference */
 	std::vector<watch> watches;
+	u64 watched_ns = 0;   /* under run_lock */
 	bool started = false;
 	int wake_fd = -1;     /* eventfd */
 	u32 asleep = 0;       /* the thread sleeps, or is about to */
@@ -49,6 +50,8 @@ constinit immortal<pump_state> pump;
 
 /* Between looks at words that nobody tells us of, and at everything. */
 constexpr u64 word_look = 200 * ns_per_us, any_look = 50 * ns_per_ms;
+/* Between looks for devices that stand still. */
+constexpr u64 watch_every = 20 * ns_per_ms;
 constexpr u64 pump_spin = 20 * ns_per_us;
 
 /* ---- a pass ----------------------------------------------------------------------------------------- */
@@ -130,10 +133,33 @@ void deliver_watch(const watch &w)
 	stream_unref(w.s);
 }
 
+/*
+ * What is gated may wait for a ring of any device that stands still while nobody waits for it.  With
+ * run_lock held no device closes: pump_forget takes it first.
+ */
+void watch_devices()
+{
+	const u64 now = now_ns();
+
+	if (now - pump->watched_ns < watch_every)
+		return;
+	pump->watched_ns = now;
+	device_each([](device *dev, void *) { device_watch(dev); }, nullptr);
+}
+
+bool nothing_to_do()
+{
+	std::lock_guard guard(pump->list_lock);
+
+	return pump->gated.empty() && pump->watches.empty();
+}
+
 bool pass()
 {
 	bool moved = false;
 
+	if (!nothing_to_do())
+		watch_devices();
 	/* Before the streams: their blocking calls wait for these. */
 	for (const watch &w : take_ready()) {
 		deliver_watch(w);
@@ -145,13 +171,6 @@ bool pass()
 		stream_unref(s);
 	}
 	return moved;
-}
-
-bool nothing_to_do()
-{
-	std::lock_guard guard(pump->list_lock);
-
-	return pump->gated.empty() && pump->watches.empty();
 }
 
 /* ---- sleeping --------------------------------------------------------------------------------------- */

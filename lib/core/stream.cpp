@@ -299,8 +299,6 @@ static bool ring_target(stream *s, u64 *seq)
 
 static int wait_ungated(stream *s, deadline until)
 {
-	progress_check progress(s->ln);
-
 	for (;;) {
 		const u32 seen = pump_progress();
 		u64 seq;
@@ -312,7 +310,8 @@ static int wait_ungated(stream *s, deadline until)
 			continue;
 		if (until.passed())
 			return fail(ETIMEDOUT, "stream %u: not done in time", s->id);
-		if (s->dev->lost() && (err = progress.look()))
+		/* What it is gated by may stand still on any lane. */
+		if ((err = device_alive(s->dev)))
 			return err;
 		pump_wait_progress(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
 	}
@@ -443,7 +442,7 @@ int stream_abort(stream *s)
 	pump_kick();
 	if (err)
 		return err;
-	err = lane_wait(l, seq, deadline::in_ms(config_get().hang_ms), wait_mode::hybrid);
+	err = lane_wait(l, seq, deadline::in_ms(hang_over_ms()), wait_mode::hybrid);
 	return err == -ENODEV ? 0 : err;
 }
 
@@ -469,8 +468,10 @@ void lane_handle_fault(lane *l)
 			stream_drop_queue(s);
 		}
 	}
-	if (ch->ops->resume(ch))
-		log_error("device %u channel %u cannot be resumed", l->dev->slot, ch->index);
+	const int err = ch->ops->resume(ch);
+	if (err && !load_relaxed(&l->stuck))
+		log_error("device %u channel %u cannot be resumed: %s", l->dev->slot, ch->index, error_text());
+	store_relaxed(&l->stuck, u32(err != 0));
 }
 
 void lane_check_fault(lane *l)

@@ -22,35 +22,7 @@ static constexpr u64 look_every = 50 * ns_per_ms;
 static constexpr unsigned fast_looks = 256;  /* without a look at the clock: about a microsecond */
 static constexpr unsigned looks_a_clock = 32;
 
-/* ---- progress --------------------------------------------------------------------------------------- */
-
-static int dead_error(device *dev)
-{
-	const int err = dev->dead.load(std::memory_order_relaxed);
-
-	if (err == ETIMEDOUT)
-		return fail(ENODEV, "device %u (%s) made no progress for %u ms and was given up; reset it and open it again",
-			    dev->slot, dev->spec.c_str(), config_get().hang_ms);
-	return fail(ENODEV, "device %u (%s) is gone: its server ended or it was unplugged", dev->slot, dev->spec.c_str());
-}
-
-void device_fail(device *dev, int err, const char *why)
-{
-	int none = 0;
-
-	if (!dev->dead.compare_exchange_strong(none, err))
-		return;
-	log_error("device %u (%s): %s", dev->slot, dev->spec.c_str(), why);
-	if (!dev->eng->lost())
-		dev->eng->transport().reset();
-	std::lock_guard guard(dev->lock);
-	for (auto &l : dev->lanes) {
-		const u64 one = 1;
-
-		if (l && l->ch && write(l->ch->irq_fd[dma::irq_waiter], &one, sizeof(one)) < 0)
-			log_debug("waking lane %u failed", l->ch->index);
-	}
-}
+/* ---- faults ----------------------------------------------------------------------------------------- */
 
 static void look_lane(lane *l)
 {
@@ -64,29 +36,6 @@ void device_check_faults(device *dev)
 
 	for (auto &l : dev->lanes)
 		look_lane(l.get());
-}
-
-int progress_check::look()
-{
-	device *dev = lane_->dev;
-	const u64 done = dma::completed(lane_->ch), beat = load_relaxed(&lane_->ch->record->heartbeat);
-	const u64 now = now_ns();
-
-	if (dev->eng->lost() && !dev->dead)
-		device_fail(dev, ENODEV, "lost");
-	if (dev->dead)
-		return dead_error(dev);
-	/* A wait for another stream may hold the ring for as long as that takes. */
-	const bool waits = done < load_relaxed(&lane_->wait_seq);
-	if (!since_ || done != completed_ || beat != heartbeat_ || waits) {
-		completed_ = done;
-		heartbeat_ = beat;
-		since_ = now;
-	} else if (now - since_ > u64(config_get().hang_ms) * ns_per_ms) {
-		device_fail(dev, ETIMEDOUT, "no progress for too long: given up");
-		return dead_error(dev);
-	}
-	return 0;
 }
 
 /* ---- spinning --------------------------------------------------------------------------------------- */
@@ -143,7 +92,6 @@ static bool burst(const lane *l, u64 seq)
 static int spin(lane *l, u64 seq, deadline until, u64 budget)
 {
 	const u64 start = now_ns();
-	progress_check progress(l);
 	u64 checked = start;
 
 	for (;;) {
@@ -157,7 +105,7 @@ static int spin(lane *l, u64 seq, deadline until, u64 budget)
 		if (now - start > budget)
 			return -EAGAIN;
 		if (now - checked > ns_per_ms) {
-			const int err = progress.look();
+			const int err = device_alive(l->dev);
 
 			if (err)
 				return err;
@@ -235,7 +183,7 @@ static u64 next_look(deadline until)
 }
 
 /* What everyone does each time round: 0 go on sleeping, 1 done, or an error. */
-static int look(lane *l, u64 seq, deadline until, progress_check &progress)
+static int look(lane *l, u64 seq, deadline until)
 {
 	if (dma::halted(l->ch))
 		lane_check_fault(l);
@@ -243,10 +191,10 @@ static int look(lane *l, u64 seq, deadline until, progress_check &progress)
 		return 1;
 	if (until.passed())
 		return fail(ETIMEDOUT, "not done in time");
-	return progress.look();
+	return device_alive(l->dev);
 }
 
-static int lead(lane *l, waiter *me, deadline until, progress_check &progress)
+static int lead(lane *l, waiter *me, deadline until)
 {
 	int err;
 
@@ -256,7 +204,7 @@ static int lead(lane *l, waiter *me, deadline until, progress_check &progress)
 		arm_least(l);
 		l->wait_lock.unlock();
 		/* Arming orders our request before this look: either the device sees it, or we see the end. */
-		err = look(l, me->seq, until, progress);
+		err = look(l, me->seq, until);
 		if (err)
 			return err;
 		__atomic_fetch_add(&l->count->sleeps, 1, __ATOMIC_RELAXED);
@@ -265,7 +213,7 @@ static int lead(lane *l, waiter *me, deadline until, progress_check &progress)
 	}
 }
 
-static int follow(lane *l, waiter *me, deadline until, progress_check &progress)
+static int follow(lane *l, waiter *me, deadline until)
 {
 	for (;;) {
 		const u32 word = load_acquire(&me->word);
@@ -274,8 +222,8 @@ static int follow(lane *l, waiter *me, deadline until, progress_check &progress)
 		if (word == waiter::done)
 			return 1;
 		if (word == waiter::lead)
-			return lead(l, me, until, progress);
-		err = look(l, me->seq, until, progress);
+			return lead(l, me, until);
+		err = look(l, me->seq, until);
 		if (err)
 			return err;
 		futex_wait_until(&me->word, waiter::asleep, next_look(until));
@@ -285,7 +233,6 @@ static int follow(lane *l, waiter *me, deadline until, progress_check &progress)
 static int sleep_until(lane *l, u64 seq, deadline until)
 {
 	waiter me{seq};
-	progress_check progress(l);
 	waiter **end;
 	bool first;
 	int err;
@@ -298,7 +245,7 @@ static int sleep_until(lane *l, u64 seq, deadline until)
 	if (!first)
 		arm_least(l);
 	l->wait_lock.unlock();
-	err = first ? lead(l, &me, until, progress) : follow(l, &me, until, progress);
+	err = first ? lead(l, &me, until) : follow(l, &me, until);
 	leave(l, &me);
 	return err < 0 ? err : 0;
 }
@@ -342,7 +289,7 @@ int lane_wait(lane *l, u64 seq, deadline until, wait_mode mode)
 void lane_drain(lane *l)
 {
 	if (!l->dev->lost())
-		lane_wait(l, l->ch->posted, deadline::in_ms(config_get().hang_ms), wait_mode::hybrid);
+		lane_wait(l, l->ch->posted, deadline::in_ms(hang_over_ms()), wait_mode::hybrid);
 }
 
 } // namespace usdma::core

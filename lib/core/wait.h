@@ -25,17 +25,14 @@ void lane_check_fault(lane *l);
 /* The same with the lock held. */
 void lane_handle_fault(lane *l);
 
-/* Notices a device that is lost, or makes no progress for too long; keeps one wait's memory of progress. */
-class progress_check {
-public:
-	explicit progress_check(lane *l) : lane_(l) {}
-	/* 0, or the errno with which the device is dead. */
-	int look();
+/* Notices a device that is lost, or makes no progress for too long. 0, or the errno with which it is dead. */
+int device_alive(device *dev);
 
-private:
-	lane *lane_;
-	u64 completed_ = 0, heartbeat_ = 0, since_ = 0;
-};
+/* By then what stands still was reset, or is given up (recover.cpp): each step takes USDMA_HANG_MS. */
+inline u64 hang_over_ms()
+{
+	return 4 * u64(config_get().hang_ms);
+}
 
 /*
  * Sleeps until the eventfd is written or the time has come; takes the eventfd's

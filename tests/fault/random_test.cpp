@@ -23,7 +23,7 @@ using usdma::test::soon;
 static constexpr u64 slot = 16 * KiB, slots = 48, area = slot * slots;
 static constexpr unsigned n_streams = 6;
 static constexpr u8 mark = 0xee;
-static constexpr const char *rules = "fail~8000+fail~2000/transfer+drop-irq~20000+drop-record~20000+slow~2000/200";
+static constexpr const char *rules = "fail~8000+fail~2000/transfer+drop-irq~20000+drop-record~20000+slow~2000/200+hang~20";
 
 enum class kind : u8 { to_device, to_host, on_device, to_peer, fill, reduce, indirect, batch, pageable_in, pageable_out, count };
 static const char *const kind_names[] = {"to device", "to host", "on device", "to peer",     "fill",
@@ -362,7 +362,7 @@ int main()
 	const CMUnitTest tests[] = {cmocka_unit_test(random_operations)};
 
 	setenv("USDMA_DEVICES", "sim:mem=256M:engines=2:channels=4:faults=,sim:mem=64M:engines=1:channels=2", 1);
-	setenv("USDMA_HANG_MS", "300", 1);
+	setenv("USDMA_HANG_MS", "1000", 1);
 	setenv("USDMA_LOG", "none", 1);
 	return cmocka_run_group_tests_name("random operations, random faults", tests, nullptr, nullptr);
 }

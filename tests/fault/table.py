@@ -13,16 +13,17 @@ for line in sys.stdin:
     m = CELL.match(line)
     if not m:
         continue
-    fault, path, _, outcome, us, _ = m.groups()
+    fault, path, _, outcome, us, state = m.groups()
     faults += [fault] if fault not in faults else []
     paths += [path] if path not in paths else []
-    cells.setdefault((fault, path), []).append((outcome, int(us)))
-print("| fault | " + " | ".join(paths) + " |")
-print("|---" * (len(paths) + 1) + "|")
+    cells.setdefault((fault, path), []).append((outcome, int(us), state))
+print("| fault | " + " | ".join(paths) + " | state after |")
+print("|---" * (len(paths) + 2) + "|")
 for fault in faults:
     row = []
     for path in paths:
-        runs = cells.get((fault, path), [("not run", 0)])
-        row.append(f"{' or '.join(sorted({o for o, _ in runs}))}, {max(u for _, u in runs) / 1000:.1f} ms")
-    print(f"| `{fault}` | " + " | ".join(row) + " |")
+        runs = cells.get((fault, path), [("not run", 0, "")])
+        row.append(f"{' or '.join(sorted({o for o, _, _ in runs}))}, {max(u for _, u, _ in runs) / 1000:.1f} ms")
+    state = " or ".join(sorted({s for p in paths for _, _, s in cells.get((fault, p), [])}))
+    print(f"| `{fault}` | " + " | ".join(row) + f" | {state} |")
 sys.exit(0 if cells else 1)

@@ -301,6 +301,8 @@ const dma::channel_ops channel_table = {
 	.squash = [](dma::channel *ch, u64 cookie) { return own(ch)->make_nops(cookie); },
 	.resume = [](dma::channel *ch) { return own(ch)->go_again(); },
 	.stop = [](dma::channel *ch) { return own(ch)->halt_soon(); },
+	.cut = nullptr,
+	.restart = nullptr,
 	.close =
 		[](dma::channel *ch) {
 			edu_channel *c = own(ch);

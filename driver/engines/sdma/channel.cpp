@@ -117,7 +117,7 @@ struct page_writer {
 	}
 };
 
-int sdma_engine::program(sdma_channel *c, const dma::channel_config &cfg)
+int sdma_engine::program(sdma_channel *c, u64 first_seq)
 {
 	const u32 vectors = (1 + c->index) | 0u << 16; /* waiter | service */
 	page_writer w{*dev_, chan_ctrl(c->index)};
@@ -129,10 +129,10 @@ int sdma_engine::program(sdma_channel *c, const dma::channel_config &cfg)
 		.put(chan_ring_order, u32(__builtin_ctz(c->ring_size)))
 		.put(chan_vectors, vectors)
 		.put(chan_record, c->iova)
-		.put(chan_first_seq, cfg.first_seq)
-		.put(chan_coalesce, cfg.coalesce_count | cfg.coalesce_us << 16);
+		.put(chan_first_seq, first_seq)
+		.put(chan_coalesce, c->cfg.coalesce_count | c->cfg.coalesce_us << 16);
 	/* Before enable: a tail that an earlier user left must not look like work. */
-	door.put(door_tail, cfg.first_seq).put(door_arm, arm_none).put(door_arm_service, arm_none);
+	door.put(door_tail, first_seq).put(door_arm, arm_none).put(door_arm_service, arm_none);
 	if (door.rc)
 		return door.rc;
 	if (w.put(chan_command, u32(chan_cmd_enable)).rc)
@@ -164,7 +164,8 @@ int sdma_engine::setup(sdma_channel *c, const dma::channel_config &cfg)
 	c->wake_fd = dev_->region_doorbell_fd(vfio::region_bar0, chan_ctrl(c->index) + chan_wake);
 	c->irq_fd[dma::irq_waiter] = vectors_[1 + c->index].get();
 	c->irq_fd[dma::irq_service] = vectors_[0].get();
-	return program(c, cfg);
+	c->cfg = cfg;
+	return program(c, cfg.first_seq);
 }
 
 int sdma_engine::channel_open(unsigned index, const dma::channel_config &cfg, dma::channel **out)

@@ -61,6 +61,19 @@ template <class F> static int wait_for(sdma_channel *c, const char *what, F done
 	return 0;
 }
 
+/* On again behind first_seq; what is posted beyond runs. */
+static int switch_on(sdma_channel *c, u64 first_seq)
+{
+	const int rc = c->owner->program(c, first_seq);
+
+	if (rc)
+		return rc;
+	c->off = false;
+	ring_ops.doorbell(c);
+	ring_ops.wake(c);
+	return 0;
+}
+
 int ring_resume(dma::channel *ch)
 {
 	sdma_channel *c = to_sdma(ch);
@@ -68,6 +81,8 @@ int ring_resume(dma::channel *ch)
 
 	if (!dma::read_fault(ch, &old))
 		return fail(EINVAL, "channel %u is not halted", c->index);
+	if (c->off)
+		return switch_on(c, old.reason == dma::fault_reason::stopped ? old.seq - 1 : old.seq);
 	if (int rc = reg_write(c->owner->transport(), chan_ctrl(c->index) + chan_command, u32(chan_cmd_resume)); rc < 0)
 		return rc;
 	/* On a bus the write is under way when it returns; the next request may have failed by the time we look. */
@@ -85,6 +100,60 @@ int ring_stop(dma::channel *ch)
 	if (int rc = reg_write(c->owner->transport(), chan_ctrl(c->index) + chan_command, u32(chan_cmd_stop)); rc < 0)
 		return rc;
 	return wait_for(c, "stopped", [&] { return dma::halted(ch); });
+}
+
+/* The request that the device is in; *seq > posted: none. -EAGAIN: a WAIT. */
+static int find_current(const sdma_channel *c, u64 *seq)
+{
+	const u64 done = dma::completed(c);
+	u64 head;
+
+	if (int rc = reg_read(c->owner->transport(), chan_ctrl(c->index) + chan_head, &head); rc < 0)
+		return rc;
+	/* A number that the device made up, or of one that it has not begun: the first that is not completed. */
+	*seq = head - done - 1 < c->posted - done ? head : done + 1;
+	return *seq - done <= c->posted - done && load_relaxed(&c->ring[*seq & c->mask].op) == u8(dma::opcode::wait) ? -EAGAIN : 0;
+}
+
+/* The device is off and touches nothing: the driver writes the record in its place. */
+static void write_record(sdma_channel *c, u64 seq, bool cut)
+{
+	dma::completion_record *r = &c->status->record;
+
+	store_relaxed(&r->reason, u32(cut ? dma::fault_reason::reset : dma::fault_reason::stopped));
+	store_relaxed(&r->fault_seq, seq);
+	store_relaxed(&r->fault_address, u64(0));
+	store_relaxed(&r->fault_cookie, cut ? load_relaxed(&c->ring[seq & c->mask].cookie) : u64(0));
+	/* Those before it have ended, whether the device came to write that or not. */
+	store_release(&r->completed, seq - 1);
+	/* Release: who sees the state also sees the fault. */
+	store_release(&r->state, u32(dma::state_halted));
+}
+
+int ring_cut(dma::channel *ch)
+{
+	sdma_channel *c = to_sdma(ch);
+	u64 seq;
+
+	if (dma::halted(ch) || dma::completed(ch) == ch->posted)
+		return -EAGAIN;
+	/* A device that tells of its life while it waits, and has not, stands still there too. */
+	if (int rc = find_current(c, &seq); rc < 0 && !(rc == -EAGAIN && c->owner->has_heartbeat()))
+		return rc;
+	if (int rc = reg_write(c->owner->transport(), chan_ctrl(c->index) + chan_command, u32(chan_cmd_disable)); rc < 0)
+		return rc;
+	c->off = true;
+	/* Once more: it may have got on in between.  A WAIT did nothing yet, and runs again. */
+	const int rc = find_current(c, &seq);
+	if (rc < 0 && rc != -EAGAIN)
+		return rc;
+	write_record(c, seq, !rc && seq - dma::completed(ch) <= ch->posted - dma::completed(ch));
+	return 0;
+}
+
+int ring_restart(dma::channel *ch)
+{
+	return switch_on(to_sdma(ch), ch->posted);
 }
 
 } // namespace usdma::sdma

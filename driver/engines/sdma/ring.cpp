@@ -110,6 +110,8 @@ const dma::channel_ops ring_ops = {
 	.squash = ring_squash,
 	.resume = ring_resume,
 	.stop = ring_stop,
+	.cut = ring_cut,
+	.restart = ring_restart,
 	.close = channel_close,
 };
 

@@ -63,6 +63,8 @@ struct sdma_channel : dma::channel {
 	int wake_fd = -1; /* the device's, for chan_wake; -1: trapped writes */
 
 	sdma_engine *owner = nullptr;
+	dma::channel_config cfg;
+	bool off = false;   /* cut: resume switches it on */
 	mapping memory; /* status block, then the ring from the next page on */
 	mapping door_page;
 	unique_fd file;
@@ -90,10 +92,13 @@ public:
 	int reset() override;
 
 	/* For channels. */
+	bool has_heartbeat() const { return hw_caps_ & hw_cap_heartbeat; }
 	int map_ring(sdma_channel *c, u64 size);
 	/* After it the device reaches the ring's memory no more, or the memory is kept until the device is closed. */
 	void unmap_ring(sdma_channel *c);
 	void forget(sdma_channel *c);
+	/* Sets it up and switches it on; completed starts at first_seq. */
+	int program(sdma_channel *c, u64 first_seq);
 
 private:
 	int check_bars();
@@ -104,7 +109,6 @@ private:
 	void map_memory();
 	int check_config(const dma::channel_config &cfg, u32 ring_size) const;
 	int setup(sdma_channel *c, const dma::channel_config &cfg);
-	int program(sdma_channel *c, const dma::channel_config &cfg);
 
 	std::mutex lock_; /* channels_, iova_ */
 	std::vector<sdma_channel *> channels_; /* by index; nullptr: closed */
@@ -124,6 +128,8 @@ void channel_close(dma::channel *ch);
 unsigned ring_squash(dma::channel *ch, u64 cookie);
 int ring_resume(dma::channel *ch);
 int ring_stop(dma::channel *ch);
+int ring_cut(dma::channel *ch);
+int ring_restart(dma::channel *ch);
 
 inline sdma_channel *to_sdma(dma::channel *ch)
 {

@@ -32,7 +32,7 @@ static void fault_errnos(void **)
 	} want[] = {
 		{none, 0}, {bad_op, EINVAL}, {bad_length, EINVAL}, {unaligned, EINVAL}, {src_unmapped, EFAULT},
 		{dst_unmapped, EFAULT}, {src_denied, EFAULT}, {dst_denied, EFAULT}, {timeout, ETIMEDOUT}, {bad_tag, EIO},
-		{transfer, EIO}, {injected, EIO}, {stopped, ECANCELED}, {lost, ENODEV}, {fault_reason::count, EIO},
+		{transfer, EIO}, {injected, EIO}, {stopped, ECANCELED}, {lost, ENODEV}, {reset, EIO}, {fault_reason::count, EIO},
 	};
 
 	for (const auto &w : want)

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What stands still: its channel is reset first, which costs one request and
+ * disturbs no other channel.  If that does not help, the device is reset, which
+ * costs all that is pending on it.  If that does not help either, it is lost.
+ *
+ * Locks: recover_lock, then dev->lock, then a lane's.
+ */
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "lib/core/task.h"
+#include "lib/core/wait.h"
+
+#include <unistd.h>
+
+namespace usdma::core {
+
+/* At most so often a device's lanes are looked at. */
+static constexpr u64 watch_every = 5 * ns_per_ms;
+
+enum : u8 { tried_nothing, tried_channel, tried_device };
+
+static int dead_error(device *dev)
+{
+	const int err = dev->dead.load(std::memory_order_relaxed);
+
+	if (err == ETIMEDOUT)
+		return fail(ENODEV, "device %u (%s) made no progress for %u ms, resets did not help, and it was given up: "
+				    "close it and open it again",
+			    dev->slot, dev->spec.c_str(), config_get().hang_ms);
+	return fail(ENODEV, "device %u (%s) is gone: its server ended or it was unplugged", dev->slot, dev->spec.c_str());
+}
+
+/* Whoever sleeps looks again, and asks the device anew to be woken. */
+static void wake_sleepers(lane *l)
+{
+	const u64 one = 1;
+
+	if (write(l->ch->irq_fd[dma::irq_waiter], &one, sizeof(one)) < 0)
+		log_debug("waking lane %u failed", l->ch->index);
+}
+
+void device_fail(device *dev, int err, const char *why)
+{
+	int none = 0;
+
+	if (!dev->dead.compare_exchange_strong(none, err))
+		return;
+	log_error("device %u (%s): %s", dev->slot, dev->spec.c_str(), why);
+	if (!dev->eng->lost())
+		dev->eng->transport().reset();
+	std::lock_guard guard(dev->lock);
+	for (auto &l : dev->lanes)
+		if (l && l->ch)
+			wake_sleepers(l.get());
+}
+
+/* ---- the channel ------------------------------------------------------------------------------------ */
+
+static int channel_reset(lane *l)
+{
+	std::lock_guard guard(l->lock);
+	dma::channel *ch = l->ch;
+
+	if (load_relaxed(&l->stuck))
+		return fail(EIO, "channel %u cannot be resumed", ch->index);
+	if (!ch->ops->cut)
+		return fail(EOPNOTSUPP, "the engine cannot reset a channel");
+	if (const int err = ch->ops->cut(ch))
+		return err;
+	lane_handle_fault(l);
+	return load_relaxed(&l->stuck) ? -EIO : 0;
+}
+
+/* ---- the device ------------------------------------------------------------------------------------- */
+
+/* The streams of a lane, each with a reference: what is told to them may call back into the list. */
+static std::vector<stream *> streams_of(lane *l)
+{
+	struct find {
+		lane *l;
+		std::vector<stream *> all;
+	} f{l, {}};
+
+	stream_each(
+		[](stream *s, void *arg) {
+			auto *to = static_cast<find *>(arg);
+
+			if (s->ln != to->l)
+				return;
+			__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
+			to->all.push_back(s);
+		},
+		&f);
+	return std::move(f.all);
+}
+
+/* All that is pending there ends, and each stream that has any hears of it. */
+static int lane_restart(lane *l)
+{
+	const std::vector<stream *> all = streams_of(l);
+	int err;
+
+	l->lock.lock();
+	for (stream *s : all)
+		if (!lane_done(l, s->last)) {
+			stream_note_error(s, dma::fault_errno(dma::fault_reason::reset), dma::fault_reason::reset, 0, s->last);
+			if (s->stopped)
+				stream_drop_queue(s);
+		}
+	err = l->ch->ops->restart(l->ch);
+	store_relaxed(&l->stuck, u32(err != 0));
+	l->lock.unlock();
+	for (stream *s : all)
+		stream_unref(s);
+	return err;
+}
+
+static int device_reset(device *dev)
+{
+	std::lock_guard guard(dev->lock);
+
+	for (auto &l : dev->lanes)
+		if (l && l->ch && !l->ch->ops->restart)
+			return fail(EOPNOTSUPP, "the engine cannot go on after a reset");
+	/* From its return on nothing pending runs any more, in no channel. */
+	int err = dev->eng->reset();
+	for (auto &l : dev->lanes)
+		if (!err && l && l->ch)
+			err = lane_restart(l.get());
+	return err;
+}
+
+/* ---- who decides ------------------------------------------------------------------------------------ */
+
+/* With recover_lock held: no progress for too long though there is something to do. */
+static bool stands_still(lane *l, u64 now)
+{
+	stillness &was = l->still;
+
+	/* Held: somebody submits, or waits for a command; the next look is soon. */
+	if (!l->lock.try_lock())
+		return false;
+	const u64 posted = l->ch->posted;
+	l->lock.unlock();
+	const u64 done = dma::completed(l->ch), beat = load_relaxed(&l->ch->record->heartbeat);
+	const bool busy = posted != done && (!dma::halted(l->ch) || load_relaxed(&l->stuck));
+
+	if (busy && !was.idle && done == was.completed && beat == was.heartbeat)
+		return now - was.since > u64(config_get().hang_ms) * ns_per_ms;
+	was.idle = !busy;
+	was.completed = done;
+	was.heartbeat = beat;
+	was.since = now;
+	return false;
+}
+
+/* One that can only be told by its ring whether it waits for something outside. */
+static bool may_wait(const lane *l)
+{
+	return !l->ch->ops->cut && dma::completed(l->ch) < load_relaxed(&l->wait_seq);
+}
+
+static bool tried(lane *l, u8 what, int err)
+{
+	stillness &s = l->still;
+
+	log_warn("device %u channel %u stands still: %s reset: %s", l->dev->slot, l->ch->index,
+		 what == tried_channel ? "channel" : "device", err ? error_text() : "done");
+	s.tried = what;
+	s.tried_at = dma::completed(l->ch);
+	s.idle = true;
+	return !err;
+}
+
+/* With recover_lock held.  A cure after which not one request ended was none: the next one then. */
+static void cure(lane *l)
+{
+	device *dev = l->dev;
+	stillness &s = l->still;
+
+	if (s.tried && s.tried_at != dma::completed(l->ch))
+		s.tried = tried_nothing;
+	if (s.tried < tried_channel) {
+		const int err = may_wait(l) ? -EAGAIN : channel_reset(l);
+
+		if (err == -EAGAIN) {
+			s.idle = true;
+			return;
+		}
+		if (tried(l, tried_channel, err))
+			return wake_sleepers(l);
+	}
+	if (s.tried < tried_device && tried(l, tried_device, device_reset(dev))) {
+		std::lock_guard guard(dev->lock);
+
+		for (auto &one : dev->lanes)
+			if (one && one->ch)
+				wake_sleepers(one.get());
+		return;
+	}
+	device_fail(dev, ETIMEDOUT, "no progress for too long, and resets did not help: given up");
+}
+
+static lane *find_still(device *dev, u64 now)
+{
+	std::lock_guard guard(dev->lock);
+	lane *found = nullptr;
+
+	/* All of them: what was seen is kept for the next time. */
+	for (auto &l : dev->lanes)
+		if (l && l->ch && stands_still(l.get(), now) && !found)
+			found = l.get();
+	return found;
+}
+
+void device_watch(device *dev)
+{
+	const u64 now = now_ns();
+	u64 last = dev->watched_ns.load(std::memory_order_relaxed);
+
+	if (now - last < watch_every || !dev->watched_ns.compare_exchange_strong(last, now))
+		return;
+	std::unique_lock guard(dev->recover_lock, std::try_to_lock);
+	if (!guard.owns_lock() || dev->lost())
+		return;
+	if (lane *l = find_still(dev, now))
+		cure(l);
+}
+
+int device_alive(device *dev)
+{
+	if (dev->eng->lost() && !dev->dead)
+		device_fail(dev, ENODEV, "lost");
+	if (!dev->dead)
+		device_watch(dev);
+	return dev->dead ? dead_error(dev) : 0;
+}
+
+} // namespace usdma::core

@@ -199,7 +199,7 @@ unit::result unit::get_bytes(hw_channel &ch, end src, void *buf, u64 len)
 	return result::done;
 }
 
-unit::result unit::put_bytes(hw_channel &ch, end dst, const void *buf, u64 len)
+unit::result unit::put_bytes(hw_channel &ch, end dst, const void *buf, u64 len, bool whole)
 {
 	for (auto *from = static_cast<const u8 *>(buf); len;) {
 		piece t;
@@ -209,7 +209,7 @@ unit::result unit::put_bytes(hw_channel &ch, end dst, const void *buf, u64 len)
 		if (t.host) {
 			memcpy(t.host, from, t.len);
 		} else {
-			const result r = remote(ch, true, dst.addr, const_cast<u8 *>(from), t.len);
+			const result r = remote(ch, true, dst.addr, const_cast<u8 *>(from), t.len, whole);
 			if (r != result::done)
 				return r;
 		}
@@ -242,9 +242,9 @@ u8 *unit::bounce(unsigned which)
 
 /*
  * Asks the client and waits, away from the address space: meanwhile commands are
- * obeyed, and areas may be unmapped.
+ * obeyed, and areas may be unmapped.  whole: a stop waits for the end of it.
  */
-unit::result unit::remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 len)
+unit::result unit::remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 len, bool whole)
 {
 	const deadline until = deadline::in_ms(remote_ms);
 	u32 done = 0;
@@ -256,18 +256,18 @@ unit::result unit::remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 l
 		remote_ = {write, addr + done, static_cast<u8 *>(buf) + done, 0, wake_.get(), 1};
 		remote_.len = left < m_.remote->max_len() ? u32(left) : m_.remote->max_len();
 		if (m_.remote->begin(&remote_))
-			return fault(fault_reason::transfer, addr);
+			return ch.state != sdma::chan_state_running ? result::gone : fault(fault_reason::transfer, addr);
 		while (load_acquire(&remote_.result) == 1 && goes_on && !until.passed()) {
 			reader_.leave();
 			wait_wake(until.left_ns() < 50 * ns_per_ms ? until.left_ns() + 1 : 50 * ns_per_ms);
 			reader_.enter();
-			goes_on = checkpoint(ch);
+			goes_on = checkpoint(ch) || (whole && ch.state == sdma::chan_state_halted && !load_relaxed(&quit_));
 		}
 		m_.remote->end(&remote_);
 		if (!goes_on)
 			return result::gone;
 		if (load_acquire(&remote_.result) != 0)
-			return fault(fault_reason::transfer, addr + done);
+			return ch.state != sdma::chan_state_running ? result::gone : fault(fault_reason::transfer, addr + done);
 		done += remote_.len;
 	}
 	return done == len ? result::done : fault(fault_reason::transfer, addr);

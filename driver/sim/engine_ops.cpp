@@ -265,7 +265,11 @@ unit::result unit::op_reduce(hw_channel &ch, const descriptor &d)
 		return fault(fault_reason::unaligned, d.src % size ? d.src : d.dst);
 	if (!check_span(src, d.len) || !check_span(both, d.len))
 		return result::fault;
-	for (u64 left = d.len; left;) {
+	/* What is reduced already must not be so twice. */
+	u64 left = d.len - (is_part(ch, d) ? ch.part.bytes : 0);
+	src.addr += d.len - left;
+	dst.addr += d.len - left;
+	while (left) {
 		piece s, t;
 
 		if (!locate(src, left, &s) || !locate(dst, left, &t))
@@ -276,6 +280,8 @@ unit::result unit::op_reduce(hw_channel &ch, const descriptor &d)
 			reduce(t.host, s.host, n);
 		} else {
 			const result r = reduce_remote(ch, dst, src, n, reduce);
+			if (r == result::gone)
+				keep_part(ch, d, d.len - left, false);
 			if (r != result::done)
 				return r;
 		}
@@ -283,8 +289,11 @@ unit::result unit::op_reduce(hw_channel &ch, const descriptor &d)
 		dst.addr += n;
 		left -= n;
 		moved_ += n;
-		if (left && !checkpoint(ch))
+		/* Also behind the last piece, where a stop waited for it. */
+		if (ch.state != sdma::chan_state_running || (left && !checkpoint(ch))) {
+			keep_part(ch, d, d.len - left, false);
 			return result::gone;
+		}
 	}
 	return result::done;
 }
@@ -302,7 +311,7 @@ unit::result unit::reduce_remote(hw_channel &ch, const end &dst, const end &src,
 	if (r != result::done)
 		return r;
 	reduce(a, b, len);
-	return put_bytes(ch, dst, a, len);
+	return put_bytes(ch, dst, a, len, true);
 }
 
 } // namespace usdma::sim

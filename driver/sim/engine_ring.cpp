@@ -4,6 +4,8 @@
 #include "driver/sim/bus_error.h"
 #include "driver/sim/unit.h"
 
+#include <cstring>
+
 namespace usdma::sim {
 
 using namespace sdma;
@@ -195,6 +197,22 @@ void unit::halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 cooki
 	check_arms(ch);
 }
 
+/* Stopped under it: when the same descriptor runs again, it goes on there. */
+void unit::keep_part(hw_channel &ch, const descriptor &d, u64 bytes, bool ended)
+{
+	ch.part.valid = true;
+	ch.part.ended = ended;
+	ch.part.seq = ch.next;
+	ch.part.bytes = bytes;
+	ch.part.of = d;
+}
+
+/* The client may have put another one there while the channel was halted. */
+bool unit::is_part(const hw_channel &ch, const descriptor &d) const
+{
+	return unlikely(ch.part.valid) && ch.part.seq == ch.next && !memcmp(&ch.part.of, &d, sizeof(d));
+}
+
 /* With delays or faults asked for; off the usual path. */
 unit::result unit::run_special(hw_channel &ch, const descriptor &d)
 {
@@ -222,15 +240,20 @@ unit::result unit::run_special(hw_channel &ch, const descriptor &d)
 		delay = more > delay ? more : delay;
 	}
 	const u64 before = moved_;
-	const result r = execute(ch, d);
+	const bool ended = is_part(ch, d) && ch.part.ended;
+	const result r = ended ? result::done : execute(ch, d);
 	if (r != result::done)
 		return r;
+	const u64 moved = ended ? ch.part.bytes : moved_ - before;
 	if (m_.cfg.rate) {
-		const double ns = double(moved_ - before) * double(ns_per_s) / double(m_.cfg.rate);
+		const double ns = double(moved) * double(ns_per_s) / double(m_.cfg.rate);
 
 		delay = ns > double(delay) ? u64(ns) : delay;
 	}
-	return delay && !pause_until(ch, begin + delay) ? result::gone : r;
+	if (!delay || pause_until(ch, begin + delay))
+		return r;
+	keep_part(ch, d, moved, true);
+	return result::gone;
 }
 
 } // namespace usdma::sim

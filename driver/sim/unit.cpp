@@ -378,7 +378,7 @@ static void start_registers(hw_channel &ch)
 	ch.irq_count = 0;
 	ch.irq_due = 0;
 	ch.heartbeat = 0;
-	ch.waiting = ch.hung = false;
+	ch.waiting = ch.hung = ch.part.valid = false;
 	ch.src = ch.dst = window();
 	store_relaxed(&ch.head, r.first_seq);
 	store_relaxed(tail, r.first_seq);

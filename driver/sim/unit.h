@@ -46,6 +46,12 @@ struct alignas(cache_line) hw_channel {
 	bool waiting = false;
 	u32 wait_looks = 0;
 	bool hung = false; /* by a fault on demand */
+	/* A descriptor that a stop cut short: how much of it must not be done again. */
+	struct {
+		bool valid = false, ended = false;
+		u64 seq = 0, bytes = 0;
+		sdma::descriptor of = {};
+	} part;
 	u64 wait_until = 0; /* ns; ~0: no limit */
 	u32 irq_count = 0;  /* service interrupts held back */
 	u32 irq_max = 0;
@@ -105,6 +111,8 @@ private:
 
 	bool run_channel(hw_channel &ch);
 	unsigned run_ring(hw_channel &ch, bool *dry);
+	void keep_part(hw_channel &ch, const sdma::descriptor &d, u64 bytes, bool ended);
+	bool is_part(const hw_channel &ch, const sdma::descriptor &d) const;
 	result run_special(hw_channel &ch, const sdma::descriptor &d);
 	result memory_gone(result r, const sdma::descriptor &d);
 	void finish(hw_channel &ch, u8 flags);
@@ -137,9 +145,9 @@ private:
 	result move(hw_channel &ch, end dst, end src, u64 len, bool cache);
 	result move_remote(hw_channel &ch, const end &dst, const piece &t, const end &src, const piece &s, u64 len);
 	result get_bytes(hw_channel &ch, end src, void *buf, u64 len);
-	result put_bytes(hw_channel &ch, end dst, const void *buf, u64 len);
+	result put_bytes(hw_channel &ch, end dst, const void *buf, u64 len, bool whole = false);
 	result get_word(hw_channel &ch, const end &src, u64 *out);
-	result remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 len);
+	result remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 len, bool whole = false);
 	bool pause_until(hw_channel &ch, u64 at_ns);
 	u8 *bounce(unsigned which);
 

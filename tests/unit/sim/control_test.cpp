@@ -159,6 +159,47 @@ static void test_stop_long_copy(void **)
 	r.drop(a);
 }
 
+/* Stopped and resumed again and again within it, each element is reduced once. */
+static void stop_within_reduce(const sim::config &cfg, reach how, u64 len, unsigned least)
+{
+	unsigned within = 0;
+	rig r(cfg, how);
+	host_area a = r.make(iova, 2 * len);
+	chan ch(r, 0);
+
+	for (unsigned round = 0; round < 200 && within < least; round++) {
+		descriptor d = make_copy(space::host, iova, space::host, iova + len, len);
+
+		memset(a.data, 3, len);
+		memset(a.data + len, int(round), len);
+		d.op = u8(opcode::reduce);
+		d.arg = dma::reduce_arg(dma::element::u8, dma::reduce_op::sum);
+		const u64 seq = ch.put_ready(d);
+		begun(r, ch, seq);
+		for (unsigned i = 0; i < 20; i++) {
+			ch.command(chan_cmd_stop);
+			within += ch.completed() < seq;
+			ch.command(chan_cmd_resume);
+			ch.wake();
+		}
+		assert_true(ch.done(seq));
+		for (u64 i = 0; i < len; i++)
+			assert_int_equal(a.data[len + i], u8(round + 3));
+	}
+	assert_true(within >= least);
+	r.drop(a);
+}
+
+static void test_stop_reduce(void **)
+{
+	sim::config slow = rig::small();
+
+	slow.rate = 16 * MiB;
+	stop_within_reduce(rig::small(), reach::file, 8 * MiB, 20);
+	stop_within_reduce(rig::small(), reach::messages, MiB, 20);
+	stop_within_reduce(slow, reach::file, 128 * KiB, 20); /* it has run, and takes its time */
+}
+
 /* After disable the status block, the ring and the data belong to the driver alone. */
 static void test_disable_silence(void **)
 {
@@ -497,6 +538,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_wait_two_channels), cmocka_unit_test(test_compare),
 		cmocka_unit_test(test_stop_resume),	  cmocka_unit_test(test_stop_long_copy),
+		cmocka_unit_test(test_stop_reduce),
 		cmocka_unit_test(test_disable_silence),	  cmocka_unit_test(test_arm),
 		cmocka_unit_test(test_coalescing),	  cmocka_unit_test(test_sleep_wake),
 		cmocka_unit_test(test_unmap_while_copying), cmocka_unit_test(test_unmap_ring),

@@ -88,9 +88,14 @@ static record *claim_future(event *e)
 
 int event_record(event *e, stream *s)
 {
-	record *r = claim_future(e);
+	/* Before the event is touched: what is refused changes nothing, and those who wait go on waiting. */
+	const int err = forked() ? fail_forked() : stream_refuses(s);
+	record *r;
 	task t;
 
+	if (err)
+		return err;
+	r = claim_future(e);
 	if (!r) {
 		r = record_new(e->flags & event_timing);
 		if (!r)

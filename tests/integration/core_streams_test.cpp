@@ -301,6 +301,35 @@ static void event_of_expired_task(void **)
 	ok(event_destroy(e));
 }
 
+/* A stream that takes no work leaves the event as it was: neither recorded anew nor, for those who wait, reached. */
+static void refused_record(void **)
+{
+	event *e, *future;
+	stream *s = new_stream(), *dead = new_stream(), *waits = new_stream();
+	const u64 word = 0;
+
+	ok(event_create(dev, 0, &e));
+	ok(event_create(dev, event_wait_future, &future));
+	ok(stream_wait_event(waits, future, deadline::never()));
+	ok(stream_wait_word(s, &word, dma::compare::eq, 1, deadline::never()));
+	ok(event_record(e, s));
+	ok(stream_abort(dead));
+	assert_int_equal(event_record(e, dead), -ECANCELED);
+	assert_int_equal(event_query(e), int(event_state::pending));
+	assert_int_equal(event_record(future, dead), -ECANCELED);
+	assert_int_equal(event_query(future), int(event_state::never));
+	assert_int_equal(stream_query(waits), 1);
+	ok(stream_destroy_force(dead));
+	ok(stream_destroy_force(s));
+	s = new_stream();
+	ok(event_record(future, s));
+	ok(stream_sync(waits, soon()));
+	for (stream *one : {s, waits})
+		ok(stream_destroy(one));
+	ok(event_destroy(e));
+	ok(event_destroy(future));
+}
+
 /* What has been delivered, in the order of delivery. */
 struct deliveries {
 	std::mutex lock;
@@ -550,6 +579,7 @@ int main()
 		cmocka_unit_test(event_chain),         cmocka_unit_test(event_ring_waits),
 		cmocka_unit_test(event_in_shared_ring), cmocka_unit_test(future_event),        cmocka_unit_test(blocking_call),
 		cmocka_unit_test(event_of_expired_task),
+		cmocka_unit_test(refused_record),
 		cmocka_unit_test(calls_in_order),      cmocka_unit_test(calls_in_order_when_dropped),
 		cmocka_unit_test(signal_fd),           cmocka_unit_test(abort_behind_gate),
 		cmocka_unit_test(abort_value_wait_on_device), cmocka_unit_test(bad_addresses),

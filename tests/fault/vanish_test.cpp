@@ -342,7 +342,7 @@ static void away_for_a_while(void **)
 	device other(2);
 	block host(other, kind::pinned, size);
 	usdma_device *dev;
-	usdma_stream *s;
+	usdma_stream *s, *late;
 
 	WORKS(usdma_open_index(process, &dev));
 	WORKS(usdma_stream_create(dev, nullptr, &s));
@@ -350,8 +350,10 @@ static void away_for_a_while(void **)
 	assert_true(has(tell("vanish"), "\"away\": true"));
 	while (!lost(dev)) /* the connection's end is noticed by another thread */
 		sched_yield();
-	usdma_copy(s, host.data(), host.data(), size); /* may be taken; then the wait tells */
-	GONE(usdma_stream_sync(s, long_ms));
+	GONE(usdma_stream_create(dev, nullptr, &late));
+	usdma_copy(s, host.data(), host.data(), size); /* may be taken, and even done while the server leaves; else the wait tells */
+	const int end = usdma_stream_sync(s, long_ms);
+	assert_true(end == 0 || end == -ENODEV);
 	usdma_stream_destroy(s);
 	WORKS(usdma_close(dev));
 	for (int i = 0; i < 3; i++) {

@@ -139,7 +139,8 @@ int sdma_engine::program(sdma_channel *c, u64 first_seq)
 		return w.rc;
 	if (int rc = reg_read(*dev_, chan_ctrl(c->index) + chan_state, &state); rc < 0)
 		return rc;
-	if (state != chan_state_running)
+	/* Halted: what stood in its ring has failed already. */
+	if (state != chan_state_running && state != chan_state_halted)
 		return fail(EIO, "channel %u does not start: state %u", c->index, state);
 	return 0;
 }

@@ -80,6 +80,9 @@ def main():
     named = " ".join(re.findall(r"^\.It Ev (.*)$", read("docs/man/usdma.7"), re.M)).replace(",", " ").split()
     missing = [v for v in variables if f"USDMA_{v.upper()}" not in named]
     point(variables and not missing, "every setting is in usdma(7)", str(missing))
+    explained = re.findall(r"^## (.*?):", read("docs/tuning.md"), re.M) + re.findall(r"^\| (`.*?) \|", read("docs/tuning.md"), re.M)
+    missing = [v for v in variables if not re.search(rf"\b{v}\b", " ".join(explained))]
+    point(variables and not missing, "docs/tuning.md explains every setting", str(missing))
     for tool, page in (("tools/usdma-sim", "usdma-sim.1"), ("tools/perf/usdma-perf", "usdma-perf.1")):
         if os.path.exists(os.path.join(build, tool)):
             options(os.path.join(build, tool), page)

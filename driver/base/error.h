@@ -11,6 +11,13 @@
 #pragma GCC visibility push(default)
 namespace usdma {
 
+#ifdef __clang_analyzer__
+/* The analyzer sees one file at a time: these tell it that a failure is never 0. */
+template <class... T> inline int fail(int err, const char *, T...) { return err > 0 ? -err : -EINVAL; }
+template <class... T> inline int fail_errno(const char *, T...) { return -EIO; }
+template <class... T> inline int fail_in(int err, const char *, T...) { return err; }
+#else
+
 /* Remembers the text for this thread and returns -err (err is a positive errno). */
 [[gnu::format(printf, 2, 3), gnu::cold]] int fail(int err, const char *fmt, ...);
 
@@ -19,6 +26,7 @@ namespace usdma {
 
 /* Puts "TEXT: " before this thread's present text; returns err unchanged. */
 [[gnu::format(printf, 2, 3), gnu::cold]] int fail_in(int err, const char *fmt, ...);
+#endif
 
 /* This thread's latest error text; "" where there was none.  Valid until the next failure. */
 const char *error_text();

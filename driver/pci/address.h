@@ -14,6 +14,7 @@ struct address {
 	u8 bus = 0, dev = 0, fn = 0;
 
 	friend bool operator==(const address &, const address &) = default;
+	// NOLINTNEXTLINE(modernize-use-nullptr): it takes the 0 that the compiler puts in for a pointer
 	friend auto operator<=>(const address &, const address &) = default;
 };
 

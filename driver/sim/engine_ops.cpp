@@ -257,7 +257,7 @@ unit::result unit::op_reduce(hw_channel &ch, const descriptor &d)
 	end both = dst;
 
 	both.right = vfio::dma_read | vfio::dma_write;
-	if (!reduce)
+	if (!reduce || !size)
 		return fault(fault_reason::bad_op, 0);
 	if (!length_right(d.len) || d.len % size)
 		return fault(fault_reason::bad_length, 0);

@@ -252,14 +252,16 @@ int sdma_model::access_door(u64 offset, u8 *in, const u8 *out, u32 len)
 	u8 *word = m_.doors + offset;
 	u64 v = 0;
 
+	if (!in == !out)
+		return fail(EINVAL, "sim: an access to a doorbell is a read or a write");
 	if (!range_within(offset, len, cfg_.channels * chan_stride)) {
-		if (in)
+		if (!out)
 			memset(in, 0, len);
 		return 0;
 	}
 	if (len == 8 && offset % 8)
 		return fail(EINVAL, "sim: a doorbell of 8 bytes at an odd word");
-	if (in) {
+	if (!out) {
 		v = len == 8 ? load_acquire(reinterpret_cast<u64 *>(word)) : load_acquire(reinterpret_cast<u32 *>(word));
 		memcpy(in, &v, len);
 		return 0;

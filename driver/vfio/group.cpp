@@ -94,7 +94,7 @@ static int new_container(int group_fd, int group, const kernel_options &opt, int
 static std::shared_ptr<type1_space> join_container(int group_fd)
 {
 	for (const auto &weak : opened().spaces) {
-		const std::shared_ptr<type1_space> space = weak.lock();
+		std::shared_ptr<type1_space> space = weak.lock();
 		const int fd = space ? space->fd() : -1;
 
 		if (space && ioctl(group_fd, VFIO_GROUP_SET_CONTAINER, &fd) == 0)

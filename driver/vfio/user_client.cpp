@@ -206,11 +206,6 @@ int user_device::reset()
 	return order(proto::command::device_reset, {}, {});
 }
 
-int user_device::gone() const
-{
-	return fail(ENODEV, "%s: the vfio-user server is gone", opt_.name.c_str());
-}
-
 int user_attach(unique_fd socket, const user_options &opt, std::unique_ptr<device> *out)
 {
 	user_options named = opt;

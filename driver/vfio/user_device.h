@@ -2,6 +2,7 @@
 /* The vfio-user client's device.  user_client.cpp has connection and DMA, user_region.cpp regions, user_irq.cpp interrupts. */
 #pragma once
 
+#include "driver/base/error.h"
 #include "driver/vfio/user_client.h"
 #include "driver/vfio/user_dma.h"
 #include "driver/vfio/user_link.h"
@@ -63,7 +64,7 @@ private:
 	int get_info();
 	int broken(int err);
 	int unsure(int err);
-	int gone() const;
+	int gone() const { return fail(ENODEV, "%s: the vfio-user server is gone", opt_.name.c_str()); }
 	int exchange(proto::command cmd, void *io, size_t size);
 	int order(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds);
 

@@ -21,7 +21,7 @@ public:
 	/* A view of what that is. What this one owned before is forgotten, not freed: free() it before. */
 	DeviceMem &operator=(const DeviceMem &that);
 	/* Takes that one's memory over, and returns a view of it. What this one owned before is forgotten. */
-	DeviceMem operator=(DeviceMem &&that);
+	DeviceMem operator=(DeviceMem &&that) noexcept;
 	~DeviceMem();
 
 	/* Memory of the current device. When there is none: ptr() is NULL (and size() what was asked for). */

@@ -15,7 +15,7 @@ public:
 	HostMem(const HostMem &that);
 	HostMem(HostMem &&that) noexcept;
 	HostMem &operator=(const HostMem &that);
-	HostMem operator=(HostMem &&that);
+	HostMem operator=(HostMem &&that) noexcept;
 	~HostMem();
 
 	static HostMem alloc(u64 size, bool isRtsMem = true);

@@ -141,7 +141,7 @@ static aclError check_reduce(const char *call, const void *dst, const void *src,
 	    (kind == ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM && count > 4 * GiB))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "count %llu is 0 or too large, or kind %d is unknown",
 			     static_cast<unsigned long long>(count), kind);
-	if (!t.native)
+	if (!t.native || !size)
 		return unsupported(call, "type %d: the engine has no such reduction", t.type);
 	if ((reinterpret_cast<u64>(dst) | reinterpret_cast<u64>(src)) % size)
 		return fault(call, ACL_ERROR_RT_ADDR_UNALIGNED, "dst %p or src %p is not aligned to the element of %llu bytes", dst,

@@ -12,12 +12,19 @@
 
 namespace usdma::acl {
 
+#ifdef __clang_analyzer__
+/* As in error.h: a failure is never ACL_SUCCESS. */
+template <class... T> inline aclError bad_arg(const char *, const char *, T...) { return ACL_ERROR_INVALID_PARAM; }
+template <class... T> inline aclError fault(const char *, aclError code, const char *, T...) { return code ? code : ACL_ERROR_INTERNAL_ERROR; }
+template <class... T> inline aclError unsupported(const char *, const char *, T...) { return ACL_ERROR_RT_FEATURE_NOT_SUPPORT; }
+#else
 /* 100000. */
 [[gnu::format(printf, 2, 3), gnu::cold]] aclError bad_arg(const char *call, const char *fmt, ...);
 /* Any other code; one of the runtime's becomes the thread's last error. */
 [[gnu::format(printf, 3, 4), gnu::cold]] aclError fault(const char *call, aclError code, const char *fmt, ...);
 /* 207000: cannot be done here. */
 [[gnu::format(printf, 2, 3), gnu::cold]] aclError unsupported(const char *call, const char *fmt, ...);
+#endif
 /* A code without a message or a last error, for answers that callers poll for. */
 inline aclError quiet(aclError code)
 {
@@ -36,7 +43,11 @@ enum class at : u8 {
 };
 aclError code_of(int err, at where);
 /* err: 0 or -errno of the core, whose text becomes the message. */
+#ifdef __clang_analyzer__
+inline aclError core_fault(const char *, int err, at) { return err ? ACL_ERROR_INTERNAL_ERROR : ACL_SUCCESS; }
+#else
 [[gnu::cold, gnu::noinline]] aclError core_fault(const char *call, int err, at where);
+#endif
 
 inline aclError check(const char *call, int err, at where)
 {

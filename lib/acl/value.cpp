@@ -39,7 +39,7 @@ extern "C" {
 
 aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream)
 {
-	core::stream *s;
+	core::stream *s = nullptr;
 	const aclError err = prepare(__func__, devAddr, flag, 0, stream, &s);
 
 	if (err)
@@ -50,7 +50,7 @@ aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStre
 
 aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream)
 {
-	core::stream *s;
+	core::stream *s = nullptr;
 	const aclError err = prepare(__func__, devAddr, flag, ACL_STREAM_WAIT_VALUE_NOR, stream, &s);
 
 	if (err)

@@ -75,7 +75,7 @@ static aclError create(const char *call, aclrtDrvMemHandle *handle, size_t size,
 {
 	const u64 align = is_1g(prop.memAttr) ? GiB : core::vmm_grain;
 	core::physical *p = nullptr;
-	core::device *dev;
+	core::device *dev = nullptr;
 	aclError code = device_of(call, prop, &dev);
 	int err;
 
@@ -128,7 +128,7 @@ static aclError export_number(const char *call, aclrtDrvMemHandle handle, u64 fl
 static aclError import_number(const char *call, u64 number, s32 id, aclrtDrvMemHandle *handle)
 {
 	const int slot = slot_of(id);
-	core::device *dev;
+	core::device *dev = nullptr;
 	core::physical *p = nullptr;
 	int err;
 

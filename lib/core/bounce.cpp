@@ -83,6 +83,8 @@ static int pump_out(stream *s, staging &st, u8 *dst, const u8 *src, u64 len)
 	u64 asked = 0;
 	int err = 0;
 
+	if (!st.count)
+		return fail(ENOMEM, "no staging buffer for a pageable copy");
 	for (u64 i = 0; i < st.count && asked < len && !err; i++) {
 		const u64 n = std::min(len - asked, st.chunk);
 

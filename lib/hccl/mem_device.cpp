@@ -44,7 +44,7 @@ DeviceMem &DeviceMem::operator=(const DeviceMem &that)
 	return *this;
 }
 
-DeviceMem DeviceMem::operator=(DeviceMem &&that)
+DeviceMem DeviceMem::operator=(DeviceMem &&that) noexcept
 {
 	if (this == &that)
 		return *this;

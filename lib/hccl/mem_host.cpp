@@ -47,7 +47,7 @@ HostMem &HostMem::operator=(const HostMem &that)
 	return *this;
 }
 
-HostMem HostMem::operator=(HostMem &&that)
+HostMem HostMem::operator=(HostMem &&that) noexcept
 {
 	if (this == &that)
 		return *this;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/demo/job.h"
+#include "driver/base/unique_fd.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -40,7 +41,8 @@ static char *device_block(size_t len)
 
 void job::read_file(const std::string &path)
 {
-	const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+	const usdma::unique_fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+	const int fd = file.get();
 	struct stat st = {};
 	size_t have = 0;
 
@@ -52,7 +54,6 @@ void job::read_file(const std::string &path)
 	pinned_in = host_block(len);
 	for (ssize_t n; have < len && (n = read(fd, pinned_in + have, len - have)) > 0;)
 		have += size_t(n);
-	close(fd);
 	if (have != len)
 		throw std::runtime_error(path + ": could be read in part only");
 }

@@ -42,6 +42,7 @@ static void latency(job &j, outcome *o)
 {
 	std::vector<double> us;
 
+	us.reserve(small_copies);
 	for (int i = 0; i < small_copies; i++)
 		us.push_back(timed(o->p->one, j) * 1e6);
 	o->p50 = at(us, 0.5);

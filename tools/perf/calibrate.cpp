@@ -74,6 +74,7 @@ nlohmann::json calibration::run(const std::string &settings, const std::string &
 	char buf[4096];
 
 	progress(o_, settings);
+	// NOLINTNEXTLINE(cert-env33-c): a tool that a person runs, with words of its own
 	FILE *from = popen(fmt::format("env {}{} {} --quiet --json - {} {} {}", m_.own_device ? "-u USDMA_DEVICES " : "",
 				       settings, self, where, device, args).c_str(), "re");
 	if (!from)

@@ -29,6 +29,7 @@ struct many_regions {
 	explicit many_regions(size_t n);
 	~many_regions();
 	many_regions(const many_regions &) = delete;
+	many_regions &operator=(const many_regions &) = delete;
 
 	size_t count = 0; /* fewer than asked for where the machine allows no more ... */
 	std::string why;  /* ... and why */

@@ -41,7 +41,7 @@ struct layout {
 	size_t request_bytes() const { return copies() * block; }
 };
 
-layout layout_of(kv_shape s)
+layout layout_of(const kv_shape &s)
 {
 	const model &m = s.model == "70b" ? models[1] : models[0];
 	layout l;

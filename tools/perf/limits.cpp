@@ -101,6 +101,7 @@ public:
 	}
 	~areas() { munmap(mem_, 2 * bytes_); }
 	areas(const areas &) = delete;
+	areas &operator=(const areas &) = delete;
 
 	u8 *dst() const { return static_cast<u8 *>(mem_); }
 	u8 *src() const { return dst() + bytes_; }
@@ -181,12 +182,13 @@ static void measure_one_thread(limits &l, const areas &a, const areas &small)
 		const double rate = median(v);
 		if (!best)
 			l.memcpy_cold = rate;
-		if (rate > l.best_cold) {
+		if (!best || rate > l.best_cold) {
 			best = &how;
 			l.best_cold = rate;
 		}
 	}
-	l.best_name = best->name;
+	if (best)
+		l.best_name = best->name;
 	for (const copy_method &how : copy_methods())
 		l.best_cold_small_pages = std::max(l.best_cold_small_pages,
 						   memcpy_rate(how, small.dst(), small.src(), small.bytes(), one_copy, 0.1));

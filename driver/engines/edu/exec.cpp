@@ -199,7 +199,7 @@ outcome executor::reduce(const dma::request &r)
 	alignas(8) u8 a[memory_usable], b[memory_usable];
 	outcome o;
 
-	if (!fn)
+	if (!fn || !size)
 		return {fault_reason::bad_op};
 	if (!length_right(r.len) || r.len % size)
 		return {fault_reason::bad_length};

@@ -41,7 +41,7 @@ int launch(py::object fn, py::object data, int32_t block, void *stream)
 
 	ret = away([&] { return aclrtLaunchCallback(deliver, raw, aclrtCallbackBlockType(block), stream); });
 	if (ret == ACL_SUCCESS)
-		c.release(); /* deliver() frees it */
+		(void)c.release(); /* deliver() frees it */
 	return ret;
 }
 

@@ -150,7 +150,7 @@ int stop_thread(uint64_t id)
 	threads().erase(at); /* before others can run: an id is joined once */
 	err = away([&] { return pthread_join(pthread_t(id), nullptr); });
 	if (err) {
-		t.release(); /* it may still run */
+		(void)t.release(); /* it may still run */
 		return ACL_ERROR_INTERNAL_ERROR;
 	}
 	if (t->raised)

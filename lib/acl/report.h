@@ -44,7 +44,7 @@ enum class at : u8 {
 aclError code_of(int err, at where);
 /* err: 0 or -errno of the core, whose text becomes the message. */
 #ifdef __clang_analyzer__
-inline aclError core_fault(const char *, int err, at) { return err ? ACL_ERROR_INTERNAL_ERROR : ACL_SUCCESS; }
+template <class = void> inline aclError core_fault(const char *, int err, at) { return err ? ACL_ERROR_INTERNAL_ERROR : ACL_SUCCESS; }
 #else
 [[gnu::cold, gnu::noinline]] aclError core_fault(const char *call, int err, at where);
 #endif

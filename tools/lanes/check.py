@@ -6,31 +6,37 @@ Runs the lanes of tests and sums up every single check in them.
   ./tools/check                 all of them
   ./tools/check gcc asan        some
   ./tools/check --list          which there are
+  ./tools/check --bench         all of them, and the table of speeds
 
 The last line is "N passed, N failed, N skipped"; the exit status is 0 only when
-nothing failed and something ran.  Trees and logs stay in build-check/.
+nothing failed and something ran.  Trees, logs and results.json stay in
+build-check/.
 """
 import argparse
+import json
 import os
 import subprocess
 import sys
+import textwrap
 import time
 import traceback
 
 sys.dont_write_bytecode = True
 import lanes  # noqa: E402,F401  fills LANES
+import analysis  # noqa: E402,F401
 from lane import LANES, TOP, Run, Stop, complain  # noqa: E402
 
 
 def arguments():
     parser = argparse.ArgumentParser(prog="./tools/check", description=__doc__,
+                                     epilog="lanes (*: only when asked for):\n" + lane_lines(),
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lane", nargs="*", help="which to run; default: all but those marked in --list")
+    parser.add_argument("lane", nargs="*", help="which to run (default: all but those with *)")
     parser.add_argument("--list", action="store_true", help="name the lanes and leave")
-    parser.add_argument("--bench", action="store_true", help="the benchmark table too")
-    parser.add_argument("--fuzz-seconds", type=int, default=60, help="how long the lane fuzz searches in all (60)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time (default: %(default)s)")
-    parser.add_argument("--build-root", default=os.path.join(TOP, "build-check"), help="where it builds (build-check)")
+    parser.add_argument("--bench", action="store_true", help="the lane bench too")
+    parser.add_argument("--fuzz-seconds", type=int, default=60, metavar="S", help="the lane fuzz searches so long in all (60)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="how many at a time (default: %(default)s)")
+    parser.add_argument("--build-root", default=os.path.join(TOP, "build-check"), metavar="DIR", help="where it builds (build-check)")
     args = parser.parse_args()
     unknown = [n for n in args.lane if n not in LANES]
     if unknown or args.jobs < 1:
@@ -39,9 +45,9 @@ def arguments():
     return args
 
 
-def list_lanes():
-    for name, lane in LANES.items():
-        print(f"{name:10} {lane['about']}{'' if lane['default'] else ' (only when asked for)'}")
+def lane_lines():
+    return "\n".join(textwrap.fill(lane["about"], 80, initial_indent=f"{' ' if lane['default'] else '*'} {name:9} ",
+                                   subsequent_indent=" " * 12) for name, lane in LANES.items())
 
 
 def chosen(args):
@@ -82,10 +88,20 @@ def table(runs):
             print(f"FAILED [{run.name}] {title}")
 
 
+def write_results(runs, args):
+    """The same for programs, with what lanes found beside points (coverage)."""
+    os.makedirs(args.build_root, exist_ok=True)
+    with open(os.path.join(args.build_root, "results.json"), "w", encoding="utf-8") as f:
+        json.dump({run.name: {"passed": run.results.passed, "seconds": round(run.seconds, 1),
+                              "failed": [title for title, _ in run.results.failed],
+                              "skipped": [{"name": title, "why": why} for title, why in run.results.skipped], **run.figures}
+                   for run in runs}, f, indent=1)
+
+
 def main():
     args = arguments()
     if args.list:
-        list_lanes()
+        print(lane_lines())
         return 0
     names = chosen(args)
     if not install_packages(names):
@@ -93,6 +109,7 @@ def main():
         return 1
     runs = [run_lane(name, args) for name in names]
     table(runs)
+    write_results(runs, args)
     passed = sum(r.results.passed for r in runs)
     failed = sum(len(r.results.failed) for r in runs)
     print(f"\n{passed} passed, {failed} failed, {sum(len(r.results.skipped) for r in runs)} skipped", flush=True)

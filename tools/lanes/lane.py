@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from results import Results
 
@@ -33,6 +34,11 @@ def tail(text, lines=TAIL_LINES):
     return "\n".join(kept[-lines:])
 
 
+def shown(words, most=400):
+    text = " ".join(words)
+    return text if len(text) <= most else f"{text[:most]} …"
+
+
 class Run:
     """One run of a lane."""
 
@@ -40,6 +46,7 @@ class Run:
         self.name, self.jobs, self.scratch = name, options.jobs, options.build_root
         self.fuzz_seconds = options.fuzz_seconds
         self.results, self.started = Results(), time.monotonic()
+        self.figures = {}  # what a lane found beside points, for results.json
 
     def say(self, text):
         print(f"[{self.name}] {text}", flush=True)
@@ -67,13 +74,13 @@ class Run:
         """A step that is a point itself; without it the lane ends."""
         self.say(what)
         status, out = self.command(words, **more)
-        self.results.add(status == 0, what, f"{' '.join(words)}\n{tail(out)}")
+        self.results.add(status == 0, what, f"{shown(words)}\n{tail(out)}")
         if status:
             raise Stop
         return out
 
-    def build(self, *options, env=None, what="builds without a warning", where=None, targets=()):
-        """Configures and compiles a tree of this lane's own."""
+    def configure(self, *options, env=None, where=None):
+        """Sets a tree of this lane's own up, where there is none."""
         where = where or self.dir()
         if not os.path.exists(os.path.join(where, "build.ninja")):
             shutil.rmtree(where, ignore_errors=True)
@@ -82,6 +89,11 @@ class Run:
             if status:
                 self.results.add(False, "meson setup", tail(out))
                 raise Stop
+        return where
+
+    def build(self, *options, env=None, what="builds without a warning", where=None, targets=()):
+        """Configures and compiles a tree of this lane's own."""
+        where = self.configure(*options, env=env, where=where)
         self.must(what, ["ninja", "-k", "20", "-C", where, "-j", str(self.jobs), *targets], env=env)
 
     def test(self, *options, env=None, where=None, suites=(), without=()):
@@ -101,6 +113,22 @@ class Run:
             self.results.add(False, "meson test ran nothing", tail(out))
         elif status and len(self.results.failed) == failed and not self.results.misread:
             self.results.add(False, f"meson test ended with status {status}", tail(out))
+
+    def commands(self, cases, **more):
+        """Many commands side by side: (name, words) each; yields (name, status, output) in their order."""
+        with ThreadPoolExecutor(self.jobs) as pool:
+            running = [(name, words, pool.submit(self.command, words, **more)) for name, words in cases]
+            for name, words, done in running:
+                status, out = done.result()
+                yield name, status, f"{shown(words)}\n{out}"
+
+    def each(self, what, cases, **more):
+        """Many commands side by side, each a point; there is nothing to find where there are none."""
+        self.say(f"{what}: {len(cases)}")
+        if not cases:
+            self.results.add(False, f"{what}: nothing to look at")
+        for name, status, out in self.commands(cases, **more):
+            self.results.add(status == 0, f"{what}: {name}", tail(out))
 
     def tap(self, what, words, **more):
         """A program that speaks TAP."""

@@ -26,7 +26,7 @@ static std::string stray_variable()
 	static constexpr const char *others[] = {"USDMA_CONFIG", "USDMA_TEST_", "USDMA_PEERS"};
 
 	for (char **e = environ; *e; e++) {
-		const std::string name = std::string(*e).substr(0, std::string(*e).find('='));
+		std::string name = std::string(*e).substr(0, std::string(*e).find('='));
 		bool known = !name.starts_with("USDMA_") || core::setting_find(name.substr(6));
 
 		for (const char *o : others)

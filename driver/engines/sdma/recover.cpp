@@ -133,7 +133,7 @@ static void write_record(sdma_channel *c, u64 seq, bool cut)
 int ring_cut(dma::channel *ch)
 {
 	sdma_channel *c = to_sdma(ch);
-	u64 seq;
+	u64 seq = 0;
 
 	if (dma::halted(ch) || dma::completed(ch) == ch->posted)
 		return -EAGAIN;

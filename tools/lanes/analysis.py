@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The lanes that look at the source or watch a run.  They share the tree of lane gcc; only coverage has one of its own."""
+import json
+import os
+import re
+
+from lane import TOP, lane, tail
+from lanes import BUILD, CLANG
+
+
+def commands_of(where):
+    """What the build runs for each source, by its path in the tree; generated sources are left out."""
+    with open(os.path.join(where, "compile_commands.json"), encoding="utf-8") as f:
+        entries = json.load(f)
+    found = {}
+    for e in entries:
+        path = os.path.relpath(os.path.normpath(os.path.join(e["directory"], e["file"])), TOP)
+        if not path.startswith("..") and os.path.exists(os.path.join(TOP, path)):
+            found.setdefault(path, e)
+    return {path: found[path] for path in sorted(found) if not os.path.join(TOP, path).startswith(where)}
+
+
+def headers_in(*folders):
+    return sorted(os.path.relpath(os.path.join(at, name), TOP) for folder in folders
+                  for at, _, names in os.walk(os.path.join(TOP, folder)) for name in names if name.endswith((".h", ".hpp")))
+
+
+@lane("tidy", "clang-tidy 14 with .clang-tidy: driver, lib, tools; any finding fails", BUILD + ("tidy",))
+def tidy(run):
+    where = run.configure(where=run.dir("gcc"))
+    sources = [p for p in commands_of(where) if p.startswith(("driver/", "lib/", "tools/"))]
+    run.each("tidy", [(p, ["clang-tidy", "-p", where, "--quiet", p]) for p in sources], deadline=600)
+
+
+CPPCHECK = ["cppcheck", "--std=c++20", "--language=c++", "--enable=warning,performance,portability", "--inline-suppr", "--quiet",
+            "--library=posix", "--suppressions-list=tools/lanes/cppcheck.supp", "-I.", "-Iinclude", "-D__linux__", "-D__x86_64__",
+            '-DUSDMA_VERSION="0"', "--template={file}:{line}: {severity}: {message} [{id}]", "--error-exitcode=1"]
+
+
+@lane("cppcheck", "cppcheck: driver, lib, tools; what it is not asked has its reason", ("python", "cppcheck"))
+def cppcheck(run):
+    run.each("cppcheck", [(folder, [*CPPCHECK, "-j", str(run.jobs), folder]) for folder in ("driver", "lib", "tools")], deadline=600)
+
+
+STRICT = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+
+
+def includes_for(header, commands):
+    """Where the sources beside a header, or else near it, find what they include."""
+    folder = os.path.dirname(header)
+    near = [e for p, e in commands.items() if os.path.dirname(p) == folder] or \
+           [e for p, e in commands.items() if p.split("/")[0] == folder.split("/")[0]]
+    words = [w for e in near for w in re.findall(r"(?:^|\s)(-I\S+|-isystem\S*|-isystem \S+)", e["command"])]
+    return list(dict.fromkeys(w for word in words for w in [word.replace("-isystem ", "-isystem")]))
+
+
+@lane("headers", "each header compiles alone: public ones as C11 and C++20 by gcc and clang", BUILD + ("clang",))
+def headers(run):
+    where = run.configure(where=run.dir("gcc"))
+    program, include = os.path.join(TOP, "tests/install/headers.py"), os.path.join(TOP, "include")
+    for cc, cxx in (("cc", "c++"), (CLANG["CC"], CLANG["CXX"])):
+        run.tap(f"public headers, {cxx}", ["python3", "-B", program, include, cc, cxx])
+    commands = commands_of(where)
+    run.each("private header", [
+        (h, ["g++", "-std=c++20", "-D_GNU_SOURCE", '-DUSDMA_VERSION="0"', *STRICT, *includes_for(h, commands), "-Wno-interference-size",
+             "-Wno-missing-field-initializers", "-xc++", "-include", os.path.join(TOP, h), "/dev/null"])
+        for h in headers_in("driver", "lib", "tools")], cwd=where)
+
+
+@lane("style", "spelling (codespell) and shell syntax", ("python", "style"))
+def style(run):
+    texts = [p for p in run.must("files of the tree", ["git", "ls-files"]).split() if not p.startswith(("docs/abi/", "tests/fuzz/corpus/"))]
+    run.each("spelling", [("the whole tree", ["codespell", *texts])])
+    run.each("shell", [(p, ["bash", "-n", p]) for p in texts if is_shell(p)])
+
+
+def is_shell(path):
+    with open(os.path.join(TOP, path), "rb") as f:
+        return path.endswith(".sh") or re.match(rb"#! ?/bin/(ba)?sh", f.readline())
+
+
+# io_uring_enter sleeps, which valgrind 3.19 does not know: it would stop all other threads meanwhile.
+MEMCHECK_ENV = {"USDMA_IO_URING": "0", "USDMA_TEST_SMALL": "1"}
+# It keeps notes on each page that is mapped: 10 GB for the addresses of device pointers, of which the library only warns when
+# it does not get them.
+MEMCHECK = ["prlimit", f"--as={64 << 30}", "valgrind", "--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect",
+            "--show-leak-kinds=definite,indirect", "--error-exitcode=99", "--num-callers=20", "--fair-sched=yes"]
+NOT_IN_MEMCHECK = {"core-wait": "counts waits that slept in io_uring, in which valgrind stops all threads"}
+
+
+@lane("valgrind", "memcheck on the unit tests: no error, no leak", BUILD + ("valgrind",))
+def valgrind(run):
+    run.build(where=run.dir("gcc"))
+    with open(os.path.join(run.dir("gcc"), "meson-info/intro-tests.json"), encoding="utf-8") as f:
+        units = [t for t in json.load(f) if "usdma:unit" in t["suite"] and t["cmd"][0].startswith(run.dir("gcc"))]
+    for t in [t for t in units if t["name"] in NOT_IN_MEMCHECK]:
+        run.results.skip(f"{t['name']} in valgrind", NOT_IN_MEMCHECK[t["name"]])
+    units = [t for t in units if t["name"] not in NOT_IN_MEMCHECK]
+    run.say(f"memcheck: {len(units)} programs")
+    cases = [(t["name"], ["env", *(f"{k}={v}" for k, v in t["env"].items()), *MEMCHECK, *t["cmd"]]) for t in units]
+    for name, status, out in run.commands(cases, deadline=300, env=MEMCHECK_ENV):
+        run.results.add_tap(f"{name} in valgrind", out, status, tail(out))
+    if not units:
+        run.results.add(False, "there are no unit tests to run in valgrind")
+
+
+@lane("coverage", "lines and branches that unit, integration and fault tests run, by folder", BUILD + ("coverage",))
+def coverage(run):
+    run.build("-Db_coverage=true", "-Doptimization=0", "-Dpython=disabled")
+    run.test("--timeout-multiplier", "3", suites=["unit", "integration", "fault"])
+    report = run.dir() + "/coverage.json"
+    run.must("gcovr", ["gcovr", "--root", TOP, "--object-directory", run.dir(), "-j", str(run.jobs), "--exclude-throw-branches",
+                       "--exclude-unreachable-branches", *(f"--filter={TOP}/{d}/" for d in ("driver", "lib", "tools")),
+                       "--json-summary", report, run.dir()])
+    with open(report, encoding="utf-8") as f:
+        folders = by_folder(json.load(f)["files"])
+    run.results.add(bool(folders) and all(v["lines"] for v in folders.values()), "lines and branches by folder", str(folders))
+    run.figures["coverage"] = folders
+    print(f"\n{'folder':24} {'lines':>8} {'run':>7} {'branches':>10} {'taken':>7}")
+    for name, v in folders.items():
+        print(f"{name:24} {v['lines']:8} {share(v, 'lines'):>7} {v['branches']:10} {share(v, 'branches'):>7}")
+    print(flush=True)
+
+
+def by_folder(files):
+    """driver/base, lib/core, …: sums; tools as one; a line for all of it."""
+    sums = {}
+    for f in files:
+        parts = f["filename"].split("/")
+        for name in ("/".join(parts[:-1][:2]) if parts[0] != "tools" else "tools", "all"):
+            v = sums.setdefault(name, {"lines": 0, "lines_run": 0, "branches": 0, "branches_run": 0})
+            for what, key in (("lines", "line"), ("branches", "branch")):
+                v[what] += f[f"{key}_total"]
+                v[f"{what}_run"] += f[f"{key}_covered"]
+    return dict(sorted(sums.items(), key=lambda kv: (kv[0] == "all", kv[0])))
+
+
+def share(v, what):
+    return f"{100 * v[what + '_run'] / v[what]:.1f} %" if v[what] else "-"

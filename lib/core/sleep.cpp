@@ -41,8 +41,11 @@ bool thread_ring::open()
 	tried = true;
 	for (unsigned flags : tries) {
 		err = config_get().io_uring ? io_uring_queue_init(4, &ring, flags) : -EPERM;
-		if (err == 0)
+		if (err == 0) {
+			/* The kernel need not look the ring's descriptor up at each wait; where it cannot be, it does. */
+			io_uring_register_ring_fd(&ring);
 			return ready = true;
+		}
 	}
 	if (config_get().io_uring && !warned.exchange(true))
 		log_warn("io_uring is not to be had (%s): waiting with ppoll; see kernel.io_uring_disabled or the seccomp profile",

@@ -104,26 +104,6 @@ static aclError synchronize(const char *call, deadline until)
 	return code;
 }
 
-static void abort_streams(const core::device *dev)
-{
-	struct {
-		const core::device *dev;
-		std::vector<core::stream *> busy;
-	} a{dev, {}};
-
-	core::stream_each(
-		[](core::stream *s, void *arg) {
-			auto *a2 = static_cast<decltype(&a)>(arg);
-
-			if (s->dev == a2->dev && owner_of(s))
-				a2->busy.push_back(s);
-		},
-		&a);
-	for (core::stream *s : a.busy)
-		if (core::stream_query(s) == 1)
-			core::stream_abort(s);
-}
-
 } // namespace usdma::acl
 
 using namespace usdma;
@@ -213,11 +193,14 @@ aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout)
 	const deadline until = timeout ? deadline::in_ms(timeout) : deadline::never();
 	std::string who[2];
 	const int before = abort_hooks->ask(&who[0], deviceId, ACL_RT_DEVICE_TASK_ABORT_PRE, timeout);
-	abort_streams(dev);
+	const int bad = core::device_abort(dev);
+	const aclError err = check(__func__, bad, at::task); /* before a callback can replace the text */
 	const int after = abort_hooks->ask(&who[1], deviceId, ACL_RT_DEVICE_TASK_ABORT_POST, timeout);
 	if (before || after)
 		return fault(__func__, ACL_ERROR_RT_INTERNAL_ERROR, "the tasks are aborted, but callback %s returned %d %s it",
 			     who[before ? 0 : 1].c_str(), before ? before : after, before ? "before" : "after");
+	if (err)
+		return err;
 	if (until.passed())
 		return fault(__func__, ACL_ERROR_RT_TIMEOUT, "not done within %u ms", timeout);
 	return ACL_SUCCESS;

@@ -359,30 +359,57 @@ int stream_query(stream *s)
 	return s->dev->lost() ? fail(ENODEV, "device %u is gone", s->dev->slot) : 1;
 }
 
-struct sync_all {
-	device *dev;
-	deadline until;
+/* A reference unless the last one is being given up at this time by a thread that destroys it. */
+static bool ref_if_any(stream *s)
+{
+	u32 n = load_relaxed(&s->refs);
+
+	while (n && !__atomic_compare_exchange_n(&s->refs, &n, n + 1, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		;
+	return n != 0;
+}
+
+struct held_streams {
+	const device *dev;
 	std::vector<stream *> all;
 };
 
+/* The device's, but those of synchronous calls; each with a reference: others may destroy them meanwhile. */
+static std::vector<stream *> hold_streams(const device *dev)
+{
+	held_streams held{dev, {}};
+
+	stream_each(
+		[](stream *s, void *arg) {
+			auto *to = static_cast<held_streams *>(arg);
+
+			if (s->dev == to->dev && !s->opt.internal && ref_if_any(s))
+				to->all.push_back(s);
+		},
+		&held);
+	return std::move(held.all);
+}
+
+int device_abort(device *dev)
+{
+	int first = 0;
+
+	for (stream *s : hold_streams(dev)) {
+		const int err = load_acquire(&s->alive) && stream_query(s) == 1 ? stream_abort(s) : 0;
+
+		first = first ? first : err;
+		stream_unref(s);
+	}
+	return first;
+}
+
 int device_sync(device *dev, deadline until, bool *late)
 {
-	sync_all a{dev, until, {}};
 	bool waits = false;
 	std::string why;
 	int first = 0;
 
-	stream_each(
-		[](stream *s, void *arg) {
-			auto *to = static_cast<sync_all *>(arg);
-
-			if (s->dev != to->dev || s->opt.internal)
-				return;
-			__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
-			to->all.push_back(s);
-		},
-		&a);
-	for (stream *s : a.all) {
+	for (stream *s : hold_streams(dev)) {
 		const bool alive = load_acquire(&s->alive) != 0;
 		const int wait = alive ? stream_wait(s, until) : 0;
 		const int err = wait || !alive ? wait : stream_take_error(s, nullptr);

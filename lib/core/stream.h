@@ -100,6 +100,8 @@ int stream_query(stream *s);
 int stream_take_error(stream *s, stream_error *out);
 /* Drops queued work, stops what runs; later calls give -ECANCELED until the stream is destroyed. */
 int stream_abort(stream *s);
+/* Aborts each stream of the device that has work; the first error. */
+int device_abort(device *dev);
 int stream_set_fail_mode(stream *s, fail_mode mode);
 /* All streams of the device but those of synchronous calls under way; *late: it is the wait that ended for want of time, no task. */
 int device_sync(device *dev, deadline until, bool *late = nullptr);

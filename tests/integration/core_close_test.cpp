@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <iterator>
+#include <mutex>
+#include <set>
 #include <sys/eventfd.h>
 #include <thread>
 #include <unistd.h>
@@ -88,6 +90,41 @@ static void close_while_looked_at(void **)
 	}
 }
 
+/* Streams come and go while others wait for all of the device's: none is given out twice. */
+static void destroy_while_synchronised(void **)
+{
+	constexpr int makers = 3;
+	std::atomic<bool> stop{false};
+	std::atomic<int> twice{0}, failed{0};
+	std::mutex lock;
+	std::set<stream *> live;
+	std::vector<std::thread> all;
+
+	for (int i = 0; i < makers; i++)
+		all.emplace_back([&] {
+			for (stream *s; !stop;) {
+				failed += stream_create(stays, {}, &s) != 0;
+				{
+					std::lock_guard guard(lock);
+					twice += !live.insert(s).second;
+				}
+				{
+					std::lock_guard guard(lock);
+					live.erase(s);
+				}
+				failed += stream_destroy(s) != 0;
+			}
+		});
+	for (u64 i = 0; i < test::sized(50000, 50); i++)
+		ok(device_sync(stays, soon()));
+	stop = true;
+	for (std::thread &t : all)
+		t.join();
+	assert_int_equal(failed, 0);
+	assert_int_equal(twice, 0);
+	assert_int_equal(stream_live(), 0);
+}
+
 /*
  * A stream is yet to wait for a record of a device that closes meanwhile, and the event has another
  * record by then, or is destroyed.
@@ -139,6 +176,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(close_while_looked_at),
 		cmocka_unit_test(record_of_closed_device),
+		cmocka_unit_test(destroy_while_synchronised),
 	};
 
 	return cmocka_run_group_tests_name("core close", tests, open_first, close_it);

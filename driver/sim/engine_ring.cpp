@@ -21,7 +21,7 @@ static constexpr u64 publish_every = 16;
  * doorbell says how many more there are, and those are fetched ahead: not one
  * that the client may still be writing, whose line would have to go back to it.
  */
-static constexpr unsigned run_length = 2, run_ahead = 8;
+static constexpr unsigned run_length = 8, run_ahead = 6;
 
 static u64 *door_word(const hw_channel &ch, u32 offset)
 {

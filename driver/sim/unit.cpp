@@ -21,6 +21,11 @@ using namespace sdma;
 static constexpr u32 passes_per_look = 64;
 /* … and those that follow one another at once. */
 static constexpr u32 eager_passes = 512;
+/*
+ * A look at the doorbell takes its line from the client, which then waits for it with the
+ * next store: not while the next descriptor is probably on its way.
+ */
+static constexpr u64 door_pause_ns = 20 * ns_per_us;
 /* A sleeping unit that watches a word for a WAIT looks again after pauses from … to … */
 static constexpr u64 nap_min_ns = 20 * ns_per_us, nap_max_ns = ns_per_ms;
 static constexpr u64 command_ms = 4000;
@@ -250,8 +255,9 @@ void unit::idle()
 
 		if (idle_passes_ == passes_per_look)
 			idle_since_ = now;
-		for (hw_channel *ch : active_)
-			check_tail(*ch);
+		if (now - idle_since_ > door_pause_ns)
+			for (hw_channel *ch : active_)
+				check_tail(*ch);
 		if (now - idle_since_ < spin_ns_)
 			return;
 	}

@@ -131,7 +131,9 @@ void budget::calls()
 
 		say({"aclrtMemcpyAsync, pinned, the call", fmt::format("{:.1f} ns", ns), "45 ns", ns / 45, 1, false});
 	}
+	const double alone = submit_cost_alone(one_->dev, s.all[0], p.dst, p.src);
 	const double ns = submit_cost(s.all.data(), 1, p.dst, p.src);
+	say({"usdma_copy, while the engine waits: alone", fmt::format("{:.1f} ns", alone), "20 ns", alone / 20, 1, false});
 	say({"usdma_copy, pinned, the call", fmt::format("{:.1f} ns", ns), "20 ns", ns / 20, 1, false});
 	unpin(m_.cpus);
 }

@@ -26,13 +26,29 @@ namespace {
 
 constexpr unsigned burst = 128, bursts = 2000;
 
-/* submit(i) the i-th copy of all, into slot i of a burst; settle() waits. */
-template <class Submit, class Settle> double burst_cost(Submit submit, Settle settle)
+struct pinned_word {
+	explicit pinned_word(usdma_device *dev)
+	{
+		void *p;
+
+		must(usdma_host_alloc(dev, sizeof(u64), &p), "a pinned word");
+		at = static_cast<u64 *>(p);
+		*at = 0;
+	}
+	~pinned_word() { usdma_host_free(at); }
+	pinned_word(const pinned_word &) = delete;
+
+	u64 *at;
+};
+
+/* prepare() before the clock starts; submit(i) the i-th copy of all, into slot i of a burst; settle() waits. */
+template <class Submit, class Settle, class Prepare> double burst_cost(Submit submit, Settle settle, Prepare prepare)
 {
 	std::vector<double> ns;
 	int err = 0;
 
 	for (unsigned b = 0; b < bursts; b++) {
+		prepare();
 		const u64 start = ticks();
 
 		for (unsigned i = 0; i < burst; i++)
@@ -43,6 +59,11 @@ template <class Submit, class Settle> double burst_cost(Submit submit, Settle se
 	}
 	std::nth_element(ns.begin(), ns.begin() + bursts / 2, ns.end());
 	return ns[bursts / 2];
+}
+
+template <class Submit, class Settle> double burst_cost(Submit submit, Settle settle)
+{
+	return burst_cost(submit, settle, [] {});
 }
 
 } // namespace
@@ -63,6 +84,26 @@ double submit_cost(usdma_stream *const *streams, size_t n, u8 *dst, u8 *src)
 			for (size_t i = 0; i < std::min<size_t>(n, burst); i++)
 				must(usdma_stream_sync(streams[(at + n - i) % n], -1), "wait");
 		});
+}
+
+/*
+ * The same while the engine waits for a value before the burst: what the call costs by
+ * itself, without the cache lines of the ring that go to the engine and back meanwhile.
+ */
+double submit_cost_alone(usdma_device *dev, usdma_stream *s, u8 *dst, u8 *src)
+{
+	const pinned_word word(dev);
+	u64 turn = 0;
+
+	return burst_cost(
+		[&](size_t, size_t i) {
+			return usdma_copy(s, dst + i * 64, src + i * 64, 64);
+		},
+		[&] {
+			__atomic_store_n(word.at, turn, __ATOMIC_RELEASE);
+			must(usdma_stream_sync(s, -1), "wait");
+		},
+		[&] { must(usdma_wait_value(s, word.at, USDMA_GEQ, ++turn), "a wait in the ring"); });
 }
 
 double acl_submit_cost(unsigned device, u8 *dst, u8 *src)

@@ -12,6 +12,7 @@ namespace usdma::perf {
 /* Median ns of one submitted 64-byte copy on n streams in turn; bursts that a ring holds, each waited for. */
 double submit_cost(usdma_stream *const *streams, size_t n, u8 *dst, u8 *src);
 /* The same through aclrtMemcpyAsync, on a stream of its own. Where ACL was not built in: 0. */
+double submit_cost_alone(usdma_device *dev, usdma_stream *s, u8 *dst, u8 *src);
 double acl_submit_cost(unsigned device, u8 *dst, u8 *src);
 
 struct many_streams {

@@ -48,6 +48,13 @@ static unsigned make_room(dma::channel *ch, unsigned n)
 	return room < n ? unsigned(room) : n;
 }
 
+/*
+ * The device read this slot the last time round, so it has the line: asking for
+ * it early hides the way there and back.  Not so early that the device, looking
+ * ahead from where it is, fetches it again.
+ */
+static constexpr u64 write_ahead = 12;
+
 static unsigned ring_post(dma::channel *ch, const dma::request *r, unsigned n)
 {
 	sdma_channel *c = to_sdma(ch);
@@ -57,6 +64,7 @@ static unsigned ring_post(dma::channel *ch, const dma::request *r, unsigned n)
 		n = make_room(ch, n);
 	for (unsigned i = 0; i < n; i++) {
 		seq++;
+		prefetch_write(&c->ring[(seq + write_ahead) & c->mask]);
 		write_descriptor(&c->ring[seq & c->mask], &r[i], seq);
 	}
 	c->posted = seq;

@@ -475,7 +475,7 @@ double blocked_wait_ns(bench_device &dev, int client_cpu, perf::wait mode)
 		must(usdma_event_record(e, s), "event");
 		must(usdma_stream_sync(s, -1), "wait");
 		const u64 awake = now_ns();
-		must(core::event_time_ns(reinterpret_cast<core::event *>(e), &ended), "time of the event");
+		must(core::event_time_ns(core::event_of(e), &ended), "time of the event");
 		if (i >= warm)
 			ns.push_back(double(awake) - double(ended));
 	}

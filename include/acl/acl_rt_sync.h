@@ -35,8 +35,8 @@ ACL_FUNC_VISIBILITY aclError aclrtProcessReport(int32_t timeout);
 ACL_FUNC_VISIBILITY aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType,
 						 aclrtStream stream);
 /*
- * fn(args) in a thread of the library when all work before has ended; the stream goes on when it has
- * returned.  107000: fn NULL; 107017; 107003.
+ * fn(args) in the library's thread for this context when all work before has ended; the stream goes on
+ * when it has returned.  107000: fn NULL; 107017; 107003.
  */
 ACL_FUNC_VISIBILITY aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args);
 /* As aclrtSubscribeReport, for functions of aclrtLaunchHostFunc: they run in aclrtProcessHostFunc of that thread. */

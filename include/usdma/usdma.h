@@ -356,8 +356,10 @@ USDMA_API int usdma_stream_signal_fd(usdma_stream *stream, int fd);
 
 /*
  * Calls fn(arg) on a thread of the library when all work submitted before has
- * ended.  hold != 0: later work waits until fn has returned.  fn may make any
- * call here but must not wait for its own stream.  Returns at once.
+ * ended.  hold != 0: later work waits until fn has returned.  A stream's functions
+ * are called in their order, and those of one device one after the other.  fn may
+ * make any call here but must not wait for its own stream.  Returns at once;
+ * -EAGAIN: the thread cannot be started.
  */
 USDMA_API int usdma_stream_call(usdma_stream *stream, void (*fn)(void *arg), void *arg, int hold);
 

@@ -115,7 +115,7 @@ static void destroy_while_synchronised(void **)
 				failed += stream_destroy(s) != 0;
 			}
 		});
-	for (u64 i = 0; i < test::sized(50000, 50); i++)
+	for (u64 i = 0; i < test::sized(8000, 50); i++)
 		ok(device_sync(stays, soon()));
 	stop = true;
 	for (std::thread &t : all)

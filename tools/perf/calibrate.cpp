@@ -131,7 +131,7 @@ void calibration::cpus()
 	const std::string now = in_force("sim_cpus");
 	const double before = latency_us(variable("sim_cpus", now) + device + " ", small);
 	const double after = latency_us(fmt::format("{}:cpus={} ", device, m_.engines[0]), small);
-	const bool better = now.empty() || before > after * enough;
+	const bool better = before > after * enough;
 	settle({"sim_cpus", now, better ? list : now, "64 B there", "us", before, better ? after : before, false});
 }
 
@@ -145,8 +145,9 @@ void calibration::spin()
 		return;
 	const std::string want = std::to_string(std::clamp(int(std::ceil(2 * wake)), 10, 1000));
 	const double before = latency_us(variable("spin_us", now), args), after = latency_us(variable("spin_us", want), args);
-	/* A wake-up measured twice is not the same twice; and sleeping earlier must not cost what it saves. */
-	const bool better = std::abs(atoi(want.c_str()) - atoi(now.c_str())) * 4 > atoi(want.c_str()) && after < before * enough;
+	/* A wake-up measured twice is not the same twice. Spinning less must lose nothing, spinning longer must gain. */
+	const int from = atoi(now.c_str()), to = atoi(want.c_str());
+	const bool better = std::abs(to - from) * 4 > to && (to < from ? after < before * enough : before > after * enough);
 	settle({"spin_us", now, better ? want : now, fmt::format("256K there (a wake-up takes {:.0f} us)", wake), "us", before,
 		better ? after : before, false});
 }

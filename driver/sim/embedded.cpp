@@ -12,15 +12,22 @@
 
 #include <csignal>
 #include <sys/socket.h>
+#include <new>
 
 namespace usdma::sim {
 
 /* Owned by the server's thread and by the device; ends with the later of the two. */
 struct embedded {
-	embedded(const config &cfg, faults *wrong)
-		: plan(cfg.faulty && !wrong ? std::make_unique<fault_plan>(false) : nullptr),
-		  model(std::make_unique<sdma_model>(cfg, plan ? plan.get() : wrong))
+	/* False: no memory. */
+	bool make(const config &cfg, faults *wrong)
 	{
+		if (cfg.faulty && !wrong) {
+			plan.reset(new (std::nothrow) fault_plan(false));
+			if (!plan)
+				return false;
+		}
+		model.reset(new (std::nothrow) sdma_model(cfg, plan ? plan.get() : wrong));
+		return model != nullptr;
 	}
 
 	std::unique_ptr<fault_plan> plan; /* faults that were asked for; null: none ever */
@@ -129,11 +136,13 @@ static int share(void *arg, u64 iova, void *vaddr, u64 size)
 
 int embedded_open_config(const config &cfg, faults *wrong, std::string_view name, std::unique_ptr<vfio::device> *out)
 {
-	auto e = std::make_unique<embedded>(cfg, wrong);
+	std::unique_ptr<embedded> e(new (std::nothrow) embedded);
 	std::unique_ptr<vfio::device> client;
 	vfio::user_options opt;
 	int pair[2];
 
+	if (!e || !e->make(cfg, wrong))
+		return fail(ENOMEM, "sim: no memory for a device");
 	if (e->plan)
 		if (const int err = e->plan->set(cfg.faults))
 			return err;
@@ -142,7 +151,9 @@ int embedded_open_config(const config &cfg, faults *wrong, std::string_view name
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return fail_errno("sim: cannot make a pair of sockets");
 	unique_fd ours(pair[0]), theirs(pair[1]);
-	e->link = std::make_unique<server>(std::move(ours), *e->model);
+	e->link.reset(new (std::nothrow) server(std::move(ours), *e->model));
+	if (!e->link)
+		return fail(ENOMEM, "sim: no memory for a server");
 	opt.share_local = share;
 	opt.share_arg = e->model.get();
 	opt.name = name;
@@ -153,7 +164,13 @@ int embedded_open_config(const config &cfg, faults *wrong, std::string_view name
 		pthread_join(e->thread, nullptr);
 		return err;
 	}
-	*out = std::make_unique<embedded_device>(std::move(client), std::move(e));
+	auto *dev = new (std::nothrow) embedded_device(std::move(client), std::move(e));
+	if (!dev) { /* then nothing was moved */
+		client.reset();
+		pthread_join(e->thread, nullptr);
+		return fail(ENOMEM, "sim: no memory for a device");
+	}
+	out->reset(dev);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <bit>
 #include <fcntl.h>
 #include <linux/memfd.h>
+#include <new>
 
 namespace usdma::sim {
 
@@ -115,7 +116,10 @@ int sdma_model::start()
 		channels_[i].door = m_.doors + i * chan_stride;
 	}
 	for (u32 i = 0; i < cfg_.engines; i++)
-		units_.push_back(std::make_unique<unit>(m_, i));
+		if (auto *u = new (std::nothrow) unit(m_, i))
+			units_.emplace_back(u);
+		else
+			return fail(ENOMEM, "sim: no memory for unit %u", i);
 	for (auto &u : units_)
 		if (const int err = u->start())
 			return err;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <new>
 
 namespace usdma::vfio {
 
@@ -212,7 +213,10 @@ int user_attach(unique_fd socket, const user_options &opt, std::unique_ptr<devic
 
 	if (named.name.empty())
 		named.name = "vfio-user";
-	auto dev = std::make_unique<user_device>(named);
+	std::unique_ptr<user_device> dev(new (std::nothrow) user_device(named));
+
+	if (!dev)
+		return fail(ENOMEM, "%s: no memory", named.name.c_str());
 	const int err = dev->start(std::move(socket));
 
 	if (err)

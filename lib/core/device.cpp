@@ -12,6 +12,7 @@
 
 #include <cstring>
 #include <pthread.h>
+#include <new>
 
 namespace usdma::core {
 
@@ -114,9 +115,11 @@ void device_each(void (*fn)(device *dev, void *arg), void *arg)
 
 static int device_open(unsigned slot, device **out)
 {
-	auto dev = std::make_unique<device>();
+	std::unique_ptr<device> dev(new (std::nothrow) device);
 	int err;
 
+	if (!dev)
+		return fail(ENOMEM, "device %u: no memory", slot);
 	dev->slot = slot;
 	dev->spec = device_spec(slot);
 	err = dma::open(dev->spec, &dev->eng);
@@ -219,10 +222,12 @@ static u32 shared_from(const device *dev)
 
 static int lane_open(device *dev, u32 i)
 {
-	auto l = std::make_unique<lane>();
+	std::unique_ptr<lane> l(new (std::nothrow) lane);
 	dma::channel_config cfg;
 	int err;
 
+	if (!l)
+		return fail(ENOMEM, "channel %u: no memory", i);
 	cfg.first_seq = config_get().first_seq;
 	cfg.coalesce_count = config_get().coalesce_count;
 	cfg.coalesce_us = config_get().coalesce_us;

@@ -5,6 +5,8 @@
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
+#include <new>
+
 namespace usdma::core {
 
 inline constexpr size_t max_events = 65536;
@@ -99,7 +101,7 @@ int event_record(event *e, stream *s)
 	if (!r) {
 		r = record_new(e->flags & event_timing);
 		if (!r)
-			return fail(ENOMEM, "no pinned memory for the event's time stamp: %s", error_text());
+			return fail(ENOMEM, "no memory for the event's record: %s", error_text());
 		record_ref(r);
 		r->on = stream_handle(s);
 		replace_latest(e, r);

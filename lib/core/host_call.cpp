@@ -11,6 +11,7 @@
 #include "lib/core/stream.h"
 
 #include <algorithm>
+#include <new>
 
 namespace usdma::core {
 
@@ -92,8 +93,11 @@ void *thread_main(void *arg)
 /* With the lock held. */
 int caller_new(const void *of, caller **out)
 {
-	auto *c = new caller{of, 0, 0, {}};
+	auto *c = new (std::nothrow) caller{of, 0, 0, {}};
 	pthread_t thread;
+
+	if (!c)
+		return fail(ENOMEM, "no memory for a thread that makes calls");
 	const int err = thread_start(&thread, "usdma-calls", thread_main, c);
 
 	if (err) {
@@ -151,8 +155,8 @@ int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block)
 
 	if (err)
 		return err;
-	auto *call = new host_call{fn, arg, by, nullptr};
-	err = stream_call(s, deliver, call, block);
+	auto *call = new (std::nothrow) host_call{fn, arg, by, nullptr};
+	err = call ? stream_call(s, deliver, call, block) : fail(ENOMEM, "no memory for a call");
 	if (err) {
 		delete call;
 		caller_forgo(by);

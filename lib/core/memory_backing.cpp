@@ -9,6 +9,7 @@
 #include <numa.h>
 #include <numaif.h>
 #include <sys/mman.h>
+#include <new>
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -104,9 +105,11 @@ static int fault_in(const backing &b, u64 size)
 
 static int make(u64 size, int node, bool huge, std::unique_ptr<backing> *out)
 {
-	auto b = std::make_unique<backing>();
+	std::unique_ptr<backing> b(new (std::nothrow) backing);
 	int err;
 
+	if (!b)
+		return fail(ENOMEM, "no memory to keep track of %llu bytes", static_cast<unsigned long long>(size));
 	b->page = huge ? page_huge : page_normal;
 	b->fd.reset(memfd_create("usdma", MFD_CLOEXEC | (huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0)));
 	if (!b->fd.valid())

@@ -4,6 +4,7 @@
 #include "lib/core/memory_room.h"
 
 #include <algorithm>
+#include <new>
 
 namespace usdma::core {
 
@@ -270,7 +271,10 @@ static int lend_pool(device *dev, device_heap *h)
 
 int heap_attach(device *dev)
 {
-	auto h = std::make_unique<device_heap>();
+	std::unique_ptr<device_heap> h(new (std::nothrow) device_heap);
+
+	if (!h)
+		return fail(ENOMEM, "no memory for the device's heap");
 	const dma::engine_limits &lim = dev->eng->limits();
 	const bool own = lim.caps & dma::cap_memory && lim.memory_size && !config_get().lend_memory;
 	const int err = own ? take_own(dev, h.get()) : lend_pool(dev, h.get());

@@ -3,6 +3,8 @@
 #include "driver/base/error.h"
 #include "lib/core/memory_room.h"
 
+#include <new>
+
 namespace usdma::core {
 
 static constexpr u64 block_grain = cache_line;
@@ -29,8 +31,11 @@ static int choose_node(int wish)
 
 static int arena_make(u64 size, int node, bool single, std::unique_ptr<backing> &mem, arena **out)
 {
-	auto a = std::make_unique<arena>();
+	std::unique_ptr<arena> a(new (std::nothrow) arena);
 	u8 *base = mem->mem.data();
+
+	if (!a)
+		return fail(ENOMEM, "no memory to keep track of pinned memory");
 	const int err = span_add(base, mem->mem.size(), false, mem, &a->where);
 
 	if (err)
@@ -132,7 +137,7 @@ static int cut_from_new(u64 size, int node, void **out)
 	const u64 whole = single ? align_up(size, size >= page_huge ? page_huge : page_normal) :
 				   align_up(config_get().host_arena, page_normal);
 	std::unique_ptr<backing> mem;
-	arena *a;
+	arena *a = nullptr;
 	/* Faulting pages in takes long: not under the lock. */
 	int err = backing_make(whole, node, &mem);
 

@@ -4,6 +4,8 @@
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
+#include <new>
+
 namespace usdma::core {
 
 /* Words in pinned memory, handed out one by one; a block is never given back. */
@@ -43,7 +45,13 @@ record *record_new(bool timing)
 
 	if (timing && !stamp)
 		return nullptr;
-	auto *r = new record;
+	auto *r = new (std::nothrow) record;
+	if (!r) {
+		if (stamp)
+			stamp_put(stamp);
+		fail(ENOMEM, "no memory for a record");
+		return nullptr;
+	}
 	r->stamp = stamp;
 	return r;
 }

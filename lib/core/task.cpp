@@ -7,6 +7,7 @@
 #include "lib/core/wait.h"
 
 #include <unistd.h>
+#include <new>
 
 namespace usdma::core {
 
@@ -127,7 +128,10 @@ static outcome run_call(stream *s, task &t)
 		/* Also the calls before it that block nothing: the pump makes those. */
 		if (!all_before(s) || load_acquire(&s->watched))
 			return outcome::later;
-		t.token = new call_token;
+		/* No memory just now: the pump comes again. */
+		t.token = new (std::nothrow) call_token;
+		if (!t.token)
+			return outcome::later;
 		t.delivered = true;
 		t.deliver(t.arg, t.token);
 	}
@@ -314,14 +318,21 @@ static void word_release(void *arg)
 	delete static_cast<word_gate *>(arg);
 }
 
+static int wait_gate(stream *s, const word_gate &what, deadline until)
+{
+	auto *g = new (std::nothrow) word_gate(what);
+
+	return g ? stream_wait_check(s, word_check, word_release, g, until) : fail(ENOMEM, "no memory for a wait");
+}
+
 int stream_wait_word(stream *s, const u64 *word, dma::compare cmp, u64 value, deadline until)
 {
-	return stream_wait_check(s, word_check, word_release, new word_gate{const_cast<u64 *>(word), cmp, value, 0, false}, until);
+	return wait_gate(s, {const_cast<u64 *>(word), cmp, value, 0, false}, until);
 }
 
 int stream_wait_word_reset(stream *s, u64 *word, dma::compare cmp, u64 value, u64 reset, deadline until)
 {
-	return stream_wait_check(s, word_check, word_release, new word_gate{word, cmp, value, reset, true}, until);
+	return wait_gate(s, {word, cmp, value, reset, true}, until);
 }
 
 int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block)

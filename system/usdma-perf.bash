@@ -11,7 +11,7 @@ _usdma_perf()
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
-	--way | -w) words="h2d d2h d2d page-h2d page-d2h 2d batch desc" ;;
+	--way | -w) words="h2d d2h d2d page-h2d page-d2h 2d batch desc sync" ;;
 	--size | -s) words="64 4K 64K 1M 16M" ;;
 	--wait) words="default poll interrupt hybrid" ;;
 	--api) words="native acl" ;;

@@ -58,7 +58,10 @@ struct native_api {
 	int wait_for(event e) { return usdma_event_sync(e, -1); }
 	int sync(stream s) { return usdma_stream_sync(s, -1); }
 
-	int copy(stream s, void *dst, const void *src, size_t len, way) { return usdma_copy(s, dst, src, len); }
+	int copy(stream s, void *dst, const void *src, size_t len, way w)
+	{
+		return w == way::sync ? usdma_copy_sync(dev, dst, src, len, -1) : usdma_copy(s, dst, src, len);
+	}
 	int rect(stream s, void *dst, const void *src, size_t width, size_t rows, size_t pitch, way)
 	{
 		const usdma_copy_rect r = {dst, pitch, src, pitch, width, rows};
@@ -140,7 +143,8 @@ struct acl_api {
 
 	int copy(stream s, void *dst, const void *src, size_t len, way w)
 	{
-		return -aclrtMemcpyAsync(dst, len, src, len, kind_of(w), s);
+		return w == way::sync ? -aclrtMemcpy(dst, len, src, len, kind_of(w)) :
+					-aclrtMemcpyAsync(dst, len, src, len, kind_of(w), s);
 	}
 	int rect(stream s, void *dst, const void *src, size_t width, size_t rows, size_t pitch, way w)
 	{

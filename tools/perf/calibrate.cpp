@@ -201,10 +201,10 @@ void calibration::staging()
 	settle({"bounce_count", count_now, better ? count : count_now, "pageable 32M", "GB/s", before, better ? after : before, true});
 }
 
-/* One large copy at a time, on two engines. */
+/* One large synchronous copy at a time, on two engines. */
 void calibration::stripe()
 {
-	const std::string args = "-w h2d,d2h -s 16M -d 1 --engines 2 --seconds 0.1 --cold-bytes 128M --cold", now = in_force("stripe");
+	const std::string args = "-w sync -s 16M -d 1 --engines 2 --seconds 0.1 --cold-bytes 128M --cold", now = in_force("stripe");
 	std::string best = now;
 
 	if (m_.engines.size() < 2 || !m_.own_device)

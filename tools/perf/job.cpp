@@ -21,7 +21,7 @@ namespace usdma::perf {
 
 const char *name_of(way w)
 {
-	static constexpr const char *names[] = {"h2d", "d2h", "d2d", "page-h2d", "page-d2h", "2d", "batch", "desc"};
+	static constexpr const char *names[] = {"h2d", "d2h", "d2d", "page-h2d", "page-d2h", "2d", "batch", "desc", "sync"};
 
 	return names[size_t(w)];
 }

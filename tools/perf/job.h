@@ -10,7 +10,7 @@ struct usdma_device;
 
 namespace usdma::perf {
 
-enum class way { h2d, d2h, d2d, page_h2d, page_d2h, rect, batch, desc };
+enum class way { h2d, d2h, d2d, page_h2d, page_d2h, rect, batch, desc, sync };
 enum class api { native, acl };
 enum class wait { any, poll, interrupt, hybrid }; /* as enum usdma_wait_mode */
 

@@ -23,12 +23,12 @@ static void describe_sweep(CLI::App &app, options &o)
 {
 	const std::map<std::string, way> ways = {{"h2d", way::h2d},	      {"d2h", way::d2h},	   {"d2d", way::d2d},
 						 {"page-h2d", way::page_h2d}, {"page-d2h", way::page_d2h}, {"2d", way::rect},
-						 {"batch", way::batch},	      {"desc", way::desc}};
+						 {"batch", way::batch},	      {"desc", way::desc},	   {"sync", way::sync}};
 	const std::map<std::string, wait> waits = {
 		{"default", wait::any}, {"poll", wait::poll}, {"interrupt", wait::interrupt}, {"hybrid", wait::hybrid}};
 	const std::string sweep = "What to measure (each takes a list, and every combination is a row)";
 
-	app.add_option("-w,--way", o.ways, "h2d d2h d2d page-h2d page-d2h 2d batch desc")
+	app.add_option("-w,--way", o.ways, "h2d d2h d2d page-h2d page-d2h 2d batch desc sync (h2d by the call that waits)")
 		->delimiter(',')
 		->transform(CLI::CheckedTransformer(ways).description(""))
 		->type_name("WAY")

@@ -162,7 +162,8 @@ static double together(const copy_method &how, const areas &a, unsigned n, const
 			ready++;
 			while (ready < n)
 				std::this_thread::yield();
-			sum = sum + memcpy_rate(how, a.dst() + k * part, a.src() + k * part, part, one_copy, 0.15);
+			const double rate = memcpy_rate(how, a.dst() + k * part, a.src() + k * part, part, one_copy, 0.15);
+			sum.fetch_add(rate);
 		});
 	for (std::thread &t : crew)
 		t.join();

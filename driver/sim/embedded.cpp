@@ -164,10 +164,11 @@ int embedded_open_config(const config &cfg, faults *wrong, std::string_view name
 		pthread_join(e->thread, nullptr);
 		return err;
 	}
+	const pthread_t thread = e->thread;
 	auto *dev = new (std::nothrow) embedded_device(std::move(client), std::move(e));
 	if (!dev) { /* then nothing was moved */
 		client.reset();
-		pthread_join(e->thread, nullptr);
+		pthread_join(thread, nullptr);
 		return fail(ENOMEM, "sim: no memory for a device");
 	}
 	out->reset(dev);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a lane is made of: a name, what it needs, and commands with deadlines whose failure is a failed point."""
+import json
 import os
 import re
 import shutil
@@ -18,6 +19,17 @@ TAIL_LINES = 80
 
 class Stop(Exception):
     """The lane cannot go on; the reason is a failed point already."""
+
+
+def needed_by(where, suites):
+    """The files that the tests of these suites depend on, as ninja names them."""
+    def read(name):
+        with open(os.path.join(where, "meson-info", name), encoding="utf-8") as f:
+            return json.load(f)
+
+    wanted = {"usdma:" + s for s in suites}
+    ids = {d for t in read("intro-tests.json") if wanted & set(t["suite"]) for d in t["depends"]}
+    return [os.path.relpath(f, where) for t in read("intro-targets.json") if t["id"] in ids for f in t["filename"]]
 
 
 def lane(name, about, packages=(), default=True):
@@ -91,9 +103,10 @@ class Run:
                 raise Stop
         return where
 
-    def build(self, *options, env=None, what="builds without a warning", where=None, targets=()):
-        """Configures and compiles a tree of this lane's own."""
+    def build(self, *options, env=None, what="builds without a warning", where=None, targets=(), suites=()):
+        """Configures and compiles a tree of this lane's own: all of it, or targets, or what the tests of suites take."""
         where = self.configure(*options, env=env, where=where)
+        targets = targets or needed_by(where, suites)
         self.must(what, ["ninja", "-k", "20", "-C", where, "-j", str(self.jobs), *targets], env=env)
 
     def test(self, *options, env=None, where=None, suites=(), without=()):

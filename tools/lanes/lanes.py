@@ -24,17 +24,19 @@ def clang(run):
 
 @lane("asan", "AddressSanitizer, LeakSanitizer and UBSan; unit, integration and fault tests", BUILD)
 def asan(run):
-    run.build("-Db_sanitize=address,undefined", "-Doptimization=1", "-Db_lundef=false", "-Dpython=disabled")
-    run.test("--timeout-multiplier", "4", suites=["unit", "integration", "fault"], env={
+    suites = ["unit", "integration", "fault"]
+    run.build("-Db_sanitize=address,undefined", "-Doptimization=1", "-Db_lundef=false", "-Dpython=disabled", suites=suites)
+    run.test("--timeout-multiplier", "4", suites=suites, env={
         "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:check_initialization_order=1",
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"})
 
 
 @lane("tsan", "ThreadSanitizer; unit and integration tests", BUILD)
 def tsan(run):
-    run.build("-Db_sanitize=thread", "-Doptimization=1", "-Db_lundef=false", "-Dpython=disabled")
+    suites = ["unit", "integration"]
+    run.build("-Db_sanitize=thread", "-Doptimization=1", "-Db_lundef=false", "-Dpython=disabled", suites=suites)
     # g++ 12's run time knows address layouts of up to 28 random bits: beyond, it runs without randomisation.
-    run.test("--timeout-multiplier", "6", *without_randomisation(run), suites=["unit", "integration"],
+    run.test("--timeout-multiplier", "6", *without_randomisation(run), suites=suites,
              env={"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"})
 
 

@@ -188,7 +188,7 @@ std::string replace_file(const std::string &path, const std::string &text)
 		return strerror(errno);
 	if (write_all(fd.get(), text) && fchmod(fd.get(), mode) == 0 && rename(temp.c_str(), target.c_str()) == 0)
 		return "";
-	const std::string why = strerror(errno);
+	std::string why = strerror(errno);
 	unlink(temp.c_str());
 	return why;
 }

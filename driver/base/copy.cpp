@@ -34,6 +34,8 @@ static void rep_movsb(void *dst, const void *src, size_t len)
  */
 static constexpr size_t rows = 4, row_most = 4096, line = cache_line;
 
+/* past: the destination goes past the caches; else somebody reads it next. */
+template <bool past>
 [[gnu::target("avx2")]] ordered_elsewhere static void four_rows_avx2(u8 *d, const u8 *s, size_t row)
 {
 	for (size_t at = 0; at < row; at += line)
@@ -42,22 +44,8 @@ static constexpr size_t rows = 4, row_most = 4096, line = cache_line;
 			auto *to = reinterpret_cast<__m256i *>(d + k * row + at);
 			const __m256i a = _mm256_loadu_si256(from), b = _mm256_loadu_si256(from + 1);
 
-			_mm256_stream_si256(to, a);
-			_mm256_stream_si256(to + 1, b);
-		}
-}
-
-/* For a destination that somebody reads next. */
-[[gnu::target("avx2")]] ordered_elsewhere static void four_rows_near(u8 *d, const u8 *s, size_t row)
-{
-	for (size_t at = 0; at < row; at += line)
-		for (size_t k = 0; k < rows; k++) {
-			auto *from = reinterpret_cast<const __m256i *>(s + k * row + at);
-			auto *to = reinterpret_cast<__m256i *>(d + k * row + at);
-			const __m256i a = _mm256_loadu_si256(from), b = _mm256_loadu_si256(from + 1);
-
-			_mm256_store_si256(to, a);
-			_mm256_store_si256(to + 1, b);
+			past ? _mm256_stream_si256(to, a) : _mm256_store_si256(to, a);
+			past ? _mm256_stream_si256(to + 1, b) : _mm256_store_si256(to + 1, b);
 		}
 }
 
@@ -168,8 +156,8 @@ static copy_tuning choose()
 		t.medium = rep_movsb;
 	if (!__builtin_cpu_supports("avx2"))
 		return t;
-	t.fetch = by_rows<four_rows_near>;
-	t.stream = __builtin_cpu_supports("avx512f") ? by_rows<four_rows_avx512> : by_rows<four_rows_avx2>;
+	t.fetch = by_rows<four_rows_avx2<false>>;
+	t.stream = __builtin_cpu_supports("avx512f") ? by_rows<four_rows_avx512> : by_rows<four_rows_avx2<true>>;
 	t.probe_min = 16 * KiB;
 	t.stream_min = near_bytes() + 1;
 	t.hot_ticks = calibrate_look();

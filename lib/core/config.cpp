@@ -160,17 +160,12 @@ const char *config_env(const char *name)
 	return secure_getenv(name);
 }
 
-static const char *real_lookup(const char *name, void *)
-{
-	return config_env(name);
-}
-
 const config &config_get()
 {
 	/* Never destroyed: threads may still ask while the process exits. */
 	static const config &c = *[] {
 		std::lock_guard guard(program->lock);
-		auto *made = new config(parse({real_lookup, nullptr}, &*program));
+		auto *made = new config(parse({}, &*program));
 
 		program->in_use = true;
 		log_set_level(made->log);
@@ -185,7 +180,7 @@ config setting_preview()
 	std::unique_lock guard(program->lock);
 
 	if (!program->in_use)
-		return parse({real_lookup, nullptr}, &*program);
+		return parse({}, &*program);
 	guard.unlock();
 	return config_get();
 }

@@ -66,8 +66,8 @@ const char *config_env(const char *name);
 /* What config_get reads, or what a test gives it instead. */
 using config_lookup = const char *(*)(const char *name, void *arg);
 struct config_source {
-	config_lookup lookup;
-	void *arg;
+	config_lookup lookup = [](const char *name, void *) { return config_env(name); };
+	void *arg = nullptr;
 	const char *system_file = config_system_file;
 };
 config config_parse(const config_source &from);

@@ -74,31 +74,11 @@ static int channel_reset(lane *l)
 
 /* ---- the device ------------------------------------------------------------------------------------- */
 
-/* The streams of a lane, each with a reference: what is told to them may call back into the list. */
-static std::vector<stream *> streams_of(lane *l)
-{
-	struct find {
-		lane *l;
-		std::vector<stream *> all;
-	} f{l, {}};
-
-	stream_each(
-		[](stream *s, void *arg) {
-			auto *to = static_cast<find *>(arg);
-
-			if (s->ln != to->l)
-				return;
-			__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
-			to->all.push_back(s);
-		},
-		&f);
-	return std::move(f.all);
-}
-
 /* All that is pending there ends, and each stream that has any hears of it. */
 static int lane_restart(lane *l)
 {
-	const std::vector<stream *> all = streams_of(l);
+	/* Held, not visited: what is told to them may call back into the list. */
+	const auto all = streams_hold([](const stream *s, const void *arg) { return s->ln == arg; }, l);
 	int err;
 
 	l->lock.lock();

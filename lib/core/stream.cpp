@@ -369,25 +369,21 @@ static bool ref_if_any(stream *s)
 	return n != 0;
 }
 
-struct held_streams {
-	const device *dev;
-	std::vector<stream *> all;
-};
+std::vector<stream *> streams_hold(bool (*wanted)(const stream *s, const void *arg), const void *arg)
+{
+	std::vector<stream *> held;
 
-/* The device's, but those of synchronous calls; each with a reference: others may destroy them meanwhile. */
+	streams->each([&](stream &s) {
+		if (wanted(&s, arg) && ref_if_any(&s))
+			held.push_back(&s);
+	});
+	return held;
+}
+
+/* The device's, but those of synchronous calls. */
 static std::vector<stream *> hold_streams(const device *dev)
 {
-	held_streams held{dev, {}};
-
-	stream_each(
-		[](stream *s, void *arg) {
-			auto *to = static_cast<held_streams *>(arg);
-
-			if (s->dev == to->dev && !s->opt.internal && ref_if_any(s))
-				to->all.push_back(s);
-		},
-		&held);
-	return std::move(held.all);
+	return streams_hold([](const stream *s, const void *arg) { return s->dev == arg && !s->opt.internal; }, dev);
 }
 
 int device_abort(device *dev)

@@ -100,6 +100,8 @@ int stream_query(stream *s);
 int stream_take_error(stream *s, stream_error *out);
 /* Drops queued work, stops what runs; later calls give -ECANCELED until the stream is destroyed. */
 int stream_abort(stream *s);
+/* Those that are wanted, each with a reference (stream_unref): others may destroy them meanwhile. */
+std::vector<stream *> streams_hold(bool (*wanted)(const stream *s, const void *arg), const void *arg);
 /* Aborts each stream of the device that has work; the first error. */
 int device_abort(device *dev);
 int stream_set_fail_mode(stream *s, fail_mode mode);

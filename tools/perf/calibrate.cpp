@@ -43,6 +43,9 @@ private:
 	nlohmann::json run(const std::string &settings, const std::string &args);
 	double rate(const std::string &settings, const std::string &args);
 	double latency_us(const std::string &settings, const std::string &args);
+	std::string best_of(const char *name, const std::string &now, std::initializer_list<const char *> others, const std::string &beside,
+			    const std::string &args);
+	void one(const char *name, std::initializer_list<const char *> others, const std::string &args, const char *what);
 	void settle(proposal p);
 	const options &o_;
 	const machine &m_;
@@ -172,27 +175,30 @@ void calibration::direct_store()
 		better ? after : before, true});
 }
 
+/* The value of a setting with the best rate, beside other settings; what costs more must be worth it. */
+std::string calibration::best_of(const char *name, const std::string &now, std::initializer_list<const char *> others,
+				 const std::string &beside, const std::string &args)
+{
+	std::string best = now;
+	double most = rate(beside + variable(name, now), args);
+
+	for (const char *value : others)
+		if (const double r = value == now ? 0 : rate(beside + variable(name, value), args); r > most * enough) {
+			most = r;
+			best = value;
+		}
+	return best;
+}
+
 void calibration::staging()
 {
 	const std::string args = "-w page-h2d,page-d2h -s 32M --seconds 0.1 --repeats 3 --cold-bytes 64M --cold";
 	const std::string chunk_now = in_force("bounce_chunk"), count_now = in_force("bounce_count");
-	auto both = [](const std::string &chunk, const std::string &count) {
-		return variable("bounce_chunk", chunk) + variable("bounce_count", count);
-	};
-	std::string chunk = chunk_now, count = count_now;
-	double most = rate(both(chunk, count), args);
+	const std::string chunk = best_of("bounce_chunk", chunk_now, {"64K", "128K", "256K", "512K", "1M", "2M"},
+					  variable("bounce_count", count_now), args);
+	const std::string count = best_of("bounce_count", count_now, {"2", "4", "8"}, variable("bounce_chunk", chunk), args);
+	auto both = [](const std::string &c, const std::string &n) { return variable("bounce_chunk", c) + variable("bounce_count", n); };
 
-	for (const char *c : {"64K", "128K", "256K", "512K", "1M", "2M"})
-		/* More memory must be worth it. */
-		if (const double r = rate(both(c, count), args); r > most * enough) {
-			most = r;
-			chunk = c;
-		}
-	for (const char *n : {"2", "8"})
-		if (const double r = rate(both(chunk, n), args); r > most * enough) {
-			most = r;
-			count = n;
-		}
 	double before = rate(both(chunk_now, count_now), args), after = rate(both(chunk, count), args);
 	before = (before + rate(both(chunk_now, count_now), args)) / 2;
 	after = (after + rate(both(chunk, count), args)) / 2;
@@ -201,41 +207,27 @@ void calibration::staging()
 	settle({"bounce_count", count_now, better ? count : count_now, "pageable 32M", "GB/s", before, better ? after : before, true});
 }
 
+/* One setting, chosen by a rate, that nothing else depends on. */
+void calibration::one(const char *name, std::initializer_list<const char *> others, const std::string &args, const char *what)
+{
+	const std::string now = in_force(name), best = best_of(name, now, others, "", args);
+	const double before = rate(variable(name, now), args), after = rate(variable(name, best), args);
+	const bool better = after > before * enough;
+
+	settle({name, now, better ? best : now, what, "GB/s", before, better ? after : before, true});
+}
+
 /* One large synchronous copy at a time, on two engines. */
 void calibration::stripe()
 {
-	const std::string args = "-w sync -s 16M -d 1 --engines 2 --seconds 0.1 --cold-bytes 128M --cold", now = in_force("stripe");
-	std::string best = now;
-
-	if (m_.engines.size() < 2 || !m_.own_device)
-		return;
-	double before = rate(variable("stripe", now), args), most = before;
-	for (const char *size : {"0", "1M", "4M"})
-		if (const double r = rate(variable("stripe", size), args); r > most * enough) {
-			most = r;
-			best = size;
-		}
-	before = rate(variable("stripe", now), args);
-	const double after = rate(variable("stripe", best), args);
-	const bool better = after > before * enough;
-	settle({"stripe", now, better ? best : now, "16M on two engines", "GB/s", before, better ? after : before, true});
+	if (m_.engines.size() >= 2 && m_.own_device)
+		one("stripe", {"0", "1M", "4M"}, "-w sync -s 16M -d 1 --engines 2 --seconds 0.1 --cold-bytes 128M --cold",
+		    "16M on two engines");
 }
 
 void calibration::huge_pages()
 {
-	const std::string args = "-w h2d,d2h -s 1M -d 8 --seconds 0.1 --cold-bytes 128M --cold", now = in_force("huge_pages");
-	std::string best = now;
-	double before = rate(variable("huge_pages", now), args), most = before;
-
-	for (const char *how : {"off", "advise"})
-		if (const double r = how == now ? 0 : rate(variable("huge_pages", how), args); r > most * enough) {
-			most = r;
-			best = how;
-		}
-	before = rate(variable("huge_pages", now), args);
-	const double after = rate(variable("huge_pages", best), args);
-	const bool better = after > before * enough;
-	settle({"huge_pages", now, better ? best : now, "1M, 8 in flight, cold", "GB/s", before, better ? after : before, true});
+	one("huge_pages", {"off", "advise"}, "-w h2d,d2h -s 1M -d 8 --seconds 0.1 --cold-bytes 128M --cold", "1M, 8 in flight, cold");
 }
 
 nlohmann::json to_json(const std::vector<proposal> &all, const machine &m)

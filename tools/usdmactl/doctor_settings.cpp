@@ -9,11 +9,6 @@
 
 namespace usdma::ctl {
 
-static const char *real_variable(const char *name, void *)
-{
-	return core::config_env(name);
-}
-
 /* Of a made-up tree only its own file counts. */
 static const char *no_variable(const char *, void *)
 {
@@ -62,7 +57,12 @@ finding check_settings(checkup &c)
 {
 	const std::string file = c.ctx.at.root + core::config_system_file;
 	const bool real = c.ctx.at.real();
-	const core::config cfg = core::config_parse({real ? real_variable : no_variable, nullptr, file.c_str()});
+	core::config_source from;
+
+	from.system_file = file.c_str();
+	if (!real)
+		from.lookup = no_variable;
+	const core::config cfg = core::config_parse(from);
 	const std::string stray = real ? stray_variable() : "";
 
 	if (!cfg.error.empty())

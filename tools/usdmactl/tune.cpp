@@ -96,11 +96,6 @@ std::vector<proposal> read_proposals(const json &j)
 
 /* ---- the file ---------------------------------------------------------------------------------------- */
 
-const char *variable(const char *name, void *)
-{
-	return core::config_env(name);
-}
-
 /* What the library would read: the file that is named, root's for all, anyone's for himself. */
 std::string default_file(const context &ctx)
 {
@@ -110,7 +105,7 @@ std::string default_file(const context &ctx)
 		return ctx.at.root + core::config_system_file;
 	if (named && *named)
 		return named;
-	const std::string mine = core::config_user_file({variable, nullptr});
+	const std::string mine = core::config_user_file({});
 	return geteuid() == 0 || mine.empty() ? core::config_system_file : mine;
 }
 

@@ -16,7 +16,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <dirent.h>
 #include <new>
 #include <pthread.h>
 #include <string>
@@ -255,17 +254,6 @@ static int whole_way()
 
 /* ---- what must not stay -------------------------------------------------------------------------------------- */
 
-static long open_fds()
-{
-	DIR *d = opendir("/proc/self/fd");
-	long n = 0;
-
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
 /*
  * Bytes mapped of our files (pinned memory, rings, device memory), bytes that a device may reach
  * (kept from children: "dc" among the flags, proc(5)), and how many mappings there are in all.
@@ -293,7 +281,7 @@ static void count_maps(long *files, long *pinned, long *all)
 struct level {
 	level()
 	{
-		fds = open_fds();
+		fds = test::open_fds();
 		count_maps(&files, &pinned, &maps);
 	}
 	long fds, files, pinned, maps;

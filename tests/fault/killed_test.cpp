@@ -5,6 +5,7 @@
  * Run as: killed_test (USDMA_SIM names the device program).
  */
 #include "tests/integration/native.h"
+#include "tests/support/sim_process.h"
 
 #include <csignal>
 #include <functional>
@@ -23,25 +24,10 @@ static pid_t sim;
 static std::string folder;
 
 /* At this rate the copies below would take hours: none can end by itself. */
-static void start_sim(const std::string &path)
+static void serve()
 {
-	int ready[2];
-	char line[64];
-
-	assert_int_equal(pipe(ready), 0);
-	sim = fork();
-	if (sim == 0) {
-		dup2(2, 1); /* standard output is the test's report */
-		const std::string told = std::to_string(ready[1]);
-
-		execl(getenv("USDMA_SIM"), "usdma-sim", "--socket", path.c_str(), "--ready-fd", told.c_str(), "--rate", "64K",
-		      "--engines", "2", "--channels", "16", "--mem", "256M", nullptr);
-		_exit(127);
-	}
-	close(ready[1]);
+	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev", {"--rate", "64K", "--engines", "2", "--channels", "16", "--mem", "256M"});
 	assert_true(sim > 0);
-	assert_true(read(ready[0], line, sizeof(line)) > 0);
-	close(ready[0]);
 }
 
 static int set_up(void **)
@@ -50,15 +36,14 @@ static int set_up(void **)
 
 	assert_non_null(mkdtemp(name));
 	folder = name;
-	start_sim(folder + "/dev");
+	serve();
 	setenv("USDMA_DEVICES", ("vfio-user:" + folder + "/dev").c_str(), 1); /* read at first use, which is below */
 	return 0;
 }
 
 static int tear_down(void **)
 {
-	kill(sim, SIGKILL);
-	waitpid(sim, nullptr, 0);
+	end_sim(sim);
 	unlink((folder + "/dev").c_str());
 	return rmdir(folder.c_str());
 }
@@ -138,7 +123,7 @@ static void it_can_be_opened_again(void **)
 {
 	waitpid(sim, nullptr, 0);
 	unlink((folder + "/dev").c_str());
-	start_sim(folder + "/dev");
+	serve();
 	device dev;
 	stream s(dev);
 	block mem(dev, kind::device, 4096), host(dev, kind::pinned, 4096);

@@ -6,6 +6,7 @@
  * Run as: sandbox_test (USDMA_SIM names the device program, USDMA_SIM_FILTERS
  * whether it was built with a list of system calls).
  */
+#include "tests/support/sim_process.h"
 #include "tests/support/test.h"
 
 #include "driver/base/barrier.h"
@@ -40,36 +41,12 @@ static void must(int err, const char *what)
 struct sim_process {
 	explicit sim_process(const char *share = "1T")
 	{
-		int ready[2];
-		char line[64];
-
 		assert_non_null(mkdtemp(dir));
 		path = std::string(dir) + "/dev";
-		assert_int_equal(pipe(ready), 0);
-		pid = fork();
-		if (!pid) {
-			dup2(2, 1); /* standard output is the test's report */
-			const std::string told = std::to_string(ready[1]);
-
-			execl(getenv("USDMA_SIM"), "usdma-sim", "--socket", path.c_str(), "--ready-fd", told.c_str(), "--mem", "16M",
-			      "--channels", "4", "--share", share, nullptr);
-			_exit(127);
-		}
-		close(ready[1]);
-		assert_true(read(ready[0], line, sizeof(line)) > 0);
-		close(ready[0]);
+		pid = start_sim(getenv("USDMA_SIM"), path, {"--mem", "16M", "--channels", "4", "--share", share});
+		assert_true(pid > 0);
 	}
-	int end(int sig)
-	{
-		int status = 0;
-
-		if (pid > 0) {
-			kill(pid, sig);
-			waitpid(pid, &status, 0);
-		}
-		pid = 0;
-		return status;
-	}
+	int end(int sig) { return end_sim(pid, sig); }
 	~sim_process()
 	{
 		end(SIGKILL);

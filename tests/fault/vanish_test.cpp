@@ -5,10 +5,10 @@
  * Run as: vanish_test (USDMA_SIM names the device program, USDMA_CTL usdmactl).
  */
 #include "tests/integration/native.h"
+#include "tests/support/sim_process.h"
 
 #include <cerrno>
 #include <csignal>
-#include <dirent.h>
 #include <sched.h>
 #include <string>
 #include <sys/socket.h>
@@ -26,25 +26,10 @@ static constexpr unsigned embedded = 0, process = 1;
 static pid_t sim;
 static std::string folder, ctl;
 
-static void start_sim()
+static void serve()
 {
-	int ready[2];
-	char line[64];
-
-	assert_int_equal(pipe(ready), 0);
-	sim = fork();
-	if (sim == 0) {
-		dup2(2, 1); /* standard output is the test's report */
-		const std::string told = std::to_string(ready[1]);
-
-		execl(getenv("USDMA_SIM"), "usdma-sim", "--socket", (folder + "/dev").c_str(), "--control", ctl.c_str(), "--ready-fd",
-		      told.c_str(), "--engines", "1", "--channels", "4", "--mem", "16M", nullptr);
-		_exit(127);
-	}
-	close(ready[1]);
+	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev", {"--control", ctl.c_str(), "--engines", "1", "--channels", "4", "--mem", "16M"});
 	assert_true(sim > 0);
-	assert_true(read(ready[0], line, sizeof(line)) > 0);
-	close(ready[0]);
 }
 
 static int set_up(void **)
@@ -54,7 +39,7 @@ static int set_up(void **)
 	assert_non_null(mkdtemp(name));
 	folder = name;
 	ctl = folder + "/ctl";
-	start_sim();
+	serve();
 	setenv("USDMA_DEVICES",
 	       ("sim:mem=16M:engines=1:channels=4:faults=,vfio-user:" + folder + "/dev,sim:mem=16M:engines=1:channels=4").c_str(), 1);
 	return 0;
@@ -62,10 +47,8 @@ static int set_up(void **)
 
 static int tear_down(void **)
 {
-	int status = 0;
+	const int status = end_sim(sim, SIGTERM);
 
-	kill(sim, SIGTERM);
-	waitpid(sim, &status, 0);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	/* Both sockets are gone with it. */
 	return rmdir(folder.c_str());
@@ -219,18 +202,6 @@ static void set_faults(usdma_device *dev, unsigned where, const char *rules)
 		assert_true(has(tell(*rules ? std::string("faults ") + rules : "clear"), "\"ok\": true"));
 }
 
-static unsigned count_fds()
-{
-	DIR *d = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	assert_non_null(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
 static void there_and_back(usdma_device *dev, const block &host)
 {
 	stream s(dev);
@@ -321,9 +292,9 @@ static void comes_back(unsigned where)
 			there_and_back(again, host);
 		}
 		if (i == 1)
-			fds = count_fds();
+			fds = open_fds();
 	}
-	assert_int_equal(count_fds(), fds);
+	assert_int_equal(open_fds(), fds);
 }
 
 static void embedded_comes_back(void **)
@@ -388,7 +359,7 @@ static void killed_and_started_again(void **)
 	WORKS(usdma_device_free(mem));
 	WORKS(usdma_close(dev));
 	assert_true(usdma_open_index(process, &dev) < 0); /* nobody serves it */
-	start_sim();
+	serve();
 	device again(process);
 	there_and_back(again, host);
 }

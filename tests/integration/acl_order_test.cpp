@@ -11,7 +11,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <future>
 #include <pthread.h>
@@ -313,26 +312,13 @@ static void test_host_function_of_another_context(void **)
 	GOOD(aclrtSynchronizeStream(b.s[0]));
 }
 
-static int threads_named(const char *name)
-{
-	int n = 0;
-
-	for (const auto &task : std::filesystem::directory_iterator("/proc/self/task")) {
-		std::string is;
-
-		std::getline(std::ifstream(task.path() / "comm"), is);
-		n += is == name;
-	}
-	return n;
-}
-
 static void await_no_threads()
 {
 	const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
 
-	while (threads_named("usdma-calls") && std::chrono::steady_clock::now() < end)
+	while (usdma::test::threads_named("usdma-calls") && std::chrono::steady_clock::now() < end)
 		std::this_thread::yield();
-	assert_int_equal(threads_named("usdma-calls"), 0);
+	assert_int_equal(usdma::test::threads_named("usdma-calls"), 0);
 }
 
 /* The threads that run them end when there is nothing to run, and come again. */
@@ -345,7 +331,7 @@ static void test_host_function_threads_end(void **)
 
 		h.leave.set_value();
 		GOOD(aclrtLaunchHostFunc(b.s[0], hold, &h));
-		assert_int_equal(threads_named("usdma-calls"), 1);
+		assert_int_equal(usdma::test::threads_named("usdma-calls"), 1);
 		GOOD(aclrtSynchronizeStream(b.s[0]));
 		await_no_threads();
 	}

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <dlfcn.h>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -43,19 +42,6 @@ static void use(void *lib)
 	assert_int_equal(find<int(int)>(lib, "aclrtResetDevice")(0), 0);
 }
 
-static int threads_named(const char *name)
-{
-	int n = 0;
-
-	for (const auto &task : std::filesystem::directory_iterator("/proc/self/task")) {
-		std::string is;
-
-		std::getline(std::ifstream(task.path() / "comm"), is);
-		n += is == name;
-	}
-	return n;
-}
-
 static void unload(void **)
 {
 	for (int round = 0; round < 3; round++) {
@@ -74,9 +60,9 @@ static void unload(void **)
 	}
 	/* Those of callbacks end when they were idle for a second. */
 	const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-	while (threads_named("usdma-calls") && std::chrono::steady_clock::now() < end)
+	while (usdma::test::threads_named("usdma-calls") && std::chrono::steady_clock::now() < end)
 		std::this_thread::yield();
-	assert_int_equal(threads_named("usdma-calls"), 0);
+	assert_int_equal(usdma::test::threads_named("usdma-calls"), 0);
 }
 
 int main()

@@ -4,6 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 namespace usdma::test {
 
@@ -52,6 +55,24 @@ bool small()
 	const char *s = getenv("USDMA_TEST_SMALL");
 
 	return s && atoi(s) > 0;
+}
+
+unsigned open_fds()
+{
+	return unsigned(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+unsigned threads_named(const std::string &name)
+{
+	unsigned n = 0;
+
+	for (const auto &task : std::filesystem::directory_iterator("/proc/self/task")) {
+		std::string is;
+
+		std::getline(std::ifstream(task.path() / "comm"), is);
+		n += is == name;
+	}
+	return n;
 }
 
 } // namespace usdma::test

@@ -13,6 +13,7 @@ extern "C" {
 #undef fail /* driver/base/error.h has a function of this name */
 
 #include <random>
+#include <string>
 
 namespace usdma::test {
 
@@ -29,6 +30,10 @@ unsigned scale();
  * use fewer rounds, and less device memory at a time.
  */
 bool small();
+/* Descriptors that this process has open; a constant more, the same each time. */
+unsigned open_fds();
+/* This process's threads of that name. */
+unsigned threads_named(const std::string &name);
 /* How long a test may wait: there, time is virtual and passes by itself while all sleep. */
 inline std::uint64_t patience_ms(std::uint64_t usual)
 {

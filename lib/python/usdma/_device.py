@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 from . import _native
+from ._closing import Closing
 from ._memory import DeviceBuffer, HostBuffer
 from ._stream import Event, Stream
 
@@ -13,7 +14,7 @@ def device_count():
     return _native.device_count()
 
 
-class Device:
+class Device(Closing):
     """A device: the first one, a number, or a device string as USDMA_DEVICES takes it ("sim:mem=1G")."""
 
     def __init__(self, name=None):
@@ -42,9 +43,3 @@ class Device:
     def close(self):
         """No new streams and buffers; the device itself closes when the last of them is gone."""
         self._native.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.close()

@@ -3,6 +3,7 @@
 import contextlib
 
 from . import _native
+from ._closing import Closing
 
 
 class _Closed:
@@ -12,7 +13,7 @@ class _Closed:
         raise ValueError("the buffer is closed")
 
 
-class HostBuffer:
+class HostBuffer(Closing):
     """Pinned host memory: copies with it are asynchronous.
 
     memoryview(b) and numpy.asarray(b) are views of it.  The memory lives as long as the
@@ -47,14 +48,8 @@ class HostBuffer:
     def close(self):
         self._block = _Closed()
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, *exc):
-        self.close()
-
-
-class DeviceBuffer:
+class DeviceBuffer(Closing):
     """Device memory, or a part of it: for copies only, Python cannot look into it.
 
     buffer[a:b] is the part from byte a to byte b.
@@ -89,12 +84,6 @@ class DeviceBuffer:
     def close(self):
         """Frees the memory, also under its parts; copies under way may still end."""
         self._block.free()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.close()
 
 
 def _flat(obj, writable):

@@ -3,6 +3,7 @@ import asyncio
 import os
 
 from . import _native
+from ._closing import Closing
 from ._memory import span
 
 ELEMENTS = {"int8": 0, "int16": 1, "int32": 2, "int64": 3, "uint8": 4, "uint16": 5, "uint32": 6, "uint64": 7,
@@ -10,7 +11,7 @@ ELEMENTS = {"int8": 0, "int16": 1, "int32": 2, "int64": 3, "uint8": 4, "uint16":
 OPERATIONS = {"sum": 0, "max": 1, "min": 2, "equal": 3, "prod": 4}
 
 
-class Stream:
+class Stream(Closing):
     """Work that runs in the order of submission; streams run beside each other.
 
     Buffers of a copy under way are kept alive until it was waited for.
@@ -91,12 +92,6 @@ class Stream:
                 self._waiter.close()
                 self._waiter = None
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.close()
-
 
 class _Waiter:
     """An eventfd for each coroutine that waits, used again by the next."""
@@ -143,7 +138,7 @@ async def _readable(fd):
         loop.remove_reader(fd)
 
 
-class Event:
+class Event(Closing):
     """A mark in a stream's work."""
 
     def __init__(self, device, timing=False):
@@ -164,9 +159,3 @@ class Event:
 
     def close(self):
         self._native.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.close()

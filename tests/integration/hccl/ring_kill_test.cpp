@@ -4,6 +4,7 @@
  * an error, and soon.  ring_kill_test USDMA-SIM
  */
 #include "docs/examples/hccl/ring.h"
+#include "tests/support/sim_process.h"
 #include "tests/support/test.h"
 
 #include <csignal>
@@ -26,36 +27,9 @@ struct sim {
 	pid_t pid = -1;
 } sims[devices];
 
-bool start(sim &s, unsigned n)
-{
-	int ready[2];
-	char c;
-
-	s.path = std::string(folder) + "/" + std::to_string(n);
-	if (pipe(ready))
-		return false;
-	s.pid = fork();
-	if (s.pid == 0) {
-		close(ready[0]);
-		dup2(STDERR_FILENO, STDOUT_FILENO); /* ours speaks TAP */
-		std::string fd = std::to_string(ready[1]);
-		execl(sim_program, sim_program, "--socket", s.path.c_str(), "--mem", "64M", "--ready-fd", fd.c_str(), nullptr);
-		_exit(127);
-	}
-	close(ready[1]);
-	pollfd p = {ready[0], POLLIN, 0};
-	bool ok = poll(&p, 1, 20000) == 1 && read(ready[0], &c, 1) == 1;
-	close(ready[0]);
-	return ok;
-}
-
 void stop(sim &s)
 {
-	if (s.pid > 0) {
-		kill(s.pid, SIGKILL);
-		waitpid(s.pid, nullptr, 0);
-	}
-	s.pid = -1;
+	usdma::test::end_sim(s.pid);
 	unlink(s.path.c_str());
 }
 
@@ -66,7 +40,9 @@ int setup(void **)
 	if (!mkdtemp(folder))
 		return -1;
 	for (unsigned n = 0; n < devices; n++) {
-		if (!start(sims[n], n))
+		sims[n].path = std::string(folder) + "/" + std::to_string(n);
+		sims[n].pid = usdma::test::start_sim(sim_program, sims[n].path, {"--mem", "64M"});
+		if (sims[n].pid < 0)
 			return -1;
 		list += (n ? ",vfio-user:" : "vfio-user:") + sims[n].path;
 	}

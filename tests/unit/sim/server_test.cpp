@@ -7,7 +7,6 @@
 #include "driver/sim/listener.h"
 
 #include <cstdlib>
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -17,17 +16,6 @@ using namespace usdma;
 using namespace usdma::test;
 namespace proto = usdma::vfio::proto;
 using proto::command;
-
-static size_t open_fds()
-{
-	DIR *d = opendir("/proc/self/fd");
-	size_t n = 0;
-
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
 
 /* The server in a thread; the test says byte for byte what it likes. */
 struct raw {

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/support/sim_process.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+namespace usdma::test {
+
+[[noreturn]] static void become(const char *program, const std::string &path, int ready, std::initializer_list<const char *> args)
+{
+	const std::string told = std::to_string(ready);
+	std::vector<const char *> all = {"usdma-sim", "--socket", path.c_str(), "--ready-fd", told.c_str()};
+
+	all.insert(all.end(), args);
+	all.push_back(nullptr);
+	dup2(STDERR_FILENO, STDOUT_FILENO); /* standard output is the test's report */
+	execv(program, const_cast<char **>(all.data()));
+	_exit(127);
+}
+
+pid_t start_sim(const char *program, const std::string &path, std::initializer_list<const char *> args)
+{
+	int ready[2];
+	char c;
+
+	if (!program || pipe(ready))
+		return -1;
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(ready[0]);
+		become(program, path, ready[1], args);
+	}
+	close(ready[1]);
+	pollfd p = {ready[0], POLLIN, 0};
+	const bool serves = pid > 0 && poll(&p, 1, 20000) == 1 && read(ready[0], &c, 1) == 1;
+	close(ready[0]);
+	if (!serves)
+		end_sim(pid);
+	return pid;
+}
+
+int end_sim(pid_t &pid, int sig)
+{
+	int status = 0;
+
+	if (pid > 0) {
+		kill(pid, sig);
+		waitpid(pid, &status, 0);
+	}
+	pid = -1;
+	return status;
+}
+
+} // namespace usdma::test

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A device as a process of its own: usdma-sim, started and ended by a test. */
+#pragma once
+
+#include <csignal>
+#include <initializer_list>
+#include <string>
+#include <sys/types.h>
+
+namespace usdma::test {
+
+/* Starts a program with "--socket PATH" and the arguments; returns when it serves, -1: it did not within 20 s. */
+pid_t start_sim(const char *program, const std::string &path, std::initializer_list<const char *> args);
+/* Sends the signal, waits; the status of waitpid(2).  pid becomes -1; nothing for a pid below 1. */
+int end_sim(pid_t &pid, int sig = SIGKILL);
+
+} // namespace usdma::test

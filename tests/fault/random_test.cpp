@@ -3,11 +3,12 @@
  * Random operations with random faults.  Every one has a place of its own that is
  * looked at afterwards: it landed whole, or its failure was told and the place is
  * as it was.  Per stream, what did not land is counted against what was told.
- * 3000 operations; a million by USDMA_TEST_SCALE=334.
+ * 3000 operations; a million by USDMA_TEST_SCALE=334, or by the clock (USDMA_TEST_SECONDS).
  */
 #include "driver/vfio/device.h"
 #include "lib/core/copy.h"
 #include "tests/support/core.h"
+#include "tests/support/soak.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -319,9 +320,20 @@ static totals add_up(const world &w)
 	return all;
 }
 
+/* Enough of them?  By the clock it is asked with nothing under way. */
+static bool enough(world *w, test::soak *by_clock, u64 n)
+{
+	if (!test::soak::wanted())
+		return n >= 3000 * u64(test::scale());
+	for (lane_of_work &l : w->work)
+		if (!l.under_way.empty())
+			return false;
+	return by_clock->over(n);
+}
+
 static void random_operations(void **)
 {
-	const u64 wanted_ops = 3000 * u64(test::scale()), line = 100000;
+	const u64 line = 100000;
 	auto gen = test::rng(12);
 	std::string struck;
 	u64 n = 0;
@@ -329,7 +341,8 @@ static void random_operations(void **)
 
 	open_all(&w);
 	ok(w.dev->eng->transport().inject(rules));
-	while (n < wanted_ops) {
+	test::soak by_clock("random-faults");
+	while (!enough(&w, &by_clock, n)) {
 		lane_of_work &l = w.work[gen() % n_streams];
 		const u64 told = n / line;
 
@@ -354,6 +367,8 @@ static void random_operations(void **)
 	assert_int_equal(all.accepted + all.refused, n);
 	assert_int_equal(all.accepted, all.landed + all.reported);
 	assert_true(all.reported > 0 && all.landed > 0);
+	if (test::soak::wanted())
+		by_clock.finish(n);
 	close_all(&w);
 }
 

@@ -2,13 +2,14 @@
 /*
  * Many of everything, over the wrap of the ring's numbers, with the data looked
  * at: 10,000 streams, 100,000 registered regions, and a mixed load whose length
- * USDMA_TEST_SCALE multiplies (1: seconds; 2000: hours).  USDMA_TEST_SMALL: a
- * tenth, for sanitizers.
+ * USDMA_TEST_SCALE multiplies (1: seconds; 2000: hours) or USDMA_TEST_SECONDS
+ * says.  USDMA_TEST_SMALL: a tenth, for sanitizers.
  */
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "lib/core/copy.h"
 #include "lib/core/event.h"
+#include "tests/support/soak.h"
 #include "tests/support/test.h"
 
 #include <algorithm>
@@ -255,8 +256,9 @@ static void mixed_load(void **)
 	open_device d;
 	load l(d.dev);
 	u64 operations = 0;
+	test::soak by_clock("mixed-load");
 
-	for (u64 round = 0; round < rounds; round++) {
+	for (u64 round = 0; test::soak::wanted() ? !by_clock.over(operations) : round < rounds; round++) {
 		for (unsigned i = 0; i < 200; i++, operations++) {
 			const u64 what = gen() % 8;
 
@@ -271,6 +273,8 @@ static void mixed_load(void **)
 		/* The alarm is against a hang, not against a long run. */
 		alarm(280);
 	}
+	if (test::soak::wanted())
+		by_clock.finish(operations);
 	fprintf(stderr, "# %llu operations, all bytes looked at\n", static_cast<unsigned long long>(operations));
 }
 

@@ -7,6 +7,7 @@
  * run programs at the same time, each in a context of its own or in the primary one.
  */
 #include "acl/acl.h"
+#include "tests/support/soak.h"
 #include "tests/support/test.h"
 
 #include <atomic>
@@ -429,16 +430,35 @@ static void test_one_thread(void **)
 	assert_true(run(0, programs * usdma::test::scale(), false));
 }
 
-static void test_threads(void **)
+static constexpr unsigned threads = 4;
+
+static void in_threads(std::uint64_t first, unsigned count)
 {
 	std::atomic<int> bad{0};
 	std::vector<std::thread> all;
 
-	for (unsigned t = 1; t <= 4; t++)
-		all.emplace_back([&bad, t] { bad += !run(t, programs * usdma::test::scale(), t % 2); });
+	for (unsigned t = 0; t < threads; t++)
+		all.emplace_back([&bad, t, first, count] { bad += !run(first + t, count, t % 2 == 0); });
 	for (auto &t : all)
 		t.join();
 	assert_int_equal(bad.load(), 0);
+}
+
+static void test_threads(void **)
+{
+	in_threads(1, programs * usdma::test::scale());
+}
+
+/* Other programs each time, from the first open to the last close of the device. */
+static void test_by_the_clock(void **)
+{
+	constexpr unsigned count = 50;
+	usdma::test::soak by_clock("acl-programs");
+	std::uint64_t first = 1, operations = 0;
+
+	for (; !by_clock.over(operations); first += threads, operations += count * threads * ops_in_program)
+		in_threads(first, count);
+	by_clock.finish(operations);
 }
 
 int main()
@@ -447,7 +467,10 @@ int main()
 		cmocka_unit_test(test_one_thread),
 		cmocka_unit_test(test_threads),
 	};
+	const CMUnitTest long_ones[] = {cmocka_unit_test(test_by_the_clock)};
 
 	usdma::test::seed();
+	if (usdma::test::soak::wanted())
+		return cmocka_run_group_tests(long_ones, nullptr, nullptr);
 	return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

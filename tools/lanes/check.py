@@ -24,6 +24,7 @@ import traceback
 sys.dont_write_bytecode = True
 import lanes  # noqa: E402,F401  fills LANES
 import analysis  # noqa: E402,F401
+import soak  # noqa: E402,F401
 from lane import LANES, TOP, Run, Stop, complain  # noqa: E402
 
 
@@ -35,12 +36,15 @@ def arguments():
     parser.add_argument("--list", action="store_true", help="name the lanes and leave")
     parser.add_argument("--bench", action="store_true", help="the lane bench too")
     parser.add_argument("--fuzz-seconds", type=int, default=60, metavar="S", help="the lane fuzz searches so long in all (60)")
+    parser.add_argument("--soak-minutes", type=float, default=10, metavar="M", help="the lane soak goes on so long (10)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="how many at a time (default: %(default)s)")
     parser.add_argument("--build-root", default=os.path.join(TOP, "build-check"), metavar="DIR", help="where it builds (build-check)")
     args = parser.parse_args()
     unknown = [n for n in args.lane if n not in LANES]
     if unknown or args.jobs < 1:
         parser.error(f"there is no lane '{unknown[0]}': --list names them" if unknown else "--jobs takes 1 and more")
+    if not 0 < args.soak_minutes <= 100000:
+        parser.error("--soak-minutes takes minutes, more than 0")
     args.build_root = os.path.abspath(args.build_root)
     return args
 

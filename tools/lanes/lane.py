@@ -56,7 +56,7 @@ class Run:
 
     def __init__(self, name, options):
         self.name, self.jobs, self.scratch = name, options.jobs, options.build_root
-        self.fuzz_seconds = options.fuzz_seconds
+        self.fuzz_seconds, self.soak_minutes = options.fuzz_seconds, options.soak_minutes
         self.results, self.started = Results(), time.monotonic()
         self.figures = {}  # what a lane found beside points, for results.json
 

@@ -2,7 +2,7 @@
 /*
  * A device that vanishes and comes back, embedded and as a process of its own;
  * and the control socket of usdma-sim, by which the latter is told to.
- * Run as: vanish_test (USDMA_SIM names the device program, USDMA_CTL usdmactl).
+ * Run as: vanish_test (USDMA_SIM names the device program).
  */
 #include "tests/integration/native.h"
 #include "tests/support/sim_process.h"
@@ -156,40 +156,6 @@ static void too_much(void **)
 		close(again);
 	}
 	assert_true(has(last, "\"ok\": true"));
-}
-
-static int usdmactl(const std::string &words, std::string *out)
-{
-	FILE *p = popen((std::string(getenv("USDMA_CTL")) + " " + words + " 2>&1").c_str(), "r");
-	char buf[256];
-
-	assert_non_null(p);
-	out->clear();
-	while (fgets(buf, sizeof(buf), p))
-		*out += buf;
-	const int status = pclose(p);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void by_usdmactl(void **)
-{
-	std::string out;
-
-	if (!getenv("USDMA_CTL")) {
-		print_message("usdmactl is not built\n");
-		skip();
-	}
-	assert_int_equal(usdmactl("sim " + ctl + " faults fail@7", &out), 0);
-	assert_true(has(out, "fail@7"));
-	assert_int_equal(usdmactl("--json sim " + ctl + " state", &out), 0);
-	assert_true(has(out, "\"rule\": \"fail@7\""));
-	assert_int_equal(usdmactl("sim " + ctl + " faults fail@", &out), 1);
-	assert_true(has(out, "ACTION@N"));
-	assert_int_equal(usdmactl("sim " + ctl + " clear", &out), 0);
-	assert_true(has(out, "faults: none"));
-	assert_int_equal(usdmactl("sim " + folder + "/nobody state", &out), 1);
-	assert_true(has(out, "is usdma-sim running"));
-	assert_int_equal(usdmactl("sim", &out), 2);
 }
 
 /* ---- vanishing -------------------------------------------------------------------------------------- */
@@ -388,7 +354,7 @@ static void who_can_be_told(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(words),	      cmocka_unit_test(too_much),	   cmocka_unit_test(by_usdmactl),
+		cmocka_unit_test(words),	      cmocka_unit_test(too_much),
 		cmocka_unit_test(who_can_be_told),    cmocka_unit_test(embedded_comes_back), cmocka_unit_test(process_comes_back),
 		cmocka_unit_test(away_for_a_while),   cmocka_unit_test(killed_and_started_again),
 	};

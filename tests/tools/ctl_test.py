@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
 Tests of usdmactl on made-up system trees and on this machine: what it says, not
-how it lays it out.  ctl_test.py USDMACTL COMPLETION; prints TAP.
+how it lays it out.  ctl_test.py USDMACTL COMPLETION USDMA-SIM; prints TAP.
 """
 
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -425,8 +426,33 @@ def test_stat(s):
     s.check(done.returncode == 1 and str(os.getpid()) in done.stderr, "stat: a process that does not use usdma", done)
 
 
+def test_sim(s, program):
+    control = os.path.join(s.scratch, "control")
+    ready, told = os.pipe()
+    sim = subprocess.Popen([program, "--socket", os.path.join(s.scratch, "dev"), "--control", control, "--mem", "16M",
+                            "--ready-fd", str(told)], pass_fds=[told], stdout=sys.stderr)
+    os.close(told)
+    try:
+        s.check(select.select([ready], [], [], 20)[0] and os.read(ready, 1), "sim: usdma-sim serves")
+        done = s.run("sim", control, "faults", "fail@7")
+        s.check(done.returncode == 0 and "fail@7" in done.stdout, "sim: rules", done.stdout + done.stderr)
+        status, state = s.json("sim", control, "state")
+        s.check(status == 0 and "fail@7" in [r.get("rule") for r in state["faults"]], "sim: state", state)
+        done = s.run("sim", control, "faults", "fail@")
+        s.check(done.returncode == 1 and "ACTION@N" in done.stderr, "sim: a rule that is none", done.stderr)
+        done = s.run("sim", control, "clear")
+        s.check(done.returncode == 0 and "faults: none" in done.stdout, "sim: clear", done.stdout + done.stderr)
+    finally:
+        os.close(ready)
+        sim.terminate()
+        s.check(sim.wait(60) == 0, "sim: usdma-sim ends when told to")
+    done = s.run("sim", control, "state")
+    s.check(done.returncode == 1 and "is usdma-sim running" in done.stderr, "sim: nobody there", done.stderr)
+    s.check(s.run("sim").returncode == 2, "sim: where?")
+
+
 def test_help(s):
-    for command in ("list", "bind", "unbind", "info", "doctor", "reset", "selftest", "stat", "tune", None):
+    for command in ("list", "bind", "unbind", "info", "doctor", "reset", "selftest", "sim", "stat", "tune", None):
         done = s.run(*filter(None, (command, "--help")))
         lines = done.stdout.splitlines()
         s.check(done.returncode == 0 and max(map(len, lines)) <= 80 and (not command or "Examples:" in done.stdout),
@@ -454,7 +480,7 @@ TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_unbind_in_use, t
 def main():
     suite = Suite(sys.argv[1])
     try:
-        for test in TESTS + [lambda suite: test_completion(suite, sys.argv[2])]:
+        for test in TESTS + [lambda suite: test_completion(suite, sys.argv[2]), lambda suite: test_sim(suite, sys.argv[3])]:
             try:
                 test(suite)
             except Exception as e:  # the tool said something that is not even readable

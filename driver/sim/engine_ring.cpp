@@ -21,7 +21,7 @@ static constexpr u64 publish_every = 16;
  * doorbell says how many more there are, and those are fetched ahead: not one
  * that the client may still be writing, whose line would have to go back to it.
  */
-static constexpr unsigned run_length = 8, run_ahead = 6;
+static constexpr unsigned run_length = 8, run_ahead = 16;
 
 static u64 *door_word(const hw_channel &ch, u32 offset)
 {
@@ -52,7 +52,6 @@ bool unit::run_channel(hw_channel &ch)
 unsigned unit::run_ring(hw_channel &ch, bool *dry)
 {
 	unsigned n = 0;
-	u64 posted = 0;
 
 	for (moved_ = 0; n < turn && moved_ < turn_bytes; n++) {
 		const descriptor *slot = &ch.ring[ch.next & ch.mask];
@@ -62,9 +61,9 @@ unsigned unit::run_ring(hw_channel &ch, bool *dry)
 			*dry = true;
 			return n;
 		}
-		if (n == run_length)
-			posted = load_relaxed(door_word(ch, door_tail));
-		if (ch.next + run_ahead <= posted)
+		if (n == run_length && s64(ch.known - ch.next) < s64(turn + run_ahead))
+			ch.known = load_relaxed(door_word(ch, door_tail));
+		if (s64(ch.known - ch.next) >= s64(run_ahead))
 			__builtin_prefetch(&ch.ring[(ch.next + run_ahead) & ch.mask]);
 		/* The client may change the ring at any time: check and run one and the same text. */
 		const descriptor d = *slot;

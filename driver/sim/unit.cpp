@@ -379,6 +379,7 @@ static void start_registers(hw_channel &ch)
 	ch.record_iova = r.record;
 	ch.next = r.first_seq + 1;
 	ch.written = r.first_seq;
+	ch.known = r.first_seq;
 	ch.irq_max = r.coalesce & 0xffff;
 	ch.irq_hold_ns = (r.coalesce >> 16) * ns_per_us;
 	ch.irq_count = 0;

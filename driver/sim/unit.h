@@ -37,6 +37,7 @@ struct alignas(cache_line) hw_channel {
 	u8 *door = nullptr;
 	u64 next = 0;    /* sequence number of the descriptor to run next */
 	u64 written = 0; /* completed, as the record says */
+	u64 known = 0;   /* posted so far, as the doorbell said */
 	u32 mask = 0;
 	u32 state = sdma::chan_state_off;
 	u64 head = 0;

@@ -320,6 +320,8 @@ void thread_main(crew &c, unsigned k)
 	try {
 		if (!k && c.job_.client_cpu >= 0)
 			pin(c.job_.client_cpu);
+		else if (c.job_.nodes.client >= 0)
+			run_on_node(c.job_.nodes.client);
 #if USDMA_PERF_ACL
 		if (c.job_.api == api::acl) {
 			take_part(c, k, acl_api(int(c.dev.index)));
@@ -433,15 +435,18 @@ outcome measure(bench_device &dev, const job &j)
 		throw std::runtime_error(c.error);
 	outcome o = sum_up(c);
 	o.base_gbps = base_rate(j, c.parts[0]);
+	o.host_node = dev.mem->host_node(j);
+	if (j.nodes.client >= 0 && o.host_node >= 0 && o.host_node != j.nodes.client)
+		throw std::runtime_error(fmt::format("host memory lies on node {}, not on {}: is that node full?", o.host_node, j.nodes.client));
 	return o;
 }
 
 /* ---- devices ---------------------------------------------------------------------------------------- */
 
-bench_device::bench_device(unsigned i, size_t cold) : index(i), cold_bytes(cold)
+bench_device::bench_device(unsigned i, size_t cold, int node) : index(i), cold_bytes(cold)
 {
 	must(usdma_open_index(i, &dev), "device");
-	mem = std::make_unique<bench_memory>(dev);
+	mem = std::make_unique<bench_memory>(dev, node);
 }
 
 bench_device::~bench_device()

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tools/perf/histogram.h"
+#include "tools/perf/numa.h"
 
 #include <string>
 
@@ -31,13 +32,16 @@ struct job {
 	bool verify = false;
 	double seconds = 0.2; /* of each repeat */
 	unsigned repeats = 3;
-	int client_cpu = -1;  /* of the first thread; the others are left to the kernel */
+	int client_cpu = -1;  /* of the first thread; the others are left to the kernel, or to the client's node */
+	int engine_cpu = -1;  /* -1: the machine's first choice */
+	node_pair nodes = {}; /* where one was asked for */
 };
 
 /* What a device lends to measurements: memory, and who it is. */
 struct bench_memory;
 struct bench_device {
-	bench_device(unsigned index, size_t cold_bytes);
+	/* node: of host memory; -1: where the library puts it */
+	bench_device(unsigned index, size_t cold_bytes, int node = -1);
 	~bench_device();
 	bench_device(const bench_device &) = delete;
 
@@ -56,6 +60,7 @@ struct outcome {
 	double spread = 0;           /* (max - min) / median of the repeats, percent */
 	double client_cpu = 0, engine_cpu = 0; /* percent of one CPU */
 	double base_gbps = 0;        /* memcpy of the same size and warmth by one thread */
+	int host_node = -1;          /* where its host memory really lay; -1: not known */
 	bool verified = false;
 	u64 copies = 0;
 };

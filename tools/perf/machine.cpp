@@ -223,12 +223,16 @@ machine look_at_machine(int client, const std::vector<int> &engines)
 	return m;
 }
 
-double line_of(const machine &m, int client)
+double line_of(const machine &m, int client, int engine)
 {
-	if (client < 0 || client == m.client)
+	if (client < 0)
+		client = m.client;
+	if (engine < 0)
+		engine = m.engines[0];
+	if (client == m.client && engine == m.engines[0])
 		return m.line_ns;
 	for (const pair_distance &p : m.pairs)
-		if ((p.client == client && p.engine == m.engines[0]) || (p.engine == client && p.client == m.engines[0]))
+		if ((p.client == client && p.engine == engine) || (p.engine == client && p.client == engine))
 			return p.ns;
 	return 0;
 }

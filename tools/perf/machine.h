@@ -3,6 +3,7 @@
 #pragma once
 
 #include "driver/base/types.h"
+#include "tools/perf/numa.h"
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -22,12 +23,13 @@ struct machine {
 	int client = 0;                   /* chosen ... */
 	std::vector<int> engines;         /* ... for the client and for the engines, in the order of use */
 	double line_ns = 0;               /* between client and engines[0] */
+	std::vector<place> places;        /* of --numa; none: client and engines */
 	bool own_device = false;          /* neither the command line nor the environment named one */
 	std::string cpu, kernel, governor, huge_pages, iommu, load;
 };
 
-/* Between that client CPU and the first engine; 0: not known. */
-double line_of(const machine &m, int client);
+/* Between two CPUs, -1: the client that was chosen, the first engine; 0: not known. */
+double line_of(const machine &m, int client, int engine);
 
 std::vector<int> usable_cpus();
 /* False: the CPU is none of ours. */

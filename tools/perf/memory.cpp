@@ -2,6 +2,7 @@
 #include "tools/perf/memory.h"
 
 #include "tools/perf/api.h"
+#include "tools/perf/numa.h"
 
 #include <cstring>
 #include <random>
@@ -22,12 +23,23 @@ static void fill_random(u8 *at, size_t bytes)
 
 bench_memory::~bench_memory()
 {
-	usdma_host_free(host_.at);
+	drop_host();
 	usdma_device_free(device_[0].at);
 	usdma_device_free(device_[1].at);
 	usdma_device_free(desc_.at);
 	if (pageable_.at)
 		munmap(pageable_.at, pageable_.bytes);
+}
+
+void bench_memory::drop_host()
+{
+	if (node < 0) {
+		usdma_host_free(host_.at);
+	} else if (host_.at) {
+		usdma_host_unregister(host_.at);
+		give_back(host_.at, host_.bytes);
+	}
+	host_ = {};
 }
 
 u8 *bench_memory::host(size_t bytes)
@@ -36,11 +48,20 @@ u8 *bench_memory::host(size_t bytes)
 
 	if (host_.bytes >= bytes)
 		return host_.at;
-	usdma_host_free(host_.at);
-	host_ = {};
-	must(usdma_host_alloc(dev, bytes, &p), "pinned memory");
-	host_ = {static_cast<u8 *>(p), bytes};
-	fill_random(host_.at, bytes);
+	drop_host();
+	if (node < 0) {
+		must(usdma_host_alloc(dev, bytes, &p), "pinned memory");
+		host_ = {static_cast<u8 *>(p), bytes};
+		fill_random(host_.at, bytes);
+		return host_.at;
+	}
+	u8 *at = take_on_node(node, bytes);
+	fill_random(at, bytes);
+	if (usdma_host_register(at, bytes, 0)) {
+		give_back(at, bytes);
+		throw std::runtime_error(fmt::format("pinning memory of node {}: {}", node, usdma_error_text()));
+	}
+	host_ = {at, bytes};
 	return host_.at;
 }
 
@@ -51,7 +72,7 @@ u8 *bench_memory::pageable(size_t bytes)
 	if (pageable_.at)
 		munmap(pageable_.at, pageable_.bytes);
 	pageable_ = {};
-	void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = node >= 0 ? take_on_node(node, bytes) : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		throw std::runtime_error("no memory for the pageable side");
 	pageable_ = {static_cast<u8 *>(p), bytes};
@@ -129,6 +150,13 @@ std::vector<part> bench_memory::parts(const job &j, size_t cold_bytes)
 		out.push_back({dst + k * each, src + k * each, each,
 			       j.way == way::desc ? descs(j.threads) + k * desc_most * 64 : nullptr});
 	return out;
+}
+
+int bench_memory::host_node(const job &j) const
+{
+	const block &b = is_pageable(j.way) ? pageable_ : host_;
+
+	return j.way == way::d2d || j.way == way::desc || !b.at ? -1 : node_of(b.at);
 }
 
 /* A range as the host can read it. */

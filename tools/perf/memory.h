@@ -26,7 +26,8 @@ inline size_t room_of(const job &j)
 }
 
 struct bench_memory {
-	explicit bench_memory(usdma_device *d) : dev(d) {}
+	/* node: of host memory, which is registered then; -1: the library's own, where it likes. */
+	bench_memory(usdma_device *d, int n) : dev(d), node(n) {}
 	~bench_memory();
 	bench_memory(const bench_memory &) = delete;
 
@@ -34,6 +35,8 @@ struct bench_memory {
 	std::vector<part> parts(const job &j, size_t cold_bytes);
 	/* Throws where one of the first n slots, in their order of use, has not arrived. */
 	void check(const job &j, const part &p, size_t slots, u64 n);
+	/* Where the first page of the job's host side lies; -1: it has none, or it is not to be known. */
+	int host_node(const job &j) const;
 
 private:
 	struct block {
@@ -48,7 +51,10 @@ private:
 	u8 *descs(unsigned threads);
 	std::vector<u8> bytes_of(const u8 *at, size_t bytes);
 
+	void drop_host();
+
 	usdma_device *dev;
+	int node;
 	block host_, pageable_, device_[2], desc_;
 };
 

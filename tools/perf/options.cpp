@@ -4,6 +4,7 @@
 #include "tools/help.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -55,6 +56,10 @@ static void describe_sweep(CLI::App &app, options &o)
 	app.add_option("--client-cpu", o.client_cpus, "Where the first thread runs (default: nearest to the engine)")
 		->delimiter(',')
 		->type_name("CPU")
+		->group(sweep);
+	app.add_option("--numa", o.numa,
+		       "NUMA nodes of client and host memory, and of the engines of software devices of its own: 0:0,0:1; or all pairs")
+		->type_name("CLIENT:ENGINE")
 		->group(sweep);
 }
 
@@ -113,6 +118,12 @@ static std::string problem(const options &o)
 		return "--workload, --curves and --calibrate are one at a time";
 	if (o.through == api::acl && !have_acl())
 		return "--api acl: this usdma-perf was built without libascendcl";
+	if (o.through != api::acl && std::find(o.ways.begin(), o.ways.end(), way::desc) != o.ways.end())
+		return "--way desc: descriptors are ACL's: add --api acl";
+	if (!o.numa.empty() && (!o.client_cpus.empty() || !o.engine_cpus.empty() || !o.device.empty()))
+		return "--numa chooses CPUs and devices: it goes without --client-cpu, --engine-cpu and --device";
+	if (!o.numa.empty() && (o.curves || o.calibrate || !o.workload.empty()))
+		return "--numa goes with a sweep of copies";
 	return "";
 }
 
@@ -140,17 +151,37 @@ int parse(int argc, char **argv, options *out)
 	return wrong.empty() ? 0 : 2;
 }
 
+static std::string software_device(const options &o, const std::vector<int> &cpus)
+{
+	const size_t mem = std::max<size_t>(GiB, align_up<size_t>(2 * o.cold_bytes + 512 * MiB, GiB));
+
+	return fmt::format("sim:mem={}:engines={}:cpus={}", mem, o.engines,
+			   fmt::join(cpus.begin(), cpus.begin() + std::min<ptrdiff_t>(o.engines, ssize(cpus)), "+"));
+}
+
+/* One for each set of CPUs on which engines shall run. */
+static std::string software_devices(const options &o, const machine &m)
+{
+	std::string out;
+	unsigned n = 0;
+
+	for (const place &p : m.places)
+		if (p.device == n) {
+			out += (n ? "," : "") + software_device(o, p.engine_cpus);
+			n++;
+		}
+	return n ? out : software_device(o, m.engines);
+}
+
 /* The library reads its environment once, at first use: so what we choose is put there before. */
 machine set_up(const options &o)
 {
 	machine m = look_at_machine(o.client_cpus.empty() ? -1 : o.client_cpus[0], o.engine_cpus);
-	const size_t mem = std::max<size_t>(GiB, align_up<size_t>(2 * o.cold_bytes + 512 * MiB, GiB));
-	std::string device = o.device;
 
-	if (device.empty())
-		device = fmt::format("sim:mem={}:engines={}:cpus={}", mem, o.engines,
-				     fmt::join(m.engines.begin(), m.engines.begin() + std::min<ptrdiff_t>(o.engines, ssize(m.engines)), "+"));
-	m.own_device = o.device.empty() && !getenv("USDMA_DEVICES");
+	if (!o.numa.empty())
+		m.places = choose_places(m, parse_node_pairs(o.numa, m.cpus));
+	const std::string device = o.device.empty() ? software_devices(o, m) : o.device;
+	m.own_device = o.device.empty() && (!getenv("USDMA_DEVICES") || !m.places.empty());
 	if (m.own_device || !o.device.empty())
 		setenv("USDMA_DEVICES", device.c_str(), 1);
 	/* ACL's streams take the process's mode. */

@@ -27,6 +27,7 @@ struct options {
 	std::vector<int> client_cpus; /* none: of the nearest pair */
 	std::vector<int> engine_cpus;
 	unsigned engines = 1;
+	std::string numa; /* node pairs */
 	api through = api::native;
 	bool cold = false, verify = false, quiet = false;
 	double seconds = 0.2;

@@ -37,8 +37,10 @@ static std::string rate_text(double v)
 static std::string ratios(const outcome &o, const machine &m, const limits *lim)
 {
 	std::string out = fmt::format("{:8} ", name_of(o.job.wait));
-	const double line = line_of(m, o.job.client_cpu);
+	const double line = line_of(m, o.job.client_cpu, o.job.engine_cpu);
 
+	if (o.job.nodes.client >= 0)
+		out += fmt::format("nodes {}:{}, ", o.job.nodes.client, o.job.nodes.engine);
 	if (line > 0 && o.job.depth == 1)
 		out += fmt::format("{:.2f} x cache line, ", o.latency.percentile(50) / line);
 	if (o.base_gbps > 0)
@@ -124,6 +126,10 @@ nlohmann::json to_json(const outcome &o, const machine &m, const limits *lim)
 			      {"streams", j.streams},
 			      {"cold", j.cold},
 			      {"client_cpu", j.client_cpu},
+			      {"engine_cpu", j.engine_cpu},
+			      {"client_node", j.nodes.client},
+			      {"engine_node", j.nodes.engine},
+			      {"host_memory_node", o.host_node},
 			      {"latency_ns", percentiles(o.latency)},
 			      {"submit_ns", percentiles(o.submit)},
 			      {"gbps", o.gbps},
@@ -137,7 +143,7 @@ nlohmann::json to_json(const outcome &o, const machine &m, const limits *lim)
 			      {"verified", o.verified}};
 
 	out["ratio"]["memcpy"] = o.base_gbps > 0 ? o.gbps / o.base_gbps : 0;
-	if (const double line = line_of(m, j.client_cpu); line > 0)
+	if (const double line = line_of(m, j.client_cpu, j.engine_cpu); line > 0)
 		out["ratio"]["line"] = o.latency.percentile(50) / line;
 	if (lim)
 		out["ratio"]["best_cold"] = o.gbps / lim->best_cold;
@@ -146,16 +152,16 @@ nlohmann::json to_json(const outcome &o, const machine &m, const limits *lim)
 
 std::string to_csv(const std::vector<outcome> &all)
 {
-	std::string out = "way,api,wait,size,depth,batch,threads,streams,cold,client_cpu,submit_p50_ns,p50_ns,p90_ns,p99_ns,p99_9_ns,"
+	std::string out = "way,api,wait,size,depth,batch,threads,streams,cold,client_cpu,engine_cpu,client_node,engine_node,submit_p50_ns,p50_ns,p90_ns,p99_ns,p99_9_ns,"
 			  "max_ns,gbps,mcopies_per_s,memcpy_gbps,client_cpu_percent,engine_cpu_percent,spread_percent\n";
 
 	for (const outcome &o : all) {
 		const job &j = o.job;
 
-		out += fmt::format("{},{},{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.4f},{:.4f},{:.3f},{:.1f},"
+		out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.4f},{:.4f},{:.3f},{:.1f},"
 				   "{:.1f},{:.1f}\n",
 				   name_of(j.way), j.api == api::acl ? "acl" : "native", name_of(j.wait), j.size, j.depth,
-				   j.way == way::batch ? j.batch : 1, j.threads, j.streams, int(j.cold), j.client_cpu,
+				   j.way == way::batch ? j.batch : 1, j.threads, j.streams, int(j.cold), j.client_cpu, j.engine_cpu, j.nodes.client, j.nodes.engine,
 				   o.submit.percentile(50), o.latency.percentile(50), o.latency.percentile(90), o.latency.percentile(99),
 				   o.latency.percentile(99.9), o.latency.max(), o.gbps, o.mcps, o.base_gbps, o.client_cpu, o.engine_cpu,
 				   o.spread);

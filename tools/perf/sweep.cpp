@@ -9,20 +9,29 @@
 
 namespace usdma::perf {
 
-template <class F> static void each_job(const options &o, const machine &m, F fn)
+static std::vector<place> places_of(const options &o, const machine &m)
 {
-	const std::vector<int> clients = o.client_cpus.empty() ? std::vector<int>{m.client} : o.client_cpus;
+	std::vector<place> out = m.places;
 
+	for (int cpu : o.client_cpus)
+		out.push_back({{}, cpu, m.engines, 0});
+	if (out.empty())
+		out.push_back({{}, m.client, m.engines, 0});
+	return out;
+}
+
+/* All that is measured in one place. */
+template <class F> static void each_job(const options &o, const place &at, F fn)
+{
 	for (way w : o.ways)
 		for (wait mode : o.waits)
-			for (int cpu : clients)
-				for (unsigned threads : o.threads)
-					for (unsigned streams : o.streams)
-						for (unsigned depth : o.depths)
-							for (unsigned batch : w == way::batch ? o.batches : std::vector<unsigned>{1})
-								for (size_t size : o.sizes)
-									fn(job{o.through, w, mode, size, depth, batch, threads, streams, o.cold,
-									       o.verify, o.seconds, o.repeats, cpu});
+			for (unsigned threads : o.threads)
+				for (unsigned streams : o.streams)
+					for (unsigned depth : o.depths)
+						for (unsigned batch : w == way::batch ? o.batches : std::vector<unsigned>{1})
+							for (size_t size : o.sizes)
+								fn(job{o.through, w, mode, size, depth, batch, threads, streams, o.cold, o.verify,
+								       o.seconds, o.repeats, at.client_cpu, at.engine_cpus[0], at.nodes});
 }
 
 static void write_results(const options &o, const machine &m, const limits *lim, const std::vector<outcome> &all)
@@ -59,18 +68,23 @@ int run_sweep(const options &o, const machine &m)
 		if (table)
 			fmt::print("{}", describe(*lim));
 	}
-	bench_device dev(0, o.cold_bytes);
-	each_job(o, m, [&](const job &) { count++; });
+	const std::vector<place> places = places_of(o, m);
+	for (const place &at : places)
+		each_job(o, at, [&](const job &) { count++; });
 	if (table)
 		fmt::print("\n{}", table_head());
-	each_job(o, m, [&](const job &j) {
-		progress(o, fmt::format("{} of {}: {} {}", all.size() + 1, count, name_of(j.way), size_text(j.size)));
-		all.push_back(measure(dev, j));
-		progress(o, "");
-		if (table)
-			fmt::print("{}", table_row(all.back(), m, lim ? &*lim : nullptr));
-		fflush(stdout);
-	});
+	for (const place &at : places) {
+		bench_device dev(at.device, o.cold_bytes, at.nodes.client);
+
+		each_job(o, at, [&](const job &j) {
+			progress(o, fmt::format("{} of {}: {} {}", all.size() + 1, count, name_of(j.way), size_text(j.size)));
+			all.push_back(measure(dev, j));
+			progress(o, "");
+			if (table)
+				fmt::print("{}", table_row(all.back(), m, lim ? &*lim : nullptr));
+			fflush(stdout);
+		});
+	}
 	if (table)
 		fmt::print("\n{}", where_it_pays(all));
 	write_results(o, m, lim ? &*lim : nullptr, all);

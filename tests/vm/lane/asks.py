@@ -259,3 +259,30 @@ def shared_group(guest, to, programs):
     guest.run(f"echo vfio-pci > /sys/bus/pci/devices/{first}/driver_override; echo {first} > /sys/bus/pci/drivers_probe")
     opened = guest.run(f"usdmactl selftest {first}")
     to.check(opened.status == 0, "bound by hand: works while the others are at no driver", opened.out + opened.err)
+
+
+# ---- nodes ------------------------------------------------------------------------------------------------
+
+
+def perf_rows(guest, arguments, prefix=""):
+    """What usdma-perf says of a short run; none: what it said instead."""
+    done = guest.run(f"{prefix} usdma-perf -q --json - --seconds 0.01 --repeats 1 --cold-bytes 4M --verify {arguments}", 120)
+    try:
+        return json.loads(done.out)["rows"], done.err
+    except (ValueError, KeyError):
+        return [], done.out + done.err
+
+
+def two_nodes(guest, to, programs):
+    rows, said = perf_rows(guest, "--numa all -s 4K -w h2d,page-d2h")
+    places = [(r["client_node"], r["engine_node"]) for r in rows]
+    to.check(places == [(c, e) for c in (0, 1) for e in (0, 1) for _ in range(2)], "usdma-perf: each pair of nodes, each way", said or places)
+    to.check(rows and all(r["client_cpu"] // 2 == r["client_node"] and r["engine_cpu"] // 2 == r["engine_node"] for r in rows),
+             "usdma-perf: client and engines run on the nodes named", rows)
+    to.check(rows and all(r["host_memory_node"] == r["client_node"] and r["verified"] for r in rows),
+             "usdma-perf: host memory lies where it shall, and all of it was copied", rows)
+    for node in (0, 1):
+        rows, said = perf_rows(guest, "-s 4K -w h2d", f"USDMA_NUMA_NODE={node}")
+        to.check([r["host_memory_node"] for r in rows] == [node], f"USDMA_NUMA_NODE={node}: the library's pinned memory is there", said or rows)
+    refused = guest.run("usdma-perf --numa 0:2")
+    to.check(refused.status == 1 and "node 2" in refused.err and "0, 1" in refused.err, "usdma-perf: a node that is none", refused.err)

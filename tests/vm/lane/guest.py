@@ -16,6 +16,7 @@ GUEST_SECONDS = 7200
 # waited for.  A guest with a disk must not: its time would jump while the disk is at work.
 JUMPING = ["-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=4,sleep=off"]
 STEADY = ["-accel", "tcg,thread=multi", "-smp", "2"]
+STEADY_FOUR = ["-accel", "tcg,thread=multi", "-smp", "4"]
 
 
 class GuestError(Exception):

@@ -19,6 +19,7 @@ class Programs:
         self.suites = list(self._suite_tests())
         self.own = list(self._below("tests/vm"))
         self.tools = [p for p in self._below("tools/usdmactl") if os.path.basename(p) == "usdmactl"]
+        self.tools += [p for p in self._below("tools/perf") if os.path.basename(p) == "usdma-perf"]
 
     def _below(self, folder):
         top = os.path.join(self.build_dir, folder)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The machines that the lane boots."""
 
-from lane import asks
+from lane import asks, guest
 
 EDU = "edu,dma_mask=0xffffffffffffffff"
 MACHINE_IOMMU = ["-machine", "q35,kernel-irqchip=split", "-device", "intel-iommu,intremap=on"]
@@ -15,8 +15,15 @@ EDU_SHARED = ["-device", "pcie-pci-bridge,id=bridge1", "-device", f"{EDU},bus=br
               "-device", f"{EDU},bus=bridge1,addr=2"]
 
 
+# Two nodes of two CPUs and half of the memory each; no device: the software device's engines are moved about.
+NODES = ["-object", "memory-backend-ram,id=half0,size=512M", "-numa", "node,nodeid=0,cpus=0-1,memdev=half0",
+         "-object", "memory-backend-ram,id=half1,size=512M", "-numa", "node,nodeid=1,cpus=2-3,memdev=half1",
+         "-numa", "dist,src=0,dst=1,val=21"]
+
+
 class Situation:
-    def __init__(self, name, devices, cmdline, ask):
+    def __init__(self, name, devices, cmdline, ask, clock=guest.JUMPING):
+        self.clock = clock
         self.name = name
         self.devices = devices
         self.cmdline = cmdline
@@ -27,5 +34,6 @@ ALL = [
     Situation("iommu", MACHINE_IOMMU + EDU_ALONE + EDU_SECOND, "intel_iommu=on", asks.with_iommu),
     Situation("kernel-vfio", MACHINE_IOMMU + EDU_ALONE + EDU_SECOND, "intel_iommu=on", asks.all_suites),
     Situation("no-iommu", MACHINE_PLAIN + EDU_ALONE, "", asks.without_iommu),
+    Situation("numa", MACHINE_PLAIN + NODES, "", asks.two_nodes, guest.STEADY_FOUR),
     Situation("shared-group", MACHINE_IOMMU + EDU_SHARED, "intel_iommu=on", asks.shared_group),
 ]

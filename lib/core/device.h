@@ -27,7 +27,8 @@ struct waiter;
 
 /* What a lane looked like when it was last looked at for progress; under dev->recover_lock. */
 struct stillness {
-	u64 completed = 0, heartbeat = 0, since = 0;
+	u64 completed = 0, heartbeat = 0;
+	u64 looked = 0, still = 0; /* ns: when, and how long it has stood still in all */
 	bool idle = true;
 	u8 tried = 0;     /* recover.cpp: how far its cure went … */
 	u64 tried_at = 0; /* … while completed was that */

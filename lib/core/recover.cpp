@@ -11,6 +11,7 @@
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
+#include <algorithm>
 #include <unistd.h>
 
 namespace usdma::core {
@@ -113,6 +114,15 @@ static int device_reset(device *dev)
 
 /* ---- who decides ------------------------------------------------------------------------------------ */
 
+/*
+ * What a look may add.  After a longer pause nobody knows whose it was: a stop signal or a machine
+ * that has no time for this process has stopped an embedded device too, which gets its chance first.
+ */
+static u64 longest_gap(u64 hang_ns)
+{
+	return std::max(hang_ns / 4, 60 * ns_per_ms); /* sleepers look every 50 ms */
+}
+
 /* With recover_lock held: no progress for too long though there is something to do. */
 static bool stands_still(lane *l, u64 now)
 {
@@ -126,12 +136,17 @@ static bool stands_still(lane *l, u64 now)
 	const u64 done = dma::completed(l->ch), beat = load_relaxed(&l->ch->record->heartbeat);
 	const bool busy = posted != done && (!dma::halted(l->ch) || load_relaxed(&l->stuck));
 
-	if (busy && !was.idle && done == was.completed && beat == was.heartbeat)
-		return now - was.since > u64(config_get().hang_ms) * ns_per_ms;
+	const u64 passed = now - was.looked, hang_ns = u64(config_get().hang_ms) * ns_per_ms;
+
+	was.looked = now;
+	if (busy && !was.idle && done == was.completed && beat == was.heartbeat) {
+		was.still += std::min(passed, longest_gap(hang_ns));
+		return was.still > hang_ns;
+	}
 	was.idle = !busy;
 	was.completed = done;
 	was.heartbeat = beat;
-	was.since = now;
+	was.still = 0;
 	return false;
 }
 

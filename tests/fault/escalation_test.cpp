@@ -10,10 +10,13 @@
 #include "tests/support/core.h"
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 using namespace usdma;
@@ -190,6 +193,38 @@ static void a_wait_is_no_hang(void **)
 	tear_down(&t);
 }
 
+/* Somebody stops the whole process for longer than a device may stand still: that is no device's fault. */
+static void pause_once(setting *t)
+{
+	const unsigned pause_ms = 2 * config_get().hang_ms;
+
+	memset(t->out[0], 0, size);
+	inject(t, "slow@1/600000");
+	copy_out(t, 0, 0, size);
+	until_struck(t);
+	const pid_t child = fork();
+	if (!child) {
+		kill(getppid(), SIGSTOP);
+		usleep(pause_ms * 1000); /* what is tested is that so much time passes */
+		kill(getppid(), SIGCONT);
+		_exit(0);
+	}
+	assert_true(child > 0);
+	ok(stream_sync(t->s[0], soon()));
+	is_whole(t, 0);
+	assert_int_equal(waitpid(child, nullptr, 0), child);
+}
+
+static void stopped_from_outside(void **)
+{
+	setting t;
+
+	set_up(&t);
+	for (int i = 0; i < 5; i++)
+		pause_once(&t);
+	tear_down(&t);
+}
+
 /* The WAIT itself stands still: it runs again, once its channel is reset, and what comes behind has waited. */
 static void in_a_wait(void **)
 {
@@ -306,7 +341,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(others_go_on),		cmocka_unit_test(stop_mode),	  cmocka_unit_test(device_is_reset),
 		cmocka_unit_test(before_a_wait),	cmocka_unit_test(a_wait_is_no_hang), cmocka_unit_test(waited_for_elsewhere),
-		cmocka_unit_test(in_a_wait),
+		cmocka_unit_test(in_a_wait),		cmocka_unit_test(stopped_from_outside),
 		cmocka_unit_test(call_behind_it),	cmocka_unit_test(aborted),	  cmocka_unit_test(lost_and_open_again),
 	};
 

@@ -54,6 +54,11 @@ int fail_in(int err, const char *fmt, ...)
 	return err;
 }
 
+int no_memory(const char *what)
+{
+	return fail(ENOMEM, "no memory for %s", what);
+}
+
 const char *error_text()
 {
 	return text;
@@ -62,6 +67,18 @@ const char *error_text()
 void error_clear()
 {
 	text[0] = '\0';
+}
+
+kept_error::kept_error()
+{
+	static_assert(sizeof(text_) == sizeof(text));
+	memcpy(text_, text, sizeof(text_));
+}
+
+int kept_error::again(int err) const
+{
+	memcpy(text, text_, sizeof(text));
+	return err;
 }
 
 } // namespace usdma

@@ -16,6 +16,7 @@ namespace usdma {
 template <class... T> inline int fail(int err, const char *, T...) { return err > 0 ? -err : -EINVAL; }
 template <class... T> inline int fail_errno(const char *, T...) { return -EIO; }
 template <class... T> inline int fail_in(int err, const char *, T...) { return err; }
+inline int no_memory(const char *) { return -ENOMEM; }
 #else
 
 /* Remembers the text for this thread and returns -err (err is a positive errno). */
@@ -26,11 +27,25 @@ template <class... T> inline int fail_in(int err, const char *, T...) { return e
 
 /* Puts "TEXT: " before this thread's present text; returns err unchanged. */
 [[gnu::format(printf, 2, 3), gnu::cold]] int fail_in(int err, const char *fmt, ...);
+
+/* -ENOMEM, "no memory for WHAT". */
+[[gnu::cold]] int no_memory(const char *what);
 #endif
 
 /* This thread's latest error text; "" where there was none.  Valid until the next failure. */
 const char *error_text();
 void error_clear();
+
+/* Keeps this thread's present text while what is called next may replace it. */
+class kept_error {
+public:
+	kept_error();
+	/* The text is the kept one again; returns err (0 or -errno) unchanged. */
+	int again(int err) const;
+
+private:
+	char text_[512];
+};
 
 } // namespace usdma
 #pragma GCC visibility pop

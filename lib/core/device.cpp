@@ -2,7 +2,7 @@
 /* The table of devices: opened on first use, closed with the last reference; and their lanes. */
 #include "lib/core/device.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/dma/registry.h"
 #include "lib/core/event.h"
 #include "lib/core/slab.h"
@@ -72,7 +72,6 @@ const char *device_spec(unsigned slot)
 
 int device_add(const char *spec)
 {
-	std::string scheme;
 	std::lock_guard adding(table->open_lock);
 	const int n = device_count();
 
@@ -81,7 +80,11 @@ int device_add(const char *spec)
 	for (int i = 0; i < n; i++)
 		if (!strcmp(device_spec(unsigned(i)), spec))
 			return i;
-	if (const int err = dma::parse_scheme(spec, &scheme))
+	if (const int err = within_memory("a device's name", [spec] {
+		    std::string scheme;
+
+		    return dma::parse_scheme(spec, &scheme);
+	    }))
 		return err;
 	if (unsigned(n) >= max_devices)
 		return fail(ENOSPC, "'%s' would be one device too many: there can be %u", spec, max_devices);
@@ -121,13 +124,16 @@ static int device_open(unsigned slot, device **out)
 	if (!dev)
 		return fail(ENOMEM, "device %u: no memory", slot);
 	dev->slot = slot;
-	dev->spec = device_spec(slot);
-	err = dma::open(dev->spec, &dev->eng);
+	err = within_memory("a device", [&] {
+		dev->spec = device_spec(slot);
+		return dma::open(dev->spec, &dev->eng);
+	});
 	if (err)
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
 	if (!dev->eng->limits().channels || !dev->eng->limits().max_len)
 		return fail(EPROTO, "device %u (%s) offers no channels", slot, dev->spec.c_str());
-	dev->lanes.resize(dev->eng->limits().channels);
+	if (!try_resize(dev->lanes, dev->eng->limits().channels))
+		return no_memory("a device's channels");
 	dev->opened_ns = now_ns();
 	err = stats_open(slot, dev->spec.c_str(), dev->eng->driver_name(), dev->opened_ns);
 	if (!err)
@@ -180,9 +186,10 @@ static void lane_close(lane *l)
 static void device_close(device *dev)
 {
 	pump_forget(dev);
-	for (stream *s : dev->idle)
+	while (stream *s = dev->idle) {
+		dev->idle = s->next_idle;
 		stream_destroy(s);
-	dev->idle.clear();
+	}
 	/* All of them before the first is closed: a ring may wait for another. */
 	for (auto &l : dev->lanes)
 		if (l && l->ch)

@@ -60,7 +60,7 @@ public:
 	std::vector<std::unique_ptr<lane>> lanes; /* opened one by one as streams come */
 	std::mutex lock;                          /* lanes */
 	void *heap = nullptr;                     /* memory.cpp's */
-	std::vector<struct stream *> idle;        /* internal streams for synchronous copies, not in use */
+	struct stream *idle = nullptr;            /* internal streams for synchronous copies, not in use */
 	std::mutex idle_lock;
 	std::atomic<int> dead{0};                 /* an errno once the device is lost or hung: ends every wait */
 	u64 opened_ns = 0;

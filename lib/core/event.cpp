@@ -101,7 +101,7 @@ int event_record(event *e, stream *s)
 	if (!r) {
 		r = record_new(e->flags & event_timing);
 		if (!r)
-			return fail(ENOMEM, "no memory for the event's record: %s", error_text());
+			return fail_in(-ENOMEM, "an event's record");
 		record_ref(r);
 		r->on = stream_handle(s);
 		replace_latest(e, r);

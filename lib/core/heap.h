@@ -17,13 +17,14 @@ namespace usdma::core {
 class heap {
 public:
 	/* All sizes are rounded up to the grain (a power of two), and so is every offset a multiple of it. */
-	void init(u64 size, u64 grain);
+	/* -ENOBUFS: no memory to keep track of it. */
+	int init(u64 size, u64 grain);
 
-	/* -EINVAL: size 0 or align no power of two. -ENOMEM: no part so large is free. */
+	/* -EINVAL: size 0 or align no power of two. -ENOMEM: no part so large is free. -ENOBUFS: no memory to keep track of it. */
 	int alloc(u64 size, u64 align, u64 *offset);
-	/* Takes exactly this part (widened to the grain). -EEXIST: some of it is taken. -EINVAL: empty or outside. */
+	/* Takes exactly this part (widened to the grain). -EEXIST: some of it is taken. -EINVAL: empty or outside. -ENOBUFS. */
 	int reserve(u64 offset, u64 size);
-	/* -EINVAL: not the start of a part that is taken. */
+	/* -EINVAL: not the start of a part that is taken. Needs no memory. */
 	int free(u64 offset);
 
 	/* Bytes of the part that starts here; 0: none does. */
@@ -32,7 +33,7 @@ public:
 	template <class F> void each(F fn) const
 	{
 		for (const auto &[offset, c] : chunks_)
-			if (c.taken)
+			if (c.taken())
 				fn(offset);
 	}
 	u64 size() const { return size_; }
@@ -44,18 +45,20 @@ public:
 	bool empty() const { return blocks_ == 0; }
 
 private:
+	using free_set = std::set<std::pair<u64, u64>>;
 	struct chunk {
 		u64 size;
-		bool taken;
+		free_set::node_type node; /* of a part that is taken: its place in free_ once it is not */
+		bool taken() const { return !node.empty(); }
 	};
 	using chunk_map = std::map<u64, chunk>;
 
 	bool find(u64 size, u64 align, u64 *from, u64 *offset) const;
-	void take(chunk_map::iterator it, u64 offset, u64 size);
-	void add_free(u64 offset, u64 size);
+	int take(chunk_map::iterator it, u64 offset, u64 size);
+	void set_free(chunk_map::iterator it, free_set::node_type node);
 
-	chunk_map chunks_;                     /* tile [0, size) without gaps */
-	std::set<std::pair<u64, u64>> free_;   /* (size, offset) of those that are not taken */
+	chunk_map chunks_;   /* tile [0, size) without gaps */
+	free_set free_;      /* (size, offset) of those that are not taken */
 	u64 size_ = 0, grain_ = 1, used_ = 0, peak_ = 0, blocks_ = 0;
 };
 

@@ -10,8 +10,8 @@
 #include "lib/core/slab.h"
 #include "lib/core/stream.h"
 
-#include <algorithm>
 #include <new>
+#include <utility>
 
 namespace usdma::core {
 
@@ -24,18 +24,20 @@ struct host_call {
 	void *arg;
 	caller *by; /* counted in its coming */
 	call_token *done;
+	host_call *next; /* in calls */
 };
 
 struct caller {
 	const void *of;   /* the context or device; may be gone by now, and another in its place: that one shares the thread */
 	u32 coming = 0;   /* calls that are not run yet; under the lock */
 	u32 posted = 0;   /* futex: grows with each call */
-	std::vector<host_call *> calls; /* under the lock */
+	host_call *calls = nullptr, **end = &calls; /* under the lock */
+	caller *next = nullptr;  /* in the table */
 };
 
 struct caller_table {
 	std::mutex lock;
-	std::vector<caller *> all;
+	caller *all = nullptr;
 };
 
 constinit immortal<caller_table> table;
@@ -43,13 +45,12 @@ constinit immortal<caller_table> table;
 constexpr u64 idle_ns = ns_per_s;
 
 /* All that is there. */
-std::vector<host_call *> take(caller *c)
+host_call *take(caller *c)
 {
 	std::lock_guard guard(table->lock);
-	std::vector<host_call *> now;
 
-	now.swap(c->calls);
-	return now;
+	c->end = &c->calls;
+	return std::exchange(c->calls, nullptr);
 }
 
 void run(caller *c, host_call *call)
@@ -68,7 +69,10 @@ bool end_if_idle(caller *c)
 
 	if (c->coming)
 		return false;
-	std::erase(table->all, c);
+	caller **at = &table->all;
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
 	delete c;
 	return true;
 }
@@ -79,12 +83,13 @@ void *thread_main(void *arg)
 
 	for (;;) {
 		const u32 seen = load_acquire(&c->posted);
-		const std::vector<host_call *> now = take(c);
+		host_call *now = take(c);
 
-		for (host_call *call : now)
-			run(c, call);
-		if (!now.empty())
+		if (now) {
+			while (now)
+				run(c, std::exchange(now, now->next));
 			continue;
+		}
 		if (futex_wait_until(&c->posted, seen, now_ns() + idle_ns) == -ETIMEDOUT && end_if_idle(c))
 			return nullptr;
 	}
@@ -93,7 +98,7 @@ void *thread_main(void *arg)
 /* With the lock held. */
 int caller_new(const void *of, caller **out)
 {
-	auto *c = new (std::nothrow) caller{of, 0, 0, {}};
+	auto *c = new (std::nothrow) caller{of};
 	pthread_t thread;
 
 	if (!c)
@@ -105,7 +110,8 @@ int caller_new(const void *of, caller **out)
 		return err;
 	}
 	pthread_detach(thread);
-	table->all.push_back(c);
+	c->next = table->all;
+	table->all = c;
 	*out = c;
 	return 0;
 }
@@ -115,11 +121,13 @@ int caller_get(const stream *s, caller **out)
 {
 	const void *of = s->opt.owner ? s->opt.owner : s->dev;
 	std::lock_guard guard(table->lock);
-	const auto at = std::find_if(table->all.begin(), table->all.end(), [of](const caller *c) { return c->of == of; });
+	caller *at = table->all;
 	int err = 0;
 
-	if (at != table->all.end())
-		*out = *at;
+	while (at && at->of != of)
+		at = at->next;
+	if (at)
+		*out = at;
 	else
 		err = caller_new(of, out);
 	if (!err)
@@ -141,7 +149,8 @@ void deliver(void *arg, call_token *done)
 	std::lock_guard guard(table->lock);
 
 	call->done = done;
-	c->calls.push_back(call);
+	*c->end = call;
+	c->end = &call->next;
 	store_release(&c->posted, c->posted + 1);
 	futex_wake(&c->posted, 1);
 }
@@ -155,7 +164,7 @@ int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block)
 
 	if (err)
 		return err;
-	auto *call = new (std::nothrow) host_call{fn, arg, by, nullptr};
+	auto *call = new (std::nothrow) host_call{fn, arg, by, nullptr, nullptr};
 	err = call ? stream_call(s, deliver, call, block) : fail(ENOMEM, "no memory for a call");
 	if (err) {
 		delete call;

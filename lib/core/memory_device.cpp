@@ -40,6 +40,12 @@ static void count_out(device_heap *h, u64 bytes, bool huge)
 
 /* ---- blocks ------------------------------------------------------------------------------------------ */
 
+/* -ENOMEM is said of the device's memory; where the host has none to keep track of it, it is -ENOBUFS up to here. */
+static int fail_track(int err)
+{
+	return err == -ENOBUFS ? no_memory("keeping track of device memory") : err;
+}
+
 static int block_add(device *dev, u64 offset, u64 size, u64 page, u64 *out)
 {
 	device_heap *h = heap_of(dev);
@@ -56,10 +62,15 @@ static int block_add(device *dev, u64 offset, u64 size, u64 page, u64 *out)
 	r.page_size = u32(page);
 	r.delta = h->dma - slot_base(dev);
 	r.owner = h;
-	err = region_add(r, nullptr);
+	err = limbo_expect();
+	if (!err) {
+		err = region_add(r, nullptr);
+		if (err)
+			limbo_forgo(1);
+	}
 	if (err) {
 		h->blocks.free(offset);
-		return err;
+		return err == -ENOMEM ? -ENOBUFS : err;
 	}
 	count_in(h, bytes, page > page_normal);
 	*out = r.base;
@@ -72,8 +83,10 @@ static int block_get(device *dev, u64 size, u64 page, u64 *out)
 	device_heap *h = heap_of(dev);
 	u64 offset;
 
-	if (size > h->size || h->blocks.alloc(align_up(size, grain), grain, &offset))
+	if (size > h->size)
 		return -ENOMEM;
+	if (const int err = h->blocks.alloc(align_up(size, grain), grain, &offset))
+		return err;
 	return block_add(dev, offset, size, page, out);
 }
 
@@ -128,7 +141,7 @@ int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
 		limbo_drain();
 		err = block_try(dev, size, policy, out, &more);
 	}
-	return err == -ENOMEM ? fail_full(dev, size) : err;
+	return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
 }
 
 static void let_go(device *dev, u64 offset, bool clear)
@@ -185,8 +198,13 @@ static int carve(device *dev, u64 size, u64 align, u64 *offset)
 	device_heap *h = heap_of(dev);
 
 	limbo_run();
-	const int err = h->blocks.alloc(size, std::max(align, block_grain), offset);
-	if (!err)
+	int err = limbo_expect();
+	if (err)
+		return -ENOBUFS;
+	err = h->blocks.alloc(size, std::max(align, block_grain), offset);
+	if (err)
+		limbo_forgo(1);
+	else
 		count_in(h, h->blocks.size_at(*offset), is_huge(*offset, h->blocks.size_at(*offset)));
 	return err;
 }
@@ -200,11 +218,11 @@ int device_carve(device *dev, u64 size, u64 align, u64 *offset)
 	if (!size || (align && !is_pow2(align)))
 		return fail(EINVAL, "device memory of %llu bytes aligned to %llu cannot be", ull(size), ull(align));
 	err = carve(dev, size, align, offset);
-	if (err && size <= heap_of(dev)->size && room().limbo_count.load(std::memory_order_relaxed)) {
+	if (err == -ENOMEM && size <= heap_of(dev)->size && room().limbo_count.load(std::memory_order_relaxed)) {
 		limbo_drain();
 		err = carve(dev, size, align, offset);
 	}
-	return err ? fail_full(dev, size) : 0;
+	return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
 }
 
 void device_uncarve(device *dev, u64 offset, u64 size)
@@ -259,9 +277,14 @@ static int lend_pool(device *dev, device_heap *h)
 	if (err)
 		return fail_in(err, "memory for a device that has none (USDMA_POOL_SIZE)");
 	u8 *base = mem->mem.data();
-	err = span_add(base, mem->mem.size(), false, mem, &h->pool);
+	err = limbo_expect();
 	if (err)
 		return err;
+	err = span_add(base, mem->mem.size(), false, mem, &h->pool);
+	if (err) {
+		limbo_forgo(1);
+		return err;
+	}
 	h->size = size;
 	h->dma = h->pool->iova;
 	h->space = dma::space::host;
@@ -281,7 +304,11 @@ int heap_attach(device *dev)
 
 	if (err)
 		return err;
-	h->blocks.init(h->size, block_grain);
+	if (h->blocks.init(h->size, block_grain)) {
+		if (h->pool)
+			limbo_forgo(1), span_remove(h->pool);
+		return no_memory("the device's heap");
+	}
 	dev->heap = h.release();
 	return 0;
 }
@@ -294,6 +321,7 @@ void heap_detach(device *dev, bool clear)
 	dev->heap = nullptr;
 	if (!h)
 		return;
+	limbo_forgo(h->blocks.blocks());
 	h->blocks.each([dev](u64 offset) {
 		region *r = region_at(slot_base(dev) + offset);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pinned host memory: blocks cut from arenas that every device reaches. */
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "lib/core/memory_room.h"
 
 #include <new>
@@ -34,17 +34,20 @@ static int arena_make(u64 size, int node, bool single, std::unique_ptr<backing> 
 	std::unique_ptr<arena> a(new (std::nothrow) arena);
 	u8 *base = mem->mem.data();
 
-	if (!a)
-		return fail(ENOMEM, "no memory to keep track of pinned memory");
+	std::unique_ptr<arena> *listed = a ? try_emplace(room().arenas, a.get()) : nullptr;
+	if (!listed || a->blocks.init(size, block_grain)) {
+		room().arenas.erase(a.get());
+		return no_memory("keeping track of pinned memory");
+	}
 	const int err = span_add(base, mem->mem.size(), false, mem, &a->where);
-
-	if (err)
+	if (err) {
+		room().arenas.erase(a.get());
 		return err;
-	a->blocks.init(size, block_grain);
+	}
 	a->node = node;
 	a->single = single;
 	*out = a.get();
-	room().arenas[a.get()] = std::move(a);
+	*listed = std::move(a);
 	return 0;
 }
 
@@ -100,7 +103,12 @@ static int block_cut(arena *a, u64 size, void **out)
 	int err = a->blocks.alloc(size, align, &offset);
 
 	if (err)
+		return err == -ENOBUFS ? no_memory("keeping track of pinned memory") : err;
+	err = limbo_expect();
+	if (err) {
+		a->blocks.free(offset);
 		return err;
+	}
 	region r;
 	r.base = reinterpret_cast<u64>(a->where->vaddr) + offset;
 	r.size = size;
@@ -111,7 +119,8 @@ static int block_cut(arena *a, u64 size, void **out)
 	r.owner = a;
 	err = region_add(r, nullptr);
 	if (err) {
-		arena_put_block(a, offset);
+		limbo_forgo(1);
+		a->blocks.free(offset);
 		return err;
 	}
 	*out = reinterpret_cast<void *>(r.base);

@@ -3,7 +3,7 @@
  * Memory that was freed while a device may still touch it waits in limbo until
  * the work of that time has ended.  Coming and going of devices stands here, too.
  */
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "lib/core/memory_room.h"
 #include "lib/core/stream.h"
 
@@ -114,13 +114,13 @@ static bool mark_passed(const mark &m)
 	return look.held() && (!m.ln->ch || dma::completed(m.ln->ch) >= m.seq);
 }
 
-/* False: could not look. */
+/* False: could not look, or no memory to note what was seen. */
 static bool mark_take(device *dev, lane *l, std::vector<mark> *marks)
 {
 	const lane_glimpse look(l);
 
 	if (look.held() && l->ch && dma::completed(l->ch) < l->ch->posted)
-		marks->push_back({dev, l, l->ch->posted, dev->slot, room().attach_number[dev->slot]});
+		return try_push(*marks, mark{dev, l, l->ch->posted, dev->slot, room().attach_number[dev->slot]});
 	return look.held();
 }
 
@@ -166,8 +166,25 @@ static bool passed(limbo_item *item)
 
 /* ---- limbo ------------------------------------------------------------------------------------------- */
 
+int limbo_expect()
+{
+	memory_room &m = room();
+	static constexpr size_t few = 64;
+
+	if (m.expected == m.limbo.capacity() && !try_reserve(m.limbo, std::max(few, 2 * m.expected)))
+		return no_memory("the list of what is freed");
+	m.expected++;
+	return 0;
+}
+
+void limbo_forgo(size_t n)
+{
+	room().expected -= n;
+}
+
 static void give_back(const limbo_item &item)
 {
+	limbo_forgo(1);
 	switch (item.what) {
 	case limbo_item::device_block:
 		device_put_block(item.dev, item.offset);
@@ -199,33 +216,30 @@ void limbo_add(limbo_item item, bool clear)
 	/* In limbo all have numbers that grow, as their epochs do. */
 	if (clear)
 		item.serial = ++m.last_serial;
-	m.limbo.push_back(std::move(item));
+	push_reserved(m.limbo, std::move(item));
 	limbo_changed();
 }
 
 void limbo_run()
 {
 	memory_room &m = room();
-	std::deque<limbo_item> left;
 
 	if (m.limbo.empty())
 		return;
-	for (limbo_item &item : m.limbo) {
-		if (passed(&item))
+	std::erase_if(m.limbo, [](limbo_item &item) {
+		const bool over = passed(&item);
+
+		if (over)
 			give_back(item);
-		else
-			left.push_back(std::move(item));
-	}
-	m.limbo = std::move(left);
+		return over;
+	});
 	limbo_changed();
 }
 
 /* Its blocks go with its heap. */
 static void limbo_forget(device *dev)
 {
-	std::deque<limbo_item> &limbo = room().limbo;
-
-	std::erase_if(limbo, [dev](const limbo_item &item) { return item.what == limbo_item::device_block && item.dev == dev; });
+	std::erase_if(room().limbo, [dev](const limbo_item &item) { return item.what == limbo_item::device_block && item.dev == dev; });
 	limbo_changed();
 }
 
@@ -293,9 +307,9 @@ int memory_attach(device *dev)
 		err = heap_attach(dev);
 	if (!err)
 		return 0;
-	const std::string why = error_text();
+	const kept_error why;
 	spans_detach(dev);
-	return fail(-err, "%s", why.c_str());
+	return why.again(err);
 }
 
 void memory_detach(device *dev)

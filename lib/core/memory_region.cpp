@@ -22,7 +22,7 @@ static constexpr size_t max_regions = size_t(1) << 22;
 struct region_store {
 	std::mutex lock; /* one writer at a time; under it no region changes */
 	slab<region, max_regions> fresh;
-	std::vector<region *> used;
+	region *used = nullptr; /* linked by owner, which readers of a region that is gone do not look at */
 };
 
 static constinit immortal<region_store> store;
@@ -30,9 +30,9 @@ static constinit immortal<region_store> store;
 memory_room &room()
 {
 	/* Never destroyed: threads may still free while the process exits. */
-	static memory_room &r = *new memory_room;
+	static immortal<memory_room> r;
 
-	return r;
+	return *r;
 }
 
 /* ---- writers ----------------------------------------------------------------------------------------- */
@@ -60,17 +60,19 @@ static void region_fill(region *to, const region &from)
 
 static region *region_new()
 {
-	if (store->used.empty())
+	region *r = store->used;
+
+	if (!r)
 		return store->fresh.get();
-	region *r = store->used.back();
-	store->used.pop_back();
+	store->used = static_cast<region *>(load_relaxed(&r->owner));
 	return r;
 }
 
 static void region_retire(region *r)
 {
 	store_release(&r->alive, 0u);
-	store->used.push_back(r);
+	store_release(&r->owner, static_cast<void *>(store->used));
+	store->used = r;
 }
 
 int region_add(const region &from, region **out)

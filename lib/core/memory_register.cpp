@@ -88,10 +88,10 @@ static int add(u64 base, u64 size, u64 first, u64 whole, bool readonly)
 	r.owner = sp;
 	err = region_add(r, &made);
 	if (err) {
-		const std::string why = error_text();
+		const kept_error why;
 
 		span_remove(sp);
-		return fail(-err, "%s", why.c_str());
+		return why.again(err);
 	}
 	return 0;
 }

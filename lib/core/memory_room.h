@@ -8,7 +8,6 @@
 #include "lib/core/heap.h"
 #include "lib/core/memory.h"
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -93,7 +92,8 @@ struct memory_room {
 	bool iovas_ready = false;
 	std::map<u64, span> spans;      /* by IOVA */
 	std::map<arena *, std::unique_ptr<arena>> arenas;
-	std::deque<limbo_item> limbo;
+	std::vector<limbo_item> limbo;
+	size_t expected = 0;            /* blocks that are or may come in limbo: it has room for them all, so that freeing needs no memory */
 	std::atomic<size_t> limbo_count{0};
 	u64 last_serial = 0;            /* of what came into limbo */
 	std::atomic<u64> settled{0};    /* up to this serial number, queued work has gone into rings */
@@ -127,7 +127,9 @@ void device_put_block(device *dev, u64 offset);
 int heap_attach(device *dev);
 void heap_detach(device *dev, bool clear);
 
-/* memory_reclaim.cpp; the first two under room().lock, the others not */
+/* memory_reclaim.cpp; the first four under room().lock, the others not */
+int limbo_expect(); /* for each block made, or pool: room for it in limbo */
+void limbo_forgo(size_t n); /* they do not come */
 void limbo_add(limbo_item item, bool clear); /* gives it back at once, or later */
 void limbo_run();
 /* Before something is freed: how far the streams' queues are. True: what this thread submitted is in rings. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Host memory in the devices' address spaces: one IOVA for all devices, mapped into each. */
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "lib/core/memory_room.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ static int usable_of_all(std::vector<vfio::range> *out)
 }
 
 /* What all attached devices can reach, without what is in use. */
-static int iovas_build()
+static int iovas_make()
 {
 	memory_room &m = room();
 	std::vector<vfio::range> usable;
@@ -82,23 +82,34 @@ static int iovas_build()
 
 	if (err)
 		return err;
-	h.init(iova_end, page_normal);
+	if (h.init(iova_end, page_normal))
+		return no_memory("the table of IOVAs");
 	for (const vfio::range &r : usable) {
 		const u64 first = align_up(r.start, page_normal), end = align_down(r.last + 1, page_normal);
 
 		if (first >= end)
 			continue;
-		h.reserve(at, first - at);
+		if (first > at && h.reserve(at, first - at))
+			return no_memory("the table of IOVAs");
 		at = end;
 	}
-	if (at < iova_end)
-		h.reserve(at, iova_end - at);
+	if (at < iova_end && h.reserve(at, iova_end - at))
+		return no_memory("the table of IOVAs");
 	/* One that a lost device cannot reach may lie in a gap: that is taken as well. */
 	for (const auto &[iova, sp] : m.spans)
-		h.reserve(iova, sp.size);
+		if (h.reserve(iova, sp.size) == -ENOBUFS)
+			return no_memory("the table of IOVAs");
 	m.iovas = std::move(h);
-	m.iovas_ready = true;
 	return 0;
+}
+
+/* Where it cannot be, the next who wants an address tries again. */
+static int iovas_build()
+{
+	const int err = within_memory("the table of IOVAs", iovas_make);
+
+	room().iovas_ready = !err;
+	return err;
 }
 
 static int iova_get(u64 size, u64 *iova)
@@ -109,7 +120,10 @@ static int iova_get(u64 size, u64 *iova)
 
 	if (err)
 		return err;
-	if (m.iovas.alloc(size, align, iova))
+	const int full = m.iovas.alloc(size, align, iova);
+	if (full == -ENOBUFS)
+		return no_memory("the table of IOVAs");
+	if (full)
 		return fail(ENOMEM, "no addresses for %llu bytes in the range that every open device reaches "
 				    "(largest free: %llu)", ull(size), ull(m.iovas.largest()));
 	return 0;
@@ -197,6 +211,22 @@ int span_remove(span *sp)
 	return err;
 }
 
+/* At an IOVA that was taken for it, which is given back when there is no memory for it. */
+static span *span_make(u64 iova, u64 size, u8 *vaddr)
+{
+	span *sp = try_emplace(room().spans, iova);
+
+	if (!sp) {
+		room().iovas.free(iova);
+		no_memory("the list of what devices reach");
+		return nullptr;
+	}
+	sp->iova = iova;
+	sp->size = size;
+	sp->vaddr = vaddr;
+	return sp;
+}
+
 int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store, span **out)
 {
 	u64 iova;
@@ -204,10 +234,9 @@ int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store
 
 	if (err)
 		return err;
-	span *sp = &room().spans[iova];
-	sp->iova = iova;
-	sp->size = size;
-	sp->vaddr = vaddr;
+	span *sp = span_make(iova, size, vaddr);
+	if (!sp)
+		return -ENOMEM;
 	sp->readonly = readonly;
 	sp->fd = store ? store->fd.get() : -1;
 	sp->store = std::move(store);
@@ -216,9 +245,9 @@ int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store
 		*out = sp;
 		return 0;
 	}
-	const std::string why = error_text();
+	const kept_error why;
 	span_remove(sp);
-	return fail(-err, "%s", why.c_str());
+	return why.again(err);
 }
 
 int span_add_peer(u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out)
@@ -228,10 +257,9 @@ int span_add_peer(u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out)
 
 	if (err)
 		return err;
-	span *sp = &room().spans[iova];
-	sp->iova = iova;
-	sp->size = size;
-	sp->vaddr = vaddr;
+	span *sp = span_make(iova, size, vaddr);
+	if (!sp)
+		return -ENOMEM;
 	sp->fd = fd;
 	sp->fd_offset = fd_offset;
 	sp->optional = true;
@@ -242,7 +270,7 @@ int span_add_peer(u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out)
 static int spans_check(const device *dev)
 {
 	std::vector<vfio::range> usable;
-	const int err = usable_of(dev, &usable);
+	const int err = within_memory("a device's IOVAs", [&] { return usable_of(dev, &usable); });
 
 	if (err)
 		return err;

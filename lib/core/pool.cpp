@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/pool.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "lib/core/event.h"
 #include "lib/core/memory.h"
 #include "lib/core/slab.h"
@@ -39,16 +39,17 @@ struct pool_block {
 
 static constinit immortal<slab<pool, max_pools>> pools;
 
+using used_map = std::map<u64, pool_block>;
+
 struct pool_state {
 	std::mutex lock;
-	std::map<u64, pool_block> used; /* by address */
+	used_map used; /* by address */
 };
-
 
 
 static pool_state &state()
 {
-	static pool_state *const s = new pool_state; /* never destroyed */
+	static immortal<pool_state> s;
 
 	return *s;
 }
@@ -169,6 +170,14 @@ static int take_new(pool *p, u64 size, u64 *addr)
 	return err;
 }
 
+/* An entry for a block to come; empty: no memory. */
+static used_map::node_type make_node()
+{
+	used_map one;
+
+	return try_emplace(one, u64(0), pool_block{}) ? one.extract(one.begin()) : used_map::node_type();
+}
+
 int pool_alloc(pool *p, u64 size, stream *s, void **out)
 {
 	pool_state &st = state();
@@ -181,13 +190,19 @@ int pool_alloc(pool *p, u64 size, stream *s, void **out)
 		return fail(EXDEV, "the pool is of device %u, the stream of device %u", p->dev->slot, s->dev->slot);
 	if (got < size)
 		return fail(ENOMEM, "%llu bytes are too many", static_cast<unsigned long long>(size));
+	used_map::node_type node = make_node();
+	if (node.empty())
+		return no_memory("keeping track of a pool's memory");
 	if (!take_idle(p, got, s, &addr, &got)) {
 		const int err = take_new(p, got, &addr);
 
 		if (err)
 			return err;
 	}
-	st.used.insert_or_assign(addr, pool_block{p, got});
+	node.key() = addr;
+	node.mapped() = {p, got};
+	st.used.erase(addr);
+	st.used.insert(std::move(node));
 	p->refs++;
 	p->stats.used += got;
 	p->stats.used_high = std::max(p->stats.used_high, p->stats.used);
@@ -199,8 +214,10 @@ int pool_alloc(pool *p, u64 size, stream *s, void **out)
 /* Kept for the next one, or given back at once. */
 static int keep(pool *p, u64 addr, u64 size, stream *s)
 {
+	const size_t n = p->idle.size();
 	event *e;
-	int err = event_create(p->dev, 0, &e);
+	int err = n < p->idle.capacity() || try_reserve(p->idle, 2 * n + 4) ? event_create(p->dev, 0, &e)
+									    : no_memory("a pool's list of idle blocks");
 
 	if (err)
 		return err;
@@ -209,7 +226,7 @@ static int keep(pool *p, u64 addr, u64 size, stream *s)
 		event_destroy(e);
 		return err;
 	}
-	p->idle.push_back({addr, size, s, s->id, e});
+	push_reserved(p->idle, idle_block{addr, size, s, s->id, e});
 	return 0;
 }
 
@@ -226,10 +243,13 @@ int pool_free(void *ptr, stream *s)
 		return fail(ENOENT, "%p is not a live block of a pool", ptr);
 	pool *p = it->second.of;
 	const u64 size = it->second.size;
-	const bool stays = load_relaxed(&p->alive) && p->stats.reserved - p->stats.used + size <= p->threshold;
+	bool stays = load_relaxed(&p->alive) && p->stats.reserved - p->stats.used + size <= p->threshold;
 	if (stays)
 		err = keep(p, it->first, size, s);
-	if (err)
+	/* No memory to note when it is idle: the device's heap knows without. */
+	if (err == -ENOMEM)
+		stays = false;
+	else if (err)
 		return err;
 	if (!stays) {
 		p->stats.reserved -= size;

@@ -4,7 +4,7 @@
  * thread that waits runs it; a thread of its own runs it when nobody does, and
  * sleeps on the engines' service interrupts in between.
  */
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
 #include "lib/core/task.h"
@@ -18,14 +18,23 @@
 
 namespace usdma::core {
 
+/* Made with the call, so that nothing is wanting when its turn comes. */
+struct watch {
+	stream *s = nullptr; /* a reference */
+	u64 seq = 0;
+	bool tells = false; /* the device interrupts by itself: nothing is armed */
+	bool due = false;   /* a pass's */
+	void (*deliver)(void *arg, call_token *done) = nullptr;
+	void *arg = nullptr;
+	watch *next = nullptr; /* atomic: a pass walks along while others append */
+};
+
 namespace {
 
-struct watch {
+/* A stream's place on the list; numbers grow. */
+struct listed {
+	u64 number;
 	stream *s; /* a reference */
-	u64 seq;
-	bool tells; /* the device interrupts by itself: nothing is armed */
-	void (*deliver)(void *arg, call_token *done);
-	void *arg;
 };
 
 struct pump_state {
@@ -33,8 +42,9 @@ struct pump_state {
 	std::mutex look_lock; /* lanes of listed streams are looked at outside of a pass; a lane's lock is taken with it held */
 	std::mutex sleep_lock; /* the thread has descriptors of lanes; run_lock and look_lock are taken with it held */
 	std::mutex list_lock; /* the lists; taken with a lane's lock held */
-	std::vector<stream *> gated; /* each with a reference */
-	std::vector<watch> watches;
+	std::vector<listed> gated;
+	u64 last_number = 0;
+	watch *watches = nullptr, **watches_end = &watches; /* only a pass takes any out */
 	u64 watched_ns = 0;   /* under run_lock */
 	bool started = false;
 	int wake_fd = -1;     /* eventfd */
@@ -56,13 +66,35 @@ constexpr u64 pump_spin = 20 * ns_per_us;
 
 /* ---- a pass ----------------------------------------------------------------------------------------- */
 
-std::vector<stream *> snapshot()
-{
-	std::lock_guard guard(pump->list_lock);
+/* Visits those that are on the list as it begins, each with a reference, without holding its lock. */
+class gated_streams {
+public:
+	gated_streams()
+	{
+		std::lock_guard guard(pump->list_lock);
 
-	for (stream *s : pump->gated)
-		__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
-	return pump->gated;
+		last_ = pump->last_number;
+	}
+	stream *next()
+	{
+		std::lock_guard guard(pump->list_lock);
+		const auto &all = pump->gated;
+		const auto it = std::upper_bound(all.begin(), all.end(), at_, [](u64 n, const listed &l) { return n < l.number; });
+
+		if (it == all.end() || it->number > last_)
+			return nullptr;
+		at_ = it->number;
+		__atomic_add_fetch(&it->s->refs, 1, __ATOMIC_RELAXED);
+		return it->s;
+	}
+
+private:
+	u64 at_ = 0, last_ = 0;
+};
+
+auto place_of(const stream *s)
+{
+	return std::find_if(pump->gated.begin(), pump->gated.end(), [s](const listed &l) { return l.s == s; });
 }
 
 /* Takes a stream off the list once its queue is empty. */
@@ -73,7 +105,7 @@ void remove_if_idle(stream *s)
 	s->ln->lock.lock();
 	pump->list_lock.lock();
 	if (!s->gated) {
-		auto at = std::find(pump->gated.begin(), pump->gated.end(), s);
+		const auto at = place_of(s);
 
 		gone = at != pump->gated.end();
 		if (gone)
@@ -103,34 +135,61 @@ bool watch_due(const watch &w)
 	return false;
 }
 
-/*
- * The ready ones leave the list only after they were looked at, so that it never seems empty.  Only a
- * pass takes any out, and one pass runs at a time: those looked at stay in front.
- */
-std::vector<watch> take_ready()
+/* Takes those that are due out of the list; with its lock held. */
+watch *take_due()
 {
-	std::vector<watch> all, ready, rest;
+	watch *taken = nullptr, **end = &taken;
+	watch **at = &pump->watches;
 
-	pump->list_lock.lock();
-	all = pump->watches;
-	pump->list_lock.unlock();
-	pump->looks++;
-	for (const watch &w : all)
-		(watch_due(w) ? ready : rest).push_back(w);
-	if (ready.empty())
-		return ready;
-	std::lock_guard guard(pump->list_lock);
-	rest.insert(rest.end(), pump->watches.begin() + long(all.size()), pump->watches.end());
-	pump->watches.swap(rest);
-	return ready;
+	while (watch *w = *at) {
+		if (!w->due) {
+			at = &w->next;
+			continue;
+		}
+		store_relaxed(at, w->next);
+		*end = w;
+		end = &w->next;
+	}
+	pump->watches_end = at;
+	*end = nullptr;
+	return taken;
 }
 
-void deliver_watch(const watch &w)
+/*
+ * The ready ones leave the list only after they were looked at, so that it never seems empty.  Only a
+ * pass takes any out, and one pass runs at a time: those looked at stay.
+ */
+watch *take_ready()
 {
-	w.deliver(w.arg, nullptr);
-	/* Release: a blocking call that sees none left comes after this one. */
-	__atomic_sub_fetch(&w.s->watched, 1, __ATOMIC_RELEASE);
-	stream_unref(w.s);
+	bool any = false;
+	watch *w;
+
+	pump->list_lock.lock();
+	w = pump->watches;
+	pump->list_lock.unlock();
+	pump->looks++;
+	/* Acquire: what was appended is whole. */
+	for (; w; w = load_acquire(&w->next))
+		any |= w->due = watch_due(*w);
+	if (!any)
+		return nullptr;
+	std::lock_guard guard(pump->list_lock);
+	return take_due();
+}
+
+/* Makes the calls, in their order. */
+void deliver_all(watch *w)
+{
+	while (w) {
+		watch *const next = w->next;
+
+		w->deliver(w->arg, nullptr);
+		/* Release: a blocking call that sees none left comes after this one. */
+		__atomic_sub_fetch(&w->s->watched, 1, __ATOMIC_RELEASE);
+		stream_unref(w->s);
+		delete w;
+		w = next;
+	}
 }
 
 /*
@@ -151,7 +210,7 @@ bool nothing_to_do()
 {
 	std::lock_guard guard(pump->list_lock);
 
-	return pump->gated.empty() && pump->watches.empty();
+	return pump->gated.empty() && !pump->watches;
 }
 
 bool pass()
@@ -161,11 +220,11 @@ bool pass()
 	if (!nothing_to_do())
 		watch_devices();
 	/* Before the streams: their blocking calls wait for these. */
-	for (const watch &w : take_ready()) {
-		deliver_watch(w);
+	if (watch *ready = take_ready()) {
+		deliver_all(ready);
 		moved = true;
 	}
-	for (stream *s : snapshot()) {
+	for (gated_streams all; stream *s = all.next();) {
 		moved |= stream_advance(s);
 		remove_if_idle(s);
 		stream_unref(s);
@@ -175,15 +234,15 @@ bool pass()
 
 /* ---- sleeping --------------------------------------------------------------------------------------- */
 
-void listen(lane *l, std::vector<pollfd> *fds)
+/* False: no memory to listen to it. */
+bool listen(lane *l, std::vector<pollfd> *fds)
 {
 	const int fd = l->ch->irq_fd[dma::irq_service];
 
 	for (const pollfd &p : *fds)
 		if (p.fd == fd)
-			return;
-	if (fd >= 0)
-		fds->push_back({fd, POLLIN, 0});
+			return true;
+	return fd < 0 || try_push(*fds, pollfd{fd, POLLIN, 0});
 }
 
 void arm(lane *l, u64 seq)
@@ -204,9 +263,9 @@ interest interest_of(stream *s, u64 *look)
 {
 	std::lock_guard guard(s->ln->lock);
 
-	if (!s->gated || s->queue->empty())
+	if (!s->queue)
 		return {nullptr, 0};
-	const task &t = s->queue->front();
+	const task &t = s->queue->t;
 	if (!t.until.is_never())
 		*look = std::min(*look, t.until.left_ns());
 	if (t.kind == task_kind::gate_event) {
@@ -223,39 +282,47 @@ interest interest_of(stream *s, u64 *look)
 	return {nullptr, 0};
 }
 
-/* The least number of each lane: one interrupt slot has one number; no_arm is above all. */
-void add_interest(std::vector<interest> *all, interest i)
+/* The least number of each lane: one interrupt slot has one number; no_arm is above all. False: no memory. */
+bool add_interest(std::vector<interest> *all, interest i)
 {
 	if (!i.ln)
-		return;
+		return true;
 	for (interest &o : *all)
 		if (o.ln == i.ln) {
 			o.seq = std::min(o.seq, i.seq);
-			return;
+			return true;
 		}
-	all->push_back(i);
+	return try_push(*all, i);
 }
 
-u64 arm_all(std::vector<pollfd> *fds)
+/* The pump's alone: kept, so that sleeping needs memory only while lanes become more. */
+struct sleep_lists {
+	std::vector<interest> lanes;
+	std::vector<pollfd> fds;
+};
+
+u64 arm_all(sleep_lists *to)
 {
 	std::lock_guard looking(pump->look_lock);
-	std::vector<interest> all;
 	u64 look = any_look;
+	bool all = true;
 
-	for (stream *s : snapshot()) {
-		add_interest(&all, interest_of(s, &look));
+	to->lanes.clear();
+	for (gated_streams some; stream *s = some.next();) {
+		all &= add_interest(&to->lanes, interest_of(s, &look));
 		stream_unref(s);
 	}
 	pump->list_lock.lock();
-	for (const watch &w : pump->watches)
-		add_interest(&all, {w.s->ln, w.tells ? no_arm : w.seq});
+	for (const watch *w = pump->watches; w; w = w->next)
+		all &= add_interest(&to->lanes, {w->s->ln, w->tells ? no_arm : w->seq});
 	pump->list_lock.unlock();
-	for (const interest &i : all) {
-		listen(i.ln, fds);
+	for (const interest &i : to->lanes) {
+		all &= listen(i.ln, &to->fds);
 		if (i.seq != no_arm)
 			arm(i.ln, i.seq);
 	}
-	return look;
+	/* Without memory to listen to all of them it looks. */
+	return all ? look : std::min(look, word_look);
 }
 
 void drain(const std::vector<pollfd> &fds)
@@ -276,7 +343,6 @@ void sleep_on(std::vector<pollfd> &fds, u64 ns)
 {
 	const timespec ts = {time_t(ns / ns_per_s), long(ns % ns_per_s)};
 
-	fds.push_back({pump->wake_fd, POLLIN, 0});
 	if (ppoll(fds.data(), fds.size(), ns == ~u64(0) ? nullptr : &ts, nullptr) > 0)
 		drain(fds);
 }
@@ -313,26 +379,29 @@ bool run_for(u64 ns)
 	return false;
 }
 
-void arm_and_sleep()
+void arm_and_sleep(sleep_lists *to)
 {
 	std::lock_guard sleeping(pump->sleep_lock);
-	std::vector<pollfd> fds;
 
+	to->fds.clear();
+	const bool wakes = try_push(to->fds, pollfd{pump->wake_fd, POLLIN, 0});
 	/* Full barrier: whoever adds something after this sees asleep; what was added before is seen below. */
 	store_fence(&pump->asleep, 1u);
-	const u64 look = arm_all(&fds);
+	const u64 look = arm_all(to);
 	if (!run_after_others() && !__atomic_load_n(&pump->closing, __ATOMIC_SEQ_CST))
-		sleep_on(fds, nothing_to_do() ? ~u64(0) : look);
+		sleep_on(to->fds, !wakes ? word_look : nothing_to_do() ? ~u64(0) : look);
 	store_relaxed(&pump->asleep, 0u);
 }
 
 void *thread_main(void *)
 {
+	sleep_lists lists;
+
 	for (;;) {
 		if (!pump_run() && !run_for(nothing_to_do() ? 0 : pump_spin)) {
 			if (load_relaxed(&pump->closing))
 				sched_yield();
-			arm_and_sleep();
+			arm_and_sleep(&lists);
 		}
 	}
 }
@@ -402,15 +471,29 @@ int pump_add(stream *s)
 
 	if (err)
 		return err;
-	if (std::find(pump->gated.begin(), pump->gated.end(), s) == pump->gated.end()) {
-		__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
-		pump->gated.push_back(s);
-	}
+	if (place_of(s) != pump->gated.end())
+		return 0;
+	if (!try_push(pump->gated, listed{pump->last_number + 1, s}))
+		return no_memory("the list of streams behind gates");
+	pump->last_number++;
+	__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
 	return 0;
 }
 
-int pump_watch(stream *s, bool tells, void (*deliver)(void *arg, call_token *done), void *arg)
+watch *pump_place()
 {
+	return new (std::nothrow) watch;
+}
+
+void pump_forgo(watch *w)
+{
+	delete w;
+}
+
+int pump_watch(stream *s, bool tells, task &t)
+{
+	watch *w = t.place;
+
 	std::lock_guard guard(pump->list_lock);
 	const int err = start();
 
@@ -418,34 +501,50 @@ int pump_watch(stream *s, bool tells, void (*deliver)(void *arg, call_token *don
 		return err;
 	__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&s->watched, 1, __ATOMIC_RELAXED);
-	pump->watches.push_back({s, s->last, tells, deliver, arg});
+	w->s = s;
+	w->seq = s->last;
+	w->tells = tells;
+	w->deliver = t.deliver;
+	w->arg = t.arg;
+	t.place = nullptr;
+	/* Release: who walks along sees it whole. */
+	store_release(pump->watches_end, w);
+	pump->watches_end = &w->next;
 	return 0;
+}
+
+/* With list_lock held: the first of the device's; it leaves the list. */
+static stream *take_gated(const device *dev)
+{
+	const auto at = std::find_if(pump->gated.begin(), pump->gated.end(), [dev](const listed &l) { return l.s->dev == dev; });
+	stream *s = nullptr;
+
+	if (at != pump->gated.end()) {
+		s = at->s;
+		pump->gated.erase(at);
+	}
+	return s;
 }
 
 void pump_forget(device *dev)
 {
 	std::lock_guard run(pump->run_lock); /* no pass is looking at its lanes */
-	std::vector<watch> gone;
-	std::vector<stream *> ended;
 
 	pump->list_lock.lock();
-	/* Streams that ended with work in their queues stay listed until a pass sees them: too late for their lanes. */
-	for (stream *s : pump->gated)
-		if (s->dev == dev)
-			ended.push_back(s);
-	std::erase_if(pump->gated, [dev](const stream *s) { return s->dev == dev; });
-	for (size_t i = 0; i < pump->watches.size();)
-		if (pump->watches[i].s->dev == dev) {
-			gone.push_back(pump->watches[i]);
-			pump->watches.erase(pump->watches.begin() + long(i));
-		} else {
-			i++;
-		}
+	for (watch *w = pump->watches; w; w = w->next)
+		w->due = w->s->dev == dev;
+	watch *gone = take_due();
 	pump->list_lock.unlock();
-	for (const watch &w : gone)
-		deliver_watch(w);
-	for (stream *s : ended)
+	deliver_all(gone);
+	/* Streams that ended with work in their queues stay listed until a pass sees them: too late for their lanes. */
+	for (;;) {
+		pump->list_lock.lock();
+		stream *s = take_gated(dev);
+		pump->list_lock.unlock();
+		if (!s)
+			break;
 		stream_unref(s);
+	}
 }
 
 /* What waits for something in this device's rings finds it reached, and does not look there again. */
@@ -453,12 +552,11 @@ static void settle_waits(const device *dev)
 {
 	std::lock_guard run(pump->run_lock); /* no pass is looking there just now */
 
-	for (stream *s : snapshot()) {
+	for (gated_streams all; stream *s = all.next();) {
 		s->ln->lock.lock();
-		if (s->gated)
-			for (task &t : *s->queue)
-				if (t.kind == task_kind::gate_event)
-					record_settle(t.rec, dev);
+		for (const queued *q = s->queue; q; q = q->next)
+			if (q->t.kind == task_kind::gate_event)
+				record_settle(q->t.rec, dev);
 		s->ln->lock.unlock();
 		stream_unref(s);
 	}
@@ -486,9 +584,9 @@ bool queue_done(u64 epoch)
 	std::lock_guard looking(pump->look_lock);
 	bool done = true;
 
-	for (stream *s : snapshot()) {
+	for (gated_streams all; stream *s = all.next();) {
 		s->ln->lock.lock();
-		if (s->gated && !s->queue->empty() && s->queue->front().number <= epoch)
+		if (s->queue && s->queue->t.number <= epoch)
 			done = false;
 		s->ln->lock.unlock();
 		stream_unref(s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Records: where in which ring an event is reached, and the pinned words that the device stamps. */
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
@@ -12,7 +12,8 @@ namespace usdma::core {
 struct stamp_pool {
 	static constexpr size_t block = 16 * KiB;
 	std::mutex lock;
-	std::vector<u64 *> free;
+	std::vector<u64 *> free; /* has room for all words that there are, so that giving one back needs no memory */
+	size_t words = 0;
 };
 static constinit immortal<stamp_pool> stamps;
 
@@ -22,10 +23,18 @@ static u64 *stamp_get()
 	void *mem;
 
 	if (stamps->free.empty()) {
+		const size_t more = stamp_pool::block / sizeof(u64), most = stamps->words + more;
+
+		/* Twice as much, so that it need not move each time. */
+		if (most > stamps->free.capacity() && !try_reserve(stamps->free, 2 * most)) {
+			no_memory("the list of time stamps");
+			return nullptr;
+		}
 		if (host_alloc(stamp_pool::block, -1, &mem))
 			return nullptr;
-		for (size_t i = 0; i < stamp_pool::block / sizeof(u64); i++)
-			stamps->free.push_back(static_cast<u64 *>(mem) + i);
+		stamps->words = most;
+		for (size_t i = 0; i < more; i++)
+			push_reserved(stamps->free, static_cast<u64 *>(mem) + i);
 	}
 	u64 *w = stamps->free.back();
 	stamps->free.pop_back();
@@ -36,7 +45,7 @@ static void stamp_put(u64 *w)
 {
 	std::lock_guard guard(stamps->lock);
 
-	stamps->free.push_back(w);
+	push_reserved(stamps->free, w);
 }
 
 record *record_new(bool timing)

@@ -78,22 +78,21 @@ static int channel_reset(lane *l)
 /* All that is pending there ends, and each stream that has any hears of it. */
 static int lane_restart(lane *l)
 {
-	/* Held, not visited: what is told to them may call back into the list. */
-	const auto all = streams_hold([](const stream *s, const void *arg) { return s->ln == arg; }, l);
+	const auto on_lane = [](const stream *s, const void *arg) { return s->ln == arg; };
+	std::lock_guard guard(l->lock);
 	int err;
 
-	l->lock.lock();
-	for (stream *s : all)
+	/* Held, not visited: what is told to them may call back into the list. */
+	for (size_t at = 0; stream *s = stream_next(&at, on_lane, l);) {
 		if (!lane_done(l, s->last)) {
 			stream_note_error(s, dma::fault_errno(dma::fault_reason::reset), dma::fault_reason::reset, 0, s->last);
 			if (s->stopped)
 				stream_drop_queue(s);
 		}
+		stream_unref(s);
+	}
 	err = l->ch->ops->restart(l->ch);
 	store_relaxed(&l->stuck, u32(err != 0));
-	l->lock.unlock();
-	for (stream *s : all)
-		stream_unref(s);
 	return err;
 }
 

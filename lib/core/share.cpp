@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
+#include <new>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -96,8 +97,11 @@ static int fill_page(share *s, const share_spec &spec)
 
 int share_export(const share_spec &spec, bool pin, share **out)
 {
-	share_ptr s(new share);
+	share_ptr s(new (std::nothrow) share);
 	int err;
+
+	if (!s)
+		return no_memory("a shared page");
 
 	s->mine = true;
 	s->fd.reset(memfd_create("usdma-share", MFD_CLOEXEC));
@@ -174,9 +178,9 @@ static int open_data(share *s, const parsed_key &k)
 
 static int import_parsed(const parsed_key &k, bool pin, share **out)
 {
-	share_ptr s(new share);
+	share_ptr s(new (std::nothrow) share);
 	struct stat st;
-	int err = open_of(k.pid, k.fd);
+	int err = s ? open_of(k.pid, k.fd) : no_memory("a shared page");
 
 	if (err < 0)
 		return err;

@@ -18,7 +18,6 @@
 #include <mutex>
 #include <new>
 #include <sys/mman.h>
-#include <vector>
 
 namespace usdma::core {
 
@@ -45,12 +44,8 @@ public:
 
 		if (!base_ && !reserve())
 			return nullptr;
-		if (!free_.empty()) {
-			T *t = free_.back();
-
-			free_.pop_back();
-			return new (t) T();
-		}
+		if (free_)
+			return new (base_ + unused()[--free_]) T();
 		return used_ < max ? new (base_ + used_++) T() : nullptr;
 	}
 	/* The object is destroyed, its memory stays readable and says alive == 0 (T's first member is alive). */
@@ -59,7 +54,7 @@ public:
 		t->~T();
 		std::lock_guard guard(lock_);
 		__atomic_store_n(&t->alive, 0, __ATOMIC_RELEASE);
-		free_.push_back(t);
+		unused()[free_++] = u32(t - base_);
 	}
 	/* At the start of an object, alive or not. */
 	bool within(const void *p) const
@@ -89,7 +84,20 @@ public:
 	{
 		std::lock_guard guard(lock_);
 
-		return used_ - free_.size();
+		return used_ - free_;
+	}
+	/* The first from number *at on for which fn(T&) is true, nullptr: none; *at: behind it. As each, which is a look at all. */
+	template <class F> T *next(size_t *at, F fn)
+	{
+		std::lock_guard guard(lock_);
+
+		while (*at < used_) {
+			T *t = base_ + (*at)++;
+
+			if (__atomic_load_n(&t->alive, __ATOMIC_ACQUIRE) && fn(*t))
+				return t;
+		}
+		return nullptr;
 	}
 	/* Calls fn(T&) for each object that is alive; fn must not call back into the slab. */
 	template <class F> void each(F fn)
@@ -102,9 +110,11 @@ public:
 	}
 
 private:
+	/* Behind the objects: the numbers of those that are not used, as many as free_ says.  What is put needs no memory for it. */
+	u32 *unused() { return reinterpret_cast<u32 *>(base_ + max); }
 	bool reserve()
 	{
-		void *p = mmap(nullptr, max * sizeof(T), PROT_READ | PROT_WRITE,
+		void *p = mmap(nullptr, max * (sizeof(T) + sizeof(u32)), PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 		if (p == MAP_FAILED)
@@ -116,8 +126,8 @@ private:
 	mutable std::mutex lock_;
 	T *base_ = nullptr;
 	size_t used_ = 0;
+	size_t free_ = 0;
 	u64 names_ = 0;
-	std::vector<T *> free_;
 };
 
 /* A global that is never destroyed: threads may still use it while the process exits. */

@@ -11,7 +11,8 @@ namespace usdma::core {
 struct staging_pool {
 	static constexpr size_t keep = 32;
 	std::mutex lock;
-	std::vector<u8 *> free;
+	u8 *free[keep] = {};
+	size_t n = 0;
 };
 static constinit immortal<staging_pool> pool;
 
@@ -23,9 +24,8 @@ static int buffer_get(u64 size, u8 **out)
 	{
 		std::lock_guard guard(pool->lock);
 
-		if (!pool->free.empty()) {
-			*out = pool->free.back();
-			pool->free.pop_back();
+		if (pool->n) {
+			*out = pool->free[--pool->n];
 			return 0;
 		}
 	}
@@ -40,8 +40,8 @@ static void buffer_put(u8 *mem)
 	{
 		std::lock_guard guard(pool->lock);
 
-		if (pool->free.size() < staging_pool::keep) {
-			pool->free.push_back(mem);
+		if (pool->n < staging_pool::keep) {
+			pool->free[pool->n++] = mem;
 			return;
 		}
 	}
@@ -82,9 +82,9 @@ internal_stream::internal_stream(unsigned slot)
 	{
 		std::lock_guard guard(dev_->idle_lock);
 
-		if (!dev_->idle.empty()) {
-			s_ = dev_->idle.back();
-			dev_->idle.pop_back();
+		if (dev_->idle) {
+			s_ = dev_->idle;
+			dev_->idle = s_->next_idle;
 			return;
 		}
 	}
@@ -98,7 +98,8 @@ internal_stream::~internal_stream()
 	if (!s_)
 		return;
 	std::lock_guard guard(dev_->idle_lock);
-	dev_->idle.push_back(s_);
+	s_->next_idle = dev_->idle;
+	dev_->idle = s_;
 }
 
 } // namespace usdma::core

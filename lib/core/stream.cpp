@@ -7,7 +7,7 @@
 #include "lib/core/trace.h"
 #include "lib/core/wait.h"
 
-#include <string>
+#include <optional>
 #include <unistd.h>
 
 namespace usdma::core {
@@ -77,8 +77,6 @@ static void stream_end(stream *s)
 
 	l->lock.lock();
 	stream_drop_queue(s);
-	delete s->queue;
-	s->queue = nullptr;
 	l->lock.unlock();
 	pump_kick(); /* calls that were dropped with the queue may be its to make */
 	lane_put(l);
@@ -216,15 +214,18 @@ static int wait_room(stream *s)
 
 static int queue_requests(stream *s, const dma::request *r, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		task t;
+	queued *first = nullptr, **end = &first;
 
-		t.req = r[i];
-		const int err = stream_push(s, std::move(t));
-		if (err)
-			return err;
+	/* All of them or none: what is only begun cannot be taken back. */
+	for (size_t i = 0; i < n; i++, end = &(*end)->next) {
+		*end = new (std::nothrow) queued;
+		if (!*end) {
+			queued_delete(first);
+			return no_memory("work behind a gate");
+		}
+		(*end)->t.req = r[i];
 	}
-	return 0;
+	return stream_push_all(s, first);
 }
 
 /* The ring was full, or the stream is gated or stopped. */
@@ -369,28 +370,22 @@ static bool ref_if_any(stream *s)
 	return n != 0;
 }
 
-std::vector<stream *> streams_hold(bool (*wanted)(const stream *s, const void *arg), const void *arg)
+stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg), const void *arg)
 {
-	std::vector<stream *> held;
-
-	streams->each([&](stream &s) {
-		if (wanted(&s, arg) && ref_if_any(&s))
-			held.push_back(&s);
-	});
-	return held;
+	return streams->next(at, [&](stream &s) { return wanted(&s, arg) && ref_if_any(&s); });
 }
 
-/* The device's, but those of synchronous calls. */
-static std::vector<stream *> hold_streams(const device *dev)
+/* The next of the device's, but those of synchronous calls. */
+static stream *next_stream(const device *dev, size_t *at)
 {
-	return streams_hold([](const stream *s, const void *arg) { return s->dev == arg && !s->opt.internal; }, dev);
+	return stream_next(at, [](const stream *s, const void *arg) { return s->dev == arg && !s->opt.internal; }, dev);
 }
 
 int device_abort(device *dev)
 {
 	int first = 0;
 
-	for (stream *s : hold_streams(dev)) {
+	for (size_t at = 0; stream *s = next_stream(dev, &at);) {
 		const int err = load_acquire(&s->alive) && stream_query(s) == 1 ? stream_abort(s) : 0;
 
 		first = first ? first : err;
@@ -402,17 +397,17 @@ int device_abort(device *dev)
 int device_sync(device *dev, deadline until, bool *late)
 {
 	bool waits = false;
-	std::string why;
+	std::optional<kept_error> why;
 	int first = 0;
 
-	for (stream *s : hold_streams(dev)) {
+	for (size_t at = 0; stream *s = next_stream(dev, &at);) {
 		const bool alive = load_acquire(&s->alive) != 0;
 		const int wait = alive ? stream_wait(s, until) : 0;
 		const int err = wait || !alive ? wait : stream_take_error(s, nullptr);
 
 		if (err && !first) {
 			first = err;
-			why = error_text();
+			why.emplace();
 			waits = wait == -ETIMEDOUT;
 		}
 		stream_unref(s);
@@ -420,7 +415,7 @@ int device_sync(device *dev, deadline until, bool *late)
 	memory_reclaim();
 	if (late)
 		*late = waits;
-	return first ? fail(-first, "%s", why.c_str()) : 0;
+	return first ? why->again(first) : 0;
 }
 
 /* ---- abort ------------------------------------------------------------------------------------------ */

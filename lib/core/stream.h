@@ -16,13 +16,12 @@
 #include "lib/core/device.h"
 #include "lib/core/slab.h"
 
-#include <deque>
-
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
 struct event;
 struct task;
+struct queued;
 struct stream;
 struct call_token;
 
@@ -54,7 +53,7 @@ struct alignas(64) stream {
 	lane *ln = nullptr;
 	device *dev = nullptr;
 	u64 last = 0;                 /* last sequence number of ours in the ring; under ln->lock */
-	std::deque<task> *queue = nullptr; /* work behind a gate; under ln->lock; null: never gated */
+	queued *queue = nullptr, *queue_end = nullptr; /* work behind a gate, first and last; under ln->lock */
 	u32 gated = 0;                /* queue is not empty; under ln->lock, read without as a hint */
 	u32 has_error = 0;
 	u64 max_len = 0;              /* of one request of this engine */
@@ -67,6 +66,7 @@ struct alignas(64) stream {
 	u32 watched = 0;              /* calls that block nothing and that the pump has yet to make; atomic */
 	u32 held_back = 0;            /* the pump's: in which look one of them was not due */
 	u64 user[4] = {};             /* the front end's */
+	stream *next_idle = nullptr;  /* of synchronous calls and not in use: the device's list */
 };
 
 /* For those whom stream_valid has told that it is one. */
@@ -100,8 +100,11 @@ int stream_query(stream *s);
 int stream_take_error(stream *s, stream_error *out);
 /* Drops queued work, stops what runs; later calls give -ECANCELED until the stream is destroyed. */
 int stream_abort(stream *s);
-/* Those that are wanted, each with a reference (stream_unref): others may destroy them meanwhile. */
-std::vector<stream *> streams_hold(bool (*wanted)(const stream *s, const void *arg), const void *arg);
+/*
+ * The next from number *at (first 0) on that is wanted, with a reference (stream_unref): others may destroy it meanwhile.
+ * nullptr: no more.
+ */
+stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg), const void *arg);
 /* Aborts each stream of the device that has work; the first error. */
 int device_abort(device *dev);
 int stream_set_fail_mode(stream *s, fail_mode mode);

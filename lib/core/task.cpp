@@ -122,7 +122,7 @@ static outcome run_call(stream *s, task &t)
 	if (!t.block) {
 		const bool tells = place_marker(s);
 
-		return pump_watch(s, tells, t.deliver, t.arg) ? outcome::later : outcome::done;
+		return pump_watch(s, tells, t) ? outcome::later : outcome::done;
 	}
 	if (!t.delivered) {
 		/* Also the calls before it that block nothing: the pump makes those. */
@@ -185,6 +185,8 @@ void drop_task(task &t, bool accepted)
 		t.deliver(t.arg, nullptr);
 	token_unref(t.token);
 	t.token = nullptr;
+	pump_forgo(t.place);
+	t.place = nullptr;
 }
 
 /* A call whose stream has others with the pump is made behind them. */
@@ -192,39 +194,96 @@ static void pass_to_pump(stream *s, task &t)
 {
 	if (!t.deliver || t.delivered || !load_acquire(&s->watched))
 		return;
-	if (pump_watch(s, false, t.deliver, t.arg) == 0)
+	if (pump_watch(s, false, t) == 0)
 		t.delivered = true;
+}
+
+/* The first leaves the queue. */
+static void queue_pop(stream *s)
+{
+	const queued *q = s->queue;
+
+	s->queue = q->next;
+	delete q;
 }
 
 void stream_drop_queue(stream *s)
 {
-	if (s->queue) {
-		for (task &t : *s->queue) {
-			pass_to_pump(s, t);
-			drop_task(t, true);
-		}
-		s->queue->clear();
+	for (const queued *q = s->queue; q; q = s->queue) {
+		task &t = s->queue->t;
+
+		pass_to_pump(s, t);
+		drop_task(t, true);
+		queue_pop(s);
 	}
 	store_relaxed(&s->gated, 0u);
 }
 
 /* ---- queueing --------------------------------------------------------------------------------------- */
 
-/* With the lane's lock held. */
-static int enqueue(stream *s, task &&t)
+static void queue_append(stream *s, queued *q)
 {
-	if (!s->queue)
-		s->queue = new std::deque<task>;
-	if (!s->gated) {
-		const int err = pump_add(s);
-
-		if (err)
-			return err;
-	}
-	t.number = __atomic_add_fetch(&task_count, 1, __ATOMIC_RELAXED);
-	s->queue->push_back(std::move(t));
+	q->t.number = __atomic_add_fetch(&task_count, 1, __ATOMIC_RELAXED);
+	(s->queue ? s->queue_end->next : s->queue) = q;
+	s->queue_end = q;
 	store_relaxed(&s->gated, 1u);
+}
+
+/* With the lane's lock held; on error the task is the caller's as before. */
+static int enqueue(stream *s, const task &t)
+{
+	auto *q = new (std::nothrow) queued{t};
+	const int err = !q ? no_memory("work behind a gate") : s->gated ? 0 : pump_add(s);
+
+	if (err) {
+		delete q;
+		return err;
+	}
+	queue_append(s, q);
 	return 0;
+}
+
+/* After the unlock's full barrier, as in stream_submit. */
+static void after_push(const lane *l)
+{
+	if (load_relaxed(l->ch->asleep))
+		l->ch->ops->wake(l->ch);
+	pump_kick();
+}
+
+void queued_delete(queued *first)
+{
+	while (first) {
+		const queued *q = first;
+
+		first = q->next;
+		delete q;
+	}
+}
+
+int stream_push_all(stream *s, queued *first)
+{
+	lane *l = s->ln;
+	int err = forked() ? fail_forked() : stream_refuses(s);
+
+	l->lock.lock();
+	/* On the pump's list in any case: that is what may fail.  It takes a stream off that has nothing queued. */
+	if (!err && !s->gated)
+		err = pump_add(s);
+	while (first && !err) {
+		queued *q = first;
+
+		first = q->next;
+		q->next = nullptr;
+		if (s->gated || run_task(s, q->t) == outcome::later)
+			queue_append(s, q);
+		else
+			delete q;
+	}
+	l->lock.unlock();
+	queued_delete(first);
+	after_push(l);
+	return err;
 }
 
 int stream_push(stream *s, task &&t)
@@ -238,12 +297,9 @@ int stream_push(stream *s, task &&t)
 	}
 	l->lock.lock();
 	if (s->gated || run_task(s, t) == outcome::later)
-		err = enqueue(s, std::move(t));
+		err = enqueue(s, t);
 	l->lock.unlock();
-	/* After the unlock's full barrier, as in stream_submit. */
-	if (load_relaxed(l->ch->asleep))
-		l->ch->ops->wake(l->ch);
-	pump_kick();
+	after_push(l);
 	if (err)
 		drop_task(t, false);
 	return err;
@@ -262,13 +318,13 @@ bool stream_advance(stream *s)
 		stream_drop_queue(s);
 		moved = true;
 	}
-	while (s->gated && !s->queue->empty()) {
-		if (run_task(s, s->queue->front()) == outcome::later)
+	while (s->queue) {
+		if (run_task(s, s->queue->t) == outcome::later)
 			break;
-		s->queue->pop_front();
+		queue_pop(s);
 		moved = true;
 	}
-	if (s->queue && s->queue->empty())
+	if (!s->queue)
 		store_relaxed(&s->gated, 0u);
 	l->lock.unlock();
 	if (load_relaxed(l->ch->asleep))
@@ -343,6 +399,10 @@ int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *a
 	t.deliver = deliver;
 	t.arg = arg;
 	t.block = block;
+	/* The pump may get it at a time when nothing may fail any more. */
+	t.place = pump_place();
+	if (!t.place)
+		return no_memory("a call");
 	return stream_push(s, std::move(t));
 }
 

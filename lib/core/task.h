@@ -9,6 +9,8 @@ namespace usdma::core {
 
 enum class task_kind : u8 { request, record, reset, gate_event, gate_check, call };
 
+struct watch;
+
 struct task {
 	task_kind kind = task_kind::request;
 	bool block = false;          /* call: the stream waits for call_done */
@@ -23,6 +25,13 @@ struct task {
 	void (*deliver)(void *arg, call_token *done) = nullptr;
 	void *arg = nullptr;
 	call_token *token = nullptr; /* call: a reference */
+	watch *place = nullptr;      /* call: the pump's room for it; null once the pump has it */
+};
+
+/* A task in its stream's queue. */
+struct queued {
+	task t;
+	queued *next = nullptr;
 };
 
 /* What run_task says. */
@@ -37,6 +46,9 @@ outcome run_task(stream *s, task &t);
 void drop_task(task &t, bool accepted);
 /* Runs the task, or queues it for the pump. 0 or -errno (then it is dropped). */
 int stream_push(stream *s, task &&t);
+/* The same for a list of requests: all of them, or none and -errno. Takes the list. */
+int stream_push_all(stream *s, queued *first);
+void queued_delete(queued *first);
 /* Moves a gated stream's queue on as far as it goes; true when something moved. Takes the lane's lock. */
 bool stream_advance(stream *s);
 /* Drops all that is queued; with the lane's lock held. Its calls are made, after those that the pump still has. */
@@ -67,8 +79,11 @@ bool record_reached(record *r);
 
 /* A stream's queue has become non-empty; with its lane's lock held. Starts the thread at the first time. */
 int pump_add(stream *s);
-/* Once all that s has in the ring now has ended (or its device is dead): deliver(arg, nullptr). With the lane's lock held. */
-int pump_watch(stream *s, bool tells, void (*deliver)(void *arg, call_token *done), void *arg);
+/* Room for a call; nullptr: no memory. */
+watch *pump_place();
+void pump_forgo(watch *w);
+/* Once all that s has in the ring now has ended (or its device is dead): t.deliver(t.arg, nullptr). With the lane's lock held. */
+int pump_watch(stream *s, bool tells, task &t);
 /* How often a device's interrupt woke the pump's thread. */
 u64 pump_interrupts();
 /* One pass over all that is gated or watched, by whoever waits; true when something moved. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/vmm.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "lib/core/heap.h"
 #include "lib/core/memory.h"
 #include "lib/core/slab.h"
@@ -29,16 +29,11 @@ struct vmm_state {
 	std::map<u64, vmm_mapping> mapped;  /* by start */
 };
 
-static constinit immortal<vmm_state *> made;
-static std::mutex made_lock;
-
 static vmm_state &vmm()
 {
-	std::lock_guard guard(made_lock);
+	static immortal<vmm_state> made;
 
-	if (!*made)
-		*made = new vmm_state;
-	return **made;
+	return *made;
 }
 
 static unsigned long long ull(u64 v)
@@ -48,11 +43,11 @@ static unsigned long long ull(u64 v)
 
 /* ---- addresses -------------------------------------------------------------------------------------- */
 
-static void make_ready(vmm_state &v)
+static int make_ready(vmm_state &v)
 {
 	if (!v.ready)
-		v.window.init(window_base + window_size - window_vmm, vmm_grain);
-	v.ready = true;
+		v.ready = !v.window.init(window_base + window_size - window_vmm, vmm_grain);
+	return v.ready ? 0 : -ENOBUFS;
 }
 
 int vmm_take_addresses(u64 size, u64 align, u64 expect, u64 *va)
@@ -60,13 +55,14 @@ int vmm_take_addresses(u64 size, u64 align, u64 expect, u64 *va)
 	vmm_state &v = vmm();
 	std::lock_guard guard(v.lock);
 	u64 offset = expect - window_vmm;
-	int err;
+	int err = make_ready(v);
 
-	make_ready(v);
-	if (expect)
+	if (!err && expect)
 		err = expect >= window_vmm && expect % vmm_grain == 0 ? v.window.reserve(offset, size) : -EEXIST;
-	else
+	else if (!err)
 		err = v.window.alloc(size, std::max(align, vmm_grain), &offset);
+	if (err == -ENOBUFS)
+		return no_memory("the table of addresses");
 	if (err)
 		return fail(-err, expect ? "%llu bytes of addresses at %#llx cannot be had: taken, or not in the window"
 					 : "%llu bytes of addresses are not to be had (asked for at %#llx)", ull(size), ull(expect));
@@ -95,9 +91,12 @@ int vmm_reserve(u64 size, u64 align, u64 expect, u64 *va)
 	if (err)
 		return err;
 	vmm_state &v = vmm();
-	std::lock_guard guard(v.lock);
-	v.reserved[*va] = whole;
-	return 0;
+	std::unique_lock guard(v.lock);
+	if (try_emplace(v.reserved, *va, whole))
+		return 0;
+	guard.unlock();
+	vmm_give_addresses(*va);
+	return no_memory("the list of reservations");
 }
 
 /* Whether anything is mapped in [va, va + size). */
@@ -325,18 +324,23 @@ int vmm_map(u64 va, u64 size, physical *p, bool access)
 {
 	vmm_state &v = vmm();
 	std::lock_guard guard(v.lock);
-	vmm_mapping m{p, size, nullptr};
+	const vmm_mapping m{p, size, nullptr};
 	int err;
 
 	if (forked())
 		return fail_forked();
 	err = check_map(v, va, size, p);
-	if (!err && access)
-		err = grant(va, &m);
 	if (err)
 		return err;
+	vmm_mapping *made = try_emplace(v.mapped, va, m);
+	if (!made)
+		return no_memory("the list of mappings");
+	err = access ? grant(va, made) : 0;
+	if (err) {
+		v.mapped.erase(va);
+		return err;
+	}
 	__atomic_add_fetch(&p->refs, 1, __ATOMIC_RELAXED);
-	v.mapped[va] = m;
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Physical memory and device memory that other processes map. */
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "lib/core/slab.h"
 #include "lib/core/vmm_room.h"
 
@@ -33,13 +33,11 @@ static std::mutex export_lock; /* the share members of physicals, and the export
 struct number_table {
 	std::map<u64, share *> of; /* what this process exports; with a reference */
 };
-static constinit immortal<number_table *> numbers;
-
 static number_table &exported()
 {
-	if (!*numbers)
-		*numbers = new number_table;
-	return **numbers;
+	static immortal<number_table> numbers;
+
+	return *numbers;
 }
 
 int physical_export(physical *p, bool open, u64 *number)
@@ -61,8 +59,12 @@ int physical_export(physical *p, bool open, u64 *number)
 	if (err)
 		return err;
 	*number = share_number(p->shared);
+	if (!try_emplace(exported().of, *number, p->shared)) {
+		share_unref(p->shared);
+		p->shared = nullptr;
+		return no_memory("the list of exported memory");
+	}
 	share_ref(p->shared);
-	exported().of[*number] = p->shared;
 	return 0;
 }
 
@@ -141,20 +143,15 @@ struct import {
 
 struct ipc_state {
 	std::mutex lock;
-	std::map<std::string, share *> exports;
-	std::map<std::string, std::unique_ptr<import>> imports;
+	std::map<std::string, share *, std::less<>> exports;
+	std::map<std::string, std::unique_ptr<import>, std::less<>> imports;
 };
-
-static constinit immortal<ipc_state *> made;
-static std::mutex made_lock;
 
 static ipc_state &ipc()
 {
-	std::lock_guard guard(made_lock);
+	static immortal<ipc_state> made;
 
-	if (!*made)
-		*made = new ipc_state;
-	return **made;
+	return *made;
 }
 
 static int no_key()
@@ -183,7 +180,10 @@ int ipc_memory_export(const void *ptr, u64 size, bool open, char *key)
 		return err;
 	ipc_state &st = ipc();
 	std::lock_guard guard(st.lock);
-	st.exports[s->key] = s;
+	if (!try_emplace(st.exports, s->key, s)) {
+		share_unref(s);
+		return no_memory("the list of exported memory");
+	}
 	memcpy(key, s->key, share_key_len + 1);
 	return 0;
 }
@@ -236,7 +236,6 @@ int ipc_memory_import(device *dev, const char *key, void **out)
 	ipc_state &st = ipc();
 	std::lock_guard guard(st.lock);
 	const auto it = st.imports.find(key);
-	auto i = std::make_unique<import>();
 	int err;
 
 	if (forked())
@@ -246,17 +245,23 @@ int ipc_memory_import(device *dev, const char *key, void **out)
 		*out = reinterpret_cast<void *>(it->second->reg->base);
 		return 0;
 	}
+	std::unique_ptr<import> made(new (std::nothrow) import);
+	std::unique_ptr<import> *listed = made ? try_emplace(st.imports, key) : nullptr;
+	if (!listed)
+		return no_memory("the list of imported memory");
+	import *const i = made.get();
 	err = share_import(key, share_kind::memory, false, &i->from);
 	if (!err)
 		err = device_get(dev->slot, &i->dev);
 	if (!err)
-		err = import_map(i.get());
+		err = import_map(i);
 	if (err) {
-		import_end(i.get());
+		import_end(i);
+		st.imports.erase(st.imports.find(key));
 		return err;
 	}
 	*out = reinterpret_cast<void *>(i->reg->base);
-	st.imports[key] = std::move(i);
+	*listed = std::move(made);
 	return 0;
 }
 
@@ -286,16 +291,16 @@ int ipc_memory_close(const char *key)
 
 int ipc_memory_close_at(const void *ptr)
 {
-	std::string key;
+	char key[share_key_len + 1] = "";
 	{
 		ipc_state &st = ipc();
 		std::lock_guard guard(st.lock);
 
 		for (const auto &[k, i] : st.imports)
 			if (i->reg->base == reinterpret_cast<u64>(ptr))
-				key = k;
+				snprintf(key, sizeof(key), "%s", k.c_str());
 	}
-	return key.empty() ? fail(ENOENT, "%p is not the start of imported memory", ptr) : ipc_memory_close(key.c_str());
+	return *key ? ipc_memory_close(key) : fail(ENOENT, "%p is not the start of imported memory", ptr);
 }
 
 bool ipc_memory_known(const char *key)

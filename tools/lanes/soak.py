@@ -38,6 +38,10 @@ def turn(run, name, seconds):
     found = LINE.search(out)
     ok = status == 0 and found is not None and found.group(1) == name
     run.results.add(ok, f"soak {name}, USDMA_TEST_SEED={seed}, {seconds} s", tail(out))
+    if not ok:  # not only at the end of hours
+        with open(run.dir("gcc") + f"/soak-{name}-{seed}.log", "w", encoding="utf-8") as f:
+            f.write(out)
+        run.say(f"{name} ended with status {status}; all that it said is in {f.name}\n{tail(out)}")
     figures = [int(x) for x in found.groups()[1:]] if found else [0] * 9
     return {"load": name, "seed": seed, "seconds": seconds, "ok": ok, "operations": figures[0], "rss_kib": figures[1:3],
             "fds": figures[3:5], "maps": figures[5:7], "threads": figures[7:9]}

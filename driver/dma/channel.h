@@ -73,6 +73,8 @@ struct channel_ops {
 	int (*cut)(channel *ch);
 	/* After engine::reset: on again, empty; what was posted before counts as completed.  nullptr: as above. */
 	int (*restart)(channel *ch);
+	/* For the message about one that stands still: where it stands, in words; may ask the device.  nullptr: as above. */
+	void (*describe)(const channel *ch, char *buf, size_t size);
 	/* Ends and frees the channel; nothing is written to host memory after it returns. */
 	void (*close)(channel *ch);
 };

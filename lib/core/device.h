@@ -13,6 +13,7 @@
 #include "lib/core/memory.h"
 #include "lib/core/spin.h"
 #include "lib/core/stats.h"
+#include "lib/core/stillness.h"
 
 #include <atomic>
 #include <memory>
@@ -24,15 +25,6 @@
 namespace usdma::core {
 
 struct waiter;
-
-/* What a lane looked like when it was last looked at for progress; under dev->recover_lock. */
-struct stillness {
-	u64 completed = 0, heartbeat = 0;
-	u64 looked = 0, still = 0; /* ns: when, and how long it has stood still in all */
-	bool idle = true;
-	u8 tried = 0;     /* recover.cpp: how far its cure went … */
-	u64 tried_at = 0; /* … while completed was that */
-};
 
 struct alignas(64) lane {
 	futex_lock lock;      /* the channel's hot calls, and the queues of the streams on it */
@@ -47,7 +39,9 @@ struct alignas(64) lane {
 	waiter *waiters = nullptr;        /* first: the one that sleeps on the eventfd */
 	wait_history waits;               /* how long they took */
 	std::atomic<u64> waited_bytes{0}; /* count->bytes when the last one began */
-	stillness still;
+	stillness still;                  /* under dev->recover_lock, as are the next two */
+	u8 tried = 0;                     /* recover.cpp: how far its cure went … */
+	u64 tried_at = 0;                 /* … while completed was that */
 	u32 stuck = 0;                    /* halted, and cannot be resumed */
 	lane_counters unseen;             /* for lanes of no device in the table */
 };

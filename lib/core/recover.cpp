@@ -11,7 +11,6 @@
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
-#include <algorithm>
 #include <unistd.h>
 
 namespace usdma::core {
@@ -113,40 +112,18 @@ static int device_reset(device *dev)
 
 /* ---- who decides ------------------------------------------------------------------------------------ */
 
-/*
- * What a look may add.  After a longer pause nobody knows whose it was: a stop signal or a machine
- * that has no time for this process has stopped an embedded device too, which gets its chance first.
- */
-static u64 longest_gap(u64 hang_ns)
-{
-	return std::max(hang_ns / 4, 60 * ns_per_ms); /* sleepers look every 50 ms */
-}
-
 /* With recover_lock held: no progress for too long though there is something to do. */
 static bool stands_still(lane *l, u64 now)
 {
-	stillness &was = l->still;
-
 	/* Held: somebody submits, or waits for a command; the next look is soon. */
 	if (!l->lock.try_lock())
 		return false;
-	const u64 posted = l->ch->posted;
-	l->lock.unlock();
 	const u64 done = dma::completed(l->ch), beat = load_relaxed(&l->ch->record->heartbeat);
-	const bool busy = posted != done && (!dma::halted(l->ch) || load_relaxed(&l->stuck));
+	const bool pending = l->ch->posted != done;
+	l->lock.unlock();
+	const bool busy = pending && (!dma::halted(l->ch) || load_relaxed(&l->stuck));
 
-	const u64 passed = now - was.looked, hang_ns = u64(config_get().hang_ms) * ns_per_ms;
-
-	was.looked = now;
-	if (busy && !was.idle && done == was.completed && beat == was.heartbeat) {
-		was.still += std::min(passed, longest_gap(hang_ns));
-		return was.still > hang_ns;
-	}
-	was.idle = !busy;
-	was.completed = done;
-	was.heartbeat = beat;
-	was.still = 0;
-	return false;
+	return l->still.look(now, busy, done, beat, u64(config_get().hang_ms) * ns_per_ms);
 }
 
 /* One that can only be told by its ring whether it waits for something outside. */
@@ -157,35 +134,51 @@ static bool may_wait(const lane *l)
 
 static bool tried(lane *l, u8 what, int err)
 {
-	stillness &s = l->still;
-
 	log_warn("device %u channel %u stands still: %s reset: %s", l->dev->slot, l->ch->index,
 		 what == tried_channel ? "channel" : "device", err ? error_text() : "done");
-	s.tried = what;
-	s.tried_at = dma::completed(l->ch);
-	s.idle = true;
+	l->tried = what;
+	l->tried_at = dma::completed(l->ch);
+	l->still.restart();
 	return !err;
+}
+
+/* Said before it is touched, so that the message shows what it stood at. */
+static void describe(lane *l)
+{
+	const dma::channel *ch = l->ch;
+	char text[256] = "";
+
+	if (ch->ops->describe) {
+		std::lock_guard guard(l->lock);
+
+		ch->ops->describe(ch, text, sizeof(text));
+	}
+	log_warn("device %u channel %u stands still, for %llu ms: %s", l->dev->slot, ch->index,
+		 static_cast<unsigned long long>(l->still.still_ns() / ns_per_ms), text);
 }
 
 /* With recover_lock held.  A cure after which not one request ended was none: the next one then. */
 static void cure(lane *l)
 {
 	device *dev = l->dev;
-	stillness &s = l->still;
 
-	if (s.tried && s.tried_at != dma::completed(l->ch))
-		s.tried = tried_nothing;
-	if (s.tried < tried_channel) {
-		const int err = may_wait(l) ? -EAGAIN : channel_reset(l);
+	/* The look was a while ago where this thread had to wait for its CPU. */
+	if (!l->still.as_seen(dma::completed(l->ch), load_relaxed(&l->ch->record->heartbeat)))
+		return;
+	if (l->tried && l->tried_at != dma::completed(l->ch))
+		l->tried = tried_nothing;
+	if (l->tried < tried_channel && may_wait(l))
+		return l->still.restart();
+	describe(l);
+	if (l->tried < tried_channel) {
+		const int err = channel_reset(l);
 
-		if (err == -EAGAIN) {
-			s.idle = true;
-			return;
-		}
+		if (err == -EAGAIN)
+			return l->still.restart();
 		if (tried(l, tried_channel, err))
 			return wake_sleepers(l);
 	}
-	if (s.tried < tried_device && tried(l, tried_device, device_reset(dev))) {
+	if (l->tried < tried_device && tried(l, tried_device, device_reset(dev))) {
 		std::lock_guard guard(dev->lock);
 
 		for (auto &one : dev->lanes)
@@ -213,12 +206,14 @@ void device_watch(device *dev)
 	const u64 now = now_ns();
 	u64 last = dev->watched_ns.load(std::memory_order_relaxed);
 
-	if (now - last < watch_every || !dev->watched_ns.compare_exchange_strong(last, now))
+	/* By a sum: another thread may have looked after we read the clock. */
+	if (now < last + watch_every || !dev->watched_ns.compare_exchange_strong(last, now))
 		return;
 	std::unique_lock guard(dev->recover_lock, std::try_to_lock);
 	if (!guard.owns_lock() || dev->lost())
 		return;
-	if (lane *l = find_still(dev, now))
+	/* Read under the lock: looks are in the order of their times. */
+	if (lane *l = find_still(dev, now_ns()))
 		cure(l);
 }
 

@@ -303,6 +303,7 @@ const dma::channel_ops channel_table = {
 	.stop = [](dma::channel *ch) { return own(ch)->halt_soon(); },
 	.cut = nullptr,
 	.restart = nullptr,
+	.describe = nullptr,
 	.close =
 		[](dma::channel *ch) {
 			edu_channel *c = own(ch);

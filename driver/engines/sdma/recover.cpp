@@ -2,7 +2,10 @@
 /* A channel that halted: what is taken out of its ring, and how it goes on. */
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
+#include "driver/base/mmio.h"
 #include "driver/engines/sdma/sdma.h"
+
+#include <cstdio>
 
 namespace usdma::sdma {
 
@@ -149,6 +152,34 @@ int ring_cut(dma::channel *ch)
 		return rc;
 	write_record(c, seq, !rc && seq - dma::completed(ch) <= ch->posted - dma::completed(ch));
 	return 0;
+}
+
+/* The tail as the device sees it: 0 where it does not say. */
+static u64 read_tail(const sdma_channel *c)
+{
+	u64 tail = 0;
+
+	if (c->door)
+		return mmio_read64(c->door + door_tail);
+	reg_read(c->owner->transport(), chan_door(c->index) + door_tail, &tail);
+	return tail;
+}
+
+void ring_describe(const dma::channel *ch, char *buf, size_t size)
+{
+	const auto *c = static_cast<const sdma_channel *>(ch);
+	const u64 done = dma::completed(ch);
+	const descriptor *next = &c->ring[(done + 1) & c->mask];
+	u64 head = 0;
+	u32 state = 0;
+
+	reg_read(c->owner->transport(), chan_ctrl(c->index) + chan_head, &head);
+	reg_read(c->owner->transport(), chan_ctrl(c->index) + chan_state, &state);
+	snprintf(buf, size, "posted %llu, doorbell %llu, begun %llu, completed %llu; the next one's tag is 0x%x (due: 0x%x), "
+			    "op %u; device state %u, %s",
+		 static_cast<unsigned long long>(ch->posted), static_cast<unsigned long long>(read_tail(c)),
+		 static_cast<unsigned long long>(head), static_cast<unsigned long long>(done), load_relaxed(&next->tag),
+		 u32(done + 1), load_relaxed(&next->op), state, load_relaxed(ch->asleep) ? "asleep" : "awake");
 }
 
 int ring_restart(dma::channel *ch)

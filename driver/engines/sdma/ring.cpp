@@ -120,6 +120,7 @@ const dma::channel_ops ring_ops = {
 	.stop = ring_stop,
 	.cut = ring_cut,
 	.restart = ring_restart,
+	.describe = ring_describe,
 	.close = channel_close,
 };
 

@@ -130,6 +130,7 @@ int ring_resume(dma::channel *ch);
 int ring_stop(dma::channel *ch);
 int ring_cut(dma::channel *ch);
 int ring_restart(dma::channel *ch);
+void ring_describe(const dma::channel *ch, char *buf, size_t size);
 
 inline sdma_channel *to_sdma(dma::channel *ch)
 {

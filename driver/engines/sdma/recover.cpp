@@ -105,15 +105,16 @@ int ring_stop(dma::channel *ch)
 	return wait_for(c, "stopped", [&] { return dma::halted(ch); });
 }
 
-/* The request that the device is in; *seq > posted: none. -EAGAIN: a WAIT. */
-static int find_current(const sdma_channel *c, u64 *seq)
+/* The request that the device is in, or has yet to begin; *seq > posted: none. -EAGAIN: a WAIT. */
+static int find_current(const sdma_channel *c, u64 *seq, bool *begun)
 {
 	const u64 done = dma::completed(c);
 	u64 head;
 
 	if (int rc = reg_read(c->owner->transport(), chan_ctrl(c->index) + chan_head, &head); rc < 0)
 		return rc;
-	/* A number that the device made up, or of one that it has not begun: the first that is not completed. */
+	/* A number that the device made up, or that of the last one that ended: the first that is not completed. */
+	*begun = head != done;
 	*seq = head - done - 1 < c->posted - done ? head : done + 1;
 	return *seq - done <= c->posted - done && load_relaxed(&c->ring[*seq & c->mask].op) == u8(dma::opcode::wait) ? -EAGAIN : 0;
 }
@@ -136,21 +137,22 @@ static void write_record(sdma_channel *c, u64 seq, bool cut)
 int ring_cut(dma::channel *ch)
 {
 	sdma_channel *c = to_sdma(ch);
+	bool begun;
 	u64 seq = 0;
 
 	if (dma::halted(ch) || dma::completed(ch) == ch->posted)
 		return -EAGAIN;
 	/* A device that tells of its life while it waits, and has not, stands still there too. */
-	if (int rc = find_current(c, &seq); rc < 0 && !(rc == -EAGAIN && c->owner->has_heartbeat()))
+	if (int rc = find_current(c, &seq, &begun); rc < 0 && !(rc == -EAGAIN && c->owner->has_heartbeat()))
 		return rc;
 	if (int rc = reg_write(c->owner->transport(), chan_ctrl(c->index) + chan_command, u32(chan_cmd_disable)); rc < 0)
 		return rc;
 	c->off = true;
-	/* Once more: it may have got on in between.  A WAIT did nothing yet, and runs again. */
-	const int rc = find_current(c, &seq);
+	/* Once more: it may have got on in between.  A WAIT did nothing yet, and what was not begun neither: they run again. */
+	const int rc = find_current(c, &seq, &begun);
 	if (rc < 0 && rc != -EAGAIN)
 		return rc;
-	write_record(c, seq, !rc && seq - dma::completed(ch) <= ch->posted - dma::completed(ch));
+	write_record(c, seq, !rc && begun && seq - dma::completed(ch) <= ch->posted - dma::completed(ch));
 	return 0;
 }
 

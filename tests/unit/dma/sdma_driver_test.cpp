@@ -617,6 +617,38 @@ static void squash_after_fault(void **)
 	}
 }
 
+/* A channel that stands still is cut: what it was in fails; before a request that it has not begun nothing is lost. */
+static void cut_channel(void **)
+{
+	for (u64 first : starts)
+		for (bool begun : {false, true}) {
+			fake_sdma f;
+			auto eng = open_engine(f);
+			channel *ch = open_channel(*eng, 8, first);
+			const request r[3] = {numbered(50), numbered(51), numbered(52)};
+			char text[256] = "";
+			fault flt;
+
+			assert_int_equal(ch->ops->cut(ch), -EAGAIN); /* it has nothing to do */
+			assert_int_equal(ch->ops->post(ch, r, 3), 3);
+			ch->ops->doorbell(ch);
+			assert_int_equal(f.run(1), 1);
+			f.put(f.page() + sdma::chan_head, first + 1 + begun);
+			ch->ops->describe(ch, text, sizeof(text));
+			assert_non_null(strstr(text, ("posted " + std::to_string(first + 3) + ", doorbell " + std::to_string(first + 3) +
+						      ", begun " + std::to_string(first + 1 + begun)).c_str()));
+			assert_int_equal(ch->ops->cut(ch), 0);
+			assert_true(read_fault(ch, &flt));
+			assert_int_equal(flt.seq, first + 2);
+			assert_int_equal(flt.reason, begun ? fault_reason::reset : fault_reason::stopped);
+			assert_int_equal(flt.cookie, begun ? 51 : 0);
+			assert_int_equal(ch->ops->resume(ch), 0);
+			assert_int_equal(f.run(10), begun ? 1 : 2);
+			assert_int_equal(f.ran.back().cookie, 52);
+			ch->ops->close(ch);
+		}
+}
+
 /* What was stopped has not run: it counts as not yet run, and runs after resume unless squashed. */
 static void stop_squash_resume(void **)
 {
@@ -727,6 +759,7 @@ int main()
 		cmocka_unit_test(wakes),
 		cmocka_unit_test(fault_and_resume),
 		cmocka_unit_test(squash_after_fault),
+		cmocka_unit_test(cut_channel),
 		cmocka_unit_test(stop_squash_resume),
 		cmocka_unit_test(stop_when_idle),
 		cmocka_unit_test(made_up_fault),

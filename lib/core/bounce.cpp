@@ -4,7 +4,6 @@
 #include "driver/base/copy.h"
 #include "driver/base/error.h"
 #include "lib/core/staging.h"
-#include "lib/core/stripe.h"
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
@@ -158,14 +157,10 @@ static int move_between(const ends &e, u8 *dst, const u8 *src, u64 len)
 	return err ? err : end_from ? end_from : end_to;
 }
 
-/* One request of an internal stream, done when it returns. */
+/* One copy of an internal stream, done when it returns. */
 static int move_direct(const ends &e, void *dst, const void *src, u64 len)
 {
-	const u32 slot = e.dst.cls == mem_class::device ? e.dst.slot : e.src.slot;
-
-	if (device *dev = device_peek(slot); stripes(dev, len))
-		return copy_striped(dev, dst, src, len);
-	internal_stream s(slot);
+	internal_stream s(e.dst.cls == mem_class::device ? e.dst.slot : e.src.slot);
 	int err, end;
 
 	if (s.error())

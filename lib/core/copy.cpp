@@ -72,7 +72,7 @@ static inline dma::request copy_request(stream *s, const place &dst, const place
 	return r;
 }
 
-/* Longer than one request may be, or over several regions. */
+/* Longer than one request may be, spread over units, or over several regions. */
 [[gnu::cold]] static int copy_pieces(stream *s, ends e, u64 dst, u64 src, u64 len, u8 flags)
 {
 	const u64 most = s->max_len;
@@ -87,7 +87,7 @@ static inline dma::request copy_request(stream *s, const place &dst, const place
 
 		n = std::min(n, std::min(left_in(e.dst, dst), left_in(e.src, src)));
 		const dma::request r = copy_request(s, e.dst, e.src, n, flags);
-		err = stream_submit(s, &r, 1);
+		err = n > s->plain_len ? stream_submit_long(s, r) : stream_submit(s, &r, 1);
 		dst += n;
 		src += n;
 		len -= n;
@@ -113,7 +113,7 @@ int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u
 		return 0;
 	if (unlikely(!reaches(s->dev, e.dst) || !reaches(s->dev, e.src)))
 		return copy_to_peer(s, e, dst, src, len, flags);
-	if (likely(holds(e.dst, d, len) && holds(e.src, f, len) && len <= s->max_len)) {
+	if (likely(holds(e.dst, d, len) && holds(e.src, f, len) && len <= s->plain_len)) {
 		const dma::request r = copy_request(s, e.dst, e.src, len, flags);
 
 		return stream_submit(s, &r, 1);
@@ -132,7 +132,7 @@ int copy_async(stream *s, void *dst, const void *src, u64 len)
 
 static bool batchable(stream *s, const ends &e, const copy_item &i)
 {
-	return i.len && i.len <= s->max_len && !is_pageable(e) && reaches(s->dev, e.dst) &&
+	return i.len && i.len <= s->plain_len && !is_pageable(e) && reaches(s->dev, e.dst) &&
 	       reaches(s->dev, e.src) && holds(e.dst, reinterpret_cast<u64>(i.dst), i.len) &&
 	       holds(e.src, reinterpret_cast<u64>(i.src), i.len);
 }

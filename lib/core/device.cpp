@@ -7,6 +7,7 @@
 #include "lib/core/event.h"
 #include "lib/core/slab.h"
 #include "lib/core/stream.h"
+#include "lib/core/stripe.h"
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
@@ -181,6 +182,8 @@ static void lane_close(lane *l)
 	std::lock_guard guard(l->lock);
 	l->ch->ops->close(l->ch);
 	l->ch = nullptr;
+	delete l->parts;
+	l->parts = nullptr;
 }
 
 static void device_close(device *dev)
@@ -241,7 +244,7 @@ static int lane_open(device *dev, u32 i)
 	l->dev = dev;
 	l->count = stats_lane(dev->slot, i);
 	l->exclusive = i < shared_from(dev);
-	l->wait_seq = cfg.first_seq;
+	l->wait_seq = l->join_seq = cfg.first_seq;
 	err = dev->eng->channel_open(i, cfg, &l->ch);
 	if (err)
 		return err;
@@ -281,6 +284,36 @@ int lane_get(device *dev, lane **out)
 	}
 	dev->lanes[i]->streams++;
 	*out = dev->lanes[i].get();
+	return 0;
+}
+
+/* From the end: streams take theirs from the beginning. */
+static lane *lane_idle(device *dev, u32 unit)
+{
+	for (u32 i = shared_from(dev); i-- > 0;) {
+		if (i % dev->eng->limits().engines != unit || (dev->lanes[i] && dev->lanes[i]->streams))
+			continue;
+		return dev->lanes[i] || !lane_open(dev, i) ? dev->lanes[i].get() : nullptr;
+	}
+	return nullptr;
+}
+
+int lane_get_helper(device *dev, u32 unit)
+{
+	std::lock_guard guard(dev->lock);
+
+	if (dev->helper[unit].load(std::memory_order_relaxed))
+		return 0;
+	lane *l = lane_idle(dev, unit);
+	if (!l)
+		return -EBUSY;
+	auto *parts = new (std::nothrow) stripe_ledger;
+	if (!parts)
+		return fail(ENOMEM, "no memory for a list of parts");
+	store_release(&l->parts, parts);
+	l->streams = 1;
+	/* Release: who sees it sees its ledger. */
+	dev->helper[unit].store(l, std::memory_order_release);
 	return 0;
 }
 

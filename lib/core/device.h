@@ -43,8 +43,13 @@ struct alignas(64) lane {
 	u8 tried = 0;                     /* recover.cpp: how far its cure went … */
 	u64 tried_at = 0;                 /* … while completed was that */
 	u32 stuck = 0;                    /* halted, and cannot be resumed */
+	u64 join_seq = 0;                 /* last WAIT for parts in helpers' rings; changed under lock (stripe.h) */
+	struct stripe_ledger *parts = nullptr; /* a helper: the parts in its ring; no stream has it then */
 	lane_counters unseen;             /* for lanes of no device in the table */
 };
+
+/* Units over which one copy is spread at most. */
+inline constexpr u32 stripe_units = 16;
 
 class device {
 public:
@@ -60,6 +65,7 @@ public:
 	u64 opened_ns = 0;
 	std::mutex recover_lock;                  /* still; taken before lock and the lanes' locks */
 	std::atomic<u64> watched_ns{0};
+	std::atomic<lane *> helper[stripe_units] = {}; /* by unit: for parts of copies (stripe.h); changed under lock */
 
 	bool lost() const { return dead.load(std::memory_order_relaxed) || eng->lost(); }
 
@@ -83,6 +89,8 @@ void device_each(void (*fn)(device *dev, void *arg), void *arg);
 /* A lane for a new stream: one of its own while there are some, else the least used shared one. */
 int lane_get(device *dev, lane **out);
 void lane_put(lane *l);
+/* A lane of this unit that no stream has, and none gets from now on: dev->helper[unit]. -EBUSY: there is none now. */
+int lane_get_helper(device *dev, u32 unit);
 /* Says that a device is gone or hung: every pending and later call on it ends with this errno. */
 void device_fail(device *dev, int err, const char *why);
 /* Handles channels that halted (reports to their streams, resumes); called from slow paths of every wait. */

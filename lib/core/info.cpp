@@ -37,7 +37,7 @@ bool device_valid(const void *dev)
 
 static void add_lane(device_stats *st, const lane &l)
 {
-	st->streams += load_relaxed(&l.streams);
+	st->streams += l.parts ? 0 : load_relaxed(&l.streams); /* a helper has none */
 	st->copies += load_relaxed(&l.count->copies);
 	st->bytes += load_relaxed(&l.count->bytes);
 	st->requests += load_relaxed(&l.count->requests);

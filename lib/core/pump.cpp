@@ -119,7 +119,7 @@ void remove_if_idle(stream *s)
 
 bool watch_ready(const watch &w)
 {
-	if (dma::halted(w.s->ln->ch))
+	if (lane_halted(w.s->ln))
 		lane_check_fault(w.s->ln);
 	return lane_done(w.s->ln, w.seq) || w.s->dev->lost();
 }

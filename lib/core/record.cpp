@@ -109,13 +109,18 @@ void record_settle(record *r, const device *dev)
 		store_release(&r->at, u32(record::reached));
 }
 
-bool record_reached(record *r)
+bool record_passed(const record *r)
 {
 	const u32 at = load_acquire(&r->at);
 
-	if (at == record::in_ring && dma::halted(r->ln->ch))
-		lane_check_fault(r->ln);
 	return at == record::reached || (at == record::in_ring && lane_done(r->ln, r->seq));
+}
+
+bool record_reached(record *r)
+{
+	if (load_acquire(&r->at) == record::in_ring && lane_halted(r->ln))
+		lane_check_fault(r->ln);
+	return record_passed(r);
 }
 
 } // namespace usdma::core

@@ -57,7 +57,7 @@ void device_fail(device *dev, int err, const char *why)
 
 /* ---- the channel ------------------------------------------------------------------------------------ */
 
-static int channel_reset(lane *l)
+static int channel_cut(lane *l)
 {
 	std::lock_guard guard(l->lock);
 	dma::channel *ch = l->ch;
@@ -66,9 +66,15 @@ static int channel_reset(lane *l)
 		return fail(EIO, "channel %u cannot be resumed", ch->index);
 	if (!ch->ops->cut)
 		return fail(EOPNOTSUPP, "the engine cannot reset a channel");
-	if (const int err = ch->ops->cut(ch))
+	return ch->ops->cut(ch);
+}
+
+/* What was cut looks like a fault, and is handled as one. */
+static int channel_reset(lane *l)
+{
+	if (const int err = channel_cut(l))
 		return err;
-	lane_handle_fault(l);
+	lane_check_fault(l);
 	return load_relaxed(&l->stuck) ? -EIO : 0;
 }
 
@@ -129,7 +135,7 @@ static bool stands_still(lane *l, u64 now)
 /* One that can only be told by its ring whether it waits for something outside. */
 static bool may_wait(const lane *l)
 {
-	return !l->ch->ops->cut && dma::completed(l->ch) < load_relaxed(&l->wait_seq);
+	return !l->ch->ops->cut && (dma::completed(l->ch) < load_relaxed(&l->wait_seq) || lane_joins(l));
 }
 
 static bool tried(lane *l, u8 what, int err)

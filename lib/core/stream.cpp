@@ -3,6 +3,7 @@
 
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "lib/core/stripe.h"
 #include "lib/core/task.h"
 #include "lib/core/trace.h"
 #include "lib/core/wait.h"
@@ -43,6 +44,7 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	s->dev = dev;
 	s->opt = opt;
 	s->max_len = dev->eng->limits().max_len;
+	s->plain_len = stripe_plain_len(dev);
 	s->id = __atomic_add_fetch(&next_id, 1, __ATOMIC_RELAXED);
 	s->last = dma::completed(s->ln->ch);
 	streams->enliven(s);
@@ -76,6 +78,7 @@ static void stream_end(stream *s)
 	lane *l = s->ln;
 
 	l->lock.lock();
+	stripe_forget(s);
 	stream_drop_queue(s);
 	l->lock.unlock();
 	pump_kick(); /* calls that were dropped with the queue may be its to make */
@@ -287,6 +290,25 @@ int stream_submit(stream *s, const dma::request *r, size_t n)
 	return likely(done == n) ? 0 : submit_slow(s, r + done, n - done);
 }
 
+int stream_submit_long(stream *s, const dma::request &r)
+{
+	lane *l = s->ln;
+	bool done;
+
+	if (r.len <= s->plain_len)
+		return stream_submit(s, &r, 1);
+	stripe_prepare(s->dev);
+	l->lock.lock();
+	done = !s->gated && !s->stopped && stripe_post(s, r);
+	l->lock.unlock();
+	if (!done)
+		return stream_submit(s, &r, 1);
+	/* As in stream_submit. */
+	if (load_relaxed(l->ch->asleep))
+		l->ch->ops->wake(l->ch);
+	return 0;
+}
+
 /* ---- waiting ---------------------------------------------------------------------------------------- */
 
 /* The last number of ours in the ring; false while work is queued behind a gate. */
@@ -351,7 +373,7 @@ int stream_query(stream *s)
 		if (!ring_target(s, &seq))
 			return s->dev->lost() ? stream_refuses(s) : 1;
 	}
-	if (dma::halted(s->ln->ch))
+	if (lane_halted(s->ln))
 		lane_check_fault(s->ln);
 	if (lane_done(s->ln, seq)) {
 		trace_complete(s->ln, seq);
@@ -432,13 +454,13 @@ static int cut_out(stream *s)
 	err = ch->ops->stop(ch);
 	if (err)
 		return err;
+	ch->ops->squash(ch, reinterpret_cast<u64>(s));
+	err = stripe_cut(s);
 	if (dma::read_fault(ch, &f) && f.reason != dma::fault_reason::stopped)
 		lane_handle_fault(s->ln);
-	else {
-		ch->ops->squash(ch, reinterpret_cast<u64>(s));
+	else
 		ch->ops->resume(ch);
-	}
-	return 0;
+	return err;
 }
 
 int stream_abort(stream *s)
@@ -473,17 +495,23 @@ void lane_handle_fault(lane *l)
 
 	if (!dma::read_fault(ch, &f))
 		return;
-	auto *s = reinterpret_cast<stream *>(f.cookie);
+	auto *s = reinterpret_cast<stream *>(f.cookie & ~stripe_plumbing);
+	/* The cookie went through the device: believe it only if it is one of ours on this lane. */
+	const bool ours = streams->within(s) && s->ln == l, plumbing = f.cookie & stripe_plumbing;
+	/* A WAIT for parts that failed: the CPU waits instead, and no more than that is wrong. */
+	if (ours && plumbing && stripe_pending(s, f.seq))
+		return;
 	store_relaxed(&l->count->faults, l->count->faults + 1);
 	log_warn("device %u channel %u: request %llu failed: %s at 0x%llx", l->dev->slot, ch->index,
 		 static_cast<unsigned long long>(f.seq), dma::fault_name(f.reason), static_cast<unsigned long long>(f.address));
-	/* The cookie went through the device: believe it only if it is one of ours on this lane. */
-	if (streams->within(s) && s->ln == l) {
-		if (f.reason != dma::fault_reason::stopped)
+	if (ours) {
+		if (f.reason != dma::fault_reason::stopped && !plumbing && stripe_tells(s, f.seq))
 			stream_note_error(s, dma::fault_errno(f.reason), f.reason, f.address, f.seq);
 		if (s->stopped) {
-			ch->ops->squash(ch, f.cookie);
+			ch->ops->squash(ch, reinterpret_cast<u64>(s));
 			stream_drop_queue(s);
+			if (stripe_cut(s))
+				return; /* its parts must not run: once more when it was looked at */
 		}
 	}
 	const int err = ch->ops->resume(ch);
@@ -494,6 +522,10 @@ void lane_handle_fault(lane *l)
 
 void lane_check_fault(lane *l)
 {
+	if (load_acquire(&l->parts))
+		return stripe_check_fault(l);
+	if (lane_joins(l))
+		stripe_check_helpers(l->dev);
 	std::lock_guard guard(l->lock);
 
 	lane_handle_fault(l);

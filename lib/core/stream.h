@@ -57,6 +57,7 @@ struct alignas(64) stream {
 	u32 gated = 0;                /* queue is not empty; under ln->lock, read without as a hint */
 	u32 has_error = 0;
 	u64 max_len = 0;              /* of one request of this engine */
+	u64 plain_len = 0;            /* copies up to this length are one request; longer ones are split, or spread over units */
 	stream_error error;           /* under ln->lock */
 	stream_options opt;
 	fail_mode mode = fail_mode::go_on;
@@ -64,6 +65,8 @@ struct alignas(64) stream {
 	u64 copies = 0, bytes = 0, errors = 0;
 	u32 refs = 1;                 /* the handle, the pump; atomic */
 	u32 watched = 0;              /* calls that block nothing and that the pump has yet to make; atomic */
+	u32 striped = 0;              /* it has spread copies over units; under ln->lock */
+	u64 told_first = 0, told_last = 0; /* the numbers of the latest of those whose failure was told; under ln->lock */
 	u32 held_back = 0;            /* the pump's: in which look one of them was not due */
 	u64 user[4] = {};             /* the front end's */
 	stream *next_idle = nullptr;  /* of synchronous calls and not in use: the device's list */
@@ -113,6 +116,8 @@ int device_sync(device *dev, deadline until, bool *late = nullptr);
 
 /* Puts up to any number of requests in order; blocks only for room in the ring. */
 int stream_submit(stream *s, const dma::request *r, size_t n);
+/* One copy, spread over the engine's units where that can be. */
+int stream_submit_long(stream *s, const dma::request &r);
 
 /* Work behind gates is numbered; all of it up to queue_epoch() has gone into rings (or was dropped) once queue_done(that). */
 u64 queue_epoch();

@@ -4,6 +4,7 @@
 
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "lib/core/stripe.h"
 #include "lib/core/wait.h"
 
 #include <unistd.h>
@@ -47,6 +48,8 @@ static outcome run_request(stream *s, task &t)
 {
 	lane *l = s->ln;
 
+	if (t.req.op == dma::opcode::copy && t.req.len > s->plain_len && stripe_post(s, t.req))
+		return outcome::done;
 	if (l->ch->ops->post(l->ch, &t.req, 1) != 1)
 		return outcome::later;
 	stream_note_posted(s, &t.req, 1);
@@ -81,7 +84,7 @@ static void finish_event(task &t)
 
 static outcome run_gate_event(stream *s, task &t)
 {
-	if (!record_reached(t.rec) && !gate_expired(s, t))
+	if (!record_passed(t.rec) && !gate_expired(s, t))
 		return outcome::later;
 	finish_event(t);
 	return outcome::done;
@@ -305,11 +308,22 @@ int stream_push(stream *s, task &&t)
 	return err;
 }
 
+/* The lane that a gated stream waits for; it stays during a pass of the pump. With the lock of the stream's lane held. */
+static lane *waits_for(const stream *s)
+{
+	if (!s->gated || s->queue->empty())
+		return nullptr;
+	const task &t = s->queue->front();
+	return t.kind == task_kind::gate_event && load_acquire(&t.rec->at) == record::in_ring ? t.rec->ln : nullptr;
+}
+
 bool stream_advance(stream *s)
 {
 	lane *l = s->ln;
 	bool moved = false;
 
+	if (unlikely(lane_joins(l) && stripe_halted(l->dev)))
+		lane_check_fault(l);
 	l->lock.lock();
 	if (dma::halted(l->ch))
 		lane_handle_fault(l);
@@ -326,9 +340,15 @@ bool stream_advance(stream *s)
 	}
 	if (!s->queue)
 		store_relaxed(&s->gated, 0u);
+	lane *other = waits_for(s);
 	l->lock.unlock();
 	if (load_relaxed(l->ch->asleep))
 		l->ch->ops->wake(l->ch);
+	/* Not under this lane's lock: of two that wait for each other's each would want both. */
+	if (other && lane_halted(other)) {
+		lane_check_fault(other);
+		moved = true;
+	}
 	return moved;
 }
 

@@ -72,8 +72,10 @@ void record_unref(record *r);
 bool record_place(record *r, stream *s);
 /* The device closes: a record in one of its rings is reached. */
 void record_settle(record *r, const device *dev);
-/* Notices that it is reached; true when so. */
+/* Notices that it is reached; true when so. Handles its lane's faults, which takes locks of lanes. */
 bool record_reached(record *r);
+/* The same without: for those who hold one. */
+bool record_passed(const record *r);
 
 /* ---- pump ------------------------------------------------------------------------------------------- */
 

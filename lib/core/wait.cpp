@@ -19,6 +19,8 @@ struct waiter {
 
 /* At most so long without a look at the ring: a lost interrupt costs this much, not more. */
 static constexpr u64 look_every = 50 * ns_per_ms;
+/* … but a helper's halt wakes nobody. */
+static constexpr u64 look_at_helpers_every = 2 * ns_per_ms;
 static constexpr unsigned fast_looks = 256;  /* without a look at the clock: about a microsecond */
 static constexpr unsigned looks_a_clock = 32;
 
@@ -26,7 +28,7 @@ static constexpr unsigned looks_a_clock = 32;
 
 static void look_lane(lane *l)
 {
-	if (l && l->ch && dma::halted(l->ch))
+	if (l && l->ch && dma::halted(l->ch)) /* helpers are looked at themselves */
 		lane_check_fault(l);
 }
 
@@ -98,7 +100,7 @@ static int spin(lane *l, u64 seq, deadline until, u64 budget)
 		if (burst(l, seq))
 			return 0;
 		const u64 now = now_ns();
-		if (unlikely(dma::halted(l->ch)))
+		if (unlikely(lane_halted(l)))
 			lane_check_fault(l);
 		if (now >= until.at() && !until.is_never())
 			return fail(ETIMEDOUT, "not done in time");
@@ -177,15 +179,15 @@ static void leave(lane *l, waiter *me)
 		tell(l->waiters, waiter::lead);
 }
 
-static u64 next_look(deadline until)
+static u64 next_look(const lane *l, deadline until)
 {
-	return std::min(until.at(), now_ns() + look_every);
+	return std::min(until.at(), now_ns() + (lane_joins(l) ? look_at_helpers_every : look_every));
 }
 
 /* What everyone does each time round: 0 go on sleeping, 1 done, or an error. */
 static int look(lane *l, u64 seq, deadline until)
 {
-	if (dma::halted(l->ch))
+	if (lane_halted(l))
 		lane_check_fault(l);
 	if (lane_done(l, seq))
 		return 1;
@@ -208,7 +210,7 @@ static int lead(lane *l, waiter *me, deadline until)
 		if (err)
 			return err;
 		__atomic_fetch_add(&l->count->sleeps, 1, __ATOMIC_RELAXED);
-		if (eventfd_sleep(l->ch->irq_fd[dma::irq_waiter], next_look(until)) == -ETIMEDOUT)
+		if (eventfd_sleep(l->ch->irq_fd[dma::irq_waiter], next_look(l, until)) == -ETIMEDOUT)
 			device_check_faults(l->dev);
 	}
 }
@@ -226,7 +228,7 @@ static int follow(lane *l, waiter *me, deadline until)
 		err = look(l, me->seq, until);
 		if (err)
 			return err;
-		futex_wait_until(&me->word, waiter::asleep, next_look(until));
+		futex_wait_until(&me->word, waiter::asleep, next_look(l, until));
 	}
 }
 

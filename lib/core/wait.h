@@ -20,9 +20,23 @@ inline bool lane_done(const lane *l, u64 seq)
 	return dma::completed(l->ch) >= seq;
 }
 
-/* A channel that halted: tells the stream whose request failed, and resumes. Takes the lane's lock. */
+/* Its ring waits, or is yet to wait, for parts of a copy in helpers' rings (stripe.h). */
+inline bool lane_joins(const lane *l)
+{
+	return load_relaxed(&l->join_seq) > dma::completed(l->ch);
+}
+
+bool stripe_halted(const device *dev);
+
+/* Its channel halted, or one that it may wait for. */
+inline bool lane_halted(const lane *l)
+{
+	return dma::halted(l->ch) || unlikely(lane_joins(l) && stripe_halted(l->dev));
+}
+
+/* Tells the streams whose requests failed, and resumes. Takes the lane's lock, or those of helpers and of lanes that they help. */
 void lane_check_fault(lane *l);
-/* The same with the lock held. */
+/* The channel's alone, with the lock held; not for helpers. */
 void lane_handle_fault(lane *l);
 
 /* Notices a device that is lost, or makes no progress for too long. 0, or the errno with which it is dead. */

@@ -59,11 +59,12 @@ bool stripe_tells(stream *s, u64 seq)
 {
 	if (s->told_last && s->told_first <= seq && seq <= s->told_last)
 		return false;
-	each_part(s, [s, seq](lane *, const stripe_part &p) {
-		if (seq < p.first || p.last < seq)
-			return false;
-		first_to_tell(s, p.first, p.last);
+	if (!s->striped)
 		return true;
+	/* It may be looked at again. */
+	first_to_tell(s, seq, seq);
+	each_part(s, [s, seq](lane *, const stripe_part &p) {
+		return p.first <= seq && seq <= p.last && first_to_tell(s, p.first, p.last);
 	});
 	return true;
 }

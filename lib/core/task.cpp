@@ -311,10 +311,9 @@ int stream_push(stream *s, task &&t)
 /* The lane that a gated stream waits for; it stays during a pass of the pump. With the lock of the stream's lane held. */
 static lane *waits_for(const stream *s)
 {
-	if (!s->gated || s->queue->empty())
-		return nullptr;
-	const task &t = s->queue->front();
-	return t.kind == task_kind::gate_event && load_acquire(&t.rec->at) == record::in_ring ? t.rec->ln : nullptr;
+	const task *t = s->queue ? &s->queue->t : nullptr;
+
+	return t && t->kind == task_kind::gate_event && load_acquire(&t->rec->at) == record::in_ring ? t->rec->ln : nullptr;
 }
 
 bool stream_advance(stream *s)
@@ -347,7 +346,7 @@ bool stream_advance(stream *s)
 	/* Not under this lane's lock: of two that wait for each other's each would want both. */
 	if (other && lane_halted(other)) {
 		lane_check_fault(other);
-		moved = true;
+		moved |= !lane_halted(other);
 	}
 	return moved;
 }

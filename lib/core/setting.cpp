@@ -61,7 +61,7 @@ static constexpr setting table[] = {
 	number<&config::spin_us>("spin_us", 0, 1000000, "us", "most that a hybrid wait spins before it sleeps"),
 	number<&config::coalesce_count>("coalesce_count", 1, 65535, "", "callbacks and signals: one interrupt for so many ends of a stream's work; 1: one each"),
 	number<&config::coalesce_us>("coalesce_us", 0, 65535, "us", "... or after so long at the latest; 0: when the ring runs dry"),
-	size<&config::stripe>("stripe", 0, u64(1) << 40, "synchronous copies from this size on are split over a device's engines; 0: none are"),
+	size<&config::stripe>("stripe", 0, u64(1) << 40, "copies between pinned and device memory from this size on are spread over a device's engines; 0: none are"),
 	size<&config::bounce_chunk>("bounce_chunk", 4 * KiB, GiB, "one staging buffer of a pageable copy"),
 	number<&config::bounce_count>("bounce_count", 2, 64, "", "staging buffers of one pageable copy"),
 	size<&config::direct_store_max>("direct_store", 0, GiB, "pageable copies up to this size are stored by the CPU through the BAR; 0: none are"),

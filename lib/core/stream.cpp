@@ -297,7 +297,7 @@ int stream_submit_long(stream *s, const dma::request &r)
 
 	if (r.len <= s->plain_len)
 		return stream_submit(s, &r, 1);
-	stripe_prepare(s->dev);
+	stripe_prepare(s);
 	l->lock.lock();
 	done = !s->gated && !s->stopped && stripe_post(s, r);
 	l->lock.unlock();

@@ -33,11 +33,13 @@ static u32 unit_of(const lane *l)
 	return l->ch->index % l->dev->eng->limits().engines;
 }
 
-void stripe_prepare(device *dev)
+void stripe_prepare(const stream *s)
 {
-	for (u32 u = 0; u < units_of(dev); u++)
-		if (!dev->helper[u].load(std::memory_order_relaxed))
-			lane_get_helper(dev, u);
+	const u32 own = unit_of(s->ln);
+
+	for (u32 u = 0; u < units_of(s->dev); u++)
+		if (u != own && !s->dev->helper[u].load(std::memory_order_relaxed))
+			lane_get_helper(s->dev, u);
 }
 
 /* ---- helpers ---------------------------------------------------------------------------------------- */

@@ -47,8 +47,8 @@ struct stripe_ledger {
 
 /* stream::plain_len of a new stream. */
 u64 stripe_plain_len(const device *dev);
-/* Lanes for the parts, where there are none yet. Takes dev->lock. */
-void stripe_prepare(device *dev);
+/* Lanes for the parts of this stream's copies, where there are none yet. Takes dev->lock. */
+void stripe_prepare(const stream *s);
 /* Spreads the copy; false: it cannot be now, and nothing was posted. With the stream's lane's lock held. */
 bool stripe_post(stream *s, const dma::request &r);
 

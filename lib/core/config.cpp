@@ -2,7 +2,8 @@
 /* Settings put together: files, environment, the program's own choices. */
 #include "lib/core/config.h"
 
-#include "driver/base/error.h"
+#include "driver/base/barrier.h"
+#include "driver/base/grow.h"
 #include "driver/dma/registry.h"
 #include "lib/core/config_file.h"
 #include "lib/core/default_devices.h"
@@ -18,7 +19,7 @@ namespace usdma::core {
 /* What the program chose before the settings were taken into use. */
 struct choices {
 	std::mutex lock;
-	bool in_use = false;
+	config *in_use = nullptr; /* the settings, once they are; atomic; never destroyed: threads may ask while the process exits */
 	std::vector<std::pair<const setting *, std::string>> made;
 };
 static constinit immortal<choices> program;
@@ -160,19 +161,36 @@ const char *config_env(const char *name)
 	return secure_getenv(name);
 }
 
+/* nullptr: no memory for them now. */
+[[gnu::cold]] static const config *take_into_use()
+{
+	std::lock_guard guard(program->lock);
+
+	if (!program->in_use) {
+		std::unique_ptr<config> made = try_unique<config>();
+
+		if (!made || !fits([&] { *made = parse({}, &*program); }))
+			return nullptr;
+		log_set_level(made->log);
+		/* Release: who finds them finds them read. */
+		store_release(&program->in_use, made.release());
+	}
+	return program->in_use;
+}
+
+int config_ready()
+{
+	return load_acquire(&program->in_use) || take_into_use() ? 0 : no_memory("the settings");
+}
+
 const config &config_get()
 {
-	/* Never destroyed: threads may still ask while the process exits. */
-	static const config &c = *[] {
-		std::lock_guard guard(program->lock);
-		auto *made = new config(parse({}, &*program));
+	static immortal<config> standard;
+	const config *c = load_acquire(&program->in_use);
 
-		program->in_use = true;
-		log_set_level(made->log);
-		return made;
-	}();
-
-	return c;
+	if (unlikely(!c))
+		c = take_into_use();
+	return likely(c) ? *c : *standard;
 }
 
 config setting_preview()
@@ -182,10 +200,10 @@ config setting_preview()
 	if (!program->in_use)
 		return parse({}, &*program);
 	guard.unlock();
-	return config_get();
+	return *program->in_use;
 }
 
-int setting_set(const char *name, const char *value)
+static int set(const char *name, const char *value)
 {
 	const setting *s = setting_find(name);
 	config scratch;
@@ -203,16 +221,27 @@ int setting_set(const char *name, const char *value)
 	return 0;
 }
 
-void setting_keep_log(log_level level)
+int setting_set(const char *name, const char *value)
+{
+	return within_memory("a setting", [=] { return set(name, value); });
+}
+
+int setting_keep_log(log_level level)
 {
 	const setting *s = setting_find("log");
-	config c;
+	const int err = within_memory("a setting", [=] {
+		config c;
 
-	c.log = level;
-	std::lock_guard guard(program->lock);
-	if (!program->in_use)
-		program->made.emplace_back(s, setting_show(*s, c));
-	log_set_level(level);
+		c.log = level;
+		std::lock_guard guard(program->lock);
+		if (!program->in_use)
+			program->made.emplace_back(s, setting_show(*s, c));
+		return 0;
+	});
+
+	if (!err)
+		log_set_level(level);
+	return err;
 }
 
 } // namespace usdma::core

@@ -58,7 +58,10 @@ struct config {
 	std::vector<setting_origin> origins; /* by the table's rows */
 };
 
+/* Those that are in use from the first call on; the standard ones as long as there is no memory to read them. */
 const config &config_get();
+/* Before anything is counted or opened: they are read. -ENOMEM. */
+int config_ready();
 
 /* The word of a variable of the environment, for front ends that have their own (ASCEND_RT_VISIBLE_DEVICES). */
 const char *config_env(const char *name);

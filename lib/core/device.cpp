@@ -54,8 +54,9 @@ int fail_forked()
 
 int device_count()
 {
+	if (const int err = config_ready())
+		return err;
 	const config &cfg = config_get();
-
 	if (!cfg.error.empty())
 		return fail(EINVAL, "%s", cfg.error.c_str());
 	return int(std::min<size_t>(cfg.devices.size(), max_devices) + table->n_added.load(std::memory_order_acquire));

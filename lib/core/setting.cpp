@@ -81,10 +81,10 @@ std::span<const setting> settings()
 	return table;
 }
 
-const setting *setting_find(const std::string &name)
+const setting *setting_find(std::string_view name)
 {
 	for (const setting &s : table)
-		if (!strcasecmp(name.c_str(), s.name) && name.size() == strlen(s.name))
+		if (name.size() == strlen(s.name) && !strncasecmp(name.data(), s.name, name.size()))
 			return &s;
 	return nullptr;
 }

@@ -28,7 +28,7 @@ struct setting {
 
 std::span<const setting> settings();
 /* By its name, in any case; nullptr: there is none. */
-const setting *setting_find(const std::string &name);
+const setting *setting_find(std::string_view name);
 /* The name that is most like this one. */
 const char *setting_nearest(const std::string &name);
 
@@ -53,7 +53,7 @@ inline const setting_origin &setting_origin_of(const setting &s, const config &c
  */
 int setting_set(const char *name, const char *value);
 /* The log level: at once, whether settings are in use or not. */
-void setting_keep_log(log_level level);
+int setting_keep_log(log_level level);
 /* What config_get says or, while nobody has called it, would say; does not fix anything. */
 config setting_preview();
 

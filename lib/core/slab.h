@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include "driver/base/immortal.h"
 #include "driver/base/types.h"
 
 #include <mutex>
@@ -128,15 +129,6 @@ private:
 	size_t used_ = 0;
 	size_t free_ = 0;
 	u64 names_ = 0;
-};
-
-/* A global that is never destroyed: threads may still use it while the process exits. */
-template <class T> union immortal {
-	T v;
-	constexpr immortal() : v() {}
-	constexpr ~immortal() {}
-	constexpr T *operator->() { return &v; }
-	constexpr T &operator*() { return v; }
 };
 
 } // namespace usdma::core

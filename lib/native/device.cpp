@@ -39,7 +39,7 @@ int usdma_close(usdma_device *dev)
 	return 0;
 }
 
-template <size_t n> static void set_text(char (&to)[n], const std::string &from)
+template <size_t n> static void set_text(char (&to)[n], std::string_view from)
 {
 	const size_t len = std::min(from.size(), n - 1);
 

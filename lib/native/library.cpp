@@ -27,8 +27,7 @@ int usdma_log_set_level(int level)
 	if (level < USDMA_LOG_NONE || level > USDMA_LOG_DEBUG)
 		return fail(EINVAL, "%s: there is no level %d", __func__, level);
 	/* Also above what the environment says, should the settings be read only later. */
-	core::setting_keep_log(log_level(level));
-	return 0;
+	return core::setting_keep_log(log_level(level));
 }
 
 /* The caller's function; a lock keeps it and its argument together. */

@@ -2,6 +2,7 @@
 /* The C API: settings. */
 #include "lib/native/handles.h"
 
+#include "driver/base/grow.h"
 #include "lib/core/setting.h"
 
 #include <cstdio>
@@ -20,19 +21,36 @@ int usdma_setting_set(const char *name, const char *value)
 	return core::setting_set(name, value);
 }
 
+static int get(const char *call, const char *name, char *buf, size_t size)
+{
+	const core::setting *s = core::setting_find(name);
+
+	if (!s)
+		return fail(ENOENT, "%s: there is no setting \"%.60s\"; the most similar is %s", call, name,
+			    core::setting_nearest(name));
+	const std::string text = core::setting_show(*s, core::setting_preview());
+	if (text.size() >= size)
+		return fail(ENOSPC, "%s: %s takes %zu bytes and there are %zu", call, s->name, text.size() + 1, size);
+	memcpy(buf, text.c_str(), text.size() + 1);
+	return 0;
+}
+
 int usdma_setting_get(const char *name, char *buf, size_t size)
 {
 	need_pointer(name);
 	need_pointer(buf);
-	const core::setting *s = core::setting_find(name);
-	if (!s)
-		return fail(ENOENT, "%s: there is no setting \"%.60s\"; the most similar is %s", __func__, name,
-			    core::setting_nearest(name));
-	const std::string text = core::setting_show(*s, core::setting_preview());
-	if (text.size() >= size)
-		return fail(ENOSPC, "%s: %s takes %zu bytes and there are %zu", __func__, s->name, text.size() + 1, size);
-	memcpy(buf, text.c_str(), text.size() + 1);
-	return 0;
+	const char *const call = __func__;
+
+	return within_memory("a setting's text", [=] { return get(call, name, buf, size); });
+}
+
+static void describe_origin(const core::setting &s, usdma_setting_info *v)
+{
+	const core::config now = core::setting_preview();
+	const core::setting_origin &origin = core::setting_origin_of(s, now);
+
+	v->source = int(origin.from);
+	snprintf(v->where, sizeof(v->where), "%s", origin.where.c_str());
 }
 
 int usdma_setting_describe(unsigned index, struct usdma_setting_info *info)
@@ -43,9 +61,8 @@ int usdma_setting_describe(unsigned index, struct usdma_setting_info *info)
 	if (index >= core::settings().size())
 		return fail(ENOENT, "%s: there is no setting %u: there are %zu", __func__, index, core::settings().size());
 	const core::setting &s = core::settings()[index];
-	const core::config now = core::setting_preview();
-	const core::setting_origin &origin = core::setting_origin_of(s, now);
-	v.source = int(origin.from);
+	if (!fits([&] { describe_origin(s, &v); }))
+		return no_memory("where a setting comes from");
 	v.name = s.name;
 	v.type = core::setting_type_name(s);
 	v.words = s.words;
@@ -53,6 +70,5 @@ int usdma_setting_describe(unsigned index, struct usdma_setting_info *info)
 	v.meaning = s.meaning;
 	v.min = s.min;
 	v.max = s.max;
-	snprintf(v.where, sizeof(v.where), "%s", origin.where.c_str());
 	return native::give(__func__, info, v);
 }

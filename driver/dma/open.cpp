@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/dma/registry.h"
 
 #include <cstdio>
@@ -17,36 +17,39 @@ const driver *find_driver(u16 vendor, u16 device)
 	return nullptr;
 }
 
-static std::string known_ids()
-{
-	std::string text;
-	char one[64];
+struct id_list {
+	char text[256] = "none";
+};
 
-	for (const driver *d : drivers) {
-		for (const pci_id &id : d->ids) {
-			snprintf(one, sizeof(one), "%s%04x:%04x (%s)", text.empty() ? "" : ", ", unsigned(id.vendor),
-				 unsigned(id.device), d->name);
-			text += one;
-		}
-	}
-	return text.empty() ? "none" : text;
+static id_list known_ids()
+{
+	id_list l;
+	size_t at = 0;
+
+	for (const driver *d : drivers)
+		for (const pci_id &id : d->ids)
+			if (at < sizeof(l.text))
+				at += size_t(snprintf(l.text + at, sizeof(l.text) - at, "%s%04x:%04x (%s)", at ? ", " : "",
+						      unsigned(id.vendor), unsigned(id.device), d->name));
+	return l;
 }
 
 int probe(std::unique_ptr<vfio::device> dev, std::unique_ptr<engine> *out)
 {
-	const std::string name = dev->name();
+	char name[128]; /* the device may be gone when it is said */
 	u16 id[2]; /* vendor, device: the first words of config space */
 
+	snprintf(name, sizeof(name), "%s", dev->name());
 	if (const int rc = dev->region_read(vfio::region_config, 0, id, sizeof(id)); rc < 0)
-		return fail_in(rc, "%s: cannot read its ids", name.c_str());
+		return fail_in(rc, "%s: cannot read its ids", name);
 	if (id[0] == no_vendor)
-		return fail(ENODEV, "%s: the device does not answer (vendor ffff)", name.c_str());
+		return fail(ENODEV, "%s: the device does not answer (vendor ffff)", name);
 	const driver *drv = find_driver(id[0], id[1]);
 	if (!drv)
-		return fail(ENODEV, "%s: no engine driver for device %04x:%04x; there are drivers for: %s", name.c_str(),
-			    unsigned(id[0]), unsigned(id[1]), known_ids().c_str());
+		return fail(ENODEV, "%s: no engine driver for device %04x:%04x; there are drivers for: %s", name,
+			    unsigned(id[0]), unsigned(id[1]), known_ids().text);
 	if (const int rc = drv->probe(dev, out); rc < 0)
-		return fail_in(rc, "%s: %s", name.c_str(), drv->name);
+		return fail_in(rc, "%s: %s", name, drv->name);
 	return 0;
 }
 
@@ -58,7 +61,7 @@ static const transport *find_transport(std::string_view scheme)
 	return nullptr;
 }
 
-int open_device(std::string_view spec, std::unique_ptr<vfio::device> *out)
+static int open_by_scheme(std::string_view spec, std::unique_ptr<vfio::device> *out)
 {
 	std::string scheme;
 
@@ -69,6 +72,11 @@ int open_device(std::string_view spec, std::unique_ptr<vfio::device> *out)
 		return fail(EOPNOTSUPP, "device \"%.*s\": this build has no \"%s\" transport", int(spec.size()),
 			    spec.data(), scheme.c_str());
 	return t->open(spec, out);
+}
+
+int open_device(std::string_view spec, std::unique_ptr<vfio::device> *out)
+{
+	return within_memory("a device", [=] { return open_by_scheme(spec, out); });
 }
 
 int open(std::string_view spec, std::unique_ptr<engine> *out)

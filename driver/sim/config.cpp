@@ -136,8 +136,11 @@ int parse_setting(string_view setting, config *out)
 	const string_view value = eq == string_view::npos ? string_view() : setting.substr(eq + 1);
 
 	for (const key &k : keys)
-		if (k.name == name)
-			return k.set(*out, value) ? bad(name, value, k.takes) : 0;
+		if (k.name == name) {
+			const int err = k.set(*out, value);
+
+			return err && err != -ENOMEM ? bad(name, value, k.takes) : err;
+		}
 	return fail(EINVAL,
 		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, nomem, huge, share, faults",
 		    int(name.size()), name.data());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/console.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/sim/signal_fd.h"
 
@@ -247,7 +247,13 @@ bool console::read_some(peer &p)
 	if (n <= 0)
 		return false;
 	p.until = now_ns() + patience_ns;
-	p.text.append(buf, size_t(n));
+	return within_memory("a command", [&] { return take(p, string_view(buf, size_t(n))) ? 0 : -ECONNRESET; }) == 0;
+}
+
+/* More of what the peer says; false: done with it. */
+bool console::take(peer &p, string_view more)
+{
+	p.text += more;
 	for (size_t end; (end = p.text.find('\n')) != p.text.npos; p.text.erase(0, end + 1))
 		if (!send_all(p, answer(string_view(p.text).substr(0, end))))
 			return false;

@@ -76,6 +76,7 @@ private:
 	void run();
 	void let_in(peer *peers);
 	bool read_some(peer &p);
+	bool take(peer &p, std::string_view more);
 	bool send_all(const peer &p, const std::string &text);
 	std::string state();
 	std::string obey(const console_command &c);

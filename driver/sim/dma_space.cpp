@@ -2,7 +2,7 @@
 #include "driver/sim/dma_space.h"
 
 #include "driver/base/clock.h"
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/vfio/device.h"
 
@@ -40,11 +40,20 @@ dma_space::~dma_space()
 		map_.remove(a);
 }
 
-void dma_space::share(u64 iova, void *vaddr, u64 size)
+int dma_space::share(u64 iova, void *vaddr, u64 size)
 {
 	std::lock_guard guard(shared_lock_);
+	auto *at = try_emplace(shared_, iova);
 
-	shared_[iova] = {static_cast<u8 *>(vaddr), size};
+	if (!at)
+		return no_memory("the list of shared memory");
+	*at = {static_cast<u8 *>(vaddr), size};
+	return 0;
+}
+
+int dma_space::add_reader(const dma_reader *r)
+{
+	return try_push(readers_, r) ? 0 : no_memory("the list of units");
 }
 
 bool dma_space::take_shared(u64 iova, u64 size, u8 **out)
@@ -136,12 +145,18 @@ int dma_space::check_room(u64 size, bool file) const
 
 dma_space::area *dma_space::new_area()
 {
-	if (free_.empty())
-		return &slab_.emplace_back();
-	area *a = free_.back();
+	if (!free_)
+		return try_push(slab_) ? &slab_.back() : nullptr;
+	area *a = free_;
 
-	free_.pop_back();
+	free_ = a->next;
 	return a;
+}
+
+void dma_space::put_area(area *a)
+{
+	a->next = free_;
+	free_ = a;
 }
 
 int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
@@ -153,7 +168,13 @@ int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
 	if (const int err = check_room(size, false))
 		return err;
 	area *a = new_area();
-
+	if (!a)
+		return no_memory("a mapped area");
+	area **const listed = try_emplace(by_iova_, iova, a);
+	if (!listed || *listed != a) {
+		put_area(a);
+		return listed ? fail(EEXIST, "sim: DMA_MAP: 0x%" PRIx64 " overlaps an area", iova) : no_memory("a mapped area");
+	}
 	a->base = iova;
 	a->size = size;
 	a->prot = prot;
@@ -165,10 +186,10 @@ int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
 	}
 	if (err) {
 		let_go(a);
-		free_.push_back(a);
+		put_area(a);
+		by_iova_.erase(iova);
 		return err;
 	}
-	by_iova_[iova] = a;
 	return 0;
 }
 
@@ -210,7 +231,7 @@ int dma_space::drop(area *a)
 			    let_go_ms);
 	}
 	let_go(a);
-	free_.push_back(a);
+	put_area(a);
 	return 0;
 }
 

@@ -80,11 +80,11 @@ public:
 	u32 count() const { return u32(map_.count()); }
 
 	/* Same process: the memory behind an area that a DMA_MAP will name.  Any thread. */
-	void share(u64 iova, void *vaddr, u64 size);
+	int share(u64 iova, void *vaddr, u64 size);
 
 	/* Before any unit runs. */
 	bool needs_fences() const { return !membarrier_; }
-	void add_reader(const dma_reader *r) { readers_.push_back(r); }
+	int add_reader(const dma_reader *r);
 
 	/* Units, in a pass.  The generation changes before an unmap waits. */
 	bool find(u64 addr, window *out) const;
@@ -95,12 +95,14 @@ private:
 		u8 *host = nullptr;
 		u32 prot = 0;
 		mapping own; /* of the client's file */
+		area *next = nullptr; /* in free_ */
 	};
 
 	int fill(area *a, unique_fd fd, u64 fd_offset);
 	bool take_shared(u64 iova, u64 size, u8 **out);
 	area *new_area();
 	void let_go(area *a);
+	void put_area(area *a);
 	bool quiesce();
 	int drop(area *a);
 
@@ -113,7 +115,7 @@ private:
 	u32 fence_ = 0;
 	range_map map_;
 	std::deque<area> slab_; /* never shrinks: a late reader may look at a removed entry */
-	std::vector<area *> free_;
+	area *free_ = nullptr;
 	std::map<u64, area *> by_iova_; /* the mapping thread's own */
 	std::vector<const dma_reader *> readers_;
 	std::mutex shared_lock_;

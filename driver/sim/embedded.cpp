@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/embedded.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/dma/registry.h"
 #include "driver/sim/fault_plan.h"
@@ -26,7 +26,7 @@ struct embedded {
 			if (!plan)
 				return false;
 		}
-		model.reset(new (std::nothrow) sdma_model(cfg, plan ? plan.get() : wrong));
+		model = try_unique<sdma_model>(cfg, plan ? plan.get() : wrong);
 		return model != nullptr;
 	}
 
@@ -76,8 +76,8 @@ public:
 	int reset() override { return client_->reset(); }
 	bool lost() const override { return client_->lost(); }
 	int lost_fd() const override { return client_->lost_fd(); }
-	std::string name() const override { return client_->name(); }
-	std::string backend() const override { return "sim"; }
+	const char *name() const override { return client_->name(); }
+	const char *backend() const override { return "sim"; }
 	int inject(std::string_view rules) override
 	{
 		return e_->plan ? e_->plan->set(rules) : no_plan();
@@ -86,8 +86,10 @@ public:
 	{
 		if (!e_->plan)
 			return no_plan();
-		*out = e_->plan->report();
-		return 0;
+		return within_memory("the report of faults", [&] {
+			*out = e_->plan->report();
+			return 0;
+		});
 	}
 
 private:
@@ -130,8 +132,7 @@ static int start_server(embedded *e)
 
 static int share(void *arg, u64 iova, void *vaddr, u64 size)
 {
-	static_cast<sdma_model *>(arg)->share(iova, vaddr, size);
-	return 0;
+	return static_cast<sdma_model *>(arg)->share(iova, vaddr, size);
 }
 
 int embedded_open_config(const config &cfg, faults *wrong, std::string_view name, std::unique_ptr<vfio::device> *out)

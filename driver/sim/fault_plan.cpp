@@ -2,7 +2,7 @@
 #include "driver/sim/fault_plan.h"
 
 #include "driver/base/clock.h"
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 
 #include <algorithm>
 #include <charconv>
@@ -84,6 +84,11 @@ int fault_plan::parse_rule(string_view text, rule *out)
 }
 
 int fault_plan::set(string_view text)
+{
+	return within_memory("fault rules", [=, this] { return take(text); });
+}
+
+int fault_plan::take(string_view text)
 {
 	std::vector<rule> rules;
 

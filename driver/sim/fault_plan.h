@@ -65,6 +65,7 @@ private:
 		u32 channel = 0;
 	};
 
+	int take(std::string_view text);
 	static int parse_rule(std::string_view text, rule *out);
 	static int parse_argument(std::string_view text, rule *out);
 	bool turn(rule &r);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/listener.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/sim/fault_plan.h"
 #include "driver/sim/sdma_model.h"
@@ -34,6 +34,17 @@ int listener::wait_client(int stop_fd, console *desk, unique_fd *out)
 	}
 }
 
+/* What is wanting now may be there for the next client: that ends nobody but this one. */
+static int refuse(int err, console *desk)
+{
+	if (desk)
+		desk->client_left();
+	if (err != -ENOMEM && err != -EMFILE && err != -ENFILE && err != -EAGAIN)
+		return err;
+	log_warn("client turned away: %s", error_text());
+	return 0;
+}
+
 int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wrong, console *desk)
 {
 	fault_plan plan(true);
@@ -46,9 +57,9 @@ int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wr
 			return err;
 		wrong = &plan;
 	}
-	auto model = std::make_unique<sdma_model>(cfg, wrong);
-	if (const int err = model->start())
-		return err;
+	auto model = try_unique<sdma_model>(cfg, wrong);
+	if (const int err = model ? model->start() : no_memory("a device"))
+		return refuse(err, desk);
 	server link(std::move(client), *model);
 	if (link.serve(stop_fd, desk ? desk->drop_fd() : -1))
 		log_warn("client dropped: %s", error_text());

@@ -13,6 +13,10 @@ struct remote_access {
 	u32 len = 0;
 	int wake_fd = -1; /* an eventfd, written when the end is known */
 	s32 result = 0;   /* by load_acquire: 1 under way, 0 done, else -errno */
+
+	/* The port's, while it is under way. */
+	u16 id = 0;
+	remote_access *next = nullptr;
 };
 
 class remote_port {

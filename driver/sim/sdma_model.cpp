@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/sdma_model.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 
 #include <algorithm>
@@ -84,24 +84,28 @@ int sdma_model::make_memory()
 		return err;
 	m_.doors = doors_.data();
 	m_.mem = mem_.data();
-	msix_.assign(bar4_size, 0);
-	return 0;
+	return try_resize(msix_, bar4_size) ? 0 : no_memory("the interrupts' table");
 }
 
-void sdma_model::describe_regions()
+int sdma_model::describe_regions()
 {
 	static constexpr u32 rw = vfio::region_readable | vfio::region_writable;
 
 	pci_.init(bar0_size, mem_.size(), bar4_size, m_.irqs.count(), pba_offset);
+	if (!try_reserve(regions_[vfio::region_bar0].mappable, 1) || !try_reserve(doorbells_, cfg_.channels))
+		return no_memory("the list of doorbells");
 	/* Only the doorbell pages: everything else must be seen to act at once. */
-	regions_[vfio::region_bar0] = {bar0_size, rw | vfio::region_mappable, bar0_fd_.get(),
-				       {{chan_door_base, chan_door(cfg_.channels) - 1}}};
+	regions_[vfio::region_bar0].size = bar0_size;
+	regions_[vfio::region_bar0].flags = rw | vfio::region_mappable;
+	regions_[vfio::region_bar0].fd = bar0_fd_.get();
+	push_reserved(regions_[vfio::region_bar0].mappable, vfio::range{chan_door_base, chan_door(cfg_.channels) - 1});
 	if (mem_.size())
 		regions_[vfio::region_bar2] = {mem_.size(), rw | vfio::region_mappable, mem_fd_.get(), {}};
 	regions_[vfio::region_bar4] = {bar4_size, rw, -1, {}};
 	regions_[vfio::region_config] = {pci_config::size, rw, -1, {}};
 	for (u32 i = 0; i < cfg_.channels; i++)
-		doorbells_.push_back({chan_ctrl(i) + chan_wake, 4, unit_of(i).wake_fd()});
+		push_reserved(doorbells_, doorbell_desc{chan_ctrl(i) + chan_wake, 4, unit_of(i).wake_fd()});
+	return 0;
 }
 
 int sdma_model::start()
@@ -115,17 +119,21 @@ int sdma_model::start()
 		channels_[i].index = i;
 		channels_[i].door = m_.doors + i * chan_stride;
 	}
-	for (u32 i = 0; i < cfg_.engines; i++)
-		if (auto *u = new (std::nothrow) unit(m_, i))
-			units_.emplace_back(u);
-		else
+	if (!try_reserve(units_, cfg_.engines))
+		return no_memory("the list of units");
+	for (u32 i = 0; i < cfg_.engines; i++) {
+		auto u = try_unique<unit>(m_, i);
+		if (!u)
 			return fail(ENOMEM, "sim: no memory for unit %u", i);
+		push_reserved(units_, std::move(u));
+		if (const int err = units_.back()->ready())
+			return err;
+	}
 	for (auto &u : units_)
 		if (const int err = u->start())
 			return err;
 	start_values();
-	describe_regions();
-	return 0;
+	return describe_regions();
 }
 
 /* ---- regions ------------------------------------------------------------------------------------- */

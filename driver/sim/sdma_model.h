@@ -19,7 +19,7 @@ public:
 	/* Makes the memory and starts the units. */
 	int start();
 	/* Same process: see dma_space::share. */
-	void share(u64 iova, void *vaddr, u64 size) { m_.space.share(iova, vaddr, size); }
+	int share(u64 iova, void *vaddr, u64 size) { return m_.space.share(iova, vaddr, size); }
 
 	u32 region_count() const override { return vfio::region_count; }
 	const region_desc &region(u32 index) const override { return regions_[index]; }
@@ -44,7 +44,7 @@ public:
 
 private:
 	int make_memory();
-	void describe_regions();
+	int describe_regions();
 	unit &unit_of(u32 channel) { return *units_[channel % units_.size()]; }
 	int all_off();
 	void start_values();

@@ -46,14 +46,14 @@ int server::step()
 	const int err = vfio::user_recv(sock_.get(), deadline::in_ms(message_ms), message_ms, &m);
 
 	/* Another thread of ours, or a signal, may have taken what poll saw. */
-	if (err)
+	if (err && err != -ENOMEM)
 		return err == -ETIMEDOUT ? 0 : err;
 	if ((m.head.flags & proto::flag_type_mask) == proto::type_reply)
-		return take_reply(m);
+		return take_reply(m, !err);
 	if ((m.head.flags & proto::flag_type_mask) != proto::type_command)
 		return fail(EPROTO, "vfio-user client: a message that is neither command nor reply (flags 0x%x)",
 			    m.head.flags);
-	return answer_command(m);
+	return answer_command(m, !err);
 }
 
 int server::send(const proto_header &head, std::span<const iovec> parts, std::span<const int> fds)
@@ -63,10 +63,14 @@ int server::send(const proto_header &head, std::span<const iovec> parts, std::sp
 	return vfio::user_send(sock_.get(), head, parts, fds, deadline::in_ms(message_ms));
 }
 
-int server::answer_command(vfio::user_message &m)
+/* whole: with its body; else there was no memory for it. */
+int server::answer_command(vfio::user_message &m, bool whole)
 {
 	answer a;
-	const int err = handle(m, &a);
+	int err = whole ? handle(m, &a) : -ENOMEM;
+
+	if (!err && a.body.cut())
+		err = no_memory("an answer to the vfio-user client");
 
 	/* What the model did not take is closed before the client hears of the end. */
 	m.fds.clear();
@@ -76,14 +80,15 @@ int server::answer_command(vfio::user_message &m)
 		log_info("vfio-user client: command %u: %s", m.head.cmd, error_text());
 		h.flags |= proto::flag_error;
 		h.error = u32(-err);
-		a = {};
+		a.body.clear();
+		a.n_fds = 0;
 	}
 	if (m.head.flags & proto::flag_no_reply)
 		return 0;
 	if (const reply_fault f = model_.next_reply(); unlikely(f != reply_fault::none))
 		return answer_wrongly(f, h, a);
 	const iovec part = {a.body.data(), a.body.size()};
-	return send(h, {&part, a.body.empty() ? 0u : 1u}, a.fds);
+	return send(h, {&part, a.body.empty() ? 0u : 1u}, {a.fds, a.n_fds});
 }
 
 /* As a test asked (fault_plan.h). */
@@ -97,10 +102,11 @@ int server::answer_wrongly(reply_fault how, proto_header h, answer &a)
 	case reply_fault::close:
 		return fail(EPROTO, "connection closed, as a test asked");
 	case reply_fault::cut_short:
-		a.body.resize(a.body.size() / 2);
+		(void)a.body.resize(a.body.size() / 2);
 		break;
 	case reply_fault::too_long:
-		a.body.resize(a.body.size() + 64);
+		for (const u64 zero = 0; int i : {1, 2, 3, 4, 5, 6, 7, 8})
+			a.body.append(&zero, sizeof(zero)), (void)i;
 		break;
 	case reply_fault::wrong_id:
 		h.id = u16(h.id ^ 0x5a5a);
@@ -112,7 +118,7 @@ int server::answer_wrongly(reply_fault how, proto_header h, answer &a)
 	}
 	}
 	const iovec part = {a.body.data(), a.body.size()};
-	return send(h, {&part, a.body.empty() ? 0u : 1u}, a.fds);
+	return send(h, {&part, a.body.empty() ? 0u : 1u}, {a.fds, a.n_fds});
 }
 
 /* ---- the units' side ----------------------------------------------------------------------------- */
@@ -128,10 +134,15 @@ int server::begin(remote_access *a)
 
 		if (closed_)
 			return fail(ENODEV, "the vfio-user client is gone");
-		do
+		const remote_access *same;
+		do {
 			h.id = next_id_++;
-		while (pending_.count(h.id));
-		pending_[h.id] = a;
+			for (same = pending_; same && same->id != h.id; same = same->next)
+				;
+		} while (same);
+		a->id = h.id;
+		a->next = pending_;
+		pending_ = a;
 	}
 	const int err = send(h, {parts, a->write ? 2u : 1u}, {});
 	if (err)
@@ -143,7 +154,22 @@ void server::end(remote_access *a)
 {
 	std::lock_guard guard(lock_);
 
-	std::erase_if(pending_, [a](const auto &p) { return p.second == a; });
+	for (remote_access **at = &pending_; *at; at = &(*at)->next)
+		if (*at == a) {
+			*at = a->next;
+			break;
+		}
+}
+
+/* With the lock held: it is under way no more. */
+remote_access *server::take_pending(u16 id)
+{
+	for (remote_access **at = &pending_; *at; at = &(*at)->next)
+		if (remote_access *a = *at; a->id == id) {
+			*at = a->next;
+			return a;
+		}
+	return nullptr;
 }
 
 /* The thread that serves sees the end of the connection and leaves. */
@@ -166,19 +192,18 @@ static void finish(remote_access *a, int result)
 	signal_eventfd(a->wake_fd);
 }
 
-int server::take_reply(const vfio::user_message &m)
+int server::take_reply(const vfio::user_message &m, bool whole)
 {
 	std::lock_guard guard(lock_);
-	const auto it = pending_.find(m.head.id);
+	remote_access *a = take_pending(m.head.id);
 
 	/* The unit gave up on it: late, not wrong. */
-	if (it == pending_.end())
+	if (!a)
 		return 0;
-	remote_access *a = it->second;
-
-	pending_.erase(it);
 	if (m.head.flags & proto::flag_error) {
 		finish(a, -EIO);
+	} else if (!whole) {
+		finish(a, -ENOMEM);
 	} else if (!reply_fits(m, *a)) {
 		finish(a, -EPROTO);
 	} else {
@@ -194,9 +219,11 @@ void server::fail_all()
 	std::lock_guard guard(lock_);
 
 	closed_ = true;
-	for (auto &[id, a] : pending_)
+	/* Off the list first: whoever it is finished for may be gone then. */
+	while (remote_access *a = pending_) {
+		pending_ = a->next;
 		finish(a, -ENODEV);
-	pending_.clear();
+	}
 }
 
 } // namespace usdma::sim

@@ -9,7 +9,6 @@
 #include "driver/sim/model.h"
 #include "driver/vfio/user_socket.h"
 
-#include <map>
 #include <mutex>
 
 namespace usdma::sim {
@@ -34,16 +33,18 @@ private:
 	using proto_header = vfio::proto::header;
 	/* What goes back: an errno, or a structure and bytes behind it, and descriptors. */
 	struct answer {
-		std::vector<u8> body;
-		std::vector<int> fds;
+		vfio::message_body body;
+		int fds[vfio::proto::our_max_msg_fds];
+		size_t n_fds = 0;
 	};
 
 	int step();
 	int handle(vfio::user_message &m, answer *out);
-	int answer_command(vfio::user_message &m);
+	int answer_command(vfio::user_message &m, bool whole);
 	int answer_wrongly(reply_fault how, proto_header h, answer &a);
 	int send(const proto_header &head, std::span<const iovec> parts, std::span<const int> fds);
-	int take_reply(const vfio::user_message &m);
+	int take_reply(const vfio::user_message &m, bool whole);
+	remote_access *take_pending(u16 id);
 	bool reply_fits(const vfio::user_message &m, const remote_access &a) const;
 	void fail_all();
 
@@ -69,7 +70,7 @@ private:
 
 	std::mutex send_lock_; /* one message after the other */
 	std::mutex lock_;      /* what follows; never held while sending */
-	std::map<u16, remote_access *> pending_;
+	remote_access *pending_ = nullptr; /* a few: one for each unit */
 	u16 next_id_ = 0;
 	bool closed_ = false;
 };

@@ -30,11 +30,9 @@ template <class T> static int take_only(const vfio::user_message &m, T *out)
 	return take(m, out);
 }
 
-template <class T> static void put(std::vector<u8> *body, const T &v)
+template <class T> static void put(vfio::message_body *body, const T &v)
 {
-	const auto *p = reinterpret_cast<const u8 *>(&v);
-
-	body->insert(body->end(), p, p + sizeof(v));
+	body->append(&v, sizeof(v));
 }
 
 /* Descriptors that came where none belong are closed with the message; the client hears of it. */
@@ -95,14 +93,14 @@ int server::do_version(vfio::user_message &m, answer *out)
 			    proto::version_major, proto::version_minor);
 	const std::string_view json(reinterpret_cast<const char *>(m.body.data()) + sizeof(v), m.body.size() - sizeof(v));
 	if (const int err = vfio::user_caps_parse(json, &client_))
-		return -EINVAL;
+		return err == -ENOMEM ? err : -EINVAL;
 	ours.max_msg_fds = proto::our_max_msg_fds;
 	ours.max_data_xfer = proto::our_max_data_xfer;
 	ours.max_dma_maps = model_.max_areas();
 	max_len_ = u32(std::min(client_.max_data_xfer, proto::our_max_data_xfer));
 	put(&out->body, proto::version_head{proto::version_major, std::min(v.minor, proto::version_minor)});
-	const std::string text = vfio::user_caps_json(ours);
-	out->body.insert(out->body.end(), text.c_str(), text.c_str() + text.size() + 1);
+	const vfio::caps_text json_of_ours = vfio::user_caps_json(ours);
+	out->body.append(json_of_ours.text, strlen(json_of_ours.text) + 1);
 	negotiated_ = true;
 	return 0;
 }
@@ -174,7 +172,7 @@ int server::do_region_info(vfio::user_message &m, answer *out)
 	reply.size = r.size;
 	reply.flags = wire_flags(r) | (maps ? u32(proto::region_flag_mmap) : 0) | (areas ? u32(proto::region_flag_caps) : 0);
 	if (maps)
-		out->fds.push_back(r.fd);
+		out->fds[out->n_fds++] = r.fd;
 	/* Too little room: the client learns from argsz how much it takes, and asks again (linux/vfio.h). */
 	reply.cap_offset = areas && d.argsz >= full ? u32(sizeof(reply)) : 0;
 	put(&out->body, reply);
@@ -192,7 +190,6 @@ int server::do_io_fds(vfio::user_message &m, answer *out)
 {
 	const u64 max_fds = std::min<u64>(client_.max_msg_fds, proto::our_max_msg_fds);
 	proto::io_fds_head d;
-	u32 count = 0;
 
 	if (const int err = take(m, &d))
 		return err;
@@ -200,22 +197,22 @@ int server::do_io_fds(vfio::user_message &m, answer *out)
 		return fail(EINVAL, "DEVICE_GET_REGION_IO_FDS of region %u, argsz %u, flags 0x%x", d.index, d.argsz, d.flags);
 	const std::span<const doorbell_desc> all = model_.doorbells(d.index);
 	const size_t room = (std::min(d.argsz, proto::our_max_message / 2) - sizeof(d)) / sizeof(proto::io_fd);
-	std::vector<u8> list;
+	proto::io_fds_head head = {u32(sizeof(d) + all.size() * sizeof(proto::io_fd)), 0, d.index, 0};
+	put(&out->body, head);
 	for (const doorbell_desc &b : all) {
-		auto at = std::find(out->fds.begin(), out->fds.end(), b.fd);
+		const u32 at = u32(std::find(out->fds, out->fds + out->n_fds, b.fd) - out->fds);
 
-		if (count >= room)
+		if (head.count >= room)
 			break;
-		if (at == out->fds.end()) {
-			if (out->fds.size() >= max_fds)
+		if (at == out->n_fds) {
+			if (out->n_fds >= max_fds)
 				continue;
-			at = out->fds.insert(at, b.fd);
+			out->fds[out->n_fds++] = b.fd;
 		}
-		put(&list, proto::io_fd{b.offset, b.size, u32(at - out->fds.begin()), proto::io_fd_ioeventfd, 0, 0, 0});
-		count++;
+		put(&out->body, proto::io_fd{b.offset, b.size, at, proto::io_fd_ioeventfd, 0, 0, 0});
+		head.count++;
 	}
-	put(&out->body, proto::io_fds_head{u32(sizeof(d) + all.size() * sizeof(proto::io_fd)), 0, d.index, count});
-	out->body.insert(out->body.end(), list.begin(), list.end());
+	memcpy(out->body.data(), &head, sizeof(head));
 	return 0;
 }
 
@@ -264,14 +261,14 @@ static bool is_anonymous(int fd, const struct stat &own)
 	return !fstat(fd, &st) && st.st_dev == own.st_dev && st.st_ino == own.st_ino;
 }
 
-static int check_eventfds(std::span<const unique_fd> fds)
+static int check_eventfds(const vfio::message_fds &fds)
 {
 	const unique_fd sample(eventfd(0, EFD_CLOEXEC));
 	struct stat own;
 
 	if (!sample.valid() || fstat(sample.get(), &own))
 		return fail_errno("DEVICE_SET_IRQS: cannot make an eventfd");
-	for (const unique_fd &fd : fds)
+	for (const unique_fd &fd : std::span(fds.data(), fds.size()))
 		if (!is_anonymous(fd.get(), own))
 			return fail(EINVAL, "DEVICE_SET_IRQS with a descriptor that is no eventfd");
 	return 0;
@@ -287,7 +284,7 @@ int server::do_set_eventfds(vfio::user_message &m, const proto::irq_set_head &h)
 		return fail(EINVAL, "DEVICE_SET_IRQS for %u vectors with %zu descriptors", h.count, m.fds.size());
 	if (const int err = check_eventfds(m.fds))
 		return err;
-	return model_.irq_set(h.index, h.start, m.fds);
+	return model_.irq_set(h.index, h.start, {m.fds.data(), m.fds.size()});
 }
 
 /* Without eventfds: raise them as the device would; count 0 of no data switches all off (linux/vfio.h). */
@@ -328,7 +325,8 @@ int server::do_region_read(vfio::user_message &m, answer *out)
 	if (err)
 		return err;
 	put(&out->body, h);
-	out->body.resize(sizeof(h) + h.count);
+	if (!out->body.resize(sizeof(h) + h.count))
+		return no_memory("an answer to the vfio-user client");
 	return model_.region_read(h.region, h.offset, out->body.data() + sizeof(h), h.count);
 }
 

@@ -2,7 +2,7 @@
 #include "driver/sim/unit.h"
 
 #include "driver/base/clock.h"
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/sim/signal_fd.h"
 #include "driver/vfio/device.h"
@@ -35,8 +35,13 @@ unit::unit(machine &m, unsigned index)
 	: m_(m), reader_(m.space.needs_fences()), special_(m.wrong || m.cfg.latency_us || m.cfg.rate),
 	  spin_ns_(m.cfg.spin_us * ns_per_us), index_(index)
 {
-	active_.reserve(m.cfg.channels);
-	m.space.add_reader(&reader_);
+}
+
+int unit::ready()
+{
+	if (!try_reserve(active_, m_.cfg.channels))
+		return no_memory("a unit's list of channels");
+	return m_.space.add_reader(&reader_);
 }
 
 unit::~unit()
@@ -421,7 +426,7 @@ void unit::enable(hw_channel &ch)
 		return;
 	}
 	start_record(ch);
-	active_.push_back(&ch);
+	push_reserved(active_, &ch);
 	store_release(&ch.state, u32(chan_state_running));
 }
 

@@ -68,6 +68,8 @@ class unit {
 public:
 	unit(machine &m, unsigned index);
 	~unit();
+	/* Before start: what it needs is there. */
+	int ready();
 	unit(const unit &) = delete;
 	unit &operator=(const unit &) = delete;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/vfio/bar_guard.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/unique_fd.h"
 #include "driver/vfio/region.h"
@@ -54,10 +54,12 @@ int bar_guard::map(const std::shared_ptr<bar_guard> &self, int fd, u32 flags, u6
 
 	if (self->replaced_)
 		return fail(ENODEV, "the device is gone");
+	if (!try_reserve(self->live_, self->live_.size() + 1))
+		return no_memory("the list of mapped BARs");
 	err = region_mmap(fd, flags, fd_offset, size, &m);
 	if (err)
 		return err;
-	self->live_.push_back({m.data(), size});
+	push_reserved(self->live_, live{m.data(), size});
 	*out = mapping(m.release(), size, self);
 	return 0;
 }

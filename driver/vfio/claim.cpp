@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/vfio/claim.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
+#include "driver/base/immortal.h"
 
 #include <mutex>
 #include <set>
@@ -18,7 +19,7 @@ struct claimed_devices {
 /* Never destroyed: a device may be closed while the process exits. */
 claimed_devices &claimed()
 {
-	static claimed_devices *const c = new claimed_devices;
+	static immortal<claimed_devices> c;
 
 	return *c;
 }
@@ -29,9 +30,11 @@ int device_claim::take(const pci::address &addr)
 {
 	std::lock_guard guard(claimed().lock);
 
-	if (!claimed().all.insert(addr).second)
+	if (claimed().all.contains(addr))
 		return fail(EBUSY, "%s is open in this process already: use that one, or close it first",
 			    address_format(addr).c_str());
+	if (!try_insert(claimed().all, claimed().all.end(), addr))
+		return no_memory("the list of open devices");
 	addr_ = addr;
 	held_ = true;
 	return 0;

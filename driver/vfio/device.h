@@ -94,8 +94,8 @@ public:
 	/* Becomes readable (and stays) when the device is lost; borrowed; -1: none. */
 	virtual int lost_fd() const = 0;
 
-	virtual std::string name() const = 0; /* "0000:00:04.0", "vfio-user:PATH", "sim" */
-	virtual std::string backend() const = 0; /* "vfio-user", "type1", "iommufd" */
+	virtual const char *name() const = 0; /* "0000:00:04.0", "vfio-user:PATH", "sim" */
+	virtual const char *backend() const = 0; /* "vfio-user", "type1", "iommufd" */
 	virtual int numa_node() const { return -1; }
 
 	/* A software device in this process: faults on demand (driver/sim/fault_plan.h has the rules). */

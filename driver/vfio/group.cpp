@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* VFIO groups, and the container that each goes into. */
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/pci/sysfs.h"
 #include "driver/vfio/kernel_check.h"
@@ -113,8 +113,9 @@ static int find_space(int group_fd, int group, const kernel_options &opt, std::s
 
 		if (err)
 			return err;
-		space = std::make_shared<type1_space>(std::move(fd));
-		opened().spaces.push_back(space);
+		space = try_shared<type1_space>(std::move(fd));
+		if (!space || !try_push(opened().spaces, space))
+			return no_memory("a container of VFIO groups");
 	}
 	*out = std::move(space);
 	return 0;
@@ -128,8 +129,8 @@ static int find_space_noiommu(int group_fd, int group, const kernel_options &opt
 	if (err)
 		return err;
 	log_warn("group %d: NO IOMMU: the device can read and write all of this machine's memory", group);
-	*out = std::make_shared<noiommu_space>(std::move(fd));
-	return 0;
+	*out = try_shared<noiommu_space>(std::move(fd));
+	return *out ? 0 : no_memory("a container of VFIO groups");
 }
 
 static std::shared_ptr<vfio_group> find_open(const std::string &path)
@@ -182,9 +183,8 @@ int group_open(const pci::address &addr, int group, const kernel_options &opt, s
 		err = bare ? find_space_noiommu(fd.get(), group, opt, &space) : find_space(fd.get(), group, opt, &space);
 	if (err)
 		return err;
-	*out = std::make_shared<vfio_group>(std::move(fd), std::move(space));
-	opened().groups.push_back({path, *out});
-	return 0;
+	*out = try_shared<vfio_group>(std::move(fd), std::move(space));
+	return *out && try_push(opened().groups, registry::known_group{path, *out}) ? 0 : no_memory("a VFIO group");
 }
 
 } // namespace usdma::vfio

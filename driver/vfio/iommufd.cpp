@@ -2,7 +2,7 @@
 /* iommufd (Documentation/userspace-api/iommufd.rst) and VFIO's device files. */
 #include "driver/vfio/iommufd.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/vfio/iommufd_abi.h"
 #include "driver/vfio/kernel_check.h"
 
@@ -31,21 +31,24 @@ registry &opened()
 
 int iommufd_space::limits(address_limits *out)
 {
-	std::vector<abi::iova_range> r(64);
+	std::vector<abi::iova_range> r;
 	abi::ioas_iova_ranges q{};
 
 	*out = {};
+	if (!try_resize(r, 64))
+		return no_memory("the IOMMU's ranges");
 	while (true) {
 		q = {sizeof(q), ioas_, u32(r.size()), 0, reinterpret_cast<uintptr_t>(r.data()), 0};
 		if (ioctl(fd_.get(), abi::ioctl_ioas_iova_ranges, &q) == 0)
 			break;
 		if (errno != EMSGSIZE || q.num_iovas <= r.size() || q.num_iovas > 65536)
 			return fail_errno("ask the I/O address space's ranges");
-		r.resize(q.num_iovas);
+		if (!try_resize(r, q.num_iovas))
+			return no_memory("the IOMMU's ranges");
 	}
-	r.resize(std::min(size_t(q.num_iovas), r.size()));
-	for (const abi::iova_range &i : r)
-		out->usable.push_back({i.start, i.last});
+	for (const abi::iova_range &i : std::span(r).first(std::min(size_t(q.num_iovas), r.size())))
+		if (!try_push(out->usable, range{i.start, i.last}))
+			return no_memory("the IOMMU's ranges");
 	std::sort(out->usable.begin(), out->usable.end(), [](const range &a, const range &b) { return a.start < b.start; });
 	if (is_pow2(q.out_iova_alignment))
 		out->page_size = std::max(q.out_iova_alignment, u64(4096));
@@ -124,8 +127,8 @@ static int new_space(const kernel_options &opt, std::shared_ptr<iommufd_space> *
 		return open_error(path, opt);
 	if (ioctl(fd.get(), abi::ioctl_ioas_alloc, &a))
 		return fail_errno("allocate an I/O address space");
-	*out = std::make_shared<iommufd_space>(std::move(fd), a.out_ioas_id);
-	return 0;
+	*out = try_shared<iommufd_space>(std::move(fd), a.out_ioas_id);
+	return *out ? 0 : no_memory("an I/O address space");
 }
 
 static int open_cdev(const std::string &path, const kernel_options &opt, unique_fd *out)
@@ -159,6 +162,8 @@ int iommufd_open(const pci::address &addr, int group, const std::string &cdev, c
 		}
 		device->reset();
 	}
+	if (!try_reserve(spaces, spaces.size() + 1))
+		return no_memory("the list of I/O address spaces");
 	err = new_space(opt, &s);
 	if (!err)
 		err = open_cdev(path, opt, device);
@@ -166,7 +171,7 @@ int iommufd_open(const pci::address &addr, int group, const std::string &cdev, c
 		err = bind_attach(device->get(), *s, addr, group, opt);
 	if (err)
 		return err;
-	spaces.push_back(s);
+	push_reserved(spaces, std::weak_ptr(s));
 	*space = s;
 	return 0;
 }

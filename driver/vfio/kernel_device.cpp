@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/vfio/kernel_device.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/vfio/region.h"
 
 #include <algorithm>
@@ -46,8 +46,9 @@ int kernel_device::start()
 	can_reset_ = info.flags & VFIO_DEVICE_FLAGS_RESET;
 	num_regions_ = info.num_regions;
 	num_irqs_ = info.num_irqs;
-	regions_.resize(num_regions_);
-	vectors_.resize(num_irqs_);
+	bars_ = try_shared<bar_guard>();
+	if (!bars_ || !try_resize(regions_, num_regions_) || !try_resize(vectors_, num_irqs_))
+		return no_memory("a device's regions and interrupts");
 	return watch_start();
 }
 
@@ -68,7 +69,9 @@ int kernel_device::failed(const char *what)
 
 int kernel_device::ask_region(unsigned index, region_state *out)
 {
-	std::vector<u8> raw(1024);
+	alignas(8) u8 few[1024];
+	std::unique_ptr<u8[]> many;
+	std::span<u8> raw = few;
 	vfio_region_info info{};
 
 	for (int tries = 0; tries < 3; tries++) {
@@ -83,7 +86,11 @@ int kernel_device::ask_region(unsigned index, region_state *out)
 		memcpy(&info, raw.data(), sizeof(info));
 		if (info.argsz <= raw.size())
 			break;
-		raw.resize(std::min(info.argsz, 65536u));
+		const size_t size = std::min(info.argsz, 65536u);
+		many.reset(new (std::nothrow) u8[size]);
+		if (!many)
+			return no_memory("what a region is");
+		raw = {many.get(), size};
 	}
 	static_assert(VFIO_REGION_INFO_FLAG_READ == region_readable && VFIO_REGION_INFO_FLAG_WRITE == region_writable &&
 		      VFIO_REGION_INFO_FLAG_MMAP == region_mappable);
@@ -95,7 +102,8 @@ int kernel_device::ask_region(unsigned index, region_state *out)
 	return region_parse_caps(raw, info.cap_offset, info.size, &out->info.mappable);
 }
 
-int kernel_device::know_region(unsigned index, region_state *out)
+/* What is known of a region does not change any more. */
+int kernel_device::know_region(unsigned index, const region_state **out)
 {
 	std::lock_guard guard(region_lock_);
 	int err = 0;
@@ -109,38 +117,39 @@ int kernel_device::know_region(unsigned index, region_state *out)
 	if (!r.known)
 		err = ask_region(index, &r);
 	r.known = !err;
-	*out = r;
+	*out = &r;
 	return err;
 }
 
 int kernel_device::region(unsigned index, region_info *out)
 {
-	region_state r;
+	const region_state *r;
 	const int err = know_region(index, &r);
 
-	if (!err)
-		*out = std::move(r.info);
-	return err;
+	if (err)
+		return err;
+	return try_assign(out, r->info) ? 0 : no_memory("what a region is");
 }
 
 int kernel_device::region_map(unsigned index, u64 offset, u64 size, mapping *out)
 {
-	region_state r;
+	const region_state *r;
 	int err = know_region(index, &r);
 
 	if (!err)
-		err = region_check_map(r.info, offset, size);
-	return err ? err : bar_guard::map(bars_, fd_.get(), r.info.flags, r.fd_offset + offset, size, out);
+		err = region_check_map(r->info, offset, size);
+	return err ? err : bar_guard::map(bars_, fd_.get(), r->info.flags, r->fd_offset + offset, size, out);
 }
 
 int kernel_device::find_access(unsigned index, u64 offset, u64 len, u32 right, u64 *fd_offset)
 {
-	region_state r;
+	const region_state *r;
 	int err = know_region(index, &r);
 
 	if (!err)
-		err = region_check_access(r.info, index, offset, len, right);
-	*fd_offset = r.fd_offset + offset;
+		err = region_check_access(r->info, index, offset, len, right);
+	if (!err)
+		*fd_offset = r->fd_offset + offset;
 	return err;
 }
 
@@ -217,9 +226,11 @@ int kernel_device::dma_map(const dma_area &area)
 	if (areas_.count({area.iova, area.size}))
 		return fail(EEXIST, "DMA area %#llx+%#llx is mapped", static_cast<unsigned long long>(area.iova),
 			    static_cast<unsigned long long>(area.size));
+	if (!try_insert(areas_, areas_.end(), std::pair{area.iova, area.size}))
+		return no_memory("the list of DMA areas");
 	err = space_->map(area);
-	if (!err)
-		areas_.insert({area.iova, area.size});
+	if (err)
+		areas_.erase({area.iova, area.size});
 	return err;
 }
 

@@ -43,8 +43,8 @@ public:
 
 	bool lost() const override { return lost_.load(std::memory_order_acquire); }
 	int lost_fd() const override { return lost_fd_.get(); }
-	std::string name() const override { return name_; }
-	std::string backend() const override { return space_->backend(); }
+	const char *name() const override { return name_.c_str(); }
+	const char *backend() const override { return space_->backend(); }
 	int numa_node() const override { return node_; }
 
 private:
@@ -61,7 +61,7 @@ private:
 
 	int gone() const;
 	int failed(const char *what);
-	int know_region(unsigned index, region_state *out);
+	int know_region(unsigned index, const region_state **out);
 	int ask_region(unsigned index, region_state *out);
 	int find_access(unsigned index, u64 offset, u64 len, u32 right, u64 *fd_offset);
 	void bus_master_off();
@@ -83,7 +83,7 @@ private:
 	int node_;
 	std::shared_ptr<void> keep_;
 	std::shared_ptr<dma_space> space_;
-	std::shared_ptr<bar_guard> bars_ = std::make_shared<bar_guard>();
+	std::shared_ptr<bar_guard> bars_;
 	unique_fd fd_;
 	u32 num_regions_ = 0, num_irqs_ = 0;
 	bool can_reset_ = false;

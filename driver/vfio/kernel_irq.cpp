@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Interrupts of the kernel's devices, and how their loss is noticed (linux/vfio.h: VFIO_DEVICE_SET_IRQS). */
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
 #include "driver/vfio/kernel_device.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fcntl.h>
 #include <linux/vfio.h>
@@ -39,10 +40,21 @@ int kernel_device::irq(unsigned index, irq_info *out)
 
 int kernel_device::irq_ioctl(unsigned index, u32 flags, unsigned first, std::span<const int> fds)
 {
-	std::vector<u8> raw(sizeof(vfio_irq_set) + fds.size_bytes());
+	static constexpr size_t enough = 256; /* also where nothing may fail: switching them off */
+	alignas(vfio_irq_set) u8 few[enough];
+	std::unique_ptr<u8[]> many;
+	std::span<u8> raw(few);
 	vfio_irq_set s{};
 	int n;
 
+	const size_t size = sizeof(s) + fds.size_bytes();
+	if (size > enough) {
+		many.reset(new (std::nothrow) u8[size]);
+		if (!many)
+			return no_memory("setting up interrupts");
+		raw = {many.get(), size};
+	}
+	raw = raw.first(size);
 	s.argsz = u32(raw.size());
 	s.flags = flags | VFIO_IRQ_SET_ACTION_TRIGGER;
 	s.index = index;
@@ -62,8 +74,10 @@ int kernel_device::irq_ioctl(unsigned index, u32 flags, unsigned first, std::spa
 /* Own duplicates, so that a loss can be told after the caller closed its own. */
 int kernel_device::irq_take(vectors *v, unsigned first, std::span<const int> fds)
 {
-	std::vector<unique_fd> copies(fds.size());
+	std::vector<unique_fd> copies;
 
+	if (!try_resize(copies, fds.size()))
+		return no_memory("the list of interrupts");
 	for (size_t i = 0; i < fds.size(); i++) {
 		if (fds[i] < 0)
 			continue;
@@ -73,8 +87,8 @@ int kernel_device::irq_take(vectors *v, unsigned first, std::span<const int> fds
 	}
 	std::lock_guard guard(fd_lock_);
 
-	if (v->fd.size() < first + fds.size())
-		v->fd.resize(first + fds.size());
+	if (v->fd.size() < first + fds.size() && !try_resize(v->fd, first + fds.size()))
+		return no_memory("the list of interrupts");
 	for (size_t i = 0; i < fds.size(); i++)
 		v->fd[first + i] = std::move(copies[i]);
 	return 0;
@@ -90,12 +104,15 @@ int kernel_device::irq_apply(unsigned index, vectors *v, unsigned first, size_t 
 	std::vector<int> all;
 	int err = 0;
 
+	if (!try_reserve(all, std::max(v->fd.size(), size_t(v->enabled))))
+		return no_memory("setting up interrupts");
 	for (const unique_fd &fd : v->fd)
-		all.push_back(fd.get());
+		push_reserved(all, fd.get());
 	while (!all.empty() && all.back() < 0)
 		all.pop_back();
 	if (!all.empty() && first + count <= v->enabled) {
-		all.resize(v->enabled, -1);
+		while (all.size() < v->enabled)
+			push_reserved(all, -1);
 		return irq_ioctl(index, VFIO_IRQ_SET_DATA_EVENTFD, first, std::span(all).subspan(first, count));
 	}
 	if (v->enabled)
@@ -142,12 +159,12 @@ int kernel_device::irq_set(unsigned index, unsigned first, std::span<const int> 
 		err = irq_apply(index, &v, first, fds.size());
 	if (!err)
 		return 0;
-	const std::string text = error_text();
+	const kept_error why;
 
 	/* What was set up before goes on; the vectors of this call are off. */
 	irq_drop(&v, first, fds.size());
 	irq_apply(index, &v, first, fds.size());
-	return fail(-err, "%s", text.c_str());
+	return why.again(err);
 }
 
 void kernel_device::irq_drop(vectors *v, unsigned first, size_t count)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which way a device is opened. */
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/pci/sysfs.h"
 #include "driver/vfio/iommufd.h"
@@ -61,7 +61,7 @@ static bool wants_iommufd(const std::string &cdev, const kernel_options &opt)
 	return !opt.noiommu && iommufd_usable(cdev, opt);
 }
 
-int kernel_open(const pci::address &addr, const kernel_options &opt, std::unique_ptr<device> *out)
+static int open_device(const pci::address &addr, const kernel_options &opt, std::unique_ptr<device> *out)
 {
 	device_claim claim;
 	opened_device o;
@@ -82,14 +82,19 @@ int kernel_open(const pci::address &addr, const kernel_options &opt, std::unique
 		err = open_by_group(f, opt, &o);
 	if (err)
 		return err;
-	auto dev = std::make_unique<kernel_device>(f, std::move(claim), std::move(o.fd), std::move(o.space), std::move(o.keep));
+	auto dev = try_unique<kernel_device>(f, std::move(claim), std::move(o.fd), std::move(o.space), std::move(o.keep));
 
-	err = dev->start();
+	err = dev ? dev->start() : no_memory("a device");
 	if (err)
 		return err;
-	log_info("%s: opened by %s", dev->name().c_str(), dev->backend().c_str());
+	log_info("%s: opened by %s", dev->name(), dev->backend());
 	*out = std::move(dev);
 	return 0;
+}
+
+int kernel_open(const pci::address &addr, const kernel_options &opt, std::unique_ptr<device> *out)
+{
+	return within_memory("a device", [&] { return open_device(addr, opt, out); });
 }
 
 void kernel_set_options(const kernel_options &opt)

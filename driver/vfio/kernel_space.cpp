@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/vfio/kernel_space.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 
 #include <cstdio>
 #include <cstring>
@@ -123,15 +123,18 @@ int dma_space::map(const dma_area &area)
 		return err;
 	e = find_overlap(area);
 	if (e && same(e->area, area)) {
-		areas_[area.iova].users++;
+		areas_.find(area.iova)->second.users++;
 		return 0;
 	}
 	if (e)
 		return dma_map_error(EEXIST, area, mapped(), "");
+	if (!try_emplace(areas_, area.iova, entry{area, 1}))
+		return no_memory("the list of DMA areas");
 	err = kernel_map(area);
-	if (err)
+	if (err) {
+		areas_.erase(area.iova);
 		return err;
-	areas_[area.iova] = {area, 1};
+	}
 	count_.store(areas_.size(), std::memory_order_relaxed);
 	return 0;
 }

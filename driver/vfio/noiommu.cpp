@@ -2,7 +2,7 @@
 /* Physical addresses as Documentation/admin-guide/mm/pagemap.rst has them. */
 #include "driver/vfio/noiommu.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/vfio/kernel.h"
 
 #include <fcntl.h>
@@ -47,8 +47,7 @@ int noiommu_iova(const void *vaddr, u64 *iova)
 int noiommu_space::limits(address_limits *out)
 {
 	*out = {};
-	out->usable.push_back({0, ~u64(0)});
-	return 0;
+	return try_push(out->usable, range{0, ~u64(0)}) ? 0 : no_memory("a device's limits");
 }
 
 int noiommu_space::kernel_map(const dma_area &area)

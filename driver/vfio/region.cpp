@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/vfio/region.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/vfio/user_proto.h"
 
 #include <cstring>
@@ -29,8 +29,8 @@ static int parse_sparse(std::span<const u8> raw, size_t at, u64 region_size, std
 		memcpy(&a, raw.data() + at + i * sizeof(a), sizeof(a));
 		if (!range_within(a.offset, a.size, region_size))
 			return fail(EPROTO, "sparse area %#llx+%#llx outside the region", ull(a.offset), ull(a.size));
-		if (a.size)
-			out->push_back({a.offset, a.offset + a.size - 1});
+		if (a.size && !try_push(*out, range{a.offset, a.offset + a.size - 1}))
+			return no_memory("the mappable parts of a region");
 	}
 	return 0;
 }

@@ -2,7 +2,7 @@
 /* Type1 containers (linux/vfio.h, "IOCTLs for TYPE1 IOMMU"). */
 #include "driver/vfio/type1.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 
 #include <algorithm>
 #include <cstring>
@@ -28,8 +28,8 @@ static int parse_ranges(std::span<const u8> raw, size_t at, std::vector<range> *
 		vfio_iova_range r;
 
 		memcpy(&r, raw.data() + at + 16 + i * sizeof(r), sizeof(r));
-		if (r.start <= r.end)
-			out->push_back({r.start, r.end});
+		if (r.start <= r.end && !try_push(*out, range{r.start, r.end}))
+			return no_memory("the IOMMU's ranges");
 	}
 	std::sort(out->begin(), out->end(), [](const range &a, const range &b) { return a.start < b.start; });
 	return 0;
@@ -57,7 +57,8 @@ int type1_parse_info(std::span<const u8> raw, address_limits *out, u64 *availabl
 
 	*out = {};
 	*available = ~u64(0);
-	out->usable.push_back({0, ~u64(0)});
+	if (!try_push(out->usable, range{0, ~u64(0)}))
+		return no_memory("the IOMMU's ranges");
 	if (raw.size() < offsetof(vfio_iommu_type1_info, cap_offset))
 		return fail(EPROTO, "IOMMU info of %zu bytes", raw.size());
 	memcpy(&info, raw.data(), std::min(sizeof(info), raw.size()));
@@ -84,10 +85,12 @@ int type1_parse_info(std::span<const u8> raw, address_limits *out, u64 *availabl
 
 int type1_space::limits(address_limits *out)
 {
-	std::vector<u8> raw(1024);
+	std::vector<u8> raw;
 	u64 available;
 	int err;
 
+	if (!try_resize(raw, 1024))
+		return no_memory("the IOMMU's limits");
 	for (int tries = 0; tries < 3; tries++) {
 		u32 argsz = u32(raw.size());
 
@@ -98,7 +101,8 @@ int type1_space::limits(address_limits *out)
 		memcpy(&argsz, raw.data(), sizeof(argsz));
 		if (argsz <= raw.size())
 			break;
-		raw.resize(std::min(argsz, 65536u));
+		if (!try_resize(raw, std::min(argsz, 65536u)))
+			return no_memory("the IOMMU's limits");
 	}
 	err = type1_parse_info(raw, out, &available);
 	/* The kernel tells how many more fit. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The JSON of the VERSION message.  The parser is the non-throwing one, and every value's type is asked before it is read. */
-#include "driver/base/error.h"
+/* The JSON of the VERSION message. */
+#include "driver/base/grow.h"
 #include "driver/vfio/user_socket.h"
 
 #include <algorithm>
@@ -16,43 +16,137 @@ static unsigned long long ull(u64 v)
 	return v;
 }
 
-std::string user_caps_json(const user_caps &caps)
+caps_text user_caps_json(const user_caps &caps)
 {
-	char text[256];
+	caps_text out;
 
-	snprintf(text, sizeof(text),
+	snprintf(out.text, sizeof(out.text),
 		 "{\"capabilities\":{\"max_msg_fds\":%llu,\"max_data_xfer_size\":%llu,\"max_dma_maps\":%llu,"
 		 "\"pgsizes\":%llu}}",
 		 ull(caps.max_msg_fds), ull(caps.max_data_xfer), ull(caps.max_dma_maps), ull(caps.pgsizes));
-	return text;
+	return out;
 }
 
-static int read_number(const json &caps, const char *key, u64 least, u64 *out)
+/*
+ * Reads along, without a tree of values: taking one down needs memory, in a place where there must be enough.
+ * Depth 1 is the object that all stands in, depth 2 what stands in "capabilities".
+ */
+class caps_reader {
+public:
+	explicit caps_reader(user_caps *out) : out_(out) {}
+	/* 0, or what it found. */
+	int end(bool well_formed) const
+	{
+		return err_ || well_formed ? err_ : not_an_object();
+	}
+
+	bool null() { return other(); }
+	bool boolean(bool) { return other(); }
+	bool number_integer(s64) { return other(); }
+	bool number_float(double, const std::string &) { return other(); }
+	bool string(const std::string &) { return other(); }
+	bool binary(json::binary_t &) { return other(); }
+	bool number_unsigned(u64 v)
+	{
+		const known *k = depth_ == 2 ? known_ : nullptr;
+
+		if (!k)
+			return other();
+		if (v < k->least)
+			return found(fail(EPROTO, "vfio-user capability %s is %llu, at least %llu is needed", k->name, ull(v),
+					  ull(k->least)));
+		out_->*k->to = v;
+		return true;
+	}
+	bool start_object(size_t)
+	{
+		if (depth_ == 1 && in_caps_) {
+			depth_++;
+			return true;
+		}
+		return open();
+	}
+	bool start_array(size_t)
+	{
+		return depth_ ? open() : found(not_an_object());
+	}
+	bool end_object() { return close(); }
+	bool end_array() { return close(); }
+	bool key(const std::string &name)
+	{
+		static constexpr known all[] = {{"max_msg_fds", 0, &user_caps::max_msg_fds},
+						{"max_data_xfer_size", 8, &user_caps::max_data_xfer},
+						{"max_dma_maps", 1, &user_caps::max_dma_maps},
+						{"pgsizes", 1, &user_caps::pgsizes}};
+
+		if (skip_)
+			return true;
+		known_ = nullptr;
+		if (depth_ == 1)
+			in_caps_ = name == "capabilities";
+		for (const known &k : all)
+			if (depth_ == 2 && name == k.name)
+				known_ = &k;
+		return true;
+	}
+	template <class E> bool parse_error(size_t, const std::string &, const E &) { return false; }
+
+private:
+	struct known {
+		const char *name;
+		u64 least;
+		u64 user_caps::*to;
+	};
+
+	static int not_an_object() { return fail(EPROTO, "vfio-user version data is not a JSON object"); }
+	bool found(int err)
+	{
+		err_ = err;
+		return false;
+	}
+	/* A value that is no whole number. */
+	bool other()
+	{
+		if (skip_)
+			return true;
+		if (!depth_)
+			return found(not_an_object());
+		if (depth_ == 1 && in_caps_)
+			return found(fail(EPROTO, "vfio-user capabilities are not a JSON object"));
+		return known_ ? found(fail(EPROTO, "vfio-user capability %s is not a whole number", known_->name)) : true;
+	}
+	/* What is within something unknown is passed over. */
+	bool open()
+	{
+		if (skip_ || depth_) {
+			if (!other())
+				return false;
+			skip_++;
+			return true;
+		}
+		depth_ = 1;
+		return true;
+	}
+	bool close()
+	{
+		(skip_ ? skip_ : depth_)--;
+		in_caps_ = in_caps_ && depth_ > 1;
+		return true;
+	}
+
+	user_caps *out_;
+	unsigned depth_ = 0, skip_ = 0;
+	bool in_caps_ = false;
+	const known *known_ = nullptr;
+	int err_ = 0;
+};
+
+static int parse_text(std::string_view data, user_caps *out)
 {
-	const auto it = caps.find(key);
+	caps_reader reader(out);
+	const bool good = json::sax_parse(data.begin(), data.end(), &reader);
 
-	if (it == caps.end())
-		return 0;
-	if (!it->is_number_unsigned())
-		return fail(EPROTO, "vfio-user capability %s is not a whole number", key);
-	*out = it->get<u64>();
-	if (*out < least)
-		return fail(EPROTO, "vfio-user capability %s is %llu, at least %llu is needed", key, ull(*out),
-			    ull(least));
-	return 0;
-}
-
-static int read_caps(const json &caps, user_caps *out)
-{
-	int err = read_number(caps, "max_msg_fds", 0, &out->max_msg_fds);
-
-	if (!err)
-		err = read_number(caps, "max_data_xfer_size", 8, &out->max_data_xfer);
-	if (!err)
-		err = read_number(caps, "max_dma_maps", 1, &out->max_dma_maps);
-	if (!err)
-		err = read_number(caps, "pgsizes", 1, &out->pgsizes);
-	return err;
+	return reader.end(good);
 }
 
 int user_caps_parse(std::string_view data, user_caps *out)
@@ -67,17 +161,7 @@ int user_caps_parse(std::string_view data, user_caps *out)
 		return fail(EPROTO, "vfio-user version data of %zu bytes", data.size());
 	if (data.empty())
 		return 0;
-	const json doc = json::parse(data.begin(), data.end(), nullptr, false);
-
-	if (doc.is_discarded() || !doc.is_object())
-		return fail(EPROTO, "vfio-user version data is not a JSON object");
-	const auto caps = doc.find("capabilities");
-
-	if (caps == doc.end())
-		return 0;
-	if (!caps->is_object())
-		return fail(EPROTO, "vfio-user capabilities are not a JSON object");
-	return read_caps(*caps, out);
+	return within_memory("vfio-user version data", [=] { return parse_text(data, out); });
 }
 
 } // namespace usdma::vfio

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/vfio/user_client.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/vfio/user_device.h"
 
@@ -14,7 +14,7 @@
 namespace usdma::vfio {
 
 static const user_link_ops link_ops = {
-	[](void *arg, const user_message &cmd, std::vector<u8> *reply) {
+	[](void *arg, const user_message &cmd, message_body *reply) {
 		return static_cast<user_device *>(arg)->serve(cmd, reply);
 	},
 	[](void *arg) { static_cast<user_device *>(arg)->signal_lost(); },
@@ -75,10 +75,10 @@ int user_device::accept_version(const user_message &reply)
 
 int user_device::negotiate()
 {
-	const std::string json = user_caps_json({proto::our_max_msg_fds, proto::our_max_data_xfer,
+	caps_text json = user_caps_json({proto::our_max_msg_fds, proto::our_max_data_xfer,
 						 proto::default_max_dma_maps, proto::default_pgsizes});
 	proto::version_head v = {proto::version_major, proto::version_minor};
-	const iovec parts[] = {{&v, sizeof(v)}, {const_cast<char *>(json.c_str()), json.size() + 1}};
+	const iovec parts[] = {{&v, sizeof(v)}, {json.text, strlen(json.text) + 1}};
 	user_message reply;
 	int err = link_.call(proto::command::version, parts, {}, &reply);
 
@@ -102,8 +102,7 @@ int user_device::get_info()
 				   info.num_regions, info.num_irqs));
 	can_reset_ = info.flags & proto::device_flag_reset;
 	num_irqs_ = info.num_irqs;
-	regions_.resize(info.num_regions);
-	return 0;
+	return try_resize(regions_, info.num_regions) ? 0 : no_memory("the list of regions");
 }
 
 /* A command whose reply has the same structure as the command, exactly. */
@@ -141,7 +140,8 @@ int user_device::limits(address_limits *out)
 	if (lost())
 		return gone();
 	*out = {};
-	out->usable.push_back({0, ~u64(0)});
+	if (!try_push(out->usable, range{0, ~u64(0)}))
+		return no_memory("a device's limits");
 	out->page_size = page_size_;
 	out->max_mappings = caps_.max_dma_maps;
 	return 0;
@@ -207,7 +207,7 @@ int user_device::reset()
 	return order(proto::command::device_reset, {}, {});
 }
 
-int user_attach(unique_fd socket, const user_options &opt, std::unique_ptr<device> *out)
+static int attach(unique_fd socket, const user_options &opt, std::unique_ptr<device> *out)
 {
 	user_options named = opt;
 
@@ -223,6 +223,11 @@ int user_attach(unique_fd socket, const user_options &opt, std::unique_ptr<devic
 		return fail_in(err, "%s", named.name.c_str());
 	*out = std::move(dev);
 	return 0;
+}
+
+int user_attach(unique_fd socket, const user_options &opt, std::unique_ptr<device> *out)
+{
+	return within_memory("a vfio-user device", [&] { return attach(std::move(socket), opt, out); });
 }
 
 static int connect_error(const std::string &path)
@@ -247,7 +252,7 @@ static int connect_error(const std::string &path)
 	return fail_errno("connect to vfio-user socket %s", path.c_str());
 }
 
-int user_connect(const std::string &path, const user_options &opt, std::unique_ptr<device> *out)
+static int connect_to(const std::string &path, const user_options &opt, std::unique_ptr<device> *out)
 {
 	unique_fd sock(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	const timeval limit = {time_t(opt.timeout_ms / 1000), suseconds_t(opt.timeout_ms % 1000 * 1000)};
@@ -268,6 +273,11 @@ int user_connect(const std::string &path, const user_options &opt, std::unique_p
 	if (named.name.empty())
 		named.name = "vfio-user:" + path;
 	return user_attach(std::move(sock), named, out);
+}
+
+int user_connect(const std::string &path, const user_options &opt, std::unique_ptr<device> *out)
+{
+	return within_memory("a vfio-user device", [&] { return connect_to(path, opt, out); });
 }
 
 } // namespace usdma::vfio

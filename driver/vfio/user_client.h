@@ -17,7 +17,7 @@ struct user_options {
 	int (*share_local)(void *arg, u64 iova, void *vaddr, u64 size) = nullptr;
 	void *share_arg = nullptr;
 	std::string name; /* what name() says; default "vfio-user:PATH" */
-	std::string backend = "vfio-user"; /* what backend() says */
+	const char *backend = "vfio-user"; /* what backend() says */
 };
 
 /* Connects to PATH (a deadline applies) and negotiates. -ENOENT, -ECONNREFUSED, -EPROTO, -ETIMEDOUT, … */

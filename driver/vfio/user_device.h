@@ -37,11 +37,11 @@ public:
 
 	bool lost() const override { return link_.lost(); }
 	int lost_fd() const override { return link_.lost_fd(); }
-	std::string name() const override { return opt_.name; }
-	std::string backend() const override { return opt_.backend; }
+	const char *name() const override { return opt_.name.c_str(); }
+	const char *backend() const override { return opt_.backend; }
 
 	/* From the link. */
-	int serve(const user_message &cmd, std::vector<u8> *reply) { return dma_.serve(cmd, reply); }
+	int serve(const user_message &cmd, message_body *reply) { return dma_.serve(cmd, reply); }
 	void signal_lost();
 
 private:

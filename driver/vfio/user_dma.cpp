@@ -2,7 +2,7 @@
 #include "driver/vfio/user_dma.h"
 
 #include "driver/base/barrier.h"
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 
 #include <algorithm>
 #include <cstring>
@@ -43,8 +43,7 @@ int user_dma::add(const dma_area &area, u64 page_size, u64 max)
 	if (areas_.size() >= max)
 		return fail(ENOSPC, "%zu DMA areas are mapped and the vfio-user server takes no more: use fewer, larger ones",
 			    areas_.size());
-	areas_.emplace(area.iova, area);
-	return 0;
+	return try_emplace(areas_, area.iova, area) ? 0 : no_memory("the list of DMA areas");
 }
 
 int user_dma::check(u64 iova, u64 size) const
@@ -126,7 +125,7 @@ template <class T> ordered_elsewhere static void word_from_host(u8 *&dst, const 
 	dst += sizeof(T), src += sizeof(T), len -= sizeof(T);
 }
 
-static bool fits(const u8 *host, u64 len, size_t word)
+static bool aligned(const u8 *host, u64 len, size_t word)
 {
 	return len >= word && !(reinterpret_cast<uintptr_t>(host) & (word - 1));
 }
@@ -134,9 +133,9 @@ static bool fits(const u8 *host, u64 len, size_t word)
 static void copy_to_host(u8 *dst, const u8 *src, u64 len)
 {
 	while (len) {
-		if (likely(fits(dst, len, 8)))
+		if (likely(aligned(dst, len, 8)))
 			word_to_host<u64>(dst, src, len);
-		else if (fits(dst, len, 4))
+		else if (aligned(dst, len, 4))
 			word_to_host<u32>(dst, src, len);
 		else
 			word_to_host<u8>(dst, src, len);
@@ -146,9 +145,9 @@ static void copy_to_host(u8 *dst, const u8 *src, u64 len)
 static void copy_from_host(u8 *dst, const u8 *src, u64 len)
 {
 	while (len) {
-		if (likely(fits(src, len, 8)))
+		if (likely(aligned(src, len, 8)))
 			word_from_host<u64>(dst, src, len);
-		else if (fits(src, len, 4))
+		else if (aligned(src, len, 4))
 			word_from_host<u32>(dst, src, len);
 		else
 			word_from_host<u8>(dst, src, len);
@@ -172,7 +171,7 @@ void user_dma::copy(u64 iova, u8 *buf, u64 len, bool to_host)
 	}
 }
 
-int user_dma::serve(const user_message &cmd, std::vector<u8> *reply)
+int user_dma::serve(const user_message &cmd, message_body *reply)
 {
 	const bool write = cmd.head.cmd == u16(proto::command::dma_write);
 	proto::dma_access_head h;
@@ -194,7 +193,8 @@ int user_dma::serve(const user_message &cmd, std::vector<u8> *reply)
 	err = covered(h.address, h.count, write ? dma_write : dma_read);
 	if (err)
 		return err;
-	reply->resize(sizeof(h) + (write ? 0 : h.count));
+	if (!reply->resize(sizeof(h) + (write ? 0 : h.count)))
+		return no_memory("a reply to the vfio-user server");
 	memcpy(reply->data(), &h, sizeof(h));
 	if (write)
 		copy(h.address, const_cast<u8 *>(cmd.body.data()) + sizeof(h), h.count, true);

@@ -22,7 +22,7 @@ public:
 	bool first(dma_area *out) const;
 
 	/* As user_link_ops::serve. */
-	int serve(const user_message &cmd, std::vector<u8> *reply);
+	int serve(const user_message &cmd, message_body *reply);
 
 private:
 	int covered(u64 iova, u64 len, u32 right) const;

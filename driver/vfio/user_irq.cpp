@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Interrupts of the vfio-user client. */
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/vfio/user_device.h"
 
 #include <algorithm>
@@ -57,7 +57,10 @@ int user_device::irq_remember(unsigned index, unsigned first, std::span<const in
 			return fail_errno("interrupt eventfd %d", fds[i]);
 		std::lock_guard guard(irq_lock_);
 
-		irq_fds_[{index, unsigned(first + i)}] = std::move(copy);
+		unique_fd *at = try_emplace(irq_fds_, std::pair{index, unsigned(first + i)});
+		if (!at)
+			return no_memory("the list of interrupts");
+		*at = std::move(copy);
 	}
 	return 0;
 }

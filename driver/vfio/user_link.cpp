@@ -16,7 +16,7 @@ namespace usdma::vfio {
 
 /* A call that waits; lives on its caller's stack.  state is the word slept on; all else is under wait_lock_. */
 struct user_link::pending {
-	enum : u32 { waits, answered, link_lost };
+	enum : u32 { waits, answered, no_room, link_lost };
 
 	pending *next = nullptr;
 	u16 id = 0;
@@ -176,13 +176,16 @@ int user_link::call(proto::command cmd, std::span<const iovec> parts, std::span<
 		return err == -EPROTO ? no_link() : err;
 	if (p.state == pending::link_lost)
 		return no_link();
+	if (p.state == pending::no_room)
+		return no_memory("what the vfio-user server answered");
 	if (p.state == pending::waits)
 		return fail(ETIMEDOUT, "the vfio-user server did not answer %s within %llu ms", command_name(cmd),
 			    static_cast<unsigned long long>(timeout_ms_));
 	return reply->head.flags & proto::flag_error ? server_error(cmd, reply->head.error) : 0;
 }
 
-int user_link::handle_reply(user_message *m)
+/* whole: with its body. */
+int user_link::handle_reply(user_message *m, bool whole)
 {
 	std::lock_guard guard(wait_lock_);
 	pending *p = waiting_;
@@ -196,36 +199,46 @@ int user_link::handle_reply(user_message *m)
 	if (p->cmd != m->head.cmd)
 		return fail(EPROTO, "vfio-user reply to command %u says command %u", p->cmd, m->head.cmd);
 	*p->reply = std::move(*m);
-	store_release(&p->state, u32(pending::answered));
+	store_release(&p->state, u32(whole ? pending::answered : pending::no_room));
 	futex_wake(&p->state, INT_MAX);
 	return 0;
 }
 
-int user_link::handle_command(const user_message &m)
+int user_link::send_reply(const user_message &to, int err, const message_body &body)
 {
-	proto::header head = {m.head.id, m.head.cmd, 0, proto::type_reply, 0};
-	std::vector<u8> body;
-	const int err = ops_->serve(arg_, m, &body);
+	proto::header head = {to.head.id, to.head.cmd, 0, proto::type_reply, 0};
+	const iovec part = {const_cast<u8 *>(body.data()), err ? 0 : body.size()};
 
-	if (err == -EPROTO)
-		return err;
-	if (m.head.flags & proto::flag_no_reply)
+	if (to.head.flags & proto::flag_no_reply)
 		return 0;
 	if (err) {
 		head.flags |= proto::flag_error;
 		head.error = u32(-err);
-		body.clear();
 	}
-	const iovec part = {body.data(), body.size()};
-
 	return send(head, {&part, 1}, {}, deadline::in_ms(timeout_ms_));
+}
+
+int user_link::handle_command(const user_message &m)
+{
+	message_body body;
+	const int err = ops_->serve(arg_, m, &body);
+
+	return err == -EPROTO ? err : send_reply(m, err, body);
+}
+
+/* One that there was no memory for. */
+int user_link::handle_bodyless(user_message *m)
+{
+	if ((m->head.flags & proto::flag_type_mask) == proto::type_reply)
+		return handle_reply(m, false);
+	return send_reply(*m, -ENOMEM, m->body);
 }
 
 int user_link::handle(user_message *m)
 {
 	switch (m->head.flags & proto::flag_type_mask) {
 	case proto::type_reply:
-		return handle_reply(m);
+		return handle_reply(m, true);
 	case proto::type_command:
 		return handle_command(*m);
 	default:
@@ -241,7 +254,9 @@ void user_link::receive()
 		user_message m;
 
 		err = user_recv(sock_.get(), deadline::never(), timeout_ms_, &m);
-		if (!err)
+		if (err == -ENOMEM)
+			err = handle_bodyless(&m);
+		else if (!err)
 			err = handle(&m);
 	}
 	if (!stopping_.load() && !lost())

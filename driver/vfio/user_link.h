@@ -21,7 +21,7 @@ struct user_link_ops {
 	 * A command of the server.  0: reply with what was put into *reply; -EPROTO: it
 	 * breaks the protocol, end the connection; other -errno: goes into the reply.
 	 */
-	int (*serve)(void *arg, const user_message &cmd, std::vector<u8> *reply);
+	int (*serve)(void *arg, const user_message &cmd, message_body *reply);
 	/* The connection is at its end, once, maybe in the thread of a call. */
 	void (*lost)(void *arg);
 };
@@ -55,8 +55,10 @@ private:
 	static void *thread_main(void *arg);
 	void receive();
 	int handle(user_message *m);
-	int handle_reply(user_message *m);
+	int handle_reply(user_message *m, bool whole);
+	int handle_bodyless(user_message *m);
 	int handle_command(const user_message &m);
+	int send_reply(const user_message &to, int err, const message_body &body);
 	int send(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until);
 	int enter(pending *p);
 	void leave(pending *p);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Regions of the vfio-user client: what they are, mapping, messages, doorbells. */
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/vfio/region.h"
 #include "driver/vfio/user_device.h"
@@ -48,7 +48,9 @@ int user_device::take_region(unsigned index, user_message *reply, const proto::r
 		fresh.fd_offset = info.offset;
 	}
 	if (info.flags & proto::region_flag_caps) {
-		err = region_parse_caps(reply->body, info.cap_offset, info.size, &fresh.info.mappable);
+		err = region_parse_caps({reply->body.data(), reply->body.size()}, info.cap_offset, info.size, &fresh.info.mappable);
+		if (err == -ENOMEM)
+			return err;
 		if (err)
 			return broken(fail_in(err, "vfio-user region %u", index));
 	}
@@ -83,9 +85,9 @@ int user_device::region(unsigned index, region_info *out)
 	region_state *r;
 	const int err = know_region(index, &r);
 
-	if (!err)
-		*out = r->info;
-	return err;
+	if (err)
+		return err;
+	return try_assign(out, r->info) ? 0 : no_memory("what a region is");
 }
 
 int user_device::region_fd(unsigned index, u64 *fd_offset)
@@ -224,7 +226,8 @@ int user_device::take_doorbells(user_message *reply, unsigned index, region_stat
 
 		if (!fd.valid())
 			return fail_errno("duplicate a doorbell");
-		r->doorbells.push_back({d.offset, std::move(fd)});
+		if (!try_push(r->doorbells, doorbell{d.offset, std::move(fd)}))
+			return no_memory("the list of doorbells");
 	}
 	return 0;
 }
@@ -242,6 +245,11 @@ int user_device::ask_doorbells(unsigned index, region_state *r)
 	if (err)
 		return err;
 	err = take_doorbells(&reply, index, r);
+	/* Of our own: the next time they are asked for again. */
+	if (err == -ENOMEM) {
+		r->doorbells.clear();
+		r->doorbells_known = false;
+	}
 	return err == -EPROTO ? broken(err) : err;
 }
 

@@ -122,7 +122,7 @@ int user_send(int sock, proto::header head, std::span<const iovec> parts, std::s
 }
 
 /* Owns whatever descriptors came, whether or not the message turns out well. */
-static void take_fds(msghdr *m, std::vector<unique_fd> *fds)
+static void take_fds(msghdr *m, message_fds *fds)
 {
 	for (cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
@@ -131,13 +131,13 @@ static void take_fds(msghdr *m, std::vector<unique_fd> *fds)
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
-			fds->emplace_back(fd);
+			fds->push(unique_fd(fd));
 		}
 	}
 }
 
 /* One receive: bytes (0 at the end of the stream), or -errno; -EAGAIN: nothing there. */
-static ssize_t recv_some(int sock, u8 *buf, size_t len, std::vector<unique_fd> *fds)
+static ssize_t recv_some(int sock, u8 *buf, size_t len, message_fds *fds)
 {
 	alignas(cmsghdr) char control[control_size];
 	iovec iov = {buf, len};
@@ -152,14 +152,14 @@ static ssize_t recv_some(int sock, u8 *buf, size_t len, std::vector<unique_fd> *
 	if (n < 0)
 		return errno == ECONNRESET ? 0 : -errno;
 	take_fds(&m, fds);
-	if ((m.msg_flags & MSG_CTRUNC) || fds->size() > proto::our_max_msg_fds)
+	if ((m.msg_flags & MSG_CTRUNC) || fds->too_many())
 		return fail(EPROTO, "vfio-user message with more than %u descriptors, or no descriptor free here: "
 			    "see ulimit -n", proto::our_max_msg_fds);
 	return n;
 }
 
 /* Waits for at least one byte; how many came, or -errno. */
-static ssize_t recv_wait(int sock, u8 *buf, size_t len, deadline until, std::vector<unique_fd> *fds)
+static ssize_t recv_wait(int sock, u8 *buf, size_t len, deadline until, message_fds *fds)
 {
 	while (true) {
 		const ssize_t n = recv_some(sock, buf, len, fds);
@@ -177,7 +177,7 @@ static ssize_t recv_wait(int sock, u8 *buf, size_t len, deadline until, std::vec
 	}
 }
 
-static int recv_all(int sock, u8 *buf, size_t len, deadline until, std::vector<unique_fd> *fds)
+static int recv_all(int sock, u8 *buf, size_t len, deadline until, message_fds *fds)
 {
 	for (size_t got = 0; got < len;) {
 		const ssize_t n = recv_wait(sock, buf + got, len - got, until, fds);
@@ -205,6 +205,23 @@ static int check_head(const proto::header &h)
 	return 0;
 }
 
+/* Takes a body for which there is no memory from the socket, with what came beside it. */
+static int pass_over(int sock, user_message *out, deadline rest)
+{
+	const size_t size = out->head.size - sizeof(out->head);
+	u8 part[512];
+
+	for (size_t at = 0; at < size; at += sizeof(part)) {
+		const int err = recv_all(sock, part, std::min(sizeof(part), size - at), rest, &out->fds);
+
+		if (err)
+			return cut_short(err);
+	}
+	out->body.clear();
+	out->fds.clear();
+	return no_memory("a vfio-user message");
+}
+
 int user_recv(int sock, deadline first, u64 rest_ms, user_message *out)
 {
 	u8 *const head = reinterpret_cast<u8 *>(&out->head);
@@ -224,7 +241,8 @@ int user_recv(int sock, deadline first, u64 rest_ms, user_message *out)
 	err = check_head(out->head);
 	if (err)
 		return err;
-	out->body.resize(out->head.size - sizeof(out->head));
+	if (!out->body.resize(out->head.size - sizeof(out->head)))
+		return pass_over(sock, out, rest);
 	err = recv_all(sock, out->body.data(), out->body.size(), rest, &out->fds);
 	return err ? cut_short(err) : 0;
 }

@@ -3,22 +3,14 @@
 #pragma once
 
 #include "driver/base/clock.h"
-#include "driver/base/unique_fd.h"
-#include "driver/vfio/user_proto.h"
+#include "driver/vfio/user_message.h"
 
 #include <span>
 #include <string>
 #include <string_view>
 #include <sys/uio.h>
-#include <vector>
 
 namespace usdma::vfio {
-
-struct user_message {
-	proto::header head{};
-	std::vector<u8> body;
-	std::vector<unique_fd> fds;
-};
 
 /* At most so many parts behind the header in one message. */
 inline constexpr size_t user_send_parts = 3;
@@ -35,7 +27,8 @@ int user_send(int sock, proto::header head, std::span<const iovec> parts, std::s
  * Receives one message.  Waits for its first byte until `first`, then rest_ms
  * for the rest.  -ETIMEDOUT: nothing came; -ENODEV: the peer closed between two
  * messages; -EPROTO: cut short, stalled, longer than our_max_message, shorter
- * than its header, or too many descriptors.
+ * than its header, or too many descriptors.  -ENOMEM: there was no memory for its
+ * body, and only its head is there; the next one can be received.
  */
 int user_recv(int sock, deadline first, u64 rest_ms, user_message *out);
 
@@ -47,7 +40,11 @@ struct user_caps {
 	u64 pgsizes = proto::default_pgsizes;
 };
 
-std::string user_caps_json(const user_caps &caps);
+/* The text with its NUL. */
+struct caps_text {
+	char text[256];
+};
+caps_text user_caps_json(const user_caps &caps);
 /* The VERSION body behind version_head: empty, or JSON that ends in NUL. -EPROTO: not JSON, or a bad value. */
 int user_caps_parse(std::string_view data, user_caps *out);
 

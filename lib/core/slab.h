@@ -22,6 +22,8 @@
 
 namespace usdma::core {
 
+using usdma::immortal;
+
 inline constexpr unsigned handle_low_bits = 6, handle_high_at = 48, handle_high_bits = 15;
 inline constexpr u64 handle_address = (u64(1) << handle_high_at) - (u64(1) << handle_low_bits);
 

@@ -17,7 +17,7 @@ static u64 task_count; /* of all that were ever queued; atomic */
 /* ---- tokens ----------------------------------------------------------------------------------------- */
 
 struct call_token {
-	u32 refs = 2; /* the task's and the callee's */
+	u32 refs = 1; /* the task's and, once it is delivered, the callee's */
 	u32 done = 0;
 };
 
@@ -131,11 +131,8 @@ static outcome run_call(stream *s, task &t)
 		/* Also the calls before it that block nothing: the pump makes those. */
 		if (!all_before(s) || load_acquire(&s->watched))
 			return outcome::later;
-		/* No memory just now: the pump comes again. */
-		t.token = new (std::nothrow) call_token;
-		if (!t.token)
-			return outcome::later;
 		t.delivered = true;
+		__atomic_add_fetch(&t.token->refs, 1, __ATOMIC_RELAXED);
 		t.deliver(t.arg, t.token);
 	}
 	if (!load_acquire(&t.token->done))
@@ -418,11 +415,13 @@ int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *a
 	t.deliver = deliver;
 	t.arg = arg;
 	t.block = block;
-	/* The pump may get it at a time when nothing may fail any more. */
+	/* Its turn comes at a time when nothing may fail any more. */
 	t.place = pump_place();
-	if (!t.place)
-		return no_memory("a call");
-	return stream_push(s, std::move(t));
+	t.token = block ? new (std::nothrow) call_token : nullptr;
+	if (t.place && (t.token || !block))
+		return stream_push(s, std::move(t));
+	drop_task(t, false);
+	return no_memory("a call");
 }
 
 static void write_fd(void *arg, call_token *)

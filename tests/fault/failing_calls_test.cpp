@@ -21,7 +21,6 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <thread>
 #include <unistd.h>
 
 using namespace usdma;
@@ -29,9 +28,9 @@ using namespace usdma::core;
 
 /* ---- the calls that can be made to fail ------------------------------------------------------------------ */
 
-enum class call { none, mmap, ftruncate, memfd, eventfd, socketpair, recvmsg, sendmsg, fcntl, thread, uring, memory, count };
+enum class call { none, mmap, ftruncate, memfd, eventfd, socketpair, recvmsg, sendmsg, fcntl, thread, uring, memory, all_memory, count };
 static constexpr const char *call_names[] = {"-", "mmap", "ftruncate", "memfd_create", "eventfd", "socketpair", "recvmsg",
-					     "sendmsg", "fcntl", "pthread_create", "io_uring_queue_init", "new"};
+					     "sendmsg", "fcntl", "pthread_create", "io_uring_queue_init", "new", "new, from there on"};
 
 static std::atomic<int> armed{0};
 static std::atomic<long> countdown{0};
@@ -53,6 +52,15 @@ static void disarm()
 static bool fails(call c)
 {
 	if (armed.load() != int(c) || countdown.fetch_sub(1) != 1)
+		return false;
+	hit = true;
+	return true;
+}
+
+/* True: the n-th, or one after it. */
+static bool out_of_memory()
+{
+	if (armed.load() != int(call::all_memory) || countdown.fetch_sub(1) > 1)
 		return false;
 	hit = true;
 	return true;
@@ -115,24 +123,44 @@ WRAP(int, io_uring_queue_init, unsigned entries, io_uring *ring, unsigned flags)
 {
 	return fails(call::uring) ? -ENOMEM : __real_io_uring_queue_init(entries, ring, flags);
 }
-/* The forms of new that may say no. */
-WRAP(void *, _ZnwmRKSt9nothrow_t, size_t n, const std::nothrow_t &t)
+}
+
+/*
+ * Every form of new, of the library's own code and of the standard library's within it: a replacement
+ * in the program stands for all (C++20 [new.delete.replacement]).
+ */
+static void *take(size_t n, size_t align)
 {
-	return fails(call::memory) ? nullptr : __real__ZnwmRKSt9nothrow_t(n, t);
+	if (fails(call::memory) || out_of_memory())
+		return nullptr;
+	return align ? aligned_alloc(align, (n + align - 1) / align * align) : malloc(n ? n : 1);
 }
-WRAP(void *, _ZnamRKSt9nothrow_t, size_t n, const std::nothrow_t &t)
+
+static void *take_or_throw(size_t n, size_t align)
 {
-	return fails(call::memory) ? nullptr : __real__ZnamRKSt9nothrow_t(n, t);
+	void *p = take(n, align);
+
+	if (!p)
+		throw std::bad_alloc();
+	return p;
 }
-WRAP(void *, _ZnwmSt11align_val_tRKSt9nothrow_t, size_t n, std::align_val_t a, const std::nothrow_t &t)
-{
-	return fails(call::memory) ? nullptr : __real__ZnwmSt11align_val_tRKSt9nothrow_t(n, a, t);
-}
-WRAP(void *, _ZnamSt11align_val_tRKSt9nothrow_t, size_t n, std::align_val_t a, const std::nothrow_t &t)
-{
-	return fails(call::memory) ? nullptr : __real__ZnamSt11align_val_tRKSt9nothrow_t(n, a, t);
-}
-}
+
+void *operator new(size_t n) { return take_or_throw(n, 0); }
+void *operator new[](size_t n) { return take_or_throw(n, 0); }
+void *operator new(size_t n, std::align_val_t a) { return take_or_throw(n, size_t(a)); }
+void *operator new[](size_t n, std::align_val_t a) { return take_or_throw(n, size_t(a)); }
+void *operator new(size_t n, const std::nothrow_t &) noexcept { return take(n, 0); }
+void *operator new[](size_t n, const std::nothrow_t &) noexcept { return take(n, 0); }
+void *operator new(size_t n, std::align_val_t a, const std::nothrow_t &) noexcept { return take(n, size_t(a)); }
+void *operator new[](size_t n, std::align_val_t a, const std::nothrow_t &) noexcept { return take(n, size_t(a)); }
+void operator delete(void *p) noexcept { free(p); }
+void operator delete[](void *p) noexcept { free(p); }
+void operator delete(void *p, size_t) noexcept { free(p); }
+void operator delete[](void *p, size_t) noexcept { free(p); }
+void operator delete(void *p, std::align_val_t) noexcept { free(p); }
+void operator delete[](void *p, std::align_val_t) noexcept { free(p); }
+void operator delete(void *p, size_t, std::align_val_t) noexcept { free(p); }
+void operator delete[](void *p, size_t, std::align_val_t) noexcept { free(p); }
 
 /* ---- the way ----------------------------------------------------------------------------------------------- */
 
@@ -234,14 +262,16 @@ static int take_down(things *t)
 	return err;
 }
 
-/* The first error; what was made is unmade in any case. */
-static int whole_way()
+/* The first error; what was made is unmade in any case.  The n-th of the calls fails on the way. */
+static int whole_way(call c = call::none, long n = 0)
 {
 	auto gen = test::rng(5);
 	things t;
 
 	test::fill_random(t.own, size, gen);
 	test::fill_random(t.plain, size, gen);
+	error_clear();
+	arm(c, n);
 	int err = set_up(&t);
 	if (!err)
 		err = copies(&t);
@@ -249,6 +279,7 @@ static int whole_way()
 		print_error("error %d without a text\n", err);
 	assert_true(!err || *error_text());
 	const int end = take_down(&t);
+	disarm();
 	return err ? err : end;
 }
 
@@ -312,26 +343,35 @@ static void must_work(call c, long n)
 	assert_int_equal(err, 0);
 }
 
-/* A thread has a ring of its own to sleep in, made when it first sleeps: here a new thread goes each way. */
-static int way_of(call c)
-{
-	int err = 1;
+struct way {
+	call c;
+	long n;
+	int err;
+};
 
-	if (c != call::uring)
-		return whole_way();
-	std::thread([&err] { err = whole_way(); }).join();
-	return err;
+static void *way_main(void *arg)
+{
+	auto *w = static_cast<way *>(arg);
+
+	w->err = whole_way(w->c, w->n);
+	return nullptr;
 }
 
 /* False: the way makes fewer such calls. */
 static bool one(call c, long n, unsigned *errors)
 {
-	error_clear();
-	arm(c, n);
-	const int err = way_of(c);
-	disarm();
-	*errors += err != 0;
-	assert_true(err <= 0);
+	way w{c, n, 1};
+	pthread_t thread;
+
+	/* A thread has a ring of its own to sleep in, made when it first sleeps: here a new thread goes each way. */
+	if (c == call::uring) {
+		assert_int_equal(pthread_create(&thread, nullptr, way_main, &w), 0);
+		pthread_join(thread, nullptr);
+	} else {
+		way_main(&w);
+	}
+	*errors += w.err != 0;
+	assert_true(w.err <= 0);
 	return hit;
 }
 
@@ -396,6 +436,7 @@ SWEEP(fcntl)
 SWEEP(thread)
 SWEEP(uring)
 SWEEP(memory)
+SWEEP(all_memory)
 
 int main()
 {
@@ -404,6 +445,7 @@ int main()
 		cmocka_unit_test(fail_memfd),	  cmocka_unit_test(fail_eventfd), cmocka_unit_test(fail_socketpair),
 		cmocka_unit_test(fail_recvmsg),	  cmocka_unit_test(fail_sendmsg), cmocka_unit_test(fail_fcntl),
 		cmocka_unit_test(fail_thread),	  cmocka_unit_test(fail_uring),	 cmocka_unit_test(fail_memory),
+		cmocka_unit_test(fail_all_memory),
 	};
 
 	setenv("USDMA_DEVICES", "sim:mem=16M:engines=1:channels=4", 1);

@@ -49,7 +49,7 @@ static void version(std::span<const u8> raw)
 
 	if (vfio::user_caps_parse({reinterpret_cast<const char *>(raw.data()), raw.size()}, &caps))
 		return;
-	const std::string text = vfio::user_caps_json(caps);
+	const std::string text = vfio::user_caps_json(caps).text;
 	must_hold(!vfio::user_caps_parse({text.c_str(), text.size() + 1}, &again));
 	must_hold(again.max_data_xfer == caps.max_data_xfer && again.max_msg_fds == caps.max_msg_fds);
 }

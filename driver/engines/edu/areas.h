@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "driver/base/grow.h"
 #include "driver/dma/request.h"
 #include "driver/vfio/device.h"
 
@@ -15,7 +16,8 @@ namespace usdma::edu {
 /* Not thread-safe: the engine's lock protects it. */
 class area_list {
 public:
-	void add(const vfio::dma_area &area) { areas_[area.iova] = area; }
+	/* False: no memory. */
+	[[nodiscard]] bool add(const vfio::dma_area &area) { return try_emplace(areas_, area.iova, area) != nullptr; }
 	void remove(u64 iova) { areas_.erase(iova); }
 
 	struct piece {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/barrier.h"
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/engines/edu/edu.h"
 
 #include <csignal>
@@ -24,7 +24,8 @@ int edu_channel::begin(const dma::channel_config &cfg, u32 size, dma::completion
 	ring_size = size;
 	posted = tail_ = taken_ = cfg.first_seq;
 	room_to = cfg.first_seq + size;
-	slots_.resize(size);
+	if (!try_resize(slots_, size))
+		return no_memory("a channel's ring");
 	*rec = dma::completion_record{};
 	store_release(&rec->completed, cfg.first_seq);
 	for (unsigned i = 0; i < dma::irq_slots; i++) {

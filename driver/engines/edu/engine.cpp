@@ -84,7 +84,8 @@ int edu_engine::map_shared()
 	if (rc)
 		return fail_in(rc, "cannot map two pages for the device");
 	iova_ = area.iova;
-	state_.areas.add(area);
+	if (!state_.areas.add(area))
+		return no_memory("the list of DMA areas");
 	state_.page = memory_.data() + page;
 	state_.page_iova = iova_ + page;
 	return 0;
@@ -95,7 +96,7 @@ void edu_engine::unmap_shared()
 	if (!iova_ || dev_->lost())
 		return;
 	if (dev_->dma_unmap(iova_, shared_size) < 0)
-		log_warn("%s: %s", dev_->name().c_str(), error_text());
+		log_warn("%s: %s", dev_->name(), error_text());
 	iova_ = 0;
 }
 
@@ -175,7 +176,7 @@ int edu_engine::check_reach()
 		if (rc != -EEXIST)
 			return rc;
 	}
-	log_info("%s: the width of its addresses is not checked: no free page at both ends", dev_->name().c_str());
+	log_info("%s: the width of its addresses is not checked: no free page at both ends", dev_->name());
 	return 0;
 }
 
@@ -187,7 +188,7 @@ int edu_engine::start()
 		return rc;
 	if (int rc = map_shared(); rc < 0)
 		return rc;
-	log_info("%s: edu over %s, interrupts %s", dev_->name().c_str(), dev_->backend().c_str(),
+	log_info("%s: edu over %s, interrupts %s", dev_->name(), dev_->backend(),
 		 state_.unit.has_interrupt() ? "by MSI" : "none: polling");
 	return 0;
 }
@@ -236,10 +237,13 @@ int edu_engine::map(const vfio::dma_area &area)
 {
 	std::lock_guard guard(state_.lock);
 
+	/* What overlaps one that is there, the device below refuses. */
 	if (int rc = dev_->dma_map(area); rc < 0)
 		return rc;
-	state_.areas.add(area);
-	return 0;
+	if (state_.areas.add(area))
+		return 0;
+	dev_->dma_unmap(area.iova, area.size);
+	return no_memory("the list of DMA areas");
 }
 
 /* The lock waits for the transfer that may use the area; later steps find it gone. */

@@ -74,12 +74,12 @@ void dma_unit::setup_interrupt()
 
 	irq_.reset();
 	if (!fd.valid()) {
-		log_warn("%s: no eventfd for the interrupt; polling", dev_.name().c_str());
+		log_warn("%s: no eventfd for the interrupt; polling", dev_.name());
 		return;
 	}
 	if (dev_.irq(vfio::irq_msi, &info) < 0 || !info.count ||
 	    dev_.irq_set(vfio::irq_msi, 0, std::span(&raw, 1)) < 0) {
-		log_warn("%s: no MSI, polling: %s", dev_.name().c_str(), error_text());
+		log_warn("%s: no MSI, polling: %s", dev_.name(), error_text());
 		return;
 	}
 	irq_ = std::move(fd);
@@ -129,10 +129,10 @@ void dma_unit::stop()
 		return;
 	/* Not a master any more: a transfer still in the device goes nowhere. */
 	if (vfio::config_bus_master(dev_, false) < 0)
-		log_warn("%s: cannot take bus mastering away: %s", dev_.name().c_str(), error_text());
+		log_warn("%s: cannot take bus mastering away: %s", dev_.name(), error_text());
 	const int none = -1;
 	if (irq_.valid() && dev_.irq_set(vfio::irq_msi, 0, std::span(&none, 1)) < 0)
-		log_warn("%s: cannot switch the interrupt off: %s", dev_.name().c_str(), error_text());
+		log_warn("%s: cannot switch the interrupt off: %s", dev_.name(), error_text());
 	irq_.reset();
 }
 

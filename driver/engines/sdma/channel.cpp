@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Opening and closing a channel: its memory, its registers, its place in the engine. */
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/engines/sdma/sdma.h"
 
@@ -53,6 +53,9 @@ int sdma_engine::map_ring(sdma_channel *c, u64 size)
 	area.vaddr = c->memory.data();
 	area.fd = c->file.get();
 	std::lock_guard guard(lock_);
+	/* Also for its end: then nothing may fail. */
+	if (!iova_.reserve() || !try_reserve(stuck_, stuck_.size() + channels_.size()))
+		return no_memory("a ring");
 	/* Devices may share an address space: somebody else's mapping there is not in our list. */
 	for (u64 at = iova_.find(size, iova_space::low); at && rc == -EEXIST; at = iova_.find(size, at + size)) {
 		area.iova = at;
@@ -80,8 +83,8 @@ void sdma_engine::unmap_ring(sdma_channel *c)
 	}
 	/* Its address stays taken and its pages stay ours: a device that we have lost sight of may not have stopped. */
 	if (!dev_->lost())
-		log_warn("%s: cannot unmap a ring: %s", dev_->name().c_str(), error_text());
-	stuck_.push_back(std::move(c->memory));
+		log_warn("%s: cannot unmap a ring: %s", dev_->name(), error_text());
+	push_reserved(stuck_, std::move(c->memory));
 }
 
 void sdma_engine::forget(sdma_channel *c)
@@ -215,7 +218,7 @@ void channel_close(dma::channel *ch)
 	 * more (sdma_hw.h); the unmap behind it holds even a device that does not obey.
 	 */
 	if (c->iova && !dev.lost() && reg_write(dev, chan_ctrl(c->index) + chan_command, u32(chan_cmd_disable)) < 0)
-		log_warn("%s: channel %u: %s", dev.name().c_str(), c->index, error_text());
+		log_warn("%s: channel %u: %s", dev.name(), c->index, error_text());
 	c->owner->unmap_ring(c);
 	c->owner->forget(c);
 	delete c;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/engines/sdma/sdma.h"
 
@@ -68,7 +68,7 @@ int sdma_engine::count_vectors(u32 *out)
 		return fail(EPROTO, "the device has %u MSI-X vectors (its own count) and %u (its transport's); it takes two",
 			    hw_vectors_, irq.count);
 	if (n - 1 < limits_.channels)
-		log_info("%s: %u of %u channels are used: there are %u MSI-X vectors", dev_->name().c_str(), n - 1,
+		log_info("%s: %u of %u channels are used: there are %u MSI-X vectors", dev_->name(), n - 1,
 			 limits_.channels, n);
 	limits_.channels = n - 1;
 	limits_.engines = std::min(limits_.engines, limits_.channels);
@@ -83,14 +83,16 @@ int sdma_engine::setup_vectors()
 
 	if (int rc = count_vectors(&n); rc < 0)
 		return rc;
+	if (!try_reserve(raw, n) || !try_reserve(vectors_, n))
+		return no_memory("the list of interrupts");
 	for (u32 i = 0; i < n; i++) {
 		/* Blocking: a read through io_uring then sleeps, where a non-blocking one would fail at once. */
 		unique_fd fd(eventfd(0, EFD_CLOEXEC));
 
 		if (!fd.valid())
 			return fail_errno("cannot make eventfd %u of %u for interrupts (see ulimit -n)", i + 1, n);
-		raw.push_back(fd.get());
-		vectors_.push_back(std::move(fd));
+		push_reserved(raw, fd.get());
+		push_reserved(vectors_, std::move(fd));
 	}
 	return dev_->irq_set(vfio::irq_msix, 0, raw);
 }
@@ -101,7 +103,7 @@ void sdma_engine::map_memory()
 		return;
 	const int rc = dev_->region_map(vfio::region_bar2, 0, limits_.memory_size, &memory_);
 	if (rc < 0)
-		log_info("%s: device memory is not mapped: %s", dev_->name().c_str(), error_text());
+		log_info("%s: device memory is not mapped: %s", dev_->name(), error_text());
 }
 
 int sdma_engine::start()
@@ -110,12 +112,14 @@ int sdma_engine::start()
 
 	if (int rc = dev_->limits(&limits); rc < 0)
 		return rc;
-	iova_.init(limits);
+	if (int rc = iova_.init(limits); rc < 0)
+		return rc;
 	if (int rc = enable(); rc < 0)
 		return rc;
 	if (int rc = setup_vectors(); rc < 0)
 		return rc;
-	channels_.resize(limits_.channels);
+	if (!try_resize(channels_, limits_.channels))
+		return no_memory("the list of channels");
 	map_memory();
 	return 0;
 }

@@ -1,20 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/engines/sdma/sdma.h"
 
+#include "driver/base/grow.h"
+
 #include <algorithm>
 
 namespace usdma::sdma {
 
-void iova_space::init(const vfio::address_limits &limits)
+int iova_space::init(const vfio::address_limits &limits)
 {
 	page_size_ = std::max<u64>(limits.page_size, 4096);
 	usable_.clear();
 	for (const vfio::range &r : limits.usable) {
 		const u64 start = std::max(r.start, low), last = std::min(r.last, high - 1);
 
-		if (start <= last)
-			usable_.push_back({start, last});
+		if (start <= last && !try_push(usable_, vfio::range{start, last}))
+			return no_memory("the device's addresses");
 	}
+	return 0;
+}
+
+bool iova_space::reserve()
+{
+	return try_reserve(taken_, taken_.size() + 1);
 }
 
 /* Where [at, at + size) may begin at the earliest, past whatever of taken lies in its way. */
@@ -42,7 +50,10 @@ void iova_space::take(u64 iova, u64 size)
 	const vfio::range r = {iova, iova + size - 1};
 	const auto before = [](const vfio::range &a, const vfio::range &b) { return a.start < b.start; };
 
-	taken_.insert(std::upper_bound(taken_.begin(), taken_.end(), r, before), r);
+	const auto at = std::upper_bound(taken_.begin(), taken_.end(), r, before) - taken_.begin();
+
+	push_reserved(taken_, r);
+	std::rotate(taken_.begin() + at, taken_.end() - 1, taken_.end());
 }
 
 void iova_space::give(u64 iova)

@@ -40,9 +40,11 @@ class iova_space {
 public:
 	static constexpr u64 low = 1 * GiB, high = 4 * GiB;
 
-	void init(const vfio::address_limits &limits);
+	int init(const vfio::address_limits &limits);
 	/* The first free place at or above from; 0: none. */
 	u64 find(u64 size, u64 from) const;
+	/* Room for one to be taken; false: no memory. */
+	[[nodiscard]] bool reserve();
 	void take(u64 iova, u64 size);
 	void give(u64 iova);
 	u64 page_size() const { return page_size_; }

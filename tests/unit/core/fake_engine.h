@@ -40,8 +40,8 @@ public:
 	int reset() override { return 0; }
 	bool lost() const override { return gone; }
 	int lost_fd() const override { return -1; }
-	std::string name() const override { return "fake"; }
-	std::string backend() const override { return "fake"; }
+	const char *name() const override { return "fake"; }
+	const char *backend() const override { return "fake"; }
 
 	/* What the device reaches at this address: the host memory behind it; nullptr: nothing. */
 	u8 *reach(u64 iova, u32 prot = vfio::dma_read) const

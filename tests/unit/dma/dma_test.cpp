@@ -152,8 +152,8 @@ public:
 	int reset() override { return -EINVAL; }
 	bool lost() const override { return false; }
 	int lost_fd() const override { return -1; }
-	std::string name() const override { return "dev-x"; }
-	std::string backend() const override { return "test"; }
+	const char *name() const override { return "dev-x"; }
+	const char *backend() const override { return "test"; }
 
 private:
 	u32 id_;

@@ -251,8 +251,8 @@ public:
 	}
 	bool lost() const override { return f_.lost; }
 	int lost_fd() const override { return -1; }
-	std::string name() const override { return "fake"; }
-	std::string backend() const override { return "test"; }
+	const char *name() const override { return "fake"; }
+	const char *backend() const override { return "test"; }
 
 private:
 	fake_sdma &f_;

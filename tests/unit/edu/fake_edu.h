@@ -39,8 +39,8 @@ public:
 	int reset() override;
 	bool lost() const override { return lost_; }
 	int lost_fd() const override { return -1; }
-	std::string name() const override { return "fake"; }
-	std::string backend() const override { return "fake"; }
+	const char *name() const override { return "fake"; }
+	const char *backend() const override { return "fake"; }
 
 	/* What the test looks at. */
 	std::atomic<bool> lost_{false};

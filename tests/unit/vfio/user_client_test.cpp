@@ -37,8 +37,8 @@ static void test_negotiates(void **)
 	assert_int_equal(dev->limits(&l), 0);
 	assert_int_equal(l.page_size, 8192);
 	assert_int_equal(l.max_mappings, 3);
-	assert_string_equal(dev->name().c_str(), "fake");
-	assert_string_equal(dev->backend().c_str(), "vfio-user");
+	assert_string_equal(dev->name(), "fake");
+	assert_string_equal(dev->backend(), "vfio-user");
 	assert_false(dev->lost());
 	assert_false(readable(dev->lost_fd()));
 }
@@ -320,7 +320,7 @@ static void test_share_local(void **)
 	});
 
 	assert_int_equal(user_attach(s.take_client(), opt, &dev), 0);
-	assert_string_equal(dev->backend().c_str(), "sim");
+	assert_string_equal(dev->backend(), "sim");
 	assert_int_equal(dev->dma_map({0x4000, 4096, page}), 0);
 	assert_ptr_equal(seen.vaddr, page);
 	assert_int_equal(seen.iova, 0x4000);
@@ -397,7 +397,7 @@ static void test_connect(void **)
 	});
 
 	assert_int_equal(user_connect(path, opt, &dev), 0);
-	assert_string_equal(dev->name().c_str(), ("vfio-user:" + path).c_str());
+	assert_string_equal(dev->name(), ("vfio-user:" + path).c_str());
 	assert_int_equal(dev->reset(), -EOPNOTSUPP);
 	dev.reset();
 	server.join();

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A vfio-user message in memory.  Short ones, and all descriptors, lie in the
+ * message itself: what changes something in the peer, and what takes something
+ * back, needs no memory for its reply.
+ */
+#pragma once
+
+#include "driver/base/unique_fd.h"
+#include "driver/vfio/user_proto.h"
+
+#include <cstring>
+#include <memory>
+#include <new>
+#include <utility>
+
+namespace usdma::vfio {
+
+class message_body {
+public:
+	message_body() = default;
+	message_body(message_body &&o) noexcept { *this = std::move(o); }
+	message_body &operator=(message_body &&o) noexcept
+	{
+		large_ = std::move(o.large_);
+		room_ = std::exchange(o.room_, sizeof(small_));
+		size_ = std::exchange(o.size_, 0);
+		cut_ = std::exchange(o.cut_, false);
+		if (!large_)
+			memcpy(small_, o.small_, size_);
+		return *this;
+	}
+
+	u8 *data() { return large_ ? large_.get() : small_; }
+	const u8 *data() const { return large_ ? large_.get() : small_; }
+	size_t size() const { return size_; }
+	bool empty() const { return !size_; }
+	void clear()
+	{
+		size_ = 0;
+		cut_ = false;
+	}
+	/* What is new is undefined; false: no memory, it is as it was. */
+	[[nodiscard]] bool resize(size_t n)
+	{
+		if (n > room_) {
+			std::unique_ptr<u8[]> more(new (std::nothrow) u8[n]);
+
+			if (!more)
+				return false;
+			memcpy(more.get(), data(), size_);
+			large_ = std::move(more);
+			room_ = n;
+		}
+		size_ = n;
+		return true;
+	}
+	/* Where there is no memory for it, the body is cut: whoever sends it asks. */
+	void append(const void *p, size_t n)
+	{
+		const size_t at = size_;
+
+		if (cut_ || !resize(size_ + n))
+			cut_ = true;
+		else
+			memcpy(data() + at, p, n);
+	}
+	bool cut() const { return cut_; }
+
+private:
+	u8 small_[512];
+	std::unique_ptr<u8[]> large_; /* takes the place of small_ */
+	size_t size_ = 0, room_ = sizeof(small_);
+	bool cut_ = false;
+};
+
+class message_fds {
+public:
+	message_fds() = default;
+	message_fds(message_fds &&o) noexcept { *this = std::move(o); }
+	message_fds &operator=(message_fds &&o) noexcept
+	{
+		clear();
+		for (unique_fd &fd : o)
+			push(std::move(fd));
+		o.clear();
+		return *this;
+	}
+
+	/* One too many is closed, and counted. */
+	void push(unique_fd fd)
+	{
+		if (n_ < proto::our_max_msg_fds)
+			fd_[n_] = std::move(fd);
+		n_++;
+	}
+	void clear()
+	{
+		for (unique_fd &fd : *this)
+			fd.reset();
+		n_ = 0;
+	}
+	/* More than our_max_msg_fds came. */
+	bool too_many() const { return n_ > proto::our_max_msg_fds; }
+	size_t size() const { return too_many() ? proto::our_max_msg_fds : n_; }
+	bool empty() const { return !n_; }
+	unique_fd *data() { return fd_; }
+	const unique_fd *data() const { return fd_; }
+	unique_fd *begin() { return fd_; }
+	unique_fd *end() { return fd_ + size(); }
+	unique_fd &operator[](size_t i) { return fd_[i]; }
+
+private:
+	unique_fd fd_[proto::our_max_msg_fds];
+	size_t n_ = 0;
+};
+
+struct user_message {
+	proto::header head{};
+	message_body body;
+	message_fds fds;
+};
+
+} // namespace usdma::vfio

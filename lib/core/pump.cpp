@@ -480,25 +480,25 @@ int pump_add(stream *s)
 	return 0;
 }
 
-watch *pump_place()
-{
-	return new (std::nothrow) watch;
-}
-
-void pump_forgo(watch *w)
+void watch_forgo::operator()(watch *w) const
 {
 	delete w;
 }
 
+std::unique_ptr<watch, watch_forgo> pump_place()
+{
+	return std::unique_ptr<watch, watch_forgo>(new (std::nothrow) watch);
+}
+
 int pump_watch(stream *s, bool tells, task &t)
 {
-	watch *w = t.place;
-
 	std::lock_guard guard(pump->list_lock);
 	const int err = start();
 
 	if (err)
 		return err;
+	watch *w = t.place.release();
+
 	__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&s->watched, 1, __ATOMIC_RELAXED);
 	w->s = s;
@@ -506,7 +506,6 @@ int pump_watch(stream *s, bool tells, task &t)
 	w->tells = tells;
 	w->deliver = t.deliver;
 	w->arg = t.arg;
-	t.place = nullptr;
 	/* Release: who walks along sees it whole. */
 	store_release(pump->watches_end, w);
 	pump->watches_end = &w->next;

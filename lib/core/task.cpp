@@ -185,8 +185,6 @@ void drop_task(task &t, bool accepted)
 		t.deliver(t.arg, nullptr);
 	token_unref(t.token);
 	t.token = nullptr;
-	pump_forgo(t.place);
-	t.place = nullptr;
 }
 
 /* A call whose stream has others with the pump is made behind them. */
@@ -230,9 +228,9 @@ static void queue_append(stream *s, queued *q)
 }
 
 /* With the lane's lock held; on error the task is the caller's as before. */
-static int enqueue(stream *s, const task &t)
+static int enqueue(stream *s, task &t)
 {
-	auto *q = new (std::nothrow) queued{t};
+	auto *q = new (std::nothrow) queued{std::move(t)};
 	const int err = !q ? no_memory("work behind a gate") : s->gated ? 0 : pump_add(s);
 
 	if (err) {

@@ -5,11 +5,16 @@
 #include "lib/core/event.h"
 #include "lib/core/stream.h"
 
+#include <memory>
+
 namespace usdma::core {
 
 enum class task_kind : u8 { request, record, reset, gate_event, gate_check, call };
 
 struct watch;
+struct watch_forgo {
+	void operator()(watch *w) const;
+};
 
 struct task {
 	task_kind kind = task_kind::request;
@@ -25,7 +30,7 @@ struct task {
 	void (*deliver)(void *arg, call_token *done) = nullptr;
 	void *arg = nullptr;
 	call_token *token = nullptr; /* call: a reference */
-	watch *place = nullptr;      /* call: the pump's room for it; null once the pump has it */
+	std::unique_ptr<watch, watch_forgo> place; /* call: the pump's room for it; null once the pump has it */
 };
 
 /* A task in its stream's queue. */
@@ -82,8 +87,7 @@ bool record_passed(const record *r);
 /* A stream's queue has become non-empty; with its lane's lock held. Starts the thread at the first time. */
 int pump_add(stream *s);
 /* Room for a call; nullptr: no memory. */
-watch *pump_place();
-void pump_forgo(watch *w);
+std::unique_ptr<watch, watch_forgo> pump_place();
 /* Once all that s has in the ring now has ended (or its device is dead): t.deliver(t.arg, nullptr). With the lane's lock held. */
 int pump_watch(stream *s, bool tells, task &t);
 /* How often a device's interrupt woke the pump's thread. */

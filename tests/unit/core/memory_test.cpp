@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory over devices that record what is mapped into them. */
-#include "tests/support/test.h"
-
-#include "lib/core/memory_room.h"
-#include "lib/core/stream.h"
-#include "tests/unit/core/fake_engine.h"
+#include "tests/unit/core/memory_rig.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -12,92 +8,22 @@
 #include <sys/resource.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <thread>
 
 using namespace usdma;
 using namespace usdma::core;
+using test::attached;
 using test::fake;
-
-/* Streams and forks are the other rooms'; here the test says how far their queues are. */
-static std::atomic<u64> epoch_now{0}, epoch_done{0};
-static bool is_fork;
-
-namespace usdma::core {
-u64 queue_epoch()
-{
-	return epoch_now;
-}
-bool queue_done(u64 epoch)
-{
-	return epoch_done >= epoch;
-}
-bool forked()
-{
-	return is_fork;
-}
-int fail_forked()
-{
-	return usdma::fail(EPERM, "fork");
-}
-} // namespace usdma::core
+using test::on_device;
+using test::own_memory;
+using test::pages;
+using test::pinned;
+using test::is_fork;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 static constexpr bool sanitized = true;
 #else
 static constexpr bool sanitized = false;
 #endif
-
-static constexpr u64 own_memory = 64 * MiB;
-
-/* A device that is attached for as long as this lives, and must be left without a mapping. */
-struct attached : fake {
-	bool in = false;
-
-	explicit attached(unsigned slot, u64 memory = own_memory) : fake(slot, memory) { attach(0); }
-	void attach(int want)
-	{
-		assert_int_equal(memory_attach(&dev), want);
-		in = !want;
-	}
-	void detach()
-	{
-		memory_detach(&dev);
-		in = false;
-	}
-	~attached()
-	{
-		if (in)
-			memory_detach(&dev);
-		assert_int_equal(vfio().wrong, 0);
-		if (!vfio().gone)
-			assert_int_equal(vfio().count(), 0);
-		assert_null(dev.heap);
-	}
-};
-
-static void *pinned(u64 size, int node = -1)
-{
-	void *p = nullptr;
-
-	assert_int_equal(host_alloc(size, node, &p), 0);
-	return p;
-}
-
-static u64 on_device(fake &f, u64 size, page_policy policy = page_policy::huge_first)
-{
-	u64 addr = 0;
-
-	assert_int_equal(device_alloc(&f.dev, size, policy, &addr), 0);
-	return addr;
-}
-
-static u8 *pages(size_t n, int prot = PROT_READ | PROT_WRITE)
-{
-	void *p = mmap(nullptr, n * 4096, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	assert_true(p != MAP_FAILED);
-	return static_cast<u8 *>(p);
-}
 
 /* The device sees at p's DMA address what stands at p. */
 static void assert_reached(fake &f, const void *p)
@@ -581,190 +507,6 @@ static void attach_fails_whole(void **)
 	assert_int_equal(host_free(p), 0);
 }
 
-/* ---- what waits in limbo ----------------------------------------------------------------------------- */
-
-static void freed_while_busy(void **)
-{
-	attached f(0);
-	const u64 d = on_device(f, own_memory);
-	void *p = pinned(2 * MiB);
-	const size_t before = f.vfio().count();
-	u64 again;
-
-	f.post(10);
-	assert_int_equal(device_free(d), 0);
-	assert_int_equal(host_free(p), 0);
-	assert_int_equal(locate(d).size, 0);
-	assert_true(locate(p).cls == mem_class::unregistered);
-	assert_int_equal(device_free(d), -EINVAL);
-	assert_int_equal(device_heap_info(&f.dev).free, own_memory);
-	memory_reclaim();
-	assert_int_equal(f.vfio().count(), before);
-	assert_int_equal(device_alloc(&f.dev, own_memory, page_policy::normal_only, &again), -ENOMEM);
-	f.complete();
-	f.post(1); /* later work does not hold it */
-	memory_reclaim();
-	assert_int_equal(f.vfio().count(), before - 1);
-	assert_int_equal(device_alloc(&f.dev, own_memory, page_policy::normal_only, &again), 0);
-	assert_int_equal(again, d);
-	f.complete();
-	assert_int_equal(device_free(again), 0);
-}
-
-/* Work behind a gate is not in a ring yet: it is waited for, and then for the rings. */
-static void freed_behind_a_gate(void **)
-{
-	attached f(0);
-	void *p = pinned(2 * MiB);
-	const size_t before = f.vfio().count();
-
-	const u64 gate = ++epoch_now;
-	assert_int_equal(host_free(p), 0);
-	memory_reclaim();
-	assert_int_equal(f.vfio().count(), before);
-	f.post(3);
-	epoch_now++; /* later gates do not hold it */
-	epoch_done = gate;
-	memory_reclaim();
-	assert_int_equal(f.vfio().count(), before);
-	f.complete();
-	memory_reclaim();
-	assert_int_equal(f.vfio().count(), before - 1);
-}
-
-/* A lane whose lock is held for long, or by the caller, is not waited for: the memory stays in limbo. */
-static void freed_under_a_lane_lock(void **)
-{
-	attached f(0);
-	void *p = pinned(2 * MiB);
-	const size_t before = f.vfio().count();
-	core::lane *l = f.dev.lanes[1].get();
-
-	l->lock.lock();
-	assert_int_equal(host_free(p), 0);
-	memory_reclaim();
-	assert_int_equal(f.vfio().count(), before);
-	l->lock.unlock();
-	f.post(1);
-	memory_reclaim(); /* took its marks only now */
-	assert_int_equal(f.vfio().count(), before);
-	f.complete();
-	memory_reclaim();
-	assert_int_equal(f.vfio().count(), before - 1);
-}
-
-/* Room that comes free while an allocation waits for it. */
-static void alloc_waits_for_limbo(void **)
-{
-	attached f(0);
-	const u64 d = on_device(f, own_memory);
-	u64 again = 0;
-
-	f.post(1);
-	assert_int_equal(device_free(d), 0);
-	std::thread device([&f] { f.complete(); });
-	const int err = device_alloc(&f.dev, own_memory, page_policy::normal_only, &again);
-	device.join();
-	if (err) /* the thread was late by more than an allocation waits */
-		again = on_device(f, own_memory, page_policy::normal_only);
-	assert_int_equal(again, d);
-	assert_int_equal(device_free(again), 0);
-}
-
-static void detach_ends_limbo(void **)
-{
-	attached a(0);
-	auto b = std::make_unique<attached>(1);
-	void *p = pinned(2 * MiB);
-	const u64 d = on_device(*b, 512);
-	const size_t before = a.vfio().count();
-
-	b->post(1);
-	assert_int_equal(host_free(p), 0);
-	assert_int_equal(device_free(d), 0);
-	memory_reclaim();
-	assert_int_equal(a.vfio().count(), before);
-	b.reset();
-	assert_int_equal(a.vfio().count(), before - 1);
-}
-
-/* ---- threads ----------------------------------------------------------------------------------------- */
-
-static void pound(fake *f, unsigned number, const u8 *shared, std::atomic<bool> *stop)
-{
-	auto gen = test::rng(100 + number);
-	u8 *mem = pages(16);
-	void *p;
-	u64 d;
-
-	for (unsigned i = 0; i < test::sized(1500, 60) * test::scale(); i++) {
-		const u64 size = 1 + gen() % 300000;
-
-		assert_int_equal(host_alloc(size, -1, &p), 0);
-		assert_int_equal(device_alloc(&f->dev, size, page_policy::huge_first, &d), 0);
-		assert_int_equal(host_register(mem + gen() % 4096, 8 * 4096, 0), 0);
-		assert_int_equal(locate(p).size, size);
-		assert_int_equal(locate(d + size - 1).base, d);
-		assert_int_equal(locate(shared + gen() % 4096).base, reinterpret_cast<u64>(shared));
-		const place at = locate(mem + 4096);
-		assert_true(at.kind == region_kind::registered);
-		f->post(1);
-		assert_int_equal(host_unregister(reinterpret_cast<void *>(at.base)), 0);
-		assert_int_equal(host_free(p), 0);
-		assert_int_equal(device_free(d), 0);
-		memory_reclaim();
-	}
-	munmap(mem, 16 * 4096);
-	*stop = true;
-}
-
-static void threads_race(void **)
-{
-	attached a(0), b(1);
-	auto *shared = static_cast<u8 *>(pinned(4096));
-	std::atomic<bool> stop[3] = {};
-	std::vector<std::thread> threads;
-
-	for (unsigned i = 0; i < 3; i++)
-		threads.emplace_back(pound, i ? &b : &a, i, shared, &stop[i]);
-	threads.emplace_back([&] { /* the devices, and others that come and go */
-		while (!stop[0] || !stop[1] || !stop[2]) {
-			for (attached *f : {&a, &b}) {
-				std::lock_guard guard(f->dev.lanes[1]->lock);
-				f->complete();
-			}
-			attached c(5);
-		}
-	});
-	for (std::thread &t : threads)
-		t.join();
-	a.complete();
-	b.complete();
-	memory_reclaim();
-	assert_int_equal(room().limbo.size(), 0);
-	assert_int_equal(device_heap_info(&a.dev).free, own_memory);
-	assert_int_equal(device_heap_info(&b.dev).free, own_memory);
-	assert_int_equal(host_free(shared), 0);
-}
-
-/* Every test leaves the room empty, but for the one arena that is kept. */
-static int nothing_left(void **)
-{
-	for (const device *dev : room().attached) {
-		if (!dev)
-			continue;
-		/* A failed test jumped out and left devices of its stack attached: nothing after it can run. */
-		fputs("a test failed with devices attached; the rest is not run\n", stderr);
-		fflush(stdout);
-		_exit(1);
-	}
-	memory_reclaim();
-	epoch_done = epoch_now.load();
-	return room().limbo.empty() && room().spans.size() <= 1 ? 0 : -1;
-}
-
-#define unit(f) cmocka_unit_test_teardown(f, nothing_left)
-
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -785,19 +527,8 @@ int main()
 		unit(carving),
 		unit(lent_pool),
 		unit(attach_fails_whole),
-		unit(freed_while_busy),
-		unit(freed_behind_a_gate),
-		unit(freed_under_a_lane_lock),
-		unit(alloc_waits_for_limbo),
-		unit(detach_ends_limbo),
-		unit(threads_race),
 	};
 
-	setenv("USDMA_CONFIG", "/dev/null", 1);
-	setenv("USDMA_DEVICES", "sim", 1);
-	setenv("USDMA_HOST_ARENA", "1M", 1);
-	setenv("USDMA_POOL_SIZE", "4M", 1);
-	for (const char *name : {"USDMA_HUGE_PAGES", "USDMA_NUMA_NODE"})
-		unsetenv(name);
+	test::plain_settings();
 	return cmocka_run_group_tests_name("memory", tests, nullptr, nullptr);
 }

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/unit/core/memory_rig.h"
+
+#include <cstdlib>
+#include <unistd.h>
+
+namespace usdma::test {
+
+std::atomic<u64> epoch_now{0}, epoch_done{0};
+bool is_fork;
+
+void attached::attach(int want)
+{
+	assert_int_equal(core::memory_attach(&dev), want);
+	in = !want;
+}
+
+void attached::detach()
+{
+	core::memory_detach(&dev);
+	in = false;
+}
+
+attached::~attached()
+{
+	if (in)
+		core::memory_detach(&dev);
+	assert_int_equal(vfio().wrong, 0);
+	if (!vfio().gone)
+		assert_int_equal(vfio().count(), 0);
+	assert_null(dev.heap);
+}
+
+void *pinned(u64 size, int node)
+{
+	void *p = nullptr;
+
+	assert_int_equal(core::host_alloc(size, node, &p), 0);
+	return p;
+}
+
+u64 on_device(fake &f, u64 size, core::page_policy policy)
+{
+	u64 addr = 0;
+
+	assert_int_equal(core::device_alloc(&f.dev, size, policy, &addr), 0);
+	return addr;
+}
+
+u8 *pages(size_t n, int prot)
+{
+	void *p = mmap(nullptr, n * 4096, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(p != MAP_FAILED);
+	return static_cast<u8 *>(p);
+}
+
+int nothing_left(void **)
+{
+	for (const core::device *dev : core::room().attached) {
+		if (!dev)
+			continue;
+		/* A failed test jumped out and left devices of its stack attached: nothing after it can run. */
+		fputs("a test failed with devices attached; the rest is not run\n", stderr);
+		fflush(stdout);
+		_exit(1);
+	}
+	core::memory_reclaim();
+	epoch_done = epoch_now.load();
+	return core::room().limbo.empty() && core::room().spans.size() <= 1 ? 0 : -1;
+}
+
+void plain_settings()
+{
+	setenv("USDMA_CONFIG", "/dev/null", 1);
+	setenv("USDMA_DEVICES", "sim", 1);
+	setenv("USDMA_HOST_ARENA", "1M", 1);
+	setenv("USDMA_POOL_SIZE", "4M", 1);
+	for (const char *name : {"USDMA_HUGE_PAGES", "USDMA_NUMA_NODE"})
+		unsetenv(name);
+}
+
+} // namespace usdma::test
+
+namespace usdma::core {
+
+u64 queue_epoch()
+{
+	return test::epoch_now;
+}
+
+bool queue_done(u64 epoch)
+{
+	return test::epoch_done >= epoch;
+}
+
+bool forked()
+{
+	return test::is_fork;
+}
+
+int fail_forked()
+{
+	return usdma::fail(EPERM, "fork");
+}
+
+} // namespace usdma::core

@@ -4,60 +4,58 @@
  * to it; that thread runs it in ProcessReport.  Host functions go to a thread of
  * the library unless a thread subscribed for them.
  */
+#include "driver/base/grow.h"
 #include "lib/acl/report_thread.h"
 
 #include <condition_variable>
-#include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <pthread.h>
 #include <unordered_map>
-#include <vector>
+#include <utility>
 
 namespace usdma::acl {
 
+struct reporter;
+
+/* Travels with the stream's task until it is delivered, and then stands in its thread's queue: that needs no memory. */
 struct delivery {
+	reporter *to;
 	void (*fn)(void *arg);
 	void *arg;
 	core::call_token *done = nullptr;
+	delivery *next = nullptr;
 };
 
 /* One thread's queue. Never freed: a stream may still deliver to it. */
 struct reporter {
-	u64 thread;
+	u64 thread = 0;
 	const core::device *dev = nullptr;
 	u64 streams = 0;
 	std::mutex lock;
 	std::condition_variable some;
-	std::deque<delivery> queue;
-};
-
-/* What travels with the stream's task until it is delivered. */
-struct pending {
-	reporter *to;
-	delivery what;
+	delivery *queue = nullptr, **end = &queue;
 };
 
 /* One for reports, one for host functions. */
 struct service {
-	stream_word word;
+	explicit service(stream_word w) : word(w) {}
+	const stream_word word;
 	std::mutex lock; /* the table, and what streams and reporters say of each other */
 	std::unordered_map<u64, std::unique_ptr<reporter>> table;
 };
 
-static constinit core::immortal<service *> made[2];
-static std::mutex made_lock;
+struct service_table {
+	service of[2] = {service(word_subscription), service(word_host_subscription)};
+};
 
 /* 0: reports, 1: host functions. */
 static service &service_of(unsigned which)
 {
-	std::lock_guard guard(made_lock);
+	static core::immortal<service_table> services;
 
-	if (!*made[which]) {
-		*made[which] = new service;
-		(*made[which])->word = which ? word_host_subscription : word_subscription;
-	}
-	return **made[which];
+	return services->of[which];
 }
 
 static reporter *reporter_of(const service &v, const core::stream *s)
@@ -73,6 +71,22 @@ static reporter *find(service &v, u64 thread)
 	return it == v.table.end() ? nullptr : it->second.get();
 }
 
+/* With the lock held; nullptr: no memory for it. */
+static reporter *find_or_make(service &v, u64 thread)
+{
+	const auto it = v.table.find(thread);
+
+	if (it != v.table.end())
+		return it->second.get();
+	std::unique_ptr<reporter> made = try_unique<reporter>();
+	std::unique_ptr<reporter> *listed = made ? try_emplace(v.table, thread) : nullptr;
+	if (!listed)
+		return nullptr;
+	made->thread = thread;
+	*listed = std::move(made);
+	return listed->get();
+}
+
 /* ---- subscribing ------------------------------------------------------------------------------------ */
 
 static aclError subscribe(const char *call, service &v, u64 thread, aclrtStream handle)
@@ -85,17 +99,15 @@ static aclError subscribe(const char *call, service &v, u64 thread, aclrtStream 
 	std::lock_guard guard(v.lock);
 	if (reporter_of(v, s))
 		return fault(call, ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream %p is subscribed already", handle);
-	auto &r = v.table[thread];
-	if (!r) {
-		r = std::make_unique<reporter>();
-		r->thread = thread;
-	}
+	reporter *r = find_or_make(v, thread);
+	if (!r)
+		return core_fault(call, no_memory("a thread's subscription"), at::memory);
 	if (r->streams && r->dev != s->dev)
 		return fault(call, ACL_ERROR_RT_THREAD_SUBSCRIBE, "thread %llu serves streams of another device",
 			     static_cast<unsigned long long>(thread));
 	r->dev = s->dev;
 	__atomic_add_fetch(&r->streams, 1, __ATOMIC_RELAXED);
-	store_release(&s->user[v.word], reinterpret_cast<u64>(r.get()));
+	store_release(&s->user[v.word], reinterpret_cast<u64>(r));
 	return ACL_SUCCESS;
 }
 
@@ -135,47 +147,54 @@ void forget_subscriptions(core::stream *s)
 /* By whatever thread notices that the stream has come so far. */
 static void deliver(void *arg, core::call_token *done)
 {
-	auto *p = static_cast<pending *>(arg);
+	auto *d = static_cast<delivery *>(arg);
+	reporter *to = d->to;
 
-	p->what.done = done;
-	p->to->lock.lock();
-	p->to->queue.push_back(p->what);
-	p->to->lock.unlock();
-	p->to->some.notify_one();
-	delete p;
+	d->done = done;
+	to->lock.lock();
+	*to->end = d;
+	to->end = &d->next;
+	to->lock.unlock();
+	to->some.notify_one();
 }
 
 static aclError launch(const char *call, core::stream *s, reporter *to, void (*fn)(void *), void *arg, bool block)
 {
-	auto *p = new pending{to, {fn, arg}};
-	const int err = core::stream_call(s, deliver, p, block);
+	auto *d = new (std::nothrow) delivery{to, fn, arg};
+	const int err = d ? core::stream_call(s, deliver, d, block) : no_memory("a callback");
 
 	note_task();
 	if (err)
-		delete p;
+		delete d;
 	return check(call, err, at::submit);
 }
 
 /* All that is there; waits for the first. */
-static std::deque<delivery> take(reporter *r, deadline until)
+static delivery *take(reporter *r, deadline until)
 {
 	std::unique_lock guard(r->lock);
-	std::deque<delivery> all;
 
-	while (r->queue.empty() && !until.passed()) {
+	while (!r->queue && !until.passed()) {
 		const u64 most = 100 * ns_per_ms, left = until.left_ns();
 
 		r->some.wait_for(guard, std::chrono::nanoseconds(left < most ? left : most));
 	}
-	all.swap(r->queue);
-	return all;
+	r->end = &r->queue;
+	return std::exchange(r->queue, nullptr);
 }
 
 static bool has_work(reporter *r)
 {
 	std::lock_guard guard(r->lock);
 
-	return __atomic_load_n(&r->streams, __ATOMIC_RELAXED) || !r->queue.empty();
+	return __atomic_load_n(&r->streams, __ATOMIC_RELAXED) || r->queue;
+}
+
+static void run(const delivery *d)
+{
+	d->fn(d->arg);
+	core::call_done(d->done);
+	delete d;
 }
 
 static aclError process(const char *call, service &v, s32 timeout)
@@ -187,13 +206,11 @@ static aclError process(const char *call, service &v, s32 timeout)
 	r = find(v, u64(pthread_self()));
 	if (!r || !has_work(r))
 		return fault(call, ACL_ERROR_RT_THREAD_SUBSCRIBE, "this thread is not subscribed to a stream");
-	const auto all = take(r, timeout < 0 ? deadline::never() : deadline::in_ms(u64(timeout)));
-	if (all.empty())
+	delivery *all = take(r, timeout < 0 ? deadline::never() : deadline::in_ms(u64(timeout)));
+	if (!all)
 		return quiet(ACL_ERROR_RT_REPORT_TIMEOUT);
-	for (const delivery &d : all) {
-		d.fn(d.arg);
-		core::call_done(d.done);
-	}
+	while (all)
+		run(std::exchange(all, all->next));
 	return ACL_SUCCESS;
 }
 

@@ -4,8 +4,6 @@
 #include "lib/acl/state.h"
 
 #include <mutex>
-#include <string>
-#include <vector>
 
 namespace usdma::acl {
 
@@ -162,6 +160,8 @@ aclError aclrtGetDeviceCount(uint32_t *count)
 
 	if (!count)
 		return bad_arg(__func__, "count is NULL");
+	if (n == -ENOMEM)
+		return core_fault(__func__, n, at::memory);
 	if (n <= 0)
 		return fault(__func__, ACL_ERROR_RT_NO_DEVICE, "%s",
 			     n < 0 ? core::config_get().error.c_str() : "no device is configured or visible");
@@ -191,14 +191,14 @@ aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout)
 	if (!primary_of(unsigned(slot)) || !(dev = core::device_peek(unsigned(slot))))
 		return fault(__func__, ACL_ERROR_RT_CONTEXT_RELEASE_ERROR, "device %d is not set", deviceId);
 	const deadline until = timeout ? deadline::in_ms(timeout) : deadline::never();
-	std::string who[2];
+	hook_table<aclrtDeviceTaskAbortCallback>::short_name who[2];
 	const int before = abort_hooks->ask(&who[0], deviceId, ACL_RT_DEVICE_TASK_ABORT_PRE, timeout);
 	const int bad = core::device_abort(dev);
 	const aclError err = check(__func__, bad, at::task); /* before a callback can replace the text */
 	const int after = abort_hooks->ask(&who[1], deviceId, ACL_RT_DEVICE_TASK_ABORT_POST, timeout);
 	if (before || after)
 		return fault(__func__, ACL_ERROR_RT_INTERNAL_ERROR, "the tasks are aborted, but callback %s returned %d %s it",
-			     who[before ? 0 : 1].c_str(), before ? before : after, before ? "before" : "after");
+			     who[before ? 0 : 1].text, before ? before : after, before ? "before" : "after");
 	if (err)
 		return err;
 	if (until.passed())

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lib/acl/state.h"
+#include "lib/core/share.h"
 
 namespace usdma::acl {
 
@@ -21,10 +22,9 @@ aclError create_event(const char *call, aclrtEvent *out, event_kind kind, u32 fl
 
 /* ---- events that other processes share (event_ipc.cpp); each is called only for an event with a share -- */
 
-struct shared_event;
-inline shared_event *share_of(const core::event *e)
+inline core::share *share_of(const core::event *e)
 {
-	return reinterpret_cast<shared_event *>(load_acquire(&e->user[word_shared]));
+	return reinterpret_cast<core::share *>(load_acquire(&e->user[word_shared]));
 }
 int share_event(core::event *e);
 void unshare_event(core::event *e);

@@ -4,16 +4,13 @@
  * the next number; when its stream has come so far, that number is reached.
  */
 #include "lib/acl/event.h"
-#include "lib/core/share.h"
 
+#include <algorithm>
 #include <cstring>
 #include <ctime>
+#include <new>
 
 namespace usdma::acl {
-
-struct shared_event {
-	core::share *share;
-};
 
 enum shared_word { word_recorded = 0, word_reached = 1 };
 
@@ -24,7 +21,7 @@ static u64 *word_of(core::share *s, shared_word w)
 
 static void attach(core::event *e, core::share *share)
 {
-	store_release(&e->user[word_shared], reinterpret_cast<u64>(new shared_event{share}));
+	store_release(&e->user[word_shared], reinterpret_cast<u64>(share));
 }
 
 int share_event(core::event *e)
@@ -39,11 +36,10 @@ int share_event(core::event *e)
 
 void unshare_event(core::event *e)
 {
-	shared_event *se = share_of(e);
+	core::share *share = share_of(e);
 
 	store_release(&e->user[word_shared], u64(0));
-	core::share_unref(se->share);
-	delete se;
+	core::share_unref(share);
 }
 
 /* A step of a stream, with the page that it works on. */
@@ -73,37 +69,54 @@ static bool reach(void *arg)
 	return true;
 }
 
+/* A number that was taken back counts no more: then it is the record before it that is waited for. */
+static bool has_reached(core::share *share, u64 number)
+{
+	const u64 wanted = std::min(number, load_acquire(word_of(share, word_recorded)));
+
+	return load_acquire(word_of(share, word_reached)) >= wanted;
+}
+
 static bool is_reached(void *arg)
 {
 	const auto *step = static_cast<shared_step *>(arg);
 
-	return load_acquire(word_of(step->share, word_reached)) >= step->number;
+	return has_reached(step->share, step->number);
 }
 
 static int push(core::stream *s, core::share *share, u64 number, bool (*check)(void *), deadline until)
 {
+	auto *step = new (std::nothrow) shared_step{share, number};
+
+	if (!step)
+		return no_memory("a shared event's step");
 	core::share_ref(share);
-	return core::stream_wait_check(s, check, step_done, new shared_step{share, number}, until);
+	return core::stream_wait_check(s, check, step_done, step, until);
 }
 
 int shared_record(core::event *e, core::stream *s)
 {
-	core::share *share = share_of(e)->share;
-	const u64 number = __atomic_add_fetch(word_of(share, word_recorded), 1, __ATOMIC_ACQ_REL);
+	core::share *share = share_of(e);
+	u64 number = __atomic_add_fetch(word_of(share, word_recorded), 1, __ATOMIC_ACQ_REL);
+	const int err = push(s, share, number, reach, deadline::never());
 
-	return push(s, share, number, reach, deadline::never());
+	/* Nothing will reach it: it is taken back, unless a later record covers it. */
+	if (err)
+		__atomic_compare_exchange_n(word_of(share, word_recorded), &number, number - 1, false, __ATOMIC_ACQ_REL,
+					    __ATOMIC_RELAXED);
+	return err;
 }
 
 int shared_wait(core::event *e, core::stream *s, deadline until)
 {
-	core::share *share = share_of(e)->share;
+	core::share *share = share_of(e);
 
 	return push(s, share, load_acquire(word_of(share, word_recorded)), is_reached, until);
 }
 
 core::event_state shared_query(core::event *e)
 {
-	core::share *share = share_of(e)->share;
+	core::share *share = share_of(e);
 	const u64 recorded = load_acquire(word_of(share, word_recorded));
 
 	if (!recorded)
@@ -114,11 +127,11 @@ core::event_state shared_query(core::event *e)
 /* The other process has no way to wake us: look again and again, ever less often. */
 int shared_sync(core::event *e, deadline until)
 {
-	core::share *share = share_of(e)->share;
+	core::share *share = share_of(e);
 	const u64 recorded = load_acquire(word_of(share, word_recorded));
 	timespec nap = {0, 5000};
 
-	while (load_acquire(word_of(share, word_reached)) < recorded) {
+	while (!has_reached(share, recorded)) {
 		if (until.passed())
 			return fail(ETIMEDOUT, "the event was not reached in time");
 		nanosleep(&nap, nullptr);
@@ -146,7 +159,7 @@ aclError aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle)
 		return err;
 	if (!share_of(e))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "event %p is not an Ex event with ACL_EVENT_IPC", event);
-	memcpy(handle->reserved, share_of(e)->share->key, sizeof(handle->reserved));
+	memcpy(handle->reserved, share_of(e)->key, sizeof(handle->reserved));
 	return ACL_SUCCESS;
 }
 

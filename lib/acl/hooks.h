@@ -2,21 +2,32 @@
 /* Callbacks that programs register under a name. */
 #pragma once
 
+#include "driver/base/grow.h"
 #include "lib/acl/report.h"
 #include "lib/core/slab.h"
 
+#include <cstdio>
 #include <mutex>
 #include <string>
 #include <vector>
 
 namespace usdma::acl {
 
+/*
+ * Callbacks are called without the lock, so that one may register others, and one by one in the order of their
+ * numbers: the table need not be copied for it, as there may be no memory for a copy.
+ */
 template <class F> class hook_table {
 public:
 	struct hook {
 		std::string name;
 		F fn;
 		void *args;
+		u64 number;
+	};
+	/* As much of a name as messages show. */
+	struct short_name {
+		char text[128] = "";
 	};
 
 	/* NULL fn ends a registration; the same name again replaces it. */
@@ -25,55 +36,82 @@ public:
 		if (!name)
 			return bad_arg(call, "regName is NULL");
 		std::lock_guard guard(lock_);
-		for (size_t i = 0; i < hooks_.size(); i++) {
-			if (hooks_[i].name != name)
-				continue;
-			if (fn)
-				hooks_[i] = {name, fn, args};
-			else
-				hooks_.erase(hooks_.begin() + long(i));
-			__atomic_store_n(&count_, hooks_.size(), __ATOMIC_RELEASE);
-			return ACL_SUCCESS;
-		}
-		if (!fn)
+		hook *h = find(name);
+		if (!fn && !h)
 			return fault(call, ACL_ERROR_RT_PARAM_INVALID, "regName %s is not registered", name);
-		hooks_.push_back({name, fn, args});
+		if (!fn)
+			hooks_.erase(hooks_.begin() + (h - hooks_.data()));
+		else if (h)
+			h->fn = fn, h->args = args;
+		else if (!fits([&] { hooks_.push_back({name, fn, args, ++last_}); }))
+			return core_fault(call, no_memory("a callback's registration"), at::memory);
 		__atomic_store_n(&count_, hooks_.size(), __ATOMIC_RELEASE);
 		return ACL_SUCCESS;
 	}
-	/* Calls each, without the lock, so that a callback may register others. */
 	template <class... A> void call(A... a)
 	{
-		for (const hook &h : now())
-			h.fn(a..., h.args);
+		const u64 last = newest();
+		short_name name;
+		void *args;
+
+		for (u64 number = 0; F fn = next(&number, last, &args, &name);)
+			fn(a..., args);
 	}
 	/* The same; what the first one that failed returned, and its name. */
-	template <class... A> int ask(std::string *failed, A... a)
+	template <class... A> int ask(short_name *failed, A... a)
 	{
+		const u64 last = newest();
+		short_name name;
+		void *args;
 		int first = 0;
 
-		for (const hook &h : now()) {
-			const int got = h.fn(a..., h.args);
+		for (u64 number = 0; F fn = next(&number, last, &args, &name);) {
+			const int got = fn(a..., args);
 
 			if (got && !first)
-				*failed = h.name;
+				*failed = name;
 			first = first ? first : got;
 		}
 		return first;
 	}
 
 private:
-	std::vector<hook> now()
+	hook *find(const char *name)
+	{
+		for (hook &h : hooks_)
+			if (h.name == name)
+				return &h;
+		return nullptr;
+	}
+	/* The number of the last one that is called now; 0: there are none. */
+	u64 newest()
 	{
 		if (!__atomic_load_n(&count_, __ATOMIC_ACQUIRE))
-			return {};
+			return 0;
 		std::lock_guard guard(lock_);
-		return hooks_;
+		return last_;
+	}
+	/* The first one behind *number; nullptr: none up to `last`. */
+	F next(u64 *number, u64 last, void **args, short_name *name)
+	{
+		if (!last)
+			return nullptr;
+		std::lock_guard guard(lock_);
+		for (const hook &h : hooks_) {
+			if (h.number <= *number || h.number > last)
+				continue;
+			*number = h.number;
+			*args = h.args;
+			snprintf(name->text, sizeof(name->text), "%s", h.name.c_str());
+			return h.fn;
+		}
+		return nullptr;
 	}
 
 	std::mutex lock_;
 	size_t count_ = 0;
-	std::vector<hook> hooks_;
+	u64 last_ = 0;
+	std::vector<hook> hooks_; /* by their numbers */
 };
 
 } // namespace usdma::acl

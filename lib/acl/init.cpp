@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Start and end of use, the configuration file, versions. */
+#include "driver/base/grow.h"
 #include "lib/acl/state.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace usdma::acl {
@@ -21,101 +24,186 @@ struct init_hook {
 	aclInitCallbackFunc init;
 	aclFinalizeCallbackFunc end;
 	void *user;
+	u64 number = 0;
 };
 
 struct init_state {
 	std::mutex lock;
 	u64 count = 0;
 	bool configured = false; /* the first aclInit of the process has fixed the content */
-	std::string config;
-	std::vector<init_hook> hooks;
+	std::string config;      /* once configured, it never changes */
+	u64 last = 0;            /* number of the newest hook */
+	std::vector<init_hook> hooks; /* by their numbers */
 };
 
-/* Never destroyed: threads may still use it while the process exits. */
-static init_state *state()
-{
-	static init_state *const s = new init_state;
-
-	return s;
-}
+static constinit core::immortal<init_state> state;
 
 /* ---- configuration ---------------------------------------------------------------------------------- */
 
+struct file_closer {
+	void operator()(FILE *f) const { fclose(f); }
+};
+
 static aclError read_config(const char *call, const char *path, std::string *text)
 {
-	FILE *f;
 	char part[4096];
 	size_t n;
 
 	if (!path || !*path)
 		return ACL_SUCCESS;
-	f = fopen(path, "re");
+	const std::unique_ptr<FILE, file_closer> f(fopen(path, "re"));
 	if (!f)
 		return fault(call, ACL_ERROR_INVALID_FILE, "configPath %s: %s", path, strerror(errno));
-	while ((n = fread(part, 1, sizeof(part), f)) > 0 && text->size() <= max_config)
+	while ((n = fread(part, 1, sizeof(part), f.get())) > 0 && text->size() <= max_config)
 		text->append(part, n);
-	const bool bad = ferror(f) || text->size() > max_config;
-	fclose(f);
-	if (bad)
+	if (ferror(f.get()) || text->size() > max_config)
 		return fault(call, ACL_ERROR_INVALID_FILE, "configPath %s: cannot be read, or longer than 1 MiB", path);
 	return ACL_SUCCESS;
 }
 
-static const char *member_text(const json &j, const char *name)
-{
-	const auto it = j.find(name);
+/* What a configuration says of what is known here. */
+struct config_values {
+	s32 device = -1;         /* for threads that set none; -1: none */
+	bool bad_device = false; /* what is there is no device number */
+	bool by_process = false; /* err_msg_mode */
+};
 
-	return it != j.end() && it->is_string() ? it->get_ptr<const std::string *>()->c_str() : nullptr;
-}
+/*
+ * Reads along, without a tree of values: taking one down needs memory, in a place where there must be enough.
+ * Depth 1 is the object that all stands in; what is known is {"defaultDevice": {"default_device": "N"}, "err_msg_mode": "1"}.
+ */
+class config_reader {
+public:
+	explicit config_reader(config_values *out) : out_(out) {}
 
-/* The device for threads that set none (-1: none); false: what is there is no device number. */
-static bool default_device_of(const json &j, s32 *out)
-{
-	const auto it = j.find("defaultDevice");
-	const char *text;
-	char *end;
-
-	*out = -1;
-	if (it == j.end() || !it->is_object() || !it->contains("default_device"))
+	bool null() { return other(); }
+	bool boolean(bool) { return other(); }
+	bool number_integer(s64) { return other(); }
+	bool number_unsigned(u64) { return other(); }
+	bool number_float(double, const std::string &) { return other(); }
+	bool binary(json::binary_t &) { return other(); }
+	bool string(const std::string &text)
+	{
+		if (at_ == value::device)
+			set_device(text.c_str());
+		else if (at_ == value::mode)
+			out_->by_process = text == "1";
+		return depth_ != 0;
+	}
+	bool key(const std::string &name)
+	{
+		at_ = value::unknown;
+		if (depth_ == 1 && name == "defaultDevice") {
+			at_ = value::devices;
+			out_->device = -1;
+			out_->bad_device = false;
+		} else if (depth_ == 1 && name == "err_msg_mode") {
+			at_ = value::mode;
+			out_->by_process = false;
+		} else if (depth_ == 2 && in_devices_ && name == "default_device") {
+			at_ = value::device;
+		}
 		return true;
-	text = member_text(*it, "default_device");
-	if (!text || *text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	const long id = strtol(text, &end, 10);
-	if (*end || errno || id >= core::max_devices)
-		return false;
-	*out = s32(id);
-	return true;
+	}
+	bool start_object(size_t)
+	{
+		if (depth_)
+			other();
+		in_devices_ = in_devices_ || at_ == value::devices;
+		return open();
+	}
+	bool start_array(size_t) { return other() && open(); }
+	bool end_object() { return close(); }
+	bool end_array() { return close(); }
+	template <class E> bool parse_error(size_t, const std::string &, const E &) { return false; }
+
+private:
+	enum class value : u8 { unknown, devices, device, mode };
+
+	/* A value that is no text; false: it is the whole, which must be an object. */
+	bool other()
+	{
+		if (at_ == value::device)
+			out_->bad_device = true;
+		return depth_ != 0;
+	}
+	bool open()
+	{
+		at_ = value::unknown;
+		depth_++;
+		return true;
+	}
+	bool close()
+	{
+		at_ = value::unknown;
+		depth_--;
+		in_devices_ = in_devices_ && depth_ > 1;
+		return true;
+	}
+	void set_device(const char *text)
+	{
+		char *end;
+
+		errno = 0;
+		const long id = strtol(text, &end, 10);
+		out_->bad_device = *text < '0' || *text > '9' || *end || errno || id >= core::max_devices;
+		out_->device = out_->bad_device ? -1 : s32(id);
+	}
+
+	config_values *out_;
+	unsigned depth_ = 0;
+	bool in_devices_ = false; /* in the object at defaultDevice */
+	value at_ = value::unknown;
+};
+
+static aclError parse_config(const char *call, const std::string &text, config_values *out)
+{
+	config_reader reader(out);
+
+	if (text.empty() || json::sax_parse(text, &reader))
+		return ACL_SUCCESS;
+	return fault(call, ACL_ERROR_PARSE_FILE, "the configuration is not a JSON object");
 }
 
-static aclError parse_config(const char *call, const std::string &text, json *out)
+static aclError apply_config(const char *call, const config_values &v)
 {
-	*out = text.empty() ? json::object() : json::parse(text, nullptr, false);
-	if (out->is_discarded() || !out->is_object())
-		return fault(call, ACL_ERROR_PARSE_FILE, "the configuration is not a JSON object");
-	return ACL_SUCCESS;
-}
-
-static aclError apply_config(const char *call, const json &j)
-{
-	const char *mode;
-	s32 device;
-
-	if (!default_device_of(j, &device))
+	if (v.bad_device)
 		return bad_arg(call, "configPath: default_device must be a text with a device's number, 0 to %u",
 			       unsigned(core::max_devices) - 1);
-	mode = member_text(j, "err_msg_mode");
-	messages_by_process(mode && !strcmp(mode, "1"));
-	set_default_device(device);
+	messages_by_process(v.by_process);
+	set_default_device(v.device);
 	return ACL_SUCCESS;
 }
 
 /* ---- use counts ------------------------------------------------------------------------------------- */
 
-static aclError run_init_hooks(const std::vector<init_hook> &hooks, const std::string &config)
+/* The next one behind `number` and not behind `last`: hooks are called without the lock, and without memory for a copy. */
+static bool next_hook(init_hook *at, u64 last)
 {
-	for (const init_hook &h : hooks) {
+	std::lock_guard guard(state->lock);
+
+	for (const init_hook &h : state->hooks) {
+		if (h.number > at->number && h.number <= last) {
+			*at = h;
+			return true;
+		}
+	}
+	return false;
+}
+
+static u64 newest_hook()
+{
+	std::lock_guard guard(state->lock);
+
+	return state->last;
+}
+
+static aclError run_init_hooks()
+{
+	const u64 last = newest_hook();
+	const std::string &config = state->config;
+
+	for (init_hook h{}; next_hook(&h, last);) {
 		const aclError err = h.init ? h.init(config.c_str(), config.size(), h.user) : ACL_SUCCESS;
 
 		if (err)
@@ -124,11 +212,12 @@ static aclError run_init_hooks(const std::vector<init_hook> &hooks, const std::s
 	return ACL_SUCCESS;
 }
 
-static aclError run_end_hooks(const std::vector<init_hook> &hooks)
+static aclError run_end_hooks()
 {
+	const u64 last = newest_hook();
 	aclError first = ACL_SUCCESS;
 
-	for (const init_hook &h : hooks) {
+	for (init_hook h{}; next_hook(&h, last);) {
 		const aclError err = h.end ? h.end(h.user) : ACL_SUCCESS;
 
 		first = first ? first : err;
@@ -142,32 +231,47 @@ static void end_use()
 	set_default_device(-1);
 }
 
+static aclError no_room(const char *call)
+{
+	no_memory("what is set at the start of use");
+	return fault(call, ACL_ERROR_BAD_ALLOC, "%s", error_text());
+}
+
+/* With the lock held. */
+static aclError configure(const char *call, const char *path)
+{
+	config_values values;
+	std::string text;
+	aclError err = read_config(call, path, &text);
+
+	if (!err)
+		err = parse_config(call, text, &values);
+	if (err)
+		return err;
+	if (state->configured && text != state->config)
+		return bad_arg(call, "configPath: its content differs from that of the first aclInit of this process");
+	err = apply_config(call, values);
+	if (!err && !state->configured) {
+		state->config = std::move(text);
+		state->configured = true;
+	}
+	return err;
+}
+
 static aclError start(const char *call, const char *path)
 {
-	std::lock_guard guard(state()->lock);
-	std::string text;
-	aclError err;
-	json j;
+	std::lock_guard guard(state->lock);
+	aclError err = ACL_SUCCESS;
 
-	if (state()->count) {
-		state()->count++;
+	if (state->count) {
+		state->count++;
 		return fault(call, ACL_ERROR_REPEAT_INITIALIZE, "initialised already; this use is the %lluth",
-			     static_cast<unsigned long long>(state()->count));
+			     static_cast<unsigned long long>(state->count));
 	}
-	err = read_config(call, path, &text);
-	if (!err)
-		err = parse_config(call, text, &j);
-	if (err)
-		return err;
-	if (state()->configured && text != state()->config)
-		return bad_arg(call, "configPath: its content differs from that of the first aclInit of this process");
-	err = apply_config(call, j);
-	if (err)
-		return err;
-	state()->configured = true;
-	state()->config = text;
-	state()->count = 1;
-	return ACL_SUCCESS;
+	if (!fits([&] { err = configure(call, path); }))
+		return no_room(call);
+	state->count = !err;
+	return err;
 }
 
 static aclError not_initialised(const char *call)
@@ -180,10 +284,23 @@ static bool known_type(aclRegisterCallbackType type)
 	return (type >= ACL_REG_TYPE_ACL_MODEL && type <= ACL_REG_TYPE_ACL_RETR) || type == ACL_REG_TYPE_OTHER;
 }
 
+/* *now: in use already. */
+static aclError add_hook(const char *call, init_hook h, bool *now)
+{
+	std::lock_guard guard(state->lock);
+
+	h.number = state->last + 1;
+	if (!try_push(state->hooks, h))
+		return no_room(call);
+	state->last++;
+	*now = state->count != 0;
+	return ACL_SUCCESS;
+}
+
 static aclError remove_hook(const char *call, const init_hook &h)
 {
-	std::lock_guard guard(state()->lock);
-	auto &v = state()->hooks;
+	std::lock_guard guard(state->lock);
+	auto &v = state->hooks;
 
 	for (size_t i = 0; i < v.size(); i++) {
 		if (v[i].type == h.type && v[i].init == h.init && v[i].end == h.end) {
@@ -207,41 +324,35 @@ aclError aclInit(const char *configPath)
 
 	if (err)
 		return err;
-	state()->lock.lock();
-	const std::vector<init_hook> hooks = state()->hooks;
-	const std::string config = state()->config;
-	state()->lock.unlock();
-	return run_init_hooks(hooks, config);
+	return run_init_hooks();
 }
 
 aclError aclFinalize(void)
 {
-	std::unique_lock guard(state()->lock);
+	std::unique_lock guard(state->lock);
 
-	if (!state()->count)
+	if (!state->count)
 		return not_initialised(__func__);
-	state()->count = 0;
-	const std::vector<init_hook> hooks = state()->hooks;
+	state->count = 0;
 	guard.unlock();
 	end_use();
-	return run_end_hooks(hooks);
+	return run_end_hooks();
 }
 
 aclError aclFinalizeReference(uint64_t *refCount)
 {
-	std::unique_lock guard(state()->lock);
+	std::unique_lock guard(state->lock);
 
-	if (!state()->count)
+	if (!state->count)
 		return not_initialised(__func__);
-	const u64 left = --state()->count;
-	const std::vector<init_hook> hooks = state()->hooks;
+	const u64 left = --state->count;
 	guard.unlock();
 	if (refCount)
 		*refCount = left;
 	if (left)
 		return ACL_SUCCESS;
 	end_use();
-	return run_end_hooks(hooks);
+	return run_end_hooks();
 }
 
 aclError aclInitCallbackRegister(aclRegisterCallbackType type, aclInitCallbackFunc cbFunc, void *userData)
@@ -250,12 +361,9 @@ aclError aclInitCallbackRegister(aclRegisterCallbackType type, aclInitCallbackFu
 		return bad_arg(__func__, "cbFunc is NULL");
 	if (!known_type(type))
 		return bad_arg(__func__, "type %d is unknown", type);
-	std::unique_lock guard(state()->lock);
-	state()->hooks.push_back({type, cbFunc, nullptr, userData});
-	const bool now = state()->count != 0;
-	const std::string config = state()->config;
-	guard.unlock();
-	return now ? cbFunc(config.c_str(), config.size(), userData) : ACL_SUCCESS;
+	bool now = false;
+	const aclError err = add_hook(__func__, {type, cbFunc, nullptr, userData}, &now);
+	return now ? cbFunc(state->config.c_str(), state->config.size(), userData) : err;
 }
 
 aclError aclInitCallbackUnRegister(aclRegisterCallbackType type, aclInitCallbackFunc cbFunc)
@@ -273,9 +381,8 @@ aclError aclFinalizeCallbackRegister(aclRegisterCallbackType type, aclFinalizeCa
 		return bad_arg(__func__, "cbFunc is NULL");
 	if (!known_type(type))
 		return bad_arg(__func__, "type %d is unknown", type);
-	std::lock_guard guard(state()->lock);
-	state()->hooks.push_back({type, nullptr, cbFunc, userData});
-	return ACL_SUCCESS;
+	bool now;
+	return add_hook(__func__, {type, nullptr, cbFunc, userData}, &now);
 }
 
 aclError aclFinalizeCallbackUnRegister(aclRegisterCallbackType type, aclFinalizeCallbackFunc cbFunc)

@@ -6,7 +6,8 @@
 
 #include <cstring>
 #include <mutex>
-#include <vector>
+#include <new>
+#include <utility>
 
 namespace usdma::acl {
 
@@ -29,23 +30,25 @@ static notify *fresh(bool counts)
 }
 
 /* Notifies without a reference.  The last one may go under a stream's lock, where nothing can be freed. */
-static constinit core::immortal<std::vector<notify *>> dying;
+static notify *dying;
 static std::mutex dying_lock;
+
+static void end(notify *n)
+{
+	if (!n->imported)
+		core::host_free(n->word); /* deferred while an engine may still store there */
+	core::share_unref(n->share);
+	notify_slab->put(n);
+}
 
 static void reap()
 {
-	std::vector<notify *> now;
-	{
-		std::lock_guard guard(dying_lock);
+	dying_lock.lock();
+	notify *now = std::exchange(dying, nullptr);
+	dying_lock.unlock();
 
-		now.swap(*dying);
-	}
-	for (notify *n : now) {
-		if (!n->imported)
-			core::host_free(n->word); /* deferred while an engine may still store there */
-		core::share_unref(n->share);
-		notify_slab->put(n);
-	}
+	while (now)
+		end(std::exchange(now, now->next));
 }
 
 int notify_create(context *c, bool counts, notify **out)
@@ -76,7 +79,7 @@ void notify_unref(notify *n)
 	if (__atomic_sub_fetch(&n->refs, 1, __ATOMIC_ACQ_REL))
 		return;
 	std::lock_guard guard(dying_lock);
-	dying->push_back(n);
+	n->next = std::exchange(dying, n);
 }
 
 aclError get_notify(const char *call, const void *handle, bool counts, notify **out)
@@ -211,8 +214,12 @@ static bool reached(void *arg)
 
 static int push_step(core::stream *s, const count_step &what, bool (*check)(void *), deadline until)
 {
+	auto *step = new (std::nothrow) count_step(what);
+
+	if (!step)
+		return no_memory("a count notify's step");
 	__atomic_add_fetch(&what.n->refs, 1, __ATOMIC_RELAXED);
-	return core::stream_wait_check(s, check, step_done, new count_step(what), until);
+	return core::stream_wait_check(s, check, step_done, step, until);
 }
 
 static bool known_record(u32 mode)

@@ -19,6 +19,7 @@ struct alignas(64) notify {
 	u64 *word = nullptr;
 	core::share *share = nullptr; /* the page that word lies in, when processes share it */
 	bool imported = false;
+	notify *next = nullptr;       /* among those that are dying */
 };
 
 inline void *notify_handle(const notify *n)

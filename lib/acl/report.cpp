@@ -54,7 +54,7 @@ aclError code_of(int err, at where)
 		return ACL_ERROR_RT_EVENT_SYNC_TIMEOUT;
 	if (where == at::copy && err == EIO)
 		return ACL_ERROR_RT_COPY_DATA;
-	if (where == at::open && err != EPERM)
+	if (where == at::open && err != EPERM && err != ENOMEM)
 		return ACL_ERROR_RT_DEV_SETUP_ERROR;
 	return row_of(err, where == at::task || where == at::wait || where == at::event);
 }

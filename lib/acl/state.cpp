@@ -5,8 +5,8 @@
 #include "lib/core/config.h"
 
 #include <cstdlib>
+#include <mutex>
 #include <pthread.h>
-#include <vector>
 
 namespace usdma::acl {
 
@@ -55,11 +55,21 @@ static visible_set make_visible()
 	return v;
 }
 
-static const visible_set &visible()
+/* Looked at once; but that there was no memory for it is not kept. */
+static visible_set visible()
 {
-	static const visible_set v = make_visible();
+	static constinit std::mutex lock;
+	static constinit core::immortal<visible_set> made;
+	static u32 known;
 
-	return v;
+	if (load_acquire(&known))
+		return *made;
+	std::lock_guard guard(lock);
+	if (!known) {
+		*made = make_visible();
+		store_release(&known, u32(made->n != -ENOMEM));
+	}
+	return *made;
 }
 
 int visible_count()
@@ -69,14 +79,14 @@ int visible_count()
 
 int slot_of(s64 id)
 {
-	const visible_set &v = visible();
+	const visible_set v = visible();
 
 	return id >= 0 && id < v.n ? v.slot[id] : -1;
 }
 
 int user_of(unsigned slot)
 {
-	const visible_set &v = visible();
+	const visible_set v = visible();
 
 	for (int i = 0; i < v.n; i++)
 		if (v.slot[i] == slot)
@@ -86,11 +96,16 @@ int user_of(unsigned slot)
 
 aclError no_device(const char *call, s64 id)
 {
-	if (visible_count() < 0) /* a bad USDMA_DEVICES: core's text says what is wrong with it */
+	const int n = visible_count();
+
+	/* Its memory may be there again by now. */
+	if (n == -ENOMEM || slot_of(id) >= 0)
+		return core_fault(call, no_memory("the settings"), at::memory);
+	if (n < 0) /* a bad USDMA_DEVICES: core's text says what is wrong with it */
 		return fault(call, ACL_ERROR_RT_INVALID_DEVICEID, "device %lld: the device list cannot be used: %s",
 			     static_cast<long long>(id), core::config_get().error.c_str());
 	return fault(call, ACL_ERROR_RT_INVALID_DEVICEID, "device %lld does not exist, there are %d",
-		     static_cast<long long>(id), visible_count());
+		     static_cast<long long>(id), n);
 }
 
 /* ---- threads ---------------------------------------------------------------------------------------- */
@@ -164,24 +179,12 @@ int context_create(s32 id, bool primary, context **out)
 	return 0;
 }
 
-struct collected {
-	const context *c;
-	std::vector<core::stream *> streams;
-};
-
-static std::vector<core::stream *> streams_of(const context *c)
+static void end_stream(core::stream *s, bool force)
 {
-	collected found{c, {}};
-
-	core::stream_each(
-		[](core::stream *s, void *arg) {
-			auto *f = static_cast<collected *>(arg);
-
-			if (owner_of(s) == f->c)
-				f->streams.push_back(s);
-		},
-		&found);
-	return found.streams;
+	if (s != owner_of(s)->deflt)
+		tell_stream_state(s, ACL_RT_STREAM_STATE_DESTROY_PRE);
+	forget_subscriptions(s);
+	force ? core::stream_destroy_force(s) : core::stream_destroy(s);
 }
 
 void context_destroy(context *c, bool force)
@@ -189,11 +192,10 @@ void context_destroy(context *c, bool force)
 	store_release(&c->alive, u64(0));
 	/* Threads for which it is current notice that it is another one now. */
 	store_relaxed(&c->generation, u64(0));
-	for (core::stream *s : streams_of(c)) {
-		if (s != c->deflt)
-			tell_stream_state(s, ACL_RT_STREAM_STATE_DESTROY_PRE);
-		forget_subscriptions(s);
-		force ? core::stream_destroy_force(s) : core::stream_destroy(s);
+	const auto owned = [](const core::stream *s, const void *arg) { return owner_of(s) == arg; };
+	for (size_t at = 0; core::stream *s = core::stream_next(&at, owned, c);) {
+		end_stream(s, force);
+		core::stream_unref(s);
 	}
 	core::device_put(c->dev);
 	contexts->put(c);

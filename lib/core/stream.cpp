@@ -62,11 +62,6 @@ size_t stream_live()
 	return streams->live();
 }
 
-void stream_each(void (*fn)(stream *s, void *arg), void *arg)
-{
-	streams->each([&](stream &s) { fn(&s, arg); });
-}
-
 void stream_unref(stream *s)
 {
 	if (__atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) == 0)

@@ -90,7 +90,6 @@ int stream_destroy(stream *s);
 int stream_destroy_force(stream *s);
 bool stream_valid(const void *handle);
 wait_mode stream_wait_mode(const stream *s);
-void stream_each(void (*fn)(stream *s, void *arg), void *arg);
 size_t stream_live();
 
 /* All work submitted before has ended. The first error of the stream's tasks is returned and taken (see take_error). */
@@ -108,6 +107,7 @@ int stream_abort(stream *s);
  * nullptr: no more.
  */
 stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg), const void *arg);
+void stream_unref(stream *s);
 /* Aborts each stream of the device that has work; the first error. */
 int device_abort(device *dev);
 int stream_set_fail_mode(stream *s, fail_mode mode);

@@ -438,7 +438,10 @@ int stream_signal_fd(stream *s, int fd)
 
 	if (mine < 0)
 		return fail_errno("file descriptor %d", fd);
-	return stream_call(s, write_fd, reinterpret_cast<void *>(intptr_t(mine)), false);
+	const int err = stream_call(s, write_fd, reinterpret_cast<void *>(intptr_t(mine)), false);
+	if (err)
+		close(mine);
+	return err;
 }
 
 } // namespace usdma::core

@@ -61,7 +61,6 @@ void stream_drop_queue(stream *s);
 void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq);
 /* Doorbell and counters after n requests were posted; with the lane's lock held. */
 void stream_note_posted(stream *s, const dma::request *r, size_t n);
-void stream_unref(stream *s);
 void event_unref(event *e);
 /* Back to never recorded. */
 void event_forget_record(event *e);

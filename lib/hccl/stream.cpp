@@ -61,8 +61,14 @@ Stream::Stream(StreamType streamType, bool isMainStream) : isMainStream_(isMainS
 		acl_failed("aclrtCreateStreamWithConfig", code);
 		return;
 	}
-	owner_ = true;
 	life_ = new (std::nothrow) Life;
+	if (!life_) {
+		log_error("hccl: no memory for a stream");
+		aclrtDestroyStream(stream_);
+		stream_ = nullptr;
+		return;
+	}
+	owner_ = true;
 	if (aclrtGetCurrentContext(&context_) != ACL_SUCCESS)
 		context_ = nullptr;
 	Query();

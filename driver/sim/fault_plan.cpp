@@ -92,7 +92,8 @@ int fault_plan::take(string_view text)
 {
 	std::vector<rule> rules;
 
-	while (!text.empty()) {
+	/* Also behind a "+" at the end: a rule is missing there. */
+	for (bool more = !text.empty(); more;) {
 		const size_t end = text.find('+');
 		const string_view one = text.substr(0, end);
 		rule r;
@@ -107,7 +108,8 @@ int fault_plan::take(string_view text)
 			return fail(EINVAL, "fault rule \"%.*s\": only a device in a process of its own (usdma-sim) can die",
 				    int(one.size()), one.data());
 		rules.push_back(std::move(r));
-		text.remove_prefix(end == string_view::npos ? text.size() : end + 1);
+		more = end != string_view::npos;
+		text.remove_prefix(more ? end + 1 : 0);
 	}
 	std::lock_guard guard(lock_);
 	rules_ = std::move(rules);

@@ -10,6 +10,7 @@
 #include "driver/base/error.h"
 #include "lib/core/copy.h"
 #include "lib/core/event.h"
+#include "tests/support/level.h"
 #include "tests/support/test.h"
 
 #include <atomic>
@@ -285,52 +286,13 @@ static int whole_way(call c = call::none, long n = 0)
 
 /* ---- what must not stay -------------------------------------------------------------------------------------- */
 
-/*
- * Bytes mapped of our files (pinned memory, rings, device memory), bytes that a device may reach
- * (kept from children: "dc" among the flags, proc(5)), and how many mappings there are in all.
- */
-static void count_maps(long *files, long *pinned, long *all)
+static void check_leak(const test::level &before, call c, long n)
 {
-	FILE *f = fopen("/proc/self/smaps", "re");
-	unsigned long from, to;
-	char line[512];
-	long bytes = 0;
+	const char *stays = test::what_stays(before, test::level());
 
-	assert_non_null(f);
-	for (*files = *pinned = *all = 0; fgets(line, sizeof(line), f);) {
-		if (sscanf(line, "%lx-%lx ", &from, &to) == 2) {
-			bytes = long(to - from);
-			*files += strstr(line, "memfd:") ? bytes : 0;
-			++*all;
-		} else if (!strncmp(line, "VmFlags:", 8)) {
-			*pinned += strstr(line, " dc") ? bytes : 0;
-		}
-	}
-	fclose(f);
-}
-
-struct level {
-	level()
-	{
-		fds = test::open_fds();
-		count_maps(&files, &pinned, &maps);
-	}
-	long fds, files, pinned, maps;
-};
-
-static void check_leak(const level &before, call c, long n, long slack)
-{
-	const level now;
-
-	if (now.fds != before.fds || now.files != before.files || now.pinned != before.pinned || now.maps > before.maps + slack)
-		print_error("%s %ld: descriptors %ld, were %ld; bytes of mapped files %ld, were %ld; within a device's reach %ld, "
-			    "were %ld; mappings %ld, were %ld\n",
-			    call_names[int(c)], n, now.fds, before.fds, now.files, before.files, now.pinned, before.pinned, now.maps,
-			    before.maps);
-	assert_int_equal(now.fds, before.fds);
-	assert_int_equal(now.files, before.files);
-	assert_int_equal(now.pinned, before.pinned);
-	assert_true(now.maps <= before.maps + slack);
+	if (*stays)
+		print_error("%s %ld: %s\n", call_names[int(c)], n, stays);
+	assert_string_equal(stays, "");
 }
 
 static void must_work(call c, long n)
@@ -387,26 +349,12 @@ static void at_first_use(void **)
 		}
 }
 
-/* A sanitizer's own allocator maps as it goes; the address sanitizer looks for leaks itself. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifdef SANITIZED
-static constexpr long map_slack = 4000;
-#else
-static constexpr long map_slack = 16;
-#endif
-
 static void sweep(call c)
 {
 	unsigned errors = 0, points = 0;
 
 	must_work(c, 0);
-	const level before;
+	const test::level before;
 	/* Messages are many and alike: beyond the first 64 every fifth. */
 	for (long n = 1; n < 4000; n += n < 64 ? 1 : 5) {
 		if (!one(c, n, &errors))
@@ -414,7 +362,7 @@ static void sweep(call c)
 		points++;
 		must_work(c, n);
 		/* Heaps and cached stacks of the C library come and go, but do not grow with the failures. */
-		check_leak(before, c, n, map_slack);
+		check_leak(before, c, n);
 	}
 	assert_true(points > 0);
 	fprintf(stderr, "# %-20s %4u points, %4u errors told, %u survived\n", call_names[int(c)], points, errors, points - errors);

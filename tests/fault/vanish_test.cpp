@@ -13,7 +13,6 @@
 #include <string>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -56,31 +55,6 @@ static int tear_down(void **)
 
 /* ---- the control socket ----------------------------------------------------------------------------- */
 
-static int dial(const std::string &path)
-{
-	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	sockaddr_un a = {};
-
-	a.sun_family = AF_UNIX;
-	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path.c_str());
-	assert_int_equal(connect(fd, reinterpret_cast<sockaddr *>(&a), sizeof(a)), 0);
-	return fd;
-}
-
-/* One line; "": the connection ended. */
-static std::string read_line(int fd)
-{
-	std::string out;
-	char c;
-
-	while (read(fd, &c, 1) == 1) {
-		if (c == '\n')
-			return out;
-		out += c;
-	}
-	return "";
-}
-
 static std::string say(int fd, const std::string &text)
 {
 	assert_int_equal(send(fd, text.data(), text.size(), MSG_NOSIGNAL), text.size());
@@ -89,11 +63,7 @@ static std::string say(int fd, const std::string &text)
 
 static std::string tell(const std::string &line)
 {
-	const int fd = dial(ctl);
-	const std::string answer = say(fd, line + "\n");
-
-	close(fd);
-	return answer;
+	return tell_sim(ctl, line);
 }
 
 static bool has(const std::string &text, const char *part)

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/support/sim_process.h"
 
+#include "tests/support/test.h"
+
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -51,6 +55,42 @@ int end_sim(pid_t &pid, int sig)
 	}
 	pid = -1;
 	return status;
+}
+
+int dial(const std::string &path)
+{
+	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	sockaddr_un a = {};
+
+	a.sun_family = AF_UNIX;
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path.c_str());
+	assert_int_equal(connect(fd, reinterpret_cast<sockaddr *>(&a), sizeof(a)), 0);
+	return fd;
+}
+
+/* One line; "": the connection ended. */
+std::string read_line(int fd)
+{
+	std::string out;
+	char c;
+
+	while (read(fd, &c, 1) == 1) {
+		if (c == '\n')
+			return out;
+		out += c;
+	}
+	return "";
+}
+
+std::string tell_sim(const std::string &path, const std::string &line)
+{
+	const int fd = dial(path);
+	const std::string text = line + "\n";
+
+	assert_int_equal(send(fd, text.data(), text.size(), MSG_NOSIGNAL), text.size());
+	const std::string answer = read_line(fd);
+	close(fd);
+	return answer;
 }
 
 } // namespace usdma::test

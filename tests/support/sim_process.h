@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A device as a process of its own: usdma-sim, started and ended by a test. */
+/* A device as a process of its own: usdma-sim, started, told and ended by a test. */
 #pragma once
 
 #include <csignal>
@@ -13,5 +13,10 @@ namespace usdma::test {
 pid_t start_sim(const char *program, const std::string &path, std::initializer_list<const char *> args);
 /* Sends the signal, waits; the status of waitpid(2).  pid becomes -1; nothing for a pid below 1. */
 int end_sim(pid_t &pid, int sig = SIGKILL);
+
+/* Its control socket ("--control PATH"): a connection; one line of it, "": it ended; the answer to one line. */
+int dial(const std::string &path);
+std::string read_line(int fd);
+std::string tell_sim(const std::string &path, const std::string &line);
 
 } // namespace usdma::test

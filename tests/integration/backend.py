@@ -120,6 +120,7 @@ def main():
     args.device = args.device or [""]
     scratch, sims = tempfile.mkdtemp(prefix="usdma-it-"), []
     try:
+        args.deadline *= float(os.environ.get("USDMA_TEST_PATIENCE", 1))  # what a sanitizer costs; meson's --timeout-multiplier
         status = run(args, scratch, sims)
     except Trouble as trouble:
         print(f"Bail out! {str(trouble).splitlines()[0]}")

@@ -107,7 +107,7 @@ def valgrind(run):
 @lane("coverage", "lines and branches that the tests run (all but install, vm, docs), by folder", BUILD + ("coverage",))
 def coverage(run):
     run.build("-Db_coverage=true", "-Doptimization=0")
-    run.test("--timeout-multiplier", "3", suites=["unit", "integration", "fault", "python", "tools"])
+    run.test(patience=3, suites=["unit", "integration", "fault", "python", "tools"])
     report = run.dir() + "/coverage.json"
     run.must("gcovr", ["gcovr", "--root", TOP, "--object-directory", run.dir(), "-j", str(run.jobs), "--exclude-throw-branches",
                        "--exclude-unreachable-branches", *(f"--filter={TOP}/{d}/" for d in ("driver", "lib", "tools")),

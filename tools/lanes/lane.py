@@ -109,8 +109,8 @@ class Run:
         targets = targets or needed_by(where, suites)
         self.must(what, ["ninja", "-k", "20", "-C", where, "-j", str(self.jobs), *targets], env=env)
 
-    def test(self, *options, env=None, where=None, suites=(), without=()):
-        """meson test; each TAP point counts."""
+    def test(self, *options, env=None, where=None, suites=(), without=(), patience=1):
+        """meson test; each TAP point counts. patience: how much longer than usual it may all take."""
         where = where or self.dir()
         log = os.path.join(where, "meson-logs", "testlog.json")
         if os.path.exists(log):
@@ -118,7 +118,8 @@ class Run:
         chosen = [w for s in suites for w in ("--suite", s)] + [w for s in without for w in ("--no-suite", s)]
         self.say("tests" + (f" ({', '.join(suites)})" if suites else ""))
         status, out = self.command(["meson", "test", "-C", where, "--no-rebuild", "--num-processes", str(self.jobs),
-                                    *chosen, *options], env=env)
+                                    "--timeout-multiplier", str(patience), *chosen, *options],
+                                   env={**(env or {}), "USDMA_TEST_PATIENCE": str(patience)})
         failed, count = len(self.results.failed), self.results.count
         if os.path.exists(log):
             self.results.add_meson(log)

@@ -26,7 +26,7 @@ def clang(run):
 def asan(run):
     suites = ["unit", "integration", "fault"]
     run.build("-Db_sanitize=address,undefined", "-Doptimization=1", "-Db_lundef=false", "-Dpython=disabled", suites=suites)
-    run.test("--timeout-multiplier", "4", suites=suites, env={
+    run.test(suites=suites, patience=4, env={
         "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:check_initialization_order=1",
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"})
 
@@ -36,7 +36,7 @@ def tsan(run):
     suites = ["unit", "integration"]
     run.build("-Db_sanitize=thread", "-Doptimization=1", "-Db_lundef=false", "-Dpython=disabled", suites=suites)
     # g++ 12's run time knows address layouts of up to 28 random bits: beyond, it runs without randomisation.
-    run.test("--timeout-multiplier", "6", *without_randomisation(run), suites=suites,
+    run.test(*without_randomisation(run), suites=suites, patience=6,
              env={"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"})
 
 

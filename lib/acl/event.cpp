@@ -193,13 +193,16 @@ aclError aclrtCreateEventWithFlag(aclrtEvent *event, uint32_t flag)
 
 aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag)
 {
-	const aclError err = create_checked(__func__, event, kind_ex, flag, ex_bits);
+	aclrtEvent made = nullptr;
+	const aclError err = create_checked(__func__, event ? &made : nullptr, kind_ex, flag, ex_bits);
 
-	if (err || flag != ACL_EVENT_IPC)
+	if (err)
 		return err;
-	const int bad = share_event(as_event(*event));
+	const int bad = flag == ACL_EVENT_IPC ? share_event(as_event(made)) : 0;
 	if (bad)
-		core::event_destroy(as_event(*event));
+		core::event_destroy(as_event(made));
+	else
+		*event = made;
 	return check(__func__, bad, at::memory);
 }
 

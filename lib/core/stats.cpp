@@ -44,25 +44,20 @@ static stats_page *make_page()
 	return page;
 }
 
-/* The first caller makes it (devices are opened one at a time). */
-static stats_page *page()
-{
-	static stats_page *const made = make_page();
-
-	return made;
-}
+/* Made at the first opening of a device at which there is memory for it; devices are opened one at a time. */
+static stats_page *page;
 
 int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_ns)
 {
-	stats_page *p = page();
-
-	if (!p)
-		return fail(ENOMEM, "no memory for counters");
-	stats_slot &s = p->head.slot[slot];
-	lane_counters *count = p->count[slot];
+	if (!page)
+		page = make_page();
+	if (!page)
+		return no_memory("counters");
+	stats_slot &s = page->head.slot[slot];
+	lane_counters *count = page->count[slot];
 	/* Gives the pages back, so that they read as zeros: in a file, or without one. */
-	if (madvise(count, sizeof(p->count[slot]), MADV_REMOVE) && madvise(count, sizeof(p->count[slot]), MADV_DONTNEED))
-		memset(static_cast<void *>(count), 0, sizeof(p->count[slot]));
+	if (madvise(count, sizeof(page->count[slot]), MADV_REMOVE) && madvise(count, sizeof(page->count[slot]), MADV_DONTNEED))
+		memset(static_cast<void *>(count), 0, sizeof(page->count[slot]));
 	snprintf(s.spec, sizeof(s.spec), "%s", spec);
 	snprintf(s.driver, sizeof(s.driver), "%s", driver);
 	s.opened_ns = opened_ns;
@@ -74,17 +69,17 @@ int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_n
 
 void stats_close(unsigned slot)
 {
-	if (stats_page *p = page())
-		store_release(&p->head.slot[slot].open, 0u);
+	if (page)
+		store_release(&page->head.slot[slot].open, 0u);
 }
 
 lane_counters *stats_lane(unsigned slot, unsigned lane)
 {
-	stats_slot &s = page()->head.slot[slot];
+	stats_slot &s = page->head.slot[slot];
 
 	if (lane >= load_relaxed(&s.lanes))
 		store_relaxed(&s.lanes, lane + 1);
-	return &page()->count[slot][lane];
+	return &page->count[slot][lane];
 }
 
 } // namespace usdma::core

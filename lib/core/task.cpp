@@ -252,9 +252,10 @@ static void after_push(const lane *l)
 void queued_delete(queued *first)
 {
 	while (first) {
-		const queued *q = first;
+		queued *q = first;
 
 		first = q->next;
+		drop_task(q->t, false);
 		delete q;
 	}
 }
@@ -284,6 +285,17 @@ int stream_push_all(stream *s, queued *first)
 	return err;
 }
 
+/* A call that the stream waits for may be handed over at once, and then stays in the queue: its place there comes first. */
+static int push_call(stream *s, task &t)
+{
+	auto *q = new (std::nothrow) queued{std::move(t)};
+
+	if (q)
+		return stream_push_all(s, q);
+	drop_task(t, false);
+	return no_memory("a call");
+}
+
 int stream_push(stream *s, task &&t)
 {
 	lane *l = s->ln;
@@ -293,6 +305,8 @@ int stream_push(stream *s, task &&t)
 		drop_task(t, false);
 		return err;
 	}
+	if (t.block)
+		return push_call(s, t);
 	l->lock.lock();
 	if (s->gated || run_task(s, t) == outcome::later)
 		err = enqueue(s, t);

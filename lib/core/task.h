@@ -51,8 +51,9 @@ outcome run_task(stream *s, task &t);
 void drop_task(task &t, bool accepted);
 /* Runs the task, or queues it for the pump. 0 or -errno (then it is dropped). */
 int stream_push(stream *s, task &&t);
-/* The same for a list of requests: all of them, or none and -errno. Takes the list. */
+/* The same for a list of requests, or a call: all of them, or none and -errno. Takes the list. */
 int stream_push_all(stream *s, queued *first);
+/* Tasks that were not accepted. */
 void queued_delete(queued *first);
 /* Moves a gated stream's queue on as far as it goes; true when something moved. Takes the lane's lock. */
 bool stream_advance(stream *s);

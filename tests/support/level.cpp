@@ -17,9 +17,11 @@ namespace usdma::test {
 #endif
 #endif
 #ifdef SANITIZED
-const long map_slack = 4000;
+const bool sanitized = true;
+static constexpr long map_slack = 4000;
 #else
-const long map_slack = 16;
+const bool sanitized = false;
+static constexpr long map_slack = 16;
 #endif
 
 /* What a device may reach is kept from children: "dc" among the flags (proc(5)). */

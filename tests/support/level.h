@@ -14,8 +14,8 @@ struct level {
 	long maps;   /* mappings in all: the C library's heaps come and go among them */
 };
 
-/* So many mappings may come and go. */
-extern const long map_slack;
+/* The C library's memory is a sanitizer's. */
+extern const bool sanitized;
 
 /* "": nothing stays that was not there before, else what. */
 const char *what_stays(const level &before, const level &now);

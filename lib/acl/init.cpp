@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -30,8 +31,7 @@ struct init_hook {
 struct init_state {
 	std::mutex lock;
 	u64 count = 0;
-	bool configured = false; /* the first aclInit of the process has fixed the content */
-	std::string config;      /* once configured, it never changes */
+	std::optional<std::string> config; /* the first aclInit of the process fixes the content */
 	u64 last = 0;            /* number of the newest hook */
 	std::vector<init_hook> hooks; /* by their numbers */
 };
@@ -201,7 +201,7 @@ static u64 newest_hook()
 static aclError run_init_hooks()
 {
 	const u64 last = newest_hook();
-	const std::string &config = state->config;
+	const std::string &config = *state->config;
 
 	for (init_hook h{}; next_hook(&h, last);) {
 		const aclError err = h.init ? h.init(config.c_str(), config.size(), h.user) : ACL_SUCCESS;
@@ -248,13 +248,11 @@ static aclError configure(const char *call, const char *path)
 		err = parse_config(call, text, &values);
 	if (err)
 		return err;
-	if (state->configured && text != state->config)
+	if (state->config && text != *state->config)
 		return bad_arg(call, "configPath: its content differs from that of the first aclInit of this process");
 	err = apply_config(call, values);
-	if (!err && !state->configured) {
+	if (!err && !state->config)
 		state->config = std::move(text);
-		state->configured = true;
-	}
 	return err;
 }
 
@@ -363,7 +361,7 @@ aclError aclInitCallbackRegister(aclRegisterCallbackType type, aclInitCallbackFu
 		return bad_arg(__func__, "type %d is unknown", type);
 	bool now = false;
 	const aclError err = add_hook(__func__, {type, cbFunc, nullptr, userData}, &now);
-	return now ? cbFunc(state->config.c_str(), state->config.size(), userData) : err;
+	return now ? cbFunc(state->config->c_str(), state->config->size(), userData) : err;
 }
 
 aclError aclInitCallbackUnRegister(aclRegisterCallbackType type, aclInitCallbackFunc cbFunc)

@@ -207,6 +207,20 @@ static aclError counts(things *t)
 	return aclrtSynchronizeStreamWithTimeout(t->gated, 20000);
 }
 
+/* A wait in the device for what nobody has written yet: the thread sleeps for certain. */
+static aclError values(things *t)
+{
+	TRY(aclrtMemset(t->dev, size, 0, sizeof(uint64_t)));
+	TRY(aclrtValueWait(t->dev, 1, ACL_STREAM_WAIT_VALUE_EQ, t->gated));
+	const aclError late = aclrtSynchronizeStreamWithTimeout(t->gated, 1);
+	if (late != ACL_ERROR_RT_STREAM_SYNC_TIMEOUT)
+		return late;
+	aclGetRecentErrMsg();
+	TRY(aclrtValueWrite(t->dev, 1, 0, t->s));
+	TRY(aclrtSynchronizeStreamWithTimeout(t->s, 20000));
+	return aclrtSynchronizeStreamWithTimeout(t->gated, 20000);
+}
+
 static aclError go(things *t)
 {
 	TRY(begin(t));
@@ -214,7 +228,8 @@ static aclError go(things *t)
 	TRY(copies(t));
 	TRY(callbacks(t));
 	TRY(keys(t));
-	return counts(t);
+	TRY(counts(t));
+	return values(t);
 }
 
 /* What is undone is gone, whatever it says of calls that failed meanwhile; want of memory is none of that. */

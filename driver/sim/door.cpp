@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/door.h"
 
-#include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 
 #include <cstring>
@@ -60,9 +60,10 @@ int door::open(const std::string &path)
 	/* Before bind, which takes the mode over (unix(7)): nobody else ever sees it open. */
 	if (fchmod(sock.get(), 0600))
 		return fail_errno("cannot set the mode of the socket");
+	if (!try_assign(&path_, path))
+		return no_memory("the socket's path");
 	if (bind(sock.get(), as_sockaddr(addr), sizeof(addr)))
 		return fail_errno("cannot make the socket %s", path.c_str());
-	path_ = path;
 	if (stat(path.c_str(), &made_) || listen(sock.get(), 4))
 		return fail_errno("cannot listen on %s", path.c_str());
 	sock_ = std::move(sock);

@@ -61,6 +61,11 @@ public:
 
 	/* Stops all channels and resets the function; channels must be closed and opened again. */
 	virtual int reset() { return dev_->reset(); }
+	/*
+	 * For good, whatever the channels were doing: on a return of 0 the device reaches no memory any more, even
+	 * where the function has no reset of its own.  To be called once, with channels open; then they can only be closed.
+	 */
+	virtual int give_up();
 	bool lost() const { return dev_->lost(); }
 
 protected:

@@ -213,8 +213,11 @@ void *kernel_device::watch_main(void *arg)
 
 	while (poll(p, 2, -1) < 0 && errno == EINTR)
 		;
-	if (!p[1].revents && p[0].revents)
-		dev->set_lost("the kernel asks for it back (unplug, or unbind)");
+	if (p[1].revents || !p[0].revents)
+		return nullptr;
+	/* It still runs, and whoever hears that it is lost takes its memory back. */
+	dev->bus_master_off();
+	dev->set_lost("the kernel asks for it back (unplug, or unbind)");
 	return nullptr;
 }
 

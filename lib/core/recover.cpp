@@ -47,8 +47,6 @@ void device_fail(device *dev, int err, const char *why)
 	if (!dev->dead.compare_exchange_strong(none, err))
 		return;
 	log_error("device %u (%s): %s", dev->slot, dev->spec.c_str(), why);
-	if (!dev->eng->lost())
-		dev->eng->transport().reset();
 	std::lock_guard guard(dev->lock);
 	for (auto &l : dev->lanes)
 		if (l && l->ch)
@@ -192,6 +190,9 @@ static void cure(lane *l)
 				wake_sleepers(one.get());
 		return;
 	}
+	/* First: whoever hears that it is lost takes its memory back. */
+	if (!dev->eng->lost() && dev->eng->give_up())
+		log_error("device %u (%s) may still write to memory: %s", dev->slot, dev->spec.c_str(), error_text());
 	device_fail(dev, ETIMEDOUT, "no progress for too long, and resets did not help: given up");
 }
 

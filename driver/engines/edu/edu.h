@@ -81,6 +81,7 @@ public:
 	int unmap(u64 iova, u64 size) override;
 	int set_memory_base(u64 base) override;
 	int reset() override;
+	int give_up() override;
 
 	const unit_counters &counters() const { return state_.unit.counters(); }
 	void forget(unsigned index);

@@ -278,6 +278,13 @@ int edu_engine::reset()
 	return state_.unit.restart();
 }
 
+/* Not under the lock, which the transfer has that shall end: the worker would start the next one. */
+int edu_engine::give_up()
+{
+	state_.unit.give_up();
+	return engine::give_up();
+}
+
 static int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine> *out)
 {
 	auto *e = new (std::nothrow) edu_engine(std::move(dev));

@@ -159,7 +159,7 @@ int dma_unit::await_end()
 			return fail(EIO, "a transfer has not ended in %" PRIu64 " ms", hang_ms);
 		}
 		nap();
-		if (dev_.lost())
+		if (dev_.lost() || given_up_.load(std::memory_order_seq_cst))
 			return fail(ENODEV, "the device was lost in a transfer");
 		/* The read also orders: what the device wrote before it has arrived (PCI 3.0 §3.2.5). */
 		if (int rc = read64(reg_dma_cmd, &cmd); rc < 0)
@@ -176,6 +176,8 @@ int dma_unit::transfer(u64 src, u64 dst, u64 len, u64 cmd)
 		return fail(ENODEV, "the device is gone");
 	if (broken_)
 		return fail(EIO, "the device hung before; reset it");
+	if (given_up_.load(std::memory_order_seq_cst))
+		return fail(ENODEV, "the device was given up");
 	if (int rc = write64(reg_dma_src, src); rc < 0)
 		return rc;
 	if (int rc = write64(reg_dma_dst, dst); rc < 0)

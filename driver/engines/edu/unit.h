@@ -16,7 +16,7 @@ struct unit_counters {
 	std::atomic<u64> transfers{0}, interrupts{0}, polled{0} /* ended, but no interrupt told */;
 };
 
-/* Not thread-safe but for the counters: who uses it holds the engine's lock. */
+/* Not thread-safe but for the counters and give_up: who uses it holds the engine's lock. */
 class dma_unit {
 public:
 	explicit dma_unit(vfio::device &dev) : dev_(dev) {}
@@ -27,6 +27,8 @@ public:
 	int start();
 	/* No transfer runs and none can start on return. */
 	void stop();
+	/* Any thread, without the lock: a transfer that runs ends as if it hung, and none can start, ever. */
+	void give_up() { given_up_.store(true, std::memory_order_seq_cst); }
 	/* After stop, or when a transfer hung. */
 	int restart();
 
@@ -52,6 +54,7 @@ private:
 	mapping regs_; /* empty: by region_read and region_write */
 	unique_fd irq_;
 	bool broken_ = true;
+	std::atomic<bool> given_up_{false};
 	unit_counters count_;
 };
 

@@ -495,6 +495,29 @@ static void test_hang_is_an_error_and_reset_cures_it(void **)
 	assert_true(b.get(0, 100) == data);
 }
 
+/* Given up in a copy: its memory is the caller's again, so not one more byte of it may be written. */
+static void test_given_up_in_a_copy_writes_no_more(void **)
+{
+	bench b;
+	dma::fault f;
+
+	b.post({.op = opcode::copy, .spaces = in_host, .src = host, .dst = host + host_bytes / 2, .len = host_bytes / 2});
+	while (b.dev->transfers < 4)
+		sched_yield();
+	assert_int_equal(b.eng->give_up(), 0);
+	const std::vector<u8> then(b.bytes, b.bytes + host_bytes);
+	assert_false(b.dev->master());
+	assert_false(b.await(b.ch->posted));
+	assert_true(dma::read_fault(b.ch, &f));
+	assert_int_equal(f.reason, fault_reason::lost);
+	assert_memory_equal(b.bytes, then.data(), host_bytes);
+	/* Nothing starts any more, whatever is tried. */
+	const u64 transfers = b.dev->transfers;
+	assert_int_equal(b.ch->ops->resume(b.ch), 0);
+	assert_false(b.await(b.post({.op = opcode::copy, .spaces = to_host, .src = base, .dst = host, .len = 64})));
+	assert_int_equal(b.dev->transfers, transfers);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -517,6 +540,7 @@ int main()
 		cmocka_unit_test(test_coalesced_service_interrupt),
 		cmocka_unit_test(test_channel_arguments),
 		cmocka_unit_test(test_hang_is_an_error_and_reset_cures_it),
+		cmocka_unit_test(test_given_up_in_a_copy_writes_no_more),
 	};
 
 	return cmocka_run_group_tests_name("edu", tests, nullptr, nullptr);

@@ -167,8 +167,7 @@ def run_tap(guest, to, name, program, arguments, devices, env=""):
 
 def engine_below_streams(guest, to, programs, first):
     guest.run("dmesg -c >/dev/null")
-    for program in programs.own:
-        run_tap(guest, to, program.rsplit("/", 1)[1], program, [], [first])
+    run_tap(guest, to, "vm-edu-kernel", programs.own("vm-edu-kernel"), [], [first])
     log = guest.run("dmesg").out
     fault = re.search(r"DMAR:.*DMA Write.*%s.*fault addr 0x666000000" % re.escape(first[5:]), log)
     to.check(fault, "the IOMMU's own fault for the stray transfer is in the kernel's log", log)
@@ -259,6 +258,26 @@ def shared_group(guest, to, programs):
     guest.run(f"echo vfio-pci > /sys/bus/pci/devices/{first}/driver_override; echo {first} > /sys/bus/pci/drivers_probe")
     opened = guest.run(f"usdmactl selftest {first}")
     to.check(opened.status == 0, "bound by hand: works while the others are at no driver", opened.out + opened.err)
+    status, said = ask_json(guest, f"reset {first}")
+    to.check(status == 1 and "cannot be reset by itself" in said.get("error", ""), "reset: refused, and why", said)
+    given_up(guest, to, programs, first, "stays")
+
+
+# ---- a device that stands still ---------------------------------------------------------------------------
+
+
+def given_up(guest, to, programs, first, what):
+    """Resets while a copy runs; then the device is as good as before to the next program."""
+    run_tap(guest, to, "vm-reset", programs.own("vm-reset"), [what], [first])
+    after = guest.run(f"usdmactl selftest {first} --size 4K")
+    to.check(after.status == 0, "given up in mid-copy: the next program copies on it", after.out + after.err)
+
+
+def stands_still(guest, to, programs):
+    first = edu_addresses(guest)[0]
+    guest.run(LOAD_VFIO)
+    guest.run(f"usdmactl bind {first}")
+    given_up(guest, to, programs, first, "resets")
 
 
 # ---- nodes ------------------------------------------------------------------------------------------------

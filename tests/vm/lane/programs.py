@@ -17,7 +17,7 @@ class Programs:
     def __init__(self, build_dir):
         self.build_dir = build_dir
         self.suites = list(self._suite_tests())
-        self.own = list(self._below("tests/vm"))
+        self._own = list(self._below("tests/vm"))
         self.tools = [p for p in self._below("tools/usdmactl") if os.path.basename(p) == "usdmactl"]
         self.tools += [p for p in self._below("tools/perf") if os.path.basename(p) == "usdma-perf"]
 
@@ -45,6 +45,9 @@ class Programs:
                 path = os.path.join(self.build_dir, command[0])
                 yield test["name"].removesuffix("-embedded"), path, command[1:], max(test["cmd"].count("--device"), 1)
 
+    def own(self, name):
+        return next(p for p in self._own if os.path.basename(p) == name)
+
     def programs(self):
-        seen = dict.fromkeys([p for _, p, _, _ in self.suites] + self.own + self.tools)
+        seen = dict.fromkeys([p for _, p, _, _ in self.suites] + self._own + self.tools)
         return list(seen)

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/dma/engine.h"
+
+namespace usdma::dma {
+
+/* Either of the two is enough: a function that is no master writes nothing, nor does one that was reset. */
+int engine::give_up()
+{
+	const int off = vfio::config_bus_master(*dev_, false);
+
+	/* A server that did not answer will not do so for the second. */
+	if (off == -ETIMEDOUT)
+		return off;
+	const int err = dev_->reset();
+	return off ? err : 0;
+}
+
+} // namespace usdma::dma

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * In the virtual machine: a copy that makes no progress on kernel VFIO.  Each of
+ * edu's transfers takes 100 ms; USDMA_HANG_MS is less, so that the very first one
+ * is taken for a hang, in mid-copy.  The library climbs its ladder: edu has no
+ * channel reset and cannot go on after a reset of the device, so it is given up,
+ * which resets it while the transfer runs, or takes the bus from it where VFIO
+ * knows no reset.
+ * Run as: vm-reset resets|stays (what VFIO can do with the device of USDMA_DEVICES).
+ */
+#include "lib/core/copy.h"
+#include "tests/support/core.h"
+#include "tests/support/level.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <poll.h>
+
+using namespace usdma;
+using namespace usdma::core;
+using test::ptr;
+using test::soon;
+
+static constexpr u64 size = 32 * KiB;
+static constexpr u8 mark = 0x77;
+
+static bool resets;
+
+static bool is_master(device *dev)
+{
+	u16 command = 0;
+
+	ok(vfio::config_read16(dev->eng->transport(), 4, &command));
+	return command & 4;
+}
+
+struct things {
+	device *dev = nullptr;
+	stream *s = nullptr;
+	u8 *host = nullptr;
+	u64 mem = 0;
+};
+
+static void make(things *t)
+{
+	ok(device_get(0, &t->dev));
+	ok(stream_create(t->dev, {}, &t->s));
+	ok(host_alloc(size, -1, reinterpret_cast<void **>(&t->host)));
+	ok(device_alloc(t->dev, size, page_policy::normal_only, &t->mem));
+}
+
+static void unmake(things *t)
+{
+	stream_destroy(t->s);
+	ok(host_free(t->host));
+	ok(device_free(t->mem));
+	device_put(t->dev);
+}
+
+/* So long that a device which still ran would have written. */
+static void some_transfers()
+{
+	poll(nullptr, 0, 500);
+}
+
+static void what_vfio_can(void **)
+{
+	things t;
+
+	make(&t);
+	const int err = t.dev->eng->transport().reset();
+	assert_int_equal(err, resets ? 0 : -EOPNOTSUPP);
+	assert_true(resets || strstr(error_text(), "cannot be reset by itself"));
+	unmake(&t);
+}
+
+static void given_up_in_mid_copy(void **)
+{
+	things t;
+
+	make(&t);
+	assert_true(is_master(t.dev));
+	ok(copy_async(t.s, t.host, ptr(t.mem), size));
+	assert_int_equal(stream_sync(t.s, soon()), -ENODEV);
+	assert_non_null(strstr(error_text(), "resets did not help"));
+	/* The memory is ours again. */
+	assert_false(is_master(t.dev));
+	memset(t.host, mark, size);
+	some_transfers();
+	for (u64 i = 0; i < size; i++)
+		assert_int_equal(t.host[i], mark);
+	assert_int_equal(copy_async(t.s, t.host, ptr(t.mem), 64) || stream_sync(t.s, soon()), true);
+	unmake(&t);
+}
+
+/* In the same process, and with nothing left of the first time. */
+static void opens_again(void **)
+{
+	const test::level before;
+
+	given_up_in_mid_copy(nullptr);
+	assert_string_equal(test::what_stays(before, test::level()), "");
+}
+
+int main(int argc, char **argv)
+{
+	const CMUnitTest tests[] = {cmocka_unit_test(what_vfio_can), cmocka_unit_test(given_up_in_mid_copy), cmocka_unit_test(opens_again)};
+
+	if (argc != 2)
+		return 2;
+	resets = !strcmp(argv[1], "resets");
+	setenv("USDMA_HANG_MS", "30", 1);
+	setenv("USDMA_LEND_MEMORY", "1", 1); /* edu's own is smaller than a copy that takes several transfers */
+	setenv("USDMA_POOL_SIZE", "8M", 1);
+	setenv("USDMA_HOST_ARENA", "1M", 1);
+	return cmocka_run_group_tests_name("vm-reset", tests, nullptr, nullptr);
+}

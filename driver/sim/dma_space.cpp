@@ -75,7 +75,10 @@ static int check_file(int fd, u64 offset, u64 size)
 
 	if (fstat(fd, &st))
 		return fail_errno("sim: DMA_MAP: the descriptor");
-	if (S_ISREG(st.st_mode) && !range_within(offset, size, u64(st.st_size)))
+	/* Memory, or a file: mapping a device is an act, and may reach what is not the client's to give. */
+	if (!S_ISREG(st.st_mode))
+		return fail(EINVAL, "sim: DMA_MAP: the descriptor is neither memory nor a file");
+	if (!range_within(offset, size, u64(st.st_size)))
 		return fail(EINVAL, "sim: DMA_MAP: the file has %" PRIu64 " bytes and the area ends at %" PRIu64,
 			    u64(st.st_size), offset + size);
 	return 0;

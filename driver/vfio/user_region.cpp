@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 namespace usdma::vfio {
@@ -222,7 +223,7 @@ int user_device::take_doorbells(user_message *reply, unsigned index, region_stat
 			return fail(EPROTO, "vfio-user doorbell at %#llx with descriptor %u of %zu",
 				    static_cast<unsigned long long>(d.offset), d.fd_index, reply->fds.size());
 		/* Several may share one descriptor: each has its duplicate. */
-		unique_fd fd(dup(reply->fds[d.fd_index].get()));
+		unique_fd fd(fcntl(reply->fds[d.fd_index].get(), F_DUPFD_CLOEXEC, 3));
 
 		if (!fd.valid())
 			return fail_errno("duplicate a doorbell");

@@ -2,12 +2,15 @@
 /*
  * Events of several processes: two counters in a shared page.  A record takes
  * the next number; when its stream has come so far, that number is reached.
+ * Who takes a number owes it (share_join): if its process ends before, those who
+ * wait hear of that instead of waiting for good.
  */
 #include "lib/acl/event.h"
 
 #include <algorithm>
 #include <cstring>
 #include <ctime>
+#include <mutex>
 #include <new>
 
 namespace usdma::acl {
@@ -27,9 +30,14 @@ static void attach(core::event *e, core::share *share)
 int share_event(core::event *e)
 {
 	core::share *s;
-	const int err = core::share_export({core::share_kind::event, true}, false, &s);
+	int err = core::share_export({core::share_kind::event, true}, false, &s);
 
-	if (!err)
+	if (err)
+		return err;
+	err = core::share_join(s);
+	if (err)
+		core::share_unref(s);
+	else
 		attach(e, s);
 	return err;
 }
@@ -46,6 +54,7 @@ void unshare_event(core::event *e)
 struct shared_step {
 	core::share *share;
 	u64 number;
+	u32 looks = 0;
 };
 
 static void step_done(void *arg)
@@ -56,7 +65,7 @@ static void step_done(void *arg)
 	delete step;
 }
 
-static bool reach(void *arg)
+static int reach(void *arg)
 {
 	const auto *step = static_cast<shared_step *>(arg);
 	u64 *word = word_of(step->share, word_reached);
@@ -66,7 +75,7 @@ static bool reach(void *arg)
 	while (now < step->number &&
 	       !__atomic_compare_exchange_n(word, &now, step->number, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		;
-	return true;
+	return 1;
 }
 
 /* A number that was taken back counts no more: then it is the record before it that is waited for. */
@@ -77,14 +86,23 @@ static bool has_reached(core::share *share, u64 number)
 	return load_acquire(word_of(share, word_reached)) >= wanted;
 }
 
-static bool is_reached(void *arg)
+/* To be asked now and then: a system call or more.  It may have been reached just before the end. */
+static bool never_comes(core::share *share, u64 number)
 {
-	const auto *step = static_cast<shared_step *>(arg);
-
-	return has_reached(step->share, step->number);
+	return !core::share_owes(share, number) && !has_reached(share, number);
 }
 
-static int push(core::stream *s, core::share *share, u64 number, bool (*check)(void *), deadline until)
+/* Asked every 200 us. */
+static int is_reached(void *arg)
+{
+	auto *step = static_cast<shared_step *>(arg);
+
+	if (has_reached(step->share, step->number))
+		return 1;
+	return ++step->looks % 64 == 0 && never_comes(step->share, step->number) ? -EOWNERDEAD : 0;
+}
+
+static int push(core::stream *s, core::share *share, u64 number, int (*check)(void *), deadline until)
 {
 	auto *step = new (std::nothrow) shared_step{share, number};
 
@@ -94,16 +112,44 @@ static int push(core::stream *s, core::share *share, u64 number, bool (*check)(v
 	return core::stream_wait_check(s, check, step_done, step, until);
 }
 
+/* A process's records take their numbers one after the other: what is owed only grows. */
+static std::mutex number_lock;
+
+/* before: what was owed until then. */
+static u64 take_number(core::share *s, u64 *before)
+{
+	std::lock_guard guard(number_lock);
+	u64 *owed = &s->page->owed[s->place];
+
+	*before = load_relaxed(owed);
+	/* Before the number can be seen: nobody may find it without one who owes it. */
+	__atomic_store_n(owed, ~u64(0), __ATOMIC_SEQ_CST);
+	const u64 number = __atomic_add_fetch(word_of(s, word_recorded), 1, __ATOMIC_SEQ_CST);
+	store_release(owed, number);
+	return number;
+}
+
+/* Nothing will reach it: it is taken back, unless a later record covers it. */
+static void give_number_back(core::share *s, u64 number, u64 before)
+{
+	std::lock_guard guard(number_lock);
+	u64 *owed = &s->page->owed[s->place];
+	u64 recorded = number;
+
+	__atomic_compare_exchange_n(word_of(s, word_recorded), &recorded, number - 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	if (load_relaxed(owed) == number)
+		store_release(owed, before);
+}
+
 int shared_record(core::event *e, core::stream *s)
 {
 	core::share *share = share_of(e);
-	u64 number = __atomic_add_fetch(word_of(share, word_recorded), 1, __ATOMIC_ACQ_REL);
+	u64 before;
+	const u64 number = take_number(share, &before);
 	const int err = push(s, share, number, reach, deadline::never());
 
-	/* Nothing will reach it: it is taken back, unless a later record covers it. */
 	if (err)
-		__atomic_compare_exchange_n(word_of(share, word_recorded), &number, number - 1, false, __ATOMIC_ACQ_REL,
-					    __ATOMIC_RELAXED);
+		give_number_back(share, number, before);
 	return err;
 }
 
@@ -131,7 +177,9 @@ int shared_sync(core::event *e, deadline until)
 	const u64 recorded = load_acquire(word_of(share, word_recorded));
 	timespec nap = {0, 5000};
 
-	while (!has_reached(share, recorded)) {
+	for (u32 looks = 1; !has_reached(share, recorded); looks++) {
+		if (looks % 32 == 0 && never_comes(share, recorded))
+			return fail(EOWNERDEAD, "the process that recorded the event has ended before it was reached");
 		if (until.passed())
 			return fail(ETIMEDOUT, "the event was not reached in time");
 		nanosleep(&nap, nullptr);
@@ -179,6 +227,11 @@ aclError aclrtIpcOpenEventHandle(aclrtIpcEventHandle handle, aclrtEvent *event)
 	err = core::share_import(key, core::share_kind::event, false, &share);
 	if (err)
 		return core_fault(__func__, err, at::memory);
+	err = core::share_join(share);
+	if (err) {
+		core::share_unref(share);
+		return core_fault(__func__, err, at::memory);
+	}
 	code = create_event(__func__, event, kind_ex, ACL_EVENT_IPC);
 	if (code)
 		core::share_unref(share);

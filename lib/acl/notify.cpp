@@ -110,7 +110,7 @@ static bool take(u64 *word)
 }
 
 /* Streams of this process set the one word, those of other processes the shared one. */
-static bool taken(void *arg)
+static int taken(void *arg)
 {
 	auto *n = static_cast<notify *>(arg);
 	core::share *share = __atomic_load_n(&n->share, __ATOMIC_ACQUIRE);
@@ -171,14 +171,14 @@ static u64 changed(u64 now, const count_step &step)
 	}
 }
 
-static bool change(void *arg)
+static int change(void *arg)
 {
 	const auto *step = static_cast<count_step *>(arg);
 	u64 now = load_acquire(step->n->word);
 
 	while (!__atomic_compare_exchange_n(step->n->word, &now, changed(now, *step), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		;
-	return true;
+	return 1;
 }
 
 static bool holds(u64 now, const count_step &step)
@@ -197,22 +197,22 @@ static bool holds(u64 now, const count_step &step)
 	}
 }
 
-static bool reached(void *arg)
+static int reached(void *arg)
 {
 	const auto *step = static_cast<count_step *>(arg);
 	u64 now = load_acquire(step->n->word);
 
 	do {
 		if (!holds(now, *step))
-			return false;
+			return 0;
 		if (!step->clear)
-			return true;
+			return 1;
 		/* Of two that wait and clear, one takes it. */
 	} while (!__atomic_compare_exchange_n(step->n->word, &now, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
-	return true;
+	return 1;
 }
 
-static int push_step(core::stream *s, const count_step &what, bool (*check)(void *), deadline until)
+static int push_step(core::stream *s, const count_step &what, int (*check)(void *), deadline until)
 {
 	auto *step = new (std::nothrow) count_step(what);
 

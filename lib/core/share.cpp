@@ -17,9 +17,11 @@
 
 namespace usdma::core {
 
-static constexpr u64 share_magic = 0x7573646d61736801;
+static constexpr u64 share_magic = 0x7573646d61736802;
 static constexpr size_t page_bytes = 4096;
 static_assert(sizeof(share_page) <= page_bytes);
+/* Who has it mapped is not to be killed by who made it. */
+static constexpr int share_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 /* usdma-KIND-PID-FD-SECRET-, then filled up: all keys are of one length, as callers expect. */
 static void make_key(share *s)
@@ -85,6 +87,9 @@ static int fill_page(share *s, const share_spec &spec)
 		if (!s->data.valid())
 			return fail_errno("file of shared memory");
 	}
+	s->flags = spec.flags;
+	s->offset = spec.offset;
+	s->size = spec.size;
 	p->kind = u32(spec.kind);
 	p->open = spec.open;
 	p->data_fd = s->data.get();
@@ -104,8 +109,8 @@ int share_export(const share_spec &spec, bool pin, share **out)
 		return no_memory("a shared page");
 
 	s->mine = true;
-	s->fd.reset(memfd_create("usdma-share", MFD_CLOEXEC));
-	if (!s->fd.valid() || ftruncate(s->fd.get(), page_bytes))
+	s->fd.reset(memfd_create("usdma-share", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	if (!s->fd.valid() || ftruncate(s->fd.get(), page_bytes) || fcntl(s->fd.get(), F_ADD_SEALS, share_seals))
 		return fail_errno("file for a shared page");
 	err = map_page(s.get(), pin);
 	if (!err)
@@ -117,18 +122,45 @@ int share_export(const share_spec &spec, bool pin, share **out)
 	return 0;
 }
 
-static int open_of(unsigned pid, unsigned fd)
+static int not_exported(unsigned pid)
 {
-	char path[64];
-	int got;
+	return fail(ENOENT, "process %u does not export this key (any more)", pid);
+}
 
-	snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, fd);
-	got = open(path, O_RDWR | O_CLOEXEC);
-	if (got >= 0)
-		return got;
+static int open_failed(unsigned pid, unsigned fd)
+{
 	if (errno == ENOENT)
 		return fail(ENOENT, "process %u exports nothing under this key: it has ended or closed it", pid);
 	return fail_errno("file %u of process %u, which exports the key (both must run as the same user)", fd, pid);
+}
+
+/*
+ * Another process chose the number: what lies there is looked at before it is opened, which is an act (a device, a
+ * pipe, a terminal).  Then it must be memory that nobody can cut short under us.
+ */
+static int open_of(unsigned pid, unsigned fd, unique_fd *out, u64 *size)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, fd);
+	const unique_fd look(open(path, O_PATH | O_CLOEXEC));
+	if (!look.valid() || fstat(look.get(), &st))
+		return open_failed(pid, fd);
+	if (!S_ISREG(st.st_mode))
+		return not_exported(pid);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", look.get());
+	out->reset(open(path, O_RDWR | O_CLOEXEC));
+	if (!out->valid())
+		return open_failed(pid, fd);
+	const int seals = fcntl(out->get(), F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+		return fail(EINVAL, "file %u of process %u, which exports the key, could be cut short: it is not sealed", fd, pid);
+	/* Sealed: it stays so. */
+	if (fstat(out->get(), &st))
+		return fail_errno("file of shared memory");
+	*size = u64(st.st_size);
+	return 0;
 }
 
 static bool wanted(const share_page *p)
@@ -148,9 +180,9 @@ static int check_page(const share *s, const parsed_key &k)
 {
 	const share_page *p = s->page;
 
-	if (load_acquire(&p->magic) != share_magic || (!k.any_secret && p->secret != k.secret) ||
-	     p->kind != k.kind || load_acquire(&p->closed))
-		return fail(ENOENT, "process %u does not export this key (any more)", k.pid);
+	if (load_acquire(&p->magic) != share_magic || (!k.any_secret && load_relaxed(&p->secret) != k.secret) ||
+	     load_relaxed(&p->kind) != k.kind || load_acquire(&p->closed))
+		return not_exported(k.pid);
 	if (!wanted(p))
 		return fail(EACCES, "process %u has not put this process (%d) into the key's list", k.pid, int(getpid()));
 	return 0;
@@ -158,20 +190,19 @@ static int check_page(const share *s, const parsed_key &k)
 
 static int open_data(share *s, const parsed_key &k)
 {
-	struct stat st;
 	const share_page *p = s->page;
-	const s32 fd = p->data_fd;
-	int got;
+	const s32 fd = load_relaxed(&p->data_fd);
+	u64 file;
 
+	/* Once: what is checked is what is used. */
+	s->flags = load_relaxed(&p->flags);
+	s->offset = load_relaxed(&p->offset);
+	s->size = load_relaxed(&p->size);
 	if (fd < 0)
 		return 0;
-	got = open_of(k.pid, unsigned(fd));
-	if (got < 0)
-		return got;
-	s->data.reset(got);
-	if (fstat(got, &st))
-		return fail_errno("file of shared memory");
-	if (!p->size || !range_within(p->offset, p->size, u64(st.st_size)))
+	if (const int err = open_of(k.pid, unsigned(fd), &s->data, &file))
+		return err;
+	if (!s->size || !range_within(s->offset, s->size, file))
 		return fail(EINVAL, "the exporter's numbers do not fit its file");
 	return 0;
 }
@@ -179,14 +210,13 @@ static int open_data(share *s, const parsed_key &k)
 static int import_parsed(const parsed_key &k, bool pin, share **out)
 {
 	share_ptr s(new (std::nothrow) share);
-	struct stat st;
-	int err = s ? open_of(k.pid, k.fd) : no_memory("a shared page");
+	u64 size = 0;
+	int err = s ? open_of(k.pid, k.fd, &s->fd, &size) : no_memory("a shared page");
 
-	if (err < 0)
+	if (err)
 		return err;
-	s->fd.reset(err);
-	if (fstat(s->fd.get(), &st) || st.st_size != page_bytes)
-		return fail(ENOENT, "process %u does not export this key (any more)", k.pid);
+	if (size != page_bytes)
+		return not_exported(k.pid);
 	err = map_page(s.get(), pin);
 	if (!err)
 		err = check_page(s.get(), k);
@@ -241,6 +271,50 @@ int share_allow(share *s, const s32 *pids, size_t n)
 		store_release(&p->npids, have + 1);
 	}
 	return 0;
+}
+
+/* The byte of the file that stands for a place; locks need no bytes behind them. */
+static struct flock place_lock(unsigned place)
+{
+	struct flock l = {};
+
+	l.l_type = F_WRLCK;
+	l.l_whence = SEEK_SET;
+	l.l_start = off_t(place);
+	l.l_len = 1;
+	return l;
+}
+
+int share_join(share *s)
+{
+	for (unsigned i = 0; i < share_pids; i++) {
+		struct flock l = place_lock(i);
+
+		if (fcntl(s->fd.get(), F_OFD_SETLK, &l)) {
+			if (errno != EAGAIN && errno != EACCES)
+				return fail_errno("lock on a shared page");
+			continue;
+		}
+		/* Who had the place before has ended. */
+		store_release(&s->page->owed[i], u64(0));
+		s->place = int(i);
+		return 0;
+	}
+	return fail(ENOSPC, "%zu processes take part already", share_pids);
+}
+
+bool share_owes(const share *s, u64 number)
+{
+	for (unsigned i = 0; i < share_pids; i++) {
+		struct flock l = place_lock(i);
+
+		if (load_acquire(&s->page->owed[i]) < number)
+			continue;
+		/* One's own lock is in nobody's way; where it cannot be asked, nobody is declared dead. */
+		if (s->place == int(i) || fcntl(s->fd.get(), F_OFD_GETLK, &l) || l.l_type != F_UNLCK)
+			return true;
+	}
+	return false;
 }
 
 void share_ref(share *s)

@@ -32,6 +32,7 @@ struct share_page {
 	u32 flags;     /* the exporter's, for the importer */
 	u64 offset, size; /* in that file */
 	u64 words[16]; /* what it is all about: notifies and events */
+	u64 owed[share_pids]; /* by each that takes part (share_join): the number that it has promised to reach */
 };
 
 struct share {
@@ -41,6 +42,10 @@ struct share {
 	share_page *page = nullptr;
 	unique_fd fd, data;      /* data: the exporter's duplicate, or the importer's */
 	char key[share_key_len + 1] = {};
+	/* As they were when they were checked: the page's own may change at any time. */
+	u32 flags = 0;
+	u64 offset = 0, size = 0;
+	int place = -1; /* in owed; -1: takes no part */
 };
 
 struct share_spec {
@@ -62,6 +67,13 @@ int share_import_number(u64 number, share_kind kind, share **out);
 int share_allow(share *s, const s32 *pids, size_t n);
 void share_ref(share *s);
 void share_unref(share *s);
+/*
+ * Takes part, with a place of its own in owed.  It is held by a lock that the kernel lets go when the process
+ * ends, whatever ends it (and its children that were forked without exec).  -ENOSPC: too many.
+ */
+int share_join(share *s);
+/* False: whoever promised this number, or one above it, has ended. */
+bool share_owes(const share *s, u64 number);
 /* By the exporter: nobody can import it from now on. */
 void share_close(share *s);
 

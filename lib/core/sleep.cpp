@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <liburing.h>
+#include <new>
 #include <poll.h>
 #include <unistd.h>
 
@@ -16,15 +17,32 @@ namespace usdma::core {
 
 namespace {
 
+/* The kernel takes back a read that it was asked to within microseconds. */
+constexpr u64 cancel_ms = 1000;
+
 struct thread_ring {
 	io_uring ring;
+	u64 *count = nullptr; /* the kernel reads the eventfd into this */
 	bool ready = false;
 	bool tried = false;
 
 	~thread_ring()
 	{
+		close();
+		delete count;
+	}
+	void close()
+	{
 		if (ready)
 			io_uring_queue_exit(&ring);
+		ready = false;
+	}
+	/* A read is under way that the kernel does not give back: it may still write there, so that stays for good. */
+	void abandon()
+	{
+		log_warn("io_uring does not take a read back: waiting with ppoll from now on");
+		close();
+		count = nullptr;
 	}
 	bool open();
 };
@@ -39,6 +57,9 @@ bool thread_ring::open()
 	if (tried)
 		return ready;
 	tried = true;
+	count = new (std::nothrow) u64(0);
+	if (!count)
+		return false;
 	for (unsigned flags : tries) {
 		err = config_get().io_uring ? io_uring_queue_init(4, &ring, flags) : -EPERM;
 		if (err == 0) {
@@ -53,39 +74,50 @@ bool thread_ring::open()
 	return false;
 }
 
-/* The kernel may still write to *count: nothing may return before it has let go. */
-void cancel_read(io_uring *ring)
+__kernel_timespec timespec_of(u64 ns)
 {
+	return {s64(ns / ns_per_s), s64(ns % ns_per_s)};
+}
+
+/* Until the kernel has let go of the read.  False: it has not. */
+bool cancel_read(io_uring *ring)
+{
+	const deadline until = deadline::in_ms(cancel_ms);
 	io_uring_sqe *sqe = io_uring_get_sqe(ring);
 	unsigned left = 2; /* the read's and the cancel's own */
 	io_uring_cqe *cqe;
 
+	if (!sqe)
+		return false;
 	io_uring_prep_cancel64(sqe, 1, 0);
 	sqe->user_data = 2;
-	io_uring_submit(ring);
+	io_uring_submit(ring); /* what goes wrong here shows below */
 	while (left) {
-		const int err = io_uring_wait_cqe(ring, &cqe);
+		__kernel_timespec ts = timespec_of(until.left_ns());
+		const int err = io_uring_wait_cqe_timeout(ring, &cqe, &ts);
 
-		if (err == -EINTR)
+		if (err == -EINTR && !until.passed())
 			continue;
 		if (err)
-			return;
+			return false;
 		io_uring_cqe_seen(ring, cqe);
 		left--;
 	}
+	return true;
 }
 
-int ring_sleep(io_uring *ring, int fd, u64 abs_ns)
+int ring_sleep(thread_ring *mine, int fd, u64 abs_ns)
 {
-	u64 count = 0;
+	io_uring *const ring = &mine->ring;
 	const u64 now = now_ns();
 	const u64 left = abs_ns > now ? abs_ns - now : 0;
-	__kernel_timespec ts = {s64(left / ns_per_s), s64(left % ns_per_s)};
+	__kernel_timespec ts = timespec_of(left);
 	io_uring_sqe *sqe = io_uring_get_sqe(ring);
 	io_uring_cqe *cqe;
 	int err;
 
-	io_uring_prep_read(sqe, fd, &count, sizeof(count), 0);
+	*mine->count = 0;
+	io_uring_prep_read(sqe, fd, mine->count, sizeof(*mine->count), 0);
 	sqe->user_data = 1;
 	err = io_uring_submit_and_wait_timeout(ring, &cqe, 1, &ts, nullptr);
 	if (io_uring_peek_cqe(ring, &cqe) == 0) {
@@ -93,8 +125,11 @@ int ring_sleep(io_uring *ring, int fd, u64 abs_ns)
 		io_uring_cqe_seen(ring, cqe);
 		return err;
 	}
-	cancel_read(ring);
-	if (count)
+	if (!cancel_read(ring)) {
+		mine->abandon();
+		return 0; /* it may have taken the signal: look */
+	}
+	if (*mine->count)
 		return 0;
 	return err == -EINTR ? -EINTR : -ETIMEDOUT;
 }
@@ -121,7 +156,7 @@ int eventfd_sleep(int fd, u64 abs_ns)
 {
 	static thread_local thread_ring mine;
 
-	return mine.open() ? ring_sleep(&mine.ring, fd, abs_ns) : poll_sleep(fd, abs_ns);
+	return mine.open() ? ring_sleep(&mine, fd, abs_ns) : poll_sleep(fd, abs_ns);
 }
 
 } // namespace usdma::core

@@ -131,7 +131,7 @@ int stream_wait_word(stream *s, const u64 *word, dma::compare cmp, u64 value, de
 int stream_wait_word_reset(stream *s, u64 *word, dma::compare cmp, u64 value, u64 reset, deadline until);
 /* For conditions with a logic of their own (count notify): check(arg) is called until it is true; then it has taken effect.
  * Both run under the stream's lock: they must not wait, free or call in here. */
-int stream_wait_check(stream *s, bool (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until);
+int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until);
 
 /*
  * A call on the host when all work before has ended.  deliver(arg, done) is called by

@@ -94,8 +94,11 @@ static outcome run_gate_check(stream *s, task &t)
 {
 	if (!all_before(s))
 		return outcome::later;
-	if (!t.check(t.arg) && !gate_expired(s, t))
+	const int got = t.check(t.arg);
+	if (!got && !gate_expired(s, t))
 		return outcome::later;
+	if (got < 0)
+		stream_note_error(s, -got, dma::fault_reason::none, 0, s->last);
 	finish_check(t);
 	return outcome::done;
 }
@@ -367,7 +370,7 @@ u64 queue_epoch()
 
 /* ---- gates and calls -------------------------------------------------------------------------------- */
 
-int stream_wait_check(stream *s, bool (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until)
+int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until)
 {
 	task t;
 
@@ -386,13 +389,13 @@ struct word_gate {
 	bool resets;
 };
 
-static bool word_check(void *arg)
+static int word_check(void *arg)
 {
 	auto *g = static_cast<word_gate *>(arg);
 	u64 v = load_acquire(g->word);
 
 	if (!dma::compares(g->cmp, v, g->value))
-		return false;
+		return 0;
 	/* Of two that wait for the word, one takes it. */
 	return !g->resets || __atomic_compare_exchange_n(g->word, &v, g->reset, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }

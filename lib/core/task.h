@@ -25,7 +25,7 @@ struct task {
 	dma::request req{};
 	record *rec = nullptr;       /* record, gate_event: a reference */
 	event *ev = nullptr;         /* reset, gate_event: a reference */
-	bool (*check)(void *arg) = nullptr;    /* gate_check: true when it has taken effect */
+	int (*check)(void *arg) = nullptr;     /* gate_check: 1 when it has taken effect, 0: not yet; -errno: it never will */
 	void (*release)(void *arg) = nullptr;  /* gate_check: at its end, whatever that is */
 	void (*deliver)(void *arg, call_token *done) = nullptr;
 	void *arg = nullptr;

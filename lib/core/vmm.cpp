@@ -8,6 +8,7 @@
 #include "lib/core/vmm_room.h"
 
 #include <cstring>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -198,8 +199,10 @@ int physical_device(device *dev, u64 size, u64 align, physical **out)
 
 static int make_host(physical *p, u64 size)
 {
-	p->fd.reset(memfd_create("usdma-physical", MFD_CLOEXEC));
-	if (!p->fd.valid() || ftruncate(p->fd.get(), off_t(size)))
+	/* Of one size for good: another process may map it (share.cpp). */
+	p->fd.reset(memfd_create("usdma-physical", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	if (!p->fd.valid() || ftruncate(p->fd.get(), off_t(size)) ||
+	    fcntl(p->fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		return fail_errno("%llu bytes of host memory", ull(size));
 	return foreign_map(p->fd.get(), 0, size, &p->mem);
 }

@@ -5,6 +5,7 @@
 #include "lib/core/vmm_room.h"
 
 #include <cstring>
+#include <fcntl.h>
 #include <memory>
 #include <string>
 #include <unistd.h>
@@ -96,10 +97,13 @@ int physical_allow(u64 number, const s32 *pids, size_t n)
 static int fill_import(physical *p, share *s)
 {
 	p->shared = s;
-	p->host = s->page->flags != 0;
-	if (p->host)
-		p->fd.reset(dup(s->data.get()));
-	return foreign_map(s->data.get(), s->page->offset, p->size, &p->mem);
+	p->host = s->flags != 0;
+	if (p->host) {
+		p->fd.reset(fcntl(s->data.get(), F_DUPFD_CLOEXEC, 3));
+		if (!p->fd.valid())
+			return fail_errno("file of shared memory");
+	}
+	return foreign_map(s->data.get(), s->offset, p->size, &p->mem);
 }
 
 int physical_import(u64 number, device *dev, physical **out)
@@ -113,8 +117,8 @@ int physical_import(u64 number, device *dev, physical **out)
 	err = share_import_number(number, share_kind::physical, &s);
 	if (err)
 		return err;
-	err = s->data.valid() && s->page->offset % 4096 == 0 && s->page->size % 4096 == 0
-		      ? physical_new(dev, s->page->size, &p) : fail(EINVAL, "the exporter's memory is no whole pages");
+	err = s->data.valid() && s->offset % 4096 == 0 && s->size % 4096 == 0
+		      ? physical_new(dev, s->size, &p) : fail(EINVAL, "the exporter's memory is no whole pages");
 	if (err) {
 		share_unref(s);
 		return err;
@@ -211,17 +215,17 @@ static void import_end(import *i)
 
 static int import_map(import *i)
 {
-	const share_page *page = i->from->page;
+	const share *from = i->from;
 	region r;
-	int err = i->from->data.valid() ? foreign_map(i->from->data.get(), page->offset, page->size, &i->mem)
-					: fail(EINVAL, "the key has no memory behind it");
+	int err = from->data.valid() ? foreign_map(from->data.get(), from->offset, from->size, &i->mem)
+				     : fail(EINVAL, "the key has no memory behind it");
 
 	if (!err)
 		err = vmm_take_addresses(align_up(i->mem.pages.size(), vmm_grain), 0, 0, &i->addresses);
 	if (err)
 		return err;
 	r.base = i->addresses + i->mem.inside;
-	r.size = page->size;
+	r.size = from->size;
 	r.cls = mem_class::device;
 	r.kind = region_kind::imported;
 	r.space = dma::space::host;

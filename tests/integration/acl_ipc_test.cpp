@@ -7,6 +7,7 @@
 #include "acl/acl.h"
 #include "tests/support/test.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <sys/wait.h>
@@ -24,6 +25,9 @@ struct message {
 	std::uint64_t physical;
 	std::uint64_t seed;
 };
+/* Of the child that is killed while an event of the parent's is recorded and not reached. */
+static int to_victim[2], from_victim[2];
+static pid_t victim;
 
 static int to_child[2];
 static pid_t child;
@@ -131,6 +135,24 @@ static int child_main()
 	return err;
 }
 
+/* Its stream waits for what never comes, and with it the record. */
+static int victim_main()
+{
+	aclrtIpcEventHandle handle;
+	aclrtNotify n;
+	aclrtStream s;
+	aclrtEvent e;
+
+	hear(to_victim[0], &handle, sizeof(handle));
+	MUST(1, aclrtSetDevice(0) == 0 && aclrtCreateStream(&s) == 0);
+	MUST(40, aclrtIpcOpenEventHandle(handle, &e) == 0);
+	MUST(42, aclrtCreateNotify(&n, 0) == 0 && aclrtWaitAndResetNotify(n, s, 0) == 0);
+	MUST(43, aclrtRecordEvent(e, s) == 0);
+	say(from_victim[1], "r", 1);
+	pause();
+	return 0;
+}
+
 /* ---- the parent -------------------------------------------------------------------------------------- */
 
 static void test_two_processes(void **)
@@ -196,17 +218,55 @@ static void test_two_processes(void **)
 	GOOD(aclrtResetDevice(0));
 }
 
+/* Who waits for a record of a process that has died hears of it, though nobody set a time. */
+static void test_recorder_dies(void **)
+{
+	aclrtIpcEventHandle handle;
+	aclrtStream s;
+	aclrtEvent e;
+	char c;
+
+	GOOD(aclrtSetDevice(0));
+	GOOD(aclrtCreateStream(&s));
+	GOOD(aclrtCreateEventExWithFlag(&e, ACL_EVENT_IPC));
+	GOOD(aclrtIpcGetEventHandle(e, &handle));
+	say(to_victim[1], &handle, sizeof(handle));
+	hear(from_victim[0], &c, 1);
+	GOOD(aclrtStreamWaitEvent(s, e));
+	kill(victim, SIGKILL);
+	assert_int_equal(aclrtSynchronizeEvent(e), ACL_ERROR_RT_LOST_HEARTBEAT);
+	assert_non_null(strstr(aclGetRecentErrMsg(), "has ended"));
+	assert_int_equal(aclrtSynchronizeStreamWithTimeout(s, 60000), ACL_ERROR_RT_LOST_HEARTBEAT);
+	/* The event is of use again: a record of one's own is reached. */
+	GOOD(aclrtRecordEvent(e, s));
+	GOOD(aclrtSynchronizeEvent(e));
+	waitpid(victim, nullptr, 0);
+	GOOD(aclrtDestroyEvent(e));
+	GOOD(aclrtDestroyStream(s));
+	GOOD(aclrtResetDevice(0));
+}
+
+/* Before the library is used. */
+static pid_t start(int (*run)())
+{
+	const pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	close(STDOUT_FILENO); /* the parent's report */
+	setenv("USDMA_DEVICES", "sim:mem=64M", 1);
+	_exit(run());
+}
+
 int main()
 {
-	const CMUnitTest tests[] = {cmocka_unit_test(test_two_processes)};
+	const CMUnitTest tests[] = {cmocka_unit_test(test_two_processes), cmocka_unit_test(test_recorder_dies)};
 
-	if (pipe(to_child))
+	if (pipe(to_child) || pipe(to_victim) || pipe(from_victim))
 		return 1;
-	child = fork();
-	if (!child) {
-		close(STDOUT_FILENO); /* the parent's report */
-		setenv("USDMA_DEVICES", "sim:mem=64M", 1);
-		_exit(child_main());
-	}
+	victim = start(victim_main);
+	close(from_victim[1]); /* a victim that ends too early is heard */
+	child = start(child_main);
+	alarm(100);
 	return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

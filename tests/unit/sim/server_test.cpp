@@ -132,6 +132,9 @@ static void test_dma_map_checks(void **)
 	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.offset = ~u64(4095); }), {fd}), EINVAL);
 	assert_int_equal(r.ask(command::dma_map, good, {fd, fd}), EINVAL);
 	assert_int_equal(r.ask(command::dma_map, &good, sizeof(good) - 1), EINVAL);
+	/* Neither memory nor a file, though it could be mapped. */
+	const unique_fd zero(open("/dev/zero", O_RDWR | O_CLOEXEC));
+	assert_int_equal(r.ask(command::dma_map, good, {zero.get()}), EINVAL);
 	assert_int_equal(r.ask(command::dma_map, good, {fd}), 0);
 	assert_int_equal(r.ask(command::dma_map, good, {fd}), EEXIST);
 	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.address += 0x3000; })), EEXIST);

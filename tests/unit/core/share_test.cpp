@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Keys: what another process says of its files and numbers is looked at once, before it is used. */
+#include "lib/core/share.h"
+#include "tests/support/core.h"
+
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <string>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace usdma;
+using namespace usdma::core;
+
+static constexpr size_t page = 4096;
+
+static int memory_file(size_t size, int seals)
+{
+	const int fd = memfd_create("share-test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, off_t(size)), 0);
+	if (seals)
+		assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+static share *exported(int data, u64 offset, u64 size)
+{
+	share *s;
+
+	ok(share_export({share_kind::memory, true, data, offset, size, 7}, false, &s));
+	return s;
+}
+
+/* A key like the share's own, but of this file. */
+static std::string key_of(const share *s, int fd)
+{
+	std::string key = s->key;
+	char number[9];
+
+	snprintf(number, sizeof(number), "%08x", unsigned(fd));
+	return key.replace(strlen("usdma-1-") + 9, 8, number);
+}
+
+static int import_of(const share *s, int fd)
+{
+	share *got;
+	const int err = share_import(key_of(s, fd).c_str(), share_kind::memory, false, &got);
+
+	if (!err)
+		share_unref(got);
+	return err;
+}
+
+/* The page itself, copied into a file that is what it should not be. */
+static void files_that_are_no_page(void **)
+{
+	share *s = exported(-1, 0, 0);
+	const int unsealed = memory_file(page, 0), sealed = memory_file(page, F_SEAL_SHRINK), tall = memory_file(2 * page, F_SEAL_SHRINK);
+	int ends[2];
+
+	for (int fd : {unsealed, sealed, tall})
+		assert_int_equal(pwrite(fd, s->page, sizeof(share_page), 0), sizeof(share_page));
+	assert_int_equal(import_of(s, s->fd.get()), 0);
+	assert_int_equal(import_of(s, sealed), 0);
+	assert_int_equal(import_of(s, unsealed), -EINVAL);
+	assert_non_null(strstr(error_text(), "not sealed"));
+	assert_int_equal(import_of(s, tall), -ENOENT);
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	assert_int_equal(import_of(s, ends[0]), -ENOENT);
+	for (int fd : {unsealed, sealed, tall, ends[0], ends[1]})
+		close(fd);
+	share_unref(s);
+}
+
+/* Opening a pipe for writing is seen by who reads it: a file that is none of ours is not even opened. */
+static void nothing_is_opened_to_look(void **)
+{
+	char folder[] = "/tmp/usdma-share-XXXXXX";
+	share *s = exported(-1, 0, 0);
+
+	assert_non_null(mkdtemp(folder));
+	const std::string fifo = std::string(folder) + "/pipe";
+	assert_int_equal(mkfifo(fifo.c_str(), 0600), 0);
+	const int fd = open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(import_of(s, fd), -ENOENT);
+	/* Once there was a writer, its leaving is a hang-up: poll(2) tells. */
+	pollfd p = {fd, POLLIN, 0};
+	assert_int_equal(poll(&p, 1, 0), 0);
+	close(fd);
+	unlink(fifo.c_str());
+	rmdir(folder);
+	share_unref(s);
+}
+
+static void numbers_are_read_once(void **)
+{
+	const int data = memory_file(4 * page, F_SEAL_SHRINK);
+	share *s = exported(data, page, 2 * page), *got;
+
+	ok(share_import(s->key, share_kind::memory, false, &got));
+	/* The exporter changes its mind behind the check. */
+	s->page->offset = ~u64(0) - page;
+	s->page->size = u64(1) << 60;
+	s->page->flags = ~0u;
+	assert_int_equal(got->offset, page);
+	assert_int_equal(got->size, 2 * page);
+	assert_int_equal(got->flags, 7);
+	share_unref(got);
+	assert_int_equal(share_import(s->key, share_kind::memory, false, &got), -EINVAL);
+	share_unref(s);
+	close(data);
+}
+
+static void unsealed_memory_is_refused(void **)
+{
+	const int data = memory_file(4 * page, 0);
+	share *s = exported(data, 0, page), *got;
+
+	assert_int_equal(share_import(s->key, share_kind::memory, false, &got), -EINVAL);
+	share_unref(s);
+	close(data);
+}
+
+/* What is promised is owed as long as somebody lives who promised it. */
+static void promises(void **)
+{
+	share *s = exported(-1, 0, 0), *other;
+
+	ok(share_join(s));
+	ok(share_import(s->key, share_kind::memory, false, &other));
+	ok(share_join(other));
+	assert_int_not_equal(s->place, other->place);
+	assert_false(share_owes(s, 1));
+	other->page->owed[other->place] = 5;
+	assert_true(share_owes(s, 5));
+	assert_false(share_owes(s, 6));
+	share_unref(other);
+	assert_false(share_owes(s, 5));
+	s->page->owed[s->place] = 5;
+	assert_true(share_owes(s, 5));
+	share_unref(s);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(files_that_are_no_page), cmocka_unit_test(nothing_is_opened_to_look),
+		cmocka_unit_test(numbers_are_read_once), cmocka_unit_test(unsealed_memory_is_refused), cmocka_unit_test(promises),
+	};
+
+	return cmocka_run_group_tests_name("share", tests, nullptr, nullptr);
+}

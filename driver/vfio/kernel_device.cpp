@@ -123,7 +123,7 @@ int kernel_device::know_region(unsigned index, const region_state **out)
 
 int kernel_device::region(unsigned index, region_info *out)
 {
-	const region_state *r;
+	const region_state *r = nullptr;
 	const int err = know_region(index, &r);
 
 	if (err)
@@ -133,17 +133,18 @@ int kernel_device::region(unsigned index, region_info *out)
 
 int kernel_device::region_map(unsigned index, u64 offset, u64 size, mapping *out)
 {
-	const region_state *r;
+	const region_state *r = nullptr;
 	int err = know_region(index, &r);
 
-	if (!err)
-		err = region_check_map(r->info, offset, size);
+	if (err)
+		return err;
+	err = region_check_map(r->info, offset, size);
 	return err ? err : bar_guard::map(bars_, fd_.get(), r->info.flags, r->fd_offset + offset, size, out);
 }
 
 int kernel_device::find_access(unsigned index, u64 offset, u64 len, u32 right, u64 *fd_offset)
 {
-	const region_state *r;
+	const region_state *r = nullptr;
 	int err = know_region(index, &r);
 
 	if (!err)

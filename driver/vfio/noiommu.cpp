@@ -53,7 +53,7 @@ int noiommu_space::limits(address_limits *out)
 int noiommu_space::kernel_map(const dma_area &area)
 {
 	for (u64 at = 0; at < area.size; at += page) {
-		u64 iova;
+		u64 iova = 0;
 		const int err = noiommu_iova(static_cast<const u8 *>(area.vaddr) + at, &iova);
 
 		if (err)

@@ -121,11 +121,49 @@ int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u
 	return copy_pieces(s, e, d, f, len, flags);
 }
 
-int copy_async(stream *s, void *dst, const void *src, u64 len)
+/* What the thread remembers of this place is all that a copy of len bytes from or to it wants to know. */
+static inline bool remembered(const device *dev, const located *l, u64 addr, u64 len, u64 generation)
+{
+	/* Together: no byte of it lies outside; len is not 0. */
+	return l->generation == generation && len <= l->size && addr - l->base <= l->size - len &&
+	       (l->space == dma::space::host || l->slot == dev->slot);
+}
+
+/*
+ * A copy as most are: one request between places that the thread met before.  What is
+ * remembered is of a region, never of ordinary memory.  false: it is another one.
+ */
+static inline bool request_remembered(stream *s, u64 dst, u64 src, u64 len, dma::request *r)
+{
+	const u64 generation = region_map->generation();
+	const located *d = located_entry(dst), *f = located_entry(src);
+
+	if (unlikely(len - 1 >= s->plain_len || !remembered(s->dev, d, dst, len, generation) ||
+		     !remembered(s->dev, f, src, len, generation)))
+		return false;
+	r->op = dma::opcode::copy;
+	r->spaces = dma::spaces(f->space, d->space);
+	r->src = src + f->delta;
+	r->dst = dst + d->delta;
+	r->len = len;
+	r->cookie = reinterpret_cast<u64>(s);
+	return true;
+}
+
+[[gnu::noinline]] static int copy_looked_up(stream *s, void *dst, const void *src, u64 len)
 {
 	const ends e = locate_ends(dst, src);
 
 	return likely(!is_pageable(e)) ? copy_direct(s, e, dst, src, len) : copy_pageable(s, e, dst, src, len);
+}
+
+int copy_async(stream *s, void *dst, const void *src, u64 len)
+{
+	dma::request r;
+
+	if (likely(request_remembered(s, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, &r)))
+		return stream_submit(s, &r, 1);
+	return copy_looked_up(s, dst, src, len);
 }
 
 /* ---- batches ---------------------------------------------------------------------------------------- */
@@ -150,6 +188,9 @@ static bool batchable(stream *s, const ends &e, const copy_item &i)
 
 		for (; i + k < n && k < group; k++) {
 			const copy_item &it = items[i + k];
+
+			if (!at && request_remembered(s, reinterpret_cast<u64>(it.dst), reinterpret_cast<u64>(it.src), it.len, &r[k]))
+				continue;
 			const ends e = at ? at[i + k] : locate_ends(it.dst, it.src);
 
 			if (!batchable(s, e, it))

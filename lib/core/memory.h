@@ -59,8 +59,8 @@ struct place {
 	region *reg;
 };
 
-/* What a thread remembers of a region that it met; good while the registry's generation is the same. */
-struct located {
+/* What a thread remembers of a region that it met, a cache line; good while the registry's generation is the same. */
+struct alignas(64) located {
 	u64 generation, base, size, delta;
 	region *reg;
 	u32 flags;
@@ -76,11 +76,16 @@ extern __thread located located_cache[4] __attribute__((tls_model("initial-exec"
 /* Looks it up, and fills the cache's entry. */
 place locate_slow(u64 addr, located *entry);
 
+/* Device pointers and host pointers differ in bit 46; neighbours of 2 MiB fall on two entries. */
+inline located *located_entry(u64 addr)
+{
+	return &located_cache[(addr >> 45 & 2) | (addr >> 21 & 1)];
+}
+
 /* Lock-free, no system call; remembers its last results per thread. */
 inline place locate(u64 addr)
 {
-	/* Device pointers and host pointers differ in bit 46; neighbours of 2 MiB fall on two entries. */
-	located *l = &located_cache[(addr >> 45 & 2) | (addr >> 21 & 1)];
+	located *l = located_entry(addr);
 
 	if (unlikely(addr - l->base >= l->size || l->generation != region_map->generation()))
 		return locate_slow(addr, l);

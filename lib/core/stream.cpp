@@ -162,7 +162,7 @@ static inline u64 bytes_of(const dma::request &r)
 }
 
 /* The doorbell and the counters for n requests just posted; with the lane's lock held. */
-static inline void note_posted(stream *s, lane *l, const dma::request *r, size_t n)
+[[gnu::always_inline]] static inline void note_posted(stream *s, lane *l, const dma::request *r, size_t n)
 {
 	lane_counters *const count = l->count;
 	u64 bytes = 0, copies = 0;
@@ -259,7 +259,8 @@ static int queue_requests(stream *s, const dma::request *r, size_t n)
 	return 0;
 }
 
-int stream_submit(stream *s, const dma::request *r, size_t n)
+/* Twice below: for the one request that most calls are the loops and limits go. */
+[[gnu::always_inline]] static inline int submit(stream *s, const dma::request *r, size_t n)
 {
 	lane *l = s->ln;
 	dma::channel *ch = l->ch;
@@ -272,7 +273,7 @@ int stream_submit(stream *s, const dma::request *r, size_t n)
 	}
 	done = ch->ops->post(ch, r, unsigned(std::min<size_t>(n, ch->ring_size)));
 	if (likely(done))
-		note_posted(s, l, r, done);
+		note_posted(s, l, r, n == 1 ? 1 : done);
 	l->lock.unlock();
 	/*
 	 * The unlock is a full barrier: the requests are visible before this look at whether the device
@@ -283,6 +284,11 @@ int stream_submit(stream *s, const dma::request *r, size_t n)
 		__atomic_fetch_add(&l->count->wakes, 1, __ATOMIC_RELAXED);
 	}
 	return likely(done == n) ? 0 : submit_slow(s, r + done, n - done);
+}
+
+int stream_submit(stream *s, const dma::request *r, size_t n)
+{
+	return n == 1 ? submit(s, r, 1) : submit(s, r, n);
 }
 
 int stream_submit_long(stream *s, const dma::request &r)

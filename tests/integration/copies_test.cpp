@@ -238,12 +238,49 @@ static void wrong_calls_are_refused(void **)
 	WORKS(usdma_stream_sync(s, long_ms));
 }
 
+/* What a thread remembers of a place serves for what lies in it, to the byte, and for as long as it is there. */
+static void places_met_before(void **)
+{
+	const size_t size = sized(64 * 1024, 1024);
+	auto gen = rng(6);
+	device dev;
+	stream s(dev);
+	block mem(dev, kind::device, size), host(dev, kind::pinned, size), lent(dev, kind::pageable, size);
+
+	WORKS(usdma_copy(s, mem.data(), host.data(), size));
+	for (unsigned n = 0; n < 200 * scale(); n++) {
+		const size_t at = gen() % size, left = size - at, most = size_t(1) << (gen() % 64);
+		const size_t beyond = left + 1 + (gen() & (most - 1)), over = beyond > left ? beyond : left + 1;
+
+		WORKS(usdma_copy(s, mem.data() + at, host.data() + at, left));
+		assert_int_equal(usdma_copy(s, mem.data() + at, host.data(), over), -EFAULT);
+		assert_int_equal(usdma_copy(s, host.data(), mem.data() + at, over), -EFAULT);
+	}
+	assert_int_equal(usdma_copy(s, mem.data() + 1, host.data() + 1, ~size_t(0)), -EFAULT);
+	WORKS(usdma_copy(s, mem.data() + size - 1, host.data(), 0));
+	for (unsigned n = 0; n < 8 * scale(); n++) {
+		fill_random(lent.data(), size, gen);
+		WORKS(usdma_host_register(lent.data(), size, 0));
+		WORKS(usdma_copy(s, mem.data(), lent.data(), size));
+		WORKS(usdma_stream_sync(s, long_ms));
+		WORKS(usdma_host_unregister(lent.data()));
+		/* Ordinary memory now: read when the call returns. */
+		WORKS(usdma_copy(s, mem.data(), lent.data(), size));
+		const std::vector<unsigned char> was(lent.data(), lent.data() + size);
+		memset(lent.data(), 0, size);
+		WORKS(usdma_copy(s, lent.data(), mem.data(), size));
+		assert_memory_equal(lent.data(), was.data(), size);
+		WORKS(usdma_stream_sync(s, long_ms));
+	}
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(streams_over_shared_blocks), cmocka_unit_test(each_direction_to_64_mib),
 		cmocka_unit_test(synchronous_copies),         cmocka_unit_test(batches),
 		cmocka_unit_test(rectangles_and_fills),       cmocka_unit_test(wrong_calls_are_refused),
+		cmocka_unit_test(places_met_before),
 	};
 
 	return cmocka_run_group_tests_name("copies", tests, nullptr, nullptr);

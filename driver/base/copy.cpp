@@ -18,7 +18,7 @@ static void plain(void *dst, const void *src, size_t len)
 	memmove(dst, src, len);
 }
 
-static constexpr copy_tuning portable = {2048, ~size_t(0), ~size_t(0), 0, plain, plain, plain};
+static constexpr copy_tuning portable = {2048, ~size_t(0), ~size_t(0), 0, plain, plain, plain, "memmove", "memmove", "memmove"};
 
 #if defined(__x86_64__)
 
@@ -152,12 +152,17 @@ static copy_tuning choose()
 	copy_tuning t = portable;
 
 	__builtin_cpu_init();
-	if (has_erms())
+	if (has_erms()) {
 		t.medium = rep_movsb;
+		t.medium_name = "rep movsb";
+	}
 	if (!__builtin_cpu_supports("avx2"))
 		return t;
+	const bool wide = __builtin_cpu_supports("avx512f");
 	t.fetch = by_rows<four_rows_avx2<false>>;
-	t.stream = __builtin_cpu_supports("avx512f") ? by_rows<four_rows_avx512> : by_rows<four_rows_avx2<true>>;
+	t.fetch_name = "AVX2";
+	t.stream = wide ? by_rows<four_rows_avx512> : by_rows<four_rows_avx2<true>>;
+	t.stream_name = wide ? "AVX-512 past the caches" : "AVX2 past the caches";
 	t.probe_min = 16 * KiB;
 	t.stream_min = near_bytes() + 1;
 	t.hot_ticks = calibrate_look();

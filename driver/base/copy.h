@@ -28,6 +28,8 @@ struct copy_tuning {
 	copy_fn medium;    /* for a source that is near; leaves the destination in the caches */
 	copy_fn fetch;     /* for a source that is far; leaves the destination in the caches */
 	copy_fn stream;    /* past the caches; orders its stores before any later one */
+	/* How they copy, for people. */
+	const char *medium_name, *fetch_name, *stream_name;
 };
 
 /* What suits this CPU; found out by the first call. */

@@ -13,14 +13,17 @@ namespace usdma::core {
 /* No part is shorter; they begin at pages of the destination, which no other part writes. */
 static constexpr u64 part_grain = 64 * KiB, part_align = 4 * KiB;
 
+u64 stripe_from(u64 setting)
+{
+	return setting ? std::max(setting, 2 * part_grain) : 0;
+}
+
 u64 stripe_plain_len(const device *dev)
 {
 	const dma::engine_limits &lim = dev->eng->limits();
-	const u64 from = config_get().stripe;
+	const u64 from = stripe_from(config_get().stripe);
 
-	if (!from || lim.engines < 2)
-		return lim.max_len;
-	return std::min(lim.max_len, std::max(from - 1, 2 * part_grain - 1));
+	return from && lim.engines >= 2 ? std::min(lim.max_len, from - 1) : lim.max_len;
 }
 
 static u32 units_of(const device *dev)

@@ -45,6 +45,8 @@ struct stripe_ledger {
 	stripe_part &at(u64 i) { return part[i % size]; }
 };
 
+/* From which length on copies are spread with this value of the setting; 0: never. */
+u64 stripe_from(u64 setting);
 /* stream::plain_len of a new stream. */
 u64 stripe_plain_len(const device *dev);
 /* Lanes for the parts of this stream's copies, where there are none yet. Takes dev->lock. */

@@ -383,6 +383,33 @@ def test_tune(s):
     s.check(done.returncode == 1 and "calibration failed" in done.stderr, "tune: a calibration that fails is no result", done)
 
 
+def test_thresholds(s):
+    """tune: the lengths at which the library changes its way, found out or set."""
+    result = os.path.join(s.scratch, "skipped.json")
+    with open(result, "w", encoding="utf-8") as f:
+        json.dump({"settings": [], "skipped": [{"name": "stripe", "why": "two engines and the program need three CPUs, here are 2 of them"}]}, f)
+
+    def thresholds(**env):
+        done = s.run("--json", "tune", "--from", result, env=dict(env, USDMA_CONFIG="/dev/null"))
+        return json.loads(done.stdout)["thresholds"]
+    base = thresholds()
+    lengths = [n for n in (base["memmove_max"], base["look_from"], base["far_from"]) if n is not None]
+    s.check(lengths == sorted(lengths) and base["near"] and base["far"] and (base["look_from"] is None or base["near_below_ticks"] > 0),
+            "tune: the routines for copies and where they part", base)
+    s.check(base["direct_store_max"] == 4096 and base["stripe_from"] is None, "tune: thresholds by default", base)
+    s.check(thresholds(USDMA_STRIPE="1M", USDMA_DIRECT_STORE="32K").items() >= {"stripe_from": 1 << 20, "direct_store_max": 32768}.items(),
+            "tune: thresholds that are set")
+    s.check(thresholds(USDMA_STRIPE="1K")["stripe_from"] == 131072, "tune: stripe in force is two of the smallest parts at least")
+    for env, words in (({}, ("4 KiB", "one engine")), ({"USDMA_STRIPE": "2M", "USDMA_DIRECT_STORE": "0"}, ("2 MiB", "staging buffers"))):
+        done = s.run("tune", "--from", result, env=dict(env, USDMA_CONFIG="/dev/null"))
+        s.check(all(w in done.stdout for w in ("memmove", base["far"], "three CPUs", *words))
+                and max(map(len, done.stdout.splitlines())) <= 80, f"tune: says it in words {env}", done)
+    with open(result, "w", encoding="utf-8") as f:
+        f.write('{"settings": [], "skipped": [1]}')
+    done = s.run("tune", "--from", result)
+    s.check(done.returncode == 1 and result in done.stderr, "tune: what was skipped is no list of names", done)
+
+
 def test_selftest(s):
     source, back = os.path.join(s.scratch, "in"), os.path.join(s.scratch, "out")
     with open(source, "wb") as f:
@@ -474,7 +501,7 @@ def test_completion(s, script):
 
 TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
          test_doctor_modules, test_doctor_group, test_doctor_memlock, test_doctor_permissions, test_doctor_advice,
-         test_doctor_here, test_info_and_reset, test_settings, test_tune, test_selftest, test_stat, test_help]
+         test_doctor_here, test_info_and_reset, test_settings, test_tune, test_thresholds, test_selftest, test_stat, test_help]
 
 
 def main():

@@ -38,6 +38,7 @@ public:
 	void stripe();
 	void huge_pages();
 	const std::vector<proposal> &found() const { return found_; }
+	const std::vector<skipped> &others() const { return others_; }
 
 private:
 	nlohmann::json run(const std::string &settings, const std::string &args);
@@ -47,9 +48,11 @@ private:
 			    const std::string &args);
 	void one(const char *name, std::initializer_list<const char *> others, const std::string &args, const char *what);
 	void settle(proposal p);
+	void skip(const char *name, const std::string &why);
 	const options &o_;
 	const machine &m_;
 	std::vector<proposal> found_;
+	std::vector<skipped> others_;
 };
 
 std::string in_force(const char *name)
@@ -120,6 +123,13 @@ void calibration::settle(proposal p)
 	found_.push_back(std::move(p));
 }
 
+void calibration::skip(const char *name, const std::string &why)
+{
+	if (o_.json != "-")
+		fmt::print("{:13} not measured: {}\n", name, why);
+	others_.push_back({name, why});
+}
+
 /* ---- what is measured -------------------------------------------------------------------------------- */
 
 /* Engines on CPUs of their own, near the client's; without, the kernel may put both on one. */
@@ -129,8 +139,10 @@ void calibration::cpus()
 	const std::string list = fmt::format("{}", fmt::join(m_.engines.begin(), m_.engines.begin() + ptrdiff_t(n), ","));
 	const std::string small = "-w h2d -s 64 -d 1 --wait hybrid --seconds 0.1 --cold-bytes 16M", device = "USDMA_DEVICES=sim:mem=1G:engines=1";
 
-	if (m_.cpus.size() < 2 || !m_.own_device)
-		return;
+	if (!m_.own_device)
+		return skip("sim_cpus", "it is for software devices that no device string describes");
+	if (m_.cpus.size() < 2)
+		return skip("sim_cpus", "there is one CPU");
 	const std::string now = in_force("sim_cpus");
 	const double before = latency_us(variable("sim_cpus", now) + device + " ", small);
 	const double after = latency_us(fmt::format("{}:cpus={} ", device, m_.engines[0]), small);
@@ -145,7 +157,7 @@ void calibration::spin()
 	const std::string now = in_force("spin_us"), args = "-w h2d -s 256K -d 1 --wait hybrid --seconds 0.1 --cold-bytes 16M";
 
 	if (wake <= 0)
-		return;
+		return skip("spin_us", "there is no io_uring here");
 	const std::string want = std::to_string(std::clamp(int(std::ceil(2 * wake)), 10, 1000));
 	const double before = latency_us(variable("spin_us", now), args), after = latency_us(variable("spin_us", want), args);
 	/* A wake-up measured twice is not the same twice. Spinning less must lose nothing, spinning longer must gain. */
@@ -217,12 +229,31 @@ void calibration::one(const char *name, std::initializer_list<const char *> othe
 	settle({name, now, better ? best : now, what, "GB/s", before, better ? after : before, true});
 }
 
-/* One large synchronous copy at a time, on two engines. */
+/* How many units the device that is measured has. Closed again: the measurements open it themselves. */
+static unsigned engines_of(const std::string &device)
+{
+	usdma_device_info info = {};
+	usdma_device *dev;
+
+	info.struct_size = sizeof(info);
+	if (device.empty() ? usdma_open_index(0, &dev) : usdma_open(device.c_str(), &dev))
+		throw std::runtime_error(usdma_error_text());
+	const int err = usdma_device_get_info(dev, &info);
+	usdma_close(dev);
+	return err ? 0 : info.engines;
+}
+
+/* One large synchronous copy at a time, on two engines of a software device or on those that the device has. */
 void calibration::stripe()
 {
-	if (m_.engines.size() >= 2 && m_.own_device)
-		one("stripe", {"0", "1M", "4M"}, "-w sync -s 16M -d 1 --engines 2 --seconds 0.1 --cold-bytes 128M --cold",
-		    "16M on two engines");
+	const std::string args = "-w sync -s 16M -d 1 --seconds 0.1 --cold-bytes 128M --cold";
+	const size_t n = m_.own_device ? std::min<size_t>(2, m_.engines.size()) : engines_of(o_.device);
+
+	if (n < 2 && m_.own_device)
+		return skip("stripe", fmt::format("two engines and the program need three CPUs, here are {}", m_.cpus.size()));
+	if (n < 2)
+		return skip("stripe", "the device has one engine");
+	one("stripe", {"0", "1M", "4M"}, args + (m_.own_device ? " --engines 2" : ""), fmt::format("16M on {} engines", n).c_str());
 }
 
 void calibration::huge_pages()
@@ -230,15 +261,17 @@ void calibration::huge_pages()
 	one("huge_pages", {"off", "advise"}, "-w h2d,d2h -s 1M -d 8 --seconds 0.1 --cold-bytes 128M --cold", "1M, 8 in flight, cold");
 }
 
-nlohmann::json to_json(const std::vector<proposal> &all, const machine &m)
+nlohmann::json to_json(const std::vector<proposal> &all, const std::vector<skipped> &others, const machine &m)
 {
-	nlohmann::json list = nlohmann::json::array();
+	nlohmann::json list = nlohmann::json::array(), left = nlohmann::json::array();
 
 	for (const proposal &p : all)
 		list.push_back({{"name", p.name}, {"now", p.now}, {"proposed", p.proposed}, {"changed", p.changed()}, {"what", p.what},
 				{"unit", p.unit}, {"before", p.before}, {"after", p.after},
 				{"better", p.more_is_better ? "more" : "less"}});
-	return {{"machine", to_json(m)}, {"settings", list}};
+	for (const skipped &s : others)
+		left.push_back({{"name", s.name}, {"why", s.why}});
+	return {{"machine", to_json(m)}, {"settings", list}, {"skipped", left}};
 }
 
 std::string as_file(const std::vector<proposal> &all)
@@ -267,7 +300,7 @@ int run_calibration(const options &o, const machine &m)
 	c.stripe();
 	c.huge_pages();
 	if (!o.json.empty()) {
-		const std::string text = to_json(c.found(), m).dump(2) + "\n";
+		const std::string text = to_json(c.found(), c.others(), m).dump(2) + "\n";
 
 		if (quiet)
 			fmt::print("{}", text);

@@ -15,4 +15,9 @@ struct proposal {
 	bool changed() const { return now != proposed; }
 };
 
+/* A setting that could not be measured, and why. */
+struct skipped {
+	std::string name, why;
+};
+
 } // namespace usdma::perf

@@ -85,6 +85,12 @@ std::string read_all(const std::string &path);
 bool exists(const std::string &path);
 std::vector<std::string> dir_entries(const std::string &path);
 
+/* ---- what the library goes by ------------------------------------------------------------------------ */
+
+/* Where its ways to copy part, on this CPU and with the settings in force. */
+json thresholds_json();
+void print_thresholds(const json &j);
+
 /* ---- devices --------------------------------------------------------------------------------------- */
 
 struct candidate {

@@ -69,7 +69,22 @@ bool calibrate(const std::string &device, std::string *out)
 	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* Throws what is wrong with it: it may be a file of the user's. */
+/* What could not be measured, and why. */
+struct skipped {
+	std::string name, why;
+};
+
+/* Both throw what is wrong with it: it may be a file of the user's. */
+std::vector<skipped> read_skipped(const json &j)
+{
+	std::vector<skipped> all;
+
+	/* An older usdma-perf does not say. */
+	for (const json &one : j.value("skipped", json::array()))
+		all.push_back({one.at("name"), one.at("why")});
+	return all;
+}
+
 std::vector<proposal> read_proposals(const json &j)
 {
 	std::vector<proposal> all;
@@ -190,7 +205,7 @@ std::string replace_file(const std::string &path, const std::string &text)
 
 /* ---- the command ------------------------------------------------------------------------------------- */
 
-void print_proposals(const std::vector<proposal> &all)
+void print_proposals(const std::vector<proposal> &all, const std::vector<skipped> &others)
 {
 	std::cout << fmt::format("{:<14} {:>8}    {:<9} {}\n", "setting", "now", "proposed", "what it gains");
 	for (const proposal &p : all) {
@@ -201,6 +216,8 @@ void print_proposals(const std::vector<proposal> &all)
 		else
 			std::cout << fmt::format("{:<14} {:>8}    {:<9} {}: {:.2f} {}\n", p.name, now, "stays", p.what, p.before, p.unit);
 	}
+	for (const skipped &s : others)
+		print_folded(fmt::format("{:<14} not measured: {}", s.name, s.why), 0, 15);
 }
 
 bool any_change(const std::vector<proposal> &all)
@@ -243,6 +260,7 @@ bool get_result(const context &ctx, const tune_options &opt, std::string *text)
 int run_tune(const context &ctx, const tune_options &opt)
 {
 	std::vector<proposal> all;
+	std::vector<skipped> others;
 	std::string text;
 	json j;
 
@@ -251,6 +269,7 @@ int run_tune(const context &ctx, const tune_options &opt)
 	try {
 		j = json::parse(text);
 		all = read_proposals(j);
+		others = read_skipped(j);
 	} catch (const std::exception &e) {
 		return report(ctx, fmt::format("{}: {}", opt.from.empty() ? "the result of the calibration" : opt.from, e.what()));
 	}
@@ -259,10 +278,12 @@ int run_tune(const context &ctx, const tune_options &opt)
 		if (const int status = write_proposals(ctx, path, all, &j); status != exit_ok)
 			return status;
 	if (ctx.json) {
+		j["thresholds"] = thresholds_json();
 		print_json(j);
 		return exit_ok;
 	}
-	print_proposals(all);
+	print_thresholds(thresholds_json());
+	print_proposals(all, others);
 	if (!any_change(all))
 		std::cout << "\nNothing to gain: what is in force suits this machine.\n";
 	else

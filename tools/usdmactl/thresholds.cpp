@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lengths at which the library changes its way to copy: some it finds out by itself, some are settings. */
+#include "driver/base/copy.h"
+#include "lib/core/config.h"
+#include "lib/core/stripe.h"
+#include "tools/usdmactl/ctl.h"
+
+#include <fmt/format.h>
+#include <iostream>
+
+namespace usdma::ctl {
+
+/* null: at no length. */
+static json length_json(u64 len)
+{
+	return len == ~u64(0) ? json() : json(len);
+}
+
+json thresholds_json()
+{
+	const copy_tuning &t = copy_for_cpu();
+	const core::config &c = core::config_get();
+	const u64 spread = core::stripe_from(c.stripe);
+
+	return {{"memmove_max", t.small_max},
+		{"look_from", length_json(t.probe_min)},
+		{"far_from", length_json(t.stream_min)},
+		{"near_below_ticks", t.hot_ticks},
+		{"near", t.medium_name},
+		{"far", t.stream_name},
+		{"far_to_staging", t.fetch_name},
+		{"direct_store_max", c.direct_store_max},
+		{"stripe_from", spread ? json(spread) : json()}};
+}
+
+static void print_line(const std::string &lengths, const std::string &how)
+{
+	std::cout << fmt::format("  {:<24} {}\n", lengths, how);
+}
+
+static void print_cpu(const json &j)
+{
+	const std::string near = j["near"], far = j["far"];
+
+	std::cout << "Copies by the CPU, as the library finds out on this machine:\n";
+	print_line("up to " + human_size(j["memmove_max"]), "memmove");
+	if (j["look_from"].is_null())
+		return print_line("longer", near);
+	print_line("below " + human_size(j["look_from"]), near);
+	print_line("up to " + human_size(j["far_from"].get<u64>() - 1), near + " where the source is near: a look at some");
+	print_line("", fmt::format("of its lines takes below {} ticks; else", j["near_below_ticks"].get<u64>()));
+	print_line("longer", far);
+}
+
+void print_thresholds(const json &j)
+{
+	const u64 direct = j["direct_store_max"];
+
+	print_cpu(j);
+	std::cout << "With the settings in force:\n";
+	if (direct)
+		print_line("pageable, up to " + human_size(direct), "the CPU's own stores and loads (direct_store)");
+	else
+		print_line("pageable, any length", "through staging buffers (direct_store)");
+	if (j["stripe_from"].is_null())
+		print_line("pinned, any length", "one engine (stripe)");
+	else
+		print_line("pinned, from " + human_size(j["stripe_from"]), "all engines of the device (stripe)");
+	std::cout << "\n";
+}
+
+} // namespace usdma::ctl

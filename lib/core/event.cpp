@@ -67,6 +67,17 @@ static record *latest(event *e)
 	return e->rec;
 }
 
+/* The same, but null as well for one that is to be made yet. */
+static record *latest_made(event *e)
+{
+	std::lock_guard guard(e->lock);
+
+	if (!e->rec || e->rec->future)
+		return nullptr;
+	record_ref(e->rec);
+	return e->rec;
+}
+
 /* r (a reference, may be null) becomes the latest. */
 static void replace_latest(event *e, record *r)
 {
@@ -126,19 +137,12 @@ void event_forget_record(event *e)
 	replace_latest(e, nullptr);
 }
 
-static bool is_future(event *e)
-{
-	std::lock_guard guard(e->lock);
-
-	return e->rec && e->rec->future;
-}
-
 event_state event_query(event *e)
 {
-	record *r = latest(e);
+	record *r = latest_made(e);
 	event_state state = event_state::never;
 
-	if (r && !is_future(e)) {
+	if (r) {
 		if (load_acquire(&r->at) == record::queued)
 			pump_run();
 		state = record_reached(r) ? event_state::done : event_state::pending;
@@ -166,37 +170,41 @@ static int recorder_error(const record *r)
 	return r->on && stream_valid(r->on) ? stream_take_error(stream_of(r->on), nullptr) : 0;
 }
 
+static int wait_made(record *r, deadline until)
+{
+	const int err = wait_queued(r, until);
+
+	return !err && load_acquire(&r->at) == record::in_ring ? lane_wait(r->ln, r->seq, until, config_get().wait) : err;
+}
+
 int event_wait(event *e, deadline until)
 {
-	record *r;
-	int err = 0;
-
 	if (forked())
 		return fail_forked();
-	r = latest(e);
-	if (r && !is_future(e)) {
-		err = wait_queued(r, until);
-		if (!err && load_acquire(&r->at) == record::in_ring)
-			err = lane_wait(r->ln, r->seq, until, config_get().wait);
-	}
+	record *r = latest_made(e);
+	const int err = r ? wait_made(r, until) : 0;
 	record_unref(r);
 	return err;
 }
 
 int event_take_error(event *e)
 {
-	record *r = latest(e);
-	const int err = r && !is_future(e) ? recorder_error(r) : 0;
+	record *r = latest_made(e);
+	const int err = r ? recorder_error(r) : 0;
 
 	record_unref(r);
 	return err;
 }
 
+/* The error is that of the stream that was waited for, whoever records the event meanwhile. */
 int event_sync(event *e, deadline until)
 {
-	const int err = event_wait(e, until);
-
-	return unlikely(err) ? err : event_take_error(e);
+	if (forked())
+		return fail_forked();
+	record *r = latest_made(e);
+	const int wait = r ? wait_made(r, until) : 0, err = r && !wait ? recorder_error(r) : wait;
+	record_unref(r);
+	return err;
 }
 
 u32 event_waits(event *e)
@@ -212,10 +220,10 @@ u32 event_waits(event *e)
 
 int event_time_ns(event *e, u64 *out)
 {
-	record *r = latest(e);
+	record *r = latest_made(e);
 	int err = 0;
 
-	if (!r || is_future(e))
+	if (!r)
 		err = fail(ENOENT, "the event was never recorded");
 	else if (!r->stamp)
 		err = fail(EINVAL, "the event was made without timing");

@@ -13,8 +13,7 @@
 
 namespace usdma::core {
 
-inline constexpr size_t max_streams = 65536;
-static constinit immortal<slab<stream, max_streams>> streams;
+constinit immortal<slab<stream, max_streams>> streams;
 static u32 next_id;
 
 wait_mode stream_wait_mode(const stream *s)
@@ -50,11 +49,6 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	streams->enliven(s);
 	*out = s;
 	return 0;
-}
-
-bool stream_valid(const void *handle)
-{
-	return streams->holds(handle);
 }
 
 size_t stream_live()

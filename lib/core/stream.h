@@ -72,7 +72,16 @@ struct alignas(64) stream {
 	stream *next_idle = nullptr;  /* of synchronous calls and not in use: the device's list */
 };
 
-/* For those whom stream_valid has told that it is one. */
+inline constexpr size_t max_streams = 65536;
+extern immortal<slab<stream, max_streams>> streams;
+
+/* Each call begins with it. */
+inline bool stream_valid(const void *handle)
+{
+	return streams->holds(handle);
+}
+
+/* For those whom it has told that it is one. */
 inline stream *stream_of(const void *handle)
 {
 	return object_at<stream>(handle);
@@ -88,7 +97,6 @@ int stream_create(device *dev, const stream_options &opt, stream **out);
 int stream_destroy(stream *s);
 /* Drops queued work, stops running work, then destroys. */
 int stream_destroy_force(stream *s);
-bool stream_valid(const void *handle);
 wait_mode stream_wait_mode(const stream *s);
 size_t stream_live();
 

@@ -139,6 +139,14 @@ static inline __attribute__((always_inline)) aclError copy_async(const char *cal
 	s = stream ? as_stream(stream) : c->deflt;
 	if (unlikely(kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE))
 		return copy_buffered(call, s, c, dst, src, count);
+	/* As most are: none of the checks below would say a word. */
+	if (likely(dst != src && owner_of(s) == c)) {
+		err = core::copy_remembered(s, dst, src, count);
+		if (likely(err <= 0)) {
+			self.tasks++;
+			return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, core::locate_ends(dst, src));
+		}
+	}
 	const core::ends e = core::locate_ends(dst, src);
 	if (unlikely(core::is_pageable(e)))
 		return nowhere(e.dst) || nowhere(e.src) ? lost_place(call, e, dst, src)

@@ -150,6 +150,16 @@ static inline bool request_remembered(stream *s, u64 dst, u64 src, u64 len, dma:
 	return true;
 }
 
+int copy_remembered(stream *s, void *dst, const void *src, u64 len)
+{
+	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
+	dma::request r;
+
+	if (unlikely(located_entry(d)->cls != mem_class::device && located_entry(f)->cls != mem_class::device))
+		return 1;
+	return likely(request_remembered(s, d, f, len, &r)) ? stream_submit(s, &r, 1) : 1;
+}
+
 [[gnu::noinline]] static int copy_looked_up(stream *s, void *dst, const void *src, u64 len)
 {
 	const ends e = locate_ends(dst, src);

@@ -32,6 +32,8 @@ inline bool is_pageable(const ends &e)
 
 /* Direct path: neither side unregistered. Returns when it is in the ring (or the stream's queue). */
 int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u8 flags = 0);
+/* 1: not both ends lie where this thread was before, or neither is a device's, and nothing was done; else as copy_direct. */
+int copy_remembered(stream *s, void *dst, const void *src, u64 len);
 /* Any classes: direct, or waits for the stream and copies before it returns. */
 int copy_async(stream *s, void *dst, const void *src, u64 len);
 /* Without a stream: copies on the device's internal stream and waits; does not wait for other streams. */

@@ -13,7 +13,7 @@
 
 namespace usdma::core {
 
-constinit immortal<slab<stream, max_streams>> streams;
+constinit immortal<slab<stream, max_streams>> all_streams;
 static u32 next_id;
 
 wait_mode stream_wait_mode(const stream *s)
@@ -32,12 +32,12 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 		return fail_forked();
 	if (dev->lost())
 		return fail(ENODEV, "device %u is gone", dev->slot);
-	s = streams->get();
+	s = all_streams->get();
 	if (!s)
 		return fail(ENOSPC, "%zu streams are open, there can be no more", max_streams);
 	err = lane_get(dev, &s->ln);
 	if (err) {
-		streams->put(s);
+		all_streams->put(s);
 		return err;
 	}
 	s->dev = dev;
@@ -46,20 +46,20 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	s->plain_len = stripe_plain_len(dev);
 	s->id = __atomic_add_fetch(&next_id, 1, __ATOMIC_RELAXED);
 	s->last = dma::completed(s->ln->ch);
-	streams->enliven(s);
+	all_streams->enliven(s);
 	*out = s;
 	return 0;
 }
 
 size_t stream_live()
 {
-	return streams->live();
+	return all_streams->live();
 }
 
 void stream_unref(stream *s)
 {
 	if (__atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) == 0)
-		streams->put(s);
+		all_streams->put(s);
 }
 
 static void stream_end(stream *s)
@@ -389,7 +389,7 @@ static bool ref_if_any(stream *s)
 
 stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg), const void *arg)
 {
-	return streams->next(at, [&](stream &s) { return wanted(&s, arg) && ref_if_any(&s); });
+	return all_streams->next(at, [&](stream &s) { return wanted(&s, arg) && ref_if_any(&s); });
 }
 
 /* The next of the device's, but those of synchronous calls. */
@@ -492,7 +492,7 @@ void lane_handle_fault(lane *l)
 		return;
 	auto *s = reinterpret_cast<stream *>(f.cookie & ~stripe_plumbing);
 	/* The cookie went through the device: believe it only if it is one of ours on this lane. */
-	const bool ours = streams->within(s) && s->ln == l, plumbing = f.cookie & stripe_plumbing;
+	const bool ours = all_streams->within(s) && s->ln == l, plumbing = f.cookie & stripe_plumbing;
 	/* A WAIT for parts that failed: the CPU waits instead, and no more than that is wrong. */
 	if (ours && plumbing && stripe_pending(s, f.seq))
 		return;

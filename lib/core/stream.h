@@ -73,12 +73,12 @@ struct alignas(64) stream {
 };
 
 inline constexpr size_t max_streams = 65536;
-extern immortal<slab<stream, max_streams>> streams;
+extern immortal<slab<stream, max_streams>> all_streams;
 
 /* Each call begins with it. */
 inline bool stream_valid(const void *handle)
 {
-	return streams->holds(handle);
+	return all_streams->holds(handle);
 }
 
 /* For those whom it has told that it is one. */

@@ -47,8 +47,8 @@ static void print_cpu(const json &j)
 	if (j["look_from"].is_null())
 		return print_line("longer", near);
 	print_line("below " + human_size(j["look_from"]), near);
-	print_line("up to " + human_size(j["far_from"].get<u64>() - 1), near + " where the source is near: a look at some");
-	print_line("", fmt::format("of its lines takes below {} ticks; else", j["near_below_ticks"].get<u64>()));
+	print_line("up to " + human_size(j["far_from"].get<u64>() - 1), near + " if the source is near (a look at some of");
+	print_line("", fmt::format("its lines takes below {} ticks), else as below", j["near_below_ticks"].get<u64>()));
 	print_line("longer", far);
 }
 

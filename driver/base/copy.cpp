@@ -4,6 +4,8 @@
 #include "driver/base/barrier.h"
 
 #include <algorithm>
+#include <memory>
+#include <new>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -28,15 +30,18 @@ static void rep_movsb(void *dst, const void *src, size_t len)
 }
 
 /*
- * Four rows at a time, a row being at most a page: each has a hardware prefetcher
- * of its own, which does not look beyond its page, and the four are on the way
- * together.  Measured with 4 KiB pages: 13.0 GB/s, one row after the other 9.7.
+ * Some rows at a time, a row being at most a page: each has a hardware prefetcher of
+ * its own, which does not look beyond its page, and all are on the way together.
+ * Measured with 4 KiB pages, in GB/s:     one row   two    four
+ *   Xeon (Sapphire Rapids)                  9.7            13.0
+ *   EPYC (family 25)                       10.6   10.7      3.7
+ * so which it is is measured where it runs.
  */
-static constexpr size_t rows = 4, row_most = 4096, line = cache_line;
+static constexpr size_t row_most = 4096, line = cache_line;
 
 /* past: the destination goes past the caches; else somebody reads it next. */
-template <bool past>
-[[gnu::target("avx2")]] ordered_elsewhere static void four_rows_avx2(u8 *d, const u8 *s, size_t row)
+template <size_t rows, bool past>
+[[gnu::target("avx2")]] ordered_elsewhere static void rows_avx2(u8 *d, const u8 *s, size_t row)
 {
 	for (size_t at = 0; at < row; at += line)
 		for (size_t k = 0; k < rows; k++) {
@@ -49,7 +54,8 @@ template <bool past>
 		}
 }
 
-[[gnu::target("avx512f")]] ordered_elsewhere static void four_rows_avx512(u8 *d, const u8 *s, size_t row)
+template <size_t rows>
+[[gnu::target("avx512f")]] ordered_elsewhere static void rows_avx512(u8 *d, const u8 *s, size_t row)
 {
 	for (size_t at = 0; at < row; at += line)
 		for (size_t k = 0; k < rows; k++)
@@ -70,7 +76,7 @@ ordered_elsewhere static size_t align_head(u8 *&d, const u8 *&s, size_t len)
 	return len - head;
 }
 
-template <void four_rows(u8 *, const u8 *, size_t)>
+template <size_t rows, void block(u8 *, const u8 *, size_t)>
 ordered_elsewhere static void by_rows(void *dst, const void *src, size_t len)
 {
 	auto *d = static_cast<u8 *>(dst);
@@ -80,7 +86,7 @@ ordered_elsewhere static void by_rows(void *dst, const void *src, size_t len)
 	while (len >= rows * line) {
 		const size_t row = std::min(len / rows / line * line, row_most);
 
-		four_rows(d, s, row);
+		block(d, s, row);
 		d += rows * row;
 		s += rows * row;
 		len -= rows * row;
@@ -131,6 +137,66 @@ static u64 calibrate_look()
 	return 8 * best;
 }
 
+/* The narrower ones first: of two that are as fast the first is taken. */
+static constexpr copy_way ways[] = {
+	{by_rows<1, rows_avx2<1, true>>, "AVX2 past the caches"},
+	{by_rows<2, rows_avx2<2, true>>, "AVX2 past the caches, two pages at once"},
+	{by_rows<4, rows_avx2<4, true>>, "AVX2 past the caches, four pages at once"},
+	{by_rows<4, rows_avx512<4>>, "AVX-512 past the caches, four pages at once"},
+};
+
+std::span<const copy_way> copy_ways()
+{
+	__builtin_cpu_init();
+	const size_t wide = __builtin_cpu_supports("avx512f") ? 1 : 0;
+
+	return {ways, __builtin_cpu_supports("avx2") ? std::size(ways) - 1 + wide : 0};
+}
+
+/* Ticks for a piece that no cache holds: the stores go past them, and the source is thrown out before. */
+static u64 time_once(const copy_way &way, u8 *dst, const u8 *src, size_t len)
+{
+	for (size_t i = 0; i < len; i += line)
+		_mm_clflush(src + i);
+	_mm_mfence();
+	const u64 begin = __rdtsc();
+	way.copy(dst, src, len);
+	return __rdtsc() - begin;
+}
+
+/* The best of some turns: others may stop us. */
+static u64 time_way(const copy_way &way, u8 *dst, const u8 *src, size_t len)
+{
+	u64 best = ~u64(0);
+
+	for (unsigned i = 0; i < 4; i++)
+		best = std::min(best, time_once(way, dst, src, len));
+	return best;
+}
+
+/* A way must be a twentieth faster than those before it. Takes about a millisecond. */
+static const copy_way &fastest_way(std::span<const copy_way> of)
+{
+	constexpr size_t piece = 128 * KiB;
+	const std::unique_ptr<u8[]> room(new (std::nothrow) u8[2 * piece + row_most]);
+	const copy_way *best = &of[0];
+	u64 best_ticks = ~u64(0);
+
+	if (!room)
+		return *best;
+	u8 *const at = room.get() + (-reinterpret_cast<size_t>(room.get()) & (row_most - 1));
+	memset(at, 1, 2 * piece);
+	for (const copy_way &way : of) {
+		const u64 ticks = time_way(way, at, at + piece, piece);
+
+		if (ticks < best_ticks - best_ticks / 20) {
+			best = &way;
+			best_ticks = ticks;
+		}
+	}
+	return *best;
+}
+
 /* Enhanced rep movsb: CPUID leaf 7, EBX bit 9 (Intel SDM vol. 2, CPUID). */
 static bool has_erms()
 {
@@ -151,18 +217,18 @@ static copy_tuning choose()
 {
 	copy_tuning t = portable;
 
-	__builtin_cpu_init();
 	if (has_erms()) {
 		t.medium = rep_movsb;
 		t.medium_name = "rep movsb";
 	}
-	if (!__builtin_cpu_supports("avx2"))
+	const std::span<const copy_way> known = copy_ways();
+	if (known.empty())
 		return t;
-	const bool wide = __builtin_cpu_supports("avx512f");
-	t.fetch = by_rows<four_rows_avx2<false>>;
+	const copy_way &way = fastest_way(known);
+	t.fetch = by_rows<4, rows_avx2<4, false>>;
 	t.fetch_name = "AVX2";
-	t.stream = wide ? by_rows<four_rows_avx512> : by_rows<four_rows_avx2<true>>;
-	t.stream_name = wide ? "AVX-512 past the caches" : "AVX2 past the caches";
+	t.stream = way.copy;
+	t.stream_name = way.name;
 	t.probe_min = 16 * KiB;
 	t.stream_min = near_bytes() + 1;
 	t.hot_ticks = calibrate_look();
@@ -174,6 +240,11 @@ static copy_tuning choose()
 bool source_is_near(const copy_tuning &, const void *, size_t)
 {
 	return true;
+}
+
+std::span<const copy_way> copy_ways()
+{
+	return {};
 }
 
 static copy_tuning choose()

@@ -5,14 +5,15 @@
  * tune stands here and in copy.cpp.
  *
  * A copy that is long, or whose source is not in this CPU's caches, goes past them:
- * then stores that do not read the lines first, from several pages at once, are
- * what is fast.  One whose source is near is done by loads and stores.
+ * then stores that do not read the lines first are what is fast, in the order that
+ * suits the CPU.  One whose source is near is done by loads and stores.
  */
 #pragma once
 
 #include "driver/base/types.h"
 
 #include <cstring>
+#include <span>
 
 #pragma GCC visibility push(default)
 namespace usdma {
@@ -31,6 +32,14 @@ struct copy_tuning {
 	/* How they copy, for people. */
 	const char *medium_name, *fetch_name, *stream_name;
 };
+
+struct copy_way {
+	copy_fn copy;
+	const char *name;
+};
+
+/* The ways past the caches that this CPU can go; copy_tuning::stream is the one that was fastest here. */
+std::span<const copy_way> copy_ways();
 
 /* What suits this CPU; found out by the first call. */
 const copy_tuning &copy_for_cpu();

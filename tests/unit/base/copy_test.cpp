@@ -3,6 +3,7 @@
 
 #include "driver/base/copy.h"
 
+#include <algorithm>
 #include <vector>
 
 using namespace usdma;
@@ -43,6 +44,10 @@ static void every_size_and_alignment(void **)
 	check_sizes(t.medium, 1);
 	check_sizes(t.fetch, 2);
 	check_sizes(t.stream, 3);
+	for (const copy_way &way : copy_ways()) {
+		print_message("%s\n", way.name);
+		check_sizes(way.copy, 6);
+	}
 	check_sizes([](void *d, const void *s, size_t n) { copy_bytes(copy_for_cpu(), d, s, n); }, 4);
 	check_sizes([](void *d, const void *s, size_t n) { copy_bytes(copy_for_cpu(), d, s, n, true); }, 5);
 }
@@ -57,11 +62,24 @@ static void picked_by_size(void **)
 	assert_true(copy_pick(t, ~u64(0), near.data(), near.size(), true) == t.fetch);
 }
 
+/* Which one is the machine's affair, but it is one of them. */
+static void fastest_is_one_of_them(void **)
+{
+	const auto ways = copy_ways();
+	const copy_fn taken = copy_for_cpu().stream;
+
+	if (ways.empty())
+		assert_true(taken == copy_for_cpu().medium || copy_for_cpu().hot_ticks == 0);
+	else
+		assert_int_equal(std::count_if(ways.begin(), ways.end(), [=](const copy_way &w) { return w.copy == taken; }), 1);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(every_size_and_alignment),
 		cmocka_unit_test(picked_by_size),
+		cmocka_unit_test(fastest_is_one_of_them),
 	};
 
 	return cmocka_run_group_tests_name("copy", tests, nullptr, nullptr);

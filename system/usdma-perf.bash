@@ -17,12 +17,13 @@ _usdma_perf()
 	--api) words="native acl" ;;
 	--workload) words=kv-cache ;;
 	--model) words="8b 70b" ;;
+	--numa) words=all ;;
 	--device) words="sim vfio-user:" ;;
 	--depth | -d | --batch | -b | --threads | -t | --streams | --client-cpu | --engine-cpu | --engines | --cold-bytes | --seconds | \
 		--repeats | --layers | --heads | --head-size | --element | --block-tokens | --tokens | --requests) return ;;
 	*)
 		words="--way --size --depth --batch --threads --streams --wait --client-cpu --api --cold --cold-bytes --verify --seconds
-			--repeats --device --engines --engine-cpu --quiet --json --csv --plot --limits --workload --model --layers
+			--repeats --device --engines --engine-cpu --numa --quiet --json --csv --plot --limits --workload --model --layers
 			--heads --head-size --element --block-tokens --tokens --requests --curves --calibrate --write --version --help"
 		;;
 	esac

@@ -400,9 +400,11 @@ def test_thresholds(s):
     s.check(thresholds(USDMA_STRIPE="1M", USDMA_DIRECT_STORE="32K").items() >= {"stripe_from": 1 << 20, "direct_store_max": 32768}.items(),
             "tune: thresholds that are set")
     s.check(thresholds(USDMA_STRIPE="1K")["stripe_from"] == 131072, "tune: stripe in force is two of the smallest parts at least")
+    # Of ways that are as fast another one may be found out by the next process.
+    far = "past the caches" if "past the caches" in base["far"] else base["far"]
     for env, words in (({}, ("4 KiB", "one engine")), ({"USDMA_STRIPE": "2M", "USDMA_DIRECT_STORE": "0"}, ("2 MiB", "staging buffers"))):
         done = s.run("tune", "--from", result, env=dict(env, USDMA_CONFIG="/dev/null"))
-        s.check(all(w in done.stdout for w in ("memmove", base["far"], "three CPUs", *words))
+        s.check(all(w in done.stdout for w in ("memmove", far, "three CPUs", *words))
                 and max(map(len, done.stdout.splitlines())) <= 80, f"tune: says it in words {env}", done)
     with open(result, "w", encoding="utf-8") as f:
         f.write('{"settings": [], "skipped": [1]}')

@@ -41,7 +41,6 @@ ALLOWED = [
     ("lib/core/memory_span.cpp", "both.push_back(", "under usable_of and iovas_make"),
     ("lib/acl/init.cpp", "text->append(", "configure: under start"),
     ("lib/acl/init.cpp", "std::string text;", "configure: under start"),
-    ("lib/acl/init.cpp", "std::string config;", "an empty text; later another one is moved there"),
     ("lib/native/setting.cpp", "std::string text = ", "get: under usdma_setting_get"),
 ]
 

@@ -37,6 +37,8 @@ def arguments():
     parser.add_argument("--bench", action="store_true", help="the lane bench too")
     parser.add_argument("--fuzz-seconds", type=int, default=60, metavar="S", help="the lane fuzz searches so long in all (60)")
     parser.add_argument("--soak-minutes", type=float, default=10, metavar="M", help="the lane soak goes on so long (10)")
+    parser.add_argument("--minutes", type=float, default=0, metavar="M", help="begins nothing after so long: those lanes are skipped, and "
+                                                                            "named (default: no limit)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="how many at a time (default: %(default)s)")
     parser.add_argument("--build-root", default=os.path.join(TOP, "build-check"), metavar="DIR", help="where it builds (build-check)")
     args = parser.parse_args()
@@ -46,6 +48,7 @@ def arguments():
     if not 0 < args.soak_minutes <= 100000:
         parser.error("--soak-minutes takes minutes, more than 0")
     args.build_root = os.path.abspath(args.build_root)
+    args.until = time.monotonic() + args.minutes * 60 if args.minutes > 0 else None
     return args
 
 
@@ -67,7 +70,10 @@ def install_packages(names):
 def run_lane(name, args):
     run = Run(name, args)
     try:
-        LANES[name]["fn"](run)
+        if run.late():
+            run.results.skip(name, run.late())
+        else:
+            LANES[name]["fn"](run)
     except Stop:
         pass
     except Exception:  # a bug in a lane is that lane's failure

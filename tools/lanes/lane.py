@@ -57,8 +57,13 @@ class Run:
     def __init__(self, name, options):
         self.name, self.jobs, self.scratch = name, options.jobs, options.build_root
         self.fuzz_seconds, self.soak_minutes = options.fuzz_seconds, options.soak_minutes
+        self.minutes, self.until = options.minutes, options.until
         self.results, self.started = Results(), time.monotonic()
         self.figures = {}  # what a lane found beside points, for results.json
+
+    def late(self):
+        """Why nothing may begin any more, if so (--minutes)."""
+        return f"no time: {self.minutes:g} minutes are over" if self.until and time.monotonic() > self.until else None
 
     def say(self, text):
         print(f"[{self.name}] {text}", flush=True)
@@ -81,6 +86,10 @@ class Run:
             os.killpg(p.pid, signal.SIGKILL)
             p.wait()
             raise
+
+    def in_time(self, words, **more):
+        """The same, unless it is late: then None."""
+        return (None, "") if self.late() else self.command(words, **more)
 
     def must(self, what, words, **more):
         """A step that is a point itself; without it the lane ends."""
@@ -131,7 +140,7 @@ class Run:
     def commands(self, cases, **more):
         """Many commands side by side: (name, words) each; yields (name, status, output) in their order."""
         with ThreadPoolExecutor(self.jobs) as pool:
-            running = [(name, words, pool.submit(self.command, words, **more)) for name, words in cases]
+            running = [(name, words, pool.submit(self.in_time, words, **more)) for name, words in cases]
             for name, words, done in running:
                 status, out = done.result()
                 yield name, status, f"{shown(words)}\n{out}"
@@ -142,7 +151,10 @@ class Run:
         if not cases:
             self.results.add(False, f"{what}: nothing to look at")
         for name, status, out in self.commands(cases, **more):
-            self.results.add(status == 0, f"{what}: {name}", tail(out))
+            if status is None:
+                self.results.skip(f"{what}: {name}", self.late())
+            else:
+                self.results.add(status == 0, f"{what}: {name}", tail(out))
 
     def tap(self, what, words, **more):
         """A program that speaks TAP."""

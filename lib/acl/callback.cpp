@@ -78,13 +78,12 @@ static reporter *find_or_make(service &v, u64 thread)
 
 	if (it != v.table.end())
 		return it->second.get();
-	std::unique_ptr<reporter> made = try_unique<reporter>();
-	std::unique_ptr<reporter> *listed = made ? try_emplace(v.table, thread) : nullptr;
-	if (!listed)
+	std::unique_ptr<reporter> made(new (std::nothrow) reporter);
+	if (!made)
 		return nullptr;
 	made->thread = thread;
-	*listed = std::move(made);
-	return listed->get();
+	std::unique_ptr<reporter> *const listed = try_emplace(v.table, thread, std::move(made));
+	return listed ? listed->get() : nullptr;
 }
 
 /* ---- subscribing ------------------------------------------------------------------------------------ */

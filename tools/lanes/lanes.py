@@ -65,8 +65,8 @@ def install(run):
 def vm(run):
     run.build(where=run.dir("gcc"))
     run.tap("vm", [os.path.join(TOP, "tests/vm/run"), "--build-dir", run.dir("gcc"), "--cache", run.dir("vm-cache"),
-                   "--deadline", "240"],
-            deadline=900)
+                   "--deadline", "400"],
+            deadline=1200)
 
 
 @lane("docs", "README and docs/ followed word by word: build, install, own program, a bound device in a virtual machine",

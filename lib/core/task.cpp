@@ -230,7 +230,7 @@ static void queue_append(stream *s, queued *q)
 	store_relaxed(&s->gated, 1u);
 }
 
-/* With the lane's lock held; on error the task is the caller's as before. */
+/* With the lane's lock held; on error what drop_task gives back is still the task's. */
 static int enqueue(stream *s, task &t)
 {
 	auto *q = new (std::nothrow) queued{std::move(t)};

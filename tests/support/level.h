@@ -14,7 +14,7 @@ struct level {
 	long maps;   /* mappings in all: the C library's heaps come and go among them */
 };
 
-/* The C library's memory is a sanitizer's. */
+/* The C library's memory, and part of the addresses, are a sanitizer's. */
 extern const bool sanitized;
 
 /* "": nothing stays that was not there before, else what. */

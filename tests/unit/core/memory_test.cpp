@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory over devices that record what is mapped into them. */
+#include "tests/support/level.h"
 #include "tests/unit/core/memory_rig.h"
 
 #include <cstdlib>
@@ -16,14 +17,9 @@ using test::fake;
 using test::on_device;
 using test::own_memory;
 using test::pages;
+using test::sanitized;
 using test::pinned;
 using test::is_fork;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-static constexpr bool sanitized = true;
-#else
-static constexpr bool sanitized = false;
-#endif
 
 /* The device sees at p's DMA address what stands at p. */
 static void assert_reached(fake &f, const void *p)

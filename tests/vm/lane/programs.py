@@ -43,8 +43,10 @@ class Programs:
                     continue
                 command = test["cmd"][test["cmd"].index("--") + 1:]
                 name = test["name"].removesuffix("-embedded")
-                if command[0].endswith(".py") or name in NOT_ON_EDU:
+                if command[0].endswith(".py"):
                     continue  # drives programs of its own; there is no Python in the guest
+                if name in NOT_ON_EDU:
+                    continue
                 path = os.path.join(self.build_dir, command[0])
                 yield name, path, command[1:], max(test["cmd"].count("--device"), 1)
 

@@ -20,16 +20,25 @@ namespace {
 /* The kernel takes back a read that it was asked to within microseconds. */
 constexpr u64 cancel_ms = 1000;
 
+/* The kernel reads the eventfd into this. */
+struct landing {
+	u64 count = 0;
+	landing *next = nullptr;
+};
+
+/* Those that the kernel did not give back: it may still write there. */
+constinit std::atomic<landing *> kept_for_good;
+
 struct thread_ring {
 	io_uring ring;
-	u64 *count = nullptr; /* the kernel reads the eventfd into this */
+	landing *land = nullptr;
 	bool ready = false;
 	bool tried = false;
 
 	~thread_ring()
 	{
 		close();
-		delete count;
+		delete land;
 	}
 	void close()
 	{
@@ -37,12 +46,15 @@ struct thread_ring {
 			io_uring_queue_exit(&ring);
 		ready = false;
 	}
-	/* A read is under way that the kernel does not give back: it may still write there, so that stays for good. */
+	/* A read is under way that the kernel does not give back. */
 	void abandon()
 	{
 		log_warn("io_uring does not take a read back: waiting with ppoll from now on");
 		close();
-		count = nullptr;
+		land->next = kept_for_good.load(std::memory_order_relaxed);
+		while (!kept_for_good.compare_exchange_weak(land->next, land, std::memory_order_release, std::memory_order_relaxed))
+			;
+		land = nullptr;
 	}
 	bool open();
 };
@@ -57,8 +69,8 @@ bool thread_ring::open()
 	if (tried)
 		return ready;
 	tried = true;
-	count = new (std::nothrow) u64(0);
-	if (!count)
+	land = new (std::nothrow) landing;
+	if (!land)
 		return false;
 	for (unsigned flags : tries) {
 		err = config_get().io_uring ? io_uring_queue_init(4, &ring, flags) : -EPERM;
@@ -116,8 +128,8 @@ int ring_sleep(thread_ring *mine, int fd, u64 abs_ns)
 	io_uring_cqe *cqe;
 	int err;
 
-	*mine->count = 0;
-	io_uring_prep_read(sqe, fd, mine->count, sizeof(*mine->count), 0);
+	mine->land->count = 0;
+	io_uring_prep_read(sqe, fd, &mine->land->count, sizeof(mine->land->count), 0);
 	sqe->user_data = 1;
 	err = io_uring_submit_and_wait_timeout(ring, &cqe, 1, &ts, nullptr);
 	if (io_uring_peek_cqe(ring, &cqe) == 0) {
@@ -129,7 +141,7 @@ int ring_sleep(thread_ring *mine, int fd, u64 abs_ns)
 		mine->abandon();
 		return 0; /* it may have taken the signal: look */
 	}
-	if (*mine->count)
+	if (mine->land->count)
 		return 0;
 	return err == -EINTR ? -EINTR : -ETIMEDOUT;
 }

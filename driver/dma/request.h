@@ -8,6 +8,9 @@
 
 #include "driver/base/types.h"
 
+#include <cstddef>
+#include <cstring>
+
 #pragma GCC visibility push(default)
 namespace usdma::dma {
 
@@ -98,6 +101,23 @@ struct request {
 	u64 a = 0, b = 0;
 	u64 cookie = 0; /* the submitter's; comes back with a fault, and selects in channel_ops::squash */
 };
+
+/*
+ * All of a copy's request, in the place of whatever is there.  What engines load as one word is
+ * stored as one: a load of what several stores have just written waits till they are in the cache.
+ */
+inline void set_copy(request *r, u8 spaces, u64 src, u64 dst, u64 len, u64 cookie, u8 flags = 0)
+{
+	const u64 head = u64(opcode::copy) | u64(flags) << 8 | u64(spaces) << 16;
+
+	static_assert(offsetof(request, flags) == 1 && offsetof(request, spaces) == 2 && offsetof(request, height) == 4);
+	memcpy(static_cast<void *>(r), &head, sizeof(head));
+	r->src = src;
+	r->dst = dst;
+	r->len = len;
+	r->a = r->b = 0;
+	r->cookie = cookie;
+}
 
 constexpr u8 spaces(space src, space dst)
 {

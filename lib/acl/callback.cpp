@@ -82,7 +82,7 @@ static reporter *find_or_make(service &v, u64 thread)
 	if (!made)
 		return nullptr;
 	made->thread = thread;
-	std::unique_ptr<reporter> *const listed = try_emplace(v.table, thread, std::move(made));
+	auto *const listed = try_emplace(v.table, thread, std::move(made));
 	return listed ? listed->get() : nullptr;
 }
 

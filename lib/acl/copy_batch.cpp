@@ -73,7 +73,8 @@ static aclError check_indexes(const batch &b)
 }
 
 /* Where the caller says that one side is: a device's slot, host, or nowhere that there is. */
-inline constexpr int side_host = -1, side_none = -2;
+using core::side_host;
+inline constexpr int side_none = -2;
 
 static int side_of(const aclrtMemLocation &said)
 {
@@ -84,9 +85,10 @@ static int side_of(const aclrtMemLocation &said)
 }
 
 /* An attribute, looked at once for all its items. */
-struct sides {
-	int dst, src;
-};
+static core::sides sides_of(const aclrtMemcpyBatchAttr &a)
+{
+	return {side_of(a.dstLoc), side_of(a.srcLoc)};
+}
 
 /* Class unregistered counts as host. */
 static inline int side_of(const core::place &p)
@@ -101,7 +103,7 @@ static inline int side_of(const core::place &p)
 }
 
 /* Rows 10 to 12 for one item; async: an empty item is an error. */
-static inline aclError check_item(const batch &b, size_t i, const core::ends &e, sides said, bool async)
+static inline aclError check_item(const batch &b, size_t i, const core::ends &e, core::sides said, bool async)
 {
 	const bool to_device = e.dst.cls == core::mem_class::device, from_device = e.src.cls == core::mem_class::device;
 
@@ -129,39 +131,66 @@ static aclError submit(const batch &b, core::stream *s, const core::copy_item *i
 	return copy_fault(b.call, err, at[done]);
 }
 
-static aclError run(const batch &b, core::stream *s, bool async)
+/* Items [from, end), of one attribute, each looked up and checked. */
+static aclError run_checked(const batch &b, core::stream *s, size_t from, size_t end, core::sides said, bool async)
 {
 	core::copy_item items[group];
 	core::ends at[group];
-	size_t attr = 0;
-	sides said{side_of(b.attrs[0].dstLoc), side_of(b.attrs[0].srcLoc)};
+	aclError bad = ACL_SUCCESS, err;
+	size_t k = 0;
 
-	for (size_t i = 0; i < b.n;) {
-		const size_t from = i, end = std::min(b.n, i + group);
-		aclError bad = ACL_SUCCESS, err;
-		size_t k = 0;
+	for (; from + k < end && !bad; k += !bad) {
+		const size_t i = from + k;
 
-		for (; i < end; i++) {
-			if (attr + 1 < b.attr_count && b.indexes[attr + 1] == i) {
-				attr++;
-				said = {side_of(b.attrs[attr].dstLoc), side_of(b.attrs[attr].srcLoc)};
-			}
-			at[k] = core::locate_ends(b.dsts[i], b.srcs[i]);
-			bad = check_item(b, i, at[k], said, async);
-			if (unlikely(bad))
-				break;
-			items[k++] = {b.dsts[i], b.srcs[i], b.sizes[i]};
-		}
-		/* What comes before a bad item is submitted all the same. */
-		const size_t fail = *b.fail;
-		err = submit(b, s, items, at, k, from);
-		if (unlikely(err || bad)) {
-			*b.fail = err ? *b.fail : fail;
-			return err ? err : bad;
-		}
+		at[k] = core::locate_ends(b.dsts[i], b.srcs[i]);
+		items[k] = {b.dsts[i], b.srcs[i], b.sizes[i]};
+		bad = check_item(b, i, at[k], said, async);
 	}
-	self.tasks++;
-	return ACL_SUCCESS;
+	/* What comes before a bad item is submitted all the same. */
+	const size_t fail = *b.fail;
+	err = submit(b, s, items, at, k, from);
+	if (err)
+		return err;
+	*b.fail = fail;
+	return bad;
+}
+
+/* Items [from, end), of one attribute. */
+static aclError run_alike(const batch &b, core::stream *s, size_t from, size_t end, core::sides said, bool async)
+{
+	const bool fits = (said.dst == side_host) != (said.src == side_host);
+	aclError bad = ACL_SUCCESS;
+
+	while (from < end && !bad) {
+		int err = 0;
+
+		/* As most are: none of the checks would say a word. */
+		if (fits)
+			from += core::copy_batch_remembered(s, {b.dsts + from, b.srcs + from, b.sizes + from}, end - from, said, &err);
+		if (unlikely(err)) {
+			*b.fail = from;
+			return copy_fault(b.call, err, core::locate_ends(b.dsts[from], b.srcs[from]));
+		}
+		if (from == end)
+			break;
+		const size_t to = std::min(end, from + group);
+		bad = run_checked(b, s, from, to, said, async);
+		from = to;
+	}
+	return bad;
+}
+
+static aclError run(const batch &b, core::stream *s, bool async)
+{
+	aclError err = ACL_SUCCESS;
+
+	for (size_t a = 0; a < b.attr_count && !err; a++) {
+		const size_t end = a + 1 < b.attr_count ? b.indexes[a + 1] : b.n;
+
+		err = run_alike(b, s, b.indexes[a], end, sides_of(b.attrs[a]), async);
+	}
+	self.tasks += !err;
+	return err;
 }
 
 static aclError batch_async(const batch &b, aclrtStream stream)

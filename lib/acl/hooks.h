@@ -22,7 +22,7 @@ public:
 	struct hook {
 		std::string name;
 		F fn;
-		void *args;
+		void *args = nullptr;
 		u64 number;
 	};
 	/* As much of a name as messages show. */
@@ -51,21 +51,23 @@ public:
 	template <class... A> void call(A... a)
 	{
 		const u64 last = newest();
+		u64 number = 0;
 		short_name name;
-		void *args;
+		void *args = nullptr;
 
-		for (u64 number = 0; F fn = next(&number, last, &args, &name);)
+		while (F fn = next(&number, last, &args, &name))
 			fn(a..., args);
 	}
 	/* The same; what the first one that failed returned, and its name. */
 	template <class... A> int ask(short_name *failed, A... a)
 	{
 		const u64 last = newest();
+		u64 number = 0;
 		short_name name;
-		void *args;
+		void *args = nullptr;
 		int first = 0;
 
-		for (u64 number = 0; F fn = next(&number, last, &args, &name);) {
+		while (F fn = next(&number, last, &args, &name)) {
 			const int got = fn(a..., args);
 
 			if (got && !first)

@@ -62,13 +62,7 @@ static inline dma::request copy_request(stream *s, const place &dst, const place
 {
 	dma::request r;
 
-	r.op = dma::opcode::copy;
-	r.flags = flags;
-	r.spaces = dma::spaces(src.space, dst.space);
-	r.src = src.dma;
-	r.dst = dst.dma;
-	r.len = len;
-	r.cookie = reinterpret_cast<u64>(s);
+	dma::set_copy(&r, dma::spaces(src.space, dst.space), src.dma, dst.dma, len, reinterpret_cast<u64>(s), flags);
 	return r;
 }
 
@@ -121,6 +115,13 @@ int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u
 	return copy_pieces(s, e, d, f, len, flags);
 }
 
+/* For requests, not cleared: each is made whole. */
+template <size_t N> union room {
+	dma::request r[N];
+
+	room() {}
+};
+
 /* What the thread remembers of this place is all that a copy of len bytes from or to it wants to know. */
 static inline bool remembered(const device *dev, const located *l, u64 addr, u64 len, u64 generation)
 {
@@ -141,23 +142,18 @@ static inline bool request_remembered(stream *s, u64 dst, u64 src, u64 len, dma:
 	if (unlikely(len - 1 >= s->plain_len || !remembered(s->dev, d, dst, len, generation) ||
 		     !remembered(s->dev, f, src, len, generation)))
 		return false;
-	r->op = dma::opcode::copy;
-	r->spaces = dma::spaces(f->space, d->space);
-	r->src = src + f->delta;
-	r->dst = dst + d->delta;
-	r->len = len;
-	r->cookie = reinterpret_cast<u64>(s);
+	dma::set_copy(r, dma::spaces(f->space, d->space), src + f->delta, dst + d->delta, len, reinterpret_cast<u64>(s));
 	return true;
 }
 
 int copy_remembered(stream *s, void *dst, const void *src, u64 len)
 {
 	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
-	dma::request r;
+	room<1> q;
 
 	if (unlikely(located_entry(d)->cls != mem_class::device && located_entry(f)->cls != mem_class::device))
 		return 1;
-	return likely(request_remembered(s, d, f, len, &r)) ? stream_submit(s, &r, 1) : 1;
+	return likely(request_remembered(s, d, f, len, q.r)) ? stream_submit(s, q.r, 1) : 1;
 }
 
 [[gnu::noinline]] static int copy_looked_up(stream *s, void *dst, const void *src, u64 len)
@@ -169,10 +165,10 @@ int copy_remembered(stream *s, void *dst, const void *src, u64 len)
 
 int copy_async(stream *s, void *dst, const void *src, u64 len)
 {
-	dma::request r;
+	room<1> q;
 
-	if (likely(request_remembered(s, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, &r)))
-		return stream_submit(s, &r, 1);
+	if (likely(request_remembered(s, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, q.r)))
+		return stream_submit(s, q.r, 1);
 	return copy_looked_up(s, dst, src, len);
 }
 
@@ -185,50 +181,132 @@ static bool batchable(stream *s, const ends &e, const copy_item &i)
 	       holds(e.src, reinterpret_cast<u64>(i.src), i.len);
 }
 
-/* at: where the items' ends are, or nullptr: to be looked up. */
-[[gnu::always_inline]] static inline int batch(stream *s, const copy_item *items, const ends *at, size_t n, size_t *done)
+static constexpr size_t group = 32; /* one lock and one doorbell for so many */
+
+/* The region in which one end of a batch's items lay last, as far as all of them can use it. */
+struct run_end {
+	u64 base = 0, size = 0, delta = 0;
+	dma::space space = dma::space::host;
+
+	bool holds(u64 addr, u64 len) const { return len <= size && addr - base <= size - len; }
+};
+
+struct run {
+	stream *s;
+	const sides *said; /* nullptr: anywhere */
+	u64 generation = region_map->generation();
+	run_end dst, src;
+
+	/* What is known of them may be old after a wait for room in the ring. */
+	void renew()
+	{
+		if (unlikely(generation != region_map->generation()))
+			*this = run{s, said};
+	}
+};
+
+static inline bool on_side(const located *l, int side)
 {
-	constexpr size_t group = 32; /* one lock and one doorbell for so many */
-	dma::request r[group];
+	return side == side_host ? l->cls == mem_class::host : l->cls == mem_class::device && l->slot == side;
+}
 
-	*done = 0;
-	for (size_t i = 0; i < n;) {
-		size_t k = 0;
-		int err = 0;
+[[gnu::noinline]] static bool enter(const run &b, run_end *e, u64 addr, u64 len, const int *side)
+{
+	const located *l = located_entry(addr);
 
-		for (; i + k < n && k < group; k++) {
-			const copy_item &it = items[i + k];
+	if (!remembered(b.s->dev, l, addr, len, b.generation) || (side && !on_side(l, *side)))
+		return false;
+	*e = {l->base, l->size, l->delta, l->space};
+	return true;
+}
 
-			if (!at && request_remembered(s, reinterpret_cast<u64>(it.dst), reinterpret_cast<u64>(it.src), it.len, &r[k]))
-				continue;
-			const ends e = at ? at[i + k] : locate_ends(it.dst, it.src);
+/* As request_remembered, but an item beside the one before needs no look at what the thread remembers. */
+static inline bool request_in_run(run *b, u64 dst, u64 src, u64 len, dma::request *r)
+{
+	if (unlikely(len - 1 >= b->s->plain_len))
+		return false;
+	if (unlikely(!b->dst.holds(dst, len)) && !enter(*b, &b->dst, dst, len, b->said ? &b->said->dst : nullptr))
+		return false;
+	if (unlikely(!b->src.holds(src, len)) && !enter(*b, &b->src, src, len, b->said ? &b->said->src : nullptr))
+		return false;
+	dma::set_copy(r, dma::spaces(b->src.space, b->dst.space), src + b->src.delta, dst + b->dst.delta, len,
+		      reinterpret_cast<u64>(b->s));
+	return true;
+}
 
-			if (!batchable(s, e, it))
-				break;
-			r[k] = copy_request(s, e.dst, e.src, it.len);
-		}
-		if (k)
-			err = stream_submit(s, r, k);
-		else {
-			err = copy_async(s, items[i].dst, items[i].src, items[i].len);
+static inline bool request_in_run(run *b, const copy_item &i, dma::request *r)
+{
+	return request_in_run(b, reinterpret_cast<u64>(i.dst), reinterpret_cast<u64>(i.src), i.len, r);
+}
+
+static bool request_looked_up(stream *s, const ends &e, const copy_item &i, dma::request *r)
+{
+	if (!batchable(s, e, i))
+		return false;
+	*r = copy_request(s, e.dst, e.src, i.len);
+	return true;
+}
+
+/* Requests for the first of n items, as many as make(number, request) makes; *k of them. */
+template <class Make> [[gnu::always_inline]] static inline int submit_run(run *b, size_t n, size_t *k, const Make &make)
+{
+	room<group> q;
+
+	n = std::min(n, group);
+	b->renew();
+	for (*k = 0; *k < n && likely(make(*k, &q.r[*k]));)
+		++*k;
+	return likely(*k) ? stream_submit(b->s, q.r, *k) : 0;
+}
+
+/* Groups of such; what make does not make is copied by itself. */
+template <class Make>
+[[gnu::always_inline]] static inline int batch(run *b, const copy_item *items, size_t n, size_t *done, const Make &make)
+{
+	for (*done = 0; *done < n;) {
+		const copy_item *const first = items + *done;
+		size_t k;
+		int err = submit_run(b, n - *done, &k, [&](size_t i, dma::request *r) { return make(*done + i, r); });
+
+		if (!k) {
+			err = copy_async(b->s, first->dst, first->src, first->len);
 			k = 1;
 		}
 		if (err)
 			return err;
-		i += k;
-		*done = i;
+		*done += k;
 	}
 	return 0;
 }
 
 int copy_batch(stream *s, const copy_item *items, size_t n, size_t *done)
 {
-	return batch(s, items, nullptr, n, done);
+	run b{s, nullptr};
+
+	return batch(&b, items, n, done, [&](size_t i, dma::request *r) {
+		return likely(request_in_run(&b, items[i], r)) ||
+		       request_looked_up(s, locate_ends(items[i].dst, items[i].src), items[i], r);
+	});
 }
 
 int copy_batch_located(stream *s, const copy_item *items, const ends *at, size_t n, size_t *done)
 {
-	return batch(s, items, at, n, done);
+	run b{s, nullptr};
+
+	return batch(&b, items, n, done,
+		     [&](size_t i, dma::request *r) { return request_looked_up(s, at[i], items[i], r); });
+}
+
+size_t copy_batch_remembered(stream *s, const copy_lists &items, size_t n, sides said, int *err)
+{
+	run b{s, &said};
+	size_t done = 0, k = group;
+
+	for (*err = 0; k == group && done < n && !*err; done += *err ? 0 : k)
+		*err = submit_run(&b, n - done, &k, [&](size_t i, dma::request *r) {
+			return request_in_run(&b, {items.dst[done + i], items.src[done + i], items.len[done + i]}, r);
+		});
+	return done;
 }
 
 /* ---- other operations ------------------------------------------------------------------------------- */

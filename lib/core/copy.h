@@ -51,6 +51,22 @@ int copy_batch(stream *s, const copy_item *items, size_t n, size_t *done);
 /* The same for items whose ends the caller has looked up. */
 int copy_batch_located(stream *s, const copy_item *items, const ends *at, size_t n, size_t *done);
 
+struct copy_lists {
+	void *const *dst, *const *src;
+	const size_t *len;
+};
+/* Which memory the ends of copies are said to lie in: a device's slot, or host memory. */
+inline constexpr int side_host = -1;
+struct sides {
+	int dst, src;
+};
+/*
+ * The first of n items, as long as both ends lie where this thread was before and on the sides
+ * that are said, of which one is the host's.  Returns how many are submitted; the next one is
+ * another kind of item, or has failed: *err.
+ */
+size_t copy_batch_remembered(stream *s, const copy_lists &items, size_t n, sides said, int *err);
+
 struct copy_rect {
 	void *dst;
 	u64 dst_pitch;

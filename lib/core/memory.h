@@ -79,7 +79,11 @@ place locate_slow(u64 addr, located *entry);
 /* Device pointers and host pointers differ in bit 46; neighbours of 2 MiB fall on two entries. */
 inline located *located_entry(u64 addr)
 {
-	return &located_cache[(addr >> 45 & 2) | (addr >> 21 & 1)];
+	located *l = &located_cache[(addr >> 45 & 2) | (addr >> 21 & 1)];
+
+	/* A thread's variable is an address that compilers like to work out anew at each use: not on this path. */
+	asm("" : "+r"(l));
+	return l;
 }
 
 /* Lock-free, no system call; remembers its last results per thread. */

@@ -65,7 +65,7 @@ def install(run):
 def vm(run):
     run.build(where=run.dir("gcc"))
     run.tap("vm", [os.path.join(TOP, "tests/vm/run"), "--build-dir", run.dir("gcc"), "--cache", run.dir("vm-cache"),
-                   "--deadline", "400"],
+                   "--deadline", "700"],
             deadline=1200)
 
 

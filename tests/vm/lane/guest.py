@@ -42,7 +42,7 @@ def read_logs(scratch):
 
 
 class Guest:
-    def __init__(self, kernel, initrd, scratch, devices, cmdline, deadline, memory=1024, clock=JUMPING, boot_seconds=60):
+    def __init__(self, kernel, initrd, scratch, devices, cmdline, deadline, memory=1024, clock=JUMPING, boot_seconds=180):
         self.deadline = deadline
         self.scratch = scratch
         sock_path = os.path.join(scratch, "port")

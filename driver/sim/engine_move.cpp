@@ -96,25 +96,13 @@ bool unit::locate(const end &e, u64 left, piece *out)
 	return true;
 }
 
-/* All of it in one piece that can be touched, or nullptr: take the long way, which also finds out what is wrong. */
-u8 *unit::direct(const end &e, u64 len)
+/* Fills the window of an end in host memory, where that can be; what is wrong is found out on the long way. */
+void unit::meet(const end &e)
 {
-	if (e.space == space::device) {
-		const u64 off = e.addr - load_relaxed(&m_.mem_base);
-
-		return likely(range_within(off, len, m_.mem_size)) ? m_.mem + off : nullptr;
-	}
 	window &w = *e.near;
-	u64 off = e.addr - w.base;
 
-	if (unlikely(off >= w.size)) {
-		if (!m_.space.find(e.addr, &w) || (w.prot & e.right) != e.right) {
-			w = window();
-			return nullptr;
-		}
-		off = e.addr - w.base;
-	}
-	return likely(w.host && len <= w.size - off) ? w.host + off : nullptr;
+	if (e.space == space::host && e.addr - w.base >= w.size && (!m_.space.find(e.addr, &w) || (w.prot & e.right) != e.right))
+		w = window();
 }
 
 /* Both spans have been checked; what vanished since is found on the way. */

@@ -12,15 +12,11 @@ using dma::opcode;
 using dma::space;
 using sdma::descriptor;
 
-/* Up to here in one go; what is longer is moved in slices. */
-static constexpr u64 at_once = 64 * KiB;
 static constexpr u64 slice = 256 * KiB;
 /* A 2-D copy of short rows lets others in after so many. */
 static constexpr u32 rows_per_slice = 1024;
 /* Looks of a WAIT for one heartbeat. */
 static constexpr u32 wait_beat = 64;
-static constexpr u8 known_flags = dma::flag_fence | dma::flag_interrupt | dma::flag_complete | dma::flag_cache;
-static constexpr u8 known_spaces = 0x11;
 
 /*
  * Descriptors of a channel end one after the other, so flag_fence asks for
@@ -59,20 +55,14 @@ static bool length_right(u64 len)
 	return len && len <= model_max_len;
 }
 
-inline unit::result unit::op_copy(hw_channel &ch, const descriptor &d)
+unit::result unit::op_copy(hw_channel &ch, const descriptor &d)
 {
 	const end src = source(ch, dma::src_space(d.spaces), d.src), dst = target(ch, dma::dst_space(d.spaces), d.dst);
 
-	if (likely(d.len - 1 < at_once)) {
-		const u8 *s = direct(src, d.len);
-		u8 *t = direct(dst, d.len);
-
-		if (likely(s && t)) {
-			copy_bytes(m_.tuning, t, s, d.len, d.flags & dma::flag_cache);
-			moved_ += d.len;
-			return result::done;
-		}
-	}
+	meet(src);
+	meet(dst);
+	if (copy_at_once(ch, d))
+		return result::done;
 	if (!length_right(d.len))
 		return fault(fault_reason::bad_length, 0);
 	if (!check_span(src, d.len) || !check_span(dst, d.len))

@@ -70,7 +70,11 @@ unsigned unit::run_ring(hw_channel &ch, bool *dry)
 
 		store_relaxed(&ch.head, ch.next);
 		const u32 errors = bus_errors;
-		result r = unlikely(special_) ? run_special(ch, d) : execute(ch, d);
+		result r = result::done;
+		if (unlikely(special_))
+			r = run_special(ch, d);
+		else if (unlikely(!copy_at_once(ch, d)))
+			r = execute(ch, d);
 		if (unlikely(bus_errors != errors))
 			r = memory_gone(r, d);
 		if (likely(r == result::done)) {

@@ -19,6 +19,10 @@ namespace usdma::sim {
 /* What this device can (reg_max_len, reg_ring_order). */
 inline constexpr u64 model_max_len = 4 * GiB;
 inline constexpr u32 model_min_order = 2, model_max_order = 16;
+/* Copies up to here in one go; what is longer is moved in slices. */
+inline constexpr u64 at_once = 64 * KiB;
+inline constexpr u8 known_flags = dma::flag_fence | dma::flag_interrupt | dma::flag_complete | dma::flag_cache;
+inline constexpr u8 known_spaces = 0x11;
 
 /* What the client wrote into a channel's control page; the server thread's. */
 struct channel_regs {
@@ -144,7 +148,8 @@ private:
 	bool find_mapped(const end &e, window *w);
 	bool check_span(const end &e, u64 len);
 	bool locate(const end &e, u64 left, piece *out);
-	u8 *direct(const end &e, u64 len);
+	void meet(const end &e);
+	bool copy_at_once(const hw_channel &ch, const sdma::descriptor &d);
 	result move(hw_channel &ch, end dst, end src, u64 len, bool cache);
 	result move_remote(hw_channel &ch, const end &dst, const piece &t, const end &src, const piece &s, u64 len);
 	result get_bytes(hw_channel &ch, end src, void *buf, u64 len);
@@ -179,5 +184,34 @@ private:
 	alignas(cache_line) u32 cmd_pending_ = 0;
 	u32 quit_ = 0, ended_ = 0;
 };
+
+/* The bytes of [addr, addr + len) where all of them lie in the window and can be touched. */
+inline u8 *in_window(const window &w, u64 addr, u64 len)
+{
+	const u64 off = addr - w.base;
+
+	return likely(w.host && len <= w.size && off <= w.size - len) ? w.host + off : nullptr;
+}
+
+/*
+ * A copy as most are: short, from and to where the channel's last ones were, or the device's
+ * own memory.  False: it is another one, or not a right one, and nothing was done.
+ */
+inline bool unit::copy_at_once(const hw_channel &ch, const sdma::descriptor &d)
+{
+	const window own = {load_relaxed(&m_.mem_base), m_.mem_size, m_.mem, 0};
+
+	if (unlikely(d.op != u8(dma::opcode::copy) || d.reserved || (d.flags & ~known_flags) || (d.spaces & ~known_spaces) ||
+		     d.len - 1 >= at_once))
+		return false;
+	const u8 *src = in_window(dma::src_space(d.spaces) == dma::space::device ? own : ch.src, d.src, d.len);
+	u8 *dst = in_window(dma::dst_space(d.spaces) == dma::space::device ? own : ch.dst, d.dst, d.len);
+
+	if (unlikely(!src || !dst))
+		return false;
+	copy_bytes(m_.tuning, dst, src, d.len, d.flags & dma::flag_cache);
+	moved_ += d.len;
+	return true;
+}
 
 } // namespace usdma::sim

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/bounce.h"
 
+#include "driver/base/clock.h"
 #include "driver/base/copy.h"
 #include "driver/base/error.h"
 #include "lib/core/staging.h"
@@ -49,8 +50,19 @@ static int wait_piece(stream *s, u64 seq)
 	return err ? err : stream_take_error(s, nullptr);
 }
 
+/* The engine reads the buffer next. */
+static void fill(u8 *mem, const u8 *src, u64 n, bool past)
+{
+	const copy_tuning &t = copy_for_cpu();
+
+	if (past && n >= t.probe_min)
+		t.stream(mem, src, n);
+	else
+		copy_bytes(t, mem, src, n, true);
+}
+
 /* Host → device: fill a buffer while the engine reads the ones before it. */
-static int pump_in(stream *s, staging &st, u8 *dst, const u8 *src, u64 len)
+static int pump_in(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *src, u64 len)
 {
 	int err = 0;
 
@@ -61,15 +73,16 @@ static int pump_in(stream *s, staging &st, u8 *dst, const u8 *src, u64 len)
 		err = b.busy ? wait_piece(s, b.seq) : 0;
 		if (err)
 			break;
-		/* The engine reads the buffer next. */
-		copy_bytes(copy_for_cpu(), b.mem, src + off, n, true);
+		if (i && i % st.count == 0)
+			way.lap(now_ns());
+		fill(b.mem, src + off, n, way.past());
 		err = submit_piece(s, dst + off, b.mem, n, &b.seq);
 		b.busy = true;
 	}
 	return err;
 }
 
-/* The buffer is near, left so by the engine; what it goes to is, of a copy of many buffers, far. */
+/* What it goes to is, of a copy of many buffers, far. */
 static void empty(u8 *dst, const u8 *mem, u64 n)
 {
 	const copy_tuning &t = copy_for_cpu();
@@ -78,8 +91,9 @@ static void empty(u8 *dst, const u8 *mem, u64 n)
 }
 
 /* Device → host: keep all buffers on the way, empty them in order. */
-static int pump_out(stream *s, staging &st, u8 *dst, const u8 *src, u64 len)
+static int pump_out(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *src, u64 len)
 {
+	const auto flags = [&way] { return way.past() ? u8(0) : u8(dma::flag_cache); };
 	u64 asked = 0;
 	int err = 0;
 
@@ -88,7 +102,7 @@ static int pump_out(stream *s, staging &st, u8 *dst, const u8 *src, u64 len)
 	for (u64 i = 0; i < st.count && asked < len && !err; i++) {
 		const u64 n = std::min(len - asked, st.chunk);
 
-		err = submit_piece(s, st.at(i).mem, src + asked, n, &st.at(i).seq, dma::flag_cache);
+		err = submit_piece(s, st.at(i).mem, src + asked, n, &st.at(i).seq, flags());
 		asked += n;
 	}
 	for (u64 off = 0, i = 0; off < len && !err; off += st.chunk, i++) {
@@ -97,11 +111,13 @@ static int pump_out(stream *s, staging &st, u8 *dst, const u8 *src, u64 len)
 		err = wait_piece(s, b.seq);
 		if (err)
 			break;
+		if (i && i % st.count == 0)
+			way.lap(now_ns());
 		empty(dst + off, b.mem, std::min(len - off, st.chunk));
 		if (asked >= len)
 			continue;
 		const u64 n = std::min(len - asked, st.chunk);
-		err = submit_piece(s, b.mem, src + asked, n, &b.seq, dma::flag_cache);
+		err = submit_piece(s, b.mem, src + asked, n, &b.seq, flags());
 		asked += n;
 	}
 	return err;
@@ -129,6 +145,21 @@ static int relay(stream *from, stream *to, staging &st, u8 *dst, const u8 *src, 
 
 /* ---- the ways --------------------------------------------------------------------------------------- */
 
+/* Each copy learns by itself; of several at a time the last one's is kept. */
+static hand_over way_of(device *dev, bool in)
+{
+	std::lock_guard guard(dev->idle_lock);
+
+	return dev->handing[in];
+}
+
+static void keep_way(device *dev, bool in, const hand_over &way)
+{
+	std::lock_guard guard(dev->idle_lock);
+
+	dev->handing[in] = way;
+}
+
 static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len)
 {
 	const bool in = is_host(e.src);
@@ -138,7 +169,10 @@ static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len)
 
 	if (s.error() || st.error())
 		return s.error() ? s.error() : st.error();
-	err = in ? pump_in(s.get(), st, dst, src, len) : pump_out(s.get(), st, dst, src, len);
+	hand_over way = way_of(s.get()->dev, in);
+	way.begin(now_ns(), len / (st.chunk * std::max<u64>(st.count, 1)));
+	err = in ? pump_in(s.get(), st, way, dst, src, len) : pump_out(s.get(), st, way, dst, src, len);
+	keep_way(s.get()->dev, in, way);
 	/* Also after an error: the buffers may be given back only when the engine has left them. */
 	end = stream_sync(s.get(), deadline::never());
 	return err ? err : end;

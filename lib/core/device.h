@@ -10,6 +10,7 @@
 #include "driver/base/futex_lock.h"
 #include "driver/dma/engine.h"
 #include "lib/core/config.h"
+#include "lib/core/hand_over.h"
 #include "lib/core/memory.h"
 #include "lib/core/spin.h"
 #include "lib/core/stats.h"
@@ -60,7 +61,8 @@ public:
 	std::mutex lock;                          /* lanes */
 	void *heap = nullptr;                     /* memory.cpp's */
 	struct stream *idle = nullptr;            /* internal streams for synchronous copies, not in use */
-	std::mutex idle_lock;
+	hand_over handing[2];                     /* pageable copies out, in: what was learned */
+	std::mutex idle_lock;                     /* idle, handing */
 	std::atomic<int> dead{0};                 /* an errno once the device is lost or hung: ends every wait */
 	u64 opened_ns = 0;
 	std::mutex recover_lock;                  /* still; taken before lock and the lanes' locks */

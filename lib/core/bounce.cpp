@@ -160,6 +160,12 @@ static void keep_way(device *dev, bool in, const hand_over &way)
 	dev->handing[in] = way;
 }
 
+/* How often the first buffer is used again. */
+static u64 laps_of(const staging &st, u64 len)
+{
+	return st.count ? (len - 1) / st.chunk / st.count : 0;
+}
+
 static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len)
 {
 	const bool in = is_host(e.src);
@@ -170,7 +176,7 @@ static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len)
 	if (s.error() || st.error())
 		return s.error() ? s.error() : st.error();
 	hand_over way = way_of(s.get()->dev, in);
-	way.begin(now_ns(), len / (st.chunk * std::max<u64>(st.count, 1)));
+	way.begin(now_ns(), laps_of(st, len));
 	err = in ? pump_in(s.get(), st, way, dst, src, len) : pump_out(s.get(), st, way, dst, src, len);
 	keep_way(s.get()->dev, in, way);
 	/* Also after an error: the buffers may be given back only when the engine has left them. */

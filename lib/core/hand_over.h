@@ -16,7 +16,7 @@ namespace usdma::core {
 
 class hand_over {
 public:
-	/* A copy of so many laps begins. */
+	/* A copy begins, in which lap() will be called so many times. */
 	void begin(u64 now, u64 laps)
 	{
 		lap_began_ = now;

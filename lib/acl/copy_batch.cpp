@@ -147,12 +147,8 @@ static aclError run_checked(const batch &b, core::stream *s, size_t from, size_t
 		bad = check_item(b, i, at[k], said, async);
 	}
 	/* What comes before a bad item is submitted all the same. */
-	const size_t fail = *b.fail;
 	err = submit(b, s, items, at, k, from);
-	if (err)
-		return err;
-	*b.fail = fail;
-	return bad;
+	return err ? err : bad;
 }
 
 /* Items [from, end), of one attribute. */

@@ -22,7 +22,7 @@ public:
 	struct hook {
 		std::string name;
 		F fn;
-		void *args = nullptr;
+		void *args;
 		u64 number;
 	};
 	/* As much of a name as messages show. */

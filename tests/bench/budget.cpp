@@ -55,7 +55,7 @@ private:
 
 		double ratio() const { return value / of; }
 	};
-	template <class Figure> auto around(const Figure &figure, double *before);
+	template <class Figure> double around(const Figure &figure, double *before);
 	template <class Figure, class Of> held median_of(const Figure &figure, const Of &of);
 	template <class Figure> double best_of(const Figure &figure, bool larger = false);
 	template <class Figure> double on_client(const Figure &figure);
@@ -113,10 +113,10 @@ job budget::near_job(way w, size_t size, unsigned depth) const
 }
 
 /* A figure, and how far client and engine were from each other: a hypervisor moves virtual CPUs about. */
-template <class Figure> auto budget::around(const Figure &figure, double *before)
+template <class Figure> double budget::around(const Figure &figure, double *before)
 {
 	*before = line_round_trip(m_.client, m_.engines[0]);
-	const auto value = figure();
+	const double value = figure();
 
 	apart_ = line_round_trip(m_.client, m_.engines[0]);
 	return value;
@@ -131,7 +131,7 @@ template <class Figure, class Of> budget::held budget::median_of(const Figure &f
 	const deadline until = deadline::in_ms(20000);
 	std::vector<held> all;
 
-	for (unsigned i = 0; (all.size() < 9 && !until.passed()) || all.empty(); i++) {
+	while (all.empty() || (all.size() < 9 && !until.passed())) {
 		double before;
 		const double value = around(figure, &before);
 
@@ -194,6 +194,7 @@ void budget::calls()
 {
 	const part p = one_->mem->parts(job(), cold_)[0];
 	const many_streams s(one_->dev, 1, wait::poll);
+
 	if (have_acl()) {
 		const double ns = best_of([&] { return on_client([&] { return acl_submit_cost(0, p.dst, p.src); }); });
 

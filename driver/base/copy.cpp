@@ -137,23 +137,47 @@ static u64 calibrate_look()
 	return 8 * best;
 }
 
-/* The narrower ones first: of two that are as fast the first is taken. */
-static constexpr copy_way ways[] = {
+/* Enhanced rep movsb: CPUID leaf 7, EBX bit 9 (Intel SDM vol. 2, CPUID). */
+static bool has_erms()
+{
+	unsigned a, b, c, d;
+
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & (1u << 9));
+}
+
+/* In both tables: the narrower ones first, of two that are as fast the first is taken; the last one is not every CPU's. */
+static constexpr copy_way streams[] = {
 	{by_rows<1, rows_avx2<1, true>>, "AVX2 past the caches"},
 	{by_rows<2, rows_avx2<2, true>>, "AVX2 past the caches, two pages at once"},
 	{by_rows<4, rows_avx2<4, true>>, "AVX2 past the caches, four pages at once"},
 	{by_rows<4, rows_avx512<4>>, "AVX-512 past the caches, four pages at once"},
 };
+static constexpr copy_way fetches[] = {
+	{by_rows<1, rows_avx2<1, false>>, "AVX2"},
+	{by_rows<2, rows_avx2<2, false>>, "AVX2, two pages at once"},
+	{by_rows<4, rows_avx2<4, false>>, "AVX2, four pages at once"},
+	{rep_movsb, "rep movsb"},
+};
 
-std::span<const copy_way> copy_ways()
+static std::span<const copy_way> known_of(std::span<const copy_way> all, bool last)
 {
 	__builtin_cpu_init();
-	const size_t wide = __builtin_cpu_supports("avx512f") ? 1 : 0;
-
-	return {ways, __builtin_cpu_supports("avx2") ? std::size(ways) - 1 + wide : 0};
+	if (!__builtin_cpu_supports("avx2"))
+		return {};
+	return last ? all : all.first(all.size() - 1);
 }
 
-/* Ticks for a piece that no cache holds: the stores go past them, and the source is thrown out before. */
+std::span<const copy_way> stream_ways()
+{
+	return known_of(streams, __builtin_cpu_supports("avx512f"));
+}
+
+std::span<const copy_way> fetch_ways()
+{
+	return known_of(fetches, has_erms());
+}
+
+/* Ticks for a piece whose source no cache holds: it is thrown out before. */
 static u64 time_once(const copy_way &way, u8 *dst, const u8 *src, size_t len)
 {
 	for (size_t i = 0; i < len; i += line)
@@ -174,7 +198,11 @@ static u64 time_way(const copy_way &way, u8 *dst, const u8 *src, size_t len)
 	return best;
 }
 
-/* A way must be a twentieth faster than those before it. Takes about a millisecond. */
+/*
+ * A way must be a twentieth faster than those before it.  The destination lies in this
+ * CPU's caches, as a staging buffer does, or is of no account, with stores past them.
+ * Takes about half a millisecond.
+ */
 static const copy_way &fastest_way(std::span<const copy_way> of)
 {
 	constexpr size_t piece = 128 * KiB;
@@ -197,14 +225,6 @@ static const copy_way &fastest_way(std::span<const copy_way> of)
 	return *best;
 }
 
-/* Enhanced rep movsb: CPUID leaf 7, EBX bit 9 (Intel SDM vol. 2, CPUID). */
-static bool has_erms()
-{
-	unsigned a, b, c, d;
-
-	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & (1u << 9));
-}
-
 /* Half of it holds the source, half the destination. */
 static size_t near_bytes()
 {
@@ -221,14 +241,13 @@ static copy_tuning choose()
 		t.medium = rep_movsb;
 		t.medium_name = "rep movsb";
 	}
-	const std::span<const copy_way> known = copy_ways();
-	if (known.empty())
+	if (stream_ways().empty())
 		return t;
-	const copy_way &way = fastest_way(known);
-	t.fetch = by_rows<4, rows_avx2<4, false>>;
-	t.fetch_name = "AVX2";
-	t.stream = way.copy;
-	t.stream_name = way.name;
+	const copy_way &fetch = fastest_way(fetch_ways()), &stream = fastest_way(stream_ways());
+	t.fetch = fetch.copy;
+	t.fetch_name = fetch.name;
+	t.stream = stream.copy;
+	t.stream_name = stream.name;
 	t.probe_min = 16 * KiB;
 	t.stream_min = near_bytes() + 1;
 	t.hot_ticks = calibrate_look();
@@ -242,7 +261,12 @@ bool source_is_near(const copy_tuning &, const void *, size_t)
 	return true;
 }
 
-std::span<const copy_way> copy_ways()
+std::span<const copy_way> stream_ways()
+{
+	return {};
+}
+
+std::span<const copy_way> fetch_ways()
 {
 	return {};
 }

@@ -38,8 +38,9 @@ struct copy_way {
 	const char *name;
 };
 
-/* The ways past the caches that this CPU can go; copy_tuning::stream is the one that was fastest here. */
-std::span<const copy_way> copy_ways();
+/* The ways that this CPU can go; copy_tuning::stream and ::fetch are those that were fastest here. */
+std::span<const copy_way> stream_ways();
+std::span<const copy_way> fetch_ways();
 
 /* What suits this CPU; found out by the first call. */
 const copy_tuning &copy_for_cpu();

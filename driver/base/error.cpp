@@ -54,11 +54,6 @@ int fail_in(int err, const char *fmt, ...)
 	return err;
 }
 
-int no_memory(const char *what)
-{
-	return fail(ENOMEM, "no memory for %s", what);
-}
-
 const char *error_text()
 {
 	return text;

@@ -16,7 +16,6 @@ namespace usdma {
 template <class... T> inline int fail(int err, const char *, T...) { return err > 0 ? -err : -EINVAL; }
 template <class... T> inline int fail_errno(const char *, T...) { return -EIO; }
 template <class... T> inline int fail_in(int err, const char *, T...) { return err; }
-inline int no_memory(const char *) { return -ENOMEM; }
 #else
 
 /* Remembers the text for this thread and returns -err (err is a positive errno). */
@@ -28,9 +27,13 @@ inline int no_memory(const char *) { return -ENOMEM; }
 /* Puts "TEXT: " before this thread's present text; returns err unchanged. */
 [[gnu::format(printf, 2, 3), gnu::cold]] int fail_in(int err, const char *fmt, ...);
 
-/* -ENOMEM, "no memory for WHAT". */
-[[gnu::cold]] int no_memory(const char *what);
 #endif
+
+/* -ENOMEM, "no memory for WHAT". */
+[[gnu::cold]] inline int no_memory(const char *what)
+{
+	return fail(ENOMEM, "no memory for %s", what);
+}
 
 /* This thread's latest error text; "" where there was none.  Valid until the next failure. */
 const char *error_text();

@@ -85,9 +85,11 @@ template <class T> [[nodiscard]] inline bool try_assign(T *to, const auto &from)
 /* nullptr: no memory for it, or for what its constructor makes. */
 template <class T, class... A> [[nodiscard]] inline std::unique_ptr<T> try_unique(A &&...a) noexcept
 {
-	std::unique_ptr<T> made;
+	T *made = nullptr;
 
-	return fits([&] { made = std::make_unique<T>(std::forward<A>(a)...); }) ? std::move(made) : nullptr;
+	/* Not a unique_ptr: clang-tidy 14 loses it on its way through the lambda, and calls it leaked. */
+	(void)fits([&] { made = std::make_unique<T>(std::forward<A>(a)...).release(); });
+	return std::unique_ptr<T>(made);
 }
 
 template <class T, class... A> [[nodiscard]] inline std::shared_ptr<T> try_shared(A &&...a) noexcept

@@ -38,7 +38,7 @@ constexpr bool is_pow2(u64 v)
 /* True when [base, base + len) lies in [0, size) and does not wrap. */
 constexpr bool range_within(u64 base, u64 len, u64 size)
 {
-	return base <= size && len <= size - base;
+	return len <= size && base <= size - len;
 }
 
 } // namespace usdma

@@ -190,7 +190,7 @@ inline u8 *in_window(const window &w, u64 addr, u64 len)
 {
 	const u64 off = addr - w.base;
 
-	return likely(w.host && len <= w.size && off <= w.size - len) ? w.host + off : nullptr;
+	return likely(w.host && range_within(off, len, w.size)) ? w.host + off : nullptr;
 }
 
 /*

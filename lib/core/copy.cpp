@@ -126,7 +126,7 @@ template <size_t N> union room {
 static inline bool remembered(const device *dev, const located *l, u64 addr, u64 len, u64 generation)
 {
 	/* Together: no byte of it lies outside; len is not 0. */
-	return l->generation == generation && len <= l->size && addr - l->base <= l->size - len &&
+	return l->generation == generation && range_within(addr - l->base, len, l->size) &&
 	       (l->space == dma::space::host || l->slot == dev->slot);
 }
 
@@ -188,7 +188,7 @@ struct run_end {
 	u64 base = 0, size = 0, delta = 0;
 	dma::space space = dma::space::host;
 
-	bool holds(u64 addr, u64 len) const { return len <= size && addr - base <= size - len; }
+	bool holds(u64 addr, u64 len) const { return range_within(addr - base, len, size); }
 };
 
 struct run {

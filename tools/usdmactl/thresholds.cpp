@@ -50,6 +50,7 @@ static void print_cpu(const json &j)
 	print_line("up to " + human_size(j["far_from"].get<u64>() - 1), near + " if the source is near (a look at some of");
 	print_line("", fmt::format("its lines takes below {} ticks), else as below", j["near_below_ticks"].get<u64>()));
 	print_line("longer", far);
+	print_line("far, into staging", j["far_to_staging"]);
 }
 
 void print_thresholds(const json &j)

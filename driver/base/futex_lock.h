@@ -2,8 +2,7 @@
 /*
  * A mutex of one word: one locked instruction to take it, one to give it back,
  * no system call unless two threads meet.  Its unlock is a full barrier: what
- * was stored under the lock is visible before any later load of this thread
- * (the data path looks for a sleeping device right after it).
+ * was stored under the lock is visible before any later load of this thread.
  */
 #pragma once
 

@@ -50,7 +50,7 @@ struct channel_ops {
 	unsigned (*post)(channel *ch, const request *r, unsigned n);
 	/* Hot.  Tells the device how far the ring is filled.  Orders the requests before the doorbell. */
 	void (*doorbell)(channel *ch);
-	/* Wakes a device that sleeps; called when *ch->asleep was seen set after a full barrier. */
+	/* Wakes a device that sleeps; called when *ch->asleep was seen set after a full barrier (or none: asleep_ordered). */
 	void (*wake)(channel *ch);
 
 	/*
@@ -83,6 +83,7 @@ struct alignas(64) channel {
 	const channel_ops *ops;
 	const completion_record *record;
 	const u32 *asleep; /* written by the device; non-zero: wake() after posting */
+	bool asleep_ordered; /* no barrier is needed between posting and the look at asleep: the device sees to it */
 	u64 posted;        /* last sequence number posted */
 	u64 room_to;       /* posted may grow to this without looking at the record again */
 	u32 ring_size;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/dma_space.h"
 
+#include "driver/base/asym_barrier.h"
 #include "driver/base/clock.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/vfio/device.h"
 
 #include <cinttypes>
-#include <linux/membarrier.h>
 #include <sched.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 namespace usdma::sim {
 
@@ -22,16 +21,7 @@ static constexpr u64 populate_max = 256 * MiB;
 /* … and no more than this for one client: files may be larger than what their owner has put into them. */
 static constexpr u64 populate_total = 8 * GiB;
 
-static bool barrier_of_all_threads()
-{
-	return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
-}
-
-dma_space::dma_space(const dma_bounds &most) : most_(most)
-{
-	syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
-	membarrier_ = barrier_of_all_threads();
-}
+dma_space::dma_space(const dma_bounds &most) : most_(most) {}
 
 dma_space::~dma_space()
 {
@@ -205,7 +195,7 @@ bool dma_space::quiesce()
 	 * The removal before the look at the units: either a unit's next pass sees
 	 * the removal, or we see the unit in its pass.
 	 */
-	if (membarrier_ && !barrier_of_all_threads())
+	if (asym_barrier_ready() && !barrier_for_all())
 		return false;
 	store_fence(&fence_, 0u);
 	for (const dma_reader *r : readers_) {

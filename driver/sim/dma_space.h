@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "driver/base/asym_barrier.h"
 #include "driver/base/barrier.h"
 #include "driver/base/mapping.h"
 #include "driver/base/range_map.h"
@@ -83,7 +84,7 @@ public:
 	int share(u64 iova, void *vaddr, u64 size);
 
 	/* Before any unit runs. */
-	bool needs_fences() const { return !membarrier_; }
+	static bool needs_fences() { return !asym_barrier_ready(); }
 	int add_reader(const dma_reader *r);
 
 	/* Units, in a pass.  The generation changes before an unmap waits. */
@@ -111,7 +112,6 @@ private:
 	dma_bounds most_;
 	u32 files_ = 0;
 	u64 file_bytes_ = 0;
-	bool membarrier_;
 	u32 fence_ = 0;
 	range_map map_;
 	std::deque<area> slab_; /* never shrinks: a late reader may look at a removed entry */

@@ -27,6 +27,8 @@ struct embedded {
 				return false;
 		}
 		model = try_unique<sdma_model>(cfg, plan ? plan.get() : wrong);
+		if (model)
+			model->set_in_client();
 		return model != nullptr;
 	}
 

@@ -18,6 +18,8 @@ public:
 
 	/* Makes the memory and starts the units. */
 	int start();
+	/* Before start: the client is this very process. */
+	void set_in_client() { m_.in_client = asym_barrier_ready(); }
 	/* Same process: see dma_space::share. */
 	int share(u64 iova, void *vaddr, u64 size) { return m_.space.share(iova, vaddr, size); }
 

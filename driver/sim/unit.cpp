@@ -328,6 +328,9 @@ void unit::sleep()
 	/* "I sleep" before the last look at the rings; the client: ring before its look at "asleep". */
 	for (hw_channel *ch : active_)
 		store_fence(&ch->status->asleep, 1u);
+	/* hw_cap_sleep_ordered: the client leaves its barrier to us. */
+	if (m_.in_client)
+		barrier_for_all();
 	for (hw_channel *ch : active_)
 		check_tail(*ch);
 	napping_ = false;

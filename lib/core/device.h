@@ -6,8 +6,8 @@
  */
 #pragma once
 
+#include "driver/base/biased_lock.h"
 #include "driver/base/clock.h"
-#include "driver/base/futex_lock.h"
 #include "driver/dma/engine.h"
 #include "lib/core/config.h"
 #include "lib/core/hand_over.h"
@@ -28,7 +28,7 @@ namespace usdma::core {
 struct waiter;
 
 struct alignas(64) lane {
-	futex_lock lock;      /* the channel's hot calls, and the queues of the streams on it */
+	biased_lock lock;     /* the channel's hot calls, and the queues of the streams on it */
 	u32 streams = 0;      /* that use it; under dev->lock */
 	bool exclusive = false; /* for one stream: may hold waits on the device */
 	u64 wait_seq = 0;     /* last WAIT posted: until then the ring may wait for something outside */

@@ -268,11 +268,15 @@ static int queue_requests(stream *s, const dma::request *r, size_t n)
 	done = ch->ops->post(ch, r, unsigned(std::min<size_t>(n, ch->ring_size)));
 	if (likely(done))
 		note_posted(s, l, r, n == 1 ? 1 : done);
-	l->lock.unlock();
+	l->lock.unlock_light();
 	/*
-	 * The unlock is a full barrier: the requests are visible before this look at whether the device
-	 * sleeps.  The device sets asleep, then looks at the ring: one of the two sees the other.
+	 * The requests must be visible before this look at whether the device sleeps.  The device sets
+	 * asleep, then looks at the ring: one of the two sees the other.
 	 */
+	if (likely(ch->asleep_ordered))
+		barrier_light();
+	else
+		barrier_full();
 	if (unlikely(load_relaxed(ch->asleep))) {
 		ch->ops->wake(ch);
 		__atomic_fetch_add(&l->count->wakes, 1, __ATOMIC_RELAXED);

@@ -20,6 +20,7 @@ int edu_channel::begin(const dma::channel_config &cfg, u32 size, dma::completion
 	record = record_ = rec;
 	record_iova = rec_iova;
 	asleep = &never_asleep_;
+	asleep_ordered = true;
 	cfg_ = cfg;
 	ring_size = size;
 	posted = tail_ = taken_ = cfg.first_seq;

@@ -160,6 +160,7 @@ int sdma_engine::setup(sdma_channel *c, const dma::channel_config &cfg)
 	c->status->record.completed = cfg.first_seq;
 	c->record = &c->status->record;
 	c->asleep = &c->status->asleep;
+	c->asleep_ordered = sleep_is_ordered();
 	if (int rc = map_ring(c, size); rc < 0)
 		return rc;
 	c->record_iova = c->iova + offsetof(status_block, record.completed);

@@ -95,6 +95,8 @@ public:
 
 	/* For channels. */
 	bool has_heartbeat() const { return hw_caps_ & hw_cap_heartbeat; }
+	/* It never sleeps, or has our CPUs pass a barrier before it does. */
+	bool sleep_is_ordered() const { return !(hw_caps_ & hw_cap_sleep) || hw_caps_ & hw_cap_sleep_ordered; }
 	int map_ring(sdma_channel *c, u64 size);
 	/* After it the device reaches the ring's memory no more, or the memory is kept until the device is closed. */
 	void unmap_ring(sdma_channel *c);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/biased_lock.h"
+
+#include <algorithm>
+#include <ctime>
+
+namespace usdma {
+
+/* With shared_ held: from here on its owner comes in by shared_ as all do, but may be inside still. */
+void biased_lock::take_away()
+{
+	if (!load_relaxed(&owner_))
+		return;
+	store_relaxed(&owner_, u64(0));
+	/* Behind it the owner either sees that, or we see it inside. */
+	barrier_for_all();
+	needed_ = std::min(needed_ * 2, most_turns);
+}
+
+/* An owner is inside for tens of nanoseconds, unless it was descheduled. */
+static void wait_outside(const u32 *inside)
+{
+	const timespec nap = {0, 50'000};
+
+	/* Acquire: what it did under the lock is seen. */
+	for (unsigned i = 0; load_acquire(inside); i++)
+		if (i < 100)
+			cpu_relax();
+		else
+			nanosleep(&nap, nullptr);
+}
+
+void biased_lock::lock_shared()
+{
+	shared_.lock();
+	if (own_) {
+		take_away();
+		wait_outside(&inside_);
+		own_ = false;
+	}
+	count_turn();
+}
+
+bool biased_lock::try_lock_shared()
+{
+	if (!shared_.try_lock())
+		return false;
+	if (own_) {
+		take_away();
+		if (load_acquire(&inside_)) {
+			shared_.unlock();
+			return false;
+		}
+		own_ = false;
+	}
+	count_turn();
+	return true;
+}
+
+void biased_lock::count_turn()
+{
+	const u64 self = this_thread();
+
+	turns_ = latest_ == self ? turns_ + 1 : 0;
+	latest_ = self;
+}
+
+void biased_lock::unlock_shared()
+{
+	if (unlikely(may_own && turns_ >= needed_ && asym_barrier_ready())) {
+		turns_ = 0;
+		own_ = true;
+		store_relaxed(&owner_, this_thread());
+	}
+	shared_.unlock();
+}
+
+} // namespace usdma

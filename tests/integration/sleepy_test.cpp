@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An engine that sleeps as soon as its ring is empty (the runner gives it spin=0), and
+ * submitters that take a stream's lock from each other: each copy is submitted about when
+ * the engine goes to sleep, and none may be left lying.  Waiting is by looking only, so
+ * that nothing but the submission wakes the engine.
+ */
+#include "driver/base/barrier.h"
+#include "tests/integration/native.h"
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+using namespace usdma::test;
+
+static bool ends_by_itself(usdma_stream *s)
+{
+	const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(long_ms);
+
+	while (WORKS(usdma_stream_query(s)) == 0)
+		if (std::chrono::steady_clock::now() > until)
+			return false;
+	return true;
+}
+
+static void pause(unsigned n)
+{
+	for (; n; n--)
+		usdma::cpu_relax();
+}
+
+static void no_copy_left_to_a_sleeper(void **)
+{
+	const size_t times = sized(20000, 20);
+	device dev;
+	stream s(dev);
+	block host(dev, kind::pinned, 4096), mem(dev, kind::device, 4096);
+	auto gen = rng(1);
+
+	for (size_t i = 0; i < times; i++) {
+		memcpy(host.data(), &i, sizeof(i));
+		WORKS(usdma_copy(s, mem.data(), host.data(), sizeof(i)));
+		const bool ended = ends_by_itself(s);
+
+		if (!ended)
+			print_error("copy %zu of %zu stands still\n", i, times);
+		assert_true(ended);
+		/* The engine takes up to some microseconds from its last look to its sleep. */
+		pause(gen() % 200);
+	}
+	WORKS(usdma_copy_sync(dev, host.data() + 64, mem.data(), sizeof(times), long_ms));
+	const size_t last = times - 1;
+	assert_memory_equal(host.data() + 64, &last, sizeof(last));
+}
+
+/* Long runs of one thread, now and then something from another: its lock goes to and fro. */
+static void two_threads_one_stream(void **)
+{
+	const size_t times = sized(60000, 300), slots = 4096 / 8;
+	device dev;
+	stream s(dev);
+	block host(dev, kind::pinned, 4096 * 4), mem(dev, kind::device, 4096 * 2);
+	usdma_stream_stats before = {}, after = {};
+	auto gen = rng(2);
+
+	before.struct_size = after.struct_size = sizeof(before);
+	fill_random(host.data(), 4096 * 2, gen);
+	WORKS(usdma_stream_get_stats(s, &before));
+	const auto submit = [&](size_t from, size_t n, unsigned most) {
+		std::mt19937_64 mine(from);
+
+		for (size_t i = 0; i < n; i++) {
+			const size_t at = from + i % slots * 8;
+
+			WORKS(usdma_copy(s, mem.data() + at, host.data() + at, 8));
+			pause(most ? unsigned(mine() % most) : 0);
+		}
+	};
+	std::thread other(submit, 4096, times / 16, 2000);
+	submit(0, times, 0);
+	other.join();
+	assert_true(ends_by_itself(s));
+	WORKS(usdma_stream_get_stats(s, &after));
+	assert_int_equal(after.copies - before.copies, times + times / 16);
+	WORKS(usdma_copy_sync(dev, host.data() + 4096 * 2, mem.data(), 4096 * 2, long_ms));
+	const size_t first = std::min<size_t>(times, slots) * 8, second = std::min<size_t>(times / 16, slots) * 8;
+	assert_memory_equal(host.data() + 4096 * 2, host.data(), first);
+	assert_memory_equal(host.data() + 4096 * 3, host.data() + 4096, second);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(no_copy_left_to_a_sleeper),
+		cmocka_unit_test(two_threads_one_stream),
+	};
+
+	return cmocka_run_group_tests_name("sleepy", tests, nullptr, nullptr);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/support/test.h"
+
+#include "driver/base/biased_lock.h"
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+using namespace usdma;
+
+static void take(biased_lock &l, unsigned times)
+{
+	for (unsigned i = 0; i < times; i++) {
+		l.lock();
+		l.unlock_light();
+	}
+}
+
+/* Else it stays a mutex, with which the other tests hold as well. */
+static bool can_own()
+{
+	return biased_lock::may_own && asym_barrier_ready();
+}
+
+static void given_after_turns(void **)
+{
+	biased_lock l;
+
+	if (!can_own())
+		skip();
+	take(l, biased_lock::first_turns);
+	assert_false(l.owned());
+	take(l, 1);
+	assert_true(l.owned());
+	take(l, 1000);
+	assert_true(l.owned());
+}
+
+/* Each way in takes it from its owner, and it works as before. */
+static void taken_away(void **)
+{
+	for (bool trying : {false, true}) {
+		biased_lock l;
+
+		take(l, 2 * biased_lock::first_turns);
+		std::thread([&] {
+			if (trying)
+				assert_true(l.try_lock());
+			else
+				l.lock();
+			l.unlock();
+		}).join();
+		assert_false(l.owned());
+		/* Dearer the second time. */
+		take(l, biased_lock::first_turns + 1);
+		assert_false(l.owned());
+		take(l, biased_lock::first_turns + 1);
+		assert_int_equal(l.owned(), can_own());
+	}
+}
+
+static bool tried_elsewhere(biased_lock &l)
+{
+	bool got = false;
+
+	std::thread([&] {
+		got = l.try_lock();
+		if (got)
+			l.unlock();
+	}).join();
+	return got;
+}
+
+/* While its owner is inside a try fails, again and again, and a lock waits. */
+static void owner_inside(void **)
+{
+	biased_lock l;
+	std::atomic<bool> got = false;
+
+	take(l, 2 * biased_lock::first_turns);
+	l.lock();
+	assert_false(tried_elsewhere(l));
+	assert_false(tried_elsewhere(l));
+	std::thread other([&] {
+		l.lock();
+		got = true;
+		l.unlock();
+	});
+	for (unsigned i = 0; i < 1000; i++)
+		assert_false(got);
+	l.unlock();
+	other.join();
+	assert_true(got);
+	assert_true(tried_elsewhere(l));
+}
+
+struct shared_count {
+	biased_lock lock;
+	u64 a = 0, b = 0; /* not atomic: two inside at once would lose some, or see them differ */
+	std::atomic<u64> wrong = 0;
+
+	void add()
+	{
+		wrong += a != b;
+		a++;
+		asm volatile("" ::: "memory");
+		b++;
+	}
+};
+
+/* By all ways in and out, as the bits say. */
+static bool visit(shared_count &c, u64 bits)
+{
+	if (bits & 1) {
+		if (!c.lock.try_lock())
+			return false;
+	} else {
+		c.lock.lock();
+	}
+	c.add();
+	bits & 2 ? c.lock.unlock_light() : c.lock.unlock();
+	return true;
+}
+
+/* Taken from its owner while that comes and goes as fast as it can; a new lock each time, for they are soon given no more. */
+static void nobody_beside(void **)
+{
+	const unsigned rounds = test::small() ? 300 : 6000;
+	std::vector<shared_count> all(rounds);
+	std::atomic<unsigned> round = 0, taken = 0;
+	auto gen = test::rng(1);
+	u64 visits = 0, wrong = 0;
+
+	std::thread taker([&, mine = std::mt19937_64(gen())]() mutable {
+		for (unsigned r = 0; r < rounds; r++) {
+			while (round.load(std::memory_order_relaxed) <= r)
+				cpu_relax();
+			for (u64 k = mine() % 64; k; k--)
+				asm volatile("");
+			while (!visit(all[r], mine()))
+				cpu_relax();
+			taken.store(r + 1, std::memory_order_relaxed);
+		}
+	});
+	for (unsigned r = 0; r < rounds; r++) {
+		for (unsigned i = 0; i < 2 * biased_lock::first_turns; i++)
+			visits += visit(all[r], 2);
+		round.store(r + 1, std::memory_order_relaxed);
+		while (taken.load(std::memory_order_relaxed) <= r)
+			visits += visit(all[r], 2);
+		visits += visit(all[r], 2);
+	}
+	taker.join();
+	for (const shared_count &c : all) {
+		wrong += c.wrong + (c.a != c.b);
+		visits -= c.a;
+	}
+	assert_int_equal(wrong, 0);
+	assert_int_equal(visits + rounds, 0);
+}
+
+/* "I publish, then look": with the light side's barrier left to the other, never do both miss each other. */
+static void one_sees_the_other(void **)
+{
+	constexpr unsigned rounds = 20000;
+	alignas(64) u32 mine = 0;
+	alignas(64) u32 theirs = 0;
+	std::atomic<unsigned> begin = 0, end = 0;
+	u32 seen_there = 0;
+
+	if (!asym_barrier_ready())
+		skip(); /* no membarrier(2) here */
+	std::thread rare([&] {
+		for (unsigned r = 1; r <= rounds; r++) {
+			while (begin != r)
+				cpu_relax();
+			store_relaxed(&theirs, 1u);
+			barrier_for_all();
+			seen_there = load_relaxed(&mine);
+			end = r;
+		}
+	});
+	unsigned missed = 0;
+	for (unsigned r = 1; r <= rounds; r++) {
+		store_relaxed(&mine, 0u);
+		store_relaxed(&theirs, 0u);
+		begin = r;
+		for (unsigned k = r % 64; k; k--)
+			asm volatile("");
+		store_relaxed(&mine, 1u);
+		barrier_light();
+		const u32 seen = load_relaxed(&theirs);
+		while (end != r)
+			cpu_relax();
+		missed += !seen && !seen_there;
+	}
+	rare.join();
+	assert_int_equal(missed, 0);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(given_after_turns), cmocka_unit_test(taken_away),	   cmocka_unit_test(owner_inside),
+		cmocka_unit_test(nobody_beside),     cmocka_unit_test(one_sees_the_other),
+	};
+
+	return cmocka_run_group_tests_name("biased_lock", tests, nullptr, nullptr);
+}

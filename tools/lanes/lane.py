@@ -101,7 +101,7 @@ class Run:
         return out
 
     def configure(self, *options, env=None, where=None):
-        """Sets a tree of this lane's own up, where there is none."""
+        """Sets a tree of this lane's own up, where there is none, or brings it up to date: its list of tests is read next."""
         where = where or self.dir()
         if not os.path.exists(os.path.join(where, "build.ninja")):
             shutil.rmtree(where, ignore_errors=True)
@@ -110,6 +110,8 @@ class Run:
             if status:
                 self.results.add(False, "meson setup", tail(out))
                 raise Stop
+        else:
+            self.must("build files up to date", ["ninja", "-C", where, "build.ninja"], env=env)
         return where
 
     def build(self, *options, env=None, what="builds without a warning", where=None, targets=(), suites=()):

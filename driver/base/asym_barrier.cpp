@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/asym_barrier.h"
 
+#include <ctime>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -23,6 +24,14 @@ bool asym_barrier_ready()
 bool barrier_for_all()
 {
 	return ask(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+}
+
+void barrier_or_wait()
+{
+	const timespec ms = {0, 1'000'000};
+
+	if (!barrier_for_all())
+		nanosleep(&ms, nullptr);
 }
 
 } // namespace usdma

@@ -16,8 +16,14 @@ namespace usdma {
 /* Registers this process by the first call.  False: the kernel or a filter refuses; then both sides need barriers. */
 bool asym_barrier_ready();
 
-/* The rare side's; takes microseconds.  False: not asym_barrier_ready(). */
+/* The rare side's; takes microseconds.  False: refused. */
 bool barrier_for_all();
+
+/*
+ * The same for who relied on asym_barrier_ready(): where it is refused after all, by a filter that
+ * the program set up later, it waits for a millisecond, for stores leave a CPU in well under one.
+ */
+void barrier_or_wait();
 
 /* The frequent side's. */
 inline void barrier_light()

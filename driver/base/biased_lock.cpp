@@ -13,7 +13,7 @@ void biased_lock::take_away()
 		return;
 	store_relaxed(&owner_, u64(0));
 	/* Behind it the owner either sees that, or we see it inside. */
-	barrier_for_all();
+	barrier_or_wait();
 	needed_ = std::min(needed_ * 2, most_turns);
 }
 

@@ -5,7 +5,7 @@
  * all stores before them have left the CPU, those into lines that the device reads, too;
  * that took longer than all the rest of a submission.
  *
- * Another thread takes it from its owner with a barrier_for_all() and, once the owner is out,
+ * Another thread takes it from its owner with a barrier of all CPUs and, once the owner is out,
  * has an ordinary mutex.  Each time doubles the number of turns after which it is given
  * to a thread again, so that threads that do share it soon have only the mutex.
  */

@@ -46,7 +46,7 @@ struct machine {
 	u64 mem_base = 0; /* by load_relaxed, store_relaxed */
 	u8 *doors = nullptr; /* doorbell pages, channel 0's first */
 	u32 channels = 0;
-	bool in_client = false; /* in the client's own process, where barrier_for_all() reaches its CPUs */
+	bool in_client = false; /* in the client's own process, where barriers for all reach its CPUs */
 	remote_port *remote = nullptr;
 	faults *wrong = nullptr;
 };

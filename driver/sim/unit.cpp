@@ -330,7 +330,7 @@ void unit::sleep()
 		store_fence(&ch->status->asleep, 1u);
 	/* hw_cap_sleep_ordered: the client leaves its barrier to us. */
 	if (m_.in_client)
-		barrier_for_all();
+		barrier_or_wait();
 	for (hw_channel *ch : active_)
 		check_tail(*ch);
 	napping_ = false;

@@ -4,8 +4,15 @@
 #include "driver/base/biased_lock.h"
 
 #include <atomic>
-#include <mutex>
+#include <cerrno>
+#include <cstddef>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 using namespace usdma;
@@ -94,6 +101,37 @@ static void owner_inside(void **)
 	other.join();
 	assert_true(got);
 	assert_true(tried_elsewhere(l));
+}
+
+/* From here on this thread's membarrier(2), and that of the threads it starts, gives EPERM. */
+static bool forbid_membarrier()
+{
+	sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const sock_fprog program = {std::size(code), code};
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) && !barrier_for_all();
+}
+
+/* A program that gives up calls once it runs: the lock must come back from its owner all the same. */
+static void refused_later(void **)
+{
+	biased_lock l;
+
+	take(l, 2 * biased_lock::first_turns);
+	const pid_t child = fork();
+	if (!child) {
+		const bool right = forbid_membarrier() && tried_elsewhere(l) && !l.owned();
+
+		_exit(right ? 0 : 1);
+	}
+	int status = 0;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
 }
 
 struct shared_count {
@@ -203,8 +241,8 @@ static void one_sees_the_other(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(given_after_turns), cmocka_unit_test(taken_away),	   cmocka_unit_test(owner_inside),
-		cmocka_unit_test(nobody_beside),     cmocka_unit_test(one_sees_the_other),
+		cmocka_unit_test(given_after_turns), cmocka_unit_test(taken_away),    cmocka_unit_test(owner_inside),
+		cmocka_unit_test(refused_later),     cmocka_unit_test(nobody_beside), cmocka_unit_test(one_sees_the_other),
 	};
 
 	return cmocka_run_group_tests_name("biased_lock", tests, nullptr, nullptr);

@@ -35,8 +35,8 @@ void biased_lock::lock_shared()
 	shared_.lock();
 	if (own_) {
 		take_away();
-		wait_outside(&inside_);
-		own_ = false;
+		wait_outside(own_);
+		own_ = nullptr;
 	}
 	count_turn();
 }
@@ -47,11 +47,11 @@ bool biased_lock::try_lock_shared()
 		return false;
 	if (own_) {
 		take_away();
-		if (load_acquire(&inside_)) {
+		if (load_acquire(own_)) {
 			shared_.unlock();
 			return false;
 		}
-		own_ = false;
+		own_ = nullptr;
 	}
 	count_turn();
 	return true;
@@ -65,12 +65,30 @@ void biased_lock::count_turn()
 	latest_ = self;
 }
 
+/* owners: none is left.  A thread that has ended is not on its way in: its number may be another's now. */
+u32 biased_lock::word_of(u64 thread)
+{
+	u32 i = 0;
+
+	while (i < owners && had_[i] && had_[i] != thread)
+		i++;
+	if (i < owners)
+		had_[i] = thread;
+	return i;
+}
+
 void biased_lock::unlock_shared()
 {
+	const u64 self = this_thread();
+
 	if (unlikely(may_own && turns_ >= needed_ && asym_barrier_ready())) {
+		const u32 word = word_of(self);
+
 		turns_ = 0;
-		own_ = true;
-		store_relaxed(&owner_, this_thread());
+		if (word < owners) {
+			own_ = &inside_[word];
+			store_relaxed(&owner_, self + word);
+		}
 	}
 	shared_.unlock();
 }

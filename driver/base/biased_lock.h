@@ -8,6 +8,10 @@
  * Another thread takes it from its owner with a barrier of all CPUs and, once the owner is out,
  * has an ordinary mutex.  Each time doubles the number of turns after which it is given
  * to a thread again, so that threads that do share it soon have only the mutex.
+ *
+ * An owner that was stopped on its way in may go on long after others have owned the lock, and
+ * then says "inside" and "no, outside" once more.  So each owner has a word of its own to say
+ * that in, for good; when all words are given out, a further thread gets the mutex only.
  */
 #pragma once
 
@@ -31,7 +35,7 @@ public:
 	void unlock()
 	{
 		if (likely(own_))
-			store_fence(&inside_, 0u);
+			store_fence(own_, 0u);
 		else
 			unlock_shared();
 	}
@@ -39,15 +43,15 @@ public:
 	void unlock_light()
 	{
 		if (likely(own_))
-			store_release(&inside_, 0u);
+			store_release(own_, 0u);
 		else
 			unlock_shared();
 	}
 
 	/* For tests: it is this thread's own now. */
-	bool owned() const { return load_relaxed(&owner_) == this_thread(); }
+	bool owned() const { return (load_relaxed(&owner_) ^ this_thread()) < owners; }
 
-	static constexpr u32 first_turns = 64, most_turns = 65536;
+	static constexpr u32 owners = 4, first_turns = 64, most_turns = 65536;
 	/* The race checker does not know that barrier, and would see no order between an owner and the next. */
 #if defined(__SANITIZE_THREAD__)
 	static constexpr bool may_own = false;
@@ -61,7 +65,7 @@ private:
 #if defined(__x86_64__)
 		u64 self;
 
-		/* The thread pointer: another number for each thread that lives. */
+		/* The thread pointer: another number for each thread that lives, a multiple of 16 at least. */
 		asm("mov %%fs:0, %0" : "=r"(self));
 		return self;
 #else
@@ -72,15 +76,15 @@ private:
 	/* Dekker's: "I am inside", then a look whether it was taken from us; take_away() does both the other way round. */
 	bool enter_own()
 	{
-		const u64 self = this_thread();
+		const u64 owner = load_relaxed(&owner_), word = owner ^ this_thread();
 
-		if (load_relaxed(&owner_) != self)
+		if (word >= owners)
 			return false;
-		store_relaxed(&inside_, 1u);
+		store_relaxed(&inside_[word], 1u);
 		barrier_light();
-		if (likely(load_relaxed(&owner_) == self))
+		if (likely(load_relaxed(&owner_) == owner))
 			return true;
-		store_release(&inside_, 0u);
+		store_release(&inside_[word], 0u);
 		return false;
 	}
 	void lock_shared();
@@ -88,13 +92,20 @@ private:
 	void unlock_shared();
 	void take_away();
 	void count_turn();
+	u32 word_of(u64 thread);
 
-	u64 owner_ = 0;    /* a thread; 0: nobody's.  Set by that thread, cleared by another, both under shared_ */
-	u32 inside_ = 0;   /* the owner holds it, or is about to see that it may not */
-	bool own_ = false; /* given away, and not all the way back: whoever holds it came in as its owner.  Changed by holders under shared_ */
+	u64 owner_ = 0; /* a thread and which word is its own; 0: nobody's.  Set by that thread, cleared by another, both under shared_ */
+	u32 inside_[owners] = {}; /* that owner holds it, or is about to see that it may not */
+	/*
+	 * The word of who it is given to, until it is all the way back: whoever holds it meanwhile
+	 * came in as its owner.  nullptr: the mutex.  Changed by holders under shared_.
+	 */
+	u32 *own_ = nullptr;
 	futex_lock shared_;
-	u64 latest_ = 0; /* these: under shared_ */
+	/* These: under shared_. */
+	u64 latest_ = 0;
 	u32 turns_ = 0, needed_ = first_turns;
+	u64 had_[owners] = {}; /* whose the words are */
 };
 
 } // namespace usdma

@@ -199,6 +199,65 @@ static void nobody_beside(void **)
 	assert_int_equal(visits + rounds, 0);
 }
 
+/* Three that each stay long enough to own it, and each take it from another. */
+static void owners_in_turn(void **)
+{
+	const unsigned rounds = test::small() ? 20 : 200;
+	auto gen = test::rng(2);
+
+	for (unsigned r = 0; r < rounds; r++) {
+		shared_count c;
+		std::vector<std::thread> all;
+		std::atomic<u64> visits = 0;
+
+		for (unsigned t = 0; t < 3; t++)
+			all.emplace_back([&, mine = std::mt19937_64(gen())]() mutable {
+				u64 n = 0;
+
+				for (unsigned burst = 0; burst < 6; burst++) {
+					for (u64 k = mine() % 2000; k; k--)
+						n += visit(c, mine() & ~u64(1));
+					n += visit(c, 1);
+					std::this_thread::yield();
+				}
+				visits += n;
+			});
+		for (std::thread &t : all)
+			t.join();
+		assert_int_equal(c.wrong, 0);
+		assert_int_equal(c.a, visits);
+		assert_int_equal(c.b, visits);
+	}
+}
+
+/* As many threads as there are words for may own it, one after the other; those that come then may not. */
+static void words_for_some(void **)
+{
+	constexpr unsigned threads = biased_lock::owners + 2;
+	biased_lock l;
+	std::atomic<unsigned> next = 0;
+	bool owned[threads] = {};
+	std::vector<std::thread> all;
+
+	if (!can_own())
+		skip();
+	for (unsigned t = 0; t < threads; t++)
+		all.emplace_back([&, t] {
+			while (next != t)
+				std::this_thread::yield();
+			take(l, biased_lock::first_turns << (t + 2));
+			owned[t] = l.owned();
+			next++;
+			/* To the end: who ends leaves its number to another. */
+			while (next != threads)
+				std::this_thread::yield();
+		});
+	for (std::thread &t : all)
+		t.join();
+	for (unsigned t = 0; t < threads; t++)
+		assert_int_equal(owned[t], t < biased_lock::owners);
+}
+
 /* "I publish, then look": with the light side's barrier left to the other, never do both miss each other. */
 static void one_sees_the_other(void **)
 {
@@ -242,7 +301,8 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(given_after_turns), cmocka_unit_test(taken_away),    cmocka_unit_test(owner_inside),
-		cmocka_unit_test(refused_later),     cmocka_unit_test(nobody_beside), cmocka_unit_test(one_sees_the_other),
+		cmocka_unit_test(words_for_some),    cmocka_unit_test(refused_later), cmocka_unit_test(nobody_beside),
+		cmocka_unit_test(owners_in_turn),    cmocka_unit_test(one_sees_the_other),
 	};
 
 	return cmocka_run_group_tests_name("biased_lock", tests, nullptr, nullptr);

@@ -113,7 +113,7 @@ class Guest:
         del self._buf[:length]
         return data.decode(errors="replace")
 
-    def run(self, command, seconds=60):
+    def run(self, command, seconds=180):
         """Runs a shell command in the guest, which may take so many seconds here, and GUEST_SECONDS there."""
         self._id += 1
         text = command.encode() + b"\n"

@@ -57,7 +57,7 @@ static void no_copy_left_to_a_sleeper(void **)
 /* Long runs of one thread, now and then something from another: its lock goes to and fro. */
 static void two_threads_one_stream(void **)
 {
-	const size_t times = sized(60000, 300), slots = 4096 / 8;
+	const size_t times = sized(60000, 80), slots = 4096 / 8;
 	device dev;
 	stream s(dev);
 	block host(dev, kind::pinned, 4096 * 4), mem(dev, kind::device, 4096 * 2);

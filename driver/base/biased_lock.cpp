@@ -6,17 +6,6 @@
 
 namespace usdma {
 
-/* With shared_ held: from here on its owner comes in by shared_ as all do, but may be inside still. */
-void biased_lock::take_away()
-{
-	if (!load_relaxed(&owner_))
-		return;
-	store_relaxed(&owner_, u64(0));
-	/* Behind it the owner either sees that, or we see it inside. */
-	barrier_or_wait();
-	needed_ = std::min(needed_ * 2, most_turns);
-}
-
 /* An owner is inside for tens of nanoseconds, unless it was descheduled. */
 static void wait_outside(const u32 *inside)
 {
@@ -30,14 +19,29 @@ static void wait_outside(const u32 *inside)
 			nanosleep(&nap, nullptr);
 }
 
+/* With shared_ held: from here on its owner comes in by shared_ as all do.  False: it is inside still, and wait is not set. */
+bool biased_lock::take_away(bool wait)
+{
+	if (!own_)
+		return true;
+	if (load_relaxed(&owner_)) {
+		store_relaxed(&owner_, u64(0));
+		/* Behind it the owner either sees that, or we see it inside. */
+		barrier_or_wait();
+		needed_ = std::min(needed_ * 2, most_turns);
+	}
+	if (wait)
+		wait_outside(own_);
+	else if (load_acquire(own_))
+		return false;
+	own_ = nullptr;
+	return true;
+}
+
 void biased_lock::lock_shared()
 {
 	shared_.lock();
-	if (own_) {
-		take_away();
-		wait_outside(own_);
-		own_ = nullptr;
-	}
+	take_away(true);
 	count_turn();
 }
 
@@ -45,13 +49,9 @@ bool biased_lock::try_lock_shared()
 {
 	if (!shared_.try_lock())
 		return false;
-	if (own_) {
-		take_away();
-		if (load_acquire(own_)) {
-			shared_.unlock();
-			return false;
-		}
-		own_ = nullptr;
+	if (!take_away(false)) {
+		shared_.unlock();
+		return false;
 	}
 	count_turn();
 	return true;
@@ -77,19 +77,23 @@ u32 biased_lock::word_of(u64 thread)
 	return i;
 }
 
-void biased_lock::unlock_shared()
+/* With shared_ held by the thread that gets it. */
+void biased_lock::give()
 {
 	const u64 self = this_thread();
+	const u32 word = word_of(self);
 
-	if (unlikely(may_own && turns_ >= needed_ && asym_barrier_ready())) {
-		const u32 word = word_of(self);
+	turns_ = 0;
+	if (word == owners)
+		return;
+	own_ = &inside_[word];
+	store_relaxed(&owner_, self + word);
+}
 
-		turns_ = 0;
-		if (word < owners) {
-			own_ = &inside_[word];
-			store_relaxed(&owner_, self + word);
-		}
-	}
+void biased_lock::unlock_shared()
+{
+	if (unlikely(may_own && turns_ >= needed_ && asym_barrier_ready()))
+		give();
 	shared_.unlock();
 }
 

@@ -90,7 +90,8 @@ private:
 	void lock_shared();
 	bool try_lock_shared();
 	void unlock_shared();
-	void take_away();
+	bool take_away(bool wait);
+	void give();
 	void count_turn();
 	u32 word_of(u64 thread);
 

@@ -181,6 +181,8 @@ std::span<const copy_way> fetch_ways()
 	return known_of(fetches, has_erms());
 }
 
+static constexpr size_t timed_piece = 128 * KiB;
+
 /* Ticks for a piece whose source no cache holds: it is thrown out before. */
 static u64 time_once(const copy_way &way, u8 *dst, const u8 *src, size_t len)
 {
@@ -196,27 +198,40 @@ static u64 time_once(const copy_way &way, u8 *dst, const u8 *src, size_t len)
  * A way must be a twentieth faster than those before it.  The destination lies in this
  * CPU's caches, as a staging buffer does, or is of no account, with stores past them.
  * The best of some turns, for others may stop us; in turns, for they may slow us down for
- * a while, too.  Takes about a millisecond.
+ * a while, too.  at: room for two pieces.  Takes about half a millisecond.
  */
-static const copy_way &fastest_way(std::span<const copy_way> of)
+static const copy_way &fastest_way(std::span<const copy_way> of, u8 *at)
 {
-	constexpr size_t piece = 128 * KiB, turns = 6, most = std::max(std::size(streams), std::size(fetches));
-	const std::unique_ptr<u8[]> room(new (std::nothrow) u8[2 * piece + row_most]);
+	constexpr size_t turns = 6, most = std::max(std::size(streams), std::size(fetches));
 	u64 ticks[most];
 	size_t best = 0;
 
-	if (!room)
-		return of[0];
-	u8 *const at = room.get() + (-reinterpret_cast<size_t>(room.get()) & (row_most - 1));
-	memset(at, 1, 2 * piece);
 	std::fill_n(ticks, most, ~u64(0));
 	for (size_t turn = 0; turn < turns; turn++)
 		for (size_t i = 0; i < of.size(); i++)
-			ticks[i] = std::min(ticks[i], time_once(of[i], at, at + piece, piece));
+			ticks[i] = std::min(ticks[i], time_once(of[i], at, at + timed_piece, timed_piece));
 	for (size_t i = 1; i < of.size(); i++)
 		if (ticks[i] < ticks[best] - ticks[best] / 20)
 			best = i;
 	return of[best];
+}
+
+static void choose_far(copy_tuning *t)
+{
+	const std::unique_ptr<u8[]> room(new (std::nothrow) u8[2 * timed_piece + row_most]);
+	const copy_way *fetch = &fetch_ways()[0], *stream = &stream_ways()[0];
+
+	if (room) {
+		u8 *const at = room.get() + (-reinterpret_cast<size_t>(room.get()) & (row_most - 1));
+
+		memset(at, 1, 2 * timed_piece);
+		fetch = &fastest_way(fetch_ways(), at);
+		stream = &fastest_way(stream_ways(), at);
+	}
+	t->fetch = fetch->copy;
+	t->fetch_name = fetch->name;
+	t->stream = stream->copy;
+	t->stream_name = stream->name;
 }
 
 /* Half of it holds the source, half the destination. */
@@ -237,11 +252,7 @@ static copy_tuning choose()
 	}
 	if (stream_ways().empty())
 		return t;
-	const copy_way &fetch = fastest_way(fetch_ways()), &stream = fastest_way(stream_ways());
-	t.fetch = fetch.copy;
-	t.fetch_name = fetch.name;
-	t.stream = stream.copy;
-	t.stream_name = stream.name;
+	choose_far(&t);
 	t.probe_min = 16 * KiB;
 	t.stream_min = near_bytes() + 1;
 	t.hot_ticks = calibrate_look();

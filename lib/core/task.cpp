@@ -244,7 +244,7 @@ static int enqueue(stream *s, task &t)
 	return 0;
 }
 
-/* After the unlock's full barrier, as in stream_submit. */
+/* After unlock(), which is a full barrier between the requests and this look. */
 static void after_push(const lane *l)
 {
 	if (load_relaxed(l->ch->asleep))

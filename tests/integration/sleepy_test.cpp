@@ -8,9 +8,9 @@
 #include "driver/base/barrier.h"
 #include "tests/integration/native.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
-#include <vector>
 
 using namespace usdma::test;
 

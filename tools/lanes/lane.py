@@ -147,8 +147,8 @@ class Run:
                 status, out = done.result()
                 yield name, status, f"{shown(words)}\n{out}"
 
-    def each(self, what, cases, **more):
-        """Many commands side by side, each a point; there is nothing to find where there are none."""
+    def each(self, what, cases, passed=lambda name: None, **more):
+        """Many commands side by side, each a point; there is nothing to find where there are none.  passed(name) hears of these."""
         self.say(f"{what}: {len(cases)}")
         if not cases:
             self.results.add(False, f"{what}: nothing to look at")
@@ -157,6 +157,8 @@ class Run:
                 self.results.skip(f"{what}: {name}", self.late())
             else:
                 self.results.add(status == 0, f"{what}: {name}", tail(out))
+                if status == 0:
+                    passed(name)
 
     def tap(self, what, words, **more):
         """A program that speaks TAP."""

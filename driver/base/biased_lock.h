@@ -30,6 +30,8 @@ public:
 			lock_shared();
 	}
 	bool try_lock() { return enter_own() || try_lock_shared(); }
+	/* Only where it is this thread's own. */
+	bool try_lock_own() { return enter_own(); }
 
 	/* A full barrier, as futex_lock's. */
 	void unlock()
@@ -47,6 +49,9 @@ public:
 		else
 			unlock_shared();
 	}
+
+	/* As unlock_light(), after try_lock_own(). */
+	void unlock_own() { store_release(own_, 0u); }
 
 	/* For tests: it is this thread's own now. */
 	bool owned() const { return (load_relaxed(&owner_) ^ this_thread()) < owners; }

@@ -50,6 +50,11 @@ struct channel_ops {
 	unsigned (*post)(channel *ch, const request *r, unsigned n);
 	/* Hot.  Tells the device how far the ring is filled.  Orders the requests before the doorbell. */
 	void (*doorbell)(channel *ch);
+	/*
+	 * Hot.  post() and doorbell() for one copy, which most calls are: nothing of it goes by memory.  Only while
+	 * posted != room_to; cookie as in a request.  nullptr: the engine has no shorter way.
+	 */
+	void (*submit_copy)(channel *ch, u32 spaces, u64 src, u64 dst, u64 len, u64 cookie);
 	/* Wakes a device that sleeps; called when *ch->asleep was seen set after a full barrier (or none: asleep_ordered). */
 	void (*wake)(channel *ch);
 

@@ -115,13 +115,6 @@ int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u
 	return copy_pieces(s, e, d, f, len, flags);
 }
 
-/* For requests, not cleared: each is made whole. */
-template <size_t N> union room {
-	dma::request r[N];
-
-	room() {}
-};
-
 /* What the thread remembers of this place is all that a copy of len bytes from or to it wants to know. */
 static inline bool remembered(const device *dev, const located *l, u64 addr, u64 len, u64 generation)
 {
@@ -130,11 +123,17 @@ static inline bool remembered(const device *dev, const located *l, u64 addr, u64
 	       (l->space == dma::space::host || l->slot == dev->slot);
 }
 
+/* As the engine takes it. */
+struct copy_words {
+	u32 spaces;
+	u64 src, dst, len;
+};
+
 /*
  * A copy as most are: one request between places that the thread met before.  What is
  * remembered is of a region, never of ordinary memory.  false: it is another one.
  */
-static inline bool request_remembered(stream *s, u64 dst, u64 src, u64 len, dma::request *r)
+[[gnu::always_inline]] static inline bool copy_is_known(stream *s, u64 dst, u64 src, u64 len, copy_words *out)
 {
 	const u64 generation = region_map->generation();
 	const located *d = located_entry(dst), *f = located_entry(src);
@@ -142,18 +141,18 @@ static inline bool request_remembered(stream *s, u64 dst, u64 src, u64 len, dma:
 	if (unlikely(len - 1 >= s->plain_len || !remembered(s->dev, d, dst, len, generation) ||
 		     !remembered(s->dev, f, src, len, generation)))
 		return false;
-	dma::set_copy(r, dma::spaces(f->space, d->space), src + f->delta, dst + d->delta, len, reinterpret_cast<u64>(s));
+	*out = {dma::spaces(f->space, d->space), src + f->delta, dst + d->delta, len};
 	return true;
 }
 
 int copy_remembered(stream *s, void *dst, const void *src, u64 len)
 {
 	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
-	room<1> q;
+	copy_words c;
 
 	if (unlikely(located_entry(d)->cls != mem_class::device && located_entry(f)->cls != mem_class::device))
 		return 1;
-	return likely(request_remembered(s, d, f, len, q.r)) ? stream_submit(s, q.r, 1) : 1;
+	return likely(copy_is_known(s, d, f, len, &c)) ? stream_submit_copy(s, c.spaces, c.src, c.dst, c.len) : 1;
 }
 
 [[gnu::noinline]] static int copy_looked_up(stream *s, void *dst, const void *src, u64 len)
@@ -165,10 +164,10 @@ int copy_remembered(stream *s, void *dst, const void *src, u64 len)
 
 int copy_async(stream *s, void *dst, const void *src, u64 len)
 {
-	room<1> q;
+	copy_words c;
 
-	if (likely(request_remembered(s, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, q.r)))
-		return stream_submit(s, q.r, 1);
+	if (likely(copy_is_known(s, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, &c)))
+		return stream_submit_copy(s, c.spaces, c.src, c.dst, c.len);
 	return copy_looked_up(s, dst, src, len);
 }
 
@@ -182,6 +181,13 @@ static bool batchable(stream *s, const ends &e, const copy_item &i)
 }
 
 static constexpr size_t group = 32; /* one lock and one doorbell for so many */
+
+/* For requests, not cleared: each is made whole. */
+union room {
+	dma::request r[group];
+
+	room() {}
+};
 
 /* The region in which one end of a batch's items lay last, as far as all of them can use it. */
 struct run_end {
@@ -220,7 +226,7 @@ static inline bool on_side(const located *l, int side)
 	return true;
 }
 
-/* As request_remembered, but an item beside the one before needs no look at what the thread remembers. */
+/* As copy_is_known, but an item beside the one before needs no look at what the thread remembers. */
 static inline bool request_in_run(run *b, u64 dst, u64 src, u64 len, dma::request *r)
 {
 	if (unlikely(len - 1 >= b->s->plain_len))
@@ -250,7 +256,7 @@ static bool request_looked_up(stream *s, const ends &e, const copy_item &i, dma:
 /* Requests for the first of n items, as many as make(number, request) makes; *k of them. */
 template <class Make> [[gnu::always_inline]] static inline int submit_run(run *b, size_t n, size_t *k, const Make &make)
 {
-	room<group> q;
+	room q;
 
 	n = std::min(n, group);
 	b->renew();

@@ -155,28 +155,36 @@ static inline u64 bytes_of(const dma::request &r)
 	return likely(r.op == dma::opcode::copy) ? r.len : r.op == dma::opcode::copy_2d ? r.len * r.height : 0;
 }
 
-/* The doorbell and the counters for n requests just posted; with the lane's lock held. */
-[[gnu::always_inline]] static inline void note_posted(stream *s, lane *l, const dma::request *r, size_t n)
+/* For n requests that the device is told of; with the lane's lock held. */
+[[gnu::always_inline]] static inline void count_posted(stream *s, lane *l, u64 n, u64 copies, u64 bytes)
 {
 	lane_counters *const count = l->count;
-	u64 bytes = 0, copies = 0;
 
-	trace_submit(l, n);
-	l->ch->ops->doorbell(l->ch);
-	trace_doorbell(l);
-	s->last = l->ch->posted;
-	for (size_t i = 0; i < n; i++) {
-		const u64 b = bytes_of(r[i]);
-
-		bytes += b;
-		copies += b != 0;
-	}
 	store_relaxed(&count->doorbells, count->doorbells + 1);
 	store_relaxed(&count->requests, count->requests + n);
 	store_relaxed(&count->copies, count->copies + copies);
 	store_relaxed(&count->bytes, count->bytes + bytes);
 	store_relaxed(&s->copies, s->copies + copies);
 	store_relaxed(&s->bytes, s->bytes + bytes);
+}
+
+/* The doorbell and the counters for n requests just posted; with the lane's lock held. */
+[[gnu::always_inline]] static inline void note_posted(stream *s, lane *l, const dma::request *r, size_t n)
+{
+	dma::channel *const ch = l->ch;
+	u64 bytes = 0, copies = 0;
+
+	trace_submit(ch, n);
+	ch->ops->doorbell(ch);
+	trace_doorbell(ch);
+	s->last = ch->posted;
+	for (size_t i = 0; i < n; i++) {
+		const u64 b = bytes_of(r[i]);
+
+		bytes += b;
+		copies += b != 0;
+	}
+	count_posted(s, l, n, copies, bytes);
 	if (unlikely(r->op == dma::opcode::wait))
 		store_relaxed(&l->wait_seq, s->last);
 }
@@ -240,7 +248,7 @@ static int queue_requests(stream *s, const dma::request *r, size_t n)
 		if (done)
 			note_posted(s, l, r, done);
 		l->lock.unlock();
-		/* The unlock is a full barrier between the requests and this look (see stream_submit). */
+		/* The unlock is a full barrier between the requests and this look (see wake_sleeper). */
 		if (load_relaxed(l->ch->asleep))
 			l->ch->ops->wake(l->ch);
 		r += done;
@@ -253,8 +261,23 @@ static int queue_requests(stream *s, const dma::request *r, size_t n)
 	return 0;
 }
 
-/* Twice below: for the one request that most calls are the loops and limits go. */
-[[gnu::always_inline]] static inline int submit(stream *s, const dma::request *r, size_t n)
+/*
+ * After unlock_light().  The requests must be visible before this look at whether the device sleeps.
+ * The device sets asleep, then looks at the ring: one of the two sees the other.
+ */
+[[gnu::always_inline]] static inline void wake_sleeper(lane *l, dma::channel *ch)
+{
+	if (likely(ch->asleep_ordered))
+		barrier_light();
+	else
+		barrier_full();
+	if (unlikely(load_relaxed(ch->asleep))) {
+		ch->ops->wake(ch);
+		__atomic_fetch_add(&l->count->wakes, 1, __ATOMIC_RELAXED);
+	}
+}
+
+int stream_submit(stream *s, const dma::request *r, size_t n)
 {
 	lane *l = s->ln;
 	dma::channel *ch = l->ch;
@@ -267,26 +290,45 @@ static int queue_requests(stream *s, const dma::request *r, size_t n)
 	}
 	done = ch->ops->post(ch, r, unsigned(std::min<size_t>(n, ch->ring_size)));
 	if (likely(done))
-		note_posted(s, l, r, n == 1 ? 1 : done);
+		note_posted(s, l, r, done);
 	l->lock.unlock_light();
-	/*
-	 * The requests must be visible before this look at whether the device sleeps.  The device sets
-	 * asleep, then looks at the ring: one of the two sees the other.
-	 */
-	if (likely(ch->asleep_ordered))
-		barrier_light();
-	else
-		barrier_full();
-	if (unlikely(load_relaxed(ch->asleep))) {
-		ch->ops->wake(ch);
-		__atomic_fetch_add(&l->count->wakes, 1, __ATOMIC_RELAXED);
-	}
+	wake_sleeper(l, ch);
 	return likely(done == n) ? 0 : submit_slow(s, r + done, n - done);
 }
 
-int stream_submit(stream *s, const dma::request *r, size_t n)
+[[gnu::noinline]] static int submit_copy_by_memory(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
 {
-	return n == 1 ? submit(s, r, 1) : submit(s, r, n);
+	dma::request r;
+
+	dma::set_copy(&r, u8(spaces), src, dst, len, reinterpret_cast<u64>(s));
+	return stream_submit(s, &r, 1);
+}
+
+/* With the lane's lock held. */
+static inline bool is_as_usual(const stream *s, const dma::channel *ch)
+{
+	return !(s->gated | s->stopped) && ch->posted != ch->room_to && ch->ops->submit_copy;
+}
+
+int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
+{
+	lane *l = s->ln;
+	dma::channel *ch = l->ch;
+
+	if (unlikely(!l->lock.try_lock_own()))
+		return submit_copy_by_memory(s, spaces, src, dst, len);
+	if (unlikely(!is_as_usual(s, ch))) {
+		l->lock.unlock_own();
+		return submit_copy_by_memory(s, spaces, src, dst, len);
+	}
+	count_posted(s, l, 1, 1, len);
+	ch->ops->submit_copy(ch, spaces, src, dst, len, reinterpret_cast<u64>(s));
+	trace_submit(ch, 1);
+	trace_doorbell(ch);
+	s->last = ch->posted;
+	l->lock.unlock_own();
+	wake_sleeper(l, ch);
+	return 0;
 }
 
 int stream_submit_long(stream *s, const dma::request &r)
@@ -302,7 +344,7 @@ int stream_submit_long(stream *s, const dma::request &r)
 	l->lock.unlock();
 	if (!done)
 		return stream_submit(s, &r, 1);
-	/* As in stream_submit. */
+	/* As in submit_slow. */
 	if (load_relaxed(l->ch->asleep))
 		l->ch->ops->wake(l->ch);
 	return 0;

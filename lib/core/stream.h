@@ -48,21 +48,24 @@ struct stream_stats {
 };
 
 struct alignas(64) stream {
+	/* What a submission touches: one line, for there may be thousands of streams. */
 	u64 alive = 0;                /* the handle */
-	u32 id = 0;
 	lane *ln = nullptr;
 	device *dev = nullptr;
+	u64 plain_len = 0;            /* copies up to this length are one request; longer ones are split, or spread over units */
 	u64 last = 0;                 /* last sequence number of ours in the ring; under ln->lock */
-	queued *queue = nullptr, *queue_end = nullptr; /* work behind a gate, first and last; under ln->lock */
 	u32 gated = 0;                /* queue is not empty; under ln->lock, read without as a hint */
+	u32 stopped = 0;              /* an errno: failed with fail_mode::stop, or aborted; takes no new work */
+	u64 copies = 0, bytes = 0;
+
+	u64 errors = 0;
+	queued *queue = nullptr, *queue_end = nullptr; /* work behind a gate, first and last; under ln->lock */
+	u32 id = 0;
 	u32 has_error = 0;
 	u64 max_len = 0;              /* of one request of this engine */
-	u64 plain_len = 0;            /* copies up to this length are one request; longer ones are split, or spread over units */
 	stream_error error;           /* under ln->lock */
 	stream_options opt;
 	fail_mode mode = fail_mode::go_on;
-	u32 stopped = 0;              /* an errno: failed with fail_mode::stop, or aborted; takes no new work */
-	u64 copies = 0, bytes = 0, errors = 0;
 	u32 refs = 1;                 /* the handle, the pump; atomic */
 	u32 watched = 0;              /* calls that block nothing and that the pump has yet to make; atomic */
 	u32 striped = 0;              /* it has spread copies over units; under ln->lock */
@@ -124,6 +127,8 @@ int device_sync(device *dev, deadline until, bool *late = nullptr);
 
 /* Puts up to any number of requests in order; blocks only for room in the ring. */
 int stream_submit(stream *s, const dma::request *r, size_t n);
+/* The same for one copy of up to plain_len bytes, which most calls are: nothing of it goes by memory where all is as usual. */
+int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len);
 /* One copy, spread over the engine's units where that can be. */
 int stream_submit_long(stream *s, const dma::request &r);
 

@@ -136,9 +136,9 @@ static dma::request wait_for(const stream *s, const lane *l, u64 seq)
 static void post(lane *l, const dma::request *r, u32 n)
 {
 	l->ch->ops->post(l->ch, r, n);
-	trace_submit(l, n);
+	trace_submit(l->ch, n);
 	l->ch->ops->doorbell(l->ch);
-	trace_doorbell(l);
+	trace_doorbell(l->ch);
 	store_relaxed(&l->count->doorbells, l->count->doorbells + 1);
 	store_relaxed(&l->count->requests, l->count->requests + n);
 }
@@ -158,7 +158,7 @@ static void give_part(lane *h, dma::request r, const stripe_part &p)
 	store_relaxed(&h->count->bytes, h->count->bytes + r.len);
 	store_relaxed(&p.owner->bytes, p.owner->bytes + r.len);
 	h->lock.unlock();
-	/* The unlock is a full barrier between the requests and this look (see stream_submit). */
+	/* The unlock is a full barrier between the requests and this look (see wake_sleeper). */
 	if (load_relaxed(h->ch->asleep)) {
 		h->ch->ops->wake(h->ch);
 		__atomic_fetch_add(&h->count->wakes, 1, __ATOMIC_RELAXED);

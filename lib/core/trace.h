@@ -20,15 +20,15 @@
 #ifdef USDMA_TRACE
 #include <sys/sdt.h>
 
-#define trace_submit(l, n) STAP_PROBE4(usdma, submit, (l)->ch, (l)->ch->index, (l)->ch->posted, n)
-#define trace_doorbell(l) STAP_PROBE3(usdma, doorbell, (l)->ch, (l)->ch->index, (l)->ch->posted)
+#define trace_submit(ch, n) STAP_PROBE4(usdma, submit, ch, (ch)->index, (ch)->posted, n)
+#define trace_doorbell(ch) STAP_PROBE3(usdma, doorbell, ch, (ch)->index, (ch)->posted)
 #define trace_wait_begin(l, seq) STAP_PROBE3(usdma, wait__begin, (l)->ch, (l)->ch->index, seq)
 #define trace_wait_end(l, seq, err) STAP_PROBE5(usdma, wait__end, (l)->ch, (l)->ch->index, seq, err, (l)->dev->slot)
 #define trace_complete(l, seq) STAP_PROBE4(usdma, complete, (l)->ch, (l)->ch->index, seq, (l)->dev->slot)
 #define trace_error(id, err, reason, address, seq) STAP_PROBE5(usdma, error, id, err, reason, address, seq)
 #else
-#define trace_submit(l, n) ((void)0)
-#define trace_doorbell(l) ((void)0)
+#define trace_submit(ch, n) ((void)0)
+#define trace_doorbell(ch) ((void)0)
 #define trace_wait_begin(l, seq) ((void)0)
 #define trace_wait_end(l, seq, err) ((void)0)
 #define trace_complete(l, seq) ((void)0)

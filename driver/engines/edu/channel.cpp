@@ -298,6 +298,7 @@ static edu_channel *own(dma::channel *ch)
 const dma::channel_ops channel_table = {
 	.post = [](dma::channel *ch, const dma::request *r, unsigned n) { return own(ch)->put(r, n); },
 	.doorbell = [](dma::channel *ch) { own(ch)->set_tail(); },
+	.submit_copy = nullptr,
 	.wake = [](dma::channel *) {}, /* never said to be asleep */
 	.arm = [](dma::channel *ch, unsigned slot, u64 seq) { own(ch)->set_arm(slot, seq); },
 	.squash = [](dma::channel *ch, u64 cookie) { return own(ch)->make_nops(cookie); },

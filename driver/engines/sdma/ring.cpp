@@ -17,20 +17,31 @@ static_assert(offsetof(dma::request, spaces) == 2 && offsetof(descriptor, spaces
 static_assert(offsetof(dma::request, arg) == 3 && offsetof(descriptor, arg) == 7);
 static_assert(offsetof(descriptor, reserved) == offsetof(descriptor, height) + 4);
 
-static inline void write_descriptor(descriptor *d, const dma::request *r, u64 seq)
+/* head: op, flags, spaces, arg; height_word: the height, and reserved, which is zero. */
+struct words {
+	u32 head;
+	u64 height_word, src, dst, len, a, b, cookie;
+};
+
+[[gnu::always_inline]] static inline void write_descriptor(descriptor *d, const words &w, u64 seq)
+{
+	store_relaxed(reinterpret_cast<u64 *>(&d->height), w.height_word);
+	store_relaxed(&d->src, w.src);
+	store_relaxed(&d->dst, w.dst);
+	store_relaxed(&d->len, w.len);
+	store_relaxed(&d->a, w.a);
+	store_relaxed(&d->b, w.b);
+	store_relaxed(&d->cookie, w.cookie);
+	/* Release: a device that sees the tag sees the words above. */
+	store_release(reinterpret_cast<u64 *>(d), u64(u32(seq)) | u64(w.head) << 32);
+}
+
+static inline words words_of(const dma::request *r)
 {
 	u32 head;
 
 	memcpy(&head, r, sizeof(head));
-	store_relaxed(reinterpret_cast<u64 *>(&d->height), u64(r->height)); /* and reserved, which is zero */
-	store_relaxed(&d->src, r->src);
-	store_relaxed(&d->dst, r->dst);
-	store_relaxed(&d->len, r->len);
-	store_relaxed(&d->a, r->a);
-	store_relaxed(&d->b, r->b);
-	store_relaxed(&d->cookie, r->cookie);
-	/* Release: a device that sees the tag sees the words above. */
-	store_release(reinterpret_cast<u64 *>(d), u64(u32(seq)) | u64(head) << 32);
+	return {head, r->height, r->src, r->dst, r->len, r->a, r->b, r->cookie};
 }
 
 /* Differences, not values, are compared: sequence numbers may be anywhere in 64 bits. */
@@ -55,6 +66,15 @@ static unsigned make_room(dma::channel *ch, unsigned n)
  */
 static constexpr u64 write_ahead = 12;
 
+[[gnu::always_inline]] static inline void fill_slot(const sdma_channel *c, u64 seq, const words &w)
+{
+	descriptor *const ring = c->ring;
+	const u64 mask = c->mask;
+
+	prefetch_write(&ring[(seq + write_ahead) & mask]);
+	write_descriptor(&ring[seq & mask], w, seq);
+}
+
 static unsigned ring_post(dma::channel *ch, const dma::request *r, unsigned n)
 {
 	sdma_channel *c = to_sdma(ch);
@@ -64,8 +84,7 @@ static unsigned ring_post(dma::channel *ch, const dma::request *r, unsigned n)
 		n = make_room(ch, n);
 	for (unsigned i = 0; i < n; i++) {
 		seq++;
-		prefetch_write(&c->ring[(seq + write_ahead) & c->mask]);
-		write_descriptor(&c->ring[seq & c->mask], &r[i], seq);
+		fill_slot(c, seq, words_of(&r[i]));
 	}
 	c->posted = seq;
 	return n;
@@ -83,6 +102,16 @@ static void door_write(sdma_channel *c, u32 reg, u64 value)
 static void ring_doorbell(dma::channel *ch)
 {
 	door_write(to_sdma(ch), door_tail, ch->posted);
+}
+
+static void ring_submit_copy(dma::channel *ch, u32 spaces, u64 src, u64 dst, u64 len, u64 cookie)
+{
+	sdma_channel *c = to_sdma(ch);
+	const u64 seq = c->posted + 1;
+
+	fill_slot(c, seq, {u32(dma::opcode::copy) | spaces << 16, 0, src, dst, len, 0, 0, cookie});
+	c->posted = seq;
+	door_write(c, door_tail, seq);
 }
 
 static void ring_wake(dma::channel *ch)
@@ -113,6 +142,7 @@ static void ring_arm(dma::channel *ch, unsigned slot, u64 seq)
 const dma::channel_ops ring_ops = {
 	.post = ring_post,
 	.doorbell = ring_doorbell,
+	.submit_copy = ring_submit_copy,
 	.wake = ring_wake,
 	.arm = ring_arm,
 	.squash = ring_squash,

@@ -39,8 +39,11 @@ static void given_after_turns(void **)
 		skip();
 	take(l, biased_lock::first_turns);
 	assert_false(l.owned());
+	assert_false(l.try_lock_own());
 	take(l, 1);
 	assert_true(l.owned());
+	assert_true(l.try_lock_own());
+	l.unlock_own();
 	take(l, 1000);
 	assert_true(l.owned());
 }
@@ -151,6 +154,11 @@ struct shared_count {
 /* By all ways in and out, as the bits say. */
 static bool visit(shared_count &c, u64 bits)
 {
+	if (bits & 4 && c.lock.try_lock_own()) {
+		c.add();
+		c.lock.unlock_own();
+		return true;
+	}
 	if (bits & 1) {
 		if (!c.lock.try_lock())
 			return false;
@@ -185,10 +193,11 @@ static void nobody_beside(void **)
 	for (unsigned r = 0; r < rounds; r++) {
 		for (unsigned i = 0; i < 2 * biased_lock::first_turns; i++)
 			visits += visit(all[r], 2);
+		const u64 way = gen() & 6;
 		round.store(r + 1, std::memory_order_relaxed);
 		while (taken.load(std::memory_order_relaxed) <= r)
-			visits += visit(all[r], 2);
-		visits += visit(all[r], 2);
+			visits += visit(all[r], way);
+		visits += visit(all[r], way);
 	}
 	taker.join();
 	for (const shared_count &c : all) {

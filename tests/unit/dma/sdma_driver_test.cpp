@@ -345,6 +345,38 @@ static void descriptor_fields(void **)
 	ch->ops->close(ch);
 }
 
+/* A copy submitted in one step is the same descriptor, and the device is told of it. */
+static void submitted_copies(void **)
+{
+	auto gen = test::rng(5);
+
+	for (u64 first : starts) {
+		fake_sdma f;
+		auto eng = open_engine(f);
+		channel *ch = open_channel(*eng, 8, first);
+
+		for (unsigned i = 0; i < 100; i++) {
+			const u64 src = gen(), dst = gen(), len = gen(), cookie = gen();
+			const u8 where = u8(gen() & 0x11);
+			request r;
+
+			set_copy(&r, where, src, dst, len, cookie);
+			assert_int_equal(ch->ops->post(ch, &r, 1), 1);
+			assert_true(ch->posted != ch->room_to);
+			ch->ops->submit_copy(ch, where, src, dst, len, cookie);
+			assert_int_equal(f.tail(), ch->posted);
+			sdma::descriptor one = *f.slot(ch->posted - 1), other = *f.slot(ch->posted);
+			assert_int_equal(other.tag, u32(ch->posted));
+			assert_int_equal(other.op, opcode::copy);
+			one.tag = other.tag;
+			assert_memory_equal(&one, &other, sizeof(one));
+			assert_int_equal(f.run(2), 2);
+		}
+		assert_int_equal(ch->posted, first + 200);
+		ch->ops->close(ch);
+	}
+}
+
 /* Whatever a channel starts with, no slot looks filled before it is. */
 static void no_stale_slot(void **)
 {
@@ -515,6 +547,7 @@ int main()
 		cmocka_unit_test(no_ring_addresses),
 		cmocka_unit_test(big_iommu_pages),
 		cmocka_unit_test(descriptor_fields),
+		cmocka_unit_test(submitted_copies),
 		cmocka_unit_test(no_stale_slot),
 		cmocka_unit_test(full_ring),
 		cmocka_unit_test(made_up_completions),

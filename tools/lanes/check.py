@@ -27,6 +27,9 @@ import analysis  # noqa: E402,F401
 import soak  # noqa: E402,F401
 from lane import LANES, TOP, Run, Stop, complain  # noqa: E402
 
+# Cheap ones first, and last what finds least: --minutes cuts that.  Any other comes behind.
+ORDER = ("style", "gcc", "cppcheck", "headers", "valgrind", "clang", "asan", "tsan", "install", "vm", "docs", "tidy", "fuzz", "coverage")
+
 
 def arguments():
     parser = argparse.ArgumentParser(prog="./tools/check", description=__doc__,
@@ -53,12 +56,16 @@ def arguments():
 
 
 def lane_lines():
-    return "\n".join(textwrap.fill(lane["about"], 80, initial_indent=f"{' ' if lane['default'] else '*'} {name:9} ",
-                                   subsequent_indent=" " * 12) for name, lane in LANES.items())
+    return "\n".join(textwrap.fill(LANES[n]["about"], 80, initial_indent=f"{' ' if LANES[n]['default'] else '*'} {n:9} ",
+                                   subsequent_indent=" " * 12) for n in in_order())
+
+
+def in_order():
+    return sorted(LANES, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
 
 def chosen(args):
-    names = args.lane or [n for n, lane in LANES.items() if lane["default"]]
+    names = args.lane or [n for n in in_order() if LANES[n]["default"]]
     return names + (["bench"] if args.bench and "bench" not in names else [])
 
 

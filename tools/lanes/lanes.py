@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The lanes of ./tools/check, in the order in which they run.  A new one is a function here."""
+"""The lanes of ./tools/check that build and run.  A new one is a function here; when it runs, ORDER of check.py says."""
 import os
 import re
 import shutil

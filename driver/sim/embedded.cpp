@@ -11,8 +11,10 @@
 #include "driver/vfio/user_client.h"
 
 #include <csignal>
-#include <sys/socket.h>
+#include <ctime>
+#include <mutex>
 #include <new>
+#include <sys/socket.h>
 
 namespace usdma::sim {
 
@@ -49,7 +51,8 @@ public:
 	{
 		/* The server sees the client leave, and its thread ends. */
 		client_.reset();
-		pthread_join(e_->thread, nullptr);
+		if (!ended_)
+			pthread_join(e_->thread, nullptr);
 	}
 
 	int region(unsigned index, vfio::region_info *out) override { return client_->region(index, out); }
@@ -73,8 +76,8 @@ public:
 		return client_->irq_set(index, first, fds);
 	}
 	int limits(vfio::address_limits *out) override { return client_->limits(out); }
-	int dma_map(const vfio::dma_area &area) override { return client_->dma_map(area); }
-	int dma_unmap(u64 iova, u64 size) override { return client_->dma_unmap(iova, size); }
+	int dma_map(const vfio::dma_area &area) override { return let_go(client_->dma_map(area)); }
+	int dma_unmap(u64 iova, u64 size) override { return let_go(client_->dma_unmap(iova, size)); }
 	int reset() override { return client_->reset(); }
 	bool lost() const override { return client_->lost(); }
 	int lost_fd() const override { return client_->lost_fd(); }
@@ -100,8 +103,32 @@ private:
 		return fail(EOPNOTSUPP, "this software device was opened without faults= in its device string");
 	}
 
+	/*
+	 * The link can end in mid-copy (a message that is not sent, or not answered in time).  The units then have
+	 * this process's memory before them until the server has seen it, and the caller is about to free that.
+	 */
+	int let_go(int err)
+	{
+		if (likely(!err) || !client_->lost())
+			return err;
+		std::lock_guard guard(end_lock_);
+		timespec until;
+
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_sec += end_s;
+		if (!ended_)
+			ended_ = pthread_timedjoin_np(e_->thread, nullptr, &until) == 0;
+		if (!ended_)
+			log_error("sim: the device is lost and has not ended within %d s: it may still touch memory", end_s);
+		return err;
+	}
+
+	static constexpr int end_s = 10;
+
 	std::unique_ptr<vfio::device> client_;
 	std::unique_ptr<embedded> e_;
+	std::mutex end_lock_; /* ended_ */
+	bool ended_ = false;  /* the server's thread */
 };
 
 static void *serve_main(void *arg)

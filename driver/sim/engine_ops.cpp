@@ -13,7 +13,7 @@ using dma::space;
 using sdma::descriptor;
 
 static constexpr u64 slice = 256 * KiB;
-/* A 2-D copy of short rows lets others in after so many. */
+/* A 2-D copy of short rows lets others in after so many, or after a slice's bytes. */
 static constexpr u32 rows_per_slice = 1024;
 /* Looks of a WAIT for one heartbeat. */
 static constexpr u32 wait_beat = 64;
@@ -91,14 +91,15 @@ unit::result unit::op_copy_2d(hw_channel &ch, const descriptor &d)
 		return fault(fault_reason::bad_length, 0);
 	if (!check_span(src, src_span) || !check_span(dst, dst_span))
 		return result::fault;
-	for (u32 row = 0; row < d.height; row++) {
+	const u32 rows = d.len >= slice ? 1 : u32(slice / d.len) < rows_per_slice ? u32(slice / d.len) : rows_per_slice;
+	for (u32 row = 1; row <= d.height; row++) {
 		const result r = move(ch, dst, src, d.len, d.flags & dma::flag_cache);
 
 		if (r != result::done)
 			return r;
 		src.addr += d.a;
 		dst.addr += d.b;
-		if ((row % rows_per_slice == rows_per_slice - 1 || d.len >= slice) && !checkpoint(ch))
+		if (row % rows == 0 && !checkpoint(ch))
 			return result::gone;
 	}
 	return result::done;

@@ -54,9 +54,14 @@ public:
 	virtual int dma_unmap_all() = 0;
 
 	virtual int reset() = 0;
+	/*
+	 * For good: whatever the device was doing, on return it reads and writes nothing of
+	 * the client's, and holds no memory and no descriptor of the client's any more.
+	 */
+	virtual void quiet() = 0;
 	/* What shall go wrong with the next answer to the client. */
 	virtual reply_fault next_reply() { return reply_fault::none; }
-	/* How memory without a file is reached; before the first command.  The model ends before the port does. */
+	/* How memory without a file is reached; before the first command.  The model is quiet before the port ends. */
 	virtual void connect(remote_port *port) = 0;
 };
 

@@ -16,6 +16,7 @@ struct remote_access {
 
 	/* The port's, while it is under way. */
 	u16 id = 0;
+	bool sent = false;
 	remote_access *next = nullptr;
 };
 
@@ -25,11 +26,11 @@ public:
 
 	/* Most bytes in one access. */
 	virtual u32 max_len() const = 0;
-	/* Sends the question; -errno: it did not go out.  One access at a time for each remote_access. */
+	/* Has the question sent, without waiting for that; -errno: there is nobody to ask.  One access at a time for each remote_access. */
 	virtual int begin(remote_access *a) = 0;
 	/* Once it returns, the port touches neither *a nor its buffer.  Called after each begin that went well. */
 	virtual void end(remote_access *a) = 0;
-	/* Closes the connection, as a device that vanishes. */
+	/* Has the connection end, as with a device that vanishes; returns at once. */
 	virtual void hang_up() {}
 };
 

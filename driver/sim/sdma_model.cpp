@@ -27,8 +27,16 @@ sdma_model::sdma_model(const config &cfg, faults *wrong)
 
 sdma_model::~sdma_model()
 {
+	quiet();
+}
+
+/* The units first: what they have begun ends with them, and nobody is left who could touch what goes next. */
+void sdma_model::quiet()
+{
 	for (auto &u : units_)
 		u->stop();
+	m_.space.unmap_all();
+	m_.irqs.clear(0, m_.irqs.count());
 }
 
 /* Of a fixed size for good: a client that shrank it would take the device down. */

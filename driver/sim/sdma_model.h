@@ -41,6 +41,7 @@ public:
 	int dma_unmap_all() override;
 
 	int reset() override;
+	void quiet() override;
 	reply_fault next_reply() override { return m_.wrong ? m_.wrong->reply() : reply_fault::none; }
 	void connect(remote_port *port) override { m_.remote = port; }
 

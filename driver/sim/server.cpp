@@ -7,9 +7,10 @@
 #include "driver/base/log.h"
 #include "driver/sim/signal_fd.h"
 
-#include <algorithm>
+#include <climits>
 #include <cstring>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 namespace usdma::sim {
@@ -19,25 +20,64 @@ namespace proto = vfio::proto;
 /* A message that has begun must be whole, and one that we send taken, within … */
 static constexpr u64 message_ms = 4000;
 
+server::server(unique_fd sock, device_model &model)
+	: sock_(std::move(sock)), model_(model), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
+{
+}
+
 int server::serve(int stop_fd, int drop_fd)
 {
-	int err = 0;
+	int err = wake_.valid() ? 0 : fail(EMFILE, "vfio-user server: no eventfd to be had");
 
 	model_.connect(this);
-	while (!err) {
-		pollfd p[3] = {{sock_.get(), POLLIN, 0}, {stop_fd, POLLIN, 0}, {drop_fd, POLLIN, 0}};
+	while (!err)
+		err = turn(stop_fd, drop_fd);
+	const kept_error why;
+	finish_serving();
+	return why.again(err == -ENODEV || err == -ECANCELED ? 0 : err);
+}
 
-		if (poll(p, 3, -1) < 0 && errno != EINTR)
-			err = fail_errno("vfio-user server: poll");
-		else if (p[1].revents || p[2].revents)
-			err = -ECANCELED;
-		else if (p[0].revents)
-			err = step();
-	}
+int server::poll_ms() const
+{
+	return out_.empty() ? -1 : out_.until().left_ms(INT_MAX);
+}
+
+/* Waits for one thing to happen, and does what it asks for. */
+int server::turn(int stop_fd, int drop_fd)
+{
+	const short in = reply_.empty() ? POLLIN : 0, out = out_.empty() ? 0 : POLLOUT;
+	pollfd p[4] = {{sock_.get(), short(in | out), 0}, {stop_fd, POLLIN, 0}, {drop_fd, POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+
+	if (poll(p, 4, poll_ms()) < 0)
+		return errno == EINTR ? 0 : fail_errno("vfio-user server: poll");
+	if (p[1].revents || p[2].revents)
+		return -ECANCELED;
+	if (p[3].revents && woken())
+		return -ECANCELED;
+	if (const int err = flush())
+		return err;
+	if (p[0].revents & (POLLIN | POLLHUP | POLLERR) && reply_.empty())
+		return step();
+	return 0;
+}
+
+/* True: a unit wants the connection to end. */
+bool server::woken()
+{
+	eventfd_take(wake_.get());
+	std::lock_guard guard(lock_);
+
+	return hang_up_;
+}
+
+/* No new access begins; then the units end, then the client may see that. */
+void server::finish_serving()
+{
 	fail_all();
-	/* Units that are about to send find a closed socket, not another connection. */
+	model_.quiet();
+	/* What came and was not read would make a reset of what should be an end of file. */
 	shutdown(sock_.get(), SHUT_RDWR);
-	return err == -ENODEV || err == -ECANCELED ? 0 : err;
+	sock_.reset();
 }
 
 int server::step()
@@ -56,11 +96,92 @@ int server::step()
 	return answer_command(m, !err);
 }
 
-int server::send(const proto_header &head, std::span<const iovec> parts, std::span<const int> fds)
+/* Off the list already: whoever it is finished for may be gone then. */
+static void finish(remote_access *a, int result)
 {
-	std::lock_guard guard(send_lock_);
+	store_release(&a->result, s32(result));
+	signal_eventfd(a->wake_fd);
+}
 
-	return vfio::user_send(sock_.get(), head, parts, fds, deadline::in_ms(message_ms));
+/* ---- what goes out ------------------------------------------------------------------------------- */
+
+int server::queue_reply(const proto_header &head, answer &a)
+{
+	const iovec part = {a.body.data(), a.body.size()};
+
+	if (const int err = reply_.put(head, {&part, a.body.empty() ? 0u : 1u}, {a.fds, a.n_fds}, deadline::in_ms(message_ms)))
+		return err;
+	return flush();
+}
+
+/* Sends what the client takes without our waiting for it. */
+int server::flush()
+{
+	for (;;) {
+		if (out_.empty() && !next_out())
+			return 0;
+		const int err = out_.push(sock_.get());
+		if (err == -EAGAIN)
+			return out_.until().passed() ? out_is_late() : 0;
+		if (err)
+			return err;
+	}
+}
+
+/* False: there is nothing to send. */
+bool server::next_out()
+{
+	out_asks_ = false;
+	if (!reply_.empty()) {
+		std::swap(out_, reply_);
+		return true;
+	}
+	std::lock_guard guard(lock_);
+
+	while (remote_access *a = first_unsent()) {
+		const int err = put_access(*a);
+
+		a->sent = true;
+		if (!err)
+			return true;
+		finish(take_pending(a->id), err);
+	}
+	return false;
+}
+
+/* With the lock held, as what follows. */
+remote_access *server::first_unsent() const
+{
+	remote_access *a = pending_;
+
+	while (a && a->sent)
+		a = a->next;
+	return a;
+}
+
+int server::put_access(const remote_access &a)
+{
+	const auto cmd = a.write ? proto::command::dma_write : proto::command::dma_read;
+	proto::dma_access_head body = {a.address, a.len};
+	const iovec parts[] = {{&body, sizeof(body)}, {a.buf, a.len}};
+	const int err = out_.put({a.id, u16(cmd), 0, proto::type_command, 0}, {parts, a.write ? 2u : 1u}, {},
+				 deadline::in_ms(message_ms));
+
+	out_asks_ = !err;
+	out_id_ = a.id;
+	return err;
+}
+
+/* Of a message that the client has part of, the rest must come before anything else: then nothing can be sent any more. */
+int server::out_is_late()
+{
+	if (!out_asks_ || out_.begun())
+		return fail(EPROTO, "the vfio-user client does not read its socket");
+	out_.drop();
+	std::lock_guard guard(lock_);
+	if (remote_access *a = take_pending(out_id_))
+		finish(a, -ETIMEDOUT);
+	return 0;
 }
 
 /* whole: with its body; else there was no memory for it. */
@@ -87,8 +208,7 @@ int server::answer_command(vfio::user_message &m, bool whole)
 		return 0;
 	if (const reply_fault f = model_.next_reply(); unlikely(f != reply_fault::none))
 		return answer_wrongly(f, h, a);
-	const iovec part = {a.body.data(), a.body.size()};
-	return send(h, {&part, a.body.empty() ? 0u : 1u}, {a.fds, a.n_fds});
+	return queue_reply(h, a);
 }
 
 /* As a test asked (fault_plan.h). */
@@ -111,43 +231,37 @@ int server::answer_wrongly(reply_fault how, proto_header h, answer &a)
 	case reply_fault::wrong_id:
 		h.id = u16(h.id ^ 0x5a5a);
 		break;
-	default: {
-		std::lock_guard guard(send_lock_);
-
-		return ::send(sock_.get(), garbage, sizeof(garbage), MSG_NOSIGNAL) < 0 ? fail_errno("send") : 0;
+	default:
+		return ::send(sock_.get(), garbage, sizeof(garbage), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? fail_errno("send") : 0;
 	}
-	}
-	const iovec part = {a.body.data(), a.body.size()};
-	return send(h, {&part, a.body.empty() ? 0u : 1u}, {a.fds, a.n_fds});
+	return queue_reply(h, a);
 }
 
 /* ---- the units' side ----------------------------------------------------------------------------- */
 
+/* Last in the list; the server's thread sends it. */
 int server::begin(remote_access *a)
 {
-	proto::header h = {0, u16(a->write ? proto::command::dma_write : proto::command::dma_read), 0, proto::type_command, 0};
-	proto::dma_access_head body = {a->address, a->len};
-	const iovec parts[] = {{&body, sizeof(body)}, {a->buf, a->len}};
-
 	{
 		std::lock_guard guard(lock_);
+		remote_access **last = &pending_;
+		const remote_access *same;
 
 		if (closed_)
 			return fail(ENODEV, "the vfio-user client is gone");
-		const remote_access *same;
 		do {
-			h.id = next_id_++;
-			for (same = pending_; same && same->id != h.id; same = same->next)
+			a->id = next_id_++;
+			for (same = pending_; same && same->id != a->id; same = same->next)
 				;
 		} while (same);
-		a->id = h.id;
-		a->next = pending_;
-		pending_ = a;
+		while (*last)
+			last = &(*last)->next;
+		a->next = nullptr;
+		a->sent = false;
+		*last = a;
 	}
-	const int err = send(h, {parts, a->write ? 2u : 1u}, {});
-	if (err)
-		end(a);
-	return err;
+	eventfd_add(wake_.get());
+	return 0;
 }
 
 void server::end(remote_access *a)
@@ -172,10 +286,15 @@ remote_access *server::take_pending(u16 id)
 	return nullptr;
 }
 
-/* The thread that serves sees the end of the connection and leaves. */
+/* From a unit: it only says so, for the connection ends after the units have. */
 void server::hang_up()
 {
-	shutdown(sock_.get(), SHUT_RDWR);
+	{
+		std::lock_guard guard(lock_);
+
+		hang_up_ = true;
+	}
+	eventfd_add(wake_.get());
 }
 
 bool server::reply_fits(const vfio::user_message &m, const remote_access &a) const
@@ -184,12 +303,6 @@ bool server::reply_fits(const vfio::user_message &m, const remote_access &a) con
 	const auto cmd = a.write ? proto::command::dma_write : proto::command::dma_read;
 
 	return m.head.cmd == u16(cmd) && m.body.size() == head + (a.write ? 0 : a.len);
-}
-
-static void finish(remote_access *a, int result)
-{
-	store_release(&a->result, s32(result));
-	signal_eventfd(a->wake_fd);
 }
 
 int server::take_reply(const vfio::user_message &m, bool whole)
@@ -219,7 +332,6 @@ void server::fail_all()
 	std::lock_guard guard(lock_);
 
 	closed_ = true;
-	/* Off the list first: whoever it is finished for may be gone then. */
 	while (remote_access *a = pending_) {
 		pending_ = a->next;
 		finish(a, -ENODEV);

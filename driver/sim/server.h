@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The vfio-user server for one connection.  One thread reads the socket: it
- * answers the client's commands and hands the client's replies to the units that
- * wait for them.
+ * The vfio-user server for one connection.  One thread reads and writes the
+ * socket: it answers the client's commands, sends the units' accesses and hands
+ * the client's replies to the units that wait for them.  Nobody else ever touches
+ * the socket, so no unit waits for a client that does not read.
  */
 #pragma once
 
 #include "driver/sim/model.h"
+#include "driver/sim/outbox.h"
 #include "driver/vfio/user_socket.h"
 
 #include <mutex>
@@ -15,12 +17,16 @@ namespace usdma::sim {
 
 class server final : public remote_port {
 public:
-	server(unique_fd sock, device_model &model) : sock_(std::move(sock)), model_(model) {}
+	server(unique_fd sock, device_model &model);
 	~server() override = default;
 
 	/*
 	 * Until the client leaves or one of the two (-1: none) becomes readable: 0.  A client
-	 * that breaks the protocol's frames: -EPROTO.  All units' accesses have ended.
+	 * that breaks the protocol's frames: -EPROTO.
+	 *
+	 * On return the model is quiet (device_model::quiet) and the socket closed, in that
+	 * order: a client that sees end of file knows that nothing reaches its memory any
+	 * more.  Nothing in here may close or shut down the socket before that.
 	 */
 	int serve(int stop_fd, int drop_fd = -1);
 
@@ -38,11 +44,20 @@ private:
 		size_t n_fds = 0;
 	};
 
+	int turn(int stop_fd, int drop_fd);
+	int poll_ms() const;
+	bool woken();
+	void finish_serving();
 	int step();
 	int handle(vfio::user_message &m, answer *out);
 	int answer_command(vfio::user_message &m, bool whole);
 	int answer_wrongly(reply_fault how, proto_header h, answer &a);
-	int send(const proto_header &head, std::span<const iovec> parts, std::span<const int> fds);
+	int queue_reply(const proto_header &head, answer &a);
+	int flush();
+	bool next_out();
+	remote_access *first_unsent() const;
+	int put_access(const remote_access &a);
+	int out_is_late();
 	int take_reply(const vfio::user_message &m, bool whole);
 	remote_access *take_pending(u16 id);
 	bool reply_fits(const vfio::user_message &m, const remote_access &a) const;
@@ -68,11 +83,16 @@ private:
 	vfio::user_caps client_;
 	u32 max_len_ = 4096;
 
-	std::mutex send_lock_; /* one message after the other */
-	std::mutex lock_;      /* what follows; never held while sending */
-	remote_access *pending_ = nullptr; /* a few: one for each unit */
+	outbox out_;            /* on its way to the client */
+	outbox reply_;          /* behind it; until it is out, no command is read */
+	bool out_asks_ = false; /* out_ is a unit's access … */
+	u16 out_id_ = 0;        /* … of this number */
+
+	unique_fd wake_; /* a unit has an access to send, or wants the connection to end */
+	std::mutex lock_; /* what follows; never held over a system call */
+	remote_access *pending_ = nullptr; /* a few, one for each unit, in the order in which they came */
 	u16 next_id_ = 0;
-	bool closed_ = false;
+	bool closed_ = false, hang_up_ = false;
 };
 
 } // namespace usdma::sim

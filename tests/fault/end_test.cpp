@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The end of a connection is a proof: once a client sees end of file, for
+ * whatever reason, nothing writes to its memory any more and the server has it
+ * mapped no more.  On the model in this process, and on usdma-sim.
+ * Run as: end_test (USDMA_SIM names the device program).
+ */
+#include "tests/support/raw_client.h"
+#include "tests/support/sim_process.h"
+#include "tests/support/test.h"
+
+#include "driver/sim/fault_plan.h"
+#include "driver/sim/sdma_model.h"
+#include "driver/sim/server.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace usdma;
+using namespace usdma::test;
+using namespace usdma::sdma;
+using dma::space;
+
+static constexpr u64 mem_base = u64(1) << 44, device_bytes = 32 * MiB;
+static constexpr u64 iova = 0x40000000, control = MiB, size = control + 32 * MiB;
+static constexpr u64 far = u64(1) << 40, far_size = 64 * MiB; /* reached by messages only */
+static const char *const name = "end-of-connection";
+
+/* A device with faults on demand, on either side of a process's wall. */
+class device {
+public:
+	virtual ~device() = default;
+	virtual unique_fd connect() = 0;
+	/* Tells it to end, as a signal does. */
+	virtual void stop() = 0;
+	/* Until nothing of it runs any more. */
+	virtual void wait_over() = 0;
+	/* How often it has the client's file mapped. */
+	virtual unsigned mappings() const = 0;
+};
+
+static unsigned mappings_of(const std::string &pid)
+{
+	std::ifstream in("/proc/" + pid + "/maps");
+	unsigned n = 0;
+
+	for (std::string line; std::getline(in, line);)
+		n += line.find(name) != line.npos;
+	return n;
+}
+
+class here final : public device {
+public:
+	explicit here(const char *rules) : plan_(false), stop_(eventfd(0, EFD_CLOEXEC))
+	{
+		cfg_.mem = device_bytes;
+		cfg_.channels = 8;
+		cfg_.engines = 2;
+		assert_int_equal(plan_.set(rules), 0);
+	}
+	~here() override { wait_over(); }
+	unique_fd connect() override
+	{
+		int pair[2];
+
+		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+		thread_ = std::thread([this, fd = pair[0]] {
+			sim::sdma_model model(cfg_, &plan_);
+
+			if (!model.start()) {
+				sim::server link(unique_fd(fd), model);
+
+				link.serve(stop_.get());
+			}
+		});
+		return unique_fd(pair[1]);
+	}
+	void stop() override { eventfd_write(stop_.get(), 1); }
+	void wait_over() override
+	{
+		if (thread_.joinable())
+			thread_.join();
+	}
+	unsigned mappings() const override { return mappings_of("self") - 1; }
+
+private:
+	sim::config cfg_;
+	sim::fault_plan plan_;
+	unique_fd stop_;
+	std::thread thread_;
+};
+
+class there final : public device {
+public:
+	explicit there(const char *rules)
+	{
+		assert_non_null(mkdtemp(dir_));
+		path_ = std::string(dir_) + "/dev";
+		pid_ = start_sim(getenv("USDMA_SIM"), path_,
+				 {"--mem", "32M", "--channels", "8", "--engines", "2", "--once", "--faults", rules});
+		assert_true(pid_ > 0);
+	}
+	~there() override
+	{
+		end_sim(pid_);
+		unlink(path_.c_str());
+		rmdir(dir_);
+	}
+	unique_fd connect() override { return unique_fd(dial(path_)); }
+	void stop() override { kill(pid_, SIGTERM); }
+	void wait_over() override
+	{
+		int status = -1;
+
+		if (pid_ > 0) {
+			assert_int_equal(waitpid(pid_, &status, 0), pid_);
+			assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
+			pid_ = -1;
+		}
+	}
+	unsigned mappings() const override { return mappings_of(std::to_string(pid_)); }
+
+private:
+	char dir_[32] = "/tmp/usdma-end-XXXXXX";
+	std::string path_;
+	pid_t pid_;
+};
+
+/* ---- what the units are doing when the end comes ------------------------------------------------------ */
+
+struct rig {
+	rig(device &d) : client(d.connect()), memory(name, size)
+	{
+		assert_int_equal(client.begin(mem_base), 0);
+		assert_int_equal(client.map(iova, size, memory.fd.get()), 0);
+		assert_int_equal(client.map(far, far_size), 0);
+		for (u32 i = 0; i < 4; i++) {
+			channels.push_back(std::make_unique<raw_channel>(client, i, memory, iova, i * 64 * KiB));
+			assert_int_equal(channels[i]->enable(), chan_state_running);
+		}
+	}
+	raw_channel &operator[](unsigned i) { return *channels[i]; }
+	/* Into the client's memory, for seconds. */
+	void copies(unsigned ch)
+	{
+		for (unsigned i = 0; i < 60; i++)
+			(*this)[ch].put(raw_copy(space::device, mem_base, space::host, iova + control, size - control));
+		(*this)[ch].ring_bell();
+		assert_true((*this)[ch].begun(1));
+	}
+
+	raw_client client;
+	raw_memory memory;
+	std::vector<std::unique_ptr<raw_channel>> channels;
+};
+
+static void in_copies(rig &r)
+{
+	r.copies(0);
+	r.copies(1);
+}
+
+/* A WAIT for what the client writes only after the end; then a copy. */
+static void in_wait(rig &r)
+{
+	descriptor d = {};
+
+	d.op = u8(dma::opcode::wait);
+	d.arg = u8(dma::compare::eq);
+	d.src = iova + control;
+	d.a = 0x5a5a5a5a5a5a5a5a;
+	for (unsigned ch = 0; ch < 2; ch++) {
+		r[ch].put(d);
+		r.copies(ch);
+	}
+}
+
+/* What the client never takes from its socket; beside it, a unit that copies. */
+static void in_messages(rig &r)
+{
+	for (unsigned ch : {0, 2})
+		for (unsigned i = 0; i < 8; i++)
+			r[ch].put(raw_copy(space::device, mem_base, space::host, far + ch * MiB, 8 * MiB));
+	r[0].ring_bell();
+	r[2].ring_bell();
+	r.copies(1);
+}
+
+static void in_questions(rig &r)
+{
+	for (unsigned ch : {0, 1}) {
+		r[ch].put(raw_copy(space::host, far, space::device, mem_base, 8 * MiB));
+		r.copies(ch);
+	}
+}
+
+struct situation {
+	const char *name, *rules;
+	void (*load)(rig &r);
+};
+
+static constexpr situation situations[] = {
+	{"in long copies", "", in_copies},
+	{"in a WAIT", "", in_wait},
+	{"in slow descriptors", "slow%1/1000000", in_copies},
+	{"in a hang", "hang@2/for-good", in_copies},
+	{"while the client reads nothing", "", in_messages},
+	{"while the client answers nothing", "", in_questions},
+};
+
+/* ---- how it ends --------------------------------------------------------------------------------------- */
+
+struct ending {
+	const char *name, *rules;
+	void (*bring)(rig &r, device &d);
+};
+
+static const ending endings[] = {
+	{"half-close", "", [](rig &r, device &) { r.client.half_close(); }},
+	{"told to stop", "", [](rig &, device &d) { d.stop(); }},
+	{"a broken frame", "",
+	 [](rig &r, device &) {
+		 const proto::header bad = {1, 1, 8, 0, 0};
+
+		 assert_int_equal(send(r.client.fd(), &bad, sizeof(bad), MSG_NOSIGNAL), sizeof(bad));
+	 }},
+	{"a reply that is its last", "reply@80/close",
+	 [](rig &r, device &) {
+		 while (r.client.say(proto::command::device_get_info, nullptr, 0)) {
+			 char c;
+
+			 if (recv(r.client.fd(), &c, 1, MSG_DONTWAIT | MSG_PEEK) == 0 || r.client.get<u32>(reg_id) != id_value)
+				 break;
+		 }
+	 }},
+	{"a device that vanishes", "vanish@3", [](rig &, device &) {}},
+};
+
+/* After the end of file the memory is the client's alone. */
+static void nothing_after(rig &r, device &d)
+{
+	assert_true(r.client.see_end());
+	const unsigned mapped = d.mappings();
+	memset(r.memory.data, 0x5a, size);
+	d.wait_over();
+	u64 same = 0;
+	while (same < size && r.memory.data[same] == 0x5a)
+		same++;
+	assert_int_equal(same, size);
+	assert_int_equal(mapped, 0);
+}
+
+static std::string both(const char *a, const char *b)
+{
+	return std::string(a) + (*a && *b ? "+" : "") + b;
+}
+
+template <class where> static void run(const situation &s, const ending &e)
+{
+	where d(both(s.rules, e.rules).c_str());
+	rig r(d);
+
+	s.load(r);
+	e.bring(r, d);
+	nothing_after(r, d);
+}
+
+template <class where> static void by_half_close(void **)
+{
+	for (const situation &s : situations) {
+		fprintf(stderr, "# half-close %s\n", s.name);
+		run<where>(s, endings[0]);
+	}
+}
+
+template <class where> static void in_all_ways(void **)
+{
+	for (const ending &e : endings) {
+		fprintf(stderr, "# %s\n", e.name);
+		run<where>(situations[0], e);
+	}
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(by_half_close<here>), cmocka_unit_test(in_all_ways<here>),
+		cmocka_unit_test(by_half_close<there>), cmocka_unit_test(in_all_ways<there>),
+	};
+
+	if (!getenv("USDMA_SIM")) {
+		fprintf(stderr, "USDMA_SIM must name usdma-sim\n");
+		return 2;
+	}
+	alarm(150);
+	return cmocka_run_group_tests_name("end of connection", tests, nullptr, nullptr);
+}

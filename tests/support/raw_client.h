@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A vfio-user client that keeps to no rule but those that a test wants kept: what
+ * it says is said byte for byte, and what the server asks of it is not answered
+ * unless the test does.
+ */
+#pragma once
+
+#include "driver/base/mapping.h"
+#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/vfio/device.h"
+#include "driver/vfio/user_socket.h"
+
+#include <string>
+#include <vector>
+
+namespace usdma::test {
+
+namespace proto = vfio::proto;
+
+inline constexpr u64 raw_wait_ms = 30000; /* a test that waits so long has failed */
+
+class raw_client {
+public:
+	explicit raw_client(unique_fd sock) : sock_(std::move(sock)) {}
+	explicit raw_client(const std::string &path);
+
+	/* The errno in the reply (0: well), or -1: the server broke off.  What it asks meanwhile is passed over. */
+	int ask(proto::command cmd, const void *body, size_t len, const std::vector<int> &fds = {}, vfio::user_message *reply = nullptr);
+	template <class T>
+	int ask(proto::command cmd, const T &body, const std::vector<int> &fds = {}, vfio::user_message *reply = nullptr)
+	{
+		return ask(cmd, &body, sizeof(body), fds, reply);
+	}
+	/* Sends a command and does not wait. */
+	bool say(proto::command cmd, const void *body, size_t len, const std::vector<int> &fds = {}, u32 flags = 0);
+
+	int hello(const char *json = "{\"capabilities\":{\"max_msg_fds\":16}}");
+	int map(u64 iova, u64 size, int fd = -1, u64 offset = 0, u32 prot = vfio::dma_read | vfio::dma_write);
+	int unmap(u64 iova, u64 size, u32 flags = 0);
+	int region_write(u32 region, u64 offset, const void *data, u32 len);
+	int region_read(u32 region, u64 offset, void *data, u32 len);
+	template <class T> int put(u64 at, T v) { return region_write(vfio::region_bar0, at, &v, sizeof(v)); }
+	template <class T> T get(u64 at)
+	{
+		T v = 0;
+
+		return region_read(vfio::region_bar0, at, &v, sizeof(v)) ? T(~T(0)) : v;
+	}
+	/* VERSION, bus mastering, the device's own switch, a base for its memory: 0 if all went well. */
+	int begin(u64 mem_base);
+
+	void half_close();
+	/* Reads until the end of file, and answers nothing.  False: it did not come in time. */
+	bool see_end();
+	void close() { sock_.reset(); }
+	int fd() const { return sock_.get(); }
+
+private:
+	unique_fd sock_;
+	u16 next_ = 100;
+};
+
+/* A memfd and this process's mapping of it. */
+struct raw_memory {
+	raw_memory(const char *name, u64 size);
+
+	unique_fd fd;
+	mapping map;
+	u8 *data;
+};
+
+/* A channel whose record and ring lie in the client's memory. */
+struct raw_channel {
+	/* at: of a page for the record and, behind it, the ring of 2^order in m, which is mapped at iova. */
+	raw_channel(raw_client &c, u32 index, raw_memory &m, u64 iova, u64 at, u32 order = 6);
+
+	u32 enable();
+	u64 put(sdma::descriptor d);
+	int ring_bell();
+	u64 completed() const;
+	/* Until so many are done or the channel halts; false: neither in time. */
+	bool done(u64 seq) const;
+	bool begun(u64 seq);
+	u32 state() { return c.get<u32>(sdma::chan_ctrl(index) + sdma::chan_state); }
+	int command(u32 cmd) { return c.put(sdma::chan_ctrl(index) + sdma::chan_command, cmd); }
+
+	raw_client &c;
+	u32 index, order;
+	u64 record_iova, ring_iova, posted = 0;
+	sdma::status_block *status;
+	sdma::descriptor *ring;
+};
+
+sdma::descriptor raw_copy(dma::space from, u64 src, dma::space to, u64 dst, u64 len);
+
+} // namespace usdma::test

@@ -24,6 +24,8 @@ public:
 	static deadline in_ns(u64 ns) { return deadline(sat_add(now_ns(), ns)); }
 	static deadline in_ms(u64 ms) { return in_ns(ms > ~u64(0) / ns_per_ms ? ~u64(0) : ms * ns_per_ms); }
 	static deadline never() { return deadline(~u64(0)); }
+	/* ns: as at(). */
+	static deadline at_ns(u64 ns) { return deadline(ns); }
 
 	bool passed() const { return at_ != ~u64(0) && now_ns() >= at_; }
 	bool is_never() const { return at_ == ~u64(0); }

@@ -78,6 +78,11 @@ struct channel_ops {
 	int (*cut)(channel *ch);
 	/* After engine::reset: on again, empty; what was posted before counts as completed.  nullptr: as above. */
 	int (*restart)(channel *ch);
+	/*
+	 * 1: the device has begun the first request that is not completed; 0: it has not, for another channel's work is
+	 * before it; -errno.  May ask the device.  nullptr: it cannot be known.
+	 */
+	int (*begun)(const channel *ch);
 	/* For the message about one that stands still: where it stands, in words; may ask the device.  nullptr: as above. */
 	void (*describe)(const channel *ch, char *buf, size_t size);
 	/* Ends and frees the channel; nothing is written to host memory after it returns. */

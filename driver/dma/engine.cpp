@@ -12,6 +12,7 @@ int engine::give_up()
 	if (off == -ETIMEDOUT)
 		return off;
 	const int err = dev_->reset();
+	given_up_ = !off || !err;
 	return off ? err : 0;
 }
 

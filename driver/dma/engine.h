@@ -5,6 +5,7 @@
 #include "driver/dma/channel.h"
 #include "driver/vfio/device.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -66,6 +67,8 @@ public:
 	 * where the function has no reset of its own.  To be called once, with channels open; then they can only be closed.
 	 */
 	virtual int give_up();
+	/* As vfio::device::quiesce(). */
+	virtual int quiesce() { return given_up_ ? 0 : dev_->quiesce(); }
 	bool lost() const { return dev_->lost(); }
 
 protected:
@@ -73,6 +76,7 @@ protected:
 
 	std::unique_ptr<vfio::device> dev_;
 	engine_limits limits_;
+	std::atomic<bool> given_up_{false}; /* give_up() was sure of it */
 };
 
 } // namespace usdma::dma

@@ -11,7 +11,6 @@
 #include "driver/vfio/user_client.h"
 
 #include <csignal>
-#include <ctime>
 #include <mutex>
 #include <new>
 #include <sys/socket.h>
@@ -76,11 +75,21 @@ public:
 		return client_->irq_set(index, first, fds);
 	}
 	int limits(vfio::address_limits *out) override { return client_->limits(out); }
-	int dma_map(const vfio::dma_area &area) override { return let_go(client_->dma_map(area)); }
-	int dma_unmap(u64 iova, u64 size) override { return let_go(client_->dma_unmap(iova, size)); }
+	int dma_map(const vfio::dma_area &area) override { return client_->dma_map(area); }
+	int dma_unmap(u64 iova, u64 size) override { return client_->dma_unmap(iova, size); }
 	int reset() override { return client_->reset(); }
 	bool lost() const override { return client_->lost(); }
 	int lost_fd() const override { return client_->lost_fd(); }
+	/* The link ends before the engines do, and these have this process's memory before them: their threads must have ended. */
+	int quiesce() override
+	{
+		std::lock_guard guard(end_lock_);
+
+		client_->quiesce();
+		if (!ended_)
+			ended_ = pthread_tryjoin_np(e_->thread, nullptr) == 0;
+		return ended_ ? 0 : -EAGAIN;
+	}
 	const char *name() const override { return client_->name(); }
 	const char *backend() const override { return "sim"; }
 	int inject(std::string_view rules) override
@@ -102,28 +111,6 @@ private:
 	{
 		return fail(EOPNOTSUPP, "this software device was opened without faults= in its device string");
 	}
-
-	/*
-	 * The link can end in mid-copy (a message that is not sent, or not answered in time).  The units then have
-	 * this process's memory before them until the server has seen it, and the caller is about to free that.
-	 */
-	int let_go(int err)
-	{
-		if (likely(!err) || !client_->lost())
-			return err;
-		std::lock_guard guard(end_lock_);
-		timespec until;
-
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_sec += end_s;
-		if (!ended_)
-			ended_ = pthread_timedjoin_np(e_->thread, nullptr, &until) == 0;
-		if (!ended_)
-			log_error("sim: the device is lost and has not ended within %d s: it may still touch memory", end_s);
-		return err;
-	}
-
-	static constexpr int end_s = 10;
 
 	std::unique_ptr<vfio::device> client_;
 	std::unique_ptr<embedded> e_;

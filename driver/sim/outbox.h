@@ -28,7 +28,7 @@ private:
 
 	vfio::message_body bytes_;
 	size_t at_ = 0;
-	int fds_[vfio::proto::our_max_msg_fds];
+	int fds_[vfio::proto::our_max_msg_fds] = {};
 	size_t n_fds_ = 0;
 	deadline until_ = deadline::never();
 };

@@ -93,6 +93,12 @@ public:
 	virtual bool lost() const = 0;
 	/* Becomes readable (and stays) when the device is lost; borrowed; -1: none. */
 	virtual int lost_fd() const = 0;
+	/*
+	 * For a device that is not used any more.  0: proven that it touches no memory of this process from now on.
+	 * -EAGAIN: not proven (yet); ask again.  One that is lost may only stand still (a server that was stopped, a
+	 * machine that was paused) and go on with what it was told.  Never waits.  The first call ends the connection.
+	 */
+	virtual int quiesce() { return -EAGAIN; }
 
 	virtual const char *name() const = 0; /* "0000:00:04.0", "vfio-user:PATH", "sim" */
 	virtual const char *backend() const = 0; /* "vfio-user", "type1", "iommufd" */

@@ -235,7 +235,7 @@ int kernel_device::dma_map(const dma_area &area)
 	return err;
 }
 
-/* Works on a lost device too: its memory is to be let go. */
+/* Works on a lost device too: its memory is to be taken back. */
 int kernel_device::dma_unmap(u64 iova, u64 size)
 {
 	std::lock_guard guard(area_lock_);
@@ -244,6 +244,8 @@ int kernel_device::dma_unmap(u64 iova, u64 size)
 	if (!areas_.count({iova, size}))
 		return fail(ENOENT, "no DMA area %#llx+%#llx is mapped", static_cast<unsigned long long>(iova),
 			    static_cast<unsigned long long>(size));
+	if (lost() && !(space_->translates() && space_->sole(iova)) && !bus_master_off())
+		return fail(EBUSY, "%s is lost and may still reach its memory", name_.c_str());
 	err = space_->unmap(iova, size);
 	if (!err)
 		areas_.erase({iova, size});
@@ -257,6 +259,16 @@ void kernel_device::release_areas()
 	for (const auto &[iova, size] : areas_)
 		space_->unmap(iova, size);
 	areas_.clear();
+}
+
+/* Takes away what no other device of the same address space has mapped.  True: that was all. */
+bool kernel_device::revoke_areas()
+{
+	std::lock_guard guard(area_lock_);
+
+	for (auto it = areas_.begin(); it != areas_.end();)
+		it = space_->sole(it->first) && !space_->unmap(it->first, it->second) ? areas_.erase(it) : std::next(it);
+	return areas_.empty();
 }
 
 int kernel_device::reset()
@@ -274,20 +286,34 @@ int kernel_device::reset()
  * still is there and may still write.  PCI 3.0 §6.2.2: command register, bit 2.
  * The read behind the write returns only after the write has reached the device.
  */
-void kernel_device::bus_master_off()
+bool kernel_device::bus_master_off()
 {
+	static constexpr u16 master = 4;
 	region_state r;
 	u16 command;
 	u64 at;
 
 	if (ask_region(region_config, &r))
-		return;
+		return false;
 	at = r.fd_offset + 4;
 	if (pread(fd_.get(), &command, 2, off_t(at)) != 2)
-		return;
-	command = htole16(u16(le16toh(command) & ~4u));
-	if (pwrite(fd_.get(), &command, 2, off_t(at)) == 2)
-		(void)!pread(fd_.get(), &command, 2, off_t(at));
+		return false;
+	command = htole16(u16(le16toh(command) & ~master));
+	if (pwrite(fd_.get(), &command, 2, off_t(at)) != 2 || pread(fd_.get(), &command, 2, off_t(at)) != 2)
+		return false;
+	/* One that answers with all ones is not there, and masters nothing. */
+	return !(le16toh(command) & master) || command == 0xffff;
+}
+
+/*
+ * Not a bus master: its engine writes nothing.  Else what the IOMMU let it reach is taken away, which holds even
+ * a device that does not obey; unless another device of the same address space still has it mapped.
+ */
+int kernel_device::quiesce()
+{
+	if (bus_master_off())
+		return 0;
+	return space_->translates() && revoke_areas() ? 0 : -EAGAIN;
 }
 
 } // namespace usdma::vfio

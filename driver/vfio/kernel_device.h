@@ -43,6 +43,7 @@ public:
 
 	bool lost() const override { return lost_.load(std::memory_order_acquire); }
 	int lost_fd() const override { return lost_fd_.get(); }
+	int quiesce() override;
 	const char *name() const override { return name_.c_str(); }
 	const char *backend() const override { return space_->backend(); }
 	int numa_node() const override { return node_; }
@@ -64,8 +65,9 @@ private:
 	int know_region(unsigned index, const region_state **out);
 	int ask_region(unsigned index, region_state *out);
 	int find_access(unsigned index, u64 offset, u64 len, u32 right, u64 *fd_offset);
-	void bus_master_off();
+	bool bus_master_off();
 	void release_areas();
+	bool revoke_areas();
 
 	int irq_count(unsigned index, u32 *count);
 	int irq_ioctl(unsigned index, u32 flags, unsigned first, std::span<const int> fds);

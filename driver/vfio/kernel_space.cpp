@@ -139,6 +139,14 @@ int dma_space::map(const dma_area &area)
 	return 0;
 }
 
+bool dma_space::sole(u64 iova)
+{
+	std::lock_guard guard(lock_);
+	const auto it = areas_.find(iova);
+
+	return it != areas_.end() && it->second.users == 1;
+}
+
 int dma_space::unmap(u64 iova, u64 size)
 {
 	std::lock_guard guard(lock_);

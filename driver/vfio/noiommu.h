@@ -13,6 +13,7 @@ public:
 
 	int limits(address_limits *out) override;
 	const char *backend() const override { return "noiommu"; }
+	bool translates() const override { return false; }
 
 protected:
 	int kernel_map(const dma_area &area) override;

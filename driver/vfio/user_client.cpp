@@ -172,7 +172,7 @@ int user_device::dma_map(const dma_area &area)
 		m.offset = 0;
 	if (lost())
 		return gone();
-	err = dma_.add(area, page_size_, caps_.max_dma_maps);
+	err = dma_.add(area, local || with_fd, page_size_, caps_.max_dma_maps);
 	if (err)
 		return err;
 	if (local)
@@ -194,10 +194,21 @@ int user_device::dma_unmap(u64 iova, u64 size)
 	err = unsure(exchange(proto::command::dma_unmap, &m, sizeof(m)));
 	if (!err && (m.address != iova || m.size != size))
 		err = broken(fail(EPROTO, "vfio-user DMA_UNMAP reply names another area"));
-	/* The server's refusal leaves it mapped; its loss does not. */
-	if (!err || lost())
-		dma_.remove(iova);
-	return err;
+	/* The server's refusal leaves it mapped. */
+	if (err && !lost())
+		return err;
+	/* Its loss leaves it what it was given, until it has ended; messages are not served any more. */
+	const bool shared = dma_.remove(iova);
+	return shared && !link_.ended() ? err : 0;
+}
+
+int user_device::quiesce()
+{
+	if (!lost()) {
+		fail(ENODEV, "the device was given up");
+		link_.give_up();
+	}
+	return link_.ended() ? 0 : -EAGAIN;
 }
 
 int user_device::reset()

@@ -37,6 +37,7 @@ public:
 
 	bool lost() const override { return link_.lost(); }
 	int lost_fd() const override { return link_.lost_fd(); }
+	int quiesce() override;
 	const char *name() const override { return opt_.name.c_str(); }
 	const char *backend() const override { return opt_.backend; }
 

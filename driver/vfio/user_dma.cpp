@@ -28,7 +28,7 @@ static int check_area(const dma_area &a, u64 page_size)
 	return 0;
 }
 
-int user_dma::add(const dma_area &area, u64 page_size, u64 max)
+int user_dma::add(const dma_area &area, bool shared, u64 page_size, u64 max)
 {
 	std::lock_guard guard(lock_);
 	const int err = check_area(area, page_size);
@@ -43,7 +43,7 @@ int user_dma::add(const dma_area &area, u64 page_size, u64 max)
 	if (areas_.size() >= max)
 		return fail(ENOSPC, "%zu DMA areas are mapped and the vfio-user server takes no more: use fewer, larger ones",
 			    areas_.size());
-	return try_emplace(areas_, area.iova, area) ? 0 : no_memory("the list of DMA areas");
+	return try_emplace(areas_, area.iova, mapped{area, shared}) ? 0 : no_memory("the list of DMA areas");
 }
 
 int user_dma::check(u64 iova, u64 size) const
@@ -56,11 +56,16 @@ int user_dma::check(u64 iova, u64 size) const
 	return 0;
 }
 
-void user_dma::remove(u64 iova)
+bool user_dma::remove(u64 iova)
 {
 	std::lock_guard guard(lock_);
+	const auto it = areas_.find(iova);
 
-	areas_.erase(iova);
+	if (it == areas_.end())
+		return false;
+	const bool shared = it->second.shared;
+	areas_.erase(it);
+	return shared;
 }
 
 bool user_dma::first(dma_area *out) const

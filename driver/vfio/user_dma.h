@@ -12,12 +12,15 @@ namespace usdma::vfio {
 
 class user_dma {
 public:
-	/* -EEXIST: overlaps; -ENOSPC: max are there; -EINVAL: empty, wraps, or not a multiple of the page. */
-	int add(const dma_area &area, u64 page_size, u64 max);
+	/*
+	 * shared: the server reaches it by itself, not by messages only.
+	 * -EEXIST: overlaps; -ENOSPC: max are there; -EINVAL: empty, wraps, or not a multiple of the page.
+	 */
+	int add(const dma_area &area, bool shared, u64 page_size, u64 max);
 	/* -ENOENT: not mapped exactly so. */
 	int check(u64 iova, u64 size) const;
-	/* After it returns nothing here touches the memory. */
-	void remove(u64 iova);
+	/* After it returns nothing here touches the memory.  True: the server reached it by itself. */
+	bool remove(u64 iova);
 	/* Any one area; false: there is none. */
 	bool first(dma_area *out) const;
 
@@ -25,12 +28,16 @@ public:
 	int serve(const user_message &cmd, message_body *reply);
 
 private:
+	struct mapped : dma_area {
+		bool shared;
+	};
+
 	int covered(u64 iova, u64 len, u32 right) const;
 	void copy(u64 iova, u8 *buf, u64 len, bool to_host);
 	const dma_area *find(u64 iova) const;
 
 	mutable std::mutex lock_;
-	std::map<u64, dma_area> areas_; /* by iova; disjoint */
+	std::map<u64, mapped> areas_; /* by iova; disjoint */
 };
 
 } // namespace usdma::vfio

@@ -72,7 +72,7 @@ void user_link::give_up()
 {
 	log_warn("vfio-user: connection ended: %s", error_text());
 	set_lost();
-	shutdown(sock_.get(), SHUT_RDWR);
+	shutdown(sock_.get(), SHUT_WR);
 }
 
 /* Calls that wait end now; later ones do not start, because lost_ is set before. */
@@ -261,6 +261,22 @@ void user_link::receive()
 	}
 	if (!stopping_.load() && !lost())
 		give_up();
+	if (!stopping_.load())
+		await_end();
+}
+
+/* Nothing that comes now counts; it is read so that a server which is in a send can go on to its end. */
+void user_link::await_end()
+{
+	u8 rest[4096];
+	ssize_t n;
+
+	do {
+		n = recv(sock_.get(), rest, sizeof(rest), 0);
+	} while (n > 0 || (n < 0 && errno == EINTR));
+	/* Release: what the server wrote before its end comes before what is done with that memory next. */
+	if (!stopping_.load() && (n == 0 || errno == ECONNRESET))
+		ended_.store(true, std::memory_order_release);
 }
 
 void *user_link::thread_main(void *arg)

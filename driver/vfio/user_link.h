@@ -43,10 +43,18 @@ public:
 	 */
 	int call(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds, user_message *reply);
 
-	/* The server broke the protocol (or cannot be trusted any more): ends the connection.  Keeps the error's text. */
+	/*
+	 * The server broke the protocol (or cannot be trusted any more): ends the connection.  Keeps the error's text.
+	 * Our half is closed, the other is read until its end: see ended().
+	 */
 	void give_up();
 
 	bool lost() const { return lost_.load(std::memory_order_acquire); }
+	/*
+	 * After the loss: the server has closed its end, which it does when its device has left this process's memory
+	 * (a process that ended has).  One that only stands still has not.
+	 */
+	bool ended() const { return ended_.load(std::memory_order_acquire); }
 	int lost_fd() const { return lost_fd_.get(); }
 
 private:
@@ -54,6 +62,7 @@ private:
 
 	static void *thread_main(void *arg);
 	void receive();
+	void await_end();
 	int handle(user_message *m);
 	int handle_reply(user_message *m, bool whole);
 	int handle_bodyless(user_message *m);
@@ -73,6 +82,7 @@ private:
 	pthread_t thread_{};
 	bool running_ = false;
 	std::atomic<bool> lost_{false};
+	std::atomic<bool> ended_{false};
 	std::atomic<bool> stopping_{false};
 
 	std::mutex send_lock_; /* one message at a time on the socket */

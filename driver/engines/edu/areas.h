@@ -19,6 +19,7 @@ public:
 	/* False: no memory. */
 	[[nodiscard]] bool add(const vfio::dma_area &area) { return try_emplace(areas_, area.iova, area) != nullptr; }
 	void remove(u64 iova) { areas_.erase(iova); }
+	void clear() { areas_.clear(); }
 
 	struct piece {
 		u8 *host;

@@ -306,6 +306,7 @@ const dma::channel_ops channel_table = {
 	.stop = [](dma::channel *ch) { return own(ch)->halt_soon(); },
 	.cut = nullptr,
 	.restart = nullptr,
+	.begun = nullptr,
 	.describe = nullptr,
 	.close =
 		[](dma::channel *ch) {

@@ -82,6 +82,7 @@ public:
 	int set_memory_base(u64 base) override;
 	int reset() override;
 	int give_up() override;
+	int quiesce() override;
 
 	const unit_counters &counters() const { return state_.unit.counters(); }
 	void forget(unsigned index);

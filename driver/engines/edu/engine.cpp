@@ -285,6 +285,17 @@ int edu_engine::give_up()
 	return engine::give_up();
 }
 
+/* The driver moves bytes itself, too: it must have left the areas as well. */
+int edu_engine::quiesce()
+{
+	state_.unit.give_up();
+	if (!state_.lock.try_lock())
+		return -EAGAIN;
+	state_.areas.clear();
+	state_.lock.unlock();
+	return engine::quiesce();
+}
+
 static int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine> *out)
 {
 	auto *e = new (std::nothrow) edu_engine(std::move(dev));

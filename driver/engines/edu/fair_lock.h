@@ -22,6 +22,15 @@ public:
 
 		turn_.wait(guard, [&] { return serving_ == mine; });
 	}
+	bool try_lock()
+	{
+		std::lock_guard guard(inner_);
+
+		if (serving_ != next_)
+			return false;
+		next_++;
+		return true;
+	}
 	void unlock()
 	{
 		{

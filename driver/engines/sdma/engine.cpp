@@ -159,9 +159,12 @@ int sdma_engine::memory_fd(u64 *offset)
 
 int sdma_engine::reset()
 {
-	if (int rc = dev_->reset(); rc < 0)
-		return rc;
-	return enable();
+	resetting_ = true;
+	int rc = dev_->reset();
+	if (!rc)
+		rc = enable();
+	resetting_ = false;
+	return rc;
 }
 
 } // namespace usdma::sdma

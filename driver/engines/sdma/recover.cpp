@@ -51,6 +51,8 @@ template <class F> static int wait_for(sdma_channel *c, const char *what, F done
 	const timespec nap = {0, 20 * 1000};
 
 	for (unsigned i = 0; !done(); i++) {
+		if (c->owner->is_resetting())
+			return fail(EAGAIN, "channel %u: the device is being reset", c->index);
 		if (c->owner->lost())
 			return fail(ENODEV, "channel %u: the device was lost before it %s", c->index, what);
 		if (until.passed())
@@ -132,6 +134,15 @@ static void write_record(sdma_channel *c, u64 seq, bool cut)
 	store_release(&r->completed, seq - 1);
 	/* Release: who sees the state also sees the fault. */
 	store_release(&r->state, u32(dma::state_halted));
+}
+
+int ring_begun(const dma::channel *ch)
+{
+	u64 seq;
+	bool begun;
+	const int rc = find_current(static_cast<const sdma_channel *>(ch), &seq, &begun);
+
+	return rc && rc != -EAGAIN ? rc : begun;
 }
 
 int ring_cut(dma::channel *ch)

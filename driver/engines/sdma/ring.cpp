@@ -150,6 +150,7 @@ const dma::channel_ops ring_ops = {
 	.stop = ring_stop,
 	.cut = ring_cut,
 	.restart = ring_restart,
+	.begun = ring_begun,
 	.describe = ring_describe,
 	.close = channel_close,
 };

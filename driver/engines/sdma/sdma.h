@@ -94,6 +94,8 @@ public:
 	int reset() override;
 
 	/* For channels. */
+	/* A channel's command does not end now: the reset does it for all. */
+	bool is_resetting() const { return resetting_.load(std::memory_order_relaxed); }
 	bool has_heartbeat() const { return hw_caps_ & hw_cap_heartbeat; }
 	/* It never sleeps, or has our CPUs pass a barrier before it does. */
 	bool sleep_is_ordered() const { return !(hw_caps_ & hw_cap_sleep) || hw_caps_ & hw_cap_sleep_ordered; }
@@ -124,6 +126,7 @@ private:
 	u64 hw_caps_ = 0;
 	u32 min_ring_ = 0, max_ring_ = 0;
 	u32 hw_vectors_ = 0;
+	std::atomic<bool> resetting_{false};
 };
 
 extern const dma::channel_ops ring_ops;
@@ -134,6 +137,7 @@ int ring_resume(dma::channel *ch);
 int ring_stop(dma::channel *ch);
 int ring_cut(dma::channel *ch);
 int ring_restart(dma::channel *ch);
+int ring_begun(const dma::channel *ch);
 void ring_describe(const dma::channel *ch, char *buf, size_t size);
 
 inline sdma_channel *to_sdma(dma::channel *ch)

@@ -18,6 +18,7 @@ public:
 	int fail_unmap_at = 0;
 	unsigned maps = 0, unmaps = 0, wrong = 0;
 	bool gone = false;
+	bool quiet = true; /* when it is gone, that is proven */
 	mutable std::mutex lock;
 
 	fake_device() { lim.usable.push_back({0, ~u64(0)}); }
@@ -40,6 +41,7 @@ public:
 	int reset() override { return 0; }
 	bool lost() const override { return gone; }
 	int lost_fd() const override { return -1; }
+	int quiesce() override { return quiet ? 0 : -EAGAIN; }
 	const char *name() const override { return "fake"; }
 	const char *backend() const override { return "fake"; }
 

@@ -162,7 +162,8 @@ USDMA_API int usdma_close(usdma_device *dev);
 enum usdma_device_flags {
 	USDMA_DEVICE_OWN_MEMORY = 1,  /* has memory of its own; else host memory is lent to it */
 	USDMA_DEVICE_CPU_VISIBLE = 2, /* the library can reach its memory by CPU stores */
-	USDMA_DEVICE_LOST = 4         /* is gone; nothing but closing works */
+	USDMA_DEVICE_LOST = 4,        /* is gone; nothing but closing works */
+	USDMA_DEVICE_MAY_WRITE = 8    /* is lost, and may still write to the memory of copies that were not done */
 };
 
 struct usdma_device_info {

@@ -24,6 +24,7 @@ struct delivery {
 	reporter *to;
 	void (*fn)(void *arg);
 	void *arg;
+	core::call_group *group; /* a reference */
 	core::call_token *done = nullptr;
 	delivery *next = nullptr;
 };
@@ -90,7 +91,7 @@ static reporter *find_or_make(service &v, u64 thread)
 
 static aclError subscribe(const char *call, service &v, u64 thread, aclrtStream handle)
 {
-	core::stream *s;
+	held_stream s;
 	const aclError err = get_stream(call, handle, &s);
 
 	if (err)
@@ -112,7 +113,7 @@ static aclError subscribe(const char *call, service &v, u64 thread, aclrtStream 
 
 static aclError unsubscribe(const char *call, service &v, u64 thread, aclrtStream handle)
 {
-	core::stream *s;
+	held_stream s;
 	const aclError err = get_stream(call, handle, &s);
 
 	if (err)
@@ -159,12 +160,15 @@ static void deliver(void *arg, core::call_token *done)
 
 static aclError launch(const char *call, core::stream *s, reporter *to, void (*fn)(void *), void *arg, bool block)
 {
-	auto *d = new (std::nothrow) delivery{to, fn, arg};
+	core::call_group *group = core::call_group_of(s);
+	auto *d = group ? new (std::nothrow) delivery{to, fn, arg, group} : nullptr;
 	const int err = d ? core::stream_call(s, deliver, d, block) : no_memory("a callback");
 
 	note_task();
-	if (err)
+	if (err) {
 		delete d;
+		core::call_group_unref(group);
+	}
 	return check(call, err, at::submit);
 }
 
@@ -191,8 +195,12 @@ static bool has_work(reporter *r)
 
 static void run(const delivery *d)
 {
-	d->fn(d->arg);
+	if (core::call_begin(d->group)) {
+		d->fn(d->arg);
+		core::call_end(d->group);
+	}
 	core::call_done(d->done);
+	core::call_group_unref(d->group);
 	delete d;
 }
 
@@ -279,7 +287,7 @@ aclError aclrtProcessHostFunc(int32_t timeout)
 
 aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType, aclrtStream stream)
 {
-	core::stream *s;
+	held_stream s;
 	reporter *to;
 
 	if (blockType != ACL_CALLBACK_NO_BLOCK && blockType != ACL_CALLBACK_BLOCK)
@@ -299,7 +307,7 @@ aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBloc
 
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args)
 {
-	core::stream *s;
+	held_stream s;
 	reporter *to;
 
 	if (stream && !stream_live(stream))

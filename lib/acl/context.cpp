@@ -74,7 +74,8 @@ aclError aclrtDestroyContext(aclrtContext context)
 			     "context %p is the primary one of device %d: aclrtResetDevice ends it", context, c->id);
 	if (self.ctx == c)
 		set_current(nullptr);
-	context_destroy(c, false);
+	if (!context_destroy(c, false))
+		return fault(__func__, ACL_ERROR_RT_CONTEXT_NULL, "%p is not a live context", context);
 	return ACL_SUCCESS;
 }
 
@@ -92,10 +93,10 @@ aclError aclrtGetCurrentContext(aclrtContext *context)
 {
 	if (!context)
 		return bad_arg(__func__, "context is NULL");
-	acl::context *c = current();
+	const held_context c;
 	if (!c)
 		return no_context(__func__);
-	*context = context_handle(c);
+	*context = context_handle(c.get());
 	return ACL_SUCCESS;
 }
 
@@ -103,7 +104,7 @@ aclError aclrtCtxGetCurrentDefaultStream(aclrtStream *stream)
 {
 	if (!stream)
 		return bad_arg(__func__, "stream is NULL");
-	acl::context *c = current();
+	const held_context c;
 	if (!c)
 		return no_context(__func__);
 	*stream = core::stream_handle(c->deflt);
@@ -114,7 +115,7 @@ aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value)
 {
 	if (!known_opt(opt))
 		return unknown_opt(__func__, opt);
-	acl::context *c = current();
+	const held_context c;
 	if (!c)
 		return no_context(__func__);
 	set_opt(&c->opts, opt, value);
@@ -127,7 +128,7 @@ aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value)
 		return bad_arg(__func__, "value is NULL");
 	if (!known_opt(opt))
 		return unknown_opt(__func__, opt);
-	acl::context *c = current();
+	const held_context c;
 	if (!c)
 		return no_context(__func__);
 	return get_opt(__func__, &c->opts, opt, value);

@@ -82,8 +82,8 @@ static constexpr kind_rule rules[3][3] = {
 };
 
 /* Pageable memory on a side: waits for the stream, copies, and returns when it is done. */
-static aclError copy_pageable(const char *call, core::stream *s, const context *c, const core::ends &e, void *dst,
-			      const void *src, size_t count, u32 kind)
+static aclError copy_pageable(const char *call, core::stream *s, const core::ends &e, void *dst, const void *src,
+			      size_t count, u32 kind)
 {
 	const kind_rule &rule = rules[size_t(e.src.cls)][size_t(e.dst.cls)];
 	int err;
@@ -96,7 +96,7 @@ static aclError copy_pageable(const char *call, core::stream *s, const context *
 		return host_to_host(call);
 	if (dst == src)
 		return ACL_SUCCESS;
-	if (kind == ACL_MEMCPY_DEVICE_TO_DEVICE && owner_of(s) != c)
+	if (kind == ACL_MEMCPY_DEVICE_TO_DEVICE && owner_of(s) != current_now())
 		return foreign_stream(call, s);
 	err = core::stream_sync(s, deadline::never());
 	if (err)
@@ -106,7 +106,7 @@ static aclError copy_pageable(const char *call, core::stream *s, const context *
 }
 
 /* kind 5: src is read before it returns, so the caller may reuse or free it at once. */
-static aclError copy_buffered(const char *call, core::stream *s, const context *c, void *dst, const void *src, size_t count)
+static aclError copy_buffered(const char *call, core::stream *s, void *dst, const void *src, size_t count)
 {
 	const core::ends e = core::locate_ends(dst, src);
 	int err;
@@ -114,10 +114,58 @@ static aclError copy_buffered(const char *call, core::stream *s, const context *
 	if (e.src.cls == core::mem_class::device || e.dst.cls != core::mem_class::device)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
 			     "kind HOST_TO_BUF_TO_DEVICE needs a source in host memory and a destination in device memory");
-	if (owner_of(s) != c)
+	if (owner_of(s) != current_now())
 		return foreign_stream(call, s);
 	note_task();
 	err = core::copy_staged(s, dst, src, count);
+	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
+}
+
+/*
+ * The fast path: all the checks of copy_checked() hold, and both ends lie where this thread was before.  1: they may not,
+ * and nothing was done.
+ */
+static inline __attribute__((always_inline)) int copy_quick(void *dst, size_t max, const void *src, size_t count, u32 kind,
+							    aclrtStream stream)
+{
+	const core::read_section in;
+	const context *c = likely(in) ? current_now() : nullptr;
+
+	if (unlikely(!c || (stream && !stream_live(stream)) || count > max || kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE || dst == src))
+		return 1;
+	core::stream *s = stream ? as_stream(stream) : c->deflt;
+	return likely(owner_of(s) == c) ? core::copy_remembered(s, dst, src, count) : 1;
+}
+
+/* The order of the checks is the interface's. */
+[[gnu::noinline]] static aclError copy_checked(const char *call, void *dst, size_t max, const void *src, size_t count, u32 kind,
+					       aclrtStream stream)
+{
+	held_stream s;
+
+	if (stream && (s.take(stream) || !owner_of(s)))
+		return core::forked() ? no_context(call) : bad_stream(call, stream);
+	if (count > max)
+		return beyond(call, count, max);
+	if (!has_context())
+		return no_context(call);
+	if (!stream)
+		if (const aclError err = get_any_stream(call, nullptr, &s))
+			return err;
+	if (kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE)
+		return copy_buffered(call, s, dst, src, count);
+	const core::ends e = core::locate_ends(dst, src);
+	if (core::is_pageable(e))
+		return nowhere(e.dst) || nowhere(e.src) ? lost_place(call, e, dst, src)
+							: copy_pageable(call, s, e, dst, src, count, kind);
+	if (e.dst.cls == core::mem_class::host && e.src.cls == core::mem_class::host)
+		return host_to_host(call);
+	if (dst == src)
+		return nowhere(e.dst) ? lost_place(call, e, dst, src) : ACL_SUCCESS;
+	if (owner_of(s) != current_now())
+		return foreign_stream(call, stream);
+	self.tasks++;
+	const int err = core::copy_direct(s, e, dst, src, count);
 	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
 }
 
@@ -125,41 +173,12 @@ static aclError copy_buffered(const char *call, core::stream *s, const context *
 static inline __attribute__((always_inline)) aclError copy_async(const char *call, void *dst, size_t max, const void *src,
 								  size_t count, u32 kind, aclrtStream stream)
 {
-	core::stream *s;
-	context *c;
-	int err;
+	const int err = copy_quick(dst, max, src, count, kind, stream);
 
-	if (stream && unlikely(!stream_live(stream)))
-		return bad_stream(call, stream);
-	if (unlikely(count > max))
-		return beyond(call, count, max);
-	c = current();
-	if (unlikely(!c))
-		return no_context(call);
-	s = stream ? as_stream(stream) : c->deflt;
-	if (unlikely(kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE))
-		return copy_buffered(call, s, c, dst, src, count);
-	/* As most are: none of the checks below would say a word. */
-	if (likely(dst != src && owner_of(s) == c)) {
-		err = core::copy_remembered(s, dst, src, count);
-		if (likely(err <= 0)) {
-			self.tasks++;
-			return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, core::locate_ends(dst, src));
-		}
-	}
-	const core::ends e = core::locate_ends(dst, src);
-	if (unlikely(core::is_pageable(e)))
-		return nowhere(e.dst) || nowhere(e.src) ? lost_place(call, e, dst, src)
-							: copy_pageable(call, s, c, e, dst, src, count, kind);
-	if (unlikely(e.dst.cls == core::mem_class::host && e.src.cls == core::mem_class::host))
-		return host_to_host(call);
-	if (unlikely(dst == src))
-		return nowhere(e.dst) ? lost_place(call, e, dst, src) : ACL_SUCCESS;
-	if (unlikely(owner_of(s) != c))
-		return foreign_stream(call, stream);
+	if (unlikely(err > 0))
+		return copy_checked(call, dst, max, src, count, kind, stream);
 	self.tasks++;
-	err = core::copy_direct(s, e, dst, src, count);
-	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
+	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, core::locate_ends(dst, src));
 }
 
 /* Two ranges of host memory that share a byte. */
@@ -207,7 +226,6 @@ int32_t rtMemcpyAsyncWithoutCheckKind(void *dst, uint64_t destMax, const void *s
 
 aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind)
 {
-	context *c;
 	int err;
 
 	if (unlikely(!count))
@@ -216,7 +234,7 @@ aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, a
 		return bad_copy(__func__, dst, src, kind);
 	if (unlikely(count > destMax))
 		return beyond(__func__, count, destMax);
-	c = current();
+	const held_context c;
 	if (unlikely(!c))
 		return no_context(__func__);
 	if (unlikely(dst == src))

@@ -191,7 +191,7 @@ static aclError run(const batch &b, core::stream *s, bool async)
 
 static aclError batch_async(const batch &b, aclrtStream stream)
 {
-	core::stream *s;
+	held_stream s;
 	bool done;
 	aclError err = check_arrays(b, &done);
 
@@ -234,7 +234,7 @@ static aclError batch_sync(const batch &b)
 		return err;
 	if (b.n > most_sync)
 		return fault(b.call, ACL_ERROR_RT_PARAM_INVALID, "numBatches is %zu, the most is %zu", b.n, most_sync);
-	context *c = current();
+	const held_context c;
 	return c ? run_sync(b, c->dev) : no_context(b.call);
 }
 

@@ -183,13 +183,13 @@ aclError aclrtSetMemcpyDesc(void *desc, aclrtMemcpyKind kind, void *srcAddr, voi
 	err = check_desc_address(__func__, desc);
 	if (err)
 		return err;
-	const context *c = current();
-	return c ? write_desc(__func__, c, desc, srcAddr, dstAddr, count) : no_context(__func__);
+	const held_context c;
+	return c ? write_desc(__func__, c.get(), desc, srcAddr, dstAddr, count) : no_context(__func__);
 }
 
 aclError aclrtMemcpyAsyncWithDesc(void *desc, aclrtMemcpyKind kind, aclrtStream stream)
 {
-	core::stream *s;
+	held_stream s;
 	aclError err;
 
 	if (unlikely(!desc || !stream))
@@ -211,7 +211,7 @@ aclError aclrtMemcpyAsyncWithDesc(void *desc, aclrtMemcpyKind kind, aclrtStream 
 aclError aclrtMemcpyAsyncWithOffset(void **dst, size_t destMax, size_t dstDataOffset, const void **src, size_t count,
 				    size_t srcDataOffset, aclrtMemcpyKind kind, aclrtStream stream)
 {
-	core::stream *s;
+	held_stream s;
 	aclError err;
 	int bad = 0;
 
@@ -245,7 +245,7 @@ aclError aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spitch,
 		err = check_rect_size(__func__, r);
 	if (err)
 		return err;
-	const context *c = current();
+	const held_context c;
 	if (!c)
 		return no_context(__func__);
 	err = check_rect_kind(__func__, r, u32(kind));
@@ -261,7 +261,7 @@ aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t sp
 			    aclrtMemcpyKind kind, aclrtStream stream)
 {
 	const core::copy_rect r{dst, dpitch, src, spitch, width, height};
-	core::stream *s;
+	held_stream s;
 	aclError err;
 
 	if (!width || !height)
@@ -272,7 +272,7 @@ aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t sp
 	if (stream && !stream_live(stream))
 		return bad_stream(__func__, stream);
 	err = check_rect_size(__func__, r);
-	if (!err && !current())
+	if (!err && !has_context())
 		err = no_context(__func__);
 	if (!err)
 		err = check_rect_kind(__func__, r, u32(kind));
@@ -288,7 +288,7 @@ aclError aclrtReduceAsync(void *dst, const void *src, uint64_t count, aclrtReduc
 			  aclrtStream stream, void *reserve)
 {
 	const reduce_type *t = find_type(type);
-	core::stream *s;
+	held_stream s;
 	aclError err;
 
 	if (!dst || !src || reserve)

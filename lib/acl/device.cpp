@@ -86,19 +86,20 @@ static aclError reset(const char *call, s32 id, bool all)
 
 static aclError synchronize(const char *call, deadline until)
 {
-	context *c = current();
-	bool late;
-	int err;
+	core::device_hold dev;
+	aclError code = get_device(call, &dev);
 
-	if (!c)
-		return no_context(call);
-	err = core::device_sync(c->dev, until, &late);
+	if (code)
+		return code;
+	const int late = core::device_sync(dev, until);
+	if (late == -ETIMEDOUT && !dev->lost())
+		return core_fault(call, late, at::wait);
+	/* A stream's failure is told here, too, but stays the stream's: its own synchronisation must hear of it. */
+	const int err = late ? late : core::device_peek_error(dev);
 	if (!err)
 		return ACL_SUCCESS;
-	/* A task may have ended for want of time too: only a passed deadline is the caller's own. */
-	const aclError code = core_fault(call, err, late ? at::wait : at::task);
-	if (code != ACL_ERROR_RT_STREAM_SYNC_TIMEOUT)
-		tell_exception(nullptr, code);
+	code = core_fault(call, err, at::task);
+	tell_exception(nullptr, code);
 	return code;
 }
 
@@ -143,11 +144,9 @@ aclError aclrtResetDeviceForce(int32_t deviceId)
 
 aclError aclrtGetDevice(int32_t *deviceId)
 {
-	context *c;
-
 	if (!deviceId)
 		return bad_arg(__func__, "deviceId is NULL");
-	c = current();
+	const held_context c;
 	if (!c)
 		return no_context(__func__);
 	*deviceId = c->id;
@@ -184,16 +183,16 @@ aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout)
 aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout)
 {
 	const int slot = slot_of(deviceId);
-	core::device *dev;
 
 	if (slot < 0)
 		return no_device(__func__, deviceId);
-	if (!primary_of(unsigned(slot)) || !(dev = core::device_peek(unsigned(slot))))
+	const core::slot_hold dev{unsigned(slot)};
+	if (!primary_of(unsigned(slot)) || !dev)
 		return fault(__func__, ACL_ERROR_RT_CONTEXT_RELEASE_ERROR, "device %d is not set", deviceId);
 	const deadline until = timeout ? deadline::in_ms(timeout) : deadline::never();
 	hook_table<aclrtDeviceTaskAbortCallback>::short_name who[2];
 	const int before = abort_hooks->ask(&who[0], deviceId, ACL_RT_DEVICE_TASK_ABORT_PRE, timeout);
-	const int bad = core::device_abort(dev);
+	const int bad = core::device_abort(dev.get());
 	const aclError err = check(__func__, bad, at::task); /* before a callback can replace the text */
 	const int after = abort_hooks->ask(&who[1], deviceId, ACL_RT_DEVICE_TASK_ABORT_POST, timeout);
 	if (before || after)

@@ -92,7 +92,7 @@ static u64 fnv(const char *text, u64 hash)
 
 static int numa_of(int slot)
 {
-	const core::device *dev = core::device_peek(unsigned(slot));
+	const core::slot_hold dev{unsigned(slot)};
 
 	return dev ? dev->eng->limits().numa_node : -1;
 }
@@ -104,7 +104,7 @@ static u8 peer_enabled[core::max_devices][core::max_devices];
 static aclError set_peer(const char *call, s32 peer, u8 on)
 {
 	const int slot = slot_of(peer);
-	context *c = current();
+	const held_context c;
 
 	if (!c)
 		return no_context(call);
@@ -145,13 +145,12 @@ extern "C" {
 aclError aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus)
 {
 	const int slot = slot_of(deviceId);
-	const core::device *dev;
 
 	if (!deviceStatus)
 		return bad_arg(__func__, "deviceStatus is NULL");
 	if (slot < 0)
 		return no_device(__func__, deviceId);
-	dev = core::device_peek(unsigned(slot));
+	const core::slot_hold dev{unsigned(slot)};
 	*deviceStatus = dev && dev->lost() ? ACL_RT_DEVICE_STATUS_ABNORMAL : ACL_RT_DEVICE_STATUS_NORMAL;
 	return ACL_SUCCESS;
 }
@@ -195,7 +194,7 @@ aclError aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFeatu
 
 aclError aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *greatestPriority)
 {
-	if (!current())
+	if (!has_context())
 		return no_context(__func__);
 	if (leastPriority)
 		*leastPriority = 7;
@@ -207,7 +206,6 @@ aclError aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *grea
 aclError aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *utilizationInfo)
 {
 	const int slot = slot_of(deviceId);
-	core::device *dev;
 
 	if (!utilizationInfo)
 		return bad_arg(__func__, "utilizationInfo is NULL");
@@ -216,9 +214,9 @@ aclError aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *u
 	if (utilizationInfo->utilizationExtend)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "utilizationExtend is reserved and must be NULL");
 	*utilizationInfo = {-1, -1, -1, 0, nullptr};
-	dev = core::device_peek(unsigned(slot));
+	const core::slot_hold dev{unsigned(slot)};
 	if (dev) {
-		const core::heap_info h = core::device_heap_info(dev);
+		const core::heap_info h = core::device_heap_info(dev.get());
 
 		utilizationInfo->memoryUtilization = h.total ? int32_t((h.total - h.free) * 100 / h.total) : 0;
 	}
@@ -307,13 +305,12 @@ aclError aclrtSetTsDevice(aclrtTsId tsId)
 aclError aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo)
 {
 	const int slot = slot_of(deviceId);
-	const core::device *dev;
 
 	if (!errorInfo)
 		return bad_arg(__func__, "errorInfo is NULL");
 	if (slot < 0)
 		return no_device(__func__, deviceId);
-	dev = core::device_peek(unsigned(slot));
+	const core::slot_hold dev{unsigned(slot)};
 	memset(errorInfo, 0, sizeof(*errorInfo));
 	errorInfo->errorType = dev && dev->lost() ? ACL_RT_ERROR_OTHERS : ACL_RT_NO_ERROR;
 	return ACL_SUCCESS;

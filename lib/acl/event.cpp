@@ -22,15 +22,15 @@ deadline default_wait()
 	return s ? deadline::in_ms(u64(s) * 1000) : deadline::never();
 }
 
-aclError get_event(const char *call, aclrtEvent handle, core::event **out)
+aclError get_event(const char *call, aclrtEvent handle, held_event *out)
 {
 	if (unlikely(!handle))
 		return bad_arg(call, "event is NULL");
-	if (unlikely(!core::event_valid(handle)))
+	const int err = out->take(handle);
+	if (unlikely(err == -EBADF))
 		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "event %p is not a live event: it was destroyed or never was one",
 			     handle);
-	*out = as_event(handle);
-	return ACL_SUCCESS;
+	return likely(!err) ? ACL_SUCCESS : core::forked() ? no_context(call) : core_fault(call, err, at::memory);
 }
 
 static u64 kind_of(const core::event *e)
@@ -63,10 +63,10 @@ static u32 core_flags(event_kind kind, u32 flags)
 
 aclError create_event(const char *call, aclrtEvent *out, event_kind kind, u32 flags)
 {
-	core::event *e = nullptr;
+	core::event *e;
 	int err;
 
-	const context *c = current();
+	const held_context c;
 	if (!c)
 		return no_context(call);
 	err = core::event_create(c->dev, core_flags(kind, flags), &e);
@@ -96,8 +96,8 @@ static aclError create_checked(const char *call, aclrtEvent *out, event_kind kin
 
 static aclError record(const char *call, aclrtEvent event, aclrtStream stream)
 {
-	core::event *e = nullptr;
-	core::stream *s;
+	held_event e;
+	held_stream s;
 	aclError err = get_event(call, event, &e);
 
 	if (!err)
@@ -110,8 +110,8 @@ static aclError record(const char *call, aclrtEvent event, aclrtStream stream)
 
 static aclError wait(const char *call, aclrtStream stream, aclrtEvent event, deadline until)
 {
-	core::event *e = nullptr;
-	core::stream *s;
+	held_event e;
+	held_stream s;
 	aclError err = get_event(call, event, &e);
 
 	if (!err)
@@ -135,7 +135,7 @@ static core::event_state state_of(core::event *e)
 
 static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 {
-	core::event *e = nullptr;
+	held_event e;
 	const aclError err = get_event(call, event, &e);
 	int bad;
 
@@ -156,7 +156,7 @@ static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 
 static aclError time_of(const char *call, aclrtEvent event, u64 *ns)
 {
-	core::event *e = nullptr;
+	held_event e;
 	const aclError err = get_event(call, event, &e);
 	int bad;
 
@@ -208,14 +208,10 @@ aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag)
 
 aclError aclrtDestroyEvent(aclrtEvent event)
 {
-	core::event *e = nullptr;
+	held_event e;
 	const aclError err = get_event(__func__, event, &e);
 
-	if (err)
-		return err;
-	if (share_of(e))
-		unshare_event(e);
-	return check(__func__, core::event_destroy(e), at::submit);
+	return err ? err : check(__func__, core::event_destroy(event), at::submit);
 }
 
 aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream)
@@ -234,8 +230,8 @@ aclError aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t
 
 aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)
 {
-	core::event *e = nullptr;
-	core::stream *s;
+	held_event e;
+	held_stream s;
 	aclError err = get_event(__func__, event, &e);
 
 	if (!err)
@@ -250,7 +246,7 @@ aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)
 
 aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status)
 {
-	core::event *e = nullptr;
+	held_event e;
 
 	if (!status)
 		return bad_arg(__func__, "status is NULL");
@@ -265,7 +261,7 @@ aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status)
 
 aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status)
 {
-	core::event *e = nullptr;
+	held_event e;
 
 	if (!status)
 		return bad_arg(__func__, "status is NULL");
@@ -280,7 +276,7 @@ aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *statu
 
 aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *status)
 {
-	core::event *e = nullptr;
+	held_event e;
 
 	if (!status)
 		return bad_arg(__func__, "status is NULL");
@@ -300,7 +296,7 @@ aclError aclrtSynchronizeEvent(aclrtEvent event)
 
 aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout)
 {
-	core::event *e = nullptr;
+	held_event e;
 	const aclError err = get_event(__func__, event, &e);
 
 	if (err)
@@ -344,7 +340,7 @@ aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event)
 
 aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event, int32_t timeout)
 {
-	core::event *e = nullptr;
+	held_event e;
 	const aclError err = get_event(__func__, event, &e);
 
 	if (err)
@@ -371,7 +367,7 @@ aclError aclrtSetOpWaitTimeout(uint32_t timeout)
 
 aclError aclrtGetEventId(aclrtEvent event, uint32_t *eventId)
 {
-	core::event *e = nullptr;
+	held_event e;
 
 	if (!eventId)
 		return bad_arg(__func__, "eventId is NULL");
@@ -385,7 +381,7 @@ aclError aclrtGetEventAvailNum(uint32_t *eventCount)
 {
 	if (!eventCount)
 		return bad_arg(__func__, "eventCount is NULL");
-	if (!current())
+	if (!has_context())
 		return no_context(__func__);
 	*eventCount = u32(most_events - std::min(most_events, core::event_live()));
 	return ACL_SUCCESS;

@@ -17,7 +17,7 @@ inline core::event *as_event(aclrtEvent e)
 }
 
 /* 100000 for NULL, 107017 for a handle that is no live event. */
-aclError get_event(const char *call, aclrtEvent handle, core::event **out);
+aclError get_event(const char *call, aclrtEvent handle, held_event *out);
 aclError create_event(const char *call, aclrtEvent *out, event_kind kind, u32 flags);
 
 /* ---- events that other processes share (event_ipc.cpp); each is called only for an event with a share -- */
@@ -27,7 +27,6 @@ inline core::share *share_of(const core::event *e)
 	return reinterpret_cast<core::share *>(load_acquire(&e->user[word_shared]));
 }
 int share_event(core::event *e);
-void unshare_event(core::event *e);
 int shared_record(core::event *e, core::stream *s);
 int shared_wait(core::event *e, core::stream *s, deadline until);
 int shared_sync(core::event *e, deadline until);

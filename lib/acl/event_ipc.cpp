@@ -22,8 +22,15 @@ static u64 *word_of(core::share *s, shared_word w)
 	return &s->page->words[w];
 }
 
+/* No call uses the event any more. */
+static void unshare_event(core::event *e)
+{
+	core::share_unref(share_of(e));
+}
+
 static void attach(core::event *e, core::share *share)
 {
+	e->ended = unshare_event;
 	store_release(&e->user[word_shared], reinterpret_cast<u64>(share));
 }
 
@@ -40,14 +47,6 @@ int share_event(core::event *e)
 	else
 		attach(e, s);
 	return err;
-}
-
-void unshare_event(core::event *e)
-{
-	core::share *share = share_of(e);
-
-	store_release(&e->user[word_shared], u64(0));
-	core::share_unref(share);
 }
 
 /* A step of a stream, with the page that it works on. */
@@ -198,7 +197,7 @@ extern "C" {
 
 aclError aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle)
 {
-	core::event *e = nullptr;
+	held_event e;
 
 	if (!event || !handle)
 		return bad_arg(__func__, "event or handle is NULL");
@@ -220,7 +219,7 @@ aclError aclrtIpcOpenEventHandle(aclrtIpcEventHandle handle, aclrtEvent *event)
 
 	if (!event)
 		return bad_arg(__func__, "event is NULL");
-	if (!current())
+	if (!has_context())
 		return no_context(__func__);
 	static_assert(sizeof(handle.reserved) == core::share_key_len);
 	memcpy(key, handle.reserved, sizeof(handle.reserved));

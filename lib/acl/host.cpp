@@ -31,7 +31,7 @@ static aclError allocate(const char *call, void **out, u64 size, const aclrtMall
 	const aclError err = check_config(call, cfg);
 	if (err)
 		return err;
-	const context *c = current();
+	const held_context c;
 	if (!c)
 		return no_context(call);
 	return check(call, core::host_alloc(size, c->dev->eng->limits().numa_node, out), at::memory);
@@ -49,7 +49,7 @@ static aclError register_range(const char *call, void *ptr, u64 size, u32 flags)
 	u32 how = flags & ACL_HOST_REG_READONLY ? u32(core::host_reg_readonly) : 0;
 	int err;
 
-	if (!current())
+	if (!has_context())
 		return no_context(call);
 	if (flags & ACL_HOST_REG_MAPPED)
 		how |= core::host_reg_mapped;

@@ -31,7 +31,7 @@ static aclError import_key(const char *call, void **out, const char *key, u64 fl
 		return bad_arg(call, "devPtr or key is NULL");
 	if (flags & ~u64(ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown", static_cast<unsigned long long>(flags));
-	const context *c = current();
+	const held_context c;
 	return c ? check(call, core::ipc_memory_import(c->dev, key, out), at::memory) : no_context(call);
 }
 

@@ -37,7 +37,7 @@ static aclError allocate(const char *call, void **out, size_t size, u32 policy, 
 		return bad_arg(call, "devPtr is NULL");
 	if (!size || size > ~size_t(0) - 64)
 		return bad_arg(call, "size %zu is 0 or too large", size);
-	context *c = current();
+	const held_context c;
 	if (!c)
 		return no_context(call);
 	const core::page_policy pages = policy_of(policy, size);
@@ -58,7 +58,7 @@ static aclError check_config(const char *call, const aclrtMallocConfig *cfg)
 		return bad_arg(call, "cfg->attrs is NULL and numAttrs is %zu", cfg->numAttrs);
 	for (size_t i = 0; i < cfg->numAttrs; i++) {
 		const aclrtMallocAttribute &a = cfg->attrs[i];
-		const context *c = current();
+		const held_context c;
 
 		if (a.attr == ACL_RT_MEM_ATTR_MODULE_ID || (a.attr == ACL_RT_MEM_ATTR_DEVICE_ID && c &&
 							     a.value.deviceId == u32(c->id)))
@@ -139,7 +139,7 @@ aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total)
 		return bad_arg(__func__, "free or total is NULL");
 	if (attr < ACL_DDR_MEM || attr > ACL_MEM_P2P_HUGE1G)
 		return fault(__func__, ACL_ERROR_RT_INVALID_MEMORY_TYPE, "attr %d is unknown", attr);
-	const context *c = current();
+	const held_context c;
 	if (!c)
 		return no_context(__func__);
 	/* One memory with one pool, whatever the pages are called. */
@@ -152,17 +152,16 @@ aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total)
 aclError aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageInfo, size_t inputNum, size_t *outputNum)
 {
 	const int slot = slot_of(deviceId);
-	core::device *dev;
 
 	if (!memUsageInfo || !outputNum || !inputNum)
 		return bad_arg(__func__, "memUsageInfo or outputNum is NULL, or inputNum is 0");
 	if (slot < 0)
 		return no_device(__func__, deviceId);
-	dev = core::device_peek(unsigned(slot));
+	const core::slot_hold dev{unsigned(slot)};
 	memset(memUsageInfo, 0, sizeof(*memUsageInfo));
 	snprintf(memUsageInfo->name, sizeof(memUsageInfo->name), "this process");
 	if (dev) {
-		const core::heap_info h = core::device_heap_info(dev);
+		const core::heap_info h = core::device_heap_info(dev.get());
 
 		memUsageInfo->curMemSize = h.total - h.free;
 		memUsageInfo->memPeakSize = h.peak;

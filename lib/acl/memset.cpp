@@ -59,7 +59,7 @@ aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count)
 		return bad_arg(__func__, "devPtr is NULL");
 	if (count > maxCount)
 		return beyond(__func__, count, maxCount);
-	const context *c = current();
+	const held_context c;
 	if (!c)
 		return no_context(__func__);
 	return check(__func__, core::fill_sync(c->dev, devPtr, u8(value), 1, count, deadline::never()), at::copy);
@@ -67,7 +67,7 @@ aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count)
 
 aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream)
 {
-	core::stream *s;
+	held_stream s;
 	aclError err;
 
 	if (!count)
@@ -96,7 +96,7 @@ aclError aclrtMemsetD32(void *ptr, size_t memSize, uint32_t value, size_t N)
 	err = check_words(__func__, ptr, memSize, N);
 	if (err)
 		return err;
-	const context *c = current();
+	const held_context c;
 	if (!c)
 		return no_context(__func__);
 	return check(__func__, core::fill_sync(c->dev, ptr, value, 4, N * sizeof(u32), deadline::never()), at::copy);
@@ -104,7 +104,7 @@ aclError aclrtMemsetD32(void *ptr, size_t memSize, uint32_t value, size_t N)
 
 aclError aclrtMemsetD32Async(void *ptr, size_t memSize, uint32_t value, size_t N, aclrtStream stream)
 {
-	core::stream *s;
+	held_stream s;
 	aclError err;
 
 	if (!N)

@@ -82,16 +82,30 @@ void notify_unref(notify *n)
 	n->next = std::exchange(dying, n);
 }
 
-aclError get_notify(const char *call, const void *handle, bool counts, notify **out)
+notify *notify_enter(const void *handle)
 {
 	notify *n = core::object_at<notify>(handle);
 
+	if (!notify_slab->holds(handle))
+		return nullptr;
+	for (u32 refs = load_relaxed(&n->refs); refs;)
+		if (__atomic_compare_exchange_n(&n->refs, &refs, refs + 1, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+			/* Once more: it may be another one by now. */
+			if (notify_slab->holds(handle))
+				return n;
+			notify_unref(n);
+			return nullptr;
+		}
+	return nullptr;
+}
+
+aclError get_notify(const char *call, const void *handle, bool counts, held_notify *out)
+{
 	if (!handle)
 		return bad_arg(call, "notify is NULL");
-	if (!notify_slab->holds(handle) || n->counts != counts)
+	if (!out->take(handle) || (*out)->counts != counts)
 		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p is not a live %s: it was destroyed or never was one", handle,
 			     counts ? "count notify" : "notify");
-	*out = n;
 	return ACL_SUCCESS;
 }
 
@@ -229,7 +243,7 @@ static bool known_record(u32 mode)
 }
 
 /* Both of a call's handles. */
-static aclError get_both(const char *call, const void *handle, bool counts, aclrtStream stream, notify **n, core::stream **s)
+static aclError get_both(const char *call, const void *handle, bool counts, aclrtStream stream, held_notify *n, held_stream *s)
 {
 	const aclError err = get_notify(call, handle, counts, n);
 
@@ -245,10 +259,10 @@ static aclError create(const char *call, void **out, u64 flag, bool counts)
 		return bad_arg(call, "notify is NULL");
 	if (flag > ACL_NOTIFY_DEVICE_USE_ONLY)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flag %llu is unknown", static_cast<unsigned long long>(flag));
-	context *c = current();
+	const held_context c;
 	if (!c)
 		return no_context(call);
-	err = notify_create(c, counts, &n);
+	err = notify_create(c.get(), counts, &n);
 	if (err == -ENOSPC)
 		return fault(call, ACL_ERROR_RT_NO_NOTIFY_RESOURCE, "%s", error_text());
 	if (err)
@@ -259,13 +273,15 @@ static aclError create(const char *call, void **out, u64 flag, bool counts)
 
 static aclError destroy(const char *call, void *handle, bool counts)
 {
-	notify *n = nullptr;
+	held_notify n;
+	u64 name = reinterpret_cast<u64>(handle);
 	const aclError err = get_notify(call, handle, counts, &n);
 
 	if (err)
 		return err;
-	store_release(&n->alive, u64(0));
-	notify_unref(n);
+	/* Of several that destroy it, one. */
+	if (__atomic_compare_exchange_n(&n->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		notify_unref(n);
 	reap();
 	return ACL_SUCCESS;
 }
@@ -311,7 +327,7 @@ static int import_notify(const char *key, notify **out)
 
 static aclError id_of(const char *call, const void *handle, bool counts, uint32_t *id)
 {
-	notify *n = nullptr;
+	held_notify n;
 
 	if (!id)
 		return bad_arg(call, "notifyId is NULL");
@@ -340,8 +356,8 @@ aclError aclrtDestroyNotify(aclrtNotify notify)
 
 aclError aclrtRecordNotify(aclrtNotify notify, aclrtStream stream)
 {
-	acl::notify *n = nullptr;
-	core::stream *s = nullptr;
+	held_notify n;
+	held_stream s;
 	const aclError err = get_both(__func__, notify, false, stream, &n, &s);
 
 	if (err)
@@ -352,8 +368,8 @@ aclError aclrtRecordNotify(aclrtNotify notify, aclrtStream stream)
 
 aclError aclrtWaitAndResetNotify(aclrtNotify notify, aclrtStream stream, uint32_t timeout)
 {
-	acl::notify *n = nullptr;
-	core::stream *s = nullptr;
+	held_notify n;
+	held_stream s;
 	const aclError err = get_both(__func__, notify, false, stream, &n, &s);
 
 	if (err)
@@ -373,26 +389,29 @@ aclError aclrtGetNotifyId(aclrtNotify notify, uint32_t *notifyId)
 
 aclError aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num)
 {
-	acl::notify *n = nullptr;
-
 	if (!notifies)
 		return bad_arg(__func__, "notifies is NULL");
 	if (!num)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "num is 0");
 	for (size_t i = 0; i < num; i++) {
+		held_notify n;
 		const aclError err = get_notify(__func__, notifies[i], false, &n);
 
 		if (err)
 			return err;
 	}
-	for (size_t i = 0; i < num; i++)
-		clear(core::object_at<acl::notify>(notifies[i]));
+	for (size_t i = 0; i < num; i++) {
+		held_notify n;
+
+		if (!get_notify(__func__, notifies[i], false, &n))
+			clear(n);
+	}
 	return ACL_SUCCESS;
 }
 
 aclError aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, uint64_t flags)
 {
-	acl::notify *n = nullptr;
+	held_notify n;
 
 	if (!notify || !key)
 		return bad_arg(__func__, "notify or key is NULL");
@@ -412,7 +431,7 @@ aclError aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, uint
 
 aclError aclrtNotifySetImportPid(aclrtNotify notify, int32_t *pid, size_t num)
 {
-	acl::notify *n = nullptr;
+	held_notify n;
 
 	if (!notify || !pid)
 		return bad_arg(__func__, "notify or pid is NULL");
@@ -434,7 +453,7 @@ aclError aclrtNotifyImportByKey(aclrtNotify *notify, const char *key, uint64_t f
 		return bad_arg(__func__, "notify or key is NULL");
 	if (flags & ~u64(ACL_RT_NOTIFY_IMPORT_FLAG_ENABLE_PEER_ACCESS))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown", static_cast<unsigned long long>(flags));
-	if (!current())
+	if (!has_context())
 		return no_context(__func__);
 	const int bad = import_notify(key, &n);
 	if (!bad)
@@ -454,8 +473,8 @@ aclError aclrtCntNotifyDestroy(aclrtCntNotify cntNotify)
 
 aclError aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream, aclrtCntNotifyRecordInfo *info)
 {
-	acl::notify *n = nullptr;
-	core::stream *s = nullptr;
+	held_notify n;
+	held_stream s;
 
 	if (!info)
 		return bad_arg(__func__, "info is NULL");
@@ -470,8 +489,8 @@ aclError aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream, aclr
 
 aclError aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream stream, aclrtCntNotifyWaitInfo *info)
 {
-	acl::notify *n = nullptr;
-	core::stream *s = nullptr;
+	held_notify n;
+	held_stream s;
 
 	if (!info)
 		return bad_arg(__func__, "info is NULL");
@@ -488,8 +507,8 @@ aclError aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream str
 
 aclError aclrtCntNotifyReset(aclrtCntNotify cntNotify, aclrtStream stream)
 {
-	acl::notify *n = nullptr;
-	core::stream *s = nullptr;
+	held_notify n;
+	held_stream s;
 	const aclError err = get_both(__func__, cntNotify, true, stream, &n, &s);
 
 	if (err)

@@ -28,7 +28,9 @@ inline void *notify_handle(const notify *n)
 }
 int notify_create(context *c, bool counts, notify **out);
 void notify_unref(notify *n);
-aclError get_notify(const char *call, const void *handle, bool counts, notify **out);
+notify *notify_enter(const void *handle);
+using held_notify = held<notify, notify_enter, notify_unref>;
+aclError get_notify(const char *call, const void *handle, bool counts, held_notify *out);
 int notify_record(notify *n, core::stream *s);
 int notify_wait(notify *n, core::stream *s, deadline until);
 

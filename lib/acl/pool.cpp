@@ -6,14 +6,18 @@
 
 namespace usdma::acl {
 
-static aclError get_pool(const char *call, const void *handle, core::pool **out)
+using held_pool = held<core::pool, core::pool_enter, core::pool_leave>;
+
+static aclError no_pool(const char *call, const void *handle)
+{
+	return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p is not a live memory pool", handle);
+}
+
+static aclError get_pool(const char *call, const void *handle, held_pool *out)
 {
 	if (!handle)
 		return bad_arg(call, "memPool is NULL");
-	*out = core::pool_of(handle);
-	if (!*out)
-		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p is not a live memory pool", handle);
-	return ACL_SUCCESS;
+	return out->take(handle) ? ACL_SUCCESS : no_pool(call, handle);
 }
 
 static bool is_switch(aclrtMemPoolAttr attr)
@@ -110,17 +114,14 @@ aclError aclrtMemPoolCreate(aclrtMemPool *memPool, const aclrtMemPoolProps *pool
 
 aclError aclrtMemPoolDestroy(const aclrtMemPool memPool)
 {
-	core::pool *p = nullptr;
-	const aclError err = get_pool(__func__, memPool, &p);
-
-	if (!err)
-		core::pool_destroy(p);
-	return err;
+	if (!memPool)
+		return bad_arg(__func__, "memPool is NULL");
+	return core::pool_destroy(memPool) ? ACL_SUCCESS : no_pool(__func__, memPool);
 }
 
 aclError aclrtMemPoolSetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *value)
 {
-	core::pool *p = nullptr;
+	held_pool p;
 
 	if (!value)
 		return bad_arg(__func__, "value is NULL");
@@ -130,7 +131,7 @@ aclError aclrtMemPoolSetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *
 
 aclError aclrtMemPoolGetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *value)
 {
-	core::pool *p = nullptr;
+	held_pool p;
 
 	if (!value)
 		return bad_arg(__func__, "value is NULL");
@@ -140,8 +141,8 @@ aclError aclrtMemPoolGetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *
 
 aclError aclrtMemPoolMallocAsync(void **ptr, size_t size, aclrtMemPool memPool, aclrtStream stream)
 {
-	core::stream *s;
-	core::pool *p = nullptr;
+	held_stream s;
+	held_pool p;
 	aclError err;
 
 	if (!ptr || !stream)
@@ -155,7 +156,7 @@ aclError aclrtMemPoolMallocAsync(void **ptr, size_t size, aclrtMemPool memPool, 
 
 aclError aclrtMemPoolFreeAsync(void *ptr, aclrtStream stream)
 {
-	core::stream *s;
+	held_stream s;
 
 	if (!ptr || !stream)
 		return bad_arg(__func__, "ptr or stream is NULL");
@@ -165,7 +166,7 @@ aclError aclrtMemPoolFreeAsync(void *ptr, aclrtStream stream)
 
 aclError aclrtMemPoolTrimTo(aclrtMemPool memPool, size_t minBytesToKeep)
 {
-	core::pool *p = nullptr;
+	held_pool p;
 	const aclError err = get_pool(__func__, memPool, &p);
 
 	if (!err)

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <pthread.h>
+#include <utility>
 
 namespace usdma::acl {
 
@@ -139,11 +140,27 @@ context *current_slow()
 	return self.ctx;
 }
 
+held_context::held_context()
+{
+	do {
+		const core::read_section in;
+
+		c_ = in ? current_now() : nullptr;
+		if (c_)
+			c_->calls.enter();
+		self.starved = !in;
+		if (c_ || !in)
+			return;
+	} while (current_slow());
+}
+
 aclError no_context(const char *call)
 {
 	if (core::forked())
 		return fault(call, ACL_ERROR_RT_INTERNAL_ERROR,
 			     "this process is a fork of one that uses the device, which stays with the parent: call exec first");
+	if (std::exchange(self.starved, false))
+		return core_fault(call, -ENOMEM, at::memory);
 	return fault(call, ACL_ERROR_RT_CONTEXT_NULL,
 		     "this thread has no context: call aclrtSetDevice or aclrtSetCurrentContext in it first");
 }
@@ -179,26 +196,34 @@ int context_create(s32 id, bool primary, context **out)
 	return 0;
 }
 
-static void end_stream(core::stream *s, bool force)
+static void end_stream(core::stream *s, bool is_default, bool force)
 {
-	if (s != owner_of(s)->deflt)
-		tell_stream_state(s, ACL_RT_STREAM_STATE_DESTROY_PRE);
+	void *handle = core::stream_handle(s);
+
+	if (!is_default)
+		tell_stream_state(handle, ACL_RT_STREAM_STATE_DESTROY_PRE);
 	forget_subscriptions(s);
-	force ? core::stream_destroy_force(s) : core::stream_destroy(s);
+	force ? core::stream_destroy_force(handle) : core::stream_destroy(handle);
 }
 
-void context_destroy(context *c, bool force)
+bool context_destroy(context *c, bool force)
 {
-	store_release(&c->alive, u64(0));
-	/* Threads for which it is current notice that it is another one now. */
-	store_relaxed(&c->generation, u64(0));
 	const auto owned = [](const core::stream *s, const void *arg) { return owner_of(s) == arg; };
+	u64 name = load_relaxed(&c->alive);
+
+	if (!name || !__atomic_compare_exchange_n(&c->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		return false;
+	/* Threads for which it is current notice that it is another one now. */
+	store_release(&c->generation, u64(0));
+	core::grace_wait();
+	c->calls.drain();
 	for (size_t at = 0; core::stream *s = core::stream_next(&at, owned, c);) {
-		end_stream(s, force);
+		end_stream(s, s == c->deflt, force);
 		core::stream_unref(s);
 	}
 	core::device_put(c->dev);
 	contexts->put(c);
+	return true;
 }
 
 bool context_valid(const void *handle)
@@ -219,35 +244,57 @@ aclError foreign_stream(const char *call, const void *handle)
 	return fault(call, ACL_ERROR_RT_STREAM_CONTEXT, "stream %p belongs to another context than this thread's", handle);
 }
 
-aclError get_any_stream(const char *call, aclrtStream handle, core::stream **out)
+/* A child of fork, or no memory for the thread's first call. */
+static aclError not_held(const char *call, int err)
 {
-	context *c;
+	return core::forked() ? no_context(call) : core_fault(call, err, at::memory);
+}
 
-	if (handle) {
-		if (unlikely(!stream_live(handle)))
-			return bad_stream(call, handle);
-		*out = as_stream(handle);
-		return ACL_SUCCESS;
-	}
-	c = current();
-	if (unlikely(!c))
-		return no_context(call);
-	*out = c->deflt;
+static aclError take_stream(const char *call, aclrtStream handle, held_stream *out)
+{
+	const int err = out->take(handle);
+
+	if (unlikely(err && err != -EBADF))
+		return not_held(call, err);
+	/* The library's own streams have no owner. */
+	if (unlikely(err || !owner_of(*out)))
+		return bad_stream(call, handle);
 	return ACL_SUCCESS;
 }
 
-aclError get_stream(const char *call, aclrtStream handle, core::stream **out)
+static aclError take_default(const char *call, held_stream *out)
 {
-	context *c;
+	const held_context c;
 
-	if (handle && unlikely(!stream_live(handle)))
-		return bad_stream(call, handle);
-	c = current();
 	if (unlikely(!c))
 		return no_context(call);
-	*out = handle ? as_stream(handle) : c->deflt;
-	if (unlikely(owner_of(*out) != c))
-		return foreign_stream(call, handle);
+	out->take_live(c->deflt);
+	return ACL_SUCCESS;
+}
+
+aclError get_any_stream(const char *call, aclrtStream handle, held_stream *out)
+{
+	return handle ? take_stream(call, handle, out) : take_default(call, out);
+}
+
+aclError get_stream(const char *call, aclrtStream handle, held_stream *out)
+{
+	const aclError err = get_any_stream(call, handle, out);
+
+	if (unlikely(err) || !handle)
+		return err;
+	if (unlikely(!has_context()))
+		return no_context(call);
+	return likely(owner_of(*out) == current_now()) ? ACL_SUCCESS : foreign_stream(call, handle);
+}
+
+aclError get_device(const char *call, core::device_hold *out)
+{
+	const held_context c;
+
+	if (!c)
+		return no_context(call);
+	out->take_live(c->dev);
 	return ACL_SUCCESS;
 }
 

@@ -7,8 +7,7 @@
 #pragma once
 
 #include "lib/acl/report.h"
-#include "lib/core/event.h"
-#include "lib/core/stream.h"
+#include "lib/core/hold.h"
 
 namespace usdma::acl {
 
@@ -21,6 +20,7 @@ struct options {
 
 struct alignas(64) context {
 	u64 alive = 0;                 /* the handle */
+	core::call_count calls;        /* that use it; its end waits for them */
 	bool primary = false;
 	s32 id = 0;                    /* the device as the user numbers it */
 	u64 generation = 0;            /* differs from that of an earlier context in the same place */
@@ -37,23 +37,70 @@ struct thread_state {
 	u64 generation;       /* of ctx when it was made current */
 	aclError last_error;
 	u32 tasks;            /* submitted by this thread */
+	bool starved;         /* there was no memory to look for its context, which its very first call needs */
 	message_log *log;
 };
 
 #define usdma_tls [[gnu::tls_model("initial-exec")]]
 usdma_tls extern thread_local constinit thread_state self;
 
-/* The calling thread's context; nullptr (no message): it has none. */
-context *current_slow();
-
-inline context *current()
+/* The calling thread's context, for who looks at it inside a read section, or only asks whether there is one. */
+inline context *current_now()
 {
 	context *c = self.ctx;
 
-	if (likely(c && load_relaxed(&c->generation) == self.generation))
-		return c;
-	return current_slow();
+	return likely(c && load_acquire(&c->generation) == self.generation) ? c : nullptr;
 }
+/* The same, but makes the default device's current where the thread has none; nullptr (no message): it has none. */
+context *current_slow();
+inline bool has_context()
+{
+	return current_now() || current_slow();
+}
+
+/* The calling thread's context, which stays while this lives; empty: it has none. For calls that end by themselves. */
+class held_context {
+public:
+	held_context();
+	~held_context()
+	{
+		if (c_)
+			c_->calls.leave();
+	}
+	held_context(const held_context &) = delete;
+	held_context &operator=(const held_context &) = delete;
+	context *get() const { return c_; }
+	context *operator->() const { return c_; }
+	explicit operator bool() const { return c_; }
+
+private:
+	context *c_ = nullptr;
+	no_cancel quiet_;
+};
+
+/* An object of the core's with references of its own, for the time of a call. */
+template <class T, T *(*enter)(const void *), void (*leave)(T *)> class held {
+public:
+	held() = default;
+	~held()
+	{
+		if (p_)
+			leave(p_);
+	}
+	held(const held &) = delete;
+	held &operator=(const held &) = delete;
+	/* False: the handle is no live one's. */
+	bool take(const void *handle) { return (p_ = enter(handle)); }
+	operator T *() const { return p_; }
+	T *operator->() const { return p_; }
+
+private:
+	T *p_ = nullptr;
+	no_cancel quiet_;
+};
+
+using held_stream = core::stream_hold;
+using held_event = core::event_hold;
 
 /* 107002 with its message. */
 [[gnu::cold, gnu::noinline]] aclError no_context(const char *call);
@@ -81,8 +128,11 @@ inline void *context_handle(const context *c)
 {
 	return reinterpret_cast<void *>(load_relaxed(&c->alive));
 }
-/* Waits for its streams (force: drops their work) and destroys them with it. */
-void context_destroy(context *c, bool force);
+/*
+ * Waits for calls in progress and for its streams (force: drops their work), and destroys them with it.  False: another
+ * thread does so already.
+ */
+bool context_destroy(context *c, bool force);
 bool context_valid(const void *handle);
 void set_current(context *c);
 /* The primary context of a slot, or nullptr. */
@@ -120,14 +170,16 @@ enum stream_word { word_subscription = 0, word_tag = 1, word_host_subscription =
  * The stream of a handle for a call that submits: valid, the thread has a
  * context, and it is the stream's.  NULL is the context's default stream.
  */
-aclError get_stream(const char *call, aclrtStream handle, core::stream **out);
+aclError get_stream(const char *call, aclrtStream handle, held_stream *out);
 /* The same without "of this context". */
-aclError get_any_stream(const char *call, aclrtStream handle, core::stream **out);
+aclError get_any_stream(const char *call, aclrtStream handle, held_stream *out);
+/* The device of the calling thread's context. */
+aclError get_device(const char *call, core::device_hold *out);
 
 void note_task();
 
 /* Tells the exception callback of a task error that a synchronisation has just returned. */
 void tell_exception(const core::stream *s, aclError code);
-void tell_stream_state(core::stream *s, aclrtStreamState state);
+void tell_stream_state(aclrtStream handle, aclrtStreamState state);
 
 } // namespace usdma::acl

@@ -18,9 +18,9 @@ inline constexpr u32 known_flags = unwaited | ACL_STREAM_FAST_LAUNCH | ACL_STREA
 
 static constinit core::immortal<hook_table<aclrtStreamStateCallback>> state_hooks;
 
-void tell_stream_state(core::stream *s, aclrtStreamState state)
+void tell_stream_state(aclrtStream handle, aclrtStreamState state)
 {
-	state_hooks->call(core::stream_handle(s), state);
+	state_hooks->call(handle, state);
 }
 
 static aclError create(const char *call, aclrtStream *out, u32 priority, u32 flags)
@@ -31,10 +31,10 @@ static aclError create(const char *call, aclrtStream *out, u32 priority, u32 fla
 
 	if (!out)
 		return bad_arg(call, "stream is NULL");
-	context *c = current();
+	const held_context c;
 	if (!c)
 		return no_context(call);
-	opt.owner = c;
+	opt.owner = c.get();
 	opt.priority = std::min(priority, most_priority);
 	opt.flags = flags & known_flags;
 	err = core::stream_create(c->dev, opt, &s);
@@ -43,31 +43,66 @@ static aclError create(const char *call, aclrtStream *out, u32 priority, u32 fla
 	if (err)
 		return core_fault(call, err, at::memory);
 	*out = core::stream_handle(s);
-	tell_stream_state(s, ACL_RT_STREAM_STATE_CREATE_POST);
+	tell_stream_state(*out, ACL_RT_STREAM_STATE_CREATE_POST);
 	return ACL_SUCCESS;
 }
 
-static aclError destroy(const char *call, aclrtStream handle, int (*end)(core::stream *s))
+/* Its callbacks are told first, and may do with it what they like. */
+static aclError announce_end(const char *call, aclrtStream handle)
 {
-	core::stream *s;
-	aclError err;
+	held_stream s;
+	const aclError err = get_stream(call, handle, &s);
 
-	if (!handle)
-		return bad_arg(call, "stream is NULL");
-	err = get_stream(call, handle, &s);
 	if (err)
 		return err;
 	if (s == owner_of(s)->deflt)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "stream %p is a context's default stream: it ends with the context",
 			     handle);
-	tell_stream_state(s, ACL_RT_STREAM_STATE_DESTROY_PRE);
-	forget_subscriptions(s);
-	return check(call, end(s), at::task);
+	s.drop();
+	tell_stream_state(handle, ACL_RT_STREAM_STATE_DESTROY_PRE);
+	if (!s.take(handle))
+		forget_subscriptions(s);
+	return ACL_SUCCESS;
+}
+
+static aclError destroy(const char *call, aclrtStream handle, int (*end)(const void *handle))
+{
+	if (!handle)
+		return bad_arg(call, "stream is NULL");
+	const aclError err = announce_end(call, handle);
+	if (err)
+		return err;
+	const int bad = end(handle);
+	return bad == -EBADF ? bad_stream(call, handle) : check(call, bad, at::task);
+}
+
+/* The work of most has ended by now, or within a microsecond: no counting of references for those. */
+static bool is_done(aclrtStream handle)
+{
+	const core::read_section in;
+	const context *c = handle || !in ? nullptr : current_now();
+
+	if (!in || (handle ? !stream_live(handle) : !c))
+		return false;
+	return core::stream_spin(handle ? as_stream(handle) : c->deflt);
+}
+
+static int destroy_waiting(const void *handle)
+{
+	return core::stream_destroy(handle);
+}
+
+static int destroy_force(const void *handle)
+{
+	return core::stream_destroy_force(handle);
 }
 
 static aclError synchronize(const char *call, aclrtStream handle, deadline until)
 {
-	core::stream *s;
+	if (likely(is_done(handle)))
+		return ACL_SUCCESS;
+
+	held_stream s;
 	aclError err = get_any_stream(call, handle, &s);
 	int bad;
 
@@ -88,10 +123,14 @@ static aclError synchronize(const char *call, aclrtStream handle, deadline until
 
 static aclError cut(const char *call, aclrtStream handle)
 {
-	core::stream *s;
+	held_stream s;
 	const aclError err = get_stream(call, handle, &s);
 
-	return err ? err : check(call, core::stream_abort(s), at::task);
+	if (err)
+		return err;
+	/* Its host functions are tasks of its, too. */
+	core::call_group_drop(s);
+	return check(call, core::stream_abort(s), at::task);
 }
 
 static aclError set_failure_mode(const char *call, core::stream *s, u64 mode)
@@ -222,12 +261,12 @@ aclError aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStreamCon
 
 aclError aclrtDestroyStream(aclrtStream stream)
 {
-	return destroy(__func__, stream, core::stream_destroy);
+	return destroy(__func__, stream, destroy_waiting);
 }
 
 aclError aclrtDestroyStreamForce(aclrtStream stream)
 {
-	return destroy(__func__, stream, core::stream_destroy_force);
+	return destroy(__func__, stream, destroy_force);
 }
 
 aclError aclrtSynchronizeStream(aclrtStream stream)
@@ -246,7 +285,7 @@ aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout)
 
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status)
 {
-	core::stream *s;
+	held_stream s;
 	aclError err;
 	int state;
 
@@ -264,7 +303,7 @@ aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status)
 
 aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId)
 {
-	core::stream *s;
+	held_stream s;
 
 	if (!streamId)
 		return bad_arg(__func__, "streamId is NULL");
@@ -276,7 +315,7 @@ aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId)
 
 aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority)
 {
-	core::stream *s;
+	held_stream s;
 
 	if (!priority)
 		return bad_arg(__func__, "priority is NULL");
@@ -288,7 +327,7 @@ aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority)
 
 aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags)
 {
-	core::stream *s;
+	held_stream s;
 
 	if (!flags)
 		return bad_arg(__func__, "flags is NULL");
@@ -302,7 +341,7 @@ aclError aclrtGetStreamAvailableNum(uint32_t *streamCount)
 {
 	if (!streamCount)
 		return bad_arg(__func__, "streamCount is NULL");
-	if (!current())
+	if (!has_context())
 		return no_context(__func__);
 	*streamCount = u32(most_streams - std::min(most_streams, core::stream_live()));
 	return ACL_SUCCESS;
@@ -310,7 +349,7 @@ aclError aclrtGetStreamAvailableNum(uint32_t *streamCount)
 
 aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode)
 {
-	core::stream *s;
+	held_stream s;
 	const aclError err = get_stream(__func__, stream, &s);
 
 	return err ? err : set_failure_mode(__func__, s, mode);
@@ -318,7 +357,7 @@ aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode)
 
 aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value)
 {
-	core::stream *s;
+	held_stream s;
 
 	if (!value)
 		return bad_arg(__func__, "value is NULL");
@@ -328,7 +367,7 @@ aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType
 
 aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value)
 {
-	core::stream *s;
+	held_stream s;
 
 	if (!value)
 		return bad_arg(__func__, "value is NULL");
@@ -355,7 +394,7 @@ aclError aclrtGetThreadLastTaskId(uint32_t *taskId)
 {
 	if (!taskId)
 		return bad_arg(__func__, "taskId is NULL");
-	if (!current())
+	if (!has_context())
 		return no_context(__func__);
 	*taskId = self.tasks;
 	return ACL_SUCCESS;
@@ -363,7 +402,7 @@ aclError aclrtGetThreadLastTaskId(uint32_t *taskId)
 
 aclError aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t *flag)
 {
-	core::stream *s;
+	held_stream s;
 
 	if (!flag)
 		return bad_arg(__func__, "flag is NULL");

@@ -144,7 +144,7 @@ aclError aclrtCmoWaitBarrier(aclrtBarrierTaskInfo *taskInfo, aclrtStream, uint32
 
 aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t)
 {
-	core::stream *s;
+	held_stream s;
 	const aclError err = get_any_stream(__func__, stream, &s);
 
 	return err ? err : unsupported(__func__, "copies do no arithmetic that could overflow");
@@ -152,7 +152,7 @@ aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t)
 
 aclError aclrtPersistentTaskClean(aclrtStream stream)
 {
-	core::stream *s;
+	held_stream s;
 	const aclError err = get_any_stream(__func__, stream, &s);
 
 	return err ? err : unsupported(__func__, "streams keep no tasks once they have run");
@@ -160,7 +160,7 @@ aclError aclrtPersistentTaskClean(aclrtStream stream)
 
 aclError aclrtActiveStream(aclrtStream activeStream, aclrtStream stream)
 {
-	core::stream *s;
+	held_stream s;
 	aclError err = get_any_stream(__func__, activeStream, &s);
 
 	if (!err)

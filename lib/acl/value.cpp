@@ -16,7 +16,7 @@ static aclError check_word(const char *call, const void *addr, const core::strea
 	return ACL_SUCCESS;
 }
 
-static aclError prepare(const char *call, const void *addr, u32 flag, u32 most, aclrtStream stream, core::stream **s)
+static aclError prepare(const char *call, const void *addr, u32 flag, u32 most, aclrtStream stream, held_stream *s)
 {
 	aclError err;
 
@@ -39,7 +39,7 @@ extern "C" {
 
 aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream)
 {
-	core::stream *s = nullptr;
+	held_stream s;
 	const aclError err = prepare(__func__, devAddr, flag, 0, stream, &s);
 
 	if (err)
@@ -50,7 +50,7 @@ aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStre
 
 aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream)
 {
-	core::stream *s = nullptr;
+	held_stream s;
 	const aclError err = prepare(__func__, devAddr, flag, ACL_STREAM_WAIT_VALUE_NOR, stream, &s);
 
 	if (err)
@@ -61,7 +61,7 @@ aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStrea
 
 aclError aclrtCmoAsync(void *src, size_t size, aclrtCmoType cmoType, aclrtStream stream)
 {
-	core::stream *s;
+	held_stream s;
 
 	if (!src || !size)
 		return bad_arg(__func__, "src is NULL or size is 0");

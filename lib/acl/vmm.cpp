@@ -49,10 +49,11 @@ static aclrtPhysicalMemProp *prop_of(core::physical *p)
 	return static_cast<aclrtPhysicalMemProp *>(core::physical_user(p, sizeof(aclrtPhysicalMemProp)));
 }
 
-static aclError get_physical(const char *call, const void *handle, core::physical **out)
+using held_physical = held<core::physical, core::physical_enter, core::physical_leave>;
+
+static aclError get_physical(const char *call, const void *handle, held_physical *out)
 {
-	*out = core::physical_of(handle);
-	if (!*out)
+	if (!out->take(handle))
 		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p is not a live handle of physical memory", handle);
 	return ACL_SUCCESS;
 }
@@ -60,7 +61,7 @@ static aclError get_physical(const char *call, const void *handle, core::physica
 /* The device that the memory is of, or through which host memory is reached. */
 static aclError device_of(const char *call, const aclrtPhysicalMemProp &p, core::device **dev)
 {
-	const context *c = current();
+	const held_context c;
 	const bool host = on_host(p);
 	const int slot = host ? (c ? int(c->dev->slot) : -1) : slot_of(p.location.id);
 
@@ -94,7 +95,7 @@ static aclError create(const char *call, aclrtDrvMemHandle *handle, size_t size,
 
 static aclError map(const char *call, void *va, size_t size, size_t offset, aclrtDrvMemHandle handle, u64 flags, bool access)
 {
-	core::physical *p = nullptr;
+	held_physical p;
 
 	if (!va || !handle || !size || flags)
 		return bad_arg(call, "virPtr or handle is NULL, size is 0, or flags are not");
@@ -117,7 +118,7 @@ static aclError check_share_type(const char *call, aclrtMemSharedHandleType type
 
 static aclError export_number(const char *call, aclrtDrvMemHandle handle, u64 flags, u64 *number)
 {
-	core::physical *p = nullptr;
+	held_physical p;
 
 	if (flags & ~u64(ACL_RT_VMM_EXPORT_FLAG_DISABLE_PID_VALIDATION))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown", static_cast<unsigned long long>(flags));
@@ -163,7 +164,7 @@ aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, vo
 
 	if (!virPtr || !size || flags > 1)
 		return bad_arg(__func__, "virPtr is NULL, size is 0, or flags 0x%llx are unknown", static_cast<unsigned long long>(flags));
-	if (!current())
+	if (!has_context())
 		return no_context(__func__);
 	const int err = core::vmm_reserve(size, alignment, reinterpret_cast<u64>(expectPtr), &va);
 	if (!err)
@@ -195,7 +196,7 @@ aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const aclrt
 
 aclError aclrtFreePhysical(aclrtDrvMemHandle handle)
 {
-	core::physical *p = nullptr;
+	held_physical p;
 
 	if (!handle)
 		return bad_arg(__func__, "handle is NULL");
@@ -280,7 +281,7 @@ aclError aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *handle)
 
 aclError aclrtMemGetAllocationPropertiesFromHandle(aclrtDrvMemHandle handle, aclrtPhysicalMemProp *prop)
 {
-	core::physical *p = nullptr;
+	held_physical p;
 
 	if (!handle || !prop)
 		return bad_arg(__func__, "handle or prop is NULL");
@@ -338,7 +339,7 @@ aclError aclrtMemImportFromShareableHandleV2(void *shareableHandle, aclrtMemShar
 	const aclError err = check_share_type(__func__, shareType);
 	if (err)
 		return err;
-	const context *c = current();
+	const held_context c;
 	return c ? import_number(__func__, *static_cast<u64 *>(shareableHandle), c->id, handle) : no_context(__func__);
 }
 

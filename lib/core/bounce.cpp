@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/bounce.h"
 
+#include "driver/base/cancel.h"
 #include "driver/base/clock.h"
 #include "driver/base/copy.h"
 #include "driver/base/error.h"
+#include "lib/core/section.h"
 #include "lib/core/staging.h"
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
@@ -20,18 +22,41 @@ static bool is_host(const place &p)
 	return p.cls != mem_class::device;
 }
 
-/* The CPU's view of device memory behind a small pageable copy; nullptr: use the engine. */
-static u8 *direct_view(const place &p, u64 len, bool load)
+/* The CPU's view of device memory, inside a read section; nullptr: use the engine. */
+static u8 *direct_view(const place &p, bool load)
 {
 	device *dev = device_peek(p.slot);
 
-	if (!dev || len > config_get().direct_store_max)
+	if (!dev || dev->lost())
 		return nullptr;
 	const memory_view v = device_memory(dev);
 	/* Loads through a real BAR are uncached, far slower than a DMA. */
-	if (!v.cpu || (load && !dev->bar_cached))
+	if (!v.cpu || (load && !dev->bar_cached) || p.space != v.space)
 		return nullptr;
 	return v.cpu + (p.dma - v.dma);
+}
+
+/* A small pageable copy by the CPU, straight to or from device memory.  False: it cannot be. */
+static bool move_by_cpu(const ends &e, void *dst, const void *src, u64 len)
+{
+	const read_section in; /* the memory stays */
+
+	if (!in || len > config_get().direct_store_max || is_host(e.dst) == is_host(e.src))
+		return false;
+	if (is_host(e.src)) {
+		u8 *view = direct_view(e.dst, false);
+
+		if (!view)
+			return false;
+		memcpy(view, src, len);
+		/* Write-combined stores reach the device before the next doorbell. */
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		return true;
+	}
+	const u8 *view = direct_view(e.src, true);
+	if (view)
+		memcpy(dst, view, len);
+	return view;
 }
 
 static int submit_piece(stream *s, void *dst, const void *src, u64 n, u64 *seq, u8 flags = 0)
@@ -43,9 +68,9 @@ static int submit_piece(stream *s, void *dst, const void *src, u64 n, u64 *seq, 
 }
 
 /* A buffer whose transfer failed holds whatever was in it before: the caller must not have that. */
-static int wait_piece(stream *s, u64 seq)
+static int wait_piece(stream *s, u64 seq, deadline until)
 {
-	const int err = lane_wait(s->ln, seq, deadline::never(), stream_wait_mode(s));
+	const int err = lane_wait(s->ln, seq, until, stream_wait_mode(s));
 
 	return err ? err : stream_take_error(s, nullptr);
 }
@@ -62,7 +87,7 @@ static void fill(u8 *mem, const u8 *src, u64 n, bool past)
 }
 
 /* Host → device: fill a buffer while the engine reads the ones before it. */
-static int pump_in(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *src, u64 len)
+static int pump_in(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *src, u64 len, deadline until)
 {
 	int err = 0;
 
@@ -70,7 +95,7 @@ static int pump_in(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *sr
 		staging::buffer &b = st.at(i);
 		const u64 n = std::min(len - off, st.chunk);
 
-		err = b.busy ? wait_piece(s, b.seq) : 0;
+		err = b.busy ? wait_piece(s, b.seq, until) : 0;
 		if (err)
 			break;
 		if (i && i % st.count == 0)
@@ -91,7 +116,7 @@ static void empty(u8 *dst, const u8 *mem, u64 n)
 }
 
 /* Device → host: keep all buffers on the way, empty them in order. */
-static int pump_out(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *src, u64 len)
+static int pump_out(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *src, u64 len, deadline until)
 {
 	const auto flags = [&way] { return way.past() ? u8(0) : u8(dma::flag_cache); };
 	u64 asked = 0;
@@ -108,7 +133,7 @@ static int pump_out(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *s
 	for (u64 off = 0, i = 0; off < len && !err; off += st.chunk, i++) {
 		staging::buffer &b = st.at(i);
 
-		err = wait_piece(s, b.seq);
+		err = wait_piece(s, b.seq, until);
 		if (err)
 			break;
 		if (i && i % st.count == 0)
@@ -124,7 +149,7 @@ static int pump_out(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *s
 }
 
 /* Device → another device, one buffer at a time on its way through the host. */
-static int relay(stream *from, stream *to, staging &st, u8 *dst, const u8 *src, u64 len)
+static int relay(stream *from, stream *to, staging &st, u8 *dst, const u8 *src, u64 len, deadline until)
 {
 	staging::buffer &b = st.at(0);
 	int err = 0;
@@ -134,11 +159,11 @@ static int relay(stream *from, stream *to, staging &st, u8 *dst, const u8 *src, 
 
 		err = submit_piece(from, b.mem, src + off, n, &b.seq);
 		if (!err)
-			err = stream_sync(from, deadline::never());
+			err = stream_sync(from, until);
 		if (!err)
 			err = submit_piece(to, dst + off, b.mem, n, &b.seq);
 		if (!err)
-			err = stream_sync(to, deadline::never());
+			err = stream_sync(to, until);
 	}
 	return err;
 }
@@ -166,10 +191,23 @@ static u64 laps_of(const staging &st, u64 len)
 	return st.count ? (len - 1) / st.chunk / st.count : 0;
 }
 
-static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len)
+/*
+ * After the copy, whatever came of it.  The buffers serve others only when the engine has left them: where this wait
+ * ends without that (the device is lost, the caller's time is over), they do not.
+ */
+static int settle(stream *s, staging *st, deadline until)
+{
+	const int late = stream_wait(s, until), err = stream_take_error(s, nullptr);
+
+	if (!late && st)
+		st->settled();
+	return late ? late : err;
+}
+
+static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len, deadline until)
 {
 	const bool in = is_host(e.src);
-	internal_stream s(in ? e.dst.slot : e.src.slot);
+	internal_stream s(in ? e.dst.slot : e.src.slot, until);
 	staging st(len);
 	int err, end;
 
@@ -177,37 +215,47 @@ static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len)
 		return s.error() ? s.error() : st.error();
 	hand_over way = way_of(s.get()->dev, in);
 	way.begin(now_ns(), laps_of(st, len));
-	err = in ? pump_in(s.get(), st, way, dst, src, len) : pump_out(s.get(), st, way, dst, src, len);
+	err = in ? pump_in(s.get(), st, way, dst, src, len, until) : pump_out(s.get(), st, way, dst, src, len, until);
 	keep_way(s.get()->dev, in, way);
-	/* Also after an error: the buffers may be given back only when the engine has left them. */
-	end = stream_sync(s.get(), deadline::never());
+	end = settle(s.get(), &st, until);
 	return err ? err : end;
 }
 
-static int move_between(const ends &e, u8 *dst, const u8 *src, u64 len)
+static int move_between(const ends &e, u8 *dst, const u8 *src, u64 len, deadline until)
 {
-	internal_stream from(e.src.slot), to(e.dst.slot);
+	internal_stream from(e.src.slot, until), to(e.dst.slot, until);
 	staging st(len);
 
 	if (from.error() || to.error() || st.error())
 		return from.error() ? from.error() : to.error() ? to.error() : st.error();
-	const int err = relay(from.get(), to.get(), st, dst, src, len);
-	/* Also after an error: the buffer may be given back only when the engines have left it. */
-	const int end_from = stream_sync(from.get(), deadline::never()), end_to = stream_sync(to.get(), deadline::never());
+	const int err = relay(from.get(), to.get(), st, dst, src, len, until);
+	const int end_from = settle(from.get(), nullptr, until), end_to = settle(to.get(), end_from ? nullptr : &st, until);
 	return err ? err : end_from ? end_from : end_to;
 }
 
 /* One copy of an internal stream, done when it returns. */
-static int move_direct(const ends &e, void *dst, const void *src, u64 len)
+static int move_direct(const ends &e, void *dst, const void *src, u64 len, deadline until)
 {
-	internal_stream s(e.dst.cls == mem_class::device ? e.dst.slot : e.src.slot);
+	internal_stream s(e.dst.cls == mem_class::device ? e.dst.slot : e.src.slot, until);
 	int err, end;
 
 	if (s.error())
 		return s.error();
 	err = copy_direct(s.get(), e, dst, src, len);
-	end = stream_sync(s.get(), deadline::never());
+	end = settle(s.get(), nullptr, until);
 	return err ? err : end;
+}
+
+/* Memory of a device that is gone holds nothing that could be read, and keeps nothing. */
+static int check_there(const place &p)
+{
+	device *dev = is_host(p) ? nullptr : device_enter(p.slot);
+
+	if (!dev)
+		return 0;
+	const int err = dev->lost() ? fail(ENODEV, "device %u (%s), whose memory it is, is gone", dev->slot, dev->spec.c_str()) : 0;
+	device_leave(dev);
+	return err;
 }
 
 static int check_device_ends(const ends &e, const void *dst, const void *src, u64 len)
@@ -218,23 +266,28 @@ static int check_device_ends(const ends &e, const void *dst, const void *src, u6
 		err = check_range(e.dst, reinterpret_cast<u64>(dst), len, "destination");
 	if (!err && !is_host(e.src))
 		err = check_range(e.src, reinterpret_cast<u64>(src), len, "source");
-	return err;
+	if (!err)
+		err = check_there(e.dst);
+	return err ? err : check_there(e.src);
 }
 
 /* The destination's engine reads the source's memory by itself. */
 static bool peers(const ends &e)
 {
-	device *dev = device_peek(e.dst.slot);
+	device *dev = device_enter(e.dst.slot);
 	place p = e.src;
 
-	return dev && !peer_place(dev, &p);
+	if (!dev)
+		return false;
+	const bool reaches = !peer_place(dev, &p);
+	device_leave(dev);
+	return reaches;
 }
 
-/* Any two ends; done when it returns. */
-static int move(const ends &e, void *dst, const void *src, u64 len)
+/* Any two ends; done when it returns, but for -ETIMEDOUT. */
+static int move(const ends &e, void *dst, const void *src, u64 len, deadline until)
 {
 	const int err = check_device_ends(e, dst, src, len);
-	u8 *view;
 
 	if (err || !len)
 		return err;
@@ -242,22 +295,14 @@ static int move(const ends &e, void *dst, const void *src, u64 len)
 		memmove(dst, src, len);
 		return 0;
 	}
-	if (is_host(e.src) && (view = direct_view(e.dst, len, false))) {
-		memcpy(view, src, len);
-		/* Write-combined stores reach the device before the next doorbell. */
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (move_by_cpu(e, dst, src, len))
 		return 0;
-	}
-	if (is_host(e.dst) && (view = direct_view(e.src, len, true))) {
-		memcpy(dst, view, len);
-		return 0;
-	}
 	if (!is_pageable(e) && (is_host(e.dst) || is_host(e.src) || e.dst.slot == e.src.slot))
-		return move_direct(e, dst, src, len);
+		return move_direct(e, dst, src, len, until);
 	if (!is_host(e.dst) && !is_host(e.src))
-		return peers(e) ? move_direct(e, dst, src, len) :
-				  move_between(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len);
-	return move_staged(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len);
+		return peers(e) ? move_direct(e, dst, src, len, until) :
+				  move_between(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len, until);
+	return move_staged(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len, until);
 }
 
 int copy_pageable(stream *s, const ends &e, void *dst, const void *src, u64 len)
@@ -267,7 +312,7 @@ int copy_pageable(stream *s, const ends &e, void *dst, const void *src, u64 len)
 	if (!err)
 		err = stream_refuses(s);
 	if (!err)
-		err = move(e, dst, src, len);
+		err = move(e, dst, src, len, deadline::never());
 	return err;
 }
 
@@ -276,13 +321,15 @@ int copy_between(stream *s, const ends &e, void *dst, const void *src, u64 len)
 	return copy_pageable(s, e, dst, src, len);
 }
 
-int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline)
+int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline until)
 {
+	const no_cancel quiet;
+
 	if (forked())
 		return fail_forked();
 	if (dev->lost())
 		return fail(ENODEV, "device %u (%s) is gone", dev->slot, dev->spec.c_str());
-	return move(locate_ends(dst, src), dst, src, len);
+	return move(locate_ends(dst, src), dst, src, len, until);
 }
 
 int copy_staged(stream *s, void *dst, const void *src, u64 len)
@@ -310,24 +357,21 @@ static void copy_rows(u8 *dst, u64 dst_pitch, const u8 *src, u64 src_pitch, u64 
 		memcpy(dst + r * dst_pitch, src + r * src_pitch, width);
 }
 
-static int device_rows(stream *s, const copy_rect &c)
-{
-	const int err = copy_2d_direct(s, locate_ends(c.dst, c.src), c);
-	const int end = stream_sync(s, deadline::never());
-
-	return err ? err : end;
-}
-
 /* Some rows that fit a staging buffer, packed there. */
-static int rows_through(stream *s, u8 *mem, const ends &e, const copy_rect &c)
+static int rows_through(stream *s, u8 *mem, const ends &e, const copy_rect &c, deadline until)
 {
+	const auto device_rows = [&](const copy_rect &r) {
+		const int err = copy_2d_direct(s, locate_ends(r.dst, r.src), r), end = settle(s, nullptr, until);
+
+		return err ? err : end;
+	};
 	int err = 0;
 
 	if (is_host(e.src)) {
 		copy_rows(mem, c.width, static_cast<const u8 *>(c.src), c.src_pitch, c.width, c.height);
-		return device_rows(s, {c.dst, c.dst_pitch, mem, c.width, c.width, c.height});
+		return device_rows({c.dst, c.dst_pitch, mem, c.width, c.width, c.height});
 	}
-	err = device_rows(s, {mem, c.width, c.src, c.src_pitch, c.width, c.height});
+	err = device_rows({mem, c.width, c.src, c.src_pitch, c.width, c.height});
 	if (!err)
 		copy_rows(static_cast<u8 *>(c.dst), c.dst_pitch, mem, c.width, c.width, c.height);
 	return err;
@@ -339,53 +383,56 @@ static copy_rect rows_of(const copy_rect &c, u64 first, u64 rows)
 		static_cast<const u8 *>(c.src) + first * c.src_pitch, c.src_pitch, c.width, rows};
 }
 
-static int move_rows_one_by_one(const copy_rect &c)
+static int move_rows_one_by_one(const copy_rect &c, deadline until)
 {
 	int err = 0;
 
 	for (u64 i = 0; i < c.height && !err; i++) {
 		const copy_rect r = rows_of(c, i, 1);
 
-		err = move(locate_ends(r.dst, r.src), r.dst, r.src, r.width);
+		err = move(locate_ends(r.dst, r.src), r.dst, r.src, r.width, until);
 	}
 	return err;
 }
 
-static int move_rows(const ends &e, const copy_rect &c)
+static int move_rows(const ends &e, const copy_rect &c, deadline until)
 {
 	const u64 rows = config_get().bounce_chunk / c.width;
 	int err = 0;
 
 	if (!rows || is_host(e.dst) == is_host(e.src))
-		return move_rows_one_by_one(c);
-	internal_stream s(is_host(e.src) ? e.dst.slot : e.src.slot);
+		return move_rows_one_by_one(c, until);
+	internal_stream s(is_host(e.src) ? e.dst.slot : e.src.slot, until);
 	staging st(1);
 	if (s.error() || st.error())
 		return s.error() ? s.error() : st.error();
 	for (u64 i = 0; i < c.height && !err; i += rows)
-		err = rows_through(s.get(), st.at(0).mem, e, rows_of(c, i, std::min(rows, c.height - i)));
-	return err;
+		err = rows_through(s.get(), st.at(0).mem, e, rows_of(c, i, std::min(rows, c.height - i)), until);
+	const int end = settle(s.get(), &st, until);
+	return err ? err : end;
 }
 
-int copy_2d_rows(stream *s, const ends &e, const copy_rect &c)
+int copy_2d_rows(stream *s, const ends &e, const copy_rect &c, deadline until)
 {
-	int err = stream_sync(s, deadline::never());
+	int err = stream_sync(s, until);
 
 	if (!err)
 		err = stream_refuses(s);
-	return err ? err : move_rows(e, c);
+	return err ? err : move_rows(e, c, until);
 }
 
 int copy_2d_sync(device *dev, const copy_rect &c, deadline until)
 {
-	internal_stream s(dev->slot);
+	const no_cancel quiet;
+	internal_stream s(dev->slot, until);
 	int err, end;
 
-	(void)until;
+	if (forked())
+		return fail_forked();
 	if (s.error())
 		return s.error();
 	err = copy_2d_async(s.get(), c);
-	end = stream_sync(s.get(), deadline::never());
+	end = settle(s.get(), nullptr, until);
 	return err ? err : end;
 }
 
@@ -401,23 +448,29 @@ static void fill_host(u8 *dst, u64 pattern, unsigned size, u64 len)
 		memcpy(dst + off, &pattern, size);
 }
 
-int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 len, deadline)
+int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 len, deadline until)
 {
+	const no_cancel quiet;
 	const place p = locate(dst);
 
+	if (forked())
+		return fail_forked();
+	if (dev->lost())
+		return fail(ENODEV, "device %u (%s) is gone", dev->slot, dev->spec.c_str());
+	if (const int err = check_pattern(pattern_size, len))
+		return err;
 	if (is_host(p)) {
-		if (pattern_size != 1 && len % pattern_size)
-			return fail(EINVAL, "a fill of %llu bytes with a pattern of %u", static_cast<unsigned long long>(len), pattern_size);
 		fill_host(static_cast<u8 *>(dst), pattern, pattern_size, len);
 		return 0;
 	}
-	(void)dev;
-	internal_stream s(p.slot);
+	if (const int err = check_there(p))
+		return err;
+	internal_stream s(p.slot, until);
 	int err, end;
 	if (s.error())
 		return s.error();
 	err = fill_async(s.get(), dst, pattern, pattern_size, len);
-	end = stream_sync(s.get(), deadline::never());
+	end = settle(s.get(), nullptr, until);
 	return err ? err : end;
 }
 

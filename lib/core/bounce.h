@@ -11,10 +11,12 @@ int copy_pageable(stream *s, const ends &e, void *dst, const void *src, u64 len)
 /* Device memory of two devices that reach not each other: by way of the host, done when it returns. */
 int copy_between(stream *s, const ends &e, void *dst, const void *src, u64 len);
 /* A rectangle that no single request can do. Waits for the stream; done when it returns. */
-int copy_2d_rows(stream *s, const ends &e, const copy_rect &c);
+int copy_2d_rows(stream *s, const ends &e, const copy_rect &c, deadline until);
 
 /* -EFAULT where [addr, addr+len) leaves the allocated memory that p is the start of. */
 int check_range(const place &p, u64 addr, u64 len, const char *which);
+/* -EINVAL unless a pattern of 1, 4 or 8 bytes fills len bytes. */
+int check_pattern(unsigned pattern_size, u64 len);
 u64 rect_span(u64 pitch, u64 width, u64 height);
 int copy_2d_direct(stream *s, const ends &e, const copy_rect &c);
 int reachable(stream *s, const void *p, u64 len, const char *which, place *out);

@@ -4,6 +4,7 @@
 
 #include "driver/base/error.h"
 #include "lib/core/bounce.h"
+#include "lib/core/section.h"
 
 #include <cinttypes>
 
@@ -50,10 +51,10 @@ static inline bool reaches(const device *dev, const place &p)
 	return p.space == dma::space::host || p.slot == dev->slot;
 }
 
-/* Where it does not: the peer's memory in this engine's address space, if it can be had. */
-static bool reach_peer(device *dev, place *p)
+/* Where it does not: the peer's memory in this engine's address space. -EXDEV: not within reach; -ENODEV: that device is gone. */
+static int reach_peer(device *dev, place *p)
 {
-	return reaches(dev, *p) || !peer_place(dev, p);
+	return reaches(dev, *p) ? 0 : peer_place(dev, p);
 }
 
 /* ---- building --------------------------------------------------------------------------------------- */
@@ -75,8 +76,8 @@ static inline dma::request copy_request(stream *s, const place &dst, const place
 	if (!err)
 		err = check_range(e.src, src, len, "source");
 	while (len && !err) {
-		if (!reach_peer(s->dev, &e.dst) || !reach_peer(s->dev, &e.src))
-			return -EXDEV;
+		if ((err = reach_peer(s->dev, &e.dst)) || (err = reach_peer(s->dev, &e.src)))
+			return err;
 		u64 n = std::min(len, most);
 
 		n = std::min(n, std::min(left_in(e.dst, dst), left_in(e.src, src)));
@@ -94,9 +95,13 @@ static inline dma::request copy_request(stream *s, const place &dst, const place
 /* Device memory of another device than the stream's. */
 [[gnu::cold]] static int copy_to_peer(stream *s, ends e, void *dst, const void *src, u64 len, u8 flags)
 {
-	if (reach_peer(s->dev, &e.dst) && reach_peer(s->dev, &e.src))
+	int err = reach_peer(s->dev, &e.dst);
+
+	if (!err)
+		err = reach_peer(s->dev, &e.src);
+	if (!err)
 		return copy_pieces(s, e, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, flags);
-	return copy_between(s, e, dst, src, len);
+	return err == -EXDEV ? copy_between(s, e, dst, src, len) : err;
 }
 
 int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u8 flags)
@@ -155,20 +160,20 @@ int copy_remembered(stream *s, void *dst, const void *src, u64 len)
 	return likely(copy_is_known(s, d, f, len, &c)) ? stream_submit_copy(s, c.spaces, c.src, c.dst, c.len) : 1;
 }
 
-[[gnu::noinline]] static int copy_looked_up(stream *s, void *dst, const void *src, u64 len)
-{
-	const ends e = locate_ends(dst, src);
-
-	return likely(!is_pageable(e)) ? copy_direct(s, e, dst, src, len) : copy_pageable(s, e, dst, src, len);
-}
-
-int copy_async(stream *s, void *dst, const void *src, u64 len)
+int copy_quick(stream *s, void *dst, const void *src, u64 len)
 {
 	copy_words c;
 
 	if (likely(copy_is_known(s, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, &c)))
 		return stream_submit_copy(s, c.spaces, c.src, c.dst, c.len);
-	return copy_looked_up(s, dst, src, len);
+	return 1;
+}
+
+int copy_async(stream *s, void *dst, const void *src, u64 len)
+{
+	const ends e = locate_ends(dst, src);
+
+	return likely(!is_pageable(e)) ? copy_direct(s, e, dst, src, len) : copy_pageable(s, e, dst, src, len);
 }
 
 /* ---- batches ---------------------------------------------------------------------------------------- */
@@ -253,7 +258,10 @@ static bool request_looked_up(stream *s, const ends &e, const copy_item &i, dma:
 	return true;
 }
 
-/* Requests for the first of n items, as many as make(number, request) makes; *k of them. */
+/*
+ * Requests for the first of n items, as many as make(number, request) makes; *k of them.  On an error: as many as were
+ * submitted.
+ */
 template <class Make> [[gnu::always_inline]] static inline int submit_run(run *b, size_t n, size_t *k, const Make &make)
 {
 	room q;
@@ -262,7 +270,7 @@ template <class Make> [[gnu::always_inline]] static inline int submit_run(run *b
 	b->renew();
 	for (*k = 0; *k < n && likely(make(*k, &q.r[*k]));)
 		++*k;
-	return likely(*k) ? stream_submit(b->s, q.r, *k) : 0;
+	return likely(*k) ? stream_submit(b->s, q.r, *k, k) : 0;
 }
 
 /* Groups of such; what make does not make is copied by itself. */
@@ -274,13 +282,13 @@ template <class Make>
 		size_t k;
 		int err = submit_run(b, n - *done, &k, [&](size_t i, dma::request *r) { return make(*done + i, r); });
 
-		if (!k) {
+		if (!k && !err) {
 			err = copy_async(b->s, first->dst, first->src, first->len);
-			k = 1;
+			k = !err;
 		}
+		*done += k;
 		if (err)
 			return err;
-		*done += k;
 	}
 	return 0;
 }
@@ -308,7 +316,7 @@ size_t copy_batch_remembered(stream *s, const copy_lists &items, size_t n, sides
 	run b{s, &said};
 	size_t done = 0, k = group;
 
-	for (*err = 0; k == group && done < n && !*err; done += *err ? 0 : k)
+	for (*err = 0; k == group && done < n && !*err; done += k)
 		*err = submit_run(&b, n - done, &k, [&](size_t i, dma::request *r) {
 			return request_in_run(&b, {items.dst[done + i], items.src[done + i], items.len[done + i]}, r);
 		});
@@ -329,10 +337,17 @@ int reachable(stream *s, const void *p, u64 len, const char *which, place *out)
 	*out = locate(p);
 	if (out->cls == mem_class::unregistered)
 		return fail(EFAULT, "%s %p is ordinary memory: it must be device memory or pinned", which, p);
-	if (!reach_peer(s->dev, out))
-		return fail(EXDEV, "%s %p lies on device %u, the stream runs on device %u", which, p, out->slot, s->dev->slot);
+	if (const int err = reach_peer(s->dev, out))
+		return fail_in(err, "%s %p lies on device %u, the stream runs on device %u", which, p, out->slot, s->dev->slot);
 	if (!holds(*out, reinterpret_cast<u64>(p), len))
 		return fail_range(*out, reinterpret_cast<u64>(p), len, which);
+	return 0;
+}
+
+int check_pattern(unsigned pattern_size, u64 len)
+{
+	if ((pattern_size != 1 && pattern_size != 4 && pattern_size != 8) || len % pattern_size)
+		return fail(EINVAL, "a fill of %" PRIu64 " bytes with a pattern of %u", len, pattern_size);
 	return 0;
 }
 
@@ -345,9 +360,9 @@ int fill_async(stream *s, void *dst, u64 pattern, unsigned pattern_size, u64 len
 
 	if (!len)
 		return 0;
-	if ((pattern_size != 1 && pattern_size != 4 && pattern_size != 8) || len % pattern_size)
-		return fail(EINVAL, "a fill of %" PRIu64 " bytes with a pattern of %u", len, pattern_size);
-	err = reachable(s, dst, len, "destination", &p);
+	err = check_pattern(pattern_size, len);
+	if (!err)
+		err = reachable(s, dst, len, "destination", &p);
 	r.op = dma::opcode::fill;
 	r.spaces = dma::spaces(p.space, p.space);
 	r.arg = u8(pattern_size);
@@ -404,12 +419,26 @@ int write_value_async(stream *s, void *dst, u64 value)
 	return one(s, r);
 }
 
-/* The word as the CPU sees it; nullptr where it cannot. */
-static const u64 *cpu_word(const stream *s, const place &p)
+const u64 *word_view(const void *addr)
 {
-	const memory_view v = device_memory(s->dev);
+	const place p = locate(addr);
+	device *dev = p.cls == mem_class::device && p.size ? device_peek(p.slot) : nullptr;
 
-	return v.cpu && p.cls == mem_class::device ? reinterpret_cast<const u64 *>(v.cpu + (p.dma - v.dma)) : nullptr;
+	if (p.cls == mem_class::host)
+		return static_cast<const u64 *>(addr);
+	if (!dev || !dev->heap)
+		return nullptr;
+	const memory_view v = device_memory(dev);
+	/* Not where the region is a view of other memory than the device's own. */
+	return v.cpu && p.space == v.space && range_within(p.dma - v.dma, sizeof(u64), v.size) ?
+		       reinterpret_cast<const u64 *>(v.cpu + (p.dma - v.dma)) : nullptr;
+}
+
+static bool cpu_sees(const void *addr)
+{
+	const read_section in;
+
+	return in && word_view(addr);
 }
 
 int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
@@ -422,9 +451,11 @@ int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
 		return err;
 	if (reinterpret_cast<u64>(addr) % sizeof(u64))
 		return fail(EINVAL, "value address %p is not 8-byte aligned", addr);
-	/* In a ring that several streams share it would hold up the others. */
-	if (!s->ln->exclusive && cpu_word(s, p))
-		return stream_wait_word(s, cpu_word(s, p), cmp, value, deadline::never());
+	/* In a ring that several streams share it would hold up the others, perhaps those that are to store the value. */
+	if (!s->ln->exclusive)
+		return cpu_sees(addr) ? stream_wait_memory(s, addr, cmp, value) :
+					fail(EOPNOTSUPP, "the CPU does not see the value %p, and the stream shares its channel: destroy "
+							 "streams that are not needed, or open a device with more channels", addr);
 	r.op = dma::opcode::wait;
 	r.arg = u8(cmp);
 	r.spaces = dma::spaces(p.space, p.space);
@@ -545,7 +576,7 @@ int copy_2d_async(stream *s, const copy_rect &c)
 		err = check_range(e.dst, reinterpret_cast<u64>(c.dst), dspan, "destination");
 	if (!err && e.src.cls != mem_class::unregistered)
 		err = check_range(e.src, reinterpret_cast<u64>(c.src), fspan, "source");
-	return err ? err : copy_2d_rows(s, e, c);
+	return err ? err : copy_2d_rows(s, e, c, deadline::at_ns(s->until));
 }
 
 } // namespace usdma::core

@@ -32,9 +32,16 @@ inline bool is_pageable(const ends &e)
 
 /* Direct path: neither side unregistered. Returns when it is in the ring (or the stream's queue). */
 int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u8 flags = 0);
-/* 1: not both ends lie where this thread was before, or neither is a device's, and nothing was done; else as copy_direct. */
+/*
+ * The same, for who wants one end to be a device's.  Inside a read section.  1: not both ends lie where this thread
+ * was before, or something else is not as usual, and nothing was done.
+ */
 int copy_remembered(stream *s, void *dst, const void *src, u64 len);
-/* Any classes: direct, or waits for the stream and copies before it returns. */
+/*
+ * Any classes: direct, or waits for the stream and copies before it returns.  Front ends try copy_quick() first, inside
+ * a read section, where most copies end.  1: it is another one, and nothing was done.
+ */
+int copy_quick(stream *s, void *dst, const void *src, u64 len);
 int copy_async(stream *s, void *dst, const void *src, u64 len);
 /* Without a stream: copies on the device's internal stream and waits; does not wait for other streams. */
 int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline until);
@@ -83,7 +90,8 @@ int fill_async(stream *s, void *dst, u64 pattern, unsigned pattern_size, u64 len
 int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 len, deadline until);
 int reduce_async(stream *s, void *dst, const void *src, u64 len, dma::element type, dma::reduce_op op);
 int write_value_async(stream *s, void *dst, u64 value);
-int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value); /* device memory */
+/* Device or pinned memory. -EOPNOTSUPP: the stream shares its channel, and the CPU does not see the word. */
+int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value);
 int copy_indirect_async(stream *s, const void *desc);
 int copy_cells_async(stream *s, void *dst_cell, const void *src_cell, u64 len, u64 dst_off, u64 src_off);
 

@@ -2,9 +2,12 @@
 /* The table of devices: opened on first use, closed with the last reference; and their lanes. */
 #include "lib/core/device.h"
 
+#include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "driver/dma/registry.h"
 #include "lib/core/event.h"
+#include "lib/core/retire.h"
+#include "lib/core/section.h"
 #include "lib/core/slab.h"
 #include "lib/core/stream.h"
 #include "lib/core/stripe.h"
@@ -16,6 +19,10 @@
 #include <new>
 
 namespace usdma::core {
+
+/* With those that were closed and may still write. */
+static constexpr size_t most_devices = 1024;
+static constinit immortal<slab<device, most_devices>> all_devices;
 
 struct device_table {
 	std::mutex open_lock; /* one opens or closes at a time */
@@ -32,6 +39,7 @@ static u32 in_child;
 static void note_fork()
 {
 	store_relaxed(&in_child, 1u);
+	section_self = nullptr;
 }
 
 static void watch_forks()
@@ -106,27 +114,51 @@ device *device_peek(unsigned slot)
 	return slot < max_devices ? table->dev[slot] : nullptr;
 }
 
-void device_each(void (*fn)(device *dev, void *arg), void *arg)
+device *device_enter(unsigned slot)
 {
-	device *all[max_devices];
+	std::lock_guard guard(table->lock);
+	device *dev = slot < max_devices ? table->dev[slot] : nullptr;
 
-	table->lock.lock();
-	std::copy(std::begin(table->dev), std::end(table->dev), all);
-	table->lock.unlock();
-	for (device *dev : all)
-		if (dev)
-			fn(dev, arg);
+	if (dev)
+		dev->calls.enter();
+	return dev;
 }
 
-static int device_open(unsigned slot, device **out)
+void device_leave(device *dev)
 {
-	std::unique_ptr<device> dev(new (std::nothrow) device);
-	int err;
+	dev->calls.leave();
+}
 
-	if (!dev)
-		return fail(ENOMEM, "device %u: no memory", slot);
+int device_ref(device *dev)
+{
+	std::lock_guard guard(table->lock);
+
+	if (table->dev[dev->slot] != dev)
+		return fail(ENODEV, "device %u is being closed", dev->slot);
+	table->refs[dev->slot]++;
+	return 0;
+}
+
+bool device_valid(const void *handle)
+{
+	return all_devices->holds(handle);
+}
+
+void device_each(void (*fn)(device *dev, void *arg), void *arg)
+{
+	for (unsigned slot = 0; slot < max_devices; slot++)
+		if (device *dev = device_enter(slot)) {
+			fn(dev, arg);
+			device_leave(dev);
+		}
+}
+
+/* ---- opening ---------------------------------------------------------------------------------------- */
+
+static int device_make(device *dev, unsigned slot)
+{
 	dev->slot = slot;
-	err = within_memory("a device", [&] {
+	int err = within_memory("a device", [&] {
 		dev->spec = device_spec(slot);
 		return dma::open(dev->spec, &dev->eng);
 	});
@@ -139,18 +171,38 @@ static int device_open(unsigned slot, device **out)
 	dev->opened_ns = now_ns();
 	err = stats_open(slot, dev->spec.c_str(), dev->eng->driver_name(), dev->opened_ns);
 	if (!err)
-		err = memory_attach(dev.get());
+		err = memory_attach(dev);
 	if (err) {
 		stats_close(slot);
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
 	}
 	dev->bar_cached = dev->spec.starts_with("sim") || dev->spec.starts_with("vfio-user");
-	*out = dev.release();
+	return 0;
+}
+
+static u64 last_opening;
+
+static int device_open(unsigned slot, device **out)
+{
+	retired_look();
+	device *dev = all_devices->get();
+	if (!dev)
+		return fail(ENOMEM, "device %u: no memory, or too many that were lost and may still write", slot);
+	dev->opening = __atomic_add_fetch(&last_opening, 1, __ATOMIC_RELAXED);
+	if (const int err = device_make(dev, slot)) {
+		const kept_error why;
+
+		device_retire(dev);
+		return why.again(err);
+	}
+	all_devices->enliven(dev);
+	*out = dev;
 	return 0;
 }
 
 int device_get(unsigned slot, device **out)
 {
+	const no_cancel quiet;
 	const int n = device_count();
 
 	watch_forks();
@@ -175,10 +227,15 @@ int device_get(unsigned slot, device **out)
 	return 0;
 }
 
+void device_delete(device *dev)
+{
+	all_devices->put(dev);
+}
+
+/* ---- closing ---------------------------------------------------------------------------------------- */
+
 static void lane_close(lane *l)
 {
-	if (!l || !l->ch)
-		return;
 	/* Freed memory counts as out of the device's reach once ch is null. */
 	std::lock_guard guard(l->lock);
 	l->ch->ops->close(l->ch);
@@ -187,38 +244,84 @@ static void lane_close(lane *l)
 	l->parts = nullptr;
 }
 
-static void device_close(device *dev)
+template <class F> static void each_lane(device *dev, F fn)
 {
-	pump_forget(dev);
-	while (stream *s = dev->idle) {
-		dev->idle = s->next_idle;
-		stream_destroy(s);
-	}
-	/* All of them before the first is closed: a ring may wait for another. */
 	for (auto &l : dev->lanes)
 		if (l && l->ch)
-			lane_drain(l.get());
-	events_settle(dev);
-	pump_settle(dev);
-	for (auto &l : dev->lanes)
-		lane_close(l.get());
+			fn(l.get());
+}
+
+/* All of them before the first is closed: a ring may wait for another. */
+static void drain_lanes(device *dev)
+{
+	bool done = true;
+
+	each_lane(dev, [&](lane *l) { done &= lane_drain(l); });
+	/* Whoever still waits for what does not end. */
+	if (!done && !dev->lost())
+		device_fail(dev, ETIMEDOUT, "closed with work that does not end");
+}
+
+/* Calls that came before have ended, others find no handle. */
+static void device_close(device *dev)
+{
+	grace_wait();
+	dev->calls.drain();
+	streams_forsake(dev);
+	drain_lanes(dev);
+	streams_reap(dev);
+	pump_forget(dev);
+	/* Kept until it is freed: see is_over() in retire.cpp. */
+	store_release(&dev->kept, dev->opening);
+	store_release(&dev->opening, u64(0));
+	/* Who found one of its lanes by an event is counted there by now, or gone. */
+	grace_wait();
+	pump_settle();
+	each_lane(dev, [](lane *l) { l->calls.drain(); });
+	each_lane(dev, lane_close);
 	memory_detach(dev);
 	stats_close(dev->slot);
-	delete dev;
+	device_retire(dev);
+}
+
+/* With both locks of the table held.  True: it was the last. */
+static bool drop_ref(device *dev)
+{
+	if (--table->refs[dev->slot])
+		return false;
+	table->dev[dev->slot] = nullptr;
+	store_release(&dev->alive, u64(0));
+	return true;
 }
 
 void device_put(device *dev)
 {
+	const no_cancel quiet;
+
 	if (forked())
 		return;
 	std::lock_guard opening(table->open_lock);
 	table->lock.lock();
-	const bool last = --table->refs[dev->slot] == 0;
-	if (last)
-		table->dev[dev->slot] = nullptr;
+	const bool last = drop_ref(dev);
 	table->lock.unlock();
 	if (last)
 		device_close(dev);
+}
+
+int device_close_handle(const void *handle)
+{
+	const no_cancel quiet;
+	device *dev = object_at<device>(handle);
+
+	if (forked())
+		return fail_forked();
+	std::lock_guard opening(table->open_lock);
+	table->lock.lock();
+	const bool valid = device_valid(handle), last = valid && drop_ref(dev);
+	table->lock.unlock();
+	if (last)
+		device_close(dev);
+	return valid ? 0 : -EBADF;
 }
 
 /* ---- lanes ------------------------------------------------------------------------------------------ */

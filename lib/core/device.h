@@ -9,6 +9,7 @@
 #include "driver/base/biased_lock.h"
 #include "driver/base/clock.h"
 #include "driver/dma/engine.h"
+#include "lib/core/call_count.h"
 #include "lib/core/config.h"
 #include "lib/core/hand_over.h"
 #include "lib/core/memory.h"
@@ -34,6 +35,7 @@ struct alignas(64) lane {
 	u64 wait_seq = 0;     /* last WAIT posted: until then the ring may wait for something outside */
 	dma::channel *ch = nullptr;
 	device *dev = nullptr;
+	call_count calls;     /* waits in it for what is not of a stream that the caller holds */
 	lane_counters *count = &unseen; /* relaxed, changed under the lock (wakes, sleeps and spins without) */
 
 	alignas(64) std::mutex wait_lock; /* the sleepers' list */
@@ -52,8 +54,10 @@ struct alignas(64) lane {
 /* Units over which one copy is spread at most. */
 inline constexpr u32 stripe_units = 16;
 
-class device {
+class alignas(64) device {
 public:
+	u64 alive = 0;                            /* the handle */
+	call_count calls;                         /* that use it without a stream of it */
 	unsigned slot = 0;
 	std::string spec;
 	std::unique_ptr<dma::engine> eng;
@@ -61,15 +65,28 @@ public:
 	std::mutex lock;                          /* lanes */
 	void *heap = nullptr;                     /* memory.cpp's */
 	struct stream *idle = nullptr;            /* internal streams for synchronous copies, not in use */
+	struct stream *abandoned = nullptr;       /* those whose call gave up waiting for their work */
+	struct stream *forsaken = nullptr;        /* streams that were left when it was closed */
 	hand_over handing[2];                     /* pageable copies out, in: what was learned */
 	std::mutex idle_lock;                     /* idle, handing */
 	std::atomic<int> dead{0};                 /* an errno once the device is lost or hung: ends every wait */
 	u64 opened_ns = 0;
+	u64 opening = 0;                          /* the number of this opening while its lanes are there; atomic */
+	u64 kept = 0;                             /* the same, from its close until it is known to write nothing any more; atomic */
+	u64 attach = 0;                           /* the number of this opening, until nothing of it can write any more; under memory's lock */
+	u64 retired_bit = 0;                      /* in span::retired, of a device that was closed and may still write */
+	device *next_retired = nullptr;           /* memory's list of those */
+	device *next_closed = nullptr;            /* retire.cpp's */
+	bool lends_memory = false;                /* its memory is still mapped into one that may */
+	std::atomic<u64> lost_ns{0};              /* when dead was set */
+	std::atomic<bool> quiet{false};           /* dead, and proven to write nothing any more */
 	std::mutex recover_lock;                  /* still; taken before lock and the lanes' locks */
-	std::atomic<u64> watched_ns{0};
+	std::atomic<u64> looked_ns{0}, watched_ns{0};
 	std::atomic<lane *> helper[stripe_units] = {}; /* by unit: for parts of copies (stripe.h); changed under lock */
 
 	bool lost() const { return dead.load(std::memory_order_relaxed) || eng->lost(); }
+	/* Lost, and known to write nothing any more.  A device that is lost may just stand still, and go on later. */
+	bool stopped();
 
 	bool bar_cached = false; /* the CPU's loads from it are as cheap as from any memory (a software device) */
 };
@@ -82,27 +99,45 @@ const char *device_spec(unsigned slot);
 int device_add(const char *spec);
 /* Opens at the first reference. -ENODEV: no such slot; or what opening gave. */
 int device_get(unsigned slot, device **out);
-/* At the last reference: waits for its work, closes. */
+/* At the last reference: waits for calls in progress and for its work, closes. */
 void device_put(device *dev);
-/* The open device of a slot, without a reference; nullptr: not open. */
+/* The same for who has a handle, which is dead afterwards if that was the last reference. -EBADF, -EPERM. */
+int device_close_handle(const void *handle);
+/* The open device of a slot, without a reference: inside a read section, or while something else keeps it. */
 device *device_peek(unsigned slot);
-/* Calls fn for each open device (under the table's lock; fn must not open or close). */
+/* The same, counted as in use until device_leave: its close waits for that. */
+device *device_enter(unsigned slot);
+void device_leave(device *dev);
+/* One reference more to a device that the caller holds. -ENODEV: it is being closed. */
+int device_ref(device *dev);
+bool device_valid(const void *handle);
+inline void *device_handle(const device *dev)
+{
+	return reinterpret_cast<void *>(load_relaxed(&dev->alive));
+}
+/* Calls fn for each open device, which cannot close meanwhile; no lock is held. */
 void device_each(void (*fn)(device *dev, void *arg), void *arg);
 /* A lane for a new stream: one of its own while there are some, else the least used shared one. */
 int lane_get(device *dev, lane **out);
 void lane_put(lane *l);
 /* A lane of this unit that no stream has, and none gets from now on: dev->helper[unit]. -EBUSY: there is none now. */
 int lane_get_helper(device *dev, u32 unit);
+/* Frees what a device that is closed still is. */
+void device_delete(device *dev);
 /* Says that a device is gone or hung: every pending and later call on it ends with this errno. */
 void device_fail(device *dev, int err, const char *why);
 /* Handles channels that halted (reports to their streams, resumes); called from slow paths of every wait. */
 void device_check_faults(device *dev);
 
 /*
- * Looks at all lanes with pending work, at most every few milliseconds: one that stands still for USDMA_HANG_MS is
- * reset, then its device, then the device is given up.  Takes the locks of device and lanes.
+ * Looks after every open device, at most once a millisecond: notices the loss of one, has halted channels go on,
+ * and resets what hangs.  Everyone who waits or polls calls it, for a ring may wait for another one, of another
+ * device.  Takes the locks of devices and lanes.
  */
-void device_watch(device *dev);
+void watch_all();
+
+/* After a wait that ended because the device is lost: until the device is proven to be quiet, a second after the loss at most. */
+void device_settle(device *dev);
 
 /* True in a child of fork(2): nothing here may be used there. */
 bool forked();

@@ -2,6 +2,7 @@
 #include "lib/core/event.h"
 
 #include "driver/base/error.h"
+#include "lib/core/hold.h"
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
@@ -27,22 +28,39 @@ int event_create(device *dev, u32 flags, event **out)
 	return 0;
 }
 
-static void event_ref(event *e)
+void event_ref(event *e)
 {
 	__atomic_add_fetch(&e->refs, 1, __ATOMIC_RELAXED);
+}
+
+bool event_ref_if_any(event *e)
+{
+	u32 n = load_relaxed(&e->refs);
+
+	while (n && !__atomic_compare_exchange_n(&e->refs, &n, n + 1, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		;
+	return n != 0;
 }
 
 void event_unref(event *e)
 {
 	if (!e || __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL))
 		return;
+	if (e->ended)
+		e->ended(e);
 	record_unref(e->rec);
 	events->put(e);
 }
 
-int event_destroy(event *e)
+int event_destroy(const void *handle)
 {
-	store_release(&e->alive, u64(0));
+	u64 name = reinterpret_cast<u64>(handle);
+	event *e = event_of(handle);
+
+	/* Of several that destroy it, one.  A name is never used again. */
+	if (!event_valid(handle) ||
+	    !__atomic_compare_exchange_n(&e->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		return forked() ? fail_forked() : fail(EBADF, "the event is destroyed already");
 	event_unref(e);
 	return 0;
 }
@@ -102,7 +120,7 @@ static record *claim_future(event *e)
 int event_record(event *e, stream *s)
 {
 	/* Before the event is touched: what is refused changes nothing, and those who wait go on waiting. */
-	const int err = forked() ? fail_forked() : stream_refuses(s);
+	const int err = stream_refuses(s);
 	record *r;
 	task t;
 
@@ -132,9 +150,16 @@ int event_reset(event *e, stream *s)
 	return stream_push(s, std::move(t));
 }
 
+/* A record that is still to come stays: streams wait for it already. */
 void event_forget_record(event *e)
 {
-	replace_latest(e, nullptr);
+	record *r = nullptr;
+
+	e->lock.lock();
+	if (e->rec && !e->rec->future)
+		std::swap(e->rec, r);
+	e->lock.unlock();
+	record_unref(r);
 }
 
 event_state event_query(event *e)
@@ -151,6 +176,17 @@ event_state event_query(event *e)
 	return state;
 }
 
+bool event_is_reached(const void *handle)
+{
+	event *e = event_of(handle);
+
+	if (!event_valid(handle))
+		return false;
+	std::lock_guard guard(e->lock);
+	/* Once more: it may be another event by now. */
+	return e->rec && !e->rec->future && record_passed(e->rec) && event_valid(handle);
+}
+
 static int wait_queued(record *r, deadline until)
 {
 	while (load_acquire(&r->at) == record::queued) {
@@ -158,6 +194,7 @@ static int wait_queued(record *r, deadline until)
 
 		if (pump_run())
 			continue;
+		watch_all();
 		if (until.passed())
 			return fail(ETIMEDOUT, "the event was not reached in time");
 		pump_wait_progress(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
@@ -167,20 +204,20 @@ static int wait_queued(record *r, deadline until)
 
 static int recorder_error(const record *r)
 {
-	return r->on && stream_valid(r->on) ? stream_take_error(stream_of(r->on), nullptr) : 0;
+	const stream_hold s(r->on);
+
+	return s ? stream_take_error(s, nullptr) : 0;
 }
 
 static int wait_made(record *r, deadline until)
 {
 	const int err = wait_queued(r, until);
 
-	return !err && load_acquire(&r->at) == record::in_ring ? lane_wait(r->ln, r->seq, until, config_get().wait) : err;
+	return err ? err : record_wait(r, until);
 }
 
 int event_wait(event *e, deadline until)
 {
-	if (forked())
-		return fail_forked();
 	record *r = latest_made(e);
 	const int err = r ? wait_made(r, until) : 0;
 	record_unref(r);
@@ -199,8 +236,6 @@ int event_take_error(event *e)
 /* The error is that of the stream that was waited for, whoever records the event meanwhile. */
 int event_sync(event *e, deadline until)
 {
-	if (forked())
-		return fail_forked();
 	record *r = latest_made(e);
 	const int wait = r ? wait_made(r, until) : 0, err = r && !wait ? recorder_error(r) : wait;
 	record_unref(r);
@@ -258,12 +293,13 @@ static record *future_of(event *e)
  */
 static bool behind_in_ring(stream *s, const record *r)
 {
-	if (load_acquire(&r->at) != record::in_ring || r->ln != s->ln)
+	/* The stream's lane stays as long as the stream. */
+	if (load_acquire(&r->at) != record::in_ring || r->ln != s->ln || r->opening != s->dev->opening)
 		return false;
 	std::lock_guard guard(s->ln->lock);
 	if (s->gated)
 		return false;
-	s->last = std::max(s->last, r->seq);
+	store_relaxed(&s->last, std::max(s->last, r->seq));
 	return true;
 }
 
@@ -273,9 +309,9 @@ static bool wait_in_ring(stream *s, record *r)
 	lane *l = s->ln;
 	dma::request q;
 
-	if (!l->exclusive || load_acquire(&r->at) != record::in_ring)
-		return false;
-	if (r->ln->dev != s->dev || !r->ln->ch->record_iova)
+	/* Of the stream's own device, which stays. */
+	if (!l->exclusive || load_acquire(&r->at) != record::in_ring || r->dev != s->dev || r->opening != s->dev->opening ||
+	    !r->ln->ch->record_iova)
 		return false;
 	q.op = dma::opcode::wait;
 	q.arg = u8(dma::compare::geq);
@@ -292,13 +328,6 @@ static bool wait_in_ring(stream *s, record *r)
 	return true;
 }
 
-static void wake_engine(lane *l)
-{
-	/* Full barrier between the request posted and the look, as in stream_submit. */
-	if (load_relaxed(l->ch->asleep))
-		l->ch->ops->wake(l->ch);
-}
-
 int stream_wait_event(stream *s, event *e, deadline until)
 {
 	record *r = latest(e);
@@ -311,7 +340,6 @@ int stream_wait_event(stream *s, event *e, deadline until)
 		return 0;
 	}
 	if (until.is_never() && wait_in_ring(s, r)) {
-		wake_engine(s->ln);
 		record_unref(r);
 		return 0;
 	}
@@ -322,17 +350,6 @@ int stream_wait_event(stream *s, event *e, deadline until)
 	t.ev = e;
 	t.until = until;
 	return stream_push(s, std::move(t));
-}
-
-void events_settle(device *dev)
-{
-	events->each([&](event &e) {
-		std::lock_guard guard(e.lock);
-
-		/* A record that is reached may be of a lane that went with its device. */
-		if (e.rec)
-			record_settle(e.rec, dev);
-	});
 }
 
 } // namespace usdma::core

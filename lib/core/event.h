@@ -20,10 +20,11 @@ struct record {
 
 	u32 refs = 1;             /* atomic */
 	u32 at = queued;          /* stage; released after ln and seq */
-	lane *ln = nullptr;
+	lane *ln = nullptr;       /* there while its device's opening is this one: see record_lane() */
+	device *dev = nullptr;
+	u64 opening = 0;
 	u64 seq = 0;
 	u64 *stamp = nullptr;     /* pinned word that the device stores its time to; null: no timing */
-	u64 done_ns = 0;
 	void *on = nullptr;       /* the stream's handle; it may be dead by now */
 	u32 ring_waits = 0;       /* rings that wait for it by themselves; atomic */
 	u32 future = 0;           /* stands for a record that is still to come (event_wait_future) */
@@ -38,7 +39,8 @@ struct alignas(64) event {
 	record *rec = nullptr;    /* the latest; null: never recorded; under lock */
 	u32 waits = 0;            /* waits for it that have not ended; atomic */
 	u32 refs = 1;
-	u64 user[4] = {};
+	u64 user[4] = {};         /* the front end's, as is the next: called when nothing uses the event any more */
+	void (*ended)(event *e) = nullptr;
 };
 
 /* As stream_of and stream_handle. */
@@ -52,8 +54,16 @@ inline void *event_handle(const event *e)
 }
 
 int event_create(device *dev, u32 flags, event **out);
-/* The handle is dead at once; what waits for it is served. */
-int event_destroy(event *e);
+void event_ref(event *e);
+/* False: the last reference is gone, or just going. */
+bool event_ref_if_any(event *e);
+void event_unref(event *e);
+/* The handle is dead at once; what waits for it is served. -EBADF: it is destroyed already. */
+int event_destroy(const void *handle);
+inline int event_destroy(event *e)
+{
+	return event_destroy(event_handle(e));
+}
 bool event_valid(const void *handle);
 size_t event_live();
 
@@ -62,6 +72,8 @@ int event_record(event *e, stream *s);
 /* Back to "never recorded" when s reaches this point. */
 int event_reset(event *e, stream *s);
 event_state event_query(event *e);
+/* Inside a read section: it is reached; false: it is not, or may not be, or never was recorded, or is destroyed. */
+bool event_is_reached(const void *handle);
 /* 0 at once when never recorded. -ETIMEDOUT. A task error of the recorded stream is returned. */
 int event_sync(event *e, deadline until);
 /* The same, but takes no error: what it returns is of the wait alone (-ETIMEDOUT: not reached in time). */
@@ -75,8 +87,6 @@ u32 event_waits(event *e);
 /* Device clock in ns at which it was reached. -ENOENT never recorded, -EAGAIN not yet reached, -EINVAL no timing. */
 int event_time_ns(event *e, u64 *out);
 
-/* The device closes: what was to be reached there is reached. */
-void events_settle(device *dev);
 
 } // namespace usdma::core
 #pragma GCC visibility pop

@@ -19,8 +19,9 @@ foreign_memory &foreign_memory::operator=(foreign_memory &&o) noexcept
 
 foreign_memory::~foreign_memory()
 {
-	if (pages && pinned)
-		host_unregister(pages.data());
+	/* A device that was lost may still write there: then the pages stay, registered, for good. */
+	if (pages && pinned && host_unregister(pages.data()) == -EBUSY)
+		pages.release();
 }
 
 int foreign_map(int fd, u64 offset, u64 size, foreign_memory *out)

@@ -23,6 +23,7 @@ struct host_call {
 	void (*fn)(void *arg);
 	void *arg;
 	caller *by; /* counted in its coming */
+	call_group *group; /* a reference */
 	call_token *done;
 	host_call *next; /* in calls */
 };
@@ -55,8 +56,12 @@ host_call *take(caller *c)
 
 void run(caller *c, host_call *call)
 {
-	call->fn(call->arg);
+	if (call_begin(call->group)) {
+		call->fn(call->arg);
+		call_end(call->group);
+	}
 	call_done(call->done);
+	call_group_unref(call->group);
 	delete call;
 	std::lock_guard guard(table->lock);
 	c->coming--;
@@ -160,14 +165,16 @@ void deliver(void *arg, call_token *done)
 int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block)
 {
 	caller *by = nullptr;
-	int err = forked() ? fail_forked() : caller_get(s, &by);
+	int err = caller_get(s, &by);
 
 	if (err)
 		return err;
-	auto *call = new (std::nothrow) host_call{fn, arg, by, nullptr, nullptr};
-	err = call ? stream_call(s, deliver, call, block) : fail(ENOMEM, "no memory for a call");
+	call_group *group = call_group_of(s);
+	auto *call = group ? new (std::nothrow) host_call{fn, arg, by, group, nullptr, nullptr} : nullptr;
+	err = call ? stream_call(s, deliver, call, block) : no_memory("a call");
 	if (err) {
 		delete call;
+		call_group_unref(group);
 		caller_forgo(by);
 	}
 	return err;

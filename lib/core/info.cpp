@@ -27,14 +27,6 @@ int device_by_name(const char *name)
 	return !errno && slot < unsigned(n) ? int(slot) : fail(ENODEV, "there is no device %s: there are %d", name ? name : "0", n);
 }
 
-bool device_valid(const void *dev)
-{
-	for (unsigned i = 0; dev && i < max_devices; i++)
-		if (device_peek(i) == dev)
-			return true;
-	return false;
-}
-
 static void add_lane(device_stats *st, const lane &l)
 {
 	st->streams += l.parts ? 0 : load_relaxed(&l.streams); /* a helper has none */

@@ -9,8 +9,6 @@ namespace usdma::core {
 
 /* The slot that a name means: nullptr the first, "2" a number, or a device string (device_add). -ENODEV, … */
 int device_by_name(const char *name);
-/* True while dev is an open device; never looks behind the pointer. */
-bool device_valid(const void *dev);
 
 struct device_stats {
 	u32 streams;

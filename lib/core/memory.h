@@ -115,7 +115,7 @@ int host_free(void *ptr);
 enum host_register_flags : u32 { host_reg_readonly = 1, host_reg_mapped = 2 };
 /* Pins the caller's own memory [ptr, ptr+size), any alignment. -EEXIST: overlaps a registration or one of our blocks. */
 int host_register(void *ptr, u64 size, u32 flags);
-/* -ENOENT: not the start of a registration. */
+/* -ENOENT: not the start of a registration. -EBUSY: a device that was lost may still write there; it stays registered. */
 int host_unregister(void *ptr);
 
 /* ---- device memory --------------------------------------------------------------------------------- */
@@ -164,8 +164,12 @@ int peer_place(device *dev, place *p);
 
 /* Maps everything that is pinned or registered into a device just opened; on error nothing stays mapped. */
 int memory_attach(device *dev);
-/* The device goes: its heap's regions end, nothing of ours stays mapped in it. */
+/* The device goes: its heap's regions end, and what it reaches is taken away from it. */
 void memory_detach(device *dev);
+/* It is proven that the device, detached, writes nothing any more: what was kept for that is free. */
+void memory_forget(device *dev);
+/* Bytes of host memory that a detached device may still reach. */
+u64 memory_kept_for(const device *dev);
 /* Gives back what was freed while devices could still touch it and can no longer. Cheap when there is nothing. */
 void memory_reclaim();
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The device heap: blocks of a device's memory, or of host memory lent to a device that has none. */
+#include "driver/base/cancel.h"
 #include "driver/base/error.h"
 #include "lib/core/memory_room.h"
 
@@ -129,13 +130,14 @@ static int fail_full(device *dev, u64 size)
 
 int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
 {
+	const no_cancel quiet;
 	bool more;
 	int err;
 
 	if (forked())
 		return fail_forked();
 	if (!size)
-		return fail(EINVAL, "device memory of 0 bytes cannot be");
+		return fail(EINVAL, "device memory of 0 bytes: size is 0");
 	err = block_try(dev, size, policy, out, &more);
 	if (err == -ENOMEM && more && size <= heap_of(dev)->size) {
 		limbo_drain();
@@ -156,6 +158,8 @@ static void let_go(device *dev, u64 offset, bool clear)
 
 int device_free(u64 addr)
 {
+	const no_cancel quiet;
+
 	if (forked())
 		return fail_forked();
 	const bool clear = limbo_ask();
@@ -328,8 +332,8 @@ void heap_detach(device *dev, bool clear)
 		if (r)
 			region_remove(r);
 	});
-	if (h->peer)
-		span_remove(h->peer);
+	if (h->peer && span_remove(h->peer))
+		dev->lends_memory = true;
 	if (!h->pool)
 		return;
 	limbo_item item = {};
@@ -351,7 +355,7 @@ static int peer_open(device *of, span **out)
 	if (!h->peer && !h->cpu)
 		return fail(EXDEV, "device %u offers no view of its memory to others", of->slot);
 	if (!h->peer)
-		err = span_add_peer(h->cpu, align_down(h->size, page_normal), fd, offset, &h->peer);
+		err = span_add_peer(of, h->cpu, align_down(h->size, page_normal), fd, offset, &h->peer);
 	*out = h->peer;
 	return err;
 }
@@ -365,6 +369,8 @@ int peer_place(device *dev, place *p)
 
 	if (!of || !heap_of(of))
 		return fail(ENODEV, "device %u is not open", p->slot);
+	if (of->lost())
+		return fail(ENODEV, "device %u (%s), whose memory it is, is gone", of->slot, of->spec.c_str());
 	err = peer_open(of, &sp);
 	if (err)
 		return err;

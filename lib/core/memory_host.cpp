@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pinned host memory: blocks cut from arenas that every device reaches. */
+#include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "lib/core/memory_room.h"
+#include "lib/core/retire.h"
 
 #include <new>
 
@@ -57,11 +59,17 @@ static void arena_close(arena *a)
 	room().arenas.erase(a);
 }
 
-static arena *arena_with_room(u64 size, int node)
+/* *suspect: one has room, but a device that was lost may still write there. */
+static arena *arena_with_room(u64 size, int node, bool *suspect)
 {
-	for (auto &[key, a] : room().arenas)
-		if (!a->single && a->node == node && a->blocks.largest() >= size)
+	*suspect = false;
+	for (auto &[key, a] : room().arenas) {
+		if (a->single || a->node != node || a->blocks.largest() < size)
+			continue;
+		if (!span_is_suspect(a->where))
 			return a.get();
+		*suspect = true;
+	}
 	return nullptr;
 }
 
@@ -128,16 +136,26 @@ static int block_cut(arena *a, u64 size, void **out)
 }
 
 /* From an arena that is there; 1: none has room. */
-static int cut_from_present(u64 size, int node, void **out)
+static int cut_from_present(u64 size, int node, void **out, bool *suspect)
 {
 	std::lock_guard guard(room().lock);
 
 	limbo_run();
 	/* largest() is no promise once alignment counts. */
-	for (arena *a = arena_with_room(size, node); a; a = nullptr)
-		if (!block_cut(a, size, out))
-			return 0;
-	return 1;
+	arena *a = arena_with_room(size, node, suspect);
+	return a && !block_cut(a, size, out) ? 0 : 1;
+}
+
+/* A device that was lost is quiet soon, or never: the former is worth waiting for. */
+static int cut_from_any_present(u64 size, int node, void **out)
+{
+	bool suspect;
+	const int err = cut_from_present(size, node, out, &suspect);
+
+	if (!err || !suspect)
+		return err;
+	devices_settle();
+	return cut_from_present(size, node, out, &suspect);
 }
 
 static int cut_from_new(u64 size, int node, void **out)
@@ -164,6 +182,7 @@ static int cut_from_new(u64 size, int node, void **out)
 
 int host_alloc(u64 size, int numa_node, void **out)
 {
+	const no_cancel quiet;
 	int err;
 
 	if (forked())
@@ -175,12 +194,14 @@ int host_alloc(u64 size, int numa_node, void **out)
 	if (err)
 		return err;
 	const int node = choose_node(numa_node);
-	err = is_large(size) ? 1 : cut_from_present(size, node, out);
+	err = is_large(size) ? 1 : cut_from_any_present(size, node, out);
 	return err > 0 ? cut_from_new(size, node, out) : err;
 }
 
 int host_free(void *ptr)
 {
+	const no_cancel quiet;
+
 	if (forked())
 		return fail_forked();
 	const bool clear = limbo_ask();

@@ -16,6 +16,9 @@ static constexpr u64 drain_ms = 1000, drain_step_us = 20;
 /* Once one waited in vain, the others of this time do not wait for the same again. */
 static constexpr u64 impatient_ms = 1, impatient_for_ns = 10 * ns_per_s;
 
+/* Between looks at what is kept for lost devices. */
+static constexpr u64 settle_every = 100 * ns_per_ms;
+
 /* ---- queues ------------------------------------------------------------------------------------------ */
 
 /* What is longest in limbo, and what came last. */
@@ -100,18 +103,24 @@ private:
 	bool held_ = false;
 };
 
-static bool is_gone(const mark &m)
+/* Nothing of this opening of the device can write any more. */
+static bool is_over(const mark &m)
 {
-	return room().attach_number[m.slot] != m.attach;
+	return m.dev->attach != m.attach || m.dev->stopped();
 }
 
 static bool mark_passed(const mark &m)
 {
-	if (is_gone(m))
+	if (is_over(m))
 		return true;
+	if (!m.ln)
+		return false;
 	const lane_glimpse look(m.ln);
 
-	return look.held() && (!m.ln->ch || dma::completed(m.ln->ch) >= m.seq);
+	if (!look.held())
+		return false;
+	/* A channel that was closed has ended, if its device said so. */
+	return m.ln->ch ? dma::completed(m.ln->ch) >= m.seq : !m.dev->lost();
 }
 
 /* False: could not look, or no memory to note what was seen. */
@@ -120,7 +129,10 @@ static bool mark_take(device *dev, lane *l, std::vector<mark> *marks)
 	const lane_glimpse look(l);
 
 	if (look.held() && l->ch && dma::completed(l->ch) < l->ch->posted)
-		return try_push(*marks, mark{dev, l, l->ch->posted, dev->slot, room().attach_number[dev->slot]});
+		return try_push(*marks, mark{dev, l, l->ch->posted, dev->attach});
+	/* Closed while the device was lost: nobody knows what it still does. */
+	if (look.held() && !l->ch && dev->lost() && !dev->stopped())
+		return try_push(*marks, mark{dev, nullptr, 0, dev->attach});
 	return look.held();
 }
 
@@ -136,14 +148,39 @@ static bool marks_of(device *dev, std::vector<mark> *marks)
 	return true;
 }
 
-/* What is in the rings now, of all devices. False: could not look; later work may be taken in then, which does no harm. */
-static bool marks_take(std::vector<mark> *marks)
+/* Where devices reach what the item is of; nullptr: its own device only. */
+static const span *reach_of(const limbo_item &item)
+{
+	switch (item.what) {
+	case limbo_item::device_block:
+		return heap_of(item.dev)->peer;
+	case limbo_item::arena_block:
+		return item.from->where;
+	default:
+		return item.sp;
+	}
+}
+
+/* Devices that were closed and may still write there. */
+static bool marks_of_retired(const span *sp, std::vector<mark> *marks)
+{
+	for (device *dev = sp && sp->retired ? room().retired : nullptr; dev; dev = dev->next_retired)
+		if (sp->retired & dev->retired_bit && !try_push(*marks, mark{dev, nullptr, 0, dev->attach}))
+			return false;
+	return true;
+}
+
+/*
+ * What is in the rings now, of all devices.  False: could not look; later work may be taken in then, which does no
+ * harm.  nothing: of no item.
+ */
+static bool marks_take(const limbo_item *item, std::vector<mark> *marks)
 {
 	marks->clear();
 	for (device *dev : room().attached)
 		if (dev && !marks_of(dev, marks))
 			return false;
-	return true;
+	return !item || marks_of_retired(reach_of(*item), marks);
 }
 
 static bool marks_pass(std::vector<mark> *marks)
@@ -157,7 +194,7 @@ static bool marks_pass(std::vector<mark> *marks)
 static bool passed(limbo_item *item)
 {
 	if (item->queued) {
-		if (room().settled.load() < item->serial || !marks_take(&item->marks))
+		if (room().settled.load() < item->serial || !marks_take(item->what == limbo_item::nothing ? nullptr : item, &item->marks))
 			return false;
 		item->queued = false;
 	}
@@ -186,6 +223,8 @@ static void give_back(const limbo_item &item)
 {
 	limbo_forgo(1);
 	switch (item.what) {
+	case limbo_item::nothing:
+		break;
 	case limbo_item::device_block:
 		device_put_block(item.dev, item.offset);
 		break;
@@ -194,6 +233,10 @@ static void give_back(const limbo_item &item)
 		break;
 	case limbo_item::whole_span:
 		span_remove(item.sp);
+		break;
+	case limbo_item::iova:
+		if (!item.sp->mapped && !item.sp->retired)
+			span_erase(item.sp);
 		break;
 	}
 }
@@ -224,6 +267,10 @@ void limbo_run()
 {
 	memory_room &m = room();
 
+	if (unlikely(m.unsettled) && now_ns() >= m.settle_ns) {
+		spans_settle();
+		m.settle_ns = now_ns() + settle_every;
+	}
 	if (m.limbo.empty())
 		return;
 	std::erase_if(m.limbo, [](limbo_item &item) {
@@ -254,22 +301,25 @@ void memory_reclaim()
 		limbo_run();
 }
 
-/* A dead end is no reason to wait: the marks of a device that is lost do not move any more. */
-static bool all_passed(limbo_item *now)
+/* *dead_end: what is left does not move, for its devices are lost. */
+static bool all_passed(limbo_item *now, bool *dead_end)
 {
 	std::lock_guard guard(room().lock);
+	const bool over = passed(now);
 
-	std::erase_if(now->marks, [](const mark &m) { return is_gone(m) || m.dev->lost(); });
-	return passed(now);
+	*dead_end = !over && !now->queued &&
+		    std::all_of(now->marks.begin(), now->marks.end(), [](const mark &m) { return m.dev->lost(); });
+	return over;
 }
 
-void limbo_drain()
+bool limbo_drain()
 {
 	static std::atomic<u64> in_vain{0};
 	const u64 last = in_vain.load(std::memory_order_relaxed);
 	const bool impatient = last && now_ns() - last < impatient_for_ns;
 	const deadline until = deadline::in_ms(impatient ? impatient_ms : drain_ms);
 	limbo_item now = {};
+	bool dead_end;
 
 	now.epoch = queue_epoch();
 	now.serial = ~u64(0);
@@ -277,17 +327,50 @@ void limbo_drain()
 		limbo_ask();
 		if (now.serial && queue_done(now.epoch))
 			now.serial = 0;
-		if (all_passed(&now))
-			return;
+		if (all_passed(&now, &dead_end))
+			return true;
+		if (dead_end)
+			return false;
 		if (until.passed()) {
 			in_vain.store(now_ns(), std::memory_order_relaxed);
-			return;
+			return false;
 		}
 		usleep(drain_step_us);
 	}
 }
 
 /* ---- devices ----------------------------------------------------------------------------------------- */
+
+/* Nothing of it writes any more. */
+static void retired_bit_put(device *dev)
+{
+	memory_room &m = room();
+	const u64 bit = dev->retired_bit;
+
+	dev->attach = 0;
+	dev->retired_bit = 0;
+	/* The last one may be others', too. */
+	if (!bit || bit == u64(1) << 63)
+		return;
+	for (auto &[iova, sp] : m.spans)
+		sp.retired &= ~bit;
+	m.retired_bits &= ~bit;
+}
+
+/* What all it reached is taken away from it; where that is not sure, proof of its rest is needed. */
+static void memory_part(device *dev)
+{
+	int none = 0;
+
+	if (!spans_detach(dev) && !dev->lost())
+		dev->dead.compare_exchange_strong(none, ENODEV);
+	if (!dev->lost() || dev->stopped()) {
+		retired_bit_put(dev);
+		return;
+	}
+	dev->next_retired = room().retired;
+	room().retired = dev;
+}
 
 int memory_attach(device *dev)
 {
@@ -302,13 +385,14 @@ int memory_attach(device *dev)
 	limbo_run();
 	arenas_trim(); /* an empty one shall not be what the device cannot reach */
 	m.attached[dev->slot] = dev;
+	dev->attach = ++m.last_attach;
 	err = spans_attach(dev);
 	if (!err)
 		err = heap_attach(dev);
 	if (!err)
 		return 0;
 	const kept_error why;
-	spans_detach(dev);
+	memory_part(dev);
 	return why.again(err);
 }
 
@@ -320,11 +404,35 @@ void memory_detach(device *dev)
 	std::lock_guard guard(m.lock);
 	if (dev->slot >= max_devices || m.attached[dev->slot] != dev)
 		return;
-	m.attach_number[dev->slot]++;
 	limbo_forget(dev);
-	spans_detach(dev);
 	heap_detach(dev, clear);
+	memory_part(dev);
 	limbo_run();
+}
+
+void memory_forget(device *dev)
+{
+	memory_room &m = room();
+	std::lock_guard guard(m.lock);
+
+	for (device **at = &m.retired; *at; at = &(*at)->next_retired)
+		if (*at == dev) {
+			*at = dev->next_retired;
+			break;
+		}
+	retired_bit_put(dev);
+	spans_settle();
+	limbo_run();
+}
+
+u64 memory_kept_for(const device *dev)
+{
+	std::lock_guard guard(room().lock);
+	u64 bytes = 0;
+
+	for (const auto &[iova, sp] : room().spans)
+		bytes += sp.retired & dev->retired_bit ? sp.size : 0;
+	return bytes;
 }
 
 } // namespace usdma::core

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The caller's own memory, pinned in place: its pages at an IOVA of their own for each registration. */
+#include "driver/base/cancel.h"
 #include "driver/base/error.h"
 #include "lib/core/memory_room.h"
+#include "lib/core/retire.h"
+#include "lib/core/section.h"
 
 #include <algorithm>
 #include <sys/mman.h>
@@ -14,6 +17,9 @@
 #endif
 
 namespace usdma::core {
+
+/* So long an unregistration waits for a device that was lost to be proven quiet: that takes milliseconds, or may never be. */
+static constexpr u64 quiet_ms = 1000;
 
 /* Linux 5.14 and newer fault pages in and say whether that can be; found out on a page that can. */
 static bool populates()
@@ -81,15 +87,21 @@ static int add(u64 base, u64 size, u64 first, u64 whole, bool readonly)
 	r.kind = region_kind::registered;
 	std::lock_guard guard(room().lock);
 	limbo_run();
-	err = span_add(reinterpret_cast<u8 *>(first), whole, readonly, none, &sp);
+	err = limbo_expect();
 	if (err)
 		return err;
+	err = span_add(reinterpret_cast<u8 *>(first), whole, readonly, none, &sp);
+	if (err) {
+		limbo_forgo(1);
+		return err;
+	}
 	r.delta = sp->iova - first;
 	r.owner = sp;
 	err = region_add(r, &made);
 	if (err) {
 		const kept_error why;
 
+		limbo_forgo(1);
 		span_remove(sp);
 		return why.again(err);
 	}
@@ -109,6 +121,7 @@ static int check_overlap(u64 base, u64 size)
 
 int host_register(void *ptr, u64 size, u32 flags)
 {
+	const no_cancel quiet;
 	const u64 base = reinterpret_cast<u64>(ptr);
 	const bool readonly = flags & host_reg_readonly;
 	int err;
@@ -127,32 +140,114 @@ int host_register(void *ptr, u64 size, u32 flags)
 	return err ? err : add(base, size, first, whole, readonly);
 }
 
-static int take_out(void *ptr, span **sp)
+/* With the lock held. */
+static int find(void *ptr, region **out)
 {
-	std::lock_guard guard(room().lock);
 	region *r = region_at(reinterpret_cast<u64>(ptr));
 
 	if (!r || r->kind != region_kind::registered || r->flags & region_shared)
 		return fail(ENOENT, "%p is not the start of registered memory", ptr);
+	*out = r;
+	return 0;
+}
+
+static bool is_suspect(void *ptr)
+{
+	std::lock_guard guard(room().lock);
+	region *r = nullptr;
+
+	if (find(ptr, &r))
+		return false;
+	auto *sp = static_cast<span *>(r->owner);
+	/* Of a lost device some of it can be taken back at once: what it reached by messages only. */
+	for (device *dev : room().attached)
+		if (dev && dev->lost())
+			span_unmap(sp, dev);
+	return span_is_suspect(sp);
+}
+
+/* Until no device that was lost may still write there. */
+static int await_quiet(void *ptr, deadline until)
+{
+	const timespec nap = {0, 200 * 1000};
+
+	while (is_suspect(ptr)) {
+		retired_look();
+		if (until.passed())
+			return fail(EBUSY, "a device that was lost may still write to %p, which stays registered: keep the memory, and "
+					   "try again when that device's server has ended", ptr);
+		nanosleep(&nap, nullptr);
+	}
+	return 0;
+}
+
+/* From now on it is ordinary memory to new copies. */
+static int take_out(void *ptr, region *kept, span **sp)
+{
+	std::lock_guard guard(room().lock);
+	region *r = nullptr;
+
+	if (const int err = find(ptr, &r))
+		return err;
+	*kept = *r;
 	*sp = static_cast<span *>(r->owner);
 	region_remove(r);
 	return 0;
 }
 
-int host_unregister(void *ptr)
+/*
+ * Taken away from all devices: copies that are still under way fail there, and no other memory gets the IOVA before
+ * they have.  Where a device does not let go of it, all is as it was.
+ */
+static int take_away(const region &kept, span *sp)
+{
+	limbo_item item = {};
+	const bool clear = limbo_ask();
+	std::lock_guard guard(room().lock);
+
+	if (span_unmap_all(sp) || span_is_suspect(sp)) {
+		const kept_error why;
+
+		region_add(kept, nullptr); /* there was room for it a moment ago */
+		return why.again(-EBUSY);
+	}
+	sp->dead = true;
+	item.what = limbo_item::iova;
+	item.sp = sp;
+	limbo_add(std::move(item), clear);
+	return 0;
+}
+
+static int unregister(void *ptr, deadline until)
 {
 	span *sp = nullptr;
+	region kept;
+	int err = await_quiet(ptr, until);
+
+	if (!err)
+		err = take_out(ptr, &kept, &sp);
+	if (err)
+		return err;
+	/* Who looks at a word there (a gate) has left. */
+	grace_wait();
+	/* The memory is the caller's again when this returns: what was submitted before may end first. */
+	limbo_drain();
+	return take_away(kept, sp);
+}
+
+int host_unregister(void *ptr)
+{
+	const no_cancel quiet;
+	const deadline until = deadline::in_ms(quiet_ms);
 	int err;
 
 	if (forked())
 		return fail_forked();
-	err = take_out(ptr, &sp);
-	if (err)
-		return err;
-	/* The memory is the caller's again when this returns: what was submitted before may end first. */
-	limbo_drain();
-	std::lock_guard guard(room().lock);
-	return span_remove(sp);
+	/* A device may be lost just when it is to let go of the memory. */
+	do {
+		err = unregister(ptr, until);
+	} while (err == -EBUSY && !until.passed());
+	return err;
 }
 
 } // namespace usdma::core

@@ -37,7 +37,9 @@ struct span {
 	u64 fd_offset = 0;
 	bool optional = false;             /* a peer's memory: a device that cannot map it does without */
 	u32 mapped = 0;                    /* bit i: in the device of slot i */
-	bool dead = false;                 /* shall go, but a device would not let go of it yet */
+	u64 retired = 0;                   /* by device::retired_bit: in one that is closed and may still write */
+	bool dead = false;                 /* shall go; a device may still reach it, or name its IOVA */
+	device *of = nullptr;              /* optional: whose memory */
 	std::unique_ptr<backing> store;    /* null: the caller's own memory */
 };
 
@@ -61,18 +63,20 @@ struct device_heap {
 	u64 normal = 0, huge = 0, count = 0, peak = 0;
 };
 
-/* Work that was under way when something was freed: passed when the lane's channel has completed seq. */
+/*
+ * Work that was under way when something was freed: passed when the lane's channel has completed seq, or when the
+ * device is known to write nothing any more.
+ */
 struct mark {
-	device *dev; /* with its lanes: there only while attach_number[slot] == attach */
-	lane *ln;
+	device *dev; /* with its lanes: there only while its attach is this one */
+	lane *ln;    /* null: any work of a device that was lost */
 	u64 seq;
-	u32 slot;
 	u64 attach;
 };
 
 /* Freed, but a device may still touch it. */
 struct limbo_item {
-	enum { device_block, arena_block, whole_span } what;
+	enum { nothing, device_block, arena_block, whole_span, iova } what;
 	device *dev = nullptr;
 	arena *from = nullptr;
 	span *sp = nullptr;
@@ -87,7 +91,11 @@ struct limbo_item {
 struct memory_room {
 	std::mutex lock;
 	device *attached[max_devices] = {};
-	u64 attach_number[max_devices] = {}; /* grows as devices go */
+	u64 last_attach = 0;
+	device *retired = nullptr;      /* detached, and may still write; by device::next_retired */
+	u64 retired_bits = 0;           /* in use */
+	bool unsettled = false;         /* a span that was removed is kept for a lost device … */
+	u64 settle_ns = 0;              /* … and this is when to look at all of them again */
 	heap iovas;
 	bool iovas_ready = false;
 	std::map<u64, span> spans;      /* by IOVA */
@@ -108,12 +116,25 @@ region *region_at(u64 base); /* the region that starts here */
 /* memory_span.cpp; all under room().lock */
 /* Gives the memory an IOVA and maps it into every attached device; on error it is in none. */
 int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store, span **out);
-/* Unmaps it everywhere, then frees the store.  A device that will not let go keeps it: nothing is freed that it may touch. */
+/*
+ * Unmaps it everywhere, then frees the store.  -errno: a device may still reach it, and it is kept until that one is
+ * proven quiet.
+ */
 int span_remove(span *sp);
+/* Takes it away from this device, or all. 0, or why one may still reach it. */
+int span_unmap(span *sp, device *dev);
+int span_unmap_all(span *sp);
+/* A device that was lost may still write there. */
+bool span_is_suspect(const span *sp);
+/* Nothing maps it any more: its IOVA and its store go. */
+void span_erase(span *sp);
+/* Frees what was removed, and kept for devices that are proven quiet by now. */
+void spans_settle();
 /* As span_add, for memory of a device that others may reach: file and offset as the engine gives them. */
-int span_add_peer(u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out);
+int span_add_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out);
 int spans_attach(device *dev);
-void spans_detach(device *dev);
+/* False: it may still reach some of them, which dev->retired_bit says now. */
+bool spans_detach(device *dev);
 
 /* memory_backing.cpp: takes no lock */
 /* node: -1 any. size is a multiple of the page that it gets. */
@@ -134,7 +155,8 @@ void limbo_add(limbo_item item, bool clear); /* gives it back at once, or later 
 void limbo_run();
 /* Before something is freed: how far the streams' queues are. True: what this thread submitted is in rings. */
 bool limbo_ask();
-void limbo_drain(); /* waits until what is under way now has ended, a second at most */
+/* Waits until what is under way now has ended, a second at most.  False: it has not. */
+bool limbo_drain();
 
 inline device_heap *heap_of(const device *dev)
 {

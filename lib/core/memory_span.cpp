@@ -155,19 +155,18 @@ static int span_map(span *sp, device *dev)
 	return err ? fail_in(err, "mapping %llu bytes into device %u", ull(sp->size), dev->slot) : 0;
 }
 
-static int span_unmap(span *sp, device *dev)
+/* 0: the device reaches it no more. */
+int span_unmap(span *sp, device *dev)
 {
-	int err = 0;
+	const int err = sp->mapped & bit_of(dev) ? dev->eng->unmap(sp->iova, sp->size) : 0;
 
-	if (sp->mapped & bit_of(dev))
-		err = dev->eng->unmap(sp->iova, sp->size);
-	if (err && !dev->eng->lost())
-		return fail_in(err, "unmapping %llu bytes from device %u", ull(sp->size), dev->slot);
+	if (err && !dev->stopped())
+		return fail_in(err, "device %u (%s) may still reach %llu bytes", dev->slot, dev->spec.c_str(), ull(sp->size));
 	sp->mapped &= ~bit_of(dev);
 	return 0;
 }
 
-static int span_unmap_all(span *sp)
+int span_unmap_all(span *sp)
 {
 	int err = 0;
 
@@ -179,10 +178,38 @@ static int span_unmap_all(span *sp)
 	return err;
 }
 
-static void span_erase(span *sp)
+void span_erase(span *sp)
 {
+	if (sp->of)
+		sp->of->lends_memory = false;
 	room().iovas.free(sp->iova);
 	room().spans.erase(sp->iova);
+}
+
+bool span_is_suspect(const span *sp)
+{
+	if (sp->retired)
+		return true;
+	for (device *dev : room().attached)
+		if (dev && sp->mapped & bit_of(dev) && dev->lost() && !dev->stopped())
+			return true;
+	return false;
+}
+
+void spans_settle()
+{
+	room().unsettled = false;
+	for (auto it = room().spans.begin(); it != room().spans.end();) {
+		span *sp = &(it++)->second;
+
+		for (device *dev : room().attached)
+			if (dev && dev->stopped())
+				sp->mapped &= ~bit_of(dev);
+		if (sp->dead && !sp->mapped && !sp->retired)
+			span_erase(sp);
+		else
+			room().unsettled |= sp->dead;
+	}
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------- */
@@ -202,13 +229,15 @@ int span_remove(span *sp)
 {
 	const int err = span_unmap_all(sp);
 
-	if (!err) {
+	if (!err && !sp->retired) {
 		span_erase(sp);
 		return 0;
 	}
-	log_error("%s; the memory stays in use until the device is closed", error_text());
+	if (err)
+		log_info("%s: they stay out of use until it is proven quiet", error_text());
 	sp->dead = true;
-	return err;
+	room().unsettled = true;
+	return err ? err : -EBUSY;
 }
 
 /* At an IOVA that was taken for it, which is given back when there is no memory for it. */
@@ -250,7 +279,7 @@ int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store
 	return why.again(err);
 }
 
-int span_add_peer(u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out)
+int span_add_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out)
 {
 	u64 iova;
 	const int err = iova_get(size, &iova);
@@ -263,6 +292,7 @@ int span_add_peer(u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out)
 	sp->fd = fd;
 	sp->fd_offset = fd_offset;
 	sp->optional = true;
+	sp->of = of;
 	*out = sp;
 	return span_map_all(sp);
 }
@@ -294,22 +324,37 @@ int spans_attach(device *dev)
 	return err;
 }
 
-void spans_detach(device *dev)
+/* The last one is shared by all who come when the others are taken: what it marks is never free again. */
+static u64 retired_bit_get()
+{
+	u64 &used = room().retired_bits;
+	const u64 bit = ~used ? u64(1) << __builtin_ctzll(~used) : u64(1) << 63;
+
+	used |= bit;
+	return bit;
+}
+
+bool spans_detach(device *dev)
 {
 	memory_room &m = room();
+	bool all = true;
 
 	for (auto it = m.spans.begin(); it != m.spans.end();) {
 		span *sp = &(it++)->second;
 
-		if (span_unmap(sp, dev))
-			log_warn("%s; closing the device does it", error_text());
-		/* Its address space goes with it, whatever unmapping said. */
-		sp->mapped &= ~bit_of(dev);
-		if (sp->dead && !sp->mapped)
+		if (span_unmap(sp, dev)) {
+			all = false;
+			if (!dev->retired_bit)
+				dev->retired_bit = retired_bit_get();
+			sp->retired |= dev->retired_bit;
+			sp->mapped &= ~bit_of(dev);
+		}
+		if (sp->dead && !sp->mapped && !sp->retired)
 			span_erase(sp);
 	}
 	m.attached[dev->slot] = nullptr;
 	iovas_build();
+	return all;
 }
 
 } // namespace usdma::core

@@ -56,27 +56,30 @@ static pool_state &state()
 
 int pool_create(device *dev, u64 max, pool **out)
 {
-	pool *p;
-	device *ref;
-	const int err = device_get(dev->slot, &ref);
+	const int err = device_ref(dev);
 
 	if (err)
 		return err;
-	p = pools->get();
+	pool *p = pools->get();
 	if (!p) {
-		device_put(ref);
+		device_put(dev);
 		return fail(ENOMEM, "%zu pools are there, there can be no more", max_pools);
 	}
-	p->dev = ref;
+	p->dev = dev;
 	p->max = max;
 	pools->enliven(p);
 	*out = p;
 	return 0;
 }
 
-pool *pool_of(const void *handle)
+pool *pool_enter(const void *handle)
 {
-	return pools->holds(handle) ? object_at<pool>(handle) : nullptr;
+	std::lock_guard guard(state().lock);
+	pool *p = pools->holds(handle) ? object_at<pool>(handle) : nullptr;
+
+	if (p)
+		p->refs++;
+	return p;
 }
 
 void *pool_handle(const pool *p)
@@ -118,18 +121,32 @@ static void pool_end(pool *p)
 	device_put(dev);
 }
 
-void pool_destroy(pool *p)
+void pool_leave(pool *p)
 {
-	bool last;
-	{
-		std::lock_guard guard(state().lock);
-
-		store_release(&p->alive, u64(0));
-		shrink_idle(p, 0);
-		last = drop_ref(p);
-	}
+	state().lock.lock();
+	const bool last = drop_ref(p);
+	state().lock.unlock();
 	if (last)
 		pool_end(p);
+}
+
+bool pool_destroy(const void *handle)
+{
+	pool *p = pool_enter(handle);
+
+	if (!p)
+		return false;
+	state().lock.lock();
+	/* Of several that destroy it, one. */
+	const bool first = load_relaxed(&p->alive) != 0;
+	if (first) {
+		store_release(&p->alive, u64(0));
+		shrink_idle(p, 0);
+		p->refs--;
+	}
+	state().lock.unlock();
+	pool_leave(p);
+	return first;
 }
 
 static bool usable(const idle_block &b, const stream *s)

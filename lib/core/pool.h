@@ -20,11 +20,12 @@ struct pool_stats {
 
 /* max: bytes, 0 no limit. */
 int pool_create(device *dev, u64 max, pool **out);
-/* nullptr: no handle of a pool that is there. */
-pool *pool_of(const void *handle);
+/* With a reference, until pool_leave; nullptr: no handle of a pool that is there. */
+pool *pool_enter(const void *handle);
+void pool_leave(pool *p);
 void *pool_handle(const pool *p);
-/* Blocks in use live on until they are freed. */
-void pool_destroy(pool *p);
+/* Blocks in use live on until they are freed.  False: no handle of a pool that is there. */
+bool pool_destroy(const void *handle);
 int pool_alloc(pool *p, u64 size, stream *s, void **out); /* -ENOMEM */
 /* -ENOENT: not a live block of a pool. */
 int pool_free(void *ptr, stream *s);

@@ -7,6 +7,7 @@
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
+#include "lib/core/section.h"
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
@@ -45,7 +46,6 @@ struct pump_state {
 	std::vector<listed> gated;
 	u64 last_number = 0;
 	watch *watches = nullptr, **watches_end = &watches; /* only a pass takes any out */
-	u64 watched_ns = 0;   /* under run_lock */
 	bool started = false;
 	int wake_fd = -1;     /* eventfd */
 	u32 asleep = 0;       /* the thread sleeps, or is about to */
@@ -60,8 +60,6 @@ constinit immortal<pump_state> pump;
 
 /* Between looks at words that nobody tells us of, and at everything. */
 constexpr u64 word_look = 200 * ns_per_us, any_look = 50 * ns_per_ms;
-/* Between looks for devices that stand still. */
-constexpr u64 watch_every = 20 * ns_per_ms;
 constexpr u64 pump_spin = 20 * ns_per_us;
 
 /* ---- a pass ----------------------------------------------------------------------------------------- */
@@ -192,20 +190,6 @@ void deliver_all(watch *w)
 	}
 }
 
-/*
- * What is gated may wait for a ring of any device that stands still while nobody waits for it.  With
- * run_lock held no device closes: pump_forget takes it first.
- */
-void watch_devices()
-{
-	const u64 now = now_ns();
-
-	if (now - pump->watched_ns < watch_every)
-		return;
-	pump->watched_ns = now;
-	device_each([](device *dev, void *) { device_watch(dev); }, nullptr);
-}
-
 bool nothing_to_do()
 {
 	std::lock_guard guard(pump->list_lock);
@@ -217,8 +201,9 @@ bool pass()
 {
 	bool moved = false;
 
+	/* What is gated may wait for a ring of any device that halted or hangs while nobody waits for it. */
 	if (!nothing_to_do())
-		watch_devices();
+		watch_all();
 	/* Before the streams: their blocking calls wait for these. */
 	if (watch *ready = take_ready()) {
 		deliver_all(ready);
@@ -269,9 +254,9 @@ interest interest_of(stream *s, u64 *look)
 	if (!t.until.is_never())
 		*look = std::min(*look, t.until.left_ns());
 	if (t.kind == task_kind::gate_event) {
-		const bool placed = load_acquire(&t.rec->at) == record::in_ring;
+		const read_section in;
 
-		return placed ? interest{t.rec->ln, t.rec->seq} : interest{nullptr, 0};
+		return {in ? record_lane(t.rec) : nullptr, t.rec->seq};
 	}
 	if (t.kind == task_kind::request || t.kind == task_kind::record)
 		return {s->ln, s->ln->ch->posted - s->ln->ch->ring_size / 2};
@@ -546,25 +531,11 @@ void pump_forget(device *dev)
 	}
 }
 
-/* What waits for something in this device's rings finds it reached, and does not look there again. */
-static void settle_waits(const device *dev)
+void pump_settle()
 {
-	std::lock_guard run(pump->run_lock); /* no pass is looking there just now */
-
-	for (gated_streams all; stream *s = all.next();) {
-		s->ln->lock.lock();
-		for (const queued *q = s->queue; q; q = q->next)
-			if (q->t.kind == task_kind::gate_event)
-				record_settle(q->t.rec, dev);
-		s->ln->lock.unlock();
-		stream_unref(s);
-	}
-}
-
-void pump_settle(device *dev)
-{
-	settle_waits(dev);
-	/* Who found its streams on the list before has looked by now. */
+	/* Who found its streams on the list, or a record on its lanes, before has looked by now. */
+	pump->run_lock.lock();
+	pump->run_lock.unlock();
 	pump->look_lock.lock();
 	pump->look_lock.unlock();
 	/*

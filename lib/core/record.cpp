@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Records: where in which ring an event is reached, and the pinned words that the device stamps. */
 #include "driver/base/grow.h"
+#include "lib/core/section.h"
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
@@ -8,44 +9,87 @@
 
 namespace usdma::core {
 
+/* A word that nobody reads any more, but that a TIMESTAMP in a ring may still store to. */
+struct busy_stamp {
+	u64 *word;
+	device *dev; /* which writes it until its lane has come so far, or it is closed and quiet */
+	u64 opening;
+	lane *ln;
+	u64 seq;
+};
+
 /* Words in pinned memory, handed out one by one; a block is never given back. */
 struct stamp_pool {
 	static constexpr size_t block = 16 * KiB;
 	std::mutex lock;
-	std::vector<u64 *> free; /* has room for all words that there are, so that giving one back needs no memory */
+	/* Each has room for all words that there are, so that giving one back needs no memory. */
+	std::vector<u64 *> free;
+	std::vector<busy_stamp> busy;
 	size_t words = 0;
 };
 static constinit immortal<stamp_pool> stamps;
 
+/* Nothing stores to it any more. */
+static bool is_free(const busy_stamp &b)
+{
+	const read_section in;
+
+	if (!in)
+		return false;
+	if (load_acquire(&b.dev->opening) == b.opening)
+		return lane_done(b.ln, b.seq) || b.dev->stopped();
+	/* Closed: then it is quiet, or kept until it is. */
+	return load_acquire(&b.dev->kept) != b.opening;
+}
+
+/* With the lock held. */
+static void reap()
+{
+	std::erase_if(stamps->busy, [](const busy_stamp &b) {
+		if (!is_free(b))
+			return false;
+		push_reserved(stamps->free, b.word);
+		return true;
+	});
+}
+
+static int add_words()
+{
+	const size_t more = stamp_pool::block / sizeof(u64), most = stamps->words + more;
+	void *mem;
+
+	/* Twice as much, so that they need not move each time. */
+	if (most > stamps->free.capacity() && (!try_reserve(stamps->free, 2 * most) || !try_reserve(stamps->busy, 2 * most)))
+		return no_memory("the list of time stamps");
+	if (const int err = host_alloc(stamp_pool::block, -1, &mem))
+		return err;
+	stamps->words = most;
+	for (size_t i = 0; i < more; i++)
+		push_reserved(stamps->free, static_cast<u64 *>(mem) + i);
+	return 0;
+}
+
 static u64 *stamp_get()
 {
 	std::lock_guard guard(stamps->lock);
-	void *mem;
 
-	if (stamps->free.empty()) {
-		const size_t more = stamp_pool::block / sizeof(u64), most = stamps->words + more;
-
-		/* Twice as much, so that it need not move each time. */
-		if (most > stamps->free.capacity() && !try_reserve(stamps->free, 2 * most)) {
-			no_memory("the list of time stamps");
-			return nullptr;
-		}
-		if (host_alloc(stamp_pool::block, -1, &mem))
-			return nullptr;
-		stamps->words = most;
-		for (size_t i = 0; i < more; i++)
-			push_reserved(stamps->free, static_cast<u64 *>(mem) + i);
-	}
+	if (stamps->free.empty())
+		reap();
+	if (stamps->free.empty() && add_words())
+		return nullptr;
 	u64 *w = stamps->free.back();
 	stamps->free.pop_back();
 	return w;
 }
 
-static void stamp_put(u64 *w)
+static void stamp_put(const busy_stamp &b)
 {
 	std::lock_guard guard(stamps->lock);
 
-	push_reserved(stamps->free, w);
+	if (!b.ln || is_free(b))
+		push_reserved(stamps->free, b.word);
+	else
+		push_reserved(stamps->busy, b);
 }
 
 record *record_new(bool timing)
@@ -57,8 +101,8 @@ record *record_new(bool timing)
 	auto *r = new (std::nothrow) record;
 	if (!r) {
 		if (stamp)
-			stamp_put(stamp);
-		fail(ENOMEM, "no memory for a record");
+			stamp_put(busy_stamp{.word = stamp});
+		no_memory("a record");
 		return nullptr;
 	}
 	r->stamp = stamp;
@@ -75,7 +119,7 @@ void record_unref(record *r)
 	if (!r || __atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL))
 		return;
 	if (r->stamp)
-		stamp_put(r->stamp);
+		stamp_put({r->stamp, r->dev, r->opening, r->ln, r->seq});
 	delete r;
 }
 
@@ -97,29 +141,75 @@ bool record_place(record *r, stream *s)
 		stream_note_posted(s, &q, 1);
 	}
 	r->ln = l;
+	r->dev = l->dev;
+	r->opening = l->dev->opening;
 	r->seq = s->last;
 	/* Release: who sees in_ring sees ln and seq. */
 	store_release(&r->at, u32(record::in_ring));
 	return true;
 }
 
-void record_settle(record *r, const device *dev)
+lane *record_lane(const record *r)
 {
-	if (load_acquire(&r->at) == record::in_ring && r->ln->dev == dev)
-		store_release(&r->at, u32(record::reached));
+	if (load_acquire(&r->at) != record::in_ring)
+		return nullptr;
+	/* Whoever closes the device clears this first, then waits for those inside. */
+	return load_acquire(&r->dev->opening) == r->opening ? r->ln : nullptr;
 }
 
 bool record_passed(const record *r)
 {
+	const read_section in;
 	const u32 at = load_acquire(&r->at);
+	const lane *l = in ? record_lane(r) : nullptr;
 
-	return at == record::reached || (at == record::in_ring && lane_done(r->ln, r->seq));
+	if (!in)
+		return false;
+	return at == record::reached || (at == record::in_ring && (!l || lane_done(l, r->seq)));
+}
+
+bool record_lost(const record *r)
+{
+	const read_section in;
+	const lane *l = in ? record_lane(r) : nullptr;
+
+	return l && l->dev->lost() && !lane_done(l, r->seq);
+}
+
+/* The lane, counted; nullptr: there is nothing to wait for. */
+static lane *enter_lane(const record *r)
+{
+	const read_section in;
+	lane *l = in ? record_lane(r) : nullptr;
+
+	if (l)
+		l->calls.enter();
+	return l;
+}
+
+int record_wait(record *r, deadline until)
+{
+	lane *l = enter_lane(r);
+
+	if (!l)
+		return 0;
+	const int err = lane_wait(l, r->seq, until, config_get().wait);
+	l->calls.leave();
+	return err;
 }
 
 bool record_reached(record *r)
 {
-	if (load_acquire(&r->at) == record::in_ring && lane_halted(r->ln))
-		lane_check_fault(r->ln);
+	if (record_passed(r))
+		return true;
+	lane *l = enter_lane(r);
+	if (l) {
+		if (lane_halted(l))
+			lane_check_fault(l);
+		l->calls.leave();
+	}
+	/* Its ring may wait for another one, or the stream that was to record it for a gate. */
+	watch_all();
 	return record_passed(r);
 }
 

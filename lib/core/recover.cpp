@@ -8,6 +8,8 @@
  */
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "lib/core/retire.h"
+#include "lib/core/staging.h"
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
@@ -15,8 +17,10 @@
 
 namespace usdma::core {
 
-/* At most so often a device's lanes are looked at. */
-static constexpr u64 watch_every = 5 * ns_per_ms;
+/* At most so often a device's lanes are looked at, and for hangs. */
+static constexpr u64 look_every = ns_per_ms, hangs_every = 5 * ns_per_ms;
+/* A channel whose engine is busy with others has so many times as long. */
+static constexpr u64 turns = 16;
 
 enum : u8 { tried_nothing, tried_channel, tried_device };
 
@@ -46,6 +50,8 @@ void device_fail(device *dev, int err, const char *why)
 
 	if (!dev->dead.compare_exchange_strong(none, err))
 		return;
+	dev->lost_ns.store(now_ns(), std::memory_order_relaxed);
+	staging_renew();
 	log_error("device %u (%s): %s", dev->slot, dev->spec.c_str(), why);
 	std::lock_guard guard(dev->lock);
 	for (auto &l : dev->lanes)
@@ -208,28 +214,77 @@ static lane *find_still(device *dev, u64 now)
 	return found;
 }
 
-void device_watch(device *dev)
+/* When a channel of the same engine, this one included, was last seen to make progress. */
+static u64 engine_moved(const lane *of)
 {
-	const u64 now = now_ns();
-	u64 last = dev->watched_ns.load(std::memory_order_relaxed);
+	device *dev = of->dev;
+	const u32 engines = dev->eng->limits().engines;
+	std::lock_guard guard(dev->lock);
+	u64 moved = 0;
 
-	/* By a sum: another thread may have looked after we read the clock. */
-	if (now < last + watch_every || !dev->watched_ns.compare_exchange_strong(last, now))
-		return;
+	for (auto &l : dev->lanes)
+		if (l && l->ch && l->ch->index % engines == of->ch->index % engines)
+			moved = std::max(moved, l->still.moved());
+	return moved;
+}
+
+/* The engine is, or was until just now, at another channel's work, and has not begun this one's. */
+static bool waits_for_turn(lane *l, u64 now)
+{
+	const u64 limit = u64(config_get().hang_ms) * ns_per_ms;
+
+	if (!l->ch->ops->begun || now - std::min(now, engine_moved(l)) > limit || l->still.still_ns() > turns * limit)
+		return false;
+	std::lock_guard guard(l->lock);
+	return l->ch->ops->begun(l->ch) == 0;
+}
+
+static void look_for_hangs(device *dev)
+{
 	std::unique_lock guard(dev->recover_lock, std::try_to_lock);
+
 	if (!guard.owns_lock() || dev->lost())
 		return;
 	/* Read under the lock: looks are in the order of their times. */
-	if (lane *l = find_still(dev, now_ns()))
+	const u64 now = now_ns();
+	lane *l = find_still(dev, now);
+	if (l && !waits_for_turn(l, now))
 		cure(l);
+}
+
+/* By a sum: another thread may have looked after we read the clock. */
+static bool is_time(std::atomic<u64> *last, u64 every)
+{
+	const u64 now = now_ns();
+	u64 was = last->load(std::memory_order_relaxed);
+
+	return now >= was + every && last->compare_exchange_strong(was, now);
+}
+
+static void look_after_device(device *dev)
+{
+	if (dev->eng->lost() && !dev->dead)
+		device_fail(dev, ENODEV, "lost");
+	if (dev->dead || !is_time(&dev->looked_ns, look_every))
+		return;
+	device_check_faults(dev);
+	if (is_time(&dev->watched_ns, hangs_every))
+		look_for_hangs(dev);
+}
+
+void watch_all()
+{
+	static std::atomic<u64> looked_ns{0};
+
+	if (!is_time(&looked_ns, look_every))
+		return;
+	device_each([](device *dev, void *) { look_after_device(dev); }, nullptr);
+	retired_look();
 }
 
 int device_alive(device *dev)
 {
-	if (dev->eng->lost() && !dev->dead)
-		device_fail(dev, ENODEV, "lost");
-	if (!dev->dead)
-		device_watch(dev);
+	look_after_device(dev);
 	return dev->dead ? dead_error(dev) : 0;
 }
 

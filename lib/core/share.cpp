@@ -64,9 +64,10 @@ static int map_page(share *s, bool pin)
 
 static void share_free(share *s)
 {
-	if (s->pinned)
-		host_unregister(s->page);
-	if (s->page)
+	/* As in foreign.cpp: what a lost device may still write to stays. */
+	const bool kept = s->pinned && host_unregister(s->page) == -EBUSY;
+
+	if (s->page && !kept)
 		munmap(s->page, page_bytes);
 	delete s;
 }

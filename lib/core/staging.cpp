@@ -2,8 +2,10 @@
 #include "lib/core/staging.h"
 
 #include "driver/base/error.h"
+#include "lib/core/wait.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace usdma::core {
 
@@ -13,39 +15,46 @@ struct staging_pool {
 	std::mutex lock;
 	u8 *free[keep] = {};
 	size_t n = 0;
+	u32 renew = 0; /* free them rather than use them: a device that was lost may reach them; atomic */
 };
 static constinit immortal<staging_pool> pool;
+
+static u8 *pool_take()
+{
+	std::lock_guard guard(pool->lock);
+
+	return pool->n ? pool->free[--pool->n] : nullptr;
+}
+
+static bool pool_put(u8 *mem)
+{
+	std::lock_guard guard(pool->lock);
+
+	if (pool->n >= staging_pool::keep)
+		return false;
+	pool->free[pool->n++] = mem;
+	return true;
+}
+
+void staging_renew()
+{
+	store_release(&pool->renew, 1u);
+}
 
 static int buffer_get(u64 size, u8 **out)
 {
 	void *mem;
-	int err;
 
-	{
-		std::lock_guard guard(pool->lock);
-
-		if (pool->n) {
-			*out = pool->free[--pool->n];
-			return 0;
-		}
-	}
-	err = host_alloc(size, -1, &mem);
+	if (unlikely(load_relaxed(&pool->renew)) && __atomic_exchange_n(&pool->renew, 0, __ATOMIC_ACQ_REL))
+		while (u8 *old = pool_take())
+			host_free(old);
+	*out = pool_take();
+	if (*out)
+		return 0;
+	const int err = host_alloc(size, -1, &mem);
 	if (!err)
 		*out = static_cast<u8 *>(mem);
 	return err;
-}
-
-static void buffer_put(u8 *mem)
-{
-	{
-		std::lock_guard guard(pool->lock);
-
-		if (pool->n < staging_pool::keep) {
-			pool->free[pool->n++] = mem;
-			return;
-		}
-	}
-	host_free(mem);
 }
 
 staging::staging(u64 len)
@@ -68,38 +77,73 @@ staging::staging(u64 len)
 
 staging::~staging()
 {
+	const kept_error why;
+
 	for (u64 i = 0; i < count; i++)
-		buffer_put(bufs_[i].mem);
+		if (!settled_ || !pool_put(bufs_[i].mem))
+			host_free(bufs_[i].mem);
+	why.again(0);
 }
 
-internal_stream::internal_stream(unsigned slot)
+/* ---- streams ---------------------------------------------------------------------------------------- */
+
+/* One whose call gave up waiting, and whose work has ended since; with idle_lock held. */
+static stream *take_abandoned(device *dev)
 {
-	dev_ = device_peek(slot);
+	for (stream **at = &dev->abandoned; *at; at = &(*at)->next_idle) {
+		stream *s = *at;
+
+		if (load_acquire(&s->gated) || !lane_done(s->ln, s->last))
+			continue;
+		*at = s->next_idle;
+		store_relaxed(&s->abandoned, 0u);
+		return s;
+	}
+	return nullptr;
+}
+
+static stream *take_idle(device *dev)
+{
+	std::lock_guard guard(dev->idle_lock);
+	stream *s = dev->idle ? std::exchange(dev->idle, dev->idle->next_idle) : take_abandoned(dev);
+
+	return s;
+}
+
+internal_stream::internal_stream(unsigned slot, deadline until)
+{
+	stream_options opt;
+
+	dev_ = device_enter(slot);
 	if (!dev_) {
 		err_ = fail(ENODEV, "device %u is not open", slot);
 		return;
 	}
-	{
-		std::lock_guard guard(dev_->idle_lock);
-
-		if (dev_->idle) {
-			s_ = dev_->idle;
-			dev_->idle = s_->next_idle;
-			return;
-		}
-	}
-	stream_options opt;
 	opt.internal = true;
-	err_ = stream_create(dev_, opt, &s_);
+	s_ = take_idle(dev_);
+	if (!s_)
+		err_ = stream_create(dev_, opt, &s_);
+	if (!s_)
+		return;
+	/* What is left of the one before was its caller's, who has not waited for it. */
+	const kept_error why;
+	stream_take_error(s_, nullptr);
+	why.again(0);
+	s_->until = until.at();
 }
 
 internal_stream::~internal_stream()
 {
-	if (!s_)
-		return;
-	std::lock_guard guard(dev_->idle_lock);
-	s_->next_idle = dev_->idle;
-	dev_->idle = s_;
+	if (s_) {
+		const bool over = !load_acquire(&s_->gated) && lane_done(s_->ln, s_->last);
+		std::lock_guard guard(dev_->idle_lock);
+		stream *&list = over ? dev_->idle : dev_->abandoned;
+
+		store_relaxed(&s_->abandoned, u32(!over));
+		s_->next_idle = std::exchange(list, s_);
+	}
+	if (dev_)
+		device_leave(dev_);
 }
 
 } // namespace usdma::core

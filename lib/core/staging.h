@@ -6,7 +6,10 @@
 
 namespace usdma::core {
 
-/* Staging buffers for one copy of len bytes; given back at the end, when no engine may still use them. */
+/* A device was lost: what it may still write to is not in the pool any more when this returns. */
+void staging_renew();
+
+/* Staging buffers for one copy of len bytes. */
 class staging {
 public:
 	struct buffer {
@@ -22,6 +25,8 @@ public:
 
 	int error() const { return err_; }
 	buffer &at(u64 i) { return bufs_[i % count]; }
+	/* No engine uses any of them any more: they serve the next copy.  Else they go as pinned memory does that is freed. */
+	void settled() { settled_ = true; }
 
 	u64 chunk = 0; /* bytes of a buffer */
 	u64 count = 0;
@@ -31,12 +36,13 @@ private:
 
 	buffer bufs_[most];
 	int err_ = 0;
+	bool settled_ = false;
 };
 
-/* A stream of a device that nobody else uses meanwhile. */
+/* A stream of a device that nobody else uses meanwhile.  The device does not close before it goes. */
 class internal_stream {
 public:
-	explicit internal_stream(unsigned slot);
+	explicit internal_stream(unsigned slot, deadline until = deadline::never());
 	~internal_stream();
 	internal_stream(const internal_stream &) = delete;
 	internal_stream &operator=(const internal_stream &) = delete;

@@ -18,6 +18,8 @@ public:
 	{
 		const bool same = busy && busy_ && as_seen(completed, heartbeat);
 
+		if (completed != completed_ || heartbeat != heartbeat_)
+			moved_ = now;
 		still_ns_ = same ? still_ns_ + std::min(now - std::min(now, looked_), longest_gap(limit_ns)) : 0;
 		looked_ = std::max(now, looked_);
 		busy_ = busy;
@@ -29,6 +31,8 @@ public:
 	/* Something was done about it: from anew. */
 	void restart() { busy_ = false; }
 	u64 still_ns() const { return still_ns_; }
+	/* When it was last seen to have moved. */
+	u64 moved() const { return moved_; }
 
 private:
 	/*
@@ -38,7 +42,7 @@ private:
 	static u64 longest_gap(u64 limit_ns) { return std::max(limit_ns / 4, 60 * ns_per_ms); /* sleepers look every 50 ms */ }
 
 	u64 completed_ = 0, heartbeat_ = 0;
-	u64 looked_ = 0, still_ns_ = 0;
+	u64 looked_ = 0, still_ns_ = 0, moved_ = 0;
 	bool busy_ = false;
 };
 

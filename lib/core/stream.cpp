@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/stream.h"
 
+#include "driver/base/cancel.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "lib/core/section.h"
 #include "lib/core/stripe.h"
 #include "lib/core/task.h"
 #include "lib/core/trace.h"
 #include "lib/core/wait.h"
 
-#include <optional>
-#include <unistd.h>
+#include <utility>
 
 namespace usdma::core {
 
@@ -28,8 +29,6 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	stream *s;
 	int err;
 
-	if (forked())
-		return fail_forked();
 	if (dev->lost())
 		return fail(ENODEV, "device %u is gone", dev->slot);
 	s = all_streams->get();
@@ -71,28 +70,132 @@ static void stream_end(stream *s)
 	stream_drop_queue(s);
 	l->lock.unlock();
 	pump_kick(); /* calls that were dropped with the queue may be its to make */
+	call_group_unref(s->group);
 	lane_put(l);
 	stream_unref(s);
 }
 
-int stream_destroy(stream *s)
+static int fail_dead()
 {
-	if (forked())
-		return fail_forked();
-	store_release(&s->alive, u64(0));
-	stream_sync(s, deadline::never());
-	stream_end(s);
+	return fail(EBADF, "the stream is destroyed already, or is just being destroyed");
+}
+
+/* Of several that destroy it, one; the device is held until device_leave(). */
+static int claim(const void *handle, stream **out)
+{
+	u64 name = reinterpret_cast<u64>(handle);
+	const read_section in;
+
+	if (!in)
+		return in.error();
+	if (!stream_valid(handle))
+		return fail_dead();
+	stream *s = stream_of(handle);
+	device *dev = s->dev;
+	dev->calls.enter();
+	/* Acquire, release: what comes after is behind the last look at the handle, what came before is seen. */
+	if (!__atomic_compare_exchange_n(&s->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+		dev->calls.leave();
+		return fail_dead();
+	}
+	*out = s;
 	return 0;
 }
 
-int stream_destroy_force(stream *s)
+/* The handle is dead, and a grace period over: no call comes any more.  Those in progress may submit until they end. */
+static int wait_last_calls(stream *s)
 {
-	if (forked())
-		return fail_forked();
-	store_release(&s->alive, u64(0));
-	stream_abort(s);
+	const int err = stream_wait(s, deadline::never());
+
+	s->calls.drain();
+	return err ? err : stream_wait(s, deadline::never());
+}
+
+static int fail_task(const stream *s, const stream_error &e)
+{
+	return fail(e.err, "stream %u: a task failed: %s (address 0x%llx, sequence %llu)", s->id, dma::fault_name(e.reason),
+		    static_cast<unsigned long long>(e.address), static_cast<unsigned long long>(e.seq));
+}
+
+/* That it was aborted is no failure of its work. */
+static int last_error(stream *s)
+{
+	std::lock_guard guard(s->ln->lock);
+
+	return s->error.err && s->error.err != ECANCELED && !s->error_told ? fail_task(s, s->error) : 0;
+}
+
+int stream_destroy(const void *handle)
+{
+	const no_cancel quiet;
+	stream *s;
+	int err = claim(handle, &s);
+
+	if (err)
+		return err;
+	device *dev = s->dev;
+	grace_wait();
+	err = wait_last_calls(s);
+	if (const int failed = last_error(s))
+		err = failed;
 	stream_end(s);
-	return 0;
+	device_leave(dev);
+	memory_reclaim();
+	return err;
+}
+
+int stream_destroy_force(const void *handle)
+{
+	const no_cancel quiet;
+	stream *s;
+	int err = claim(handle, &s);
+
+	if (err)
+		return err;
+	device *dev = s->dev;
+	grace_wait();
+	call_group_drop(s);
+	err = stream_abort(s);
+	s->calls.drain();
+	/* What they submitted before they saw the abort was refused. */
+	const int functions = call_group_wait(s, deadline::in_ms(config_get().hang_ms));
+	if (const int failed = last_error(s))
+		err = failed;
+	stream_end(s);
+	device_leave(dev);
+	memory_reclaim();
+	return err ? err : functions;
+}
+
+/* ---- the device goes -------------------------------------------------------------------------------- */
+
+void streams_forsake(device *dev)
+{
+	const auto of_device = [](const stream *s, const void *arg) { return s->dev == arg; };
+
+	dev->idle = dev->abandoned = nullptr;
+	for (size_t at = 0; stream *s = stream_next(&at, of_device, dev);) {
+		store_release(&s->alive, u64(0));
+		s->next_idle = dev->forsaken;
+		dev->forsaken = s;
+		stream_unref(s);
+	}
+	grace_wait();
+	for (stream *s = dev->forsaken; s; s = s->next_idle) {
+		std::lock_guard guard(s->ln->lock);
+
+		stream_drop_queue(s);
+	}
+	pump_kick();
+}
+
+void streams_reap(device *dev)
+{
+	while (stream *s = dev->forsaken) {
+		dev->forsaken = s->next_idle;
+		s->calls.drain();
+		stream_end(s);
+	}
 }
 
 /* ---- errors ----------------------------------------------------------------------------------------- */
@@ -103,20 +206,39 @@ void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address
 	s->errors++;
 	if (!s->error.err) {
 		s->error = {err, reason, address, seq};
+		s->error_told = s->error_peeked = false;
 		store_release(&s->has_error, 1u);
 	}
 	if (s->mode == fail_mode::stop && !s->stopped)
-		s->stopped = u32(err);
+		store_relaxed(&s->stopped, u32(err));
+}
+
+/* With the lane's lock held, or as a hint without. */
+static int fail_stopped(const stream *s)
+{
+	const u32 err = load_relaxed(&s->stopped);
+
+	return fail(int(err), err == ECANCELED ? "the stream was aborted" :
+						 "the stream stopped at an earlier failure (failure mode stop)");
 }
 
 int stream_refuses(const stream *s)
 {
-	if (s->stopped)
-		return fail(int(s->stopped), s->stopped == ECANCELED ? "the stream was aborted" :
-				"the stream stopped at an earlier failure (failure mode stop)");
+	if (load_relaxed(&s->stopped))
+		return fail_stopped(s);
+	if (unlikely(!load_relaxed(&s->alive)))
+		return fail_dead();
 	if (s->dev->lost())
 		return fail(ENODEV, "device %u (%s) is gone", s->dev->slot, s->dev->spec.c_str());
 	return 0;
+}
+
+/* What is pending, as those who wait are to hear it; with the lane's lock held. */
+static stream_error pending_error(const stream *s)
+{
+	if (s->stopped == ECANCELED)
+		return {ECANCELED, dma::fault_reason::stopped, 0, s->error.seq};
+	return s->error;
 }
 
 int stream_take_error(stream *s, stream_error *out)
@@ -126,7 +248,8 @@ int stream_take_error(stream *s, stream_error *out)
 	if (likely(!load_acquire(&s->has_error)))
 		return 0;
 	s->ln->lock.lock();
-	e = s->error;
+	e = pending_error(s);
+	s->error_told |= e.err == s->error.err;
 	if (!s->stopped) {
 		s->error = {};
 		store_relaxed(&s->has_error, 0u);
@@ -134,10 +257,17 @@ int stream_take_error(stream *s, stream_error *out)
 	s->ln->lock.unlock();
 	if (out)
 		*out = e;
-	if (!e.err)
+	return e.err ? fail_task(s, e) : 0;
+}
+
+/* The same, but it stays. */
+static int peek_error(stream *s)
+{
+	if (likely(!load_acquire(&s->has_error)))
 		return 0;
-	return fail(e.err, "stream %u: a task failed: %s (address 0x%llx, sequence %llu)", s->id, dma::fault_name(e.reason),
-		    static_cast<unsigned long long>(e.address), static_cast<unsigned long long>(e.seq));
+	std::lock_guard guard(s->ln->lock);
+	const stream_error e = pending_error(s);
+	return e.err && !std::exchange(s->error_peeked, true) ? fail_task(s, e) : 0;
 }
 
 int stream_set_fail_mode(stream *s, fail_mode mode)
@@ -168,7 +298,9 @@ static inline u64 bytes_of(const dma::request &r)
 	store_relaxed(&s->bytes, s->bytes + bytes);
 }
 
-/* The doorbell and the counters for n requests just posted; with the lane's lock held. */
+/*
+ * The doorbell, the counters and the wake-up for n requests just posted; with the lane's lock held.
+ */
 [[gnu::always_inline]] static inline void note_posted(stream *s, lane *l, const dma::request *r, size_t n)
 {
 	dma::channel *const ch = l->ch;
@@ -177,7 +309,7 @@ static inline u64 bytes_of(const dma::request &r)
 	trace_submit(ch, n);
 	ch->ops->doorbell(ch);
 	trace_doorbell(ch);
-	s->last = ch->posted;
+	store_relaxed(&s->last, ch->posted);
 	for (size_t i = 0; i < n; i++) {
 		const u64 b = bytes_of(r[i]);
 
@@ -186,7 +318,8 @@ static inline u64 bytes_of(const dma::request &r)
 	}
 	count_posted(s, l, n, copies, bytes);
 	if (unlikely(r->op == dma::opcode::wait))
-		store_relaxed(&l->wait_seq, s->last);
+		store_relaxed(&l->wait_seq, ch->posted);
+	lane_wake(l);
 }
 
 void stream_note_posted(stream *s, const dma::request *r, size_t n)
@@ -209,7 +342,7 @@ static int wait_room(stream *s)
 	const u64 posted = l->ch->posted, part = l->ch->ring_size / 4;
 	l->lock.unlock();
 	const u64 free_from = posted - l->ch->ring_size + part;
-	return lane_wait(l, free_from, deadline::never(), stream_wait_mode(s));
+	return lane_wait(l, free_from, deadline::at_ns(s->until), stream_wait_mode(s));
 }
 
 static int queue_requests(stream *s, const dma::request *r, size_t n)
@@ -228,56 +361,60 @@ static int queue_requests(stream *s, const dma::request *r, size_t n)
 	return stream_push_all(s, first);
 }
 
-/* The ring was full, or the stream is gated or stopped. */
-[[gnu::cold, gnu::noinline]] static int submit_slow(stream *s, const dma::request *r, size_t n)
+enum class posting : u8 { done, refused, gated };
+
+/* As many of n as fit now. */
+static posting post_some(stream *s, const dma::request *r, size_t n, unsigned *done)
 {
 	lane *l = s->ln;
+	std::lock_guard guard(l->lock);
 
-	while (n) {
-		unsigned done;
+	/* Under the lock: a failure may have stopped the stream since it was asked. */
+	if (s->stopped)
+		return posting::refused;
+	if (s->gated)
+		return posting::gated;
+	*done = l->ch->ops->post(l->ch, r, unsigned(std::min<size_t>(n, l->ch->ring_size)));
+	if (*done)
+		note_posted(s, l, r, *done);
+	return posting::done;
+}
+
+/* The rest, from *at on: the ring was full, or the stream is gated or stopped. */
+static int submit_rest(stream *s, const dma::request *r, size_t n, size_t *at)
+{
+	while (*at < n) {
+		unsigned done = 0;
 		int err = stream_refuses(s);
 
 		if (err)
 			return err;
-		l->lock.lock();
-		if (s->gated) {
-			l->lock.unlock();
-			return queue_requests(s, r, n);
+		const posting p = post_some(s, r + *at, n - *at, &done);
+		if (p == posting::refused)
+			return fail_stopped(s);
+		*at += done;
+		if (p == posting::gated || (*at < n && !done && ring_waits(s->ln))) {
+			err = queue_requests(s, r + *at, n - *at);
+			*at = err ? *at : n;
+		} else if (*at < n && !done) {
+			err = wait_room(s);
 		}
-		done = l->ch->ops->post(l->ch, r, unsigned(std::min<size_t>(n, l->ch->ring_size)));
-		if (done)
-			note_posted(s, l, r, done);
-		l->lock.unlock();
-		/* The unlock is a full barrier between the requests and this look (see wake_sleeper). */
-		if (load_relaxed(l->ch->asleep))
-			l->ch->ops->wake(l->ch);
-		r += done;
-		n -= done;
-		if (n && !done && ring_waits(l))
-			return queue_requests(s, r, n);
-		if (n && !done && (err = wait_room(s)))
+		if (err)
 			return err;
 	}
 	return 0;
 }
 
-/*
- * After unlock_light().  The requests must be visible before this look at whether the device sleeps.
- * The device sets asleep, then looks at the ring: one of the two sees the other.
- */
-[[gnu::always_inline]] static inline void wake_sleeper(lane *l, dma::channel *ch)
+[[gnu::cold, gnu::noinline]] static int submit_slow(stream *s, const dma::request *r, size_t n, size_t at, size_t *posted)
 {
-	if (likely(ch->asleep_ordered))
-		barrier_light();
-	else
-		barrier_full();
-	if (unlikely(load_relaxed(ch->asleep))) {
-		ch->ops->wake(ch);
-		__atomic_fetch_add(&l->count->wakes, 1, __ATOMIC_RELAXED);
-	}
+	const int err = submit_rest(s, r, n, &at);
+
+	if (posted)
+		*posted = at;
+	return err;
 }
 
-int stream_submit(stream *s, const dma::request *r, size_t n)
+int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted)
 {
 	lane *l = s->ln;
 	dma::channel *ch = l->ch;
@@ -286,49 +423,52 @@ int stream_submit(stream *s, const dma::request *r, size_t n)
 	l->lock.lock();
 	if (unlikely(s->gated | s->stopped)) {
 		l->lock.unlock();
-		return submit_slow(s, r, n);
+		return submit_slow(s, r, n, 0, posted);
 	}
 	done = ch->ops->post(ch, r, unsigned(std::min<size_t>(n, ch->ring_size)));
 	if (likely(done))
 		note_posted(s, l, r, done);
 	l->lock.unlock_light();
-	wake_sleeper(l, ch);
-	return likely(done == n) ? 0 : submit_slow(s, r + done, n - done);
-}
-
-[[gnu::noinline]] static int submit_copy_by_memory(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
-{
-	dma::request r;
-
-	dma::set_copy(&r, u8(spaces), src, dst, len, reinterpret_cast<u64>(s));
-	return stream_submit(s, &r, 1);
+	return likely(done == n) ? 0 : submit_slow(s, r, n, done, posted);
 }
 
 /* With the lane's lock held. */
-static inline bool is_as_usual(const stream *s, const dma::channel *ch)
+[[gnu::always_inline]] static inline bool post_copy(stream *s, lane *l, u32 spaces, u64 src, u64 dst, u64 len)
 {
-	return !(s->gated | s->stopped) && ch->posted != ch->room_to && ch->ops->submit_copy;
+	dma::channel *ch = l->ch;
+
+	if (unlikely((s->gated | s->stopped) || ch->posted == ch->room_to || !ch->ops->submit_copy))
+		return false;
+	count_posted(s, l, 1, 1, len);
+	ch->ops->submit_copy(ch, spaces, src, dst, len, reinterpret_cast<u64>(s));
+	trace_submit(ch, 1);
+	trace_doorbell(ch);
+	store_relaxed(&s->last, ch->posted);
+	lane_wake(l);
+	return true;
+}
+
+/* The lock is another thread's, or several use it. */
+[[gnu::noinline]] static int submit_copy_shared(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
+{
+	lane *l = s->ln;
+
+	if (!l->lock.try_lock())
+		return 1;
+	const bool done = post_copy(s, l, spaces, src, dst, len);
+	l->lock.unlock_light();
+	return !done;
 }
 
 int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
 {
 	lane *l = s->ln;
-	dma::channel *ch = l->ch;
 
 	if (unlikely(!l->lock.try_lock_own()))
-		return submit_copy_by_memory(s, spaces, src, dst, len);
-	if (unlikely(!is_as_usual(s, ch))) {
-		l->lock.unlock_own();
-		return submit_copy_by_memory(s, spaces, src, dst, len);
-	}
-	count_posted(s, l, 1, 1, len);
-	ch->ops->submit_copy(ch, spaces, src, dst, len, reinterpret_cast<u64>(s));
-	trace_submit(ch, 1);
-	trace_doorbell(ch);
-	s->last = ch->posted;
+		return submit_copy_shared(s, spaces, src, dst, len);
+	const bool done = post_copy(s, l, spaces, src, dst, len);
 	l->lock.unlock_own();
-	wake_sleeper(l, ch);
-	return 0;
+	return !done;
 }
 
 int stream_submit_long(stream *s, const dma::request &r)
@@ -342,12 +482,7 @@ int stream_submit_long(stream *s, const dma::request &r)
 	l->lock.lock();
 	done = !s->gated && !s->stopped && stripe_post(s, r);
 	l->lock.unlock();
-	if (!done)
-		return stream_submit(s, &r, 1);
-	/* As in submit_slow. */
-	if (load_relaxed(l->ch->asleep))
-		l->ch->ops->wake(l->ch);
-	return 0;
+	return done ? 0 : stream_submit(s, &r, 1);
 }
 
 /* ---- waiting ---------------------------------------------------------------------------------------- */
@@ -374,7 +509,8 @@ static int wait_ungated(stream *s, deadline until)
 			continue;
 		if (until.passed())
 			return fail(ETIMEDOUT, "stream %u: not done in time", s->id);
-		/* What it is gated by may stand still on any lane. */
+		/* What it is gated by may be a ring of any device. */
+		watch_all();
 		if ((err = device_alive(s->dev)))
 			return err;
 		pump_wait_progress(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
@@ -386,8 +522,6 @@ int stream_wait(stream *s, deadline until)
 	u64 seq;
 	int err;
 
-	if (forked())
-		return fail_forked();
 	while (!ring_target(s, &seq)) {
 		err = wait_ungated(s, until);
 		if (err)
@@ -405,12 +539,29 @@ int stream_sync(stream *s, deadline until)
 	return unlikely(err) ? err : stream_take_error(s, nullptr);
 }
 
+bool stream_is_done(const stream *s)
+{
+	/*
+	 * In this order: what was queued behind a gate has its number in the ring when the gate is seen open, and a
+	 * failure was told before its ring went on.
+	 */
+	return !load_acquire(&s->gated) && lane_done(s->ln, load_relaxed(&s->last)) && !load_acquire(&s->has_error);
+}
+
+bool stream_spin(const stream *s)
+{
+	if (!load_acquire(&s->gated) && stream_wait_mode(s) != wait_mode::interrupt)
+		lane_spin(s->ln, load_relaxed(&s->last));
+	return stream_is_done(s);
+}
+
 int stream_query(stream *s)
 {
 	u64 seq;
 
 	if (!ring_target(s, &seq)) {
 		pump_run();
+		watch_all();
 		if (!ring_target(s, &seq))
 			return s->dev->lost() ? stream_refuses(s) : 1;
 	}
@@ -420,6 +571,8 @@ int stream_query(stream *s)
 		trace_complete(s->ln, seq);
 		return 0;
 	}
+	/* Its ring may wait for another one. */
+	watch_all();
 	return s->dev->lost() ? fail(ENODEV, "device %u is gone", s->dev->slot) : 1;
 }
 
@@ -438,10 +591,12 @@ stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg)
 	return all_streams->next(at, [&](stream &s) { return wanted(&s, arg) && ref_if_any(&s); });
 }
 
-/* The next of the device's, but those of synchronous calls. */
+/* The next of the device's, but those of synchronous calls in progress. */
 static stream *next_stream(const device *dev, size_t *at)
 {
-	return stream_next(at, [](const stream *s, const void *arg) { return s->dev == arg && !s->opt.internal; }, dev);
+	return stream_next(
+		at, [](const stream *s, const void *arg) { return s->dev == arg && (!s->opt.internal || load_relaxed(&s->abandoned)); },
+		dev);
 }
 
 int device_abort(device *dev)
@@ -457,28 +612,27 @@ int device_abort(device *dev)
 	return first;
 }
 
-int device_sync(device *dev, deadline until, bool *late)
+int device_sync(device *dev, deadline until)
 {
-	bool waits = false;
-	std::optional<kept_error> why;
-	int first = 0;
+	int err = 0;
 
-	for (size_t at = 0; stream *s = next_stream(dev, &at);) {
-		const bool alive = load_acquire(&s->alive) != 0;
-		const int wait = alive ? stream_wait(s, until) : 0;
-		const int err = wait || !alive ? wait : stream_take_error(s, nullptr);
-
-		if (err && !first) {
-			first = err;
-			why.emplace();
-			waits = wait == -ETIMEDOUT;
-		}
+	for (size_t at = 0; stream *s = err ? nullptr : next_stream(dev, &at);) {
+		err = stream_wait(s, until);
 		stream_unref(s);
 	}
 	memory_reclaim();
-	if (late)
-		*late = waits;
-	return first ? why->again(first) : 0;
+	return err;
+}
+
+int device_peek_error(device *dev)
+{
+	int err = 0;
+
+	for (size_t at = 0; stream *s = err ? nullptr : next_stream(dev, &at);) {
+		err = peek_error(s);
+		stream_unref(s);
+	}
+	return err;
 }
 
 /* ---- abort ------------------------------------------------------------------------------------------ */
@@ -510,13 +664,13 @@ int stream_abort(stream *s)
 	u64 seq;
 	int err;
 
-	if (forked())
-		return fail_forked();
 	l->lock.lock();
-	s->stopped = ECANCELED;
+	store_relaxed(&s->stopped, u32(ECANCELED));
 	stream_drop_queue(s);
 	err = s->dev->lost() ? 0 : cut_out(s);
-	s->error = {ECANCELED, dma::fault_reason::stopped, 0, s->last};
+	/* A failure before it is what the stream's end returns. */
+	if (!s->error.err)
+		s->error = {ECANCELED, dma::fault_reason::stopped, 0, s->last};
 	store_release(&s->has_error, 1u);
 	seq = s->last;
 	l->lock.unlock();

@@ -63,7 +63,11 @@ struct alignas(64) stream {
 	u32 id = 0;
 	u32 has_error = 0;
 	u64 max_len = 0;              /* of one request of this engine */
-	stream_error error;           /* under ln->lock */
+	stream_error error;           /* under ln->lock, as are the next two */
+	bool error_told = false;      /* by a call on the stream; it stays where the stream has stopped */
+	bool error_peeked = false;    /* by device_peek_error */
+	call_count calls;             /* in progress on it; its end waits for them */
+	struct call_group *group = nullptr; /* host functions of it; under ln->lock */
 	stream_options opt;
 	fail_mode mode = fail_mode::go_on;
 	u32 refs = 1;                 /* the handle, the pump; atomic */
@@ -71,6 +75,8 @@ struct alignas(64) stream {
 	u32 striped = 0;              /* it has spread copies over units; under ln->lock */
 	u64 told_first = 0, told_last = 0; /* the numbers of the latest of those whose failure was told; under ln->lock */
 	u32 held_back = 0;            /* the pump's: in which look one of them was not due */
+	u32 abandoned = 0;            /* internal, and its call returned before its work had ended; atomic */
+	u64 until = ~u64(0);          /* internal: when its call gives up waiting for room in the ring */
 	u64 user[4] = {};             /* the front end's */
 	stream *next_idle = nullptr;  /* of synchronous calls and not in use: the device's list */
 };
@@ -96,10 +102,24 @@ inline void *stream_handle(const stream *s)
 }
 
 int stream_create(device *dev, const stream_options &opt, stream **out);
-/* Waits for its work. The handle is dead at once for others. */
-int stream_destroy(stream *s);
-/* Drops queued work, stops running work, then destroys. */
-int stream_destroy_force(stream *s);
+/*
+ * The handle is dead at once for others.  Waits for calls in progress, which end with -EBADF unless their work was
+ * submitted, and for the stream's work.  Its pending error; -EBADF: it is destroyed already, or just being so.
+ */
+int stream_destroy(const void *handle);
+/*
+ * The same, but drops queued work and stops running work.  None of its host functions begins after it has returned, and
+ * none runs then; -ETIMEDOUT: one still does, after USDMA_HANG_MS.
+ */
+int stream_destroy_force(const void *handle);
+inline int stream_destroy(stream *s)
+{
+	return stream_destroy(stream_handle(s));
+}
+inline int stream_destroy_force(stream *s)
+{
+	return stream_destroy_force(stream_handle(s));
+}
 wait_mode stream_wait_mode(const stream *s);
 size_t stream_live();
 
@@ -109,6 +129,10 @@ int stream_sync(stream *s, deadline until);
 int stream_wait(stream *s, deadline until);
 /* 0: all done; 1: not yet; -errno: the device is gone. Does not take errors. */
 int stream_query(stream *s);
+/* Inside a read section, takes no lock: all is done and no error pending; false: it is not, or may not be. */
+bool stream_is_done(const stream *s);
+/* The same after looks for about a microsecond, where the stream's wait mode spins at all. */
+bool stream_spin(const stream *s);
 /* The pending error, cleared unless the stream has stopped for good; 0 or -errno. */
 int stream_take_error(stream *s, stream_error *out);
 /* Drops queued work, stops what runs; later calls give -ECANCELED until the stream is destroyed. */
@@ -122,12 +146,28 @@ void stream_unref(stream *s);
 /* Aborts each stream of the device that has work; the first error. */
 int device_abort(device *dev);
 int stream_set_fail_mode(stream *s, fail_mode mode);
-/* All streams of the device but those of synchronous calls under way; *late: it is the wait that ended for want of time, no task. */
-int device_sync(device *dev, deadline until, bool *late = nullptr);
+/*
+ * All streams of the device but those of synchronous calls in progress.  Takes no stream's error, and returns none: what
+ * it returns is of the wait alone.
+ */
+int device_sync(device *dev, deadline until);
+/* The error of the first of its streams that has one pending, which stays pending; of each stream once for each error. */
+int device_peek_error(device *dev);
 
-/* Puts up to any number of requests in order; blocks only for room in the ring. */
-int stream_submit(stream *s, const dma::request *r, size_t n);
-/* The same for one copy of up to plain_len bytes, which most calls are: nothing of it goes by memory where all is as usual. */
+/* The device is being closed: streams that are left get no new calls, and lose what waits behind a gate. */
+void streams_forsake(device *dev);
+/* Its rings have run dry: they go. */
+void streams_reap(device *dev);
+
+/*
+ * Puts up to any number of requests in order; blocks only for room in the ring.  *posted (if not null): how many were
+ * taken when it fails.
+ */
+int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted = nullptr);
+/*
+ * The same for one copy of up to plain_len bytes, which most calls are: nothing of it goes by memory.  Inside a read
+ * section: never blocks.  1: something is not as usual, and nothing was done.
+ */
 int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len);
 /* One copy, spread over the engine's units where that can be. */
 int stream_submit_long(stream *s, const dma::request &r);
@@ -140,8 +180,13 @@ bool queue_done(u64 epoch);
 
 /* Until the 64-bit word compares (dma::compare); word is CPU memory that lives as long as the stream's work. */
 int stream_wait_word(stream *s, const u64 *word, dma::compare cmp, u64 value, deadline until);
-/* As before and, when it held, stores reset there in the same step. */
-int stream_wait_word_reset(stream *s, u64 *word, dma::compare cmp, u64 value, u64 reset, deadline until);
+/*
+ * The same for an address of device or pinned memory that the CPU sees (word_view).  When that memory is freed the wait
+ * ends with an error of the stream, EFAULT.
+ */
+int stream_wait_memory(stream *s, const void *addr, dma::compare cmp, u64 value);
+/* The CPU's view of a word, inside a read section; nullptr: it has none, or there is no memory any more. */
+const u64 *word_view(const void *addr);
 /* For conditions with a logic of their own (count notify): check(arg) is called until it is true; then it has taken effect.
  * Both run under the stream's lock: they must not wait, free or call in here. */
 int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until);
@@ -150,17 +195,32 @@ int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *
  * A call on the host when all work before has ended.  deliver(arg, done) is called by
  * whatever thread notices, and must not block nor call in here: it hands the call to a
  * thread that runs it.  block: the stream goes on only after call_done(done); else done is null.  A stream's calls are
- * delivered in their order.  A call that was accepted is made in any case, also when the stream is aborted or its device
- * is lost.
+ * delivered in their order.  A call that was accepted is delivered in any case, also when the stream is aborted or its
+ * device is lost; who runs it asks call_begin() whether it is still wanted.
  */
 struct call_token;
+
+/* The host functions of one stream.  A reference for each of them. */
+struct call_group;
+call_group *call_group_of(stream *s); /* -> a reference; nullptr: no memory */
+/* Around a function, by whoever runs it.  False: it was dropped, and is not to run. */
+bool call_begin(call_group *g);
+void call_end(call_group *g);
+void call_group_unref(call_group *g);
+/* From now on none of the stream's functions begins. */
+void call_group_drop(stream *s);
+/* Until none runs but the one that this thread is in. -ETIMEDOUT. */
+int call_group_wait(stream *s, deadline until);
+
 int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block);
 void call_done(call_token *done);
 /* deliver for those who have no thread of their own: runs fn(arg) on the library's callback thread for the stream's owner or device. */
 int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block);
 
-/* Signals fd (an eventfd, the caller's, duplicated) by adding 1 when all work before has ended. */
+/* Signals fd (the caller's, duplicated) by adding 1 when all work before has ended; never blocks, nor raises a signal. */
 int stream_signal_fd(stream *s, int fd);
+/* The same where it is known to be an eventfd. */
+int stream_signal_eventfd(stream *s, int fd);
 
 } // namespace usdma::core
 #pragma GCC visibility pop

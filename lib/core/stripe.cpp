@@ -141,6 +141,7 @@ static void post(lane *l, const dma::request *r, u32 n)
 	trace_doorbell(l->ch);
 	store_relaxed(&l->count->doorbells, l->count->doorbells + 1);
 	store_relaxed(&l->count->requests, l->count->requests + n);
+	lane_wake(l);
 }
 
 /* With the helper's lock held, which it gives up. */
@@ -158,11 +159,6 @@ static void give_part(lane *h, dma::request r, const stripe_part &p)
 	store_relaxed(&h->count->bytes, h->count->bytes + r.len);
 	store_relaxed(&p.owner->bytes, p.owner->bytes + r.len);
 	h->lock.unlock();
-	/* The unlock is a full barrier between the requests and this look (see wake_sleeper). */
-	if (load_relaxed(h->ch->asleep)) {
-		h->ch->ops->wake(h->ch);
-		__atomic_fetch_add(&h->count->wakes, 1, __ATOMIC_RELAXED);
-	}
 }
 
 /* Where part k of n begins. */
@@ -206,7 +202,7 @@ static void join(stream *s, const crew &c, const u64 *seq)
 	for (u32 i = 0; i < c.n; i++)
 		q[i] = wait_for(s, c.helper[i], seq[i]);
 	post(s->ln, q, c.n);
-	s->last = s->ln->ch->posted;
+	store_relaxed(&s->last, s->ln->ch->posted);
 	store_relaxed(&s->ln->join_seq, s->last);
 }
 

@@ -4,10 +4,10 @@
 
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "lib/core/section.h"
 #include "lib/core/stripe.h"
 #include "lib/core/wait.h"
 
-#include <unistd.h>
 #include <new>
 
 namespace usdma::core {
@@ -82,9 +82,18 @@ static void finish_event(task &t)
 	t.ev = nullptr;
 }
 
+/* What was to be done before the mark may never be: whoever reads behind it must hear of that. */
+static bool gate_lost(stream *s, const task &t)
+{
+	if (!record_lost(t.rec))
+		return false;
+	stream_note_error(s, EIO, dma::fault_reason::lost, 0, s->last);
+	return true;
+}
+
 static outcome run_gate_event(stream *s, task &t)
 {
-	if (!record_passed(t.rec) && !gate_expired(s, t))
+	if (!record_passed(t.rec) && !gate_lost(s, t) && !gate_expired(s, t))
 		return outcome::later;
 	finish_event(t);
 	return outcome::done;
@@ -98,7 +107,7 @@ static outcome run_gate_check(stream *s, task &t)
 	if (!got && !gate_expired(s, t))
 		return outcome::later;
 	if (got < 0)
-		stream_note_error(s, -got, dma::fault_reason::none, 0, s->last);
+		stream_note_error(s, -got, got == -EFAULT ? dma::fault_reason::src_unmapped : dma::fault_reason::none, 0, s->last);
 	finish_check(t);
 	return outcome::done;
 }
@@ -217,7 +226,7 @@ void stream_drop_queue(stream *s)
 		drop_task(t, true);
 		queue_pop(s);
 	}
-	store_relaxed(&s->gated, 0u);
+	store_release(&s->gated, 0u);
 }
 
 /* ---- queueing --------------------------------------------------------------------------------------- */
@@ -244,14 +253,6 @@ static int enqueue(stream *s, task &t)
 	return 0;
 }
 
-/* After unlock(), which is a full barrier between the requests and this look. */
-static void after_push(const lane *l)
-{
-	if (load_relaxed(l->ch->asleep))
-		l->ch->ops->wake(l->ch);
-	pump_kick();
-}
-
 void queued_delete(queued *first)
 {
 	while (first) {
@@ -266,9 +267,10 @@ void queued_delete(queued *first)
 int stream_push_all(stream *s, queued *first)
 {
 	lane *l = s->ln;
-	int err = forked() ? fail_forked() : stream_refuses(s);
+	int err;
 
 	l->lock.lock();
+	err = stream_refuses(s);
 	/* On the pump's list in any case: that is what may fail.  It takes a stream off that has nothing queued. */
 	if (!err && !s->gated)
 		err = pump_add(s);
@@ -284,7 +286,7 @@ int stream_push_all(stream *s, queued *first)
 	}
 	l->lock.unlock();
 	queued_delete(first);
-	after_push(l);
+	pump_kick();
 	return err;
 }
 
@@ -302,19 +304,17 @@ static int push_call(stream *s, task &t)
 int stream_push(stream *s, task &&t)
 {
 	lane *l = s->ln;
-	int err = forked() ? fail_forked() : stream_refuses(s);
+	int err;
 
-	if (err) {
-		drop_task(t, false);
-		return err;
-	}
 	if (t.block)
 		return push_call(s, t);
 	l->lock.lock();
-	if (s->gated || run_task(s, t) == outcome::later)
+	/* Under the lock: a failure may stop the stream at any time. */
+	err = stream_refuses(s);
+	if (!err && (s->gated || run_task(s, t) == outcome::later))
 		err = enqueue(s, t);
 	l->lock.unlock();
-	after_push(l);
+	pump_kick();
 	if (err)
 		drop_task(t, false);
 	return err;
@@ -323,9 +323,10 @@ int stream_push(stream *s, task &&t)
 /* The lane that a gated stream waits for; it stays during a pass of the pump. With the lock of the stream's lane held. */
 static lane *waits_for(const stream *s)
 {
-	const task *t = s->queue ? &s->queue->t : nullptr;
+	const read_section in;
+	const task *t = in && s->queue ? &s->queue->t : nullptr;
 
-	return t && t->kind == task_kind::gate_event && load_acquire(&t->rec->at) == record::in_ring ? t->rec->ln : nullptr;
+	return t && t->kind == task_kind::gate_event ? record_lane(t->rec) : nullptr;
 }
 
 bool stream_advance(stream *s)
@@ -348,13 +349,15 @@ bool stream_advance(stream *s)
 			break;
 		queue_pop(s);
 		moved = true;
+		/* A gate that failed ended the stream (failure mode stop). */
+		if (s->stopped)
+			stream_drop_queue(s);
 	}
+	/* Release: who sees it open sees how far the stream's work in the ring goes. */
 	if (!s->queue)
-		store_relaxed(&s->gated, 0u);
+		store_release(&s->gated, 0u);
 	lane *other = waits_for(s);
 	l->lock.unlock();
-	if (load_relaxed(l->ch->asleep))
-		l->ch->ops->wake(l->ch);
 	/* Not under this lane's lock: of two that wait for each other's each would want both. */
 	if (other && lane_halted(other)) {
 		lane_check_fault(other);
@@ -383,21 +386,28 @@ int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *
 }
 
 struct word_gate {
-	u64 *word;
+	const void *addr;
 	dma::compare cmp;
-	u64 value, reset;
-	bool resets;
+	u64 value;
 };
 
 static int word_check(void *arg)
 {
-	auto *g = static_cast<word_gate *>(arg);
-	u64 v = load_acquire(g->word);
+	const auto *g = static_cast<const word_gate *>(arg);
 
-	if (!dma::compares(g->cmp, v, g->value))
+	return dma::compares(g->cmp, load_acquire(static_cast<const u64 *>(g->addr)), g->value);
+}
+
+/* Looked up each time, inside a section: whoever frees the memory first makes that fail, then waits for those inside. */
+static int memory_check(void *arg)
+{
+	const auto *g = static_cast<const word_gate *>(arg);
+	const read_section in;
+	const u64 *word = in ? word_view(g->addr) : nullptr;
+
+	if (!in)
 		return 0;
-	/* Of two that wait for the word, one takes it. */
-	return !g->resets || __atomic_compare_exchange_n(g->word, &v, g->reset, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	return word ? dma::compares(g->cmp, load_acquire(word), g->value) : -EFAULT;
 }
 
 static void word_release(void *arg)
@@ -405,21 +415,21 @@ static void word_release(void *arg)
 	delete static_cast<word_gate *>(arg);
 }
 
-static int wait_gate(stream *s, const word_gate &what, deadline until)
+static int wait_gate(stream *s, int (*check)(void *arg), const word_gate &what, deadline until)
 {
 	auto *g = new (std::nothrow) word_gate(what);
 
-	return g ? stream_wait_check(s, word_check, word_release, g, until) : fail(ENOMEM, "no memory for a wait");
+	return g ? stream_wait_check(s, check, word_release, g, until) : no_memory("a wait");
 }
 
 int stream_wait_word(stream *s, const u64 *word, dma::compare cmp, u64 value, deadline until)
 {
-	return wait_gate(s, {const_cast<u64 *>(word), cmp, value, 0, false}, until);
+	return wait_gate(s, word_check, {word, cmp, value}, until);
 }
 
-int stream_wait_word_reset(stream *s, u64 *word, dma::compare cmp, u64 value, u64 reset, deadline until)
+int stream_wait_memory(stream *s, const void *addr, dma::compare cmp, u64 value)
 {
-	return wait_gate(s, {word, cmp, value, reset, true}, until);
+	return wait_gate(s, memory_check, {addr, cmp, value}, deadline::never());
 }
 
 int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block)
@@ -439,26 +449,5 @@ int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *a
 	return no_memory("a call");
 }
 
-static void write_fd(void *arg, call_token *)
-{
-	const u64 one = 1;
-	const int fd = int(reinterpret_cast<intptr_t>(arg));
-
-	if (write(fd, &one, sizeof(one)) != sizeof(one))
-		log_warn("signalling file descriptor %d failed: it is no eventfd, or full", fd);
-	close(fd);
-}
-
-int stream_signal_fd(stream *s, int fd)
-{
-	const int mine = dup(fd);
-
-	if (mine < 0)
-		return fail_errno("file descriptor %d", fd);
-	const int err = stream_call(s, write_fd, reinterpret_cast<void *>(intptr_t(mine)), false);
-	if (err)
-		close(mine);
-	return err;
-}
 
 } // namespace usdma::core

@@ -62,7 +62,6 @@ void stream_drop_queue(stream *s);
 void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq);
 /* Doorbell and counters after n requests were posted; with the lane's lock held. */
 void stream_note_posted(stream *s, const dma::request *r, size_t n);
-void event_unref(event *e);
 /* Back to never recorded. */
 void event_forget_record(event *e);
 /* Errors that end a call at once: stopped, dead. */
@@ -75,12 +74,16 @@ void record_ref(record *r);
 void record_unref(record *r);
 /* Puts it into the ring, with the lane's lock held; false: no room. */
 bool record_place(record *r, stream *s);
-/* The device closes: a record in one of its rings is reached. */
-void record_settle(record *r, const device *dev);
+/* The lane whose ring it is in, inside a read section; nullptr: in none, or the device was closed. */
+lane *record_lane(const record *r);
 /* Notices that it is reached; true when so. Handles its lane's faults, which takes locks of lanes. */
 bool record_reached(record *r);
 /* The same without: for those who hold one. */
 bool record_passed(const record *r);
+/* It is in a ring of a device that is lost, and was not reached there: it never will be. */
+bool record_lost(const record *r);
+/* Waits for it; the lane it is on is counted as in use. */
+int record_wait(record *r, deadline until);
 
 /* ---- pump ------------------------------------------------------------------------------------------- */
 
@@ -101,7 +104,7 @@ void pump_wait_progress(u32 seen, u64 abs_ns);
 u32 pump_progress();
 /* The device goes: nothing watches it any more. */
 void pump_forget(device *dev);
-/* Its rings have run dry: nothing looks at its lanes after this. */
-void pump_settle(device *dev);
+/* After a device's opening was cleared and its streams are gone: nothing looks at its lanes after this. */
+void pump_settle();
 
 } // namespace usdma::core

@@ -131,18 +131,16 @@ int vmm_release(u64 va)
 
 int physical_new(device *dev, u64 size, physical **out)
 {
-	physical *p = nullptr;
-	device *ref;
-	const int err = device_get(dev->slot, &ref);
+	const int err = device_ref(dev);
 
 	if (err)
 		return err;
-	p = physicals->get();
+	physical *p = physicals->get();
 	if (!p) {
-		device_put(ref);
+		device_put(dev);
 		return fail(ENOMEM, "there can be no more physical memory handles");
 	}
-	p->dev = ref;
+	p->dev = dev;
 	p->size = size;
 	*out = p;
 	return 0;
@@ -228,9 +226,26 @@ int physical_host(device *dev, u64 size, int, physical **out)
 	return 0;
 }
 
-physical *physical_of(const void *handle)
+physical *physical_enter(const void *handle)
 {
-	return physicals->holds(handle) ? object_at<physical>(handle) : nullptr;
+	physical *p = object_at<physical>(handle);
+
+	if (!physicals->holds(handle))
+		return nullptr;
+	for (u32 n = load_relaxed(&p->refs); n;)
+		if (__atomic_compare_exchange_n(&p->refs, &n, n + 1, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+			/* Once more: it may be another one by now. */
+			if (physicals->holds(handle))
+				return p;
+			physical_unref(p);
+			return nullptr;
+		}
+	return nullptr;
+}
+
+void physical_leave(physical *p)
+{
+	physical_unref(p);
 }
 
 void *physical_handle(const physical *p)
@@ -244,15 +259,13 @@ void physical_put(physical *p)
 	{
 		std::lock_guard guard(v.lock);
 
+		/* Another thread gave the last one back meanwhile. */
+		if (!p->handles)
+			return;
 		if (--p->handles == 0)
 			store_release(&p->alive, u64(0));
 	}
 	physical_unref(p);
-}
-
-u64 physical_size(const physical *p)
-{
-	return p->size;
 }
 
 bool physical_on_host(const physical *p)

@@ -25,12 +25,12 @@ int vmm_release(u64 va);
 int physical_device(device *dev, u64 size, u64 align, physical **out);
 /* Pinned host memory for the engines of the process; dev is opened for it, so that it can be mapped. */
 int physical_host(device *dev, u64 size, int node, physical **out);
-/* nullptr: no handle of physical memory that is there. */
-physical *physical_of(const void *handle);
+/* With a reference, until physical_leave; nullptr: no handle of physical memory that is there. */
+physical *physical_enter(const void *handle);
+void physical_leave(physical *p);
 void *physical_handle(const physical *p);
 /* The handle ends; the memory lives on while it is mapped. */
 void physical_put(physical *p);
-u64 physical_size(const physical *p);
 bool physical_on_host(const physical *p);
 /* What the front end says of it; kept with it. */
 void *physical_user(physical *p, size_t size);

@@ -2,6 +2,7 @@
 /* Physical memory and device memory that other processes map. */
 #include "driver/base/grow.h"
 #include "lib/core/slab.h"
+#include "lib/core/hold.h"
 #include "lib/core/vmm_room.h"
 
 #include <cstring>
@@ -166,7 +167,7 @@ static int no_key()
 int ipc_memory_export(const void *ptr, u64 size, bool open, char *key)
 {
 	const place p = locate(ptr);
-	device *dev = device_peek(p.slot);
+	const slot_hold dev(p.slot);
 	share_spec spec{share_kind::memory, open, -1, 0, size, 0};
 	share *s;
 	int err;
@@ -176,7 +177,7 @@ int ipc_memory_export(const void *ptr, u64 size, bool open, char *key)
 	if (p.cls != mem_class::device || !p.size || !dev || !range_within(reinterpret_cast<u64>(ptr) - p.base, size, p.size))
 		return fail(EFAULT, "%p and %llu bytes from there are not one block of device memory", ptr,
 			    static_cast<unsigned long long>(size));
-	err = p.space == dma::space::device ? file_of(dev, p.dma, &spec.data_fd, &spec.offset)
+	err = p.space == dma::space::device ? file_of(dev.get(), p.dma, &spec.data_fd, &spec.offset)
 					    : fail(EOPNOTSUPP, "%p is memory that has no file of this process", ptr);
 	if (!err)
 		err = share_export(spec, false, &s);
@@ -256,7 +257,9 @@ int ipc_memory_import(device *dev, const char *key, void **out)
 	import *const i = made.get();
 	err = share_import(key, share_kind::memory, false, &i->from);
 	if (!err)
-		err = device_get(dev->slot, &i->dev);
+		err = device_ref(dev);
+	if (!err)
+		i->dev = dev;
 	if (!err)
 		err = import_map(i);
 	if (err) {

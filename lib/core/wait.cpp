@@ -34,8 +34,11 @@ static void look_lane(lane *l)
 
 void device_check_faults(device *dev)
 {
-	std::lock_guard guard(dev->lock);
+	/* Somebody opens or resets a channel: the next look is soon. */
+	std::unique_lock guard(dev->lock, std::try_to_lock);
 
+	if (!guard.owns_lock())
+		return;
 	for (auto &l : dev->lanes)
 		look_lane(l.get());
 }
@@ -79,6 +82,15 @@ static bool fast_spin(const lane *l, u64 seq)
 	return false;
 }
 
+bool lane_spin(lane *l, u64 seq)
+{
+	const bool done = fast_spin(l, seq);
+
+	if (done)
+		count_spin(l);
+	return done;
+}
+
 /* One burst of looks between two looks at the clock. */
 static bool burst(const lane *l, u64 seq)
 {
@@ -88,6 +100,13 @@ static bool burst(const lane *l, u64 seq)
 		cpu_relax();
 	}
 	return false;
+}
+
+/* Its ring may wait for one of another device. */
+static int look_after(lane *l)
+{
+	watch_all();
+	return device_alive(l->dev);
 }
 
 /* 0 done, -EAGAIN the budget is spent, or an error. */
@@ -102,16 +121,18 @@ static int spin(lane *l, u64 seq, deadline until, u64 budget)
 		const u64 now = now_ns();
 		if (unlikely(lane_halted(l)))
 			lane_check_fault(l);
-		if (now >= until.at() && !until.is_never())
-			return fail(ETIMEDOUT, "not done in time");
+		if (now >= until.at() && !until.is_never()) {
+			const int err = look_after(l);
+
+			return err ? err : fail(ETIMEDOUT, "not done in time");
+		}
 		if (now - start > budget)
 			return -EAGAIN;
 		if (now - checked > ns_per_ms) {
-			const int err = device_alive(l->dev);
+			const int err = look_after(l);
 
 			if (err)
 				return err;
-			device_check_faults(l->dev);
 			checked = now;
 			sched_yield(); /* the engine's thread may need this very core */
 		}
@@ -191,9 +212,9 @@ static int look(lane *l, u64 seq, deadline until)
 		lane_check_fault(l);
 	if (lane_done(l, seq))
 		return 1;
-	if (until.passed())
-		return fail(ETIMEDOUT, "not done in time");
-	return device_alive(l->dev);
+	if (const int err = look_after(l))
+		return err;
+	return until.passed() ? fail(ETIMEDOUT, "not done in time") : 0;
 }
 
 static int lead(lane *l, waiter *me, deadline until)
@@ -210,8 +231,7 @@ static int lead(lane *l, waiter *me, deadline until)
 		if (err)
 			return err;
 		__atomic_fetch_add(&l->count->sleeps, 1, __ATOMIC_RELAXED);
-		if (eventfd_sleep(l->ch->irq_fd[dma::irq_waiter], next_look(l, until)) == -ETIMEDOUT)
-			device_check_faults(l->dev);
+		eventfd_sleep(l->ch->irq_fd[dma::irq_waiter], next_look(l, until));
 	}
 }
 
@@ -285,13 +305,15 @@ int lane_wait(lane *l, u64 seq, deadline until, wait_mode mode)
 	trace_wait_begin(l, seq);
 	const int err = wait_any(l, seq, until, mode);
 	trace_wait_end(l, seq, err);
+	/* So that who hears of the loss can mostly have its memory back at once. */
+	if (unlikely(err && l->dev->lost()))
+		device_settle(l->dev);
 	return err;
 }
 
-void lane_drain(lane *l)
+bool lane_drain(lane *l)
 {
-	if (!l->dev->lost())
-		lane_wait(l, l->ch->posted, deadline::in_ms(hang_over_ms()), wait_mode::hybrid);
+	return !l->dev->lost() && lane_wait(l, l->ch->posted, deadline::in_ms(hang_over_ms()), wait_mode::hybrid) == 0;
 }
 
 } // namespace usdma::core

@@ -12,12 +12,32 @@ namespace usdma::core {
 
 /* 0: completed >= seq; -ETIMEDOUT; -ENODEV or -ETIMEDOUT's kin: the device is dead (its text says why). */
 int lane_wait(lane *l, u64 seq, deadline until, wait_mode mode);
-/* For closing: all that is posted has ended, or the device is dead. */
-void lane_drain(lane *l);
+/* Looks for about a microsecond; takes no lock.  True: completed >= seq. */
+bool lane_spin(lane *l, u64 seq);
+/* For closing: all that is posted has ended; false: it has not, for long, or the device is dead. */
+bool lane_drain(lane *l);
 
 inline bool lane_done(const lane *l, u64 seq)
 {
 	return dma::completed(l->ch) >= seq;
+}
+
+/*
+ * After the doorbell, with the lock held.  What was posted must be visible before this look at whether the device
+ * sleeps.  The device sets asleep, then looks at the ring: one of the two sees the other.
+ */
+[[gnu::always_inline]] inline void lane_wake(lane *l)
+{
+	dma::channel *const ch = l->ch;
+
+	if (likely(ch->asleep_ordered))
+		barrier_light();
+	else
+		barrier_full();
+	if (unlikely(load_relaxed(ch->asleep))) {
+		ch->ops->wake(ch);
+		__atomic_fetch_add(&l->count->wakes, 1, __ATOMIC_RELAXED);
+	}
 }
 
 /* Its ring waits, or is yet to wait, for parts of a copy in helpers' rings (stripe.h). */
@@ -39,7 +59,10 @@ void lane_check_fault(lane *l);
 /* The channel's alone, with the lock held; not for helpers. */
 void lane_handle_fault(lane *l);
 
-/* Notices a device that is lost, or makes no progress for too long. 0, or the errno with which it is dead. */
+/*
+ * As watch_all(), for this device alone, which may be closing: a sleeper looks after its own.
+ * 0, or the errno with which the device is dead.
+ */
 int device_alive(device *dev);
 
 /* By then what stands still was reset, or is given up (recover.cpp): each step takes USDMA_HANG_MS. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/error.h"
 #include "lib/core/copy.h"
+#include "lib/core/hold.h"
 #include "lib/hccl/table.h"
 
 namespace hccl {
@@ -60,9 +61,11 @@ bool acl_type(element type, aclDataType *out)
 
 HcclResult reduce_by_core(aclrtStream handle, char *dst, const char *src, u64 len, element type, reduce_op op)
 {
-	if (!usdma::core::stream_valid(handle))
+	const usdma::core::stream_hold s(handle);
+
+	if (s.error())
 		return acl_failed("the reduction", ACL_ERROR_RT_INVALID_HANDLE);
-	if (int err = usdma::core::reduce_async(usdma::core::stream_of(handle), dst, src, len, type, op)) {
+	if (int err = usdma::core::reduce_async(s, dst, src, len, type, op)) {
 		log_warn("hccl: the reduction failed: %s", usdma::error_text());
 		return err == -EOPNOTSUPP ? HCCL_E_NOT_SUPPORT : HCCL_E_RUNTIME;
 	}

@@ -7,7 +7,6 @@
 #include <cstddef>
 
 using namespace usdma;
-using native::to_core;
 using native::until_ms;
 
 /* The public item and core's are the same words. */
@@ -19,16 +18,32 @@ static_assert(USDMA_FLOAT16 == int(dma::element::f16) && USDMA_FLOAT64 == int(dm
 static_assert(USDMA_SUM == int(dma::reduce_op::sum) && USDMA_PROD == int(dma::reduce_op::prod));
 static_assert(USDMA_GEQ == int(dma::compare::geq) && USDMA_NOR == int(dma::compare::nor));
 
+[[gnu::noinline]] static int copy_slow(usdma_stream *stream, void *dst, const void *src, size_t len)
+{
+	const core::stream_hold s(stream);
+
+	return likely(s) ? core::copy_async(s, dst, src, len) : native::not_held("usdma_copy", "stream", s.error());
+}
+
+/* Most copies end inside the section.  What is not as usual is done outside of it, for it may block. */
+static inline int copy_quick(usdma_stream *stream, void *dst, const void *src, size_t len)
+{
+	const core::read_section in;
+
+	return likely(in && core::stream_valid(stream)) ? core::copy_quick(core::stream_of(stream), dst, src, len) : 1;
+}
+
 int usdma_copy(usdma_stream *stream, void *dst, const void *src, size_t len)
 {
-	need_stream(stream);
-	return core::copy_async(to_core(stream), dst, src, len);
+	const int err = copy_quick(stream, dst, src, len);
+
+	return likely(err <= 0) ? err : copy_slow(stream, dst, src, len);
 }
 
 int usdma_copy_sync(usdma_device *dev, void *dst, const void *src, size_t len, int timeout_ms)
 {
-	need_device(dev);
-	return core::copy_sync(to_core(dev), dst, src, len, until_ms(timeout_ms));
+	hold_device(d, dev);
+	return core::copy_sync(d, dst, src, len, until_ms(timeout_ms));
 }
 
 int usdma_copy_batch(usdma_stream *stream, const struct usdma_copy_item *items, size_t n, size_t *done)
@@ -37,12 +52,12 @@ int usdma_copy_batch(usdma_stream *stream, const struct usdma_copy_item *items, 
 
 	if (done)
 		*done = 0;
-	need_stream(stream);
+	hold_stream(s, stream);
 	if (!n)
 		return 0;
 	need_pointer(items);
 	const int err =
-		core::copy_batch(to_core(stream), reinterpret_cast<const core::copy_item *>(items), n, &submitted);
+		core::copy_batch(s, reinterpret_cast<const core::copy_item *>(items), n, &submitted);
 
 	if (done)
 		*done = err ? submitted : n;
@@ -56,50 +71,50 @@ static core::copy_rect rect_of(const struct usdma_copy_rect &r)
 
 int usdma_copy_2d(usdma_stream *stream, const struct usdma_copy_rect *rect)
 {
-	need_stream(stream);
+	hold_stream(s, stream);
 	need_pointer(rect);
-	return core::copy_2d_async(to_core(stream), rect_of(*rect));
+	return core::copy_2d_async(s, rect_of(*rect));
 }
 
 int usdma_copy_2d_sync(usdma_device *dev, const struct usdma_copy_rect *rect, int timeout_ms)
 {
-	need_device(dev);
+	hold_device(d, dev);
 	need_pointer(rect);
-	return core::copy_2d_sync(to_core(dev), rect_of(*rect), until_ms(timeout_ms));
+	return core::copy_2d_sync(d, rect_of(*rect), until_ms(timeout_ms));
 }
 
 int usdma_fill(usdma_stream *stream, void *dst, uint64_t pattern, unsigned pattern_size, size_t len)
 {
-	need_stream(stream);
-	return core::fill_async(to_core(stream), dst, pattern, pattern_size, len);
+	hold_stream(s, stream);
+	return core::fill_async(s, dst, pattern, pattern_size, len);
 }
 
 int usdma_fill_sync(usdma_device *dev, void *dst, uint64_t pattern, unsigned pattern_size, size_t len, int timeout_ms)
 {
-	need_device(dev);
-	return core::fill_sync(to_core(dev), dst, pattern, pattern_size, len, until_ms(timeout_ms));
+	hold_device(d, dev);
+	return core::fill_sync(d, dst, pattern, pattern_size, len, until_ms(timeout_ms));
 }
 
 int usdma_reduce(usdma_stream *stream, void *dst, const void *src, size_t len, int element, int op)
 {
-	need_stream(stream);
+	hold_stream(s, stream);
 	if (element < 0 || element >= int(dma::element::count))
 		return fail(EINVAL, "%s: there is no element type %d", __func__, element);
 	if (op < USDMA_SUM || op > USDMA_PROD)
 		return fail(EINVAL, "%s: there is no operation %d", __func__, op);
-	return core::reduce_async(to_core(stream), dst, src, len, dma::element(element), dma::reduce_op(op));
+	return core::reduce_async(s, dst, src, len, dma::element(element), dma::reduce_op(op));
 }
 
 int usdma_write_value(usdma_stream *stream, void *dst, uint64_t value)
 {
-	need_stream(stream);
-	return core::write_value_async(to_core(stream), dst, value);
+	hold_stream(s, stream);
+	return core::write_value_async(s, dst, value);
 }
 
 int usdma_wait_value(usdma_stream *stream, const void *addr, int compare, uint64_t value)
 {
-	need_stream(stream);
+	hold_stream(s, stream);
 	if (compare < USDMA_GEQ || compare > USDMA_NOR)
 		return fail(EINVAL, "%s: there is no comparison %d", __func__, compare);
-	return core::wait_value_async(to_core(stream), addr, dma::compare(compare), value);
+	return core::wait_value_async(s, addr, dma::compare(compare), value);
 }

@@ -4,7 +4,6 @@
 
 using namespace usdma;
 using native::give;
-using native::to_core;
 
 int usdma_device_count(void)
 {
@@ -19,7 +18,7 @@ int usdma_open_index(unsigned index, usdma_device **out)
 	*out = nullptr;
 	if (const int err = core::device_get(index, &dev))
 		return err;
-	*out = reinterpret_cast<usdma_device *>(dev);
+	*out = static_cast<usdma_device *>(core::device_handle(dev));
 	return 0;
 }
 
@@ -34,9 +33,9 @@ int usdma_open(const char *name, usdma_device **out)
 
 int usdma_close(usdma_device *dev)
 {
-	need_device(dev);
-	core::device_put(to_core(dev));
-	return 0;
+	const int err = core::device_close_handle(dev);
+
+	return err == -EBADF ? native::not_held(__func__, "device", err) : err;
 }
 
 template <size_t n> static void set_text(char (&to)[n], std::string_view from)
@@ -57,6 +56,8 @@ static u32 flags_of(core::device *d)
 		flags |= USDMA_DEVICE_CPU_VISIBLE;
 	if (d->lost())
 		flags |= USDMA_DEVICE_LOST;
+	if (d->lost() && !d->stopped())
+		flags |= USDMA_DEVICE_MAY_WRITE;
 	return flags;
 }
 
@@ -64,9 +65,8 @@ int usdma_device_get_info(usdma_device *dev, struct usdma_device_info *info)
 {
 	struct usdma_device_info v = {};
 
-	need_device(dev);
+	hold_device(d, dev);
 	need_pointer(info);
-	core::device *d = to_core(dev);
 	const dma::engine_limits &lim = d->eng->limits();
 	const core::heap_info heap = core::device_heap_info(d);
 
@@ -89,10 +89,10 @@ int usdma_device_get_stats(usdma_device *dev, struct usdma_device_stats *stats)
 {
 	struct usdma_device_stats v = {};
 
-	need_device(dev);
+	hold_device(d, dev);
 	need_pointer(stats);
-	const core::device_stats st = core::device_stats_get(to_core(dev));
-	const core::heap_info heap = core::device_heap_info(to_core(dev));
+	const core::device_stats st = core::device_stats_get(d);
+	const core::heap_info heap = core::device_heap_info(d);
 
 	v.streams = st.streams;
 	v.copies = st.copies;
@@ -110,16 +110,14 @@ int usdma_device_get_stats(usdma_device *dev, struct usdma_device_stats *stats)
 
 int usdma_device_sync(usdma_device *dev, int timeout_ms)
 {
-	need_device(dev);
-	return core::device_sync(to_core(dev), native::until_ms(timeout_ms));
+	hold_device(d, dev);
+	return core::device_sync(d, native::until_ms(timeout_ms));
 }
 
 int usdma_device_inject(usdma_device *dev, const char *rules)
 {
-	need_device(dev);
+	hold_device(d, dev);
 	need_pointer(rules);
-	core::device *d = to_core(dev);
-
 	if (std::string_view(d->eng->transport().backend()) != "sim")
 		return fail(EOPNOTSUPP, "device %u (%s) is no software device of this process; usdma-sim has --control for that",
 			    d->slot, d->spec.c_str());

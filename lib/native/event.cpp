@@ -3,7 +3,6 @@
 #include "lib/native/handles.h"
 
 using namespace usdma;
-using native::to_core;
 
 static_assert(u32(USDMA_EVENT_TIMING) == u32(core::event_timing));
 
@@ -13,10 +12,10 @@ int usdma_event_create(usdma_device *dev, unsigned flags, usdma_event **out)
 
 	need_pointer(out);
 	*out = nullptr;
-	need_device(dev);
+	hold_device(d, dev);
 	if (flags & ~unsigned(USDMA_EVENT_TIMING))
 		return fail(EINVAL, "%s: unknown flags 0x%x", __func__, flags);
-	if (const int err = core::event_create(to_core(dev), flags, &e))
+	if (const int err = core::event_create(d, flags, &e))
 		return err;
 	*out = static_cast<usdma_event *>(core::event_handle(e));
 	return 0;
@@ -24,46 +23,54 @@ int usdma_event_create(usdma_device *dev, unsigned flags, usdma_event **out)
 
 int usdma_event_destroy(usdma_event *event)
 {
-	need_event(event);
-	return core::event_destroy(to_core(event));
+	const int err = core::event_destroy(event);
+
+	return err == -EBADF ? native::not_held(__func__, "event", err) : err;
 }
 
 int usdma_event_record(usdma_event *event, usdma_stream *stream)
 {
-	need_event(event);
-	need_stream(stream);
-	return core::event_record(to_core(event), to_core(stream));
+	hold_event(e, event);
+	hold_stream(s, stream);
+	return core::event_record(e, s);
 }
 
 int usdma_stream_wait_event(usdma_stream *stream, usdma_event *event)
 {
-	need_stream(stream);
-	need_event(event);
-	return core::stream_wait_event(to_core(stream), to_core(event), deadline::never());
+	hold_stream(s, stream);
+	hold_event(e, event);
+	return core::stream_wait_event(s, e, deadline::never());
 }
 
 int usdma_event_query(usdma_event *event)
 {
-	need_event(event);
-	return core::event_query(to_core(event)) != core::event_state::pending;
+	{
+		const core::read_section in;
+
+		/* Most are reached when they are asked. */
+		if (in && core::event_is_reached(event))
+			return 1;
+	}
+	hold_event(e, event);
+	return core::event_query(e) != core::event_state::pending;
 }
 
 int usdma_event_sync(usdma_event *event, int timeout_ms)
 {
-	need_event(event);
-	return core::event_sync(to_core(event), native::until_ms(timeout_ms));
+	hold_event(e, event);
+	return core::event_sync(e, native::until_ms(timeout_ms));
 }
 
 int usdma_event_elapsed(usdma_event *start, usdma_event *end, int64_t *ns)
 {
 	u64 from, to;
 
-	need_event(start);
-	need_event(end);
+	hold_event(first, start);
+	hold_event(last, end);
 	need_pointer(ns);
-	if (const int err = core::event_time_ns(to_core(start), &from))
+	if (const int err = core::event_time_ns(first, &from))
 		return err;
-	if (const int err = core::event_time_ns(to_core(end), &to))
+	if (const int err = core::event_time_ns(last, &to))
 		return err;
 	*ns = int64_t(to - from);
 	return 0;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "driver/base/error.h"
-#include "lib/core/event.h"
+#include "lib/core/hold.h"
 #include "lib/core/info.h"
 #include "usdma/usdma.h"
 
@@ -12,26 +12,14 @@
 
 namespace usdma::native {
 
-inline core::device *to_core(usdma_device *d)
-{
-	return reinterpret_cast<core::device *>(d);
-}
-inline core::stream *to_core(usdma_stream *s)
-{
-	return core::stream_of(s);
-}
-inline core::event *to_core(usdma_event *e)
-{
-	return core::event_of(e);
-}
-
-[[gnu::cold]] inline int bad_handle(const char *call, const char *what)
-{
-	return fail(EBADF, "%s: the %s is NULL, unknown, or destroyed already", call, what);
-}
 [[gnu::cold]] inline int null_argument(const char *call, const char *what)
 {
 	return fail(EINVAL, "%s: %s is NULL", call, what);
+}
+/* A handle that leads to nothing: -EBADF with its text, or what else there was. */
+[[gnu::cold]] inline int not_held(const char *call, const char *what, int err)
+{
+	return err == -EBADF ? fail(EBADF, "%s: the %s is NULL, unknown, or destroyed already", call, what) : err;
 }
 
 inline deadline until_ms(int timeout_ms)
@@ -73,21 +61,19 @@ template <class T> int take(const char *call, const T *in, T *out)
 
 } // namespace usdma::native
 
-#define need_device(d)                                                                                                 \
-	do {                                                                                                           \
-		if (unlikely(!::usdma::core::device_valid(d)))                                                         \
-			return ::usdma::native::bad_handle(__func__, "device");                                        \
-	} while (0)
-#define need_stream(s)                                                                                                 \
-	do {                                                                                                           \
-		if (unlikely(!::usdma::core::stream_valid(s)))                                                         \
-			return ::usdma::native::bad_handle(__func__, "stream");                                        \
-	} while (0)
-#define need_event(e)                                                                                                  \
-	do {                                                                                                           \
-		if (unlikely(!::usdma::core::event_valid(e)))                                                          \
-			return ::usdma::native::bad_handle(__func__, "event");                                         \
-	} while (0)
+/* For a call that may block: `name` is the object behind the handle, and stays until the call returns. */
+#define hold_device(name, handle)                                                                                      \
+	const ::usdma::core::device_hold name(handle);                                                                 \
+	if (unlikely(name.error()))                                                                                    \
+	return ::usdma::native::not_held(__func__, "device", name.error())
+#define hold_stream(name, handle)                                                                                      \
+	const ::usdma::core::stream_hold name(handle);                                                                 \
+	if (unlikely(name.error()))                                                                                    \
+	return ::usdma::native::not_held(__func__, "stream", name.error())
+#define hold_event(name, handle)                                                                                       \
+	const ::usdma::core::event_hold name(handle);                                                                  \
+	if (unlikely(name.error()))                                                                                    \
+	return ::usdma::native::not_held(__func__, "event", name.error())
 #define need_pointer(p)                                                                                                \
 	do {                                                                                                           \
 		if (unlikely(!(p)))                                                                                    \

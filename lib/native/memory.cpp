@@ -3,7 +3,6 @@
 #include "lib/native/handles.h"
 
 using namespace usdma;
-using native::to_core;
 
 static_assert(USDMA_MEMORY_UNREGISTERED == int(core::mem_class::unregistered));
 static_assert(USDMA_MEMORY_HOST == int(core::mem_class::host));
@@ -22,8 +21,8 @@ int usdma_host_alloc(usdma_device *dev, size_t size, void **out)
 	need_pointer(out);
 	*out = nullptr;
 	if (dev) {
-		need_device(dev);
-		node = to_core(dev)->eng->limits().numa_node;
+		hold_device(d, dev);
+		node = d->eng->limits().numa_node;
 	}
 	if (const int err = need_size(__func__, size))
 		return err;
@@ -57,10 +56,10 @@ int usdma_device_alloc(usdma_device *dev, size_t size, void **out)
 
 	need_pointer(out);
 	*out = nullptr;
-	need_device(dev);
+	hold_device(d, dev);
 	if (const int err = need_size(__func__, size))
 		return err;
-	if (const int err = core::device_alloc(to_core(dev), size, core::page_policy::huge_first, &addr))
+	if (const int err = core::device_alloc(d, size, core::page_policy::huge_first, &addr))
 		return err;
 	*out = reinterpret_cast<void *>(addr);
 	return 0;

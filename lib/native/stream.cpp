@@ -4,7 +4,6 @@
 
 using namespace usdma;
 using native::give;
-using native::to_core;
 
 static_assert(USDMA_WAIT_POLL == int(core::wait_mode::poll) + 1);
 static_assert(USDMA_WAIT_INTERRUPT == int(core::wait_mode::interrupt) + 1);
@@ -35,10 +34,10 @@ int usdma_stream_create(usdma_device *dev, const struct usdma_stream_options *op
 
 	need_pointer(out);
 	*out = nullptr;
-	need_device(dev);
+	hold_device(d, dev);
 	if (const int err = options_of(options, &opt))
 		return err;
-	if (const int err = core::stream_create(to_core(dev), opt, &s))
+	if (const int err = core::stream_create(d, opt, &s))
 		return err;
 	*out = static_cast<usdma_stream *>(core::stream_handle(s));
 	return 0;
@@ -46,36 +45,52 @@ int usdma_stream_create(usdma_device *dev, const struct usdma_stream_options *op
 
 int usdma_stream_destroy(usdma_stream *stream)
 {
-	need_stream(stream);
-	return core::stream_destroy(to_core(stream));
+	return core::stream_destroy(stream);
 }
 
 int usdma_stream_sync(usdma_stream *stream, int timeout_ms)
 {
-	need_stream(stream);
-	return core::stream_sync(to_core(stream), native::until_ms(timeout_ms));
+	/* Inside the section for a microsecond: many are done by then. */
+	bool done;
+	{
+		const core::read_section in;
+
+		done = in && core::stream_valid(stream) && core::stream_spin(core::stream_of(stream));
+	}
+	if (likely(done)) {
+		core::memory_reclaim();
+		return 0;
+	}
+	hold_stream(s, stream);
+	return core::stream_sync(s, native::until_ms(timeout_ms));
 }
 
 int usdma_stream_query(usdma_stream *stream)
 {
-	need_stream(stream);
-	const int pending = core::stream_query(to_core(stream));
+	{
+		const core::read_section in;
+
+		if (in && core::stream_valid(stream) && core::stream_is_done(core::stream_of(stream)))
+			return 1;
+	}
+	hold_stream(s, stream);
+	const int pending = core::stream_query(s);
 
 	return pending < 0 ? pending : !pending;
 }
 
 int usdma_stream_abort(usdma_stream *stream)
 {
-	need_stream(stream);
-	return core::stream_abort(to_core(stream));
+	hold_stream(s, stream);
+	return core::stream_abort(s);
 }
 
 int usdma_stream_set_fail_mode(usdma_stream *stream, int mode)
 {
-	need_stream(stream);
+	hold_stream(s, stream);
 	if (mode != USDMA_FAIL_GO_ON && mode != USDMA_FAIL_STOP)
 		return fail(EINVAL, "%s: there is no mode %d", __func__, mode);
-	return core::stream_set_fail_mode(to_core(stream), core::fail_mode(mode));
+	return core::stream_set_fail_mode(s, core::fail_mode(mode));
 }
 
 int usdma_stream_take_error(usdma_stream *stream, struct usdma_error_info *info)
@@ -83,9 +98,9 @@ int usdma_stream_take_error(usdma_stream *stream, struct usdma_error_info *info)
 	struct usdma_error_info v = {};
 	core::stream_error e;
 
-	need_stream(stream);
+	hold_stream(s, stream);
 	need_pointer(info);
-	v.error = core::stream_take_error(to_core(stream), &e);
+	v.error = core::stream_take_error(s, &e);
 	v.reason = u32(e.reason);
 	strncpy(v.reason_name, dma::fault_name(e.reason), sizeof(v.reason_name) - 1);
 	v.address = e.address;
@@ -97,11 +112,11 @@ int usdma_stream_get_stats(usdma_stream *stream, struct usdma_stream_stats *stat
 {
 	struct usdma_stream_stats v = {};
 
-	need_stream(stream);
+	hold_stream(s, stream);
 	need_pointer(stats);
-	const core::stream_stats st = core::stream_stats_get(to_core(stream));
+	const core::stream_stats st = core::stream_stats_get(s);
 
-	v.id = to_core(stream)->id;
+	v.id = s->id;
 	v.copies = st.copies;
 	v.bytes = st.bytes;
 	v.errors = st.errors;
@@ -110,13 +125,13 @@ int usdma_stream_get_stats(usdma_stream *stream, struct usdma_stream_stats *stat
 
 int usdma_stream_signal_fd(usdma_stream *stream, int fd)
 {
-	need_stream(stream);
-	return core::stream_signal_fd(to_core(stream), fd);
+	hold_stream(s, stream);
+	return core::stream_signal_fd(s, fd);
 }
 
 int usdma_stream_call(usdma_stream *stream, void (*fn)(void *arg), void *arg, int hold)
 {
-	need_stream(stream);
+	hold_stream(s, stream);
 	need_pointer(fn);
-	return core::stream_host_func(to_core(stream), fn, arg, hold != 0);
+	return core::stream_host_func(s, fn, arg, hold != 0);
 }

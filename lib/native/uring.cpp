@@ -38,7 +38,7 @@ static completion *to_completion(usdma_completion *c)
 #define need_completion(c)                                                                                             \
 	do {                                                                                                           \
 		if (unlikely(!all.holds(c)))                                                                           \
-			return native::bad_handle(__func__, "completion");                                             \
+			return native::not_held(__func__, "completion", core::forked() ? core::fail_forked() : -EBADF);  \
 	} while (0)
 
 int usdma_completion_create(usdma_completion **out)
@@ -74,14 +74,14 @@ int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, st
 			  uint64_t user_data)
 {
 	need_completion(completion);
-	need_stream(stream);
+	hold_stream(s, stream);
 	need_pointer(sqe);
 	struct completion *c = to_completion(completion);
 
 	if (load_acquire(&c->busy))
 		return fail(EBUSY, "%s: on its way already; call usdma_completion_finish after its CQE", __func__);
 	store_relaxed(&c->count, u64(0));
-	if (const int err = core::stream_signal_fd(native::to_core(stream), c->fd.get()))
+	if (const int err = core::stream_signal_eventfd(s, c->fd.get()))
 		return err;
 	c->stream = stream;
 	store_release(&c->busy, 1u);
@@ -112,7 +112,7 @@ int usdma_completion_finish(usdma_completion *completion)
 		return fail(EINVAL, "%s: it was not prepared", __func__);
 	if (!signalled(c))
 		return fail(EAGAIN, "%s: the work has not ended", __func__);
-	const void *s = std::exchange(c->stream, nullptr);
+	const core::stream_hold s(std::exchange(c->stream, nullptr));
 	store_release(&c->busy, 0u);
-	return core::stream_valid(s) ? core::stream_take_error(core::stream_of(s), &e) : 0;
+	return s ? core::stream_take_error(s, &e) : 0;
 }

@@ -286,7 +286,10 @@ static void test_failed_copy_is_its_callers(void **)
 	}
 }
 
-/* The failure is told once, by the next synchronisation and the callback; what comes behind it is done. */
+/*
+ * The failure is told once by the stream's next synchronisation and the callback; what comes behind it is done.  The
+ * device's tells of it, too, once, and leaves it to the stream.
+ */
 static void test_failed_task(void **)
 {
 	for (int by_device = 0; by_device < 2; by_device++) {
@@ -302,9 +305,13 @@ static void test_failed_task(void **)
 		assert_int_equal(exceptions.load(), 1);
 		assert_non_null(aclGetRecentErrMsg());
 		assert_int_equal(aclrtGetLastError(ACL_RT_THREAD_LEVEL), 507013);
+		if (by_device) {
+			GOOD(aclrtSynchronizeDevice());
+			assert_int_equal(aclrtSynchronizeStream(b.s), 507013);
+		}
 		GOOD(aclrtSynchronizeStream(b.s));
 		GOOD(aclrtSynchronizeDevice());
-		assert_int_equal(exceptions.load(), 1);
+		assert_int_equal(exceptions.load(), 1 + by_device);
 		assert_int_equal(b.first_byte(1), 2);
 		b.set(0, 3);
 		GOOD(aclrtSynchronizeStream(b.s));

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/retire.h"
+
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "lib/core/section.h"
+#include "lib/core/wait.h"
+
+namespace usdma::core {
+
+struct closed_list {
+	std::mutex lock;
+	device *first = nullptr; /* by next_closed */
+	std::atomic<u64> count{0};
+};
+static constinit immortal<closed_list> closed;
+
+/* Nothing reaches into it, and it reaches nothing. */
+static bool is_over(device *dev)
+{
+	return !dev->eng || ((!dev->attach || dev->stopped()) && !dev->lends_memory);
+}
+
+static void device_free(device *dev)
+{
+	memory_forget(dev);
+	store_release(&dev->kept, u64(0));
+	/* Who looks at a word of its memory (a gate) has left. */
+	grace_wait();
+	device_delete(dev);
+}
+
+static void say_kept(device *dev)
+{
+	log_warn("device %u (%s) was lost and may still write: %llu KiB of host memory stay out of use until its server ends",
+		 dev->slot, dev->spec.c_str(), static_cast<unsigned long long>(memory_kept_for(dev) / KiB));
+}
+
+void device_retire(device *dev)
+{
+	if (is_over(dev))
+		return device_free(dev);
+	say_kept(dev);
+	std::lock_guard guard(closed->lock);
+	dev->next_closed = closed->first;
+	closed->first = dev;
+	closed->count.fetch_add(1, std::memory_order_relaxed);
+}
+
+/* One that is over leaves the list. */
+static device *take_over()
+{
+	std::lock_guard guard(closed->lock);
+
+	for (device **at = &closed->first; *at; at = &(*at)->next_closed)
+		if (device *dev = *at; is_over(dev)) {
+			*at = dev->next_closed;
+			closed->count.fetch_sub(1, std::memory_order_relaxed);
+			return dev;
+		}
+	return nullptr;
+}
+
+void retired_look()
+{
+	if (likely(!closed->count.load(std::memory_order_relaxed)))
+		return;
+	while (device *dev = take_over()) {
+		log_info("device %u (%s), closed after its loss, is quiet now: its memory is used again", dev->slot,
+			 dev->spec.c_str());
+		device_free(dev);
+	}
+}
+
+void devices_settle()
+{
+	device_each(
+		[](device *dev, void *) {
+			if (device_alive(dev))
+				device_settle(dev);
+		},
+		nullptr);
+	retired_look();
+}
+
+retired_stats retired_get()
+{
+	std::lock_guard guard(closed->lock);
+	retired_stats all = {};
+
+	for (device *dev = closed->first; dev; dev = dev->next_closed) {
+		all.devices++;
+		all.bytes += memory_kept_for(dev);
+	}
+	return all;
+}
+
+} // namespace usdma::core

@@ -32,7 +32,7 @@ static constexpr const char *allowed[] = {
 	"futex", "set_robust_list", "rseq", "sched_yield", "sched_setaffinity", "sched_getaffinity", "membarrier",
 	"gettid", "getpid", "geteuid", "set_tid_address", "restart_syscall", "getrandom", "sysinfo", "exit", "exit_group",
 	"rt_sigprocmask", "rt_sigaction", "rt_sigreturn", "sigaltstack",
-	"poll", "ppoll", "clock_gettime", "clock_nanosleep", "nanosleep", "gettimeofday",
+	"poll", "ppoll", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "clock_gettime", "clock_nanosleep", "nanosleep", "gettimeofday",
 	"read", "write", "writev", "close", "fstat", "fcntl", "dup", "eventfd2", "lseek",
 	"accept4", "getsockopt", "recvmsg", "sendmsg", "sendto", "shutdown", "wait4",
 };

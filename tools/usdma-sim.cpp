@@ -4,6 +4,7 @@
 #include "driver/base/log.h"
 #include "driver/sim/bus_error.h"
 #include "driver/sim/console.h"
+#include "driver/sim/interrupting.h"
 #include "driver/sim/listener.h"
 #include "tools/help.h"
 #include "tools/sim_sandbox.h"
@@ -150,6 +151,8 @@ int serve(const options &opt)
 	if (const int err = make_config(opt, &cfg))
 		return report(err);
 	if (const int err = sim::guard_bus_errors())
+		return report(err);
+	if (const int err = sim::allow_interrupting())
 		return report(err);
 	unique_fd stop(signals_by_fd());
 	if (!stop.valid())

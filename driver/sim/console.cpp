@@ -155,7 +155,7 @@ bool console::away() const
 void console::vanish(u64 ms)
 {
 	away_until_ = ms ? now_ns() + ms * ns_per_ms : ~u64(0);
-	signal_eventfd(drop_.get());
+	eventfd_add(drop_.get());
 }
 
 bool console::client_comes()
@@ -206,7 +206,7 @@ console::~console()
 {
 	if (!running_)
 		return;
-	signal_eventfd(quit_.get());
+	eventfd_add(quit_.get());
 	pthread_join(thread_, nullptr);
 }
 

@@ -16,6 +16,7 @@ namespace usdma::sim {
 static constexpr u64 page = 4096;
 static constexpr u64 max_iova = u64(1) << 57;
 static constexpr u64 let_go_ms = 4000;
+static constexpr u64 interrupt_ns = 20 * ns_per_ms;
 /* Up to here memory is brought in when it is mapped, as a real IOMMU driver pins it. */
 static constexpr u64 populate_max = 256 * MiB;
 /* … and no more than this for one client: files may be larger than what their owner has put into them. */
@@ -186,7 +187,28 @@ int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
 	return 0;
 }
 
-/* True once every pass that was under way has ended. */
+/* A unit that stands in a write to the client's eventfd is interrupted, until its pass ends. */
+static bool wait_pass(const dma_reader &r, deadline until)
+{
+	const u64 seen = r.count();
+	u64 interrupt_at = now_ns() + interrupt_ns;
+
+	for (unsigned spins = 0; (seen & 1) && r.count() == seen; spins++) {
+		if (spins < 1000) {
+			cpu_relax();
+			continue;
+		}
+		if (until.passed())
+			return false;
+		if (now_ns() >= interrupt_at) {
+			r.interrupt();
+			interrupt_at = now_ns() + interrupt_ns;
+		}
+		sched_yield();
+	}
+	return true;
+}
+
 bool dma_space::quiesce()
 {
 	const deadline until = deadline::in_ms(let_go_ms);
@@ -198,19 +220,9 @@ bool dma_space::quiesce()
 	if (asym_barrier_ready() && !barrier_for_all())
 		return false;
 	store_fence(&fence_, 0u);
-	for (const dma_reader *r : readers_) {
-		const u64 seen = r->count();
-
-		for (unsigned spins = 0; (seen & 1) && r->count() == seen; spins++) {
-			if (spins < 1000) {
-				cpu_relax();
-				continue;
-			}
-			if (until.passed())
-				return false;
-			sched_yield();
-		}
-	}
+	for (const dma_reader *r : readers_)
+		if (!wait_pass(*r, until))
+			return false;
 	return true;
 }
 

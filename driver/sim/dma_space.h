@@ -13,6 +13,7 @@
 #include "driver/base/mapping.h"
 #include "driver/base/range_map.h"
 #include "driver/base/unique_fd.h"
+#include "driver/sim/interrupting.h"
 
 #include <deque>
 #include <map>
@@ -41,6 +42,18 @@ public:
 	void pass() { step(2); }
 
 	u64 count() const { return load_acquire(&count_); }
+	/* Whose place it is: who waits for the end of its pass may interrupt it. */
+	void belongs_to(pthread_t thread)
+	{
+		thread_ = thread;
+		store_release(&runs_, true);
+	}
+	void thread_ends() { store_release(&runs_, false); }
+	void interrupt() const
+	{
+		if (load_acquire(&runs_))
+			interrupt_thread(thread_);
+	}
 
 private:
 	void step(u64 n)
@@ -57,6 +70,8 @@ private:
 
 	u64 count_ = 0;
 	bool fences_;
+	bool runs_ = false; /* both the mapping thread's own */
+	pthread_t thread_ = {};
 };
 
 /* What one client may have mapped at a time. */
@@ -86,6 +101,8 @@ public:
 	/* Before any unit runs. */
 	static bool needs_fences() { return !asym_barrier_ready(); }
 	int add_reader(const dma_reader *r);
+	/* The mapping thread.  True once every pass that was under way has ended. */
+	bool quiesce();
 
 	/* Units, in a pass.  The generation changes before an unmap waits. */
 	bool find(u64 addr, window *out) const;
@@ -104,7 +121,6 @@ private:
 	area *new_area();
 	void let_go(area *a);
 	void put_area(area *a);
-	bool quiesce();
 	int drop(area *a);
 
 	int check_room(u64 size, bool file) const;

@@ -51,12 +51,12 @@ bool unit::check_span(const end &e, u64 len)
 	end at = e;
 
 	if (e.space == space::device) {
-		const u64 base = load_relaxed(&m_.mem_base);
+		const u64 off = e.addr - mem_base_;
 
-		if (range_within(e.addr - base, len, m_.mem_size))
+		if (range_within(off, len, m_.mem_size))
 			return true;
 		/* The first byte that is not there. */
-		fault(unmapped, e.addr - base < m_.mem_size ? base + m_.mem_size : e.addr);
+		fault(unmapped, off < m_.mem_size ? mem_base_ + m_.mem_size : e.addr);
 		return false;
 	}
 	if (len > ~u64(0) - e.addr) {
@@ -82,7 +82,7 @@ bool unit::locate(const end &e, u64 left, piece *out)
 	if (e.space == space::device) {
 		if (!check_span(e, left))
 			return false;
-		*out = {m_.mem + (e.addr - load_relaxed(&m_.mem_base)), left};
+		*out = {m_.mem + (e.addr - mem_base_), left};
 		return true;
 	}
 	window &w = *e.near;

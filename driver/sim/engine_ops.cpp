@@ -22,8 +22,12 @@ static constexpr u32 wait_beat = 64;
  * Descriptors of a channel end one after the other, so flag_fence asks for
  * nothing that is not so already.
  */
-unit::result unit::execute(hw_channel &ch, const descriptor &d)
+unit::result unit::execute(hw_channel &ch, const descriptor &d, u64 mem_base)
 {
+	/* One that waits began with the base of then. */
+	if (!ch.waiting)
+		ch.mem_base = mem_base;
+	mem_base_ = ch.mem_base;
 	if (unlikely(d.reserved || (d.flags & ~known_flags) || (d.spaces & ~known_spaces)))
 		return fault(fault_reason::bad_op, 0);
 	switch (opcode(d.op)) {
@@ -61,7 +65,7 @@ unit::result unit::op_copy(hw_channel &ch, const descriptor &d)
 
 	meet(src);
 	meet(dst);
-	if (copy_at_once(ch, d))
+	if (copy_at_once(ch, d, mem_base_))
 		return result::done;
 	if (!length_right(d.len))
 		return fault(fault_reason::bad_length, 0);

@@ -48,6 +48,27 @@ bool unit::run_channel(hw_channel &ch)
 	return n != 0;
 }
 
+/*
+ * The client may change the ring at any time: each word is read once, and what was
+ * read is checked and run.  Word by word from register to register: a copy of a copy
+ * would wait for the first to leave the store buffer.
+ */
+static inline void read_descriptor(const descriptor *slot, descriptor *out)
+{
+	const u64 *from = reinterpret_cast<const u64 *>(slot);
+	u64 *to = reinterpret_cast<u64 *>(out);
+
+	static_assert(sizeof(descriptor) == 8 * sizeof(u64) && alignof(descriptor) >= sizeof(u64));
+	to[0] = load_relaxed(from);
+	to[1] = load_relaxed(from + 1);
+	to[2] = load_relaxed(from + 2);
+	to[3] = load_relaxed(from + 3);
+	to[4] = load_relaxed(from + 4);
+	to[5] = load_relaxed(from + 5);
+	to[6] = load_relaxed(from + 6);
+	to[7] = load_relaxed(from + 7);
+}
+
 /* Returns how many descriptors ended; dry: the next one is not there yet. */
 unsigned unit::run_ring(hw_channel &ch, bool *dry)
 {
@@ -65,16 +86,17 @@ unsigned unit::run_ring(hw_channel &ch, bool *dry)
 			ch.known = load_relaxed(door_word(ch, door_tail));
 		if (s64(ch.known - ch.next) >= s64(run_ahead))
 			__builtin_prefetch(&ch.ring[(ch.next + run_ahead) & ch.mask]);
-		/* The client may change the ring at any time: check and run one and the same text. */
-		const descriptor d = *slot;
+		descriptor d;
+		read_descriptor(slot, &d);
+		const u64 mem_base = load_relaxed(&m_.mem_base);
 
 		store_relaxed(&ch.head, ch.next);
 		const u32 errors = bus_errors;
 		result r = result::done;
 		if (unlikely(special_))
-			r = run_special(ch, d);
-		else if (unlikely(!copy_at_once(ch, d)))
-			r = execute(ch, d);
+			r = run_special(ch, d, mem_base);
+		else if (unlikely(!copy_at_once(ch, d, mem_base)))
+			r = execute(ch, d, mem_base);
 		if (unlikely(bus_errors != errors))
 			r = memory_gone(r, d);
 		if (likely(r == result::done)) {
@@ -217,7 +239,7 @@ bool unit::is_part(const hw_channel &ch, const descriptor &d) const
 }
 
 /* With delays or faults asked for; off the usual path. */
-unit::result unit::run_special(hw_channel &ch, const descriptor &d)
+unit::result unit::run_special(hw_channel &ch, const descriptor &d, u64 mem_base)
 {
 	const u64 begin = now_ns(), seq = ch.next;
 	u64 delay = m_.cfg.latency_us * ns_per_us;
@@ -244,7 +266,7 @@ unit::result unit::run_special(hw_channel &ch, const descriptor &d)
 	}
 	const u64 before = moved_;
 	const bool ended = is_part(ch, d) && ch.part.ended;
-	const result r = ended ? result::done : execute(ch, d);
+	const result r = ended ? result::done : execute(ch, d, mem_base);
 	if (r != result::done)
 		return r;
 	const u64 moved = ended ? ch.part.bytes : moved_ - before;

@@ -1,35 +1,65 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/machine.h"
 
+#include "driver/base/grow.h"
+#include "driver/base/log.h"
 #include "driver/sim/signal_fd.h"
 
 namespace usdma::sim {
 
+interrupts::~interrupts()
+{
+	/* Units have ended. */
+	for (int fd : fds_)
+		unique_fd(fd).reset();
+}
+
+/* No lock: the client decides how long the write takes. */
 void interrupts::raise(u32 vector)
 {
 	if (vector >= fds_.size())
 		return;
-	lock_.lock();
-	const int fd = fds_[vector].get();
+	const int fd = load_acquire(&fds_[vector]);
 	if (fd >= 0)
 		signal_eventfd(fd);
-	lock_.unlock();
 }
 
 void interrupts::set(u32 first, std::span<unique_fd> fds)
 {
-	lock_.lock();
-	for (size_t i = 0; i < fds.size(); i++)
-		fds_[first + i] = std::move(fds[i]);
-	lock_.unlock();
+	for (size_t i = 0; i < fds.size(); i++) {
+		const int old = fds_[first + i];
+
+		store_release(&fds_[first + i], fds[i].release());
+		fds[i].reset(old);
+	}
+	retire(fds);
 }
 
 void interrupts::clear(u32 first, u32 count)
 {
-	lock_.lock();
-	for (u32 i = 0; i < count; i++)
-		fds_[first + i].reset();
-	lock_.unlock();
+	/* As many at a time as a message brings; they are closed when the pass is over. */
+	for (u32 at = 0; at < count;) {
+		unique_fd none[64];
+		const u32 n = std::min(count - at, u32(std::size(none)));
+
+		set(first + at, {none, n});
+		at += n;
+	}
+}
+
+/* They may be closed once every unit has ended the pass in which it may have found them. */
+void interrupts::retire(std::span<unique_fd> fds)
+{
+	bool any = false;
+
+	for (const unique_fd &fd : fds)
+		any |= fd.valid();
+	if (!any || space_.quiesce())
+		return;
+	log_warn("sim: a unit does not let go of an interrupt's eventfd");
+	for (unique_fd &fd : fds)
+		if (fd.valid() && !try_push(stuck_, std::move(fd)))
+			(void)fd.release();
 }
 
 } // namespace usdma::sim

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "driver/base/copy.h"
-#include "driver/base/futex_lock.h"
 #include "driver/sim/config.h"
 #include "driver/sim/dma_space.h"
 #include "driver/sim/faults.h"
@@ -17,23 +16,29 @@ namespace usdma::sim {
 /* MSI-X vectors: each an eventfd of the client's, or none. */
 class interrupts {
 public:
-	explicit interrupts(u32 count) : fds_(count) {}
+	interrupts(u32 count, dma_space &space) : fds_(count, -1), space_(space) {}
+	~interrupts();
+	interrupts(const interrupts &) = delete;
+	interrupts &operator=(const interrupts &) = delete;
 
 	u32 count() const { return u32(fds_.size()); }
-	/* Any thread; a vector without an eventfd is silence. */
+	/* Units, in a pass; a vector without an eventfd is silence. */
 	void raise(u32 vector);
+	/* The server's thread.  On return no unit writes what was there before; what it was is in fds. */
 	void set(u32 first, std::span<unique_fd> fds);
 	void clear(u32 first, u32 count);
 
 private:
-	/* Held over the write, so that a replaced eventfd is not written after set returned. */
-	futex_lock lock_;
-	std::vector<unique_fd> fds_;
+	void retire(std::span<unique_fd> fds);
+
+	std::vector<int> fds_; /* by load_acquire, store_release */
+	dma_space &space_;     /* which knows when units have ended their passes */
+	std::vector<unique_fd> stuck_; /* what a unit still writes: closed at the end */
 };
 
 struct machine {
 	explicit machine(const config &c, const dma_bounds &most, u32 vectors)
-		: cfg(c), space(most), irqs(vectors), tuning(copy_for_cpu())
+		: cfg(c), space(most), irqs(vectors, space), tuning(copy_for_cpu())
 	{
 	}
 
@@ -43,7 +48,7 @@ struct machine {
 	const copy_tuning &tuning;
 	u8 *mem = nullptr; /* device memory */
 	u64 mem_size = 0;
-	u64 mem_base = 0; /* by load_relaxed, store_relaxed */
+	u64 mem_base = 0; /* whole pages; by load_relaxed, store_relaxed: read once for each descriptor */
 	u8 *doors = nullptr; /* doorbell pages, channel 0's first */
 	u32 channels = 0;
 	bool in_client = false; /* in the client's own process, where barriers for all reach its CPUs */

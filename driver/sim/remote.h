@@ -11,7 +11,7 @@ struct remote_access {
 	u64 address = 0;
 	u8 *buf = nullptr;
 	u32 len = 0;
-	int wake_fd = -1; /* an eventfd, written when the end is known */
+	int wake_fd = -1; /* an eventfd that does not block, written when the end is known */
 	s32 result = 0;   /* by load_acquire: 1 under way, 0 done, else -errno */
 
 	/* The port's, while it is under way. */

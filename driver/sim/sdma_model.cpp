@@ -112,7 +112,7 @@ int sdma_model::describe_regions()
 	regions_[vfio::region_bar4] = {bar4_size, rw, -1, {}};
 	regions_[vfio::region_config] = {pci_config::size, rw, -1, {}};
 	for (u32 i = 0; i < cfg_.channels; i++)
-		push_reserved(doorbells_, doorbell_desc{chan_ctrl(i) + chan_wake, 4, unit_of(i).wake_fd()});
+		push_reserved(doorbells_, doorbell_desc{chan_ctrl(i) + chan_wake, 4, unit_of(i).bell_fd()});
 	return 0;
 }
 
@@ -206,8 +206,7 @@ int sdma_model::irq_clear(u32, u32 first, u32 count)
 
 int sdma_model::irq_trigger(u32, u32 vector)
 {
-	m_.irqs.raise(vector);
-	return 0;
+	return units_[0]->raise_for(vector);
 }
 
 u32 sdma_model::max_areas() const

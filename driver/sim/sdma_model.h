@@ -62,6 +62,7 @@ private:
 	int write_global(u32 offset, u32 value);
 	int write_channel(hw_channel &ch, u32 offset, u32 value);
 	int write_ctrl(u32 value);
+	int write_mem_base(u64 base);
 	int command(hw_channel &ch, u32 cmd);
 	int enable(hw_channel &ch);
 	int access_door(u64 offset, u8 *in, const u8 *out, u32 len);

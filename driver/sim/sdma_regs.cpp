@@ -153,12 +153,20 @@ int sdma_model::write_global(u32 offset, u32 value)
 	switch (offset) {
 	case reg_mem_base:
 	case reg_mem_base + 4:
-		store_relaxed(&m_.mem_base, with_half(m_.mem_base, offset != reg_mem_base, value));
-		return 0;
+		return write_mem_base(with_half(m_.mem_base, offset != reg_mem_base, value));
 	case reg_ctrl:
 		return write_ctrl(value);
 	}
 	return 0; /* read-only or not there: no effect */
+}
+
+/* Whole pages: else aligned words in device memory would lie where no atomic access reaches them. */
+int sdma_model::write_mem_base(u64 base)
+{
+	if (base % 4096)
+		return fail(EINVAL, "sim: reg_mem_base 0x%llx is no multiple of 4096", static_cast<unsigned long long>(base));
+	store_relaxed(&m_.mem_base, base);
+	return 0;
 }
 
 int sdma_model::write_ctrl(u32 value)
@@ -174,12 +182,14 @@ int sdma_model::write_channel(hw_channel &ch, u32 offset, u32 value)
 	const u32 state = load_acquire(&ch.state);
 	channel_regs &r = ch.regs;
 
-	if (offset == chan_command)
-		return command(ch, value);
 	if (offset == chan_wake) {
 		unit_of(ch.index).kick();
 		return 0;
 	}
+	if (unit_of(ch.index).pending(&ch))
+		return fail(EBUSY, "sim: channel %u has a command before it that its unit has not taken yet", ch.index);
+	if (offset == chan_command)
+		return command(ch, value);
 	/* Set-up is writable while the channel is off. */
 	if (state == chan_state_running || state == chan_state_halted)
 		return 0;
@@ -228,17 +238,14 @@ int sdma_model::command(hw_channel &ch, u32 cmd)
 /* What can be told without looking at memory; the unit finds out the rest. */
 int sdma_model::enable(hw_channel &ch)
 {
-	const channel_regs &r = ch.regs;
 	const char *wrong = nullptr;
 
 	if (!(ctrl_ & ctrl_enable))
 		wrong = "the device is not enabled (reg_ctrl)";
 	else if (!pci_.bus_master())
 		wrong = "bus mastering is off in the PCI command register";
-	else if (r.ring_order < model_min_order || r.ring_order > model_max_order)
-		wrong = "the ring's order is out of range";
-	else if (r.ring_base % sizeof(descriptor) || r.record % 64)
-		wrong = "the ring or the status block is not aligned to 64 bytes";
+	else
+		wrong = setup_error(ch.regs);
 	if (!wrong)
 		return unit_of(ch.index).command(&ch, chan_cmd_enable);
 	log_warn("sim: channel %u does not start: %s", ch.index, wrong);

@@ -100,7 +100,7 @@ int server::step()
 static void finish(remote_access *a, int result)
 {
 	store_release(&a->result, s32(result));
-	signal_eventfd(a->wake_fd);
+	eventfd_add(a->wake_fd);
 }
 
 /* ---- what goes out ------------------------------------------------------------------------------- */

@@ -9,8 +9,9 @@
 namespace usdma::sim {
 
 /*
- * Adds one to an eventfd that a peer holds as well, without ever blocking: a
- * counter that is full says what we want to say.
+ * Adds one to an eventfd that a peer holds as well; one that is full says what we
+ * want to say.  The peer can still make it block: from units alone, which are
+ * interrupted then (interrupting.h), and with no lock held.
  */
 inline void signal_eventfd(int fd)
 {
@@ -18,7 +19,7 @@ inline void signal_eventfd(int fd)
 	pollfd p = {fd, POLLOUT, 0};
 
 	if (poll(&p, 1, 0) == 1 && (p.revents & POLLOUT) && write(fd, &one, sizeof(one)) < 0) {
-		/* Only a descriptor that is no eventfd gets here, and its owner misses its own signal. */
+		/* Interrupted, or no eventfd at all: its owner misses its own signal. */
 	}
 }
 

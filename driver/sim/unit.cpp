@@ -2,6 +2,7 @@
 #include "driver/sim/unit.h"
 
 #include "driver/base/clock.h"
+#include "driver/base/futex_lock.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/sim/signal_fd.h"
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 namespace usdma::sim {
@@ -55,10 +57,12 @@ static int start_thread(pthread_t *out, void *(*main)(void *), void *arg)
 {
 	sigset_t all, before;
 
-	/* The program's signals are none of this thread's business, but for those that it causes itself. */
+	/* The program's signals are none of this thread's business, but for those that it causes itself, and ours. */
 	sigfillset(&all);
 	for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
 		sigdelset(&all, own);
+	if (interrupting_allowed())
+		sigdelset(&all, SIGUSR1);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	const int err = pthread_create(out, nullptr, main, arg);
 	pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -99,15 +103,35 @@ static void name_thread(pthread_t thread, unsigned index)
 	pthread_setname_np(thread, name);
 }
 
+/*
+ * Edges: a write wakes although what was written before was never read.  So the
+ * unit neither reads nor writes what the client may have filled, emptied or made
+ * to block.
+ */
+int unit::make_wake()
+{
+	epoll_event e = {};
+
+	wake_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	bell_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	sleeps_.reset(epoll_create1(EPOLL_CLOEXEC));
+	e.events = EPOLLIN | EPOLLET;
+	if (!wake_.valid() || !bell_.valid() || !sleeps_.valid() || epoll_ctl(sleeps_.get(), EPOLL_CTL_ADD, wake_.get(), &e) ||
+	    epoll_ctl(sleeps_.get(), EPOLL_CTL_ADD, bell_.get(), &e))
+		return fail_errno("sim: cannot make a unit's eventfds");
+	return 0;
+}
+
 int unit::start()
 {
-	wake_.reset(eventfd(0, EFD_CLOEXEC));
-	if (!wake_.valid())
-		return fail_errno("sim: cannot make a unit's eventfd");
-	const int err = start_thread(&thread_, thread_main, this);
+	int err = make_wake();
+
+	if (!err)
+		err = start_thread(&thread_, thread_main, this);
 	if (err)
 		return err;
 	running_ = true;
+	reader_.belongs_to(thread_);
 	/* … and here, where that works, so that whoever opened the device finds the name there. */
 	name_thread(thread_, index_);
 	const auto &cpus = m_.cfg.cpus;
@@ -122,36 +146,50 @@ void unit::stop()
 	if (!running_)
 		return;
 	store_release(&quit_, 1u);
-	/* Again and again: the client holds the eventfd as well, and may take the signal from under the unit. */
 	while (!load_acquire(&ended_)) {
 		kick();
 		futex_wait_until(&ended_, 0, now_ns() + rekick_ns);
+		if (!load_acquire(&ended_))
+			interrupt_thread(thread_);
 	}
+	reader_.thread_ends();
 	pthread_join(thread_, nullptr);
 	running_ = false;
 }
 
 void unit::kick()
 {
-	signal_eventfd(wake_.get());
+	eventfd_add(wake_.get());
 }
 
-int unit::command(hw_channel *ch, u32 cmd)
+int unit::carry_out(const order &o)
 {
 	const deadline until = deadline::in_ms(command_ms);
 
 	if (load_acquire(&cmd_pending_))
 		return fail(EBUSY, "sim: unit %u still has a command before it", index_);
-	cmd_channel_ = ch;
-	cmd_ = cmd;
+	cmd_ = o;
 	store_release(&cmd_pending_, 1u);
+	kick();
 	while (load_acquire(&cmd_pending_)) {
-		kick();
 		if (until.passed())
-			return fail(ETIMEDOUT, "sim: unit %u does not take command %u of channel %u", index_, cmd, ch->index);
+			return fail(ETIMEDOUT, "sim: unit %u does not take command %u of channel %u", index_, o.cmd,
+				    o.channel ? o.channel->index : ~0u);
 		futex_wait_until(&cmd_pending_, 1, now_ns() + rekick_ns);
+		if (load_acquire(&cmd_pending_))
+			interrupt_thread(thread_);
 	}
 	return 0;
+}
+
+int unit::command(hw_channel *ch, u32 cmd)
+{
+	return carry_out({ch, cmd, 0, ch->regs});
+}
+
+int unit::raise_for(u32 vector)
+{
+	return carry_out({nullptr, 0, vector, {}});
 }
 
 /* ---- the thread ---------------------------------------------------------------------------------- */
@@ -308,19 +346,19 @@ u64 unit::sleep_limit()
 	return limit;
 }
 
-/* True: somebody woke us.  Without a limit, one read; the counter is taken either way. */
+/* True: somebody woke us.  The edges are taken either way. */
 bool unit::wait_wake(u64 limit_ns)
 {
-	u64 count;
+	epoll_event edges[2];
 
 	if (limit_ns != ~u64(0)) {
 		const timespec t = {time_t(limit_ns / ns_per_s), long(limit_ns % ns_per_s)};
-		pollfd p = {wake_.get(), POLLIN, 0};
+		pollfd p = {sleeps_.get(), POLLIN, 0};
 
 		if (ppoll(&p, 1, &t, nullptr) != 1)
 			return false;
 	}
-	return read(wake_.get(), &count, sizeof(count)) == sizeof(count);
+	return epoll_wait(sleeps_.get(), edges, 2, limit_ns == ~u64(0) ? -1 : 0) != 0;
 }
 
 void unit::sleep()
@@ -353,23 +391,18 @@ void unit::sleep()
 
 void unit::serve_command()
 {
-	hw_channel &ch = *cmd_channel_;
+	hw_channel *const ch = cmd_.channel;
 
-	switch (cmd_) {
-	case chan_cmd_enable:
-		enable(ch);
-		break;
-	case chan_cmd_disable:
-		disable(ch);
-		break;
-	case chan_cmd_stop:
-		if (ch.state == chan_state_running)
-			halt(ch, dma::fault_reason::stopped, 0, 0);
-		break;
-	case chan_cmd_resume:
-		resume(ch);
-		break;
-	}
+	if (!ch)
+		m_.irqs.raise(cmd_.vector);
+	else if (cmd_.cmd == chan_cmd_enable)
+		enable(*ch, cmd_.regs);
+	else if (cmd_.cmd == chan_cmd_disable)
+		disable(*ch);
+	else if (cmd_.cmd == chan_cmd_resume)
+		resume(*ch);
+	else if (cmd_.cmd == chan_cmd_stop && ch->state == chan_state_running)
+		halt(*ch, dma::fault_reason::stopped, 0, 0);
 	napping_ = false;
 	idle_passes_ = 0;
 	/* Release: whatever the command did comes before its end. */
@@ -377,9 +410,17 @@ void unit::serve_command()
 	futex_wake(&cmd_pending_, 1);
 }
 
-static void start_registers(hw_channel &ch)
+const char *setup_error(const channel_regs &r)
 {
-	const channel_regs &r = ch.regs;
+	if (r.ring_order < model_min_order || r.ring_order > model_max_order)
+		return "the ring's order is out of range";
+	if (r.ring_base % sizeof(descriptor) || r.record % 64)
+		return "the ring or the status block is not aligned to 64 bytes";
+	return nullptr;
+}
+
+static void start_registers(hw_channel &ch, const channel_regs &r)
+{
 	auto *tail = reinterpret_cast<u64 *>(ch.door + door_tail);
 
 	ch.mask = (1u << r.ring_order) - 1;
@@ -418,11 +459,11 @@ static void start_record(hw_channel &ch)
 	store_release(&r.completed, ch.written);
 }
 
-void unit::enable(hw_channel &ch)
+void unit::enable(hw_channel &ch, const channel_regs &regs)
 {
-	if (ch.state == chan_state_running || ch.state == chan_state_halted)
+	if (ch.state == chan_state_running || ch.state == chan_state_halted || setup_error(regs))
 		return;
-	start_registers(ch);
+	start_registers(ch, regs);
 	if (!resolve_control(ch)) {
 		log_warn("sim: channel %u: its ring or status block is not in one mapping with the rights it needs", ch.index);
 		store_release(&ch.state, u32(chan_state_error));

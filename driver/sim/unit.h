@@ -58,6 +58,7 @@ struct alignas(cache_line) hw_channel {
 		sdma::descriptor of = {};
 	} part;
 	u64 wait_until = 0; /* ns; ~0: no limit */
+	u64 mem_base = 0;   /* as it was when the descriptor began that waits now */
 	u32 irq_count = 0;  /* service interrupts held back */
 	u32 irq_max = 0;
 	u64 irq_due = 0, irq_hold_ns = 0;
@@ -65,8 +66,11 @@ struct alignas(cache_line) hw_channel {
 	dma::fault_reason reason = dma::fault_reason::none;
 	u32 index = 0;
 	u64 ring_iova = 0, record_iova = 0;
-	channel_regs regs;
+	channel_regs regs; /* the server thread's own: units get copies */
 };
+
+/* What is wrong with a channel's set-up as such; nullptr: nothing. */
+const char *setup_error(const channel_regs &r);
 
 class unit {
 public:
@@ -79,11 +83,19 @@ public:
 
 	int start();
 	void stop();
-	/* From one thread, the server's: has the unit carry out a chan_cmd_*; done on return. */
+	/*
+	 * From one thread, the server's: has the unit carry out a chan_cmd_*, with the registers as they are now; done on
+	 * return.  -ETIMEDOUT: it is not yet, and will be; until then -EBUSY.
+	 */
 	int command(hw_channel *ch, u32 cmd);
+	/* The same for the raising of an interrupt: no thread but a unit's writes to what the client holds. */
+	int raise_for(u32 vector);
+	/* A command for this channel has not been carried out yet. */
+	bool pending(const hw_channel *ch) const { return load_acquire(&cmd_pending_) && cmd_.channel == ch; }
 	/* As a write to chan_wake. */
 	void kick();
-	int wake_fd() const { return wake_.get(); }
+	/* For the client, whose write is one to chan_wake: never read, never written here. */
+	int bell_fd() const { return bell_.get(); }
 
 private:
 	enum class result { done, fault, blocked, gone /* the channel was stopped or switched off meanwhile */ };
@@ -98,8 +110,15 @@ private:
 		u8 *host; /* nullptr: by messages */
 		u64 len;
 	};
+	struct order {
+		hw_channel *channel = nullptr; /* nullptr: raise `vector` */
+		u32 cmd = 0, vector = 0;
+		channel_regs regs;
+	};
 
 	static void *thread_main(void *arg);
+	int make_wake();
+	int carry_out(const order &o);
 	void run();
 	void begin_pass();
 	bool checkpoint(hw_channel &ch);
@@ -112,7 +131,7 @@ private:
 	bool wait_wake(u64 limit_ns);
 
 	void serve_command();
-	void enable(hw_channel &ch);
+	void enable(hw_channel &ch, const channel_regs &regs);
 	void disable(hw_channel &ch);
 	void resume(hw_channel &ch);
 
@@ -120,7 +139,7 @@ private:
 	unsigned run_ring(hw_channel &ch, bool *dry);
 	void keep_part(hw_channel &ch, const sdma::descriptor &d, u64 bytes, bool ended);
 	bool is_part(const hw_channel &ch, const sdma::descriptor &d) const;
-	result run_special(hw_channel &ch, const sdma::descriptor &d);
+	result run_special(hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
 	result memory_gone(result r, const sdma::descriptor &d);
 	void finish(hw_channel &ch, u8 flags);
 	void publish(hw_channel &ch);
@@ -131,7 +150,7 @@ private:
 	void raise(u32 vector);
 	void halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 cookie);
 
-	result execute(hw_channel &ch, const sdma::descriptor &d);
+	result execute(hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
 	result op_copy(hw_channel &ch, const sdma::descriptor &d);
 	result op_copy_2d(hw_channel &ch, const sdma::descriptor &d);
 	result op_fill(hw_channel &ch, const sdma::descriptor &d);
@@ -149,7 +168,7 @@ private:
 	bool check_span(const end &e, u64 len);
 	bool locate(const end &e, u64 left, piece *out);
 	void meet(const end &e);
-	bool copy_at_once(const hw_channel &ch, const sdma::descriptor &d);
+	bool copy_at_once(const hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
 	result move(hw_channel &ch, end dst, end src, u64 len, bool cache);
 	result move_remote(hw_channel &ch, const end &dst, const piece &t, const end &src, const piece &s, u64 len);
 	result get_bytes(hw_channel &ch, end src, void *buf, u64 len);
@@ -168,6 +187,7 @@ private:
 	u64 idle_since_ = 0, nap_ns_ = 0;
 	u64 spin_ns_;
 	u64 moved_ = 0; /* bytes in this turn of a channel */
+	u64 mem_base_ = 0; /* for the descriptor that is executed */
 	dma::fault_reason fault_reason_ = dma::fault_reason::none;
 	u64 fault_address_ = 0;
 	std::vector<hw_channel *> active_;
@@ -176,11 +196,12 @@ private:
 
 	/* The server thread's side. */
 	unsigned index_;
-	unique_fd wake_;
+	unique_fd wake_;   /* nobody but this process has it */
+	unique_fd bell_;   /* the client has it as well */
+	unique_fd sleeps_; /* an epoll of both, by edges: neither is read, so that neither can block */
 	pthread_t thread_ = {};
 	bool running_ = false;
-	hw_channel *cmd_channel_ = nullptr;
-	u32 cmd_ = 0;
+	order cmd_; /* the unit's while it is pending */
 	alignas(cache_line) u32 cmd_pending_ = 0;
 	u32 quit_ = 0, ended_ = 0;
 };
@@ -197,9 +218,9 @@ inline u8 *in_window(const window &w, u64 addr, u64 len)
  * A copy as most are: short, from and to where the channel's last ones were, or the device's
  * own memory.  False: it is another one, or not a right one, and nothing was done.
  */
-inline bool unit::copy_at_once(const hw_channel &ch, const sdma::descriptor &d)
+inline bool unit::copy_at_once(const hw_channel &ch, const sdma::descriptor &d, u64 mem_base)
 {
-	const window own = {load_relaxed(&m_.mem_base), m_.mem_size, m_.mem, 0};
+	const window own = {mem_base, m_.mem_size, m_.mem, 0};
 
 	if (unlikely(d.op != u8(dma::opcode::copy) || d.reserved || (d.flags & ~known_flags) || (d.spaces & ~known_spaces) ||
 		     d.len - 1 >= at_once))

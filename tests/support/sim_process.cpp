@@ -8,23 +8,22 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <vector>
 
 namespace usdma::test {
 
-[[noreturn]] static void become(const char *program, const std::string &path, int ready, std::initializer_list<const char *> args)
+[[noreturn]] static void become(const char *program, const std::string &path, int ready, const std::vector<const char *> &args)
 {
 	const std::string told = std::to_string(ready);
 	std::vector<const char *> all = {"usdma-sim", "--socket", path.c_str(), "--ready-fd", told.c_str()};
 
-	all.insert(all.end(), args);
+	all.insert(all.end(), args.begin(), args.end());
 	all.push_back(nullptr);
 	dup2(STDERR_FILENO, STDOUT_FILENO); /* standard output is the test's report */
 	execv(program, const_cast<char **>(all.data()));
 	_exit(127);
 }
 
-pid_t start_sim(const char *program, const std::string &path, std::initializer_list<const char *> args)
+pid_t start_sim(const char *program, const std::string &path, const std::vector<const char *> &args)
 {
 	int ready[2];
 	char c;

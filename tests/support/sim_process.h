@@ -3,14 +3,14 @@
 #pragma once
 
 #include <csignal>
-#include <initializer_list>
 #include <string>
 #include <sys/types.h>
+#include <vector>
 
 namespace usdma::test {
 
 /* Starts a program with "--socket PATH" and the arguments; returns when it serves, -1: it did not within 20 s. */
-pid_t start_sim(const char *program, const std::string &path, std::initializer_list<const char *> args);
+pid_t start_sim(const char *program, const std::string &path, const std::vector<const char *> &args);
 /* Sends the signal, waits; the status of waitpid(2).  pid becomes -1; nothing for a pid below 1. */
 int end_sim(pid_t &pid, int sig = SIGKILL);
 

@@ -4,7 +4,8 @@
 
 #include "driver/dma/registry.h"
 
-#include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <sys/resource.h>
 
 using namespace usdma;
@@ -428,6 +429,75 @@ static void test_bad_setup(void **)
 	r.drop(a);
 }
 
+/* Holds a unit up within a descriptor for as long as the test likes. */
+struct gate final : sim::faults {
+	u64 delay_ns(u32, u64) override
+	{
+		std::unique_lock guard(lock);
+
+		inside = true;
+		moved.notify_all();
+		moved.wait(guard, [this] { return open; });
+		return 0;
+	}
+	void wait_inside()
+	{
+		std::unique_lock guard(lock);
+
+		moved.wait(guard, [this] { return inside; });
+	}
+	void let_go()
+	{
+		std::lock_guard guard(lock);
+
+		open = true;
+		moved.notify_all();
+	}
+
+	std::mutex lock;
+	std::condition_variable moved;
+	bool inside = false, open = false;
+};
+
+/* A command that a unit has not taken in time is still to come: until then nothing that it uses can be changed. */
+static void test_late_command(void **)
+{
+	sim::config cfg = rig::small();
+	gate g;
+
+	cfg.engines = 1;
+	rig r(cfg, reach::shared, &g);
+	host_area a = r.make(iova, size);
+	chan busy(r, 0);
+	const u64 page = chan_ctrl(1), ring = iova + 4096;
+	const u32 enable = chan_cmd_enable;
+	auto write = [&](u64 at, const auto &v) { return r.dev->region_write(vfio::region_bar0, at, &v, sizeof(v)); };
+
+	for (u64 k = 0; k < 64; k++)
+		reinterpret_cast<descriptor *>(a.data + 4096)[k].tag = u32(k ^ 1);
+	assert_int_equal(write(page + chan_ring_base, ring), 0);
+	assert_int_equal(write(page + chan_ring_order, u32(6)), 0);
+	assert_int_equal(write(page + chan_record, iova), 0);
+	busy.put_ready(nop());
+	g.wait_inside();
+	assert_int_equal(write(page + chan_command, enable), -ETIMEDOUT);
+	assert_int_equal(write(page + chan_ring_base, ring + 8), -EBUSY);
+	assert_int_equal(write(page + chan_ring_order, u32(31)), -EBUSY);
+	assert_int_equal(write(page + chan_record, iova + 8), -EBUSY);
+	assert_int_equal(write(page + chan_command, enable), -EBUSY);
+	assert_int_equal(write(chan_ctrl(2) + chan_command, u32(chan_cmd_stop)), -EBUSY);
+	g.let_go();
+	assert_true(busy.done(1));
+	/* Behind the late one, which has been carried out as it was given. */
+	const deadline until = deadline::in_ms(wait_ms);
+	while (r.read32(page + chan_state) != chan_state_running && !until.passed())
+		sched_yield();
+	assert_int_equal(r.read32(page + chan_state), chan_state_running);
+	assert_int_equal(r.read64(page + chan_ring_base), ring);
+	r.write32(page + chan_command, chan_cmd_disable);
+	r.drop(a);
+}
+
 static void test_reset(void **)
 {
 	for (bool by_register : {false, true}) {
@@ -547,6 +617,7 @@ int main()
 		cmocka_unit_test(test_unmap_while_copying), cmocka_unit_test(test_unmap_ring),
 		cmocka_unit_test(test_bad_setup),	  cmocka_unit_test(test_reset),
 		cmocka_unit_test(test_registers),	  cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_late_command),
 		cmocka_unit_test(test_latency),		  cmocka_unit_test(test_device_string),
 	};
 

@@ -37,6 +37,7 @@ void sdma_model::quiet()
 		u->stop();
 	m_.space.unmap_all();
 	m_.irqs.clear(0, m_.irqs.count());
+	error_.reset();
 }
 
 /* Of a fixed size for good: a client that shrank it would take the device down. */
@@ -176,9 +177,10 @@ int sdma_model::region_write(u32 index, u64 offset, const u8 *buf, u32 len)
 		memcpy(msix_.data() + offset, buf, len);
 		return 0;
 	case vfio::region_config:
-		pci_.write(u32(offset), buf, len);
-		/* Without bus mastering no channel may reach memory. */
-		return pci_.bus_master() ? 0 : all_off();
+		if (pci_.write(u32(offset), buf, len) == pci_config::effect::reset)
+			return reset();
+		/* Without bus mastering or power no channel may reach memory. */
+		return pci_.may_reach_memory() ? 0 : all_off();
 	}
 	return fail(EINVAL, "sim: region %u cannot be written", index);
 }
@@ -192,20 +194,34 @@ std::span<const doorbell_desc> sdma_model::doorbells(u32 region) const
 
 /* ---- interrupts, memory, reset ------------------------------------------------------------------- */
 
-int sdma_model::irq_set(u32, u32 first, std::span<unique_fd> fds)
+/* Errors are never raised; but without the eventfd for them QEMU offers its guest no recovery from errors. */
+u32 sdma_model::irq_count(u32 index) const
 {
-	m_.irqs.set(first, fds);
+	return index == vfio::irq_msix ? m_.irqs.count() : index == vfio::irq_err ? 1 : 0;
+}
+
+int sdma_model::irq_set(u32 index, u32 first, std::span<unique_fd> fds)
+{
+	if (index == vfio::irq_msix)
+		m_.irqs.set(first, fds);
+	else
+		error_ = std::move(fds[0]);
 	return 0;
 }
 
-int sdma_model::irq_clear(u32, u32 first, u32 count)
+int sdma_model::irq_clear(u32 index, u32 first, u32 count)
 {
-	m_.irqs.clear(first, count);
+	if (index == vfio::irq_msix)
+		m_.irqs.clear(first, count);
+	else
+		error_.reset();
 	return 0;
 }
 
-int sdma_model::irq_trigger(u32, u32 vector)
+int sdma_model::irq_trigger(u32 index, u32 vector)
 {
+	if (index != vfio::irq_msix)
+		return fail(ENOTSUP, "sim: interrupt type %u is not raised", index);
 	return units_[0]->raise_for(vector);
 }
 

@@ -30,7 +30,7 @@ public:
 	std::span<const doorbell_desc> doorbells(u32 region) const override;
 
 	u32 irq_types() const override { return vfio::irq_req + 1; }
-	u32 irq_count(u32 index) const override { return index == vfio::irq_msix ? m_.irqs.count() : 0; }
+	u32 irq_count(u32 index) const override;
 	int irq_set(u32 index, u32 first, std::span<unique_fd> fds) override;
 	int irq_clear(u32 index, u32 first, u32 count) override;
 	int irq_trigger(u32 index, u32 vector) override;
@@ -72,6 +72,7 @@ private:
 	region_desc regions_[vfio::region_count];
 	pci_config pci_;
 	unique_fd bar0_fd_, mem_fd_;
+	unique_fd error_; /* the client's eventfd for errors */
 	mapping doors_, mem_;
 	std::vector<u8> msix_; /* table and pending bits: kept, without effect; vectors are masked in the client */
 	std::vector<doorbell_desc> doorbells_;

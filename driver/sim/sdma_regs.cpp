@@ -242,8 +242,8 @@ int sdma_model::enable(hw_channel &ch)
 
 	if (!(ctrl_ & ctrl_enable))
 		wrong = "the device is not enabled (reg_ctrl)";
-	else if (!pci_.bus_master())
-		wrong = "bus mastering is off in the PCI command register";
+	else if (!pci_.may_reach_memory())
+		wrong = "bus mastering is off in the PCI command register, or the power is";
 	else
 		wrong = setup_error(ch.regs);
 	if (!wrong)

@@ -19,6 +19,8 @@ namespace proto = vfio::proto;
 
 /* A message that has begun must be whole, and one that we send taken, within … */
 static constexpr u64 message_ms = 4000;
+/* A client that connects and does not say VERSION makes room for another after … */
+static constexpr u64 hello_ms = 3000;
 
 server::server(unique_fd sock, device_model &model)
 	: sock_(std::move(sock)), model_(model), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
@@ -30,6 +32,7 @@ int server::serve(int stop_fd, int drop_fd)
 	int err = wake_.valid() ? 0 : fail(EMFILE, "vfio-user server: no eventfd to be had");
 
 	model_.connect(this);
+	hello_ = deadline::in_ms(hello_ms);
 	while (!err)
 		err = turn(stop_fd, drop_fd);
 	const kept_error why;
@@ -39,7 +42,9 @@ int server::serve(int stop_fd, int drop_fd)
 
 int server::poll_ms() const
 {
-	return out_.empty() ? -1 : out_.until().left_ms(INT_MAX);
+	const deadline until = deadline::sooner(out_.until(), hello_);
+
+	return until.is_never() ? -1 : until.left_ms(INT_MAX);
 }
 
 /* Waits for one thing to happen, and does what it asks for. */
@@ -58,7 +63,8 @@ int server::turn(int stop_fd, int drop_fd)
 		return err;
 	if (p[0].revents & (POLLIN | POLLHUP | POLLERR) && reply_.empty())
 		return step();
-	return 0;
+	return hello_.passed() ? fail(ETIMEDOUT, "a vfio-user client has said nothing for %llu ms",
+				      static_cast<unsigned long long>(hello_ms)) : 0;
 }
 
 /* True: a unit wants the connection to end. */
@@ -297,12 +303,39 @@ void server::hang_up()
 	eventfd_add(wake_.get());
 }
 
-bool server::reply_fits(const vfio::user_message &m, const remote_access &a) const
+/*
+ * Where the data of a reply begin, or -EPROTO.  The specification's table has 64
+ * bits for the count in one place and 32 in another: the length tells.  QEMU (up
+ * to 11.1 at least) counts in 32 and says 64, so that its data are off by four
+ * bytes both ways: its first four stand where the count's high half should.  And
+ * it answers a write by a bare header, which is believed of a client alone that
+ * has shown not to be one of those: the last four bytes of a read are zeros there.
+ */
+int server::reply_data(const vfio::user_message &m, const remote_access &a)
 {
-	const size_t head = sizeof(proto::dma_access_head);
+	static constexpr size_t narrow = 12, wide = sizeof(proto::dma_access_head);
 	const auto cmd = a.write ? proto::command::dma_write : proto::command::dma_read;
+	const size_t len = a.write ? 0 : a.len, size = m.body.size();
+	proto::dma_access_head h = {};
 
-	return m.head.cmd == u16(cmd) && m.body.size() == head + (a.write ? 0 : a.len);
+	if (m.head.cmd != u16(cmd))
+		return fail(EPROTO, "vfio-user client: a reply to command %u says command %u", unsigned(cmd), m.head.cmd);
+	if (!size && a.write && wide_counts_)
+		return 0;
+	if (size != narrow + len && size != wide + len)
+		return fail(EPROTO, "vfio-user client: a reply of %zu bytes to an access of %u", size, a.len);
+	const size_t head = size - len;
+	memcpy(&h, m.body.data(), head);
+	if (h.address != a.address || h.count != a.len)
+		return fail(EPROTO, "vfio-user client: its reply names another access (0x%llx, %llu bytes)",
+			    static_cast<unsigned long long>(h.address), static_cast<unsigned long long>(h.count));
+	if (len >= sizeof(u32) && head == wide) {
+		u32 last;
+
+		memcpy(&last, m.body.data() + size - sizeof(last), sizeof(last));
+		wide_counts_ |= last != 0;
+	}
+	return int(head);
 }
 
 int server::take_reply(const vfio::user_message &m, bool whole)
@@ -317,12 +350,14 @@ int server::take_reply(const vfio::user_message &m, bool whole)
 		finish(a, -EIO);
 	} else if (!whole) {
 		finish(a, -ENOMEM);
-	} else if (!reply_fits(m, *a)) {
-		finish(a, -EPROTO);
 	} else {
-		if (!a->write)
-			memcpy(a->buf, m.body.data() + sizeof(proto::dma_access_head), a->len);
-		finish(a, 0);
+		const int at = reply_data(m, *a);
+
+		if (at < 0)
+			log_info("%s", error_text());
+		else if (!a->write)
+			memcpy(a->buf, m.body.data() + at, a->len);
+		finish(a, at < 0 ? at : 0);
 	}
 	return 0;
 }

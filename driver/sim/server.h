@@ -60,7 +60,7 @@ private:
 	int out_is_late();
 	int take_reply(const vfio::user_message &m, bool whole);
 	remote_access *take_pending(u16 id);
-	bool reply_fits(const vfio::user_message &m, const remote_access &a) const;
+	int reply_data(const vfio::user_message &m, const remote_access &a);
 	void fail_all();
 
 	int do_version(vfio::user_message &m, answer *out);
@@ -85,6 +85,7 @@ private:
 
 	outbox out_;            /* on its way to the client */
 	outbox reply_;          /* behind it; until it is out, no command is read */
+	deadline hello_ = deadline::never(); /* for the first message */
 	bool out_asks_ = false; /* out_ is a unit's access … */
 	u16 out_id_ = 0;        /* … of this number */
 
@@ -93,6 +94,7 @@ private:
 	remote_access *pending_ = nullptr; /* a few, one for each unit, in the order in which they came */
 	u16 next_id_ = 0;
 	bool closed_ = false, hang_up_ = false;
+	bool wide_counts_ = false; /* the client is known to count an access's bytes in 64 bits */
 };
 
 } // namespace usdma::sim

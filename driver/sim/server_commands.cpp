@@ -13,6 +13,9 @@ namespace usdma::sim {
 namespace proto = vfio::proto;
 using proto::command;
 
+/* As many as QEMU allows (hw/vfio-user: VFIO_USER_MAX_MAX_FDS); more are taken. */
+static constexpr u64 most_msg_fds = 16;
+
 /* The body's first structure. */
 template <class T> static int take(const vfio::user_message &m, T *out)
 {
@@ -94,14 +97,16 @@ int server::do_version(vfio::user_message &m, answer *out)
 	const std::string_view json(reinterpret_cast<const char *>(m.body.data()) + sizeof(v), m.body.size() - sizeof(v));
 	if (const int err = vfio::user_caps_parse(json, &client_))
 		return err == -ENOMEM ? err : -EINVAL;
-	ours.max_msg_fds = proto::our_max_msg_fds;
-	ours.max_data_xfer = proto::our_max_data_xfer;
-	ours.max_dma_maps = model_.max_areas();
-	max_len_ = u32(std::min(client_.max_data_xfer, proto::our_max_data_xfer));
+	/* A server may only lower what the client proposed; QEMU ends the connection otherwise, and above its own limits. */
+	ours.max_msg_fds = std::min(client_.max_msg_fds, most_msg_fds);
+	ours.max_data_xfer = std::min(client_.max_data_xfer, proto::our_max_data_xfer);
+	ours.max_dma_maps = std::min<u64>(client_.max_dma_maps, model_.max_areas());
+	max_len_ = u32(ours.max_data_xfer);
 	put(&out->body, proto::version_head{proto::version_major, std::min(v.minor, proto::version_minor)});
 	const vfio::caps_text json_of_ours = vfio::user_caps_json(ours);
 	out->body.append(json_of_ours.text, strlen(json_of_ours.text) + 1);
 	negotiated_ = true;
+	hello_ = deadline::never();
 	return 0;
 }
 
@@ -167,14 +172,15 @@ int server::do_region_info(vfio::user_message &m, answer *out)
 	const u32 areas = maps ? u32(r.mappable.size()) : 0;
 	const u32 full = u32(sizeof(d)) + (areas ? u32(sizeof(proto::cap_head) + sizeof(proto::sparse_head)) +
 							      areas * u32(sizeof(proto::sparse_area)) : 0);
+	/* Too little room: the client learns from argsz how much it takes, and asks again (linux/vfio.h). */
+	const bool fits = d.argsz >= full;
 	reply.argsz = full;
 	reply.index = d.index;
 	reply.size = r.size;
-	reply.flags = wire_flags(r) | (maps ? u32(proto::region_flag_mmap) : 0) | (areas ? u32(proto::region_flag_caps) : 0);
-	if (maps)
+	reply.flags = wire_flags(r) | (maps ? u32(proto::region_flag_mmap) : 0) | (areas && fits ? u32(proto::region_flag_caps) : 0);
+	if (maps && fits)
 		out->fds[out->n_fds++] = r.fd;
-	/* Too little room: the client learns from argsz how much it takes, and asks again (linux/vfio.h). */
-	reply.cap_offset = areas && d.argsz >= full ? u32(sizeof(reply)) : 0;
+	reply.cap_offset = areas && fits ? u32(sizeof(reply)) : 0;
 	put(&out->body, reply);
 	if (!reply.cap_offset)
 		return 0;
@@ -185,7 +191,11 @@ int server::do_region_info(vfio::user_message &m, answer *out)
 	return 0;
 }
 
-/* As many as fit the client's buffer; the others are written by REGION_WRITE. */
+/*
+ * As many as fit the client's buffer and its limit of descriptors; the others are
+ * written by REGION_WRITE.  argsz and count are those of what is sent: a client
+ * takes the length of an entry from them.
+ */
 int server::do_io_fds(vfio::user_message &m, answer *out)
 {
 	const u64 max_fds = std::min<u64>(client_.max_msg_fds, proto::our_max_msg_fds);
@@ -195,11 +205,10 @@ int server::do_io_fds(vfio::user_message &m, answer *out)
 		return err;
 	if (d.argsz < sizeof(d) || d.flags || d.index >= model_.region_count())
 		return fail(EINVAL, "DEVICE_GET_REGION_IO_FDS of region %u, argsz %u, flags 0x%x", d.index, d.argsz, d.flags);
-	const std::span<const doorbell_desc> all = model_.doorbells(d.index);
 	const size_t room = (std::min(d.argsz, proto::our_max_message / 2) - sizeof(d)) / sizeof(proto::io_fd);
-	proto::io_fds_head head = {u32(sizeof(d) + all.size() * sizeof(proto::io_fd)), 0, d.index, 0};
+	proto::io_fds_head head = {sizeof(d), 0, d.index, 0};
 	put(&out->body, head);
-	for (const doorbell_desc &b : all) {
+	for (const doorbell_desc &b : model_.doorbells(d.index)) {
 		const u32 at = u32(std::find(out->fds, out->fds + out->n_fds, b.fd) - out->fds);
 
 		if (head.count >= room)
@@ -211,6 +220,7 @@ int server::do_io_fds(vfio::user_message &m, answer *out)
 		}
 		put(&out->body, proto::io_fd{b.offset, b.size, at, proto::io_fd_ioeventfd, 0, 0, 0});
 		head.count++;
+		head.argsz += u32(sizeof(proto::io_fd));
 	}
 	memcpy(out->body.data(), &head, sizeof(head));
 	return 0;

@@ -76,7 +76,7 @@ int user_device::accept_version(const user_message &reply)
 int user_device::negotiate()
 {
 	caps_text json = user_caps_json({proto::our_max_msg_fds, proto::our_max_data_xfer,
-						 proto::default_max_dma_maps, proto::default_pgsizes});
+						 proto::our_max_dma_maps, proto::default_pgsizes});
 	proto::version_head v = {proto::version_major, proto::version_minor};
 	const iovec parts[] = {{&v, sizeof(v)}, {json.text, strlen(json.text) + 1}};
 	user_message reply;

@@ -63,6 +63,8 @@ inline constexpr u64 default_pgsizes = 4096;
 
 /* What this implementation takes: no longer message and no more descriptors than these, from whomever. */
 inline constexpr u32 our_max_msg_fds = 64;
+/* What our client proposes: a server may lower it, and says 65535 to one that proposes nothing. */
+inline constexpr u64 our_max_dma_maps = 4194304;
 inline constexpr u64 our_max_data_xfer = 1048576;
 inline constexpr u32 our_max_message = u32(our_max_data_xfer) + 4096;
 

@@ -517,6 +517,76 @@ static void test_reset(void **)
 	}
 }
 
+/* The place of a capability in configuration space. */
+static u8 find_capability(rig &r, u8 id)
+{
+	u8 at = 0, head[2];
+
+	assert_int_equal(r.dev->region_read(vfio::region_config, 0x34, &at, 1), 0);
+	for (unsigned n = 0; at && n < 48; n++, at = head[1]) {
+		assert_int_equal(r.dev->region_read(vfio::region_config, at, head, 2), 0);
+		if (head[0] == id)
+			return at;
+	}
+	return 0;
+}
+
+static u16 config16(rig &r, unsigned at)
+{
+	u16 v = 0;
+
+	assert_int_equal(vfio::config_read16(*r.dev, at, &v), 0);
+	return v;
+}
+
+static void put_config16(rig &r, unsigned at, u16 v)
+{
+	assert_int_equal(r.dev->region_write(vfio::region_config, at, &v, sizeof(v)), 0);
+}
+
+/* By the function's own configuration space: a function-level reset (PCI Express 7.8.4), and D3hot to D0. */
+static void test_config_reset(void **)
+{
+	for (bool flr : {true, false}) {
+		rig r;
+		chan ch(r, 0);
+		const u8 express = find_capability(r, 0x10), power = find_capability(r, 0x01), msix = find_capability(r, 0x11);
+
+		assert_true(express && power && msix);
+		assert_int_equal(config16(r, express + 6) >> 12 & 1, 1); /* can be reset so */
+		assert_int_equal(config16(r, power + 4) & 8, 0);	 /* D3hot forgets */
+		put_config16(r, msix + 2, 0x8000);
+		ch.put_ready(nop());
+		assert_true(ch.done(1));
+		if (flr) {
+			put_config16(r, express + 8, u16(config16(r, express + 8) | 0x8000));
+			assert_int_equal(config16(r, express + 8) & 0x8000, 0);
+		} else {
+			put_config16(r, power + 4, 3);
+			/* Without power it reaches no memory. */
+			assert_int_equal(ch.state(), chan_state_off);
+			ch.command(chan_cmd_enable);
+			assert_int_equal(ch.state(), chan_state_error);
+			assert_int_equal(config16(r, 4) & 4, 4);
+			put_config16(r, power + 4, 1); /* there is no D1 */
+			assert_int_equal(config16(r, power + 4) & 3, 3);
+			put_config16(r, power + 4, 0);
+		}
+		assert_int_equal(ch.state(), chan_state_off);
+		assert_int_equal(r.read64(reg_mem_base), 0);
+		assert_int_equal(r.read32(reg_ctrl), 0);
+		assert_int_equal(r.read64(chan_ctrl(0) + chan_ring_base), 0);
+		assert_int_equal(config16(r, 4) & 6, 0);
+		assert_int_equal(config16(r, msix + 2) & 0x8000, 0);
+		/* And it works again, as after power-on. */
+		assert_int_equal(vfio::config_bus_master(*r.dev, true), 0);
+		r.write32(reg_ctrl, ctrl_enable);
+		chan again(r, 1);
+		again.put_ready(nop());
+		assert_true(again.done(1));
+	}
+}
+
 static void test_registers(void **)
 {
 	rig r;
@@ -617,7 +687,7 @@ int main()
 		cmocka_unit_test(test_unmap_while_copying), cmocka_unit_test(test_unmap_ring),
 		cmocka_unit_test(test_bad_setup),	  cmocka_unit_test(test_reset),
 		cmocka_unit_test(test_registers),	  cmocka_unit_test(test_no_memory),
-		cmocka_unit_test(test_late_command),
+		cmocka_unit_test(test_late_command),	  cmocka_unit_test(test_config_reset),
 		cmocka_unit_test(test_latency),		  cmocka_unit_test(test_device_string),
 	};
 

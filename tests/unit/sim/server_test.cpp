@@ -106,6 +106,74 @@ static void test_version(void **)
 	assert_int_equal(bare.hello(), 0);
 }
 
+/* What a client says of itself is never exceeded, and neither is what QEMU checks (hw/vfio-user/proxy.c). */
+static void test_version_limits(void **)
+{
+	static constexpr struct {
+		const char *says;
+		vfio::user_caps hears;
+	} cases[] = {
+		{"{\"capabilities\":{\"max_msg_fds\":16,\"max_data_xfer_size\":1048576,\"max_dma_maps\":65535,\"pgsizes\":4096,"
+		 "\"write_multiple\":true,\"migration\":{\"pgsize\":4096,\"max_bitmap_size\":65536}}}",
+		 {16, 1048576, 65535, 4096}},
+		{"{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":4096,\"max_dma_maps\":100}}", {8, 4096, 100, 4096}},
+		{"{\"capabilities\":{\"max_msg_fds\":4000,\"max_data_xfer_size\":1099511627776,\"max_dma_maps\":1099511627776}}",
+		 {16, 1048576, 0, 4096}},
+		{nullptr, {1, 1048576, 65535, 4096}},
+	};
+
+	for (const auto &c : cases) {
+		raw r;
+		vfio::user_message m;
+		vfio::user_caps caps;
+		std::string text("\0\0\1\0", 4);
+
+		if (c.says)
+			text.append(c.says, strlen(c.says) + 1);
+		assert_int_equal(r.ask(command::version, text.data(), text.size(), {}, &m), 0);
+		assert_int_equal(vfio::user_caps_parse({reinterpret_cast<char *>(m.body.data()) + 4, m.body.size() - 4}, &caps), 0);
+		assert_int_equal(caps.max_msg_fds, c.hears.max_msg_fds);
+		assert_int_equal(caps.max_data_xfer, c.hears.max_data_xfer);
+		if (c.hears.max_dma_maps)
+			assert_int_equal(caps.max_dma_maps, c.hears.max_dma_maps);
+		else
+			assert_true(caps.max_dma_maps > 65535);
+		assert_int_equal(caps.pgsizes, c.hears.pgsizes);
+	}
+}
+
+/* A client with room for one descriptor, and two units: the entries that come say their own length. */
+static void test_doorbells_for_one(void **)
+{
+	vfio::user_message m;
+	proto::io_fds_head io = {4096, 0, 0, 0};
+	proto::io_fd entry;
+	raw r;
+
+	assert_int_equal(r.hello(), 0); /* max_msg_fds is 1 where nothing is said */
+	assert_int_equal(r.ask(command::device_get_region_io_fds, io, {}, &m), 0);
+	memcpy(&io, m.body.data(), sizeof(io));
+	assert_int_equal(io.count, 4); /* of eight channels: those of the first unit */
+	assert_int_equal((io.argsz - sizeof(io)) / io.count, sizeof(proto::io_fd));
+	assert_int_equal(m.body.size(), io.argsz);
+	assert_int_equal(m.fds.size(), 1);
+	for (u32 i = 0; i < io.count; i++) {
+		memcpy(&entry, m.body.data() + sizeof(io) + i * sizeof(entry), sizeof(entry));
+		assert_int_equal(entry.offset, sdma::chan_ctrl(2 * i) + sdma::chan_wake);
+		assert_int_equal(entry.fd_index, 0);
+	}
+}
+
+/* Says nothing: the connection ends by itself. */
+static void test_silent_client(void **)
+{
+	raw r;
+	char c;
+
+	assert_int_equal(recv(r.sock.get(), &c, 1, 0), 0);
+	assert_int_equal(r.end(), -ETIMEDOUT);
+}
+
 static void test_dma_map_checks(void **)
 {
 	const unique_fd file(memfd_create("x", MFD_CLOEXEC));
@@ -184,8 +252,8 @@ static void test_region_checks(void **)
 	assert_int_equal(read(99, 0, 4), EINVAL);
 	assert_int_equal(read(2, 0, ~u32(0)), EINVAL);
 	assert_int_equal(read(2, 0, 1 << 20), 0);
-	assert_int_equal(read(7, 0, 256), 0);
-	assert_int_equal(read(7, 255, 2), EINVAL);
+	assert_int_equal(read(7, 0, 4096), 0);
+	assert_int_equal(read(7, 4095, 2), EINVAL);
 	assert_int_equal(read(4, 65536, 1), EINVAL);
 	/* Count and length differ. */
 	assert_int_equal(r.ask(command::region_write, w), EINVAL);
@@ -227,6 +295,14 @@ static void test_irq_checks(void **)
 	h.flags = proto::irq_set_data_none | proto::irq_set_action_trigger;
 	assert_int_equal(r.ask(command::device_set_irqs, h), 0);
 	assert_int_equal(take_irq(ev.get(), 0), 0);
+	/* Errors have an eventfd and are never raised. */
+	h = good;
+	h.index = vfio::irq_err;
+	assert_int_equal(r.ask(command::device_set_irqs, h, {ev.get()}), 0);
+	h.flags = proto::irq_set_data_none | proto::irq_set_action_trigger;
+	assert_int_equal(r.ask(command::device_set_irqs, h), ENOTSUP);
+	h.count = 0;
+	assert_int_equal(r.ask(command::device_set_irqs, h), 0);
 }
 
 static void test_info_checks(void **)
@@ -242,9 +318,21 @@ static void test_info_checks(void **)
 	info.argsz = sizeof(info);
 	assert_int_equal(r.ask(command::device_get_region_info, info, {}, &m), 0);
 	memcpy(&info, m.body.data(), sizeof(info));
-	/* Too small for the list of mappable areas: says how much it takes. */
+	/* Too small for the list of mappable areas: says how much it takes, and nothing that would need the list. */
 	assert_int_equal(info.cap_offset, 0);
+	assert_int_equal(info.flags & proto::region_flag_caps, 0);
 	assert_int_equal(info.argsz, sizeof(info) + 16 + 16);
+	assert_int_equal(m.fds.size(), 0);
+	assert_int_equal(r.ask(command::device_get_region_info, info, {}, &m), 0);
+	memcpy(&info, m.body.data(), sizeof(info));
+	assert_int_equal(info.cap_offset, sizeof(info));
+	assert_int_equal(info.flags & proto::region_flag_caps, proto::region_flag_caps);
+	assert_int_equal(m.body.size(), info.argsz);
+	assert_int_equal(m.fds.size(), 1);
+	/* All of it may be mapped: there is no list, and the plain structure brings the descriptor. */
+	info = {sizeof(info), 0, 2, 0, 0, 0};
+	assert_int_equal(r.ask(command::device_get_region_info, info, {}, &m), 0);
+	assert_int_equal(m.body.size(), sizeof(info));
 	assert_int_equal(m.fds.size(), 1);
 	info.index = 9;
 	assert_int_equal(r.ask(command::device_get_region_info, info), EINVAL);
@@ -252,10 +340,13 @@ static void test_info_checks(void **)
 	memcpy(&io, m.body.data(), sizeof(io));
 	assert_int_equal(io.count, 8);
 	assert_int_equal(m.fds.size(), 2); /* one for each unit */
+	assert_int_equal(io.argsz, sizeof(io) + 8 * sizeof(proto::io_fd));
+	assert_int_equal(m.body.size(), io.argsz);
 	io = {sizeof(io) + 40, 0, 0, 0};
 	assert_int_equal(r.ask(command::device_get_region_io_fds, io, {}, &m), 0);
 	memcpy(&io, m.body.data(), sizeof(io));
 	assert_int_equal(io.count, 1);
+	assert_int_equal(io.argsz, sizeof(io) + 40);
 	assert_int_equal(r.ask(command(14), nullptr, 0), ENOTSUP);
 	assert_int_equal(r.ask(command::dma_read, nullptr, 0), ENOTSUP);
 }
@@ -449,7 +540,9 @@ static void test_settings(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_version),	      cmocka_unit_test(test_dma_map_checks),
+		cmocka_unit_test(test_version),	      cmocka_unit_test(test_version_limits),
+		cmocka_unit_test(test_doorbells_for_one), cmocka_unit_test(test_silent_client),
+		cmocka_unit_test(test_dma_map_checks),
 		cmocka_unit_test(test_dma_unmap_checks), cmocka_unit_test(test_region_checks),
 		cmocka_unit_test(test_irq_checks),    cmocka_unit_test(test_info_checks),
 		cmocka_unit_test(test_stray_fds),     cmocka_unit_test(test_broken_frames),

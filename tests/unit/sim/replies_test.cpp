@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How clients answer DMA_READ and DMA_WRITE: as the specification has it in two places, as QEMU does, and wrongly. */
+#include "tests/support/raw_client.h"
+#include "tests/support/test.h"
+
+#include "driver/base/barrier.h"
+#include "driver/sim/sdma_model.h"
+#include "driver/sim/server.h"
+
+#include <functional>
+#include <sys/socket.h>
+#include <thread>
+
+using namespace usdma;
+using namespace usdma::test;
+using namespace usdma::sdma;
+using dma::fault_reason;
+using dma::space;
+
+static constexpr u64 mem_base = u64(1) << 44, iova = 0x40000000, size = MiB, far = u64(1) << 40, data = 64 * KiB;
+
+/* Says of a reply what it is; takes the command's header, address, count and bytes (of a write). */
+using answer = std::function<std::vector<u8>(const proto::header &h, const proto::dma_access_head &a, u8 *bytes)>;
+
+struct rig {
+	rig() : client(connect()), memory("replies", size)
+	{
+		assert_int_equal(client.begin(mem_base), 0);
+		assert_int_equal(client.map(iova, size, memory.fd.get()), 0);
+		assert_int_equal(client.map(far, size), 0);
+		channel = std::make_unique<raw_channel>(client, 0, memory, iova, 0);
+		assert_int_equal(channel->enable(), chan_state_running);
+	}
+	~rig()
+	{
+		client.close();
+		thread.join();
+	}
+	unique_fd connect()
+	{
+		int pair[2];
+
+		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+		thread = std::thread([fd = pair[0]] {
+			sim::config cfg;
+			cfg.mem = size;
+			cfg.channels = cfg.engines = 1;
+			sim::sdma_model model(cfg);
+
+			if (!model.start()) {
+				sim::server link(unique_fd(fd), model);
+
+				link.serve(-1);
+			}
+		});
+		return unique_fd(pair[1]);
+	}
+	/* Runs one descriptor, and answers what it asks the client. */
+	fault_reason run(const descriptor &d, const answer &how)
+	{
+		const u64 seq = channel->put(d);
+		const deadline until = deadline::in_ms(raw_wait_ms);
+		const u64 tail = channel->posted;
+		u8 body[24];
+		const proto::region_access_head h = {chan_door(0) + door_tail, vfio::region_bar0, 8};
+
+		memcpy(body, &h, sizeof(h));
+		memcpy(body + sizeof(h), &tail, sizeof(tail));
+		assert_true(client.say(proto::command::region_write, body, sizeof(body), {}, proto::flag_no_reply));
+		while (channel->completed() < seq && load_acquire(&channel->status->record.state) != dma::state_halted) {
+			assert_false(until.passed());
+			serve_one(how);
+		}
+		if (channel->completed() >= seq)
+			return fault_reason::none;
+		const auto why = fault_reason(load_acquire(&channel->status->record.reason));
+		assert_int_equal(channel->command(chan_cmd_resume), 0);
+		return why;
+	}
+	void serve_one(const answer &how)
+	{
+		vfio::user_message m;
+		proto::dma_access_head a;
+
+		if (vfio::user_recv(client.fd(), deadline::in_ms(1), raw_wait_ms, &m))
+			return;
+		assert_int_equal(m.head.flags & proto::flag_type_mask, proto::type_command);
+		assert_true(m.body.size() >= sizeof(a));
+		memcpy(&a, m.body.data(), sizeof(a));
+		const std::vector<u8> reply = how(m.head, a, m.body.data() + sizeof(a));
+		const iovec part = {const_cast<u8 *>(reply.data()), reply.size()};
+		const proto::header h = {m.head.id, m.head.cmd, 0, proto::type_reply, 0};
+		assert_int_equal(vfio::user_send(client.fd(), h, {&part, reply.empty() ? 0u : 1u}, {}, deadline::in_ms(raw_wait_ms)), 0);
+	}
+	u8 *near() { return memory.data + data; }
+
+	std::thread thread;
+	raw_client client;
+	raw_memory memory;
+	std::unique_ptr<raw_channel> channel;
+	u8 there[4096] = {}; /* what lies at far */
+};
+
+static bool is_read(const proto::header &h)
+{
+	return h.cmd == u16(proto::command::dma_read);
+}
+
+/* As the specification's structures: a head of `head` bytes; bare: none of a write. */
+static answer by_the_book(rig &r, size_t head, bool bare = false)
+{
+	return [&r, head, bare](const proto::header &h, const proto::dma_access_head &a, u8 *bytes) {
+		std::vector<u8> out(is_read(h) ? head + a.count : bare ? 0 : head);
+
+		if (!out.empty())
+			memcpy(out.data(), &a, head);
+		if (is_read(h))
+			memcpy(out.data() + head, r.there + (a.address - far), a.count);
+		else
+			memcpy(r.there + (a.address - far), bytes, a.count);
+		return out;
+	};
+}
+
+/* As QEMU's hw/vfio-user: the count has 32 bits, the structure the length of one with 64. */
+static answer as_qemu(rig &r)
+{
+	return [&r](const proto::header &h, const proto::dma_access_head &a, u8 *bytes) {
+		std::vector<u8> out(is_read(h) ? sizeof(a) + a.count : 0);
+
+		if (is_read(h)) {
+			memcpy(out.data(), &a, 12);
+			memcpy(out.data() + 12, r.there + (a.address - far), a.count);
+		} else {
+			memcpy(r.there + (a.address - far), bytes - 4, a.count);
+		}
+		return out;
+	};
+}
+
+static descriptor in(u64 len)
+{
+	return raw_copy(space::host, far, space::host, iova + data, len);
+}
+
+static descriptor out(u64 len)
+{
+	return raw_copy(space::host, iova + data, space::host, far, len);
+}
+
+static void there_and_back(rig &r, const answer &how)
+{
+	auto gen = rng(3);
+
+	for (u64 len : {1, 3, 4, 8, 64, 1000, 4096}) {
+		fill_random(r.there, len, gen);
+		r.there[len - 1] |= 1;
+		memset(r.near(), 0, len);
+		assert_int_equal(r.run(in(len), how), fault_reason::none);
+		assert_memory_equal(r.near(), r.there, len);
+		fill_random(r.near(), len, gen);
+		assert_int_equal(r.run(out(len), how), fault_reason::none);
+		assert_memory_equal(r.near(), r.there, len);
+	}
+}
+
+static void both_lengths(void **)
+{
+	for (size_t head : {12, 16}) {
+		rig r;
+
+		there_and_back(r, by_the_book(r, head));
+	}
+}
+
+/* A bare header for a write: only from a client that has shown that its counts are right. */
+static void bare_header(void **)
+{
+	rig r;
+	const answer bare = by_the_book(r, 16, true);
+
+	memset(r.near(), 0x77, 64);
+	assert_int_equal(r.run(out(64), bare), fault_reason::transfer);
+	memset(r.there, 0x11, 64);
+	assert_int_equal(r.run(in(64), bare), fault_reason::none);
+	there_and_back(r, bare);
+}
+
+/* Data that are off by four bytes are not taken for data. */
+static void counts_of_32_bits(void **)
+{
+	rig r;
+	auto gen = rng(4);
+
+	for (unsigned round = 0; round < 20; round++) {
+		fill_random(r.there, 64, gen);
+		r.there[0] |= 1;
+		assert_int_equal(r.run(in(64), as_qemu(r)), fault_reason::transfer);
+		fill_random(r.near(), 64, gen);
+		assert_int_equal(r.run(out(64), as_qemu(r)), fault_reason::transfer);
+	}
+}
+
+static void wrong_answers(void **)
+{
+	rig r;
+	const answer right = by_the_book(r, 16);
+	auto with = [&](auto change) {
+		return [&right, change](const proto::header &h, const proto::dma_access_head &a, u8 *bytes) {
+			std::vector<u8> out = right(h, a, bytes);
+
+			change(&out);
+			return out;
+		};
+	};
+
+	for (bool read : {true, false}) {
+		const descriptor d = read ? in(64) : out(64);
+
+		assert_int_equal(r.run(d, with([](auto *o) { (*o)[0] ^= 1; })), fault_reason::transfer);	/* address */
+		assert_int_equal(r.run(d, with([](auto *o) { (*o)[8] ^= 1; })), fault_reason::transfer);	/* count */
+		assert_int_equal(r.run(d, with([](auto *o) { (*o)[15] ^= 1; })), fault_reason::transfer); /* its high half */
+		assert_int_equal(r.run(d, with([](auto *o) { o->pop_back(); })), fault_reason::transfer);
+		assert_int_equal(r.run(d, with([](auto *o) { o->push_back(0); })), fault_reason::transfer);
+		assert_int_equal(r.run(d, with([](auto *o) { o->resize(8); })), fault_reason::transfer);
+		assert_int_equal(r.run(d, right), fault_reason::none);
+	}
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(both_lengths),
+		cmocka_unit_test(bare_header),
+		cmocka_unit_test(counts_of_32_bits),
+		cmocka_unit_test(wrong_answers),
+	};
+
+	return cmocka_run_group_tests_name("sim_replies", tests, nullptr, nullptr);
+}

@@ -77,6 +77,7 @@ private:
 	int write_part(unsigned index, u64 offset, const u8 *buf, u32 len);
 	int ask_doorbells(unsigned index, region_state *r);
 	int take_doorbells(user_message *reply, unsigned index, region_state *r);
+	int take_doorbell(const proto::io_fd &d, user_message *reply, region_state *r);
 
 	int irq_send(unsigned index, u32 flags, unsigned start, unsigned count, std::span<const int> fds);
 	int irq_set_run(unsigned index, unsigned first, std::span<const int> fds);

@@ -202,35 +202,59 @@ int user_device::region_write(unsigned index, u64 offset, const void *buf, size_
 	return err;
 }
 
+/*
+ * Entries may be longer than those known here (libvfio-user's have 48 bytes): their
+ * distance is that of the array's size and count.  argsz is the array's full size,
+ * also where the reply holds only a part of it.
+ */
+static int io_fd_stride(const proto::io_fds_head &h, size_t body, size_t *stride)
+{
+	const size_t array = std::min(size_t(h.argsz), body) - sizeof(h);
+
+	if (h.argsz < sizeof(h) || array / h.count < sizeof(proto::io_fd) || array % h.count)
+		return fail(EPROTO, "vfio-user reply of %zu bytes (argsz %u) about %u doorbells of region %u", body, h.argsz,
+			    h.count, h.index);
+	*stride = array / h.count;
+	return 0;
+}
+
+int user_device::take_doorbell(const proto::io_fd &d, user_message *reply, region_state *r)
+{
+	/* fd_index -1: one that the server has no descriptor for. */
+	if (d.type != proto::io_fd_ioeventfd || (d.flags & proto::ioeventfd_flag_datamatch) || d.fd_index == ~u32(0))
+		return 0;
+	if (d.fd_index >= reply->fds.size() || !range_within(d.offset, d.size, r->info.size))
+		return fail(EPROTO, "vfio-user doorbell at %#llx with descriptor %u of %zu",
+			    static_cast<unsigned long long>(d.offset), d.fd_index, reply->fds.size());
+	/* Several may share one descriptor: each has its duplicate. */
+	unique_fd fd(fcntl(reply->fds[d.fd_index].get(), F_DUPFD_CLOEXEC, 3));
+
+	if (!fd.valid())
+		return fail_errno("duplicate a doorbell");
+	return try_push(r->doorbells, doorbell{d.offset, std::move(fd)}) ? 0 : no_memory("the list of doorbells");
+}
+
 int user_device::take_doorbells(user_message *reply, unsigned index, region_state *r)
 {
-	proto::io_fds_head h;
 	const size_t body = reply->body.size();
+	proto::io_fds_head h;
+	size_t stride = 0;
+	int err = 0;
 
 	if (body < sizeof(h))
 		return fail(EPROTO, "vfio-user reply about doorbells of %zu bytes", body);
 	memcpy(&h, reply->body.data(), sizeof(h));
-	if (h.index != index || h.count > (body - sizeof(h)) / sizeof(proto::io_fd))
-		return fail(EPROTO, "vfio-user reply of %zu bytes about %u doorbells of region %u", body, h.count,
-			    h.index);
-	for (u32 i = 0; i < h.count; i++) {
+	if (h.index != index)
+		return fail(EPROTO, "vfio-user reply about doorbells of region %u, not of %u", h.index, index);
+	if (h.count)
+		err = io_fd_stride(h, body, &stride);
+	for (u32 i = 0; !err && i < h.count; i++) {
 		proto::io_fd d;
 
-		memcpy(&d, reply->body.data() + sizeof(h) + i * sizeof(d), sizeof(d));
-		if (d.type != proto::io_fd_ioeventfd || (d.flags & proto::ioeventfd_flag_datamatch))
-			continue;
-		if (d.fd_index >= reply->fds.size() || !range_within(d.offset, d.size, r->info.size))
-			return fail(EPROTO, "vfio-user doorbell at %#llx with descriptor %u of %zu",
-				    static_cast<unsigned long long>(d.offset), d.fd_index, reply->fds.size());
-		/* Several may share one descriptor: each has its duplicate. */
-		unique_fd fd(fcntl(reply->fds[d.fd_index].get(), F_DUPFD_CLOEXEC, 3));
-
-		if (!fd.valid())
-			return fail_errno("duplicate a doorbell");
-		if (!try_push(r->doorbells, doorbell{d.offset, std::move(fd)}))
-			return no_memory("the list of doorbells");
+		memcpy(&d, reply->body.data() + sizeof(h) + i * stride, sizeof(d));
+		err = take_doorbell(d, reply, r);
 	}
-	return 0;
+	return err;
 }
 
 int user_device::ask_doorbells(unsigned index, region_state *r)

@@ -189,6 +189,38 @@ static void test_doorbell(void **)
 	assert_false(dev->lost());
 }
 
+/* As libvfio-user sends them: longer entries, a descriptor that is shared, and one entry that has none. */
+static void test_doorbells_of_longer_entries(void **)
+{
+	struct entry {
+		proto::io_fd fd;
+		u64 more;
+	};
+	struct {
+		proto::io_fds_head head;
+		entry at[3];
+	} bells = {{sizeof(bells), 0, region_bar0, 3},
+		   {{{0, 4, ~u32(0), 0, 0, 0, 0}, ~u64(0)}, {{64, 4, 0, 0, 0, 0, 0}, ~u64(0)}, {{128, 0, 0, 0, 0, 0, 0}, ~u64(0)}}};
+	fake_server s([&](fake_server &f, user_message &m) {
+		if (m.head.cmd != u16(proto::command::device_get_region_io_fds))
+			return false;
+		f.reply(m, &bells, sizeof(bells), {&f.doorbell, 1});
+		return true;
+	});
+	device_ptr dev;
+
+	assert_int_equal(s.attach(&dev), 0);
+	assert_int_equal(dev->region_doorbell_fd(region_bar0, 0), -1);
+	for (const u64 offset : {64, 128}) {
+		const int fd = dev->region_doorbell_fd(region_bar0, offset);
+
+		assert_true(fd >= 0);
+		assert_int_equal(eventfd_write(fd, 1), 0);
+		assert_true(readable(s.doorbell));
+	}
+	assert_false(dev->lost());
+}
+
 static void check_irq_set(const proto::irq_set_head &h, u32 data, u32 start, u32 count)
 {
 	assert_int_equal(h.index, irq_msix);
@@ -416,6 +448,7 @@ int main()
 		cmocka_unit_test(test_region_access),
 		cmocka_unit_test(test_config_space),
 		cmocka_unit_test(test_doorbell),
+		cmocka_unit_test(test_doorbells_of_longer_entries),
 		cmocka_unit_test(test_interrupts),
 		cmocka_unit_test(test_dma_map),
 		cmocka_unit_test(test_dma_map_bad),

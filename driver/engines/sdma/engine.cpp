@@ -67,22 +67,24 @@ int sdma_engine::count_vectors(u32 *out)
 	if (n < 2)
 		return fail(EPROTO, "the device has %u MSI-X vectors (its own count) and %u (its transport's); it takes two",
 			    hw_vectors_, irq.count);
+	*out = n;
+	return 0;
+}
+
+void sdma_engine::use_vectors(u32 n)
+{
 	if (n - 1 < limits_.channels)
 		log_info("%s: %u of %u channels are used: there are %u MSI-X vectors", dev_->name(), n - 1,
 			 limits_.channels, n);
 	limits_.channels = n - 1;
 	limits_.engines = std::min(limits_.engines, limits_.channels);
-	*out = n;
-	return 0;
 }
 
-int sdma_engine::setup_vectors()
+int sdma_engine::try_vectors(u32 n)
 {
 	std::vector<int> raw;
-	u32 n;
 
-	if (int rc = count_vectors(&n); rc < 0)
-		return rc;
+	vectors_.clear();
 	if (!try_reserve(raw, n) || !try_reserve(vectors_, n))
 		return no_memory("the list of interrupts");
 	for (u32 i = 0; i < n; i++) {
@@ -95,6 +97,26 @@ int sdma_engine::setup_vectors()
 		push_reserved(vectors_, std::move(fd));
 	}
 	return dev_->irq_set(vfio::irq_msix, 0, raw);
+}
+
+/*
+ * The device's vectors are a promise that the machine may not keep: each CPU has
+ * some 200 for all devices, and the process only so many descriptors.  Half of the
+ * channels are better than no device.
+ */
+int sdma_engine::setup_vectors()
+{
+	u32 n;
+	int rc = count_vectors(&n);
+
+	if (rc < 0)
+		return rc;
+	for (rc = try_vectors(n); (rc == -ENOSPC || rc == -EMFILE) && n > 2; rc = try_vectors(n))
+		n = 1 + (n - 1) / 2;
+	if (rc < 0)
+		return rc;
+	use_vectors(n);
+	return 0;
 }
 
 void sdma_engine::map_memory()

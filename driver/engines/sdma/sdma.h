@@ -111,6 +111,8 @@ private:
 	int check_identity();
 	int enable();
 	int count_vectors(u32 *out);
+	int try_vectors(u32 n);
+	void use_vectors(u32 n);
 	int setup_vectors();
 	void map_memory();
 	int check_config(const dma::channel_config &cfg, u32 ring_size) const;

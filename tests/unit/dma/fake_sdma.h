@@ -27,6 +27,7 @@ struct fake_sdma {
 	u8 config[64] = {};
 	u64 bar0_size = sdma::bar0_size, bar2_size = mem_size;
 	u32 msix = 9;
+	u32 msix_left = ~0u; /* what the machine has for it */
 	std::vector<int> irqs;
 	std::map<u64, vfio::dma_area> areas;
 	std::vector<vfio::range> usable = {{0, 0xfedfffff}, {0xfef00000, ~u64(0) >> 9}};
@@ -209,6 +210,8 @@ public:
 	}
 	int irq_set(unsigned, unsigned first, std::span<const int> fds) override
 	{
+		if (fds.size() > f_.msix_left)
+			return fail(ENOSPC, "no interrupts left");
 		f_.irqs.resize(std::max(f_.irqs.size(), first + fds.size()), -1);
 		std::copy(fds.begin(), fds.end(), f_.irqs.begin() + first);
 		return 0;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <set>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 
 using namespace usdma;
 using namespace usdma::dma;
@@ -125,6 +126,43 @@ static void few_vectors_few_channels(void **)
 	auto eng = open_engine(f);
 	assert_int_equal(eng->limits().channels, 2);
 	assert_int_equal(f.irqs.size(), 3);
+}
+
+/* The machine has fewer interrupts than the device, or the process fewer descriptors: fewer channels, not none. */
+static void vectors_that_are_not_left(void **)
+{
+	for (const u32 left : {8, 5, 3, 2}) {
+		fake_sdma f;
+
+		f.msix_left = left;
+		auto eng = open_engine(f);
+		const u32 channels = eng->limits().channels;
+
+		assert_in_range(channels, 1, left - 1);
+		assert_true(channels * 2 >= left - 1);
+		assert_int_equal(f.irqs.size(), channels + 1);
+		assert_true(eng->limits().engines <= channels);
+	}
+	fake_sdma f;
+	std::unique_ptr<dma::engine> eng;
+
+	f.msix_left = 1;
+	assert_int_equal(dma::probe(std::make_unique<fake_device>(f), &eng), -ENOSPC);
+}
+
+static void descriptors_that_are_not_left(void **)
+{
+	rlimit before, few;
+	fake_sdma f;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few = before;
+	few.rlim_cur = usdma::test::open_fds() + 6;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	auto eng = open_engine(f);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_in_range(eng->limits().channels, 1, 4);
+	assert_int_equal(f.irqs.size(), eng->limits().channels + 1);
 }
 
 static void memory_views(void **)
@@ -538,6 +576,8 @@ int main()
 		cmocka_unit_test(probe_small_bars),
 		cmocka_unit_test(probe_no_memory),
 		cmocka_unit_test(few_vectors_few_channels),
+		cmocka_unit_test(vectors_that_are_not_left),
+		cmocka_unit_test(descriptors_that_are_not_left),
 		cmocka_unit_test(memory_views),
 		cmocka_unit_test(channel_set_up),
 		cmocka_unit_test(channel_bad_arguments),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/vfio/device.h"
 
+#include "driver/base/error.h"
+
 #include <endian.h>
 
 namespace usdma::vfio {
@@ -8,6 +10,18 @@ namespace usdma::vfio {
 /* PCI 3.0 §6.2.2: command register, bit 2: the function may act as a bus master. */
 static constexpr unsigned pci_command = 4;
 static constexpr u16 pci_command_master = 4;
+
+/* A function that is not there (any more) answers all ones (PCI 3.0 §6.1: no vendor has that number). */
+int config_answers(device &dev)
+{
+	u32 ids = 0;
+
+	const int err = config_read32(dev, 0, &ids);
+
+	if (err)
+		return err;
+	return ids == ~u32(0) ? fail(ENODEV, "%s does not answer: all that is read from it is ones", dev.name()) : 0;
+}
 
 int config_read16(device &dev, unsigned offset, u16 *out)
 {

@@ -58,6 +58,10 @@ struct address_limits {
 	u64 max_mappings = 0;      /* 0: not known */
 };
 
+class device;
+/* What answers() is where a device knows no better. */
+int config_answers(device &dev);
+
 class device {
 public:
 	virtual ~device() = default;
@@ -91,6 +95,8 @@ public:
 
 	/* Gone for good: unplugged, or its server died.  Any thread, no system call. */
 	virtual bool lost() const = 0;
+	/* Asks it: 0; -ENODEV: it is gone, and lost from now on.  A bus access: not for the path of a copy. */
+	virtual int answers() { return config_answers(*this); }
 	/* Becomes readable (and stays) when the device is lost; borrowed; -1: none. */
 	virtual int lost_fd() const = 0;
 	/*

@@ -271,6 +271,15 @@ bool kernel_device::revoke_areas()
 	return areas_.empty();
 }
 
+int kernel_device::answers()
+{
+	const int err = lost() ? gone() : config_answers(*this);
+
+	if (err == -ENODEV && !lost())
+		set_lost("all that is read from it is ones: unplugged, or its link is down");
+	return err;
+}
+
 int kernel_device::reset()
 {
 	if (lost())

@@ -41,6 +41,7 @@ public:
 	int dma_unmap(u64 iova, u64 size) override;
 	int reset() override;
 
+	int answers() override;
 	bool lost() const override { return lost_.load(std::memory_order_acquire); }
 	int lost_fd() const override { return lost_fd_.get(); }
 	int quiesce() override;

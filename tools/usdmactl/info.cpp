@@ -115,6 +115,8 @@ static int describe_open(std::unique_ptr<vfio::device> dev, json *j)
 		return err;
 	if (int err = vfio::config_read16(*dev, 2, &device); err < 0)
 		return err;
+	if (int err = dev->answers(); err < 0)
+		return err;
 	(*j)["name"] = device_name(vendor, device);
 	(*j)["transport"] = dev->backend();
 	(*j)["regions"] = regions_of(*dev);

@@ -120,6 +120,15 @@ struct page_writer {
 	}
 };
 
+/* The register says no more than "bad set-up", and the set-up is ours: what is left is the way to the ring. */
+static int unreached(const sdma_channel *c)
+{
+	return fail(EIO, "channel %u does not start: the device does not reach its ring, %zu KiB at IOVA %#llx. In a virtual machine: "
+		    "is its memory shared (memory-backend-memfd,share=on), and has the device's server room for that many "
+		    "mappings? The server's log says which", c->index, c->memory.size() / 1024,
+		    static_cast<unsigned long long>(c->iova));
+}
+
 int sdma_engine::program(sdma_channel *c, u64 first_seq)
 {
 	const u32 vectors = (1 + c->index) | 0u << 16; /* waiter | service */
@@ -143,8 +152,13 @@ int sdma_engine::program(sdma_channel *c, u64 first_seq)
 	if (int rc = reg_read(*dev_, chan_ctrl(c->index) + chan_state, &state); rc < 0)
 		return rc;
 	/* Halted: what stood in its ring has failed already. */
+	if (state == ~u32(0))
+		if (int rc = dev_->answers(); rc < 0)
+			return rc;
+	if (state == chan_state_error)
+		return unreached(c);
 	if (state != chan_state_running && state != chan_state_halted)
-		return fail(EIO, "channel %u does not start: state %u", c->index, state);
+		return fail(EIO, "channel %u does not start: state %#x", c->index, state);
 	return 0;
 }
 

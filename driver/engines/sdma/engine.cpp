@@ -26,6 +26,9 @@ static int wait_ready(vfio::device &dev)
 			return rc;
 		if (int rc = reg_read(dev, reg_status, &status); rc < 0)
 			return rc;
+		if (ctrl == ~u32(0) && status == ~u32(0))
+			if (int rc = dev.answers(); rc < 0)
+				return rc;
 		if (!(ctrl & ctrl_reset) && (status & status_ready))
 			return 0;
 		if (until.passed())

@@ -27,13 +27,14 @@ struct fake_sdma {
 	u8 config[64] = {};
 	u64 bar0_size = sdma::bar0_size, bar2_size = mem_size;
 	u32 msix = 9;
+	bool silent = false; /* all that is read from it is ones, as of a device that is gone */
 	u32 msix_left = ~0u; /* what the machine has for it */
 	std::vector<int> irqs;
 	std::map<u64, vfio::dma_area> areas;
 	std::vector<vfio::range> usable = {{0, 0xfedfffff}, {0xfef00000, ~u64(0) >> 9}};
 	u64 page_size = 4096;
 	u64 foreign_iova = 0, foreign_size = 0; /* another device's, in the same address space */
-	bool mappable = true, lost = false, dead_commands = false, dead_reset = false, lose_on_command = false;
+	bool mappable = true, lost = false, dead_commands = false, blind = false, dead_reset = false, lose_on_command = false;
 	unsigned gone = 0;   /* devices freed */
 	u64 next = 0;	     /* of the one channel that the test runs */
 	u32 channel = 0;
@@ -138,7 +139,7 @@ struct fake_sdma {
 		channel = ch;
 		if (cmd == sdma::chan_cmd_enable) {
 			next = get<u64>(page() + sdma::chan_first_seq) + 1;
-			put(state, u32(record() ? sdma::chan_state_running : sdma::chan_state_error));
+			put(state, u32(!blind && record() ? sdma::chan_state_running : sdma::chan_state_error));
 		} else if (cmd == sdma::chan_cmd_disable) {
 			put(state, u32(sdma::chan_state_off));
 		} else if (cmd == sdma::chan_cmd_stop) {
@@ -185,6 +186,10 @@ public:
 	{
 		if (f_.lost)
 			return fail(ENODEV, "lost");
+		if (f_.silent) {
+			memset(buf, 0xff, len);
+			return 0;
+		}
 		memcpy(buf, (index == vfio::region_config ? f_.config : f_.bar0.data()) + offset, len);
 		return 0;
 	}

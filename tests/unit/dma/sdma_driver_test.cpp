@@ -128,6 +128,23 @@ static void few_vectors_few_channels(void **)
 	assert_int_equal(f.irqs.size(), 3);
 }
 
+/* Not only after the time that a device has for a reset. */
+static void silent_device(void **)
+{
+	fake_sdma f;
+	std::unique_ptr<dma::engine> eng;
+	auto open = open_engine(f);
+
+	f.silent = true;
+	assert_int_equal(open->transport().answers(), -ENODEV);
+	assert_int_equal(open->reset(), -ENODEV);
+	f.silent = false;
+	assert_int_equal(open->transport().answers(), 0);
+	open.reset();
+	f.silent = true;
+	assert_int_equal(dma::probe(std::make_unique<fake_device>(f), &eng), -ENODEV);
+}
+
 /* The machine has fewer interrupts than the device, or the process fewer descriptors: fewer channels, not none. */
 static void vectors_that_are_not_left(void **)
 {
@@ -273,6 +290,13 @@ static void channel_that_does_not_start(void **)
 	assert_null(ch);
 	assert_int_equal(f.areas.size(), 0);
 	f.dead_commands = false;
+	/* As in a machine whose memory the device's server cannot reach: the text says what to look at. */
+	f.blind = true;
+	assert_int_equal(eng->channel_open(0, cfg, &ch), -EIO);
+	assert_non_null(strstr(error_text(), "does not reach its ring"));
+	assert_non_null(strstr(error_text(), "share=on"));
+	assert_non_null(strstr(error_text(), "log"));
+	f.blind = false;
 	ch = open_channel(*eng, 0);
 	ch->ops->close(ch);
 }
@@ -576,6 +600,7 @@ int main()
 		cmocka_unit_test(probe_small_bars),
 		cmocka_unit_test(probe_no_memory),
 		cmocka_unit_test(few_vectors_few_channels),
+		cmocka_unit_test(silent_device),
 		cmocka_unit_test(vectors_that_are_not_left),
 		cmocka_unit_test(descriptors_that_are_not_left),
 		cmocka_unit_test(memory_views),

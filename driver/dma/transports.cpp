@@ -12,7 +12,7 @@ static int open_pci(std::string_view spec, std::unique_ptr<vfio::device> *out)
 	pci::address a;
 	const int err = pci::address_parse(spec, &a);
 
-	return err ? err : vfio::kernel_open(a, vfio::kernel_get_options(), out);
+	return err ? err : vfio::kernel_open(a, {}, out);
 }
 
 static int open_vfio_user(std::string_view spec, std::unique_ptr<vfio::device> *out)

@@ -6,7 +6,7 @@
 
 namespace usdma::dma {
 
-extern const transport pci_transport;       /* DDDD:BB:DD.F, by vfio::kernel_get_options() */
+extern const transport pci_transport;       /* DDDD:BB:DD.F */
 extern const transport vfio_user_transport; /* vfio-user:PATH */
 
 } // namespace usdma::dma

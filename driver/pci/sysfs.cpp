@@ -91,6 +91,29 @@ static s64 read_number(const std::string &path, s64 missing)
 	return *end ? missing : v;
 }
 
+static int group_number(const std::string &name)
+{
+	const bool good = !name.empty() && name.size() < 10 && name.find_first_not_of("0123456789") == name.npos;
+
+	return good ? std::atoi(name.c_str()) : -1;
+}
+
+/* VFIO gives its groups of noiommu mode this name (drivers/vfio/group.c in the kernel). */
+static bool translates(const std::string &root, int group)
+{
+	return file_line(root + "/kernel/iommu_groups/" + std::to_string(group) + "/name") != "vfio-noiommu";
+}
+
+/* "noiommu-vfio0": a device file for what no IOMMU has, which takes no group (Linux 7.2 and newer). */
+static bool has_bare_cdev(const std::string &dir)
+{
+	for (const std::string &name : dir_names(dir + "/vfio-dev")) {
+		if (name.rfind("noiommu-", 0) == 0)
+			return true;
+	}
+	return false;
+}
+
 static void read_bars(const std::string &dir, function *f)
 {
 	std::string text;
@@ -114,7 +137,7 @@ static void read_bars(const std::string &dir, function *f)
 int read_function(const std::string &root, const address &a, function *out)
 {
 	const std::string dir = function_dir(root, a);
-	const std::string group = link_name(dir + "/iommu_group");
+	const int group = group_number(link_name(dir + "/iommu_group"));
 
 	if (access(dir.c_str(), F_OK))
 		return fail(ENXIO, "no PCI device %s here (lspci -D lists them)", address_format(a).c_str());
@@ -132,8 +155,8 @@ int read_function(const std::string &root, const address &a, function *out)
 	if (out->driver_override == "(null)")
 		out->driver_override.clear();
 	out->power_state = file_line(dir + "/power_state");
-	if (!group.empty() && group.find_first_not_of("0123456789") == group.npos && group.size() < 10)
-		out->iommu_group = std::atoi(group.c_str());
+	out->noiommu = (group >= 0 && !translates(root, group)) || has_bare_cdev(dir);
+	out->iommu_group = out->noiommu ? -1 : group;
 	read_bars(dir, out);
 	return 0;
 }
@@ -205,9 +228,22 @@ bool driver_loaded(const std::string &root, const std::string &driver)
 	return access((root + "/bus/pci/drivers/" + driver).c_str(), F_OK) == 0;
 }
 
+std::vector<int> iommu_groups(const std::string &root)
+{
+	std::vector<int> found;
+
+	for (const std::string &name : dir_names(root + "/kernel/iommu_groups")) {
+		const int group = group_number(name);
+
+		if (group >= 0 && translates(root, group))
+			found.push_back(group);
+	}
+	return found;
+}
+
 bool iommu_present(const std::string &root)
 {
-	return !dir_names(root + "/kernel/iommu_groups").empty();
+	return !iommu_groups(root).empty();
 }
 
 int read_config(const std::string &root, const address &a, std::vector<u8> *out)

@@ -21,6 +21,7 @@ struct function {
 	u8 revision = 0;
 	int numa_node = -1;
 	int iommu_group = -1; /* -1: no IOMMU has it */
+	bool noiommu = false; /* VFIO has it all the same, in a group that nothing translates for */
 	std::string driver;          /* "" : none */
 	std::string driver_override; /* "" : none */
 	std::string power_state;     /* "D0", "D3hot", …; "" : not told */
@@ -39,6 +40,8 @@ std::vector<std::string> users(const std::string &root, const address &a);
 std::string vfio_cdev(const std::string &root, const address &a);
 /* Whether a driver (a module for the PCI bus) is loaded. */
 bool driver_loaded(const std::string &root, const std::string &driver);
+/* The groups of devices that an IOMMU translates for: VFIO's own of noiommu mode are none. */
+std::vector<int> iommu_groups(const std::string &root);
 /* Whether the kernel runs an IOMMU at all. */
 bool iommu_present(const std::string &root);
 /* The head of config space that sysfs gives: 64 bytes for a plain user, 256 or 4096 for root. */

@@ -4,7 +4,6 @@
 #include "driver/base/log.h"
 #include "driver/pci/sysfs.h"
 #include "driver/vfio/kernel_check.h"
-#include "driver/vfio/noiommu.h"
 #include "driver/vfio/type1.h"
 
 #include <algorithm>
@@ -48,7 +47,7 @@ static int check_viable(int fd, const pci::address &addr, int group, const kerne
 	return 0;
 }
 
-static int open_container(const kernel_options &opt, int type, unique_fd *out)
+static int open_container(const kernel_options &opt, unique_fd *out)
 {
 	const std::string path = opt.dev + "/vfio/vfio";
 	unique_fd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
@@ -57,9 +56,8 @@ static int open_container(const kernel_options &opt, int type, unique_fd *out)
 		return open_error(path, opt);
 	if (ioctl(fd.get(), VFIO_GET_API_VERSION) != VFIO_API_VERSION)
 		return fail(EPROTO, "%s speaks another version of VFIO", path.c_str());
-	if (ioctl(fd.get(), VFIO_CHECK_EXTENSION, long(type)) <= 0)
-		return fail(EOPNOTSUPP, "this kernel's VFIO has no %s: modprobe vfio_iommu_type1",
-			    type == VFIO_NOIOMMU_IOMMU ? "noiommu mode" : "type1 IOMMU");
+	if (ioctl(fd.get(), VFIO_CHECK_EXTENSION, long(VFIO_TYPE1v2_IOMMU)) <= 0)
+		return fail(EOPNOTSUPP, "this kernel's VFIO has no type1 IOMMU: modprobe vfio_iommu_type1");
 	*out = std::move(fd);
 	return 0;
 }
@@ -73,18 +71,18 @@ static int set_iommu_error(int group)
 }
 
 /* A fresh container with this group in it. */
-static int new_container(int group_fd, int group, const kernel_options &opt, int type, unique_fd *out)
+static int new_container(int group_fd, int group, const kernel_options &opt, unique_fd *out)
 {
 	unique_fd fd;
 	int raw;
-	const int err = open_container(opt, type, &fd);
+	const int err = open_container(opt, &fd);
 
 	if (err)
 		return err;
 	raw = fd.get();
 	if (ioctl(group_fd, VFIO_GROUP_SET_CONTAINER, &raw))
 		return fail_errno("put VFIO group %d into a container", group);
-	if (ioctl(fd.get(), VFIO_SET_IOMMU, long(type)))
+	if (ioctl(fd.get(), VFIO_SET_IOMMU, long(VFIO_TYPE1v2_IOMMU)))
 		return set_iommu_error(group);
 	*out = std::move(fd);
 	return 0;
@@ -109,7 +107,7 @@ static int find_space(int group_fd, int group, const kernel_options &opt, std::s
 	unique_fd fd;
 
 	if (!space) {
-		const int err = new_container(group_fd, group, opt, VFIO_TYPE1v2_IOMMU, &fd);
+		const int err = new_container(group_fd, group, opt, &fd);
 
 		if (err)
 			return err;
@@ -119,18 +117,6 @@ static int find_space(int group_fd, int group, const kernel_options &opt, std::s
 	}
 	*out = std::move(space);
 	return 0;
-}
-
-static int find_space_noiommu(int group_fd, int group, const kernel_options &opt, std::shared_ptr<dma_space> *out)
-{
-	unique_fd fd;
-	const int err = new_container(group_fd, group, opt, VFIO_NOIOMMU_IOMMU, &fd);
-
-	if (err)
-		return err;
-	log_warn("group %d: NO IOMMU: the device can read and write all of this machine's memory", group);
-	*out = try_shared<noiommu_space>(std::move(fd));
-	return *out ? 0 : no_memory("a container of VFIO groups");
 }
 
 static std::shared_ptr<vfio_group> find_open(const std::string &path)
@@ -146,31 +132,13 @@ static std::shared_ptr<vfio_group> find_open(const std::string &path)
 	return nullptr;
 }
 
-/* The group's file: "noiommu-N" where nothing translates, which must have been asked for. */
-static int group_path(const pci::address &addr, int group, const kernel_options &opt, std::string *path, bool *bare)
-{
-	const std::string plain = opt.dev + "/vfio/" + std::to_string(group);
-	const std::string unsafe = opt.dev + "/vfio/noiommu-" + std::to_string(group);
-
-	*bare = access(plain.c_str(), F_OK) != 0 && access(unsafe.c_str(), F_OK) == 0;
-	*path = *bare ? unsafe : plain;
-	if (*bare && !opt.noiommu)
-		return fail(EOPNOTSUPP, "%s has no IOMMU (it is bound in noiommu mode): boot with intel_iommu=on or an IOMMU "
-			    "switched on in the firmware; or ask for noiommu, which lets the device write all memory",
-			    address_format(addr).c_str());
-	return 0;
-}
-
 int group_open(const pci::address &addr, int group, const kernel_options &opt, std::shared_ptr<vfio_group> *out)
 {
 	std::lock_guard guard(opened().lock);
+	const std::string path = opt.dev + "/vfio/" + std::to_string(group);
 	std::shared_ptr<dma_space> space;
-	std::string path;
-	bool bare;
-	int err = group_path(addr, group, opt, &path, &bare);
+	int err;
 
-	if (err)
-		return err;
 	*out = find_open(path);
 	if (*out)
 		return 0;
@@ -180,7 +148,7 @@ int group_open(const pci::address &addr, int group, const kernel_options &opt, s
 		return open_error(path, opt);
 	err = check_viable(fd.get(), addr, group, opt);
 	if (!err)
-		err = bare ? find_space_noiommu(fd.get(), group, opt, &space) : find_space(fd.get(), group, opt, &space);
+		err = find_space(fd.get(), group, opt, &space);
 	if (err)
 		return err;
 	*out = try_shared<vfio_group>(std::move(fd), std::move(space));

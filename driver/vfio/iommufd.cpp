@@ -81,21 +81,18 @@ int iommufd_space::kernel_unmap(u64 iova, u64 size)
 	return 0;
 }
 
-bool iommufd_usable(const std::string &cdev, const kernel_options &opt)
-{
-	return !cdev.empty() && access((opt.dev + "/iommu").c_str(), R_OK | W_OK) == 0 &&
-	       access((opt.dev + "/vfio/devices/" + cdev).c_str(), R_OK | W_OK) == 0;
-}
-
-static int bind_error(const pci::address &addr, int group, const kernel_options &opt)
+/* The kernel says EINVAL, not EBUSY, where somebody else has bound the device (vfio_df_ioctl_bind_iommufd there). */
+static int bind_error(const pci::address &addr, int group, const std::string &path, const kernel_options &opt)
 {
 	const int err = errno;
 
 	if (!foreign_members(group, opt).empty())
 		return not_viable_error(addr, group, opt);
+	if (err == EINVAL)
+		return fail(EBUSY, "%s is in use by another process: fuser -v %s", address_format(addr).c_str(), path.c_str());
 	if (err == EBUSY)
-		return fail(EBUSY, "%s, or another device of its IOMMU group %d, is in use by another process",
-			    address_format(addr).c_str(), group);
+		return fail(EBUSY, "%s, or another device of its IOMMU group %d, is in use by another process: fuser -v %s %s/vfio/%d",
+			    address_format(addr).c_str(), group, path.c_str(), opt.dev.c_str(), group);
 	if (err == EPERM)
 		return fail(EPERM, "%s: this machine cannot remap interrupts, so that a device may forge them; to accept that: "
 			    "modprobe iommufd allow_unsafe_interrupts=1", address_format(addr).c_str());
@@ -103,13 +100,14 @@ static int bind_error(const pci::address &addr, int group, const kernel_options 
 	return fail_errno("bind %s to iommufd", address_format(addr).c_str());
 }
 
-static int bind_attach(int device, const iommufd_space &space, const pci::address &addr, int group, const kernel_options &opt)
+static int bind_attach(int device, const iommufd_space &space, const pci::address &addr, int group, const std::string &path,
+		       const kernel_options &opt)
 {
 	abi::device_bind b = {sizeof(b), 0, space.fd(), 0};
 	abi::device_attach a = {sizeof(a), 0, space.ioas()};
 
 	if (ioctl(device, abi::ioctl_device_bind, &b))
-		return bind_error(addr, group, opt);
+		return bind_error(addr, group, path, opt);
 	if (ioctl(device, abi::ioctl_device_attach, &a))
 		return fail_errno("attach %s to an I/O address space", address_format(addr).c_str());
 	return 0;
@@ -156,7 +154,7 @@ int iommufd_open(const pci::address &addr, int group, const std::string &cdev, c
 		err = open_cdev(path, opt, device);
 		if (err)
 			return err;
-		if (s && bind_attach(device->get(), *s, addr, group, opt) == 0) {
+		if (s && bind_attach(device->get(), *s, addr, group, path, opt) == 0) {
 			*space = s;
 			return 0;
 		}
@@ -164,11 +162,11 @@ int iommufd_open(const pci::address &addr, int group, const std::string &cdev, c
 	}
 	if (!try_reserve(spaces, spaces.size() + 1))
 		return no_memory("the list of I/O address spaces");
-	err = new_space(opt, &s);
+	err = open_cdev(path, opt, device);
 	if (!err)
-		err = open_cdev(path, opt, device);
+		err = new_space(opt, &s);
 	if (!err)
-		err = bind_attach(device->get(), *s, addr, group, opt);
+		err = bind_attach(device->get(), *s, addr, group, path, opt);
 	if (err)
 		return err;
 	push_reserved(spaces, std::weak_ptr(s));

@@ -28,8 +28,6 @@ private:
 	u32 ioas_;
 };
 
-/* Whether this kernel has, and this process may use, that way for the device (its cdev's name: "vfio0"). */
-bool iommufd_usable(const std::string &cdev, const kernel_options &opt);
 /* Opens the device and attaches it to an address space, a shared one where the kernel lets it. */
 int iommufd_open(const pci::address &addr, int group, const std::string &cdev, const kernel_options &opt, unique_fd *device,
 		 std::shared_ptr<dma_space> *space);

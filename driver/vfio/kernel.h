@@ -6,7 +6,7 @@
  *
  * Opening fails with a number of its own for each cause, and a text with the cure:
  *   -ENXIO       no such PCI device
- *   -EOPNOTSUPP  no IOMMU has the device (none in the machine, or switched off)
+ *   -EOPNOTSUPP  no IOMMU has the device (none in the machine, switched off, or VFIO's noiommu mode)
  *   -ENOENT      VFIO is not loaded, or not in this container
  *   -ENOTCONN    the device is bound to no driver, or not to a VFIO one
  *   -EACCES      no permission on the group's or device's file
@@ -28,7 +28,7 @@
  */
 #pragma once
 
-#include "driver/pci/address.h"
+#include "driver/pci/sysfs.h"
 #include "driver/vfio/device.h"
 
 namespace usdma::vfio {
@@ -37,23 +37,17 @@ enum class kernel_way { automatic, group, iommufd };
 
 struct kernel_options {
 	kernel_way way = kernel_way::automatic; /* automatic: iommufd where the kernel has it, else group */
-	/*
-	 * Allow a device without an IOMMU (the module's enable_unsafe_noiommu_mode):
-	 * the device can then write any memory of the machine.  Each mapping must lie in
-	 * huge pages and its IOVAs be the physical addresses.
-	 */
-	bool noiommu = false;
 	std::string sys = "/sys"; /* others in tests */
 	std::string dev = "/dev";
 };
 
+/*
+ * Which way automatic goes for this process, and the files in /dev that it takes,
+ * the common one first.  Where none can be opened: the way that somebody began to
+ * give permissions for, or that this kernel has.
+ */
+kernel_way kernel_choose(const pci::function &f, const kernel_options &opt, std::vector<std::string> *files);
+
 int kernel_open(const pci::address &addr, const kernel_options &opt, std::unique_ptr<device> *out);
-
-/* noiommu: the IOVA at which this address, in a huge page, is to be mapped. */
-int noiommu_iova(const void *vaddr, u64 *iova);
-
-/* What the device string "DDDD:BB:DD.F" opens with from now on; set before the first device is opened. */
-void kernel_set_options(const kernel_options &opt);
-kernel_options kernel_get_options();
 
 } // namespace usdma::vfio

@@ -44,8 +44,11 @@ int not_viable_error(const pci::address &addr, int group, const kernel_options &
 		    address_format(addr).c_str(), group, foreign.empty() ? "unknown" : foreign.c_str());
 }
 
-static int no_iommu_error(const std::string &name, const kernel_options &opt)
+static int no_iommu_error(const std::string &name, const pci::function &f, const kernel_options &opt)
 {
+	if (f.noiommu)
+		return fail(EOPNOTSUPP, "%s is bound in VFIO's noiommu mode, in which it could write any memory of the machine: usdma "
+			    "does not drive it so; boot with an IOMMU (usdmactl doctor says how)", name.c_str());
 	if (pci::iommu_present(opt.sys))
 		return fail(EOPNOTSUPP, "%s is behind no IOMMU although the machine has one: it cannot be used with VFIO there",
 			    name.c_str());
@@ -68,13 +71,10 @@ int kernel_precheck(const pci::function &f, const kernel_options &opt)
 {
 	const std::string name = address_format(f.addr);
 
-	if (f.iommu_group < 0 && !opt.noiommu)
-		return no_iommu_error(name, opt);
+	if (f.iommu_group < 0)
+		return no_iommu_error(name, f, opt);
 	if (!is_vfio_driver(f.driver))
 		return not_bound_error(name, f, opt);
-	if (f.iommu_group < 0)
-		return fail(EOPNOTSUPP, "%s: noiommu was asked for, but vfio-pci did not make a group for it: echo 1 > "
-			    "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode and bind again", name.c_str());
 	return 0;
 }
 
@@ -83,7 +83,8 @@ int open_error(const std::string &path, const kernel_options &opt)
 	const int err = errno;
 	const std::string vfio = opt.dev + "/vfio/vfio";
 
-	if (err == ENOENT && access(vfio.c_str(), F_OK))
+	/* A kernel without groups has no such file, but the devices' own. */
+	if (err == ENOENT && access(vfio.c_str(), F_OK) && path.find("/devices/") == path.npos)
 		return fail(ENOENT, "no %s: load VFIO (modprobe vfio-pci)", vfio.c_str());
 	if (err == ENOENT)
 		return fail(ENOENT, "no %s: is this a container without that device file? (docker run --device %s)", path.c_str(),

@@ -244,7 +244,7 @@ int kernel_device::dma_unmap(u64 iova, u64 size)
 	if (!areas_.count({iova, size}))
 		return fail(ENOENT, "no DMA area %#llx+%#llx is mapped", static_cast<unsigned long long>(iova),
 			    static_cast<unsigned long long>(size));
-	if (lost() && !(space_->translates() && space_->sole(iova)) && !bus_master_off())
+	if (lost() && !space_->sole(iova) && !bus_master_off())
 		return fail(EBUSY, "%s is lost and may still reach its memory", name_.c_str());
 	err = space_->unmap(iova, size);
 	if (!err)
@@ -322,7 +322,7 @@ int kernel_device::quiesce()
 {
 	if (bus_master_off())
 		return 0;
-	return space_->translates() && revoke_areas() ? 0 : -EAGAIN;
+	return revoke_areas() ? 0 : -EAGAIN;
 }
 
 } // namespace usdma::vfio

@@ -10,22 +10,11 @@
 
 #include <linux/vfio.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 namespace usdma::vfio {
 
 namespace {
-
-struct defaults {
-	std::mutex lock;
-	kernel_options opt;
-};
-
-defaults &the_defaults()
-{
-	static defaults d;
-
-	return d;
-}
 
 /* An open device on its way to being one. */
 struct opened_device {
@@ -54,15 +43,32 @@ static int open_by_group(const pci::function &f, const kernel_options &opt, open
 	return 0;
 }
 
-static bool wants_iommufd(const std::string &cdev, const kernel_options &opt)
+static bool usable(const std::string &path)
 {
-	if (opt.way != kernel_way::automatic)
-		return opt.way == kernel_way::iommufd;
-	return !opt.noiommu && iommufd_usable(cdev, opt);
+	return access(path.c_str(), R_OK | W_OK) == 0;
+}
+
+kernel_way kernel_choose(const pci::function &f, const kernel_options &opt, std::vector<std::string> *files)
+{
+	const std::string cdev = pci::vfio_cdev(opt.sys, f.addr), vfio = opt.dev + "/vfio/";
+	std::vector<std::string> by_group = {vfio + "vfio", vfio + std::to_string(f.iommu_group)};
+	std::vector<std::string> by_cdev = {opt.dev + "/iommu", vfio + "devices/" + cdev};
+	const bool first = usable(by_cdev[0]), second = !cdev.empty() && usable(by_cdev[1]);
+	bool cdev_way = opt.way == kernel_way::iommufd;
+
+	if (opt.way == kernel_way::automatic && !cdev.empty()) {
+		const bool group_there = access(by_group[1].c_str(), F_OK) == 0;
+		const bool group_way = usable(by_group[0]) && usable(by_group[1]);
+
+		cdev_way = (first && second) || (!group_way && (first || second || !group_there));
+	}
+	*files = std::move(cdev_way ? by_cdev : by_group);
+	return cdev_way ? kernel_way::iommufd : kernel_way::group;
 }
 
 static int open_device(const pci::address &addr, const kernel_options &opt, std::unique_ptr<device> *out)
 {
+	std::vector<std::string> files;
 	device_claim claim;
 	opened_device o;
 	pci::function f;
@@ -74,10 +80,8 @@ static int open_device(const pci::address &addr, const kernel_options &opt, std:
 		err = claim.take(addr);
 	if (err)
 		return err;
-	const std::string cdev = pci::vfio_cdev(opt.sys, addr);
-
-	if (wants_iommufd(cdev, opt))
-		err = iommufd_open(addr, f.iommu_group, cdev, opt, &o.fd, &o.space);
+	if (kernel_choose(f, opt, &files) == kernel_way::iommufd)
+		err = iommufd_open(addr, f.iommu_group, pci::vfio_cdev(opt.sys, addr), opt, &o.fd, &o.space);
 	else
 		err = open_by_group(f, opt, &o);
 	if (err)
@@ -95,20 +99,6 @@ static int open_device(const pci::address &addr, const kernel_options &opt, std:
 int kernel_open(const pci::address &addr, const kernel_options &opt, std::unique_ptr<device> *out)
 {
 	return within_memory("a device", [&] { return open_device(addr, opt, out); });
-}
-
-void kernel_set_options(const kernel_options &opt)
-{
-	std::lock_guard guard(the_defaults().lock);
-
-	the_defaults().opt = opt;
-}
-
-kernel_options kernel_get_options()
-{
-	std::lock_guard guard(the_defaults().lock);
-
-	return the_defaults().opt;
 }
 
 } // namespace usdma::vfio

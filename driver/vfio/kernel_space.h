@@ -19,8 +19,6 @@ public:
 	int unmap(u64 iova, u64 size);
 	/* One device has mapped what begins here: unmapping it takes it away. */
 	bool sole(u64 iova);
-	/* False: devices reach all memory, whatever is mapped. */
-	virtual bool translates() const { return true; }
 	/* As the kernel has it now: devices that join narrow it. */
 	virtual int limits(address_limits *out) = 0;
 	virtual const char *backend() const = 0;

@@ -68,6 +68,8 @@ def rule_numbers():
     """The numbers in the udev rule are those of the engines' headers."""
     with open(os.path.join(SYSTEM, "70-usdma.rules.in"), encoding="ascii") as f:
         rules = f.read()
+    bare = [r for r in rules.splitlines() if r.startswith("SUBSYSTEM") and "vfio" in r and 'KERNEL=="' not in r]
+    point(not bare, "udev: no rule takes in the device files of noiommu mode", "\n".join(bare))
     for engine in ("sdma", "edu"):
         with open(os.path.join(TOP, f"driver/engines/{engine}/{engine}_hw.h"), encoding="utf-8") as f:
             pair = re.search(r"pci_vendor = 0x(\w{4}), pci_device = 0x(\w{4})", f.read())

@@ -257,6 +257,61 @@ def test_doctor_permissions(s):
     s.check(by["permissions"]["state"] == "failed" and "/dev/vfio/3" in by["permissions"]["fix"], "doctor: no permission", by)
 
 
+def cdev_machine(s):
+    """A kernel without groups: the device's own file, and iommufd's."""
+    t = s.tree()
+    t.driver("vfio-pci")
+    t.device("0000:00:04.0", EDU, "vfio-pci", 3)
+    t.write("sys/bus/pci/devices/0000:00:04.0/vfio-dev/vfio0/dev", "511:0\n")
+    t.write("dev/iommu", "")
+    t.write("dev/vfio/devices/vfio0", "")
+    return t
+
+
+def test_doctor_cdev(s):
+    t = cdev_machine(s)
+    status, said, by = s.doctor(t)
+    s.check(status == 0 and by["permissions"]["state"] == "ok" and "/dev/iommu" in by["permissions"]["text"],
+            "doctor: a kernel without groups", said)
+    os.unlink(t.path("dev/vfio/devices/vfio0"))
+    _, _, by = s.doctor(t)
+    s.check(by["permissions"]["state"] == "failed" and "/dev/vfio/devices/vfio0" in by["permissions"]["fix"],
+            "doctor: the device's own file is missing, and it is that one which is named", by["permissions"])
+    t = cdev_machine(s)
+    t.vfio([3])
+    for name in ("iommu", "vfio/devices/vfio0"):
+        os.unlink(t.path(f"dev/{name}"))
+    _, _, by = s.doctor(t)
+    s.check(by["permissions"]["state"] == "ok" and "/dev/vfio/vfio" in by["permissions"]["text"],
+            "doctor: the group's files do where iommufd's are not there", by["permissions"])
+
+
+def test_doctor_silent(s):
+    t = ready_machine(s)
+    for config, state in ((b"\x34\x12\xe8\x11" + bytes(60), "ok"), (b"\xff" * 64, "failed")):
+        with open(t.path("sys/bus/pci/devices/0000:00:04.0/config"), "wb") as f:
+            f.write(config)
+        _, _, by = s.doctor(t)
+        s.check(by["devices"]["state"] == state and (state == "ok" or "remove" in by["devices"]["fix"]),
+                f"doctor: a device whose configuration begins with {config[:4].hex()} is {state}", by["devices"])
+
+
+def test_noiommu(s):
+    t = s.tree()
+    t.vfio()
+    t.device("0000:00:04.0", EDU, "vfio-pci", 0)
+    t.device("0000:00:05.0", EDU, None)
+    t.write("sys/kernel/iommu_groups/0/name", "vfio-noiommu\n")
+    t.write("dev/vfio/noiommu-0", "")
+    _, said, by = s.doctor(t)
+    s.check(by["iommu"]["state"] == "failed" and by["devices"]["state"] == "failed" and "noiommu" in by["devices"]["text"],
+            "doctor: a group of noiommu mode is no IOMMU", said)
+    found = {d["address"]: d for d in s.json("list", tree=t)[1]}
+    s.check(found["0000:00:04.0"]["iommu_group"] is None, "list: nor is it a group", found)
+    done = s.run("bind", "0000:00:05.0", "--noiommu", tree=t)
+    s.check(done.returncode != 0 and not os.path.exists(t.path("run/usdma")), "bind: there is no way round an IOMMU", done)
+
+
 def test_doctor_advice(s):
     t = ready_machine(s)
     t.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n")
@@ -502,7 +557,8 @@ def test_completion(s, script):
 
 
 TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
-         test_doctor_modules, test_doctor_group, test_doctor_memlock, test_doctor_permissions, test_doctor_advice,
+         test_doctor_modules, test_doctor_group, test_doctor_memlock, test_doctor_permissions, test_doctor_cdev,
+         test_doctor_silent, test_noiommu, test_doctor_advice,
          test_doctor_here, test_info_and_reset, test_settings, test_tune, test_thresholds, test_selftest, test_stat, test_help]
 
 

@@ -52,7 +52,7 @@ static std::string refusal(const context &ctx, const candidate &c, const bind_op
 	if (!users.empty())
 		return fmt::format("{} is in use: {}; take it out of use first (ip link set … down, umount …), or choose another "
 				   "device", name, join(users));
-	if (c.fn.iommu_group < 0 && !opt.noiommu)
+	if (c.fn.iommu_group < 0)
 		return fmt::format("{} has no IOMMU group: VFIO needs an IOMMU (usdmactl doctor says how to get one)", name);
 	if (!c.sharers.empty())
 		return fmt::format("{} shares IOMMU group {} with {}: VFIO could only hand over all of them, and the device could "

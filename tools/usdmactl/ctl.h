@@ -35,7 +35,7 @@ enum exit_code : int { exit_ok = 0, exit_failed = 1, exit_usage = 2 };
 
 struct bind_options {
 	std::string device, driver = "vfio-pci";
-	bool dry_run = false, noiommu = false;
+	bool dry_run = false;
 };
 struct selftest_options {
 	std::string device, file, out;

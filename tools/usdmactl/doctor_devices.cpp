@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Points that concern the devices. */
 #include "driver/base/types.h"
+#include "driver/vfio/kernel.h"
 #include "tools/usdmactl/doctor.h"
 
 #include <fmt/format.h>
@@ -13,6 +14,14 @@ static bool bound(const candidate &d)
 	return d.fn.driver.find("vfio") != std::string::npos;
 }
 
+/* The vendor of a device that is gone reads as ffff (PCI 3.0 §6.1); where nothing can be read, nothing is said. */
+static bool answers(const checkup &c, const candidate &d)
+{
+	std::vector<u8> config;
+
+	return pci::read_config(c.ctx.at.sys(), d.fn.addr, &config) || config.size() < 2 || config[0] != 0xff || config[1] != 0xff;
+}
+
 /* What stands in the way of one device; ok: nothing. */
 static finding check_device(const checkup &c, const candidate &d)
 {
@@ -21,7 +30,11 @@ static finding check_device(const checkup &c, const candidate &d)
 	const std::string dir = "/sys/bus/pci/devices/" + other.substr(0, other.find(' '));
 
 	if (d.fn.iommu_group < 0)
-		return {verdict::failed, name + " has no IOMMU group", c.iommu ? "move it to another slot" : "see IOMMU above"};
+		return {verdict::failed, name + (d.fn.noiommu ? " is bound in noiommu mode, which is not used here" : " has no IOMMU group"),
+			c.iommu ? "move it to another slot" : "see IOMMU above"};
+	if (!answers(c, d))
+		return {verdict::failed, name + " does not answer (its configuration reads as all ones): unplugged, or its link is down",
+			fmt::format("echo 1 | sudo tee /sys/bus/pci/devices/{}/remove /sys/bus/pci/rescan", name)};
 	if (bound(d) && d.foreign)
 		return {verdict::failed, fmt::format("{} is bound, but shares IOMMU group {} with {}", name, d.fn.iommu_group, other),
 			fmt::format("echo {} | sudo tee {}/driver/unbind", other.substr(0, other.find(' ')), dir)};
@@ -44,36 +57,51 @@ finding check_devices(checkup &c)
 	return {verdict::ok, fmt::format("all {} ready", c.devices.size()), ""};
 }
 
-static bool usable(const std::string &path)
+/* As it is called where the fake root of a test is "/". */
+static std::string real_name(const checkup &c, const std::string &path)
 {
-	return access(path.c_str(), R_OK | W_OK) == 0;
+	return path.substr(c.ctx.at.root.size());
 }
 
-static finding deny(const std::string &path)
+/* What keeps this process from opening a file; ok: nothing. */
+static finding check_file(const checkup &c, const std::string &path)
 {
-	return {verdict::failed, "no permission on " + path, "sudo chown \"$USER\" " + path};
+	const std::string name = real_name(c, path);
+
+	if (access(path.c_str(), R_OK | W_OK) == 0)
+		return {};
+	if (!exists(path))
+		return {verdict::failed, "there is no " + name + " (in this container?)", "docker run --device " + name + " …"};
+	return {verdict::failed, "no permission on " + name, "sudo chown \"$USER\" " + name};
 }
 
 finding check_permissions(checkup &c)
 {
 	const std::string dev = c.ctx.at.dev();
+	std::string common = exists(dev + "/vfio/vfio") ? dev + "/vfio/vfio" : dev + "/iommu";
+	std::vector<std::string> files = {common};
+	vfio::kernel_options opt;
 	unsigned checked = 0;
 
-	if (!exists(dev + "/vfio/vfio"))
+	if (!exists(common))
 		return {verdict::skipped, "there is no /dev/vfio/vfio" + std::string(c.module ? " in this container" : " yet"),
 			c.module ? "docker run --device /dev/vfio …" : ""};
-	if (!usable(dev + "/vfio/vfio"))
-		return deny("/dev/vfio/vfio");
+	opt.sys = c.ctx.at.sys();
+	opt.dev = dev;
 	for (const candidate &d : c.devices) {
-		const std::string group = "/vfio/" + std::to_string(d.fn.iommu_group);
-
 		if (!bound(d) || d.fn.iommu_group < 0)
 			continue;
-		if (!usable(dev + group))
-			return deny("/dev" + group);
+		vfio::kernel_choose(d.fn, opt, &files);
+		common = files[0];
+		for (const std::string &path : files)
+			if (finding f = check_file(c, path); f.state != verdict::ok)
+				return f;
 		checked++;
 	}
-	return {verdict::ok, fmt::format("/dev/vfio/vfio and the files of {} bound device{} can be opened", checked, checked == 1 ? "" : "s"), ""};
+	if (finding f = check_file(c, common); f.state != verdict::ok)
+		return f;
+	return {verdict::ok, fmt::format("{} and the files of {} bound device{} can be opened", real_name(c, common), checked,
+					 checked == 1 ? "" : "s"), ""};
 }
 
 static unsigned count_nodes(const system_paths &at)

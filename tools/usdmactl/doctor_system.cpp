@@ -40,7 +40,7 @@ finding check_iommu(checkup &c)
 	const system_paths &at = c.ctx.at;
 	const std::string line = read_all(at.proc() + "/cmdline"), acpi = at.sys() + "/firmware/acpi/tables/";
 	const bool intel = exists(acpi + "DMAR"), amd = exists(acpi + "IVRS");
-	const size_t groups = dir_entries(at.sys() + "/kernel/iommu_groups").size();
+	const size_t groups = pci::iommu_groups(at.sys()).size();
 
 	c.iommu = groups != 0;
 	if (c.iommu)

@@ -50,7 +50,6 @@ void add_binds(CLI::App &app, arguments &a)
 
 	sub->add_option("DEVICE", a.bind.device, "DDDD:BB:DD.F")->required();
 	sub->add_option("--driver", a.bind.driver, "Another VFIO driver than vfio-pci")->type_name("NAME");
-	sub->add_flag("--noiommu", a.bind.noiommu, "Without an IOMMU: it can then write ANY memory");
 	sub->add_flag("-n,--dry-run", a.bind.dry_run, "Check and say, change nothing");
 	sub->callback([&a] { a.status = run_bind(a.ctx, a.bind); });
 

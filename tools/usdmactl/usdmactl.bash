@@ -27,7 +27,7 @@ _usdmactl()
 	case $command in
 	"") words="list bind unbind info doctor reset selftest stat sim tune --version" ;;
 	list) words="--all" ;;
-	bind) words="--driver --noiommu --dry-run $(_usdmactl_devices pci)" ;;
+	bind) words="--driver --dry-run $(_usdmactl_devices pci)" ;;
 	unbind) words="--dry-run $(_usdmactl_devices pci)" ;;
 	info | reset) words=$(_usdmactl_devices) ;;
 	selftest) words="--size --file --out $(_usdmactl_devices)" ;;

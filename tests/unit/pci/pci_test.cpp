@@ -71,6 +71,28 @@ static void test_functions(void **)
 	assert_int_equal(list(s.sys() + "/nothing", &all), -ENOENT);
 }
 
+/* VFIO makes a group of its own for what no IOMMU has: that is none. */
+static void test_groups_that_translate(void **)
+{
+	fake_sysfs s;
+	function f;
+
+	s.add("0000:00:04.0", 7, "vfio-pci");
+	s.add("0000:00:05.0", 12, "");
+	s.file(s.sys() + "/kernel/iommu_groups/7/name", "vfio-noiommu\n");
+	s.file(s.sys() + "/kernel/iommu_groups/12/type", "DMA\n");
+	assert_int_equal(read_function(s.sys(), {0, 0, 4, 0}, &f), 0);
+	assert_int_equal(f.iommu_group, -1);
+	assert_true(f.noiommu);
+	assert_int_equal(read_function(s.sys(), {0, 0, 5, 0}, &f), 0);
+	assert_int_equal(f.iommu_group, 12);
+	assert_false(f.noiommu);
+	assert_int_equal(iommu_groups(s.sys()).size(), 1);
+	assert_int_equal(iommu_groups(s.sys())[0], 12);
+	s.file(s.sys() + "/kernel/iommu_groups/12/name", "vfio-noiommu\n");
+	assert_false(iommu_present(s.sys()));
+}
+
 static void test_odd_files(void **)
 {
 	fake_sysfs s;
@@ -203,6 +225,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_functions),
+		cmocka_unit_test(test_groups_that_translate),
 		cmocka_unit_test(test_odd_files),
 		cmocka_unit_test(test_capabilities),
 		cmocka_unit_test(test_hostile_capabilities),

@@ -90,6 +90,7 @@ static void test_device_file_errors(void **)
 	opt.way = kernel_way::iommufd;
 	expect_open(opt, -ENOENT, "6.6");
 	s.file(s.device("0000:00:04.0") + "/vfio-dev/vfio0/dev", "");
+	s.file(s.dev() + "/vfio/devices/vfio0", "");
 	expect_open(opt, -ENOENT, "modprobe iommufd");
 }
 
@@ -127,30 +128,52 @@ static void test_not_viable(void **)
 	assert_non_null(strstr(error_text(), "0000:00:04.1 (snd_hda_intel)"));
 }
 
-static void test_noiommu_is_not_taken_silently(void **)
+/* Bound by hand in noiommu mode: by a group of VFIO's own, or without any. */
+static void test_noiommu_is_refused(void **)
 {
-	fake_sysfs s;
-	kernel_options opt = options(s);
+	fake_sysfs s, bare;
 
 	s.add("0000:00:04.0", 7, "vfio-pci");
+	s.file(s.sys() + "/kernel/iommu_groups/7/name", "vfio-noiommu\n");
 	s.file(s.dev() + "/vfio/vfio", "");
 	s.file(s.dev() + "/vfio/noiommu-7", "");
-	expect_open(opt, -EOPNOTSUPP, "noiommu");
-	u64 iova;
-	char c = 0;
-
-	/* Ordinary memory has no address that stays. */
-	assert_true(noiommu_iova(&c, &iova) < 0);
+	expect_open(options(s), -EOPNOTSUPP, "noiommu mode");
+	bare.add("0000:00:04.0", -1, "vfio-pci");
+	bare.file(bare.device("0000:00:04.0") + "/vfio-dev/noiommu-vfio0/dev", "");
+	expect_open(options(bare), -EOPNOTSUPP, "noiommu mode");
 }
 
-static void test_default_options(void **)
+static void check_choice(const fake_sysfs &s, kernel_way way, const char *common, const char *own)
 {
-	kernel_options opt;
+	std::vector<std::string> files;
+	pci::function f;
 
-	opt.way = kernel_way::group;
-	kernel_set_options(opt);
-	assert_true(kernel_get_options().way == kernel_way::group);
-	kernel_set_options({});
+	assert_int_equal(pci::read_function(s.sys(), addr, &f), 0);
+	assert_true(kernel_choose(f, options(s), &files) == way);
+	assert_int_equal(files.size(), 2);
+	assert_string_equal(files[0].c_str(), (s.dev() + common).c_str());
+	assert_string_equal(files[1].c_str(), (s.dev() + own).c_str());
+}
+
+/* By the files that can be opened; where none can, by those that somebody meant to be. */
+static void test_choice_of_the_way(void **)
+{
+	fake_sysfs s;
+
+	s.add("0000:00:04.0", 7, "vfio-pci");
+	check_choice(s, kernel_way::group, "/vfio/vfio", "/vfio/7");
+	s.file(s.device("0000:00:04.0") + "/vfio-dev/vfio3/dev", "");
+	/* A kernel without groups. */
+	check_choice(s, kernel_way::iommufd, "/iommu", "/vfio/devices/vfio3");
+	s.file(s.dev() + "/iommu", "");
+	expect_open(options(s), -ENOENT, "/vfio/devices/vfio3");
+	s.file(s.dev() + "/vfio/7", "");
+	/* Both begun, neither whole. */
+	check_choice(s, kernel_way::iommufd, "/iommu", "/vfio/devices/vfio3");
+	s.file(s.dev() + "/vfio/vfio", "");
+	check_choice(s, kernel_way::group, "/vfio/vfio", "/vfio/7");
+	s.file(s.dev() + "/vfio/devices/vfio3", "");
+	check_choice(s, kernel_way::iommufd, "/iommu", "/vfio/devices/vfio3");
 }
 
 /* As VFIO_IOMMU_GET_INFO lays it out. */
@@ -335,8 +358,8 @@ int main()
 		cmocka_unit_test(test_device_file_errors),
 		cmocka_unit_test(test_open_once),
 		cmocka_unit_test(test_not_viable),
-		cmocka_unit_test(test_noiommu_is_not_taken_silently),
-		cmocka_unit_test(test_default_options),
+		cmocka_unit_test(test_noiommu_is_refused),
+		cmocka_unit_test(test_choice_of_the_way),
 		cmocka_unit_test(test_type1_info),
 		cmocka_unit_test(test_space),
 		cmocka_unit_test(test_map_errors),

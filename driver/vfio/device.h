@@ -40,6 +40,7 @@ struct region_info {
 
 struct irq_info {
 	u32 count = 0;
+	u32 share = ~u32(0); /* no more than so many leave the other devices of the machine some */
 };
 
 /* Host memory that the device may reach.  vaddr, iova and size are page multiples. */

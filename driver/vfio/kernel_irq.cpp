@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 namespace usdma::vfio {
 
@@ -33,8 +34,22 @@ int kernel_device::irq_count(unsigned index, u32 *count)
 	return 0;
 }
 
+/*
+ * A CPU has some 200 vectors for all devices (x86: 256 less the system's), and
+ * whoever opens a device first would take them all.  With four of each CPU's for a
+ * device, dozens of devices have enough; small machines have a few more to give.
+ */
+static u32 fair_share()
+{
+	static constexpr u32 per_cpu = 4, least = 17;
+	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return std::max(least, 1 + per_cpu * u32(std::clamp(cpus, 1l, 4096l)));
+}
+
 int kernel_device::irq(unsigned index, irq_info *out)
 {
+	out->share = fair_share();
 	return lost() ? gone() : irq_count(index, &out->count);
 }
 

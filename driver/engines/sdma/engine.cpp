@@ -66,7 +66,7 @@ int sdma_engine::count_vectors(u32 *out)
 
 	if (int rc = dev_->irq(vfio::irq_msix, &irq); rc < 0)
 		return rc;
-	const u32 n = std::min({hw_vectors_, irq.count, 1 + limits_.channels});
+	const u32 n = std::min({hw_vectors_, irq.count, irq.share, 1 + limits_.channels});
 	if (n < 2)
 		return fail(EPROTO, "the device has %u MSI-X vectors (its own count) and %u (its transport's); it takes two",
 			    hw_vectors_, irq.count);

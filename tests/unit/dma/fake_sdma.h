@@ -28,6 +28,7 @@ struct fake_sdma {
 	u64 bar0_size = sdma::bar0_size, bar2_size = mem_size;
 	u32 msix = 9;
 	bool silent = false; /* all that is read from it is ones, as of a device that is gone */
+	u32 msix_share = ~0u;
 	u32 msix_left = ~0u; /* what the machine has for it */
 	std::vector<int> irqs;
 	std::map<u64, vfio::dma_area> areas;
@@ -211,6 +212,7 @@ public:
 	int irq(unsigned index, vfio::irq_info *out) override
 	{
 		out->count = index == vfio::irq_msix ? f_.msix : 0;
+		out->share = f_.msix_share;
 		return 0;
 	}
 	int irq_set(unsigned, unsigned first, std::span<const int> fds) override

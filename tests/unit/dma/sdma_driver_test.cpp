@@ -128,6 +128,16 @@ static void few_vectors_few_channels(void **)
 	assert_int_equal(f.irqs.size(), 3);
 }
 
+static void no_more_than_its_share(void **)
+{
+	fake_sdma f;
+
+	f.msix_share = 5;
+	auto eng = open_engine(f);
+	assert_int_equal(eng->limits().channels, 4);
+	assert_int_equal(f.irqs.size(), 5);
+}
+
 /* Not only after the time that a device has for a reset. */
 static void silent_device(void **)
 {
@@ -600,6 +610,7 @@ int main()
 		cmocka_unit_test(probe_small_bars),
 		cmocka_unit_test(probe_no_memory),
 		cmocka_unit_test(few_vectors_few_channels),
+		cmocka_unit_test(no_more_than_its_share),
 		cmocka_unit_test(silent_device),
 		cmocka_unit_test(vectors_that_are_not_left),
 		cmocka_unit_test(descriptors_that_are_not_left),

@@ -65,8 +65,7 @@ static int open_container(const kernel_options &opt, unique_fd *out)
 static int set_iommu_error(int group)
 {
 	if (errno == EPERM)
-		return fail(EPERM, "group %d: this machine cannot remap interrupts, so that a device may forge them; to accept "
-			    "that: echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts", group);
+		return unsafe_interrupts_error("group " + std::to_string(group), "vfio_iommu_type1");
 	return fail_errno("group %d: set the IOMMU of its container", group);
 }
 

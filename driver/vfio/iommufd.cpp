@@ -94,8 +94,7 @@ static int bind_error(const pci::address &addr, int group, const std::string &pa
 		return fail(EBUSY, "%s, or another device of its IOMMU group %d, is in use by another process: fuser -v %s %s/vfio/%d",
 			    address_format(addr).c_str(), group, path.c_str(), opt.dev.c_str(), group);
 	if (err == EPERM)
-		return fail(EPERM, "%s: this machine cannot remap interrupts, so that a device may forge them; to accept that: "
-			    "modprobe iommufd allow_unsafe_interrupts=1", address_format(addr).c_str());
+		return unsafe_interrupts_error(address_format(addr), "iommufd");
 	errno = err;
 	return fail_errno("bind %s to iommufd", address_format(addr).c_str());
 }

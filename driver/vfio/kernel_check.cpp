@@ -67,6 +67,12 @@ static int not_bound_error(const std::string &name, const pci::function &f, cons
 		    name.c_str());
 }
 
+int unsafe_interrupts_error(const std::string &name, const char *parameter)
+{
+	return fail(EPERM, "%s: this machine cannot remap interrupts, so that a device may forge them; to accept that: echo 1 > "
+		    "/sys/module/%s/parameters/allow_unsafe_interrupts", name.c_str(), parameter);
+}
+
 int kernel_precheck(const pci::function &f, const kernel_options &opt)
 {
 	const std::string name = address_format(f.addr);

@@ -11,6 +11,8 @@ namespace usdma::vfio {
 int kernel_precheck(const pci::function &f, const kernel_options &opt);
 /* open() of a file under /dev failed, errno says how. */
 int open_error(const std::string &path, const kernel_options &opt);
+/* -EPERM with the parameter (of vfio_iommu_type1 or iommufd) that accepts it. */
+int unsafe_interrupts_error(const std::string &name, const char *parameter);
 /* -EXDEV with those members of the group that are at other drivers. */
 int not_viable_error(const pci::address &addr, int group, const kernel_options &opt);
 /* Members of the group at drivers that are not VFIO's: "0000:00:1f.3 (snd_hda_intel)", … */

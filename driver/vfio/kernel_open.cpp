@@ -36,6 +36,9 @@ static int open_by_group(const pci::function &f, const kernel_options &opt, open
 	out->fd.reset(ioctl(group->fd(), VFIO_GROUP_GET_DEVICE_FD, name.c_str()));
 	if (!out->fd.valid() && errno == ENODEV)
 		return fail(ENOTCONN, "%s is not bound to vfio-pci (any more): usdmactl bind %s", name.c_str(), name.c_str());
+	/* Where iommufd stands in for the container, it is only now asked for the device. */
+	if (!out->fd.valid() && errno == EPERM)
+		return unsafe_interrupts_error(name, "iommufd");
 	if (!out->fd.valid())
 		return fail_errno("get %s from its VFIO group %d", name.c_str(), f.iommu_group);
 	out->space = group->space();

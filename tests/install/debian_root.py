@@ -45,10 +45,11 @@ def swap(result, name):
     return result[0], name, result[1]
 
 
-def mirror():
+def mirror(suite=SUITE, otherwise="http://deb.debian.org/debian"):
+    """Where apt has this suite from."""
     ok, out = run(["apt-get", "indextargets", "--format", "$(SITE) $(RELEASE)", "Created-By: Packages"])
-    sites = [line.split()[0] for line in out.splitlines() if ok and line.endswith(" " + SUITE)]
-    return sites[0] if sites else "http://deb.debian.org/debian"
+    sites = [line.split()[0] for line in out.splitlines() if ok and line.endswith(" " + suite)]
+    return sites[0] if sites else otherwise
 
 
 def root_dir(points, work):
@@ -69,9 +70,10 @@ def root_dir(points, work):
     return root
 
 
-def inside(root, script, deadline=600):
-    """A shell script in the root, with its own processes and /proc, and the host's /sys to read."""
+def inside(root, script, deadline=600, folder=None):
+    """A shell script in the root, with its own processes and /proc, the host's /sys to read, and a folder as /mnt."""
     outer = 'mount -t proc proc "$1/proc" && mount --bind /sys "$1/sys" && mount -o remount,bind,ro "$1/sys" && ' \
+        '{ [ -z "$3" ] || mount --bind "$3" "$1/mnt"; } && ' \
         'exec chroot "$1" /bin/sh -ec "$2"'
-    return run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", outer, "sh", root, script], deadline,
+    return run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", outer, "sh", root, script, folder or ""], deadline,
                PATH="/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root", TMPDIR="/tmp")

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The second root: Debian 13 with its backports, for the emulator, the kernels and the compiler that Debian 12 lacks."""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+from machines import cache
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../install"))
+from debian_root import inside, mirror, run  # noqa: E402
+
+SUITE, BACKPORTS = "trixie", "trixie-backports"
+# The emulator; what builds a kernel and its tests.
+PACKAGES = ("qemu-system-x86", "gcc", "make", "bc", "bison", "flex", "libelf-dev", "libc6-dev", "uuid-dev", "perl", "python3-minimal", "rsync",
+            "xz-utils", "kmod", "cpio")
+SOURCE = "linux-source.deb"
+VERSIONS = ("qemu-system-x86", "gcc", "libc6")
+APT_SETTINGS = re.compile(r'^Acquire::(https?::|Check-Valid-Until|Check-Date|Retries)[^\n]*;$', re.M)
+RECIPE = "2"  # another number makes another root, where the lists above stay as they are
+
+
+class Root:
+    """A root that stands."""
+
+    def __init__(self, place):
+        self.place, self.path = place, os.path.join(place, "fs")
+        self.known = cache.manifest(place)
+        self.versions = self.known["versions"]
+
+    def emulator(self):
+        """
+        QEMU of this root, run by its own loader: neither a chroot nor root is needed.  Returns (command, environment).
+        """
+        libraries = [f"{self.path}/usr/lib/x86_64-linux-gnu", f"{self.path}/lib/x86_64-linux-gnu"]
+        loader = f"{self.path}/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
+        return ([loader, "--library-path", ":".join(libraries), f"{self.path}/usr/bin/qemu-system-x86_64",
+                 "-L", f"{self.path}/usr/share/qemu", "-L", f"{self.path}/usr/share/seabios", "-L", f"{self.path}/usr/lib/ipxe/qemu"],
+                {"QEMU_MODULE_DIR": f"{self.path}/usr/lib/x86_64-linux-gnu/qemu"})
+
+    def debian_kernel(self):
+        """(image, folder of modules) of Debian's newest kernel."""
+        modules = os.path.join(self.place, "kernel/usr/lib/modules", self.known["debian_kernel"])
+        return os.path.join(modules, "vmlinuz"), modules
+
+    def source_archive(self, to):
+        """Unpacks the kernel's sources' package there; the archive that is in it."""
+        must(run(["dpkg-deb", "-x", os.path.join(self.place, SOURCE), to], 300), "unpacking linux-source")
+        return glob.glob(os.path.join(to, "usr/src/linux-source-*.tar.xz"))[0]
+
+
+def recipe():
+    return cache.key(RECIPE, SUITE, BACKPORTS, *PACKAGES)
+
+
+def place(at=cache.AT):
+    return os.path.join(at, "root-" + recipe())
+
+
+def why_not():
+    """Why none can be made here; None: it can."""
+    if os.uname().machine != "x86_64":
+        return "the second root is made for x86_64 only"
+    if os.geteuid():
+        return "debootstrap makes the second root, and needs root"
+    for tool in ("debootstrap", "unshare", "chroot"):
+        if not shutil.which(tool, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin"):
+            return f"no {tool}: ./tools/packages foreign installs it"
+    return None
+
+
+def must(result, what, cure=""):
+    ok, said = result
+    if not ok:
+        text = "\n".join(said.splitlines()[-15:])
+        raise cache.CacheError(f"{what} failed{': ' + cure if cure else ''}\n{text}")
+    return said
+
+
+def _site():
+    for suite in ("bookworm", "trixie"):
+        site = mirror(suite, None)
+        if site:
+            return site
+    raise cache.CacheError("apt's sources name no mirror of Debian 12 or 13 (apt-get indextargets): apt-get update first")
+
+
+def _apt_as_here(fs, site):
+    """The mirror, the proxy and the certificates that apt uses here are used there, too."""
+    with open(f"{fs}/etc/apt/sources.list", "w", encoding="utf-8") as f:
+        f.write("".join(f"deb {site} {suite} main\n" for suite in (SUITE, f"{SUITE}-updates", BACKPORTS)))
+    ok, said = run(["apt-config", "dump"])
+    with open(f"{fs}/etc/apt/apt.conf.d/90host", "w", encoding="utf-8") as f:
+        f.write("\n".join(m.group(0) for m in APT_SETTINGS.finditer(said if ok else "")) + "\n")
+    for name in ("etc/resolv.conf", "etc/hosts", "etc/ssl/certs/ca-certificates.crt"):
+        if os.path.exists("/" + name):
+            os.makedirs(os.path.dirname(f"{fs}/{name}"), exist_ok=True)
+            shutil.copy("/" + name, f"{fs}/{name}")
+    with open(f"{fs}/etc/dpkg/dpkg.cfg.d/quick", "w", encoding="ascii") as f:
+        f.write("force-unsafe-io\npath-exclude=/usr/share/doc/*\npath-exclude=/usr/share/man/*\npath-exclude=/usr/share/locale/*\n")
+
+
+def _fetch(fs, packages):
+    """Packages that are unpacked, not installed: their scripts would make an initramfs and more."""
+    os.makedirs(f"{fs}/fetch", exist_ok=True)
+    must(inside(fs, "cd /fetch && apt-get -q download " + " ".join(packages), 900), "fetching " + ", ".join(packages))
+    return sorted(glob.glob(f"{fs}/fetch/*.deb"))
+
+
+def newest(fs, pattern):
+    """The newest package by this name that the mirror has: (name, version)."""
+    said = must(inside(fs, f"apt-cache search --names-only '{pattern}' | cut -d' ' -f1 | sort -V | tail -n 1"), "apt-cache search").split()
+    if not said:
+        raise cache.CacheError(f"the mirror has no package {pattern} in {SUITE} or {BACKPORTS}")
+    shown = must(inside(fs, f"apt-cache madison {said[0]} | sort -t '|' -k 2 -V | tail -n 1"), "apt-cache madison")
+    return said[0], shown.split("|")[1].strip()
+
+
+def _debian_kernel(fs, folder):
+    """Image and modules of Debian's newest kernel, which are packages of their own since Linux 6.19."""
+    image, version = newest(fs, r"^linux-image-[0-9.]+\+deb[0-9]+-amd64$")
+    release = image[len("linux-image-"):]
+    have = must(inside(fs, f"apt-cache search --names-only '^linux-(base|binary|modules)-{re.escape(release)}$' | cut -d' ' -f1"), "apt-cache")
+    for deb in _fetch(fs, [f"{name}={version}" for name in have.split() or [image]]):
+        must(run(["dpkg-deb", "-x", deb, os.path.join(folder, "kernel")]), f"unpacking {deb}")
+    shutil.rmtree(f"{fs}/fetch")
+    for name in ("vmlinuz", "modules.builtin"):
+        if not os.path.exists(os.path.join(folder, "kernel/usr/lib/modules", release, name)):
+            raise cache.CacheError(f"Debian's packages of Linux {release} have no {name} where they had it before")
+    return release
+
+
+def _linux_source(fs, folder):
+    """Kept as the package: a kernel by another configuration needs no network then."""
+    name, version = newest(fs, r"^linux-source-[0-9.]+$")
+    os.rename(_fetch(fs, [f"{name}={version}"])[0], os.path.join(folder, SOURCE))
+    return f"{name} {version}"
+
+
+def _make(folder, say):
+    fs, site = os.path.join(folder, "fs"), _site()
+    say(f"the second root: debootstrap of {SUITE} (some minutes; once)")
+    must(run(["debootstrap", "--variant=minbase", SUITE, fs, site], 1200), f"debootstrap of {SUITE} from apt's mirror",
+         "is the network there, and does the mirror have Debian 13?")
+    _apt_as_here(fs, site)
+    must(inside(fs, "apt-get -q update", 300), "apt-get update in the second root")
+    say("the second root: QEMU, compiler, Debian's newest kernel")
+    must(inside(fs, f"apt-get -q -y --no-install-recommends -t {BACKPORTS} install {' '.join(PACKAGES)} && apt-get clean", 1500),
+         "installing packages in the second root")
+    release, source = _debian_kernel(fs, folder), _linux_source(fs, folder)
+    shown = must(inside(fs, "dpkg-query -W -f '${Package} ${Version}\\n' " + " ".join(VERSIONS)), "dpkg-query").split("\n")
+    return {"versions": dict(line.split() for line in shown if line), "debian_kernel": release, "linux_source": source, "suite": SUITE}
+
+
+def get(say, at=cache.AT, fresh=False):
+    """The root; made where there is none.  fresh: made anew from what the mirror has now."""
+    where = place(at)
+    if fresh or not cache.manifest(where):
+        lack = why_not()
+        if lack:
+            raise cache.CacheError(lack)
+    return Root(cache.made(at, "root", recipe(), lambda folder: _make(folder, say), say, fresh))
+
+
+def works(root):
+    """What its emulator says of itself."""
+    command, env = root.emulator()
+    p = subprocess.run([*command, "-version"], env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=60)
+    if p.returncode:
+        raise cache.CacheError(f"the second root's QEMU does not start: {p.stderr}")
+    return p.stdout.splitlines()[0]

@@ -95,6 +95,7 @@ private:
 	void unmap_shared();
 
 	shared_state state_;
+	unique_fd file_; /* of memory_ */
 	mapping memory_; /* page 0: completion records, page 1: the page of shared_state */
 	u64 iova_ = 0;
 	std::mutex lock_; /* open_ */

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
+#include <fcntl.h>
 #include <new>
 
 namespace usdma::edu {
@@ -56,24 +57,41 @@ static bool usable(const vfio::address_limits &l, u64 iova, u64 size)
 	});
 }
 
+/*
+ * In a file: what reaches files only (a device of another process that is not asked
+ * by messages) finds it.  A child must not hold on to pages that the device writes,
+ * and nobody may shorten the file under it.
+ */
+static int make_memory(u64 size, unique_fd *file, mapping *out)
+{
+	unique_fd fd(memfd_create("usdma-edu", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+
+	if (!fd.valid() || fallocate(fd.get(), 0, 0, off_t(size)) < 0 || fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
+		return fail_errno("no memory of %" PRIu64 " bytes for the device", size);
+	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd.get(), 0);
+	if (p == MAP_FAILED)
+		return fail_errno("cannot map %" PRIu64 " bytes for the device", size);
+	madvise(p, size, MADV_DONTFORK);
+	*out = mapping(p, size);
+	*file = std::move(fd);
+	return 0;
+}
+
 /* One page for records, one to pass data through, at the first address that nobody else has taken. */
 int edu_engine::map_shared()
 {
 	vfio::address_limits l;
 	vfio::dma_area area;
-	void *p = mmap(nullptr, shared_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	int rc = -ENOSPC;
 
-	if (p == MAP_FAILED)
-		return fail_errno("no memory for two pages");
-	memory_ = mapping(p, shared_size);
-	madvise(p, shared_size, MADV_DONTFORK); /* a child's copy-on-write must not take the pages from the device */
+	if (int err = make_memory(shared_size, &file_, &memory_); err < 0)
+		return err;
 	if (int err = dev_->limits(&l); err < 0)
 		return err;
 	const u64 grain = std::max(l.page_size, page);
 	if (grain > page)
 		return fail(EOPNOTSUPP, "the IOMMU maps no less than %" PRIu64 " bytes", grain);
-	area = {.iova = own_low, .size = shared_size, .vaddr = p};
+	area = {.iova = own_low, .size = shared_size, .vaddr = memory_.data(), .fd = file_.get()};
 	for (unsigned i = 0; i < map_tries && area.iova < own_high; i++, area.iova += shared_size) {
 		if (!usable(l, area.iova, shared_size))
 			continue;
@@ -111,13 +129,12 @@ public:
 	}
 	int map(u64 iova)
 	{
-		void *p = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+		int rc = make_memory(page, &file_, &memory_);
 
-		if (p == MAP_FAILED)
-			return fail_errno("no memory for a page");
-		memory_ = mapping(p, page);
-		area_ = {.iova = iova, .size = page, .vaddr = p};
-		const int rc = dev_.dma_map(area_);
+		if (rc < 0)
+			return rc;
+		area_ = {.iova = iova, .size = page, .vaddr = memory_.data(), .fd = file_.get()};
+		rc = dev_.dma_map(area_);
 		mapped_ = !rc;
 		return rc;
 	}
@@ -125,6 +142,7 @@ public:
 
 private:
 	vfio::device &dev_;
+	unique_fd file_;
 	mapping memory_;
 	vfio::dma_area area_;
 	bool mapped_ = false;

@@ -119,6 +119,20 @@ static void test_there_and_back(void **)
 	assert_int_equal(b.dev->refused_writes, 0);
 }
 
+/* A server of another process knows the memory of a client by its file. */
+static void test_own_memory_is_in_files(void **)
+{
+	test::edu_habits habits;
+	std::unique_ptr<dma::engine> eng;
+
+	habits.files = true;
+	std::unique_ptr<vfio::device> dev = std::make_unique<fake_edu>(habits);
+	fake_edu *const fake = static_cast<fake_edu *>(dev.get());
+
+	assert_int_equal(edu::driver.probe(dev, &eng), 0);
+	assert_int_equal(fake->astray, 0);
+}
+
 static void test_random_ops_against_a_model(void **)
 {
 	bench b;
@@ -522,6 +536,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_there_and_back),
+		cmocka_unit_test(test_own_memory_is_in_files),
 		cmocka_unit_test(test_random_ops_against_a_model),
 		cmocka_unit_test(test_host_to_host),
 		cmocka_unit_test(test_2d),

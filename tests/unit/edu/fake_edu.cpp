@@ -173,6 +173,16 @@ bool fake_edu::reach(u64 addr, u64 len, u8 *buf, bool to_memory)
 			astray++;
 			return false;
 		}
+		if (h_.files) {
+			const off_t at = off_t(it->second.fd_offset + (addr + i - it->first));
+			const int fd = it->second.fd;
+
+			if ((to_memory ? pwrite(fd, buf + i, 1, at) : pread(fd, buf + i, 1, at)) != 1) {
+				astray++;
+				return false;
+			}
+			continue;
+		}
 		u8 *p = static_cast<u8 *>(it->second.vaddr) + (addr + i - it->first);
 		if (to_memory)
 			__atomic_store_n(p, buf[i], __ATOMIC_RELAXED);

@@ -2,6 +2,8 @@
 #include "driver/dma/transports.h"
 
 #include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/vfio/firmware.h"
 #include "driver/vfio/kernel.h"
 #include "driver/vfio/user_client.h"
 
@@ -21,7 +23,12 @@ static int open_vfio_user(std::string_view spec, std::unique_ptr<vfio::device> *
 
 	if (!spec.starts_with(scheme))
 		return fail(EINVAL, "'%.*s' is not vfio-user:PATH", int(spec.size()), spec.data());
-	return vfio::user_connect(std::string(spec.substr(scheme.size())), {}, out);
+	const int err = vfio::user_connect(std::string(spec.substr(scheme.size())), {}, out);
+
+	/* Most servers do without. */
+	if (!err && vfio::config_play_firmware(**out))
+		log_info("%s: its BARs have no addresses: %s", (*out)->name(), error_text());
+	return err;
 }
 
 const transport pci_transport = {"pci", open_pci};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The vfio-user client against a server that answers well. */
 #include "driver/base/error.h"
+#include "driver/vfio/firmware.h"
 #include "tests/support/test.h"
 #include "tests/unit/vfio/fake_server.h"
 
@@ -169,6 +170,45 @@ static void test_config_space(void **)
 	assert_int_equal(s.config[4], 0x06);
 	assert_int_equal(config_bus_master(*dev, false), 0);
 	assert_int_equal(s.config[4], 0x02);
+}
+
+static u32 config32(const fake_server &s, unsigned offset)
+{
+	u32 v;
+
+	memcpy(&v, &s.config[offset], sizeof(v));
+	return v;
+}
+
+/* A server that models the bus: no register answers before memory space is on and the BARs have addresses. */
+static void test_firmware(void **)
+{
+	fake_server s([](fake_server &f, user_message &m) {
+		proto::region_access_head h;
+
+		if (m.head.cmd != u16(proto::command::region_read))
+			return false;
+		memcpy(&h, m.body.data(), sizeof(h));
+		if (h.region == region_config || ((f.config[4] & 2) && config32(f, 0x10) & ~15u))
+			return false;
+		f.reply(m, nullptr, 0, {}, EINVAL);
+		return true;
+	});
+	device_ptr dev;
+	u32 v;
+
+	s.config[0x18] = 0xc; /* BAR2: 64 bits, prefetchable */
+	assert_int_equal(s.attach(&dev), 0);
+	assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), -EINVAL);
+	assert_int_equal(config_play_firmware(*dev), 0);
+	assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), 0);
+	assert_int_equal(s.config[4], 2);
+	assert_int_equal(config32(s, 0x10) % fake_server::bar0_size, 0);
+	assert_true(config32(s, 0x1c) != 0);
+	/* Somebody has done it: nothing changes. */
+	s.config[0x13] = 0x77;
+	assert_int_equal(config_play_firmware(*dev), 0);
+	assert_int_equal(s.config[0x13], 0x77);
 }
 
 static void test_doorbell(void **)
@@ -447,6 +487,7 @@ int main()
 		cmocka_unit_test(test_region_map),
 		cmocka_unit_test(test_region_access),
 		cmocka_unit_test(test_config_space),
+		cmocka_unit_test(test_firmware),
 		cmocka_unit_test(test_doorbell),
 		cmocka_unit_test(test_doorbells_of_longer_entries),
 		cmocka_unit_test(test_interrupts),

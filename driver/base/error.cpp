@@ -2,6 +2,7 @@
 #include "driver/base/error.h"
 
 #include "driver/base/log.h"
+#include "driver/base/printable.h"
 
 #include <cstdarg>
 #include <cstdio>
@@ -12,6 +13,14 @@ namespace usdma {
 static constexpr size_t text_size = 512;
 static thread_local char text[text_size];
 
+/* A text holds words of servers, files and processes, and goes to terminals and logs. */
+static int said(int err)
+{
+	make_printable(text);
+	log_debug("error %d: %s", err, text);
+	return -err;
+}
+
 int fail(int err, const char *fmt, ...)
 {
 	va_list ap;
@@ -19,8 +28,7 @@ int fail(int err, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	log_debug("error %d: %s", err, text);
-	return -err;
+	return said(err);
 }
 
 int fail_errno(const char *fmt, ...)
@@ -35,8 +43,7 @@ int fail_errno(const char *fmt, ...)
 	va_end(ap);
 	if (n > 0 && size_t(n) < sizeof(text))
 		snprintf(text + n, sizeof(text) - size_t(n), ": %s", strerror_r(err, what, sizeof(what)));
-	log_debug("error %d: %s", err, text);
-	return -err;
+	return said(err);
 }
 
 int fail_in(int err, const char *fmt, ...)
@@ -51,6 +58,7 @@ int fail_in(int err, const char *fmt, ...)
 	va_end(ap);
 	if (n > 0 && size_t(n) < sizeof(text))
 		snprintf(text + n, sizeof(text) - size_t(n), ": %.*s", int(sizeof(text)) - n - 3, before);
+	make_printable(text);
 	return err;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/log.h"
 
+#include "driver/base/printable.h"
+
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
@@ -50,6 +52,7 @@ void log_write(log_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
+	make_printable(line);
 	std::lock_guard guard(sink_lock);
 	if (sink_now)
 		sink_now(level, line, sink_arg);

@@ -5,6 +5,7 @@
  */
 #include "lib/core/config_file.h"
 
+#include "driver/base/printable.h"
 #include "driver/base/unique_fd.h"
 
 #include <cerrno>
@@ -23,17 +24,6 @@ static std::string trimmed(const std::string &s)
 	const size_t from = s.find_first_not_of(" \t\r"), to = s.find_last_not_of(" \t\r");
 
 	return from == std::string::npos ? "" : s.substr(from, to - from + 1);
-}
-
-/* As it may be shown: short, and without what a terminal would act upon. */
-static std::string quoted(const std::string &s)
-{
-	static constexpr size_t enough = 60;
-	std::string out = "\"";
-
-	for (const char ch : s.substr(0, enough))
-		out += ch >= ' ' && ch <= '~' ? ch : '?';
-	return out + (s.size() > enough ? "…\"" : "\"");
 }
 
 bool config_put(config *c, const setting &s, const std::string &value, setting_from from, const std::string &where)

@@ -6,6 +6,7 @@
 #include "driver/base/error.h"
 #include "driver/base/futex_lock.h"
 #include "driver/base/log.h"
+#include "driver/base/printable.h"
 #include "driver/base/unique_fd.h"
 
 #include <cstring>
@@ -97,6 +98,74 @@ static void error_is_per_thread(void **)
 	}).join();
 	assert_string_equal(other.c_str(), "");
 	assert_string_equal(error_text(), "mine");
+}
+
+/* What a terminal acts upon, by each way of coding it, and what it only shows. */
+static void texts_for_terminals(void **)
+{
+	static constexpr struct {
+		const char *in, *out;
+	} cases[] = {
+		{"plain ~", "plain ~"},
+		{"\033]0;owned\007", "?]0;owned?"},
+		{"\033[2J\033[H\033[31m", "?[2J?[H?[31m"},
+		{"two\nlines\r\tand\b\177", "two?lines??and??"},
+		{"C1 \xc2\x9b" "31m", "C1 ?31m"},      /* CSI in UTF-8 … */
+		{"C1 \x9b" "31m", "C1 ?31m"},          /* … and alone */
+		{"Prüfung 设备 …", "Prüfung 设备 …"},
+		{"\xc0\x9b \xc1\xbf", "?? ??"},         /* longer than need be */
+		{"\xe0\x82\x9b", "???"},
+		{"\xed\xa0\x80", "???"},              /* half a pair */
+		{"\xf4\x90\x80\x80", "????"},
+		{"cut \xe8\xae", "cut ??"},
+		{"a\xe2\x80\xae" "b", "a?b"},         /* from right to left */
+		{"a\xe2\x80\x8b" "b", "a?b"},
+		{"a\xe2\x80\xa8" "b", "a?b"},         /* line separator */
+	};
+
+	for (const auto &c : cases)
+		assert_string_equal(printable(c.in).c_str(), c.out);
+	assert_string_equal(printable(std::string_view("a\0b", 3)).c_str(), "a?b");
+	assert_string_equal(quoted("\033[2J").c_str(), "\"?[2J\"");
+	assert_string_equal(quoted(std::string(70, 'x')).c_str(), ("\"" + std::string(60, 'x') + "…\"").c_str());
+	assert_string_equal(quoted(std::string(59, 'x') + "ü").c_str(), ("\"" + std::string(59, 'x') + "…\"").c_str());
+}
+
+/* Whatever comes in: nothing that a terminal acts upon comes out, and it is never longer. */
+static void texts_of_chance(void **)
+{
+	auto gen = test::rng(2);
+
+	for (int i = 0; i < 20000; i++) {
+		std::string in(gen() % 24, ' ');
+
+		for (char &ch : in)
+			ch = char(gen() % 3 ? "\033\x9b\xc2\xe2\x80\xae\n\x7f"[gen() % 8] : int(gen()));
+		const std::string out = printable(in);
+		assert_true(out.size() <= in.size());
+		assert_string_equal(printable(out).c_str(), out.c_str());
+		for (size_t k = 0; k < out.size(); k++) {
+			assert_true(u8(out[k]) >= 0x20 && u8(out[k]) != 0x7f);
+			assert_false(u8(out[k]) == 0xc2 && u8(out[k + 1]) < 0xa0);
+		}
+	}
+}
+
+static void errors_and_logs_for_terminals(void **)
+{
+	std::string line;
+
+	fail(EIO, "server says \033[2J%s", "\nfine");
+	assert_string_equal(error_text(), "server says ?[2J?fine");
+	fail_in(-EIO, "%s", "\033c");
+	assert_string_equal(error_text(), "?c: server says ?[2J?fine");
+	errno = EIO;
+	fail_errno("open %s", "\033]0;x\007");
+	assert_string_equal(error_text(), "open ?]0;x?: Input/output error");
+	log_set_sink([](log_level, const char *text, void *arg) { *static_cast<std::string *>(arg) = text; }, &line);
+	log_error("%s", "a\033[2J\nusdma: error: forged");
+	log_set_sink(nullptr, nullptr);
+	assert_string_equal(line.c_str(), "a?[2J?usdma: error: forged");
 }
 
 static void log_levels(void **)
@@ -217,6 +286,9 @@ int main()
 		cmocka_unit_test(bits_masks),	    cmocka_unit_test(bits_fields),
 		cmocka_unit_test(types_ranges),	    cmocka_unit_test(error_texts),
 		cmocka_unit_test(error_long_texts), cmocka_unit_test(error_is_per_thread),
+		cmocka_unit_test(texts_for_terminals),
+		cmocka_unit_test(texts_of_chance),
+		cmocka_unit_test(errors_and_logs_for_terminals),
 		cmocka_unit_test(log_levels),	    cmocka_unit_test(lock_excludes),
 		cmocka_unit_test(lock_tries),	    cmocka_unit_test(futex_waits),
 		cmocka_unit_test(deadlines),	    cmocka_unit_test(deadlines_far),

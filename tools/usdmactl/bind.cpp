@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
-#include <iostream>
 #include <unistd.h>
 
 namespace usdma::ctl {

@@ -69,6 +69,13 @@ int run_sim(const context &ctx, const sim_options &opt);
 
 /* ---- helpers --------------------------------------------------------------------------------------- */
 
+/*
+ * All that the commands say goes through these: what other processes, files and devices call themselves is in it, and
+ * a terminal is not to act upon that (driver/base/printable.h).
+ */
+void print_line(const std::string &text);
+void print_lines(const std::string &text); /* with line ends in it */
+void print_error(const std::string &text); /* "usdmactl: TEXT", to standard error */
 /* Prints "usdmactl: TEXT" to standard error, or {"error": TEXT} with --json; returns exit_failed. */
 int report(const context &ctx, const std::string &text);
 /* The same with what the library said. */

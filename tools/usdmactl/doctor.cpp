@@ -2,7 +2,6 @@
 #include "tools/usdmactl/doctor.h"
 
 #include <fmt/format.h>
-#include <iostream>
 
 namespace usdma::ctl {
 
@@ -47,7 +46,7 @@ static void print(const check &k, const finding &f)
 	print_folded(fmt::format("[{}] {}: {}", word(f.state), k.title, f.text), 0, 4);
 	/* Commands are not folded: they are there to be copied. */
 	if (!f.fix.empty())
-		std::cout << "    mend: " << f.fix << "\n";
+		print_line("    mend: " + f.fix);
 }
 
 int run_doctor(const context &ctx)

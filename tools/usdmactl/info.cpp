@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <iostream>
 
 namespace usdma::ctl {
 
@@ -144,10 +143,10 @@ static std::string plain(const json &v)
 static void print_regions(const json &j)
 {
 	for (const json &r : j["regions"])
-		std::cout << fmt::format("  region {:<7} {:>12}  {}{}{}\n", r["name"].get<std::string>(), human_size(r["size"]),
-					 r["readable"] ? "r" : "-", r["writable"] ? "w" : "-", r["mappable"] ? "m" : "-");
+		print_line(fmt::format("  region {:<7} {:>12}  {}{}{}", r["name"].get<std::string>(), human_size(r["size"]),
+				       r["readable"] ? "r" : "-", r["writable"] ? "w" : "-", r["mappable"] ? "m" : "-"));
 	for (const auto &[name, count] : j["interrupts"].items())
-		std::cout << fmt::format("  {:<14} {:>12}\n", "irq " + name, count.get<u32>());
+		print_line(fmt::format("  {:<14} {:>12}", "irq " + name, count.get<u32>()));
 }
 
 static void print_device(const json &j)
@@ -159,7 +158,7 @@ static void print_device(const json &j)
 		print_folded(fmt::format("driver {}, IOMMU group {}, NUMA node {}", plain(j["pci"]["driver"]),
 					 plain(j["pci"]["iommu_group"]), plain(j["pci"]["numa_node"])), 2, 4);
 	if (j.contains("transport"))
-		std::cout << "  transport " << j["transport"].get<std::string>() << "\n";
+		print_line("  transport " + j["transport"].get<std::string>());
 	if (j.contains("regions"))
 		print_regions(j);
 	for (const json &c : j.value("capabilities", json::array()))
@@ -248,7 +247,7 @@ int run_reset(const context &ctx, const std::string &device)
 	if (ctx.json)
 		print_json({{"device", device}, {"reset", true}});
 	else
-		std::cout << device << ": reset\n";
+		print_line(device + ": reset");
 	return exit_ok;
 }
 

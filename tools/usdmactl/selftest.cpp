@@ -13,7 +13,6 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <fstream>
-#include <iostream>
 #include <random>
 
 namespace usdma::ctl {
@@ -202,8 +201,8 @@ static json run_file(bench &t, const selftest_options &opt)
 
 static void print_step(const json &j)
 {
-	std::cout << fmt::format("  {:<18} {:>10} bytes  {}\n", j["name"].get<std::string>(), j["bytes"].get<u64>(),
-				 j["ok"] ? "ok" : "FAILED: " + j.value("error", ""));
+	print_line(fmt::format("  {:<18} {:>10} bytes  {}", j["name"].get<std::string>(), j["bytes"].get<u64>(),
+			       j["ok"] ? "ok" : "FAILED: " + j.value("error", "")));
 }
 
 int run_selftest(const context &ctx, const selftest_options &opt)
@@ -219,7 +218,7 @@ int run_selftest(const context &ctx, const selftest_options &opt)
 	if (int err = t.open(opt.size); err < 0)
 		return report_error(ctx, err);
 	if (!ctx.json)
-		std::cout << opt.device << " (" << t.dev()->eng->driver_name() << " over " << t.dev()->eng->transport().backend() << ")\n";
+		print_line(fmt::format("{} ({} over {})", opt.device, t.dev()->eng->driver_name(), t.dev()->eng->transport().backend()));
 	for (const step &s : steps)
 		list.push_back(run_step(t, s, gen));
 	if (!opt.file.empty())

@@ -5,7 +5,6 @@
 #include "tools/usdmactl/ctl.h"
 
 #include <fmt/format.h>
-#include <iostream>
 #include <sstream>
 
 namespace usdma::ctl {
@@ -58,23 +57,24 @@ static void print_setting(const core::setting &s, const core::config &c)
 	/* Bytes are written with K, M and G. */
 	const std::string unit = s.type == core::setting_type::number && *s.unit ? std::string(" ") + s.unit : "";
 
-	std::cout << fmt::format("{:<15} {:<20} {}\n", s.name, value.empty() ? "-" : value + unit,
-				 o.where.empty() ? from_name(o.from) : o.where);
+	print_line(fmt::format("{:<15} {:<20} {}", s.name, value.empty() ? "-" : value + unit,
+			       o.where.empty() ? from_name(o.from) : o.where));
 	print_folded(fmt::format("{} ({}; default {})", s.meaning, core::setting_wants(s),
 				 core::setting_standard(s).empty() ? "none" : core::setting_standard(s)), 4, 4);
 }
 
 static void print_settings(const core::config &c)
 {
-	std::cout << "usdma " << USDMA_VERSION << ": setting, value, and where that comes from.\n";
+	print_line("usdma " USDMA_VERSION ": setting, value, and where that comes from.");
 	print_folded(fmt::format("Set them as NAME = VALUE in {}, or as USDMA_NAME in the environment, which goes before.",
 				 core::config_system_file), 0, 0);
-	std::cout << "\n";
+	print_line("");
 	for (const core::setting &s : core::settings())
 		print_setting(s, c);
-	std::cout << "\ndevices:\n";
+	print_line("");
+	print_line("devices:");
 	for (const std::string &d : c.devices)
-		std::cout << "  " << d << "\n";
+		print_line("  " + d);
 }
 
 int run_settings(const context &ctx)
@@ -88,7 +88,7 @@ int run_settings(const context &ctx)
 	if (c.error.empty())
 		return exit_ok;
 	if (!ctx.json)
-		std::cerr << "usdmactl: " << c.error << "\n";
+		print_error(c.error);
 	return exit_failed;
 }
 

@@ -6,7 +6,6 @@
 
 #include <cstring>
 #include <fmt/format.h>
-#include <iostream>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -56,14 +55,14 @@ static std::string read_answer(int fd, std::string *line)
 
 static void print_state(const json &j)
 {
-	std::cout << fmt::format("client: {}, {} so far{}\n", j.value("serving", false) ? "there" : "none", j.value("clients", u64(0)),
-				 j.value("away", false) ? "; the device has vanished (usdmactl sim … return)" : "");
+	print_line(fmt::format("client: {}, {} so far{}", j.value("serving", false) ? "there" : "none", j.value("clients", u64(0)),
+				 j.value("away", false) ? "; the device has vanished (usdmactl sim … return)" : ""));
 	if (!j.contains("faults") || j["faults"].empty())
-		std::cout << "faults: none\n";
+		print_line("faults: none");
 	else
 		for (const json &f : j["faults"])
-			std::cout << fmt::format("{:<28} struck {} of {}\n", f.value("rule", ""), f.value("struck", u64(0)),
-						 f.value("seen", u64(0)));
+			print_line(fmt::format("{:<28} struck {} of {}", f.value("rule", ""), f.value("struck", u64(0)),
+					       f.value("seen", u64(0))));
 }
 
 static int show(const context &ctx, const std::string &line)
@@ -77,7 +76,7 @@ static int show(const context &ctx, const std::string &line)
 	if (ctx.json)
 		print_json(j);
 	else if (j.contains("help"))
-		std::cout << j.value("help", "") << "\n";
+		print_lines(j.value("help", ""));
 	else
 		print_state(j);
 	return exit_ok;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Live counters of the processes that use usdma, read where they count (lib/core/stats.h). */
 #include "driver/base/clock.h"
+#include "driver/base/printable.h"
 #include "driver/base/unique_fd.h"
 #include "lib/core/stats.h"
 #include "tools/usdmactl/ctl.h"
@@ -120,9 +121,11 @@ static json to_json(const row &r, const core::lane_counters &old, double seconds
 
 static void print_row(const row &r, const core::lane_counters &old, double seconds)
 {
-	std::cout << fmt::format("{:>7} {:<15.15} {:<17.17} {:>10.0f} {:>9.1f} {:>7.0f} {:>7}\n", r.pid, r.command, r.device,
-				 rate(r.sum.copies, old.copies, seconds), rate(r.sum.bytes, old.bytes, seconds) / double(MiB),
-				 rate(r.sum.sleeps, old.sleeps, seconds), r.sum.faults);
+	/* Filtered first: fmt counts columns of what is shown. */
+	print_line(fmt::format("{:>7} {:<15.15} {:<17.17} {:>10.0f} {:>9.1f} {:>7.0f} {:>7}", r.pid, printable(r.command),
+			       printable(r.device), rate(r.sum.copies, old.copies, seconds),
+			       rate(r.sum.bytes, old.bytes, seconds) / double(MiB), rate(r.sum.sleeps, old.sleeps, seconds),
+			       r.sum.faults));
 }
 
 static void show(const context &ctx, const sample &now, const sample &before, double seconds)
@@ -132,8 +135,8 @@ static void show(const context &ctx, const sample &now, const sample &before, do
 	if (!ctx.json) {
 		if (isatty(STDOUT_FILENO))
 			std::cout << "\033[H\033[J";
-		std::cout << fmt::format("{:>7} {:<15} {:<17} {:>10} {:>9} {:>7} {:>7}\n", "PID", "COMMAND", "DEVICE", "COPIES/S", "MIB/S",
-					 "SLEEP/S", "FAULTS");
+		print_line(fmt::format("{:>7} {:<15} {:<17} {:>10} {:>9} {:>7} {:>7}", "PID", "COMMAND", "DEVICE", "COPIES/S", "MIB/S",
+				       "SLEEP/S", "FAULTS"));
 	}
 	for (const auto &[k, r] : now) {
 		const auto it = before.find(k);
@@ -145,9 +148,9 @@ static void show(const context &ctx, const sample &now, const sample &before, do
 			print_row(r, old, seconds);
 	}
 	if (ctx.json)
-		std::cout << json{{"processes", list}}.dump(-1, ' ', false, json::error_handler_t::replace) << "\n";
+		std::cout << json{{"processes", list}}.dump(-1, ' ', true, json::error_handler_t::replace) << "\n";
 	else if (now.empty())
-		std::cout << "no process that can be looked at uses usdma (root sees those of others)\n";
+		print_line("no process that can be looked at uses usdma (root sees those of others)");
 	std::cout.flush();
 }
 

@@ -6,7 +6,6 @@
 #include "tools/usdmactl/ctl.h"
 
 #include <fmt/format.h>
-#include <iostream>
 
 namespace usdma::ctl {
 
@@ -33,24 +32,24 @@ json thresholds_json()
 		{"stripe_from", spread ? json(spread) : json()}};
 }
 
-static void print_line(const std::string &lengths, const std::string &how)
+static void print_lengths(const std::string &lengths, const std::string &how)
 {
-	std::cout << fmt::format("  {:<24} {}\n", lengths, how);
+	print_line(fmt::format("  {:<24} {}", lengths, how));
 }
 
 static void print_cpu(const json &j)
 {
 	const std::string near = j["near"], far = j["far"];
 
-	std::cout << "Copies by the CPU, as the library finds out on this machine:\n";
-	print_line("up to " + human_size(j["memmove_max"]), "memmove");
+	print_line("Copies by the CPU, as the library finds out on this machine:");
+	print_lengths("up to " + human_size(j["memmove_max"]), "memmove");
 	if (j["look_from"].is_null())
-		return print_line("longer", near);
-	print_line("below " + human_size(j["look_from"]), near);
-	print_line("up to " + human_size(j["far_from"].get<u64>() - 1), near + " if the source is near (a look at some of");
-	print_line("", fmt::format("its lines takes below {} ticks), else as below", j["near_below_ticks"].get<u64>()));
-	print_line("longer", far);
-	print_line("far, into staging", j["far_to_staging"]);
+		return print_lengths("longer", near);
+	print_lengths("below " + human_size(j["look_from"]), near);
+	print_lengths("up to " + human_size(j["far_from"].get<u64>() - 1), near + " if the source is near (a look at some of");
+	print_lengths("", fmt::format("its lines takes below {} ticks), else as below", j["near_below_ticks"].get<u64>()));
+	print_lengths("longer", far);
+	print_lengths("far, into staging", j["far_to_staging"]);
 }
 
 void print_thresholds(const json &j)
@@ -58,16 +57,16 @@ void print_thresholds(const json &j)
 	const u64 direct = j["direct_store_max"];
 
 	print_cpu(j);
-	std::cout << "With the settings in force:\n";
+	print_line("With the settings in force:");
 	if (direct)
-		print_line("pageable, up to " + human_size(direct), "the CPU's own stores and loads (direct_store)");
+		print_lengths("pageable, up to " + human_size(direct), "the CPU's own stores and loads (direct_store)");
 	else
-		print_line("pageable, any length", "through staging buffers (direct_store)");
+		print_lengths("pageable, any length", "through staging buffers (direct_store)");
 	if (j["stripe_from"].is_null())
-		print_line("pinned, any length", "one engine (stripe)");
+		print_lengths("pinned, any length", "one engine (stripe)");
 	else
-		print_line("pinned, from " + human_size(j["stripe_from"]), "all engines of the device (stripe)");
-	std::cout << "\n";
+		print_lengths("pinned, from " + human_size(j["stripe_from"]), "all engines of the device (stripe)");
+	print_line("");
 }
 
 } // namespace usdma::ctl

@@ -207,14 +207,14 @@ std::string replace_file(const std::string &path, const std::string &text)
 
 void print_proposals(const std::vector<proposal> &all, const std::vector<skipped> &others)
 {
-	std::cout << fmt::format("{:<14} {:>8}    {:<9} {}\n", "setting", "now", "proposed", "what it gains");
+	print_line(fmt::format("{:<14} {:>8}    {:<9} {}", "setting", "now", "proposed", "what it gains"));
 	for (const proposal &p : all) {
 		const std::string now = p.now.empty() ? "-" : p.now;
 
 		if (p.changed)
-			std::cout << fmt::format("{:<14} {:>8} -> {:<9} {}\n", p.name, now, p.proposed, p.gain());
+			print_line(fmt::format("{:<14} {:>8} -> {:<9} {}", p.name, now, p.proposed, p.gain()));
 		else
-			std::cout << fmt::format("{:<14} {:>8}    {:<9} {}: {:.2f} {}\n", p.name, now, "stays", p.what, p.before, p.unit);
+			print_line(fmt::format("{:<14} {:>8}    {:<9} {}: {:.2f} {}", p.name, now, "stays", p.what, p.before, p.unit));
 	}
 	for (const skipped &s : others)
 		print_folded(fmt::format("{:<14} not measured: {}", s.name, s.why), 0, 15);
@@ -285,9 +285,9 @@ int run_tune(const context &ctx, const tune_options &opt)
 	print_thresholds(thresholds_json());
 	print_proposals(all, others);
 	if (!any_change(all))
-		std::cout << "\nNothing to gain: what is in force suits this machine.\n";
+		print_lines("\nNothing to gain: what is in force suits this machine.");
 	else
-		std::cout << (opt.write ? "\nWritten to " : "\nusdmactl tune --write puts this into ") << path << "\n";
+		print_lines((opt.write ? "\nWritten to " : "\nusdmactl tune --write puts this into ") + path);
 	return exit_ok;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/error.h"
+#include "driver/base/printable.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <algorithm>
@@ -15,12 +16,30 @@ namespace usdma::ctl {
 
 static constexpr size_t columns = 80;
 
+void print_line(const std::string &text)
+{
+	std::cout << printable(text) << "\n";
+}
+
+void print_lines(const std::string &text)
+{
+	std::istringstream in(text);
+
+	for (std::string line; std::getline(in, line);)
+		print_line(line);
+}
+
+void print_error(const std::string &text)
+{
+	std::cerr << "usdmactl: " << printable(text) << "\n";
+}
+
 int report(const context &ctx, const std::string &text)
 {
 	if (ctx.json)
 		print_json({{"error", text}});
 	else
-		std::cerr << "usdmactl: " << text << "\n";
+		print_error(text);
 	return exit_failed;
 }
 
@@ -31,7 +50,8 @@ int report_error(const context &ctx, int err)
 
 void print_json(const json &j)
 {
-	std::cout << j.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+	/* In ASCII: control characters beyond it are written as numbers, too. */
+	std::cout << j.dump(2, ' ', true, json::error_handler_t::replace) << "\n";
 }
 
 void print_folded(const std::string &text, unsigned first, unsigned rest)
@@ -42,14 +62,14 @@ void print_folded(const std::string &text, unsigned first, unsigned rest)
 
 	while (words >> word) {
 		if (!empty && line.size() + 1 + word.size() > columns) {
-			std::cout << line << "\n";
+			print_line(line);
 			line.assign(rest, ' ');
 			empty = true;
 		}
 		line += (empty ? "" : " ") + word;
 		empty = false;
 	}
-	std::cout << line << "\n";
+	print_line(line);
 }
 
 std::string human_size(u64 bytes)

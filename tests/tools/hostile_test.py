@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-usdmactl among hostile neighbours: names that a terminal
-would act upon.  hostile_test.py USDMACTL; prints TAP.
+usdmactl among hostile neighbours: processes of other users that lay traps where it
+looks, and names that a terminal would act upon.  hostile_test.py USDMACTL; prints TAP.
 """
 
 import ctypes
@@ -23,8 +23,10 @@ import threading
 from ctl_test import EDU, NIC, Suite, ready_machine
 
 LIBC = ctypes.CDLL(None, use_errno=True)
+NEWNS, NEWUSER, MS_MOVE, MS_BIND, MS_REC, MS_PRIVATE, DETACH = 0x20000, 0x10000000, 8192, 4096, 16384, 1 << 18, 2
 PR_SET_DUMPABLE, PR_SET_NAME = 4, 15
 NOBODY = 65534
+NAME = "memfd:usdma-stats (deleted)"
 HEAD = struct.Struct("<8sIIII40x")          # lib/core/stats.h: stats_head before its slots
 SLOT = struct.Struct("<96s16sIIQ")
 PAGE_SIZE = 4096 + 16 * 1024 * 64
@@ -32,6 +34,15 @@ SHRINK_GROW_SEAL = 1 | 2 | 4
 # What terminals act upon: a title, a cleared screen, a colour; C1 controls in UTF-8; DEL; a line of one's own.
 ESCAPES = "\033]0;owned\007\033[2J\033[H\033[31m\u009b31m\x7f\u202e"
 PROMPTLY = 30  # seconds; what hangs, hangs for ever
+
+
+def call(done, what):
+    if done:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+
+
+def mount(source, target, kind, flags, data=None):
+    call(LIBC.mount(os.fsencode(source), os.fsencode(target), kind, flags, data), f"mount {target}")
 
 
 class Neighbour:
@@ -74,6 +85,85 @@ def become_nobody():
         LIBC.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
+def own_namespace(folder):
+    """Root of a user namespace, as any user may be, with a file system of its own at `folder`."""
+    uid, gid = os.getuid(), os.getgid()
+    call(LIBC.unshare(NEWUSER | NEWNS), "unshare")
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+        with open(f"/proc/self/{name}", "wb") as f:
+            f.write(text.encode())
+    mount("trap", folder, b"tmpfs", 0)
+
+
+def trap_fifo(folder):
+    """Opening it for reading waits for a writer."""
+    own_namespace(folder)
+    path = os.path.join(folder, NAME)
+    os.mkfifo(path)
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    call(LIBC.umount2(os.fsencode(folder), DETACH), "umount2")
+    return fd
+
+
+def at_root(folder, path):
+    """The file system at `folder` becomes the namespace's root: what lies in it is named from there."""
+    fd = os.open(path, os.O_PATH)
+    mount(folder, "/", None, MS_MOVE)
+    return fd
+
+
+def trap_terminal(folder, terminal):
+    """Opening a terminal is an act, which the other end sees."""
+    own_namespace(folder)
+    path = os.path.join(folder, NAME)
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    mount(terminal, path, None, MS_BIND)
+    return at_root(folder, path)
+
+
+def trap_directory(folder):
+    own_namespace(folder)
+    os.mkdir(os.path.join(folder, NAME))
+    return at_root(folder, os.path.join(folder, NAME))
+
+
+def trap_link(folder):
+    own_namespace(folder)
+    os.symlink("/dev/zero", os.path.join(folder, NAME))
+    fd = os.open(os.path.join(folder, NAME), os.O_PATH | os.O_NOFOLLOW)
+    call(LIBC.umount2(os.fsencode(folder), DETACH), "umount2")
+    return fd
+
+
+def fuse_answer(fd, unique, body):
+    os.write(fd, struct.pack("<IiQ", 16 + len(body), 0, unique) + body)
+
+
+def fuse_serve(fd):
+    """A file system with one regular file in it, which is never opened: the request stays without an answer."""
+    attr = struct.pack("<QQQQQQIIIIIIIIII", 2, PAGE_SIZE, 0, 0, 0, 0, 0, 0, 0, 0o100644, 1, 0, 0, 0, 4096, 0)
+    top = struct.pack("<QQQQQQIIIIIIIIII", 1, 0, 0, 0, 0, 0, 0, 0, 0, 0o040755, 2, 0, 0, 0, 4096, 0)
+    for _ in range(1000):
+        said = os.read(fd, 1 << 17)
+        _, code, unique, _ = struct.unpack_from("<IIQQ", said)
+        if code == 26:    # INIT
+            fuse_answer(fd, unique, struct.pack("<IIIIHHIIHHI28x", 7, 31, 0, 0, 1, 1, 4096, 1, 0, 0, 0))
+        elif code == 1:   # LOOKUP: attributes that hold for no time, so that whoever asks for them has to ask the server
+            fuse_answer(fd, unique, struct.pack("<QQQQII", 2, 0, 3600, 0, 0, 0) + attr)
+        elif code == 3 and struct.unpack_from("<Q", said, 16)[0] == 1:
+            fuse_answer(fd, unique, struct.pack("<QII", 3600, 0, 0) + top)
+        # GETATTR of the file, OPEN, READ, STATFS: never
+
+
+def trap_fuse(folder):
+    call(LIBC.unshare(NEWNS), "unshare")
+    mount("none", "/", None, MS_REC | MS_PRIVATE)
+    fd = os.open("/dev/fuse", os.O_RDWR)
+    mount("trap", folder, b"fuse", 0, f"fd={fd},rootmode=40000,user_id=0,group_id=0,allow_other".encode())
+    threading.Thread(target=fuse_serve, args=(fd,), daemon=True).start()
+    return fd, at_root(folder, os.path.join(folder, NAME))
+
+
 def counters(pid, spec, driver):
     page = bytearray(PAGE_SIZE)
     HEAD.pack_into(page, 0, b"usdmast1", 1, pid, 16, 1024)
@@ -97,11 +187,79 @@ def page_of_counters(name="plain", seals=SHRINK_GROW_SEAL, size=PAGE_SIZE, spec=
 
 def stat(s, *args, json_too=False):
     """What root, or the same user, sees; None: it does not end."""
+    words = [s.program, *(["--json"] if json_too else []), "stat", "--count", "1", "--interval", "0.05", *args]
+    p = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        return subprocess.run([s.program, *(["--json"] if json_too else []), "stat", "--count", "1", "--interval", "0.05", *args],
-                              capture_output=True, timeout=PROMPTLY, check=False)
+        out, err = p.communicate(timeout=PROMPTLY)
     except subprocess.TimeoutExpired:
+        p.kill()  # and not waited for: what waits for FUSE does not die before its server
         return None
+    return subprocess.CompletedProcess(words, p.returncode, out, err)
+
+
+def seen(s, pid):
+    done = stat(s, json_too=True)
+    return done is not None and pid in [p["pid"] for p in json.loads(done.stdout)["processes"]]
+
+
+def test_traps(s):
+    for trap, name in ((trap_fifo, "a FIFO that is named like the page of counters"), (trap_directory, "a folder"),
+                       (trap_link, "a symbolic link"), (trap_fuse, "a file on FUSE that is never opened")):
+        folder = tempfile.mkdtemp(dir=s.scratch)
+        os.chmod(folder, 0o777)
+        if trap is trap_fuse and os.geteuid():
+            s.skip(f"stat: {name}", "only root mounts FUSE without a helper")
+            continue
+        with Neighbour(trap, folder, drop=trap is not trap_fuse) as n:
+            if n.lack:
+                s.skip(f"stat: {name}", n.lack)
+                continue
+            s.check(NAME in [os.path.basename(os.readlink(f"/proc/{n.pid}/fd/{fd}")) for fd in os.listdir(f"/proc/{n.pid}/fd")],
+                    f"stat: {name} is there")
+            done = stat(s)
+            s.check(done is not None and done.returncode == 0, f"stat: {name} does not hold it up", done)
+            s.check(not seen(s, n.pid), f"stat: {name} is no page of counters")
+
+
+def test_terminal(s):
+    """A character device: it is not even opened, which the terminal's other end would see as a hang-up afterwards."""
+    folder = tempfile.mkdtemp(dir=s.scratch)
+    os.chmod(folder, 0o777)
+    # Not pty.openpty(), which opens both ends.
+    master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    fcntl.ioctl(master, 0x40045431, struct.pack("i", 0))  # TIOCSPTLCK
+    name = f"/dev/pts/{struct.unpack('I', fcntl.ioctl(master, 0x80045430, bytes(4)))[0]}"
+    with Neighbour(trap_terminal, folder, name) as n:
+        if n.lack:
+            s.skip("stat: a terminal in its place", n.lack)
+        else:
+            done = stat(s)
+            try:
+                os.read(master, 1)
+                state = "data"
+            except BlockingIOError:
+                state = "never opened"
+            except OSError:
+                state = "was opened"
+            s.check(done is not None and done.returncode == 0 and state == "never opened", "stat: a terminal is not opened to look",
+                    (done, state))
+    os.close(master)
+
+
+def test_pages(s):
+    with Neighbour(page_of_counters) as n:
+        s.check(not n.lack and seen(s, n.pid), "stat: a page as the library makes it is shown", n.lack)
+    for what, name in (({"seals": 0}, "one that could be cut short"), ({"size": PAGE_SIZE - 4096}, "one that is too short"),
+                       ({"size": PAGE_SIZE + 4096}, "one that is too long")):
+        with Neighbour(lambda what=what: page_of_counters(**what)) as n:
+            s.check(not n.lack and not seen(s, n.pid), f"stat: {name} is not", n.lack)
+    if os.geteuid():
+        s.skip("stat: another user's page", "only root gives files away")
+        return
+    for owner, shown, name in ((12345, False, "another user's page is not shown as the process's"),
+                               (0, True, "one that was made before root became a user is")):
+        with Neighbour(lambda owner=owner: page_of_counters(owner=owner), drop=False) as n:
+            s.check(not n.lack and seen(s, n.pid) == shown, f"stat: {name}", n.lack)
 
 
 def acted_upon(data):
@@ -206,7 +364,7 @@ def test_escapes_of_results(s):
     clean(s, run(s, "tune", "--from", result), result, "a result with a setting that is none")
 
 
-TESTS = [test_escapes_of_processes, test_escapes_of_the_system, test_escapes_of_servers,
+TESTS = [test_traps, test_terminal, test_pages, test_escapes_of_processes, test_escapes_of_the_system, test_escapes_of_servers,
          test_escapes_of_results]
 
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Live counters of the processes that use usdma, read where they count (lib/core/stats.h). */
 #include "driver/base/clock.h"
+#include "driver/base/peer_file.h"
 #include "driver/base/printable.h"
-#include "driver/base/unique_fd.h"
 #include "lib/core/stats.h"
 #include "tools/usdmactl/ctl.h"
 
@@ -32,15 +32,32 @@ using sample = std::map<key, row>;
 
 } // namespace
 
-/* The page of counters of a process; not valid: it has none, or is somebody else's. */
-static unique_fd open_page(const context &ctx, const std::string &pid)
+static unsigned number_of(const std::string &text)
 {
-	const std::string dir = ctx.at.proc() + "/" + pid + "/fd/", want = std::string("/memfd:") + core::stats_name + " (deleted)";
-	std::error_code ec;
+	return unsigned(strtoul(text.c_str(), nullptr, 10));
+}
 
+/*
+ * The page of counters of a process; not valid: it has none.  Its name says where to look and proves nothing, for any
+ * process can have any file of this name open, and root looks at the processes of all.
+ */
+static unique_fd open_page(const context &ctx, unsigned pid)
+{
+	const std::string proc = ctx.at.proc(), dir = fmt::format("{}/{}/fd/", proc, pid);
+	const std::string want = std::string("/memfd:") + core::stats_name + " (deleted)";
+	std::error_code ec;
+	peer_user user;
+	peer_file page;
+
+	if (peer_user_of(proc.c_str(), pid, &user))
+		return {};
 	for (const std::string &fd : dir_entries(dir)) {
-		if (std::filesystem::read_symlink(dir + fd, ec) == want && !ec)
-			return unique_fd(open((dir + fd).c_str(), O_RDONLY | O_CLOEXEC));
+		if (std::filesystem::read_symlink(dir + fd, ec) != want || ec)
+			continue;
+		/* Root's: made before the process became its user's. */
+		if (!peer_file_open(proc.c_str(), pid, number_of(fd), O_RDONLY, &page) && page.size == sizeof(core::stats_page) &&
+		    (user.any(page.owner) || page.owner == 0))
+			return std::move(page.fd);
 	}
 	return {};
 }
@@ -84,9 +101,9 @@ static void read_slot(int fd, unsigned pid, const std::string &command, unsigned
 
 static void read_process(const context &ctx, const std::string &pid, sample *out)
 {
-	const unique_fd fd = open_page(ctx, pid);
+	const unsigned id = number_of(pid);
+	const unique_fd fd = open_page(ctx, id);
 	core::stats_head head;
-	const unsigned id = unsigned(strtoul(pid.c_str(), nullptr, 10));
 
 	/* A child that a process forked has its page, too: the number in it tells whose it is. */
 	if (!fd.valid() || !read_at(fd.get(), &head, sizeof(head), 0) || !known_layout(head) || head.pid != id)

@@ -3,6 +3,7 @@
 
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
+#include "driver/base/peer_file.h"
 #include "lib/core/memory.h"
 
 #include <cstdio>
@@ -128,39 +129,43 @@ static int not_exported(unsigned pid)
 	return fail(ENOENT, "process %u does not export this key (any more)", pid);
 }
 
-static int open_failed(unsigned pid, unsigned fd)
+/*
+ * A process with more rights than its user opens for others what they cannot: whoever exports must be this user with
+ * all of its identities, and may offer a file of another owner only if it could open that itself.
+ */
+static int check_user(unsigned pid)
 {
-	if (errno == ENOENT)
-		return fail(ENOENT, "process %u exports nothing under this key: it has ended or closed it", pid);
-	return fail_errno("file %u of process %u, which exports the key (both must run as the same user)", fd, pid);
+	peer_user user;
+	const int err = peer_user_of("/proc", pid, &user);
+
+	if (err)
+		return err;
+	return user.only(geteuid()) ? 0 : fail(EACCES, "process %u, which exports the key, runs as user %u, this one as %u: they "
+					       "must be the same", pid, user.effective, geteuid());
 }
 
-/*
- * Another process chose the number: what lies there is looked at before it is opened, which is an act (a device, a
- * pipe, a terminal).  Then it must be memory that nobody can cut short under us.
- */
+static int check_owner(unsigned pid, const peer_file &file)
+{
+	static constexpr mode_t all = S_IROTH | S_IWOTH;
+
+	return file.owner == geteuid() || (file.mode & all) == all ? 0 :
+	       fail(EACCES, "process %u exports memory of user %u, which not everybody may write", pid, file.owner);
+}
+
+/* Another process chose the number: peer_file_open looks at what lies there before it opens it. */
 static int open_of(unsigned pid, unsigned fd, unique_fd *out, u64 *size)
 {
-	char path[64];
-	struct stat st;
+	peer_file file;
+	int err = check_user(pid);
 
-	snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, fd);
-	const unique_fd look(open(path, O_PATH | O_CLOEXEC));
-	if (!look.valid() || fstat(look.get(), &st))
-		return open_failed(pid, fd);
-	if (!S_ISREG(st.st_mode))
-		return not_exported(pid);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", look.get());
-	out->reset(open(path, O_RDWR | O_CLOEXEC));
-	if (!out->valid())
-		return open_failed(pid, fd);
-	const int seals = fcntl(out->get(), F_GET_SEALS);
-	if (seals < 0 || !(seals & F_SEAL_SHRINK))
-		return fail(EINVAL, "file %u of process %u, which exports the key, could be cut short: it is not sealed", fd, pid);
-	/* Sealed: it stays so. */
-	if (fstat(out->get(), &st))
-		return fail_errno("file of shared memory");
-	*size = u64(st.st_size);
+	if (!err)
+		err = peer_file_open("/proc", pid, fd, O_RDWR, &file);
+	if (!err)
+		err = check_owner(pid, file);
+	if (err)
+		return fail_in(err, "importing a key");
+	*out = std::move(file.fd);
+	*size = file.size;
 	return 0;
 }
 

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys: what another process says of its files and numbers is looked at once, before it is used. */
+#include "driver/base/unique_fd.h"
 #include "lib/core/share.h"
 #include "tests/support/core.h"
 
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <poll.h>
 #include <string>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace usdma;
@@ -126,6 +130,92 @@ static void unsealed_memory_is_refused(void **)
 	close(data);
 }
 
+/* The key of a page that another user's process exports; it stays until the other end of `hold` is closed. */
+static pid_t exporter_of(uid_t user, const int *hold, char *key)
+{
+	int ends[2];
+
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	const pid_t pid = fork();
+	if (pid == 0) {
+		share *s = nullptr;
+		char wait;
+
+		/* Dumpable again, as a program that was run by this user is. */
+		if (!setresgid(user, user, user) && !setresuid(user, user, user) && !prctl(PR_SET_DUMPABLE, 1) &&
+		    !share_export({share_kind::memory, true, -1, 0, 0, 0}, false, &s))
+			(void)!write(ends[1], s->key, sizeof(s->key));
+		close(ends[1]);
+		close(hold[1]);
+		_exit(read(hold[0], &wait, 1) < 0);
+	}
+	close(ends[1]);
+	assert_int_equal(read(ends[0], key, share_key_len + 1), share_key_len + 1);
+	close(ends[0]);
+	return pid;
+}
+
+/* Root may open everybody's files: it is not to do so for them. */
+static void nobody_s_deputy(void **)
+{
+	char key[share_key_len + 1];
+	int hold[2], status;
+	share *got;
+
+	if (geteuid())
+		skip(); /* the kernel refuses others by itself */
+	assert_int_equal(pipe2(hold, O_CLOEXEC), 0);
+	const pid_t other = exporter_of(65534, hold, key);
+	assert_int_equal(share_import(key, share_kind::memory, false, &got), -EACCES);
+	assert_non_null(strstr(error_text(), "as user 65534"));
+	const pid_t same = exporter_of(0, hold, key);
+	ok(share_import(key, share_kind::memory, false, &got));
+	share_unref(got);
+	close(hold[1]);
+	close(hold[0]);
+	for (pid_t pid : {other, same})
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
+/* A file of somebody else's, which the exporter may only read: it would be opened for writing on its behalf. */
+static void others_files(void **)
+{
+	const int data = memory_file(4 * page, F_SEAL_SHRINK);
+
+	if (geteuid())
+		skip(); /* only root gives files away */
+	assert_int_equal(fchown(data, 12345, 12345), 0);
+	assert_int_equal(fchmod(data, 0600), 0);
+	share *s = exported(data, 0, page), *got;
+	assert_int_equal(share_import(s->key, share_kind::memory, false, &got), -EACCES);
+	assert_non_null(strstr(error_text(), "of user 12345"));
+	/* Everybody may: nothing is gained by asking root. */
+	assert_int_equal(fchmod(data, 0666), 0);
+	ok(share_import(s->key, share_kind::memory, false, &got));
+	share_unref(got);
+	share_unref(s);
+	close(data);
+}
+
+/* Who holds a lease on a file has others' open(2) wait until it is given back, 45 seconds by default. */
+static void a_leased_file(void **)
+{
+	const unique_fd writable(memory_file(4 * page, F_SEAL_SHRINK));
+	unique_fd data(open(("/proc/self/fd/" + std::to_string(writable.get())).c_str(), O_RDONLY | O_CLOEXEC));
+	share *s = exported(data.get(), 0, page), *got;
+
+	assert_true(data.valid());
+	close(writable.get());
+	assert_int_equal(dup2(data.get(), writable.get()), writable.get());
+	signal(SIGIO, SIG_IGN);
+	assert_int_equal(fcntl(data.get(), F_SETLEASE, F_RDLCK), 0);
+	assert_int_equal(share_import(s->key, share_kind::memory, false, &got), -EAGAIN);
+	assert_int_equal(fcntl(data.get(), F_SETLEASE, F_UNLCK), 0);
+	ok(share_import(s->key, share_kind::memory, false, &got));
+	share_unref(got);
+	share_unref(s);
+}
+
 /* What is promised is owed as long as somebody lives who promised it. */
 static void promises(void **)
 {
@@ -150,7 +240,8 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(files_that_are_no_page), cmocka_unit_test(nothing_is_opened_to_look),
-		cmocka_unit_test(numbers_are_read_once), cmocka_unit_test(unsealed_memory_is_refused), cmocka_unit_test(promises),
+		cmocka_unit_test(numbers_are_read_once), cmocka_unit_test(unsealed_memory_is_refused),
+		cmocka_unit_test(nobody_s_deputy), cmocka_unit_test(others_files), cmocka_unit_test(a_leased_file), cmocka_unit_test(promises),
 	};
 
 	return cmocka_run_group_tests_name("share", tests, nullptr, nullptr);

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Importing a key: another process chose the number in it, what lies behind that number, and every word of the page
+ * there.  The input: what the key's file is, what the data's file is, flags (how), the kind that is asked for, then
+ * either the words of a page or, with bit 4 of how, a key.
+ */
+#include "tests/fuzz/fuzz.h"
+
+#include "driver/base/unique_fd.h"
+#include "lib/core/share.h"
+
+#include <cstdio>
+#include <fcntl.h>
+#include <string>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace usdma;
+using namespace usdma::core;
+using namespace usdma::fuzz;
+
+static constexpr size_t page_bytes = 4096;
+static constexpr int good_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+enum how : u8 { right_magic = 1, right_secret = 2, is_open = 4, fits = 8, raw_key = 16, pinned = 32, right_kind = 64 };
+
+static int memory(size_t size, int seals, unsigned flags = 0)
+{
+	const int fd = memfd_create("fuzz-share", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+
+	if (fd >= 0 && (ftruncate(fd, off_t(size)) || (seals && fcntl(fd, F_ADD_SEALS, seals))))
+		must_hold(flags);
+	return fd;
+}
+
+static int again(int fd, int flags)
+{
+	const unique_fd from(fd);
+
+	return open(("/proc/self/fd/" + std::to_string(fd)).c_str(), flags | O_CLOEXEC);
+}
+
+static int end_of_pipe()
+{
+	int ends[2];
+
+	must_hold(!pipe2(ends, O_CLOEXEC));
+	close(ends[1]);
+	return ends[0];
+}
+
+/* Every kind of descriptor that a process can have; -1: a number that is none. */
+static int file_of(u8 kind)
+{
+	switch (kind % 14) {
+	case 0:
+		return memory(page_bytes, good_seals);
+	case 1:
+		return memory(page_bytes, 0);
+	case 2:
+		return memory(4 * page_bytes, good_seals);
+	case 3:
+		return memory(page_bytes, good_seals | F_SEAL_WRITE);
+	case 4:
+		return again(memory(page_bytes, good_seals), O_RDONLY);
+	case 5:
+		return again(memory(page_bytes, good_seals), O_PATH);
+	case 6:
+		return memory(2 * MiB, good_seals, MFD_HUGETLB);
+	case 7:
+		return end_of_pipe();
+	case 8:
+		return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	case 9:
+		return eventfd(0, EFD_CLOEXEC);
+	case 10:
+		return open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	case 11:
+		return open("/dev/zero", O_RDWR | O_CLOEXEC);
+	case 12:
+		return epoll_create1(EPOLL_CLOEXEC);
+	default:
+		return -1;
+	}
+}
+
+static void fill(share_page *p, input *in, u8 how, const share_page &model, int data)
+{
+	in->bytes(p, sizeof(*p));
+	if (how & right_magic)
+		p->magic = model.magic;
+	if (how & right_secret)
+		p->secret = model.secret;
+	if (how & right_kind)
+		p->kind = model.kind;
+	if (how & is_open)
+		p->open = 1, p->closed = 0;
+	if (how & fits)
+		p->offset = 0, p->size = page_bytes;
+	p->data_fd = data;
+}
+
+static std::string key_of(const share *s, u32 kind, int fd)
+{
+	char number[10];
+	std::string key = s->key;
+
+	snprintf(number, sizeof(number), "%u", kind % 10);
+	key.replace(strlen("usdma-"), 1, number);
+	snprintf(number, sizeof(number), "%08x", unsigned(fd));
+	return key.replace(strlen("usdma-1-") + 9, 8, number);
+}
+
+static void import(const std::string &key, u32 kind, u8 how, size_t most)
+{
+	const int before = next_descriptor();
+	share *got = nullptr;
+
+	if (!share_import(key.c_str(), share_kind(kind), how & pinned, &got)) {
+		must_hold(key == got->key && !got->mine && got->page);
+		must_hold(got->data.valid() == (got->size != 0 && got->page->data_fd >= 0));
+		/* What was checked is what is used. */
+		must_hold(!got->data.valid() || (got->offset <= most && got->size <= most - got->offset));
+		share_unref(got);
+	}
+	must_hold(next_descriptor() == before);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+	static share *model;
+	input in(data, size);
+	const unique_fd paper(file_of(in.get<u8>())), behind(file_of(in.get<u8>()));
+	const u8 how = in.get<u8>();
+	const u32 kind = in.get<u8>() % 6;
+	share_page page;
+	struct stat st;
+	size_t len;
+
+	if (!model)
+		must_hold(!share_export({share_kind::memory, true, -1, 0, 0, 0}, false, &model));
+	if (how & raw_key) {
+		const u8 *text = in.run(2 * share_key_len, &len);
+
+		import(std::string(reinterpret_cast<const char *>(text), len).c_str(), kind, how, ~size_t(0));
+		return 0;
+	}
+	fill(&page, &in, how, *model->page, behind.get());
+	if (pwrite(paper.get(), &page, sizeof(page), 0) < 0)
+		must_hold(errno != EIO);
+	const bool known = behind.valid() && !fstat(behind.get(), &st);
+	import(key_of(model, kind, paper.get()), kind, how, known ? size_t(st.st_size) : 0);
+	return 0;
+}

@@ -89,6 +89,7 @@ public:
 
 private:
 	void quiet();
+	void wipe();
 	int map_shared();
 	int check_reach();
 	int probe_address(u64 high, u64 alias);

@@ -43,8 +43,19 @@ edu_engine::~edu_engine()
 		quiet();
 }
 
+/* All data went through the device's memory: the next user, who may drive it by hand, is to find none. */
+void edu_engine::wipe()
+{
+	if (!iova_ || dev_->lost())
+		return;
+	memset(state_.page, 0, page);
+	if (state_.unit.to_device(state_.page_iova, 0, memory_usable) < 0)
+		log_warn("%s: what this program left in its memory stays there (%s)", dev_->name(), error_text());
+}
+
 void edu_engine::quiet()
 {
+	wipe();
 	/* First quiet, then out of reach: no transfer may find the pages gone. */
 	state_.unit.stop();
 	unmap_shared();

@@ -133,6 +133,37 @@ static void test_own_memory_is_in_files(void **)
 	assert_int_equal(fake->astray, 0);
 }
 
+/* What a user had there, and what only passed through, is gone when the device is closed. */
+static void test_nothing_is_left(void **)
+{
+	auto own = std::make_unique<fake_edu>();
+	std::unique_ptr<vfio::device> dev = std::move(own);
+	auto eng = std::make_unique<edu::edu_engine>(std::move(dev));
+	const auto data = noise(host_bytes, 9);
+	dma::channel *ch;
+
+	assert_int_equal(eng->start(), 0);
+	assert_int_equal(eng->set_memory_base(base), 0);
+	const std::unique_ptr<u8, void (*)(void *)> bytes(static_cast<u8 *>(aligned_alloc(4096, host_bytes)), [](void *p) { free(p); });
+	memcpy(bytes.get(), data.data(), host_bytes);
+	assert_int_equal(eng->map({.iova = host, .size = host_bytes, .vaddr = bytes.get()}), 0);
+	assert_int_equal(eng->channel_open(0, {}, &ch), 0);
+	const dma::request work[] = {{.op = opcode::copy, .spaces = to_dev, .src = host, .dst = base, .len = mem},
+				     {.op = opcode::copy, .src = host, .dst = host + host_bytes / 2, .len = host_bytes / 2}};
+	assert_int_equal(ch->ops->post(ch, work, 2), 2);
+	ch->ops->doorbell(ch);
+	const deadline until = deadline::in_ms(30000);
+	while (dma::completed(ch) != ch->posted && !until.passed())
+		sched_yield();
+	assert_int_equal(dma::completed(ch), ch->posted);
+	auto &fake = static_cast<fake_edu &>(eng->transport());
+	assert_true(fake.left_over() > mem / 2);
+	ch->ops->close(ch);
+	dev = eng->release();
+	assert_int_equal(fake.left_over(), 0);
+	assert_int_equal(fake.astray, 0);
+}
+
 static void test_random_ops_against_a_model(void **)
 {
 	bench b;
@@ -537,6 +568,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_there_and_back),
 		cmocka_unit_test(test_own_memory_is_in_files),
+		cmocka_unit_test(test_nothing_is_left),
 		cmocka_unit_test(test_random_ops_against_a_model),
 		cmocka_unit_test(test_host_to_host),
 		cmocka_unit_test(test_2d),

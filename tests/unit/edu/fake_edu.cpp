@@ -160,6 +160,13 @@ size_t fake_edu::mappings()
 	return areas_.size();
 }
 
+size_t fake_edu::left_over()
+{
+	std::lock_guard guard(lock_);
+
+	return sizeof(memory_) - size_t(std::count(std::begin(memory_), std::end(memory_), 0));
+}
+
 /* Through the mappings, as an IOMMU would let it: what is not mapped reads as ones, and swallows writes. */
 bool fake_edu::reach(u64 addr, u64 len, u8 *buf, bool to_memory)
 {

@@ -48,6 +48,8 @@ public:
 	std::atomic<u64> transfers{0}, astray{0} /* to or from unmapped memory */, bad_accesses{0}, refused_writes{0};
 	bool master();
 	size_t mappings();
+	/* Bytes of its memory that are not zero. */
+	size_t left_over();
 
 private:
 	void work();

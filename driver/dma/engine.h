@@ -16,6 +16,7 @@ enum capability : u32 {
 	cap_sleeps = 2,        /* may sleep: ch->asleep means something */
 	cap_native_all = 4,    /* the device itself runs every opcode */
 	cap_indirect_host = 8, /* indirect descriptors may lie in host memory */
+	cap_memory_zeroed = 16, /* its memory is all zeros when a process opens it */
 };
 
 struct engine_limits {

@@ -67,6 +67,14 @@ static int set_nomem(config &c, string_view v)
 	return 0;
 }
 
+static int set_stale(config &c, string_view v)
+{
+	if (v != "0" && v != "1")
+		return -EINVAL;
+	c.stale = v == "1";
+	return 0;
+}
+
 static int set_huge(config &c, string_view v)
 {
 	if (v != "off" && v != "advise" && v != "require")
@@ -124,6 +132,7 @@ static constexpr key keys[] = {
 	{"rate", "bytes a second, such as 500M; 0 for no limit", [](config &c, string_view v) { return parse_size(v, &c.rate); }},
 	{"cpus", "CPU numbers joined by +, such as 2+3", set_cpus},
 	{"nomem", "0 or 1", set_nomem},
+	{"stale", "0 or 1", set_stale},
 	{"huge", "off, advise or require", set_huge},
 	{"share", "a size, such as 64G", [](config &c, string_view v) { return parse_size(v, &c.share); }},
 	{"faults", "rules such as fail@3+drop-irq%2, see docs/reliability.md", set_faults},
@@ -142,7 +151,7 @@ int parse_setting(string_view setting, config *out)
 			return err && err != -ENOMEM ? bad(name, value, k.takes) : err;
 		}
 	return fail(EINVAL,
-		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, nomem, huge, share, faults",
+		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, nomem, stale, huge, share, faults",
 		    int(name.size()), name.data());
 }
 

@@ -18,6 +18,7 @@ struct config {
 	bool has_mem = true;   /* nomem=1: a variant without device memory and without BAR2 */
 	u64 share = u64(1) << 40; /* share=SIZE: of its files a client may map so much at a time */
 	huge_pages huge = huge_pages::advise; /* huge=off|advise|require */
+	bool stale = false;    /* stale=1: it is not zero at first but full of stale_byte, as if another user had left it, and does not say so */
 	u32 engines = 2;       /* engines=N: units, a thread each */
 	u32 channels = 64;     /* channels=N */
 	u32 spin_us = 50;      /* spin=US: an idle unit polls so long before it sleeps */
@@ -28,6 +29,7 @@ struct config {
 	std::vector<int> cpus; /* cpus=2+3: unit i runs on the (i mod n)-th of these; empty: anywhere */
 };
 
+inline constexpr u8 stale_byte = 0xa5;
 inline constexpr u64 min_mem = 64 * KiB, max_mem = u64(1) << 44;
 inline constexpr u32 max_engines = 64, max_spin_us = 10000000, max_latency_us = 10000000;
 

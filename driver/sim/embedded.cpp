@@ -92,6 +92,7 @@ public:
 	}
 	const char *name() const override { return client_->name(); }
 	const char *backend() const override { return "sim"; }
+	bool own_connection() const override { return true; }
 	int inject(std::string_view rules) override
 	{
 		return e_->plan ? e_->plan->set(rules) : no_plan();

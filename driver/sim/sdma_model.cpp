@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <new>
@@ -93,6 +94,8 @@ int sdma_model::make_memory()
 		return err;
 	m_.doors = doors_.data();
 	m_.mem = mem_.data();
+	if (cfg_.stale && m_.mem_size)
+		memset(m_.mem, stale_byte, m_.mem_size);
 	return try_resize(msix_, bar4_size) ? 0 : no_memory("the interrupts' table");
 }
 

@@ -110,6 +110,8 @@ public:
 	virtual const char *name() const = 0; /* "0000:00:04.0", "vfio-user:PATH", "sim" */
 	virtual const char *backend() const = 0; /* "vfio-user", "type1", "iommufd" */
 	virtual int numa_node() const { return -1; }
+	/* The device begins anew with this opening (vfio-user), for there is nobody between it and this process. */
+	virtual bool own_connection() const { return false; }
 
 	/* A software device in this process: faults on demand (driver/sim/fault_plan.h has the rules). */
 	virtual int inject(std::string_view) { return -EOPNOTSUPP; }

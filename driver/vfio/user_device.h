@@ -40,6 +40,7 @@ public:
 	int quiesce() override;
 	const char *name() const override { return opt_.name.c_str(); }
 	const char *backend() const override { return opt_.backend; }
+	bool own_connection() const override { return true; }
 
 	/* From the link. */
 	int serve(const user_message &cmd, message_body *reply) { return dma_.serve(cmd, reply); }

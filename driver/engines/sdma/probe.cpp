@@ -149,6 +149,9 @@ int sdma_engine::identify()
 		limits_.caps |= dma::cap_sleeps;
 	if (hw_caps_ & hw_cap_memory)
 		limits_.caps |= dma::cap_memory;
+	/* Behind the kernel's VFIO a hypervisor may be the client: its guests' processes come and go without it. */
+	if (hw_caps_ & hw_cap_memory_zeroed && dev_->own_connection())
+		limits_.caps |= dma::cap_memory_zeroed;
 	limits_.numa_node = dev_->numa_node();
 	return 0;
 }

@@ -43,7 +43,7 @@ enum : u32 {
 };
 inline constexpr u32 id_value = 0x414d4453; /* "SDMA" */
 inline constexpr u32 version_major = 1, version_minor = 0;
-enum : u64 { hw_cap_sleep = 1, hw_cap_memory = 2, hw_cap_heartbeat = 4, hw_cap_sleep_ordered = 8 };
+enum : u64 { hw_cap_sleep = 1, hw_cap_memory = 2, hw_cap_heartbeat = 4, hw_cap_sleep_ordered = 8, hw_cap_memory_zeroed = 16 };
 enum : u32 { ctrl_enable = 1, ctrl_reset = 2 /* self-clearing: all channels off, registers at their start values */ };
 enum : u32 { status_ready = 1 };
 

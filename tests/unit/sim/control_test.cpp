@@ -594,7 +594,7 @@ static void test_registers(void **)
 
 	assert_int_equal(r.read32(reg_id), id_value);
 	assert_int_equal(r.read32(reg_version), version_major << 16);
-	assert_int_equal(r.read64(reg_caps), hw_cap_sleep | hw_cap_memory | hw_cap_heartbeat);
+	assert_int_equal(r.read64(reg_caps), hw_cap_sleep | hw_cap_memory | hw_cap_heartbeat | hw_cap_memory_zeroed);
 	assert_int_equal(r.read32(reg_channels), 8);
 	assert_int_equal(r.read32(reg_engines), 2);
 	assert_int_equal(r.read64(reg_mem_size), 8 * MiB);
@@ -620,7 +620,7 @@ static void test_no_memory(void **)
 	chan ch(r, 0);
 	vfio::region_info bar2;
 
-	assert_int_equal(r.read64(reg_caps) & hw_cap_memory, 0);
+	assert_int_equal(r.read64(reg_caps) & (hw_cap_memory | hw_cap_memory_zeroed), 0);
 	assert_int_equal(r.read64(reg_mem_size), 0);
 	assert_int_equal(r.dev->region(vfio::region_bar2, &bar2), 0);
 	assert_int_equal(bar2.size, 0);

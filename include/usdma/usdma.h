@@ -252,8 +252,11 @@ USDMA_API int usdma_host_unregister(void *ptr);
 
 /*
  * Device memory, at least 512-byte aligned (2 MiB for 2 MiB and more where the
- * heap has it).  Not cleared.  The pointer is for copies only: the host faults
- * on touching it.  size 0: -EINVAL.  -ENOMEM: the device has no such run free.
+ * heap has it).  Holds zeros, or what this process had there before: another
+ * user's data are cleared first (setting clear_memory), which the call waits for.
+ * The pointer is for copies only: the host faults on touching it.
+ * size 0: -EINVAL.  -ENOMEM: the device has no such run free.  -EIO and others:
+ * it could not be cleared.
  */
 USDMA_API int usdma_device_alloc(usdma_device *dev, size_t size, void **out);
 /*

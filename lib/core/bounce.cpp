@@ -474,4 +474,40 @@ int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 le
 	return err ? err : end;
 }
 
+static int zero_by(stream *s, u64 dma, u64 len)
+{
+	const u64 most = std::min<u64>(align_down<u64>(s->max_len, 8), GiB);
+	dma::request r;
+
+	r.op = dma::opcode::fill;
+	r.spaces = dma::spaces(dma::space::device, dma::space::device);
+	r.arg = 1;
+	/* So that its failure is the stream's. */
+	r.cookie = reinterpret_cast<u64>(s);
+	for (u64 at = 0; at < len; at += r.len) {
+		r.dst = dma + at;
+		r.len = std::min(len - at, most);
+		if (const int err = stream_submit(s, &r, 1))
+			return err;
+	}
+	return stream_sync(s, deadline::never());
+}
+
+int zero_device(device *dev, u64 dma, u64 len)
+{
+	stream_options opt;
+	stream *s;
+	int err, end;
+
+	/* A stream of its own: a device that is being closed lends none any more. */
+	opt.internal = true;
+	err = stream_create(dev, opt, &s);
+	if (err)
+		return err;
+	err = zero_by(s, dma, len);
+	const kept_error why;
+	end = stream_destroy(s);
+	return err ? why.again(err) : end;
+}
+
 } // namespace usdma::core

@@ -24,6 +24,9 @@ enum class wait_mode : u8 { poll, interrupt, hybrid };
 /* Pages of 2 MiB: reserved ones where there are some, else those that the kernel makes; never; only the latter; only the former. */
 enum class huge_mode : u8 { automatic, off, advise, require };
 
+/* When device memory that may hold another user's data is cleared. */
+enum class clear_mode : u8 { never, alloc, open, close };
+
 inline constexpr const char *config_system_file = "/etc/usdma/usdma.conf";
 
 /* Who said what a setting is. */
@@ -51,6 +54,7 @@ struct config {
 	u32 hang_ms = 30000;
 	u64 pool_size = 256 * MiB;
 	bool lend_memory = false;
+	clear_mode clear_memory = clear_mode::close;
 	u64 first_seq = 0;
 	bool io_uring = true;
 	log_level log = log_level::warn;

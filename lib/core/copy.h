@@ -88,6 +88,8 @@ int copy_2d_sync(device *dev, const copy_rect &r, deadline until);
 int fill_async(stream *s, void *dst, u64 pattern, unsigned pattern_size, u64 len);
 /* Any class. */
 int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 len, deadline until);
+/* Zeros in the device's own memory, named as requests name it; done when it returns. */
+int zero_device(device *dev, u64 dma, u64 len);
 int reduce_async(stream *s, void *dst, const void *src, u64 len, dma::element type, dma::reduce_op op);
 int write_value_async(stream *s, void *dst, u64 value);
 /* Device or pinned memory. -EOPNOTSUPP: the stream shares its channel, and the CPU does not see the word. */

@@ -270,6 +270,7 @@ static void device_close(device *dev)
 	streams_forsake(dev);
 	drain_lanes(dev);
 	streams_reap(dev);
+	memory_wipe(dev);
 	pump_forget(dev);
 	/* Kept until it is freed: see is_over() in retire.cpp. */
 	store_release(&dev->kept, dev->opening);

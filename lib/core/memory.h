@@ -164,6 +164,8 @@ int peer_place(device *dev, place *p);
 
 /* Maps everything that is pinned or registered into a device just opened; on error nothing stays mapped. */
 int memory_attach(device *dev);
+/* Before it goes, with its lanes drained: what it leaves to the next user is cleared, if the settings say so. */
+void memory_wipe(device *dev);
 /* The device goes: its heap's regions end, and what it reaches is taken away from it. */
 void memory_detach(device *dev);
 /* It is proven that the device, detached, writes nothing any more: what was kept for that is free. */

@@ -143,7 +143,16 @@ int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
 		limbo_drain();
 		err = block_try(dev, size, policy, out, &more);
 	}
-	return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
+	if (err)
+		return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
+	err = device_clean(dev, *out - slot_base(dev), size);
+	if (err) {
+		const kept_error why;
+
+		device_free(*out);
+		return why.again(err);
+	}
+	return 0;
 }
 
 static void let_go(device *dev, u64 offset, bool clear)
@@ -226,7 +235,16 @@ int device_carve(device *dev, u64 size, u64 align, u64 *offset)
 		limbo_drain();
 		err = carve(dev, size, align, offset);
 	}
-	return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
+	if (err)
+		return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
+	err = device_clean(dev, *offset, size);
+	if (err) {
+		const kept_error why;
+
+		device_uncarve(dev, *offset, size);
+		return why.again(err);
+	}
+	return 0;
 }
 
 void device_uncarve(device *dev, u64 offset, u64 size)
@@ -308,10 +326,11 @@ int heap_attach(device *dev)
 
 	if (err)
 		return err;
-	if (h->blocks.init(h->size, block_grain)) {
+	const int follow = h->blocks.init(h->size, block_grain) ? no_memory("the device's heap") : heap_follow(dev, h.get());
+	if (follow) {
 		if (h->pool)
 			limbo_forgo(1), span_remove(h->pool);
-		return no_memory("the device's heap");
+		return follow;
 	}
 	dev->heap = h.release();
 	return 0;

@@ -61,6 +61,9 @@ struct device_heap {
 	span *peer = nullptr; /* this memory as the other devices reach it; null: nobody asked yet */
 	/* As the user sees it: what waits in limbo counts as free. */
 	u64 normal = 0, huge = 0, count = 0, peak = 0;
+	/* By granules of memory that may hold another user's data, 1: it does not; null: none may.  Written under clean_lock. */
+	std::unique_ptr<u8[]> clean;
+	std::mutex clean_lock;
 };
 
 /*
@@ -147,6 +150,11 @@ void arenas_trim(); /* closes the empty ones */
 void device_put_block(device *dev, u64 offset);
 int heap_attach(device *dev);
 void heap_detach(device *dev, bool clear);
+
+/* memory_clean.cpp; without room().lock */
+int heap_follow(const device *dev, device_heap *h);
+/* Before a block is handed out: nothing of another user's is in it. */
+int device_clean(device *dev, u64 offset, u64 size);
 
 /* memory_reclaim.cpp; the first four under room().lock, the others not */
 int limbo_expect(); /* for each block made, or pool: room for it in limbo */

@@ -10,6 +10,7 @@ namespace usdma::test {
 
 std::atomic<u64> epoch_now{0}, epoch_done{0};
 bool is_fork;
+int (*on_zero)(core::device *dev, u64 dma, u64 len);
 
 void attached::attach(int want)
 {
@@ -79,7 +80,7 @@ void plain_settings()
 	setenv("USDMA_DEVICES", "sim", 1);
 	setenv("USDMA_HOST_ARENA", "1M", 1);
 	setenv("USDMA_POOL_SIZE", "4M", 1);
-	for (const char *name : {"USDMA_HUGE_PAGES", "USDMA_NUMA_NODE"})
+	for (const char *name : {"USDMA_HUGE_PAGES", "USDMA_NUMA_NODE", "USDMA_CLEAR_MEMORY"})
 		unsetenv(name);
 }
 
@@ -100,6 +101,11 @@ bool queue_done(u64 epoch)
 void retired_look() {}
 
 void devices_settle() {}
+
+int zero_device(device *dev, u64 dma, u64 len)
+{
+	return test::on_zero ? test::on_zero(dev, dma, len) : 0;
+}
 
 bool forked()
 {

@@ -16,6 +16,8 @@ namespace usdma::test {
 /* Streams and forks are other rooms'; here the test says how far their queues are. */
 extern std::atomic<u64> epoch_now, epoch_done;
 extern bool is_fork;
+/* What clears device memory; null: nothing does. */
+extern int (*on_zero)(core::device *dev, u64 dma, u64 len);
 
 inline constexpr u64 own_memory = 64 * MiB;
 

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Device memory that goes from one user to the next: what each finds, what is left, and what it costs. */
+#include "tests/unit/core/memory_rig.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+using namespace usdma;
+using namespace usdma::core;
+using test::attached;
+using test::fake;
+using test::on_device;
+using test::own_memory;
+
+namespace {
+
+constexpr u8 secret = 0x5e;
+
+/* The device's memory, which outlives its users; and what it costs to clear. */
+struct silicon {
+	std::vector<u8> byte = std::vector<u8>(own_memory, secret);
+	std::mutex lock;
+	u64 base = 0, cleared = 0;
+	unsigned fills = 0;
+	int fail_at = 0; /* the n-th fill from now; 0: none */
+
+	bool all(u64 from, u64 len, u8 value) const
+	{
+		return std::all_of(byte.begin() + long(from), byte.begin() + long(from + len), [=](u8 b) { return b == value; });
+	}
+};
+silicon *memory;
+
+int zero(device *, u64 dma, u64 len)
+{
+	std::lock_guard guard(memory->lock);
+
+	if (memory->fail_at && !--memory->fail_at)
+		return fail(EIO, "fake: the fill fails");
+	assert_true(range_within(dma - memory->base, len, own_memory));
+	memset(memory->byte.data() + (dma - memory->base), 0, len);
+	memory->cleared += len;
+	memory->fills++;
+	return 0;
+}
+
+/* One process that has the device, for as long as it lives. */
+struct user : attached {
+	explicit user(unsigned slot = 0) : attached(slot)
+	{
+		memory->base = engine().base;
+		test::on_zero = zero;
+	}
+	~user()
+	{
+		leave();
+		test::on_zero = nullptr;
+	}
+	/* As device_close does. */
+	void leave()
+	{
+		if (in)
+			memory_wipe(&dev);
+		if (in)
+			detach();
+	}
+	u64 at(u64 addr) const { return addr - memory->base; }
+	/* A block, and what its user finds in it. */
+	u64 block(u64 size, page_policy policy = page_policy::huge_first)
+	{
+		const u64 addr = on_device(*this, size, policy);
+
+		assert_true(memory->all(at(addr), size, 0));
+		memset(memory->byte.data() + at(addr), secret, size);
+		return addr;
+	}
+};
+
+int fresh(void **)
+{
+	delete memory;
+	memory = new silicon;
+	return 0;
+}
+
+} // namespace
+
+static void the_next_finds_zeros(void **)
+{
+	auto gen = test::rng(1);
+
+	for (unsigned n = 0; n < 20; n++) {
+		user u;
+		std::vector<u64> mine;
+		u64 offset;
+
+		for (unsigned i = 0; i < 12; i++)
+			mine.push_back(u.block(1 + gen() % (3 * MiB), gen() % 2 ? page_policy::normal_only : page_policy::huge_first));
+		assert_int_equal(device_carve(&u.dev, 4 * MiB, 0, &offset), 0);
+		assert_true(memory->all(offset, 4 * MiB, 0));
+		memset(memory->byte.data() + offset, secret, 4 * MiB);
+		device_uncarve(&u.dev, offset, 4 * MiB);
+		for (size_t i = 0; i < mine.size(); i += 1 + gen() % 3)
+			assert_int_equal(device_free(mine[i]), 0);
+	}
+}
+
+/* Nothing of what a user had is there when he has left, whoever looks: the next one need not be of this library. */
+static void nothing_is_left_behind(void **)
+{
+	{
+		user u;
+
+		u.block(5 * MiB);
+		assert_int_equal(device_free(u.block(300)), 0);
+	}
+	/* Three granules and one; the others are as they were found. */
+	assert_int_equal(std::count(memory->byte.begin(), memory->byte.end(), 0), 8 * MiB);
+}
+
+/* What the same user frees is his own: no request for it a second time. */
+static void own_memory_costs_nothing(void **)
+{
+	user u;
+
+	assert_int_equal(device_free(u.block(6 * MiB)), 0);
+	assert_int_equal(memory->cleared, 6 * MiB);
+	for (unsigned i = 0; i < 1000; i++)
+		assert_int_equal(device_free(on_device(u, 6 * MiB)), 0);
+	assert_int_equal(memory->cleared, 6 * MiB);
+	for (unsigned i = 0; i < 1000; i++)
+		on_device(u, 512, page_policy::normal_only);
+	assert_int_equal(memory->fills, 1);
+}
+
+/* A device that begins with zeros is not asked at all, and neither is memory that is lent to one. */
+static void zeroed_devices_cost_nothing(void **)
+{
+	struct zeroed_engine : test::fake_engine {
+		using fake_engine::fake_engine;
+		void say() { limits_.caps |= dma::cap_memory_zeroed; }
+	};
+	test::on_zero = zero;
+	for (u64 own : {own_memory, u64(0)}) {
+		fake f(0, own);
+		auto eng = std::make_unique<zeroed_engine>(own);
+
+		eng->say();
+		f.dev.eng = std::move(eng);
+		assert_int_equal(memory_attach(&f.dev), 0);
+		assert_null(heap_of(&f.dev)->clean.get());
+		on_device(f, 3 * MiB);
+		memory_wipe(&f.dev);
+		memory_detach(&f.dev);
+	}
+	fake lent(0, 0);
+	assert_int_equal(memory_attach(&lent.dev), 0);
+	on_device(lent, 3 * MiB);
+	memory_wipe(&lent.dev);
+	memory_detach(&lent.dev);
+	test::on_zero = nullptr;
+	assert_int_equal(memory->fills, 0);
+}
+
+/* What cannot be cleared is not handed out, and is not lost either. */
+static void a_fill_that_fails(void **)
+{
+	user u;
+	u64 addr, offset;
+
+	memory->fail_at = 1;
+	assert_int_equal(device_alloc(&u.dev, 3 * MiB, page_policy::huge_first, &addr), -EIO);
+	assert_non_null(strstr(error_text(), "clear_memory"));
+	assert_non_null(strstr(error_text(), "the fill fails"));
+	memory->fail_at = 1;
+	assert_int_equal(device_carve(&u.dev, 4 * MiB, 0, &offset), -EIO);
+	assert_int_equal(device_heap_info(&u.dev).free, own_memory);
+	u.block(own_memory);
+}
+
+/* Blocks of many threads in the same granules: the fill for one does not undo what another has written already. */
+static void threads_share_granules(void **)
+{
+	static constexpr unsigned threads = 4, rounds = 1500;
+	user u;
+	std::vector<std::thread> crew;
+	std::atomic<unsigned> wrong{0}, made{0};
+
+	for (unsigned t = 0; t < threads; t++)
+		crew.emplace_back([&, t] {
+			std::vector<std::pair<u64, u64>> mine;
+			auto gen = test::rng(10 + t);
+
+			for (unsigned i = 0; i < rounds; i++) {
+				const u64 size = 512 + gen() % 16384;
+				u64 addr;
+
+				if (device_alloc(&u.dev, size, page_policy::normal_only, &addr))
+					break;
+				wrong += !memory->all(u.at(addr), size, 0);
+				memset(memory->byte.data() + u.at(addr), int(0x80 + t), size);
+				mine.emplace_back(addr, size);
+			}
+			for (const auto &[addr, size] : mine)
+				wrong += !memory->all(u.at(addr), size, u8(0x80 + t));
+			made += unsigned(mine.size());
+		});
+	for (std::thread &t : crew)
+		t.join();
+	assert_true(made > 100 * threads);
+	assert_int_equal(wrong, 0);
+}
+
+/* One that is lost can be told nothing. */
+static void a_lost_device(void **)
+{
+	user u;
+
+	u.block(3 * MiB);
+	u.vfio().gone = true;
+	const unsigned fills = memory->fills;
+	memory_wipe(&u.dev);
+	assert_int_equal(memory->fills, fills);
+}
+
+int main()
+{
+#define clean(f) cmocka_unit_test_setup_teardown(f, fresh, test::nothing_left)
+	const CMUnitTest tests[] = {
+		clean(the_next_finds_zeros), clean(nothing_is_left_behind), clean(own_memory_costs_nothing),
+		clean(zeroed_devices_cost_nothing), clean(a_fill_that_fails), clean(threads_share_granules), clean(a_lost_device),
+	};
+
+	test::plain_settings();
+	return cmocka_run_group_tests_name("memory-clean", tests, nullptr, nullptr);
+}

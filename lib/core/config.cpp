@@ -55,10 +55,10 @@ static void read_files(config *c, const config_source &from)
 	const std::string named = variable(from, "USDMA_CONFIG"), mine = config_user_file(from);
 
 	if (!named.empty())
-		return config_read_file(c, named, true);
-	config_read_file(c, from.system_file, false);
+		return config_read_file(c, named, file_wish::must);
+	config_read_file(c, from.system_file, file_wish::system);
 	if (!mine.empty())
-		config_read_file(c, mine, false);
+		config_read_file(c, mine, file_wish::home);
 }
 
 static void read_environment(config *c, const config_source &from)
@@ -172,6 +172,8 @@ const char *config_env(const char *name)
 		if (!made || !fits([&] { *made = parse({}, &*program); }))
 			return nullptr;
 		log_set_level(made->log);
+		if (!made->warning.empty())
+			log_warn("%s", made->warning.c_str());
 		/* Release: who finds them finds them read. */
 		store_release(&program->in_use, made.release());
 	}

@@ -59,6 +59,7 @@ struct config {
 	bool io_uring = true;
 	log_level log = log_level::warn;
 	std::string error;                   /* bad values: named here, reported by the first call that opens a device */
+	std::string warning;                 /* what was passed over; logged once they are in use */
 	std::vector<setting_origin> origins; /* by the table's rows */
 };
 

@@ -111,19 +111,28 @@ static int read_all(int fd, std::string *out)
 	return EFBIG;
 }
 
-void config_read_file(config *c, const std::string &path, bool must_exist)
+/* What is there but is no file to read is wrong in any case. */
+static bool out_of_reach(int err)
+{
+	return err != EFBIG && err != EISDIR;
+}
+
+void config_read_file(config *c, const std::string &path, file_wish wish)
 {
 	/* Non-blocking: a FIFO in its place does not hang the program. */
 	const unique_fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 	std::string text;
 
-	if (!fd.valid() && !must_exist && (errno == ENOENT || errno == ENOTDIR))
+	if (!fd.valid() && wish != file_wish::must && (errno == ENOENT || errno == ENOTDIR))
 		return;
 	const int err = fd.valid() ? read_all(fd.get(), &text) : errno;
 	if (err == EFBIG)
 		config_add_error(c, path + ": larger than " + std::to_string(max_file / KiB) + " KiB: this is no configuration file");
+	else if (err && wish == file_wish::home && out_of_reach(err))
+		c->warning = path + ": cannot be read: " + strerror(err) + ": what it may set is not heard (HOME is another user's?)";
 	else if (err)
-		config_add_error(c, path + ": cannot be read: " + strerror(err) + (must_exist ? " (USDMA_CONFIG names it)" : ""));
+		config_add_error(c, path + ": cannot be read: " + strerror(err) +
+				    (wish == file_wish::must ? " (USDMA_CONFIG names it)" : ""));
 	else
 		config_read_text(c, path, text);
 }

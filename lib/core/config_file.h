@@ -12,7 +12,11 @@ void config_add_error(config *c, const std::string &text);
 bool config_put(config *c, const setting &s, const std::string &value, setting_from from, const std::string &where);
 /* All lines of a file's text. */
 void config_read_text(config *c, const std::string &path, const std::string &text);
-/* A file that is not there is an error only where it must be. */
-void config_read_file(config *c, const std::string &path, bool must_exist);
+enum class file_wish : u8 {
+	must,   /* the user named it */
+	system, /* need not be there */
+	home,   /* need not be within reach either: daemons and su(1) keep a HOME that is another user's */
+};
+void config_read_file(config *c, const std::string &path, file_wish wish);
 
 } // namespace usdma::core

@@ -12,6 +12,7 @@
 #include <map>
 #include <string>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace usdma;
@@ -74,10 +75,11 @@ static void every_variable(void **)
 				{"USDMA_BOUNCE_COUNT", "8"},   {"USDMA_DIRECT_STORE", "0"}, {"USDMA_HOST_ARENA", "1G"},
 				{"USDMA_HUGE_PAGES", "require"},     {"USDMA_NUMA_NODE", "3"},  {"USDMA_POOL_SIZE", "16M"},
 				{"USDMA_HANG_MS", "123"},      {"USDMA_FIRST_SEQ", "0xfffffff0"}, {"USDMA_IO_URING", "0"},
-				{"USDMA_STRIPE", "2M"},    {"USDMA_LOG", "debug"}});
+				{"USDMA_CLEAR_MEMORY", "open"}, {"USDMA_STRIPE", "2M"},    {"USDMA_LOG", "debug"}});
 
 	assert_string_equal(c.error.c_str(), "");
 	assert_true(c.wait == core::wait_mode::poll && c.log == log_level::debug && !c.io_uring);
+	assert_true(c.clear_memory == core::clear_mode::open);
 	assert_int_equal(c.spin_us, 7);
 	assert_int_equal(c.bounce_chunk, 64 * KiB);
 	assert_int_equal(c.bounce_count, 8);
@@ -345,6 +347,52 @@ static int teardown(void **)
 	return system(("rm -rf '" + dir + "'").c_str());
 }
 
+/* In a child without rights: 0 as it should be. */
+static int look_without_rights(const std::string &home, const std::string &named)
+{
+	if (!geteuid() && (setgid(65534) || setuid(65534)))
+		return 1;
+	environment env = {{"USDMA_DEVICES", "sim"}, {"HOME", home}, {"USDMA_SPIN_US", "7"}};
+	const config c = core::config_parse({look, &env, "/dev/null"});
+	if (!c.error.empty() || c.spin_us != 7)
+		return 2;
+	if (c.warning.find(home + "/.config/usdma/usdma.conf: cannot be read: Permission denied") == std::string::npos)
+		return 3;
+	/* What was asked for by name is an error. */
+	env["USDMA_CONFIG"] = named;
+	const config d = core::config_parse({look, &env, "/dev/null"});
+	return d.error.find("USDMA_CONFIG names it") != std::string::npos && d.warning.empty() ? 0 : 4;
+}
+
+/* su, sudo and daemons keep the HOME of another user. */
+static void home_out_of_reach(void **)
+{
+	const std::string home = dir + "/closed";
+	int status = -1;
+
+	assert_int_equal(mkdir(home.c_str(), 0700), 0);
+	const std::string named = write_file("closed/own.conf", "wait = poll\n");
+	assert_int_equal(chmod(home.c_str(), 0), 0);
+	const pid_t pid = fork();
+	if (!pid)
+		_exit(look_without_rights(home, named));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(chmod(home.c_str(), 0700), 0);
+	assert_int_equal(unlink(named.c_str()), 0);
+	assert_int_equal(rmdir(home.c_str()), 0);
+	assert_int_equal(status, 0);
+	/* What is there, but is no file of settings, still is an error. */
+	environment env = {{"USDMA_DEVICES", "sim"}, {"XDG_CONFIG_HOME", dir + "/xdg"}};
+	assert_int_equal(mkdir((dir + "/xdg").c_str(), 0700), 0);
+	assert_int_equal(mkdir((dir + "/xdg/usdma").c_str(), 0700), 0);
+	assert_int_equal(mkdir((dir + "/xdg/usdma/usdma.conf").c_str(), 0700), 0);
+	const config c = core::config_parse({look, &env, "/dev/null"});
+	assert_int_equal(rmdir((dir + "/xdg/usdma/usdma.conf").c_str()), 0);
+	assert_int_equal(rmdir((dir + "/xdg/usdma").c_str()), 0);
+	assert_int_equal(rmdir((dir + "/xdg").c_str()), 0);
+	assert_names(c, "cannot be read");
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -362,6 +410,7 @@ int main()
 		cmocka_unit_test(sim_cpus),
 		cmocka_unit_test(too_many_devices),
 		cmocka_unit_test(devices_by_default),
+		cmocka_unit_test(home_out_of_reach),
 	};
 
 	return cmocka_run_group_tests_name("config", tests, setup, teardown);

@@ -118,6 +118,35 @@ def units(build, scratch):
         point(got == 0 and not [x for x in log.splitlines() if "usdma" in x], f"systemd accepts {name}", log)
 
 
+# systemd's own figure, 0 to 10: no unit gets laxer unnoticed.
+EXPOSURE = {"usdma-bind@.service": 1.9, "usdma-sim@.service": 2.3}
+
+
+def exposure(build, scratch):
+    if not shutil.which("systemd-analyze"):
+        return skip("exposure", "no systemd-analyze here")
+    for unit, most in EXPOSURE.items():
+        path = os.path.join(scratch, unit)
+        if os.path.exists(path):
+            os.unlink(path)
+        shutil.copy(os.path.join(build, "system", unit), path)
+        got, log = run(["systemd-analyze", "security", "--offline=true", "--no-pager", f"--threshold={int(most * 10)}", path])
+        found = re.search(r"Overall exposure level for \S+: ([\d.]+)", log)
+        point(got == 0 and found is not None, f"{unit}: exposure {found[1] if found else '?'}, at most {most}", log)
+
+
+def odd_instances(build):
+    """Whatever the instance of usdma-bind@ is called, it is no option."""
+    with open(os.path.join(build, "system/usdma-bind@.service"), encoding="utf-8") as f:
+        commands = re.findall(r"^Exec(?:Start|Stop)=\S+ (.*)$", f.read(), re.M)
+    point(len(commands) == 2, "usdma-bind@ has a command to start and one to stop", str(commands))
+    for command in commands:
+        for instance in ("--help", "--noiommu", "--dry-run", "--json", "-h"):
+            words = [word.replace("%I", instance) for word in command.split()]
+            got, log = run([os.path.join(build, "tools/usdmactl/usdmactl"), *words])
+            point(got == 1 and f"'{instance}' is not a PCI address" in log, f"{command}: {instance} is an address that is none", log)
+
+
 def tracepoints(build):
     """The bpftrace scripts use tracepoints that the library has, with arguments that these have."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as f:
@@ -236,6 +265,9 @@ def main():
             skip("a passed socket", "built without tools")
         if os.path.exists(os.path.join(build, "system")):
             units(build, os.path.join(scratch))
+            exposure(build, scratch)
+            if os.path.exists(os.path.join(build, "tools/usdmactl/usdmactl")):
+                odd_instances(build)
         tracepoints(build)
         live_tracing(build)
         completions(build)

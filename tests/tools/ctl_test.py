@@ -5,10 +5,13 @@ Tests of usdmactl on made-up system trees and on this machine: what it says, not
 how it lays it out.  ctl_test.py USDMACTL COMPLETION USDMA-SIM; prints TAP.
 """
 
+import ctypes
 import json
 import os
 import select
+import shlex
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -252,13 +255,34 @@ def test_doctor_memlock(s):
 
 
 def test_doctor_permissions(s):
-    if os.geteuid() == 0:
-        print("# permissions are not tested as root: nothing is forbidden to it here (the virtual machine lane does)")
-        return
     t = ready_machine(s)
+    ordinary, number = {}, os.getegid()
+    if os.geteuid() == 0:  # to which nothing is forbidden
+        ordinary = {"user": 65534, "group": 65534, "extra_groups": []}
+        for path in (s.scratch, t.top):
+            os.chmod(path, 0o755)
+        os.chmod(t.path("dev/vfio/vfio"), 0o666)
+        number = 4242
+        os.chown(t.path("dev/vfio/3"), 0, number)
+    t.write("etc/group", f"root:x:0:\nusdma:x:{number}:\n")
+
+    def permissions():
+        try:
+            done = subprocess.run([s.program, "--root", t.top, "--json", "doctor"], capture_output=True, text=True, timeout=60, check=False,
+                                  env={"USDMA_DEVICES": "sim"}, **ordinary)
+        except PermissionError:
+            return None
+        return [c for c in json.loads(done.stdout)["checks"] if c["id"] == "permissions"][0]
     os.chmod(t.path("dev/vfio/3"), 0)
-    _, _, by = s.doctor(t)
-    s.check(by["permissions"]["state"] == "failed" and "/dev/vfio/3" in by["permissions"]["fix"], "doctor: no permission", by)
+    point = permissions()
+    if not point:
+        return s.skip("doctor: no permission", f"nobody may not run {s.program}")
+    s.check(point["state"] == "failed" and point["fix"] == 'sudo usermod -aG usdma "$USER" # then log in again' and "lock" in point["price"],
+            "doctor: no permission: joining the group whose file it is", point)
+    t.write("etc/group", "root:x:0:\n")
+    point = permissions()
+    return s.check(point["state"] == "failed" and point["fix"].startswith("sudo chown") and "/dev/vfio/3" in point["fix"]
+                   and "next boot" in point["price"], "doctor: no permission, and no such group", point)
 
 
 def cdev_machine(s):
@@ -324,10 +348,95 @@ def test_doctor_advice(s):
     t.write("sys/devices/system/cpu/cpu0/cpuidle/state3/latency", "350\n")
     t.write("sys/devices/system/cpu/cpu0/cpuidle/state3/disable", "0\n")
     status, said, by = s.doctor(t)
-    for point, word in (("huge_pages", "nr_hugepages"), ("numa", "USDMA_NUMA_NODE"), ("io_uring", "io_uring_disabled=0"),
+    for point, word in (("huge_pages", "nr_hugepages"), ("numa", "USDMA_NUMA_NODE"), ("io_uring", "io_uring_disabled=1"),
                         ("power", "cpupower")):
         s.check(by[point]["state"] == "advice" and word in by[point]["fix"], f"doctor: advice on {point}", by[point])
     s.check(status == 0 and said["ok"], "doctor: advice is no failure", said)
+
+
+QAT = ("0x8086", "0x37c8", "0x0b4000")
+
+
+def without_io_uring():
+    """A filter of system calls as containers have: io_uring_setup gives EPERM."""
+    code = [(0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x50000 | 1), (0x06, 0, 0, 0x7fff0000)]
+    text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+    program = struct.pack("HxxxxxxP", len(code), ctypes.addressof(text))
+    libc = ctypes.CDLL(None)
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
+        os._exit(9)
+
+
+def cases_of_price(s):
+    """Each point whose cure gives something away: the point, a word of the price, a word of the cure."""
+    t = s.tree()
+    t.write("sys/firmware/acpi/tables/DMAR", "x")
+    yield "iommu", t, "speed", "intel_iommu=on "
+    t = ready_machine(s)
+    t.write("etc/modprobe.d/hardening.conf", "install vfio_pci /bin/false\n")
+    yield "denylist", t, "ask why", "hardening.conf"
+    t = ready_machine(s)
+    t.device("0000:00:09.0", QAT, "vfio-pci", 9)
+    yield "denylist", t, "exploit its faults", "/etc/modprobe.d/usdma-denylist.conf"
+    t = ready_machine(s)
+    t.device("0000:00:04.1", NIC, "e1000e", 3)
+    yield "devices", t, "stops working", "unbind"
+    t = ready_machine(s)
+    t.memlock("65536")
+    yield "memlock", t, "all memory", "echo '@usdma - memlock unlimited' | sudo tee /etc/security/limits.d/usdma-local.conf"
+    t = ready_machine(s)
+    t.memlock("65536")
+    t.write("etc/security/limits.d/usdma.conf", "@usdma soft memlock unlimited\n")
+    yield "memlock", t, "all memory", 'sudo usermod -aG usdma "$USER" # then log in again'
+    t = ready_machine(s)
+    t.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n")
+    yield "huge_pages", t, "256 MiB", "nr_hugepages"
+    t = ready_machine(s)
+    t.write("proc/sys/kernel/io_uring_disabled", "2\n")
+    yield "io_uring", t, "group usdma", "kernel.io_uring_group=$(getent group usdma"
+    t = ready_machine(s)
+    t.write("sys/devices/system/cpu/cpu0/cpuidle/state3/latency", "350\n")
+    yield "power", t, "power", "cpupower"
+    t = ready_machine(s)
+    os.unlink(t.path("dev/vfio/vfio"))
+    yield "permissions", t, "these devices", "docker run --device /dev/vfio/vfio --device /dev/vfio/3 "
+
+
+def test_doctor_prices(s):
+    """Advice names what it gives away, and is the narrowest that helps."""
+    wide = ("unconfined", "'* -", "disabled=0", "/etc/modprobe.d/usdma.conf", "limits.d/usdma.conf &&", "iommu=pt", "--device /dev/vfio ")
+    for point, tree, price, fix in cases_of_price(s):
+        _, said, by = s.doctor(tree)
+        s.check(price in (by[point]["price"] or "") and fix in (by[point]["fix"] or ""), f"doctor: the price of {point}: {price}", by[point])
+        s.check(not [w for w in wide for c in said["checks"] if w in (c["fix"] or "")], f"doctor: nothing wide for {point}", said)
+        text = s.run("doctor", tree=tree).stdout
+        s.check(text.find("    price: ") < text.find("    mend: ") and "price: " in text and max(
+            len(line) for line in text.splitlines() if "mend: " not in line) <= 80, f"doctor: {point}'s price stands before the command", text)
+    t = ready_machine(s)
+    odd = "it's; touch owned $(id) `id`.conf"
+    t.write(f"etc/modprobe.d/{odd}", "blacklist vfio-pci\n")
+    fix = s.doctor(t)[2]["denylist"]["fix"]
+    s.check(shlex.split(fix)[-1] == f"/etc/modprobe.d/{odd}", "doctor: a file's name is one word of the command", fix)
+    status, said, by = s.doctor(ready_machine(s))
+    s.check(status == 0 and not any(c["price"] for c in said["checks"]), "doctor: no price without advice", said)
+
+
+def test_doctor_in_a_container(s):
+    done = subprocess.run([s.program, "--json", "doctor"], capture_output=True, text=True, timeout=60, check=False,
+                          preexec_fn=without_io_uring, env=dict(os.environ, USDMA_DEVICES="sim"))
+    point = [c for c in json.loads(done.stdout)["checks"] if c["id"] == "io_uring"][0]
+    s.check(point["state"] == "advice" and "seccomp=usdma.json" in point["fix"] and "container" in point["price"]
+            and "unconfined" not in point["fix"], "doctor: in a container, a profile with io_uring and not none", point)
+    command = point["fix"].split(" #")[0]
+    if not shutil.which("jq"):
+        return s.skip("doctor: the command makes that profile", "jq is not installed")
+    with open(os.path.join(s.scratch, "default.json"), "w", encoding="utf-8") as f:
+        json.dump({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{"names": ["read"], "action": "SCMP_ACT_ALLOW"}]}, f)
+    made = subprocess.run(["sh", "-c", command], cwd=s.scratch, capture_output=True, text=True, check=False)
+    with open(os.path.join(s.scratch, "usdma.json"), encoding="utf-8") as f:
+        calls = [n for c in json.load(f)["syscalls"] for n in c["names"]]
+    s.check(made.returncode == 0 and set(calls) == {"read", "io_uring_setup", "io_uring_enter", "io_uring_register"},
+            "doctor: the command makes that profile", made)
 
 
 def test_doctor_here(s):
@@ -562,7 +671,7 @@ def test_completion(s, script):
 
 TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
          test_doctor_modules, test_doctor_group, test_doctor_memlock, test_doctor_permissions, test_doctor_cdev,
-         test_doctor_silent, test_noiommu, test_doctor_advice,
+         test_doctor_silent, test_noiommu, test_doctor_advice, test_doctor_prices, test_doctor_in_a_container,
          test_doctor_here, test_info_and_reset, test_settings, test_tune, test_thresholds, test_selftest, test_stat, test_help]
 
 

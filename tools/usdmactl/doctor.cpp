@@ -35,15 +35,30 @@ static const char *word(verdict v)
 	return "skipped";
 }
 
+std::string shell_word(const std::string &text)
+{
+	static constexpr const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:-+,@%";
+	std::string out = "'";
+
+	if (!text.empty() && text.find_first_not_of(plain) == text.npos)
+		return text;
+	for (const char ch : text)
+		out += ch == '\'' ? std::string("'\\''") : std::string(1, ch);
+	return out + "'";
+}
+
 static json to_json(const check &k, const finding &f)
 {
 	return {{"id", k.id}, {"title", k.title}, {"state", word(f.state)}, {"text", f.text},
-		{"fix", f.fix.empty() ? json() : json(f.fix)}};
+		{"fix", f.fix.empty() ? json() : json(f.fix)}, {"price", f.price.empty() ? json() : json(f.price)}};
 }
 
 static void print(const check &k, const finding &f)
 {
 	print_folded(fmt::format("[{}] {}: {}", word(f.state), k.title, f.text), 0, 4);
+	/* First: a command is copied before what follows it is read. */
+	if (!f.price.empty())
+		print_folded("price: " + f.price, 4, 11);
 	/* Commands are not folded: they are there to be copied. */
 	if (!f.fix.empty())
 		print_line("    mend: " + f.fix);

@@ -16,7 +16,8 @@ enum class verdict {
 struct finding {
 	verdict state = verdict::ok;
 	std::string text;
-	std::string fix; /* a command, or what to do where no command can */
+	std::string fix; /* a command, or what to do where no command can: the narrowest that helps */
+	std::string price = {}; /* what the fix gives away: safety of the machine, memory, power; "": nothing */
 };
 
 struct checkup {
@@ -30,6 +31,9 @@ struct check {
 	finding (*run)(checkup &c);
 };
 
+/* As one word of a shell, whatever is in it. */
+std::string shell_word(const std::string &text);
+
 /* doctor_settings.cpp */
 finding check_settings(checkup &c);
 /* doctor_system.cpp */
@@ -37,6 +41,8 @@ finding check_iommu(checkup &c);
 finding check_modules(checkup &c);
 finding check_denylist(checkup &c);
 finding check_memlock(checkup &c);
+/* The command that makes the user a member of the group usdma; limits: with the limits that it is to have. */
+std::string join_group(const system_paths &at, bool limits);
 finding check_huge_pages(checkup &c);
 finding check_io_uring(checkup &c);
 /* doctor_devices.cpp */

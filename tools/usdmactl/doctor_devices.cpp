@@ -5,6 +5,8 @@
 #include "tools/usdmactl/doctor.h"
 
 #include <fmt/format.h>
+#include <sstream>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace usdma::ctl {
@@ -37,7 +39,8 @@ static finding check_device(const checkup &c, const candidate &d)
 			fmt::format("echo 1 | sudo tee /sys/bus/pci/devices/{}/remove /sys/bus/pci/rescan", name)};
 	if (bound(d) && d.foreign)
 		return {verdict::failed, fmt::format("{} is bound, but shares IOMMU group {} with {}", name, d.fn.iommu_group, other),
-			fmt::format("echo {} | sudo tee {}/driver/unbind", other.substr(0, other.find(' ')), dir)};
+			fmt::format("echo {} | sudo tee {}/driver/unbind", other.substr(0, other.find(' ')), dir),
+			other + " stops working: a network card's connection, a disk's file systems"};
 	if (bound(d))
 		return {};
 	if (!other.empty())
@@ -63,6 +66,39 @@ static std::string real_name(const checkup &c, const std::string &path)
 	return path.substr(c.ctx.at.root.size());
 }
 
+/* The name of the group whose file it is, by the tree's own list; "": none there. */
+static std::string group_of(const system_paths &at, const std::string &path)
+{
+	std::istringstream list(read_all(at.etc() + "/group"));
+	struct stat st;
+
+	if (stat((at.root + path).c_str(), &st))
+		return "";
+	for (std::string line; std::getline(list, line);) {
+		std::istringstream fields(line);
+		std::string name, password, number;
+
+		std::getline(fields, name, ':');
+		std::getline(fields, password, ':');
+		std::getline(fields, number, ':');
+		if (number == std::to_string(st.st_gid))
+			return name;
+	}
+	return "";
+}
+
+/* The group's file: joining it lasts, and gives no more than the package meant to give. */
+static finding deny(const system_paths &at, const std::string &path)
+{
+	const std::string group = group_of(at, path);
+
+	if (group == "usdma")
+		return {verdict::failed, fmt::format("no permission on {}, which is the group usdma's", path), join_group(at, false),
+			"members of the group usdma use its devices, and may lock all memory of the machine"};
+	return {verdict::failed, "no permission on " + path, "sudo chown \"$USER\" " + path,
+		"until the next boot this user's programs, all of them, may use the device"};
+}
+
 /* What keeps this process from opening a file; ok: nothing. */
 static finding check_file(const checkup &c, const std::string &path)
 {
@@ -71,31 +107,51 @@ static finding check_file(const checkup &c, const std::string &path)
 	if (access(path.c_str(), R_OK | W_OK) == 0)
 		return {};
 	if (!exists(path))
-		return {verdict::failed, "there is no " + name + " (in this container?)", "docker run --device " + name + " …"};
-	return {verdict::failed, "no permission on " + name, "sudo chown \"$USER\" " + name};
+		return {verdict::failed, "there is no " + name + " (in this container?)", "docker run --device " + name + " …",
+			"the container's programs, all of them, may use this device"};
+	return deny(c.ctx.at, name);
+}
+
+/* These devices' files, and no others. */
+static std::string container_options(const checkup &c)
+{
+	std::string text = "docker run --device /dev/vfio/vfio";
+
+	for (const candidate &d : c.devices)
+		if (bound(d) && d.fn.iommu_group >= 0)
+			text += fmt::format(" --device /dev/vfio/{}", d.fn.iommu_group);
+	return text + " …";
+}
+
+static finding check_files_of(const checkup &c, const candidate &d, std::string *common)
+{
+	std::vector<std::string> files;
+	vfio::kernel_options opt;
+
+	opt.sys = c.ctx.at.sys();
+	opt.dev = c.ctx.at.dev();
+	vfio::kernel_choose(d.fn, opt, &files);
+	*common = files[0];
+	for (const std::string &path : files)
+		if (finding f = check_file(c, path); f.state != verdict::ok)
+			return f;
+	return {};
 }
 
 finding check_permissions(checkup &c)
 {
 	const std::string dev = c.ctx.at.dev();
 	std::string common = exists(dev + "/vfio/vfio") ? dev + "/vfio/vfio" : dev + "/iommu";
-	std::vector<std::string> files = {common};
-	vfio::kernel_options opt;
 	unsigned checked = 0;
 
 	if (!exists(common))
 		return {verdict::skipped, "there is no /dev/vfio/vfio" + std::string(c.module ? " in this container" : " yet"),
-			c.module ? "docker run --device /dev/vfio …" : ""};
-	opt.sys = c.ctx.at.sys();
-	opt.dev = dev;
+			c.module ? container_options(c) : "", c.module ? "the container's programs, all of them, may use these devices" : ""};
 	for (const candidate &d : c.devices) {
 		if (!bound(d) || d.fn.iommu_group < 0)
 			continue;
-		vfio::kernel_choose(d.fn, opt, &files);
-		common = files[0];
-		for (const std::string &path : files)
-			if (finding f = check_file(c, path); f.state != verdict::ok)
-				return f;
+		if (finding f = check_files_of(c, d, &common); f.state != verdict::ok)
+			return f;
 		checked++;
 	}
 	if (finding f = check_file(c, common); f.state != verdict::ok)
@@ -153,11 +209,11 @@ finding check_power(checkup &c)
 		/* vfio-pci lets idle devices sleep and wakes them on opening: only others matter. */
 		if (!bound(d) && (state == "D3hot" || state == "D3cold"))
 			return {verdict::advice, fmt::format("{} is asleep ({})", name, state),
-				fmt::format("echo on | sudo tee /sys/bus/pci/devices/{}/power/control", name)};
+				fmt::format("echo on | sudo tee /sys/bus/pci/devices/{}/power/control", name), "it draws more power"};
 	}
 	if (idle > tolerable_us)
 		return {verdict::advice, fmt::format("idle CPUs may take {} us to wake up, which every wait that sleeps pays", idle),
-			fmt::format("sudo cpupower idle-set -D {}", tolerable_us)};
+			fmt::format("sudo cpupower idle-set -D {}", tolerable_us), "all CPUs draw more power, until the next boot"};
 	return {verdict::ok, idle ? fmt::format("idle CPUs wake up in {} us", idle) : "nothing that slows waits down", ""};
 }
 

@@ -38,7 +38,8 @@ static std::string cure(const std::string &error)
 	const size_t line = error.find(':'), end = line == error.npos ? error.npos : error.find(':', line + 1);
 
 	if (error.starts_with('/') && end != error.npos && error.find_first_not_of("0123456789", line + 1) == end)
-		return fmt::format("\"${{EDITOR:-vi}}\" +{} {}", error.substr(line + 1, end - line - 1), error.substr(0, line));
+		return fmt::format("\"${{EDITOR:-vi}}\" +{} {}", error.substr(line + 1, end - line - 1),
+				   shell_word(error.substr(0, line)));
 	if (error.starts_with("USDMA_"))
 		return "unset " + error.substr(0, error.find_first_of("=: "));
 	return "correct it; usdmactl info lists what each setting takes";

@@ -47,7 +47,9 @@ finding check_iommu(checkup &c)
 		return {verdict::ok, fmt::format("on, with {} group{} of devices", groups, groups == 1 ? "" : "s"), ""};
 	if (intel && !has_word(line, "intel_iommu=on"))
 		return {verdict::failed, "the machine has VT-d, but the kernel was not told to use it (no intel_iommu=on in "
-					 "/proc/cmdline)", grub_command("intel_iommu=on iommu=pt")};
+					 "/proc/cmdline)", grub_command("intel_iommu=on"),
+			"every device's transfers are translated then, which costs fast cards some speed (iommu=pt beside it spares "
+			"them that, and confines only devices of VFIO)"};
 	if (amd && has_word(line, "amd_iommu=off"))
 		return {verdict::failed, "AMD-Vi is switched off on the kernel's command line (amd_iommu=off)",
 			"sudo sed -i 's/amd_iommu=off//' /etc/default/grub && sudo update-grub && sudo reboot"};
@@ -135,13 +137,17 @@ finding check_denylist(checkup &c)
 		for (std::string line; std::getline(text, line);)
 			if (line_denies(line))
 				return {verdict::failed, fmt::format("/etc/modprobe.d/{} forbids a module of VFIO: {}", file, line),
-					fmt::format("sudo sed -i -E 's/^(blacklist|install) +vfio/# &/' /etc/modprobe.d/{}", file)};
+					"sudo sed -i -E 's/^(blacklist|install) +vfio/# &/' " + shell_word("/etc/modprobe.d/" + file),
+					"somebody wanted no VFIO on this machine: ask why first"};
 	}
 	for (const candidate &d : c.devices)
 		if (on_kernel_denylist(d.fn) && off != "Y")
-			return {verdict::failed, address_format(d.fn.addr) + " is on vfio-pci's own denylist",
-				"echo 'options vfio-pci disable_denylist=1' | sudo tee /etc/modprobe.d/usdma.conf && sudo modprobe "
-				"-r vfio-pci && sudo modprobe vfio-pci"};
+			return {verdict::failed, address_format(d.fn.addr) + " is on vfio-pci's own denylist: it has known faults, which its "
+				"users can turn against the machine. Better leave it to its driver and take another device",
+				"echo 'options vfio-pci disable_denylist=1' | sudo tee /etc/modprobe.d/usdma-denylist.conf && sudo modprobe "
+				"-r vfio-pci && sudo modprobe vfio-pci",
+				"whoever may use such a device can exploit its faults against the stability and security of the machine, and "
+				"the list is off for all devices: only where every user is trusted as root is"};
 	return {verdict::ok, "nothing forbids VFIO or a device here", ""};
 }
 
@@ -179,6 +185,18 @@ static bool may_lock_all(const std::string &status)
 	return at != status.npos && (strtoull(status.c_str() + at + 7, nullptr, 16) >> 14 & 1);
 }
 
+/* Into the group that the package's limits, or a file of this name, are for. */
+std::string join_group(const system_paths &at, bool limits)
+{
+	static constexpr const char *join = "sudo usermod -aG usdma \"$USER\" # then log in again";
+
+	if (!limits || exists(at.etc() + "/security/limits.d/usdma.conf"))
+		return join;
+	/* Not the package's own file: it would be asked about at each upgrade. */
+	return std::string("sudo groupadd -f -r usdma && echo '@usdma - memlock unlimited' | sudo tee "
+			   "/etc/security/limits.d/usdma-local.conf && ") + join;
+}
+
 finding check_memlock(checkup &c)
 {
 	const std::string self = c.ctx.at.proc() + "/self/";
@@ -196,7 +214,8 @@ finding check_memlock(checkup &c)
 					     "to start with", human_size(soft), human_size(memlock_needed));
 	if (hard >= memlock_needed)
 		return {verdict::failed, text, fmt::format("ulimit -l {}", hard == unlimited ? "unlimited" : std::to_string(hard / KiB))};
-	return {verdict::failed, text, "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/usdma.conf # then log in again"};
+	return {verdict::failed, text, join_group(c.ctx.at, true), "members of the group usdma may lock all memory of the machine, and use "
+		"its devices: make it those whom you trust with that"};
 }
 
 finding check_huge_pages(checkup &c)
@@ -208,10 +227,10 @@ finding check_huge_pages(checkup &c)
 		return {verdict::skipped, "the kernel has no huge pages of 2 MiB", ""};
 	if (total == "0")
 		return {verdict::advice, "none set aside: pinned memory comes in pages of 4 KiB, which costs mappings and IOMMU look-ups",
-			"sudo sysctl vm.nr_hugepages=128"};
+			"sudo sysctl vm.nr_hugepages=128", "256 MiB that are kept for such pages alone"};
 	if (free == "0")
 		return {verdict::advice, fmt::format("all {} pages of 2 MiB are taken", total),
-			fmt::format("sudo sysctl vm.nr_hugepages={}", atoll(total.c_str()) + 128)};
+			fmt::format("sudo sysctl vm.nr_hugepages={}", atoll(total.c_str()) + 128), "256 MiB more that are kept for such pages alone"};
 	return {verdict::ok, fmt::format("{} of {} pages of 2 MiB are free", free, total), ""};
 }
 
@@ -233,11 +252,14 @@ finding check_io_uring(checkup &c)
 
 	if (off == "1" || off == "2")
 		return {verdict::advice, fmt::format("switched off (kernel.io_uring_disabled={}): waits use ppoll, which is slower", off),
-			"sudo sysctl kernel.io_uring_disabled=0"};
+			"sudo sysctl kernel.io_uring_group=$(getent group usdma | cut -d: -f3) kernel.io_uring_disabled=1",
+			"the kernel's io_uring, which has had faults that made users root, is open to the group usdma"};
 	const int err = c.ctx.at.real() ? try_io_uring() : 0;
 	if (err == EPERM || err == EACCES)
 		return {verdict::advice, "forbidden to this process (seccomp, as in many containers): waits use ppoll, which is slower",
-			"docker run --security-opt seccomp=unconfined …"};
+			"jq '.syscalls += [{names: [\"io_uring_setup\", \"io_uring_enter\", \"io_uring_register\"], action: \"SCMP_ACT_ALLOW\"}]' "
+			"default.json >usdma.json # the runtime's default profile; then: docker run --security-opt seccomp=usdma.json …",
+			"the kernel's io_uring, which has had faults by which programs left their container, is open to this one"};
 	if (err)
 		return {verdict::advice, fmt::format("does not work here ({}): waits use ppoll, which is slower", strerror(err)),
 			"sudo apt-get install linux-image-amd64 && sudo reboot"};

@@ -3,84 +3,155 @@
 
 #include "driver/base/log.h"
 #include "driver/base/printable.h"
+#include "driver/base/thread.h"
+#include "driver/base/types.h"
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 namespace usdma {
 
 static constexpr size_t text_size = 512;
-static thread_local char text[text_size];
+
+/* A thread's text, from its first failure on. */
+struct text_block {
+	thread_end end;
+	char text[text_size];
+};
+static thread_local text_block *mine;
+
+/* For the first that fail for want of memory. */
+static text_block spare[4];
+static u32 spare_taken[4];
+
+/* Where there is none even of those; never written. */
+static text_block unsaid = {{}, "no memory for the text of an error"};
+
+static void text_ends(thread_end *e)
+{
+	auto *const b = reinterpret_cast<text_block *>(e);
+
+	mine = nullptr;
+	for (size_t i = 0; i < std::size(spare); i++)
+		if (b == &spare[i])
+			return __atomic_store_n(&spare_taken[i], 0u, __ATOMIC_RELEASE);
+	free(b);
+}
+
+static text_block *text_get()
+{
+	auto *b = static_cast<text_block *>(malloc(sizeof(text_block)));
+
+	for (size_t i = 0; i < std::size(spare) && !b; i++)
+		if (!__atomic_exchange_n(&spare_taken[i], 1u, __ATOMIC_ACQUIRE))
+			b = &spare[i];
+	return b;
+}
+
+/* Where to write; nullptr: nowhere, and error_text() says so. */
+static char *text_room()
+{
+	if (likely(mine && mine != &unsaid))
+		return mine->text;
+	text_block *const b = text_get();
+	mine = b ? b : &unsaid;
+	if (!b)
+		return nullptr;
+	b->end.run = text_ends;
+	b->text[0] = '\0';
+	at_thread_end(&b->end);
+	return b->text;
+}
 
 /* A text holds words of servers, files and processes, and goes to terminals and logs. */
-static int said(int err)
+static int said(int err, char *text)
 {
-	make_printable(text);
-	log_debug("error %d: %s", err, text);
+	if (text)
+		make_printable(text);
+	log_debug("error %d: %s", err, error_text());
 	return -err;
 }
 
 int fail(int err, const char *fmt, ...)
 {
+	char *const text = text_room();
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	if (text)
+		vsnprintf(text, text_size, fmt, ap);
 	va_end(ap);
-	return said(err);
+	return said(err, text);
+}
+
+static void add_errno(char *text, int err)
+{
+	const size_t n = strlen(text);
+	char what[64];
+
+	snprintf(text + n, text_size - n, ": %s", strerror_r(err, what, sizeof(what)));
 }
 
 int fail_errno(const char *fmt, ...)
 {
 	const int err = errno ? errno : EIO;
-	char what[64];
+	char *const text = text_room();
 	va_list ap;
-	int n;
 
 	va_start(ap, fmt);
-	n = vsnprintf(text, sizeof(text), fmt, ap);
+	if (text) {
+		vsnprintf(text, text_size, fmt, ap);
+		add_errno(text, err);
+	}
 	va_end(ap);
-	if (n > 0 && size_t(n) < sizeof(text))
-		snprintf(text + n, sizeof(text) - size_t(n), ": %s", strerror_r(err, what, sizeof(what)));
-	return said(err);
+	return said(err, text);
 }
 
 int fail_in(int err, const char *fmt, ...)
 {
-	char before[text_size];
+	const kept_error before;
+	char *const text = text_room();
 	va_list ap;
-	int n;
 
-	snprintf(before, sizeof(before), "%s", text);
 	va_start(ap, fmt);
-	n = vsnprintf(text, sizeof(text), fmt, ap);
+	if (text) {
+		vsnprintf(text, text_size, fmt, ap);
+		const size_t n = strlen(text);
+		snprintf(text + n, text_size - n, ": %s", before.text());
+		make_printable(text);
+	}
 	va_end(ap);
-	if (n > 0 && size_t(n) < sizeof(text))
-		snprintf(text + n, sizeof(text) - size_t(n), ": %.*s", int(sizeof(text)) - n - 3, before);
-	make_printable(text);
 	return err;
 }
 
 const char *error_text()
 {
-	return text;
+	return mine ? mine->text : "";
 }
 
 void error_clear()
 {
-	text[0] = '\0';
+	if (mine == &unsaid)
+		mine = nullptr;
+	if (mine)
+		mine->text[0] = '\0';
 }
 
 kept_error::kept_error()
 {
-	static_assert(sizeof(text_) == sizeof(text));
-	memcpy(text_, text, sizeof(text_));
+	static_assert(sizeof(text_) == text_size);
+	snprintf(text_, sizeof(text_), "%s", error_text());
 }
 
 int kept_error::again(int err) const
 {
-	memcpy(text, text_, sizeof(text));
+	char *const text = text_room();
+
+	if (text)
+		memcpy(text, text_, text_size);
 	return err;
 }
 

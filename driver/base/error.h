@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Errors: a function reports -errno; beside it, a text for a person stands in a
- * buffer of the calling thread.  The text names the cause and, where there is
+ * buffer of the calling thread (made at its first failure).  The text names the cause and, where there is
  * one, the cure.  A later failure in the same thread replaces it.
  */
 #pragma once
@@ -45,6 +45,7 @@ public:
 	kept_error();
 	/* The text is the kept one again; returns err (0 or -errno) unchanged. */
 	int again(int err) const;
+	const char *text() const { return text_; }
 
 private:
 	char text_[512];

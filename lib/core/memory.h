@@ -71,15 +71,22 @@ struct alignas(64) located {
 };
 
 extern immortal<range_map> region_map;
-extern __thread located located_cache[4] __attribute__((tls_model("initial-exec")));
+inline constexpr unsigned located_entries = 4;
+/* The thread's entries, on the heap: libraries that are loaded at run time share little static TLS.  At first: empty ones. */
+extern __thread const located *located_cache __attribute__((tls_model("initial-exec")));
 
 /* Looks it up, and fills the cache's entry. */
-place locate_slow(u64 addr, located *entry);
+place locate_slow(u64 addr);
 
 /* Device pointers and host pointers differ in bit 46; neighbours of 2 MiB fall on two entries. */
-inline located *located_entry(u64 addr)
+inline unsigned located_index(u64 addr)
 {
-	located *l = &located_cache[(addr >> 45 & 2) | (addr >> 21 & 1)];
+	return unsigned(addr >> 45 & 2) | unsigned(addr >> 21 & 1);
+}
+
+inline const located *located_entry(u64 addr)
+{
+	const located *l = &located_cache[located_index(addr)];
 
 	/* A thread's variable is an address that compilers like to work out anew at each use: not on this path. */
 	asm("" : "+r"(l));
@@ -89,10 +96,10 @@ inline located *located_entry(u64 addr)
 /* Lock-free, no system call; remembers its last results per thread. */
 inline place locate(u64 addr)
 {
-	located *l = located_entry(addr);
+	const located *l = located_entry(addr);
 
 	if (unlikely(addr - l->base >= l->size || l->generation != region_map->generation()))
-		return locate_slow(addr, l);
+		return locate_slow(addr);
 	return {l->cls, l->kind, l->slot, l->space, l->flags, l->base, l->size, addr + l->delta, l->reg};
 }
 

@@ -2,8 +2,12 @@
 /* The registry of regions, and the window of addresses where device pointers lie. */
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
+#include "driver/base/thread.h"
 #include "lib/core/memory_room.h"
 
+#include <cstddef>
+#include <cstdlib>
+#include <new>
 #include <sys/mman.h>
 
 #if defined(__has_feature)
@@ -15,7 +19,8 @@
 namespace usdma::core {
 
 constinit immortal<range_map> region_map;
-__thread located located_cache[4];
+static constinit const located nothing_located[located_entries] = {};
+__thread const located *located_cache = nothing_located;
 
 static constexpr size_t max_regions = size_t(1) << 22;
 
@@ -149,7 +154,34 @@ static bool look_up(u64 addr, located *l, bool *found)
 	return !(l->generation & 1) && region_map->generation() == l->generation;
 }
 
-place locate_slow(u64 addr, located *entry)
+/* A thread's entries. */
+struct located_block {
+	alignas(64) located entry[located_entries];
+	thread_end end;
+};
+
+static void located_ends(thread_end *e)
+{
+	located_cache = nothing_located;
+	free(reinterpret_cast<u8 *>(e) - offsetof(located_block, end));
+}
+
+/* Where it is remembered; nullptr: no memory for that, and each look-up is one. */
+static located *located_own(u64 addr)
+{
+	if (unlikely(located_cache == nothing_located)) {
+		void *const p = aligned_alloc(alignof(located_block), sizeof(located_block));
+		if (!p)
+			return nullptr;
+		auto *const b = new (p) located_block();
+		b->end.run = located_ends;
+		located_cache = b->entry;
+		at_thread_end(&b->end);
+	}
+	return const_cast<located *>(&located_cache[located_index(addr)]);
+}
+
+place locate_slow(u64 addr)
 {
 	located l = {};
 	bool found, stable = false;
@@ -163,7 +195,8 @@ place locate_slow(u64 addr, located *entry)
 	}
 	if (!found)
 		return nowhere(addr);
-	*entry = l;
+	if (located *own = located_own(addr))
+		*own = l;
 	return {l.cls, l.kind, l.slot, l.space, l.flags, l.base, l.size, addr + l.delta, l.reg};
 }
 

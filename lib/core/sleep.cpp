@@ -4,13 +4,16 @@
 
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "driver/base/thread.h"
 
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <liburing.h>
 #include <new>
 #include <poll.h>
+#include <type_traits>
 #include <unistd.h>
 
 namespace usdma::core {
@@ -30,6 +33,7 @@ struct landing {
 constinit std::atomic<landing *> kept_for_good;
 
 struct thread_ring {
+	thread_end end;
 	io_uring ring;
 	landing *land = nullptr;
 	bool ready = false;
@@ -164,11 +168,34 @@ int poll_sleep(int fd, u64 abs_ns)
 
 } // namespace
 
+static thread_local thread_ring *own_ring;
+
+static void ring_ends(thread_end *e)
+{
+	own_ring = nullptr;
+	delete reinterpret_cast<thread_ring *>(e);
+}
+
+/* nullptr: no memory for one. */
+static thread_ring *ring_of_thread()
+{
+	static_assert(std::is_standard_layout_v<thread_ring> && offsetof(thread_ring, end) == 0);
+
+	if (!own_ring) {
+		own_ring = new (std::nothrow) thread_ring;
+		if (!own_ring)
+			return nullptr;
+		own_ring->end.run = ring_ends;
+		at_thread_end(&own_ring->end);
+	}
+	return own_ring;
+}
+
 int eventfd_sleep(int fd, u64 abs_ns)
 {
-	static thread_local thread_ring mine;
+	thread_ring *const r = ring_of_thread();
 
-	return mine.open() ? ring_sleep(&mine, fd, abs_ns) : poll_sleep(fd, abs_ns);
+	return r && r->open() ? ring_sleep(r, fd, abs_ns) : poll_sleep(fd, abs_ns);
 }
 
 } // namespace usdma::core

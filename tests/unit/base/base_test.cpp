@@ -7,8 +7,10 @@
 #include "driver/base/futex_lock.h"
 #include "driver/base/log.h"
 #include "driver/base/printable.h"
+#include "driver/base/thread.h"
 #include "driver/base/unique_fd.h"
 
+#include <atomic>
 #include <cstring>
 #include <fcntl.h>
 #include <mutex>
@@ -98,6 +100,52 @@ static void error_is_per_thread(void **)
 	}).join();
 	assert_string_equal(other.c_str(), "");
 	assert_string_equal(error_text(), "mine");
+}
+
+/* A thread that ends, and fails once more in another's destructor: its text is made anew, and goes again. */
+static void errors_while_a_thread_ends(void **)
+{
+	static std::string seen;
+	pthread_key_t key;
+
+	assert_int_equal(pthread_key_create(&key, [](void *) {
+		fail(EIO, "at the end");
+		seen = error_text();
+	}), 0);
+	for (unsigned i = 0; i < 100; i++) {
+		std::thread([key] {
+			fail(EIO, "before");
+			pthread_setspecific(key, &seen);
+		}).join();
+		assert_string_equal(seen.c_str(), "at the end");
+		seen.clear();
+	}
+	pthread_key_delete(key);
+}
+
+static void what_ends_with_a_thread(void **)
+{
+	struct counted {
+		thread_end end;
+		std::atomic<int> *left;
+	};
+	std::atomic<int> left{0};
+
+	std::thread([&left] {
+		for (int i = 0; i < 10; i++) {
+			auto *c = new counted{{}, &left};
+
+			left++;
+			c->end.run = [](thread_end *e) {
+				auto *self = reinterpret_cast<counted *>(e);
+
+				(*self->left)--;
+				delete self;
+			};
+			at_thread_end(&c->end);
+		}
+	}).join();
+	assert_int_equal(left, 0);
 }
 
 /* What a terminal acts upon, by each way of coding it, and what it only shows. */
@@ -286,6 +334,8 @@ int main()
 		cmocka_unit_test(bits_masks),	    cmocka_unit_test(bits_fields),
 		cmocka_unit_test(types_ranges),	    cmocka_unit_test(error_texts),
 		cmocka_unit_test(error_long_texts), cmocka_unit_test(error_is_per_thread),
+		cmocka_unit_test(errors_while_a_thread_ends),
+		cmocka_unit_test(what_ends_with_a_thread),
 		cmocka_unit_test(texts_for_terminals),
 		cmocka_unit_test(texts_of_chance),
 		cmocka_unit_test(errors_and_logs_for_terminals),

@@ -177,7 +177,7 @@ int server::do_region_info(vfio::user_message &m, answer *out)
 	reply.argsz = full;
 	reply.index = d.index;
 	reply.size = r.size;
-	reply.flags = wire_flags(r) | (maps ? u32(proto::region_flag_mmap) : 0) | (areas && fits ? u32(proto::region_flag_caps) : 0);
+	reply.flags = wire_flags(r) | (maps && fits ? u32(proto::region_flag_mmap) : 0) | (areas && fits ? u32(proto::region_flag_caps) : 0);
 	if (maps && fits)
 		out->fds[out->n_fds++] = r.fd;
 	reply.cap_offset = areas && fits ? u32(sizeof(reply)) : 0;

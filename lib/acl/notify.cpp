@@ -271,7 +271,8 @@ static aclError create(const char *call, void **out, u64 flag, bool counts)
 	return ACL_SUCCESS;
 }
 
-static aclError destroy(const char *call, void *handle, bool counts)
+/* Of several that destroy it, one. */
+static aclError kill(const char *call, void *handle, bool counts)
 {
 	held_notify n;
 	u64 name = reinterpret_cast<u64>(handle);
@@ -279,11 +280,19 @@ static aclError destroy(const char *call, void *handle, bool counts)
 
 	if (err)
 		return err;
-	/* Of several that destroy it, one. */
-	if (__atomic_compare_exchange_n(&n->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-		notify_unref(n);
-	reap();
+	if (!__atomic_compare_exchange_n(&n->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p was destroyed just now by another thread", handle);
+	notify_unref(n);
 	return ACL_SUCCESS;
+}
+
+static aclError destroy(const char *call, void *handle, bool counts)
+{
+	const aclError err = kill(call, handle, counts);
+
+	/* Now that the call itself holds it no more. */
+	reap();
+	return err;
 }
 
 /* The page by which other processes set it; made at the first export. */

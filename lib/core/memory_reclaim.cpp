@@ -235,8 +235,11 @@ static void give_back(const limbo_item &item)
 		span_remove(item.sp);
 		break;
 	case limbo_item::iova:
+		item.sp->in_limbo = false;
 		if (!item.sp->mapped && !item.sp->retired)
 			span_erase(item.sp);
+		else
+			room().unsettled = true;
 		break;
 	}
 }

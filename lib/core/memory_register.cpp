@@ -211,7 +211,7 @@ static int take_away(const region &kept, span *sp)
 		region_add(kept, nullptr); /* there was room for it a moment ago */
 		return why.again(-EBUSY);
 	}
-	sp->dead = true;
+	sp->dead = sp->in_limbo = true;
 	item.what = limbo_item::iova;
 	item.sp = sp;
 	limbo_add(std::move(item), clear);

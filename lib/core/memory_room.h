@@ -39,6 +39,7 @@ struct span {
 	u32 mapped = 0;                    /* bit i: in the device of slot i */
 	u64 retired = 0;                   /* by device::retired_bit: in one that is closed and may still write */
 	bool dead = false;                 /* shall go; a device may still reach it, or name its IOVA */
+	bool in_limbo = false;             /* dead, and an item of limbo ends it: requests may name its IOVA */
 	device *of = nullptr;              /* optional: whose memory */
 	std::unique_ptr<backing> store;    /* null: the caller's own memory */
 };

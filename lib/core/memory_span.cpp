@@ -186,6 +186,12 @@ void span_erase(span *sp)
 	room().spans.erase(sp->iova);
 }
 
+/* Nobody reaches it, nor names its IOVA. */
+static bool is_over(const span &sp)
+{
+	return sp.dead && !sp.in_limbo && !sp.mapped && !sp.retired;
+}
+
 bool span_is_suspect(const span *sp)
 {
 	if (sp->retired)
@@ -205,10 +211,10 @@ void spans_settle()
 		for (device *dev : room().attached)
 			if (dev && dev->stopped())
 				sp->mapped &= ~bit_of(dev);
-		if (sp->dead && !sp->mapped && !sp->retired)
+		if (is_over(*sp))
 			span_erase(sp);
 		else
-			room().unsettled |= sp->dead;
+			room().unsettled |= sp->dead && !sp->in_limbo;
 	}
 }
 
@@ -349,7 +355,7 @@ bool spans_detach(device *dev)
 			sp->retired |= dev->retired_bit;
 			sp->mapped &= ~bit_of(dev);
 		}
-		if (sp->dead && !sp->mapped && !sp->retired)
+		if (is_over(*sp))
 			span_erase(sp);
 	}
 	m.attached[dev->slot] = nullptr;

@@ -11,6 +11,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 
 # Files whose functions make texts and lists of their own, each run as a whole under a within_memory of their callers.
 WITHIN = {
+    "driver/base/printable.cpp": "texts: for the settings (as config_file.cpp) and for tools, which catch",
     "driver/dma/open.cpp": "open_by_scheme: under open_device",
     "driver/dma/parse.cpp": "device strings: under open_device, device_add and the settings",
     "driver/dma/transports.cpp": "as open_by_scheme",

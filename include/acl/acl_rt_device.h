@@ -44,7 +44,10 @@ ACL_FUNC_VISIBILITY aclError aclrtResetDeviceForce(int32_t deviceId);
 ACL_FUNC_VISIBILITY aclError aclrtGetDevice(int32_t *deviceId);
 /* How many devices there are.  Needs no context.  100000: NULL; 207004: none. */
 ACL_FUNC_VISIBILITY aclError aclrtGetDeviceCount(uint32_t *count);
-/* Waits for all streams of the current context's device.  107002; a task's error. */
+/*
+ * Waits for all streams of the current context's device.  107002; a task's error, each stream's once: it stays
+ * the stream's, whose own synchronisation returns it too.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtSynchronizeDevice(void);
 /*
  * The same, at most timeout ms (-1: for ever).  107000: timeout 0 or below -1; 107002; 507046: not

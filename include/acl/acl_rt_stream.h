@@ -38,9 +38,15 @@ ACL_FUNC_VISIBILITY aclError aclrtDestroyStreamConfigHandle(aclrtStreamConfigHan
  */
 ACL_FUNC_VISIBILITY aclError aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStreamConfigAttr attr,
 						     const void *attrValue, size_t valueSize);
-/* Waits for its work.  100000: NULL; 107017; 107003: another context's; 107000: a default stream. */
+/*
+ * Waits for its work.  100000: NULL; 107017; 107003: another context's; 107000: a default stream.  The first
+ * failure of its work that no synchronisation has returned is returned here: the stream is destroyed all the same.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtDestroyStream(aclrtStream stream);
-/* Drops its work.  Codes as aclrtDestroyStream. */
+/*
+ * Drops its work.  A function of aclrtLaunchHostFunc or aclrtLaunchCallback that has not begun is not called any
+ * more; one that runs is waited for, unless it makes this very call.  Codes as aclrtDestroyStream.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtDestroyStreamForce(aclrtStream stream);
 /* Waits for its work; NULL: the default stream.  107017; 107002; the first error of its tasks; 107023: aborted. */
 ACL_FUNC_VISIBILITY aclError aclrtSynchronizeStream(aclrtStream stream);

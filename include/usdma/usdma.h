@@ -12,11 +12,19 @@
  *     -ENODEV   the device is gone: unplugged, its server died, or it hung
  *     -EPERM    in a child of fork(2) of a process that had devices open
  * - Any thread may make any call on any handle at any time, unless it is said
- *   otherwise.  Destroying a handle while another thread uses it is safe; the
- *   other call fails with -EBADF or ends as if it had come before.
+ *   otherwise.  Destroying a handle while another thread uses it is safe: the
+ *   other call fails with -EBADF or ends as if it had come before, and the call
+ *   that destroys returns after it.  Of several threads that destroy one handle
+ *   one succeeds, the others get -EBADF.  A handle is not used again for
+ *   another object at once: what is kept after its end gets -EBADF.
+ * - A thread is not cancelled (pthread_cancel) inside a call; the request is
+ *   acted upon at its next cancellation point behind it.
+ * - The error of a stream's work is kept by that stream until a call that says
+ *   so takes it.  No other stream's call, and none on the device, takes it.
  * - Sizes and lengths are bytes, times are what their names say (ms, ns),
  *   timeouts of -1 mean: no limit (a device that makes no progress still ends
- *   the wait, after USDMA_HANG_MS).  A timeout of 0 looks and returns.
+ *   the wait, after USDMA_HANG_MS).  A timeout of 0 looks and returns.  After
+ *   -ETIMEDOUT the work is still under way, and its memory still in use.
  * - Handles are owned by the caller and given back with the call that destroys
  *   them.  Strings that are returned belong to the library.
  * - An address is of one of three classes, decided by the address alone:
@@ -153,9 +161,16 @@ USDMA_API int usdma_open(const char *name, usdma_device **out);
 /* The same by number. */
 USDMA_API int usdma_open_index(unsigned index, usdma_device **out);
 /*
- * Gives one reference back.  With the last one: waits for the device's work,
- * frees its memory, closes it.  Streams and events of the device must be
- * destroyed before.  -EBADF.
+ * Gives one reference back.  With the last one: waits for calls in progress and
+ * for the device's work, destroys the streams that are left (what waits there
+ * for an event, a value or a function is dropped), frees the device's memory and
+ * closes it.  Events stay, and are reached by then.
+ *
+ * A device that was lost may still write: a server that was stopped goes on.
+ * What it could reach then stays out of use until it is proven that it writes
+ * nothing any more (its server has ended, an IOMMU has taken the memory away, a
+ * reset has succeeded); without proof, for good.  The log says so once, usdmactl
+ * stat shows it.  -EBADF.
  */
 USDMA_API int usdma_close(usdma_device *dev);
 
@@ -163,7 +178,7 @@ enum usdma_device_flags {
 	USDMA_DEVICE_OWN_MEMORY = 1,  /* has memory of its own; else host memory is lent to it */
 	USDMA_DEVICE_CPU_VISIBLE = 2, /* the library can reach its memory by CPU stores */
 	USDMA_DEVICE_LOST = 4,        /* is gone; nothing but closing works */
-	USDMA_DEVICE_MAY_WRITE = 8    /* is lost, and may still write to the memory of copies that were not done */
+	USDMA_DEVICE_MAY_WRITE = 8    /* is lost, and may still write to all host memory that it had mapped */
 };
 
 struct usdma_device_info {
@@ -203,7 +218,7 @@ USDMA_API int usdma_device_get_stats(usdma_device *dev, struct usdma_device_stat
 
 /*
  * Waits until all work submitted to any stream of the device before has ended.
- * -ETIMEDOUT.  Failed copies are not reported here but by their streams.
+ * -ETIMEDOUT; -ENODEV.  Failed copies are not reported here but by their streams.
  */
 USDMA_API int usdma_device_sync(usdma_device *dev, int timeout_ms);
 
@@ -245,8 +260,10 @@ enum usdma_register_flags {
  */
 USDMA_API int usdma_host_register(void *ptr, size_t size, unsigned flags);
 /*
- * Ends a registration.  The caller sees to it that copies with the memory have
- * ended.  -ENOENT: ptr is not the start of a registration.
+ * Ends a registration: from when it returns 0 no device touches the memory.
+ * Copies that are still under way fail, or have ended.  -ENOENT: ptr is not the
+ * start of a registration.  -EBUSY: a device that was lost may still write
+ * there, for a second by now: the memory stays registered, keep it.
  */
 USDMA_API int usdma_host_unregister(void *ptr);
 
@@ -302,8 +319,10 @@ struct usdma_stream_options {
 USDMA_API int usdma_stream_create(usdma_device *dev, const struct usdma_stream_options *options, usdma_stream **out);
 /*
  * Waits for the stream's work, then destroys it.  The handle is dead from the
- * start of the call.  Returns the stream's pending error, if any; the stream is
- * destroyed in every case but -EBADF.
+ * start of the call.  Returns the stream's pending error, if any: the first
+ * failure that no sync and no take_error has returned (that it was aborted is
+ * none); -ENODEV: the device was lost with work pending.  The stream is
+ * destroyed in every case but -EBADF and -EPERM.
  */
 USDMA_API int usdma_stream_destroy(usdma_stream *stream);
 
@@ -314,11 +333,12 @@ USDMA_API int usdma_stream_destroy(usdma_stream *stream);
  * -ECANCELED: the stream was aborted.
  */
 USDMA_API int usdma_stream_sync(usdma_stream *stream, int timeout_ms);
-/* 1: all done; 0: not yet; or -ENODEV, -EBADF. Never blocks, takes no error. */
+/* 1: all done; 0: not yet; or -ENODEV. Never blocks, takes no error. */
 USDMA_API int usdma_stream_query(usdma_stream *stream);
 /*
  * Drops work that has not begun and stops what runs (a copy may be half done).
- * Later calls on the stream give -ECANCELED until it is destroyed.
+ * Functions of usdma_stream_call that were dropped with it are called all the
+ * same.  Later work and syncs of the stream give -ECANCELED until it is destroyed.
  */
 USDMA_API int usdma_stream_abort(usdma_stream *stream);
 
@@ -353,7 +373,8 @@ USDMA_API int usdma_stream_get_stats(usdma_stream *stream, struct usdma_stream_s
 /*
  * Adds 1 to the eventfd (any file that takes an 8-byte write of 1) when all
  * work submitted before has ended.  The descriptor is duplicated: the caller may
- * close its own.  Returns at once.  -EBADF also when fd is not open; -EMFILE.
+ * close its own.  A file that is full is written when it takes it, and holds
+ * nothing up.  Returns at once.  -EBADF also when fd is not open; -EMFILE.
  * For a completion in an io_uring of the caller's: <usdma/uring.h>.
  */
 USDMA_API int usdma_stream_signal_fd(usdma_stream *stream, int fd);
@@ -374,6 +395,7 @@ USDMA_API int usdma_stream_call(usdma_stream *stream, void (*fn)(void *arg), voi
  * on top (classes); two unregistered ends are copied by the CPU.  len 0 does
  * nothing.  Errors:
  *   -EFAULT     a device address that is not allocated, or a range that leaves its block
+ *   -ENODEV     also: memory of another device, which was lost
  *   -ECANCELED  the stream was aborted
  * and for unregistered memory, because it waits: what usdma_stream_sync returns.
  * A full ring makes the call wait for room; that is no error.
@@ -383,7 +405,9 @@ USDMA_API int usdma_copy(usdma_stream *stream, void *dst, const void *src, size_
 /*
  * Without a stream: returns when the data has arrived (or with the reason why
  * not); does not wait for streams.  Any classes, two host addresses included.
- * -ETIMEDOUT: the copy may still be under way; keep both ranges until usdma_device_sync.
+ * -ETIMEDOUT: the copy may still be under way; keep device memory and pinned or
+ * registered ranges until usdma_device_sync.  Unregistered ones are not touched
+ * any more.
  */
 USDMA_API int usdma_copy_sync(usdma_device *dev, void *dst, const void *src, size_t len, int timeout_ms);
 
@@ -408,7 +432,7 @@ struct usdma_copy_rect {
 	uint64_t src_pitch;
 	uint64_t width, height;
 };
-/* Errors as usdma_copy; -EINVAL also: a pitch that is less than the width. */
+/* Errors as usdma_copy and usdma_copy_sync; -EINVAL also: a pitch that is less than the width. */
 USDMA_API int usdma_copy_2d(usdma_stream *stream, const struct usdma_copy_rect *rect);
 USDMA_API int usdma_copy_2d_sync(usdma_device *dev, const struct usdma_copy_rect *rect, int timeout_ms);
 
@@ -416,7 +440,7 @@ USDMA_API int usdma_copy_2d_sync(usdma_device *dev, const struct usdma_copy_rect
  * Fills len bytes with a pattern of pattern_size bytes (1, 4 or 8; the low ones
  * of pattern, little-endian); len is a multiple of it.  The asynchronous form
  * takes device or host memory, the other one any.
- * -EINVAL the sizes; -EFAULT as usdma_copy.
+ * -EINVAL the sizes; -EFAULT as usdma_copy; -ETIMEDOUT as usdma_copy_sync.
  */
 USDMA_API int usdma_fill(usdma_stream *stream, void *dst, uint64_t pattern, unsigned pattern_size, size_t len);
 USDMA_API int usdma_fill_sync(usdma_device *dev, void *dst, uint64_t pattern, unsigned pattern_size, size_t len,
@@ -453,8 +477,11 @@ enum usdma_compare {
 	USDMA_NOR = 3  /* ~(word | value) != 0 */
 };
 /*
- * Later work of the stream waits until the 64-bit word at addr (device memory,
- * 8-byte aligned) compares with value.  Returns at once.
+ * Later work of the stream waits until the 64-bit word at addr (device or host
+ * memory, 8-byte aligned) compares with value.  Returns at once.  Where the
+ * memory is freed meanwhile the wait ends with -EFAULT, the stream's error, or
+ * lasts until the stream is aborted or destroyed by usdma_close.
+ * -EOPNOTSUPP: the CPU cannot read the word, and the stream shares its channel.
  */
 USDMA_API int usdma_wait_value(usdma_stream *stream, const void *addr, int compare, uint64_t value);
 
@@ -477,7 +504,7 @@ USDMA_API int usdma_event_record(usdma_event *event, usdma_stream *stream);
 USDMA_API int usdma_stream_wait_event(usdma_stream *stream, usdma_event *event);
 /* 1: reached, or never recorded; 0: not yet. Never blocks. */
 USDMA_API int usdma_event_query(usdma_event *event);
-/* Waits until it is reached; 0 at once when it was never recorded. -ETIMEDOUT. */
+/* Waits until it is reached; 0 at once when it was never recorded. -ETIMEDOUT. A mark of a lost device is reached. */
 USDMA_API int usdma_event_sync(usdma_event *event, int timeout_ms);
 /*
  * *ns = device time between the two marks; negative when end came first.

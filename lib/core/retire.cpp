@@ -4,6 +4,7 @@
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "lib/core/section.h"
+#include "lib/core/stats.h"
 #include "lib/core/wait.h"
 
 namespace usdma::core {
@@ -36,6 +37,33 @@ static void say_kept(device *dev)
 		 dev->slot, dev->spec.c_str(), static_cast<unsigned long long>(memory_kept_for(dev) / KiB));
 }
 
+/* With the list's lock held. */
+static retired_stats count_kept()
+{
+	retired_stats all = {};
+
+	for (device *dev = closed->first; dev; dev = dev->next_closed) {
+		all.devices++;
+		all.bytes += memory_kept_for(dev);
+	}
+	return all;
+}
+
+/* With the list's lock held: the page's order is the list's. */
+static void publish()
+{
+	const retired_stats all = count_kept();
+
+	stats_keep(all.devices, all.bytes);
+}
+
+retired_stats retired_get()
+{
+	std::lock_guard guard(closed->lock);
+
+	return count_kept();
+}
+
 void device_retire(device *dev)
 {
 	if (is_over(dev))
@@ -45,6 +73,7 @@ void device_retire(device *dev)
 	dev->next_closed = closed->first;
 	closed->first = dev;
 	closed->count.fetch_add(1, std::memory_order_relaxed);
+	publish();
 }
 
 /* One that is over leaves the list. */
@@ -56,6 +85,7 @@ static device *take_over()
 		if (device *dev = *at; is_over(dev)) {
 			*at = dev->next_closed;
 			closed->count.fetch_sub(1, std::memory_order_relaxed);
+			publish();
 			return dev;
 		}
 	return nullptr;
@@ -81,18 +111,6 @@ void devices_settle()
 		},
 		nullptr);
 	retired_look();
-}
-
-retired_stats retired_get()
-{
-	std::lock_guard guard(closed->lock);
-	retired_stats all = {};
-
-	for (device *dev = closed->first; dev; dev = dev->next_closed) {
-		all.devices++;
-		all.bytes += memory_kept_for(dev);
-	}
-	return all;
 }
 
 } // namespace usdma::core

@@ -3,7 +3,7 @@
  * The end of a device.  One that was lost may only stand still (a server that was
  * stopped, a machine that was paused) and go on later with what it was told.
  * So what it reaches is kept out of use until there is proof that it writes
- * nothing any more; without one, for good.
+ * nothing any more; without one, for good.  usdmactl stat shows how many and how much.
  */
 #pragma once
 

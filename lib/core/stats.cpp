@@ -77,6 +77,14 @@ void stats_close(unsigned slot)
 		store_release(&page->head.slot[slot].open, 0u);
 }
 
+void stats_keep(u64 devices, u64 bytes)
+{
+	if (!page)
+		return;
+	store_relaxed(&page->head.kept_devices, devices);
+	store_relaxed(&page->head.kept_bytes, bytes);
+}
+
 lane_counters *stats_lane(unsigned slot, unsigned lane)
 {
 	stats_slot &s = page->head.slot[slot];

@@ -35,7 +35,9 @@ struct alignas(4096) stats_head {
 	char magic[8];
 	u32 version, pid;
 	u32 slots, lanes; /* the arrays' sizes */
-	u64 reserved[5];
+	u64 kept_devices; /* lost and closed, and may still write */
+	u64 kept_bytes;   /* of host memory that stays out of use for that */
+	u64 reserved[3];
 	stats_slot slot[stats_slots];
 };
 
@@ -47,6 +49,8 @@ struct stats_page {
 /* A device opens: its counters start from zero. -ENOMEM. */
 int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_ns);
 void stats_close(unsigned slot);
+/* What closed devices keep that may still write. */
+void stats_keep(u64 devices, u64 bytes);
 /* Where a lane counts; stays valid. Between stats_open and stats_close of its slot. */
 lane_counters *stats_lane(unsigned slot, unsigned lane);
 

@@ -55,150 +55,18 @@ size_t stream_live()
 	return all_streams->live();
 }
 
-void stream_unref(stream *s)
-{
-	if (__atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) == 0)
-		all_streams->put(s);
-}
+/* ---- errors ----------------------------------------------------------------------------------------- */
 
-static void stream_end(stream *s)
-{
-	lane *l = s->ln;
-
-	l->lock.lock();
-	stripe_forget(s);
-	stream_drop_queue(s);
-	l->lock.unlock();
-	pump_kick(); /* calls that were dropped with the queue may be its to make */
-	call_group_unref(s->group);
-	lane_put(l);
-	stream_unref(s);
-}
-
-static int fail_dead()
+int fail_dead()
 {
 	return fail(EBADF, "the stream is destroyed already, or is just being destroyed");
 }
 
-/* Of several that destroy it, one; the device is held until device_leave(). */
-static int claim(const void *handle, stream **out)
-{
-	u64 name = reinterpret_cast<u64>(handle);
-	const read_section in;
-
-	if (!in)
-		return in.error();
-	if (!stream_valid(handle))
-		return fail_dead();
-	stream *s = stream_of(handle);
-	device *dev = s->dev;
-	dev->calls.enter();
-	/* Acquire, release: what comes after is behind the last look at the handle, what came before is seen. */
-	if (!__atomic_compare_exchange_n(&s->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-		dev->calls.leave();
-		return fail_dead();
-	}
-	*out = s;
-	return 0;
-}
-
-/* The handle is dead, and a grace period over: no call comes any more.  Those in progress may submit until they end. */
-static int wait_last_calls(stream *s)
-{
-	const int err = stream_wait(s, deadline::never());
-
-	s->calls.drain();
-	return err ? err : stream_wait(s, deadline::never());
-}
-
-static int fail_task(const stream *s, const stream_error &e)
+int fail_task(const stream *s, const stream_error &e)
 {
 	return fail(e.err, "stream %u: a task failed: %s (address 0x%llx, sequence %llu)", s->id, dma::fault_name(e.reason),
 		    static_cast<unsigned long long>(e.address), static_cast<unsigned long long>(e.seq));
 }
-
-/* That it was aborted is no failure of its work. */
-static int last_error(stream *s)
-{
-	std::lock_guard guard(s->ln->lock);
-
-	return s->error.err && s->error.err != ECANCELED && !s->error_told ? fail_task(s, s->error) : 0;
-}
-
-int stream_destroy(const void *handle)
-{
-	const no_cancel quiet;
-	stream *s;
-	int err = claim(handle, &s);
-
-	if (err)
-		return err;
-	device *dev = s->dev;
-	grace_wait();
-	err = wait_last_calls(s);
-	if (const int failed = last_error(s))
-		err = failed;
-	stream_end(s);
-	device_leave(dev);
-	memory_reclaim();
-	return err;
-}
-
-int stream_destroy_force(const void *handle)
-{
-	const no_cancel quiet;
-	stream *s;
-	int err = claim(handle, &s);
-
-	if (err)
-		return err;
-	device *dev = s->dev;
-	grace_wait();
-	call_group_drop(s);
-	err = stream_abort(s);
-	s->calls.drain();
-	/* What they submitted before they saw the abort was refused. */
-	const int functions = call_group_wait(s, deadline::in_ms(config_get().hang_ms));
-	if (const int failed = last_error(s))
-		err = failed;
-	stream_end(s);
-	device_leave(dev);
-	memory_reclaim();
-	return err ? err : functions;
-}
-
-/* ---- the device goes -------------------------------------------------------------------------------- */
-
-void streams_forsake(device *dev)
-{
-	const auto of_device = [](const stream *s, const void *arg) { return s->dev == arg; };
-
-	dev->idle = dev->abandoned = nullptr;
-	for (size_t at = 0; stream *s = stream_next(&at, of_device, dev);) {
-		store_release(&s->alive, u64(0));
-		s->next_idle = dev->forsaken;
-		dev->forsaken = s;
-		stream_unref(s);
-	}
-	grace_wait();
-	for (stream *s = dev->forsaken; s; s = s->next_idle) {
-		std::lock_guard guard(s->ln->lock);
-
-		stream_drop_queue(s);
-	}
-	pump_kick();
-}
-
-void streams_reap(device *dev)
-{
-	while (stream *s = dev->forsaken) {
-		dev->forsaken = s->next_idle;
-		s->calls.drain();
-		stream_end(s);
-	}
-}
-
-/* ---- errors ----------------------------------------------------------------------------------------- */
 
 void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq)
 {

@@ -133,6 +133,9 @@ int stream_query(stream *s);
 bool stream_is_done(const stream *s);
 /* The same after looks for about a microsecond, where the stream's wait mode spins at all. */
 bool stream_spin(const stream *s);
+/* Say what is wrong; -errno. */
+int fail_dead();
+int fail_task(const stream *s, const stream_error &e);
 /* The pending error, cleared unless the stream has stopped for good; 0 or -errno. */
 int stream_take_error(stream *s, stream_error *out);
 /* Drops queued work, stops what runs; later calls give -ECANCELED until the stream is destroyed. */

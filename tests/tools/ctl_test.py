@@ -6,6 +6,7 @@ how it lays it out.  ctl_test.py USDMACTL COMPLETION USDMA-SIM; prints TAP.
 """
 
 import ctypes
+import fcntl
 import json
 import os
 import select
@@ -623,6 +624,24 @@ def test_stat(s):
     s.check(done.returncode == 1 and str(os.getpid()) in done.stderr, "stat: a process that does not use usdma", done)
 
 
+def test_stat_kept(s):
+    """What a process keeps for devices that it lost and closed is said of it, also when nothing else of it is."""
+    fd = os.memfd_create("usdma-stats", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, 4096 + 16 * 1024 * 64)
+    os.pwrite(fd, struct.pack("=8sIIIIQQ", b"usdmast1", 1, os.getpid(), 16, 1024, 2, 5 << 20), 0)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    try:
+        look = ("stat", "--pid", str(os.getpid()), "--count", "1", "--interval", "0.05")
+        status, said = s.json(*look)
+        s.check(status == 0 and not said["processes"] and [(k["pid"], k["devices"], k["bytes"]) for k in said["kept"]] == [(os.getpid(), 2, 5 << 20)],
+                "stat: lost devices that may still write", said)
+        text = s.run(*look).stdout
+        s.check("2 lost devices may still write: 5120 KiB out of use" in text and max(map(len, text.splitlines())) <= 80,
+                "stat: lost devices, readable", text)
+    finally:
+        os.close(fd)
+
+
 def test_sim(s, program):
     control = os.path.join(s.scratch, "control")
     ready, told = os.pipe()
@@ -672,7 +691,8 @@ def test_completion(s, script):
 TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
          test_doctor_modules, test_doctor_group, test_doctor_memlock, test_doctor_permissions, test_doctor_cdev,
          test_doctor_silent, test_noiommu, test_doctor_advice, test_doctor_prices, test_doctor_in_a_container,
-         test_doctor_here, test_info_and_reset, test_settings, test_tune, test_thresholds, test_selftest, test_stat, test_help]
+         test_doctor_here, test_info_and_reset, test_settings, test_tune, test_thresholds, test_selftest, test_stat, test_stat_kept,
+         test_help]
 
 
 def main():

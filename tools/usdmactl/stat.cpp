@@ -28,7 +28,18 @@ struct row {
 };
 
 using key = std::tuple<unsigned, unsigned, u64>; /* process, slot, when it was opened */
-using sample = std::map<key, row>;
+
+/* What a process keeps out of use for devices that it lost and closed. */
+struct kept {
+	unsigned pid = 0;
+	std::string command;
+	u64 devices = 0, bytes = 0;
+};
+
+struct sample {
+	std::map<key, row> rows;
+	std::vector<kept> lost;
+};
 
 } // namespace
 
@@ -96,7 +107,7 @@ static void read_slot(int fd, unsigned pid, const std::string &command, unsigned
 		return;
 	for (const core::lane_counters &c : counts)
 		add(r.sum, c);
-	(*out)[{pid, slot, s.opened_ns}] = r;
+	out->rows[{pid, slot, s.opened_ns}] = r;
 }
 
 static void read_process(const context &ctx, const std::string &pid, sample *out)
@@ -111,6 +122,8 @@ static void read_process(const context &ctx, const std::string &pid, sample *out
 	const std::string command = read_line(ctx.at.proc() + "/" + pid + "/comm");
 	for (unsigned slot = 0; slot < core::stats_slots; slot++)
 		read_slot(fd.get(), id, command, slot, head.slot[slot], out);
+	if (head.kept_devices)
+		out->lost.push_back({id, command, head.kept_devices, head.kept_bytes});
 }
 
 static sample take(const context &ctx, unsigned only)
@@ -145,6 +158,21 @@ static void print_row(const row &r, const core::lane_counters &old, double secon
 			       r.sum.faults));
 }
 
+static json to_json(const std::vector<kept> &lost)
+{
+	json list = json::array();
+
+	for (const kept &k : lost)
+		list.push_back({{"pid", k.pid}, {"command", k.command}, {"devices", k.devices}, {"bytes", k.bytes}});
+	return list;
+}
+
+static void print_kept(const kept &k)
+{
+	print_line(fmt::format("{:>7} {:<15.15} {} lost device{} may still write: {} KiB out of use", k.pid, printable(k.command), k.devices,
+			       k.devices == 1 ? "" : "s", k.bytes / KiB));
+}
+
 static void show(const context &ctx, const sample &now, const sample &before, double seconds)
 {
 	json list = json::array();
@@ -155,9 +183,9 @@ static void show(const context &ctx, const sample &now, const sample &before, do
 		print_line(fmt::format("{:>7} {:<15} {:<17} {:>10} {:>9} {:>7} {:>7}", "PID", "COMMAND", "DEVICE", "COPIES/S", "MIB/S",
 				       "SLEEP/S", "FAULTS"));
 	}
-	for (const auto &[k, r] : now) {
-		const auto it = before.find(k);
-		const core::lane_counters old = it == before.end() ? core::lane_counters() : it->second.sum;
+	for (const auto &[k, r] : now.rows) {
+		const auto it = before.rows.find(k);
+		const core::lane_counters old = it == before.rows.end() ? core::lane_counters() : it->second.sum;
 
 		if (ctx.json)
 			list.push_back(to_json(r, old, seconds));
@@ -165,9 +193,12 @@ static void show(const context &ctx, const sample &now, const sample &before, do
 			print_row(r, old, seconds);
 	}
 	if (ctx.json)
-		std::cout << json{{"processes", list}}.dump(-1, ' ', true, json::error_handler_t::replace) << "\n";
-	else if (now.empty())
+		std::cout << json{{"processes", list}, {"kept", to_json(now.lost)}}.dump(-1, ' ', true, json::error_handler_t::replace) << "\n";
+	else if (now.rows.empty() && now.lost.empty())
 		print_line("no process that can be looked at uses usdma (root sees those of others)");
+	if (!ctx.json)
+		for (const kept &k : now.lost)
+			print_kept(k);
 	std::cout.flush();
 }
 
@@ -176,7 +207,7 @@ int run_stat(const context &ctx, const stat_options &opt)
 	sample before = take(ctx, opt.pid);
 	u64 then = now_ns();
 
-	if (opt.pid && before.empty())
+	if (opt.pid && before.rows.empty() && before.lost.empty())
 		return report(ctx, fmt::format("process {} does not use usdma, or may not be looked at", opt.pid));
 	for (unsigned n = 0; (!opt.count || n < opt.count) && std::cout; n++) {
 		usleep(useconds_t(opt.interval * 1e6));

@@ -61,7 +61,7 @@ static const transport *find_transport(std::string_view scheme)
 	return nullptr;
 }
 
-static int open_by_scheme(std::string_view spec, std::unique_ptr<vfio::device> *out)
+static int open_by_scheme(std::string_view spec, const open_options &opt, std::unique_ptr<vfio::device> *out)
 {
 	std::string scheme;
 
@@ -71,19 +71,19 @@ static int open_by_scheme(std::string_view spec, std::unique_ptr<vfio::device> *
 	if (!t)
 		return fail(EOPNOTSUPP, "device \"%.*s\": this build has no \"%s\" transport", int(spec.size()),
 			    spec.data(), scheme.c_str());
-	return t->open(spec, out);
+	return t->open(spec, opt, out);
 }
 
-int open_device(std::string_view spec, std::unique_ptr<vfio::device> *out)
+int open_device(std::string_view spec, std::unique_ptr<vfio::device> *out, const open_options &opt)
 {
-	return within_memory("a device", [=] { return open_by_scheme(spec, out); });
+	return within_memory("a device", [=] { return open_by_scheme(spec, opt, out); });
 }
 
-int open(std::string_view spec, std::unique_ptr<engine> *out)
+int open(std::string_view spec, std::unique_ptr<engine> *out, const open_options &opt)
 {
 	std::unique_ptr<vfio::device> dev;
 
-	if (const int rc = open_device(spec, &dev); rc < 0)
+	if (const int rc = open_device(spec, &dev, opt); rc < 0)
 		return rc;
 	return probe(std::move(dev), out);
 }

@@ -28,10 +28,14 @@ struct driver {
 	int (*probe)(std::unique_ptr<vfio::device> &dev, std::unique_ptr<engine> *out);
 };
 
+struct open_options {
+	u64 reply_ms = 0; /* so long a server may take for an answer; 0: as long as is usual for it */
+};
+
 struct transport {
 	const char *scheme; /* "sim", "vfio-user", "pci" */
 	/* spec: the whole device string.  Only called when the string is of this scheme. */
-	int (*open)(std::string_view spec, std::unique_ptr<vfio::device> *out);
+	int (*open)(std::string_view spec, const open_options &opt, std::unique_ptr<vfio::device> *out);
 };
 
 extern const std::span<const driver *const> drivers;
@@ -45,10 +49,10 @@ int parse_list(std::string_view list, std::vector<std::string> *out);
 /* The driver for a device's ids; nullptr: none. */
 const driver *find_driver(u16 vendor, u16 device);
 
-int open_device(std::string_view spec, std::unique_ptr<vfio::device> *out);
+int open_device(std::string_view spec, std::unique_ptr<vfio::device> *out, const open_options &opt = {});
 /* The engine behind a device that is already open: its driver is chosen by the ids in config space. */
 int probe(std::unique_ptr<vfio::device> dev, std::unique_ptr<engine> *out);
-int open(std::string_view spec, std::unique_ptr<engine> *out);
+int open(std::string_view spec, std::unique_ptr<engine> *out, const open_options &opt = {});
 
 } // namespace usdma::dma
 #pragma GCC visibility pop

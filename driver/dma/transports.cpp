@@ -9,7 +9,7 @@
 
 namespace usdma::dma {
 
-static int open_pci(std::string_view spec, std::unique_ptr<vfio::device> *out)
+static int open_pci(std::string_view spec, const open_options &, std::unique_ptr<vfio::device> *out)
 {
 	pci::address a;
 	const int err = pci::address_parse(spec, &a);
@@ -17,13 +17,16 @@ static int open_pci(std::string_view spec, std::unique_ptr<vfio::device> *out)
 	return err ? err : vfio::kernel_open(a, {}, out);
 }
 
-static int open_vfio_user(std::string_view spec, std::unique_ptr<vfio::device> *out)
+static int open_vfio_user(std::string_view spec, const open_options &opt, std::unique_ptr<vfio::device> *out)
 {
 	constexpr std::string_view scheme = "vfio-user:";
+	vfio::user_options user;
 
 	if (!spec.starts_with(scheme))
 		return fail(EINVAL, "'%.*s' is not vfio-user:PATH", int(spec.size()), spec.data());
-	const int err = vfio::user_connect(std::string(spec.substr(scheme.size())), {}, out);
+	if (opt.reply_ms)
+		user.timeout_ms = opt.reply_ms;
+	const int err = vfio::user_connect(std::string(spec.substr(scheme.size())), user, out);
 
 	/* Most servers do without. */
 	if (!err && vfio::config_play_firmware(**out))

@@ -152,7 +152,8 @@ static int share(void *arg, u64 iova, void *vaddr, u64 size)
 	return static_cast<sdma_model *>(arg)->share(iova, vaddr, size);
 }
 
-int embedded_open_config(const config &cfg, faults *wrong, std::string_view name, std::unique_ptr<vfio::device> *out)
+int embedded_open_config(const config &cfg, faults *wrong, std::string_view name, std::unique_ptr<vfio::device> *out,
+			 const dma::open_options &how)
 {
 	std::unique_ptr<embedded> e(new (std::nothrow) embedded);
 	std::unique_ptr<vfio::device> client;
@@ -175,6 +176,8 @@ int embedded_open_config(const config &cfg, faults *wrong, std::string_view name
 	opt.share_local = share;
 	opt.share_arg = e->model.get();
 	opt.name = name;
+	if (how.reply_ms)
+		opt.timeout_ms = how.reply_ms;
 	if (int err = start_server(e.get()))
 		return err;
 	const int err = vfio::user_attach(std::move(theirs), opt, &client);
@@ -193,13 +196,13 @@ int embedded_open_config(const config &cfg, faults *wrong, std::string_view name
 	return 0;
 }
 
-int embedded_open(std::string_view spec, std::unique_ptr<vfio::device> *out)
+int embedded_open(std::string_view spec, const dma::open_options &opt, std::unique_ptr<vfio::device> *out)
 {
 	config cfg;
 
 	if (const int err = parse_config(spec, &cfg))
 		return err;
-	return embedded_open_config(cfg, nullptr, "sim", out);
+	return embedded_open_config(cfg, nullptr, "sim", out, opt);
 }
 
 const dma::transport sim_transport = {"sim", embedded_open};

@@ -2,7 +2,7 @@
 /* The software device inside this process: server and engines on threads of their own, joined by a socketpair. */
 #pragma once
 
-#include "driver/vfio/device.h"
+#include "driver/dma/registry.h"
 
 #include <string_view>
 
@@ -13,6 +13,6 @@ namespace usdma::sim {
  * model and returns the client's end, a vfio-user device with backend "sim".
  * Closing the device ends the threads and frees the device's memory.
  */
-int embedded_open(std::string_view spec, std::unique_ptr<vfio::device> *out);
+int embedded_open(std::string_view spec, const dma::open_options &opt, std::unique_ptr<vfio::device> *out);
 
 } // namespace usdma::sim

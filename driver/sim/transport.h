@@ -11,6 +11,7 @@ namespace usdma::sim {
 extern const dma::transport sim_transport;
 
 /* As embedded_open, from settings; wrong (nullptr: nothing) is borrowed until the device is closed. */
-int embedded_open_config(const config &cfg, faults *wrong, std::string_view name, std::unique_ptr<vfio::device> *out);
+int embedded_open_config(const config &cfg, faults *wrong, std::string_view name, std::unique_ptr<vfio::device> *out,
+			 const dma::open_options &opt = {});
 
 } // namespace usdma::sim

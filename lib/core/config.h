@@ -52,6 +52,7 @@ struct config {
 	huge_mode huge_pages = huge_mode::automatic;
 	int numa_node = -1;                  /* -1: the device's */
 	u32 hang_ms = 30000;
+	u32 reply_ms = 5000;
 	u64 pool_size = 256 * MiB;
 	bool lend_memory = false;
 	clear_mode clear_memory = clear_mode::close;

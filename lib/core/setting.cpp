@@ -72,6 +72,7 @@ static constexpr setting table[] = {
 	number<&config::lend_memory>("lend_memory", 0, 1, "", "1: lend host memory also to devices that have some of their own"),
 	choice<&config::clear_memory>("clear_memory", "never alloc open close", "device memory that may hold another user's data is cleared: never, when it is first allocated, all of it before the first allocation, or as first allocated and again when the device is closed"),
 	number<&config::hang_ms>("hang_ms", 1, day_ms, "ms", "a device that makes no progress for so long is given up"),
+	number<&config::reply_ms>("reply_ms", 10, 600000, "ms", "a device's server that takes longer for an answer is not waited for: the call fails, or the device is lost"),
 	number<&config::io_uring>("io_uring", 0, 1, "", "0: sleep in ppoll instead of io_uring"),
 	number<&config::first_seq>("first_seq", 0, ~u64(0) >> 1, "", "sequence numbers begin here (for tests)"),
 	choice<&config::log>("log", "none error warn info debug", "what the library logs"),

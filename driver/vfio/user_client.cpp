@@ -179,7 +179,8 @@ int user_device::dma_map(const dma_area &area)
 		err = opt_.share_local(opt_.share_arg, area.iova, area.vaddr, area.size);
 	if (!err)
 		err = unsure(order(proto::command::dma_map, {&part, 1}, {&area.fd, with_fd ? size_t(1) : 0}));
-	if (err)
+	/* One that was lost before it answered may reach it. */
+	if (err && !lost())
 		dma_.remove(area.iova);
 	return err;
 }

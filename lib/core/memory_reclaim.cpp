@@ -311,7 +311,7 @@ static bool all_passed(limbo_item *now, bool *dead_end)
 	const bool over = passed(now);
 
 	*dead_end = !over && !now->queued &&
-		    std::all_of(now->marks.begin(), now->marks.end(), [](const mark &m) { return m.dev->lost(); });
+		    std::all_of(now->marks.begin(), now->marks.end(), [](const mark &m) { return is_over(m) || m.dev->lost(); });
 	return over;
 }
 

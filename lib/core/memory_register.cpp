@@ -209,6 +209,7 @@ static int take_away(const region &kept, span *sp)
 		const kept_error why;
 
 		region_add(kept, nullptr); /* there was room for it a moment ago */
+		span_restore(sp);
 		return why.again(-EBUSY);
 	}
 	sp->dead = sp->in_limbo = true;

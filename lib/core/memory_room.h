@@ -128,6 +128,8 @@ int span_remove(span *sp);
 /* Takes it away from this device, or all. 0, or why one may still reach it. */
 int span_unmap(span *sp, device *dev);
 int span_unmap_all(span *sp);
+/* It stays after all: back into the devices that work. */
+void span_restore(span *sp);
 /* A device that was lost may still write there. */
 bool span_is_suspect(const span *sp);
 /* Nothing maps it any more: its IOVA and its store go. */

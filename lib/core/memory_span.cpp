@@ -136,6 +136,9 @@ static int span_map(span *sp, device *dev)
 	vfio::dma_area area;
 	int err;
 
+	/* A device that is gone needs nothing mapped. */
+	if (dev->lost())
+		return 0;
 	area.iova = sp->iova;
 	area.size = sp->size;
 	area.vaddr = sp->vaddr;
@@ -143,9 +146,10 @@ static int span_map(span *sp, device *dev)
 	area.fd = sp->fd;
 	area.fd_offset = sp->fd_offset;
 	err = dev->eng->map(area);
-	if (!err)
+	/* Lost before it answered: it may have been mapped, and is taken back as if it was. */
+	if (!err || dev->lost())
 		sp->mapped |= bit_of(dev);
-	/* A device that is gone needs nothing mapped; the others are not to suffer for it. */
+	/* The others are not to suffer for it. */
 	if (err && dev->lost())
 		return 0;
 	if (err && sp->optional) {
@@ -229,6 +233,13 @@ static int span_map_all(span *sp)
 			return err;
 	}
 	return 0;
+}
+
+void span_restore(span *sp)
+{
+	for (device *dev : room().attached)
+		if (dev && !(sp->mapped & bit_of(dev)) && !dev->lost() && span_map(sp, dev))
+			log_error("%s: copies with this memory fail there", error_text());
 }
 
 int span_remove(span *sp)

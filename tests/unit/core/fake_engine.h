@@ -16,6 +16,8 @@ public:
 	vfio::address_limits lim;
 	int fail_map_at = 0;   /* the n-th map from now fails; 0: none */
 	int fail_unmap_at = 0;
+	int lose_at_map = 0; /* it is lost at the n-th from now, done but not answered */
+	int lose_at_unmap = 0;
 	unsigned maps = 0, unmaps = 0, wrong = 0;
 	bool gone = false;
 	bool quiet = true; /* when it is gone, that is proven */
@@ -94,7 +96,9 @@ inline int fake_device::dma_map(const vfio::dma_area &a)
 		return fail(EINVAL, "fake: bad mapping");
 	}
 	areas[a.iova] = a;
-	return 0;
+	if (lose_at_map && !--lose_at_map)
+		gone = true;
+	return gone ? fail(ENODEV, "fake: gone before its answer") : 0;
 }
 
 inline int fake_device::dma_unmap(u64 iova, u64 size)
@@ -107,6 +111,10 @@ inline int fake_device::dma_unmap(u64 iova, u64 size)
 		return fail(ENODEV, "fake: gone");
 	if (fail_unmap_at && !--fail_unmap_at)
 		return fail(EIO, "fake: will not let go");
+	if (lose_at_unmap && !--lose_at_unmap) {
+		gone = true;
+		return fail(ENODEV, "fake: gone before its answer");
+	}
 	if (it == areas.end() || it->second.size != size) {
 		wrong++;
 		return fail(ENOENT, "fake: not mapped so");

@@ -9,6 +9,7 @@
 
 #include "lib/core/device.h"
 
+#pragma GCC visibility push(default)
 namespace usdma::core {
 
 /* Closed: is freed, at once or when it is proven quiet and no other lost device has its memory mapped. */
@@ -26,3 +27,4 @@ struct retired_stats {
 retired_stats retired_get();
 
 } // namespace usdma::core
+#pragma GCC visibility pop

@@ -5,7 +5,8 @@
 backend.py BACKEND --sim USDMA-SIM [--device OPTIONS]... [--deadline S] -- TEST [ARGUMENT]...
 
 OPTIONS are the software device's ("mem=256M:engines=2"), once for each device;
-default: one device as it comes.  The test finds USDMA_DEVICES set, and beside it
+default: one device as it comes.  One with "faults=" takes rules while it runs: a
+process by the control socket SOCKET.control.  The test finds USDMA_DEVICES set, and beside it
 USDMA_TEST_BACKEND and USDMA_SIM (the program, for tests that kill one).
 A test that hangs is killed at the deadline, and a device process that ends
 before it is told to, or badly, is a failure.
@@ -33,7 +34,9 @@ class Sim:
     def __init__(self, program, options, path):
         self.path = path
         ready, told = os.pipe()
-        settings = ["--" + pair for pair in options.replace("nomem=1", "nomem").split(":") if pair]
+        settings = ["--" + pair for pair in options.replace("nomem=1", "nomem").split(":") if pair and pair != "faults="]
+        if "faults=" in options:
+            settings += ["--control", path + ".control"]
         self.log = tempfile.TemporaryFile()
         # What the engines copy is the client's, and so is the order of it: a race checker in here sees no reason for it.
         quiet = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tsan-sim.supp")

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A failure belongs to its stream: whoever synchronises the device, queries, or
+ * destroys another stream takes it from nobody, and nobody is told twice.
+ */
+#include "acl/acl.h"
+#include "tests/integration/faults.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+using namespace usdma::test;
+
+#define GOOD(call) assert_int_equal(call, 0)
+
+static constexpr size_t size = 256 << 10; /* more than the CPU copies by itself */
+static constexpr aclError task_error = 507013; /* what an EIO of a task is */
+
+static void await_done(usdma_stream *s)
+{
+	while (WORKS(usdma_stream_query(s)) == 0)
+		std::this_thread::yield();
+}
+
+/* A device whose every request fails between break_it() and mend(). */
+struct bench {
+	device dev;
+	block host{dev, kind::pinned, size}, mem{dev, kind::device, size}, plain{dev, kind::pageable, size};
+
+	void break_it() { set_faults(dev, 0, "fail%1"); }
+	void mend() { set_faults(dev, 0, ""); }
+	/* Each stream has one copy that failed and has ended. */
+	void fail_on(const std::vector<usdma_stream *> &all)
+	{
+		break_it();
+		for (usdma_stream *s : all)
+			WORKS(usdma_copy(s, mem.data(), host.data(), size));
+		for (usdma_stream *s : all)
+			await_done(s);
+		mend();
+	}
+};
+
+static void device_sync_takes_none(void **)
+{
+	bench b;
+	stream a(b.dev), c(b.dev), fine(b.dev);
+	usdma_error_info info = {};
+
+	for (int i = 0; i < 3; i++) {
+		b.fail_on({a, c});
+		GOOD(usdma_device_sync(b.dev, long_ms));
+		GOOD(usdma_device_sync(b.dev, 0));
+		assert_int_equal(usdma_stream_query(a), 1);
+		assert_int_equal(usdma_stream_sync(a, long_ms), -EIO);
+		GOOD(usdma_stream_sync(a, long_ms));
+		GOOD(usdma_stream_sync(fine, long_ms));
+		GOOD(usdma_device_sync(b.dev, long_ms));
+		info.struct_size = sizeof(info);
+		GOOD(usdma_stream_take_error(c, &info));
+		assert_int_equal(info.error, -EIO);
+		assert_string_equal(info.reason_name, "injected fault");
+		GOOD(usdma_stream_sync(c, long_ms));
+	}
+}
+
+/* A copy without a stream has its own failure, and takes none. */
+static void copy_sync_takes_none(void **)
+{
+	bench b;
+	stream a(b.dev);
+
+	b.fail_on({a});
+	WORKS(usdma_copy_sync(b.dev, b.mem.data(), b.plain.data(), size, long_ms));
+	b.break_it();
+	assert_int_equal(usdma_copy_sync(b.dev, b.mem.data(), b.host.data(), size, long_ms), -EIO);
+	b.mend();
+	GOOD(usdma_device_sync(b.dev, long_ms));
+	assert_int_equal(usdma_stream_sync(a, long_ms), -EIO);
+	GOOD(usdma_stream_sync(a, long_ms));
+}
+
+static usdma_stream *failed_stream(bench &b)
+{
+	usdma_stream *s;
+
+	WORKS(usdma_stream_create(b.dev, nullptr, &s));
+	b.fail_on({s});
+	return s;
+}
+
+static void destroy_returns_what_nobody_took(void **)
+{
+	bench b;
+	usdma_stream *s = failed_stream(b);
+
+	GOOD(usdma_device_sync(b.dev, long_ms));
+	assert_int_equal(usdma_stream_destroy(s), -EIO);
+	assert_int_equal(usdma_stream_destroy(s), -EBADF);
+	s = failed_stream(b);
+	assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
+	GOOD(usdma_stream_destroy(s));
+	/* Stopped for good: each call says so, but destroy no more once it was told. */
+	for (const bool told : {true, false}) {
+		WORKS(usdma_stream_create(b.dev, nullptr, &s));
+		WORKS(usdma_stream_set_fail_mode(s, USDMA_FAIL_STOP));
+		b.fail_on({s});
+		if (told) {
+			assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
+			assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
+		}
+		assert_int_equal(usdma_stream_destroy(s), told ? 0 : -EIO);
+	}
+}
+
+/* The copy runs while its stream is being destroyed already. */
+static void destroy_waits_for_the_failure(void **)
+{
+	bench b;
+	usdma_stream *s;
+
+	b.break_it();
+	for (int i = 0; i < 50; i++) {
+		WORKS(usdma_stream_create(b.dev, nullptr, &s));
+		WORKS(usdma_copy(s, b.mem.data(), b.host.data(), size));
+		assert_int_equal(usdma_stream_destroy(s), -EIO);
+	}
+	b.mend();
+}
+
+/* Of the failures of each round each stream tells its own, whoever synchronises the device meanwhile. */
+static void none_is_stolen(void **)
+{
+	constexpr int rounds = 200, owners = 3, thieves = 2;
+	bench b;
+	std::atomic<int> wrong{0};
+	std::atomic<bool> stop{false};
+	std::vector<std::thread> own, steal;
+
+	b.break_it();
+	for (int i = 0; i < owners; i++)
+		own.emplace_back([&] {
+			stream s(b.dev);
+
+			for (int r = 0; r < rounds; r++) {
+				wrong += usdma_copy(s, b.mem.data(), b.host.data(), 64) != 0;
+				if (r % 2)
+					wrong += usdma_device_sync(b.dev, long_ms) != 0;
+				wrong += usdma_stream_sync(s, long_ms) != -EIO;
+			}
+		});
+	for (int i = 0; i < thieves; i++)
+		steal.emplace_back([&] {
+			while (!stop)
+				wrong += usdma_device_sync(b.dev, long_ms) != 0;
+		});
+	for (auto &t : own)
+		t.join();
+	stop = true;
+	for (auto &t : steal)
+		t.join();
+	b.mend();
+	assert_int_equal(wrong, 0);
+}
+
+/* ---- ACL -------------------------------------------------------------------------------------------- */
+
+struct acl_bench {
+	bench b; /* the same device, for its faults */
+	char *host, *mem;
+
+	acl_bench()
+	{
+		GOOD(aclrtSetDevice(0));
+		GOOD(aclrtMallocHost(reinterpret_cast<void **>(&host), size));
+		GOOD(aclrtMalloc(reinterpret_cast<void **>(&mem), size, ACL_MEM_MALLOC_HUGE_FIRST));
+	}
+	~acl_bench()
+	{
+		GOOD(aclrtFreeHost(host));
+		GOOD(aclrtFree(mem));
+		GOOD(aclrtResetDevice(0));
+	}
+	acl_bench(const acl_bench &) = delete;
+	acl_bench &operator=(const acl_bench &) = delete;
+	void fail_on(const std::vector<aclrtStream> &all)
+	{
+		b.break_it();
+		for (aclrtStream s : all)
+			GOOD(aclrtMemcpyAsync(mem, size, host, size, ACL_MEMCPY_HOST_TO_DEVICE, s));
+		for (aclrtStream s : all)
+			for (aclrtStreamStatus st = ACL_STREAM_STATUS_NOT_READY; st == ACL_STREAM_STATUS_NOT_READY;)
+				GOOD(aclrtStreamQuery(s, &st));
+		b.mend();
+	}
+};
+
+static void acl_device_sync_tells_and_takes_none(void **)
+{
+	acl_bench b;
+	aclrtStream s, t;
+
+	GOOD(aclrtCreateStream(&s));
+	GOOD(aclrtCreateStream(&t));
+	b.fail_on({s, t});
+	/* Both failures are told here, one a call; then there is nothing new. */
+	assert_int_equal(aclrtSynchronizeDevice(), task_error);
+	assert_int_equal(aclrtSynchronizeDeviceWithTimeout(long_ms), task_error);
+	GOOD(aclrtSynchronizeDevice());
+	assert_int_equal(aclrtSynchronizeStream(s), task_error);
+	GOOD(aclrtSynchronizeStream(s));
+	assert_int_equal(aclrtSynchronizeStreamWithTimeout(t, long_ms), task_error);
+	GOOD(aclrtSynchronizeStream(t));
+	GOOD(aclrtSynchronizeDevice());
+	b.fail_on({t});
+	assert_int_equal(aclrtSynchronizeStream(t), task_error);
+	GOOD(aclrtSynchronizeDevice());
+	GOOD(aclrtDestroyStream(s));
+	GOOD(aclrtDestroyStream(t));
+}
+
+static void acl_destroy_returns_what_nobody_took(void **)
+{
+	acl_bench b;
+	aclrtStream s;
+
+	for (const auto end : {aclrtDestroyStream, aclrtDestroyStreamForce}) {
+		GOOD(aclrtCreateStream(&s));
+		b.fail_on({s});
+		assert_int_equal(aclrtSynchronizeDevice(), task_error);
+		assert_int_equal(end(s), task_error);
+		assert_int_equal(end(s), 107017);
+		GOOD(aclrtCreateStream(&s));
+		b.fail_on({s});
+		assert_int_equal(aclrtSynchronizeStream(s), task_error);
+		GOOD(end(s));
+	}
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(device_sync_takes_none),
+		cmocka_unit_test(copy_sync_takes_none),
+		cmocka_unit_test(destroy_returns_what_nobody_took),
+		cmocka_unit_test(destroy_waits_for_the_failure),
+		cmocka_unit_test(none_is_stolen),
+		cmocka_unit_test(acl_device_sync_tells_and_takes_none),
+		cmocka_unit_test(acl_destroy_returns_what_nobody_took),
+	};
+
+	return cmocka_run_group_tests_name("errors", tests, nullptr, nullptr);
+}

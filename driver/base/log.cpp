@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/log.h"
 
+#include "driver/base/cancel.h"
 #include "driver/base/printable.h"
 
 #include <cstdarg>
@@ -53,6 +54,7 @@ void log_write(log_level level, const char *fmt, ...)
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
 	make_printable(line);
+	const no_cancel quiet;
 	std::lock_guard guard(sink_lock);
 	if (sink_now)
 		sink_now(level, line, sink_arg);

@@ -9,6 +9,7 @@
  *  - Copies and memsets of 0 bytes return 0 before any check.
  *  - After a failure aclGetRecentErrMsg() gives a text that names call, argument and cause.
  *  - Any thread may call anything; a context is current for each thread by itself.
+ *  - A thread that is cancelled (pthread_cancel(3)) in a call ends the call first.
  *  - In a child of fork(2) every call that needs a device gives 507000: call exec first.
  */
 #ifndef USDMA_ACL_H

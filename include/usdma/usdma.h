@@ -17,8 +17,8 @@
  *   that destroys returns after it.  Of several threads that destroy one handle
  *   one succeeds, the others get -EBADF.  A handle is not used again for
  *   another object at once: what is kept after its end gets -EBADF.
- * - A thread is not cancelled (pthread_cancel) inside a call; the request is
- *   acted upon at its next cancellation point behind it.
+ * - No call is a cancellation point: a thread that is cancelled (pthread_cancel)
+ *   in one ends its call first.
  * - The error of a stream's work is kept by that stream until a call that says
  *   so takes it.  No other stream's call, and none on the device, takes it.
  * - Sizes and lengths are bytes, times are what their names say (ms, ns),

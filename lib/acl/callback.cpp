@@ -206,6 +206,7 @@ static void run(const delivery *d)
 
 static aclError process(const char *call, service &v, s32 timeout)
 {
+	const no_cancel whole; /* the functions as well */
 	reporter *r;
 
 	if (timeout == 0 || timeout < -1)

@@ -67,6 +67,8 @@ aclError aclrtDestroyContext(aclrtContext context)
 
 	if (!context)
 		return bad_arg(__func__, "context is NULL");
+	if (core::forked())
+		return no_context(__func__);
 	if (!context_valid(context))
 		return fault(__func__, ACL_ERROR_RT_CONTEXT_NULL, "%p is not a live context", context);
 	if (c->primary)

@@ -39,6 +39,8 @@ static aclError check_desc_address(const char *call, const void *desc)
 {
 	if (reinterpret_cast<u64>(desc) % desc_align)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "desc %p is not aligned to 64 bytes", desc);
+	if (core::forked())
+		return no_context(call);
 	const core::place p = core::locate(desc);
 	if (p.cls != core::mem_class::device || !p.size)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "desc %p is not device memory", desc);

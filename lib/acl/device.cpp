@@ -23,6 +23,9 @@ static constinit core::immortal<hook_table<aclrtDeviceTaskAbortCallback>> abort_
 
 context *primary_of(unsigned slot)
 {
+	/* The lock may be a thread's of the parent, for good. */
+	if (core::forked())
+		return nullptr;
 	std::lock_guard guard(primaries->lock);
 
 	return slot < core::max_devices ? primaries->of[slot].ctx : nullptr;
@@ -184,6 +187,8 @@ aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout)
 {
 	const int slot = slot_of(deviceId);
 
+	if (core::forked())
+		return forked_fault(__func__);
 	if (slot < 0)
 		return no_device(__func__, deviceId);
 	const core::slot_hold dev{unsigned(slot)};

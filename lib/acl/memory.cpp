@@ -174,6 +174,8 @@ aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attribut
 {
 	if (!ptr || !attributes)
 		return bad_arg(__func__, "ptr or attributes is NULL");
+	if (core::forked())
+		return no_context(__func__);
 	const core::place p = core::locate(ptr);
 	*attributes = {};
 	attributes->pageSize = p.reg ? p.reg->page_size : 4096;
@@ -198,6 +200,8 @@ aclError aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize)
 		return bad_arg(__func__, "ptr is NULL");
 	if (!pbase && !psize)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "pbase and psize are both NULL");
+	if (core::forked())
+		return no_context(__func__);
 	const core::place p = core::locate(ptr);
 	if (!p.size)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "ptr %p lies in no block of ours", ptr);
@@ -216,6 +220,8 @@ aclError aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, uin
 		return bad_arg(__func__, "addrList or checkResult is NULL, or size is 0");
 	if (reserve || !memType || (memType & ~known))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "reserve is not 0, or memType 0x%x is unknown", memType);
+	if (core::forked())
+		return no_context(__func__);
 	*checkResult = (memType & ACL_RT_MEM_TYPE_DEV) != 0;
 	for (u32 i = 0; i < size; i++) {
 		const core::place p = core::locate(addrList[i]);

@@ -103,6 +103,8 @@ aclError get_notify(const char *call, const void *handle, bool counts, held_noti
 {
 	if (!handle)
 		return bad_arg(call, "notify is NULL");
+	if (core::forked())
+		return no_context(call);
 	if (!out->take(handle) || (*out)->counts != counts)
 		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p is not a live %s: it was destroyed or never was one", handle,
 			     counts ? "count notify" : "notify");

@@ -17,6 +17,8 @@ static aclError get_pool(const char *call, const void *handle, held_pool *out)
 {
 	if (!handle)
 		return bad_arg(call, "memPool is NULL");
+	if (core::forked())
+		return no_context(call);
 	return out->take(handle) ? ACL_SUCCESS : no_pool(call, handle);
 }
 
@@ -116,6 +118,8 @@ aclError aclrtMemPoolDestroy(const aclrtMemPool memPool)
 {
 	if (!memPool)
 		return bad_arg(__func__, "memPool is NULL");
+	if (core::forked())
+		return no_context(__func__);
 	return core::pool_destroy(memPool) ? ACL_SUCCESS : no_pool(__func__, memPool);
 }
 

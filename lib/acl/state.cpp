@@ -2,6 +2,7 @@
 #include "lib/acl/state.h"
 #include "lib/acl/report_thread.h"
 
+#include "driver/base/cancel.h"
 #include "lib/core/config.h"
 
 #include <cstdlib>
@@ -174,6 +175,7 @@ void note_task()
 
 int context_create(s32 id, bool primary, context **out)
 {
+	const no_cancel quiet;
 	context *c = contexts->get();
 	core::stream_options opt;
 	int err;
@@ -208,6 +210,7 @@ static void end_stream(core::stream *s, bool is_default, bool force)
 
 bool context_destroy(context *c, bool force)
 {
+	const no_cancel quiet;
 	const auto owned = [](const core::stream *s, const void *arg) { return owner_of(s) == arg; };
 	u64 name = load_relaxed(&c->alive);
 

@@ -53,6 +53,8 @@ using held_physical = held<core::physical, core::physical_enter, core::physical_
 
 static aclError get_physical(const char *call, const void *handle, held_physical *out)
 {
+	if (core::forked())
+		return no_context(call);
 	if (!out->take(handle))
 		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p is not a live handle of physical memory", handle);
 	return ACL_SUCCESS;

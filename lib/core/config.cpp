@@ -3,6 +3,7 @@
 #include "lib/core/config.h"
 
 #include "driver/base/barrier.h"
+#include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "driver/dma/registry.h"
 #include "lib/core/config_file.h"
@@ -164,6 +165,7 @@ const char *config_env(const char *name)
 /* nullptr: no memory for them now. */
 [[gnu::cold]] static const config *take_into_use()
 {
+	const no_cancel quiet;
 	std::lock_guard guard(program->lock);
 
 	if (!program->in_use) {
@@ -197,6 +199,7 @@ const config &config_get()
 
 config setting_preview()
 {
+	const no_cancel quiet;
 	std::unique_lock guard(program->lock);
 
 	if (!program->in_use)

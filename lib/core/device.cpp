@@ -116,6 +116,9 @@ device *device_peek(unsigned slot)
 
 device *device_enter(unsigned slot)
 {
+	/* The lock may be a thread's of the parent, for good. */
+	if (forked())
+		return nullptr;
 	std::lock_guard guard(table->lock);
 	device *dev = slot < max_devices ? table->dev[slot] : nullptr;
 

@@ -57,10 +57,12 @@ int event_destroy(const void *handle)
 	u64 name = reinterpret_cast<u64>(handle);
 	event *e = event_of(handle);
 
+	if (forked())
+		return fail_forked();
 	/* Of several that destroy it, one.  A name is never used again. */
 	if (!event_valid(handle) ||
 	    !__atomic_compare_exchange_n(&e->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-		return forked() ? fail_forked() : fail(EBADF, "the event is destroyed already");
+		return fail(EBADF, "the event is destroyed already");
 	event_unref(e);
 	return 0;
 }

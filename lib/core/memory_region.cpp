@@ -186,6 +186,9 @@ place locate_slow(u64 addr)
 	located l = {};
 	bool found, stable = false;
 
+	/* A thread of the parent may have been in the middle of a change. */
+	if (unlikely(forked()))
+		return nowhere(addr);
 	for (int i = 0; i < 100 && !stable; i++)
 		stable = look_up(addr, &l, &found);
 	if (!stable) {

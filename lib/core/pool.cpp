@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/pool.h"
 
+#include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "lib/core/event.h"
 #include "lib/core/memory.h"
@@ -56,6 +57,7 @@ static pool_state &state()
 
 int pool_create(device *dev, u64 max, pool **out)
 {
+	const no_cancel quiet;
 	const int err = device_ref(dev);
 
 	if (err)
@@ -132,6 +134,7 @@ void pool_leave(pool *p)
 
 bool pool_destroy(const void *handle)
 {
+	const no_cancel quiet;
 	pool *p = pool_enter(handle);
 
 	if (!p)
@@ -197,6 +200,7 @@ static used_map::node_type make_node()
 
 int pool_alloc(pool *p, u64 size, stream *s, void **out)
 {
+	const no_cancel quiet;
 	pool_state &st = state();
 	std::lock_guard guard(st.lock);
 	u64 addr, got = align_up(size, pool_grain);
@@ -249,6 +253,7 @@ static int keep(pool *p, u64 addr, u64 size, stream *s)
 
 int pool_free(void *ptr, stream *s)
 {
+	const no_cancel quiet;
 	pool_state &st = state();
 	std::unique_lock guard(st.lock);
 	const auto it = st.used.find(reinterpret_cast<u64>(ptr));
@@ -283,6 +288,7 @@ int pool_free(void *ptr, stream *s)
 
 void pool_trim(pool *p, u64 held)
 {
+	const no_cancel quiet;
 	std::lock_guard guard(state().lock);
 
 	shrink_idle(p, held);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/vmm.h"
 
+#include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "lib/core/heap.h"
 #include "lib/core/memory.h"
@@ -81,6 +82,7 @@ void vmm_give_addresses(u64 va)
 
 int vmm_reserve(u64 size, u64 align, u64 expect, u64 *va)
 {
+	const no_cancel quiet;
 	const u64 whole = align_up(size, vmm_grain);
 	int err;
 
@@ -112,6 +114,10 @@ static bool any_mapped(const vmm_state &v, u64 va, u64 size)
 
 int vmm_release(u64 va)
 {
+	const no_cancel quiet;
+
+	if (forked())
+		return fail_forked();
 	vmm_state &v = vmm();
 	{
 		std::lock_guard guard(v.lock);
@@ -176,6 +182,7 @@ void physical_drop(physical *p)
 
 int physical_device(device *dev, u64 size, u64 align, physical **out)
 {
+	const no_cancel quiet;
 	physical *p = nullptr;
 	int err;
 
@@ -207,6 +214,7 @@ static int make_host(physical *p, u64 size)
 
 int physical_host(device *dev, u64 size, int, physical **out)
 {
+	const no_cancel quiet;
 	physical *p = nullptr;
 	int err;
 
@@ -255,6 +263,7 @@ void *physical_handle(const physical *p)
 
 void physical_put(physical *p)
 {
+	const no_cancel quiet;
 	vmm_state &v = vmm();
 	{
 		std::lock_guard guard(v.lock);
@@ -338,6 +347,7 @@ static int check_map(const vmm_state &v, u64 va, u64 size, const physical *p)
 
 int vmm_map(u64 va, u64 size, physical *p, bool access)
 {
+	const no_cancel quiet;
 	vmm_state &v = vmm();
 	std::lock_guard guard(v.lock);
 	const vmm_mapping m{p, size, nullptr};
@@ -372,6 +382,7 @@ static vmm_mapping *mapping_at(vmm_state &v, u64 va)
 
 int vmm_unmap(u64 va)
 {
+	const no_cancel quiet;
 	vmm_state &v = vmm();
 	physical *p = nullptr;
 
@@ -396,6 +407,10 @@ int vmm_unmap(u64 va)
 
 int vmm_set_access(u64 va, u64 size)
 {
+	const no_cancel quiet;
+
+	if (forked())
+		return fail_forked();
 	vmm_state &v = vmm();
 	std::lock_guard guard(v.lock);
 	vmm_mapping *m = mapping_at(v, va);
@@ -409,6 +424,8 @@ int vmm_set_access(u64 va, u64 size)
 
 int vmm_get_access(u64 va, bool *granted, bool *host)
 {
+	if (forked())
+		return fail_forked();
 	vmm_state &v = vmm();
 	std::lock_guard guard(v.lock);
 	auto it = v.mapped.upper_bound(va);
@@ -422,6 +439,8 @@ int vmm_get_access(u64 va, bool *granted, bool *host)
 
 int vmm_retain(u64 va, physical **out)
 {
+	if (forked())
+		return fail_forked();
 	vmm_state &v = vmm();
 	std::lock_guard guard(v.lock);
 	const vmm_mapping *m = mapping_at(v, va);

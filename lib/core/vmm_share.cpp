@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Physical memory and device memory that other processes map. */
+#include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "lib/core/slab.h"
 #include "lib/core/hold.h"
@@ -44,6 +45,7 @@ static number_table &exported()
 
 int physical_export(physical *p, bool open, u64 *number)
 {
+	const no_cancel quiet;
 	std::lock_guard guard(export_lock);
 	share_spec spec{share_kind::physical, open, p->fd.get(), 0, p->size, p->host};
 	int err = 0;
@@ -87,6 +89,7 @@ void physical_unshare(physical *p)
 
 int physical_allow(u64 number, const s32 *pids, size_t n)
 {
+	const no_cancel quiet;
 	std::lock_guard guard(export_lock);
 	const auto it = exported().of.find(number);
 
@@ -109,6 +112,7 @@ static int fill_import(physical *p, share *s)
 
 int physical_import(u64 number, device *dev, physical **out)
 {
+	const no_cancel quiet;
 	physical *p;
 	share *s;
 	int err;
@@ -166,6 +170,7 @@ static int no_key()
 
 int ipc_memory_export(const void *ptr, u64 size, bool open, char *key)
 {
+	const no_cancel quiet;
 	const place p = locate(ptr);
 	const slot_hold dev(p.slot);
 	share_spec spec{share_kind::memory, open, -1, 0, size, 0};
@@ -195,6 +200,7 @@ int ipc_memory_export(const void *ptr, u64 size, bool open, char *key)
 
 int ipc_memory_allow(const char *key, const s32 *pids, size_t n)
 {
+	const no_cancel quiet;
 	ipc_state &st = ipc();
 	std::lock_guard guard(st.lock);
 	const auto it = st.exports.find(key);
@@ -238,6 +244,7 @@ static int import_map(import *i)
 
 int ipc_memory_import(device *dev, const char *key, void **out)
 {
+	const no_cancel quiet;
 	ipc_state &st = ipc();
 	std::lock_guard guard(st.lock);
 	const auto it = st.imports.find(key);
@@ -274,6 +281,7 @@ int ipc_memory_import(device *dev, const char *key, void **out)
 
 int ipc_memory_close(const char *key)
 {
+	const no_cancel quiet;
 	ipc_state &st = ipc();
 	std::lock_guard guard(st.lock);
 	const auto in = st.imports.find(key);
@@ -298,6 +306,7 @@ int ipc_memory_close(const char *key)
 
 int ipc_memory_close_at(const void *ptr)
 {
+	const no_cancel quiet;
 	char key[share_key_len + 1] = "";
 	{
 		ipc_state &st = ipc();

@@ -75,6 +75,8 @@ int usdma_pointer_get_info(const void *ptr, struct usdma_pointer_info *info)
 	struct usdma_pointer_info v = {};
 
 	need_pointer(info);
+	if (core::forked())
+		return core::fail_forked();
 	const core::place p = core::locate(ptr);
 
 	v.memory_class = int32_t(p.cls);

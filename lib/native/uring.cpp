@@ -37,14 +37,20 @@ static completion *to_completion(usdma_completion *c)
 
 #define need_completion(c)                                                                                             \
 	do {                                                                                                           \
+		if (unlikely(core::forked()))                                                                          \
+			return core::fail_forked();                                                                    \
 		if (unlikely(!all.holds(c)))                                                                           \
-			return native::not_held(__func__, "completion", core::forked() ? core::fail_forked() : -EBADF);  \
+			return native::not_held(__func__, "completion", -EBADF);                                       \
 	} while (0)
 
 int usdma_completion_create(usdma_completion **out)
 {
+	const no_cancel quiet;
+
 	need_pointer(out);
 	*out = nullptr;
+	if (core::forked())
+		return core::fail_forked();
 	/* Not EFD_NONBLOCK: io_uring would end the read with -EAGAIN instead of waiting. */
 	unique_fd fd(eventfd(0, EFD_CLOEXEC));
 
@@ -61,6 +67,8 @@ int usdma_completion_create(usdma_completion **out)
 
 int usdma_completion_destroy(usdma_completion *completion)
 {
+	const no_cancel quiet;
+
 	need_completion(completion);
 	struct completion *c = to_completion(completion);
 
@@ -103,6 +111,7 @@ static bool signalled(completion *c)
 
 int usdma_completion_finish(usdma_completion *completion)
 {
+	const no_cancel quiet;
 	core::stream_error e;
 
 	need_completion(completion);

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every call that the ACL headers declare in a child of fork, while other threads of the parent are in calls of
+ * their own; and by threads that are being cancelled.
+ */
+#include "acl/acl.h"
+#include "acl/rt_compat.h"
+#include "tests/integration/every_call.h"
+
+#include <atomic>
+#include <optional>
+#include <set>
+#include <thread>
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+using namespace usdma::test;
+
+#define GOOD(call) assert_int_equal(call, 0)
+
+static constexpr size_t size = 1 << 16;
+static constexpr long no_device_in_child = 507000;
+
+static void nothing(void *)
+{
+}
+
+namespace {
+
+/* What the calls are made with. */
+struct world : places_for_results {
+	aclrtContext context, other_context;
+	aclrtStream stream, other;
+	aclrtEvent event, shared_event;
+	aclrtNotify notify;
+	aclrtCntNotify count;
+	aclrtDrvMemHandle physical, held_physical;
+	aclrtMemPool pool;
+	aclrtPhysicalMemProp prop{};
+	aclrtMemPoolProps pool_props{};
+	aclrtMemAccessDesc access{};
+	aclrtMemcpyBatchAttr batch{};
+	aclrtIpcEventHandle event_key{};
+	aclrtStreamConfigHandle *options = aclrtCreateStreamConfigHandle();
+	aclDataBuffer *buffer;
+	size_t granule = 0;
+	char *mem, *host, *plain, *registered, *descriptor;
+	void *mem_to_free, *host_to_free, *mapped, *mapped_not, *pooled;
+	void *places[2], *places_from[2];
+	const void *const_places[2];
+	size_t sizes[2] = {64, 64};
+	char text[256] = "", key[256] = "";
+	any_pointer scratch;
+	uint64_t thread = uint64_t(pthread_self());
+
+	world()
+	{
+		GOOD(aclrtSetDevice(0));
+		GOOD(aclrtCreateContext(&other_context, 0));
+		GOOD(aclrtSetDevice(0));
+		GOOD(aclrtGetCurrentContext(&context));
+		make_memory();
+		make_virtual_memory();
+		make_objects();
+		scratch.p = aligned_alloc(4096, size);
+		memset(scratch.p, 0, size);
+		buffer = aclCreateDataBuffer(scratch.p, 64);
+	}
+	/* Some call may have ended any of these. */
+	~world()
+	{
+		aclrtSetDevice(0);
+		aclrtDeviceTaskAbort(0, 0); /* some wait for what never comes */
+		aclrtUnmapMem(mapped);
+		aclrtReleaseMemAddress(mapped);
+		aclrtReleaseMemAddress(mapped_not);
+		aclrtFreePhysical(physical);
+		aclrtFreePhysical(held_physical);
+		aclrtMemPoolDestroy(pool);
+		aclrtFreeHost(host);
+		aclrtFreeHost(host_to_free);
+		aclrtHostUnregister(registered);
+		aclrtHostUnregister(plain);
+		aclrtDestroyEvent(event);
+		aclrtDestroyEvent(shared_event);
+		aclrtDestroyNotify(notify);
+		aclrtCntNotifyDestroy(count);
+		aclDestroyDataBuffer(buffer);
+		aclrtDestroyStreamConfigHandle(options);
+		aclrtDestroyContext(other_context);
+		aclrtResetDeviceForce(0);
+		free(plain);
+		free(registered);
+		free(scratch.p);
+	}
+	world(const world &) = delete;
+	world &operator=(const world &) = delete;
+
+private:
+	static char *device_memory()
+	{
+		void *p;
+
+		GOOD(aclrtMalloc(&p, size, ACL_MEM_MALLOC_HUGE_FIRST));
+		return static_cast<char *>(p);
+	}
+	void make_memory()
+	{
+		mem = device_memory();
+		mem_to_free = device_memory();
+		descriptor = device_memory();
+		GOOD(aclrtMemset(mem, size, 0, size));
+		GOOD(aclrtMallocHost(reinterpret_cast<void **>(&host), size));
+		GOOD(aclrtMallocHost(&host_to_free, size));
+		plain = static_cast<char *>(aligned_alloc(4096, size));
+		registered = static_cast<char *>(aligned_alloc(4096, size));
+		GOOD(aclrtHostRegisterV2(registered, size, ACL_HOST_REG_PINNED));
+		places[0] = places[1] = mem;
+		places_from[0] = places_from[1] = host;
+		const_places[0] = const_places[1] = mem + 8192;
+	}
+	void make_virtual_memory()
+	{
+		prop.location = {0, ACL_MEM_LOCATION_TYPE_DEVICE};
+		prop.memAttr = ACL_HBM_MEM_HUGE;
+		GOOD(aclrtMemGetAllocationGranularity(&prop, ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM, &granule));
+		GOOD(aclrtMallocPhysical(&physical, granule, &prop, 0));
+		GOOD(aclrtMallocPhysical(&held_physical, granule, &prop, 0));
+		GOOD(aclrtReserveMemAddress(&mapped, granule, 0, nullptr, 0));
+		GOOD(aclrtReserveMemAddress(&mapped_not, granule, 0, nullptr, 0));
+		GOOD(aclrtMapMem(mapped, granule, 0, held_physical, 0));
+		access.location = prop.location;
+		access.flags = ACL_RT_MEM_ACCESS_FLAGS_READWRITE;
+		GOOD(aclrtMemSetAccess(mapped, granule, &access, 1));
+	}
+	void make_objects()
+	{
+		pool_props.location = prop.location;
+		GOOD(aclrtMemPoolCreate(&pool, &pool_props));
+		GOOD(aclrtCreateStream(&stream));
+		GOOD(aclrtCreateStream(&other));
+		GOOD(aclrtMemPoolMallocAsync(&pooled, 4096, pool, stream));
+		GOOD(aclrtCreateEventWithFlag(&event, ACL_EVENT_TIME_LINE));
+		GOOD(aclrtCreateEventExWithFlag(&shared_event, ACL_EVENT_IPC));
+		GOOD(aclrtCreateNotify(&notify, 0));
+		GOOD(aclrtCntNotifyCreate(&count, 0));
+		GOOD(aclrtRecordEvent(event, stream));
+		GOOD(aclrtRecordNotify(notify, stream));
+		GOOD(aclrtSynchronizeStream(stream));
+		GOOD(aclrtIpcMemGetExportKey(mem, size, key, 65, 0));
+	}
+};
+
+} // namespace
+
+#define CALL(name, expression) {#name, [](world &w) { (void)w; return value_of([&] { return expression; }); }},
+static const std::vector<named_call<world>> calls = {
+#include "acl_calls.inc"
+};
+#undef CALL
+
+/*
+ * Those that reach no device, and so answer in a child as well: what is of the process or the thread, what is told of
+ * devices that are not open, and what is refused anywhere.
+ */
+static const std::set<std::string> need_no_device = {
+	"aclCreateDataBuffer", "aclDataTypeSize", "aclDestroyDataBuffer", "aclFinalize",
+	"aclFinalizeCallbackRegister", "aclFinalizeCallbackUnRegister", "aclFinalizeReference", "aclFloat16ToFloat",
+	"aclFloatToFloat16", "aclGetCannAttribute", "aclGetCannAttributeList", "aclGetDataBufferAddr",
+	"aclGetDataBufferSizeV2", "aclGetRecentErrMsg", "aclInit", "aclInitCallbackRegister",
+	"aclInitCallbackUnRegister", "aclUpdateDataBuffer", "aclrtCreateStreamConfigHandle",
+	"aclrtDestroyStreamConfigHandle", "aclrtDeviceCanAccessPeer", "aclrtDeviceGetBareTgid", "aclrtDeviceGetUuid",
+	"aclrtDevicePeerAccessStatus", "aclrtGetDeviceCapability", "aclrtGetDeviceCount", "aclrtGetDeviceInfo",
+	"aclrtGetDeviceResLimit", "aclrtGetDeviceUtilizationRate", "aclrtGetDevicesTopo", "aclrtGetErrorVerbose",
+	"aclrtGetLastError", "aclrtGetLogicDevIdByPhyDevId", "aclrtGetLogicDevIdByUserDevId", "aclrtGetMemUsageInfo",
+	"aclrtGetMemcpyDescSize", "aclrtGetPhyDevIdByLogicDevId", "aclrtGetPrimaryCtxState",
+	"aclrtGetResInCurrentThread", "aclrtGetRunMode", "aclrtGetSocName", "aclrtGetSysParamOpt",
+	"aclrtGetUserDevIdByLogicDevId", "aclrtGetVersion", "aclrtHostGetDevicePointer",
+	"aclrtHostMemMapCapabilities", "aclrtIpcMemImportPidInterServer", "aclrtIpcMemSetAttr",
+	"aclrtIpcMemSetImportPid", "aclrtMemAllocManaged", "aclrtMemFlush", 
+	"aclrtMemGetAllocationGranularity", "aclrtMemInvalidate", "aclrtMemP2PMap", "aclrtMemcpyAsyncWithOffset",
+	"aclrtPeekAtLastError", "aclrtProcessHostFunc", "aclrtProcessReport",
+	"aclrtQueryDeviceStatus", "aclrtRegDeviceStateCallback", "aclrtRegStreamStateCallback",
+	"aclrtResetDeviceResLimit", "aclrtSetCurrentContext", "aclrtSetDeviceResLimit",
+	"aclrtSetDeviceTaskAbortCallback", "aclrtSetExceptionInfoCallback", "aclrtSetOpWaitTimeout",
+	"aclrtSetStreamConfigOpt", "aclrtSetSysParamOpt", "aclrtSetTsDevice", "aclsysGetVersionNum",
+	"aclsysGetVersionStr", "rtDeviceGetBareTgid", "rtDisableP2P", "rtEnableP2P", "rtGetDeviceInfo",
+	"rtGetLogicDevIdByUserDevId", "rtSetIpcMemPid", "rtSetIpcMemorySuperPodPid",
+	/* Not supported anywhere. */
+	"aclrtCmoAsyncWithBarrier", "aclrtCmoWaitBarrier", "aclrtMallocCached", "aclrtMemManagedAdvise",
+	"aclrtMemManagedGetAttr", "aclrtMemManagedGetAttrs", "aclrtMemManagedPrefetchAsync",
+	"aclrtMemManagedPrefetchBatchAsync", "aclrtMemMapSelectedLink", "aclrtMemMapSetLink", "aclrtMemcpyFromSymbol",
+	"aclrtMemcpyFromSymbolAsync", "aclrtMemcpyToSymbol", "aclrtMemcpyToSymbolAsync",
+	"aclrtReserveMemAddressNoUCMemory",
+};
+
+static bool refused_in_child(world &w, const named_call<world> &c)
+{
+	const outcome o = in_child(w, c);
+	const bool harmless = need_no_device.contains(c.name);
+
+	if (o.returned && WIFEXITED(o.status) && (harmless || o.value == no_device_in_child))
+		return true;
+	print_error("%s in a child: %s, %ld, status 0x%x\n", c.name.c_str(), o.returned ? "returned" : "did not return", o.value,
+		    unsigned(o.status));
+	return false;
+}
+
+/* The parent's threads are anywhere in the library when it forks. */
+class busy_threads {
+public:
+	explicit busy_threads(const world &w)
+	{
+		for (int i = 0; i < 2; i++)
+			all_.emplace_back([&, i] {
+				void *p;
+
+				while (!stop_) {
+					right(aclrtSetDevice(1), "aclrtSetDevice");
+					right(aclrtResetDevice(1), "aclrtResetDevice");
+					right(aclrtSetCurrentContext(w.context), "aclrtSetCurrentContext");
+					right(aclrtMemcpyAsync(w.mem, 64, w.host, 64, ACL_MEMCPY_HOST_TO_DEVICE, i ? w.other : nullptr), "aclrtMemcpyAsync");
+					right(aclrtSynchronizeStream(w.other), "aclrtSynchronizeStream");
+					right(aclrtMallocHost(&p, 64), "aclrtMallocHost");
+					right(aclrtFreeHost(p), "aclrtFreeHost");
+				}
+			});
+	}
+	~busy_threads() noexcept(false)
+	{
+		stop_ = true;
+		for (auto &t : all_)
+			t.join();
+		assert_int_equal(wrong_, 0);
+	}
+
+private:
+	/* cmocka's assertions are for the test's own thread. */
+	void right(aclError code, const char *call)
+	{
+		if (code && !wrong_++)
+			print_error("%s: %d: %s\n", call, code, aclGetRecentErrMsg());
+	}
+
+	std::atomic<int> wrong_{0};
+	std::atomic<bool> stop_{false};
+	std::vector<std::thread> all_;
+};
+
+static void in_children(void **)
+{
+	world w;
+	int wrong = 0;
+
+	for (const bool busy : {false, true}) {
+		std::optional<busy_threads> others;
+
+		if (busy)
+			others.emplace(w);
+		for (const auto &c : calls)
+			wrong += !refused_in_child(w, c);
+	}
+	assert_int_equal(wrong, 0);
+	/* The parent goes on unharmed. */
+	memset(w.host, 0x5a, size);
+	GOOD(aclrtMemcpyAsync(w.mem, size, w.host, size, ACL_MEMCPY_HOST_TO_DEVICE, w.stream));
+	GOOD(aclrtSynchronizeStream(w.stream));
+	GOOD(aclrtMemcpy(w.plain, size, w.mem, size, ACL_MEMCPY_DEVICE_TO_HOST));
+	assert_memory_equal(w.plain, w.host, size);
+}
+
+/* ---- cancellation ----------------------------------------------------------------------------------- */
+
+/* In the world's context, which each thread has to say. */
+static world *now;
+
+static void with_a_cancel_pending(void **)
+{
+	int wrong = 0;
+
+	for (const auto &c : calls) {
+		world w;
+		aclrtStream s;
+		void *p;
+
+		now = &w;
+		cancelled_call<world> one{&w, &c};
+		one.before = [] { GOOD(aclrtSetCurrentContext(now->context)); };
+		if (!one.run()) {
+			print_error("%s: a cancelled thread %s\n", c.name.c_str(), one.returned ? "went on" : "ended in the call");
+			wrong++;
+		}
+		/* Others find the library as it should be. */
+		GOOD(aclrtSetDevice(0));
+		GOOD(aclrtMalloc(&p, 64, ACL_MEM_MALLOC_HUGE_FIRST));
+		GOOD(aclrtCreateStream(&s));
+		GOOD(aclrtMemsetAsync(p, 64, 1, 64, s));
+		GOOD(aclrtSynchronizeStream(s));
+		GOOD(aclrtDestroyStream(s));
+		GOOD(aclrtFree(p));
+	}
+	assert_int_equal(wrong, 0);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(in_children),
+		cmocka_unit_test(with_a_cancel_pending),
+	};
+
+	GOOD(aclInit(nullptr));
+	const int failed = cmocka_run_group_tests_name("every ACL call", tests, nullptr, nullptr);
+	return failed ? failed : aclFinalize();
+}

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Prints a call of each function that the given headers declare, with arguments that are mostly right.
+
+calls.py MARK HEADER...      MARK is what a declaration begins with (USDMA_API)
+
+One line a function: CALL(name, expression), in which `w` is the test's world (every_call.h).
+Arguments go by function and name, by name, then by type; a type that is not known is an error, so
+that a new function is in the tests that include this, or the build says what is missing.
+"""
+import re
+import sys
+
+# By function and name of the parameter.
+SPECIAL = {
+    ('usdma_host_free', 'ptr'): 'w.host_to_free', ('usdma_device_free', 'ptr'): 'w.mem_to_free',
+    ('usdma_host_register', 'ptr'): 'w.plain', ('usdma_host_unregister', 'ptr'): 'w.registered',
+    ('usdma_copy', 'src'): 'w.host', ('usdma_copy_sync', 'src'): 'w.plain', ('usdma_setting_get', 'name'): '"spin_us"',
+    ('usdma_setting_set', 'name'): '"spin_us"', ('usdma_setting_set', 'value'): '"1"', ('usdma_setting_get', 'size'): '64',
+    ('usdma_open', 'name'): 'nullptr', ('usdma_stream_create', 'options'): 'nullptr',
+    ('usdma_log_set_callback', 'fn'): 'nullptr', ('usdma_log_set_level', 'level'): '2', ('usdma_fill', 'len'): '64',
+    ('usdma_wait_value', 'value'): '0', ('aclrtFreeHost', 'hostPtr'): 'w.host_to_free',
+    ('aclrtFreeHostWithDevSync', 'hostPtr'): 'w.host_to_free', ('aclrtFree', 'devPtr'): 'w.mem_to_free',
+    ('aclrtFreeWithDevSync', 'devPtr'): 'w.mem_to_free', ('aclrtHostRegister', 'ptr'): 'w.plain',
+    ('aclrtHostRegisterV2', 'ptr'): 'w.plain', ('aclrtHostUnregister', 'ptr'): 'w.registered',
+    ('aclrtHostGetDevicePointer', 'pHost'): 'w.registered', ('aclrtMemcpy', 'src'): 'w.plain',
+    ('aclrtUnmapMem', 'virPtr'): 'w.mapped', ('aclrtReleaseMemAddress', 'virPtr'): 'w.mapped_not',
+    ('aclrtMapMem', 'virPtr'): 'w.mapped_not', ('aclrtMapMem', 'size'): 'w.granule',
+    ('aclrtMemRetainAllocationHandle', 'virPtr'): 'w.mapped', ('aclrtMallocPhysical', 'size'): 'w.granule',
+    ('aclrtMallocPhysical', 'prop'): '&w.prop', ('aclrtMemGetAllocationGranularity', 'prop'): '&w.prop',
+    ('aclrtMemPoolCreate', 'poolProps'): '&w.pool_props', ('aclrtReserveMemAddress', 'size'): 'w.granule',
+    ('aclrtReserveMemAddress', 'alignment'): '0', ('aclrtReserveMemAddressNoUCMemory', 'size'): 'w.granule',
+    ('aclrtReserveMemAddressNoUCMemory', 'alignment'): '0', ('aclrtReserveMemAddressNoUCMemory', 'flags'): '1',
+    ('aclrtIpcMemGetExportKey', 'size'): '4096', ('aclrtValueWait', 'value'): '0', ('aclInit', 'configPath'): 'nullptr',
+    ('aclDestroyDataBuffer', 'dataBuffer'): 'aclCreateDataBuffer(w.scratch, 64)',
+    ('aclrtDestroyStreamConfigHandle', 'handle'): 'aclrtCreateStreamConfigHandle()',
+    ('aclrtMemSetAccess', 'virPtr'): 'w.mapped', ('aclrtMemSetAccess', 'size'): 'w.granule', ('aclrtMemGetAccess', 'virPtr'): 'w.mapped',
+    ('aclrtMemPoolFreeAsync', 'ptr'): 'w.pooled', ('aclrtMemPoolGetAttr', 'attr'): 'ACL_RT_MEM_POOL_ATTR_USED_MEM_CURRENT',
+    ('aclrtHostRegisterV2', 'flag'): 'ACL_HOST_REG_PINNED', ('aclrtIpcMemGetExportKey', 'len'): '65', ('aclrtIpcMemGetExportKey', 'key'): 'w.text',
+    ('aclrtNotifyGetExportKey', 'len'): '65', ('aclrtNotifyGetExportKey', 'key'): 'w.text', ('rtIpcSetMemoryName', 'len'): '65',
+    ('rtIpcSetMemoryName', 'name'): 'w.text', ('aclrtReduceAsync', 'kind'): 'ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM',
+    ('aclrtMemExportToShareableHandleV2', 'shareType'): 'ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT',
+    ('aclrtMemImportFromShareableHandleV2', 'shareType'): 'ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT',
+    ('aclrtMemSetPidToShareableHandleV2', 'shareType'): 'ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT',
+    ('aclrtDeviceCanAccessPeer', 'peerDeviceId'): '1', ('aclrtCheckMemType', 'addrList'): 'w.places', ('aclrtCheckMemType', 'size'): '1', ('aclrtCheckMemType', 'memType'): 'ACL_RT_MEM_TYPE_DEV', ('aclrtCreateStreamV2', 'handle'): 'nullptr',
+    ('aclrtSetStreamConfigOpt', 'handle'): 'w.options', ('aclrtSetStreamConfigOpt', 'valueSize'): '8',
+    ('aclrtSetStreamConfigOpt', 'attr'): 'ACL_RT_STREAM_FLAG', ('aclrtMemSetAccess', 'desc'): '&w.access',
+    ('aclrtMemSetAccess', 'count'): '1', ('aclrtGetPrimaryCtxState', 'flags'): 'nullptr', ('rtIpcSetMemoryName', 'byteCount'): '4096',
+    ('rtMemcpyAsyncWithoutCheckKind', 'src'): 'w.host', ('rtIpcCloseMemory', 'ptr'): 'w.mem',
+    ('aclrtGetMemInfo', 'attr'): 'ACL_HBM_MEM', ('aclrtMallocAlign32', 'policy'): 'ACL_MEM_MALLOC_NORMAL_ONLY',
+    ('aclrtMemcpy2d', 'src'): 'w.host', ('aclrtMemcpy2dAsync', 'src'): 'w.host', ('aclrtMemcpyAsync', 'src'): 'w.host',
+    ('aclrtIpcOpenEventHandle', 'handle'): 'w.event_key', ('aclrtCreateEventExWithFlag', 'flag'): 'ACL_EVENT_SYNC',
+    ('aclrtCreateEventWithFlag', 'flag'): 'ACL_EVENT_SYNC', ('aclrtIpcGetEventHandle', 'event'): 'w.shared_event',
+    ('aclrtDestroyContext', 'context'): 'w.other_context', ('aclrtSubscribeReport', 'stream'): 'w.other',
+    ('aclrtSubscribeHostFunc', 'exeStream'): 'w.other', ('aclrtPointerGetAttributes', 'ptr'): 'w.mem',
+    ('aclrtMemcpyAsyncWithDesc', 'desc'): 'w.descriptor', ('aclrtSetMemcpyDesc', 'desc'): 'w.descriptor',
+    ('aclrtSetMemcpyDesc', 'kind'): 'ACL_MEMCPY_INNER_DEVICE_TO_DEVICE', ('aclrtMemcpyAsyncWithDesc', 'kind'): 'ACL_MEMCPY_INNER_DEVICE_TO_DEVICE',
+    ('aclrtGetMemcpyDescSize', 'kind'): 'ACL_MEMCPY_INNER_DEVICE_TO_DEVICE', ('aclrtMemFlush', 'devPtr'): 'w.mem',
+    ('aclrtCtxGetSysParamOpt', 'opt'): 'ACL_OPT_DETERMINISTIC',
+}
+# By name, with the kinds of type that it goes for: h(andle), p(ointer), n(umber).
+NAMED = {
+    'dev': 'h w.dev', 'stream': 'h w.stream', 'event': 'h w.event', 'start': 'h w.event', 'end': 'h w.event',
+    'completion': 'h w.completion', 'sqe': 'p w.out<io_uring_sqe>()', 'dst': 'p w.mem', 'src': 'p w.mem + 8192', 'addr': 'p w.mem',
+    'ptr': 'p w.mem', 'items': 'p &w.item', 'rect': 'p &w.rect', 'len': 'n 64', 'size': 'n 64', 'n': 'n 1', 'timeout_ms': 'n 100',
+    'pattern_size': 'n 8', 'rules': 'p ""', 'fd': 'n w.fd', 'arg': 'p nullptr', 'name': 'p w.key', 'buf': 'p w.text',
+    'activeStream': 'h w.stream', 'exeStream': 'h w.stream', 'stm': 'p w.stream', 'startEvent': 'h w.event', 'endEvent': 'h w.event',
+    'context': 'h w.context', 'notify': 'h w.notify', 'cntNotify': 'h w.count', 'handle': 'h w.physical', 'memPool': 'h w.pool',
+    'devPtr': 'p w.mem', 'devAddr': 'p w.mem', 'srcAddr': 'p w.mem', 'dstAddr': 'p w.mem + 8192', 'desc': 'p w.mem', 'virPtr': 'p w.mapped',
+    'virPtrDst': 'p w.mem', 'virPtrSrc': 'p w.mem', 'hostPtr': 'p w.host', 'pHost': 'p w.host', 'userData': 'p nullptr', 'args': 'p nullptr',
+    'reserve': 'p nullptr', 'config': 'p nullptr', 'expectPtr': 'p nullptr', 'data': 'p w.scratch', 'symbol': 'p w.mem', 'key': 'p w.key',
+    'shareableHandle': 'p w.scratch', 'pkgName': 'p w.text', 'versionStr': 'p w.text', 'uuid': 'p w.out<aclrtUuid>()', 'regName': 'p "calls"', 'cfg': 'p nullptr',
+    'destMax': 'n 4096', 'dstMax': 'n 4096', 'maxCount': 'n 4096', 'memSize': 'n 4096', 'count': 'n 64', 'cnt': 'n 64', 'N': 'n 16',
+    'dpitch': 'n 64', 'spitch': 'n 64', 'width': 'n 64', 'height': 'n 2', 'num': 'n 1', 'pidNum': 'n 1', 'numBatches': 'n 1',
+    'numAttrs': 'n 1', 'inputNum': 'n 1', 'timeout': 'n 100', 'threadId': 'n w.thread', 'hostFuncThreadId': 'n w.thread',
+    'dsts': 'p w.places', 'srcs': 'p w.places_from', 'destMaxs': 'p w.sizes', 'sizes': 'p w.sizes', 'value': 'n 1', 'attrs': 'p &w.batch',
+    'ptrs': 'p w.const_places', 'notifies': 'p &w.notify', 'dataBuffer': 'p w.buffer',
+}
+FUNCTIONS = {'aclrtHostFunc', 'aclrtCallback', 'void (*'}
+HANDLES = {'aclrtStream', 'aclrtEvent', 'aclrtContext', 'aclrtNotify', 'aclrtCntNotify', 'aclrtDrvMemHandle', 'aclrtMemPool',
+           'usdma_device *', 'usdma_stream *', 'usdma_event *', 'usdma_completion *'}
+NUMBERS = {'size_t', 'uint64_t', 'uint32_t', 'int32_t', 'int64_t', 'int', 'unsigned', 'float', 'aclFloat16'}
+
+
+def declared(mark, paths):
+    for path in paths:
+        text = re.sub(r'/\*.*?\*/', ' ', open(path, encoding='utf-8').read(), flags=re.S)
+        text = re.sub(r'^#.*$', '', text.replace('\\\n', ' '), flags=re.M)
+        for statement in text.split(';'):
+            if mark in statement:
+                words = ' '.join(statement.split(mark)[1].split())
+                yield re.match(r'.*?(\w+)\s*\((.*)\)(?:\s*__attribute__.*)?$', words).groups()
+
+
+def parameters(text):
+    """(type, name) of each."""
+    for one in re.split(r',(?![^()]*\))', text):
+        callback = re.match(r'\s*void \(\*(\w+)\)', one)
+        if callback:
+            yield 'void (*', callback.group(1)
+        elif one.strip() != 'void':
+            kind, name = re.match(r'\s*(.*?)(\w+)\s*$', one).groups()
+            yield kind.strip(), name
+
+
+def kind_of(kind):
+    plain = kind.replace('const ', '').replace('struct ', '').strip()
+    if plain in HANDLES:
+        return 'h'
+    if plain.endswith('*') or plain.endswith('*const') or plain.endswith('* const'):
+        return 'p'
+    return 'n' if plain in NUMBERS else 'e'
+
+
+def argument(function, kind, name):
+    if (function, name) in SPECIAL:
+        return SPECIAL[function, name]
+    if kind in FUNCTIONS:
+        return 'nothing'
+    if re.search(r'(Callback|Func|_fn)$', kind):
+        return 'nullptr'
+    is_a = kind_of(kind)
+    want, _, said = NAMED.get(name, '').partition(' ')
+    # What a call gives back goes to a place of the world; a void * of these names is memory.
+    if want == is_a and (is_a != 'p' or name != 'value') and not (is_a == 'p' and kind.endswith('**') and name in ('devPtr', 'ptr', 'virPtr', 'hostPtr', 'dst', 'src') and 'Offset' not in function):
+        if kind in ('void **', 'const void **') and name in ('dst', 'src'):
+            return 'w.places' if name == 'dst' else 'w.const_places'
+        return said
+    if is_a == 'p':
+        to = re.sub(r'\s*(\*const|\* const|\*)$', '', kind)
+        return 'w.text' if to.replace('const ', '') == 'char' else 'w.scratch' if to in ('void', 'const void') else f'w.out<{to}>()'
+    if is_a == 'n':
+        return '0'
+    if is_a == 'e':
+        return 'ACL_MEMCPY_DEFAULT' if kind == 'aclrtMemcpyKind' else f'{kind.replace("const ", "")}{{}}'
+    sys.exit(f'{function}: no argument for {kind} {name}: add one here')
+
+
+def main():
+    mark, paths = sys.argv[1], sys.argv[2:]
+    for name, text in sorted(set(declared(mark, paths))):
+        if ' inline ' not in text:
+            print(f'CALL({name}, {name}({", ".join(argument(name, k, n) for k, n in parameters(text))}))')
+
+
+main()

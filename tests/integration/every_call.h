@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every function of a header, called: in a child of fork, and by a thread that is
+ * being cancelled.  calls.py makes the calls, for a world that holds what they need.
+ */
+#pragma once
+
+#include "tests/support/test.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <pthread.h>
+#include <string>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <type_traits>
+#include <unistd.h>
+#include <vector>
+
+namespace usdma::test {
+
+/* Places for what calls give back; a struct that says its size does. */
+class places_for_results {
+public:
+	template <class T> T *out()
+	{
+		next_ = (next_ + 1) % 8;
+		memset(buf_[next_], 0, sizeof(buf_[0]));
+		auto *p = reinterpret_cast<std::remove_const_t<T> *>(buf_[next_]);
+		if constexpr (requires { p->struct_size; })
+			p->struct_size = sizeof(T);
+		return p;
+	}
+
+private:
+	unsigned next_ = 0;
+	alignas(64) unsigned char buf_[8][4096];
+};
+
+/* Memory as whatever pointer is wanted. */
+struct any_pointer {
+	void *p = nullptr;
+	template <class T> operator T *() const { return static_cast<T *>(p); }
+};
+
+template <class W> struct named_call {
+	std::string name;
+	long (*call)(W &w);
+};
+
+template <class F> long value_of(const F &call)
+{
+	using result = decltype(call());
+
+	if constexpr (std::is_void_v<result>) {
+		call();
+		return 0;
+	} else if constexpr (std::is_pointer_v<result>) {
+		return call() != nullptr;
+	} else {
+		return long(call());
+	}
+}
+
+/* What one call came to. */
+struct outcome {
+	int returned;
+	long value;
+	int status; /* of the child, as by waitpid(2) */
+};
+
+/* In a child of its own, which has ten seconds. */
+template <class W> outcome in_child(W &w, const named_call<W> &c)
+{
+	auto *shared = static_cast<outcome *>(
+		mmap(nullptr, sizeof(outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	assert_ptr_not_equal(shared, MAP_FAILED);
+	const pid_t child = fork();
+
+	if (!child) {
+		/* cmocka's would go on with the next test. */
+		for (const int sig : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE})
+			signal(sig, SIG_DFL);
+		alarm(unsigned(patience_ms(10000) / 1000));
+		shared->value = c.call(w);
+		shared->returned = 1;
+		_exit(0);
+	}
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &shared->status, 0), child);
+	const outcome o = *shared;
+	munmap(shared, sizeof(*shared));
+	return o;
+}
+
+/* By a thread that has been cancelled already: the first cancellation point that takes notice ends it. */
+template <class W> struct cancelled_call {
+	W *w;
+	const named_call<W> *call;
+	bool returned = false, left = false;
+	long value = 0;
+	void (*before)() = nullptr;
+
+	static void leave(void *arg) { static_cast<cancelled_call *>(arg)->left = true; }
+	static void *main(void *arg)
+	{
+		auto *c = static_cast<cancelled_call *>(arg);
+
+		if (c->before)
+			c->before();
+		pthread_cleanup_push(leave, c);
+		pthread_cancel(pthread_self());
+		c->value = c->call->call(*c->w);
+		c->returned = true;
+		pthread_testcancel();
+		pthread_cleanup_pop(0);
+		return nullptr;
+	}
+	/* The call returned, and the thread was cancelled after it. */
+	bool run()
+	{
+		pthread_t t;
+		void *end = nullptr;
+
+		assert_int_equal(pthread_create(&t, nullptr, main, this), 0);
+		assert_int_equal(pthread_join(t, &end), 0);
+		return returned && left && end == PTHREAD_CANCELED;
+	}
+};
+
+} // namespace usdma::test

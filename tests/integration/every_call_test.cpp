@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every call of <usdma/usdma.h> and <usdma/uring.h> in a child of fork, while other threads of the parent are in
+ * calls of their own; and by threads that are being cancelled.
+ */
+#include "tests/integration/every_call.h"
+#include "tests/integration/native.h"
+#include "usdma/uring.h"
+
+#include <atomic>
+#include <liburing.h>
+#include <optional>
+#include <set>
+#include <sys/eventfd.h>
+#include <thread>
+
+using namespace usdma::test;
+
+static constexpr size_t size = 1 << 16;
+
+static void nothing(void *)
+{
+}
+
+namespace {
+
+/* What the calls are made with. */
+struct world : places_for_results {
+	usdma_device *dev = nullptr;
+	usdma_stream *stream = nullptr;
+	usdma_event *event = nullptr;
+	usdma_completion *completion = nullptr;
+	char *mem, *host, *plain, *registered;
+	void *mem_to_free, *host_to_free;
+	usdma_copy_item item;
+	usdma_copy_rect rect;
+	char text[256] = "", key[64] = "";
+	int fd;
+
+	world()
+	{
+		WORKS(usdma_open_index(0, &dev));
+		WORKS(usdma_stream_create(dev, nullptr, &stream));
+		WORKS(usdma_event_create(dev, USDMA_EVENT_TIMING, &event));
+		WORKS(usdma_event_record(event, stream));
+		WORKS(usdma_completion_create(&completion));
+		WORKS(usdma_device_alloc(dev, size, reinterpret_cast<void **>(&mem)));
+		WORKS(usdma_device_alloc(dev, size, &mem_to_free));
+		WORKS(usdma_host_alloc(dev, size, reinterpret_cast<void **>(&host)));
+		WORKS(usdma_host_alloc(dev, size, &host_to_free));
+		plain = static_cast<char *>(aligned_alloc(4096, size));
+		registered = static_cast<char *>(aligned_alloc(4096, size));
+		WORKS(usdma_host_register(registered, size, 0));
+		WORKS(usdma_fill_sync(dev, mem, 0, 8, size, long_ms));
+		WORKS(usdma_stream_sync(stream, long_ms));
+		item = {mem, host, 64};
+		rect = {mem, 64, host, 64, 64, 2};
+		fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	}
+	/* Some call may have ended any of these. */
+	~world()
+	{
+		usdma_stream_sync(stream, long_ms);
+		usdma_stream_destroy(stream);
+		usdma_event_destroy(event);
+		usdma_completion_finish(completion);
+		usdma_completion_destroy(completion);
+		usdma_device_free(mem);
+		usdma_host_free(host);
+		usdma_host_unregister(registered);
+		usdma_host_unregister(plain);
+		free(plain);
+		free(registered);
+		close(fd);
+	}
+	world(const world &) = delete;
+	world &operator=(const world &) = delete;
+};
+
+} // namespace
+
+#define CALL(name, expression) {#name, [](world &w) { (void)w; return value_of([&] { return expression; }); }},
+static const std::vector<named_call<world>> calls = {
+#include "native_calls.inc"
+};
+#undef CALL
+
+/* Those that reach no device, and so work in a child as well. */
+static const std::set<std::string> need_no_device = {
+	"usdma_version",     "usdma_error_text",  "usdma_log_set_callback",  "usdma_log_set_level", "usdma_device_count",
+	"usdma_setting_get", "usdma_setting_set", "usdma_setting_describe",
+};
+
+/* The parent's threads are anywhere in the library when it forks. */
+class busy_threads {
+public:
+	explicit busy_threads(usdma_device *dev, const world &w)
+	{
+		for (int i = 0; i < 2; i++)
+			all_.emplace_back([&, dev, i] {
+				stream own(dev);
+				void *p;
+
+				while (!stop_) {
+					{
+						device comes_and_goes(1);
+					}
+					WORKS(usdma_copy(i ? w.stream : static_cast<usdma_stream *>(own), w.mem, w.host, 64));
+					WORKS(usdma_stream_sync(own, long_ms));
+					WORKS(usdma_host_alloc(dev, 64, &p));
+					WORKS(usdma_host_free(p));
+				}
+			});
+	}
+	~busy_threads()
+	{
+		stop_ = true;
+		for (auto &t : all_)
+			t.join();
+	}
+
+private:
+	std::atomic<bool> stop_{false};
+	std::vector<std::thread> all_;
+};
+
+static bool eperm_in_child(world &w, const named_call<world> &c)
+{
+	const outcome o = in_child(w, c);
+	const bool harmless = need_no_device.contains(c.name);
+
+	if (o.returned && WIFEXITED(o.status) && (harmless || o.value == -EPERM))
+		return true;
+	print_error("%s in a child: %s, %ld, status 0x%x\n", c.name.c_str(), o.returned ? "returned" : "did not return", o.value,
+		    unsigned(o.status));
+	return false;
+}
+
+static void in_children(void **)
+{
+	device dev;
+	world w;
+	int wrong = 0;
+
+	for (const bool busy : {false, true}) {
+		std::optional<busy_threads> others;
+
+		if (busy)
+			others.emplace(dev, w);
+		for (const auto &c : calls)
+			wrong += !eperm_in_child(w, c);
+	}
+	assert_int_equal(wrong, 0);
+	/* The parent goes on unharmed. */
+	memset(w.host, 0x5a, size);
+	WORKS(usdma_copy(w.stream, w.mem, w.host, size));
+	WORKS(usdma_copy(w.stream, w.plain, w.mem, size));
+	WORKS(usdma_stream_sync(w.stream, long_ms));
+	assert_memory_equal(w.plain, w.host, size);
+	assert_int_equal(usdma_event_query(w.event), 1);
+	assert_int_equal(usdma_close(w.dev), 0);
+}
+
+/* A child from before the first device is a process as any other. */
+static void a_child_of_before(void **)
+{
+	const pid_t child = fork();
+	int status;
+
+	if (!child) {
+		device dev;
+		stream s(dev);
+
+		WORKS(usdma_stream_sync(s, long_ms));
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* ---- cancellation ----------------------------------------------------------------------------------- */
+
+/* The settings are read by the first call of all. */
+static const std::vector<named_call<const char>> first_calls = {
+	{"usdma_device_count", [](const char &) { return long(usdma_device_count()); }},
+	{"usdma_open_index", [](const char &) { usdma_device *d; return long(usdma_open_index(0, &d)); }},
+	{"usdma_setting_get", [](const char &) { char v[64]; return long(usdma_setting_get("spin_us", v, sizeof(v))); }},
+	{"usdma_setting_describe",
+	 [](const char &) { usdma_setting_info i = {sizeof(i)}; return long(usdma_setting_describe(0, &i)); }},
+};
+
+static void the_first_call_of_all(void **)
+{
+	char path[] = "/tmp/usdma-calls-XXXXXX";
+	const int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	assert_int_equal(dprintf(fd, "spin_us = 20\n"), 13);
+	close(fd);
+	for (const auto &c : first_calls) {
+		const pid_t child = fork();
+		int status;
+
+		if (!child) {
+			const char none = 0;
+			const named_call<const char> call = c;
+			cancelled_call<const char> one{&none, &call};
+
+			alarm(unsigned(patience_ms(20000) / 1000));
+			signal(SIGABRT, SIG_DFL);
+			setenv("USDMA_CONFIG", path, 1);
+			const bool good = one.run() && one.value >= 0;
+			device dev; /* for others all is as it should be */
+			stream s(dev);
+			_exit(!good);
+		}
+		assert_int_equal(waitpid(child, &status, 0), child);
+		if (status)
+			print_error("%s: status 0x%x\n", c.name.c_str(), unsigned(status));
+		assert_int_equal(status, 0);
+	}
+	unlink(path);
+}
+
+static void with_a_cancel_pending(void **)
+{
+	device dev;
+	stream s(dev);
+	int wrong = 0;
+
+	for (const auto &c : calls) {
+		world w;
+		cancelled_call<world> one{&w, &c};
+
+		if (!one.run()) {
+			print_error("%s: a cancelled thread %s\n", c.name.c_str(), one.returned ? "went on" : "ended in the call");
+			wrong++;
+		}
+		/* Others find the library as it should be. */
+		WORKS(usdma_copy(s, w.mem_to_free, w.host_to_free, 64) == -EFAULT ? 0 : usdma_stream_sync(s, long_ms));
+		if (c.name != "usdma_close")
+			WORKS(usdma_close(w.dev));
+	}
+	assert_int_equal(wrong, 0);
+}
+
+namespace {
+
+/* A call that waits until the word is 1. */
+struct blocking_call {
+	const char *name;
+	long (*call)(usdma_device *dev, usdma_stream *s, usdma_event *e, const block &host, const block &mem);
+};
+
+/* One thread in it, which is cancelled there. */
+struct blocked {
+	const blocking_call *what;
+	usdma_device *dev;
+	usdma_stream *s;
+	usdma_event *e;
+	const block *host, *mem;
+	std::atomic<bool> entered{false}, returned{false};
+	long value = 0;
+
+	static void *main(void *arg)
+	{
+		auto *b = static_cast<blocked *>(arg);
+
+		b->entered = true;
+		b->value = b->what->call(b->dev, b->s, b->e, *b->host, *b->mem);
+		b->returned = true;
+		pthread_testcancel();
+		return nullptr;
+	}
+};
+
+} // namespace
+
+static const blocking_call blocking[] = {
+	{"usdma_stream_sync", [](auto, auto s, auto, auto &, auto &) { return long(usdma_stream_sync(s, -1)); }},
+	{"usdma_stream_sync, limited", [](auto, auto s, auto, auto &, auto &) { return long(usdma_stream_sync(s, long_ms)); }},
+	{"usdma_event_sync", [](auto, auto, auto e, auto &, auto &) { return long(usdma_event_sync(e, -1)); }},
+	{"usdma_device_sync", [](auto d, auto, auto, auto &, auto &) { return long(usdma_device_sync(d, -1)); }},
+	{"usdma_copy, pageable", [](auto, auto s, auto, auto &h, auto &m) { return long(usdma_copy(s, m.data(), h.data(), 64)); }},
+	{"usdma_stream_destroy", [](auto, auto s, auto, auto &, auto &) { return long(usdma_stream_destroy(s)); }},
+};
+
+/* The stream is gated on the CPU, by its ring, or its ring waits for another: the sleeps differ. */
+static void cancel_once(const blocking_call &what, usdma_device *dev, bool in_ring, uint32_t wait_mode, std::mt19937_64 &gen)
+{
+	block word(dev, kind::device, 4096), host(dev, kind::pageable, 4096), mem(dev, kind::device, 4096);
+	stream opener(dev), first(dev);
+	usdma_stream_options opt = {sizeof(opt), wait_mode, 0, 0};
+	usdma_stream *s;
+	usdma_event *e;
+	pthread_t t;
+	void *end;
+
+	WORKS(usdma_fill_sync(dev, word.data(), 0, 8, 4096, long_ms));
+	WORKS(usdma_stream_create(dev, &opt, &s));
+	WORKS(usdma_event_create(dev, 0, &e));
+	WORKS(usdma_wait_value(in_ring ? static_cast<usdma_stream *>(first) : s, word.data(), USDMA_EQ, 1));
+	if (in_ring) {
+		WORKS(usdma_event_record(e, first));
+		WORKS(usdma_stream_wait_event(s, e));
+	}
+	WORKS(usdma_event_record(e, s));
+	blocked b{&what, dev, s, e, &host, &mem};
+	assert_int_equal(pthread_create(&t, nullptr, blocked::main, &b), 0);
+	while (!b.entered)
+		std::this_thread::yield();
+	for (uint64_t n = gen() % 3000; n--;)
+		std::atomic_signal_fence(std::memory_order_seq_cst);
+	if (gen() % 2)
+		std::this_thread::yield();
+	assert_int_equal(pthread_cancel(t), 0);
+	assert_false(b.returned);
+	/* Others wait at the same place, and open the gate. */
+	assert_int_equal(usdma_event_sync(e, 1), -ETIMEDOUT);
+	WORKS(usdma_write_value(opener, word.data(), 1));
+	assert_int_equal(pthread_join(t, &end), 0);
+	if (!b.returned)
+		print_error("%s: a cancelled thread ended in the call\n", what.name);
+	assert_true(b.returned);
+	assert_int_equal(b.value, 0);
+	assert_ptr_equal(end, PTHREAD_CANCELED);
+	WORKS(usdma_event_sync(e, long_ms));
+	WORKS(usdma_device_sync(dev, long_ms));
+	const int ended = usdma_stream_destroy(s);
+	assert_true(ended == 0 || ended == -EBADF);
+	WORKS(usdma_event_destroy(e));
+}
+
+static void cancelled_while_they_wait(void **)
+{
+	device dev;
+	auto gen = rng(3);
+
+	for (const auto &what : blocking)
+		for (const bool in_ring : {false, true})
+			for (const uint32_t mode : {USDMA_WAIT_INTERRUPT, USDMA_WAIT_HYBRID, USDMA_WAIT_POLL})
+				for (unsigned i = 0; i < scale(); i++)
+					cancel_once(what, dev, in_ring, mode, gen);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(a_child_of_before),
+		cmocka_unit_test(the_first_call_of_all),
+		cmocka_unit_test(in_children),
+		cmocka_unit_test(with_a_cancel_pending),
+		cmocka_unit_test(cancelled_while_they_wait),
+	};
+
+	return cmocka_run_group_tests_name("every call", tests, nullptr, nullptr);
+}

@@ -111,6 +111,38 @@ template <class node> static bool overlaps(const node *n, unsigned shift, u64 fi
 	return false;
 }
 
+static range_entry *lowest_in_page(range_entry *e, u64 first, u64 last)
+{
+	const u64 page = first >> page_shift;
+	range_entry *found = nullptr;
+
+	while (e) {
+		if (e->base <= last && first <= e->base + e->size - 1 && (!found || e->base < found->base))
+			found = e;
+		range_entry **link = link_in(e, page);
+		e = link ? *link : nullptr;
+	}
+	return found;
+}
+
+template <class node> static range_entry *lowest(const node *n, unsigned shift, u64 first, u64 last)
+{
+	for (u64 at = first; at <= last;) {
+		const u64 word = n->slot[slot_index(at, shift)];
+		const part p(at, last, shift);
+		range_entry *e = nullptr;
+
+		if (is_entry(word))
+			e = shift > page_shift ? entry_of(word) : lowest_in_page(entry_of(word), at, p.stop);
+		else if (word)
+			e = lowest(reinterpret_cast<node *>(word), shift - level_bits, at, p.stop);
+		if (e)
+			return e;
+		at = p.stop + 1;
+	}
+	return nullptr;
+}
+
 range_map::~range_map()
 {
 	while (all_) {
@@ -130,6 +162,7 @@ int range_map::reserve_nodes()
 			return -ENOMEM;
 		n->next_all = all_;
 		all_ = n;
+		store_relaxed(&nodes_, nodes_ + 1);
 		give_node(n);
 	}
 	return 0;
@@ -264,6 +297,21 @@ void range_map::remove(range_entry *e)
 	change_begins();
 	take(root_, root_shift, e, e->base, e->base + e->size - 1);
 	change_ends(count_ - 1);
+}
+
+range_entry *range_map::first_in(u64 first, u64 last) const
+{
+	static constexpr u64 highest = bit(address_bits) - 1;
+	std::lock_guard guard(write_lock_);
+
+	if (!root_ || first > highest || first > last)
+		return nullptr;
+	return lowest(root_, root_shift, first, last < highest ? last : highest);
+}
+
+size_t range_map::bytes() const
+{
+	return load_relaxed(&nodes_) * sizeof(node);
 }
 
 /*

@@ -46,9 +46,14 @@ public:
 	 */
 	range_entry *find(u64 addr, u64 *base, u64 *size) const;
 
+	/* For writers: the lowest entry with an address in [first, last], or nullptr. */
+	range_entry *first_in(u64 first, u64 last) const;
+
 	/* Grows with every change: a result of find may be kept as long as this stays the same. */
 	u64 generation() const { return __atomic_load_n(&seq_, __ATOMIC_ACQUIRE); }
 	size_t count() const { return __atomic_load_n(&count_, __ATOMIC_RELAXED); }
+	/* Of memory, beside the entries; never shrinks. */
+	size_t bytes() const;
 
 private:
 	struct node;
@@ -68,6 +73,7 @@ private:
 	node *free_ = nullptr; /* spare nodes; a reader may still be in one, so they go back only at the end */
 	node *all_ = nullptr;
 	unsigned spare_ = 0; /* nodes in free_ */
+	size_t nodes_ = 0;
 	size_t count_ = 0;
 	mutable std::mutex write_lock_;
 };

@@ -41,6 +41,7 @@ static void bad_ranges(void **)
 	assert_int_equal(m.count(), 0);
 	assert_null(lookup(m, 0));
 	assert_null(lookup(m, ~u64(0)));
+	assert_null(m.first_in(0, ~u64(0)));
 	m.remove(&beyond); /* was never in it */
 }
 
@@ -190,6 +191,15 @@ struct model {
 		ref.erase(it); /* freed at once: ASan sees a pointer left in the tree */
 	}
 	void check(u64 addr) { assert_ptr_equal(lookup(map, addr), find(addr)); }
+	void check_first(u64 first, u64 last)
+	{
+		auto it = ref.lower_bound(first);
+		range_entry *want = find(first);
+
+		if (!want && it != ref.end() && it->first <= last)
+			want = it->second.get();
+		assert_ptr_equal(map.first_in(first, last), want);
+	}
 };
 
 static u64 random_size(std::mt19937_64 &gen, unsigned max_order)
@@ -219,6 +229,8 @@ static void random_ops(unsigned window_order, unsigned size_order, u64 stream)
 			m.remove_near(base + at);
 		for (u64 probe : {at, at + size - 1, (at + size) & mask, (at - 1) & mask, gen() & mask})
 			m.check(base + probe);
+		m.check_first(base + at, base + at + size - 1);
+		m.check_first(base + at, gen() % 2 ? ~u64(0) : base + at + (gen() & mask));
 		assert_int_equal(m.map.count(), m.ref.size());
 	}
 	while (!m.ref.empty())

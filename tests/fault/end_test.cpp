@@ -6,20 +6,16 @@
  * Run as: end_test (USDMA_SIM names the device program).
  */
 #include "tests/support/raw_client.h"
+#include "tests/support/raw_model.h"
 #include "tests/support/sim_process.h"
 #include "tests/support/test.h"
 
 #include "driver/sim/fault_plan.h"
-#include "driver/sim/sdma_model.h"
-#include "driver/sim/server.h"
 
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 
 using namespace usdma;
@@ -57,43 +53,25 @@ static unsigned mappings_of(const std::string &pid)
 
 class here final : public device {
 public:
-	explicit here(const char *rules) : plan_(false), stop_(eventfd(0, EFD_CLOEXEC))
-	{
-		cfg_.mem = device_bytes;
-		cfg_.channels = 8;
-		cfg_.engines = 2;
-		assert_int_equal(plan_.set(rules), 0);
-	}
-	~here() override { wait_over(); }
-	unique_fd connect() override
-	{
-		int pair[2];
-
-		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-		thread_ = std::thread([this, fd = pair[0]] {
-			sim::sdma_model model(cfg_, &plan_);
-
-			if (!model.start()) {
-				sim::server link(unique_fd(fd), model);
-
-				link.serve(stop_.get());
-			}
-		});
-		return unique_fd(pair[1]);
-	}
-	void stop() override { eventfd_write(stop_.get(), 1); }
-	void wait_over() override
-	{
-		if (thread_.joinable())
-			thread_.join();
-	}
+	explicit here(const char *rules) : plan_(false), model_(settings(), &plan_) { assert_int_equal(plan_.set(rules), 0); }
+	unique_fd connect() override { return model_.connect(); }
+	void stop() override { model_.stop(); }
+	void wait_over() override { model_.wait_over(); }
 	unsigned mappings() const override { return mappings_of("self") - 1; }
 
 private:
-	sim::config cfg_;
+	static sim::config settings()
+	{
+		sim::config c;
+
+		c.mem = device_bytes;
+		c.channels = 8;
+		c.engines = 2;
+		return c;
+	}
+
 	sim::fault_plan plan_;
-	unique_fd stop_;
-	std::thread thread_;
+	raw_model model_;
 };
 
 class there final : public device {

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How clients answer DMA_READ and DMA_WRITE: as the specification has it in two places, as QEMU does, and wrongly. */
 #include "tests/support/raw_client.h"
+#include "tests/support/raw_model.h"
 #include "tests/support/test.h"
 
 #include "driver/base/barrier.h"
-#include "driver/sim/sdma_model.h"
-#include "driver/sim/server.h"
 
 #include <functional>
-#include <sys/socket.h>
-#include <thread>
 
 using namespace usdma;
 using namespace usdma::test;
@@ -23,7 +20,7 @@ static constexpr u64 mem_base = u64(1) << 44, iova = 0x40000000, size = MiB, far
 using answer = std::function<std::vector<u8>(const proto::header &h, const proto::dma_access_head &a, u8 *bytes)>;
 
 struct rig {
-	rig() : client(connect()), memory("replies", size)
+	rig() : model(settings()), client(model.connect()), memory("replies", size)
 	{
 		assert_int_equal(client.begin(mem_base), 0);
 		assert_int_equal(client.map(iova, size, memory.fd.get()), 0);
@@ -31,29 +28,13 @@ struct rig {
 		channel = std::make_unique<raw_channel>(client, 0, memory, iova, 0);
 		assert_int_equal(channel->enable(), chan_state_running);
 	}
-	~rig()
+	static sim::config settings()
 	{
-		client.close();
-		thread.join();
-	}
-	unique_fd connect()
-	{
-		int pair[2];
+		sim::config c;
 
-		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-		thread = std::thread([fd = pair[0]] {
-			sim::config cfg;
-			cfg.mem = size;
-			cfg.channels = cfg.engines = 1;
-			sim::sdma_model model(cfg);
-
-			if (!model.start()) {
-				sim::server link(unique_fd(fd), model);
-
-				link.serve(-1);
-			}
-		});
-		return unique_fd(pair[1]);
+		c.mem = size;
+		c.channels = c.engines = 1;
+		return c;
 	}
 	/* Runs one descriptor, and answers what it asks the client. */
 	fault_reason run(const descriptor &d, const answer &how)
@@ -94,7 +75,7 @@ struct rig {
 	}
 	u8 *near() { return memory.data + data; }
 
-	std::thread thread;
+	raw_model model;
 	raw_client client;
 	raw_memory memory;
 	std::unique_ptr<raw_channel> channel;

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The model in this process, served on a socketpair: for raw clients. */
+#pragma once
+
+#include "tests/support/test.h"
+
+#include "driver/sim/sdma_model.h"
+#include "driver/sim/server.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <thread>
+
+namespace usdma::test {
+
+class raw_model {
+public:
+	explicit raw_model(const sim::config &cfg, sim::faults *wrong = nullptr) : cfg_(cfg), wrong_(wrong), stop_(eventfd(0, EFD_CLOEXEC)) {}
+	~raw_model() { wait_over(); }
+	raw_model(const raw_model &) = delete;
+	raw_model &operator=(const raw_model &) = delete;
+
+	/* One client, once. */
+	unique_fd connect()
+	{
+		int pair[2];
+
+		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+		thread_ = std::thread([this, fd = pair[0]] {
+			sim::sdma_model model(cfg_, wrong_);
+
+			if (!model.start()) {
+				sim::server link(unique_fd(fd), model);
+
+				link.serve(stop_.get());
+			}
+		});
+		return unique_fd(pair[1]);
+	}
+	void stop() { eventfd_write(stop_.get(), 1); }
+	void wait_over()
+	{
+		if (thread_.joinable())
+			thread_.join();
+	}
+
+private:
+	sim::config cfg_;
+	sim::faults *wrong_;
+	unique_fd stop_;
+	std::thread thread_;
+};
+
+} // namespace usdma::test

@@ -28,7 +28,7 @@ bool sandbox_filters()
 
 /* Whatever the arguments.  Memory, threads, waiting, the sockets and descriptors that are there, the end. */
 static constexpr const char *allowed[] = {
-	"mmap", "munmap", "mremap", "madvise", "brk", "mprotect", "memfd_create", "ftruncate", "mlock", "munlock",
+	"mmap", "munmap", "mremap", "madvise", "mincore", "brk", "mprotect", "memfd_create", "ftruncate", "mlock", "munlock",
 	"futex", "set_robust_list", "rseq", "sched_yield", "sched_setaffinity", "sched_getaffinity", "membarrier",
 	"gettid", "getpid", "geteuid", "set_tid_address", "restart_syscall", "getrandom", "sysinfo", "exit", "exit_group",
 	"rt_sigprocmask", "rt_sigaction", "rt_sigreturn", "sigaltstack",

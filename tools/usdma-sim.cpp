@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <sys/signalfd.h>
+#include <unistd.h>
 
 using namespace usdma;
 
@@ -51,7 +52,7 @@ void describe(CLI::App &app, options &opt)
 	add_setting(app, opt, "--latency-us,--latency", "latency", "Each descriptor takes at least so many microseconds");
 	add_setting(app, opt, "--rate", "rate", "Bytes a second of each unit, such as 500M");
 	add_setting(app, opt, "--cpus", "cpus", "CPUs of the units, such as 2+3");
-	add_setting(app, opt, "--share", "share", "Memory of its own that a client may map at a time (default 1T)");
+	add_setting(app, opt, "--share", "share", "Memory of its own that a client may map at a time (default: a quarter of the machine's)");
 	add_setting(app, opt, "--huge", "huge", "Pages of 2 MiB for its memory: off, advise (default) or require");
 	app.add_option_function<std::string>(
 		   "--nomem", [&opt](const std::string &v) { opt.settings.push_back("nomem=" + (v.empty() ? "1" : v)); },
@@ -59,6 +60,8 @@ void describe(CLI::App &app, options &opt)
 		->expected(0, 1)
 		->trigger_on_parse()
 		->type_name("");
+	app.add_flag_callback(
+		"--any-file", [&opt] { opt.settings.push_back("files=any"); }, "Map what is no memfd and not of tmpfs or hugetlbfs, too");
 	app.add_option_function<std::string>(
 		   "--faults", [&opt](const std::string &v) { opt.settings.push_back("faults=" + v); },
 		   "Faults on demand, such as fail@3+drop-irq%2 (docs/reliability.md)")
@@ -79,8 +82,15 @@ int report(int err)
 	return 1;
 }
 
+/* What a client has the device write, this process allocates. */
+u64 quarter_of_memory()
+{
+	return align_down(u64(sysconf(_SC_PHYS_PAGES)) * u64(sysconf(_SC_PAGESIZE)) / 4, u64(4096));
+}
+
 int make_config(const options &opt, sim::config *cfg)
 {
+	cfg->share = quarter_of_memory();
 	for (const std::string &s : opt.settings)
 		if (const int err = sim::parse_setting(s, cfg))
 			return err;

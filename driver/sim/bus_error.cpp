@@ -2,41 +2,59 @@
 #include "driver/sim/bus_error.h"
 
 #include "driver/base/error.h"
+#include "driver/base/immortal.h"
 
 #include <csignal>
 #include <sys/mman.h>
 
 namespace usdma::sim {
 
-constinit thread_local u32 bus_errors = 0;
+constinit u32 bus_deaths = 0;
 
-/* Only system calls and a word of this thread: it may interrupt anything. */
-static bool put_zeros(void *where)
+/* Readers take no lock (but where a writer sleeps within a change, which then is another thread): a handler may look. */
+static constinit immortal<range_map> mappings;
+
+int guard_add(guarded *g)
 {
-	static constexpr u64 sizes[] = {4 * KiB, 2 * MiB, GiB}; /* a mapping of huge pages is only replaced by whole ones */
-	const int err = errno;
-	bool done = false;
+	const int err = mappings->insert(g);
 
-	for (u64 size : sizes) {
-		void *page = reinterpret_cast<void *>(align_down(reinterpret_cast<u64>(where), size));
+	return err ? fail(-err, "sim: no memory for the list of mappings") : 0;
+}
 
-		done = mmap(page, size, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
-		if (done)
-			break;
-	}
-	errno = err;
-	return done;
+void guard_remove(guarded *g)
+{
+	mappings->remove(g);
+}
+
+/*
+ * Only system calls and words of ours: it may interrupt anything.  All of the
+ * mapping and nothing beside it, in one piece, so that there are no more of them
+ * than before.
+ */
+static bool replace(u64 where)
+{
+	u64 base, size;
+	auto *g = static_cast<guarded *>(mappings->find(where, &base, &size));
+
+	if (!g)
+		return false;
+	/* Told before it is done: whoever moves these zeros finds out behind its copy.  Two units may be here at once. */
+	if (!__atomic_exchange_n(&g->dead, 1, __ATOMIC_ACQ_REL))
+		__atomic_fetch_add(&bus_deaths, 1, __ATOMIC_ACQ_REL);
+	return mmap(reinterpret_cast<void *>(base), size, PROT_READ | PROT_WRITE,
+		    MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED;
 }
 
 static void on_bus_error(int, siginfo_t *info, void *)
 {
-	/* Beyond the end of a file (sigaction(2)); our own files are sealed, so it is the client's. */
-	if (info->si_code == BUS_ADRERR && put_zeros(info->si_addr)) {
-		bus_errors = bus_errors + 1;
-		return;
-	}
+	const int err = errno;
+	/* Beyond the end of a file, no page to be had for it, or a page that the machine has lost (sigaction(2)). */
+	const bool memory = info->si_code == BUS_ADRERR || info->si_code == BUS_MCEERR_AR;
+
 	/* Anything else is what it always was: the access is repeated, and ends the process. */
-	signal(SIGBUS, SIG_DFL);
+	if (!memory || !replace(reinterpret_cast<u64>(info->si_addr)))
+		signal(SIGBUS, SIG_DFL);
+	errno = err;
 }
 
 int guard_bus_errors()

@@ -83,6 +83,14 @@ static int set_huge(config &c, string_view v)
 	return 0;
 }
 
+static int set_files(config &c, string_view v)
+{
+	if (v != "memory" && v != "any")
+		return -EINVAL;
+	c.any_file = v == "any";
+	return 0;
+}
+
 static int set_cpus(config &c, string_view v)
 {
 	std::vector<int> cpus;
@@ -135,6 +143,7 @@ static constexpr key keys[] = {
 	{"stale", "0 or 1", set_stale},
 	{"huge", "off, advise or require", set_huge},
 	{"share", "a size, such as 64G", [](config &c, string_view v) { return parse_size(v, &c.share); }},
+	{"files", "memory (memfds, tmpfs, hugetlbfs) or any", set_files},
 	{"faults", "rules such as fail@3+drop-irq%2, see docs/reliability.md", set_faults},
 };
 
@@ -151,7 +160,7 @@ int parse_setting(string_view setting, config *out)
 			return err && err != -ENOMEM ? bad(name, value, k.takes) : err;
 		}
 	return fail(EINVAL,
-		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, nomem, stale, huge, share, faults",
+		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, nomem, stale, huge, share, files, faults",
 		    int(name.size()), name.data());
 }
 

@@ -17,6 +17,7 @@ struct config {
 	u64 mem = GiB;         /* mem=SIZE: device memory, sparse until touched */
 	bool has_mem = true;   /* nomem=1: a variant without device memory and without BAR2 */
 	u64 share = u64(1) << 40; /* share=SIZE: of its files a client may map so much at a time */
+	bool any_file = false; /* files=any: not only memfds and files of tmpfs and hugetlbfs */
 	huge_pages huge = huge_pages::advise; /* huge=off|advise|require */
 	bool stale = false;    /* stale=1: it is not zero at first but full of stale_byte, as if another user had left it, and does not say so */
 	u32 engines = 2;       /* engines=N: units, a thread each */

@@ -5,11 +5,9 @@
 #include "driver/base/clock.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
-#include "driver/vfio/device.h"
 
 #include <cinttypes>
 #include <sched.h>
-#include <sys/stat.h>
 
 namespace usdma::sim {
 
@@ -17,19 +15,11 @@ static constexpr u64 page = 4096;
 static constexpr u64 max_iova = u64(1) << 57;
 static constexpr u64 let_go_ms = 4000;
 static constexpr u64 interrupt_ns = 20 * ns_per_ms;
-/* Up to here memory is brought in when it is mapped, as a real IOMMU driver pins it. */
-static constexpr u64 populate_max = 256 * MiB;
-/* … and no more than this for one client: files may be larger than what their owner has put into them. */
-static constexpr u64 populate_total = 8 * GiB;
 
-dma_space::dma_space(const dma_bounds &most) : most_(most) {}
+dma_space::dma_space(const dma_bounds &most) : most_(most), files_(most.files) {}
 
-dma_space::~dma_space()
-{
-	/* Units have ended; what is left needs no waiting. */
-	for (auto &[iova, a] : by_iova_)
-		map_.remove(a);
-}
+/* Units have ended; what is left needs no waiting. */
+dma_space::~dma_space() = default;
 
 int dma_space::share(u64 iova, void *vaddr, u64 size)
 {
@@ -60,81 +50,49 @@ bool dma_space::take_shared(u64 iova, u64 size, u8 **out)
 	return len == size;
 }
 
-static int check_file(int fd, u64 offset, u64 size)
+int dma_space::check_room() const
 {
-	struct stat st;
+	const u64 kept = slab_.size() * sizeof(area) + map_.bytes();
 
-	if (fstat(fd, &st))
-		return fail_errno("sim: DMA_MAP: the descriptor");
-	/* Memory, or a file: mapping a device is an act, and may reach what is not the client's to give. */
-	if (!S_ISREG(st.st_mode))
-		return fail(EINVAL, "sim: DMA_MAP: the descriptor is neither memory nor a file");
-	if (!range_within(offset, size, u64(st.st_size)))
-		return fail(EINVAL, "sim: DMA_MAP: the file has %" PRIu64 " bytes and the area ends at %" PRIu64,
-			    u64(st.st_size), offset + size);
+	if (map_.count() >= most_.areas)
+		return fail(ENOSPC, "sim: DMA_MAP: there are %u areas, which is all that this device takes", most_.areas);
+	if (!free_ && kept >= most_.book_keeping)
+		return fail(ENOSPC, "sim: DMA_MAP: what is known of %zu areas takes %" PRIu64 " MiB, and more is not taken: map larger "
+				    "ones", map_.count(), kept / MiB);
 	return 0;
 }
 
-static int map_file(int fd, u64 offset, u64 size, u32 prot, bool populate, mapping *out)
+int dma_space::check_share(u64 size) const
 {
-	const int rights = prot & vfio::dma_write ? PROT_READ | PROT_WRITE : PROT_READ;
-	const int err = check_file(fd, offset, size);
-
-	if (err)
-		return err;
-	void *p = mmap(nullptr, size, rights, MAP_SHARED, fd, off_t(offset));
-	if (p == MAP_FAILED)
-		return fail_errno("sim: DMA_MAP: cannot map %" PRIu64 " bytes of the client's file", size);
-	*out = mapping(p, size);
-	madvise(p, size, MADV_DONTFORK);
-#ifndef MADV_POPULATE_WRITE
-	(void)populate;
-#else
-	if (populate)
-		madvise(p, size, rights & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
-#endif
+	if (size > most_.file_bytes || file_bytes_ > most_.file_bytes - size)
+		return fail(ENOSPC, "sim: DMA_MAP: %" PRIu64 " bytes beside the %" PRIu64 " that are mapped: more than the %" PRIu64
+			    " that this device takes (setting \"share\")", size, file_bytes_, most_.file_bytes);
 	return 0;
 }
 
 int dma_space::fill(area *a, unique_fd fd, u64 fd_offset)
 {
 	a->host = nullptr;
+	a->piece = nullptr;
 	if (take_shared(a->base, a->size, &a->host) || !fd.valid())
 		return 0;
-	int err = check_room(a->size, true);
+	int err = check_share(a->size);
 
 	if (!err)
-		err = map_file(fd.get(), fd_offset, a->size, a->prot,
-			       a->size <= populate_max && file_bytes_ + a->size <= populate_total, &a->own);
-	if (err)
-		return err;
-	a->host = a->own.data();
-	files_++;
-	file_bytes_ += a->size;
-	return 0;
+		err = files_.get(std::move(fd), fd_offset, a->size, a->prot, &a->piece, &a->host);
+	if (!err)
+		file_bytes_ += a->size;
+	return err;
 }
 
 /* Gives the client's file back, if there is one. */
 void dma_space::let_go(area *a)
 {
-	if (!a->own.size())
+	if (!a->piece)
 		return;
-	files_--;
-	file_bytes_ -= a->own.size();
-	a->own = mapping();
-}
-
-int dma_space::check_room(u64 size, bool file) const
-{
-	if (by_iova_.size() >= most_.areas)
-		return fail(ENOSPC, "sim: DMA_MAP: there are %u areas, which is all that this device takes", most_.areas);
-	if (file && files_ >= most_.files)
-		return fail(ENOSPC, "sim: DMA_MAP: %u files are mapped, which is all that this device takes: map larger pieces",
-			    most_.files);
-	if (file && (size > most_.file_bytes || file_bytes_ > most_.file_bytes - size))
-		return fail(ENOSPC, "sim: DMA_MAP: %" PRIu64 " bytes beside the %" PRIu64 " that are mapped: more than the %" PRIu64
-			    " that this device takes (setting \"share\")", size, file_bytes_, most_.file_bytes);
-	return 0;
+	file_bytes_ -= a->size;
+	files_.put(a->piece);
+	a->piece = nullptr;
 }
 
 dma_space::area *dma_space::new_area()
@@ -159,32 +117,27 @@ int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
 	    fd_offset + size < size)
 		return fail(EINVAL, "sim: DMA_MAP: 0x%" PRIx64 " and 0x%" PRIx64 " bytes are not whole pages of an address",
 			    iova, size);
-	if (const int err = check_room(size, false))
+	if (const int err = check_room())
 		return err;
+	if (map_.first_in(iova, iova + size - 1))
+		return fail(EEXIST, "sim: DMA_MAP: 0x%" PRIx64 " and 0x%" PRIx64 " bytes overlap an area", iova, size);
 	area *a = new_area();
 	if (!a)
 		return no_memory("a mapped area");
-	area **const listed = try_emplace(by_iova_, iova, a);
-	if (!listed || *listed != a) {
-		put_area(a);
-		return listed ? fail(EEXIST, "sim: DMA_MAP: 0x%" PRIx64 " overlaps an area", iova) : no_memory("a mapped area");
-	}
-	a->base = iova;
-	a->size = size;
+	store_relaxed(&a->base, iova);
+	store_relaxed(&a->size, size);
 	a->prot = prot;
 	int err = fill(a, std::move(fd), fd_offset);
 	if (!err) {
 		err = map_.insert(a);
 		if (err)
-			err = fail(-err, "sim: DMA_MAP: 0x%" PRIx64 " overlaps an area or cannot be kept", iova);
+			err = no_memory("a mapped area");
 	}
 	if (err) {
 		let_go(a);
 		put_area(a);
-		by_iova_.erase(iova);
-		return err;
 	}
-	return 0;
+	return err;
 }
 
 /* A unit that stands in a write to the client's eventfd is interrupted, until its pass ends. */
@@ -226,37 +179,52 @@ bool dma_space::quiesce()
 	return true;
 }
 
-int dma_space::drop(area *a)
+/* Whole areas only: the first and the last may begin before and end after. */
+int dma_space::check_cuts(u64 first, u64 last) const
 {
-	map_.remove(a);
-	if (!quiesce()) {
-		/* Neither unmapped nor used again: better lose it than pull it from under a copy. */
-		new (std::nothrow) mapping(std::move(a->own));
-		return fail(ETIMEDOUT, "sim: DMA_UNMAP: a unit has used 0x%" PRIx64 " for over %" PRIu64 " ms", a->base,
-			    let_go_ms);
+	const range_entry *low = map_.first_in(first, last), *high = map_.first_in(last, last);
+
+	if (!low)
+		return fail(ENOENT, "sim: DMA_UNMAP: nothing is mapped from 0x%" PRIx64 " to 0x%" PRIx64, first, last);
+	if (low->base < first || (high && high->base + high->size - 1 > last))
+		return fail(EINVAL, "sim: DMA_UNMAP: 0x%" PRIx64 " to 0x%" PRIx64 " would cut an area", first, last);
+	return 0;
+}
+
+/* All that is there, at once: units are waited for one time. */
+int dma_space::take_out(u64 first, u64 last)
+{
+	area *gone = nullptr;
+
+	for (u64 at = first; auto *a = static_cast<area *>(map_.first_in(at, last));) {
+		at = a->base + a->size;
+		map_.remove(a);
+		a->next = gone;
+		gone = a;
 	}
-	let_go(a);
-	put_area(a);
+	/* Neither unmapped nor used again: better lose it than pull it from under a copy. */
+	if (gone && !quiesce())
+		return fail(ETIMEDOUT, "sim: DMA_UNMAP: a unit has used 0x%" PRIx64 " for over %" PRIu64 " ms", first, let_go_ms);
+	while (area *a = gone) {
+		gone = a->next;
+		let_go(a);
+		put_area(a);
+	}
 	return 0;
 }
 
 int dma_space::unmap(u64 iova, u64 size)
 {
-	const auto it = by_iova_.find(iova);
+	if (!size || iova + size - 1 < iova)
+		return fail(EINVAL, "sim: DMA_UNMAP: 0x%" PRIx64 " and 0x%" PRIx64 " bytes are no range", iova, size);
+	const int err = check_cuts(iova, iova + size - 1);
 
-	if (it == by_iova_.end() || it->second->size != size)
-		return fail(ENOENT, "sim: DMA_UNMAP: nothing is mapped from 0x%" PRIx64 " over 0x%" PRIx64 " bytes", iova, size);
-	area *a = it->second;
-
-	by_iova_.erase(it);
-	return drop(a);
+	return err ? err : take_out(iova, iova + size - 1);
 }
 
-void dma_space::unmap_all()
+int dma_space::unmap_all()
 {
-	while (!by_iova_.empty())
-		if (unmap(by_iova_.begin()->first, by_iova_.begin()->second->size))
-			log_warn("%s", error_text());
+	return take_out(0, max_iova);
 }
 
 bool dma_space::find(u64 addr, window *out) const
@@ -266,7 +234,7 @@ bool dma_space::find(u64 addr, window *out) const
 
 	if (!a)
 		return false;
-	*out = {base, size, a->host, a->prot};
+	*out = {base, size, a->host, a->piece, a->prot};
 	return true;
 }
 

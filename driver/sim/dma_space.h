@@ -13,6 +13,7 @@
 #include "driver/base/mapping.h"
 #include "driver/base/range_map.h"
 #include "driver/base/unique_fd.h"
+#include "driver/sim/file_map.h"
 #include "driver/sim/interrupting.h"
 
 #include <deque>
@@ -27,7 +28,8 @@ struct window {
 	u64 base = 0;
 	u64 size = 0;
 	u8 *host = nullptr; /* nullptr: reached by messages to the client only */
-	u32 prot = 0;       /* vfio::dma_read, vfio::dma_write */
+	const file_piece *piece = nullptr; /* of whose file this is; nullptr: of none, and it cannot die */
+	u32 prot = 0;	    /* vfio::dma_read, vfio::dma_write */
 };
 
 /* A unit's place in the protocol above; even: away, odd: in a pass.  A line of its own. */
@@ -76,9 +78,10 @@ private:
 
 /* What one client may have mapped at a time. */
 struct dma_bounds {
-	u32 areas = 262144;
-	u32 files = 49152; /* mappings of this process, which the kernel counts (vm.max_map_count: 65530) */
+	u32 areas = 4194304;		    /* 8 GiB in pages of 4 KiB, twice */
+	u64 book_keeping = 512 * MiB;	    /* of this process's memory, for all that is known of areas */
 	u64 file_bytes = u64(1) << 40;
+	file_bounds files;
 };
 
 class dma_space {
@@ -90,9 +93,13 @@ public:
 
 	/* fd -1: memory that share() told of, else memory that only messages reach. -EINVAL, -EEXIST, -ENOSPC, -ENOMEM, … */
 	int map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset);
-	/* Exactly as mapped. -ENOENT; -ETIMEDOUT: a unit does not let go (the area is gone from the map, its memory stays). */
+	/*
+	 * All areas within; -ENOENT: there is none; -EINVAL: one would be cut, and nothing has changed.  -ETIMEDOUT: a
+	 * unit does not let go (the areas are gone from the map, their memory stays).
+	 */
 	int unmap(u64 iova, u64 size);
-	void unmap_all();
+	/* Whatever is there. */
+	int unmap_all();
 	u32 count() const { return u32(map_.count()); }
 
 	/* Same process: the memory behind an area that a DMA_MAP will name.  Any thread. */
@@ -106,33 +113,33 @@ public:
 
 	/* Units, in a pass.  The generation changes before an unmap waits. */
 	bool find(u64 addr, window *out) const;
-	u64 generation() const { return map_.generation(); }
+	u64 generation() const { return map_.generation() + load_acquire(&bus_deaths); }
 
 private:
 	struct area : range_entry {
 		u8 *host = nullptr;
+		file_piece *piece = nullptr;
+		area *next = nullptr; /* free, or on its way there */
 		u32 prot = 0;
-		mapping own; /* of the client's file */
-		area *next = nullptr; /* in free_ */
 	};
 
+	int check_room() const;
+	int check_share(u64 size) const;
 	int fill(area *a, unique_fd fd, u64 fd_offset);
 	bool take_shared(u64 iova, u64 size, u8 **out);
 	area *new_area();
-	void let_go(area *a);
 	void put_area(area *a);
-	int drop(area *a);
-
-	int check_room(u64 size, bool file) const;
+	int check_cuts(u64 first, u64 last) const;
+	int take_out(u64 first, u64 last);
+	void let_go(area *a);
 
 	dma_bounds most_;
-	u32 files_ = 0;
+	file_map files_;
 	u64 file_bytes_ = 0;
 	u32 fence_ = 0;
 	range_map map_;
 	std::deque<area> slab_; /* never shrinks: a late reader may look at a removed entry */
 	area *free_ = nullptr;
-	std::map<u64, area *> by_iova_; /* the mapping thread's own */
 	std::vector<const dma_reader *> readers_;
 	std::mutex shared_lock_;
 	std::map<u64, std::pair<u8 *, u64>> shared_;

@@ -41,6 +41,10 @@ bool unit::find_mapped(const end &e, window *w)
 		fault(is_source(e.right) ? fault_reason::src_denied : fault_reason::dst_denied, e.addr);
 		return false;
 	}
+	if (is_dead(w->piece)) {
+		fault(fault_reason::transfer, e.addr);
+		return false;
+	}
 	return true;
 }
 
@@ -86,9 +90,12 @@ bool unit::locate(const end &e, u64 left, piece *out)
 		return true;
 	}
 	window &w = *e.near;
-	if (e.addr - w.base >= w.size && !find_mapped(e, &w)) {
-		w = window();
-		return false;
+	if (e.addr - w.base >= w.size || is_dead(w.piece)) {
+		note_death(w);
+		if (!find_mapped(e, &w)) {
+			w = window();
+			return false;
+		}
 	}
 	const u64 off = e.addr - w.base, here = w.size - off;
 
@@ -101,7 +108,8 @@ void unit::meet(const end &e)
 {
 	window &w = *e.near;
 
-	if (e.space == space::host && e.addr - w.base >= w.size && (!m_.space.find(e.addr, &w) || (w.prot & e.right) != e.right))
+	if (e.space == space::host && e.addr - w.base >= w.size &&
+	    (!m_.space.find(e.addr, &w) || (w.prot & e.right) != e.right || is_dead(w.piece)))
 		w = window();
 }
 

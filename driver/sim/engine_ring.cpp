@@ -91,14 +91,13 @@ unsigned unit::run_ring(hw_channel &ch, bool *dry)
 		const u64 mem_base = load_relaxed(&m_.mem_base);
 
 		store_relaxed(&ch.head, ch.next);
-		const u32 errors = bus_errors;
 		result r = result::done;
 		if (unlikely(special_))
 			r = run_special(ch, d, mem_base);
 		else if (unlikely(!copy_at_once(ch, d, mem_base)))
 			r = execute(ch, d, mem_base);
-		if (unlikely(bus_errors != errors))
-			r = memory_gone(r, d);
+		if (unlikely(load_relaxed(&bus_deaths) != deaths_))
+			r = after_death(ch, r, d);
 		if (likely(r == result::done)) {
 			finish(ch, d.flags);
 			continue;
@@ -111,10 +110,28 @@ unsigned unit::run_ring(hw_channel &ch, bool *dry)
 	return n;
 }
 
-/* The client cut its file short under the descriptor. */
-unit::result unit::memory_gone(result r, const descriptor &d)
+/* Before a descriptor goes on to other areas, what it has touched is looked at. */
+void unit::note_death(const window &w)
 {
-	return r == result::gone ? r : fault(dma::fault_reason::transfer, d.dst);
+	met_dead_ |= is_dead(w.piece);
+}
+
+/*
+ * The client cut a file short, under this descriptor or another unit's: what lay
+ * there has been replaced by zeros.  Who was in it has moved those; nobody will again.
+ */
+unit::result unit::after_death(hw_channel &ch, result r, const descriptor &d)
+{
+	deaths_ = load_acquire(&bus_deaths);
+	note_death(ch.src);
+	note_death(ch.dst);
+	const bool met = met_dead_;
+
+	met_dead_ = false;
+	revalidate();
+	if (ch.state != chan_state_running)
+		return result::gone;
+	return r != result::gone && met ? fault(dma::fault_reason::transfer, d.dst) : r;
 }
 
 inline void unit::finish(hw_channel &ch, u8 flags)

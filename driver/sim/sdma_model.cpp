@@ -19,7 +19,7 @@ static constexpr u32 max_vectors = 2048; /* PCI 3.0 §6.8.2.3 */
 static constexpr u64 bar4_size = 64 * KiB, pba_offset = 32 * KiB;
 
 sdma_model::sdma_model(const config &cfg, faults *wrong)
-	: cfg_(cfg), m_(cfg_, {.file_bytes = cfg.share}, std::min(2 * cfg.channels, max_vectors))
+	: cfg_(cfg), m_(cfg_, {.file_bytes = cfg.share, .files = {.any_file = cfg.any_file}}, std::min(2 * cfg.channels, max_vectors))
 {
 	m_.wrong = wrong;
 	m_.channels = cfg_.channels;
@@ -36,7 +36,10 @@ void sdma_model::quiet()
 {
 	for (auto &u : units_)
 		u->stop();
-	m_.space.unmap_all();
+	for (u32 i = 0; channels_ && i < cfg_.channels; i++)
+		channels_[i].forget_memory();
+	if (m_.space.unmap_all())
+		log_warn("%s", error_text());
 	m_.irqs.clear(0, m_.irqs.count());
 	error_.reset();
 }
@@ -243,8 +246,7 @@ int sdma_model::dma_map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 offset)
 
 int sdma_model::dma_unmap_all()
 {
-	m_.space.unmap_all();
-	return 0;
+	return m_.space.unmap_all();
 }
 
 int sdma_model::all_off()

@@ -34,7 +34,7 @@ static constexpr u64 command_ms = 4000;
 static constexpr u64 rekick_ns = 20 * ns_per_ms;
 
 unit::unit(machine &m, unsigned index)
-	: m_(m), reader_(m.space.needs_fences()), special_(m.wrong || m.cfg.latency_us || m.cfg.rate),
+	: m_(m), reader_(m.space.needs_fences()), deaths_(load_acquire(&bus_deaths)), special_(m.wrong || m.cfg.latency_us || m.cfg.rate),
 	  spin_ns_(m.cfg.spin_us * ns_per_us), index_(index)
 {
 }
@@ -239,6 +239,10 @@ void unit::begin_pass()
 /* Between the slices of something long.  False: the channel no longer runs, give up. */
 bool unit::checkpoint(hw_channel &ch)
 {
+	if (unlikely(load_acquire(&bus_deaths) != deaths_)) {
+		note_death(ch.src);
+		note_death(ch.dst);
+	}
 	begin_pass();
 	if (unlikely(ch.state != chan_state_running || load_relaxed(&quit_)))
 		return false;
@@ -261,29 +265,23 @@ void unit::revalidate()
 			continue;
 		}
 		log_warn("sim: channel %u: its ring or status block is no longer mapped", ch.index);
+		ch.forget_memory();
 		store_release(&ch.state, u32(chan_state_error));
 		active_[i] = active_.back();
 		active_.pop_back();
 	}
 }
 
-static u8 *find_whole(const dma_space &space, u64 addr, u64 len, u32 rights)
-{
-	window w;
-
-	if (!space.find(addr, &w) || !w.host || (w.prot & rights) != rights || len > w.size - (addr - w.base))
-		return nullptr;
-	return w.host + (addr - w.base);
-}
-
 bool unit::resolve_control(hw_channel &ch)
 {
-	u8 *ring = find_whole(m_.space, ch.ring_iova, (u64(ch.mask) + 1) * sizeof(descriptor), vfio::dma_read);
-	u8 *status = find_whole(m_.space, ch.record_iova, sizeof(status_block), vfio::dma_read | vfio::dma_write);
+	const u64 ring_size = (u64(ch.mask) + 1) * sizeof(descriptor);
 
-	ch.ring = reinterpret_cast<const descriptor *>(ring);
-	ch.status = reinterpret_cast<status_block *>(status);
-	return ring && status;
+	if (!ch.ring_memory.settle(m_.space, ch.ring_iova, ring_size, vfio::dma_read) ||
+	    !ch.record_memory.settle(m_.space, ch.record_iova, sizeof(status_block), vfio::dma_read | vfio::dma_write))
+		return false;
+	ch.ring = reinterpret_cast<const descriptor *>(ch.ring_memory.data());
+	ch.status = reinterpret_cast<status_block *>(ch.record_memory.data());
+	return true;
 }
 
 void unit::idle()
@@ -465,7 +463,9 @@ void unit::enable(hw_channel &ch, const channel_regs &regs)
 		return;
 	start_registers(ch, regs);
 	if (!resolve_control(ch)) {
-		log_warn("sim: channel %u: its ring or status block is not in one mapping with the rights it needs", ch.index);
+		log_warn("sim: channel %u: its ring or status block is not wholly in memory that has a file, with the rights it needs",
+			 ch.index);
+		ch.forget_memory();
 		store_release(&ch.state, u32(chan_state_error));
 		return;
 	}
@@ -486,6 +486,7 @@ void unit::disable(hw_channel &ch)
 		active_.pop_back();
 		break;
 	}
+	ch.forget_memory();
 }
 
 void unit::resume(hw_channel &ch)

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "driver/engines/sdma/sdma_hw.h"
+#include "driver/sim/contiguous.h"
 #include "driver/sim/machine.h"
 
 #include <memory>
@@ -66,7 +67,18 @@ struct alignas(cache_line) hw_channel {
 	dma::fault_reason reason = dma::fault_reason::none;
 	u32 index = 0;
 	u64 ring_iova = 0, record_iova = 0;
+	contiguous ring_memory, record_memory;
 	channel_regs regs; /* the server thread's own: units get copies */
+
+	/* Its unit, or nobody any more: it has nothing of the client's memory before it. */
+	void forget_memory()
+	{
+		src = dst = window();
+		ring = nullptr;
+		status = nullptr;
+		ring_memory.drop();
+		record_memory.drop();
+	}
 };
 
 /* What is wrong with a channel's set-up as such; nullptr: nothing. */
@@ -140,7 +152,8 @@ private:
 	void keep_part(hw_channel &ch, const sdma::descriptor &d, u64 bytes, bool ended);
 	bool is_part(const hw_channel &ch, const sdma::descriptor &d) const;
 	result run_special(hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
-	result memory_gone(result r, const sdma::descriptor &d);
+	result after_death(hw_channel &ch, result r, const sdma::descriptor &d);
+	void note_death(const window &w);
 	void finish(hw_channel &ch, u8 flags);
 	void publish(hw_channel &ch);
 	void check_arms(hw_channel &ch);
@@ -181,6 +194,8 @@ private:
 	machine &m_;
 	dma_reader reader_;
 	u64 generation_ = ~u64(0);
+	u32 deaths_; /* of mappings of files, as far as has been looked */
+	bool met_dead_ = false; /* the descriptor that is executed has touched one of those that died since */
 	bool special_;
 	bool napping_ = true;
 	u32 idle_passes_ = 0;
@@ -220,7 +235,7 @@ inline u8 *in_window(const window &w, u64 addr, u64 len)
  */
 inline bool unit::copy_at_once(const hw_channel &ch, const sdma::descriptor &d, u64 mem_base)
 {
-	const window own = {mem_base, m_.mem_size, m_.mem, 0};
+	const window own = {mem_base, m_.mem_size, m_.mem, nullptr, 0};
 
 	if (unlikely(d.op != u8(dma::opcode::copy) || d.reserved || (d.flags & ~known_flags) || (d.spaces & ~known_spaces) ||
 		     d.len - 1 >= at_once))

@@ -4,6 +4,10 @@
 
 #include "driver/sim/bus_error.h"
 
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
 using namespace usdma;
 using namespace usdma::test;
 
@@ -34,6 +38,14 @@ struct bench {
 	chan ch;
 	host_area rw, ro, wo;
 };
+
+/* Of this process. */
+static size_t mappings()
+{
+	std::ifstream in("/proc/self/maps");
+
+	return size_t(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
+}
 
 static descriptor with(opcode op, descriptor d)
 {
@@ -292,21 +304,90 @@ static void test_remote_gone(void **)
 	b.expect(host_to_host(iova + 2 * size, iova, 512), fault_reason::src_denied, iova + 2 * size);
 }
 
-/* A client that cuts its own file short hurts itself only. */
+/* A client that cuts its own file short hurts itself only: all of that file is dead, for good, and nothing else. */
 static void test_file_cut_short(void **)
 {
 	bench b(reach::file);
 	chan other(b.r, 1);
 
 	assert_int_equal(sim::guard_bus_errors(), 0);
-	assert_int_equal(ftruncate(b.rw.fd.get(), 0), 0);
-	b.expect(make_copy(space::host, iova, space::device, mem_base, 4096), fault_reason::transfer, mem_base);
+	assert_int_equal(ftruncate(b.rw.fd.get(), 4096), 0);
+	b.expect(make_copy(space::host, iova + 8192, space::device, mem_base, 4096), fault_reason::transfer, mem_base);
 	b.expect(make_copy(space::device, mem_base, space::host, iova + 8192, 64), fault_reason::transfer, iova + 8192);
-	/* The pages behind that are the unit's own zeros now: no more faults, and nobody else sees them. */
-	b.expect(make_copy(space::host, iova, space::device, mem_base, 4096), fault_reason::none, 0);
+	/* Nor later, at the same place or another, although it would be there again. */
+	assert_int_equal(ftruncate(b.rw.fd.get(), size), 0);
+	b.expect(make_copy(space::host, iova + 8192, space::device, mem_base, 4096), fault_reason::transfer, iova + 8192);
+	b.expect(make_copy(space::host, iova, space::device, mem_base, 64), fault_reason::transfer, iova);
+	b.expect(with(opcode::write, make_copy(space::host, 0, space::host, iova + 4096, 0)), fault_reason::transfer, iova + 4096);
 	assert_int_equal(other.run(make_copy(space::device, mem_base, space::device, mem_base + 8192, 64)), fault_reason::none);
+	b.expect(make_copy(space::host, iova + size, space::device, mem_base, 64), fault_reason::none, 0);
+	/* A ring that goes takes its channel along. */
 	assert_int_equal(ftruncate(other.area.fd.get(), 0), 0);
+	b.r.write32(sdma::chan_ctrl(1) + sdma::chan_wake, 1);
+	const deadline until = deadline::in_ms(wait_ms);
+	while (other.state() != sdma::chan_state_error && !until.passed())
+		sched_yield();
+	assert_int_equal(other.state(), sdma::chan_state_error);
 	b.expect(make_copy(space::device, mem_base, space::host, iova + 2 * size, 64), fault_reason::none, 0);
+	/* Given again, it is what it was. */
+	assert_int_equal(b.r.dev->dma_unmap(iova, size), 0);
+	vfio::dma_area again;
+	again.iova = iova;
+	again.size = size;
+	again.vaddr = b.rw.data;
+	again.fd = b.rw.fd.get();
+	assert_int_equal(b.r.dev->dma_map(again), 0);
+	b.expect(make_copy(space::host, iova + 8192, space::device, mem_base, 4096), fault_reason::none, 0);
+}
+
+/* What goes on to an area that is there has met the one that is not. */
+static void test_cut_short_in_part(void **)
+{
+	static constexpr u64 half = 256 * KiB, at = u64(1) << 36; /* a slice */
+	bench b(reach::file);
+	host_area gone = b.r.make(at, half), here = b.r.make(at + half, half);
+	descriptor rows = with(opcode::copy_2d, make_copy(space::host, at + half - 4096, space::device, mem_base, 64));
+
+	assert_int_equal(sim::guard_bus_errors(), 0);
+	rows.height = 4;
+	rows.a = rows.b = 4096;
+	assert_int_equal(b.ch.run(rows), fault_reason::none);
+	assert_int_equal(ftruncate(gone.fd.get(), 0), 0);
+	assert_int_equal(b.ch.run(make_copy(space::host, at, space::device, mem_base, 2 * half)), fault_reason::transfer);
+	assert_int_equal(b.ch.run(make_copy(space::host, at + half, space::device, mem_base, half)), fault_reason::none);
+	assert_int_equal(b.ch.run(rows), fault_reason::transfer);
+	b.r.drop(gone);
+	gone = b.r.make(at, half);
+	assert_int_equal(b.ch.run(rows), fault_reason::none);
+	assert_int_equal(ftruncate(gone.fd.get(), 0), 0);
+	assert_int_equal(b.ch.run(rows), fault_reason::transfer);
+	b.r.drop(gone);
+	b.r.drop(here);
+}
+
+/* One descriptor over very many pages that are not there: one mapping takes the place of one. */
+static void test_cut_short_everywhere(void **)
+{
+	static constexpr u64 large = 256 * MiB;
+	bench b(reach::file);
+	host_area a = b.r.make(u64(1) << 36, large);
+	descriptor d = with(opcode::copy_2d, make_copy(space::host, u64(1) << 36, space::device, mem_base, 1));
+
+	assert_int_equal(sim::guard_bus_errors(), 0);
+	memset(b.r.mem(), 0x3c, 4096);
+	d.height = u32(large / 8192);
+	d.a = 8192;
+	d.b = 16;
+	const size_t before = mappings();
+	assert_int_equal(ftruncate(a.fd.get(), 0), 0);
+	assert_int_equal(b.ch.run(d), fault_reason::transfer);
+	assert_int_equal(b.ch.run(d), fault_reason::transfer);
+	assert_in_range(mappings(), 0, before + 8);
+	/* What stands beside it in this process is as it was. */
+	b.expect(host_to_host(iova, iova + 4096, 64), fault_reason::none, 0);
+	for (unsigned i = 1; i < 16; i++)
+		assert_int_equal(b.r.mem()[i], 0x3c);
+	b.r.drop(a);
 }
 
 int main()
@@ -318,6 +399,7 @@ int main()
 		cmocka_unit_test(test_indirect),   cmocka_unit_test(test_bad_tag),
 		cmocka_unit_test(test_neighbours), cmocka_unit_test(test_on_demand),
 		cmocka_unit_test(test_remote_gone), cmocka_unit_test(test_file_cut_short),
+		cmocka_unit_test(test_cut_short_in_part), cmocka_unit_test(test_cut_short_everywhere),
 	};
 
 	return cmocka_run_group_tests_name("sim_faults", tests, nullptr, nullptr);

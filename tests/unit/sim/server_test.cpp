@@ -218,16 +218,24 @@ static void test_dma_unmap_checks(void **)
 	assert_int_equal(r.hello(), 0);
 	assert_int_equal(r.ask(command::dma_unmap, u), ENOENT);
 	assert_int_equal(r.ask(command::dma_map, map), 0);
-	u.size = 0x2000;
-	assert_int_equal(r.ask(command::dma_unmap, u), ENOENT);
-	u.size = 0x4000;
-	u.flags = 1;
+	/* Nothing of an area, and nothing at all where one would be cut. */
+	for (auto [address, size] : {std::pair<u64, u64>{0x10000, 0x2000}, {0x12000, 0x2000}, {0x11000, 0x1000}, {0xf000, 0x2000},
+				     {0x13000, 0x8000}, {0x10000, 0}, {~u64(4095), 0x2000}}) {
+		u.address = address;
+		u.size = size;
+		assert_int_equal(r.ask(command::dma_unmap, u), EINVAL);
+		assert_int_equal(r.ask(command::dma_map, map), EEXIST);
+	}
+	u = {sizeof(u), 1, 0x10000, 0x4000};
 	assert_int_equal(r.ask(command::dma_unmap, u), ENOTSUP);
 	u.flags = 2;
 	assert_int_equal(r.ask(command::dma_unmap, u), EINVAL);
 	u.address = u.size = 0;
 	assert_int_equal(r.ask(command::dma_unmap, u), 0);
 	assert_int_equal(r.ask(command::dma_map, map), 0);
+	u = {sizeof(u), 0, 0, u64(1) << 40};
+	assert_int_equal(r.ask(command::dma_unmap, u), 0);
+	assert_int_equal(r.ask(command::dma_unmap, u), ENOENT);
 }
 
 static void test_region_checks(void **)
@@ -513,7 +521,7 @@ static void test_settings(void **)
 		"sim:mem=", "sim:mem=0", "sim:mem=63K", "sim:mem=1X", "sim:mem=99999999T", "sim:mem=100001", "sim:engines=0",
 		"sim:engines=65", "sim:channels=1025", "sim:channels=-1", "sim:channels=1 ", "sim:what=1", "sim:", "sim::mem=1M",
 		"sim:nomem=2", "sim:cpus=", "sim:cpus=1+", "sim:cpus=9999", "sim:engines=3:channels=2", "simulator", "sim:mem",
-		"sim:spin=x", "sim:latency=99999999", "sim:rate=1Q",
+		"sim:spin=x", "sim:latency=99999999", "sim:rate=1Q", "sim:files=", "sim:files=all",
 	};
 	sim::config c;
 

@@ -170,8 +170,8 @@ bool dma_space::quiesce()
 	 * The removal before the look at the units: either a unit's next pass sees
 	 * the removal, or we see the unit in its pass.
 	 */
-	if (asym_barrier_ready() && !barrier_for_all())
-		return false;
+	if (asym_barrier_ready())
+		barrier_or_wait();
 	store_fence(&fence_, 0u);
 	for (const dma_reader *r : readers_)
 		if (!wait_pass(*r, until))

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/support/membarrier.h"
 #include "tests/support/test.h"
 
 #include "driver/base/biased_lock.h"
 
 #include <atomic>
-#include <cerrno>
-#include <cstddef>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -106,20 +101,6 @@ static void owner_inside(void **)
 	assert_true(tried_elsewhere(l));
 }
 
-/* From here on this thread's membarrier(2), and that of the threads it starts, gives EPERM. */
-static bool forbid_membarrier()
-{
-	sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	const sock_fprog program = {std::size(code), code};
-
-	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) && !barrier_for_all();
-}
-
 /* A program that gives up calls once it runs: the lock must come back from its owner all the same. */
 static void refused_later(void **)
 {
@@ -128,7 +109,7 @@ static void refused_later(void **)
 	take(l, 2 * biased_lock::first_turns);
 	const pid_t child = fork();
 	if (!child) {
-		const bool right = forbid_membarrier() && tried_elsewhere(l) && !l.owned();
+		const bool right = test::forbid_membarrier() && tried_elsewhere(l) && !l.owned();
 
 		_exit(right ? 0 : 1);
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The client's memory as a guest behind a virtual IOMMU maps it: by single pages from anywhere, unmapped in blocks. */
 #include "tests/support/level.h"
+#include "tests/support/membarrier.h"
 #include "tests/support/raw_client.h"
 #include "tests/support/raw_model.h"
 #include "tests/unit/sim/rig.h"
@@ -14,6 +15,8 @@
 #include <iterator>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <thread>
 
 using namespace usdma;
 using namespace usdma::test;
@@ -350,6 +353,34 @@ static void test_pages_go_back_under_copies(void **)
 	}
 }
 
+/* Refused while the device serves: units are waited for all the same. */
+static void test_membarrier_refused_later(void **)
+{
+	if (!asym_barrier_ready())
+		skip();
+	const unique_fd fd(memfd_create("guest", MFD_CLOEXEC));
+	assert_int_equal(ftruncate(fd.get(), page), 0);
+	const pid_t child = fork();
+	if (!child) {
+		sim::dma_space space{sim::dma_bounds()};
+		sim::dma_reader reader(space.needs_fences());
+		bool right = !space.add_reader(&reader) && forbid_membarrier();
+
+		right = right && !space.map(0, page, both_ways, unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), 0);
+		std::thread unit([&] {
+			for (reader.enter(); space.count();)
+				reader.pass();
+			reader.leave();
+		});
+		right = right && !space.unmap(0, page);
+		unit.join();
+		_exit(right ? 0 : 1);
+	}
+	int status = 0;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
 /* ---- many ------------------------------------------------------------------------------------------------ */
 
 static u64 resident()
@@ -551,7 +582,7 @@ int main()
 		cmocka_unit_test(test_ring_cut_short),
 		cmocka_unit_test(test_ring_with_a_gap),	    cmocka_unit_test(test_unmap_a_block),
 		cmocka_unit_test(test_pages_go_back_under_copies),
-		cmocka_unit_test(test_gigabytes_of_pages), cmocka_unit_test(test_book_keeping_is_bounded),
+		cmocka_unit_test(test_membarrier_refused_later), cmocka_unit_test(test_gigabytes_of_pages), cmocka_unit_test(test_book_keeping_is_bounded),
 		cmocka_unit_test(test_pieces_are_bounded),  cmocka_unit_test(test_kinds_of_files),
 		cmocka_unit_test(test_holes_stay_holes),    cmocka_unit_test(test_file_that_grows),
 	};

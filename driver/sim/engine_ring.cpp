@@ -38,7 +38,11 @@ bool unit::run_channel(hw_channel &ch)
 		n = run_ring(ch, &dry);
 		if (ch.state == chan_state_off || ch.state == chan_state_error)
 			return true;
-		if ((dry || ch.waiting) && ch.next - 1 != ch.written)
+		/*
+		 * Also at the end of a turn: until the next one, which may be far when other channels copy much, head is
+		 * that of a descriptor that has ended, and only completed tells that from one that is under way.
+		 */
+		if (ch.next - 1 != ch.written)
 			publish(ch);
 		if (unlikely(ch.irq_count))
 			flush_interrupt(ch, dry);

@@ -82,6 +82,28 @@ static void test_wait_two_channels(void **)
 	r.drop(a);
 }
 
+/* A channel that waits for its turn says that all it has begun has ended. */
+static void test_record_between_turns(void **)
+{
+	sim::config cfg = rig::small();
+
+	cfg.mem = 4 * MiB;
+	cfg.engines = 1;
+	cfg.latency_us = 300'000;
+	rig r(cfg);
+	chan first(r, 0), second(r, 1);
+	/* Its bytes are a turn's. */
+	const descriptor large = make_copy(space::device, mem_base, space::device, mem_base + 2 * MiB, MiB);
+
+	first.put(large);
+	first.put_ready(large);
+	begun(r, first, 1);
+	second.put_ready(make_copy(space::device, mem_base, space::device, mem_base + 64, 64));
+	begun(r, second, 1);
+	assert_true(first.completed() >= 1);
+	assert_true(first.done(2));
+}
+
 static void test_compare(void **)
 {
 	static constexpr struct {
@@ -679,7 +701,7 @@ static void test_device_string(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_wait_two_channels), cmocka_unit_test(test_compare),
+		cmocka_unit_test(test_wait_two_channels), cmocka_unit_test(test_record_between_turns), cmocka_unit_test(test_compare),
 		cmocka_unit_test(test_stop_resume),	  cmocka_unit_test(test_stop_long_copy),
 		cmocka_unit_test(test_stop_reduce),
 		cmocka_unit_test(test_disable_silence),	  cmocka_unit_test(test_arm),

@@ -108,7 +108,7 @@ unsigned unit::run_ring(hw_channel &ch, bool *dry)
 		}
 		if (r == result::fault)
 			halt(ch, fault_reason_, fault_address_, d.cookie);
-		ch.waiting = r == result::blocked;
+		store_relaxed(&ch.waiting, r == result::blocked);
 		return n;
 	}
 	return n;
@@ -140,7 +140,7 @@ unit::result unit::after_death(hw_channel &ch, result r, const descriptor &d)
 
 inline void unit::finish(hw_channel &ch, u8 flags)
 {
-	ch.waiting = false;
+	store_relaxed(&ch.waiting, false);
 	ch.next++;
 	if ((flags & (dma::flag_complete | dma::flag_interrupt)) || ch.next - 1 - ch.written >= publish_every)
 		publish(ch);
@@ -236,7 +236,7 @@ void unit::halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 cooki
 	/* Release: who sees the state also sees the fault. */
 	store_release(&r.state, u32(dma::state_halted));
 	ch.reason = reason;
-	ch.waiting = false;
+	store_relaxed(&ch.waiting, false);
 	store_release(&ch.state, u32(chan_state_halted));
 	if (ch.irq_count)
 		flush_interrupt(ch, true);
@@ -272,7 +272,7 @@ unit::result unit::run_special(hw_channel &ch, const descriptor &d, u64 mem_base
 		ch.hung = m_.wrong->hang(ch.index, seq);
 		if (ch.hung)
 			return result::blocked;
-		ch.waiting = false;
+		store_relaxed(&ch.waiting, false);
 		ch.hung = m_.wrong->vanish(ch.index, seq);
 		if (ch.hung) {
 			if (m_.remote)

@@ -48,7 +48,7 @@ public:
 private:
 	int make_memory();
 	int describe_regions();
-	unit &unit_of(u32 channel) { return *units_[channel % units_.size()]; }
+	unit &unit_of(u32 channel) const { return *units_[channel % units_.size()]; }
 	int all_off();
 	void start_values();
 
@@ -57,6 +57,7 @@ private:
 	int write_bar0(u64 offset, const u8 *buf, u32 len);
 	u32 read_word(u32 offset) const;
 	u64 read_global(u32 reg) const;
+	u32 debug_bits(const hw_channel &ch) const;
 	u64 read_channel(const hw_channel &ch, u32 reg) const;
 	int write_word(u32 offset, u32 value);
 	int write_global(u32 offset, u32 value);

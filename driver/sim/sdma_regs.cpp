@@ -96,6 +96,13 @@ u64 sdma_model::read_global(u32 reg) const
 	return 0;
 }
 
+/* As the unit has it: who looks does not stop it. */
+u32 sdma_model::debug_bits(const hw_channel &ch) const
+{
+	return (load_relaxed(&ch.waiting) ? u32(chan_debug_waiting) : 0) | (load_relaxed(&ch.listed) ? u32(chan_debug_listed) : 0) |
+	       (unit_of(ch.index).bell_rung() ? u32(chan_debug_bell) : 0);
+}
+
 u64 sdma_model::read_channel(const hw_channel &ch, u32 reg) const
 {
 	switch (reg) {
@@ -115,6 +122,8 @@ u64 sdma_model::read_channel(const hw_channel &ch, u32 reg) const
 		return load_acquire(&ch.state);
 	case chan_head:
 		return load_relaxed(&ch.head);
+	case chan_debug:
+		return debug_bits(ch);
 	}
 	return 0;
 }

@@ -252,6 +252,13 @@ bool unit::checkpoint(hw_channel &ch)
 	return true;
 }
 
+void unit::unlist(size_t at)
+{
+	store_relaxed(&active_[at]->listed, false);
+	active_[at] = active_.back();
+	active_.pop_back();
+}
+
 /* The address space changed: forget what was found in it, and see whether rings and records are still there. */
 void unit::revalidate()
 {
@@ -267,8 +274,7 @@ void unit::revalidate()
 		log_warn("sim: channel %u: its ring or status block is no longer mapped", ch.index);
 		ch.forget_memory();
 		store_release(&ch.state, u32(chan_state_error));
-		active_[i] = active_.back();
-		active_.pop_back();
+		unlist(i);
 	}
 }
 
@@ -432,7 +438,8 @@ static void start_registers(hw_channel &ch, const channel_regs &r)
 	ch.irq_count = 0;
 	ch.irq_due = 0;
 	ch.heartbeat = 0;
-	ch.waiting = ch.hung = ch.part.valid = false;
+	store_relaxed(&ch.waiting, false);
+	ch.hung = ch.part.valid = false;
 	ch.src = ch.dst = window();
 	store_relaxed(&ch.head, r.first_seq);
 	store_relaxed(tail, r.first_seq);
@@ -471,6 +478,7 @@ void unit::enable(hw_channel &ch, const channel_regs &regs)
 	}
 	start_record(ch);
 	push_reserved(active_, &ch);
+	store_relaxed(&ch.listed, true);
 	store_release(&ch.state, u32(chan_state_running));
 }
 
@@ -479,13 +487,11 @@ void unit::disable(hw_channel &ch)
 	store_release(&ch.state, u32(chan_state_off));
 	if (m_.wrong)
 		m_.wrong->channel_off(ch.index);
-	for (size_t i = 0; i < active_.size(); i++) {
-		if (active_[i] != &ch)
-			continue;
-		active_[i] = active_.back();
-		active_.pop_back();
-		break;
-	}
+	for (size_t i = 0; i < active_.size(); i++)
+		if (active_[i] == &ch) {
+			unlist(i);
+			break;
+		}
 	ch.forget_memory();
 }
 
@@ -499,7 +505,7 @@ void unit::resume(hw_channel &ch)
 	if (ch.reason != dma::fault_reason::stopped)
 		ch.next++;
 	ch.written = ch.next - 1;
-	ch.waiting = false;
+	store_relaxed(&ch.waiting, false);
 	/* The halt took the interrupts asked for: the same numbers now ask for the ends of their requests. */
 	for (u64 &seq : ch.fired)
 		seq = arm_none;
@@ -508,6 +514,13 @@ void unit::resume(hw_channel &ch)
 	/* After completed: who sees it run again also sees that the failed one is behind it. */
 	store_release(&r.state, u32(dma::state_running));
 	store_release(&ch.state, u32(chan_state_running));
+}
+
+bool unit::bell_rung() const
+{
+	pollfd p = {bell_.get(), POLLIN, 0};
+
+	return poll(&p, 1, 0) == 1;
 }
 
 } // namespace usdma::sim

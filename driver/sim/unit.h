@@ -35,7 +35,7 @@ struct channel_regs {
 	u32 coalesce = 0;
 };
 
-/* A channel as its unit sees it.  Only state and head are read by others. */
+/* A channel as its unit sees it.  Only state, head, waiting and listed are read by others. */
 struct alignas(cache_line) hw_channel {
 	const sdma::descriptor *ring = nullptr;
 	sdma::status_block *status = nullptr;
@@ -49,7 +49,7 @@ struct alignas(cache_line) hw_channel {
 	window src, dst; /* where the last addresses were found */
 	u64 fired[dma::irq_slots] = {};
 	u32 vectors[dma::irq_slots] = {};
-	bool waiting = false;
+	bool waiting = false, listed = false; /* atomic: read by others as well, for chan_debug */
 	u32 wait_looks = 0;
 	bool hung = false; /* by a fault on demand */
 	/* A descriptor that a stop cut short: how much of it must not be done again. */
@@ -108,6 +108,7 @@ public:
 	void kick();
 	/* For the client, whose write is one to chan_wake: never read, never written here. */
 	int bell_fd() const { return bell_.get(); }
+	bool bell_rung() const; /* and nobody has read it since */
 
 private:
 	enum class result { done, fault, blocked, gone /* the channel was stopped or switched off meanwhile */ };
@@ -134,6 +135,7 @@ private:
 	void run();
 	void begin_pass();
 	bool checkpoint(hw_channel &ch);
+	void unlist(size_t at);
 	void revalidate();
 	bool resolve_control(hw_channel &ch);
 	void idle();

@@ -156,15 +156,16 @@ static bool tried(lane *l, u8 what, int err)
 static void describe(lane *l)
 {
 	const dma::channel *ch = l->ch;
-	char text[256] = "";
+	char text[400] = "";
 
 	if (ch->ops->describe) {
 		std::lock_guard guard(l->lock);
 
 		ch->ops->describe(ch, text, sizeof(text));
 	}
-	log_warn("device %u channel %u stands still, for %llu ms: %s", l->dev->slot, ch->index,
-		 static_cast<unsigned long long>(l->still.still_ns() / ns_per_ms), text);
+	log_warn("device %u channel %u stands still, for %llu ms: %s; woken %llu times by this process", l->dev->slot, ch->index,
+		 static_cast<unsigned long long>(l->still.still_ns() / ns_per_ms), text,
+		 static_cast<unsigned long long>(load_relaxed(&l->count->wakes)));
 }
 
 /* With recover_lock held.  A cure after which not one request ended was none: the next one then. */

@@ -4,6 +4,7 @@
  * is pending on the device, then the device.  Embedded device; times are
  * USDMA_HANG_MS and multiples of it, of which nothing here depends.
  */
+#include "driver/base/log.h"
 #include "driver/vfio/device.h"
 #include "lib/core/copy.h"
 #include "lib/core/event.h"
@@ -153,6 +154,28 @@ static void device_is_reset(void **)
 	}
 	ok(copy_sync(t.dev, t.out[0], ptr(t.d), size, soon()));
 	assert_false(t.dev->lost());
+	tear_down(&t);
+}
+
+/* What is needed to tell a lost wake-up from an engine that stands (docs/reliability.md). */
+static void says_where_it_stood(void **)
+{
+	static std::string said;
+	setting t;
+
+	set_up(&t);
+	log_set_level(log_level::warn);
+	log_set_sink([](log_level, const char *line, void *) { said += std::string(line) + "\n"; }, nullptr);
+	inject(&t, "hang@1");
+	copy_out(&t, 0, 0, size);
+	assert_int_equal(stream_sync(t.s[0], soon()), -EIO);
+	log_set_sink(nullptr, nullptr);
+	log_set_level(log_level::none);
+	for (const char *want : {"posted ", "doorbell ", "begun ", "completed ", "in its unit's list", "bell silent", "woken "}) {
+		if (said.find(want) == said.npos)
+			print_error("\"%s\" is missing: %s", want, said.c_str());
+		assert_true(said.find(want) != said.npos);
+	}
 	tear_down(&t);
 }
 
@@ -339,6 +362,7 @@ static void lost_and_open_again(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
+		cmocka_unit_test(says_where_it_stood),
 		cmocka_unit_test(others_go_on),		cmocka_unit_test(stop_mode),	  cmocka_unit_test(device_is_reset),
 		cmocka_unit_test(before_a_wait),	cmocka_unit_test(a_wait_is_no_hang), cmocka_unit_test(waited_for_elsewhere),
 		cmocka_unit_test(in_a_wait),		cmocka_unit_test(stopped_from_outside),

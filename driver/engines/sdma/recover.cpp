@@ -184,15 +184,18 @@ void ring_describe(const dma::channel *ch, char *buf, size_t size)
 	const u64 done = dma::completed(ch);
 	const descriptor *next = &c->ring[(done + 1) & c->mask];
 	u64 head = 0;
-	u32 state = 0;
+	u32 state = 0, debug = 0;
 
 	reg_read(c->owner->transport(), chan_ctrl(c->index) + chan_head, &head);
+	reg_read(c->owner->transport(), chan_ctrl(c->index) + chan_debug, &debug);
 	reg_read(c->owner->transport(), chan_ctrl(c->index) + chan_state, &state);
 	snprintf(buf, size, "posted %llu, doorbell %llu, begun %llu, completed %llu; the next one's tag is 0x%x (due: 0x%x), "
-			    "op %u; device state %u, %s",
+			    "op %u; device state %u, %s%s, %s its unit's list, bell %s",
 		 static_cast<unsigned long long>(ch->posted), static_cast<unsigned long long>(read_tail(c)),
 		 static_cast<unsigned long long>(head), static_cast<unsigned long long>(done), load_relaxed(&next->tag),
-		 u32(done + 1), load_relaxed(&next->op), state, load_relaxed(ch->asleep) ? "asleep" : "awake");
+		 u32(done + 1), load_relaxed(&next->op), state, load_relaxed(ch->asleep) ? "asleep" : "awake",
+		 debug & chan_debug_waiting ? ", in a WAIT" : "", debug & chan_debug_listed ? "in" : "not in",
+		 debug & chan_debug_bell ? "rung" : "silent");
 }
 
 int ring_restart(dma::channel *ch)

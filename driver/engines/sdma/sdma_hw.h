@@ -60,9 +60,11 @@ enum : u32 {
 	chan_state = 0x28,      /* RO 32: chan_state_* */
 	chan_wake = 0x2c,       /* WO 32: any value wakes a sleeping unit; an ioeventfd may stand for it */
 	chan_head = 0x30,       /* RO 64: last sequence number begun */
+	chan_debug = 0x38,      /* RO 32: chan_debug_*, for messages to people */
 };
 /* disable: the channel is off when the write returns, and touches no memory any more. */
 enum : u32 { chan_cmd_enable = 1, chan_cmd_disable = 2, chan_cmd_stop = 3, chan_cmd_resume = 4 };
+enum : u32 { chan_debug_waiting = 1, chan_debug_listed = 2, chan_debug_bell = 4 };
 enum : u32 { chan_state_off = 0, chan_state_running = 1, chan_state_halted = 2, chan_state_error = 3 /* bad set-up */ };
 
 /* Channel doorbell pages: one a channel, a page apart; mappable. */

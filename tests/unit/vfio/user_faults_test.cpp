@@ -321,7 +321,8 @@ static void test_unanswered_map_and_unmap(void **)
 		}
 		check_broken(*dev);
 		assert_int_equal(dev->dma_map({0x1000, 4096, page}), -ENODEV);
-		assert_int_equal(dev->dma_unmap(0x1000, 4096), -ENODEV);
+		/* It may have been mapped, and is taken back as if it was. */
+		assert_int_equal(dev->dma_unmap(0x1000, 4096), map ? 0 : -ENODEV);
 		/* It stands still: nobody knows what it will do. */
 		assert_int_equal(dev->quiesce(), -EAGAIN);
 		s.hang_up();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What usdma-sim gives up once it listens: new privileges for good, every file
- * that is not open yet, and every system call that serving does not need.
+ * that is not open yet, and every system call that it does not need.  A client's
+ * process gives up more: other processes, and memory that can be executed.
  */
 #pragma once
 
@@ -13,6 +14,10 @@ namespace usdma::tool {
 
 /* Before the first thread.  From here on a call that is not on the list fails with EPERM. */
 int sandbox_enter();
+/* For a client's process, which has entered and has one thread: a call that is not on its shorter list ends it (SIGSYS). */
+int sandbox_confine();
+/* No file can be opened, made or removed by its name, where the kernel has Landlock; else nothing happens. */
+int sandbox_leave_files();
 /* False: built without libseccomp or with a sanitizer, whose run time needs files; only new privileges are given up. */
 bool sandbox_filters();
 

@@ -5,8 +5,8 @@
 #include "driver/sim/bus_error.h"
 #include "driver/sim/console.h"
 #include "driver/sim/interrupting.h"
-#include "driver/sim/listener.h"
 #include "tools/help.h"
+#include "tools/sim_clients.h"
 #include "tools/sim_sandbox.h"
 
 #include <CLI/CLI.hpp>
@@ -148,7 +148,7 @@ int enter(const options &opt, tool::keeper *keeper, sim::listener *door, sim::co
 		return err;
 	if (!tool::sandbox_filters())
 		log_info("built without a list of system calls");
-	return opt.control.empty() ? 0 : desk->start();
+	return 0;
 }
 
 int serve(const options &opt)
@@ -173,7 +173,8 @@ int serve(const options &opt)
 		return report(err);
 	if (const int err = tell_ready(opt))
 		return report(err);
-	const int err = door.run(cfg, stop.get(), opt.once, nullptr, opt.control.empty() ? nullptr : &desk);
+	tool::clients clients(door, cfg, opt.control.empty() ? nullptr : &desk);
+	const int err = clients.run(stop.get(), opt.once);
 	keeper.release();
 	return err ? report(err) : 0;
 }

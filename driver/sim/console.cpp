@@ -6,9 +6,10 @@
 #include "driver/sim/signal_fd.h"
 
 #include <charconv>
+#include <climits>
 #include <csignal>
-#include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 namespace usdma::sim {
@@ -194,6 +195,17 @@ int console::open(const std::string &path, string_view rules)
 	return door_.open(path);
 }
 
+int console::share()
+{
+	void *board = mmap(nullptr, sizeof(fault_board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (board == MAP_FAILED)
+		return fail_errno("memory for the rules of faults");
+	board_ = mapping(board, sizeof(fault_board));
+	plan_.publish(this->board());
+	return 0;
+}
+
 int console::start()
 {
 	const int err = pthread_create(&thread_, nullptr, thread_main, this);
@@ -217,15 +229,15 @@ void *console::thread_main(void *arg)
 }
 
 /* Whoever is too many hears the end of the connection. */
-void console::let_in(peer *peers)
+void console::let_in()
 {
 	unique_fd sock;
 
 	if (door_.accept(&sock, SOCK_NONBLOCK))
 		return;
-	for (unsigned i = 0; i < console_peers; i++)
-		if (!peers[i].sock.valid()) {
-			peers[i] = {std::move(sock), {}, now_ns() + patience_ns};
+	for (peer &p : peers_)
+		if (!p.sock.valid()) {
+			p = {std::move(sock), {}, now_ns() + patience_ns};
 			return;
 		}
 }
@@ -263,24 +275,56 @@ bool console::take(peer &p, string_view more)
 	return false;
 }
 
+unsigned console::watch(pollfd *out) const
+{
+	for (unsigned i = 0; i < console_peers; i++)
+		out[i] = {peers_[i].sock.get(), POLLIN, 0};
+	out[console_peers] = {door_.fd(), POLLIN, 0};
+	return most_watched;
+}
+
+void console::attend(const pollfd *in)
+{
+	for (unsigned i = 0; i < console_peers; i++) {
+		peer &p = peers_[i];
+
+		if (p.sock.valid() && ((in[i].revents && !read_some(p)) || now_ns() > p.until))
+			p = {};
+	}
+	if (in[console_peers].revents)
+		let_in();
+}
+
+int wait_any(pollfd *p, unsigned n, console *desk, deadline until)
+{
+	const unsigned all = n + (desk ? desk->watch(p + n) : 0);
+	const int most = desk ? console::watch_ms : INT_MAX;
+
+	if (poll(p, all, until.is_never() && !desk ? -1 : until.left_ms(most)) < 0) {
+		if (errno != EINTR)
+			return fail_errno("poll");
+		for (unsigned i = 0; i < all; i++)
+			p[i].revents = 0;
+	}
+	if (desk)
+		desk->attend(p + n);
+	return 0;
+}
+
 void console::run()
 {
-	peer peers[console_peers];
-
 	for (;;) {
-		pollfd fds[console_peers + 2] = {{quit_.get(), POLLIN, 0}, {door_.fd(), POLLIN, 0}};
+		pollfd fds[most_watched + 1] = {{quit_.get(), POLLIN, 0}};
 
-		for (unsigned i = 0; i < console_peers; i++)
-			fds[i + 2] = {peers[i].sock.get(), POLLIN, 0};
-		if (poll(fds, console_peers + 2, 1000) < 0 && errno != EINTR)
-			break;
+		watch(fds + 1);
+		if (poll(fds, most_watched + 1, watch_ms) < 0) {
+			if (errno != EINTR)
+				break;
+			continue;
+		}
 		if (fds[0].revents)
 			return;
-		for (unsigned i = 0; i < console_peers; i++)
-			if ((fds[i + 2].revents && !read_some(peers[i])) || (peers[i].sock.valid() && now_ns() > peers[i].until))
-				peers[i] = {};
-		if (fds[1].revents)
-			let_in(peers);
+		attend(fds + 1);
 	}
 	log_error("the control socket's poll failed (errno %d): nobody listens there any more", errno);
 }

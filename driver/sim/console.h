@@ -14,10 +14,12 @@
 #pragma once
 
 #include "driver/base/clock.h"
+#include "driver/base/mapping.h"
 #include "driver/sim/door.h"
 #include "driver/sim/fault_plan.h"
 
 #include <atomic>
+#include <poll.h>
 #include <pthread.h>
 #include <string>
 #include <string_view>
@@ -52,11 +54,18 @@ public:
 	int open(const std::string &path, std::string_view rules);
 	void remove_path() { door_.remove_path(); }
 	void leave_path() { door_.leave_path(); }
-	/* A thread of its own, until the destructor. */
+	/* A thread of its own, until the destructor; or whoever has a loop calls these two: what to poll for, and then. */
 	int start();
+	static constexpr unsigned most_watched = console_peers + 1;
+	static constexpr int watch_ms = 1000; /* at the latest */
+	unsigned watch(pollfd *out) const;
+	void attend(const pollfd *in);
 
 	/* For the listener. */
 	fault_plan &plan() { return plan_; }
+	/* Where clients have processes of their own: what those obey; -ENOMEM. */
+	int share();
+	fault_board *board() const { return reinterpret_cast<fault_board *>(board_.data()); }
 	int drop_fd() const { return drop_.get(); }
 	/* False: the device is away just now. */
 	bool client_comes();
@@ -74,7 +83,7 @@ private:
 
 	static void *thread_main(void *arg);
 	void run();
-	void let_in(peer *peers);
+	void let_in();
 	bool read_some(peer &p);
 	bool take(peer &p, std::string_view more);
 	bool send_all(const peer &p, const std::string &text);
@@ -85,6 +94,8 @@ private:
 
 	fault_plan plan_{true};
 	std::atomic<bool> told_{false}; /* rules came over the socket: those count on, whoever comes */
+	mapping board_;
+	peer peers_[console_peers];
 	door door_;
 	unique_fd quit_, drop_;
 	pthread_t thread_ = {};
@@ -93,5 +104,8 @@ private:
 	std::atomic<u64> clients_{0};
 	std::atomic<bool> serving_{false};
 };
+
+/* Waits for one of n things, and does meanwhile what a console is asked for; p has room for its most_watched as well. */
+int wait_any(pollfd *p, unsigned n, console *desk, deadline until);
 
 } // namespace usdma::sim

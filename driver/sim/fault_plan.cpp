@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/fault_plan.h"
 
+#include "driver/base/barrier.h"
 #include "driver/base/clock.h"
 #include "driver/base/grow.h"
 
@@ -34,7 +35,7 @@ static constexpr string_view actions[] = {"fail",	      "hang",	  "slow",	"die",
 					  "drop-record", "drop-irq", "refuse-map", "reply"};
 static constexpr string_view limits[] = {"channel", "device", "for-good"};
 /* So many rules, each so long, are a mistake. */
-static constexpr size_t max_rules = 64, max_rule = 64;
+static constexpr size_t max_rules = fault_board::most_rules, max_rule = 64;
 
 template <size_t n> static bool find(const string_view (&names)[n], string_view name, u64 *out)
 {
@@ -88,9 +89,9 @@ int fault_plan::set(string_view text)
 	return within_memory("fault rules", [=, this] { return take(text); });
 }
 
-int fault_plan::take(string_view text)
+int fault_plan::parse(string_view text, std::vector<rule> *out) const
 {
-	std::vector<rule> rules;
+	std::vector<rule> &rules = *out;
 
 	/* Also behind a "+" at the end: a rule is missing there. */
 	for (bool more = !text.empty(); more;) {
@@ -111,10 +112,103 @@ int fault_plan::take(string_view text)
 		more = end != string_view::npos;
 		text.remove_prefix(more ? end + 1 : 0);
 	}
-	std::lock_guard guard(lock_);
-	rules_ = std::move(rules);
 	return 0;
 }
+
+int fault_plan::take(string_view text)
+{
+	std::vector<rule> rules;
+
+	if (const int err = parse(text, &rules))
+		return err;
+	std::lock_guard guard(lock_);
+	if (board_ && text.size() > fault_board::most_text)
+		return fail(EINVAL, "fault rules of more than %zu bytes", fault_board::most_text);
+	rules_ = std::move(rules);
+	if (board_)
+		show(text);
+	return 0;
+}
+
+/* ---- rules of one process, obeyed in another ---------------------------------------------------------- */
+
+/* With the lock held, as what follows. */
+void fault_plan::show(string_view text)
+{
+	store_relaxed(&board_->version, version_ + 1);
+	/* Before any of the text is; the release below comes behind all of it. */
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	memcpy(board_->text, text.data(), text.size());
+	store_relaxed(&board_->size, u32(text.size()));
+	version_ += 2;
+	memset(board_->of[version_ / 2 % 2], 0, sizeof(board_->of[0]));
+	store_release(&board_->version, version_);
+}
+
+void fault_plan::publish(fault_board *b)
+{
+	std::lock_guard guard(lock_);
+	std::string text;
+
+	for (const rule &r : rules_)
+		text += (text.empty() ? "" : "+") + r.text;
+	board_ = b;
+	show(text);
+}
+
+/* Between two counts; while the text changes, the old rules go on. */
+void fault_plan::refresh()
+{
+	char text[fault_board::most_text];
+	std::vector<rule> rules;
+
+	if (!follows_)
+		return;
+	const u32 version = load_acquire(&board_->version);
+	if (version == version_ || version % 2)
+		return;
+	const u32 size = std::min(load_relaxed(&board_->size), u32(sizeof(text)));
+	memcpy(text, board_->text, size);
+	/* All of it before the second look. */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	if (load_relaxed(&board_->version) != version ||
+	    within_memory("fault rules", [&] { return parse(string_view(text, size), &rules); }))
+		return;
+	version_ = version;
+	rules_ = std::move(rules);
+	for (rule &r : rules_) {
+		r.seen = load_relaxed(&counts_of(r)->seen);
+		r.struck = load_relaxed(&counts_of(r)->struck);
+	}
+}
+
+void fault_plan::follow(fault_board *b)
+{
+	std::lock_guard guard(lock_);
+
+	board_ = b;
+	follows_ = true;
+	version_ = 1; /* none */
+	if (const u64 random = load_relaxed(&b->random))
+		random_ = random;
+	refresh();
+}
+
+fault_board::counts *fault_plan::counts_of(const rule &r)
+{
+	return &board_->of[version_ / 2 % 2][&r - rules_.data()];
+}
+
+void fault_plan::note(const rule &r)
+{
+	if (!follows_)
+		return;
+	store_relaxed(&counts_of(r)->seen, r.seen);
+	store_relaxed(&counts_of(r)->struck, r.struck);
+	store_relaxed(&board_->random, random_);
+}
+
+/* ---- counting ----------------------------------------------------------------------------------------- */
 
 void fault_plan::new_client(bool anew)
 {
@@ -123,8 +217,12 @@ void fault_plan::new_client(bool anew)
 	gone_ = false;
 	for (rule &r : rules_) {
 		r.holds = false;
-		if (anew)
-			r.seen = r.struck = 0;
+		if (!anew)
+			continue;
+		r.seen = r.struck = 0;
+		/* Nobody obeys them just now. */
+		if (board_)
+			*counts_of(r) = {};
 	}
 }
 
@@ -133,9 +231,24 @@ std::string fault_plan::report()
 	std::lock_guard guard(lock_);
 	std::string out;
 
-	for (const rule &r : rules_)
+	for (rule &r : rules_) {
+		if (board_ && !follows_) {
+			r.seen = load_relaxed(&counts_of(r)->seen);
+			r.struck = load_relaxed(&counts_of(r)->struck);
+		}
 		out += r.text + " seen " + std::to_string(r.seen) + " struck " + std::to_string(r.struck) + "\n";
+	}
 	return out;
+}
+
+bool fault_plan::has_die()
+{
+	std::lock_guard guard(lock_);
+
+	for (const rule &r : rules_)
+		if (r.what == action::die)
+			return true;
+	return false;
 }
 
 /* One more of what the rule counts: is it this one's turn? */
@@ -159,11 +272,17 @@ fault_plan::rule *fault_plan::hit(action what)
 {
 	rule *first = nullptr;
 
-	for (rule &r : rules_)
-		if (r.what == what && turn(r) && !first)
+	refresh();
+	for (rule &r : rules_) {
+		if (r.what != what)
+			continue;
+		const bool strikes = turn(r) && !first;
+
+		r.struck += strikes;
+		if (strikes)
 			first = &r;
-	if (first)
-		first->struck++;
+		note(r);
+	}
 	return first;
 }
 
@@ -172,6 +291,7 @@ bool fault_plan::hang(u32 channel, u64)
 {
 	std::lock_guard guard(lock_);
 
+	refresh();
 	if (gone_)
 		return true;
 	for (rule &r : rules_)

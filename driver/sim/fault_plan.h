@@ -27,6 +27,23 @@
 
 namespace usdma::sim {
 
+/*
+ * Memory that two processes share: the rules of the one, which the other obeys, and
+ * how often they came.  The first takes numbers from it and nothing else.
+ */
+struct fault_board {
+	static constexpr size_t most_rules = 64, most_text = 4096;
+	struct counts {
+		u64 seen, struck;
+	};
+
+	u32 version; /* even; odd while the text changes.  Of the counts, version / 2 % 2 says which are meant */
+	u32 size;
+	char text[most_text];
+	counts of[2][most_rules];
+	u64 random;
+};
+
 class fault_plan final : public faults {
 public:
 	/* In usdma-sim a plan may kill the process; embedded it may not. */
@@ -38,6 +55,12 @@ public:
 	void new_client(bool anew);
 	/* A line for each rule: "RULE seen N struck M". */
 	std::string report();
+	/* It may kill the process. */
+	bool has_die();
+	/* What is set here is obeyed in another process, and its counts are those of there. */
+	void publish(fault_board *b);
+	/* That other process's. */
+	void follow(fault_board *b);
 
 	dma::fault_reason descriptor(u32 channel, u64 seq, const sdma::descriptor &d, u64 *address) override;
 	bool hang(u32 channel, u64 seq) override;
@@ -65,7 +88,12 @@ private:
 		u32 channel = 0;
 	};
 
+	int parse(std::string_view text, std::vector<rule> *out) const;
 	int take(std::string_view text);
+	void show(std::string_view text);
+	void refresh();
+	fault_board::counts *counts_of(const rule &r);
+	void note(const rule &r);
 	static int parse_rule(std::string_view text, rule *out);
 	static int parse_argument(std::string_view text, rule *out);
 	bool turn(rule &r);
@@ -74,6 +102,9 @@ private:
 	const bool may_die_;
 	std::mutex lock_;
 	std::vector<rule> rules_;
+	fault_board *board_ = nullptr;
+	bool follows_ = false;
+	u32 version_ = 0; /* of the board's text that rules_ are: this process's own word for it */
 	bool gone_ = false; /* vanished: nothing runs any more */
 	u64 random_ = 0x9e3779b97f4a7c15;
 };

@@ -7,7 +7,6 @@
 #include "driver/sim/sdma_model.h"
 #include "driver/sim/server.h"
 
-#include <poll.h>
 
 namespace usdma::sim {
 
@@ -15,10 +14,10 @@ namespace usdma::sim {
 int listener::wait_client(int stop_fd, console *desk, unique_fd *out)
 {
 	for (;;) {
-		pollfd p[2] = {{door_.fd(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
+		pollfd p[2 + console::most_watched] = {{door_.fd(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
 
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
-			return fail_errno("poll");
+		if (const int err = wait_any(p, 2, desk, deadline::never()))
+			return err;
 		if (p[1].revents)
 			return -ECANCELED;
 		if (!p[0].revents)
@@ -35,49 +34,43 @@ int listener::wait_client(int stop_fd, console *desk, unique_fd *out)
 }
 
 /* What is wanting now may be there for the next client: that ends nobody but this one. */
-static int refuse(int err, console *desk)
+static int refuse(int err)
 {
-	if (desk)
-		desk->client_left();
 	if (err != -ENOMEM && err != -EMFILE && err != -ENFILE && err != -EAGAIN)
 		return err;
 	log_warn("client turned away: %s", error_text());
 	return 0;
 }
 
-int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wrong, console *desk)
+int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wrong)
 {
 	fault_plan plan(true);
 
 	/* Each client meets the rules from their beginning. */
-	if (desk) {
-		wrong = &desk->plan();
-	} else if (cfg.faulty && !wrong) {
+	if (cfg.faulty && !wrong) {
 		if (const int err = plan.set(cfg.faults))
 			return err;
 		wrong = &plan;
 	}
 	auto model = try_unique<sdma_model>(cfg, wrong);
 	if (const int err = model ? model->start() : no_memory("a device"))
-		return refuse(err, desk);
+		return refuse(err);
 	server link(std::move(client), *model);
-	if (link.serve(stop_fd, desk ? desk->drop_fd() : -1))
+	if (link.serve(stop_fd))
 		log_warn("client dropped: %s", error_text());
 	/* Units first: they use the link until they end. */
 	model.reset();
-	if (desk)
-		desk->client_left();
 	return 0;
 }
 
-int listener::run(const config &cfg, int stop_fd, bool once, faults *wrong, console *desk)
+int listener::run(const config &cfg, int stop_fd, bool once, faults *wrong)
 {
 	for (int err = 0; !err;) {
 		unique_fd client;
 
-		err = wait_client(stop_fd, desk, &client);
+		err = wait_client(stop_fd, nullptr, &client);
 		if (!err)
-			err = serve(std::move(client), cfg, stop_fd, wrong, desk);
+			err = serve(std::move(client), cfg, stop_fd, wrong);
 		if (err || once)
 			return err == -ECANCELED ? 0 : err;
 	}

@@ -18,16 +18,15 @@ public:
 	void remove_path() { door_.remove_path(); }
 	void leave_path() { door_.leave_path(); }
 
-	/*
-	 * Serves clients until stop_fd becomes readable (0), or one only.  -errno: no device or no socket any more.
-	 * With a console, that one's faults strike, and it may send clients away.
-	 */
-	int run(const config &cfg, int stop_fd, bool once, faults *wrong = nullptr, console *desk = nullptr);
+	/* Serves clients, one at a time, until stop_fd becomes readable (0), or one only.  -errno: no device or no socket any more. */
+	int run(const config &cfg, int stop_fd, bool once, faults *wrong = nullptr);
+
+	/* The two halves of it.  A console may send clients away.  -ECANCELED: stop_fd is readable. */
+	int wait_client(int stop_fd, console *desk, unique_fd *out);
+	/* wrong: else the settings' own rules strike.  A client that is turned away for want of something is none to end for: 0. */
+	static int serve(unique_fd client, const config &cfg, int stop_fd, faults *wrong);
 
 private:
-	int wait_client(int stop_fd, console *desk, unique_fd *out);
-	int serve(unique_fd client, const config &cfg, int stop_fd, faults *wrong, console *desk);
-
 	door door_;
 };
 

@@ -27,14 +27,14 @@ server::server(unique_fd sock, device_model &model)
 {
 }
 
-int server::serve(int stop_fd, int drop_fd)
+int server::serve(int stop_fd)
 {
 	int err = wake_.valid() ? 0 : fail(EMFILE, "vfio-user server: no eventfd to be had");
 
 	model_.connect(this);
 	hello_ = deadline::in_ms(hello_ms);
 	while (!err)
-		err = turn(stop_fd, drop_fd);
+		err = turn(stop_fd);
 	const kept_error why;
 	finish_serving();
 	return why.again(err == -ENODEV || err == -ECANCELED ? 0 : err);
@@ -48,16 +48,16 @@ int server::poll_ms() const
 }
 
 /* Waits for one thing to happen, and does what it asks for. */
-int server::turn(int stop_fd, int drop_fd)
+int server::turn(int stop_fd)
 {
 	const short in = reply_.empty() ? POLLIN : 0, out = out_.empty() ? 0 : POLLOUT;
-	pollfd p[4] = {{sock_.get(), short(in | out), 0}, {stop_fd, POLLIN, 0}, {drop_fd, POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+	pollfd p[3] = {{sock_.get(), short(in | out), 0}, {stop_fd, POLLIN, 0}, {wake_.get(), POLLIN, 0}};
 
-	if (poll(p, 4, poll_ms()) < 0)
+	if (poll(p, 3, poll_ms()) < 0)
 		return errno == EINTR ? 0 : fail_errno("vfio-user server: poll");
-	if (p[1].revents || p[2].revents)
+	if (p[1].revents)
 		return -ECANCELED;
-	if (p[3].revents && woken())
+	if (p[2].revents && woken())
 		return -ECANCELED;
 	if (const int err = flush())
 		return err;

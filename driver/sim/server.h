@@ -21,14 +21,14 @@ public:
 	~server() override = default;
 
 	/*
-	 * Until the client leaves or one of the two (-1: none) becomes readable: 0.  A client
-	 * that breaks the protocol's frames: -EPROTO.
+	 * Until the client leaves or stop_fd (-1: none) becomes readable: 0.  A client that
+	 * breaks the protocol's frames: -EPROTO.
 	 *
 	 * On return the model is quiet (device_model::quiet) and the socket closed, in that
 	 * order: a client that sees end of file knows that nothing reaches its memory any
 	 * more.  Nothing in here may close or shut down the socket before that.
 	 */
-	int serve(int stop_fd, int drop_fd = -1);
+	int serve(int stop_fd);
 
 	u32 max_len() const override { return max_len_; }
 	int begin(remote_access *a) override;
@@ -44,7 +44,7 @@ private:
 		size_t n_fds = 0;
 	};
 
-	int turn(int stop_fd, int drop_fd);
+	int turn(int stop_fd);
 	int poll_ms() const;
 	bool woken();
 	void finish_serving();

@@ -102,7 +102,14 @@ public:
 			pid_ = -1;
 		}
 	}
-	unsigned mappings() const override { return mappings_of(std::to_string(pid_)); }
+	unsigned mappings() const override
+	{
+		unsigned n = mappings_of(std::to_string(pid_));
+
+		for (pid_t child : children_of(pid_))
+			n += mappings_of(std::to_string(child));
+		return n;
+	}
 
 private:
 	char dir_[32] = "/tmp/usdma-end-XXXXXX";

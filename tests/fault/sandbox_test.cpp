@@ -6,6 +6,7 @@
  * Run as: sandbox_test (USDMA_SIM names the device program, USDMA_SIM_FILTERS
  * whether it was built with a list of system calls).
  */
+#include "tests/support/level.h"
 #include "tests/support/sim_process.h"
 #include "tests/support/test.h"
 
@@ -15,12 +16,19 @@
 #include "driver/engines/sdma/sdma_hw.h"
 #include "driver/vfio/user_client.h"
 
+#include "tools/sim_sandbox.h"
+
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,9 +62,12 @@ struct sim_process {
 		rmdir(dir);
 	}
 	/* A line of /proc/PID/status: its number, -1: no such line. */
-	long status(const char *key) const
+	long status(const char *key) const { return status_of(pid, key); }
+	/* The same of the process that serves the client. */
+	long client_status(const char *key) const { return status_of(client_process_of(pid), key); }
+	static long status_of(pid_t who, const char *key)
 	{
-		FILE *f = fopen(("/proc/" + std::to_string(pid) + "/status").c_str(), "re");
+		FILE *f = fopen(("/proc/" + std::to_string(who) + "/status").c_str(), "re");
 		const size_t n = strlen(key);
 		char line[256];
 		long v = -1;
@@ -173,8 +184,11 @@ static void test_given_up(void **)
 		memset(c.mem.data() + client::data, 0x3c, 64);
 		assert_true(c.copy(space::host, client::iova + client::data, space::host, client::iova + client::data + 64, 64) == fault_reason::none);
 		assert_int_equal(c.mem.data()[client::data + 127], 0x3c);
-		/* Its threads stand behind the same list. */
-		assert_true(s.status("Threads") > 1);
+		/* It is a process of its own, with its threads, behind a list of its own. */
+		assert_true(s.client_status("Threads") > 1);
+		assert_int_equal(s.client_status("NoNewPrivs"), 1);
+		assert_int_equal(s.client_status("Seccomp_filters"), filters ? 2 : s.client_status("Seccomp_filters") < 0 ? -1 : 0);
+		assert_int_equal(s.status("Threads"), 1);
 	}
 	client next(s);
 	next.map();
@@ -183,6 +197,113 @@ static void test_given_up(void **)
 	/* It ends well and leaves no socket, although no file is within its reach any more. */
 	assert_int_equal(s.end(SIGTERM), 0);
 	assert_int_not_equal(lstat(s.path.c_str(), &st), 0);
+}
+
+/* What a process of a client's must not do ends it; each in a child, which would end by itself else. */
+static void test_confined(void **)
+{
+	static const struct {
+		const char *what;
+		void (*act)();
+	} acts[] = {
+		{"a program", [] { execl("/bin/true", "true", nullptr); }},
+		{"a process", [] { (void)!fork(); }},
+		{"a socket", [] { (void)!socket(AF_UNIX, SOCK_STREAM, 0); }},
+		{"memory to execute", [] { (void)!mmap(nullptr, page, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }},
+		{"its own memory to execute", [] {
+			 void *at = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+			 (void)!mprotect(at, page, PROT_READ | PROT_EXEC);
+		 }},
+		{"a signal to its parent", [] { kill(getppid(), 0); }},
+		{"a signal by a descriptor", [] { fcntl(1, F_SETOWN, getppid()); }},
+		{"another's memory", [] { (void)!process_vm_readv(getppid(), nullptr, 0, nullptr, 0, 0); }},
+	};
+
+	if (!tool::sandbox_filters())
+		skip();
+	for (const auto &a : acts) {
+		const pid_t child = fork();
+		int status = 0;
+
+		if (!child) {
+			if (!tool::sandbox_enter() && !tool::sandbox_confine())
+				a.act();
+			_exit(1);
+		}
+		assert_int_equal(waitpid(child, &status, 0), child);
+		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGSYS)
+			print_error("%s: status 0x%x\n", a.what, status);
+		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+	}
+}
+
+/* Without a list of system calls a name would still be followed: not where the kernel has Landlock. */
+static void test_no_file_by_name(void **)
+{
+	const pid_t child = fork();
+	int status = 0;
+
+	if (!child) {
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || tool::sandbox_leave_files())
+			_exit(1);
+		if (open("/", O_RDONLY | O_CLOEXEC) >= 0)
+			_exit(2); /* a kernel without it, or a build that does not ask */
+		_exit(errno == EACCES ? 0 : 3);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 2)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* One client's process ends by what no process should: the next client is served, and the end of all says so. */
+static void test_next_after_a_crash(void **)
+{
+	sim_process s;
+	const deadline soon = deadline::in_ms(20000);
+
+	{
+		client c(s);
+		const pid_t first = client_process_of(s.pid);
+
+		assert_true(first > 0);
+		assert_int_equal(kill(first, SIGSEGV), 0);
+		while (!kill(first, 0) && !soon.passed())
+			sched_yield();
+	}
+	client next(s);
+	next.map();
+	next.enable();
+	assert_true(next.copy(space::host, client::iova + client::data, space::device, 0, 64) == fault_reason::none);
+	const int status = s.end(SIGTERM);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 1);
+}
+
+/* It does not even hear the end: the client's process is stopped, and then nothing but SIGKILL ends it. */
+static void test_stopped_process(void **)
+{
+	sim_process s;
+
+	for (bool by_signal : {false, true}) {
+		/* A sanitizer's last look takes longer than a client waits (sim_clients.cpp). */
+		if (sanitized && !by_signal)
+			continue;
+		auto c = std::make_unique<client>(s);
+		const pid_t process = client_process_of(s.pid);
+
+		assert_int_equal(kill(process, SIGSTOP), 0);
+		if (by_signal) {
+			assert_int_equal(s.end(SIGTERM), 0);
+			assert_true(kill(process, 0) && errno == ESRCH);
+		} else {
+			/* Its driver waits for the answer to its goodbye, and leaves. */
+			c.reset();
+			client next(s);
+		}
+	}
 }
 
 /* Killed, it leaves the socket, and the next one takes its place. */
@@ -276,7 +397,8 @@ static void test_neighbours(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_given_up), cmocka_unit_test(test_killed_leaves_the_path),
+		cmocka_unit_test(test_given_up), cmocka_unit_test(test_confined), cmocka_unit_test(test_no_file_by_name),
+		cmocka_unit_test(test_next_after_a_crash), cmocka_unit_test(test_stopped_process), cmocka_unit_test(test_killed_leaves_the_path),
 		cmocka_unit_test(test_nothing_without_map), cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_neighbours),
 	};

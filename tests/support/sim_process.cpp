@@ -3,7 +3,12 @@
 
 #include "tests/support/test.h"
 
+#include "driver/base/clock.h"
+
+#include <filesystem>
+#include <fstream>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -54,6 +59,41 @@ int end_sim(pid_t &pid, int sig)
 	}
 	pid = -1;
 	return status;
+}
+
+static bool has_unit(pid_t pid)
+{
+	std::error_code gone;
+
+	for (const auto &task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
+		std::string name;
+
+		if (std::getline(std::ifstream(task.path() / "comm"), name) && name == "sdma-unit0")
+			return true;
+	}
+	return false;
+}
+
+std::vector<pid_t> children_of(pid_t sim)
+{
+	const std::string pid = std::to_string(sim);
+	std::ifstream in("/proc/" + pid + "/task/" + pid + "/children");
+	std::vector<pid_t> out;
+
+	for (pid_t child; in >> child;)
+		out.push_back(child);
+	return out;
+}
+
+pid_t client_process_of(pid_t sim)
+{
+	const deadline until = deadline::in_ms(20000);
+
+	for (; !until.passed(); sched_yield())
+		for (pid_t child : children_of(sim))
+			if (has_unit(child))
+				return child;
+	return -1;
 }
 
 int dial(const std::string &path)

@@ -14,6 +14,11 @@ pid_t start_sim(const char *program, const std::string &path, const std::vector<
 /* Sends the signal, waits; the status of waitpid(2).  pid becomes -1; nothing for a pid below 1. */
 int end_sim(pid_t &pid, int sig = SIGKILL);
 
+/* Its own processes, just now. */
+std::vector<pid_t> children_of(pid_t sim);
+/* The process of its that serves the client which is there; waits for it, -1: it did not come within 20 s. */
+pid_t client_process_of(pid_t sim);
+
 /* Its control socket ("--control PATH"): a connection; one line of it, "": it ended; the answer to one line. */
 int dial(const std::string &path);
 std::string read_line(int fd);

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/sim_clients.h"
+
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/sim/fault_plan.h"
+#include "tools/sim_sandbox.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace usdma::tool {
+
+/* A sanitizer looks for leaks at the end, which takes its time; killed, it would say nothing. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static constexpr u64 leave_ms = 20000;
+#else
+/* Once its client has left, a client's process makes room for the next. */
+static constexpr u64 leave_ms = 1000;
+#endif
+/* Told to end: by SIGTERM, or because the device vanishes. */
+static constexpr u64 stop_ms = 8000;
+/* Of a client's process: no device can be made at all. */
+static constexpr int no_device = 3;
+
+void clients::serve_alone(client_process &self)
+{
+	sim::fault_plan plan(true);
+	int err = sandbox_confine();
+
+	if (!err && desk_)
+		plan.follow(desk_->board());
+	if (!err)
+		err = sim::listener::serve(self.take_client(), cfg_, self.stop_fd(), desk_ ? &plan : nullptr);
+	if (err)
+		log_error("%s", error_text());
+	exit(err ? no_device : 0);
+}
+
+/* Until it is over, within the time that it has for that once it should be. */
+int clients::watch(client_process &p, int stop_fd, bool *killed)
+{
+	deadline until = deadline::never();
+	bool told = false, left = false;
+
+	for (;;) {
+		pollfd f[4 + sim::console::most_watched] = {{p.over_fd(), 0, 0}, {told ? -1 : stop_fd, POLLIN, 0},
+							    {left ? -1 : p.client_fd(), POLLRDHUP, 0},
+							    {desk_ && !told ? desk_->drop_fd() : -1, POLLIN, 0}};
+		if (const int err = sim::wait_any(f, 4, desk_, until))
+			return err;
+		if (f[0].revents)
+			return 0;
+		if (f[2].revents) {
+			left = true;
+			until = deadline::sooner(until, deadline::in_ms(leave_ms));
+		}
+		if (f[1].revents || f[3].revents) {
+			told = true;
+			p.tell_end();
+			until = deadline::sooner(until, deadline::in_ms(stop_ms));
+		}
+		if (until.passed()) {
+			*killed = true;
+			until = deadline::never();
+			p.kill_it();
+		}
+	}
+}
+
+/* The fault "die" is the device's, not that of one process of it. */
+bool clients::may_die()
+{
+	sim::fault_plan plan(true);
+
+	if (desk_)
+		return desk_->plan().has_die();
+	return cfg_.faulty && !plan.set(cfg_.faults) && plan.has_die();
+}
+
+int clients::judge(int status, bool killed)
+{
+	const int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+
+	if (WIFEXITED(status) && WEXITSTATUS(status) == no_device)
+		return fail(EIO, "no device can be made for a client");
+	if (WIFEXITED(status) && !WEXITSTATUS(status))
+		return 0;
+	if (killed) {
+		log_warn("a client's process did not end in time, and was killed");
+		return 0;
+	}
+	if (sig == SIGKILL && may_die())
+		kill(getpid(), SIGKILL);
+	bad_end_ = true;
+	if (sig == SIGSYS)
+		log_error("a client's process made a system call that serving does not take (see the kernel's log), and was ended");
+	else if (sig)
+		log_error("a client's process was ended by signal %d", sig);
+	else
+		log_error("a client's process ended with status %d", WEXITSTATUS(status));
+	return 0;
+}
+
+int clients::serve(unique_fd client, int stop_fd)
+{
+	client_process p;
+	bool killed = false;
+	int err = p.start(std::move(client));
+
+	if (err == client_process::in_child)
+		serve_alone(p);
+	/* What is wanting may be there for the next one. */
+	if (err == -EAGAIN || err == -ENOMEM || err == -EMFILE || err == -ENFILE) {
+		log_warn("client turned away: %s", error_text());
+		return 0;
+	}
+	if (!err)
+		err = watch(p, stop_fd, &killed);
+	if (err)
+		return err;
+	/* Also one that only says that it is over. */
+	p.kill_it();
+	return judge(p.reap(), killed);
+}
+
+int clients::run(int stop_fd, bool once)
+{
+	int err = desk_ ? desk_->share() : 0;
+
+	while (!err) {
+		unique_fd client;
+
+		err = door_.wait_client(stop_fd, desk_, &client);
+		if (err)
+			break;
+		err = serve(std::move(client), stop_fd);
+		if (desk_)
+			desk_->client_left();
+		if (once)
+			break;
+	}
+	if (err && err != -ECANCELED)
+		return err;
+	return bad_end_ ? fail(EIO, "a client's process did not end as it should") : 0;
+}
+
+} // namespace usdma::tool

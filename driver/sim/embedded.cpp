@@ -79,6 +79,7 @@ public:
 	int dma_unmap(u64 iova, u64 size) override { return client_->dma_unmap(iova, size); }
 	int reset() override { return client_->reset(); }
 	bool lost() const override { return client_->lost(); }
+	int answers() override { return client_->answers(); }
 	int lost_fd() const override { return client_->lost_fd(); }
 	/* The link ends before the engines do, and these have this process's memory before them: their threads must have ended. */
 	int quiesce() override

@@ -36,6 +36,8 @@ public:
 	int reset() override;
 
 	bool lost() const override { return link_.lost(); }
+	/* The connection tells of a loss; a server that only stands still is none. */
+	int answers() override { return lost() ? gone() : 0; }
 	int lost_fd() const override { return link_.lost_fd(); }
 	int quiesce() override;
 	const char *name() const override { return opt_.name.c_str(); }

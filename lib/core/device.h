@@ -82,6 +82,7 @@ public:
 	std::atomic<bool> quiet{false};           /* dead, and proven to write nothing any more */
 	std::mutex recover_lock;                  /* still; taken before lock and the lanes' locks */
 	std::atomic<u64> looked_ns{0}, watched_ns{0};
+	u64 asked_ns = 0; /* under recover_lock */
 	std::atomic<lane *> helper[stripe_units] = {}; /* by unit: for parts of copies (stripe.h); changed under lock */
 
 	bool lost() const { return dead.load(std::memory_order_relaxed) || eng->lost(); }

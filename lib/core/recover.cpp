@@ -21,6 +21,8 @@ namespace usdma::core {
 static constexpr u64 look_every = ns_per_ms, hangs_every = 5 * ns_per_ms;
 /* A channel whose engine is busy with others has so many times as long. */
 static constexpr u64 turns = 16;
+/* One that stands still is asked whether it is there after so long, and each time again: a bus access. */
+static constexpr u64 ask_every = 100 * ns_per_ms;
 
 enum : u8 { tried_nothing, tried_channel, tried_device };
 
@@ -203,15 +205,20 @@ static void cure(lane *l)
 	device_fail(dev, ETIMEDOUT, "no progress for too long, and resets did not help: given up");
 }
 
-static lane *find_still(device *dev, u64 now)
+/* longest: for how long any of them has stood still. */
+static lane *find_still(device *dev, u64 now, u64 *longest)
 {
 	std::lock_guard guard(dev->lock);
 	lane *found = nullptr;
 
 	/* All of them: what was seen is kept for the next time. */
-	for (auto &l : dev->lanes)
-		if (l && l->ch && stands_still(l.get(), now) && !found)
+	for (auto &l : dev->lanes) {
+		if (!l || !l->ch)
+			continue;
+		if (stands_still(l.get(), now) && !found)
 			found = l.get();
+		*longest = std::max(*longest, l->still.still_ns());
+	}
 	return found;
 }
 
@@ -240,6 +247,15 @@ static bool waits_for_turn(lane *l, u64 now)
 	return l->ch->ops->begun(l->ch) == 0;
 }
 
+/* With recover_lock held.  One whose link is down would get all the time that a hang gets. */
+static bool answers(device *dev, u64 now, u64 still_ns)
+{
+	if (still_ns < ask_every || now - std::min(now, dev->asked_ns) < ask_every)
+		return true;
+	dev->asked_ns = now;
+	return dev->eng->transport().answers() != -ENODEV;
+}
+
 static void look_for_hangs(device *dev)
 {
 	std::unique_lock guard(dev->recover_lock, std::try_to_lock);
@@ -248,8 +264,9 @@ static void look_for_hangs(device *dev)
 		return;
 	/* Read under the lock: looks are in the order of their times. */
 	const u64 now = now_ns();
-	lane *l = find_still(dev, now);
-	if (l && !waits_for_turn(l, now))
+	u64 longest = 0;
+	lane *l = find_still(dev, now, &longest);
+	if (answers(dev, now, longest) && l && !waits_for_turn(l, now))
 		cure(l);
 }
 

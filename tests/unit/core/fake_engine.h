@@ -21,6 +21,8 @@ public:
 	unsigned maps = 0, unmaps = 0, wrong = 0;
 	bool gone = false;
 	bool quiet = true; /* when it is gone, that is proven */
+	bool silent = false; /* it is gone, of which nobody hears who does not ask */
+	unsigned asked = 0;
 	mutable std::mutex lock;
 
 	fake_device() { lim.usable.push_back({0, ~u64(0)}); }
@@ -42,6 +44,12 @@ public:
 	int dma_unmap(u64 iova, u64 size) override;
 	int reset() override { return 0; }
 	bool lost() const override { return gone; }
+	int answers() override
+	{
+		asked++;
+		gone = gone || silent;
+		return gone ? fail(ENODEV, "fake: gone") : 0;
+	}
 	int lost_fd() const override { return -1; }
 	int quiesce() override { return quiet ? 0 : -EAGAIN; }
 	const char *name() const override { return "fake"; }

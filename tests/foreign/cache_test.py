@@ -135,8 +135,15 @@ def anew(at):
     again.end()
 
 
+def nothing_by_asking(at):
+    """A check that has no time for it asks first, and begins nothing."""
+    p = subprocess.run([os.path.join(HERE, "run"), "--ready", "--cache", at], capture_output=True, text=True, check=False, timeout=PATIENCE)
+    point(p.returncode == 1 and "./tools/check foreign makes it" in p.stdout and not os.listdir(at), "an empty cache: said, and left empty",
+          (p.returncode, p.stdout, p.stderr, os.listdir(at)))
+
+
 def main():
-    for test in (made_once, fails, killed, together, in_use, anew):
+    for test in (made_once, fails, killed, together, in_use, anew, nothing_by_asking):
         at = tempfile.mkdtemp(prefix="usdma-cache-")
         try:
             test(at)

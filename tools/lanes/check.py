@@ -28,7 +28,7 @@ import soak  # noqa: E402,F401
 from lane import LANES, TOP, Run, Stop, complain  # noqa: E402
 
 # Cheap ones first, and last what finds least: --minutes cuts that.  Any other comes behind.
-ORDER = ("style", "gcc", "cppcheck", "headers", "valgrind", "clang", "asan", "tsan", "install", "vm", "docs", "tidy", "fuzz", "coverage")
+ORDER = ("style", "gcc", "cppcheck", "headers", "valgrind", "clang", "asan", "tsan", "install", "vm", "foreign", "docs", "tidy", "fuzz", "coverage")
 
 
 def arguments():

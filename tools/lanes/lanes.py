@@ -69,6 +69,32 @@ def vm(run):
             deadline=1200)
 
 
+FOREIGN = os.path.join(TOP, "tests/foreign/run")
+
+
+@lane("foreign", "QEMU and kernels of Debian's backports, and a kernel with all of VFIO, on usdma-sim's device; made once in ~/.cache",
+      BUILD + ("vm", "foreign"))
+def foreign(run):
+    words = [FOREIGN, "--build-dir", run.dir("gcc")]
+    if not run.until:
+        run.build(where=run.dir("gcc"))
+        run.tap("foreign", [*words, "--results", run.dir("foreign.json")], deadline=4 * 3600)  # the first time it makes all that it needs
+        return
+    # A check of so many minutes makes no root and no kernel, and boots the machines that find most.
+    status, said = run.command([FOREIGN, "--ready"])
+    if status:
+        run.results.skip("foreign machines", tail(said).strip())
+        return
+    run.build(where=run.dir("gcc"))
+    run.tap("foreign", [*words, "--first"], deadline=900)
+
+
+@lane("foreign-long", "the same: 8 GiB pinned behind a virtual IOMMU", BUILD + ("vm", "foreign"), default=False)
+def foreign_long(run):
+    run.build(where=run.dir("gcc"))
+    run.tap("foreign", [FOREIGN, "--build-dir", run.dir("gcc"), "--situation", "8-gib", "--results", run.dir("foreign-long.json")], deadline=7200)
+
+
 @lane("docs", "README and docs/ followed word by word: build, install, own program, a bound device in a virtual machine",
       BUILD + ("install", "package", "vm"))
 def docs(run):

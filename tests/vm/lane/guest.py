@@ -42,7 +42,8 @@ def read_logs(scratch):
 
 
 class Guest:
-    def __init__(self, kernel, initrd, scratch, devices, cmdline, deadline, memory=1024, clock=JUMPING, boot_seconds=180):
+    def __init__(self, kernel, initrd, scratch, devices, cmdline, deadline, memory=1024, clock=JUMPING, boot_seconds=180,
+                 emulator=("qemu-system-x86_64",), env=None):
         self.deadline = deadline
         self.scratch = scratch
         sock_path = os.path.join(scratch, "port")
@@ -51,7 +52,7 @@ class Guest:
         listener.listen(1)
         listener.settimeout(20)
         command = [
-            "qemu-system-x86_64", *clock, "-cpu", "max", "-m", str(memory),
+            *emulator, *clock, "-cpu", "max", "-m", str(memory),
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", kernel.image, "-initrd", initrd,
             "-append", f"console=ttyS0 panic=-1 oops=panic quiet loglevel=5 {cmdline}",
@@ -62,7 +63,7 @@ class Guest:
         self._id = 0
         self._buf = bytearray()
         with open(os.path.join(scratch, "qemu.log"), "wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **(env or {})})
         try:
             self._conn, _ = listener.accept()
         except OSError as e:

@@ -123,5 +123,6 @@ def add_base(archive, init, busybox):
         archive.directory(d)
     archive.device("dev/console", 5, 1)
     archive.file("init", init.encode(), 0o755)
-    archive.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/tmp:/bin/sh\n")
-    archive.file("etc/group", b"root:x:0:\nuser:x:1000:\n")
+    archive.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/tmp:/bin/sh\n"
+                 b"member:x:1001:1001:member:/tmp:/bin/sh\n")
+    archive.file("etc/group", b"root:x:0:\nuser:x:1000:\nmember:x:1001:\nusdma:x:2000:member\n")

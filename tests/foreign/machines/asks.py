@@ -1,0 +1,563 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What each machine is asked."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
+from lane.guest import GuestError  # noqa: E402
+from machines.machine import QEMU_ABORTS  # noqa: E402
+
+OURS = "for d in /sys/bus/pci/devices/*; do case $(cat $d/class) in 0x0801*) basename $d;; esac; done"
+SECONDS = 400
+
+
+def addresses(guest):
+    return guest.run(OURS).out.split()
+
+
+def ask_json(guest, arguments, prefix=""):
+    """(status, what a command of usdmactl says)."""
+    result = guest.run(f"{prefix} usdmactl --json {arguments}", SECONDS)
+    try:
+        return result.status, json.loads(result.out)
+    except ValueError:
+        return result.status, {"error": f"no JSON: {result.out}{result.err}"}
+
+
+# ---- transports -------------------------------------------------------------------------------------------
+
+ALL_BACK = ("[ -e /dev/.iommu ] && mv /dev/.iommu /dev/iommu; [ -e /dev/vfio/.devices ] && mv /dev/vfio/.devices /dev/vfio/devices; "
+            "[ -e /dev/vfio/.vfio ] && mv -f /dev/vfio/.vfio /dev/vfio/vfio; true")
+TRANSPORTS = {
+    "iommufd": "true",
+    "type1": "mv /dev/iommu /dev/.iommu",
+    # As Documentation/userspace-api/iommufd.rst says: its file in the place of VFIO's container.
+    "iommufd-compat": "mv /dev/vfio/devices /dev/vfio/.devices; mv /dev/vfio/vfio /dev/vfio/.vfio; ln -s /dev/iommu /dev/vfio/vfio",
+}
+# What usdmactl info calls them.
+BACKENDS = {"iommufd": "iommufd", "type1": "type1", "iommufd-compat": "type1"}
+
+
+def transport(guest, to, name, first):
+    """The files of the one transport are there, the others' are not; and the library uses it."""
+    guest.run(ALL_BACK)
+    changed = guest.run(TRANSPORTS[name])
+    to.transport = name
+    to.suite("tools")
+    status, said = ask_json(guest, f"info {first}")
+    return to.check(status == 0 and said.get("transport") == BACKENDS[name], "info: this transport is the one that is used",
+                    (changed.err, said))
+
+
+# ---- tools ------------------------------------------------------------------------------------------------
+
+
+def bind_all(guest, to, devices):
+    to.suite("tools")
+    guest.run("modprobe -a vfio-pci vfio_iommu_type1")
+    status, found = ask_json(guest, "list")
+    engines = {d["address"]: d.get("engine") for d in found} if isinstance(found, list) else {}
+    to.check(status == 0 and all(engines.get(d) == "sdma" for d in devices), "list: names the engine of each device", found)
+    for d in devices:
+        bound = guest.run(f"usdmactl bind {d}")
+        to.check(bound.status == 0, f"bind {d}", bound.out + bound.err)
+
+
+def tools(guest, to, devices):
+    to.suite("tools")
+    status, said = ask_json(guest, "doctor")
+    checks = {c["id"]: c for c in said.get("checks", [])}
+    to.check(status == 0 and checks.get("devices", {}).get("state") == "ok" and checks.get("permissions", {}).get("state") == "ok",
+             "doctor: nothing stands in the way", said)
+    for d in devices:
+        status, said = ask_json(guest, f"info {d}")
+        engine, regions = said.get("engine") or {}, {r["name"]: r for r in said.get("regions", [])}
+        to.check(status == 0 and engine.get("driver") == "sdma" and engine.get("channels", 0) >= 1 and regions.get("BAR2", {}).get("mappable"),
+                 f"info {d}: regions and the engine's limits", said)
+        done = guest.run(f"usdmactl selftest {d}", SECONDS)
+        to.check(done.status == 0, f"selftest {d}: every way of copying", done.out + done.err)
+        status, said = ask_json(guest, f"reset {d}")
+        to.check(status == 0 and said.get("reset"), f"reset {d}", said)
+        done = guest.run(f"usdmactl selftest {d} --size 64K", SECONDS)
+        to.check(done.status == 0, f"selftest {d}: after its reset", done.out + done.err)
+
+
+def quickstart(guest, to, devices):
+    to.suite("quickstart")
+    guest.run("[ -e /tmp/file ] || dd if=/dev/urandom of=/tmp/file bs=1M count=8")
+    done = guest.run(f"USDMA_DEVICES={','.join(devices)} usdma-quickstart --file /tmp/file", SECONDS)
+    sums = re.findall(r"\b[0-9a-f]{64}\b", done.out)
+    to.check(done.status == 0 and len(set(sums)) <= 1, "quickstart: every checksum is the file's", done.out + done.err)
+
+
+# ---- suites -----------------------------------------------------------------------------------------------
+
+
+def run_suites(guest, to, programs, devices, names=None, without=()):
+    for s in programs.suites:
+        if (names and s.name not in names) or s.name in without or s.devices > len(devices):
+            continue
+        to.suite(s.name)
+        to.tap(s.name, guest.run(s.command(devices), SECONDS))
+
+
+# ---- users --------------------------------------------------------------------------------------------------
+
+
+def as_user(command, memlock_kib="unlimited"):
+    """As a member of the group usdma who is not root, with this limit on locked memory."""
+    quoted = command.replace("'", "'\\''")
+    return (f"ulimit -l {memlock_kib}; su -s /bin/sh member -c "
+            f"'export PATH=/bin:/usr/bin LD_LIBRARY_PATH=/usr/lib/usdma-test; {quoted}'")
+
+
+def give(guest, *paths):
+    """As the udev rule does."""
+    return guest.run(f"chgrp usdma {' '.join(paths)} && chmod 660 {' '.join(paths)}")
+
+
+def group_of(guest, device):
+    return guest.run(f"basename $(readlink /sys/bus/pci/devices/{device}/iommu_group)").out.strip()
+
+
+def cdev_of(guest, device):
+    return guest.run(f"ls /sys/bus/pci/devices/{device}/vfio-dev").out.strip()
+
+
+def names_the_file(guest, to, device, path, name):
+    """Doctor and open say the same file."""
+    _, said = ask_json(guest_as(guest), "doctor")
+    checks = {c["id"]: c for c in said.get("checks", [])}
+    to.check(path in (checks.get("permissions", {}).get("fix") or ""), f"doctor: {name}", checks.get("permissions"))
+    done = guest.run(as_user(f"usdmactl selftest {device}"))
+    to.check(done.status == 1 and path in done.err and "permission" in done.err, f"open: {name}", done.out + done.err)
+
+
+def works_for_user(guest, to, device, name):
+    status, said = ask_json(guest_as(guest), "doctor")
+    to.check(status == 0, f"doctor: {name}", said)
+    done = guest.run(as_user(f"usdmactl selftest {device}"), SECONDS)
+    to.check(done.status == 0, f"selftest: {name}", done.out + done.err)
+
+
+class guest_as:
+    """The same guest, whose commands run as the user."""
+
+    def __init__(self, guest, memlock_kib="unlimited"):
+        self.guest, self.memlock_kib = guest, memlock_kib
+
+    def run(self, command, seconds=SECONDS):
+        return self.guest.run(as_user(command, self.memlock_kib), seconds)
+
+
+def member_of_the_group(guest, to, programs, devices):
+    first = devices[0]
+    groups = [f"/dev/vfio/{group_of(guest, d)}" for d in devices]
+    cdevs = [f"/dev/vfio/devices/{cdev_of(guest, d)}" for d in devices]
+    to.transport = "iommufd"
+    to.suite("without root")
+    names_the_file(guest, to, first, groups[0], "no permission at all: the group's file")
+    give(guest, "/dev/iommu")
+    names_the_file(guest, to, first, cdevs[0], "one of iommufd's two files: the other is named")
+    give(guest, *cdevs)
+    works_for_user(guest, to, first, "a user of the group, with the device's own file")
+    short = guest.run(as_user(f"usdmactl selftest {first}", 64))
+    to.check(short.status == 1 and "memlock" in short.err.lower(), "64 KiB of locked memory: said so", short.out + short.err)
+    guest.run(f"mv /dev/vfio/vfio /dev/vfio/.vfio; mv {groups[0]} /dev/.group")
+    works_for_user(guest, to, first, "a kernel without groups")
+    guest.run(f"mv /dev/vfio/.vfio /dev/vfio/vfio; mv /dev/.group {groups[0]}; mv /dev/iommu /dev/.iommu")
+    to.transport = "type1"
+    to.suite("without root")
+    give(guest, *groups)
+    guest.run("chmod 666 /dev/vfio/vfio")
+    works_for_user(guest, to, first, "a user of the group, with the IOMMU group's file")
+    copies = next(s for s in programs.suites if s.name == "async")
+    to.tap("async as a user", guest.run(as_user(copies.command([first]).replace("exec env", "env")), SECONDS))
+    guest.run("mv /dev/.iommu /dev/iommu")
+
+
+# ---- work under way ---------------------------------------------------------------------------------------
+
+
+def start(guest, name, command):
+    """In the background; what it says goes to /tmp/NAME."""
+    guest.run(f"rm -f /tmp/{name} /tmp/{name}.status; (sh -c '{command}; echo $? >/tmp/{name}.status' >/tmp/{name} 2>&1 </dev/null &)")
+
+
+def load(guest, to, device, name="load"):
+    """Copies on the device, under way when this returns."""
+    start(guest, name, f"env USDMA_DEVICES={device} foreign-load")
+    seen = guest.run(f"n=0; until grep -q 'round 3' /tmp/{name} || [ $n = 600 ]; do n=$((n+1)); sleep 0.1; done; cat /tmp/{name}")
+    return to.check("round 3" in seen.out, f"copies are under way on {device}", seen.out + seen.err)
+
+
+def ended(guest, name="load", seconds=120):
+    """(its status, or None where it goes on; what it said)."""
+    guest.run(f"n=0; until [ -e /tmp/{name}.status ] || [ $n = {seconds * 10} ]; do n=$((n+1)); sleep 0.1; done", seconds + 60)
+    status = guest.run(f"cat /tmp/{name}.status").out.strip()
+    return (int(status) if status else None), guest.run(f"tail -n 5 /tmp/{name}").out
+
+
+def kill_load(guest):
+    guest.run("killall -9 foreign-load; sleep 0.2; rm -f /tmp/load.status")
+
+
+def owners(guest, to, device, transport_name):
+    """Who comes second hears that the device is in use, and by whom."""
+    to.suite("in use")
+    if not load(guest, to, device):
+        return
+    for command in ("selftest", "reset", "info"):
+        done = guest.run(f"usdmactl {command} {device}")
+        to.check(done.status == 1 and "in use by another process" in done.err, f"{transport_name}: {command} is told that it is in use",
+                 done.out + done.err)
+    done = guest.run(f"usdmactl unbind {device}")
+    to.check(done.status == 1 and "foreign-load)" in done.err, "unbind: refused, naming the process", done.out + done.err)
+    kill_load(guest)
+
+
+def killed_programs(guest, to, device):
+    to.suite("killed")
+    for n in ("first", "second", "third"):
+        load(guest, to, device)
+        kill_load(guest)
+        done = guest.run(f"usdmactl selftest {device}", SECONDS)
+        to.check(done.status == 0, f"killed in mid-copy ({n} time): the next program copies", done.out + done.err)
+
+
+def server_killed(visit, device, server):
+    """The device is gone from one moment to the next."""
+    guest, to = visit.machine, visit.to
+    to.suite("killed")
+    load(guest, to, device)
+    visit.dead.append(server)
+    server.kill()
+    begun = time.monotonic()
+    status, said = ended(guest)
+    to.check(status == 1 and "failed: copying" in said, "usdma-sim killed in mid-copy: the program ends, and says why", (status, said))
+    to.note(f"it ended {time.monotonic() - begun:.1f} s after its device")
+    done = guest.run(f"usdmactl info {device}")
+    to.check(done.status == 1 and "does not answer" in done.err, "info: the device does not answer", done.out + done.err)
+    status, said = ask_json(guest, "doctor")
+    text = {c["id"]: c for c in said.get("checks", [])}.get("devices", {})
+    to.check(status == 1 and text.get("state") == "failed" and "does not answer" in text.get("text", ""), "doctor: the same", text)
+
+
+def emulator_killed(visit, device, server):
+    """QEMU dies in mid-copy; its device serves the next client."""
+    load(visit.machine, visit.to, device)
+    visit.machine.kill()
+    visit.gone = True
+    ctl = os.path.join(server.build_dir, "tools/usdmactl/usdmactl")
+    p = subprocess.run([ctl, "selftest", f"vfio-user:{server.socket}"], capture_output=True, text=True, check=False, timeout=120)
+    visit.to.check(p.returncode == 0 and server.alive(), "QEMU killed in mid-copy: the device serves the next client", p.stdout + p.stderr)
+
+
+def taken_away(guest, to, device):
+    """The kernel removes the function under the program, and finds it again."""
+    to.suite("unplugged")
+    load(guest, to, device)
+    guest.run(f"echo 1 > /sys/bus/pci/devices/{device}/remove", SECONDS)
+    status, said = ended(guest)
+    whole = guest.run("cat /tmp/load").out
+    to.check(status == 1 and "failed: copying" in said and "asks for it back" in whole, "the program ends, and says why", (status, whole[-800:]))
+    to.check(device not in addresses(guest), "the device is gone from the guest", addresses(guest))
+    guest.run("echo 1 > /sys/bus/pci/rescan")
+    done = guest.run(f"usdmactl bind {device} && usdmactl selftest {device}", SECONDS)
+    to.check(done.status == 0, "it is found again, bound, and copies", done.out + done.err)
+
+
+def unplugged(visit, device, number):
+    """QEMU takes it.  The last of a machine: QEMU up to 11.1.3 aborts then."""
+    guest, to = visit.machine, visit.to
+    to.suite("unplugged")
+    guest.run(f"env USDMA_DEVICES={device} foreign-load >/dev/ttyS0 2>&1 </dev/null &")
+    guest.said("round 3", 60)
+    monitor = guest.monitor()
+    done = monitor.command("device_del", id=f"dev{number}")
+    to.check(done[0], "QEMU is asked to unplug the device", done)
+    lines = guest.said("failed: copying", 60)
+    to.check("asks for it back" in lines and "failed: copying" in lines, "device_del: the program ends, and says why", lines[-2000:])
+    lives = "no answer"
+    try:
+        guest.run(f"n=0; while [ -e /sys/bus/pci/devices/{device} ] && [ $n -lt 100 ]; do n=$((n+1)); sleep 0.1; done", 60)
+        lives = "gone" if device not in addresses(guest) else "still there"
+        monitor.close()
+    except GuestError:
+        visit.gone = True
+    if visit.gone and QEMU_ABORTS in guest.logs():
+        to.skip("device_del: QEMU goes on", "QEMU's own fault, not of 11.1.3 only: it aborts when it deletes such a device (docs/devices.md)")
+    else:
+        to.check(lives == "gone", "device_del: QEMU goes on, and the device is gone from the guest", lives)
+
+
+# ---- faults -----------------------------------------------------------------------------------------------
+
+# Rules, and whether somebody must hear of them: (rule, True: an error; False: nothing; None: either).
+RULES = (("fail%7", True), ("fail%5/transfer", True), ("hang@3", True), ("hang@3/device", True), ("drop-irq%2", None),
+         ("drop-record%3", None), ("slow%9/20000", False))
+
+
+def faults(visit, devices):
+    guest, to = visit.machine, visit.to
+    to.suite("faults")
+    for rule, heard in RULES:
+        told, said = visit.servers[0].tell("faults", rule)
+        to.check(told, f"{rule}: set", said)
+        result = guest.run(f"CMOCKA_MESSAGE_OUTPUT=TAP USDMA_DEVICES={','.join(devices)} foreign-faults struck", SECONDS)
+        to.tap(rule, result)
+        count = re.search(r"# told (\d+), carried (\d+)", result.out)
+        errors = int(count.group(1)) if count else -1
+        to.check(errors >= 0 and (heard is None or (errors > 0) == heard), f"{rule}: {'is' if heard else 'may be'} heard of", result.out)
+        visit.servers[0].tell("clear")
+        to.tap(f"{rule} is over", guest.run(f"CMOCKA_MESSAGE_OUTPUT=TAP USDMA_DEVICES={','.join(devices)} foreign-faults clean", SECONDS))
+
+
+# ---- memory -----------------------------------------------------------------------------------------------
+
+
+def churn(guest, to, device, rounds):
+    to.suite("pages given to others")
+    to.tap(f"{rounds} rounds", guest.run(f"CMOCKA_MESSAGE_OUTPUT=TAP USDMA_DEVICES={device} foreign-churn {rounds}", 1500))
+
+
+def huge_pages(guest, to, programs, devices):
+    to.suite("huge pages")
+    guest.run("echo 400 > /proc/sys/vm/nr_hugepages")
+    free = "sed -n 's/HugePages_Free: *//p' /proc/meminfo"
+    before = int(guest.run(free).out)
+    to.check(before >= 300, "huge pages are set aside", before)
+    start(guest, "load", f"env USDMA_HUGE_PAGES=require USDMA_DEVICES={devices[0]} foreign-load")
+    guest.run("n=0; until grep -q 'round 3' /tmp/load || [ $n = 600 ]; do n=$((n+1)); sleep 0.1; done")
+    used = before - int(guest.run(free).out)
+    to.check(used > 0, "pinned memory is in them", (used, guest.run("cat /tmp/load").out))
+    kill_load(guest)
+    for s in programs.suites:
+        if s.name in ("async", "copies", "core-streams", "acl-ops"):
+            to.tap(s.name, guest.run(s.command(devices).replace("exec env", "exec env USDMA_HUGE_PAGES=require"), SECONDS))
+    guest.run("echo 0 > /proc/sys/vm/nr_hugepages")
+
+
+# ---- the situations ---------------------------------------------------------------------------------------
+
+
+class Visit:
+    """A machine, what is asked of it, and where it is written down."""
+
+    def __init__(self, machine, to, programs, kernel, situation):
+        self.machine, self.to, self.programs, self.kernel, self.situation = machine, to, programs, kernel, situation
+        self.servers = machine.servers
+        self.dead = []  # servers that were killed on purpose
+        self.gone = False  # so was the machine
+
+    def lived(self):
+        """Whatever was not killed on purpose."""
+        self.to.transport = "none"
+        self.to.suite("machine")
+        alive = [s.alive() for s in self.servers if s not in self.dead]
+        self.to.check(all(alive), "usdma-sim lived to the end", "\n".join(s.said()[-3000:] for s in self.servers))
+        if not self.dead:
+            said = self.machine.complaints()
+            self.to.check(not said, "QEMU complains of nothing but what docs/devices.md names", "\n".join(said[:20]))
+        if not self.gone:
+            done = self.machine.run("dmesg -l emerg,alert,crit,err | grep -v -e 'RAS:' | tail -n 20")
+            self.to.check(done.status == 0 and not done.out, "the guest's kernel complains of nothing", done.out)
+
+
+def found(visit):
+    """The devices' addresses: as many as there are servers."""
+    devices = addresses(visit.machine)
+    visit.to.check(len(devices) == len(visit.servers), "the devices are there", devices)
+    return devices
+
+
+def everything(visit):
+    devices = found(visit)
+    bind_all(visit.machine, visit.to, devices)
+    for name in visit.kernel.transports:
+        if transport(visit.machine, visit.to, name, devices[0]):
+            tools(visit.machine, visit.to, devices)
+            quickstart(visit.machine, visit.to, devices)
+            run_suites(visit.machine, visit.to, visit.programs, devices, without=NOT_HERE)
+
+
+def unsafe_interrupts(visit):
+    """An IOMMU that does not remap interrupts: refused until somebody accepts that, by what the refusal says."""
+    guest, to, devices = visit.machine, visit.to, found(visit)
+    bind_all(guest, to, devices)
+    for name in visit.kernel.transports:
+        guest.run(ALL_BACK)
+        guest.run(TRANSPORTS[name])
+        to.transport = name
+        to.suite("tools")
+        refused = guest.run(f"usdmactl selftest {devices[0]}")
+        cure = re.search(r"echo 1 > (\S+)", refused.err)
+        to.check(refused.status == 1 and "remap interrupts" in refused.err and cure, "refused, with what accepts it", refused.err)
+        if cure:
+            guest.run(f"echo 1 > {cure.group(1)}")
+        if transport(guest, to, name, devices[0]):
+            tools(guest, to, devices)
+            all_of_them = visit.situation.all_suites and name == visit.kernel.transports[0]
+            run_suites(guest, to, visit.programs, devices, names=None if all_of_them else SOME, without=NOT_HERE)
+        guest.run("echo 0 > /sys/module/iommufd/parameters/allow_unsafe_interrupts")
+
+
+# What is run where all of them would take too long.
+SOME = ("async", "copies", "core-peers", "acl-order", "hccl-memory")
+
+# One process at a time has a device of the kernel's.
+NOT_HERE = ("acl-ipc",)
+
+
+def use_and_abuse(visit):
+    """Users, owners, killed programs, faults, pages given to others."""
+    guest, to, devices = visit.machine, visit.to, found(visit)
+    bind_all(guest, to, devices)
+    for name in ("iommufd", "type1"):
+        if transport(guest, to, name, devices[0]):
+            owners(guest, to, devices[0], name)
+            killed_programs(guest, to, devices[0])
+            faults(visit, devices)
+    guest.run(ALL_BACK)
+    to.transport = "iommufd"
+    huge_pages(guest, to, visit.programs, devices)
+    member_of_the_group(guest, to, visit.programs, devices)
+
+
+def ends(visit):
+    """What ends a device, a server and the machine."""
+    guest, to, devices = visit.machine, visit.to, found(visit)
+    bind_all(guest, to, devices)
+    if transport(guest, to, "iommufd", devices[0]):
+        server_killed(visit, devices[0], visit.servers[0])
+        emulator_killed(visit, devices[1], visit.servers[1])
+
+
+def unplug(visit):
+    guest, to, devices = visit.machine, visit.to, found(visit)
+    bind_all(guest, to, devices)
+    for name in ("type1", "iommufd"):
+        if transport(guest, to, name, devices[0]):
+            taken_away(guest, to, devices[0])
+    unplugged(visit, devices[0], 1)
+
+
+def others_get_the_pages(visit):
+    guest, to, devices = visit.machine, visit.to, found(visit)
+    bind_all(guest, to, devices)
+    if transport(guest, to, "iommufd", devices[0]):
+        churn(guest, to, devices[0], 10000)
+
+
+def in_short(visit):
+    """What has broken before, in a minute: for checks that have no time for more."""
+    guest, to, devices = visit.machine, visit.to, found(visit)
+    bind_all(guest, to, devices)
+    if transport(guest, to, "iommufd", devices[0]):
+        tools(guest, to, devices)
+        quickstart(guest, to, devices)
+        run_suites(guest, to, visit.programs, devices, names=("async", "core-peers"))
+        churn(guest, to, devices[0], 1000)
+    if transport(guest, to, "type1", devices[0]):
+        tools(guest, to, devices[:1])
+        run_suites(guest, to, visit.programs, devices, names=("acl-order",))
+
+
+def all_of_the_memory(visit):
+    guest, to, devices = visit.machine, visit.to, found(visit)
+    server = visit.servers[0]
+    bind_all(guest, to, devices)
+    if transport(guest, to, "iommufd", devices[0]):
+        to.suite("8 GiB in 4 KiB pages")
+        result = guest.run(f"CMOCKA_MESSAGE_OUTPUT=TAP USDMA_DEVICES={devices[0]} foreign-big 8", visit.situation.deadline)
+        to.tap("8 GiB", result)
+        to.note("\n".join(line for line in result.out.splitlines() if line.startswith("# ")))
+        to.note(f"usdma-sim: at most {server.status('VmHWM') >> 20} MiB resident, {server.status('VmPeak') >> 20} MiB of addresses, "
+                f"{server.mappings()} mappings now")
+
+
+def eight_devices(visit):
+    guest, to, devices = visit.machine, visit.to, found(visit)
+    bind_all(guest, to, devices)
+    for name in visit.kernel.transports:
+        if transport(guest, to, name, devices[0]):
+            run_suites(guest, to, visit.programs, devices, names=("hccl-ring",))
+
+
+def without_iommu(visit):
+    """Nothing translates: nothing is used, whatever somebody does to it by hand."""
+    guest, to, devices = visit.machine, visit.to, found(visit)
+    first = devices[0]
+    to.suite("tools")
+    guest.run("modprobe -a vfio-pci vfio_iommu_type1")
+    _, said = ask_json(guest, "doctor")
+    checks = {c["id"]: c for c in said.get("checks", [])}
+    to.check(checks["iommu"]["state"] == "failed" and checks["iommu"]["fix"], "doctor: no IOMMU, and what to do", checks)
+    done = guest.run(f"usdmactl bind {first}")
+    to.check(done.status == 1 and "IOMMU" in done.err, "bind: refused for want of an IOMMU", done.err)
+    if visit.kernel.noiommu:
+        bound_without_iommu(guest, to, first)
+
+
+def private_memory(visit):
+    """QEMU's memory as it is by default: the device reaches no memory of the guest, and that is what is said."""
+    guest, to, devices = visit.machine, visit.to, found(visit)
+    bind_all(guest, to, devices)
+    to.transport = "iommufd"
+    to.suite("memory that is not shared")
+    done = guest.run(f"usdmactl selftest {devices[0]}")
+    to.check(done.status == 1 and "memory-backend-memfd,share=on" in done.err, "selftest: fails, and names share=on", done.out + done.err)
+
+
+def bound_without_iommu(guest, to, first):
+    to.suite("noiommu mode")
+    guest.run("echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode")
+    guest.run(f"echo vfio-pci > /sys/bus/pci/devices/{first}/driver_override; echo {first} > /sys/bus/pci/drivers_probe")
+    at = guest.run(f"basename $(readlink /sys/bus/pci/devices/{first}/driver); ls /dev/vfio /dev/vfio/devices").out
+    to.check("vfio-pci" in at and "noiommu-" in at, "the kernel has bound it in noiommu mode", at)
+    _, said = ask_json(guest, "doctor")
+    checks = {c["id"]: c for c in said.get("checks", [])}
+    to.check(checks["iommu"]["state"] == "failed" and checks["devices"]["state"] == "failed" and "noiommu" in checks["devices"]["text"],
+             "doctor: that is no IOMMU", checks)
+    for command in ("selftest", "info", "reset"):
+        done = guest.run(f"usdmactl {command} {first}")
+        to.check(done.status == 1 and "noiommu mode" in done.err, f"{command}: refused, and why", done.out + done.err)
+
+
+# ---- the kernel's own tests -------------------------------------------------------------------------------
+
+KSELFTEST_POINT = re.compile(r"^(not )?ok (\d+) (.*?)(?: # (SKIP|XFAIL)\s*(.*))?$")
+
+
+def kernels_tests(visit):
+    guest, to, devices = visit.machine, visit.to, found(visit)
+    bind_all(guest, to, devices)
+    to.transport = "all"
+    guest.run("echo 16 > /proc/sys/vm/nr_hugepages")
+    for name in sorted(visit.programs.selftests):
+        to.suite("the kernel's tests")
+        result = guest.run(f"/selftests/{name} {devices[0]}", SECONDS)
+        kernels_points(to, name, result)
+    done = guest.run(f"usdmactl selftest {devices[0]}", SECONDS)
+    to.check(done.status == 0, "after all of them the device copies", done.out + done.err)
+
+
+def kernels_points(to, name, result):
+    """kselftest's TAP; a whole program that has nothing to test says so by status 4."""
+    points = [m for m in map(KSELFTEST_POINT.match, result.out.splitlines()) if m]
+    for m in points:
+        if m.group(4) == "SKIP":
+            to.skip(f"{name}: {m.group(3)}", m.group(5) or "no reason given")
+        else:
+            to.check(not m.group(1), f"{name}: {m.group(3)}", "")
+    if not points and result.status == 4:
+        to.skip(name, (result.out + result.err).strip().splitlines()[-1] if result.out + result.err else "no reason given")
+    else:
+        to.check(points and result.status in (0, 4), f"{name}: ran to its end", f"status {result.status}")
+    if result.status not in (0, 4):
+        to.note(f"{name} said:\n{result.out[-6000:]}\n{result.err[-2000:]}")

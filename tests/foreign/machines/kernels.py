@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The kernels that machines boot, with their modules, and the guest's file system for each."""
+
+import os
+import re
+import sys
+
+from machines import linux
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
+from lane import initramfs, kernel  # noqa: E402
+
+BASE = ["virtio_pci", "virtio_console", "vfio", "vfio_iommu_type1", "vfio_pci"]
+MORE = {"virtio": ["virtio_iommu"]}
+
+
+class KernelChoice:
+    """A kernel by its name in the table."""
+
+    def __init__(self, name, release, image, modules, transports, noiommu=False):
+        self.name, self.release, self.transports, self.noiommu = name, release, transports, noiommu
+        self.image, self.modules = image, modules
+
+
+def version(release):
+    return ".".join(re.findall(r"\d+", release)[:2])
+
+
+def own(root, say, at):
+    """All of VFIO."""
+    built = linux.get(root, say, at)
+    return KernelChoice(f"{version(built.release)}, all of VFIO", built.release, built.image, built.modules,
+                        ("iommufd", "type1", "iommufd-compat"), True)
+
+
+def debian_newest(root, _say, _at):
+    image, modules = root.debian_kernel()
+    release = os.path.basename(modules)
+    return KernelChoice(f"Debian's {version(release)}", release, image, modules, ("type1",))
+
+
+def debian_stable(_root, _say, at):
+    found = kernel.find(os.path.join(at, "stable"))
+    return KernelChoice(f"Debian's {version(found.release)}", found.release, found.image, found.modules, ("type1",))
+
+
+KERNELS = {"own": own, "newest": debian_newest, "stable": debian_stable}
+
+
+def file_system(path, choice, iommu, programs, extra, build_dir, scratch):
+    """The initramfs: busybox, modules that this kernel has, programs with their libraries; extra: {name there: file here}."""
+    archive = initramfs.Archive()
+    initramfs.add_base(archive, initramfs.lane_text("guest-base", "guest-init"), initramfs.BUSYBOX)
+    have = kernel.Modules(choice)
+    wanted = [m for m in BASE + MORE.get(iommu, []) if m in have.paths or m not in have.builtin]
+    initramfs.add_modules(archive, choice, have, wanted)
+    for p in programs:
+        initramfs.add_program(archive, p, f"usr/bin/{os.path.basename(p)}", build_dir, scratch)
+    for there, here in extra.items():
+        with open(here, "rb") as f:
+            archive.file(there, f.read(), 0o755)
+    archive.write(path)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What passed where: kernel, transport, IOMMU, suite."""
+
+import json
+import os
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
+from lane import report  # noqa: E402
+
+
+class Ledger:
+    """Sums of points, one for each kernel, transport, IOMMU and suite."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._rows = {}
+
+    def add(self, where, ok):
+        with self._lock:
+            row = self._rows.setdefault(where, [0, 0, 0.0])
+            row[not ok] += 1
+
+    def took(self, where, seconds):
+        with self._lock:
+            self._rows.setdefault(where, [0, 0, 0.0])[2] += seconds
+
+    def rows(self):
+        with self._lock:
+            return [{"kernel": k, "transport": t, "iommu": i, "suite": s, "passed": n[0], "failed": n[1], "seconds": round(n[2], 1)}
+                    for (k, t, i, s), n in sorted(self._rows.items()) if n[0] or n[1]]
+
+
+class Scope(report.Scope):
+    """Points of one machine; those between suite() and the next belong to that row of the table."""
+
+    def __init__(self, out, ledger, name, kernel, iommu):
+        super().__init__(out, name)
+        self._ledger, self._kernel, self._iommu = ledger, kernel, iommu
+        self._transport, self._suite, self._since = "none", "machine", time.monotonic()
+
+    def _where(self):
+        return self._kernel, self._transport, self._iommu, self._suite
+
+    def _until_now(self):
+        now = time.monotonic()
+        self._ledger.took(self._where(), now - self._since)
+        self._since = now
+
+    @property
+    def transport(self):
+        return self._transport
+
+    @transport.setter
+    def transport(self, name):
+        self._until_now()
+        self._transport = name
+
+    def suite(self, name):
+        """What follows belongs to this one."""
+        self._until_now()
+        self._suite = name
+
+    def check(self, ok, name, detail=""):
+        self._ledger.add(self._where(), bool(ok))
+        return super().check(ok, f"{self.transport}: {name}" if self.transport != "none" else name, detail)
+
+    def tap(self, name, result):
+        points, plan, bail = report.parse(result.out)
+        for ok, text, skipped in points:
+            if skipped is not None:
+                self.skip(f"{name}: {text}", skipped)
+        for ok, text, skipped in points:
+            if skipped is None:
+                self.check(ok, f"{name}: {text}")
+        whole = bail is None and plan == len(points) and points and (result.status == 0 or any(not p[0] for p in points))
+        self.check(whole, f"{name}: ran to its end", f"status {result.status}, {len(points)} of {plan} points{', ' + bail if bail else ''}")
+        if not whole or not all(p[0] for p in points):
+            self.note(f"{name} said:\n{report.excerpt(result)}")
+
+
+def write(path, ledger, versions, seconds, made):
+    """For tests/foreign/table."""
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    with open(path + ".part", "w", encoding="utf-8") as f:
+        json.dump({"date": today, "cpus": os.cpu_count(), "seconds": round(seconds), "made": made, "versions": versions,
+                   "rows": ledger.rows()}, f, indent=1)
+    os.rename(path + ".part", path)

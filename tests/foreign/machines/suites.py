@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The programs that go into a guest: tools, and every suite that the build registers for every transport."""
+
+import json
+import os
+
+SUITE = "usdma:integration-embedded"
+OWN = ("foreign-churn", "foreign-big", "foreign-faults", "foreign-load")
+TOOLS = ("tools/usdmactl/usdmactl", "tools/perf/usdma-perf", "tools/usdma-quickstart")
+
+
+class SuiteError(Exception):
+    pass
+
+
+class Suite:
+    def __init__(self, name, program, arguments, env, devices):
+        self.name, self.program, self.arguments, self.env, self.devices = name, program, arguments, env, devices
+
+    def command(self, devices):
+        """What a shell in the guest is told."""
+        env = {"CMOCKA_MESSAGE_OUTPUT": "TAP", "USDMA_TEST_BACKEND": "kernel", **self.env,
+               "USDMA_DEVICES": ",".join(devices[:self.devices])}
+        words = [os.path.basename(self.program), *self.arguments]
+        return f"exec env {' '.join(f'{k}={v}' for k, v in env.items())} {' '.join(words)}"
+
+
+def _tests(build_dir):
+    path = os.path.join(build_dir, "meson-info", "intro-tests.json")
+    try:
+        with open(path, encoding="utf-8") as f:
+            return json.load(f)
+    except OSError as e:
+        raise SuiteError(f"{build_dir} is no build directory: meson setup {build_dir}") from e
+
+
+def suites(build_dir):
+    """Each test that takes any device by USDMA_DEVICES is "runner … -- PROGRAM [ARGUMENT]…"."""
+    for test in _tests(build_dir):
+        if SUITE not in test["suite"] or "--" not in test["cmd"]:
+            continue
+        command = test["cmd"][test["cmd"].index("--") + 1:]
+        if command[0].endswith(".py"):
+            continue  # drives programs of its own; there is no Python in the guest
+        env = {k: v for k, v in test["env"].items() if k.startswith("USDMA_")}
+        yield Suite(test["name"].removesuffix("-embedded"), os.path.join(build_dir, command[0]), command[1:], env,
+                    max(test["cmd"].count("--device"), 1))
+
+
+class Programs:
+    def __init__(self, build_dir, selftests):
+        self.selftests = selftests
+        self.suites = list(suites(build_dir))
+        if not self.suites:
+            raise SuiteError(f"{build_dir} has no tests of the suite {SUITE}: meson configure -Dtests=enabled")
+        self.own = [os.path.join(build_dir, "tests/foreign", n) for n in OWN]
+        self.tools = [os.path.join(build_dir, t) for t in TOOLS]
+        for p in self.all():
+            if not os.access(p, os.X_OK):
+                raise SuiteError(f"{p} is missing: ninja -C {build_dir}")
+
+    def all(self):
+        return list(dict.fromkeys([s.program for s in self.suites] + self.own + self.tools))

@@ -60,6 +60,8 @@ struct address_limits {
 };
 
 class device;
+/* What is read of the command register of a function that is gone. */
+bool command_of_nobody(u16 command);
 /* What answers() is where a device knows no better. */
 int config_answers(device &dev);
 

@@ -311,7 +311,7 @@ bool kernel_device::bus_master_off()
 	if (pwrite(fd_.get(), &command, 2, off_t(at)) != 2 || pread(fd_.get(), &command, 2, off_t(at)) != 2)
 		return false;
 	/* One that answers with all ones is not there, and masters nothing. */
-	return !(le16toh(command) & master) || command == 0xffff;
+	return !(le16toh(command) & master) || command_of_nobody(le16toh(command));
 }
 
 /*

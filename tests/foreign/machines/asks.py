@@ -222,7 +222,7 @@ def owners(guest, to, device, transport_name):
 
 
 def killed_programs(guest, to, device):
-    to.suite("killed")
+    to.suite("program killed")
     for n in ("first", "second", "third"):
         load(guest, to, device)
         kill_load(guest)
@@ -322,7 +322,7 @@ def faults(visit, devices):
 
 
 def churn(guest, to, device, rounds):
-    to.suite("pages given to others")
+    to.suite("pages given to others" if rounds <= 1000 else f"pages given to others, {rounds} rounds")
     to.tap(f"{rounds} rounds", guest.run(f"CMOCKA_MESSAGE_OUTPUT=TAP USDMA_DEVICES={device} foreign-churn {rounds}", 1500))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What passed where: kernel, transport, IOMMU, suite."""
+"""What passed where: kernel, transport, IOMMU, suite, situation."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from lane import report  # noqa: E402
 
 
 class Ledger:
-    """Sums of points, one for each kernel, transport, IOMMU and suite."""
+    """Sums of points, one for each kernel, transport, IOMMU, suite and situation."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -29,8 +29,9 @@ class Ledger:
 
     def rows(self):
         with self._lock:
-            return [{"kernel": k, "transport": t, "iommu": i, "suite": s, "passed": n[0], "failed": n[1], "seconds": round(n[2], 1)}
-                    for (k, t, i, s), n in sorted(self._rows.items()) if n[0] or n[1]]
+            return [{"kernel": k, "transport": t, "iommu": i, "suite": s, "situation": m,
+                     "passed": n[0], "failed": n[1], "seconds": round(n[2], 1)}
+                    for (k, t, i, s, m), n in sorted(self._rows.items()) if n[0] or n[1]]
 
 
 class Scope(report.Scope):
@@ -42,7 +43,7 @@ class Scope(report.Scope):
         self._transport, self._suite, self._since = "none", "machine", time.monotonic()
 
     def _where(self):
-        return self._kernel, self._transport, self._iommu, self._suite
+        return self._kernel, self._transport, self._iommu, self._suite, self.name
 
     def _until_now(self):
         now = time.monotonic()
@@ -81,10 +82,10 @@ class Scope(report.Scope):
             self.note(f"{name} said:\n{report.excerpt(result)}")
 
 
-def write(path, ledger, versions, seconds, made):
-    """For tests/foreign/table."""
+def write(path, ledger, versions, seconds, made, complete):
+    """For tests/foreign/table.  complete: all situations were visited that a full check visits."""
     today = time.strftime("%Y-%m-%d", time.gmtime())
     with open(path + ".part", "w", encoding="utf-8") as f:
-        json.dump({"date": today, "cpus": os.cpu_count(), "seconds": round(seconds), "made": made, "versions": versions,
+        json.dump({"date": today, "cpus": os.cpu_count(), "seconds": round(seconds), "made": made, "versions": versions, "complete": complete,
                    "rows": ledger.rows()}, f, indent=1)
     os.rename(path + ".part", path)

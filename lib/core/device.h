@@ -42,7 +42,8 @@ struct alignas(64) lane {
 	waiter *waiters = nullptr;        /* first: the one that sleeps on the eventfd */
 	wait_history waits;               /* how long they took */
 	std::atomic<u64> waited_bytes{0}; /* count->bytes when the last one began */
-	stillness still;                  /* under dev->recover_lock, as are the next two */
+	stillness still;                  /* under dev->recover_lock, as are the next three */
+	bool waited = false;              /* for its turn, when it was last found still */
 	u8 tried = 0;                     /* recover.cpp: how far its cure went … */
 	u64 tried_at = 0;                 /* … while completed was that */
 	u32 stuck = 0;                    /* halted, and cannot be resumed */

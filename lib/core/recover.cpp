@@ -205,29 +205,11 @@ static void cure(lane *l)
 	device_fail(dev, ETIMEDOUT, "no progress for too long, and resets did not help: given up");
 }
 
-/* longest: for how long any of them has stood still. */
-static lane *find_still(device *dev, u64 now, u64 *longest)
-{
-	std::lock_guard guard(dev->lock);
-	lane *found = nullptr;
-
-	/* All of them: what was seen is kept for the next time. */
-	for (auto &l : dev->lanes) {
-		if (!l || !l->ch)
-			continue;
-		if (stands_still(l.get(), now) && !found)
-			found = l.get();
-		*longest = std::max(*longest, l->still.still_ns());
-	}
-	return found;
-}
-
-/* When a channel of the same engine, this one included, was last seen to make progress. */
+/* When a channel of the same engine, this one included, was last seen to make progress; with the device's lock held. */
 static u64 engine_moved(const lane *of)
 {
 	device *dev = of->dev;
 	const u32 engines = dev->eng->limits().engines;
-	std::lock_guard guard(dev->lock);
 	u64 moved = 0;
 
 	for (auto &l : dev->lanes)
@@ -243,8 +225,40 @@ static bool waits_for_turn(lane *l, u64 now)
 
 	if (!l->ch->ops->begun || now - std::min(now, engine_moved(l)) > limit || l->still.still_ns() > turns * limit)
 		return false;
-	std::lock_guard guard(l->lock);
-	return l->ch->ops->begun(l->ch) == 0;
+	/* Held: the next look is soon. */
+	std::unique_lock guard(l->lock, std::try_to_lock);
+	return !guard.owns_lock() || l->ch->ops->begun(l->ch) == 0;
+}
+
+/* Its time begins anew with its turn: what it waited before was the others'. */
+static bool has_excuse(lane *l, u64 now)
+{
+	if (waits_for_turn(l, now)) {
+		l->waited = true;
+		return true;
+	}
+	if (!l->waited)
+		return false;
+	l->waited = false;
+	l->still.restart();
+	return true;
+}
+
+/* longest: for how long any of them has stood still. */
+static lane *find_still(device *dev, u64 now, u64 *longest)
+{
+	std::lock_guard guard(dev->lock);
+	lane *found = nullptr;
+
+	/* All of them: what was seen is kept for the next time. */
+	for (auto &l : dev->lanes) {
+		if (!l || !l->ch)
+			continue;
+		if (stands_still(l.get(), now) && !has_excuse(l.get(), now) && !found)
+			found = l.get();
+		*longest = std::max(*longest, l->still.still_ns());
+	}
+	return found;
 }
 
 /* With recover_lock held.  One whose link is down would get all the time that a hang gets. */
@@ -264,9 +278,9 @@ static void look_for_hangs(device *dev)
 		return;
 	/* Read under the lock: looks are in the order of their times. */
 	const u64 now = now_ns();
-	u64 longest = 0;
-	lane *l = find_still(dev, now, &longest);
-	if (answers(dev, now, longest) && l && !waits_for_turn(l, now))
+	u64 still_ns = 0;
+	lane *l = find_still(dev, now, &still_ns);
+	if (answers(dev, now, still_ns) && l)
 		cure(l);
 }
 

@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What goes wrong in one place, and who waits for it in another: streams behind an event
+ * of a device that is lost, copies with its memory, rings that wait for a halted one while
+ * everybody only polls, memory and time stamps that are given back while a ring still
+ * names them.  On an embedded device and on one of a process.
+ * Run as: neighbours_test [TEST] (USDMA_SIM names the device program).
+ */
+#include "driver/vfio/device.h"
+#include "lib/core/device.h"
+#include "tests/integration/native.h"
+#include "tests/support/sim_process.h"
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <functional>
+#include <poll.h>
+#include <string>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+using namespace usdma::test;
+
+using u8 = unsigned char;
+
+static constexpr size_t size = 64 * 1024;
+static constexpr unsigned embedded = 0, process = 1, healthy = 2, narrow = 3;
+
+static pid_t sim;
+static std::string folder;
+
+static int set_up(void **)
+{
+	char name[] = "/tmp/usdma-neighbours-XXXXXX";
+
+	assert_non_null(mkdtemp(name));
+	folder = name;
+	const std::string ctl = folder + "/ctl";
+	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev", {"--control", ctl.c_str(), "--engines", "2", "--channels", "16", "--mem", "64M"});
+	assert_true(sim > 0);
+	setenv("USDMA_DEVICES",
+	       ("sim:mem=64M:engines=2:channels=16:faults=,vfio-user:" + folder +
+		"/dev,sim:mem=64M:engines=2:channels=16,sim:mem=64M:engines=1:channels=16:faults=").c_str(), 1);
+	return 0;
+}
+
+static int tear_down(void **)
+{
+	end_sim(sim, SIGTERM);
+	return rmdir(folder.c_str());
+}
+
+static void set_faults(usdma_device *dev, unsigned where, const char *rules)
+{
+	if (where != process)
+		WORKS(usdma_device_inject(dev, rules));
+	else
+		assert_non_null(strstr(tell_sim(folder + "/ctl", *rules ? std::string("faults ") + rules : "clear").c_str(), "\"ok\": true"));
+}
+
+static std::string injected(unsigned where)
+{
+	std::string out;
+
+	if (where == process)
+		return tell_sim(folder + "/ctl", "state");
+	assert_int_equal(usdma::core::device_peek(where)->eng->transport().injected(&out), 0);
+	return out;
+}
+
+/* Until it is true; the test's end otherwise. */
+static void until(const char *what, const std::function<bool()> &done)
+{
+	const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+
+	while (!done()) {
+		if (std::chrono::steady_clock::now() > end)
+			print_error("%s: not in 30 s\n", what);
+		assert_true(std::chrono::steady_clock::now() <= end);
+	}
+}
+
+/* A stream whose end may tell of what went wrong. */
+class loose_stream {
+public:
+	explicit loose_stream(usdma_device *d) { WORKS(usdma_stream_create(d, nullptr, &s_)); }
+	loose_stream(const loose_stream &) = delete;
+	~loose_stream() { end(); }
+	int end()
+	{
+		const int err = s_ ? usdma_stream_destroy(s_) : 0;
+
+		s_ = nullptr;
+		return err;
+	}
+	operator usdma_stream *() const { return s_; }
+
+private:
+	usdma_stream *s_ = nullptr;
+};
+
+struct mark {
+	usdma_event *e = nullptr;
+
+	explicit mark(usdma_device *d, unsigned flags = 0) { WORKS(usdma_event_create(d, flags, &e)); }
+	mark(const mark &) = delete;
+	~mark() { WORKS(usdma_event_destroy(e)); }
+	operator usdma_event *() const { return e; }
+};
+
+static bool all(const u8 *p, u8 value, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if (p[i] != value)
+			return false;
+	return true;
+}
+
+/* ---- a device that is lost --------------------------------------------------------------------------- */
+
+/* All that it does from now on it does not; then it is gone. */
+static void vanish(usdma_device *dev, unsigned where, const block &host, void *mem)
+{
+	loose_stream s(dev);
+	usdma_device_info info = {};
+
+	info.struct_size = sizeof(info);
+	set_faults(dev, where, "vanish@1+slow%1/1000000");
+	usdma_copy(s, mem, host.data(), size);
+	until("the loss of a device", [&] {
+		WORKS(usdma_device_get_info(dev, &info));
+		return (info.flags & USDMA_DEVICE_LOST) != 0;
+	});
+}
+
+/* For each way to end: the gate opens, the stream says that it was not as it should be, and its mode says what follows. */
+static void streams_behind_its_event_end(unsigned where)
+{
+	device ok(healthy);
+	block host(ok, kind::pinned, size), got(ok, kind::pinned, size), mem(ok, kind::device, size);
+	usdma_device *dev;
+	void *there;
+
+	memset(host.data(), 0x5a, size);
+	memset(got.data(), 0, size);
+	WORKS(usdma_open_index(where, &dev));
+	WORKS(usdma_device_alloc(dev, size, &there));
+	{
+		loose_stream a(dev), goes_on(ok), stops(ok), destroyed(ok);
+		mark e(dev);
+
+		WORKS(usdma_fill_sync(ok, mem.data(), 0x77, 1, size, long_ms));
+		set_faults(dev, where, "hang@1/for-good");
+		WORKS(usdma_copy(a, there, host.data(), size));
+		WORKS(usdma_event_record(e, a));
+		WORKS(usdma_stream_set_fail_mode(stops, USDMA_FAIL_STOP));
+		for (usdma_stream *s : {(usdma_stream *)goes_on, (usdma_stream *)stops, (usdma_stream *)destroyed})
+			WORKS(usdma_stream_wait_event(s, e));
+		WORKS(usdma_copy(goes_on, got.data(), mem.data(), size / 2));
+		WORKS(usdma_copy(stops, got.data() + size / 2, mem.data(), size / 2));
+		assert_int_equal(usdma_stream_query(goes_on), 0);
+		vanish(dev, where, host, there);
+		assert_int_equal(usdma_stream_sync(goes_on, long_ms), -EIO);
+		assert_int_equal(usdma_stream_sync(stops, long_ms), -EIO);
+		assert_int_equal(destroyed.end(), -EIO);
+		assert_true(all(got.data(), 0x77, size / 2));
+		assert_true(all(got.data() + size / 2, 0, size / 2));
+		WORKS(usdma_copy(goes_on, got.data(), mem.data(), size / 2));
+		WORKS(usdma_stream_sync(goes_on, long_ms));
+		assert_int_equal(usdma_copy(stops, got.data(), mem.data(), size / 2), -EIO);
+	}
+	WORKS(usdma_device_free(there));
+	WORKS(usdma_close(dev));
+	if (where == process)
+		tell_sim(folder + "/ctl", "clear");
+}
+
+/* By whatever call and stream, in either direction, long and short. */
+static void its_memory_is_gone(unsigned where)
+{
+	device ok(healthy);
+	block host(ok, kind::pinned, size), mem(ok, kind::device, size), plain(ok, kind::pageable, size);
+	usdma_device *dev;
+	void *there;
+
+	memset(host.data(), 0x5a, size);
+	memset(plain.data(), 0x5a, size);
+	WORKS(usdma_open_index(where, &dev));
+	WORKS(usdma_device_alloc(dev, size, &there));
+	{
+		loose_stream s(ok);
+
+		set_faults(dev, where, "");
+		for (void *p : {(void *)host.data(), (void *)mem.data(), (void *)plain.data()}) { /* it was within reach */
+			WORKS(usdma_copy(s, there, p, size));
+			WORKS(usdma_copy(s, p, there, size));
+		}
+		WORKS(usdma_stream_sync(s, long_ms));
+		vanish(dev, where, host, there);
+		for (size_t len : {size_t(64), size_t(8), size_t(8192), size})
+			for (u8 *p : {host.data(), mem.data(), plain.data()})
+				for (int in : {0, 1}) {
+					void *dst = in ? there : p;
+					const void *src = in ? p : there;
+					size_t done;
+					const usdma_copy_item item = {dst, src, len};
+					const usdma_copy_rect rect = {dst, len, src, len, len, 1};
+
+					assert_int_equal(usdma_copy_sync(ok, dst, src, len, long_ms), -ENODEV);
+					const std::function<int()> calls[] = {
+						[&] { return usdma_copy(s, dst, src, len); },
+						[&] { return usdma_copy_batch(s, &item, 1, &done); },
+						[&] { return usdma_copy_2d(s, &rect); },
+					};
+					for (const auto &call : calls) {
+						int err = call();
+						const int end = usdma_stream_sync(s, long_ms);
+
+						err = err ? err : end;
+						assert_int_equal(err, -ENODEV);
+					}
+				}
+		WORKS(usdma_copy(s, mem.data(), host.data(), size)); /* its own is there */
+		WORKS(usdma_stream_sync(s, long_ms));
+	}
+	WORKS(usdma_device_free(there));
+	WORKS(usdma_close(dev));
+	if (where == process)
+		tell_sim(folder + "/ctl", "clear");
+}
+
+/* ---- what a ring still names ------------------------------------------------------------------------- */
+
+/* A stream that stands until it is told to go on. */
+struct gate {
+	block word;
+	stream opener;
+
+	explicit gate(usdma_device *d) : word(d, kind::device, 4096), opener(d)
+	{
+		WORKS(usdma_fill(opener, word.data(), 0, 8, 64));
+		WORKS(usdma_stream_sync(opener, long_ms));
+	}
+	void close(usdma_stream *s) { WORKS(usdma_wait_value(s, word.data(), USDMA_EQ, 1)); }
+	void open()
+	{
+		WORKS(usdma_write_value(opener, word.data(), 1));
+		WORKS(usdma_stream_sync(opener, long_ms));
+	}
+};
+
+/* A registration that ends with copies pending: they land nowhere else. */
+static void unregistered_with_a_copy_pending(unsigned where)
+{
+	device dev(where);
+	block mem(dev, kind::device, size);
+	std::vector<u8 *> others;
+	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(p != MAP_FAILED);
+	set_faults(dev, where, "");
+	WORKS(usdma_fill_sync(dev, mem.data(), 0xaa, 1, size, long_ms));
+	{
+		gate g(dev);
+		loose_stream s(dev);
+
+		memset(p, 0x11, size);
+		WORKS(usdma_host_register(p, size, 0));
+		g.close(s);
+		for (int i = 0; i < 4; i++)
+			WORKS(usdma_copy(s, p, mem.data(), size));
+		const int err = usdma_host_unregister(p);
+		assert_true(err == 0 || err == -EBUSY);
+		for (int i = 0; i < 8; i++) {
+			others.push_back(static_cast<u8 *>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)));
+			memset(others.back(), 0x22, size);
+			WORKS(usdma_host_register(others.back(), size, 0));
+		}
+		g.open();
+		const int end = usdma_stream_sync(s, long_ms);
+		assert_true(err ? end == 0 : end == -EFAULT || end == -EIO); /* what could not land is told */
+		assert_true(all(static_cast<u8 *>(p), err ? 0xaa : 0x11, size));
+		if (err)
+			WORKS(usdma_host_unregister(p));
+	}
+	for (u8 *o : others) {
+		assert_true(all(o, 0x22, size));
+		WORKS(usdma_host_unregister(o));
+		munmap(o, size);
+	}
+	munmap(p, size);
+}
+
+/* An event that is destroyed, or recorded anew, while its stamp is still to be written: others' times stay. */
+static void an_events_time_stays(unsigned where)
+{
+	device dev(where);
+	stream s(dev), other(dev);
+	mark zero(dev, USDMA_EVENT_TIMING), again(dev, USDMA_EVENT_TIMING);
+	static constexpr int n = 40;
+	std::vector<usdma_event *> later(n);
+	std::vector<int64_t> told(n);
+
+	set_faults(dev, where, "");
+	WORKS(usdma_event_record(zero, s));
+	WORKS(usdma_stream_sync(s, long_ms));
+	{
+		gate g(dev);
+
+		g.close(s);
+		for (int i = 0; i < n / 2; i++) { /* stamps in the ring, their events gone or elsewhere */
+			usdma_event *gone;
+
+			WORKS(usdma_event_create(dev, USDMA_EVENT_TIMING, &gone));
+			WORKS(usdma_event_record(gone, s));
+			WORKS(usdma_event_destroy(gone));
+			WORKS(usdma_event_record(again, s));
+			WORKS(usdma_event_record(again, other));
+		}
+		for (int i = 0; i < n; i++) {
+			WORKS(usdma_event_create(dev, USDMA_EVENT_TIMING, &later[i]));
+			WORKS(usdma_event_record(later[i], other));
+		}
+		WORKS(usdma_stream_sync(other, long_ms));
+		for (int i = 0; i < n; i++)
+			WORKS(usdma_event_elapsed(zero, later[i], &told[i]));
+		g.open();
+		WORKS(usdma_stream_sync(s, long_ms));
+	}
+	for (int i = 0; i < n; i++) {
+		int64_t now;
+
+		WORKS(usdma_event_elapsed(zero, later[i], &now));
+		assert_int_equal(now, told[i]);
+		assert_true(i == 0 || told[i] >= told[i - 1]);
+		WORKS(usdma_event_destroy(later[i]));
+	}
+}
+
+/* ---- only pollers ------------------------------------------------------------------------------------ */
+
+using way = void (*)(usdma_device *dev, usdma_stream *s);
+
+static void by_query(usdma_device *, usdma_stream *s)
+{
+	until("query", [=] { return usdma_stream_query(s) != 0; });
+}
+
+static void by_event(usdma_device *dev, usdma_stream *s)
+{
+	mark e(dev);
+
+	WORKS(usdma_event_record(e, s));
+	until("event query", [&] { return usdma_event_query(e) != 0; });
+}
+
+static void by_sync_0(usdma_device *, usdma_stream *s)
+{
+	until("sync that looks", [=] {
+		const int err = usdma_stream_sync(s, 0);
+
+		assert_true(err == 0 || err == -ETIMEDOUT);
+		return err == 0;
+	});
+}
+
+static void by_signal(usdma_device *, usdma_stream *s)
+{
+	const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	pollfd p = {fd, POLLIN, 0};
+
+	WORKS(usdma_stream_signal_fd(s, fd));
+	assert_int_equal(poll(&p, 1, 30000), 1);
+	close(fd);
+}
+
+static void by_call(usdma_device *, usdma_stream *s)
+{
+	unsigned called = 0;
+
+	WORKS(usdma_stream_call(s, [](void *arg) { __atomic_store_n(static_cast<unsigned *>(arg), 1, __ATOMIC_RELEASE); }, &called, 0));
+	until("call", [&] {
+		const timespec nap = {0, 1000000};
+
+		nanosleep(&nap, nullptr);
+		return __atomic_load_n(&called, __ATOMIC_ACQUIRE) != 0;
+	});
+}
+
+static void by_sync(usdma_device *, usdma_stream *s)
+{
+	WORKS(usdma_stream_sync(s, long_ms));
+}
+
+static const way ways[] = {by_query, by_event, by_sync_0, by_signal, by_call, by_sync};
+
+/* The ring of one waits for the record of another, which fails before it; a stream of another device waits for both. */
+static void behind_a_halted_ring(unsigned where, way wait, bool through_another)
+{
+	device dev(where), ok(healthy);
+	loose_stream a(dev);
+	stream b(dev), c(ok);
+	mark e(dev), f(dev);
+	block mem(dev, kind::device, size), host(dev, kind::pinned, size), back(dev, kind::pinned, size);
+
+	memset(host.data(), 0x5a, size);
+	memset(back.data(), 0, size);
+	WORKS(usdma_fill_sync(dev, mem.data(), 0x33, 1, size, long_ms));
+	set_faults(dev, where, "fail@1/transfer");
+	WORKS(usdma_copy(a, mem.data(), host.data(), 64));
+	WORKS(usdma_event_record(e, a));
+	/* It is this one that fails; nobody looks after it. */
+	until("the failure", [=] {
+		const std::string said = injected(where);
+
+		return said.find("struck 1") != said.npos || said.find("\"struck\": 1") != said.npos;
+	});
+	WORKS(usdma_stream_wait_event(b, e));
+	WORKS(usdma_copy(b, back.data(), mem.data(), size));
+	WORKS(usdma_event_record(f, b));
+	WORKS(usdma_stream_wait_event(c, f));
+	wait(through_another ? ok : dev, through_another ? c : b);
+	assert_true(all(back.data(), 0x33, size));
+	assert_int_equal(usdma_stream_sync(a, long_ms), -EIO);
+	set_faults(dev, where, "");
+}
+
+static void pollers(unsigned where)
+{
+	for (way w : ways)
+		for (bool other : {false, true})
+			behind_a_halted_ring(where, w, other);
+}
+
+static timer_t start_ticks()
+{
+	struct sigaction act = {};
+	sigevent ev = {};
+	const itimerspec every = {{0, 10000000}, {0, 10000000}};
+	timer_t t;
+
+	act.sa_handler = [](int) {};
+	sigaction(SIGUSR1, &act, nullptr); /* no SA_RESTART: sleeps end */
+	ev.sigev_notify = SIGEV_SIGNAL;
+	ev.sigev_signo = SIGUSR1;
+	assert_int_equal(timer_create(CLOCK_MONOTONIC, &ev, &t), 0);
+	assert_int_equal(timer_settime(t, 0, &every, nullptr), 0);
+	return t;
+}
+
+/* A sleeper that a signal wakes every 10 ms looks after the rest all the same. */
+static void a_sleeper_with_signals(unsigned where)
+{
+	const timer_t t = start_ticks();
+
+	for (bool other : {false, true})
+		behind_a_halted_ring(where, by_sync, other);
+	timer_delete(t);
+}
+
+/* ---- a unit that is busy ----------------------------------------------------------------------------- */
+
+/* What waits for its turn does not hang, however short USDMA_HANG_MS; what hangs is still cured. */
+static void waiting_for_a_turn(void **)
+{
+	device dev(narrow);
+	block mem(dev, kind::device, size), host(dev, kind::pinned, size);
+	static constexpr size_t n = 6;
+
+	for (const char *rules : {"slow@1/1500000", "slow%1/400000"}) {
+		std::vector<stream> s;
+
+		for (size_t i = 0; i < n; i++)
+			s.emplace_back(dev);
+		memset(host.data(), 0x5a, size);
+		set_faults(dev, narrow, rules);
+		for (size_t i = 0; i < n; i++)
+			WORKS(usdma_copy(s[i], mem.data() + i * 4096, host.data(), 4096));
+		for (size_t i = n; i-- > 0;)
+			WORKS(usdma_stream_sync(s[i], -1));
+		set_faults(dev, narrow, "");
+		WORKS(usdma_copy_sync(dev, host.data(), mem.data(), n * 4096, long_ms));
+		assert_true(all(host.data(), 0x5a, n * 4096));
+	}
+	loose_stream hangs(dev);
+	stream beside(dev);
+	set_faults(dev, narrow, "hang@1");
+	WORKS(usdma_copy(hangs, mem.data(), host.data(), 4096));
+	assert_int_equal(usdma_stream_sync(hangs, long_ms), -EIO);
+	WORKS(usdma_copy(beside, mem.data(), host.data(), 4096));
+	WORKS(usdma_stream_sync(beside, long_ms));
+}
+
+/* ---- main -------------------------------------------------------------------------------------------- */
+
+template <void (*test)(unsigned), unsigned where> static void at(void **)
+{
+	test(where);
+}
+
+#define BOTH(f) {#f " (embedded)", at<f, embedded>, nullptr, nullptr, nullptr}, {#f " (process)", at<f, process>, nullptr, nullptr, nullptr}
+
+int main(int argc, char **argv)
+{
+	const CMUnitTest tests[] = {
+		BOTH(unregistered_with_a_copy_pending),
+		BOTH(an_events_time_stays),
+		BOTH(pollers),
+		BOTH(a_sleeper_with_signals),
+		cmocka_unit_test(waiting_for_a_turn),
+		BOTH(streams_behind_its_event_end),
+		BOTH(its_memory_is_gone),
+	};
+
+	if (!getenv("USDMA_SIM")) {
+		fprintf(stderr, "USDMA_SIM must name usdma-sim\n");
+		return 2;
+	}
+	setenv("USDMA_LOG", "none", 0);
+	setenv("USDMA_HANG_MS", "250", 0);
+	if (argc == 2)
+		cmocka_set_test_filter(argv[1]);
+	alarm(150); /* a call that hangs */
+	return cmocka_run_group_tests_name("neighbours", tests, set_up, tear_down);
+}

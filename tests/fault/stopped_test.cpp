@@ -297,10 +297,12 @@ static int connection_of(pid_t pid)
 
 	for (int fd = 3; fd < 64 && process >= 0 && found < 0; fd++) {
 		const int mine = int(syscall(SYS_pidfd_getfd, process, fd, 0));
-		sockaddr_un peer;
-		socklen_t len = sizeof(peer);
+		sockaddr_un peer, own = {};
+		socklen_t len = sizeof(peer), own_len = sizeof(own);
 
-		if (mine >= 0 && !getpeername(mine, reinterpret_cast<sockaddr *>(&peer), &len))
+		/* Of the socket at a path: a client's. */
+		if (mine >= 0 && !getpeername(mine, reinterpret_cast<sockaddr *>(&peer), &len) &&
+		    !getsockname(mine, reinterpret_cast<sockaddr *>(&own), &own_len) && own.sun_path[0])
 			found = mine;
 		else if (mine >= 0)
 			close(mine);
@@ -319,17 +321,15 @@ struct process_victim final : victim {
 	void stop() override
 	{
 		static const char garbage[] = "this is no vfio-user message";
-		int status;
 
-		kill(victim_sim, SIGSTOP);
-		waitpid(victim_sim, &status, WUNTRACED);
+		stop_sim(victim_sim);
 		const int fd = cut ? connection_of(victim_sim) : -1;
 		if (fd < 0)
 			return;
 		assert_int_equal(send(fd, garbage, sizeof(garbage), MSG_NOSIGNAL), sizeof(garbage));
 		close(fd);
 	}
-	void go_on() override { kill(victim_sim, SIGCONT); }
+	void go_on() override { continue_sim(victim_sim); }
 };
 
 /* In the handler for a signal that a software engine leaves to the program. */

@@ -5,6 +5,7 @@
 
 #include "driver/base/clock.h"
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <poll.h>
@@ -94,6 +95,44 @@ pid_t client_process_of(pid_t sim)
 			if (has_unit(child))
 				return child;
 	return -1;
+}
+
+/* The state stands behind the name, which may have any characters. */
+static bool stands_still(pid_t pid)
+{
+	std::error_code gone;
+
+	for (const auto &task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
+		std::string line;
+
+		std::getline(std::ifstream(task.path() / "stat"), line);
+		const size_t name_end = line.rfind(')');
+		if (name_end != line.npos && name_end + 2 < line.size() && !strchr("TZX", line[name_end + 2]))
+			return false;
+	}
+	return true;
+}
+
+void stop_sim(pid_t sim)
+{
+	const deadline until = deadline::in_ms(20000);
+
+	/* First the one that starts and watches the others. */
+	kill(sim, SIGSTOP);
+	while (!stands_still(sim) && !until.passed())
+		sched_yield();
+	for (pid_t child : children_of(sim)) {
+		kill(child, SIGSTOP);
+		while (!stands_still(child) && !until.passed())
+			sched_yield();
+	}
+}
+
+void continue_sim(pid_t sim)
+{
+	for (pid_t child : children_of(sim))
+		kill(child, SIGCONT);
+	kill(sim, SIGCONT);
 }
 
 int dial(const std::string &path)

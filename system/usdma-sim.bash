@@ -14,7 +14,7 @@ _usdma_sim()
 	--mem) words="256M 512M 1G 4G" ;;
 	--engines | --channels | --spin-us | --latency-us | --rate | --cpus | --share | --faults | --ready-fd | --listen-fd) return ;;
 	*)
-		words="--socket --control --listen-fd --mem --engines --channels --spin-us --latency-us --rate --cpus --share --huge --nomem --faults --once
+		words="--socket --control --listen-fd --mem --engines --channels --spin-us --latency-us --rate --cpus --share --any-file --huge --nomem --faults --once
 			--ready-fd --verbose --version --help"
 		;;
 	esac

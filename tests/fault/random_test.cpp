@@ -3,11 +3,14 @@
  * Random operations with random faults.  Every one has a place of its own that is
  * looked at afterwards: it landed whole, or its failure was told and the place is
  * as it was.  Per stream, what did not land is counted against what was told.
+ * Now and then the device is closed, or lost with work under way, or stands still, is
+ * lost, and goes on when another opening of it is at work.
  * 3000 operations; a million by USDMA_TEST_SCALE=334, or by the clock (USDMA_TEST_SECONDS).
  */
 #include "driver/vfio/device.h"
 #include "lib/core/copy.h"
 #include "tests/support/core.h"
+#include "tests/support/hold.h"
 #include "tests/support/soak.h"
 
 #include <algorithm>
@@ -54,12 +57,15 @@ struct lane_of_work {
 
 struct world {
 	device *dev, *peer;
+	std::set<int> engines; /* threads of dev */
 	u8 *in;        /* the source in pinned memory */
 	u64 dev_in;    /* the same bytes in device memory */
 	std::vector<u8> plain_in;
 	lane_of_work work[n_streams];
 	totals sum[size_t(kind::count)];
 	u64 rounds = 0;
+	u64 let_go_at = 0; /* held engines of a lost device go on then; 0: none are */
+	u64 losses = 0, stops = 0, closes = 0, told_by_loss = 0;
 };
 
 static u8 *view(device *dev, u64 addr)
@@ -73,8 +79,12 @@ static void open_all(world *w)
 {
 	auto gen = test::rng(11);
 
+	ok(device_get(1, &w->peer)); /* the first open: others' engines are not it */
+	const std::set<int> before = test::engine_threads();
 	ok(device_get(0, &w->dev));
-	ok(device_get(1, &w->peer));
+	w->engines = test::engine_threads();
+	for (int tid : before)
+		w->engines.erase(tid);
 	ok(w->dev->eng->transport().inject(""));
 	ok(host_alloc(area, -1, reinterpret_cast<void **>(&w->in)));
 	ok(device_alloc(w->dev, area, page_policy::normal_only, &w->dev_in));
@@ -98,7 +108,9 @@ static void open_all(world *w)
 static void close_all(world *w)
 {
 	for (lane_of_work &l : w->work) {
-		ok(stream_destroy(l.s));
+		const int end = stream_destroy(l.s);
+
+		assert_true(!end || w->dev->lost());
 		ok(host_free(l.host));
 		for (u64 a : {l.dev, l.desc, l.peer})
 			ok(device_free(a));
@@ -297,6 +309,90 @@ static void finish_round(world *w, lane_of_work &l)
 	w->rounds++;
 }
 
+/* ---- the device goes ------------------------------------------------------------------------------ */
+
+/* Of a device that was lost: what did not land was told, to its call or by the loss; nothing else was written to. */
+static void judge_lost(world *w, const operation &op, bool told)
+{
+	totals &t = w->sum[size_t(op.what)];
+	const bool whole = is_whole(op);
+
+	assert_true(is_untouched(op, op.len));
+	assert_true(!op.ret || op.ret == -ENODEV || op.ret == -EIO);
+	if (op.ret) {
+		t.refused++;
+		return;
+	}
+	t.accepted++;
+	t.landed += whole;
+	t.reported += !whole;
+	w->told_by_loss += !whole;
+	assert_true(whole || (told && !returns_late(op.what)));
+}
+
+static void finish_lost(world *w, lane_of_work &l)
+{
+	const int end = stream_sync(l.s, soon());
+	bool told = end != 0;
+
+	assert_int_not_equal(end, -ETIMEDOUT);
+	told |= l.s->errors != l.errors_before;
+	for (const operation &op : l.under_way)
+		judge_lost(w, op, told);
+	l.under_way.clear();
+	w->rounds++;
+}
+
+/* At its next descriptor, or at its next answer; and held before, so that it goes on much later. */
+static void lose(world *w, u64 n, std::mt19937_64 &gen)
+{
+	const bool stands = !w->let_go_at && (!w->stops || gen() % 8 == 0);
+	void *asked;
+
+	ok(w->dev->eng->transport().inject(stands || gen() % 2 ? "reply@1/garbage" : "vanish@1"));
+	if (stands) {
+		test::hold(w->engines);
+		w->let_go_at = n + 100 + gen() % 1000;
+		w->stops++;
+	}
+	for (int i = 0; i < 1000 && !w->dev->lost(); i++) {
+		copy_async(w->work[0].s, ptr(w->work[0].desc), w->in, 64); /* a descriptor more; nobody looks there */
+		if (!host_alloc(MiB, -1, &asked)) /* a mapping of its own: a question */
+			ok(host_free(asked));
+	}
+	assert_true(w->dev->lost());
+	w->losses++;
+	for (lane_of_work &l : w->work)
+		finish_lost(w, l);
+}
+
+static void go_on(world *w)
+{
+	w->let_go_at = 0;
+	test::let_go();
+}
+
+/* Closed, with work under way or lost, and opened again. */
+static u64 come_and_go(world *w, u64 n, std::mt19937_64 &gen)
+{
+	u64 more = 0;
+
+	for (lane_of_work &l : w->work)
+		if (l.under_way.empty())
+			more += submit_round(w, l, gen);
+	if (!w->losses || gen() % 4) {
+		lose(w, n, gen);
+	} else {
+		w->closes++;
+		for (lane_of_work &l : w->work)
+			finish_round(w, l);
+	}
+	close_all(w);
+	open_all(w);
+	ok(w->dev->eng->transport().inject(rules));
+	return more;
+}
+
 /* ---- the test --------------------------------------------------------------------------------------- */
 
 static void print_totals(const world &w)
@@ -346,13 +442,19 @@ static void random_operations(void **)
 		lane_of_work &l = w.work[gen() % n_streams];
 		const u64 told = n / line;
 
-		if (l.under_way.empty())
+		if (w.let_go_at && n > w.let_go_at)
+			go_on(&w);
+		if (gen() % 25 == 0 || (n > 1000 && !w.losses))
+			n += come_and_go(&w, n, gen);
+		else if (l.under_way.empty())
 			n += submit_round(&w, l, gen);
 		else
 			finish_round(&w, l);
 		if (n / line != told)
 			fprintf(stderr, "# %llu operations\n", static_cast<unsigned long long>(n));
 	}
+	if (w.let_go_at)
+		go_on(&w);
 	for (lane_of_work &l : w.work)
 		if (!l.under_way.empty())
 			finish_round(&w, l);
@@ -363,10 +465,13 @@ static void random_operations(void **)
 		static_cast<unsigned long long>(n), static_cast<unsigned long long>(w.rounds),
 		static_cast<unsigned long long>(all.accepted), static_cast<unsigned long long>(all.landed),
 		static_cast<unsigned long long>(all.reported), static_cast<unsigned long long>(all.refused));
-	fprintf(stderr, "%s", struck.c_str());
+	fprintf(stderr, "# the device was lost %llu times, %llu of them standing still, and closed %llu times; %llu reported by its loss\n",
+		static_cast<unsigned long long>(w.losses), static_cast<unsigned long long>(w.stops),
+		static_cast<unsigned long long>(w.closes), static_cast<unsigned long long>(w.told_by_loss));
+	fprintf(stderr, "# since it was opened last:\n%s", struck.c_str());
 	assert_int_equal(all.accepted + all.refused, n);
 	assert_int_equal(all.accepted, all.landed + all.reported);
-	assert_true(all.reported > 0 && all.landed > 0);
+	assert_true(all.reported > 0 && all.landed > 0 && w.losses > 0 && w.stops > 0);
 	if (test::soak::wanted())
 		by_clock.finish(n);
 	close_all(&w);
@@ -378,6 +483,7 @@ int main()
 
 	setenv("USDMA_DEVICES", "sim:mem=256M:engines=2:channels=4:faults=,sim:mem=64M:engines=1:channels=2", 1);
 	setenv("USDMA_HANG_MS", "1000", 1);
+	setenv("USDMA_HOST_ARENA", "1M", 1);
 	setenv("USDMA_LOG", "none", 1);
 	return cmocka_run_group_tests_name("random operations, random faults", tests, nullptr, nullptr);
 }

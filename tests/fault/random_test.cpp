@@ -355,8 +355,11 @@ static void lose(world *w, u64 n, std::mt19937_64 &gen)
 		w->let_go_at = n + 100 + gen() % 1000;
 		w->stops++;
 	}
-	for (int i = 0; i < 1000 && !w->dev->lost(); i++) {
-		copy_async(w->work[0].s, ptr(w->work[0].desc), w->in, 64); /* a descriptor more; nobody looks there */
+	const deadline end = soon();
+	for (unsigned i = 0; !w->dev->lost() && !end.passed(); i++) {
+		const lane_of_work &l = w->work[i % n_streams]; /* one may stand still */
+
+		copy_async(l.s, ptr(l.desc), w->in, 64); /* a descriptor more; nobody looks there */
 		if (!host_alloc(MiB, -1, &asked)) /* a mapping of its own: a question */
 			ok(host_free(asked));
 	}

@@ -44,8 +44,8 @@ ACL_FUNC_VISIBILITY aclError aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *ha
  */
 ACL_FUNC_VISIBILITY aclError aclrtDestroyStream(aclrtStream stream);
 /*
- * Drops its work.  A function of aclrtLaunchHostFunc or aclrtLaunchCallback that has not begun is not called any
- * more; one that runs is waited for, unless it makes this very call.  Codes as aclrtDestroyStream.
+ * Drops its work.  Of its host functions and callbacks none begins, or still runs, when this returns
+ * (but for the one that calls it).  Codes as aclrtDestroyStream; 107020: one has been running for USDMA_HANG_MS.
  */
 ACL_FUNC_VISIBILITY aclError aclrtDestroyStreamForce(aclrtStream stream);
 /* Waits for its work; NULL: the default stream.  107017; 107002; the first error of its tasks; 107023: aborted. */
@@ -78,7 +78,8 @@ ACL_FUNC_VISIBILITY aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtSt
 						     aclrtStreamAttrValue *value);
 /*
  * Stops what runs and drops the rest; from then on the stream's calls give 107023 until it is
- * destroyed.  107017; 107003.
+ * destroyed.  Of its host functions and callbacks none begins, or still runs, when this returns (but for
+ * the one that calls it).  107017; 107003; 107020: one has been running for USDMA_HANG_MS.
  */
 ACL_FUNC_VISIBILITY aclError aclrtStreamAbort(aclrtStream stream);
 /* Stops what runs and drops the rest, like aclrtStreamAbort.  107017; 107003. */

@@ -83,7 +83,7 @@ int call_group_wait(stream *s, deadline until)
 
 	for (u32 n; g && (n = __atomic_load_n(&g->running, __ATOMIC_SEQ_CST)) > own;) {
 		if (until.passed())
-			return fail(ETIMEDOUT, "stream %u is destroyed, but a host function of it has been running for %u ms", s->id,
+			return fail(ETIMEDOUT, "stream %u is ended, but a host function of it has been running for %u ms", s->id,
 				    config_get().hang_ms);
 		futex_wait_until(&g->running, n, until.at());
 	}

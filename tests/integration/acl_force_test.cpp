@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Host functions and callbacks of streams that are destroyed by force, or aborted: each runs once at
+ * most, behind its copy, and none begins or goes on when the call that ended its stream has returned.
+ */
+#include "acl/acl.h"
+#include "tests/support/test.h"
+
+#include <atomic>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <thread>
+#include <vector>
+
+using namespace usdma::test;
+
+#define GOOD(call) assert_int_equal(call, 0)
+
+static constexpr size_t size = 64 << 10;
+static constexpr int rounds = 300, functions = 3;
+
+namespace {
+
+/* One function: what it copies comes before it. */
+struct task {
+	const std::atomic<bool> *over; /* the call that ended its stream has returned */
+	const unsigned char *landed;   /* the last byte of its copy */
+	unsigned char want;
+	std::atomic<int> runs{0}, late{0}, early{0};
+};
+
+void run(void *arg)
+{
+	auto *t = static_cast<task *>(arg);
+
+	t->late += *t->over;
+	t->runs++;
+	t->early += t->landed && *static_cast<const volatile unsigned char *>(t->landed) != t->want;
+	std::this_thread::yield();
+	t->late += *t->over;
+}
+
+/* Memory, and a thread that serves callbacks. */
+struct bench {
+	char *mem, *host;
+	std::atomic<bool> stop{false};
+	std::promise<uint64_t> id;
+	std::thread server;
+	uint64_t server_id;
+
+	bench()
+	{
+		GOOD(aclrtSetDevice(0));
+		GOOD(aclrtMalloc(reinterpret_cast<void **>(&mem), size, ACL_MEM_MALLOC_HUGE_FIRST));
+		GOOD(aclrtMallocHost(reinterpret_cast<void **>(&host), size));
+		server = std::thread([this] {
+			if (aclrtSetDevice(0))
+				print_error("the server has no device\n");
+			id.set_value(uint64_t(pthread_self()));
+			while (!stop)
+				if (aclrtProcessReport(20))
+					std::this_thread::yield();
+			aclrtResetDevice(0);
+		});
+		server_id = id.get_future().get();
+	}
+	~bench()
+	{
+		stop = true;
+		server.join();
+		GOOD(aclrtFree(mem));
+		GOOD(aclrtFreeHost(host));
+		GOOD(aclrtResetDevice(0));
+	}
+	bench(const bench &) = delete;
+	bench &operator=(const bench &) = delete;
+};
+
+/* All of one round. */
+struct round_state {
+	std::atomic<bool> over{false};
+	task tasks[functions];
+};
+
+} // namespace
+
+/* A copy and a function behind it, a few times. */
+static void submit(bench &b, aclrtStream s, round_state *r, unsigned char value, bool reports)
+{
+	if (reports)
+		GOOD(aclrtSubscribeReport(b.server_id, s));
+	GOOD(aclrtMemsetAsync(b.mem, size, value, size, s));
+	for (task &t : r->tasks) {
+		t.over = &r->over;
+		t.landed = reinterpret_cast<unsigned char *>(b.host) + size - 1;
+		t.want = value;
+		GOOD(aclrtMemcpyAsync(b.host, size, b.mem, size, ACL_MEMCPY_DEVICE_TO_HOST, s));
+		GOOD(reports ? aclrtLaunchCallback(run, &t, value % 2 ? ACL_CALLBACK_BLOCK : ACL_CALLBACK_NO_BLOCK, s)
+			     : aclrtLaunchHostFunc(s, run, &t));
+	}
+}
+
+/* The library's thread, and the server, have nothing of the streams before any more. */
+static void flush(bench &b)
+{
+	round_state last[2];
+	aclrtStream s;
+
+	for (const bool reports : {false, true}) {
+		GOOD(aclrtCreateStream(&s));
+		submit(b, s, &last[reports], 1, reports);
+		GOOD(aclrtSynchronizeStream(s));
+		while (last[reports].tasks[functions - 1].runs != 1)
+			std::this_thread::yield();
+		GOOD(aclrtDestroyStream(s));
+	}
+}
+
+template <class F> static void end_at_any_moment(bool reports, F end)
+{
+	bench b;
+	auto gen = rng(unsigned(reports));
+	std::vector<std::unique_ptr<round_state>> all;
+	int ran = 0, late = 0, early = 0, twice = 0;
+
+	for (int i = 0; i < rounds; i++) {
+		round_state *r = all.emplace_back(std::make_unique<round_state>()).get();
+		aclrtStream s;
+
+		memset(b.host, 0, size);
+		GOOD(aclrtCreateStream(&s));
+		submit(b, s, r, static_cast<unsigned char>(1 + i % 250), reports);
+		/* About then some function begins. */
+		for (const uint64_t behind = gen() % (functions + 1); behind && !r->tasks[behind - 1].runs;)
+			std::this_thread::yield();
+		for (uint64_t n = gen() % 2000; n--;)
+			std::atomic_signal_fence(std::memory_order_seq_cst);
+		end(s, &r->over);
+	}
+	flush(b);
+	for (const auto &r : all)
+		for (const task &t : r->tasks) {
+			ran += t.runs;
+			late += t.late;
+			early += t.early;
+			twice += t.runs > 1;
+		}
+	print_message("# %d of %d functions ran\n", ran, rounds * functions);
+	assert_int_equal(late, 0);
+	assert_int_equal(early, 0);
+	assert_int_equal(twice, 0);
+}
+
+static void destroy_by_force(aclrtStream s, std::atomic<bool> *over)
+{
+	GOOD(aclrtDestroyStreamForce(s));
+	*over = true;
+}
+
+static void abort_then_destroy(aclrtStream s, std::atomic<bool> *over)
+{
+	GOOD(aclrtStreamAbort(s));
+	*over = true;
+	aclrtDestroyStream(s);
+}
+
+static void functions_of_destroyed_streams(void **)
+{
+	end_at_any_moment(false, destroy_by_force);
+}
+
+static void callbacks_of_destroyed_streams(void **)
+{
+	end_at_any_moment(true, destroy_by_force);
+}
+
+static void functions_of_aborted_streams(void **)
+{
+	end_at_any_moment(false, abort_then_destroy);
+}
+
+static void callbacks_of_aborted_streams(void **)
+{
+	end_at_any_moment(true, abort_then_destroy);
+}
+
+namespace {
+
+/* A function that is in the middle when its stream ends. */
+struct long_one {
+	std::promise<void> entered;
+	std::promise<void> leave;
+	std::atomic<bool> over{false}, left{false}, next_ran{false};
+	int late = 0;
+};
+
+} // namespace
+
+static void wait_inside(void *arg)
+{
+	auto *l = static_cast<long_one *>(arg);
+
+	l->entered.set_value();
+	l->leave.get_future().wait();
+	l->late = l->over;
+	l->left = true;
+}
+
+static void not_any_more(void *arg)
+{
+	static_cast<long_one *>(arg)->next_ran = true;
+}
+
+/* The call waits for the one that runs; the one behind it never does. */
+static void one_is_running(void **)
+{
+	bench b;
+
+	for (const bool force : {true, false}) {
+		long_one l;
+		aclrtStream s;
+		std::atomic<bool> calling{false};
+
+		GOOD(aclrtCreateStream(&s));
+		GOOD(aclrtLaunchHostFunc(s, wait_inside, &l));
+		GOOD(aclrtLaunchHostFunc(s, not_any_more, &l));
+		l.entered.get_future().wait();
+		std::thread other([&] {
+			aclrtSetDevice(0);
+			calling = true;
+			const aclError ret = force ? aclrtDestroyStreamForce(s) : aclrtStreamAbort(s);
+			l.over = true;
+			if (ret || !l.left)
+				print_error("%d, the function has %s\n", ret, l.left ? "ended" : "not ended");
+			aclrtResetDevice(0);
+		});
+		while (!calling)
+			std::this_thread::yield();
+		for (int i = 0; i < 1000; i++)
+			std::this_thread::yield();
+		assert_false(l.over);
+		l.leave.set_value();
+		other.join();
+		assert_true(l.over);
+		assert_true(l.left);
+		assert_int_equal(l.late, 0);
+		if (!force)
+			aclrtDestroyStream(s);
+		flush(b);
+		assert_false(l.next_ran);
+	}
+}
+
+namespace {
+
+struct suicide {
+	aclrtStream s;
+	bool force;
+	std::promise<aclError> done;
+};
+
+} // namespace
+
+static void end_own_stream(void *arg)
+{
+	auto *d = static_cast<suicide *>(arg);
+
+	aclrtSetDevice(0);
+	d->done.set_value(d->force ? aclrtDestroyStreamForce(d->s) : aclrtStreamAbort(d->s));
+	aclrtResetDevice(0);
+}
+
+static void by_its_own_function(void **)
+{
+	bench b;
+
+	for (const bool force : {true, false}) {
+		suicide d;
+
+		d.force = force;
+		GOOD(aclrtCreateStream(&d.s));
+		GOOD(aclrtLaunchHostFunc(d.s, end_own_stream, &d));
+		GOOD(d.done.get_future().get());
+		if (!force)
+			aclrtDestroyStream(d.s);
+		flush(b);
+	}
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(functions_of_destroyed_streams), cmocka_unit_test(callbacks_of_destroyed_streams),
+		cmocka_unit_test(functions_of_aborted_streams),   cmocka_unit_test(callbacks_of_aborted_streams),
+		cmocka_unit_test(one_is_running),                 cmocka_unit_test(by_its_own_function),
+	};
+
+	return cmocka_run_group_tests_name("by force", tests, nullptr, nullptr);
+}

@@ -332,6 +332,9 @@ static bool wait_in_ring(stream *s, record *r)
 
 int stream_wait_event(stream *s, event *e, deadline until)
 {
+	/* Also where there is nothing to wait for. */
+	if (const int err = stream_refuses(s))
+		return err;
 	record *r = latest(e);
 	task t;
 

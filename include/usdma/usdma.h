@@ -502,9 +502,13 @@ USDMA_API int usdma_event_record(usdma_event *event, usdma_stream *stream);
  * holds nothing up.  Returns at once.
  */
 USDMA_API int usdma_stream_wait_event(usdma_stream *stream, usdma_event *event);
-/* 1: reached, or never recorded; 0: not yet. Never blocks. */
+/* 1: reached, or never recorded, or of a device that was lost; 0: not yet. Never blocks. */
 USDMA_API int usdma_event_query(usdma_event *event);
-/* Waits until it is reached; 0 at once when it was never recorded. -ETIMEDOUT. A mark of a lost device is reached. */
+/*
+ * Waits until it is reached; 0 at once when it was never recorded.  Returns the
+ * pending error of the stream that it was recorded on, and takes it as
+ * usdma_stream_sync does.  -ETIMEDOUT; -ENODEV: that stream's device was lost.
+ */
 USDMA_API int usdma_event_sync(usdma_event *event, int timeout_ms);
 /*
  * *ns = device time between the two marks; negative when end came first.

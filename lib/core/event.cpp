@@ -178,6 +178,15 @@ event_state event_query(event *e)
 	return state;
 }
 
+bool event_is_lost(event *e)
+{
+	record *r = latest_made(e);
+	const bool lost = r && record_lost(r);
+
+	record_unref(r);
+	return lost;
+}
+
 bool event_is_reached(const void *handle)
 {
 	event *e = event_of(handle);

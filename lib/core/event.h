@@ -72,6 +72,8 @@ int event_record(event *e, stream *s);
 /* Back to "never recorded" when s reaches this point. */
 int event_reset(event *e, stream *s);
 event_state event_query(event *e);
+/* Its mark is not reached, and will not be: the device is lost. */
+bool event_is_lost(event *e);
 /* Inside a read section: it is reached; false: it is not, or may not be, or never was recorded, or is destroyed. */
 bool event_is_reached(const void *handle);
 /* 0 at once when never recorded. -ETIMEDOUT. A task error of the recorded stream is returned. */

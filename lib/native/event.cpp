@@ -52,7 +52,8 @@ int usdma_event_query(usdma_event *event)
 			return 1;
 	}
 	hold_event(e, event);
-	return core::event_query(e) != core::event_state::pending;
+	/* Who polls would do so for ever where the device is lost. */
+	return core::event_query(e) != core::event_state::pending || core::event_is_lost(e);
 }
 
 int usdma_event_sync(usdma_event *event, int timeout_ms)

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sentences of <usdma/usdma.h> and <usdma/uring.h> about what fails, hangs or is lost (docs/reliability.md has them all). */
+#include "tests/integration/faults.h"
+#include "usdma/uring.h"
+
+#include <algorithm>
+#include <liburing.h>
+#include <thread>
+#include <vector>
+
+using namespace usdma::test;
+
+static constexpr size_t size = 64 * 1024;
+
+namespace {
+
+struct bench {
+	device dev;
+	block host{dev, kind::pinned, size}, mem{dev, kind::device, size};
+
+	~bench() { faults(""); }
+	void faults(const char *rules) { set_faults(dev, 0, rules); }
+	void copy(usdma_stream *s) { WORKS(usdma_copy(s, mem.data(), host.data(), size)); }
+	static void await_end(usdma_stream *s)
+	{
+		while (WORKS(usdma_stream_query(s)) == 0)
+			std::this_thread::yield();
+	}
+};
+
+} // namespace
+
+static void the_first_failure_is_told_once(void **)
+{
+	bench b;
+	stream s(b.dev);
+	usdma_stream_stats st = {};
+
+	st.struct_size = sizeof(st);
+	b.faults("fail@1/src-unmapped+fail@2/transfer");
+	for (int i = 0; i < 3; i++)
+		b.copy(s);
+	b.await_end(s); /* takes none */
+	assert_int_equal(usdma_stream_query(s), 1);
+	assert_int_equal(usdma_stream_sync(s, long_ms), -EFAULT);
+	assert_string_not_equal(usdma_error_text(), "");
+	WORKS(usdma_stream_sync(s, long_ms));
+	WORKS(usdma_stream_get_stats(s, &st));
+	assert_int_equal(st.errors, 2);
+	assert_int_equal(st.copies, 3);
+}
+
+static void what_failed_is_described(void **)
+{
+	bench b;
+	stream s(b.dev);
+	usdma_error_info info = {};
+
+	info.struct_size = sizeof(info);
+	WORKS(usdma_stream_take_error(s, &info));
+	assert_int_equal(info.error, 0);
+	b.faults("fail@1/src-unmapped+fail@2/transfer");
+	for (int i = 0; i < 2; i++)
+		b.copy(s);
+	b.await_end(s);
+	WORKS(usdma_stream_take_error(s, &info));
+	assert_int_equal(info.error, -EFAULT);
+	assert_true(info.reason && *info.reason_name);
+	WORKS(usdma_stream_take_error(s, &info));
+	assert_int_equal(info.error, 0);
+	WORKS(usdma_stream_sync(s, long_ms));
+}
+
+/* From the next failure on; by default the others run. */
+static void modes_of_failing(void **)
+{
+	bench b;
+	usdma_stream *s;
+
+	WORKS(usdma_stream_create(b.dev, nullptr, &s));
+	memset(b.host.data(), 0x77, size);
+	b.faults("fail@1/transfer");
+	WORKS(usdma_copy(s, b.mem.data(), b.host.data(), 4096));
+	WORKS(usdma_copy(s, b.mem.data() + 4096, b.host.data(), 4096));
+	b.await_end(s);
+	WORKS(usdma_stream_set_fail_mode(s, USDMA_FAIL_STOP));
+	assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
+	WORKS(usdma_copy(s, b.host.data() + 8192, b.mem.data() + 4096, 4096));
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_int_equal(b.host.data()[8192 + 4095], 0x77);
+	b.faults("fail@1/transfer");
+	b.copy(s);
+	b.await_end(s);
+	assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
+	assert_int_equal(usdma_copy(s, b.mem.data(), b.host.data(), 64), -EIO);
+	assert_int_equal(usdma_copy(s, b.mem.data(), b.host.data(), 64), -EIO);
+	usdma_stream_destroy(s);
+}
+
+/* An event's wait is one for the stream that it was recorded on, and has that one's failure. */
+static void an_event_tells_of_its_stream(void **)
+{
+	bench b;
+	stream s(b.dev), other(b.dev);
+	usdma_event *e, *of_other;
+
+	WORKS(usdma_event_create(b.dev, 0, &e));
+	WORKS(usdma_event_create(b.dev, 0, &of_other));
+	b.faults("fail@1/transfer");
+	b.copy(s);
+	WORKS(usdma_event_record(e, s));
+	WORKS(usdma_event_record(of_other, other));
+	WORKS(usdma_event_sync(of_other, long_ms));
+	while (WORKS(usdma_event_query(e)) == 0)
+		std::this_thread::yield();
+	assert_int_equal(usdma_event_sync(e, long_ms), -EIO);
+	WORKS(usdma_event_sync(e, long_ms));
+	WORKS(usdma_stream_sync(s, long_ms));
+	WORKS(usdma_event_destroy(e));
+	WORKS(usdma_event_destroy(of_other));
+}
+
+/* Without a limit of the caller's: what stands still ends it (USDMA_HANG_MS). */
+static void a_hang_ends_each_wait(void **)
+{
+	bench b;
+	stream s(b.dev), fine(b.dev);
+	usdma_event *e;
+
+	WORKS(usdma_event_create(b.dev, 0, &e));
+	for (int i = 0; i < 3; i++) {
+		b.faults("hang@1");
+		b.copy(s);
+		WORKS(usdma_event_record(e, s));
+		if (i == 0)
+			WORKS(usdma_device_sync(b.dev, -1));
+		if (i == 1)
+			assert_int_equal(usdma_event_sync(e, -1), -EIO);
+		else
+			assert_int_equal(usdma_stream_sync(s, -1), -EIO);
+		assert_int_equal(usdma_event_query(e), 1);
+		b.copy(s);
+		WORKS(usdma_stream_sync(s, -1));
+		WORKS(usdma_stream_sync(fine, 0));
+	}
+	WORKS(usdma_event_destroy(e));
+}
+
+/* Ordinary memory is the caller's again with the call; the device may go on, for a while. */
+static void after_a_timeout(void **)
+{
+	bench b;
+	std::vector<unsigned char> plain(size, 0x11);
+
+	WORKS(usdma_fill_sync(b.dev, b.mem.data(), 0x77, 1, size, long_ms));
+	for (int i = 0; i < 3; i++) {
+		b.faults("slow@1/300000");
+		const int err = i == 2 ? usdma_fill_sync(b.dev, b.mem.data(), 0x77, 1, size, 10) :
+					 usdma_copy_sync(b.dev, plain.data(), b.mem.data(), size, i ? 0 : 10);
+
+		assert_int_equal(err, -ETIMEDOUT);
+		plain.assign(size, 0x11);
+		WORKS(usdma_device_sync(b.dev, long_ms));
+		assert_true(std::all_of(plain.begin(), plain.end(), [](unsigned char c) { return c == 0x11; }));
+	}
+	b.faults("");
+	WORKS(usdma_copy_sync(b.dev, plain.data(), b.mem.data(), size, long_ms));
+	assert_int_equal(plain[size - 1], 0x77);
+}
+
+static void completions_take_the_error(void **)
+{
+	bench b;
+	stream s(b.dev);
+	usdma_completion *c;
+	__kernel_timespec limit = {long_ms / 1000, 0};
+	io_uring_cqe *cqe;
+	io_uring ring;
+
+	if (io_uring_queue_init(4, &ring, 0)) {
+		print_message("no io_uring\n");
+		skip();
+	}
+	WORKS(usdma_completion_create(&c));
+	for (const int want : {-EIO, 0}) {
+		b.faults(want ? "fail@1/transfer" : "");
+		b.copy(s);
+		WORKS(usdma_prep_completion(c, s, io_uring_get_sqe(&ring), 7));
+		assert_int_equal(io_uring_submit(&ring), 1);
+		assert_int_equal(io_uring_wait_cqe_timeout(&ring, &cqe, &limit), 0);
+		assert_int_equal(cqe->res, 8);
+		io_uring_cqe_seen(&ring, cqe);
+		assert_int_equal(usdma_completion_finish(c), want);
+		WORKS(usdma_stream_sync(s, long_ms));
+	}
+	WORKS(usdma_completion_destroy(c));
+	io_uring_queue_exit(&ring);
+}
+
+/* Rules that are not understood leave those of before as they were. */
+static void bad_rules_change_nothing(void **)
+{
+	bench b;
+	stream s(b.dev);
+
+	if (!device_string(0).starts_with("sim")) {
+		assert_int_equal(usdma_device_inject(b.dev, "fail@1"), -EOPNOTSUPP);
+		return;
+	}
+	b.faults("fail%1/transfer");
+	for (const char *bad : {"nonsense", "fail%1+", "fail@1+hang"}) {
+		assert_int_equal(usdma_device_inject(b.dev, bad), -EINVAL);
+		b.copy(s);
+		assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
+	}
+	b.faults("");
+	b.copy(s);
+	WORKS(usdma_stream_sync(s, long_ms));
+}
+
+/* The last test: the second device is lost. */
+static void what_rests_on_a_lost_device(void **)
+{
+	bench b;
+	stream s(b.dev);
+	usdma_device_info info = {};
+	usdma_device *gone;
+	usdma_stream *told, *pending;
+	usdma_event *e;
+	void *mem;
+
+	info.struct_size = sizeof(info);
+	WORKS(usdma_open_index(1, &gone));
+	WORKS(usdma_device_get_info(gone, &info));
+	assert_false(info.flags & (USDMA_DEVICE_LOST | USDMA_DEVICE_MAY_WRITE));
+	WORKS(usdma_stream_create(gone, nullptr, &told));
+	WORKS(usdma_stream_create(gone, nullptr, &pending));
+	WORKS(usdma_event_create(gone, 0, &e));
+	WORKS(usdma_device_alloc(gone, size, &mem));
+	set_faults(gone, 1, "vanish@1");
+	WORKS(usdma_copy(told, mem, b.host.data(), size));
+	usdma_copy(pending, mem, b.host.data(), size); /* may be refused already */
+	usdma_event_record(e, told);
+	assert_int_equal(usdma_stream_sync(told, long_ms), -ENODEV);
+	assert_int_equal(usdma_event_query(e), 1);
+	assert_int_equal(usdma_stream_query(told), -ENODEV);
+	assert_int_equal(usdma_device_sync(gone, long_ms), -ENODEV);
+	assert_int_equal(usdma_copy(s, mem, b.host.data(), size), -ENODEV);
+	assert_int_equal(usdma_copy(s, b.host.data(), mem, size), -ENODEV);
+	b.copy(s);
+	WORKS(usdma_stream_sync(s, long_ms));
+	WORKS(usdma_device_get_info(gone, &info));
+	assert_true(info.flags & USDMA_DEVICE_LOST);
+	const int ended = usdma_stream_destroy(pending);
+	assert_true(ended == 0 || ended == -ENODEV);
+	assert_int_equal(usdma_stream_query(pending), -EBADF);
+	WORKS(usdma_close(gone));
+	assert_int_equal(usdma_event_query(e), 1);
+	WORKS(usdma_event_destroy(e));
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(the_first_failure_is_told_once),
+		cmocka_unit_test(what_failed_is_described),
+		cmocka_unit_test(modes_of_failing),
+		cmocka_unit_test(an_event_tells_of_its_stream),
+		cmocka_unit_test(a_hang_ends_each_wait),
+		cmocka_unit_test(after_a_timeout),
+		cmocka_unit_test(completions_take_the_error),
+		cmocka_unit_test(bad_rules_change_nothing),
+		cmocka_unit_test(what_rests_on_a_lost_device),
+	};
+
+	return cmocka_run_group_tests_name("promises of failures", tests, nullptr, nullptr);
+}

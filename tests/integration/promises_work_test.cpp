@@ -1,0 +1,633 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sentences of <usdma/usdma.h> and <usdma/uring.h> about streams, copies, events and completions (docs/reliability.md). */
+#include "tests/integration/native.h"
+#include "usdma/uring.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <fcntl.h>
+#include <liburing.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+using namespace usdma::test;
+
+static constexpr size_t size = 64 * 1024;
+
+/* A word that holds streams until the test opens it. */
+class gate {
+public:
+	explicit gate(usdma_device *dev) : word_(dev, kind::device, 64), opener_(dev)
+	{
+		WORKS(usdma_fill_sync(dev, word_.data(), 0, 8, 64, long_ms));
+	}
+	void close(usdma_stream *s) { WORKS(usdma_wait_value(s, word_.data(), USDMA_EQ, 1)); }
+	void open()
+	{
+		WORKS(usdma_write_value(opener_, word_.data(), 1));
+		WORKS(usdma_stream_sync(opener_, long_ms));
+	}
+
+private:
+	block word_;
+	stream opener_;
+};
+
+static bool all_are(const unsigned char *p, size_t len, unsigned char want)
+{
+	return std::all_of(p, p + len, [=](unsigned char c) { return c == want; });
+}
+
+static void put(usdma_device *dev, const block &to, unsigned char value)
+{
+	WORKS(usdma_fill_sync(dev, to.data(), value, 1, to.size(), long_ms));
+}
+
+static bool holds(usdma_device *dev, const block &b, unsigned char want)
+{
+	std::vector<unsigned char> got(b.size());
+
+	WORKS(usdma_copy_sync(dev, got.data(), b.data(), b.size(), long_ms));
+	return all_are(got.data(), got.size(), want);
+}
+
+/* ---- memory under work ------------------------------------------------------------------------------ */
+
+/* Behind a gate the copies have not begun: who gets the blocks next is not written, and what they read is still there. */
+static void freed_blocks_wait_for_their_work(void **)
+{
+	device dev;
+	stream s(dev);
+	gate g(dev);
+	block from(dev, kind::device, size), out(dev, kind::device, size);
+	std::vector<block> next;
+	void *into_host, *into_mem, *of_host;
+
+	WORKS(usdma_host_alloc(dev, size, &into_host));
+	WORKS(usdma_host_alloc(dev, size, &of_host));
+	WORKS(usdma_device_alloc(dev, size, &into_mem));
+	put(dev, from, 0x77);
+	memset(of_host, 0x66, size);
+	g.close(s);
+	WORKS(usdma_copy(s, into_host, from.data(), size));
+	WORKS(usdma_copy(s, into_mem, from.data(), size));
+	WORKS(usdma_copy(s, out.data(), of_host, size));
+	WORKS(usdma_host_free(into_host));
+	WORKS(usdma_host_free(of_host));
+	WORKS(usdma_device_free(into_mem));
+	assert_int_equal(usdma_stream_query(s), 0); /* none of them has waited */
+	for (int i = 0; i < 40; i++) {
+		next.emplace_back(dev, i % 2 ? kind::device : kind::pinned, size);
+		put(dev, next.back(), 0x11);
+	}
+	g.open();
+	WORKS(usdma_stream_sync(s, long_ms));
+	for (const block &b : next)
+		assert_true(holds(dev, b, 0x11));
+	assert_true(holds(dev, out, 0x66));
+}
+
+static void registered_memory_goes_the_asynchronous_way(void **)
+{
+	device dev;
+	stream s(dev);
+	gate g(dev);
+	block plain(dev, kind::pageable, size), mem(dev, kind::device, size);
+	unsigned char *odd = plain.data() + 13;
+
+	memset(plain.data(), 0x44, size);
+	WORKS(usdma_host_register(odd, size - 13, 0));
+	g.close(s);
+	WORKS(usdma_copy(s, mem.data(), odd, size - 13)); /* returns: it does not wait for the gate */
+	assert_int_equal(usdma_stream_query(s), 0);
+	memset(odd, 0x45, size - 13); /* it is read only now: the range belonged to the copy */
+	g.open();
+	WORKS(usdma_stream_sync(s, long_ms));
+	WORKS(usdma_copy_sync(dev, plain.data(), mem.data(), 100, long_ms));
+	assert_true(all_are(plain.data(), 100, 0x45));
+	WORKS(usdma_host_unregister(odd));
+}
+
+/* A copy that has not begun finds the memory gone, or has ended before; the device does not touch it. */
+static void unregistered_memory_is_left_alone(void **)
+{
+	device dev;
+	usdma_stream *s;
+	gate g(dev);
+	block plain(dev, kind::pageable, size), mem(dev, kind::device, size);
+
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	put(dev, mem, 0x77);
+	WORKS(usdma_host_register(plain.data(), size, 0));
+	g.close(s);
+	WORKS(usdma_copy(s, plain.data(), mem.data(), size));
+	WORKS(usdma_host_unregister(plain.data()));
+	memset(plain.data(), 0x11, size);
+	g.open();
+	assert_int_equal(usdma_stream_sync(s, long_ms), -EFAULT);
+	assert_true(all_are(plain.data(), size, 0x11));
+	WORKS(usdma_stream_destroy(s));
+}
+
+static void a_wait_outlives_its_memory(void **)
+{
+	device dev;
+	usdma_stream *s;
+	void *word;
+
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	WORKS(usdma_host_alloc(dev, 1 << 21, &word)); /* an area of its own, which goes when it is freed */
+	memset(word, 0, 64);
+	WORKS(usdma_wait_value(s, word, USDMA_EQ, 1));
+	WORKS(usdma_host_free(word));
+	const int err = usdma_stream_sync(s, 300);
+	assert_true(err == -EFAULT || err == -ETIMEDOUT);
+	WORKS(usdma_stream_abort(s));
+	assert_int_equal(usdma_stream_sync(s, long_ms), -ECANCELED);
+	WORKS(usdma_stream_destroy(s));
+}
+
+/* ---- streams ---------------------------------------------------------------------------------------- */
+
+static void a_timeout_of_zero_looks(void **)
+{
+	device dev;
+	stream s(dev);
+	gate g(dev);
+	usdma_event *e;
+
+	WORKS(usdma_event_create(dev, 0, &e));
+	for (const int want : {-ETIMEDOUT, 0}) {
+		if (want) {
+			g.close(s);
+			WORKS(usdma_event_record(e, s));
+		} else {
+			g.open();
+			WORKS(usdma_stream_sync(s, -1));
+		}
+		assert_int_equal(usdma_stream_sync(s, 0), want);
+		assert_int_equal(usdma_event_sync(e, 0), want);
+		assert_int_equal(usdma_device_sync(dev, 0), want);
+		assert_int_equal(usdma_stream_query(s), !want);
+	}
+	WORKS(usdma_event_destroy(e));
+}
+
+static void destroy_waits_for_the_work(void **)
+{
+	const size_t much = 8 << 20;
+	device dev;
+	block host(dev, kind::pinned, much), mem(dev, kind::device, much);
+	usdma_stream *s;
+
+	put(dev, mem, 0x77);
+	for (int i = 0; i < 5; i++) {
+		memset(host.data(), i, much);
+		WORKS(usdma_stream_create(dev, nullptr, &s));
+		WORKS(usdma_copy(s, host.data(), mem.data(), much));
+		WORKS(usdma_stream_destroy(s));
+		assert_true(all_are(host.data(), much, 0x77));
+	}
+}
+
+static uint64_t read_one(int fd)
+{
+	pollfd p = {fd, POLLIN, 0};
+	uint64_t v = 0;
+
+	assert_int_equal(poll(&p, 1, long_ms), 1);
+	assert_int_equal(read(fd, &v, 8), 8);
+	return v;
+}
+
+static void files_are_signalled(void **)
+{
+	device dev;
+	stream s(dev), other(dev);
+	gate g(dev);
+	const int kept = eventfd(0, EFD_CLOEXEC), given = dup(kept), fine = eventfd(0, EFD_CLOEXEC);
+	int ends[2], full[2];
+	pollfd none;
+	char filler[4096] = {};
+
+	assert_int_equal(pipe(ends) | pipe(full), 0);
+	fcntl(full[1], F_SETFL, O_NONBLOCK);
+	size_t filled = 0;
+	for (ssize_t n; (n = write(full[1], filler, sizeof(filler))) > 0;)
+		filled += size_t(n);
+	g.close(s);
+	for (const int fd : {full[1], ends[1], given})
+		WORKS(usdma_stream_signal_fd(s, fd)); /* at once */
+	close(given);
+	close(ends[1]);
+	none = {kept, POLLIN, 0};
+	assert_int_equal(poll(&none, 1, 0), 0);
+	g.open();
+	assert_int_equal(read_one(kept), 1);
+	assert_int_equal(read_one(ends[0]), 1);
+	/* The full one holds up neither its stream nor another's signal; it is written when there is room. */
+	WORKS(usdma_stream_sync(s, long_ms));
+	WORKS(usdma_stream_signal_fd(other, fine));
+	assert_int_equal(read_one(fine), 1);
+	for (ssize_t n; filled; filled -= size_t(n)) {
+		n = read(full[0], filler, std::min(filled, sizeof(filler)));
+		assert_true(n > 0);
+	}
+	assert_int_equal(read_one(full[0]), 1);
+	for (const int fd : {kept, fine, ends[0], full[0], full[1]})
+		close(fd);
+}
+
+static void no_descriptor_is_left(void **)
+{
+	device dev;
+	stream s(dev);
+	usdma_completion *c;
+	const int fd = eventfd(0, EFD_CLOEXEC), next = dup(fd);
+	rlimit was, none;
+
+	WORKS(usdma_stream_sync(s, long_ms));
+	close(next);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	none = was;
+	none.rlim_cur = rlim_t(next);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	const int signal = usdma_stream_signal_fd(s, fd), create = usdma_completion_create(&c);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+	assert_int_equal(signal, -EMFILE);
+	assert_int_equal(create, -EMFILE);
+	assert_null(c);
+	WORKS(usdma_stream_signal_fd(s, fd));
+	assert_int_equal(read_one(fd), 1);
+	close(fd);
+}
+
+namespace {
+
+struct turns {
+	usdma_device *dev;
+	std::atomic<int> inside{0}, most{0}, calls{0}, bad{0};
+};
+
+/* A function makes calls of its own, on a stream of its own. */
+void take_turn(void *arg)
+{
+	auto *t = static_cast<turns *>(arg);
+	usdma_stream *own;
+	void *mem, *host;
+
+	t->most = std::max(t->most.load(), ++t->inside);
+	if (t->calls++ % 10 == 0) {
+		t->bad += usdma_stream_create(t->dev, nullptr, &own) != 0;
+		t->bad += usdma_device_alloc(t->dev, 4096, &mem) || usdma_host_alloc(t->dev, 4096, &host);
+		t->bad += usdma_copy(own, mem, host, 4096) || usdma_stream_sync(own, long_ms);
+		t->bad += usdma_copy_sync(t->dev, host, mem, 4096, long_ms) != 0;
+		t->bad += usdma_device_free(mem) || usdma_host_free(host) || usdma_stream_destroy(own);
+	}
+	t->inside--;
+}
+
+} // namespace
+
+static void functions_take_turns(void **)
+{
+	device dev;
+	std::vector<stream> all;
+	turns t;
+
+	t.dev = dev;
+	for (int i = 0; i < 4; i++)
+		all.emplace_back(dev);
+	for (int i = 0; i < 100; i++)
+		WORKS(usdma_stream_call(all[size_t(i) % 4], take_turn, &t, i % 3 == 0));
+	/* One that does not hold its stream may still run when that is done. */
+	const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(long_ms);
+	while ((t.calls < 100 || t.inside) && std::chrono::steady_clock::now() < end)
+		std::this_thread::yield();
+	assert_int_equal(t.calls, 100);
+	assert_int_equal(t.most, 1);
+	assert_int_equal(t.bad, 0);
+}
+
+/* ---- copies ----------------------------------------------------------------------------------------- */
+
+static void copy_sync_waits_for_no_stream(void **)
+{
+	device dev;
+	stream s(dev);
+	gate g(dev);
+
+	g.close(s);
+	for (const kind from : all_kinds)
+		for (const kind to : all_kinds) {
+			block a(dev, from, size), b(dev, to, size);
+
+			put(dev, a, 0x5b);
+			put(dev, b, 0);
+			WORKS(usdma_copy_sync(dev, b.data(), a.data(), size, long_ms));
+			assert_true(holds(dev, b, 0x5b));
+		}
+	assert_int_equal(usdma_stream_query(s), 0);
+	g.open();
+	WORKS(usdma_stream_sync(s, long_ms));
+}
+
+static void a_batch_runs_up_to_its_error(void **)
+{
+	device dev;
+	stream s(dev);
+
+	for (const kind k : {kind::pinned, kind::pageable}) {
+		block host(dev, k, 4096), mem(dev, kind::device, 4096);
+		unsigned char got[4096];
+		size_t done = 99;
+
+		memset(host.data(), 0x77, 4096);
+		put(dev, mem, 0);
+		const usdma_copy_item items[] = {{mem.data(), host.data(), 64}, {mem.data() + 64, host.data(), 64},
+						 {mem.data() + 4000, host.data(), 128}, {mem.data() + 128, host.data(), 64}};
+		assert_int_equal(usdma_copy_batch(s, items, 4, &done), -EFAULT);
+		assert_int_equal(done, 2);
+		WORKS(usdma_stream_sync(s, long_ms));
+		WORKS(usdma_copy_sync(dev, got, mem.data(), 4096, long_ms));
+		assert_true(all_are(got, 128, 0x77) && all_are(got + 128, 4096 - 128, 0));
+		assert_int_equal(usdma_copy_batch(s, items, 4, nullptr), -EFAULT);
+		WORKS(usdma_copy_batch(s, nullptr, 0, &done));
+		assert_int_equal(done, 0);
+		WORKS(usdma_stream_sync(s, long_ms));
+	}
+}
+
+static void rectangles_at_once(void **)
+{
+	device dev;
+	stream s(dev);
+
+	for (const kind k : all_kinds) {
+		block a(dev, k, 4096), b(dev, kind::device, 4096);
+		unsigned char got[4096];
+		usdma_copy_rect r = {b.data(), 128, a.data(), 64, 33, 20};
+
+		put(dev, a, 0x77);
+		put(dev, b, 0);
+		WORKS(usdma_copy_2d_sync(dev, &r, long_ms));
+		WORKS(usdma_copy_sync(dev, got, b.data(), 4096, long_ms));
+		for (int y = 0; y < 20; y++)
+			assert_true(all_are(got + y * 128, 33, 0x77) && all_are(got + y * 128 + 33, 95, 0));
+		for (const bool dst : {true, false}) {
+			r.dst_pitch = dst ? 32 : 128;
+			r.src_pitch = dst ? 64 : 32;
+			assert_int_equal(usdma_copy_2d(s, &r), -EINVAL);
+			assert_int_equal(usdma_copy_2d_sync(dev, &r, long_ms), -EINVAL);
+		}
+		r = {b.data(), 128, a.data(), 64, 64, 40}; /* leaves b's block */
+		assert_int_equal(usdma_copy_2d(s, &r), -EFAULT);
+		assert_int_equal(usdma_copy_2d_sync(dev, &r, long_ms), -EFAULT);
+	}
+	WORKS(usdma_stream_sync(s, long_ms));
+}
+
+static void fills_of_all_memory(void **)
+{
+	const uint64_t pattern = 0x1122334455667788;
+	device dev;
+	stream s(dev);
+
+	for (const kind k : all_kinds) {
+		block b(dev, k, 4096);
+
+		for (const unsigned width : {1u, 4u, 8u}) {
+			unsigned char got[4096];
+
+			put(dev, b, 0);
+			WORKS(usdma_fill_sync(dev, b.data() + 8, pattern, width, 800, long_ms));
+			WORKS(usdma_copy_sync(dev, got, b.data(), 4096, long_ms));
+			for (unsigned i = 0; i < 800; i++)
+				assert_int_equal(got[8 + i], static_cast<unsigned char>(pattern >> (i % width * 8)));
+			assert_true(all_are(got, 8, 0) && all_are(got + 808, 4096 - 808, 0));
+			assert_int_equal(usdma_fill_sync(dev, b.data(), 0, width + 1, 24, long_ms), -EINVAL);
+		}
+		assert_int_equal(usdma_fill_sync(dev, b.data(), 0, 8, 12, long_ms), -EINVAL);
+		assert_int_equal(usdma_fill(s, b.data(), 0, 4, 6), -EINVAL);
+		assert_int_equal(usdma_fill(s, b.data(), 1, 1, 8), k == kind::pageable ? -EFAULT : 0);
+		assert_int_equal(usdma_reduce(s, b.data(), b.data() + 64, 8, USDMA_INT64, USDMA_SUM), k == kind::pageable ? -EFAULT : 0);
+		assert_int_equal(usdma_write_value(s, b.data() + 4, 1), k == kind::pageable ? -EFAULT : -EINVAL);
+		assert_int_equal(usdma_wait_value(s, b.data() + 4, USDMA_EQ, 1), k == kind::pageable ? -EFAULT : -EINVAL);
+		WORKS(usdma_stream_sync(s, long_ms));
+	}
+}
+
+static void each_comparison(void **)
+{
+	static constexpr struct {
+		int compare;
+		uint64_t value, no, yes;
+	} rows[] = {
+		{USDMA_GEQ, 5, 4, 5},       {USDMA_GEQ, 5, ~0ull, 6},    {USDMA_GEQ, ~0ull, ~0ull - 1, 3}, {USDMA_EQ, 7, 8, 7},
+		{USDMA_AND, 6, 0xf9, 0x04}, {USDMA_NOR, 0xff, ~0xffull, 0x00}, {USDMA_NOR, 0, ~0ull, ~1ull},
+	};
+	device dev;
+	stream s(dev), writer(dev);
+
+	for (const kind k : {kind::pinned, kind::device, kind::registered})
+		for (const auto &r : rows) {
+			block word(dev, k, 64);
+
+			WORKS(usdma_fill_sync(dev, word.data(), r.no, 8, 64, long_ms));
+			WORKS(usdma_wait_value(s, word.data() + 8, r.compare, r.value));
+			assert_int_equal(usdma_stream_sync(s, 2), -ETIMEDOUT);
+			WORKS(usdma_write_value(writer, word.data() + 8, r.yes));
+			WORKS(usdma_stream_sync(s, long_ms));
+			WORKS(usdma_stream_sync(writer, long_ms));
+		}
+}
+
+/* ---- events ----------------------------------------------------------------------------------------- */
+
+static void marks_of_events(void **)
+{
+	device dev;
+	stream gated(dev), idle(dev), waits(dev);
+	gate g(dev);
+	block a(dev, kind::pinned, 64), b(dev, kind::pinned, 64);
+	usdma_event *e, *never, *first, *late;
+	int64_t ns;
+
+	for (usdma_event **one : {&e, &never})
+		WORKS(usdma_event_create(dev, 0, one));
+	for (usdma_event **one : {&first, &late})
+		WORKS(usdma_event_create(dev, USDMA_EVENT_TIMING, one));
+	memset(a.data(), 1, 64);
+	memset(b.data(), 0, 64);
+	/* Never recorded: holds nothing up. */
+	WORKS(usdma_stream_wait_event(waits, never));
+	WORKS(usdma_event_sync(never, -1));
+	WORKS(usdma_stream_sync(waits, long_ms));
+	g.close(gated);
+	WORKS(usdma_event_record(e, gated));
+	WORKS(usdma_event_record(late, gated));
+	WORKS(usdma_event_record(first, idle));
+	WORKS(usdma_event_sync(first, long_ms));
+	assert_int_equal(usdma_event_elapsed(first, late, &ns), -EAGAIN);
+	assert_int_equal(usdma_event_elapsed(late, first, &ns), -EAGAIN);
+	WORKS(usdma_stream_wait_event(waits, e));
+	WORKS(usdma_copy(waits, b.data(), a.data(), 64));
+	/* A later record takes the mark away; who waits already waits for the former. */
+	WORKS(usdma_event_record(e, idle));
+	WORKS(usdma_event_sync(e, long_ms));
+	assert_int_equal(usdma_event_query(e), 1);
+	assert_int_equal(usdma_stream_query(waits), 0);
+	assert_int_equal(b.data()[0], 0);
+	/* Destroyed: who waits is served when its mark is reached. */
+	WORKS(usdma_event_destroy(e));
+	assert_int_equal(usdma_stream_sync(waits, 2), -ETIMEDOUT);
+	g.open();
+	WORKS(usdma_stream_sync(waits, long_ms));
+	assert_int_equal(b.data()[63], 1);
+	WORKS(usdma_stream_sync(gated, long_ms));
+	WORKS(usdma_event_elapsed(first, late, &ns));
+	for (usdma_event *one : {never, first, late})
+		WORKS(usdma_event_destroy(one));
+}
+
+/* ---- completions ------------------------------------------------------------------------------------ */
+
+namespace {
+
+class ring {
+public:
+	ring() { has_ = !io_uring_queue_init(8, &r_, 0); }
+	~ring()
+	{
+		if (has_)
+			io_uring_queue_exit(&r_);
+	}
+	ring(const ring &) = delete;
+	bool is_there() const { return has_; }
+	io_uring_sqe *sqe() { return io_uring_get_sqe(&r_); }
+	void submit() { assert_int_equal(io_uring_submit(&r_), 1); }
+	/* The next CQE's result, with this user_data. */
+	int result(uint64_t user_data)
+	{
+		__kernel_timespec limit = {long_ms / 1000, 0};
+		io_uring_cqe *cqe = nullptr;
+
+		assert_int_equal(io_uring_wait_cqe_timeout(&r_, &cqe, &limit), 0);
+		assert_int_equal(cqe->user_data, user_data);
+		const int res = cqe->res;
+		io_uring_cqe_seen(&r_, cqe);
+		return res;
+	}
+
+private:
+	io_uring r_;
+	bool has_;
+};
+
+} // namespace
+
+static void completions(void **)
+{
+	device dev;
+	stream s(dev);
+	gate g(dev);
+	usdma_stream *dead;
+	usdma_completion *c;
+	ring r;
+	io_uring_sqe untouched, sqe;
+
+	if (!r.is_there()) { /* forbidden here, by seccomp or by the kernel's setting */
+		print_message("no io_uring\n");
+		skip();
+	}
+	WORKS(usdma_stream_create(dev, nullptr, &dead));
+	WORKS(usdma_stream_destroy(dead));
+	const unsigned fds = open_fds();
+	WORKS(usdma_completion_create(&c));
+	assert_int_equal(open_fds(), fds + 1);
+	assert_int_equal(usdma_completion_finish(c), -EINVAL);
+	memset(&untouched, 0xa5, sizeof(untouched));
+	sqe = untouched;
+	assert_int_equal(usdma_prep_completion(c, dead, &sqe, 1), -EBADF);
+	assert_memory_equal(&sqe, &untouched, sizeof(sqe));
+	/* The work has ended before: its CQE comes all the same. */
+	for (uint64_t i = 1; i < 4; i++) {
+		WORKS(usdma_prep_completion(c, s, r.sqe(), i));
+		sqe = untouched;
+		assert_int_equal(usdma_prep_completion(c, s, &sqe, 9), -EBUSY);
+		assert_memory_equal(&sqe, &untouched, sizeof(sqe));
+		r.submit();
+		assert_int_equal(r.result(i), 8);
+		WORKS(usdma_completion_finish(c));
+	}
+	WORKS(usdma_completion_destroy(c));
+	assert_int_equal(open_fds(), fds);
+}
+
+/* The ring's read is cancelled; the completion is free once the work has ended, and not before. */
+static void a_cancelled_completion(void **)
+{
+	device dev;
+	stream s(dev);
+	gate g(dev);
+	usdma_completion *c;
+	ring r;
+	int err;
+
+	if (!r.is_there()) {
+		print_message("no io_uring\n");
+		skip();
+	}
+	WORKS(usdma_completion_create(&c));
+	g.close(s);
+	WORKS(usdma_prep_completion(c, s, r.sqe(), 5));
+	r.submit();
+	io_uring_sqe *cancel = r.sqe();
+	io_uring_prep_cancel(cancel, reinterpret_cast<void *>(5), 0);
+	cancel->flags |= IOSQE_CQE_SKIP_SUCCESS;
+	r.submit();
+	const int res = r.result(5);
+	assert_true(res == -ECANCELED || res == -EINTR);
+	assert_int_equal(usdma_completion_finish(c), -EAGAIN);
+	assert_int_equal(usdma_completion_destroy(c), -EBUSY);
+	g.open();
+	WORKS(usdma_stream_sync(s, long_ms));
+	while ((err = usdma_completion_finish(c)) == -EAGAIN)
+		std::this_thread::yield();
+	WORKS(err);
+	WORKS(usdma_prep_completion(c, s, r.sqe(), 6));
+	r.submit();
+	assert_int_equal(r.result(6), 8);
+	WORKS(usdma_completion_finish(c));
+	WORKS(usdma_completion_destroy(c));
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(freed_blocks_wait_for_their_work),
+		cmocka_unit_test(registered_memory_goes_the_asynchronous_way),
+		cmocka_unit_test(unregistered_memory_is_left_alone),
+		cmocka_unit_test(a_wait_outlives_its_memory),
+		cmocka_unit_test(a_timeout_of_zero_looks),
+		cmocka_unit_test(destroy_waits_for_the_work),
+		cmocka_unit_test(files_are_signalled),
+		cmocka_unit_test(no_descriptor_is_left),
+		cmocka_unit_test(functions_take_turns),
+		cmocka_unit_test(copy_sync_waits_for_no_stream),
+		cmocka_unit_test(a_batch_runs_up_to_its_error),
+		cmocka_unit_test(rectangles_at_once),
+		cmocka_unit_test(fills_of_all_memory),
+		cmocka_unit_test(each_comparison),
+		cmocka_unit_test(marks_of_events),
+		cmocka_unit_test(completions),
+		cmocka_unit_test(a_cancelled_completion),
+	};
+
+	return cmocka_run_group_tests_name("promises of work", tests, nullptr, nullptr);
+}

@@ -36,6 +36,7 @@ ALLOWED = [
     ("driver/sim/server_commands.cpp", "body->append(", "a message's body says by cut() that it had no memory"),
     ("driver/sim/server_commands.cpp", "body.append(", "a message's body says by cut() that it had no memory"),
     ("driver/sim/dma_space.cpp", "err = map_.insert(", "range_map gives -ENOMEM"),
+    ("driver/sim/bus_error.cpp", "err = mappings->insert(", "range_map gives -ENOMEM"),
     ("lib/core/memory_region.cpp", "err = region_map->insert(", "range_map gives -ENOMEM"),
     ("lib/core/heap.cpp", "insert(std::move(node))", "a map's node: its memory comes along"),
     ("lib/core/pool.cpp", "insert(std::move(node))", "a map's node: its memory comes along"),

@@ -171,7 +171,7 @@ static void says_where_it_stood(void **)
 	assert_int_equal(stream_sync(t.s[0], soon()), -EIO);
 	log_set_sink(nullptr, nullptr);
 	log_set_level(log_level::none);
-	for (const char *want : {"posted ", "doorbell ", "begun ", "completed ", "in its unit's list", "bell silent", "woken "}) {
+	for (const char *want : {"posted ", "doorbell ", "begun ", "completed ", "in its unit's list", "bell ", "woken "}) {
 		if (said.find(want) == said.npos)
 			print_error("\"%s\" is missing: %s", want, said.c_str());
 		assert_true(said.find(want) != said.npos);

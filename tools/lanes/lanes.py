@@ -98,6 +98,7 @@ def foreign_long(run):
 @lane("docs", "README and docs/ followed word by word: build, install, own program, a bound device in a virtual machine",
       BUILD + ("install", "package", "vm"))
 def docs(run):
+    run.tap("promises of the headers", ["python3", "-B", os.path.join(TOP, "tests/docs/promises.py")])
     run.tap("docs", [os.path.join(TOP, "tests/docs/follow.py")], deadline=1800)
 
 

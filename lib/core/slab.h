@@ -92,12 +92,17 @@ public:
 	/* The first from number *at on for which fn(T&) is true, nullptr: none; *at: behind it. As each, which is a look at all. */
 	template <class F> T *next(size_t *at, F fn)
 	{
+		return next_of_all(at, [&](T &t) { return __atomic_load_n(&t.alive, __ATOMIC_ACQUIRE) && fn(t); });
+	}
+	/* The same, alive or not: fn says which is there. */
+	template <class F> T *next_of_all(size_t *at, F fn)
+	{
 		std::lock_guard guard(lock_);
 
 		while (*at < used_) {
 			T *t = base_ + (*at)++;
 
-			if (__atomic_load_n(&t->alive, __ATOMIC_ACQUIRE) && fn(*t))
+			if (fn(*t))
 				return t;
 		}
 		return nullptr;

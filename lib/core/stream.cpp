@@ -459,12 +459,17 @@ stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg)
 	return all_streams->next(at, [&](stream &s) { return wanted(&s, arg) && ref_if_any(&s); });
 }
 
-/* The next of the device's, but those of synchronous calls in progress. */
+static bool is_there(const stream &s)
+{
+	return load_acquire(&s.alive) || load_acquire(&s.ending);
+}
+
+/* The next of the device's, those that are being destroyed as well, but not those of synchronous calls in progress. */
 static stream *next_stream(const device *dev, size_t *at)
 {
-	return stream_next(
-		at, [](const stream *s, const void *arg) { return s->dev == arg && (!s->opt.internal || load_relaxed(&s->abandoned)); },
-		dev);
+	return all_streams->next_of_all(at, [&](stream &s) {
+		return is_there(s) && s.dev == dev && (!s.opt.internal || load_relaxed(&s.abandoned)) && ref_if_any(&s);
+	});
 }
 
 int device_abort(device *dev)

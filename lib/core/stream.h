@@ -75,6 +75,7 @@ struct alignas(64) stream {
 	u32 striped = 0;              /* it has spread copies over units; under ln->lock */
 	u64 told_first = 0, told_last = 0; /* the numbers of the latest of those whose failure was told; under ln->lock */
 	u32 held_back = 0;            /* the pump's: in which look one of them was not due */
+	u32 ending = 0;               /* it is being destroyed, or about to be; its work may still go on; atomic */
 	u32 abandoned = 0;            /* internal, and its call returned before its work had ended; atomic */
 	u64 until = ~u64(0);          /* internal: when its call gives up waiting for room in the ring */
 	u64 user[4] = {};             /* the front end's */

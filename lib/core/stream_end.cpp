@@ -43,6 +43,8 @@ static int claim(const void *handle, stream **out)
 	stream *s = stream_of(handle);
 	device *dev = s->dev;
 	dev->calls.enter();
+	/* Before the handle is dead: device_sync waits for its work until it has ended. */
+	store_release(&s->ending, 1u);
 	/* Acquire, release: what comes after is behind the last look at the handle, what came before is seen. */
 	if (!__atomic_compare_exchange_n(&s->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
 		dev->calls.leave();

@@ -65,6 +65,27 @@ static void limits_hold(void **)
 	}
 }
 
+/* All that was submitted before has ended: that of a stream which another thread is just destroying, too. */
+static void a_stream_that_is_being_destroyed(void **)
+{
+	device dev;
+	block word(dev, kind::device, 4096);
+	stream opener(dev);
+	usdma_stream *s;
+
+	WORKS(usdma_fill_sync(dev, word.data(), 0, 8, 4096, long_ms));
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	WORKS(usdma_wait_value(s, word.data(), USDMA_EQ, 1));
+	std::thread other([&] { usdma_stream_destroy(s); });
+	while (usdma_stream_query(s) != -EBADF)
+		std::this_thread::yield();
+	const int early = usdma_device_sync(dev, 1);
+	WORKS(usdma_write_value(opener, word.data(), 1));
+	WORKS(usdma_device_sync(dev, long_ms));
+	other.join();
+	assert_int_equal(early, -ETIMEDOUT);
+}
+
 /* ---- failure mode stop ------------------------------------------------------------------------------- */
 
 /* Request `at` fails while the ring is full and another thread looks for faults: none behind it runs. */
@@ -337,6 +358,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(limits_hold),
+		cmocka_unit_test(a_stream_that_is_being_destroyed),
 		cmocka_unit_test(nothing_runs_behind_a_failure),
 		cmocka_unit_test(acl_nothing_runs_behind_an_expired_wait),
 		cmocka_unit_test(a_batch_counts_what_was_taken),

@@ -12,6 +12,11 @@ static constexpr u64 page = 4096;
 static constexpr u32 most_parts = 24576;
 static constinit u32 all_parts = 0;
 
+int contiguous::prepare()
+{
+	return try_reserve(found_, 1) ? 0 : no_memory("a ring's place");
+}
+
 void contiguous::drop()
 {
 	take_down();

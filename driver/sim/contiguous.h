@@ -20,6 +20,8 @@ public:
 	contiguous(const contiguous &) = delete;
 	contiguous &operator=(const contiguous &) = delete;
 
+	/* Room for what most consist of, one part: settling those takes no memory.  -ENOMEM. */
+	int prepare();
 	/*
 	 * In a pass: looks the range up anew.  False: not all of it is mapped with these rights, has a file (or
 	 * belongs to this process), lives, and can be mapped side by side; then nothing of it is kept.

@@ -133,6 +133,8 @@ int sdma_model::start()
 	for (u32 i = 0; i < cfg_.channels; i++) {
 		channels_[i].index = i;
 		channels_[i].door = m_.doors + i * chan_stride;
+		if (channels_[i].ring_memory.prepare() || channels_[i].record_memory.prepare())
+			return -ENOMEM;
 	}
 	if (!try_reserve(units_, cfg_.engines))
 		return no_memory("the list of units");

@@ -83,6 +83,8 @@ struct channel_ops {
 	 * before it; -errno.  May ask the device.  nullptr: it cannot be known.
 	 */
 	int (*begun)(const channel *ch);
+	/* True: it stands in a WAIT, or before one, and all before that has ended.  May ask the device.  nullptr: it has none. */
+	bool (*in_wait)(const channel *ch);
 	/* For the message about one that stands still: where it stands, in words; may ask the device.  nullptr: as above. */
 	void (*describe)(const channel *ch, char *buf, size_t size);
 	/* Ends and frees the channel; nothing is written to host memory after it returns. */

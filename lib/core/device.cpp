@@ -254,15 +254,44 @@ template <class F> static void each_lane(device *dev, F fn)
 			fn(l.get());
 }
 
-/* All of them before the first is closed: a ring may wait for another. */
+/* It has nothing to do, or waits for somebody. */
+static bool lane_rests(lane *l)
+{
+	std::lock_guard guard(l->lock);
+
+	return lane_done(l, l->ch->posted) || (l->ch->ops->in_wait && l->ch->ops->in_wait(l->ch));
+}
+
+/* What waits in a ring is dropped, and what is behind it. */
+static void drop_waiting(device *dev)
+{
+	for (stream *s = dev->forsaken; s; s = s->next_idle)
+		if (!lane_done(s->ln, s->last))
+			stream_abort(s);
+}
+
+/*
+ * All of them before the first is closed: a ring may wait for another.  When all do nothing but wait, look after look,
+ * it is for somebody else, who need not come.
+ */
 static void drain_lanes(device *dev)
 {
-	bool done = true;
+	static constexpr unsigned enough = 4, look_ms = 10;
+	const deadline until = deadline::in_ms(hang_over_ms());
 
-	each_lane(dev, [&](lane *l) { done &= lane_drain(l); });
-	/* Whoever still waits for what does not end. */
-	if (!done && !dev->lost())
-		device_fail(dev, ETIMEDOUT, "closed with work that does not end");
+	for (unsigned looks = 0; !dev->lost(); looks++) {
+		bool done = true, rest = true;
+
+		each_lane(dev, [&](lane *l) { done &= lane_drain(l, deadline::in_ms(look_ms)); });
+		if (done)
+			return;
+		each_lane(dev, [&](lane *l) { rest &= lane_rests(l); });
+		looks = rest ? looks : 0;
+		if (looks >= enough)
+			drop_waiting(dev);
+		if (until.passed())
+			device_fail(dev, ETIMEDOUT, "closed with work that does not end");
+	}
 }
 
 /* Calls that came before have ended, others find no handle. */

@@ -311,9 +311,9 @@ int lane_wait(lane *l, u64 seq, deadline until, wait_mode mode)
 	return err;
 }
 
-bool lane_drain(lane *l)
+bool lane_drain(lane *l, deadline until)
 {
-	return !l->dev->lost() && lane_wait(l, l->ch->posted, deadline::in_ms(hang_over_ms()), wait_mode::hybrid) == 0;
+	return !l->dev->lost() && lane_wait(l, l->ch->posted, until, wait_mode::hybrid) == 0;
 }
 
 } // namespace usdma::core

@@ -15,7 +15,7 @@ int lane_wait(lane *l, u64 seq, deadline until, wait_mode mode);
 /* Looks for about a microsecond; takes no lock.  True: completed >= seq. */
 bool lane_spin(lane *l, u64 seq);
 /* For closing: all that is posted has ended; false: it has not, for long, or the device is dead. */
-bool lane_drain(lane *l);
+bool lane_drain(lane *l, deadline until);
 
 inline bool lane_done(const lane *l, u64 seq)
 {

@@ -554,6 +554,31 @@ static void registrations(void **)
 
 /* ---- the end of a device ---------------------------------------------------------------------------- */
 
+/* With a channel of its own the wait lies in the ring, and the device would wait as long as nobody writes. */
+static void close_drops_a_wait_in_a_ring(void **)
+{
+	usdma_device *goes;
+	usdma_stream *s;
+	void *mem, *host;
+
+	WORKS(usdma_open_index(1, &goes));
+	WORKS(usdma_stream_create(goes, nullptr, &s));
+	WORKS(usdma_device_alloc(goes, 4096, &mem));
+	WORKS(usdma_host_alloc(goes, 64, &host));
+	WORKS(usdma_fill_sync(goes, mem, 0, 8, 4096, long_ms));
+	memset(host, 0x11, 64);
+	WORKS(usdma_wait_value(s, mem, USDMA_EQ, 1));
+	WORKS(usdma_copy(s, host, mem, 64));
+	WORKS(usdma_close(goes));
+	assert_true(only(static_cast<unsigned char *>(host), 64, 0x11, 0x11));
+	assert_int_equal(usdma_stream_query(s), -EBADF);
+	/* It was not given up for that. */
+	WORKS(usdma_open_index(1, &goes));
+	WORKS(usdma_copy_sync(goes, host, host, 0, long_ms));
+	WORKS(usdma_close(goes));
+	WORKS(usdma_host_free(host));
+}
+
 static void close_ends_what_is_left(void **)
 {
 	const size_t size = 8 << 20;
@@ -630,6 +655,7 @@ int main()
 		cmocka_unit_test(frees),
 		cmocka_unit_test(registrations),
 		cmocka_unit_test(close_ends_what_is_left),
+		cmocka_unit_test(close_drops_a_wait_in_a_ring),
 	};
 
 	return cmocka_run_group_tests_name("promises", tests, nullptr, nullptr);

@@ -178,6 +178,14 @@ static u64 read_tail(const sdma_channel *c)
 	return tail;
 }
 
+bool ring_in_wait(const dma::channel *ch)
+{
+	u64 seq;
+	bool begun;
+
+	return find_current(static_cast<const sdma_channel *>(ch), &seq, &begun) == -EAGAIN;
+}
+
 void ring_describe(const dma::channel *ch, char *buf, size_t size)
 {
 	const auto *c = static_cast<const sdma_channel *>(ch);

@@ -151,6 +151,7 @@ const dma::channel_ops ring_ops = {
 	.cut = ring_cut,
 	.restart = ring_restart,
 	.begun = ring_begun,
+	.in_wait = ring_in_wait,
 	.describe = ring_describe,
 	.close = channel_close,
 };

@@ -138,6 +138,7 @@ unsigned ring_squash(dma::channel *ch, u64 cookie);
 int ring_resume(dma::channel *ch);
 int ring_stop(dma::channel *ch);
 int ring_cut(dma::channel *ch);
+bool ring_in_wait(const dma::channel *ch);
 int ring_restart(dma::channel *ch);
 int ring_begun(const dma::channel *ch);
 void ring_describe(const dma::channel *ch, char *buf, size_t size);

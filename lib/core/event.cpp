@@ -119,27 +119,44 @@ static record *claim_future(event *e)
 	return e->rec;
 }
 
-int event_record(event *e, stream *s)
+static int push_record(stream *s, record *r)
 {
-	/* Before the event is touched: what is refused changes nothing, and those who wait go on waiting. */
-	const int err = stream_refuses(s);
-	record *r;
 	task t;
 
-	if (err)
-		return err;
-	r = claim_future(e);
-	if (!r) {
-		r = record_new(e->flags & event_timing);
-		if (!r)
-			return fail_in(-ENOMEM, "an event's record");
-		record_ref(r);
-		r->on = stream_handle(s);
-		replace_latest(e, r);
-	}
 	t.kind = task_kind::record;
 	t.rec = r;
 	return stream_push(s, std::move(t));
+}
+
+/*
+ * The event has it only when it has its place in the stream: else a wait by another thread could come before it in the
+ * same stream, which then would wait for what is behind the wait.
+ */
+static int record_anew(event *e, stream *s)
+{
+	record *r = record_new(e->flags & event_timing);
+
+	if (!r)
+		return fail_in(-ENOMEM, "an event's record");
+	record_ref(r);
+	r->on = stream_handle(s);
+	if (const int err = push_record(s, r)) {
+		const kept_error why;
+
+		record_unref(r);
+		return why.again(err);
+	}
+	replace_latest(e, r);
+	return 0;
+}
+
+int event_record(event *e, stream *s)
+{
+	/* Before the event is touched: what is refused changes nothing, and those who wait go on waiting. */
+	if (const int err = stream_refuses(s))
+		return err;
+	record *r = claim_future(e);
+	return r ? push_record(s, r) : record_anew(e, s);
 }
 
 int event_reset(event *e, stream *s)

@@ -170,7 +170,8 @@ private:
 		const bool force = r_.gates || gen_() % 2;
 		aclrtStream was = r_.stream[slot], next;
 
-		GOOD(aclrtSetCurrentContext(r_.context[slot % n_contexts]));
+		if (const aclError err = aclrtSetCurrentContext(r_.context[slot % n_contexts]))
+			return r_.bad("aclrtSetCurrentContext", err, "the context is live");
 		const aclError ret = force ? aclrtDestroyStreamForce(was) : aclrtDestroyStream(was);
 		expect(r_, "aclrtDestroyStream", ret);
 		if (ret)
@@ -186,7 +187,8 @@ private:
 		const int at = int(gen_() % n_events);
 		aclrtEvent was = r_.event[at], next;
 
-		GOOD(aclrtSetCurrentContext(r_.context[0]));
+		if (const aclError err = aclrtSetCurrentContext(r_.context[0]))
+			return r_.bad("aclrtSetCurrentContext", err, "the context is live");
 		const aclError ret = aclrtDestroyEvent(was);
 		expect(r_, "aclrtDestroyEvent", ret);
 		if (ret)

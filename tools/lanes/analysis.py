@@ -81,7 +81,8 @@ MEMCHECK_ENV = {"USDMA_IO_URING": "0", "USDMA_TEST_SMALL": "1"}
 # it does not get them.
 MEMCHECK = ["prlimit", f"--as={64 << 30}", "valgrind", "--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect",
             "--show-leak-kinds=definite,indirect", "--error-exitcode=99", "--num-callers=20", "--fair-sched=yes"]
-NOT_IN_MEMCHECK = {"core-wait": "counts waits that slept in io_uring, in which valgrind stops all threads"}
+NOT_IN_MEMCHECK = {"core-wait": "counts waits that slept in io_uring, in which valgrind stops all threads",
+                   "sim-memory": "maps pages a second time by mremap, which valgrind refuses"}
 
 
 @lane("valgrind", "memcheck on the unit tests: no error, no leak", BUILD + ("valgrind",))

@@ -179,13 +179,19 @@ static void vectors_that_are_not_left(void **)
 
 static void descriptors_that_are_not_left(void **)
 {
+	std::vector<unique_fd> taken;
 	rlimit before, few;
 	fake_sdma f;
 
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	few = before;
-	few.rlim_cur = usdma::test::open_fds() + 6;
+	few.rlim_cur = usdma::test::open_fds() + 64;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	/* All but six: valgrind has some of its own, which do not count. */
+	for (int fd; (fd = eventfd(0, EFD_CLOEXEC)) >= 0;)
+		taken.emplace_back(fd);
+	assert_true(taken.size() > 6);
+	taken.resize(taken.size() - 6);
 	auto eng = open_engine(f);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 	assert_in_range(eng->limits().channels, 1, 4);

@@ -139,7 +139,7 @@ static void write_record(sdma_channel *c, u64 seq, bool cut)
 int ring_begun(const dma::channel *ch)
 {
 	u64 seq;
-	bool begun;
+	bool begun = false;
 	const int rc = find_current(static_cast<const sdma_channel *>(ch), &seq, &begun);
 
 	return rc && rc != -EAGAIN ? rc : begun;
@@ -148,7 +148,7 @@ int ring_begun(const dma::channel *ch)
 int ring_cut(dma::channel *ch)
 {
 	sdma_channel *c = to_sdma(ch);
-	bool begun;
+	bool begun = false;
 	u64 seq = 0;
 
 	if (dma::halted(ch) || dma::completed(ch) == ch->posted)
@@ -181,7 +181,7 @@ static u64 read_tail(const sdma_channel *c)
 bool ring_in_wait(const dma::channel *ch)
 {
 	u64 seq;
-	bool begun;
+	bool begun = false;
 
 	return find_current(static_cast<const sdma_channel *>(ch), &seq, &begun) == -EAGAIN;
 }

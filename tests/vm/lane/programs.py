@@ -12,7 +12,8 @@ class ProgramError(Exception):
 # Suites whose programs take any device by USDMA_DEVICES; each test there is "runner … -- PROGRAM [ARGUMENT]…".
 SUITE = "integration-embedded"
 # Look for parts of copies on several units of an engine, where edu has one; want faults on demand; move too much for it.
-NOT_ON_EDU = ("stripe", "errors", "promises-faults", "promises", "promises-work")
+NOT_ON_EDU = ("stripe", "errors", "promises-faults", "promises", "promises-work", "waits", "explorer", "every-call", "acl-every-call",
+              "holds", "acl-holds")
 
 
 class Programs:

@@ -20,6 +20,21 @@
 #include <new>
 #include <sys/mman.h>
 
+/* What only an object of a slab points to is no leak: that sanitizer looks at the heap, and not into mappings. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define USDMA_HAS_LSAN 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define USDMA_HAS_LSAN 1
+#endif
+#ifdef USDMA_HAS_LSAN
+#include <sanitizer/lsan_interface.h>
+#define usdma_lsan_root(p, size) __lsan_register_root_region(p, size)
+#else
+#define usdma_lsan_root(p, size) ((void)0)
+#endif
+
 namespace usdma::core {
 
 using usdma::immortal;
@@ -127,6 +142,7 @@ private:
 
 		if (p == MAP_FAILED)
 			return false;
+		usdma_lsan_root(p, max * sizeof(T));
 		__atomic_store_n(&base_, static_cast<T *>(p), __ATOMIC_RELEASE);
 		return true;
 	}

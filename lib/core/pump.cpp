@@ -255,8 +255,9 @@ interest interest_of(stream *s, u64 *look)
 		*look = std::min(*look, t.until.left_ns());
 	if (t.kind == task_kind::gate_event) {
 		const read_section in;
+		lane *l = in ? record_lane(t.rec) : nullptr;
 
-		return {in ? record_lane(t.rec) : nullptr, t.rec->seq};
+		return {l, l ? t.rec->seq : 0};
 	}
 	if (t.kind == task_kind::request || t.kind == task_kind::record)
 		return {s->ln, s->ln->ch->posted - s->ln->ch->ring_size / 2};

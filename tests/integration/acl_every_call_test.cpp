@@ -6,11 +6,14 @@
 #include "acl/acl.h"
 #include "acl/rt_compat.h"
 #include "tests/integration/every_call.h"
+#include "tests/support/sanitizer.h"
 
 #include <atomic>
 #include <optional>
 #include <set>
 #include <thread>
+
+TEST_LEAKS
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 

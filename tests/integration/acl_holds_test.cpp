@@ -6,6 +6,7 @@
  * gone never means the next object.  For sanitizers.
  */
 #include "acl/acl.h"
+#include "tests/support/sanitizer.h"
 #include "tests/support/test.h"
 
 #include <array>
@@ -14,6 +15,8 @@
 #include <set>
 #include <thread>
 #include <vector>
+
+TEST_TSAN_SUPPRESSIONS(TEST_MOVES_IN_ANY_ORDER TEST_STALE_HANDLES)
 
 using namespace usdma::test;
 

@@ -4,8 +4,11 @@
  * low rate) and behind gates that only the test opens: no sleeps.
  */
 #include "tests/integration/native.h"
+#include "tests/support/sanitizer.h"
 
 #include <vector>
+
+TEST_TSAN_OPTIONS("report_thread_leaks=0")
 
 using namespace usdma::test;
 

@@ -5,6 +5,7 @@
  */
 #include "tests/integration/every_call.h"
 #include "tests/integration/native.h"
+#include "tests/support/sanitizer.h"
 #include "usdma/uring.h"
 
 #include <atomic>
@@ -13,6 +14,8 @@
 #include <set>
 #include <sys/eventfd.h>
 #include <thread>
+
+TEST_LEAKS
 
 using namespace usdma::test;
 

@@ -10,6 +10,7 @@
  * USDMA_TEST_SECONDS=N: for N seconds; USDMA_TEST_SEED and a program's number repeat it.
  */
 #include "tests/integration/faults.h"
+#include "tests/support/sanitizer.h"
 
 #include <array>
 #include <atomic>
@@ -19,6 +20,8 @@
 #include <set>
 #include <thread>
 #include <vector>
+
+TEST_TSAN_SUPPRESSIONS(TEST_MOVES_IN_ANY_ORDER TEST_STALE_HANDLES)
 
 using namespace usdma::test;
 

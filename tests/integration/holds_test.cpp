@@ -7,6 +7,7 @@
  * the next object, and what was accepted is told of exactly once.  For sanitizers.
  */
 #include "tests/integration/native.h"
+#include "tests/support/sanitizer.h"
 #include "usdma/uring.h"
 
 #include <array>
@@ -19,6 +20,8 @@
 #include <thread>
 #include <unistd.h>
 #include <vector>
+
+TEST_TSAN_SUPPRESSIONS(TEST_MOVES_IN_ANY_ORDER TEST_STALE_HANDLES)
 
 using namespace usdma::test;
 

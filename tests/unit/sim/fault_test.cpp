@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every reason to fail, and that nothing is touched and nobody else disturbed then. */
+#include "tests/support/sanitizer.h"
 #include "tests/unit/sim/rig.h"
 
 #include "driver/sim/bus_error.h"
@@ -7,6 +8,8 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+
+TEST_TSAN_SUPPRESSIONS(TEST_MOVES_IN_ANY_ORDER)
 
 using namespace usdma;
 using namespace usdma::test;

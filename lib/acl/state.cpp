@@ -123,7 +123,7 @@ void set_current(context *c)
 	static const int watch = pthread_atfork(nullptr, nullptr, forget_in_child);
 
 	(void)watch;
-	self.generation = c ? c->generation : 0;
+	self.generation = c ? load_relaxed(&c->generation) : 0;
 	self.ctx = c;
 }
 

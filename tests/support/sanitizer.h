@@ -2,10 +2,10 @@
 /* What a test program tells the sanitizers.  The names are theirs; without one nobody calls these. */
 #pragma once
 
-/* Engines move what the test lets them move at any time, over each other too. */
+/* Engines, and the library for pageable memory, move what the test lets them move at any time, over each other too. */
 #define TEST_MOVES_IN_ANY_ORDER                                                                                        \
 	"race:usdma::sim::unit::copy_at_once\nrace:usdma::sim::unit::execute\nrace:usdma::sim::unit::op_\n"             \
-	"race:usdma::sim::unit::move\nrace:usdma::copy_bytes\nrace:usdma::by_rows\n"
+	"race:usdma::sim::unit::move\nrace:usdma::copy_bytes\nrace:usdma::by_rows\nrace:move_by_cpu\n"
 /* A handle that is gone is looked at while another object is made in its place: both find and leave a 0 there. */
 #define TEST_STALE_HANDLES "race:usdma::core::slab\n"
 

@@ -3,6 +3,7 @@
 
 #include "driver/base/error.h"
 #include "lib/core/hold.h"
+#include "lib/core/section.h"
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
@@ -63,6 +64,8 @@ int event_destroy(const void *handle)
 	if (!event_valid(handle) ||
 	    !__atomic_compare_exchange_n(&e->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		return fail(EBADF, "the event is destroyed already");
+	/* Who looks at it without a reference (event_is_reached) has left. */
+	grace_wait();
 	event_unref(e);
 	return 0;
 }

@@ -88,14 +88,12 @@ notify *notify_enter(const void *handle)
 
 	if (!notify_slab->holds(handle))
 		return nullptr;
-	for (u32 refs = load_relaxed(&n->refs); refs;)
-		if (__atomic_compare_exchange_n(&n->refs, &refs, refs + 1, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-			/* Once more: it may be another one by now. */
-			if (notify_slab->holds(handle))
-				return n;
-			notify_unref(n);
-			return nullptr;
-		}
+	if (!core::ref_if_any(&n->refs))
+		return nullptr;
+	/* Once more: it may be another one by now. */
+	if (notify_slab->holds(handle))
+		return n;
+	notify_unref(n);
 	return nullptr;
 }
 
@@ -277,12 +275,11 @@ static aclError create(const char *call, void **out, u64 flag, bool counts)
 static aclError kill(const char *call, void *handle, bool counts)
 {
 	held_notify n;
-	u64 name = reinterpret_cast<u64>(handle);
 	const aclError err = get_notify(call, handle, counts, &n);
 
 	if (err)
 		return err;
-	if (!__atomic_compare_exchange_n(&n->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+	if (!core::handle_end<notify>(n, handle))
 		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p was destroyed just now by another thread", handle);
 	notify_unref(n);
 	return ACL_SUCCESS;

@@ -212,9 +212,9 @@ bool context_destroy(context *c, bool force)
 {
 	const no_cancel quiet;
 	const auto owned = [](const core::stream *s, const void *arg) { return owner_of(s) == arg; };
-	u64 name = load_relaxed(&c->alive);
+	const void *handle = context_handle(c);
 
-	if (!name || !__atomic_compare_exchange_n(&c->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+	if (!handle || !core::handle_end(c, handle))
 		return false;
 	/* Threads for which it is current notice that it is another one now. */
 	store_release(&c->generation, u64(0));

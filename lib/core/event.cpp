@@ -34,15 +34,6 @@ void event_ref(event *e)
 	__atomic_add_fetch(&e->refs, 1, __ATOMIC_RELAXED);
 }
 
-bool event_ref_if_any(event *e)
-{
-	u32 n = load_relaxed(&e->refs);
-
-	while (n && !__atomic_compare_exchange_n(&e->refs, &n, n + 1, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-		;
-	return n != 0;
-}
-
 void event_unref(event *e)
 {
 	if (!e || __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL))
@@ -55,14 +46,11 @@ void event_unref(event *e)
 
 int event_destroy(const void *handle)
 {
-	u64 name = reinterpret_cast<u64>(handle);
 	event *e = event_of(handle);
 
 	if (forked())
 		return fail_forked();
-	/* Of several that destroy it, one.  A name is never used again. */
-	if (!event_valid(handle) ||
-	    !__atomic_compare_exchange_n(&e->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+	if (!event_valid(handle) || !handle_end(e, handle))
 		return fail(EBADF, "the event is destroyed already");
 	/* Who looks at it without a reference (event_is_reached) has left. */
 	grace_wait();

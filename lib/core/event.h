@@ -55,8 +55,6 @@ inline void *event_handle(const event *e)
 
 int event_create(device *dev, u32 flags, event **out);
 void event_ref(event *e);
-/* False: the last reference is gone, or just going. */
-bool event_ref_if_any(event *e);
 void event_unref(event *e);
 /* The handle is dead at once; what waits for it is served. -EBADF: it is destroyed already. */
 int event_destroy(const void *handle);

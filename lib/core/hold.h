@@ -35,10 +35,10 @@ inline void hold_leave(stream *s)
 {
 	s->calls.leave();
 }
-/* Events are many and short-lived: their end waits for no grace period, so it is looked at once more. */
+/* Events of the library's own (a pool's) end without a grace period: so it is looked at once more. */
 inline bool hold_enter(event *e, const void *handle)
 {
-	if (!event_ref_if_any(e))
+	if (!ref_if_any(&e->refs))
 		return false;
 	if (event_valid(handle))
 		return true;

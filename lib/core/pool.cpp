@@ -96,7 +96,7 @@ static void give_back(pool *p, size_t i)
 
 	p->idle.erase(p->idle.begin() + long(i));
 	p->stats.reserved -= b.size;
-	event_destroy(b.freed);
+	event_unref(b.freed);
 	device_free(b.addr);
 }
 
@@ -172,7 +172,7 @@ static bool take_idle(pool *p, u64 size, const stream *s, u64 *addr, u64 *got)
 		return false;
 	*addr = p->idle[best].addr;
 	*got = p->idle[best].size;
-	event_destroy(p->idle[best].freed);
+	event_unref(p->idle[best].freed);
 	p->idle.erase(p->idle.begin() + long(best));
 	return true;
 }
@@ -244,7 +244,7 @@ static int keep(pool *p, u64 addr, u64 size, stream *s)
 		return err;
 	err = event_record(e, s);
 	if (err) {
-		event_destroy(e);
+		event_unref(e);
 		return err;
 	}
 	push_reserved(p->idle, idle_block{addr, size, s, s->id, e});

@@ -49,6 +49,27 @@ template <class T> inline T *object_at(const void *handle)
 }
 
 /*
+ * Of several that end the object under this handle, one: for it true, and the handle is dead.
+ * Acquire, release: what comes after is behind the last look at the handle, what came before is seen.
+ */
+template <class T> inline bool handle_end(T *t, const void *handle)
+{
+	u64 name = reinterpret_cast<u64>(handle);
+
+	return __atomic_compare_exchange_n(&t->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/* One more reference to what has any; false: it is just going. */
+inline bool ref_if_any(u32 *refs)
+{
+	u32 n = __atomic_load_n(refs, __ATOMIC_RELAXED);
+
+	while (n && !__atomic_compare_exchange_n(refs, &n, n + 1, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		;
+	return n != 0;
+}
+
+/*
  * T's first member is `alive`, accessed atomically, 0: the object is not there.  For objects with handles
  * (T is aligned to 64) it is a u64, the handle itself; others may have a u32 of 1.
  * At most max objects. Address space is reserved, pages come on use.

@@ -444,19 +444,9 @@ int stream_query(stream *s)
 	return s->dev->lost() ? fail(ENODEV, "device %u is gone", s->dev->slot) : 1;
 }
 
-/* A reference unless the last one is being given up at this time by a thread that destroys it. */
-static bool ref_if_any(stream *s)
-{
-	u32 n = load_relaxed(&s->refs);
-
-	while (n && !__atomic_compare_exchange_n(&s->refs, &n, n + 1, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-		;
-	return n != 0;
-}
-
 stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg), const void *arg)
 {
-	return all_streams->next(at, [&](stream &s) { return wanted(&s, arg) && ref_if_any(&s); });
+	return all_streams->next(at, [&](stream &s) { return wanted(&s, arg) && ref_if_any(&s.refs); });
 }
 
 static bool is_there(const stream &s)
@@ -468,7 +458,7 @@ static bool is_there(const stream &s)
 static stream *next_stream(const device *dev, size_t *at)
 {
 	return all_streams->next_of_all(at, [&](stream &s) {
-		return is_there(s) && s.dev == dev && (!s.opt.internal || load_relaxed(&s.abandoned)) && ref_if_any(&s);
+		return is_there(s) && s.dev == dev && (!s.opt.internal || load_relaxed(&s.abandoned)) && ref_if_any(&s.refs);
 	});
 }
 

@@ -33,7 +33,6 @@ static void stream_end(stream *s)
 /* Of several that destroy it, one; the device is held until device_leave(). */
 static int claim(const void *handle, stream **out)
 {
-	u64 name = reinterpret_cast<u64>(handle);
 	const read_section in;
 
 	if (!in)
@@ -45,8 +44,7 @@ static int claim(const void *handle, stream **out)
 	dev->calls.enter();
 	/* Before the handle is dead: device_sync waits for its work until it has ended. */
 	store_release(&s->ending, 1u);
-	/* Acquire, release: what comes after is behind the last look at the handle, what came before is seen. */
-	if (!__atomic_compare_exchange_n(&s->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+	if (!handle_end(s, handle)) {
 		dev->calls.leave();
 		return fail_dead();
 	}
@@ -71,6 +69,18 @@ static int last_error(stream *s)
 	return s->error.err && s->error.err != ECANCELED && !s->error_told ? fail_task(s, s->error) : 0;
 }
 
+/* The end of a claimed one: err, or the error of its work that nobody was told. */
+static int finish(stream *s, int err)
+{
+	device *dev = s->dev;
+	const int failed = last_error(s);
+
+	stream_end(s);
+	device_leave(dev);
+	memory_reclaim();
+	return failed ? failed : err;
+}
+
 int stream_destroy(const void *handle)
 {
 	const no_cancel quiet;
@@ -79,15 +89,9 @@ int stream_destroy(const void *handle)
 
 	if (err)
 		return err;
-	device *dev = s->dev;
 	grace_wait();
 	err = wait_last_calls(s);
-	if (const int failed = last_error(s))
-		err = failed;
-	stream_end(s);
-	device_leave(dev);
-	memory_reclaim();
-	return err;
+	return finish(s, err);
 }
 
 int stream_destroy_force(const void *handle)
@@ -98,19 +102,13 @@ int stream_destroy_force(const void *handle)
 
 	if (err)
 		return err;
-	device *dev = s->dev;
 	grace_wait();
 	call_group_drop(s);
 	err = stream_abort(s);
 	s->calls.drain();
 	/* What they submitted before they saw the abort was refused. */
 	const int functions = call_group_wait(s, deadline::in_ms(config_get().hang_ms));
-	if (const int failed = last_error(s))
-		err = failed;
-	stream_end(s);
-	device_leave(dev);
-	memory_reclaim();
-	return err ? err : functions;
+	return finish(s, err ? err : functions);
 }
 
 /* ---- the device goes -------------------------------------------------------------------------------- */

@@ -240,14 +240,12 @@ physical *physical_enter(const void *handle)
 
 	if (!physicals->holds(handle))
 		return nullptr;
-	for (u32 n = load_relaxed(&p->refs); n;)
-		if (__atomic_compare_exchange_n(&p->refs, &n, n + 1, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-			/* Once more: it may be another one by now. */
-			if (physicals->holds(handle))
-				return p;
-			physical_unref(p);
-			return nullptr;
-		}
+	if (!ref_if_any(&p->refs))
+		return nullptr;
+	/* Once more: it may be another one by now. */
+	if (physicals->holds(handle))
+		return p;
+	physical_unref(p);
 	return nullptr;
 }
 

@@ -17,8 +17,9 @@ using namespace usdma::test;
 
 #define GOOD(call) assert_int_equal(call, 0)
 
-static constexpr size_t size = 64 << 10;
-static constexpr int rounds = 300, functions = 3;
+static const size_t size = sized(64 << 10, 1 << 10);
+static const int rounds = int(sized(300, 8));
+static constexpr int functions = 3;
 
 namespace {
 

@@ -80,4 +80,19 @@ int outbox::push(int sock)
 	return 0;
 }
 
+int outbox_queue::put(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until)
+{
+	const int err = slots_[(first_ + n_) % most].put(head, parts, fds, until);
+
+	n_ += !err;
+	return err;
+}
+
+void outbox_queue::take(outbox *to)
+{
+	std::swap(*to, slots_[first_]);
+	first_ = (first_ + 1) % most;
+	n_--;
+}
+
 } // namespace usdma::sim

@@ -33,4 +33,21 @@ private:
 	deadline until_ = deadline::never();
 };
 
+/* Replies in their order.  Bounded: a client that asks and does not read is not read from either, once it is full. */
+class outbox_queue {
+public:
+	static constexpr size_t most = 16;
+
+	bool empty() const { return !n_; }
+	bool full() const { return n_ == most; }
+	/* As outbox::put; only while not full. */
+	int put(vfio::proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until);
+	/* The oldest; only while not empty. */
+	void take(outbox *to);
+
+private:
+	outbox slots_[most];
+	size_t first_ = 0, n_ = 0;
+};
+
 } // namespace usdma::sim

@@ -47,10 +47,14 @@ int server::poll_ms() const
 	return until.is_never() ? -1 : until.left_ms(INT_MAX);
 }
 
-/* Waits for one thing to happen, and does what it asks for. */
+/*
+ * Waits for one thing to happen, and does what it asks for.  It reads on while
+ * replies wait behind half an access: a client that is sending the reply to a
+ * large read takes nothing from the socket until that is sent.
+ */
 int server::turn(int stop_fd)
 {
-	const short in = reply_.empty() ? POLLIN : 0, out = out_.empty() ? 0 : POLLOUT;
+	const short in = !replies_.full() ? POLLIN : 0, out = out_.empty() ? 0 : POLLOUT;
 	pollfd p[3] = {{sock_.get(), short(in | out), 0}, {stop_fd, POLLIN, 0}, {wake_.get(), POLLIN, 0}};
 
 	if (poll(p, 3, poll_ms()) < 0)
@@ -61,7 +65,7 @@ int server::turn(int stop_fd)
 		return -ECANCELED;
 	if (const int err = flush())
 		return err;
-	if (p[0].revents & (POLLIN | POLLHUP | POLLERR) && reply_.empty())
+	if (p[0].revents & (POLLIN | POLLHUP | POLLERR) && !replies_.full())
 		return step();
 	return hello_.passed() ? fail(ETIMEDOUT, "a vfio-user client has said nothing for %llu ms",
 				      static_cast<unsigned long long>(hello_ms)) : 0;
@@ -115,7 +119,7 @@ int server::queue_reply(const proto_header &head, answer &a)
 {
 	const iovec part = {a.body.data(), a.body.size()};
 
-	if (const int err = reply_.put(head, {&part, a.body.empty() ? 0u : 1u}, {a.fds, a.n_fds}, deadline::in_ms(message_ms)))
+	if (const int err = replies_.put(head, {&part, a.body.empty() ? 0u : 1u}, {a.fds, a.n_fds}, deadline::in_ms(message_ms)))
 		return err;
 	return flush();
 }
@@ -138,8 +142,8 @@ int server::flush()
 bool server::next_out()
 {
 	out_asks_ = false;
-	if (!reply_.empty()) {
-		std::swap(out_, reply_);
+	if (!replies_.empty()) {
+		replies_.take(&out_);
 		return true;
 	}
 	std::lock_guard guard(lock_);

@@ -84,7 +84,7 @@ private:
 	u32 max_len_ = 4096;
 
 	outbox out_;            /* on its way to the client */
-	outbox reply_;          /* behind it; until it is out, no command is read */
+	outbox_queue replies_;  /* behind it; while there is room for one more, the socket is read */
 	deadline hello_ = deadline::never(); /* for the first message */
 	bool out_asks_ = false; /* out_ is a unit's access … */
 	u16 out_id_ = 0;        /* … of this number */

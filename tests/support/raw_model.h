@@ -20,12 +20,14 @@ public:
 	raw_model(const raw_model &) = delete;
 	raw_model &operator=(const raw_model &) = delete;
 
-	/* One client, once. */
-	unique_fd connect()
+	/* One client, once.  send_room: bytes that the server may have on their way (0: as usual). */
+	unique_fd connect(int send_room = 0)
 	{
 		int pair[2];
 
 		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+		if (send_room)
+			assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &send_room, sizeof(send_room)), 0);
 		thread_ = std::thread([this, fd = pair[0]] {
 			sim::sdma_model model(cfg_, wrong_);
 

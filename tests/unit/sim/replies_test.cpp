@@ -7,6 +7,7 @@
 #include "driver/base/barrier.h"
 
 #include <functional>
+#include <sys/ioctl.h>
 
 using namespace usdma;
 using namespace usdma::test;
@@ -20,7 +21,7 @@ static constexpr u64 mem_base = u64(1) << 44, iova = 0x40000000, size = MiB, far
 using answer = std::function<std::vector<u8>(const proto::header &h, const proto::dma_access_head &a, u8 *bytes)>;
 
 struct rig {
-	rig() : model(settings()), client(model.connect()), memory("replies", size)
+	explicit rig(int send_room = 0) : model(settings()), client(model.connect(send_room)), memory("replies", size)
 	{
 		assert_int_equal(client.begin(mem_base), 0);
 		assert_int_equal(client.map(iova, size, memory.fd.get()), 0);
@@ -208,6 +209,100 @@ static void wrong_answers(void **)
 	}
 }
 
+/* A command whose reply is not read yet. */
+static void ask_later(rig &r, u64 offset)
+{
+	const proto::region_access_head h = {offset, vfio::region_bar0, 8};
+
+	assert_true(r.client.say(proto::command::region_read, &h, sizeof(h)));
+}
+
+static vfio::user_message next_message(rig &r)
+{
+	vfio::user_message m;
+
+	assert_int_equal(vfio::user_recv(r.client.fd(), deadline::in_ms(raw_wait_ms), raw_wait_ms, &m), 0);
+	return m;
+}
+
+/* The server is in the middle of an access that the client does not read. */
+static void begin_half_an_access(rig &r, u64 len)
+{
+	const u64 tail = (r.channel->put(out(len)), r.channel->posted);
+	const deadline until = deadline::in_ms(raw_wait_ms);
+	const proto::region_access_head h = {chan_door(0) + door_tail, vfio::region_bar0, 8};
+	u8 body[sizeof(h) + sizeof(tail)];
+
+	memcpy(body, &h, sizeof(h));
+	memcpy(body + sizeof(h), &tail, sizeof(tail));
+	assert_true(r.client.say(proto::command::region_write, body, sizeof(body), {}, proto::flag_no_reply));
+	for (int there = 0; !there;) {
+		assert_false(until.passed());
+		assert_int_equal(ioctl(r.client.fd(), FIONREAD, &there), 0);
+	}
+}
+
+static void read_access(rig &r, u64 len)
+{
+	const vfio::user_message m = next_message(r);
+
+	assert_int_equal(m.head.cmd, proto::command::dma_write);
+	assert_int_equal(m.body.size(), sizeof(proto::dma_access_head) + len);
+	assert_memory_equal(m.body.data() + sizeof(proto::dma_access_head), r.near(), len);
+}
+
+static void read_replies(rig &r, unsigned n)
+{
+	for (unsigned i = 0, last = 0; i < n; i++) {
+		const vfio::user_message m = next_message(r);
+
+		assert_int_equal(m.head.flags, proto::type_reply);
+		assert_true(!i || m.head.id == last + 1);
+		last = m.head.id;
+	}
+}
+
+/* One access, which is more than the server may have on its way. */
+static constexpr u64 one_access = 64 * KiB, large = size / 2;
+static constexpr int send_room = 16 * KiB;
+
+/*
+ * A client in the middle of something large reads nothing meanwhile: the server has to, though half an access
+ * and the replies behind it wait for the client.  Else each waits for the other.
+ */
+static void both_in_the_middle(void **)
+{
+	static constexpr unsigned asked = 4;
+	rig r(send_room);
+	auto gen = rng(5);
+	std::vector<u8> message(sizeof(proto::region_access_head) + large);
+	const proto::region_access_head h = {0, vfio::region_bar2, large};
+
+	fill_random(r.near(), one_access, gen);
+	memcpy(message.data(), &h, sizeof(h));
+	begin_half_an_access(r, one_access);
+	for (unsigned i = 0; i < asked; i++)
+		ask_later(r, 0);
+	assert_true(r.client.say(proto::command::region_write, message.data(), message.size()));
+	read_access(r, one_access);
+	read_replies(r, asked + 1);
+}
+
+/* More than there is room for: they wait in the socket, and are answered when the client reads. */
+static void many_replies_wait(void **)
+{
+	static constexpr unsigned asked = 5 * sim::outbox_queue::most;
+	rig r(send_room);
+	auto gen = rng(6);
+
+	fill_random(r.near(), one_access, gen);
+	begin_half_an_access(r, one_access);
+	for (unsigned i = 0; i < asked; i++)
+		ask_later(r, 0);
+	read_access(r, one_access);
+	read_replies(r, asked);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -215,6 +310,8 @@ int main()
 		cmocka_unit_test(bare_header),
 		cmocka_unit_test(counts_of_32_bits),
 		cmocka_unit_test(wrong_answers),
+		cmocka_unit_test(both_in_the_middle),
+		cmocka_unit_test(many_replies_wait),
 	};
 
 	return cmocka_run_group_tests_name("sim_replies", tests, nullptr, nullptr);

@@ -45,7 +45,7 @@ ACL_FUNC_VISIBILITY aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventR
 ACL_FUNC_VISIBILITY aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *status);
 /*
  * Waits until it is reached; 0 at once when never recorded.  100000: NULL; 107017; an error of the
- * stream that it was recorded on.
+ * stream that it was recorded on, which stays pending there.
  */
 ACL_FUNC_VISIBILITY aclError aclrtSynchronizeEvent(aclrtEvent event);
 /*

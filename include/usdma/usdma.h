@@ -506,8 +506,8 @@ USDMA_API int usdma_stream_wait_event(usdma_stream *stream, usdma_event *event);
 USDMA_API int usdma_event_query(usdma_event *event);
 /*
  * Waits until it is reached; 0 at once when it was never recorded.  Returns the
- * pending error of the stream that it was recorded on, and takes it as
- * usdma_stream_sync does.  -ETIMEDOUT; -ENODEV: that stream's device was lost.
+ * pending error of the stream that it was recorded on, which stays pending
+ * there: usdma_stream_sync takes it.  -ETIMEDOUT; -ENODEV: that stream's device was lost.
  */
 USDMA_API int usdma_event_sync(usdma_event *event, int timeout_ms);
 /*

@@ -146,7 +146,7 @@ static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 	if (unlikely(bad == -ETIMEDOUT && !until.is_never()))
 		return core_fault(call, bad, at::event);
 	if (likely(!bad) && !share_of(e))
-		bad = core::event_take_error(e);
+		bad = core::event_see_error(e);
 	if (likely(!bad))
 		return ACL_SUCCESS;
 	const aclError code = core_fault(call, bad, at::task);

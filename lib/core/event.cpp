@@ -225,7 +225,7 @@ static int recorder_error(const record *r)
 {
 	const stream_hold s(r->on);
 
-	return s ? stream_take_error(s, nullptr) : 0;
+	return s ? stream_see_error(s) : 0;
 }
 
 static int wait_made(record *r, deadline until)
@@ -243,7 +243,7 @@ int event_wait(event *e, deadline until)
 	return err;
 }
 
-int event_take_error(event *e)
+int event_see_error(event *e)
 {
 	record *r = latest_made(e);
 	const int err = r ? recorder_error(r) : 0;

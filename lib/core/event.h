@@ -74,12 +74,12 @@ event_state event_query(event *e);
 bool event_is_lost(event *e);
 /* Inside a read section: it is reached; false: it is not, or may not be, or never was recorded, or is destroyed. */
 bool event_is_reached(const void *handle);
-/* 0 at once when never recorded. -ETIMEDOUT. A task error of the recorded stream is returned. */
+/* 0 at once when never recorded. -ETIMEDOUT. A task error of the recorded stream is returned, and stays that stream's. */
 int event_sync(event *e, deadline until);
-/* The same, but takes no error: what it returns is of the wait alone (-ETIMEDOUT: not reached in time). */
+/* The same without that error: what it returns is of the wait alone (-ETIMEDOUT: not reached in time). */
 int event_wait(event *e, deadline until);
-/* The error of the stream of the latest record, as stream_take_error. */
-int event_take_error(event *e);
+/* The error of the stream of the latest record, as stream_see_error. */
+int event_see_error(event *e);
 /* Work submitted to s after this starts after the latest record of e (of any device) is reached. */
 int stream_wait_event(stream *s, event *e, deadline until);
 /* Waits of streams for it that have not ended yet. */

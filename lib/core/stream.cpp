@@ -128,7 +128,16 @@ int stream_take_error(stream *s, stream_error *out)
 	return e.err ? fail_task(s, e) : 0;
 }
 
-/* The same, but it stays. */
+int stream_see_error(stream *s)
+{
+	if (likely(!load_acquire(&s->has_error)))
+		return 0;
+	std::lock_guard guard(s->ln->lock);
+	const stream_error e = pending_error(s);
+	return e.err ? fail_task(s, e) : 0;
+}
+
+/* The first time only. */
 static int peek_error(stream *s)
 {
 	if (likely(!load_acquire(&s->has_error)))

@@ -139,6 +139,8 @@ int fail_dead();
 int fail_task(const stream *s, const stream_error &e);
 /* The pending error, cleared unless the stream has stopped for good; 0 or -errno. */
 int stream_take_error(stream *s, stream_error *out);
+/* The same, but it stays pending. */
+int stream_see_error(stream *s);
 /* Drops queued work, stops what runs; later calls give -ECANCELED until the stream is destroyed. */
 int stream_abort(stream *s);
 /*

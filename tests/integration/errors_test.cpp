@@ -220,6 +220,28 @@ static void acl_device_sync_tells_and_takes_none(void **)
 	GOOD(aclrtDestroyStream(t));
 }
 
+/* Each who waits for an event hears of its stream's failure; the stream keeps it. */
+static void acl_event_sync_takes_none(void **)
+{
+	acl_bench b;
+	aclrtStream s;
+	aclrtEvent e;
+
+	GOOD(aclrtCreateStream(&s));
+	GOOD(aclrtCreateEvent(&e));
+	b.fail_on({s});
+	GOOD(aclrtRecordEvent(e, s));
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(aclrtSynchronizeEvent(e), task_error);
+		assert_int_equal(aclrtSynchronizeEventWithTimeout(e, long_ms), task_error);
+	}
+	assert_int_equal(aclrtSynchronizeStream(s), task_error);
+	GOOD(aclrtSynchronizeEvent(e));
+	GOOD(aclrtSynchronizeStream(s));
+	GOOD(aclrtDestroyEvent(e));
+	GOOD(aclrtDestroyStream(s));
+}
+
 static void acl_destroy_returns_what_nobody_took(void **)
 {
 	acl_bench b;
@@ -247,6 +269,7 @@ int main()
 		cmocka_unit_test(destroy_waits_for_the_failure),
 		cmocka_unit_test(none_is_stolen),
 		cmocka_unit_test(acl_device_sync_tells_and_takes_none),
+		cmocka_unit_test(acl_event_sync_takes_none),
 		cmocka_unit_test(acl_destroy_returns_what_nobody_took),
 	};
 

@@ -463,7 +463,7 @@ enum usdma_element {
 enum usdma_reduce_op { USDMA_SUM = 0, USDMA_MAX = 1, USDMA_MIN = 2, USDMA_EQUAL = 3 /* 1 where equal, else 0 */, USDMA_PROD = 4 };
 /*
  * dst[i] = op(dst[i], src[i]) over len bytes; device or host memory.
- * -EINVAL: type, op, or len no multiple of the element; -EFAULT; -EOPNOTSUPP: the engine cannot.
+ * -EINVAL: type, op, or len no multiple of the element; -EFAULT.
  */
 USDMA_API int usdma_reduce(usdma_stream *stream, void *dst, const void *src, size_t len, int element, int op);
 

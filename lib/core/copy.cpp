@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Direct copies: both ends can be reached by the engine, so they become requests in the stream. */
-#include "lib/core/copy.h"
+#include "lib/core/copy_known.h"
 
 #include "driver/base/error.h"
 #include "lib/core/bounce.h"
@@ -120,36 +120,6 @@ int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u
 	return copy_pieces(s, e, d, f, len, flags);
 }
 
-/* What the thread remembers of this place is all that a copy of len bytes from or to it wants to know. */
-static inline bool remembered(const device *dev, const located *l, u64 addr, u64 len, u64 generation)
-{
-	/* Together: no byte of it lies outside; len is not 0. */
-	return l->generation == generation && range_within(addr - l->base, len, l->size) &&
-	       (l->space == dma::space::host || l->slot == dev->slot);
-}
-
-/* As the engine takes it. */
-struct copy_words {
-	u32 spaces;
-	u64 src, dst, len;
-};
-
-/*
- * A copy as most are: one request between places that the thread met before.  What is
- * remembered is of a region, never of ordinary memory.  false: it is another one.
- */
-[[gnu::always_inline]] static inline bool copy_is_known(stream *s, u64 dst, u64 src, u64 len, copy_words *out)
-{
-	const u64 generation = region_map->generation();
-	const located *d = located_entry(dst), *f = located_entry(src);
-
-	if (unlikely(len - 1 >= s->plain_len || !remembered(s->dev, d, dst, len, generation) ||
-		     !remembered(s->dev, f, src, len, generation)))
-		return false;
-	*out = {dma::spaces(f->space, d->space), src + f->delta, dst + d->delta, len};
-	return true;
-}
-
 int copy_remembered(stream *s, void *dst, const void *src, u64 len)
 {
 	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
@@ -158,15 +128,6 @@ int copy_remembered(stream *s, void *dst, const void *src, u64 len)
 	if (unlikely(located_entry(d)->cls != mem_class::device && located_entry(f)->cls != mem_class::device))
 		return 1;
 	return likely(copy_is_known(s, d, f, len, &c)) ? stream_submit_copy(s, c.spaces, c.src, c.dst, c.len) : 1;
-}
-
-int copy_quick(stream *s, void *dst, const void *src, u64 len)
-{
-	copy_words c;
-
-	if (likely(copy_is_known(s, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, &c)))
-		return stream_submit_copy(s, c.spaces, c.src, c.dst, c.len);
-	return 1;
 }
 
 int copy_async(stream *s, void *dst, const void *src, u64 len)

@@ -38,10 +38,9 @@ int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u
  */
 int copy_remembered(stream *s, void *dst, const void *src, u64 len);
 /*
- * Any classes: direct, or waits for the stream and copies before it returns.  Front ends try copy_quick() first, inside
- * a read section, where most copies end.  1: it is another one, and nothing was done.
+ * Any classes: direct, or waits for the stream and copies before it returns.  Front ends try copy_quick() first
+ * (copy_known.h): most copies end there.
  */
-int copy_quick(stream *s, void *dst, const void *src, u64 len);
 int copy_async(stream *s, void *dst, const void *src, u64 len);
 /* Without a stream: copies on the device's internal stream and waits; does not wait for other streams. */
 int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline until);

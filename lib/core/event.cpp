@@ -201,9 +201,9 @@ bool event_is_reached(const void *handle)
 
 	if (!event_valid(handle))
 		return false;
+	/* It ends behind a grace period only: until the section's end it is this one. */
 	std::lock_guard guard(e->lock);
-	/* Once more: it may be another event by now. */
-	return e->rec && !e->rec->future && record_passed(e->rec) && event_valid(handle);
+	return e->rec && !e->rec->future && record_passed_inside(e->rec);
 }
 
 static int wait_queued(record *r, deadline until)

@@ -157,15 +157,19 @@ lane *record_lane(const record *r)
 	return load_acquire(&r->dev->opening) == r->opening ? r->ln : nullptr;
 }
 
+bool record_passed_inside(const record *r)
+{
+	const u32 at = load_acquire(&r->at);
+	const lane *l = record_lane(r);
+
+	return at == record::reached || (at == record::in_ring && (!l || lane_done(l, r->seq)));
+}
+
 bool record_passed(const record *r)
 {
 	const read_section in;
-	const u32 at = load_acquire(&r->at);
-	const lane *l = in ? record_lane(r) : nullptr;
 
-	if (!in)
-		return false;
-	return at == record::reached || (at == record::in_ring && (!l || lane_done(l, r->seq)));
+	return in && record_passed_inside(r);
 }
 
 bool record_lost(const record *r)

@@ -39,15 +39,7 @@ int section_error();
 
 class read_section {
 public:
-	read_section() : r_(section_self)
-	{
-		if (unlikely(!r_) && !(r_ = section_join()))
-			return;
-		store_relaxed(&r_->depth, load_relaxed(&r_->depth) + 1);
-		barrier_light();
-		if (unlikely(r_->fences))
-			barrier_full();
-	}
+	read_section() : r_(enter()) {}
 	~read_section()
 	{
 		/* Release: what was done inside comes before its end. */
@@ -62,7 +54,20 @@ public:
 	int error() const { return section_error(); }
 
 private:
-	section_record *r_;
+	static section_record *enter()
+	{
+		section_record *r = section_self;
+
+		if (unlikely(!r) && !(r = section_join()))
+			return nullptr;
+		store_relaxed(&r->depth, load_relaxed(&r->depth) + 1);
+		barrier_light();
+		if (unlikely(r->fences))
+			barrier_full();
+		return r;
+	}
+
+	section_record *const r_;
 };
 
 /* Returns when every section that was entered before has been left.  Not from inside one. */

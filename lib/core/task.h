@@ -80,6 +80,8 @@ lane *record_lane(const record *r);
 bool record_reached(record *r);
 /* The same without: for those who hold one. */
 bool record_passed(const record *r);
+/* … and are inside a read section. */
+bool record_passed_inside(const record *r);
 /* It is in a ring of a device that is lost, and was not reached there: it never will be. */
 bool record_lost(const record *r);
 /* Waits for it; the lane it is on is counted as in use. */

@@ -2,14 +2,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What is built into programs and libraries, read from their files.  TAP.
 
-binaries.py FILE...
+binaries.py BUILD_DIR [--sanitized] [--fortified] FILE...
 """
+import argparse
+import json
+import os
+import platform
 import re
 import subprocess
 import sys
 
 # glibc keeps about 1.7 KB of static TLS for all libraries that are loaded at run time.
 TLS_MOST = 200
+FLOW = {"x86_64": "IBT, SHSTK", "aarch64": "BTI, PAC"}.get(platform.machine())
 count = failed = 0
 
 
@@ -23,21 +28,86 @@ def point(ok, name, log=""):
 
 
 def readelf(what, path):
-    return subprocess.run(["readelf", "--wide", what, path], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(["readelf", "--wide", *what.split(), path], capture_output=True, text=True, check=True).stdout
 
 
-def tls_bytes(path):
+def tls_bytes(segments):
     """Size and alignment of the part of each thread's static TLS that the file takes."""
-    found = re.search(r"^\s+TLS\s+\S+ \S+ \S+ \S+ (0x[0-9a-f]+)\s+R?\s+(0x[0-9a-f]+)", readelf("--program-headers", path), re.M)
+    found = re.search(r"^\s+TLS\s+\S+ \S+ \S+ \S+ (0x[0-9a-f]+)\s+R?\s+(0x[0-9a-f]+)", segments, re.M)
     return (int(found[1], 16), int(found[2], 16)) if found else (0, 1)
 
 
+class File:
+    def __init__(self, path):
+        self.path, self.name = path, os.path.basename(path)
+        self.library = ".so" in self.name
+        self.segments, self.dynamic = readelf("--program-headers", path), readelf("--dynamic", path)
+        self.imports = set(re.findall(r" UND (\w+)", readelf("--dyn-syms", path)))
+        self.notes = readelf("--notes", path)
+        self.kind = re.search(r"Type:\s+(\w+)", readelf("--file-header", path))[1]
+
+    def flags_of(self, segment):
+        return [flags.replace(" ", "") for flags in re.findall(rf"^\s+{segment}\s+(?:\S+ ){{5}}([RWE ]+?)\s+0x", self.segments, re.M)]
+
+
+def layout(f):
+    point(f.kind == "DYN" and ("INTERP" in f.segments) != f.library, f"{f.name}: at any address", f.kind)
+    point("GNU_RELRO" in f.segments and re.search(r"BIND_NOW|Flags:.* NOW", f.dynamic) is not None,
+          f"{f.name}: what the linker fills in is read-only afterwards", f.dynamic)
+    point(f.flags_of("GNU_STACK") == ["RW"], f"{f.name}: its stack runs no code", f.segments)
+    point(not [w for w in f.flags_of("LOAD") if "W" in w and "E" in w] and "TEXTREL" not in f.dynamic,
+          f"{f.name}: nothing is both writable and code", f.segments)
+
+
+def checks(f, args):
+    point("__stack_chk_fail" in f.imports, f"{f.name}: frames with arrays are checked", "")
+    if FLOW and not args.sanitized:
+        point(FLOW in f.notes, f"{f.name}: calls and returns are checked where the CPU can ({FLOW})", f.notes)
+    if args.fortified and not f.name.startswith(("acl.", "_native.")):  # which call nothing of the kind
+        point(any(re.fullmatch(r"__\w+_chk", name) for name in f.imports), f"{f.name}: lengths are checked in libc", "")
+    if not f.library:
+        point(any("__glibcxx_assert_fail" in name for name in f.imports), f"{f.name}: the standard library checks indexes", "")
+
+
+def wrong_commands(build, args):
+    """Files of ours that are compiled without what each has to have."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as f:
+        commands = json.load(f)
+    wanted = ["-fstack-protector-strong", "-fstack-clash-protection"]
+    wanted += {"x86_64": ["-fcf-protection=full"], "aarch64": ["-mbranch-protection=standard"]}.get(platform.machine(), [])
+    for c in commands:
+        words = c["command"].split()
+        if not re.search(r"(^|/)(driver|lib|tools)/", os.path.relpath(os.path.join(build, c["file"]), args.top)):
+            continue
+        lacks = [w for w in wanted if w not in words]
+        if args.fortified and "-O0" not in words:
+            levels = [w for w in words if "_FORTIFY_SOURCE" in w]
+            lacks += [] if levels and levels[-1] in ("-D_FORTIFY_SOURCE=3", "-Wp,-D_FORTIFY_SOURCE=3") else ["-D_FORTIFY_SOURCE=3"]
+        if re.search(r"/(driver/sim|tools)/\w*sim\w*\.cpp|/driver/sim/", c["file"]) and args.zeroed:
+            lacks += [] if "-ftrivial-auto-var-init=zero" in words else ["-ftrivial-auto-var-init=zero"]
+        if re.search(r"/tools/", c["file"]):
+            lacks += [] if "-D_GLIBCXX_ASSERTIONS" in words else ["-D_GLIBCXX_ASSERTIONS"]
+        if lacks:
+            yield f"{c['file']}: {' '.join(lacks)}"
+
+
 def main():
-    for path in sys.argv[1:]:
-        name = path.rsplit("/", 1)[-1]
-        if ".so" in name:
-            size, align = tls_bytes(path)
-            point(size < TLS_MOST and align <= 16, f"{name}: {size} bytes of static TLS, aligned to {align}", readelf("--symbols", path))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("--top", required=True)
+    parser.add_argument("--sanitized", action="store_true")
+    parser.add_argument("--fortified", action="store_true")
+    parser.add_argument("--zeroed", action="store_true")
+    parser.add_argument("files", nargs="+")
+    args = parser.parse_args()
+    for f in map(File, args.files):
+        layout(f)
+        checks(f, args)
+        if f.library:
+            size, align = tls_bytes(f.segments)
+            point(size < TLS_MOST and align <= 16, f"{f.name}: {size} bytes of static TLS, aligned to {align}", readelf("--symbols", f.path))
+    wrong = list(wrong_commands(args.build, args))
+    point(not wrong, "every file of ours is compiled with the flags", "\n".join(wrong))
     print(f"1..{count}")
     return 1 if failed or not count else 0
 

@@ -69,6 +69,7 @@ public:
 	}
 	int region_fd(unsigned index, u64 *fd_offset) override { return client_->region_fd(index, fd_offset); }
 	int region_doorbell_fd(unsigned index, u64 offset) override { return client_->region_doorbell_fd(index, offset); }
+	bool doorbell_ring(int fd) override { return client_->doorbell_ring(fd); }
 	int irq(unsigned index, vfio::irq_info *out) override { return client_->irq(index, out); }
 	int irq_set(unsigned index, unsigned first, std::span<const int> fds) override
 	{

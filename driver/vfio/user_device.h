@@ -26,6 +26,7 @@ public:
 	int region_write(unsigned index, u64 offset, const void *buf, size_t len) override;
 	int region_fd(unsigned index, u64 *fd_offset) override;
 	int region_doorbell_fd(unsigned index, u64 offset) override;
+	bool doorbell_ring(int fd) override;
 
 	int irq(unsigned index, irq_info *out) override;
 	int irq_set(unsigned index, unsigned first, std::span<const int> fds) override;
@@ -48,10 +49,13 @@ public:
 	int serve(const user_message &cmd, message_body *reply) { return dma_.serve(cmd, reply); }
 	void signal_lost();
 
+	/* The server is this process itself. */
+	bool own_server() const { return opt_.share_local; }
+
 private:
 	struct doorbell {
 		u64 offset;
-		unique_fd fd;
+		u32 fd_index;
 	};
 	/* What the server said of a region, asked once. */
 	struct region_state {
@@ -61,6 +65,7 @@ private:
 		u64 fd_offset = 0;
 		unique_fd fd;
 		std::vector<doorbell> doorbells;
+		message_fds doorbell_fds; /* several doorbells may share one; what is no eventfd is closed */
 	};
 
 	int negotiate();
@@ -80,7 +85,7 @@ private:
 	int write_part(unsigned index, u64 offset, const u8 *buf, u32 len);
 	int ask_doorbells(unsigned index, region_state *r);
 	int take_doorbells(user_message *reply, unsigned index, region_state *r);
-	int take_doorbell(const proto::io_fd &d, user_message *reply, region_state *r);
+	int take_doorbell(const proto::io_fd &d, const message_fds &fds, region_state *r);
 
 	int irq_send(unsigned index, u32 flags, unsigned start, unsigned count, std::span<const int> fds);
 	int irq_set_run(unsigned index, unsigned first, std::span<const int> fds);

@@ -92,10 +92,10 @@ void user_link::set_lost()
 {
 	if (stopping_.load() || lost_.exchange(true))
 		return;
-	/* Descriptors first: a call that ends with -ENODEV finds them written. */
+	/* Ours alone, and before: a call that ends with -ENODEV finds it written. */
 	eventfd_write(lost_fd_.get(), 1);
-	ops_->lost(arg_);
 	end_pending();
+	ops_->lost(arg_);
 }
 
 int user_link::send(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until)

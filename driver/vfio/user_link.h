@@ -22,7 +22,7 @@ struct user_link_ops {
 	 * breaks the protocol, end the connection; other -errno: goes into the reply.
 	 */
 	int (*serve)(void *arg, const user_message &cmd, message_body *reply);
-	/* The connection is at its end, once, maybe in the thread of a call. */
+	/* The connection is at its end, calls have ended; once, maybe in the thread of a call. */
 	void (*lost)(void *arg);
 };
 

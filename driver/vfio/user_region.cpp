@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Regions of the vfio-user client: what they are, mapping, messages, doorbells. */
+#include "driver/base/eventfd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/vfio/region.h"
@@ -7,7 +8,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fcntl.h>
 #include <sys/stat.h>
 
 namespace usdma::vfio {
@@ -218,20 +218,29 @@ static int io_fd_stride(const proto::io_fds_head &h, size_t body, size_t *stride
 	return 0;
 }
 
-int user_device::take_doorbell(const proto::io_fd &d, user_message *reply, region_state *r)
+int user_device::take_doorbell(const proto::io_fd &d, const message_fds &fds, region_state *r)
 {
 	/* fd_index -1: one that the server has no descriptor for. */
 	if (d.type != proto::io_fd_ioeventfd || (d.flags & proto::ioeventfd_flag_datamatch) || d.fd_index == ~u32(0))
 		return 0;
-	if (d.fd_index >= reply->fds.size() || !range_within(d.offset, d.size, r->info.size))
+	if (d.fd_index >= fds.size() || !range_within(d.offset, d.size, r->info.size))
 		return fail(EPROTO, "vfio-user doorbell at %#llx with descriptor %u of %zu",
-			    static_cast<unsigned long long>(d.offset), d.fd_index, reply->fds.size());
-	/* Several may share one descriptor: each has its duplicate. */
-	unique_fd fd(fcntl(reply->fds[d.fd_index].get(), F_DUPFD_CLOEXEC, 3));
+			    static_cast<unsigned long long>(d.offset), d.fd_index, fds.size());
+	return try_push(r->doorbells, doorbell{d.offset, d.fd_index}) ? 0 : no_memory("the list of doorbells");
+}
 
-	if (!fd.valid())
-		return fail_errno("duplicate a doorbell");
-	return try_push(r->doorbells, doorbell{d.offset, std::move(fd)}) ? 0 : no_memory("the list of doorbells");
+/*
+ * A pipe without a reader would end the program with SIGPIPE, a file of a file system that the server runs would take
+ * a write and never return.
+ */
+static void keep_eventfds(message_fds *fds)
+{
+	for (unique_fd &fd : *fds) {
+		if (is_eventfd(fd.get()))
+			continue;
+		log_warn("a vfio-user server's doorbell is no eventfd: it is not used");
+		fd.reset();
+	}
 }
 
 int user_device::take_doorbells(user_message *reply, unsigned index, region_state *r)
@@ -241,8 +250,8 @@ int user_device::take_doorbells(user_message *reply, unsigned index, region_stat
 	size_t stride = 0;
 	int err = 0;
 
-	if (body < sizeof(h))
-		return fail(EPROTO, "vfio-user reply about doorbells of %zu bytes", body);
+	if (body < sizeof(h) || body > region_argsz)
+		return fail(EPROTO, "vfio-user reply about doorbells of %zu bytes, not %zu to %u", body, sizeof(h), region_argsz);
 	memcpy(&h, reply->body.data(), sizeof(h));
 	if (h.index != index)
 		return fail(EPROTO, "vfio-user reply about doorbells of region %u, not of %u", h.index, index);
@@ -252,9 +261,13 @@ int user_device::take_doorbells(user_message *reply, unsigned index, region_stat
 		proto::io_fd d;
 
 		memcpy(&d, reply->body.data() + sizeof(h) + i * stride, sizeof(d));
-		err = take_doorbell(d, reply, r);
+		err = take_doorbell(d, reply->fds, r);
 	}
-	return err;
+	if (err)
+		return err;
+	r->doorbell_fds = std::move(reply->fds);
+	keep_eventfds(&r->doorbell_fds);
+	return 0;
 }
 
 int user_device::ask_doorbells(unsigned index, region_state *r)
@@ -270,11 +283,11 @@ int user_device::ask_doorbells(unsigned index, region_state *r)
 	if (err)
 		return err;
 	err = take_doorbells(&reply, index, r);
+	if (!err)
+		return 0;
+	r->doorbells.clear();
 	/* Of our own: the next time they are asked for again. */
-	if (err == -ENOMEM) {
-		r->doorbells.clear();
-		r->doorbells_known = false;
-	}
+	r->doorbells_known = err != -ENOMEM;
 	return err == -EPROTO ? broken(err) : err;
 }
 
@@ -289,9 +302,14 @@ int user_device::region_doorbell_fd(unsigned index, u64 offset)
 		return -1;
 	for (const doorbell &d : r->doorbells) {
 		if (d.offset == offset)
-			return d.fd.get();
+			return r->doorbell_fds[d.fd_index].get();
 	}
 	return -1;
+}
+
+bool user_device::doorbell_ring(int fd)
+{
+	return own_server() ? device::doorbell_ring(fd) : eventfd_raise(fd);
 }
 
 } // namespace usdma::vfio

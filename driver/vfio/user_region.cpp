@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 namespace usdma::vfio {
@@ -36,6 +37,30 @@ int user_device::ask_region(unsigned index, u32 argsz, user_message *reply, prot
 	return 0;
 }
 
+/*
+ * Nobody can cut it short under a mapping, whose user would get a SIGBUS; no pages of it can be lost, as those of a
+ * hugetlb file can through holes; and they come from memory, not from a file system that the server runs.  Only memory
+ * has seals, so these are asked for first.
+ */
+static bool is_steady(int fd)
+{
+	const int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && (seals & F_SEAL_SHRINK) && !is_hugetlb(fd);
+}
+
+void user_device::take_file(unsigned index, unique_fd fd, u64 offset, region_state *r)
+{
+	if (!own_server() && !is_steady(fd.get())) {
+		log_warn("%s: region %u is not mapped but read and written by messages: its file is no memfd of small pages that "
+			 "its server has sealed against shrinking", opt_.name.c_str(), index);
+		return;
+	}
+	r->info.flags |= region_mappable;
+	r->fd = std::move(fd);
+	r->fd_offset = offset;
+}
+
 int user_device::take_region(unsigned index, user_message *reply, const proto::region_info &info, region_state *r)
 {
 	region_state fresh;
@@ -43,11 +68,8 @@ int user_device::take_region(unsigned index, user_message *reply, const proto::r
 
 	fresh.info.size = info.size;
 	fresh.info.flags = info.flags & (region_readable | region_writable);
-	if ((info.flags & proto::region_flag_mmap) && info.size && !reply->fds.empty()) {
-		fresh.info.flags |= region_mappable;
-		fresh.fd = std::move(reply->fds[0]);
-		fresh.fd_offset = info.offset;
-	}
+	if ((info.flags & proto::region_flag_mmap) && info.size && !reply->fds.empty())
+		take_file(index, std::move(reply->fds[0]), info.offset, &fresh);
 	if (info.flags & proto::region_flag_caps) {
 		err = region_parse_caps({reply->body.data(), reply->body.size()}, info.cap_offset, info.size, &fresh.info.mappable);
 		if (err == -ENOMEM)

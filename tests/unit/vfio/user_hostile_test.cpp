@@ -3,11 +3,14 @@
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
+#include "driver/vfio/region.h"
 #include "tests/support/test.h"
 #include "tests/unit/vfio/fake_server.h"
 
 #include <cstring>
 #include <fcntl.h>
+#include <linux/memfd.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -141,6 +144,140 @@ static void full_interrupts_and_gone(void **)
 	s.stop();
 }
 
+/* ---- files ---------------------------------------------------------------------------------------------- */
+
+static unique_fd file(u64 bytes, unsigned flags, int seals)
+{
+	unique_fd fd(memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
+
+	if (!fd.valid())
+		return fd; /* no huge pages in this kernel */
+	assert_int_equal(ftruncate(fd.get(), off_t(bytes)), 0);
+	if (seals)
+		assert_int_equal(fcntl(fd.get(), F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+/* Of which the server could take pages away under a mapping: refused, and the region is read and written by messages. */
+static void regions_that_could_end_are_not_mapped(void **)
+{
+	static constexpr u64 size = 2 * MiB;
+	int pipe_ends[2];
+
+	assert_int_equal(pipe2(pipe_ends, O_CLOEXEC), 0);
+	close(pipe_ends[0]);
+	const unique_fd some[] = {file(size, 0, 0), file(size, 0, F_SEAL_GROW | F_SEAL_SEAL), file(size, MFD_HUGETLB | MFD_HUGE_2MB, F_SEAL_SHRINK),
+			    unique_fd(open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)), unique_fd(open("/", O_PATH | O_CLOEXEC)),
+			    unique_fd(pipe_ends[1])};
+
+	for (const unique_fd &fd : some) {
+		fake_server s;
+		device_ptr dev;
+		region_info r;
+		mapping m;
+		u64 offset;
+
+		if (!fd.valid())
+			continue;
+		close(s.memory);
+		s.memory = dup(fd.get());
+		assert_int_equal(s.attach(&dev), 0);
+		assert_int_equal(dev->region(region_bar2, &r), 0);
+		assert_false(r.flags & region_mappable);
+		assert_int_equal(dev->region_map(region_bar2, 4096, 4096, &m), -EOPNOTSUPP);
+		assert_int_equal(dev->region_fd(region_bar2, &offset), -1);
+		assert_false(dev->lost());
+	}
+	fake_server sealed;
+	device_ptr dev;
+	mapping m;
+
+	assert_int_equal(sealed.attach(&dev), 0);
+	assert_int_equal(dev->region_map(region_bar2, 4096, 4096, &m), 0);
+}
+
+/* Huge pages go back to their pool by a hole: no server gets a descriptor for them, messages reach them. */
+static void huge_pages_are_not_handed_over(void **)
+{
+	static u8 page[4096] __attribute__((aligned(4096)));
+	const unique_fd small = file(2 * MiB, 0, 0), huge = file(2 * MiB, MFD_HUGETLB | MFD_HUGE_2MB, 0);
+	fake_server s;
+	device_ptr dev;
+
+	if (!huge.valid())
+		skip();
+	assert_int_equal(s.attach(&dev), 0);
+	for (const unique_fd *fd : {&small, &huge}) {
+		dma_area a = {u64(fd == &huge ? 0x2000 : 0x1000), sizeof(page), page};
+
+		a.fd = fd->get();
+		assert_int_equal(dev->dma_map(a), 0);
+	}
+	assert_int_equal(s.maps.size(), 2);
+	assert_int_equal(s.map_fds.size(), 1);
+}
+
+/* ---- capabilities -------------------------------------------------------------------------------------- */
+
+struct cap_list {
+	proto::region_info info;
+	proto::cap_head head;
+	proto::sparse_head sparse;
+	proto::sparse_area area[300];
+	proto::cap_head second;
+	proto::sparse_head second_sparse;
+};
+
+static constexpr u32 first_at = offsetof(cap_list, head), second_at = offsetof(cap_list, second);
+
+static cap_list good_list(u32 areas)
+{
+	cap_list l = {};
+
+	l.head = {proto::cap_sparse_mmap, 1, second_at};
+	l.sparse.nr_areas = areas;
+	for (u32 i = 0; i < areas; i++)
+		l.area[i] = {i * u64(8192), 4096};
+	l.second = {77, 1, 0};
+	return l;
+}
+
+static int parse(const cap_list &l, size_t *areas = nullptr)
+{
+	std::vector<range> found;
+	const int err = region_parse_caps({reinterpret_cast<const u8 *>(&l), sizeof(l)}, first_at, 300 * 8192, &found);
+
+	if (areas)
+		*areas = found.size();
+	return err;
+}
+
+/* A reply of 64 KiB would become 400 MB otherwise. */
+static void capabilities_do_not_overlap(void **)
+{
+	size_t areas;
+	cap_list l = good_list(256);
+
+	assert_int_equal(parse(l, &areas), 0);
+	assert_int_equal(areas, 256);
+	assert_int_equal(parse(good_list(257)), -EPROTO);
+	l = good_list(200);
+	l.second = {proto::cap_sparse_mmap, 1, 0};
+	assert_int_equal(parse(l), -EPROTO);
+	for (const u32 next : {first_at + 8, first_at + 16, first_at + 16 + 199 * 16, first_at, 8u}) {
+		l = good_list(200);
+		l.head.next = next;
+		assert_int_equal(parse(l), -EPROTO);
+	}
+	l.head.next = first_at + 16 + 200 * 16; /* right behind it */
+	assert_int_equal(parse(l), 0);
+	for (const proto::sparse_area odd : {proto::sparse_area{0, 4096}, {4095, 2}, {0, 300 * 8192}, {8 * 8192, 1}}) {
+		l = good_list(200);
+		l.area[199] = odd;
+		assert_int_equal(parse(l), -EPROTO);
+	}
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -148,6 +285,9 @@ int main()
 		cmocka_unit_test(a_full_doorbell),
 		cmocka_unit_test(doorbells_take_few_descriptors),
 		cmocka_unit_test(full_interrupts_and_gone),
+		cmocka_unit_test(regions_that_could_end_are_not_mapped),
+		cmocka_unit_test(huge_pages_are_not_handed_over),
+		cmocka_unit_test(capabilities_do_not_overlap),
 	};
 
 	alarm(100);

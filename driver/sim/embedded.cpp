@@ -79,6 +79,7 @@ public:
 	int dma_map(const vfio::dma_area &area) override { return client_->dma_map(area); }
 	int dma_unmap(u64 iova, u64 size) override { return client_->dma_unmap(iova, size); }
 	int reset() override { return client_->reset(); }
+	void hurry(u64 ms) override { client_->hurry(ms); }
 	bool lost() const override { return client_->lost(); }
 	int answers() override { return client_->answers(); }
 	int lost_fd() const override { return client_->lost_fd(); }

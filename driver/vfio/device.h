@@ -105,6 +105,11 @@ public:
 	/* Function-level reset; mappings and interrupt set-up stay as they were for vfio-user, as the kernel does for VFIO. */
 	virtual int reset() = 0;
 
+	/*
+	 * What is asked from now on is answered within this time, all together, or the connection ends: opening and closing
+	 * a device are many questions.  0: each has its own time again.
+	 */
+	virtual void hurry(u64 ms) { (void)ms; }
 	/* Gone for good: unplugged, or its server died.  Any thread, no system call. */
 	virtual bool lost() const = 0;
 	/* Asks it: 0; -ENODEV: it is gone, and lost from now on.  A bus access: not for the path of a copy. */

@@ -39,6 +39,7 @@ int user_device::start(unique_fd sock)
 {
 	int err = link_.start(std::move(sock), opt_.timeout_ms, &link_ops, this);
 
+	link_.hurry(opt_.open_ms);
 	if (!err)
 		err = negotiate();
 	if (!err)

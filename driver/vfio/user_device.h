@@ -36,6 +36,7 @@ public:
 	int dma_unmap(u64 iova, u64 size) override;
 	int reset() override;
 
+	void hurry(u64 ms) override { link_.hurry(ms); }
 	bool lost() const override { return link_.lost(); }
 	/* The connection tells of a loss; a server that only stands still is none. */
 	int answers() override { return lost() ? gone() : 0; }
@@ -79,8 +80,8 @@ private:
 
 	int know_region(unsigned index, region_state **out);
 	int ask_region(unsigned index, u32 argsz, user_message *reply, proto::region_info *info);
-	int take_region(unsigned index, user_message *reply, const proto::region_info &info, region_state *r);
 	void take_file(unsigned index, unique_fd fd, u64 offset, region_state *r);
+	int take_region(unsigned index, user_message *reply, const proto::region_info &info, region_state *r);
 	int check_access(unsigned index, u64 offset, u64 len, u32 right);
 	int read_part(unsigned index, u64 offset, u8 *buf, u32 len);
 	int write_part(unsigned index, u64 offset, const u8 *buf, u32 len);

@@ -278,6 +278,40 @@ static void capabilities_do_not_overlap(void **)
 	}
 }
 
+/* ---- time ---------------------------------------------------------------------------------------------- */
+
+/* Each answer comes in time; all together do not, and the connection ends, which takes all back. */
+static void slow_answers_end_together(void **)
+{
+	static constexpr u64 each_ms = 100, all_ms = 1000;
+	bool slow = false;
+	fake_server s([&](fake_server &, user_message &) {
+		if (slow)
+			poll(nullptr, 0, each_ms); /* what a slow server does */
+		return false;
+	});
+	const deadline until = deadline::in_ms(20000);
+	device_ptr dev;
+	int err = 0;
+	u32 v;
+
+	assert_int_equal(s.attach(&dev), 0);
+	/* Quick ones have all the time that each has, before and after. */
+	dev->hurry(20000);
+	assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), 0);
+	dev->hurry(0);
+	slow = true;
+	const u64 began = now_ns();
+	while (now_ns() < began + (all_ms + 3 * each_ms) * ns_per_ms)
+		assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), 0);
+	dev->hurry(all_ms);
+	while (!err && !until.passed())
+		err = dev->region_read(region_bar0, 0, &v, 4);
+	assert_int_equal(err, -ETIMEDOUT);
+	assert_true(dev->lost());
+	assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), -ENODEV);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -288,6 +322,7 @@ int main()
 		cmocka_unit_test(regions_that_could_end_are_not_mapped),
 		cmocka_unit_test(huge_pages_are_not_handed_over),
 		cmocka_unit_test(capabilities_do_not_overlap),
+		cmocka_unit_test(slow_answers_end_together),
 	};
 
 	alarm(100);

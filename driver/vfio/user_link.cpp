@@ -70,7 +70,8 @@ void user_link::stop()
 
 void user_link::give_up()
 {
-	log_warn("vfio-user: connection ended: %s", error_text());
+	if (!lost())
+		log_warn("vfio-user: connection ended: %s", error_text());
 	set_lost();
 	shutdown(sock_.get(), SHUT_WR);
 }

@@ -159,7 +159,7 @@ void device_each(void (*fn)(device *dev, void *arg), void *arg)
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
-/* For all that a server is asked at opening, or at closing: neither takes it long. */
+/* For all that a server is asked at opening, of the device or a channel, or at closing: none of them takes it long. */
 static u64 turns_ms()
 {
 	return std::max<u64>(3 * config_get().reply_ms, 5000);
@@ -394,7 +394,10 @@ static int lane_open(device *dev, u32 i)
 	l->count = stats_lane(dev->slot, i);
 	l->exclusive = i < shared_from(dev);
 	l->wait_seq = l->join_seq = cfg.first_seq;
+	/* With its lock held: nobody else opens a channel, and neither opening nor closing the device is under way. */
+	dev->eng->transport().hurry(turns_ms());
 	err = dev->eng->channel_open(i, cfg, &l->ch);
+	dev->eng->transport().hurry(0);
 	if (err)
 		return err;
 	dev->lanes[i] = std::move(l);

@@ -275,6 +275,7 @@ struct wrong {
 	u64 open_late_ms = 0;
 	const char *reply_ms = "5000", *hang_ms = "10000";
 	u64 most_ms = 20000;               /* for each call */
+	const char *without = nullptr;     /* a system call that the program's kernel does not have */
 };
 
 static const wrong table[] = {
@@ -284,6 +285,11 @@ static const wrong table[] = {
 	{.name = "doorbell: a directory", .reply = directory_doorbell, .works_to = "end"},
 	{.name = "doorbell: a path", .reply = path_doorbell, .works_to = "end"},
 	{.name = "doorbell: full, and blocking", .reply = full_doorbell, .works_to = "stream", .hang_ms = "500", .most_ms = 15000},
+	{.name = "nothing, without aio", .works_to = "end", .without = "io_setup"},
+	{.name = "nothing, before preadv2", .works_to = "end", .without = "preadv2"},
+	{.name = "doorbell: full, without aio", .reply = full_doorbell, .works_to = "end", .without = "io_setup"},
+	{.name = "interrupts full, then gone, without aio", .then = fill_interrupts_and_leave, .works_to = "ready", .most_ms = 5000,
+	 .without = "io_setup"},
 	{.name = "20000 doorbells", .reply = many_doorbells, .works_to = "allocate"},
 	{.name = "files of regions cut short", .reply = other_bars, .then = cut_bars_short, .works_to = "end"},
 	{.name = "memory and rings cut short", .then = cut_memory_short, .works_to = "end"},
@@ -315,7 +321,9 @@ public:
 			dup2(out[1], STDOUT_FILENO);
 			setenv("USDMA_REPLY_MS", w.reply_ms, 1);
 			setenv("USDMA_HANG_MS", w.hang_ms, 1);
-			execl(getenv("MISLED"), "misled", ("vfio-user:" + path).c_str(), nullptr);
+			if (w.without) /* to sleep in ppoll: io_uring takes counts by itself */
+				setenv("USDMA_IO_URING", "0", 1);
+			execl(getenv("MISLED"), "misled", ("vfio-user:" + path).c_str(), w.without, nullptr);
 			_exit(127);
 		}
 		close(in[0]);

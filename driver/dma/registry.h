@@ -30,6 +30,7 @@ struct driver {
 
 struct open_options {
 	u64 reply_ms = 0; /* so long a server may take for an answer; 0: as long as is usual for it */
+	u64 open_ms = 0;  /* … for all that opening asks, until transport().hurry(0); 0: no such limit */
 };
 
 struct transport {

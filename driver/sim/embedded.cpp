@@ -69,6 +69,7 @@ public:
 	}
 	int region_fd(unsigned index, u64 *fd_offset) override { return client_->region_fd(index, fd_offset); }
 	int region_doorbell_fd(unsigned index, u64 offset) override { return client_->region_doorbell_fd(index, offset); }
+	bool doorbell_ring(int fd) override { return client_->doorbell_ring(fd); }
 	int irq(unsigned index, vfio::irq_info *out) override { return client_->irq(index, out); }
 	int irq_set(unsigned index, unsigned first, std::span<const int> fds) override
 	{
@@ -78,6 +79,7 @@ public:
 	int dma_map(const vfio::dma_area &area) override { return client_->dma_map(area); }
 	int dma_unmap(u64 iova, u64 size) override { return client_->dma_unmap(iova, size); }
 	int reset() override { return client_->reset(); }
+	void hurry(u64 ms) override { client_->hurry(ms); }
 	bool lost() const override { return client_->lost(); }
 	int answers() override { return client_->answers(); }
 	int lost_fd() const override { return client_->lost_fd(); }

@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 #include <vector>
 
 namespace usdma::vfio {
@@ -82,6 +83,14 @@ public:
 	 * (an "ioeventfd"); borrowed; -1: none, use region_write.
 	 */
 	virtual int region_doorbell_fd(unsigned index, u64 offset) = 0;
+	/* Writes such a one, without blocking whatever its other end does with it.  False: use region_write. */
+	virtual bool doorbell_ring(int fd)
+	{
+		const u64 one = 1;
+
+		/* A full counter (-EAGAIN) means that the device is being woken already. */
+		return write(fd, &one, sizeof(one)) == ssize_t(sizeof(one)) || errno == EAGAIN;
+	}
 
 	virtual int irq(unsigned index, irq_info *out) = 0;
 	/* Vectors [first, first+fds.size()) signal these eventfds; -1 switches a vector off. */
@@ -96,6 +105,11 @@ public:
 	/* Function-level reset; mappings and interrupt set-up stay as they were for vfio-user, as the kernel does for VFIO. */
 	virtual int reset() = 0;
 
+	/*
+	 * What is asked from now on is answered within this time, all together, or the connection ends: opening and closing
+	 * a device are many questions.  0: each has its own time again.
+	 */
+	virtual void hurry(u64 ms) { (void)ms; }
 	/* Gone for good: unplugged, or its server died.  Any thread, no system call. */
 	virtual bool lost() const = 0;
 	/* Asks it: 0; -ENODEV: it is gone, and lost from now on.  A bus access: not for the path of a copy. */

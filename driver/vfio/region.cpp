@@ -5,6 +5,8 @@
 #include "driver/vfio/user_proto.h"
 
 #include <cstring>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 
 namespace usdma::vfio {
 
@@ -13,49 +15,82 @@ static unsigned long long ull(u64 v)
 	return v;
 }
 
-static int parse_sparse(std::span<const u8> raw, size_t at, u64 region_size, std::vector<range> *out)
+/* Devices have one or two: what is left beside a table of interrupts. */
+static constexpr u32 most_areas = 256;
+
+static int add_area(const proto::sparse_area &a, u64 region_size, std::vector<range> *out)
+{
+	if (!range_within(a.offset, a.size, region_size))
+		return fail(EPROTO, "sparse area %#llx+%#llx outside the region", ull(a.offset), ull(a.size));
+	if (!a.size)
+		return 0;
+	const range fresh = {a.offset, a.offset + a.size - 1};
+	for (const range &r : *out)
+		if (fresh.start <= r.last && r.start <= fresh.last)
+			return fail(EPROTO, "sparse area %#llx+%#llx overlaps another", ull(a.offset), ull(a.size));
+	return try_push(*out, fresh) ? 0 : no_memory("the mappable parts of a region");
+}
+
+/* *end: where the capability ends. */
+static int parse_sparse(std::span<const u8> raw, size_t at, u64 region_size, std::vector<range> *out, size_t *end)
 {
 	proto::sparse_head h;
+	int err = 0;
 
 	if (raw.size() - at < sizeof(h))
 		return fail(EPROTO, "sparse areas beyond the reply");
 	memcpy(&h, raw.data() + at, sizeof(h));
 	at += sizeof(h);
-	if (h.nr_areas > (raw.size() - at) / sizeof(proto::sparse_area))
-		return fail(EPROTO, "%u sparse areas do not fit the reply", h.nr_areas);
-	for (u32 i = 0; i < h.nr_areas; i++) {
+	if (h.nr_areas > most_areas || h.nr_areas > (raw.size() - at) / sizeof(proto::sparse_area))
+		return fail(EPROTO, "%u sparse areas do not fit the reply, or are more than %u", h.nr_areas, most_areas);
+	*end = at + h.nr_areas * sizeof(proto::sparse_area);
+	for (; !err && at < *end; at += sizeof(proto::sparse_area)) {
 		proto::sparse_area a;
 
-		memcpy(&a, raw.data() + at + i * sizeof(a), sizeof(a));
-		if (!range_within(a.offset, a.size, region_size))
-			return fail(EPROTO, "sparse area %#llx+%#llx outside the region", ull(a.offset), ull(a.size));
-		if (a.size && !try_push(*out, range{a.offset, a.offset + a.size - 1}))
-			return no_memory("the mappable parts of a region");
+		memcpy(&a, raw.data() + at, sizeof(a));
+		err = add_area(a, region_size, out);
 	}
-	return 0;
+	return err;
+}
+
+/* One capability; *end: where it ends. */
+static int parse_cap(std::span<const u8> raw, const proto::cap_head &h, u64 region_size, bool *sparse, std::vector<range> *mappable,
+		     size_t *end)
+{
+	if (h.id != proto::cap_sparse_mmap)
+		return 0;
+	if (*sparse)
+		return fail(EPROTO, "a second list of sparse areas, at %zu", *end);
+	*sparse = true;
+	return parse_sparse(raw, *end, region_size, mappable, end);
 }
 
 int region_parse_caps(std::span<const u8> raw, u32 first, u64 region_size, std::vector<range> *mappable)
 {
-	size_t at = first;
+	bool sparse = false;
 
-	/* Each header lies behind the one before it, so the walk ends. */
-	while (at) {
+	/* Each lies behind the end of the one before it: the walk ends, and no byte is read as two things. */
+	for (size_t at = first, end; at;) {
 		proto::cap_head h;
-		int err = 0;
 
 		if (at < sizeof(proto::region_info) || !range_within(at, sizeof(h), raw.size()))
 			return fail(EPROTO, "capability at %zu of %zu bytes", at, raw.size());
 		memcpy(&h, raw.data() + at, sizeof(h));
-		if (h.id == proto::cap_sparse_mmap)
-			err = parse_sparse(raw, at + sizeof(h), region_size, mappable);
-		if (err)
+		end = at + sizeof(h);
+		if (const int err = parse_cap(raw, h, region_size, &sparse, mappable, &end))
 			return err;
-		if (h.next && h.next <= at)
-			return fail(EPROTO, "capability list goes back from %zu to %u", at, h.next);
+		if (h.next && h.next < end)
+			return fail(EPROTO, "capability list goes back from %zu to %u", end, h.next);
 		at = h.next;
 	}
 	return 0;
+}
+
+bool is_hugetlb(int fd)
+{
+	struct statfs st;
+
+	return fstatfs(fd, &st) || st.f_type == HUGETLBFS_MAGIC;
 }
 
 int region_check_access(const region_info &r, unsigned index, u64 offset, u64 len, u32 right)

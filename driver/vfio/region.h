@@ -11,9 +11,13 @@ namespace usdma::vfio {
 /*
  * The capability list behind a region's info (struct vfio_info_cap_header; the
  * kernel and vfio-user alike): finds the sparse mappable areas.  raw begins at the
- * info structure.  -EPROTO: a list that loops or leaves raw, an area outside the region.
+ * info structure.  -EPROTO: a list that loops, overlaps itself or leaves raw; an area outside the region or on
+ * another; a second list of areas, or one of more than 256.
  */
 int region_parse_caps(std::span<const u8> raw, u32 first, u64 region_size, std::vector<range> *mappable);
+
+/* One of memory, as long as it is not known to have small pages. */
+bool is_hugetlb(int fd);
 
 int region_check_access(const region_info &r, unsigned index, u64 offset, u64 len, u32 right);
 int region_check_map(const region_info &r, u64 offset, u64 size);

@@ -3,6 +3,7 @@
 
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
+#include "driver/vfio/region.h"
 #include "driver/vfio/user_device.h"
 
 #include <algorithm>
@@ -38,6 +39,7 @@ int user_device::start(unique_fd sock)
 {
 	int err = link_.start(std::move(sock), opt_.timeout_ms, &link_ops, this);
 
+	link_.hurry(opt_.open_ms);
 	if (!err)
 		err = negotiate();
 	if (!err)
@@ -162,7 +164,8 @@ int user_device::dma_map(const dma_area &area)
 {
 	proto::dma_map m = {sizeof(m), 0, area.fd_offset, area.iova, area.size};
 	const bool local = opt_.share_local && area.vaddr;
-	const bool with_fd = !local && area.fd >= 0 && caps_.max_msg_fds > 0;
+	/* Holes can be punched into huge pages, and the pool need not have others: not for a server to hold. */
+	const bool with_fd = !local && area.fd >= 0 && caps_.max_msg_fds > 0 && !is_hugetlb(area.fd);
 	const iovec part = {&m, sizeof(m)};
 	int err;
 

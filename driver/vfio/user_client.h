@@ -9,6 +9,7 @@ namespace usdma::vfio {
 
 struct user_options {
 	u64 timeout_ms = 5000; /* for each reply */
+	u64 open_ms = 0; /* for all together, until hurry(0) is called; 0: no such limit */
 	/*
 	 * Embedded server (same process): called beside each DMA_MAP, before the
 	 * message goes out, so that the server reaches the memory where it is instead

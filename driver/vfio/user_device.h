@@ -26,6 +26,7 @@ public:
 	int region_write(unsigned index, u64 offset, const void *buf, size_t len) override;
 	int region_fd(unsigned index, u64 *fd_offset) override;
 	int region_doorbell_fd(unsigned index, u64 offset) override;
+	bool doorbell_ring(int fd) override;
 
 	int irq(unsigned index, irq_info *out) override;
 	int irq_set(unsigned index, unsigned first, std::span<const int> fds) override;
@@ -35,6 +36,7 @@ public:
 	int dma_unmap(u64 iova, u64 size) override;
 	int reset() override;
 
+	void hurry(u64 ms) override { link_.hurry(ms); }
 	bool lost() const override { return link_.lost(); }
 	/* The connection tells of a loss; a server that only stands still is none. */
 	int answers() override { return lost() ? gone() : 0; }
@@ -48,10 +50,13 @@ public:
 	int serve(const user_message &cmd, message_body *reply) { return dma_.serve(cmd, reply); }
 	void signal_lost();
 
+	/* The server is this process itself. */
+	bool own_server() const { return opt_.share_local; }
+
 private:
 	struct doorbell {
 		u64 offset;
-		unique_fd fd;
+		u32 fd_index;
 	};
 	/* What the server said of a region, asked once. */
 	struct region_state {
@@ -61,6 +66,7 @@ private:
 		u64 fd_offset = 0;
 		unique_fd fd;
 		std::vector<doorbell> doorbells;
+		message_fds doorbell_fds; /* several doorbells may share one; what is no eventfd is closed */
 	};
 
 	int negotiate();
@@ -74,13 +80,14 @@ private:
 
 	int know_region(unsigned index, region_state **out);
 	int ask_region(unsigned index, u32 argsz, user_message *reply, proto::region_info *info);
+	void take_file(unsigned index, unique_fd fd, u64 offset, region_state *r);
 	int take_region(unsigned index, user_message *reply, const proto::region_info &info, region_state *r);
 	int check_access(unsigned index, u64 offset, u64 len, u32 right);
 	int read_part(unsigned index, u64 offset, u8 *buf, u32 len);
 	int write_part(unsigned index, u64 offset, const u8 *buf, u32 len);
 	int ask_doorbells(unsigned index, region_state *r);
 	int take_doorbells(user_message *reply, unsigned index, region_state *r);
-	int take_doorbell(const proto::io_fd &d, user_message *reply, region_state *r);
+	int take_doorbell(const proto::io_fd &d, const message_fds &fds, region_state *r);
 
 	int irq_send(unsigned index, u32 flags, unsigned start, unsigned count, std::span<const int> fds);
 	int irq_set_run(unsigned index, unsigned first, std::span<const int> fds);

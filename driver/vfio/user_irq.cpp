@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Interrupts of the vfio-user client. */
+#include "driver/base/eventfd.h"
 #include "driver/base/grow.h"
 #include "driver/vfio/user_device.h"
 
 #include <algorithm>
 #include <fcntl.h>
-#include <sys/eventfd.h>
 
 namespace usdma::vfio {
 
-/* Whoever sleeps on an interrupt of this device wakes and finds it lost. */
+/* Whoever sleeps on an interrupt of this device wakes and finds it lost.  The server may have filled it, and holds it still. */
 void user_device::signal_lost()
 {
 	std::lock_guard guard(irq_lock_);
 
 	for (const auto &[at, fd] : irq_fds_)
-		eventfd_write(fd.get(), 1);
+		eventfd_raise(fd.get());
 }
 
 int user_device::irq(unsigned index, irq_info *out)

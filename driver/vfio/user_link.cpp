@@ -70,9 +70,38 @@ void user_link::stop()
 
 void user_link::give_up()
 {
-	log_warn("vfio-user: connection ended: %s", error_text());
+	if (!lost())
+		log_warn("vfio-user: connection ended: %s", error_text());
 	set_lost();
 	shutdown(sock_.get(), SHUT_WR);
+}
+
+void user_link::hurry(u64 ms)
+{
+	hurry_ms_.store(ms, std::memory_order_relaxed);
+	hurry_ns_.store(ms ? deadline::in_ms(ms).at() : ~u64(0), std::memory_order_relaxed);
+}
+
+deadline user_link::answer_by() const
+{
+	const deadline until = deadline::in_ms(timeout_ms_);
+	const u64 all = hurry_ns_.load(std::memory_order_relaxed);
+
+	return all < until.at() ? deadline::at_ns(all) : until;
+}
+
+/* One that is late for all together is not asked again: each next question would wait as long as it likes. */
+int user_link::too_late(proto::command cmd, deadline until)
+{
+	const u64 ms = hurry_ms_.load(std::memory_order_relaxed);
+
+	if (!ms || until.at() != hurry_ns_.load(std::memory_order_relaxed))
+		return fail(ETIMEDOUT, "the vfio-user server did not answer %s within %llu ms", command_name(cmd),
+			    static_cast<unsigned long long>(timeout_ms_));
+	const int err = fail(ETIMEDOUT, "the vfio-user server is too slow: opening, or closing, has come no further than %s in %llu ms; "
+			     "reply_ms (USDMA_REPLY_MS) gives it more time", command_name(cmd), static_cast<unsigned long long>(ms));
+	give_up();
+	return err;
 }
 
 /* Calls that wait end now; later ones do not start, because lost_ is set before. */
@@ -92,10 +121,10 @@ void user_link::set_lost()
 {
 	if (stopping_.load() || lost_.exchange(true))
 		return;
-	/* Descriptors first: a call that ends with -ENODEV finds them written. */
+	/* Ours alone, and before: a call that ends with -ENODEV finds it written. */
 	eventfd_write(lost_fd_.get(), 1);
-	ops_->lost(arg_);
 	end_pending();
+	ops_->lost(arg_);
 }
 
 int user_link::send(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until)
@@ -158,7 +187,7 @@ static int server_error(proto::command cmd, u32 error)
 
 int user_link::call(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds, user_message *reply)
 {
-	const deadline until = deadline::in_ms(timeout_ms_);
+	const deadline until = answer_by();
 	pending p;
 	int err;
 
@@ -172,6 +201,8 @@ int user_link::call(proto::command cmd, std::span<const iovec> parts, std::span<
 		wait_state(&p.state, until);
 	/* After this nobody else touches p; the state is final. */
 	leave(&p);
+	if (err == -ETIMEDOUT)
+		return too_late(cmd, until);
 	if (err)
 		return err == -EPROTO ? no_link() : err;
 	if (p.state == pending::link_lost)
@@ -179,8 +210,7 @@ int user_link::call(proto::command cmd, std::span<const iovec> parts, std::span<
 	if (p.state == pending::no_room)
 		return no_memory("what the vfio-user server answered");
 	if (p.state == pending::waits)
-		return fail(ETIMEDOUT, "the vfio-user server did not answer %s within %llu ms", command_name(cmd),
-			    static_cast<unsigned long long>(timeout_ms_));
+		return too_late(cmd, until);
 	return reply->head.flags & proto::flag_error ? server_error(cmd, reply->head.error) : 0;
 }
 

@@ -22,7 +22,7 @@ struct user_link_ops {
 	 * breaks the protocol, end the connection; other -errno: goes into the reply.
 	 */
 	int (*serve)(void *arg, const user_message &cmd, message_body *reply);
-	/* The connection is at its end, once, maybe in the thread of a call. */
+	/* The connection is at its end, calls have ended; once, maybe in the thread of a call. */
 	void (*lost)(void *arg);
 };
 
@@ -42,6 +42,9 @@ public:
 	 * what the server answered.  The reply's body is of any length: the caller checks.
 	 */
 	int call(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds, user_message *reply);
+
+	/* As device::hurry(). */
+	void hurry(u64 ms);
 
 	/*
 	 * The server broke the protocol (or cannot be trusted any more): ends the connection.  Keeps the error's text.
@@ -69,6 +72,8 @@ private:
 	int handle_command(const user_message &m);
 	int send_reply(const user_message &to, int err, const message_body &body);
 	int send(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until);
+	deadline answer_by() const;
+	int too_late(proto::command cmd, deadline until);
 	int enter(pending *p);
 	void leave(pending *p);
 	void end_pending();
@@ -77,6 +82,8 @@ private:
 	unique_fd sock_;
 	unique_fd lost_fd_;
 	u64 timeout_ms_ = 0;
+	std::atomic<u64> hurry_ms_{0};        /* 0: there is none */
+	std::atomic<u64> hurry_ns_{~u64(0)};  /* until when */
 	const user_link_ops *ops_ = nullptr;
 	void *arg_ = nullptr;
 	pthread_t thread_{};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Regions of the vfio-user client: what they are, mapping, messages, doorbells. */
+#include "driver/base/eventfd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/vfio/region.h"
@@ -36,6 +37,30 @@ int user_device::ask_region(unsigned index, u32 argsz, user_message *reply, prot
 	return 0;
 }
 
+/*
+ * Nobody can cut it short under a mapping, whose user would get a SIGBUS; no pages of it can be lost, as those of a
+ * hugetlb file can through holes; and they come from memory, not from a file system that the server runs.  Only memory
+ * has seals, so these are asked for first.
+ */
+static bool is_steady(int fd)
+{
+	const int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && (seals & F_SEAL_SHRINK) && !is_hugetlb(fd);
+}
+
+void user_device::take_file(unsigned index, unique_fd fd, u64 offset, region_state *r)
+{
+	if (!own_server() && !is_steady(fd.get())) {
+		log_warn("%s: region %u is not mapped but read and written by messages: its file is no memfd of small pages that "
+			 "its server has sealed against shrinking", opt_.name.c_str(), index);
+		return;
+	}
+	r->info.flags |= region_mappable;
+	r->fd = std::move(fd);
+	r->fd_offset = offset;
+}
+
 int user_device::take_region(unsigned index, user_message *reply, const proto::region_info &info, region_state *r)
 {
 	region_state fresh;
@@ -43,11 +68,8 @@ int user_device::take_region(unsigned index, user_message *reply, const proto::r
 
 	fresh.info.size = info.size;
 	fresh.info.flags = info.flags & (region_readable | region_writable);
-	if ((info.flags & proto::region_flag_mmap) && info.size && !reply->fds.empty()) {
-		fresh.info.flags |= region_mappable;
-		fresh.fd = std::move(reply->fds[0]);
-		fresh.fd_offset = info.offset;
-	}
+	if ((info.flags & proto::region_flag_mmap) && info.size && !reply->fds.empty())
+		take_file(index, std::move(reply->fds[0]), info.offset, &fresh);
 	if (info.flags & proto::region_flag_caps) {
 		err = region_parse_caps({reply->body.data(), reply->body.size()}, info.cap_offset, info.size, &fresh.info.mappable);
 		if (err == -ENOMEM)
@@ -218,20 +240,29 @@ static int io_fd_stride(const proto::io_fds_head &h, size_t body, size_t *stride
 	return 0;
 }
 
-int user_device::take_doorbell(const proto::io_fd &d, user_message *reply, region_state *r)
+int user_device::take_doorbell(const proto::io_fd &d, const message_fds &fds, region_state *r)
 {
 	/* fd_index -1: one that the server has no descriptor for. */
 	if (d.type != proto::io_fd_ioeventfd || (d.flags & proto::ioeventfd_flag_datamatch) || d.fd_index == ~u32(0))
 		return 0;
-	if (d.fd_index >= reply->fds.size() || !range_within(d.offset, d.size, r->info.size))
+	if (d.fd_index >= fds.size() || !range_within(d.offset, d.size, r->info.size))
 		return fail(EPROTO, "vfio-user doorbell at %#llx with descriptor %u of %zu",
-			    static_cast<unsigned long long>(d.offset), d.fd_index, reply->fds.size());
-	/* Several may share one descriptor: each has its duplicate. */
-	unique_fd fd(fcntl(reply->fds[d.fd_index].get(), F_DUPFD_CLOEXEC, 3));
+			    static_cast<unsigned long long>(d.offset), d.fd_index, fds.size());
+	return try_push(r->doorbells, doorbell{d.offset, d.fd_index}) ? 0 : no_memory("the list of doorbells");
+}
 
-	if (!fd.valid())
-		return fail_errno("duplicate a doorbell");
-	return try_push(r->doorbells, doorbell{d.offset, std::move(fd)}) ? 0 : no_memory("the list of doorbells");
+/*
+ * A pipe without a reader would end the program with SIGPIPE, a file of a file system that the server runs would take
+ * a write and never return.
+ */
+static void keep_eventfds(message_fds *fds)
+{
+	for (unique_fd &fd : *fds) {
+		if (is_eventfd(fd.get()))
+			continue;
+		log_warn("a vfio-user server's doorbell is no eventfd: it is not used");
+		fd.reset();
+	}
 }
 
 int user_device::take_doorbells(user_message *reply, unsigned index, region_state *r)
@@ -241,8 +272,8 @@ int user_device::take_doorbells(user_message *reply, unsigned index, region_stat
 	size_t stride = 0;
 	int err = 0;
 
-	if (body < sizeof(h))
-		return fail(EPROTO, "vfio-user reply about doorbells of %zu bytes", body);
+	if (body < sizeof(h) || body > region_argsz)
+		return fail(EPROTO, "vfio-user reply about doorbells of %zu bytes, not %zu to %u", body, sizeof(h), region_argsz);
 	memcpy(&h, reply->body.data(), sizeof(h));
 	if (h.index != index)
 		return fail(EPROTO, "vfio-user reply about doorbells of region %u, not of %u", h.index, index);
@@ -252,9 +283,13 @@ int user_device::take_doorbells(user_message *reply, unsigned index, region_stat
 		proto::io_fd d;
 
 		memcpy(&d, reply->body.data() + sizeof(h) + i * stride, sizeof(d));
-		err = take_doorbell(d, reply, r);
+		err = take_doorbell(d, reply->fds, r);
 	}
-	return err;
+	if (err)
+		return err;
+	r->doorbell_fds = std::move(reply->fds);
+	keep_eventfds(&r->doorbell_fds);
+	return 0;
 }
 
 int user_device::ask_doorbells(unsigned index, region_state *r)
@@ -270,11 +305,11 @@ int user_device::ask_doorbells(unsigned index, region_state *r)
 	if (err)
 		return err;
 	err = take_doorbells(&reply, index, r);
+	if (!err)
+		return 0;
+	r->doorbells.clear();
 	/* Of our own: the next time they are asked for again. */
-	if (err == -ENOMEM) {
-		r->doorbells.clear();
-		r->doorbells_known = false;
-	}
+	r->doorbells_known = err != -ENOMEM;
 	return err == -EPROTO ? broken(err) : err;
 }
 
@@ -289,9 +324,14 @@ int user_device::region_doorbell_fd(unsigned index, u64 offset)
 		return -1;
 	for (const doorbell &d : r->doorbells) {
 		if (d.offset == offset)
-			return d.fd.get();
+			return r->doorbell_fds[d.fd_index].get();
 	}
 	return -1;
+}
+
+bool user_device::doorbell_ring(int fd)
+{
+	return own_server() ? device::doorbell_ring(fd) : eventfd_raise(fd);
 }
 
 } // namespace usdma::vfio

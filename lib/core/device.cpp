@@ -14,6 +14,7 @@
 #include "lib/core/task.h"
 #include "lib/core/wait.h"
 
+#include <algorithm>
 #include <cstring>
 #include <pthread.h>
 #include <new>
@@ -158,12 +159,18 @@ void device_each(void (*fn)(device *dev, void *arg), void *arg)
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
+/* For all that a server is asked at opening, of the device or a channel, or at closing: none of them takes it long. */
+static u64 turns_ms()
+{
+	return std::max<u64>(3 * config_get().reply_ms, 5000);
+}
+
 static int device_make(device *dev, unsigned slot)
 {
 	dev->slot = slot;
 	int err = within_memory("a device", [&] {
 		dev->spec = device_spec(slot);
-		return dma::open(dev->spec, &dev->eng, {.reply_ms = config_get().reply_ms});
+		return dma::open(dev->spec, &dev->eng, {.reply_ms = config_get().reply_ms, .open_ms = turns_ms()});
 	});
 	if (err)
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
@@ -179,6 +186,7 @@ static int device_make(device *dev, unsigned slot)
 		stats_close(slot);
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
 	}
+	dev->eng->transport().hurry(0);
 	dev->bar_cached = dev->spec.starts_with("sim") || dev->spec.starts_with("vfio-user");
 	return 0;
 }
@@ -300,9 +308,13 @@ static void device_close(device *dev)
 	grace_wait();
 	dev->calls.drain();
 	streams_forsake(dev);
+	dev->eng->transport().hurry(hang_over_ms() + turns_ms());
 	drain_lanes(dev);
 	streams_reap(dev);
+	/* Takes as long as there is memory. */
+	dev->eng->transport().hurry(0);
 	memory_wipe(dev);
+	dev->eng->transport().hurry(turns_ms());
 	pump_forget(dev);
 	/* Kept until it is freed: see is_over() in retire.cpp. */
 	store_release(&dev->kept, dev->opening);
@@ -382,7 +394,10 @@ static int lane_open(device *dev, u32 i)
 	l->count = stats_lane(dev->slot, i);
 	l->exclusive = i < shared_from(dev);
 	l->wait_seq = l->join_seq = cfg.first_seq;
+	/* With its lock held: nobody else opens a channel, and neither opening nor closing the device is under way. */
+	dev->eng->transport().hurry(turns_ms());
 	err = dev->eng->channel_open(i, cfg, &l->ch);
+	dev->eng->transport().hurry(0);
 	if (err)
 		return err;
 	dev->lanes[i] = std::move(l);

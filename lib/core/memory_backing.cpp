@@ -111,10 +111,11 @@ static int make(u64 size, int node, bool huge, std::unique_ptr<backing> *out)
 	if (!b)
 		return fail(ENOMEM, "no memory to keep track of %llu bytes", static_cast<unsigned long long>(size));
 	b->page = huge ? page_huge : page_normal;
-	b->fd.reset(memfd_create("usdma", MFD_CLOEXEC | (huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0)));
+	b->fd.reset(memfd_create("usdma", MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0)));
 	if (!b->fd.valid())
 		return fail_errno("memfd_create for pinned memory");
-	if (ftruncate(b->fd.get(), off_t(size)))
+	/* Devices' servers hold it, too: none of them may cut it short under us. */
+	if (ftruncate(b->fd.get(), off_t(size)) || fcntl(b->fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		return fail_errno("%llu bytes of pinned memory", static_cast<unsigned long long>(size));
 	err = map_file(b.get(), size);
 	if (err)

@@ -4,6 +4,7 @@
  * thread that waits runs it; a thread of its own runs it when nobody does, and
  * sleeps on the engines' service interrupts in between.
  */
+#include "driver/base/eventfd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
@@ -313,15 +314,12 @@ u64 arm_all(sleep_lists *to)
 
 void drain(const std::vector<pollfd> &fds)
 {
-	u64 count;
-
 	for (const pollfd &p : fds) {
 		if (!(p.revents & POLLIN))
 			continue;
 		if (p.fd != pump->wake_fd)
 			__atomic_fetch_add(&pump->interrupts, 1, __ATOMIC_RELAXED);
-		if (read(p.fd, &count, sizeof(count)) < 0)
-			log_debug("reading an eventfd failed");
+		eventfd_clear(p.fd);
 	}
 }
 

@@ -7,6 +7,7 @@
  * Locks: recover_lock, then dev->lock, then a lane's.
  */
 #include "driver/base/error.h"
+#include "driver/base/eventfd.h"
 #include "driver/base/log.h"
 #include "lib/core/retire.h"
 #include "lib/core/staging.h"
@@ -37,12 +38,11 @@ static int dead_error(device *dev)
 	return fail(ENODEV, "device %u (%s) is gone: its server ended or it was unplugged", dev->slot, dev->spec.c_str());
 }
 
-/* Whoever sleeps looks again, and asks the device anew to be woken. */
+/* Whoever sleeps looks again, and asks the device anew to be woken; by itself it looks every 50 ms. */
 static void wake_sleepers(lane *l)
 {
-	const u64 one = 1;
-
-	if (write(l->ch->irq_fd[dma::irq_waiter], &one, sizeof(one)) < 0)
+	/* The device's server holds it, too, and locks of ours are held. */
+	if (!eventfd_raise(l->ch->irq_fd[dma::irq_waiter]))
 		log_debug("waking lane %u failed", l->ch->index);
 }
 

@@ -47,15 +47,6 @@ constinit immortal<writer_state> writer;
 constexpr unsigned most_polled = 63;
 constexpr int look_ms = 50;
 
-bool is_eventfd(int fd)
-{
-	char path[64], what[64];
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	const ssize_t n = readlink(path, what, sizeof(what));
-	return n > 0 && std::string_view(what, size_t(n)) == "anon_inode:[eventfd]";
-}
-
 /* ---- the writer ------------------------------------------------------------------------------------- */
 
 file_signal *take_fresh()

@@ -3,6 +3,7 @@
 #include "lib/core/wait.h"
 
 #include "driver/base/error.h"
+#include "driver/base/eventfd.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
 
@@ -157,13 +158,14 @@ int poll_sleep(int fd, u64 abs_ns)
 	timespec ts = {time_t(left / ns_per_s), long(left % ns_per_s)};
 	pollfd p = {fd, POLLIN, 0};
 	const int n = ppoll(&p, 1, &ts, nullptr);
-	u64 count;
 
 	if (n < 0)
 		return -errno;
 	if (n == 0)
 		return -ETIMEDOUT;
-	return read(fd, &count, sizeof(count)) == ssize_t(sizeof(count)) ? 0 : -errno;
+	/* Whoever signals it may have taken it back: then it is looked at again. */
+	eventfd_clear(fd);
+	return 0;
 }
 
 } // namespace

@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <poll.h>
+#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -25,9 +26,9 @@ namespace proto = usdma::vfio::proto;
 static constexpr u64 patience_ms = 2000, page = 4096, iova = 0x100000;
 
 struct files {
-	files() : event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), memory(memfd_create("fuzz", MFD_CLOEXEC))
+	files() : event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), memory(memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING))
 	{
-		must_hold(!ftruncate(memory.get(), 16 * page));
+		must_hold(!ftruncate(memory.get(), 16 * page) && !fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK));
 		area = static_cast<u8 *>(mmap(nullptr, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 		must_hold(area != MAP_FAILED && !mprotect(area + page, page, PROT_READ | PROT_WRITE));
 	}

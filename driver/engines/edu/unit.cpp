@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/engines/edu/unit.h"
 #include "driver/base/error.h"
+#include "driver/base/eventfd.h"
 #include "driver/base/log.h"
 #include "driver/base/mmio.h"
 
@@ -140,11 +141,10 @@ void dma_unit::stop()
 void dma_unit::nap()
 {
 	pollfd p[2] = {{irq_.get(), POLLIN, 0}, {dev_.lost_fd(), POLLIN, 0}};
-	u64 n;
 
 	poll(p, 2, irq_.valid() ? look_ms : look_blind_ms);
-	if (irq_.valid() && read(irq_.get(), &n, sizeof(n)) == sizeof(n))
-		count_.interrupts.fetch_add(n, std::memory_order_relaxed);
+	if (irq_.valid())
+		count_.interrupts.fetch_add(eventfd_clear(irq_.get()), std::memory_order_relaxed);
 }
 
 int dma_unit::await_end()

@@ -12,11 +12,12 @@
 
 namespace usdma::sdma {
 
-/* Backed by a file of its own, so that a server in another process reaches it directly. */
+/* Backed by a file of its own, so that a server in another process reaches it directly, and cannot cut it short. */
 static int make_memory(sdma_channel *c, u64 size, int node)
 {
-	c->file.reset(memfd_create("usdma-ring", MFD_CLOEXEC));
-	if (!c->file.valid() || ftruncate(c->file.get(), off_t(size)) < 0)
+	c->file.reset(memfd_create("usdma-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	if (!c->file.valid() || ftruncate(c->file.get(), off_t(size)) < 0 ||
+	    fcntl(c->file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		return fail_errno("cannot make %llu bytes for a ring", static_cast<unsigned long long>(size));
 	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, c->file.get(), 0);
 	if (p == MAP_FAILED)

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstring>
-#include <unistd.h>
 
 namespace usdma::sdma {
 
@@ -117,10 +116,8 @@ static void ring_submit_copy(dma::channel *ch, u32 spaces, u64 src, u64 dst, u64
 static void ring_wake(dma::channel *ch)
 {
 	sdma_channel *c = to_sdma(ch);
-	const u64 one = 1;
 
-	/* A full counter (-EAGAIN) means that the device is being woken already. */
-	if (likely(c->wake_fd >= 0) && (write(c->wake_fd, &one, sizeof(one)) == sizeof(one) || errno == EAGAIN))
+	if (likely(c->wake_fd >= 0) && c->owner->transport().doorbell_ring(c->wake_fd))
 		return;
 	reg_write(c->owner->transport(), chan_ctrl(c->index) + chan_wake, u32(1));
 }

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -32,9 +33,9 @@ fake_server::fake_server(hook_fn hook) : hook_(std::move(hook))
 		abort();
 	sock_.reset(pair[0]);
 	client_.reset(pair[1]);
-	memory = memfd_create("bar2", MFD_CLOEXEC);
+	memory = memfd_create("bar2", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (ftruncate(memory, bar2_size))
+	if (ftruncate(memory, bar2_size) || fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK))
 		abort();
 }
 

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -135,8 +136,11 @@ static void test_short_region_file(void **)
 	device_ptr dev;
 	mapping m;
 
-	assert_int_equal(s.attach(&dev), 0);
+	close(s.memory);
+	s.memory = memfd_create("short", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	assert_int_equal(ftruncate(s.memory, 8192), 0);
+	assert_int_equal(fcntl(s.memory, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	assert_int_equal(s.attach(&dev), 0);
 	assert_int_equal(dev->region_map(region_bar2, 4096, 4096, &m), 0);
 	assert_int_equal(dev->region_map(region_bar2, 4096, 8192, &m), -EPROTO);
 	check_broken(*dev);

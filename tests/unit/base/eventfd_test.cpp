@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Eventfds whose other end fills them, empties them at every moment, or is no eventfd at all. */
+#include "driver/base/clock.h"
+#include "driver/base/eventfd.h"
+#include "driver/base/unique_fd.h"
+#include "tests/support/test.h"
+
+#include <atomic>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <thread>
+
+using namespace usdma;
+
+static constexpr u64 full = 0xfffffffffffffffe;
+
+/* Which do not wait, though the descriptor is one that does. */
+static void full_counters_stay_full(void **)
+{
+	const unique_fd fd(eventfd(0, EFD_CLOEXEC));
+
+	if (!eventfd_raise(fd.get())) {
+		fprintf(stderr, "# no aio here\n");
+		skip();
+	}
+	assert_int_equal(eventfd_clear(fd.get()), 1);
+	assert_int_equal(eventfd_clear(fd.get()), 0);
+	assert_int_equal(write(fd.get(), &full, sizeof(full)), sizeof(full));
+	/* Many: what the kernel keeps of each end is let go. */
+	for (unsigned i = 0; i < 5000; i++)
+		assert_true(eventfd_raise(fd.get()));
+	assert_true(eventfd_clear(fd.get()) >= full);
+	for (unsigned i = 0; i < 5000; i++)
+		assert_true(eventfd_raise(fd.get()));
+	assert_int_equal(eventfd_clear(fd.get()), 5000);
+}
+
+/* One of two finds nothing though it was told that there is something: it goes on at once. */
+static void two_take_what_comes(void **)
+{
+	const unique_fd fd(eventfd(0, EFD_CLOEXEC));
+	std::atomic<bool> stop{false};
+	std::atomic<u64> passes[2] = {};
+	std::thread takers[2];
+
+	for (unsigned i = 0; i < 2; i++)
+		takers[i] = std::thread([&, i] {
+			while (!stop) {
+				if (eventfd_ready(fd.get(), POLLIN))
+					eventfd_clear(fd.get());
+				else
+					sched_yield();
+				passes[i]++;
+			}
+		});
+	/* Fewer on a machine that has much else to do. */
+	const deadline enough = deadline::in_ms(3000);
+	for (unsigned round = 0; round < 2000 && !enough.passed(); round++) {
+		const u64 before[2] = {passes[0], passes[1]};
+		const deadline until = deadline::in_ms(20000);
+
+		assert_int_equal(eventfd_write(fd.get(), 1), 0);
+		while (passes[0] < before[0] + 2 || passes[1] < before[1] + 2) {
+			assert_false(until.passed());
+			sched_yield();
+		}
+	}
+	stop = true;
+	for (std::thread &t : takers)
+		t.join();
+}
+
+static void others_are_none(void **)
+{
+	int pipe_ends[2], pair[2];
+
+	assert_int_equal(pipe2(pipe_ends, O_CLOEXEC), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	close(pipe_ends[0]);
+	close(pair[0]);
+	const unique_fd some[] = {unique_fd(pipe_ends[1]), unique_fd(pair[1]), unique_fd(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+				  unique_fd(open("/", O_PATH | O_CLOEXEC)), unique_fd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)),
+				  unique_fd(memfd_create("anon_inode:[eventfd]", MFD_CLOEXEC))};
+	const unique_fd one(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE));
+
+	for (const unique_fd &fd : some) {
+		assert_true(fd.valid());
+		assert_false(is_eventfd(fd.get()));
+		assert_false(eventfd_raise(fd.get()));
+	}
+	assert_true(is_eventfd(one.get()));
+	assert_false(is_eventfd(-1));
+	assert_false(eventfd_raise(-1));
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(full_counters_stay_full),
+		cmocka_unit_test(two_take_what_comes),
+		cmocka_unit_test(others_are_none),
+	};
+
+	alarm(100);
+	return cmocka_run_group_tests_name("eventfd", tests, nullptr, nullptr);
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The vfio-user client against what comes beside a server's messages: descriptors, and what the server does with ours. */
+#include "driver/base/clock.h"
+#include "driver/base/error.h"
+#include "driver/base/eventfd.h"
+#include "driver/vfio/region.h"
+#include "tests/support/test.h"
+#include "tests/unit/vfio/fake_server.h"
+
+#include <cstring>
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+using namespace usdma;
+using namespace usdma::vfio;
+using usdma::test::fake_server;
+using usdma::test::open_fds;
+
+using device_ptr = std::unique_ptr<device>;
+using proto::command;
+
+static constexpr u64 full = 0xfffffffffffffffe;
+
+static bool is(const user_message &m, command cmd)
+{
+	return m.head.cmd == u16(cmd);
+}
+
+/* ---- doorbells ----------------------------------------------------------------------------------------- */
+
+/* So many doorbells, 64 bytes apart, one descriptor for all; the entry at odd names one that is not there. */
+static fake_server::hook_fn doorbells(u32 n, int fd, u32 odd = ~u32(0))
+{
+	return [=](fake_server &f, user_message &m) {
+		if (!is(m, command::device_get_region_io_fds))
+			return false;
+		std::vector<u8> body(sizeof(proto::io_fds_head) + n * sizeof(proto::io_fd));
+		const proto::io_fds_head head = {u32(body.size()), 0, region_bar0, n};
+
+		memcpy(body.data(), &head, sizeof(head));
+		for (u32 i = 0; i < n; i++) {
+			const proto::io_fd d = {i * 64 % fake_server::bar0_size, 4, i == odd ? 1u : 0u, proto::io_fd_ioeventfd, 0, 0, 0};
+
+			memcpy(body.data() + sizeof(head) + i * sizeof(d), &d, sizeof(d));
+		}
+		f.reply(m, body.data(), body.size(), {&fd, 1});
+		return true;
+	};
+}
+
+/* None of them is written, so that none can end the program (SIGPIPE) or hold a thread. */
+static void doorbells_that_are_none(void **)
+{
+	int pipe_ends[2], pair[2];
+	u32 v = 7;
+
+	assert_int_equal(pipe2(pipe_ends, O_CLOEXEC), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	close(pipe_ends[0]);
+	close(pair[0]);
+	const unique_fd some[] = {unique_fd(pipe_ends[1]), unique_fd(pair[1]), unique_fd(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+				  unique_fd(open("/", O_PATH | O_CLOEXEC)), unique_fd(memfd_create("bell", MFD_CLOEXEC))};
+
+	for (const unique_fd &fd : some) {
+		fake_server s(doorbells(4, fd.get()));
+		device_ptr dev;
+
+		assert_int_equal(s.attach(&dev), 0);
+		const unsigned before = open_fds();
+		assert_int_equal(dev->region_doorbell_fd(region_bar0, 64), -1);
+		assert_int_equal(open_fds(), before);
+		/* What a doorbell does otherwise. */
+		assert_int_equal(dev->region_write(region_bar0, 64, &v, 4), 0);
+	}
+}
+
+/* Blocking, and its counter is full: whoever rings it goes on. */
+static void a_full_doorbell(void **)
+{
+	const unique_fd bell(eventfd(0, EFD_CLOEXEC));
+	fake_server s(doorbells(1, bell.get()));
+	device_ptr dev;
+
+	assert_int_equal(s.attach(&dev), 0);
+	const int fd = dev->region_doorbell_fd(region_bar0, 0);
+	assert_true(fd >= 0);
+	if (!dev->doorbell_ring(fd))
+		skip(); /* no aio here: the register is written instead */
+	assert_int_equal(eventfd_clear(bell.get()), 1);
+	assert_int_equal(write(bell.get(), &full, sizeof(full)), sizeof(full));
+	assert_true(dev->doorbell_ring(fd));
+	assert_true(dev->doorbell_ring(fd));
+}
+
+/* A descriptor is taken once, however many doorbells name it; and none of an answer that is wrong. */
+static void doorbells_take_few_descriptors(void **)
+{
+	const unique_fd bell(eventfd(0, EFD_CLOEXEC));
+	const struct {
+		u32 n, odd;
+		unsigned taken;
+	} rows[] = {{100, ~u32(0), 1}, {100, 99, 0}, {20000, ~u32(0), 0}, {103, ~u32(0), 0}};
+
+	for (const auto &row : rows) {
+		fake_server s(doorbells(row.n, bell.get(), row.odd));
+		device_ptr dev;
+
+		assert_int_equal(s.attach(&dev), 0);
+		const unsigned before = open_fds();
+		assert_int_equal(dev->region_doorbell_fd(region_bar0, 64) >= 0, row.taken);
+		assert_int_equal(open_fds(), before + row.taken);
+		/* Wrong answers end the connection. */
+		assert_int_equal(dev->lost(), !row.taken);
+	}
+}
+
+/* ---- interrupts ---------------------------------------------------------------------------------------- */
+
+/* The server fills the eventfds of our interrupts and leaves: calls that wait end, and so does the device. */
+static void full_interrupts_and_gone(void **)
+{
+	fake_server s([](fake_server &f, user_message &m) {
+		if (!is(m, command::region_read))
+			return false;
+		for (const unique_fd &fd : f.irq_fds)
+			assert_int_equal(write(fd.get(), &full, sizeof(full)), sizeof(full));
+		f.hang_up();
+		return true;
+	});
+	const unique_fd irqs[] = {unique_fd(eventfd(0, EFD_CLOEXEC)), unique_fd(eventfd(0, EFD_CLOEXEC))};
+	const int raw[] = {irqs[0].get(), irqs[1].get()};
+	device_ptr dev;
+	u32 v;
+
+	assert_int_equal(s.attach(&dev), 0);
+	assert_int_equal(dev->irq_set(irq_msix, 0, raw), 0);
+	assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), -ENODEV);
+	dev.reset();
+	s.stop();
+}
+
+/* ---- files ---------------------------------------------------------------------------------------------- */
+
+static unique_fd file(u64 bytes, unsigned flags, int seals)
+{
+	unique_fd fd(memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
+
+	if (!fd.valid())
+		return fd; /* no huge pages in this kernel */
+	assert_int_equal(ftruncate(fd.get(), off_t(bytes)), 0);
+	if (seals)
+		assert_int_equal(fcntl(fd.get(), F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+/* Of which the server could take pages away under a mapping: refused, and the region is read and written by messages. */
+static void regions_that_could_end_are_not_mapped(void **)
+{
+	static constexpr u64 size = 2 * MiB;
+	int pipe_ends[2];
+
+	assert_int_equal(pipe2(pipe_ends, O_CLOEXEC), 0);
+	close(pipe_ends[0]);
+	const unique_fd some[] = {file(size, 0, 0), file(size, 0, F_SEAL_GROW | F_SEAL_SEAL), file(size, MFD_HUGETLB | MFD_HUGE_2MB, F_SEAL_SHRINK),
+			    unique_fd(open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)), unique_fd(open("/", O_PATH | O_CLOEXEC)),
+			    unique_fd(pipe_ends[1])};
+
+	for (const unique_fd &fd : some) {
+		fake_server s;
+		device_ptr dev;
+		region_info r;
+		mapping m;
+		u64 offset;
+
+		if (!fd.valid())
+			continue;
+		close(s.memory);
+		s.memory = dup(fd.get());
+		assert_int_equal(s.attach(&dev), 0);
+		assert_int_equal(dev->region(region_bar2, &r), 0);
+		assert_false(r.flags & region_mappable);
+		assert_int_equal(dev->region_map(region_bar2, 4096, 4096, &m), -EOPNOTSUPP);
+		assert_int_equal(dev->region_fd(region_bar2, &offset), -1);
+		assert_false(dev->lost());
+	}
+	fake_server sealed;
+	device_ptr dev;
+	mapping m;
+
+	assert_int_equal(sealed.attach(&dev), 0);
+	assert_int_equal(dev->region_map(region_bar2, 4096, 4096, &m), 0);
+}
+
+/* Huge pages go back to their pool by a hole: no server gets a descriptor for them, messages reach them. */
+static void huge_pages_are_not_handed_over(void **)
+{
+	static u8 page[4096] __attribute__((aligned(4096)));
+	const unique_fd small = file(2 * MiB, 0, 0), huge = file(2 * MiB, MFD_HUGETLB | MFD_HUGE_2MB, 0);
+	fake_server s;
+	device_ptr dev;
+
+	if (!huge.valid())
+		skip();
+	assert_int_equal(s.attach(&dev), 0);
+	for (const unique_fd *fd : {&small, &huge}) {
+		dma_area a = {u64(fd == &huge ? 0x2000 : 0x1000), sizeof(page), page};
+
+		a.fd = fd->get();
+		assert_int_equal(dev->dma_map(a), 0);
+	}
+	assert_int_equal(s.maps.size(), 2);
+	assert_int_equal(s.map_fds.size(), 1);
+}
+
+/* ---- capabilities -------------------------------------------------------------------------------------- */
+
+struct cap_list {
+	proto::region_info info;
+	proto::cap_head head;
+	proto::sparse_head sparse;
+	proto::sparse_area area[300];
+	proto::cap_head second;
+	proto::sparse_head second_sparse;
+};
+
+static constexpr u32 first_at = offsetof(cap_list, head), second_at = offsetof(cap_list, second);
+
+static cap_list good_list(u32 areas)
+{
+	cap_list l = {};
+
+	l.head = {proto::cap_sparse_mmap, 1, second_at};
+	l.sparse.nr_areas = areas;
+	for (u32 i = 0; i < areas; i++)
+		l.area[i] = {i * u64(8192), 4096};
+	l.second = {77, 1, 0};
+	return l;
+}
+
+static int parse(const cap_list &l, size_t *areas = nullptr)
+{
+	std::vector<range> found;
+	const int err = region_parse_caps({reinterpret_cast<const u8 *>(&l), sizeof(l)}, first_at, 300 * 8192, &found);
+
+	if (areas)
+		*areas = found.size();
+	return err;
+}
+
+/* A reply of 64 KiB would become 400 MB otherwise. */
+static void capabilities_do_not_overlap(void **)
+{
+	size_t areas;
+	cap_list l = good_list(256);
+
+	assert_int_equal(parse(l, &areas), 0);
+	assert_int_equal(areas, 256);
+	assert_int_equal(parse(good_list(257)), -EPROTO);
+	l = good_list(200);
+	l.second = {proto::cap_sparse_mmap, 1, 0};
+	assert_int_equal(parse(l), -EPROTO);
+	for (const u32 next : {first_at + 8, first_at + 16, first_at + 16 + 199 * 16, first_at, 8u}) {
+		l = good_list(200);
+		l.head.next = next;
+		assert_int_equal(parse(l), -EPROTO);
+	}
+	l.head.next = first_at + 16 + 200 * 16; /* right behind it */
+	assert_int_equal(parse(l), 0);
+	for (const proto::sparse_area odd : {proto::sparse_area{0, 4096}, {4095, 2}, {0, 300 * 8192}, {8 * 8192, 1}}) {
+		l = good_list(200);
+		l.area[199] = odd;
+		assert_int_equal(parse(l), -EPROTO);
+	}
+}
+
+/* ---- time ---------------------------------------------------------------------------------------------- */
+
+/* Each answer comes in time; all together do not, and the connection ends, which takes all back. */
+static void slow_answers_end_together(void **)
+{
+	static constexpr u64 each_ms = 100, all_ms = 1000;
+	bool slow = false;
+	fake_server s([&](fake_server &, user_message &) {
+		if (slow)
+			poll(nullptr, 0, each_ms); /* what a slow server does */
+		return false;
+	});
+	const deadline until = deadline::in_ms(20000);
+	device_ptr dev;
+	int err = 0;
+	u32 v;
+
+	assert_int_equal(s.attach(&dev), 0);
+	/* Quick ones have all the time that each has, before and after. */
+	dev->hurry(20000);
+	assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), 0);
+	dev->hurry(0);
+	slow = true;
+	const u64 began = now_ns();
+	while (now_ns() < began + (all_ms + 3 * each_ms) * ns_per_ms)
+		assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), 0);
+	dev->hurry(all_ms);
+	while (!err && !until.passed())
+		err = dev->region_read(region_bar0, 0, &v, 4);
+	assert_int_equal(err, -ETIMEDOUT);
+	assert_true(dev->lost());
+	assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), -ENODEV);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(doorbells_that_are_none),
+		cmocka_unit_test(a_full_doorbell),
+		cmocka_unit_test(doorbells_take_few_descriptors),
+		cmocka_unit_test(full_interrupts_and_gone),
+		cmocka_unit_test(regions_that_could_end_are_not_mapped),
+		cmocka_unit_test(huge_pages_are_not_handed_over),
+		cmocka_unit_test(capabilities_do_not_overlap),
+		cmocka_unit_test(slow_answers_end_together),
+	};
+
+	alarm(100);
+	return cmocka_run_group_tests_name("hostile vfio-user server", tests, nullptr, nullptr);
+}

@@ -112,6 +112,11 @@ public:
 	virtual const char *name() const = 0; /* "0000:00:04.0", "vfio-user:PATH", "sim" */
 	virtual const char *backend() const = 0; /* "vfio-user", "type1", "iommufd" */
 	virtual int numa_node() const { return -1; }
+	/*
+	 * What was mapped with a file stays within its reach after its end, and after the device's: the file was sent to
+	 * another process, which may have kept it.
+	 */
+	virtual bool keeps_files() const { return false; }
 	/* The device begins anew with this opening (vfio-user), for there is nobody between it and this process. */
 	virtual bool own_connection() const { return false; }
 

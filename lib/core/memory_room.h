@@ -37,6 +37,8 @@ struct span {
 	u64 fd_offset = 0;
 	bool optional = false;             /* a peer's memory: a device that cannot map it does without */
 	u32 mapped = 0;                    /* bit i: in the device of slot i */
+	u32 given = 0;                     /* bit i: its file was sent to the server of slot i, which may keep it … */
+	bool spent = false;                /* … and is gone: nothing new comes here */
 	u64 retired = 0;                   /* by device::retired_bit: in one that is closed and may still write */
 	bool dead = false;                 /* shall go; a device may still reach it, or name its IOVA */
 	bool in_limbo = false;             /* dead, and an item of limbo ends it: requests may name its IOVA */
@@ -132,6 +134,8 @@ int span_unmap_all(span *sp);
 void span_restore(span *sp);
 /* A device that was lost may still write there. */
 bool span_is_suspect(const span *sp);
+/* A server that is gone may have kept its file: nobody can take that back. */
+bool span_is_spent(span *sp);
 /* Nothing maps it any more: its IOVA and its store go. */
 void span_erase(span *sp);
 /* Frees what was removed, and kept for devices that are proven quiet by now. */
@@ -149,7 +153,7 @@ int node_check(int node);
 
 /* memory_host.cpp, memory_device.cpp; under room().lock */
 void arena_put_block(arena *a, u64 offset);
-void arenas_trim(); /* closes the empty ones */
+void arenas_trim(bool all); /* closes the empty ones; else of those what a server that is gone may have kept */
 void device_put_block(device *dev, u64 offset);
 int heap_attach(device *dev);
 void heap_detach(device *dev, bool clear);

@@ -145,6 +145,9 @@ static int span_map(span *sp, device *dev)
 	area.prot = sp->readonly ? vfio::dma_read : vfio::dma_read | vfio::dma_write;
 	area.fd = sp->fd;
 	area.fd_offset = sp->fd_offset;
+	/* Also where it refuses. */
+	if (sp->fd >= 0 && dev->eng->transport().keeps_files())
+		sp->given |= bit_of(dev);
 	err = dev->eng->map(area);
 	/* Lost before it answered: it may have been mapped, and is taken back as if it was. */
 	if (!err || dev->lost())
@@ -204,6 +207,13 @@ bool span_is_suspect(const span *sp)
 		if (dev && sp->mapped & bit_of(dev) && dev->lost() && !dev->stopped())
 			return true;
 	return false;
+}
+
+bool span_is_spent(span *sp)
+{
+	for (device *dev : room().attached)
+		sp->spent |= dev && sp->given & bit_of(dev) && dev->lost();
+	return sp->spent;
 }
 
 void spans_settle()
@@ -359,6 +369,8 @@ bool spans_detach(device *dev)
 	for (auto it = m.spans.begin(); it != m.spans.end();) {
 		span *sp = &(it++)->second;
 
+		sp->spent |= (sp->given & bit_of(dev)) != 0;
+		sp->given &= ~bit_of(dev);
 		if (span_unmap(sp, dev)) {
 			all = false;
 			if (!dev->retired_bit)

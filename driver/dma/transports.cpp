@@ -26,6 +26,7 @@ static int open_vfio_user(std::string_view spec, const open_options &opt, std::u
 		return fail(EINVAL, "'%.*s' is not vfio-user:PATH", int(spec.size()), spec.data());
 	if (opt.reply_ms)
 		user.timeout_ms = opt.reply_ms;
+	user.trust = opt.trust;
 	const int err = vfio::user_connect(std::string(spec.substr(scheme.size())), user, out);
 
 	/* Most servers do without. */

@@ -51,6 +51,7 @@ struct dma_area {
 	u32 prot = dma_read | dma_write;
 	int fd = -1;       /* the file that backs vaddr, -1: none (ordinary anonymous memory) */
 	u64 fd_offset = 0; /* of vaddr in fd */
+	bool ring = false; /* a channel's own, with nothing of the user's: also for a server that is not trusted */
 };
 
 struct address_limits {

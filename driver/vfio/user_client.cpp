@@ -162,7 +162,7 @@ int user_device::dma_map(const dma_area &area)
 {
 	proto::dma_map m = {sizeof(m), 0, area.fd_offset, area.iova, area.size};
 	const bool local = opt_.share_local && area.vaddr;
-	const bool with_fd = !local && area.fd >= 0 && caps_.max_msg_fds > 0;
+	const bool with_fd = !local && area.fd >= 0 && caps_.max_msg_fds > 0 && (opt_.trust || area.ring);
 	const iovec part = {&m, sizeof(m)};
 	int err;
 

@@ -164,7 +164,7 @@ static int device_make(device *dev, unsigned slot)
 	dev->slot = slot;
 	int err = within_memory("a device", [&] {
 		dev->spec = device_spec(slot);
-		return dma::open(dev->spec, &dev->eng, {.reply_ms = config_get().reply_ms});
+		return dma::open(dev->spec, &dev->eng, {.reply_ms = config_get().reply_ms, .trust = config_get().trust});
 	});
 	if (err)
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());

@@ -68,14 +68,14 @@ static bool is_pinned(const kept_file &f)
 }
 
 /* Mappings of the file in this process: one is the server's own. */
-static unsigned mappings_of(const kept_file &f)
+static unsigned mappings_of(unsigned long number)
 {
-	const std::string ino = " " + std::to_string(f.ino) + " ";
+	const std::string ino = " " + std::to_string(number) + " ";
 	std::ifstream maps("/proc/self/maps");
 	unsigned n = 0;
 
 	for (std::string line; std::getline(maps, line);)
-		n += line.find("/memfd:usdma ") != std::string::npos && line.find(ino) != std::string::npos;
+		n += line.find("/memfd:") != std::string::npos && line.find(ino) != std::string::npos;
 	return n;
 }
 
@@ -156,11 +156,11 @@ static void nothing_after_its_close(void **)
 	/* All that it has is given back, but where a block of that time still lies. */
 	unsigned left = 0;
 	for (const kept_file &f : nosy->kept())
-		left += is_pinned(f) && mappings_of(f) > 1;
+		left += is_pinned(f) && mappings_of(f.ino) > 1;
 	assert_int_equal(left, 1);
 	live.reset();
 	for (const kept_file &f : nosy->kept())
-		assert_false(is_pinned(f) && mappings_of(f) > 1);
+		assert_false(is_pinned(f) && mappings_of(f.ino) > 1);
 }
 
 static void nothing_after_its_loss(void **)
@@ -183,7 +183,44 @@ static void nothing_after_its_loss(void **)
 	WORKS(usdma_close(bad));
 	keeps_nothing_of(ok);
 	for (const kept_file &f : nosy->kept())
-		assert_false(is_pinned(f) && mappings_of(f) > 1);
+		assert_false(is_pinned(f) && mappings_of(f.ino) > 1);
+}
+
+/* ---- trust=no ---------------------------------------------------------------------------------------- */
+
+/* Neither side maps anything of the other's but rings, and all works. */
+static void shares_nothing_untrusted(void **)
+{
+	usdma_device *bad;
+	std::vector<u8> data(2 * mib);
+	auto gen = rng(77);
+
+	fill_random(data.data(), data.size(), gen);
+	const size_t before = nosy->kept().size();
+	WORKS(usdma_open(("vfio-user:" + folder + "/nosy:trust=no").c_str(), &bad));
+	{
+		const block host(bad, kind::pinned, mib), own(bad, kind::registered, mib), mem(bad, kind::device, mib);
+		stream s(bad);
+
+		work(bad, data);
+		memcpy(host.data(), data.data(), mib);
+		WORKS(usdma_copy(s, mem.data(), host.data(), mib));
+		WORKS(usdma_copy(s, own.data(), mem.data(), mib));
+		WORKS(usdma_stream_sync(s, long_ms));
+		assert_memory_equal(own.data(), data.data(), mib);
+	}
+	usdma_device_info info = {};
+	info.struct_size = sizeof(info);
+	WORKS(usdma_device_get_info(bad, &info));
+	assert_false(info.flags & USDMA_DEVICE_CPU_VISIBLE);
+	const std::vector<kept_file> all = nosy->kept();
+	for (size_t i = before; i < all.size(); i++) {
+		if (all[i].from_client)
+			assert_string_equal(all[i].name.c_str(), "/memfd:usdma-ring (deleted)");
+		else
+			assert_int_equal(mappings_of(all[i].ino), 1);
+	}
+	WORKS(usdma_close(bad));
 }
 
 int main(int argc, char **argv)
@@ -191,6 +228,7 @@ int main(int argc, char **argv)
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_after_its_close),
 		cmocka_unit_test(nothing_after_its_loss),
+		cmocka_unit_test(shares_nothing_untrusted),
 	};
 
 	if (argc > 1)

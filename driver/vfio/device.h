@@ -51,6 +51,8 @@ struct dma_area {
 	u32 prot = dma_read | dma_write;
 	int fd = -1;       /* the file that backs vaddr, -1: none (ordinary anonymous memory) */
 	u64 fd_offset = 0; /* of vaddr in fd */
+	/* Of it the bytes that the device shall reach, where each access is checked; used 0: all.  Else the page is the unit. */
+	u64 skip = 0, used = 0;
 	bool ring = false; /* a channel's own, with nothing of the user's: also for a server that is not trusted */
 };
 

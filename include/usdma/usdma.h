@@ -255,7 +255,9 @@ enum usdma_register_flags {
 };
 /*
  * Pins memory of the caller's, any alignment, so that copies with it take the
- * asynchronous path.  It must stay mapped until it is unregistered.
+ * asynchronous path.  It must stay mapped until it is unregistered.  A PCI device
+ * reaches the whole pages that the range touches: register whole pages of your own
+ * where it shall not see their rest.  A vfio-user server reaches the range alone.
  * -EEXIST overlaps a registration or a block of usdma_host_alloc; -EFAULT not
  * mapped; -ENOMEM more than RLIMIT_MEMLOCK allows; or what a device said.
  */

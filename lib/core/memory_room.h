@@ -31,6 +31,7 @@ struct backing {
 struct span {
 	u64 iova = 0;
 	u64 size = 0;
+	u64 skip = 0, used = 0;            /* of it what devices shall reach, where that can be checked; used 0: all */
 	u8 *vaddr = nullptr;
 	bool readonly = false;             /* devices may not write it */
 	int fd = -1;
@@ -122,6 +123,8 @@ region *region_at(u64 base); /* the region that starts here */
 /* memory_span.cpp; all under room().lock */
 /* Gives the memory an IOVA and maps it into every attached device; on error it is in none. */
 int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store, span **out);
+/* The same for the pages around memory of the caller's. */
+int span_add_around(u8 *mem, u64 size, bool readonly, span **out);
 /*
  * Unmaps it everywhere, then frees the store.  -errno: a device may still reach it, and it is kept until that one is
  * proven quiet.

@@ -223,12 +223,47 @@ static void shares_nothing_untrusted(void **)
 	WORKS(usdma_close(bad));
 }
 
+/* ---- C6 ---------------------------------------------------------------------------------------------- */
+
+/* Of memory that is registered the bytes, not the pages around them. */
+static void reaches_the_bytes_that_are_registered(void **)
+{
+	static constexpr size_t page = 4096;
+	device bad(nosy_one);
+	auto *const pages = static_cast<u8 *>(aligned_alloc(page, 3 * page));
+	auto gen = rng(78);
+	const size_t skip = 1 + gen() % 2000, len = page + gen() % 2000;
+	u8 got[16], other[16];
+
+	fill_random(pages, 3 * page, gen);
+	fill_random(other, sizeof(other), gen);
+	const std::vector<u8> before(pages, pages + 3 * page);
+	WORKS(usdma_host_register(pages + skip, len, 0));
+	const mapped_area area = nosy->areas().back();
+	assert_false(area.with_file);
+	for (size_t at : {skip, skip + 16, skip + len - 16}) {
+		assert_int_equal(nosy->read_client(area.iova + at, got, 16), 0);
+		assert_memory_equal(got, pages + at, 16);
+	}
+	for (size_t at : {size_t(0), skip - 1, skip + len - 15, skip + len, 2 * page - 16}) {
+		assert_int_equal(nosy->read_client(area.iova + at, got, 16), EFAULT);
+		assert_int_equal(nosy->write_client(area.iova + at, other, 16), EFAULT);
+	}
+	assert_memory_equal(pages, before.data(), before.size());
+	assert_int_equal(nosy->write_client(area.iova + skip + len - 16, other, 16), 0);
+	assert_memory_equal(pages + skip + len - 16, other, 16);
+	WORKS(usdma_host_unregister(pages + skip));
+	assert_int_equal(nosy->read_client(area.iova + skip, got, 16), EFAULT);
+	free(pages);
+}
+
 int main(int argc, char **argv)
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_after_its_close),
 		cmocka_unit_test(nothing_after_its_loss),
 		cmocka_unit_test(shares_nothing_untrusted),
+		cmocka_unit_test(reaches_the_bytes_that_are_registered),
 	};
 
 	if (argc > 1)

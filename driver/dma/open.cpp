@@ -63,15 +63,22 @@ static const transport *find_transport(std::string_view scheme)
 
 static int open_by_scheme(std::string_view spec, const open_options &opt, std::unique_ptr<vfio::device> *out)
 {
+	open_options how = opt;
+	std::string_view bare;
 	std::string scheme;
+	device_options said;
 
 	if (const int rc = parse_scheme(spec, &scheme); rc < 0)
 		return rc;
+	if (const int rc = parse_options(spec, &bare, &said); rc < 0)
+		return rc;
+	if (said.trust != device_options::not_said)
+		how.trust = said.trust == device_options::yes;
 	const transport *t = find_transport(scheme);
 	if (!t)
 		return fail(EOPNOTSUPP, "device \"%.*s\": this build has no \"%s\" transport", int(spec.size()),
 			    spec.data(), scheme.c_str());
-	return t->open(spec, opt, out);
+	return t->open(bare, how, out);
 }
 
 int open_device(std::string_view spec, std::unique_ptr<vfio::device> *out, const open_options &opt)

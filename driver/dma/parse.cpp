@@ -29,10 +29,31 @@ static bool is_pci_address(std::string_view s)
 	return true;
 }
 
-int parse_scheme(std::string_view spec, std::string *scheme)
+int parse_options(std::string_view spec, std::string_view *bare, device_options *out)
+{
+	const size_t at = spec.rfind(':');
+	const std::string_view word = at == spec.npos ? std::string_view() : spec.substr(at + 1);
+
+	*out = {};
+	*bare = spec;
+	if (!word.starts_with("trust="))
+		return 0;
+	if ((word != "trust=no" && word != "trust=yes") || !spec.starts_with("vfio-user:"))
+		return fail(EINVAL, "device \"%.*s\": trust=no and trust=yes are for vfio-user:PATH, whose server is another process",
+			    SV(spec));
+	out->trust = word == "trust=no" ? device_options::no : device_options::yes;
+	*bare = spec.substr(0, at);
+	return 0;
+}
+
+int parse_scheme(std::string_view whole, std::string *scheme)
 {
 	constexpr std::string_view user = "vfio-user:";
+	std::string_view spec;
+	device_options said;
 
+	if (const int rc = parse_options(whole, &spec, &said); rc < 0)
+		return rc;
 	if (spec == "sim" || spec.starts_with("sim:"))
 		*scheme = "sim";
 	else if (spec.starts_with(user) && spec.size() > user.size())
@@ -43,9 +64,9 @@ int parse_scheme(std::string_view spec, std::string *scheme)
 		*scheme = "pci";
 	else
 		return fail(EINVAL,
-			    "device \"%.*s\": not a device string; these are: sim[:KEY=VALUE]..., vfio-user:PATH, "
+			    "device \"%.*s\": not a device string; these are: sim[:KEY=VALUE]..., vfio-user:PATH[:trust=no], "
 			    "DDDD:BB:DD.F",
-			    SV(spec));
+			    SV(whole));
 	return 0;
 }
 

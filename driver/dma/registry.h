@@ -31,11 +31,18 @@ struct driver {
 struct open_options {
 	u64 reply_ms = 0; /* so long a server may take for an answer; 0: as long as is usual for it */
 	u64 open_ms = 0;  /* … for all that opening asks, until transport().hurry(0); 0: no such limit */
+	bool trust = true; /* share memory with a server of another process, which its device string may say otherwise */
+};
+
+/* What a device string may say behind all else. */
+struct device_options {
+	enum : int { not_said = -1, no, yes };
+	int trust = not_said; /* ":trust=no", ":trust=yes" */
 };
 
 struct transport {
 	const char *scheme; /* "sim", "vfio-user", "pci" */
-	/* spec: the whole device string.  Only called when the string is of this scheme. */
+	/* spec: the device string without its options.  Only called when the string is of this scheme. */
 	int (*open)(std::string_view spec, const open_options &opt, std::unique_ptr<vfio::device> *out);
 };
 
@@ -44,6 +51,8 @@ extern const std::span<const transport *const> transports;
 
 /* "sim[:…]" → "sim"; "vfio-user:PATH" → "vfio-user"; "DDDD:BB:DD.F" → "pci"; else -EINVAL with a text. */
 int parse_scheme(std::string_view spec, std::string *scheme);
+/* The string without them, a part of it. -EINVAL. */
+int parse_options(std::string_view spec, std::string_view *bare, device_options *out);
 /* Splits "a,b,c" (a PATH may not hold a comma); checks each scheme. */
 int parse_list(std::string_view list, std::vector<std::string> *out);
 

@@ -27,6 +27,7 @@ static int open_vfio_user(std::string_view spec, const open_options &opt, std::u
 	if (opt.reply_ms)
 		user.timeout_ms = opt.reply_ms;
 	user.open_ms = opt.open_ms;
+	user.trust = opt.trust;
 	const int err = vfio::user_connect(std::string(spec.substr(scheme.size())), user, out);
 
 	/* Most servers do without. */

@@ -52,6 +52,9 @@ struct dma_area {
 	u32 prot = dma_read | dma_write;
 	int fd = -1;       /* the file that backs vaddr, -1: none (ordinary anonymous memory) */
 	u64 fd_offset = 0; /* of vaddr in fd */
+	/* Of it the bytes that the device shall reach, where each access is checked; used 0: all.  Else the page is the unit. */
+	u64 skip = 0, used = 0;
+	bool ring = false; /* a channel's own, with nothing of the user's: also for a server that is not trusted */
 };
 
 struct address_limits {
@@ -126,6 +129,11 @@ public:
 	virtual const char *name() const = 0; /* "0000:00:04.0", "vfio-user:PATH", "sim" */
 	virtual const char *backend() const = 0; /* "vfio-user", "type1", "iommufd" */
 	virtual int numa_node() const { return -1; }
+	/*
+	 * What was mapped with a file stays within its reach after its end, and after the device's: the file was sent to
+	 * another process, which may have kept it.
+	 */
+	virtual bool keeps_files() const { return false; }
 	/* The device begins anew with this opening (vfio-user), for there is nobody between it and this process. */
 	virtual bool own_connection() const { return false; }
 

@@ -45,6 +45,7 @@ public:
 	const char *name() const override { return opt_.name.c_str(); }
 	const char *backend() const override { return opt_.backend; }
 	bool own_connection() const override { return true; }
+	bool keeps_files() const override { return !opt_.share_local && opt_.trust; }
 
 	/* From the link. */
 	int serve(const user_message &cmd, message_body *reply) { return dma_.serve(cmd, reply); }

@@ -23,6 +23,8 @@ static int check_area(const dma_area &a, u64 page_size)
 			    ull(a.iova), ull(a.size), a.vaddr, ull(a.fd_offset), ull(page_size));
 	if (!(a.prot & (dma_read | dma_write)) || (a.prot & ~u32(dma_read | dma_write)))
 		return fail(EINVAL, "DMA area with rights %#x", a.prot);
+	if (a.used && !range_within(a.skip, a.used, a.size))
+		return fail(EINVAL, "DMA area of %llu bytes of which %llu at %llu are used", ull(a.size), ull(a.used), ull(a.skip));
 	if (!a.vaddr && a.fd < 0)
 		return fail(EINVAL, "DMA area with neither memory nor file");
 	return 0;
@@ -88,6 +90,12 @@ const dma_area *user_dma::find(u64 iova) const
 	return iova - it->first < it->second.size ? &it->second : nullptr;
 }
 
+/* Behind the last byte that the server may reach, counted from the area's start. */
+static u64 end_of(const dma_area &a)
+{
+	return a.used ? a.skip + a.used : a.size;
+}
+
 /* Every byte mapped with the right, over as many neighbouring areas as it takes. */
 int user_dma::covered(u64 iova, u64 len, u32 right) const
 {
@@ -95,11 +103,11 @@ int user_dma::covered(u64 iova, u64 len, u32 right) const
 		const dma_area *a = find(iova);
 		u64 part;
 
-		if (!a || !a->vaddr)
+		if (!a || !a->vaddr || iova - a->iova < a->skip || iova - a->iova >= end_of(*a))
 			return fail(EFAULT, "vfio-user server reaches for %#llx, which is not mapped", ull(iova));
 		if (!(a->prot & right))
 			return fail(EACCES, "vfio-user server reaches for %#llx without the right", ull(iova));
-		part = std::min(len, a->size - (iova - a->iova));
+		part = std::min(len, end_of(*a) - (iova - a->iova));
 		if (part < len && iova + part == 0)
 			return fail(EFAULT, "vfio-user server reaches beyond the address space");
 		iova += part;

@@ -68,7 +68,7 @@ int user_device::take_region(unsigned index, user_message *reply, const proto::r
 
 	fresh.info.size = info.size;
 	fresh.info.flags = info.flags & (region_readable | region_writable);
-	if ((info.flags & proto::region_flag_mmap) && info.size && !reply->fds.empty())
+	if (opt_.trust && (info.flags & proto::region_flag_mmap) && info.size && !reply->fds.empty())
 		take_file(index, std::move(reply->fds[0]), info.offset, &fresh);
 	if (info.flags & proto::region_flag_caps) {
 		err = region_parse_caps({reply->body.data(), reply->body.size()}, info.cap_offset, info.size, &fresh.info.mappable);
@@ -318,7 +318,7 @@ int user_device::region_doorbell_fd(unsigned index, u64 offset)
 	std::lock_guard guard(region_lock_);
 	region_state *r;
 
-	if (know_region(index, &r))
+	if (!opt_.trust || know_region(index, &r))
 		return -1;
 	if (!r->doorbells_known && ask_doorbells(index, r))
 		return -1;

@@ -150,7 +150,8 @@ USDMA_API int usdma_device_count(void);
  * name: NULL for the first; a number that counts from 0, as text ("1"); or a
  * device string as USDMA_DEVICES lists it.  Device strings:
  *   sim[:mem=SIZE][:engines=N][:channels=N]   a software device in this process
- *   vfio-user:PATH                            a device that another process serves on a UNIX socket
+ *   vfio-user:PATH[:trust=no]                 a device that another process serves on a UNIX socket;
+ *                                             trust=no: no memory is shared with that process but rings
  *   DDDD:BB:DD.F                              a PCI device bound to vfio-pci
  * A string that is not in the list joins it at its end and stays there.
  * -EINVAL the name is not well formed; -ENODEV there is no such device;
@@ -254,7 +255,9 @@ enum usdma_register_flags {
 };
 /*
  * Pins memory of the caller's, any alignment, so that copies with it take the
- * asynchronous path.  It must stay mapped until it is unregistered.
+ * asynchronous path.  It must stay mapped until it is unregistered.  A PCI device
+ * reaches the whole pages that the range touches: register whole pages of your own
+ * where it shall not see their rest.  A vfio-user server reaches the range alone.
  * -EEXIST overlaps a registration or a block of usdma_host_alloc; -EFAULT not
  * mapped; -ENOMEM more than RLIMIT_MEMLOCK allows; or what a device said.
  */

@@ -53,6 +53,7 @@ struct config {
 	int numa_node = -1;                  /* -1: the device's */
 	u32 hang_ms = 30000;
 	u32 reply_ms = 5000;
+	bool trust = true;
 	u64 pool_size = 256 * MiB;
 	bool lend_memory = false;
 	clear_mode clear_memory = clear_mode::close;

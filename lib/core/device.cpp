@@ -9,6 +9,7 @@
 #include "lib/core/retire.h"
 #include "lib/core/section.h"
 #include "lib/core/slab.h"
+#include "lib/core/staging.h"
 #include "lib/core/stream.h"
 #include "lib/core/stripe.h"
 #include "lib/core/task.h"
@@ -170,7 +171,8 @@ static int device_make(device *dev, unsigned slot)
 	dev->slot = slot;
 	int err = within_memory("a device", [&] {
 		dev->spec = device_spec(slot);
-		return dma::open(dev->spec, &dev->eng, {.reply_ms = config_get().reply_ms, .open_ms = turns_ms()});
+		return dma::open(dev->spec, &dev->eng, {.reply_ms = config_get().reply_ms, .open_ms = turns_ms(),
+							.trust = config_get().trust});
 	});
 	if (err)
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
@@ -196,6 +198,7 @@ static u64 last_opening;
 static int device_open(unsigned slot, device **out)
 {
 	retired_look();
+	stamps_trim();
 	device *dev = all_devices->get();
 	if (!dev)
 		return fail(ENOMEM, "device %u: no memory, or too many that were lost and may still write", slot);
@@ -325,6 +328,13 @@ static void device_close(device *dev)
 	each_lane(dev, [](lane *l) { l->calls.drain(); });
 	each_lane(dev, lane_close);
 	memory_detach(dev);
+	/* Its server may have kept what they lie in. */
+	if (dev->eng->transport().keeps_files()) {
+		staging_renew();
+		staging_trim();
+		stamps_renew();
+		stamps_trim();
+	}
 	stats_close(dev->slot);
 	device_retire(dev);
 }

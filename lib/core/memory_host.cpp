@@ -64,7 +64,7 @@ static arena *arena_with_room(u64 size, int node, bool *suspect)
 {
 	*suspect = false;
 	for (auto &[key, a] : room().arenas) {
-		if (a->single || a->node != node || a->blocks.largest() < size)
+		if (a->single || a->node != node || a->blocks.largest() < size || span_is_spent(a->where))
 			continue;
 		if (!span_is_suspect(a->where))
 			return a.get();
@@ -78,7 +78,7 @@ static void arena_settle(arena *a)
 {
 	if (!a->blocks.empty())
 		return;
-	bool keep = !a->single;
+	bool keep = !a->single && !span_is_spent(a->where);
 	for (auto &[key, other] : room().arenas)
 		if (other.get() != a && !other->single && other->blocks.empty())
 			keep = false;
@@ -92,14 +92,14 @@ void arena_put_block(arena *a, u64 offset)
 	arena_settle(a);
 }
 
-void arenas_trim()
+void arenas_trim(bool all)
 {
 	auto &arenas = room().arenas;
 
 	for (auto it = arenas.begin(); it != arenas.end();) {
 		arena *a = (it++)->second.get();
 
-		if (a->blocks.empty())
+		if (a->blocks.empty() && (all || span_is_spent(a->where)))
 			arena_close(a);
 	}
 }

@@ -367,6 +367,7 @@ static void memory_part(device *dev)
 
 	if (!spans_detach(dev) && !dev->lost())
 		dev->dead.compare_exchange_strong(none, ENODEV);
+	arenas_trim(false);
 	if (!dev->lost() || dev->stopped()) {
 		retired_bit_put(dev);
 		return;
@@ -386,7 +387,7 @@ int memory_attach(device *dev)
 	if (dev->slot >= max_devices || m.attached[dev->slot])
 		return fail(EBUSY, "slot %u is taken", dev->slot);
 	limbo_run();
-	arenas_trim(); /* an empty one shall not be what the device cannot reach */
+	arenas_trim(true); /* an empty one shall not be what the device cannot reach */
 	m.attached[dev->slot] = dev;
 	dev->attach = ++m.last_attach;
 	err = spans_attach(dev);

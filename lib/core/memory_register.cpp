@@ -73,9 +73,8 @@ static int check_access(u64 first, u64 size, bool readonly)
 	return fail_errno("faulting in %llu bytes to register", static_cast<unsigned long long>(size));
 }
 
-static int add(u64 base, u64 size, u64 first, u64 whole, bool readonly)
+static int add(u64 base, u64 size, bool readonly)
 {
-	std::unique_ptr<backing> none;
 	region *made;
 	region r;
 	span *sp;
@@ -90,12 +89,12 @@ static int add(u64 base, u64 size, u64 first, u64 whole, bool readonly)
 	err = limbo_expect();
 	if (err)
 		return err;
-	err = span_add(reinterpret_cast<u8 *>(first), whole, readonly, none, &sp);
+	err = span_add_around(reinterpret_cast<u8 *>(base), size, readonly, &sp);
 	if (err) {
 		limbo_forgo(1);
 		return err;
 	}
-	r.delta = sp->iova - first;
+	r.delta = sp->iova - reinterpret_cast<u64>(sp->vaddr);
 	r.owner = sp;
 	err = region_add(r, &made);
 	if (err) {
@@ -137,7 +136,7 @@ int host_register(void *ptr, u64 size, u32 flags)
 		return err;
 	const u64 first = align_down(base, page_normal), whole = align_up(base + size, page_normal) - first;
 	err = check_access(first, whole, readonly);
-	return err ? err : add(base, size, first, whole, readonly);
+	return err ? err : add(base, size, readonly);
 }
 
 /* With the lock held. */

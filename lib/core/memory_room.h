@@ -31,12 +31,15 @@ struct backing {
 struct span {
 	u64 iova = 0;
 	u64 size = 0;
+	u64 skip = 0, used = 0;            /* of it what devices shall reach, where that can be checked; used 0: all */
 	u8 *vaddr = nullptr;
 	bool readonly = false;             /* devices may not write it */
 	int fd = -1;
 	u64 fd_offset = 0;
 	bool optional = false;             /* a peer's memory: a device that cannot map it does without */
 	u32 mapped = 0;                    /* bit i: in the device of slot i */
+	u32 given = 0;                     /* bit i: its file was sent to the server of slot i, which may keep it … */
+	bool spent = false;                /* … and is gone: nothing new comes here */
 	u64 retired = 0;                   /* by device::retired_bit: in one that is closed and may still write */
 	bool dead = false;                 /* shall go; a device may still reach it, or name its IOVA */
 	bool in_limbo = false;             /* dead, and an item of limbo ends it: requests may name its IOVA */
@@ -120,6 +123,8 @@ region *region_at(u64 base); /* the region that starts here */
 /* memory_span.cpp; all under room().lock */
 /* Gives the memory an IOVA and maps it into every attached device; on error it is in none. */
 int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store, span **out);
+/* The same for the pages around memory of the caller's. */
+int span_add_around(u8 *mem, u64 size, bool readonly, span **out);
 /*
  * Unmaps it everywhere, then frees the store.  -errno: a device may still reach it, and it is kept until that one is
  * proven quiet.
@@ -132,6 +137,8 @@ int span_unmap_all(span *sp);
 void span_restore(span *sp);
 /* A device that was lost may still write there. */
 bool span_is_suspect(const span *sp);
+/* A server that is gone may have kept its file: nobody can take that back. */
+bool span_is_spent(span *sp);
 /* Nothing maps it any more: its IOVA and its store go. */
 void span_erase(span *sp);
 /* Frees what was removed, and kept for devices that are proven quiet by now. */
@@ -149,7 +156,7 @@ int node_check(int node);
 
 /* memory_host.cpp, memory_device.cpp; under room().lock */
 void arena_put_block(arena *a, u64 offset);
-void arenas_trim(); /* closes the empty ones */
+void arenas_trim(bool all); /* closes the empty ones; else of those what a server that is gone may have kept */
 void device_put_block(device *dev, u64 offset);
 int heap_attach(device *dev);
 void heap_detach(device *dev, bool clear);

@@ -141,10 +141,15 @@ static int span_map(span *sp, device *dev)
 		return 0;
 	area.iova = sp->iova;
 	area.size = sp->size;
+	area.skip = sp->skip;
+	area.used = sp->used;
 	area.vaddr = sp->vaddr;
 	area.prot = sp->readonly ? vfio::dma_read : vfio::dma_read | vfio::dma_write;
 	area.fd = sp->fd;
 	area.fd_offset = sp->fd_offset;
+	/* Also where it refuses. */
+	if (sp->fd >= 0 && dev->eng->transport().keeps_files())
+		sp->given |= bit_of(dev);
 	err = dev->eng->map(area);
 	/* Lost before it answered: it may have been mapped, and is taken back as if it was. */
 	if (!err || dev->lost())
@@ -204,6 +209,13 @@ bool span_is_suspect(const span *sp)
 		if (dev && sp->mapped & bit_of(dev) && dev->lost() && !dev->stopped())
 			return true;
 	return false;
+}
+
+bool span_is_spent(span *sp)
+{
+	for (device *dev : room().attached)
+		sp->spent |= dev && sp->given & bit_of(dev) && dev->lost();
+	return sp->spent;
 }
 
 void spans_settle()
@@ -273,10 +285,24 @@ static span *span_make(u64 iova, u64 size, u8 *vaddr)
 	return sp;
 }
 
+/* Into all devices, or none. */
+static int span_spread(span *sp, span **out)
+{
+	const int err = span_map_all(sp);
+
+	if (!err) {
+		*out = sp;
+		return 0;
+	}
+	const kept_error why;
+	span_remove(sp);
+	return why.again(err);
+}
+
 int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store, span **out)
 {
 	u64 iova;
-	int err = iova_get(size, &iova);
+	const int err = iova_get(size, &iova);
 
 	if (err)
 		return err;
@@ -286,14 +312,24 @@ int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store
 	sp->readonly = readonly;
 	sp->fd = store ? store->fd.get() : -1;
 	sp->store = std::move(store);
-	err = span_map_all(sp);
-	if (!err) {
-		*out = sp;
-		return 0;
-	}
-	const kept_error why;
-	span_remove(sp);
-	return why.again(err);
+	return span_spread(sp, out);
+}
+
+int span_add_around(u8 *mem, u64 size, bool readonly, span **out)
+{
+	const u64 at = reinterpret_cast<u64>(mem), first = align_down(at, page_normal), whole = align_up(at + size, page_normal) - first;
+	u64 iova;
+	const int err = iova_get(whole, &iova);
+
+	if (err)
+		return err;
+	span *sp = span_make(iova, whole, reinterpret_cast<u8 *>(first));
+	if (!sp)
+		return -ENOMEM;
+	sp->readonly = readonly;
+	sp->skip = at - first;
+	sp->used = size;
+	return span_spread(sp, out);
 }
 
 int span_add_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out)
@@ -359,6 +395,8 @@ bool spans_detach(device *dev)
 	for (auto it = m.spans.begin(); it != m.spans.end();) {
 		span *sp = &(it++)->second;
 
+		sp->spent |= (sp->given & bit_of(dev)) != 0;
+		sp->given &= ~bit_of(dev);
 		if (span_unmap(sp, dev)) {
 			all = false;
 			if (!dev->retired_bit)

@@ -18,14 +18,22 @@ struct busy_stamp {
 	u64 seq;
 };
 
-/* Words in pinned memory, handed out one by one; a block is never given back. */
+/* Words in pinned memory, handed out one by one. */
+struct stamp_block {
+	static constexpr u32 count = 2048;
+	u64 *words = nullptr;
+	bool old = false;  /* a server that is gone may have kept it: none of them is handed out any more */
+	u32 used = 0;      /* handed out, or busy */
+	u32 first = 0;     /* free ones: not linked in the words, which devices may write */
+	u16 next[count];
+
+	bool holds(const u64 *w) const { return w >= words && w < words + count; }
+};
+
 struct stamp_pool {
-	static constexpr size_t block = 16 * KiB;
 	std::mutex lock;
-	/* Each has room for all words that there are, so that giving one back needs no memory. */
-	std::vector<u64 *> free;
-	std::vector<busy_stamp> busy;
-	size_t words = 0;
+	std::vector<std::unique_ptr<stamp_block>> blocks;
+	std::vector<busy_stamp> busy; /* has room for all words that there are, so that giving one back needs no memory */
 };
 static constinit immortal<stamp_pool> stamps;
 
@@ -42,44 +50,70 @@ static bool is_free(const busy_stamp &b)
 	return load_acquire(&b.dev->kept) != b.opening;
 }
 
-/* With the lock held. */
+/* The next three with the lock held. */
+static void give(u64 *word)
+{
+	for (const auto &b : stamps->blocks)
+		if (b->holds(word)) {
+			b->next[word - b->words] = u16(b->first);
+			b->first = u32(word - b->words);
+			b->used--;
+			return;
+		}
+}
+
 static void reap()
 {
 	std::erase_if(stamps->busy, [](const busy_stamp &b) {
 		if (!is_free(b))
 			return false;
-		push_reserved(stamps->free, b.word);
+		give(b.word);
 		return true;
 	});
 }
 
+static u64 *take()
+{
+	for (const auto &b : stamps->blocks)
+		if (!b->old && b->used < stamp_block::count) {
+			const u32 at = b->first;
+
+			b->first = b->next[at];
+			b->used++;
+			return b->words + at;
+		}
+	return nullptr;
+}
+
 static int add_words()
 {
-	const size_t more = stamp_pool::block / sizeof(u64), most = stamps->words + more;
+	const size_t most = (stamps->blocks.size() + 1) * stamp_block::count;
+	std::unique_ptr<stamp_block> b(new (std::nothrow) stamp_block);
 	void *mem;
 
 	/* Twice as much, so that they need not move each time. */
-	if (most > stamps->free.capacity() && (!try_reserve(stamps->free, 2 * most) || !try_reserve(stamps->busy, 2 * most)))
+	if (!b || !try_reserve(stamps->blocks, stamps->blocks.size() + 1) ||
+	    (most > stamps->busy.capacity() && !try_reserve(stamps->busy, 2 * most)))
 		return no_memory("the list of time stamps");
-	if (const int err = host_alloc(stamp_pool::block, -1, &mem))
+	if (const int err = host_alloc(stamp_block::count * sizeof(u64), -1, &mem))
 		return err;
-	stamps->words = most;
-	for (size_t i = 0; i < more; i++)
-		push_reserved(stamps->free, static_cast<u64 *>(mem) + i);
+	b->words = static_cast<u64 *>(mem);
+	for (u32 i = 0; i < stamp_block::count; i++)
+		b->next[i] = u16(i + 1);
+	push_reserved(stamps->blocks, std::move(b));
 	return 0;
 }
 
 static u64 *stamp_get()
 {
 	std::lock_guard guard(stamps->lock);
+	u64 *w = take();
 
-	if (stamps->free.empty())
+	if (!w) {
 		reap();
-	if (stamps->free.empty() && add_words())
-		return nullptr;
-	u64 *w = stamps->free.back();
-	stamps->free.pop_back();
-	return w;
+		w = take();
+	}
+	return w || add_words() ? w : take();
 }
 
 static void stamp_put(const busy_stamp &b)
@@ -87,9 +121,40 @@ static void stamp_put(const busy_stamp &b)
 	std::lock_guard guard(stamps->lock);
 
 	if (!b.ln || is_free(b))
-		push_reserved(stamps->free, b.word);
+		give(b.word);
 	else
 		push_reserved(stamps->busy, b);
+}
+
+/* An old one that nobody uses any more. */
+static std::unique_ptr<stamp_block> take_old()
+{
+	std::lock_guard guard(stamps->lock);
+	std::unique_ptr<stamp_block> found;
+
+	reap();
+	for (auto &b : stamps->blocks)
+		if (b->old && !b->used) {
+			found = std::move(b);
+			b = std::move(stamps->blocks.back());
+			stamps->blocks.pop_back();
+			break;
+		}
+	return found;
+}
+
+void stamps_trim()
+{
+	while (const std::unique_ptr<stamp_block> b = take_old())
+		host_free(b->words);
+}
+
+void stamps_renew()
+{
+	std::lock_guard guard(stamps->lock);
+
+	for (const auto &b : stamps->blocks)
+		b->old = true;
 }
 
 record *record_new(bool timing)

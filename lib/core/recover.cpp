@@ -54,6 +54,8 @@ void device_fail(device *dev, int err, const char *why)
 		return;
 	dev->lost_ns.store(now_ns(), std::memory_order_relaxed);
 	staging_renew();
+	if (dev->eng->transport().keeps_files())
+		stamps_renew();
 	log_error("device %u (%s): %s", dev->slot, dev->spec.c_str(), why);
 	std::lock_guard guard(dev->lock);
 	for (auto &l : dev->lanes)
@@ -293,10 +295,20 @@ static bool is_time(std::atomic<u64> *last, u64 every)
 	return now >= was + every && last->compare_exchange_strong(was, now);
 }
 
-static void look_after_device(device *dev)
+static void note_loss(device *dev)
 {
 	if (dev->eng->lost() && !dev->dead)
 		device_fail(dev, ENODEV, "lost");
+}
+
+void devices_note_loss()
+{
+	device_each([](device *dev, void *) { note_loss(dev); }, nullptr);
+}
+
+static void look_after_device(device *dev)
+{
+	note_loss(dev);
 	if (dev->dead || !is_time(&dev->looked_ns, look_every))
 		return;
 	device_check_faults(dev);

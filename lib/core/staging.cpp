@@ -15,7 +15,8 @@ struct staging_pool {
 	std::mutex lock;
 	u8 *free[keep] = {};
 	size_t n = 0;
-	u32 renew = 0; /* free them rather than use them: a device that was lost may reach them; atomic */
+	u32 made = 0; /* when those in it were made, by generations … */
+	u32 now = 0;  /* … and the present one: what is older is freed, for a device that is gone may reach it; atomic */
 };
 static constinit immortal<staging_pool> pool;
 
@@ -23,14 +24,29 @@ static u8 *pool_take()
 {
 	std::lock_guard guard(pool->lock);
 
-	return pool->n ? pool->free[--pool->n] : nullptr;
+	return pool->n && pool->made == load_acquire(&pool->now) ? pool->free[--pool->n] : nullptr;
 }
 
-static bool pool_put(u8 *mem)
+/* One that is too old; nullptr: there is none, and from now on the pool's are of the present. */
+static u8 *pool_take_old()
+{
+	std::lock_guard guard(pool->lock);
+	const u32 now = load_acquire(&pool->now);
+
+	if (pool->made == now)
+		return nullptr;
+	if (pool->n)
+		return pool->free[--pool->n];
+	pool->made = now;
+	return nullptr;
+}
+
+/* made: the generation when its copy began. */
+static bool pool_put(u8 *mem, u32 made)
 {
 	std::lock_guard guard(pool->lock);
 
-	if (pool->n >= staging_pool::keep)
+	if (pool->n >= staging_pool::keep || made != pool->made || made != load_acquire(&pool->now))
 		return false;
 	pool->free[pool->n++] = mem;
 	return true;
@@ -38,16 +54,21 @@ static bool pool_put(u8 *mem)
 
 void staging_renew()
 {
-	store_release(&pool->renew, 1u);
+	__atomic_fetch_add(&pool->now, 1, __ATOMIC_RELEASE);
+}
+
+void staging_trim()
+{
+	while (u8 *old = pool_take_old())
+		host_free(old);
 }
 
 static int buffer_get(u64 size, u8 **out)
 {
 	void *mem;
 
-	if (unlikely(load_relaxed(&pool->renew)) && __atomic_exchange_n(&pool->renew, 0, __ATOMIC_ACQ_REL))
-		while (u8 *old = pool_take())
-			host_free(old);
+	if (unlikely(load_relaxed(&pool->made) != load_relaxed(&pool->now)))
+		staging_trim();
 	*out = pool_take();
 	if (*out)
 		return 0;
@@ -63,6 +84,9 @@ staging::staging(u64 len)
 	const u64 want = (len + cfg.bounce_chunk - 1) / cfg.bounce_chunk;
 
 	chunk = cfg.bounce_chunk;
+	/* Whoever knows of the loss of a device finds nothing of its reach used from then on. */
+	devices_note_loss();
+	made_ = load_acquire(&pool->now);
 	for (; count < std::min({want, u64(cfg.bounce_count), most}); count++) {
 		err_ = buffer_get(chunk, &bufs_[count].mem);
 		if (err_)
@@ -80,7 +104,7 @@ staging::~staging()
 	const kept_error why;
 
 	for (u64 i = 0; i < count; i++)
-		if (!settled_ || !pool_put(bufs_[i].mem))
+		if (!settled_ || !pool_put(bufs_[i].mem, made_))
 			host_free(bufs_[i].mem);
 	why.again(0);
 }

@@ -6,8 +6,10 @@
 
 namespace usdma::core {
 
-/* A device was lost: what it may still write to is not in the pool any more when this returns. */
+/* A device is gone: no copy that begins from now on uses buffers that it reached. */
 void staging_renew();
+/* … and they are freed now, not by the next copy.  As host_free(). */
+void staging_trim();
 
 /* Staging buffers for one copy of len bytes. */
 class staging {
@@ -36,6 +38,7 @@ private:
 
 	buffer bufs_[most];
 	int err_ = 0;
+	u32 made_ = 0;
 	bool settled_ = false;
 };
 

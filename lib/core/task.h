@@ -84,6 +84,10 @@ bool record_passed(const record *r);
 bool record_passed_inside(const record *r);
 /* It is in a ring of a device that is lost, and was not reached there: it never will be. */
 bool record_lost(const record *r);
+/* A server that is gone may have kept the words for time stamps: others serve from now on. */
+void stamps_renew();
+/* … and these are given back where nobody uses them any more.  As host_free(). */
+void stamps_trim();
 /* Waits for it; the lane it is on is counted as in use. */
 int record_wait(record *r, deadline until);
 

@@ -629,6 +629,7 @@ static void one_never_goes_on(void **)
 	{
 		v.open();
 		stream s(v.dev);
+		const block host(v.dev, kind::pinned, most);
 		WORKS(usdma_device_alloc(v.dev, MiB, &p));
 		v.stop();
 		until_lost(v.dev, s, false);

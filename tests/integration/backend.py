@@ -99,11 +99,11 @@ def run_test(command, env, deadline):
 def run(args, scratch, sims):
     env = dict(os.environ, USDMA_SIM=args.sim, USDMA_TEST_BACKEND=args.backend)
     if args.backend == "embedded":
-        env["USDMA_DEVICES"] = ",".join("sim" + (":" + d if d else "") for d in args.device)
+        env["USDMA_DEVICES"] = ",".join("sim" + (":" + d if d else "") + args.suffix for d in args.device)
     else:
         for n, options in enumerate(args.device):
             sims.append(Sim(args.sim, options, os.path.join(scratch, f"dev{n}")))
-        env["USDMA_DEVICES"] = ",".join("vfio-user:" + s.path for s in sims)
+        env["USDMA_DEVICES"] = ",".join("vfio-user:" + s.path + args.suffix for s in sims)
     return run_test(args.command, env, args.deadline)
 
 
@@ -117,6 +117,7 @@ def main():
     parser.add_argument("backend", choices=["embedded", "process"])
     parser.add_argument("--sim", required=True)
     parser.add_argument("--device", action="append")
+    parser.add_argument("--suffix", default="", help="what each device string ends in, such as :trust=no")
     parser.add_argument("--deadline", type=float, default=110)
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()

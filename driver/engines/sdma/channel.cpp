@@ -53,6 +53,7 @@ int sdma_engine::map_ring(sdma_channel *c, u64 size)
 	area.size = size;
 	area.vaddr = c->memory.data();
 	area.fd = c->file.get();
+	area.ring = true;
 	std::lock_guard guard(lock_);
 	/* Also for its end: then nothing may fail. */
 	if (!iova_.reserve() || !try_reserve(stuck_, stuck_.size() + channels_.size()))

@@ -76,7 +76,7 @@ static void every_variable(void **)
 				{"USDMA_HUGE_PAGES", "require"},     {"USDMA_NUMA_NODE", "3"},  {"USDMA_POOL_SIZE", "16M"},
 				{"USDMA_HANG_MS", "123"},      {"USDMA_FIRST_SEQ", "0xfffffff0"}, {"USDMA_IO_URING", "0"},
 				{"USDMA_CLEAR_MEMORY", "open"}, {"USDMA_STRIPE", "2M"},    {"USDMA_LOG", "debug"},
-				{"USDMA_REPLY_MS", "250"}});
+				{"USDMA_REPLY_MS", "250"}, {"USDMA_TRUST", "no"}});
 
 	assert_string_equal(c.error.c_str(), "");
 	assert_true(c.wait == core::wait_mode::poll && c.log == log_level::debug && !c.io_uring);
@@ -91,6 +91,7 @@ static void every_variable(void **)
 	assert_int_equal(c.pool_size, 16 * MiB);
 	assert_int_equal(c.hang_ms, 123);
 	assert_int_equal(c.reply_ms, 250);
+	assert_false(c.trust);
 	assert_int_equal(c.first_seq, 0xfffffff0);
 	assert_int_equal(c.stripe, 2 * MiB);
 }
@@ -104,7 +105,7 @@ static void bad_values_are_named(void **)
 		{"USDMA_HOST_ARENA", "18014398509481984K"}, {"USDMA_HUGE_PAGES", "2"}, {"USDMA_NUMA_NODE", "-2"},
 		{"USDMA_LOG", ""},	       {"USDMA_SIM_CPUS", "2,"},     {"USDMA_SIM_CPUS", "3-2"},
 		{"USDMA_SIM_CPUS", "a"},       {"USDMA_DEVICES", "sim,,sim"}, {"USDMA_DEVICES", "gpu0"},
-		{"USDMA_CONFIG", "/nonexistent/usdma.conf"}, {"USDMA_REPLY_MS", "9"}, {"USDMA_REPLY_MS", "600001"},
+		{"USDMA_CONFIG", "/nonexistent/usdma.conf"}, {"USDMA_REPLY_MS", "9"}, {"USDMA_REPLY_MS", "600001"}, {"USDMA_TRUST", "0"},
 	};
 
 	for (const auto &[name, value] : bad) {

@@ -123,7 +123,8 @@ static void blocks_of_a_closed_device(void **)
 	memory_forget(&a.dev);
 	a.in = false;
 	assert_int_equal(memory_kept_for(&a.dev), 0);
-	assert_true(is_used_again(a, 64 * KiB, 8));
+	/* More than one arena holds: which one comes first is nobody's to say. */
+	assert_true(is_used_again(a, 64 * KiB, 64));
 	assert_int_equal(host_free(later), 0);
 }
 

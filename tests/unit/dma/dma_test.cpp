@@ -70,12 +70,15 @@ static void schemes(void **)
 		{"sim:mem=1G:engines=2", "sim"},
 		{"vfio-user:/run/x:y.sock", "vfio-user"},
 		{"vfio-user:rel", "vfio-user"},
+		{"vfio-user:/run/x:y.sock:trust=no", "vfio-user"},
+		{"vfio-user:rel:trust=yes", "vfio-user"},
 		{"0000:00:04.0", "pci"},
 		{"FfFf:aB:1f.7", "pci"},
 	};
 	static const char *const bad[] = {
 		"", "si", "simx", "Sim", "vfio-user", "vfio-user:", "0000:00:04", "00:04.0", "0000:00:04.8", "0000:00:0g.0",
 		"0000.00:04.0", "0000:00:04.0 ", "0000:00:04.00", "/dev/vfio/1",
+		"sim:trust=no", "0000:00:04.0:trust=no", "vfio-user:rel:trust=maybe", "vfio-user:trust=no", "0000:00:04.0:alone",
 	};
 	std::string scheme;
 

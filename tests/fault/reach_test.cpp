@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a server of another process reaches.  One that keeps every file that it gets, and writes to it, sees and
+ * alters nothing of what the program does after the device was closed, or lost.
+ * Run as: reach_test [TEST] (USDMA_SIM names the device program).
+ */
+#include "tests/integration/native.h"
+#include "tests/support/nosy.h"
+#include "tests/support/sim_process.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <unistd.h>
+
+using namespace usdma::test;
+
+using u8 = unsigned char;
+
+static constexpr unsigned healthy = 0, nosy_one = 1;
+static constexpr size_t mib = 1024 * 1024;
+
+static pid_t sim;
+static std::string folder;
+static std::unique_ptr<nosy_server> nosy;
+
+static int set_up(void **)
+{
+	char name[] = "/tmp/usdma-reach-XXXXXX";
+
+	assert_non_null(mkdtemp(name));
+	folder = name;
+	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev", {"--engines", "2", "--channels", "16", "--mem", "64M"});
+	assert_true(sim > 0);
+	nosy = std::make_unique<nosy_server>(folder + "/nosy", folder + "/dev");
+	setenv("USDMA_DEVICES", ("sim:mem=64M:engines=2:channels=16,vfio-user:" + folder + "/nosy").c_str(), 1);
+	setenv("USDMA_HOST_ARENA", "2M", 1);
+	return 0;
+}
+
+static int tear_down(void **)
+{
+	nosy.reset();
+	end_sim(sim, SIGTERM);
+	return rmdir(folder.c_str());
+}
+
+static void until(const char *what, const std::function<bool()> &done)
+{
+	const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+
+	while (!done()) {
+		if (std::chrono::steady_clock::now() > end)
+			print_error("%s: not in 30 s\n", what);
+		assert_true(std::chrono::steady_clock::now() <= end);
+	}
+}
+
+/* ---- what is kept -------------------------------------------------------------------------------------- */
+
+static bool is_pinned(const kept_file &f)
+{
+	return f.from_client && f.name == "/memfd:usdma (deleted)";
+}
+
+/* Mappings of the file in this process: one is the server's own. */
+static unsigned mappings_of(unsigned long number)
+{
+	const std::string ino = " " + std::to_string(number) + " ";
+	std::ifstream maps("/proc/self/maps");
+	unsigned n = 0;
+
+	for (std::string line; std::getline(maps, line);)
+		n += line.find("/memfd:") != std::string::npos && line.find(ino) != std::string::npos;
+	return n;
+}
+
+static bool is_kept(const u8 *what, size_t len)
+{
+	for (const kept_file &f : nosy->kept())
+		if (is_pinned(f) && memmem(f.data, f.size, what, len))
+			return true;
+	return false;
+}
+
+static void scribble()
+{
+	for (const kept_file &f : nosy->kept())
+		if (is_pinned(f))
+			memset(f.data, 0xdb, f.size);
+}
+
+/* Work of every kind that leaves something in pinned memory: staging buffers, time stamps, blocks. */
+static void work(usdma_device *dev, const std::vector<u8> &data)
+{
+	std::vector<u8> back(data.size());
+	block mem(dev, kind::device, data.size());
+	stream s(dev);
+	usdma_event *e;
+	int64_t ns;
+
+	WORKS(usdma_event_create(dev, USDMA_EVENT_TIMING, &e));
+	WORKS(usdma_event_record(e, s));
+	WORKS(usdma_copy(s, mem.data(), data.data(), data.size()));
+	WORKS(usdma_copy(s, back.data(), mem.data(), data.size()));
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_memory_equal(back.data(), data.data(), data.size());
+	WORKS(usdma_event_elapsed(e, e, &ns));
+	WORKS(usdma_event_destroy(e));
+}
+
+/* New blocks, staging and time stamps: the server neither sees nor alters them. */
+static void keeps_nothing_of(usdma_device *dev)
+{
+	std::vector<block> blocks;
+	std::vector<u8> secret(3 * mib);
+	static unsigned round = 0;
+	auto gen = rng(++round);
+
+	fill_random(secret.data(), secret.size(), gen);
+	for (size_t size : {size_t(64), size_t(4096), 64 * 1024ul, 300 * 1024ul, 3 * mib})
+		for (int i = 0; i < 8; i++) {
+			blocks.emplace_back(dev, kind::pinned, size);
+			memcpy(blocks.back().data(), secret.data(), size);
+		}
+	work(dev, secret);
+	assert_false(is_kept(secret.data(), 48));
+	scribble();
+	for (const block &b : blocks)
+		assert_memory_equal(b.data(), secret.data(), b.size());
+	work(dev, secret);
+}
+
+/* ---- C5 ---------------------------------------------------------------------------------------------- */
+
+static void nothing_after_its_close(void **)
+{
+	device ok(healthy);
+	std::vector<u8> data(2 * mib, 0x11);
+	std::unique_ptr<block> live;
+	{
+		device bad(nosy_one);
+		const block freed(bad, kind::pinned, 64 * 1024);
+
+		live = std::make_unique<block>(ok, kind::pinned, 64 * 1024);
+		work(bad, data);
+		work(ok, data);
+		memcpy(live->data(), "seen while it was open", 22);
+		assert_true(is_kept(reinterpret_cast<const u8 *>("seen while it was open"), 22));
+	}
+	keeps_nothing_of(ok);
+	/* All that it has is given back, but where a block of that time still lies. */
+	unsigned left = 0;
+	for (const kept_file &f : nosy->kept())
+		left += is_pinned(f) && mappings_of(f.ino) > 1;
+	assert_int_equal(left, 1);
+	live.reset();
+	for (const kept_file &f : nosy->kept())
+		assert_false(is_pinned(f) && mappings_of(f.ino) > 1);
+}
+
+static void nothing_after_its_loss(void **)
+{
+	device ok(healthy);
+	usdma_device_info info = {};
+	usdma_device *bad;
+
+	info.struct_size = sizeof(info);
+	WORKS(usdma_open_index(nosy_one, &bad));
+	const std::vector<u8> data(2 * mib, 0x22);
+	work(bad, data);
+	work(ok, data);
+	nosy->hang_up();
+	until("its loss", [&] {
+		WORKS(usdma_device_get_info(bad, &info));
+		return (info.flags & USDMA_DEVICE_LOST) != 0;
+	});
+	keeps_nothing_of(ok);
+	WORKS(usdma_close(bad));
+	keeps_nothing_of(ok);
+	for (const kept_file &f : nosy->kept())
+		assert_false(is_pinned(f) && mappings_of(f.ino) > 1);
+}
+
+/* ---- trust=no ---------------------------------------------------------------------------------------- */
+
+/* Neither side maps anything of the other's but rings, and all works. */
+static void shares_nothing_untrusted(void **)
+{
+	usdma_device *bad;
+	std::vector<u8> data(2 * mib);
+	auto gen = rng(77);
+
+	fill_random(data.data(), data.size(), gen);
+	const size_t before = nosy->kept().size();
+	WORKS(usdma_open(("vfio-user:" + folder + "/nosy:trust=no").c_str(), &bad));
+	{
+		const block host(bad, kind::pinned, mib), own(bad, kind::registered, mib), mem(bad, kind::device, mib);
+		stream s(bad);
+
+		work(bad, data);
+		memcpy(host.data(), data.data(), mib);
+		WORKS(usdma_copy(s, mem.data(), host.data(), mib));
+		WORKS(usdma_copy(s, own.data(), mem.data(), mib));
+		WORKS(usdma_stream_sync(s, long_ms));
+		assert_memory_equal(own.data(), data.data(), mib);
+	}
+	usdma_device_info info = {};
+	info.struct_size = sizeof(info);
+	WORKS(usdma_device_get_info(bad, &info));
+	assert_false(info.flags & USDMA_DEVICE_CPU_VISIBLE);
+	const std::vector<kept_file> all = nosy->kept();
+	for (size_t i = before; i < all.size(); i++) {
+		if (all[i].from_client)
+			assert_string_equal(all[i].name.c_str(), "/memfd:usdma-ring (deleted)");
+		else
+			assert_int_equal(mappings_of(all[i].ino), 1);
+	}
+	WORKS(usdma_close(bad));
+}
+
+/* ---- C6 ---------------------------------------------------------------------------------------------- */
+
+/* Of memory that is registered the bytes, not the pages around them. */
+static void reaches_the_bytes_that_are_registered(void **)
+{
+	static constexpr size_t page = 4096;
+	device bad(nosy_one);
+	auto *const pages = static_cast<u8 *>(aligned_alloc(page, 3 * page));
+	auto gen = rng(78);
+	const size_t skip = 1 + gen() % 2000, len = page + gen() % 2000;
+	u8 got[16], other[16];
+
+	fill_random(pages, 3 * page, gen);
+	fill_random(other, sizeof(other), gen);
+	const std::vector<u8> before(pages, pages + 3 * page);
+	WORKS(usdma_host_register(pages + skip, len, 0));
+	const mapped_area area = nosy->areas().back();
+	assert_false(area.with_file);
+	for (size_t at : {skip, skip + 16, skip + len - 16}) {
+		assert_int_equal(nosy->read_client(area.iova + at, got, 16), 0);
+		assert_memory_equal(got, pages + at, 16);
+	}
+	for (size_t at : {size_t(0), skip - 1, skip + len - 15, skip + len, 2 * page - 16}) {
+		assert_int_equal(nosy->read_client(area.iova + at, got, 16), EFAULT);
+		assert_int_equal(nosy->write_client(area.iova + at, other, 16), EFAULT);
+	}
+	assert_memory_equal(pages, before.data(), before.size());
+	assert_int_equal(nosy->write_client(area.iova + skip + len - 16, other, 16), 0);
+	assert_memory_equal(pages + skip + len - 16, other, 16);
+	WORKS(usdma_host_unregister(pages + skip));
+	assert_int_equal(nosy->read_client(area.iova + skip, got, 16), EFAULT);
+	free(pages);
+}
+
+int main(int argc, char **argv)
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_after_its_close),
+		cmocka_unit_test(nothing_after_its_loss),
+		cmocka_unit_test(shares_nothing_untrusted),
+		cmocka_unit_test(reaches_the_bytes_that_are_registered),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests_name("reach", tests, set_up, tear_down);
+}

@@ -137,7 +137,9 @@ static bool stands_still(lane *l, u64 now)
 	l->lock.unlock();
 	const bool busy = pending && (!dma::halted(l->ch) || load_relaxed(&l->stuck));
 
-	return l->still.look(now, busy, done, beat, u64(config_get().hang_ms) * ns_per_ms);
+	const bool waits = done < load_relaxed(&l->wait_seq) || lane_joins(l);
+
+	return l->still.look(now, busy, done, beat, u64(config_get().hang_ms) * ns_per_ms, waits);
 }
 
 /* One that can only be told by its ring whether it waits for something outside. */
@@ -256,7 +258,7 @@ static lane *find_still(device *dev, u64 now, u64 *longest)
 	for (auto &l : dev->lanes) {
 		if (!l || !l->ch)
 			continue;
-		if (stands_still(l.get(), now) && !has_excuse(l.get(), now) && !found)
+		if (stands_still(l.get(), now) && (l->still.only_beats() || !has_excuse(l.get(), now)) && !found)
 			found = l.get();
 		*longest = std::max(*longest, l->still.still_ns());
 	}

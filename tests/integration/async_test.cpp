@@ -37,7 +37,7 @@ static bool all_bytes(const unsigned char *p, size_t len, unsigned char want)
 	return true;
 }
 
-/* The device is slow: 64 MiB take a second at least, the call a moment. */
+/* The device is slow: 64 MiB take a second at least, the call a moment; one that is not is quicker than a look now and then. */
 static void pinned_copy_returns_before_the_data_is_there(void **)
 {
 	const size_t size = sized(64 * MiB, MiB / 4);
@@ -47,11 +47,14 @@ static void pinned_copy_returns_before_the_data_is_there(void **)
 	auto gen = rng(1);
 
 	fill_random(host.data(), size, gen);
-	WORKS(usdma_copy(s, mem.data(), host.data(), size));
-	assert_int_equal(usdma_stream_query(s), 0);
-	assert_int_equal(usdma_stream_sync(s, 0), -ETIMEDOUT);
-	WORKS(usdma_stream_sync(s, long_ms));
-	assert_int_equal(usdma_stream_query(s), 1);
+	bool pending = false;
+	for (int i = 0; i < 20 && !pending; i++) {
+		WORKS(usdma_copy(s, mem.data(), host.data(), size));
+		pending = usdma_stream_query(s) == 0 && usdma_stream_sync(s, 0) == -ETIMEDOUT;
+		WORKS(usdma_stream_sync(s, long_ms));
+		assert_int_equal(usdma_stream_query(s), 1);
+	}
+	assert_true(pending);
 }
 
 /* The same without any speed: behind a closed gate nothing can have moved when the calls have returned. */

@@ -46,13 +46,12 @@ public:
 		size = want ? want : std::min<u64>(4 * MiB, align_down<u64>(total / 2, 512));
 		/* Two halves, so that there is a copy within the device too. */
 		half = align_up<u64>(size, 64);
-		const int alloc = core::device_alloc(dev_, 2 * half, core::page_policy::normal_only, &block);
-		if (alloc == -ENOMEM)
+		if (2 * half > total)
 			return fail(ENOMEM, "%llu bytes are too much for the device's memory of %llu: --size takes less",
 				    static_cast<unsigned long long>(2 * half), static_cast<unsigned long long>(total));
-		/* It is cleared first, and by the device. */
-		if (alloc < 0)
-			return alloc;
+		/* It is cleared first, and by the device: what that lacks is told as such. */
+		if (int err = core::device_alloc(dev_, 2 * half, core::page_policy::normal_only, &block); err < 0)
+			return err;
 		if (int err = core::host_alloc(size, -1, &a); err < 0)
 			return err;
 		if (int err = core::host_alloc(size, -1, &b); err < 0)

@@ -42,6 +42,8 @@ def suites(build_dir):
         command = test["cmd"][test["cmd"].index("--") + 1:]
         if command[0].endswith(".py"):
             continue  # drives programs of its own; there is no Python in the guest
+        if any("faults=" in word for word in test["cmd"]):
+            continue  # asks the device for faults, which here the host sets (asks.faults)
         env = {k: v for k, v in test["env"].items() if k.startswith("USDMA_")}
         yield Suite(test["name"].removesuffix("-embedded"), os.path.join(build_dir, command[0]), command[1:], env,
                     max(test["cmd"].count("--device"), 1))

@@ -61,6 +61,24 @@ static void test_a_long_gap(void **)
 	assert_true(s.look(1000000 * ms, true, 8, 3, limit));
 }
 
+/* A heart that beats holds a wait for long, and not for ever; unless it is for something outside. */
+static void test_only_beats(void **)
+{
+	for (const bool waits : {false, true}) {
+		stillness s;
+		u64 at = 5000, beat = 0;
+
+		for (u64 until = at + stillness::beats * 1000; at <= until; at += 50)
+			assert_false(s.look(at * ms, true, 7, beat++, limit, waits));
+		assert_int_equal(s.look(at * ms, true, 7, beat++, limit, waits), !waits);
+		assert_int_equal(s.only_beats(), !waits);
+		assert_int_equal(s.as_seen(7, beat), !waits);
+		assert_false(s.as_seen(8, beat));
+		assert_false(s.look((at + 50) * ms, true, 8, beat, limit, waits));
+		assert_false(s.only_beats());
+	}
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -68,6 +86,7 @@ int main()
 		cmocka_unit_test(test_looks_out_of_order),
 		cmocka_unit_test(test_progress_begins_anew),
 		cmocka_unit_test(test_a_long_gap),
+		cmocka_unit_test(test_only_beats),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A device whose heart beats and which ends nothing: waits without a limit end all the same, long after
+ * USDMA_HANG_MS.  What waits in its ring for a word of the program's is none of those.
+ */
+#include "tests/integration/faults.h"
+
+#include <chrono>
+
+using namespace usdma::test;
+
+static constexpr int hang_ms = 100; /* a hundred of these: 10 s */
+static constexpr size_t size = 4096;
+
+namespace {
+
+struct bench {
+	device dev;
+	stream s{dev};
+	block mem{dev, kind::device, size}, host{dev, kind::pinned, size};
+};
+
+} // namespace
+
+static int ms_since(std::chrono::steady_clock::time_point from)
+{
+	return int(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - from).count());
+}
+
+/* The copy would take a minute; another engine's goes on. */
+static void it_ends(void **)
+{
+	bench b;
+	stream other(b.dev);
+	const auto begun = std::chrono::steady_clock::now();
+
+	set_faults(b.dev, 0, "slow@1/60000000");
+	WORKS(usdma_copy(b.s, b.mem.data(), b.host.data(), size));
+	assert_int_equal(usdma_stream_sync(b.s, -1), -EIO);
+	assert_in_range(ms_since(begun), 50 * hang_ms, 500 * hang_ms);
+	set_faults(b.dev, 0, "");
+	WORKS(usdma_copy(b.s, b.mem.data(), b.host.data(), size));
+	WORKS(usdma_stream_sync(b.s, long_ms));
+	WORKS(usdma_stream_sync(other, long_ms));
+}
+
+static void a_wait_does_not(void **)
+{
+	bench b;
+	stream other(b.dev);
+
+	WORKS(usdma_fill_sync(b.dev, b.mem.data(), 0, 8, size, long_ms));
+	WORKS(usdma_wait_value(b.s, b.mem.data(), USDMA_EQ, 1));
+	WORKS(usdma_copy(b.s, b.host.data(), b.mem.data(), size));
+	assert_int_equal(usdma_stream_sync(b.s, 120 * hang_ms), -ETIMEDOUT);
+	WORKS(usdma_write_value(other, b.mem.data(), 1));
+	WORKS(usdma_stream_sync(b.s, long_ms));
+	assert_int_equal(*b.host.data(), 1);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(it_ends),
+		cmocka_unit_test(a_wait_does_not),
+	};
+
+	setenv("USDMA_HANG_MS", "100", 1);
+	setenv("USDMA_LOG", "none", 0);
+	return cmocka_run_group_tests_name("beats", tests, nullptr, nullptr);
+}

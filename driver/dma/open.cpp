@@ -72,8 +72,7 @@ static int open_by_scheme(std::string_view spec, const open_options &opt, std::u
 		return rc;
 	if (const int rc = parse_options(spec, &bare, &said); rc < 0)
 		return rc;
-	if (said.trust != device_options::not_said)
-		how.trust = said.trust == device_options::yes;
+	how.trust = said.trust.value_or(how.trust);
 	const transport *t = find_transport(scheme);
 	if (!t)
 		return fail(EOPNOTSUPP, "device \"%.*s\": this build has no \"%s\" transport", int(spec.size()),

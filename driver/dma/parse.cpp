@@ -3,6 +3,8 @@
 #include "driver/base/error.h"
 #include "driver/dma/registry.h"
 
+#include <cstring>
+
 namespace usdma::dma {
 
 /* For error texts: a view as printf wants it, of a length that a person reads. */
@@ -29,6 +31,15 @@ static bool is_pci_address(std::string_view s)
 	return true;
 }
 
+static std::optional<vfio::server_trust> parse_trust(std::string_view word)
+{
+	if (word == "no")
+		return vfio::server_trust::no;
+	if (word == "checked")
+		return vfio::server_trust::checked;
+	return word == "yes" ? std::optional(vfio::server_trust::yes) : std::nullopt;
+}
+
 int parse_options(std::string_view spec, std::string_view *bare, device_options *out)
 {
 	const size_t at = spec.rfind(':');
@@ -38,10 +49,10 @@ int parse_options(std::string_view spec, std::string_view *bare, device_options 
 	*bare = spec;
 	if (!word.starts_with("trust="))
 		return 0;
-	if ((word != "trust=no" && word != "trust=yes") || !spec.starts_with("vfio-user:"))
-		return fail(EINVAL, "device \"%.*s\": trust=no and trust=yes are for vfio-user:PATH, whose server is another process",
-			    SV(spec));
-	out->trust = word == "trust=no" ? device_options::no : device_options::yes;
+	out->trust = parse_trust(word.substr(strlen("trust=")));
+	if (!out->trust || !spec.starts_with("vfio-user:"))
+		return fail(EINVAL, "device \"%.*s\": trust=no, trust=checked and trust=yes are for vfio-user:PATH, whose server is another "
+			    "process", SV(spec));
 	*bare = spec.substr(0, at);
 	return 0;
 }
@@ -64,7 +75,7 @@ int parse_scheme(std::string_view whole, std::string *scheme)
 		*scheme = "pci";
 	else
 		return fail(EINVAL,
-			    "device \"%.*s\": not a device string; these are: sim[:KEY=VALUE]..., vfio-user:PATH[:trust=no], "
+			    "device \"%.*s\": not a device string; these are: sim[:KEY=VALUE]..., vfio-user:PATH[:trust=no|checked|yes], "
 			    "DDDD:BB:DD.F",
 			    SV(whole));
 	return 0;

@@ -9,6 +9,7 @@
 
 #include "driver/dma/engine.h"
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,13 +32,12 @@ struct driver {
 struct open_options {
 	u64 reply_ms = 0; /* so long a server may take for an answer; 0: as long as is usual for it */
 	u64 open_ms = 0;  /* … for all that opening asks, until transport().hurry(0); 0: no such limit */
-	bool trust = true; /* share memory with a server of another process, which its device string may say otherwise */
+	vfio::server_trust trust = vfio::server_trust::checked; /* a device string may say otherwise */
 };
 
 /* What a device string may say behind all else. */
 struct device_options {
-	enum : int { not_said = -1, no, yes };
-	int trust = not_said; /* ":trust=no", ":trust=yes" */
+	std::optional<vfio::server_trust> trust; /* ":trust=no", "…=checked", "…=yes" */
 };
 
 struct transport {

@@ -45,6 +45,13 @@ struct irq_info {
 };
 
 /* Host memory that the device may reach.  vaddr, iova and size are page multiples. */
+/* What is shared with a server of another process. */
+enum class server_trust : u8 {
+	no,      /* no memory, either way, but rings: it reaches the client's by messages, and the client its registers and memory */
+	checked, /* memory that neither side can take away from under the other */
+	yes,     /* any: such a server can end this process, by cutting short what it has mapped */
+};
+
 struct dma_area {
 	u64 iova = 0;
 	u64 size = 0;

@@ -160,13 +160,19 @@ int user_device::unsure(int err)
 	return err;
 }
 
+/* Holes can be punched into huge pages, and the pool need not have others. */
+bool user_device::is_for_server(const dma_area &area) const
+{
+	if (opt_.trust == server_trust::no)
+		return area.ring;
+	return opt_.trust == server_trust::yes || !is_hugetlb(area.fd);
+}
+
 int user_device::dma_map(const dma_area &area)
 {
 	proto::dma_map m = {sizeof(m), 0, area.fd_offset, area.iova, area.size};
 	const bool local = opt_.share_local && area.vaddr;
-	/* Holes can be punched into huge pages, and the pool need not have others: not for a server to hold. */
-	const bool with_fd = !local && area.fd >= 0 && caps_.max_msg_fds > 0 && (opt_.trust || area.ring) &&
-			     !is_hugetlb(area.fd);
+	const bool with_fd = !local && area.fd >= 0 && caps_.max_msg_fds > 0 && is_for_server(area);
 	const iovec part = {&m, sizeof(m)};
 	int err;
 

@@ -17,11 +17,7 @@ struct user_options {
 	 */
 	int (*share_local)(void *arg, u64 iova, void *vaddr, u64 size) = nullptr;
 	void *share_arg = nullptr;
-	/*
-	 * No memory is shared with the server, either way: it reaches the client's by messages, each of which is checked,
-	 * and the client its registers and memory.  Rings alone, which hold addresses and numbers, are shared still.
-	 */
-	bool trust = true;
+	server_trust trust = server_trust::checked;
 	std::string name; /* what name() says; default "vfio-user:PATH" */
 	const char *backend = "vfio-user"; /* what backend() says */
 };

@@ -45,7 +45,7 @@ public:
 	const char *name() const override { return opt_.name.c_str(); }
 	const char *backend() const override { return opt_.backend; }
 	bool own_connection() const override { return true; }
-	bool keeps_files() const override { return !opt_.share_local && opt_.trust; }
+	bool keeps_files() const override { return !opt_.share_local && opt_.trust != server_trust::no; }
 
 	/* From the link. */
 	int serve(const user_message &cmd, message_body *reply) { return dma_.serve(cmd, reply); }
@@ -71,6 +71,7 @@ private:
 	};
 
 	int negotiate();
+	bool is_for_server(const dma_area &area) const;
 	int accept_version(const user_message &reply);
 	int get_info();
 	int broken(int err);

@@ -51,9 +51,9 @@ static bool is_steady(int fd)
 
 void user_device::take_file(unsigned index, unique_fd fd, u64 offset, region_state *r)
 {
-	if (!own_server() && !is_steady(fd.get())) {
+	if (!own_server() && opt_.trust != server_trust::yes && !is_steady(fd.get())) {
 		log_warn("%s: region %u is not mapped but read and written by messages: its file is no memfd of small pages that "
-			 "its server has sealed against shrinking", opt_.name.c_str(), index);
+			 "its server has sealed against shrinking; trust=yes maps it all the same", opt_.name.c_str(), index);
 		return;
 	}
 	r->info.flags |= region_mappable;
@@ -68,7 +68,7 @@ int user_device::take_region(unsigned index, user_message *reply, const proto::r
 
 	fresh.info.size = info.size;
 	fresh.info.flags = info.flags & (region_readable | region_writable);
-	if (opt_.trust && (info.flags & proto::region_flag_mmap) && info.size && !reply->fds.empty())
+	if (opt_.trust != server_trust::no && (info.flags & proto::region_flag_mmap) && info.size && !reply->fds.empty())
 		take_file(index, std::move(reply->fds[0]), info.offset, &fresh);
 	if (info.flags & proto::region_flag_caps) {
 		err = region_parse_caps({reply->body.data(), reply->body.size()}, info.cap_offset, info.size, &fresh.info.mappable);
@@ -318,7 +318,7 @@ int user_device::region_doorbell_fd(unsigned index, u64 offset)
 	std::lock_guard guard(region_lock_);
 	region_state *r;
 
-	if (!opt_.trust || know_region(index, &r))
+	if (opt_.trust == server_trust::no || know_region(index, &r))
 		return -1;
 	if (!r->doorbells_known && ask_doorbells(index, r))
 		return -1;

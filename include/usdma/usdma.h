@@ -150,8 +150,11 @@ USDMA_API int usdma_device_count(void);
  * name: NULL for the first; a number that counts from 0, as text ("1"); or a
  * device string as USDMA_DEVICES lists it.  Device strings:
  *   sim[:mem=SIZE][:engines=N][:channels=N]   a software device in this process
- *   vfio-user:PATH[:trust=no]                 a device that another process serves on a UNIX socket;
- *                                             trust=no: no memory is shared with that process but rings
+ *   vfio-user:PATH[:trust=no|checked|yes]     a device that another process serves on a UNIX socket;
+ *                                             no: no memory is shared with that process but rings;
+ *                                             checked (default): none that either can take away from
+ *                                             under the other; yes: any, for a server that may end
+ *                                             this process
  *   DDDD:BB:DD.F                              a PCI device bound to vfio-pci
  * A string that is not in the list joins it at its end and stays there.
  * -EINVAL the name is not well formed; -ENODEV there is no such device;

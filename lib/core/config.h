@@ -13,6 +13,7 @@
 
 #include "driver/base/log.h"
 #include "driver/base/types.h"
+#include "driver/vfio/device.h"
 
 #include <string>
 #include <vector>
@@ -53,7 +54,7 @@ struct config {
 	int numa_node = -1;                  /* -1: the device's */
 	u32 hang_ms = 30000;
 	u32 reply_ms = 5000;
-	bool trust = true;
+	vfio::server_trust trust = vfio::server_trust::checked;
 	u64 pool_size = 256 * MiB;
 	bool lend_memory = false;
 	clear_mode clear_memory = clear_mode::close;

@@ -73,7 +73,7 @@ static constexpr setting table[] = {
 	choice<&config::clear_memory>("clear_memory", "never alloc open close", "device memory that may hold another user's data is cleared: never, when it is first allocated, all of it before the first allocation, or as first allocated and again when the device is closed"),
 	number<&config::hang_ms>("hang_ms", 1, day_ms, "ms", "a device that makes no progress for so long is given up"),
 	number<&config::reply_ms>("reply_ms", 10, 600000, "ms", "a device's server that takes longer for an answer is not waited for: the call fails, or the device is lost"),
-	choice<&config::trust>("trust", "no yes", "share memory with the servers of vfio-user devices; no: all goes by messages, unless a device string says trust=yes"),
+	choice<&config::trust>("trust", "no checked yes", "memory shared with the servers of vfio-user devices: none, what neither side can take away from under the other, or any; a device string may say otherwise"),
 	number<&config::io_uring>("io_uring", 0, 1, "", "0: sleep in ppoll instead of io_uring"),
 	number<&config::first_seq>("first_seq", 0, ~u64(0) >> 1, "", "sequence numbers begin here (for tests)"),
 	choice<&config::log>("log", "none error warn info debug", "what the library logs"),

@@ -91,7 +91,7 @@ static void every_variable(void **)
 	assert_int_equal(c.pool_size, 16 * MiB);
 	assert_int_equal(c.hang_ms, 123);
 	assert_int_equal(c.reply_ms, 250);
-	assert_false(c.trust);
+	assert_int_equal(c.trust, vfio::server_trust::no);
 	assert_int_equal(c.first_seq, 0xfffffff0);
 	assert_int_equal(c.stripe, 2 * MiB);
 }

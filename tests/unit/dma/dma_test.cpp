@@ -72,6 +72,7 @@ static void schemes(void **)
 		{"vfio-user:rel", "vfio-user"},
 		{"vfio-user:/run/x:y.sock:trust=no", "vfio-user"},
 		{"vfio-user:rel:trust=yes", "vfio-user"},
+		{"vfio-user:rel:trust=checked", "vfio-user"},
 		{"0000:00:04.0", "pci"},
 		{"FfFf:aB:1f.7", "pci"},
 	};

@@ -53,11 +53,12 @@ void fake_server::stop()
 		thread_.join();
 }
 
-int fake_server::attach(std::unique_ptr<device> *dev, u64 timeout_ms)
+int fake_server::attach(std::unique_ptr<device> *dev, u64 timeout_ms, server_trust trust)
 {
 	user_options opt;
 
 	opt.timeout_ms = timeout_ms;
+	opt.trust = trust;
 	opt.name = "fake";
 	thread_ = std::thread([this] { run(); });
 	return user_attach(take_client(), opt, dev);

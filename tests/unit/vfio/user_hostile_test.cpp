@@ -196,6 +196,27 @@ static void regions_that_could_end_are_not_mapped(void **)
 	assert_int_equal(dev->region_map(region_bar2, 4096, 4096, &m), 0);
 }
 
+/* … but for a server that is trusted with that. */
+static void whoever_is_trusted_may(void **)
+{
+	static u8 page[4096] __attribute__((aligned(4096)));
+	const unique_fd open_end = file(2 * MiB, 0, 0), huge = file(2 * MiB, MFD_HUGETLB | MFD_HUGE_2MB, 0);
+	fake_server s;
+	device_ptr dev;
+	mapping m;
+	dma_area a = {0x1000, sizeof(page), page};
+
+	close(s.memory);
+	s.memory = dup(open_end.get());
+	assert_int_equal(s.attach(&dev, 20000, server_trust::yes), 0);
+	assert_int_equal(dev->region_map(region_bar2, 4096, 4096, &m), 0);
+	if (!huge.valid())
+		skip();
+	a.fd = huge.get();
+	assert_int_equal(dev->dma_map(a), 0);
+	assert_int_equal(s.map_fds.size(), 1);
+}
+
 /* Huge pages go back to their pool by a hole: no server gets a descriptor for them, messages reach them. */
 static void huge_pages_are_not_handed_over(void **)
 {
@@ -320,6 +341,7 @@ int main()
 		cmocka_unit_test(doorbells_take_few_descriptors),
 		cmocka_unit_test(full_interrupts_and_gone),
 		cmocka_unit_test(regions_that_could_end_are_not_mapped),
+		cmocka_unit_test(whoever_is_trusted_may),
 		cmocka_unit_test(huge_pages_are_not_handed_over),
 		cmocka_unit_test(capabilities_do_not_overlap),
 		cmocka_unit_test(slow_answers_end_together),

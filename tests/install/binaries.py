@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What is built into programs and libraries, read from their files.  TAP.
 
-binaries.py BUILD_DIR [--fortified] FILE...
+binaries.py BUILD_DIR [--hardened] [--fortified] FILE...
 """
 import argparse
 import json
@@ -59,7 +59,8 @@ def layout(f):
 
 
 def checks(f, args):
-    point("__stack_chk_fail" in f.imports, f"{f.name}: frames with arrays are checked", "")
+    if args.hardened:
+        point("__stack_chk_fail" in f.imports, f"{f.name}: frames with arrays are checked", "")
     if not f.library:
         point(any("__glibcxx_assert_fail" in name for name in f.imports), f"{f.name}: the standard library checks indexes", "")
 
@@ -68,8 +69,9 @@ def wrong_commands(build, args):
     """Files of ours that are compiled without what each has to have."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as f:
         commands = json.load(f)
-    wanted = ["-fstack-protector-strong", "-fstack-clash-protection"]
-    wanted += {"x86_64": ["-fcf-protection=full"], "aarch64": ["-mbranch-protection=standard"]}.get(platform.machine(), [])
+    wanted = ["-fstack-protector-strong", "-fstack-clash-protection"] if args.hardened else []
+    flow = {"x86_64": ["-fcf-protection=full"], "aarch64": ["-mbranch-protection=standard"]}.get(platform.machine(), [])
+    wanted += flow if args.hardened else []
     for c in commands:
         words = c["command"].split()
         if c["output"].startswith("tests/"):
@@ -92,6 +94,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
     parser.add_argument("--top", required=True)
+    parser.add_argument("--hardened", action="store_true")
     parser.add_argument("--fortified", action="store_true")
     parser.add_argument("--zeroed", action="store_true")
     parser.add_argument("files", nargs="+")

@@ -324,6 +324,8 @@ int fill_async(stream *s, void *dst, u64 pattern, unsigned pattern_size, u64 len
 	err = check_pattern(pattern_size, len);
 	if (!err)
 		err = reachable(s, dst, len, "destination", &p);
+	if (err)
+		return err;
 	r.op = dma::opcode::fill;
 	r.spaces = dma::spaces(p.space, p.space);
 	r.arg = u8(pattern_size);

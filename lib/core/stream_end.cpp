@@ -30,15 +30,22 @@ static void stream_end(stream *s)
 	stream_unref(s);
 }
 
-/* Of several that destroy it, one; the device is held until device_leave(). */
-static int claim(const void *handle, stream **out)
+static stream *dead(int *err)
+{
+	*err = fail_dead();
+	return nullptr;
+}
+
+/* Of several that destroy it, one; the device is held until device_leave().  nullptr: *err says why not. */
+static stream *claim(const void *handle, int *err)
 {
 	const read_section in;
 
+	*err = in ? 0 : in.error();
 	if (!in)
-		return in.error();
+		return nullptr;
 	if (!stream_valid(handle))
-		return fail_dead();
+		return dead(err);
 	stream *s = stream_of(handle);
 	device *dev = s->dev;
 	dev->calls.enter();
@@ -46,10 +53,9 @@ static int claim(const void *handle, stream **out)
 	store_release(&s->ending, 1u);
 	if (!handle_end(s, handle)) {
 		dev->calls.leave();
-		return fail_dead();
+		return dead(err);
 	}
-	*out = s;
-	return 0;
+	return s;
 }
 
 /* The handle is dead, and a grace period over: no call comes any more.  Those in progress may submit until they end. */
@@ -84,10 +90,10 @@ static int finish(stream *s, int err)
 int stream_destroy(const void *handle)
 {
 	const no_cancel quiet;
-	stream *s;
-	int err = claim(handle, &s);
+	int err;
+	stream *s = claim(handle, &err);
 
-	if (err)
+	if (!s)
 		return err;
 	grace_wait();
 	err = wait_last_calls(s);
@@ -97,10 +103,10 @@ int stream_destroy(const void *handle)
 int stream_destroy_force(const void *handle)
 {
 	const no_cancel quiet;
-	stream *s;
-	int err = claim(handle, &s);
+	int err;
+	stream *s = claim(handle, &err);
 
-	if (err)
+	if (!s)
 		return err;
 	grace_wait();
 	call_group_drop(s);

@@ -64,16 +64,16 @@ template <class T> int take(const char *call, const T *in, T *out)
 /* For a call that may block: `name` is the object behind the handle, and stays until the call returns. */
 #define hold_device(name, handle)                                                                                      \
 	const ::usdma::core::device_hold name(handle);                                                                 \
-	if (unlikely(name.error()))                                                                                    \
-	return ::usdma::native::not_held(__func__, "device", name.error())
+	if (unlikely((name).error()))                                                                                  \
+	return ::usdma::native::not_held(__func__, "device", (name).error())
 #define hold_stream(name, handle)                                                                                      \
 	const ::usdma::core::stream_hold name(handle);                                                                 \
-	if (unlikely(name.error()))                                                                                    \
-	return ::usdma::native::not_held(__func__, "stream", name.error())
+	if (unlikely((name).error()))                                                                                  \
+	return ::usdma::native::not_held(__func__, "stream", (name).error())
 #define hold_event(name, handle)                                                                                       \
 	const ::usdma::core::event_hold name(handle);                                                                  \
-	if (unlikely(name.error()))                                                                                    \
-	return ::usdma::native::not_held(__func__, "event", name.error())
+	if (unlikely((name).error()))                                                                                  \
+	return ::usdma::native::not_held(__func__, "event", (name).error())
 #define need_pointer(p)                                                                                                \
 	do {                                                                                                           \
 		if (unlikely(!(p)))                                                                                    \

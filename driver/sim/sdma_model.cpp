@@ -3,11 +3,11 @@
 
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
+#include "driver/base/memfd.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <fcntl.h>
 #include <linux/memfd.h>
 #include <new>
 
@@ -48,10 +48,8 @@ void sdma_model::quiet()
 static int sealed_file(const char *name, u64 size, unsigned flags, unique_fd *out)
 {
 	out->reset(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
-	if (!out->valid() || ftruncate(out->get(), off_t(size)))
+	if (!out->valid() || memfd_set_size(out->get(), size))
 		return fail_errno("sim: cannot make %s of %llu bytes", name, static_cast<unsigned long long>(size));
-	if (fcntl(out->get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-		return fail_errno("sim: cannot seal %s", name);
 	return 0;
 }
 

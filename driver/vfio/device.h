@@ -44,7 +44,6 @@ struct irq_info {
 	u32 share = ~u32(0); /* no more than so many leave the other devices of the machine some */
 };
 
-/* Host memory that the device may reach.  vaddr, iova and size are page multiples. */
 /* What is shared with a server of another process. */
 enum class server_trust : u8 {
 	no,      /* no memory, either way, but rings: it reaches the client's by messages, and the client its registers and memory */
@@ -52,6 +51,7 @@ enum class server_trust : u8 {
 	yes,     /* any: such a server can end this process, by cutting short what it has mapped */
 };
 
+/* Host memory that the device may reach.  vaddr, iova and size are page multiples. */
 struct dma_area {
 	u64 iova = 0;
 	u64 size = 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Direct copies: both ends can be reached by the engine, so they become requests in the stream. */
-#include "lib/core/copy_known.h"
+#include "lib/core/copy.h"
 
 #include "driver/base/error.h"
 #include "lib/core/bounce.h"
+#include "lib/core/copy_known.h"
 #include "lib/core/section.h"
 
 #include <cinttypes>

@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include "lib/core/copy.h"
 #include "lib/core/memory.h"
 #include "lib/core/stream.h"
 

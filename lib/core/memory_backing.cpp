@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Host memory of ours: a memfd on the right node, in huge pages where there are some, faulted in. */
 #include "driver/base/error.h"
+#include "driver/base/memfd.h"
 #include "lib/core/memory_room.h"
 
 #include <cstdio>
@@ -115,7 +116,7 @@ static int make(u64 size, int node, bool huge, std::unique_ptr<backing> *out)
 	if (!b->fd.valid())
 		return fail_errno("memfd_create for pinned memory");
 	/* Devices' servers hold it, too: none of them may cut it short under us. */
-	if (ftruncate(b->fd.get(), off_t(size)) || fcntl(b->fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+	if (memfd_set_size(b->fd.get(), size))
 		return fail_errno("%llu bytes of pinned memory", static_cast<unsigned long long>(size));
 	err = map_file(b.get(), size);
 	if (err)

@@ -269,20 +269,23 @@ int span_remove(span *sp)
 	return err ? err : -EBUSY;
 }
 
-/* At an IOVA that was taken for it, which is given back when there is no memory for it. */
-static span *span_make(u64 iova, u64 size, u8 *vaddr)
+/* With an IOVA, mapped nowhere yet. */
+static int span_make(u8 *vaddr, u64 size, span **out)
 {
-	span *sp = try_emplace(room().spans, iova);
+	u64 iova;
 
+	if (const int err = iova_get(size, &iova))
+		return err;
+	span *sp = try_emplace(room().spans, iova);
 	if (!sp) {
 		room().iovas.free(iova);
-		no_memory("the list of what devices reach");
-		return nullptr;
+		return no_memory("the list of what devices reach");
 	}
 	sp->iova = iova;
 	sp->size = size;
 	sp->vaddr = vaddr;
-	return sp;
+	*out = sp;
+	return 0;
 }
 
 /* Into all devices, or none. */
@@ -301,14 +304,10 @@ static int span_spread(span *sp, span **out)
 
 int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store, span **out)
 {
-	u64 iova;
-	const int err = iova_get(size, &iova);
+	span *sp;
 
-	if (err)
+	if (const int err = span_make(vaddr, size, &sp))
 		return err;
-	span *sp = span_make(iova, size, vaddr);
-	if (!sp)
-		return -ENOMEM;
 	sp->readonly = readonly;
 	sp->fd = store ? store->fd.get() : -1;
 	sp->store = std::move(store);
@@ -318,14 +317,10 @@ int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store
 int span_add_around(u8 *mem, u64 size, bool readonly, span **out)
 {
 	const u64 at = reinterpret_cast<u64>(mem), first = align_down(at, page_normal), whole = align_up(at + size, page_normal) - first;
-	u64 iova;
-	const int err = iova_get(whole, &iova);
+	span *sp;
 
-	if (err)
+	if (const int err = span_make(reinterpret_cast<u8 *>(first), whole, &sp))
 		return err;
-	span *sp = span_make(iova, whole, reinterpret_cast<u8 *>(first));
-	if (!sp)
-		return -ENOMEM;
 	sp->readonly = readonly;
 	sp->skip = at - first;
 	sp->used = size;
@@ -334,14 +329,10 @@ int span_add_around(u8 *mem, u64 size, bool readonly, span **out)
 
 int span_add_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out)
 {
-	u64 iova;
-	const int err = iova_get(size, &iova);
+	span *sp;
 
-	if (err)
+	if (const int err = span_make(vaddr, size, &sp))
 		return err;
-	span *sp = span_make(iova, size, vaddr);
-	if (!sp)
-		return -ENOMEM;
 	sp->fd = fd;
 	sp->fd_offset = fd_offset;
 	sp->optional = true;

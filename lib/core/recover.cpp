@@ -126,6 +126,12 @@ static int device_reset(device *dev)
 
 /* ---- who decides ------------------------------------------------------------------------------------ */
 
+/* As far as its ring tells: for a word, an event, or for helpers. */
+static bool waits_outside(const lane *l)
+{
+	return lane_in_wait(l) || lane_joins(l);
+}
+
 /* With recover_lock held: no progress for too long though there is something to do. */
 static bool stands_still(lane *l, u64 now)
 {
@@ -137,15 +143,13 @@ static bool stands_still(lane *l, u64 now)
 	l->lock.unlock();
 	const bool busy = pending && (!dma::halted(l->ch) || load_relaxed(&l->stuck));
 
-	const bool waits = done < load_relaxed(&l->wait_seq) || lane_joins(l);
-
-	return l->still.look(now, busy, done, beat, u64(config_get().hang_ms) * ns_per_ms, waits);
+	return l->still.look(now, busy, done, beat, u64(config_get().hang_ms) * ns_per_ms, waits_outside(l));
 }
 
 /* One that can only be told by its ring whether it waits for something outside. */
 static bool may_wait(const lane *l)
 {
-	return !l->ch->ops->cut && (dma::completed(l->ch) < load_relaxed(&l->wait_seq) || lane_joins(l));
+	return !l->ch->ops->cut && waits_outside(l);
 }
 
 static bool tried(lane *l, u8 what, int err)

@@ -3,6 +3,7 @@
 
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
+#include "driver/base/memfd.h"
 #include "driver/base/peer_file.h"
 #include "lib/core/memory.h"
 
@@ -21,8 +22,6 @@ namespace usdma::core {
 static constexpr u64 share_magic = 0x7573646d61736802;
 static constexpr size_t page_bytes = 4096;
 static_assert(sizeof(share_page) <= page_bytes);
-/* Who has it mapped is not to be killed by who made it. */
-static constexpr int share_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 /* usdma-KIND-PID-FD-SECRET-, then filled up: all keys are of one length, as callers expect. */
 static void make_key(share *s)
@@ -112,7 +111,7 @@ int share_export(const share_spec &spec, bool pin, share **out)
 
 	s->mine = true;
 	s->fd.reset(memfd_create("usdma-share", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	if (!s->fd.valid() || ftruncate(s->fd.get(), page_bytes) || fcntl(s->fd.get(), F_ADD_SEALS, share_seals))
+	if (!s->fd.valid() || memfd_set_size(s->fd.get(), page_bytes))
 		return fail_errno("file for a shared page");
 	err = map_page(s.get(), pin);
 	if (!err)

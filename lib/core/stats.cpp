@@ -4,24 +4,24 @@
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "driver/base/memfd.h"
 
 #include <cstdio>
 #include <cstring>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 namespace usdma::core {
 
-/* Who reads it, root too, is not to be killed by who passed it on and then cut it short. */
-static constexpr int page_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-
-/* Kept open for as long as the process lives: that is how others find it. */
+/*
+ * Kept open for as long as the process lives: that is how others find it.  Sealed: who reads it, root too,
+ * is not to be killed by who passed it on and then cut it short.
+ */
 static int make_file()
 {
 	const int fd = memfd_create(stats_name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	if (fd < 0 || (!ftruncate(fd, sizeof(stats_page)) && !fcntl(fd, F_ADD_SEALS, page_seals)))
+	if (fd < 0 || !memfd_set_size(fd, sizeof(stats_page)))
 		return fd;
 	close(fd);
 	return -1;

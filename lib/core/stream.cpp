@@ -128,23 +128,19 @@ int stream_take_error(stream *s, stream_error *out)
 	return e.err ? fail_task(s, e) : 0;
 }
 
-int stream_see_error(stream *s)
+/* It stays pending.  once: and is not told so again. */
+static int peek_error(stream *s, bool once)
 {
 	if (likely(!load_acquire(&s->has_error)))
 		return 0;
 	std::lock_guard guard(s->ln->lock);
 	const stream_error e = pending_error(s);
-	return e.err ? fail_task(s, e) : 0;
+	return e.err && !(once && std::exchange(s->error_peeked, true)) ? fail_task(s, e) : 0;
 }
 
-/* The first time only. */
-static int peek_error(stream *s)
+int stream_see_error(stream *s)
 {
-	if (likely(!load_acquire(&s->has_error)))
-		return 0;
-	std::lock_guard guard(s->ln->lock);
-	const stream_error e = pending_error(s);
-	return e.err && !std::exchange(s->error_peeked, true) ? fail_task(s, e) : 0;
+	return peek_error(s, false);
 }
 
 int stream_set_fail_mode(stream *s, fail_mode mode)
@@ -202,12 +198,6 @@ static inline u64 bytes_of(const dma::request &r)
 void stream_note_posted(stream *s, const dma::request *r, size_t n)
 {
 	note_posted(s, s->ln, r, n);
-}
-
-/* The ring waits for something outside, perhaps for what this very thread will do next. */
-static bool ring_waits(const lane *l)
-{
-	return dma::completed(l->ch) < load_relaxed(&l->wait_seq);
 }
 
 /* Waits until a good part of the ring is free, so that a busy submitter is not woken for each slot. */
@@ -270,7 +260,7 @@ static int submit_rest(stream *s, const dma::request *r, size_t n, size_t *at)
 		if (p == posting::refused)
 			return fail_stopped(s);
 		*at += done;
-		if (p == posting::gated || (*at < n && !done && ring_waits(s->ln))) {
+		if (p == posting::gated || (*at < n && !done && lane_in_wait(s->ln))) {
 			err = queue_requests(s, r + *at, n - *at);
 			*at = err ? *at : n;
 		} else if (*at < n && !done) {
@@ -501,7 +491,7 @@ int device_peek_error(device *dev)
 	int err = 0;
 
 	for (size_t at = 0; stream *s = err ? nullptr : next_stream(dev, &at);) {
-		err = peek_error(s);
+		err = peek_error(s, true);
 		stream_unref(s);
 	}
 	return err;

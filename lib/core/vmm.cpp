@@ -3,13 +3,13 @@
 
 #include "driver/base/cancel.h"
 #include "driver/base/grow.h"
+#include "driver/base/memfd.h"
 #include "lib/core/heap.h"
 #include "lib/core/memory.h"
 #include "lib/core/slab.h"
 #include "lib/core/vmm_room.h"
 
 #include <cstring>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -206,8 +206,7 @@ static int make_host(physical *p, u64 size)
 {
 	/* Of one size for good: another process may map it (share.cpp). */
 	p->fd.reset(memfd_create("usdma-physical", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	if (!p->fd.valid() || ftruncate(p->fd.get(), off_t(size)) ||
-	    fcntl(p->fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+	if (!p->fd.valid() || memfd_set_size(p->fd.get(), size))
 		return fail_errno("%llu bytes of host memory", ull(size));
 	return foreign_map(p->fd.get(), 0, size, &p->mem);
 }

@@ -40,6 +40,12 @@ inline bool lane_done(const lane *l, u64 seq)
 	}
 }
 
+/* Its ring waits for something outside, perhaps for what this very thread will do next. */
+inline bool lane_in_wait(const lane *l)
+{
+	return dma::completed(l->ch) < load_relaxed(&l->wait_seq);
+}
+
 /* Its ring waits, or is yet to wait, for parts of a copy in helpers' rings (stripe.h). */
 inline bool lane_joins(const lane *l)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API: copies and other work. */
+#include "lib/core/copy.h"
 #include "lib/core/copy_known.h"
 
 #include "lib/native/handles.h"

@@ -8,9 +8,9 @@
  */
 #include "tests/integration/native.h"
 #include "tests/support/sim_process.h"
+#include "tests/support/until.h"
 
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <ctime>
 #include <functional>
@@ -58,18 +58,6 @@ static void set_faults(usdma_device *dev, unsigned where, const char *rules)
 		WORKS(usdma_device_inject(dev, rules));
 	else
 		assert_non_null(strstr(tell_sim(folder + "/ctl", *rules ? std::string("faults ") + rules : "clear").c_str(), "\"ok\": true"));
-}
-
-/* Until it is true; the test's end otherwise. */
-static void until(const char *what, const std::function<bool()> &done)
-{
-	const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-
-	while (!done()) {
-		if (std::chrono::steady_clock::now() > end)
-			print_error("%s: not in 30 s\n", what);
-		assert_true(std::chrono::steady_clock::now() <= end);
-	}
 }
 
 /* A stream whose end may tell of what went wrong. */

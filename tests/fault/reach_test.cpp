@@ -7,12 +7,11 @@
 #include "tests/integration/native.h"
 #include "tests/support/nosy.h"
 #include "tests/support/sim_process.h"
+#include "tests/support/until.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <sstream>
 #include <unistd.h>
@@ -47,17 +46,6 @@ static int tear_down(void **)
 	nosy.reset();
 	end_sim(sim, SIGTERM);
 	return rmdir(folder.c_str());
-}
-
-static void until(const char *what, const std::function<bool()> &done)
-{
-	const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-
-	while (!done()) {
-		if (std::chrono::steady_clock::now() > end)
-			print_error("%s: not in 30 s\n", what);
-		assert_true(std::chrono::steady_clock::now() <= end);
-	}
 }
 
 /* ---- what is kept -------------------------------------------------------------------------------------- */

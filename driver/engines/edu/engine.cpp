@@ -2,6 +2,7 @@
 #include "driver/base/bits.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "driver/base/memfd.h"
 #include "driver/engines/edu/edu.h"
 #include "driver/engines/edu/driver.h"
 
@@ -77,7 +78,7 @@ static int make_memory(u64 size, unique_fd *file, mapping *out)
 {
 	unique_fd fd(memfd_create("usdma-edu", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 
-	if (!fd.valid() || fallocate(fd.get(), 0, 0, off_t(size)) < 0 || fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+	if (!fd.valid() || fallocate(fd.get(), 0, 0, off_t(size)) < 0 || memfd_seal(fd.get()))
 		return fail_errno("no memory of %" PRIu64 " bytes for the device", size);
 	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd.get(), 0);
 	if (p == MAP_FAILED)

@@ -2,6 +2,7 @@
 /* Opening and closing a channel: its memory, its registers, its place in the engine. */
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
+#include "driver/base/memfd.h"
 #include "driver/engines/sdma/sdma.h"
 
 #include <fcntl.h>
@@ -16,8 +17,7 @@ namespace usdma::sdma {
 static int make_memory(sdma_channel *c, u64 size, int node)
 {
 	c->file.reset(memfd_create("usdma-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	if (!c->file.valid() || ftruncate(c->file.get(), off_t(size)) < 0 ||
-	    fcntl(c->file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+	if (!c->file.valid() || memfd_set_size(c->file.get(), size))
 		return fail_errno("cannot make %llu bytes for a ring", static_cast<unsigned long long>(size));
 	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, c->file.get(), 0);
 	if (p == MAP_FAILED)

@@ -66,8 +66,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpyBatchV2(void **dsts, size_t *destMaxs, v
 						size_t numAttrs);
 /*
  * The same in stream order, with any number of items; pageable items as in aclrtMemcpyAsync.  Items
- * before *failIndex are submitted.  As aclrtMemcpyBatch; 107000 also for an item of size 0 or with
- * NULL; the stream's codes.
+ * before *failIndex are submitted.  As aclrtMemcpyBatch; 107000 also for an item of size 0 (unless all
+ * are) or with NULL; the stream's codes.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemcpyBatchAsync(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes,
 						   size_t numBatches, aclrtMemcpyBatchAttr *attrs,

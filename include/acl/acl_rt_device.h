@@ -91,7 +91,8 @@ ACL_FUNC_VISIBILITY aclError aclrtGetDevicesTopo(uint32_t deviceId, uint32_t oth
 /*
  * Drops all work of the device: each stream with work ends as by aclrtStreamAbort.  Abort callbacks
  * run before and after; timeout in ms, 0: the library's.  107001: no such device; 507007: not set;
- * 207020: not done in time; 507000: a callback failed.
+ * 207020: not done in time (nothing more begins; a host function still runs, or it took longer);
+ * 107020: a host function has been running for USDMA_HANG_MS; 507000: a callback failed.
  */
 ACL_FUNC_VISIBILITY aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout);
 /*

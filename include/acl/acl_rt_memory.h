@@ -94,12 +94,14 @@ ACL_FUNC_VISIBILITY aclError aclrtFreeHostWithDevSync(void *hostPtr);
 /*
  * Pins the caller's memory [ptr, ptr + size) until aclrtHostUnregister; *devPtr: the address that
  * kernels would use.  type: MAPPED, IOMEMORY, READONLY or the last two together.  100000: NULL or size
- * 0; 207000: another type; 107002; 507910: overlaps a registration; 207001: cannot be pinned.
+ * 0; 207000: another type; 107002; 507910: overlaps a registration; 107000: not all of it is mapped
+ * readable and writable; 207001: cannot be pinned.
  */
 ACL_FUNC_VISIBILITY aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type, void **devPtr);
 /*
  * The same with flags ACL_HOST_REG_*.  PINNED makes copies with the range asynchronous.  100000: NULL
- * or size 0; 107000: no or another flag; 107002; 507910: overlaps; 207001: cannot be pinned.
+ * or size 0; 107000: no or another flag, or not mapped so; 107002; 507910: overlaps; 207001: cannot
+ * be pinned.
  */
 ACL_FUNC_VISIBILITY aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag);
 /* 100000: NULL; 507911: not the start of a registration. */
@@ -167,7 +169,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemManagedGetAttrs(aclrtMemManagedRangeAttribu
 /*
  * Reserves size bytes of device addresses (rounded up to 2 MiB) until aclrtReleaseMemAddress.
  * expectPtr: NULL, or the address wanted.  flags 0, or 1 for huge pages; alignment 0 or a power of
- * two.  100000: NULL, size 0 or other flags; 107000: the address cannot be had; 107002; 207001.
+ * two.  100000: NULL, size 0 or other flags; 107000: the address cannot be had, alignment, or more than
+ * 8 TiB; 107002; 207001: so many are not left.
  */
 ACL_FUNC_VISIBILITY aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr,
 						    uint64_t flags);
@@ -216,8 +219,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemGetAllocationPropertiesFromHandle(aclrtDrvM
 								       aclrtPhysicalMemProp *prop);
 /*
  * A number by which processes that may can import the memory.  flags 0, or 1: any process of this user
- * may.  100000: NULL or type not NONE; 107000: flags, or exported already; 107017; 207000: its memory
- * cannot be shared.
+ * may.  100000: NULL or type not NONE; 107000: flags, or exported already; 107017; 207000: another
+ * process's memory, or a device whose memory cannot be shared.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType,
 							     uint64_t flags, uint64_t *shareableHandle);
@@ -233,7 +236,7 @@ ACL_FUNC_VISIBILITY aclError aclrtMemSetPidToShareableHandleV2(void *shareableHa
 							       size_t pidNum);
 /*
  * Memory that another process exported; free with aclrtFreePhysical.  100000: NULL; 107001: no such
- * device; 107000: no such export, or of this process; 207006: this process may not; 207000: cannot be
+ * device; 107000: no such export, or of this process; 207006: this process may not; 207001: cannot be
  * mapped here.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId,
@@ -257,8 +260,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemMapSetLink(aclrtDrvMemHandle handle, aclrtM
 /*
  * A printable key (64 characters and a NUL; len at least 65) by which other processes can import
  * [devPtr, devPtr + size).  flags 0, or 1: any process of this user may.  100000: NULL; 107000: size
- * or len 0 or too small, flags, or not device memory of one block; 207000: its memory cannot be
- * shared.
+ * or len 0 or too small, flags, or not device memory of one block; 207000: another process's
+ * memory, or a device whose memory cannot be shared.
  */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len,
 						     uint64_t flags);
@@ -267,7 +270,7 @@ ACL_FUNC_VISIBILITY aclError aclrtIpcMemSetImportPid(const char *key, int32_t *p
 /*
  * Maps the memory of another process here; ends with aclrtIpcMemClose.  flags 0, or 1: also enable
  * peer access.  100000: NULL; 107000: flags, or no such key; 107002; 207006: this process may not;
- * 207000: cannot be mapped here.
+ * 207001: cannot be mapped here.
  */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags);
 /* The importer's view, or the export itself, ends.  100000: NULL; 107000: no such key. */

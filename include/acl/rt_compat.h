@@ -15,8 +15,8 @@ extern "C" {
 /* aclrtDeviceGetBareTgid */
 ACL_FUNC_VISIBILITY int32_t rtDeviceGetBareTgid(uint32_t *pid);
 /*
- * A number that describes a device: moduleType 0 (system) with infoType as aclrtDevAttr 401 ... 409 minus 400,
- * and the physical chip id.  0 for what a copy engine has not.  107000: NULL; 107001: no such device.
+ * The device's number for moduleType 0 with infoType 18 (physical chip) or 26 (super pod's device); 0 for all else, which a
+ * copy engine has not.  107000: NULL; 107001: no such device.
  */
 ACL_FUNC_VISIBILITY int32_t rtGetDeviceInfo(uint32_t deviceId, int32_t moduleType, int32_t infoType, int64_t *val);
 /* aclrtIpcMemGetExportKey with flags 0 */

@@ -106,6 +106,15 @@ static aclError synchronize(const char *call, deadline until)
 	return code;
 }
 
+static aclError cut_device(const char *call, core::device *dev, deadline until)
+{
+	const int bad = core::device_cut(dev, deadline::sooner(until, deadline::in_ms(core::config_get().hang_ms)));
+
+	if (until.passed())
+		return fault(call, ACL_ERROR_RT_TIMEOUT, "not done in time: %s", bad ? error_text() : "it took longer");
+	return check(call, bad, at::task);
+}
+
 } // namespace usdma::acl
 
 using namespace usdma;
@@ -197,17 +206,12 @@ aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout)
 	const deadline until = timeout ? deadline::in_ms(timeout) : deadline::never();
 	hook_table<aclrtDeviceTaskAbortCallback>::short_name who[2];
 	const int before = abort_hooks->ask(&who[0], deviceId, ACL_RT_DEVICE_TASK_ABORT_PRE, timeout);
-	const int bad = core::device_abort(dev.get());
-	const aclError err = check(__func__, bad, at::task); /* before a callback can replace the text */
+	const aclError err = cut_device(__func__, dev.get(), until);
 	const int after = abort_hooks->ask(&who[1], deviceId, ACL_RT_DEVICE_TASK_ABORT_POST, timeout);
 	if (before || after)
 		return fault(__func__, ACL_ERROR_RT_INTERNAL_ERROR, "the tasks are aborted, but callback %s returned %d %s it",
 			     who[before ? 0 : 1].text, before ? before : after, before ? "before" : "after");
-	if (err)
-		return err;
-	if (until.passed())
-		return fault(__func__, ACL_ERROR_RT_TIMEOUT, "not done within %u ms", timeout);
-	return ACL_SUCCESS;
+	return err;
 }
 
 aclError aclrtRegDeviceStateCallback(const char *regName, aclrtDeviceStateCallback callback, void *args)

@@ -154,14 +154,10 @@ static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 	return code;
 }
 
-static aclError time_of(const char *call, aclrtEvent event, u64 *ns)
+static aclError time_of(const char *call, aclrtEvent event, core::event *e, u64 *ns)
 {
-	held_event e;
-	const aclError err = get_event(call, event, &e);
 	int bad;
 
-	if (err)
-		return err;
 	if (core::event_query(e) != core::event_state::never && !has_time(e))
 		return fault(call, ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "event %p was made without ACL_EVENT_TIME_LINE", event);
 	bad = core::event_time_ns(e, ns);
@@ -308,14 +304,19 @@ aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout)
 
 aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent)
 {
+	held_event first, second;
 	u64 from, to;
 	aclError err;
 
 	if (!ms || !startEvent || !endEvent)
 		return bad_arg(__func__, "ms, startEvent or endEvent is NULL");
-	err = time_of(__func__, startEvent, &from);
+	err = get_event(__func__, startEvent, &first);
 	if (!err)
-		err = time_of(__func__, endEvent, &to);
+		err = get_event(__func__, endEvent, &second);
+	if (!err)
+		err = time_of(__func__, startEvent, first, &from);
+	if (!err)
+		err = time_of(__func__, endEvent, second, &to);
 	if (!err)
 		*ms = float(double(s64(to - from)) / 1e6);
 	return err;
@@ -323,11 +324,14 @@ aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endE
 
 aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp)
 {
+	held_event e;
 	u64 ns;
 
 	if (!timestamp)
 		return bad_arg(__func__, "timestamp is NULL");
-	const aclError err = time_of(__func__, event, &ns);
+	aclError err = get_event(__func__, event, &e);
+	if (!err)
+		err = time_of(__func__, event, e, &ns);
 	if (!err)
 		*timestamp = ns / ns_per_us;
 	return err;

@@ -152,10 +152,7 @@ static aclError cut(const char *call, aclrtStream handle)
 
 	if (err)
 		return err;
-	/* Its host functions are tasks of its, too: none begins, or runs, when this returns. */
-	core::call_group_drop(s);
-	const int bad = core::stream_abort(s);
-	return check(call, bad ? bad : core::call_group_wait(s, deadline::in_ms(core::config_get().hang_ms)), at::task);
+	return check(call, core::stream_cut(s, deadline::in_ms(core::config_get().hang_ms)), at::task);
 }
 
 static aclError set_failure_mode(const char *call, core::stream *s, u64 mode)

@@ -83,8 +83,7 @@ int call_group_wait(stream *s, deadline until)
 
 	for (u32 n; g && (n = __atomic_load_n(&g->running, __ATOMIC_SEQ_CST)) > own;) {
 		if (until.passed())
-			return fail(ETIMEDOUT, "stream %u is ended, but a host function of it has been running for %u ms", s->id,
-				    config_get().hang_ms);
+			return fail(ETIMEDOUT, "stream %u is ended, but a host function of it still runs", s->id);
 		futex_wait_until(&g->running, n, until.at());
 	}
 	return 0;

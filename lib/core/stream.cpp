@@ -461,14 +461,32 @@ static stream *next_stream(const device *dev, size_t *at)
 	});
 }
 
-int device_abort(device *dev)
+/* Without a wait: the functions of one may wait for those of another. */
+static int drop_work(stream *s)
+{
+	call_group_drop(s);
+	return stream_abort(s);
+}
+
+int stream_cut(stream *s, deadline until)
+{
+	const int err = drop_work(s);
+
+	return err ? err : call_group_wait(s, until);
+}
+
+int device_cut(device *dev, deadline until)
 {
 	int first = 0;
 
 	for (size_t at = 0; stream *s = next_stream(dev, &at);) {
-		const int err = load_acquire(&s->alive) && stream_query(s) == 1 ? stream_abort(s) : 0;
+		const int err = load_acquire(&s->alive) && stream_query(s) == 1 ? drop_work(s) : 0;
 
 		first = first ? first : err;
+		stream_unref(s);
+	}
+	for (size_t at = 0; stream *s = first ? nullptr : next_stream(dev, &at);) {
+		first = load_relaxed(&s->stopped) ? call_group_wait(s, until) : 0;
 		stream_unref(s);
 	}
 	return first;

@@ -149,8 +149,10 @@ int stream_abort(stream *s);
  */
 stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg), const void *arg);
 void stream_unref(stream *s);
-/* Aborts each stream of the device that has work; the first error. */
-int device_abort(device *dev);
+/* The same, and of its host functions none begins, or still runs, when this returns.  -ETIMEDOUT: one does. */
+int stream_cut(stream *s, deadline until);
+/* Cuts each stream of the device that has work; the first error. */
+int device_cut(device *dev, deadline until);
 int stream_set_fail_mode(stream *s, fail_mode mode);
 /*
  * All streams of the device but those of synchronous calls in progress.  Takes no stream's error, and returns none: what

@@ -53,11 +53,10 @@ int physical_export(physical *p, bool open, u64 *number)
 	if (forked())
 		return fail_forked();
 	if (p->shared)
-		return fail(EEXIST, "this memory is exported already");
+		return p->shared->mine ? fail(EEXIST, "this memory is exported already")
+				       : fail(EOPNOTSUPP, "this memory is another process's: only that one can export it");
 	if (p->carved)
 		err = file_of(p->dev, device_memory(p->dev).dma + p->offset, &spec.data_fd, &spec.offset);
-	else if (!p->host)
-		err = fail(EOPNOTSUPP, "this memory is another process's: only that one can export it");
 	if (!err)
 		err = share_export(spec, false, &p->shared);
 	if (err)

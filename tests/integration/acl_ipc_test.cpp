@@ -5,6 +5,7 @@
  * software device of its own; the two talk over pipes.
  */
 #include "acl/acl.h"
+#include "usdma/usdma.h"
 #include "tests/support/test.h"
 
 #include <csignal>
@@ -22,7 +23,7 @@ static constexpr size_t size = 4 << 20;
 struct message {
 	char memory[65], secret_memory[65], notify[65];
 	aclrtIpcEventHandle event;
-	std::uint64_t physical;
+	std::uint64_t physical, secret_physical;
 	std::uint64_t seed;
 };
 /* Of the child that is killed while an event of the parent's is recorded and not reached. */
@@ -67,16 +68,33 @@ static std::vector<char> pattern(std::uint64_t seed)
 		}                                                                                                      \
 	} while (0)
 
+/* Its device refuses to map what another process has. */
+static int child_without_room(const message &m)
+{
+	usdma_device *dev;
+	aclrtDrvMemHandle h;
+	void *p;
+
+	MUST(50, usdma_open(0, &dev) == 0 && usdma_device_inject(dev, "refuse-map@1") == 0);
+	MUST(51, aclrtIpcMemImportByKey(&p, m.memory, 0) == 207001);
+	MUST(52, usdma_device_inject(dev, "refuse-map@1") == 0);
+	MUST(53, aclrtMemImportFromShareableHandle(m.physical, 0, &h) == 207001);
+	MUST(54, usdma_device_inject(dev, "") == 0 && usdma_close(dev) == 0);
+	return 0;
+}
+
 static int child_memory(const message &m, aclrtStream s)
 {
 	const std::vector<char> want = pattern(m.seed), mine = pattern(m.seed + 1);
 	std::vector<char> got(size);
 	aclrtPtrAttributes attr;
 	void *p = nullptr, *pin = nullptr, *dev = nullptr;
+	char key[128];
 
 	MUST(10, aclrtIpcMemImportByKey(&p, m.secret_memory, 0) == 207006);
 	MUST(11, aclrtIpcMemImportByKey(&p, m.memory, ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS) == 0);
 	MUST(12, aclrtPointerGetAttributes(p, &attr) == 0 && attr.location.type == ACL_MEM_LOCATION_TYPE_DEVICE);
+	MUST(25, aclrtIpcMemGetExportKey(p, size, key, sizeof(key), 0) == 207000);
 	MUST(13, aclrtMemcpy(got.data(), size, p, size, ACL_MEMCPY_DEVICE_TO_HOST) == 0 && got == want);
 	MUST(14, aclrtMallocHost(&pin, size) == 0 && aclrtMalloc(&dev, size, ACL_MEM_MALLOC_HUGE_FIRST) == 0);
 	memcpy(pin, mine.data(), size);
@@ -93,9 +111,12 @@ static int child_physical(const message &m)
 {
 	aclrtDrvMemHandle h;
 	std::vector<char> got(size);
+	std::uint64_t number;
 	void *va;
 
+	MUST(26, aclrtMemImportFromShareableHandle(m.secret_physical, 0, &h) == 207006);
 	MUST(20, aclrtMemImportFromShareableHandle(m.physical, 0, &h) == 0);
+	MUST(27, aclrtMemExportToShareableHandle(h, ACL_MEM_HANDLE_TYPE_NONE, 0, &number) == 207000);
 	MUST(21, aclrtReserveMemAddress(&va, size, 0, nullptr, 1) == 0 && aclrtMapMem(va, size, 0, h, 0) == 0);
 	MUST(22, aclrtMemcpy(got.data(), size, va, size, ACL_MEMCPY_DEVICE_TO_HOST) == 0 && got == pattern(m.seed + 2));
 	MUST(23, aclrtMemset(va, size, 0x6b, size) == 0);
@@ -125,7 +146,9 @@ static int child_main()
 
 	hear(to_child[0], &m, sizeof(m));
 	MUST(1, aclrtSetDevice(0) == 0 && aclrtCreateStream(&s) == 0);
-	err = child_memory(m, s);
+	err = child_without_room(m);
+	if (!err)
+		err = child_memory(m, s);
 	if (!err)
 		err = child_physical(m);
 	if (!err)
@@ -159,7 +182,7 @@ static void test_two_processes(void **)
 {
 	std::vector<char> got(size), data;
 	aclrtPhysicalMemProp prop{};
-	aclrtDrvMemHandle h;
+	aclrtDrvMemHandle h, secret;
 	aclrtNotify n;
 	aclrtEvent e;
 	aclrtStream s, waits;
@@ -188,6 +211,8 @@ static void test_two_processes(void **)
 	GOOD(aclrtMemcpy(va, size, data.data(), size, ACL_MEMCPY_HOST_TO_DEVICE));
 	GOOD(aclrtMemExportToShareableHandle(h, ACL_MEM_HANDLE_TYPE_NONE, 0, &m.physical));
 	GOOD(aclrtMemSetPidToShareableHandle(m.physical, &pid, 1));
+	GOOD(aclrtMallocPhysical(&secret, size, &prop, 0));
+	GOOD(aclrtMemExportToShareableHandle(secret, ACL_MEM_HANDLE_TYPE_NONE, 0, &m.secret_physical));
 	GOOD(aclrtCreateNotify(&n, 0));
 	GOOD(aclrtNotifyGetExportKey(n, m.notify, sizeof(m.notify), ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION));
 	GOOD(aclrtCreateEventExWithFlag(&e, ACL_EVENT_IPC));
@@ -209,6 +234,7 @@ static void test_two_processes(void **)
 	GOOD(aclrtUnmapMem(va));
 	GOOD(aclrtReleaseMemAddress(va));
 	GOOD(aclrtFreePhysical(h));
+	GOOD(aclrtFreePhysical(secret));
 	GOOD(aclrtDestroyNotify(n));
 	GOOD(aclrtDestroyEvent(e));
 	GOOD(aclrtFree(p));
@@ -254,7 +280,7 @@ static pid_t start(int (*run)())
 	if (pid)
 		return pid;
 	close(STDOUT_FILENO); /* the parent's report */
-	setenv("USDMA_DEVICES", "sim:mem=64M", 1);
+	setenv("USDMA_DEVICES", "sim:mem=64M:faults=", 1);
 	_exit(run());
 }
 

@@ -7,6 +7,7 @@
 #include "tests/integration/faults.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -242,6 +243,23 @@ static void acl_event_sync_takes_none(void **)
 	GOOD(aclrtDestroyStream(s));
 }
 
+/* The device maps nothing more: memory cannot be pinned, and stays the caller's. */
+static void acl_registration_is_refused(void **)
+{
+	acl_bench b;
+	void *mem = aligned_alloc(4096, size), *p;
+
+	assert_non_null(mem);
+	set_faults(b.b.dev, 0, "refuse-map@1");
+	assert_int_equal(aclrtHostRegister(mem, size, ACL_HOST_REGISTER_MAPPED, &p), 207001);
+	set_faults(b.b.dev, 0, "refuse-map@1");
+	assert_int_equal(aclrtHostRegisterV2(mem, size, ACL_HOST_REG_PINNED), 207001);
+	set_faults(b.b.dev, 0, "");
+	GOOD(aclrtHostRegisterV2(mem, size, ACL_HOST_REG_PINNED));
+	GOOD(aclrtHostUnregister(mem));
+	free(mem);
+}
+
 static void acl_destroy_returns_what_nobody_took(void **)
 {
 	acl_bench b;
@@ -270,6 +288,7 @@ int main()
 		cmocka_unit_test(none_is_stolen),
 		cmocka_unit_test(acl_device_sync_tells_and_takes_none),
 		cmocka_unit_test(acl_event_sync_takes_none),
+		cmocka_unit_test(acl_registration_is_refused),
 		cmocka_unit_test(acl_destroy_returns_what_nobody_took),
 	};
 

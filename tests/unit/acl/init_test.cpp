@@ -184,6 +184,19 @@ static void test_default_device(void **)
 	});
 }
 
+static void test_cannot_be_opened(void **)
+{
+	apart([] {
+		aclrtContext c;
+
+		setenv("USDMA_DEVICES", "vfio-user:/nonexistent/socket", 1);
+		CHECK(aclrtSetDevice(0) == 507033);
+		CHECK(strstr(aclGetRecentErrMsg(), "/nonexistent/socket"));
+		CHECK(aclrtCreateContext(&c, 0) == 507033);
+		CHECK(elsewhere(use_memory) == 107002);
+	});
+}
+
 static aclError make_message()
 {
 	return aclrtGetRunMode(nullptr);
@@ -274,6 +287,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_visible_devices), cmocka_unit_test(test_files),	     cmocka_unit_test(test_counts),
 		cmocka_unit_test(test_default_device),	cmocka_unit_test(test_message_mode), cmocka_unit_test(test_callbacks),
+		cmocka_unit_test(test_cannot_be_opened),
 	};
 
 	return cmocka_run_group_tests(tests, make_folder, drop_folder);

@@ -12,6 +12,7 @@
 #include "driver/base/mapping.h"
 #include "driver/base/types.h"
 
+#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <span>
@@ -43,6 +44,9 @@ struct irq_info {
 	u32 count = 0;
 	u32 share = ~u32(0); /* no more than so many leave the other devices of the machine some */
 };
+
+/* Grows before lost() of any device of this process turns true: whether one is gone, by a look at one word. */
+inline std::atomic<u32> losses{0};
 
 /* What is shared with a server of another process. */
 enum class server_trust : u8 {

@@ -205,6 +205,7 @@ int kernel_device::irqs_off()
 /* Once; from the watcher, or from a call that met ENODEV. */
 void kernel_device::set_lost(const char *why)
 {
+	losses.fetch_add(1);
 	if (lost_.exchange(true))
 		return;
 	log_warn("%s: device lost: %s", name_.c_str(), why);

@@ -6,6 +6,7 @@
 #include "driver/base/futex_lock.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
+#include "driver/vfio/device.h"
 
 #include <climits>
 #include <cstring>
@@ -119,7 +120,10 @@ void user_link::end_pending()
 
 void user_link::set_lost()
 {
-	if (stopping_.load() || lost_.exchange(true))
+	if (stopping_.load())
+		return;
+	losses.fetch_add(1);
+	if (lost_.exchange(true))
 		return;
 	/* Ours alone, and before: a call that ends with -ENODEV finds it written. */
 	eventfd_write(lost_fd_.get(), 1);

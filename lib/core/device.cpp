@@ -19,6 +19,7 @@
 #include <cstring>
 #include <pthread.h>
 #include <new>
+#include <utility>
 
 namespace usdma::core {
 
@@ -235,7 +236,9 @@ int device_get(unsigned slot, device **out)
 			return err;
 	}
 	std::lock_guard guard(table->lock);
-	table->dev[slot] = dev;
+	/* It may have been lost before anybody could see it here. */
+	if (std::exchange(table->dev[slot], dev) != dev)
+		vfio::losses.fetch_add(1);
 	table->refs[slot]++;
 	*out = dev;
 	return 0;

@@ -137,7 +137,7 @@ void device_check_faults(device *dev);
  * device.  Takes the locks of devices and lanes.
  */
 void watch_all();
-/* Of that the losses alone, and at once. */
+/* Of that the losses alone, and at once; a look at one word when there is none. */
 void devices_note_loss();
 
 /* After a wait that ended because the device is lost: until the device is proven to be quiet, a second after the loss at most. */

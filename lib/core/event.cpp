@@ -125,6 +125,8 @@ static int push_record(stream *s, record *r)
  */
 static int record_anew(event *e, stream *s)
 {
+	/* Whoever knows of the loss of a device finds no time where it writes. */
+	devices_note_loss();
 	record *r = record_new(e->flags & event_timing);
 
 	if (!r)
@@ -294,6 +296,7 @@ int event_time_ns(event *e, u64 *out)
 /* For a wait before any record: a record that the first event_record will fill. */
 static record *future_of(event *e)
 {
+	devices_note_loss();
 	std::lock_guard guard(e->lock);
 
 	if (!e->rec) {

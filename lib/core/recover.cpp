@@ -50,12 +50,13 @@ void device_fail(device *dev, int err, const char *why)
 {
 	int none = 0;
 
-	if (!dev->dead.compare_exchange_strong(none, err))
-		return;
-	dev->lost_ns.store(now_ns(), std::memory_order_relaxed);
+	/* First: whoever sees that it is dead is given nothing any more that it reaches. */
 	staging_renew();
 	if (dev->eng->transport().keeps_files())
 		stamps_renew();
+	if (!dev->dead.compare_exchange_strong(none, err))
+		return;
+	dev->lost_ns.store(now_ns(), std::memory_order_relaxed);
 	log_error("device %u (%s): %s", dev->slot, dev->spec.c_str(), why);
 	std::lock_guard guard(dev->lock);
 	for (auto &l : dev->lanes)
@@ -309,7 +310,13 @@ static void note_loss(device *dev)
 
 void devices_note_loss()
 {
+	static std::atomic<u32> seen{0};
+	const u32 now = vfio::losses.load(std::memory_order_acquire);
+
+	if (likely(now == seen.load(std::memory_order_acquire)))
+		return;
 	device_each([](device *dev, void *) { note_loss(dev); }, nullptr);
+	seen.store(now, std::memory_order_release);
 }
 
 static void look_after_device(device *dev)

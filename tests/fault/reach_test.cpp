@@ -10,10 +10,12 @@
 #include "tests/support/until.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <fstream>
 #include <memory>
 #include <sstream>
+#include <thread>
 #include <unistd.h>
 
 using namespace usdma::test;
@@ -151,27 +153,116 @@ static void nothing_after_its_close(void **)
 		assert_false(is_pinned(f) && mappings_of(f.ino) > 1);
 }
 
+static void lose(usdma_device *dev)
+{
+	usdma_device_info info = {};
+
+	info.struct_size = sizeof(info);
+	nosy->hang_up();
+	until("its loss", [&] {
+		WORKS(usdma_device_get_info(dev, &info));
+		return (info.flags & USDMA_DEVICE_LOST) != 0;
+	});
+}
+
 static void nothing_after_its_loss(void **)
 {
 	device ok(healthy);
-	usdma_device_info info = {};
 	usdma_device *bad;
 
-	info.struct_size = sizeof(info);
 	WORKS(usdma_open_index(nosy_one, &bad));
 	const std::vector<u8> data(2 * mib, 0x22);
 	work(bad, data);
 	work(ok, data);
-	nosy->hang_up();
-	until("its loss", [&] {
-		WORKS(usdma_device_get_info(bad, &info));
-		return (info.flags & USDMA_DEVICE_LOST) != 0;
-	});
+	lose(bad);
 	keeps_nothing_of(ok);
 	WORKS(usdma_close(bad));
 	keeps_nothing_of(ok);
 	for (const kept_file &f : nosy->kept())
 		assert_false(is_pinned(f) && mappings_of(f.ino) > 1);
+}
+
+/* ---- rings, records and stamps of a lost device ------------------------------------------------------------ */
+
+/* Writes over all that the server was given until now, rings too, for as long as it lives. */
+class scribbler {
+public:
+	scribbler() : files_(nosy->kept()), thread_([this] { run(); }) {}
+	~scribbler()
+	{
+		stop_ = true;
+		thread_.join();
+	}
+	scribbler(const scribbler &) = delete;
+	/* Of the files that came since then none is one of its. */
+	void is_of_others(const std::vector<kept_file> &now) const
+	{
+		for (size_t i = files_.size(); i < now.size(); i++)
+			for (const kept_file &f : files_)
+				assert_false(now[i].from_client && now[i].ino == f.ino);
+	}
+	unsigned long rounds() const { return rounds_; }
+
+private:
+	void run()
+	{
+		for (u8 with = 0x5b; !stop_; with++, rounds_++)
+			for (const kept_file &f : files_)
+				if (f.from_client)
+					memset(f.data, with, f.size);
+	}
+	std::vector<kept_file> files_;
+	std::atomic<bool> stop_{false};
+	std::atomic<unsigned long> rounds_{0};
+	std::thread thread_;
+};
+
+/* Streams of their own, data, and stamps that could be true. */
+static void works_in_new_memory(usdma_device *dev, std::mt19937_64 &gen)
+{
+	const auto began = std::chrono::steady_clock::now();
+	std::vector<u8> data(300 * 1024);
+	usdma_event *from, *to;
+	int64_t ns;
+
+	fill_random(data.data(), data.size(), gen);
+	for (int i = 0; i < 6; i++) {
+		stream s(dev);
+
+		WORKS(usdma_event_create(dev, USDMA_EVENT_TIMING, &from));
+		WORKS(usdma_event_create(dev, USDMA_EVENT_TIMING, &to));
+		WORKS(usdma_event_record(from, s));
+		work(dev, data);
+		WORKS(usdma_event_record(to, s));
+		WORKS(usdma_event_sync(to, long_ms));
+		WORKS(usdma_event_elapsed(from, to, &ns));
+		assert_in_range(ns, 0, uint64_t((std::chrono::steady_clock::now() - began).count()));
+		WORKS(usdma_event_destroy(from));
+		WORKS(usdma_event_destroy(to));
+	}
+}
+
+static void no_ring_or_stamp_lives_on(void **)
+{
+	device ok(healthy);
+	usdma_device *bad;
+	auto gen = rng(79);
+
+	WORKS(usdma_open_index(nosy_one, &bad));
+	works_in_new_memory(bad, gen);
+	works_in_new_memory(ok, gen);
+	lose(bad);
+	const scribbler late;
+	works_in_new_memory(ok, gen);
+	WORKS(usdma_close(bad));
+	WORKS(usdma_open_index(nosy_one, &bad));
+	for (int i = 0; i < 3; i++) {
+		works_in_new_memory(bad, gen);
+		works_in_new_memory(ok, gen);
+	}
+	WORKS(usdma_close(bad));
+	until("a few rounds", [&] { return late.rounds() > 3; });
+	late.is_of_others(nosy->kept());
 }
 
 /* ---- trust=no ---------------------------------------------------------------------------------------- */
@@ -250,6 +341,7 @@ int main(int argc, char **argv)
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_after_its_close),
 		cmocka_unit_test(nothing_after_its_loss),
+		cmocka_unit_test(no_ring_or_stamp_lives_on),
 		cmocka_unit_test(shares_nothing_untrusted),
 		cmocka_unit_test(reaches_the_bytes_that_are_registered),
 	};

@@ -53,9 +53,9 @@ void device_fail(device *dev, int err, const char *why)
 	if (!dev->dead.compare_exchange_strong(none, err))
 		return;
 	dev->lost_ns.store(now_ns(), std::memory_order_relaxed);
-	staging_renew();
+	staging_renew(dev);
 	if (dev->eng->transport().keeps_files())
-		stamps_renew();
+		stamps_renew(dev);
 	log_error("device %u (%s): %s", dev->slot, dev->spec.c_str(), why);
 	std::lock_guard guard(dev->lock);
 	for (auto &l : dev->lanes)

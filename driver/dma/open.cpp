@@ -73,6 +73,7 @@ static int open_by_scheme(std::string_view spec, const open_options &opt, std::u
 	if (const int rc = parse_options(spec, &bare, &said); rc < 0)
 		return rc;
 	how.trust = said.trust.value_or(how.trust);
+	how.isolated = said.isolated.value_or(how.isolated);
 	const transport *t = find_transport(scheme);
 	if (!t)
 		return fail(EOPNOTSUPP, "device \"%.*s\": this build has no \"%s\" transport", int(spec.size()),

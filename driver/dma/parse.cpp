@@ -3,8 +3,6 @@
 #include "driver/base/error.h"
 #include "driver/dma/registry.h"
 
-#include <cstring>
-
 namespace usdma::dma {
 
 /* For error texts: a view as printf wants it, of a length that a person reads. */
@@ -40,21 +38,44 @@ static std::optional<vfio::server_trust> parse_trust(std::string_view word)
 	return word == "yes" ? std::optional(vfio::server_trust::yes) : std::nullopt;
 }
 
+static constexpr std::string_view word_trust = "trust=", word_isolated = "isolated=";
+
+static int set_trust(std::string_view spec, std::string_view word, device_options *out)
+{
+	const bool twice = out->trust.has_value();
+
+	out->trust = parse_trust(word);
+	if (!out->trust || twice || !spec.starts_with("vfio-user:"))
+		return fail(EINVAL, "device \"%.*s\": trust=no, trust=checked or trust=yes is for vfio-user:PATH, whose server is another "
+			    "process", SV(spec));
+	return 0;
+}
+
+static int set_isolated(std::string_view spec, std::string_view word, device_options *out)
+{
+	if (out->isolated || (word != "yes" && word != "no"))
+		return fail(EINVAL, "device \"%.*s\": isolated is yes or no, and said once", SV(spec));
+	out->isolated = word == "yes";
+	return 0;
+}
+
 int parse_options(std::string_view spec, std::string_view *bare, device_options *out)
 {
-	const size_t at = spec.rfind(':');
-	const std::string_view word = at == spec.npos ? std::string_view() : spec.substr(at + 1);
+	int err = 0;
 
 	*out = {};
 	*bare = spec;
-	if (!word.starts_with("trust="))
-		return 0;
-	out->trust = parse_trust(word.substr(strlen("trust=")));
-	if (!out->trust || !spec.starts_with("vfio-user:"))
-		return fail(EINVAL, "device \"%.*s\": trust=no, trust=checked and trust=yes are for vfio-user:PATH, whose server is another "
-			    "process", SV(spec));
-	*bare = spec.substr(0, at);
-	return 0;
+	for (size_t at; !err && (at = bare->rfind(':')) != bare->npos; *bare = bare->substr(0, at)) {
+		const std::string_view word = bare->substr(at + 1);
+
+		if (word.starts_with(word_trust))
+			err = set_trust(spec, word.substr(word_trust.size()), out);
+		else if (word.starts_with(word_isolated))
+			err = set_isolated(spec, word.substr(word_isolated.size()), out);
+		else
+			break;
+	}
+	return err;
 }
 
 int parse_scheme(std::string_view whole, std::string *scheme)
@@ -76,7 +97,7 @@ int parse_scheme(std::string_view whole, std::string *scheme)
 	else
 		return fail(EINVAL,
 			    "device \"%.*s\": not a device string; these are: sim[:KEY=VALUE]..., vfio-user:PATH[:trust=no|checked|yes], "
-			    "DDDD:BB:DD.F",
+			    "DDDD:BB:DD.F, and :isolated=yes behind each",
 			    SV(whole));
 	return 0;
 }

@@ -9,12 +9,14 @@
 
 namespace usdma::dma {
 
-static int open_pci(std::string_view spec, const open_options &, std::unique_ptr<vfio::device> *out)
+static int open_pci(std::string_view spec, const open_options &opt, std::unique_ptr<vfio::device> *out)
 {
+	vfio::kernel_options kernel;
 	pci::address a;
 	const int err = pci::address_parse(spec, &a);
 
-	return err ? err : vfio::kernel_open(a, {}, out);
+	kernel.isolated = opt.isolated;
+	return err ? err : vfio::kernel_open(a, kernel, out);
 }
 
 static int open_vfio_user(std::string_view spec, const open_options &opt, std::unique_ptr<vfio::device> *out)

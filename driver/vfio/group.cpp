@@ -102,7 +102,7 @@ static std::shared_ptr<type1_space> join_container(int group_fd)
 
 static int find_space(int group_fd, int group, const kernel_options &opt, std::shared_ptr<dma_space> *out)
 {
-	std::shared_ptr<type1_space> space = join_container(group_fd);
+	std::shared_ptr<type1_space> space = opt.isolated ? nullptr : join_container(group_fd);
 	unique_fd fd;
 
 	if (!space) {
@@ -111,7 +111,8 @@ static int find_space(int group_fd, int group, const kernel_options &opt, std::s
 		if (err)
 			return err;
 		space = try_shared<type1_space>(std::move(fd));
-		if (!space || !try_push(opened().spaces, space))
+		/* That of an isolated device is not listed: nobody joins it. */
+		if (!space || (!opt.isolated && !try_push(opened().spaces, space)))
 			return no_memory("a container of VFIO groups");
 	}
 	*out = std::move(space);
@@ -131,6 +132,15 @@ static std::shared_ptr<vfio_group> find_open(const std::string &path)
 	return nullptr;
 }
 
+/* A group is in one container: its devices reach the same memory. */
+static int check_apart(const vfio_group &open, const pci::address &addr, int group, const kernel_options &opt)
+{
+	if (!opt.isolated && !open.isolated())
+		return 0;
+	return fail(EXDEV, "%s is in IOMMU group %d with a device that is open, and one of them is isolated: the machine cannot keep "
+			   "them apart, close that one first or open both without isolated=yes", address_format(addr).c_str(), group);
+}
+
 int group_open(const pci::address &addr, int group, const kernel_options &opt, std::shared_ptr<vfio_group> *out)
 {
 	std::lock_guard guard(opened().lock);
@@ -140,7 +150,7 @@ int group_open(const pci::address &addr, int group, const kernel_options &opt, s
 
 	*out = find_open(path);
 	if (*out)
-		return 0;
+		return check_apart(**out, addr, group, opt);
 	unique_fd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
 
 	if (!fd.valid())
@@ -150,7 +160,7 @@ int group_open(const pci::address &addr, int group, const kernel_options &opt, s
 		err = find_space(fd.get(), group, opt, &space);
 	if (err)
 		return err;
-	*out = try_shared<vfio_group>(std::move(fd), std::move(space));
+	*out = try_shared<vfio_group>(std::move(fd), std::move(space), opt.isolated);
 	return *out && try_push(opened().groups, registry::known_group{path, *out}) ? 0 : no_memory("a VFIO group");
 }
 

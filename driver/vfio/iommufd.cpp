@@ -149,6 +149,8 @@ int iommufd_open(const pci::address &addr, int group, const std::string &cdev, c
 			    address_format(addr).c_str());
 	std::erase_if(spaces, [](const auto &w) { return w.expired(); });
 	for (const auto &weak : spaces) {
+		if (opt.isolated)
+			break;
 		s = weak.lock();
 		err = open_cdev(path, opt, device);
 		if (err)
@@ -168,7 +170,9 @@ int iommufd_open(const pci::address &addr, int group, const std::string &cdev, c
 		err = bind_attach(device->get(), *s, addr, group, path, opt);
 	if (err)
 		return err;
-	push_reserved(spaces, std::weak_ptr(s));
+	/* That of an isolated device is not listed: nobody joins it. */
+	if (!opt.isolated)
+		push_reserved(spaces, std::weak_ptr(s));
 	*space = s;
 	return 0;
 }

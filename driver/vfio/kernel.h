@@ -12,7 +12,7 @@
  *   -EACCES      no permission on the group's or device's file
  *   -EBUSY       another process has it, or this one has it open already
  *   -EPERM       the machine cannot remap interrupts, the kernel wants it said that this is accepted
- *   -EXDEV       the group is not viable: other devices of it are at other drivers
+ *   -EXDEV       the group is not viable: other devices of it are at other drivers; or one of two open ones is isolated
  * and dma_map with -ENOMEM (memlock), -ENOSPC (number of mappings), -EEXIST
  * (overlap), -ERANGE (an IOVA that the IOMMU does not translate), -EFAULT (memory
  * that cannot be pinned).
@@ -39,6 +39,7 @@ struct kernel_options {
 	kernel_way way = kernel_way::automatic; /* automatic: iommufd where the kernel has it, else group */
 	std::string sys = "/sys"; /* others in tests */
 	std::string dev = "/dev";
+	bool isolated = false; /* an address space that no other device is in */
 };
 
 /*

@@ -33,14 +33,20 @@ int type1_parse_info(std::span<const u8> raw, address_limits *out, u64 *availabl
 /* An open group in its container.  A process can open a group once, so its devices share this. */
 class vfio_group {
 public:
-	vfio_group(unique_fd fd, std::shared_ptr<dma_space> space) : space_(std::move(space)), fd_(std::move(fd)) {}
+	vfio_group(unique_fd fd, std::shared_ptr<dma_space> space, bool isolated)
+		: space_(std::move(space)), fd_(std::move(fd)), isolated_(isolated)
+	{
+	}
 
 	int fd() const { return fd_.get(); }
 	const std::shared_ptr<dma_space> &space() const { return space_; }
+	/* For one device alone. */
+	bool isolated() const { return isolated_; }
 
 private:
 	std::shared_ptr<dma_space> space_; /* goes after the group's file */
 	unique_fd fd_;
+	bool isolated_;
 };
 
 /* Opens the device's group, or takes the one that is open, and a container that takes it. */

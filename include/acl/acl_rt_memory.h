@@ -246,8 +246,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemImportFromShareableHandleV2(void *shareable
 								 aclrtMemSharedHandleType shareType, uint64_t flags,
 								 aclrtDrvMemHandle *handle);
 /*
- * Nothing to map: every device of this process reaches every other one's memory.  100000: NULL or size
- * 0; 107000: flags not 0 or not device memory; 107001: no such device.
+ * Nothing to map: copies between any two devices of this process work.  100000: NULL or size 0; 107000:
+ * flags not 0 or not device memory; 107001: no such device.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemP2PMap(void *devPtr, size_t size, int32_t dstDevId, uint64_t flags);
 /* 207000: there is one link.  100000: NULL or size 0. */

@@ -35,6 +35,10 @@
  *   when the work is in the queue, and both ranges belong to the copy until it
  *   is done.  A copy with unregistered memory first waits for the stream's
  *   earlier work and returns when its data has arrived.
+ * - A device that is isolated (usdma_open) reaches no memory but its own and
+ *   what usdma_host_alloc() made for it, and no other device reaches that.
+ *   Copies beyond that are made as with unregistered memory, by way of buffers
+ *   of each device's own; what cannot be made so fails with -EXDEV.
  * - Structs that may grow begin with struct_size: set it to sizeof(the struct).
  */
 #ifndef USDMA_USDMA_H
@@ -156,6 +160,8 @@ USDMA_API int usdma_device_count(void);
  *                                             under the other; yes: any, for a server that may end
  *                                             this process
  *   DDDD:BB:DD.F                              a PCI device bound to vfio-pci
+ * and behind each of them [:isolated=yes|no]: yes, for a device that is not to
+ * see what others copy (rules on top).
  * A string that is not in the list joins it at its end and stays there.
  * -EINVAL the name is not well formed; -ENODEV there is no such device;
  * -ENOSPC sixteen devices are listed already; -ENOENT, -ECONNREFUSED,
@@ -240,8 +246,9 @@ USDMA_API int usdma_device_inject(usdma_device *dev, const char *rules);
 
 /*
  * Pinned host memory: in place, at least 64-byte aligned, and mapped into every
- * device that is open or will be.  Filled with zeros or with what an earlier
- * block of this process left.  dev: on whose NUMA node (NULL: no matter).
+ * device that is open or will be and is not isolated.  Filled with zeros or with
+ * what an earlier block of this process left.  dev: on whose NUMA node (NULL: no
+ * matter); where it is isolated, the memory is mapped into that device alone.
  * size 0: -EINVAL.  -ENOMEM: no memory, or RLIMIT_MEMLOCK; or what a device
  * said to the mapping.
  */
@@ -258,7 +265,7 @@ enum usdma_register_flags {
 };
 /*
  * Pins memory of the caller's, any alignment, so that copies with it take the
- * asynchronous path.  It must stay mapped until it is unregistered.  A PCI device
+ * asynchronous path; but for devices that are isolated.  It must stay mapped until it is unregistered.  A PCI device
  * reaches the whole pages that the range touches: register whole pages of your own
  * where it shall not see their rest.  A vfio-user server reaches the range alone.
  * -EEXIST overlaps a registration or a block of usdma_host_alloc; -EFAULT not
@@ -446,7 +453,9 @@ USDMA_API int usdma_copy_2d_sync(usdma_device *dev, const struct usdma_copy_rect
  * Fills len bytes with a pattern of pattern_size bytes (1, 4 or 8; the low ones
  * of pattern, little-endian); len is a multiple of it.  The asynchronous form
  * takes device or host memory, the other one any.
- * -EINVAL the sizes; -EFAULT as usdma_copy; -ETIMEDOUT as usdma_copy_sync.
+ * -EINVAL the sizes; -EFAULT as usdma_copy; -ETIMEDOUT as usdma_copy_sync;
+ * -EXDEV, of the asynchronous form, here and in the next three calls: memory that
+ * the stream's device does not reach.
  */
 USDMA_API int usdma_fill(usdma_stream *stream, void *dst, uint64_t pattern, unsigned pattern_size, size_t len);
 USDMA_API int usdma_fill_sync(usdma_device *dev, void *dst, uint64_t pattern, unsigned pattern_size, size_t len,

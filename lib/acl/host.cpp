@@ -34,7 +34,7 @@ static aclError allocate(const char *call, void **out, u64 size, const aclrtMall
 	const held_context c;
 	if (!c)
 		return no_context(call);
-	return check(call, core::host_alloc(size, c->dev->eng->limits().numa_node, out), at::memory);
+	return check(call, core::host_alloc(size, c->dev->eng->limits().numa_node, out, c->dev), at::memory);
 }
 
 static aclError release(const char *call, void *ptr)
@@ -49,11 +49,12 @@ static aclError register_range(const char *call, void *ptr, u64 size, u32 flags)
 	u32 how = flags & ACL_HOST_REG_READONLY ? u32(core::host_reg_readonly) : 0;
 	int err;
 
-	if (!has_context())
+	const held_context c;
+	if (!c)
 		return no_context(call);
 	if (flags & ACL_HOST_REG_MAPPED)
 		how |= core::host_reg_mapped;
-	err = core::host_register(ptr, size, how);
+	err = core::host_register(ptr, size, how, c->dev);
 	if (err == -EEXIST)
 		return fault(call, ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "%s", error_text());
 	if (err)

@@ -61,7 +61,7 @@ int notify_create(context *c, bool counts, notify **out)
 	n = fresh(counts);
 	if (!n)
 		return fail(ENOSPC, "%zu notifies are there, there can be no more", max_notifies);
-	err = core::host_alloc(sizeof(u64), c->dev->eng->limits().numa_node, &word);
+	err = core::host_alloc(sizeof(u64), c->dev->eng->limits().numa_node, &word, c->dev);
 	if (err) {
 		notify_slab->put(n);
 		return err;
@@ -110,11 +110,6 @@ aclError get_notify(const char *call, const void *handle, bool counts, held_noti
 }
 
 /* ---- words ------------------------------------------------------------------------------------------ */
-
-int notify_record(notify *n, core::stream *s)
-{
-	return core::write_value_async(s, n->word, 1);
-}
 
 static bool take(u64 *word)
 {
@@ -234,6 +229,14 @@ static int push_step(core::stream *s, const count_step &what, int (*check)(void 
 		return no_memory("a count notify's step");
 	__atomic_add_fetch(&what.n->refs, 1, __ATOMIC_RELAXED);
 	return core::stream_wait_check(s, check, step_done, step, until);
+}
+
+int notify_record(notify *n, core::stream *s)
+{
+	/* An engine that is isolated from the word: the host stores it when the stream comes there. */
+	if (!core::reaches(s->dev, core::locate(n->word)))
+		return push_step(s, {n, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 1, false}, change, deadline::never());
+	return core::write_value_async(s, n->word, 1);
 }
 
 static bool known_record(u32 mode)

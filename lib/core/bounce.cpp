@@ -148,20 +148,22 @@ static int pump_out(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *s
 	return err;
 }
 
-/* Device → another device, one buffer at a time on its way through the host. */
-static int relay(stream *from, stream *to, staging &st, u8 *dst, const u8 *src, u64 len, deadline until)
+/* Device → another device, piece by piece on its way through the host; near: where the source writes, far may be the same. */
+static int relay(stream *from, stream *to, u8 *near, u8 *far, u64 chunk, u8 *dst, const u8 *src, u64 len, deadline until)
 {
-	staging::buffer &b = st.at(0);
 	int err = 0;
+	u64 seq;
 
-	for (u64 off = 0; off < len && !err; off += st.chunk) {
-		const u64 n = std::min(len - off, st.chunk);
+	for (u64 off = 0; off < len && !err; off += chunk) {
+		const u64 n = std::min(len - off, chunk);
 
-		err = submit_piece(from, b.mem, src + off, n, &b.seq);
+		err = submit_piece(from, near, src + off, n, &seq);
 		if (!err)
 			err = stream_sync(from, until);
+		if (!err && near != far)
+			memcpy(far, near, n);
 		if (!err)
-			err = submit_piece(to, dst + off, b.mem, n, &b.seq);
+			err = submit_piece(to, dst + off, far, n, &seq);
 		if (!err)
 			err = stream_sync(to, until);
 	}
@@ -208,11 +210,13 @@ static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len, deadline 
 {
 	const bool in = is_host(e.src);
 	internal_stream s(in ? e.dst.slot : e.src.slot, until);
-	staging st(len);
 	int err, end;
 
-	if (s.error() || st.error())
-		return s.error() ? s.error() : st.error();
+	if (s.error())
+		return s.error();
+	staging st(len, s.get()->dev);
+	if (st.error())
+		return st.error();
 	hand_over way = way_of(s.get()->dev, in);
 	way.begin(now_ns(), laps_of(st, len));
 	err = in ? pump_in(s.get(), st, way, dst, src, len, until) : pump_out(s.get(), st, way, dst, src, len, until);
@@ -224,12 +228,18 @@ static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len, deadline 
 static int move_between(const ends &e, u8 *dst, const u8 *src, u64 len, deadline until)
 {
 	internal_stream from(e.src.slot, until), to(e.dst.slot, until);
-	staging st(len);
 
-	if (from.error() || to.error() || st.error())
-		return from.error() ? from.error() : to.error() ? to.error() : st.error();
-	const int err = relay(from.get(), to.get(), st, dst, src, len, until);
-	const int end_from = settle(from.get(), nullptr, until), end_to = settle(to.get(), end_from ? nullptr : &st, until);
+	if (from.error() || to.error())
+		return from.error() ? from.error() : to.error();
+	/* Of two of which one is isolated, neither reaches the other's buffer. */
+	const bool apart = from.get()->dev->lends != to.get()->dev->lends;
+	staging out(1, from.get()->dev), in(apart, to.get()->dev);
+	if (out.error() || in.error())
+		return out.error() ? out.error() : in.error();
+	u8 *const near = out.at(0).mem, *const far = apart ? in.at(0).mem : near;
+	const int err = relay(from.get(), to.get(), near, far, out.chunk, dst, src, len, until);
+	const int end_from = settle(from.get(), apart ? &out : nullptr, until);
+	const int end_to = settle(to.get(), apart ? &in : end_from ? nullptr : &out, until);
 	return err ? err : end_from ? end_from : end_to;
 }
 
@@ -284,6 +294,14 @@ static bool peers(const ends &e)
 	return reaches;
 }
 
+/* Both ends are one device's, or the host memory is such as that one's engine reaches. */
+static bool within_reach(const ends &e)
+{
+	if (is_host(e.dst) || is_host(e.src))
+		return is_host(e.dst) ? slot_reaches(e.src.slot) & e.dst.reach : slot_reaches(e.dst.slot) & e.src.reach;
+	return e.dst.slot == e.src.slot;
+}
+
 /* Any two ends; done when it returns, but for -ETIMEDOUT. */
 static int move(const ends &e, void *dst, const void *src, u64 len, deadline until)
 {
@@ -297,7 +315,7 @@ static int move(const ends &e, void *dst, const void *src, u64 len, deadline unt
 	}
 	if (move_by_cpu(e, dst, src, len))
 		return 0;
-	if (!is_pageable(e) && (is_host(e.dst) || is_host(e.src) || e.dst.slot == e.src.slot))
+	if (within_reach(e))
 		return move_direct(e, dst, src, len, until);
 	if (!is_host(e.dst) && !is_host(e.src))
 		return peers(e) ? move_direct(e, dst, src, len, until) :
@@ -339,7 +357,7 @@ int copy_staged(stream *s, void *dst, const void *src, u64 len)
 
 	if (!len)
 		return 0;
-	err = host_alloc(len, -1, &mem);
+	err = host_alloc(len, -1, &mem, s->dev);
 	if (err)
 		return err;
 	memcpy(mem, src, len);
@@ -403,9 +421,11 @@ static int move_rows(const ends &e, const copy_rect &c, deadline until)
 	if (!rows || is_host(e.dst) == is_host(e.src))
 		return move_rows_one_by_one(c, until);
 	internal_stream s(is_host(e.src) ? e.dst.slot : e.src.slot, until);
-	staging st(1);
-	if (s.error() || st.error())
-		return s.error() ? s.error() : st.error();
+	if (s.error())
+		return s.error();
+	staging st(1, s.get()->dev);
+	if (st.error())
+		return st.error();
 	for (u64 i = 0; i < c.height && !err; i += rows)
 		err = rows_through(s.get(), st.at(0).mem, e, rows_of(c, i, std::min(rows, c.height - i)), until);
 	const int end = settle(s.get(), &st, until);

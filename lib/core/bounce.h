@@ -6,9 +6,9 @@
 
 namespace usdma::core {
 
-/* Waits for the stream, copies, returns when it is done. At least one end is unregistered. */
+/* Waits for the stream, copies, returns when it is done. At least one end is unregistered, or not within the engine's reach. */
 int copy_pageable(stream *s, const ends &e, void *dst, const void *src, u64 len);
-/* Device memory of two devices that reach not each other: by way of the host, done when it returns. */
+/* Memory out of the stream's device's reach, or of two devices that reach not each other: by way of the host; done when it returns. */
 int copy_between(stream *s, const ends &e, void *dst, const void *src, u64 len);
 /* A rectangle that no single request can do. Waits for the stream; done when it returns. */
 int copy_2d_rows(stream *s, const ends &e, const copy_rect &c, deadline until);

@@ -46,16 +46,27 @@ int check_range(const place &p, u64 addr, u64 len, const char *which)
 	return 0;
 }
 
-/* The engine of the stream reaches this place as it stands: host memory, and the device's own. */
-static inline bool reaches(const device *dev, const place &p)
+/* Pinned memory of a device that is isolated, or any that one does not reach. */
+static bool is_apart(const device *dev, const place &p)
 {
-	return p.space == dma::space::host || p.slot == dev->slot;
+	return p.cls == mem_class::host && !reaches(dev, p);
+}
+
+[[gnu::cold]] static int fail_apart(const device *dev)
+{
+	return dev->isolated() ? fail(EXDEV, "device %u (%s) is isolated and reaches host memory only that is allocated for it: "
+					     "usdma_host_alloc with this device, aclrtMallocHost while it is the current one", dev->slot,
+				      dev->spec.c_str()) :
+				 fail(EXDEV, "device %u does not reach host memory that was allocated for a device that is isolated",
+				      dev->slot);
 }
 
 /* Where it does not: the peer's memory in this engine's address space. -EXDEV: not within reach; -ENODEV: that device is gone. */
 static int reach_peer(device *dev, place *p)
 {
-	return reaches(dev, *p) ? 0 : peer_place(dev, p);
+	if (reaches(dev, *p))
+		return 0;
+	return p->cls == mem_class::device ? peer_place(dev, p) : fail_apart(dev);
 }
 
 /* ---- building --------------------------------------------------------------------------------------- */
@@ -93,11 +104,12 @@ static inline dma::request copy_request(stream *s, const place &dst, const place
 	return err;
 }
 
-/* Device memory of another device than the stream's. */
+/* Device memory of another device than the stream's, or host memory that is not for it. */
 [[gnu::cold]] static int copy_to_peer(stream *s, ends e, void *dst, const void *src, u64 len, u8 flags)
 {
+	if (is_apart(s->dev, e.dst) || is_apart(s->dev, e.src))
+		return copy_between(s, e, dst, src, len);
 	int err = reach_peer(s->dev, &e.dst);
-
 	if (!err)
 		err = reach_peer(s->dev, &e.src);
 	if (!err)
@@ -300,7 +312,9 @@ int reachable(stream *s, const void *p, u64 len, const char *which, place *out)
 	if (out->cls == mem_class::unregistered)
 		return fail(EFAULT, "%s %p is ordinary memory: it must be device memory or pinned", which, p);
 	if (const int err = reach_peer(s->dev, out))
-		return fail_in(err, "%s %p lies on device %u, the stream runs on device %u", which, p, out->slot, s->dev->slot);
+		return out->cls == mem_class::host ? fail_in(err, "%s %p", which, p) :
+						     fail_in(err, "%s %p lies on device %u, the stream runs on device %u", which, p,
+							     out->slot, s->dev->slot);
 	if (!holds(*out, reinterpret_cast<u64>(p), len))
 		return fail_range(*out, reinterpret_cast<u64>(p), len, which);
 	return 0;

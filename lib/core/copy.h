@@ -2,7 +2,8 @@
 /*
  * Copies: classify both addresses, choose the path, build requests.
  *   direct   both sides pinned or device: requests into the stream; returns at once
- *   bounce   one side pageable: waits for the stream, moves the data through
+ *   bounce   one side pageable, or host memory that the engine does not reach
+ *            (a device that is isolated): waits for the stream, moves the data through
  *            staging (or straight through the BAR), returns when it is done
  *   host     neither side a device: a plain memory copy (synchronous callers only)
  *
@@ -23,6 +24,12 @@ struct ends {
 inline ends locate_ends(const void *dst, const void *src)
 {
 	return {locate(dst), locate(src)};
+}
+
+/* The device's engine reaches this place as it stands. */
+inline bool reaches(const device *dev, const place &p)
+{
+	return dev->reaches & p.reach;
 }
 
 inline bool is_pageable(const ends &e)
@@ -83,6 +90,7 @@ struct copy_rect {
 int copy_2d_async(stream *s, const copy_rect &r);
 int copy_2d_sync(device *dev, const copy_rect &r, deadline until);
 
+/* None of these is staged: -EXDEV where the stream's engine does not reach the memory. */
 /* dst: device or pinned memory; pattern of 1, 4 or 8 bytes. */
 int fill_async(stream *s, void *dst, u64 pattern, unsigned pattern_size, u64 len);
 /* Any class. */

@@ -15,7 +15,7 @@ inline bool remembered(const device *dev, const located *l, u64 addr, u64 len, u
 {
 	/* Together: no byte of it lies outside; len is not 0. */
 	return l->generation == generation && range_within(addr - l->base, len, l->size) &&
-	       (l->space == dma::space::host || l->slot == dev->slot);
+	       dev->reaches & l->reach;
 }
 
 /* As the engine takes it. */

@@ -167,11 +167,37 @@ static u64 turns_ms()
 	return std::max<u64>(3 * config_get().reply_ms, 5000);
 }
 
+/* Of a slot it is always the same, as its string is. */
+static u32 reaches_of[max_devices];
+
+u32 slot_reaches(unsigned slot)
+{
+	return load_relaxed(&reaches_of[slot]);
+}
+
+/* As its string says. */
+static int device_bound(device *dev)
+{
+	const u32 own = u32(1) << dev->slot;
+	std::string_view bare;
+	dma::device_options said;
+
+	if (const int err = dma::parse_options(dev->spec, &bare, &said))
+		return err;
+	const bool isolated = said.isolated.value_or(false);
+	dev->reaches = own | (isolated ? 0 : reach_common);
+	dev->lends = isolated ? own : reach_common;
+	store_relaxed(&reaches_of[dev->slot], dev->reaches);
+	return 0;
+}
+
 static int device_make(device *dev, unsigned slot)
 {
 	dev->slot = slot;
 	int err = within_memory("a device", [&] {
 		dev->spec = device_spec(slot);
+		if (const int wrong = device_bound(dev))
+			return wrong;
 		return dma::open(dev->spec, &dev->eng, {.reply_ms = config_get().reply_ms, .open_ms = turns_ms(),
 							.trust = config_get().trust});
 	});
@@ -331,11 +357,11 @@ static void device_close(device *dev)
 	each_lane(dev, [](lane *l) { l->calls.drain(); });
 	each_lane(dev, lane_close);
 	memory_detach(dev);
-	/* Its server may have kept what they lie in. */
-	if (dev->eng->transport().keeps_files()) {
-		staging_renew();
-		staging_trim();
-		stamps_renew();
+	/* Its server may have kept what they lie in; or they were its own. */
+	if (dev->isolated() || dev->eng->transport().keeps_files()) {
+		staging_renew(dev);
+		staging_trim(dev);
+		stamps_renew(dev);
 		stamps_trim();
 	}
 	stats_close(dev->slot);

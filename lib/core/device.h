@@ -60,6 +60,8 @@ public:
 	u64 alive = 0;                            /* the handle */
 	call_count calls;                         /* that use it without a stream of it */
 	unsigned slot = 0;
+	u32 reaches = 0;                          /* bits of what its engine reaches: its own, and reach_common */
+	u32 lends = 0;                            /* the bit of host memory that is made for it: its own where it is isolated */
 	std::string spec;
 	std::unique_ptr<dma::engine> eng;
 	std::vector<std::unique_ptr<lane>> lanes; /* opened one by one as streams come */
@@ -86,6 +88,8 @@ public:
 	u64 asked_ns = 0; /* under recover_lock */
 	std::atomic<lane *> helper[stripe_units] = {}; /* by unit: for parts of copies (stripe.h); changed under lock */
 
+	/* It reaches no memory but its own, and no other device that. */
+	bool isolated() const { return !(reaches & reach_common); }
 	bool lost() const { return dead.load(std::memory_order_relaxed) || eng->lost(); }
 	/* Lost, and known to write nothing any more.  A device that is lost may just stand still, and go on later. */
 	bool stopped();
@@ -99,6 +103,8 @@ int device_count();
 const char *device_spec(unsigned slot);
 /* The slot of the first device with this string; one that is not there yet joins at the end. -EINVAL, -ENOSPC. */
 int device_add(const char *spec);
+/* device::reaches of the device that is, was or may be open there, and was once. */
+u32 slot_reaches(unsigned slot);
 /* Opens at the first reference. -ENODEV: no such slot; or what opening gave. */
 int device_get(unsigned slot, device **out);
 /* At the last reference: waits for calls in progress and for its work, closes. */

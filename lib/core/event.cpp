@@ -98,16 +98,20 @@ static void replace_latest(event *e, record *r)
 	record_unref(r);
 }
 
-/* A record that waits stood for is now made: it is the one that they hold. */
-static record *claim_future(event *e)
+/* A record that waits stood for is now made: it is the one that they hold.  Null: there is none. */
+static int claim_future(event *e, const stream *s, record **out)
 {
 	std::lock_guard guard(e->lock);
+	record *r = e->rec && e->rec->future ? e->rec : nullptr;
 
-	if (!e->rec || !e->rec->future)
-		return nullptr;
-	e->rec->future = 0;
-	record_ref(e->rec);
-	return e->rec;
+	*out = r;
+	if (!r)
+		return 0;
+	if (e->flags & event_timing && record_time(r, s->dev))
+		return fail_in(-ENOMEM, "an event's record");
+	r->future = 0;
+	record_ref(r);
+	return 0;
 }
 
 static int push_record(stream *s, record *r)
@@ -125,9 +129,7 @@ static int push_record(stream *s, record *r)
  */
 static int record_anew(event *e, stream *s)
 {
-	/* Whoever knows of the loss of a device finds no time where it writes. */
-	devices_note_loss();
-	record *r = record_new(e->flags & event_timing);
+	record *r = record_new(e->flags & event_timing ? s->dev : nullptr);
 
 	if (!r)
 		return fail_in(-ENOMEM, "an event's record");
@@ -148,7 +150,11 @@ int event_record(event *e, stream *s)
 	/* Before the event is touched: what is refused changes nothing, and those who wait go on waiting. */
 	if (const int err = stream_refuses(s))
 		return err;
-	record *r = claim_future(e);
+	record *r;
+	/* Whoever knows of the loss of a device finds no time where it writes. */
+	devices_note_loss();
+	if (const int err = claim_future(e, s, &r))
+		return err;
 	return r ? push_record(s, r) : record_anew(e, s);
 }
 
@@ -296,11 +302,11 @@ int event_time_ns(event *e, u64 *out)
 /* For a wait before any record: a record that the first event_record will fill. */
 static record *future_of(event *e)
 {
-	devices_note_loss();
 	std::lock_guard guard(e->lock);
 
 	if (!e->rec) {
-		e->rec = record_new(e->flags & event_timing);
+		/* Where its time goes is known when it is made. */
+		e->rec = record_new(nullptr);
 		if (!e->rec)
 			return nullptr;
 		e->rec->future = 1;

@@ -24,7 +24,7 @@ foreign_memory::~foreign_memory()
 		pages.release();
 }
 
-int foreign_map(int fd, u64 offset, u64 size, foreign_memory *out)
+int foreign_map(const device *dev, int fd, u64 offset, u64 size, foreign_memory *out)
 {
 	const u64 first = align_down(offset, page), whole = align_up(offset + size, page) - first;
 	void *p = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off_t(first));
@@ -34,7 +34,7 @@ int foreign_map(int fd, u64 offset, u64 size, foreign_memory *out)
 	if (p == MAP_FAILED)
 		return fail_errno("mapping %llu bytes of shared memory", static_cast<unsigned long long>(whole));
 	m.pages = mapping(p, whole);
-	err = host_register(p, whole, host_reg_mapped);
+	err = host_register(p, whole, host_reg_mapped, dev);
 	if (err)
 		return err;
 	m.pinned = true;

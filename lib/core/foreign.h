@@ -7,6 +7,8 @@
 
 namespace usdma::core {
 
+class device;
+
 struct foreign_memory {
 	mapping pages;   /* whole pages */
 	u64 inside = 0;  /* where the part begins in them */
@@ -20,6 +22,7 @@ struct foreign_memory {
 	u8 *cpu() const { return pages.data() + inside; }
 };
 
-int foreign_map(int fd, u64 offset, u64 size, foreign_memory *out);
+/* For dev, as host_register. */
+int foreign_map(const device *dev, int fd, u64 offset, u64 size, foreign_memory *out);
 
 } // namespace usdma::core

@@ -18,10 +18,17 @@ class device;
 enum class mem_class : u8 { unregistered, host, device };
 enum class region_kind : u8 { heap, pinned, registered, vmm, imported };
 
+/*
+ * Whose engines reach what lies at an address: a bit for each slot, and one for all devices that are not isolated.
+ * A device reaches what has a bit of its own (device::reaches).
+ */
+inline constexpr u32 reach_common = u32(1) << 16;
+
 /* Device pointers: slot i's heap is [window + i * window_slot, … + memory size); mapped ranges come behind all slots. */
 inline constexpr u64 window_base = 0x100000000000, window_size = u64(1) << 43; /* 16 … 24 TiB */
 inline constexpr u64 window_slot = 128 * GiB;
 inline constexpr unsigned max_devices = 16;
+static_assert(reach_common == u32(1) << max_devices);
 inline constexpr u64 window_vmm = window_base + max_devices * window_slot; /* … window_base + window_size */
 
 constexpr bool in_window(u64 addr)
@@ -40,6 +47,7 @@ struct region : range_entry {
 	region_kind kind = region_kind::heap;
 	dma::space space = dma::space::host; /* how requests name it */
 	u8 slot = 0;        /* device: whose memory; host: the device that it was made for */
+	u32 reach = 0;      /* whose engines reach it */
 	u32 flags = 0;
 	u32 page_size = 4096;
 	u64 delta = 0;      /* DMA address = address + delta: an IOVA (host, same in all devices) or device memory address */
@@ -53,21 +61,24 @@ struct place {
 	region_kind kind;
 	u8 slot;
 	dma::space space;
-	u32 flags;
+	u32 reach;      /* unregistered: nobody's */
 	u64 base, size; /* of the region */
 	u64 dma;        /* of the address asked for */
 	region *reg;
+	u32 flags;
 };
 
 /* What a thread remembers of a region that it met, a cache line; good while the registry's generation is the same. */
 struct alignas(64) located {
 	u64 generation, base, size, delta;
 	region *reg;
-	u32 flags;
+	u32 flags, reach;
 	mem_class cls;
 	region_kind kind;
 	u8 slot;
 	dma::space space;
+
+	place at(u64 addr) const { return {cls, kind, slot, space, reach, base, size, addr + delta, reg, flags}; }
 };
 
 extern immortal<range_map> region_map;
@@ -100,7 +111,7 @@ inline place locate(u64 addr)
 
 	if (unlikely(addr - l->base >= l->size || l->generation != region_map->generation()))
 		return locate_slow(addr);
-	return {l->cls, l->kind, l->slot, l->space, l->flags, l->base, l->size, addr + l->delta, l->reg};
+	return l->at(addr);
 }
 
 inline place locate(const void *p)
@@ -114,14 +125,17 @@ void region_remove(region *r);
 
 /* ---- pinned host memory ---------------------------------------------------------------------------- */
 
-/* memfd-backed, faulted in, mapped into every open device; 64-byte aligned at least. -ENOMEM, or a device's error. */
-int host_alloc(u64 size, int numa_node, void **out);
+/*
+ * memfd-backed, faulted in, mapped into every open device; 64-byte aligned at least. -ENOMEM, or a device's error.
+ * dev, where it is isolated: mapped into that one alone, else into none that is isolated.  So for the next one.
+ */
+int host_alloc(u64 size, int numa_node, void **out, const device *dev = nullptr);
 /* -EINVAL: not the start of such a block. Deferred while a device may still touch it. */
 int host_free(void *ptr);
 
 enum host_register_flags : u32 { host_reg_readonly = 1, host_reg_mapped = 2 };
 /* Pins the caller's own memory [ptr, ptr+size), any alignment. -EEXIST: overlaps a registration or one of our blocks. */
-int host_register(void *ptr, u64 size, u32 flags);
+int host_register(void *ptr, u64 size, u32 flags, const device *dev = nullptr);
 /* -ENOENT: not the start of a registration. -EBUSY: a device that was lost may still write there; it stays registered. */
 int host_unregister(void *ptr);
 
@@ -155,8 +169,8 @@ struct memory_view {
 memory_view device_memory(device *dev);
 
 /*
- * Another device's memory as dev's engine names it: changes p's dma and space.  -EXDEV where it
- * cannot reach it (then copies go through the host).  The first call maps it into every device.
+ * Another device's memory as dev's engine names it: changes p's dma, space and reach.  -EXDEV where it
+ * cannot reach it (then copies go through the host).  The first call maps it into every device that is not isolated.
  */
 int peer_place(device *dev, place *p);
 

@@ -60,6 +60,7 @@ static int block_add(device *dev, u64 offset, u64 size, u64 page, u64 *out)
 	r.kind = region_kind::heap;
 	r.space = h->space;
 	r.slot = u8(dev->slot);
+	r.reach = h->space == dma::space::host ? dev->lends : 1u << dev->slot;
 	r.page_size = u32(page);
 	r.delta = h->dma - slot_base(dev);
 	r.owner = h;
@@ -302,7 +303,7 @@ static int lend_pool(device *dev, device_heap *h)
 	err = limbo_expect();
 	if (err)
 		return err;
-	err = span_add(base, mem->mem.size(), false, mem, &h->pool);
+	err = span_add({base, mem->mem.size(), dev->lends}, mem, &h->pool);
 	if (err) {
 		limbo_forgo(1);
 		return err;
@@ -390,6 +391,9 @@ int peer_place(device *dev, place *p)
 		return fail(ENODEV, "device %u is not open", p->slot);
 	if (of->lost())
 		return fail(ENODEV, "device %u (%s), whose memory it is, is gone", of->slot, of->spec.c_str());
+	/* Mapped into no other: the question alone would show it to those that reach all. */
+	if (dev->isolated() || of->isolated())
+		return fail(EXDEV, "device %u is isolated", dev->isolated() ? dev->slot : of->slot);
 	err = peer_open(of, &sp);
 	if (err)
 		return err;
@@ -397,6 +401,7 @@ int peer_place(device *dev, place *p)
 		return fail(EXDEV, "device %u cannot reach the memory of device %u", dev->slot, of->slot);
 	p->dma = sp->iova + (p->dma - heap_of(of)->dma);
 	p->space = dma::space::host;
+	p->reach = dev->reaches;
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pinned host memory: blocks cut from arenas that every device reaches. */
+/* Pinned host memory: blocks cut from arenas that every device reaches, or one that is isolated. */
 #include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "lib/core/memory_room.h"
@@ -17,6 +17,14 @@ static bool is_large(u64 size)
 	return size > config_get().host_arena / 2;
 }
 
+/* Which memory is asked for. */
+struct host_wish {
+	u64 size;
+	int node;
+	const device *dev; /* for whom; nullptr: all */
+	u32 reach;
+};
+
 /* The node where a block shall lie: the caller's word, the configuration's, the first device's. */
 static int choose_node(int wish)
 {
@@ -31,7 +39,7 @@ static int choose_node(int wish)
 	return -1;
 }
 
-static int arena_make(u64 size, int node, bool single, std::unique_ptr<backing> &mem, arena **out)
+static int arena_make(const host_wish &w, u64 size, bool single, std::unique_ptr<backing> &mem, arena **out)
 {
 	std::unique_ptr<arena> a(new (std::nothrow) arena);
 	u8 *base = mem->mem.data();
@@ -41,12 +49,12 @@ static int arena_make(u64 size, int node, bool single, std::unique_ptr<backing> 
 		room().arenas.erase(a.get());
 		return no_memory("keeping track of pinned memory");
 	}
-	const int err = span_add(base, mem->mem.size(), false, mem, &a->where);
+	const int err = span_add({base, mem->mem.size(), w.reach}, mem, &a->where);
 	if (err) {
 		room().arenas.erase(a.get());
 		return err;
 	}
-	a->node = node;
+	a->node = w.node;
 	a->single = single;
 	*out = a.get();
 	*listed = std::move(a);
@@ -60,11 +68,12 @@ static void arena_close(arena *a)
 }
 
 /* *suspect: one has room, but a device that was lost may still write there. */
-static arena *arena_with_room(u64 size, int node, bool *suspect)
+static arena *arena_with_room(const host_wish &w, bool *suspect)
 {
 	*suspect = false;
 	for (auto &[key, a] : room().arenas) {
-		if (a->single || a->node != node || a->blocks.largest() < size || span_is_spent(a->where))
+		if (a->single || a->node != w.node || a->where->reach != w.reach || a->blocks.largest() < w.size ||
+		    span_is_spent(a->where))
 			continue;
 		if (!span_is_suspect(a->where))
 			return a.get();
@@ -78,9 +87,9 @@ static void arena_settle(arena *a)
 {
 	if (!a->blocks.empty())
 		return;
-	bool keep = !a->single && !span_is_spent(a->where);
+	bool keep = !a->single && !span_is_spent(a->where) && span_is_reached(a->where);
 	for (auto &[key, other] : room().arenas)
-		if (other.get() != a && !other->single && other->blocks.empty())
+		if (other.get() != a && !other->single && other->where->reach == a->where->reach && other->blocks.empty())
 			keep = false;
 	if (!keep)
 		arena_close(a);
@@ -99,14 +108,14 @@ void arenas_trim(bool all)
 	for (auto it = arenas.begin(); it != arenas.end();) {
 		arena *a = (it++)->second.get();
 
-		if (a->blocks.empty() && (all || span_is_spent(a->where)))
+		if (a->blocks.empty() && (all || span_is_spent(a->where) || !span_is_reached(a->where)))
 			arena_close(a);
 	}
 }
 
-static int block_cut(arena *a, u64 size, void **out)
+static int block_cut(arena *a, const host_wish &w, void **out)
 {
-	const u64 align = size >= page_normal ? page_normal : block_grain;
+	const u64 size = w.size, align = size >= page_normal ? page_normal : block_grain;
 	u64 offset;
 	int err = a->blocks.alloc(size, align, &offset);
 
@@ -122,6 +131,8 @@ static int block_cut(arena *a, u64 size, void **out)
 	r.size = size;
 	r.cls = mem_class::host;
 	r.kind = region_kind::pinned;
+	r.slot = u8(w.dev ? w.dev->slot : 0);
+	r.reach = w.reach;
 	r.page_size = u32(a->where->store->page);
 	r.delta = a->where->iova - reinterpret_cast<u64>(a->where->vaddr);
 	r.owner = a;
@@ -136,51 +147,51 @@ static int block_cut(arena *a, u64 size, void **out)
 }
 
 /* From an arena that is there; 1: none has room. */
-static int cut_from_present(u64 size, int node, void **out, bool *suspect)
+static int cut_from_present(const host_wish &w, void **out, bool *suspect)
 {
 	std::lock_guard guard(room().lock);
 
 	limbo_run();
 	/* largest() is no promise once alignment counts. */
-	arena *a = arena_with_room(size, node, suspect);
-	return a && !block_cut(a, size, out) ? 0 : 1;
+	arena *a = arena_with_room(w, suspect);
+	return a && !block_cut(a, w, out) ? 0 : 1;
 }
 
 /* A device that was lost is quiet soon, or never: the former is worth waiting for. */
-static int cut_from_any_present(u64 size, int node, void **out)
+static int cut_from_any_present(const host_wish &w, void **out)
 {
 	bool suspect;
-	const int err = cut_from_present(size, node, out, &suspect);
+	const int err = cut_from_present(w, out, &suspect);
 
 	if (!err || !suspect)
 		return err;
 	devices_settle();
-	return cut_from_present(size, node, out, &suspect);
+	return cut_from_present(w, out, &suspect);
 }
 
-static int cut_from_new(u64 size, int node, void **out)
+static int cut_from_new(const host_wish &w, void **out)
 {
-	const bool single = is_large(size);
-	const u64 whole = single ? align_up(size, size >= page_huge ? page_huge : page_normal) :
+	const bool single = is_large(w.size);
+	const u64 whole = single ? align_up(w.size, w.size >= page_huge ? page_huge : page_normal) :
 				   align_up(config_get().host_arena, page_normal);
 	std::unique_ptr<backing> mem;
 	arena *a = nullptr;
 	/* Faulting pages in takes long: not under the lock. */
-	int err = backing_make(whole, node, &mem);
+	int err = backing_make(whole, w.node, &mem);
 
 	if (err)
 		return err;
 	std::lock_guard guard(room().lock);
-	err = arena_make(whole, node, single, mem, &a);
+	err = arena_make(w, whole, single, mem, &a);
 	if (err)
 		return err;
-	err = block_cut(a, size, out);
+	err = block_cut(a, w, out);
 	if (err)
 		arena_settle(a);
 	return err;
 }
 
-int host_alloc(u64 size, int numa_node, void **out)
+int host_alloc(u64 size, int numa_node, void **out, const device *dev)
 {
 	const no_cancel quiet;
 	int err;
@@ -193,9 +204,9 @@ int host_alloc(u64 size, int numa_node, void **out)
 	err = node_check(numa_node);
 	if (err)
 		return err;
-	const int node = choose_node(numa_node);
-	err = is_large(size) ? 1 : cut_from_any_present(size, node, out);
-	return err > 0 ? cut_from_new(size, node, out) : err;
+	const host_wish w = {size, choose_node(numa_node), dev, lends_for(dev)};
+	err = is_large(size) ? 1 : cut_from_any_present(w, out);
+	return err > 0 ? cut_from_new(w, out) : err;
 }
 
 int host_free(void *ptr)

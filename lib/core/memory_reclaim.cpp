@@ -161,6 +161,15 @@ static const span *reach_of(const limbo_item &item)
 	}
 }
 
+/* Nothing that runs on this device is of the item. */
+static bool is_apart(const limbo_item &item, const device *dev)
+{
+	if (item.what == limbo_item::device_block)
+		return dev != item.dev && (dev->isolated() || item.dev->isolated());
+	const span *sp = reach_of(item);
+	return sp && !reaches(dev, sp);
+}
+
 /* Devices that were closed and may still write there. */
 static bool marks_of_retired(const span *sp, std::vector<mark> *marks)
 {
@@ -178,7 +187,7 @@ static bool marks_take(const limbo_item *item, std::vector<mark> *marks)
 {
 	marks->clear();
 	for (device *dev : room().attached)
-		if (dev && !marks_of(dev, marks))
+		if (dev && !(item && is_apart(*item, dev)) && !marks_of(dev, marks))
 			return false;
 	return !item || marks_of_retired(reach_of(*item), marks);
 }

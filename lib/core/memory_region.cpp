@@ -55,6 +55,7 @@ static void region_fill(region *to, const region &from)
 	store_release(reinterpret_cast<u8 *>(&to->kind), u8(from.kind));
 	store_release(reinterpret_cast<u8 *>(&to->space), u8(from.space));
 	store_release(&to->slot, from.slot);
+	store_release(&to->reach, from.reach);
 	store_release(&to->flags, from.flags);
 	store_release(&to->page_size, from.page_size);
 	store_release(&to->delta, from.delta);
@@ -127,6 +128,8 @@ static place nowhere(u64 addr)
 	place p = {};
 
 	p.cls = in_window(addr) ? mem_class::device : mem_class::unregistered;
+	/* What is not allocated is no other device's. */
+	p.reach = p.cls == mem_class::device ? ~0u : 0;
 	return p;
 }
 
@@ -135,6 +138,7 @@ static void region_read(region *r, located *l)
 	l->reg = r;
 	l->delta = load_acquire(&r->delta);
 	l->flags = load_acquire(&r->flags);
+	l->reach = load_acquire(&r->reach);
 	l->cls = mem_class(load_acquire(reinterpret_cast<u8 *>(&r->cls)));
 	l->kind = region_kind(load_acquire(reinterpret_cast<u8 *>(&r->kind)));
 	l->space = dma::space(load_acquire(reinterpret_cast<u8 *>(&r->space)));
@@ -200,7 +204,7 @@ place locate_slow(u64 addr)
 		return nowhere(addr);
 	if (located *own = located_own(addr))
 		*own = l;
-	return {l.cls, l.kind, l.slot, l.space, l.flags, l.base, l.size, addr + l.delta, l.reg};
+	return l.at(addr);
 }
 
 /* ---- the window -------------------------------------------------------------------------------------- */

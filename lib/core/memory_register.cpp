@@ -73,7 +73,7 @@ static int check_access(u64 first, u64 size, bool readonly)
 	return fail_errno("faulting in %llu bytes to register", static_cast<unsigned long long>(size));
 }
 
-static int add(u64 base, u64 size, bool readonly)
+static int add(u64 base, u64 size, bool readonly, const device *dev)
 {
 	region *made;
 	region r;
@@ -84,12 +84,14 @@ static int add(u64 base, u64 size, bool readonly)
 	r.size = size;
 	r.cls = mem_class::host;
 	r.kind = region_kind::registered;
+	r.slot = u8(dev ? dev->slot : 0);
+	r.reach = lends_for(dev);
 	std::lock_guard guard(room().lock);
 	limbo_run();
 	err = limbo_expect();
 	if (err)
 		return err;
-	err = span_add_around(reinterpret_cast<u8 *>(base), size, readonly, &sp);
+	err = span_add_around({reinterpret_cast<u8 *>(base), size, r.reach, readonly}, &sp);
 	if (err) {
 		limbo_forgo(1);
 		return err;
@@ -118,7 +120,7 @@ static int check_overlap(u64 base, u64 size)
 		    static_cast<unsigned long long>(base), static_cast<unsigned long long>(size));
 }
 
-int host_register(void *ptr, u64 size, u32 flags)
+int host_register(void *ptr, u64 size, u32 flags, const device *dev)
 {
 	const no_cancel quiet;
 	const u64 base = reinterpret_cast<u64>(ptr);
@@ -136,7 +138,7 @@ int host_register(void *ptr, u64 size, u32 flags)
 		return err;
 	const u64 first = align_down(base, page_normal), whole = align_up(base + size, page_normal) - first;
 	err = check_access(first, whole, readonly);
-	return err ? err : add(base, size, readonly);
+	return err ? err : add(base, size, readonly, dev);
 }
 
 /* With the lock held. */

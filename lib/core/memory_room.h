@@ -27,12 +27,13 @@ struct backing {
 	u64 page = page_normal;
 };
 
-/* Host memory that devices reach at one IOVA, the same in all of them. */
+/* Host memory that devices reach at one IOVA, the same in all of them that reach it. */
 struct span {
 	u64 iova = 0;
 	u64 size = 0;
 	u64 skip = 0, used = 0;            /* of it what devices shall reach, where that can be checked; used 0: all */
 	u8 *vaddr = nullptr;
+	u32 reach = 0;                     /* whose engines: it is mapped into no other device */
 	bool readonly = false;             /* devices may not write it */
 	int fd = -1;
 	u64 fd_offset = 0;
@@ -45,6 +46,14 @@ struct span {
 	bool in_limbo = false;             /* dead, and an item of limbo ends it: requests may name its IOVA */
 	device *of = nullptr;              /* optional: whose memory */
 	std::unique_ptr<backing> store;    /* null: the caller's own memory */
+};
+
+/* What is to become a span. */
+struct span_spec {
+	u8 *vaddr;
+	u64 size;
+	u32 reach;
+	bool readonly = false;
 };
 
 /* A span that pinned blocks are cut from. */
@@ -121,10 +130,12 @@ int window_reserve();
 region *region_at(u64 base); /* the region that starts here */
 
 /* memory_span.cpp; all under room().lock */
-/* Gives the memory an IOVA and maps it into every attached device; on error it is in none. */
-int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store, span **out);
+/* Gives the memory an IOVA and maps it into every attached device that shall reach it; on error it is in none. */
+int span_add(const span_spec &what, std::unique_ptr<backing> &store, span **out);
 /* The same for the pages around memory of the caller's. */
-int span_add_around(u8 *mem, u64 size, bool readonly, span **out);
+int span_add_around(const span_spec &what, span **out);
+/* A device that shall reach it is there, or may come: of an isolated one's memory, it itself. */
+bool span_is_reached(const span *sp);
 /*
  * Unmaps it everywhere, then frees the store.  -errno: a device may still reach it, and it is kept until that one is
  * proven quiet.
@@ -156,7 +167,8 @@ int node_check(int node);
 
 /* memory_host.cpp, memory_device.cpp; under room().lock */
 void arena_put_block(arena *a, u64 offset);
-void arenas_trim(bool all); /* closes the empty ones; else of those what a server that is gone may have kept */
+/* Closes the empty ones; else of those what a server that is gone may have kept, or no device is there to reach. */
+void arenas_trim(bool all);
 void device_put_block(device *dev, u64 offset);
 int heap_attach(device *dev);
 void heap_detach(device *dev, bool clear);
@@ -175,6 +187,17 @@ void limbo_run();
 bool limbo_ask();
 /* Waits until what is under way now has ended, a second at most.  False: it has not. */
 bool limbo_drain();
+
+inline bool reaches(const device *dev, const span *sp)
+{
+	return dev->reaches & sp->reach;
+}
+
+/* The bit of host memory that is made for it; for no device, or one that is not isolated: everybody's. */
+inline u32 lends_for(const device *dev)
+{
+	return dev ? dev->lends : reach_common;
+}
 
 inline device_heap *heap_of(const device *dev)
 {

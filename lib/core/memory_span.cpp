@@ -32,7 +32,7 @@ static int usable_of(const device *dev, std::vector<vfio::range> *out)
 	return 0;
 }
 
-static bool reaches(const std::vector<vfio::range> &usable, const span &sp)
+static bool covers(const std::vector<vfio::range> &usable, const span &sp)
 {
 	for (const vfio::range &r : usable)
 		if (sp.iova >= r.start && sp.iova + sp.size - 1 <= r.last)
@@ -137,7 +137,7 @@ static int span_map(span *sp, device *dev)
 	int err;
 
 	/* A device that is gone needs nothing mapped. */
-	if (dev->lost())
+	if (dev->lost() || !reaches(dev, sp))
 		return 0;
 	area.iova = sp->iova;
 	area.size = sp->size;
@@ -201,6 +201,15 @@ static bool is_over(const span &sp)
 	return sp.dead && !sp.in_limbo && !sp.mapped && !sp.retired;
 }
 
+bool span_is_reached(const span *sp)
+{
+	bool reached = sp->reach & reach_common;
+
+	for (const device *dev : room().attached)
+		reached |= dev && reaches(dev, sp);
+	return reached;
+}
+
 bool span_is_suspect(const span *sp)
 {
 	if (sp->retired)
@@ -250,7 +259,7 @@ static int span_map_all(span *sp)
 void span_restore(span *sp)
 {
 	for (device *dev : room().attached)
-		if (dev && !(sp->mapped & bit_of(dev)) && !dev->lost() && span_map(sp, dev))
+		if (dev && !(sp->mapped & bit_of(dev)) && span_map(sp, dev))
 			log_error("%s: copies with this memory fail there", error_text());
 }
 
@@ -270,11 +279,11 @@ int span_remove(span *sp)
 }
 
 /* With an IOVA, mapped nowhere yet. */
-static int span_make(u8 *vaddr, u64 size, span **out)
+static int span_make(const span_spec &what, span **out)
 {
 	u64 iova;
 
-	if (const int err = iova_get(size, &iova))
+	if (const int err = iova_get(what.size, &iova))
 		return err;
 	span *sp = try_emplace(room().spans, iova);
 	if (!sp) {
@@ -282,13 +291,15 @@ static int span_make(u8 *vaddr, u64 size, span **out)
 		return no_memory("the list of what devices reach");
 	}
 	sp->iova = iova;
-	sp->size = size;
-	sp->vaddr = vaddr;
+	sp->size = what.size;
+	sp->vaddr = what.vaddr;
+	sp->reach = what.reach;
+	sp->readonly = what.readonly;
 	*out = sp;
 	return 0;
 }
 
-/* Into all devices, or none. */
+/* Into all devices that shall reach it, or none. */
 static int span_spread(span *sp, span **out)
 {
 	const int err = span_map_all(sp);
@@ -302,28 +313,29 @@ static int span_spread(span *sp, span **out)
 	return why.again(err);
 }
 
-int span_add(u8 *vaddr, u64 size, bool readonly, std::unique_ptr<backing> &store, span **out)
+int span_add(const span_spec &what, std::unique_ptr<backing> &store, span **out)
 {
 	span *sp;
 
-	if (const int err = span_make(vaddr, size, &sp))
+	if (const int err = span_make(what, &sp))
 		return err;
-	sp->readonly = readonly;
 	sp->fd = store ? store->fd.get() : -1;
 	sp->store = std::move(store);
 	return span_spread(sp, out);
 }
 
-int span_add_around(u8 *mem, u64 size, bool readonly, span **out)
+int span_add_around(const span_spec &what, span **out)
 {
-	const u64 at = reinterpret_cast<u64>(mem), first = align_down(at, page_normal), whole = align_up(at + size, page_normal) - first;
+	const u64 at = reinterpret_cast<u64>(what.vaddr), first = align_down(at, page_normal);
+	span_spec pages = what;
 	span *sp;
 
-	if (const int err = span_make(reinterpret_cast<u8 *>(first), whole, &sp))
+	pages.vaddr = reinterpret_cast<u8 *>(first);
+	pages.size = align_up(at + what.size, page_normal) - first;
+	if (const int err = span_make(pages, &sp))
 		return err;
-	sp->readonly = readonly;
 	sp->skip = at - first;
-	sp->used = size;
+	sp->used = what.size;
 	return span_spread(sp, out);
 }
 
@@ -331,7 +343,7 @@ int span_add_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, span *
 {
 	span *sp;
 
-	if (const int err = span_make(vaddr, size, &sp))
+	if (const int err = span_make({vaddr, size, reach_common}, &sp))
 		return err;
 	sp->fd = fd;
 	sp->fd_offset = fd_offset;
@@ -349,7 +361,7 @@ static int spans_check(const device *dev)
 	if (err)
 		return err;
 	for (const auto &[iova, sp] : room().spans)
-		if (!sp.dead && !sp.optional && !reaches(usable, sp))
+		if (!sp.dead && !sp.optional && reaches(dev, &sp) && !covers(usable, sp))
 			return fail(ERANGE, "cannot reach host memory that is pinned already (%llu bytes at IOVA %#llx): "
 					    "open this device before pinning or registering memory", ull(sp.size), ull(iova));
 	return 0;

@@ -22,6 +22,7 @@ struct busy_stamp {
 struct stamp_block {
 	static constexpr u32 count = 2048;
 	u64 *words = nullptr;
+	u32 reach = 0;     /* whose engines reach it */
 	bool old = false;  /* a server that is gone may have kept it: none of them is handed out any more */
 	u32 used = 0;      /* handed out, or busy */
 	u32 first = 0;     /* free ones: not linked in the words, which devices may write */
@@ -72,10 +73,10 @@ static void reap()
 	});
 }
 
-static u64 *take()
+static u64 *take(u32 reach)
 {
 	for (const auto &b : stamps->blocks)
-		if (!b->old && b->used < stamp_block::count) {
+		if (b->reach == reach && !b->old && b->used < stamp_block::count) {
 			const u32 at = b->first;
 
 			b->first = b->next[at];
@@ -85,7 +86,7 @@ static u64 *take()
 	return nullptr;
 }
 
-static int add_words()
+static int add_words(const device *dev)
 {
 	const size_t most = (stamps->blocks.size() + 1) * stamp_block::count;
 	std::unique_ptr<stamp_block> b(new (std::nothrow) stamp_block);
@@ -95,25 +96,26 @@ static int add_words()
 	if (!b || !try_reserve(stamps->blocks, stamps->blocks.size() + 1) ||
 	    (most > stamps->busy.capacity() && !try_reserve(stamps->busy, 2 * most)))
 		return no_memory("the list of time stamps");
-	if (const int err = host_alloc(stamp_block::count * sizeof(u64), -1, &mem))
+	if (const int err = host_alloc(stamp_block::count * sizeof(u64), -1, &mem, dev))
 		return err;
 	b->words = static_cast<u64 *>(mem);
+	b->reach = dev->lends;
 	for (u32 i = 0; i < stamp_block::count; i++)
 		b->next[i] = u16(i + 1);
 	push_reserved(stamps->blocks, std::move(b));
 	return 0;
 }
 
-static u64 *stamp_get()
+static u64 *stamp_get(const device *dev)
 {
 	std::lock_guard guard(stamps->lock);
-	u64 *w = take();
+	u64 *w = take(dev->lends);
 
 	if (!w) {
 		reap();
-		w = take();
+		w = take(dev->lends);
 	}
-	return w || add_words() ? w : take();
+	return w || add_words(dev) ? w : take(dev->lends);
 }
 
 static void stamp_put(const busy_stamp &b)
@@ -149,28 +151,32 @@ void stamps_trim()
 		host_free(b->words);
 }
 
-void stamps_renew()
+void stamps_renew(const device *gone)
 {
 	std::lock_guard guard(stamps->lock);
 
 	for (const auto &b : stamps->blocks)
-		b->old = true;
+		b->old |= b->reach == gone->lends;
 }
 
-record *record_new(bool timing)
+int record_time(record *r, const device *on)
 {
-	u64 *stamp = timing ? stamp_get() : nullptr;
+	r->stamp = stamp_get(on);
+	return r->stamp ? 0 : -ENOMEM;
+}
 
-	if (timing && !stamp)
-		return nullptr;
+record *record_new(const device *on)
+{
 	auto *r = new (std::nothrow) record;
+
 	if (!r) {
-		if (stamp)
-			stamp_put(busy_stamp{.word = stamp});
 		no_memory("a record");
 		return nullptr;
 	}
-	r->stamp = stamp;
+	if (on && record_time(r, on)) {
+		delete r;
+		return nullptr;
+	}
 	return r;
 }
 

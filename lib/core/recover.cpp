@@ -51,9 +51,9 @@ void device_fail(device *dev, int err, const char *why)
 	int none = 0;
 
 	/* First: whoever sees that it is dead is given nothing any more that it reaches. */
-	staging_renew();
+	staging_renew(dev);
 	if (dev->eng->transport().keeps_files())
-		stamps_renew();
+		stamps_renew(dev);
 	if (!dev->dead.compare_exchange_strong(none, err))
 		return;
 	dev->lost_ns.store(now_ns(), std::memory_order_relaxed);

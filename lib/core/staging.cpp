@@ -9,7 +9,7 @@
 
 namespace usdma::core {
 
-/* Buffers that no copy uses now; all of bounce_chunk bytes. */
+/* Buffers that no copy uses now; all of bounce_chunk bytes, and of one reach. */
 struct staging_pool {
 	static constexpr size_t keep = 32;
 	std::mutex lock;
@@ -18,9 +18,19 @@ struct staging_pool {
 	u32 made = 0; /* when those in it were made, by generations … */
 	u32 now = 0;  /* … and the present one: what is older is freed, for a device that is gone may reach it; atomic */
 };
-static constinit immortal<staging_pool> pool;
 
-static u8 *pool_take()
+/* First that of all devices that are not isolated. */
+struct staging_pools {
+	staging_pool of[1 + max_devices];
+};
+static constinit immortal<staging_pools> pools;
+
+static staging_pool *pool_of(const device *dev)
+{
+	return &pools->of[dev->isolated() ? 1 + dev->slot : 0];
+}
+
+static u8 *pool_take(staging_pool *pool)
 {
 	std::lock_guard guard(pool->lock);
 
@@ -28,7 +38,7 @@ static u8 *pool_take()
 }
 
 /* One that is too old; nullptr: there is none, and from now on the pool's are of the present. */
-static u8 *pool_take_old()
+static u8 *pool_take_old(staging_pool *pool)
 {
 	std::lock_guard guard(pool->lock);
 	const u32 now = load_acquire(&pool->now);
@@ -42,7 +52,7 @@ static u8 *pool_take_old()
 }
 
 /* made: the generation when its copy began. */
-static bool pool_put(u8 *mem, u32 made)
+static bool pool_put(staging_pool *pool, u8 *mem, u32 made)
 {
 	std::lock_guard guard(pool->lock);
 
@@ -52,33 +62,38 @@ static bool pool_put(u8 *mem, u32 made)
 	return true;
 }
 
-void staging_renew()
+static void pool_trim(staging_pool *pool)
 {
-	__atomic_fetch_add(&pool->now, 1, __ATOMIC_RELEASE);
-}
-
-void staging_trim()
-{
-	while (u8 *old = pool_take_old())
+	while (u8 *old = pool_take_old(pool))
 		host_free(old);
 }
 
-static int buffer_get(u64 size, u8 **out)
+void staging_renew(const device *gone)
+{
+	__atomic_fetch_add(&pool_of(gone)->now, 1, __ATOMIC_RELEASE);
+}
+
+void staging_trim(const device *gone)
+{
+	pool_trim(pool_of(gone));
+}
+
+int staging::buffer_get(const device *dev, u8 **out)
 {
 	void *mem;
 
-	if (unlikely(load_relaxed(&pool->made) != load_relaxed(&pool->now)))
-		staging_trim();
-	*out = pool_take();
+	if (unlikely(load_relaxed(&from_->made) != load_relaxed(&from_->now)))
+		pool_trim(from_);
+	*out = pool_take(from_);
 	if (*out)
 		return 0;
-	const int err = host_alloc(size, -1, &mem);
+	const int err = host_alloc(chunk, -1, &mem, dev);
 	if (!err)
 		*out = static_cast<u8 *>(mem);
 	return err;
 }
 
-staging::staging(u64 len)
+staging::staging(u64 len, const device *dev) : from_(pool_of(dev))
 {
 	const config &cfg = config_get();
 	const u64 want = (len + cfg.bounce_chunk - 1) / cfg.bounce_chunk;
@@ -86,9 +101,9 @@ staging::staging(u64 len)
 	chunk = cfg.bounce_chunk;
 	/* Whoever knows of the loss of a device finds nothing of its reach used from then on. */
 	devices_note_loss();
-	made_ = load_acquire(&pool->now);
+	made_ = load_acquire(&from_->now);
 	for (; count < std::min({want, u64(cfg.bounce_count), most}); count++) {
-		err_ = buffer_get(chunk, &bufs_[count].mem);
+		err_ = buffer_get(dev, &bufs_[count].mem);
 		if (err_)
 			break;
 	}
@@ -104,7 +119,7 @@ staging::~staging()
 	const kept_error why;
 
 	for (u64 i = 0; i < count; i++)
-		if (!settled_ || !pool_put(bufs_[i].mem, made_))
+		if (!settled_ || !pool_put(from_, bufs_[i].mem, made_))
 			host_free(bufs_[i].mem);
 	why.again(0);
 }

@@ -7,11 +7,13 @@
 namespace usdma::core {
 
 /* A device is gone: no copy that begins from now on uses buffers that it reached. */
-void staging_renew();
+void staging_renew(const device *gone);
 /* … and they are freed now, not by the next copy.  As host_free(). */
-void staging_trim();
+void staging_trim(const device *gone);
 
-/* Staging buffers for one copy of len bytes. */
+struct staging_pool;
+
+/* Staging buffers for one copy of len bytes by this device; len 0: none. */
 class staging {
 public:
 	struct buffer {
@@ -20,7 +22,7 @@ public:
 		bool busy = false;
 	};
 
-	explicit staging(u64 len);
+	staging(u64 len, const device *dev);
 	~staging();
 	staging(const staging &) = delete;
 	staging &operator=(const staging &) = delete;
@@ -36,7 +38,10 @@ public:
 private:
 	static constexpr u64 most = 16;
 
+	int buffer_get(const device *dev, u8 **out);
+
 	buffer bufs_[most];
+	staging_pool *from_;
 	int err_ = 0;
 	u32 made_ = 0;
 	bool settled_ = false;

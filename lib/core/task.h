@@ -69,7 +69,9 @@ int stream_refuses(const stream *s);
 
 /* ---- records ---------------------------------------------------------------------------------------- */
 
-record *record_new(bool timing);
+/* on: the device that stores the time, where it is taken; null: no time, or record_time() later. */
+record *record_new(const device *on);
+int record_time(record *r, const device *on);
 void record_ref(record *r);
 void record_unref(record *r);
 /* Puts it into the ring, with the lane's lock held; false: no room. */
@@ -84,8 +86,8 @@ bool record_passed(const record *r);
 bool record_passed_inside(const record *r);
 /* It is in a ring of a device that is lost, and was not reached there: it never will be. */
 bool record_lost(const record *r);
-/* A server that is gone may have kept the words for time stamps: others serve from now on. */
-void stamps_renew();
+/* A server that is gone may have kept the words for time stamps that it reached: others serve from now on. */
+void stamps_renew(const device *gone);
 /* … and these are given back where nobody uses them any more.  As host_free(). */
 void stamps_trim();
 /* Waits for it; the lane it is on is counted as in use. */

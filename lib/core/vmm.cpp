@@ -208,7 +208,7 @@ static int make_host(physical *p, u64 size)
 	p->fd.reset(memfd_create("usdma-physical", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	if (!p->fd.valid() || memfd_set_size(p->fd.get(), size))
 		return fail_errno("%llu bytes of host memory", ull(size));
-	return foreign_map(p->fd.get(), 0, size, &p->mem);
+	return foreign_map(p->dev, p->fd.get(), 0, size, &p->mem);
 }
 
 int physical_host(device *dev, u64 size, int, physical **out)
@@ -298,6 +298,7 @@ static region region_of(const physical *p, u64 va)
 	r.flags = region_chains | region_shared;
 	r.cls = p->host ? mem_class::host : mem_class::device;
 	r.space = p->carved ? m.space : dma::space::host;
+	r.reach = r.space == dma::space::host ? p->dev->lends : 1u << p->dev->slot;
 	r.page_size = p->carved ? u32(vmm_grain) : 4096;
 	r.delta = (p->carved ? m.dma + p->offset : p->mem.iova) - va;
 	return r;

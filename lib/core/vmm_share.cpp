@@ -106,7 +106,7 @@ static int fill_import(physical *p, share *s)
 		if (!p->fd.valid())
 			return fail_errno("file of shared memory");
 	}
-	return foreign_map(s->data.get(), s->offset, p->size, &p->mem);
+	return foreign_map(p->dev, s->data.get(), s->offset, p->size, &p->mem);
 }
 
 int physical_import(u64 number, device *dev, physical **out)
@@ -223,7 +223,7 @@ static int import_map(import *i)
 {
 	const share *from = i->from;
 	region r;
-	int err = from->data.valid() ? foreign_map(from->data.get(), from->offset, from->size, &i->mem)
+	int err = from->data.valid() ? foreign_map(i->dev, from->data.get(), from->offset, from->size, &i->mem)
 				     : fail(EINVAL, "the key has no memory behind it");
 
 	if (!err)
@@ -236,6 +236,7 @@ static int import_map(import *i)
 	r.kind = region_kind::imported;
 	r.space = dma::space::host;
 	r.slot = u8(i->dev->slot);
+	r.reach = i->dev->lends;
 	r.flags = region_shared;
 	r.delta = i->mem.iova - r.base;
 	return region_add(r, &i->reg);

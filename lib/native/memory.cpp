@@ -14,19 +14,21 @@ static int need_size(const char *call, size_t size)
 	return size ? 0 : fail(EINVAL, "%s: size is 0", call);
 }
 
+static int alloc_for(const char *call, const core::device *dev, size_t size, void **out)
+{
+	const int err = need_size(call, size);
+
+	return err ? err : core::host_alloc(size, dev ? dev->eng->limits().numa_node : -1, out, dev);
+}
+
 int usdma_host_alloc(usdma_device *dev, size_t size, void **out)
 {
-	int node = -1;
-
 	need_pointer(out);
 	*out = nullptr;
-	if (dev) {
-		hold_device(d, dev);
-		node = d->eng->limits().numa_node;
-	}
-	if (const int err = need_size(__func__, size))
-		return err;
-	return core::host_alloc(size, node, out);
+	if (!dev)
+		return alloc_for(__func__, nullptr, size, out);
+	hold_device(d, dev);
+	return alloc_for(__func__, d, size, out);
 }
 
 int usdma_host_free(void *ptr)

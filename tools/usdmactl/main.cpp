@@ -31,7 +31,8 @@ CLI::App *command(CLI::App &app, const char *name, const char *about, const char
 
 void add_device(CLI::App *sub, std::string &where, bool required = true)
 {
-	sub->add_option("DEVICE", where, "DDDD:BB:DD.F, vfio-user:PATH[:trust=no|checked|yes] or sim[:…]")->required(required);
+	sub->add_option("DEVICE", where, "DDDD:BB:DD.F, vfio-user:PATH[:trust=no|checked|yes] or sim[:…], each with [:isolated=yes]")
+		->required(required);
 }
 
 void add_list(CLI::App &app, arguments &a)

@@ -157,9 +157,11 @@ struct fake {
 	dma::completion_record record = {};
 	dma::channel ch = {};
 
-	fake(unsigned slot, u64 memory)
+	fake(unsigned slot, u64 memory, bool isolated = false)
 	{
 		dev.slot = slot;
+		dev.reaches = 1u << slot | (isolated ? 0 : core::reach_common);
+		dev.lends = isolated ? dev.reaches : core::reach_common;
 		dev.spec = "fake";
 		dev.eng = std::make_unique<fake_engine>(memory);
 		dev.lanes.resize(4);

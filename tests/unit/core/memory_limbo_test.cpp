@@ -46,6 +46,34 @@ static void freed_while_busy(void **)
 	assert_int_equal(device_free(again), 0);
 }
 
+/* What an isolated device has under way holds up no memory that it does not reach, and the other way round. */
+static void isolated_holds_nothing_of_others(void **)
+{
+	attached f(0), alone(1, own_memory, true);
+	void *p = pinned(2 * MiB), *own = nullptr, *small = nullptr;
+	const u64 d = on_device(f, MiB);
+	const size_t before = f.vfio().count();
+
+	assert_int_equal(host_alloc(2 * MiB, -1, &own, &alone.dev), 0);
+	assert_int_equal(f.vfio().count(), before);
+	const size_t its = alone.vfio().count();
+	alone.post(3);
+	assert_int_equal(host_free(p), 0);
+	assert_int_equal(device_free(d), 0);
+	assert_int_equal(f.vfio().count(), before - 1);
+	assert_int_equal(host_free(own), 0);
+	assert_int_equal(alone.vfio().count(), its);
+	f.post(3);
+	alone.complete();
+	memory_reclaim();
+	assert_int_equal(alone.vfio().count(), its - 1);
+	f.complete();
+	/* The arena for small ones goes with its device. */
+	assert_int_equal(host_alloc(64, -1, &small, &alone.dev), 0);
+	assert_int_equal(host_free(small), 0);
+	assert_int_equal(host_free(pinned(64)), 0);
+}
+
 /* Work behind a gate is not in a ring yet: it is waited for, and then for the rings. */
 static void freed_behind_a_gate(void **)
 {
@@ -186,6 +214,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		unit(freed_while_busy),
+		unit(isolated_holds_nothing_of_others),
 		unit(freed_behind_a_gate),
 		unit(freed_under_a_lane_lock),
 		unit(alloc_waits_for_limbo),

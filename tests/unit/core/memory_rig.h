@@ -25,7 +25,7 @@ inline constexpr u64 own_memory = 64 * MiB;
 struct attached : fake {
 	bool in = false;
 
-	explicit attached(unsigned slot, u64 memory = own_memory) : fake(slot, memory) { attach(0); }
+	explicit attached(unsigned slot, u64 memory = own_memory, bool isolated = false) : fake(slot, memory, isolated) { attach(0); }
 	void attach(int want);
 	void detach();
 	~attached();

@@ -73,6 +73,12 @@ static void schemes(void **)
 		{"vfio-user:/run/x:y.sock:trust=no", "vfio-user"},
 		{"vfio-user:rel:trust=yes", "vfio-user"},
 		{"vfio-user:rel:trust=checked", "vfio-user"},
+		{"vfio-user:rel:isolated=yes", "vfio-user"},
+		{"vfio-user:rel:isolated=no:trust=no", "vfio-user"},
+		{"vfio-user:rel:trust=no:isolated=yes", "vfio-user"},
+		{"sim:isolated=yes", "sim"},
+		{"sim:mem=1G:isolated=yes", "sim"},
+		{"0000:00:04.0:isolated=yes", "pci"},
 		{"0000:00:04.0", "pci"},
 		{"FfFf:aB:1f.7", "pci"},
 	};
@@ -80,6 +86,8 @@ static void schemes(void **)
 		"", "si", "simx", "Sim", "vfio-user", "vfio-user:", "0000:00:04", "00:04.0", "0000:00:04.8", "0000:00:0g.0",
 		"0000.00:04.0", "0000:00:04.0 ", "0000:00:04.00", "/dev/vfio/1",
 		"sim:trust=no", "0000:00:04.0:trust=no", "vfio-user:rel:trust=maybe", "vfio-user:trust=no", "0000:00:04.0:alone",
+		"sim:isolated=maybe", "sim:isolated=", "isolated=yes", "sim:isolated=yes:isolated=yes", "vfio-user:isolated=yes",
+		"vfio-user:rel:trust=no:trust=no", "sim:trust=no:isolated=yes",
 	};
 	std::string scheme;
 
@@ -92,6 +100,21 @@ static void schemes(void **)
 		assert_int_equal(parse_scheme(b, &scheme), -EINVAL);
 		assert_non_null(strstr(error_text(), b));
 	}
+}
+
+static void options(void **)
+{
+	std::string_view bare;
+	device_options said;
+
+	assert_int_equal(parse_options("vfio-user:/a:b:trust=no:isolated=yes", &bare, &said), 0);
+	assert_string_equal(std::string(bare).c_str(), "vfio-user:/a:b");
+	assert_true(said.isolated && *said.isolated && said.trust == vfio::server_trust::no);
+	assert_int_equal(parse_options("0000:00:04.0:isolated=no", &bare, &said), 0);
+	assert_string_equal(std::string(bare).c_str(), "0000:00:04.0");
+	assert_true(said.isolated && !*said.isolated && !said.trust);
+	assert_int_equal(parse_options("sim:mem=1G", &bare, &said), 0);
+	assert_true(!said.isolated && !said.trust);
 }
 
 static void lists(void **)
@@ -206,7 +229,8 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(fault_texts),	  cmocka_unit_test(fault_errnos),   cmocka_unit_test(reads_faults),
-		cmocka_unit_test(schemes),	  cmocka_unit_test(lists),	    cmocka_unit_test(random_strings),
+		cmocka_unit_test(schemes),	  cmocka_unit_test(options),	    cmocka_unit_test(lists),
+		cmocka_unit_test(random_strings),
 		cmocka_unit_test(unknown_device), cmocka_unit_test(silent_device), cmocka_unit_test(bad_device_string),
 	};
 

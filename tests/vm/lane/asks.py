@@ -175,7 +175,11 @@ def engine_below_streams(guest, to, programs, first):
 
 # Suites that fit into edu's own memory of 3.5 KiB; all run with host memory lent to it, so that each copy passes through it.
 OWN_MEMORY = ("copies",)
+# Run once more with each device in an address space of its own.
+ISOLATED = ("native", "core-peers")
 
+
+LENT = "USDMA_LEND_MEMORY=1 USDMA_POOL_SIZE=8M USDMA_HOST_ARENA=1M"
 
 # What kernel VFIO cannot show, and why.
 NOT_HERE = {
@@ -192,7 +196,9 @@ def suites(guest, to, programs, devices):
             continue
         if name in OWN_MEMORY:
             run_tap(guest, to, f"{name}, own memory", program, arguments, devices[:wants])
-        run_tap(guest, to, name, program, arguments, devices[:wants], "USDMA_LEND_MEMORY=1 USDMA_POOL_SIZE=8M USDMA_HOST_ARENA=1M")
+        run_tap(guest, to, name, program, arguments, devices[:wants], LENT)
+        if name in ISOLATED:
+            run_tap(guest, to, f"{name}, isolated", program, arguments, [d + ":isolated=yes" for d in devices[:wants]], LENT)
 
 
 # ---- the situations -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 #include "tools/sim_sandbox.h"
 
 #include "driver/base/error.h"
+#include "driver/base/foreign_fd.h"
 #include "driver/base/types.h"
 
 #include <cerrno>
@@ -85,6 +86,8 @@ static int add_common(scmp_filter_ctx f)
 		{"clone", {0, SCMP_CMP_MASKED_EQ, thread, thread}},
 		/* A status by descriptor: the C library's fstat. */
 		{"newfstatat", {3, SCMP_CMP_EQ, AT_EMPTY_PATH, 0}},
+		/* The same without asking who serves the file: look_at_file(). */
+		{"statx", {2, SCMP_CMP_EQ, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0}},
 		/* Nothing that is written is ever executed. */
 		{"mmap", {2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0}},
 		{"mprotect", {2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0}},
@@ -205,6 +208,7 @@ int sandbox_confine()
 
 int sandbox_enter()
 {
+	foreign_fd_prepare();
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return fail_errno("cannot give up new privileges");
 	return restrict();

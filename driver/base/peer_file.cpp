@@ -2,6 +2,7 @@
 #include "driver/base/peer_file.h"
 
 #include "driver/base/error.h"
+#include "driver/base/foreign_fd.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,18 +14,12 @@
 
 namespace usdma {
 
-/* What is known of a file without asking its file system, which its owner may serve, and never answer. */
-static int look_at(int fd, struct statx *st)
-{
-	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, st);
-}
-
 static bool lies_with(const struct statx &st, unsigned flags)
 {
 	const unique_fd own(memfd_create("usdma-look", MFD_CLOEXEC | flags));
 	struct statx mine;
 
-	return own.valid() && !look_at(own.get(), &mine) && mine.stx_dev_major == st.stx_dev_major &&
+	return own.valid() && !look_at_file(own.get(), &mine) && mine.stx_dev_major == st.stx_dev_major &&
 	       mine.stx_dev_minor == st.stx_dev_minor;
 }
 
@@ -74,7 +69,7 @@ int peer_file_open(const char *proc, unsigned pid, unsigned fd, int access, peer
 
 	snprintf(path, sizeof(path), "%s/%u/fd/%u", proc, pid, fd);
 	const unique_fd look(open(path, O_PATH | O_CLOEXEC));
-	if (!look.valid() || look_at(look.get(), &st))
+	if (!look.valid() || look_at_file(look.get(), &st))
 		return fail_open(pid, fd);
 	if (!is_memfd(st))
 		return fail(ENOENT, "file %u of process %u is no memfd", fd, pid);
@@ -82,7 +77,7 @@ int peer_file_open(const char *proc, unsigned pid, unsigned fd, int access, peer
 	if (err)
 		return err;
 	/* Sealed: no shorter from now on. */
-	if (look_at(look.get(), &st))
+	if (look_at_file(look.get(), &st))
 		return fail_errno("file %u of process %u", fd, pid);
 	out->size = st.stx_size;
 	out->owner = st.stx_uid;

@@ -38,17 +38,19 @@ int file_map::check(int fd, u64 offset, u64 size, bool writes, struct stat *out)
 {
 	const int flags = fcntl(fd, F_GETFL);
 
-	if (flags < 0 || fstat(fd, out))
+	if (flags < 0)
+		return fail_errno("sim: DMA_MAP: the descriptor");
+	/* Any other file may be one whose pages, and whose length, come when its owner likes, or never (FUSE, a network). */
+	if (flags & O_PATH || (!most_.any_file && fcntl(fd, F_GET_SEALS) < 0))
+		return fail(EINVAL, "sim: DMA_MAP: the descriptor is neither a memfd nor of tmpfs or hugetlbfs: usdma-sim takes "
+				    "other files with --any-file");
+	if (fstat(fd, out))
 		return fail_errno("sim: DMA_MAP: the descriptor");
 	/* Memory, or a file: mapping a device is an act, and may reach what is not the client's to give. */
-	if (!S_ISREG(out->st_mode) || flags & O_PATH)
+	if (!S_ISREG(out->st_mode))
 		return fail(EINVAL, "sim: DMA_MAP: the descriptor is neither memory nor a file");
 	if ((flags & O_ACCMODE) != O_RDWR && ((flags & O_ACCMODE) != O_RDONLY || writes))
 		return fail(EACCES, "sim: DMA_MAP: the descriptor is not open for what the device may do there");
-	/* Any other file may be one whose pages come when its owner likes, or never (FUSE, a network). */
-	if (!most_.any_file && fcntl(fd, F_GET_SEALS) < 0)
-		return fail(EINVAL, "sim: DMA_MAP: the descriptor is neither a memfd nor of tmpfs or hugetlbfs: usdma-sim takes "
-				    "other files with --any-file");
 	if (!range_within(offset, size, u64(out->st_size)))
 		return fail(EINVAL, "sim: DMA_MAP: the file has %" PRIu64 " bytes and the area ends at %" PRIu64,
 			    u64(out->st_size), offset + size);

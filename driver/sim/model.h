@@ -50,6 +50,8 @@ public:
 
 	virtual u32 max_areas() const = 0;
 	virtual int dma_map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 offset) = 0;
+	/* Also such as may never answer. */
+	virtual bool takes_any_file() const { return false; }
 	virtual int dma_unmap(u64 iova, u64 size) = 0;
 	virtual int dma_unmap_all() = 0;
 

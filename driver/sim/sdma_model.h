@@ -37,6 +37,7 @@ public:
 
 	u32 max_areas() const override;
 	int dma_map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 offset) override;
+	bool takes_any_file() const override { return cfg_.any_file; }
 	int dma_unmap(u64 iova, u64 size) override { return m_.space.unmap(iova, size); }
 	int dma_unmap_all() override;
 

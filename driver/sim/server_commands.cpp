@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 
 namespace usdma::sim {
 
@@ -39,18 +38,23 @@ template <class T> static void put(vfio::message_body *body, const T &v)
 }
 
 /* Descriptors that came where none belong are closed with the message; the client hears of it. */
-static int check_fds(const vfio::user_message &m)
+static int check_fds(const vfio::user_message &m, bool any_file)
 {
 	const command c = command(m.head.cmd);
 
-	if (m.fds.empty() || c == command::dma_map || c == command::device_set_irqs)
+	if (m.fds.empty())
 		return 0;
-	return fail(EINVAL, "command %u takes no descriptors, and %zu came", m.head.cmd, m.fds.size());
+	if (c != command::dma_map && c != command::device_set_irqs)
+		return fail(EINVAL, "command %u takes no descriptors, and %zu came", m.head.cmd, m.fds.size());
+	/* Nothing is asked of such a file, and nothing closes it: both may wait for the client. */
+	if (m.fds.any_slow() && !(c == command::dma_map && any_file))
+		return fail(EINVAL, "command %u with a descriptor of a kind that is not taken", m.head.cmd);
+	return 0;
 }
 
 int server::handle(vfio::user_message &m, answer *out)
 {
-	if (const int err = check_fds(m))
+	if (const int err = check_fds(m, model_.takes_any_file()))
 		return err;
 	if (!negotiated_ && command(m.head.cmd) != command::version)
 		return fail(EINVAL, "command %u before VERSION", m.head.cmd);
@@ -264,19 +268,20 @@ int server::do_set_irqs(vfio::user_message &m)
  * inode (with a few other objects, which refuse a write or take it at once), so
  * that no look into /proc is needed, which the sandbox would not let us have.
  */
-static bool is_anonymous(int fd, const struct stat &own)
+static bool is_anonymous(int fd, const struct statx &own)
 {
-	struct stat st;
+	struct statx st;
 
-	return !fstat(fd, &st) && st.st_dev == own.st_dev && st.st_ino == own.st_ino;
+	return !look_at_file(fd, &st) && st.stx_dev_major == own.stx_dev_major && st.stx_dev_minor == own.stx_dev_minor &&
+	       st.stx_ino == own.stx_ino;
 }
 
 static int check_eventfds(const vfio::message_fds &fds)
 {
 	const unique_fd sample(eventfd(0, EFD_CLOEXEC));
-	struct stat own;
+	struct statx own;
 
-	if (!sample.valid() || fstat(sample.get(), &own))
+	if (!sample.valid() || look_at_file(sample.get(), &own))
 		return fail_errno("DEVICE_SET_IRQS: cannot make an eventfd");
 	for (const unique_fd &fd : std::span(fds.data(), fds.size()))
 		if (!is_anonymous(fd.get(), own))

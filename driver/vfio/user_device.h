@@ -82,7 +82,7 @@ private:
 
 	int know_region(unsigned index, region_state **out);
 	int ask_region(unsigned index, u32 argsz, user_message *reply, proto::region_info *info);
-	void take_file(unsigned index, unique_fd fd, u64 offset, region_state *r);
+	void take_file(unsigned index, unique_fd *fd, u64 offset, region_state *r);
 	int take_region(unsigned index, user_message *reply, const proto::region_info &info, region_state *r);
 	int check_access(unsigned index, u64 offset, u64 len, u32 right);
 	int read_part(unsigned index, u64 offset, u8 *buf, u32 len);

@@ -66,7 +66,7 @@ void user_link::stop()
 	shutdown(sock_.get(), SHUT_RDWR);
 	pthread_join(thread_, nullptr);
 	running_ = false;
-	sock_.reset();
+	user_hang_up(std::move(sock_));
 }
 
 void user_link::give_up()
@@ -302,14 +302,10 @@ void user_link::receive()
 /* Nothing that comes now counts; it is read so that a server which is in a send can go on to its end. */
 void user_link::await_end()
 {
-	u8 rest[4096];
-	ssize_t n;
+	const bool came = user_await_end(sock_.get());
 
-	do {
-		n = recv(sock_.get(), rest, sizeof(rest), 0);
-	} while (n > 0 || (n < 0 && errno == EINTR));
 	/* Release: what the server wrote before its end comes before what is done with that memory next. */
-	if (!stopping_.load() && (n == 0 || errno == ECONNRESET))
+	if (!stopping_.load() && came)
 		ended_.store(true, std::memory_order_release);
 }
 

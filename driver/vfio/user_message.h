@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "driver/base/unique_fd.h"
+#include "driver/base/foreign_fd.h"
 #include "driver/vfio/user_proto.h"
 
 #include <cstring>
@@ -74,10 +74,12 @@ private:
 	bool cut_ = false;
 };
 
+/* Nobody waits while they are closed. */
 class message_fds {
 public:
 	message_fds() = default;
 	message_fds(message_fds &&o) noexcept { *this = std::move(o); }
+	~message_fds() { clear(); }
 	message_fds &operator=(message_fds &&o) noexcept
 	{
 		clear();
@@ -92,13 +94,22 @@ public:
 	{
 		if (n_ < proto::our_max_msg_fds)
 			fd_[n_] = std::move(fd);
+		else
+			close_foreign(std::move(fd));
 		n_++;
 	}
 	void clear()
 	{
 		for (unique_fd &fd : *this)
-			fd.reset();
+			close_foreign(std::move(fd));
 		n_ = 0;
+	}
+	bool any_slow() const
+	{
+		for (size_t i = 0; i < size(); i++)
+			if (!closes_at_once(fd_[i].get()))
+				return true;
+		return false;
 	}
 	/* More than our_max_msg_fds came. */
 	bool too_many() const { return n_ > proto::our_max_msg_fds; }

@@ -49,15 +49,15 @@ static bool is_steady(int fd)
 	return seals >= 0 && (seals & F_SEAL_SHRINK) && !is_hugetlb(fd);
 }
 
-void user_device::take_file(unsigned index, unique_fd fd, u64 offset, region_state *r)
+void user_device::take_file(unsigned index, unique_fd *fd, u64 offset, region_state *r)
 {
-	if (!own_server() && opt_.trust != server_trust::yes && !is_steady(fd.get())) {
+	if (!own_server() && opt_.trust != server_trust::yes && !is_steady(fd->get())) {
 		log_warn("%s: region %u is not mapped but read and written by messages: its file is no memfd of small pages that "
 			 "its server has sealed against shrinking; trust=yes maps it all the same", opt_.name.c_str(), index);
 		return;
 	}
 	r->info.flags |= region_mappable;
-	r->fd = std::move(fd);
+	r->fd = std::move(*fd);
 	r->fd_offset = offset;
 }
 
@@ -69,7 +69,7 @@ int user_device::take_region(unsigned index, user_message *reply, const proto::r
 	fresh.info.size = info.size;
 	fresh.info.flags = info.flags & (region_readable | region_writable);
 	if (opt_.trust != server_trust::no && (info.flags & proto::region_flag_mmap) && info.size && !reply->fds.empty())
-		take_file(index, std::move(reply->fds[0]), info.offset, &fresh);
+		take_file(index, &reply->fds[0], info.offset, &fresh);
 	if (info.flags & proto::region_flag_caps) {
 		err = region_parse_caps({reply->body.data(), reply->body.size()}, info.cap_offset, info.size, &fresh.info.mappable);
 		if (err == -ENOMEM)
@@ -261,7 +261,7 @@ static void keep_eventfds(message_fds *fds)
 		if (is_eventfd(fd.get()))
 			continue;
 		log_warn("a vfio-user server's doorbell is no eventfd: it is not used");
-		fd.reset();
+		close_foreign(std::move(fd));
 	}
 }
 

@@ -11,6 +11,8 @@
 namespace usdma::vfio {
 
 static constexpr size_t control_size = CMSG_SPACE(sizeof(int) * proto::our_max_msg_fds);
+/* All that a message can bring (SCM_MAX_FD): what there is no room for the kernel closes, here and at once. */
+static constexpr size_t control_room = CMSG_SPACE(sizeof(int) * 253);
 
 static int peer_gone()
 {
@@ -139,7 +141,7 @@ static void take_fds(msghdr *m, message_fds *fds)
 /* One receive: bytes (0 at the end of the stream), or -errno; -EAGAIN: nothing there. */
 static ssize_t recv_some(int sock, u8 *buf, size_t len, message_fds *fds)
 {
-	alignas(cmsghdr) char control[control_size];
+	alignas(cmsghdr) char control[control_room];
 	iovec iov = {buf, len};
 	msghdr m{};
 	ssize_t n;
@@ -155,6 +157,8 @@ static ssize_t recv_some(int sock, u8 *buf, size_t len, message_fds *fds)
 	if ((m.msg_flags & MSG_CTRUNC) || fds->too_many())
 		return fail(EPROTO, "vfio-user message with more than %u descriptors, or no descriptor free here: "
 			    "see ulimit -n", proto::our_max_msg_fds);
+	if (foreign_full() && fds->any_slow())
+		return fail(EPROTO, "vfio-user message with a descriptor of a kind of which many could not be closed yet");
 	return n;
 }
 
@@ -245,6 +249,43 @@ int user_recv(int sock, deadline first, u64 rest_ms, user_message *out)
 		return pass_over(sock, out, rest);
 	err = recv_all(sock, out->body.data(), out->body.size(), rest, &out->fds);
 	return err ? cut_short(err) : 0;
+}
+
+/* The kernel would close what comes beside it, and wait as long as that takes. */
+static ssize_t pass_rest(int sock, deadline until)
+{
+	message_fds fds;
+	u8 rest[4096];
+	ssize_t n;
+
+	do {
+		fds.clear();
+		n = recv_wait(sock, rest, sizeof(rest), until, &fds);
+	} while (n > 0);
+	return n;
+}
+
+bool user_await_end(int sock)
+{
+	pollfd p = {sock, 0, 0};
+
+	if (pass_rest(sock, deadline::never()) == -ENODEV)
+		return true;
+	/* It sends what nobody takes: no more is read. */
+	while (poll(&p, 1, -1) < 0 && errno == EINTR) {
+	}
+	return p.revents & (POLLHUP | POLLERR);
+}
+
+/* close(2) of a socket closes what waits in its queue, too. */
+void user_hang_up(unique_fd sock)
+{
+	const kept_error why;
+
+	shutdown(sock.get(), SHUT_RDWR);
+	if (pass_rest(sock.get(), deadline::in_ms(0)) != -ENODEV)
+		(void)sock.release();
+	why.again(0); /* that it has ended is nothing to speak of */
 }
 
 } // namespace usdma::vfio

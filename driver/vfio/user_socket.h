@@ -27,10 +27,16 @@ int user_send(int sock, proto::header head, std::span<const iovec> parts, std::s
  * Receives one message.  Waits for its first byte until `first`, then rest_ms
  * for the rest.  -ETIMEDOUT: nothing came; -ENODEV: the peer closed between two
  * messages; -EPROTO: cut short, stalled, longer than our_max_message, shorter
- * than its header, or too many descriptors.  -ENOMEM: there was no memory for its
- * body, and only its head is there; the next one can be received.
+ * than its header, too many descriptors, or one of a kind of which many
+ * could not be closed yet (close_foreign).  -ENOMEM: there was no memory for its body,
+ * and only its head is there; the next one can be received.
  */
 int user_recv(int sock, deadline first, u64 rest_ms, user_message *out);
+
+/* Reads, and lets go of, whatever comes until the peer has ended; true: it has. */
+bool user_await_end(int sock);
+/* Ends the connection without waiting for what the peer sent and nobody read. */
+void user_hang_up(unique_fd sock);
 
 /* What a side says of itself in the VERSION message. */
 struct user_caps {

@@ -5,6 +5,7 @@
  * Run as: hostile_test (USDMA_SIM names the device program).
  */
 #include "tests/support/raw_client.h"
+#include "tests/support/silent_file.h"
 #include "tests/support/sim_process.h"
 #include "tests/support/test.h"
 
@@ -465,6 +466,52 @@ static void filled_doorbell(void **)
 	s.ends();
 }
 
+/* ---- files that hold whoever asks them, or closes them -------------------------------------------------- */
+
+/* Neither the client that goes on, nor the next one, hears anything of it. */
+static void sends_and_goes_on(served &s, int fd)
+{
+	static constexpr u64 free_at = far + far_size, len = 4096;
+	const proto::irq_set_head h = {sizeof(h), proto::irq_set_data_eventfd | proto::irq_set_action_trigger, vfio::irq_msix, 0, 1};
+	rig r(s);
+
+	assert_int_equal(r.client.map(free_at, len, fd), EINVAL);
+	assert_int_equal(r.client.ask(proto::command::device_set_irqs, h, {fd}), EINVAL);
+	assert_int_equal(r.client.ask(proto::command::device_reset, nullptr, 0, {fd}), EINVAL);
+	assert_int_equal(r.client.map(free_at, len), 0);
+	end_silent_file();
+	r.client.close();
+	s.serves();
+	s.ends();
+}
+
+static void file_that_never_answers(void **)
+{
+	served s; /* before: its execve would close the file */
+	const char *why;
+	const int fd = silent_file(&why);
+
+	if (fd < 0) {
+		fprintf(stderr, "# SKIP %s\n", why);
+		skip();
+	}
+	sends_and_goes_on(s, fd);
+	close(fd);
+}
+
+static int end_file(void **)
+{
+	end_silent_file();
+	return 0;
+}
+
+static void socket_that_lingers(void **)
+{
+	served s;
+
+	sends_and_goes_on(s, lingering_socket());
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -473,6 +520,7 @@ int main()
 		cmocka_unit_test(nothing_is_ever_read),
 		cmocka_unit_test(full_eventfd),
 		cmocka_unit_test(filled_doorbell),
+		cmocka_unit_test_teardown(file_that_never_answers, end_file), cmocka_unit_test(socket_that_lingers),
 	};
 
 	if (!getenv("USDMA_SIM")) {

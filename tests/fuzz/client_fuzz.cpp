@@ -3,9 +3,11 @@
  * A server's bytes into the vfio-user client: each message of the client is
  * answered from the input (control byte, length, body), until it is used up and
  * the server hangs up.  Control: bit 0 true header of a reply, else raw bytes;
- * bit 1 error; bits 2, 3 descriptors; bit 4 a DMA_READ or DMA_WRITE before it.
+ * bit 1 error; bits 2, 3 descriptors; bit 4 a DMA_READ or DMA_WRITE before it;
+ * bit 5 a byte for each descriptor, in front of the body, says of which kind it is.
  */
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/kinds.h"
 
 #include "driver/base/log.h"
 #include "driver/vfio/user_client.h"
@@ -59,17 +61,23 @@ static bool answer(int sock, const vfio::user_message &m, input &in)
 {
 	const u8 control = in.get<u8>();
 	const size_t want = in.get<u8>();
+	std::vector<unique_fd> own;
 	std::vector<int> fds;
 	size_t len;
 
 	if (control & 0x10)
 		ask_for_memory(sock, in);
+	for (u8 bit = 4; control & 0x20 && bit <= 8; bit *= 2)
+		if (unique_fd fd(control & bit ? descriptor_of(in.get<u8>()) : -1); fd.valid()) {
+			fds.push_back(fd.get());
+			own.push_back(std::move(fd));
+		}
 	const u8 *body = in.run(want, &len);
 	if (!(control & 1))
 		return send(sock, body, len, MSG_NOSIGNAL) >= 0;
-	if (control & 4)
+	if (control & 4 && !(control & 0x20))
 		fds.push_back(common().memory.get());
-	if (control & 8)
+	if (control & 8 && !(control & 0x20))
 		fds.push_back(common().event.get());
 	const proto::header h = {m.head.id, m.head.cmd, 0, proto::type_reply | (control & 2 ? u32(proto::flag_error) : 0), control & 2 ? u32(control) : 0};
 	const iovec part = {const_cast<u8 *>(body), len};
@@ -126,6 +134,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		return 0;
 	log_set_level(log_level::none);
 	common();
+	prepare_kinds();
 	const int before = next_descriptor();
 	{
 		std::unique_ptr<vfio::device> dev;
@@ -139,6 +148,6 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		dev.reset();
 		t.join();
 	}
-	must_hold(next_descriptor() == before);
+	must_hold(descriptors_are_back_at(before));
 	return 0;
 }

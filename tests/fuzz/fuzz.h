@@ -73,5 +73,7 @@ private:
 
 /* The lowest descriptor that is free: it rises when one leaks. */
 int next_descriptor();
+/* It is this one, or becomes it: threads of the library may still be closing some (close_foreign). */
+bool descriptors_are_back_at(int lowest);
 
 } // namespace usdma::fuzz

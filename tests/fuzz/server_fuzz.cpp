@@ -3,8 +3,11 @@
  * A client's bytes into the vfio-user server.  The input is a row of records: a
  * control byte, then a message.  Bit 7: raw bytes; else a frame with a true
  * header around the body, of command (bits 0-3), with descriptors (bits 4-6).
+ * The first byte: bit 0 VERSION comes first, bit 1 a byte for each descriptor
+ * says of which kind it is.
  */
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/kinds.h"
 
 #include "driver/base/log.h"
 #include "driver/sim/sdma_model.h"
@@ -50,6 +53,24 @@ static void say_hello(int sock)
 	vfio::user_send(sock, h, {&part, 1}, {}, deadline::in_ms(1000));
 }
 
+/* Ours no more when they are sent. */
+static void say_with_kinds(int sock, u8 control, input &in)
+{
+	const proto::header h = {2, u16(control & 15), 0, proto::type_command, 0};
+	const size_t want = in.get<u8>();
+	std::vector<unique_fd> own;
+	std::vector<int> fds;
+	size_t len;
+
+	for (u8 bit = 0x10; bit < 0x80; bit <<= 1)
+		if (unique_fd fd(control & bit ? descriptor_of(in.get<u8>()) : -1); fd.valid()) {
+			fds.push_back(fd.get());
+			own.push_back(std::move(fd));
+		}
+	const iovec part = {const_cast<u8 *>(in.run(want, &len)), len};
+	vfio::user_send(sock, h, {&part, 1}, fds, deadline::in_ms(1000));
+}
+
 static void say_frame(int sock, u8 control, const u8 *body, size_t len, const files &f)
 {
 	const proto::header h = {2, u16(control & 15), 0, proto::type_command, 0};
@@ -69,10 +90,15 @@ static void talk(int sock, input in)
 {
 	static const files f;
 
-	if (in.get<u8>() & 1)
+	const u8 first = in.get<u8>();
+	if (first & 1)
 		say_hello(sock);
 	while (!in.empty()) {
 		const u8 control = in.get<u8>();
+		if (first & 2 && !(control & 0x80)) {
+			say_with_kinds(sock, control, in);
+			continue;
+		}
 		const size_t want = in.get<u8>();
 		size_t len;
 		const u8 *body = in.run(want, &len);
@@ -100,6 +126,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	if (size > max_input)
 		return 0;
 	log_set_level(log_level::none);
+	prepare_kinds();
 	talk(-1, input(nullptr, 0)); /* makes the files, before descriptors are counted */
 	const int before = next_descriptor();
 	{
@@ -116,6 +143,6 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		drain(ours.get());
 		t.join();
 	}
-	must_hold(next_descriptor() == before);
+	must_hold(descriptors_are_back_at(before));
 	return 0;
 }

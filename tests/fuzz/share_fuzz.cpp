@@ -5,6 +5,7 @@
  * either the words of a page or, with bit 4 of how, a key.
  */
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/kinds.h"
 
 #include "driver/base/unique_fd.h"
 #include "lib/core/share.h"
@@ -53,9 +54,11 @@ static int end_of_pipe()
 	return ends[0];
 }
 
-/* Every kind of descriptor that a process can have; -1: a number that is none. */
+/* Every kind of descriptor that a process can have; -1: a number that is none.  With bit 7: see kinds.h. */
 static int file_of(u8 kind)
 {
+	if (kind & 0x80)
+		return descriptor_of(kind & 0x7f);
 	switch (kind % 14) {
 	case 0:
 		return memory(page_bytes, good_seals);
@@ -86,6 +89,12 @@ static int file_of(u8 kind)
 	default:
 		return -1;
 	}
+}
+
+/* Whoever asks it waits. */
+static bool is_silent(u8 kind)
+{
+	return kind & 0x80 && (kind & 0x7f) % kinds == silent_kind;
 }
 
 static void fill(share_page *p, input *in, u8 how, const share_page &model, int data)
@@ -134,13 +143,15 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
 	static share *model;
 	input in(data, size);
-	const unique_fd paper(file_of(in.get<u8>())), behind(file_of(in.get<u8>()));
+	const u8 paper_kind = in.get<u8>(), behind_kind = in.get<u8>();
+	const unique_fd paper(file_of(paper_kind)), behind(file_of(behind_kind));
 	const u8 how = in.get<u8>();
 	const u32 kind = in.get<u8>() % 6;
 	share_page page;
 	struct stat st;
 	size_t len;
 
+	prepare_kinds();
 	if (!model)
 		must_hold(!share_export({share_kind::memory, true, -1, 0, 0, 0}, false, &model));
 	if (how & raw_key) {
@@ -150,9 +161,9 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		return 0;
 	}
 	fill(&page, &in, how, *model->page, behind.get());
-	if (pwrite(paper.get(), &page, sizeof(page), 0) < 0)
+	if (!is_silent(paper_kind) && pwrite(paper.get(), &page, sizeof(page), 0) < 0)
 		must_hold(errno != EIO);
-	const bool known = behind.valid() && !fstat(behind.get(), &st);
+	const bool known = behind.valid() && !is_silent(behind_kind) && !fstat(behind.get(), &st);
 	import(key_of(model, kind, paper.get()), kind, how, known ? size_t(st.st_size) : 0);
 	return 0;
 }

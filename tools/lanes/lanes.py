@@ -34,9 +34,9 @@ def asan(run):
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"})
 
 
-@lane("tsan", "ThreadSanitizer; unit and integration tests", BUILD)
+@lane("tsan", "ThreadSanitizer; unit and integration tests, hostile servers and clients", BUILD)
 def tsan(run):
-    suites = ["unit", "integration"]
+    suites = ["unit", "integration", "threads"]
     run.build("-Db_sanitize=thread", *SANITIZED, suites=suites)
     # g++ 12's run time knows address layouts of up to 28 random bits: beyond, it runs without randomisation.
     run.test(*without_randomisation(run), suites=suites, patience=6,

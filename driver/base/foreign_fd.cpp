@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/foreign_fd.h"
+
+#include "driver/base/thread.h"
+
+#include <atomic>
+#include <cstdint>
+#include <fcntl.h>
+#include <linux/memfd.h>
+
+namespace usdma {
+
+static constexpr u32 most_slow = 64;
+static std::atomic<u32> slow{0}; /* not closed yet */
+
+int look_at_file(int fd, struct statx *st)
+{
+	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, st);
+}
+
+/* Asked once: in a sandbox there are no paths. */
+static const struct statx &root_directory()
+{
+	static const struct statx root = [] {
+		struct statx st{};
+
+		return statx(AT_FDCWD, "/", AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &st) ? decltype(st){} : st;
+	}();
+
+	return root;
+}
+
+void foreign_fd_prepare()
+{
+	root_directory();
+}
+
+/* Number 0 of many file systems that are on no disk: FUSE's and those of networks among them. */
+static bool is_on_disk(const struct statx &st)
+{
+	const struct statx &root = root_directory();
+
+	return st.stx_dev_major || (root.stx_dev_minor == st.stx_dev_minor && !root.stx_dev_major && root.stx_dev_minor);
+}
+
+/* A socket's queue may hold others; what a device does then its driver knows. */
+bool closes_at_once(int fd)
+{
+	const int flags = fcntl(fd, F_GETFL);
+	struct statx st;
+
+	if (flags < 0 || flags & O_PATH || fcntl(fd, F_GET_SEALS) >= 0)
+		return true;
+	if (look_at_file(fd, &st))
+		return false;
+	switch (st.stx_mode & S_IFMT) {
+	case 0: /* the kernel's own kinds */
+	case S_IFIFO:
+		return true;
+	case S_IFREG:
+	case S_IFDIR:
+		return is_on_disk(st);
+	}
+	return false;
+}
+
+static void *close_it(void *fd)
+{
+	close(int(reinterpret_cast<intptr_t>(fd)));
+	slow.fetch_sub(1, std::memory_order_relaxed);
+	return nullptr;
+}
+
+void close_foreign(unique_fd fd)
+{
+	pthread_t thread;
+
+	if (!fd.valid() || closes_at_once(fd.get()))
+		return;
+	slow.fetch_add(1, std::memory_order_relaxed);
+	if (!thread_start(&thread, "usdma-close", close_it, reinterpret_cast<void *>(intptr_t(fd.get()))))
+		pthread_detach(thread);
+	(void)fd.release();
+}
+
+bool foreign_full()
+{
+	return slow.load(std::memory_order_relaxed) >= most_slow;
+}
+
+} // namespace usdma

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""usdma.spdx.json against what the libraries and programs load (readelf) and were compiled from (ninja), by the packages of Debian.  TAP.
+
+sbom.py BUILD_DIR SBOM FILE...
+"""
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+count = failed = 0
+# The C library's and the compiler's own headers belong to what is loaded.
+BASE = re.compile(r"(libc6|linux-libc|libstdc\+\+-\d+|libgcc-\d+|libcrypt|systemtap-sdt)-dev$|(cpp|gcc|g\+\+)-\d+$|python3|libpython3|libexpat1-dev")
+# Debian's names of what has another.
+NAMES = {"libcli11-dev": "CLI11", "nlohmann-json3-dev": "nlohmann_json", "pybind11-dev": "pybind11"}
+
+
+def point(ok, name, log=""):
+    global count, failed
+    count += 1
+    failed += not ok
+    print(f"{'ok' if ok else 'not ok'} {count} - {name}")
+    if not ok:
+        print("".join(f"# {line}\n" for line in log.splitlines()[-30:]), end="")
+
+
+def said(*words, cwd=None):
+    return subprocess.run(words, capture_output=True, text=True, check=False, cwd=cwd).stdout
+
+
+@functools.cache
+def owner(path):
+    """The Debian package of a file, under whichever of its names that knows it."""
+    real = os.path.realpath(path)
+    for name in (real, "/usr" + real, real.removeprefix("/usr")):
+        found = re.match(r"([^:,]+)", said("dpkg-query", "-S", name))
+        if found:
+            return found[1]
+    return None
+
+
+@functools.cache
+def version(package):
+    """The upstream's."""
+    text = said("dpkg-query", "-W", "-f", "${Version}\n", package).splitlines()
+    return re.sub(r"^\d+:|[-+~][^-]*$", "", text[0]) if text else "?"
+
+
+def form(doc):
+    lacks = [k for k in ("spdxVersion", "dataLicense", "SPDXID", "name", "documentNamespace", "creationInfo") if not doc.get(k)]
+    ids = [p["SPDXID"] for p in doc["packages"]]
+    wrong = [p["SPDXID"] for p in doc["packages"] if not re.fullmatch(r"SPDXRef-[A-Za-z0-9.-]+", p["SPDXID"]) or not p["name"] or
+             "downloadLocation" not in p]
+    ends = {r[k] for r in doc["relationships"] for k in ("spdxElementId", "relatedSpdxElement")}
+    point(doc["spdxVersion"] == "SPDX-2.3" and not lacks and not wrong and len(ids) == len(set(ids)) and ends <= set(ids),
+          "SPDX 2.3: what it must have, and each part once", f"{lacks} {wrong} {ends - set(ids)}")
+
+
+def soname_of(path):
+    return (re.findall(r"\(SONAME\).*\[(.+)\]", said("readelf", "-dW", path)) or [os.path.basename(path)])[0]
+
+
+def links(doc, parts, path):
+    mine = next((i for i, p in parts.items() if p.get("packageFileName") == soname_of(path)), None)
+    named = {parts[r["relatedSpdxElement"]].get("packageFileName") for r in doc["relationships"]
+             if r["spdxElementId"] == mine and r["relationshipType"] == "DYNAMIC_LINK"}
+    needed = set(re.findall(r"\(NEEDED\).*\[(.+)\]", said("readelf", "-dW", path)))
+    point(mine and needed and named == needed, f"{os.path.basename(path)}: what it loads", f"differ: {named ^ needed}")
+    for name, at in re.findall(r"(\S+) => (/\S+)", said("ldd", path)):
+        if name in needed and owner(at):
+            claimed = [p["versionInfo"] for p in parts.values() if p.get("packageFileName") == name]
+            real = version(owner(at))
+            point(claimed and (real.startswith(claimed[0]) or claimed[0].startswith(real)),
+                  f"{os.path.basename(path)}: {name} is of version {real}", str(claimed))
+
+
+def compiled_from(build):
+    """Debian packages of the headers in what is installed."""
+    text = said("ninja", "-C", build, "-t", "deps")
+    found = {}
+    for block in re.split(r"\n\n", text):
+        target = block.lstrip().split(":")[0]
+        if target.startswith(("driver/", "lib/", "tools/")):
+            for header in re.findall(r"^\s+(/usr/include/\S+)", block, re.M):
+                found.setdefault(header, target)
+    lines = said("dpkg-query", "-S", *{os.path.realpath(h) for h in found}).splitlines()
+    packages = {name.split(":")[0] for line in lines if ": /" in line for name in line.rsplit(": /", 1)[0].split(", ")}
+    return {p for p in packages if not BASE.match(p)}
+
+
+def compiled_in(doc, parts, build, linked):
+    claimed = {parts[r["relatedSpdxElement"]]["name"]: parts[r["relatedSpdxElement"]]["versionInfo"] for r in doc["relationships"]
+               if r["relationshipType"] == "STATIC_LINK"}
+    loaded = {owner(at) for at in linked} - {None}
+    real = {}
+    for package in compiled_from(build):
+        source = said("dpkg-query", "-W", "-f", "${source:Package}\n", package).splitlines()[0]
+        if source not in {said("dpkg-query", "-W", "-f", "${source:Package}\n", p).splitlines()[0] for p in loaded}:
+            real[NAMES.get(package, "boost" if package.startswith("libboost") else package)] = version(package)
+    point(real and set(real) == set(claimed), "what is compiled in", f"differ: {set(real) ^ set(claimed)}")
+    for name in sorted(set(real) & set(claimed)):
+        point(real[name].startswith(claimed[name]), f"{name} is of version {real[name]}", claimed[name])
+
+
+def supported(doc):
+    """The table of SECURITY.md names the version that is built; where reports go is said as long as there is no address."""
+    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    with open(os.path.join(top, "SECURITY.md"), encoding="utf-8") as f:
+        text = f.read()
+    now = next(p["versionInfo"] for p in doc["packages"] if p["SPDXID"] == "SPDXRef-usdma")
+    row = re.search(r"^\| (\S+), the latest release \| yes \|$", text, re.M)
+    point(row is not None and now.startswith(row[1] + "."), f"SECURITY.md: {now} is supported", str(row))
+    with open(os.path.join(top, "debian/control"), encoding="utf-8") as f:
+        nobody = re.search(r"^Maintainer: .*\.invalid>$", f.read(), re.M)
+    point(nobody and "no mail address of its own" in text, "SECURITY.md: there is no mail address, and debian/control has none", text[:400])
+
+
+def main():
+    build, sbom, *files = sys.argv[1:]
+    if not shutil.which("dpkg-query") or not owner("/bin/sh"):
+        print("1..0 # SKIP no packages of Debian here")
+        return 0
+    with open(sbom, encoding="utf-8") as f:
+        doc = json.load(f)
+    parts = {p["SPDXID"]: p for p in doc["packages"]}
+    form(doc)
+    supported(doc)
+    linked = set()
+    for path in files:
+        links(doc, parts, path)
+        linked |= {at for _, at in re.findall(r"(\S+) => (/\S+)", said("ldd", path))}
+    compiled_in(doc, parts, build, linked)
+    print(f"1..{count}")
+    return 1 if failed or not count else 0
+
+
+sys.exit(main())

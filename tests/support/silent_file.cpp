@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/support/silent_file.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef TEST_FUSE
+#define FUSE_USE_VERSION 31
+#include <fuse3/fuse_lowlevel.h>
+#endif
+
+namespace usdma::test {
+
+#ifdef TEST_FUSE
+
+/* A byte and a descriptor. */
+struct fd_message {
+	fd_message()
+	{
+		head.msg_iov = &part;
+		head.msg_iovlen = 1;
+		head.msg_control = control;
+		head.msg_controllen = sizeof(control);
+	}
+	alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+	char byte = 0;
+	iovec part = {&byte, 1};
+	msghdr head = {};
+};
+
+static void send_fd(int to, int fd)
+{
+	fd_message m;
+
+	if (fd < 0)
+		_exit(1);
+	cmsghdr *c = CMSG_FIRSTHDR(&m.head);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	sendmsg(to, &m.head, 0);
+}
+
+/* -1: the other side ended. */
+static int receive_fd(int from)
+{
+	fd_message m;
+	int fd = -1;
+
+	if (recvmsg(from, &m.head, MSG_CMSG_CLOEXEC) == 1)
+		if (const cmsghdr *c = CMSG_FIRSTHDR(&m.head))
+			memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	return fd;
+}
+
+static constexpr fuse_ino_t root = 1, file = 2;
+
+static struct stat status_of(fuse_ino_t ino)
+{
+	struct stat st = {};
+
+	st.st_ino = ino;
+	st.st_nlink = 1;
+	st.st_mode = ino == root ? S_IFDIR | 0755 : S_IFREG | 0666;
+	st.st_size = 1 << 20;
+	return st;
+}
+
+/* What is opened is known, and nothing of it is remembered: the next question goes without an answer, as all others. */
+static void look_up(fuse_req_t r, fuse_ino_t, const char *)
+{
+	fuse_entry_param e = {};
+
+	e.ino = file;
+	e.attr = status_of(file);
+	fuse_reply_entry(r, &e);
+}
+
+static void open_it(fuse_req_t r, fuse_ino_t, fuse_file_info *info)
+{
+	fuse_reply_open(r, info);
+}
+
+static void attributes(fuse_req_t r, fuse_ino_t ino, fuse_file_info *)
+{
+	const struct stat st = status_of(ino);
+
+	if (ino == root)
+		fuse_reply_attr(r, &st, 1);
+}
+
+static void say_nothing(fuse_req_t, fuse_ino_t, fuse_file_info *) {}
+
+static void say_yes(fuse_req_t r, fuse_ino_t, fuse_file_info *)
+{
+	fuse_reply_err(r, 0);
+}
+
+[[noreturn]] static void open_and_send(int to, const char *where)
+{
+	char path[64];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(path, sizeof(path), "%s/silent", where);
+	send_fd(to, open(path, O_RDWR | O_CLOEXEC));
+	for (;;)
+		pause();
+}
+
+/* In a mount namespace of its own: nothing is left when it ends. */
+[[noreturn]] static void be_file_system(int to, bool closes)
+{
+	fuse_lowlevel_ops ops = {};
+	char name[] = "silent", where[] = "/tmp";
+	char *words[] = {name, nullptr};
+	fuse_args args = FUSE_ARGS_INIT(1, words);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	ops.lookup = look_up, ops.getattr = attributes, ops.open = open_it;
+	ops.flush = ops.release = closes ? say_yes : say_nothing;
+	fuse_session *s = !unshare(CLONE_NEWNS) && !mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ?
+		fuse_session_new(&args, &ops, sizeof(ops), nullptr) : nullptr;
+	if (!s || fuse_session_mount(s, where))
+		_exit(1);
+	if (!fork()) {
+		close(fuse_session_fd(s)); /* the other's is the last */
+		open_and_send(to, where);
+	}
+	close(to); /* whoever waits for it hears of the other's end */
+	fuse_session_loop(s);
+	_exit(0);
+}
+
+static pid_t server = -1;
+
+static int make(const char **why, bool closes)
+{
+	int two[2], fd;
+
+	*why = "no FUSE can be mounted here: not root, or no /dev/fuse";
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, two))
+		return -1;
+	server = fork();
+	if (!server) {
+		close(two[0]);
+		be_file_system(two[1], closes);
+	}
+	close(two[1]);
+	fd = receive_fd(two[0]);
+	close(two[0]);
+	return fd;
+}
+
+/* Whatever waits for it hears of its end. */
+void end_silent_file()
+{
+	if (server > 0 && !kill(server, SIGKILL))
+		waitpid(server, nullptr, 0);
+	server = -1;
+}
+
+#else
+
+static int make(const char **why, bool)
+{
+	*why = "the tests were built without libfuse3 (libfuse3-dev)";
+	return -1;
+}
+
+void end_silent_file() {}
+
+#endif
+
+int silent_file(const char **why, bool closes)
+{
+	return make(why, closes);
+}
+
+int lingering_socket()
+{
+	const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	const linger hour = {1, 3600};
+	sockaddr_in at = {};
+	socklen_t len = sizeof(at);
+	char data[4096] = {};
+
+	at.sin_family = AF_INET;
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (bind(listener, reinterpret_cast<sockaddr *>(&at), len) || listen(listener, 1) ||
+	    getsockname(listener, reinterpret_cast<sockaddr *>(&at), &len) || connect(fd, reinterpret_cast<sockaddr *>(&at), len))
+		abort();
+	while (send(fd, data, sizeof(data), MSG_DONTWAIT) > 0) {
+	}
+	if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof(hour)))
+		abort();
+	/* The listener stays open: nobody takes the connection from it, or refuses it. */
+	return fd;
+}
+
+} // namespace usdma::test

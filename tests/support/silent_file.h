@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Descriptors that hold whoever uses or closes them: a file of a file system
+ * (FUSE) whose process answers no more once it is open, and a socket that
+ * lingers for what nobody reads.
+ */
+#pragma once
+
+namespace usdma::test {
+
+/*
+ * -1: none can be had here, and *why says why.  To be called before there are threads; whoever inherits it, and closes
+ * it, waits, until end_silent_file has ended what serves it.  One at a time.  closes: that alone is answered.
+ */
+int silent_file(const char **why, bool closes = false);
+void end_silent_file();
+/* A TCP connection to nobody who reads, its buffers full: close(2) of the last descriptor of it waits for an hour. */
+int lingering_socket();
+
+} // namespace usdma::test

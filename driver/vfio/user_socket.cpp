@@ -277,14 +277,20 @@ bool user_await_end(int sock)
 	return p.revents & (POLLHUP | POLLERR);
 }
 
+static bool drained(int sock)
+{
+	return pass_rest(sock, deadline::in_ms(0)) == -ENODEV;
+}
+
 /* close(2) of a socket closes what waits in its queue, too. */
 void user_hang_up(unique_fd sock)
 {
 	const kept_error why;
 
 	shutdown(sock.get(), SHUT_RDWR);
-	if (pass_rest(sock.get(), deadline::in_ms(0)) != -ENODEV)
-		(void)sock.release();
+	/* Nobody sends any more: what ended the first look (too many, no memory) lies behind the second one. */
+	if (!drained(sock.get()) && !drained(sock.get()))
+		close_foreign(std::move(sock));
 	why.again(0); /* that it has ended is nothing to speak of */
 }
 

@@ -47,7 +47,7 @@ static u8 *pool_take_old(staging_pool *pool)
 		return nullptr;
 	if (pool->n)
 		return pool->free[--pool->n];
-	pool->made = now;
+	store_relaxed(&pool->made, now); /* looked at without the lock */
 	return nullptr;
 }
 

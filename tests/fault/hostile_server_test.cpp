@@ -525,10 +525,11 @@ static int set_up(void **)
 static int tear_down(void **)
 {
 	end_silent_file();
-	if (silent >= 0)
-		close(std::exchange(silent, -1));
 	program.reset();
 	link_between.reset();
+	/* Its threads, which took copies of it, have ended. */
+	if (silent >= 0)
+		close(std::exchange(silent, -1));
 	end_sim(sim, SIGTERM);
 	unlink((folder + "/between").c_str());
 	return rmdir(folder.c_str());

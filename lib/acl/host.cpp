@@ -12,12 +12,13 @@ static aclError check_config(const char *call, const aclrtMallocConfig *cfg)
 		return bad_arg(call, "cfg->attrs is NULL and numAttrs is %zu", cfg->numAttrs);
 	for (size_t i = 0; i < cfg->numAttrs; i++) {
 		const aclrtMallocAttribute &a = cfg->attrs[i];
+		const u32 what = number_in(a.attr);
 
-		if (a.attr == ACL_RT_MEM_ATTR_VA_FLAG && a.value.vaFlag == 1)
+		if (what == ACL_RT_MEM_ATTR_VA_FLAG && a.value.vaFlag == 1)
 			return unsupported(call, "cfg->attrs[%zu]: one address for host and device (VA_FLAG 1)", i);
-		if (a.attr != ACL_RT_MEM_ATTR_MODULE_ID && a.attr != ACL_RT_MEM_ATTR_VA_FLAG)
-			return fault(call, ACL_ERROR_RT_PARAM_INVALID, "cfg->attrs[%zu]: attribute %d is not for host memory", i,
-				     a.attr);
+		if (what != ACL_RT_MEM_ATTR_MODULE_ID && what != ACL_RT_MEM_ATTR_VA_FLAG)
+			return fault(call, ACL_ERROR_RT_PARAM_INVALID, "cfg->attrs[%zu]: attribute %u is not for host memory", i,
+				     what);
 	}
 	return ACL_SUCCESS;
 }

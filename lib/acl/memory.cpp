@@ -58,13 +58,13 @@ static aclError check_config(const char *call, const aclrtMallocConfig *cfg)
 		return bad_arg(call, "cfg->attrs is NULL and numAttrs is %zu", cfg->numAttrs);
 	for (size_t i = 0; i < cfg->numAttrs; i++) {
 		const aclrtMallocAttribute &a = cfg->attrs[i];
+		const u32 what = number_in(a.attr);
 		const held_context c;
 
-		if (a.attr == ACL_RT_MEM_ATTR_MODULE_ID || (a.attr == ACL_RT_MEM_ATTR_DEVICE_ID && c &&
-							     a.value.deviceId == u32(c->id)))
+		if (what == ACL_RT_MEM_ATTR_MODULE_ID || (what == ACL_RT_MEM_ATTR_DEVICE_ID && c && a.value.deviceId == u32(c->id)))
 			continue;
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "cfg->attrs[%zu]: attribute %d is not for device memory, "
-			     "or names another device than the current one", i, a.attr);
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "cfg->attrs[%zu]: attribute %u is not for device memory, "
+			     "or names another device than the current one", i, what);
 	}
 	return ACL_SUCCESS;
 }

@@ -9,7 +9,19 @@
 #include "lib/acl/report.h"
 #include "lib/core/hold.h"
 
+#include <cstring>
+
 namespace usdma::acl {
+
+/* What stands in the caller's memory for an enumerator: any number may, and none that is not one is to be read as one. */
+template <class E> inline u32 number_in(const E &e)
+{
+	u32 n;
+
+	static_assert(sizeof(e) == sizeof(n));
+	memcpy(&n, &e, sizeof(n));
+	return n;
+}
 
 inline constexpr unsigned sys_opts = 4;
 

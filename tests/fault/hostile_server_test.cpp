@@ -525,9 +525,9 @@ static int set_up(void **)
 static int tear_down(void **)
 {
 	end_silent_file();
-	program.reset();
+	/* Its threads speak to the program, and take copies of the file. */
 	link_between.reset();
-	/* Its threads, which took copies of it, have ended. */
+	program.reset();
 	if (silent >= 0)
 		close(std::exchange(silent, -1));
 	end_sim(sim, SIGTERM);

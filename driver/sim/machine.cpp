@@ -57,8 +57,12 @@ void interrupts::retire(std::span<unique_fd> fds)
 	if (!any || space_.quiesce())
 		return;
 	log_warn("sim: a unit does not let go of an interrupt's eventfd");
+	/* Without memory to keep them in they stay open for good. */
+	const bool kept = try_reserve(stuck_, stuck_.size() + fds.size());
 	for (unique_fd &fd : fds)
-		if (fd.valid() && !try_push(stuck_, std::move(fd)))
+		if (fd.valid() && kept)
+			push_reserved(stuck_, std::move(fd));
+		else
 			(void)fd.release();
 }
 

@@ -44,7 +44,7 @@ static u32 fair_share()
 	static constexpr u32 per_cpu = 4, least = 17;
 	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
-	return std::max(least, 1 + per_cpu * u32(std::clamp(cpus, 1l, 4096l)));
+	return std::max(least, 1 + per_cpu * u32(std::clamp(cpus, 1L, 4096L)));
 }
 
 int kernel_device::irq(unsigned index, irq_info *out)

@@ -53,27 +53,28 @@ bool unit::run_channel(hw_channel &ch)
 }
 
 /*
- * The client may change the ring at any time: each word is read once, and what was
- * read is checked and run.  Word by word from register to register: a copy of a copy
- * would wait for the first to leave the store buffer.
+ * The client may change the ring at any time: each part is read once, and what was
+ * read is checked and run.  In few accesses: it writes the next slots meanwhile, and
+ * each one may have to fetch the line from its CPU again.
  */
 static inline void read_descriptor(const descriptor *slot, descriptor *out)
 {
-#ifdef __clang_analyzer__ /* which takes what is stored as words for never set */
+	static_assert(sizeof(descriptor) == 8 * sizeof(u64) && alignof(descriptor) >= 16);
+#if defined(__clang_analyzer__) /* which takes what is stored as words for never set */
 	*out = *slot;
-#else
+#elif defined(__SANITIZE_THREAD__) /* which knows no atomic access of 16 bytes */
 	const u64 *from = reinterpret_cast<const u64 *>(slot);
 	u64 *to = reinterpret_cast<u64 *>(out);
 
-	static_assert(sizeof(descriptor) == 8 * sizeof(u64) && alignof(descriptor) >= sizeof(u64));
-	to[0] = load_relaxed(from);
-	to[1] = load_relaxed(from + 1);
-	to[2] = load_relaxed(from + 2);
-	to[3] = load_relaxed(from + 3);
-	to[4] = load_relaxed(from + 4);
-	to[5] = load_relaxed(from + 5);
-	to[6] = load_relaxed(from + 6);
-	to[7] = load_relaxed(from + 7);
+	for (unsigned i = 0; i < 8; i++)
+		to[i] = load_relaxed(from + i);
+#else
+	typedef u64 pair __attribute__((vector_size(16), may_alias));
+	const volatile pair *from = reinterpret_cast<const volatile pair *>(slot);
+	pair *to = reinterpret_cast<pair *>(out);
+	const pair a = from[0], b = from[1], c = from[2], d = from[3];
+
+	to[0] = a, to[1] = b, to[2] = c, to[3] = d;
 #endif
 }
 

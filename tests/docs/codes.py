@@ -11,7 +11,7 @@ import re
 import sys
 
 sys.dont_write_bytecode = True
-from pages import TOP, read  # noqa: E402
+from pages import TOP, point, points, read  # noqa: E402
 from promises import all_tests, is_in  # noqa: E402
 
 # Where call and code are too far apart to be seen: a test's helper calls, or it is another call that returns it.
@@ -26,16 +26,6 @@ ELSEWHERE = {
     ("aclrtWaitAndResetNotify", "107020"): "acl-misuse-objects: test_words_and_notifies",
 }
 CODE = r"\b[1-5]\d{5}\b"
-
-count = failed = 0
-
-
-def point(name, wrong):
-    global count, failed
-    count += 1
-    failed += bool(wrong)
-    print(f"{'not ok' if wrong else 'ok'} {count} - {name}")
-    print("".join(f"# {w}\n" for w in wrong), end="")
 
 
 def asked():
@@ -87,8 +77,7 @@ def main():
         if any(named(header)):
             point(f"each code of {header} has its test", list(wrong_in(header, tests, found)))
     point("each entry of ELSEWHERE is needed", list(unused(headers, found)))
-    print(f"1..{count}")
-    return 1 if failed else 0
+    return points.end()
 
 
 if __name__ == "__main__":

@@ -12,10 +12,22 @@ begin with a prompt are commands, the others what they print; "..." stands for a
 import glob
 import os
 import re
+import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "tests/support"))
+from tap import Points  # noqa: E402
+
 PLACES = ("clone", "guest", "booted")
 PROMPT = re.compile(r"(?:guest# |\$ )")
+
+
+points = Points()
+
+
+def point(name, wrong):
+    """wrong: all that is, told whole; nothing: the point holds."""
+    points.add(not wrong, name, "\n".join(wrong), most=None)
 
 
 class Block:

@@ -12,22 +12,12 @@ import re
 import sys
 
 sys.dont_write_bytecode = True
-from pages import TOP, read  # noqa: E402
+from pages import TOP, point, points, read  # noqa: E402
 
 PAGE, TITLE = "docs/reliability.md", "Promises of the headers"
 NATIVE = ("usdma/usdma.h", "usdma/uring.h")
 BACKENDS = ("", "-embedded", "-process")
 QUOTED = re.compile(r"`([^`]+)`")
-
-count = failed = 0
-
-
-def point(name, wrong):
-    global count, failed
-    count += 1
-    failed += bool(wrong)
-    print(f"{'not ok' if wrong else 'ok'} {count} - {name}")
-    print("".join(f"# {w}\n" for w in wrong), end="")
 
 
 class Row:
@@ -62,6 +52,7 @@ def declared(path):
 
 
 # ---- the tests, by the text of the build files -----------------------------------------------------------------------
+
 
 def sources_in(text):
     return re.findall(r"'([\w./-]+\.cpp)'", text)
@@ -150,8 +141,7 @@ def main():
     point("each native call has a promise", [f"{c} of {h} is in no row" for h in NATIVE for c in sorted(declared(h) - named)])
     if len(sys.argv) > 1:
         point("meson has the tests", list(not_of_meson(all_rows, sys.argv[1])))
-    print(f"1..{count}")
-    return 1 if failed else 0
+    return points.end()
 
 
 if __name__ == "__main__":

@@ -12,18 +12,14 @@ import re
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+from tap import Points  # noqa: E402
+
 # glibc keeps about 1.7 KB of static TLS for all libraries that are loaded at run time.
 TLS_MOST = 200
-count = failed = 0
-
-
-def point(ok, name, log=""):
-    global count, failed
-    count += 1
-    failed += not ok
-    print(f"{'ok' if ok else 'not ok'} {count} - {name}")
-    if not ok:
-        print("".join(f"# {line}\n" for line in log.splitlines()[-30:]), end="")
+points = Points()
+point = points.add
 
 
 def readelf(what, path):
@@ -107,8 +103,7 @@ def main():
             point(size < TLS_MOST and align <= 16, f"{f.name}: {size} bytes of static TLS, aligned to {align}", readelf("--symbols", f.path))
     wrong = list(wrong_commands(args.build, args))
     point(not wrong, "every file of ours is compiled with the flags", "\n".join(wrong))
-    print(f"1..{count}")
-    return 1 if failed or not count else 0
+    return points.end()
 
 
 sys.exit(main())

@@ -11,17 +11,14 @@ import shutil
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+from tap import Points  # noqa: E402
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-count = failed = 0
-
-
-def point(ok, name, log=""):
-    global count, failed
-    count += 1
-    failed += not ok
-    print(f"{'ok' if ok else 'not ok'} {count} - {name}")
-    if not ok:
-        print("".join(f"# {line}\n" for line in log.splitlines()[-20:]), end="")
+points = Points()
+point = points.add
+skip = points.skip
 
 
 def read(*path):
@@ -71,7 +68,7 @@ def main():
     pages = sorted(glob.glob(os.path.join(build, "docs/man/*.3"))) + sorted(glob.glob(os.path.join(TOP, "docs/man/*.[178]")))
     rendered = [render(page) for page in pages]
     if not all(rendered):
-        count_skip("rendering", "neither mandoc nor groff here")
+        skip("rendering", "neither mandoc nor groff here")
     functions = set(re.findall(r"USDMA_API [^;]*?\b(usdma_\w+)\(", read("include/usdma/usdma.h") + read("include/usdma/uring.h")))
     text = "".join(open(p, encoding="utf-8").read() for p in pages if p.endswith(".3"))
     missing = sorted(f for f in functions if f".It Fn {f}\n" not in text or f".Fo {f}\n" not in text)
@@ -88,14 +85,7 @@ def main():
             options(os.path.join(build, tool), page)
     if os.path.exists(os.path.join(build, "tools/usdmactl/usdmactl")):
         commands(os.path.join(build, "tools/usdmactl/usdmactl"))
-    print(f"1..{count}")
-    return 1 if failed else 0
-
-
-def count_skip(name, why):
-    global count
-    count += 1
-    print(f"ok {count} - {name} # SKIP {why}")
+    return points.end()
 
 
 sys.exit(main())

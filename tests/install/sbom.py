@@ -12,20 +12,16 @@ import shutil
 import subprocess
 import sys
 
-count = failed = 0
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+from tap import Points  # noqa: E402
+
+points = Points()
+point = points.add
 # The C library's and the compiler's own headers belong to what is loaded.
 BASE = re.compile(r"(libc6|linux-libc|libstdc\+\+-\d+|libgcc-\d+|libcrypt|systemtap-sdt)-dev$|(cpp|gcc|g\+\+)-\d+$|python3|libpython3|libexpat1-dev")
 # Debian's names of what has another.
 NAMES = {"libcli11-dev": "CLI11", "nlohmann-json3-dev": "nlohmann_json", "pybind11-dev": "pybind11"}
-
-
-def point(ok, name, log=""):
-    global count, failed
-    count += 1
-    failed += not ok
-    print(f"{'ok' if ok else 'not ok'} {count} - {name}")
-    if not ok:
-        print("".join(f"# {line}\n" for line in log.splitlines()[-30:]), end="")
 
 
 def said(*words, cwd=None):
@@ -134,8 +130,7 @@ def main():
         links(doc, parts, path)
         linked |= {at for _, at in re.findall(r"(\S+) => (/\S+)", said("ldd", path))}
     compiled_in(doc, parts, build, linked)
-    print(f"1..{count}")
-    return 1 if failed or not count else 0
+    return points.end()
 
 
 sys.exit(main())

@@ -15,24 +15,15 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+from tap import Points  # noqa: E402
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SYSTEM = os.path.join(TOP, "system")
-count = failed = 0
-
-
-def point(ok, name, log=""):
-    global count, failed
-    count += 1
-    failed += not ok
-    print(f"{'ok' if ok else 'not ok'} {count} - {name}")
-    if not ok:
-        print("".join(f"# {line}\n" for line in log.splitlines()[-20:]), end="")
-
-
-def skip(name, why):
-    global count
-    count += 1
-    print(f"ok {count} - {name} # SKIP {why}")
+points = Points()
+point = points.add
+skip = points.skip
 
 
 def run(words, **kw):
@@ -277,8 +268,7 @@ def main():
             point(got == 0, f"{os.path.basename(path)} is bash", log)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    print(f"1..{count}")
-    return 1 if failed else 0
+    return points.end()
 
 
 sys.exit(main())

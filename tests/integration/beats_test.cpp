@@ -39,7 +39,7 @@ static int ends_after(bench &b)
 	return ms_since(begun);
 }
 
-/* Another engine's work goes on.  Where the machine has no time for the engine, its heart stands still: once more. */
+/* Another engine's work goes on.  Where the machine has no time for the engine, its heartbeat stops: once more. */
 static void it_ends(void **)
 {
 	bench b;

@@ -266,7 +266,29 @@ unit::result unit::remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 l
 			return ch.state != sdma::chan_state_running ? result::gone : fault(fault_reason::transfer, addr + done);
 		done += remote_.len;
 	}
-	return done == len ? result::done : fault(fault_reason::transfer, addr);
+	if (done != len)
+		return fault(fault_reason::transfer, addr);
+	return write ? result::done : doubt(ch, addr, static_cast<const u8 *>(buf), len);
+}
+
+/*
+ * From a client that counts in 32 bits, four zeros and data would read as these
+ * bytes do.  The first that is no zero is asked for alone: there it would be one.
+ */
+unit::result unit::doubt(hw_channel &ch, u64 addr, const u8 *got, u64 len)
+{
+	const remote_port *const port = m_.remote;
+	u8 again = 0;
+	u64 at = 0;
+
+	if (!port || port->counts_known())
+		return result::done;
+	while (at < len && !got[at])
+		at++;
+	if (at == len)
+		return result::done;
+	const result r = remote(ch, false, addr + at, &again, 1);
+	return r == result::done && !port->counts_known() ? fault(fault_reason::transfer, addr) : r;
 }
 
 /* Lets time pass; false: the channel no longer runs. */

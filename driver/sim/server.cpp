@@ -7,6 +7,7 @@
 #include "driver/base/log.h"
 #include "driver/sim/signal_fd.h"
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
 #include <poll.h>
@@ -324,7 +325,7 @@ int server::reply_data(const vfio::user_message &m, const remote_access &a)
 
 	if (m.head.cmd != u16(cmd))
 		return fail(EPROTO, "vfio-user client: a reply to command %u says command %u", unsigned(cmd), m.head.cmd);
-	if (!size && a.write && wide_counts_)
+	if (!size && a.write && counts_right_)
 		return 0;
 	if (size != narrow + len && size != wide + len)
 		return fail(EPROTO, "vfio-user client: a reply of %zu bytes to an access of %u", size, a.len);
@@ -333,12 +334,13 @@ int server::reply_data(const vfio::user_message &m, const remote_access &a)
 	if (h.address != a.address || h.count != a.len)
 		return fail(EPROTO, "vfio-user client: its reply names another access (0x%llx, %llu bytes)",
 			    static_cast<unsigned long long>(h.address), static_cast<unsigned long long>(h.count));
-	if (len >= sizeof(u32) && head == wide) {
-		u32 last;
+	const size_t n = std::min(len, sizeof(u32));
+	u32 last = 0;
 
-		memcpy(&last, m.body.data() + size - sizeof(last), sizeof(last));
-		wide_counts_ |= last != 0;
-	}
+	memcpy(&last, m.body.data() + size - n, n);
+	/* Before the access's end, so that its unit sees it. */
+	if (a.write || head == narrow || last)
+		store_relaxed(&counts_right_, 1u);
 	return int(head);
 }
 

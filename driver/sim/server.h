@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "driver/base/barrier.h"
 #include "driver/sim/model.h"
 #include "driver/sim/outbox.h"
 #include "driver/vfio/user_socket.h"
@@ -33,6 +34,7 @@ public:
 	u32 max_len() const override { return max_len_; }
 	int begin(remote_access *a) override;
 	void end(remote_access *a) override;
+	bool counts_known() const override { return load_relaxed(&counts_right_); }
 	void hang_up() override;
 
 private:
@@ -94,7 +96,7 @@ private:
 	remote_access *pending_ = nullptr; /* a few, one for each unit, in the order in which they came */
 	u16 next_id_ = 0;
 	bool closed_ = false, hang_up_ = false;
-	bool wide_counts_ = false; /* the client is known to count an access's bytes in 64 bits */
+	u32 counts_right_ = 0; /* the client's replies are known not to be QEMU's; units look without the lock */
 };
 
 } // namespace usdma::sim

@@ -190,6 +190,7 @@ private:
 	result put_bytes(hw_channel &ch, end dst, const void *buf, u64 len, bool whole = false);
 	result get_word(hw_channel &ch, const end &src, u64 *out);
 	result remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 len, bool whole = false);
+	result doubt(hw_channel &ch, u64 addr, const u8 *got, u64 len);
 	bool pause_until(hw_channel &ch, u64 at_ns);
 	u8 *bounce(unsigned which);
 

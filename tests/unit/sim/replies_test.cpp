@@ -183,6 +183,38 @@ static void counts_of_32_bits(void **)
 	}
 }
 
+/* Where the first four bytes are zeros, their head is right: the data tell, and zeros are zeros either way. */
+static void counts_of_32_bits_before_zeros(void **)
+{
+	auto gen = rng(5);
+
+	for (u64 len : {1, 4, 5, 8, 12, 64, 1000, 4096}) {
+		rig r;
+
+		memset(r.near(), 0x77, len);
+		assert_int_equal(r.run(in(len), as_qemu(r)), fault_reason::none);
+		assert_memory_equal(r.near(), r.there, len);
+		if (len <= 4)
+			continue;
+		fill_random(r.there + 4, len - 4, gen);
+		r.there[4 + gen() % (len - 4)] |= 1;
+		assert_int_equal(r.run(in(len), as_qemu(r)), fault_reason::transfer);
+	}
+}
+
+/* … and those that end so are not refused of a client that counts right, first of all. */
+static void zeros_at_the_end(void **)
+{
+	for (u64 len : {5, 8, 64, 4096})
+		for (u64 at : {u64(0), u64(1), len / 2, len - 5}) {
+			rig r;
+
+			r.there[at] = 0x5a;
+			assert_int_equal(r.run(in(len), by_the_book(r, 16)), fault_reason::none);
+			assert_memory_equal(r.near(), r.there, len);
+		}
+}
+
 static void wrong_answers(void **)
 {
 	rig r;
@@ -309,6 +341,8 @@ int main()
 		cmocka_unit_test(both_lengths),
 		cmocka_unit_test(bare_header),
 		cmocka_unit_test(counts_of_32_bits),
+		cmocka_unit_test(counts_of_32_bits_before_zeros),
+		cmocka_unit_test(zeros_at_the_end),
 		cmocka_unit_test(wrong_answers),
 		cmocka_unit_test(both_in_the_middle),
 		cmocka_unit_test(many_replies_wait),

@@ -26,7 +26,8 @@ IOMMUS = {
 BOOT_SECONDS = 240
 # An emulated timer that is late, on a busy machine, is taken for a broken one.
 CMDLINE = "no_timer_check"
-QEMU_ABORTS = "memory_region_del_subregion: Assertion"
+QEMU_ABORTS = "memory_region_del_subregion: Assertion"  # when it deletes such a device
+QEMU_ABORTS_TOO = "error_setv: Assertion"  # now and then, when such a device's server dies
 KNOWN = re.compile(r"vfio_container_dma_unmap\(.*\) = -2 \(No such file or directory\)$|" + QEMU_ABORTS)
 
 _running = []  # processes: machines and servers

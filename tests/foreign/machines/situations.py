@@ -45,6 +45,7 @@ ALL = [
     Situation("others-pages-amd", "own", "AMD", ONE, asks.others_get_the_pages),
     Situation("eight", "own", "Intel", EIGHT, asks.eight_devices),
     Situation("ends", "own", "Intel", PAIR, asks.ends),
+    Situation("machine-ends", "own", "Intel", ONE, asks.machine_ends),
     Situation("unplug", "own", "Intel", PAIR, asks.unplug),
     Situation("kernels-tests", "own", "Intel", ONE, asks.kernels_tests, selftests=True, first=True, memory=4096,
               cmdline="hugepagesz=1G hugepages=1"),

@@ -314,7 +314,8 @@ static void set_up(round_state *r, usdma_device *stays)
 	WORKS(usdma_host_alloc(nullptr, mib, reinterpret_cast<void **>(&r->host)));
 	for (int i = 0; i < 2; i++)
 		WORKS(usdma_device_alloc(r->dev[i], mib, reinterpret_cast<void **>(&r->mem[i])));
-	WORKS(usdma_device_alloc(stays, 4096, reinterpret_cast<void **>(&r->gate)));
+	/* Where both devices reach it: one's memory may be beyond the other. */
+	WORKS(usdma_host_alloc(nullptr, 4096, reinterpret_cast<void **>(&r->gate)));
 	WORKS(usdma_fill_sync(stays, r->gate, 0, 8, 4096, long_ms));
 	memset(r->host, 0x5a, mib);
 	for (int i = 0; i < n_slots; i++) {
@@ -415,7 +416,7 @@ static void tear_down(round_state *r)
 		WORKS(usdma_event_destroy(e));
 	account(r);
 	close(r->signal_fd);
-	WORKS(usdma_device_free(r->gate));
+	WORKS(usdma_host_free(r->gate));
 	WORKS(usdma_device_free(r->mem[0]));
 	WORKS(usdma_host_free(r->host));
 }

@@ -17,6 +17,8 @@ TEST_LEAKS
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
+TEST_TSAN_SUPPRESSIONS(TEST_RINGS_OF_THREADS)
+
 using namespace usdma::test;
 
 #define GOOD(call) assert_int_equal(call, 0)

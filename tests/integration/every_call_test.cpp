@@ -17,6 +17,8 @@
 
 TEST_LEAKS
 
+TEST_TSAN_SUPPRESSIONS(TEST_RINGS_OF_THREADS)
+
 using namespace usdma::test;
 
 static constexpr size_t size = 1 << 16;

@@ -8,7 +8,7 @@
 	"race:usdma::sim::unit::move\nrace:usdma::copy_bytes\nrace:usdma::by_rows\nrace:move_by_cpu\n"
 /* A handle that is gone is looked at while another object is made in its place: both find and leave a 0 there. */
 #define TEST_STALE_HANDLES "race:usdma::core::slab\n"
-/* liburing maps by system calls of its own: a thread's ring where an earlier thread's was looks like the same words. */
+/* liburing maps by system calls of its own: a thread's ring looks like the same words as what was mapped there before. */
 #define TEST_RINGS_OF_THREADS "race:ring_sleep\n"
 
 #define TEST_TSAN_SUPPRESSIONS(text)                                                                                    \

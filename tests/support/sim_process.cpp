@@ -10,6 +10,7 @@
 #include <fstream>
 #include <poll.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -24,6 +25,8 @@ namespace usdma::test {
 
 	all.insert(all.end(), args.begin(), args.end());
 	all.push_back(nullptr);
+	/* Not longer than the thread that started it, however that ends: whoever runs the test waits for its output. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(STDERR_FILENO, STDOUT_FILENO); /* standard output is the test's report */
 	execv(program, const_cast<char **>(all.data()));
 	_exit(127);

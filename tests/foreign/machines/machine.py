@@ -26,8 +26,13 @@ IOMMUS = {
 BOOT_SECONDS = 240
 # An emulated timer that is late, on a busy machine, is taken for a broken one.
 CMDLINE = "no_timer_check"
-QEMU_ABORTS = "memory_region_del_subregion: Assertion"  # when it deletes such a device
-QEMU_ABORTS_TOO = "error_setv: Assertion"  # now and then, when such a device's server dies
+QEMU_ABORTS = "memory_region_del_subregion: Assertion"
+# What ends QEMU by its own fault, up to 11.1.3 at least (docs/devices.md).
+QEMU_ENDS = {
+    QEMU_ABORTS: "it aborts when it deletes such a device",
+    "error_setv: Assertion": "it sets an error twice, and aborts, when such a device's server dies",
+    "amdvi_notify_iommu: Assertion": "its AMD IOMMU aborts when Linux 7.3 gives pages back",
+}
 KNOWN = re.compile(r"vfio_container_dma_unmap\(.*\) = -2 \(No such file or directory\)$|" + QEMU_ABORTS)
 
 _running = []  # processes: machines and servers
@@ -55,6 +60,11 @@ def ports(count):
 def plug(number, server):
     return {"driver": "vfio-user-pci", "id": f"dev{number}", "bus": f"port{number}",
             "socket": {"type": "unix", "path": server.socket}}
+
+
+def own_fault(log):
+    """What of QEMU's own ended the machine, by its last words; None: nothing that is known."""
+    return next((why for words, why in QEMU_ENDS.items() if words in log), None)
 
 
 class Monitor:

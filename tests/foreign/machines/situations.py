@@ -42,7 +42,7 @@ ALL = [
     Situation("use", "own", "Intel", PAIR, asks.use_and_abuse),
     Situation("short", "own", "Intel", PAIR, asks.in_short, first=True, short=True),
     Situation("others-pages", "own", "Intel", ONE, asks.others_get_the_pages),
-    Situation("others-pages-amd", "own", "AMD", ONE, asks.others_get_the_pages),
+    Situation("others-pages-amd", "stable", "AMD", ONE, asks.others_get_the_pages),
     Situation("eight", "own", "Intel", EIGHT, asks.eight_devices),
     Situation("ends", "own", "Intel", PAIR, asks.ends),
     Situation("machine-ends", "own", "Intel", ONE, asks.machine_ends),

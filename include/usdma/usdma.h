@@ -165,7 +165,8 @@ USDMA_API int usdma_device_count(void);
  * A string that is not in the list joins it at its end and stays there.
  * -EINVAL the name is not well formed; -ENODEV there is no such device;
  * -ENOSPC sixteen devices are listed already; -ENOENT, -ECONNREFUSED,
- * -EACCES, -ETIMEDOUT, -EPROTO the device cannot be reached; -ENOMEM.
+ * -EACCES, -ETIMEDOUT, -EPROTO the device cannot be reached; -EBUSY another
+ * process has the PCI device: a child of fork(2), too, until it has ended; -ENOMEM.
  */
 USDMA_API int usdma_open(const char *name, usdma_device **out);
 /* The same by number. */

@@ -107,9 +107,7 @@ public:
 				void *p;
 
 				while (!stop_) {
-					{
-						device comes_and_goes(1);
-					}
+					come_and_go();
 					WORKS(usdma_copy(i ? w.stream : static_cast<usdma_stream *>(own), w.mem, w.host, 64));
 					WORKS(usdma_stream_sync(own, long_ms));
 					WORKS(usdma_host_alloc(dev, 64, &p));
@@ -125,6 +123,18 @@ public:
 	}
 
 private:
+	/* A child has the kernel's file of the device until it has ended. */
+	static void come_and_go()
+	{
+		usdma_device *d;
+		const int ret = usdma_open_index(1, &d);
+
+		if (ret == -EBUSY)
+			return;
+		WORKS(ret);
+		WORKS(usdma_close(d));
+	}
+
 	std::atomic<bool> stop_{false};
 	std::vector<std::thread> all_;
 };

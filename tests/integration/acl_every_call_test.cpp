@@ -226,7 +226,7 @@ public:
 					come_and_go();
 					right(aclrtSetCurrentContext(w.context), "aclrtSetCurrentContext");
 					right(aclrtMemcpyAsync(w.mem, 64, w.host, 64, ACL_MEMCPY_HOST_TO_DEVICE, i ? w.other : nullptr), "aclrtMemcpyAsync");
-					right(aclrtSynchronizeStream(w.other), "aclrtSynchronizeStream");
+					right(aclrtSynchronizeStream(i ? w.other : nullptr), "aclrtSynchronizeStream");
 					right(aclrtMallocHost(&p, 64), "aclrtMallocHost");
 					right(aclrtFreeHost(p), "aclrtFreeHost");
 				}

@@ -88,6 +88,11 @@ aclError aclrtSetCurrentContext(aclrtContext context)
 	if (!context_valid(context) || core::forked())
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "%p is not a live context", context);
 	set_current(as_context(context));
+	/* Another one's end, and a new one in its place, may have come between. */
+	if (!context_valid(context)) {
+		set_current(nullptr);
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "%p is not a live context", context);
+	}
 	return ACL_SUCCESS;
 }
 

@@ -37,8 +37,8 @@ static aclError forked_fault(const char *call)
 	return fault(call, ACL_ERROR_RT_INTERNAL_ERROR, "%s", error_text());
 }
 
-/* One use more; makes the primary context at the first. */
-static int use_primary(s32 id, unsigned slot, context **out)
+/* One use more; makes the primary context at the first.  Current under the lock: nobody ends it before. */
+static int use_primary(s32 id, unsigned slot)
 {
 	std::lock_guard guard(primaries->lock);
 	primary &p = primaries->of[slot];
@@ -47,7 +47,7 @@ static int use_primary(s32 id, unsigned slot, context **out)
 	if (!p.ctx && (err = context_create(id, true, &p.ctx)))
 		return err;
 	p.uses++;
-	*out = p.ctx;
+	set_current(p.ctx);
 	return 0;
 }
 
@@ -125,7 +125,6 @@ extern "C" {
 aclError aclrtSetDevice(int32_t deviceId)
 {
 	const int slot = slot_of(deviceId);
-	context *c;
 	int err;
 
 	if (core::forked())
@@ -135,10 +134,9 @@ aclError aclrtSetDevice(int32_t deviceId)
 	const bool opens = !primary_of(unsigned(slot));
 	if (opens)
 		state_hooks->call(deviceId, ACL_RT_DEVICE_STATE_SET_PRE);
-	err = use_primary(deviceId, unsigned(slot), &c);
+	err = use_primary(deviceId, unsigned(slot));
 	if (err)
 		return core_fault(__func__, err, at::open);
-	set_current(c);
 	if (opens)
 		state_hooks->call(deviceId, ACL_RT_DEVICE_STATE_SET_POST);
 	return ACL_SUCCESS;

@@ -123,8 +123,9 @@ void set_current(context *c)
 	static const int watch = pthread_atfork(nullptr, nullptr, forget_in_child);
 
 	(void)watch;
-	self.generation = c ? load_relaxed(&c->generation) : 0;
-	self.ctx = c;
+	/* 0: it ends just now, and is nobody's current one. */
+	self.generation = c ? load_acquire(&c->generation) : 0;
+	self.ctx = self.generation ? c : nullptr;
 }
 
 void set_default_device(s32 id)
@@ -184,7 +185,6 @@ int context_create(s32 id, bool primary, context **out)
 		return fail(ENOMEM, "%zu contexts are there, there can be no more", max_contexts);
 	c->id = id;
 	c->primary = primary;
-	c->generation = __atomic_add_fetch(&next_generation, 1, __ATOMIC_RELAXED);
 	opt.owner = c;
 	err = core::device_get(unsigned(slot_of(id)), &c->dev);
 	if (!err && (err = core::stream_create(c->dev, opt, &c->deflt)))
@@ -193,6 +193,8 @@ int context_create(s32 id, bool primary, context **out)
 		contexts->put(c);
 		return err;
 	}
+	/* Only now: a thread that was about to take its predecessor in this place must not find half of it. */
+	store_release(&c->generation, __atomic_add_fetch(&next_generation, 1, __ATOMIC_RELAXED));
 	contexts->enliven(c);
 	*out = c;
 	return 0;

@@ -301,10 +301,48 @@ static void under_every_kind_of_wait(void **)
 	GOOD(aclrtResetDevice(0));
 }
 
+/* Makes what is shown current, again and again: it has that, or none, and never what is left of one. */
+static void follow(const std::atomic<aclrtContext> &shown, const std::atomic<bool> &stop, std::atomic<int> *wrong)
+{
+	static const std::set<aclError> good = {0, 107000, 107002};
+	char from[64] = "", to[64];
+
+	while (!stop) {
+		aclrtSetCurrentContext(shown);
+		*wrong += !good.contains(aclrtMemcpy(to, sizeof(to), from, sizeof(from), ACL_MEMCPY_HOST_TO_HOST));
+	}
+}
+
+static void made_current_beside_its_end(void **)
+{
+	std::atomic<aclrtContext> shown{nullptr};
+	std::atomic<bool> stop{false};
+	std::atomic<int> wrong{0};
+	std::vector<std::thread> all;
+	auto gen = rng(1000);
+
+	for (int i = 0; i < 4; i++)
+		all.emplace_back([&] { follow(shown, stop, &wrong); });
+	for (unsigned round = 0; round < 20 * scale(); round++) {
+		aclrtContext c;
+
+		GOOD(aclrtCreateContext(&c, device_id));
+		shown = c;
+		for (uint64_t i = gen() % 200; i; i--)
+			std::this_thread::yield();
+		GOOD(aclrtDestroyContext(c));
+	}
+	stop = true;
+	for (auto &t : all)
+		t.join();
+	assert_int_equal(wrong, 0);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(under_every_kind_of_wait),
+		cmocka_unit_test(made_current_beside_its_end),
 	};
 
 	return cmocka_run_group_tests_name("ACL holds", tests, nullptr, nullptr);

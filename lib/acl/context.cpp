@@ -85,14 +85,8 @@ aclError aclrtSetCurrentContext(aclrtContext context)
 {
 	if (!context)
 		return bad_arg(__func__, "context is NULL");
-	if (!context_valid(context) || core::forked())
+	if (core::forked() || !set_current_handle(context))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "%p is not a live context", context);
-	set_current(as_context(context));
-	/* Another one's end, and a new one in its place, may have come between. */
-	if (!context_valid(context)) {
-		set_current(nullptr);
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "%p is not a live context", context);
-	}
 	return ACL_SUCCESS;
 }
 

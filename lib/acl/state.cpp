@@ -118,14 +118,32 @@ static void forget_in_child()
 	self.ctx = nullptr;
 }
 
-void set_current(context *c)
+static void set_current(context *c, u64 generation)
 {
 	static const int watch = pthread_atfork(nullptr, nullptr, forget_in_child);
 
 	(void)watch;
-	/* 0: it ends just now, and is nobody's current one. */
-	self.generation = c ? load_acquire(&c->generation) : 0;
-	self.ctx = self.generation ? c : nullptr;
+	self.generation = generation;
+	self.ctx = c;
+}
+
+void set_current(context *c)
+{
+	set_current(c, c ? load_relaxed(&c->generation) : 0);
+}
+
+bool set_current_handle(const void *handle)
+{
+	context *c = as_context(handle);
+
+	if (!context_valid(handle))
+		return false;
+	const u64 generation = load_acquire(&c->generation);
+	/* Its end, and another one's beginning in its place, may have come between: then the number is not its own. */
+	if (!context_valid(handle))
+		return false;
+	set_current(c, generation);
+	return true;
 }
 
 void set_default_device(s32 id)

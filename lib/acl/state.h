@@ -146,7 +146,10 @@ inline void *context_handle(const context *c)
  */
 bool context_destroy(context *c, bool force);
 bool context_valid(const void *handle);
+/* c: nullptr, or one that cannot end meanwhile. */
 void set_current(context *c);
+/* False: the handle is no live context's, and nothing has changed. */
+bool set_current_handle(const void *handle);
 /* The primary context of a slot, or nullptr. */
 context *primary_of(unsigned slot);
 /* aclInit's default device for threads that have none; -1: none. */

@@ -66,6 +66,7 @@ bool closes_at_once(int fd)
 
 static void *close_it(void *fd)
 {
+	thread_name("usdma-close");
 	close(int(reinterpret_cast<intptr_t>(fd)));
 	slow.fetch_sub(1, std::memory_order_relaxed);
 	return nullptr;
@@ -73,13 +74,11 @@ static void *close_it(void *fd)
 
 void close_foreign(unique_fd fd)
 {
-	pthread_t thread;
-
 	if (!fd.valid() || closes_at_once(fd.get()))
 		return;
 	slow.fetch_add(1, std::memory_order_relaxed);
-	if (!thread_start(&thread, "usdma-close", close_it, reinterpret_cast<void *>(intptr_t(fd.get()))))
-		pthread_detach(thread);
+	/* Without a thread it stays open, which holds nobody up, and counts as slow. */
+	thread_start_detached("usdma-close", close_it, reinterpret_cast<void *>(intptr_t(fd.get())));
 	(void)fd.release();
 }
 

@@ -8,19 +8,43 @@
 
 namespace usdma {
 
-int thread_start(pthread_t *thread, const char *name, void *(*main)(void *), void *arg)
+static int create(pthread_t *thread, const pthread_attr_t *how, const char *name, void *(*main)(void *), void *arg)
 {
 	sigset_t all, before;
-	int err;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(thread, nullptr, main, arg);
+	const int err = pthread_create(thread, how, main, arg);
+
 	pthread_sigmask(SIG_SETMASK, &before, nullptr);
-	if (err)
-		return fail(err, "start thread %s: %s", name, strerrordesc_np(err));
-	pthread_setname_np(*thread, name);
-	return 0;
+	return err ? fail(err, "start thread %s: %s", name, strerrordesc_np(err)) : 0;
+}
+
+int thread_start(pthread_t *thread, const char *name, void *(*main)(void *), void *arg)
+{
+	const int err = create(thread, nullptr, name, main, arg);
+
+	if (!err)
+		pthread_setname_np(*thread, name);
+	return err;
+}
+
+int thread_start_detached(const char *name, void *(*main)(void *), void *arg)
+{
+	pthread_attr_t detached;
+	pthread_t thread;
+
+	pthread_attr_init(&detached);
+	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+	const int err = create(&thread, &detached, name, main, arg);
+
+	pthread_attr_destroy(&detached);
+	return err;
+}
+
+void thread_name(const char *name)
+{
+	pthread_setname_np(pthread_self(), name);
 }
 
 static pthread_key_t end_key;

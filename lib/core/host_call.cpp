@@ -86,6 +86,7 @@ void *thread_main(void *arg)
 {
 	auto *c = static_cast<caller *>(arg);
 
+	thread_name("usdma-calls");
 	for (;;) {
 		const u32 seen = load_acquire(&c->posted);
 		host_call *now = take(c);
@@ -104,17 +105,15 @@ void *thread_main(void *arg)
 int caller_new(const void *of, caller **out)
 {
 	auto *c = new (std::nothrow) caller{of};
-	pthread_t thread;
 
 	if (!c)
 		return fail(ENOMEM, "no memory for a thread that makes calls");
-	const int err = thread_start(&thread, "usdma-calls", thread_main, c);
+	const int err = thread_start_detached("usdma-calls", thread_main, c);
 
 	if (err) {
 		delete c;
 		return err;
 	}
-	pthread_detach(thread);
 	c->next = table->all;
 	table->all = c;
 	*out = c;

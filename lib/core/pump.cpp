@@ -381,6 +381,7 @@ void *thread_main(void *)
 {
 	sleep_lists lists;
 
+	thread_name("usdma-pump");
 	for (;;) {
 		if (!pump_run() && !run_for(nothing_to_do() ? 0 : pump_spin)) {
 			if (load_relaxed(&pump->closing))
@@ -393,19 +394,14 @@ void *thread_main(void *)
 /* With list_lock held. */
 int start()
 {
-	pthread_t thread;
-	int err;
-
 	if (pump->started)
 		return 0;
 	if (pump->wake_fd < 0)
 		pump->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (pump->wake_fd < 0)
 		return fail_errno("eventfd for the library's background thread");
-	err = thread_start(&thread, "usdma-pump", thread_main, nullptr);
-	if (err)
+	if (const int err = thread_start_detached("usdma-pump", thread_main, nullptr))
 		return err;
-	pthread_detach(thread);
 	pump->started = true;
 	return 0;
 }

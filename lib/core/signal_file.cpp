@@ -104,6 +104,7 @@ void *writer_main(void *)
 {
 	file_signal *waiting = nullptr, **end = &waiting;
 
+	thread_name("usdma-signal");
 	for (;;) {
 		*end = take_fresh();
 		serve(&waiting);
@@ -116,17 +117,14 @@ void *writer_main(void *)
 /* With the lock held. */
 int start_writer()
 {
-	pthread_t thread;
-
 	if (writer->started)
 		return 0;
 	if (writer->wake_fd < 0)
 		writer->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (writer->wake_fd < 0)
 		return fail_errno("eventfd for the thread that signals files");
-	if (const int err = thread_start(&thread, "usdma-signal", writer_main, nullptr))
+	if (const int err = thread_start_detached("usdma-signal", writer_main, nullptr))
 		return err;
-	pthread_detach(thread);
 	writer->started = true;
 	return 0;
 }

@@ -71,7 +71,7 @@ void describe(CLI::App &app, options &opt)
 	app.add_flag("--once", opt.once, "End when the first client has left");
 	app.add_option("--ready-fd", opt.ready_fd, "Descriptor to write a line to once clients may come")->type_name("N");
 	app.add_flag("-v,--verbose", opt.verbose, "Say what clients do wrong");
-	app.footer("Clients: USDMA_DEVICES=vfio-user:PATH, or QEMU with shared memory (docs/devices.md) and\n"
+	app.footer("Clients: USDMA_DEVICES=vfio-user:PATH, or QEMU, best with shared memory (docs/devices.md) and\n"
 		   "-device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'.\n"
 		   "SIGTERM and SIGINT end it and remove the socket.");
 }

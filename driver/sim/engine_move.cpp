@@ -237,33 +237,50 @@ u8 *unit::bounce(unsigned which)
 }
 
 /*
- * Asks the client and waits, away from the address space: meanwhile commands are
- * obeyed, and areas may be unmapped.  whole: a stop waits for the end of it.
+ * The client's answer to remote_, as 0 or -errno; -ETIMEDOUT: there is none.  Waits away from the address space:
+ * meanwhile areas may be unmapped, and commands are taken; what they end, ends when the client has answered.
+ * whole: a stop ends it not at all.
  */
+s32 unit::ask(hw_channel &ch, u64 until, bool whole)
+{
+	asking_ = &ch;
+	for (u64 now = now_ns(); load_acquire(&remote_.result) == 1 && now < until && !load_relaxed(&quit_); now = now_ns()) {
+		const u64 left = until - now;
+
+		reader_.leave();
+		wait_wake(left < 50 * ns_per_ms ? left : 50 * ns_per_ms);
+		reader_.enter();
+		if ((!checkpoint(ch) || (ch.stop_due && !whole)) && m_.remote->take_back(&remote_))
+			break;
+	}
+	asking_ = nullptr;
+	m_.remote->end(&remote_);
+	if (ch.state == sdma::chan_state_stopping)
+		wind_up(ch);
+	const s32 result = load_acquire(&remote_.result);
+	return result == 1 ? -ETIMEDOUT : result;
+}
+
+/* whole: a stop waits for the end of all of it. */
 unit::result unit::remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 len, bool whole)
 {
-	const deadline until = deadline::in_ms(remote_ms);
+	const u64 until = now_ns() + remote_ms * ns_per_ms;
 	u32 done = 0;
 
 	while (m_.remote && done < len) {
 		const u64 left = len - done;
-		bool goes_on = true;
 
 		remote_ = {write, addr + done, static_cast<u8 *>(buf) + done, 0, wake_.get(), 1};
 		remote_.len = left < m_.remote->max_len() ? u32(left) : m_.remote->max_len();
-		if (m_.remote->begin(&remote_))
-			return ch.state != sdma::chan_state_running ? result::gone : fault(fault_reason::transfer, addr);
-		while (load_acquire(&remote_.result) == 1 && goes_on && !until.passed()) {
-			reader_.leave();
-			wait_wake(until.left_ns() < 50 * ns_per_ms ? until.left_ns() + 1 : 50 * ns_per_ms);
-			reader_.enter();
-			goes_on = checkpoint(ch) || (whole && ch.state == sdma::chan_state_halted && !load_relaxed(&quit_));
-		}
-		m_.remote->end(&remote_);
-		if (!goes_on)
+		const s32 err = m_.remote->begin(&remote_) ? -ENODEV : ask(ch, until, whole);
+		if (ch.stop_due && ch.state == sdma::chan_state_running && (!whole || err)) {
+			halt(ch, fault_reason::stopped, 0, 0);
 			return result::gone;
-		if (load_acquire(&remote_.result) != 0)
-			return ch.state != sdma::chan_state_running ? result::gone : fault(fault_reason::transfer, addr + done);
+		}
+		if (ch.state != sdma::chan_state_running || load_relaxed(&quit_))
+			return result::gone;
+		if (err)
+			return fault(fault_reason::transfer, addr + done);
 		done += remote_.len;
 	}
 	if (done != len)

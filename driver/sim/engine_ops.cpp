@@ -285,6 +285,8 @@ unit::result unit::op_reduce(hw_channel &ch, const descriptor &d)
 		left -= n;
 		moved_ += n;
 		/* Also behind the last piece, where a stop waited for it. */
+		if (unlikely(ch.stop_due))
+			halt(ch, fault_reason::stopped, 0, 0);
 		if (ch.state != sdma::chan_state_running || (left && !checkpoint(ch))) {
 			keep_part(ch, d, d.len - left, false);
 			return result::gone;

@@ -34,9 +34,17 @@ bool unit::run_channel(hw_channel &ch)
 	bool dry = false;
 	unsigned n = 0;
 
+	if (unlikely(ch.state == chan_state_stopping))
+		return wind_up(ch);
+	if (unlikely(ch.far != nullptr)) {
+		const bool changed = step_far(ch);
+
+		if (!ch.far || !ch.far->state_told())
+			return changed;
+	}
 	if (likely(ch.state == chan_state_running)) {
 		n = run_ring(ch, &dry);
-		if (ch.state == chan_state_off || ch.state == chan_state_error)
+		if (ch.state != chan_state_running && ch.state != chan_state_halted)
 			return true;
 		/*
 		 * Also at the end of a turn: until the next one, which may be far when other channels copy much, head is
@@ -50,6 +58,26 @@ bool unit::run_channel(hw_channel &ch)
 	if (!n)
 		check_arms(ch);
 	return n != 0;
+}
+
+/* True: something has changed; the channel may have lost its ring. */
+bool unit::step_far(hw_channel &ch)
+{
+	const bool changed = ch.far->step(ch.next, ch.runs() ? load_acquire(door_word(ch, door_tail)) : ch.next - 1);
+
+	if (ch.far->lost()) {
+		lose_ring(ch, "is not reached: the client refuses, or does not answer");
+		return true;
+	}
+	ch.far->note_beat(now_ns());
+	if (!changed)
+		return false;
+	if (ch.far->interrupt_due && ch.has_met(ch.far->interrupt_behind)) {
+		ch.far->interrupt_due = false;
+		raise(ch.vectors[dma::irq_service]);
+	}
+	check_arms(ch);
+	return true;
 }
 
 /*
@@ -84,7 +112,7 @@ unsigned unit::run_ring(hw_channel &ch, bool *dry)
 	unsigned n = 0;
 
 	for (moved_ = 0; n < turn && moved_ < turn_bytes; n++) {
-		const descriptor *slot = &ch.ring[ch.next & ch.mask];
+		const descriptor *slot = &ch.ring[ch.next & ch.slots];
 
 		/* Acquire: the tag is written last (sdma_hw.h), so the rest is there. */
 		if (load_acquire(&slot->tag) != u32(ch.next)) {
@@ -94,7 +122,7 @@ unsigned unit::run_ring(hw_channel &ch, bool *dry)
 		if (n == run_length && s64(ch.known - ch.next) < s64(turn + run_ahead))
 			ch.known = load_relaxed(door_word(ch, door_tail));
 		if (s64(ch.known - ch.next) >= s64(run_ahead))
-			__builtin_prefetch(&ch.ring[(ch.next + run_ahead) & ch.mask]);
+			__builtin_prefetch(&ch.ring[(ch.next + run_ahead) & ch.slots]);
 		descriptor d;
 		read_descriptor(slot, &d);
 		const u64 mem_base = load_relaxed(&m_.mem_base);
@@ -162,6 +190,8 @@ void unit::publish(hw_channel &ch)
 	/* Release: what the descriptors wrote is visible before the number that says so. */
 	store_release(&ch.status->record.completed, completed);
 	ch.written = completed;
+	if (unlikely(ch.far != nullptr))
+		ch.far->note_completed();
 	check_arms(ch);
 }
 
@@ -177,7 +207,7 @@ void unit::check_arms(hw_channel &ch)
 
 		if (likely(arm == arm_none || arm == ch.fired[slot]))
 			continue;
-		if (ch.state != chan_state_halted && ch.written < arm)
+		if (!ch.has_met(arm))
 			continue;
 		ch.fired[slot] = arm;
 		raise(ch.vectors[slot]);
@@ -187,13 +217,13 @@ void unit::check_arms(hw_channel &ch)
 /* The doorbell is looked at only here: a tag that is not right where it says that there is one is a fault. */
 void unit::check_tail(hw_channel &ch)
 {
-	if (ch.state != chan_state_running || ch.waiting)
+	if (!ch.runs())
 		return;
 	const u64 tail = load_acquire(door_word(ch, door_tail));
 
-	if (s64(tail - ch.next) < 0)
+	if (s64(tail - ch.next) < 0 || (ch.far && ch.far->lacks(ch.next, tail)))
 		return;
-	if (load_acquire(&ch.ring[ch.next & ch.mask].tag) != u32(ch.next))
+	if (load_acquire(&ch.ring[ch.next & ch.slots].tag) != u32(ch.next))
 		halt(ch, dma::fault_reason::bad_tag, ch.ring_iova + (ch.next & ch.mask) * sizeof(descriptor), 0);
 }
 
@@ -204,13 +234,24 @@ void unit::raise(u32 vector)
 	m_.irqs.raise(vector);
 }
 
+/* Not before the client's record says what it is raised for. */
+void unit::raise_service(hw_channel &ch)
+{
+	if (ch.far && !ch.has_met(ch.written)) {
+		ch.far->interrupt_due = true;
+		ch.far->interrupt_behind = ch.written;
+	} else {
+		raise(ch.vectors[dma::irq_service]);
+	}
+}
+
 void unit::service_interrupt(hw_channel &ch)
 {
 	ch.irq_count++;
 	if (ch.irq_count >= ch.irq_max) {
 		ch.irq_count = 0;
 		ch.irq_due = 0;
-		raise(ch.vectors[dma::irq_service]);
+		raise_service(ch);
 	} else if (ch.irq_hold_ns && !ch.irq_due) {
 		ch.irq_due = now_ns() + ch.irq_hold_ns;
 	}
@@ -225,7 +266,7 @@ void unit::flush_interrupt(hw_channel &ch, bool dry)
 		return;
 	ch.irq_count = 0;
 	ch.irq_due = 0;
-	raise(ch.vectors[dma::irq_service]);
+	raise_service(ch);
 }
 
 void unit::halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 cookie)
@@ -240,8 +281,11 @@ void unit::halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 cooki
 	store_relaxed(&r.fault_cookie, cookie);
 	/* Release: who sees the state also sees the fault. */
 	store_release(&r.state, u32(dma::state_halted));
+	if (ch.far)
+		ch.far->note_state();
 	ch.reason = reason;
 	store_relaxed(&ch.waiting, false);
+	ch.stop_due = false;
 	store_release(&ch.state, u32(chan_state_halted));
 	if (ch.irq_count)
 		flush_interrupt(ch, true);

@@ -11,7 +11,8 @@ namespace usdma::sim {
 static constexpr u32 command = 0x04, bus_master = 4;
 /* The capability list. */
 static constexpr u32 power = 0x40, power_control = power + 4, power_mask = 3, d3hot = 3;
-static constexpr u32 express = 0x50, device_caps = express + 4, device_control = express + 8;
+static constexpr u32 express = 0x50, device_caps = express + 4, device_control = express + 8, device_status = express + 10;
+static constexpr u8 pending = 0x20; /* in device_status */
 static constexpr u32 function_reset = 0x8000; /* in device_control: reads as 0 */
 static constexpr u32 msix = 0x90, msix_control = msix + 2;
 
@@ -57,9 +58,11 @@ void pci_config::init(u64 bar0_size, u64 bar2_size, u64 bar4_size, u32 vectors, 
 	put(msix + 8, pba_offset | 4, 4);
 }
 
-void pci_config::read(u32 offset, u8 *buf, u32 len) const
+void pci_config::read(u32 offset, u8 *buf, u32 len, bool busy) const
 {
 	memcpy(buf, space_ + offset, len);
+	if (busy && device_status - offset < len)
+		buf[device_status - offset] |= pending;
 }
 
 unsigned pci_config::power_state() const

@@ -30,6 +30,8 @@ public:
 	virtual int begin(remote_access *a) = 0;
 	/* Once it returns, the port touches neither *a nor its buffer.  Called after each begin that went well. */
 	virtual void end(remote_access *a) = 0;
+	/* True: it was not sent yet, and is not any more.  end() is called all the same. */
+	virtual bool take_back(remote_access *a) = 0;
 	/* False: what a read brought may be off by four bytes (server::reply_data), unless all of it is zeros. */
 	virtual bool counts_known() const = 0;
 	/* Has the connection end, as with a device that vanishes; returns at once. */

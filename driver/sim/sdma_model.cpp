@@ -165,7 +165,7 @@ int sdma_model::region_read(u32 index, u64 offset, u8 *buf, u32 len)
 		memcpy(buf, msix_.data() + offset, len);
 		return 0;
 	case vfio::region_config:
-		pci_.read(u32(offset), buf, len);
+		pci_.read(u32(offset), buf, len, is_stopping());
 		return 0;
 	}
 	return fail(EINVAL, "sim: region %u cannot be read", index);
@@ -256,12 +256,19 @@ int sdma_model::all_off()
 	for (u32 i = 0; i < cfg_.channels; i++) {
 		hw_channel &ch = channels_[i];
 
-		if (load_acquire(&ch.state) == chan_state_off)
+		if (const u32 state = load_acquire(&ch.state); state == chan_state_off || state == chan_state_stopping)
 			continue;
 		if (const int e = unit_of(i).command(&ch, chan_cmd_disable))
 			err = e;
 	}
 	return err;
+}
+
+/* Accesses that a channel has begun are under way: the client was asked, and has not answered. */
+bool sdma_model::is_stopping() const
+{
+	return std::any_of(channels_.get(), channels_.get() + cfg_.channels,
+			   [](const hw_channel &ch) { return load_acquire(&ch.state) == chan_state_stopping; });
 }
 
 /* docs/hardware.md, "Reset". */

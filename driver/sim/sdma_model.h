@@ -42,6 +42,7 @@ public:
 	int dma_unmap_all() override;
 
 	int reset() override;
+	bool is_resetting() const override { return is_stopping(); }
 	void quiet() override;
 	reply_fault next_reply() override { return m_.wrong ? m_.wrong->reply() : reply_fault::none; }
 	void connect(remote_port *port) override { m_.remote = port; }
@@ -51,6 +52,7 @@ private:
 	int describe_regions();
 	unit &unit_of(u32 channel) const { return *units_[channel % units_.size()]; }
 	int all_off();
+	bool is_stopping() const;
 	void start_values();
 
 	/* sdma_regs.cpp: BAR0, in words of 32 bits. */

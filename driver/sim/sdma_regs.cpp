@@ -85,7 +85,7 @@ u64 sdma_model::read_global(u32 reg) const
 	case reg_ctrl:
 		return ctrl_;
 	case reg_status:
-		return status_ready;
+		return is_stopping() ? 0u : u32(status_ready);
 	case reg_clock:
 		return now_ns();
 	case reg_ring_order:
@@ -201,7 +201,7 @@ int sdma_model::write_channel(hw_channel &ch, u32 offset, u32 value)
 	if (offset == chan_command)
 		return command(ch, value);
 	/* Set-up is writable while the channel is off. */
-	if (state == chan_state_running || state == chan_state_halted)
+	if (state != chan_state_off && state != chan_state_error)
 		return 0;
 	switch (offset) {
 	case chan_ring_base:
@@ -235,9 +235,11 @@ int sdma_model::command(hw_channel &ch, u32 cmd)
 
 	switch (cmd) {
 	case chan_cmd_enable:
+		if (state == chan_state_stopping)
+			return fail(EBUSY, "sim: channel %u is still stopping", ch.index);
 		return state == chan_state_running || state == chan_state_halted ? 0 : enable(ch);
 	case chan_cmd_disable:
-		return state == chan_state_off ? 0 : unit_of(ch.index).command(&ch, cmd);
+		return state == chan_state_off || state == chan_state_stopping ? 0 : unit_of(ch.index).command(&ch, cmd);
 	case chan_cmd_stop:
 	case chan_cmd_resume:
 		return unit_of(ch.index).command(&ch, cmd);

@@ -22,6 +22,9 @@ namespace proto = vfio::proto;
 static constexpr u64 message_ms = 4000;
 /* A client that connects and does not say VERSION makes room for another after … */
 static constexpr u64 hello_ms = 3000;
+/* A reset is answered when nothing from before it is under way, or after …: a client may answer accesses only then. */
+static constexpr u64 held_ms = 1000;
+static constexpr int held_look_ms = 2;
 
 server::server(unique_fd sock, device_model &model)
 	: sock_(std::move(sock)), model_(model), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
@@ -45,6 +48,8 @@ int server::poll_ms() const
 {
 	const deadline until = deadline::sooner(out_.until(), hello_);
 
+	if (held_)
+		return until.left_ms(held_look_ms);
 	return until.is_never() ? -1 : until.left_ms(INT_MAX);
 }
 
@@ -64,6 +69,8 @@ int server::turn(int stop_fd)
 		return -ECANCELED;
 	if (p[2].revents && woken())
 		return -ECANCELED;
+	if (const int err = answer_held())
+		return err;
 	if (const int err = flush())
 		return err;
 	if (p[0].revents & (POLLIN | POLLHUP | POLLERR) && !replies_.full())
@@ -215,11 +222,30 @@ int server::answer_command(vfio::user_message &m, bool whole)
 		a.body.clear();
 		a.n_fds = 0;
 	}
-	if (m.head.flags & proto::flag_no_reply)
+	if (m.head.flags & proto::flag_no_reply || (!err && hold(h)))
 		return 0;
 	if (const reply_fault f = model_.next_reply(); unlikely(f != reply_fault::none))
 		return answer_wrongly(f, h, a);
 	return queue_reply(h, a);
+}
+
+/* True: the reply comes later.  One at a time; nobody asks twice before the answer. */
+bool server::hold(const proto_header &head)
+{
+	if (held_ || head.cmd != u16(proto::command::device_reset) || !model_.is_resetting())
+		return false;
+	held_ = true;
+	held_head_ = head;
+	held_until_ = deadline::in_ms(held_ms);
+	return true;
+}
+
+int server::answer_held()
+{
+	if (!held_ || (model_.is_resetting() && !held_until_.passed()))
+		return 0;
+	held_ = false;
+	return replies_.put(held_head_, {}, {}, deadline::in_ms(message_ms));
 }
 
 /* As a test asked (fault_plan.h). */
@@ -286,6 +312,13 @@ void server::end(remote_access *a)
 		}
 }
 
+bool server::take_back(remote_access *a)
+{
+	std::lock_guard guard(lock_);
+
+	return !a->sent && take_pending(a->id) == a;
+}
+
 /* With the lock held: it is under way no more. */
 remote_access *server::take_pending(u16 id)
 {
@@ -310,11 +343,11 @@ void server::hang_up()
 
 /*
  * Where the data of a reply begin, or -EPROTO.  The specification's table has 64
- * bits for the count in one place and 32 in another: the length tells.  QEMU (up
- * to 11.1 at least) counts in 32 and says 64, so that its data are off by four
- * bytes both ways: its first four stand where the count's high half should.  And
- * it answers a write by a bare header, which is believed of a client alone that
- * has shown not to be one of those: the last four bytes of a read are zeros there.
+ * bits for the count in one place and 32 in another: the length tells.  A client that
+ * counts in 32 and says 64 has its data off by four bytes both ways: its first four
+ * stand where the count's high half should.  A write may be answered by a bare header,
+ * which is believed of a client alone that has shown not to be one of those: the last
+ * four bytes of a read are zeros there.
  */
 int server::reply_data(const vfio::user_message &m, const remote_access &a)
 {

@@ -34,6 +34,7 @@ public:
 	u32 max_len() const override { return max_len_; }
 	int begin(remote_access *a) override;
 	void end(remote_access *a) override;
+	bool take_back(remote_access *a) override;
 	bool counts_known() const override { return load_relaxed(&counts_right_); }
 	void hang_up() override;
 
@@ -53,6 +54,8 @@ private:
 	int step();
 	int handle(vfio::user_message &m, answer *out);
 	int answer_command(vfio::user_message &m, bool whole);
+	bool hold(const proto_header &head);
+	int answer_held();
 	int answer_wrongly(reply_fault how, proto_header h, answer &a);
 	int queue_reply(const proto_header &head, answer &a);
 	int flush();
@@ -88,6 +91,9 @@ private:
 	outbox out_;            /* on its way to the client */
 	outbox_queue replies_;  /* behind it; while there is room for one more, the socket is read */
 	deadline hello_ = deadline::never(); /* for the first message */
+	bool held_ = false;     /* a reset's reply: accesses from before it are under way */
+	proto_header held_head_ = {};
+	deadline held_until_ = deadline::never();
 	bool out_asks_ = false; /* out_ is a unit's access … */
 	u16 out_id_ = 0;        /* … of this number */
 
@@ -96,7 +102,7 @@ private:
 	remote_access *pending_ = nullptr; /* a few, one for each unit, in the order in which they came */
 	u16 next_id_ = 0;
 	bool closed_ = false, hang_up_ = false;
-	u32 counts_right_ = 0; /* the client's replies are known not to be QEMU's; units look without the lock */
+	u32 counts_right_ = 0; /* the client's replies are known to be right; units look without the lock */
 };
 
 } // namespace usdma::sim

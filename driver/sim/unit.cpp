@@ -249,14 +249,20 @@ bool unit::checkpoint(hw_channel &ch)
 	if (ch.next - 1 != ch.written)
 		publish(ch);
 	store_relaxed(&ch.status->record.heartbeat, ++ch.heartbeat);
-	return true;
+	if (unlikely(ch.far != nullptr))
+		step_far(ch);
+	return ch.state == chan_state_running;
 }
 
-void unit::unlist(size_t at)
+void unit::unlist(hw_channel &ch)
 {
-	store_relaxed(&active_[at]->listed, false);
-	active_[at] = active_.back();
-	active_.pop_back();
+	for (hw_channel *&at : active_)
+		if (at == &ch) {
+			store_relaxed(&ch.listed, false);
+			at = active_.back();
+			active_.pop_back();
+			return;
+		}
 }
 
 /* The address space changed: forget what was found in it, and see whether rings and records are still there. */
@@ -267,26 +273,52 @@ void unit::revalidate()
 		hw_channel &ch = *active_[i];
 
 		ch.src = ch.dst = window();
-		if (resolve_control(ch)) {
+		if (ch.state != chan_state_stopping && !resolve_control(ch))
+			lose_ring(ch, "is no longer mapped");
+		else
 			i++;
-			continue;
-		}
-		log_warn("sim: channel %u: its ring or status block is no longer mapped", ch.index);
-		ch.forget_memory();
-		store_release(&ch.state, u32(chan_state_error));
-		unlist(i);
 	}
+}
+
+void unit::lose_ring(hw_channel &ch, const char *why)
+{
+	log_warn("sim: channel %u: its ring or status block %s", ch.index, why);
+	ch.forget_memory();
+	store_release(&ch.state, u32(chan_state_error));
+	unlist(ch);
+}
+
+static u64 ring_bytes(const hw_channel &ch)
+{
+	return (u64(ch.mask) + 1) * sizeof(descriptor);
 }
 
 bool unit::resolve_control(hw_channel &ch)
 {
-	const u64 ring_size = (u64(ch.mask) + 1) * sizeof(descriptor);
+	const u64 ring_size = ring_bytes(ch);
 
+	if (ch.far)
+		return far_ring::reaches(m_.space, ch.ring_iova, ring_size, vfio::dma_read) &&
+		       far_ring::reaches(m_.space, ch.record_iova, sizeof(status_block), vfio::dma_read | vfio::dma_write);
 	if (!ch.ring_memory.settle(m_.space, ch.ring_iova, ring_size, vfio::dma_read) ||
 	    !ch.record_memory.settle(m_.space, ch.record_iova, sizeof(status_block), vfio::dma_read | vfio::dma_write))
 		return false;
 	ch.ring = reinterpret_cast<const descriptor *>(ch.ring_memory.data());
+	ch.slots = ch.mask;
 	ch.status = reinterpret_cast<status_block *>(ch.record_memory.data());
+	return true;
+}
+
+/* The ring, or the status block, lies where only the client reaches it. */
+bool unit::resolve_far(hw_channel &ch)
+{
+	ch.far = far_ring::make(m_.remote, wake_.get(), ch.ring_iova, ch.record_iova, ch.mask + 1);
+	if (!ch.far || !resolve_control(ch))
+		return false;
+	ch.far->start_behind(ch.written);
+	ch.ring = ch.far->ring();
+	ch.slots = ch.far->slots() - 1;
+	ch.status = ch.far->status();
 	return true;
 }
 
@@ -315,17 +347,21 @@ void unit::idle()
 bool unit::nothing_to_do()
 {
 	for (hw_channel *ch : active_) {
+		const u64 tail = load_acquire(reinterpret_cast<u64 *>(ch->door + door_tail));
+
+		if (ch->far && ch->far->restless(ch->next, ch->runs() ? tail : ch->next - 1))
+			return false;
 		for (unsigned slot = 0; slot < dma::irq_slots; slot++) {
 			const u64 arm = load_acquire(reinterpret_cast<u64 *>(ch->door + door_arm + slot * cache_line));
 
-			if (arm != arm_none && arm != ch->fired[slot] && (ch->state == chan_state_halted || ch->written >= arm))
+			if (arm != arm_none && arm != ch->fired[slot] && ch->has_met(arm))
 				return false;
 		}
-		if (ch->state != chan_state_running || ch->waiting)
+		if (!ch->runs() || (ch->far && !ch->far->state_told()))
 			continue;
-		if (load_acquire(&ch->ring[ch->next & ch->mask].tag) == u32(ch->next))
+		if (load_acquire(&ch->ring[ch->next & ch->slots].tag) == u32(ch->next))
 			return false;
-		if (s64(load_acquire(reinterpret_cast<u64 *>(ch->door + door_tail)) - ch->next) >= 0)
+		if (s64(tail - ch->next) >= 0 && !(ch->far && ch->far->lacks(ch->next, tail)))
 			return false;
 	}
 	return !load_acquire(&cmd_pending_) && !load_acquire(&quit_);
@@ -337,6 +373,11 @@ u64 unit::sleep_limit()
 	u64 limit = ~u64(0);
 
 	for (const hw_channel *ch : active_) {
+		if (const u64 until = ch->far ? ch->far->limit() : ~u64(0); until != ~u64(0)) {
+			const u64 now = now_ns(), left = until > now ? until - now : 1;
+
+			limit = left < limit ? left : limit;
+		}
 		if (ch->state != chan_state_running)
 			continue;
 		if (ch->waiting && nap_ns_ < limit)
@@ -405,8 +446,8 @@ void unit::serve_command()
 		disable(*ch);
 	else if (cmd_.cmd == chan_cmd_resume)
 		resume(*ch);
-	else if (cmd_.cmd == chan_cmd_stop && ch->state == chan_state_running)
-		halt(*ch, dma::fault_reason::stopped, 0, 0);
+	else if (cmd_.cmd == chan_cmd_stop)
+		obey_stop(*ch);
 	napping_ = false;
 	idle_passes_ = 0;
 	/* Release: whatever the command did comes before its end. */
@@ -439,7 +480,7 @@ static void start_registers(hw_channel &ch, const channel_regs &r)
 	ch.irq_due = 0;
 	ch.heartbeat = 0;
 	store_relaxed(&ch.waiting, false);
-	ch.hung = ch.part.valid = false;
+	ch.hung = ch.part.valid = ch.stop_due = false;
 	ch.src = ch.dst = window();
 	store_relaxed(&ch.head, r.first_seq);
 	store_relaxed(tail, r.first_seq);
@@ -466,17 +507,18 @@ static void start_record(hw_channel &ch)
 
 void unit::enable(hw_channel &ch, const channel_regs &regs)
 {
-	if (ch.state == chan_state_running || ch.state == chan_state_halted || setup_error(regs))
+	if ((ch.state != chan_state_off && ch.state != chan_state_error) || asking_ == &ch || setup_error(regs))
 		return;
 	start_registers(ch, regs);
-	if (!resolve_control(ch)) {
-		log_warn("sim: channel %u: its ring or status block is not wholly in memory that has a file, with the rights it needs",
-			 ch.index);
+	if (!resolve_control(ch) && !resolve_far(ch)) {
+		log_warn("sim: channel %u: its ring or status block is not wholly mapped with the rights it needs", ch.index);
 		ch.forget_memory();
 		store_release(&ch.state, u32(chan_state_error));
 		return;
 	}
 	start_record(ch);
+	if (ch.far)
+		ch.far->send_all();
 	push_reserved(active_, &ch);
 	store_relaxed(&ch.listed, true);
 	store_release(&ch.state, u32(chan_state_running));
@@ -484,19 +526,46 @@ void unit::enable(hw_channel &ch, const channel_regs &regs)
 
 void unit::disable(hw_channel &ch)
 {
-	store_release(&ch.state, u32(chan_state_off));
+	if (ch.state == chan_state_stopping)
+		return;
+	store_release(&ch.state, u32(chan_state_stopping));
 	if (m_.wrong)
 		m_.wrong->channel_off(ch.index);
-	for (size_t i = 0; i < active_.size(); i++)
-		if (active_[i] == &ch) {
-			unlist(i);
-			break;
-		}
+	wind_up(ch);
+}
+
+/*
+ * What the client was asked for cannot be taken back: it may be moving the bytes just
+ * now.  So the channel is off when the client has answered, and nobody waits for that
+ * in the server's thread, which takes the answer.  True: it is off.
+ */
+bool unit::wind_up(hw_channel &ch)
+{
+	if (asking_ == &ch || (ch.far && !ch.far->wind_up()))
+		return false;
+	if (ch.far && ch.far->interrupt_due)
+		raise(ch.vectors[dma::irq_service]);
+	unlist(ch);
 	ch.forget_memory();
+	store_release(&ch.state, u32(chan_state_off));
+	return true;
+}
+
+/* The record must not say so while the client is moving bytes for the descriptor. */
+void unit::obey_stop(hw_channel &ch)
+{
+	if (ch.state != chan_state_running)
+		return;
+	if (asking_ == &ch)
+		ch.stop_due = true;
+	else
+		halt(ch, dma::fault_reason::stopped, 0, 0);
 }
 
 void unit::resume(hw_channel &ch)
 {
+	/* One that has not come to its end yet is as if it had not been asked for. */
+	ch.stop_due = false;
 	if (ch.state != chan_state_halted)
 		return;
 	dma::completion_record &r = ch.status->record; /* there is none before the channel was enabled */
@@ -511,6 +580,11 @@ void unit::resume(hw_channel &ch)
 		seq = arm_none;
 	store_relaxed(&r.reason, 0u);
 	store_release(&r.completed, ch.written);
+	if (ch.far) {
+		/* What was fetched may have been rewritten since. */
+		ch.far->start_behind(ch.written);
+		ch.far->note_state();
+	}
 	/* After completed: who sees it run again also sees that the failed one is behind it. */
 	store_release(&r.state, u32(dma::state_running));
 	store_release(&ch.state, u32(chan_state_running));

@@ -10,6 +10,7 @@
 
 #include "driver/engines/sdma/sdma_hw.h"
 #include "driver/sim/contiguous.h"
+#include "driver/sim/far_ring.h"
 #include "driver/sim/machine.h"
 
 #include <memory>
@@ -43,7 +44,8 @@ struct alignas(cache_line) hw_channel {
 	u64 next = 0;    /* sequence number of the descriptor to run next */
 	u64 written = 0; /* completed, as the record says */
 	u64 known = 0;   /* posted so far, as the doorbell said */
-	u32 mask = 0;
+	u32 mask = 0;  /* of the client's ring */
+	u32 slots = 0; /* mask of `ring`, which may be a part of it (far_ring.h) */
 	u32 state = sdma::chan_state_off;
 	u64 head = 0;
 	window src, dst; /* where the last addresses were found */
@@ -68,7 +70,19 @@ struct alignas(cache_line) hw_channel {
 	u32 index = 0;
 	u64 ring_iova = 0, record_iova = 0;
 	contiguous ring_memory, record_memory;
+	std::unique_ptr<far_ring> far; /* nullptr: both lie where the unit reaches them */
+	bool stop_due = false; /* once the access that is under way has ended */
 	channel_regs regs; /* the server thread's own: units get copies */
+
+	/* The unit's looks: it takes descriptors from the ring … */
+	bool runs() const { return state == sdma::chan_state_running && !waiting; }
+	/* … and an interrupt that was asked for is due: the client's record says what it shall find there. */
+	bool has_met(u64 arm) const
+	{
+		if (state == sdma::chan_state_halted)
+			return !far || far->told();
+		return (far ? far->told_completed() : written) >= arm;
+	}
 
 	/* Its unit, or nobody any more: it has nothing of the client's memory before it. */
 	void forget_memory()
@@ -78,6 +92,7 @@ struct alignas(cache_line) hw_channel {
 		status = nullptr;
 		ring_memory.drop();
 		record_memory.drop();
+		far.reset();
 	}
 };
 
@@ -97,7 +112,7 @@ public:
 	void stop();
 	/*
 	 * From one thread, the server's: has the unit carry out a chan_cmd_*, with the registers as they are now; done on
-	 * return.  -ETIMEDOUT: it is not yet, and will be; until then -EBUSY.
+	 * return, but for what waits for an access to end.  -ETIMEDOUT: it is not yet, and will be; until then -EBUSY.
 	 */
 	int command(hw_channel *ch, u32 cmd);
 	/* The same for the raising of an interrupt: no thread but a unit's writes to what the client holds. */
@@ -135,9 +150,11 @@ private:
 	void run();
 	void begin_pass();
 	bool checkpoint(hw_channel &ch);
-	void unlist(size_t at);
+	void unlist(hw_channel &ch);
 	void revalidate();
 	bool resolve_control(hw_channel &ch);
+	bool resolve_far(hw_channel &ch);
+	void lose_ring(hw_channel &ch, const char *why);
 	void idle();
 	void sleep();
 	bool nothing_to_do();
@@ -147,7 +164,11 @@ private:
 	void serve_command();
 	void enable(hw_channel &ch, const channel_regs &regs);
 	void disable(hw_channel &ch);
+	bool wind_up(hw_channel &ch);
+	void obey_stop(hw_channel &ch);
 	void resume(hw_channel &ch);
+
+	bool step_far(hw_channel &ch);
 
 	bool run_channel(hw_channel &ch);
 	unsigned run_ring(hw_channel &ch, bool *dry);
@@ -163,6 +184,7 @@ private:
 	void service_interrupt(hw_channel &ch);
 	void flush_interrupt(hw_channel &ch, bool dry);
 	void raise(u32 vector);
+	void raise_service(hw_channel &ch);
 	void halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 cookie);
 
 	result execute(hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
@@ -190,6 +212,7 @@ private:
 	result put_bytes(hw_channel &ch, end dst, const void *buf, u64 len, bool whole = false);
 	result get_word(hw_channel &ch, const end &src, u64 *out);
 	result remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 len, bool whole = false);
+	s32 ask(hw_channel &ch, u64 until, bool whole);
 	result doubt(hw_channel &ch, u64 addr, const u8 *got, u64 len);
 	bool pause_until(hw_channel &ch, u64 at_ns);
 	u8 *bounce(unsigned which);
@@ -211,6 +234,7 @@ private:
 	std::vector<hw_channel *> active_;
 	std::unique_ptr<u8[]> bounce_;
 	remote_access remote_;
+	const hw_channel *asking_ = nullptr; /* remote_ is under way for it */
 
 	/* The server thread's side. */
 	unsigned index_;

@@ -50,7 +50,7 @@ inline std::atomic<u32> losses{0};
 
 /* What is shared with a server of another process. */
 enum class server_trust : u8 {
-	no,      /* no memory, either way, but rings: it reaches the client's by messages, and the client its registers and memory */
+	no,      /* no memory, either way: it reaches the client's by messages, and the client its registers and memory */
 	checked, /* memory that neither side can take away from under the other */
 	yes,     /* any: such a server can end this process, by cutting short what it has mapped */
 };
@@ -65,7 +65,6 @@ struct dma_area {
 	u64 fd_offset = 0; /* of vaddr in fd */
 	/* Of it the bytes that the device shall reach, where each access is checked; used 0: all.  Else the page is the unit. */
 	u64 skip = 0, used = 0;
-	bool ring = false; /* a channel's own, with nothing of the user's: also for a server that is not trusted */
 };
 
 struct address_limits {

@@ -164,7 +164,7 @@ int user_device::unsure(int err)
 bool user_device::is_for_server(const dma_area &area) const
 {
 	if (opt_.trust == server_trust::no)
-		return area.ring;
+		return false;
 	return opt_.trust == server_trust::yes || !is_hugetlb(area.fd);
 }
 

@@ -29,6 +29,7 @@ struct no_port final : sim::remote_port {
 	u32 max_len() const override { return 4096; }
 	int begin(sim::remote_access *) override { return -ENODEV; }
 	void end(sim::remote_access *) override {}
+	bool take_back(sim::remote_access *) override { return true; }
 	bool counts_known() const override { return true; }
 };
 

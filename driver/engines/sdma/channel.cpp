@@ -53,7 +53,6 @@ int sdma_engine::map_ring(sdma_channel *c, u64 size)
 	area.size = size;
 	area.vaddr = c->memory.data();
 	area.fd = c->file.get();
-	area.ring = true;
 	std::lock_guard guard(lock_);
 	/* Also for its end: then nothing may fail. */
 	if (!iova_.reserve() || !try_reserve(stuck_, stuck_.size() + channels_.size()))
@@ -126,9 +125,29 @@ struct page_writer {
 static int unreached(const sdma_channel *c)
 {
 	return fail(EIO, "channel %u does not start: the device does not reach its ring, %zu KiB at IOVA %#llx. In a virtual machine: "
-		    "is its memory shared (memory-backend-memfd,share=on), and has the device's server room for that many "
-		    "mappings? The server's log says which", c->index, c->memory.size() / 1024,
+		    "has the device's server room for that many mappings? The server's log says more", c->index, c->memory.size() / 1024,
 		    static_cast<unsigned long long>(c->iova));
+}
+
+int switch_off(sdma_channel *c)
+{
+	vfio::device &dev = c->owner->transport();
+	const deadline until = deadline::in_ms(command_ms);
+	const timespec nap = {0, 20 * 1000};
+	u32 state;
+
+	if (int rc = reg_write(dev, chan_ctrl(c->index) + chan_command, u32(chan_cmd_disable)); rc < 0)
+		return rc;
+	for (;;) {
+		if (int rc = reg_read(dev, chan_ctrl(c->index) + chan_state, &state); rc < 0)
+			return rc;
+		if (state != chan_state_stopping)
+			return 0;
+		if (until.passed())
+			return fail(ETIMEDOUT, "channel %u: accesses of the device's are under way %llu ms after it was switched off",
+				    c->index, static_cast<unsigned long long>(command_ms));
+		nanosleep(&nap, nullptr);
+	}
 }
 
 int sdma_engine::program(sdma_channel *c, u64 first_seq)
@@ -138,8 +157,9 @@ int sdma_engine::program(sdma_channel *c, u64 first_seq)
 	page_writer door{*dev_, chan_door(c->index)};
 	u32 state;
 
-	w.put(chan_command, u32(chan_cmd_disable))
-		.put(chan_ring_base, u64(c->iova + 4096))
+	if (int rc = switch_off(c); rc < 0)
+		return rc;
+	w.put(chan_ring_base, u64(c->iova + 4096))
 		.put(chan_ring_order, u32(__builtin_ctz(c->ring_size)))
 		.put(chan_vectors, vectors)
 		.put(chan_record, c->iova)
@@ -230,11 +250,8 @@ void channel_close(dma::channel *ch)
 	sdma_channel *c = to_sdma(ch);
 	vfio::device &dev = c->owner->transport();
 
-	/*
-	 * When the write of disable returns, the device touches this channel's memory no
-	 * more (sdma_hw.h); the unmap behind it holds even a device that does not obey.
-	 */
-	if (c->iova && !dev.lost() && reg_write(dev, chan_ctrl(c->index) + chan_command, u32(chan_cmd_disable)) < 0)
+	/* The unmap behind it holds even a device that does not obey. */
+	if (c->iova && !dev.lost() && switch_off(c) < 0)
 		log_warn("%s: channel %u: %s", dev.name(), c->index, error_text());
 	c->owner->unmap_ring(c);
 	c->owner->forget(c);

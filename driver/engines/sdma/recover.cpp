@@ -156,7 +156,7 @@ int ring_cut(dma::channel *ch)
 	/* A device that tells of its life while it waits, and has not, stands still there too. */
 	if (int rc = find_current(c, &seq, &begun); rc < 0 && !(rc == -EAGAIN && c->owner->has_heartbeat()))
 		return rc;
-	if (int rc = reg_write(c->owner->transport(), chan_ctrl(c->index) + chan_command, u32(chan_cmd_disable)); rc < 0)
+	if (int rc = switch_off(c); rc < 0)
 		return rc;
 	c->off = true;
 	/* Once more: it may have got on in between.  A WAIT did nothing yet, and what was not begun neither: they run again. */

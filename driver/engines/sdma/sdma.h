@@ -132,6 +132,8 @@ private:
 };
 
 extern const dma::channel_ops ring_ops;
+/* When it returns 0, the device touches nothing of the channel's any more. */
+int switch_off(sdma_channel *c);
 void channel_close(dma::channel *ch);
 
 unsigned ring_squash(dma::channel *ch, u64 cookie);

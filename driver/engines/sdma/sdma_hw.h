@@ -42,10 +42,10 @@ enum : u32 {
 	reg_vectors = 0x44,   /* RO 32: MSI-X vectors */
 };
 inline constexpr u32 id_value = 0x414d4453; /* "SDMA" */
-inline constexpr u32 version_major = 1, version_minor = 0;
+inline constexpr u32 version_major = 1, version_minor = 1;
 enum : u64 { hw_cap_sleep = 1, hw_cap_memory = 2, hw_cap_heartbeat = 4, hw_cap_sleep_ordered = 8, hw_cap_memory_zeroed = 16 };
 enum : u32 { ctrl_enable = 1, ctrl_reset = 2 /* self-clearing: all channels off, registers at their start values */ };
-enum : u32 { status_ready = 1 };
+enum : u32 { status_ready = 1 /* no reset is under way, no channel is stopping */ };
 
 /* Channel control pages: one a channel, a page apart; trapped accesses only. */
 inline constexpr u64 chan_ctrl_base = 0x10000, chan_stride = 0x1000;
@@ -62,10 +62,16 @@ enum : u32 {
 	chan_head = 0x30,       /* RO 64: last sequence number begun */
 	chan_debug = 0x38,      /* RO 32: chan_debug_*, for messages to people */
 };
-/* disable: the channel is off when the write returns, and touches no memory any more. */
+/* disable: nothing new begins when the write returns; the channel is off, and touches no memory, once it is not stopping. */
 enum : u32 { chan_cmd_enable = 1, chan_cmd_disable = 2, chan_cmd_stop = 3, chan_cmd_resume = 4 };
 enum : u32 { chan_debug_waiting = 1, chan_debug_listed = 2, chan_debug_bell = 4 };
-enum : u32 { chan_state_off = 0, chan_state_running = 1, chan_state_halted = 2, chan_state_error = 3 /* bad set-up */ };
+enum : u32 {
+	chan_state_off = 0,
+	chan_state_running = 1,
+	chan_state_halted = 2,
+	chan_state_error = 3,    /* bad set-up */
+	chan_state_stopping = 4, /* switched off; accesses that it has begun are under way */
+};
 
 /* Channel doorbell pages: one a channel, a page apart; mappable. */
 inline constexpr u64 chan_door_base = 0x800000;

@@ -36,6 +36,7 @@ struct fake_sdma {
 	u64 page_size = 4096;
 	u64 foreign_iova = 0, foreign_size = 0; /* another device's, in the same address space */
 	bool mappable = true, lost = false, dead_commands = false, blind = false, dead_reset = false, lose_on_command = false;
+	unsigned stopping = 0; /* looks at the state after a disable that still say so */
 	unsigned gone = 0;   /* devices freed */
 	u64 next = 0;	     /* of the one channel that the test runs */
 	u32 channel = 0;
@@ -142,7 +143,7 @@ struct fake_sdma {
 			next = get<u64>(page() + sdma::chan_first_seq) + 1;
 			put(state, u32(!blind && record() ? sdma::chan_state_running : sdma::chan_state_error));
 		} else if (cmd == sdma::chan_cmd_disable) {
-			put(state, u32(sdma::chan_state_off));
+			put(state, u32(stopping ? sdma::chan_state_stopping : sdma::chan_state_off));
 		} else if (cmd == sdma::chan_cmd_stop) {
 			halt(dma::fault_reason::stopped, 0);
 		} else if (cmd == sdma::chan_cmd_resume) {
@@ -151,6 +152,11 @@ struct fake_sdma {
 			record()->state = dma::state_running;
 			put(state, u32(sdma::chan_state_running));
 		}
+	}
+	void looked_at(u64 off)
+	{
+		if (off == page() + sdma::chan_state && get<u32>(off) == sdma::chan_state_stopping && !--stopping)
+			put(off, u32(sdma::chan_state_off));
 	}
 	void written(u64 off)
 	{
@@ -200,6 +206,8 @@ public:
 			return 0;
 		}
 		memcpy(buf, (index == vfio::region_config ? f_.config : f_.bar0.data()) + offset, len);
+		if (index == vfio::region_bar0)
+			f_.looked_at(offset);
 		return 0;
 	}
 	int region_write(unsigned index, u64 offset, const void *buf, size_t len) override

@@ -307,7 +307,9 @@ static void test_coalescing(void **)
 	assert_true(few.done(26));
 	/* Two full tens, and the rest when the ring is dry. */
 	few.command(chan_cmd_disable);
-	assert_int_equal(take_irq(few.irq[1].get(), wait_ms), 3);
+	const u64 rung = take_irq(few.irq[1].get(), wait_ms);
+	/* Each waits for the record: where that comes by messages, one may stand for all. */
+	assert_in_range(rung, r.far ? 1 : 3, 3);
 	assert_int_equal(take_irq(timed.irq[1].get(), wait_ms), 1);
 	assert_int_equal(timed.completed(), 4);
 	r.drop(a);
@@ -382,7 +384,9 @@ static void test_unmap_while_copying(void **)
 			while (ch.completed() < ch.posted) {
 				if (load_acquire(&ch.status->record.state) != dma::state_halted)
 					continue;
-				assert_int_equal(ch.status->record.reason, u32(fault_reason::src_unmapped));
+				/* By messages it is the client who refuses. */
+				if (!r.far || ch.status->record.reason != u32(fault_reason::transfer))
+					assert_int_equal(ch.status->record.reason, u32(fault_reason::src_unmapped));
 				faults++;
 				ch.command(chan_cmd_resume);
 			}
@@ -615,7 +619,7 @@ static void test_registers(void **)
 	u8 byte;
 
 	assert_int_equal(r.read32(reg_id), id_value);
-	assert_int_equal(r.read32(reg_version), version_major << 16);
+	assert_int_equal(r.read32(reg_version), version_major << 16 | version_minor);
 	assert_int_equal(r.read64(reg_caps), hw_cap_sleep | hw_cap_memory | hw_cap_heartbeat | hw_cap_memory_zeroed);
 	assert_int_equal(r.read32(reg_channels), 8);
 	assert_int_equal(r.read32(reg_engines), 2);

@@ -180,7 +180,7 @@ static void all_ops(reach how, u64 stream)
 {
 	static constexpr void (*ops[])(world &) = {one_copy, one_2d, one_fill, one_indirect, one_write, one_reduce};
 	world w(how, stream);
-	const unsigned rounds = (how == reach::messages ? 60 : 200) * scale();
+	const unsigned rounds = (w.r.how == reach::messages ? 60 : 200) * scale();
 
 	for (unsigned i = 0; i < rounds; i++) {
 		ops[w.pick(std::size(ops))](w);

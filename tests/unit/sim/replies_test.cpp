@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How clients answer DMA_READ and DMA_WRITE: as the specification has it in two places, as QEMU does, and wrongly. */
+/* How clients answer DMA_READ and DMA_WRITE: as the specification has it in two places, and wrongly. */
 #include "tests/support/raw_client.h"
 #include "tests/support/raw_model.h"
 #include "tests/support/test.h"
@@ -104,8 +104,8 @@ static answer by_the_book(rig &r, size_t head, bool bare = false)
 	};
 }
 
-/* As QEMU's hw/vfio-user: the count has 32 bits, the structure the length of one with 64. */
-static answer as_qemu(rig &r)
+/* The count has 32 bits, the structure the length of one with 64. */
+static answer in_32_bits(rig &r)
 {
 	return [&r](const proto::header &h, const proto::dma_access_head &a, u8 *bytes) {
 		std::vector<u8> out(is_read(h) ? sizeof(a) + a.count : 0);
@@ -177,9 +177,9 @@ static void counts_of_32_bits(void **)
 	for (unsigned round = 0; round < 20; round++) {
 		fill_random(r.there, 64, gen);
 		r.there[0] |= 1;
-		assert_int_equal(r.run(in(64), as_qemu(r)), fault_reason::transfer);
+		assert_int_equal(r.run(in(64), in_32_bits(r)), fault_reason::transfer);
 		fill_random(r.near(), 64, gen);
-		assert_int_equal(r.run(out(64), as_qemu(r)), fault_reason::transfer);
+		assert_int_equal(r.run(out(64), in_32_bits(r)), fault_reason::transfer);
 	}
 }
 
@@ -192,13 +192,13 @@ static void counts_of_32_bits_before_zeros(void **)
 		rig r;
 
 		memset(r.near(), 0x77, len);
-		assert_int_equal(r.run(in(len), as_qemu(r)), fault_reason::none);
+		assert_int_equal(r.run(in(len), in_32_bits(r)), fault_reason::none);
 		assert_memory_equal(r.near(), r.there, len);
 		if (len <= 4)
 			continue;
 		fill_random(r.there + 4, len - 4, gen);
 		r.there[4 + gen() % (len - 4)] |= 1;
-		assert_int_equal(r.run(in(len), as_qemu(r)), fault_reason::transfer);
+		assert_int_equal(r.run(in(len), in_32_bits(r)), fault_reason::transfer);
 	}
 }
 

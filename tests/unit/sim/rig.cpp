@@ -28,7 +28,14 @@ sim::config rig::small()
 	return c;
 }
 
-rig::rig(const sim::config &cfg, reach h, sim::faults *wrong) : how(h)
+static bool all_is_far()
+{
+	const char *said = getenv("USDMA_TEST_REACH");
+
+	return said && !strcmp(said, "far");
+}
+
+rig::rig(const sim::config &cfg, reach h, sim::faults *wrong) : far(all_is_far()), how(far && h == reach::shared ? reach::messages : h)
 {
 	vfio::user_options opt;
 	int pair[2];
@@ -95,7 +102,7 @@ host_area rig::make(u64 iova, u64 size, u32 prot)
 
 host_area rig::make_near(u64 iova, u64 size)
 {
-	return make_area(*this, iova, size, vfio::dma_read | vfio::dma_write, how != reach::shared);
+	return make_area(*this, iova, size, vfio::dma_read | vfio::dma_write, how != reach::shared && !far);
 }
 
 void rig::drop(host_area &a)
@@ -181,6 +188,20 @@ void chan::ring_bell()
 {
 	store_fence(reinterpret_cast<u64 *>(door.data() + door_tail), posted);
 	wake();
+}
+
+void chan::follow(u32 cmd)
+{
+	const deadline until = deadline::in_ms(wait_ms);
+
+	if (cmd == chan_cmd_disable)
+		while (state() == chan_state_stopping)
+			assert_false(until.passed());
+	while (cmd == chan_cmd_stop && state() == chan_state_running)
+		assert_false(until.passed());
+	while ((cmd == chan_cmd_stop || cmd == chan_cmd_resume) && (state() == chan_state_running || state() == chan_state_halted) &&
+	       (state() == chan_state_halted) != (load_acquire(&status->record.state) == dma::state_halted))
+		assert_false(until.passed());
 }
 
 void chan::arm(unsigned slot, u64 seq)

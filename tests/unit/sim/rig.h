@@ -21,7 +21,7 @@ using dma::opcode;
 using dma::space;
 using sdma::descriptor;
 
-/* How the model reaches host memory. */
+/* How the model reaches host memory.  USDMA_TEST_REACH=far: rings by messages, too, and nothing shared but files. */
 enum class reach { shared, file, messages };
 
 inline constexpr u64 wait_ms = 20000; /* a test that waits so long has failed */
@@ -43,7 +43,7 @@ struct rig {
 
 	/* Maps size bytes at iova; anonymous for messages. */
 	host_area make(u64 iova, u64 size, u32 prot = vfio::dma_read | vfio::dma_write);
-	/* As make, but a ring, which the model must always reach by itself. */
+	/* As make, but a ring, which the model reaches by itself unless those are far. */
 	host_area make_near(u64 iova, u64 size);
 	void drop(host_area &a);
 	u8 *mem() { return memory_.data(); }
@@ -53,6 +53,7 @@ struct rig {
 	void write32(u64 offset, u32 v);
 	void write64(u64 offset, u64 v);
 
+	const bool far; /* rings are */
 	reach how;
 	std::unique_ptr<sim::sdma_model> model;
 	std::unique_ptr<sim::server> link;
@@ -82,7 +83,14 @@ struct chan {
 	bool halted();
 	/* Runs one to its end: none, or why it failed; then resumed. */
 	fault_reason run(descriptor d);
-	void command(u32 cmd) { r.write32(sdma::chan_ctrl(index) + sdma::chan_command, cmd); }
+	/* Until the record says so, where that comes by messages. */
+	void command(u32 cmd)
+	{
+		r.write32(sdma::chan_ctrl(index) + sdma::chan_command, cmd);
+		if (r.far)
+			follow(cmd);
+	}
+	void follow(u32 cmd);
 	void arm(unsigned slot, u64 seq);
 	u32 state() { return r.read32(sdma::chan_ctrl(index) + sdma::chan_state); }
 	u64 completed() { return load_acquire(&status->record.completed); }

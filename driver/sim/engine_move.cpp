@@ -273,7 +273,7 @@ unit::result unit::remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 l
 		remote_ = {write, addr + done, static_cast<u8 *>(buf) + done, 0, wake_.get(), 1};
 		remote_.len = left < m_.remote->max_len() ? u32(left) : m_.remote->max_len();
 		const s32 err = m_.remote->begin(&remote_) ? -ENODEV : ask(ch, until, whole);
-		if (ch.stop_due && ch.state == sdma::chan_state_running && (!whole || err)) {
+		if (ch.stop_due && ch.state == sdma::chan_state_running && !whole) {
 			halt(ch, fault_reason::stopped, 0, 0);
 			return result::gone;
 		}

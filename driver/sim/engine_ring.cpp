@@ -34,13 +34,17 @@ bool unit::run_channel(hw_channel &ch)
 	bool dry = false;
 	unsigned n = 0;
 
-	if (unlikely(ch.state == chan_state_stopping))
+	if (unlikely(!ch.has_record()))
 		return wind_up(ch);
 	if (unlikely(ch.far != nullptr)) {
 		const bool changed = step_far(ch);
 
-		if (!ch.far || !ch.far->state_told())
+		if (!ch.has_record())
+			return true;
+		if (!ch.far->state_told()) {
+			check_arms(ch);
 			return changed;
+		}
 	}
 	if (likely(ch.state == chan_state_running)) {
 		n = run_ring(ch, &dry);
@@ -54,6 +58,9 @@ bool unit::run_channel(hw_channel &ch)
 			publish(ch);
 		if (unlikely(ch.irq_count))
 			flush_interrupt(ch, dry);
+		/* At once: another channel's turn may be long. */
+		if (unlikely(ch.far != nullptr) && step_far(ch) && !ch.has_record())
+			return true;
 	}
 	if (!n)
 		check_arms(ch);
@@ -73,7 +80,8 @@ bool unit::step_far(hw_channel &ch)
 	if (!changed)
 		return false;
 	if (ch.far->interrupt_due && ch.has_met(ch.far->interrupt_behind)) {
-		ch.far->interrupt_due = false;
+		ch.far->interrupt_behind = ch.far->interrupt_last;
+		ch.far->interrupt_due = !ch.has_met(ch.far->interrupt_last);
 		raise(ch.vectors[dma::irq_service]);
 	}
 	check_arms(ch);
@@ -238,8 +246,10 @@ void unit::raise(u32 vector)
 void unit::raise_service(hw_channel &ch)
 {
 	if (ch.far && !ch.has_met(ch.written)) {
+		if (!ch.far->interrupt_due)
+			ch.far->interrupt_behind = ch.written;
+		ch.far->interrupt_last = ch.written;
 		ch.far->interrupt_due = true;
-		ch.far->interrupt_behind = ch.written;
 	} else {
 		raise(ch.vectors[dma::irq_service]);
 	}

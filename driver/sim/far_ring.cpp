@@ -30,7 +30,7 @@ bool far_ring::reaches(const dma_space &space, u64 iova, u64 size, u32 rights)
 
 far_ring::far_ring(remote_port *port, int wake_fd, u64 ring_iova, u64 record_iova, u32 ring_slots)
 	: port_(port), wake_fd_(wake_fd), ring_iova_(ring_iova), record_iova_(record_iova), mask_(ring_slots - 1),
-	  slots_(std::min(ring_slots, most_slots))
+	  slots_(std::min(ring_slots, most_slots)), unproven_(!port->counts_known())
 {
 }
 
@@ -91,7 +91,7 @@ bool far_ring::end_fetch()
 		return false;
 	const u64 n = fetch_.len / sizeof(descriptor);
 
-	fetching_ = false;
+	fetching_ = unproven_ = false;
 	for (u64 i = 0; i < n && !lost_; i++)
 		ring_[(fetch_first_ + i) % slots_] = fetch_to_[i];
 	if (!lost_)
@@ -102,15 +102,23 @@ bool far_ring::end_fetch()
 /* As many as stand side by side in both rings, and one message takes; only when all before them have run. */
 bool far_ring::begin_fetch(u64 next, u64 tail)
 {
-	if (fetching_ || lost_ || !lacks(next, tail))
+	if (fetching_ || lost_ || !(lacks(next, tail) || unproven_))
 		return false;
+	/* The tag of slot 0 is never 0 before the ring is used: a client is known by it (server::reply_data). */
+	if (unproven_)
+		return begin_read(ring_iova_, sizeof(u32), fetched_ + 1);
 	const u64 n = std::min({tail - next + 1, slots_ - next % slots_, port_->max_len() / u64(sizeof(descriptor))});
 
+	return begin_read(ring_iova_ + (next & mask_) * sizeof(descriptor), u32(n * sizeof(descriptor)), next);
+}
+
+bool far_ring::begin_read(u64 address, u32 len, u64 first)
+{
 	fetch_.write = false;
-	fetch_.address = ring_iova_ + (next & mask_) * sizeof(descriptor);
+	fetch_.address = address;
 	fetch_.buf = reinterpret_cast<u8 *>(fetch_to_);
-	fetch_.len = u32(n * sizeof(descriptor));
-	fetch_first_ = next;
+	fetch_.len = len;
+	fetch_first_ = first;
 	fetching_ = begin(&fetch_, &fetch_until_);
 	return true;
 }
@@ -138,12 +146,17 @@ bool far_ring::begin_push()
 		      {part_state, offsetof(dma::completion_record, state), 8},
 		      {part_beat, offsetof(dma::completion_record, heartbeat), 8}};
 
-	if (sent_ || !due_ || lost_)
+	if (sent_ || !due_ || lost_ || unproven_)
 		return false;
 	const auto *p = std::find_if(std::begin(places), std::end(places), [this](const auto &q) { return due_ & q.part; });
 	memcpy(&push_from_, &status_, sizeof(status_));
 	/* Whoever posts is to wake us: what we find in memory we would have to ask for. */
 	push_from_.asleep = 1;
+	if (p->part == part_all) {
+		/* A stop that came at once is told behind it. */
+		push_from_.record.state = dma::state_running;
+		push_from_.record.reason = 0;
+	}
 	sending_completed_ = push_from_.record.completed;
 	if (p->part & (part_all | part_beat))
 		beat_ = push_from_.record.heartbeat;
@@ -171,7 +184,7 @@ bool far_ring::step(u64 next, u64 tail)
 
 bool far_ring::restless(u64 next, u64 tail) const
 {
-	return (fetching_ ? load_acquire(&fetch_.result) != 1 : lacks(next, tail)) || (sent_ ? load_acquire(&push_.result) != 1 : due_);
+	return (fetching_ ? load_acquire(&fetch_.result) != 1 : unproven_ || lacks(next, tail)) || (sent_ ? load_acquire(&push_.result) != 1 : due_);
 }
 
 u64 far_ring::limit() const
@@ -183,8 +196,8 @@ bool far_ring::wind_up()
 {
 	end_fetch();
 	end_push();
-	due_ = 0;
-	return !fetching_ && !sent_;
+	due_ &= part_all | part_completed;
+	return !begin_push() && !fetching_ && !sent_;
 }
 
 void far_ring::end_both()

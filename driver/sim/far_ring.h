@@ -42,7 +42,7 @@ public:
 
 	/* Goes on with both: next is the descriptor to run next, tail the last one posted.  True: something has changed. */
 	bool step(u64 next, u64 tail);
-	/* Begins nothing more.  True: nothing of ours can reach the client's memory any more. */
+	/* Begins nothing more but to tell what is completed.  True: nothing of ours can reach the client's memory any more. */
 	bool wind_up();
 	/* The client refused, or has not answered in time. */
 	bool lost() const { return lost_; }
@@ -61,7 +61,8 @@ public:
 	u64 limit() const;
 
 	bool interrupt_due = false; /* of the service slot, once the client knows … */
-	u64 interrupt_behind = 0;   /* … that so many are completed */
+	u64 interrupt_behind = 0;   /* … that so many are completed, … */
+	u64 interrupt_last = 0;	    /* … and so many, for another one */
 
 private:
 	enum : u32 { part_all = 1, part_fault = 2, part_completed = 4, part_state = 8, part_beat = 16 };
@@ -72,6 +73,7 @@ private:
 	bool begin(remote_access *a, u64 *until);
 	bool end_fetch();
 	bool begin_fetch(u64 next, u64 tail);
+	bool begin_read(u64 address, u32 len, u64 first);
 	bool end_push();
 	bool begin_push();
 	void end_both();
@@ -83,7 +85,7 @@ private:
 	const u32 slots_;
 	bool lost_ = false;
 
-	bool fetching_ = false;
+	bool fetching_ = false, unproven_; /* no access of the client's has been seen to be right */
 	u64 fetched_ = 0, fetch_first_ = 0, fetch_until_ = 0;
 	remote_access fetch_;
 	u32 due_ = 0, sent_ = 0; /* part_*; sent_: one, under way */

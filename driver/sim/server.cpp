@@ -242,7 +242,7 @@ bool server::hold(const proto_header &head)
 
 int server::answer_held()
 {
-	if (!held_ || (model_.is_resetting() && !held_until_.passed()))
+	if (!held_ || replies_.full() || (model_.is_resetting() && !held_until_.passed()))
 		return 0;
 	held_ = false;
 	return replies_.put(held_head_, {}, {}, deadline::in_ms(message_ms));

@@ -251,7 +251,20 @@ bool unit::checkpoint(hw_channel &ch)
 	store_relaxed(&ch.status->record.heartbeat, ++ch.heartbeat);
 	if (unlikely(ch.far != nullptr))
 		step_far(ch);
+	step_others(ch);
 	return ch.state == chan_state_running;
+}
+
+/* What those have under way goes on while this one copies, however long. */
+void unit::step_others(const hw_channel &ch)
+{
+	for (size_t i = 0; i < active_.size();) {
+		hw_channel *const other = active_[i];
+
+		if (other != &ch && other->far)
+			other->has_record() ? step_far(*other) : wind_up(*other);
+		i += i < active_.size() && active_[i] == other;
+	}
 }
 
 void unit::unlist(hw_channel &ch)
@@ -273,19 +286,17 @@ void unit::revalidate()
 		hw_channel &ch = *active_[i];
 
 		ch.src = ch.dst = window();
-		if (ch.state != chan_state_stopping && !resolve_control(ch))
+		if (ch.has_record() && !resolve_control(ch))
 			lose_ring(ch, "is no longer mapped");
-		else
-			i++;
+		i += i < active_.size() && active_[i] == &ch;
 	}
 }
 
 void unit::lose_ring(hw_channel &ch, const char *why)
 {
 	log_warn("sim: channel %u: its ring or status block %s", ch.index, why);
-	ch.forget_memory();
 	store_release(&ch.state, u32(chan_state_error));
-	unlist(ch);
+	wind_up(ch);
 }
 
 static u64 ring_bytes(const hw_channel &ch)
@@ -315,6 +326,8 @@ bool unit::resolve_far(hw_channel &ch)
 	ch.far = far_ring::make(m_.remote, wake_.get(), ch.ring_iova, ch.record_iova, ch.mask + 1);
 	if (!ch.far || !resolve_control(ch))
 		return false;
+	ch.ring_memory.drop();
+	ch.record_memory.drop();
 	ch.far->start_behind(ch.written);
 	ch.ring = ch.far->ring();
 	ch.slots = ch.far->slots() - 1;
@@ -354,7 +367,7 @@ bool unit::nothing_to_do()
 		for (unsigned slot = 0; slot < dma::irq_slots; slot++) {
 			const u64 arm = load_acquire(reinterpret_cast<u64 *>(ch->door + door_arm + slot * cache_line));
 
-			if (arm != arm_none && arm != ch->fired[slot] && ch->has_met(arm))
+			if (arm != arm_none && arm != ch->fired[slot] && ch->has_record() && ch->has_met(arm))
 				return false;
 		}
 		if (!ch->runs() || (ch->far && !ch->far->state_told()))
@@ -507,7 +520,7 @@ static void start_record(hw_channel &ch)
 
 void unit::enable(hw_channel &ch, const channel_regs &regs)
 {
-	if ((ch.state != chan_state_off && ch.state != chan_state_error) || asking_ == &ch || setup_error(regs))
+	if ((ch.state != chan_state_off && ch.state != chan_state_error) || ch.listed || asking_ == &ch || setup_error(regs))
 		return;
 	start_registers(ch, regs);
 	if (!resolve_control(ch) && !resolve_far(ch)) {
@@ -536,18 +549,20 @@ void unit::disable(hw_channel &ch)
 
 /*
  * What the client was asked for cannot be taken back: it may be moving the bytes just
- * now.  So the channel is off when the client has answered, and nobody waits for that
- * in the server's thread, which takes the answer.  True: it is off.
+ * now.  So the channel is off, or forgets a ring that it has lost, when the client has
+ * answered, and nobody waits for that in the server's thread, which takes the answer.
+ * True: it has happened.
  */
 bool unit::wind_up(hw_channel &ch)
 {
-	if (asking_ == &ch || (ch.far && !ch.far->wind_up()))
+	if ((asking_ == &ch && ch.state == chan_state_stopping) || (ch.far && !ch.far->wind_up()))
 		return false;
 	if (ch.far && ch.far->interrupt_due)
 		raise(ch.vectors[dma::irq_service]);
 	unlist(ch);
 	ch.forget_memory();
-	store_release(&ch.state, u32(chan_state_off));
+	if (ch.state == chan_state_stopping)
+		store_release(&ch.state, u32(chan_state_off));
 	return true;
 }
 

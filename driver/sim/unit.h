@@ -76,6 +76,8 @@ struct alignas(cache_line) hw_channel {
 
 	/* The unit's looks: it takes descriptors from the ring … */
 	bool runs() const { return state == sdma::chan_state_running && !waiting; }
+	/* … it has a record that it may write … */
+	bool has_record() const { return state == sdma::chan_state_running || state == sdma::chan_state_halted; }
 	/* … and an interrupt that was asked for is due: the client's record says what it shall find there. */
 	bool has_met(u64 arm) const
 	{
@@ -154,6 +156,7 @@ private:
 	void revalidate();
 	bool resolve_control(hw_channel &ch);
 	bool resolve_far(hw_channel &ch);
+	void step_others(const hw_channel &ch);
 	void lose_ring(hw_channel &ch, const char *why);
 	void idle();
 	void sleep();

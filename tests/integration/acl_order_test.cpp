@@ -331,6 +331,8 @@ static void test_host_function_threads_end(void **)
 
 		h.leave.set_value();
 		GOOD(aclrtLaunchHostFunc(b.s[0], hold, &h));
+		/* A thread names itself, first of all. */
+		h.entered.get_future().wait();
 		assert_int_equal(usdma::test::threads_named("usdma-calls"), 1);
 		GOOD(aclrtSynchronizeStream(b.s[0]));
 		await_no_threads();

@@ -141,6 +141,8 @@ int switch_off(sdma_channel *c)
 	for (;;) {
 		if (int rc = reg_read(dev, chan_ctrl(c->index) + chan_state, &state); rc < 0)
 			return rc;
+		if (state == ~u32(0))
+			return dev.answers();
 		if (state != chan_state_stopping)
 			return 0;
 		if (until.passed())
@@ -148,6 +150,16 @@ int switch_off(sdma_channel *c)
 				    c->index, static_cast<unsigned long long>(command_ms));
 		nanosleep(&nap, nullptr);
 	}
+}
+
+/* As the device does it when it is switched on; where that comes by messages, nobody sees an old fault until then. */
+static void begin_record(sdma_channel *c, u64 first_seq)
+{
+	dma::completion_record *r = &c->status->record;
+
+	store_relaxed(&r->reason, 0u);
+	store_relaxed(&r->completed, first_seq);
+	store_release(&r->state, u32(dma::state_running));
 }
 
 int sdma_engine::program(sdma_channel *c, u64 first_seq)
@@ -169,6 +181,7 @@ int sdma_engine::program(sdma_channel *c, u64 first_seq)
 	door.put(door_tail, first_seq).put(door_arm, arm_none).put(door_arm_service, arm_none);
 	if (door.rc)
 		return door.rc;
+	begin_record(c, first_seq);
 	if (w.put(chan_command, u32(chan_cmd_enable)).rc)
 		return w.rc;
 	if (int rc = reg_read(*dev_, chan_ctrl(c->index) + chan_state, &state); rc < 0)
@@ -193,7 +206,6 @@ int sdma_engine::setup(sdma_channel *c, const dma::channel_config &cfg)
 	c->status = reinterpret_cast<status_block *>(c->memory.data());
 	c->ring = reinterpret_cast<descriptor *>(c->memory.data() + 4096);
 	clear_ring(c);
-	c->status->record.completed = cfg.first_seq;
 	c->record = &c->status->record;
 	c->asleep = &c->status->asleep;
 	c->asleep_ordered = sleep_is_ordered();

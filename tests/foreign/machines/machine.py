@@ -33,7 +33,9 @@ QEMU_ENDS = {
     "error_setv: Assertion": "it sets an error twice, and aborts, when such a device's server dies",
     "amdvi_notify_iommu: Assertion": "its AMD IOMMU aborts when Linux 7.3 gives pages back",
 }
-KNOWN = re.compile(r"vfio_container_dma_unmap\(.*\) = -2 \(No such file or directory\)$|" + QEMU_ABORTS)
+# Unmaps of what was never mapped, as QEMU says that when it waits for the answer, and when it does not.
+KNOWN = re.compile(r"vfio_container_dma_unmap\(.*\) = -2 \(No such file or directory\)$|"
+                   r"vfio_user_process: error reply on async request command 3 error No such file or directory$|" + QEMU_ABORTS)
 
 _running = []  # processes: machines and servers
 _stop = threading.Event()

@@ -439,6 +439,8 @@ static void test_bad_setup(void **)
 		r.write32(page + chan_command, chan_cmd_enable);
 		assert_int_equal(r.read32(page + chan_state), c.state);
 		r.write32(page + chan_command, chan_cmd_disable);
+		while (r.far && r.read32(page + chan_state) == chan_state_stopping) {
+		}
 		assert_int_equal(r.read32(page + chan_state), chan_state_off);
 	}
 	/* Neither without bus mastering nor without the device's own switch. */

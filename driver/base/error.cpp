@@ -3,7 +3,7 @@
 
 #include "driver/base/log.h"
 #include "driver/base/printable.h"
-#include "driver/base/thread.h"
+#include "driver/base/thread_end.h"
 #include "driver/base/types.h"
 
 #include <cstdarg>

@@ -2,7 +2,7 @@
 /* The registry of regions, and the window of addresses where device pointers lie. */
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
-#include "driver/base/thread.h"
+#include "driver/base/thread_end.h"
 #include "lib/core/memory_room.h"
 
 #include <cstddef>

@@ -5,7 +5,7 @@
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/log.h"
-#include "driver/base/thread.h"
+#include "driver/base/thread_end.h"
 
 #include <atomic>
 #include <cerrno>

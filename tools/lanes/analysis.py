@@ -62,11 +62,12 @@ def headers(run):
         for h in headers_in("driver", "lib", "tools")], cwd=where)
 
 
-@lane("style", "spelling (codespell), shell syntax, what commits say, and that want of memory is heard of", ("python", "style"))
+@lane("style", "spelling (codespell), shell syntax, includes, what commits say, and that want of memory is heard of", ("python", "style"))
 def style(run):
     texts = [p for p in run.must("files of the tree", ["git", "ls-files"]).split() if not p.startswith(("docs/abi/", "tests/fuzz/corpus/"))]
     run.each("spelling", [("the whole tree", ["codespell", *texts])])
     run.each("want of memory", [("driver and lib", ["python3", "-B", os.path.join(TOP, "tools/lanes/growth.py")])])
+    run.each("includes", [("no arrow upward, no new circle", ["python3", "-B", os.path.join(TOP, "tools/lanes/includes.py"), TOP])])
     run.each("commits", [("what they say", ["python3", "-B", os.path.join(TOP, "tools/lanes/commits.py"), TOP])])
     run.each("shell", [(p, ["bash", "-n", p]) for p in texts if is_shell(p)])
 

@@ -8,6 +8,7 @@
 #include "driver/base/log.h"
 #include "driver/base/printable.h"
 #include "driver/base/thread.h"
+#include "driver/base/thread_end.h"
 #include "driver/base/unique_fd.h"
 
 #include <atomic>

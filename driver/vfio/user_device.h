@@ -3,9 +3,9 @@
 #pragma once
 
 #include "driver/base/error.h"
-#include "driver/vfio/user_client.h"
 #include "driver/vfio/user_dma.h"
 #include "driver/vfio/user_link.h"
+#include "driver/vfio/user_options.h"
 
 #include <deque>
 #include <map>

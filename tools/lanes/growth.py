@@ -23,7 +23,7 @@ WITHIN = {
     "driver/vfio/iommufd.cpp": "opening: under vfio::kernel_open",
     "driver/vfio/kernel_check.cpp": "opening: under vfio::kernel_open",
     "driver/vfio/kernel_open.cpp": "opening: under vfio::kernel_open",
-    "lib/core/config.cpp": "settings: under take_into_use, setting_set and setting_keep_log",
+    "lib/core/config_load.cpp": "settings: under take_into_use, setting_set and setting_keep_log",
     "lib/core/config_file.cpp": "settings: as config.cpp",
     "lib/core/default_devices.cpp": "settings: as config.cpp",
     "lib/core/setting.cpp": "settings: as config.cpp",

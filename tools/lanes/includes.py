@@ -17,13 +17,10 @@ FLOORS = ("driver/base", "driver/pci", "driver/vfio", "driver/dma/request", "dri
           "driver/engines/edu", "driver/engines/sdma", "driver/engines", "lib/core", "lib/native", "lib/acl", "lib/hccl", "lib/python")
 # What is to be taken apart (issue 18).
 STANDING = (
-    {"lib/core/config", "lib/core/config_file", "lib/core/setting"},
     {"lib/core/device", "lib/core/event", "lib/core/hold", "lib/core/retire", "lib/core/section", "lib/core/staging",
      "lib/core/stream", "lib/core/stripe", "lib/core/task", "lib/core/wait"},
     {"lib/core/bounce", "lib/core/copy"},
-    {"lib/core/vmm", "lib/core/vmm_room"},
     {"lib/acl/report", "lib/acl/report_thread", "lib/acl/state"},
-    {"driver/vfio/user_client", "driver/vfio/user_device"},
 )
 
 

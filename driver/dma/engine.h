@@ -13,10 +13,7 @@ namespace usdma::dma {
 
 enum capability : u32 {
 	cap_memory = 1, /* has memory of its own, else the library lends it host memory */
-	cap_sleeps = 2,        /* may sleep: ch->asleep means something */
-	cap_native_all = 4,    /* the device itself runs every opcode */
-	cap_indirect_host = 8, /* indirect descriptors may lie in host memory */
-	cap_memory_zeroed = 16, /* its memory is all zeros when a process opens it */
+	cap_memory_zeroed = 2, /* its memory is all zeros when a process opens it */
 };
 
 struct engine_limits {

@@ -47,14 +47,12 @@ static aclError release(const char *call, void *ptr)
 
 static aclError register_range(const char *call, void *ptr, u64 size, u32 flags)
 {
-	u32 how = flags & ACL_HOST_REG_READONLY ? u32(core::host_reg_readonly) : 0;
+	const u32 how = flags & ACL_HOST_REG_READONLY ? u32(core::host_reg_readonly) : 0;
 	int err;
 
 	const held_context c;
 	if (!c)
 		return no_context(call);
-	if (flags & ACL_HOST_REG_MAPPED)
-		how |= core::host_reg_mapped;
 	err = core::host_register(ptr, size, how, c->dev);
 	if (err == -EEXIST)
 		return fault(call, ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "%s", error_text());

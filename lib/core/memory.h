@@ -133,7 +133,7 @@ int host_alloc(u64 size, int numa_node, void **out, const device *dev = nullptr)
 /* -EINVAL: not the start of such a block. Deferred while a device may still touch it. */
 int host_free(void *ptr);
 
-enum host_register_flags : u32 { host_reg_readonly = 1, host_reg_mapped = 2 };
+enum host_register_flags : u32 { host_reg_readonly = 1 };
 /* Pins the caller's own memory [ptr, ptr+size), any alignment. -EEXIST: overlaps a registration or one of our blocks. */
 int host_register(void *ptr, u64 size, u32 flags, const device *dev = nullptr);
 /* -ENOENT: not the start of a registration. -EBUSY: a device that was lost may still write there; it stays registered. */

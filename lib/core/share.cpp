@@ -57,7 +57,7 @@ static int map_page(share *s, bool pin)
 	s->page = static_cast<share_page *>(p);
 	if (!pin)
 		return 0;
-	err = host_register(p, page_bytes, host_reg_mapped);
+	err = host_register(p, page_bytes, 0);
 	s->pinned = !err;
 	return err;
 }

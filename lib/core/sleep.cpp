@@ -86,7 +86,7 @@ bool thread_ring::open()
 		}
 	}
 	if (config_get().io_uring && !warned.exchange(true))
-		log_warn("io_uring is not to be had (%s): waiting with ppoll; see kernel.io_uring_disabled or the seccomp profile",
+		log_warn("io_uring is not available (%s): waiting with ppoll; see kernel.io_uring_disabled or the seccomp profile",
 			 strerror(-err));
 	return false;
 }

@@ -411,8 +411,8 @@ def test_doctor_prices(s):
         s.check(price in (by[point]["price"] or "") and fix in (by[point]["fix"] or ""), f"doctor: the price of {point}: {price}", by[point])
         s.check(not [w for w in wide for c in said["checks"] if w in (c["fix"] or "")], f"doctor: nothing wide for {point}", said)
         text = s.run("doctor", tree=tree).stdout
-        s.check(text.find("    price: ") < text.find("    mend: ") and "price: " in text and max(
-            len(line) for line in text.splitlines() if "mend: " not in line) <= 80, f"doctor: {point}'s price stands before the command", text)
+        s.check(text.find("    price: ") < text.find("    fix: ") and "price: " in text and max(
+            len(line) for line in text.splitlines() if "fix: " not in line) <= 80, f"doctor: {point}'s price stands before the command", text)
     t = ready_machine(s)
     odd = "it's; touch owned $(id) `id`.conf"
     t.write(f"etc/modprobe.d/{odd}", "blacklist vfio-pci\n")

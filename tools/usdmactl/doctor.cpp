@@ -61,7 +61,7 @@ static void print(const check &k, const finding &f)
 		print_folded("price: " + f.price, 4, 11);
 	/* Commands are not folded: they are there to be copied. */
 	if (!f.fix.empty())
-		print_line("    mend: " + f.fix);
+		print_line("    fix: " + f.fix);
 }
 
 int run_doctor(const context &ctx)

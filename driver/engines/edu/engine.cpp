@@ -28,7 +28,7 @@ edu_engine::edu_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev
 	limits_.engines = 1;
 	limits_.ring_size = default_ring;
 	limits_.memory_size = memory_given;
-	limits_.caps = dma::cap_memory | dma::cap_indirect_host;
+	limits_.caps = dma::cap_memory;
 	limits_.numa_node = dev_->numa_node();
 }
 

@@ -144,9 +144,7 @@ int sdma_engine::identify()
 		return rc;
 	if (int rc = check_bars(); rc < 0)
 		return rc;
-	limits_.caps = dma::cap_native_all | dma::cap_indirect_host;
-	if (hw_caps_ & hw_cap_sleep)
-		limits_.caps |= dma::cap_sleeps;
+	limits_.caps = 0;
 	if (hw_caps_ & hw_cap_memory)
 		limits_.caps |= dma::cap_memory;
 	/* Behind the kernel's VFIO a hypervisor may be the client: its guests' processes come and go without it. */

@@ -257,8 +257,8 @@ s32 unit::ask(hw_channel &ch, u64 until, bool whole)
 	m_.remote->end(&remote_);
 	if (ch.state == sdma::chan_state_stopping)
 		wind_up(ch);
-	const s32 result = load_acquire(&remote_.result);
-	return result == 1 ? -ETIMEDOUT : result;
+	const s32 said = load_acquire(&remote_.result);
+	return said == 1 ? -ETIMEDOUT : said;
 }
 
 /* whole: a stop waits for the end of all of it. */

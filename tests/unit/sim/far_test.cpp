@@ -15,7 +15,7 @@ using namespace usdma::sdma;
 using dma::fault_reason;
 using dma::space;
 
-static constexpr u64 mem_base = u64(1) << 44, iova = 0x40000000, size = MiB, data = 64 * KiB;
+static constexpr u64 mem_base = u64(1) << 44, iova = 0x40000000, size = MiB;
 static constexpr u32 device_status = 0x5a, pending = 0x20; /* PCI Express capability at 0x50 */
 /* Less than the server waits for an answer; what is said of an access under way is not held later than that. */
 static constexpr u64 soon_ms = 2500;

@@ -35,7 +35,7 @@ QEMU_ENDS = {
 }
 # Unmaps of what was never mapped, as QEMU says that when it waits for the answer, and when it does not.
 KNOWN = re.compile(r"vfio_container_dma_unmap\(.*\) = -2 \(No such file or directory\)$|"
-                   r"vfio_user_process: error reply on async request command 3 error No such file or directory$|" + QEMU_ABORTS)
+                   r"vfio_user_(process:|wait_reqs -) error reply on async request:? command 3 error No such file or directory$|" + QEMU_ABORTS)
 
 _running = []  # processes: machines and servers
 _stop = threading.Event()

@@ -299,14 +299,9 @@ void unit::lose_ring(hw_channel &ch, const char *why)
 	wind_up(ch);
 }
 
-static u64 ring_bytes(const hw_channel &ch)
-{
-	return (u64(ch.mask) + 1) * sizeof(descriptor);
-}
-
 bool unit::resolve_control(hw_channel &ch)
 {
-	const u64 ring_size = ring_bytes(ch);
+	const u64 ring_size = (u64(ch.mask) + 1) * sizeof(descriptor);
 
 	if (ch.far)
 		return far_ring::reaches(m_.space, ch.ring_iova, ring_size, vfio::dma_read) &&

@@ -185,6 +185,17 @@ struct rig {
 		}
 	}
 
+	/* On a new channel; until then what is said of the access under way holds. */
+	deadline begin_access(const descriptor &d)
+	{
+		open();
+		channel->put(d);
+		const deadline until = deadline::in_ms(soon_ms);
+		bell();
+		wait_for_data();
+		return until;
+	}
+
 	static constexpr u64 far_data = u64(1) << 40;
 	raw_model model;
 	raw_client client;
@@ -371,12 +382,8 @@ static void off_under_way(void **)
 	for (bool near_ring : {true, false})
 		for (bool out : {true, false}) {
 			rig r(near_ring);
+			const deadline until = r.begin_access(out ? to_far(4096) : from_far(4096));
 
-			r.open();
-			r.channel->put(out ? to_far(4096) : from_far(4096));
-			const deadline until = deadline::in_ms(soon_ms);
-			r.bell();
-			r.wait_for_data();
 			assert_int_equal(r.command(chan_cmd_disable), 0);
 			meanwhile(until, r.state() == chan_state_stopping);
 			meanwhile(until, r.is_pending());
@@ -408,12 +415,8 @@ static void off_by_other_ways(void **)
 
 	for (const auto &way : ways) {
 		rig r;
+		const deadline until = r.begin_access(to_far(4096));
 
-		r.open();
-		r.channel->put(to_far(4096));
-		const deadline until = deadline::in_ms(soon_ms);
-		r.bell();
-		r.wait_for_data();
 		assert_int_equal(r.write(way.at, way.value, way.len, way.region), 0);
 		meanwhile(until, r.state() == chan_state_stopping);
 		meanwhile(until, r.is_pending());
@@ -427,12 +430,9 @@ static void off_by_other_ways(void **)
 static void stop_under_way(void **)
 {
 	rig r(true);
+	const deadline until = r.begin_access(to_far(4096));
+	const u64 seq = r.channel->posted;
 
-	r.open();
-	const deadline until = deadline::in_ms(soon_ms);
-	const u64 seq = r.channel->put(to_far(4096));
-	r.bell();
-	r.wait_for_data();
 	assert_int_equal(r.command(chan_cmd_stop), 0);
 	meanwhile(until, r.state() == chan_state_running);
 	meanwhile(until, load_acquire(&r.channel->status->record.state) == dma::state_running);
@@ -448,12 +448,8 @@ static void a_reset_waits(void **)
 {
 	for (bool answers : {true, false}) {
 		rig r;
+		const deadline until = r.begin_access(to_far(4096));
 
-		r.open();
-		r.channel->put(to_far(4096));
-		const deadline until = deadline::in_ms(soon_ms);
-		r.bell();
-		r.wait_for_data();
 		r.replies.clear();
 		const u64 begun = now_ns();
 		r.command(proto::command::device_reset, nullptr, 0);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lib/acl/state.h"
-#include "lib/core/copy.h"
+#include "lib/core/copy/copy.h"
 
 namespace usdma::acl {
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What devices are: numbers, attributes, utilization, topology, peers. */
 #include "acl/rt_compat.h"
+#include "lib/core/memory/memory.h"
 #include "lib/acl/state.h"
 
 #include <cstdio>

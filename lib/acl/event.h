@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lib/acl/state.h"
-#include "lib/core/share.h"
+#include "lib/core/ipc/share.h"
 
 namespace usdma::acl {
 

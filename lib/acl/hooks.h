@@ -4,7 +4,7 @@
 
 #include "driver/base/grow.h"
 #include "lib/acl/report.h"
-#include "lib/core/slab.h"
+#include "lib/core/base/slab.h"
 
 #include <cstdio>
 #include <mutex>

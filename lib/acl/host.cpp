@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pinned host memory, and host memory of the caller's that is registered. */
 #include "lib/acl/state.h"
+#include "lib/core/memory/memory.h"
 
 namespace usdma::acl {
 

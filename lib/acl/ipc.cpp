@@ -2,7 +2,7 @@
 /* Device memory that processes share under a key. */
 #include "acl/rt_compat.h"
 #include "lib/acl/state.h"
-#include "lib/core/vmm.h"
+#include "lib/core/ipc/vmm.h"
 
 namespace usdma::acl {
 

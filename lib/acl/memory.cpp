@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Device memory: allocation, attributes, usage. */
 #include "lib/acl/state.h"
+#include "lib/core/memory/memory.h"
 
 #include <cstdio>
 #include <cstring>

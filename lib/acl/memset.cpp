@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memset with bytes and with 32-bit words. */
 #include "lib/acl/state.h"
-#include "lib/core/copy.h"
+#include "lib/core/copy/copy.h"
 
 #include <cstring>
 

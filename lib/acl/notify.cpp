@@ -2,7 +2,7 @@
 #include "lib/acl/notify.h"
 
 #include "lib/acl/event.h"
-#include "lib/core/copy.h"
+#include "lib/core/copy/copy.h"
 
 #include <cstring>
 #include <mutex>

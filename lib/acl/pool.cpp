@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Stream-ordered memory pools. */
-#include "lib/core/pool.h"
+#include "lib/core/stream/pool.h"
 
 #include "lib/acl/state.h"
 

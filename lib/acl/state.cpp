@@ -3,7 +3,7 @@
 #include "lib/acl/report_thread.h"
 
 #include "driver/base/cancel.h"
-#include "lib/core/config.h"
+#include "lib/core/config/config.h"
 
 #include <cstdlib>
 #include <mutex>

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "lib/acl/report.h"
-#include "lib/core/hold.h"
+#include "lib/core/stream/hold.h"
 
 #include <cstring>
 

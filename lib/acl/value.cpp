@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Words in device memory that streams store and wait for; cache hints. */
 #include "lib/acl/state.h"
-#include "lib/core/copy.h"
+#include "lib/core/copy/copy.h"
 
 namespace usdma::acl {
 

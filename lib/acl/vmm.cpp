@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Virtual memory management over lib/core/vmm. */
-#include "lib/core/vmm.h"
+#include "lib/core/ipc/vmm.h"
+#include "lib/core/memory/memory.h"
 
 #include "lib/acl/state.h"
 

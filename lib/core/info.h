@@ -2,7 +2,7 @@
 /* What people ask about devices and streams: by which name, how much, how often. */
 #pragma once
 
-#include "lib/core/stream.h"
+#include "lib/core/stream/stream.h"
 
 #pragma GCC visibility push(default)
 namespace usdma::core {

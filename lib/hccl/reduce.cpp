@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/error.h"
-#include "lib/core/copy.h"
-#include "lib/core/hold.h"
+#include "lib/core/copy/copy.h"
+#include "lib/core/stream/hold.h"
 #include "lib/hccl/table.h"
 
 namespace hccl {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API: copies and other work. */
-#include "lib/core/copy.h"
-#include "lib/core/copy_known.h"
+#include "lib/core/copy/copy.h"
+#include "lib/core/copy/copy_known.h"
 
 #include "lib/native/handles.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "driver/base/error.h"
-#include "lib/core/hold.h"
+#include "lib/core/stream/hold.h"
 #include "lib/core/info.h"
 #include "usdma/usdma.h"
 

@@ -3,7 +3,7 @@
 #include "lib/native/handles.h"
 
 #include "driver/base/log.h"
-#include "lib/core/setting.h"
+#include "lib/core/config/setting.h"
 
 #include <atomic>
 #include <mutex>

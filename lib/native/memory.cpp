@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API: memory. */
 #include "lib/native/handles.h"
+#include "lib/core/memory/memory.h"
 
 using namespace usdma;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API: streams. */
 #include "lib/native/handles.h"
+#include "lib/core/memory/memory.h"
 
 using namespace usdma;
 using native::give;

@@ -7,7 +7,7 @@
 #include "usdma/uring.h"
 
 #include "driver/base/unique_fd.h"
-#include "lib/core/slab.h"
+#include "lib/core/base/slab.h"
 #include "lib/native/handles.h"
 
 #include <liburing.h>

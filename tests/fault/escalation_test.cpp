@@ -6,8 +6,8 @@
  */
 #include "driver/base/log.h"
 #include "driver/vfio/device.h"
-#include "lib/core/copy.h"
-#include "lib/core/event.h"
+#include "lib/core/copy/copy.h"
+#include "lib/core/stream/event.h"
 #include "tests/support/core.h"
 
 #include <atomic>

@@ -6,8 +6,8 @@
 #include "tests/fault/failing.h"
 
 #include "driver/base/clock.h"
-#include "lib/core/memory.h"
-#include "lib/core/retire.h"
+#include "lib/core/memory/memory.h"
+#include "lib/core/memory/retire.h"
 #include "tests/support/level.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every failing call on a way through lib/core: open, pin, register, copy, wait for words, have calls made, close. */
 #include "driver/base/clock.h"
-#include "lib/core/copy.h"
-#include "lib/core/event.h"
+#include "lib/core/copy/copy.h"
+#include "lib/core/stream/event.h"
 #include "tests/fault/failing.h"
 #include "tests/support/core.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A function of a stream for which no thread can be started is refused, and leaves the stream as it was. */
 #include "driver/base/error.h"
-#include "lib/core/stream.h"
+#include "lib/core/stream/stream.h"
 #include "tests/fault/failing.h"
 #include "tests/support/core.h"
 

@@ -2,7 +2,7 @@
 /* The ways that data takes in the fault table: each goes from the host into the device and back. */
 #pragma once
 
-#include "lib/core/copy.h"
+#include "lib/core/copy/copy.h"
 
 #include <vector>
 

@@ -8,7 +8,7 @@
  * 3000 operations; a million by USDMA_TEST_SCALE=334, or by the clock (USDMA_TEST_SECONDS).
  */
 #include "driver/vfio/device.h"
-#include "lib/core/copy.h"
+#include "lib/core/copy/copy.h"
 #include "tests/support/core.h"
 #include "tests/support/hold.h"
 #include "tests/support/soak.h"

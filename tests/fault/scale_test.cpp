@@ -7,8 +7,8 @@
  */
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
-#include "lib/core/copy.h"
-#include "lib/core/event.h"
+#include "lib/core/copy/copy.h"
+#include "lib/core/stream/event.h"
 #include "tests/support/soak.h"
 #include "tests/support/test.h"
 

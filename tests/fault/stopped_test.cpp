@@ -6,7 +6,8 @@
  * the while with memory of the same kinds: not one byte of theirs may change.
  * Run as: stopped_test [--rounds N [TEST]] (USDMA_SIM names the device program).
  */
-#include "lib/core/retire.h"
+#include "lib/core/memory/retire.h"
+#include "lib/core/memory/memory.h"
 #include "tests/integration/native.h"
 #include "tests/support/hold.h"
 #include "tests/support/sim_process.h"

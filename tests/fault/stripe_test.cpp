@@ -6,9 +6,9 @@
  * the stream holds for it.
  */
 #include "driver/vfio/device.h"
-#include "lib/core/copy.h"
-#include "lib/core/event.h"
-#include "lib/core/stripe.h"
+#include "lib/core/copy/copy.h"
+#include "lib/core/stream/event.h"
+#include "lib/core/stream/stripe.h"
 #include "tests/support/core.h"
 
 #include <cstdlib>

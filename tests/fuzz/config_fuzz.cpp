@@ -8,7 +8,7 @@
 
 #include "driver/base/log.h"
 #include "driver/base/unique_fd.h"
-#include "lib/core/setting.h"
+#include "lib/core/config/setting.h"
 
 #include <algorithm>
 #include <cstring>

@@ -8,7 +8,7 @@
 #include "tests/fuzz/kinds.h"
 
 #include "driver/base/unique_fd.h"
-#include "lib/core/share.h"
+#include "lib/core/ipc/share.h"
 
 #include <cstdio>
 #include <iterator>

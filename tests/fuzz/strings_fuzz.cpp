@@ -9,7 +9,7 @@
 #include "driver/sim/config.h"
 #include "driver/sim/console.h"
 #include "driver/sim/fault_plan.h"
-#include "lib/core/setting.h"
+#include "lib/core/config/setting.h"
 
 #include <string>
 #include <vector>

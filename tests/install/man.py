@@ -73,7 +73,7 @@ def main():
     text = "".join(open(p, encoding="utf-8").read() for p in pages if p.endswith(".3"))
     missing = sorted(f for f in functions if f".It Fn {f}\n" not in text or f".Fo {f}\n" not in text)
     point(functions and not missing, "every function of the headers has its page", str(missing))
-    variables = re.findall(r'^\t\w+<&config::\w+>\("([a-z_]+)", ', read("lib/core/setting.cpp"), re.M)
+    variables = re.findall(r'^\t\w+<&config::\w+>\("([a-z_]+)", ', read("lib/core/config/setting.cpp"), re.M)
     named = " ".join(re.findall(r"^\.It Ev (.*)$", read("docs/man/usdma.7"), re.M)).replace(",", " ").split()
     missing = [v for v in variables if f"USDMA_{v.upper()}" not in named]
     point(variables and not missing, "every setting is in usdma(7)", str(missing))

@@ -146,7 +146,7 @@ def tracepoints(build):
             return
     _, notes = run(["readelf", "-n", "--wide", os.path.join(build, "lib/native/libusdma.so.0")])
     found = {name: len(args.split()) for name, args in re.findall(r"Name: (\w+)\n.*\n\s*Arguments: (.*)", notes)}
-    with open(os.path.join(TOP, "lib/core/trace.h"), encoding="utf-8") as f:
+    with open(os.path.join(TOP, "lib/core/base/trace.h"), encoding="utf-8") as f:
         named = set(re.findall(r"STAP_PROBE\d\(usdma, (\w+),", f.read()))
     point(named and set(found) == named, "libusdma has the tracepoints of trace.h", f"{found}\n{notes}")
     for script in sorted(glob.glob(os.path.join(TOP, "docs/examples/bpftrace/*.bt"))):

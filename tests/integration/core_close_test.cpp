@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A device closes while other threads look at what is queued: for a sanitizer to watch. */
-#include "lib/core/copy.h"
-#include "lib/core/event.h"
-#include "lib/core/stream.h"
+#include "lib/core/copy/copy.h"
+#include "lib/core/stream/event.h"
+#include "lib/core/stream/stream.h"
 #include "tests/support/core.h"
 
 #include <atomic>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies between the memories of two devices (USDMA_DEVICES names both). */
-#include "lib/core/copy.h"
-#include "lib/core/event.h"
+#include "lib/core/copy/copy.h"
+#include "lib/core/stream/event.h"
 #include "tests/support/core.h"
 
 #include <cstring>

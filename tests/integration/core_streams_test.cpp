@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Streams, events, gates and calls of lib/core over a real device (USDMA_DEVICES). */
-#include "lib/core/copy.h"
-#include "lib/core/event.h"
-#include "lib/core/stream.h"
+#include "lib/core/copy/copy.h"
+#include "lib/core/stream/event.h"
+#include "lib/core/stream/stream.h"
 #include "tests/support/core.h"
 
 #include <atomic>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Asynchronous copies that are spread over a device's units (setting "stripe"): what lands, in which order, and what waits for them. */
-#include "lib/core/copy.h"
-#include "lib/core/event.h"
+#include "lib/core/copy/copy.h"
+#include "lib/core/stream/event.h"
 #include "lib/core/info.h"
-#include "lib/core/stripe.h"
+#include "lib/core/stream/stripe.h"
 #include "tests/support/core.h"
 
 #include <atomic>

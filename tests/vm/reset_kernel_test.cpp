@@ -8,7 +8,7 @@
  * knows no reset.
  * Run as: vm-reset resets|stays (what VFIO can do with the device of USDMA_DEVICES).
  */
-#include "lib/core/copy.h"
+#include "lib/core/copy/copy.h"
 #include "tests/support/core.h"
 #include "tests/support/level.h"
 

@@ -2,7 +2,7 @@
 /* The measuring loops. */
 #include "tools/perf/job.h"
 
-#include "lib/core/event.h"
+#include "lib/core/stream/event.h"
 #include "tools/perf/api.h"
 #include "tools/perf/clock.h"
 #include "tools/perf/cpu_use.h"

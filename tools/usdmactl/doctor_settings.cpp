@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The point that concerns settings: files and variables that the library does not understand. */
 #include "driver/base/error.h"
-#include "lib/core/setting.h"
+#include "lib/core/config/setting.h"
 #include "tools/usdmactl/doctor.h"
 
 #include <fmt/format.h>

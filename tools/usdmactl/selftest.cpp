@@ -2,11 +2,11 @@
 /* Copies on a device through the library, as a program does, and looks at what arrived. */
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
-#include "lib/core/copy.h"
-#include "lib/core/device.h"
+#include "lib/core/copy/copy.h"
+#include "lib/core/device/device.h"
 #include "lib/core/info.h"
-#include "lib/core/memory.h"
-#include "lib/core/stream.h"
+#include "lib/core/memory/memory.h"
+#include "lib/core/stream/stream.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <algorithm>

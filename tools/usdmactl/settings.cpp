@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The settings in force, and who set them. */
-#include "lib/core/setting.h"
+#include "lib/core/config/setting.h"
 
 #include "tools/usdmactl/ctl.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Live counters of the processes that use usdma, read where they count (lib/core/stats.h). */
+/* Live counters of the processes that use usdma, read where they count (lib/core/base/stats.h). */
 #include "driver/base/clock.h"
 #include "driver/base/peer_file.h"
 #include "driver/base/printable.h"
-#include "lib/core/stats.h"
+#include "lib/core/base/stats.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lengths at which the library changes its way to copy: some it finds out by itself, some are settings. */
 #include "driver/base/copy.h"
-#include "lib/core/config.h"
-#include "lib/core/stripe.h"
+#include "lib/core/config/config.h"
+#include "lib/core/stream/stripe.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
  * shown and put into the configuration file, beside what else is in it.
  */
 #include "driver/base/unique_fd.h"
-#include "lib/core/setting.h"
+#include "lib/core/config/setting.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <cerrno>

@@ -3,8 +3,8 @@
 #include "tests/support/test.h"
 
 #include "driver/dma/registry.h"
-#include "lib/core/setting.h"
-#include "lib/core/default_devices.h"
+#include "lib/core/config/setting.h"
+#include "lib/core/config/default_devices.h"
 
 #include <cstdio>
 #include <cstdlib>

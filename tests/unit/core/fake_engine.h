@@ -3,7 +3,8 @@
 #pragma once
 
 #include "driver/base/error.h"
-#include "lib/core/device.h"
+#include "lib/core/device/device.h"
+#include "lib/core/memory/memory.h"
 
 #include <map>
 #include <mutex>

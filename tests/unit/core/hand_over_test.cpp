@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which way staging buffers are handed over, learned from laps whose times are made up here. */
-#include "lib/core/hand_over.h"
+#include "lib/core/device/hand_over.h"
 #include "tests/support/test.h"
 
 using namespace usdma;

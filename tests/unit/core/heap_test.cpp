@@ -2,7 +2,7 @@
 /* The offset allocator, against a model that is a plain array of grains. */
 #include "tests/support/test.h"
 
-#include "lib/core/heap.h"
+#include "lib/core/memory/heap.h"
 
 #include <cerrno>
 #include <vector>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Device memory that goes from one user to the next: what each finds, what is left, and what it costs. */
 #include "tests/unit/core/memory_rig.h"
+#include "lib/core/memory/memory.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Freed memory that waits until no device can reach it any more, and threads that race for all of it. */
 #include "tests/unit/core/memory_rig.h"
+#include "lib/core/memory/memory.h"
 
 #include <cstring>
 #include <thread>

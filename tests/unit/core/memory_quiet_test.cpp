@@ -4,6 +4,7 @@
  * there is proof; then all of it is.  The lists of what is kept stand the coming and going of others meanwhile.
  */
 #include "tests/unit/core/memory_rig.h"
+#include "lib/core/memory/memory.h"
 
 #include <cstring>
 #include <set>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/unit/core/memory_rig.h"
+#include "lib/core/memory/memory.h"
 
-#include "lib/core/retire.h"
+#include "lib/core/memory/retire.h"
 
 #include <cstdlib>
 #include <unistd.h>
@@ -86,26 +87,43 @@ void plain_settings()
 
 } // namespace usdma::test
 
+namespace usdma::test {
+
+using core::device;
+
+static int open(unsigned, device **)
+{
+	return -ENODEV;
+}
+
+static void close(device *) {}
+
+static u64 queue_epoch()
+{
+	return epoch_now;
+}
+
+static bool queue_done(u64 epoch)
+{
+	return epoch_done >= epoch;
+}
+
+static int zero(device *dev, u64 dma, u64 len)
+{
+	return on_zero ? on_zero(dev, dma, len) : 0;
+}
+
+static int alive(device *dev)
+{
+	return dev->dead ? -ENODEV : 0;
+}
+
+} // namespace usdma::test
+
 namespace usdma::core {
 
-u64 queue_epoch()
-{
-	return test::epoch_now;
-}
-
-bool queue_done(u64 epoch)
-{
-	return test::epoch_done >= epoch;
-}
-
-void retired_look() {}
-
-void devices_settle() {}
-
-int zero_device(device *dev, u64 dma, u64 len)
-{
-	return test::on_zero ? test::on_zero(dev, dma, len) : 0;
-}
+constinit const device_upcalls device_up = {.open = test::open, .close = test::close};
+constinit const memory_upcalls memory_up = {.queue_epoch = test::queue_epoch, .queue_done = test::queue_done, .zero = test::zero, .alive = test::alive};
 
 bool forked()
 {
@@ -116,5 +134,7 @@ int fail_forked()
 {
 	return usdma::fail(EPERM, "fork");
 }
+
+void watch_forks() {}
 
 } // namespace usdma::core

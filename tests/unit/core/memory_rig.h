@@ -4,8 +4,8 @@
 
 #include "tests/support/test.h"
 
-#include "lib/core/memory_room.h"
-#include "lib/core/stream.h"
+#include "lib/core/memory/internal.h"
+#include "lib/core/stream/stream.h"
 #include "tests/unit/core/fake_engine.h"
 
 #include <atomic>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory over devices that record what is mapped into them. */
 #include "tests/support/level.h"
+#include "lib/core/memory/memory.h"
 #include "tests/unit/core/memory_rig.h"
 
 #include <cstdlib>

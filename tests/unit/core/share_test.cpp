@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys: what another process says of its files and numbers is looked at once, before it is used. */
 #include "driver/base/unique_fd.h"
-#include "lib/core/share.h"
+#include "lib/core/ipc/share.h"
 #include "tests/support/core.h"
 
 #include <csignal>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* When a lane is said to stand still: only when looks in their order have seen it do nothing for long enough. */
-#include "lib/core/stillness.h"
+#include "lib/core/device/stillness.h"
 
 #include "driver/base/clock.h"
 #include "tests/support/test.h"

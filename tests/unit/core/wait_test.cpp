@@ -3,11 +3,11 @@
  * Waits that learn, and interrupts that are coalesced: told by counters, over
  * devices that are so slow that the host's own speed does not matter.
  */
-#include "lib/core/copy.h"
+#include "lib/core/copy/copy.h"
 #include "lib/core/info.h"
-#include "lib/core/setting.h"
-#include "lib/core/stream.h"
-#include "lib/core/task.h"
+#include "lib/core/config/setting.h"
+#include "lib/core/stream/stream.h"
+#include "lib/core/stream/task.h"
 #include "tests/support/core.h"
 
 #include <atomic>

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/channel/wait.h"
+
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "lib/core/base/trace.h"
+#include "lib/core/channel/sleep.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+namespace usdma::core {
+
+struct waiter {
+	u64 seq;
+	waiter *next = nullptr;
+	enum : u32 { asleep, done, lead };
+	u32 word = asleep; /* futex */
+};
+
+/* At most so long without a look at the ring: a lost interrupt costs this much, not more. */
+static constexpr u64 look_every = 50 * ns_per_ms;
+/* … but a helper's halt wakes nobody. */
+static constexpr u64 look_at_helpers_every = 2 * ns_per_ms;
+static constexpr unsigned fast_looks = 256;  /* without a look at the clock: about a microsecond */
+static constexpr unsigned looks_a_clock = 32;
+
+/* ---- faults ----------------------------------------------------------------------------------------- */
+
+static void look_lane(lane *l)
+{
+	if (l && l->ch && dma::halted(l->ch)) /* helpers are looked at themselves */
+		channel_up.check_fault(l);
+}
+
+void device_check_faults(device *dev)
+{
+	/* Somebody opens or resets a channel: the next look is soon. */
+	std::unique_lock guard(dev->lock, std::try_to_lock);
+
+	if (!guard.owns_lock())
+		return;
+	for (auto &l : dev->lanes)
+		look_lane(l.get());
+}
+
+bool helper_halted(const device *dev)
+{
+	for (const auto &one : dev->helper) {
+		const lane *h = one.load(std::memory_order_acquire);
+
+		if (h && dma::halted(h->ch))
+			return true;
+	}
+	return false;
+}
+
+/* ---- spinning --------------------------------------------------------------------------------------- */
+
+/* What is submitted since the last wait of this lane began; its waits are told apart by that. */
+static unsigned wait_kind(lane *l)
+{
+	const u64 now = load_relaxed(&l->count->bytes);
+
+	return wait_history::kind_of(now - l->waited_bytes.exchange(now, std::memory_order_relaxed));
+}
+
+static u64 most_spin()
+{
+	return u64(config_get().spin_us) * ns_per_us;
+}
+
+static u64 spin_budget(lane *l, unsigned kind, wait_mode mode)
+{
+	if (mode == wait_mode::poll)
+		return ~u64(0);
+	return mode == wait_mode::interrupt ? 0 : l->waits.budget(kind, most_spin());
+}
+
+/* Of two threads that end at once one may go uncounted: an atomic addition costs what counts here. */
+static void count_spin(lane *l)
+{
+	store_relaxed(&l->count->spins, load_relaxed(&l->count->spins) + 1);
+}
+
+static bool fast_spin(const lane *l, u64 seq)
+{
+	for (unsigned i = 0; i < fast_looks; i++) {
+		if (lane_done(l, seq))
+			return true;
+		if (unlikely(dma::halted(l->ch)))
+			return false;
+	}
+	return false;
+}
+
+bool lane_spin(lane *l, u64 seq)
+{
+	const bool done = fast_spin(l, seq);
+
+	if (done)
+		count_spin(l);
+	return done;
+}
+
+/* One burst of looks between two looks at the clock. */
+static bool burst(const lane *l, u64 seq)
+{
+	for (unsigned i = 0; i < looks_a_clock; i++) {
+		if (lane_done(l, seq))
+			return true;
+		cpu_relax();
+	}
+	return false;
+}
+
+/* Its ring may wait for one of another device. */
+static int look_after(lane *l)
+{
+	channel_up.watch();
+	return channel_up.alive(l->dev);
+}
+
+/* 0 done, -EAGAIN the budget is spent, or an error. */
+static int spin(lane *l, u64 seq, deadline until, u64 budget)
+{
+	const u64 start = now_ns();
+	u64 checked = start;
+
+	for (;;) {
+		if (burst(l, seq))
+			return 0;
+		const u64 now = now_ns();
+		if (unlikely(lane_halted(l)))
+			channel_up.check_fault(l);
+		if (now >= until.at() && !until.is_never()) {
+			const int err = look_after(l);
+
+			return err ? err : fail(ETIMEDOUT, "not done in time");
+		}
+		if (now - start > budget)
+			return -EAGAIN;
+		if (now - checked > ns_per_ms) {
+			const int err = look_after(l);
+
+			if (err)
+				return err;
+			checked = now;
+			sched_yield(); /* the engine's thread may need this very core */
+		}
+	}
+}
+
+/* ---- sleeping --------------------------------------------------------------------------------------- */
+
+static u64 least_seq(const lane *l)
+{
+	u64 least = ~u64(0);
+
+	for (const waiter *w = l->waiters; w; w = w->next)
+		least = std::min(least, w->seq);
+	return least;
+}
+
+/* With wait_lock held. After it the record must be looked at again. */
+static void arm_least(lane *l)
+{
+	std::lock_guard guard(l->lock);
+
+	l->ch->ops->arm(l->ch, dma::irq_waiter, least_seq(l));
+}
+
+static void unlink_waiter(lane *l, waiter *me)
+{
+	waiter **at = &l->waiters;
+
+	while (*at && *at != me)
+		at = &(*at)->next;
+	if (*at)
+		*at = me->next;
+}
+
+static void tell(waiter *w, u32 what)
+{
+	/* We hold wait_lock, which the waiter takes before its stack frame ends. */
+	__atomic_store_n(&w->word, what, __ATOMIC_RELEASE);
+	futex_wake(&w->word, 1);
+}
+
+/* Wakes those whose work is done; with wait_lock held. */
+static void serve_followers(lane *l, const waiter *me)
+{
+	const u64 done = dma::completed(l->ch);
+
+	for (waiter *w = l->waiters, *next; w; w = next) {
+		next = w->next;
+		if (w != me && w->seq <= done) {
+			unlink_waiter(l, w);
+			tell(w, waiter::done);
+		}
+	}
+}
+
+static void leave(lane *l, waiter *me)
+{
+	std::lock_guard guard(l->wait_lock);
+	const bool led = l->waiters == me;
+
+	unlink_waiter(l, me);
+	serve_followers(l, nullptr);
+	if (led && l->waiters)
+		tell(l->waiters, waiter::lead);
+}
+
+static u64 next_look(const lane *l, deadline until)
+{
+	return std::min(until.at(), now_ns() + (lane_joins(l) ? look_at_helpers_every : look_every));
+}
+
+/* What everyone does each time round: 0 go on sleeping, 1 done, or an error. */
+static int look(lane *l, u64 seq, deadline until)
+{
+	if (lane_halted(l))
+		channel_up.check_fault(l);
+	if (lane_done(l, seq))
+		return 1;
+	if (const int err = look_after(l))
+		return err;
+	return until.passed() ? fail(ETIMEDOUT, "not done in time") : 0;
+}
+
+static int lead(lane *l, waiter *me, deadline until)
+{
+	int err;
+
+	for (;;) {
+		l->wait_lock.lock();
+		serve_followers(l, me);
+		arm_least(l);
+		l->wait_lock.unlock();
+		/* Arming orders our request before this look: either the device sees it, or we see the end. */
+		err = look(l, me->seq, until);
+		if (err)
+			return err;
+		__atomic_fetch_add(&l->count->sleeps, 1, __ATOMIC_RELAXED);
+		eventfd_sleep(l->ch->irq_fd[dma::irq_waiter], next_look(l, until));
+	}
+}
+
+static int follow(lane *l, waiter *me, deadline until)
+{
+	for (;;) {
+		const u32 word = load_acquire(&me->word);
+		int err;
+
+		if (word == waiter::done)
+			return 1;
+		if (word == waiter::lead)
+			return lead(l, me, until);
+		err = look(l, me->seq, until);
+		if (err)
+			return err;
+		futex_wait_until(&me->word, waiter::asleep, next_look(l, until));
+	}
+}
+
+static int sleep_until(lane *l, u64 seq, deadline until)
+{
+	waiter me{seq};
+	waiter **end;
+	bool first;
+	int err;
+
+	l->wait_lock.lock();
+	for (end = &l->waiters; *end; end = &(*end)->next)
+		;
+	*end = &me;
+	first = l->waiters == &me;
+	if (!first)
+		arm_least(l);
+	l->wait_lock.unlock();
+	err = first ? lead(l, &me, until) : follow(l, &me, until);
+	leave(l, &me);
+	return err < 0 ? err : 0;
+}
+
+/* The first microsecond was spun in vain. */
+static int spin_then_sleep(lane *l, u64 seq, deadline until, wait_mode mode)
+{
+	const unsigned kind = wait_kind(l);
+	const u64 budget = spin_budget(l, kind, mode), start = now_ns();
+	int err = -EAGAIN;
+
+	if (budget)
+		err = spin(l, seq, until, budget);
+	const bool slept = err == -EAGAIN;
+	if (slept)
+		err = sleep_until(l, seq, until);
+	else if (!err)
+		count_spin(l);
+	l->waits.note(kind, now_ns() - start, slept, most_spin());
+	return err;
+}
+
+static int wait_any(lane *l, u64 seq, deadline until, wait_mode mode)
+{
+	if (lane_done(l, seq))
+		return 0;
+	if (mode == wait_mode::interrupt || !fast_spin(l, seq))
+		return spin_then_sleep(l, seq, until, mode);
+	count_spin(l);
+	return 0;
+}
+
+int lane_wait(lane *l, u64 seq, deadline until, wait_mode mode)
+{
+	trace_wait_begin(l, seq);
+	const int err = wait_any(l, seq, until, mode);
+	trace_wait_end(l, seq, err);
+	/* So that who hears of the loss can mostly have its memory back at once. */
+	if (unlikely(err && l->dev->lost()))
+		device_settle(l->dev);
+	return err;
+}
+
+bool lane_drain(lane *l, deadline until)
+{
+	return !l->dev->lost() && lane_wait(l, l->ch->posted, until, wait_mode::hybrid) == 0;
+}
+
+} // namespace usdma::core

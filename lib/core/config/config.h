@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Settings, as the rest of the library reads them.  lib/core/config/setting.h has the
+ * table of their names.  config_get() is the one place in the libraries that
+ * reads the environment and the configuration files; it does so once, at first
+ * use.  Everything else asks here.
+ *
+ * What counts, the first that says something: the program (setting_set), the
+ * environment (USDMA_SPIN_US), the user's file, the system's file, the default.
+ * USDMA_CONFIG names a file that takes the place of both files.
+ */
+#pragma once
+
+#include "driver/base/log.h"
+#include "driver/base/types.h"
+#include "driver/vfio/device.h"
+
+#include <string>
+#include <vector>
+
+#pragma GCC visibility push(default)
+namespace usdma::core {
+
+/* Slots: USDMA_DEVICES names so many at most. */
+inline constexpr unsigned max_devices = 16;
+/* Device addresses of one slot: more memory than that is not used. */
+inline constexpr u64 window_slot = 128 * GiB;
+
+enum class wait_mode : u8 { poll, interrupt, hybrid };
+/* Pages of 2 MiB: reserved ones where there are some, else those that the kernel makes; never; only the latter; only the former. */
+enum class huge_mode : u8 { automatic, off, advise, require };
+
+/* When device memory that may hold another user's data is cleared. */
+enum class clear_mode : u8 { never, alloc, open, close };
+
+inline constexpr const char *config_system_file = "/etc/usdma/usdma.conf";
+
+/* Who said what a setting is. */
+enum class setting_from : u8 { standard, file, environment, program };
+
+struct setting_origin {
+	setting_from from = setting_from::standard;
+	std::string where; /* "FILE:LINE", "USDMA_WAIT"; "" for the rest */
+};
+
+struct config {
+	std::vector<std::string> devices;    /* sim_cpus, faults and huge_pages are in each sim's string already */
+	std::string device_list, sim_cpus, faults; /* as they were written */
+	wait_mode wait = wait_mode::hybrid;
+	u32 spin_us = 50;
+	u32 coalesce_count = 1;
+	u32 coalesce_us = 0;
+	u64 stripe = 0;
+	u64 bounce_chunk = 512 * KiB;
+	u32 bounce_count = 8;
+	u64 direct_store_max = 4 * KiB;
+	u64 host_arena = 32 * MiB;
+	huge_mode huge_pages = huge_mode::automatic;
+	int numa_node = -1;                  /* -1: the device's */
+	u32 hang_ms = 30000;
+	u32 reply_ms = 5000;
+	vfio::server_trust trust = vfio::server_trust::checked;
+	u64 pool_size = 256 * MiB;
+	bool lend_memory = false;
+	clear_mode clear_memory = clear_mode::close;
+	u64 first_seq = 0;
+	bool io_uring = true;
+	log_level log = log_level::warn;
+	std::string error;                   /* bad values: named here, reported by the first call that opens a device */
+	std::string warning;                 /* what was passed over; logged once they are in use */
+	std::vector<setting_origin> origins; /* by the table's rows */
+};
+
+/* Those that are in use from the first call on; the standard ones as long as there is no memory to read them. */
+const config &config_get();
+/* Before anything is counted or opened: they are read. -ENOMEM. */
+int config_ready();
+
+/* The word of a variable of the environment, for front ends that have their own (ASCEND_RT_VISIBLE_DEVICES). */
+const char *config_env(const char *name);
+
+/* What config_get reads, or what a test gives it instead. */
+using config_lookup = const char *(*)(const char *name, void *arg);
+struct config_source {
+	config_lookup lookup = [](const char *name, void *) { return config_env(name); };
+	void *arg = nullptr;
+	const char *system_file = config_system_file;
+};
+config config_parse(const config_source &from);
+
+/* The text of a file as if it lay at path: what is wrong with it is in the result's error. */
+config config_parse_text(const std::string &path, const std::string &text);
+
+/* The user's own file, $XDG_CONFIG_HOME/usdma/usdma.conf or ~/.config/…; "" where there is no home. */
+std::string config_user_file(const config_source &from);
+
+} // namespace usdma::core
+#pragma GCC visibility pop

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The configuration file: lines `key = value`, # begins a comment.  It is input
+ * like any other: sizes are bounded, and what is wrong is named by line.
+ */
+#include "lib/core/config/config_file.h"
+
+#include "driver/base/printable.h"
+#include "driver/base/unique_fd.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace usdma::core {
+
+static constexpr size_t max_file = 256 * KiB, max_line = 4096;
+static constexpr unsigned max_complaints = 10; /* of one file */
+
+static std::string trimmed(const std::string &s)
+{
+	const size_t from = s.find_first_not_of(" \t\r"), to = s.find_last_not_of(" \t\r");
+
+	return from == std::string::npos ? "" : s.substr(from, to - from + 1);
+}
+
+bool config_put(config *c, const setting &s, const std::string &value, setting_from from, const std::string &where)
+{
+	if (!setting_read(s, value, c))
+		return false;
+	c->origins[size_t(&s - settings().data())] = {from, where};
+	return true;
+}
+
+struct file_reader {
+	config *c;
+	const std::string &path;
+	std::vector<unsigned> seen; /* in which line each setting was */
+	unsigned number = 0;
+
+	std::string place() const { return path + ":" + std::to_string(number); }
+	std::string line(const std::string &text);
+};
+
+/* "" or what is wrong with the line. */
+std::string file_reader::line(const std::string &whole)
+{
+	const std::string text = trimmed(whole.substr(0, whole.find('#')));
+	const size_t eq = text.find('=');
+
+	if (text.empty())
+		return "";
+	if (whole.size() > max_line)
+		return "longer than " + std::to_string(max_line) + " characters: shorten it";
+	if (eq == std::string::npos)
+		return quoted(text) + " has no \"=\": write key = value";
+	const std::string key = trimmed(text.substr(0, eq)), value = trimmed(text.substr(eq + 1));
+	const setting *s = setting_find(key);
+	if (!s)
+		return "no such setting: " + quoted(key) + "; did you mean " + setting_nearest(key) + "? (usdmactl info lists them)";
+	unsigned &first = seen[size_t(s - settings().data())];
+	if (first)
+		return std::string(s->name) + " is set in line " + std::to_string(first) + " already: take one away";
+	first = number;
+	if (!config_put(c, *s, value, setting_from::file, place()))
+		return std::string(s->name) + " = " + quoted(value) + ": it takes " + setting_wants(*s);
+	return "";
+}
+
+void config_read_text(config *c, const std::string &path, const std::string &text)
+{
+	file_reader r{c, path, std::vector<unsigned>(settings().size())};
+	unsigned complaints = 0;
+
+	for (size_t at = 0; at < text.size() && complaints < max_complaints;) {
+		const size_t end = std::min(text.find('\n', at), text.size());
+		r.number++;
+		const std::string wrong = r.line(text.substr(at, end - at));
+
+		if (!wrong.empty()) {
+			config_add_error(c, r.place() + ": " + wrong);
+			complaints++;
+		}
+		at = end + 1;
+	}
+	if (complaints == max_complaints)
+		config_add_error(c, path + ": the rest was not looked at");
+}
+
+/* 0, or the errno with which it cannot be read. */
+static int read_all(int fd, std::string *out)
+{
+	struct stat st;
+	char buf[16 * KiB];
+
+	if (fstat(fd, &st))
+		return errno;
+	if (S_ISDIR(st.st_mode))
+		return EISDIR;
+	while (out->size() <= max_file) {
+		const ssize_t n = read(fd, buf, sizeof(buf));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? errno : 0;
+		out->append(buf, size_t(n));
+	}
+	return EFBIG;
+}
+
+/* What is there but is no file to read is wrong in any case. */
+static bool out_of_reach(int err)
+{
+	return err != EFBIG && err != EISDIR;
+}
+
+void config_read_file(config *c, const std::string &path, file_wish wish)
+{
+	/* Non-blocking: a FIFO in its place does not hang the program. */
+	const unique_fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+	std::string text;
+
+	if (!fd.valid() && wish != file_wish::must && (errno == ENOENT || errno == ENOTDIR))
+		return;
+	const int err = fd.valid() ? read_all(fd.get(), &text) : errno;
+	if (err == EFBIG)
+		config_add_error(c, path + ": larger than " + std::to_string(max_file / KiB) + " KiB: this is no configuration file");
+	else if (err && wish == file_wish::home && out_of_reach(err))
+		c->warning = path + ": cannot be read: " + strerror(err) + ": what it may set is not heard (HOME is another user's?)";
+	else if (err)
+		config_add_error(c, path + ": cannot be read: " + strerror(err) +
+				    (wish == file_wish::must ? " (USDMA_CONFIG names it)" : ""));
+	else
+		config_read_text(c, path, text);
+}
+
+} // namespace usdma::core

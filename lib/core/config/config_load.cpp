@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Settings put together: files, environment, the program's own choices. */
+#include "lib/core/config/config.h"
+
+#include "driver/base/barrier.h"
+#include "driver/base/cancel.h"
+#include "driver/base/grow.h"
+#include "driver/dma/registry.h"
+#include "lib/core/config/config_file.h"
+#include "lib/core/config/default_devices.h"
+#include "lib/core/base/slab.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+namespace usdma::core {
+
+/* What the program chose before the settings were taken into use. */
+struct choices {
+	std::mutex lock;
+	config *in_use = nullptr; /* the settings, once they are; atomic; never destroyed: threads may ask while the process exits */
+	std::vector<std::pair<const setting *, std::string>> made;
+};
+static constinit immortal<choices> program;
+
+void config_add_error(config *c, const std::string &text)
+{
+	if (!c->error.empty())
+		c->error += "; ";
+	c->error += text;
+}
+
+/* ---- files ------------------------------------------------------------------------------------------- */
+
+static std::string variable(const config_source &from, const char *name)
+{
+	const char *value = from.lookup(name, from.arg);
+
+	return value ? value : "";
+}
+
+std::string config_user_file(const config_source &from)
+{
+	const std::string xdg = variable(from, "XDG_CONFIG_HOME"), home = variable(from, "HOME");
+
+	/* Relative paths are to be ignored, says the XDG base directory specification. */
+	if (xdg.starts_with('/'))
+		return xdg + "/usdma/usdma.conf";
+	return home.starts_with('/') ? home + "/.config/usdma/usdma.conf" : "";
+}
+
+static void read_files(config *c, const config_source &from)
+{
+	const std::string named = variable(from, "USDMA_CONFIG"), mine = config_user_file(from);
+
+	if (!named.empty())
+		return config_read_file(c, named, file_wish::must);
+	config_read_file(c, from.system_file, file_wish::system);
+	if (!mine.empty())
+		config_read_file(c, mine, file_wish::home);
+}
+
+static void read_environment(config *c, const config_source &from)
+{
+	for (const setting &s : settings()) {
+		const std::string name = setting_variable(s), value = variable(from, name.c_str());
+
+		if (!value.empty() && !config_put(c, s, value, setting_from::environment, name))
+			config_add_error(c, name + "=" + value + ": it takes " + setting_wants(s));
+	}
+}
+
+/* ---- devices ----------------------------------------------------------------------------------------- */
+
+/* "2,3" or "2-5,8" → "2+3", "2+3+4+5+8", as a sim's cpus= option wants it. */
+static std::string expand_cpus(const std::string &text)
+{
+	std::string list;
+	const char *at = text.c_str();
+	char *end;
+
+	while (*at) {
+		const u64 first = strtoull(at, &end, 0), last = *end == '-' ? strtoull(end + 1, &end, 0) : first;
+
+		for (u64 cpu = first; cpu <= last; cpu++)
+			list += (list.empty() ? "" : "+") + std::to_string(cpu);
+		at = end + (*end == ',');
+	}
+	return list;
+}
+
+/* A setting of every embedded device that has none of its own. */
+static void add_to_sims(config *c, const char *key, const std::string &value)
+{
+	const std::string setting = std::string(":") + key + "=";
+
+	for (std::string &spec : c->devices)
+		if (!value.empty() && (spec == "sim" || spec.starts_with("sim:")) && spec.find(setting) == std::string::npos)
+			spec += setting + value;
+}
+
+static void choose_devices(config *c)
+{
+	if (c->device_list.empty())
+		c->devices = default_devices();
+	else if (dma::parse_list(c->device_list, &c->devices))
+		config_add_error(c, "devices (USDMA_DEVICES) " + c->device_list + ": " + error_text());
+	if (c->devices.size() > max_devices)
+		config_add_error(c, "devices (USDMA_DEVICES): at most " + std::to_string(max_devices) + " devices");
+	if (c->faults.find_first_of(":,") != std::string::npos)
+		config_add_error(c, "faults (USDMA_FAULTS) " + c->faults + ": rules such as fail@3+drop-irq%2 are wanted");
+	else
+		add_to_sims(c, "faults", c->faults);
+	add_to_sims(c, "cpus", expand_cpus(c->sim_cpus));
+	if (c->huge_pages != huge_mode::automatic)
+		add_to_sims(c, "huge", setting_show(*setting_find("huge_pages"), *c));
+}
+
+/* ---- together ---------------------------------------------------------------------------------------- */
+
+static config fresh()
+{
+	config c;
+
+	c.origins.resize(settings().size());
+	return c;
+}
+
+/* With the program's lock held, or without its choices. */
+static config parse(const config_source &from, const choices *own)
+{
+	config c = fresh();
+
+	read_files(&c, from);
+	read_environment(&c, from);
+	if (own)
+		for (const auto &[s, value] : own->made)
+			config_put(&c, *s, value, setting_from::program, "");
+	choose_devices(&c);
+	return c;
+}
+
+config config_parse(const config_source &from)
+{
+	return parse(from, nullptr);
+}
+
+config config_parse_text(const std::string &path, const std::string &text)
+{
+	config c = fresh();
+
+	config_read_text(&c, path, text);
+	choose_devices(&c);
+	return c;
+}
+
+/* A program with more rights than its caller does not do what the caller's environment says. */
+const char *config_env(const char *name)
+{
+	return secure_getenv(name);
+}
+
+/* nullptr: no memory for them now. */
+[[gnu::cold]] static const config *take_into_use()
+{
+	const no_cancel quiet;
+	std::lock_guard guard(program->lock);
+
+	if (!program->in_use) {
+		std::unique_ptr<config> made = try_unique<config>();
+
+		if (!made || !fits([&] { *made = parse({}, &*program); }))
+			return nullptr;
+		log_set_level(made->log);
+		if (!made->warning.empty())
+			log_warn("%s", made->warning.c_str());
+		/* Release: who finds them finds them read. */
+		store_release(&program->in_use, made.release());
+	}
+	return program->in_use;
+}
+
+int config_ready()
+{
+	return load_acquire(&program->in_use) || take_into_use() ? 0 : no_memory("the settings");
+}
+
+const config &config_get()
+{
+	static immortal<config> standard;
+	const config *c = load_acquire(&program->in_use);
+
+	if (unlikely(!c))
+		c = take_into_use();
+	return likely(c) ? *c : *standard;
+}
+
+config setting_preview()
+{
+	const no_cancel quiet;
+	std::unique_lock guard(program->lock);
+
+	if (!program->in_use)
+		return parse({}, &*program);
+	guard.unlock();
+	return *program->in_use;
+}
+
+static int set(const char *name, const char *value)
+{
+	const setting *s = setting_find(name);
+	config scratch;
+
+	if (!s)
+		return fail(ENOENT, "there is no setting \"%.60s\"; the most similar is %s (usdmactl info lists them)", name,
+			    setting_nearest(name));
+	if (!setting_read(*s, value, &scratch))
+		return fail(EINVAL, "%s = \"%.60s\": it takes %s", s->name, value, setting_wants(*s).c_str());
+	std::lock_guard guard(program->lock);
+	if (program->in_use)
+		return fail(EBUSY, "%s cannot be set any more: settings are in use since the first call that counted or opened "
+				   "devices; set it before that, or by %s", s->name, setting_variable(*s).c_str());
+	program->made.emplace_back(s, value);
+	return 0;
+}
+
+int setting_set(const char *name, const char *value)
+{
+	return within_memory("a setting", [=] { return set(name, value); });
+}
+
+int setting_keep_log(log_level level)
+{
+	const setting *s = setting_find("log");
+	const int err = within_memory("a setting", [=] {
+		config c;
+
+		c.log = level;
+		std::lock_guard guard(program->lock);
+		if (!program->in_use)
+			program->made.emplace_back(s, setting_show(*s, c));
+		return 0;
+	});
+
+	if (!err)
+		log_set_level(level);
+	return err;
+}
+
+} // namespace usdma::core

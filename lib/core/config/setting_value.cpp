@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Values of settings: from text, to text. */
+#include "lib/core/config/setting.h"
+
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace usdma::core {
+
+/* ---- reading ----------------------------------------------------------------------------------------- */
+
+/* Digits with nothing before them; *rest: what stands behind. */
+static bool read_digits(const char *text, u64 *out, const char **rest)
+{
+	char *end;
+
+	if (!isdigit(static_cast<unsigned char>(*text)))
+		return false;
+	errno = 0;
+	*out = strtoull(text, &end, 0);
+	*rest = end;
+	return !errno;
+}
+
+static bool read_number(const char *text, s64 min, s64 max, s64 *out)
+{
+	const bool minus = *text == '-';
+	const char *rest;
+	u64 v;
+
+	if (!read_digits(text + minus, &v, &rest) || *rest || v > u64(max))
+		return false;
+	*out = minus ? -s64(v) : s64(v);
+	return *out >= min;
+}
+
+/* A number of bytes: 4096, 64K, 32M, 1G. */
+static bool read_size(const char *text, s64 min, s64 max, s64 *out)
+{
+	const char *unit;
+	u64 v;
+
+	if (!read_digits(text, &v, &unit))
+		return false;
+	const char *found = *unit ? strchr("KMG", toupper(static_cast<unsigned char>(*unit))) : nullptr;
+	const unsigned shift = found ? 10 * unsigned(found - "KMG" + 1) : 0;
+	if ((*unit && (!found || unit[1])) || v > ~u64(0) >> shift)
+		return false;
+	v <<= shift;
+	*out = s64(v);
+	return v >= u64(min) && v <= u64(max);
+}
+
+/* The place of a word in "one two three"; -1: it is none of them. */
+static int word_index(const char *words, const std::string &word)
+{
+	int i = 0;
+
+	for (const char *at = words; *at; i++) {
+		const size_t n = strcspn(at, " ");
+
+		if (word.size() == n && !strncmp(word.c_str(), at, n))
+			return i;
+		at += n + (at[n] == ' ');
+	}
+	return -1;
+}
+
+static bool read_word(const char *words, const std::string &text, s64 *out)
+{
+	*out = word_index(words, text);
+	return *out >= 0;
+}
+
+/* "2,3" or "2-5,8". */
+static bool read_cpus(const char *text)
+{
+	static constexpr u64 last_cpu = 4095;
+	u64 first, last;
+
+	for (;; text++) {
+		if (!read_digits(text, &first, &text) || first > last_cpu)
+			return false;
+		last = first;
+		if (*text == '-' && (!read_digits(text + 1, &last, &text) || last > last_cpu || last < first))
+			return false;
+		if (*text != ',')
+			break;
+	}
+	return *text == '\0';
+}
+
+bool setting_read(const setting &s, const std::string &text, config *c)
+{
+	bool good = text.find('\0') == std::string::npos;
+	s64 v = 0;
+
+	switch (s.type) {
+	case setting_type::number:
+		good = good && read_number(text.c_str(), s.min, s.max, &v);
+		break;
+	case setting_type::size:
+		good = good && read_size(text.c_str(), s.min, s.max, &v);
+		break;
+	case setting_type::choice:
+		good = good && read_word(s.words, text, &v);
+		break;
+	case setting_type::cpus:
+		good = good && (text.empty() || read_cpus(text.c_str()));
+		break;
+	case setting_type::text:
+		break;
+	}
+	if (good)
+		s.put(*c, v, text);
+	return good;
+}
+
+/* ---- saying ------------------------------------------------------------------------------------------ */
+
+const char *setting_type_name(const setting &s)
+{
+	static constexpr const char *names[] = {"number", "size", "choice", "cpus", "text"};
+
+	return names[size_t(s.type)];
+}
+
+static std::string size_text(u64 bytes)
+{
+	static constexpr struct {
+		u64 unit;
+		const char *name;
+	} units[] = {{GiB, "G"}, {MiB, "M"}, {KiB, "K"}};
+
+	for (const auto &u : units)
+		if (bytes && bytes % u.unit == 0)
+			return std::to_string(bytes / u.unit) + u.name;
+	return std::to_string(bytes);
+}
+
+/* "poll interrupt hybrid" → "poll, interrupt or hybrid" */
+static std::string words_text(const char *words)
+{
+	std::string out;
+
+	for (const char *at = words; *at;) {
+		const size_t n = strcspn(at, " ");
+		const bool last = !at[n];
+
+		out += (out.empty() ? "" : last ? " or " : ", ") + std::string(at, n);
+		at += n + !last;
+	}
+	return out;
+}
+
+std::string setting_wants(const setting &s)
+{
+	const std::string unit = s.unit;
+
+	switch (s.type) {
+	case setting_type::number:
+		return (unit == "us"   ? "microseconds, " :
+			unit == "ms"   ? "milliseconds, " :
+					 "a number, ") + std::to_string(s.min) + " to " + std::to_string(s.max);
+	case setting_type::size:
+		return "a size from " + size_text(u64(s.min)) + " to " + size_text(u64(s.max));
+	case setting_type::choice:
+		return words_text(s.words);
+	case setting_type::cpus:
+		return "a list of CPUs such as 2,3 or 2-5";
+	case setting_type::text:
+		break;
+	}
+	return "a text";
+}
+
+std::string setting_show(const setting &s, const config &c)
+{
+	if (s.text)
+		return s.text(c);
+	const s64 v = s.value(c);
+	if (s.type == setting_type::size)
+		return size_text(u64(v));
+	if (s.type == setting_type::number)
+		return std::to_string(v);
+	const char *at = s.words;
+	for (s64 i = 0; i < v; i++)
+		at += strcspn(at, " ") + 1;
+	return std::string(at, strcspn(at, " "));
+}
+
+std::string setting_standard(const setting &s)
+{
+	return setting_show(s, config());
+}
+
+} // namespace usdma::core

@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copies that the engine cannot do by itself: pageable memory by way of staging buffers, and between devices. */
+#include "lib/core/copy/internal.h"
+
+#include "driver/base/cancel.h"
+#include "driver/base/clock.h"
+#include "driver/base/copy.h"
+#include "driver/base/error.h"
+#include "lib/core/base/section.h"
+#include "lib/core/copy/staging.h"
+#include "lib/core/stream/task.h"
+#include "lib/core/channel/wait.h"
+
+#include <cstring>
+
+namespace usdma::core {
+
+/* ---- parts ------------------------------------------------------------------------------------------ */
+
+/* The CPU reaches this end at its own address: pinned and pageable host memory. */
+static bool is_host(const place &p)
+{
+	return p.cls != mem_class::device;
+}
+
+/* The CPU's view of device memory, inside a read section; nullptr: use the engine. */
+static u8 *direct_view(const place &p, bool load)
+{
+	device *dev = device_peek(p.slot);
+
+	if (!dev || dev->lost())
+		return nullptr;
+	const memory_view v = device_memory(dev);
+	/* Loads through a real BAR are uncached, far slower than a DMA. */
+	if (!v.cpu || (load && !dev->bar_cached) || p.space != v.space)
+		return nullptr;
+	return v.cpu + (p.dma - v.dma);
+}
+
+/* A small pageable copy by the CPU, straight to or from device memory.  False: it cannot be. */
+static bool move_by_cpu(const ends &e, void *dst, const void *src, u64 len)
+{
+	const read_section in; /* the memory stays */
+
+	if (!in || len > config_get().direct_store_max || is_host(e.dst) == is_host(e.src))
+		return false;
+	if (is_host(e.src)) {
+		u8 *view = direct_view(e.dst, false);
+
+		if (!view)
+			return false;
+		memcpy(view, src, len);
+		/* Write-combined stores reach the device before the next doorbell. */
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		return true;
+	}
+	const u8 *view = direct_view(e.src, true);
+	if (view)
+		memcpy(dst, view, len);
+	return view;
+}
+
+static int submit_piece(stream *s, void *dst, const void *src, u64 n, u64 *seq, u8 flags = 0)
+{
+	const int err = copy_direct(s, locate_ends(dst, src), dst, src, n, flags);
+
+	*seq = s->last; /* an internal stream: nobody else submits to it */
+	return err;
+}
+
+/* A buffer whose transfer failed holds whatever was in it before: the caller must not have that. */
+static int wait_piece(stream *s, u64 seq, deadline until)
+{
+	const int err = lane_wait(s->ln, seq, until, stream_wait_mode(s));
+
+	return err ? err : stream_take_error(s, nullptr);
+}
+
+/* The engine reads the buffer next. */
+static void fill(u8 *mem, const u8 *src, u64 n, bool past)
+{
+	const copy_tuning &t = copy_for_cpu();
+
+	if (past && n >= t.probe_min)
+		t.stream(mem, src, n);
+	else
+		copy_bytes(t, mem, src, n, true);
+}
+
+/* Host → device: fill a buffer while the engine reads the ones before it. */
+static int pump_in(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *src, u64 len, deadline until)
+{
+	int err = 0;
+
+	for (u64 off = 0, i = 0; off < len && !err; off += st.chunk, i++) {
+		staging::buffer &b = st.at(i);
+		const u64 n = std::min(len - off, st.chunk);
+
+		err = b.busy ? wait_piece(s, b.seq, until) : 0;
+		if (err)
+			break;
+		if (i && i % st.count == 0)
+			way.lap(now_ns());
+		fill(b.mem, src + off, n, way.past());
+		err = submit_piece(s, dst + off, b.mem, n, &b.seq);
+		b.busy = true;
+	}
+	return err;
+}
+
+/* What it goes to is, of a copy of many buffers, far. */
+static void empty(u8 *dst, const u8 *mem, u64 n)
+{
+	const copy_tuning &t = copy_for_cpu();
+
+	(n < t.probe_min ? t.medium : t.stream)(dst, mem, n);
+}
+
+/* Device → host: keep all buffers on the way, empty them in order. */
+static int pump_out(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *src, u64 len, deadline until)
+{
+	const auto flags = [&way] { return way.past() ? u8(0) : u8(dma::flag_cache); };
+	u64 asked = 0;
+	int err = 0;
+
+	if (!st.count)
+		return fail(ENOMEM, "no staging buffer for a pageable copy");
+	for (u64 i = 0; i < st.count && asked < len && !err; i++) {
+		const u64 n = std::min(len - asked, st.chunk);
+
+		err = submit_piece(s, st.at(i).mem, src + asked, n, &st.at(i).seq, flags());
+		asked += n;
+	}
+	for (u64 off = 0, i = 0; off < len && !err; off += st.chunk, i++) {
+		staging::buffer &b = st.at(i);
+
+		err = wait_piece(s, b.seq, until);
+		if (err)
+			break;
+		if (i && i % st.count == 0)
+			way.lap(now_ns());
+		empty(dst + off, b.mem, std::min(len - off, st.chunk));
+		if (asked >= len)
+			continue;
+		const u64 n = std::min(len - asked, st.chunk);
+		err = submit_piece(s, b.mem, src + asked, n, &b.seq, flags());
+		asked += n;
+	}
+	return err;
+}
+
+/* Device → another device, piece by piece on its way through the host; near: where the source writes, far may be the same. */
+static int relay(stream *from, stream *to, u8 *near, u8 *far, u64 chunk, u8 *dst, const u8 *src, u64 len, deadline until)
+{
+	int err = 0;
+	u64 seq;
+
+	for (u64 off = 0; off < len && !err; off += chunk) {
+		const u64 n = std::min(len - off, chunk);
+
+		err = submit_piece(from, near, src + off, n, &seq);
+		if (!err)
+			err = stream_sync(from, until);
+		if (!err && near != far)
+			memcpy(far, near, n);
+		if (!err)
+			err = submit_piece(to, dst + off, far, n, &seq);
+		if (!err)
+			err = stream_sync(to, until);
+	}
+	return err;
+}
+
+/* ---- the ways --------------------------------------------------------------------------------------- */
+
+/* Each copy learns by itself; of several at a time the last one's is kept. */
+static hand_over way_of(device *dev, bool in)
+{
+	std::lock_guard guard(dev->idle_lock);
+
+	return dev->handing[in];
+}
+
+static void keep_way(device *dev, bool in, const hand_over &way)
+{
+	std::lock_guard guard(dev->idle_lock);
+
+	dev->handing[in] = way;
+}
+
+/* How often the first buffer is used again. */
+static u64 laps_of(const staging &st, u64 len)
+{
+	return st.count ? (len - 1) / st.chunk / st.count : 0;
+}
+
+/*
+ * After the copy, whatever came of it.  The buffers serve others only when the engine has left them: where this wait
+ * ends without that (the device is lost, the caller's time is over), they do not.
+ */
+static int settle(stream *s, staging *st, deadline until)
+{
+	const int late = stream_wait(s, until), err = stream_take_error(s, nullptr);
+
+	if (!late && st)
+		st->settled();
+	return late ? late : err;
+}
+
+static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len, deadline until)
+{
+	const bool in = is_host(e.src);
+	internal_stream s(in ? e.dst.slot : e.src.slot, until);
+	int err, end;
+
+	if (s.error())
+		return s.error();
+	staging st(len, s.get()->dev);
+	if (st.error())
+		return st.error();
+	hand_over way = way_of(s.get()->dev, in);
+	way.begin(now_ns(), laps_of(st, len));
+	err = in ? pump_in(s.get(), st, way, dst, src, len, until) : pump_out(s.get(), st, way, dst, src, len, until);
+	keep_way(s.get()->dev, in, way);
+	end = settle(s.get(), &st, until);
+	return err ? err : end;
+}
+
+static int move_between(const ends &e, u8 *dst, const u8 *src, u64 len, deadline until)
+{
+	internal_stream from(e.src.slot, until), to(e.dst.slot, until);
+
+	if (from.error() || to.error())
+		return from.error() ? from.error() : to.error();
+	/* Of two of which one is isolated, neither reaches the other's buffer. */
+	const bool apart = from.get()->dev->lends != to.get()->dev->lends;
+	staging out(1, from.get()->dev), in(apart, to.get()->dev);
+	if (out.error() || in.error())
+		return out.error() ? out.error() : in.error();
+	u8 *const near = out.at(0).mem, *const far = apart ? in.at(0).mem : near;
+	const int err = relay(from.get(), to.get(), near, far, out.chunk, dst, src, len, until);
+	const int end_from = settle(from.get(), apart ? &out : nullptr, until);
+	const int end_to = settle(to.get(), apart ? &in : end_from ? nullptr : &out, until);
+	return err ? err : end_from ? end_from : end_to;
+}
+
+/* One copy of an internal stream, done when it returns. */
+static int move_direct(const ends &e, void *dst, const void *src, u64 len, deadline until)
+{
+	internal_stream s(e.dst.cls == mem_class::device ? e.dst.slot : e.src.slot, until);
+	int err, end;
+
+	if (s.error())
+		return s.error();
+	err = copy_direct(s.get(), e, dst, src, len);
+	end = settle(s.get(), nullptr, until);
+	return err ? err : end;
+}
+
+/* Memory of a device that is gone holds nothing that could be read, and keeps nothing. */
+static int check_there(const place &p)
+{
+	device *dev = is_host(p) ? nullptr : device_enter(p.slot);
+
+	if (!dev)
+		return 0;
+	const int err = dev->lost() ? fail(ENODEV, "device %u (%s), whose memory it is, is gone", dev->slot, dev->spec.c_str()) : 0;
+	device_leave(dev);
+	return err;
+}
+
+static int check_device_ends(const ends &e, const void *dst, const void *src, u64 len)
+{
+	int err = 0;
+
+	if (!is_host(e.dst))
+		err = check_range(e.dst, reinterpret_cast<u64>(dst), len, "destination");
+	if (!err && !is_host(e.src))
+		err = check_range(e.src, reinterpret_cast<u64>(src), len, "source");
+	if (!err)
+		err = check_there(e.dst);
+	return err ? err : check_there(e.src);
+}
+
+/* The destination's engine reads the source's memory by itself. */
+static bool peers(const ends &e)
+{
+	device *dev = device_enter(e.dst.slot);
+	place p = e.src;
+
+	if (!dev)
+		return false;
+	const bool reaches = !peer_place(dev, &p);
+	device_leave(dev);
+	return reaches;
+}
+
+/* Both ends are one device's, or the host memory is such as that one's engine reaches. */
+static bool within_reach(const ends &e)
+{
+	if (is_host(e.dst) || is_host(e.src))
+		return is_host(e.dst) ? slot_reaches(e.src.slot) & e.dst.reach : slot_reaches(e.dst.slot) & e.src.reach;
+	return e.dst.slot == e.src.slot;
+}
+
+/* Any two ends; done when it returns, but for -ETIMEDOUT. */
+static int move(const ends &e, void *dst, const void *src, u64 len, deadline until)
+{
+	const int err = check_device_ends(e, dst, src, len);
+
+	if (err || !len)
+		return err;
+	if (is_host(e.dst) && is_host(e.src)) {
+		memmove(dst, src, len);
+		return 0;
+	}
+	if (move_by_cpu(e, dst, src, len))
+		return 0;
+	if (within_reach(e))
+		return move_direct(e, dst, src, len, until);
+	if (!is_host(e.dst) && !is_host(e.src))
+		return peers(e) ? move_direct(e, dst, src, len, until) :
+				  move_between(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len, until);
+	return move_staged(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len, until);
+}
+
+int copy_pageable(stream *s, const ends &e, void *dst, const void *src, u64 len)
+{
+	int err = stream_sync(s, deadline::never());
+
+	if (!err)
+		err = stream_refuses(s);
+	if (!err)
+		err = move(e, dst, src, len, deadline::never());
+	return err;
+}
+
+int copy_between(stream *s, const ends &e, void *dst, const void *src, u64 len)
+{
+	return copy_pageable(s, e, dst, src, len);
+}
+
+int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline until)
+{
+	const no_cancel quiet;
+
+	if (forked())
+		return fail_forked();
+	if (dev->lost())
+		return fail(ENODEV, "device %u (%s) is gone", dev->slot, dev->spec.c_str());
+	return move(locate_ends(dst, src), dst, src, len, until);
+}
+
+int copy_staged(stream *s, void *dst, const void *src, u64 len)
+{
+	void *mem;
+	int err;
+
+	if (!len)
+		return 0;
+	err = host_alloc(len, -1, &mem, s->dev);
+	if (err)
+		return err;
+	memcpy(mem, src, len);
+	err = copy_direct(s, locate_ends(dst, mem), dst, mem, len);
+	/* Given back once the engine has passed the copy: host_free defers. */
+	host_free(mem);
+	return err;
+}
+
+/* ---- rectangles ------------------------------------------------------------------------------------- */
+
+static void copy_rows(u8 *dst, u64 dst_pitch, const u8 *src, u64 src_pitch, u64 width, u64 rows)
+{
+	for (u64 r = 0; r < rows; r++)
+		memcpy(dst + r * dst_pitch, src + r * src_pitch, width);
+}
+
+/* Some rows that fit a staging buffer, packed there. */
+static int rows_through(stream *s, u8 *mem, const ends &e, const copy_rect &c, deadline until)
+{
+	const auto device_rows = [&](const copy_rect &r) {
+		const int err = copy_2d_direct(s, locate_ends(r.dst, r.src), r), end = settle(s, nullptr, until);
+
+		return err ? err : end;
+	};
+	int err = 0;
+
+	if (is_host(e.src)) {
+		copy_rows(mem, c.width, static_cast<const u8 *>(c.src), c.src_pitch, c.width, c.height);
+		return device_rows({c.dst, c.dst_pitch, mem, c.width, c.width, c.height});
+	}
+	err = device_rows({mem, c.width, c.src, c.src_pitch, c.width, c.height});
+	if (!err)
+		copy_rows(static_cast<u8 *>(c.dst), c.dst_pitch, mem, c.width, c.width, c.height);
+	return err;
+}
+
+static copy_rect rows_of(const copy_rect &c, u64 first, u64 rows)
+{
+	return {static_cast<u8 *>(c.dst) + first * c.dst_pitch, c.dst_pitch,
+		static_cast<const u8 *>(c.src) + first * c.src_pitch, c.src_pitch, c.width, rows};
+}
+
+static int move_rows_one_by_one(const copy_rect &c, deadline until)
+{
+	int err = 0;
+
+	for (u64 i = 0; i < c.height && !err; i++) {
+		const copy_rect r = rows_of(c, i, 1);
+
+		err = move(locate_ends(r.dst, r.src), r.dst, r.src, r.width, until);
+	}
+	return err;
+}
+
+static int move_rows(const ends &e, const copy_rect &c, deadline until)
+{
+	const u64 rows = config_get().bounce_chunk / c.width;
+	int err = 0;
+
+	if (!rows || is_host(e.dst) == is_host(e.src))
+		return move_rows_one_by_one(c, until);
+	internal_stream s(is_host(e.src) ? e.dst.slot : e.src.slot, until);
+	if (s.error())
+		return s.error();
+	staging st(1, s.get()->dev);
+	if (st.error())
+		return st.error();
+	for (u64 i = 0; i < c.height && !err; i += rows)
+		err = rows_through(s.get(), st.at(0).mem, e, rows_of(c, i, std::min(rows, c.height - i)), until);
+	const int end = settle(s.get(), &st, until);
+	return err ? err : end;
+}
+
+int copy_2d_rows(stream *s, const ends &e, const copy_rect &c, deadline until)
+{
+	int err = stream_sync(s, until);
+
+	if (!err)
+		err = stream_refuses(s);
+	return err ? err : move_rows(e, c, until);
+}
+
+int copy_2d_sync(device *dev, const copy_rect &c, deadline until)
+{
+	const no_cancel quiet;
+	internal_stream s(dev->slot, until);
+	int err, end;
+
+	if (forked())
+		return fail_forked();
+	if (s.error())
+		return s.error();
+	err = copy_2d_async(s.get(), c);
+	end = settle(s.get(), nullptr, until);
+	return err ? err : end;
+}
+
+/* ---- fills ------------------------------------------------------------------------------------------ */
+
+static void fill_host(u8 *dst, u64 pattern, unsigned size, u64 len)
+{
+	if (size == 1) {
+		memset(dst, int(pattern & 0xff), len);
+		return;
+	}
+	for (u64 off = 0; off + size <= len; off += size)
+		memcpy(dst + off, &pattern, size);
+}
+
+int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 len, deadline until)
+{
+	const no_cancel quiet;
+	const place p = locate(dst);
+
+	if (forked())
+		return fail_forked();
+	if (dev->lost())
+		return fail(ENODEV, "device %u (%s) is gone", dev->slot, dev->spec.c_str());
+	if (const int err = check_pattern(pattern_size, len))
+		return err;
+	if (is_host(p)) {
+		fill_host(static_cast<u8 *>(dst), pattern, pattern_size, len);
+		return 0;
+	}
+	if (const int err = check_there(p))
+		return err;
+	internal_stream s(p.slot, until);
+	int err, end;
+	if (s.error())
+		return s.error();
+	err = fill_async(s.get(), dst, pattern, pattern_size, len);
+	end = settle(s.get(), nullptr, until);
+	return err ? err : end;
+}
+
+static int zero_by(stream *s, u64 dma, u64 len)
+{
+	const u64 most = std::min<u64>(align_down<u64>(s->max_len, 8), GiB);
+	dma::request r;
+
+	r.op = dma::opcode::fill;
+	r.spaces = dma::spaces(dma::space::device, dma::space::device);
+	r.arg = 1;
+	/* So that its failure is the stream's. */
+	r.cookie = reinterpret_cast<u64>(s);
+	for (u64 at = 0; at < len; at += r.len) {
+		r.dst = dma + at;
+		r.len = std::min(len - at, most);
+		if (const int err = stream_submit(s, &r, 1))
+			return err;
+	}
+	return stream_sync(s, deadline::never());
+}
+
+int zero_device(device *dev, u64 dma, u64 len)
+{
+	stream_options opt;
+	stream *s;
+	int err, end;
+
+	/* A stream of its own: a device that is being closed lends none any more. */
+	opt.internal = true;
+	err = stream_create(dev, opt, &s);
+	if (err)
+		return err;
+	err = zero_by(s, dma, len);
+	const kept_error why;
+	end = stream_destroy(s);
+	return err ? why.again(err) : end;
+}
+
+} // namespace usdma::core

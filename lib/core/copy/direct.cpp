@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copies between ends that the engine reaches: they become requests in the stream. */
+#include "lib/core/copy/copy_known.h"
+#include "lib/core/copy/internal.h"
+
+namespace usdma::core {
+
+/* Longer than one request may be, spread over units, or over several regions. */
+[[gnu::cold]] static int copy_pieces(stream *s, ends e, u64 dst, u64 src, u64 len, u8 flags)
+{
+	const u64 most = s->max_len;
+	int err = check_range(e.dst, dst, len, "destination");
+
+	if (!err)
+		err = check_range(e.src, src, len, "source");
+	while (len && !err) {
+		if ((err = reach_peer(s->dev, &e.dst)) || (err = reach_peer(s->dev, &e.src)))
+			return err;
+		u64 n = std::min(len, most);
+
+		n = std::min(n, std::min(left_in(e.dst, dst), left_in(e.src, src)));
+		const dma::request r = copy_request(s, e.dst, e.src, n, flags);
+		err = n > s->plain_len ? stream_submit_long(s, r) : stream_submit(s, &r, 1);
+		dst += n;
+		src += n;
+		len -= n;
+		if (len && !err)
+			e = {locate(dst), locate(src)};
+	}
+	return err;
+}
+
+/* Device memory of another device than the stream's, or host memory that is not for it. */
+[[gnu::cold]] static int copy_to_peer(stream *s, ends e, void *dst, const void *src, u64 len, u8 flags)
+{
+	if (is_apart(s->dev, e.dst) || is_apart(s->dev, e.src))
+		return copy_between(s, e, dst, src, len);
+	int err = reach_peer(s->dev, &e.dst);
+	if (!err)
+		err = reach_peer(s->dev, &e.src);
+	if (!err)
+		return copy_pieces(s, e, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, flags);
+	return err == -EXDEV ? copy_between(s, e, dst, src, len) : err;
+}
+
+int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u8 flags)
+{
+	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
+
+	if (unlikely(!len))
+		return 0;
+	if (unlikely(!reaches(s->dev, e.dst) || !reaches(s->dev, e.src)))
+		return copy_to_peer(s, e, dst, src, len, flags);
+	if (likely(holds(e.dst, d, len) && holds(e.src, f, len) && len <= s->plain_len)) {
+		const dma::request r = copy_request(s, e.dst, e.src, len, flags);
+
+		return stream_submit(s, &r, 1);
+	}
+	return copy_pieces(s, e, d, f, len, flags);
+}
+
+int copy_remembered(stream *s, void *dst, const void *src, u64 len)
+{
+	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
+	copy_words c;
+
+	if (unlikely(located_entry(d)->cls != mem_class::device && located_entry(f)->cls != mem_class::device))
+		return 1;
+	return likely(copy_is_known(s, d, f, len, &c)) ? stream_submit_copy(s, c.spaces, c.src, c.dst, c.len) : 1;
+}
+
+int copy_async(stream *s, void *dst, const void *src, u64 len)
+{
+	const ends e = locate_ends(dst, src);
+
+	return likely(!is_pageable(e)) ? copy_direct(s, e, dst, src, len) : copy_pageable(s, e, dst, src, len);
+}
+
+} // namespace usdma::core

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a synchronous copy borrows: staging buffers in pinned memory, and a stream of its own. */
+#pragma once
+
+#include "lib/core/stream/stream.h"
+
+namespace usdma::core {
+
+/* Buffers of an older generation (lent_renew()) are freed now, not by the next copy.  As host_free(). */
+void staging_trim(const device *gone);
+
+struct staging_pool;
+
+/* Staging buffers for one copy of len bytes by this device; len 0: none. */
+class staging {
+public:
+	struct buffer {
+		u8 *mem = nullptr;
+		u64 seq = 0;
+		bool busy = false;
+	};
+
+	staging(u64 len, const device *dev);
+	~staging();
+	staging(const staging &) = delete;
+	staging &operator=(const staging &) = delete;
+
+	int error() const { return err_; }
+	buffer &at(u64 i) { return bufs_[i % count]; }
+	/* No engine uses any of them any more: they serve the next copy.  Else they go as pinned memory does that is freed. */
+	void settled() { settled_ = true; }
+
+	u64 chunk = 0; /* bytes of a buffer */
+	u64 count = 0;
+
+private:
+	static constexpr u64 most = 16;
+
+	int buffer_get(const device *dev, u8 **out);
+
+	buffer bufs_[most];
+	const device *dev_;
+	staging_pool *from_;
+	int err_ = 0;
+	u32 made_ = 0;
+	bool settled_ = false;
+};
+
+/* A stream of a device that nobody else uses meanwhile.  The device does not close before it goes. */
+class internal_stream {
+public:
+	explicit internal_stream(unsigned slot, deadline until = deadline::never());
+	~internal_stream();
+	internal_stream(const internal_stream &) = delete;
+	internal_stream &operator=(const internal_stream &) = delete;
+
+	int error() const { return err_; }
+	stream *get() const { return s_; }
+
+private:
+	stream *s_ = nullptr;
+	device *dev_ = nullptr;
+	int err_ = 0;
+};
+
+} // namespace usdma::core

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of devices: opened on first use, closed with the last reference. */
+#include "lib/core/device/device.h"
+
+#include "driver/base/cancel.h"
+#include "driver/base/grow.h"
+#include "driver/dma/registry.h"
+#include "lib/core/base/slab.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace usdma::core {
+
+/* With those that were closed and may still write. */
+static constexpr size_t most_devices = 1024;
+static constinit immortal<slab<device, most_devices>> all_devices;
+
+struct device_table {
+	std::mutex open_lock; /* one opens or closes at a time */
+	std::mutex lock;      /* the arrays; held briefly, never while calling out */
+	device *dev[max_devices] = {};
+	int refs[max_devices] = {};
+	const char *added[max_devices] = {}; /* behind the configured ones; never taken away */
+	std::atomic<unsigned> n_added{0};
+};
+
+static constinit immortal<device_table> table;
+int device_count()
+{
+	if (const int err = config_ready())
+		return err;
+	const config &cfg = config_get();
+	if (!cfg.error.empty())
+		return fail(EINVAL, "%s", cfg.error.c_str());
+	return int(std::min<size_t>(cfg.devices.size(), max_devices) + table->n_added.load(std::memory_order_acquire));
+}
+
+const char *device_spec(unsigned slot)
+{
+	const config &cfg = config_get();
+	const size_t configured = std::min<size_t>(cfg.devices.size(), max_devices);
+
+	if (slot < configured)
+		return cfg.devices[slot].c_str();
+	return slot - configured < table->n_added.load(std::memory_order_acquire) ? table->added[slot - configured] : nullptr;
+}
+
+int device_add(const char *spec)
+{
+	std::lock_guard adding(table->open_lock);
+	const int n = device_count();
+
+	if (n < 0)
+		return n;
+	for (int i = 0; i < n; i++)
+		if (!strcmp(device_spec(unsigned(i)), spec))
+			return i;
+	if (const int err = within_memory("a device's name", [spec] {
+		    std::string scheme;
+
+		    return dma::parse_scheme(spec, &scheme);
+	    }))
+		return err;
+	if (unsigned(n) >= max_devices)
+		return fail(ENOSPC, "'%s' would be one device too many: there can be %u", spec, max_devices);
+	const unsigned at = table->n_added.load(std::memory_order_relaxed);
+	table->added[at] = strdup(spec);
+	if (!table->added[at])
+		return fail(ENOMEM, "no memory for a device's name");
+	/* The name is there before the count says so. */
+	table->n_added.store(at + 1, std::memory_order_release);
+	return n;
+}
+
+device *device_peek(unsigned slot)
+{
+	std::lock_guard guard(table->lock);
+
+	return slot < max_devices ? table->dev[slot] : nullptr;
+}
+
+device *device_enter(unsigned slot)
+{
+	/* The lock may be a thread's of the parent, for good. */
+	if (forked())
+		return nullptr;
+	std::lock_guard guard(table->lock);
+	device *dev = slot < max_devices ? table->dev[slot] : nullptr;
+
+	if (dev)
+		dev->calls.enter();
+	return dev;
+}
+
+void device_leave(device *dev)
+{
+	dev->calls.leave();
+}
+
+int device_ref(device *dev)
+{
+	std::lock_guard guard(table->lock);
+
+	if (table->dev[dev->slot] != dev)
+		return fail(ENODEV, "device %u is being closed", dev->slot);
+	table->refs[dev->slot]++;
+	return 0;
+}
+
+bool device_valid(const void *handle)
+{
+	return all_devices->holds(handle);
+}
+
+void device_each(void (*fn)(device *dev, void *arg), void *arg)
+{
+	for (unsigned slot = 0; slot < max_devices; slot++)
+		if (device *dev = device_enter(slot)) {
+			fn(dev, arg);
+			device_leave(dev);
+		}
+}
+
+/* ---- references ------------------------------------------------------------------------------------- */
+
+/* Of a slot it is always the same, as its string is. */
+static u32 reaches_of[max_devices];
+
+u32 slot_reaches(unsigned slot)
+{
+	return load_relaxed(&reaches_of[slot]);
+}
+
+void slot_set_reaches(unsigned slot, u32 reaches)
+{
+	store_relaxed(&reaches_of[slot], reaches);
+}
+
+device *device_new()
+{
+	return all_devices->get();
+}
+
+void device_enliven(device *dev)
+{
+	all_devices->enliven(dev);
+}
+
+int device_get(unsigned slot, device **out)
+{
+	const no_cancel quiet;
+	const int n = device_count();
+
+	watch_forks();
+	if (forked())
+		return fail_forked();
+	if (n < 0)
+		return n;
+	if (slot >= unsigned(n))
+		return fail(ENODEV, "no device %u: USDMA_DEVICES names %d", slot, n);
+	std::lock_guard opening(table->open_lock);
+	device *dev = device_peek(slot);
+	if (!dev) {
+		const int err = device_up.open(slot, &dev);
+
+		if (err)
+			return err;
+	}
+	std::lock_guard guard(table->lock);
+	/* It may have been lost before anybody could see it here. */
+	if (std::exchange(table->dev[slot], dev) != dev)
+		vfio::losses.fetch_add(1);
+	table->refs[slot]++;
+	*out = dev;
+	return 0;
+}
+
+void device_delete(device *dev)
+{
+	all_devices->put(dev);
+}
+
+/* With both locks of the table held.  True: it was the last. */
+static bool drop_ref(device *dev)
+{
+	if (--table->refs[dev->slot])
+		return false;
+	table->dev[dev->slot] = nullptr;
+	store_release(&dev->alive, u64(0));
+	return true;
+}
+
+void device_put(device *dev)
+{
+	const no_cancel quiet;
+
+	if (forked())
+		return;
+	std::lock_guard opening(table->open_lock);
+	table->lock.lock();
+	const bool last = drop_ref(dev);
+	table->lock.unlock();
+	if (last)
+		device_up.close(dev);
+}
+
+int device_close_handle(const void *handle)
+{
+	const no_cancel quiet;
+	device *dev = object_at<device>(handle);
+
+	if (forked())
+		return fail_forked();
+	std::lock_guard opening(table->open_lock);
+	table->lock.lock();
+	const bool valid = device_valid(handle), last = valid && drop_ref(dev);
+	table->lock.unlock();
+	if (last)
+		device_up.close(dev);
+	return valid ? 0 : -EBADF;
+}
+
+} // namespace usdma::core

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/ipc/foreign.h"
+
+#include "driver/base/error.h"
+#include "lib/core/memory/memory.h"
+
+namespace usdma::core {
+
+static constexpr u64 page = 4096;
+
+foreign_memory &foreign_memory::operator=(foreign_memory &&o) noexcept
+{
+	std::swap(pages, o.pages);
+	std::swap(inside, o.inside);
+	std::swap(iova, o.iova);
+	std::swap(pinned, o.pinned);
+	return *this;
+}
+
+foreign_memory::~foreign_memory()
+{
+	/* A device that was lost may still write there: then the pages stay, registered, for good. */
+	if (pages && pinned && host_unregister(pages.data()) == -EBUSY)
+		pages.release();
+}
+
+int foreign_map(const device *dev, int fd, u64 offset, u64 size, foreign_memory *out)
+{
+	const u64 first = align_down(offset, page), whole = align_up(offset + size, page) - first;
+	void *p = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off_t(first));
+	foreign_memory m;
+	int err;
+
+	if (p == MAP_FAILED)
+		return fail_errno("mapping %llu bytes of shared memory", static_cast<unsigned long long>(whole));
+	m.pages = mapping(p, whole);
+	err = host_register(p, whole, 0, dev);
+	if (err)
+		return err;
+	m.pinned = true;
+	m.inside = offset - first;
+	m.iova = locate(p).dma + m.inside;
+	*out = std::move(m);
+	return 0;
+}
+
+} // namespace usdma::core

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/ipc/share.h"
+
+#include "driver/base/barrier.h"
+#include "driver/base/error.h"
+#include "driver/base/memfd.h"
+#include "driver/base/peer_file.h"
+#include "lib/core/memory/memory.h"
+
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <new>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace usdma::core {
+
+static constexpr u64 share_magic = 0x7573646d61736802;
+static constexpr size_t page_bytes = 4096;
+static_assert(sizeof(share_page) <= page_bytes);
+
+/* usdma-KIND-PID-FD-SECRET-, then filled up: all keys are of one length, as callers expect. */
+static void make_key(share *s)
+{
+	const int n = snprintf(s->key, sizeof(s->key), "usdma-%u-%08x-%08x-%016llx-", s->page->kind, unsigned(getpid()),
+			       unsigned(s->fd.get()), static_cast<unsigned long long>(s->page->secret));
+
+	memset(s->key + n, '0', share_key_len - size_t(n));
+	s->key[share_key_len] = '\0';
+}
+
+struct parsed_key {
+	unsigned kind, pid, fd;
+	unsigned long long secret;
+	bool any_secret;
+};
+
+static bool parse_key(const char *key, parsed_key *k)
+{
+	if (strnlen(key, share_key_len + 1) != share_key_len)
+		return false;
+	k->any_secret = false;
+	return sscanf(key, "usdma-%1u-%8x-%8x-%16llx-", &k->kind, &k->pid, &k->fd, &k->secret) == 4;
+}
+
+static int map_page(share *s, bool pin)
+{
+	void *p = mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd.get(), 0);
+	int err;
+
+	if (p == MAP_FAILED)
+		return fail_errno("mapping a shared page");
+	s->page = static_cast<share_page *>(p);
+	if (!pin)
+		return 0;
+	err = host_register(p, page_bytes, 0);
+	s->pinned = !err;
+	return err;
+}
+
+static void share_free(share *s)
+{
+	/* As in foreign.cpp: what a lost device may still write to stays. */
+	const bool kept = s->pinned && host_unregister(s->page) == -EBUSY;
+
+	if (s->page && !kept)
+		munmap(s->page, page_bytes);
+	delete s;
+}
+
+struct share_delete {
+	void operator()(share *s) const { share_free(s); }
+};
+using share_ptr = std::unique_ptr<share, share_delete>;
+
+static int fill_page(share *s, const share_spec &spec)
+{
+	share_page *p = s->page;
+
+	if (getrandom(&p->secret, sizeof(p->secret), 0) != ssize_t(sizeof(p->secret)))
+		return fail_errno("random number for a key");
+	if (spec.data_fd >= 0) {
+		s->data.reset(fcntl(spec.data_fd, F_DUPFD_CLOEXEC, 3));
+		if (!s->data.valid())
+			return fail_errno("file of shared memory");
+	}
+	s->flags = spec.flags;
+	s->offset = spec.offset;
+	s->size = spec.size;
+	p->kind = u32(spec.kind);
+	p->open = spec.open;
+	p->data_fd = s->data.get();
+	p->flags = spec.flags;
+	p->offset = spec.offset;
+	p->size = spec.size;
+	store_release(&p->magic, share_magic);
+	return 0;
+}
+
+int share_export(const share_spec &spec, bool pin, share **out)
+{
+	share_ptr s(new (std::nothrow) share);
+	int err;
+
+	if (!s)
+		return no_memory("a shared page");
+
+	s->mine = true;
+	s->fd.reset(memfd_create("usdma-share", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	if (!s->fd.valid() || memfd_set_size(s->fd.get(), page_bytes))
+		return fail_errno("file for a shared page");
+	err = map_page(s.get(), pin);
+	if (!err)
+		err = fill_page(s.get(), spec);
+	if (err)
+		return err;
+	make_key(s.get());
+	*out = s.release();
+	return 0;
+}
+
+static int not_exported(unsigned pid)
+{
+	return fail(ENOENT, "process %u does not export this key (any more)", pid);
+}
+
+/*
+ * A process with more rights than its user opens for others what they cannot: whoever exports must be this user with
+ * all of its identities, and may offer a file of another owner only if it could open that itself.
+ */
+static int check_user(unsigned pid)
+{
+	peer_user user;
+	const int err = peer_user_of("/proc", pid, &user);
+
+	if (err)
+		return err;
+	return user.only(geteuid()) ? 0 : fail(EACCES, "process %u, which exports the key, runs as user %u, this one as %u: they "
+					       "must be the same", pid, user.effective, geteuid());
+}
+
+static int check_owner(unsigned pid, const peer_file &file)
+{
+	static constexpr mode_t all = S_IROTH | S_IWOTH;
+
+	return file.owner == geteuid() || (file.mode & all) == all ? 0 :
+	       fail(EACCES, "process %u exports memory of user %u, which not everybody may write", pid, file.owner);
+}
+
+/* Another process chose the number: peer_file_open looks at what lies there before it opens it. */
+static int open_of(unsigned pid, unsigned fd, unique_fd *out, u64 *size)
+{
+	peer_file file;
+	int err = check_user(pid);
+
+	if (!err)
+		err = peer_file_open("/proc", pid, fd, O_RDWR, &file);
+	if (!err)
+		err = check_owner(pid, file);
+	if (err)
+		return fail_in(err, "importing a key");
+	*out = std::move(file.fd);
+	*size = file.size;
+	return 0;
+}
+
+static bool wanted(const share_page *p)
+{
+	const u32 n = load_acquire(&p->npids);
+	const s32 me = getpid();
+
+	if (load_relaxed(&p->open))
+		return true;
+	for (u32 i = 0; i < n && i < share_pids; i++)
+		if (load_relaxed(&p->pids[i]) == me)
+			return true;
+	return false;
+}
+
+static int check_page(const share *s, const parsed_key &k)
+{
+	const share_page *p = s->page;
+
+	if (load_acquire(&p->magic) != share_magic || (!k.any_secret && load_relaxed(&p->secret) != k.secret) ||
+	     load_relaxed(&p->kind) != k.kind || load_acquire(&p->closed))
+		return not_exported(k.pid);
+	if (!wanted(p))
+		return fail(EACCES, "process %u has not put this process (%d) into the key's list", k.pid, int(getpid()));
+	return 0;
+}
+
+static int open_data(share *s, const parsed_key &k)
+{
+	const share_page *p = s->page;
+	const s32 fd = load_relaxed(&p->data_fd);
+	u64 file;
+
+	/* Once: what is checked is what is used. */
+	s->flags = load_relaxed(&p->flags);
+	s->offset = load_relaxed(&p->offset);
+	s->size = load_relaxed(&p->size);
+	if (fd < 0)
+		return 0;
+	if (const int err = open_of(k.pid, unsigned(fd), &s->data, &file))
+		return err;
+	if (!s->size || !range_within(s->offset, s->size, file))
+		return fail(EINVAL, "the exporter's numbers do not fit its file");
+	return 0;
+}
+
+static int import_parsed(const parsed_key &k, bool pin, share **out)
+{
+	share_ptr s(new (std::nothrow) share);
+	u64 size = 0;
+	int err = s ? open_of(k.pid, k.fd, &s->fd, &size) : no_memory("a shared page");
+
+	if (err)
+		return err;
+	if (size != page_bytes)
+		return not_exported(k.pid);
+	err = map_page(s.get(), pin);
+	if (!err)
+		err = check_page(s.get(), k);
+	if (!err)
+		err = open_data(s.get(), k);
+	if (err)
+		return err;
+	*out = s.release();
+	return 0;
+}
+
+int share_import(const char *key, share_kind kind, bool pin, share **out)
+{
+	parsed_key k;
+	int err;
+
+	if (!parse_key(key, &k) || k.kind != u32(kind))
+		return fail(EINVAL, "this is not a key of this kind");
+	err = import_parsed(k, pin, out);
+	if (!err)
+		memcpy((*out)->key, key, share_key_len);
+	return err;
+}
+
+u64 share_number(const share *s)
+{
+	return u64(getpid()) << 32 | u32(s->fd.get());
+}
+
+int share_import_number(u64 number, share_kind kind, share **out)
+{
+	const parsed_key k{unsigned(kind), unsigned(number >> 32), unsigned(number), 0, true};
+
+	if (k.pid == unsigned(getpid()))
+		return fail(EINVAL, "%#llx was exported by this process itself: use its handle",
+			    static_cast<unsigned long long>(number));
+	return import_parsed(k, false, out);
+}
+
+int share_allow(share *s, const s32 *pids, size_t n)
+{
+	share_page *p = s->page;
+
+	if (!s->mine)
+		return fail(EINVAL, "the key was exported by another process: only that one can let others in");
+	for (size_t i = 0; i < n; i++) {
+		const u32 have = load_relaxed(&p->npids);
+
+		if (have >= share_pids)
+			return fail(ENOSPC, "%zu processes are let in already", share_pids);
+		store_relaxed(&p->pids[have], pids[i]);
+		store_release(&p->npids, have + 1);
+	}
+	return 0;
+}
+
+/* The byte of the file that stands for a place; locks need no bytes behind them. */
+static struct flock place_lock(unsigned place)
+{
+	struct flock l = {};
+
+	l.l_type = F_WRLCK;
+	l.l_whence = SEEK_SET;
+	l.l_start = off_t(place);
+	l.l_len = 1;
+	return l;
+}
+
+int share_join(share *s)
+{
+	for (unsigned i = 0; i < share_pids; i++) {
+		struct flock l = place_lock(i);
+
+		if (fcntl(s->fd.get(), F_OFD_SETLK, &l)) {
+			if (errno != EAGAIN && errno != EACCES)
+				return fail_errno("lock on a shared page");
+			continue;
+		}
+		/* Who had the place before has ended. */
+		store_release(&s->page->owed[i], u64(0));
+		s->place = int(i);
+		return 0;
+	}
+	return fail(ENOSPC, "%zu processes take part already", share_pids);
+}
+
+bool share_owes(const share *s, u64 number)
+{
+	for (unsigned i = 0; i < share_pids; i++) {
+		struct flock l = place_lock(i);
+
+		if (load_acquire(&s->page->owed[i]) < number)
+			continue;
+		/* One's own lock is in nobody's way; where it cannot be asked, nobody is declared dead. */
+		if (s->place == int(i) || fcntl(s->fd.get(), F_OFD_GETLK, &l) || l.l_type != F_UNLCK)
+			return true;
+	}
+	return false;
+}
+
+void share_ref(share *s)
+{
+	__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
+}
+
+void share_unref(share *s)
+{
+	if (s && __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) == 0)
+		share_free(s);
+}
+
+void share_close(share *s)
+{
+	if (s->mine)
+		store_release(&s->page->closed, 1u);
+}
+
+} // namespace usdma::core

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Physical memory and device memory that other processes map. */
+#include "driver/base/cancel.h"
+#include "driver/base/grow.h"
+#include "lib/core/base/slab.h"
+#include "lib/core/memory/memory.h"
+#include "lib/core/stream/hold.h"
+#include "lib/core/ipc/vmm_room.h"
+
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <string>
+#include <unistd.h>
+
+namespace usdma::core {
+
+/* ---- files ------------------------------------------------------------------------------------------ */
+
+/* The file behind device memory at a DMA address. */
+static int file_of(device *dev, u64 dma, int *fd, u64 *offset)
+{
+	const memory_view m = device_memory(dev);
+
+	*fd = m.space == dma::space::device ? dev->eng->memory_fd(offset) : -1;
+	if (*fd < 0)
+		return fail(EOPNOTSUPP, "the memory of device %u (%s) has no file that another process could map", dev->slot,
+			    dev->spec.c_str());
+	*offset += dma - m.dma;
+	return 0;
+}
+
+/* ---- physical memory -------------------------------------------------------------------------------- */
+
+static std::mutex export_lock; /* the share members of physicals, and the exports below */
+
+struct number_table {
+	std::map<u64, share *> of; /* what this process exports; with a reference */
+};
+static number_table &exported()
+{
+	static immortal<number_table> numbers;
+
+	return *numbers;
+}
+
+int physical_export(physical *p, bool open, u64 *number)
+{
+	const no_cancel quiet;
+	std::lock_guard guard(export_lock);
+	share_spec spec{share_kind::physical, open, p->fd.get(), 0, p->size, p->host};
+	int err = 0;
+
+	if (forked())
+		return fail_forked();
+	if (p->shared)
+		return p->shared->mine ? fail(EEXIST, "this memory is exported already")
+				       : fail(EOPNOTSUPP, "this memory is another process's: only that one can export it");
+	if (p->carved)
+		err = file_of(p->dev, device_memory(p->dev).dma + p->offset, &spec.data_fd, &spec.offset);
+	if (!err)
+		err = share_export(spec, false, &p->shared);
+	if (err)
+		return err;
+	*number = share_number(p->shared);
+	if (!try_emplace(exported().of, *number, p->shared)) {
+		share_unref(p->shared);
+		p->shared = nullptr;
+		return no_memory("the list of exported memory");
+	}
+	share_ref(p->shared);
+	return 0;
+}
+
+void physical_unshare(physical *p)
+{
+	std::lock_guard guard(export_lock);
+
+	if (!p->shared)
+		return;
+	if (p->shared->mine) {
+		share_close(p->shared);
+		exported().of.erase(share_number(p->shared));
+		share_unref(p->shared);
+	}
+	share_unref(p->shared);
+	p->shared = nullptr;
+}
+
+int physical_allow(u64 number, const s32 *pids, size_t n)
+{
+	const no_cancel quiet;
+	std::lock_guard guard(export_lock);
+	const auto it = exported().of.find(number);
+
+	if (it == exported().of.end())
+		return fail(ENOENT, "this process exports nothing under %#llx", static_cast<unsigned long long>(number));
+	return share_allow(it->second, pids, n);
+}
+
+static int fill_import(physical *p, share *s)
+{
+	p->shared = s;
+	p->host = s->flags != 0;
+	if (p->host) {
+		p->fd.reset(fcntl(s->data.get(), F_DUPFD_CLOEXEC, 3));
+		if (!p->fd.valid())
+			return fail_errno("file of shared memory");
+	}
+	return foreign_map(p->dev, s->data.get(), s->offset, p->size, &p->mem);
+}
+
+int physical_import(u64 number, device *dev, physical **out)
+{
+	const no_cancel quiet;
+	physical *p;
+	share *s;
+	int err;
+
+	if (forked())
+		return fail_forked();
+	err = share_import_number(number, share_kind::physical, &s);
+	if (err)
+		return err;
+	err = s->data.valid() && s->offset % 4096 == 0 && s->size % 4096 == 0
+		      ? physical_new(dev, s->size, &p) : fail(EINVAL, "the exporter's memory is no whole pages");
+	if (err) {
+		share_unref(s);
+		return err;
+	}
+	err = fill_import(p, s);
+	if (err) {
+		physical_drop(p);
+		return err;
+	}
+	physical_ready(p);
+	*out = p;
+	return 0;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------------- */
+
+/* Another process's memory at addresses of device class. */
+struct import {
+	share *from = nullptr;
+	foreign_memory mem;
+	device *dev = nullptr;
+	region *reg = nullptr;
+	u64 addresses = 0; /* start of what was taken from the window */
+	u64 uses = 1;
+};
+
+struct ipc_state {
+	std::mutex lock;
+	std::map<std::string, share *, std::less<>> exports;
+	std::map<std::string, std::unique_ptr<import>, std::less<>> imports;
+};
+
+static ipc_state &ipc()
+{
+	static immortal<ipc_state> made;
+
+	return *made;
+}
+
+static int no_key()
+{
+	return fail(ENOENT, "no such key is exported or imported by this process");
+}
+
+int ipc_memory_export(const void *ptr, u64 size, bool open, char *key)
+{
+	const no_cancel quiet;
+	const place p = locate(ptr);
+	const slot_hold dev(p.slot);
+	share_spec spec{share_kind::memory, open, -1, 0, size, 0};
+	share *s;
+	int err;
+
+	if (forked())
+		return fail_forked();
+	if (p.cls != mem_class::device || !p.size || !dev || !range_within(reinterpret_cast<u64>(ptr) - p.base, size, p.size))
+		return fail(EFAULT, "%p and %llu bytes from there are not one block of device memory", ptr,
+			    static_cast<unsigned long long>(size));
+	err = p.space == dma::space::device ? file_of(dev.get(), p.dma, &spec.data_fd, &spec.offset)
+					    : fail(EOPNOTSUPP, "%p is memory that has no file of this process", ptr);
+	if (!err)
+		err = share_export(spec, false, &s);
+	if (err)
+		return err;
+	ipc_state &st = ipc();
+	std::lock_guard guard(st.lock);
+	if (!try_emplace(st.exports, s->key, s)) {
+		share_unref(s);
+		return no_memory("the list of exported memory");
+	}
+	memcpy(key, s->key, share_key_len + 1);
+	return 0;
+}
+
+int ipc_memory_allow(const char *key, const s32 *pids, size_t n)
+{
+	const no_cancel quiet;
+	ipc_state &st = ipc();
+	std::lock_guard guard(st.lock);
+	const auto it = st.exports.find(key);
+
+	return it == st.exports.end() ? no_key() : share_allow(it->second, pids, n);
+}
+
+static void import_end(import *i)
+{
+	if (i->reg)
+		region_remove(i->reg);
+	if (i->addresses)
+		vmm_give_addresses(i->addresses);
+	i->mem = foreign_memory();
+	share_unref(i->from);
+	if (i->dev)
+		device_put(i->dev);
+}
+
+static int import_map(import *i)
+{
+	const share *from = i->from;
+	region r;
+	int err = from->data.valid() ? foreign_map(i->dev, from->data.get(), from->offset, from->size, &i->mem)
+				     : fail(EINVAL, "the key has no memory behind it");
+
+	if (!err)
+		err = vmm_take_addresses(align_up(i->mem.pages.size(), vmm_grain), 0, 0, &i->addresses);
+	if (err)
+		return err;
+	r.base = i->addresses + i->mem.inside;
+	r.size = from->size;
+	r.cls = mem_class::device;
+	r.kind = region_kind::imported;
+	r.space = dma::space::host;
+	r.slot = u8(i->dev->slot);
+	r.reach = i->dev->lends;
+	r.flags = region_shared;
+	r.delta = i->mem.iova - r.base;
+	return region_add(r, &i->reg);
+}
+
+int ipc_memory_import(device *dev, const char *key, void **out)
+{
+	const no_cancel quiet;
+	ipc_state &st = ipc();
+	std::lock_guard guard(st.lock);
+	const auto it = st.imports.find(key);
+	int err;
+
+	if (forked())
+		return fail_forked();
+	if (it != st.imports.end()) {
+		it->second->uses++;
+		*out = reinterpret_cast<void *>(it->second->reg->base);
+		return 0;
+	}
+	std::unique_ptr<import> made(new (std::nothrow) import);
+	std::unique_ptr<import> *listed = made ? try_emplace(st.imports, key) : nullptr;
+	if (!listed)
+		return no_memory("the list of imported memory");
+	import *const i = made.get();
+	err = share_import(key, share_kind::memory, false, &i->from);
+	if (!err)
+		err = device_ref(dev);
+	if (!err)
+		i->dev = dev;
+	if (!err)
+		err = import_map(i);
+	if (err) {
+		import_end(i);
+		st.imports.erase(st.imports.find(key));
+		return err;
+	}
+	*out = reinterpret_cast<void *>(i->reg->base);
+	*listed = std::move(made);
+	return 0;
+}
+
+int ipc_memory_close(const char *key)
+{
+	const no_cancel quiet;
+	ipc_state &st = ipc();
+	std::lock_guard guard(st.lock);
+	const auto in = st.imports.find(key);
+	const auto out = st.exports.find(key);
+
+	if (forked())
+		return fail_forked();
+	if (in != st.imports.end()) {
+		if (--in->second->uses)
+			return 0;
+		import_end(in->second.get());
+		st.imports.erase(in);
+		return 0;
+	}
+	if (out == st.exports.end())
+		return no_key();
+	share_close(out->second);
+	share_unref(out->second);
+	st.exports.erase(out);
+	return 0;
+}
+
+int ipc_memory_close_at(const void *ptr)
+{
+	const no_cancel quiet;
+	char key[share_key_len + 1] = "";
+	{
+		ipc_state &st = ipc();
+		std::lock_guard guard(st.lock);
+
+		for (const auto &[k, i] : st.imports)
+			if (i->reg->base == reinterpret_cast<u64>(ptr))
+				snprintf(key, sizeof(key), "%s", k.c_str());
+	}
+	return *key ? ipc_memory_close(key) : fail(ENOENT, "%p is not the start of imported memory", ptr);
+}
+
+bool ipc_memory_known(const char *key)
+{
+	ipc_state &st = ipc();
+	std::lock_guard guard(st.lock);
+
+	return st.exports.contains(key) || st.imports.contains(key);
+}
+
+} // namespace usdma::core

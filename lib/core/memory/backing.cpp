@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Host memory of ours: a memfd on the right node, in huge pages where there are some, faulted in. */
+#include "driver/base/error.h"
+#include "driver/base/memfd.h"
+#include "lib/core/memory/internal.h"
+
+#include <cstdio>
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <numa.h>
+#include <numaif.h>
+#include <sys/mman.h>
+#include <new>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace usdma::core {
+
+static bool have_numa()
+{
+	static const bool have = numa_available() >= 0;
+
+	return have;
+}
+
+int node_check(int node)
+{
+	if (node < -1 || (node >= 0 && have_numa() && node > numa_max_node()))
+		return fail(EINVAL, "NUMA node %d does not exist: there are 0 to %d", node,
+			    have_numa() ? numa_max_node() : 0);
+	return 0;
+}
+
+static u64 free_huge_pages()
+{
+	const std::unique_ptr<FILE, int (*)(FILE *)> file(
+		fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "re"), fclose);
+	unsigned long long n = 0;
+
+	return file && fscanf(file.get(), "%llu", &n) == 1 ? n : 0;
+}
+
+/* Addresses for size bytes that begin at a multiple of 2 MiB. */
+static void *reserve_aligned(u64 size)
+{
+	const u64 all = size + page_huge;
+	void *p = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return p;
+	const u64 base = reinterpret_cast<u64>(p), at = align_up(base, page_huge);
+	if (at > base)
+		munmap(p, at - base);
+	if (at + size < base + all)
+		munmap(reinterpret_cast<void *>(at + size), base + all - at - size);
+	return reinterpret_cast<void *>(at);
+}
+
+static int map_file(backing *b, u64 size)
+{
+	void *at = reserve_aligned(size);
+	void *p;
+
+	if (at == MAP_FAILED)
+		return fail_errno("no addresses for %llu bytes of pinned memory", static_cast<unsigned long long>(size));
+	p = mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, b->fd.get(), 0);
+	if (p == MAP_FAILED) {
+		const int err = fail_errno("mapping %llu bytes of pinned memory", static_cast<unsigned long long>(size));
+
+		munmap(at, size);
+		return err;
+	}
+	b->mem = mapping(p, size);
+	return 0;
+}
+
+/* Preferred, not bound: a full node gives memory that is further away, not a killed process. */
+static void place_on(const mapping &mem, int node)
+{
+	if (node < 0 || !have_numa())
+		return;
+	bitmask *mask = numa_allocate_nodemask();
+	if (!mask)
+		return;
+	numa_bitmask_setbit(mask, unsigned(node));
+	if (mbind(mem.data(), mem.size(), MPOL_PREFERRED, mask->maskp, mask->size + 1, 0))
+		log_info("pinned memory is not on node %d: mbind failed (errno %d)", node, errno);
+	numa_bitmask_free(mask);
+}
+
+static int fault_in(const backing &b, u64 size)
+{
+	if (!madvise(b.mem.data(), size, MADV_POPULATE_WRITE))
+		return 0;
+	if (errno != EINVAL)
+		return fail_errno("%llu bytes of pinned memory", static_cast<unsigned long long>(size));
+	/* Before Linux 5.14.  The file gets its pages first: a touch without would be a SIGBUS, not an error. */
+	if (fallocate(b.fd.get(), 0, 0, off_t(size)))
+		return fail_errno("%llu bytes of pinned memory", static_cast<unsigned long long>(size));
+	for (u64 at = 0; at < size; at += b.page)
+		*static_cast<volatile u8 *>(b.mem.data() + at) = 0;
+	return 0;
+}
+
+static int make(u64 size, int node, bool huge, std::unique_ptr<backing> *out)
+{
+	std::unique_ptr<backing> b(new (std::nothrow) backing);
+	int err;
+
+	if (!b)
+		return fail(ENOMEM, "no memory to keep track of %llu bytes", static_cast<unsigned long long>(size));
+	b->page = huge ? page_huge : page_normal;
+	b->fd.reset(memfd_create("usdma", MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0)));
+	if (!b->fd.valid())
+		return fail_errno("memfd_create for pinned memory");
+	/* Devices' servers hold it, too: none of them may cut it short under us. */
+	if (memfd_set_size(b->fd.get(), size))
+		return fail_errno("%llu bytes of pinned memory", static_cast<unsigned long long>(size));
+	err = map_file(b.get(), size);
+	if (err)
+		return err;
+	place_on(b->mem, node);
+	/* A hint; where it cannot be, pages are small. */
+	if (!huge)
+		madvise(b->mem.data(), size, config_get().huge_pages == huge_mode::off ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+	err = fault_in(*b, size);
+	if (err)
+		return err;
+	/* A child would share pages that a device writes. */
+	if (madvise(b->mem.data(), size, MADV_DONTFORK))
+		return fail_errno("keeping pinned memory from children of fork");
+	*out = std::move(b);
+	return 0;
+}
+
+/* Reserved pages: why there are none is the commonest of reasons, so it is said with the numbers. */
+static int make_reserved(u64 size, int node, std::unique_ptr<backing> *out)
+{
+	const u64 pages = align_up(size, page_huge) / page_huge;
+	const int err = make(pages * page_huge, node, true, out);
+
+	return !err ? 0 :
+		      fail_in(err, "huge_pages = require (USDMA_HUGE_PAGES) needs %llu free reserved pages of 2 MiB and there are "
+				   "%llu: sudo sysctl vm.nr_hugepages=%llu, or huge_pages = auto",
+			      static_cast<unsigned long long>(pages), static_cast<unsigned long long>(free_huge_pages()),
+			      static_cast<unsigned long long>(pages + 64));
+}
+
+int backing_make(u64 size, int node, std::unique_ptr<backing> *out)
+{
+	const huge_mode wish = config_get().huge_pages;
+	const bool whole = size % page_huge == 0;
+
+	if (wish == huge_mode::require)
+		return make_reserved(size, node, out);
+	/* Another process may take them between the look and the call: then small ones do. */
+	if (wish == huge_mode::automatic && whole && free_huge_pages() >= size / page_huge && !make(size, node, true, out))
+		return 0;
+	return make(size, node, false, out);
+}
+
+} // namespace usdma::core

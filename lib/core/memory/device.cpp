@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The device heap: blocks of a device's memory, or of host memory lent to a device that has none. */
+#include "driver/base/cancel.h"
+#include "driver/base/error.h"
+#include "lib/core/memory/internal.h"
+
+#include <algorithm>
+#include <new>
+
+namespace usdma::core {
+
+using ull = unsigned long long;
+
+static constexpr u64 block_grain = 512;
+static constexpr u64 small_max = MiB; /* huge_first: up to here normal pages */
+
+static u64 slot_base(const device *dev)
+{
+	return window_base + dev->slot * window_slot;
+}
+
+/* ---- counting ---------------------------------------------------------------------------------------- */
+
+static u64 free_of(const device_heap *h)
+{
+	return h->size - h->normal - h->huge;
+}
+
+static void count_in(device_heap *h, u64 bytes, bool huge)
+{
+	(huge ? h->huge : h->normal) += bytes;
+	h->count++;
+	h->peak = std::max(h->peak, h->normal + h->huge);
+}
+
+static void count_out(device_heap *h, u64 bytes, bool huge)
+{
+	(huge ? h->huge : h->normal) -= bytes;
+	h->count--;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------ */
+
+/* -ENOMEM is said of the device's memory; where the host has none to keep track of it, it is -ENOBUFS up to here. */
+static int fail_track(int err)
+{
+	return err == -ENOBUFS ? no_memory("keeping track of device memory") : err;
+}
+
+static int block_add(device *dev, u64 offset, u64 size, u64 page, u64 *out)
+{
+	device_heap *h = heap_of(dev);
+	const u64 bytes = h->blocks.size_at(offset);
+	region r;
+	int err;
+
+	r.base = slot_base(dev) + offset;
+	r.size = size;
+	r.cls = mem_class::device;
+	r.kind = region_kind::heap;
+	r.space = h->space;
+	r.slot = u8(dev->slot);
+	r.reach = h->space == dma::space::host ? dev->lends : 1u << dev->slot;
+	r.page_size = u32(page);
+	r.delta = h->dma - slot_base(dev);
+	r.owner = h;
+	err = limbo_expect();
+	if (!err) {
+		err = region_add(r, nullptr);
+		if (err)
+			limbo_forgo(1);
+	}
+	if (err) {
+		h->blocks.free(offset);
+		return err == -ENOMEM ? -ENOBUFS : err;
+	}
+	count_in(h, bytes, page > page_normal);
+	*out = r.base;
+	return 0;
+}
+
+static int block_get(device *dev, u64 size, u64 page, u64 *out)
+{
+	const u64 grain = page == page_normal ? block_grain : page;
+	device_heap *h = heap_of(dev);
+	u64 offset;
+
+	if (size > h->size)
+		return -ENOMEM;
+	if (const int err = h->blocks.alloc(align_up(size, grain), grain, &offset))
+		return err;
+	return block_add(dev, offset, size, page, out);
+}
+
+static int block_by_policy(device *dev, u64 size, page_policy policy, u64 *out)
+{
+	int err;
+
+	switch (policy) {
+	case page_policy::huge_only:
+		return block_get(dev, size, page_huge, out);
+	case page_policy::huge1g_only:
+		return block_get(dev, size, page_1g, out);
+	case page_policy::huge_first:
+		err = size > small_max ? block_get(dev, size, page_huge, out) : -ENOMEM;
+		return err == -ENOMEM ? block_get(dev, size, page_normal, out) : err;
+	case page_policy::normal_only:
+		break;
+	}
+	return block_get(dev, size, page_normal, out);
+}
+
+/* The policy first; then what others freed is waited for, as long as there is something to wait for. */
+static int block_try(device *dev, u64 size, page_policy policy, u64 *out, bool *more)
+{
+	std::lock_guard guard(room().lock);
+
+	limbo_run();
+	*more = !room().limbo.empty();
+	return block_by_policy(dev, size, policy, out);
+}
+
+static int fail_full(device *dev, u64 size)
+{
+	std::lock_guard guard(room().lock);
+	const device_heap *h = heap_of(dev);
+
+	return fail(ENOMEM, "device %u has no room for %llu bytes: %llu of %llu are free, the largest piece has %llu",
+		    dev->slot, ull(size), ull(free_of(h)), ull(h->size), ull(h->blocks.largest()));
+}
+
+int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
+{
+	const no_cancel quiet;
+	bool more;
+	int err;
+
+	if (forked())
+		return fail_forked();
+	if (!size)
+		return fail(EINVAL, "device memory of 0 bytes: size is 0");
+	err = block_try(dev, size, policy, out, &more);
+	if (err == -ENOMEM && more && size <= heap_of(dev)->size) {
+		limbo_drain();
+		err = block_try(dev, size, policy, out, &more);
+	}
+	if (err)
+		return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
+	err = device_clean(dev, *out - slot_base(dev), size);
+	if (err) {
+		const kept_error why;
+
+		device_free(*out);
+		return why.again(err);
+	}
+	return 0;
+}
+
+static void let_go(device *dev, u64 offset, bool clear)
+{
+	limbo_item item = {};
+
+	item.what = limbo_item::device_block;
+	item.dev = dev;
+	item.offset = offset;
+	limbo_add(std::move(item), clear);
+}
+
+int device_free(u64 addr)
+{
+	const no_cancel quiet;
+
+	if (forked())
+		return fail_forked();
+	const bool clear = limbo_ask();
+	std::lock_guard guard(room().lock);
+	region *r = region_at(addr);
+	if (!r || r->cls != mem_class::device || r->kind != region_kind::heap || r->flags & region_shared)
+		return fail(EINVAL, "%#llx is not the start of a block of device memory", ull(addr));
+	device *dev = room().attached[r->slot];
+	device_heap *h = heap_of(dev);
+	const u64 offset = addr - slot_base(dev);
+	count_out(h, h->blocks.size_at(offset), r->page_size > page_normal);
+	region_remove(r);
+	let_go(dev, offset, clear);
+	return 0;
+}
+
+void device_put_block(device *dev, u64 offset)
+{
+	heap_of(dev)->blocks.free(offset);
+}
+
+heap_info device_heap_info(device *dev)
+{
+	std::lock_guard guard(room().lock);
+	const device_heap *h = heap_of(dev);
+
+	return {h->size, free_of(h), h->normal, h->huge, h->count, h->peak};
+}
+
+/* ---- raw memory -------------------------------------------------------------------------------------- */
+
+static bool is_huge(u64 offset, u64 size)
+{
+	return offset % page_huge == 0 && size % page_huge == 0;
+}
+
+static int carve(device *dev, u64 size, u64 align, u64 *offset)
+{
+	std::lock_guard guard(room().lock);
+	device_heap *h = heap_of(dev);
+
+	limbo_run();
+	int err = limbo_expect();
+	if (err)
+		return -ENOBUFS;
+	err = h->blocks.alloc(size, std::max(align, block_grain), offset);
+	if (err)
+		limbo_forgo(1);
+	else
+		count_in(h, h->blocks.size_at(*offset), is_huge(*offset, h->blocks.size_at(*offset)));
+	return err;
+}
+
+int device_carve(device *dev, u64 size, u64 align, u64 *offset)
+{
+	int err;
+
+	if (forked())
+		return fail_forked();
+	if (!size || (align && !is_pow2(align)))
+		return fail(EINVAL, "device memory of %llu bytes aligned to %llu cannot be", ull(size), ull(align));
+	err = carve(dev, size, align, offset);
+	if (err == -ENOMEM && size <= heap_of(dev)->size && room().limbo_count.load(std::memory_order_relaxed)) {
+		limbo_drain();
+		err = carve(dev, size, align, offset);
+	}
+	if (err)
+		return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
+	err = device_clean(dev, *offset, size);
+	if (err) {
+		const kept_error why;
+
+		device_uncarve(dev, *offset, size);
+		return why.again(err);
+	}
+	return 0;
+}
+
+void device_uncarve(device *dev, u64 offset, u64 size)
+{
+	if (forked())
+		return;
+	const bool clear = limbo_ask();
+	std::lock_guard guard(room().lock);
+	device_heap *h = heap_of(dev);
+	const u64 bytes = h->blocks.size_at(offset);
+	if (!bytes || bytes != align_up(size, block_grain) || region_at(slot_base(dev) + offset)) {
+		log_error("device %u: %llu bytes at offset %#llx were not carved; not freed", dev->slot, ull(size), ull(offset));
+		return;
+	}
+	count_out(h, bytes, is_huge(offset, bytes));
+	let_go(dev, offset, clear);
+}
+
+memory_view device_memory(device *dev)
+{
+	const device_heap *h = heap_of(dev);
+
+	return {h->size, h->dma, h->space, h->cpu};
+}
+
+/* ---- coming and going -------------------------------------------------------------------------------- */
+
+/* An engine with memory: its bytes are named by their addresses in the window. */
+static int take_own(device *dev, device_heap *h)
+{
+	const u64 size = dev->eng->limits().memory_size;
+	const int err = dev->eng->set_memory_base(slot_base(dev));
+
+	if (err)
+		return err;
+	if (size > window_slot)
+		log_warn("device %u: %llu of its %llu bytes of memory are used", dev->slot, ull(window_slot), ull(size));
+	h->size = align_down(std::min(size, window_slot), block_grain);
+	h->dma = slot_base(dev);
+	h->space = dma::space::device;
+	h->cpu = dev->eng->memory();
+	return 0;
+}
+
+static int lend_pool(device *dev, device_heap *h)
+{
+	const int node = config_get().numa_node >= 0 ? config_get().numa_node : dev->eng->limits().numa_node;
+	const u64 size = align_up(config_get().pool_size, page_huge);
+	std::unique_ptr<backing> mem;
+	int err = backing_make(size, node, &mem);
+
+	if (err)
+		return fail_in(err, "memory for a device that has none (USDMA_POOL_SIZE)");
+	u8 *base = mem->mem.data();
+	err = limbo_expect();
+	if (err)
+		return err;
+	err = span_add({base, mem->mem.size(), dev->lends}, mem, &h->pool);
+	if (err) {
+		limbo_forgo(1);
+		return err;
+	}
+	h->size = size;
+	h->dma = h->pool->iova;
+	h->space = dma::space::host;
+	h->cpu = base;
+	return 0;
+}
+
+int heap_attach(device *dev)
+{
+	std::unique_ptr<device_heap> h(new (std::nothrow) device_heap);
+
+	if (!h)
+		return fail(ENOMEM, "no memory for the device's heap");
+	const dma::engine_limits &lim = dev->eng->limits();
+	const bool own = lim.caps & dma::cap_memory && lim.memory_size && !config_get().lend_memory;
+	const int err = own ? take_own(dev, h.get()) : lend_pool(dev, h.get());
+
+	if (err)
+		return err;
+	const int follow = h->blocks.init(h->size, block_grain) ? no_memory("the device's heap") : heap_follow(dev, h.get());
+	if (follow) {
+		if (h->pool)
+			limbo_forgo(1), span_remove(h->pool);
+		return follow;
+	}
+	dev->heap = h.release();
+	return 0;
+}
+
+/* The regions of blocks that were never freed end: what they name is gone. */
+void heap_detach(device *dev, bool clear)
+{
+	const std::unique_ptr<device_heap> h(heap_of(dev));
+
+	dev->heap = nullptr;
+	if (!h)
+		return;
+	limbo_forgo(h->blocks.blocks());
+	h->blocks.each([dev](u64 offset) {
+		region *r = region_at(slot_base(dev) + offset);
+
+		if (r)
+			region_remove(r);
+	});
+	if (h->peer && span_remove(h->peer))
+		dev->lends_memory = true;
+	if (!h->pool)
+		return;
+	limbo_item item = {};
+	item.what = limbo_item::whole_span;
+	item.sp = h->pool;
+	limbo_add(std::move(item), clear);
+}
+
+/* ---- peers ------------------------------------------------------------------------------------------- */
+
+/* Makes the memory of a device reachable for the others, once. */
+static int peer_open(device *of, span **out)
+{
+	device_heap *h = heap_of(of);
+	u64 offset = 0;
+	const int fd = of->eng->memory_fd(&offset);
+	int err = 0;
+
+	if (!h->peer && !h->cpu)
+		return fail(EXDEV, "device %u offers no view of its memory to others", of->slot);
+	if (!h->peer)
+		err = span_add_peer(of, h->cpu, align_down(h->size, page_normal), fd, offset, &h->peer);
+	*out = h->peer;
+	return err;
+}
+
+int peer_place(device *dev, place *p)
+{
+	std::lock_guard guard(room().lock);
+	device *of = p->slot < max_devices ? room().attached[p->slot] : nullptr;
+	span *sp = nullptr;
+	int err;
+
+	if (!of || !heap_of(of))
+		return fail(ENODEV, "device %u is not open", p->slot);
+	if (of->lost())
+		return fail(ENODEV, "device %u (%s), whose memory it is, is gone", of->slot, of->spec.c_str());
+	/* Mapped into no other: the question alone would show it to those that reach all. */
+	if (dev->isolated() || of->isolated())
+		return fail(EXDEV, "device %u is isolated", dev->isolated() ? dev->slot : of->slot);
+	err = peer_open(of, &sp);
+	if (err)
+		return err;
+	if (!(sp->mapped & (1u << dev->slot)))
+		return fail(EXDEV, "device %u cannot reach the memory of device %u", dev->slot, of->slot);
+	p->dma = sp->iova + (p->dma - heap_of(of)->dma);
+	p->space = dma::space::host;
+	p->reach = dev->reaches;
+	return 0;
+}
+
+const u64 *word_view(const void *addr)
+{
+	const place p = locate(addr);
+	device *dev = p.cls == mem_class::device && p.size ? device_peek(p.slot) : nullptr;
+
+	if (p.cls == mem_class::host)
+		return static_cast<const u64 *>(addr);
+	if (!dev || !dev->heap)
+		return nullptr;
+	const memory_view v = device_memory(dev);
+	/* Not where the region is a view of other memory than the device's own. */
+	return v.cpu && p.space == v.space && range_within(p.dma - v.dma, sizeof(u64), v.size) ?
+		       reinterpret_cast<const u64 *>(v.cpu + (p.dma - v.dma)) : nullptr;
+}
+
+} // namespace usdma::core

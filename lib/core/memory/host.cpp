@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pinned host memory: blocks cut from arenas that every device reaches, or one that is isolated. */
+#include "driver/base/cancel.h"
+#include "driver/base/grow.h"
+#include "lib/core/memory/internal.h"
+#include "lib/core/memory/retire.h"
+
+#include <new>
+
+namespace usdma::core {
+
+static constexpr u64 block_grain = cache_line;
+
+/* A block so large gets an arena of its own. */
+static bool is_large(u64 size)
+{
+	return size > config_get().host_arena / 2;
+}
+
+/* Which memory is asked for. */
+struct host_wish {
+	u64 size;
+	int node;
+	const device *dev; /* for whom; nullptr: all */
+	u32 reach;
+};
+
+/* The node where a block shall lie: the caller's word, the configuration's, the first device's. */
+static int choose_node(int wish)
+{
+	if (wish >= 0)
+		return wish;
+	if (config_get().numa_node >= 0)
+		return config_get().numa_node;
+	std::lock_guard guard(room().lock);
+	for (const device *dev : room().attached)
+		if (dev)
+			return dev->eng->limits().numa_node;
+	return -1;
+}
+
+static int arena_make(const host_wish &w, u64 size, bool single, std::unique_ptr<backing> &mem, arena **out)
+{
+	std::unique_ptr<arena> a(new (std::nothrow) arena);
+	u8 *base = mem->mem.data();
+
+	std::unique_ptr<arena> *listed = a ? try_emplace(room().arenas, a.get()) : nullptr;
+	if (!listed || a->blocks.init(size, block_grain)) {
+		room().arenas.erase(a.get());
+		return no_memory("keeping track of pinned memory");
+	}
+	const int err = span_add({base, mem->mem.size(), w.reach}, mem, &a->where);
+	if (err) {
+		room().arenas.erase(a.get());
+		return err;
+	}
+	a->node = w.node;
+	a->single = single;
+	*out = a.get();
+	*listed = std::move(a);
+	return 0;
+}
+
+static void arena_close(arena *a)
+{
+	span_remove(a->where);
+	room().arenas.erase(a);
+}
+
+/* *suspect: one has room, but a device that was lost may still write there. */
+static arena *arena_with_room(const host_wish &w, bool *suspect)
+{
+	*suspect = false;
+	for (auto &[key, a] : room().arenas) {
+		if (a->single || a->node != w.node || a->where->reach != w.reach || a->blocks.largest() < w.size ||
+		    span_is_spent(a->where))
+			continue;
+		if (!span_is_suspect(a->where))
+			return a.get();
+		*suspect = true;
+	}
+	return nullptr;
+}
+
+/* An empty arena goes, but one for small blocks stays for the next. */
+static void arena_settle(arena *a)
+{
+	if (!a->blocks.empty())
+		return;
+	bool keep = !a->single && !span_is_spent(a->where) && span_is_reached(a->where);
+	for (auto &[key, other] : room().arenas)
+		if (other.get() != a && !other->single && other->where->reach == a->where->reach && other->blocks.empty())
+			keep = false;
+	if (!keep)
+		arena_close(a);
+}
+
+void arena_put_block(arena *a, u64 offset)
+{
+	a->blocks.free(offset);
+	arena_settle(a);
+}
+
+void arenas_trim(bool all)
+{
+	auto &arenas = room().arenas;
+
+	for (auto it = arenas.begin(); it != arenas.end();) {
+		arena *a = (it++)->second.get();
+
+		if (a->blocks.empty() && (all || span_is_spent(a->where) || !span_is_reached(a->where)))
+			arena_close(a);
+	}
+}
+
+static int block_cut(arena *a, const host_wish &w, void **out)
+{
+	const u64 size = w.size, align = size >= page_normal ? page_normal : block_grain;
+	u64 offset;
+	int err = a->blocks.alloc(size, align, &offset);
+
+	if (err)
+		return err == -ENOBUFS ? no_memory("keeping track of pinned memory") : err;
+	err = limbo_expect();
+	if (err) {
+		a->blocks.free(offset);
+		return err;
+	}
+	region r;
+	r.base = reinterpret_cast<u64>(a->where->vaddr) + offset;
+	r.size = size;
+	r.cls = mem_class::host;
+	r.kind = region_kind::pinned;
+	r.slot = u8(w.dev ? w.dev->slot : 0);
+	r.reach = w.reach;
+	r.page_size = u32(a->where->store->page);
+	r.delta = a->where->iova - reinterpret_cast<u64>(a->where->vaddr);
+	r.owner = a;
+	err = region_add(r, nullptr);
+	if (err) {
+		limbo_forgo(1);
+		a->blocks.free(offset);
+		return err;
+	}
+	*out = reinterpret_cast<void *>(r.base);
+	return 0;
+}
+
+/* From an arena that is there; 1: none has room. */
+static int cut_from_present(const host_wish &w, void **out, bool *suspect)
+{
+	std::lock_guard guard(room().lock);
+
+	limbo_run();
+	/* largest() is no promise once alignment counts. */
+	arena *a = arena_with_room(w, suspect);
+	return a && !block_cut(a, w, out) ? 0 : 1;
+}
+
+/* A device that was lost is quiet soon, or never: the former is worth waiting for. */
+static int cut_from_any_present(const host_wish &w, void **out)
+{
+	bool suspect;
+	const int err = cut_from_present(w, out, &suspect);
+
+	if (!err || !suspect)
+		return err;
+	devices_settle();
+	return cut_from_present(w, out, &suspect);
+}
+
+static int cut_from_new(const host_wish &w, void **out)
+{
+	const bool single = is_large(w.size);
+	const u64 whole = single ? align_up(w.size, w.size >= page_huge ? page_huge : page_normal) :
+				   align_up(config_get().host_arena, page_normal);
+	std::unique_ptr<backing> mem;
+	arena *a = nullptr;
+	/* Faulting pages in takes long: not under the lock. */
+	int err = backing_make(whole, w.node, &mem);
+
+	if (err)
+		return err;
+	std::lock_guard guard(room().lock);
+	err = arena_make(w, whole, single, mem, &a);
+	if (err)
+		return err;
+	err = block_cut(a, w, out);
+	if (err)
+		arena_settle(a);
+	return err;
+}
+
+int host_alloc(u64 size, int numa_node, void **out, const device *dev)
+{
+	const no_cancel quiet;
+	int err;
+
+	if (forked())
+		return fail_forked();
+	if (!size || size > iova_end)
+		return fail(size ? ENOMEM : EINVAL, "pinned memory of %llu bytes cannot be",
+			    static_cast<unsigned long long>(size));
+	err = node_check(numa_node);
+	if (err)
+		return err;
+	const host_wish w = {size, choose_node(numa_node), dev, lends_for(dev)};
+	err = is_large(size) ? 1 : cut_from_any_present(w, out);
+	return err > 0 ? cut_from_new(w, out) : err;
+}
+
+int host_free(void *ptr)
+{
+	const no_cancel quiet;
+
+	if (forked())
+		return fail_forked();
+	const bool clear = limbo_ask();
+	std::lock_guard guard(room().lock);
+	region *r = region_at(reinterpret_cast<u64>(ptr));
+	if (!r || r->kind != region_kind::pinned || r->cls != mem_class::host || r->flags & region_shared)
+		return fail(EINVAL, "%p is not the start of a block of pinned memory", ptr);
+	limbo_item item = {};
+	item.what = limbo_item::arena_block;
+	item.from = static_cast<arena *>(r->owner);
+	item.offset = r->base - reinterpret_cast<u64>(item.from->where->vaddr);
+	region_remove(r);
+	limbo_add(std::move(item), clear);
+	return 0;
+}
+
+} // namespace usdma::core

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The registry of regions, and the window of addresses where device pointers lie. */
+#include "driver/base/barrier.h"
+#include "driver/base/error.h"
+#include "driver/base/thread_end.h"
+#include "lib/core/memory/internal.h"
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+#include <sys/mman.h>
+
+#if defined(__has_feature)
+#define USDMA_HAS_FEATURE(x) __has_feature(x)
+#else
+#define USDMA_HAS_FEATURE(x) 0
+#endif
+
+namespace usdma::core {
+
+constinit immortal<range_map> region_map;
+static constinit const located nothing_located[located_entries] = {};
+__thread const located *located_cache = nothing_located;
+
+static constexpr size_t max_regions = size_t(1) << 22;
+
+struct region_store {
+	std::mutex lock; /* one writer at a time; under it no region changes */
+	slab<region, max_regions> fresh;
+	region *used = nullptr; /* linked by owner, which readers of a region that is gone do not look at */
+};
+
+static constinit immortal<region_store> store;
+
+memory_room &room()
+{
+	/* Never destroyed: threads may still free while the process exits. */
+	static immortal<memory_room> r;
+
+	return *r;
+}
+
+/* ---- writers ----------------------------------------------------------------------------------------- */
+
+/*
+ * A late reader may still load from a region that is used again.  Release: who
+ * sees one of the new words also sees the generation that its removal began, and
+ * drops what it read.
+ */
+static void region_fill(region *to, const region &from)
+{
+	store_release(&to->base, from.base);
+	store_release(&to->size, from.size);
+	store_release(reinterpret_cast<u8 *>(&to->cls), u8(from.cls));
+	store_release(reinterpret_cast<u8 *>(&to->kind), u8(from.kind));
+	store_release(reinterpret_cast<u8 *>(&to->space), u8(from.space));
+	store_release(&to->slot, from.slot);
+	store_release(&to->reach, from.reach);
+	store_release(&to->flags, from.flags);
+	store_release(&to->page_size, from.page_size);
+	store_release(&to->delta, from.delta);
+	store_release(&to->user, from.user);
+	store_release(&to->owner, from.owner);
+	store_release(&to->alive, 1u);
+}
+
+static region *region_new()
+{
+	region *r = store->used;
+
+	if (!r)
+		return store->fresh.get();
+	store->used = static_cast<region *>(load_relaxed(&r->owner));
+	return r;
+}
+
+static void region_retire(region *r)
+{
+	store_release(&r->alive, 0u);
+	store_release(&r->owner, static_cast<void *>(store->used));
+	store->used = r;
+}
+
+int region_add(const region &from, region **out)
+{
+	std::lock_guard guard(store->lock);
+	region *r = region_new();
+
+	if (!r)
+		return fail(ENOMEM, "too many memory regions: %zu is the limit", max_regions);
+	region_fill(r, from);
+	const int err = region_map->insert(r);
+	if (err) {
+		region_retire(r);
+		return fail(-err, "the %llu bytes at %#llx %s", static_cast<unsigned long long>(from.size),
+			    static_cast<unsigned long long>(from.base),
+			    err == -EEXIST ? "overlap memory that is registered, pinned or allocated already" :
+			    err == -EINVAL ? "are no range of addresses" :
+					     "cannot be registered: no memory for the table");
+	}
+	if (out)
+		*out = r;
+	return 0;
+}
+
+void region_remove(region *r)
+{
+	std::lock_guard guard(store->lock);
+
+	if (!load_acquire(&r->alive))
+		return;
+	region_map->remove(r);
+	region_retire(r);
+}
+
+region *region_at(u64 addr)
+{
+	u64 base, size;
+	range_entry *e = region_map->find(addr, &base, &size);
+
+	return e && base == addr ? static_cast<region *>(e) : nullptr;
+}
+
+/* ---- readers ----------------------------------------------------------------------------------------- */
+
+static place nowhere(u64 addr)
+{
+	place p = {};
+
+	p.cls = in_window(addr) ? mem_class::device : mem_class::unregistered;
+	/* What is not allocated is no other device's. */
+	p.reach = p.cls == mem_class::device ? ~0u : 0;
+	return p;
+}
+
+static void region_read(region *r, located *l)
+{
+	l->reg = r;
+	l->delta = load_acquire(&r->delta);
+	l->flags = load_acquire(&r->flags);
+	l->reach = load_acquire(&r->reach);
+	l->cls = mem_class(load_acquire(reinterpret_cast<u8 *>(&r->cls)));
+	l->kind = region_kind(load_acquire(reinterpret_cast<u8 *>(&r->kind)));
+	l->space = dma::space(load_acquire(reinterpret_cast<u8 *>(&r->space)));
+	l->slot = load_acquire(&r->slot);
+}
+
+/* False: a writer came between. *found false: the address is in no region. */
+static bool look_up(u64 addr, located *l, bool *found)
+{
+	l->generation = region_map->generation();
+	auto *r = static_cast<region *>(region_map->find(addr, &l->base, &l->size));
+
+	*found = r != nullptr;
+	if (!r)
+		return true;
+	region_read(r, l);
+	return !(l->generation & 1) && region_map->generation() == l->generation;
+}
+
+/* A thread's entries. */
+struct located_block {
+	alignas(64) located entry[located_entries];
+	thread_end end;
+};
+
+static void located_ends(thread_end *e)
+{
+	located_cache = nothing_located;
+	free(reinterpret_cast<u8 *>(e) - offsetof(located_block, end));
+}
+
+/* Where it is remembered; nullptr: no memory for that, and each look-up is one. */
+static located *located_own(u64 addr)
+{
+	if (unlikely(located_cache == nothing_located)) {
+		void *const p = aligned_alloc(alignof(located_block), sizeof(located_block));
+		if (!p)
+			return nullptr;
+		auto *const b = new (p) located_block();
+		b->end.run = located_ends;
+		located_cache = b->entry;
+		at_thread_end(&b->end);
+	}
+	return const_cast<located *>(&located_cache[located_index(addr)]);
+}
+
+place locate_slow(u64 addr)
+{
+	located l = {};
+	bool found, stable = false;
+
+	/* A thread of the parent may have been in the middle of a change. */
+	if (unlikely(forked()))
+		return nowhere(addr);
+	for (int i = 0; i < 100 && !stable; i++)
+		stable = look_up(addr, &l, &found);
+	if (!stable) {
+		/* Writers are never done: shut them out for once. */
+		std::lock_guard guard(store->lock);
+		look_up(addr, &l, &found);
+	}
+	if (!found)
+		return nowhere(addr);
+	if (located *own = located_own(addr))
+		*own = l;
+	return l.at(addr);
+}
+
+/* ---- the window -------------------------------------------------------------------------------------- */
+
+/* Sanitizers have the window's addresses for themselves: nothing else lands there then either. */
+static constexpr bool sanitized()
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return true;
+#else
+	return USDMA_HAS_FEATURE(address_sanitizer) || USDMA_HAS_FEATURE(thread_sanitizer) ||
+	       USDMA_HAS_FEATURE(memory_sanitizer);
+#endif
+}
+
+static int window_try()
+{
+	void *want = reinterpret_cast<void *>(window_base);
+	void *got = mmap(want, window_size, PROT_NONE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (got == want)
+		return 0;
+	if (got != MAP_FAILED) {
+		munmap(got, window_size); /* a kernel before 4.17 takes the address for a hint */
+		errno = EEXIST;
+	}
+	if (errno == EEXIST && sanitized())
+		return 0;
+	if (errno == EINVAL || errno == ENOMEM) {
+		log_warn("the addresses of device pointers (16 to 24 TiB) cannot be reserved (a debugger such as valgrind, "
+			 "or a limit on address space: ulimit -v); touching a device pointer may go unnoticed");
+		return 0;
+	}
+	return fail_errno("reserving the addresses of device pointers (16 to 24 TiB)%s",
+			  errno == EEXIST ? "; something is mapped there already: see /proc/self/maps" : "");
+}
+
+int window_reserve()
+{
+	static std::mutex lock;
+	static bool reserved;
+	std::lock_guard guard(lock);
+
+	if (reserved)
+		return 0;
+	const int err = window_try();
+	reserved = !err;
+	return err;
+}
+
+} // namespace usdma::core

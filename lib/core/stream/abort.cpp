@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A stream's work is dropped, stopped and taken out of its ring. */
+#include "driver/base/error.h"
+#include "lib/core/channel/wait.h"
+#include "lib/core/stream/fault.h"
+#include "lib/core/stream/stripe.h"
+#include "lib/core/stream/task.h"
+
+namespace usdma::core {
+
+/* Stops the channel, takes this stream's requests out, lets the others go on; with the lane's lock held. */
+static int cut_out(stream *s)
+{
+	dma::channel *ch = s->ln->ch;
+	dma::fault f;
+	int err;
+
+	if (lane_done(s->ln, s->last))
+		return 0;
+	err = ch->ops->stop(ch);
+	if (err)
+		return err;
+	ch->ops->squash(ch, reinterpret_cast<u64>(s));
+	err = stripe_cut(s);
+	if (dma::read_fault(ch, &f) && f.reason != dma::fault_reason::stopped)
+		lane_handle_fault(s->ln);
+	else
+		ch->ops->resume(ch);
+	return err;
+}
+
+int stream_abort(stream *s)
+{
+	lane *l = s->ln;
+	u64 seq;
+	int err;
+
+	l->lock.lock();
+	store_relaxed(&s->stopped, u32(ECANCELED));
+	stream_drop_queue(s);
+	err = s->dev->lost() ? 0 : cut_out(s);
+	/* A failure before it is what the stream's end returns. */
+	if (!s->error.err)
+		s->error = {ECANCELED, dma::fault_reason::stopped, 0, s->last};
+	store_release(&s->has_error, 1u);
+	seq = s->last;
+	l->lock.unlock();
+	pump_kick();
+	if (err)
+		return err;
+	err = lane_wait(l, seq, deadline::in_ms(hang_over_ms()), wait_mode::hybrid);
+	return err == -ENODEV ? 0 : err;
+}
+
+} // namespace usdma::core

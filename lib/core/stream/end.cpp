@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A stream's end: it is destroyed, or its device is closed. */
+#include "driver/base/cancel.h"
+#include "driver/base/error.h"
+#include "lib/core/base/section.h"
+#include "lib/core/memory/memory.h"
+#include "lib/core/channel/lanes.h"
+#include "lib/core/stream/stream.h"
+#include "lib/core/stream/stripe.h"
+#include "lib/core/stream/task.h"
+#include "lib/core/channel/wait.h"
+
+namespace usdma::core {
+
+void stream_unref(stream *s)
+{
+	if (__atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) == 0)
+		all_streams->put(s);
+}
+
+static void stream_end(stream *s)
+{
+	lane *l = s->ln;
+
+	l->lock.lock();
+	stripe_forget(s);
+	stream_drop_queue(s);
+	l->lock.unlock();
+	pump_kick(); /* calls that were dropped with the queue may be its to make */
+	call_group_unref(s->group);
+	lane_put(l);
+	stream_unref(s);
+}
+
+static stream *dead(int *err)
+{
+	*err = fail_dead();
+	return nullptr;
+}
+
+/* Of several that destroy it, one; the device is held until device_leave().  nullptr: *err says why not. */
+static stream *claim(const void *handle, int *err)
+{
+	const read_section in;
+
+	*err = in ? 0 : in.error();
+	if (!in)
+		return nullptr;
+	if (!stream_valid(handle))
+		return dead(err);
+	stream *s = stream_of(handle);
+	device *dev = s->dev;
+	dev->calls.enter();
+	/* Before the handle is dead: device_sync waits for its work until it has ended. */
+	store_release(&s->ending, 1u);
+	if (!handle_end(s, handle)) {
+		dev->calls.leave();
+		return dead(err);
+	}
+	return s;
+}
+
+/* The handle is dead, and a grace period over: no call comes any more.  Those in progress may submit until they end. */
+static int wait_last_calls(stream *s)
+{
+	const int err = stream_wait(s, deadline::never());
+
+	s->calls.drain();
+	return err ? err : stream_wait(s, deadline::never());
+}
+
+/* That it was aborted is no failure of its work. */
+static int last_error(stream *s)
+{
+	std::lock_guard guard(s->ln->lock);
+
+	return s->error.err && s->error.err != ECANCELED && !s->error_told ? fail_task(s, s->error) : 0;
+}
+
+/* The end of a claimed one: err, or the error of its work that nobody was told. */
+static int finish(stream *s, int err)
+{
+	device *dev = s->dev;
+	const int failed = last_error(s);
+
+	stream_end(s);
+	device_leave(dev);
+	memory_reclaim();
+	return failed ? failed : err;
+}
+
+int stream_destroy(const void *handle)
+{
+	const no_cancel quiet;
+	int err;
+	stream *s = claim(handle, &err);
+
+	if (!s)
+		return err;
+	grace_wait();
+	err = wait_last_calls(s);
+	return finish(s, err);
+}
+
+int stream_destroy_force(const void *handle)
+{
+	const no_cancel quiet;
+	int err;
+	stream *s = claim(handle, &err);
+
+	if (!s)
+		return err;
+	grace_wait();
+	call_group_drop(s);
+	err = stream_abort(s);
+	s->calls.drain();
+	/* What they submitted before they saw the abort was refused. */
+	const int functions = call_group_wait(s, deadline::in_ms(config_get().hang_ms));
+	return finish(s, err ? err : functions);
+}
+
+/* ---- the device goes -------------------------------------------------------------------------------- */
+
+void streams_forsake(device *dev)
+{
+	const auto of_device = [](const stream *s, const void *arg) { return s->dev == arg; };
+
+	dev->idle = dev->abandoned = nullptr;
+	for (size_t at = 0; stream *s = stream_next(&at, of_device, dev);) {
+		store_release(&s->alive, u64(0));
+		s->next_idle = dev->forsaken;
+		dev->forsaken = s;
+		stream_unref(s);
+	}
+	grace_wait();
+	for (stream *s = dev->forsaken; s; s = s->next_idle) {
+		std::lock_guard guard(s->ln->lock);
+
+		stream_drop_queue(s);
+	}
+	pump_kick();
+}
+
+void streams_reap(device *dev)
+{
+	while (stream *s = dev->forsaken) {
+		dev->forsaken = s->next_idle;
+		s->calls.drain();
+		stream_end(s);
+	}
+}
+
+} // namespace usdma::core

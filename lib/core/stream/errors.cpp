@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The error that a stream has pending. */
+#include "driver/base/error.h"
+#include "lib/core/base/trace.h"
+#include "lib/core/stream/task.h"
+
+#include <utility>
+
+namespace usdma::core {
+
+int fail_dead()
+{
+	return fail(EBADF, "the stream is destroyed already, or is just being destroyed");
+}
+
+int fail_task(const stream *s, const stream_error &e)
+{
+	return fail(e.err, "stream %u: a task failed: %s (address 0x%llx, sequence %llu)", s->id, dma::fault_name(e.reason),
+		    static_cast<unsigned long long>(e.address), static_cast<unsigned long long>(e.seq));
+}
+
+void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq)
+{
+	trace_error(s->id, err, reason, address, seq);
+	s->errors++;
+	if (!s->error.err) {
+		s->error = {err, reason, address, seq};
+		s->error_told = s->error_peeked = false;
+		store_release(&s->has_error, 1u);
+	}
+	if (s->mode == fail_mode::stop && !s->stopped)
+		store_relaxed(&s->stopped, u32(err));
+}
+
+int fail_stopped(const stream *s)
+{
+	const u32 err = load_relaxed(&s->stopped);
+
+	return fail(int(err), err == ECANCELED ? "the stream was aborted" :
+						 "the stream stopped at an earlier failure (failure mode stop)");
+}
+
+int stream_refuses(const stream *s)
+{
+	if (load_relaxed(&s->stopped))
+		return fail_stopped(s);
+	if (unlikely(!load_relaxed(&s->alive)))
+		return fail_dead();
+	if (s->dev->lost())
+		return fail(ENODEV, "device %u (%s) is gone", s->dev->slot, s->dev->spec.c_str());
+	return 0;
+}
+
+/* What is pending, as those who wait are to hear it; with the lane's lock held. */
+static stream_error pending_error(const stream *s)
+{
+	if (s->stopped == ECANCELED)
+		return {ECANCELED, dma::fault_reason::stopped, 0, s->error.seq};
+	return s->error;
+}
+
+int stream_take_error(stream *s, stream_error *out)
+{
+	stream_error e;
+
+	if (likely(!load_acquire(&s->has_error)))
+		return 0;
+	s->ln->lock.lock();
+	e = pending_error(s);
+	s->error_told |= e.err == s->error.err;
+	if (!s->stopped) {
+		s->error = {};
+		store_relaxed(&s->has_error, 0u);
+	}
+	s->ln->lock.unlock();
+	if (out)
+		*out = e;
+	return e.err ? fail_task(s, e) : 0;
+}
+
+int peek_error(stream *s, bool once)
+{
+	if (likely(!load_acquire(&s->has_error)))
+		return 0;
+	std::lock_guard guard(s->ln->lock);
+	const stream_error e = pending_error(s);
+	return e.err && !(once && std::exchange(s->error_peeked, true)) ? fail_task(s, e) : 0;
+}
+
+int stream_see_error(stream *s)
+{
+	return peek_error(s, false);
+}
+
+int stream_set_fail_mode(stream *s, fail_mode mode)
+{
+	s->ln->lock.lock();
+	s->mode = mode;
+	s->ln->lock.unlock();
+	return 0;
+}
+
+} // namespace usdma::core

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/stream/event.h"
+#include "lib/core/stream/recover.h"
+
+#include "driver/base/error.h"
+#include "lib/core/stream/hold.h"
+#include "lib/core/base/section.h"
+#include "lib/core/stream/task.h"
+#include "lib/core/channel/wait.h"
+
+#include <new>
+
+namespace usdma::core {
+
+inline constexpr size_t max_events = 65536;
+static constinit immortal<slab<event, max_events>> events;
+static u32 next_event_id;
+
+int event_create(device *dev, u32 flags, event **out)
+{
+	event *e = events->get();
+
+	if (!e)
+		return fail(ENOSPC, "%zu events are there, there can be no more", max_events);
+	e->dev = dev;
+	e->flags = flags;
+	e->id = __atomic_fetch_add(&next_event_id, 1, __ATOMIC_RELAXED) % max_events;
+	events->enliven(e);
+	*out = e;
+	return 0;
+}
+
+void event_ref(event *e)
+{
+	__atomic_add_fetch(&e->refs, 1, __ATOMIC_RELAXED);
+}
+
+void event_unref(event *e)
+{
+	if (!e || __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	if (e->ended)
+		e->ended(e);
+	record_unref(e->rec);
+	events->put(e);
+}
+
+int event_destroy(const void *handle)
+{
+	event *e = event_of(handle);
+
+	if (forked())
+		return fail_forked();
+	if (!event_valid(handle) || !handle_end(e, handle))
+		return fail(EBADF, "the event is destroyed already");
+	/* Who looks at it without a reference (event_is_reached) has left. */
+	grace_wait();
+	event_unref(e);
+	return 0;
+}
+
+bool event_valid(const void *handle)
+{
+	return events->holds(handle);
+}
+
+size_t event_live()
+{
+	return events->live();
+}
+
+/* The latest record with a reference, or null. */
+static record *latest(event *e)
+{
+	std::lock_guard guard(e->lock);
+
+	if (e->rec)
+		record_ref(e->rec);
+	return e->rec;
+}
+
+/* The same, but null as well for one that is to be made yet. */
+static record *latest_made(event *e)
+{
+	std::lock_guard guard(e->lock);
+
+	if (!e->rec || e->rec->future)
+		return nullptr;
+	record_ref(e->rec);
+	return e->rec;
+}
+
+/* r (a reference, may be null) becomes the latest. */
+static void replace_latest(event *e, record *r)
+{
+	e->lock.lock();
+	std::swap(e->rec, r);
+	e->lock.unlock();
+	record_unref(r);
+}
+
+/* A record that waits stood for is now made: it is the one that they hold.  Null: there is none. */
+static int claim_future(event *e, const stream *s, record **out)
+{
+	std::lock_guard guard(e->lock);
+	record *r = e->rec && e->rec->future ? e->rec : nullptr;
+
+	*out = r;
+	if (!r)
+		return 0;
+	if (e->flags & event_timing && record_time(r, s->dev))
+		return fail_in(-ENOMEM, "an event's record");
+	r->future = 0;
+	record_ref(r);
+	return 0;
+}
+
+static int push_record(stream *s, record *r)
+{
+	task t;
+
+	t.kind = task_kind::record;
+	t.rec = r;
+	return stream_push(s, std::move(t));
+}
+
+/*
+ * The event has it only when it has its place in the stream: else a wait by another thread could come before it in the
+ * same stream, which then would wait for what is behind the wait.
+ */
+static int record_anew(event *e, stream *s)
+{
+	record *r = record_new(e->flags & event_timing ? s->dev : nullptr);
+
+	if (!r)
+		return fail_in(-ENOMEM, "an event's record");
+	record_ref(r);
+	r->on = stream_handle(s);
+	if (const int err = push_record(s, r)) {
+		const kept_error why;
+
+		record_unref(r);
+		return why.again(err);
+	}
+	replace_latest(e, r);
+	return 0;
+}
+
+int event_record(event *e, stream *s)
+{
+	/* Before the event is touched: what is refused changes nothing, and those who wait go on waiting. */
+	if (const int err = stream_refuses(s))
+		return err;
+	record *r;
+	/* Whoever knows of the loss of a device finds no time where it writes. */
+	devices_note_loss();
+	if (const int err = claim_future(e, s, &r))
+		return err;
+	return r ? push_record(s, r) : record_anew(e, s);
+}
+
+int event_reset(event *e, stream *s)
+{
+	task t;
+
+	t.kind = task_kind::reset;
+	t.ev = e;
+	event_ref(e);
+	return stream_push(s, std::move(t));
+}
+
+/* A record that is still to come stays: streams wait for it already. */
+void event_forget_record(event *e)
+{
+	record *r = nullptr;
+
+	e->lock.lock();
+	if (e->rec && !e->rec->future)
+		std::swap(e->rec, r);
+	e->lock.unlock();
+	record_unref(r);
+}
+
+event_state event_query(event *e)
+{
+	record *r = latest_made(e);
+	event_state state = event_state::never;
+
+	if (r) {
+		if (load_acquire(&r->at) == record::queued)
+			pump_run();
+		state = record_reached(r) ? event_state::done : event_state::pending;
+	}
+	record_unref(r);
+	return state;
+}
+
+bool event_is_lost(event *e)
+{
+	record *r = latest_made(e);
+	const bool lost = r && record_lost(r);
+
+	record_unref(r);
+	return lost;
+}
+
+bool event_is_reached(const void *handle)
+{
+	event *e = event_of(handle);
+
+	if (!event_valid(handle))
+		return false;
+	/* It ends behind a grace period only: until the section's end it is this one. */
+	std::lock_guard guard(e->lock);
+	return e->rec && !e->rec->future && record_passed_inside(e->rec);
+}
+
+static int wait_queued(record *r, deadline until)
+{
+	while (load_acquire(&r->at) == record::queued) {
+		const u32 seen = pump_progress();
+
+		if (pump_run())
+			continue;
+		watch_all();
+		if (until.passed())
+			return fail(ETIMEDOUT, "the event was not reached in time");
+		pump_wait_progress(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
+	}
+	return 0;
+}
+
+static int recorder_error(const record *r)
+{
+	const stream_hold s(r->on);
+
+	return s ? stream_see_error(s) : 0;
+}
+
+static int wait_made(record *r, deadline until)
+{
+	const int err = wait_queued(r, until);
+
+	return err ? err : record_wait(r, until);
+}
+
+int event_wait(event *e, deadline until)
+{
+	record *r = latest_made(e);
+	const int err = r ? wait_made(r, until) : 0;
+	record_unref(r);
+	return err;
+}
+
+int event_see_error(event *e)
+{
+	record *r = latest_made(e);
+	const int err = r ? recorder_error(r) : 0;
+
+	record_unref(r);
+	return err;
+}
+
+/* The error is that of the stream that was waited for, whoever records the event meanwhile. */
+int event_sync(event *e, deadline until)
+{
+	record *r = latest_made(e);
+	const int wait = r ? wait_made(r, until) : 0, err = r && !wait ? recorder_error(r) : wait;
+	record_unref(r);
+	return err;
+}
+
+u32 event_waits(event *e)
+{
+	record *r = latest(e);
+	u32 n;
+
+	pump_run();
+	n = load_acquire(&e->waits) + (r && !record_reached(r) ? load_relaxed(&r->ring_waits) : 0);
+	record_unref(r);
+	return n;
+}
+
+int event_time_ns(event *e, u64 *out)
+{
+	record *r = latest_made(e);
+	int err = 0;
+
+	if (!r)
+		err = fail(ENOENT, "the event was never recorded");
+	else if (!r->stamp)
+		err = fail(EINVAL, "the event was made without timing");
+	else if (!record_reached(r))
+		err = fail(EAGAIN, "the event was recorded but is not reached yet");
+	else
+		*out = load_relaxed(r->stamp);
+	record_unref(r);
+	return err;
+}
+
+/* ---- waiting by streams ------------------------------------------------------------------------------ */
+
+/* For a wait before any record: a record that the first event_record will fill. */
+static record *future_of(event *e)
+{
+	std::lock_guard guard(e->lock);
+
+	if (!e->rec) {
+		/* Where its time goes is known when it is made. */
+		e->rec = record_new(nullptr);
+		if (!e->rec)
+			return nullptr;
+		e->rec->future = 1;
+	}
+	record_ref(e->rec);
+	return e->rec;
+}
+
+/*
+ * In the same ring the record lies before anything that this stream can still post.  What the stream
+ * waits for itself (a synchronisation, an event recorded on it) must come after the record as well.
+ */
+static bool behind_in_ring(stream *s, const record *r)
+{
+	/* The stream's lane stays as long as the stream. */
+	if (load_acquire(&r->at) != record::in_ring || r->ln != s->ln || r->opening != s->dev->opening)
+		return false;
+	std::lock_guard guard(s->ln->lock);
+	if (s->gated)
+		return false;
+	store_relaxed(&s->last, std::max(s->last, r->seq));
+	return true;
+}
+
+/* The ring itself waits for another ring of the same engine: no host in between. */
+static bool wait_in_ring(stream *s, record *r)
+{
+	lane *l = s->ln;
+	dma::request q;
+
+	/* Of the stream's own device, which stays. */
+	if (!l->exclusive || load_acquire(&r->at) != record::in_ring || r->dev != s->dev || r->opening != s->dev->opening ||
+	    !r->ln->ch->record_iova)
+		return false;
+	q.op = dma::opcode::wait;
+	q.arg = u8(dma::compare::geq);
+	q.spaces = dma::spaces(dma::space::host, dma::space::host);
+	q.src = r->ln->ch->record_iova;
+	q.len = sizeof(u64);
+	q.a = r->seq;
+	q.cookie = reinterpret_cast<u64>(s);
+	std::lock_guard guard(l->lock);
+	if (s->gated || s->stopped || l->ch->ops->post(l->ch, &q, 1) != 1)
+		return false;
+	stream_note_posted(s, &q, 1);
+	__atomic_add_fetch(&r->ring_waits, 1, __ATOMIC_RELAXED);
+	return true;
+}
+
+int stream_wait_event(stream *s, event *e, deadline until)
+{
+	/* Also where there is nothing to wait for. */
+	if (const int err = stream_refuses(s))
+		return err;
+	record *r = latest(e);
+	task t;
+
+	if (!r && (e->flags & event_wait_future))
+		r = future_of(e);
+	if (!r || record_reached(r) || behind_in_ring(s, r)) {
+		record_unref(r);
+		return 0;
+	}
+	if (until.is_never() && wait_in_ring(s, r)) {
+		record_unref(r);
+		return 0;
+	}
+	__atomic_add_fetch(&e->waits, 1, __ATOMIC_ACQ_REL);
+	event_ref(e);
+	t.kind = task_kind::gate_event;
+	t.rec = r;
+	t.ev = e;
+	t.until = until;
+	return stream_push(s, std::move(t));
+}
+
+} // namespace usdma::core

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A channel that halted. */
+#include "lib/core/stream/fault.h"
+
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "lib/core/channel/wait.h"
+#include "lib/core/stream/stripe.h"
+#include "lib/core/stream/task.h"
+
+namespace usdma::core {
+
+void lane_handle_fault(lane *l)
+{
+	dma::channel *ch = l->ch;
+	dma::fault f;
+
+	if (!dma::read_fault(ch, &f))
+		return;
+	auto *s = reinterpret_cast<stream *>(f.cookie & ~stripe_plumbing);
+	/* The cookie went through the device: believe it only if it is one of ours on this lane. */
+	const bool ours = all_streams->within(s) && s->ln == l, plumbing = f.cookie & stripe_plumbing;
+	/* A WAIT for parts that failed: the CPU waits instead, and no more than that is wrong. */
+	if (ours && plumbing && stripe_pending(s, f.seq))
+		return;
+	store_relaxed(&l->count->faults, l->count->faults + 1);
+	log_warn("device %u channel %u: request %llu failed: %s at 0x%llx", l->dev->slot, ch->index,
+		 static_cast<unsigned long long>(f.seq), dma::fault_name(f.reason), static_cast<unsigned long long>(f.address));
+	if (ours) {
+		if (f.reason != dma::fault_reason::stopped && !plumbing && stripe_tells(s, f.seq))
+			stream_note_error(s, dma::fault_errno(f.reason), f.reason, f.address, f.seq);
+		if (s->stopped) {
+			ch->ops->squash(ch, reinterpret_cast<u64>(s));
+			stream_drop_queue(s);
+			if (stripe_cut(s))
+				return; /* its parts must not run: once more when it was looked at */
+		}
+	}
+	const int err = ch->ops->resume(ch);
+	if (err && !load_relaxed(&l->stuck))
+		log_error("device %u channel %u cannot be resumed: %s", l->dev->slot, ch->index, error_text());
+	store_relaxed(&l->stuck, u32(err != 0));
+}
+
+void lane_check_fault(lane *l)
+{
+	if (load_acquire(&l->parts))
+		return stripe_check_fault(l);
+	if (lane_joins(l))
+		stripe_check_helpers(l->dev);
+	std::lock_guard guard(l->lock);
+
+	lane_handle_fault(l);
+}
+
+} // namespace usdma::core

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The library's callback threads: each runs the host functions of one context (or,
+ * for streams of none, of one device) one after the other, so that a function that
+ * takes long holds up its own context only.  A thread is made with the first call
+ * and ends when none has come for a while; while a call is on its way it stays.
+ */
+#include "driver/base/error.h"
+#include "driver/base/thread.h"
+#include "lib/core/base/slab.h"
+#include "lib/core/stream/stream.h"
+
+#include <new>
+#include <utility>
+
+namespace usdma::core {
+
+namespace {
+
+struct caller;
+
+struct host_call {
+	void (*fn)(void *arg);
+	void *arg;
+	caller *by; /* counted in its coming */
+	call_group *group; /* a reference */
+	call_token *done;
+	host_call *next; /* in calls */
+};
+
+struct caller {
+	const void *of;   /* the context or device; may be gone by now, and another in its place: that one shares the thread */
+	u32 coming = 0;   /* calls that are not run yet; under the lock */
+	u32 posted = 0;   /* futex: grows with each call */
+	host_call *calls = nullptr, **end = &calls; /* under the lock */
+	caller *next = nullptr;  /* in the table */
+};
+
+struct caller_table {
+	std::mutex lock;
+	caller *all = nullptr;
+};
+
+constinit immortal<caller_table> table;
+
+constexpr u64 idle_ns = ns_per_s;
+
+/* All that is there. */
+host_call *take(caller *c)
+{
+	std::lock_guard guard(table->lock);
+
+	c->end = &c->calls;
+	return std::exchange(c->calls, nullptr);
+}
+
+void run(caller *c, host_call *call)
+{
+	if (call_begin(call->group)) {
+		call->fn(call->arg);
+		call_end(call->group);
+	}
+	call_done(call->done);
+	call_group_unref(call->group);
+	delete call;
+	std::lock_guard guard(table->lock);
+	c->coming--;
+}
+
+/* Gives the caller up when nothing is on its way to it. */
+bool end_if_idle(caller *c)
+{
+	std::lock_guard guard(table->lock);
+
+	if (c->coming)
+		return false;
+	caller **at = &table->all;
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+	delete c;
+	return true;
+}
+
+void *thread_main(void *arg)
+{
+	auto *c = static_cast<caller *>(arg);
+
+	thread_name("usdma-calls");
+	for (;;) {
+		const u32 seen = load_acquire(&c->posted);
+		host_call *now = take(c);
+
+		if (now) {
+			while (now)
+				run(c, std::exchange(now, now->next));
+			continue;
+		}
+		if (futex_wait_until(&c->posted, seen, now_ns() + idle_ns) == -ETIMEDOUT && end_if_idle(c))
+			return nullptr;
+	}
+}
+
+/* With the lock held. */
+int caller_new(const void *of, caller **out)
+{
+	auto *c = new (std::nothrow) caller{of};
+
+	if (!c)
+		return fail(ENOMEM, "no memory for a thread that makes calls");
+	const int err = thread_start_detached("usdma-calls", thread_main, c);
+
+	if (err) {
+		delete c;
+		return err;
+	}
+	c->next = table->all;
+	table->all = c;
+	*out = c;
+	return 0;
+}
+
+/* The thread for a stream's calls, which now waits for one more. */
+int caller_get(const stream *s, caller **out)
+{
+	const void *of = s->opt.owner ? s->opt.owner : s->dev;
+	std::lock_guard guard(table->lock);
+	caller *at = table->all;
+	int err = 0;
+
+	while (at && at->of != of)
+		at = at->next;
+	if (at)
+		*out = at;
+	else
+		err = caller_new(of, out);
+	if (!err)
+		(*out)->coming++;
+	return err;
+}
+
+void caller_forgo(caller *c)
+{
+	std::lock_guard guard(table->lock);
+
+	c->coming--;
+}
+
+void deliver(void *arg, call_token *done)
+{
+	auto *call = static_cast<host_call *>(arg);
+	caller *c = call->by;
+	std::lock_guard guard(table->lock);
+
+	call->done = done;
+	*c->end = call;
+	c->end = &call->next;
+	store_release(&c->posted, c->posted + 1);
+	futex_wake(&c->posted, 1);
+}
+
+} // namespace
+
+int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block)
+{
+	caller *by = nullptr;
+	int err = caller_get(s, &by);
+
+	if (err)
+		return err;
+	call_group *group = call_group_of(s);
+	auto *call = group ? new (std::nothrow) host_call{fn, arg, by, group, nullptr, nullptr} : nullptr;
+	err = call ? stream_call(s, deliver, call, block) : no_memory("a call");
+	if (err) {
+		delete call;
+		call_group_unref(group);
+		caller_forgo(by);
+	}
+	return err;
+}
+
+} // namespace usdma::core

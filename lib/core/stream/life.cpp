@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Streams come. */
+#include "driver/base/error.h"
+#include "lib/core/channel/lanes.h"
+#include "lib/core/stream/stripe.h"
+#include "lib/core/stream/task.h"
+
+namespace usdma::core {
+
+constinit immortal<slab<stream, max_streams>> all_streams;
+static u32 next_id;
+
+wait_mode stream_wait_mode(const stream *s)
+{
+	return s->opt.wait >= 0 ? wait_mode(s->opt.wait) : config_get().wait;
+}
+
+int stream_create(device *dev, const stream_options &opt, stream **out)
+{
+	stream *s;
+	int err;
+
+	if (dev->lost())
+		return fail(ENODEV, "device %u is gone", dev->slot);
+	s = all_streams->get();
+	if (!s)
+		return fail(ENOSPC, "%zu streams are open, there can be no more", max_streams);
+	err = lane_get(dev, &s->ln);
+	if (err) {
+		all_streams->put(s);
+		return err;
+	}
+	s->dev = dev;
+	s->opt = opt;
+	s->max_len = dev->eng->limits().max_len;
+	s->plain_len = stripe_plain_len(dev);
+	s->id = __atomic_add_fetch(&next_id, 1, __ATOMIC_RELAXED);
+	s->last = dma::completed(s->ln->ch);
+	all_streams->enliven(s);
+	*out = s;
+	return 0;
+}
+
+size_t stream_live()
+{
+	return all_streams->live();
+}
+
+} // namespace usdma::core

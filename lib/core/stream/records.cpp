@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Records: where in which ring an event is reached, and the pinned words that the device stamps. */
+#include "driver/base/grow.h"
+#include "lib/core/base/section.h"
+#include "lib/core/memory/memory.h"
+#include "lib/core/stream/task.h"
+#include "lib/core/channel/wait.h"
+#include "lib/core/stream/fault.h"
+#include "lib/core/stream/recover.h"
+
+#include <new>
+
+namespace usdma::core {
+
+/* A word that nobody reads any more, but that a TIMESTAMP in a ring may still store to. */
+struct busy_stamp {
+	u64 *word;
+	device *dev; /* which writes it until its lane has come so far, or it is closed and quiet */
+	u64 opening;
+	lane *ln;
+	u64 seq;
+};
+
+/* Words in pinned memory, handed out one by one. */
+struct stamp_block {
+	static constexpr u32 count = 2048;
+	u64 *words = nullptr;
+	u32 reach = 0;     /* whose engines reach it */
+	u32 made = 0;      /* its lent_generation(): of an older one none is handed out any more */
+	u32 used = 0;      /* handed out, or busy */
+	u32 first = 0;     /* free ones: not linked in the words, which devices may write */
+	u16 next[count];
+
+	bool is_old() const { return made != lent_generation(reach); }
+	bool holds(const u64 *w) const { return w >= words && w < words + count; }
+};
+
+struct stamp_pool {
+	std::mutex lock;
+	std::vector<std::unique_ptr<stamp_block>> blocks;
+	std::vector<busy_stamp> busy; /* has room for all words that there are, so that giving one back needs no memory */
+};
+static constinit immortal<stamp_pool> stamps;
+
+/* Nothing stores to it any more. */
+static bool is_free(const busy_stamp &b)
+{
+	const read_section in;
+
+	if (!in)
+		return false;
+	if (load_acquire(&b.dev->opening) == b.opening)
+		return lane_done(b.ln, b.seq) || b.dev->stopped();
+	/* Closed: then it is quiet, or kept until it is. */
+	return load_acquire(&b.dev->kept) != b.opening;
+}
+
+/* The next three with the lock held. */
+static void give(u64 *word)
+{
+	for (const auto &b : stamps->blocks)
+		if (b->holds(word)) {
+			b->next[word - b->words] = u16(b->first);
+			b->first = u32(word - b->words);
+			b->used--;
+			return;
+		}
+}
+
+static void reap()
+{
+	std::erase_if(stamps->busy, [](const busy_stamp &b) {
+		if (!is_free(b))
+			return false;
+		give(b.word);
+		return true;
+	});
+}
+
+static u64 *take(u32 reach)
+{
+	for (const auto &b : stamps->blocks)
+		if (b->reach == reach && !b->is_old() && b->used < stamp_block::count) {
+			const u32 at = b->first;
+
+			b->first = b->next[at];
+			b->used++;
+			return b->words + at;
+		}
+	return nullptr;
+}
+
+static int add_words(const device *dev)
+{
+	const size_t most = (stamps->blocks.size() + 1) * stamp_block::count;
+	std::unique_ptr<stamp_block> b(new (std::nothrow) stamp_block);
+	const u32 made = lent_generation(dev->lends);
+	void *mem;
+
+	/* Twice as much, so that they need not move each time. */
+	if (!b || !try_reserve(stamps->blocks, stamps->blocks.size() + 1) ||
+	    (most > stamps->busy.capacity() && !try_reserve(stamps->busy, 2 * most)))
+		return no_memory("the list of time stamps");
+	if (const int err = host_alloc(stamp_block::count * sizeof(u64), -1, &mem, dev))
+		return err;
+	b->words = static_cast<u64 *>(mem);
+	b->reach = dev->lends;
+	b->made = made;
+	for (u32 i = 0; i < stamp_block::count; i++)
+		b->next[i] = u16(i + 1);
+	push_reserved(stamps->blocks, std::move(b));
+	return 0;
+}
+
+static u64 *stamp_get(const device *dev)
+{
+	std::lock_guard guard(stamps->lock);
+	u64 *w = take(dev->lends);
+
+	if (!w) {
+		reap();
+		w = take(dev->lends);
+	}
+	return w || add_words(dev) ? w : take(dev->lends);
+}
+
+static void stamp_put(const busy_stamp &b)
+{
+	std::lock_guard guard(stamps->lock);
+
+	if (!b.ln || is_free(b))
+		give(b.word);
+	else
+		push_reserved(stamps->busy, b);
+}
+
+/* An old one that nobody uses any more. */
+static std::unique_ptr<stamp_block> take_old()
+{
+	std::lock_guard guard(stamps->lock);
+	std::unique_ptr<stamp_block> found;
+
+	reap();
+	for (auto &b : stamps->blocks)
+		if (b->is_old() && !b->used) {
+			found = std::move(b);
+			b = std::move(stamps->blocks.back());
+			stamps->blocks.pop_back();
+			break;
+		}
+	return found;
+}
+
+void stamps_trim()
+{
+	while (const std::unique_ptr<stamp_block> b = take_old())
+		host_free(b->words);
+}
+
+int record_time(record *r, const device *on)
+{
+	r->stamp = stamp_get(on);
+	return r->stamp ? 0 : -ENOMEM;
+}
+
+record *record_new(const device *on)
+{
+	auto *r = new (std::nothrow) record;
+
+	if (!r) {
+		no_memory("a record");
+		return nullptr;
+	}
+	if (on && record_time(r, on)) {
+		delete r;
+		return nullptr;
+	}
+	return r;
+}
+
+void record_ref(record *r)
+{
+	__atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
+}
+
+void record_unref(record *r)
+{
+	if (!r || __atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	if (r->stamp)
+		stamp_put({r->stamp, r->dev, r->opening, r->ln, r->seq});
+	delete r;
+}
+
+bool record_place(record *r, stream *s)
+{
+	lane *l = s->ln;
+
+	if (r->stamp) {
+		const place at = locate(r->stamp);
+		dma::request q;
+
+		q.op = dma::opcode::timestamp;
+		q.spaces = dma::spaces(at.space, at.space);
+		q.dst = at.dma;
+		q.len = sizeof(u64);
+		q.cookie = reinterpret_cast<u64>(s);
+		if (l->ch->ops->post(l->ch, &q, 1) != 1)
+			return false;
+		stream_note_posted(s, &q, 1);
+	}
+	r->ln = l;
+	r->dev = l->dev;
+	r->opening = l->dev->opening;
+	r->seq = s->last;
+	/* Release: who sees in_ring sees ln and seq. */
+	store_release(&r->at, u32(record::in_ring));
+	return true;
+}
+
+lane *record_lane(const record *r)
+{
+	if (load_acquire(&r->at) != record::in_ring)
+		return nullptr;
+	/* Whoever closes the device clears this first, then waits for those inside. */
+	return load_acquire(&r->dev->opening) == r->opening ? r->ln : nullptr;
+}
+
+bool record_passed_inside(const record *r)
+{
+	const u32 at = load_acquire(&r->at);
+	const lane *l = record_lane(r);
+
+	return at == record::reached || (at == record::in_ring && (!l || lane_done(l, r->seq)));
+}
+
+bool record_passed(const record *r)
+{
+	const read_section in;
+
+	return in && record_passed_inside(r);
+}
+
+bool record_lost(const record *r)
+{
+	const read_section in;
+	const lane *l = in ? record_lane(r) : nullptr;
+
+	return l && l->dev->lost() && !lane_done(l, r->seq);
+}
+
+/* The lane, counted; nullptr: there is nothing to wait for. */
+static lane *enter_lane(const record *r)
+{
+	const read_section in;
+	lane *l = in ? record_lane(r) : nullptr;
+
+	if (l)
+		l->calls.enter();
+	return l;
+}
+
+int record_wait(record *r, deadline until)
+{
+	lane *l = enter_lane(r);
+
+	if (!l)
+		return 0;
+	const int err = lane_wait(l, r->seq, until, config_get().wait);
+	l->calls.leave();
+	return err;
+}
+
+bool record_reached(record *r)
+{
+	if (record_passed(r))
+		return true;
+	lane *l = enter_lane(r);
+	if (l) {
+		if (lane_halted(l))
+			lane_check_fault(l);
+		l->calls.leave();
+	}
+	/* Its ring may wait for another one, or the stream that was to record it for a gate. */
+	watch_all();
+	return record_passed(r);
+}
+
+} // namespace usdma::core

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Signals to the caller's file descriptors.  An eventfd is written by whoever
+ * finds that the work has ended.  Any other file could block there, or raise
+ * SIGPIPE in a thread of the program: a thread of the library writes to those,
+ * without blocking, so that one that nobody reads holds up no other.
+ */
+#include "driver/base/error.h"
+#include "driver/base/eventfd.h"
+#include "driver/base/log.h"
+#include "driver/base/thread.h"
+#include "driver/base/unique_fd.h"
+#include "lib/core/base/slab.h"
+#include "lib/core/stream/stream.h"
+
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <new>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace usdma::core {
+
+namespace {
+
+struct file_signal {
+	unique_fd fd;
+	bool is_socket = false;
+	file_signal *next = nullptr;
+};
+
+struct writer_state {
+	std::mutex lock;
+	file_signal *fresh = nullptr;
+	file_signal **end = &fresh; /* fresh lies in the order of its work */
+	bool started = false;
+	int wake_fd = -1;
+};
+constinit immortal<writer_state> writer;
+
+/* Looked at together; those beyond have their turn after this time. */
+constexpr unsigned most_polled = 63;
+constexpr int look_ms = 50;
+
+/* ---- the writer ------------------------------------------------------------------------------------- */
+
+file_signal *take_fresh()
+{
+	std::lock_guard guard(writer->lock);
+
+	file_signal *all = writer->fresh;
+	writer->fresh = nullptr;
+	writer->end = &writer->fresh;
+	return all;
+}
+
+/* False: it would block. */
+bool try_write(const file_signal &f)
+{
+	const u64 one = 1;
+	pollfd p = {f.fd.get(), POLLOUT, 0};
+
+	if (poll(&p, 1, 0) == 0)
+		return false;
+	const ssize_t n = f.is_socket ? send(f.fd.get(), &one, sizeof(one), MSG_DONTWAIT | MSG_NOSIGNAL) :
+					write(f.fd.get(), &one, sizeof(one));
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	if (n != sizeof(one))
+		log_warn("signalling a file of stream work failed: %s", n < 0 ? strerrordesc_np(errno) : "it takes no 8 bytes");
+	return true;
+}
+
+/* Those that are served leave the list. */
+void serve(file_signal **all)
+{
+	for (file_signal **at = all; file_signal *f = *at;) {
+		if (!try_write(*f)) {
+			at = &f->next;
+			continue;
+		}
+		*at = f->next;
+		delete f;
+	}
+}
+
+void wait_writable(const file_signal *all)
+{
+	pollfd p[1 + most_polled] = {{writer->wake_fd, POLLIN, 0}};
+	nfds_t n = 1;
+
+	for (const file_signal *f = all; f && n <= most_polled; f = f->next)
+		p[n++] = {f->fd.get(), POLLOUT, 0};
+	poll(p, n, all ? look_ms : -1);
+	eventfd_clear(writer->wake_fd);
+}
+
+void *writer_main(void *)
+{
+	file_signal *waiting = nullptr, **end = &waiting;
+
+	thread_name("usdma-signal");
+	for (;;) {
+		*end = take_fresh();
+		serve(&waiting);
+		for (end = &waiting; *end; end = &(*end)->next)
+			;
+		wait_writable(waiting);
+	}
+}
+
+/* With the lock held. */
+int start_writer()
+{
+	if (writer->started)
+		return 0;
+	if (writer->wake_fd < 0)
+		writer->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (writer->wake_fd < 0)
+		return fail_errno("eventfd for the thread that signals files");
+	if (const int err = thread_start_detached("usdma-signal", writer_main, nullptr))
+		return err;
+	writer->started = true;
+	return 0;
+}
+
+/* ---- the stream's side ------------------------------------------------------------------------------ */
+
+void to_eventfd(void *arg, call_token *)
+{
+	const unique_fd fd(int(reinterpret_cast<intptr_t>(arg)));
+
+	/* A full counter says all that one more could. */
+	eventfd_signal(fd.get());
+}
+
+void to_writer(void *arg, call_token *)
+{
+	auto *f = static_cast<file_signal *>(arg);
+
+	{
+		std::lock_guard guard(writer->lock);
+
+		*writer->end = f;
+		writer->end = &f->next;
+	}
+	eventfd_signal(writer->wake_fd);
+}
+
+/* A description of its own, where one can be had: then not to block is no matter of the caller's. */
+int take_file(int fd, file_signal *f)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (fstat(fd, &st))
+		return fail_errno("file descriptor %d", fd);
+	f->is_socket = S_ISSOCK(st.st_mode);
+	if (S_ISFIFO(st.st_mode))
+		f->fd.reset(open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+	if (!f->fd.valid())
+		f->fd.reset(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+	return f->fd.valid() ? 0 : fail_errno("file descriptor %d", fd);
+}
+
+int signal_file(stream *s, int fd)
+{
+	auto *f = new (std::nothrow) file_signal;
+	int err = f ? take_file(fd, f) : no_memory("a signal");
+
+	if (!err) {
+		std::lock_guard guard(writer->lock);
+
+		err = start_writer();
+	}
+	if (!err)
+		err = stream_call(s, to_writer, f, false);
+	if (err)
+		delete f;
+	return err;
+}
+
+} // namespace
+
+int stream_signal_eventfd(stream *s, int fd)
+{
+	const int mine = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	if (mine < 0)
+		return fail_errno("file descriptor %d", fd);
+	const int err = stream_call(s, to_eventfd, reinterpret_cast<void *>(intptr_t(mine)), false);
+	if (err)
+		close(mine);
+	return err;
+}
+
+int stream_signal_fd(stream *s, int fd)
+{
+	return is_eventfd(fd) ? stream_signal_eventfd(s, fd) : signal_file(s, fd);
+}
+
+} // namespace usdma::core

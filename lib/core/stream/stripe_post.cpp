@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How a copy is spread over units.  What becomes of it when a part fails: stripe_fault.cpp. */
+#include "lib/core/stream/stripe.h"
+
+#include "lib/core/channel/lanes.h"
+#include "lib/core/stream/task.h"
+#include "lib/core/base/trace.h"
+#include "lib/core/channel/wait.h"
+
+#include <algorithm>
+
+namespace usdma::core {
+
+/* No part is shorter; they begin at pages of the destination, which no other part writes. */
+static constexpr u64 part_grain = 64 * KiB, part_align = 4 * KiB;
+
+u64 stripe_from(u64 setting)
+{
+	return setting ? std::max(setting, 2 * part_grain) : 0;
+}
+
+u64 stripe_plain_len(const device *dev)
+{
+	const dma::engine_limits &lim = dev->eng->limits();
+	const u64 from = stripe_from(config_get().stripe);
+
+	return from && lim.engines >= 2 ? std::min(lim.max_len, from - 1) : lim.max_len;
+}
+
+static u32 units_of(const device *dev)
+{
+	return std::min(dev->eng->limits().engines, stripe_units);
+}
+
+static u32 unit_of(const lane *l)
+{
+	return l->ch->index % l->dev->eng->limits().engines;
+}
+
+void stripe_prepare(const stream *s)
+{
+	const u32 own = unit_of(s->ln);
+
+	for (u32 u = 0; u < units_of(s->dev); u++)
+		if (u != own && !s->dev->helper[u].load(std::memory_order_relaxed))
+			lane_get_helper(s->dev, u);
+}
+
+/* ---- helpers ---------------------------------------------------------------------------------------- */
+
+struct crew {
+	lane *helper[stripe_units]; /* locked */
+	u32 n = 0;
+};
+
+static u64 room_in(const dma::channel *ch)
+{
+	const u64 pending = ch->posted - dma::completed(ch);
+
+	return pending <= ch->ring_size ? ch->ring_size - pending : 0;
+}
+
+static void retire_parts(lane *h)
+{
+	stripe_ledger *g = h->parts;
+
+	while (g->head != g->tail && lane_done(h, g->at(g->head).seq))
+		g->head++;
+}
+
+/* Another stream's newest part there still waits for what that stream did before. */
+static bool held_up(const lane *h, const stream *s)
+{
+	const stripe_ledger *g = h->parts;
+
+	if (g->head == g->tail)
+		return false;
+	const stripe_part &newest = g->part[(g->tail - 1) % g->size];
+	return newest.owner != s && newest.after && !lane_done(newest.from, newest.after);
+}
+
+static bool can_take(lane *h, const stream *s)
+{
+	retire_parts(h);
+	return !dma::halted(h->ch) && h->parts->tail - h->parts->head < h->parts->size && room_in(h->ch) >= 2 && !held_up(h, s);
+}
+
+static void hire(crew *c, const stream *s, u32 most)
+{
+	const u32 own = unit_of(s->ln);
+
+	for (u32 u = 0; u < units_of(s->dev) && c->n < most; u++) {
+		/* Acquire: with its ledger. */
+		lane *h = u == own ? nullptr : s->dev->helper[u].load(std::memory_order_acquire);
+
+		if (!h)
+			continue;
+		h->lock.lock();
+		if (can_take(h, s))
+			c->helper[c->n++] = h;
+		else
+			h->lock.unlock();
+	}
+}
+
+static void dismiss(const crew &c)
+{
+	for (u32 i = 0; i < c.n; i++)
+		c.helper[i]->lock.unlock();
+}
+
+/* ---- posting ---------------------------------------------------------------------------------------- */
+
+static dma::request plumbing(const stream *s, dma::opcode op)
+{
+	dma::request q;
+
+	q.op = op;
+	q.cookie = stripe_cookie(s);
+	return q;
+}
+
+/* Until the ring of this lane has come so far. */
+static dma::request wait_for(const stream *s, const lane *l, u64 seq)
+{
+	dma::request q = plumbing(s, dma::opcode::wait);
+
+	q.arg = u8(dma::compare::geq);
+	q.spaces = dma::spaces(dma::space::host, dma::space::host);
+	q.src = l->ch->record_iova;
+	q.len = sizeof(u64);
+	q.a = seq;
+	return q;
+}
+
+/* There is room: it was looked for. */
+static void post(lane *l, const dma::request *r, u32 n)
+{
+	l->ch->ops->post(l->ch, r, n);
+	trace_submit(l->ch, n);
+	l->ch->ops->doorbell(l->ch);
+	trace_doorbell(l->ch);
+	store_relaxed(&l->count->doorbells, l->count->doorbells + 1);
+	store_relaxed(&l->count->requests, l->count->requests + n);
+	lane_wake(l);
+}
+
+/* With the helper's lock held, which it gives up. */
+static void give_part(lane *h, dma::request r, const stripe_part &p)
+{
+	stripe_ledger *g = h->parts;
+	const u64 ticket = ++g->tail;
+	dma::request q[2] = {wait_for(p.owner, p.from, p.after), r};
+
+	q[0].cookie = q[1].cookie = ticket;
+	q[1].flags |= dma::flag_complete;
+	post(h, p.after ? q : q + 1, p.after ? 2 : 1);
+	g->at(ticket - 1) = p;
+	g->at(ticket - 1).seq = h->ch->posted;
+	store_relaxed(&h->count->bytes, h->count->bytes + r.len);
+	store_relaxed(&p.owner->bytes, p.owner->bytes + r.len);
+	h->lock.unlock();
+}
+
+/* Where part k of n begins. */
+static u64 part_begin(const dma::request &r, u32 k, u32 n)
+{
+	const u64 at = (r.len + n - 1) / n * k;
+
+	return !k || at >= r.len ? std::min(at, r.len) : align_up(r.dst + at, part_align) - r.dst;
+}
+
+static dma::request part_of(const dma::request &r, u32 k, u32 n)
+{
+	const u64 begin = part_begin(r, k, n);
+	dma::request q = r;
+
+	q.src += begin;
+	q.dst += begin;
+	q.len = part_begin(r, k + 1, n) - begin;
+	return q;
+}
+
+/* The first part; returns behind what the others begin, 0: at once. */
+static u64 post_own(stream *s, const dma::request &r)
+{
+	dma::request q[2] = {plumbing(s, dma::opcode::nop), r};
+	const bool busy = !lane_done(s->ln, s->last);
+	const u64 after = s->ln->ch->posted + 1;
+
+	/* Told at once, not with the end of the part behind it. */
+	q[0].flags = dma::flag_complete;
+	if (s->ln->ch->ops->post(s->ln->ch, busy ? q : q + 1, busy ? 2 : 1) == 0)
+		return 0;
+	stream_note_posted(s, busy ? q : q + 1, busy ? 2 : 1);
+	return busy ? after : 0;
+}
+
+static void join(stream *s, const crew &c, const u64 *seq)
+{
+	dma::request q[stripe_units];
+
+	for (u32 i = 0; i < c.n; i++)
+		q[i] = wait_for(s, c.helper[i], seq[i]);
+	post(s->ln, q, c.n);
+	store_relaxed(&s->last, s->ln->ch->posted);
+	store_relaxed(&s->ln->join_seq, s->last);
+}
+
+bool stripe_post(stream *s, const dma::request &r)
+{
+	const u64 most = std::min<u64>(r.len / part_grain, stripe_units) - 1;
+	u64 seq[stripe_units];
+	lane *l = s->ln;
+	crew c;
+
+	if ((r.flags & ~dma::flag_cache) || !l->ch->record_iova)
+		return false;
+	hire(&c, s, u32(most));
+	if (!c.n || room_in(l->ch) < c.n + 2) {
+		dismiss(c);
+		return false;
+	}
+	s->striped = 1;
+	const u64 first = l->ch->posted + 1;
+	const u64 after = post_own(s, part_of(r, 0, c.n + 1));
+	for (u32 i = 0; i < c.n; i++) {
+		seq[i] = c.helper[i]->ch->posted + (after ? 2 : 1);
+		give_part(c.helper[i], part_of(r, i + 1, c.n + 1), {s, l, 0, after, first, s->last + c.n});
+	}
+	join(s, c, seq);
+	return true;
+}
+
+} // namespace usdma::core

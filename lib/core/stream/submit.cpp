@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Into the ring while nothing gates the stream, else into its queue. */
+#include "driver/base/error.h"
+#include "lib/core/base/trace.h"
+#include "lib/core/channel/wait.h"
+#include "lib/core/stream/stripe.h"
+#include "lib/core/stream/task.h"
+
+namespace usdma::core {
+
+static inline u64 bytes_of(const dma::request &r)
+{
+	return likely(r.op == dma::opcode::copy) ? r.len : r.op == dma::opcode::copy_2d ? r.len * r.height : 0;
+}
+
+/* For n requests that the device is told of; with the lane's lock held. */
+[[gnu::always_inline]] static inline void count_posted(stream *s, lane *l, u64 n, u64 copies, u64 bytes)
+{
+	lane_counters *const count = l->count;
+
+	store_relaxed(&count->doorbells, count->doorbells + 1);
+	store_relaxed(&count->requests, count->requests + n);
+	store_relaxed(&count->copies, count->copies + copies);
+	store_relaxed(&count->bytes, count->bytes + bytes);
+	store_relaxed(&s->copies, s->copies + copies);
+	store_relaxed(&s->bytes, s->bytes + bytes);
+}
+
+/*
+ * The doorbell, the counters and the wake-up for n requests just posted; with the lane's lock held.
+ */
+[[gnu::always_inline]] static inline void note_posted(stream *s, lane *l, const dma::request *r, size_t n)
+{
+	dma::channel *const ch = l->ch;
+	u64 bytes = 0, copies = 0;
+
+	trace_submit(ch, n);
+	ch->ops->doorbell(ch);
+	trace_doorbell(ch);
+	store_relaxed(&s->last, ch->posted);
+	for (size_t i = 0; i < n; i++) {
+		const u64 b = bytes_of(r[i]);
+
+		bytes += b;
+		copies += b != 0;
+	}
+	count_posted(s, l, n, copies, bytes);
+	if (unlikely(r->op == dma::opcode::wait))
+		store_relaxed(&l->wait_seq, ch->posted);
+	lane_wake(l);
+}
+
+void stream_note_posted(stream *s, const dma::request *r, size_t n)
+{
+	note_posted(s, s->ln, r, n);
+}
+
+/* Waits until a good part of the ring is free, so that a busy submitter is not woken for each slot. */
+static int wait_room(stream *s)
+{
+	lane *l = s->ln;
+
+	l->lock.lock();
+	const u64 posted = l->ch->posted, part = l->ch->ring_size / 4;
+	l->lock.unlock();
+	const u64 free_from = posted - l->ch->ring_size + part;
+	return lane_wait(l, free_from, deadline::at_ns(s->until), stream_wait_mode(s));
+}
+
+static int queue_requests(stream *s, const dma::request *r, size_t n)
+{
+	queued *first = nullptr, **end = &first;
+
+	/* All of them or none: what is only begun cannot be taken back. */
+	for (size_t i = 0; i < n; i++, end = &(*end)->next) {
+		*end = new (std::nothrow) queued;
+		if (!*end) {
+			queued_delete(first);
+			return no_memory("work behind a gate");
+		}
+		(*end)->t.req = r[i];
+	}
+	return stream_push_all(s, first);
+}
+
+enum class posting : u8 { done, refused, gated };
+
+/* As many of n as fit now. */
+static posting post_some(stream *s, const dma::request *r, size_t n, unsigned *done)
+{
+	lane *l = s->ln;
+	std::lock_guard guard(l->lock);
+
+	/* Under the lock: a failure may have stopped the stream since it was asked. */
+	if (s->stopped)
+		return posting::refused;
+	if (s->gated)
+		return posting::gated;
+	*done = l->ch->ops->post(l->ch, r, unsigned(std::min<size_t>(n, l->ch->ring_size)));
+	if (*done)
+		note_posted(s, l, r, *done);
+	return posting::done;
+}
+
+/* The rest, from *at on: the ring was full, or the stream is gated or stopped. */
+static int submit_rest(stream *s, const dma::request *r, size_t n, size_t *at)
+{
+	while (*at < n) {
+		unsigned done = 0;
+		int err = stream_refuses(s);
+
+		if (err)
+			return err;
+		const posting p = post_some(s, r + *at, n - *at, &done);
+		if (p == posting::refused)
+			return fail_stopped(s);
+		*at += done;
+		if (p == posting::gated || (*at < n && !done && lane_in_wait(s->ln))) {
+			err = queue_requests(s, r + *at, n - *at);
+			*at = err ? *at : n;
+		} else if (*at < n && !done) {
+			err = wait_room(s);
+		}
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+[[gnu::cold, gnu::noinline]] static int submit_slow(stream *s, const dma::request *r, size_t n, size_t at, size_t *posted)
+{
+	const int err = submit_rest(s, r, n, &at);
+
+	if (posted)
+		*posted = at;
+	return err;
+}
+
+int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted)
+{
+	lane *l = s->ln;
+	dma::channel *ch = l->ch;
+	unsigned done;
+
+	l->lock.lock();
+	if (unlikely(s->gated | s->stopped)) {
+		l->lock.unlock();
+		return submit_slow(s, r, n, 0, posted);
+	}
+	done = ch->ops->post(ch, r, unsigned(std::min<size_t>(n, ch->ring_size)));
+	if (likely(done))
+		note_posted(s, l, r, done);
+	l->lock.unlock_light();
+	return likely(done == n) ? 0 : submit_slow(s, r, n, done, posted);
+}
+
+/* With the lane's lock held. */
+[[gnu::always_inline]] static inline bool post_copy(stream *s, lane *l, u32 spaces, u64 src, u64 dst, u64 len)
+{
+	dma::channel *ch = l->ch;
+
+	if (unlikely((s->gated | s->stopped) || ch->posted == ch->room_to || !ch->ops->submit_copy))
+		return false;
+	count_posted(s, l, 1, 1, len);
+	ch->ops->submit_copy(ch, spaces, src, dst, len, reinterpret_cast<u64>(s));
+	trace_submit(ch, 1);
+	trace_doorbell(ch);
+	store_relaxed(&s->last, ch->posted);
+	lane_wake(l);
+	return true;
+}
+
+/* The lock is another thread's, or several use it. */
+[[gnu::noinline]] static int submit_copy_shared(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
+{
+	lane *l = s->ln;
+
+	if (!l->lock.try_lock())
+		return 1;
+	const bool done = post_copy(s, l, spaces, src, dst, len);
+	l->lock.unlock_light();
+	return !done;
+}
+
+int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
+{
+	lane *l = s->ln;
+
+	if (unlikely(!l->lock.try_lock_own()))
+		return submit_copy_shared(s, spaces, src, dst, len);
+	const bool done = post_copy(s, l, spaces, src, dst, len);
+	l->lock.unlock_own();
+	return !done;
+}
+
+int stream_submit_long(stream *s, const dma::request &r)
+{
+	lane *l = s->ln;
+	bool done;
+
+	if (r.len <= s->plain_len)
+		return stream_submit(s, &r, 1);
+	stripe_prepare(s);
+	l->lock.lock();
+	done = !s->gated && !s->stopped && stripe_post(s, r);
+	l->lock.unlock();
+	return done ? 0 : stream_submit(s, &r, 1);
+}
+
+} // namespace usdma::core

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Waiting for streams, and asking them. */
+#include "driver/base/error.h"
+#include "lib/core/base/section.h"
+#include "lib/core/base/trace.h"
+#include "lib/core/channel/wait.h"
+#include "lib/core/memory/memory.h"
+#include "lib/core/stream/fault.h"
+#include "lib/core/stream/recover.h"
+#include "lib/core/stream/stripe.h"
+#include "lib/core/stream/task.h"
+
+namespace usdma::core {
+
+/* The last number of ours in the ring; false while work is queued behind a gate. */
+static bool ring_target(stream *s, u64 *seq)
+{
+	std::lock_guard guard(s->ln->lock);
+
+	*seq = s->last;
+	return !s->gated;
+}
+
+static int wait_ungated(stream *s, deadline until)
+{
+	for (;;) {
+		const u32 seen = pump_progress();
+		u64 seq;
+		int err;
+
+		if (ring_target(s, &seq))
+			return 0;
+		if (pump_run())
+			continue;
+		if (until.passed())
+			return fail(ETIMEDOUT, "stream %u: not done in time", s->id);
+		/* What it is gated by may be a ring of any device. */
+		watch_all();
+		if ((err = device_alive(s->dev)))
+			return err;
+		pump_wait_progress(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
+	}
+}
+
+int stream_wait(stream *s, deadline until)
+{
+	u64 seq;
+	int err;
+
+	while (!ring_target(s, &seq)) {
+		err = wait_ungated(s, until);
+		if (err)
+			return err;
+	}
+	return lane_wait(s->ln, seq, until, stream_wait_mode(s));
+}
+
+int stream_sync(stream *s, deadline until)
+{
+	const int err = stream_wait(s, until);
+
+	/* What was freed while this work was under way can be given back now; one load when there is nothing. */
+	memory_reclaim();
+	return unlikely(err) ? err : stream_take_error(s, nullptr);
+}
+
+bool stream_is_done(const stream *s)
+{
+	/*
+	 * In this order: what was queued behind a gate has its number in the ring when the gate is seen open, and a
+	 * failure was told before its ring went on.
+	 */
+	return !load_acquire(&s->gated) && lane_done(s->ln, load_relaxed(&s->last)) && !load_acquire(&s->has_error);
+}
+
+bool stream_spin(const stream *s)
+{
+	if (!load_acquire(&s->gated) && stream_wait_mode(s) != wait_mode::interrupt)
+		lane_spin(s->ln, load_relaxed(&s->last));
+	return stream_is_done(s);
+}
+
+int stream_query(stream *s)
+{
+	u64 seq;
+
+	if (!ring_target(s, &seq)) {
+		pump_run();
+		watch_all();
+		if (!ring_target(s, &seq))
+			return s->dev->lost() ? stream_refuses(s) : 1;
+	}
+	if (lane_halted(s->ln))
+		lane_check_fault(s->ln);
+	if (lane_done(s->ln, seq)) {
+		trace_complete(s->ln, seq);
+		return 0;
+	}
+	/* Its ring may wait for another one. */
+	watch_all();
+	return s->dev->lost() ? fail(ENODEV, "device %u is gone", s->dev->slot) : 1;
+}
+
+stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg), const void *arg)
+{
+	return all_streams->next(at, [&](stream &s) { return wanted(&s, arg) && ref_if_any(&s.refs); });
+}
+
+static bool is_there(const stream &s)
+{
+	return load_acquire(&s.alive) || load_acquire(&s.ending);
+}
+
+/* The next of the device's, those that are being destroyed as well, but not those of synchronous calls in progress. */
+static stream *next_stream(const device *dev, size_t *at)
+{
+	return all_streams->next_of_all(at, [&](stream &s) {
+		return is_there(s) && s.dev == dev && (!s.opt.internal || load_relaxed(&s.abandoned)) && ref_if_any(&s.refs);
+	});
+}
+
+/* Without a wait: the functions of one may wait for those of another. */
+static int drop_work(stream *s)
+{
+	call_group_drop(s);
+	return stream_abort(s);
+}
+
+int stream_cut(stream *s, deadline until)
+{
+	const int err = drop_work(s);
+
+	return err ? err : call_group_wait(s, until);
+}
+
+int device_cut(device *dev, deadline until)
+{
+	int first = 0;
+
+	for (size_t at = 0; stream *s = next_stream(dev, &at);) {
+		const int err = load_acquire(&s->alive) && stream_query(s) == 1 ? drop_work(s) : 0;
+
+		first = first ? first : err;
+		stream_unref(s);
+	}
+	for (size_t at = 0; stream *s = first ? nullptr : next_stream(dev, &at);) {
+		first = load_relaxed(&s->stopped) ? call_group_wait(s, until) : 0;
+		stream_unref(s);
+	}
+	return first;
+}
+
+int device_sync(device *dev, deadline until)
+{
+	int err = 0;
+
+	for (size_t at = 0; stream *s = err ? nullptr : next_stream(dev, &at);) {
+		err = stream_wait(s, until);
+		stream_unref(s);
+	}
+	memory_reclaim();
+	return err;
+}
+
+int device_peek_error(device *dev)
+{
+	int err = 0;
+
+	for (size_t at = 0; stream *s = err ? nullptr : next_stream(dev, &at);) {
+		err = peek_error(s, true);
+		stream_unref(s);
+	}
+	return err;
+}
+
+} // namespace usdma::core

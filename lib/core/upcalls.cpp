@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What each floor asks of those above it: the one place that knows both. */
+#include "lib/core/channel/wait.h"
+#include "lib/core/copy/copy.h"
+#include "lib/core/memory/memory.h"
+#include "lib/core/open.h"
+#include "lib/core/stream/fault.h"
+#include "lib/core/stream/recover.h"
+
+namespace usdma::core {
+
+constinit const device_upcalls device_up = {.open = device_open, .close = device_close};
+constinit const memory_upcalls memory_up = {.queue_epoch = queue_epoch, .queue_done = queue_done, .zero = zero_device, .alive = device_alive};
+constinit const channel_upcalls channel_up = {.check_fault = lane_check_fault, .watch = watch_all, .alive = device_alive};
+
+} // namespace usdma::core

@@ -82,7 +82,7 @@ static constexpr kind_rule rules[3][3] = {
 };
 
 /* Pageable memory on a side: waits for the stream, copies, and returns when it is done. */
-static aclError copy_pageable(const char *call, core::stream *s, const core::ends &e, void *dst, const void *src,
+static aclError memcpy_pageable(const char *call, core::stream *s, const core::ends &e, void *dst, const void *src,
 			      size_t count, u32 kind)
 {
 	const kind_rule &rule = rules[size_t(e.src.cls)][size_t(e.dst.cls)];
@@ -106,7 +106,7 @@ static aclError copy_pageable(const char *call, core::stream *s, const core::end
 }
 
 /* kind 5: src is read before it returns, so the caller may reuse or free it at once. */
-static aclError copy_buffered(const char *call, core::stream *s, void *dst, const void *src, size_t count)
+static aclError memcpy_buffered(const char *call, core::stream *s, void *dst, const void *src, size_t count)
 {
 	const core::ends e = core::locate_ends(dst, src);
 	int err;
@@ -122,10 +122,10 @@ static aclError copy_buffered(const char *call, core::stream *s, void *dst, cons
 }
 
 /*
- * The fast path: all the checks of copy_checked() hold, and both ends lie where this thread was before.  1: they may not,
+ * The fast path: all the checks of memcpy_checked() hold, and both ends lie where this thread was before.  1: they may not,
  * and nothing was done.
  */
-static inline __attribute__((always_inline)) int copy_quick(void *dst, size_t max, const void *src, size_t count, u32 kind,
+static inline __attribute__((always_inline)) int try_known(void *dst, size_t max, const void *src, size_t count, u32 kind,
 							    aclrtStream stream)
 {
 	const core::read_section in;
@@ -134,11 +134,11 @@ static inline __attribute__((always_inline)) int copy_quick(void *dst, size_t ma
 	if (unlikely(!c || (stream && !stream_live(stream)) || count > max || kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE || dst == src))
 		return 1;
 	core::stream *s = stream ? as_stream(stream) : c->deflt;
-	return likely(owner_of(s) == c) ? core::copy_remembered(s, dst, src, count) : 1;
+	return likely(owner_of(s) == c) ? core::copy_known_device(s, dst, src, count) : 1;
 }
 
 /* The order of the checks is the interface's. */
-[[gnu::noinline]] static aclError copy_checked(const char *call, void *dst, size_t max, const void *src, size_t count, u32 kind,
+[[gnu::noinline]] static aclError memcpy_checked(const char *call, void *dst, size_t max, const void *src, size_t count, u32 kind,
 					       aclrtStream stream)
 {
 	held_stream s;
@@ -153,11 +153,11 @@ static inline __attribute__((always_inline)) int copy_quick(void *dst, size_t ma
 		if (const aclError err = get_any_stream(call, nullptr, &s))
 			return err;
 	if (kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE)
-		return copy_buffered(call, s, dst, src, count);
+		return memcpy_buffered(call, s, dst, src, count);
 	const core::ends e = core::locate_ends(dst, src);
 	if (core::is_pageable(e))
 		return nowhere(e.dst) || nowhere(e.src) ? lost_place(call, e, dst, src)
-							: copy_pageable(call, s, e, dst, src, count, kind);
+							: memcpy_pageable(call, s, e, dst, src, count, kind);
 	if (e.dst.cls == core::mem_class::host && e.src.cls == core::mem_class::host)
 		return host_to_host(call);
 	if (dst == src)
@@ -170,13 +170,13 @@ static inline __attribute__((always_inline)) int copy_quick(void *dst, size_t ma
 }
 
 /* Everything behind the checks that need no stream. */
-static inline __attribute__((always_inline)) aclError copy_async(const char *call, void *dst, size_t max, const void *src,
+static inline __attribute__((always_inline)) aclError memcpy_async(const char *call, void *dst, size_t max, const void *src,
 								  size_t count, u32 kind, aclrtStream stream)
 {
-	const int err = copy_quick(dst, max, src, count, kind, stream);
+	const int err = try_known(dst, max, src, count, kind, stream);
 
 	if (unlikely(err > 0))
-		return copy_checked(call, dst, max, src, count, kind, stream);
+		return memcpy_checked(call, dst, max, src, count, kind, stream);
 	self.tasks++;
 	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, core::locate_ends(dst, src));
 }
@@ -202,7 +202,7 @@ aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t cou
 		return ACL_SUCCESS;
 	if (unlikely(!dst || !src || u32(kind) > ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE))
 		return bad_copy(__func__, dst, src, kind);
-	return copy_async(__func__, dst, destMax, src, count, kind, stream);
+	return memcpy_async(__func__, dst, destMax, src, count, kind, stream);
 }
 
 aclError aclrtMemcpyAsyncWithCondition(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
@@ -212,7 +212,7 @@ aclError aclrtMemcpyAsyncWithCondition(void *dst, size_t destMax, const void *sr
 		return ACL_SUCCESS;
 	if (!dst || !src || u32(kind) > ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE)
 		return bad_copy(__func__, dst, src, kind);
-	return copy_async(__func__, dst, destMax, src, count, kind, stream);
+	return memcpy_async(__func__, dst, destMax, src, count, kind, stream);
 }
 
 int32_t rtMemcpyAsyncWithoutCheckKind(void *dst, uint64_t destMax, const void *src, uint64_t cnt, uint32_t, void *stm)
@@ -221,7 +221,7 @@ int32_t rtMemcpyAsyncWithoutCheckKind(void *dst, uint64_t destMax, const void *s
 		return ACL_SUCCESS;
 	if (!dst || !src)
 		return bad_copy(__func__, dst, src, 0);
-	return copy_async(__func__, dst, destMax, src, cnt, ACL_MEMCPY_DEFAULT, stm);
+	return memcpy_async(__func__, dst, destMax, src, cnt, ACL_MEMCPY_DEFAULT, stm);
 }
 
 aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind)

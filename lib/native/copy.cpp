@@ -27,16 +27,16 @@ static_assert(USDMA_GEQ == int(dma::compare::geq) && USDMA_NOR == int(dma::compa
 }
 
 /* Most copies end inside the section.  What is not as usual is done outside of it, for it may block. */
-static inline int copy_quick(usdma_stream *stream, void *dst, const void *src, size_t len)
+static inline int try_known(usdma_stream *stream, void *dst, const void *src, size_t len)
 {
 	const core::read_section in;
 
-	return likely(in && core::stream_valid(stream)) ? core::copy_quick(core::stream_of(stream), dst, src, len) : 1;
+	return likely(in && core::stream_valid(stream)) ? core::copy_known(core::stream_of(stream), dst, src, len) : 1;
 }
 
 int usdma_copy(usdma_stream *stream, void *dst, const void *src, size_t len)
 {
-	const int err = copy_quick(stream, dst, src, len);
+	const int err = try_known(stream, dst, src, len);
 
 	return likely(err <= 0) ? err : copy_slow(stream, dst, src, len);
 }

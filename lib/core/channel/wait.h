@@ -23,24 +23,6 @@ inline bool lane_done(const lane *l, u64 seq)
 	return dma::completed(l->ch) >= seq;
 }
 
-/*
- * After the doorbell, with the lock held.  What was posted must be visible before this look at whether the device
- * sleeps.  The device sets asleep, then looks at the ring: one of the two sees the other.
- */
-[[gnu::always_inline]] inline void lane_wake(lane *l)
-{
-	dma::channel *const ch = l->ch;
-
-	if (likely(ch->asleep_ordered))
-		barrier_light();
-	else
-		barrier_full();
-	if (unlikely(load_relaxed(ch->asleep))) {
-		ch->ops->wake(ch);
-		__atomic_fetch_add(&l->count->wakes, 1, __ATOMIC_RELAXED);
-	}
-}
-
 /* Its ring waits for something outside, perhaps for what this very thread will do next. */
 inline bool lane_in_wait(const lane *l)
 {

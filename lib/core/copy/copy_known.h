@@ -38,7 +38,7 @@ struct copy_words {
 }
 
 /* Inside a read section that saw the stream alive.  1: it is another one, and nothing was done. */
-[[gnu::always_inline]] inline int copy_quick(stream *s, void *dst, const void *src, u64 len)
+[[gnu::always_inline]] inline int copy_known(stream *s, void *dst, const void *src, u64 len)
 {
 	copy_words c;
 

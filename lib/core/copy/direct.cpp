@@ -59,7 +59,7 @@ int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u
 	return copy_pieces(s, e, d, f, len, flags);
 }
 
-int copy_remembered(stream *s, void *dst, const void *src, u64 len)
+int copy_known_device(stream *s, void *dst, const void *src, u64 len)
 {
 	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
 	copy_words c;

@@ -350,9 +350,8 @@ static bool wait_in_ring(stream *s, record *r)
 	q.a = r->seq;
 	q.cookie = reinterpret_cast<u64>(s);
 	std::lock_guard guard(l->lock);
-	if (s->gated || s->stopped || l->ch->ops->post(l->ch, &q, 1) != 1)
+	if (s->gated || s->stopped || !stream_post(s, &q, 1))
 		return false;
-	stream_note_posted(s, &q, 1);
 	__atomic_add_fetch(&r->ring_waits, 1, __ATOMIC_RELAXED);
 	return true;
 }

@@ -48,14 +48,9 @@ static bool all_before(const stream *s)
 
 static outcome run_request(stream *s, task &t)
 {
-	lane *l = s->ln;
-
 	if (t.req.op == dma::opcode::copy && t.req.len > s->plain_len && stripe_post(s, t.req))
 		return outcome::done;
-	if (l->ch->ops->post(l->ch, &t.req, 1) != 1)
-		return outcome::later;
-	stream_note_posted(s, &t.req, 1);
-	return outcome::done;
+	return stream_post(s, &t.req, 1) ? outcome::done : outcome::later;
 }
 
 static void finish_check(task &t)
@@ -120,18 +115,14 @@ static outcome run_gate_check(stream *s, task &t)
  */
 static bool place_marker(stream *s)
 {
-	lane *l = s->ln;
 	dma::request q;
 
-	if (config_get().coalesce_count <= 1 || lane_done(l, s->last))
+	if (config_get().coalesce_count <= 1 || lane_done(s->ln, s->last))
 		return false;
 	q.op = dma::opcode::nop;
 	q.flags = dma::flag_interrupt;
 	q.cookie = reinterpret_cast<u64>(s);
-	if (l->ch->ops->post(l->ch, &q, 1) != 1)
-		return false;
-	stream_note_posted(s, &q, 1);
-	return true;
+	return stream_post(s, &q, 1) == 1;
 }
 
 static outcome run_call(stream *s, task &t)

@@ -205,9 +205,8 @@ bool record_place(record *r, stream *s)
 		q.dst = at.dma;
 		q.len = sizeof(u64);
 		q.cookie = reinterpret_cast<u64>(s);
-		if (l->ch->ops->post(l->ch, &q, 1) != 1)
+		if (!stream_post(s, &q, 1))
 			return false;
-		stream_note_posted(s, &q, 1);
 	}
 	r->ln = l;
 	r->dev = l->dev;

@@ -4,7 +4,7 @@
 
 #include "lib/core/channel/lanes.h"
 #include "lib/core/stream/task.h"
-#include "lib/core/base/trace.h"
+#include "lib/core/channel/submit.h"
 #include "lib/core/channel/wait.h"
 
 #include <algorithm>
@@ -133,16 +133,10 @@ static dma::request wait_for(const stream *s, const lane *l, u64 seq)
 	return q;
 }
 
-/* There is room: it was looked for. */
+/* There is room: it was looked for.  None of them is a copy of its own. */
 static void post(lane *l, const dma::request *r, u32 n)
 {
-	l->ch->ops->post(l->ch, r, n);
-	trace_submit(l->ch, n);
-	l->ch->ops->doorbell(l->ch);
-	trace_doorbell(l->ch);
-	store_relaxed(&l->count->doorbells, l->count->doorbells + 1);
-	store_relaxed(&l->count->requests, l->count->requests + n);
-	lane_wake(l);
+	lane_submit(l, r, n, [](unsigned) {});
 }
 
 /* With the helper's lock held, which it gives up. */
@@ -190,10 +184,7 @@ static u64 post_own(stream *s, const dma::request &r)
 
 	/* Told at once, not with the end of the part behind it. */
 	q[0].flags = dma::flag_complete;
-	if (s->ln->ch->ops->post(s->ln->ch, busy ? q : q + 1, busy ? 2 : 1) == 0)
-		return 0;
-	stream_note_posted(s, busy ? q : q + 1, busy ? 2 : 1);
-	return busy ? after : 0;
+	return stream_post(s, busy ? q : q + 1, busy ? 2 : 1) && busy ? after : 0;
 }
 
 static void join(stream *s, const crew &c, const u64 *seq)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Into the ring while nothing gates the stream, else into its queue. */
 #include "driver/base/error.h"
-#include "lib/core/base/trace.h"
+#include "lib/core/channel/submit.h"
 #include "lib/core/channel/wait.h"
 #include "lib/core/stream/stripe.h"
 #include "lib/core/stream/task.h"
@@ -13,46 +13,41 @@ static inline u64 bytes_of(const dma::request &r)
 	return likely(r.op == dma::opcode::copy) ? r.len : r.op == dma::opcode::copy_2d ? r.len * r.height : 0;
 }
 
-/* For n requests that the device is told of; with the lane's lock held. */
-[[gnu::always_inline]] static inline void count_posted(stream *s, lane *l, u64 n, u64 copies, u64 bytes)
+/* With the lane's lock held. */
+[[gnu::always_inline]] static inline void count_copies(stream *s, lane *l, u64 copies, u64 bytes)
 {
 	lane_counters *const count = l->count;
 
-	store_relaxed(&count->doorbells, count->doorbells + 1);
-	store_relaxed(&count->requests, count->requests + n);
 	store_relaxed(&count->copies, count->copies + copies);
 	store_relaxed(&count->bytes, count->bytes + bytes);
 	store_relaxed(&s->copies, s->copies + copies);
 	store_relaxed(&s->bytes, s->bytes + bytes);
 }
 
-/*
- * The doorbell, the counters and the wake-up for n requests just posted; with the lane's lock held.
- */
-[[gnu::always_inline]] static inline void note_posted(stream *s, lane *l, const dma::request *r, size_t n)
+[[gnu::always_inline]] static inline void note_posted(stream *s, lane *l, const dma::request *r, unsigned n)
 {
-	dma::channel *const ch = l->ch;
 	u64 bytes = 0, copies = 0;
 
-	trace_submit(ch, n);
-	ch->ops->doorbell(ch);
-	trace_doorbell(ch);
-	store_relaxed(&s->last, ch->posted);
-	for (size_t i = 0; i < n; i++) {
+	store_relaxed(&s->last, l->ch->posted);
+	for (unsigned i = 0; i < n; i++) {
 		const u64 b = bytes_of(r[i]);
 
 		bytes += b;
 		copies += b != 0;
 	}
-	count_posted(s, l, n, copies, bytes);
+	count_copies(s, l, copies, bytes);
 	if (unlikely(r->op == dma::opcode::wait))
-		store_relaxed(&l->wait_seq, ch->posted);
-	lane_wake(l);
+		store_relaxed(&l->wait_seq, l->ch->posted);
 }
 
-void stream_note_posted(stream *s, const dma::request *r, size_t n)
+[[gnu::always_inline]] static inline unsigned post(stream *s, lane *l, const dma::request *r, size_t n)
 {
-	note_posted(s, s->ln, r, n);
+	return lane_submit(l, r, n, [&](unsigned done) { note_posted(s, l, r, done); });
+}
+
+unsigned stream_post(stream *s, const dma::request *r, size_t n)
+{
+	return post(s, s->ln, r, n);
 }
 
 /* Waits until a good part of the ring is free, so that a busy submitter is not woken for each slot. */
@@ -96,9 +91,7 @@ static posting post_some(stream *s, const dma::request *r, size_t n, unsigned *d
 		return posting::refused;
 	if (s->gated)
 		return posting::gated;
-	*done = l->ch->ops->post(l->ch, r, unsigned(std::min<size_t>(n, l->ch->ring_size)));
-	if (*done)
-		note_posted(s, l, r, *done);
+	*done = post(s, l, r, n);
 	return posting::done;
 }
 
@@ -139,17 +132,13 @@ static int submit_rest(stream *s, const dma::request *r, size_t n, size_t *at)
 int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted)
 {
 	lane *l = s->ln;
-	dma::channel *ch = l->ch;
-	unsigned done;
 
 	l->lock.lock();
 	if (unlikely(s->gated | s->stopped)) {
 		l->lock.unlock();
 		return submit_slow(s, r, n, 0, posted);
 	}
-	done = ch->ops->post(ch, r, unsigned(std::min<size_t>(n, ch->ring_size)));
-	if (likely(done))
-		note_posted(s, l, r, done);
+	const unsigned done = post(s, l, r, n);
 	l->lock.unlock_light();
 	return likely(done == n) ? 0 : submit_slow(s, r, n, done, posted);
 }
@@ -157,17 +146,12 @@ int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted)
 /* With the lane's lock held. */
 [[gnu::always_inline]] static inline bool post_copy(stream *s, lane *l, u32 spaces, u64 src, u64 dst, u64 len)
 {
-	dma::channel *ch = l->ch;
+	const auto count = [&] {
+		store_relaxed(&s->last, l->ch->posted + 1);
+		count_copies(s, l, 1, len);
+	};
 
-	if (unlikely((s->gated | s->stopped) || ch->posted == ch->room_to || !ch->ops->submit_copy))
-		return false;
-	count_posted(s, l, 1, 1, len);
-	ch->ops->submit_copy(ch, spaces, src, dst, len, reinterpret_cast<u64>(s));
-	trace_submit(ch, 1);
-	trace_doorbell(ch);
-	store_relaxed(&s->last, ch->posted);
-	lane_wake(l);
-	return true;
+	return likely(!(s->gated | s->stopped)) && lane_submit_copy(l, spaces, src, dst, len, reinterpret_cast<u64>(s), count);
 }
 
 /* The lock is another thread's, or several use it. */

@@ -60,8 +60,8 @@ bool stream_advance(stream *s);
 /* Drops all that is queued; with the lane's lock held. Its calls are made, after those that the pump still has. */
 void stream_drop_queue(stream *s);
 void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq);
-/* Doorbell and counters after n requests were posted; with the lane's lock held. */
-void stream_note_posted(stream *s, const dma::request *r, size_t n);
+/* As many of n requests as fit now, with the lane's lock held: that many. */
+unsigned stream_post(stream *s, const dma::request *r, size_t n);
 /* Back to never recorded. */
 void event_forget_record(event *e);
 /* Errors that end a call at once: stopped, dead. */

@@ -90,7 +90,7 @@ int clients::judge(int status, bool killed)
 	if (WIFEXITED(status) && !WEXITSTATUS(status))
 		return 0;
 	if (killed) {
-		log_warn("a client's process did not end in time, and was killed");
+		log_warn_limited("a client's process did not end in time, and was killed");
 		return 0;
 	}
 	if (sig == SIGKILL && may_die())
@@ -115,7 +115,7 @@ int clients::serve(unique_fd client, int stop_fd)
 		serve_alone(p);
 	/* What is wanting may be there for the next one. */
 	if (err == -EAGAIN || err == -ENOMEM || err == -EMFILE || err == -ENFILE) {
-		log_warn("client turned away: %s", error_text());
+		log_warn_limited("client turned away: %s", error_text());
 		return 0;
 	}
 	if (!err)

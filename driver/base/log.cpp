@@ -2,6 +2,7 @@
 #include "driver/base/log.h"
 
 #include "driver/base/cancel.h"
+#include "driver/base/clock.h"
 #include "driver/base/printable.h"
 
 #include <cstdarg>
@@ -11,7 +12,7 @@
 namespace usdma {
 
 static int level_now = int(log_level::warn);
-static constinit std::mutex sink_lock;
+static constinit std::mutex sink_lock, limit_lock;
 static log_sink sink_now;
 static void *sink_arg;
 
@@ -45,14 +46,11 @@ void log_set_sink(log_sink sink, void *arg)
 	sink_arg = arg;
 }
 
-void log_write(log_level level, const char *fmt, ...)
+[[gnu::format(printf, 2, 0)]] static void write_line(log_level level, const char *fmt, va_list ap)
 {
 	char line[512];
-	va_list ap;
 
-	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
-	va_end(ap);
 	make_printable(line);
 	const no_cancel quiet;
 	std::lock_guard guard(sink_lock);
@@ -60,6 +58,45 @@ void log_write(log_level level, const char *fmt, ...)
 		sink_now(level, line, sink_arg);
 	else
 		fprintf(stderr, "usdma: %s: %s\n", level_name(level), line);
+}
+
+void log_write(log_level level, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	write_line(level, fmt, ap);
+	va_end(ap);
+}
+
+bool log_may(log_limit *l, u64 now, u32 *left_out)
+{
+	std::lock_guard guard(limit_lock);
+
+	if (!l->written || now - l->since >= log_limit::window_ns)
+		l->since = now, l->written = 0;
+	if (l->written >= log_limit::lines) {
+		l->left_out++;
+		return false;
+	}
+	l->written++;
+	*left_out = l->left_out;
+	l->left_out = 0;
+	return true;
+}
+
+void log_write_limited(log_limit *l, log_level level, const char *fmt, ...)
+{
+	u32 left_out;
+	va_list ap;
+
+	if (!log_may(l, now_ns(), &left_out))
+		return;
+	if (left_out)
+		log_write(level, "%u more lines like the next one were left out", left_out);
+	va_start(ap, fmt);
+	write_line(level, fmt, ap);
+	va_end(ap);
 }
 
 } // namespace usdma

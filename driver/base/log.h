@@ -18,6 +18,20 @@ void log_set_sink(log_sink sink, void *arg); /* nullptr: the default */
 [[gnu::format(printf, 2, 3), gnu::cold]] void log_write(log_level level, const char *fmt, ...);
 
 bool log_wants(log_level level);
+
+/*
+ * For what a peer can cause as often as it likes: so many lines in so long from one place of the code.  The first line
+ * after that tells how many were left out.
+ */
+struct log_limit {
+	static constexpr u32 lines = 10;
+	static constexpr u64 window_ns = 10 * 1000 * u64(1000000);
+	u64 since = 0;
+	u32 written = 0, left_out = 0;
+};
+/* *left_out: the lines since the last one that was written.  Any thread. */
+bool log_may(log_limit *l, u64 now, u32 *left_out);
+[[gnu::format(printf, 3, 4), gnu::cold]] void log_write_limited(log_limit *l, log_level level, const char *fmt, ...);
 #pragma GCC visibility pop
 
 #define usdma_log(level, ...)                                                                                          \
@@ -27,6 +41,12 @@ bool log_wants(log_level level);
 	} while (0)
 #define log_error(...) usdma_log(::usdma::log_level::error, __VA_ARGS__)
 #define log_warn(...) usdma_log(::usdma::log_level::warn, __VA_ARGS__)
+#define log_warn_limited(...)                                                                                          \
+	do {                                                                                                           \
+		static constinit ::usdma::log_limit limit_;                                                            \
+		if (::usdma::log_wants(::usdma::log_level::warn))                                                      \
+			::usdma::log_write_limited(&limit_, ::usdma::log_level::warn, __VA_ARGS__);                    \
+	} while (0)
 #define log_info(...) usdma_log(::usdma::log_level::info, __VA_ARGS__)
 #define log_debug(...) usdma_log(::usdma::log_level::debug, __VA_ARGS__)
 

@@ -116,7 +116,7 @@ static bool may_come(int sock)
 		return false;
 	if (peer.uid == geteuid() || peer.uid == 0)
 		return true;
-	log_warn("a client of user %u is turned away: the server runs as %u", peer.uid, geteuid());
+	log_warn_limited("a client of user %u is turned away: the server runs as %u", peer.uid, geteuid());
 	return false;
 }
 

@@ -38,7 +38,7 @@ static int refuse(int err)
 {
 	if (err != -ENOMEM && err != -EMFILE && err != -ENFILE && err != -EAGAIN)
 		return err;
-	log_warn("client turned away: %s", error_text());
+	log_warn_limited("client turned away: %s", error_text());
 	return 0;
 }
 
@@ -57,7 +57,7 @@ int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wr
 		return refuse(err);
 	server link(std::move(client), *model);
 	if (link.serve(stop_fd))
-		log_warn("client dropped: %s", error_text());
+		log_warn_limited("client dropped: %s", error_text());
 	/* Units first: they use the link until they end. */
 	model.reset();
 	return 0;

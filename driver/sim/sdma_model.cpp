@@ -39,7 +39,7 @@ void sdma_model::quiet()
 	for (u32 i = 0; channels_ && i < cfg_.channels; i++)
 		channels_[i].forget_memory();
 	if (m_.space.unmap_all())
-		log_warn("%s", error_text());
+		log_warn_limited("%s", error_text());
 	m_.irqs.clear(0, m_.irqs.count());
 	error_.reset();
 }

@@ -260,7 +260,7 @@ int sdma_model::enable(hw_channel &ch)
 		wrong = setup_error(ch.regs);
 	if (!wrong)
 		return unit_of(ch.index).command(&ch, chan_cmd_enable);
-	log_warn("sim: channel %u does not start: %s", ch.index, wrong);
+	log_warn_limited("sim: channel %u does not start: %s", ch.index, wrong);
 	store_release(&ch.state, u32(chan_state_error));
 	return 0;
 }

@@ -294,7 +294,7 @@ void unit::revalidate()
 
 void unit::lose_ring(hw_channel &ch, const char *why)
 {
-	log_warn("sim: channel %u: its ring or status block %s", ch.index, why);
+	log_warn_limited("sim: channel %u: its ring or status block %s", ch.index, why);
 	store_release(&ch.state, u32(chan_state_error));
 	wind_up(ch);
 }
@@ -519,7 +519,7 @@ void unit::enable(hw_channel &ch, const channel_regs &regs)
 		return;
 	start_registers(ch, regs);
 	if (!resolve_control(ch) && !resolve_far(ch)) {
-		log_warn("sim: channel %u: its ring or status block is not wholly mapped with the rights it needs", ch.index);
+		log_warn_limited("sim: channel %u: its ring or status block is not wholly mapped with the rights it needs", ch.index);
 		ch.forget_memory();
 		store_release(&ch.state, u32(chan_state_error));
 		return;

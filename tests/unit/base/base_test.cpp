@@ -236,6 +236,38 @@ static void log_levels(void **)
 	assert_string_equal(lines[0].c_str(), "said 1");
 }
 
+/* What a peer causes a thousand times fills no disk; what was left out is told. */
+static void log_limits(void **)
+{
+	std::vector<std::string> lines;
+
+	log_set_sink([](log_level, const char *text, void *arg) {
+		static_cast<std::vector<std::string> *>(arg)->push_back(text);
+	}, &lines);
+	for (int i = 0; i < 1000; i++)
+		log_warn_limited("client %d", i);
+	log_set_sink(nullptr, nullptr);
+	assert_int_equal(lines.size(), log_limit::lines);
+	assert_string_equal(lines.back().c_str(), "client 9");
+}
+
+static void log_limit_windows(void **)
+{
+	log_limit l;
+	u32 left_out = 0;
+	u64 now = 5;
+
+	for (u32 i = 0; i < log_limit::lines; i++)
+		assert_true(log_may(&l, now, &left_out) && !left_out);
+	for (u32 i = 0; i < 3; i++)
+		assert_false(log_may(&l, now + log_limit::window_ns - 1, &left_out));
+	now += log_limit::window_ns;
+	assert_true(log_may(&l, now, &left_out));
+	assert_int_equal(left_out, 3);
+	assert_true(log_may(&l, now, &left_out));
+	assert_int_equal(left_out, 0);
+}
+
 static void lock_excludes(void **)
 {
 	constexpr int threads = 4, turns = 20000;
@@ -341,6 +373,7 @@ int main()
 		cmocka_unit_test(texts_of_chance),
 		cmocka_unit_test(errors_and_logs_for_terminals),
 		cmocka_unit_test(log_levels),	    cmocka_unit_test(lock_excludes),
+		cmocka_unit_test(log_limits),	    cmocka_unit_test(log_limit_windows),
 		cmocka_unit_test(lock_tries),	    cmocka_unit_test(futex_waits),
 		cmocka_unit_test(deadlines),	    cmocka_unit_test(deadlines_far),
 		cmocka_unit_test(fds_are_owned),

@@ -34,6 +34,7 @@ public:
 	void cpus();
 	void spin();
 	void direct_store();
+	void bounce_stores();
 	void staging();
 	void stripe();
 	void huge_pages();
@@ -256,6 +257,12 @@ void calibration::stripe()
 	one("stripe", {"0", "1M", "4M"}, args + (m_.own_device ? " --engines 2" : ""), fmt::format("16M on {} engines", n).c_str());
 }
 
+void calibration::bounce_stores()
+{
+	one("bounce_stores", {"auto", "cached", "nontemporal"}, "-w page-h2d,page-d2h -s 32M --seconds 0.1 --repeats 3 --cold-bytes 64M --cold",
+	    "pageable 32M");
+}
+
 void calibration::huge_pages()
 {
 	one("huge_pages", {"off", "advise"}, "-w h2d,d2h -s 1M -d 8 --seconds 0.1 --cold-bytes 128M --cold", "1M, 8 in flight, cold");
@@ -297,6 +304,7 @@ int run_calibration(const options &o, const machine &m)
 	c.spin();
 	c.direct_store();
 	c.staging();
+	c.bounce_stores();
 	c.stripe();
 	c.huge_pages();
 	if (!o.json.empty()) {

@@ -30,6 +30,9 @@ enum class wait_mode : u8 { poll, interrupt, hybrid };
 /* Pages of 2 MiB: reserved ones where there are some, else those that the kernel makes; never; only the latter; only the former. */
 enum class huge_mode : u8 { automatic, off, advise, require };
 
+/* How staging buffers are written: left in the caches for the other side, past them, or by the length of the copy. */
+enum class store_mode : u8 { automatic, cached, nontemporal };
+
 /* When device memory that may hold another user's data is cleared. */
 enum class clear_mode : u8 { never, alloc, open, close };
 
@@ -53,6 +56,7 @@ struct config {
 	u64 stripe = 0;
 	u64 bounce_chunk = 512 * KiB;
 	u32 bounce_count = 8;
+	store_mode bounce_stores = store_mode::automatic;
 	u64 direct_store_max = 4 * KiB;
 	u64 host_arena = 32 * MiB;
 	huge_mode huge_pages = huge_mode::automatic;

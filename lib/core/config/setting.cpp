@@ -2,7 +2,6 @@
 /* The table of settings. */
 #include "lib/core/config/setting.h"
 
-
 #include <algorithm>
 #include <cctype>
 #include <cstring>
@@ -63,6 +62,7 @@ static constexpr setting table[] = {
 	size<&config::stripe>("stripe", 0, u64(1) << 40, "copies between pinned and device memory from this size on are spread over a device's engines; 0: none are"),
 	size<&config::bounce_chunk>("bounce_chunk", 4 * KiB, GiB, "one staging buffer of a pageable copy"),
 	number<&config::bounce_count>("bounce_count", 2, 64, "", "staging buffers of one pageable copy"),
+	choice<&config::bounce_stores>("bounce_stores", "auto cached nontemporal", "how staging buffers are written: nontemporal for copies longer than all of them, into the caches, or past them"),
 	size<&config::direct_store_max>("direct_store", 0, GiB, "pageable copies up to this size are stored by the CPU through the BAR; 0: none are"),
 	size<&config::host_arena>("host_arena", 64 * KiB, 64 * GiB, "pinned host memory is taken from the system in pieces of this size"),
 	choice<&config::huge_pages>("huge_pages", "auto off advise require", "pages of 2 MiB for pinned and device memory: reserved ones if there are some, never, if the kernel makes some, or only reserved ones"),

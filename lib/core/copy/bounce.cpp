@@ -3,7 +3,6 @@
 #include "lib/core/copy/internal.h"
 
 #include "driver/base/cancel.h"
-#include "driver/base/clock.h"
 #include "driver/base/copy.h"
 #include "driver/base/error.h"
 #include "lib/core/base/section.h"
@@ -88,7 +87,7 @@ static void fill(u8 *mem, const u8 *src, u64 n, bool past)
 }
 
 /* Host → device: fill a buffer while the engine reads the ones before it. */
-static int pump_in(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *src, u64 len, deadline until)
+static int stage_in(stream *s, staging &st, bool past, u8 *dst, const u8 *src, u64 len, deadline until)
 {
 	int err = 0;
 
@@ -99,9 +98,7 @@ static int pump_in(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *sr
 		err = b.busy ? wait_piece(s, b.seq, until) : 0;
 		if (err)
 			break;
-		if (i && i % st.count == 0)
-			way.lap(now_ns());
-		fill(b.mem, src + off, n, way.past());
+		fill(b.mem, src + off, n, past);
 		err = submit_piece(s, dst + off, b.mem, n, &b.seq);
 		b.busy = true;
 	}
@@ -117,9 +114,9 @@ static void empty(u8 *dst, const u8 *mem, u64 n)
 }
 
 /* Device → host: keep all buffers on the way, empty them in order. */
-static int pump_out(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *src, u64 len, deadline until)
+static int stage_out(stream *s, staging &st, bool past, u8 *dst, const u8 *src, u64 len, deadline until)
 {
-	const auto flags = [&way] { return way.past() ? u8(0) : u8(dma::flag_cache); };
+	const u8 flags = past ? u8(0) : u8(dma::flag_cache);
 	u64 asked = 0;
 	int err = 0;
 
@@ -128,7 +125,7 @@ static int pump_out(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *s
 	for (u64 i = 0; i < st.count && asked < len && !err; i++) {
 		const u64 n = std::min(len - asked, st.chunk);
 
-		err = submit_piece(s, st.at(i).mem, src + asked, n, &st.at(i).seq, flags());
+		err = submit_piece(s, st.at(i).mem, src + asked, n, &st.at(i).seq, flags);
 		asked += n;
 	}
 	for (u64 off = 0, i = 0; off < len && !err; off += st.chunk, i++) {
@@ -137,13 +134,11 @@ static int pump_out(stream *s, staging &st, hand_over &way, u8 *dst, const u8 *s
 		err = wait_piece(s, b.seq, until);
 		if (err)
 			break;
-		if (i && i % st.count == 0)
-			way.lap(now_ns());
 		empty(dst + off, b.mem, std::min(len - off, st.chunk));
 		if (asked >= len)
 			continue;
 		const u64 n = std::min(len - asked, st.chunk);
-		err = submit_piece(s, b.mem, src + asked, n, &b.seq, flags());
+		err = submit_piece(s, b.mem, src + asked, n, &b.seq, flags);
 		asked += n;
 	}
 	return err;
@@ -173,25 +168,12 @@ static int relay(stream *from, stream *to, u8 *near, u8 *far, u64 chunk, u8 *dst
 
 /* ---- the ways --------------------------------------------------------------------------------------- */
 
-/* Each copy learns by itself; of several at a time the last one's is kept. */
-static hand_over way_of(device *dev, bool in)
+/* How the buffers of a copy of len bytes are written.  A copy that fits in them leaves in the caches what is used next. */
+static bool nontemporal(const staging &st, u64 len)
 {
-	std::lock_guard guard(dev->idle_lock);
+	const store_mode mode = config_get().bounce_stores;
 
-	return dev->handing[in];
-}
-
-static void keep_way(device *dev, bool in, const hand_over &way)
-{
-	std::lock_guard guard(dev->idle_lock);
-
-	dev->handing[in] = way;
-}
-
-/* How often the first buffer is used again. */
-static u64 laps_of(const staging &st, u64 len)
-{
-	return st.count ? (len - 1) / st.chunk / st.count : 0;
+	return mode == store_mode::nontemporal || (mode == store_mode::automatic && len > st.chunk * st.count);
 }
 
 /*
@@ -218,10 +200,8 @@ static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len, deadline 
 	staging st(len, s.get()->dev);
 	if (st.error())
 		return st.error();
-	hand_over way = way_of(s.get()->dev, in);
-	way.begin(now_ns(), laps_of(st, len));
-	err = in ? pump_in(s.get(), st, way, dst, src, len, until) : pump_out(s.get(), st, way, dst, src, len, until);
-	keep_way(s.get()->dev, in, way);
+	const bool past = nontemporal(st, len);
+	err = in ? stage_in(s.get(), st, past, dst, src, len, until) : stage_out(s.get(), st, past, dst, src, len, until);
 	end = settle(s.get(), &st, until);
 	return err ? err : end;
 }

@@ -12,7 +12,6 @@
 #include "lib/core/base/call_count.h"
 #include "lib/core/base/fork.h"
 #include "lib/core/config/config.h"
-#include "lib/core/device/hand_over.h"
 #include "lib/core/base/spin.h"
 #include "lib/core/base/stats.h"
 #include "lib/core/device/stillness.h"
@@ -79,8 +78,7 @@ public:
 	struct stream *idle = nullptr;            /* internal streams for synchronous copies, not in use */
 	struct stream *abandoned = nullptr;       /* those whose call gave up waiting for their work */
 	struct stream *forsaken = nullptr;        /* streams that were left when it was closed */
-	hand_over handing[2];                     /* pageable copies out, in: what was learned */
-	std::mutex idle_lock;                     /* idle, handing */
+	std::mutex idle_lock;                     /* idle, abandoned */
 	std::atomic<int> dead{0};                 /* an errno once the device is lost or hung: ends every wait */
 	u64 opened_ns = 0;
 	u64 opening = 0;                          /* the number of this opening while its lanes are there; atomic */

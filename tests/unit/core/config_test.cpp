@@ -76,7 +76,7 @@ static void every_variable(void **)
 				{"USDMA_HUGE_PAGES", "require"},     {"USDMA_NUMA_NODE", "3"},  {"USDMA_POOL_SIZE", "16M"},
 				{"USDMA_HANG_MS", "123"},      {"USDMA_FIRST_SEQ", "0xfffffff0"}, {"USDMA_IO_URING", "0"},
 				{"USDMA_CLEAR_MEMORY", "open"}, {"USDMA_STRIPE", "2M"},    {"USDMA_LOG", "debug"},
-				{"USDMA_REPLY_MS", "250"}, {"USDMA_TRUST", "no"}});
+				{"USDMA_REPLY_MS", "250"}, {"USDMA_TRUST", "no"}, {"USDMA_BOUNCE_STORES", "nontemporal"}});
 
 	assert_string_equal(c.error.c_str(), "");
 	assert_true(c.wait == core::wait_mode::poll && c.log == log_level::debug && !c.io_uring);
@@ -94,6 +94,7 @@ static void every_variable(void **)
 	assert_int_equal(c.trust, vfio::server_trust::no);
 	assert_int_equal(c.first_seq, 0xfffffff0);
 	assert_int_equal(c.stripe, 2 * MiB);
+	assert_true(c.bounce_stores == core::store_mode::nontemporal);
 }
 
 static void bad_values_are_named(void **)

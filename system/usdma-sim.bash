@@ -11,10 +11,11 @@ _usdma_sim()
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
+	--copy-rows) words="auto 1 2 4" ;;
 	--mem) words="256M 512M 1G 4G" ;;
 	--engines | --channels | --spin-us | --latency-us | --rate | --cpus | --share | --faults | --ready-fd | --listen-fd) return ;;
 	*)
-		words="--socket --control --listen-fd --mem --engines --channels --spin-us --latency-us --rate --cpus --share --any-file --huge --nomem --faults --once
+		words="--socket --control --listen-fd --mem --engines --channels --spin-us --latency-us --rate --cpus --share --any-file --copy-rows --huge --nomem --faults --once
 			--ready-fd --verbose --version --help"
 		;;
 	esac

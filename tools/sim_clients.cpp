@@ -47,7 +47,8 @@ int clients::watch(client_process &p, int stop_fd, bool *killed)
 	bool told = false, left = false;
 
 	for (;;) {
-		pollfd f[4 + sim::console::most_watched] = {{p.over_fd(), 0, 0}, {told ? -1 : stop_fd, POLLIN, 0},
+		pollfd f[4 + sim::console::most_watched] = {{p.over_fd(), 0, 0},
+							    {told ? -1 : stop_fd, POLLIN, 0},
 							    {left ? -1 : p.client_fd(), POLLRDHUP, 0},
 							    {desk_ && !told ? desk_->drop_fd() : -1, POLLIN, 0}};
 		if (const int err = sim::wait_any(f, 4, desk_, until))
@@ -97,7 +98,8 @@ int clients::judge(int status, bool killed)
 		kill(getpid(), SIGKILL);
 	bad_end_ = true;
 	if (sig == SIGSYS)
-		log_error("a client's process made a system call that serving does not take (see the kernel's log), and was ended");
+		log_error("a client's process made a system call that serving does not take (see the kernel's log), "
+			  "and was ended");
 	else if (sig)
 		log_error("a client's process was ended by signal %d", sig);
 	else
@@ -134,7 +136,7 @@ int clients::run(int stop_fd, bool once)
 	while (!err) {
 		unique_fd client;
 
-		err = door_.wait_client(stop_fd, desk_, &client);
+		err = socket_.wait_client(stop_fd, desk_, &client);
 		if (err)
 			break;
 		err = serve(std::move(client), stop_fd);

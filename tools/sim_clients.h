@@ -10,7 +10,10 @@ namespace usdma::tool {
 class clients {
 public:
 	/* desk: nullptr, or the control socket, which is served from here as well. */
-	clients(sim::listener &door, const sim::config &cfg, sim::console *desk) : door_(door), cfg_(cfg), desk_(desk) {}
+	clients(sim::listener &socket, const sim::config &cfg, sim::console *desk)
+		: socket_(socket), cfg_(cfg), desk_(desk)
+	{
+	}
 
 	/*
 	 * Until stop_fd becomes readable, or for one client only.  From a process of one thread, which has entered
@@ -25,7 +28,7 @@ private:
 	int judge(int status, bool killed);
 	bool may_die();
 
-	sim::listener &door_;
+	sim::listener &socket_;
 	const sim::config &cfg_;
 	sim::console *desk_;
 	bool bad_end_ = false;

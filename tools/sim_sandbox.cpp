@@ -39,13 +39,57 @@ bool sandbox_filters()
 
 /* Whatever the arguments.  Memory, threads, waiting, the sockets and descriptors that are there, the end. */
 static constexpr const char *for_all[] = {
-	"munmap", "mremap", "madvise", "mincore", "brk", "memfd_create", "ftruncate", "mlock", "munlock",
-	"futex", "set_robust_list", "rseq", "sched_yield", "sched_setaffinity", "sched_getaffinity", "membarrier",
-	"gettid", "getpid", "geteuid", "set_tid_address", "restart_syscall", "getrandom", "sysinfo", "exit", "exit_group",
-	"rt_sigprocmask", "rt_sigaction", "rt_sigreturn", "sigaltstack",
-	"poll", "ppoll", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "clock_gettime", "clock_nanosleep", "nanosleep", "gettimeofday",
-	"read", "write", "writev", "close", "fstat", "dup", "eventfd2", "lseek",
-	"recvmsg", "sendmsg", "sendto", "shutdown",
+	"munmap",
+	"mremap",
+	"madvise",
+	"mincore",
+	"brk",
+	"memfd_create",
+	"ftruncate",
+	"mlock",
+	"munlock",
+	"futex",
+	"set_robust_list",
+	"rseq",
+	"sched_yield",
+	"sched_setaffinity",
+	"sched_getaffinity",
+	"membarrier",
+	"gettid",
+	"getpid",
+	"geteuid",
+	"set_tid_address",
+	"restart_syscall",
+	"getrandom",
+	"sysinfo",
+	"exit",
+	"exit_group",
+	"rt_sigprocmask",
+	"rt_sigaction",
+	"rt_sigreturn",
+	"sigaltstack",
+	"poll",
+	"ppoll",
+	"epoll_create1",
+	"epoll_ctl",
+	"epoll_wait",
+	"epoll_pwait",
+	"clock_gettime",
+	"clock_nanosleep",
+	"nanosleep",
+	"gettimeofday",
+	"read",
+	"write",
+	"writev",
+	"close",
+	"fstat",
+	"dup",
+	"eventfd2",
+	"lseek",
+	"recvmsg",
+	"sendmsg",
+	"sendto",
+	"shutdown",
 };
 /* Clients come, each gets a process, which is waited for. */
 static constexpr const char *for_parent[] = {
@@ -101,8 +145,8 @@ static int add_common(scmp_filter_ctx f)
 
 static int add_for_parent(scmp_filter_ctx f)
 {
-	static constexpr scmp_datum_t kinds = CLONE_VM | CLONE_NEWNS | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-					      CLONE_NEWUTS | CLONE_NEWCGROUP;
+	static constexpr scmp_datum_t kinds = CLONE_VM | CLONE_NEWNS | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET |
+					      CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
 	const rule rules[] = {
 		/* fork() */
 		{"clone", {0, SCMP_CMP_MASKED_EQ, kinds, 0}},
@@ -123,7 +167,10 @@ static int add_for_child(scmp_filter_ctx f)
 {
 	const scmp_datum_t self = scmp_datum_t(getpid());
 	const rule rules[] = {
-		/* The fault "die"; abort(), and a unit that stands in a write to what its client holds (interrupting.h). */
+		/*
+		 * The fault "die"; abort(), and an engine that is in a write to what its client holds
+		 * (interrupting.h).
+		 */
 		{"kill", {0, SCMP_CMP_EQ, self, 0}},
 		{"tgkill", {0, SCMP_CMP_EQ, self, 0}},
 	};
@@ -162,7 +209,10 @@ int sandbox_leave_files()
 
 	if (version < 1)
 		return 0;
-	/* The first has thirteen rights; later ones add a bit each, of which the second's is refused where it is not known. */
+	/*
+	 * The first has thirteen rights; later ones add a bit each, of which the second's is refused where it
+	 * is not known.
+	 */
 	all.handled_access_fs = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
 	if (version >= 2)
 		all.handled_access_fs |= u64(1) << 13; /* REFER */

@@ -14,7 +14,10 @@ namespace usdma::tool {
 
 /* Before the first thread.  From here on a call that is not on the list fails with EPERM. */
 int sandbox_enter();
-/* For a client's process, which has entered and has one thread: a call that is not on its shorter list ends it (SIGSYS). */
+/*
+ * For a client's process, which has entered and has one thread: a call that is not on its shorter list ends it
+ * (SIGSYS).
+ */
 int sandbox_confine();
 /* No file can be opened, made or removed by its name, where the kernel has Landlock; else nothing happens. */
 int sandbox_leave_files();

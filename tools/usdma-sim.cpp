@@ -32,44 +32,57 @@ struct options {
 void add_setting(CLI::App &app, options &opt, const char *name, const char *key, const char *help)
 {
 	app.add_option_function<std::string>(
-		   name, [&opt, key](const std::string &v) { opt.settings.push_back(std::string(key) + "=" + v); }, help)
-		->type_name(std::string(key) == "cpus" ? "LIST" : std::string(key) == "huge" ? "HOW" : "N");
+		   name, [&opt, key](const std::string &v) { opt.settings.push_back(std::string(key) + "=" + v); },
+		   help)
+		->type_name(std::string(key) == "cpus" ? "LIST" :
+			    std::string(key) == "huge" ? "HOW" :
+							 "N");
 }
 
 void describe(CLI::App &app, options &opt)
 {
 	app.set_version_flag("--version", USDMA_VERSION);
 	CLI::Option_group *where = app.add_option_group("where", "One of these two");
-	where->add_option("--socket", opt.socket, "Path of the UNIX socket to serve (made with mode 0600)")->type_name("PATH");
+	where->add_option("--socket", opt.socket, "Path of the UNIX socket to serve (made with mode 0600)")
+		->type_name("PATH");
 	where->add_option("--listen-fd", opt.listen_fd, "Descriptor of a socket that listens, as systemd passes it (3)")
 		->check(CLI::NonNegativeNumber)
 		->type_name("N");
 	where->require_option(1);
 	add_setting(app, opt, "--mem", "mem", "Device memory, such as 512M or 1G (default 1G)");
-	add_setting(app, opt, "--engines", "engines", "Units that copy at the same time, a thread each (default 2)");
+	add_setting(app, opt, "--engines", "engines", "Engines that copy at the same time, a thread each (default 2)");
 	add_setting(app, opt, "--channels", "channels", "Channels (default 64, at most 1024)");
-	add_setting(app, opt, "--spin-us,--spin", "spin", "Microseconds that an idle unit polls before it sleeps (default 50)");
-	add_setting(app, opt, "--latency-us,--latency", "latency", "Each descriptor takes at least so many microseconds");
-	add_setting(app, opt, "--rate", "rate", "Bytes a second of each unit, such as 500M");
-	add_setting(app, opt, "--cpus", "cpus", "CPUs of the units, such as 2+3");
-	add_setting(app, opt, "--share", "share", "Memory of its own that a client may map at a time (default: a quarter of the machine's)");
+	add_setting(app, opt, "--spin-us,--spin", "spin",
+		    "Microseconds that an idle engine polls before it sleeps (default 50)");
+	add_setting(app, opt, "--latency-us,--latency", "latency",
+		    "Each descriptor takes at least so many microseconds");
+	add_setting(app, opt, "--rate", "rate", "Bytes a second of each engine, such as 500M");
+	add_setting(app, opt, "--cpus", "cpus", "CPUs of the engines, such as 2+3");
+	add_setting(app, opt, "--share", "share",
+		    "Memory of its own that a client may map at a time (default: a quarter of the machine's)");
+	add_setting(app, opt, "--copy-rows,--copy_rows", "copy_rows",
+		    "Pages that a long copy goes over at a time: auto (by the CPU; default), 1, 2 or 4");
 	add_setting(app, opt, "--huge", "huge", "Pages of 2 MiB for its memory: off, advise (default) or require");
 	app.add_option_function<std::string>(
-		   "--nomem", [&opt](const std::string &v) { opt.settings.push_back("nomem=" + (v.empty() ? "1" : v)); },
+		   "--nomem",
+		   [&opt](const std::string &v) { opt.settings.push_back("nomem=" + (v.empty() ? "1" : v)); },
 		   "A device without memory of its own")
 		->expected(0, 1)
 		->trigger_on_parse()
 		->type_name("");
 	app.add_flag_callback(
-		"--any-file", [&opt] { opt.settings.push_back("files=any"); }, "Map what is no memfd and not of tmpfs or hugetlbfs, too");
+		"--any-file", [&opt] { opt.settings.push_back("files=any"); },
+		"Map what is no memfd and not of tmpfs or hugetlbfs, too");
 	app.add_option_function<std::string>(
 		   "--faults", [&opt](const std::string &v) { opt.settings.push_back("faults=" + v); },
 		   "Faults on demand, such as fail@3+drop-irq%2 (docs/reliability.md)")
 		->type_name("RULES");
-	app.add_option("--control", opt.control, "Path of a socket to command it while it runs: usdmactl sim PATH state")
+	app.add_option("--control", opt.control,
+		       "Path of a socket to command it while it runs: usdmactl sim PATH state")
 		->type_name("PATH");
 	app.add_flag("--once", opt.once, "End when the first client has left");
-	app.add_option("--ready-fd", opt.ready_fd, "Descriptor to write a line to once clients may come")->type_name("N");
+	app.add_option("--ready-fd", opt.ready_fd, "Descriptor to write a line to once clients may come")
+		->type_name("N");
 	app.add_flag("-v,--verbose", opt.verbose, "Say what clients do wrong");
 	app.footer("Clients: USDMA_DEVICES=vfio-user:PATH, or QEMU, best with shared memory (docs/devices.md) and\n"
 		   "-device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'.\n"
@@ -125,23 +138,23 @@ int tell_ready(const options &opt)
 	return 0;
 }
 
-int open_sockets(const options &opt, const sim::config &cfg, sim::listener *door, sim::console *desk)
+int open_sockets(const options &opt, const sim::config &cfg, sim::listener *socket, sim::console *desk)
 {
-	if (const int err = opt.listen_fd < 0 ? door->open(opt.socket) : door->adopt(unique_fd(opt.listen_fd)))
+	if (const int err = opt.listen_fd < 0 ? socket->open(opt.socket) : socket->adopt(unique_fd(opt.listen_fd)))
 		return err;
 	return opt.control.empty() ? 0 : desk->open(opt.control, cfg.faults);
 }
 
 /* From here on no file: the sockets are removed by a child that does nothing else. */
-int enter(const options &opt, tool::keeper *keeper, sim::listener *door, sim::console *desk)
+int enter(const options &opt, tool::keeper *keeper, sim::listener *socket, sim::console *desk)
 {
 	if (opt.listen_fd < 0 || !opt.control.empty()) {
-		if (const int err = keeper->start([door, desk] {
-			    door->remove_path();
+		if (const int err = keeper->start([socket, desk] {
+			    socket->remove_path();
 			    desk->remove_path();
 		    }))
 			return err;
-		door->leave_path();
+		socket->leave_path();
 		desk->leave_path();
 	}
 	if (const int err = tool::sandbox_enter())
@@ -153,7 +166,7 @@ int enter(const options &opt, tool::keeper *keeper, sim::listener *door, sim::co
 
 int serve(const options &opt)
 {
-	sim::listener door;
+	sim::listener socket;
 	sim::console desk;
 	sim::config cfg;
 	tool::keeper keeper;
@@ -167,13 +180,13 @@ int serve(const options &opt)
 	unique_fd stop(signals_by_fd());
 	if (!stop.valid())
 		return report(fail_errno("signalfd"));
-	if (const int err = open_sockets(opt, cfg, &door, &desk))
+	if (const int err = open_sockets(opt, cfg, &socket, &desk))
 		return report(err);
-	if (const int err = enter(opt, &keeper, &door, &desk))
+	if (const int err = enter(opt, &keeper, &socket, &desk))
 		return report(err);
 	if (const int err = tell_ready(opt))
 		return report(err);
-	tool::clients clients(door, cfg, opt.control.empty() ? nullptr : &desk);
+	tool::clients clients(socket, cfg, opt.control.empty() ? nullptr : &desk);
 	const int err = clients.run(stop.get(), opt.once);
 	keeper.release();
 	return err ? report(err) : 0;

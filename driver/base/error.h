@@ -13,9 +13,18 @@ namespace usdma {
 
 #ifdef __clang_analyzer__
 /* The analyzer sees one file at a time: these tell it that a failure is never 0. */
-template <class... T> inline int fail(int err, const char *, T...) { return err > 0 ? -err : -EINVAL; }
-template <class... T> inline int fail_errno(const char *, T...) { return -EIO; }
-template <class... T> inline int fail_in(int err, const char *, T...) { return err; }
+template <class... T> inline int fail(int err, const char *, T...)
+{
+	return err > 0 ? -err : -EINVAL;
+}
+template <class... T> inline int fail_errno(const char *, T...)
+{
+	return -EIO;
+}
+template <class... T> inline int fail_in(int err, const char *, T...)
+{
+	return err;
+}
 #else
 
 /* Remembers the text for this thread and returns -err (err is a positive errno). */

@@ -22,7 +22,7 @@ bool is_eventfd(int fd)
 	return n > 0 && std::string_view(what, size_t(n)) == "anon_inode:[eventfd]";
 }
 
-/* One for the process, for good: to let go of one takes the kernel tens of milliseconds.  0: none is to be had. */
+/* One for the process, for good: to released one takes the kernel tens of milliseconds.  0: none is to be had. */
 static aio_context_t aio_context()
 {
 	static const aio_context_t context = [] {

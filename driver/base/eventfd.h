@@ -55,7 +55,9 @@ inline u64 eventfd_clear(int fd)
 	if (n >= 0 || errno == EAGAIN)
 		return n == long(sizeof(count)) ? count : 0;
 	/* Before Linux 5.8: a peer that takes the count in between holds this thread until the next one comes. */
-	return eventfd_ready(fd, POLLIN) && syscall(SYS_read, fd, &count, sizeof(count)) == long(sizeof(count)) ? count : 0;
+	return eventfd_ready(fd, POLLIN) && syscall(SYS_read, fd, &count, sizeof(count)) == long(sizeof(count)) ?
+		       count :
+		       0;
 }
 
 } // namespace usdma

@@ -22,7 +22,7 @@ int look_at_file(int fd, struct statx *st)
 static const struct statx &root_directory()
 {
 	static const struct statx root = [] {
-		struct statx st{};
+		struct statx st {};
 
 		return statx(AT_FDCWD, "/", AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &st) ? decltype(st){} : st;
 	}();
@@ -40,7 +40,8 @@ static bool is_on_disk(const struct statx &st)
 {
 	const struct statx &root = root_directory();
 
-	return st.stx_dev_major || (root.stx_dev_minor == st.stx_dev_minor && !root.stx_dev_major && root.stx_dev_minor);
+	return st.stx_dev_major ||
+	       (root.stx_dev_minor == st.stx_dev_minor && !root.stx_dev_major && root.stx_dev_minor);
 }
 
 /* A socket's queue may hold others; what a device does then its driver knows. */

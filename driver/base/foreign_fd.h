@@ -18,7 +18,10 @@ namespace usdma {
 /* What is known of a file without asking its file system, which its owner may serve, and never answer. */
 int look_at_file(int fd, struct statx *st);
 
-/* Memory, an eventfd and its like, a pipe, a file of a disk or of the root's file system; of anything else it is not known. */
+/*
+ * Memory, an eventfd and its like, a pipe, a file of a disk or of the root's file system; of anything else it
+ * is not known.
+ */
 bool closes_at_once(int fd);
 
 /* Returns at once; the number is free, or soon. */

@@ -74,7 +74,9 @@ template <class C, class K, class... A>
 {
 	typename C::mapped_type *made = nullptr;
 
-	return fits([&] { made = &c.try_emplace(std::forward<K>(key), std::forward<A>(a)...).first->second; }) ? made : nullptr;
+	return fits([&] { made = &c.try_emplace(std::forward<K>(key), std::forward<A>(a)...).first->second; }) ?
+		       made :
+		       nullptr;
 }
 
 template <class T> [[nodiscard]] inline bool try_assign(T *to, const auto &from) noexcept

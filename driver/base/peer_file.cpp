@@ -28,7 +28,8 @@ static bool is_memfd(const struct statx &st)
 {
 	if (!S_ISREG(st.stx_mode))
 		return false;
-	return lies_with(st, 0) || lies_with(st, MFD_HUGETLB | MFD_HUGE_2MB) || lies_with(st, MFD_HUGETLB | MFD_HUGE_1GB);
+	return lies_with(st, 0) || lies_with(st, MFD_HUGETLB | MFD_HUGE_2MB) ||
+	       lies_with(st, MFD_HUGETLB | MFD_HUGE_1GB);
 }
 
 /* Not for ever where it is leased (O_NONBLOCK). */

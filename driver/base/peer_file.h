@@ -18,14 +18,14 @@ namespace usdma {
 
 struct peer_file {
 	unique_fd fd;
-	u64 size;    /* at least, for good: it is sealed against shrinking */
+	u64 size; /* at least, for good: it is sealed against shrinking */
 	uid_t owner;
 	mode_t mode;
 };
 
 /*
- * access: O_RDONLY or O_RDWR.  -ENOENT: no such process, number, or no memfd.  -EINVAL: not sealed.  -EACCES and others:
- * as open(2) says.
+ * access: O_RDONLY or O_RDWR.  -ENOENT: no such process, number, or no memfd.  -EINVAL: not sealed.  -EACCES and
+ * others: as open(2) says.
  */
 int peer_file_open(const char *proc, unsigned pid, unsigned fd, int access, peer_file *out);
 

@@ -47,9 +47,9 @@ static bool within(u32 code, u32 first, u32 last)
 /* Neither a control character nor one that is not seen, but changes how others are. */
 static bool is_seen(u32 code)
 {
-	return code >= 0x20 && !within(code, 0x7f, 0x9f) && code != 0xad && code != 0x61c && !within(code, 0x200b, 0x200f) &&
-	       !within(code, 0x2028, 0x202e) && !within(code, 0x2060, 0x206f) && code != 0xfeff && !within(code, 0xfff9, 0xfffb) &&
-	       !within(code, 0xe0000, 0xe0fff);
+	return code >= 0x20 && !within(code, 0x7f, 0x9f) && code != 0xad && code != 0x61c &&
+	       !within(code, 0x200b, 0x200f) && !within(code, 0x2028, 0x202e) && !within(code, 0x2060, 0x206f) &&
+	       code != 0xfeff && !within(code, 0xfff9, 0xfffb) && !within(code, 0xe0000, 0xe0fff);
 }
 
 /* The new length. */

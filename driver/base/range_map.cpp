@@ -16,7 +16,10 @@ static constexpr unsigned nodes_per_insert = 9;
 /* So often a reader meets a writer at work before it waits for it. */
 static constexpr unsigned patience = 2000;
 
-/* A slot is 0, a node, or (bit 0 set) an entry: its kind is in it, so that a late reader never mistakes one for another. */
+/*
+ * A slot is 0, a node, or (bit 0 set) an entry: its kind is in it, so that a late reader never mistakes one for
+ * another.
+ */
 struct alignas(cache_line) range_map::node {
 	u64 slot[fan_out] = {};
 	unsigned used = 0; /* slots that are not 0 */

@@ -8,7 +8,7 @@
  * wrote is visible.  A request that fails halts the channel *before* completed
  * reaches it: the owner reads the fault, tells whom it concerns, and resumes.
  *
- * Locking: post, doorbell, squash, resume and arm are called under the owner's
+ * Locking: post, doorbell, cancel, resume and arm are called under the owner's
  * lock; wake after it is released; the record may be read by anyone at any time.
  */
 #pragma once
@@ -31,7 +31,9 @@ struct alignas(64) completion_record {
 	u64 fault_seq; /* the request that failed; == completed + 1 */
 	u64 fault_address;
 	u64 fault_cookie;
-	u64 heartbeat; /* grows while the device makes progress within a long request or waits in a WAIT; 0 where it does not tell */
+	u64 heartbeat; /* grows while the device makes progress within a long request or waits in a WAIT; 0 where it
+			* does not tell
+			*/
 	u64 reserved[2];
 };
 static_assert(sizeof(completion_record) == 64);
@@ -52,10 +54,13 @@ struct channel_ops {
 	void (*doorbell)(channel *ch);
 	/*
 	 * Hot.  post() and doorbell() for one copy, which most calls are: nothing of it goes by memory.  Only while
-	 * posted != room_to; cookie as in a request.  nullptr: the engine has no shorter way.
+	 * posted != post_limit; cookie as in a request.  nullptr: the engine has no shorter path.
 	 */
 	void (*submit_copy)(channel *ch, u32 spaces, u64 src, u64 dst, u64 len, u64 cookie);
-	/* Wakes a device that sleeps; called when *ch->asleep was seen set after a full barrier (or none: asleep_ordered). */
+	/*
+	 * Wakes a device that sleeps; called when *ch->asleep was seen set after a full barrier (or none:
+	 * asleep_ordered).
+	 */
 	void (*wake)(channel *ch);
 
 	/*
@@ -65,13 +70,16 @@ struct channel_ops {
 	 */
 	void (*arm)(channel *ch, unsigned slot, u64 seq);
 	/* While halted: turns the posted, not yet run requests with this cookie into NOPs; returns how many. */
-	unsigned (*squash)(channel *ch, u64 cookie);
+	unsigned (*cancel)(channel *ch, u64 cookie);
 	/* While halted: goes on behind the failed request (which counts as completed), or at it after a stop. */
 	int (*resume)(channel *ch);
-	/* Stops between requests, or inside a WAIT or a long copy; returns once halted with reason stopped (or another). */
+	/*
+	 * Stops between requests, or inside a WAIT or a long copy; returns once halted with reason stopped (or
+	 * another).
+	 */
 	int (*stop)(channel *ch);
 	/*
-	 * For a channel that stands still: switched off in mid-request, it looks halted, with reason reset (or
+	 * For a channel that hangs: switched off in mid-request, it looks halted, with reason reset (or
 	 * stopped, if it got on meanwhile); resume switches it on again behind that.  -EAGAIN: it runs a WAIT, or
 	 * nothing; -errno: nothing has changed, or the device does not obey.  nullptr: the engine cannot.
 	 */
@@ -83,9 +91,12 @@ struct channel_ops {
 	 * before it; -errno.  May ask the device.  nullptr: it cannot be known.
 	 */
 	int (*begun)(const channel *ch);
-	/* True: it stands in a WAIT, or before one, and all before that has ended.  May ask the device.  nullptr: it has none. */
+	/*
+	 * True: it stands in a WAIT, or before one, and all before that has ended.  May ask the device.
+	 * nullptr: it has none.
+	 */
 	bool (*in_wait)(const channel *ch);
-	/* For the message about one that stands still: where it stands, in words; may ask the device.  nullptr: as above. */
+	/* For the message about one that hangs: where it stands, in words; may ask the device.  nullptr: as above. */
 	void (*describe)(const channel *ch, char *buf, size_t size);
 	/* Ends and frees the channel; nothing is written to host memory after it returns. */
 	void (*close)(channel *ch);
@@ -94,15 +105,16 @@ struct channel_ops {
 struct alignas(64) channel {
 	const channel_ops *ops;
 	const completion_record *record;
-	const u32 *asleep; /* written by the device; non-zero: wake() after posting */
+	const u32 *asleep;   /* written by the device; non-zero: wake() after posting */
 	bool asleep_ordered; /* no barrier is needed between posting and the look at asleep: the device sees to it */
-	u64 posted;        /* last sequence number posted */
-	u64 room_to;       /* posted may grow to this without looking at the record again */
+	u64 posted;          /* last sequence number posted */
+	u64 post_limit;      /* posted may grow to this without looking at the record again */
 	u32 ring_size;
 	u32 index;
 	engine *eng;
-	int irq_fd[irq_slots]; /* eventfds, owned by the channel; irq_service may be one for all channels of the engine */
-	u64 record_iova;       /* where record->completed lies for a WAIT on another channel's progress; 0: not reachable */
+	int irq_fd[irq_slots]; /* eventfds, owned by the channel; irq_service may be one for all channels of the engine
+				*/
+	u64 record_iova; /* where record->completed lies for a WAIT on another channel's progress; 0: not reachable */
 };
 
 inline u64 completed(const channel *ch)

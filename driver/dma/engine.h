@@ -12,23 +12,24 @@
 namespace usdma::dma {
 
 enum capability : u32 {
-	cap_memory = 1, /* has memory of its own, else the library lends it host memory */
+	cap_memory = 1,        /* has memory of its own, else the library lends it host memory */
 	cap_memory_zeroed = 2, /* its memory is all zeros when a process opens it */
 };
 
 struct engine_limits {
-	u64 max_len = 0;      /* bytes in one request */
-	u32 channels = 0;     /* that can be opened */
-	u32 engines = 0;      /* units that run at the same time; channel i belongs to unit i % engines */
-	u32 ring_size = 0;    /* of a channel, by default */
-	u64 memory_size = 0;  /* bytes of device memory */
+	u64 max_len = 0;     /* bytes in one request */
+	u32 channels = 0;    /* that can be opened */
+	u32 engines = 0;     /* units that run at the same time; channel i belongs to unit i % engines */
+	u32 ring_size = 0;   /* of a channel, by default */
+	u64 memory_size = 0; /* bytes of device memory */
 	u32 caps = 0;
+	u32 ops = 0; /* op_bit() of each operation that the hardware runs; the others the driver runs by softop.h */
 	int numa_node = -1;
 };
 
 struct channel_config {
-	u32 ring_size = 0;  /* power of two; 0: the engine's default */
-	u64 first_seq = 0;  /* completed starts here (tests start near 2^32) */
+	u32 ring_size = 0;      /* power of two; 0: the engine's default */
+	u64 first_seq = 0;      /* completed starts here (tests start near 2^32) */
 	u32 coalesce_count = 1; /* service interrupt: at most one in so many ends … */
 	u32 coalesce_us = 0;    /* … or so many microseconds */
 };
@@ -62,7 +63,8 @@ public:
 	virtual int reset() { return dev_->reset(); }
 	/*
 	 * For good, whatever the channels were doing: on a return of 0 the device reaches no memory any more, even
-	 * where the function has no reset of its own.  To be called once, with channels open; then they can only be closed.
+	 * where the function has no reset of its own.  To be called once, with channels open; then they can only be
+	 * closed.
 	 */
 	virtual int give_up();
 	/* As vfio::device::quiesce(). */

@@ -29,15 +29,16 @@ static id_list known_ids()
 	for (const driver *d : drivers)
 		for (const pci_id &id : d->ids)
 			if (at < sizeof(l.text))
-				at += size_t(snprintf(l.text + at, sizeof(l.text) - at, "%s%04x:%04x (%s)", at ? ", " : "",
-						      unsigned(id.vendor), unsigned(id.device), d->name));
+				at += size_t(snprintf(l.text + at, sizeof(l.text) - at, "%s%04x:%04x (%s)",
+						      at ? ", " : "", unsigned(id.vendor), unsigned(id.device),
+						      d->name));
 	return l;
 }
 
 int probe(std::unique_ptr<vfio::device> dev, std::unique_ptr<engine> *out)
 {
 	char name[128]; /* the device may be gone when it is said */
-	u16 id[2]; /* vendor, device: the first words of config space */
+	u16 id[2];      /* vendor, device: the first words of config space */
 
 	snprintf(name, sizeof(name), "%s", dev->name());
 	if (const int rc = dev->region_read(vfio::region_config, 0, id, sizeof(id)); rc < 0)

@@ -21,7 +21,9 @@ static bool is_pci_address(std::string_view s)
 	if (s.size() != form.size())
 		return false;
 	for (size_t i = 0; i < form.size(); i++) {
-		const bool ok = form[i] == 'h' ? is_hex(s[i]) : form[i] == 'o' ? s[i] >= '0' && s[i] <= '7' : s[i] == form[i];
+		const bool ok = form[i] == 'h' ? is_hex(s[i]) :
+				form[i] == 'o' ? s[i] >= '0' && s[i] <= '7' :
+						 s[i] == form[i];
 
 		if (!ok)
 			return false;
@@ -46,8 +48,11 @@ static int set_trust(std::string_view spec, std::string_view word, device_option
 
 	out->trust = parse_trust(word);
 	if (!out->trust || twice || !spec.starts_with("vfio-user:"))
-		return fail(EINVAL, "device \"%.*s\": trust=no, trust=checked or trust=yes is for vfio-user:PATH, whose server is another "
-			    "process", SV(spec));
+		return fail(EINVAL,
+			    "device \"%.*s\": trust=no, trust=checked or trust=yes is for vfio-user:PATH, whose server "
+			    "is another "
+			    "process",
+			    SV(spec));
 	return 0;
 }
 
@@ -96,7 +101,8 @@ int parse_scheme(std::string_view whole, std::string *scheme)
 		*scheme = "pci";
 	else
 		return fail(EINVAL,
-			    "device \"%.*s\": not a device string; these are: sim[:KEY=VALUE]..., vfio-user:PATH[:trust=no|checked|yes], "
+			    "device \"%.*s\": not a device string; these are: sim[:KEY=VALUE]..., "
+			    "vfio-user:PATH[:trust=no|checked|yes], "
 			    "DDDD:BB:DD.F, and :isolated=yes behind each",
 			    SV(whole));
 	return 0;

@@ -33,7 +33,7 @@ struct open_options {
 	u64 reply_ms = 0; /* so long a server may take for an answer; 0: as long as is usual for it */
 	u64 open_ms = 0;  /* … for all that opening asks, until transport().hurry(0); 0: no such limit */
 	vfio::server_trust trust = vfio::server_trust::checked; /* a device string may say otherwise */
-	bool isolated = false; /* it shares an address space with no other device */
+	bool isolated = false;                                  /* it shares an address space with no other device */
 };
 
 /* What a device string may say behind all else. */

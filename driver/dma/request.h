@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One piece of work for a DMA channel, in the terms of every engine.  A channel
- * takes each of these operations; an engine whose hardware lacks one does it in
- * its own driver (driver/engines/…).
+ * takes each of these operations; what an engine's hardware lacks (engine_limits::ops)
+ * its driver runs by softop.h.
  */
 #pragma once
 
@@ -21,11 +21,18 @@ enum class opcode : u8 {
 	fill = 3,          /* dst[0, len) = pattern a, arg bytes wide (1, 4, 8); len a multiple of arg */
 	copy_indirect = 4, /* arg: indirect_mode */
 	write = 5,         /* 64-bit a → dst (8-aligned) */
-	wait = 6,          /* until the 64-bit word at src compares (arg: compare) with a; height = limit in ms, 0 none */
-	reduce = 7,        /* dst[i] = op(dst[i], src[i]) over len bytes; arg = reduce_arg(type, op) */
-	timestamp = 8,     /* device clock in ns (64 bits) → dst (8-aligned) */
+	wait = 6,      /* until the 64-bit word at src compares (arg: compare) with a; height = limit in ms, 0 none */
+	reduce = 7,    /* dst[i] = op(dst[i], src[i]) over len bytes; arg = reduce_arg(type, op) */
+	timestamp = 8, /* device clock in ns (64 bits) → dst (8-aligned) */
 	op_count
 };
+
+/* In a set of operations. */
+constexpr u32 op_bit(opcode op)
+{
+	return 1u << u8(op);
+}
+inline constexpr u32 all_ops = op_bit(opcode::op_count) - 1;
 
 enum class space : u8 {
 	host = 0,   /* address is an IOVA (host memory, or a peer's BAR mapped there) */
@@ -38,11 +45,24 @@ enum request_flags : u8 {
 	flag_complete = 4,  /* writes the completion record when it has ended, not with a later one */
 	flag_cache = 8,     /* a hint: the destination is read next, so leave it in the caches rather than in memory */
 };
+/* What a request may have set; all other bits are for later. */
+inline constexpr u8 known_flags = flag_fence | flag_interrupt | flag_complete | flag_cache;
+inline constexpr u8 known_spaces = 0x11;
 
 enum class indirect_mode : u8 {
-	descriptor = 0, /* src: 32-byte block { u32 0, 0, len_high, len_low; u64 src, dst } read when the request runs */
-	cells = 1,      /* src, dst: 8-byte cells with the base addresses; a, b = source and destination offset; len */
+	descriptor =
+		0, /* src: 32-byte block { u32 0, 0, len_high, len_low; u64 src, dst } read when the request runs */
+	cells = 1, /* src, dst: 8-byte cells with the base addresses; a, b = source and destination offset; len */
 };
+/* What indirect_mode::descriptor reads: ACL's memcpy descriptor (acl-api.md §1.4). */
+struct indirect_block {
+	u32 reserved[2];
+	u32 len_high;
+	u32 len;
+	u64 src, dst; /* device memory addresses (mem_base …) */
+};
+static_assert(sizeof(indirect_block) == 32);
+static_assert(offsetof(indirect_block, len) == 12);
 /* Beside the mode: the addresses found are of host memory, as a device has it that memory is lent to. */
 inline constexpr u8 indirect_host = 2;
 
@@ -99,7 +119,7 @@ struct request {
 	u32 height = 0;
 	u64 src = 0, dst = 0, len = 0;
 	u64 a = 0, b = 0;
-	u64 cookie = 0; /* the submitter's; comes back with a fault, and selects in channel_ops::squash */
+	u64 cookie = 0; /* the submitter's; comes back with a fault, and selects in channel_ops::cancel */
 };
 
 /*
@@ -110,7 +130,8 @@ inline void set_copy(request *r, u8 spaces, u64 src, u64 dst, u64 len, u64 cooki
 {
 	const u64 head = u64(opcode::copy) | u64(flags) << 8 | u64(spaces) << 16;
 
-	static_assert(offsetof(request, flags) == 1 && offsetof(request, spaces) == 2 && offsetof(request, height) == 4);
+	static_assert(offsetof(request, flags) == 1 && offsetof(request, spaces) == 2 &&
+		      offsetof(request, height) == 4);
 	memcpy(static_cast<void *>(r), &head, sizeof(head));
 	r->src = src;
 	r->dst = dst;
@@ -135,20 +156,20 @@ constexpr space dst_space(u8 s)
 /* Why a request failed.  Numbers are the device's (docs/hardware.md). */
 enum class fault_reason : u32 {
 	none = 0,
-	bad_op = 1,        /* unknown op, reserved bits set, bad argument */
-	bad_length = 2,    /* zero, too long, or not a multiple of the element */
-	src_unmapped = 3,  /* source not (wholly) mapped or outside the device's memory */
+	bad_op = 1,       /* unknown op, reserved bits set, bad argument */
+	bad_length = 2,   /* zero, too long, or not a multiple of the element */
+	src_unmapped = 3, /* source not (wholly) mapped or outside the device's memory */
 	dst_unmapped = 4,
-	src_denied = 5,    /* mapped without the right */
+	src_denied = 5, /* mapped without the right */
 	dst_denied = 6,
 	unaligned = 7,
-	timeout = 8,       /* a wait's limit passed */
-	bad_tag = 9,       /* the descriptor in the ring is not the one expected there */
-	transfer = 10,     /* the bus or the peer failed while moving data */
-	stopped = 11,      /* stopped on request; nothing failed */
-	injected = 12,     /* a fault asked for by a test */
-	lost = 13,         /* the device is gone */
-	reset = 14,        /* stood still, or was pending, when its channel or device was reset (the driver's word) */
+	timeout = 8,   /* a wait's limit passed */
+	bad_tag = 9,   /* the descriptor in the ring is not the one expected there */
+	transfer = 10, /* the bus or the peer failed while moving data */
+	stopped = 11,  /* stopped on request; nothing failed */
+	injected = 12, /* a fault asked for by a test */
+	lost = 13,     /* the device is gone */
+	reset = 14,    /* hung, or was pending, when its channel or device was reset (the driver's word) */
 	count
 };
 

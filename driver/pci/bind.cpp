@@ -10,7 +10,7 @@
 
 namespace usdma::pci {
 
-/* How long a driver may take to let go of a function, or to take it. */
+/* How long a driver may take to released a function, or to take it. */
 static constexpr u64 driver_wait_ms = 5000;
 
 static int file_write(const std::string &path, const std::string &text)
@@ -54,7 +54,7 @@ static int release(const std::string &dir, const address &a)
 	if (err)
 		return err;
 	if (!await_driver(dir, "!" + now))
-		return fail(ETIMEDOUT, "driver %s does not let go of %s: who uses it? (fuser -v /dev/vfio/*)",
+		return fail(ETIMEDOUT, "driver %s does not release %s: who uses it? (fuser -v /dev/vfio/*)",
 			    now.c_str(), address_format(a).c_str());
 	return 0;
 }

@@ -11,7 +11,8 @@
 namespace usdma::pci {
 
 struct resource {
-	u64 start = 0, size = 0, flags = 0; /* flags: linux/ioport.h; 0x200 memory, 0x2000 prefetchable, 0x100000 64-bit */
+	u64 start = 0, size = 0,
+	    flags = 0; /* flags: linux/ioport.h; 0x200 memory, 0x2000 prefetchable, 0x100000 64-bit */
 };
 
 struct function {
@@ -20,8 +21,8 @@ struct function {
 	u32 class_code = 0; /* base, sub, interface: 24 bits */
 	u8 revision = 0;
 	int numa_node = -1;
-	int iommu_group = -1; /* -1: no IOMMU has it */
-	bool noiommu = false; /* VFIO has it all the same, in a group that nothing translates for */
+	int iommu_group = -1;        /* -1: no IOMMU has it */
+	bool noiommu = false;        /* VFIO has it all the same, in a group that nothing translates for */
 	std::string driver;          /* "" : none */
 	std::string driver_override; /* "" : none */
 	std::string power_state;     /* "D0", "D3hot", …; "" : not told */

@@ -11,7 +11,10 @@ namespace usdma::sim {
 
 constinit u32 bus_deaths = 0;
 
-/* Readers take no lock (but where a writer sleeps within a change, which then is another thread): a handler may look. */
+/*
+ * Readers take no lock (but where a writer sleeps within a change, which then is another thread): a handler may
+ * look.
+ */
 static constinit immortal<range_map> mappings;
 
 int guard_add(guarded *g)
@@ -38,7 +41,10 @@ static bool replace(u64 where)
 
 	if (!g)
 		return false;
-	/* Told before it is done: whoever moves these zeros finds out behind its copy.  Two units may be here at once. */
+	/*
+	 * Told before it is done: whoever moves these zeros finds out behind its copy.  Two engines may be here
+	 * at once.
+	 */
 	if (!__atomic_exchange_n(&g->dead, 1, __ATOMIC_ACQ_REL))
 		__atomic_fetch_add(&bus_deaths, 1, __ATOMIC_ACQ_REL);
 	return mmap(reinterpret_cast<void *>(base), size, PROT_READ | PROT_WRITE,

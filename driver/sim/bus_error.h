@@ -12,7 +12,7 @@
 
 namespace usdma::sim {
 
-/* A mapping of the client's memory in this process; base and size are its own.  Type-stable while units run. */
+/* A mapping of the client's memory in this process; base and size are its own.  Type-stable while engines run. */
 struct guarded : range_entry {
 	u32 dead = 0; /* by load_acquire */
 };

@@ -25,9 +25,9 @@ static int parse_number(string_view text, u64 low, u64 high, u64 *out)
 
 int parse_size(string_view text, u64 *out)
 {
-	static constexpr string_view units = "KMGT";
-	const size_t unit = text.empty() ? string_view::npos : units.find(text.back());
-	const unsigned shift = unit == string_view::npos ? 0 : unsigned(unit + 1) * 10;
+	static constexpr string_view engines = "KMGT";
+	const size_t engine = text.empty() ? string_view::npos : engines.find(text.back());
+	const unsigned shift = engine == string_view::npos ? 0 : unsigned(engine + 1) * 10;
 	u64 v;
 
 	if (shift)
@@ -83,6 +83,18 @@ static int set_huge(config &c, string_view v)
 	return 0;
 }
 
+static int set_copy_rows(config &c, string_view v)
+{
+	static constexpr string_view words[] = {"auto", "1", "2", "4"};
+
+	for (size_t i = 0; i < std::size(words); i++)
+		if (v == words[i]) {
+			c.copy_rows = usdma::copy_rows(i);
+			return 0;
+		}
+	return -EINVAL;
+}
+
 static int set_files(config &c, string_view v)
 {
 	if (v != "memory" && v != "any")
@@ -130,17 +142,20 @@ struct key {
 
 static constexpr key keys[] = {
 	{"mem", "a size from 64K to 16T in pages of 4K, such as 512M or 1G", set_mem},
-	{"engines", "a number from 1 to 64", [](config &c, string_view v) { return set_u32(&c.engines, v, 1, max_engines); }},
+	{"engines", "a number from 1 to 64",
+	 [](config &c, string_view v) { return set_u32(&c.engines, v, 1, max_engines); }},
 	{"channels", "a number from 1 to 1024",
 	 [](config &c, string_view v) { return set_u32(&c.channels, v, 1, sdma::max_channels); }},
 	{"spin", "microseconds from 0 to 10000000",
 	 [](config &c, string_view v) { return set_u32(&c.spin_us, v, 0, max_spin_us); }},
 	{"latency", "microseconds from 0 to 10000000",
 	 [](config &c, string_view v) { return set_u32(&c.latency_us, v, 0, max_latency_us); }},
-	{"rate", "bytes a second, such as 500M; 0 for no limit", [](config &c, string_view v) { return parse_size(v, &c.rate); }},
+	{"rate", "bytes a second, such as 500M; 0 for no limit",
+	 [](config &c, string_view v) { return parse_size(v, &c.rate); }},
 	{"cpus", "CPU numbers joined by +, such as 2+3", set_cpus},
 	{"nomem", "0 or 1", set_nomem},
 	{"stale", "0 or 1", set_stale},
+	{"copy_rows", "auto, 1, 2 or 4", set_copy_rows},
 	{"huge", "off, advise or require", set_huge},
 	{"share", "a size, such as 64G", [](config &c, string_view v) { return parse_size(v, &c.share); }},
 	{"files", "memory (memfds, tmpfs, hugetlbfs) or any", set_files},
@@ -160,7 +175,8 @@ int parse_setting(string_view setting, config *out)
 			return err && err != -ENOMEM ? bad(name, value, k.takes) : err;
 		}
 	return fail(EINVAL,
-		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, nomem, stale, huge, share, files, faults",
+		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, "
+		    "nomem, stale, copy_rows, huge, share, files, faults",
 		    int(name.size()), name.data());
 }
 
@@ -179,7 +195,8 @@ int parse_config(string_view spec, config *out)
 	config cfg;
 
 	if (spec != "sim" && !spec.starts_with("sim:"))
-		return fail(EINVAL, "\"%.*s\" is not a software device (sim[:key=value]...)", int(spec.size()), spec.data());
+		return fail(EINVAL, "\"%.*s\" is not a software device (sim[:key=value]...)", int(spec.size()),
+			    spec.data());
 	for (spec.remove_prefix(3); !spec.empty();) {
 		spec.remove_prefix(1);
 		const size_t end = spec.find(':');

@@ -103,11 +103,12 @@ std::string console::state()
 		const string_view seen = next_word(&line);
 		next_word(&line);
 
-		rules += (rules.empty() ? "" : ", ") + ("{\"rule\": " + json_text(rule)) + ", \"seen\": " + std::string(seen) +
-			 ", \"struck\": " + std::string(next_word(&line)) + "}";
+		rules += (rules.empty() ? "" : ", ") + ("{\"rule\": " + json_text(rule)) +
+			 ", \"seen\": " + std::string(seen) + ", \"struck\": " + std::string(next_word(&line)) + "}";
 	}
-	return std::string("{\"ok\": true, \"serving\": ") + (serving_ ? "true" : "false") + ", \"away\": " +
-	       (away() ? "true" : "false") + ", \"clients\": " + std::to_string(clients_) + ", \"faults\": [" + rules + "]}\n";
+	return std::string("{\"ok\": true, \"serving\": ") + (serving_ ? "true" : "false") +
+	       ", \"away\": " + (away() ? "true" : "false") + ", \"clients\": " + std::to_string(clients_) +
+	       ", \"faults\": [" + rules + "]}\n";
 }
 
 std::string console::obey(const console_command &c)
@@ -192,7 +193,7 @@ int console::open(const std::string &path, string_view rules)
 	drop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (!quit_.valid() || !drop_.valid())
 		return fail_errno("eventfd for the control socket");
-	return door_.open(path);
+	return socket_.open(path);
 }
 
 int console::share()
@@ -233,7 +234,7 @@ void console::let_in()
 {
 	unique_fd sock;
 
-	if (door_.accept(&sock, SOCK_NONBLOCK))
+	if (socket_.accept(&sock, SOCK_NONBLOCK))
 		return;
 	for (peer &p : peers_)
 		if (!p.sock.valid()) {
@@ -279,7 +280,7 @@ unsigned console::watch(pollfd *out) const
 {
 	for (unsigned i = 0; i < console_peers; i++)
 		out[i] = {peers_[i].sock.get(), POLLIN, 0};
-	out[console_peers] = {door_.fd(), POLLIN, 0};
+	out[console_peers] = {socket_.fd(), POLLIN, 0};
 	return most_watched;
 }
 

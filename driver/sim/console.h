@@ -15,7 +15,7 @@
 
 #include "driver/base/clock.h"
 #include "driver/base/mapping.h"
-#include "driver/sim/door.h"
+#include "driver/sim/unix_listener.h"
 #include "driver/sim/fault_plan.h"
 
 #include <atomic>
@@ -52,9 +52,12 @@ public:
 
 	/* The rules to begin with; the socket, as door::open makes it. */
 	int open(const std::string &path, std::string_view rules);
-	void remove_path() { door_.remove_path(); }
-	void leave_path() { door_.leave_path(); }
-	/* A thread of its own, until the destructor; or whoever has a loop calls these two: what to poll for, and then. */
+	void remove_path() { socket_.remove_path(); }
+	void leave_path() { socket_.leave_path(); }
+	/*
+	 * A thread of its own, until the destructor; or whoever has a loop calls these two: what to poll for,
+	 * and then.
+	 */
 	int start();
 	static constexpr unsigned most_watched = console_peers + 1;
 	static constexpr int watch_ms = 1000; /* at the latest */
@@ -96,7 +99,7 @@ private:
 	std::atomic<bool> told_{false}; /* rules came over the socket: those count on, whoever comes */
 	mapping board_;
 	peer peers_[console_peers];
-	door door_;
+	unix_listener socket_;
 	unique_fd quit_, drop_;
 	pthread_t thread_ = {};
 	bool running_ = false;
@@ -105,7 +108,10 @@ private:
 	std::atomic<bool> serving_{false};
 };
 
-/* Waits for one of n things, and does meanwhile what a console is asked for; p has room for its most_watched as well. */
+/*
+ * Waits for one of n things, and does meanwhile what a console is asked for; p has room for its most_watched as
+ * well.
+ */
 int wait_any(pollfd *p, unsigned n, console *desk, deadline until);
 
 } // namespace usdma::sim

@@ -48,7 +48,8 @@ bool contiguous::look_up(const dma_space &space, u64 iova, u64 size, u32 rights)
 		const u64 here = w.size - (at - w.base), n = here < left ? here : left;
 		const part p = {w.host + (at - w.base), n, w.piece ? w.piece->serial : 0};
 
-		if (!found_.empty() && found_.back().host + found_.back().size == p.host && found_.back().serial == p.serial)
+		if (!found_.empty() && found_.back().host + found_.back().size == p.host &&
+		    found_.back().serial == p.serial)
 			found_.back().size += n;
 		else if (!try_push(found_, p))
 			return false;
@@ -95,7 +96,7 @@ bool contiguous::put_together(u64 size)
 	return true;
 }
 
-bool contiguous::settle(const dma_space &space, u64 iova, u64 size, u32 rights)
+bool contiguous::resolve(const dma_space &space, u64 iova, u64 size, u32 rights)
 {
 	if (!look_up(space, iova, size, rights)) {
 		drop();

@@ -12,7 +12,7 @@
 
 namespace usdma::sim {
 
-/* Its unit's own. */
+/* Its engine's own. */
 class contiguous {
 public:
 	contiguous() = default;
@@ -26,7 +26,7 @@ public:
 	 * In a pass: looks the range up anew.  False: not all of it is mapped with these rights, has a file (or
 	 * belongs to this process), lives, and can be mapped side by side; then nothing of it is kept.
 	 */
-	bool settle(const dma_space &space, u64 iova, u64 size, u32 rights);
+	bool resolve(const dma_space &space, u64 iova, u64 size, u32 rights);
 	u8 *data() const { return data_; }
 	void drop();
 
@@ -43,7 +43,7 @@ private:
 	void take_down();
 
 	std::vector<part> found_, made_of_; /* made_of_: what alias_ shows */
-	guarded alias_;			    /* size 0: there is none */
+	guarded alias_;                     /* size 0: there is none */
 	u8 *data_ = nullptr;
 };
 

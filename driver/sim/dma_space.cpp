@@ -13,7 +13,7 @@ namespace usdma::sim {
 
 static constexpr u64 page = 4096;
 static constexpr u64 max_iova = u64(1) << 57;
-static constexpr u64 let_go_ms = 4000;
+static constexpr u64 release_ms = 4000;
 static constexpr u64 interrupt_ns = 20 * ns_per_ms;
 
 dma_space::dma_space(const dma_bounds &most) : most_(most), files_(most.files) {}
@@ -55,18 +55,24 @@ int dma_space::check_room() const
 	const u64 kept = slab_.size() * sizeof(area) + map_.bytes();
 
 	if (map_.count() >= most_.areas)
-		return fail(ENOSPC, "sim: DMA_MAP: there are %u areas, which is all that this device takes", most_.areas);
+		return fail(ENOSPC, "sim: DMA_MAP: there are %u areas, which is all that this device takes",
+			    most_.areas);
 	if (!free_ && kept >= most_.book_keeping)
-		return fail(ENOSPC, "sim: DMA_MAP: what is known of %zu areas takes %" PRIu64 " MiB, and more is not taken: map larger "
-				    "ones", map_.count(), kept / MiB);
+		return fail(ENOSPC,
+			    "sim: DMA_MAP: what is known of %zu areas takes %" PRIu64
+			    " MiB, and more is not taken: map larger "
+			    "ones",
+			    map_.count(), kept / MiB);
 	return 0;
 }
 
 int dma_space::check_share(u64 size) const
 {
 	if (size > most_.file_bytes || file_bytes_ > most_.file_bytes - size)
-		return fail(ENOSPC, "sim: DMA_MAP: %" PRIu64 " bytes beside the %" PRIu64 " that are mapped: more than the %" PRIu64
-			    " that this device takes (setting \"share\")", size, file_bytes_, most_.file_bytes);
+		return fail(ENOSPC,
+			    "sim: DMA_MAP: %" PRIu64 " bytes beside the %" PRIu64
+			    " that are mapped: more than the %" PRIu64 " that this device takes (setting \"share\")",
+			    size, file_bytes_, most_.file_bytes);
 	return 0;
 }
 
@@ -86,7 +92,7 @@ int dma_space::fill(area *a, unique_fd fd, u64 fd_offset)
 }
 
 /* Gives the client's file back, if there is one. */
-void dma_space::let_go(area *a)
+void dma_space::release_now(area *a)
 {
 	if (!a->piece)
 		return;
@@ -115,7 +121,8 @@ int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
 {
 	if (!size || iova % page || size % page || fd_offset % page || !range_within(iova, size, max_iova) ||
 	    fd_offset + size < size)
-		return fail(EINVAL, "sim: DMA_MAP: 0x%" PRIx64 " and 0x%" PRIx64 " bytes are not whole pages of an address",
+		return fail(EINVAL,
+			    "sim: DMA_MAP: 0x%" PRIx64 " and 0x%" PRIx64 " bytes are not whole pages of an address",
 			    iova, size);
 	if (const int err = check_room())
 		return err;
@@ -134,13 +141,13 @@ int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
 			err = no_memory("a mapped area");
 	}
 	if (err) {
-		let_go(a);
+		release_now(a);
 		put_area(a);
 	}
 	return err;
 }
 
-/* A unit that stands in a write to the client's eventfd is interrupted, until its pass ends. */
+/* An engine that stands in a write to the client's eventfd is interrupted, until its pass ends. */
 static bool wait_pass(const dma_reader &r, deadline until)
 {
 	const u64 seen = r.count();
@@ -164,11 +171,11 @@ static bool wait_pass(const dma_reader &r, deadline until)
 
 bool dma_space::quiesce()
 {
-	const deadline until = deadline::in_ms(let_go_ms);
+	const deadline until = deadline::in_ms(release_ms);
 
 	/*
-	 * The removal before the look at the units: either a unit's next pass sees
-	 * the removal, or we see the unit in its pass.
+	 * The removal before the look at the engines: either an engine's next pass sees
+	 * the removal, or we see the engine in its pass.
 	 */
 	if (asym_barrier_ready())
 		barrier_or_wait();
@@ -191,7 +198,7 @@ int dma_space::check_cuts(u64 first, u64 last) const
 	return 0;
 }
 
-/* All that is there, at once: units are waited for one time. */
+/* All that is there, at once: engines are waited for one time. */
 int dma_space::take_out(u64 first, u64 last)
 {
 	area *gone = nullptr;
@@ -204,10 +211,11 @@ int dma_space::take_out(u64 first, u64 last)
 	}
 	/* Neither unmapped nor used again: better lose it than pull it from under a copy. */
 	if (gone && !quiesce())
-		return fail(ETIMEDOUT, "sim: DMA_UNMAP: a unit has used 0x%" PRIx64 " for over %" PRIu64 " ms", first, let_go_ms);
+		return fail(ETIMEDOUT, "sim: DMA_UNMAP: an engine has used 0x%" PRIx64 " for over %" PRIu64 " ms",
+			    first, release_ms);
 	while (area *a = gone) {
 		gone = a->next;
-		let_go(a);
+		release_now(a);
 		put_area(a);
 	}
 	return 0;

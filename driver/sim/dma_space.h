@@ -2,9 +2,9 @@
 /*
  * What one client mapped for the device: the model's IOMMU.
  *
- * One thread maps and unmaps; units look up without a lock.  A unit works in
+ * One thread maps and unmaps; engines look up without a lock.  An engine works in
  * passes: what it found in a pass stays there until the pass ends, and an unmap
- * returns only when each unit has ended the pass that it was in (or is away).
+ * returns only when each engine has ended the pass that it was in (or is away).
  */
 #pragma once
 
@@ -23,16 +23,16 @@
 
 namespace usdma::sim {
 
-/* A piece of the address space as a unit sees it. */
+/* A piece of the address space as an engine sees it. */
 struct window {
 	u64 base = 0;
 	u64 size = 0;
-	u8 *host = nullptr; /* nullptr: reached by messages to the client only */
+	u8 *host = nullptr;                /* nullptr: reached by messages to the client only */
 	const file_piece *piece = nullptr; /* of whose file this is; nullptr: of none, and it cannot die */
-	u32 prot = 0;	    /* vfio::dma_read, vfio::dma_write */
+	u32 prot = 0;                      /* vfio::dma_read, vfio::dma_write */
 };
 
-/* A unit's place in the protocol above; even: away, odd: in a pass.  A line of its own. */
+/* An engine's place in the protocol above; even: away, odd: in a pass.  A line of its own. */
 class alignas(64) dma_reader {
 public:
 	/* Fences are needed only where the kernel cannot make other threads' barriers for us. */
@@ -78,8 +78,8 @@ private:
 
 /* What one client may have mapped at a time. */
 struct dma_bounds {
-	u32 areas = 4194304;		    /* 8 GiB in pages of 4 KiB, twice */
-	u64 book_keeping = 512 * MiB;	    /* of this process's memory, for all that is known of areas */
+	u32 areas = 4194304;          /* 8 GiB in pages of 4 KiB, twice */
+	u64 book_keeping = 512 * MiB; /* of this process's memory, for all that is known of areas */
 	u64 file_bytes = u64(1) << 40;
 	file_bounds files;
 };
@@ -91,11 +91,14 @@ public:
 	dma_space(const dma_space &) = delete;
 	dma_space &operator=(const dma_space &) = delete;
 
-	/* fd -1: memory that share() told of, else memory that only messages reach. -EINVAL, -EEXIST, -ENOSPC, -ENOMEM, … */
+	/*
+	 * fd -1: memory that share() told of, else memory that only messages reach. -EINVAL, -EEXIST, -ENOSPC,
+	 * -ENOMEM, …
+	 */
 	int map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset);
 	/*
 	 * All areas within; -ENOENT: there is none; -EINVAL: one would be cut, and nothing has changed.  -ETIMEDOUT: a
-	 * unit does not let go (the areas are gone from the map, their memory stays).
+	 * engine does not release it (the areas are gone from the map, their memory stays).
 	 */
 	int unmap(u64 iova, u64 size);
 	/* Whatever is there. */
@@ -105,10 +108,10 @@ public:
 	/* Same process: the memory behind an area that a DMA_MAP will name.  Any thread. */
 	int share(u64 iova, void *vaddr, u64 size);
 
-	/* Before any unit runs. */
+	/* Before any engine runs. */
 	static bool needs_fences() { return !asym_barrier_ready(); }
 	int add_reader(const dma_reader *r);
-	/* The mapping thread.  True once every pass that was under way has ended. */
+	/* The mapping thread.  True once every pass that was in flight has ended. */
 	bool quiesce();
 
 	/* Units, in a pass.  The generation changes before an unmap waits. */
@@ -131,7 +134,7 @@ private:
 	void put_area(area *a);
 	int check_cuts(u64 first, u64 last) const;
 	int take_out(u64 first, u64 last);
-	void let_go(area *a);
+	void release_now(area *a);
 
 	dma_bounds most_;
 	file_map files_;

@@ -68,7 +68,10 @@ public:
 		return client_->region_write(index, offset, buf, len);
 	}
 	int region_fd(unsigned index, u64 *fd_offset) override { return client_->region_fd(index, fd_offset); }
-	int region_doorbell_fd(unsigned index, u64 offset) override { return client_->region_doorbell_fd(index, offset); }
+	int region_doorbell_fd(unsigned index, u64 offset) override
+	{
+		return client_->region_doorbell_fd(index, offset);
+	}
 	bool doorbell_ring(int fd) override { return client_->doorbell_ring(fd); }
 	int irq(unsigned index, vfio::irq_info *out) override { return client_->irq(index, out); }
 	int irq_set(unsigned index, unsigned first, std::span<const int> fds) override
@@ -83,7 +86,10 @@ public:
 	bool lost() const override { return client_->lost(); }
 	int answers() override { return client_->answers(); }
 	int lost_fd() const override { return client_->lost_fd(); }
-	/* The link ends before the engines do, and these have this process's memory before them: their threads must have ended. */
+	/*
+	 * The link ends before the engines do, and these have this process's memory before them: their threads
+	 * must have ended.
+	 */
 	int quiesce() override
 	{
 		std::lock_guard guard(end_lock_);
@@ -96,10 +102,7 @@ public:
 	const char *name() const override { return client_->name(); }
 	const char *backend() const override { return "sim"; }
 	bool own_connection() const override { return true; }
-	int inject(std::string_view rules) override
-	{
-		return e_->plan ? e_->plan->set(rules) : no_plan();
-	}
+	int inject(std::string_view rules) override { return e_->plan ? e_->plan->set(rules) : no_plan(); }
 	int injected(std::string *out) override
 	{
 		if (!e_->plan)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Addresses, and bytes from here to there. */
 #include "driver/base/clock.h"
-#include "driver/sim/unit.h"
+#include "driver/sim/engine.h"
 #include "driver/vfio/device.h"
 
 #include <poll.h>
@@ -11,14 +11,11 @@ namespace usdma::sim {
 using dma::fault_reason;
 using dma::space;
 
-/* A stop, an unmap or a command is noticed after so many bytes. */
-static constexpr u64 slice = 256 * KiB;
-static constexpr u32 bounce_size = 64 * KiB;
 /* The client gets so long for one answer. */
 static constexpr u64 remote_ms = 3000;
 static constexpr u64 coarse_pause_ns = 200 * ns_per_us;
 
-unit::result unit::fault(fault_reason reason, u64 address)
+engine::result engine::fault(fault_reason reason, u64 address)
 {
 	fault_reason_ = reason;
 	fault_address_ = address;
@@ -31,7 +28,7 @@ static bool is_source(u32 right)
 }
 
 /* The area that holds the address, with the right; else the fault is set. */
-bool unit::find_mapped(const end &e, window *w)
+bool engine::find_mapped(const end &e, window *w)
 {
 	if (!m_.space.find(e.addr, w)) {
 		fault(is_source(e.right) ? fault_reason::src_unmapped : fault_reason::dst_unmapped, e.addr);
@@ -49,7 +46,7 @@ bool unit::find_mapped(const end &e, window *w)
 }
 
 /* All of [addr, addr + len) before a byte of it is touched. */
-bool unit::check_span(const end &e, u64 len)
+bool engine::check_span(const end &e, u64 len)
 {
 	const fault_reason unmapped = is_source(e.right) ? fault_reason::src_unmapped : fault_reason::dst_unmapped;
 	end at = e;
@@ -81,7 +78,7 @@ bool unit::check_span(const end &e, u64 len)
 }
 
 /* Where the next bytes lie, and how many in one piece. */
-bool unit::locate(const end &e, u64 left, piece *out)
+bool engine::locate(const end &e, u64 left, piece *out)
 {
 	if (e.space == space::device) {
 		if (!check_span(e, left))
@@ -104,7 +101,7 @@ bool unit::locate(const end &e, u64 left, piece *out)
 }
 
 /* Fills the window of an end in host memory, where that can be; what is wrong is found out on the long way. */
-void unit::meet(const end &e)
+void engine::meet(const end &e)
 {
 	window &w = *e.near;
 
@@ -114,7 +111,7 @@ void unit::meet(const end &e)
 }
 
 /* Both spans have been checked; what vanished since is found on the way. */
-unit::result unit::move(hw_channel &ch, end dst, end src, u64 len, bool cache)
+engine::result engine::move(hw_channel &ch, end dst, end src, u64 len, cache_hint hint)
 {
 	const u64 total = len;
 	copy_fn copy = nullptr;
@@ -128,7 +125,7 @@ unit::result unit::move(hw_channel &ch, end dst, end src, u64 len, bool cache)
 		n = n < slice ? n : slice;
 		if (likely(s.host && t.host)) {
 			if (!copy)
-				copy = copy_pick(m_.tuning, total, s.host, n, cache);
+				copy = copy_pick(m_.tuning, total, s.host, n, hint);
 			copy(t.host, s.host, n);
 		} else {
 			n = n < bounce_size ? n : bounce_size;
@@ -147,7 +144,8 @@ unit::result unit::move(hw_channel &ch, end dst, end src, u64 len, bool cache)
 }
 
 /* One piece of at most a bounce buffer, of which at least one end is reached by messages. */
-unit::result unit::move_remote(hw_channel &ch, const end &dst, const piece &t, const end &src, const piece &s, u64 len)
+engine::result engine::move_remote(hw_channel &ch, const end &dst, const piece &t, const end &src, const piece &s,
+				   u64 len)
 {
 	u8 *buf = bounce(0);
 	piece now;
@@ -173,63 +171,7 @@ unit::result unit::move_remote(hw_channel &ch, const end &dst, const piece &t, c
 	return result::done;
 }
 
-/* Small blocks into and out of the unit itself: wherever they lie, across areas, by messages. */
-unit::result unit::get_bytes(hw_channel &ch, end src, void *buf, u64 len)
-{
-	for (auto *to = static_cast<u8 *>(buf); len;) {
-		piece s;
-
-		if (!locate(src, len, &s))
-			return result::fault;
-		if (s.host) {
-			memcpy(to, s.host, s.len);
-		} else {
-			const result r = remote(ch, false, src.addr, to, s.len);
-			if (r != result::done)
-				return r;
-		}
-		to += s.len;
-		src.addr += s.len;
-		len -= s.len;
-	}
-	return result::done;
-}
-
-unit::result unit::put_bytes(hw_channel &ch, end dst, const void *buf, u64 len, bool whole)
-{
-	for (auto *from = static_cast<const u8 *>(buf); len;) {
-		piece t;
-
-		if (!locate(dst, len, &t))
-			return result::fault;
-		if (t.host) {
-			memcpy(t.host, from, t.len);
-		} else {
-			const result r = remote(ch, true, dst.addr, const_cast<u8 *>(from), t.len, whole);
-			if (r != result::done)
-				return r;
-		}
-		from += t.len;
-		dst.addr += t.len;
-		len -= t.len;
-	}
-	return result::done;
-}
-
-/* An aligned 64-bit word, as one access where it can be touched. */
-unit::result unit::get_word(hw_channel &ch, const end &src, u64 *out)
-{
-	piece s;
-
-	if (!locate(src, sizeof(*out), &s))
-		return result::fault;
-	if (!s.host)
-		return remote(ch, false, src.addr, out, sizeof(*out));
-	*out = load_acquire(reinterpret_cast<u64 *>(s.host));
-	return result::done;
-}
-
-u8 *unit::bounce(unsigned which)
+u8 *engine::bounce(unsigned which)
 {
 	if (!bounce_)
 		bounce_.reset(new (std::nothrow) u8[2 * bounce_size]);
@@ -241,10 +183,11 @@ u8 *unit::bounce(unsigned which)
  * meanwhile areas may be unmapped, and commands are taken; what they end, ends when the client has answered.
  * whole: a stop ends it not at all.
  */
-s32 unit::ask(hw_channel &ch, u64 until, bool whole)
+s32 engine::ask(hw_channel &ch, u64 until, bool whole)
 {
 	asking_ = &ch;
-	for (u64 now = now_ns(); load_acquire(&remote_.result) == 1 && now < until && !load_relaxed(&quit_); now = now_ns()) {
+	for (u64 now = now_ns(); load_acquire(&remote_.result) == 1 && now < until && !load_relaxed(&quit_);
+	     now = now_ns()) {
 		const u64 left = until - now;
 
 		reader_.leave();
@@ -262,7 +205,7 @@ s32 unit::ask(hw_channel &ch, u64 until, bool whole)
 }
 
 /* whole: a stop waits for the end of all of it. */
-unit::result unit::remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 len, bool whole)
+engine::result engine::remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 len, bool whole)
 {
 	const u64 until = now_ns() + remote_ms * ns_per_ms;
 	u32 done = 0;
@@ -292,7 +235,7 @@ unit::result unit::remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 l
  * From a client that counts in 32 bits, four zeros and data would read as these
  * bytes do.  The first that is no zero is asked for alone: there it would be one.
  */
-unit::result unit::doubt(hw_channel &ch, u64 addr, const u8 *got, u64 len)
+engine::result engine::doubt(hw_channel &ch, u64 addr, const u8 *got, u64 len)
 {
 	const remote_port *const port = m_.remote;
 	u8 again = 0;
@@ -309,7 +252,7 @@ unit::result unit::doubt(hw_channel &ch, u64 addr, const u8 *got, u64 len)
 }
 
 /* Lets time pass; false: the channel no longer runs. */
-bool unit::pause_until(hw_channel &ch, u64 at_ns)
+bool engine::pause_until(hw_channel &ch, u64 at_ns)
 {
 	for (u64 now = now_ns(); now < at_ns; now = now_ns()) {
 		const u64 left = at_ns - now;

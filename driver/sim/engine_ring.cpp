@@ -2,7 +2,7 @@
 /* A channel's ring: descriptors in, completed numbers, interrupts and faults out. */
 #include "driver/base/clock.h"
 #include "driver/sim/bus_error.h"
-#include "driver/sim/unit.h"
+#include "driver/sim/engine.h"
 
 #include <cstring>
 
@@ -23,13 +23,13 @@ static constexpr u64 publish_every = 16;
  */
 static constexpr unsigned run_length = 8, run_ahead = 16;
 
-static u64 *door_word(const hw_channel &ch, u32 offset)
+static u64 *doorbell_word(const hw_channel &ch, u32 offset)
 {
-	return reinterpret_cast<u64 *>(ch.door + offset);
+	return reinterpret_cast<u64 *>(ch.doorbell + offset);
 }
 
 /* True: something was done. */
-bool unit::run_channel(hw_channel &ch)
+bool engine::run_channel(hw_channel &ch)
 {
 	bool dry = false;
 	unsigned n = 0;
@@ -51,8 +51,8 @@ bool unit::run_channel(hw_channel &ch)
 		if (ch.state != chan_state_running && ch.state != chan_state_halted)
 			return true;
 		/*
-		 * Also at the end of a turn: until the next one, which may be far when other channels copy much, head is
-		 * that of a descriptor that has ended, and only completed tells that from one that is under way.
+		 * Also at the end of a turn: until the next one, which may be far when other channels copy much, head
+		 * is that of a descriptor that has ended, and only completed tells that from one that is in flight.
 		 */
 		if (ch.next - 1 != ch.written)
 			publish(ch);
@@ -68,9 +68,10 @@ bool unit::run_channel(hw_channel &ch)
 }
 
 /* True: something has changed; the channel may have lost its ring. */
-bool unit::step_far(hw_channel &ch)
+bool engine::step_far(hw_channel &ch)
 {
-	const bool changed = ch.far->step(ch.next, ch.runs() ? load_acquire(door_word(ch, door_tail)) : ch.next - 1);
+	const bool changed = ch.far->step(ch.next,
+					  ch.runs() ? load_acquire(doorbell_word(ch, doorbell_tail)) : ch.next - 1);
 
 	if (ch.far->lost()) {
 		lose_ring(ch, "is not reached: the client refuses, or does not answer");
@@ -92,13 +93,18 @@ bool unit::step_far(hw_channel &ch)
  * The client may change the ring at any time: each part is read once, and what was
  * read is checked and run.  In few accesses: it writes the next slots meanwhile, and
  * each one may have to fetch the line from its CPU again.
+ *
+ * Under TSan, which knows no atomic access of 16 bytes, it is eight words instead of four pairs.  That is the same
+ * program: nobody relies on a pair being one access (x86 does not promise it), for order comes from the tag alone,
+ * which was read by acquire before, and a part of another descriptor is what a client gets that writes a slot it has
+ * posted.
  */
 static inline void read_descriptor(const descriptor *slot, descriptor *out)
 {
 	static_assert(sizeof(descriptor) == 8 * sizeof(u64) && alignof(descriptor) >= 16);
 #if defined(__clang_analyzer__) /* which takes what is stored as words for never set */
 	*out = *slot;
-#elif defined(__SANITIZE_THREAD__) /* which knows no atomic access of 16 bytes */
+#elif defined(__SANITIZE_THREAD__)
 	const u64 *from = reinterpret_cast<const u64 *>(slot);
 	u64 *to = reinterpret_cast<u64 *>(out);
 
@@ -115,7 +121,7 @@ static inline void read_descriptor(const descriptor *slot, descriptor *out)
 }
 
 /* Returns how many descriptors ended; dry: the next one is not there yet. */
-unsigned unit::run_ring(hw_channel &ch, bool *dry)
+unsigned engine::run_ring(hw_channel &ch, bool *dry)
 {
 	unsigned n = 0;
 
@@ -128,7 +134,7 @@ unsigned unit::run_ring(hw_channel &ch, bool *dry)
 			return n;
 		}
 		if (n == run_length && s64(ch.known - ch.next) < s64(turn + run_ahead))
-			ch.known = load_relaxed(door_word(ch, door_tail));
+			ch.known = load_relaxed(doorbell_word(ch, doorbell_tail));
 		if (s64(ch.known - ch.next) >= s64(run_ahead))
 			__builtin_prefetch(&ch.ring[(ch.next + run_ahead) & ch.slots]);
 		descriptor d;
@@ -156,16 +162,16 @@ unsigned unit::run_ring(hw_channel &ch, bool *dry)
 }
 
 /* Before a descriptor goes on to other areas, what it has touched is looked at. */
-void unit::note_death(const window &w)
+void engine::note_death(const window &w)
 {
 	met_dead_ |= is_dead(w.piece);
 }
 
 /*
- * The client cut a file short, under this descriptor or another unit's: what lay
+ * The client cut a file short, under this descriptor or another engine's: what lay
  * there has been replaced by zeros.  Who was in it has moved those; nobody will again.
  */
-unit::result unit::after_death(hw_channel &ch, result r, const descriptor &d)
+engine::result engine::after_death(hw_channel &ch, result r, const descriptor &d)
 {
 	deaths_ = load_acquire(&bus_deaths);
 	note_death(ch.src);
@@ -179,7 +185,7 @@ unit::result unit::after_death(hw_channel &ch, result r, const descriptor &d)
 	return r != result::gone && met ? fault(dma::fault_reason::transfer, d.dst) : r;
 }
 
-inline void unit::finish(hw_channel &ch, u8 flags)
+inline void engine::finish(hw_channel &ch, u8 flags)
 {
 	store_relaxed(&ch.waiting, false);
 	ch.next++;
@@ -189,7 +195,7 @@ inline void unit::finish(hw_channel &ch, u8 flags)
 		service_interrupt(ch);
 }
 
-void unit::publish(hw_channel &ch)
+void engine::publish(hw_channel &ch)
 {
 	const u64 completed = ch.next - 1;
 
@@ -205,13 +211,13 @@ void unit::publish(hw_channel &ch)
 
 /*
  * Interrupts asked for by number.  No barrier between the record and this look:
- * a unit that is awake looks again and again, and one about to sleep does so
+ * an engine that is awake looks again and again, and one about to sleep does so
  * behind the barrier there.
  */
-void unit::check_arms(hw_channel &ch)
+void engine::check_arms(hw_channel &ch)
 {
 	for (unsigned slot = 0; slot < dma::irq_slots; slot++) {
-		const u64 arm = load_acquire(door_word(ch, door_arm + slot * u32(cache_line)));
+		const u64 arm = load_acquire(doorbell_word(ch, doorbell_arm + slot * u32(cache_line)));
 
 		if (likely(arm == arm_none || arm == ch.fired[slot]))
 			continue;
@@ -223,11 +229,11 @@ void unit::check_arms(hw_channel &ch)
 }
 
 /* The doorbell is looked at only here: a tag that is not right where it says that there is one is a fault. */
-void unit::check_tail(hw_channel &ch)
+void engine::check_tail(hw_channel &ch)
 {
 	if (!ch.runs())
 		return;
-	const u64 tail = load_acquire(door_word(ch, door_tail));
+	const u64 tail = load_acquire(doorbell_word(ch, doorbell_tail));
 
 	if (s64(tail - ch.next) < 0 || (ch.far && ch.far->lacks(ch.next, tail)))
 		return;
@@ -235,7 +241,7 @@ void unit::check_tail(hw_channel &ch)
 		halt(ch, dma::fault_reason::bad_tag, ch.ring_iova + (ch.next & ch.mask) * sizeof(descriptor), 0);
 }
 
-void unit::raise(u32 vector)
+void engine::raise(u32 vector)
 {
 	if (unlikely(m_.wrong) && m_.wrong->drop_interrupt(vector))
 		return;
@@ -243,7 +249,7 @@ void unit::raise(u32 vector)
 }
 
 /* Not before the client's record says what it is raised for. */
-void unit::raise_service(hw_channel &ch)
+void engine::raise_service(hw_channel &ch)
 {
 	if (ch.far && !ch.has_met(ch.written)) {
 		if (!ch.far->interrupt_due)
@@ -255,7 +261,7 @@ void unit::raise_service(hw_channel &ch)
 	}
 }
 
-void unit::service_interrupt(hw_channel &ch)
+void engine::service_interrupt(hw_channel &ch)
 {
 	ch.irq_count++;
 	if (ch.irq_count >= ch.irq_max) {
@@ -268,7 +274,7 @@ void unit::service_interrupt(hw_channel &ch)
 }
 
 /* Interrupts held back go out when their time has come; without a time, when the ring runs dry. */
-void unit::flush_interrupt(hw_channel &ch, bool dry)
+void engine::flush_interrupt(hw_channel &ch, bool dry)
 {
 	const bool halted = ch.state == chan_state_halted;
 
@@ -279,7 +285,7 @@ void unit::flush_interrupt(hw_channel &ch, bool dry)
 	raise_service(ch);
 }
 
-void unit::halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 cookie)
+void engine::halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 cookie)
 {
 	dma::completion_record &r = ch.status->record;
 
@@ -303,7 +309,7 @@ void unit::halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 cooki
 }
 
 /* Stopped under it: when the same descriptor runs again, it goes on there. */
-void unit::keep_part(hw_channel &ch, const descriptor &d, u64 bytes, bool ended)
+void engine::keep_part(hw_channel &ch, const descriptor &d, u64 bytes, bool ended)
 {
 	ch.part.valid = true;
 	ch.part.ended = ended;
@@ -313,13 +319,13 @@ void unit::keep_part(hw_channel &ch, const descriptor &d, u64 bytes, bool ended)
 }
 
 /* The client may have put another one there while the channel was halted. */
-bool unit::is_part(const hw_channel &ch, const descriptor &d) const
+bool engine::is_part(const hw_channel &ch, const descriptor &d) const
 {
 	return unlikely(ch.part.valid) && ch.part.seq == ch.next && !memcmp(&ch.part.of, &d, sizeof(d));
 }
 
 /* With delays or faults asked for; off the usual path. */
-unit::result unit::run_special(hw_channel &ch, const descriptor &d, u64 mem_base)
+engine::result engine::run_special(hw_channel &ch, const descriptor &d, u64 mem_base)
 {
 	const u64 begin = now_ns(), seq = ch.next;
 	u64 delay = m_.cfg.latency_us * ns_per_us;

@@ -38,7 +38,8 @@ std::unique_ptr<far_ring> far_ring::make(remote_port *port, int wake_fd, u64 rin
 {
 	if (!port || port->max_len() < sizeof(status_block))
 		return nullptr;
-	return std::unique_ptr<far_ring>(new (std::nothrow) far_ring(port, wake_fd, ring_iova, record_iova, ring_slots));
+	return std::unique_ptr<far_ring>(new (std::nothrow)
+						 far_ring(port, wake_fd, ring_iova, record_iova, ring_slots));
 }
 
 /* A slot's tag equals its place modulo the slots when it is right; so place ^ 1 never is. */
@@ -130,7 +131,7 @@ bool far_ring::end_push()
 	if (!sent_ || !ended(&push_, push_until_))
 		return false;
 	if (sent_ & (part_all | part_completed) && !lost_)
-		told_completed_ = sending_completed_;
+		sent_completed_ = sending_completed_;
 	sent_ = 0;
 	return true;
 }
@@ -148,12 +149,13 @@ bool far_ring::begin_push()
 
 	if (sent_ || !due_ || lost_ || unproven_)
 		return false;
-	const auto *p = std::find_if(std::begin(places), std::end(places), [this](const auto &q) { return due_ & q.part; });
+	const auto *p = std::find_if(std::begin(places), std::end(places),
+				     [this](const auto &q) { return due_ & q.part; });
 	memcpy(&push_from_, &status_, sizeof(status_));
 	/* Whoever posts is to wake us: what we find in memory we would have to ask for. */
 	push_from_.asleep = 1;
 	if (p->part == part_all) {
-		/* A stop that came at once is told behind it. */
+		/* A stop that came at once is reported behind it. */
 		push_from_.record.state = dma::state_running;
 		push_from_.record.reason = 0;
 	}
@@ -184,7 +186,8 @@ bool far_ring::step(u64 next, u64 tail)
 
 bool far_ring::restless(u64 next, u64 tail) const
 {
-	return (fetching_ ? load_acquire(&fetch_.result) != 1 : unproven_ || lacks(next, tail)) || (sent_ ? load_acquire(&push_.result) != 1 : due_);
+	return (fetching_ ? load_acquire(&fetch_.result) != 1 : unproven_ || lacks(next, tail)) ||
+	       (sent_ ? load_acquire(&push_.result) != 1 : due_);
 }
 
 u64 far_ring::limit() const

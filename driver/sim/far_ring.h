@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A ring and a status block that only messages reach (remote.h).  The unit works on
+ * A ring and a status block that only messages reach (remote.h).  The engine works on
  * copies of both: descriptors are fetched as the doorbell tells of them, and what the
- * unit writes to the status block is sent, one part at a time and in its order.
+ * engine writes to the status block is sent, one part at a time and in its order.
  */
 #pragma once
 
@@ -15,13 +15,14 @@
 
 namespace usdma::sim {
 
-/* Its unit's own. */
+/* Its engine's own. */
 class far_ring {
 public:
 	/* In a pass: whether all of it is mapped with these rights, by file or not. */
 	static bool reaches(const dma_space &space, u64 iova, u64 size, u32 rights);
 	/* nullptr: no memory, no client to ask, or one that takes too little in a message. */
-	static std::unique_ptr<far_ring> make(remote_port *port, int wake_fd, u64 ring_iova, u64 record_iova, u32 ring_slots);
+	static std::unique_ptr<far_ring> make(remote_port *port, int wake_fd, u64 ring_iova, u64 record_iova,
+					      u32 ring_slots);
 	~far_ring() { end_both(); }
 	far_ring(const far_ring &) = delete;
 	far_ring &operator=(const far_ring &) = delete;
@@ -40,9 +41,15 @@ public:
 	void note_state() { due_ |= part_fault | part_completed | part_state; }
 	void note_beat(u64 now);
 
-	/* Goes on with both: next is the descriptor to run next, tail the last one posted.  True: something has changed. */
+	/*
+	 * Goes on with both: next is the descriptor to run next, tail the last one posted.  True: something has
+	 * changed.
+	 */
 	bool step(u64 next, u64 tail);
-	/* Begins nothing more but to tell what is completed.  True: nothing of ours can reach the client's memory any more. */
+	/*
+	 * Begins nothing more but to tell what is completed.  True: nothing of ours can reach the client's
+	 * memory any more.
+	 */
 	bool wind_up();
 	/* The client refused, or has not answered in time. */
 	bool lost() const { return lost_; }
@@ -51,18 +58,18 @@ public:
 	bool lacks(u64 next, u64 tail) const { return s64(tail - next) >= 0 && s64(fetched_ - next) < 0; }
 	/* There is something for step() to do. */
 	bool restless(u64 next, u64 tail) const;
-	/* The client's status block has our state: until then no later number may be told. */
+	/* The client's status block has our state: until then no later number may be reported. */
 	bool state_told() const { return !((due_ | sent_) & (part_all | part_fault | part_state)); }
 	/* The client's status block says what ours does. */
 	bool told() const { return !due_ && !sent_; }
 	/* … at least of this number. */
-	u64 told_completed() const { return told_completed_; }
-	/* Until when step() must be called though nobody wakes the unit; ~0: never. */
+	u64 sent_completed() const { return sent_completed_; }
+	/* Until when step() must be called though nobody wakes the engine; ~0: never. */
 	u64 limit() const;
 
 	bool interrupt_due = false; /* of the service slot, once the client knows … */
 	u64 interrupt_behind = 0;   /* … that so many are completed, … */
-	u64 interrupt_last = 0;	    /* … and so many, for another one */
+	u64 interrupt_last = 0;     /* … and so many, for another one */
 
 private:
 	enum : u32 { part_all = 1, part_fault = 2, part_completed = 4, part_state = 8, part_beat = 16 };
@@ -88,8 +95,8 @@ private:
 	bool fetching_ = false, unproven_; /* no access of the client's has been seen to be right */
 	u64 fetched_ = 0, fetch_first_ = 0, fetch_until_ = 0;
 	remote_access fetch_;
-	u32 due_ = 0, sent_ = 0; /* part_*; sent_: one, under way */
-	u64 told_completed_ = 0, sending_completed_ = 0, push_until_ = 0, beat_at_ = 0, beat_ = 0;
+	u32 due_ = 0, sent_ = 0; /* part_*; sent_: one, in flight */
+	u64 sent_completed_ = 0, sending_completed_ = 0, push_until_ = 0, beat_at_ = 0, beat_ = 0;
 	remote_access push_;
 	sdma::status_block status_ = {}, push_from_ = {};
 	sdma::descriptor ring_[most_slots] = {}, fetch_to_[most_slots] = {};

@@ -25,13 +25,13 @@ static bool parse_number(string_view text, u64 *out)
 
 /* "src-unmapped" for "source not mapped" would be two vocabularies: the names are fault_reason's own. */
 static constexpr string_view reasons[] = {
-	"none",	      "bad-op",	    "bad-length", "src-unmapped", "dst-unmapped", "src-denied", "dst-denied",
-	"unaligned",  "timeout",    "bad-tag",	  "transfer",	  "stopped",	  "injected",   "lost",	"reset",
+	"none",    "bad-op",  "bad-length", "src-unmapped", "dst-unmapped", "src-denied", "dst-denied", "unaligned",
+	"timeout", "bad-tag", "transfer",   "stopped",      "injected",     "lost",       "reset",
 };
 static_assert(std::size(reasons) == size_t(dma::fault_reason::count));
 static constexpr string_view replies[] = {"none", "drop", "close", "short", "long", "wrong-id", "garbage"};
 static_assert(std::size(replies) == size_t(reply_fault::count));
-static constexpr string_view actions[] = {"fail",	      "hang",	  "slow",	"die",	"vanish",
+static constexpr string_view actions[] = {"fail",        "hang",     "slow",       "die",  "vanish",
 					  "drop-record", "drop-irq", "refuse-map", "reply"};
 static constexpr string_view limits[] = {"channel", "device", "for-good"};
 /* So many rules, each so long, are a mistake. */
@@ -100,13 +100,17 @@ int fault_plan::parse(string_view text, std::vector<rule> *out) const
 		rule r;
 
 		if (parse_rule(one, &r))
-			return fail(EINVAL, "fault rule \"%.*s\" is not ACTION@N, ACTION%%N or ACTION~P with /ARGUMENT where it takes "
-					    "one (fail hang slow die vanish drop-record drop-irq refuse-map reply)",
-				    int(std::min(one.size(), max_rule)), one.data());
+			return fail(
+				EINVAL,
+				"fault rule \"%.*s\" is not ACTION@N, ACTION%%N or ACTION~P with /ARGUMENT where it "
+				"takes "
+				"one (fail hang slow die vanish drop-record drop-irq refuse-map reply)",
+				int(std::min(one.size(), max_rule)), one.data());
 		if (rules.size() == max_rules)
 			return fail(EINVAL, "more than %zu fault rules", max_rules);
 		if (r.what == action::die && !may_die_)
-			return fail(EINVAL, "fault rule \"%.*s\": only a device in a process of its own (usdma-sim) can die",
+			return fail(EINVAL,
+				    "fault rule \"%.*s\": only a device in a process of its own (usdma-sim) can die",
 				    int(one.size()), one.data());
 		rules.push_back(std::move(r));
 		more = end != string_view::npos;

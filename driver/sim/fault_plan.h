@@ -3,7 +3,7 @@
  * Faults on demand, as text: rules joined by "+".
  *
  *   fail@N[/REASON]   the N-th descriptor from now fails (REASON as dma::fault_name says it, with -; default injected)
- *   hang@N[/UNTIL]    the N-th descriptor's channel stands still until it is reset (UNTIL: channel, the default),
+ *   hang@N[/UNTIL]    the N-th descriptor's channel hangs until it is reset (UNTIL: channel, the default),
  *                     until the device is reset (device), or whatever is reset (for-good)
  *   slow@N/US         the N-th descriptor takes so many microseconds at least
  *   vanish@N          the device leaves its client (closes the connection) at the N-th descriptor
@@ -104,7 +104,7 @@ private:
 	std::vector<rule> rules_;
 	fault_board *board_ = nullptr;
 	bool follows_ = false;
-	u32 version_ = 0; /* of the board's text that rules_ are: this process's own word for it */
+	u32 version_ = 0;   /* of the board's text that rules_ are: this process's own word for it */
 	bool gone_ = false; /* vanished: nothing runs any more */
 	u64 random_ = 0x9e3779b97f4a7c15;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What can be made to go wrong in the model.  A test or usdma-sim derives from
- * this and answers; any unit may ask at any time, so answers must be
+ * this and answers; any engine may ask at any time, so answers must be
  * thread-safe.  Without one, the data path pays one predictable branch.
  */
 #pragma once

@@ -40,10 +40,15 @@ int file_map::check(int fd, u64 offset, u64 size, bool writes, struct stat *out)
 
 	if (flags < 0)
 		return fail_errno("sim: DMA_MAP: the descriptor");
-	/* Any other file may be one whose pages, and whose length, come when its owner likes, or never (FUSE, a network). */
+	/*
+	 * Any other file may be one whose pages, and whose length, come when its owner likes, or never (FUSE, a
+	 * network).
+	 */
 	if (flags & O_PATH || (!most_.any_file && fcntl(fd, F_GET_SEALS) < 0))
-		return fail(EINVAL, "sim: DMA_MAP: the descriptor is neither a memfd nor of tmpfs or hugetlbfs: usdma-sim takes "
-				    "other files with --any-file");
+		return fail(
+			EINVAL,
+			"sim: DMA_MAP: the descriptor is neither a memfd nor of tmpfs or hugetlbfs: usdma-sim takes "
+			"other files with --any-file");
 	if (fstat(fd, out))
 		return fail_errno("sim: DMA_MAP: the descriptor");
 	/* Memory, or a file: mapping a device is an act, and may reach what is not the client's to give. */
@@ -64,8 +69,8 @@ static bool same_time(const timespec &a, const timespec &b)
 
 static bool alike(const struct stat &a, const struct stat &b)
 {
-	return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_size == b.st_size && same_time(a.st_ctim, b.st_ctim) &&
-	       same_time(a.st_mtim, b.st_mtim);
+	return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_size == b.st_size &&
+	       same_time(a.st_ctim, b.st_ctim) && same_time(a.st_mtim, b.st_mtim);
 }
 
 /*
@@ -84,7 +89,10 @@ client_file *file_map::find_file(const struct stat &st, bool writes)
 	for (auto it = begin; it != end; ++it) {
 		client_file &f = it->second;
 
-		/* One that somebody changed in between is taken for another: then it is mapped once more, no harm done. */
+		/*
+		 * One that somebody changed in between is taken for another: then it is mapped once more, no
+		 * harm done.
+		 */
 		if (f.fd.valid() && f.writable == writes && same_file(&f, st))
 			return &f;
 	}
@@ -144,17 +152,23 @@ int file_map::add_piece(client_file *f, int fd, u64 offset, u64 size, const stru
 {
 	const bool own = !f->fd.valid();
 	const u64 begin = own ? offset : align_down(offset, piece_size);
-	const u64 end = own ? offset + size : std::min(align_up(offset + size, piece_size), align_up(u64(st.st_size), page));
+	const u64 end = own ? offset + size :
+			      std::min(align_up(offset + size, piece_size), align_up(u64(st.st_size), page));
 	const int rights = f->writable ? PROT_READ | PROT_WRITE : PROT_READ;
 
 	if (pieces_ >= most_.pieces)
-		return fail(ENOSPC, "sim: DMA_MAP: %u pieces of files are mapped, which is all that this device takes: fewer files, or "
-				    "larger areas of them", most_.pieces);
+		return fail(ENOSPC,
+			    "sim: DMA_MAP: %u pieces of files are mapped, which is all that this device takes: fewer "
+			    "files, or "
+			    "larger areas of them",
+			    most_.pieces);
 	file_piece *p = new_piece();
 	if (!p)
 		return no_memory("a piece of the client's file");
 	void *at = mmap(nullptr, end - begin, rights, MAP_SHARED | MAP_NORESERVE, fd, off_t(begin));
-	int err = at == MAP_FAILED ? fail_errno("sim: DMA_MAP: cannot map %" PRIu64 " bytes of the client's file", end - begin) : 0;
+	int err = at == MAP_FAILED ?
+			  fail_errno("sim: DMA_MAP: cannot map %" PRIu64 " bytes of the client's file", end - begin) :
+			  0;
 	if (!err) {
 		store_relaxed(&p->base, reinterpret_cast<u64>(at));
 		store_relaxed(&p->size, end - begin);
@@ -198,7 +212,8 @@ static void populate_present(u8 *at, u64 size, bool writable, u64 *left)
 	for (size_t i = 0, run; i < n; i = run + 1) {
 		for (run = i; run < n && in_memory[run] & 1 && *left >= page; run++)
 			*left -= page;
-		if (run > i && madvise(at + i * page, (run - i) * page, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+		if (run > i &&
+		    madvise(at + i * page, (run - i) * page, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
 			return;
 	}
 }

@@ -21,15 +21,15 @@ struct file_piece : guarded {
 	u64 serial = 0; /* of all pieces: tells one from an earlier one at the same place */
 	u64 areas = 0;
 	u8 *populated = nullptr; /* a byte for each block of populate_block: done */
-	u64 present = 0;	 /* bytes that may be mapped in advance: as many as the file had */
+	u64 present = 0;         /* bytes that may be mapped in advance: as many as the file had */
 	struct client_file *file = nullptr;
 	file_piece *next = nullptr; /* of the file's, or free */
 };
 
 struct file_bounds {
-	u32 pieces = 24576;	       /* mappings of this process, which the kernel counts (vm.max_map_count: 65530) */
-	u64 populate = u64(8) << 30;   /* bytes of page tables' reach that are filled in advance */
-	bool any_file = false;	       /* also such as can be neither sealed nor trusted to be memory */
+	u32 pieces = 24576;          /* mappings of this process, which the kernel counts (vm.max_map_count: 65530) */
+	u64 populate = u64(8) << 30; /* bytes of page tables' reach that are filled in advance */
+	bool any_file = false;       /* also such as can be neither sealed nor trusted to be memory */
 };
 
 /* All calls from one thread, the one that maps. */

@@ -11,7 +11,7 @@
 namespace usdma::sim {
 
 /*
- * Before the first unit.  Takes a signal (SIGUSR1) for the whole process: for usdma-sim, not for a library inside
+ * Before the first engine.  Takes a signal (SIGUSR1) for the whole process: for usdma-sim, not for a library inside
  * somebody's program, where the client is that program.
  */
 int allow_interrupting();

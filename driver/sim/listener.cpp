@@ -7,14 +7,13 @@
 #include "driver/sim/sdma_model.h"
 #include "driver/sim/server.h"
 
-
 namespace usdma::sim {
 
 /* -ECANCELED: told to stop. */
 int listener::wait_client(int stop_fd, console *desk, unique_fd *out)
 {
 	for (;;) {
-		pollfd p[2 + console::most_watched] = {{door_.fd(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
+		pollfd p[2 + console::most_watched] = {{socket_.fd(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
 
 		if (const int err = wait_any(p, 2, desk, deadline::never()))
 			return err;
@@ -22,7 +21,7 @@ int listener::wait_client(int stop_fd, console *desk, unique_fd *out)
 			return -ECANCELED;
 		if (!p[0].revents)
 			continue;
-		const int err = door_.accept(out);
+		const int err = socket_.accept(out);
 		if (err && err != -EAGAIN)
 			return err;
 		/* A device that has vanished: the client hears the end of the connection, not silence. */

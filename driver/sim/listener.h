@@ -4,7 +4,7 @@
 
 #include "driver/sim/config.h"
 #include "driver/sim/console.h"
-#include "driver/sim/door.h"
+#include "driver/sim/unix_listener.h"
 #include "driver/sim/faults.h"
 
 #include <string>
@@ -13,21 +13,27 @@ namespace usdma::sim {
 
 class listener {
 public:
-	int open(const std::string &path) { return door_.open(path); }
-	int adopt(unique_fd sock) { return door_.adopt(std::move(sock)); }
-	void remove_path() { door_.remove_path(); }
-	void leave_path() { door_.leave_path(); }
+	int open(const std::string &path) { return socket_.open(path); }
+	int adopt(unique_fd sock) { return socket_.adopt(std::move(sock)); }
+	void remove_path() { socket_.remove_path(); }
+	void leave_path() { socket_.leave_path(); }
 
-	/* Serves clients, one at a time, until stop_fd becomes readable (0), or one only.  -errno: no device or no socket any more. */
+	/*
+	 * Serves clients, one at a time, until stop_fd becomes readable (0), or one only.  -errno: no device or
+	 * no socket any more.
+	 */
 	int run(const config &cfg, int stop_fd, bool once, faults *wrong = nullptr);
 
 	/* The two halves of it.  A console may send clients away.  -ECANCELED: stop_fd is readable. */
 	int wait_client(int stop_fd, console *desk, unique_fd *out);
-	/* wrong: else the settings' own rules strike.  A client that is turned away for want of something is none to end for: 0. */
+	/*
+	 * wrong: else the settings' own rules strike.  A client that is turned away for want of something is
+	 * none to end for: 0.
+	 */
 	static int serve(unique_fd client, const config &cfg, int stop_fd, faults *wrong);
 
 private:
-	door door_;
+	unix_listener socket_;
 };
 
 } // namespace usdma::sim

@@ -47,7 +47,7 @@ void interrupts::clear(u32 first, u32 count)
 	}
 }
 
-/* They may be closed once every unit has ended the pass in which it may have found them. */
+/* They may be closed once every engine has ended the pass in which it may have found them. */
 void interrupts::retire(std::span<unique_fd> fds)
 {
 	bool any = false;
@@ -56,7 +56,7 @@ void interrupts::retire(std::span<unique_fd> fds)
 		any |= fd.valid();
 	if (!any || space_.quiesce())
 		return;
-	log_warn("sim: a unit does not let go of an interrupt's eventfd");
+	log_warn("sim: an engine does not release an interrupt's eventfd");
 	/* Without memory to keep them in they stay open for good. */
 	const bool kept = try_reserve(stuck_, stuck_.size() + fds.size());
 	for (unique_fd &fd : fds)

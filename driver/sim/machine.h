@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the units of one model share. */
+/* What the engines of one model share. */
 #pragma once
 
-#include "driver/base/copy.h"
+#include "driver/copy/copy.h"
 #include "driver/sim/config.h"
 #include "driver/sim/dma_space.h"
 #include "driver/sim/faults.h"
@@ -24,21 +24,21 @@ public:
 	u32 count() const { return u32(fds_.size()); }
 	/* Units, in a pass; a vector without an eventfd is silence. */
 	void raise(u32 vector);
-	/* The server's thread.  On return no unit writes what was there before; what it was is in fds. */
+	/* The server's thread.  On return no engine writes what was there before; what it was is in fds. */
 	void set(u32 first, std::span<unique_fd> fds);
 	void clear(u32 first, u32 count);
 
 private:
 	void retire(std::span<unique_fd> fds);
 
-	std::vector<int> fds_; /* by load_acquire, store_release */
-	dma_space &space_;     /* which knows when units have ended their passes */
-	std::vector<unique_fd> stuck_; /* what a unit still writes: closed at the end */
+	std::vector<int> fds_;         /* by load_acquire, store_release */
+	dma_space &space_;             /* which knows when engines have ended their passes */
+	std::vector<unique_fd> stuck_; /* what an engine still writes: closed at the end */
 };
 
 struct machine {
 	explicit machine(const config &c, const dma_bounds &most, u32 vectors)
-		: cfg(c), space(most), irqs(vectors, space), tuning(copy_for_cpu())
+		: cfg(c), space(most), irqs(vectors, space), tuning(copy_for_cpu(c.copy_rows))
 	{
 	}
 
@@ -48,8 +48,8 @@ struct machine {
 	const copy_tuning &tuning;
 	u8 *mem = nullptr; /* device memory */
 	u64 mem_size = 0;
-	u64 mem_base = 0; /* whole pages; by load_relaxed, store_relaxed: read once for each descriptor */
-	u8 *doors = nullptr; /* doorbell pages, channel 0's first */
+	u64 mem_base = 0;             /* whole pages; by load_relaxed, store_relaxed: read once for each descriptor */
+	u8 *doorbell_pages = nullptr; /* doorbell pages, channel 0's first */
 	u32 channels = 0;
 	bool in_client = false; /* in the client's own process, where barriers for all reach its CPUs */
 	remote_port *remote = nullptr;

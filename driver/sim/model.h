@@ -56,7 +56,7 @@ public:
 	virtual int dma_unmap_all() = 0;
 
 	virtual int reset() = 0;
-	/* What was under way when reset() was called still is. */
+	/* What was in flight when reset() was called still is. */
 	virtual bool is_resetting() const { return false; }
 	/*
 	 * For good: whatever the device was doing, on return it reads and writes nothing of

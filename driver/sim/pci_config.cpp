@@ -11,8 +11,9 @@ namespace usdma::sim {
 static constexpr u32 command = 0x04, bus_master = 4;
 /* The capability list. */
 static constexpr u32 power = 0x40, power_control = power + 4, power_mask = 3, d3hot = 3;
-static constexpr u32 express = 0x50, device_caps = express + 4, device_control = express + 8, device_status = express + 10;
-static constexpr u8 pending = 0x20; /* in device_status */
+static constexpr u32 express = 0x50, device_caps = express + 4, device_control = express + 8,
+		     device_status = express + 10;
+static constexpr u8 pending = 0x20;           /* in device_status */
 static constexpr u32 function_reset = 0x8000; /* in device_control: reads as 0 */
 static constexpr u32 msix = 0x90, msix_control = msix + 2;
 
@@ -29,7 +30,7 @@ void pci_config::init(u64 bar0_size, u64 bar2_size, u64 bar4_size, u32 vectors, 
 	put(0x00, sdma::pci_vendor, 2);
 	put(0x02, sdma::pci_device, 2);
 	put(command, 0, 2, 0x0406); /* memory space, bus master, INTx disable */
-	put(0x06, 0x0010, 2);	    /* status: capability list */
+	put(0x06, 0x0010, 2);       /* status: capability list */
 	put(0x08, sdma::pci_revision | u64(sdma::pci_class) << 8, 4);
 	put(0x0c, 0, 1, 0xff); /* cache line size: writable, without effect */
 	put(0x10, 0, 4, u32(-bar0_size));
@@ -42,19 +43,19 @@ void pci_config::init(u64 bar0_size, u64 bar2_size, u64 bar4_size, u32 vectors, 
 	put(0x3c, 0, 1, 0xff); /* interrupt line: writable, without effect */
 
 	put(power, 0x01 | express << 8, 2);
-	put(power + 2, 3, 2);			 /* version 1.2; no PME, neither D1 nor D2 */
+	put(power + 2, 3, 2);                 /* version 1.2; no PME, neither D1 nor D2 */
 	put(power_control, 0, 2, power_mask); /* leaving D3hot resets: bit 3 is 0 */
 
 	put(express, 0x10 | msix << 8, 2);
-	put(express + 2, 2, 2);				 /* an endpoint, version 2 of the capability */
-	put(device_caps, 1u << 28 | 1u << 15, 4);	 /* function-level reset; role-based error reporting */
-	put(device_control, 0x2810, 2, 0x78ff);		 /* payload 128, reads of 512: writable, without effect */
-	put(express + 0x0c, 0x0011, 4);			 /* a link of 2.5 GT/s, width 1 … */
-	put(express + 0x12, 0x0011, 2);			 /* … that is up */
+	put(express + 2, 2, 2);                   /* an endpoint, version 2 of the capability */
+	put(device_caps, 1u << 28 | 1u << 15, 4); /* function-level reset; role-based error reporting */
+	put(device_control, 0x2810, 2, 0x78ff);   /* payload 128, reads of 512: writable, without effect */
+	put(express + 0x0c, 0x0011, 4);           /* a link of 2.5 GT/s, width 1 … */
+	put(express + 0x12, 0x0011, 2);           /* … that is up */
 
 	put(msix, 0x11, 2);
 	put(msix_control, vectors - 1, 2, 0xc000); /* enable, function mask */
-	put(msix + 4, 4, 4);			   /* table: BAR4, offset 0 */
+	put(msix + 4, 4, 4);                       /* table: BAR4, offset 0 */
 	put(msix + 8, pba_offset | 4, 4);
 }
 
@@ -92,7 +93,10 @@ pci_config::effect pci_config::write(u32 offset, const u8 *buf, u32 len)
 	reset |= before == d3hot && power_state() == 0;
 	if (!reset)
 		return effect::none;
-	/* What software had set is as after power-on; addresses and sizes are the platform's, who restores them anyway. */
+	/*
+	 * What software had set is as after power-on; addresses and sizes are the platform's, who restores them
+	 * anyway.
+	 */
 	for (u32 at : {command, command + 1, power_control, msix_control + 1})
 		space_[at] = u8(space_[at] & ~writable_[at]);
 	return effect::reset;

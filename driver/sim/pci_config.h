@@ -19,7 +19,7 @@ public:
 
 	/* Sizes are powers of two; bar2 0: there is none. */
 	void init(u64 bar0_size, u64 bar2_size, u64 bar4_size, u32 vectors, u32 pba_offset);
-	/* busy: accesses of the function's are under way (device status, transactions pending). */
+	/* busy: accesses of the function's are in flight (device status, transactions pending). */
 	void read(u32 offset, u8 *buf, u32 len, bool busy) const;
 	/* A reset has put this space back when it returns. */
 	effect write(u32 offset, const u8 *buf, u32 len);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory that the client mapped without a file: a unit reads and writes it by asking the client. */
+/* Memory that the client mapped without a file: an engine reads and writes it by asking the client. */
 #pragma once
 
 #include "driver/base/types.h"
@@ -12,9 +12,9 @@ struct remote_access {
 	u8 *buf = nullptr;
 	u32 len = 0;
 	int wake_fd = -1; /* an eventfd that does not block, written when the end is known */
-	s32 result = 0;   /* by load_acquire: 1 under way, 0 done, else -errno */
+	s32 result = 0;   /* by load_acquire: 1 in flight, 0 done, else -errno */
 
-	/* The port's, while it is under way. */
+	/* The port's, while it is in flight. */
 	u16 id = 0;
 	bool sent = false;
 	remote_access *next = nullptr;
@@ -26,7 +26,10 @@ public:
 
 	/* Most bytes in one access. */
 	virtual u32 max_len() const = 0;
-	/* Has the question sent, without waiting for that; -errno: there is nobody to ask.  One access at a time for each remote_access. */
+	/*
+	 * Has the question sent, without waiting for that; -errno: there is nobody to ask.  One access at a
+	 * time for each remote_access.
+	 */
 	virtual int begin(remote_access *a) = 0;
 	/* Once it returns, the port touches neither *a nor its buffer.  Called after each begin that went well. */
 	virtual void end(remote_access *a) = 0;

@@ -19,7 +19,8 @@ static constexpr u32 max_vectors = 2048; /* PCI 3.0 §6.8.2.3 */
 static constexpr u64 bar4_size = 64 * KiB, pba_offset = 32 * KiB;
 
 sdma_model::sdma_model(const config &cfg, faults *wrong)
-	: cfg_(cfg), m_(cfg_, {.file_bytes = cfg.share, .files = {.any_file = cfg.any_file}}, std::min(2 * cfg.channels, max_vectors))
+	: cfg_(cfg), m_(cfg_, {.file_bytes = cfg.share, .files = {.any_file = cfg.any_file}},
+			std::min(2 * cfg.channels, max_vectors))
 {
 	m_.wrong = wrong;
 	m_.channels = cfg_.channels;
@@ -31,10 +32,10 @@ sdma_model::~sdma_model()
 	quiet();
 }
 
-/* The units first: what they have begun ends with them, and nobody is left who could touch what goes next. */
+/* The engines first: what they have begun ends with them, and nobody is left who could touch what goes next. */
 void sdma_model::quiet()
 {
-	for (auto &u : units_)
+	for (auto &u : engines_)
 		u->stop();
 	for (u32 i = 0; channels_ && i < cfg_.channels; i++)
 		channels_[i].forget_memory();
@@ -73,8 +74,9 @@ static int make_device_memory(u64 size, huge_pages huge, unique_fd *fd, mapping 
 	if (!err)
 		err = map_file(fd->get(), 0, size, out);
 	if (err && reserved)
-		return fail_in(err, "sim: huge=require (huge_pages = require) needs %llu free reserved pages of 2 MiB: "
-				    "sudo sysctl vm.nr_hugepages=%llu, less mem, or huge=advise",
+		return fail_in(err,
+			       "sim: huge=require (huge_pages = require) needs %llu free reserved pages of 2 MiB: "
+			       "sudo sysctl vm.nr_hugepages=%llu, less mem, or huge=advise",
 			       static_cast<unsigned long long>(size / (2 * MiB)),
 			       static_cast<unsigned long long>(size / (2 * MiB) + 64));
 	if (!err && !reserved)
@@ -88,12 +90,12 @@ int sdma_model::make_memory()
 	int err = sealed_file("sdma-bar0", bar0_size, 0, &bar0_fd_);
 
 	if (!err)
-		err = map_file(bar0_fd_.get(), chan_door_base, cfg_.channels * chan_stride, &doors_);
+		err = map_file(bar0_fd_.get(), chan_doorbell_base, cfg_.channels * chan_stride, &doorbell_pages_);
 	if (!err && bar2_size)
 		err = make_device_memory(bar2_size, cfg_.huge, &mem_fd_, &mem_);
 	if (err)
 		return err;
-	m_.doors = doors_.data();
+	m_.doorbell_pages = doorbell_pages_.data();
 	m_.mem = mem_.data();
 	if (cfg_.stale && m_.mem_size)
 		memset(m_.mem, stale_byte, m_.mem_size);
@@ -111,13 +113,14 @@ int sdma_model::describe_regions()
 	regions_[vfio::region_bar0].size = bar0_size;
 	regions_[vfio::region_bar0].flags = rw | vfio::region_mappable;
 	regions_[vfio::region_bar0].fd = bar0_fd_.get();
-	push_reserved(regions_[vfio::region_bar0].mappable, vfio::range{chan_door_base, chan_door(cfg_.channels) - 1});
+	push_reserved(regions_[vfio::region_bar0].mappable,
+		      vfio::range{chan_doorbell_base, chan_doorbell(cfg_.channels) - 1});
 	if (mem_.size())
 		regions_[vfio::region_bar2] = {mem_.size(), rw | vfio::region_mappable, mem_fd_.get(), {}};
 	regions_[vfio::region_bar4] = {bar4_size, rw, -1, {}};
 	regions_[vfio::region_config] = {pci_config::size, rw, -1, {}};
 	for (u32 i = 0; i < cfg_.channels; i++)
-		push_reserved(doorbells_, doorbell_desc{chan_ctrl(i) + chan_wake, 4, unit_of(i).bell_fd()});
+		push_reserved(doorbells_, doorbell_desc{chan_ctrl(i) + chan_wake, 4, engine_of(i).bell_fd()});
 	return 0;
 }
 
@@ -130,21 +133,21 @@ int sdma_model::start()
 		return fail(ENOMEM, "sim: no memory for %u channels", cfg_.channels);
 	for (u32 i = 0; i < cfg_.channels; i++) {
 		channels_[i].index = i;
-		channels_[i].door = m_.doors + i * chan_stride;
+		channels_[i].doorbell = m_.doorbell_pages + i * chan_stride;
 		if (channels_[i].ring_memory.prepare() || channels_[i].record_memory.prepare())
 			return -ENOMEM;
 	}
-	if (!try_reserve(units_, cfg_.engines))
+	if (!try_reserve(engines_, cfg_.engines))
 		return no_memory("the list of units");
 	for (u32 i = 0; i < cfg_.engines; i++) {
-		auto u = try_unique<unit>(m_, i);
+		auto u = try_unique<engine>(m_, i);
 		if (!u)
-			return fail(ENOMEM, "sim: no memory for unit %u", i);
-		push_reserved(units_, std::move(u));
-		if (const int err = units_.back()->ready())
+			return fail(ENOMEM, "sim: no memory for engine %u", i);
+		push_reserved(engines_, std::move(u));
+		if (const int err = engines_.back()->ready())
 			return err;
 	}
-	for (auto &u : units_)
+	for (auto &u : engines_)
 		if (const int err = u->start())
 			return err;
 	start_values();
@@ -228,7 +231,7 @@ int sdma_model::irq_trigger(u32 index, u32 vector)
 {
 	if (index != vfio::irq_msix)
 		return fail(ENOTSUP, "sim: interrupt type %u is not raised", index);
-	return units_[0]->raise_for(vector);
+	return engines_[0]->raise_for(vector);
 }
 
 u32 sdma_model::max_areas() const
@@ -258,13 +261,13 @@ int sdma_model::all_off()
 
 		if (const u32 state = load_acquire(&ch.state); state == chan_state_off || state == chan_state_stopping)
 			continue;
-		if (const int e = unit_of(i).command(&ch, chan_cmd_disable))
+		if (const int e = engine_of(i).command(&ch, chan_cmd_disable))
 			err = e;
 	}
 	return err;
 }
 
-/* Accesses that a channel has begun are under way: the client was asked, and has not answered. */
+/* Accesses that a channel has begun are in flight: the client was asked, and has not answered. */
 bool sdma_model::is_stopping() const
 {
 	return std::any_of(channels_.get(), channels_.get() + cfg_.channels,
@@ -280,9 +283,10 @@ void sdma_model::start_values()
 		hw_channel &ch = channels_[i];
 
 		ch.regs = channel_regs();
-		store_relaxed(reinterpret_cast<u64 *>(ch.door + door_tail), u64(0));
+		store_relaxed(reinterpret_cast<u64 *>(ch.doorbell + doorbell_tail), u64(0));
 		for (unsigned slot = 0; slot < dma::irq_slots; slot++)
-			store_relaxed(reinterpret_cast<u64 *>(ch.door + door_arm + slot * cache_line), arm_none);
+			store_relaxed(reinterpret_cast<u64 *>(ch.doorbell + doorbell_arm + slot * cache_line),
+				      arm_none);
 	}
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sdma engine in software: its PCI function, registers and memory; the units do the work. */
+/* The sdma engine in software: its PCI function, registers and memory; the engines do the work. */
 #pragma once
 
 #include "driver/sim/config.h"
 #include "driver/sim/model.h"
 #include "driver/sim/pci_config.h"
-#include "driver/sim/unit.h"
+#include "driver/sim/engine.h"
 
 #include <memory>
 
@@ -16,7 +16,7 @@ public:
 	explicit sdma_model(const config &cfg, faults *wrong = nullptr);
 	~sdma_model() override;
 
-	/* Makes the memory and starts the units. */
+	/* Makes the memory and starts the engines. */
 	int start();
 	/* Before start: the client is this very process. */
 	void set_in_client() { m_.in_client = asym_barrier_ready(); }
@@ -50,7 +50,7 @@ public:
 private:
 	int make_memory();
 	int describe_regions();
-	unit &unit_of(u32 channel) const { return *units_[channel % units_.size()]; }
+	engine &engine_of(u32 channel) const { return *engines_[channel % engines_.size()]; }
 	int all_off();
 	bool is_stopping() const;
 	void start_values();
@@ -69,7 +69,7 @@ private:
 	int write_mem_base(u64 base);
 	int command(hw_channel &ch, u32 cmd);
 	int enable(hw_channel &ch);
-	int access_door(u64 offset, u8 *in, const u8 *out, u32 len);
+	int access_doorbell(u64 offset, u8 *in, const u8 *out, u32 len);
 
 	config cfg_;
 	machine m_;
@@ -77,11 +77,11 @@ private:
 	pci_config pci_;
 	unique_fd bar0_fd_, mem_fd_;
 	unique_fd error_; /* the client's eventfd for errors */
-	mapping doors_, mem_;
+	mapping doorbell_pages_, mem_;
 	std::vector<u8> msix_; /* table and pending bits: kept, without effect; vectors are masked in the client */
 	std::vector<doorbell_desc> doorbells_;
 	std::unique_ptr<hw_channel[]> channels_;
-	std::vector<std::unique_ptr<unit>> units_;
+	std::vector<std::unique_ptr<engine>> engines_;
 	u32 ctrl_ = 0;
 };
 

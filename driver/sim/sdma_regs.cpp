@@ -23,8 +23,8 @@ int sdma_model::read_bar0(u64 offset, u8 *buf, u32 len)
 {
 	if (const int err = check_width(offset, len))
 		return err;
-	if (offset >= chan_door_base)
-		return access_door(offset - chan_door_base, buf, nullptr, len);
+	if (offset >= chan_doorbell_base)
+		return access_doorbell(offset - chan_doorbell_base, buf, nullptr, len);
 	for (u32 at = 0; at < len; at += 4) {
 		const u32 v = read_word(u32(offset) + at);
 
@@ -37,8 +37,8 @@ int sdma_model::write_bar0(u64 offset, const u8 *buf, u32 len)
 {
 	if (const int err = check_width(offset, len))
 		return err;
-	if (offset >= chan_door_base)
-		return access_door(offset - chan_door_base, nullptr, buf, len);
+	if (offset >= chan_doorbell_base)
+		return access_doorbell(offset - chan_doorbell_base, nullptr, buf, len);
 	for (u32 at = 0; at < len; at += 4) {
 		u32 v;
 
@@ -96,11 +96,12 @@ u64 sdma_model::read_global(u32 reg) const
 	return 0;
 }
 
-/* As the unit has it: who looks does not stop it. */
+/* As the engine has it: who looks does not stop it. */
 u32 sdma_model::debug_bits(const hw_channel &ch) const
 {
-	return (load_relaxed(&ch.waiting) ? u32(chan_debug_waiting) : 0) | (load_relaxed(&ch.listed) ? u32(chan_debug_listed) : 0) |
-	       (unit_of(ch.index).bell_rung() ? u32(chan_debug_bell) : 0);
+	return (load_relaxed(&ch.waiting) ? u32(chan_debug_waiting) : 0) |
+	       (load_relaxed(&ch.listed) ? u32(chan_debug_listed) : 0) |
+	       (engine_of(ch.index).bell_rung() ? u32(chan_debug_bell) : 0);
 }
 
 u64 sdma_model::read_channel(const hw_channel &ch, u32 reg) const
@@ -132,8 +133,10 @@ u64 sdma_model::read_channel(const hw_channel &ch, u32 reg) const
 u32 sdma_model::read_word(u32 offset) const
 {
 	if (offset < chan_ctrl_base)
-		return offset % 8 && is_wide(offset - 4) ? u32(read_global(offset - 4) >> 32) : u32(read_global(offset));
-	const u32 index = u32((offset - chan_ctrl_base) / chan_stride), reg = u32((offset - chan_ctrl_base) % chan_stride);
+		return offset % 8 && is_wide(offset - 4) ? u32(read_global(offset - 4) >> 32) :
+							   u32(read_global(offset));
+	const u32 index = u32((offset - chan_ctrl_base) / chan_stride),
+		  reg = u32((offset - chan_ctrl_base) % chan_stride);
 
 	if (index >= cfg_.channels)
 		return 0;
@@ -153,7 +156,8 @@ int sdma_model::write_word(u32 offset, u32 value)
 {
 	if (offset < chan_ctrl_base)
 		return write_global(offset, value);
-	const u32 index = u32((offset - chan_ctrl_base) / chan_stride), reg = u32((offset - chan_ctrl_base) % chan_stride);
+	const u32 index = u32((offset - chan_ctrl_base) / chan_stride),
+		  reg = u32((offset - chan_ctrl_base) % chan_stride);
 
 	return index < cfg_.channels ? write_channel(channels_[index], reg, value) : 0;
 }
@@ -174,7 +178,8 @@ int sdma_model::write_global(u32 offset, u32 value)
 int sdma_model::write_mem_base(u64 base)
 {
 	if (base % 4096)
-		return fail(EINVAL, "sim: reg_mem_base 0x%llx is no multiple of 4096", static_cast<unsigned long long>(base));
+		return fail(EINVAL, "sim: reg_mem_base 0x%llx is no multiple of 4096",
+			    static_cast<unsigned long long>(base));
 	store_relaxed(&m_.mem_base, base);
 	return 0;
 }
@@ -193,11 +198,12 @@ int sdma_model::write_channel(hw_channel &ch, u32 offset, u32 value)
 	channel_regs &r = ch.regs;
 
 	if (offset == chan_wake) {
-		unit_of(ch.index).kick();
+		engine_of(ch.index).kick();
 		return 0;
 	}
-	if (unit_of(ch.index).pending(&ch))
-		return fail(EBUSY, "sim: channel %u has a command before it that its unit has not taken yet", ch.index);
+	if (engine_of(ch.index).pending(&ch))
+		return fail(EBUSY, "sim: channel %u has a command before it that its engine has not taken yet",
+			    ch.index);
 	if (offset == chan_command)
 		return command(ch, value);
 	/* Set-up is writable while the channel is off. */
@@ -239,15 +245,16 @@ int sdma_model::command(hw_channel &ch, u32 cmd)
 			return fail(EBUSY, "sim: channel %u is still stopping", ch.index);
 		return state == chan_state_running || state == chan_state_halted ? 0 : enable(ch);
 	case chan_cmd_disable:
-		return state == chan_state_off || state == chan_state_stopping ? 0 : unit_of(ch.index).command(&ch, cmd);
+		return state == chan_state_off || state == chan_state_stopping ? 0 :
+										 engine_of(ch.index).command(&ch, cmd);
 	case chan_cmd_stop:
 	case chan_cmd_resume:
-		return unit_of(ch.index).command(&ch, cmd);
+		return engine_of(ch.index).command(&ch, cmd);
 	}
 	return 0;
 }
 
-/* What can be told without looking at memory; the unit finds out the rest. */
+/* What can be told without looking at memory; the engine finds out the rest. */
 int sdma_model::enable(hw_channel &ch)
 {
 	const char *wrong = nullptr;
@@ -259,17 +266,17 @@ int sdma_model::enable(hw_channel &ch)
 	else
 		wrong = setup_error(ch.regs);
 	if (!wrong)
-		return unit_of(ch.index).command(&ch, chan_cmd_enable);
+		return engine_of(ch.index).command(&ch, chan_cmd_enable);
 	log_warn_limited("sim: channel %u does not start: %s", ch.index, wrong);
 	store_release(&ch.state, u32(chan_state_error));
 	return 0;
 }
 
-/* The doorbell pages by trapped access: as the mapped ones, and a new tail wakes the unit. */
-int sdma_model::access_door(u64 offset, u8 *in, const u8 *out, u32 len)
+/* The doorbell pages by trapped access: as the mapped ones, and a new tail wakes the engine. */
+int sdma_model::access_doorbell(u64 offset, u8 *in, const u8 *out, u32 len)
 {
 	const u32 index = u32(offset / chan_stride);
-	u8 *word = m_.doors + offset;
+	u8 *word = m_.doorbell_pages + offset;
 	u64 v = 0;
 
 	if (!in == !out)
@@ -282,7 +289,8 @@ int sdma_model::access_door(u64 offset, u8 *in, const u8 *out, u32 len)
 	if (len == 8 && offset % 8)
 		return fail(EINVAL, "sim: a doorbell of 8 bytes at an odd word");
 	if (!out) {
-		v = len == 8 ? load_acquire(reinterpret_cast<u64 *>(word)) : load_acquire(reinterpret_cast<u32 *>(word));
+		v = len == 8 ? load_acquire(reinterpret_cast<u64 *>(word)) :
+			       load_acquire(reinterpret_cast<u32 *>(word));
 		memcpy(in, &v, len);
 		return 0;
 	}
@@ -291,8 +299,8 @@ int sdma_model::access_door(u64 offset, u8 *in, const u8 *out, u32 len)
 		store_release(reinterpret_cast<u64 *>(word), v);
 	else
 		store_release(reinterpret_cast<u32 *>(word), u32(v));
-	if (offset % chan_stride < door_tail + 8)
-		unit_of(index).kick();
+	if (offset % chan_stride < doorbell_tail + 8)
+		engine_of(index).kick();
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The connection: messages in and out, and the units' accesses to the client's memory. */
+/* The connection: messages in and out, and the engines' accesses to the client's memory. */
 #include "driver/sim/server.h"
 
 #include "driver/base/barrier.h"
@@ -22,7 +22,7 @@ namespace proto = vfio::proto;
 static constexpr u64 message_ms = 4000;
 /* A client that connects and does not say VERSION makes room for another after … */
 static constexpr u64 hello_ms = 3000;
-/* A reset is answered when nothing from before it is under way, or after …: a client may answer accesses only then. */
+/* A reset is answered when nothing from before it is in flight, or after …: a client may answer accesses only then. */
 static constexpr u64 held_ms = 1000;
 static constexpr int held_look_ms = 2;
 
@@ -76,10 +76,11 @@ int server::turn(int stop_fd)
 	if (p[0].revents & (POLLIN | POLLHUP | POLLERR) && !replies_.full())
 		return step();
 	return hello_.passed() ? fail(ETIMEDOUT, "a vfio-user client has said nothing for %llu ms",
-				      static_cast<unsigned long long>(hello_ms)) : 0;
+				      static_cast<unsigned long long>(hello_ms)) :
+				 0;
 }
 
-/* True: a unit wants the connection to end. */
+/* True: an engine wants the connection to end. */
 bool server::woken()
 {
 	eventfd_take(wake_.get());
@@ -88,7 +89,7 @@ bool server::woken()
 	return hang_up_;
 }
 
-/* No new access begins; then the units end, then the client may see that. */
+/* No new access begins; then the engines end, then the client may see that. */
 void server::finish_serving()
 {
 	fail_all();
@@ -127,7 +128,8 @@ int server::queue_reply(const proto_header &head, answer &a)
 {
 	const iovec part = {a.body.data(), a.body.size()};
 
-	if (const int err = replies_.put(head, {&part, a.body.empty() ? 0u : 1u}, {a.fds, a.n_fds}, deadline::in_ms(message_ms)))
+	if (const int err = replies_.put(head, {&part, a.body.empty() ? 0u : 1u}, {a.fds, a.n_fds},
+					 deadline::in_ms(message_ms)))
 		return err;
 	return flush();
 }
@@ -190,7 +192,10 @@ int server::put_access(const remote_access &a)
 	return err;
 }
 
-/* Of a message that the client has part of, the rest must come before anything else: then nothing can be sent any more. */
+/*
+ * Of a message that the client has part of, the rest must come before anything else: then nothing can be sent
+ * any more.
+ */
 int server::out_is_late()
 {
 	if (!out_asks_ || out_.begun())
@@ -269,12 +274,14 @@ int server::answer_wrongly(reply_fault how, proto_header h, answer &a)
 		h.id = u16(h.id ^ 0x5a5a);
 		break;
 	default:
-		return ::send(sock_.get(), garbage, sizeof(garbage), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? fail_errno("send") : 0;
+		return ::send(sock_.get(), garbage, sizeof(garbage), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ?
+			       fail_errno("send") :
+			       0;
 	}
 	return queue_reply(h, a);
 }
 
-/* ---- the units' side ----------------------------------------------------------------------------- */
+/* ---- the engines' side ----------------------------------------------------------------------------- */
 
 /* Last in the list; the server's thread sends it. */
 int server::begin(remote_access *a)
@@ -319,7 +326,7 @@ bool server::take_back(remote_access *a)
 	return !a->sent && take_pending(a->id) == a;
 }
 
-/* With the lock held: it is under way no more. */
+/* With the lock held: it is in flight no more. */
 remote_access *server::take_pending(u16 id)
 {
 	for (remote_access **at = &pending_; *at; at = &(*at)->next)
@@ -330,7 +337,7 @@ remote_access *server::take_pending(u16 id)
 	return nullptr;
 }
 
-/* From a unit: it only says so, for the connection ends after the units have. */
+/* From an engine: it only says so, for the connection ends after the engines have. */
 void server::hang_up()
 {
 	{
@@ -357,7 +364,8 @@ int server::reply_data(const vfio::user_message &m, const remote_access &a)
 	proto::dma_access_head h = {};
 
 	if (m.head.cmd != u16(cmd))
-		return fail(EPROTO, "vfio-user client: a reply to command %u says command %u", unsigned(cmd), m.head.cmd);
+		return fail(EPROTO, "vfio-user client: a reply to command %u says command %u", unsigned(cmd),
+			    m.head.cmd);
 	if (!size && a.write && counts_right_)
 		return 0;
 	if (size != narrow + len && size != wide + len)
@@ -371,7 +379,7 @@ int server::reply_data(const vfio::user_message &m, const remote_access &a)
 	u32 last = 0;
 
 	memcpy(&last, m.body.data() + size - n, n);
-	/* Before the access's end, so that its unit sees it. */
+	/* Before the access's end, so that its engine sees it. */
 	if (a.write || head == narrow || last)
 		store_relaxed(&counts_right_, 1u);
 	return int(head);
@@ -382,7 +390,7 @@ int server::take_reply(const vfio::user_message &m, bool whole)
 	std::lock_guard guard(lock_);
 	remote_access *a = take_pending(m.head.id);
 
-	/* The unit gave up on it: late, not wrong. */
+	/* The engine gave up on it: late, not wrong. */
 	if (!a)
 		return 0;
 	if (m.head.flags & proto::flag_error) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The vfio-user server for one connection.  One thread reads and writes the
- * socket: it answers the client's commands, sends the units' accesses and hands
- * the client's replies to the units that wait for them.  Nobody else ever touches
- * the socket, so no unit waits for a client that does not read.
+ * socket: it answers the client's commands, sends the engines' accesses and hands
+ * the client's replies to the engines that wait for them.  Nobody else ever touches
+ * the socket, so no engine waits for a client that does not read.
  */
 #pragma once
 
@@ -88,21 +88,21 @@ private:
 	vfio::user_caps client_;
 	u32 max_len_ = 4096;
 
-	outbox out_;            /* on its way to the client */
-	outbox_queue replies_;  /* behind it; while there is room for one more, the socket is read */
+	outbox out_;                         /* on its way to the client */
+	outbox_queue replies_;               /* behind it; while there is room for one more, the socket is read */
 	deadline hello_ = deadline::never(); /* for the first message */
-	bool held_ = false;     /* a reset's reply: accesses from before it are under way */
+	bool held_ = false;                  /* a reset's reply: accesses from before it are in flight */
 	proto_header held_head_ = {};
 	deadline held_until_ = deadline::never();
-	bool out_asks_ = false; /* out_ is a unit's access … */
+	bool out_asks_ = false; /* out_ is an engine's access … */
 	u16 out_id_ = 0;        /* … of this number */
 
-	unique_fd wake_; /* a unit has an access to send, or wants the connection to end */
-	std::mutex lock_; /* what follows; never held over a system call */
-	remote_access *pending_ = nullptr; /* a few, one for each unit, in the order in which they came */
+	unique_fd wake_;                   /* an engine has an access to send, or wants the connection to end */
+	std::mutex lock_;                  /* what follows; never held over a system call */
+	remote_access *pending_ = nullptr; /* a few, one for each engine, in the order in which they came */
 	u16 next_id_ = 0;
 	bool closed_ = false, hang_up_ = false;
-	u32 counts_right_ = 0; /* the client's replies are known to be right; units look without the lock */
+	u32 counts_right_ = 0; /* the client's replies are known to be right; engines look without the lock */
 };
 
 } // namespace usdma::sim

@@ -98,10 +98,14 @@ int server::do_version(vfio::user_message &m, answer *out)
 	if (v.major != proto::version_major)
 		return fail(ENOTSUP, "client speaks vfio-user %u.%u, this server %u.%u", v.major, v.minor,
 			    proto::version_major, proto::version_minor);
-	const std::string_view json(reinterpret_cast<const char *>(m.body.data()) + sizeof(v), m.body.size() - sizeof(v));
+	const std::string_view json(reinterpret_cast<const char *>(m.body.data()) + sizeof(v),
+				    m.body.size() - sizeof(v));
 	if (const int err = vfio::user_caps_parse(json, &client_))
 		return err == -ENOMEM ? err : -EINVAL;
-	/* A server may only lower what the client proposed; QEMU ends the connection otherwise, and above its own limits. */
+	/*
+	 * A server may only lower what the client proposed; QEMU ends the connection otherwise, and above its
+	 * own limits.
+	 */
 	ours.max_msg_fds = std::min(client_.max_msg_fds, most_msg_fds);
 	ours.max_data_xfer = std::min(client_.max_data_xfer, proto::our_max_data_xfer);
 	ours.max_dma_maps = std::min<u64>(client_.max_dma_maps, model_.max_areas());
@@ -135,7 +139,8 @@ int server::do_dma_unmap(vfio::user_message &m, answer *out)
 	if (const int err = take(m, &d))
 		return err;
 	if (d.argsz < sizeof(d) || (d.flags & ~flag_all))
-		return fail(d.flags & flag_bitmap ? ENOTSUP : EINVAL, "DMA_UNMAP with flags 0x%x, argsz %u", d.flags, d.argsz);
+		return fail(d.flags & flag_bitmap ? ENOTSUP : EINVAL, "DMA_UNMAP with flags 0x%x, argsz %u", d.flags,
+			    d.argsz);
 	if (m.body.size() != sizeof(d) || ((d.flags & flag_all) && (d.address || d.size)))
 		return fail(EINVAL, "DMA_UNMAP with %zu bytes", m.body.size());
 	const int err = d.flags & flag_all ? model_.dma_unmap_all() : model_.dma_unmap(d.address, d.size);
@@ -152,8 +157,8 @@ int server::do_device_info(vfio::user_message &m, answer *out)
 		return err;
 	if (d.argsz < sizeof(d))
 		return fail(EINVAL, "DEVICE_GET_INFO with argsz %u", d.argsz);
-	put(&out->body, proto::device_info{sizeof(d), proto::device_flag_reset | proto::device_flag_pci, model_.region_count(),
-					   model_.irq_types()});
+	put(&out->body, proto::device_info{sizeof(d), proto::device_flag_reset | proto::device_flag_pci,
+					   model_.region_count(), model_.irq_types()});
 	return 0;
 }
 
@@ -170,18 +175,21 @@ int server::do_region_info(vfio::user_message &m, answer *out)
 	if (const int err = take(m, &d))
 		return err;
 	if (d.argsz < sizeof(d) || d.index >= model_.region_count())
-		return fail(EINVAL, "DEVICE_GET_REGION_INFO of region %u of %u, argsz %u", d.index, model_.region_count(), d.argsz);
+		return fail(EINVAL, "DEVICE_GET_REGION_INFO of region %u of %u, argsz %u", d.index,
+			    model_.region_count(), d.argsz);
 	const region_desc &r = model_.region(d.index);
 	const bool maps = r.flags & vfio::region_mappable && client_.max_msg_fds && r.size;
 	const u32 areas = maps ? u32(r.mappable.size()) : 0;
 	const u32 full = u32(sizeof(d)) + (areas ? u32(sizeof(proto::cap_head) + sizeof(proto::sparse_head)) +
-							      areas * u32(sizeof(proto::sparse_area)) : 0);
+							   areas * u32(sizeof(proto::sparse_area)) :
+						   0);
 	/* Too little room: the client learns from argsz how much it takes, and asks again (linux/vfio.h). */
 	const bool fits = d.argsz >= full;
 	reply.argsz = full;
 	reply.index = d.index;
 	reply.size = r.size;
-	reply.flags = wire_flags(r) | (maps && fits ? u32(proto::region_flag_mmap) : 0) | (areas && fits ? u32(proto::region_flag_caps) : 0);
+	reply.flags = wire_flags(r) | (maps && fits ? u32(proto::region_flag_mmap) : 0) |
+		      (areas && fits ? u32(proto::region_flag_caps) : 0);
 	if (maps && fits)
 		out->fds[out->n_fds++] = r.fd;
 	reply.cap_offset = areas && fits ? u32(sizeof(reply)) : 0;
@@ -208,7 +216,8 @@ int server::do_io_fds(vfio::user_message &m, answer *out)
 	if (const int err = take(m, &d))
 		return err;
 	if (d.argsz < sizeof(d) || d.flags || d.index >= model_.region_count())
-		return fail(EINVAL, "DEVICE_GET_REGION_IO_FDS of region %u, argsz %u, flags 0x%x", d.index, d.argsz, d.flags);
+		return fail(EINVAL, "DEVICE_GET_REGION_IO_FDS of region %u, argsz %u, flags 0x%x", d.index, d.argsz,
+			    d.flags);
 	const size_t room = (std::min(d.argsz, proto::our_max_message / 2) - sizeof(d)) / sizeof(proto::io_fd);
 	proto::io_fds_head head = {sizeof(d), 0, d.index, 0};
 	put(&out->body, head);
@@ -246,15 +255,18 @@ int server::do_irq_info(vfio::user_message &m, answer *out)
 int server::do_set_irqs(vfio::user_message &m)
 {
 	static constexpr u32 data = proto::irq_set_data_none | proto::irq_set_data_bool | proto::irq_set_data_eventfd;
-	static constexpr u32 action = proto::irq_set_action_mask | proto::irq_set_action_unmask | proto::irq_set_action_trigger;
+	static constexpr u32 action = proto::irq_set_action_mask | proto::irq_set_action_unmask |
+				      proto::irq_set_action_trigger;
 	proto::irq_set_head h;
 
 	if (const int err = take(m, &h))
 		return err;
-	if (h.argsz < sizeof(h) || (h.flags & ~(data | action)) || !is_pow2(h.flags & data) || !is_pow2(h.flags & action))
+	if (h.argsz < sizeof(h) || (h.flags & ~(data | action)) || !is_pow2(h.flags & data) ||
+	    !is_pow2(h.flags & action))
 		return fail(EINVAL, "DEVICE_SET_IRQS with flags 0x%x, argsz %u", h.flags, h.argsz);
 	if (h.index >= model_.irq_types() || !range_within(h.start, h.count, model_.irq_count(h.index)))
-		return fail(EINVAL, "DEVICE_SET_IRQS: vectors %u and %u more of type %u are not there", h.start, h.count, h.index);
+		return fail(EINVAL, "DEVICE_SET_IRQS: vectors %u and %u more of type %u are not there", h.start,
+			    h.count, h.index);
 	if (!(h.flags & proto::irq_set_action_trigger))
 		return fail(ENOTSUP, "DEVICE_SET_IRQS: MSI-X vectors are masked in their table, not here");
 	if (h.flags & proto::irq_set_data_eventfd)
@@ -263,7 +275,7 @@ int server::do_set_irqs(vfio::user_message &m)
 }
 
 /*
- * A unit writes it, so nothing that could block or end it may stand there, and
+ * An engine writes it, so nothing that could block or end it may stand there, and
  * no file or device at all.  All plain eventfds share the kernel's one anonymous
  * inode (with a few other objects, which refuse a write or take it at once), so
  * that no look into /proc is needed, which the sandbox would not let us have.
@@ -272,8 +284,8 @@ static bool is_anonymous(int fd, const struct statx &own)
 {
 	struct statx st;
 
-	return !look_at_file(fd, &st) && st.stx_dev_major == own.stx_dev_major && st.stx_dev_minor == own.stx_dev_minor &&
-	       st.stx_ino == own.stx_ino;
+	return !look_at_file(fd, &st) && st.stx_dev_major == own.stx_dev_major &&
+	       st.stx_dev_minor == own.stx_dev_minor && st.stx_ino == own.stx_ino;
 }
 
 static int check_eventfds(const vfio::message_fds &fds)
@@ -324,7 +336,8 @@ int server::check_access(const proto::region_access_head &h, u32 right) const
 	if (h.region >= model_.region_count())
 		return fail(EINVAL, "access to region %u of %u", h.region, model_.region_count());
 	const region_desc &r = model_.region(h.region);
-	if (!(r.flags & right) || !h.count || h.count > proto::our_max_data_xfer || !range_within(h.offset, h.count, r.size))
+	if (!(r.flags & right) || !h.count || h.count > proto::our_max_data_xfer ||
+	    !range_within(h.offset, h.count, r.size))
 		return fail(EINVAL, "access to region %u at 0x%llx, %u bytes", h.region,
 			    static_cast<unsigned long long>(h.offset), h.count);
 	return 0;

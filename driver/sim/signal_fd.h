@@ -10,7 +10,7 @@ namespace usdma::sim {
 
 /*
  * Adds one to an eventfd that a peer holds as well; one that is full says what we
- * want to say.  The peer can still make it block: from units alone, which are
+ * want to say.  The peer can still make it block: from engines alone, which are
  * interrupted then (interrupting.h), and with no lock held.
  */
 inline void signal_eventfd(int fd)

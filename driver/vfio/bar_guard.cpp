@@ -11,7 +11,10 @@
 
 namespace usdma::vfio {
 
-/* One file of ones lies under a whole BAR, again and again; a BAR of many GiB takes longer pieces, for the kernel's limit on mappings. */
+/*
+ * One file of ones lies under a whole BAR, again and again; a BAR of many GiB takes longer pieces, for the
+ * kernel's limit on mappings.
+ */
 static size_t piece_size(size_t size)
 {
 	return std::max(size_t(2 * MiB), align_up(size / 4096, size_t(4096)));
@@ -40,7 +43,8 @@ static bool put_ones(u8 *addr, size_t size)
 	const int flags = MAP_PRIVATE | MAP_FIXED | (ones.valid() ? 0 : MAP_ANONYMOUS);
 
 	for (size_t at = 0; at < size; at += piece) {
-		if (mmap(addr + at, std::min(piece, size - at), PROT_READ | PROT_WRITE, flags, ones.get(), 0) == MAP_FAILED)
+		if (mmap(addr + at, std::min(piece, size - at), PROT_READ | PROT_WRITE, flags, ones.get(), 0) ==
+		    MAP_FAILED)
 			return false;
 	}
 	return true;
@@ -71,7 +75,8 @@ void bar_guard::replace_all()
 	replaced_ = true;
 	for (const live &l : live_) {
 		if (!put_ones(l.addr, l.size))
-			log_error("cannot replace the BAR at %p of a device that is gone: an access to it may end the process",
+			log_error("cannot replace the BAR at %p of a device that is gone: an access to it may end the "
+				  "process",
 				  static_cast<void *>(l.addr));
 	}
 }

@@ -12,7 +12,8 @@ namespace usdma::vfio {
 class bar_guard final : public mapping_guard {
 public:
 	/* Maps like region_mmap and remembers.  -ENODEV after replace_all. */
-	static int map(const std::shared_ptr<bar_guard> &self, int fd, u32 flags, u64 fd_offset, u64 size, mapping *out);
+	static int map(const std::shared_ptr<bar_guard> &self, int fd, u32 flags, u64 fd_offset, u64 size,
+		       mapping *out);
 
 	/*
 	 * Puts memory of all ones under every mapping, at its address: reads answer what

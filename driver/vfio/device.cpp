@@ -13,7 +13,8 @@ static constexpr u16 pci_command_master = 4;
 
 /*
  * A function that is not there (any more) answers all ones: also where a command register has zeros.  Its ids would be
- * ones too, but not to who asks the kernel's VFIO, which has those, and bit 10, from when it was there (vfio_pci_config.c).
+ * ones too, but not to who asks the kernel's VFIO, which has those, and bit 10, from when it was there
+ * (vfio_pci_config.c).
  */
 bool command_of_nobody(u16 command)
 {
@@ -30,7 +31,9 @@ int config_answers(device &dev)
 
 	if (err)
 		return err;
-	return command_of_nobody(command) ? fail(ENODEV, "%s does not answer: all that is read from it is ones", dev.name()) : 0;
+	return command_of_nobody(command) ?
+		       fail(ENODEV, "%s does not answer: all that is read from it is ones", dev.name()) :
+		       0;
 }
 
 int config_read16(device &dev, unsigned offset, u16 *out)

@@ -50,7 +50,7 @@ inline std::atomic<u32> losses{0};
 
 /* What is shared with a server of another process. */
 enum class server_trust : u8 {
-	no,      /* no memory, either way: it reaches the client's by messages, and the client its registers and memory */
+	no, /* no memory, either way: it reaches the client's by messages, and the client its registers and memory */
 	checked, /* memory that neither side can take away from under the other */
 	yes,     /* any: such a server can end this process, by cutting short what it has mapped */
 };
@@ -63,7 +63,10 @@ struct dma_area {
 	u32 prot = dma_read | dma_write;
 	int fd = -1;       /* the file that backs vaddr, -1: none (ordinary anonymous memory) */
 	u64 fd_offset = 0; /* of vaddr in fd */
-	/* Of it the bytes that the device shall reach, where each access is checked; used 0: all.  Else the page is the unit. */
+	/*
+	 * Of it the bytes that the device shall reach, where each access is checked; used 0: all.  Else the
+	 * page is the unit.
+	 */
 	u64 skip = 0, used = 0;
 };
 
@@ -115,12 +118,15 @@ public:
 	/* On return the device no longer reaches it.  iova and size exactly as mapped. */
 	virtual int dma_unmap(u64 iova, u64 size) = 0;
 
-	/* Function-level reset; mappings and interrupt set-up stay as they were for vfio-user, as the kernel does for VFIO. */
+	/*
+	 * Function-level reset; mappings and interrupt set-up stay as they were for vfio-user, as the kernel
+	 * does for VFIO.
+	 */
 	virtual int reset() = 0;
 
 	/*
-	 * What is asked from now on is answered within this time, all together, or the connection ends: opening and closing
-	 * a device are many questions.  0: each has its own time again.
+	 * What is asked from now on is answered within this time, all together, or the connection ends: opening and
+	 * closing a device are many questions.  0: each has its own time again.
 	 */
 	virtual void hurry(u64 ms) { (void)ms; }
 	/* Gone for good: unplugged, or its server died.  Any thread, no system call. */
@@ -131,17 +137,17 @@ public:
 	virtual int lost_fd() const = 0;
 	/*
 	 * For a device that is not used any more.  0: proven that it touches no memory of this process from now on.
-	 * -EAGAIN: not proven (yet); ask again.  One that is lost may only stand still (a server that was stopped, a
+	 * -EAGAIN: not proven (yet); ask again.  One that is lost may only hang (a server that was stopped, a
 	 * machine that was paused) and go on with what it was told.  Never waits.  The first call ends the connection.
 	 */
 	virtual int quiesce() { return -EAGAIN; }
 
-	virtual const char *name() const = 0; /* "0000:00:04.0", "vfio-user:PATH", "sim" */
+	virtual const char *name() const = 0;    /* "0000:00:04.0", "vfio-user:PATH", "sim" */
 	virtual const char *backend() const = 0; /* "vfio-user", "type1", "iommufd" */
 	virtual int numa_node() const { return -1; }
 	/*
-	 * What was mapped with a file stays within its reach after its end, and after the device's: the file was sent to
-	 * another process, which may have kept it.
+	 * What was mapped with a file stays within its reach after its end, and after the device's: the file was sent
+	 * to another process, which may have kept it.
 	 */
 	virtual bool keeps_files() const { return false; }
 	/* The device begins anew with this opening (vfio-user), for there is nobody between it and this process. */

@@ -137,8 +137,12 @@ static int check_apart(const vfio_group &open, const pci::address &addr, int gro
 {
 	if (!opt.isolated && !open.isolated())
 		return 0;
-	return fail(EXDEV, "%s is in IOMMU group %d with a device that is open, and one of them is isolated: the machine cannot keep "
-			   "them apart, close that one first or open both without isolated=yes", address_format(addr).c_str(), group);
+	return fail(
+		EXDEV,
+		"%s is in IOMMU group %d with a device that is open, and one of them is isolated: the machine cannot "
+		"keep "
+		"them apart, close that one first or open both without isolated=yes",
+		address_format(addr).c_str(), group);
 }
 
 int group_open(const pci::address &addr, int group, const kernel_options &opt, std::shared_ptr<vfio_group> *out)

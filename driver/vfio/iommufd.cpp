@@ -49,7 +49,8 @@ int iommufd_space::limits(address_limits *out)
 	for (const abi::iova_range &i : std::span(r).first(std::min(size_t(q.num_iovas), r.size())))
 		if (!try_push(out->usable, range{i.start, i.last}))
 			return no_memory("the IOMMU's ranges");
-	std::sort(out->usable.begin(), out->usable.end(), [](const range &a, const range &b) { return a.start < b.start; });
+	std::sort(out->usable.begin(), out->usable.end(),
+		  [](const range &a, const range &b) { return a.start < b.start; });
 	if (is_pow2(q.out_iova_alignment))
 		out->page_size = std::max(q.out_iova_alignment, u64(4096));
 	return 0;
@@ -89,9 +90,12 @@ static int bind_error(const pci::address &addr, int group, const std::string &pa
 	if (!foreign_members(group, opt).empty())
 		return not_viable_error(addr, group, opt);
 	if (err == EINVAL)
-		return fail(EBUSY, "%s is in use by another process: fuser -v %s", address_format(addr).c_str(), path.c_str());
+		return fail(EBUSY, "%s is in use by another process: fuser -v %s", address_format(addr).c_str(),
+			    path.c_str());
 	if (err == EBUSY)
-		return fail(EBUSY, "%s, or another device of its IOMMU group %d, is in use by another process: fuser -v %s %s/vfio/%d",
+		return fail(EBUSY,
+			    "%s, or another device of its IOMMU group %d, is in use by another process: fuser -v %s "
+			    "%s/vfio/%d",
 			    address_format(addr).c_str(), group, path.c_str(), opt.dev.c_str(), group);
 	if (err == EPERM)
 		return unsafe_interrupts_error(address_format(addr), "iommufd");
@@ -99,8 +103,8 @@ static int bind_error(const pci::address &addr, int group, const std::string &pa
 	return fail_errno("bind %s to iommufd", address_format(addr).c_str());
 }
 
-static int bind_attach(int device, const iommufd_space &space, const pci::address &addr, int group, const std::string &path,
-		       const kernel_options &opt)
+static int bind_attach(int device, const iommufd_space &space, const pci::address &addr, int group,
+		       const std::string &path, const kernel_options &opt)
 {
 	abi::device_bind b = {sizeof(b), 0, space.fd(), 0};
 	abi::device_attach a = {sizeof(a), 0, space.ioas()};
@@ -135,8 +139,8 @@ static int open_cdev(const std::string &path, const kernel_options &opt, unique_
 }
 
 /* A device can be bound once for each open: an address space that refuses it costs a new file. */
-int iommufd_open(const pci::address &addr, int group, const std::string &cdev, const kernel_options &opt, unique_fd *device,
-		 std::shared_ptr<dma_space> *space)
+int iommufd_open(const pci::address &addr, int group, const std::string &cdev, const kernel_options &opt,
+		 unique_fd *device, std::shared_ptr<dma_space> *space)
 {
 	std::lock_guard guard(opened().lock);
 	const std::string path = opt.dev + "/vfio/devices/" + cdev;
@@ -145,8 +149,11 @@ int iommufd_open(const pci::address &addr, int group, const std::string &cdev, c
 	int err;
 
 	if (cdev.empty())
-		return fail(ENOENT, "the kernel has no device file for %s (needs Linux 6.6 with VFIO_DEVICE_CDEV): use the group way",
-			    address_format(addr).c_str());
+		return fail(
+			ENOENT,
+			"the kernel has no device file for %s (needs Linux 6.6 with VFIO_DEVICE_CDEV): use the group "
+			"path",
+			address_format(addr).c_str());
 	std::erase_if(spaces, [](const auto &w) { return w.expired(); });
 	for (const auto &weak : spaces) {
 		if (opt.isolated)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The cdev way: each device's own file, bound to one iommufd and one I/O address space for all. */
+/* The cdev path: each device's own file, bound to one iommufd and one I/O address space for all. */
 #pragma once
 
 #include "driver/base/unique_fd.h"
@@ -29,7 +29,7 @@ private:
 };
 
 /* Opens the device and attaches it to an address space, a shared one where the kernel lets it. */
-int iommufd_open(const pci::address &addr, int group, const std::string &cdev, const kernel_options &opt, unique_fd *device,
-		 std::shared_ptr<dma_space> *space);
+int iommufd_open(const pci::address &addr, int group, const std::string &cdev, const kernel_options &opt,
+		 unique_fd *device, std::shared_ptr<dma_space> *space);
 
 } // namespace usdma::vfio

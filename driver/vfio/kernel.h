@@ -37,7 +37,7 @@ enum class kernel_way { automatic, group, iommufd };
 
 struct kernel_options {
 	kernel_way way = kernel_way::automatic; /* automatic: iommufd where the kernel has it, else group */
-	std::string sys = "/sys"; /* others in tests */
+	std::string sys = "/sys";               /* others in tests */
 	std::string dev = "/dev";
 	bool isolated = false; /* an address space that no other device is in */
 };

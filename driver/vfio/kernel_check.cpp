@@ -39,20 +39,27 @@ int not_viable_error(const pci::address &addr, int group, const kernel_options &
 {
 	const std::string foreign = foreign_members(group, opt);
 
-	return fail(EXDEV, "%s shares IOMMU group %d with devices at other drivers: %s; bind those to vfio-pci too (usdmactl bind "
-		    "…), or unbind them, or move the device to another slot",
-		    address_format(addr).c_str(), group, foreign.empty() ? "unknown" : foreign.c_str());
+	return fail(
+		EXDEV,
+		"%s shares IOMMU group %d with devices at other drivers: %s; bind those to vfio-pci too (usdmactl bind "
+		"…), or unbind them, or move the device to another slot",
+		address_format(addr).c_str(), group, foreign.empty() ? "unknown" : foreign.c_str());
 }
 
 static int no_iommu_error(const std::string &name, const pci::function &f, const kernel_options &opt)
 {
 	if (f.noiommu)
-		return fail(EOPNOTSUPP, "%s is bound in VFIO's noiommu mode, in which it could write any memory of the machine: usdma "
-			    "does not drive it so; boot with an IOMMU (usdmactl doctor says how)", name.c_str());
+		return fail(
+			EOPNOTSUPP,
+			"%s is bound in VFIO's noiommu mode, in which it could write any memory of the machine: usdma "
+			"does not drive it so; boot with an IOMMU (usdmactl doctor says how)",
+			name.c_str());
 	if (pci::iommu_present(opt.sys))
-		return fail(EOPNOTSUPP, "%s is behind no IOMMU although the machine has one: it cannot be used with VFIO there",
+		return fail(EOPNOTSUPP,
+			    "%s is behind no IOMMU although the machine has one: it cannot be used with VFIO there",
 			    name.c_str());
-	return fail(EOPNOTSUPP, "%s: no IOMMU: switch VT-d (Intel) or AMD-Vi on in the firmware and boot with intel_iommu=on "
+	return fail(EOPNOTSUPP,
+		    "%s: no IOMMU: switch VT-d (Intel) or AMD-Vi on in the firmware and boot with intel_iommu=on "
 		    "iommu=pt (Intel) on the kernel's command line",
 		    name.c_str());
 }
@@ -63,14 +70,17 @@ static int not_bound_error(const std::string &name, const pci::function &f, cons
 		return fail(ENOENT, "%s: the driver vfio-pci is not loaded: modprobe vfio-pci", name.c_str());
 	if (f.driver.empty())
 		return fail(ENOTCONN, "%s is bound to no driver: usdmactl bind %s", name.c_str(), name.c_str());
-	return fail(ENOTCONN, "%s is bound to driver %s, not to vfio-pci: usdmactl bind %s", name.c_str(), f.driver.c_str(),
-		    name.c_str());
+	return fail(ENOTCONN, "%s is bound to driver %s, not to vfio-pci: usdmactl bind %s", name.c_str(),
+		    f.driver.c_str(), name.c_str());
 }
 
 int unsafe_interrupts_error(const std::string &name, const char *parameter)
 {
-	return fail(EPERM, "%s: this machine cannot remap interrupts, so that a device may forge them; to accept that: echo 1 > "
-		    "/sys/module/%s/parameters/allow_unsafe_interrupts", name.c_str(), parameter);
+	return fail(
+		EPERM,
+		"%s: this machine cannot remap interrupts, so that a device may forge them; to accept that: echo 1 > "
+		"/sys/module/%s/parameters/allow_unsafe_interrupts",
+		name.c_str(), parameter);
 }
 
 int kernel_precheck(const pci::function &f, const kernel_options &opt)
@@ -93,11 +103,13 @@ int open_error(const std::string &path, const kernel_options &opt)
 	if (err == ENOENT && access(vfio.c_str(), F_OK) && path.find("/devices/") == path.npos)
 		return fail(ENOENT, "no %s: load VFIO (modprobe vfio-pci)", vfio.c_str());
 	if (err == ENOENT)
-		return fail(ENOENT, "no %s: is this a container without that device file? (docker run --device %s)", path.c_str(),
-			    path.c_str());
+		return fail(ENOENT, "no %s: is this a container without that device file? (docker run --device %s)",
+			    path.c_str(), path.c_str());
 	if (err == EACCES || err == EPERM)
-		return fail(EACCES, "no permission on %s: as root, chown it to the user who runs this, or a udev rule: "
-			    "SUBSYSTEM==\"vfio\", GROUP=\"…\", MODE=\"0660\"", path.c_str());
+		return fail(EACCES,
+			    "no permission on %s: as root, chown it to the user who runs this, or a udev rule: "
+			    "SUBSYSTEM==\"vfio\", GROUP=\"…\", MODE=\"0660\"",
+			    path.c_str());
 	if (err == EBUSY)
 		return fail(EBUSY, "%s is in use by another process: fuser -v %s", path.c_str(), path.c_str());
 	errno = err;

@@ -267,7 +267,8 @@ bool kernel_device::revoke_areas()
 	std::lock_guard guard(area_lock_);
 
 	for (auto it = areas_.begin(); it != areas_.end();)
-		it = space_->sole(it->first) && !space_->unmap(it->first, it->second) ? areas_.erase(it) : std::next(it);
+		it = space_->sole(it->first) && !space_->unmap(it->first, it->second) ? areas_.erase(it) :
+											std::next(it);
 	return areas_.empty();
 }
 

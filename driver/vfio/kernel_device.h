@@ -94,9 +94,10 @@ private:
 	std::mutex region_lock_; /* regions_ */
 	std::deque<region_state> regions_;
 	std::mutex irq_lock_; /* vectors_, and their set-up in the kernel */
-	std::mutex fd_lock_;  /* inside irq_lock_: while vectors_ change; the loss, which may be met under irq_lock_, reads them */
+	std::mutex fd_lock_;  /* inside irq_lock_: while vectors_ change; the loss, which may be met under irq_lock_,
+				 reads them */
 	std::deque<vectors> vectors_;
-	std::mutex area_lock_; /* areas_ */
+	std::mutex area_lock_;                /* areas_ */
 	std::set<std::pair<u64, u64>> areas_; /* (iova, size) that this device mapped */
 
 	std::atomic<bool> lost_{false};

@@ -28,7 +28,10 @@ int kernel_device::irq_count(unsigned index, u32 *count)
 	/* A type that this function does not have (errors of PCI Express) is one of no vectors. */
 	if (ioctl(fd_.get(), VFIO_DEVICE_GET_IRQ_INFO, &info))
 		return errno == EINVAL ? 0 : failed("ask an interrupt");
-	/* A line that masks itself needs an unmask each time, which this interface does not have: INTx is not offered. */
+	/*
+	 * A line that masks itself needs an unmask each time, which this interface does not have: INTx is not
+	 * offered.
+	 */
 	if ((info.flags & VFIO_IRQ_INFO_EVENTFD) && !(info.flags & VFIO_IRQ_INFO_AUTOMASKED))
 		*count = info.count < 2048 ? info.count : 2048;
 	return 0;
@@ -82,7 +85,8 @@ int kernel_device::irq_ioctl(unsigned index, u32 flags, unsigned first, std::spa
 	if (n < 0)
 		return failed("set up interrupts");
 	if (n > 0)
-		return fail(ENOSPC, "%s: the machine has %d interrupts left for it, %zu are wanted", name_.c_str(), n, fds.size());
+		return fail(ENOSPC, "%s: the machine has %d interrupts left for it, %zu are wanted", name_.c_str(), n,
+			    fds.size());
 	return 0;
 }
 

@@ -35,7 +35,8 @@ static int open_by_group(const pci::function &f, const kernel_options &opt, open
 		return err;
 	out->fd.reset(ioctl(group->fd(), VFIO_GROUP_GET_DEVICE_FD, name.c_str()));
 	if (!out->fd.valid() && errno == ENODEV)
-		return fail(ENOTCONN, "%s is not bound to vfio-pci (any more): usdmactl bind %s", name.c_str(), name.c_str());
+		return fail(ENOTCONN, "%s is not bound to vfio-pci (any more): usdmactl bind %s", name.c_str(),
+			    name.c_str());
 	/* Where iommufd stands in for the container, it is only now asked for the device. */
 	if (!out->fd.valid() && errno == EPERM)
 		return unsafe_interrupts_error(name, "iommufd");
@@ -89,7 +90,8 @@ static int open_device(const pci::address &addr, const kernel_options &opt, std:
 		err = open_by_group(f, opt, &o);
 	if (err)
 		return err;
-	auto dev = try_unique<kernel_device>(f, std::move(claim), std::move(o.fd), std::move(o.space), std::move(o.keep));
+	auto dev = try_unique<kernel_device>(f, std::move(claim), std::move(o.fd), std::move(o.space),
+					     std::move(o.keep));
 
 	err = dev ? dev->start() : no_memory("a device");
 	if (err)

@@ -36,7 +36,8 @@ static int memlock_error(const dma_area &area)
 	getrlimit(RLIMIT_MEMLOCK, &lim);
 	if (lim.rlim_cur == RLIM_INFINITY)
 		return fail(ENOMEM, "no memory to pin %llu KiB for the device", ull(area.size / KiB));
-	return fail(ENOMEM, "memlock: %llu KiB are to be pinned beside %llu KiB that are, the limit is %llu KiB; raise it: "
+	return fail(ENOMEM,
+		    "memlock: %llu KiB are to be pinned beside %llu KiB that are, the limit is %llu KiB; raise it: "
 		    "ulimit -l, or /etc/security/limits.conf, or LimitMEMLOCK= of the systemd unit",
 		    ull(area.size / KiB), ull(locked_kib()), ull(lim.rlim_cur / KiB));
 }
@@ -51,8 +52,8 @@ int dma_map_error(int err, const dma_area &area, size_t mapped, const char *max_
 	case EEXIST:
 		return fail(err, "DMA area %#llx+%#llx overlaps one that is mapped", ull(area.iova), ull(area.size));
 	case EFAULT:
-		return fail(err, "memory at %p (%llu KiB) cannot be pinned: not mapped, or without the rights", area.vaddr,
-			    ull(area.size / KiB));
+		return fail(err, "memory at %p (%llu KiB) cannot be pinned: not mapped, or without the rights",
+			    area.vaddr, ull(area.size / KiB));
 	}
 	errno = err;
 	return fail_errno("map %llu KiB at IOVA %#llx", ull(area.size / KiB), ull(area.iova));

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An address space that devices share, as the kernel keeps it: a type1 container, or an I/O address space of iommufd. */
+/*
+ * An address space that devices share, as the kernel keeps it: a type1 container, or an I/O address space of
+ * iommufd.
+ */
 #pragma once
 
 #include "driver/vfio/device.h"

@@ -42,7 +42,8 @@ static int parse_sparse(std::span<const u8> raw, size_t at, u64 region_size, std
 	memcpy(&h, raw.data() + at, sizeof(h));
 	at += sizeof(h);
 	if (h.nr_areas > most_areas || h.nr_areas > (raw.size() - at) / sizeof(proto::sparse_area))
-		return fail(EPROTO, "%u sparse areas do not fit the reply, or are more than %u", h.nr_areas, most_areas);
+		return fail(EPROTO, "%u sparse areas do not fit the reply, or are more than %u", h.nr_areas,
+			    most_areas);
 	*end = at + h.nr_areas * sizeof(proto::sparse_area);
 	for (; !err && at < *end; at += sizeof(proto::sparse_area)) {
 		proto::sparse_area a;
@@ -54,8 +55,8 @@ static int parse_sparse(std::span<const u8> raw, size_t at, u64 region_size, std
 }
 
 /* One capability; *end: where it ends. */
-static int parse_cap(std::span<const u8> raw, const proto::cap_head &h, u64 region_size, bool *sparse, std::vector<range> *mappable,
-		     size_t *end)
+static int parse_cap(std::span<const u8> raw, const proto::cap_head &h, u64 region_size, bool *sparse,
+		     std::vector<range> *mappable, size_t *end)
 {
 	if (h.id != proto::cap_sparse_mmap)
 		return 0;

@@ -116,7 +116,8 @@ int type1_space::kernel_map(const dma_area &area)
 	vfio_iommu_type1_dma_map m{};
 
 	m.argsz = sizeof(m);
-	m.flags = (area.prot & dma_read ? VFIO_DMA_MAP_FLAG_READ : 0) | (area.prot & dma_write ? VFIO_DMA_MAP_FLAG_WRITE : 0);
+	m.flags = (area.prot & dma_read ? VFIO_DMA_MAP_FLAG_READ : 0) |
+		  (area.prot & dma_write ? VFIO_DMA_MAP_FLAG_WRITE : 0);
 	m.vaddr = reinterpret_cast<uintptr_t>(area.vaddr);
 	m.iova = area.iova;
 	m.size = area.size;
@@ -138,8 +139,9 @@ int type1_space::kernel_unmap(u64 iova, u64 size)
 				  static_cast<unsigned long long>(iova));
 	/* The kernel says how much it took away; nothing means that it was not there. */
 	if (m.size != size)
-		return fail(EIO, "unmap at IOVA %#llx took away %llu of %llu bytes", static_cast<unsigned long long>(iova),
-			    static_cast<unsigned long long>(m.size), static_cast<unsigned long long>(size));
+		return fail(EIO, "unmap at IOVA %#llx took away %llu of %llu bytes",
+			    static_cast<unsigned long long>(iova), static_cast<unsigned long long>(m.size),
+			    static_cast<unsigned long long>(size));
 	return 0;
 }
 

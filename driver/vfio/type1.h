@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The group way: group files and type1 containers. */
+/* The group path: group files and type1 containers. */
 #pragma once
 
 #include "driver/base/unique_fd.h"
@@ -27,7 +27,10 @@ protected:
 	unique_fd fd_;
 };
 
-/* The bytes that VFIO_IOMMU_GET_INFO gave.  -EPROTO: a capability list that loops or leaves raw. available: ~0 where not told. */
+/*
+ * The bytes that VFIO_IOMMU_GET_INFO gave.  -EPROTO: a capability list that loops or leaves raw. available: ~0
+ * where not told.
+ */
 int type1_parse_info(std::span<const u8> raw, address_limits *out, u64 *available);
 
 /* An open group in its container.  A process can open a group once, so its devices share this. */

@@ -35,10 +35,7 @@ class caps_reader {
 public:
 	explicit caps_reader(user_caps *out) : out_(out) {}
 	/* 0, or what it found. */
-	int end(bool well_formed) const
-	{
-		return err_ || well_formed ? err_ : not_an_object();
-	}
+	int end(bool well_formed) const { return err_ || well_formed ? err_ : not_an_object(); }
 
 	bool null() { return other(); }
 	bool boolean(bool) { return other(); }
@@ -53,8 +50,8 @@ public:
 		if (!k)
 			return other();
 		if (v < k->least)
-			return found(fail(EPROTO, "vfio-user capability %s is %llu, at least %llu is needed", k->name, ull(v),
-					  ull(k->least)));
+			return found(fail(EPROTO, "vfio-user capability %s is %llu, at least %llu is needed", k->name,
+					  ull(v), ull(k->least)));
 		out_->*k->to = v;
 		return true;
 	}
@@ -66,10 +63,7 @@ public:
 		}
 		return open();
 	}
-	bool start_array(size_t)
-	{
-		return depth_ ? open() : found(not_an_object());
-	}
+	bool start_array(size_t) { return depth_ ? open() : found(not_an_object()); }
 	bool end_object() { return close(); }
 	bool end_array() { return close(); }
 	bool key(const std::string &name)
@@ -113,7 +107,8 @@ private:
 			return found(not_an_object());
 		if (depth_ == 1 && in_caps_)
 			return found(fail(EPROTO, "vfio-user capabilities are not a JSON object"));
-		return known_ ? found(fail(EPROTO, "vfio-user capability %s is not a whole number", known_->name)) : true;
+		return known_ ? found(fail(EPROTO, "vfio-user capability %s is not a whole number", known_->name)) :
+				true;
 	}
 	/* What is within something unknown is passed over. */
 	bool open()

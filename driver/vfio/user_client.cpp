@@ -65,8 +65,8 @@ int user_device::accept_version(const user_message &reply)
 	if (v.major != proto::version_major || v.minor > proto::version_minor)
 		return fail(EPROTO, "the vfio-user server speaks protocol %u.%u, this client %u.%u", v.major, v.minor,
 			    proto::version_major, proto::version_minor);
-	err = user_caps_parse({reinterpret_cast<const char *>(reply.body.data()) + sizeof(v),
-			       reply.body.size() - sizeof(v)}, &caps_);
+	err = user_caps_parse(
+		{reinterpret_cast<const char *>(reply.body.data()) + sizeof(v), reply.body.size() - sizeof(v)}, &caps_);
 	if (err)
 		return err;
 	caps_.max_data_xfer = std::min(caps_.max_data_xfer, proto::our_max_data_xfer);
@@ -77,8 +77,8 @@ int user_device::accept_version(const user_message &reply)
 
 int user_device::negotiate()
 {
-	caps_text json = user_caps_json({proto::our_max_msg_fds, proto::our_max_data_xfer,
-						 proto::our_max_dma_maps, proto::default_pgsizes});
+	caps_text json = user_caps_json(
+		{proto::our_max_msg_fds, proto::our_max_data_xfer, proto::our_max_dma_maps, proto::default_pgsizes});
 	proto::version_head v = {proto::version_major, proto::version_minor};
 	const iovec parts[] = {{&v, sizeof(v)}, {json.text, strlen(json.text) + 1}};
 	user_message reply;

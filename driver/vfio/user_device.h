@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The vfio-user client's device.  user_client.cpp has connection and DMA, user_region.cpp regions, user_irq.cpp interrupts. */
+/*
+ * The vfio-user client's device.  user_client.cpp has connection and DMA, user_region.cpp regions, user_irq.cpp
+ * interrupts.
+ */
 #pragma once
 
 #include "driver/base/error.h"
@@ -38,7 +41,7 @@ public:
 
 	void hurry(u64 ms) override { link_.hurry(ms); }
 	bool lost() const override { return link_.lost(); }
-	/* The connection tells of a loss; a server that only stands still is none. */
+	/* The connection tells of a loss; a server that only hangs is none. */
 	int answers() override { return lost() ? gone() : 0; }
 	int lost_fd() const override { return link_.lost_fd(); }
 	int quiesce() override;
@@ -105,7 +108,7 @@ private:
 	std::mutex region_lock_; /* regions_; held over the asking, so that one thread asks */
 	std::deque<region_state> regions_;
 
-	std::mutex irq_lock_; /* irq_fds_ */
+	std::mutex irq_lock_;                                        /* irq_fds_ */
 	std::map<std::pair<unsigned, unsigned>, unique_fd> irq_fds_; /* (index, vector) → our own duplicate */
 
 	user_dma dma_;

@@ -19,12 +19,14 @@ static int check_area(const dma_area &a, u64 page_size)
 	if (!a.size || a.iova + (a.size - 1) < a.iova)
 		return fail(EINVAL, "DMA area of %llu bytes at %#llx is empty or wraps", ull(a.size), ull(a.iova));
 	if ((a.iova | a.size | a.fd_offset | reinterpret_cast<uintptr_t>(a.vaddr)) & (page_size - 1))
-		return fail(EINVAL, "DMA area %#llx+%#llx at %p (file offset %#llx) is not a multiple of the page (%llu)",
+		return fail(EINVAL,
+			    "DMA area %#llx+%#llx at %p (file offset %#llx) is not a multiple of the page (%llu)",
 			    ull(a.iova), ull(a.size), a.vaddr, ull(a.fd_offset), ull(page_size));
 	if (!(a.prot & (dma_read | dma_write)) || (a.prot & ~u32(dma_read | dma_write)))
 		return fail(EINVAL, "DMA area with rights %#x", a.prot);
 	if (a.used && !range_within(a.skip, a.used, a.size))
-		return fail(EINVAL, "DMA area of %llu bytes of which %llu at %llu are used", ull(a.size), ull(a.used), ull(a.skip));
+		return fail(EINVAL, "DMA area of %llu bytes of which %llu at %llu are used", ull(a.size), ull(a.used),
+			    ull(a.skip));
 	if (!a.vaddr && a.fd < 0)
 		return fail(EINVAL, "DMA area with neither memory nor file");
 	return 0;
@@ -43,7 +45,8 @@ int user_dma::add(const dma_area &area, bool shared, u64 page_size, u64 max)
 	if (meets_next || find(area.iova))
 		return fail(EEXIST, "DMA area %#llx+%#llx overlaps one that is mapped", ull(area.iova), ull(area.size));
 	if (areas_.size() >= max)
-		return fail(ENOSPC, "%zu DMA areas are mapped and the vfio-user server takes no more: use fewer, larger ones",
+		return fail(ENOSPC,
+			    "%zu DMA areas are mapped and the vfio-user server takes no more: use fewer, larger ones",
 			    areas_.size());
 	return try_emplace(areas_, area.iova, mapped{area, shared}) ? 0 : no_memory("the list of DMA areas");
 }

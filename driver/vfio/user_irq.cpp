@@ -9,7 +9,10 @@
 
 namespace usdma::vfio {
 
-/* Whoever sleeps on an interrupt of this device wakes and finds it lost.  The server may have filled it, and holds it still. */
+/*
+ * Whoever sleeps on an interrupt of this device wakes and finds it lost.  The server may have filled it, and
+ * holds it still.
+ */
 void user_device::signal_lost()
 {
 	std::lock_guard guard(irq_lock_);

@@ -34,9 +34,20 @@ static int no_link()
 static const char *command_name(proto::command cmd)
 {
 	static const char *const names[] = {
-		"?", "VERSION", "DMA_MAP", "DMA_UNMAP", "DEVICE_GET_INFO", "DEVICE_GET_REGION_INFO",
-		"DEVICE_GET_REGION_IO_FDS", "DEVICE_GET_IRQ_INFO", "DEVICE_SET_IRQS", "REGION_READ", "REGION_WRITE",
-		"DMA_READ", "DMA_WRITE", "DEVICE_RESET",
+		"?",
+		"VERSION",
+		"DMA_MAP",
+		"DMA_UNMAP",
+		"DEVICE_GET_INFO",
+		"DEVICE_GET_REGION_INFO",
+		"DEVICE_GET_REGION_IO_FDS",
+		"DEVICE_GET_IRQ_INFO",
+		"DEVICE_SET_IRQS",
+		"REGION_READ",
+		"REGION_WRITE",
+		"DMA_READ",
+		"DMA_WRITE",
+		"DEVICE_RESET",
 	};
 
 	return size_t(cmd) < std::size(names) ? names[size_t(cmd)] : "?";
@@ -99,8 +110,11 @@ int user_link::too_late(proto::command cmd, deadline until)
 	if (!ms || until.at() != hurry_ns_.load(std::memory_order_relaxed))
 		return fail(ETIMEDOUT, "the vfio-user server did not answer %s within %llu ms", command_name(cmd),
 			    static_cast<unsigned long long>(timeout_ms_));
-	const int err = fail(ETIMEDOUT, "the vfio-user server is too slow: opening, or closing, has come no further than %s in %llu ms; "
-			     "reply_ms (USDMA_REPLY_MS) gives it more time", command_name(cmd), static_cast<unsigned long long>(ms));
+	const int err = fail(
+		ETIMEDOUT,
+		"the vfio-user server is too slow: opening, or closing, has come no further than %s in %llu ms; "
+		"reply_ms (USDMA_REPLY_MS) gives it more time",
+		command_name(cmd), static_cast<unsigned long long>(ms));
 	give_up();
 	return err;
 }

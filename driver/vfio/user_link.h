@@ -55,7 +55,7 @@ public:
 	bool lost() const { return lost_.load(std::memory_order_acquire); }
 	/*
 	 * After the loss: the server has closed its end, which it does when its device has left this process's memory
-	 * (a process that ended has).  One that only stands still has not.
+	 * (a process that ended has).  One that only hangs has not.
 	 */
 	bool ended() const { return ended_.load(std::memory_order_acquire); }
 	int lost_fd() const { return lost_fd_.get(); }
@@ -82,8 +82,8 @@ private:
 	unique_fd sock_;
 	unique_fd lost_fd_;
 	u64 timeout_ms_ = 0;
-	std::atomic<u64> hurry_ms_{0};        /* 0: there is none */
-	std::atomic<u64> hurry_ns_{~u64(0)};  /* until when */
+	std::atomic<u64> hurry_ms_{0};       /* 0: there is none */
+	std::atomic<u64> hurry_ns_{~u64(0)}; /* until when */
 	const user_link_ops *ops_ = nullptr;
 	void *arg_ = nullptr;
 	pthread_t thread_{};

@@ -52,8 +52,10 @@ static bool is_steady(int fd)
 void user_device::take_file(unsigned index, unique_fd *fd, u64 offset, region_state *r)
 {
 	if (!own_server() && opt_.trust != server_trust::yes && !is_steady(fd->get())) {
-		log_warn("%s: region %u is not mapped but read and written by messages: its file is no memfd of small pages that "
-			 "its server has sealed against shrinking; trust=yes maps it all the same", opt_.name.c_str(), index);
+		log_warn("%s: region %u is not mapped but read and written by messages: its file is no memfd of small "
+			 "pages that "
+			 "its server has sealed against shrinking; trust=yes maps it all the same",
+			 opt_.name.c_str(), index);
 		return;
 	}
 	r->info.flags |= region_mappable;
@@ -68,10 +70,12 @@ int user_device::take_region(unsigned index, user_message *reply, const proto::r
 
 	fresh.info.size = info.size;
 	fresh.info.flags = info.flags & (region_readable | region_writable);
-	if (opt_.trust != server_trust::no && (info.flags & proto::region_flag_mmap) && info.size && !reply->fds.empty())
+	if (opt_.trust != server_trust::no && (info.flags & proto::region_flag_mmap) && info.size &&
+	    !reply->fds.empty())
 		take_file(index, &reply->fds[0], info.offset, &fresh);
 	if (info.flags & proto::region_flag_caps) {
-		err = region_parse_caps({reply->body.data(), reply->body.size()}, info.cap_offset, info.size, &fresh.info.mappable);
+		err = region_parse_caps({reply->body.data(), reply->body.size()}, info.cap_offset, info.size,
+					&fresh.info.mappable);
 		if (err == -ENOMEM)
 			return err;
 		if (err)
@@ -173,7 +177,8 @@ int user_device::read_part(unsigned index, u64 offset, u8 *buf, u32 len)
 	if (err)
 		return err;
 	if (reply.body.size() != sizeof(h) + len || memcmp(reply.body.data(), &h, sizeof(h)))
-		return broken(fail(EPROTO, "vfio-user reply of %zu bytes to a read of %u bytes", reply.body.size(), len));
+		return broken(
+			fail(EPROTO, "vfio-user reply of %zu bytes to a read of %u bytes", reply.body.size(), len));
 	memcpy(buf, reply.body.data() + sizeof(h), len);
 	return 0;
 }
@@ -188,7 +193,8 @@ int user_device::write_part(unsigned index, u64 offset, const u8 *buf, u32 len)
 	if (err)
 		return err;
 	if (reply.body.size() != sizeof(h) || memcmp(reply.body.data(), &h, sizeof(h)))
-		return broken(fail(EPROTO, "vfio-user reply of %zu bytes to a write of %u bytes", reply.body.size(), len));
+		return broken(
+			fail(EPROTO, "vfio-user reply of %zu bytes to a write of %u bytes", reply.body.size(), len));
 	return 0;
 }
 
@@ -234,8 +240,8 @@ static int io_fd_stride(const proto::io_fds_head &h, size_t body, size_t *stride
 	const size_t array = std::min(size_t(h.argsz), body) - sizeof(h);
 
 	if (h.argsz < sizeof(h) || array / h.count < sizeof(proto::io_fd) || array % h.count)
-		return fail(EPROTO, "vfio-user reply of %zu bytes (argsz %u) about %u doorbells of region %u", body, h.argsz,
-			    h.count, h.index);
+		return fail(EPROTO, "vfio-user reply of %zu bytes (argsz %u) about %u doorbells of region %u", body,
+			    h.argsz, h.count, h.index);
 	*stride = array / h.count;
 	return 0;
 }
@@ -273,7 +279,8 @@ int user_device::take_doorbells(user_message *reply, unsigned index, region_stat
 	int err = 0;
 
 	if (body < sizeof(h) || body > region_argsz)
-		return fail(EPROTO, "vfio-user reply about doorbells of %zu bytes, not %zu to %u", body, sizeof(h), region_argsz);
+		return fail(EPROTO, "vfio-user reply about doorbells of %zu bytes, not %zu to %u", body, sizeof(h),
+			    region_argsz);
 	memcpy(&h, reply->body.data(), sizeof(h));
 	if (h.index != index)
 		return fail(EPROTO, "vfio-user reply about doorbells of region %u, not of %u", h.index, index);

@@ -69,8 +69,8 @@ static int send_error(bool partial)
 {
 	if (errno == EPIPE || errno == ECONNRESET)
 		return peer_gone();
-	return partial ? fail(EPROTO, "send within a vfio-user message: %s", strerrordesc_np(errno))
-		       : fail_errno("send on the vfio-user socket");
+	return partial ? fail(EPROTO, "send within a vfio-user message: %s", strerrordesc_np(errno)) :
+			 fail_errno("send on the vfio-user socket");
 }
 
 static int send_all(int sock, msghdr *m, deadline until)
@@ -155,10 +155,13 @@ static ssize_t recv_some(int sock, u8 *buf, size_t len, message_fds *fds)
 		return errno == ECONNRESET ? 0 : -errno;
 	take_fds(&m, fds);
 	if ((m.msg_flags & MSG_CTRUNC) || fds->too_many())
-		return fail(EPROTO, "vfio-user message with more than %u descriptors, or no descriptor free here: "
-			    "see ulimit -n", proto::our_max_msg_fds);
+		return fail(EPROTO,
+			    "vfio-user message with more than %u descriptors, or no descriptor free here: "
+			    "see ulimit -n",
+			    proto::our_max_msg_fds);
 	if (foreign_full() && fds->any_slow())
-		return fail(EPROTO, "vfio-user message with a descriptor of a kind of which many could not be closed yet");
+		return fail(EPROTO,
+			    "vfio-user message with a descriptor of a kind of which many could not be closed yet");
 	return n;
 }
 

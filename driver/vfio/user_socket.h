@@ -33,7 +33,7 @@ int user_send(int sock, proto::header head, std::span<const iovec> parts, std::s
  */
 int user_recv(int sock, deadline first, u64 rest_ms, user_message *out);
 
-/* Reads, and lets go of, whatever comes until the peer has ended; true: it has. */
+/* Reads, and releases, whatever comes until the peer has ended; true: it has. */
 bool user_await_end(int sock);
 /* Ends the connection without waiting for what the peer sent and nobody read. */
 void user_hang_up(unique_fd sock);

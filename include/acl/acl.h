@@ -62,7 +62,10 @@ ACL_FUNC_VISIBILITY aclError aclFinalizeReference(uint64_t *refCount);
 /* 1, 17, 0.  100000: a pointer is NULL. */
 ACL_DEPRECATED_MESSAGE("use aclsysGetVersionNum")
 ACL_FUNC_VISIBILITY aclError aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *patchVersion);
-/* The version of a package ("runtime", "driver") as text; versionStr holds ACL_PKG_VERSION_MAX_SIZE bytes.  100000: NULL, or no such package. */
+/*
+ * The version of a package ("runtime", "driver") as text; versionStr holds ACL_PKG_VERSION_MAX_SIZE bytes.
+ * 100000: NULL, or no such package.
+ */
 ACL_FUNC_VISIBILITY aclError aclsysGetVersionStr(char *pkgName, char *versionStr);
 /* The same as a number: major * 10000000 + minor * 100000 + patch * 1000.  100000: NULL, or no such package. */
 ACL_FUNC_VISIBILITY aclError aclsysGetVersionNum(char *pkgName, int32_t *versionNum);

@@ -37,7 +37,7 @@ typedef int aclError;
 typedef uint16_t aclFloat16;
 
 /* Handles.  The library checks each before use; a destroyed one gives 107017, never a crash. */
-typedef void *aclrtStream;  /* NULL: the default stream of the thread's current context */
+typedef void *aclrtStream; /* NULL: the default stream of the thread's current context */
 typedef void *aclrtEvent;
 typedef void *aclrtContext;
 typedef void *aclrtNotify;
@@ -73,13 +73,13 @@ typedef struct aclrtUtilizationExtendInfo aclrtUtilizationExtendInfo;
  */
 static const int ACL_ERROR_NONE = 0;
 static const int ACL_SUCCESS = 0;
-static const int ACL_ERROR_INVALID_PARAM = 100000;           /* an argument is null, zero or out of its range (checked before anything else) */
-static const int ACL_ERROR_UNINITIALIZE = 100001;            /* aclInit has not been called */
-static const int ACL_ERROR_REPEAT_INITIALIZE = 100002;       /* aclInit was called again; the reference is counted */
-static const int ACL_ERROR_INVALID_FILE = 100003;            /* the configuration file cannot be read */
+static const int ACL_ERROR_INVALID_PARAM = 100000;     /* an argument is null, zero or out of range; checked first */
+static const int ACL_ERROR_UNINITIALIZE = 100001;      /* aclInit has not been called */
+static const int ACL_ERROR_REPEAT_INITIALIZE = 100002; /* aclInit was called again; the reference is counted */
+static const int ACL_ERROR_INVALID_FILE = 100003;      /* the configuration file cannot be read */
 static const int ACL_ERROR_WRITE_FILE = 100004;
 static const int ACL_ERROR_INVALID_FILE_SIZE = 100005;
-static const int ACL_ERROR_PARSE_FILE = 100006;              /* the configuration file is not JSON */
+static const int ACL_ERROR_PARSE_FILE = 100006; /* the configuration file is not JSON */
 static const int ACL_ERROR_FILE_MISSING_ATTR = 100007;
 static const int ACL_ERROR_FILE_ATTR_INVALID = 100008;
 static const int ACL_ERROR_INVALID_DUMP_CONFIG = 100009;
@@ -99,18 +99,18 @@ static const int ACL_ERROR_OP_OUTPUT_NOT_MATCH = 100022;
 static const int ACL_ERROR_OP_ATTR_NOT_MATCH = 100023;
 static const int ACL_ERROR_OP_NOT_FOUND = 100024;
 static const int ACL_ERROR_OP_LOAD_FAILED = 100025;
-static const int ACL_ERROR_UNSUPPORTED_DATA_TYPE = 100026;   /* no such data type */
+static const int ACL_ERROR_UNSUPPORTED_DATA_TYPE = 100026; /* no such data type */
 static const int ACL_ERROR_FORMAT_NOT_MATCH = 100027;
 static const int ACL_ERROR_BIN_SELECTOR_NOT_REGISTERED = 100028;
 static const int ACL_ERROR_KERNEL_NOT_FOUND = 100029;
 static const int ACL_ERROR_BIN_SELECTOR_ALREADY_REGISTERED = 100030;
 static const int ACL_ERROR_KERNEL_ALREADY_REGISTERED = 100031;
 static const int ACL_ERROR_INVALID_QUEUE_ID = 100032;
-static const int ACL_ERROR_REPEAT_SUBSCRIBE = 100033;        /* subscribed already */
-static const int ACL_ERROR_STREAM_NOT_SUBSCRIBE = 100034;    /* the stream is not subscribed */
-static const int ACL_ERROR_THREAD_NOT_SUBSCRIBE = 100035;    /* the thread is not subscribed */
+static const int ACL_ERROR_REPEAT_SUBSCRIBE = 100033;     /* subscribed already */
+static const int ACL_ERROR_STREAM_NOT_SUBSCRIBE = 100034; /* the stream is not subscribed */
+static const int ACL_ERROR_THREAD_NOT_SUBSCRIBE = 100035; /* the thread is not subscribed */
 static const int ACL_ERROR_WAIT_CALLBACK_TIMEOUT = 100036;
-static const int ACL_ERROR_REPEAT_FINALIZE = 100037;         /* aclFinalize without an aclInit */
+static const int ACL_ERROR_REPEAT_FINALIZE = 100037; /* aclFinalize without an aclInit */
 static const int ACL_ERROR_NOT_STATIC_AIPP = 100038;
 static const int ACL_ERROR_COMPILING_STUB_MODE = 100039;
 static const int ACL_ERROR_GROUP_NOT_SET = 100040;
@@ -127,16 +127,16 @@ static const int ACL_ERROR_OP_UNSUPPORTED_DYNAMIC = 148050;
 static const int ACL_ERROR_RELATIVE_RESOURCE_NOT_CLEARED = 148051;
 static const int ACL_ERROR_UNSUPPORTED_JPEG = 148052;
 static const int ACL_ERROR_INVALID_BUNDLE_MODEL_ID = 148053;
-static const int ACL_ERROR_BAD_ALLOC = 200000;               /* no memory left in the host */
+static const int ACL_ERROR_BAD_ALLOC = 200000; /* no memory left in the host */
 static const int ACL_ERROR_API_NOT_SUPPORT = 200001;
 static const int ACL_ERROR_INVALID_DEVICE = 200002;
 static const int ACL_ERROR_MEMORY_ADDRESS_UNALIGNED = 200003;
 static const int ACL_ERROR_RESOURCE_NOT_MATCH = 200004;
 static const int ACL_ERROR_INVALID_RESOURCE_HANDLE = 200005;
-static const int ACL_ERROR_FEATURE_UNSUPPORTED = 200006;     /* a flag that this version does not know */
+static const int ACL_ERROR_FEATURE_UNSUPPORTED = 200006; /* a flag that this version does not know */
 static const int ACL_ERROR_PROF_MODULES_UNSUPPORTED = 200007;
 static const int ACL_ERROR_STORAGE_OVER_LIMIT = 300000;
-static const int ACL_ERROR_INTERNAL_ERROR = 500000;          /* a fault inside the library */
+static const int ACL_ERROR_INTERNAL_ERROR = 500000; /* a fault inside the library */
 static const int ACL_ERROR_FAILURE = 500001;
 static const int ACL_ERROR_GE_FAILURE = 500002;
 static const int ACL_ERROR_RT_FAILURE = 500003;
@@ -175,18 +175,9 @@ typedef enum {
 	ACL_FLOAT4_E1M2 = 41
 } aclDataType;
 
-typedef enum {
-	ACL_MEMTYPE_DEVICE = 0,
-	ACL_MEMTYPE_HOST = 1,
-	ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT = 2
-} aclMemType;
+typedef enum { ACL_MEMTYPE_DEVICE = 0, ACL_MEMTYPE_HOST = 1, ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT = 2 } aclMemType;
 
-typedef enum {
-	ACL_DEBUG = 0,
-	ACL_INFO = 1,
-	ACL_WARNING = 2,
-	ACL_ERROR = 3
-} aclLogLevel;
+typedef enum { ACL_DEBUG = 0, ACL_INFO = 1, ACL_WARNING = 2, ACL_ERROR = 3 } aclLogLevel;
 
 /* What the software stack can do, for aclGetCannAttribute. */
 typedef enum {

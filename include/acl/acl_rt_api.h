@@ -27,7 +27,8 @@ template <class T> inline aclError aclrtMallocHost(T **hostPtr, size_t size)
 	return ::aclrtMallocHost(reinterpret_cast<void **>(hostPtr), size);
 }
 
-template <class T> inline aclError aclrtMemPoolMallocAsync(T **ptr, size_t size, aclrtMemPool memPool, aclrtStream stream)
+template <class T>
+inline aclError aclrtMemPoolMallocAsync(T **ptr, size_t size, aclrtMemPool memPool, aclrtStream stream)
 {
 	return ::aclrtMemPoolMallocAsync(reinterpret_cast<void **>(ptr), size, memPool, stream);
 }

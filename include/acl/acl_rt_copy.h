@@ -47,9 +47,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpy2d(void *dst, size_t dpitch, const void 
  * The same in stream order, also device to device; pageable memory as in aclrtMemcpyAsync.  100000 and
  * 107000 as there, and the stream's codes.
  */
-ACL_FUNC_VISIBILITY aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t spitch,
-						size_t width, size_t height, aclrtMemcpyKind kind,
-						aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+						size_t height, aclrtMemcpyKind kind, aclrtStream stream);
 /*
  * numBatches (at most 4096) copies between host and device; attrs[k] says where the items from
  * attrsIndexes[k] on lie.  Returns when done.  *failIndex: the item at fault, or SIZE_MAX.  100000:
@@ -70,9 +69,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpyBatchV2(void **dsts, size_t *destMaxs, v
  * are) or with NULL; the stream's codes.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemcpyBatchAsync(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes,
-						   size_t numBatches, aclrtMemcpyBatchAttr *attrs,
-						   size_t *attrsIndexes, size_t numAttrs, size_t *failIndex,
-						   aclrtStream stream);
+						   size_t numBatches, aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes,
+						   size_t numAttrs, size_t *failIndex, aclrtStream stream);
 /* The same without failIndex. */
 ACL_FUNC_VISIBILITY aclError aclrtMemcpyBatchAsyncV2(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes,
 						     size_t numBatches, aclrtMemcpyBatchAttr *attrs,
@@ -118,8 +116,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpyToSymbol(const void *symbol, const void 
 ACL_FUNC_VISIBILITY aclError aclrtMemcpyFromSymbolAsync(void *dst, size_t dstMax, const void *symbol, size_t count,
 							size_t offset, aclrtMemcpyKind kind, aclrtStream stream);
 /* 207000: there are no kernels, so no symbols.  100000: NULL. */
-ACL_FUNC_VISIBILITY aclError aclrtMemcpyToSymbolAsync(const void *symbol, const void *src, size_t count,
-						      size_t offset, aclrtMemcpyKind kind, aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclrtMemcpyToSymbolAsync(const void *symbol, const void *src, size_t count, size_t offset,
+						      aclrtMemcpyKind kind, aclrtStream stream);
 
 /* ---- reduction ------------------------------------------------------------------------------------- */
 

@@ -107,8 +107,8 @@ ACL_FUNC_VISIBILITY aclError aclrtRegDeviceStateCallback(const char *regName, ac
  * replaces it, NULL ends it.  What it returns: 0, or else aclrtDeviceTaskAbort says so by 507000 when all
  * is done.  100000: regName NULL; 107000: nothing to end.
  */
-ACL_FUNC_VISIBILITY aclError aclrtSetDeviceTaskAbortCallback(const char *regName,
-							     aclrtDeviceTaskAbortCallback callback, void *args);
+ACL_FUNC_VISIBILITY aclError aclrtSetDeviceTaskAbortCallback(const char *regName, aclrtDeviceTaskAbortCallback callback,
+							     void *args);
 /* No effect (one scheduler).  100000: no such tsId. */
 ACL_FUNC_VISIBILITY aclError aclrtSetTsDevice(aclrtTsId tsId);
 /* 207000: a copy engine has no cores to limit. */

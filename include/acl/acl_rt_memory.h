@@ -68,8 +68,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemGetAddressRange(void *ptr, void **pbase, si
  * checkResult: 1 when all addresses are device memory of memType (ACL_RT_MEM_TYPE_*).  100000: NULL or
  * size 0; 107000: reserve or memType wrong.
  */
-ACL_FUNC_VISIBILITY aclError aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType,
-					       uint32_t *checkResult, uint32_t reserve);
+ACL_FUNC_VISIBILITY aclError aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, uint32_t *checkResult,
+					       uint32_t reserve);
 /* Nothing to do: device memory is coherent.  100000: NULL or size 0. */
 ACL_FUNC_VISIBILITY aclError aclrtMemFlush(void *devPtr, size_t size);
 /* Nothing to do: device memory is coherent.  100000: NULL or size 0. */
@@ -146,8 +146,7 @@ ACL_FUNC_VISIBILITY aclError aclrtMemsetD32Async(void *ptr, size_t memSize, uint
 ACL_FUNC_VISIBILITY aclError aclrtMemAllocManaged(void **ptr, uint64_t size, uint32_t flag);
 /* 207000.  100000: NULL. */
 ACL_FUNC_VISIBILITY aclError aclrtMemManagedAdvise(const void *const ptr, uint64_t size,
-						   aclrtMemManagedAdviseType advise,
-						   aclrtMemManagedLocation location);
+						   aclrtMemManagedAdviseType advise, aclrtMemManagedLocation location);
 /* 207000.  100000: NULL. */
 ACL_FUNC_VISIBILITY aclError aclrtMemManagedPrefetchAsync(const void *ptr, size_t size,
 							  aclrtMemManagedLocation location, uint32_t flags,
@@ -263,8 +262,7 @@ ACL_FUNC_VISIBILITY aclError aclrtMemMapSetLink(aclrtDrvMemHandle handle, aclrtM
  * or len 0 or too small, flags, or not device memory of one block; 207000: another process's
  * memory, or a device whose memory cannot be shared.
  */
-ACL_FUNC_VISIBILITY aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len,
-						     uint64_t flags);
+ACL_FUNC_VISIBILITY aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len, uint64_t flags);
 /* Adds processes that may import it.  100000: NULL; 107000: num 0 or no such key. */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num);
 /*

@@ -52,8 +52,7 @@ ACL_FUNC_VISIBILITY aclError aclrtMemPoolGetAttr(aclrtMemPool memPool, aclrtMemP
  * size bytes for work that is submitted to the stream from now on (0: nothing, 0).  100000: NULL, also
  * the stream; 107017; 107003; 207001: exhausted, or over maxSize.
  */
-ACL_FUNC_VISIBILITY aclError aclrtMemPoolMallocAsync(void **ptr, size_t size, aclrtMemPool memPool,
-						     aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclrtMemPoolMallocAsync(void **ptr, size_t size, aclrtMemPool memPool, aclrtStream stream);
 /*
  * The block ends when the stream reaches this.  100000: NULL, also the stream; 107000: not a live
  * block of a pool; 107017; 107003.

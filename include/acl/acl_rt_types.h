@@ -17,7 +17,7 @@ extern "C" {
 #define ACL_EVENT_TIME_LINE 0x00000008U               /* takes the time when it is reached */
 #define ACL_EVENT_DEVICE_USE_ONLY 0x00000010U
 #define ACL_EVENT_EXTERNAL 0x00000020U
-#define ACL_EVENT_IPC 0x00000040U                     /* other processes can open it */
+#define ACL_EVENT_IPC 0x00000040U /* other processes can open it */
 
 #define ACL_EVENT_RECORD_DEFAULT 0x0U
 #define ACL_EVENT_RECORD_EXTERNAL 0x1U
@@ -152,7 +152,7 @@ typedef enum {
 
 /* The class of an address. */
 typedef enum {
-	ACL_MEM_LOCATION_TYPE_HOST = 0,         /* pinned by the library or registered with it */
+	ACL_MEM_LOCATION_TYPE_HOST = 0, /* pinned by the library or registered with it */
 	ACL_MEM_LOCATION_TYPE_DEVICE = 1,
 	ACL_MEM_LOCATION_TYPE_UNREGISTERED = 2, /* any other memory of the process */
 	ACL_MEM_LOCATION_TYPE_MANAGED = 3,

@@ -15,8 +15,8 @@ extern "C" {
 /* aclrtDeviceGetBareTgid */
 ACL_FUNC_VISIBILITY int32_t rtDeviceGetBareTgid(uint32_t *pid);
 /*
- * The device's number for moduleType 0 with infoType 18 (physical chip) or 26 (super pod's device); 0 for all else, which a
- * copy engine has not.  107000: NULL; 107001: no such device.
+ * The device's number for moduleType 0 with infoType 18 (physical chip) or 26 (super pod's device); 0 for all else,
+ * which a copy engine has not.  107000: NULL; 107001: no such device.
  */
 ACL_FUNC_VISIBILITY int32_t rtGetDeviceInfo(uint32_t deviceId, int32_t moduleType, int32_t infoType, int64_t *val);
 /* aclrtIpcMemGetExportKey with flags 0 */
@@ -37,8 +37,8 @@ ACL_FUNC_VISIBILITY int32_t rtDisableP2P(uint32_t devIdDes, uint32_t phyIdSrc);
 /* aclrtGetLogicDevIdByUserDevId */
 ACL_FUNC_VISIBILITY int32_t rtGetLogicDevIdByUserDevId(const int32_t userDevId, int32_t *const logicDevId);
 /* aclrtMemcpyAsync whose kind is not looked at */
-ACL_FUNC_VISIBILITY int32_t rtMemcpyAsyncWithoutCheckKind(void *dst, uint64_t destMax, const void *src,
-							  uint64_t cnt, uint32_t kind, void *stm);
+ACL_FUNC_VISIBILITY int32_t rtMemcpyAsyncWithoutCheckKind(void *dst, uint64_t destMax, const void *src, uint64_t cnt,
+							  uint32_t kind, void *stm);
 
 #ifdef __cplusplus
 }

@@ -6,7 +6,10 @@
 
 #include "adapter_rts_common.h"
 
-/* Bits of reduceAttr in HcclReduceAsync.  Every reduction is done by the copy engine here, so that they change nothing. */
+/*
+ * Bits of reduceAttr in HcclReduceAsync.  Every reduction is done by the copy engine here, so that they change
+ * nothing.
+ */
 constexpr u64 INLINE_REDUCE_BIT = 0x01;
 constexpr u64 INLINE_REDUCE_BITMASK = 0x01;
 constexpr u64 RDMA_REDUCE_BITMASK = 0x08;

@@ -9,9 +9,9 @@ extern "C" {
 
 typedef enum {
 	HCCL_SUCCESS = 0,
-	HCCL_E_PARA = 1,             /* an argument is out of its range */
-	HCCL_E_PTR = 2,              /* a NULL, a dead dispatcher, or memory that is too small */
-	HCCL_E_MEMORY = 3,           /* no host memory */
+	HCCL_E_PARA = 1,   /* an argument is out of its range */
+	HCCL_E_PTR = 2,    /* a NULL, a dead dispatcher, or memory that is too small */
+	HCCL_E_MEMORY = 3, /* no host memory */
 	HCCL_E_INTERNAL = 4,
 	HCCL_E_NOT_SUPPORT = 5,
 	HCCL_E_NOT_FOUND = 6,
@@ -23,7 +23,7 @@ typedef enum {
 	HCCL_E_ROCE_CONNECT = 12,
 	HCCL_E_TCP_TRANSFER = 13,
 	HCCL_E_ROCE_TRANSFER = 14,
-	HCCL_E_RUNTIME = 15,         /* an ACL call failed; aclGetRecentErrMsg() says why */
+	HCCL_E_RUNTIME = 15, /* an ACL call failed; aclGetRecentErrMsg() says why */
 	HCCL_E_DRV = 16,
 	HCCL_E_PROFILING = 17,
 	HCCL_E_CCE = 18,
@@ -32,7 +32,7 @@ typedef enum {
 	HCCL_E_REMOTE = 21,
 	HCCL_E_SUSPENDING = 22,
 	HCCL_E_OPRETRY_FAIL = 23,
-	HCCL_E_OOM = 24,             /* no device memory */
+	HCCL_E_OOM = 24, /* no device memory */
 	HCCL_E_IN_STATUS = 1041,
 	HCCL_E_RESERVED = 1042
 } HcclResult;

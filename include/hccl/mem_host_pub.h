@@ -19,7 +19,10 @@ public:
 	~HostMem();
 
 	static HostMem alloc(u64 size, bool isRtsMem = true);
-	/* E_MEMORY: the heap has none; E_OOM: no pinned memory; E_RUNTIME: another failure; E_PARA: size 0 from the heap. */
+	/*
+	 * E_MEMORY: the heap has none; E_OOM: no pinned memory; E_RUNTIME: another failure; E_PARA: size 0 from
+	 * the heap.
+	 */
 	static HcclResult alloc(HostMem &mem, u64 size, bool isRtsMem = true);
 	static HostMem create(void *ptr, u64 size);
 

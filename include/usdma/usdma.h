@@ -24,7 +24,7 @@
  * - Sizes and lengths are bytes, times are what their names say (ms, ns),
  *   timeouts of -1 mean: no limit (a device that makes no progress still ends
  *   the wait, after USDMA_HANG_MS).  A timeout of 0 looks and returns.  After
- *   -ETIMEDOUT the work is still under way, and its memory still in use.
+ *   -ETIMEDOUT the work is still in flight, and its memory still in use.
  * - Handles are owned by the caller and given back with the call that destroys
  *   them.  Strings that are returned belong to the library.
  * - An address is of one of three classes, decided by the address alone:
@@ -37,7 +37,7 @@
  *   earlier work and returns when its data has arrived.
  * - A device that is isolated (usdma_open) reaches no memory but its own and
  *   what usdma_host_alloc() made for it, and no other device reaches that.
- *   Copies beyond that are made as with unregistered memory, by way of buffers
+ *   Copies beyond that are made as with unregistered memory, through buffers
  *   of each device's own; what cannot be made so fails with -EXDEV.
  * - Structs that may grow begin with struct_size: set it to sizeof(the struct).
  */
@@ -80,7 +80,10 @@ enum usdma_log_level {
 	USDMA_LOG_DEBUG = 4
 };
 
-/* text: one line without its end; valid during the call. Any thread of the library may call it; it must not call usdma. */
+/*
+ * text: one line without its end; valid during the call. Any thread of the library may call it; it must not
+ * call usdma.
+ */
 typedef void (*usdma_log_fn)(int level, const char *text, void *arg);
 
 /* -EINVAL: level is none of enum usdma_log_level. */
@@ -128,14 +131,14 @@ enum usdma_setting_source {
 
 struct usdma_setting_info {
 	uint32_t struct_size;
-	int32_t source;       /* enum usdma_setting_source: who said what it is */
+	int32_t source; /* enum usdma_setting_source: who said what it is */
 	const char *name;
-	const char *type;     /* "number", "size" (takes K, M, G), "choice", "cpus", "text" */
-	const char *words;    /* choice: its words, separated by spaces; else NULL */
-	const char *unit;     /* "us", "bytes", ...; "" */
-	const char *meaning;  /* one line */
-	int64_t min, max;     /* number and size */
-	char where[256];      /* "FILE:LINE" or the variable's name; "" */
+	const char *type;    /* "number", "size" (takes K, M, G), "choice", "cpus", "text" */
+	const char *words;   /* choice: its words, separated by spaces; else NULL */
+	const char *unit;    /* "us", "bytes", ...; "" */
+	const char *meaning; /* one line */
+	int64_t min, max;    /* number and size */
+	char where[256];     /* "FILE:LINE" or the variable's name; "" */
 };
 /* The settings by number, from 0 on. -ENOENT: there are fewer. */
 USDMA_API int usdma_setting_describe(unsigned index, struct usdma_setting_info *info);
@@ -213,16 +216,16 @@ USDMA_API int usdma_device_get_info(usdma_device *dev, struct usdma_device_info 
 /* Totals since the device was opened; read without stopping anyone, so they need not fit each other exactly. */
 struct usdma_device_stats {
 	uint32_t struct_size;
-	uint32_t streams;     /* open now, internal ones too */
-	uint64_t copies;      /* pieces of work submitted */
-	uint64_t bytes;       /* that they move */
-	uint64_t requests;    /* descriptors */
+	uint32_t streams;  /* open now, internal ones too */
+	uint64_t copies;   /* pieces of work submitted */
+	uint64_t bytes;    /* that they move */
+	uint64_t requests; /* descriptors */
 	uint64_t doorbells;
-	uint64_t wakes;       /* times that a sleeping device was woken */
-	uint64_t faults;      /* descriptors that failed */
-	uint64_t sleeps;      /* waits that slept … */
-	uint64_t spins;       /* … and that ended while spinning */
-	uint64_t memory_peak; /* most bytes of device memory in use at a time */
+	uint64_t wakes;         /* times that a sleeping device was woken */
+	uint64_t faults;        /* descriptors that failed */
+	uint64_t sleeps;        /* waits that slept … */
+	uint64_t spins;         /* … and that ended while spinning */
+	uint64_t memory_peak;   /* most bytes of device memory in use at a time */
 	uint64_t memory_blocks; /* allocated now */
 };
 USDMA_API int usdma_device_get_stats(usdma_device *dev, struct usdma_device_stats *stats);
@@ -255,7 +258,7 @@ USDMA_API int usdma_device_inject(usdma_device *dev, const char *rules);
  */
 USDMA_API int usdma_host_alloc(usdma_device *dev, size_t size, void **out);
 /*
- * Frees a block; NULL is fine.  Copies under way may still end: the memory is
+ * Frees a block; NULL is fine.  Copies in flight may still end: the memory is
  * reused when no device can touch it any more.  -EINVAL: ptr is not the start
  * of such a block.
  */
@@ -275,7 +278,7 @@ enum usdma_register_flags {
 USDMA_API int usdma_host_register(void *ptr, size_t size, unsigned flags);
 /*
  * Ends a registration: from when it returns 0 no device touches the memory.
- * Copies that are still under way fail, or have ended.  -ENOENT: ptr is not the
+ * Copies that are still in flight fail, or have ended.  -ENOENT: ptr is not the
  * start of a registration.  -EBUSY: a device that was lost may still write
  * there, for a second by now: the memory stays registered, keep it.
  */
@@ -300,11 +303,11 @@ enum usdma_memory_class { USDMA_MEMORY_UNREGISTERED = 0, USDMA_MEMORY_HOST = 1, 
 
 struct usdma_pointer_info {
 	uint32_t struct_size;
-	int32_t memory_class;  /* enum usdma_memory_class */
-	uint64_t base;         /* of the block or registration that holds the address; 0: none */
-	uint64_t size;         /* of it; 0: none (unregistered; or a device address that is not allocated) */
-	int32_t device_index;  /* whose memory; -1 for host and unregistered memory */
-	uint32_t registered;   /* 1: host memory that the caller registered */
+	int32_t memory_class; /* enum usdma_memory_class */
+	uint64_t base;        /* of the block or registration that holds the address; 0: none */
+	uint64_t size;        /* of it; 0: none (unregistered; or a device address that is not allocated) */
+	int32_t device_index; /* whose memory; -1 for host and unregistered memory */
+	uint32_t registered;  /* 1: host memory that the caller registered */
 };
 /* What the library knows about an address; NULL is an address too. */
 USDMA_API int usdma_pointer_get_info(const void *ptr, struct usdma_pointer_info *info);
@@ -365,12 +368,12 @@ USDMA_API int usdma_stream_set_fail_mode(usdma_stream *stream, int mode);
 
 struct usdma_error_info {
 	uint32_t struct_size;
-	int32_t error;      /* as usdma_stream_sync would return it; 0: none */
-	uint32_t reason;    /* the device's number for it (docs/hardware.md) … */
+	int32_t error;   /* as usdma_stream_sync would return it; 0: none */
+	uint32_t reason; /* the device's number for it (docs/hardware.md) … */
 	uint32_t reserved;
 	char reason_name[32]; /* … and its name */
-	uint64_t address;   /* that the device gave with it; 0: none */
-	uint64_t sequence;  /* which descriptor of its ring */
+	uint64_t address;     /* that the device gave with it; 0: none */
+	uint64_t sequence;    /* which descriptor of its ring */
 };
 /* The first failure since it was last taken or returned by a sync; takes it. Returns 0 also when there was none. */
 USDMA_API int usdma_stream_take_error(usdma_stream *stream, struct usdma_error_info *info);
@@ -419,7 +422,7 @@ USDMA_API int usdma_copy(usdma_stream *stream, void *dst, const void *src, size_
 /*
  * Without a stream: returns when the data has arrived (or with the reason why
  * not); does not wait for streams.  Any classes, two host addresses included.
- * -ETIMEDOUT: the copy may still be under way; keep device memory and pinned or
+ * -ETIMEDOUT: the copy may still be in flight; keep device memory and pinned or
  * registered ranges until usdma_device_sync.  Unregistered ones are not touched
  * any more.
  */
@@ -476,7 +479,13 @@ enum usdma_element {
 	USDMA_FLOAT32 = 10,
 	USDMA_FLOAT64 = 11
 };
-enum usdma_reduce_op { USDMA_SUM = 0, USDMA_MAX = 1, USDMA_MIN = 2, USDMA_EQUAL = 3 /* 1 where equal, else 0 */, USDMA_PROD = 4 };
+enum usdma_reduce_op {
+	USDMA_SUM = 0,
+	USDMA_MAX = 1,
+	USDMA_MIN = 2,
+	USDMA_EQUAL = 3 /* 1 where equal, else 0 */,
+	USDMA_PROD = 4
+};
 /*
  * dst[i] = op(dst[i], src[i]) over len bytes; device or host memory.
  * -EINVAL: type, op, or len no multiple of the element; -EFAULT.

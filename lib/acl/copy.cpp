@@ -36,7 +36,8 @@ static bool nowhere(const core::place &p)
 	return core_fault(call, err, at::submit);
 }
 
-[[gnu::cold, gnu::noinline]] static aclError lost_place(const char *call, const core::ends &e, const void *dst, const void *src)
+[[gnu::cold, gnu::noinline]] static aclError lost_place(const char *call, const core::ends &e, const void *dst,
+							const void *src)
 {
 	return fault(call, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "%s %p is a device address that is not allocated",
 		     nowhere(e.dst) ? "dst" : "src", nowhere(e.dst) ? dst : src);
@@ -83,13 +84,14 @@ static constexpr kind_rule rules[3][3] = {
 
 /* Pageable memory on a side: waits for the stream, copies, and returns when it is done. */
 static aclError memcpy_pageable(const char *call, core::stream *s, const core::ends &e, void *dst, const void *src,
-			      size_t count, u32 kind)
+				size_t count, u32 kind)
 {
 	const kind_rule &rule = rules[size_t(e.src.cls)][size_t(e.dst.cls)];
 	int err;
 
 	if (!(rule.accepted >> kind & 1))
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "kind %u does not fit what dst %p and src %p are", kind, dst, src);
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "kind %u does not fit what dst %p and src %p are", kind,
+			     dst, src);
 	if (kind == ACL_MEMCPY_DEFAULT)
 		kind = rule.fallback;
 	if (kind == ACL_MEMCPY_HOST_TO_HOST)
@@ -112,8 +114,9 @@ static aclError memcpy_buffered(const char *call, core::stream *s, void *dst, co
 	int err;
 
 	if (e.src.cls == core::mem_class::device || e.dst.cls != core::mem_class::device)
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
-			     "kind HOST_TO_BUF_TO_DEVICE needs a source in host memory and a destination in device memory");
+		return fault(
+			call, ACL_ERROR_RT_PARAM_INVALID,
+			"kind HOST_TO_BUF_TO_DEVICE needs a source in host memory and a destination in device memory");
 	if (owner_of(s) != current_now())
 		return foreign_stream(call, s);
 	note_task();
@@ -122,24 +125,25 @@ static aclError memcpy_buffered(const char *call, core::stream *s, void *dst, co
 }
 
 /*
- * The fast path: all the checks of memcpy_checked() hold, and both ends lie where this thread was before.  1: they may not,
- * and nothing was done.
+ * The fast path: all the checks of memcpy_checked() hold, and both ends lie where this thread was before.  1: they may
+ * not, and nothing was done.
  */
-static inline __attribute__((always_inline)) int try_known(void *dst, size_t max, const void *src, size_t count, u32 kind,
-							    aclrtStream stream)
+static inline __attribute__((always_inline)) int try_known(void *dst, size_t max, const void *src, size_t count,
+							   u32 kind, aclrtStream stream)
 {
 	const core::read_section in;
 	const context *c = likely(in) ? current_now() : nullptr;
 
-	if (unlikely(!c || (stream && !stream_live(stream)) || count > max || kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE || dst == src))
+	if (unlikely(!c || (stream && !stream_live(stream)) || count > max ||
+		     kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE || dst == src))
 		return 1;
 	core::stream *s = stream ? as_stream(stream) : c->deflt;
 	return likely(owner_of(s) == c) ? core::copy_known_device(s, dst, src, count) : 1;
 }
 
 /* The order of the checks is the interface's. */
-[[gnu::noinline]] static aclError memcpy_checked(const char *call, void *dst, size_t max, const void *src, size_t count, u32 kind,
-					       aclrtStream stream)
+[[gnu::noinline]] static aclError memcpy_checked(const char *call, void *dst, size_t max, const void *src, size_t count,
+						 u32 kind, aclrtStream stream)
 {
 	held_stream s;
 
@@ -156,8 +160,8 @@ static inline __attribute__((always_inline)) int try_known(void *dst, size_t max
 		return memcpy_buffered(call, s, dst, src, count);
 	const core::ends e = core::locate_ends(dst, src);
 	if (core::is_pageable(e))
-		return nowhere(e.dst) || nowhere(e.src) ? lost_place(call, e, dst, src)
-							: memcpy_pageable(call, s, e, dst, src, count, kind);
+		return nowhere(e.dst) || nowhere(e.src) ? lost_place(call, e, dst, src) :
+							  memcpy_pageable(call, s, e, dst, src, count, kind);
 	if (e.dst.cls == core::mem_class::host && e.src.cls == core::mem_class::host)
 		return host_to_host(call);
 	if (dst == src)
@@ -170,8 +174,9 @@ static inline __attribute__((always_inline)) int try_known(void *dst, size_t max
 }
 
 /* Everything behind the checks that need no stream. */
-static inline __attribute__((always_inline)) aclError memcpy_async(const char *call, void *dst, size_t max, const void *src,
-								  size_t count, u32 kind, aclrtStream stream)
+static inline __attribute__((always_inline)) aclError memcpy_async(const char *call, void *dst, size_t max,
+								   const void *src, size_t count, u32 kind,
+								   aclrtStream stream)
 {
 	const int err = try_known(dst, max, src, count, kind, stream);
 
@@ -196,7 +201,8 @@ using namespace usdma::acl;
 
 extern "C" {
 
-aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind, aclrtStream stream)
+aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
+			  aclrtStream stream)
 {
 	if (unlikely(!count))
 		return ACL_SUCCESS;
@@ -240,7 +246,8 @@ aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, a
 	if (unlikely(dst == src))
 		return ACL_SUCCESS;
 	if (unlikely(overlap(dst, src, count)) && core::locate(dst).cls != core::mem_class::device)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "dst %p and src %p overlap within %zu bytes", dst, src, count);
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "dst %p and src %p overlap within %zu bytes", dst,
+			     src, count);
 	err = core::copy_sync(c->dev, dst, src, count, deadline::never());
 	return check(__func__, err, at::copy);
 }

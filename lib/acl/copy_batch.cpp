@@ -65,7 +65,8 @@ static aclError check_indexes(const batch &b)
 		return fault(b.call, ACL_ERROR_RT_PARAM_INVALID, "attrsIndexes[0] is %zu, it must be 0", b.indexes[0]);
 	for (size_t i = 1; i < b.attr_count; i++)
 		if (b.indexes[i] <= b.indexes[i - 1])
-			return fault(b.call, ACL_ERROR_RT_PARAM_INVALID, "attrsIndexes[%zu] is not above the one before", i);
+			return fault(b.call, ACL_ERROR_RT_PARAM_INVALID,
+				     "attrsIndexes[%zu] is not above the one before", i);
 	if (b.indexes[b.attr_count - 1] >= b.n)
 		return fault(b.call, ACL_ERROR_RT_PARAM_INVALID, "attrsIndexes[%zu] is %zu, there are %zu items",
 			     b.attr_count - 1, b.indexes[b.attr_count - 1], b.n);
@@ -99,7 +100,8 @@ static inline int side_of(const core::place &p)
 [[gnu::cold, gnu::noinline]] static aclError bad_item(const batch &b, size_t i, aclError code, const char *what)
 {
 	*b.fail = i;
-	return fault(b.call, code, "item %zu (dst %p, src %p, %zu bytes): %s", i, b.dsts[i], b.srcs[i], b.sizes[i], what);
+	return fault(b.call, code, "item %zu (dst %p, src %p, %zu bytes): %s", i, b.dsts[i], b.srcs[i], b.sizes[i],
+		     what);
 }
 
 /* Rows 10 to 12 for one item; async: an empty item is an error. */
@@ -160,9 +162,10 @@ static aclError run_alike(const batch &b, core::stream *s, size_t from, size_t e
 	while (from < end && !bad) {
 		int err = 0;
 
-		/* As most are: none of the checks would say a word. */
+		/* The fast path: none of the checks would say a word. */
 		if (fits)
-			from += core::copy_batch_remembered(s, {b.dsts + from, b.srcs + from, b.sizes + from}, end - from, said, &err);
+			from += core::copy_batch_remembered(s, {b.dsts + from, b.srcs + from, b.sizes + from},
+							    end - from, said, &err);
 		if (unlikely(err)) {
 			*b.fail = from;
 			return copy_fault(b.call, err, core::locate_ends(b.dsts[from], b.srcs[from]));
@@ -250,7 +253,8 @@ aclError aclrtMemcpyBatch(void **dsts, size_t *destMaxs, void **srcs, size_t *si
 {
 	if (!failIndex)
 		return bad_arg(__func__, "failIndex is NULL");
-	return batch_sync({__func__, dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex});
+	return batch_sync(
+		{__func__, dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex});
 }
 
 aclError aclrtMemcpyBatchV2(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
@@ -267,8 +271,8 @@ aclError aclrtMemcpyBatchAsync(void **dsts, size_t *destMaxs, void **srcs, size_
 {
 	if (!failIndex)
 		return bad_arg(__func__, "failIndex is NULL");
-	return batch_async({__func__, dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex},
-			   stream);
+	return batch_async(
+		{__func__, dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex}, stream);
 }
 
 aclError aclrtMemcpyBatchAsyncV2(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
@@ -276,7 +280,8 @@ aclError aclrtMemcpyBatchAsyncV2(void **dsts, size_t *destMaxs, void **srcs, siz
 {
 	size_t fail;
 
-	return batch_async({__func__, dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, &fail}, stream);
+	return batch_async({__func__, dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, &fail},
+			   stream);
 }
 
 } // extern "C"

@@ -47,14 +47,15 @@ static aclError check_desc_address(const char *call, const void *desc)
 	return ACL_SUCCESS;
 }
 
-static aclError write_desc(const char *call, const context *c, void *desc, const void *src, const void *dst, size_t count)
+static aclError write_desc(const char *call, const context *c, void *desc, const void *src, const void *dst,
+			   size_t count)
 {
 	const core::ends e = core::locate_ends(dst, src);
 	memcpy_desc d{};
 
 	if (!on_device(core::locate(desc), c->dev) || !on_device(e.dst, c->dev) || !on_device(e.src, c->dev))
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "desc %p, src %p and dst %p must all be memory of device %d", desc,
-			     src, dst, c->id);
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
+			     "desc %p, src %p and dst %p must all be memory of device %d", desc, src, dst, c->id);
 	d.len_high = u32(count >> 32);
 	d.len_low = u32(count);
 	d.src = e.src.dma;
@@ -80,11 +81,14 @@ static aclError check_rect_kind(const char *call, const core::copy_rect &r, u32 
 {
 	const core::ends e = core::locate_ends(r.dst, r.src);
 	const bool to = e.dst.cls == core::mem_class::device, from = e.src.cls == core::mem_class::device;
-	const u32 found = to && from ? ACL_MEMCPY_DEVICE_TO_DEVICE : to ? ACL_MEMCPY_HOST_TO_DEVICE :
-			  from ? ACL_MEMCPY_DEVICE_TO_HOST : ACL_MEMCPY_HOST_TO_HOST;
+	const u32 found = to && from ? ACL_MEMCPY_DEVICE_TO_DEVICE :
+			  to         ? ACL_MEMCPY_HOST_TO_DEVICE :
+			  from       ? ACL_MEMCPY_DEVICE_TO_HOST :
+				       ACL_MEMCPY_HOST_TO_HOST;
 
 	if (found == ACL_MEMCPY_HOST_TO_HOST || (kind != ACL_MEMCPY_DEFAULT && kind != found))
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "kind %u does not fit what dst %p and src %p are", kind, r.dst, r.src);
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "kind %u does not fit what dst %p and src %p are", kind,
+			     r.dst, r.src);
 	return ACL_SUCCESS;
 }
 
@@ -92,8 +96,8 @@ static aclError check_rect_size(const char *call, const core::copy_rect &r)
 {
 	if (r.width > most_width || r.height > most_height)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "%llu bytes in %llu rows: the most is %zu in %zu",
-			     static_cast<unsigned long long>(r.width), static_cast<unsigned long long>(r.height), most_width,
-			     most_height);
+			     static_cast<unsigned long long>(r.width), static_cast<unsigned long long>(r.height),
+			     most_width, most_height);
 	return ACL_SUCCESS;
 }
 
@@ -106,10 +110,11 @@ struct reduce_type {
 };
 
 static constexpr reduce_type reduce_types[] = {
-	{ACL_FLOAT, true, dma::element::f32},   {ACL_FLOAT16, true, dma::element::f16}, {ACL_BF16, true, dma::element::bf16},
-	{ACL_INT8, true, dma::element::i8},     {ACL_INT16, true, dma::element::i16},   {ACL_INT32, true, dma::element::i32},
-	{ACL_UINT8, true, dma::element::u8},    {ACL_UINT16, true, dma::element::u16},  {ACL_UINT32, true, dma::element::u32},
-	{ACL_INT4, false, dma::element::i8},
+	{ACL_FLOAT, true, dma::element::f32},  {ACL_FLOAT16, true, dma::element::f16},
+	{ACL_BF16, true, dma::element::bf16},  {ACL_INT8, true, dma::element::i8},
+	{ACL_INT16, true, dma::element::i16},  {ACL_INT32, true, dma::element::i32},
+	{ACL_UINT8, true, dma::element::u8},   {ACL_UINT16, true, dma::element::u16},
+	{ACL_UINT32, true, dma::element::u32}, {ACL_INT4, false, dma::element::i8},
 };
 
 static const reduce_type *find_type(aclDataType type)
@@ -146,8 +151,9 @@ static aclError check_reduce(const char *call, const void *dst, const void *src,
 	if (!t.native || !size)
 		return unsupported(call, "type %d: the engine has no such reduction", t.type);
 	if ((reinterpret_cast<u64>(dst) | reinterpret_cast<u64>(src)) % size)
-		return fault(call, ACL_ERROR_RT_ADDR_UNALIGNED, "dst %p or src %p is not aligned to the element of %llu bytes", dst,
-			     src, static_cast<unsigned long long>(size));
+		return fault(call, ACL_ERROR_RT_ADDR_UNALIGNED,
+			     "dst %p or src %p is not aligned to the element of %llu bytes", dst, src,
+			     static_cast<unsigned long long>(size));
 	const core::ends e = core::locate_ends(dst, src);
 	if (e.dst.cls != core::mem_class::device || e.src.cls != core::mem_class::device)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "dst %p and src %p must be device memory", dst, src);
@@ -222,7 +228,8 @@ aclError aclrtMemcpyAsyncWithOffset(void **dst, size_t destMax, size_t dstDataOf
 	if (kind != ACL_MEMCPY_INNER_DEVICE_TO_DEVICE || !dst || !src || dstDataOffset > most_offset ||
 	    srcDataOffset > most_offset || dstDataOffset >= destMax || count > destMax - dstDataOffset)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID,
-			     "kind %u is not INNER_DEVICE_TO_DEVICE, a cell is NULL, or %zu bytes at offset %zu leave destMax %zu",
+			     "kind %u is not INNER_DEVICE_TO_DEVICE, a cell is NULL, or %zu bytes at offset %zu leave "
+			     "destMax %zu",
 			     u32(kind), count, dstDataOffset, destMax);
 	err = get_stream(__func__, stream, &s);
 	if (err)

@@ -59,7 +59,8 @@ static aclError unuse_primary(const char *call, s32 id, unsigned slot, bool all,
 
 	*last = nullptr;
 	if (!p.uses)
-		return fault(call, ACL_ERROR_RT_CONTEXT_RELEASE_ERROR, "device %d is not set, or was reset already", id);
+		return fault(call, ACL_ERROR_RT_CONTEXT_RELEASE_ERROR, "device %d is not set, or was reset already",
+			     id);
 	p.uses = all ? 0 : p.uses - 1;
 	if (!p.uses)
 		std::swap(*last, p.ctx);
@@ -97,7 +98,7 @@ static aclError synchronize(const char *call, deadline until)
 	const int late = core::device_sync(dev, until);
 	if (late == -ETIMEDOUT && !dev->lost())
 		return core_fault(call, late, at::wait);
-	/* A stream's failure is told here, too, but stays the stream's: its own synchronisation must hear of it. */
+	/* A stream's failure is reported here, too, but stays the stream's: its own synchronisation must hear of it. */
 	const int err = late ? late : core::device_peek_error(dev);
 	if (!err)
 		return ACL_SUCCESS;
@@ -207,8 +208,9 @@ aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout)
 	const aclError err = cut_device(__func__, dev.get(), until);
 	const int after = abort_hooks->ask(&who[1], deviceId, ACL_RT_DEVICE_TASK_ABORT_POST, timeout);
 	if (before || after)
-		return fault(__func__, ACL_ERROR_RT_INTERNAL_ERROR, "the tasks are aborted, but callback %s returned %d %s it",
-			     who[before ? 0 : 1].text, before ? before : after, before ? "before" : "after");
+		return fault(__func__, ACL_ERROR_RT_INTERNAL_ERROR,
+			     "the tasks are aborted, but callback %s returned %d %s it", who[before ? 0 : 1].text,
+			     before ? before : after, before ? "before" : "after");
 	return err;
 }
 

@@ -49,7 +49,8 @@ static aclError memory_size(const char *call, int slot, int64_t *value)
 
 static bool known_attr(int attr)
 {
-	return attr == ACL_DEV_ATTR_AICPU_CORE_NUM || attr == ACL_DEV_ATTR_AICORE_CORE_NUM || attr == ACL_DEV_ATTR_CUBE_CORE_NUM ||
+	return attr == ACL_DEV_ATTR_AICPU_CORE_NUM || attr == ACL_DEV_ATTR_AICORE_CORE_NUM ||
+	       attr == ACL_DEV_ATTR_CUBE_CORE_NUM ||
 	       (attr >= ACL_DEV_ATTR_VECTOR_CORE_NUM && attr <= ACL_DEV_ATTR_MAX_BLOCK_DIM_Z) ||
 	       attr == ACL_DEV_ATTR_L2_CACHE_SIZE || attr == ACL_DEV_ATTR_NPU_ARCH;
 }

@@ -8,7 +8,8 @@ namespace usdma::acl {
 inline constexpr size_t most_events = 65536; /* as many as the core makes */
 inline constexpr u32 flag_bits = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | ACL_EVENT_TIME_LINE |
 				 ACL_EVENT_DEVICE_USE_ONLY | ACL_EVENT_EXTERNAL | ACL_EVENT_IPC;
-inline constexpr u32 ex_bits = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | 0x4 | ACL_EVENT_TIME_LINE | ACL_EVENT_IPC;
+inline constexpr u32 ex_bits = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | 0x4 | ACL_EVENT_TIME_LINE |
+			       ACL_EVENT_IPC;
 inline constexpr u32 alone = ACL_EVENT_DEVICE_USE_ONLY | ACL_EVENT_EXTERNAL | ACL_EVENT_IPC;
 /* Without one of these streams cannot wait for it. */
 inline constexpr u32 waitable = ACL_EVENT_SYNC | alone;
@@ -28,8 +29,8 @@ aclError get_event(const char *call, aclrtEvent handle, held_event *out)
 		return bad_arg(call, "event is NULL");
 	const int err = out->take(handle);
 	if (unlikely(err == -EBADF))
-		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "event %p is not a live event: it was destroyed or never was one",
-			     handle);
+		return fault(call, ACL_ERROR_RT_INVALID_HANDLE,
+			     "event %p is not a live event: it was destroyed or never was one", handle);
 	return likely(!err) ? ACL_SUCCESS : core::forked() ? no_context(call) : core_fault(call, err, at::memory);
 }
 
@@ -141,7 +142,10 @@ static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 
 	if (err)
 		return err;
-	/* In two steps: a task may have ended for want of time too, and its error is another one than the caller's deadline. */
+	/*
+	 * In two steps: a task may have ended for want of time too, and its error is another one than the
+	 * caller's deadline.
+	 */
 	bad = share_of(e) ? shared_sync(e, until) : core::event_wait(e, until);
 	if (unlikely(bad == -ETIMEDOUT && !until.is_never()))
 		return core_fault(call, bad, at::event);
@@ -159,7 +163,8 @@ static aclError time_of(const char *call, aclrtEvent event, core::event *e, u64 
 	int bad;
 
 	if (core::event_query(e) != core::event_state::never && !has_time(e))
-		return fault(call, ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "event %p was made without ACL_EVENT_TIME_LINE", event);
+		return fault(call, ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,
+			     "event %p was made without ACL_EVENT_TIME_LINE", event);
 	bad = core::event_time_ns(e, ns);
 	if (bad == -ENOENT)
 		return fault(call, ACL_ERROR_RT_INTERNAL_ERROR, "event %p: %s", event, error_text());
@@ -179,7 +184,8 @@ aclError aclrtCreateEvent(aclrtEvent *event)
 {
 	if (!event)
 		return bad_arg(__func__, "event is NULL");
-	return create_event(__func__, event, kind_default, ACL_EVENT_SYNC | ACL_EVENT_TIME_LINE | ACL_EVENT_CAPTURE_STREAM_PROGRESS);
+	return create_event(__func__, event, kind_default,
+			    ACL_EVENT_SYNC | ACL_EVENT_TIME_LINE | ACL_EVENT_CAPTURE_STREAM_PROGRESS);
 }
 
 aclError aclrtCreateEventWithFlag(aclrtEvent *event, uint32_t flag)
@@ -265,7 +271,8 @@ aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *statu
 	if (err)
 		return err;
 	const core::event_state state = state_of(e);
-	const bool complete = state == core::event_state::done || (state == core::event_state::never && kind_of(e) == kind_ex);
+	const bool complete = state == core::event_state::done ||
+			      (state == core::event_state::never && kind_of(e) == kind_ex);
 	*status = complete ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
 	return ACL_SUCCESS;
 }

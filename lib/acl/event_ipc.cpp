@@ -135,7 +135,8 @@ static void give_number_back(core::share *s, u64 number, u64 before)
 	u64 *owed = &s->page->owed[s->place];
 	u64 recorded = number;
 
-	__atomic_compare_exchange_n(word_of(s, word_recorded), &recorded, number - 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	__atomic_compare_exchange_n(word_of(s, word_recorded), &recorded, number - 1, false, __ATOMIC_ACQ_REL,
+				    __ATOMIC_RELAXED);
 	if (load_relaxed(owed) == number)
 		store_release(owed, before);
 }
@@ -166,7 +167,8 @@ core::event_state shared_query(core::event *e)
 
 	if (!recorded)
 		return core::event_state::never;
-	return load_acquire(word_of(share, word_reached)) >= recorded ? core::event_state::done : core::event_state::pending;
+	return load_acquire(word_of(share, word_reached)) >= recorded ? core::event_state::done :
+									core::event_state::pending;
 }
 
 /* The other process has no way to wake us: look again and again, ever less often. */
@@ -205,7 +207,8 @@ aclError aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle)
 	if (err)
 		return err;
 	if (!share_of(e))
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "event %p is not an Ex event with ACL_EVENT_IPC", event);
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "event %p is not an Ex event with ACL_EVENT_IPC",
+			     event);
 	memcpy(handle->reserved, share_of(e)->key, sizeof(handle->reserved));
 	return ACL_SUCCESS;
 }

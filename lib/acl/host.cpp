@@ -18,8 +18,8 @@ static aclError check_config(const char *call, const aclrtMallocConfig *cfg)
 		if (what == ACL_RT_MEM_ATTR_VA_FLAG && a.value.vaFlag == 1)
 			return unsupported(call, "cfg->attrs[%zu]: one address for host and device (VA_FLAG 1)", i);
 		if (what != ACL_RT_MEM_ATTR_MODULE_ID && what != ACL_RT_MEM_ATTR_VA_FLAG)
-			return fault(call, ACL_ERROR_RT_PARAM_INVALID, "cfg->attrs[%zu]: attribute %u is not for host memory", i,
-				     what);
+			return fault(call, ACL_ERROR_RT_PARAM_INVALID,
+				     "cfg->attrs[%zu]: attribute %u is not for host memory", i, what);
 	}
 	return ACL_SUCCESS;
 }
@@ -116,7 +116,8 @@ aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag)
 	if (!ptr || !size)
 		return bad_arg(__func__, "ptr is NULL or size is 0");
 	if (!flag || (flag & ~known))
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "flag 0x%x: none, or not one of ACL_HOST_REG_*", flag);
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "flag 0x%x: none, or not one of ACL_HOST_REG_*",
+			     flag);
 	return register_range(__func__, ptr, size, flag);
 }
 
@@ -128,7 +129,8 @@ aclError aclrtHostUnregister(void *ptr)
 		return bad_arg(__func__, "ptr is NULL");
 	err = core::host_unregister(ptr);
 	if (err == -ENOENT)
-		return fault(__func__, ACL_ERROR_HOST_MEMORY_NOT_REGISTERED, "ptr %p is not the start of a registered range", ptr);
+		return fault(__func__, ACL_ERROR_HOST_MEMORY_NOT_REGISTERED,
+			     "ptr %p is not the start of a registered range", ptr);
 	return check(__func__, err, at::memory);
 }
 
@@ -154,8 +156,9 @@ aclError aclrtHostMemMapCapabilities(uint32_t deviceId, aclrtHacType hacType, ac
 		return no_device(__func__, deviceId);
 	if (hacType < ACL_RT_HAC_TYPE_STARS || hacType > ACL_RT_HAC_TYPE_CCU)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "hacType %d is unknown", hacType);
-	*capabilities = hacType == ACL_RT_HAC_TYPE_SDMA || hacType == ACL_RT_HAC_TYPE_PCIEDMA
-				? ACL_RT_HOST_MEM_MAP_SUPPORTED : ACL_RT_HOST_MEM_MAP_NOT_SUPPORTED;
+	*capabilities = hacType == ACL_RT_HAC_TYPE_SDMA || hacType == ACL_RT_HAC_TYPE_PCIEDMA ?
+				ACL_RT_HOST_MEM_MAP_SUPPORTED :
+				ACL_RT_HOST_MEM_MAP_NOT_SUPPORTED;
 	return ACL_SUCCESS;
 }
 

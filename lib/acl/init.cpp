@@ -32,8 +32,8 @@ struct init_state {
 	std::mutex lock;
 	u64 count = 0;
 	std::optional<std::string> config; /* the first aclInit of the process fixes the content */
-	u64 last = 0;            /* number of the newest hook */
-	std::vector<init_hook> hooks; /* by their numbers */
+	u64 last = 0;                      /* number of the newest hook */
+	std::vector<init_hook> hooks;      /* by their numbers */
 };
 
 static constinit core::immortal<init_state> state;
@@ -70,7 +70,8 @@ struct config_values {
 
 /*
  * Reads along, without a tree of values: taking one down needs memory, in a place where there must be enough.
- * Depth 1 is the object that all stands in; what is known is {"defaultDevice": {"default_device": "N"}, "err_msg_mode": "1"}.
+ * Depth 1 is the object that all stands in; what is known is {"defaultDevice": {"default_device": "N"}, "err_msg_mode":
+ * "1"}.
  */
 class config_reader {
 public:
@@ -177,7 +178,10 @@ static aclError apply_config(const char *call, const config_values &v)
 
 /* ---- use counts ------------------------------------------------------------------------------------- */
 
-/* The next one behind `number` and not behind `last`: hooks are called without the lock, and without memory for a copy. */
+/*
+ * The next one behind `number` and not behind `last`: hooks are called without the lock, and without memory for
+ * a copy.
+ */
 static bool next_hook(init_hook *at, u64 last)
 {
 	std::lock_guard guard(state->lock);

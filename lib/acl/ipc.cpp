@@ -11,7 +11,8 @@ static aclError export_key(const char *call, const void *ptr, size_t size, char 
 	if (!ptr || !key)
 		return bad_arg(call, "devPtr or key is NULL");
 	if (!size || len <= core::share_key_len || (flags & ~u64(ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION)))
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "size is %zu, len is %zu (65 at least), flags are 0x%llx", size, len,
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
+			     "size is %zu, len is %zu (65 at least), flags are 0x%llx", size, len,
 			     static_cast<unsigned long long>(flags));
 	return check(call, core::ipc_memory_export(ptr, size, flags != 0, key), at::memory);
 }
@@ -30,7 +31,8 @@ static aclError import_key(const char *call, void **out, const char *key, u64 fl
 	if (!out || !key)
 		return bad_arg(call, "devPtr or key is NULL");
 	if (flags & ~u64(ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS))
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown", static_cast<unsigned long long>(flags));
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown",
+			     static_cast<unsigned long long>(flags));
 	const held_context c;
 	return c ? check(call, core::ipc_memory_import(c->dev, key, out), at::memory) : no_context(call);
 }
@@ -73,8 +75,8 @@ aclError aclrtIpcMemSetAttr(const char *key, aclrtIpcMemAttrType type, uint64_t 
 		return bad_arg(__func__, "key is NULL");
 	if (type != ACL_RT_IPC_MEM_ATTR_ACCESS_LINK || attr > ACL_RT_IPC_MEM_ATTR_ACCESS_LINK_UB_MULTI_PORT_PATH ||
 	    !core::ipc_memory_known(key))
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "type %d or attr %llu is unknown, or no such key", type,
-			     static_cast<unsigned long long>(attr));
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "type %d or attr %llu is unknown, or no such key",
+			     type, static_cast<unsigned long long>(attr));
 	return ACL_SUCCESS; /* there is one link */
 }
 

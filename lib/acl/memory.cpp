@@ -62,10 +62,13 @@ static aclError check_config(const char *call, const aclrtMallocConfig *cfg)
 		const u32 what = number_in(a.attr);
 		const held_context c;
 
-		if (what == ACL_RT_MEM_ATTR_MODULE_ID || (what == ACL_RT_MEM_ATTR_DEVICE_ID && c && a.value.deviceId == u32(c->id)))
+		if (what == ACL_RT_MEM_ATTR_MODULE_ID ||
+		    (what == ACL_RT_MEM_ATTR_DEVICE_ID && c && a.value.deviceId == u32(c->id)))
 			continue;
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "cfg->attrs[%zu]: attribute %u is not for device memory, "
-			     "or names another device than the current one", i, what);
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
+			     "cfg->attrs[%zu]: attribute %u is not for device memory, "
+			     "or names another device than the current one",
+			     i, what);
 	}
 	return ACL_SUCCESS;
 }
@@ -183,7 +186,8 @@ aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attribut
 	switch (p.cls) {
 	case core::mem_class::device:
 		if (!p.size)
-			return fault(__func__, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "ptr %p is a device address that is not allocated", ptr);
+			return fault(__func__, ACL_ERROR_RT_DRV_INTERNAL_ERROR,
+				     "ptr %p is a device address that is not allocated", ptr);
 		attributes->location = {u32(user_of(p.slot)), ACL_MEM_LOCATION_TYPE_DEVICE};
 		break;
 	case core::mem_class::host:
@@ -220,7 +224,8 @@ aclError aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, uin
 	if (!addrList || !checkResult || !size)
 		return bad_arg(__func__, "addrList or checkResult is NULL, or size is 0");
 	if (reserve || !memType || (memType & ~known))
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "reserve is not 0, or memType 0x%x is unknown", memType);
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "reserve is not 0, or memType 0x%x is unknown",
+			     memType);
 	if (core::forked())
 		return no_context(__func__);
 	*checkResult = (memType & ACL_RT_MEM_TYPE_DEV) != 0;

@@ -69,7 +69,7 @@ int notify_create(context *c, bool counts, notify **out)
 	n->word = static_cast<u64 *>(word);
 	store_release(n->word, u64(0));
 	n->slot = s32(c->dev->slot);
-	notify_slab->enliven(n);
+	notify_slab->publish(n);
 	*out = n;
 	return 0;
 }
@@ -104,7 +104,8 @@ aclError get_notify(const char *call, const void *handle, bool counts, held_noti
 	if (core::forked())
 		return no_context(call);
 	if (!out->take(handle) || (*out)->counts != counts)
-		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p is not a live %s: it was destroyed or never was one", handle,
+		return fault(call, ACL_ERROR_RT_INVALID_HANDLE,
+			     "%p is not a live %s: it was destroyed or never was one", handle,
 			     counts ? "count notify" : "notify");
 	return ACL_SUCCESS;
 }
@@ -138,7 +139,7 @@ static void clear(notify *n)
 }
 
 /* A wait holds the notify until it is over. */
-static void let_go(void *arg)
+static void release_now(void *arg)
 {
 	notify_unref(static_cast<notify *>(arg));
 }
@@ -146,7 +147,7 @@ static void let_go(void *arg)
 int notify_wait(notify *n, core::stream *s, deadline until)
 {
 	__atomic_add_fetch(&n->refs, 1, __ATOMIC_RELAXED);
-	return core::stream_wait_check(s, taken, let_go, n, until);
+	return core::stream_wait_check(s, taken, release_now, n, until);
 }
 
 /* ---- counts ----------------------------------------------------------------------------------------- */
@@ -185,7 +186,8 @@ static int change(void *arg)
 	const auto *step = static_cast<count_step *>(arg);
 	u64 now = load_acquire(step->n->word);
 
-	while (!__atomic_compare_exchange_n(step->n->word, &now, changed(now, *step), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	while (!__atomic_compare_exchange_n(step->n->word, &now, changed(now, *step), false, __ATOMIC_ACQ_REL,
+					    __ATOMIC_ACQUIRE))
 		;
 	return 1;
 }
@@ -246,7 +248,8 @@ static bool known_record(u32 mode)
 }
 
 /* Both of a call's handles. */
-static aclError get_both(const char *call, const void *handle, bool counts, aclrtStream stream, held_notify *n, held_stream *s)
+static aclError get_both(const char *call, const void *handle, bool counts, aclrtStream stream, held_notify *n,
+			 held_stream *s)
 {
 	const aclError err = get_notify(call, handle, counts, n);
 
@@ -261,7 +264,8 @@ static aclError create(const char *call, void **out, u64 flag, bool counts)
 	if (!out)
 		return bad_arg(call, "notify is NULL");
 	if (flag > ACL_NOTIFY_DEVICE_USE_ONLY)
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flag %llu is unknown", static_cast<unsigned long long>(flag));
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flag %llu is unknown",
+			     static_cast<unsigned long long>(flag));
 	const held_context c;
 	if (!c)
 		return no_context(call);
@@ -331,7 +335,7 @@ static int import_notify(const char *key, notify **out)
 	n->word = &share->page->words[0];
 	n->share = share;
 	n->imported = true;
-	notify_slab->enliven(n);
+	notify_slab->publish(n);
 	*out = n;
 	return 0;
 }
@@ -427,8 +431,9 @@ aclError aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, uint
 	if (!notify || !key)
 		return bad_arg(__func__, "notify or key is NULL");
 	if (len <= core::share_key_len || (flags & ~u64(ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION)))
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "len is %zu, it must be 65 at least, or flags 0x%llx are unknown",
-			     len, static_cast<unsigned long long>(flags));
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID,
+			     "len is %zu, it must be 65 at least, or flags 0x%llx are unknown", len,
+			     static_cast<unsigned long long>(flags));
 	const aclError err = get_notify(__func__, notify, false, &n);
 	if (err)
 		return err;
@@ -452,7 +457,8 @@ aclError aclrtNotifySetImportPid(aclrtNotify notify, int32_t *pid, size_t num)
 	if (err)
 		return err;
 	if (!n->share)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "notify %p has no key yet: aclrtNotifyGetExportKey first", notify);
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID,
+			     "notify %p has no key yet: aclrtNotifyGetExportKey first", notify);
 	return check(__func__, core::share_allow(n->share, pid, num), at::memory);
 }
 
@@ -463,7 +469,8 @@ aclError aclrtNotifyImportByKey(aclrtNotify *notify, const char *key, uint64_t f
 	if (!notify || !key)
 		return bad_arg(__func__, "notify or key is NULL");
 	if (flags & ~u64(ACL_RT_NOTIFY_IMPORT_FLAG_ENABLE_PEER_ACCESS))
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown", static_cast<unsigned long long>(flags));
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown",
+			     static_cast<unsigned long long>(flags));
 	if (!has_context())
 		return no_context(__func__);
 	const int bad = import_notify(key, &n);
@@ -495,7 +502,8 @@ aclError aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream, aclr
 	if (!known_record(u32(info->mode)))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "info->mode %d is unknown", info->mode);
 	note_task();
-	return check(__func__, push_step(s, {n, u32(info->mode), info->value, false}, change, deadline::never()), at::submit);
+	return check(__func__, push_step(s, {n, u32(info->mode), info->value, false}, change, deadline::never()),
+		     at::submit);
 }
 
 aclError aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream stream, aclrtCntNotifyWaitInfo *info)
@@ -511,9 +519,10 @@ aclError aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream str
 	if (u32(info->mode) > ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "info->mode %d is unknown", info->mode);
 	note_task();
-	const deadline until = info->timeout && info->timeout != forever ? deadline::in_ms(u64(info->timeout) * 1000)
-									  : default_wait();
-	return check(__func__, push_step(s, {n, u32(info->mode), info->value, info->isClear != 0}, reached, until), at::submit);
+	const deadline until = info->timeout && info->timeout != forever ? deadline::in_ms(u64(info->timeout) * 1000) :
+									   default_wait();
+	return check(__func__, push_step(s, {n, u32(info->mode), info->value, info->isClear != 0}, reached, until),
+		     at::submit);
 }
 
 aclError aclrtCntNotifyReset(aclrtCntNotify cntNotify, aclrtStream stream)
@@ -525,7 +534,8 @@ aclError aclrtCntNotifyReset(aclrtCntNotify cntNotify, aclrtStream stream)
 	if (err)
 		return err;
 	note_task();
-	return check(__func__, push_step(s, {n, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 0, false}, change, deadline::never()),
+	return check(__func__,
+		     push_step(s, {n, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 0, false}, change, deadline::never()),
 		     at::submit);
 }
 

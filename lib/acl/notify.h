@@ -11,15 +11,15 @@
 namespace usdma::acl {
 
 struct alignas(64) notify {
-	u64 alive = 0;                /* the handle */
+	u64 alive = 0; /* the handle */
 	u32 id = 0;
-	u32 refs = 1;                 /* the handle's, and one for each wait under way */
-	s32 slot = -1;                /* of the device that it was made on; -1: another process's */
-	bool counts = false;          /* a count notify */
+	u32 refs = 1;        /* the handle's, and one for each wait in flight */
+	s32 slot = -1;       /* of the device that it was made on; -1: another process's */
+	bool counts = false; /* a count notify */
 	u64 *word = nullptr;
 	core::share *share = nullptr; /* the page that word lies in, when processes share it */
 	bool imported = false;
-	notify *next = nullptr;       /* among those that are dying */
+	notify *next = nullptr; /* among those that are dying */
 };
 
 inline void *notify_handle(const notify *n)

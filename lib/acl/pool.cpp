@@ -45,9 +45,11 @@ static aclError set_attr(const char *call, core::pool *p, aclrtMemPoolAttr attr,
 		core::pool_set_threshold(p, v);
 		return ACL_SUCCESS;
 	}
-	const bool reserved = attr == ACL_RT_MEM_POOL_ATTR_RESERVED_MEM_HIGH, used = attr == ACL_RT_MEM_POOL_ATTR_USED_MEM_HIGH;
+	const bool reserved = attr == ACL_RT_MEM_POOL_ATTR_RESERVED_MEM_HIGH,
+		   used = attr == ACL_RT_MEM_POOL_ATTR_USED_MEM_HIGH;
 	if ((!reserved && !used) || v)
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "attr %d is unknown or read-only, or its value is not 0", attr);
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "attr %d is unknown or read-only, or its value is not 0",
+			     attr);
 	core::pool_reset_high(p, reserved, used);
 	return ACL_SUCCESS;
 }
@@ -97,7 +99,8 @@ aclError aclrtMemPoolCreate(aclrtMemPool *memPool, const aclrtMemPoolProps *pool
 
 	if (!memPool || !poolProps)
 		return bad_arg(__func__, "memPool or poolProps is NULL");
-	if (poolProps->allocType != ACL_MEM_ALLOCATION_TYPE_PINNED || poolProps->location.type != ACL_MEM_LOCATION_TYPE_DEVICE)
+	if (poolProps->allocType != ACL_MEM_ALLOCATION_TYPE_PINNED ||
+	    poolProps->location.type != ACL_MEM_LOCATION_TYPE_DEVICE)
 		return bad_arg(__func__, "poolProps: allocType must be PINNED and location DEVICE");
 	if (poolProps->handleType != ACL_MEM_HANDLE_TYPE_NONE)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "poolProps: handleType must be NONE");

@@ -14,9 +14,18 @@ namespace usdma::acl {
 
 #ifdef __clang_analyzer__
 /* As in error.h: a failure is never ACL_SUCCESS. */
-template <class... T> inline aclError bad_arg(const char *, const char *, T...) { return ACL_ERROR_INVALID_PARAM; }
-template <class... T> inline aclError fault(const char *, aclError code, const char *, T...) { return code ? code : ACL_ERROR_INTERNAL_ERROR; }
-template <class... T> inline aclError unsupported(const char *, const char *, T...) { return ACL_ERROR_RT_FEATURE_NOT_SUPPORT; }
+template <class... T> inline aclError bad_arg(const char *, const char *, T...)
+{
+	return ACL_ERROR_INVALID_PARAM;
+}
+template <class... T> inline aclError fault(const char *, aclError code, const char *, T...)
+{
+	return code ? code : ACL_ERROR_INTERNAL_ERROR;
+}
+template <class... T> inline aclError unsupported(const char *, const char *, T...)
+{
+	return ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
+}
 #else
 /* 100000. */
 [[gnu::format(printf, 2, 3), gnu::cold]] aclError bad_arg(const char *call, const char *fmt, ...);
@@ -44,7 +53,10 @@ enum class at : u8 {
 aclError code_of(int err, at where);
 /* err: 0 or -errno of the core, whose text becomes the message. */
 #ifdef __clang_analyzer__
-template <class = void> inline aclError core_fault(const char *, int err, at) { return err ? ACL_ERROR_INTERNAL_ERROR : ACL_SUCCESS; }
+template <class = void> inline aclError core_fault(const char *, int err, at)
+{
+	return err ? ACL_ERROR_INTERNAL_ERROR : ACL_SUCCESS;
+}
 #else
 [[gnu::cold, gnu::noinline]] aclError core_fault(const char *call, int err, at where);
 #endif

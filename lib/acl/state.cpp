@@ -177,8 +177,10 @@ held_context::held_context()
 aclError no_context(const char *call)
 {
 	if (core::forked())
-		return fault(call, ACL_ERROR_RT_INTERNAL_ERROR,
-			     "this process is a fork of one that uses the device, which stays with the parent: call exec first");
+		return fault(
+			call, ACL_ERROR_RT_INTERNAL_ERROR,
+			"this process is a fork of one that uses the device, which stays with the parent: call exec "
+			"first");
 	if (std::exchange(self.starved, false))
 		return core_fault(call, -ENOMEM, at::memory);
 	return fault(call, ACL_ERROR_RT_CONTEXT_NULL,
@@ -213,7 +215,7 @@ int context_create(s32 id, bool primary, context **out)
 	}
 	/* Only now: a thread that was about to take its predecessor in this place must not find half of it. */
 	store_release(&c->generation, __atomic_add_fetch(&next_generation, 1, __ATOMIC_RELAXED));
-	contexts->enliven(c);
+	contexts->publish(c);
 	*out = c;
 	return 0;
 }
@@ -258,13 +260,14 @@ bool context_valid(const void *handle)
 
 aclError bad_stream(const char *call, const void *handle)
 {
-	return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "stream %p is not a live stream: it was destroyed or never was one",
-		     handle);
+	return fault(call, ACL_ERROR_RT_INVALID_HANDLE,
+		     "stream %p is not a live stream: it was destroyed or never was one", handle);
 }
 
 aclError foreign_stream(const char *call, const void *handle)
 {
-	return fault(call, ACL_ERROR_RT_STREAM_CONTEXT, "stream %p belongs to another context than this thread's", handle);
+	return fault(call, ACL_ERROR_RT_STREAM_CONTEXT, "stream %p belongs to another context than this thread's",
+		     handle);
 }
 
 /* A child of fork, or no memory for the thread's first call. */

@@ -13,7 +13,10 @@
 
 namespace usdma::acl {
 
-/* What stands in the caller's memory for an enumerator: any number may, and none that is not one is to be read as one. */
+/*
+ * What stands in the caller's memory for an enumerator: any number may, and none that is not one is to be read
+ * as one.
+ */
 template <class E> inline u32 number_in(const E &e)
 {
 	u32 n;
@@ -31,12 +34,12 @@ struct options {
 };
 
 struct alignas(64) context {
-	u64 alive = 0;                 /* the handle */
-	core::call_count calls;        /* that use it; its end waits for them */
+	u64 alive = 0;          /* the handle */
+	core::call_count calls; /* that use it; its end waits for them */
 	bool primary = false;
-	s32 id = 0;                    /* the device as the user numbers it */
-	u64 generation = 0;            /* differs from that of an earlier context in the same place */
-	core::device *dev = nullptr;   /* a reference */
+	s32 id = 0;                  /* the device as the user numbers it */
+	u64 generation = 0;          /* differs from that of an earlier context in the same place */
+	core::device *dev = nullptr; /* a reference */
 	core::stream *deflt = nullptr;
 	options opts{};
 };
@@ -46,10 +49,10 @@ struct message_log;
 /* Small: it lives in the static TLS block, so that a hot call reaches it with one instruction. */
 struct thread_state {
 	context *ctx;
-	u64 generation;       /* of ctx when it was made current */
+	u64 generation; /* of ctx when it was made current */
 	aclError last_error;
-	u32 tasks;            /* submitted by this thread */
-	bool starved;         /* there was no memory to look for its context, which its very first call needs */
+	u32 tasks;    /* submitted by this thread */
+	bool starved; /* there was no memory to look for its context, which its very first call needs */
 	message_log *log;
 };
 
@@ -131,7 +134,7 @@ aclError no_device(const char *call, s64 id);
 /* ---- contexts -------------------------------------------------------------------------------------- */
 
 int context_create(s32 id, bool primary, context **out);
-/* For those whom context_valid has told that it is one. */
+/* For handles that were validated. */
 inline context *as_context(const void *handle)
 {
 	return core::object_at<context>(handle);

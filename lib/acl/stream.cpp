@@ -56,8 +56,8 @@ static aclError announce_end(const char *call, aclrtStream handle)
 	if (err)
 		return err;
 	if (s == owner_of(s)->deflt)
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "stream %p is a context's default stream: it ends with the context",
-			     handle);
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
+			     "stream %p is a context's default stream: it ends with the context", handle);
 	s.drop();
 	tell_stream_state(handle, ACL_RT_STREAM_STATE_DESTROY_PRE);
 	if (!s.take(handle))
@@ -132,7 +132,10 @@ static aclError synchronize(const char *call, aclrtStream handle, deadline until
 
 	if (unlikely(err) || (s->opt.flags & unwaited))
 		return err;
-	/* In two steps: a task may have ended for want of time too, and its error is another one than the caller's deadline. */
+	/*
+	 * In two steps: a task may have ended for want of time too, and its error is another one than the
+	 * caller's deadline.
+	 */
 	bad = core::stream_wait(s, until);
 	if (unlikely(bad == -ETIMEDOUT && !until.is_never() && !s->dev->lost()))
 		return core_fault(call, bad, at::wait);
@@ -163,7 +166,8 @@ static aclError set_failure_mode(const char *call, core::stream *s, u64 mode)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "the default stream has no failure mode of its own");
 	if (!stop && s->mode == core::fail_mode::stop)
 		return unsupported(call, "a stream that stops on failure cannot be made to go on again");
-	return check(call, core::stream_set_fail_mode(s, stop ? core::fail_mode::stop : core::fail_mode::go_on), at::submit);
+	return check(call, core::stream_set_fail_mode(s, stop ? core::fail_mode::stop : core::fail_mode::go_on),
+		     at::submit);
 }
 
 static aclError set_attr(const char *call, core::stream *s, aclrtStreamAttr attr, const aclrtStreamAttrValue &v)
@@ -172,7 +176,8 @@ static aclError set_attr(const char *call, core::stream *s, aclrtStreamAttr attr
 	case ACL_STREAM_ATTR_FAILURE_MODE:
 		return set_failure_mode(call, s, v.failureMode);
 	case ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK:
-		return v.overflowSwitch ? unsupported(call, "copies do no arithmetic that could overflow") : ACL_SUCCESS;
+		return v.overflowSwitch ? unsupported(call, "copies do no arithmetic that could overflow") :
+					  ACL_SUCCESS;
 	case ACL_STREAM_ATTR_USER_CUSTOM_TAG:
 		store_relaxed(&s->user[word_tag], u64(v.userCustomTag));
 		return ACL_SUCCESS;
@@ -275,8 +280,8 @@ aclError aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStreamCon
 	} else if (attr == ACL_RT_STREAM_WORK_SIZE && valueSize == sizeof(u64)) {
 		handle->workSize = value;
 	} else {
-		return bad_arg(__func__, "attr %d is unknown, or %zu bytes or the value %llu do not fit it", attr, valueSize,
-			       static_cast<unsigned long long>(value));
+		return bad_arg(__func__, "attr %d is unknown, or %zu bytes or the value %llu do not fit it", attr,
+			       valueSize, static_cast<unsigned long long>(value));
 	}
 	return ACL_SUCCESS;
 }

@@ -64,7 +64,8 @@ aclError aclrtMemcpyFromSymbolAsync(void *dst, size_t, const void *symbol, size_
 	return no_symbols(__func__, dst, symbol, count);
 }
 
-aclError aclrtMemcpyToSymbolAsync(const void *symbol, const void *src, size_t count, size_t, aclrtMemcpyKind, aclrtStream)
+aclError aclrtMemcpyToSymbolAsync(const void *symbol, const void *src, size_t count, size_t, aclrtMemcpyKind,
+				  aclrtStream)
 {
 	return no_symbols(__func__, symbol, src, count);
 }
@@ -90,8 +91,9 @@ aclError aclrtMemManagedPrefetchAsync(const void *ptr, size_t, aclrtMemManagedLo
 	return no_migration(__func__, ptr);
 }
 
-aclError aclrtMemManagedPrefetchBatchAsync(const void **ptrs, size_t *sizes, size_t, aclrtMemManagedLocation *prefetchLocs,
-					   size_t *prefetchLocIdxs, size_t, uint64_t, aclrtStream)
+aclError aclrtMemManagedPrefetchBatchAsync(const void **ptrs, size_t *sizes, size_t,
+					   aclrtMemManagedLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t,
+					   uint64_t, aclrtStream)
 {
 	return no_migration(__func__, ptrs && sizes && prefetchLocs && prefetchLocIdxs);
 }
@@ -101,8 +103,8 @@ aclError aclrtMemManagedGetAttr(aclrtMemManagedRangeAttribute, const void *ptr, 
 	return no_migration(__func__, ptr && data);
 }
 
-aclError aclrtMemManagedGetAttrs(aclrtMemManagedRangeAttribute *attributes, size_t, const void *ptr, size_t, void **data,
-				 size_t *dataSizes)
+aclError aclrtMemManagedGetAttrs(aclrtMemManagedRangeAttribute *attributes, size_t, const void *ptr, size_t,
+				 void **data, size_t *dataSizes)
 {
 	return no_migration(__func__, attributes && ptr && data && dataSizes);
 }

@@ -18,7 +18,8 @@ static bool is_1g(aclrtMemAttr a)
 
 static bool is_ddr(aclrtMemAttr a)
 {
-	return a == ACL_DDR_MEM_HUGE || a == ACL_DDR_MEM_NORMAL || a == ACL_DDR_MEM_P2P_HUGE || a == ACL_DDR_MEM_P2P_NORMAL;
+	return a == ACL_DDR_MEM_HUGE || a == ACL_DDR_MEM_NORMAL || a == ACL_DDR_MEM_P2P_HUGE ||
+	       a == ACL_DDR_MEM_P2P_NORMAL;
 }
 
 static bool on_host(const aclrtPhysicalMemProp &p)
@@ -85,9 +86,11 @@ static aclError create(const char *call, aclrtDrvMemHandle *handle, size_t size,
 
 	if (code)
 		return code;
-	err = on_host(prop) ? core::physical_host(dev, size, prop.location.type == ACL_MEM_LOCATION_TYPE_HOST_NUMA
-								       ? int(prop.location.id) : -1, &p)
-			    : core::physical_device(dev, size, align, &p);
+	err = on_host(prop) ?
+		      core::physical_host(
+			      dev, size,
+			      prop.location.type == ACL_MEM_LOCATION_TYPE_HOST_NUMA ? int(prop.location.id) : -1, &p) :
+		      core::physical_device(dev, size, align, &p);
 	core::device_put(dev); /* the memory has a reference of its own */
 	if (err)
 		return core_fault(call, err, at::memory);
@@ -96,7 +99,8 @@ static aclError create(const char *call, aclrtDrvMemHandle *handle, size_t size,
 	return ACL_SUCCESS;
 }
 
-static aclError map(const char *call, void *va, size_t size, size_t offset, aclrtDrvMemHandle handle, u64 flags, bool access)
+static aclError map(const char *call, void *va, size_t size, size_t offset, aclrtDrvMemHandle handle, u64 flags,
+		    bool access)
 {
 	held_physical p;
 
@@ -124,7 +128,8 @@ static aclError export_number(const char *call, aclrtDrvMemHandle handle, u64 fl
 	held_physical p;
 
 	if (flags & ~u64(ACL_RT_VMM_EXPORT_FLAG_DISABLE_PID_VALIDATION))
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown", static_cast<unsigned long long>(flags));
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown",
+			     static_cast<unsigned long long>(flags));
 	const aclError err = get_physical(call, handle, &p);
 	return err ? err : check(call, core::physical_export(p, flags != 0, number), at::memory);
 }
@@ -166,7 +171,8 @@ aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, vo
 	u64 va;
 
 	if (!virPtr || !size || flags > 1)
-		return bad_arg(__func__, "virPtr is NULL, size is 0, or flags 0x%llx are unknown", static_cast<unsigned long long>(flags));
+		return bad_arg(__func__, "virPtr is NULL, size is 0, or flags 0x%llx are unknown",
+			       static_cast<unsigned long long>(flags));
 	if (!has_context())
 		return no_context(__func__);
 	const int err = core::vmm_reserve(size, alignment, reinterpret_cast<u64>(expectPtr), &va);
@@ -232,8 +238,8 @@ aclError aclrtMemSetAccess(void *virPtr, size_t size, aclrtMemAccessDesc *desc, 
 		return bad_arg(__func__, "virPtr or desc is NULL, or count is 0");
 	for (size_t i = 0; i < count; i++)
 		if (desc[i].flags != ACL_RT_MEM_ACCESS_FLAGS_READWRITE)
-			return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "desc[%zu].flags is %d, it must be READWRITE", i,
-				     desc[i].flags);
+			return fault(__func__, ACL_ERROR_RT_PARAM_INVALID,
+				     "desc[%zu].flags is %d, it must be READWRITE", i, desc[i].flags);
 	return check(__func__, core::vmm_set_access(reinterpret_cast<u64>(virPtr), size), at::memory);
 }
 
@@ -252,7 +258,8 @@ aclError aclrtMemGetAccess(void *virPtr, aclrtMemLocation *location, uint64_t *f
 	return ACL_SUCCESS;
 }
 
-aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop, aclrtMemGranularityOptions option, size_t *granularity)
+aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop, aclrtMemGranularityOptions option,
+					  size_t *granularity)
 {
 	const char *wrong;
 
@@ -324,7 +331,9 @@ aclError aclrtMemSetPidToShareableHandleV2(void *shareableHandle, aclrtMemShared
 	if (!shareableHandle || !pid || !pidNum)
 		return bad_arg(__func__, "shareableHandle or pid is NULL, or pidNum is 0");
 	const aclError err = check_share_type(__func__, shareType);
-	return err ? err : check(__func__, core::physical_allow(*static_cast<u64 *>(shareableHandle), pid, pidNum), at::memory);
+	return err ? err :
+		     check(__func__, core::physical_allow(*static_cast<u64 *>(shareableHandle), pid, pidNum),
+			   at::memory);
 }
 
 aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId, aclrtDrvMemHandle *handle)
@@ -353,9 +362,12 @@ aclError aclrtMemP2PMap(void *devPtr, size_t size, int32_t dstDevId, uint64_t fl
 	if (slot_of(dstDevId) < 0)
 		return no_device(__func__, dstDevId);
 	const core::place p = core::locate(devPtr);
-	if (flags || p.cls != core::mem_class::device || !range_within(reinterpret_cast<u64>(devPtr) - p.base, size, p.size))
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "flags are not 0, or %p and %zu bytes from there are not one block "
-			     "of device memory", devPtr, size);
+	if (flags || p.cls != core::mem_class::device ||
+	    !range_within(reinterpret_cast<u64>(devPtr) - p.base, size, p.size))
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID,
+			     "flags are not 0, or %p and %zu bytes from there are not one block "
+			     "of device memory",
+			     devPtr, size);
 	return ACL_SUCCESS; /* every device of the process reaches it as it is */
 }
 

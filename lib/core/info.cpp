@@ -24,10 +24,11 @@ int device_by_name(const char *name)
 	errno = 0;
 	const unsigned long slot = name ? strtoul(name, nullptr, 10) : 0;
 
-	return !errno && slot < unsigned(n) ? int(slot) : fail(ENODEV, "there is no device %s: there are %d", name ? name : "0", n);
+	return !errno && slot < unsigned(n) ? int(slot) :
+					      fail(ENODEV, "there is no device %s: there are %d", name ? name : "0", n);
 }
 
-static void add_lane(device_stats *st, const lane &l)
+static void add_hw_queue(device_stats *st, const hw_queue &l)
 {
 	st->streams += l.parts ? 0 : load_relaxed(&l.streams); /* a helper has none */
 	st->copies += load_relaxed(&l.count->copies);
@@ -45,9 +46,9 @@ device_stats device_stats_get(device *dev)
 	device_stats st = {};
 	std::lock_guard guard(dev->lock);
 
-	for (const auto &l : dev->lanes)
+	for (const auto &l : dev->hw_queues)
 		if (l)
-			add_lane(&st, *l);
+			add_hw_queue(&st, *l);
 	return st;
 }
 

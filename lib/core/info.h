@@ -14,7 +14,7 @@ struct device_stats {
 	u32 streams;
 	u64 copies, bytes, requests, doorbells, wakes, faults, sleeps, spins;
 };
-/* Sums over the lanes; stops nobody. */
+/* Sums over the hardware queues; stops nobody. */
 device_stats device_stats_get(device *dev);
 stream_stats stream_stats_get(const stream *s);
 

@@ -5,7 +5,7 @@
 #include "driver/base/grow.h"
 #include "driver/dma/registry.h"
 #include "lib/core/base/section.h"
-#include "lib/core/channel/lanes.h"
+#include "lib/core/channel/hw_queues.h"
 #include "lib/core/channel/wait.h"
 #include "lib/core/copy/staging.h"
 #include "lib/core/memory/memory.h"
@@ -43,14 +43,15 @@ static int device_make(device *dev, unsigned slot)
 		dev->spec = device_spec(slot);
 		if (const int wrong = device_bound(dev))
 			return wrong;
-		return dma::open(dev->spec, &dev->eng, {.reply_ms = config_get().reply_ms, .open_ms = turns_ms(),
-							.trust = config_get().trust});
+		return dma::open(
+			dev->spec, &dev->eng,
+			{.reply_ms = config_get().reply_ms, .open_ms = turns_ms(), .trust = config_get().trust});
 	});
 	if (err)
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
 	if (!dev->eng->limits().channels || !dev->eng->limits().max_len)
 		return fail(EPROTO, "device %u (%s) offers no channels", slot, dev->spec.c_str());
-	if (!try_resize(dev->lanes, dev->eng->limits().channels))
+	if (!try_resize(dev->hw_queues, dev->eng->limits().channels))
 		return no_memory("a device's channels");
 	dev->opened_ns = now_ns();
 	err = stats_open(slot, dev->spec.c_str(), dev->eng->driver_name(), dev->opened_ns);
@@ -81,14 +82,14 @@ int device_open(unsigned slot, device **out)
 		device_retire(dev);
 		return why.again(err);
 	}
-	device_enliven(dev);
+	device_start(dev);
 	*out = dev;
 	return 0;
 }
 
 /* ---- closing ---------------------------------------------------------------------------------------- */
 
-static void lane_close(lane *l)
+static void hwq_close(hw_queue *l)
 {
 	/* Freed memory counts as out of the device's reach once ch is null. */
 	std::lock_guard guard(l->lock);
@@ -98,26 +99,26 @@ static void lane_close(lane *l)
 	l->parts = nullptr;
 }
 
-template <class F> static void each_lane(device *dev, F fn)
+template <class F> static void each_hw_queue(device *dev, F fn)
 {
-	for (auto &l : dev->lanes)
+	for (auto &l : dev->hw_queues)
 		if (l && l->ch)
 			fn(l.get());
 }
 
 /* It has nothing to do, or waits for somebody. */
-static bool lane_rests(lane *l)
+static bool hwq_rests(hw_queue *l)
 {
 	std::lock_guard guard(l->lock);
 
-	return lane_done(l, l->ch->posted) || (l->ch->ops->in_wait && l->ch->ops->in_wait(l->ch));
+	return hwq_done(l, l->ch->posted) || (l->ch->ops->in_wait && l->ch->ops->in_wait(l->ch));
 }
 
 /* What waits in a ring is dropped, and what is behind it. */
 static void drop_waiting(device *dev)
 {
 	for (stream *s = dev->forsaken; s; s = s->next_idle)
-		if (!lane_done(s->ln, s->last))
+		if (!hwq_done(s->ln, s->last))
 			stream_abort(s);
 }
 
@@ -125,7 +126,7 @@ static void drop_waiting(device *dev)
  * All of them before the first is closed: a ring may wait for another.  When all do nothing but wait, look after look,
  * it is for somebody else, who need not come.
  */
-static void drain_lanes(device *dev)
+static void drain_hw_queues(device *dev)
 {
 	static constexpr unsigned enough = 4, look_ms = 10;
 	const deadline until = deadline::in_ms(hang_over_ms());
@@ -133,10 +134,10 @@ static void drain_lanes(device *dev)
 	for (unsigned looks = 0; !dev->lost(); looks++) {
 		bool done = true, rest = true;
 
-		each_lane(dev, [&](lane *l) { done &= lane_drain(l, deadline::in_ms(look_ms)); });
+		each_hw_queue(dev, [&](hw_queue *l) { done &= hwq_drain(l, deadline::in_ms(look_ms)); });
 		if (done)
 			return;
-		each_lane(dev, [&](lane *l) { rest &= lane_rests(l); });
+		each_hw_queue(dev, [&](hw_queue *l) { rest &= hwq_rests(l); });
 		looks = rest ? looks : 0;
 		if (looks >= enough)
 			drop_waiting(dev);
@@ -152,21 +153,21 @@ void device_close(device *dev)
 	dev->calls.drain();
 	streams_forsake(dev);
 	dev->eng->transport().hurry(hang_over_ms() + turns_ms());
-	drain_lanes(dev);
+	drain_hw_queues(dev);
 	streams_reap(dev);
 	/* Takes as long as there is memory. */
 	dev->eng->transport().hurry(0);
 	memory_wipe(dev);
 	dev->eng->transport().hurry(turns_ms());
-	pump_forget(dev);
+	progress_forget(dev);
 	/* Kept until it is freed: see is_over() in retire.cpp. */
 	store_release(&dev->kept, dev->opening);
 	store_release(&dev->opening, u64(0));
-	/* Who found one of its lanes by an event is counted there by now, or gone. */
+	/* Who found one of its hardware queues by an event is counted there by now, or gone. */
 	grace_wait();
-	pump_settle();
-	each_lane(dev, [](lane *l) { l->calls.drain(); });
-	each_lane(dev, lane_close);
+	progress_quiesce();
+	each_hw_queue(dev, [](hw_queue *l) { l->calls.drain(); });
+	each_hw_queue(dev, hwq_close);
 	memory_detach(dev);
 	/* Its server may have kept what they lie in; or they were its own. */
 	if (dev->isolated() || dev->eng->transport().keeps_files()) {

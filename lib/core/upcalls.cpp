@@ -10,7 +10,9 @@
 namespace usdma::core {
 
 constinit const device_upcalls device_up = {.open = device_open, .close = device_close};
-constinit const memory_upcalls memory_up = {.queue_epoch = queue_epoch, .queue_done = queue_done, .zero = zero_device, .alive = device_alive};
-constinit const channel_upcalls channel_up = {.check_fault = lane_check_fault, .watch = watch_all, .alive = device_alive};
+constinit const memory_upcalls memory_up = {
+	.queue_epoch = queue_epoch, .queue_done = queue_done, .zero = zero_device, .alive = device_alive};
+constinit const channel_upcalls channel_up = {
+	.check_fault = hwq_check_fault, .watch = watch_all, .alive = device_alive};
 
 } // namespace usdma::core

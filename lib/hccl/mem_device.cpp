@@ -89,7 +89,8 @@ DeviceMem DeviceMem::create(void *ptr, u64 size)
 DeviceMem DeviceMem::range(u64 offset, u64 size) const
 {
 	if (!ptr_ || offset > size_ || size > size_ - offset) {
-		log_warn("hccl: bytes %llu + %llu are not in device memory %p of %llu bytes", offset, size, ptr_, size_);
+		log_warn("hccl: bytes %llu + %llu are not in device memory %p of %llu bytes", offset, size, ptr_,
+			 size_);
 		return DeviceMem();
 	}
 	return DeviceMem(static_cast<char *>(ptr_) + offset, size);

@@ -51,9 +51,9 @@ HcclResult find_op(HcclReduceOp op, reduce_op *out)
 /* What aclrtReduceAsync has a word for. */
 bool acl_type(element type, aclDataType *out)
 {
-	static constexpr aclDataType words[] = {ACL_INT8, ACL_INT16, ACL_INT32, ACL_DT_UNDEFINED, ACL_UINT8, ACL_UINT16,
-						ACL_UINT32, ACL_DT_UNDEFINED, ACL_FLOAT16, ACL_BF16, ACL_FLOAT,
-						ACL_DT_UNDEFINED};
+	static constexpr aclDataType words[] = {ACL_INT8,    ACL_INT16,  ACL_INT32,  ACL_DT_UNDEFINED,
+						ACL_UINT8,   ACL_UINT16, ACL_UINT32, ACL_DT_UNDEFINED,
+						ACL_FLOAT16, ACL_BF16,   ACL_FLOAT,  ACL_DT_UNDEFINED};
 
 	*out = words[size_t(type)];
 	return *out != ACL_DT_UNDEFINED;
@@ -101,8 +101,8 @@ HcclResult reduce_in_pieces(char *dst, const char *src, u64 bytes, element type,
 } // namespace hccl
 
 HcclResult HcclReduceAsync(HcclDispatcher dispatcherPtr, void *src, uint64_t count, const HcclDataType datatype,
-			   const HcclReduceOp reduceOp, hccl::Stream &stream, void *dst, const u32, const hccl::LinkType,
-			   const u64)
+			   const HcclReduceOp reduceOp, hccl::Stream &stream, void *dst, const u32,
+			   const hccl::LinkType, const u64)
 {
 	hccl::dispatcher *d = hccl::find_dispatcher(dispatcherPtr);
 	usdma::dma::element type = {};
@@ -121,5 +121,6 @@ HcclResult HcclReduceAsync(HcclDispatcher dispatcherPtr, void *src, uint64_t cou
 		return ret;
 	if (__builtin_mul_overflow(u64(count), u64(usdma::dma::element_size(type)), &bytes))
 		return HCCL_E_PARA;
-	return hccl::reduce_in_pieces(static_cast<char *>(dst), static_cast<char *>(src), bytes, type, op, stream.ptr());
+	return hccl::reduce_in_pieces(static_cast<char *>(dst), static_cast<char *>(src), bytes, type, op,
+				      stream.ptr());
 }

@@ -36,7 +36,8 @@ HcclResult HcclSignalWait(HcclDispatcher dispatcherPtr, HcclRtNotify signal, Str
 	}
 	if (!stream.ptr())
 		return HCCL_E_PTR;
-	if (aclError code = aclrtWaitAndResetNotify(signal, stream.ptr(), d->wait_seconds.load(std::memory_order_relaxed)))
+	if (aclError code = aclrtWaitAndResetNotify(signal, stream.ptr(),
+						    d->wait_seconds.load(std::memory_order_relaxed)))
 		return acl_failed("aclrtWaitAndResetNotify", code);
 	return HCCL_SUCCESS;
 }

@@ -15,8 +15,8 @@ struct dispatcher {
 
 	std::atomic<u32> state{unused};
 	DispatcherType type = DispatcherType::DISPATCHER_NORMAL;
-	s32 device = HOST_DEVICE_ID;   /* as ACL counts */
-	bool device_set = false;       /* by us; reset in the end */
+	s32 device = HOST_DEVICE_ID; /* as ACL counts */
+	bool device_set = false;     /* by us; reset in the end */
 	std::atomic<u32> wait_seconds{u32(NOTIFY_DEFAULT_WAIT_TIME)};
 
 	bool writes_down() const { return type == DispatcherType::DISPATCHER_VIRTURAL; }

@@ -57,8 +57,7 @@ int usdma_copy_batch(usdma_stream *stream, const struct usdma_copy_item *items, 
 	if (!n)
 		return 0;
 	need_pointer(items);
-	const int err =
-		core::copy_batch(s, reinterpret_cast<const core::copy_item *>(items), n, &submitted);
+	const int err = core::copy_batch(s, reinterpret_cast<const core::copy_item *>(items), n, &submitted);
 
 	if (done)
 		*done = err ? submitted : n;

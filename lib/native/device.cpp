@@ -120,7 +120,8 @@ int usdma_device_inject(usdma_device *dev, const char *rules)
 	hold_device(d, dev);
 	need_pointer(rules);
 	if (std::string_view(d->eng->transport().backend()) != "sim")
-		return fail(EOPNOTSUPP, "device %u (%s) is no software device of this process; usdma-sim has --control for that",
+		return fail(EOPNOTSUPP,
+			    "device %u (%s) is no software device of this process; usdma-sim has --control for that",
 			    d->slot, d->spec.c_str());
 	return d->eng->transport().inject(rules);
 }

@@ -59,7 +59,8 @@ int usdma_setting_describe(unsigned index, struct usdma_setting_info *info)
 
 	need_pointer(info);
 	if (index >= core::settings().size())
-		return fail(ENOENT, "%s: there is no setting %u: there are %zu", __func__, index, core::settings().size());
+		return fail(ENOENT, "%s: there is no setting %u: there are %zu", __func__, index,
+			    core::settings().size());
 	const core::setting &s = core::settings()[index];
 	if (!fits([&] { describe_origin(s, &v); }))
 		return no_memory("where a setting comes from");

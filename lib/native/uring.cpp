@@ -21,7 +21,7 @@ namespace {
 struct alignas(64) completion {
 	u64 alive = 0; /* the handle */
 	u32 busy = 0;
-	u64 count = 0; /* the kernel reads the eventfd into this */
+	u64 count = 0;          /* the kernel reads the eventfd into this */
 	void *stream = nullptr; /* its handle; it may be dead by now */
 	unique_fd fd;
 };
@@ -60,7 +60,7 @@ int usdma_completion_create(usdma_completion **out)
 	if (!c)
 		return fail(ENOMEM, "%s: too many completions", __func__);
 	c->fd = std::move(fd);
-	all.enliven(c);
+	all.publish(c);
 	*out = reinterpret_cast<usdma_completion *>(c->alive);
 	return 0;
 }

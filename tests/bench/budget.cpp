@@ -176,9 +176,11 @@ void budget::latency()
 		j.api = through;
 		if (through == api::acl && !have_acl())
 			continue;
-		const held h = median_of([&] { return double(measure(*one_, j).latency.percentile(50)); }, [](double apart) { return apart; });
-		say({fmt::format("64 B pinned, polled, {}", through == api::acl ? "ACL" : "native"), fmt::format("{:.0f} ns", h.value),
-		     fmt::format("a cache line there and back, {:.0f} ns", h.of), h.ratio(), 2.5, false});
+		const held h = median_of([&] { return double(measure(*one_, j).latency.percentile(50)); },
+					 [](double apart) { return apart; });
+		say({fmt::format("64 B pinned, polled, {}", through == api::acl ? "ACL" : "native"),
+		     fmt::format("{:.0f} ns", h.value), fmt::format("a cache line there and back, {:.0f} ns", h.of),
+		     h.ratio(), 2.5, false});
 	}
 }
 
@@ -198,11 +200,15 @@ void budget::calls()
 	if (have_acl()) {
 		const double ns = best_of([&] { return on_client([&] { return acl_submit_cost(0, p.dst, p.src); }); });
 
-		say({"aclrtMemcpyAsync, pinned, the call", fmt::format("{:.1f} ns", ns), "45 ns; " + apart(), ns / 45, 1, false});
+		say({"aclrtMemcpyAsync, pinned, the call", fmt::format("{:.1f} ns", ns), "45 ns; " + apart(), ns / 45,
+		     1, false});
 	}
-	const double alone = best_of([&] { return on_client([&] { return submit_cost_alone(one_->dev, s.all[0], p.dst, p.src); }); });
-	say({"usdma_copy, while the engine waits: alone", fmt::format("{:.1f} ns", alone), "20 ns; " + apart(), alone / 20, 1, false});
-	const double ns = best_of([&] { return on_client([&] { return submit_cost(s.all.data(), 1, p.dst, p.src); }); });
+	const double alone = best_of(
+		[&] { return on_client([&] { return submit_cost_alone(one_->dev, s.all[0], p.dst, p.src); }); });
+	say({"usdma_copy, while the engine waits: alone", fmt::format("{:.1f} ns", alone), "20 ns; " + apart(),
+	     alone / 20, 1, false});
+	const double ns = best_of(
+		[&] { return on_client([&] { return submit_cost(s.all.data(), 1, p.dst, p.src); }); });
 	say({"usdma_copy, pinned, the call", fmt::format("{:.1f} ns", ns), "20 ns; " + apart(), ns / 20, 1, false});
 }
 
@@ -212,14 +218,16 @@ void budget::rates()
 
 	j.batch = 64;
 	const double rate = best_of([&] { return measure(*one_, j).mcps; }, true);
-	say({"64 B, 256 in flight, batches of 64", fmt::format("{:.1f} M/s", rate), "50 M/s; " + apart(), rate / 50, 1, true});
+	say({"64 B, 256 in flight, batches of 64", fmt::format("{:.1f} M/s", rate), "50 M/s; " + apart(), rate / 50, 1,
+	     true});
 	if (!have_acl())
 		return;
 	j.api = api::acl;
 	j.batch = 4096;
 	j.depth = 1;
 	const double ns = best_of([&] { return double(measure(*one_, j).submit.percentile(50)); });
-	say({"aclrtMemcpyBatchAsync, 4096 of 64 B, an item", fmt::format("{:.1f} ns", ns), "20 ns; " + apart(), ns / 20, 1, false});
+	say({"aclrtMemcpyBatchAsync, 4096 of 64 B, an item", fmt::format("{:.1f} ns", ns), "20 ns; " + apart(), ns / 20,
+	     1, false});
 }
 
 /* ---- large copies ----------------------------------------------------------------------------------- */
@@ -233,8 +241,8 @@ void budget::cold_one()
 		const outcome o = measure(*one_, j);
 		const double page = std::max(lim_.best_cold_small_pages, 0.01);
 		say({fmt::format("1 MiB cold, one engine, {}", name_of(w)), fmt::format("{:.1f} GB/s", o.gbps),
-		     fmt::format("{}, one thread, {:.1f} GB/s (in shared 4 KiB pages, as here: {:.2f} of {:.1f})", lim_.best_name,
-				 lim_.best_cold, o.gbps / page, page),
+		     fmt::format("{}, one thread, {:.1f} GB/s (in shared 4 KiB pages, as here: {:.2f} of {:.1f})",
+				 lim_.best_name, lim_.best_cold, o.gbps / page, page),
 		     o.gbps / lim_.best_cold, 0.95, true});
 	}
 }
@@ -296,7 +304,8 @@ void budget::idle()
 	const u64 before = process_cpu_ns();
 	std::this_thread::sleep_for(std::chrono::milliseconds(window_ms));
 	const double percent = double(process_cpu_ns() - before) / (window_ms * 1e6) * 100;
-	say({"idle device, after 100 ms", fmt::format("{:.2f} %", percent), "0.1 % of a CPU, all threads", percent / 0.1, 1, false});
+	say({"idle device, after 100 ms", fmt::format("{:.2f} %", percent), "0.1 % of a CPU, all threads",
+	     percent / 0.1, 1, false});
 }
 
 /* ---- growth ----------------------------------------------------------------------------------------- */
@@ -316,16 +325,16 @@ void budget::growth()
 			fmt::print("only {} regions: {}\n", r.count, r.why);
 	}
 	few = best_of(one_copy);
-	say({"submit with 100,000 regions", fmt::format("{:.1f} ns", many), fmt::format("with one, {:.1f} ns", few), many / few, 1.2,
-	     false});
+	say({"submit with 100,000 regions", fmt::format("{:.1f} ns", many), fmt::format("with one, {:.1f} ns", few),
+	     many / few, 1.2, false});
 	{
 		const many_streams s(one_->dev, 10000, wait::poll);
 
 		many = best_of(one_copy);
 	}
 	few = best_of(one_copy);
-	say({"submit with 10,000 streams", fmt::format("{:.1f} ns", many), fmt::format("with one, {:.1f} ns", few), many / few, 1.2,
-	     false});
+	say({"submit with 10,000 streams", fmt::format("{:.1f} ns", many), fmt::format("with one, {:.1f} ns", few),
+	     many / few, 1.2, false});
 }
 
 void budget::run()

@@ -91,8 +91,8 @@ extern "C" __attribute__((noinline)) long measured(rig &r, const char *what)
 			err |= aclrtMemcpyAsync(i.dst, i.len, i.src, i.len, ACL_MEMCPY_HOST_TO_DEVICE, r.as);
 		break;
 	case 'B': /* ACL batch */
-		err |= aclrtMemcpyBatchAsync(r.dst.data(), r.len.data(), r.src.data(), r.len.data(), r.len.size(), &r.attr, &r.first, 1,
-					     &r.wrong, r.as);
+		err |= aclrtMemcpyBatchAsync(r.dst.data(), r.len.data(), r.src.data(), r.len.data(), r.len.size(),
+					     &r.attr, &r.first, 1, &r.wrong, r.as);
 		break;
 	case 'Q': { /* ACL query */
 		aclrtStreamStatus status;

@@ -25,7 +25,8 @@ struct rig {
 
 	rig()
 	{
-		void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+		void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1,
+			       0);
 
 		assert_true(p != MAP_FAILED);
 		own = static_cast<unsigned char *>(p);

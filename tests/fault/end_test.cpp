@@ -53,7 +53,10 @@ static unsigned mappings_of(const std::string &pid)
 
 class here final : public device {
 public:
-	explicit here(const char *rules) : plan_(false), model_(settings(), &plan_) { assert_int_equal(plan_.set(rules), 0); }
+	explicit here(const char *rules) : plan_(false), model_(settings(), &plan_)
+	{
+		assert_int_equal(plan_.set(rules), 0);
+	}
 	unique_fd connect() override { return model_.connect(); }
 	void stop() override { model_.stop(); }
 	void wait_over() override { model_.wait_over(); }
@@ -117,7 +120,7 @@ private:
 	pid_t pid_;
 };
 
-/* ---- what the units are doing when the end comes ------------------------------------------------------ */
+/* ---- what the engines are doing when the end comes ------------------------------------------------------ */
 
 struct rig {
 	rig(device &d) : client(d.connect()), memory(name, size)
@@ -166,7 +169,7 @@ static void in_wait(rig &r)
 	}
 }
 
-/* What the client never takes from its socket; beside it, a unit that copies. */
+/* What the client never takes from its socket; beside it, an engine that copies. */
 static void in_messages(rig &r)
 {
 	for (unsigned ch : {0, 2})
@@ -220,7 +223,8 @@ static const ending endings[] = {
 		 while (r.client.say(proto::command::device_get_info, nullptr, 0)) {
 			 char c;
 
-			 if (recv(r.client.fd(), &c, 1, MSG_DONTWAIT | MSG_PEEK) == 0 || r.client.get<u32>(reg_id) != id_value)
+			 if (recv(r.client.fd(), &c, 1, MSG_DONTWAIT | MSG_PEEK) == 0 ||
+			     r.client.get<u32>(reg_id) != id_value)
 				 break;
 		 }
 	 }},
@@ -275,8 +279,10 @@ template <class where> static void in_all_ways(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(by_half_close<here>), cmocka_unit_test(in_all_ways<here>),
-		cmocka_unit_test(by_half_close<there>), cmocka_unit_test(in_all_ways<there>),
+		cmocka_unit_test(by_half_close<here>),
+		cmocka_unit_test(in_all_ways<here>),
+		cmocka_unit_test(by_half_close<there>),
+		cmocka_unit_test(in_all_ways<there>),
 	};
 
 	if (!getenv("USDMA_SIM")) {

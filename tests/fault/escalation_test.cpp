@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a channel that stands still costs whom: its own request first, then what
+ * What a channel that hangs costs whom: its own request first, then what
  * is pending on the device, then the device.  Embedded device; times are
  * USDMA_HANG_MS and multiples of it, of which nothing here depends.
  */
@@ -87,7 +87,7 @@ static void until_struck(setting *t)
 	while (struck.find("struck 1") == struck.npos);
 }
 
-/* Others work while it stands still, and through the reset; behind it the stream's own requests run. */
+/* Others work while it hangs, and through the reset; behind it the stream's own requests run. */
 static void others_go_on(void **)
 {
 	std::atomic<bool> stop{false};
@@ -171,7 +171,8 @@ static void says_where_it_stood(void **)
 	assert_int_equal(stream_sync(t.s[0], soon()), -EIO);
 	log_set_sink(nullptr, nullptr);
 	log_set_level(log_level::none);
-	for (const char *want : {"posted ", "doorbell ", "begun ", "completed ", "in its unit's list", "bell ", "woken "}) {
+	for (const char *want :
+	     {"posted ", "doorbell ", "begun ", "completed ", "in its engine's list", "bell ", "woken "}) {
 		if (said.find(want) == said.npos)
 			print_error("\"%s\" is missing: %s", want, said.c_str());
 		assert_true(said.find(want) != said.npos);
@@ -179,7 +180,7 @@ static void says_where_it_stood(void **)
 	tear_down(&t);
 }
 
-/* Behind the one that hangs stands a wait for a value: no wait is a reason to stand still before it. */
+/* Behind the one that hangs stands a wait for a value: no wait is a reason to hang before it. */
 static void before_a_wait(void **)
 {
 	setting t;
@@ -216,7 +217,7 @@ static void a_wait_is_no_hang(void **)
 	tear_down(&t);
 }
 
-/* Somebody stops the whole process for longer than a device may stand still: that is no device's fault. */
+/* Somebody stops the whole process for longer than a device may hang: that is no device's fault. */
 static void pause_once(setting *t)
 {
 	const unsigned pause_ms = 2 * config_get().hang_ms;
@@ -248,7 +249,7 @@ static void stopped_from_outside(void **)
 	tear_down(&t);
 }
 
-/* The WAIT itself stands still: it runs again, once its channel is reset, and what comes behind has waited. */
+/* The WAIT itself hangs: it runs again, once its channel is reset, and what comes behind has waited. */
 static void in_a_wait(void **)
 {
 	setting t;
@@ -269,7 +270,7 @@ static void in_a_wait(void **)
 	tear_down(&t);
 }
 
-/* Nobody waits for the stream that stands still, only for what comes behind it elsewhere. */
+/* Nobody waits for the stream that hangs, only for what comes behind it elsewhere. */
 static void waited_for_elsewhere(void **)
 {
 	event *e;
@@ -363,10 +364,17 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(says_where_it_stood),
-		cmocka_unit_test(others_go_on),		cmocka_unit_test(stop_mode),	  cmocka_unit_test(device_is_reset),
-		cmocka_unit_test(before_a_wait),	cmocka_unit_test(a_wait_is_no_hang), cmocka_unit_test(waited_for_elsewhere),
-		cmocka_unit_test(in_a_wait),		cmocka_unit_test(stopped_from_outside),
-		cmocka_unit_test(call_behind_it),	cmocka_unit_test(aborted),	  cmocka_unit_test(lost_and_open_again),
+		cmocka_unit_test(others_go_on),
+		cmocka_unit_test(stop_mode),
+		cmocka_unit_test(device_is_reset),
+		cmocka_unit_test(before_a_wait),
+		cmocka_unit_test(a_wait_is_no_hang),
+		cmocka_unit_test(waited_for_elsewhere),
+		cmocka_unit_test(in_a_wait),
+		cmocka_unit_test(stopped_from_outside),
+		cmocka_unit_test(call_behind_it),
+		cmocka_unit_test(aborted),
+		cmocka_unit_test(lost_and_open_again),
 	};
 
 	setenv("USDMA_DEVICES", "sim:mem=64M:engines=2:channels=16:faults=", 1);

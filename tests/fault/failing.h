@@ -10,7 +10,22 @@
 namespace usdma::test::failing {
 
 /* memory: the n-th new; all_memory: that one and each later one. */
-enum class call { none, mmap, ftruncate, memfd, eventfd, socketpair, recvmsg, sendmsg, fcntl, thread, uring, memory, all_memory, count };
+enum class call {
+	none,
+	mmap,
+	ftruncate,
+	memfd,
+	eventfd,
+	socketpair,
+	recvmsg,
+	sendmsg,
+	fcntl,
+	thread,
+	uring,
+	memory,
+	all_memory,
+	count
+};
 
 /* From now on the n-th such call of any thread fails. */
 void arm(call c, long n);

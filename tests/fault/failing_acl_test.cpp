@@ -98,8 +98,10 @@ static aclError begin(things *t)
 {
 	TRY_AND(t->on_init, aclInitCallbackRegister(ACL_REG_TYPE_OTHER, on_init, &t->heard));
 	TRY_AND(t->on_end, aclFinalizeCallbackRegister(ACL_REG_TYPE_OTHER, on_end, &t->heard));
-	TRY_AND(t->on_device, aclrtRegDeviceStateCallback("a name that no text keeps within itself", on_device, &t->heard));
-	TRY_AND(t->on_stream, aclrtRegStreamStateCallback("another name that is longer than that", on_stream, &t->heard));
+	TRY_AND(t->on_device,
+		aclrtRegDeviceStateCallback("a name that no text keeps within itself", on_device, &t->heard));
+	TRY_AND(t->on_stream,
+		aclrtRegStreamStateCallback("another name that is longer than that", on_stream, &t->heard));
 	TRY_AND(t->init, aclInit(config));
 	TRY_AND(t->set, aclrtSetDevice(0));
 	TRY(aclrtCreateStream(&t->s));
@@ -140,7 +142,10 @@ static aclError batch(things *t, char *dst, const char *src)
 	return aclrtMemcpyBatchAsync(dsts, sizes, srcs, sizes, 2, &attr, &index, 1, &failed, t->s);
 }
 
-/* own → device → virtual memory → the pool's → pinned, the last of it behind a gate; then back by a synchronous copy. */
+/*
+ * own → device → virtual memory → the pool's → pinned, the last of it behind a gate; then back by a synchronous
+ * copy.
+ */
 static aclError copies(things *t)
 {
 	TRY(batch(t, static_cast<char *>(t->dev), t->own));
@@ -317,7 +322,10 @@ static int acl_way(call c, long n)
 	check_told(t, err);
 	take_down(&t);
 	disarm();
-	/* Whoever asked to be told, was: twice at the opening of the device and at its end, at each stream's making and end. */
+	/*
+	 * Whoever asked to be told, was: twice at the opening of the device and at its end, at each stream's
+	 * making and end.
+	 */
 	assert_int_equal(t.heard.inits, t.init);
 	assert_int_equal(t.heard.ends, t.init);
 	assert_true(!t.set || t.heard.devices == 4);
@@ -327,7 +335,9 @@ static int acl_way(call c, long n)
 
 int main()
 {
-	static constexpr char text[] = "{\"defaultDevice\": {\"default_device\": \"0\"}, \"other things\": [{}, [1, \"a text of some length\"]]}";
+	static constexpr char text[] =
+		"{\"defaultDevice\": {\"default_device\": \"0\"}, \"other things\": [{}, [1, \"a text of some "
+		"length\"]]}";
 	const int fd = memfd_create("acl.json", MFD_CLOEXEC);
 
 	if (fd < 0 || write(fd, text, sizeof(text) - 1) != sizeof(text) - 1)

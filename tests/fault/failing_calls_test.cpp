@@ -55,9 +55,7 @@ static int set_up(things *t)
 
 static const u64 open_gate = 1;
 
-static void no_call(void *)
-{
-}
+static void no_call(void *) {}
 
 /* own → device → pinned, waiting asleep; then pageable → device → own. */
 static int copies(things *t)

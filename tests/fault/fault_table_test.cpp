@@ -38,14 +38,14 @@ static const char *const mode_names[] = {"poll", "interrupt", "hybrid"};
 
 /* What the caller hears, and what the device is afterwards. */
 enum class after : u8 {
-	whole,      /* nothing: the data is there */
-	told,       /* an error; the device goes on, once the fault is over */
-	cured,      /* an error; resets have brought it back, though nobody took the fault away */
-	given_up,   /* errors until it is lost; it opens again */
-	gone,       /* ENODEV; it opens again */
-	quiet,      /* told or whole: the reason is one that the driver may take for its own doing */
-	gone_late,  /* an error, or nothing yet if the answer was of no use to anybody; lost; it opens again */
-	unanswered, /* an error, or nothing yet; lost only where nobody can tell whether it was done */
+	whole,       /* nothing: the data is there */
+	told,        /* an error; the device goes on, once the fault is over */
+	recovered,   /* an error; resets have brought it back, though nobody took the fault away */
+	given_up,    /* errors until it is lost; it opens again */
+	gone,        /* ENODEV; it opens again */
+	quiet,       /* told or whole: the reason is one that the driver may take for its own doing */
+	gone_late,   /* an error, or nothing yet if the answer was of no use to anybody; lost; it opens again */
+	unanswered,  /* an error, or nothing yet; lost only where nobody can tell whether it was done */
 	gone_or_not, /* as gone_late, or nothing: not every answer can be spoilt in this way */
 };
 /* Where the fault strikes. */
@@ -85,8 +85,8 @@ static const fault_case cases[] = {
 	{"drop-record@1", after::whole},
 	{"drop-record%2+drop-irq%2", after::whole, on::work, sure::batch},
 	{"drop-record~900000", after::whole, on::work, sure::batch}, /* records come late */
-	{"hang@1", after::cured},
-	{"hang@1/device", after::cured},
+	{"hang@1", after::recovered},
+	{"hang@1/device", after::recovered},
 	{"hang@1/for-good", after::given_up},
 	{"refuse-map@1", after::told, on::messages},
 	{"reply@1/drop", after::unanswered, on::messages}, /* takes as long as an answer may, 5 s */
@@ -157,7 +157,8 @@ static unsigned slot_of(const cell &c)
 static void inject(setting *t, const cell &c, const std::string &rules)
 {
 	if (c.f.where == on::process)
-		assert_non_null(strstr(tell_sim(folder + "/ctl", rules.empty() ? "clear" : "faults " + rules).c_str(), "\"ok\": true"));
+		assert_non_null(strstr(tell_sim(folder + "/ctl", rules.empty() ? "clear" : "faults " + rules).c_str(),
+				       "\"ok\": true"));
 	else
 		ok(t->dev->eng->transport().inject(rules));
 }
@@ -188,7 +189,8 @@ static void blame(cell *c, const std::string &what)
 
 static bool must_meet(const cell &c)
 {
-	return c.f.comes == sure::all || (c.f.comes == sure::asleep ? c.mode == wait_mode::interrupt : !strcmp(c.p.name, "batch"));
+	return c.f.comes == sure::all ||
+	       (c.f.comes == sure::asleep ? c.mode == wait_mode::interrupt : !strcmp(c.p.name, "batch"));
 }
 
 static void add_word(std::string *to, const char *word)
@@ -206,7 +208,7 @@ static void note(cell *c, int err, u64 us)
 
 static bool may_be_whole(after what)
 {
-	return what != after::told && what != after::cured && what != after::given_up && what != after::gone;
+	return what != after::told && what != after::recovered && what != after::given_up && what != after::gone;
 }
 
 /* What was heard against what must be; silence is an end without an error and without the data. */
@@ -243,7 +245,7 @@ static int strike(setting *t, cell *c, const std::string &rules)
 	return err;
 }
 
-/* Without faults, or after what cured them, the path is whole. */
+/* Without faults, or after what recovered them, the path is whole. */
 static void goes_on(setting *t, cell *c)
 {
 	stream_sync(t->s, soon());
@@ -254,7 +256,7 @@ static void goes_on(setting *t, cell *c)
 }
 
 /* A reset of the device comes after one of the channel did not help: whoever tried in between hears of that too. */
-static void is_cured(setting *t, cell *c)
+static void is_recovered(setting *t, cell *c)
 {
 	int err = -EIO;
 
@@ -301,8 +303,8 @@ static bool once(cell *c, const std::string &rules)
 	const bool met = strike(&t, c, rules) != -EAGAIN;
 	if (met && c->f.what == after::given_up)
 		ends_lost(&t, c);
-	if (met && c->f.what == after::cured)
-		is_cured(&t, c);
+	if (met && c->f.what == after::recovered)
+		is_recovered(&t, c);
 	const bool lost = t.dev->lost();
 	if (lost) {
 		if (copy_sync(t.dev, ptr(t.d), t.in, path_size, soon()) != -ENODEV)
@@ -338,7 +340,9 @@ static void say(const cell &c, const char *stays)
 	fprintf(stderr, "# %-26s %-10s %-9s %s, %llu us; %s; %s\n", c.f.rules, c.p.name,
 		by_messages(c.f) ? "any" : mode_names[int(c.mode)], c.met ? c.heard.c_str() : "does not come here",
 		static_cast<unsigned long long>(c.us), c.met ? c.state.c_str() : "goes on",
-		!c.wrong.empty() ? c.wrong.c_str() : *stays ? "LEAK" : "nothing stays");
+		!c.wrong.empty() ? c.wrong.c_str() :
+		*stays           ? "LEAK" :
+				   "nothing stays");
 	if (*stays)
 		fprintf(stderr, "%s\n", stays);
 }
@@ -366,7 +370,8 @@ static void warm_up(unsigned slot)
 
 static bool cell_is_good(unsigned number)
 {
-	cell c = {cases[number / wait_modes / path_count], paths[number / wait_modes % path_count], wait_mode(number % wait_modes)};
+	cell c = {cases[number / wait_modes / path_count], paths[number / wait_modes % path_count],
+		  wait_mode(number % wait_modes)};
 
 	if (by_messages(c.f) && c.mode != wait_mode::hybrid)
 		return true;
@@ -407,7 +412,10 @@ static int worker_set_up(void **)
 	folder = name;
 	serve();
 	setenv("USDMA_DEVICES",
-	       ("sim:mem=64M:engines=1:channels=4:faults=,sim:mem=64M:engines=1:channels=2,vfio-user:" + folder + "/dev").c_str(), 1);
+	       ("sim:mem=64M:engines=1:channels=4:faults=,sim:mem=64M:engines=1:channels=2,vfio-user:" + folder +
+		"/dev")
+		       .c_str(),
+	       1);
 	return 0;
 }
 
@@ -523,7 +531,8 @@ static void bad_rules(void **)
 
 	setenv("USDMA_DEVICES", "sim:mem=64M:engines=1:channels=4:faults=,sim:mem=64M:engines=1:channels=2", 1);
 	set_up(&t, embedded, peer_slot, wait_mode::hybrid);
-	for (const char *text : {"fail", "fail@0", "fail@x", "fail@1/nonsense", "slow@1", "die@1", "hang@1/3", "reply@1", "+"})
+	for (const char *text :
+	     {"fail", "fail@0", "fail@x", "fail@1/nonsense", "slow@1", "die@1", "hang@1/3", "reply@1", "+"})
 		assert_int_equal(t.dev->eng->transport().inject(text), -EINVAL);
 	tear_down(&t);
 }

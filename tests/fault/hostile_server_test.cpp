@@ -64,12 +64,12 @@ public:
 		shutdown(server_.get(), SHUT_RDWR);
 	}
 
-	std::atomic<u64> late_ms{0};     /* each question waits so long */
-	std::atomic<bool> last{false};   /* what is sent, the client has the last descriptor of */
-	std::mutex lock;                 /* what follows */
-	std::vector<unique_fd> memory;   /* the client's, as it was mapped */
-	std::vector<unique_fd> irqs;     /* the client's */
-	std::vector<unique_fd> bars;     /* in the place of the server's */
+	std::atomic<u64> late_ms{0};   /* each question waits so long */
+	std::atomic<bool> last{false}; /* what is sent, the client has the last descriptor of */
+	std::mutex lock;               /* what follows */
+	std::vector<unique_fd> memory; /* the client's, as it was mapped */
+	std::vector<unique_fd> irqs;   /* the client's */
+	std::vector<unique_fd> bars;   /* in the place of the server's */
 
 private:
 	void pass(int from, int to, bool is_up);
@@ -159,7 +159,9 @@ static void pipe_doorbell(between &, user_message &m)
 
 static void socket_doorbell(between &, user_message &m)
 {
-	other_doorbells(m, [] { return end_of([](int *two) { return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, two); }); });
+	other_doorbells(m, [] {
+		return end_of([](int *two) { return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, two); });
+	});
 }
 
 static void full_doorbell(between &, user_message &m)
@@ -284,7 +286,8 @@ static void cut_memory_short(between &b)
 		const int seals = fcntl(fd.get(), F_GET_SEALS);
 
 		assert_int_equal(ftruncate(fd.get(), 0), -1);
-		assert_int_equal(seals & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+		assert_int_equal(seals & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+				 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	}
 }
 
@@ -317,9 +320,9 @@ struct wrong {
 	const char *works_to = "";         /* all calls do, all the same, to this one; "end" is the last */
 	u64 open_late_ms = 0;
 	const char *reply_ms = "5000", *hang_ms = "10000";
-	u64 most_ms = 20000;               /* for each call */
-	bool silent = false;               /* with FUSE */
-	const char *without = nullptr;     /* a system call that the program's kernel does not have */
+	u64 most_ms = 20000;           /* for each call */
+	bool silent = false;           /* with FUSE */
+	const char *without = nullptr; /* a system call that the program's kernel does not have */
 };
 
 static const wrong table[] = {
@@ -328,14 +331,24 @@ static const wrong table[] = {
 	{.name = "doorbell: a socket nobody reads", .reply = socket_doorbell, .works_to = "end"},
 	{.name = "doorbell: a directory", .reply = directory_doorbell, .works_to = "end"},
 	{.name = "doorbell: a path", .reply = path_doorbell, .works_to = "end"},
-	{.name = "doorbells and regions: files that never answer", .reply = silent_files, .works_to = "end", .silent = true},
+	{.name = "doorbells and regions: files that never answer",
+	 .reply = silent_files,
+	 .works_to = "end",
+	 .silent = true},
 	{.name = "doorbell: a socket that lingers", .reply = lingering_doorbells, .works_to = "end"},
 	{.name = "and one beside an answer that is none", .reply = lingering_and_wrong},
-	{.name = "doorbell: full, and blocking", .reply = full_doorbell, .works_to = "stream", .hang_ms = "500", .most_ms = 15000},
+	{.name = "doorbell: full, and blocking",
+	 .reply = full_doorbell,
+	 .works_to = "stream",
+	 .hang_ms = "500",
+	 .most_ms = 15000},
 	{.name = "nothing, without aio", .works_to = "end", .without = "io_setup"},
 	{.name = "nothing, before preadv2", .works_to = "end", .without = "preadv2"},
 	{.name = "doorbell: full, without aio", .reply = full_doorbell, .works_to = "end", .without = "io_setup"},
-	{.name = "interrupts full, then gone, without aio", .then = fill_interrupts_and_leave, .works_to = "ready", .most_ms = 5000,
+	{.name = "interrupts full, then gone, without aio",
+	 .then = fill_interrupts_and_leave,
+	 .works_to = "ready",
+	 .most_ms = 5000,
 	 .without = "io_setup"},
 	{.name = "20000 doorbells", .reply = many_doorbells, .works_to = "allocate"},
 	{.name = "files of regions cut short", .reply = other_bars, .then = cut_bars_short, .works_to = "end"},
@@ -377,7 +390,10 @@ public:
 			setenv("USDMA_HANG_MS", w.hang_ms, 1);
 			if (w.without) /* to sleep in ppoll: io_uring takes counts by itself */
 				setenv("USDMA_IO_URING", "0", 1);
-			/* A device that is lost keeps its thread until its server has ended; one that is not has none left. */
+			/*
+			 * A device that is lost keeps its thread until its server has ended; one that is not
+			 * has none left.
+			 */
 			if (strcmp(w.works_to, "end"))
 				setenv("TSAN_OPTIONS", (tsan_options() + ":report_thread_leaks=0").c_str(), 1);
 			execl(getenv("MISLED"), "misled", ("vfio-user:" + path).c_str(), w.without, nullptr);
@@ -388,11 +404,8 @@ public:
 		go_.reset(in[1]);
 		says_.reset(out[0]);
 	}
-	~misled()
-	{
-		end_sim(pid_);
-	}
-	/* "NAME RETURNED MILLISECONDS"; false: it ended, or stands still. */
+	~misled() { end_sim(pid_); }
+	/* "NAME RETURNED MILLISECONDS"; false: it ended, or hangs. */
 	bool next(char (&name)[32], int *returned, u64 *took)
 	{
 		std::string line;

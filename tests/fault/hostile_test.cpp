@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Clients that change what a unit is using: registers, eventfds, what they read
+ * Clients that change what an engine is using: registers, eventfds, what they read
  * and when.  usdma-sim goes on, the next client is served, and SIGTERM ends it.
  * Run as: hostile_test (USDMA_SIM names the device program).
  */
@@ -161,7 +161,8 @@ static void base_is_read_once(void **)
 		if (load_acquire(&r[0].status->record.state) == dma::state_halted)
 			r[0].command(chan_cmd_resume);
 	}
-	fprintf(stderr, "# %llu whole, %llu refused\n", static_cast<unsigned long long>(whole), static_cast<unsigned long long>(none));
+	fprintf(stderr, "# %llu whole, %llu refused\n", static_cast<unsigned long long>(whole),
+		static_cast<unsigned long long>(none));
 	s.ends();
 }
 
@@ -212,11 +213,11 @@ template <class T> static void put_unread(rig &r, u64 at, T v)
 }
 
 /*
- * Copies to memory that only messages reach, on three channels of each unit, and nobody reads the messages.  Then one
+ * Copies to memory that only messages reach, on three channels of each engine, and nobody reads the messages.  Then one
  * more of each is switched on, and its registers are changed behind the command.
  */
 struct unread {
-	static constexpr unsigned units = 8, busy = 3 * units, all = busy + units;
+	static constexpr unsigned engines = 8, busy = 3 * engines, all = busy + engines;
 	static constexpr u64 odd = 8;
 
 	unread() : s("8"), r(s, all)
@@ -232,12 +233,13 @@ struct unread {
 			r.client.put(chan_ctrl(i) + chan_record, r[i].record_iova);
 		}
 		for (unsigned i = 0; i < busy; i++)
-			put_unread(r, chan_door(i) + door_tail, r[i].posted);
+			put_unread(r, chan_doorbell(i) + doorbell_tail, r[i].posted);
 		fill_socket(r);
 		for (unsigned i = busy; i < all; i++) {
 			put_unread(r, chan_ctrl(i) + chan_command, u32(chan_cmd_enable));
-			/* There, too, stands a descriptor: one that no unit can load as it loads them. */
-			*(reinterpret_cast<u32 *>(r[i].ring) + sizeof(descriptor) / sizeof(u32) + odd / sizeof(u32)) = 1;
+			/* There, too, stands a descriptor: one that no engine can load as it loads them. */
+			*(reinterpret_cast<u32 *>(r[i].ring) + sizeof(descriptor) / sizeof(u32) +
+			  odd / sizeof(u32)) = 1;
 			put_unread(r, chan_ctrl(i) + chan_ring_base, r[i].ring_iova + odd);
 		}
 	}
@@ -299,12 +301,13 @@ static constexpr u64 full = 0xfffffffffffffffe;
 
 static void set_interrupts(rig &r, int fd, u32 count)
 {
-	const proto::irq_set_head h = {sizeof(h), proto::irq_set_data_eventfd | proto::irq_set_action_trigger, vfio::irq_msix, 0, count};
+	const proto::irq_set_head h = {sizeof(h), proto::irq_set_data_eventfd | proto::irq_set_action_trigger,
+				       vfio::irq_msix, 0, count};
 
 	assert_int_equal(r.client.ask(proto::command::device_set_irqs, h, std::vector<int>(count, fd)), 0);
 }
 
-/* Every thread of that name in a process or in its children; a unit of the device. */
+/* Every thread of that name in a process or in its children; an engine of the device. */
 static std::vector<pid_t> threads_of(pid_t pid, const std::string &name)
 {
 	std::vector<pid_t> found;
@@ -327,7 +330,7 @@ static std::vector<pid_t> threads_of(pid_t pid, const std::string &name)
 /* As a debugger: stops a thread behind its question whether a write would block, and before the write. */
 class between_poll_and_write {
 public:
-	/* 0, or why it cannot be. */
+	/* 0, or an errno. */
 	int attach(pid_t tid)
 	{
 		tid_ = tid;
@@ -375,7 +378,10 @@ private:
 	u64 nr_ = ~u64(0);
 };
 
-/* A unit that asks whether it may write, is told so, and then finds the counter full: the flags are the client's as well. */
+/*
+ * An engine that asks whether it may write, is told so, and then finds the counter full: the flags are the
+ * client's as well.
+ */
 static void block_a_unit(served &s, rig &r, int fd)
 {
 	between_poll_and_write debugger;
@@ -383,9 +389,9 @@ static void block_a_unit(served &s, rig &r, int fd)
 	u64 count;
 
 	assert_int_equal(r[0].enable(), chan_state_running);
-	const auto units = threads_of(s.pid, "sdma-unit0");
-	assert_int_equal(units.size(), 1);
-	const int err = debugger.attach(units[0]);
+	const auto engines = threads_of(s.pid, "sdma-engine0");
+	assert_int_equal(engines.size(), 1);
+	const int err = debugger.attach(engines[0]);
 	if (err) {
 		fprintf(stderr, "# no process may be debugged here: %s\n", strerror(err));
 		skip();
@@ -413,7 +419,10 @@ static void full_eventfd(void **)
 
 		set_interrupts(r, ev.get(), 4);
 		block_a_unit(s, r, ev.get());
-		/* A command for the unit is obeyed all the same; its eventfd can be taken away, its memory, or all at once. */
+		/*
+		 * A command for the engine is obeyed all the same; its eventfd can be taken away, its memory,
+		 * or all at once.
+		 */
 		if (round == 1)
 			assert_int_equal(r[0].command(chan_cmd_disable), 0);
 		else if (round == 2)
@@ -430,7 +439,7 @@ static void full_eventfd(void **)
 	s.ends();
 }
 
-/* The doorbell's counter is full, blocking, emptied at every moment: the unit hears all the same. */
+/* The doorbell's counter is full, blocking, emptied at every moment: the engine hears all the same. */
 static void filled_doorbell(void **)
 {
 	served s;
@@ -472,7 +481,8 @@ static void filled_doorbell(void **)
 static void sends_and_goes_on(served &s, int fd)
 {
 	static constexpr u64 free_at = far + far_size, len = 4096;
-	const proto::irq_set_head h = {sizeof(h), proto::irq_set_data_eventfd | proto::irq_set_action_trigger, vfio::irq_msix, 0, 1};
+	const proto::irq_set_head h = {sizeof(h), proto::irq_set_data_eventfd | proto::irq_set_action_trigger,
+				       vfio::irq_msix, 0, 1};
 	rig r(s);
 
 	assert_int_equal(r.client.map(free_at, len, fd), EINVAL);
@@ -515,12 +525,15 @@ static void socket_that_lingers(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(base_is_read_once),		 cmocka_unit_test(base_is_whole_pages),
-		cmocka_unit_test(commands_while_nothing_is_read), cmocka_unit_test(nothing_is_read_for_long),
+		cmocka_unit_test(base_is_read_once),
+		cmocka_unit_test(base_is_whole_pages),
+		cmocka_unit_test(commands_while_nothing_is_read),
+		cmocka_unit_test(nothing_is_read_for_long),
 		cmocka_unit_test(nothing_is_ever_read),
 		cmocka_unit_test(full_eventfd),
 		cmocka_unit_test(filled_doorbell),
-		cmocka_unit_test_teardown(file_that_never_answers, end_file), cmocka_unit_test(socket_that_lingers),
+		cmocka_unit_test_teardown(file_that_never_answers, end_file),
+		cmocka_unit_test(socket_that_lingers),
 	};
 
 	if (!getenv("USDMA_SIM")) {

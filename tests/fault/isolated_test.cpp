@@ -43,8 +43,11 @@ static int set_up(void **)
 	}
 	alone = std::make_unique<nosy_server>(folder + "/alone", folder + "/dev0");
 	common = std::make_unique<nosy_server>(folder + "/common", folder + "/dev1");
-	setenv("USDMA_DEVICES", (std::string(device) + ",vfio-user:" + folder + "/alone:isolated=yes,vfio-user:" + folder +
-				 "/common," + device + ":isolated=yes").c_str(), 1);
+	setenv("USDMA_DEVICES",
+	       (std::string(device) + ",vfio-user:" + folder + "/alone:isolated=yes,vfio-user:" + folder + "/common," +
+		device + ":isolated=yes")
+		       .c_str(),
+	       1);
 	setenv("USDMA_HOST_ARENA", "2M", 1);
 	return 0;
 }
@@ -289,7 +292,8 @@ static void land_from(usdma_device *dev, usdma_device *other, const host_place &
 	WORKS(usdma_copy_sync(other, to.data(), mem.data(), size, long_ms));
 	assert_memory_equal(to.data(), data.data(), size);
 	const size_t half = size / 2;
-	const usdma_copy_item items[] = {{mem.data(), from.data() + half, size - half}, {mem.data() + size - half, from.data(), half},
+	const usdma_copy_item items[] = {{mem.data(), from.data() + half, size - half},
+					 {mem.data() + size - half, from.data(), half},
 					 {to.data(), mem.data(), size}};
 	WORKS(usdma_copy_batch(s, items, 3, &done));
 	assert_int_equal(done, 3);
@@ -301,13 +305,15 @@ static void land_from(usdma_device *dev, usdma_device *other, const host_place &
 /* Rows of 48 in 64, out and in. */
 static void rows_from(usdma_device *dev, const host_place &at, size_t rows)
 {
-	const block from(at.made_for, at.what, 64 * rows), to(at.made_for, at.what, 64 * rows), mem(dev, kind::device, 64 * rows);
+	const block from(at.made_for, at.what, 64 * rows), to(at.made_for, at.what, 64 * rows),
+		mem(dev, kind::device, 64 * rows);
 	const std::vector<u8> data = random_bytes(64 * rows);
 	const stream s(dev);
 
 	memcpy(from.data(), data.data(), data.size());
 	memset(to.data(), 0xee, to.size());
-	const usdma_copy_rect in = {mem.data(), 64, from.data(), 64, 48, rows}, out = {to.data(), 64, mem.data(), 64, 48, rows};
+	const usdma_copy_rect in = {mem.data(), 64, from.data(), 64, 48, rows},
+			      out = {to.data(), 64, mem.data(), 64, 48, rows};
 	WORKS(usdma_copy_2d(s, &in));
 	WORKS(usdma_stream_sync(s, long_ms));
 	WORKS(usdma_copy_2d_sync(dev, &out, long_ms));
@@ -320,8 +326,11 @@ static void rows_from(usdma_device *dev, const host_place &at, size_t rows)
 static void copies_land_whole(void **)
 {
 	const device ok(healthy), bad(nosy_alone);
-	const host_place places[] = {{bad, kind::pinned},     {ok, kind::pinned},       {nullptr, kind::pinned},
-				     {nullptr, kind::registered}, {nullptr, kind::pageable}};
+	const host_place places[] = {{bad, kind::pinned},
+				     {ok, kind::pinned},
+				     {nullptr, kind::pinned},
+				     {nullptr, kind::registered},
+				     {nullptr, kind::pageable}};
 
 	for (const host_place &p : places) {
 		for (const size_t size : {size_t(2), size_t(777), 64 * 1024ul, 3 * mib + 5}) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The process that is the device dies by SIGKILL while copies are under way:
+ * The process that is the device dies by SIGKILL while copies are in flight:
  * every call that waits then, and every later one, ends with an error.
  * Run as: killed_test (USDMA_SIM names the device program).
  */
@@ -26,7 +26,8 @@ static std::string folder;
 /* At this rate the copies below would take hours: none can end by itself. */
 static void serve()
 {
-	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev", {"--rate", "64K", "--engines", "2", "--channels", "16", "--mem", "256M"});
+	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev",
+			{"--rate", "64K", "--engines", "2", "--channels", "16", "--mem", "256M"});
 	assert_true(sim > 0);
 }
 

@@ -36,7 +36,8 @@ template <class F> static bool step(const char *name, F f)
 	const usdma::u64 began = usdma::now_ns();
 	const int err = f();
 
-	printf("%s %d %llu\n", name, err, static_cast<unsigned long long>((usdma::now_ns() - began) / usdma::ns_per_ms));
+	printf("%s %d %llu\n", name, err,
+	       static_cast<unsigned long long>((usdma::now_ns() - began) / usdma::ns_per_ms));
 	if (err < 0)
 		fprintf(stderr, "# %s: %s\n", name, usdma_error_text());
 	return err >= 0;

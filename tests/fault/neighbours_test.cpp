@@ -38,11 +38,14 @@ static int set_up(void **)
 	assert_non_null(mkdtemp(name));
 	folder = name;
 	const std::string ctl = folder + "/ctl";
-	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev", {"--control", ctl.c_str(), "--engines", "2", "--channels", "16", "--mem", "64M"});
+	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev",
+			{"--control", ctl.c_str(), "--engines", "2", "--channels", "16", "--mem", "64M"});
 	assert_true(sim > 0);
 	setenv("USDMA_DEVICES",
 	       ("sim:mem=64M:engines=2:channels=16:faults=,vfio-user:" + folder +
-		"/dev,sim:mem=64M:engines=2:channels=16,sim:mem=64M:engines=1:channels=16:faults=").c_str(), 1);
+		"/dev,sim:mem=64M:engines=2:channels=16,sim:mem=64M:engines=1:channels=16:faults=")
+		       .c_str(),
+	       1);
 	return 0;
 }
 
@@ -57,7 +60,9 @@ static void set_faults(usdma_device *dev, unsigned where, const char *rules)
 	if (where != process)
 		WORKS(usdma_device_inject(dev, rules));
 	else
-		assert_non_null(strstr(tell_sim(folder + "/ctl", *rules ? std::string("faults ") + rules : "clear").c_str(), "\"ok\": true"));
+		assert_non_null(
+			strstr(tell_sim(folder + "/ctl", *rules ? std::string("faults ") + rules : "clear").c_str(),
+			       "\"ok\": true"));
 }
 
 /* A stream whose end may tell of what went wrong. */
@@ -113,7 +118,10 @@ static void vanish(usdma_device *dev, unsigned where, const block &host, void *m
 	});
 }
 
-/* For each way to end: the gate opens, the stream says that it was not as it should be, and its mode says what follows. */
+/*
+ * For each way to end: the gate opens, the stream says that it was not as it should be, and its mode says what
+ * follows.
+ */
 static void streams_behind_its_event_end(unsigned where)
 {
 	device ok(healthy);
@@ -171,7 +179,8 @@ static void its_memory_is_gone(unsigned where)
 		loose_stream s(ok);
 
 		set_faults(dev, where, "");
-		for (void *p : {(void *)host.data(), (void *)mem.data(), (void *)plain.data()}) { /* it was within reach */
+		for (void *p :
+		     {(void *)host.data(), (void *)mem.data(), (void *)plain.data()}) { /* it was within reach */
 			WORKS(usdma_copy(s, there, p, size));
 			WORKS(usdma_copy(s, p, there, size));
 		}
@@ -252,7 +261,8 @@ static void unregistered_with_a_copy_pending(unsigned where)
 		const int err = usdma_host_unregister(p);
 		assert_true(err == 0 || err == -EBUSY);
 		for (int i = 0; i < 8; i++) {
-			others.push_back(static_cast<u8 *>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)));
+			others.push_back(static_cast<u8 *>(
+				mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)));
 			memset(others.back(), 0x22, size);
 			WORKS(usdma_host_register(others.back(), size, 0));
 		}
@@ -358,7 +368,8 @@ static void by_call(usdma_device *, usdma_stream *s)
 {
 	unsigned called = 0;
 
-	WORKS(usdma_stream_call(s, [](void *arg) { __atomic_store_n(static_cast<unsigned *>(arg), 1, __ATOMIC_RELEASE); }, &called, 0));
+	WORKS(usdma_stream_call(
+		s, [](void *arg) { __atomic_store_n(static_cast<unsigned *>(arg), 1, __ATOMIC_RELEASE); }, &called, 0));
 	until("call", [&] {
 		const timespec nap = {0, 1000000};
 
@@ -446,7 +457,7 @@ static void a_sleeper_with_signals(unsigned where)
 
 /* ---- a unit that is busy ----------------------------------------------------------------------------- */
 
-/* What waits for its turn does not hang, however short USDMA_HANG_MS; what hangs is still cured. */
+/* What waits for its turn does not hang, however short USDMA_HANG_MS; what hangs is still recovered. */
 static void waiting_for_a_turn(void **)
 {
 	device dev(narrow);
@@ -484,7 +495,11 @@ template <void (*test)(unsigned), unsigned where> static void at(void **)
 	test(where);
 }
 
-#define BOTH(f) {#f " (embedded)", at<f, embedded>, nullptr, nullptr, nullptr}, {#f " (process)", at<f, process>, nullptr, nullptr, nullptr}
+#define BOTH(f)                                                                                                        \
+	{#f " (embedded)", at<f, embedded>, nullptr, nullptr, nullptr},                                                \
+	{                                                                                                              \
+#f " (process)", at < f, process>, nullptr, nullptr, nullptr                                           \
+	}
 
 int main(int argc, char **argv)
 {

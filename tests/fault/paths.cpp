@@ -127,9 +127,11 @@ static int peer(setting *t)
 	return ended(t, err);
 }
 
-const path paths[path_count] = {
-	{"pinned", pinned, true}, {"pageable", pageable, false}, {"batch", batch, true}, {"descriptor", descriptor, true},
-	{"peer", peer, true}};
+const path paths[path_count] = {{"pinned", pinned, true},
+				{"pageable", pageable, false},
+				{"batch", batch, true},
+				{"descriptor", descriptor, true},
+				{"peer", peer, true}};
 
 /* own: nullptr: with the memory that is there. */
 static int run_in(setting *t, const path &p, u8 *own)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Random operations with random faults.  Every one has a place of its own that is
- * looked at afterwards: it landed whole, or its failure was told and the place is
+ * looked at afterwards: it landed whole, or its failure was reported and the place is
  * as it was.  Per stream, what did not land is counted against what was told.
- * Now and then the device is closed, or lost with work under way, or stands still, is
+ * Now and then the device is closed, or lost with work in flight, or hangs, is
  * lost, and goes on when another opening of it is at work.
  * 3000 operations; a million by USDMA_TEST_SCALE=334, or by the clock (USDMA_TEST_SECONDS).
  */
@@ -27,16 +27,29 @@ using usdma::test::soon;
 static constexpr u64 slot = 16 * KiB, slots = 48, area = slot * slots;
 static constexpr unsigned n_streams = 6;
 static constexpr u8 mark = 0xee;
-static constexpr const char *rules = "fail~8000+fail~2000/transfer+drop-irq~20000+drop-record~20000+slow~2000/200+hang~20";
+static constexpr const char
+	*rules = "fail~8000+fail~2000/transfer+drop-irq~20000+drop-record~20000+slow~2000/200+hang~20";
 
-enum class kind : u8 { to_device, to_host, on_device, to_peer, fill, reduce, indirect, batch, pageable_in, pageable_out, count };
-static const char *const kind_names[] = {"to device", "to host", "on device", "to peer",     "fill",
-					 "reduce",    "indirect", "batch",    "pageable in", "pageable out"};
+enum class kind : u8 {
+	to_device,
+	to_host,
+	on_device,
+	to_peer,
+	fill,
+	reduce,
+	indirect,
+	batch,
+	pageable_in,
+	pageable_out,
+	count
+};
+static const char *const kind_names[] = {"to device", "to host",  "on device", "to peer",     "fill",
+					 "reduce",    "indirect", "batch",     "pageable in", "pageable out"};
 
 struct operation {
 	kind what;
-	u8 *cpu;         /* the destination as the CPU sees it */
-	const u8 *want;  /* what should be there; null: the pattern */
+	u8 *cpu;        /* the destination as the CPU sees it */
+	const u8 *want; /* what should be there; null: the pattern */
 	u64 len, pattern;
 	int ret;
 };
@@ -45,11 +58,11 @@ struct totals {
 	u64 accepted = 0, landed = 0, reported = 0, refused = 0;
 };
 
-struct lane_of_work {
+struct hwq_of_work {
 	stream *s;
-	u64 dev, desc;       /* destinations in device memory, descriptors */
+	u64 dev, desc; /* destinations in device memory, descriptors */
 	u64 peer;
-	u8 *host;            /* … in pinned memory */
+	u8 *host; /* … in pinned memory */
 	std::vector<u8> plain;
 	std::vector<operation> under_way;
 	u64 errors_before;
@@ -58,14 +71,14 @@ struct lane_of_work {
 struct world {
 	device *dev, *peer;
 	std::set<int> engines; /* threads of dev */
-	u8 *in;        /* the source in pinned memory */
-	u64 dev_in;    /* the same bytes in device memory */
+	u8 *in;                /* the source in pinned memory */
+	u64 dev_in;            /* the same bytes in device memory */
 	std::vector<u8> plain_in;
-	lane_of_work work[n_streams];
+	hwq_of_work work[n_streams];
 	totals sum[size_t(kind::count)];
 	u64 rounds = 0;
 	u64 let_go_at = 0; /* held engines of a lost device go on then; 0: none are */
-	u64 losses = 0, stops = 0, closes = 0, told_by_loss = 0;
+	u64 losses = 0, stops = 0, closes = 0, lost_with_device = 0;
 };
 
 static u8 *view(device *dev, u64 addr)
@@ -92,7 +105,7 @@ static void open_all(world *w)
 	w->plain_in.assign(w->in, w->in + area);
 	memcpy(view(w->dev, w->dev_in), w->in, area);
 	for (unsigned i = 0; i < n_streams; i++) {
-		lane_of_work &l = w->work[i];
+		hwq_of_work &l = w->work[i];
 		stream_options opt;
 
 		opt.wait = int(i % 3);
@@ -107,7 +120,7 @@ static void open_all(world *w)
 
 static void close_all(world *w)
 {
-	for (lane_of_work &l : w->work) {
+	for (hwq_of_work &l : w->work) {
 		const int end = stream_destroy(l.s);
 
 		assert_true(!end || w->dev->lost());
@@ -123,7 +136,7 @@ static void close_all(world *w)
 
 /* ---- submission: operation i of a round goes to place i --------------------------------------------- */
 
-static int submit_indirect(world *w, lane_of_work &l, u64 i, u64 from, u64 len)
+static int submit_indirect(world *w, hwq_of_work &l, u64 i, u64 from, u64 len)
 {
 	const u64 src = w->dev_in + from, dst = l.dev + i * slot;
 	u32 block[8] = {0, 0, 0, u32(len)};
@@ -134,7 +147,7 @@ static int submit_indirect(world *w, lane_of_work &l, u64 i, u64 from, u64 len)
 	return copy_indirect_async(l.s, ptr(l.desc + i * 64));
 }
 
-static int call(world *w, lane_of_work &l, operation &op, u64 i, u64 from)
+static int call(world *w, hwq_of_work &l, operation &op, u64 i, u64 from)
 {
 	const u64 dst = l.dev + i * slot;
 
@@ -162,7 +175,7 @@ static int call(world *w, lane_of_work &l, operation &op, u64 i, u64 from)
 	}
 }
 
-static u8 *destination(world *w, lane_of_work &l, kind k, u64 i)
+static u8 *destination(world *w, hwq_of_work &l, kind k, u64 i)
 {
 	switch (k) {
 	case kind::to_host:
@@ -177,7 +190,7 @@ static u8 *destination(world *w, lane_of_work &l, kind k, u64 i)
 }
 
 /* Some that follow one another as one call: each is an operation. */
-static u64 submit_batch(world *w, lane_of_work &l, u64 i, std::mt19937_64 &gen)
+static u64 submit_batch(world *w, hwq_of_work &l, u64 i, std::mt19937_64 &gen)
 {
 	const u64 n = 1 + gen() % std::min<u64>(slots - i, 8);
 	copy_item items[slots];
@@ -197,7 +210,7 @@ static u64 submit_batch(world *w, lane_of_work &l, u64 i, std::mt19937_64 &gen)
 	return n;
 }
 
-static u64 submit_one(world *w, lane_of_work &l, u64 i, std::mt19937_64 &gen)
+static u64 submit_one(world *w, hwq_of_work &l, u64 i, std::mt19937_64 &gen)
 {
 	const kind k = kind(gen() % u64(kind::count));
 	const bool pageable = k == kind::pageable_in || k == kind::pageable_out;
@@ -219,7 +232,7 @@ static u64 submit_one(world *w, lane_of_work &l, u64 i, std::mt19937_64 &gen)
 	return 1;
 }
 
-static u64 submit_round(world *w, lane_of_work &l, std::mt19937_64 &gen)
+static u64 submit_round(world *w, hwq_of_work &l, std::mt19937_64 &gen)
 {
 	const u64 most = 1 + gen() % slots;
 	u64 n = 0;
@@ -292,7 +305,7 @@ static void judge(world *w, const operation &op, u64 *missing)
 	}
 }
 
-static void finish_round(world *w, lane_of_work &l)
+static void finish_round(world *w, hwq_of_work &l)
 {
 	bool told = stream_sync(l.s, soon()) != 0;
 	u64 missing = 0;
@@ -326,11 +339,11 @@ static void judge_lost(world *w, const operation &op, bool told)
 	t.accepted++;
 	t.landed += whole;
 	t.reported += !whole;
-	w->told_by_loss += !whole;
+	w->lost_with_device += !whole;
 	assert_true(whole || (told && !returns_late(op.what)));
 }
 
-static void finish_lost(world *w, lane_of_work &l)
+static void finish_lost(world *w, hwq_of_work &l)
 {
 	const int end = stream_sync(l.s, soon());
 	bool told = end != 0;
@@ -357,37 +370,37 @@ static void lose(world *w, u64 n, std::mt19937_64 &gen)
 	}
 	const deadline end = soon();
 	for (unsigned i = 0; !w->dev->lost() && !end.passed(); i++) {
-		const lane_of_work &l = w->work[i % n_streams]; /* one may stand still */
+		const hwq_of_work &l = w->work[i % n_streams]; /* one may hang */
 
 		copy_async(l.s, ptr(l.desc), w->in, 64); /* a descriptor more; nobody looks there */
-		if (!host_alloc(MiB, -1, &asked)) /* a mapping of its own: a question */
+		if (!host_alloc(MiB, -1, &asked))        /* a mapping of its own: a question */
 			ok(host_free(asked));
 	}
 	assert_true(w->dev->lost());
 	w->losses++;
-	for (lane_of_work &l : w->work)
+	for (hwq_of_work &l : w->work)
 		finish_lost(w, l);
 }
 
 static void go_on(world *w)
 {
 	w->let_go_at = 0;
-	test::let_go();
+	test::release_now();
 }
 
-/* Closed, with work under way or lost, and opened again. */
+/* Closed, with work in flight or lost, and opened again. */
 static u64 come_and_go(world *w, u64 n, std::mt19937_64 &gen)
 {
 	u64 more = 0;
 
-	for (lane_of_work &l : w->work)
+	for (hwq_of_work &l : w->work)
 		if (l.under_way.empty())
 			more += submit_round(w, l, gen);
 	if (!w->losses || gen() % 4) {
 		lose(w, n, gen);
 	} else {
 		w->closes++;
-		for (lane_of_work &l : w->work)
+		for (hwq_of_work &l : w->work)
 			finish_round(w, l);
 	}
 	close_all(w);
@@ -401,9 +414,11 @@ static u64 come_and_go(world *w, u64 n, std::mt19937_64 &gen)
 static void print_totals(const world &w)
 {
 	for (size_t k = 0; k < size_t(kind::count); k++)
-		fprintf(stderr, "# %-13s accepted %8llu landed %8llu reported %6llu; failed in the call %6llu\n", kind_names[k],
-			static_cast<unsigned long long>(w.sum[k].accepted), static_cast<unsigned long long>(w.sum[k].landed),
-			static_cast<unsigned long long>(w.sum[k].reported), static_cast<unsigned long long>(w.sum[k].refused));
+		fprintf(stderr, "# %-13s accepted %8llu landed %8llu reported %6llu; failed in the call %6llu\n",
+			kind_names[k], static_cast<unsigned long long>(w.sum[k].accepted),
+			static_cast<unsigned long long>(w.sum[k].landed),
+			static_cast<unsigned long long>(w.sum[k].reported),
+			static_cast<unsigned long long>(w.sum[k].refused));
 }
 
 static totals add_up(const world &w)
@@ -419,12 +434,12 @@ static totals add_up(const world &w)
 	return all;
 }
 
-/* Enough of them?  By the clock it is asked with nothing under way. */
+/* Enough of them?  By the clock it is asked with nothing in flight. */
 static bool enough(world *w, test::soak *by_clock, u64 n)
 {
 	if (!test::soak::wanted())
 		return n >= 3000 * u64(test::scale());
-	for (lane_of_work &l : w->work)
+	for (hwq_of_work &l : w->work)
 		if (!l.under_way.empty())
 			return false;
 	return by_clock->over(n);
@@ -442,7 +457,7 @@ static void random_operations(void **)
 	ok(w.dev->eng->transport().inject(rules));
 	test::soak by_clock("random-faults");
 	while (!enough(&w, &by_clock, n)) {
-		lane_of_work &l = w.work[gen() % n_streams];
+		hwq_of_work &l = w.work[gen() % n_streams];
 		const u64 told = n / line;
 
 		if (w.let_go_at && n > w.let_go_at)
@@ -458,19 +473,23 @@ static void random_operations(void **)
 	}
 	if (w.let_go_at)
 		go_on(&w);
-	for (lane_of_work &l : w.work)
+	for (hwq_of_work &l : w.work)
 		if (!l.under_way.empty())
 			finish_round(&w, l);
 	ok(w.dev->eng->transport().injected(&struck));
 	const totals all = add_up(w);
 	print_totals(w);
-	fprintf(stderr, "# %llu operations in %llu rounds: accepted %llu = landed %llu + reported %llu; %llu failed in the call\n",
+	fprintf(stderr,
+		"# %llu operations in %llu rounds: accepted %llu = landed %llu + reported %llu; %llu failed in the "
+		"call\n",
 		static_cast<unsigned long long>(n), static_cast<unsigned long long>(w.rounds),
 		static_cast<unsigned long long>(all.accepted), static_cast<unsigned long long>(all.landed),
 		static_cast<unsigned long long>(all.reported), static_cast<unsigned long long>(all.refused));
-	fprintf(stderr, "# the device was lost %llu times, %llu of them standing still, and closed %llu times; %llu reported by its loss\n",
+	fprintf(stderr,
+		"# the device was lost %llu times, %llu of them standing still, and closed %llu times; %llu reported "
+		"by its loss\n",
 		static_cast<unsigned long long>(w.losses), static_cast<unsigned long long>(w.stops),
-		static_cast<unsigned long long>(w.closes), static_cast<unsigned long long>(w.told_by_loss));
+		static_cast<unsigned long long>(w.closes), static_cast<unsigned long long>(w.lost_with_device));
 	fprintf(stderr, "# since it was opened last:\n%s", struck.c_str());
 	assert_int_equal(all.accepted + all.refused, n);
 	assert_int_equal(all.accepted, all.landed + all.reported);

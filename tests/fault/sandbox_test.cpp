@@ -135,7 +135,7 @@ struct client {
 		d.tag = u32(seq - 16);
 		memcpy(slot, &d, sizeof(d));
 		store_release(&slot->tag, u32(seq));
-		put64(chan_door(0) + door_tail, seq);
+		put64(chan_doorbell(0) + doorbell_tail, seq);
 		while (load_acquire(&status->record.completed) < seq) {
 			assert_false(until.passed());
 			if (load_acquire(&status->record.state) != dma::state_halted)
@@ -167,7 +167,10 @@ struct client {
 using dma::fault_reason;
 using dma::space;
 
-/* After its start it can get no privilege; and, filtered, a call that is not on the list is refused (seccomp(2): mode 2). */
+/*
+ * After its start it can get no privilege; and, filtered, a call that is not on the list is refused
+ * (seccomp(2): mode 2).
+ */
 static void test_given_up(void **)
 {
 	const bool filters = atoi(getenv("USDMA_SIM_FILTERS"));
@@ -182,12 +185,15 @@ static void test_given_up(void **)
 		c.map();
 		c.enable();
 		memset(c.mem.data() + client::data, 0x3c, 64);
-		assert_true(c.copy(space::host, client::iova + client::data, space::host, client::iova + client::data + 64, 64) == fault_reason::none);
+		assert_true(c.copy(space::host, client::iova + client::data, space::host,
+				   client::iova + client::data + 64, 64) == fault_reason::none);
 		assert_int_equal(c.mem.data()[client::data + 127], 0x3c);
 		/* It is a process of its own, with its threads, behind a list of its own. */
 		assert_true(s.client_status("Threads") > 1);
 		assert_int_equal(s.client_status("NoNewPrivs"), 1);
-		assert_int_equal(s.client_status("Seccomp_filters"), filters ? 2 : s.client_status("Seccomp_filters") < 0 ? -1 : 0);
+		assert_int_equal(s.client_status("Seccomp_filters"), filters                                ? 2 :
+								     s.client_status("Seccomp_filters") < 0 ? -1 :
+													      0);
 		assert_int_equal(s.status("Threads"), 1);
 	}
 	client next(s);
@@ -209,8 +215,10 @@ static void test_confined(void **)
 		{"a program", [] { execl("/bin/true", "true", nullptr); }},
 		{"a process", [] { (void)!fork(); }},
 		{"a socket", [] { (void)!socket(AF_UNIX, SOCK_STREAM, 0); }},
-		{"memory to execute", [] { (void)!mmap(nullptr, page, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }},
-		{"its own memory to execute", [] {
+		{"memory to execute",
+		 [] { (void)!mmap(nullptr, page, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }},
+		{"its own memory to execute",
+		 [] {
 			 void *at = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 			 (void)!mprotect(at, page, PROT_READ | PROT_EXEC);
@@ -329,7 +337,8 @@ static void test_nothing_without_map(void **)
 	assert_int_equal(c.get32(chan_ctrl(0) + chan_state), chan_state_running);
 	const u64 end = client::iova + client::size, inside = client::iova + client::data;
 	memset(c.mem.data() + client::data, 0x11, 8 * page);
-	const u64 outside[] = {0, page, client::iova - 64, end, end - 32, u64(1) << 40, ~u64(0) - 63, 0x7fff00000000, 0x400000};
+	const u64 outside[] = {
+		0, page, client::iova - 64, end, end - 32, u64(1) << 40, ~u64(0) - 63, 0x7fff00000000, 0x400000};
 	for (u64 a : outside) {
 		assert_true(c.copy(space::host, a, space::host, inside, 64) == fault_reason::src_unmapped);
 		assert_true(c.copy(space::host, inside, space::host, a, 64) == fault_reason::dst_unmapped);
@@ -384,22 +393,27 @@ static void test_neighbours(void **)
 		bad.run(d);
 		u8 *at = good.mem.data() + client::data;
 		fill_random(at, page, gen);
-		assert_true(good.copy(space::host, client::iova + client::data, space::host, client::iova + client::data + page,
-				      page) == fault_reason::none);
+		assert_true(good.copy(space::host, client::iova + client::data, space::host,
+				      client::iova + client::data + page, page) == fault_reason::none);
 		assert_memory_equal(at, at + page, page);
 	}
 	/* The one dies; the other does not notice. */
 	bad_sim.end(SIGKILL);
-	assert_true(good.copy(space::host, client::iova + client::data, space::host, client::iova + client::data + page, 64) ==
-		    fault_reason::none);
+	assert_true(good.copy(space::host, client::iova + client::data, space::host, client::iova + client::data + page,
+			      64) == fault_reason::none);
 }
 
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_given_up), cmocka_unit_test(test_confined), cmocka_unit_test(test_no_file_by_name),
-		cmocka_unit_test(test_next_after_a_crash), cmocka_unit_test(test_stopped_process), cmocka_unit_test(test_killed_leaves_the_path),
-		cmocka_unit_test(test_nothing_without_map), cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_confined),
+		cmocka_unit_test(test_no_file_by_name),
+		cmocka_unit_test(test_next_after_a_crash),
+		cmocka_unit_test(test_stopped_process),
+		cmocka_unit_test(test_killed_leaves_the_path),
+		cmocka_unit_test(test_nothing_without_map),
+		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_neighbours),
 	};
 

@@ -100,14 +100,18 @@ static void streams(void **)
 		ok(stream_destroy(one));
 }
 
-/* A region a page; random ones of them, first and last included, take part in copies, before and after half of them went. */
+/*
+ * A region a page; random ones of them, first and last included, take part in copies, before and after half of
+ * them went.
+ */
 static void regions(void **)
 {
 	const u64 n = many(100000), probes = many(4000);
 	auto gen = test::rng(2);
 	open_device d;
 	on_device mem(d.dev, page);
-	auto *area = static_cast<u8 *>(mmap(nullptr, n * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+	auto *area = static_cast<u8 *>(
+		mmap(nullptr, n * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
 	stream *s;
 
 	assert_true(area != MAP_FAILED);
@@ -147,7 +151,7 @@ static void regions(void **)
 
 /* Memory of one class, and what must be in it. */
 struct place_of {
-	u8 *host = nullptr;  /* where the CPU reads it; nullptr: device memory */
+	u8 *host = nullptr; /* where the CPU reads it; nullptr: device memory */
 	u64 at = 0;
 	std::vector<u8> want;
 };
@@ -155,7 +159,8 @@ struct place_of {
 static constexpr u64 block = 256 * KiB;
 
 struct load {
-	explicit load(device *dv) : dev(dv), pin(block), mem(dv, block), mem2(dv, block), plain(block), own(block + page)
+	explicit load(device *dv)
+		: dev(dv), pin(block), mem(dv, block), mem2(dv, block), plain(block), own(block + page)
 	{
 		own_at = reinterpret_cast<u8 *>(align_up(reinterpret_cast<u64>(own.data()), page));
 		ok(host_register(own_at, block, 0));
@@ -288,7 +293,9 @@ static void was_near_the_wrap(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(was_near_the_wrap), cmocka_unit_test(mixed_load), cmocka_unit_test(streams),
+		cmocka_unit_test(was_near_the_wrap),
+		cmocka_unit_test(mixed_load),
+		cmocka_unit_test(streams),
 		cmocka_unit_test(regions),
 	};
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A device that stands still until the library counts it as lost, and then goes on
+ * A device that hangs until the library counts it as lost, and then goes on
  * with what it was told: as a process (SIGSTOP, SIGCONT), and embedded (a signal
  * holds its engines' threads).  Two other devices, one of each kind, are at work all
  * the while with memory of the same kinds: not one byte of theirs may change.
@@ -136,7 +136,7 @@ public:
 	u8 *data() const { return p_; }
 
 private:
-	/* It was mapped into the one that stands still: then it is kept, and so is the memory. */
+	/* It was mapped into the one that hangs: then it is kept, and so is the memory. */
 	bool give_back()
 	{
 		const int err = usdma_host_unregister(p_);
@@ -202,10 +202,14 @@ struct others {
 		usdma_stream *s;
 		void *mem;
 
-		if (!must(usdma_open_index(slot, &dev), "open") || !must(usdma_stream_create(dev, nullptr, &s), "stream_create") ||
+		if (!must(usdma_open_index(slot, &dev), "open") ||
+		    !must(usdma_stream_create(dev, nullptr, &s), "stream_create") ||
 		    !must(usdma_device_alloc(dev, most, &mem), "device_alloc"))
 			return;
-		/* A process reaches registered memory by messages: one thread's, for both directions at once are another matter. */
+		/*
+		 * A process reaches registered memory by messages: one thread's, for both directions at once
+		 * are another matter.
+		 */
 		static constexpr kind kinds[] = {kind::pinned, kind::pageable, kind::pageable, kind::registered};
 		const size_t most_kinds = std::size(kinds) - (slot == other_process && n);
 		while (!stop && !wrong) {
@@ -239,7 +243,7 @@ static void others_work(u64 n)
 		std::this_thread::yield();
 }
 
-/* ---- who stands still -------------------------------------------------------------------------------- */
+/* ---- who hangs -------------------------------------------------------------------------------- */
 
 struct victim {
 	usdma_device *dev = nullptr;
@@ -250,7 +254,7 @@ struct victim {
 	virtual void go_on() = 0;
 };
 
-/* What the process that stands still has open: its end of the connection to us, if we may have it. */
+/* What the process that hangs has open: its end of the connection to us, if we may have it. */
 static int connection_of(pid_t pid)
 {
 	const int process = int(syscall(SYS_pidfd_open, pid, 0));
@@ -295,7 +299,7 @@ struct process_victim final : victim {
 
 /* Its engines, by a signal. */
 struct embedded_victim final : victim {
-	std::set<int> units;
+	std::set<int> engines;
 	bool cut;
 
 	explicit embedded_victim(bool cut_link) : cut(cut_link) {}
@@ -304,19 +308,19 @@ struct embedded_victim final : victim {
 		const std::set<int> before = engine_threads();
 
 		WORKS(usdma_open_index(3, &dev));
-		units = engine_threads();
+		engines = engine_threads();
 		for (int tid : before)
-			units.erase(tid);
-		assert_int_equal(units.size(), 2);
+			engines.erase(tid);
+		assert_int_equal(engines.size(), 2);
 	}
 	/* Before the engines stand: one of them may hold what this wants. */
 	void stop() override
 	{
 		if (cut)
 			WORKS(usdma_device_inject(dev, "reply@1/garbage"));
-		hold(units);
+		hold(engines);
 	}
-	void go_on() override { let_go(); }
+	void go_on() override { release_now(); }
 };
 
 static uint32_t flags_of(usdma_device *dev)
@@ -336,7 +340,7 @@ struct load {
 	u8 *mem; /* in the device: the beginning of the pool */
 	usdma_stream *s = nullptr;
 	std::vector<u8 *> pinned;
-	u8 *own = nullptr;  /* registered */
+	u8 *own = nullptr; /* registered */
 	bool registered = false;
 	std::thread thread;
 
@@ -355,7 +359,7 @@ struct load {
 		same(plain.data(), &pool[p.from], p.len, "a copy out of the device that is to be lost");
 		return worked(usdma_copy(s, mem + p.from, &pool[p.from], p.len), "pageable copy in");
 	}
-	/* Much at a time: it is in the ring when the device stands still. */
+	/* Much at a time: it is in the ring when the device hangs. */
 	bool many(u8 *const *to, size_t n)
 	{
 		for (unsigned again = 0; again < 4; again++)
@@ -406,7 +410,10 @@ struct load {
 		std::mt19937_64 gen(seed);
 
 		for (bool on = true; on;)
-			on = way == 0 ? pageable(gen) : way == 1 ? in_pinned(gen) : way == 2 ? in_batch(gen) : in_own(gen);
+			on = way == 0 ? pageable(gen) :
+			     way == 1 ? in_pinned(gen) :
+			     way == 2 ? in_batch(gen) :
+					in_own(gen);
 	}
 	void free_pinned()
 	{
@@ -441,7 +448,7 @@ struct load {
 static void until_lost(usdma_device *dev, usdma_stream *s, bool by_hang)
 {
 	if (by_hang) {
-		worked(usdma_stream_sync(s, -1), "stream_sync of what stands still");
+		worked(usdma_stream_sync(s, -1), "stream_sync of what hangs");
 		return;
 	}
 	for (void *p; !(flags_of(dev) & USDMA_DEVICE_LOST);) {
@@ -480,7 +487,9 @@ static void pause_some(std::mt19937_64 &gen, unsigned most_us)
 static void until_quiet(usdma_device *dev)
 {
 	const u64 until = u64(time(nullptr)) + u64(long_ms) / 1000;
-	const auto over = [&] { return dev ? !(flags_of(dev) & USDMA_DEVICE_MAY_WRITE) : !usdma::core::retired_get().devices; };
+	const auto over = [&] {
+		return dev ? !(flags_of(dev) & USDMA_DEVICE_MAY_WRITE) : !usdma::core::retired_get().devices;
+	};
 
 	while (!over()) {
 		std::this_thread::yield();
@@ -507,7 +516,7 @@ static void leave(std::vector<load> &loads, u8 *mem, usdma_device *dev)
 	must(usdma_close(dev), "close of a lost device");
 }
 
-/* One device that is lost while it stands still, and its memory in others' hands when it goes on. */
+/* One device that is lost while it hangs, and its memory in others' hands when it goes on. */
 static void one_round(victim &v, std::mt19937_64 &gen)
 {
 	const bool by_hang = gen() % 16 == 0, free_first = gen() % 2, close_first = gen() % 4;
@@ -529,7 +538,7 @@ static void one_round(victim &v, std::mt19937_64 &gen)
 	for (load &l : loads)
 		l.thread.join();
 	if (!(flags_of(v.dev) & USDMA_DEVICE_MAY_WRITE))
-		complain("a device that stands still is said to be quiet\n");
+		complain("a device that hangs is said to be quiet\n");
 	for (load &l : loads)
 		if (free_first)
 			l.free_pinned();
@@ -564,7 +573,7 @@ static void one_round(victim &v, std::mt19937_64 &gen)
 	}
 }
 
-/* What others had registered beside the device that stood still. */
+/* What others had registered beside the device that hung. */
 static void kept_comes_back()
 {
 	std::lock_guard guard(memory::kept_lock);
@@ -580,10 +589,11 @@ static void kept_comes_back()
 
 static void report(const char *which, unsigned n)
 {
-	fprintf(stderr, "# %s: %u stops, %llu losses; %llu rounds of the other devices, %llu MiB compared; "
-			"%llu registrations kept for a while, at most %llu KiB kept of a closed device\n",
-		which, n, losses.exchange(0), other_rounds.exchange(0), compared.exchange(0) / MiB, kept_registrations.exchange(0),
-		most_kept.exchange(0) / KiB);
+	fprintf(stderr,
+		"# %s: %u stops, %llu losses; %llu rounds of the other devices, %llu MiB compared; "
+		"%llu registrations kept for a while, at most %llu KiB kept of a closed device\n",
+		which, n, losses.exchange(0), other_rounds.exchange(0), compared.exchange(0) / MiB,
+		kept_registrations.exchange(0), most_kept.exchange(0) / KiB);
 }
 
 template <class F> static void many_rounds(const char *which, u64 stream, F make)
@@ -625,7 +635,8 @@ static void one_never_goes_on(void **)
 	process_victim v(true);
 	void *p;
 
-	usdma_log_set_callback([](int, const char *text, void *) { told += strstr(text, "may still write:") != nullptr; }, nullptr);
+	usdma_log_set_callback(
+		[](int, const char *text, void *) { told += strstr(text, "may still write:") != nullptr; }, nullptr);
 	usdma_log_set_level(USDMA_LOG_WARN);
 	{
 		v.open();
@@ -652,7 +663,8 @@ static void one_never_goes_on(void **)
 	assert_int_equal(told, 1);
 	end_sim(victim_sim);
 	device other(other_embedded); /* its opening looks for those that ended */
-	for (time_t until = time(nullptr) + long_ms / 1000; usdma::core::retired_get().devices && time(nullptr) < until;)
+	for (time_t until = time(nullptr) + long_ms / 1000;
+	     usdma::core::retired_get().devices && time(nullptr) < until;)
 		device again(other_embedded), look(other_process);
 	assert_int_equal(usdma::core::retired_get().devices, 0);
 	assert_int_equal(usdma::core::retired_get().bytes, 0);
@@ -663,7 +675,8 @@ static void one_never_goes_on(void **)
 
 static pid_t serve(const char *name)
 {
-	const pid_t pid = start_sim(getenv("USDMA_SIM"), folder + "/" + name, {"--engines", "2", "--channels", "16", "--mem", "64M"});
+	const pid_t pid = start_sim(getenv("USDMA_SIM"), folder + "/" + name,
+				    {"--engines", "2", "--channels", "16", "--mem", "64M"});
 
 	assert_true(pid > 0);
 	return pid;
@@ -678,8 +691,11 @@ static int set_up(void **)
 	folder = name;
 	victim_sim = serve("victim");
 	other_sim = serve("other");
-	setenv("USDMA_DEVICES", ("vfio-user:" + folder + "/victim,vfio-user:" + folder +
-				 "/other,sim:mem=64M:engines=1:channels=8,sim:mem=64M:engines=2:channels=16:faults=").c_str(), 1);
+	setenv("USDMA_DEVICES",
+	       ("vfio-user:" + folder + "/victim,vfio-user:" + folder +
+		"/other,sim:mem=64M:engines=1:channels=8,sim:mem=64M:engines=2:channels=16:faults=")
+		       .c_str(),
+	       1);
 	pool.resize(pool_size);
 	fill_random(pool.data(), pool.size(), gen);
 	return 0;

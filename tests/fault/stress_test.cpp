@@ -39,7 +39,8 @@ static constexpr u64 served_ms = 20000, ended_ms = 20000;
 
 static u64 seconds = 4;
 static u64 worst_served, worst_ended;
-static u64 *ended, *messages; /* of all clients together: descriptors that have ended as the records say, and turns of talk */
+static u64 *ended,
+	*messages; /* of all clients together: descriptors that have ended as the records say, and turns of talk */
 
 /* ---- the hostile client, a process of its own: it is hit by what it does to its files ------------------- */
 
@@ -110,15 +111,15 @@ void attacker::map_some()
 	if (pick(3) == 0)
 		client.unmap(iova + at * page, n * page, 0);
 	else
-		client.map(iova + at * page, n * page, pick(16) ? file[pick(files)].get() : -1, pick(file_size / page) * page,
-			   pick(8) ? 3 : u32(1 + pick(3)));
+		client.map(iova + at * page, n * page, pick(16) ? file[pick(files)].get() : -1,
+			   pick(file_size / page) * page, pick(8) ? 3 : u32(1 + pick(3)));
 }
 
 void attacker::interrupts()
 {
 	const u32 n = u32(1 + pick(4));
-	const proto::irq_set_head h = {sizeof(h), proto::irq_set_data_eventfd | proto::irq_set_action_trigger, vfio::irq_msix,
-				       u32(pick(4)), n};
+	const proto::irq_set_head h = {sizeof(h), proto::irq_set_data_eventfd | proto::irq_set_action_trigger,
+				       vfio::irq_msix, u32(pick(4)), n};
 	std::vector<int> fds;
 
 	for (u32 i = 0; i < n; i++)
@@ -166,7 +167,7 @@ bool attacker::talk()
 			map_some();
 		return true;
 	default:
-		return client.put(chan_door(ch) + door_tail, u64(posted[ch])) >= 0;
+		return client.put(chan_doorbell(ch) + doorbell_tail, u64(posted[ch])) >= 0;
 	}
 }
 
@@ -393,9 +394,12 @@ static void one_after_the_other(void **)
 		}
 	} while (!until.passed());
 	assert_true(*ended > 0);
-	fprintf(stderr, "# %llu hostile clients, %llu messages, %llu descriptors; the next was served after at most %llu ms, SIGTERM heeded after at most %llu ms\n",
-		static_cast<unsigned long long>(clients), static_cast<unsigned long long>(*messages), static_cast<unsigned long long>(*ended),
-		static_cast<unsigned long long>(worst_served), static_cast<unsigned long long>(worst_ended));
+	fprintf(stderr,
+		"# %llu hostile clients, %llu messages, %llu descriptors; the next was served after at most %llu ms, "
+		"SIGTERM heeded after at most %llu ms\n",
+		static_cast<unsigned long long>(clients), static_cast<unsigned long long>(*messages),
+		static_cast<unsigned long long>(*ended), static_cast<unsigned long long>(worst_served),
+		static_cast<unsigned long long>(worst_ended));
 }
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Faults of copies that are spread over a device's units (setting "stripe"): each
+ * Faults of copies that are spread over a device's engines (setting "stripe"): each
  * descriptor that belongs to one fails, hangs, dawdles or vanishes in its turn.  The
  * copy is one: whole, or reported once, and what the failure mode says of the rest of
  * the stream holds for it.
@@ -144,7 +144,7 @@ static void each_fails(void **)
 		t.s = nullptr;
 		goes_on(&t);
 	}
-	/* The first descriptor is a part; of the others it depends on how the units come along. */
+	/* The first descriptor is a part; of the others it depends on how the engines come along. */
 	assert_in_range(failed, 4 * 1, 4 * alone);
 	tear_down(&t);
 }
@@ -309,7 +309,7 @@ static void not_in_time(void **)
 
 	set_up(&t);
 	new_stream(&t, -1, fail_mode::go_on);
-	inject(&t, "slow@", 1, "/200000"); /* a part, whatever unit it runs on */
+	inject(&t, "slow@", 1, "/200000"); /* a part, whatever engine it runs on */
 	ok(copy_async(t.s, ptr(t.d), t.in, size));
 	assert_int_equal(stream_sync(t.s, deadline::in_ms(20)), -ETIMEDOUT);
 	ok(stream_sync(t.s, soon()));
@@ -318,7 +318,7 @@ static void not_in_time(void **)
 	tear_down(&t);
 }
 
-/* ---- units that stand still, a device that leaves ----------------------------------------------------------- */
+/* ---- engines that hang, a device that leaves ----------------------------------------------------------- */
 
 static void each_hangs(void **)
 {
@@ -354,7 +354,7 @@ static void each_hangs_for_longer(void **)
 		ok(copy_async(t.s, ptr(t.d), t.in, size));
 		ok(copy_async(t.s, ptr(t.d), t.in, size));
 		assert_int_equal(stream_sync(t.s, soon()), -EIO);
-		/* Again, until it has been cured. */
+		/* Again, until it has been recovered. */
 		for (int i = 0; i < 4 && copy_sync(t.dev, ptr(t.d), t.in, size, soon()); i++)
 			;
 		ok(stream_destroy(t.s));

@@ -27,7 +27,8 @@ static std::string folder, ctl;
 
 static void serve()
 {
-	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev", {"--control", ctl.c_str(), "--engines", "1", "--channels", "4", "--mem", "16M"});
+	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev",
+			{"--control", ctl.c_str(), "--engines", "1", "--channels", "4", "--mem", "16M"});
 	assert_true(sim > 0);
 }
 
@@ -40,7 +41,10 @@ static int set_up(void **)
 	ctl = folder + "/ctl";
 	serve();
 	setenv("USDMA_DEVICES",
-	       ("sim:mem=16M:engines=1:channels=4:faults=,vfio-user:" + folder + "/dev,sim:mem=16M:engines=1:channels=4").c_str(), 1);
+	       ("sim:mem=16M:engines=1:channels=4:faults=,vfio-user:" + folder +
+		"/dev,sim:mem=16M:engines=1:channels=4")
+		       .c_str(),
+	       1);
 	return 0;
 }
 
@@ -83,12 +87,13 @@ static void words(void **)
 	assert_int_equal(stat(ctl.c_str(), &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
 	assert_true(has(say(fd, "state\n"), "\"ok\": true"));
-	assert_true(has(say(fd, "faults fail@3/transfer+drop-irq%2\r\n"), "{\"rule\": \"fail@3/transfer\", \"seen\": 0, \"struck\": 0}"));
+	assert_true(has(say(fd, "faults fail@3/transfer+drop-irq%2\r\n"),
+			"{\"rule\": \"fail@3/transfer\", \"seen\": 0, \"struck\": 0}"));
 	assert_true(has(say(fd, "faults die\n"), "\"ok\": false"));
 	assert_true(has(say(fd, "faults\n"), "drop-irq%2")); /* what was wrong changed nothing */
 	assert_true(has(say(fd, "clear\n"), "\"faults\": []"));
-	for (const char *wrong : {"\n", "nonsense\n", "state now\n", "vanish 0\n", "vanish 12x\n", "vanish 99999999999999999999\n",
-				  "faults a b\n", "\"\\\x01\xff\n", "{}\n"})
+	for (const char *wrong : {"\n", "nonsense\n", "state now\n", "vanish 0\n", "vanish 12x\n",
+				  "vanish 99999999999999999999\n", "faults a b\n", "\"\\\x01\xff\n", "{}\n"})
 		assert_true(has(say(fd, wrong), "\"ok\": false, \"error\": \""));
 	/* Commands may come in pieces, and several at once. */
 	assert_int_equal(send(fd, "sta", 3, 0), 3);
@@ -106,7 +111,10 @@ static void too_much(void **)
 	assert_true(has(say(fd, std::string(5000, 'x')), "at most 4096 bytes"));
 	assert_string_equal(read_line(fd).c_str(), "");
 	close(fd);
-	/* Who is one too many hears the end; those who are there are served, and there is room again once they leave. */
+	/*
+	 * Who is one too many hears the end; those who are there are served, and there is room again once they
+	 * leave.
+	 */
 	for (int i = 0; i < 12; i++)
 		many.push_back(dial(ctl));
 	int served = 0;
@@ -258,7 +266,8 @@ static void away_for_a_while(void **)
 	while (!lost(dev)) /* the connection's end is noticed by another thread */
 		sched_yield();
 	GONE(usdma_stream_create(dev, nullptr, &late));
-	usdma_copy(s, host.data(), host.data(), size); /* may be taken, and even done while the server leaves; else the wait tells */
+	usdma_copy(s, host.data(), host.data(),
+		   size); /* may be taken, and even done while the server leaves; else the wait tells */
 	const int end = usdma_stream_sync(s, long_ms);
 	assert_true(end == 0 || end == -ENODEV);
 	usdma_stream_destroy(s);
@@ -300,7 +309,7 @@ static void killed_and_started_again(void **)
 	there_and_back(again, host);
 }
 
-static void who_can_be_told(void **)
+static void who_can_be_notified(void **)
 {
 	device e(embedded), p(process), without(2);
 
@@ -324,9 +333,13 @@ static void who_can_be_told(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(words),	      cmocka_unit_test(too_much),
-		cmocka_unit_test(who_can_be_told),    cmocka_unit_test(embedded_comes_back), cmocka_unit_test(process_comes_back),
-		cmocka_unit_test(away_for_a_while),   cmocka_unit_test(killed_and_started_again),
+		cmocka_unit_test(words),
+		cmocka_unit_test(too_much),
+		cmocka_unit_test(who_can_be_notified),
+		cmocka_unit_test(embedded_comes_back),
+		cmocka_unit_test(process_comes_back),
+		cmocka_unit_test(away_for_a_while),
+		cmocka_unit_test(killed_and_started_again),
 	};
 
 	if (!getenv("USDMA_SIM")) {

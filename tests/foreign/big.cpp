@@ -80,7 +80,7 @@ static void all_is_reached(void **)
 	assert_int_equal(misplaced(bytes), 0);
 	start = clock_type::now();
 	WORKS(usdma_host_unregister(p));
-	print_message("# let go in %.1f s\n", seconds_since(start));
+	print_message("# released in %.1f s\n", seconds_since(start));
 	WORKS(usdma_stream_destroy(s));
 	WORKS(usdma_close(dev));
 }

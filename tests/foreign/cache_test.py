@@ -17,7 +17,7 @@ from machines import cache  # noqa: E402
 count = failed = 0
 PATIENCE = 60
 
-# A run of its own: makes the thing NAME, in which it stands still until it is told to go on, and says what it did.
+# A run of its own: makes the thing NAME, in which it hangs until it is told to go on, and says what it did.
 RUN = """
 import os, sys
 sys.dont_write_bytecode = True

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * In a guest behind a vIOMMU: memory is pinned, copied into by the device, let go
+ * In a guest behind a vIOMMU: memory is pinned, copied into by the device, released
  * and given to others, round after round, while other copies run.  Whoever gets
  * the pages next writes a pattern of its own into them and looks whether it stays.
  * A mapping that outlives its memory shows twice: the new owner's pattern changes,
@@ -35,7 +35,7 @@ static bool holds(const std::uint64_t *p, size_t words, std::uint64_t value)
 	return true;
 }
 
-/* Takes pages, which are those that were let go last; fills them, looks twice, gives them back. */
+/* Takes pages, which are those that were released last; fills them, looks twice, gives them back. */
 static void take_pages(taker *t, std::uint64_t value)
 {
 	static constexpr size_t size = 64 * page, words = size / 8;

@@ -18,7 +18,7 @@ static int failed(const char *what)
 	return 1;
 }
 
-/* In pieces, so that it always has something under way. */
+/* In pieces, so that it always has something in flight. */
 static int move(usdma_stream *s, unsigned char *to, const unsigned char *from)
 {
 	static constexpr size_t piece = 256 * 1024;
@@ -44,7 +44,8 @@ int main()
 	for (unsigned long round = 1;; round++) {
 		memset(out, 0, 4096);
 		if (move(s, static_cast<unsigned char *>(mem), static_cast<unsigned char *>(in)) ||
-		    move(s, static_cast<unsigned char *>(out), static_cast<unsigned char *>(mem)) || usdma_stream_sync(s, -1))
+		    move(s, static_cast<unsigned char *>(out), static_cast<unsigned char *>(mem)) ||
+		    usdma_stream_sync(s, -1))
 			return failed("copying");
 		if (memcmp(in, out, size)) {
 			printf("wrong bytes\n");

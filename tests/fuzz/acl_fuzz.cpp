@@ -28,7 +28,8 @@ struct place {
 struct world {
 	world()
 	{
-		setenv("USDMA_DEVICES", "sim:mem=32M:engines=1:channels=4:spin=10,sim:mem=32M:engines=1:channels=4:spin=10", 1);
+		setenv("USDMA_DEVICES",
+		       "sim:mem=32M:engines=1:channels=4:spin=10,sim:mem=32M:engines=1:channels=4:spin=10", 1);
 		setenv("USDMA_LOG", "none", 1);
 		must_hold(!aclInit(nullptr) && !aclrtSetDevice(0));
 		for (char *&p : device)
@@ -84,7 +85,9 @@ struct program {
 		const u8 which = in.get<u8>();
 
 		if (which < 0x60 || streams.empty())
-			return which == 1 ? reinterpret_cast<aclrtStream>(0x1238) : which == 2 ? common().dead_stream : nullptr;
+			return which == 1 ? reinterpret_cast<aclrtStream>(0x1238) :
+			       which == 2 ? common().dead_stream :
+					    nullptr;
 		return streams[which % streams.size()];
 	}
 	aclrtEvent event()
@@ -92,7 +95,9 @@ struct program {
 		const u8 which = in.get<u8>();
 
 		if (which < 0x20 || events.empty())
-			return which == 1 ? reinterpret_cast<aclrtEvent>(0x1238) : which == 2 ? common().dead_event : nullptr;
+			return which == 1 ? reinterpret_cast<aclrtEvent>(0x1238) :
+			       which == 2 ? common().dead_event :
+					    nullptr;
 		return events[which % events.size()];
 	}
 	size_t count(size_t room) { return std::min<size_t>(in.get<u16>(), room); }
@@ -131,8 +136,8 @@ static aclError copy_2d(program &p)
 	if (std::max(pitch, width) * (height + 1) > room)
 		pitch = width = room / (height + 1);
 	const aclrtMemcpyKind k = p.kind();
-	return async ? aclrtMemcpy2dAsync(d.at, pitch, s.at, pitch, width, height, k, p.stream())
-		     : aclrtMemcpy2d(d.at, pitch, s.at, pitch, width, height, k);
+	return async ? aclrtMemcpy2dAsync(d.at, pitch, s.at, pitch, width, height, k, p.stream()) :
+		       aclrtMemcpy2d(d.at, pitch, s.at, pitch, width, height, k);
 }
 
 static aclError batch(program &p)
@@ -179,7 +184,8 @@ static aclError allocate(program &p)
 	void *mem = nullptr;
 	const u8 how = p.in.get<u8>();
 	const size_t sizes[] = {0, 1, p.in.get<u16>(), size_t(1) << 40, ~size_t(0), ~size_t(0) - 31};
-	const aclError err = aclrtMalloc(how & 0x80 ? nullptr : &mem, sizes[how % 6], aclrtMemMallocPolicy(p.in.get<u16>()));
+	const aclError err = aclrtMalloc(how & 0x80 ? nullptr : &mem, sizes[how % 6],
+					 aclrtMemMallocPolicy(p.in.get<u16>()));
 
 	if (!err)
 		p.blocks.push_back(mem);
@@ -287,7 +293,8 @@ static aclError ask(program &p)
 	case 2:
 		return aclrtGetMemInfo(aclrtMemAttr(p.in.get<u8>() % 16), &size, &total);
 	default:
-		return aclrtDeviceCanAccessPeer(how & 0x80 ? nullptr : &can, p.in.get<u8>() % 4 - 1, p.in.get<u8>() % 4 - 1);
+		return aclrtDeviceCanAccessPeer(how & 0x80 ? nullptr : &can, p.in.get<u8>() % 4 - 1,
+						p.in.get<u8>() % 4 - 1);
 	}
 }
 
@@ -299,7 +306,8 @@ static bool right_class(aclError e, aclError (*call)(program &))
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
-	static aclError (*const calls[])(program &) = {copy, copy, copy_2d, batch, set, allocate, release, streams, events, ask};
+	static aclError (*const calls[])(program &) = {copy,     copy,    copy_2d, batch,  set,
+						       allocate, release, streams, events, ask};
 	input in(data, size);
 
 	if (size > 4096)

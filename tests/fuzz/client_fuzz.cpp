@@ -28,7 +28,9 @@ namespace proto = usdma::vfio::proto;
 static constexpr u64 patience_ms = 2000, page = 4096, iova = 0x100000;
 
 struct files {
-	files() : event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), memory(memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING))
+	files()
+		: event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+		  memory(memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING))
 	{
 		must_hold(!ftruncate(memory.get(), 16 * page) && !fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK));
 		area = static_cast<u8 *>(mmap(nullptr, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -50,9 +52,11 @@ static void ask_for_memory(int sock, input &in)
 {
 	const bool write = in.get<u8>() & 1;
 	const proto::dma_access_head h = {iova - 64 + in.get<u16>(), in.get<u16>()};
-	const proto::header head = {9, u16(write ? proto::command::dma_write : proto::command::dma_read), 0, proto::type_command, 0};
+	const proto::header head = {9, u16(write ? proto::command::dma_write : proto::command::dma_read), 0,
+				    proto::type_command, 0};
 	const std::vector<u8> data(write ? h.count : 0, 0xd7);
-	const iovec parts[] = {{const_cast<proto::dma_access_head *>(&h), sizeof(h)}, {const_cast<u8 *>(data.data()), data.size()}};
+	const iovec parts[] = {{const_cast<proto::dma_access_head *>(&h), sizeof(h)},
+			       {const_cast<u8 *>(data.data()), data.size()}};
 
 	vfio::user_send(sock, head, {parts, write ? 2u : 1u}, {}, deadline::in_ms(patience_ms));
 }
@@ -79,7 +83,9 @@ static bool answer(int sock, const vfio::user_message &m, input &in)
 		fds.push_back(common().memory.get());
 	if (control & 8 && !(control & 0x20))
 		fds.push_back(common().event.get());
-	const proto::header h = {m.head.id, m.head.cmd, 0, proto::type_reply | (control & 2 ? u32(proto::flag_error) : 0), control & 2 ? u32(control) : 0};
+	const proto::header h = {m.head.id, m.head.cmd, 0,
+				 proto::type_reply | (control & 2 ? u32(proto::flag_error) : 0),
+				 control & 2 ? u32(control) : 0};
 	const iovec part = {const_cast<u8 *>(body), len};
 	return !vfio::user_send(sock, h, {&part, 1}, fds, deadline::in_ms(patience_ms));
 }

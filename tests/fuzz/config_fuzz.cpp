@@ -23,7 +23,8 @@ using namespace usdma::fuzz;
 
 /* A file that a path leads to, without a place in any folder. */
 struct paper {
-	explicit paper(const char *name) : fd(memfd_create(name, MFD_CLOEXEC)), path("/proc/self/fd/" + std::to_string(fd.get()))
+	explicit paper(const char *name)
+		: fd(memfd_create(name, MFD_CLOEXEC)), path("/proc/self/fd/" + std::to_string(fd.get()))
 	{
 		must_hold(fd.valid());
 	}

@@ -58,7 +58,8 @@ struct world {
 	}
 	u8 *make(u64 iova, u32 prot)
 	{
-		auto *p = static_cast<u8 *>(mmap(nullptr, area_size + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+		auto *p = static_cast<u8 *>(
+			mmap(nullptr, area_size + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 
 		must_hold(p != MAP_FAILED && !mprotect(p + page, area_size, PROT_READ | PROT_WRITE));
 		model.share(iova, p + page, area_size);
@@ -130,7 +131,7 @@ static void run(world &w, u32 n)
 	const u64 c = chan_ctrl(0);
 	const deadline until = deadline::in_ms(one_ms);
 
-	w.put(chan_door(0) + door_tail, u64(n));
+	w.put(chan_doorbell(0) + doorbell_tail, u64(n));
 	while (!until.passed()) {
 		const u32 state = w.get<u32>(c + chan_state);
 

@@ -8,7 +8,10 @@ namespace usdma::fuzz {
 
 inline constexpr u8 kinds = 24, silent_kind = 21;
 
-/* A new descriptor; -1: a number that is none (the last kind), or a kind that is unavailable here (which the first call says). */
+/*
+ * A new descriptor; -1: a number that is none (the last kind), or a kind that is unavailable here (which the
+ * first call says).
+ */
 int descriptor_of(u8 kind);
 /* Before descriptors are counted. */
 void prepare_kinds();

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lists that a device, a kernel or a peer hands over: capabilities of config space, of regions, of a container, of VERSION. */
+/*
+ * Lists that a device, a kernel or a peer hands over: capabilities of config space, of regions, of a container,
+ * of VERSION.
+ */
 #include "tests/fuzz/fuzz.h"
 
 #include "driver/pci/sysfs.h"

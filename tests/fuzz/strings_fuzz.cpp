@@ -36,7 +36,8 @@ static void device_string(const std::string &s)
 		for (const std::string &one : list)
 			must_hold(!dma::parse_scheme(one, &scheme));
 	if (accepted(sim::parse_config(s, &cfg)))
-		must_hold(cfg.engines && cfg.engines <= cfg.channels && cfg.mem >= sim::min_mem && cfg.mem <= sim::max_mem);
+		must_hold(cfg.engines && cfg.engines <= cfg.channels && cfg.mem >= sim::min_mem &&
+			  cfg.mem <= sim::max_mem);
 	if (accepted(sim::parse_config("sim:" + s, &cfg)))
 		must_hold(cfg.engines && cfg.engines <= cfg.channels);
 }

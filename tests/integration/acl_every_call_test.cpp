@@ -26,9 +26,7 @@ using namespace usdma::test;
 static constexpr size_t size = 1 << 16;
 static constexpr long no_device_in_child = 507000;
 
-static void nothing(void *)
-{
-}
+static void nothing(void *) {}
 
 namespace {
 
@@ -153,14 +151,19 @@ private:
 		GOOD(aclrtRecordNotify(notify, stream));
 		GOOD(aclrtSynchronizeStream(stream));
 		/* The kernel's devices have no memory that another process could map. */
-		if (const aclError err = aclrtIpcMemGetExportKey(mem, size, key, 65, 0); err != ACL_ERROR_RT_FEATURE_NOT_SUPPORT)
+		if (const aclError err = aclrtIpcMemGetExportKey(mem, size, key, 65, 0);
+		    err != ACL_ERROR_RT_FEATURE_NOT_SUPPORT)
 			GOOD(err);
 	}
 };
 
 } // namespace
 
-#define CALL(name, expression) {#name, [](world &w) { (void)w; return value_of([&] { return expression; }); }},
+#define CALL(name, expression)                                                                                         \
+	{#name, [](world &w) {                                                                                         \
+		 (void)w;                                                                                              \
+		 return value_of([&] { return expression; });                                                          \
+	 }},
 static const std::vector<named_call<world>> calls = {
 #include "acl_calls.inc"
 };
@@ -171,33 +174,100 @@ static const std::vector<named_call<world>> calls = {
  * devices that are not open, and what is refused anywhere.
  */
 static const std::set<std::string> need_no_device = {
-	"aclCreateDataBuffer", "aclDataTypeSize", "aclDestroyDataBuffer", "aclFinalize",
-	"aclFinalizeCallbackRegister", "aclFinalizeCallbackUnRegister", "aclFinalizeReference", "aclFloat16ToFloat",
-	"aclFloatToFloat16", "aclGetCannAttribute", "aclGetCannAttributeList", "aclGetDataBufferAddr",
-	"aclGetDataBufferSizeV2", "aclGetRecentErrMsg", "aclInit", "aclInitCallbackRegister",
-	"aclInitCallbackUnRegister", "aclUpdateDataBuffer", "aclrtCreateStreamConfigHandle",
-	"aclrtDestroyStreamConfigHandle", "aclrtDeviceCanAccessPeer", "aclrtDeviceGetBareTgid", "aclrtDeviceGetUuid",
-	"aclrtDevicePeerAccessStatus", "aclrtGetDeviceCapability", "aclrtGetDeviceCount", "aclrtGetDeviceInfo",
-	"aclrtGetDeviceResLimit", "aclrtGetDeviceUtilizationRate", "aclrtGetDevicesTopo", "aclrtGetErrorVerbose",
-	"aclrtGetLastError", "aclrtGetLogicDevIdByPhyDevId", "aclrtGetLogicDevIdByUserDevId", "aclrtGetMemUsageInfo",
-	"aclrtGetMemcpyDescSize", "aclrtGetPhyDevIdByLogicDevId", "aclrtGetPrimaryCtxState",
-	"aclrtGetResInCurrentThread", "aclrtGetRunMode", "aclrtGetSocName", "aclrtGetSysParamOpt",
-	"aclrtGetUserDevIdByLogicDevId", "aclrtGetVersion", "aclrtHostGetDevicePointer",
-	"aclrtHostMemMapCapabilities", "aclrtIpcMemImportPidInterServer", "aclrtIpcMemSetAttr",
-	"aclrtIpcMemSetImportPid", "aclrtMemAllocManaged", "aclrtMemFlush", 
-	"aclrtMemGetAllocationGranularity", "aclrtMemInvalidate", "aclrtMemP2PMap", "aclrtMemcpyAsyncWithOffset",
-	"aclrtPeekAtLastError", "aclrtProcessHostFunc", "aclrtProcessReport",
-	"aclrtQueryDeviceStatus", "aclrtRegDeviceStateCallback", "aclrtRegStreamStateCallback",
-	"aclrtResetDeviceResLimit", "aclrtSetCurrentContext", "aclrtSetDeviceResLimit",
-	"aclrtSetDeviceTaskAbortCallback", "aclrtSetExceptionInfoCallback", "aclrtSetOpWaitTimeout",
-	"aclrtSetStreamConfigOpt", "aclrtSetSysParamOpt", "aclrtSetTsDevice", "aclsysGetVersionNum",
-	"aclsysGetVersionStr", "rtDeviceGetBareTgid", "rtDisableP2P", "rtEnableP2P", "rtGetDeviceInfo",
-	"rtGetLogicDevIdByUserDevId", "rtSetIpcMemPid", "rtSetIpcMemorySuperPodPid",
+	"aclCreateDataBuffer",
+	"aclDataTypeSize",
+	"aclDestroyDataBuffer",
+	"aclFinalize",
+	"aclFinalizeCallbackRegister",
+	"aclFinalizeCallbackUnRegister",
+	"aclFinalizeReference",
+	"aclFloat16ToFloat",
+	"aclFloatToFloat16",
+	"aclGetCannAttribute",
+	"aclGetCannAttributeList",
+	"aclGetDataBufferAddr",
+	"aclGetDataBufferSizeV2",
+	"aclGetRecentErrMsg",
+	"aclInit",
+	"aclInitCallbackRegister",
+	"aclInitCallbackUnRegister",
+	"aclUpdateDataBuffer",
+	"aclrtCreateStreamConfigHandle",
+	"aclrtDestroyStreamConfigHandle",
+	"aclrtDeviceCanAccessPeer",
+	"aclrtDeviceGetBareTgid",
+	"aclrtDeviceGetUuid",
+	"aclrtDevicePeerAccessStatus",
+	"aclrtGetDeviceCapability",
+	"aclrtGetDeviceCount",
+	"aclrtGetDeviceInfo",
+	"aclrtGetDeviceResLimit",
+	"aclrtGetDeviceUtilizationRate",
+	"aclrtGetDevicesTopo",
+	"aclrtGetErrorVerbose",
+	"aclrtGetLastError",
+	"aclrtGetLogicDevIdByPhyDevId",
+	"aclrtGetLogicDevIdByUserDevId",
+	"aclrtGetMemUsageInfo",
+	"aclrtGetMemcpyDescSize",
+	"aclrtGetPhyDevIdByLogicDevId",
+	"aclrtGetPrimaryCtxState",
+	"aclrtGetResInCurrentThread",
+	"aclrtGetRunMode",
+	"aclrtGetSocName",
+	"aclrtGetSysParamOpt",
+	"aclrtGetUserDevIdByLogicDevId",
+	"aclrtGetVersion",
+	"aclrtHostGetDevicePointer",
+	"aclrtHostMemMapCapabilities",
+	"aclrtIpcMemImportPidInterServer",
+	"aclrtIpcMemSetAttr",
+	"aclrtIpcMemSetImportPid",
+	"aclrtMemAllocManaged",
+	"aclrtMemFlush",
+	"aclrtMemGetAllocationGranularity",
+	"aclrtMemInvalidate",
+	"aclrtMemP2PMap",
+	"aclrtMemcpyAsyncWithOffset",
+	"aclrtPeekAtLastError",
+	"aclrtProcessHostFunc",
+	"aclrtProcessReport",
+	"aclrtQueryDeviceStatus",
+	"aclrtRegDeviceStateCallback",
+	"aclrtRegStreamStateCallback",
+	"aclrtResetDeviceResLimit",
+	"aclrtSetCurrentContext",
+	"aclrtSetDeviceResLimit",
+	"aclrtSetDeviceTaskAbortCallback",
+	"aclrtSetExceptionInfoCallback",
+	"aclrtSetOpWaitTimeout",
+	"aclrtSetStreamConfigOpt",
+	"aclrtSetSysParamOpt",
+	"aclrtSetTsDevice",
+	"aclsysGetVersionNum",
+	"aclsysGetVersionStr",
+	"rtDeviceGetBareTgid",
+	"rtDisableP2P",
+	"rtEnableP2P",
+	"rtGetDeviceInfo",
+	"rtGetLogicDevIdByUserDevId",
+	"rtSetIpcMemPid",
+	"rtSetIpcMemorySuperPodPid",
 	/* Not supported anywhere. */
-	"aclrtCmoAsyncWithBarrier", "aclrtCmoWaitBarrier", "aclrtMallocCached", "aclrtMemManagedAdvise",
-	"aclrtMemManagedGetAttr", "aclrtMemManagedGetAttrs", "aclrtMemManagedPrefetchAsync",
-	"aclrtMemManagedPrefetchBatchAsync", "aclrtMemMapSelectedLink", "aclrtMemMapSetLink", "aclrtMemcpyFromSymbol",
-	"aclrtMemcpyFromSymbolAsync", "aclrtMemcpyToSymbol", "aclrtMemcpyToSymbolAsync",
+	"aclrtCmoAsyncWithBarrier",
+	"aclrtCmoWaitBarrier",
+	"aclrtMallocCached",
+	"aclrtMemManagedAdvise",
+	"aclrtMemManagedGetAttr",
+	"aclrtMemManagedGetAttrs",
+	"aclrtMemManagedPrefetchAsync",
+	"aclrtMemManagedPrefetchBatchAsync",
+	"aclrtMemMapSelectedLink",
+	"aclrtMemMapSetLink",
+	"aclrtMemcpyFromSymbol",
+	"aclrtMemcpyFromSymbolAsync",
+	"aclrtMemcpyToSymbol",
+	"aclrtMemcpyToSymbolAsync",
 	"aclrtReserveMemAddressNoUCMemory",
 };
 
@@ -208,8 +278,8 @@ static bool refused_in_child(world &w, const named_call<world> &c)
 
 	if (o.returned && WIFEXITED(o.status) && (harmless || o.value == no_device_in_child))
 		return true;
-	print_error("%s in a child: %s, %ld, status 0x%x\n", c.name.c_str(), o.returned ? "returned" : "did not return", o.value,
-		    unsigned(o.status));
+	print_error("%s in a child: %s, %ld, status 0x%x\n", c.name.c_str(), o.returned ? "returned" : "did not return",
+		    o.value, unsigned(o.status));
 	return false;
 }
 
@@ -225,7 +295,9 @@ public:
 				while (!stop_) {
 					come_and_go();
 					right(aclrtSetCurrentContext(w.context), "aclrtSetCurrentContext");
-					right(aclrtMemcpyAsync(w.mem, 64, w.host, 64, ACL_MEMCPY_HOST_TO_DEVICE, i ? w.other : nullptr), "aclrtMemcpyAsync");
+					right(aclrtMemcpyAsync(w.mem, 64, w.host, 64, ACL_MEMCPY_HOST_TO_DEVICE,
+							       i ? w.other : nullptr),
+					      "aclrtMemcpyAsync");
 					right(aclrtSynchronizeStream(i ? w.other : nullptr), "aclrtSynchronizeStream");
 					right(aclrtMallocHost(&p, 64), "aclrtMallocHost");
 					right(aclrtFreeHost(p), "aclrtFreeHost");
@@ -303,7 +375,8 @@ static void with_a_cancel_pending(void **)
 		cancelled_call<world> one{&w, &c};
 		one.before = [] { GOOD(aclrtSetCurrentContext(now->context)); };
 		if (!one.run()) {
-			print_error("%s: a cancelled thread %s\n", c.name.c_str(), one.returned ? "went on" : "ended in the call");
+			print_error("%s: a cancelled thread %s\n", c.name.c_str(),
+				    one.returned ? "went on" : "ended in the call");
 			wrong++;
 		}
 		/* Others find the library as it should be. */

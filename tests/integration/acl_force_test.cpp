@@ -5,6 +5,7 @@
  */
 #include "acl/acl.h"
 #include "tests/support/test.h"
+#include "tests/support/until.h"
 
 #include <atomic>
 #include <cstring>
@@ -97,8 +98,8 @@ static void submit(bench &b, aclrtStream s, round_state *r, unsigned char value,
 		t.landed = reinterpret_cast<unsigned char *>(b.host) + size - 1;
 		t.want = value;
 		GOOD(aclrtMemcpyAsync(b.host, size, b.mem, size, ACL_MEMCPY_DEVICE_TO_HOST, s));
-		GOOD(reports ? aclrtLaunchCallback(run, &t, value % 2 ? ACL_CALLBACK_BLOCK : ACL_CALLBACK_NO_BLOCK, s)
-			     : aclrtLaunchHostFunc(s, run, &t));
+		GOOD(reports ? aclrtLaunchCallback(run, &t, value % 2 ? ACL_CALLBACK_BLOCK : ACL_CALLBACK_NO_BLOCK, s) :
+			       aclrtLaunchHostFunc(s, run, &t));
 	}
 }
 
@@ -213,6 +214,14 @@ static void not_any_more(void *arg)
 	static_cast<long_one *>(arg)->next_ran = true;
 }
 
+/* The work of a stream is dropped: what was recorded behind its functions waits for them no more. */
+static bool is_dropped(aclrtEvent behind)
+{
+	aclrtEventRecordedStatus status;
+
+	return aclrtQueryEventStatus(behind, &status) || status == ACL_EVENT_RECORDED_STATUS_COMPLETE;
+}
+
 /* The call waits for the one that runs; the one behind it never does. */
 static void one_is_running(void **)
 {
@@ -221,31 +230,31 @@ static void one_is_running(void **)
 	for (const bool force : {true, false}) {
 		long_one l;
 		aclrtStream s;
-		std::atomic<bool> calling{false};
+		aclrtEvent behind;
 
 		GOOD(aclrtCreateStream(&s));
+		GOOD(aclrtCreateEvent(&behind));
 		GOOD(aclrtLaunchHostFunc(s, wait_inside, &l));
 		GOOD(aclrtLaunchHostFunc(s, not_any_more, &l));
+		GOOD(aclrtRecordEvent(behind, s));
 		l.entered.get_future().wait();
+		assert_false(is_dropped(behind));
 		std::thread other([&] {
 			aclrtSetDevice(0);
-			calling = true;
 			const aclError ret = force ? aclrtDestroyStreamForce(s) : aclrtStreamAbort(s);
 			l.over = true;
 			if (ret || !l.left)
 				print_error("%d, the function has %s\n", ret, l.left ? "ended" : "not ended");
 			aclrtResetDevice(0);
 		});
-		while (!calling)
-			std::this_thread::yield();
-		for (int i = 0; i < 1000; i++)
-			std::this_thread::yield();
+		until("the stream's work is dropped", [&] { return is_dropped(behind); });
 		assert_false(l.over);
 		l.leave.set_value();
 		other.join();
 		assert_true(l.over);
 		assert_true(l.left);
 		assert_int_equal(l.late, 0);
+		aclrtDestroyEvent(behind);
 		if (!force)
 			aclrtDestroyStream(s);
 		flush(b);
@@ -292,9 +301,12 @@ static void by_its_own_function(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(functions_of_destroyed_streams), cmocka_unit_test(callbacks_of_destroyed_streams),
-		cmocka_unit_test(functions_of_aborted_streams),   cmocka_unit_test(callbacks_of_aborted_streams),
-		cmocka_unit_test(one_is_running),                 cmocka_unit_test(by_its_own_function),
+		cmocka_unit_test(functions_of_destroyed_streams),
+		cmocka_unit_test(callbacks_of_destroyed_streams),
+		cmocka_unit_test(functions_of_aborted_streams),
+		cmocka_unit_test(callbacks_of_aborted_streams),
+		cmocka_unit_test(one_is_running),
+		cmocka_unit_test(by_its_own_function),
 	};
 
 	return cmocka_run_group_tests_name("by force", tests, nullptr, nullptr);

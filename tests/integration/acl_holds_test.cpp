@@ -34,7 +34,7 @@ struct round_state {
 	std::array<std::atomic<aclrtStream>, dead_kept> dead{};
 	std::atomic<unsigned> buried{0};
 	char *host, *mem;
-	bool gates;                       /* some streams wait for what only their end ends */
+	bool gates; /* some streams wait for what only their end ends */
 	std::atomic<bool> stop{false}, ending{false}, ended{false};
 	std::atomic<int> wrong{0};
 	std::atomic<uint64_t> called{0};
@@ -73,7 +73,8 @@ public:
 			const int slot = int(gen_() % n_slots);
 
 			if (gen_() % 2)
-				expect(r_, "aclrtSetCurrentContext", aclrtSetCurrentContext(r_.context[slot % n_contexts]));
+				expect(r_, "aclrtSetCurrentContext",
+				       aclrtSetCurrentContext(r_.context[slot % n_contexts]));
 			gen_() % 3 ? submit(r_.stream[slot], slot) : wait(r_.stream[slot], r_.event[gen_() % n_events]);
 			if (gen_() % 4 == 0)
 				on_the_dead();
@@ -90,10 +91,12 @@ private:
 
 		switch (gen_() % 8) {
 		case 0:
-			return expect(r_, "aclrtMemcpyAsync", aclrtMemcpyAsync(mem, area, host, 64, ACL_MEMCPY_HOST_TO_DEVICE, s));
+			return expect(r_, "aclrtMemcpyAsync",
+				      aclrtMemcpyAsync(mem, area, host, 64, ACL_MEMCPY_HOST_TO_DEVICE, s));
 		case 1:
 			return expect(r_, "aclrtMemcpyAsync, pageable",
-				      aclrtMemcpyAsync(mem, area, plain_.data(), area, ACL_MEMCPY_HOST_TO_DEVICE, r_.gates ? nullptr : s));
+				      aclrtMemcpyAsync(mem, area, plain_.data(), area, ACL_MEMCPY_HOST_TO_DEVICE,
+						       r_.gates ? nullptr : s));
 		case 2:
 			return expect(r_, "aclrtMemsetAsync", aclrtMemsetAsync(mem, area, 1, area, s));
 		case 3:
@@ -131,7 +134,8 @@ private:
 		case 5:
 			return expect(r_, "aclrtQueryEventStatus", aclrtQueryEventStatus(e, &recorded));
 		default:
-			return expect(r_, "aclrtMemcpy", aclrtMemcpy(mem, area, plain_.data(), area, ACL_MEMCPY_HOST_TO_DEVICE));
+			return expect(r_, "aclrtMemcpy",
+				      aclrtMemcpy(mem, area, plain_.data(), area, ACL_MEMCPY_HOST_TO_DEVICE));
 		}
 	}
 	void on_the_dead()
@@ -143,10 +147,18 @@ private:
 		if (!s)
 			return;
 		switch (gen_() % 4) {
-		case 0: ret = aclrtSynchronizeStream(s); break;
-		case 1: ret = aclrtStreamQuery(s, &status); break;
-		case 2: ret = aclrtDestroyStreamForce(s); break;
-		default: ret = aclrtLaunchHostFunc(s, count_call, &r_); break;
+		case 0:
+			ret = aclrtSynchronizeStream(s);
+			break;
+		case 1:
+			ret = aclrtStreamQuery(s, &status);
+			break;
+		case 2:
+			ret = aclrtDestroyStreamForce(s);
+			break;
+		default:
+			ret = aclrtLaunchHostFunc(s, count_call, &r_);
+			break;
 		}
 		if (ret != 107017 && ret != 107002)
 			r_.bad("a call", ret, "its stream was destroyed before");
@@ -257,7 +269,9 @@ static void end_all(round_state *r)
 	r->ending = true;
 	if (r->gates)
 		for (auto &s : r->stream)
-			expect(*r, "aclrtStreamAbort", (aclrtSetCurrentContext(r->context[(&s - r->stream) % n_contexts]), aclrtStreamAbort(s)));
+			expect(*r, "aclrtStreamAbort",
+			       (aclrtSetCurrentContext(r->context[(&s - r->stream) % n_contexts]),
+				aclrtStreamAbort(s)));
 	twice(r, "aclrtDestroyContext", 107002, [&] { return aclrtDestroyContext(r->context[1]); });
 	if (r->gates)
 		twice(r, "aclrtResetDeviceForce", 507007, [] { return aclrtResetDeviceForce(device_id); });

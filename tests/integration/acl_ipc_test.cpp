@@ -63,7 +63,7 @@ static std::vector<char> pattern(std::uint64_t seed)
 	do {                                                                                                           \
 		if (!(cond)) {                                                                                         \
 			const char *text = aclGetRecentErrMsg();                                                       \
-			fprintf(stderr, "# child, check %d: %s\n", n, text ? text : "");                                \
+			fprintf(stderr, "# child, check %d: %s\n", n, text ? text : "");                               \
 			return n;                                                                                      \
 		}                                                                                                      \
 	} while (0)

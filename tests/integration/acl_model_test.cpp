@@ -17,7 +17,7 @@
 
 namespace {
 
-constexpr size_t size = 4096;     /* of a buffer */
+constexpr size_t size = 4096; /* of a buffer */
 constexpr int buffers = 9, streams = 4;
 constexpr int ops_in_program = 40;
 const unsigned programs = unsigned(usdma::test::sized(500, 1)); /* a thread, at scale 1 */
@@ -250,7 +250,8 @@ void machine::batch(int s)
 	(up ? reads(s, h) : reads(s, d));
 	(up ? writes(s, d) : writes(s, h));
 	for (size_t i = 0; i < n; i++) {
-		const size_t from = pick(size - piece), to = i * piece; /* destinations do not overlap: order is not fixed */
+		const size_t from = pick(size - piece),
+			     to = i * piece; /* destinations do not overlap: order is not fixed */
 
 		dst.push_back(mem[up ? d : h] + to);
 		src.push_back(mem[up ? h : d] + from);
@@ -258,7 +259,8 @@ void machine::batch(int s)
 	}
 	attr.dstLoc.type = up ? ACL_MEM_LOCATION_TYPE_DEVICE : ACL_MEM_LOCATION_TYPE_HOST;
 	attr.srcLoc.type = up ? ACL_MEM_LOCATION_TYPE_HOST : ACL_MEM_LOCATION_TYPE_DEVICE;
-	GOOD(aclrtMemcpyBatchAsync(dst.data(), sizes.data(), src.data(), sizes.data(), n, &attr, &index, 1, &fail, stream[s]));
+	GOOD(aclrtMemcpyBatchAsync(dst.data(), sizes.data(), src.data(), sizes.data(), n, &attr, &index, 1, &fail,
+				   stream[s]));
 }
 
 void machine::rectangle(int s)

@@ -81,7 +81,10 @@ struct bench {
 		return b;
 	}
 	size_t pick(size_t from, size_t to) { return from + gen() % (to - from + 1); }
-	static void put(void *to, const bytes &b) { GOOD(aclrtMemcpy(to, b.size(), b.data(), b.size(), ACL_MEMCPY_DEFAULT)); }
+	static void put(void *to, const bytes &b)
+	{
+		GOOD(aclrtMemcpy(to, b.size(), b.data(), b.size(), ACL_MEMCPY_DEFAULT));
+	}
 	static bytes get(const void *from, size_t n = size)
 	{
 		bytes b(n);
@@ -140,8 +143,10 @@ static void test_rectangles(void **)
 		char *dst, *src;
 		aclrtMemcpyKind kind;
 	} const ways[] = {
-		{b.dev[0], b.pinned[0], ACL_MEMCPY_HOST_TO_DEVICE},   {b.dev[0], b.pageable[0], ACL_MEMCPY_HOST_TO_DEVICE},
-		{b.pinned[0], b.dev[0], ACL_MEMCPY_DEVICE_TO_HOST},   {b.pageable[0], b.dev[0], ACL_MEMCPY_DEVICE_TO_HOST},
+		{b.dev[0], b.pinned[0], ACL_MEMCPY_HOST_TO_DEVICE},
+		{b.dev[0], b.pageable[0], ACL_MEMCPY_HOST_TO_DEVICE},
+		{b.pinned[0], b.dev[0], ACL_MEMCPY_DEVICE_TO_HOST},
+		{b.pageable[0], b.dev[0], ACL_MEMCPY_DEVICE_TO_HOST},
 		{b.dev[1], b.dev[0], ACL_MEMCPY_DEVICE_TO_DEVICE},
 	};
 
@@ -178,8 +183,8 @@ static void test_cells(void **)
 		GOOD(aclrtMemset(cells, 64, 0, 64));
 		b.shut();
 		GOOD(aclrtMemcpyAsyncWithOffset(reinterpret_cast<void **>(cells + 8), size, to,
-						const_cast<const void **>(reinterpret_cast<void **>(cells)), count, from,
-						ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, b.stream));
+						const_cast<const void **>(reinterpret_cast<void **>(cells)), count,
+						from, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, b.stream));
 		GOOD(aclrtMemcpy(cells, 16, bases, 16, ACL_MEMCPY_HOST_TO_DEVICE));
 		b.open();
 		expect(b.dev[1], want);
@@ -243,7 +248,8 @@ static void test_buffered(void **)
 			memcpy(&want[5], data.data(), count);
 			memcpy(src, data.data(), count);
 			b.shut();
-			GOOD(aclrtMemcpyAsync(b.dev[0] + 5, count, src, count, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE, b.stream));
+			GOOD(aclrtMemcpyAsync(b.dev[0] + 5, count, src, count, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE,
+					      b.stream));
 			memset(src, 0, count);
 			b.open();
 			expect(b.dev[0], want);
@@ -280,7 +286,8 @@ struct mixed {
 		for (size_t i = 0; i < n; i++) {
 			/* 0 is read only and 3 is written only, so that order does not matter. */
 			const bool up = i % 2;
-			const size_t host = up ? 1 + b.pick(0, 1) : 4 + b.pick(0, 1), at = i * cell, len1 = b.pick(1, cell);
+			const size_t host = up ? 1 + b.pick(0, 1) : 4 + b.pick(0, 1), at = i * cell,
+				     len1 = b.pick(1, cell);
 			side &to = sides[up ? 3 : host], &from = sides[up ? host : 0];
 
 			memcpy(&to.want[at], bench::get(from.mem + at, len1).data(), len1);
@@ -309,12 +316,14 @@ static void test_batches(void **)
 			size_t bad = 7;
 			mixed m(b, n);
 			auto args = [&](auto call, auto... more) {
-				return call(m.dst.data(), m.len.data(), m.src.data(), m.len.data(), n, m.attr.data(), m.index.data(), n,
-					    more...);
+				return call(m.dst.data(), m.len.data(), m.src.data(), m.len.data(), n, m.attr.data(),
+					    m.index.data(), n, more...);
 			};
 
-			GOOD(form == 0 ? args(aclrtMemcpyBatch, &bad) : form == 1 ? args(aclrtMemcpyBatchV2) :
-			     form == 2 ? args(aclrtMemcpyBatchAsync, &bad, b.stream) : args(aclrtMemcpyBatchAsyncV2, b.stream));
+			GOOD(form == 0 ? args(aclrtMemcpyBatch, &bad) :
+			     form == 1 ? args(aclrtMemcpyBatchV2) :
+			     form == 2 ? args(aclrtMemcpyBatchAsync, &bad, b.stream) :
+					 args(aclrtMemcpyBatchAsyncV2, b.stream));
 			GOOD(aclrtSynchronizeStream(b.stream));
 			if (form % 2 == 0)
 				assert_int_equal(bad, SIZE_MAX);
@@ -406,8 +415,8 @@ static void test_two_devices(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_rectangles), cmocka_unit_test(test_cells),   cmocka_unit_test(test_descriptor),
-		cmocka_unit_test(test_buffered),   cmocka_unit_test(test_batches), cmocka_unit_test(test_words),
+		cmocka_unit_test(test_rectangles),  cmocka_unit_test(test_cells),   cmocka_unit_test(test_descriptor),
+		cmocka_unit_test(test_buffered),    cmocka_unit_test(test_batches), cmocka_unit_test(test_words),
 		cmocka_unit_test(test_two_devices),
 	};
 

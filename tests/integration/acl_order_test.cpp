@@ -76,7 +76,10 @@ struct bench {
 		return st == ACL_STREAM_STATUS_NOT_READY;
 	}
 	/* Word i + 1 becomes what word i is when the stream comes to it. */
-	void pass_on(int i) { GOOD(aclrtMemcpyAsync(mem + (i + 1) * 8, 8, mem + i * 8, 8, ACL_MEMCPY_DEVICE_TO_DEVICE, s[size_t(i)])); }
+	void pass_on(int i)
+	{
+		GOOD(aclrtMemcpyAsync(mem + (i + 1) * 8, 8, mem + i * 8, 8, ACL_MEMCPY_DEVICE_TO_DEVICE, s[size_t(i)]));
+	}
 };
 
 /* The events or notifies between stream i and stream i + 1. */
@@ -108,10 +111,12 @@ static void test_event_chain(void **)
 		links.assign(chain, nullptr);
 		GOOD(aclrtMemset(b.mem, 1 << 20, 0, 1 << 20));
 		for (auto &e : links)
-			GOOD(kind == 0 ? aclrtCreateEvent(&e) : kind == 1 ? aclrtCreateEventExWithFlag(&e, ACL_EVENT_SYNC)
-									  : aclrtCreateEventWithFlag(&e, ACL_EVENT_SYNC));
-		run_chain(b, [](bench &x, int i) { GOOD(aclrtRecordEvent(links[size_t(i)], x.s[size_t(i)])); },
-			  [](bench &x, int i) { GOOD(aclrtStreamWaitEvent(x.s[size_t(i)], links[size_t(i) - 1])); });
+			GOOD(kind == 0 ? aclrtCreateEvent(&e) :
+			     kind == 1 ? aclrtCreateEventExWithFlag(&e, ACL_EVENT_SYNC) :
+					 aclrtCreateEventWithFlag(&e, ACL_EVENT_SYNC));
+		run_chain(
+			b, [](bench &x, int i) { GOOD(aclrtRecordEvent(links[size_t(i)], x.s[size_t(i)])); },
+			[](bench &x, int i) { GOOD(aclrtStreamWaitEvent(x.s[size_t(i)], links[size_t(i) - 1])); });
 		for (auto &e : links)
 			GOOD(aclrtDestroyEvent(e));
 	}
@@ -148,8 +153,9 @@ static void test_notify_chain(void **)
 	links.assign(chain, nullptr);
 	for (auto &n : links)
 		GOOD(aclrtCreateNotify(&n, 0));
-	run_chain(b, [](bench &x, int i) { GOOD(aclrtRecordNotify(links[size_t(i)], x.s[size_t(i)])); },
-		  [](bench &x, int i) { GOOD(aclrtWaitAndResetNotify(links[size_t(i) - 1], x.s[size_t(i)], 0)); });
+	run_chain(
+		b, [](bench &x, int i) { GOOD(aclrtRecordNotify(links[size_t(i)], x.s[size_t(i)])); },
+		[](bench &x, int i) { GOOD(aclrtWaitAndResetNotify(links[size_t(i) - 1], x.s[size_t(i)], 0)); });
 	for (auto &n : links)
 		GOOD(aclrtDestroyNotify(n));
 }
@@ -160,17 +166,19 @@ static void test_count_notify_chain(void **)
 	bench b(chain);
 
 	GOOD(aclrtCntNotifyCreate(&n, 0));
-	run_chain(b,
-		  [](bench &x, int i) {
-			  aclrtCntNotifyRecordInfo add = {ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE, 1};
+	run_chain(
+		b,
+		[](bench &x, int i) {
+			aclrtCntNotifyRecordInfo add = {ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE, 1};
 
-			  GOOD(aclrtCntNotifyRecord(n, x.s[size_t(i)], &add));
-		  },
-		  [](bench &x, int i) {
-			  aclrtCntNotifyWaitInfo wait = {ACL_RT_CNT_NOTIFY_WAIT_BIGGER_OR_EQUAL_MODE, std::uint32_t(i), 0, 0, {}};
+			GOOD(aclrtCntNotifyRecord(n, x.s[size_t(i)], &add));
+		},
+		[](bench &x, int i) {
+			aclrtCntNotifyWaitInfo wait = {
+				ACL_RT_CNT_NOTIFY_WAIT_BIGGER_OR_EQUAL_MODE, std::uint32_t(i), 0, 0, {}};
 
-			  GOOD(aclrtCntNotifyWaitWithTimeout(n, x.s[size_t(i)], &wait));
-		  });
+			GOOD(aclrtCntNotifyWaitWithTimeout(n, x.s[size_t(i)], &wait));
+		});
 	GOOD(aclrtCntNotifyDestroy(n));
 }
 
@@ -410,7 +418,8 @@ static void test_fork(void **)
 		const bool told = aclrtMalloc(&p, 64, ACL_MEM_MALLOC_HUGE_FIRST) == 507000 && aclGetRecentErrMsg() &&
 				  aclrtSetDevice(0) == 507000 && aclrtMemset(b.mem, 8, 1, 8) == 507000 &&
 				  aclrtMemcpyAsync(b.mem, 8, b.mem + 8, 8, ACL_MEMCPY_DEFAULT, b.s[0]) == 507000 &&
-				  aclrtResetDevice(0) == 507000 && aclrtFree(b.mem) == 507000 && aclrtSynchronizeStream(b.s[0]) == 507000;
+				  aclrtResetDevice(0) == 507000 && aclrtFree(b.mem) == 507000 &&
+				  aclrtSynchronizeStream(b.s[0]) == 507000;
 		_exit(told ? 0 : 1);
 	}
 	assert_true(child > 0);
@@ -425,13 +434,19 @@ static void test_fork(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_event_chain),      cmocka_unit_test(test_future_events),
-		cmocka_unit_test(test_notify_chain),     cmocka_unit_test(test_count_notify_chain),
+		cmocka_unit_test(test_event_chain),
+		cmocka_unit_test(test_future_events),
+		cmocka_unit_test(test_notify_chain),
+		cmocka_unit_test(test_count_notify_chain),
 		cmocka_unit_test(test_value_wait_blocks_one),
-		cmocka_unit_test(test_event_deadline), cmocka_unit_test(test_callback_blocks_its_stream),
-		cmocka_unit_test(test_host_function), cmocka_unit_test(test_host_function_of_another_context),
-		cmocka_unit_test(test_host_function_threads_end),    cmocka_unit_test(test_abort),
-		cmocka_unit_test(test_destroyed_in_use), cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_event_deadline),
+		cmocka_unit_test(test_callback_blocks_its_stream),
+		cmocka_unit_test(test_host_function),
+		cmocka_unit_test(test_host_function_of_another_context),
+		cmocka_unit_test(test_host_function_threads_end),
+		cmocka_unit_test(test_abort),
+		cmocka_unit_test(test_destroyed_in_use),
+		cmocka_unit_test(test_fork),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -22,7 +22,7 @@ struct kind_of_element {
 };
 
 static constexpr kind_of_element elements[] = {
-	{ACL_INT8, 1},  {ACL_INT16, 2},   {ACL_INT32, 4}, {ACL_UINT8, 1}, {ACL_UINT16, 2},
+	{ACL_INT8, 1},   {ACL_INT16, 2},   {ACL_INT32, 4}, {ACL_UINT8, 1}, {ACL_UINT16, 2},
 	{ACL_UINT32, 4}, {ACL_FLOAT16, 2}, {ACL_BF16, 2},  {ACL_FLOAT, 4},
 };
 
@@ -36,7 +36,8 @@ static double f16_value(u32 bits)
 	const int exponent = int(bits >> 10 & 31);
 	const double fraction = bits & 1023;
 	const double v = exponent == 31 ? (fraction > 0 ? NAN : INFINITY) :
-			 exponent ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24);
+			 exponent       ? std::ldexp(1024 + fraction, exponent - 25) :
+					  std::ldexp(fraction, -24);
 
 	return bits & 0x8000 ? -v : v;
 }
@@ -182,7 +183,8 @@ static void reduce(setting &s, const kind_of_element &e, aclrtReduceKind op, siz
 
 		if (within ? same(e, op, c, want) : c == want)
 			continue;
-		print_error("type %d op %d element %zu of %zu: 0x%x, 0x%x gives 0x%x, not 0x%x\n", e.type, op, i, n, a, b, c, want);
+		print_error("type %d op %d element %zu of %zu: 0x%x, 0x%x gives 0x%x, not 0x%x\n", e.type, op, i, n, a,
+			    b, c, want);
 		assert_true(false);
 	}
 }
@@ -223,8 +225,12 @@ static void test_codes(void **)
 		assert_int_equal(submit(s, e, 0, 0, e.size, aclrtReduceKind(9)), 107000);
 		assert_int_equal(submit(s, e, 0, 0, e.size, aclrtReduceKind(14)), 107000);
 		assert_int_equal(submit(s, e, 0, 0, size_t(1) << 40), 107000);
-		assert_int_equal(aclrtReduceAsync(pinned, s.src, 64, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, e.type, s.stream, nullptr), 107000);
-		assert_int_equal(aclrtReduceAsync(nullptr, s.src, 64, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, e.type, s.stream, nullptr), 100000);
+		assert_int_equal(aclrtReduceAsync(pinned, s.src, 64, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, e.type, s.stream,
+						  nullptr),
+				 107000);
+		assert_int_equal(aclrtReduceAsync(nullptr, s.src, 64, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, e.type,
+						  s.stream, nullptr),
+				 100000);
 	}
 	assert_int_equal(submit(s, {ACL_INT4, 1}, 0, 0, 64), 207000);
 	assert_int_equal(submit(s, {ACL_DOUBLE, 8}, 0, 0, 64), 100000);

@@ -37,7 +37,10 @@ static bool all_bytes(const unsigned char *p, size_t len, unsigned char want)
 	return true;
 }
 
-/* The device is slow: 64 MiB take a second at least, the call a moment; one that is not is quicker than a look now and then. */
+/*
+ * The device is slow: 64 MiB take a second at least, the call a moment; one that is not is quicker than a look
+ * now and then.
+ */
 static void pinned_copy_returns_before_the_data_is_there(void **)
 {
 	const size_t size = sized(64 * MiB, MiB / 4);

@@ -24,7 +24,8 @@ struct bench {
 
 static int ms_since(std::chrono::steady_clock::time_point from)
 {
-	return int(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - from).count());
+	return int(
+		std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - from).count());
 }
 
 /* Milliseconds until a copy that would take a minute was ended. */

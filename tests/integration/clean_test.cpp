@@ -88,7 +88,8 @@ static void zeros(void **)
 	for (const char *mode : {static_cast<const char *>(nullptr), "alloc", "open", "close"})
 		in_process(mode, "sim:mem=64M:stale=1", [](usdma_device *dev) { return blocks(dev, 0); });
 	in_process(nullptr, "sim:mem=64M", [](usdma_device *dev) { return blocks(dev, 0); });
-	in_process(nullptr, "sim:mem=64M:stale=1:channels=1:engines=1", [](usdma_device *dev) { return blocks(dev, 0); });
+	in_process(nullptr, "sim:mem=64M:stale=1:channels=1:engines=1",
+		   [](usdma_device *dev) { return blocks(dev, 0); });
 }
 
 /* As asked for; and these tests would see it. */
@@ -113,11 +114,11 @@ static void a_fill_that_fails(void **)
 static void threads(void **)
 {
 	in_process(nullptr, "sim:mem=64M:stale=1", [](usdma_device *dev) {
-		std::vector<std::thread> crew;
+		std::vector<std::thread> workers;
 		std::atomic<int> wrong{0};
 
 		for (int t = 0; t < 4; t++)
-			crew.emplace_back([&] {
+			workers.emplace_back([&] {
 				std::vector<void *> mine(100);
 				const std::vector<unsigned char> data(3000, own);
 
@@ -128,7 +129,7 @@ static void threads(void **)
 				for (void *p : mine)
 					wrong += count_other(dev, p, 3000, own) != 0;
 			});
-		for (std::thread &t : crew)
+		for (std::thread &t : workers)
 			t.join();
 		return wrong.load();
 	});
@@ -137,7 +138,10 @@ static void threads(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(zeros), cmocka_unit_test(what_was_left), cmocka_unit_test(a_fill_that_fails), cmocka_unit_test(threads),
+		cmocka_unit_test(zeros),
+		cmocka_unit_test(what_was_left),
+		cmocka_unit_test(a_fill_that_fails),
+		cmocka_unit_test(threads),
 	};
 
 	return cmocka_run_group_tests_name("clean", tests, nullptr, nullptr);

@@ -74,7 +74,8 @@ static void copy_one(usdma_stream *s, twin &to, twin &from, size_t low, size_t r
 	memmove(to.model.data() + dst, from.model.data() + src, len);
 }
 
-static std::vector<twin> make_twins(usdma_device *dev, std::initializer_list<kind> kinds, size_t size, std::mt19937_64 &gen)
+static std::vector<twin> make_twins(usdma_device *dev, std::initializer_list<kind> kinds, size_t size,
+				    std::mt19937_64 &gen)
 {
 	std::vector<twin> all;
 
@@ -92,8 +93,8 @@ static void streams_over_shared_blocks(void **)
 	const size_t slice = sized(2 * MiB, 64);
 	auto gen = rng(1);
 	device dev;
-	auto all = make_twins(dev, {kind::device, kind::device, kind::pinned, kind::registered, kind::pageable}, slice * streams,
-			      gen);
+	auto all = make_twins(dev, {kind::device, kind::device, kind::pinned, kind::registered, kind::pageable},
+			      slice * streams, gen);
 	std::vector<stream> work;
 
 	for (size_t i = 0; i < streams; i++)
@@ -143,11 +144,13 @@ static void synchronous_copies(void **)
 	const size_t size = sized(4 * MiB, 1024);
 	auto gen = rng(3);
 	device dev;
-	auto all = make_twins(dev, {kind::device, kind::device, kind::pinned, kind::registered, kind::pageable}, size, gen);
+	auto all = make_twins(dev, {kind::device, kind::device, kind::pinned, kind::registered, kind::pageable}, size,
+			      gen);
 
 	for (unsigned n = 0; n < sized(300, 100) * scale(); n++) {
 		twin &to = all[gen() % all.size()], &from = all[gen() % all.size()];
-		const size_t len = random_size(gen, size), dst = gen() % (size - len + 1), src = gen() % (size - len + 1);
+		const size_t len = random_size(gen, size), dst = gen() % (size - len + 1),
+			     src = gen() % (size - len + 1);
 
 		if (&to == &from)
 			continue;
@@ -195,7 +198,8 @@ static void rectangles_and_fills(void **)
 
 	for (unsigned n = 0; n < sized(200, 40) * scale(); n++) {
 		twin &to = all[n % 2], &from = all[!(n % 2)];
-		const size_t width = 1 + gen() % most, height = 1 + gen() % (most / 5), d0 = gen() % most, s0 = gen() % most;
+		const size_t width = 1 + gen() % most, height = 1 + gen() % (most / 5), d0 = gen() % most,
+			     s0 = gen() % most;
 		const size_t dp = width + gen() % most, sp = width + gen() % most;
 		const usdma_copy_rect r = {to.real.data() + d0, dp, from.real.data() + s0, sp, width, height};
 

@@ -6,6 +6,8 @@
 #include "tests/support/core.h"
 
 #include <atomic>
+#include <cstdlib>
+#include <cstring>
 #include <iterator>
 #include <mutex>
 #include <set>
@@ -28,9 +30,7 @@ static stream *new_stream(device *dev)
 	return s;
 }
 
-static void nothing(void *, call_token *)
-{
-}
+static void nothing(void *, call_token *) {}
 
 /* A gated stream is dropped with its device, while the list of the gated ones is walked. */
 static void close_once(std::vector<int> *fds)
@@ -54,9 +54,16 @@ static void close_once(std::vector<int> *fds)
 		fds->push_back(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC));
 }
 
+/* Each look walks along all of them, which the race checker makes a hundred times as long. */
+#if defined(__SANITIZE_THREAD__)
+static constexpr size_t gated_streams = 400;
+#else
+static constexpr size_t gated_streams = 4000;
+#endif
+
 static void close_while_looked_at(void **)
 {
-	const size_t n = test::sized(4000, 100);
+	const size_t n = test::sized(gated_streams, 100);
 	const int rounds = int(test::sized(8, 2));
 	std::vector<stream *> many;
 	std::atomic<bool> stop{false};
@@ -160,6 +167,86 @@ static void record_of_closed_device(void **)
 	}
 }
 
+static stream *held(stream *s)
+{
+	size_t at = 0;
+
+	return stream_next(
+		&at, [](const stream *it, const void *arg) { return it == arg; }, s);
+}
+
+/* Whatever looks at freed memory of a group of functions sees this instead. */
+static void use_again(std::vector<void *> *taken)
+{
+	constexpr size_t size = 12, n = 64;
+
+	for (size_t i = 0; i < n; i++)
+		memset(taken->emplace_back(malloc(size)), 0x7f, size);
+}
+
+/* Who aborts all streams of a device holds one that is destroyed meanwhile, and still asks for its functions. */
+static void functions_of_ended_stream(void **)
+{
+	for (const bool has_functions : {true, false}) {
+		stream *s = new_stream(stays);
+		std::vector<void *> taken;
+
+		if (has_functions)
+			call_group_unref(call_group_of(s));
+		assert_ptr_equal(held(s), s);
+		ok(stream_destroy(s));
+		use_again(&taken);
+		call_group_drop(s);
+		ok(call_group_wait(s, deadline::in_ms(0)));
+		stream_unref(s);
+		for (void *p : taken)
+			free(p);
+	}
+	assert_int_equal(stream_live(), 0);
+}
+
+static void nothing_to_do(void *) {}
+
+/* Streams whose work is dropped come and go faster than the progress thread looks at them. */
+static void ends_before_it_is_looked_at(bool blocks)
+{
+	std::atomic<bool> stop{false};
+	std::atomic<int> failed{0};
+	std::vector<std::thread> all;
+
+	for (int i = 0; i < 3; i++)
+		all.emplace_back([&] {
+			for (stream *s; !stop;) {
+				if (stream_create(stays, {}, &s)) {
+					failed++;
+					break;
+				}
+				const int err = stream_host_func(s, nothing_to_do, nullptr, blocks);
+				failed += err && err != -ECANCELED;
+				failed += stream_destroy_force(s) != 0;
+			}
+		});
+	for (u64 i = 0; i < test::sized(2000, 50); i++)
+		ok(device_cut(stays, soon()));
+	stop = true;
+	for (std::thread &t : all)
+		t.join();
+	assert_int_equal(failed, 0);
+}
+
+/* The same as it happens, for a sanitizer to watch. */
+static void destroy_while_aborted(void **)
+{
+	const u64 end = now_ns() + 10 * ns_per_s;
+
+	ends_before_it_is_looked_at(true);
+	ends_before_it_is_looked_at(false);
+	/* The progress thread's look holds a reference. */
+	while (stream_live() && now_ns() < end)
+		sched_yield();
+	assert_int_equal(stream_live(), 0);
+}
+
 static int open_first(void **)
 {
 	return device_get(0, &stays);
@@ -174,9 +261,9 @@ static int close_it(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(close_while_looked_at),
-		cmocka_unit_test(record_of_closed_device),
-		cmocka_unit_test(destroy_while_synchronised),
+		cmocka_unit_test(close_while_looked_at),      cmocka_unit_test(record_of_closed_device),
+		cmocka_unit_test(destroy_while_synchronised), cmocka_unit_test(functions_of_ended_stream),
+		cmocka_unit_test(destroy_while_aborted),
 	};
 
 	return cmocka_run_group_tests_name("core close", tests, open_first, close_it);

@@ -390,7 +390,7 @@ static void calls_in_order(void **)
 	ok(stream_destroy(s));
 }
 
-/* A word that holds a stream shut keeps the calls in its queue; the first call is with the pump by then. */
+/* A word that holds a stream shut keeps the calls in its queue; the first call is with the progress thread by then. */
 static void calls_in_order_when_dropped(void **)
 {
 	buffers m(test::sized(16 * MiB, 1 * MiB));
@@ -597,18 +597,28 @@ static int close_it(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(copy_there_and_back), cmocka_unit_test(pageable_both_ways),
-		cmocka_unit_test(word_gate),           cmocka_unit_test(word_gate_expires),
-		cmocka_unit_test(event_chain),         cmocka_unit_test(event_ring_waits),
-		cmocka_unit_test(event_in_shared_ring), cmocka_unit_test(future_event),        cmocka_unit_test(blocking_call),
+		cmocka_unit_test(copy_there_and_back),
+		cmocka_unit_test(pageable_both_ways),
+		cmocka_unit_test(word_gate),
+		cmocka_unit_test(word_gate_expires),
+		cmocka_unit_test(event_chain),
+		cmocka_unit_test(event_ring_waits),
+		cmocka_unit_test(event_in_shared_ring),
+		cmocka_unit_test(future_event),
+		cmocka_unit_test(blocking_call),
 		cmocka_unit_test(event_of_expired_task),
 		cmocka_unit_test(refused_record),
-		cmocka_unit_test(calls_in_order),      cmocka_unit_test(calls_in_order_when_dropped),
+		cmocka_unit_test(calls_in_order),
+		cmocka_unit_test(calls_in_order_when_dropped),
 		cmocka_unit_test(calls_leave_no_memory),
-		cmocka_unit_test(signal_fd),           cmocka_unit_test(abort_behind_gate),
-		cmocka_unit_test(abort_value_wait_on_device), cmocka_unit_test(bad_addresses),
-		cmocka_unit_test(many_streams),        cmocka_unit_test(full_ring),
-		cmocka_unit_test(shared_stream),       cmocka_unit_test(batches),
+		cmocka_unit_test(signal_fd),
+		cmocka_unit_test(abort_behind_gate),
+		cmocka_unit_test(abort_value_wait_on_device),
+		cmocka_unit_test(bad_addresses),
+		cmocka_unit_test(many_streams),
+		cmocka_unit_test(full_ring),
+		cmocka_unit_test(shared_stream),
+		cmocka_unit_test(batches),
 	};
 
 	return cmocka_run_group_tests_name("core streams", tests, open_first, close_it);

@@ -15,7 +15,7 @@ using namespace usdma::test;
 
 #define GOOD(call) assert_int_equal(call, 0)
 
-static constexpr size_t size = 256 << 10; /* more than the CPU copies by itself */
+static constexpr size_t size = 256 << 10;      /* more than the CPU copies by itself */
 static constexpr aclError task_error = 507013; /* what an EIO of a task is */
 
 static void await_done(usdma_stream *s)
@@ -24,13 +24,13 @@ static void await_done(usdma_stream *s)
 		std::this_thread::yield();
 }
 
-/* A device whose every request fails between break_it() and mend(). */
+/* A device whose every request fails between break_it() and fix(). */
 struct bench {
 	device dev;
 	block host{dev, kind::pinned, size}, mem{dev, kind::device, size}, plain{dev, kind::pageable, size};
 
 	void break_it() { set_faults(dev, 0, "fail%1"); }
-	void mend() { set_faults(dev, 0, ""); }
+	void fix() { set_faults(dev, 0, ""); }
 	/* Each stream has one copy that failed and has ended. */
 	void fail_on(const std::vector<usdma_stream *> &all)
 	{
@@ -39,7 +39,7 @@ struct bench {
 			WORKS(usdma_copy(s, mem.data(), host.data(), size));
 		for (usdma_stream *s : all)
 			await_done(s);
-		mend();
+		fix();
 	}
 };
 
@@ -76,7 +76,7 @@ static void copy_sync_takes_none(void **)
 	WORKS(usdma_copy_sync(b.dev, b.mem.data(), b.plain.data(), size, long_ms));
 	b.break_it();
 	assert_int_equal(usdma_copy_sync(b.dev, b.mem.data(), b.host.data(), size, long_ms), -EIO);
-	b.mend();
+	b.fix();
 	GOOD(usdma_device_sync(b.dev, long_ms));
 	assert_int_equal(usdma_stream_sync(a, long_ms), -EIO);
 	GOOD(usdma_stream_sync(a, long_ms));
@@ -127,7 +127,7 @@ static void destroy_waits_for_the_failure(void **)
 		WORKS(usdma_copy(s, b.mem.data(), b.host.data(), size));
 		assert_int_equal(usdma_stream_destroy(s), -EIO);
 	}
-	b.mend();
+	b.fix();
 }
 
 /* Of the failures of each round each stream tells its own, whoever synchronises the device meanwhile. */
@@ -161,7 +161,7 @@ static void none_is_stolen(void **)
 	stop = true;
 	for (auto &t : steal)
 		t.join();
-	b.mend();
+	b.fix();
 	assert_int_equal(wrong, 0);
 }
 
@@ -193,7 +193,7 @@ struct acl_bench {
 		for (aclrtStream s : all)
 			for (aclrtStreamStatus st = ACL_STREAM_STATUS_NOT_READY; st == ACL_STREAM_STATUS_NOT_READY;)
 				GOOD(aclrtStreamQuery(s, &st));
-		b.mend();
+		b.fix();
 	}
 };
 

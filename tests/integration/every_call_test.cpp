@@ -23,9 +23,7 @@ using namespace usdma::test;
 
 static constexpr size_t size = 1 << 16;
 
-static void nothing(void *)
-{
-}
+static void nothing(void *) {}
 
 namespace {
 
@@ -84,7 +82,11 @@ struct world : places_for_results {
 
 } // namespace
 
-#define CALL(name, expression) {#name, [](world &w) { (void)w; return value_of([&] { return expression; }); }},
+#define CALL(name, expression)                                                                                         \
+	{#name, [](world &w) {                                                                                         \
+		 (void)w;                                                                                              \
+		 return value_of([&] { return expression; });                                                          \
+	 }},
 static const std::vector<named_call<world>> calls = {
 #include "native_calls.inc"
 };
@@ -92,8 +94,8 @@ static const std::vector<named_call<world>> calls = {
 
 /* Those that reach no device, and so work in a child as well. */
 static const std::set<std::string> need_no_device = {
-	"usdma_version",     "usdma_error_text",  "usdma_log_set_callback",  "usdma_log_set_level", "usdma_device_count",
-	"usdma_setting_get", "usdma_setting_set", "usdma_setting_describe",
+	"usdma_version",      "usdma_error_text",  "usdma_log_set_callback", "usdma_log_set_level",
+	"usdma_device_count", "usdma_setting_get", "usdma_setting_set",      "usdma_setting_describe",
 };
 
 /* The parent's threads are anywhere in the library when it forks. */
@@ -108,7 +110,8 @@ public:
 
 				while (!stop_) {
 					come_and_go();
-					WORKS(usdma_copy(i ? w.stream : static_cast<usdma_stream *>(own), w.mem, w.host, 64));
+					WORKS(usdma_copy(i ? w.stream : static_cast<usdma_stream *>(own), w.mem, w.host,
+							 64));
 					WORKS(usdma_stream_sync(own, long_ms));
 					WORKS(usdma_host_alloc(dev, 64, &p));
 					WORKS(usdma_host_free(p));
@@ -146,8 +149,8 @@ static bool eperm_in_child(world &w, const named_call<world> &c)
 
 	if (o.returned && WIFEXITED(o.status) && (harmless || o.value == -EPERM))
 		return true;
-	print_error("%s in a child: %s, %ld, status 0x%x\n", c.name.c_str(), o.returned ? "returned" : "did not return", o.value,
-		    unsigned(o.status));
+	print_error("%s in a child: %s, %ld, status 0x%x\n", c.name.c_str(), o.returned ? "returned" : "did not return",
+		    o.value, unsigned(o.status));
 	return false;
 }
 
@@ -198,10 +201,21 @@ static void a_child_of_before(void **)
 /* The settings are read by the first call of all. */
 static const std::vector<named_call<const char>> first_calls = {
 	{"usdma_device_count", [](const char &) { return long(usdma_device_count()); }},
-	{"usdma_open_index", [](const char &) { usdma_device *d; return long(usdma_open_index(0, &d)); }},
-	{"usdma_setting_get", [](const char &) { char v[64]; return long(usdma_setting_get("spin_us", v, sizeof(v))); }},
+	{"usdma_open_index",
+	 [](const char &) {
+		 usdma_device *d;
+		 return long(usdma_open_index(0, &d));
+	 }},
+	{"usdma_setting_get",
+	 [](const char &) {
+		 char v[64];
+		 return long(usdma_setting_get("spin_us", v, sizeof(v)));
+	 }},
 	{"usdma_setting_describe",
-	 [](const char &) { usdma_setting_info i = {sizeof(i)}; return long(usdma_setting_describe(0, &i)); }},
+	 [](const char &) {
+		 usdma_setting_info i = {sizeof(i)};
+		 return long(usdma_setting_describe(0, &i));
+	 }},
 };
 
 static void the_first_call_of_all(void **)
@@ -248,7 +262,8 @@ static void with_a_cancel_pending(void **)
 		cancelled_call<world> one{&w, &c};
 
 		if (!one.run()) {
-			print_error("%s: a cancelled thread %s\n", c.name.c_str(), one.returned ? "went on" : "ended in the call");
+			print_error("%s: a cancelled thread %s\n", c.name.c_str(),
+				    one.returned ? "went on" : "ended in the call");
 			wrong++;
 		}
 		/* Others find the library as it should be. */
@@ -293,15 +308,18 @@ struct blocked {
 
 static const blocking_call blocking[] = {
 	{"usdma_stream_sync", [](auto, auto s, auto, auto &, auto &) { return long(usdma_stream_sync(s, -1)); }},
-	{"usdma_stream_sync, limited", [](auto, auto s, auto, auto &, auto &) { return long(usdma_stream_sync(s, long_ms)); }},
+	{"usdma_stream_sync, limited",
+	 [](auto, auto s, auto, auto &, auto &) { return long(usdma_stream_sync(s, long_ms)); }},
 	{"usdma_event_sync", [](auto, auto, auto e, auto &, auto &) { return long(usdma_event_sync(e, -1)); }},
 	{"usdma_device_sync", [](auto d, auto, auto, auto &, auto &) { return long(usdma_device_sync(d, -1)); }},
-	{"usdma_copy, pageable", [](auto, auto s, auto, auto &h, auto &m) { return long(usdma_copy(s, m.data(), h.data(), 64)); }},
+	{"usdma_copy, pageable",
+	 [](auto, auto s, auto, auto &h, auto &m) { return long(usdma_copy(s, m.data(), h.data(), 64)); }},
 	{"usdma_stream_destroy", [](auto, auto s, auto, auto &, auto &) { return long(usdma_stream_destroy(s)); }},
 };
 
 /* The stream is gated on the CPU, by its ring, or its ring waits for another: the sleeps differ. */
-static void cancel_once(const blocking_call &what, usdma_device *dev, bool in_ring, uint32_t wait_mode, std::mt19937_64 &gen)
+static void cancel_once(const blocking_call &what, usdma_device *dev, bool in_ring, uint32_t wait_mode,
+			std::mt19937_64 &gen)
 {
 	block word(dev, kind::device, 4096), host(dev, kind::pageable, 4096), mem(dev, kind::device, 4096);
 	stream opener(dev), first(dev);

@@ -47,7 +47,7 @@ struct model_stream : life {
 	usdma_stream *h;
 	int dev;
 	std::mutex lock;
-	stamps known{};     /* of each word, what work submitted from now on sees at least; under the lock */
+	stamps known{};      /* of each word, what work submitted from now on sees at least; under the lock */
 	uint64_t errors = 0; /* when it was destroyed, or at the end */
 	std::atomic<uint64_t> told{0};
 };
@@ -55,7 +55,7 @@ struct model_stream : life {
 struct model_event {
 	usdma_event *h;
 	std::mutex lock;
-	stamps known{};      /* at its latest record; under the lock */
+	stamps known{}; /* at its latest record; under the lock */
 	bool recorded = false;
 };
 
@@ -71,8 +71,8 @@ struct program {
 	usdma_device *dev[2];
 	model_stream stream[n_streams];
 	model_event event[n_events];
-	char *words;         /* in the first device's memory, 64 bytes apart */
-	uint64_t *seen;      /* pinned; what each look saw */
+	char *words;    /* in the first device's memory, 64 bytes apart */
+	uint64_t *seen; /* pinned; what each look saw */
 	std::vector<look> looks[n_threads];
 	std::vector<std::string> trace[n_threads];
 	std::atomic<int> wrong{0};
@@ -114,8 +114,9 @@ private:
 	void bad(const char *call, int object, long ret, const char *why)
 	{
 		if (!p_.wrong++)
-			print_error("program %llu, thread %d: %s %d = %ld (%s): %s\n", static_cast<unsigned long long>(p_.number), me_,
-				    call, object, ret, usdma_error_text(), why);
+			print_error("program %llu, thread %d: %s %d = %ld (%s): %s\n",
+				    static_cast<unsigned long long>(p_.number), me_, call, object, ret,
+				    usdma_error_text(), why);
 	}
 	/* True: it was done. */
 	bool judge(const char *call, int at, long ret, const before_call &b, bool limited = false)
@@ -127,8 +128,11 @@ private:
 			bad(call, at, ret, "the stream was destroyed before");
 		else if (b.aborted && ret != -EBADF && ret != -ECANCELED)
 			bad(call, at, ret, "the stream was aborted before");
-		else if (ret == -EBADF ? !s.ending : ret == -ECANCELED ? !s.aborting : ret == -ETIMEDOUT ? !limited : ret == -EIO ?
-				 !p_.faults : ret < 0)
+		else if (ret == -EBADF     ? !s.ending :
+			 ret == -ECANCELED ? !s.aborting :
+			 ret == -ETIMEDOUT ? !limited :
+			 ret == -EIO       ? !p_.faults :
+					     ret < 0)
 			bad(call, at, ret, "nothing is there that says so");
 		return ret >= 0 || ret == -EIO;
 	}
@@ -285,7 +289,8 @@ void actor::call(int at)
 	model_stream &s = p_.stream[at];
 	const before_call b(s);
 	std::lock_guard guard(s.lock);
-	const long ret = usdma_stream_call(s.h, [](void *p) { ++static_cast<program *>(p)->calls_run; }, &p_, gen_() % 2);
+	const long ret = usdma_stream_call(
+		s.h, [](void *p) { ++static_cast<program *>(p)->calls_run; }, &p_, gen_() % 2);
 
 	p_.calls_accepted += ret == 0;
 	judge("stream_call", at, ret, b);
@@ -326,14 +331,20 @@ void actor::step()
 	const int any = int(gen_() % n_streams), ev = int(gen_() % n_events);
 
 	switch (gen_() % 16) {
-	case 0: case 1: case 2:
+	case 0:
+	case 1:
+	case 2:
 		return store(own());
-	case 3: case 4: case 5:
+	case 3:
+	case 4:
+	case 5:
 		return look_at(own());
-	case 6: case 7:
+	case 6:
+	case 7:
 		/* Each event is recorded on one stream: its later records know more. */
 		return record(me_, me_ % n_events);
-	case 8: case 9:
+	case 8:
+	case 9:
 		return await_event(own(), ev);
 	case 10:
 		return sync(any);
@@ -381,14 +392,17 @@ void end_stream(program *p, model_stream *s, int at)
 	s->errors = st.errors;
 	s->told += ret == -EIO;
 	if (!s->aborted && !s->aborting && (ret ? ret != -EIO || !p->faults : false))
-		p->wrong++, print_error("program %llu: last stream_sync %d = %d\n", static_cast<unsigned long long>(p->number), at, ret);
+		p->wrong++, print_error("program %llu: last stream_sync %d = %d\n",
+					static_cast<unsigned long long>(p->number), at, ret);
 	if (!s->aborting && (st.errors ? !s->told : s->told && !p->faults))
 		p->wrong++, print_error("program %llu: stream %d: %llu failures, told %llu times\n",
-					static_cast<unsigned long long>(p->number), at, static_cast<unsigned long long>(st.errors),
+					static_cast<unsigned long long>(p->number), at,
+					static_cast<unsigned long long>(st.errors),
 					static_cast<unsigned long long>(s->told));
 	const int last = usdma_stream_destroy(s->h);
 	if (last && !(last == -EIO && s->aborting && p->faults))
-		p->wrong++, print_error("program %llu: last stream_destroy %d = %d\n", static_cast<unsigned long long>(p->number), at, last);
+		p->wrong++, print_error("program %llu: last stream_destroy %d = %d\n",
+					static_cast<unsigned long long>(p->number), at, last);
 	s->ended = true;
 }
 
@@ -400,8 +414,8 @@ void check_look(program *p, const look &l, uint64_t saw)
 	if (p->faults ? saw != not_seen && saw > most : saw < l.least || saw > most) {
 		p->wrong++;
 		print_error("program %llu: stream %d saw %llu in word %d, not %llu to %llu\n",
-			    static_cast<unsigned long long>(p->number), l.by, static_cast<unsigned long long>(saw), l.of,
-			    static_cast<unsigned long long>(l.least), static_cast<unsigned long long>(most));
+			    static_cast<unsigned long long>(p->number), l.by, static_cast<unsigned long long>(saw),
+			    l.of, static_cast<unsigned long long>(l.least), static_cast<unsigned long long>(most));
 	}
 }
 
@@ -412,11 +426,13 @@ void check(program *p)
 	while (p->calls_run != p->calls_accepted && std::chrono::steady_clock::now() < end)
 		std::this_thread::yield();
 	if (p->calls_run != p->calls_accepted)
-		p->wrong++, print_error("program %llu: a call was not made\n", static_cast<unsigned long long>(p->number));
+		p->wrong++,
+			print_error("program %llu: a call was not made\n", static_cast<unsigned long long>(p->number));
 	/* What was aborted may have been done, or not. */
 	for (int t = 0; t < n_threads && !p->aborts; t++)
 		for (size_t i = 0; i < p->looks[t].size(); i++)
-			check_look(p, p->looks[t][i], __atomic_load_n(&p->seen[size_t(t) * most_looks + i], __ATOMIC_ACQUIRE));
+			check_look(p, p->looks[t][i],
+				   __atomic_load_n(&p->seen[size_t(t) * most_looks + i], __ATOMIC_ACQUIRE));
 	if (!p->wrong)
 		return;
 	for (int t = 0; t < n_threads; t++)
@@ -470,7 +486,8 @@ static void explore(void **)
 		usdma_device *const dev[2] = {stays, comes_and_goes};
 
 		for (int i = 0; i < 20; i++)
-			assert_int_equal(play(++number, dev, static_cast<char *>(words), static_cast<uint64_t *>(seen)), 0);
+			assert_int_equal(play(++number, dev, static_cast<char *>(words), static_cast<uint64_t *>(seen)),
+					 0);
 	} while (std::chrono::steady_clock::now() < end || number < 100);
 	print_message("# %llu programs\n", static_cast<unsigned long long>(number));
 	WORKS(usdma_device_free(words));

@@ -41,14 +41,14 @@ template <class T> struct graveyard {
 };
 
 struct round_state {
-	usdma_device *dev[2];                     /* the second comes and goes */
+	usdma_device *dev[2];                        /* the second comes and goes */
 	std::atomic<usdma_stream *> stream[n_slots]; /* the odd ones are the second's */
 	std::atomic<usdma_event *> event[n_events];
 	graveyard<usdma_stream> dead_streams;
 	graveyard<usdma_event> dead_events;
 	std::atomic<usdma_device *> dead_device{nullptr};
 	char *host, *mem[2];
-	uint64_t *gate;                           /* grows, so that each wait for it ends */
+	uint64_t *gate; /* grows, so that each wait for it ends */
 	std::atomic<uint64_t> opened{0};
 	std::atomic<bool> stop{false}, closed{false};
 	std::atomic<int> wrong{0};
@@ -206,7 +206,8 @@ void user::wait(usdma_stream *s, usdma_event *e)
 	case 9:
 		return expect("usdma_copy_sync", usdma_copy_sync(r_.dev[0], mem, plain_.data(), area, -1));
 	case 10:
-		return expect("usdma_copy_sync, limited", usdma_copy_sync(d, mem, plain_.data(), 64, int(gen_() % 3)), true);
+		return expect("usdma_copy_sync, limited", usdma_copy_sync(d, mem, plain_.data(), 64, int(gen_() % 3)),
+			      true);
 	default:
 		return expect("usdma_stream_take_error", usdma_stream_take_error(s, &info));
 	}
@@ -235,19 +236,44 @@ void user::on_the_dead()
 	long ret = -EBADF;
 
 	switch (s && e ? gen_() % 12 : 12) {
-	case 0: ret = usdma_stream_sync(s, 0); break;
-	case 1: ret = usdma_stream_query(s); break;
-	case 2: ret = usdma_copy(s, mem, r_.host, 64); break;
-	case 3: ret = usdma_fill(s, mem, 0, 8, 64); break;
-	case 4: ret = usdma_stream_call(s, count_call, &r_, 0); break;
-	case 5: ret = usdma_stream_signal_fd(s, r_.signal_fd); break;
-	case 6: ret = usdma_stream_abort(s); break;
-	case 7: ret = usdma_stream_destroy(s); break;
-	case 8: ret = usdma_event_sync(e, 0); break;
-	case 9: ret = usdma_event_record(e, live); break;
-	case 10: ret = usdma_event_query(e); break;
-	case 11: ret = usdma_event_destroy(e); break;
-	default: break;
+	case 0:
+		ret = usdma_stream_sync(s, 0);
+		break;
+	case 1:
+		ret = usdma_stream_query(s);
+		break;
+	case 2:
+		ret = usdma_copy(s, mem, r_.host, 64);
+		break;
+	case 3:
+		ret = usdma_fill(s, mem, 0, 8, 64);
+		break;
+	case 4:
+		ret = usdma_stream_call(s, count_call, &r_, 0);
+		break;
+	case 5:
+		ret = usdma_stream_signal_fd(s, r_.signal_fd);
+		break;
+	case 6:
+		ret = usdma_stream_abort(s);
+		break;
+	case 7:
+		ret = usdma_stream_destroy(s);
+		break;
+	case 8:
+		ret = usdma_event_sync(e, 0);
+		break;
+	case 9:
+		ret = usdma_event_record(e, live);
+		break;
+	case 10:
+		ret = usdma_event_query(e);
+		break;
+	case 11:
+		ret = usdma_event_destroy(e);
+		break;
+	default:
+		break;
 	}
 	if (ret != -EBADF)
 		r_.bad("a call", ret, "its handle was destroyed before");

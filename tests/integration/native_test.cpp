@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The native API's other families: names, information, growing structs, descriptors, rings, callbacks, values, reductions. */
+/*
+ * The native API's other families: names, information, growing structs, descriptors, rings, callbacks, values,
+ * reductions.
+ */
 #include "tests/integration/native.h"
 
 #include "usdma/uring.h"
@@ -169,9 +172,9 @@ static void pointers_tell_their_class(void **)
 
 		info.struct_size = sizeof(info);
 		WORKS(usdma_pointer_get_info(b.data() + 777, &info));
-		const int want = k == kind::device     ? USDMA_MEMORY_DEVICE
-				 : k == kind::pageable ? USDMA_MEMORY_UNREGISTERED
-						       : USDMA_MEMORY_HOST;
+		const int want = k == kind::device   ? USDMA_MEMORY_DEVICE :
+				 k == kind::pageable ? USDMA_MEMORY_UNREGISTERED :
+						       USDMA_MEMORY_HOST;
 		assert_int_equal(info.memory_class, want);
 		assert_int_equal(info.registered, k == kind::registered);
 		assert_int_equal(info.device_index, k == kind::device ? 0 : -1);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sentences of <usdma/usdma.h> and <usdma/uring.h> about what fails, hangs or is lost (docs/reliability.md has them all). */
+/*
+ * Sentences of <usdma/usdma.h> and <usdma/uring.h> about what fails, hangs or is lost (docs/reliability.md has
+ * them all).
+ */
 #include "tests/integration/faults.h"
 #include "usdma/uring.h"
 
@@ -30,7 +33,7 @@ struct bench {
 
 } // namespace
 
-static void the_first_failure_is_told_once(void **)
+static void the_first_failure_is_reported_once(void **)
 {
 	bench b;
 	stream s(b.dev);
@@ -123,7 +126,7 @@ static void an_event_tells_of_its_stream(void **)
 	WORKS(usdma_event_destroy(of_other));
 }
 
-/* Without a limit of the caller's: what stands still ends it (USDMA_HANG_MS). */
+/* Without a limit of the caller's: what hangs ends it (USDMA_HANG_MS). */
 static void a_hang_ends_each_wait(void **)
 {
 	bench b;
@@ -264,7 +267,7 @@ static void what_rests_on_a_lost_device(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(the_first_failure_is_told_once),
+		cmocka_unit_test(the_first_failure_is_reported_once),
 		cmocka_unit_test(what_failed_is_described),
 		cmocka_unit_test(modes_of_failing),
 		cmocka_unit_test(an_event_tells_of_its_stream),

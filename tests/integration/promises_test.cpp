@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sentences of <usdma/usdma.h> about the library, settings, devices, handles and memory (docs/reliability.md has all). */
+/*
+ * Sentences of <usdma/usdma.h> about the library, settings, devices, handles and memory (docs/reliability.md
+ * has all).
+ */
 #include "tests/integration/native.h"
 #include "usdma/uring.h"
 
@@ -272,11 +275,12 @@ usdma_event *made_event;
 alignas(8) char sqe[64];
 int64_t ns;
 
-void nothing(void *)
-{
-}
+void nothing(void *) {}
 
-#define ON(call) {#call, [](const objects &o) -> int { (void)o; return call; }}
+#define ON(call)                                                                                                       \
+	{                                                                                                              \
+#call, [](const objects &o) -> int { (void)o; return call; }                                                           \
+	}
 
 const named on_devices[] = {
 	ON(usdma_close(o.dev)),
@@ -380,9 +384,11 @@ static void handles_that_are_none(void **)
 	alignas(64) char stack[4096] = {};
 	const objects none = {}, good = make(), dead = make();
 	const objects wild = {reinterpret_cast<usdma_device *>(stack), reinterpret_cast<usdma_stream *>(stack + 64),
-			      reinterpret_cast<usdma_event *>(stack + 128), reinterpret_cast<usdma_completion *>(stack + 192)};
-	const objects other = {reinterpret_cast<usdma_device *>(good.stream), reinterpret_cast<usdma_stream *>(good.event),
-			       reinterpret_cast<usdma_event *>(good.completion), reinterpret_cast<usdma_completion *>(good.dev)};
+			      reinterpret_cast<usdma_event *>(stack + 128),
+			      reinterpret_cast<usdma_completion *>(stack + 192)};
+	const objects other = {
+		reinterpret_cast<usdma_device *>(good.stream), reinterpret_cast<usdma_stream *>(good.event),
+		reinterpret_cast<usdma_event *>(good.completion), reinterpret_cast<usdma_completion *>(good.dev)};
 	int bad;
 
 	WORKS(usdma_completion_destroy(dead.completion));
@@ -528,7 +534,8 @@ static void registrations(void **)
 	device dev;
 	stream s(dev);
 	block pinned(dev, kind::pinned, 4096), mem(dev, kind::device, 4096);
-	unsigned char *p = pages(4, PROT_READ | PROT_WRITE), *fixed = pages(1, PROT_READ), *gone = pages(1, PROT_READ | PROT_WRITE);
+	unsigned char *p = pages(4, PROT_READ | PROT_WRITE), *fixed = pages(1, PROT_READ),
+		      *gone = pages(1, PROT_READ | PROT_WRITE);
 
 	WORKS(usdma_host_register(p + 1003, 5001, 0));
 	assert_int_equal(usdma_host_register(p + 1003 + 5000, 10, 0), -EEXIST);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sentences of <usdma/usdma.h> and <usdma/uring.h> about streams, copies, events and completions (docs/reliability.md). */
+/*
+ * Sentences of <usdma/usdma.h> and <usdma/uring.h> about streams, copies, events and completions
+ * (docs/reliability.md).
+ */
 #include "tests/integration/native.h"
 #include "usdma/uring.h"
 
@@ -58,7 +61,10 @@ static bool holds(usdma_device *dev, const block &b, unsigned char want)
 
 /* ---- memory under work ------------------------------------------------------------------------------ */
 
-/* Behind a gate the copies have not begun: who gets the blocks next is not written, and what they read is still there. */
+/*
+ * Behind a gate the copies have not begun: who gets the blocks next is not written, and what they read is still
+ * there.
+ */
 static void freed_blocks_wait_for_their_work(void **)
 {
 	device dev;
@@ -349,8 +355,10 @@ static void a_batch_runs_up_to_its_error(void **)
 
 		memset(host.data(), 0x77, 4096);
 		put(dev, mem, 0);
-		const usdma_copy_item items[] = {{mem.data(), host.data(), 64}, {mem.data() + 64, host.data(), 64},
-						 {mem.data() + 4000, host.data(), 128}, {mem.data() + 128, host.data(), 64}};
+		const usdma_copy_item items[] = {{mem.data(), host.data(), 64},
+						 {mem.data() + 64, host.data(), 64},
+						 {mem.data() + 4000, host.data(), 128},
+						 {mem.data() + 128, host.data(), 64}};
 		assert_int_equal(usdma_copy_batch(s, items, 4, &done), -EFAULT);
 		assert_int_equal(done, 2);
 		WORKS(usdma_stream_sync(s, long_ms));
@@ -415,9 +423,11 @@ static void fills_of_all_memory(void **)
 		assert_int_equal(usdma_fill_sync(dev, b.data(), 0, 8, 12, long_ms), -EINVAL);
 		assert_int_equal(usdma_fill(s, b.data(), 0, 4, 6), -EINVAL);
 		assert_int_equal(usdma_fill(s, b.data(), 1, 1, 8), k == kind::pageable ? -EFAULT : 0);
-		assert_int_equal(usdma_reduce(s, b.data(), b.data() + 64, 8, USDMA_INT64, USDMA_SUM), k == kind::pageable ? -EFAULT : 0);
+		assert_int_equal(usdma_reduce(s, b.data(), b.data() + 64, 8, USDMA_INT64, USDMA_SUM),
+				 k == kind::pageable ? -EFAULT : 0);
 		assert_int_equal(usdma_write_value(s, b.data() + 4, 1), k == kind::pageable ? -EFAULT : -EINVAL);
-		assert_int_equal(usdma_wait_value(s, b.data() + 4, USDMA_EQ, 1), k == kind::pageable ? -EFAULT : -EINVAL);
+		assert_int_equal(usdma_wait_value(s, b.data() + 4, USDMA_EQ, 1),
+				 k == kind::pageable ? -EFAULT : -EINVAL);
 		WORKS(usdma_stream_sync(s, long_ms));
 	}
 }
@@ -428,8 +438,9 @@ static void each_comparison(void **)
 		int compare;
 		uint64_t value, no, yes;
 	} rows[] = {
-		{USDMA_GEQ, 5, 4, 5},       {USDMA_GEQ, 5, ~0ull, 6},    {USDMA_GEQ, ~0ull, ~0ull - 1, 3}, {USDMA_EQ, 7, 8, 7},
-		{USDMA_AND, 6, 0xf9, 0x04}, {USDMA_NOR, 0xff, ~0xffull, 0x00}, {USDMA_NOR, 0, ~0ull, ~1ull},
+		{USDMA_GEQ, 5, 4, 5},         {USDMA_GEQ, 5, ~0ull, 6},   {USDMA_GEQ, ~0ull, ~0ull - 1, 3},
+		{USDMA_EQ, 7, 8, 7},          {USDMA_AND, 6, 0xf9, 0x04}, {USDMA_NOR, 0xff, ~0xffull, 0x00},
+		{USDMA_NOR, 0, ~0ull, ~1ull},
 	};
 	device dev;
 	stream s(dev), writer(dev);

@@ -44,7 +44,7 @@ static void no_copy_left_to_a_sleeper(void **)
 		const bool ended = ends_by_itself(s);
 
 		if (!ended)
-			print_error("copy %zu of %zu stands still\n", i, times);
+			print_error("copy %zu of %zu hangs\n", i, times);
 		assert_true(ended);
 		/* The engine takes up to some microseconds from its last look to its sleep. */
 		pause(gen() % 200);

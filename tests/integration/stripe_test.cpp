@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asynchronous copies that are spread over a device's units (setting "stripe"): what lands, in which order, and what waits for them. */
+/*
+ * Asynchronous copies that are spread over a device's engines (setting "stripe"): what lands, in which order,
+ * and what waits for them.
+ */
 #include "lib/core/copy/copy.h"
 #include "lib/core/stream/event.h"
 #include "lib/core/info.h"
@@ -70,14 +73,14 @@ static u64 helped()
 	u64 sum = 0;
 
 	for (const auto &h : dev->helper)
-		if (const lane *l = h.load())
+		if (const hw_queue *l = h.load())
 			sum += load_relaxed(&l->count->bytes);
 	return sum;
 }
 
 /* ---- data -------------------------------------------------------------------------------------------- */
 
-/* Any length and alignment, by way of device, peer and device again; nothing beside it is touched. */
+/* Any length and alignment, through device, peer and device again; nothing beside it is touched. */
 static void any_size(void **)
 {
 	auto gen = test::rng(1);
@@ -85,7 +88,8 @@ static void any_size(void **)
 	stream *s = new_stream();
 
 	for (int i = 0; i < 40; i++) {
-		const u64 len = i % 2 ? 1 + gen() % size : 256 * KiB + gen() % 5, x = gen() % guard, y = gen() % guard, z = gen() % guard;
+		const u64 len = i % 2 ? 1 + gen() % size : 256 * KiB + gen() % 5, x = gen() % guard, y = gen() % guard,
+			  z = gen() % guard;
 		const u64 before = helped();
 
 		test::fill_random(m.a, size + 2 * guard, gen);
@@ -135,7 +139,9 @@ static void in_a_batch(void **)
 	auto gen = test::rng(3);
 	memories m;
 	stream *s = new_stream();
-	const copy_item in[] = {{ptr(m.d), m.a, 100}, {ptr(m.d + 100), m.a + 100, MiB}, {ptr(m.d + 100 + MiB), m.a + 100 + MiB, 7},
+	const copy_item in[] = {{ptr(m.d), m.a, 100},
+				{ptr(m.d + 100), m.a + 100, MiB},
+				{ptr(m.d + 100 + MiB), m.a + 100 + MiB, 7},
 				{ptr(m.d + 107 + MiB), m.a + 107 + MiB, MiB}};
 	size_t done;
 
@@ -202,7 +208,7 @@ static void look(void *arg)
 	s->made = true;
 }
 
-/* Behind a value that comes late, the pump posts them; a callback behind finds all there. */
+/* Behind a value that comes late, the progress thread posts them; a callback behind finds all there. */
 static void behind_a_gate(void **)
 {
 	auto gen = test::rng(5);

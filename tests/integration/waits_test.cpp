@@ -26,7 +26,8 @@ static constexpr size_t size = 256 << 10; /* more than the CPU copies by itself 
 
 struct bench {
 	device dev;
-	block host{dev, kind::pinned, size}, mem{dev, kind::device, size}, plain{dev, kind::pageable, size}, back{dev, kind::pageable, size};
+	block host{dev, kind::pinned, size}, mem{dev, kind::device, size}, plain{dev, kind::pageable, size},
+		back{dev, kind::pageable, size};
 
 	bench()
 	{
@@ -183,9 +184,7 @@ static void a_batch_counts_what_was_taken(void **)
 
 /* ---- descriptors that nobody reads --------------------------------------------------------------------- */
 
-static void nothing(void *)
-{
-}
+static void nothing(void *) {}
 
 /* Everything that takes a thread of the library goes on. */
 static void others_go_on(usdma_device *dev)
@@ -311,7 +310,10 @@ static void words_anywhere(void **)
 	wait_and_write(near, far, pinned.data() + 16);
 }
 
-/* The memory goes while a stream waits for a word in it: that is the stream's error, and no touch of what is there then. */
+/*
+ * The memory goes while a stream waits for a word in it: that is the stream's error, and no touch of what is
+ * there then.
+ */
 static void freed_under_a_wait(void **)
 {
 	device near(1);

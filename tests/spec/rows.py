@@ -91,5 +91,5 @@ ROWS = {
     "optional.agreed": "REGION_WRITE_MULTI and the twin socket only where both sides have said so",
     "optional.refused": "optional commands that a server does not have are answered by an error",
     # Disconnection
-    "end.next": "after a client has gone, its areas and eventfds are let go, and the next one is served",
+    "end.next": "after a client has gone, its areas and eventfds are released, and the next one is served",
 }

@@ -45,7 +45,7 @@ static bool is_engine(const char *tid)
 
 	if (!f)
 		return false;
-	const bool is = fgets(name, sizeof(name), f) && !strncmp(name, "sdma-unit", 9);
+	const bool is = fgets(name, sizeof(name), f) && !strncmp(name, "sdma-engine", 11);
 	fclose(f);
 	return is;
 }
@@ -77,7 +77,7 @@ void hold(const std::set<int> &threads)
 		sched_yield();
 }
 
-void let_go()
+void release_now()
 {
 	__atomic_store_n(&held, 0, __ATOMIC_SEQ_CST);
 	futex(&held, FUTEX_WAKE, INT_MAX);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Threads of software engines in this process that stand still for as long as a test wants: in a signal's handler. */
+/* Threads of software engines in this process that hang for as long as a test wants: in a signal's handler. */
 #pragma once
 
 #include <set>
@@ -11,6 +11,6 @@ std::set<int> engine_threads();
 /* Each stands when it returns, wherever it was; they may hold locks of their device. */
 void hold(const std::set<int> &threads);
 /* They have gone on when it returns. */
-void let_go();
+void release_now();
 
 } // namespace usdma::test

@@ -49,10 +49,12 @@ const char *what_stays(const level &before, const level &now)
 {
 	static thread_local char text[256];
 
-	if (now.fds == before.fds && now.files == before.files && now.pinned == before.pinned && now.maps <= before.maps + map_slack)
+	if (now.fds == before.fds && now.files == before.files && now.pinned == before.pinned &&
+	    now.maps <= before.maps + map_slack)
 		return "";
 	snprintf(text, sizeof(text),
-		 "descriptors %ld, were %ld; bytes of mapped files %ld, were %ld; within a device's reach %ld, were %ld; "
+		 "descriptors %ld, were %ld; bytes of mapped files %ld, were %ld; within a device's reach %ld, were "
+		 "%ld; "
 		 "mappings %ld, were %ld",
 		 now.fds, before.fds, now.files, before.files, now.pinned, before.pinned, now.maps, before.maps);
 	return text;

@@ -25,7 +25,8 @@ inline bool forbid_membarrier()
 	};
 	const sock_fprog program = {std::size(code), code};
 
-	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) && !barrier_for_all();
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) &&
+	       !barrier_for_all();
 }
 
 } // namespace usdma::test

@@ -56,7 +56,8 @@ static bool get(int sock, unsigned char *buf, size_t len, std::vector<int> *fds)
 		if (n <= 0)
 			return false;
 		for (cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
-			for (size_t i = 0; c->cmsg_type == SCM_RIGHTS && i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+			for (size_t i = 0; c->cmsg_type == SCM_RIGHTS && i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+			     i++) {
 				int fd;
 
 				memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
@@ -175,13 +176,16 @@ void nosy_server::note(const message &m, bool from_client)
 		char name[256] = "";
 		struct stat st;
 
-		if (fstat(fd, &st) || !S_ISREG(st.st_mode) || readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), name, 255) < 0)
+		if (fstat(fd, &st) || !S_ISREG(st.st_mode) ||
+		    readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), name, 255) < 0)
 			continue;
 		void *p = mmap(nullptr, size_t(st.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		if (p != MAP_FAILED)
-			kept_.push_back({name, st.st_ino, static_cast<unsigned char *>(p), size_t(st.st_size), from_client});
+			kept_.push_back(
+				{name, st.st_ino, static_cast<unsigned char *>(p), size_t(st.st_size), from_client});
 	}
-	if (from_client && h.cmd == uint16_t(proto::command::dma_map) && (h.flags & proto::flag_type_mask) == proto::type_command) {
+	if (from_client && h.cmd == uint16_t(proto::command::dma_map) &&
+	    (h.flags & proto::flag_type_mask) == proto::type_command) {
 		proto::dma_map d;
 
 		memcpy(&d, m.bytes.data() + sizeof(h), sizeof(d));

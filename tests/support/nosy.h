@@ -14,7 +14,7 @@
 namespace usdma::test {
 
 struct kept_file {
-	std::string name;  /* "/memfd:usdma (deleted)" */
+	std::string name; /* "/memfd:usdma (deleted)" */
 	unsigned long ino;
 	unsigned char *data; /* mapped, for good */
 	size_t size;

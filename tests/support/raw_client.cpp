@@ -34,7 +34,8 @@ bool raw_client::say(proto::command cmd, const void *body, size_t len, const std
 	return !vfio::user_send(sock_.get(), h, {&part, len ? 1u : 0u}, fds, deadline::in_ms(raw_wait_ms));
 }
 
-int raw_client::ask(proto::command cmd, const void *body, size_t len, const std::vector<int> &fds, vfio::user_message *reply)
+int raw_client::ask(proto::command cmd, const void *body, size_t len, const std::vector<int> &fds,
+		    vfio::user_message *reply)
 {
 	const u16 id = next_;
 	vfio::user_message m;
@@ -138,7 +139,8 @@ raw_memory::raw_memory(const char *name, u64 size) : fd(memfd_create(name, MFD_C
 
 raw_channel::raw_channel(raw_client &client, u32 i, raw_memory &m, u64 iova, u64 at, u32 ord)
 	: c(client), index(i), order(ord), record_iova(iova + at), ring_iova(iova + at + 4096),
-	  status(reinterpret_cast<status_block *>(m.data + at)), ring(reinterpret_cast<descriptor *>(m.data + at + 4096))
+	  status(reinterpret_cast<status_block *>(m.data + at)),
+	  ring(reinterpret_cast<descriptor *>(m.data + at + 4096))
 {
 	for (u64 k = 0; k < u64(1) << order; k++)
 		ring[k].tag = u32(k ^ 1);
@@ -169,7 +171,7 @@ u64 raw_channel::put(descriptor d)
 
 int raw_channel::ring_bell()
 {
-	return c.put(chan_door(index) + door_tail, posted);
+	return c.put(chan_doorbell(index) + doorbell_tail, posted);
 }
 
 u64 raw_channel::completed() const

@@ -26,9 +26,11 @@ public:
 	explicit raw_client(const std::string &path);
 
 	/* The errno in the reply (0: well), or -1: the server broke off.  What it asks meanwhile is passed over. */
-	int ask(proto::command cmd, const void *body, size_t len, const std::vector<int> &fds = {}, vfio::user_message *reply = nullptr);
+	int ask(proto::command cmd, const void *body, size_t len, const std::vector<int> &fds = {},
+		vfio::user_message *reply = nullptr);
 	template <class T>
-	int ask(proto::command cmd, const T &body, const std::vector<int> &fds = {}, vfio::user_message *reply = nullptr)
+	int ask(proto::command cmd, const T &body, const std::vector<int> &fds = {},
+		vfio::user_message *reply = nullptr)
 	{
 		return ask(cmd, &body, sizeof(body), fds, reply);
 	}

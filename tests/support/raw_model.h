@@ -15,7 +15,10 @@ namespace usdma::test {
 
 class raw_model {
 public:
-	explicit raw_model(const sim::config &cfg, sim::faults *wrong = nullptr) : cfg_(cfg), wrong_(wrong), stop_(eventfd(0, EFD_CLOEXEC)) {}
+	explicit raw_model(const sim::config &cfg, sim::faults *wrong = nullptr)
+		: cfg_(cfg), wrong_(wrong), stop_(eventfd(0, EFD_CLOEXEC))
+	{
+	}
 	~raw_model() { wait_over(); }
 	raw_model(const raw_model &) = delete;
 	raw_model &operator=(const raw_model &) = delete;

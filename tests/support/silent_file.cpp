@@ -131,7 +131,8 @@ static void say_yes(fuse_req_t r, fuse_ino_t, fuse_file_info *)
 	ops.lookup = look_up, ops.getattr = attributes, ops.open = open_it;
 	ops.flush = ops.release = closes ? say_yes : say_nothing;
 	fuse_session *s = !unshare(CLONE_NEWNS) && !mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ?
-		fuse_session_new(&args, &ops, sizeof(ops), nullptr) : nullptr;
+				  fuse_session_new(&args, &ops, sizeof(ops), nullptr) :
+				  nullptr;
 	if (!s || fuse_session_mount(s, where))
 		_exit(1);
 	if (!fork()) {
@@ -190,7 +191,8 @@ int silent_file(const char **why, bool closes)
 
 int lingering_socket()
 {
-	const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+		  fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	const linger hour = {1, 3600};
 	sockaddr_in at = {};
 	socklen_t len = sizeof(at);
@@ -199,7 +201,8 @@ int lingering_socket()
 	at.sin_family = AF_INET;
 	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	if (bind(listener, reinterpret_cast<sockaddr *>(&at), len) || listen(listener, 1) ||
-	    getsockname(listener, reinterpret_cast<sockaddr *>(&at), &len) || connect(fd, reinterpret_cast<sockaddr *>(&at), len))
+	    getsockname(listener, reinterpret_cast<sockaddr *>(&at), &len) ||
+	    connect(fd, reinterpret_cast<sockaddr *>(&at), len))
 		abort();
 	while (send(fd, data, sizeof(data), MSG_DONTWAIT) > 0) {
 	}

@@ -18,7 +18,8 @@
 
 namespace usdma::test {
 
-[[noreturn]] static void become(const char *program, const std::string &path, int ready, const std::vector<const char *> &args)
+[[noreturn]] static void become(const char *program, const std::string &path, int ready,
+				const std::vector<const char *> &args)
 {
 	const std::string told = std::to_string(ready);
 	std::vector<const char *> all = {"usdma-sim", "--socket", path.c_str(), "--ready-fd", told.c_str()};
@@ -72,7 +73,7 @@ static bool has_unit(pid_t pid)
 	for (const auto &task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
 		std::string name;
 
-		if (std::getline(std::ifstream(task.path() / "comm"), name) && name == "sdma-unit0")
+		if (std::getline(std::ifstream(task.path() / "comm"), name) && name == "sdma-engine0")
 			return true;
 	}
 	return false;

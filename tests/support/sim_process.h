@@ -19,7 +19,7 @@ std::vector<pid_t> children_of(pid_t sim);
 /* The process of its that serves the client which is there; waits for it, -1: it did not come within 20 s. */
 pid_t client_process_of(pid_t sim);
 
-/* It and its processes stand still, each thread of them, when this returns; and go on. */
+/* It and its processes hang, each thread of them, when this returns; and go on. */
 void stop_sim(pid_t sim);
 void continue_sim(pid_t sim);
 

@@ -65,9 +65,7 @@ bool soak::wanted()
 	return seconds() > 0;
 }
 
-soak::soak(const char *load) : name(load), began(now_ns()), length(seconds() * ns_per_s)
-{
-}
+soak::soak(const char *load) : name(load), began(now_ns()), length(seconds() * ns_per_s) {}
 
 u64 soak::elapsed_ns() const
 {
@@ -87,8 +85,9 @@ void soak::finish(u64 operations)
 {
 	const holdings last = holdings_now();
 
-	fprintf(stderr, "# soak %s: operations %lu rss_kib %lu %lu fds %lu %lu maps %lu %lu threads %lu %lu\n", name, operations,
-		first.rss_kib, last.rss_kib, first.fds, last.fds, first.maps, last.maps, first.threads, last.threads);
+	fprintf(stderr, "# soak %s: operations %lu rss_kib %lu %lu fds %lu %lu maps %lu %lu threads %lu %lu\n", name,
+		operations, first.rss_kib, last.rss_kib, first.fds, last.fds, first.maps, last.maps, first.threads,
+		last.threads);
 	assert_true(warm && operations > 0);
 	assert_true(first.rss_kib > 0 && first.fds > 0);
 	assert_true(last.rss_kib <= first.rss_kib + slack_kib);

@@ -22,9 +22,9 @@ public:
 	static bool wanted();
 
 	explicit soak(const char *load);
-	/* To be called while nothing is under way. True: time is up. */
+	/* To be called while nothing is in flight. True: time is up. */
 	bool over(u64 operations);
-	/* Tells what was done and held in a line that the lane soak reads; fails the test where that grew. */
+	/* Tells what was done and held in a line that the hardware queue soak reads; fails the test where that grew. */
 	void finish(u64 operations);
 
 private:

@@ -10,6 +10,13 @@
 
 namespace usdma::test {
 
+/* One case of a program: USDMA_TEST_CASE=NAME, with * and ? as in file names. */
+[[gnu::constructor]] static void choose_cases()
+{
+	if (const char *pattern = getenv("USDMA_TEST_CASE"))
+		cmocka_set_test_filter(pattern);
+}
+
 std::uint64_t seed()
 {
 	static const std::uint64_t value = [] {
@@ -25,7 +32,8 @@ std::uint64_t seed()
 
 std::mt19937_64 rng(std::uint64_t stream)
 {
-	std::seed_seq mix{std::uint32_t(seed()), std::uint32_t(seed() >> 32), std::uint32_t(stream), std::uint32_t(stream >> 32)};
+	std::seed_seq mix{std::uint32_t(seed()), std::uint32_t(seed() >> 32), std::uint32_t(stream),
+			  std::uint32_t(stream >> 32)};
 
 	return std::mt19937_64(mix);
 }

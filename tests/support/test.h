@@ -26,7 +26,7 @@ void fill_random(void *buf, size_t len, std::mt19937_64 &gen);
 unsigned scale();
 /*
  * USDMA_TEST_SMALL=1: the device is small and slow, as QEMU's edu in the virtual machine
- * lane (4088 bytes of memory, 100 ms a transfer): suites that run on every device then
+ * hardware queue (4088 bytes of memory, 100 ms a transfer): suites that run on every device then
  * use fewer rounds, and less device memory at a time.
  */
 bool small();

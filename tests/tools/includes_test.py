@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""tools/lanes/includes.py sees arrows upward and circles.  Prints TAP."""
+"""tools/checks/includes.py sees arrows upward and circles.  Prints TAP."""
 import os
 import subprocess
 import sys
@@ -14,6 +14,13 @@ from tap import Points  # noqa: E402
 CASES = [("a floor below", {"lib/core/new.cpp": "driver/base/new.h", "driver/base/new.h": ""}, ""),
          ("an arrow upward", {"driver/base/new.cpp": "lib/core/new.h", "lib/core/new.h": ""}, "driver/base/new includes lib/core/new: upward"),
          ("from an engine to a model", {"driver/sim/new.cpp": "driver/engines/new/a.h", "driver/engines/new/a.h": ""}, "upward"),
+         ("from a model to an engine", {"driver/engines/edu/new.cpp": "driver/sim/new.h", "driver/sim/new.h": ""}, "do not know each other"),
+         ("from an engine to another", {"driver/engines/sdma/new.cpp": "driver/engines/edu/new.h", "driver/engines/edu/new.h": ""},
+          "do not know each other"),
+         ("from an engine's registers to another engine",
+          {"driver/engines/edu/new.cpp": "driver/engines/sdma/sdma_hw.h", "driver/engines/sdma/sdma_hw.h": ""}, "do not know each other"),
+         ("from an engine's registers to a model",
+          {"driver/sim/new.cpp": "driver/engines/sdma/sdma_hw.h", "driver/engines/sdma/sdma_hw.h": ""}, ""),
          ("a folder of no floor", {"driver/new/a.cpp": "driver/base/new.h", "driver/base/new.h": ""}, "no folder of FLOORS"),
          ("a circle of header and source", {"lib/acl/a.h": "", "lib/acl/a.cpp": "lib/acl/b.h", "lib/acl/b.h": "lib/acl/a.h"},
           "a circle: lib/acl/a, lib/acl/b")]
@@ -25,7 +32,7 @@ def said_of(files):
             os.makedirs(os.path.dirname(os.path.join(where, path)), exist_ok=True)
             with open(os.path.join(where, path), "w", encoding="ascii") as f:
                 f.write(f'#include "{included}"\n' if included else "")
-        done = subprocess.run([os.path.join(TOP, "tools/lanes/includes.py"), where], capture_output=True, text=True, check=False)
+        done = subprocess.run([os.path.join(TOP, "tools/checks/includes.py"), where], capture_output=True, text=True, check=False)
         # The circles that are known are not in this tree, which is said.
         return [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("no circle any more")]
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * In the virtual machine: the edu engine on the kernel's VFIO, below streams.
- * USDMA_DEVICES names the device.  The lane looks in the guest's log for what
+ * USDMA_DEVICES names the device.  The check looks in the guest's log for what
  * the IOMMU says of the transfer to nowhere.
  */
 #include "driver/base/clock.h"
@@ -23,7 +23,7 @@ using dma::opcode;
 using dma::space;
 
 static constexpr u64 base = 0x100000000000, where = 0x2000000000, size = 64 * KiB;
-/* Mapped by nobody; the lane looks for this page in the IOMMU's message. */
+/* Mapped by nobody; the check looks for this page in the IOMMU's message. */
 static constexpr u64 nowhere = 0x666000000;
 
 static const char *device()
@@ -37,7 +37,8 @@ static const char *device()
 struct rig {
 	rig()
 	{
-		void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+		void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1,
+			       0);
 
 		assert_ptr_not_equal(p, MAP_FAILED);
 		memory = mapping(p, size);

@@ -104,7 +104,8 @@ static void opens_again(void **)
 
 int main(int argc, char **argv)
 {
-	const CMUnitTest tests[] = {cmocka_unit_test(what_vfio_can), cmocka_unit_test(given_up_in_mid_copy), cmocka_unit_test(opens_again)};
+	const CMUnitTest tests[] = {cmocka_unit_test(what_vfio_can), cmocka_unit_test(given_up_in_mid_copy),
+				    cmocka_unit_test(opens_again)};
 
 	if (argc != 2)
 		return 2;

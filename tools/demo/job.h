@@ -15,7 +15,7 @@ namespace usdma::demo {
 void must(aclError ret, const char *call);
 #define MUST(call) ::usdma::demo::must((call), #call)
 
-inline constexpr size_t pieces = 4096, small = 4096, chunk = 1 << 20, lanes = 4, small_items = 64;
+inline constexpr size_t pieces = 4096, small = 4096, chunk = 1 << 20, hw_queues = 4, small_items = 64;
 
 struct job {
 	job(const std::string &path);
@@ -34,7 +34,7 @@ struct job {
 	char *peer = nullptr;                    /* device 1; nullptr: there is none that device 0 reaches */
 	char *descs = nullptr;                   /* device memory for descriptors */
 	size_t desc_stride = 64;
-	aclrtStream streams[lanes] = {};
+	aclrtStream streams[hw_queues] = {};
 	aclrtStream peer_stream = nullptr;
 	std::string sha; /* of the file, by sha256sum(1) */
 

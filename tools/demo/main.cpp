@@ -78,8 +78,8 @@ static void print_table(const job &j, const std::vector<outcome> &all)
 	fmt::print("\n{:<31} {:>25}  {:>19}\n", "", "GB/s of the whole file", "4 KiB copy, us");
 	fmt::print("{:<31} {:>8} {:>8} {:>8} {:>9} {:>9}\n", "path", "in", "across", "out", "p50", "p99");
 	for (const outcome &o : all)
-		fmt::print("{:<31} {:>8.2f} {:>8.2f} {:>8.2f} {:>9.1f} {:>9.1f}\n", o.p->name, rate(o.in), rate(o.across),
-			   rate(o.out), o.p50, o.p99);
+		fmt::print("{:<31} {:>8.2f} {:>8.2f} {:>8.2f} {:>9.1f} {:>9.1f}\n", o.p->name, rate(o.in),
+			   rate(o.across), rate(o.out), o.p50, o.p99);
 	fmt::print("\nin: host to device, across: device to device, out: device to host; the\n"
 		   "median of {} rounds.  Latency: call to end, {} times one after the other.\n",
 		   rounds, small_copies);

@@ -12,7 +12,7 @@ static void spread(job &j, char *dst, const char *src, aclrtMemcpyKind kind)
 	for (size_t off = 0, n = 0; off < j.len; off += chunk, n++) {
 		const size_t part = std::min(chunk, j.len - off);
 
-		MUST(aclrtMemcpyAsync(dst + off, part, src + off, part, kind, j.streams[n % lanes]));
+		MUST(aclrtMemcpyAsync(dst + off, part, src + off, part, kind, j.streams[n % hw_queues]));
 	}
 	j.sync();
 }
@@ -95,7 +95,8 @@ static void from_peer(job &j)
 	MUST(aclrtSetDevice(0));
 }
 
-static constexpr auto h2d = ACL_MEMCPY_HOST_TO_DEVICE, d2h = ACL_MEMCPY_DEVICE_TO_HOST, d2d = ACL_MEMCPY_DEVICE_TO_DEVICE;
+static constexpr auto h2d = ACL_MEMCPY_HOST_TO_DEVICE, d2h = ACL_MEMCPY_DEVICE_TO_HOST,
+		      d2d = ACL_MEMCPY_DEVICE_TO_DEVICE;
 
 static const path pinned = {
 	"pinned, 1 MiB chunks, 4 streams",
@@ -136,7 +137,8 @@ static const path descriptors = {
 	[](job &j) { described(j, described_part(j)); },
 	[](job &j) { whole(j, j.pinned_out, j.dev_b, d2h); },
 	[](job &j) {
-		MUST(aclrtMemcpyAsyncWithDesc(j.descs + pieces * j.desc_stride, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, j.streams[0]));
+		MUST(aclrtMemcpyAsyncWithDesc(j.descs + pieces * j.desc_stride, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE,
+					      j.streams[0]));
 		MUST(aclrtSynchronizeStream(j.streams[0]));
 	},
 	false,

@@ -80,7 +80,7 @@ struct native_api {
 inline aclrtMemcpyKind kind_of(way w)
 {
 	return w == way::d2h || w == way::page_d2h ? ACL_MEMCPY_DEVICE_TO_HOST :
-	       w == way::d2d			   ? ACL_MEMCPY_DEVICE_TO_DEVICE :
+	       w == way::d2d                       ? ACL_MEMCPY_DEVICE_TO_DEVICE :
 						     ACL_MEMCPY_HOST_TO_DEVICE;
 }
 
@@ -102,7 +102,8 @@ struct acl_api {
 
 		void add(void *d, const void *s, size_t n, way w)
 		{
-			const aclrtMemLocation host = {0, ACL_MEM_LOCATION_TYPE_HOST}, dev = {0, ACL_MEM_LOCATION_TYPE_DEVICE};
+			const aclrtMemLocation host = {0, ACL_MEM_LOCATION_TYPE_HOST},
+					       dev = {0, ACL_MEM_LOCATION_TYPE_DEVICE};
 			const bool in = kind_of(w) == ACL_MEMCPY_HOST_TO_DEVICE;
 
 			attr.dstLoc = in ? dev : host;
@@ -154,14 +155,18 @@ struct acl_api {
 	{
 		size_t wrong;
 
-		return -aclrtMemcpyBatchAsync(b.dst.data(), b.max.data(), b.src.data(), b.len.data(), b.len.size(), &b.attr, &b.first,
-					      1, &wrong, s);
+		return -aclrtMemcpyBatchAsync(b.dst.data(), b.max.data(), b.src.data(), b.len.data(), b.len.size(),
+					      &b.attr, &b.first, 1, &wrong, s);
 	}
 	int prepare_desc(void *desc, void *dst, const void *src, size_t len)
 	{
-		return -aclrtSetMemcpyDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, const_cast<void *>(src), dst, len, nullptr);
+		return -aclrtSetMemcpyDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, const_cast<void *>(src), dst, len,
+					   nullptr);
 	}
-	int run_desc(stream s, void *desc) { return -aclrtMemcpyAsyncWithDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, s); }
+	int run_desc(stream s, void *desc)
+	{
+		return -aclrtMemcpyAsyncWithDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, s);
+	}
 
 	int device;
 };

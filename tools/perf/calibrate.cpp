@@ -35,6 +35,7 @@ public:
 	void spin();
 	void direct_store();
 	void bounce_stores();
+	void copy_rows();
 	void staging();
 	void stripe();
 	void huge_pages();
@@ -45,9 +46,10 @@ private:
 	nlohmann::json run(const std::string &settings, const std::string &args);
 	double rate(const std::string &settings, const std::string &args);
 	double latency_us(const std::string &settings, const std::string &args);
-	std::string best_of(const char *name, const std::string &now, std::initializer_list<const char *> others, const std::string &beside,
-			    const std::string &args);
-	void one(const char *name, std::initializer_list<const char *> others, const std::string &args, const char *what);
+	std::string best_of(const char *name, const std::string &now, std::initializer_list<const char *> others,
+			    const std::string &beside, const std::string &args);
+	void one(const char *name, std::initializer_list<const char *> others, const std::string &args,
+		 const char *what);
 	void settle(proposal p);
 	void skip(const char *name, const std::string &why);
 	const options &o_;
@@ -70,7 +72,10 @@ std::string variable(std::string name, const std::string &value)
 	return fmt::format("USDMA_{}={} ", name, value.empty() ? "''" : value);
 }
 
-/* The rows of a run with these settings ("NAME=value ", by our own hand: nothing in them that a shell would act upon). */
+/*
+ * The rows of a run with these settings ("NAME=value ", by our own hand: nothing in them that a shell would act
+ * upon).
+ */
 nlohmann::json calibration::run(const std::string &settings, const std::string &args)
 {
 	/* Inside the shell /proc/self is the shell: name ourselves. */
@@ -82,8 +87,10 @@ nlohmann::json calibration::run(const std::string &settings, const std::string &
 
 	progress(o_, settings);
 	// NOLINTNEXTLINE(cert-env33-c): a tool that a person runs, with words of its own
-	FILE *from = popen(fmt::format("env {}{} {} --quiet --json - {} {} {}", m_.own_device ? "-u USDMA_DEVICES " : "",
-				       settings, self, where, device, args).c_str(), "re");
+	FILE *from = popen(fmt::format("env {}{} {} --quiet --json - {} {} {}",
+				       m_.own_device ? "-u USDMA_DEVICES " : "", settings, self, where, device, args)
+				   .c_str(),
+			   "re");
 	if (!from)
 		throw std::runtime_error("cannot run a measurement of its own");
 	for (size_t n; (n = fread(buf, 1, sizeof(buf), from)) > 0;)
@@ -137,8 +144,10 @@ void calibration::skip(const char *name, const std::string &why)
 void calibration::cpus()
 {
 	const size_t n = std::min<size_t>(2, m_.engines.size());
-	const std::string list = fmt::format("{}", fmt::join(m_.engines.begin(), m_.engines.begin() + ptrdiff_t(n), ","));
-	const std::string small = "-w h2d -s 64 -d 1 --wait hybrid --seconds 0.1 --cold-bytes 16M", device = "USDMA_DEVICES=sim:mem=1G:engines=1";
+	const std::string list = fmt::format("{}",
+					     fmt::join(m_.engines.begin(), m_.engines.begin() + ptrdiff_t(n), ","));
+	const std::string small = "-w h2d -s 64 -d 1 --wait hybrid --seconds 0.1 --cold-bytes 16M",
+			  device = "USDMA_DEVICES=sim:mem=1G:engines=1";
 
 	if (!m_.own_device)
 		return skip("sim_cpus", "it is for software devices that no device string describes");
@@ -155,37 +164,46 @@ void calibration::cpus()
 void calibration::spin()
 {
 	const double wake = wake_latency(m_, wake_by::io_uring) / 1e3;
-	const std::string now = in_force("spin_us"), args = "-w h2d -s 256K -d 1 --wait hybrid --seconds 0.1 --cold-bytes 16M";
+	const std::string now = in_force("spin_us"),
+			  args = "-w h2d -s 256K -d 1 --wait hybrid --seconds 0.1 --cold-bytes 16M";
 
 	if (wake <= 0)
 		return skip("spin_us", "there is no io_uring here");
 	const std::string want = std::to_string(std::clamp(int(std::ceil(2 * wake)), 10, 1000));
-	const double before = latency_us(variable("spin_us", now), args), after = latency_us(variable("spin_us", want), args);
-	/* A wake-up measured twice is not the same twice. Spinning less must lose nothing, spinning longer must gain. */
+	const double before = latency_us(variable("spin_us", now), args),
+		     after = latency_us(variable("spin_us", want), args);
+	/*
+	 * A wake-up measured twice is not the same twice. Spinning less must lose nothing, spinning longer must
+	 * gain.
+	 */
 	const int from = atoi(now.c_str()), to = atoi(want.c_str());
-	const bool better = std::abs(to - from) * 4 > to && (to < from ? after < before * enough : before > after * enough);
-	settle({"spin_us", now, better ? want : now, fmt::format("256K there (a wake-up takes {:.0f} us)", wake), "us", before,
-		better ? after : before, false});
+	const bool better = std::abs(to - from) * 4 > to &&
+			    (to < from ? after < before * enough : before > after * enough);
+	settle({"spin_us", now, better ? want : now, fmt::format("256K there (a wake-up takes {:.0f} us)", wake), "us",
+		before, better ? after : before, false});
 }
 
 /* The largest size that is still faster by the CPU's own stores than through the engine. */
 void calibration::direct_store()
 {
-	const std::string now = in_force("direct_store"), args = "-w page-h2d,page-d2h --seconds 0.05 --cold --cold-bytes 64M -s ";
+	const std::string now = in_force("direct_store"),
+			  args = "-w page-h2d,page-d2h --seconds 0.05 --cold --cold-bytes 64M -s ";
 	size_t best = 0, last = 0;
 
 	for (size_t size = KiB; size <= 256 * KiB; size *= 4) {
 		last = size;
-		if (rate("USDMA_DIRECT_STORE=1G ", args + std::to_string(size)) < rate("USDMA_DIRECT_STORE=0 ", args + std::to_string(size)))
+		if (rate("USDMA_DIRECT_STORE=1G ", args + std::to_string(size)) <
+		    rate("USDMA_DIRECT_STORE=0 ", args + std::to_string(size)))
 			break;
 		best = size;
 	}
 	/* At the size where the two part; if that is where they part already, nothing changes. */
 	const std::string proposed = size_text(best), at = args + size_text(best ? best : last);
-	const double before = rate(variable("direct_store", now), at), after = rate(variable("direct_store", proposed), at);
+	const double before = rate(variable("direct_store", now), at),
+		     after = rate(variable("direct_store", proposed), at);
 	const bool better = after > before * enough;
-	settle({"direct_store", now, better ? proposed : now, fmt::format("pageable {}", size_text(best ? best : last)), "GB/s", before,
-		better ? after : before, true});
+	settle({"direct_store", now, better ? proposed : now, fmt::format("pageable {}", size_text(best ? best : last)),
+		"GB/s", before, better ? after : before, true});
 }
 
 /* The value of a setting with the best rate, beside other settings; what costs more must be worth it. */
@@ -209,19 +227,25 @@ void calibration::staging()
 	const std::string chunk_now = in_force("bounce_chunk"), count_now = in_force("bounce_count");
 	const std::string chunk = best_of("bounce_chunk", chunk_now, {"64K", "128K", "256K", "512K", "1M", "2M"},
 					  variable("bounce_count", count_now), args);
-	const std::string count = best_of("bounce_count", count_now, {"2", "4", "8"}, variable("bounce_chunk", chunk), args);
-	auto both = [](const std::string &c, const std::string &n) { return variable("bounce_chunk", c) + variable("bounce_count", n); };
+	const std::string count = best_of("bounce_count", count_now, {"2", "4", "8"}, variable("bounce_chunk", chunk),
+					  args);
+	auto both = [](const std::string &c, const std::string &n) {
+		return variable("bounce_chunk", c) + variable("bounce_count", n);
+	};
 
 	double before = rate(both(chunk_now, count_now), args), after = rate(both(chunk, count), args);
 	before = (before + rate(both(chunk_now, count_now), args)) / 2;
 	after = (after + rate(both(chunk, count), args)) / 2;
 	const bool better = after > before * enough;
-	settle({"bounce_chunk", chunk_now, better ? chunk : chunk_now, "pageable 32M", "GB/s", before, better ? after : before, true});
-	settle({"bounce_count", count_now, better ? count : count_now, "pageable 32M", "GB/s", before, better ? after : before, true});
+	settle({"bounce_chunk", chunk_now, better ? chunk : chunk_now, "pageable 32M", "GB/s", before,
+		better ? after : before, true});
+	settle({"bounce_count", count_now, better ? count : count_now, "pageable 32M", "GB/s", before,
+		better ? after : before, true});
 }
 
 /* One setting, chosen by a rate, that nothing else depends on. */
-void calibration::one(const char *name, std::initializer_list<const char *> others, const std::string &args, const char *what)
+void calibration::one(const char *name, std::initializer_list<const char *> others, const std::string &args,
+		      const char *what)
 {
 	const std::string now = in_force(name), best = best_of(name, now, others, "", args);
 	const double before = rate(variable(name, now), args), after = rate(variable(name, best), args);
@@ -230,7 +254,7 @@ void calibration::one(const char *name, std::initializer_list<const char *> othe
 	settle({name, now, better ? best : now, what, "GB/s", before, better ? after : before, true});
 }
 
-/* How many units the device that is measured has. Closed again: the measurements open it themselves. */
+/* How many engines the device that is measured has. Closed again: the measurements open it themselves. */
 static unsigned engines_of(const std::string &device)
 {
 	usdma_device_info info = {};
@@ -251,21 +275,30 @@ void calibration::stripe()
 	const size_t n = m_.own_device ? std::min<size_t>(2, m_.engines.size()) : engines_of(o_.device);
 
 	if (n < 2 && m_.own_device)
-		return skip("stripe", fmt::format("two engines and the program need three CPUs, here are {}", m_.cpus.size()));
+		return skip("stripe",
+			    fmt::format("two engines and the program need three CPUs, here are {}", m_.cpus.size()));
 	if (n < 2)
 		return skip("stripe", "the device has one engine");
-	one("stripe", {"0", "1M", "4M"}, args + (m_.own_device ? " --engines 2" : ""), fmt::format("16M on {} engines", n).c_str());
+	one("stripe", {"0", "1M", "4M"}, args + (m_.own_device ? " --engines 2" : ""),
+	    fmt::format("16M on {} engines", n).c_str());
 }
 
 void calibration::bounce_stores()
 {
-	one("bounce_stores", {"auto", "cached", "nontemporal"}, "-w page-h2d,page-d2h -s 32M --seconds 0.1 --repeats 3 --cold-bytes 64M --cold",
-	    "pageable 32M");
+	one("bounce_stores", {"auto", "cached", "nontemporal"},
+	    "-w page-h2d,page-d2h -s 32M --seconds 0.1 --repeats 3 --cold-bytes 64M --cold", "pageable 32M");
+}
+
+void calibration::copy_rows()
+{
+	one("copy_rows", {"auto", "1", "2", "4"},
+	    "-w h2d,d2h -s 1M -d 1 --seconds 0.1 --repeats 3 --cold-bytes 128M --cold", "1M, cold");
 }
 
 void calibration::huge_pages()
 {
-	one("huge_pages", {"off", "advise"}, "-w h2d,d2h -s 1M -d 8 --seconds 0.1 --cold-bytes 128M --cold", "1M, 8 in flight, cold");
+	one("huge_pages", {"off", "advise"}, "-w h2d,d2h -s 1M -d 8 --seconds 0.1 --cold-bytes 128M --cold",
+	    "1M, 8 in flight, cold");
 }
 
 nlohmann::json to_json(const std::vector<proposal> &all, const std::vector<skipped> &others, const machine &m)
@@ -273,8 +306,14 @@ nlohmann::json to_json(const std::vector<proposal> &all, const std::vector<skipp
 	nlohmann::json list = nlohmann::json::array(), left = nlohmann::json::array();
 
 	for (const proposal &p : all)
-		list.push_back({{"name", p.name}, {"now", p.now}, {"proposed", p.proposed}, {"changed", p.changed()}, {"what", p.what},
-				{"unit", p.unit}, {"before", p.before}, {"after", p.after},
+		list.push_back({{"name", p.name},
+				{"now", p.now},
+				{"proposed", p.proposed},
+				{"changed", p.changed()},
+				{"what", p.what},
+				{"unit", p.unit},
+				{"before", p.before},
+				{"after", p.after},
 				{"better", p.more_is_better ? "more" : "less"}});
 	for (const skipped &s : others)
 		left.push_back({{"name", s.name}, {"why", s.why}});
@@ -287,7 +326,8 @@ std::string as_file(const std::vector<proposal> &all)
 
 	for (const proposal &p : all)
 		if (p.changed())
-			out += fmt::format("{} = {} # {}: {:.2f} {}, was {:.2f}\n", p.name, p.proposed, p.what, p.after, p.unit, p.before);
+			out += fmt::format("{} = {} # {}: {:.2f} {}, was {:.2f}\n", p.name, p.proposed, p.what, p.after,
+					   p.unit, p.before);
 	return out;
 }
 
@@ -305,6 +345,7 @@ int run_calibration(const options &o, const machine &m)
 	c.direct_store();
 	c.staging();
 	c.bounce_stores();
+	c.copy_rows();
 	c.stripe();
 	c.huge_pages();
 	if (!o.json.empty()) {
@@ -318,8 +359,9 @@ int run_calibration(const options &o, const machine &m)
 	if (!o.write_to.empty())
 		write_file(o.write_to, as_file(c.found()));
 	if (!quiet)
-		fmt::print("{}\n", o.write_to.empty() ? "\nusdmactl tune --write puts this into the configuration file" :
-							"\nwritten to " + o.write_to);
+		fmt::print("{}\n", o.write_to.empty() ?
+					   "\nusdmactl tune --write puts this into the configuration file" :
+					   "\nwritten to " + o.write_to);
 	return 0;
 }
 

@@ -35,7 +35,7 @@ u64 engine_cpu_ns()
 		u64 ns = 0;
 
 		std::ifstream(task.path() / "comm") >> name;
-		if (name.starts_with("sdma-unit"))
+		if (name.starts_with("sdma-engine"))
 			std::ifstream(task.path() / "schedstat") >> ns; /* the first number: ns on a CPU */
 		sum += ns;
 	}

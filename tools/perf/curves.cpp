@@ -95,15 +95,12 @@ double submit_cost_alone(usdma_device *dev, usdma_stream *s, u8 *dst, u8 *src)
 	const pinned_word word(dev);
 	u64 turn = 0;
 
-	return burst_cost(
-		[&](size_t, size_t i) {
-			return usdma_copy(s, dst + i * 64, src + i * 64, 64);
-		},
-		[&] {
-			__atomic_store_n(word.at, turn, __ATOMIC_RELEASE);
-			must(usdma_stream_sync(s, -1), "wait");
-		},
-		[&] { must(usdma_wait_value(s, word.at, USDMA_GEQ, ++turn), "a wait in the ring"); });
+	return burst_cost([&](size_t, size_t i) { return usdma_copy(s, dst + i * 64, src + i * 64, 64); },
+			  [&] {
+				  __atomic_store_n(word.at, turn, __ATOMIC_RELEASE);
+				  must(usdma_stream_sync(s, -1), "wait");
+			  },
+			  [&] { must(usdma_wait_value(s, word.at, USDMA_GEQ, ++turn), "a wait in the ring"); });
 }
 
 double acl_submit_cost(unsigned device, u8 *dst, u8 *src)
@@ -111,8 +108,9 @@ double acl_submit_cost(unsigned device, u8 *dst, u8 *src)
 #if USDMA_PERF_ACL
 	acl_api a{int(device)};
 	const auto s = a.open(wait::any);
-	const double ns = burst_cost([&](size_t, size_t i) { return a.copy(s, dst + i * 64, src + i * 64, 64, way::h2d); },
-				     [&] { must(a.sync(s), "wait"); });
+	const double ns = burst_cost(
+		[&](size_t, size_t i) { return a.copy(s, dst + i * 64, src + i * 64, 64, way::h2d); },
+		[&] { must(a.sync(s), "wait"); });
 
 	a.close(s);
 	return ns;
@@ -217,8 +215,8 @@ void curves::by_job(const char *name, unsigned depth, unsigned threads)
 	j.seconds = o_.seconds;
 	progress(o_, fmt::format("{} {}", name, threads > 1 ? threads : depth));
 	const outcome out = measure(dev_, j);
-	add({name, threads > 1 || depth == 32 ? threads : depth, depth == 32 ? out.submit.percentile(50) : out.latency.percentile(50),
-	     out.mcps, 0});
+	add({name, threads > 1 || depth == 32 ? threads : depth,
+	     depth == 32 ? out.submit.percentile(50) : out.latency.percentile(50), out.mcps, 0});
 }
 
 void curves::depths()
@@ -245,7 +243,8 @@ void curves::streams()
 		progress(o_, fmt::format("{} streams", n));
 		const many_streams s(dev_.dev, n, wait::poll);
 		const u64 used = resident_bytes() - std::min(before, resident_bytes());
-		add({"streams open, one used", n, submit_cost(s.all.data(), 1, p.dst, p.src), 0, n >= 100 ? double(used) / double(n) : 0});
+		add({"streams open, one used", n, submit_cost(s.all.data(), 1, p.dst, p.src), 0,
+		     n >= 100 ? double(used) / double(n) : 0});
 		add({"streams, all in turn", n, submit_cost(s.all.data(), n, p.dst, p.src), 0, 0});
 	}
 	unpin(m_.cpus);
@@ -266,7 +265,8 @@ void curves::regions()
 		const u64 used = resident_bytes() - std::min(before, resident_bytes());
 		/* Their own pages are resident as well. */
 		const double each = double(used) / double(r.count ? r.count : 1) - double(many_regions::page);
-		add({"registered regions", r.count, submit_cost(s.all.data(), 1, p.dst, p.src), 0, n >= 1000 && each > 0 ? each : 0});
+		add({"registered regions", r.count, submit_cost(s.all.data(), 1, p.dst, p.src), 0,
+		     n >= 1000 && each > 0 ? each : 0});
 		if (r.count < n) {
 			fmt::print("                     no more: {}\n", r.why);
 			break;
@@ -288,7 +288,11 @@ int run_curves(const options &o, const machine &m)
 	c.regions();
 	nlohmann::json rows = nlohmann::json::array();
 	for (const curve_point &p : c.points())
-		rows.push_back({{"curve", p.curve}, {"n", p.n}, {"ns", p.ns}, {"mcopies_per_s", p.mcps}, {"bytes_each", p.bytes_each}});
+		rows.push_back({{"curve", p.curve},
+				{"n", p.n},
+				{"ns", p.ns},
+				{"mcopies_per_s", p.mcps},
+				{"bytes_each", p.bytes_each}});
 	const nlohmann::json doc = {{"machine", to_json(m)}, {"curves", rows}};
 	if (o.json == "-")
 		fmt::print("{}\n", doc.dump(2));

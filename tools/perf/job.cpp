@@ -21,7 +21,8 @@ namespace usdma::perf {
 
 const char *name_of(way w)
 {
-	static constexpr const char *names[] = {"h2d", "d2h", "d2d", "page-h2d", "page-d2h", "2d", "batch", "desc", "sync"};
+	static constexpr const char *names[] = {"h2d", "d2h",   "d2d",  "page-h2d", "page-d2h",
+						"2d",  "batch", "desc", "sync"};
 
 	return names[size_t(w)];
 }
@@ -125,7 +126,12 @@ public:
 
 	void run(u64 until, share &out);
 	/* How many different slots were written, the first so many of their order. */
-	u64 visited() const { return std::min<u64>(next_, grouped() ? batches_.size() * group_ : descs_.empty() ? slots_ : descs_.size()); }
+	u64 visited() const
+	{
+		return std::min<u64>(next_, grouped()      ? batches_.size() * group_ :
+					    descs_.empty() ? slots_ :
+							     descs_.size());
+	}
 	size_t slots() const { return slots_; }
 
 private:
@@ -281,8 +287,8 @@ template <class Api> void worker<Api>::run(u64 until, share &out)
 
 /* ---- threads ---------------------------------------------------------------------------------------- */
 
-struct crew {
-	crew(const job &j, bench_device &d, std::vector<part> p)
+struct workers {
+	workers(const job &j, bench_device &d, std::vector<part> p)
 		: job_(j), dev(d), parts(std::move(p)), shares(j.threads), start(j.threads), engine_ns(j.repeats + 1)
 	{
 		for (auto &s : shares)
@@ -299,7 +305,7 @@ struct crew {
 	std::string error;
 };
 
-template <class Api> void take_part(crew &c, unsigned k, Api &&a)
+template <class Api> void take_part(workers &c, unsigned k, Api &&a)
 {
 	const job &j = c.job_;
 	worker<std::decay_t<Api>> w(a, j, c.parts[k]);
@@ -315,7 +321,7 @@ template <class Api> void take_part(crew &c, unsigned k, Api &&a)
 		c.dev.mem->check(j, c.parts[k], w.slots(), w.visited());
 }
 
-void thread_main(crew &c, unsigned k)
+void thread_main(workers &c, unsigned k)
 {
 	try {
 		if (!k && c.job_.client_cpu >= 0)
@@ -363,7 +369,7 @@ double base_rate(const job &j, const part &p)
 }
 
 /* Copies a ns, median over the windows; 0 where there were none, or several threads whose windows do not add up. */
-double undisturbed_rate(const crew &c)
+double undisturbed_rate(const workers &c)
 {
 	std::vector<double> all;
 
@@ -372,7 +378,7 @@ double undisturbed_rate(const crew &c)
 	return all.size() < 5 ? 0 : median(all) / ns_per_tick();
 }
 
-outcome sum_up(crew &c)
+outcome sum_up(workers &c)
 {
 	const job &j = c.job_;
 	std::vector<double> rate, client, engine;
@@ -426,7 +432,7 @@ outcome measure(bench_device &dev, const job &j)
 	std::vector<std::thread> threads;
 
 	check_job(j);
-	crew c(j, dev, dev.mem->parts(j, dev.cold_bytes));
+	workers c(j, dev, dev.mem->parts(j, dev.cold_bytes));
 	for (unsigned k = 0; k < j.threads; k++)
 		threads.emplace_back(thread_main, std::ref(c), k);
 	for (std::thread &t : threads)
@@ -437,7 +443,8 @@ outcome measure(bench_device &dev, const job &j)
 	o.base_gbps = base_rate(j, c.parts[0]);
 	o.host_node = dev.mem->host_node(j);
 	if (j.nodes.client >= 0 && o.host_node >= 0 && o.host_node != j.nodes.client)
-		throw std::runtime_error(fmt::format("host memory lies on node {}, not on {}: is that node full?", o.host_node, j.nodes.client));
+		throw std::runtime_error(fmt::format("host memory lies on node {}, not on {}: is that node full?",
+						     o.host_node, j.nodes.client));
 	return o;
 }
 

@@ -24,8 +24,8 @@ struct job {
 	perf::way way = way::h2d;
 	perf::wait wait = wait::any;
 	size_t size = 64;
-	unsigned depth = 1;   /* copies in flight, of each thread */
-	unsigned batch = 1;   /* copies by one call, where the way has such a call */
+	unsigned depth = 1; /* copies in flight, of each thread */
+	unsigned batch = 1; /* copies by one call, where the way has such a call */
 	unsigned threads = 1;
 	unsigned streams = 1; /* of each thread */
 	bool cold = false;    /* over an area that no cache holds */
@@ -55,12 +55,13 @@ struct outcome {
 	perf::job job;
 	histogram latency; /* ns, from before the first call of a group to its end seen */
 	histogram submit;  /* ns a copy, of the calls alone */
-	double gbps = 0, mcps = 0;   /* GB/s, million copies a second: median over short windows; of several threads over repeats */
-	double held = 0;             /* percent of that, over the whole time */
-	double spread = 0;           /* (max - min) / median of the repeats, percent */
+	double gbps = 0,
+	       mcps = 0; /* GB/s, million copies a second: median over short windows; of several threads over repeats */
+	double held = 0; /* percent of that, over the whole time */
+	double spread = 0;                     /* (max - min) / median of the repeats, percent */
 	double client_cpu = 0, engine_cpu = 0; /* percent of one CPU */
-	double base_gbps = 0;        /* memcpy of the same size and warmth by one thread */
-	int host_node = -1;          /* where its host memory really lay; -1: not known */
+	double base_gbps = 0;                  /* memcpy of the same size and warmth by one thread */
+	int host_node = -1;                    /* where its host memory really lay; -1: not known */
 	bool verified = false;
 	u64 copies = 0;
 };

@@ -30,13 +30,16 @@ constexpr model models[] = {{"8b", 32, 8, 128}, {"70b", 80, 8, 128}};
 
 struct layout {
 	unsigned layers;
-	size_t block;        /* bytes: one layer's keys (or values) of some tokens */
-	unsigned blocks;     /* of one request */
-	unsigned pool;       /* blocks in each pool */
+	size_t block;    /* bytes: one layer's keys (or values) of some tokens */
+	unsigned blocks; /* of one request */
+	unsigned pool;   /* blocks in each pool */
 	size_t pool_bytes() const { return size_t(pool) * block; }
 	size_t total() const { return 2 * layers * pool_bytes(); }
 	/* part: 0 keys, 1 values */
-	size_t at(unsigned layer, unsigned part, unsigned b) const { return (2 * layer + part) * pool_bytes() + b * block; }
+	size_t at(unsigned layer, unsigned part, unsigned b) const
+	{
+		return (2 * layer + part) * pool_bytes() + b * block;
+	}
 	size_t copies() const { return size_t(2) * layers * blocks; }
 	size_t request_bytes() const { return copies() * block; }
 };
@@ -47,7 +50,8 @@ layout layout_of(const kv_shape &s)
 	layout l;
 
 	l.layers = s.layers ? s.layers : m.layers;
-	l.block = size_t(s.block_tokens) * (s.heads ? s.heads : m.heads) * (s.head_size ? s.head_size : m.head_size) * s.element;
+	l.block = size_t(s.block_tokens) * (s.heads ? s.heads : m.heads) * (s.head_size ? s.head_size : m.head_size) *
+		  s.element;
 	l.blocks = (s.tokens + s.block_tokens - 1) / s.block_tokens;
 	l.pool = 2 * l.blocks;
 	return l;
@@ -95,7 +99,8 @@ template <class Api> typename Api::batch batch_of(const layout &l, const pools &
 	for (unsigned layer = 0; layer < l.layers; layer++)
 		for (unsigned part = 0; part < 2; part++)
 			for (unsigned i = 0; i < l.blocks; i++) {
-				u8 *h = p.host + l.at(layer, part, r.on_host[i]), *d = p.device + l.at(layer, part, r.on_device[i]);
+				u8 *h = p.host + l.at(layer, part, r.on_host[i]),
+				   *d = p.device + l.at(layer, part, r.on_device[i]);
 
 				b.add(w == way::h2d ? d : h, w == way::h2d ? h : d, l.block, w);
 			}
@@ -108,7 +113,8 @@ struct swap_result {
 
 /* The request's copies by a call each, or all by one. */
 template <class Api>
-void swap_one(Api &a, typename Api::stream s, const layout &l, const pools &p, const request &r, way w, bool batched, swap_result &out)
+void swap_one(Api &a, typename Api::stream s, const layout &l, const pools &p, const request &r, way w, bool batched,
+	      swap_result &out)
 {
 	auto b = batch_of<Api>(l, p, r, w);
 	const u64 cpu = thread_cpu_ns(), start = now_ns();
@@ -120,7 +126,8 @@ void swap_one(Api &a, typename Api::stream s, const layout &l, const pools &p, c
 		for (unsigned layer = 0; layer < l.layers; layer++)
 			for (unsigned part = 0; part < 2; part++)
 				for (unsigned i = 0; i < l.blocks && !err; i++) {
-					u8 *h = p.host + l.at(layer, part, r.on_host[i]), *d = p.device + l.at(layer, part, r.on_device[i]);
+					u8 *h = p.host + l.at(layer, part, r.on_host[i]),
+					   *d = p.device + l.at(layer, part, r.on_device[i]);
 
 					err = w == way::h2d ? a.copy(s, d, h, l.block, w) : a.copy(s, h, d, l.block, w);
 				}
@@ -140,9 +147,12 @@ void check_blocks(usdma_device *dev, const layout &l, const pools &p, const requ
 	for (unsigned layer = 0; layer < l.layers; layer++)
 		for (unsigned part = 0; part < 2; part++)
 			for (unsigned i = 0; i < l.blocks; i++) {
-				must(usdma_copy_sync(dev, back.data(), p.device + l.at(layer, part, r.on_device[i]), l.block, -1), "reading back");
+				must(usdma_copy_sync(dev, back.data(), p.device + l.at(layer, part, r.on_device[i]),
+						     l.block, -1),
+				     "reading back");
 				if (memcmp(back.data(), p.host + l.at(layer, part, r.on_host[i]), l.block))
-					throw std::runtime_error(fmt::format("layer {}, block {} differs between host and device", layer, i));
+					throw std::runtime_error(fmt::format(
+						"layer {}, block {} differs between host and device", layer, i));
 			}
 }
 
@@ -184,9 +194,10 @@ template <class Api> std::vector<line> run(Api &a, usdma_device *dev, const opti
 			}
 			check_blocks(dev, l, p, r);
 			const double ns = middle(got.ns);
-			out.push_back({w == way::h2d ? "swap in" : "swap out", batched ? "one batch call" : "a call a block", ns / 1e6,
-				       double(o.kv.tokens) / ns * 1e9, double(l.request_bytes()) / ns, middle(got.call_ns) / 1e6,
-				       middle(got.cpu_ns) / ns * 100});
+			out.push_back({w == way::h2d ? "swap in" : "swap out",
+				       batched ? "one batch call" : "a call a block", ns / 1e6,
+				       double(o.kv.tokens) / ns * 1e9, double(l.request_bytes()) / ns,
+				       middle(got.call_ns) / 1e6, middle(got.cpu_ns) / ns * 100});
 		}
 	progress(o, "");
 	a.close(s);
@@ -195,9 +206,11 @@ template <class Api> std::vector<line> run(Api &a, usdma_device *dev, const opti
 
 void print_lines(const std::vector<line> &all)
 {
-	fmt::print("{:9} {:15} {:>12} {:>12} {:>8} {:>9} {:>7}\n", "", "", "ms a request", "tokens/s", "GB/s", "ms calls", "CPU %");
+	fmt::print("{:9} {:15} {:>12} {:>12} {:>8} {:>9} {:>7}\n", "", "", "ms a request", "tokens/s", "GB/s",
+		   "ms calls", "CPU %");
 	for (const line &r : all)
-		fmt::print("{:9} {:15} {:12.2f} {:12.0f} {:8.2f} {:9.2f} {:7.0f}\n", r.what, r.how, r.ms, r.tokens, r.gbps, r.call_ms, r.cpu);
+		fmt::print("{:9} {:15} {:12.2f} {:12.0f} {:8.2f} {:9.2f} {:7.0f}\n", r.what, r.how, r.ms, r.tokens,
+			   r.gbps, r.call_ms, r.cpu);
 }
 
 nlohmann::json json_of(const std::vector<line> &all)
@@ -225,9 +238,11 @@ int run_kv_cache(const options &o, const machine &m)
 
 	if (table) {
 		fmt::print("{}", describe(m));
-		fmt::print("kv-cache {}: {} layers, blocks of {} tokens and {} bytes; a request of {} tokens\n         is {} copies, {} MiB; "
+		fmt::print("kv-cache {}: {} layers, blocks of {} tokens and {} bytes; a request of {} tokens\n         "
+			   "is {} copies, {} MiB; "
 			   "last request of each row compared\n\n",
-			   o.kv.model, l.layers, o.kv.block_tokens, l.block, o.kv.tokens, l.copies(), l.request_bytes() >> 20);
+			   o.kv.model, l.layers, o.kv.block_tokens, l.block, o.kv.tokens, l.copies(),
+			   l.request_bytes() >> 20);
 	}
 	bench_device dev(0, 4 * MiB);
 	pin(m.client);

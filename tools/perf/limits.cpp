@@ -89,10 +89,11 @@ public:
 
 		if (shared && (!fd.valid() || ftruncate(fd.get(), off_t(2 * bytes))))
 			throw std::runtime_error("no shared memory to measure memcpy with");
-		mem_ = mmap(nullptr, 2 * bytes, PROT_READ | PROT_WRITE, shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS,
-			    fd.get(), 0);
+		mem_ = mmap(nullptr, 2 * bytes, PROT_READ | PROT_WRITE,
+			    shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd.get(), 0);
 		if (mem_ == MAP_FAILED)
-			throw std::runtime_error(fmt::format("no {} MiB of memory to measure memcpy with", 2 * bytes >> 20));
+			throw std::runtime_error(
+				fmt::format("no {} MiB of memory to measure memcpy with", 2 * bytes >> 20));
 		if (!shared)
 			madvise(mem_, 2 * bytes, MADV_HUGEPAGE);
 		/* Not zeros: a page that was only read may be one page for all. */
@@ -151,21 +152,22 @@ static constexpr size_t one_copy = MiB;
 
 static double together(const copy_method &how, const areas &a, unsigned n, const machine &m)
 {
-	std::vector<std::thread> crew;
+	std::vector<std::thread> workers;
 	std::atomic<double> sum = 0;
 	std::atomic<unsigned> ready = 0;
 	const size_t part = a.bytes() / n / one_copy * one_copy;
 
 	for (unsigned k = 0; k < n; k++)
-		crew.emplace_back([&, k] {
+		workers.emplace_back([&, k] {
 			pin(m.cpus[k % m.cpus.size()]);
 			ready++;
 			while (ready < n)
 				std::this_thread::yield();
-			const double rate = memcpy_rate(how, a.dst() + k * part, a.src() + k * part, part, one_copy, 0.15);
+			const double rate = memcpy_rate(how, a.dst() + k * part, a.src() + k * part, part, one_copy,
+							0.15);
 			sum.fetch_add(rate);
 		});
-	for (std::thread &t : crew)
+	for (std::thread &t : workers)
 		t.join();
 	return sum;
 }
@@ -191,8 +193,8 @@ static void measure_one_thread(limits &l, const areas &a, const areas &small)
 	if (best)
 		l.best_name = best->name;
 	for (const copy_method &how : copy_methods())
-		l.best_cold_small_pages = std::max(l.best_cold_small_pages,
-						   memcpy_rate(how, small.dst(), small.src(), small.bytes(), one_copy, 0.1));
+		l.best_cold_small_pages = std::max(l.best_cold_small_pages, memcpy_rate(how, small.dst(), small.src(),
+											small.bytes(), one_copy, 0.1));
 }
 
 limits measure_limits(const machine &m, size_t cold_bytes, unsigned most_threads)
@@ -224,8 +226,8 @@ std::string describe(const limits &l)
 				      "io_uring {:.1f} us\n",
 				      l.line_ns, l.eventfd_ns / 1e3, l.uring_ns / 1e3);
 
-	out += fmt::format("         memcpy {:.1f} GB/s hot, {:.1f} cold; best cold {:.1f} ({})\n", l.memcpy_hot, l.memcpy_cold,
-			   l.best_cold, l.best_name);
+	out += fmt::format("         memcpy {:.1f} GB/s hot, {:.1f} cold; best cold {:.1f} ({})\n", l.memcpy_hot,
+			   l.memcpy_cold, l.best_cold, l.best_name);
 	out += fmt::format("         best cold in shared 4 KiB pages {:.1f};", l.best_cold_small_pages);
 	for (auto [n, rate] : l.threads)
 		out += fmt::format(" {} threads {:.1f}{}", n, rate, n == l.threads.rbegin()->first ? " GB/s\n" : ",");

@@ -158,8 +158,9 @@ static std::string huge_page_state()
 {
 	const std::string thp = "/sys/kernel/mm/transparent_hugepage/";
 
-	return fmt::format("{} reserved, transparent {}, shared memory {}", field_of("/proc/meminfo", "HugePages_Total"),
-			   chosen(first_line(thp + "enabled")), chosen(first_line(thp + "shmem_enabled")));
+	return fmt::format("{} reserved, transparent {}, shared memory {}",
+			   field_of("/proc/meminfo", "HugePages_Total"), chosen(first_line(thp + "enabled")),
+			   chosen(first_line(thp + "shmem_enabled")));
 }
 
 static std::string iommu_state()
@@ -260,9 +261,17 @@ nlohmann::json to_json(const machine &m)
 
 	for (const pair_distance &p : m.pairs)
 		pairs.push_back({{"a", p.client}, {"b", p.engine}, {"line_ns", p.ns}});
-	return {{"cpu", m.cpu},           {"cpus", m.cpus},       {"client_cpu", m.client}, {"engine_cpus", m.engines},
-		{"line_ns", m.line_ns},   {"pairs", pairs},       {"kernel", m.kernel},     {"governor", m.governor},
-		{"huge_pages", m.huge_pages}, {"iommu", m.iommu}, {"load", m.load}};
+	return {{"cpu", m.cpu},
+		{"cpus", m.cpus},
+		{"client_cpu", m.client},
+		{"engine_cpus", m.engines},
+		{"line_ns", m.line_ns},
+		{"pairs", pairs},
+		{"kernel", m.kernel},
+		{"governor", m.governor},
+		{"huge_pages", m.huge_pages},
+		{"iommu", m.iommu},
+		{"load", m.load}};
 }
 
 } // namespace usdma::perf

@@ -72,7 +72,8 @@ u8 *bench_memory::pageable(size_t bytes)
 	if (pageable_.at)
 		munmap(pageable_.at, pageable_.bytes);
 	pageable_ = {};
-	void *p = node >= 0 ? take_on_node(node, bytes) : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = node >= 0 ? take_on_node(node, bytes) :
+			      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		throw std::runtime_error("no memory for the pageable side");
 	pageable_ = {static_cast<u8 *>(p), bytes};
@@ -122,7 +123,8 @@ void bench_memory::renew(u8 *dst, u8 *src, size_t bytes)
 std::vector<part> bench_memory::parts(const job &j, size_t cold_bytes)
 {
 	const size_t room = room_of(j);
-	const size_t each = j.cold ? std::max(room, cold_bytes / j.threads / 4096 * 4096) : std::max<size_t>(64 * KiB, 2 * room);
+	const size_t each = j.cold ? std::max(room, cold_bytes / j.threads / 4096 * 4096) :
+				     std::max<size_t>(64 * KiB, 2 * room);
 	const size_t all = each * j.threads;
 	std::vector<part> out;
 	u8 *dst, *src;
@@ -179,8 +181,9 @@ void bench_memory::check(const job &j, const part &p, size_t slots, u64 n)
 			const size_t at = slot_of(i, slots) * room_of(j) + r * 2 * width;
 
 			if (memcmp(&dst[at], &src[at], width))
-				throw std::runtime_error(fmt::format("{} of {} bytes: copy {} arrived with wrong bytes (near offset {})",
-								     name_of(j.way), j.size, i, at));
+				throw std::runtime_error(
+					fmt::format("{} of {} bytes: copy {} arrived with wrong bytes (near offset {})",
+						    name_of(j.way), j.size, i, at));
 		}
 }
 

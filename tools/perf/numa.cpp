@@ -38,10 +38,12 @@ static int known_node(const std::string &text, const std::vector<int> &nodes)
 		used = 0;
 	}
 	if (!used || used != text.size())
-		throw std::runtime_error(fmt::format("--numa: '{}' is no node: CLIENT:ENGINE, such as 0:1, or all", text));
+		throw std::runtime_error(
+			fmt::format("--numa: '{}' is no node: CLIENT:ENGINE, such as 0:1, or all", text));
 	if (std::find(nodes.begin(), nodes.end(), node) == nodes.end())
-		throw std::runtime_error(fmt::format("--numa: node {} has no CPU that this process may use; there are {}", node,
-						     fmt::join(nodes, ", ")));
+		throw std::runtime_error(
+			fmt::format("--numa: node {} has no CPU that this process may use; there are {}", node,
+				    fmt::join(nodes, ", ")));
 	return node;
 }
 
@@ -87,8 +89,9 @@ static place nearest(const machine &m, node_pair want)
 		if (is.client == want.engine && is.engine == want.client)
 			return {want, p.engine, {p.client}, 0};
 	}
-	throw std::runtime_error(fmt::format("--numa {}:{}: client and engine want a CPU each, and the node has one only", want.client,
-					     want.engine));
+	throw std::runtime_error(
+		fmt::format("--numa {}:{}: client and engine want a CPU each, and the node has one only", want.client,
+			    want.engine));
 }
 
 std::vector<place> choose_places(const machine &m, const std::vector<node_pair> &pairs)

@@ -22,14 +22,16 @@ std::string size_text(u64 bytes)
 
 static void describe_sweep(CLI::App &app, options &o)
 {
-	const std::map<std::string, way> ways = {{"h2d", way::h2d},	      {"d2h", way::d2h},	   {"d2d", way::d2d},
-						 {"page-h2d", way::page_h2d}, {"page-d2h", way::page_d2h}, {"2d", way::rect},
-						 {"batch", way::batch},	      {"desc", way::desc},	   {"sync", way::sync}};
+	const std::map<std::string, way> ways = {
+		{"h2d", way::h2d},           {"d2h", way::d2h},           {"d2d", way::d2d},
+		{"page-h2d", way::page_h2d}, {"page-d2h", way::page_d2h}, {"2d", way::rect},
+		{"batch", way::batch},       {"desc", way::desc},         {"sync", way::sync}};
 	const std::map<std::string, wait> waits = {
 		{"default", wait::any}, {"poll", wait::poll}, {"interrupt", wait::interrupt}, {"hybrid", wait::hybrid}};
 	const std::string sweep = "What to measure (each takes a list, and every combination is a row)";
 
-	app.add_option("-w,--way", o.ways, "h2d d2h d2d page-h2d page-d2h 2d batch desc sync (h2d by the call that waits)")
+	app.add_option("-w,--way", o.ways,
+		       "h2d d2h d2d page-h2d page-d2h 2d batch desc sync (h2d by the call that waits)")
 		->delimiter(',')
 		->transform(CLI::CheckedTransformer(ways).description(""))
 		->type_name("WAY")
@@ -40,14 +42,26 @@ static void describe_sweep(CLI::App &app, options &o)
 		->check(CLI::Range(u64(1), u64(4) * GiB))
 		->type_name("SIZE")
 		->group(sweep);
-	app.add_option("-d,--depth", o.depths, "Copies in flight")->delimiter(',')->check(CLI::Range(1, 65536))->type_name("N")->group(sweep);
+	app.add_option("-d,--depth", o.depths, "Copies in flight")
+		->delimiter(',')
+		->check(CLI::Range(1, 65536))
+		->type_name("N")
+		->group(sweep);
 	app.add_option("-b,--batch", o.batches, "Copies by one call of a batch (default 32)")
 		->delimiter(',')
 		->check(CLI::Range(1, 4096))
 		->type_name("N")
 		->group(sweep);
-	app.add_option("-t,--threads", o.threads, "Threads that submit")->delimiter(',')->check(CLI::Range(1, 256))->type_name("N")->group(sweep);
-	app.add_option("--streams", o.streams, "Streams of each thread")->delimiter(',')->check(CLI::Range(1, 60000))->type_name("N")->group(sweep);
+	app.add_option("-t,--threads", o.threads, "Threads that submit")
+		->delimiter(',')
+		->check(CLI::Range(1, 256))
+		->type_name("N")
+		->group(sweep);
+	app.add_option("--streams", o.streams, "Streams of each thread")
+		->delimiter(',')
+		->check(CLI::Range(1, 60000))
+		->type_name("N")
+		->group(sweep);
 	app.add_option("--wait", o.waits, "default poll interrupt hybrid")
 		->delimiter(',')
 		->transform(CLI::CheckedTransformer(waits).description(""))
@@ -58,7 +72,8 @@ static void describe_sweep(CLI::App &app, options &o)
 		->type_name("CPU")
 		->group(sweep);
 	app.add_option("--numa", o.numa,
-		       "NUMA nodes of client and host memory, and of the engines of software devices of its own: 0:0,0:1; or all pairs")
+		       "NUMA nodes of client and host memory, and of the engines of software devices of its own: "
+		       "0:0,0:1; or all pairs")
 		->type_name("CLIENT:ENGINE")
 		->group(sweep);
 }
@@ -67,26 +82,37 @@ static void describe_how(CLI::App &app, options &o)
 {
 	const std::map<std::string, api> apis = {{"native", api::native}, {"acl", api::acl}};
 
-	app.add_option("--api", o.through, "native or acl")->transform(CLI::CheckedTransformer(apis).description(""))->type_name("API");
+	app.add_option("--api", o.through, "native or acl")
+		->transform(CLI::CheckedTransformer(apis).description(""))
+		->type_name("API");
 	app.add_flag("--cold", o.cold, "Over an area that no cache holds (default: small and hot)");
 	app.add_option("--cold-bytes", o.cold_bytes, "That area's size (default 512M)")
 		->transform(CLI::AsSizeValue(false))
 		->check(CLI::Range(u64(4) * MiB, u64(64) * GiB))
 		->type_name("SIZE");
 	app.add_flag("--verify", o.verify, "Compare every byte that was copied");
-	app.add_option("--seconds", o.seconds, "Of each repeat (default 0.2)")->check(CLI::Range(0.001, 3600.0))->type_name("S");
-	app.add_option("--repeats", o.repeats, "Timed repeats after a warm-up (default 3)")->check(CLI::Range(1, 1000))->type_name("N");
-	app.add_option("--device", o.device, "A device string (default: a software device of its own)")->type_name("DEVICE");
-	app.add_option("--engines", o.engines, "Engines of that software device (default 1)")->check(CLI::Range(1, 64))->type_name("N");
+	app.add_option("--seconds", o.seconds, "Of each repeat (default 0.2)")
+		->check(CLI::Range(0.001, 3600.0))
+		->type_name("S");
+	app.add_option("--repeats", o.repeats, "Timed repeats after a warm-up (default 3)")
+		->check(CLI::Range(1, 1000))
+		->type_name("N");
+	app.add_option("--device", o.device, "A device string (default: a software device of its own)")
+		->type_name("DEVICE");
+	app.add_option("--engines", o.engines, "Engines of that software device (default 1)")
+		->check(CLI::Range(1, 64))
+		->type_name("N");
 	app.add_option("--engine-cpu", o.engine_cpus, "Where they run")->delimiter(',')->type_name("CPU");
 	app.add_flag("-q,--quiet", o.quiet, "No line of progress");
 }
 
 static void describe_output(CLI::App &app, options &o)
 {
-	app.add_option("--json", o.json, "Write everything as JSON (-: to standard output, instead of the table)")->type_name("FILE");
+	app.add_option("--json", o.json, "Write everything as JSON (-: to standard output, instead of the table)")
+		->type_name("FILE");
 	app.add_option("--csv", o.csv, "Write the rows as CSV")->type_name("FILE");
-	app.add_option("--plot", o.plot, "Draw bandwidth and latency over size (.svg or .png; needs gnuplot)")->type_name("FILE");
+	app.add_option("--plot", o.plot, "Draw bandwidth and latency over size (.svg or .png; needs gnuplot)")
+		->type_name("FILE");
 	app.add_flag("--limits", o.limits, "Measure the machine's limits too, and give each figure's ratio to them");
 }
 
@@ -99,13 +125,23 @@ static void describe_modes(CLI::App &app, options &o)
 	app.add_option("--layers", o.kv.layers, "Instead of the model's")->check(CLI::Range(1, 1000))->type_name("N");
 	app.add_option("--heads", o.kv.heads, "Key/value heads")->check(CLI::Range(1, 1024))->type_name("N");
 	app.add_option("--head-size", o.kv.head_size, "Elements of a head")->check(CLI::Range(1, 4096))->type_name("N");
-	app.add_option("--element", o.kv.element, "Bytes of an element (default 2)")->check(CLI::Range(1, 8))->type_name("N");
-	app.add_option("--block-tokens", o.kv.block_tokens, "Tokens of a block (default 16)")->check(CLI::Range(1, 4096))->type_name("N");
-	app.add_option("--tokens", o.kv.tokens, "Tokens of a request (default 1024)")->check(CLI::Range(1, 1 << 20))->type_name("N");
-	app.add_option("--requests", o.kv.requests, "Requests each way (default 4)")->check(CLI::Range(1, 10000))->type_name("N");
-	app.add_flag("--curves", o.curves, "What copies in flight, streams, registrations and threads cost as they grow");
+	app.add_option("--element", o.kv.element, "Bytes of an element (default 2)")
+		->check(CLI::Range(1, 8))
+		->type_name("N");
+	app.add_option("--block-tokens", o.kv.block_tokens, "Tokens of a block (default 16)")
+		->check(CLI::Range(1, 4096))
+		->type_name("N");
+	app.add_option("--tokens", o.kv.tokens, "Tokens of a request (default 1024)")
+		->check(CLI::Range(1, 1 << 20))
+		->type_name("N");
+	app.add_option("--requests", o.kv.requests, "Requests each way (default 4)")
+		->check(CLI::Range(1, 10000))
+		->type_name("N");
+	app.add_flag("--curves", o.curves,
+		     "What copies in flight, streams, registrations and threads cost as they grow");
 	app.add_flag("--calibrate", o.calibrate, "Measure what settings suit this machine");
-	app.add_option("--write", o.write_to, "Write what --calibrate proposes as a configuration file")->type_name("FILE");
+	app.add_option("--write", o.write_to, "Write what --calibrate proposes as a configuration file")
+		->type_name("FILE");
 }
 
 static std::string problem(const options &o)
@@ -129,8 +165,10 @@ static std::string problem(const options &o)
 
 int parse(int argc, char **argv, options *out)
 {
-	CLI::App app("Measures copies by DMA engines: latency, rate, CPU use, and how far they are from what the machine allows.",
-		     "usdma-perf");
+	CLI::App app(
+		"Measures copies by DMA engines: latency, rate, CPU use, and how far they are from what the machine "
+		"allows.",
+		"usdma-perf");
 
 	help_in_80_columns(app);
 	app.set_version_flag("--version", USDMA_VERSION);

@@ -13,9 +13,9 @@ namespace usdma::perf {
 struct kv_shape {
 	std::string model = "8b";
 	unsigned layers = 0, heads = 0, head_size = 0; /* 0: the model's */
-	unsigned element = 2;       /* bytes */
+	unsigned element = 2;                          /* bytes */
 	unsigned block_tokens = 16;
-	unsigned tokens = 1024;     /* of one request */
+	unsigned tokens = 1024; /* of one request */
 	unsigned requests = 4;
 };
 

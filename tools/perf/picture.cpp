@@ -26,8 +26,12 @@ std::string quoted(const std::string &text)
 /* All that tells one curve from another, the way first. */
 std::vector<std::string> words_of(const job &j)
 {
-	return {name_of(j.way), fmt::format("{} in flight", j.depth), j.way == way::batch ? fmt::format("batches of {}", j.batch) : "",
-		fmt::format("{} threads", j.threads), fmt::format("{} streams", j.streams), fmt::format("wait {}", name_of(j.wait)),
+	return {name_of(j.way),
+		fmt::format("{} in flight", j.depth),
+		j.way == way::batch ? fmt::format("batches of {}", j.batch) : "",
+		fmt::format("{} threads", j.threads),
+		fmt::format("{} streams", j.streams),
+		fmt::format("wait {}", name_of(j.wait)),
 		fmt::format("CPU {}", j.client_cpu)};
 }
 
@@ -61,18 +65,21 @@ std::string title_of(const std::vector<outcome> &all, const machine &m)
 	std::string same;
 
 	if (!all.empty())
-		same = fmt::format(", {} in flight, {}{}", all[0].job.depth, all[0].job.api == api::acl ? "ACL" : "native",
-				   all[0].job.cold ? ", cold" : "");
+		same = fmt::format(", {} in flight, {}{}", all[0].job.depth,
+				   all[0].job.api == api::acl ? "ACL" : "native", all[0].job.cold ? ", cold" : "");
 	for (const outcome &o : all)
 		if (o.job.depth != all[0].job.depth)
 			same = all[0].job.cold ? ", cold" : "";
-	return fmt::format("usdma-perf {}{}: {}, {} CPUs, Linux {}", USDMA_VERSION, same, m.cpu, m.cpus.size(), m.kernel);
+	return fmt::format("usdma-perf {}{}: {}, {} CPUs, Linux {}", USDMA_VERSION, same, m.cpu, m.cpus.size(),
+			   m.kernel);
 }
 
 std::string script(const std::vector<outcome> &all, const machine &m, const std::string &file)
 {
-	const char *term = file.ends_with(".png") ? "pngcairo size 900,800" : "svg size 900,800 dynamic background 'white'";
-	std::string text = fmt::format("set encoding utf8\nset terminal {}\nset output {}\n", term, quoted(file)), top, bottom;
+	const char *term = file.ends_with(".png") ? "pngcairo size 900,800" :
+						    "svg size 900,800 dynamic background 'white'";
+	std::string text = fmt::format("set encoding utf8\nset terminal {}\nset output {}\n", term, quoted(file)), top,
+		    bottom;
 	unsigned n = 0;
 
 	for (const auto &[name, points] : curves_of(all)) {
@@ -81,18 +88,21 @@ std::string script(const std::vector<outcome> &all, const machine &m, const std:
 			text += fmt::format("{} {} {} {} {}\n", size, o->gbps, o->latency.percentile(50) * 1e-9,
 					    o->latency.percentile(99) * 1e-9, o->base_gbps);
 		text += "EOD\n";
-		top += fmt::format("{}$c{} using 1:2 with linespoints linecolor {} linewidth 2 title {}", n ? ", " : "plot ", n,
-				   n + 1, quoted(name));
+		top += fmt::format("{}$c{} using 1:2 with linespoints linecolor {} linewidth 2 title {}",
+				   n ? ", " : "plot ", n, n + 1, quoted(name));
 		bottom += fmt::format("{}$c{} using 1:3 with linespoints linecolor {} linewidth 2 title {}, "
 				      "$c{} using 1:4 with lines linecolor {} dashtype 2 title {}",
-				      n ? ", " : "plot ", n, n + 1, quoted(name + ", median"), n, n + 1, quoted("99 of 100"));
+				      n ? ", " : "plot ", n, n + 1, quoted(name + ", median"), n, n + 1,
+				      quoted("99 of 100"));
 		n++;
 	}
 	top += ", $c0 using 1:5 with lines dashtype 3 linecolor rgb 'black' title 'memcpy, one thread'";
 	return text + fmt::format("set multiplot layout 2,1 title {}\n", quoted(title_of(all, m))) +
-	       "set logscale xy 2\nset key outside right\nset grid\nset format x '%.0b %BB'\nset xlabel 'bytes a copy'\n"
-	       "set ylabel 'GB/s'\n" + top + "\nset logscale y 10\nset format y '%.0s %cs'\nset ylabel 'from the call to its end'\n" +
-	       bottom + "\nunset multiplot\n";
+	       "set logscale xy 2\nset key outside right\nset grid\nset format x '%.0b %BB'\nset xlabel 'bytes a "
+	       "copy'\n"
+	       "set ylabel 'GB/s'\n" +
+	       top + "\nset logscale y 10\nset format y '%.0s %cs'\nset ylabel 'from the call to its end'\n" + bottom +
+	       "\nunset multiplot\n";
 }
 
 } // namespace

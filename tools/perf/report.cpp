@@ -17,15 +17,17 @@ std::string time_text(double ns)
 		return fmt::format("{:.0f}", ns);
 	if (ns < 999.5e3)
 		return fmt::format("{:.{}f}u", ns / 1e3, ns < 99.95e3 ? 1 : 0);
-	return ns < 9.995e9 ? fmt::format("{:.{}f}m", ns / 1e6, ns < 99.95e6 ? 1 : 0) : fmt::format("{:.0f}s", ns / 1e9);
+	return ns < 9.995e9 ? fmt::format("{:.{}f}m", ns / 1e6, ns < 99.95e6 ? 1 : 0) :
+			      fmt::format("{:.0f}s", ns / 1e9);
 }
 
 /* ---- table ------------------------------------------------------------------------------------------ */
 
 std::string table_head()
 {
-	return fmt::format("{:8} {:>5} {:>4} {:>4} {:>2} {:>3} {:>6} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5}\n", "way", "size", "dep",
-			   "bat", "th", "str", "submit", "p50", "p90", "p99", "p99.9", "max", "GB/s", "M/s") +
+	return fmt::format("{:8} {:>5} {:>4} {:>4} {:>2} {:>3} {:>6} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5}\n",
+			   "way", "size", "dep", "bat", "th", "str", "submit", "p50", "p90", "p99", "p99.9", "max",
+			   "GB/s", "M/s") +
 	       "         ns a call and ns from the call to its end seen (u: us, m: ms)\n";
 }
 
@@ -56,10 +58,10 @@ std::string table_row(const outcome &o, const machine &m, const limits *lim)
 	const job &j = o.job;
 	auto p = [&](double percent) { return time_text(o.latency.percentile(percent)); };
 
-	return fmt::format("{:8} {:>5} {:>4} {:>4} {:>2} {:>3} {:>6} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5}\n", name_of(j.way),
-			   size_text(j.size), j.depth, j.way == way::batch ? j.batch : 1, j.threads, j.streams,
-			   time_text(o.submit.percentile(50)), p(50), p(90), p(99), p(99.9), time_text(o.latency.max()),
-			   rate_text(o.gbps), rate_text(o.mcps)) +
+	return fmt::format("{:8} {:>5} {:>4} {:>4} {:>2} {:>3} {:>6} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5}\n",
+			   name_of(j.way), size_text(j.size), j.depth, j.way == way::batch ? j.batch : 1, j.threads,
+			   j.streams, time_text(o.submit.percentile(50)), p(50), p(90), p(99), p(99.9),
+			   time_text(o.latency.max()), rate_text(o.gbps), rate_text(o.mcps)) +
 	       ratios(o, m, lim);
 }
 
@@ -95,7 +97,8 @@ std::string where_it_pays(const std::vector<outcome> &all)
 	for (const auto &[key, by_size] : groups) {
 		if (by_size.size() < 2)
 			continue;
-		const size_t cpu = from_size(by_size, [](const outcome &o) { return o.submit.percentile(50) < memcpy_ns(o); });
+		const size_t cpu = from_size(by_size,
+					     [](const outcome &o) { return o.submit.percentile(50) < memcpy_ns(o); });
 		const size_t time = from_size(by_size, [](const outcome &o) { return o.gbps > o.base_gbps; });
 
 		out += fmt::format("{}, depth {}: {};\n         {}\n", name_of(key.first), key.second,
@@ -110,7 +113,7 @@ std::string where_it_pays(const std::vector<outcome> &all)
 static nlohmann::json percentiles(const histogram &h)
 {
 	return {{"p50", h.percentile(50)},     {"p90", h.percentile(90)}, {"p99", h.percentile(99)},
-		{"p99_9", h.percentile(99.9)}, {"max", h.max()},	  {"samples", h.count()}};
+		{"p99_9", h.percentile(99.9)}, {"max", h.max()},          {"samples", h.count()}};
 }
 
 nlohmann::json to_json(const outcome &o, const machine &m, const limits *lim)
@@ -152,19 +155,34 @@ nlohmann::json to_json(const outcome &o, const machine &m, const limits *lim)
 
 std::string to_csv(const std::vector<outcome> &all)
 {
-	std::string out = "way,api,wait,size,depth,batch,threads,streams,cold,client_cpu,engine_cpu,client_node,engine_node,submit_p50_ns,p50_ns,p90_ns,p99_ns,p99_9_ns,"
-			  "max_ns,gbps,mcopies_per_s,memcpy_gbps,client_cpu_percent,engine_cpu_percent,spread_percent\n";
+	std::string out =
+		"way,"
+		"api,"
+		"wait,"
+		"size,"
+		"depth,"
+		"batch,"
+		"threads,"
+		"streams,"
+		"cold,client_cpu,engine_cpu,client_node,engine_node,submit_p50_ns,p50_ns,p90_ns,p99_ns,p99_9_ns,"
+		"max_ns,gbps,mcopies_per_s,memcpy_gbps,client_cpu_percent,engine_cpu_percent,spread_percent\n";
 
 	for (const outcome &o : all) {
 		const job &j = o.job;
 
-		out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.4f},{:.4f},{:.3f},{:.1f},"
-				   "{:.1f},{:.1f}\n",
-				   name_of(j.way), j.api == api::acl ? "acl" : "native", name_of(j.wait), j.size, j.depth,
-				   j.way == way::batch ? j.batch : 1, j.threads, j.streams, int(j.cold), j.client_cpu, j.engine_cpu, j.nodes.client, j.nodes.engine,
-				   o.submit.percentile(50), o.latency.percentile(50), o.latency.percentile(90), o.latency.percentile(99),
-				   o.latency.percentile(99.9), o.latency.max(), o.gbps, o.mcps, o.base_gbps, o.client_cpu, o.engine_cpu,
-				   o.spread);
+		out += fmt::format(
+			"{},"
+			"{},"
+			"{},"
+			"{},"
+			"{},"
+			"{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.4f},{:.4f},{:.3f},{:.1f},"
+			"{:.1f},{:.1f}\n",
+			name_of(j.way), j.api == api::acl ? "acl" : "native", name_of(j.wait), j.size, j.depth,
+			j.way == way::batch ? j.batch : 1, j.threads, j.streams, int(j.cold), j.client_cpu,
+			j.engine_cpu, j.nodes.client, j.nodes.engine, o.submit.percentile(50), o.latency.percentile(50),
+			o.latency.percentile(90), o.latency.percentile(99), o.latency.percentile(99.9), o.latency.max(),
+			o.gbps, o.mcps, o.base_gbps, o.client_cpu, o.engine_cpu, o.spread);
 	}
 	return out;
 }

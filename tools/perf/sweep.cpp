@@ -28,10 +28,12 @@ template <class F> static void each_job(const options &o, const place &at, F fn)
 			for (unsigned threads : o.threads)
 				for (unsigned streams : o.streams)
 					for (unsigned depth : o.depths)
-						for (unsigned batch : w == way::batch ? o.batches : std::vector<unsigned>{1})
+						for (unsigned batch :
+						     w == way::batch ? o.batches : std::vector<unsigned>{1})
 							for (size_t size : o.sizes)
-								fn(job{o.through, w, mode, size, depth, batch, threads, streams, o.cold, o.verify,
-								       o.seconds, o.repeats, at.client_cpu, at.engine_cpus[0], at.nodes});
+								fn(job{o.through, w, mode, size, depth, batch, threads,
+								       streams, o.cold, o.verify, o.seconds, o.repeats,
+								       at.client_cpu, at.engine_cpus[0], at.nodes});
 }
 
 static void write_results(const options &o, const machine &m, const limits *lim, const std::vector<outcome> &all)
@@ -77,7 +79,8 @@ int run_sweep(const options &o, const machine &m)
 		bench_device dev(at.device, o.cold_bytes, at.nodes.client);
 
 		each_job(o, at, [&](const job &j) {
-			progress(o, fmt::format("{} of {}: {} {}", all.size() + 1, count, name_of(j.way), size_text(j.size)));
+			progress(o, fmt::format("{} of {}: {} {}", all.size() + 1, count, name_of(j.way),
+						size_text(j.size)));
 			all.push_back(measure(dev, j));
 			progress(o, "");
 			if (table)

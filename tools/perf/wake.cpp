@@ -25,8 +25,9 @@ struct sleeper {
 		by = how;
 		if (how == wake_by::eventfd)
 			return fd.valid();
-		ready = fd.valid() && (!io_uring_queue_init(4, &ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN) ||
-				       !io_uring_queue_init(4, &ring, 0));
+		ready = fd.valid() &&
+			(!io_uring_queue_init(4, &ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN) ||
+			 !io_uring_queue_init(4, &ring, 0));
 		return ready;
 	}
 	~sleeper()

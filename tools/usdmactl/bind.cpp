@@ -27,8 +27,9 @@ static int remember(const context &ctx, const candidate &c)
 	std::ofstream out(path, std::ios::trunc);
 	out << c.fn.driver << "\n";
 	out.close();
-	return out ? 0 : fail(EACCES, "cannot write %s (which remembers the former driver): run this as root (sudo)",
-			      path.c_str());
+	return out ? 0 :
+		     fail(EACCES, "cannot write %s (which remembers the former driver): run this as root (sudo)",
+			  path.c_str());
 }
 
 static std::string join(const std::vector<std::string> &v)
@@ -49,13 +50,18 @@ static std::string refusal(const context &ctx, const candidate &c, const bind_op
 	if (is_bridge(c.fn))
 		return name + " is a bridge: the devices behind it need it";
 	if (!users.empty())
-		return fmt::format("{} is in use: {}; take it out of use first (ip link set … down, umount …), or choose another "
-				   "device", name, join(users));
+		return fmt::format(
+			"{} is in use: {}; take it out of use first (ip link set … down, umount …), or choose another "
+			"device",
+			name, join(users));
 	if (c.fn.iommu_group < 0)
-		return fmt::format("{} has no IOMMU group: VFIO needs an IOMMU (usdmactl doctor says how to get one)", name);
+		return fmt::format("{} has no IOMMU group: VFIO needs an IOMMU (usdmactl doctor says how to get one)",
+				   name);
 	if (!c.sharers.empty())
-		return fmt::format("{} shares IOMMU group {} with {}: VFIO could only hand over all of them, and the device could "
-				   "reach their memory; move it to a slot of its own", name, c.fn.iommu_group, join(c.sharers));
+		return fmt::format(
+			"{} shares IOMMU group {} with {}: VFIO could only hand over all of them, and the device could "
+			"reach their memory; move it to a slot of its own",
+			name, c.fn.iommu_group, join(c.sharers));
 	if (!pci::driver_loaded(ctx.at.sys(), opt.driver))
 		return fmt::format("driver {} is not loaded: modprobe {}", opt.driver, opt.driver);
 	return "";
@@ -66,12 +72,15 @@ static int done(const context &ctx, const candidate &c, const char *what, const 
 	const std::string former = c.fn.driver.empty() ? "none" : c.fn.driver, later = now.empty() ? "none" : now;
 
 	if (ctx.json)
-		print_json({{"address", address_format(c.fn.addr)}, {"action", what}, {"dry_run", dry},
+		print_json({{"address", address_format(c.fn.addr)},
+			    {"action", what},
+			    {"dry_run", dry},
 			    {"former_driver", c.fn.driver.empty() ? json() : json(c.fn.driver)},
 			    {"driver", now.empty() ? json() : json(now)}});
 	else
-		print_folded(fmt::format("{}{}: {}, driver {} -> {}", dry ? "would: " : "", address_format(c.fn.addr), what, former,
-					 later), 0, 4);
+		print_folded(fmt::format("{}{}: {}, driver {} -> {}", dry ? "would: " : "", address_format(c.fn.addr),
+					 what, former, later),
+			     0, 4);
 	return exit_ok;
 }
 

@@ -102,9 +102,9 @@ void print_thresholds(const json &j);
 
 struct candidate {
 	pci::function fn;
-	std::string name;              /* from the PCI ids */
-	std::string engine;            /* the driver here that would drive it; "": none */
-	std::vector<pci::address> group; /* its IOMMU group's members, itself among them */
+	std::string name;                 /* from the PCI ids */
+	std::string engine;               /* the driver here that would drive it; "": none */
+	std::vector<pci::address> group;  /* its IOMMU group's members, itself among them */
 	std::vector<std::string> sharers; /* "0000:00:1f.3 (snd_hda_intel)": the other members that are no bridges */
 	bool foreign = false;             /* one of them is at a driver of the host: VFIO refuses the group */
 };

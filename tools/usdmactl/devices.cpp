@@ -23,9 +23,7 @@ bool is_bridge(const pci::function &f)
 }
 
 /* Without handlers of its own, which only pci_init sets, libpci would call through null pointers. */
-static void be_quiet(char *, ...)
-{
-}
+static void be_quiet(char *, ...) {}
 
 /* The attribute is part of the type for clang, which [[noreturn]] is not. */
 __attribute__((noreturn)) static void give_up(char *text, ...)
@@ -57,8 +55,9 @@ static pci_access *names()
 std::string device_name(u16 vendor, u16 device)
 {
 	char buf[256];
-	const char *text = pci_lookup_name(names(), buf, sizeof(buf), PCI_LOOKUP_VENDOR | PCI_LOOKUP_DEVICE | PCI_LOOKUP_NO_NUMBERS,
-					   int(vendor), int(device));
+	const char *text = pci_lookup_name(names(), buf, sizeof(buf),
+					   PCI_LOOKUP_VENDOR | PCI_LOOKUP_DEVICE | PCI_LOOKUP_NO_NUMBERS, int(vendor),
+					   int(device));
 
 	return fmt::format("{} [{:04x}:{:04x}]", text ? text : "unnamed device", vendor, device);
 }
@@ -203,8 +202,10 @@ int run_list(const context &ctx, bool all)
 	if (ctx.json)
 		print_json(j);
 	else if (found.empty())
-		print_folded("No device that an engine here drives, and none bound to vfio-pci. The software device needs "
-			     "none: USDMA_DEVICES=sim", 0, 0);
+		print_folded(
+			"No device that an engine here drives, and none bound to vfio-pci. The software device needs "
+			"none: USDMA_DEVICES=sim",
+			0, 0);
 	return exit_ok;
 }
 

@@ -5,7 +5,7 @@
 
 namespace usdma::ctl {
 
-/* In the order in which they are mended: a later point often hangs on an earlier one. */
+/* In the order in which they are fixed: a later point often hangs on an earlier one. */
 static constexpr check checks[] = {
 	{"iommu", "IOMMU", check_iommu},
 	{"modules", "VFIO modules", check_modules},
@@ -49,8 +49,12 @@ std::string shell_word(const std::string &text)
 
 static json to_json(const check &k, const finding &f)
 {
-	return {{"id", k.id}, {"title", k.title}, {"state", word(f.state)}, {"text", f.text},
-		{"fix", f.fix.empty() ? json() : json(f.fix)}, {"price", f.price.empty() ? json() : json(f.price)}};
+	return {{"id", k.id},
+		{"title", k.title},
+		{"state", word(f.state)},
+		{"text", f.text},
+		{"fix", f.fix.empty() ? json() : json(f.fix)},
+		{"price", f.price.empty() ? json() : json(f.price)}};
 }
 
 static void print(const check &k, const finding &f)
@@ -84,8 +88,11 @@ int run_doctor(const context &ctx)
 	if (ctx.json)
 		print_json({{"ok", failed == 0}, {"failed", failed}, {"checks", list}});
 	else if (failed)
-		print_folded(fmt::format("{} point{} failed: real devices cannot be used before that is mended. Unless it is "
-					 "the settings, the software device (USDMA_DEVICES=sim) works all the same.", failed, failed == 1 ? "" : "s"), 0, 0);
+		print_folded(
+			fmt::format("{} point{} failed: real devices cannot be used before that is fixed. Unless it is "
+				    "the settings, the software device (USDMA_DEVICES=sim) works all the same.",
+				    failed, failed == 1 ? "" : "s"),
+			0, 0);
 	return failed ? exit_failed : exit_ok;
 }
 

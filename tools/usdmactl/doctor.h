@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The checklist of `usdmactl doctor`: what each point found, and the one command that mends it. */
+/* The checklist of `usdmactl doctor`: what each point found, and the one command that fixes it. */
 #pragma once
 
 #include "tools/usdmactl/ctl.h"
@@ -10,13 +10,13 @@ enum class verdict {
 	ok,
 	advice, /* works, but not as well as it could */
 	failed, /* real devices do not work */
-	skipped /* cannot be told before an earlier point is mended, or not asked of this machine */
+	skipped /* cannot be told before an earlier point is fixed, or not asked of this machine */
 };
 
 struct finding {
 	verdict state = verdict::ok;
 	std::string text;
-	std::string fix; /* a command, or what to do where no command can: the narrowest that helps */
+	std::string fix;        /* a command, or what to do where no command can: the narrowest that helps */
 	std::string price = {}; /* what the fix gives away: safety of the machine, memory, power; "": nothing */
 };
 

@@ -21,7 +21,8 @@ static bool answers(const checkup &c, const candidate &d)
 {
 	std::vector<u8> config;
 
-	return pci::read_config(c.ctx.at.sys(), d.fn.addr, &config) || config.size() < 2 || config[0] != 0xff || config[1] != 0xff;
+	return pci::read_config(c.ctx.at.sys(), d.fn.addr, &config) || config.size() < 2 || config[0] != 0xff ||
+	       config[1] != 0xff;
 }
 
 /* What stands in the way of one device; ok: nothing. */
@@ -32,20 +33,26 @@ static finding check_device(const checkup &c, const candidate &d)
 	const std::string dir = "/sys/bus/pci/devices/" + other.substr(0, other.find(' '));
 
 	if (d.fn.iommu_group < 0)
-		return {verdict::failed, name + (d.fn.noiommu ? " is bound in noiommu mode, which is not used here" : " has no IOMMU group"),
+		return {verdict::failed,
+			name + (d.fn.noiommu ? " is bound in noiommu mode, which is not used here" :
+					       " has no IOMMU group"),
 			c.iommu ? "move it to another slot" : "see IOMMU above"};
 	if (!answers(c, d))
-		return {verdict::failed, name + " does not answer (its configuration reads as all ones): unplugged, or its link is down",
+		return {verdict::failed,
+			name + " does not answer (its configuration reads as all ones): unplugged, or its link is down",
 			fmt::format("echo 1 | sudo tee /sys/bus/pci/devices/{}/remove /sys/bus/pci/rescan", name)};
 	if (bound(d) && d.foreign)
-		return {verdict::failed, fmt::format("{} is bound, but shares IOMMU group {} with {}", name, d.fn.iommu_group, other),
+		return {verdict::failed,
+			fmt::format("{} is bound, but shares IOMMU group {} with {}", name, d.fn.iommu_group, other),
 			fmt::format("echo {} | sudo tee {}/driver/unbind", other.substr(0, other.find(' ')), dir),
 			other + " stops working: a network card's connection, a disk's file systems"};
 	if (bound(d))
 		return {};
 	if (!other.empty())
-		return {verdict::failed, fmt::format("{} shares IOMMU group {} with {}: VFIO hands over whole groups", name,
-						     d.fn.iommu_group, other), "move it to a slot with a group of its own"};
+		return {verdict::failed,
+			fmt::format("{} shares IOMMU group {} with {}: VFIO hands over whole groups", name,
+				    d.fn.iommu_group, other),
+			"move it to a slot with a group of its own"};
 	return {verdict::failed, fmt::format("{} is at driver {}", name, d.fn.driver.empty() ? "none" : d.fn.driver),
 		"sudo usdmactl bind " + name};
 }
@@ -93,7 +100,8 @@ static finding deny(const system_paths &at, const std::string &path)
 	const std::string group = group_of(at, path);
 
 	if (group == "usdma")
-		return {verdict::failed, fmt::format("no permission on {}, which is the group usdma's", path), join_group(at, false),
+		return {verdict::failed, fmt::format("no permission on {}, which is the group usdma's", path),
+			join_group(at, false),
 			"members of the group usdma use its devices, and may lock all memory of the machine"};
 	return {verdict::failed, "no permission on " + path, "sudo chown \"$USER\" " + path,
 		"until the next boot this user's programs, all of them, may use the device"};
@@ -107,7 +115,8 @@ static finding check_file(const checkup &c, const std::string &path)
 	if (access(path.c_str(), R_OK | W_OK) == 0)
 		return {};
 	if (!exists(path))
-		return {verdict::failed, "there is no " + name + " (in this container?)", "docker run --device " + name + " …",
+		return {verdict::failed, "there is no " + name + " (in this container?)",
+			"docker run --device " + name + " …",
 			"the container's programs, all of them, may use this device"};
 	return deny(c.ctx.at, name);
 }
@@ -145,8 +154,10 @@ finding check_permissions(checkup &c)
 	unsigned checked = 0;
 
 	if (!exists(common))
-		return {verdict::skipped, "there is no /dev/vfio/vfio" + std::string(c.module ? " in this container" : " yet"),
-			c.module ? container_options(c) : "", c.module ? "the container's programs, all of them, may use these devices" : ""};
+		return {verdict::skipped,
+			"there is no /dev/vfio/vfio" + std::string(c.module ? " in this container" : " yet"),
+			c.module ? container_options(c) : "",
+			c.module ? "the container's programs, all of them, may use these devices" : ""};
 	for (const candidate &d : c.devices) {
 		if (!bound(d) || d.fn.iommu_group < 0)
 			continue;
@@ -156,8 +167,10 @@ finding check_permissions(checkup &c)
 	}
 	if (finding f = check_file(c, common); f.state != verdict::ok)
 		return f;
-	return {verdict::ok, fmt::format("{} and the files of {} bound device{} can be opened", real_name(c, common), checked,
-					 checked == 1 ? "" : "s"), ""};
+	return {verdict::ok,
+		fmt::format("{} and the files of {} bound device{} can be opened", real_name(c, common), checked,
+			    checked == 1 ? "" : "s"),
+		""};
 }
 
 static unsigned count_nodes(const system_paths &at)
@@ -177,9 +190,12 @@ finding check_numa(checkup &c)
 		return {verdict::ok, "one node", ""};
 	for (const candidate &d : c.devices)
 		if (d.fn.numa_node < 0)
-			return {verdict::advice, fmt::format("{} nodes, but the firmware does not say at which {} is: pinned memory may "
-							     "lie far from it", nodes, address_format(d.fn.addr)),
-				"export USDMA_NUMA_NODE=0 # the node next to the device; usdma-perf tells which is faster"};
+			return {verdict::advice,
+				fmt::format("{} nodes, but the firmware does not say at which {} is: pinned memory may "
+					    "lie far from it",
+					    nodes, address_format(d.fn.addr)),
+				"export USDMA_NUMA_NODE=0 # the node next to the device; usdma-perf tells which is "
+				"faster"};
 	return {verdict::ok, fmt::format("{} nodes; pinned memory goes to the device's", nodes), ""};
 }
 
@@ -209,12 +225,16 @@ finding check_power(checkup &c)
 		/* vfio-pci lets idle devices sleep and wakes them on opening: only others matter. */
 		if (!bound(d) && (state == "D3hot" || state == "D3cold"))
 			return {verdict::advice, fmt::format("{} is asleep ({})", name, state),
-				fmt::format("echo on | sudo tee /sys/bus/pci/devices/{}/power/control", name), "it draws more power"};
+				fmt::format("echo on | sudo tee /sys/bus/pci/devices/{}/power/control", name),
+				"it draws more power"};
 	}
 	if (idle > tolerable_us)
-		return {verdict::advice, fmt::format("idle CPUs may take {} us to wake up, which every wait that sleeps pays", idle),
-			fmt::format("sudo cpupower idle-set -D {}", tolerable_us), "all CPUs draw more power, until the next boot"};
-	return {verdict::ok, idle ? fmt::format("idle CPUs wake up in {} us", idle) : "nothing that slows waits down", ""};
+		return {verdict::advice,
+			fmt::format("idle CPUs may take {} us to wake up, which every wait that sleeps pays", idle),
+			fmt::format("sudo cpupower idle-set -D {}", tolerable_us),
+			"all CPUs draw more power, until the next boot"};
+	return {verdict::ok, idle ? fmt::format("idle CPUs wake up in {} us", idle) : "nothing that slows waits down",
+		""};
 }
 
 } // namespace usdma::ctl

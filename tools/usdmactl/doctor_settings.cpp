@@ -69,10 +69,13 @@ finding check_settings(checkup &c)
 	if (!cfg.error.empty())
 		return {verdict::failed, cfg.error, cure(cfg.error)};
 	if (!cfg.warning.empty())
-		return {verdict::advice, cfg.warning, "export HOME=$(getent passwd \"$(id -u)\" | cut -d: -f6) # or XDG_CONFIG_HOME"};
+		return {verdict::advice, cfg.warning,
+			"export HOME=$(getent passwd \"$(id -u)\" | cut -d: -f6) # or XDG_CONFIG_HOME"};
 	if (!stray.empty())
-		return {verdict::advice, fmt::format("{} means nothing here; the most similar setting is {}", stray,
-						     core::setting_variable(*core::setting_find(core::setting_nearest(stray.substr(6))))),
+		return {verdict::advice,
+			fmt::format(
+				"{} means nothing here; the most similar setting is {}", stray,
+				core::setting_variable(*core::setting_find(core::setting_nearest(stray.substr(6))))),
 			"unset " + stray};
 	const unsigned n = count_set(cfg);
 	return {verdict::ok, n ? fmt::format("{} set, all well formed", n) : "all at their defaults", ""};

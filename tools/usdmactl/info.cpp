@@ -2,6 +2,7 @@
 /* What a device offers. */
 #include "driver/base/error.h"
 #include "driver/dma/registry.h"
+#include "driver/dma/softop.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <algorithm>
@@ -26,7 +27,9 @@ static json regions_of(vfio::device &dev)
 	for (unsigned i = 0; i < vfio::region_count; i++) {
 		if (dev.region(i, &r) < 0 || !r.size)
 			continue;
-		json one = {{"index", i}, {"name", region_name(i)}, {"size", r.size},
+		json one = {{"index", i},
+			    {"name", region_name(i)},
+			    {"size", r.size},
 			    {"readable", bool(r.flags & vfio::region_readable)},
 			    {"writable", bool(r.flags & vfio::region_writable)},
 			    {"mappable", bool(r.flags & vfio::region_mappable)}};
@@ -56,9 +59,19 @@ static std::string capability_name(const pci::capability &c)
 		bool extended;
 		const char *name;
 	} known[] = {
-		{0x01, false, "power management"}, {0x05, false, "MSI"}, {0x09, false, "vendor specific"}, {0x10, false, "PCI Express"},
-		{0x11, false, "MSI-X"}, {0x13, false, "advanced features"}, {0x01, true, "error reporting"}, {0x0d, true, "ACS"},
-		{0x0e, true, "ARI"}, {0x10, true, "SR-IOV"}, {0x1b, true, "PASID"}, {0x0f, true, "ATS"}, {0x13, true, "PRI"},
+		{0x01, false, "power management"},
+		{0x05, false, "MSI"},
+		{0x09, false, "vendor specific"},
+		{0x10, false, "PCI Express"},
+		{0x11, false, "MSI-X"},
+		{0x13, false, "advanced features"},
+		{0x01, true, "error reporting"},
+		{0x0d, true, "ACS"},
+		{0x0e, true, "ARI"},
+		{0x10, true, "SR-IOV"},
+		{0x1b, true, "PASID"},
+		{0x0f, true, "ATS"},
+		{0x13, true, "PRI"},
 	};
 
 	for (const auto &k : known)
@@ -75,7 +88,8 @@ static json capabilities_of(std::span<const u8> config)
 	if (pci::capabilities(config, &caps) < 0)
 		return {{{"error", error_text()}}};
 	for (const pci::capability &c : caps)
-		list.push_back({{"id", c.id}, {"extended", c.extended}, {"offset", c.offset}, {"name", capability_name(c)}});
+		list.push_back(
+			{{"id", c.id}, {"extended", c.extended}, {"offset", c.offset}, {"name", capability_name(c)}});
 	return list;
 }
 
@@ -92,13 +106,29 @@ static std::vector<u8> config_of(vfio::device &dev)
 	return bytes;
 }
 
+static json operations(u32 ops)
+{
+	json names = json::array();
+
+	for (u8 op = 0; op < u8(dma::opcode::op_count); op++)
+		if (ops & dma::op_bit(dma::opcode(op)))
+			names.push_back(dma::softop::name(dma::opcode(op)));
+	return names;
+}
+
 static json limits_of(const dma::engine &e)
 {
 	const dma::engine_limits &l = e.limits();
 
-	return {{"driver", e.driver_name()}, {"channels", l.channels}, {"units", l.engines}, {"ring_size", l.ring_size},
-		{"max_copy", l.max_len}, {"memory_size", l.memory_size},
+	return {{"driver", e.driver_name()},
+		{"channels", l.channels},
+		{"units", l.engines},
+		{"ring_size", l.ring_size},
+		{"max_copy", l.max_len},
+		{"memory_size", l.memory_size},
 		{"own_memory", bool(l.caps & dma::cap_memory)},
+		{"hardware_operations", operations(l.ops)},
+		{"driver_operations", operations(dma::all_ops & ~l.ops)},
 		{"numa_node", l.numa_node < 0 ? json() : json(l.numa_node)}};
 }
 
@@ -143,8 +173,9 @@ static std::string plain(const json &v)
 static void print_regions(const json &j)
 {
 	for (const json &r : j["regions"])
-		print_line(fmt::format("  region {:<7} {:>12}  {}{}{}", r["name"].get<std::string>(), human_size(r["size"]),
-				       r["readable"] ? "r" : "-", r["writable"] ? "w" : "-", r["mappable"] ? "m" : "-"));
+		print_line(fmt::format("  region {:<7} {:>12}  {}{}{}", r["name"].get<std::string>(),
+				       human_size(r["size"]), r["readable"] ? "r" : "-", r["writable"] ? "w" : "-",
+				       r["mappable"] ? "m" : "-"));
 	for (const auto &[name, count] : j["interrupts"].items())
 		print_line(fmt::format("  {:<14} {:>12}", "irq " + name, count.get<u32>()));
 }
@@ -156,7 +187,8 @@ static void print_device(const json &j)
 	print_folded(j["device"].get<std::string>() + ": " + j.value("name", ""), 0, 4);
 	if (j.contains("pci"))
 		print_folded(fmt::format("driver {}, IOMMU group {}, NUMA node {}", plain(j["pci"]["driver"]),
-					 plain(j["pci"]["iommu_group"]), plain(j["pci"]["numa_node"])), 2, 4);
+					 plain(j["pci"]["iommu_group"]), plain(j["pci"]["numa_node"])),
+			     2, 4);
 	if (j.contains("transport"))
 		print_line("  transport " + j["transport"].get<std::string>());
 	if (j.contains("regions"))
@@ -176,7 +208,8 @@ static void print_device(const json &j)
 	print_folded(fmt::format("engine {}: {} channels, {} unit{}, rings of {}, at most {} a request, {} of {}memory",
 				 e["driver"].get<std::string>(), e["channels"].get<u32>(), e["units"].get<u32>(),
 				 e["units"] == 1 ? "" : "s", e["ring_size"].get<u32>(), human_size(e["max_copy"]),
-				 human_size(e["memory_size"]), e["own_memory"] ? "" : "lent "), 2, 4);
+				 human_size(e["memory_size"]), e["own_memory"] ? "" : "lent "),
+		     2, 4);
 }
 
 /* What sysfs tells of a PCI function, bound or not; true: it is at VFIO and may be opened. */
@@ -199,8 +232,12 @@ static int describe_pci(const context &ctx, const std::string &spec, json *j, bo
 		(*j)["capabilities"] = capabilities_of(config);
 	for (unsigned i = 0; i < c.fn.bars.size(); i++)
 		if (c.fn.bars[i].size)
-			(*j)["regions"].push_back({{"index", i}, {"name", region_name(i)}, {"size", c.fn.bars[i].size},
-						   {"readable", true}, {"writable", true}, {"mappable", false}});
+			(*j)["regions"].push_back({{"index", i},
+						   {"name", region_name(i)},
+						   {"size", c.fn.bars[i].size},
+						   {"readable", true},
+						   {"writable", true},
+						   {"mappable", false}});
 	(*j)["interrupts"] = json::object();
 	(*j)["note"] = "not bound to vfio-pci; sudo usdmactl bind " + address_format(a) + " shows the rest";
 	return 0;

@@ -31,7 +31,8 @@ CLI::App *command(CLI::App &app, const char *name, const char *about, const char
 
 void add_device(CLI::App *sub, std::string &where, bool required = true)
 {
-	sub->add_option("DEVICE", where, "DDDD:BB:DD.F, vfio-user:PATH[:trust=no|checked|yes] or sim[:…], each with [:isolated=yes]")
+	sub->add_option("DEVICE", where,
+			"DDDD:BB:DD.F, vfio-user:PATH[:trust=no|checked|yes] or sim[:…], each with [:isolated=yes]")
 		->required(required);
 }
 
@@ -54,7 +55,8 @@ void add_binds(CLI::App &app, arguments &a)
 	sub->add_flag("-n,--dry-run", a.bind.dry_run, "Check and say, change nothing");
 	sub->callback([&a] { a.status = run_bind(a.ctx, a.bind); });
 
-	sub = command(app, "unbind", "Give a device back to the driver it had before", "  sudo usdmactl unbind 0000:03:00.0");
+	sub = command(app, "unbind", "Give a device back to the driver it had before",
+		      "  sudo usdmactl unbind 0000:03:00.0");
 	sub->add_option("DEVICE", a.bind.device, "DDDD:BB:DD.F")->required();
 	sub->add_flag("-n,--dry-run", a.bind.dry_run, "Check and say, change nothing");
 	sub->callback([&a] { a.status = run_unbind(a.ctx, a.bind); });
@@ -62,13 +64,14 @@ void add_binds(CLI::App &app, arguments &a)
 
 void add_looks(CLI::App &app, arguments &a)
 {
-	CLI::App *sub = command(app, "info", "What a device offers; or the settings in force",
-				"  usdmactl info\n  usdmactl info 0000:03:00.0\n  usdmactl info vfio-user:/run/dev.sock --json");
+	CLI::App *sub = command(
+		app, "info", "What a device offers; or the settings in force",
+		"  usdmactl info\n  usdmactl info 0000:03:00.0\n  usdmactl info vfio-user:/run/dev.sock --json");
 
 	add_device(sub, a.device, false);
 	sub->callback([&a] { a.status = run_info(a.ctx, a.device); });
 
-	sub = command(app, "doctor", "Check the machine, and say what mends it",
+	sub = command(app, "doctor", "Check the machine, and say what fixes it",
 		      "  usdmactl doctor\n  usdmactl doctor --json | jq -r '.checks[].fix // empty'\n"
 		      "Exit status 0: nothing failed; 1: something did.");
 	sub->callback([&a] { a.status = run_doctor(a.ctx); });
@@ -87,8 +90,10 @@ void add_works(CLI::App &app, arguments &a)
 	sub->add_option("--size", a.selftest.size, "Bytes of one copy (64K, 1M; default as fits)")
 		->transform(CLI::AsSizeValue(false))
 		->check(CLI::Range(std::uint64_t(1), std::uint64_t(1) << 40));
-	CLI::Option *file = sub->add_option("--file", a.selftest.file, "Also a file through the device")->type_name("PATH");
-	CLI::Option *out = sub->add_option("--out", a.selftest.out, "Where what came back is written")->type_name("PATH");
+	CLI::Option *file = sub->add_option("--file", a.selftest.file, "Also a file through the device")
+				    ->type_name("PATH");
+	CLI::Option *out = sub->add_option("--out", a.selftest.out, "Where what came back is written")
+				   ->type_name("PATH");
 	file->needs(out);
 	out->needs(file);
 	sub->callback([&a] { a.status = run_selftest(a.ctx, a.selftest); });
@@ -104,7 +109,9 @@ void add_stat(CLI::App &app, arguments &a)
 	sub->add_option("--interval", a.stat.interval, "Seconds between two looks (default 1)")
 		->type_name("S")
 		->check(CLI::Range(0.01, 3600.0));
-	sub->add_option("--count", a.stat.count, "Leave after so many tables")->type_name("N")->check(CLI::PositiveNumber);
+	sub->add_option("--count", a.stat.count, "Leave after so many tables")
+		->type_name("N")
+		->check(CLI::PositiveNumber);
 	sub->callback([&a] { a.status = run_stat(a.ctx, a.stat); });
 }
 
@@ -125,16 +132,16 @@ void add_sim(CLI::App &app, arguments &a)
 
 void add_tune(CLI::App &app, arguments &a)
 {
-	CLI::App *sub = command(app, "tune", "Measure which settings suit this machine",
-				"  usdmactl tune\n  sudo usdmactl tune --write\n  usdmactl tune --write my.conf && export USDMA_CONFIG=my.conf\n"
-				"  usdmactl tune --json > a.json; sudo usdmactl tune --from a.json --write");
-	CLI::Option *write = sub->add_option("--write", a.tune.file,
-					     "Put them into the configuration file")
+	CLI::App *sub = command(
+		app, "tune", "Measure which settings suit this machine",
+		"  usdmactl tune\n  sudo usdmactl tune --write\n  usdmactl tune --write my.conf && export "
+		"USDMA_CONFIG=my.conf\n"
+		"  usdmactl tune --json > a.json; sudo usdmactl tune --from a.json --write");
+	CLI::Option *write = sub->add_option("--write", a.tune.file, "Put them into the configuration file")
 				     ->type_name("[FILE]")
 				     ->expected(0, 1);
 
-	sub->add_option("--from", a.tune.from, "What an earlier --json said, without measuring")
-		->type_name("FILE");
+	sub->add_option("--from", a.tune.from, "What an earlier --json said, without measuring")->type_name("FILE");
 	sub->add_option("--device", a.tune.device, "On this device (default: a software device)")->type_name("DEVICE");
 	sub->callback([&a, write] {
 		a.tune.write = write->count() > 0;

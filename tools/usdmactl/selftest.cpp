@@ -47,7 +47,8 @@ public:
 		/* Two halves, so that there is a copy within the device too. */
 		half = align_up<u64>(size, 64);
 		if (2 * half > total)
-			return fail(ENOMEM, "%llu bytes are too much for the device's memory of %llu: --size takes less",
+			return fail(ENOMEM,
+				    "%llu bytes are too much for the device's memory of %llu: --size takes less",
 				    static_cast<unsigned long long>(2 * half), static_cast<unsigned long long>(total));
 		/* It is cleared first, and by the device: what that lacks is told as such. */
 		if (int err = core::device_alloc(dev_, 2 * half, core::page_policy::normal_only, &block); err < 0)
@@ -155,7 +156,10 @@ static json run_step(bench &t, const step &s, std::mt19937_64 &gen)
 	for (u8 &byte : data)
 		byte = u8(gen());
 	err = s.run(t, data, &got);
-	json j = {{"name", s.name}, {"ok", !err && got == data}, {"bytes", t.size}, {"ms", double(now_ns() - start) / 1e6}};
+	json j = {{"name", s.name},
+		  {"ok", !err && got == data},
+		  {"bytes", t.size},
+		  {"ms", double(now_ns() - start) / 1e6}};
 	if (err)
 		j["error"] = *error_text() ? error_text() : strerror(-err);
 	else if (got != data)
@@ -189,8 +193,8 @@ static json run_file(bench &t, const selftest_options &opt)
 		if (!err)
 			err = t.sync();
 		if (!err && memcmp(t.a, t.b, n))
-			err = fail(EIO, "the data differ within bytes %llu to %llu", static_cast<unsigned long long>(total),
-				   static_cast<unsigned long long>(total + n));
+			err = fail(EIO, "the data differ within bytes %llu to %llu",
+				   static_cast<unsigned long long>(total), static_cast<unsigned long long>(total + n));
 		out.write(static_cast<char *>(t.b), std::streamsize(n));
 		total += n;
 	}
@@ -221,7 +225,8 @@ int run_selftest(const context &ctx, const selftest_options &opt)
 	if (int err = t.open(opt.size); err < 0)
 		return report_error(ctx, err);
 	if (!ctx.json)
-		print_line(fmt::format("{} ({} over {})", opt.device, t.dev()->eng->driver_name(), t.dev()->eng->transport().backend()));
+		print_line(fmt::format("{} ({} over {})", opt.device, t.dev()->eng->driver_name(),
+				       t.dev()->eng->transport().backend()));
 	for (const step &s : steps)
 		list.push_back(run_step(t, s, gen));
 	if (!opt.file.empty())
@@ -232,8 +237,11 @@ int run_selftest(const context &ctx, const selftest_options &opt)
 			print_step(j);
 	}
 	if (ctx.json)
-		print_json({{"device", opt.device}, {"engine", t.dev()->eng->driver_name()},
-			    {"transport", t.dev()->eng->transport().backend()}, {"ok", ok}, {"steps", list}});
+		print_json({{"device", opt.device},
+			    {"engine", t.dev()->eng->driver_name()},
+			    {"transport", t.dev()->eng->transport().backend()},
+			    {"ok", ok},
+			    {"steps", list}});
 	return ok ? exit_ok : exit_failed;
 }
 

@@ -60,14 +60,17 @@ static void print_setting(const core::setting &s, const core::config &c)
 	print_line(fmt::format("{:<15} {:<20} {}", s.name, value.empty() ? "-" : value + unit,
 			       o.where.empty() ? from_name(o.from) : o.where));
 	print_folded(fmt::format("{} ({}; default {})", s.meaning, core::setting_wants(s),
-				 core::setting_standard(s).empty() ? "none" : core::setting_standard(s)), 4, 4);
+				 core::setting_standard(s).empty() ? "none" : core::setting_standard(s)),
+		     4, 4);
 }
 
 static void print_settings(const core::config &c)
 {
 	print_line("usdma " USDMA_VERSION ": setting, value, and where that comes from.");
-	print_folded(fmt::format("Set them as NAME = VALUE in {}, or as USDMA_NAME in the environment, which goes before.",
-				 core::config_system_file), 0, 0);
+	print_folded(
+		fmt::format("Set them as NAME = VALUE in {}, or as USDMA_NAME in the environment, which goes before.",
+			    core::config_system_file),
+		0, 0);
 	print_line("");
 	for (const core::setting &s : core::settings())
 		print_setting(s, c);

@@ -46,7 +46,8 @@ static std::string read_answer(int fd, std::string *line)
 			continue;
 		const ssize_t n = read(fd, buf, sizeof(buf));
 		if (n <= 0)
-			return "the connection ended before the answer (only the user that runs usdma-sim, and root, may ask)";
+			return "the connection ended before the answer (only the user that runs usdma-sim, and root, "
+			       "may ask)";
 		line->append(buf, size_t(n));
 	}
 	line->erase(line->find('\n'));
@@ -55,8 +56,9 @@ static std::string read_answer(int fd, std::string *line)
 
 static void print_state(const json &j)
 {
-	print_line(fmt::format("client: {}, {} so far{}", j.value("serving", false) ? "there" : "none", j.value("clients", u64(0)),
-				 j.value("away", false) ? "; the device has vanished (usdmactl sim … return)" : ""));
+	print_line(fmt::format("client: {}, {} so far{}", j.value("serving", false) ? "there" : "none",
+			       j.value("clients", u64(0)),
+			       j.value("away", false) ? "; the device has vanished (usdmactl sim … return)" : ""));
 	if (!j.contains("faults") || j["faults"].empty())
 		print_line("faults: none");
 	else

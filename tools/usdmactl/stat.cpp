@@ -22,9 +22,9 @@ namespace {
 struct row {
 	unsigned pid = 0;
 	std::string command, device, driver;
-	u32 lanes = 0;
+	u32 hw_queues = 0;
 	u64 opened_ns = 0;
-	core::lane_counters sum;
+	core::hwq_counters sum;
 };
 
 using key = std::tuple<unsigned, unsigned, u64>; /* process, slot, when it was opened */
@@ -66,8 +66,8 @@ static unique_fd open_page(const context &ctx, unsigned pid)
 		if (std::filesystem::read_symlink(dir + fd, ec) != want || ec)
 			continue;
 		/* Root's: made before the process became its user's. */
-		if (!peer_file_open(proc.c_str(), pid, number_of(fd), O_RDONLY, &page) && page.size == sizeof(core::stats_page) &&
-		    (user.any(page.owner) || page.owner == 0))
+		if (!peer_file_open(proc.c_str(), pid, number_of(fd), O_RDONLY, &page) &&
+		    page.size == sizeof(core::stats_page) && (user.any(page.owner) || page.owner == 0))
 			return std::move(page.fd);
 	}
 	return {};
@@ -78,7 +78,7 @@ static bool read_at(int fd, void *buf, size_t len, size_t offset)
 	return pread(fd, buf, len, off_t(offset)) == ssize_t(len);
 }
 
-static void add(core::lane_counters &to, const core::lane_counters &c)
+static void add(core::hwq_counters &to, const core::hwq_counters &c)
 {
 	to.copies += c.copies;
 	to.bytes += c.bytes;
@@ -93,19 +93,26 @@ static void add(core::lane_counters &to, const core::lane_counters &c)
 static bool known_layout(const core::stats_head &h)
 {
 	return !memcmp(h.magic, core::stats_magic, sizeof(core::stats_magic)) && h.version == core::stats_version &&
-	       h.slots == core::stats_slots && h.lanes == core::stats_lanes;
+	       h.slots == core::stats_slots && h.hw_queues == core::stats_hw_queues;
 }
 
-static void read_slot(int fd, unsigned pid, const std::string &command, unsigned slot, const core::stats_slot &s, sample *out)
+static void read_slot(int fd, unsigned pid, const std::string &command, unsigned slot, const core::stats_slot &s,
+		      sample *out)
 {
-	std::vector<core::lane_counters> counts(std::min(s.lanes, core::stats_lanes));
-	row r = {pid, command, std::string(s.spec, strnlen(s.spec, sizeof(s.spec))),
-		 std::string(s.driver, strnlen(s.driver, sizeof(s.driver))), s.lanes, s.opened_ns, {}};
+	std::vector<core::hwq_counters> counts(std::min(s.hw_queues, core::stats_hw_queues));
+	row r = {pid,
+		 command,
+		 std::string(s.spec, strnlen(s.spec, sizeof(s.spec))),
+		 std::string(s.driver, strnlen(s.driver, sizeof(s.driver))),
+		 s.hw_queues,
+		 s.opened_ns,
+		 {}};
 
-	if (!s.open || !read_at(fd, counts.data(), counts.size() * sizeof(counts[0]),
-				offsetof(core::stats_page, count) + sizeof(core::lane_counters) * core::stats_lanes * slot))
+	if (!s.open ||
+	    !read_at(fd, counts.data(), counts.size() * sizeof(counts[0]),
+		     offsetof(core::stats_page, count) + sizeof(core::hwq_counters) * core::stats_hw_queues * slot))
 		return;
-	for (const core::lane_counters &c : counts)
+	for (const core::hwq_counters &c : counts)
 		add(r.sum, c);
 	out->rows[{pid, slot, s.opened_ns}] = r;
 }
@@ -141,21 +148,31 @@ static double rate(u64 now, u64 before, double seconds)
 	return now > before && seconds > 0 ? double(now - before) / seconds : 0;
 }
 
-static json to_json(const row &r, const core::lane_counters &old, double seconds)
+static json to_json(const row &r, const core::hwq_counters &old, double seconds)
 {
-	return {{"pid", r.pid}, {"command", r.command}, {"device", r.device}, {"driver", r.driver}, {"lanes", r.lanes},
-		{"copies", r.sum.copies}, {"bytes", r.sum.bytes}, {"requests", r.sum.requests}, {"doorbells", r.sum.doorbells},
-		{"wakes", r.sum.wakes}, {"faults", r.sum.faults}, {"sleeps", r.sum.sleeps},
-		{"copies_per_s", rate(r.sum.copies, old.copies, seconds)}, {"bytes_per_s", rate(r.sum.bytes, old.bytes, seconds)}};
+	return {{"pid", r.pid},
+		{"command", r.command},
+		{"device", r.device},
+		{"driver", r.driver},
+		{"hw_queues", r.hw_queues},
+		{"copies", r.sum.copies},
+		{"bytes", r.sum.bytes},
+		{"requests", r.sum.requests},
+		{"doorbells", r.sum.doorbells},
+		{"wakes", r.sum.wakes},
+		{"faults", r.sum.faults},
+		{"sleeps", r.sum.sleeps},
+		{"copies_per_s", rate(r.sum.copies, old.copies, seconds)},
+		{"bytes_per_s", rate(r.sum.bytes, old.bytes, seconds)}};
 }
 
-static void print_row(const row &r, const core::lane_counters &old, double seconds)
+static void print_row(const row &r, const core::hwq_counters &old, double seconds)
 {
 	/* Filtered first: fmt counts columns of what is shown. */
-	print_line(fmt::format("{:>7} {:<15.15} {:<17.17} {:>10.0f} {:>9.1f} {:>7.0f} {:>7}", r.pid, printable(r.command),
-			       printable(r.device), rate(r.sum.copies, old.copies, seconds),
-			       rate(r.sum.bytes, old.bytes, seconds) / double(MiB), rate(r.sum.sleeps, old.sleeps, seconds),
-			       r.sum.faults));
+	print_line(fmt::format("{:>7} {:<15.15} {:<17.17} {:>10.0f} {:>9.1f} {:>7.0f} {:>7}", r.pid,
+			       printable(r.command), printable(r.device), rate(r.sum.copies, old.copies, seconds),
+			       rate(r.sum.bytes, old.bytes, seconds) / double(MiB),
+			       rate(r.sum.sleeps, old.sleeps, seconds), r.sum.faults));
 }
 
 static json to_json(const std::vector<kept> &lost)
@@ -169,8 +186,8 @@ static json to_json(const std::vector<kept> &lost)
 
 static void print_kept(const kept &k)
 {
-	print_line(fmt::format("{:>7} {:<15.15} {} lost device{} may still write: {} KiB out of use", k.pid, printable(k.command), k.devices,
-			       k.devices == 1 ? "" : "s", k.bytes / KiB));
+	print_line(fmt::format("{:>7} {:<15.15} {} lost device{} may still write: {} KiB out of use", k.pid,
+			       printable(k.command), k.devices, k.devices == 1 ? "" : "s", k.bytes / KiB));
 }
 
 static void show(const context &ctx, const sample &now, const sample &before, double seconds)
@@ -180,12 +197,12 @@ static void show(const context &ctx, const sample &now, const sample &before, do
 	if (!ctx.json) {
 		if (isatty(STDOUT_FILENO))
 			std::cout << "\033[H\033[J";
-		print_line(fmt::format("{:>7} {:<15} {:<17} {:>10} {:>9} {:>7} {:>7}", "PID", "COMMAND", "DEVICE", "COPIES/S", "MIB/S",
-				       "SLEEP/S", "FAULTS"));
+		print_line(fmt::format("{:>7} {:<15} {:<17} {:>10} {:>9} {:>7} {:>7}", "PID", "COMMAND", "DEVICE",
+				       "COPIES/S", "MIB/S", "SLEEP/S", "FAULTS"));
 	}
 	for (const auto &[k, r] : now.rows) {
 		const auto it = before.rows.find(k);
-		const core::lane_counters old = it == before.rows.end() ? core::lane_counters() : it->second.sum;
+		const core::hwq_counters old = it == before.rows.end() ? core::hwq_counters() : it->second.sum;
 
 		if (ctx.json)
 			list.push_back(to_json(r, old, seconds));
@@ -193,7 +210,9 @@ static void show(const context &ctx, const sample &now, const sample &before, do
 			print_row(r, old, seconds);
 	}
 	if (ctx.json)
-		std::cout << json{{"processes", list}, {"kept", to_json(now.lost)}}.dump(-1, ' ', true, json::error_handler_t::replace) << "\n";
+		std::cout << json{{"processes", list}, {"kept", to_json(now.lost)}}.dump(-1, ' ', true,
+											 json::error_handler_t::replace)
+			  << "\n";
 	else if (now.rows.empty() && now.lost.empty())
 		print_line("no process that can be looked at uses usdma (root sees those of others)");
 	if (!ctx.json)

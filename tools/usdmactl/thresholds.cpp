@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lengths at which the library changes its way to copy: some it finds out by itself, some are settings. */
-#include "driver/base/copy.h"
+/* Lengths at which the library changes its way to copy: some follow from the CPU, some are settings. */
+#include "driver/copy/copy.h"
 #include "lib/core/config/config.h"
 #include "lib/core/stream/stripe.h"
 #include "tools/usdmactl/ctl.h"
@@ -17,8 +17,8 @@ static json length_json(u64 len)
 
 json thresholds_json()
 {
-	const copy_tuning &t = copy_for_cpu();
 	const core::config &c = core::config_get();
+	const copy_tuning &t = copy_for_cpu(c.copy_rows);
 	const u64 spread = core::stripe_from(c.stripe);
 
 	return {{"memmove_max", t.small_max},
@@ -41,13 +41,15 @@ static void print_cpu(const json &j)
 {
 	const std::string near = j["near"], far = j["far"];
 
-	print_line("Copies by the CPU, as the library finds out on this machine:");
+	print_line("Copies by the CPU, as its features and the setting copy_rows have it:");
 	print_lengths("up to " + human_size(j["memmove_max"]), "memmove");
 	if (j["look_from"].is_null())
 		return print_lengths("longer", near);
 	print_lengths("below " + human_size(j["look_from"]), near);
-	print_lengths("up to " + human_size(j["far_from"].get<u64>() - 1), near + " if the source is near (a look at some of");
-	print_lengths("", fmt::format("its lines takes below {} ticks), else as below", j["near_below_ticks"].get<u64>()));
+	print_lengths("up to " + human_size(j["far_from"].get<u64>() - 1),
+		      near + " if the source is near (a look at some of");
+	print_lengths("",
+		      fmt::format("its lines takes below {} ticks), else as below", j["near_below_ticks"].get<u64>()));
 	print_lengths("longer", far);
 	print_lengths("far, into staging", j["far_to_staging"]);
 }

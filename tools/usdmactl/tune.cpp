@@ -59,7 +59,8 @@ bool calibrate(const std::string &device, std::string *out)
 		if (device.empty())
 			execlp(program.c_str(), program.c_str(), "--calibrate", "--json", "-", nullptr);
 		else
-			execlp(program.c_str(), program.c_str(), "--calibrate", "--json", "-", "--device", device.c_str(), nullptr);
+			execlp(program.c_str(), program.c_str(), "--calibrate", "--json", "-", "--device",
+			       device.c_str(), nullptr);
 		_exit(127);
 	}
 	close(ends[1]);
@@ -103,7 +104,8 @@ std::vector<proposal> read_proposals(const json &j)
 		p.changed = p.now != p.proposed;
 		const core::setting *s = core::setting_find(p.name);
 		if (!s || !core::setting_read(*s, p.proposed, &scratch))
-			throw std::runtime_error(fmt::format("{} = {} is no setting of this version", p.name, p.proposed));
+			throw std::runtime_error(
+				fmt::format("{} = {} is no setting of this version", p.name, p.proposed));
 		all.push_back(p);
 	}
 	return all;
@@ -128,7 +130,8 @@ std::string default_file(const context &ctx)
 std::string key_of(const std::string &line)
 {
 	const std::string text = line.substr(0, line.find('#'));
-	const size_t eq = text.find('='), from = text.find_first_not_of(" \t"), to = text.find_last_not_of(" \t", eq - 1);
+	const size_t eq = text.find('='), from = text.find_first_not_of(" \t"),
+		     to = text.find_last_not_of(" \t", eq - 1);
 
 	return eq == text.npos || eq == 0 || from >= eq ? "" : text.substr(from, to - from + 1);
 }
@@ -148,7 +151,9 @@ std::string merge(const std::string &text, const std::vector<proposal> &all)
 	std::istringstream in(text);
 	std::string out;
 
-	auto line_of = [](const proposal &p) { return one_line(fmt::format("{} = {} # {}", p.name, p.proposed, p.gain())) + "\n"; };
+	auto line_of = [](const proposal &p) {
+		return one_line(fmt::format("{} = {} # {}", p.name, p.proposed, p.gain())) + "\n";
+	};
 	for (std::string line; std::getline(in, line);) {
 		size_t i = 0;
 
@@ -214,7 +219,8 @@ void print_proposals(const std::vector<proposal> &all, const std::vector<skipped
 		if (p.changed)
 			print_line(fmt::format("{:<14} {:>8} -> {:<9} {}", p.name, now, p.proposed, p.gain()));
 		else
-			print_line(fmt::format("{:<14} {:>8}    {:<9} {}: {:.2f} {}", p.name, now, "stays", p.what, p.before, p.unit));
+			print_line(fmt::format("{:<14} {:>8}    {:<9} {}: {:.2f} {}", p.name, now, "stays", p.what,
+					       p.before, p.unit));
 	}
 	for (const skipped &s : others)
 		print_folded(fmt::format("{:<14} not measured: {}", s.name, s.why), 0, 15);
@@ -238,7 +244,11 @@ int write_proposals(const context &ctx, const std::string &path, const std::vect
 		return report(ctx, "not written: " + check.error);
 	if (any_change(all))
 		if (const std::string why = replace_file(path, text); !why.empty())
-			return report(ctx, fmt::format("{} cannot be written: {}; --write FILE takes another, which USDMA_CONFIG then names", path, why));
+			return report(
+				ctx,
+				fmt::format("{} cannot be written: {}; --write FILE takes another, which USDMA_CONFIG "
+					    "then names",
+					    path, why));
 	(*j)["written"] = any_change(all) ? json(path) : json();
 	return exit_ok;
 }
@@ -252,7 +262,8 @@ bool get_result(const context &ctx, const tune_options &opt, std::string *text)
 	if (!ctx.json)
 		std::cerr << "Measuring for about a minute; other work on this machine spoils the result.\n";
 	return calibrate(opt.device, text) ||
-	       report(ctx, "the calibration failed: is usdma-perf installed? usdma-perf --calibrate says more") == exit_ok;
+	       report(ctx, "the calibration failed: is usdma-perf installed? usdma-perf --calibrate says more") ==
+		       exit_ok;
 }
 
 } // namespace
@@ -271,7 +282,8 @@ int run_tune(const context &ctx, const tune_options &opt)
 		all = read_proposals(j);
 		others = read_skipped(j);
 	} catch (const std::exception &e) {
-		return report(ctx, fmt::format("{}: {}", opt.from.empty() ? "the result of the calibration" : opt.from, e.what()));
+		return report(ctx, fmt::format("{}: {}", opt.from.empty() ? "the result of the calibration" : opt.from,
+					       e.what()));
 	}
 	const std::string path = opt.file.empty() ? default_file(ctx) : opt.file;
 	if (opt.write)

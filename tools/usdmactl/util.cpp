@@ -112,8 +112,8 @@ std::vector<std::string> dir_entries(const std::string &path)
 	std::vector<std::string> names;
 	std::error_code ec;
 
-	for (auto it = std::filesystem::directory_iterator(path, ec); !ec && it != std::filesystem::directory_iterator();
-	     it.increment(ec))
+	for (auto it = std::filesystem::directory_iterator(path, ec);
+	     !ec && it != std::filesystem::directory_iterator(); it.increment(ec))
 		names.push_back(it->path().filename());
 	std::sort(names.begin(), names.end());
 	return names;

@@ -29,7 +29,8 @@ static int set_up(struct job *j)
 		return failed("opening the first device");
 	if (usdma_stream_create(j->dev, NULL, &j->stream))
 		return failed("a stream");
-	if (usdma_event_create(j->dev, USDMA_EVENT_TIMING, &j->start) || usdma_event_create(j->dev, USDMA_EVENT_TIMING, &j->end))
+	if (usdma_event_create(j->dev, USDMA_EVENT_TIMING, &j->start) ||
+	    usdma_event_create(j->dev, USDMA_EVENT_TIMING, &j->end))
 		return failed("events");
 	if (usdma_host_alloc(j->dev, size, &j->from) || usdma_host_alloc(j->dev, size, &j->to))
 		return failed("pinned memory");

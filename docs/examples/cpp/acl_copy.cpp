@@ -44,7 +44,8 @@ bool offload(char *host, char *device, aclrtStream stream)
 	}
 	attr.dstLoc = {0, ACL_MEM_LOCATION_TYPE_DEVICE};
 	attr.srcLoc = {0, ACL_MEM_LOCATION_TYPE_HOST};
-	TRY(aclrtMemcpyBatchAsync(to.data(), sizes.data(), from.data(), sizes.data(), blocks, &attr, &first, 1, &bad, stream));
+	TRY(aclrtMemcpyBatchAsync(to.data(), sizes.data(), from.data(), sizes.data(), blocks, &attr, &first, 1, &bad,
+				  stream));
 	return true;
 }
 

@@ -43,7 +43,8 @@ double measure_memcpy(ring &all, std::vector<float> &from, std::vector<float> &t
 
 	for (int i = 0; i < rounds; i++) {
 		all.meet.arrive_and_wait();
-		best = std::min(best, seconds([&] { std::memcpy(to.data(), from.data(), from.size() * sizeof(float)); }));
+		best = std::min(best,
+				seconds([&] { std::memcpy(to.data(), from.data(), from.size() * sizeof(float)); }));
 	}
 	return best;
 }
@@ -95,9 +96,8 @@ void run(job *j)
 			mine[i] = float((i + j->index + size_t(round)) % 1000);
 		if (!put(r, mine))
 			j->result = HCCL_E_RUNTIME;
-		HcclResult ret = timed(all, r, &j->reduce_s, [&] {
-			return r.all_reduce(j->count, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM);
-		});
+		HcclResult ret = timed(all, r, &j->reduce_s,
+				       [&] { return r.all_reduce(j->count, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM); });
 		all.meet.arrive_and_wait(); /* no one starts anew before all have looked */
 		if (ret != HCCL_SUCCESS || !get(r, got))
 			j->result = HCCL_E_RUNTIME;
@@ -124,7 +124,8 @@ int report(const std::vector<job> &jobs, u64 bytes)
 
 	for (const job &j : jobs) {
 		if (j.result != HCCL_SUCCESS || !j.right) {
-			std::fprintf(stderr, "rank %u: %s (result %d)\n", j.index, j.right ? "failed" : "wrong data", j.result);
+			std::fprintf(stderr, "rank %u: %s (result %d)\n", j.index, j.right ? "failed" : "wrong data",
+				     j.result);
 			return 1;
 		}
 		reduce = std::max(reduce, j.reduce_s);
@@ -135,8 +136,8 @@ int report(const std::vector<job> &jobs, u64 bytes)
 	std::printf("%-12s %10s %14s\n", "", "ms", "bus GiB/s");
 	std::printf("%-12s %10.3f %14.2f\n", "all-reduce", reduce * 1e3, gib * 2 * (n - 1) / n / reduce);
 	std::printf("%-12s %10.3f %14.2f\n", "all-gather", gather * 1e3, gib * (n - 1) / n / gather);
-	std::printf("%-12s %10.3f %14.2f  (limit: %zu threads, each copies that much)\n", "memcpy", copy * 1e3, gib / copy,
-		    jobs.size());
+	std::printf("%-12s %10.3f %14.2f  (limit: %zu threads, each copies that much)\n", "memcpy", copy * 1e3,
+		    gib / copy, jobs.size());
 	return 0;
 }
 
@@ -153,7 +154,8 @@ int main(int argc, char **argv)
 	const unsigned ranks = argc > 1 ? unsigned(std::atoi(argv[1])) : devices;
 	const double mib = argc > 2 ? std::atof(argv[2]) : 16;
 	if (ranks < 2 || ranks > devices || mib <= 0) {
-		std::fprintf(stderr, "usage: %s [RANKS [MIB]]  (RANKS: 2 ... %u; USDMA_DEVICES=sim,sim,... gives more)\n",
+		std::fprintf(stderr,
+			     "usage: %s [RANKS [MIB]]  (RANKS: 2 ... %u; USDMA_DEVICES=sim,sim,... gives more)\n",
 			     argv[0], devices);
 		return 2;
 	}

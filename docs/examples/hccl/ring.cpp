@@ -3,8 +3,8 @@
 
 namespace {
 
-constexpr int look_ms = 20;     /* how often a waiting rank looks whether another one has failed */
-constexpr s32 give_up_s = 60;   /* a notify that no one sets */
+constexpr int look_ms = 20;   /* how often a waiting rank looks whether another one has failed */
+constexpr s32 give_up_s = 60; /* a notify that no one sets */
 
 } // namespace
 
@@ -44,7 +44,7 @@ rank::~rank()
 		(void)aclrtResetDevice(device_);
 }
 
-/* Others may wait for what this rank does not send: they are told. */
+/* Others may wait for what this rank does not send: they hear of it. */
 HcclResult rank::fail(HcclResult why)
 {
 	ring_.failed.store(true);
@@ -105,7 +105,8 @@ HcclResult rank::send(slice from, hccl::DeviceMem to)
 	const u32 whom = (index_ + 1) % size_;
 
 	if (sent_) {
-		if (HcclResult ret = HcclSignalWait(dispatcher_, me().credit, *stream_, index_, whom, INVALID_VALUE_STAGE, true))
+		if (HcclResult ret = HcclSignalWait(dispatcher_, me().credit, *stream_, index_, whom,
+						    INVALID_VALUE_STAGE, true))
 			return ret;
 	}
 	sent_ = true;
@@ -137,7 +138,8 @@ HcclResult rank::reduce_scatter(HcclDataType type, HcclReduceOp op)
 			return ret;
 		if (HcclResult ret = HcclReduceAsync(dispatcher_, me().scratch.ptr(), next.bytes / element_, type, op,
 						     *stream_, static_cast<char *>(me().data.ptr()) + next.offset,
-						     INVALID_VALUE_RANKID, hccl::LinkType::LINK_ONCHIP, INLINE_REDUCE_BIT))
+						     INVALID_VALUE_RANKID, hccl::LinkType::LINK_ONCHIP,
+						     INLINE_REDUCE_BIT))
 			return ret;
 		if (HcclResult ret = received())
 			return ret;

@@ -31,8 +31,8 @@ public:
 	explicit ring(unsigned ranks) : ends(ranks), meet(std::ptrdiff_t(ranks)) {}
 
 	struct end {
-		hccl::DeviceMem data;          /* the rank's own, in which the others write in an all-gather */
-		hccl::DeviceMem scratch;       /* one piece from the left */
+		hccl::DeviceMem data;           /* the rank's own, in which the others write in an all-gather */
+		hccl::DeviceMem scratch;        /* one piece from the left */
 		HcclRtNotify arrived = nullptr; /* something came from the left; waited for by this rank */
 		HcclRtNotify credit = nullptr;  /* the right has consumed; waited for by this rank */
 	};

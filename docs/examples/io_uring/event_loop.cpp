@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One io_uring for everything: device copies, reads of a file and a socket, all
- * of it under way at the same time, all of it checked.
+ * of it in flight at the same time, all of it checked.
  *
  *	event_loop [ROUNDS]      how many of each kind; default 2000
  *	c++ -std=c++20 event_loop.cpp $(pkg-config --cflags --libs usdma liburing) -pthread
@@ -198,7 +198,8 @@ public:
 	}
 	void report() const
 	{
-		std::printf("%llu copies, %llu file reads, %llu echoes through one ring; each completion had its own user data\n",
+		std::printf("%llu copies, %llu file reads, %llu echoes through one ring; each completion had its own "
+			    "user data\n",
 			    static_cast<unsigned long long>(copies_), static_cast<unsigned long long>(reads_),
 			    static_cast<unsigned long long>(echoes_));
 	}
@@ -222,7 +223,10 @@ private:
 		open_++;
 		return sqe;
 	}
-	static void mark(io_uring_sqe *sqe, kind k, unsigned who) { io_uring_sqe_set_data64(sqe, uint64_t(k) << 32 | who); }
+	static void mark(io_uring_sqe *sqe, kind k, unsigned who)
+	{
+		io_uring_sqe_set_data64(sqe, uint64_t(k) << 32 | who);
+	}
 	void dispatch(kind k, unsigned who, int res)
 	{
 		switch (k) {

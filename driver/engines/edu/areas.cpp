@@ -18,7 +18,7 @@ fault_reason area_list::locate(u64 addr, u64 len, u32 right, piece *out) const
 	const u64 offset = addr - a.iova;
 	if (offset >= a.size)
 		return source ? fault_reason::src_unmapped : fault_reason::dst_unmapped;
-	if (!(a.prot & right))
+	if ((a.prot & right) != right)
 		return source ? fault_reason::src_denied : fault_reason::dst_denied;
 	*out = {static_cast<u8 *>(a.vaddr) + offset, std::min(len, a.size - offset)};
 	return fault_reason::none;

@@ -25,7 +25,7 @@ public:
 		u8 *host;
 		u64 len;
 	};
-	/* The bytes at addr that lie in one area, at most len. right: dma_read for a source, dma_write for a destination. */
+	/* The bytes at addr that lie in one area, at most len. right: dma_read for a source, else a destination. */
 	dma::fault_reason locate(u64 addr, u64 len, u32 right, piece *out) const;
 	/* All of [addr, addr + len); on a fault *at is the first bad address. */
 	dma::fault_reason check(u64 addr, u64 len, u32 right, u64 *at) const;

@@ -24,7 +24,7 @@ int edu_channel::begin(const dma::channel_config &cfg, u32 size, dma::completion
 	cfg_ = cfg;
 	ring_size = size;
 	posted = tail_ = taken_ = cfg.first_seq;
-	room_to = cfg.first_seq + size;
+	post_limit = cfg.first_seq + size;
 	if (!try_resize(slots_, size))
 		return no_memory("a channel's ring");
 	*rec = dma::completion_record{};
@@ -210,8 +210,8 @@ void edu_channel::pause(deadline until)
 unsigned edu_channel::put(const dma::request *r, unsigned n)
 {
 	/* Acquire in completed(): the worker is done with a slot before it counts it. */
-	room_to = dma::completed(this) + ring_size;
-	const u64 room = room_to - posted;
+	post_limit = dma::completed(this) + ring_size;
+	const u64 room = post_limit - posted;
 
 	if (n > room)
 		n = unsigned(room);
@@ -301,7 +301,7 @@ const dma::channel_ops channel_table = {
 	.submit_copy = nullptr,
 	.wake = [](dma::channel *) {}, /* never said to be asleep */
 	.arm = [](dma::channel *ch, unsigned slot, u64 seq) { own(ch)->set_arm(slot, seq); },
-	.squash = [](dma::channel *ch, u64 cookie) { return own(ch)->make_nops(cookie); },
+	.cancel = [](dma::channel *ch, u64 cookie) { return own(ch)->make_nops(cookie); },
 	.resume = [](dma::channel *ch) { return own(ch)->go_again(); },
 	.stop = [](dma::channel *ch) { return own(ch)->halt_soon(); },
 	.cut = nullptr,

@@ -54,7 +54,7 @@ private:
 	unique_fd irq_[dma::irq_slots];
 	std::atomic<u64> arm_[dma::irq_slots];
 	dma::channel_config cfg_;
-	u32 held_ = 0;   /* service interrupts held back, and since when */
+	u32 held_ = 0; /* service interrupts held back, and since when */
 	u64 held_since_ = 0;
 
 	std::mutex lock_; /* what follows, and the slots from tail_ down */

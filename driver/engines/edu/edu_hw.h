@@ -35,7 +35,10 @@ inline constexpr u64 memory_at = 0x40000, memory_bytes = 4096;
  * last byte ends the emulator.  So the last word is left alone.
  */
 inline constexpr u64 memory_usable = memory_bytes - 8;
-/* The driver's division of it: what users get, and behind it where host memory passes through on its way to host memory. */
+/*
+ * The driver's division of it: what users get, and behind it where host memory passes through on its way to
+ * host memory.
+ */
 inline constexpr u64 memory_given = 3584;
 
 /* A transfer ends about so long after its start, whatever its size. */

@@ -29,6 +29,7 @@ edu_engine::edu_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev
 	limits_.ring_size = default_ring;
 	limits_.memory_size = memory_given;
 	limits_.caps = dma::cap_memory;
+	limits_.ops = 0; /* it has transfers between its memory and the host's, of which the driver makes all */
 	limits_.numa_node = dev_->numa_node();
 }
 
@@ -183,8 +184,9 @@ int edu_engine::probe_address(u64 high, u64 alias)
 		return 0;
 	if (narrow.words()[1] == pattern)
 		return fail(ERANGE, "the device reaches only 28 bits of address: start QEMU with "
-			    "-device edu,dma_mask=0xffffffffffffffff");
-	return fail(EIO, "a transfer of 8 bytes through the device (from 0x%" PRIx64 " to 0x%" PRIx64 ") did not arrive",
+				    "-device edu,dma_mask=0xffffffffffffffff");
+	return fail(EIO,
+		    "a transfer of 8 bytes through the device (from 0x%" PRIx64 " to 0x%" PRIx64 ") did not arrive",
 		    alias, high + 8);
 }
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What requests do.  The device itself only moves bytes between its memory and
- * mapped host memory: all copies are made of that.  What computes or looks at
- * values is done here, by the CPU in host memory, and through a page that device
+ * What requests are run with.  The device itself only moves bytes between its
+ * memory and mapped host memory: all copies are made of that.  The rest is
+ * driver/dma/softop's, by the CPU in host memory, and through a page that device
  * and driver share in the device's.
- * The rules for arguments and faults are docs/hardware.md's.
  */
 #pragma once
 
+#include "driver/dma/softop.h"
 #include "driver/engines/edu/areas.h"
 #include "driver/engines/edu/fair_lock.h"
-#include "driver/engines/edu/unit.h"
+#include "driver/engines/edu/dma_unit.h"
 
 #include <atomic>
 #include <memory>
@@ -51,44 +51,43 @@ protected:
 	~progress() = default;
 };
 
-class executor {
+class executor final : dma::softop::backend {
 public:
-	executor(shared_state &state, progress &p) : s_(state), progress_(p) {}
+	executor(shared_state &state, progress &p);
 
 	/* fault_reason::stopped: left off in the middle; may be run again from its start. */
 	outcome run(const dma::request &r);
 
 private:
-	struct end {
-		dma::space space;
-		u64 addr;
-		u32 right; /* vfio::dma_read: a source */
-	};
-	static end source(dma::space sp, u64 addr) { return {sp, addr, vfio::dma_read}; }
-	static end target(dma::space sp, u64 addr) { return {sp, addr, vfio::dma_write}; }
+	using result = dma::softop::result;
+	using end = dma::softop::end;
 
-	outcome copy(const dma::request &r);
-	outcome copy_2d(const dma::request &r);
-	outcome fill(const dma::request &r);
-	outcome indirect(const dma::request &r);
-	outcome write(const dma::request &r, u64 value);
-	outcome wait(const dma::request &r);
-	outcome reduce(const dma::request &r);
+	result fail(dma::fault_reason reason, u64 address) override { return report({reason, address}); }
+	bool check(const end &e, u64 len) override;
+	bool locate(const end &e, u64 len, dma::softop::piece *out) override;
+	result get_piece(const end &src, void *buf, u64 len) override;
+	result put_piece(const end &dst, const void *buf, u64 len, bool whole) override;
+	u8 *buffer(unsigned which) override { return buffers_[which]; }
+	result move(end dst, end src, u64 len, cache_hint hint) override;
+	bool step(u64, bool) override { return progress_.go_on(true); }
+	u64 wait_until(u32 limit_ms) override;
+	result pause(u64 until_ns) override;
 
-	outcome check(const end &e, u64 len);
+	result report(const outcome &o);
 	outcome check_locked(const end &e, u64 len);
-	outcome move(end dst, end src, u64 len);
-	outcome step(const end &dst, const end &src, u64 len, u64 *done);
+	outcome transfer(const end &dst, const end &src, u64 len, u64 *done);
 	outcome pass_through(const end &dst, const end &src, u64 len, u64 *done);
 	outcome get(end src, void *buf, u64 len);
 	outcome put(end dst, const void *buf, u64 len);
-	outcome get_word(const end &src, u64 *out);
 	outcome pull(u64 addr, u64 iova, u64 len);
 	outcome push(u64 iova, u64 addr, u64 len);
 	u64 offset(u64 addr) const { return addr - s_.memory_base.load(std::memory_order_relaxed); }
 
 	shared_state &s_;
 	progress &progress_;
+	outcome last_;    /* what fail() was given */
+	u64 look_ns_ = 0; /* until a wait's next look */
+	alignas(8) u8 buffers_[2][memory_usable] = {};
 };
 
 } // namespace usdma::edu

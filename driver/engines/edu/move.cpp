@@ -11,9 +11,9 @@ namespace usdma::edu {
 using dma::fault_reason;
 using dma::space;
 
-static bool is_source(u32 right)
+static bool is_source(u32 rights)
 {
-	return right == vfio::dma_read;
+	return rights == dma::softop::may_read;
 }
 
 outcome executor::check_locked(const end &e, u64 len)
@@ -22,21 +22,14 @@ outcome executor::check_locked(const end &e, u64 len)
 	outcome o;
 
 	if (e.space == space::host) {
-		o.reason = s_.areas.check(e.addr, len, e.right, &o.address);
+		o.reason = s_.areas.check(e.addr, len, e.rights, &o.address);
 		return o;
 	}
 	if (range_within(e.addr - base, len, memory_given))
 		return {};
 	/* The first byte that is not there. */
-	return {is_source(e.right) ? fault_reason::src_unmapped : fault_reason::dst_unmapped,
+	return {is_source(e.rights) ? fault_reason::src_unmapped : fault_reason::dst_unmapped,
 		e.addr - base < memory_given ? base + memory_given : e.addr};
-}
-
-outcome executor::check(const end &e, u64 len)
-{
-	std::lock_guard guard(s_.lock);
-
-	return check_locked(e, len);
 }
 
 static outcome moved(int rc, u64 address)
@@ -58,7 +51,7 @@ outcome executor::push(u64 iova, u64 addr, u64 len)
 	return moved(s_.unit.to_device(iova, offset(addr), len), addr);
 }
 
-/* Neither end is the device's memory: in and out again, through the part of it that is nobody's. */
+/* Neither end is the device's memory: in and out again, through the part of it that is unused. */
 outcome executor::pass_through(const end &dst, const end &src, u64 len, u64 *done)
 {
 	const u64 at = s_.memory_unused.load(std::memory_order_relaxed) ? 0 : memory_given;
@@ -70,7 +63,7 @@ outcome executor::pass_through(const end &dst, const end &src, u64 len, u64 *don
 }
 
 /* As much as goes in one transfer. */
-outcome executor::step(const end &dst, const end &src, u64 len, u64 *done)
+outcome executor::transfer(const end &dst, const end &src, u64 len, u64 *done)
 {
 	const u64 n = *done = std::min(len, memory_usable);
 	std::lock_guard guard(s_.lock);
@@ -91,15 +84,10 @@ outcome executor::step(const end &dst, const end &src, u64 len, u64 *done)
 	return push(s_.page_iova, dst.addr, n);
 }
 
-outcome executor::move(end dst, end src, u64 len)
+/* An aligned word is one access, and others may write it meanwhile; nullptr: it is none. */
+static u64 *as_word(const area_list::piece &p, u64 addr, u64 len)
 {
-	for (u64 n; len; len -= n, src.addr += n, dst.addr += n) {
-		if (outcome o = step(dst, src, len, &n); !o)
-			return o;
-		if (!progress_.go_on(true) && len > n)
-			return {fault_reason::stopped};
-	}
-	return {};
+	return len == sizeof(u64) && p.len == len && addr % len == 0 ? reinterpret_cast<u64 *>(p.host) : nullptr;
 }
 
 /* Out of and into the driver's own hands; at most memory_usable bytes. */
@@ -118,8 +106,9 @@ outcome executor::get(end src, void *buf, u64 len)
 	}
 	area_list::piece p;
 	for (auto *to = static_cast<u8 *>(buf); len; to += p.len, src.addr += p.len, len -= p.len) {
-		s_.areas.locate(src.addr, len, src.right, &p);
-		memcpy(to, p.host, p.len);
+		s_.areas.locate(src.addr, len, src.rights, &p);
+		const u64 *at = as_word(p, src.addr, len), word = at ? load_acquire(at) : 0;
+		memcpy(to, at ? reinterpret_cast<const u8 *>(&word) : p.host, p.len);
 	}
 	return {};
 }
@@ -138,30 +127,16 @@ outcome executor::put(end dst, const void *buf, u64 len)
 	for (auto *from = static_cast<const u8 *>(buf); len; from += p.len, dst.addr += p.len, len -= p.len) {
 		u64 word;
 
-		s_.areas.locate(dst.addr, len, dst.right, &p);
-		if (len != sizeof(word) || p.len != len || dst.addr % sizeof(word)) {
+		s_.areas.locate(dst.addr, len, dst.rights, &p);
+		u64 *const at = as_word(p, dst.addr, len);
+		if (!at) {
 			memcpy(p.host, from, p.len);
 			continue;
 		}
 		memcpy(&word, from, sizeof(word));
 		/* Release: who waits for this word, on the host or in another channel, sees what was copied before. */
-		store_release(reinterpret_cast<u64 *>(p.host), word);
+		store_release(at, word);
 	}
-	return {};
-}
-
-/* An aligned word: in one piece, and others may write it meanwhile. */
-outcome executor::get_word(const end &src, u64 *out)
-{
-	area_list::piece p;
-
-	if (src.space == space::device)
-		return get(src, out, sizeof(*out));
-	std::lock_guard guard(s_.lock);
-	if (outcome o = check_locked(src, sizeof(*out)); !o)
-		return o;
-	s_.areas.locate(src.addr, sizeof(*out), src.right, &p);
-	*out = load_acquire(reinterpret_cast<const u64 *>(p.host));
 	return {};
 }
 

@@ -68,7 +68,8 @@ int sdma_engine::map_ring(sdma_channel *c, u64 size)
 		}
 	}
 	if (rc != -EEXIST)
-		return fail_in(rc, "cannot map a ring of %llu bytes for the device", static_cast<unsigned long long>(size));
+		return fail_in(rc, "cannot map a ring of %llu bytes for the device",
+			       static_cast<unsigned long long>(size));
 	return fail(ENOSPC, "no room for a ring of %llu bytes in the device's addresses from 1 GiB to 4 GiB",
 		    static_cast<unsigned long long>(size));
 }
@@ -102,8 +103,8 @@ int sdma_engine::check_config(const dma::channel_config &cfg, u32 ring_size) con
 		return fail(EINVAL, "ring size %u: the device takes powers of two from %u to %u", ring_size, min_ring_,
 			    max_ring_);
 	if (cfg.coalesce_count > 0xffff || cfg.coalesce_us > 0xffff)
-		return fail(EINVAL, "interrupt coalescing of %u ends or %u us: each may be up to 65535", cfg.coalesce_count,
-			    cfg.coalesce_us);
+		return fail(EINVAL, "interrupt coalescing of %u ends or %u us: each may be up to 65535",
+			    cfg.coalesce_count, cfg.coalesce_us);
 	return 0;
 }
 
@@ -124,9 +125,12 @@ struct page_writer {
 /* The register says no more than "bad set-up", and the set-up is ours: what is left is the way to the ring. */
 static int unreached(const sdma_channel *c)
 {
-	return fail(EIO, "channel %u does not start: the device does not reach its ring, %zu KiB at IOVA %#llx. In a virtual machine: "
-		    "has the device's server room for that many mappings? The server's log says more", c->index, c->memory.size() / 1024,
-		    static_cast<unsigned long long>(c->iova));
+	return fail(
+		EIO,
+		"channel %u does not start: the device does not reach its ring, %zu KiB at IOVA %#llx. In a virtual "
+		"machine: "
+		"has the device's server room for that many mappings? The server's log says more",
+		c->index, c->memory.size() / 1024, static_cast<unsigned long long>(c->iova));
 }
 
 int switch_off(sdma_channel *c)
@@ -146,8 +150,10 @@ int switch_off(sdma_channel *c)
 		if (state != chan_state_stopping)
 			return 0;
 		if (until.passed())
-			return fail(ETIMEDOUT, "channel %u: accesses of the device's are under way %llu ms after it was switched off",
-				    c->index, static_cast<unsigned long long>(command_ms));
+			return fail(
+				ETIMEDOUT,
+				"channel %u: accesses of the device's are under way %llu ms after it was switched off",
+				c->index, static_cast<unsigned long long>(command_ms));
 		nanosleep(&nap, nullptr);
 	}
 }
@@ -166,7 +172,7 @@ int sdma_engine::program(sdma_channel *c, u64 first_seq)
 {
 	const u32 vectors = (1 + c->index) | 0u << 16; /* waiter | service */
 	page_writer w{*dev_, chan_ctrl(c->index)};
-	page_writer door{*dev_, chan_door(c->index)};
+	page_writer doorbell{*dev_, chan_doorbell(c->index)};
 	u32 state;
 
 	if (int rc = switch_off(c); rc < 0)
@@ -178,9 +184,9 @@ int sdma_engine::program(sdma_channel *c, u64 first_seq)
 		.put(chan_first_seq, first_seq)
 		.put(chan_coalesce, c->cfg.coalesce_count | c->cfg.coalesce_us << 16);
 	/* Before enable: a tail that an earlier user left must not look like work. */
-	door.put(door_tail, first_seq).put(door_arm, arm_none).put(door_arm_service, arm_none);
-	if (door.rc)
-		return door.rc;
+	doorbell.put(doorbell_tail, first_seq).put(doorbell_arm, arm_none).put(doorbell_arm_service, arm_none);
+	if (doorbell.rc)
+		return doorbell.rc;
 	begin_record(c, first_seq);
 	if (w.put(chan_command, u32(chan_cmd_enable)).rc)
 		return w.rc;
@@ -212,8 +218,8 @@ int sdma_engine::setup(sdma_channel *c, const dma::channel_config &cfg)
 	if (int rc = map_ring(c, size); rc < 0)
 		return rc;
 	c->record_iova = c->iova + offsetof(status_block, record.completed);
-	if (dev_->region_map(vfio::region_bar0, chan_door(c->index), chan_stride, &c->door_page) == 0)
-		c->door = c->door_page.data();
+	if (dev_->region_map(vfio::region_bar0, chan_doorbell(c->index), chan_stride, &c->doorbell_page) == 0)
+		c->doorbell = c->doorbell_page.data();
 	c->wake_fd = dev_->region_doorbell_fd(vfio::region_bar0, chan_ctrl(c->index) + chan_wake);
 	c->irq_fd[dma::irq_waiter] = vectors_[1 + c->index].get();
 	c->irq_fd[dma::irq_service] = vectors_[0].get();
@@ -235,7 +241,7 @@ int sdma_engine::channel_open(unsigned index, const dma::channel_config &cfg, dm
 		return fail(ENOMEM, "no memory for channel %u", index);
 	c->ops = &ring_ops;
 	c->posted = cfg.first_seq;
-	c->room_to = cfg.first_seq + ring_size;
+	c->post_limit = cfg.first_seq + ring_size;
 	c->ring_size = ring_size;
 	c->mask = ring_size - 1;
 	c->index = index;

@@ -32,7 +32,8 @@ static int wait_ready(vfio::device &dev)
 		if (!(ctrl & ctrl_reset) && (status & status_ready))
 			return 0;
 		if (until.passed())
-			return fail(ETIMEDOUT, "the device is not ready %llu ms after reset (control 0x%x, status 0x%x)",
+			return fail(ETIMEDOUT,
+				    "the device is not ready %llu ms after reset (control 0x%x, status 0x%x)",
 				    static_cast<unsigned long long>(command_ms), ctrl, status);
 		nap();
 	}
@@ -68,7 +69,8 @@ int sdma_engine::count_vectors(u32 *out)
 		return rc;
 	const u32 n = std::min({hw_vectors_, irq.count, irq.share, 1 + limits_.channels});
 	if (n < 2)
-		return fail(EPROTO, "the device has %u MSI-X vectors (its own count) and %u (its transport's); it takes two",
+		return fail(EPROTO,
+			    "the device has %u MSI-X vectors (its own count) and %u (its transport's); it takes two",
 			    hw_vectors_, irq.count);
 	*out = n;
 	return 0;
@@ -169,7 +171,8 @@ int sdma_engine::set_memory_base(u64 base)
 {
 	if (base + limits_.memory_size < base || base % 4096)
 		return fail(EINVAL, "memory base 0x%llx does not fit %llu bytes or is no page",
-			    static_cast<unsigned long long>(base), static_cast<unsigned long long>(limits_.memory_size));
+			    static_cast<unsigned long long>(base),
+			    static_cast<unsigned long long>(limits_.memory_size));
 	if (int rc = reg_write(*dev_, reg_mem_base, base); rc < 0)
 		return rc;
 	memory_base_ = base;

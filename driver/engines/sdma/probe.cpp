@@ -57,8 +57,8 @@ static int check_version(vfio::device &dev)
 	if (int rc = reg_read(dev, reg_version, &version); rc < 0)
 		return rc;
 	if (version >> 16 != version_major)
-		return fail(EPROTONOSUPPORT, "the device has register version %u.%u, this driver knows %u.x", version >> 16,
-			    version & 0xffff, version_major);
+		return fail(EPROTONOSUPPORT, "the device has register version %u.%u, this driver knows %u.x",
+			    version >> 16, version & 0xffff, version_major);
 	return 0;
 }
 
@@ -111,7 +111,7 @@ int sdma_engine::check_bars()
 
 	if (int rc = dev_->region(vfio::region_bar0, &regs); rc < 0)
 		return rc;
-	if (regs.size < chan_door(limits_.channels))
+	if (regs.size < chan_doorbell(limits_.channels))
 		return fail(EPROTO, "BAR0 has %llu bytes, too few for %u channels",
 			    static_cast<unsigned long long>(regs.size), limits_.channels);
 	if (int rc = reg_read(*dev_, reg_max_len, &limits_.max_len); rc < 0)
@@ -144,6 +144,8 @@ int sdma_engine::identify()
 		return rc;
 	if (int rc = check_bars(); rc < 0)
 		return rc;
+	/* All that docs/hardware.md has; a device of an earlier version says bad_op where it does not know one. */
+	limits_.ops = dma::all_ops;
 	limits_.caps = 0;
 	if (hw_caps_ & hw_cap_memory)
 		limits_.caps |= dma::cap_memory;

@@ -20,7 +20,7 @@ static void make_nop(descriptor *d)
 		store_relaxed(word, u64(0));
 }
 
-unsigned ring_squash(dma::channel *ch, u64 cookie)
+unsigned ring_cancel(dma::channel *ch, u64 cookie)
 {
 	sdma_channel *c = to_sdma(ch);
 	unsigned count = 0;
@@ -90,10 +90,9 @@ int ring_resume(dma::channel *ch)
 		return switch_on(c, old.reason == dma::fault_reason::stopped ? old.seq - 1 : old.seq);
 	if (int rc = reg_write(c->owner->transport(), chan_ctrl(c->index) + chan_command, u32(chan_cmd_resume)); rc < 0)
 		return rc;
-	/* On a bus the write is under way when it returns; the next request may have failed by the time we look. */
-	return wait_for(c, "resumed", [&] {
-		return !dma::read_fault(ch, &now) || now.seq != old.seq || now.reason != old.reason;
-	});
+	/* On a bus the write is in flight when it returns; the next request may have failed by the time we look. */
+	return wait_for(c, "resumed",
+			[&] { return !dma::read_fault(ch, &now) || now.seq != old.seq || now.reason != old.reason; });
 }
 
 int ring_stop(dma::channel *ch)
@@ -118,7 +117,9 @@ static int find_current(const sdma_channel *c, u64 *seq, bool *begun)
 	/* A number that the device made up, or that of the last one that ended: the first that is not completed. */
 	*begun = head != done;
 	*seq = head - done - 1 < c->posted - done ? head : done + 1;
-	return *seq - done <= c->posted - done && load_relaxed(&c->ring[*seq & c->mask].op) == u8(dma::opcode::wait) ? -EAGAIN : 0;
+	return *seq - done <= c->posted - done && load_relaxed(&c->ring[*seq & c->mask].op) == u8(dma::opcode::wait) ?
+		       -EAGAIN :
+		       0;
 }
 
 /* The device is off and touches nothing: the driver writes the record in its place. */
@@ -153,13 +154,16 @@ int ring_cut(dma::channel *ch)
 
 	if (dma::halted(ch) || dma::completed(ch) == ch->posted)
 		return -EAGAIN;
-	/* A device that tells of its life while it waits, and has not, stands still there too. */
+	/* A device that tells of its life while it waits, and has not, hangs there too. */
 	if (int rc = find_current(c, &seq, &begun); rc < 0 && !(rc == -EAGAIN && c->owner->has_heartbeat()))
 		return rc;
 	if (int rc = switch_off(c); rc < 0)
 		return rc;
 	c->off = true;
-	/* Once more: it may have got on in between.  A WAIT did nothing yet, and what was not begun neither: they run again. */
+	/*
+	 * Once more: it may have got on in between.  A WAIT did nothing yet, and what was not begun neither:
+	 * they run again.
+	 */
 	const int rc = find_current(c, &seq, &begun);
 	if (rc < 0 && rc != -EAGAIN)
 		return rc;
@@ -172,9 +176,9 @@ static u64 read_tail(const sdma_channel *c)
 {
 	u64 tail = 0;
 
-	if (c->door)
-		return mmio_read64(c->door + door_tail);
-	reg_read(c->owner->transport(), chan_door(c->index) + door_tail, &tail);
+	if (c->doorbell)
+		return mmio_read64(c->doorbell + doorbell_tail);
+	reg_read(c->owner->transport(), chan_doorbell(c->index) + doorbell_tail, &tail);
 	return tail;
 }
 
@@ -197,8 +201,9 @@ void ring_describe(const dma::channel *ch, char *buf, size_t size)
 	reg_read(c->owner->transport(), chan_ctrl(c->index) + chan_head, &head);
 	reg_read(c->owner->transport(), chan_ctrl(c->index) + chan_debug, &debug);
 	reg_read(c->owner->transport(), chan_ctrl(c->index) + chan_state, &state);
-	snprintf(buf, size, "posted %llu, doorbell %llu, begun %llu, completed %llu; the next one's tag is 0x%x (due: 0x%x), "
-			    "op %u; device state %u, %s%s, %s its unit's list, bell %s",
+	snprintf(buf, size,
+		 "posted %llu, doorbell %llu, begun %llu, completed %llu; the next one's tag is 0x%x (due: 0x%x), "
+		 "op %u; device state %u, %s%s, %s its engine's list, bell %s",
 		 static_cast<unsigned long long>(ch->posted), static_cast<unsigned long long>(read_tail(c)),
 		 static_cast<unsigned long long>(head), static_cast<unsigned long long>(done), load_relaxed(&next->tag),
 		 u32(done + 1), load_relaxed(&next->op), state, load_relaxed(ch->asleep) ? "asleep" : "awake",

@@ -44,7 +44,7 @@ static inline words words_of(const dma::request *r)
 }
 
 /* Differences, not values, are compared: sequence numbers may be anywhere in 64 bits. */
-static unsigned make_room(dma::channel *ch, unsigned n)
+static unsigned reclaim_slots(dma::channel *ch, unsigned n)
 {
 	/*
 	 * completed() acquires: the device has read a slot before it counts it, and the
@@ -54,7 +54,7 @@ static unsigned make_room(dma::channel *ch, unsigned n)
 	/* More pending than fits is a number that the device made up: then nothing fits. */
 	const u64 room = pending <= ch->ring_size ? ch->ring_size - pending : 0;
 
-	ch->room_to = ch->posted + room;
+	ch->post_limit = ch->posted + room;
 	return room < n ? unsigned(room) : n;
 }
 
@@ -79,8 +79,8 @@ static unsigned ring_post(dma::channel *ch, const dma::request *r, unsigned n)
 	sdma_channel *c = to_sdma(ch);
 	u64 seq = c->posted;
 
-	if (unlikely(c->room_to - seq < n))
-		n = make_room(ch, n);
+	if (unlikely(c->post_limit - seq < n))
+		n = reclaim_slots(ch, n);
 	for (unsigned i = 0; i < n; i++) {
 		seq++;
 		fill_slot(c, seq, words_of(&r[i]));
@@ -89,18 +89,19 @@ static unsigned ring_post(dma::channel *ch, const dma::request *r, unsigned n)
 	return n;
 }
 
-static void door_write(sdma_channel *c, u32 reg, u64 value)
+static void doorbell_write(sdma_channel *c, u32 reg, u64 value)
 {
 	/* Release in the mapped case, a message or a system call in the other: the descriptors are visible first. */
-	if (likely(c->door != nullptr))
-		mmio_write64(c->door + reg, value);
+	if (likely(c->doorbell != nullptr))
+		mmio_write64(c->doorbell + reg, value);
 	else
-		reg_write(c->owner->transport(), chan_door(c->index) + reg, value); /* fails only when the device is lost */
+		reg_write(c->owner->transport(), chan_doorbell(c->index) + reg,
+			  value); /* fails only when the device is lost */
 }
 
 static void ring_doorbell(dma::channel *ch)
 {
-	door_write(to_sdma(ch), door_tail, ch->posted);
+	doorbell_write(to_sdma(ch), doorbell_tail, ch->posted);
 }
 
 static void ring_submit_copy(dma::channel *ch, u32 spaces, u64 src, u64 dst, u64 len, u64 cookie)
@@ -110,7 +111,7 @@ static void ring_submit_copy(dma::channel *ch, u32 spaces, u64 src, u64 dst, u64
 
 	fill_slot(c, seq, {u32(dma::opcode::copy) | spaces << 16, 0, src, dst, len, 0, 0, cookie});
 	c->posted = seq;
-	door_write(c, door_tail, seq);
+	doorbell_write(c, doorbell_tail, seq);
 }
 
 static void ring_wake(dma::channel *ch)
@@ -126,7 +127,7 @@ static void ring_arm(dma::channel *ch, unsigned slot, u64 seq)
 {
 	sdma_channel *c = to_sdma(ch);
 
-	door_write(c, slot == dma::irq_service ? door_arm_service : door_arm, seq);
+	doorbell_write(c, slot == dma::irq_service ? doorbell_arm_service : doorbell_arm, seq);
 	/*
 	 * Orders the arm before the caller's second look at the record (store → load).  The
 	 * device does the same the other way round: it writes the record, then looks at the
@@ -142,7 +143,7 @@ const dma::channel_ops ring_ops = {
 	.submit_copy = ring_submit_copy,
 	.wake = ring_wake,
 	.arm = ring_arm,
-	.squash = ring_squash,
+	.cancel = ring_cancel,
 	.resume = ring_resume,
 	.stop = ring_stop,
 	.cut = ring_cut,

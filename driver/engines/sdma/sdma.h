@@ -6,7 +6,7 @@
  *   iova.cpp     where rings stand in the device's address space
  *   channel.cpp  opening and closing a channel
  *   ring.cpp     the hot operations
- *   recover.cpp  faults: squash, stop, resume
+ *   recover.cpp  faults: cancel, stop, resume
  */
 #pragma once
 
@@ -60,15 +60,15 @@ class sdma_engine;
 struct sdma_channel : dma::channel {
 	descriptor *ring = nullptr;
 	u64 mask = 0;
-	u8 *door = nullptr; /* the mapped doorbell page; nullptr: trapped writes */
+	u8 *doorbell = nullptr; /* the mapped doorbell page; nullptr: trapped writes */
 	u64 fence_word = 0;
 	int wake_fd = -1; /* the device's, for chan_wake; -1: trapped writes */
 
 	sdma_engine *owner = nullptr;
 	dma::channel_config cfg;
-	bool off = false;   /* cut: resume switches it on */
-	mapping memory; /* status block, then the ring from the next page on */
-	mapping door_page;
+	bool off = false; /* cut: resume switches it on */
+	mapping memory;   /* status block, then the ring from the next page on */
+	mapping doorbell_page;
 	unique_fd file;
 	u64 iova = 0; /* of memory; 0: not mapped */
 	status_block *status = nullptr;
@@ -118,11 +118,11 @@ private:
 	int check_config(const dma::channel_config &cfg, u32 ring_size) const;
 	int setup(sdma_channel *c, const dma::channel_config &cfg);
 
-	std::mutex lock_; /* channels_, iova_ */
+	std::mutex lock_;                      /* channels_, iova_ */
 	std::vector<sdma_channel *> channels_; /* by index; nullptr: closed */
 	iova_space iova_;
 	std::vector<unique_fd> vectors_; /* 0: service, for all channels; 1 + i: waiter of channel i */
-	std::vector<mapping> stuck_; /* memory of closed channels that the device may still reach */
+	std::vector<mapping> stuck_;     /* memory of closed channels that the device may still reach */
 	mapping memory_;
 	u64 memory_base_ = 0;
 	u64 hw_caps_ = 0;
@@ -136,7 +136,7 @@ extern const dma::channel_ops ring_ops;
 int switch_off(sdma_channel *c);
 void channel_close(dma::channel *ch);
 
-unsigned ring_squash(dma::channel *ch, u64 cookie);
+unsigned ring_cancel(dma::channel *ch, u64 cookie);
 int ring_resume(dma::channel *ch);
 int ring_stop(dma::channel *ch);
 int ring_cut(dma::channel *ch);

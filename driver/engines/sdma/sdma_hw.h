@@ -27,25 +27,31 @@ inline constexpr u32 max_channels = 1024;
 
 /* Global page, offset 0: reached by trapped accesses only (never mapped). */
 enum : u32 {
-	reg_id = 0x00,        /* RO 32: id_value */
-	reg_version = 0x04,   /* RO 32: major << 16 | minor */
-	reg_caps = 0x08,      /* RO 64: hw_cap_* */
-	reg_channels = 0x10,  /* RO 32: channels */
-	reg_engines = 0x14,   /* RO 32: units; channel i is run by unit i % units */
-	reg_max_len = 0x18,   /* RO 64: bytes that one descriptor may move */
-	reg_mem_size = 0x20,  /* RO 64: bytes of device memory behind BAR2 */
-	reg_mem_base = 0x28,  /* RW 64: the address that descriptors give the first byte of device memory */
-	reg_ctrl = 0x30,      /* RW 32: ctrl_* */
-	reg_status = 0x34,    /* RO 32: bit 0 ready */
-	reg_clock = 0x38,     /* RO 64: device clock in ns, as TIMESTAMP stores it */
+	reg_id = 0x00,         /* RO 32: id_value */
+	reg_version = 0x04,    /* RO 32: major << 16 | minor */
+	reg_caps = 0x08,       /* RO 64: hw_cap_* */
+	reg_channels = 0x10,   /* RO 32: channels */
+	reg_engines = 0x14,    /* RO 32: engines; channel i is run by engine i % engines */
+	reg_max_len = 0x18,    /* RO 64: bytes that one descriptor may move */
+	reg_mem_size = 0x20,   /* RO 64: bytes of device memory behind BAR2 */
+	reg_mem_base = 0x28,   /* RW 64: the address that descriptors give the first byte of device memory */
+	reg_ctrl = 0x30,       /* RW 32: ctrl_* */
+	reg_status = 0x34,     /* RO 32: bit 0 ready */
+	reg_clock = 0x38,      /* RO 64: device clock in ns, as TIMESTAMP stores it */
 	reg_ring_order = 0x40, /* RO 32: largest log2(ring size) << 8 | smallest */
-	reg_vectors = 0x44,   /* RO 32: MSI-X vectors */
+	reg_vectors = 0x44,    /* RO 32: MSI-X vectors */
 };
 inline constexpr u32 id_value = 0x414d4453; /* "SDMA" */
 inline constexpr u32 version_major = 1, version_minor = 1;
-enum : u64 { hw_cap_sleep = 1, hw_cap_memory = 2, hw_cap_heartbeat = 4, hw_cap_sleep_ordered = 8, hw_cap_memory_zeroed = 16 };
+enum : u64 {
+	hw_cap_sleep = 1,
+	hw_cap_memory = 2,
+	hw_cap_heartbeat = 4,
+	hw_cap_sleep_ordered = 8,
+	hw_cap_memory_zeroed = 16
+};
 enum : u32 { ctrl_enable = 1, ctrl_reset = 2 /* self-clearing: all channels off, registers at their start values */ };
-enum : u32 { status_ready = 1 /* no reset is under way, no channel is stopping */ };
+enum : u32 { status_ready = 1 /* no reset is in flight, no channel is stopping */ };
 
 /* Channel control pages: one a channel, a page apart; trapped accesses only. */
 inline constexpr u64 chan_ctrl_base = 0x10000, chan_stride = 0x1000;
@@ -58,11 +64,14 @@ enum : u32 {
 	chan_coalesce = 0x20,   /* RW 32: service interrupt: count | microseconds << 16; count 0 and 1: each */
 	chan_command = 0x24,    /* WO 32: chan_cmd_* */
 	chan_state = 0x28,      /* RO 32: chan_state_* */
-	chan_wake = 0x2c,       /* WO 32: any value wakes a sleeping unit; an ioeventfd may stand for it */
+	chan_wake = 0x2c,       /* WO 32: any value wakes a sleeping engine; an ioeventfd may stand for it */
 	chan_head = 0x30,       /* RO 64: last sequence number begun */
 	chan_debug = 0x38,      /* RO 32: chan_debug_*, for messages to people */
 };
-/* disable: nothing new begins when the write returns; the channel is off, and touches no memory, once it is not stopping. */
+/*
+ * disable: nothing new begins when the write returns; the channel is off, and touches no memory, once it is not
+ * stopping.
+ */
 enum : u32 { chan_cmd_enable = 1, chan_cmd_disable = 2, chan_cmd_stop = 3, chan_cmd_resume = 4 };
 enum : u32 { chan_debug_waiting = 1, chan_debug_listed = 2, chan_debug_bell = 4 };
 enum : u32 {
@@ -70,15 +79,16 @@ enum : u32 {
 	chan_state_running = 1,
 	chan_state_halted = 2,
 	chan_state_error = 3,    /* bad set-up */
-	chan_state_stopping = 4, /* switched off; accesses that it has begun are under way */
+	chan_state_stopping = 4, /* switched off; accesses that it has begun are in flight */
 };
 
 /* Channel doorbell pages: one a channel, a page apart; mappable. */
-inline constexpr u64 chan_door_base = 0x800000;
+inline constexpr u64 chan_doorbell_base = 0x800000;
 enum : u32 {
-	door_tail = 0x00, /* RW 64: last sequence number posted */
-	door_arm = 0x40,  /* RW 64: interrupt slot 0 (waiter) once completed >= this; each value written raises at most once, and again after a resume */
-	door_arm_service = 0x80, /* RW 64: the same for slot 1 */
+	doorbell_tail = 0x00, /* RW 64: last sequence number posted */
+	doorbell_arm = 0x40,  /* RW 64: interrupt slot 0 (waiter) once completed >= this; each value written raises at
+				 most once, and  again after a resume */
+	doorbell_arm_service = 0x80, /* RW 64: the same for slot 1 */
 };
 inline constexpr u64 arm_none = ~u64(0);
 
@@ -86,19 +96,19 @@ constexpr u64 chan_ctrl(u32 ch)
 {
 	return chan_ctrl_base + ch * chan_stride;
 }
-constexpr u64 chan_door(u32 ch)
+constexpr u64 chan_doorbell(u32 ch)
 {
-	return chan_door_base + ch * chan_stride;
+	return chan_doorbell_base + ch * chan_stride;
 }
-static_assert(chan_ctrl(max_channels) <= chan_door_base);
-static_assert(chan_door(max_channels) <= bar0_size);
+static_assert(chan_ctrl(max_channels) <= chan_doorbell_base);
+static_assert(chan_doorbell(max_channels) <= bar0_size);
 
 /* ---- status block in host memory ------------------------------------------------------------------- */
 
 /* Two lines of their own; the device writes both. */
 struct alignas(64) status_block {
 	dma::completion_record record; /* line 0 */
-	u32 asleep;                    /* line 1: 1 while the unit sleeps (hw_cap_sleep) */
+	u32 asleep;                    /* line 1: 1 while the engine sleeps (hw_cap_sleep) */
 	u32 reserved[15];
 };
 static_assert(sizeof(status_block) == 128);
@@ -112,7 +122,7 @@ static_assert(offsetof(dma::completion_record, fault_seq) == 16);
  * Descriptor n (its sequence number) lies in slot n modulo ring size.
  *
  * tag is the low half of the descriptor's sequence number and is written last:
- * a descriptor is complete when its tag is the one expected in its slot.  A unit
+ * a descriptor is complete when its tag is the one expected in its slot.  An engine
  * that is awake may run a descriptor as soon as its tag is right, before the
  * doorbell says so; one that the doorbell covers and whose tag is wrong is a
  * fault (bad_tag).
@@ -135,14 +145,6 @@ static_assert(offsetof(descriptor, height) == 8);
 static_assert(offsetof(descriptor, src) == 16);
 static_assert(offsetof(descriptor, cookie) == 56);
 
-/* What COPY_INDIRECT, mode descriptor, reads (ACL's memcpy descriptor, acl-api.md §1.4). */
-struct indirect_block {
-	u32 reserved[2];
-	u32 len_high;
-	u32 len;
-	u64 src, dst; /* device memory addresses (mem_base …) */
-};
-static_assert(sizeof(indirect_block) == 32);
-static_assert(offsetof(indirect_block, len) == 12);
+using dma::indirect_block;
 
 } // namespace usdma::sdma

@@ -25,9 +25,9 @@ namespace usdma::core {
 
 /* One a thread, on a line of its own; never freed, used again by later threads. */
 struct alignas(64) section_record {
-	u32 depth = 0;      /* sections that the thread is in; stored by it alone */
-	u32 fences = 0;     /* there is no barrier of all CPUs: the reader passes its own */
-	u32 taken = 0;      /* a thread has it; under the list's lock */
+	u32 depth = 0;  /* sections that the thread is in; stored by it alone */
+	u32 fences = 0; /* there is no barrier of all CPUs: the reader passes its own */
+	u32 taken = 0;  /* a thread has it; under the list's lock */
 	section_record *next = nullptr;
 };
 

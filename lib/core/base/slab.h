@@ -76,7 +76,7 @@ inline bool ref_if_any(u32 *refs)
  */
 template <class T, size_t max> class slab {
 public:
-	/* A default-constructed T with alive == 0, for enliven() when it is ready; nullptr: none left. */
+	/* A default-constructed T with alive == 0, for publish() when it is ready; nullptr: none left. */
 	T *get()
 	{
 		std::lock_guard guard(lock_);
@@ -111,7 +111,7 @@ public:
 		return within(t) && __atomic_load_n(&t->alive, __ATOMIC_ACQUIRE) == reinterpret_cast<u64>(handle);
 	}
 	/* The object is ready: from now on it is alive, under a handle that it never had. */
-	void enliven(T *t)
+	void publish(T *t)
 	{
 		static_assert(alignof(T) >= 1 << handle_low_bits && sizeof(t->alive) == sizeof(u64));
 		const u64 n = __atomic_add_fetch(&names_, 1, __ATOMIC_RELAXED);
@@ -125,7 +125,10 @@ public:
 
 		return used_ - free_;
 	}
-	/* The first from number *at on for which fn(T&) is true, nullptr: none; *at: behind it. As each, which is a look at all. */
+	/*
+	 * The first from number *at on for which fn(T&) is true, nullptr: none; *at: behind it. As each, which
+	 * is a look at all.
+	 */
 	template <class F> T *next(size_t *at, F fn)
 	{
 		return next_of_all(at, [&](T &t) { return __atomic_load_n(&t.alive, __ATOMIC_ACQUIRE) && fn(t); });
@@ -154,7 +157,10 @@ public:
 	}
 
 private:
-	/* Behind the objects: the numbers of those that are not used, as many as free_ says.  What is put needs no memory for it. */
+	/*
+	 * Behind the objects: the numbers of those that are not used, as many as free_ says.  What is put needs
+	 * no memory for it.
+	 */
 	u32 *unused() { return reinterpret_cast<u32 *>(base_ + max); }
 	bool reserve()
 	{

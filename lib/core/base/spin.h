@@ -2,7 +2,7 @@
 /*
  * How long a hybrid wait spins before it sleeps, learned from the waits before it.
  *
- * Waits of a lane are told apart by how many bytes were submitted since the last
+ * Waits of a hardware queue are told apart by how many bytes were submitted since the last
  * one: a wait for 64 bytes says nothing about a wait for a gigabyte.  Of each
  * kind the mean of the latest waits is kept.  What is expected to end within the
  * budget is spun for; what is not, sleeps at once.  spin_us is to be about twice

@@ -43,7 +43,7 @@ static stats_page *make_page()
 	page->head.version = stats_version;
 	page->head.pid = u32(getpid());
 	page->head.slots = stats_slots;
-	page->head.lanes = stats_lanes;
+	page->head.hw_queues = stats_hw_queues;
 	memcpy(page->head.magic, stats_magic, sizeof(stats_magic));
 	return page;
 }
@@ -58,14 +58,15 @@ int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_n
 	if (!page)
 		return no_memory("counters");
 	stats_slot &s = page->head.slot[slot];
-	lane_counters *count = page->count[slot];
+	hwq_counters *count = page->count[slot];
 	/* Gives the pages back, so that they read as zeros: in a file, or without one. */
-	if (madvise(count, sizeof(page->count[slot]), MADV_REMOVE) && madvise(count, sizeof(page->count[slot]), MADV_DONTNEED))
+	if (madvise(count, sizeof(page->count[slot]), MADV_REMOVE) &&
+	    madvise(count, sizeof(page->count[slot]), MADV_DONTNEED))
 		memset(static_cast<void *>(count), 0, sizeof(page->count[slot]));
 	snprintf(s.spec, sizeof(s.spec), "%s", spec);
 	snprintf(s.driver, sizeof(s.driver), "%s", driver);
 	s.opened_ns = opened_ns;
-	store_relaxed(&s.lanes, 0u);
+	store_relaxed(&s.hw_queues, 0u);
 	/* Release: who sees it open sees what it is. */
 	store_release(&s.open, 1u);
 	return 0;
@@ -85,13 +86,13 @@ void stats_keep(u64 devices, u64 bytes)
 	store_relaxed(&page->head.kept_bytes, bytes);
 }
 
-lane_counters *stats_lane(unsigned slot, unsigned lane)
+hwq_counters *stats_hw_queue(unsigned slot, unsigned hw_queue)
 {
 	stats_slot &s = page->head.slot[slot];
 
-	if (lane >= load_relaxed(&s.lanes))
-		store_relaxed(&s.lanes, lane + 1);
-	return &page->count[slot][lane];
+	if (hw_queue >= load_relaxed(&s.hw_queues))
+		store_relaxed(&s.hw_queues, hw_queue + 1);
+	return &page->count[slot][hw_queue];
 }
 
 } // namespace usdma::core

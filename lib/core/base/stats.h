@@ -14,19 +14,22 @@ namespace usdma::core {
 inline constexpr char stats_name[] = "usdma-stats"; /* of the memfd */
 inline constexpr char stats_magic[8] = {'u', 's', 'd', 'm', 'a', 's', 't', '1'};
 inline constexpr u32 stats_version = 1;
-inline constexpr unsigned stats_slots = 16, stats_lanes = 1024;
+inline constexpr unsigned stats_slots = 16, stats_hw_queues = 1024;
 
-/* One lane's, on a line of its own: changed by whoever holds the lane's lock (wakes, sleeps and spins by anyone). */
-struct alignas(64) lane_counters {
+/*
+ * One hardware queue's, on a line of its own: changed by whoever holds the hardware queue's lock (wakes, sleeps
+ * and spins by anyone).
+ */
+struct alignas(64) hwq_counters {
 	u64 copies = 0, bytes = 0, requests = 0, doorbells = 0, wakes = 0, faults = 0, sleeps = 0, spins = 0;
 };
-static_assert(sizeof(lane_counters) == 64);
+static_assert(sizeof(hwq_counters) == 64);
 
 struct stats_slot {
 	char spec[96];   /* the device string, shortened if longer */
 	char driver[16]; /* the engine's driver */
 	u32 open;        /* 1: the device is open, and the rest is valid; written last */
-	u32 lanes;       /* how many of the counters below are in use: the first so many */
+	u32 hw_queues;   /* how many of the counters below are in use: the first so many */
 	u64 opened_ns;   /* CLOCK_MONOTONIC */
 };
 static_assert(sizeof(stats_slot) == 128);
@@ -34,16 +37,16 @@ static_assert(sizeof(stats_slot) == 128);
 struct alignas(4096) stats_head {
 	char magic[8];
 	u32 version, pid;
-	u32 slots, lanes; /* the arrays' sizes */
-	u64 kept_devices; /* lost and closed, and may still write */
-	u64 kept_bytes;   /* of host memory that stays out of use for that */
+	u32 slots, hw_queues; /* the arrays' sizes */
+	u64 kept_devices;     /* lost and closed, and may still write */
+	u64 kept_bytes;       /* of host memory that stays out of use for that */
 	u64 reserved[3];
 	stats_slot slot[stats_slots];
 };
 
 struct stats_page {
 	stats_head head;
-	alignas(4096) lane_counters count[stats_slots][stats_lanes];
+	alignas(4096) hwq_counters count[stats_slots][stats_hw_queues];
 };
 
 /* A device opens: its counters start from zero. -ENOMEM. */
@@ -51,7 +54,7 @@ int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_n
 void stats_close(unsigned slot);
 /* What closed devices keep that may still write. */
 void stats_keep(u64 devices, u64 bytes);
-/* Where a lane counts; stays valid. Between stats_open and stats_close of its slot. */
-lane_counters *stats_lane(unsigned slot, unsigned lane);
+/* Where a hardware queue counts; stays valid. Between stats_open and stats_close of its slot. */
+hwq_counters *stats_hw_queue(unsigned slot, unsigned hw_queue);
 
 } // namespace usdma::core

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The parts of spread copies (stream/stripe.h) in the ring of a lane that no stream has. */
+/* The parts of spread copies (stream/stripe.h) in the ring of a hardware queue that no stream has. */
 #pragma once
 
 #include "lib/core/device/device.h"
@@ -8,7 +8,7 @@ namespace usdma::core {
 
 struct stripe_part {
 	stream *owner;   /* null: it is gone */
-	lane *from;      /* the owner's lane */
+	hw_queue *from;  /* the owner's hardware queue */
 	u64 seq;         /* in the helper's ring; its WAIT, if any, is right before it */
 	u64 after;       /* begins when the owner's ring has come so far; 0: at once */
 	u64 first, last; /* the copy's numbers in the owner's ring */

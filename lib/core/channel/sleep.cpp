@@ -53,13 +53,14 @@ struct thread_ring {
 			io_uring_queue_exit(&ring);
 		ready = false;
 	}
-	/* A read is under way that the kernel does not give back. */
+	/* A read is in flight that the kernel does not give back. */
 	void abandon()
 	{
 		log_warn("io_uring does not take a read back: waiting with ppoll from now on");
 		close();
 		land->next = kept_for_good.load(std::memory_order_relaxed);
-		while (!kept_for_good.compare_exchange_weak(land->next, land, std::memory_order_release, std::memory_order_relaxed))
+		while (!kept_for_good.compare_exchange_weak(land->next, land, std::memory_order_release,
+							    std::memory_order_relaxed))
 			;
 		land = nullptr;
 	}
@@ -82,13 +83,17 @@ bool thread_ring::open()
 	for (unsigned flags : tries) {
 		err = config_get().io_uring ? io_uring_queue_init(4, &ring, flags) : -EPERM;
 		if (err == 0) {
-			/* The kernel need not look the ring's descriptor up at each wait; where it cannot be, it does. */
+			/*
+			 * The kernel need not look the ring's descriptor up at each wait; where it cannot be,
+			 * it does.
+			 */
 			io_uring_register_ring_fd(&ring);
 			return ready = true;
 		}
 	}
 	if (config_get().io_uring && !warned.exchange(true))
-		log_warn("io_uring is not available (%s): waiting with ppoll; see kernel.io_uring_disabled or the seccomp profile",
+		log_warn("io_uring is not available (%s): waiting with ppoll; see kernel.io_uring_disabled or the "
+			 "seccomp profile",
 			 strerror(-err));
 	return false;
 }
@@ -98,7 +103,7 @@ __kernel_timespec timespec_of(u64 ns)
 	return {s64(ns / ns_per_s), s64(ns % ns_per_s)};
 }
 
-/* Until the kernel has let go of the read.  False: it has not. */
+/* Until the kernel has released the read.  False: it has not. */
 bool cancel_read(io_uring *ring)
 {
 	const deadline until = deadline::in_ms(cancel_ms);

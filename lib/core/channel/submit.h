@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The one way into a ring: whoever has requests for a channel comes by here, with the lane's lock held.
+ * The only path into a ring: whoever has requests for a channel comes by here, with the hardware queue's lock held.
  *
  * Both functions call count() when the requests are in the ring and before the device hears of them: who sees that they
  * have ended sees them counted.
@@ -18,7 +18,7 @@ namespace usdma::core {
  * After the doorbell.  What was posted must be visible before this look at whether the device sleeps.  The device sets
  * asleep, then looks at the ring: one of the two sees the other.
  */
-[[gnu::always_inline]] inline void lane_wake(lane *l)
+[[gnu::always_inline]] inline void hwq_wake(hw_queue *l)
 {
 	dma::channel *const ch = l->ch;
 
@@ -32,16 +32,17 @@ namespace usdma::core {
 	}
 }
 
-[[gnu::always_inline]] inline void lane_count(lane *l, u64 requests)
+[[gnu::always_inline]] inline void hwq_count(hw_queue *l, u64 requests)
 {
-	lane_counters *const count = l->count;
+	hwq_counters *const count = l->count;
 
 	store_relaxed(&count->doorbells, count->doorbells + 1);
 	store_relaxed(&count->requests, count->requests + requests);
 }
 
 /* As many of n as fit: that many. */
-template <class Count> [[gnu::always_inline]] inline unsigned lane_submit(lane *l, const dma::request *r, size_t n, const Count &count)
+template <class Count>
+[[gnu::always_inline]] inline unsigned hwq_submit(hw_queue *l, const dma::request *r, size_t n, const Count &count)
 {
 	dma::channel *const ch = l->ch;
 	const unsigned done = ch->ops->post(ch, r, unsigned(std::min<size_t>(n, ch->ring_size)));
@@ -49,28 +50,29 @@ template <class Count> [[gnu::always_inline]] inline unsigned lane_submit(lane *
 	if (unlikely(!done))
 		return 0;
 	count(done);
-	lane_count(l, done);
+	hwq_count(l, done);
 	trace_submit(ch, done);
 	ch->ops->doorbell(ch);
 	trace_doorbell(ch);
-	lane_wake(l);
+	hwq_wake(l);
 	return done;
 }
 
 /* One copy, with nothing of it in memory but its descriptor.  False: no room, or an engine that has no such call. */
 template <class Count>
-[[gnu::always_inline]] inline bool lane_submit_copy(lane *l, u32 spaces, u64 src, u64 dst, u64 len, u64 cookie, const Count &count)
+[[gnu::always_inline]] inline bool hwq_submit_copy(hw_queue *l, u32 spaces, u64 src, u64 dst, u64 len, u64 cookie,
+						   const Count &count)
 {
 	dma::channel *const ch = l->ch;
 
-	if (unlikely(ch->posted == ch->room_to || !ch->ops->submit_copy))
+	if (unlikely(ch->posted == ch->post_limit || !ch->ops->submit_copy))
 		return false;
 	count();
-	lane_count(l, 1);
+	hwq_count(l, 1);
 	ch->ops->submit_copy(ch, spaces, src, dst, len, cookie);
 	trace_submit(ch, 1);
 	trace_doorbell(ch);
-	lane_wake(l);
+	hwq_wake(l);
 	return true;
 }
 

@@ -22,12 +22,12 @@ struct waiter {
 static constexpr u64 look_every = 50 * ns_per_ms;
 /* … but a helper's halt wakes nobody. */
 static constexpr u64 look_at_helpers_every = 2 * ns_per_ms;
-static constexpr unsigned fast_looks = 256;  /* without a look at the clock: about a microsecond */
+static constexpr unsigned fast_looks = 256; /* without a look at the clock: about a microsecond */
 static constexpr unsigned looks_a_clock = 32;
 
 /* ---- faults ----------------------------------------------------------------------------------------- */
 
-static void look_lane(lane *l)
+static void look_hw_queue(hw_queue *l)
 {
 	if (l && l->ch && dma::halted(l->ch)) /* helpers are looked at themselves */
 		channel_up.check_fault(l);
@@ -40,14 +40,14 @@ void device_check_faults(device *dev)
 
 	if (!guard.owns_lock())
 		return;
-	for (auto &l : dev->lanes)
-		look_lane(l.get());
+	for (auto &l : dev->hw_queues)
+		look_hw_queue(l.get());
 }
 
 bool helper_halted(const device *dev)
 {
 	for (const auto &one : dev->helper) {
-		const lane *h = one.load(std::memory_order_acquire);
+		const hw_queue *h = one.load(std::memory_order_acquire);
 
 		if (h && dma::halted(h->ch))
 			return true;
@@ -57,8 +57,8 @@ bool helper_halted(const device *dev)
 
 /* ---- spinning --------------------------------------------------------------------------------------- */
 
-/* What is submitted since the last wait of this lane began; its waits are told apart by that. */
-static unsigned wait_kind(lane *l)
+/* What is submitted since the last wait of this hardware queue began; its waits are told apart by that. */
+static unsigned wait_kind(hw_queue *l)
 {
 	const u64 now = load_relaxed(&l->count->bytes);
 
@@ -70,7 +70,7 @@ static u64 most_spin()
 	return u64(config_get().spin_us) * ns_per_us;
 }
 
-static u64 spin_budget(lane *l, unsigned kind, wait_mode mode)
+static u64 spin_budget(hw_queue *l, unsigned kind, wait_mode mode)
 {
 	if (mode == wait_mode::poll)
 		return ~u64(0);
@@ -78,15 +78,15 @@ static u64 spin_budget(lane *l, unsigned kind, wait_mode mode)
 }
 
 /* Of two threads that end at once one may go uncounted: an atomic addition costs what counts here. */
-static void count_spin(lane *l)
+static void count_spin(hw_queue *l)
 {
 	store_relaxed(&l->count->spins, load_relaxed(&l->count->spins) + 1);
 }
 
-static bool fast_spin(const lane *l, u64 seq)
+static bool fast_spin(const hw_queue *l, u64 seq)
 {
 	for (unsigned i = 0; i < fast_looks; i++) {
-		if (lane_done(l, seq))
+		if (hwq_done(l, seq))
 			return true;
 		if (unlikely(dma::halted(l->ch)))
 			return false;
@@ -94,7 +94,7 @@ static bool fast_spin(const lane *l, u64 seq)
 	return false;
 }
 
-bool lane_spin(lane *l, u64 seq)
+bool hwq_spin(hw_queue *l, u64 seq)
 {
 	const bool done = fast_spin(l, seq);
 
@@ -104,10 +104,10 @@ bool lane_spin(lane *l, u64 seq)
 }
 
 /* One burst of looks between two looks at the clock. */
-static bool burst(const lane *l, u64 seq)
+static bool burst(const hw_queue *l, u64 seq)
 {
 	for (unsigned i = 0; i < looks_a_clock; i++) {
-		if (lane_done(l, seq))
+		if (hwq_done(l, seq))
 			return true;
 		cpu_relax();
 	}
@@ -115,14 +115,14 @@ static bool burst(const lane *l, u64 seq)
 }
 
 /* Its ring may wait for one of another device. */
-static int look_after(lane *l)
+static int look_after(hw_queue *l)
 {
 	channel_up.watch();
 	return channel_up.alive(l->dev);
 }
 
 /* 0 done, -EAGAIN the budget is spent, or an error. */
-static int spin(lane *l, u64 seq, deadline until, u64 budget)
+static int spin(hw_queue *l, u64 seq, deadline until, u64 budget)
 {
 	const u64 start = now_ns();
 	u64 checked = start;
@@ -131,7 +131,7 @@ static int spin(lane *l, u64 seq, deadline until, u64 budget)
 		if (burst(l, seq))
 			return 0;
 		const u64 now = now_ns();
-		if (unlikely(lane_halted(l)))
+		if (unlikely(hwq_halted(l)))
 			channel_up.check_fault(l);
 		if (now >= until.at() && !until.is_never()) {
 			const int err = look_after(l);
@@ -153,7 +153,7 @@ static int spin(lane *l, u64 seq, deadline until, u64 budget)
 
 /* ---- sleeping --------------------------------------------------------------------------------------- */
 
-static u64 least_seq(const lane *l)
+static u64 least_seq(const hw_queue *l)
 {
 	u64 least = ~u64(0);
 
@@ -163,14 +163,14 @@ static u64 least_seq(const lane *l)
 }
 
 /* With wait_lock held. After it the record must be looked at again. */
-static void arm_least(lane *l)
+static void arm_least(hw_queue *l)
 {
 	std::lock_guard guard(l->lock);
 
 	l->ch->ops->arm(l->ch, dma::irq_waiter, least_seq(l));
 }
 
-static void unlink_waiter(lane *l, waiter *me)
+static void unlink_waiter(hw_queue *l, waiter *me)
 {
 	waiter **at = &l->waiters;
 
@@ -188,7 +188,7 @@ static void tell(waiter *w, u32 what)
 }
 
 /* Wakes those whose work is done; with wait_lock held. */
-static void serve_followers(lane *l, const waiter *me)
+static void serve_followers(hw_queue *l, const waiter *me)
 {
 	const u64 done = dma::completed(l->ch);
 
@@ -201,7 +201,7 @@ static void serve_followers(lane *l, const waiter *me)
 	}
 }
 
-static void leave(lane *l, waiter *me)
+static void leave(hw_queue *l, waiter *me)
 {
 	std::lock_guard guard(l->wait_lock);
 	const bool led = l->waiters == me;
@@ -212,24 +212,24 @@ static void leave(lane *l, waiter *me)
 		tell(l->waiters, waiter::lead);
 }
 
-static u64 next_look(const lane *l, deadline until)
+static u64 next_look(const hw_queue *l, deadline until)
 {
-	return std::min(until.at(), now_ns() + (lane_joins(l) ? look_at_helpers_every : look_every));
+	return std::min(until.at(), now_ns() + (hwq_joins(l) ? look_at_helpers_every : look_every));
 }
 
 /* What everyone does each time round: 0 go on sleeping, 1 done, or an error. */
-static int look(lane *l, u64 seq, deadline until)
+static int look(hw_queue *l, u64 seq, deadline until)
 {
-	if (lane_halted(l))
+	if (hwq_halted(l))
 		channel_up.check_fault(l);
-	if (lane_done(l, seq))
+	if (hwq_done(l, seq))
 		return 1;
 	if (const int err = look_after(l))
 		return err;
 	return until.passed() ? fail(ETIMEDOUT, "not done in time") : 0;
 }
 
-static int lead(lane *l, waiter *me, deadline until)
+static int lead(hw_queue *l, waiter *me, deadline until)
 {
 	int err;
 
@@ -247,7 +247,7 @@ static int lead(lane *l, waiter *me, deadline until)
 	}
 }
 
-static int follow(lane *l, waiter *me, deadline until)
+static int follow(hw_queue *l, waiter *me, deadline until)
 {
 	for (;;) {
 		const u32 word = load_acquire(&me->word);
@@ -264,7 +264,7 @@ static int follow(lane *l, waiter *me, deadline until)
 	}
 }
 
-static int sleep_until(lane *l, u64 seq, deadline until)
+static int sleep_until(hw_queue *l, u64 seq, deadline until)
 {
 	waiter me{seq};
 	waiter **end;
@@ -285,7 +285,7 @@ static int sleep_until(lane *l, u64 seq, deadline until)
 }
 
 /* The first microsecond was spun in vain. */
-static int spin_then_sleep(lane *l, u64 seq, deadline until, wait_mode mode)
+static int spin_then_sleep(hw_queue *l, u64 seq, deadline until, wait_mode mode)
 {
 	const unsigned kind = wait_kind(l);
 	const u64 budget = spin_budget(l, kind, mode), start = now_ns();
@@ -302,9 +302,9 @@ static int spin_then_sleep(lane *l, u64 seq, deadline until, wait_mode mode)
 	return err;
 }
 
-static int wait_any(lane *l, u64 seq, deadline until, wait_mode mode)
+static int wait_any(hw_queue *l, u64 seq, deadline until, wait_mode mode)
 {
-	if (lane_done(l, seq))
+	if (hwq_done(l, seq))
 		return 0;
 	if (mode == wait_mode::interrupt || !fast_spin(l, seq))
 		return spin_then_sleep(l, seq, until, mode);
@@ -312,20 +312,20 @@ static int wait_any(lane *l, u64 seq, deadline until, wait_mode mode)
 	return 0;
 }
 
-int lane_wait(lane *l, u64 seq, deadline until, wait_mode mode)
+int hwq_wait(hw_queue *l, u64 seq, deadline until, wait_mode mode)
 {
 	trace_wait_begin(l, seq);
 	const int err = wait_any(l, seq, until, mode);
 	trace_wait_end(l, seq, err);
 	/* So that who hears of the loss can mostly have its memory back at once. */
 	if (unlikely(err && l->dev->lost()))
-		device_settle(l->dev);
+		device_quiesce(l->dev);
 	return err;
 }
 
-bool lane_drain(lane *l, deadline until)
+bool hwq_drain(hw_queue *l, deadline until)
 {
-	return !l->dev->lost() && lane_wait(l, l->ch->posted, until, wait_mode::hybrid) == 0;
+	return !l->dev->lost() && hwq_wait(l, l->ch->posted, until, wait_mode::hybrid) == 0;
 }
 
 } // namespace usdma::core

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting for a sequence number of a lane: spin for a budget that adapts, then
+ * Waiting for a sequence number of a hardware queue: spin for a budget that adapts, then
  * arm the interrupt, look again, sleep in io_uring on its eventfd.  Of several
- * that sleep on one lane the first reads the eventfd and wakes the others.
+ * that sleep on one hardware queue the first reads the eventfd and wakes the others.
  */
 #pragma once
 
@@ -12,39 +12,39 @@
 namespace usdma::core {
 
 /* 0: completed >= seq; -ETIMEDOUT; -ENODEV or -ETIMEDOUT's kin: the device is dead (its text says why). */
-int lane_wait(lane *l, u64 seq, deadline until, wait_mode mode);
+int hwq_wait(hw_queue *l, u64 seq, deadline until, wait_mode mode);
 /* Looks for about a microsecond; takes no lock.  True: completed >= seq. */
-bool lane_spin(lane *l, u64 seq);
+bool hwq_spin(hw_queue *l, u64 seq);
 /* For closing: all that is posted has ended; false: it has not, for long, or the device is dead. */
-bool lane_drain(lane *l, deadline until);
+bool hwq_drain(hw_queue *l, deadline until);
 
-inline bool lane_done(const lane *l, u64 seq)
+inline bool hwq_done(const hw_queue *l, u64 seq)
 {
 	return dma::completed(l->ch) >= seq;
 }
 
 /* Its ring waits for something outside, perhaps for what this very thread will do next. */
-inline bool lane_in_wait(const lane *l)
+inline bool hwq_in_wait(const hw_queue *l)
 {
 	return dma::completed(l->ch) < load_relaxed(&l->wait_seq);
 }
 
 /* Its ring waits, or is yet to wait, for parts of a copy in helpers' rings (stripe.h). */
-inline bool lane_joins(const lane *l)
+inline bool hwq_joins(const hw_queue *l)
 {
 	return load_relaxed(&l->join_seq) > dma::completed(l->ch);
 }
 
-/* One of the lanes that only parts of copies are in. */
+/* One of the hardware queues that only parts of copies are in. */
 bool helper_halted(const device *dev);
 
 /* Its channel halted, or one that it may wait for. */
-inline bool lane_halted(const lane *l)
+inline bool hwq_halted(const hw_queue *l)
 {
-	return dma::halted(l->ch) || unlikely(lane_joins(l) && helper_halted(l->dev));
+	return dma::halted(l->ch) || unlikely(hwq_joins(l) && helper_halted(l->dev));
 }
 
-/* By then what stands still was reset, or is given up (recover.cpp): each step takes USDMA_HANG_MS. */
+/* By then what hangs was reset, or is given up (recover.cpp): each step takes USDMA_HANG_MS. */
 inline u64 hang_over_ms()
 {
 	return 4 * u64(config_get().hang_ms);
@@ -55,8 +55,8 @@ void device_check_faults(device *dev);
 
 /* What this floor asks of those above it: lib/core/upcalls.cpp. */
 struct channel_upcalls {
-	/* lane_check_fault(), watch_all() and device_alive(). */
-	void (*check_fault)(lane *l);
+	/* hwq_check_fault(), watch_all() and device_alive(). */
+	void (*check_fault)(hw_queue *l);
 	void (*watch)();
 	int (*alive)(device *dev);
 };

@@ -13,6 +13,7 @@
 
 #include "driver/base/log.h"
 #include "driver/base/types.h"
+#include "driver/copy/copy.h"
 #include "driver/vfio/device.h"
 
 #include <string>
@@ -27,7 +28,10 @@ inline constexpr unsigned max_devices = 16;
 inline constexpr u64 window_slot = 128 * GiB;
 
 enum class wait_mode : u8 { poll, interrupt, hybrid };
-/* Pages of 2 MiB: reserved ones where there are some, else those that the kernel makes; never; only the latter; only the former. */
+/*
+ * Pages of 2 MiB: reserved ones where there are some, else those that the kernel makes; never; only the latter;
+ * only the former.
+ */
 enum class huge_mode : u8 { automatic, off, advise, require };
 
 /* How staging buffers are written: left in the caches for the other side, past them, or by the length of the copy. */
@@ -47,7 +51,7 @@ struct setting_origin {
 };
 
 struct config {
-	std::vector<std::string> devices;    /* sim_cpus, faults and huge_pages are in each sim's string already */
+	std::vector<std::string> devices; /* sim_cpus, faults and huge_pages are in each sim's string already */
 	std::string device_list, sim_cpus, faults; /* as they were written */
 	wait_mode wait = wait_mode::hybrid;
 	u32 spin_us = 50;
@@ -57,10 +61,11 @@ struct config {
 	u64 bounce_chunk = 512 * KiB;
 	u32 bounce_count = 8;
 	store_mode bounce_stores = store_mode::automatic;
+	usdma::copy_rows copy_rows = usdma::copy_rows::automatic; /* in each sim's string already */
 	u64 direct_store_max = 4 * KiB;
 	u64 host_arena = 32 * MiB;
 	huge_mode huge_pages = huge_mode::automatic;
-	int numa_node = -1;                  /* -1: the device's */
+	int numa_node = -1; /* -1: the device's */
 	u32 hang_ms = 30000;
 	u32 reply_ms = 5000;
 	vfio::server_trust trust = vfio::server_trust::checked;
@@ -70,8 +75,8 @@ struct config {
 	u64 first_seq = 0;
 	bool io_uring = true;
 	log_level log = log_level::warn;
-	std::string error;                   /* bad values: named here, reported by the first call that opens a device */
-	std::string warning;                 /* what was passed over; logged once they are in use */
+	std::string error;   /* bad values: named here, reported by the first call that opens a device */
+	std::string warning; /* what was passed over; logged once they are in use */
 	std::vector<setting_origin> origins; /* by the table's rows */
 };
 

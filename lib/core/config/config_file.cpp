@@ -59,7 +59,8 @@ std::string file_reader::line(const std::string &whole)
 	const std::string key = trimmed(text.substr(0, eq)), value = trimmed(text.substr(eq + 1));
 	const setting *s = setting_find(key);
 	if (!s)
-		return "no such setting: " + quoted(key) + "; did you mean " + setting_nearest(key) + "? (usdmactl info lists them)";
+		return "no such setting: " + quoted(key) + "; did you mean " + setting_nearest(key) +
+		       "? (usdmactl info lists them)";
 	unsigned &first = seen[size_t(s - settings().data())];
 	if (first)
 		return std::string(s->name) + " is set in line " + std::to_string(first) + " already: take one away";
@@ -127,12 +128,14 @@ void config_read_file(config *c, const std::string &path, file_wish wish)
 		return;
 	const int err = fd.valid() ? read_all(fd.get(), &text) : errno;
 	if (err == EFBIG)
-		config_add_error(c, path + ": larger than " + std::to_string(max_file / KiB) + " KiB: this is no configuration file");
+		config_add_error(c, path + ": larger than " + std::to_string(max_file / KiB) +
+					    " KiB: this is no configuration file");
 	else if (err && wish == file_wish::home && out_of_reach(err))
-		c->warning = path + ": cannot be read: " + strerror(err) + ": what it may set is not heard (HOME is another user's?)";
+		c->warning = path + ": cannot be read: " + strerror(err) +
+			     ": what it may set is not heard (HOME is another user's?)";
 	else if (err)
 		config_add_error(c, path + ": cannot be read: " + strerror(err) +
-				    (wish == file_wish::must ? " (USDMA_CONFIG names it)" : ""));
+					    (wish == file_wish::must ? " (USDMA_CONFIG names it)" : ""));
 	else
 		config_read_text(c, path, text);
 }

@@ -19,7 +19,8 @@ namespace usdma::core {
 /* What the program chose before the settings were taken into use. */
 struct choices {
 	std::mutex lock;
-	config *in_use = nullptr; /* the settings, once they are; atomic; never destroyed: threads may ask while the process exits */
+	/* The settings, once they are in use; atomic; never destroyed: threads may ask while the process exits. */
+	config *in_use = nullptr;
 	std::vector<std::pair<const setting *, std::string>> made;
 };
 static constinit immortal<choices> program;
@@ -96,7 +97,8 @@ static void add_to_sims(config *c, const char *key, const std::string &value)
 	const std::string setting = std::string(":") + key + "=";
 
 	for (std::string &spec : c->devices)
-		if (!value.empty() && (spec == "sim" || spec.starts_with("sim:")) && spec.find(setting) == std::string::npos)
+		if (!value.empty() && (spec == "sim" || spec.starts_with("sim:")) &&
+		    spec.find(setting) == std::string::npos)
 			spec += setting + value;
 }
 
@@ -109,10 +111,13 @@ static void choose_devices(config *c)
 	if (c->devices.size() > max_devices)
 		config_add_error(c, "devices (USDMA_DEVICES): at most " + std::to_string(max_devices) + " devices");
 	if (c->faults.find_first_of(":,") != std::string::npos)
-		config_add_error(c, "faults (USDMA_FAULTS) " + c->faults + ": rules such as fail@3+drop-irq%2 are wanted");
+		config_add_error(c,
+				 "faults (USDMA_FAULTS) " + c->faults + ": rules such as fail@3+drop-irq%2 are wanted");
 	else
 		add_to_sims(c, "faults", c->faults);
 	add_to_sims(c, "cpus", expand_cpus(c->sim_cpus));
+	if (c->copy_rows != usdma::copy_rows::automatic)
+		add_to_sims(c, "copy_rows", setting_show(*setting_find("copy_rows"), *c));
 	if (c->huge_pages != huge_mode::automatic)
 		add_to_sims(c, "huge", setting_show(*setting_find("huge_pages"), *c));
 }
@@ -213,14 +218,17 @@ static int set(const char *name, const char *value)
 	config scratch;
 
 	if (!s)
-		return fail(ENOENT, "there is no setting \"%.60s\"; the most similar is %s (usdmactl info lists them)", name,
-			    setting_nearest(name));
+		return fail(ENOENT, "there is no setting \"%.60s\"; the most similar is %s (usdmactl info lists them)",
+			    name, setting_nearest(name));
 	if (!setting_read(*s, value, &scratch))
 		return fail(EINVAL, "%s = \"%.60s\": it takes %s", s->name, value, setting_wants(*s).c_str());
 	std::lock_guard guard(program->lock);
 	if (program->in_use)
-		return fail(EBUSY, "%s cannot be set any more: settings are in use since the first call that counted or opened "
-				   "devices; set it before that, or by %s", s->name, setting_variable(*s).c_str());
+		return fail(
+			EBUSY,
+			"%s cannot be set any more: settings are in use since the first call that counted or opened "
+			"devices; set it before that, or by %s",
+			s->name, setting_variable(*s).c_str());
 	program->made.emplace_back(s, value);
 	return 0;
 }

@@ -38,7 +38,8 @@ static constexpr setting number(const char *name, s64 min, s64 max, const char *
 }
 template <auto member> static constexpr setting size(const char *name, u64 min, u64 max, const char *meaning)
 {
-	return {name, setting_type::size, s64(min), s64(max), nullptr, "bytes", meaning, put<member>, value<member>, nullptr};
+	return {name,    setting_type::size, s64(min),      s64(max), nullptr, "bytes",
+		meaning, put<member>,        value<member>, nullptr};
 }
 template <auto member> static constexpr setting choice(const char *name, const char *words, const char *meaning)
 {
@@ -52,27 +53,60 @@ template <auto member> static constexpr setting words(const char *name, setting_
 static constexpr s64 day_ms = 86400000;
 
 static constexpr setting table[] = {
-	words<&config::device_list>("devices", setting_type::text, "the devices, separated by commas; empty: what is bound to vfio-pci, else sim,sim"),
-	words<&config::sim_cpus>("sim_cpus", setting_type::cpus, "CPUs on which the engines of software devices run, such as 2,3; empty: any"),
-	words<&config::faults>("faults", setting_type::text, "faults that software devices shall show, such as fail@3+drop-irq%2"),
-	choice<&config::wait>("wait", "poll interrupt hybrid", "how waits wait: spin, sleep at once, or spin for as long as it has paid lately"),
+	words<&config::device_list>("devices", setting_type::text,
+				    "the devices, separated by commas; empty: what is bound to vfio-pci, else sim,sim"),
+	words<&config::sim_cpus>("sim_cpus", setting_type::cpus,
+				 "CPUs on which the engines of software devices run, such as 2,3; empty: any"),
+	words<&config::faults>("faults", setting_type::text,
+			       "faults that software devices shall show, such as fail@3+drop-irq%2"),
+	choice<&config::wait>("wait", "poll interrupt hybrid",
+			      "how waits wait: spin, sleep at once, or spin for as long as it has paid lately"),
 	number<&config::spin_us>("spin_us", 0, 1000000, "us", "most that a hybrid wait spins before it sleeps"),
-	number<&config::coalesce_count>("coalesce_count", 1, 65535, "", "callbacks and signals: one interrupt for so many ends of a stream's work; 1: one each"),
-	number<&config::coalesce_us>("coalesce_us", 0, 65535, "us", "... or after so long at the latest; 0: when the ring runs dry"),
-	size<&config::stripe>("stripe", 0, u64(1) << 40, "copies between pinned and device memory from this size on are spread over a device's engines; 0: none are"),
+	number<&config::coalesce_count>(
+		"coalesce_count", 1, 65535, "",
+		"callbacks and signals: one interrupt for so many ends of a stream's work; 1: one each"),
+	number<&config::coalesce_us>("coalesce_us", 0, 65535, "us",
+				     "... or after so long at the latest; 0: when the ring runs dry"),
+	size<&config::stripe>(
+		"stripe", 0, u64(1) << 40,
+		"copies between pinned and device memory from this size on are spread over a device's engines; 0: "
+		"none are"),
 	size<&config::bounce_chunk>("bounce_chunk", 4 * KiB, GiB, "one staging buffer of a pageable copy"),
 	number<&config::bounce_count>("bounce_count", 2, 64, "", "staging buffers of one pageable copy"),
-	choice<&config::bounce_stores>("bounce_stores", "auto cached nontemporal", "how staging buffers are written: nontemporal for copies longer than all of them, into the caches, or past them"),
-	size<&config::direct_store_max>("direct_store", 0, GiB, "pageable copies up to this size are stored by the CPU through the BAR; 0: none are"),
-	size<&config::host_arena>("host_arena", 64 * KiB, 64 * GiB, "pinned host memory is taken from the system in pieces of this size"),
-	choice<&config::huge_pages>("huge_pages", "auto off advise require", "pages of 2 MiB for pinned and device memory: reserved ones if there are some, never, if the kernel makes some, or only reserved ones"),
+	choice<&config::bounce_stores>(
+		"bounce_stores", "auto cached nontemporal",
+		"how staging buffers are written: nontemporal for copies longer than all of them, into the caches, "
+		"or past them"),
+	choice<&config::copy_rows>(
+		"copy_rows", "auto 1 2 4",
+		"over how many pages the CPU goes at a time in a long copy: what suits the CPU, or so many"),
+	size<&config::direct_store_max>(
+		"direct_store", 0, GiB,
+		"pageable copies up to this size are stored by the CPU through the BAR; 0: none are"),
+	size<&config::host_arena>("host_arena", 64 * KiB, 64 * GiB,
+				  "pinned host memory is taken from the system in pieces of this size"),
+	choice<&config::huge_pages>(
+		"huge_pages", "auto off advise require",
+		"pages of 2 MiB for pinned and device memory: reserved ones if there are some, never, if the kernel "
+		"makes some, or only reserved ones"),
 	number<&config::numa_node>("numa_node", -1, 1023, "", "NUMA node of pinned memory; -1: the device's"),
-	size<&config::pool_size>("pool_size", 4 * KiB, window_slot, "host memory lent to a device that has none of its own"),
-	number<&config::lend_memory>("lend_memory", 0, 1, "", "1: lend host memory also to devices that have some of their own"),
-	choice<&config::clear_memory>("clear_memory", "never alloc open close", "device memory that may hold another user's data is cleared: never, when it is first allocated, all of it before the first allocation, or as first allocated and again when the device is closed"),
+	size<&config::pool_size>("pool_size", 4 * KiB, window_slot,
+				 "host memory lent to a device that has none of its own"),
+	number<&config::lend_memory>("lend_memory", 0, 1, "",
+				     "1: lend host memory also to devices that have some of their own"),
+	choice<&config::clear_memory>(
+		"clear_memory", "never alloc open close",
+		"device memory that may hold another user's data is cleared: never, when it is first allocated, all "
+		"of it before the first allocation, or as first allocated and again when the device is closed"),
 	number<&config::hang_ms>("hang_ms", 1, day_ms, "ms", "a device that makes no progress for so long is given up"),
-	number<&config::reply_ms>("reply_ms", 10, 600000, "ms", "a device's server that takes longer for an answer is not waited for: the call fails, or the device is lost"),
-	choice<&config::trust>("trust", "no checked yes", "memory shared with the servers of vfio-user devices: none, what neither side can take away from under the other, or any; a device string may say otherwise"),
+	number<&config::reply_ms>(
+		"reply_ms", 10, 600000, "ms",
+		"a device's server that takes longer for an answer is not waited for: the call fails, or the device "
+		"is lost"),
+	choice<&config::trust>(
+		"trust", "no checked yes",
+		"memory shared with the servers of vfio-user devices: none, what neither side can take away from "
+		"under the other, or any; a device string may say otherwise"),
 	number<&config::io_uring>("io_uring", 0, 1, "", "0: sleep in ppoll instead of io_uring"),
 	number<&config::first_seq>("first_seq", 0, ~u64(0) >> 1, "", "sequence numbers begin here (for tests)"),
 	choice<&config::log>("log", "none error warn info debug", "what the library logs"),
@@ -128,9 +162,11 @@ const char *setting_nearest(const std::string &name)
 
 	for (char &ch : start)
 		ch = char(tolower(static_cast<unsigned char>(ch)));
-	return std::min_element(std::begin(table), std::end(table), [&](const setting &a, const setting &b) {
-		       return unlikeness(start, a.name) < unlikeness(start, b.name);
-	       })->name;
+	return std::min_element(std::begin(table), std::end(table),
+				[&](const setting &a, const setting &b) {
+					return unlikeness(start, a.name) < unlikeness(start, b.name);
+				})
+		->name;
 }
 
 std::string setting_variable(const setting &s)

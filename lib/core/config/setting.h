@@ -15,14 +15,14 @@ namespace usdma::core {
 enum class setting_type : u8 { number, size, choice, cpus, text };
 
 struct setting {
-	const char *name;     /* in files and the API; the variable is USDMA_NAME in capitals */
+	const char *name; /* in files and the API; the variable is USDMA_NAME in capitals */
 	setting_type type;
-	s64 min, max;         /* number and size */
-	const char *words;    /* choice: "poll interrupt hybrid", in the order of the values */
-	const char *unit;     /* "us", "bytes", … or "" */
-	const char *meaning;  /* one line */
+	s64 min, max;        /* number and size */
+	const char *words;   /* choice: "poll interrupt hybrid", in the order of the values */
+	const char *unit;    /* "us", "bytes", … or "" */
+	const char *meaning; /* one line */
 	void (*put)(config &c, s64 value, const std::string &text);
-	s64 (*value)(const config &c);             /* number, size, choice */
+	s64 (*value)(const config &c);               /* number, size, choice */
 	const std::string &(*text)(const config &c); /* cpus, text */
 };
 

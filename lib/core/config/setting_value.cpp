@@ -161,9 +161,10 @@ std::string setting_wants(const setting &s)
 
 	switch (s.type) {
 	case setting_type::number:
-		return (unit == "us"   ? "microseconds, " :
-			unit == "ms"   ? "milliseconds, " :
-					 "a number, ") + std::to_string(s.min) + " to " + std::to_string(s.max);
+		return (unit == "us" ? "microseconds, " :
+			unit == "ms" ? "milliseconds, " :
+				       "a number, ") +
+		       std::to_string(s.min) + " to " + std::to_string(s.max);
 	case setting_type::size:
 		return "a size from " + size_text(u64(s.min)) + " to " + size_text(u64(s.max));
 	case setting_type::choice:

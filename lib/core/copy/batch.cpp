@@ -7,9 +7,8 @@ namespace usdma::core {
 
 static bool batchable(stream *s, const ends &e, const copy_item &i)
 {
-	return i.len && i.len <= s->plain_len && !is_pageable(e) && reaches(s->dev, e.dst) &&
-	       reaches(s->dev, e.src) && holds(e.dst, reinterpret_cast<u64>(i.dst), i.len) &&
-	       holds(e.src, reinterpret_cast<u64>(i.src), i.len);
+	return i.len && i.len <= s->plain_len && !is_pageable(e) && reaches(s->dev, e.dst) && reaches(s->dev, e.src) &&
+	       holds(e.dst, reinterpret_cast<u64>(i.dst), i.len) && holds(e.src, reinterpret_cast<u64>(i.src), i.len);
 }
 
 static constexpr size_t group = 32; /* one lock and one doorbell for so many */

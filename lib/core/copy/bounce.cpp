@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copies that the engine cannot do by itself: pageable memory by way of staging buffers, and between devices. */
+/* Copies that the engine cannot do by itself: pageable memory through staging buffers, and between devices. */
 #include "lib/core/copy/internal.h"
 
 #include "driver/base/cancel.h"
-#include "driver/base/copy.h"
+#include "driver/copy/copy.h"
 #include "driver/base/error.h"
 #include "lib/core/base/section.h"
 #include "lib/core/copy/staging.h"
@@ -36,7 +36,7 @@ static u8 *direct_view(const place &p, bool load)
 	return v.cpu + (p.dma - v.dma);
 }
 
-/* A small pageable copy by the CPU, straight to or from device memory.  False: it cannot be. */
+/* A small pageable copy by the CPU, straight to or from device memory.  False: it is not possible. */
 static bool move_by_cpu(const ends &e, void *dst, const void *src, u64 len)
 {
 	const read_section in; /* the memory stays */
@@ -70,7 +70,7 @@ static int submit_piece(stream *s, void *dst, const void *src, u64 n, u64 *seq, 
 /* A buffer whose transfer failed holds whatever was in it before: the caller must not have that. */
 static int wait_piece(stream *s, u64 seq, deadline until)
 {
-	const int err = lane_wait(s->ln, seq, until, stream_wait_mode(s));
+	const int err = hwq_wait(s->ln, seq, until, stream_wait_mode(s));
 
 	return err ? err : stream_take_error(s, nullptr);
 }
@@ -78,12 +78,12 @@ static int wait_piece(stream *s, u64 seq, deadline until)
 /* The engine reads the buffer next. */
 static void fill(u8 *mem, const u8 *src, u64 n, bool past)
 {
-	const copy_tuning &t = copy_for_cpu();
+	const copy_tuning &t = copy_for_cpu(config_get().copy_rows);
 
 	if (past && n >= t.probe_min)
 		t.stream(mem, src, n);
 	else
-		copy_bytes(t, mem, src, n, true);
+		copy_bytes(t, mem, src, n, cache_hint::keep);
 }
 
 /* Host → device: fill a buffer while the engine reads the ones before it. */
@@ -108,7 +108,7 @@ static int stage_in(stream *s, staging &st, bool past, u8 *dst, const u8 *src, u
 /* What it goes to is, of a copy of many buffers, far. */
 static void empty(u8 *dst, const u8 *mem, u64 n)
 {
-	const copy_tuning &t = copy_for_cpu();
+	const copy_tuning &t = copy_for_cpu(config_get().copy_rows);
 
 	(n < t.probe_min ? t.medium : t.stream)(dst, mem, n);
 }
@@ -144,8 +144,12 @@ static int stage_out(stream *s, staging &st, bool past, u8 *dst, const u8 *src, 
 	return err;
 }
 
-/* Device → another device, piece by piece on its way through the host; near: where the source writes, far may be the same. */
-static int relay(stream *from, stream *to, u8 *near, u8 *far, u64 chunk, u8 *dst, const u8 *src, u64 len, deadline until)
+/*
+ * Device → another device, piece by piece on its way through the host; near: where the source writes, far may
+ * be the same.
+ */
+static int relay(stream *from, stream *to, u8 *near, u8 *far, u64 chunk, u8 *dst, const u8 *src, u64 len,
+		 deadline until)
 {
 	int err = 0;
 	u64 seq;
@@ -166,9 +170,12 @@ static int relay(stream *from, stream *to, u8 *near, u8 *far, u64 chunk, u8 *dst
 	return err;
 }
 
-/* ---- the ways --------------------------------------------------------------------------------------- */
+/* ---- the paths --------------------------------------------------------------------------------------- */
 
-/* How the buffers of a copy of len bytes are written.  A copy that fits in them leaves in the caches what is used next. */
+/*
+ * How the buffers of a copy of len bytes are written.  A copy that fits in them leaves in the caches what is
+ * used next.
+ */
 static bool nontemporal(const staging &st, u64 len)
 {
 	const store_mode mode = config_get().bounce_stores;
@@ -180,12 +187,12 @@ static bool nontemporal(const staging &st, u64 len)
  * After the copy, whatever came of it.  The buffers serve others only when the engine has left them: where this wait
  * ends without that (the device is lost, the caller's time is over), they do not.
  */
-static int settle(stream *s, staging *st, deadline until)
+static int drain(stream *s, staging *st, deadline until)
 {
 	const int late = stream_wait(s, until), err = stream_take_error(s, nullptr);
 
 	if (!late && st)
-		st->settled();
+		st->drained();
 	return late ? late : err;
 }
 
@@ -201,8 +208,9 @@ static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len, deadline 
 	if (st.error())
 		return st.error();
 	const bool past = nontemporal(st, len);
-	err = in ? stage_in(s.get(), st, past, dst, src, len, until) : stage_out(s.get(), st, past, dst, src, len, until);
-	end = settle(s.get(), &st, until);
+	err = in ? stage_in(s.get(), st, past, dst, src, len, until) :
+		   stage_out(s.get(), st, past, dst, src, len, until);
+	end = drain(s.get(), &st, until);
 	return err ? err : end;
 }
 
@@ -219,8 +227,8 @@ static int move_between(const ends &e, u8 *dst, const u8 *src, u64 len, deadline
 		return out.error() ? out.error() : in.error();
 	u8 *const near = out.at(0).mem, *const far = apart ? in.at(0).mem : near;
 	const int err = relay(from.get(), to.get(), near, far, out.chunk, dst, src, len, until);
-	const int end_from = settle(from.get(), apart ? &out : nullptr, until);
-	const int end_to = settle(to.get(), apart ? &in : end_from ? nullptr : &out, until);
+	const int end_from = drain(from.get(), apart ? &out : nullptr, until);
+	const int end_to = drain(to.get(), apart ? &in : end_from ? nullptr : &out, until);
 	return err ? err : end_from ? end_from : end_to;
 }
 
@@ -233,7 +241,7 @@ static int move_direct(const ends &e, void *dst, const void *src, u64 len, deadl
 	if (s.error())
 		return s.error();
 	err = copy_direct(s.get(), e, dst, src, len);
-	end = settle(s.get(), nullptr, until);
+	end = drain(s.get(), nullptr, until);
 	return err ? err : end;
 }
 
@@ -244,7 +252,9 @@ static int check_there(const place &p)
 
 	if (!dev)
 		return 0;
-	const int err = dev->lost() ? fail(ENODEV, "device %u (%s), whose memory it is, is gone", dev->slot, dev->spec.c_str()) : 0;
+	const int err = dev->lost() ? fail(ENODEV, "device %u (%s), whose memory it is, is gone", dev->slot,
+					   dev->spec.c_str()) :
+				      0;
 	device_leave(dev);
 	return err;
 }
@@ -360,7 +370,7 @@ static void copy_rows(u8 *dst, u64 dst_pitch, const u8 *src, u64 src_pitch, u64 
 static int rows_through(stream *s, u8 *mem, const ends &e, const copy_rect &c, deadline until)
 {
 	const auto device_rows = [&](const copy_rect &r) {
-		const int err = copy_2d_direct(s, locate_ends(r.dst, r.src), r), end = settle(s, nullptr, until);
+		const int err = copy_2d_direct(s, locate_ends(r.dst, r.src), r), end = drain(s, nullptr, until);
 
 		return err ? err : end;
 	};
@@ -378,8 +388,12 @@ static int rows_through(stream *s, u8 *mem, const ends &e, const copy_rect &c, d
 
 static copy_rect rows_of(const copy_rect &c, u64 first, u64 rows)
 {
-	return {static_cast<u8 *>(c.dst) + first * c.dst_pitch, c.dst_pitch,
-		static_cast<const u8 *>(c.src) + first * c.src_pitch, c.src_pitch, c.width, rows};
+	return {static_cast<u8 *>(c.dst) + first * c.dst_pitch,
+		c.dst_pitch,
+		static_cast<const u8 *>(c.src) + first * c.src_pitch,
+		c.src_pitch,
+		c.width,
+		rows};
 }
 
 static int move_rows_one_by_one(const copy_rect &c, deadline until)
@@ -409,7 +423,7 @@ static int move_rows(const ends &e, const copy_rect &c, deadline until)
 		return st.error();
 	for (u64 i = 0; i < c.height && !err; i += rows)
 		err = rows_through(s.get(), st.at(0).mem, e, rows_of(c, i, std::min(rows, c.height - i)), until);
-	const int end = settle(s.get(), &st, until);
+	const int end = drain(s.get(), &st, until);
 	return err ? err : end;
 }
 
@@ -433,7 +447,7 @@ int copy_2d_sync(device *dev, const copy_rect &c, deadline until)
 	if (s.error())
 		return s.error();
 	err = copy_2d_async(s.get(), c);
-	end = settle(s.get(), nullptr, until);
+	end = drain(s.get(), nullptr, until);
 	return err ? err : end;
 }
 
@@ -471,7 +485,7 @@ int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 le
 	if (s.error())
 		return s.error();
 	err = fill_async(s.get(), dst, pattern, pattern_size, len);
-	end = settle(s.get(), nullptr, until);
+	end = drain(s.get(), nullptr, until);
 	return err ? err : end;
 }
 

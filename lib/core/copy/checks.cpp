@@ -8,8 +8,8 @@ namespace usdma::core {
 {
 	if (!p.size)
 		return fail(EFAULT, "%s 0x%" PRIx64 " is a device address that is not allocated", which, addr);
-	return fail(EFAULT, "%s 0x%" PRIx64 " + %" PRIu64 " bytes leaves its block 0x%" PRIx64 " of %" PRIu64 " bytes", which,
-		    addr, len, p.base, p.size);
+	return fail(EFAULT, "%s 0x%" PRIx64 " + %" PRIu64 " bytes leaves its block 0x%" PRIx64 " of %" PRIu64 " bytes",
+		    which, addr, len, p.base, p.size);
 }
 
 int check_range(const place &p, u64 addr, u64 len, const char *which)
@@ -28,11 +28,14 @@ int check_range(const place &p, u64 addr, u64 len, const char *which)
 
 [[gnu::cold]] static int fail_apart(const device *dev)
 {
-	return dev->isolated() ? fail(EXDEV, "device %u (%s) is isolated and reaches host memory only that is allocated for it: "
-					     "usdma_host_alloc with this device, aclrtMallocHost while it is the current one", dev->slot,
-				      dev->spec.c_str()) :
-				 fail(EXDEV, "device %u does not reach host memory that was allocated for a device that is isolated",
-				      dev->slot);
+	return dev->isolated() ?
+		       fail(EXDEV,
+			    "device %u (%s) is isolated and reaches host memory only that is allocated for it: "
+			    "usdma_host_alloc with this device, aclrtMallocHost while it is the current one",
+			    dev->slot, dev->spec.c_str()) :
+		       fail(EXDEV,
+			    "device %u does not reach host memory that was allocated for a device that is isolated",
+			    dev->slot);
 }
 
 int reach_peer(device *dev, place *p)
@@ -48,9 +51,10 @@ int reachable(stream *s, const void *p, u64 len, const char *which, place *out)
 	if (out->cls == mem_class::unregistered)
 		return fail(EFAULT, "%s %p is ordinary memory: it must be device memory or pinned", which, p);
 	if (const int err = reach_peer(s->dev, out))
-		return out->cls == mem_class::host ? fail_in(err, "%s %p", which, p) :
-						     fail_in(err, "%s %p lies on device %u, the stream runs on device %u", which, p,
-							     out->slot, s->dev->slot);
+		return out->cls == mem_class::host ?
+			       fail_in(err, "%s %p", which, p) :
+			       fail_in(err, "%s %p lies on device %u, the stream runs on device %u", which, p,
+				       out->slot, s->dev->slot);
 	if (!holds(*out, reinterpret_cast<u64>(p), len))
 		return fail_range(*out, reinterpret_cast<u64>(p), len, which);
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A copy as most are: one request between places that the thread met before.
+ * The fast path: one request between mappings that the thread has used before.
  * Inline, with the call's own frame: it is half of what such a copy costs.
  */
 #pragma once
@@ -14,8 +14,7 @@ namespace usdma::core {
 inline bool remembered(const device *dev, const located *l, u64 addr, u64 len, u64 generation)
 {
 	/* Together: no byte of it lies outside; len is not 0. */
-	return l->generation == generation && range_within(addr - l->base, len, l->size) &&
-	       dev->reaches & l->reach;
+	return l->generation == generation && range_within(addr - l->base, len, l->size) && dev->reaches & l->reach;
 }
 
 /* As the engine takes it. */

@@ -5,7 +5,7 @@
 
 namespace usdma::core {
 
-/* Longer than one request may be, spread over units, or over several regions. */
+/* Longer than one request may be, spread over engines, or over several regions. */
 [[gnu::cold]] static int copy_pieces(stream *s, ends e, u64 dst, u64 src, u64 len, u8 flags)
 {
 	const u64 most = s->max_len;

@@ -11,9 +11,15 @@ namespace usdma::core {
 
 /* ---- bounce.cpp: copies that the engine cannot do by itself ------------------------------------------ */
 
-/* Waits for the stream, copies, returns when it is done. At least one end is unregistered, or not within the engine's reach. */
+/*
+ * Waits for the stream, copies, returns when it is done. At least one end is unregistered, or not within the
+ * engine's reach.
+ */
 int copy_pageable(stream *s, const ends &e, void *dst, const void *src, u64 len);
-/* Memory out of the stream's device's reach, or of two devices that reach not each other: by way of the host; done when it returns. */
+/*
+ * Memory out of the stream's device's reach, or of two devices that reach not each other: through the host;
+ * done when it returns.
+ */
 int copy_between(stream *s, const ends &e, void *dst, const void *src, u64 len);
 /* A rectangle that no single request can do. Waits for the stream; done when it returns. */
 int copy_2d_rows(stream *s, const ends &e, const copy_rect &c, deadline until);
@@ -28,7 +34,10 @@ inline bool is_apart(const device *dev, const place &p)
 {
 	return p.cls == mem_class::host && !reaches(dev, p);
 }
-/* Where it does not: the peer's memory in this engine's address space. -EXDEV: not within reach; -ENODEV: that device is gone. */
+/*
+ * Where it does not: the peer's memory in this engine's address space. -EXDEV: not within reach; -ENODEV: that
+ * device is gone.
+ */
 int reach_peer(device *dev, place *p);
 /* A place that the stream's engine can reach and that holds len bytes. */
 int reachable(stream *s, const void *p, u64 len, const char *which, place *out);

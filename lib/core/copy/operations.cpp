@@ -99,11 +99,17 @@ int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
 		return err;
 	if (reinterpret_cast<u64>(addr) % sizeof(u64))
 		return fail(EINVAL, "value address %p is not 8-byte aligned", addr);
-	/* In a ring that several streams share it would hold up the others, perhaps those that are to store the value. */
+	/*
+	 * In a ring that several streams share it would hold up the others, perhaps those that are to store the
+	 * value.
+	 */
 	if (!s->ln->exclusive)
-		return cpu_sees(addr) ? stream_wait_memory(s, addr, cmp, value) :
-					fail(EOPNOTSUPP, "the CPU does not see the value %p, and the stream shares its channel: destroy "
-							 "streams that are not needed, or open a device with more channels", addr);
+		return cpu_sees(addr) ?
+			       stream_wait_memory(s, addr, cmp, value) :
+			       fail(EOPNOTSUPP,
+				    "the CPU does not see the value %p, and the stream shares its channel: destroy "
+				    "streams that are not needed, or open a device with more channels",
+				    addr);
 	r.op = dma::opcode::wait;
 	r.arg = u8(cmp);
 	r.spaces = dma::spaces(p.space, p.space);

@@ -60,7 +60,8 @@ int copy_2d_async(stream *s, const copy_rect &c)
 	dspan = rect_span(c.dst_pitch, c.width, c.height);
 	fspan = rect_span(c.src_pitch, c.width, c.height);
 	if (c.width > c.dst_pitch || c.width > c.src_pitch || !dspan || !fspan)
-		return fail(EINVAL, "a row of %" PRIu64 " bytes does not fit its pitch, or the rectangle is too large", c.width);
+		return fail(EINVAL, "a row of %" PRIu64 " bytes does not fit its pitch, or the rectangle is too large",
+			    c.width);
 	if (rect_direct(s, e, dspan, fspan, c))
 		return copy_2d_direct(s, e, c);
 	if (e.dst.cls != mem_class::unregistered)

@@ -110,7 +110,7 @@ staging::~staging()
 	const kept_error why;
 
 	for (u64 i = 0; i < count; i++)
-		if (!settled_ || !pool_put(from_, bufs_[i].mem, made_, lent_generation(dev_->lends)))
+		if (!drained_ || !pool_put(from_, bufs_[i].mem, made_, lent_generation(dev_->lends)))
 			host_free(bufs_[i].mem);
 	why.again(0);
 }
@@ -123,7 +123,7 @@ static stream *take_abandoned(device *dev)
 	for (stream **at = &dev->abandoned; *at; at = &(*at)->next_idle) {
 		stream *s = *at;
 
-		if (load_acquire(&s->gated) || !lane_done(s->ln, s->last))
+		if (load_acquire(&s->gated) || !hwq_done(s->ln, s->last))
 			continue;
 		*at = s->next_idle;
 		store_relaxed(&s->abandoned, 0u);
@@ -165,7 +165,7 @@ internal_stream::internal_stream(unsigned slot, deadline until)
 internal_stream::~internal_stream()
 {
 	if (s_) {
-		const bool over = !load_acquire(&s_->gated) && lane_done(s_->ln, s_->last);
+		const bool over = !load_acquire(&s_->gated) && hwq_done(s_->ln, s_->last);
 		std::lock_guard guard(dev_->idle_lock);
 		stream *&list = over ? dev_->idle : dev_->abandoned;
 

@@ -27,8 +27,11 @@ public:
 
 	int error() const { return err_; }
 	buffer &at(u64 i) { return bufs_[i % count]; }
-	/* No engine uses any of them any more: they serve the next copy.  Else they go as pinned memory does that is freed. */
-	void settled() { settled_ = true; }
+	/*
+	 * No engine uses any of them any more: they serve the next copy.  Else they go as pinned memory does
+	 * that is freed.
+	 */
+	void drained() { drained_ = true; }
 
 	u64 chunk = 0; /* bytes of a buffer */
 	u64 count = 0;
@@ -43,7 +46,7 @@ private:
 	staging_pool *from_;
 	int err_ = 0;
 	u32 made_ = 0;
-	bool settled_ = false;
+	bool drained_ = false;
 };
 
 /* A stream of a device that nobody else uses meanwhile.  The device does not close before it goes. */

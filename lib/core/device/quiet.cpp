@@ -5,7 +5,7 @@
 namespace usdma::core {
 
 /* After the loss: an embedded device has stopped by then, and a server that died has long been noticed. */
-static constexpr u64 settle_ns = ns_per_s;
+static constexpr u64 quiesce_ns = ns_per_s;
 
 bool device::stopped()
 {
@@ -17,10 +17,10 @@ bool device::stopped()
 	return true;
 }
 
-void device_settle(device *dev)
+void device_quiesce(device *dev)
 {
 	const timespec nap = {0, 200 * 1000};
-	const u64 until = dev->lost_ns.load(std::memory_order_relaxed) + settle_ns;
+	const u64 until = dev->lost_ns.load(std::memory_order_relaxed) + quiesce_ns;
 
 	while (!dev->stopped() && now_ns() < until)
 		nanosleep(&nap, nullptr);

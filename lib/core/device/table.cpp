@@ -44,7 +44,8 @@ const char *device_spec(unsigned slot)
 
 	if (slot < configured)
 		return cfg.devices[slot].c_str();
-	return slot - configured < table->n_added.load(std::memory_order_acquire) ? table->added[slot - configured] : nullptr;
+	return slot - configured < table->n_added.load(std::memory_order_acquire) ? table->added[slot - configured] :
+										    nullptr;
 }
 
 int device_add(const char *spec)
@@ -143,9 +144,9 @@ device *device_new()
 	return all_devices->get();
 }
 
-void device_enliven(device *dev)
+void device_start(device *dev)
 {
-	all_devices->enliven(dev);
+	all_devices->publish(dev);
 }
 
 int device_get(unsigned slot, device **out)

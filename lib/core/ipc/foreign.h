@@ -11,9 +11,9 @@ namespace usdma::core {
 class device;
 
 struct foreign_memory {
-	mapping pages;   /* whole pages */
-	u64 inside = 0;  /* where the part begins in them */
-	u64 iova = 0;    /* of the part */
+	mapping pages;  /* whole pages */
+	u64 inside = 0; /* where the part begins in them */
+	u64 iova = 0;   /* of the part */
 	bool pinned = false;
 
 	foreign_memory() = default;

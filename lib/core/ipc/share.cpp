@@ -139,16 +139,21 @@ static int check_user(unsigned pid)
 
 	if (err)
 		return err;
-	return user.only(geteuid()) ? 0 : fail(EACCES, "process %u, which exports the key, runs as user %u, this one as %u: they "
-					       "must be the same", pid, user.effective, geteuid());
+	return user.only(geteuid()) ? 0 :
+				      fail(EACCES,
+					   "process %u, which exports the key, runs as user %u, this one as %u: they "
+					   "must be the same",
+					   pid, user.effective, geteuid());
 }
 
 static int check_owner(unsigned pid, const peer_file &file)
 {
 	static constexpr mode_t all = S_IROTH | S_IWOTH;
 
-	return file.owner == geteuid() || (file.mode & all) == all ? 0 :
-	       fail(EACCES, "process %u exports memory of user %u, which not everybody may write", pid, file.owner);
+	return file.owner == geteuid() || (file.mode & all) == all ?
+		       0 :
+		       fail(EACCES, "process %u exports memory of user %u, which not everybody may write", pid,
+			    file.owner);
 }
 
 /* Another process chose the number: peer_file_open looks at what lies there before it opens it. */
@@ -186,10 +191,11 @@ static int check_page(const share *s, const parsed_key &k)
 	const share_page *p = s->page;
 
 	if (load_acquire(&p->magic) != share_magic || (!k.any_secret && load_relaxed(&p->secret) != k.secret) ||
-	     load_relaxed(&p->kind) != k.kind || load_acquire(&p->closed))
+	    load_relaxed(&p->kind) != k.kind || load_acquire(&p->closed))
 		return not_exported(k.pid);
 	if (!wanted(p))
-		return fail(EACCES, "process %u has not put this process (%d) into the key's list", k.pid, int(getpid()));
+		return fail(EACCES, "process %u has not put this process (%d) into the key's list", k.pid,
+			    int(getpid()));
 	return 0;
 }
 

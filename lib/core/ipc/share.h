@@ -24,23 +24,23 @@ struct share_page {
 	u64 magic;
 	u64 secret;
 	u32 kind;
-	u32 open;      /* any process of the user may import it */
-	u32 closed;    /* the exporter has ended it */
+	u32 open;   /* any process of the user may import it */
+	u32 closed; /* the exporter has ended it */
 	u32 npids;
 	s32 pids[share_pids];
-	s32 data_fd;   /* the exporter's number of the file behind it; -1: none */
-	u32 flags;     /* the exporter's, for the importer */
-	u64 offset, size; /* in that file */
-	u64 words[16]; /* what it is all about: notifies and events */
+	s32 data_fd;          /* the exporter's number of the file behind it; -1: none */
+	u32 flags;            /* the exporter's, for the importer */
+	u64 offset, size;     /* in that file */
+	u64 words[16];        /* what it is all about: notifies and events */
 	u64 owed[share_pids]; /* by each that takes part (share_join): the number that it has promised to reach */
 };
 
 struct share {
 	u32 refs = 1;
-	bool mine = false;       /* exported by this process */
-	bool pinned = false;     /* engines reach the page */
+	bool mine = false;   /* exported by this process */
+	bool pinned = false; /* engines reach the page */
 	share_page *page = nullptr;
-	unique_fd fd, data;      /* data: the exporter's duplicate, or the importer's */
+	unique_fd fd, data; /* data: the exporter's duplicate, or the importer's */
 	char key[share_key_len + 1] = {};
 	/* As they were when they were checked: the page's own may change at any time. */
 	u32 flags = 0;

@@ -16,7 +16,10 @@ inline constexpr u64 vmm_grain = 2 * MiB;
 
 struct physical;
 
-/* size is rounded up to the grain; align 0 or a power of two; expect 0 or the address wanted. -ENOMEM, -EEXIST, -EINVAL. */
+/*
+ * size is rounded up to the grain; align 0 or a power of two; expect 0 or the address wanted. -ENOMEM, -EEXIST,
+ * -EINVAL.
+ */
 int vmm_reserve(u64 size, u64 align, u64 expect, u64 *va);
 /* -ENOENT: not the start of a reservation. -EBUSY: something is mapped there. */
 int vmm_release(u64 va);

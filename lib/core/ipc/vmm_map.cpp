@@ -7,7 +7,7 @@
 #include "lib/core/memory/heap.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/base/slab.h"
-#include "lib/core/ipc/vmm_room.h"
+#include "lib/core/ipc/vmm_internal.h"
 
 #include <cstring>
 #include <sys/mman.h>
@@ -27,8 +27,8 @@ struct vmm_state {
 	std::mutex lock;
 	heap window; /* of addresses behind the devices' slots */
 	bool ready = false;
-	std::map<u64, u64> reserved;        /* start → size */
-	std::map<u64, vmm_mapping> mapped;  /* by start */
+	std::map<u64, u64> reserved;       /* start → size */
+	std::map<u64, vmm_mapping> mapped; /* by start */
 };
 
 static vmm_state &vmm()
@@ -66,8 +66,10 @@ int vmm_take_addresses(u64 size, u64 align, u64 expect, u64 *va)
 	if (err == -ENOBUFS)
 		return no_memory("the table of addresses");
 	if (err)
-		return fail(-err, expect ? "%llu bytes of addresses at %#llx cannot be had: taken, or not in the window"
-					 : "%llu bytes of addresses are not to be had (asked for at %#llx)", ull(size), ull(expect));
+		return fail(-err,
+			    expect ? "%llu bytes of addresses at %#llx cannot be had: taken, or not in the window" :
+				     "%llu bytes of addresses are unavailable (asked for at %#llx)",
+			    ull(size), ull(expect));
 	*va = window_vmm + offset;
 	return 0;
 }
@@ -154,7 +156,7 @@ int physical_new(device *dev, u64 size, physical **out)
 
 void physical_ready(physical *p)
 {
-	physicals->enliven(p);
+	physicals->publish(p);
 }
 
 /* Neither a handle nor a mapping is left. */
@@ -311,8 +313,8 @@ static int show_to_cpu(const physical *p, u64 va, bool show)
 
 	if (!p->host)
 		return 0;
-	got = show ? mmap(at, p->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, p->fd.get(), 0)
-		   : mmap(at, p->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	got = show ? mmap(at, p->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, p->fd.get(), 0) :
+		     mmap(at, p->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	return got == MAP_FAILED ? fail_errno("mapping host memory at %#llx", ull(va)) : 0;
 }
 
@@ -334,8 +336,8 @@ static int check_map(const vmm_state &v, u64 va, u64 size, const physical *p)
 	auto it = v.reserved.upper_bound(va);
 
 	if (size != p->size || va % grain)
-		return fail(EINVAL, "%llu bytes at %#llx: the memory has %llu bytes, and addresses go by %llu", ull(size), ull(va),
-			    ull(p->size), ull(grain));
+		return fail(EINVAL, "%llu bytes at %#llx: the memory has %llu bytes, and addresses go by %llu",
+			    ull(size), ull(va), ull(p->size), ull(grain));
 	if (it == v.reserved.begin() || (--it, !range_within(va - it->first, size, it->second)))
 		return fail(ENOENT, "%#llx and %llu bytes from there are not reserved", ull(va), ull(size));
 	if (any_mapped(v, va, size))
@@ -448,7 +450,7 @@ int vmm_retain(u64 va, physical **out)
 	__atomic_add_fetch(&m->what->refs, 1, __ATOMIC_RELAXED);
 	m->what->handles++;
 	if (!load_relaxed(&m->what->alive))
-		physicals->enliven(m->what);
+		physicals->publish(m->what);
 	*out = m->what;
 	return 0;
 }

@@ -5,7 +5,7 @@
 #include "lib/core/base/slab.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/stream/hold.h"
-#include "lib/core/ipc/vmm_room.h"
+#include "lib/core/ipc/vmm_internal.h"
 
 #include <cstring>
 #include <fcntl.h>
@@ -24,8 +24,8 @@ static int file_of(device *dev, u64 dma, int *fd, u64 *offset)
 
 	*fd = m.space == dma::space::device ? dev->eng->memory_fd(offset) : -1;
 	if (*fd < 0)
-		return fail(EOPNOTSUPP, "the memory of device %u (%s) has no file that another process could map", dev->slot,
-			    dev->spec.c_str());
+		return fail(EOPNOTSUPP, "the memory of device %u (%s) has no file that another process could map",
+			    dev->slot, dev->spec.c_str());
 	*offset += dma - m.dma;
 	return 0;
 }
@@ -54,8 +54,9 @@ int physical_export(physical *p, bool open, u64 *number)
 	if (forked())
 		return fail_forked();
 	if (p->shared)
-		return p->shared->mine ? fail(EEXIST, "this memory is exported already")
-				       : fail(EOPNOTSUPP, "this memory is another process's: only that one can export it");
+		return p->shared->mine ?
+			       fail(EEXIST, "this memory is exported already") :
+			       fail(EOPNOTSUPP, "this memory is another process's: only that one can export it");
 	if (p->carved)
 		err = file_of(p->dev, device_memory(p->dev).dma + p->offset, &spec.data_fd, &spec.offset);
 	if (!err)
@@ -94,7 +95,8 @@ int physical_allow(u64 number, const s32 *pids, size_t n)
 	const auto it = exported().of.find(number);
 
 	if (it == exported().of.end())
-		return fail(ENOENT, "this process exports nothing under %#llx", static_cast<unsigned long long>(number));
+		return fail(ENOENT, "this process exports nothing under %#llx",
+			    static_cast<unsigned long long>(number));
 	return share_allow(it->second, pids, n);
 }
 
@@ -122,8 +124,9 @@ int physical_import(u64 number, device *dev, physical **out)
 	err = share_import_number(number, share_kind::physical, &s);
 	if (err)
 		return err;
-	err = s->data.valid() && s->offset % 4096 == 0 && s->size % 4096 == 0
-		      ? physical_new(dev, s->size, &p) : fail(EINVAL, "the exporter's memory is no whole pages");
+	err = s->data.valid() && s->offset % 4096 == 0 && s->size % 4096 == 0 ?
+		      physical_new(dev, s->size, &p) :
+		      fail(EINVAL, "the exporter's memory is no whole pages");
 	if (err) {
 		share_unref(s);
 		return err;
@@ -179,11 +182,12 @@ int ipc_memory_export(const void *ptr, u64 size, bool open, char *key)
 
 	if (forked())
 		return fail_forked();
-	if (p.cls != mem_class::device || !p.size || !dev || !range_within(reinterpret_cast<u64>(ptr) - p.base, size, p.size))
+	if (p.cls != mem_class::device || !p.size || !dev ||
+	    !range_within(reinterpret_cast<u64>(ptr) - p.base, size, p.size))
 		return fail(EFAULT, "%p and %llu bytes from there are not one block of device memory", ptr,
 			    static_cast<unsigned long long>(size));
-	err = p.space == dma::space::device ? file_of(dev.get(), p.dma, &spec.data_fd, &spec.offset)
-					    : fail(EOPNOTSUPP, "%p is memory that has no file of this process", ptr);
+	err = p.space == dma::space::device ? file_of(dev.get(), p.dma, &spec.data_fd, &spec.offset) :
+					      fail(EOPNOTSUPP, "%p is memory that has no file of this process", ptr);
 	if (!err)
 		err = share_export(spec, false, &s);
 	if (err)
@@ -224,8 +228,8 @@ static int import_map(import *i)
 {
 	const share *from = i->from;
 	region r;
-	int err = from->data.valid() ? foreign_map(i->dev, from->data.get(), from->offset, from->size, &i->mem)
-				     : fail(EINVAL, "the key has no memory behind it");
+	int err = from->data.valid() ? foreign_map(i->dev, from->data.get(), from->offset, from->size, &i->mem) :
+				       fail(EINVAL, "the key has no memory behind it");
 
 	if (!err)
 		err = vmm_take_addresses(align_up(i->mem.pages.size(), vmm_grain), 0, 0, &i->addresses);

@@ -64,10 +64,12 @@ static int map_file(backing *b, u64 size)
 	void *p;
 
 	if (at == MAP_FAILED)
-		return fail_errno("no addresses for %llu bytes of pinned memory", static_cast<unsigned long long>(size));
+		return fail_errno("no addresses for %llu bytes of pinned memory",
+				  static_cast<unsigned long long>(size));
 	p = mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, b->fd.get(), 0);
 	if (p == MAP_FAILED) {
-		const int err = fail_errno("mapping %llu bytes of pinned memory", static_cast<unsigned long long>(size));
+		const int err = fail_errno("mapping %llu bytes of pinned memory",
+					   static_cast<unsigned long long>(size));
 
 		munmap(at, size);
 		return err;
@@ -124,7 +126,8 @@ static int make(u64 size, int node, bool huge, std::unique_ptr<backing> *out)
 	place_on(b->mem, node);
 	/* A hint; where it cannot be, pages are small. */
 	if (!huge)
-		madvise(b->mem.data(), size, config_get().huge_pages == huge_mode::off ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+		madvise(b->mem.data(), size,
+			config_get().huge_pages == huge_mode::off ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
 	err = fault_in(*b, size);
 	if (err)
 		return err;
@@ -142,9 +145,12 @@ static int make_reserved(u64 size, int node, std::unique_ptr<backing> *out)
 	const int err = make(pages * page_huge, node, true, out);
 
 	return !err ? 0 :
-		      fail_in(err, "huge_pages = require (USDMA_HUGE_PAGES) needs %llu free reserved pages of 2 MiB and there are "
-				   "%llu: sudo sysctl vm.nr_hugepages=%llu, or huge_pages = auto",
-			      static_cast<unsigned long long>(pages), static_cast<unsigned long long>(free_huge_pages()),
+		      fail_in(err,
+			      "huge_pages = require (USDMA_HUGE_PAGES) needs %llu free reserved pages of 2 MiB and "
+			      "there are "
+			      "%llu: sudo sysctl vm.nr_hugepages=%llu, or huge_pages = auto",
+			      static_cast<unsigned long long>(pages),
+			      static_cast<unsigned long long>(free_huge_pages()),
 			      static_cast<unsigned long long>(pages + 64));
 }
 
@@ -156,7 +162,8 @@ int backing_make(u64 size, int node, std::unique_ptr<backing> *out)
 	if (wish == huge_mode::require)
 		return make_reserved(size, node, out);
 	/* Another process may take them between the look and the call: then small ones do. */
-	if (wish == huge_mode::automatic && whole && free_huge_pages() >= size / page_huge && !make(size, node, true, out))
+	if (wish == huge_mode::automatic && whole && free_huge_pages() >= size / page_huge &&
+	    !make(size, node, true, out))
 		return 0;
 	return make(size, node, false, out);
 }

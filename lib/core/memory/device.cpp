@@ -64,11 +64,11 @@ static int block_add(device *dev, u64 offset, u64 size, u64 page, u64 *out)
 	r.page_size = u32(page);
 	r.delta = h->dma - slot_base(dev);
 	r.owner = h;
-	err = limbo_expect();
+	err = deferred_expect();
 	if (!err) {
 		err = region_add(r, nullptr);
 		if (err)
-			limbo_forgo(1);
+			deferred_forgo(1);
 	}
 	if (err) {
 		h->blocks.free(offset);
@@ -113,16 +113,16 @@ static int block_by_policy(device *dev, u64 size, page_policy policy, u64 *out)
 /* The policy first; then what others freed is waited for, as long as there is something to wait for. */
 static int block_try(device *dev, u64 size, page_policy policy, u64 *out, bool *more)
 {
-	std::lock_guard guard(room().lock);
+	std::lock_guard guard(mem_state().lock);
 
-	limbo_run();
-	*more = !room().limbo.empty();
+	deferred_run();
+	*more = !mem_state().deferred.empty();
 	return block_by_policy(dev, size, policy, out);
 }
 
 static int fail_full(device *dev, u64 size)
 {
-	std::lock_guard guard(room().lock);
+	std::lock_guard guard(mem_state().lock);
 	const device_heap *h = heap_of(dev);
 
 	return fail(ENOMEM, "device %u has no room for %llu bytes: %llu of %llu are free, the largest piece has %llu",
@@ -141,7 +141,7 @@ int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
 		return fail(EINVAL, "device memory of 0 bytes: size is 0");
 	err = block_try(dev, size, policy, out, &more);
 	if (err == -ENOMEM && more && size <= heap_of(dev)->size) {
-		limbo_drain();
+		deferred_drain();
 		err = block_try(dev, size, policy, out, &more);
 	}
 	if (err)
@@ -156,14 +156,14 @@ int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
 	return 0;
 }
 
-static void let_go(device *dev, u64 offset, bool clear)
+static void release_now(device *dev, u64 offset, bool clear)
 {
-	limbo_item item = {};
+	deferred_free item = {};
 
-	item.what = limbo_item::device_block;
+	item.what = deferred_free::device_block;
 	item.dev = dev;
 	item.offset = offset;
-	limbo_add(std::move(item), clear);
+	deferred_add(std::move(item), clear);
 }
 
 int device_free(u64 addr)
@@ -172,17 +172,17 @@ int device_free(u64 addr)
 
 	if (forked())
 		return fail_forked();
-	const bool clear = limbo_ask();
-	std::lock_guard guard(room().lock);
+	const bool clear = deferred_ask();
+	std::lock_guard guard(mem_state().lock);
 	region *r = region_at(addr);
 	if (!r || r->cls != mem_class::device || r->kind != region_kind::heap || r->flags & region_shared)
 		return fail(EINVAL, "%#llx is not the start of a block of device memory", ull(addr));
-	device *dev = room().attached[r->slot];
+	device *dev = mem_state().attached[r->slot];
 	device_heap *h = heap_of(dev);
 	const u64 offset = addr - slot_base(dev);
 	count_out(h, h->blocks.size_at(offset), r->page_size > page_normal);
 	region_remove(r);
-	let_go(dev, offset, clear);
+	release_now(dev, offset, clear);
 	return 0;
 }
 
@@ -193,7 +193,7 @@ void device_put_block(device *dev, u64 offset)
 
 heap_info device_heap_info(device *dev)
 {
-	std::lock_guard guard(room().lock);
+	std::lock_guard guard(mem_state().lock);
 	const device_heap *h = heap_of(dev);
 
 	return {h->size, free_of(h), h->normal, h->huge, h->count, h->peak};
@@ -208,16 +208,16 @@ static bool is_huge(u64 offset, u64 size)
 
 static int carve(device *dev, u64 size, u64 align, u64 *offset)
 {
-	std::lock_guard guard(room().lock);
+	std::lock_guard guard(mem_state().lock);
 	device_heap *h = heap_of(dev);
 
-	limbo_run();
-	int err = limbo_expect();
+	deferred_run();
+	int err = deferred_expect();
 	if (err)
 		return -ENOBUFS;
 	err = h->blocks.alloc(size, std::max(align, block_grain), offset);
 	if (err)
-		limbo_forgo(1);
+		deferred_forgo(1);
 	else
 		count_in(h, h->blocks.size_at(*offset), is_huge(*offset, h->blocks.size_at(*offset)));
 	return err;
@@ -230,10 +230,11 @@ int device_carve(device *dev, u64 size, u64 align, u64 *offset)
 	if (forked())
 		return fail_forked();
 	if (!size || (align && !is_pow2(align)))
-		return fail(EINVAL, "device memory of %llu bytes aligned to %llu cannot be", ull(size), ull(align));
+		return fail(EINVAL, "device memory of %llu bytes aligned to %llu is invalid", ull(size), ull(align));
 	err = carve(dev, size, align, offset);
-	if (err == -ENOMEM && size <= heap_of(dev)->size && room().limbo_count.load(std::memory_order_relaxed)) {
-		limbo_drain();
+	if (err == -ENOMEM && size <= heap_of(dev)->size &&
+	    mem_state().deferred_count.load(std::memory_order_relaxed)) {
+		deferred_drain();
 		err = carve(dev, size, align, offset);
 	}
 	if (err)
@@ -252,16 +253,17 @@ void device_uncarve(device *dev, u64 offset, u64 size)
 {
 	if (forked())
 		return;
-	const bool clear = limbo_ask();
-	std::lock_guard guard(room().lock);
+	const bool clear = deferred_ask();
+	std::lock_guard guard(mem_state().lock);
 	device_heap *h = heap_of(dev);
 	const u64 bytes = h->blocks.size_at(offset);
 	if (!bytes || bytes != align_up(size, block_grain) || region_at(slot_base(dev) + offset)) {
-		log_error("device %u: %llu bytes at offset %#llx were not carved; not freed", dev->slot, ull(size), ull(offset));
+		log_error("device %u: %llu bytes at offset %#llx were not carved; not freed", dev->slot, ull(size),
+			  ull(offset));
 		return;
 	}
 	count_out(h, bytes, is_huge(offset, bytes));
-	let_go(dev, offset, clear);
+	release_now(dev, offset, clear);
 }
 
 memory_view device_memory(device *dev)
@@ -282,7 +284,8 @@ static int take_own(device *dev, device_heap *h)
 	if (err)
 		return err;
 	if (size > window_slot)
-		log_warn("device %u: %llu of its %llu bytes of memory are used", dev->slot, ull(window_slot), ull(size));
+		log_warn("device %u: %llu of its %llu bytes of memory are used", dev->slot, ull(window_slot),
+			 ull(size));
 	h->size = align_down(std::min(size, window_slot), block_grain);
 	h->dma = slot_base(dev);
 	h->space = dma::space::device;
@@ -300,12 +303,12 @@ static int lend_pool(device *dev, device_heap *h)
 	if (err)
 		return fail_in(err, "memory for a device that has none (USDMA_POOL_SIZE)");
 	u8 *base = mem->mem.data();
-	err = limbo_expect();
+	err = deferred_expect();
 	if (err)
 		return err;
 	err = span_add({base, mem->mem.size(), dev->lends}, mem, &h->pool);
 	if (err) {
-		limbo_forgo(1);
+		deferred_forgo(1);
 		return err;
 	}
 	h->size = size;
@@ -327,10 +330,11 @@ int heap_attach(device *dev)
 
 	if (err)
 		return err;
-	const int follow = h->blocks.init(h->size, block_grain) ? no_memory("the device's heap") : heap_follow(dev, h.get());
+	const int follow = h->blocks.init(h->size, block_grain) ? no_memory("the device's heap") :
+								  heap_follow(dev, h.get());
 	if (follow) {
 		if (h->pool)
-			limbo_forgo(1), span_remove(h->pool);
+			deferred_forgo(1), span_remove(h->pool);
 		return follow;
 	}
 	dev->heap = h.release();
@@ -345,7 +349,7 @@ void heap_detach(device *dev, bool clear)
 	dev->heap = nullptr;
 	if (!h)
 		return;
-	limbo_forgo(h->blocks.blocks());
+	deferred_forgo(h->blocks.blocks());
 	h->blocks.each([dev](u64 offset) {
 		region *r = region_at(slot_base(dev) + offset);
 
@@ -356,10 +360,10 @@ void heap_detach(device *dev, bool clear)
 		dev->lends_memory = true;
 	if (!h->pool)
 		return;
-	limbo_item item = {};
-	item.what = limbo_item::whole_span;
+	deferred_free item = {};
+	item.what = deferred_free::whole_span;
 	item.sp = h->pool;
-	limbo_add(std::move(item), clear);
+	deferred_add(std::move(item), clear);
 }
 
 /* ---- peers ------------------------------------------------------------------------------------------- */
@@ -382,8 +386,8 @@ static int peer_open(device *of, span **out)
 
 int peer_place(device *dev, place *p)
 {
-	std::lock_guard guard(room().lock);
-	device *of = p->slot < max_devices ? room().attached[p->slot] : nullptr;
+	std::lock_guard guard(mem_state().lock);
+	device *of = p->slot < max_devices ? mem_state().attached[p->slot] : nullptr;
 	span *sp = nullptr;
 	int err;
 
@@ -417,7 +421,8 @@ const u64 *word_view(const void *addr)
 	const memory_view v = device_memory(dev);
 	/* Not where the region is a view of other memory than the device's own. */
 	return v.cpu && p.space == v.space && range_within(p.dma - v.dma, sizeof(u64), v.size) ?
-		       reinterpret_cast<const u64 *>(v.cpu + (p.dma - v.dma)) : nullptr;
+		       reinterpret_cast<const u64 *>(v.cpu + (p.dma - v.dma)) :
+		       nullptr;
 }
 
 } // namespace usdma::core

@@ -20,9 +20,15 @@ public:
 	/* -ENOBUFS: no memory to keep track of it. */
 	int init(u64 size, u64 grain);
 
-	/* -EINVAL: size 0 or align no power of two. -ENOMEM: no part so large is free. -ENOBUFS: no memory to keep track of it. */
+	/*
+	 * -EINVAL: size 0 or align no power of two. -ENOMEM: no part so large is free. -ENOBUFS: no memory to
+	 * keep track of it.
+	 */
 	int alloc(u64 size, u64 align, u64 *offset);
-	/* Takes exactly this part (widened to the grain). -EEXIST: some of it is taken. -EINVAL: empty or outside. -ENOBUFS. */
+	/*
+	 * Takes exactly this part (widened to the grain). -EEXIST: some of it is taken. -EINVAL: empty or
+	 * outside. -ENOBUFS.
+	 */
 	int reserve(u64 offset, u64 size);
 	/* -EINVAL: not the start of a part that is taken. Needs no memory. */
 	int free(u64 offset);
@@ -57,8 +63,8 @@ private:
 	int take(chunk_map::iterator it, u64 offset, u64 size);
 	void set_free(chunk_map::iterator it, free_set::node_type node);
 
-	chunk_map chunks_;   /* tile [0, size) without gaps */
-	free_set free_;      /* (size, offset) of those that are not taken */
+	chunk_map chunks_; /* tile [0, size) without gaps */
+	free_set free_;    /* (size, offset) of those that are not taken */
 	u64 size_ = 0, grain_ = 1, used_ = 0, peak_ = 0, blocks_ = 0;
 };
 

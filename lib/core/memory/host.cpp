@@ -32,8 +32,8 @@ static int choose_node(int wish)
 		return wish;
 	if (config_get().numa_node >= 0)
 		return config_get().numa_node;
-	std::lock_guard guard(room().lock);
-	for (const device *dev : room().attached)
+	std::lock_guard guard(mem_state().lock);
+	for (const device *dev : mem_state().attached)
 		if (dev)
 			return dev->eng->limits().numa_node;
 	return -1;
@@ -44,14 +44,14 @@ static int arena_make(const host_wish &w, u64 size, bool single, std::unique_ptr
 	std::unique_ptr<arena> a(new (std::nothrow) arena);
 	u8 *base = mem->mem.data();
 
-	std::unique_ptr<arena> *listed = a ? try_emplace(room().arenas, a.get()) : nullptr;
+	std::unique_ptr<arena> *listed = a ? try_emplace(mem_state().arenas, a.get()) : nullptr;
 	if (!listed || a->blocks.init(size, block_grain)) {
-		room().arenas.erase(a.get());
+		mem_state().arenas.erase(a.get());
 		return no_memory("keeping track of pinned memory");
 	}
 	const int err = span_add({base, mem->mem.size(), w.reach}, mem, &a->where);
 	if (err) {
-		room().arenas.erase(a.get());
+		mem_state().arenas.erase(a.get());
 		return err;
 	}
 	a->node = w.node;
@@ -64,14 +64,14 @@ static int arena_make(const host_wish &w, u64 size, bool single, std::unique_ptr
 static void arena_close(arena *a)
 {
 	span_remove(a->where);
-	room().arenas.erase(a);
+	mem_state().arenas.erase(a);
 }
 
 /* *suspect: one has room, but a device that was lost may still write there. */
-static arena *arena_with_room(const host_wish &w, bool *suspect)
+static arena *arena_with_space(const host_wish &w, bool *suspect)
 {
 	*suspect = false;
-	for (auto &[key, a] : room().arenas) {
+	for (auto &[key, a] : mem_state().arenas) {
 		if (a->single || a->node != w.node || a->where->reach != w.reach || a->blocks.largest() < w.size ||
 		    span_is_spent(a->where))
 			continue;
@@ -83,13 +83,14 @@ static arena *arena_with_room(const host_wish &w, bool *suspect)
 }
 
 /* An empty arena goes, but one for small blocks stays for the next. */
-static void arena_settle(arena *a)
+static void arena_quiesce(arena *a)
 {
 	if (!a->blocks.empty())
 		return;
 	bool keep = !a->single && !span_is_spent(a->where) && span_is_reached(a->where);
-	for (auto &[key, other] : room().arenas)
-		if (other.get() != a && !other->single && other->where->reach == a->where->reach && other->blocks.empty())
+	for (auto &[key, other] : mem_state().arenas)
+		if (other.get() != a && !other->single && other->where->reach == a->where->reach &&
+		    other->blocks.empty())
 			keep = false;
 	if (!keep)
 		arena_close(a);
@@ -98,12 +99,12 @@ static void arena_settle(arena *a)
 void arena_put_block(arena *a, u64 offset)
 {
 	a->blocks.free(offset);
-	arena_settle(a);
+	arena_quiesce(a);
 }
 
 void arenas_trim(bool all)
 {
-	auto &arenas = room().arenas;
+	auto &arenas = mem_state().arenas;
 
 	for (auto it = arenas.begin(); it != arenas.end();) {
 		arena *a = (it++)->second.get();
@@ -121,7 +122,7 @@ static int block_cut(arena *a, const host_wish &w, void **out)
 
 	if (err)
 		return err == -ENOBUFS ? no_memory("keeping track of pinned memory") : err;
-	err = limbo_expect();
+	err = deferred_expect();
 	if (err) {
 		a->blocks.free(offset);
 		return err;
@@ -138,7 +139,7 @@ static int block_cut(arena *a, const host_wish &w, void **out)
 	r.owner = a;
 	err = region_add(r, nullptr);
 	if (err) {
-		limbo_forgo(1);
+		deferred_forgo(1);
 		a->blocks.free(offset);
 		return err;
 	}
@@ -149,11 +150,11 @@ static int block_cut(arena *a, const host_wish &w, void **out)
 /* From an arena that is there; 1: none has room. */
 static int cut_from_present(const host_wish &w, void **out, bool *suspect)
 {
-	std::lock_guard guard(room().lock);
+	std::lock_guard guard(mem_state().lock);
 
-	limbo_run();
+	deferred_run();
 	/* largest() is no promise once alignment counts. */
-	arena *a = arena_with_room(w, suspect);
+	arena *a = arena_with_space(w, suspect);
 	return a && !block_cut(a, w, out) ? 0 : 1;
 }
 
@@ -165,7 +166,7 @@ static int cut_from_any_present(const host_wish &w, void **out)
 
 	if (!err || !suspect)
 		return err;
-	devices_settle();
+	devices_quiesce();
 	return cut_from_present(w, out, &suspect);
 }
 
@@ -181,13 +182,13 @@ static int cut_from_new(const host_wish &w, void **out)
 
 	if (err)
 		return err;
-	std::lock_guard guard(room().lock);
+	std::lock_guard guard(mem_state().lock);
 	err = arena_make(w, whole, single, mem, &a);
 	if (err)
 		return err;
 	err = block_cut(a, w, out);
 	if (err)
-		arena_settle(a);
+		arena_quiesce(a);
 	return err;
 }
 
@@ -199,8 +200,8 @@ int host_alloc(u64 size, int numa_node, void **out, const device *dev)
 	if (forked())
 		return fail_forked();
 	if (!size || size > iova_end)
-		return fail(size ? ENOMEM : EINVAL, "pinned memory of %llu bytes cannot be",
-			    static_cast<unsigned long long>(size));
+		return fail(size ? ENOMEM : EINVAL, "pinned memory of %llu bytes is %s",
+			    static_cast<unsigned long long>(size), size ? "unavailable" : "invalid");
 	err = node_check(numa_node);
 	if (err)
 		return err;
@@ -215,17 +216,17 @@ int host_free(void *ptr)
 
 	if (forked())
 		return fail_forked();
-	const bool clear = limbo_ask();
-	std::lock_guard guard(room().lock);
+	const bool clear = deferred_ask();
+	std::lock_guard guard(mem_state().lock);
 	region *r = region_at(reinterpret_cast<u64>(ptr));
 	if (!r || r->kind != region_kind::pinned || r->cls != mem_class::host || r->flags & region_shared)
 		return fail(EINVAL, "%p is not the start of a block of pinned memory", ptr);
-	limbo_item item = {};
-	item.what = limbo_item::arena_block;
+	deferred_free item = {};
+	item.what = deferred_free::arena_block;
 	item.from = static_cast<arena *>(r->owner);
 	item.offset = r->base - reinterpret_cast<u64>(item.from->where->vaddr);
 	region_remove(r);
-	limbo_add(std::move(item), clear);
+	deferred_add(std::move(item), clear);
 	return 0;
 }
 

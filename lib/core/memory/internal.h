@@ -31,21 +31,21 @@ struct backing {
 struct span {
 	u64 iova = 0;
 	u64 size = 0;
-	u64 skip = 0, used = 0;            /* of it what devices shall reach, where that can be checked; used 0: all */
+	u64 skip = 0, used = 0; /* of it what devices shall reach, where that can be checked; used 0: all */
 	u8 *vaddr = nullptr;
-	u32 reach = 0;                     /* whose engines: it is mapped into no other device */
-	bool readonly = false;             /* devices may not write it */
+	u32 reach = 0;         /* whose engines: it is mapped into no other device */
+	bool readonly = false; /* devices may not write it */
 	int fd = -1;
 	u64 fd_offset = 0;
-	bool optional = false;             /* a peer's memory: a device that cannot map it does without */
-	u32 mapped = 0;                    /* bit i: in the device of slot i */
-	u32 given = 0;                     /* bit i: its file was sent to the server of slot i, which may keep it … */
-	bool spent = false;                /* … and is gone: nothing new comes here */
-	u64 retired = 0;                   /* by device::retired_bit: in one that is closed and may still write */
-	bool dead = false;                 /* shall go; a device may still reach it, or name its IOVA */
-	bool in_limbo = false;             /* dead, and an item of limbo ends it: requests may name its IOVA */
-	device *of = nullptr;              /* optional: whose memory */
-	std::unique_ptr<backing> store;    /* null: the caller's own memory */
+	bool optional = false;    /* a peer's memory: a device that cannot map it does without */
+	u32 mapped = 0;           /* bit i: in the device of slot i */
+	u32 given = 0;            /* bit i: its file was sent to the server of slot i, which may keep it … */
+	bool spent = false;       /* … and is gone: nothing new comes here */
+	u64 retired = 0;          /* by device::retired_bit: in one that is closed and may still write */
+	bool dead = false;        /* shall go; a device may still reach it, or name its IOVA */
+	bool is_deferred = false; /* dead, and an item of the deferred frees ends it: requests may name its IOVA */
+	device *of = nullptr;     /* optional: whose memory */
+	std::unique_ptr<backing> store; /* null: the caller's own memory */
 };
 
 /* What is to become a span. */
@@ -72,26 +72,29 @@ struct device_heap {
 	u8 *cpu = nullptr;
 	span *pool = nullptr; /* memory lent to an engine that has none */
 	span *peer = nullptr; /* this memory as the other devices reach it; null: nobody asked yet */
-	/* As the user sees it: what waits in limbo counts as free. */
+	/* As the user sees it: what waits among the deferred frees counts as free. */
 	u64 normal = 0, huge = 0, count = 0, peak = 0;
-	/* By granules of memory that may hold another user's data, 1: it does not; null: none may.  Written under clean_lock. */
+	/*
+	 * By granules of memory that may hold another user's data, 1: it does not; null: none may.  Written
+	 * under clean_lock.
+	 */
 	std::unique_ptr<u8[]> clean;
 	std::mutex clean_lock;
 };
 
 /*
- * Work that was under way when something was freed: passed when the lane's channel has completed seq, or when the
- * device is known to write nothing any more.
+ * Work that was in flight when something was freed: passed when the hardware queue's channel has completed seq, or when
+ * the device is known to write nothing any more.
  */
 struct mark {
-	device *dev; /* with its lanes: there only while its attach is this one */
-	lane *ln;    /* null: any work of a device that was lost */
+	device *dev;  /* with its hardware queues: there only while its attach is this one */
+	hw_queue *ln; /* null: any work of a device that was lost */
 	u64 seq;
 	u64 attach;
 };
 
 /* Freed, but a device may still touch it. */
-struct limbo_item {
+struct deferred_free {
 	enum { nothing, device_block, arena_block, whole_span, iova } what;
 	device *dev = nullptr;
 	arena *from = nullptr;
@@ -104,26 +107,27 @@ struct limbo_item {
 	std::vector<mark> marks;
 };
 
-struct memory_room {
+struct memory_state {
 	std::mutex lock;
 	device *attached[max_devices] = {};
 	u64 last_attach = 0;
-	device *retired = nullptr;      /* detached, and may still write; by device::next_retired */
-	u64 retired_bits = 0;           /* in use */
-	bool unsettled = false;         /* a span that was removed is kept for a lost device … */
-	u64 settle_ns = 0;              /* … and this is when to look at all of them again */
+	device *retired = nullptr;  /* detached, and may still write; by device::next_retired */
+	u64 retired_bits = 0;       /* in use */
+	bool spans_pending = false; /* a span that was removed is kept for a lost device … */
+	u64 retry_ns = 0;           /* … and this is when to look at all of them again */
 	heap iovas;
 	bool iovas_ready = false;
-	std::map<u64, span> spans;      /* by IOVA */
+	std::map<u64, span> spans; /* by IOVA */
 	std::map<arena *, std::unique_ptr<arena>> arenas;
-	std::vector<limbo_item> limbo;
-	size_t expected = 0;            /* blocks that are or may come in limbo: it has room for them all, so that freeing needs no memory */
-	std::atomic<size_t> limbo_count{0};
-	u64 last_serial = 0;            /* of what came into limbo */
-	std::atomic<u64> settled{0};    /* up to this serial number, queued work has gone into rings */
+	std::vector<deferred_free> deferred;
+	size_t expected = 0; /* blocks that are or may come among the deferred frees: it has room for them all, so that
+				freeing needs no memory */
+	std::atomic<size_t> deferred_count{0};
+	u64 last_serial = 0;              /* of what came into the deferred frees */
+	std::atomic<u64> queued_until{0}; /* up to this serial number, queued work has gone into rings */
 };
 
-memory_room &room();
+memory_state &mem_state();
 
 /* memory_region.cpp */
 int window_reserve();
@@ -153,7 +157,7 @@ bool span_is_spent(span *sp);
 /* Nothing maps it any more: its IOVA and its store go. */
 void span_erase(span *sp);
 /* Frees what was removed, and kept for devices that are proven quiet by now. */
-void spans_settle();
+void spans_quiesce();
 /* As span_add, for memory of a device that others may reach: file and offset as the engine gives them. */
 int span_add_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out);
 int spans_attach(device *dev);
@@ -179,14 +183,14 @@ int heap_follow(const device *dev, device_heap *h);
 int device_clean(device *dev, u64 offset, u64 size);
 
 /* memory_reclaim.cpp; the first four under room().lock, the others not */
-int limbo_expect(); /* for each block made, or pool: room for it in limbo */
-void limbo_forgo(size_t n); /* they do not come */
-void limbo_add(limbo_item item, bool clear); /* gives it back at once, or later */
-void limbo_run();
+int deferred_expect();         /* for each block made, or pool: room for it among the deferred frees */
+void deferred_forgo(size_t n); /* they do not come */
+void deferred_add(deferred_free item, bool clear); /* gives it back at once, or later */
+void deferred_run();
 /* Before something is freed: how far the streams' queues are. True: what this thread submitted is in rings. */
-bool limbo_ask();
-/* Waits until what is under way now has ended, a second at most.  False: it has not. */
-bool limbo_drain();
+bool deferred_ask();
+/* Waits until what is in flight now has ended, a second at most.  False: it has not. */
+bool deferred_drain();
 
 inline bool reaches(const device *dev, const span *sp)
 {

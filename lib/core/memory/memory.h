@@ -17,9 +17,12 @@ namespace usdma::core {
 enum class mem_class : u8 { unregistered, host, device };
 enum class region_kind : u8 { heap, pinned, registered, vmm, imported };
 
-/* Device pointers: slot i's heap is [window + i * window_slot, … + memory size); mapped ranges come behind all slots. */
+/*
+ * Device pointers: slot i's heap is [window + i * window_slot, … + memory size); mapped ranges come behind all
+ * slots.
+ */
 inline constexpr u64 window_base = 0x100000000000, window_size = u64(1) << 43; /* 16 … 24 TiB */
-inline constexpr u64 window_vmm = window_base + max_devices * window_slot; /* … window_base + window_size */
+inline constexpr u64 window_vmm = window_base + max_devices * window_slot;     /* … window_base + window_size */
 
 constexpr bool in_window(u64 addr)
 {
@@ -36,12 +39,12 @@ struct region : range_entry {
 	mem_class cls = mem_class::unregistered;
 	region_kind kind = region_kind::heap;
 	dma::space space = dma::space::host; /* how requests name it */
-	u8 slot = 0;        /* device: whose memory; host: the device that it was made for */
-	u32 reach = 0;      /* whose engines reach it */
+	u8 slot = 0;                         /* device: whose memory; host: the device that it was made for */
+	u32 reach = 0;                       /* whose engines reach it */
 	u32 flags = 0;
 	u32 page_size = 4096;
-	u64 delta = 0;      /* DMA address = address + delta: an IOVA (host, same in all devices) or device memory address */
-	u64 user = 0;       /* front ends: a tag of their own */
+	u64 delta = 0; /* DMA address = address + delta: an IOVA (host, same in all devices) or device memory address */
+	u64 user = 0;  /* front ends: a tag of their own */
 	void *owner = nullptr; /* the heap's or arena's own */
 };
 
@@ -51,7 +54,7 @@ struct place {
 	region_kind kind;
 	u8 slot;
 	dma::space space;
-	u32 reach;      /* unregistered: nobody's */
+	u32 reach;      /* unregistered: unused */
 	u64 base, size; /* of the region */
 	u64 dma;        /* of the address asked for */
 	region *reg;
@@ -73,7 +76,10 @@ struct alignas(64) located {
 
 extern immortal<range_map> region_map;
 inline constexpr unsigned located_entries = 4;
-/* The thread's entries, on the heap: libraries that are loaded at run time share little static TLS.  At first: empty ones. */
+/*
+ * The thread's entries, on the heap: libraries that are loaded at run time share little static TLS.  At first:
+ * empty ones.
+ */
 extern __thread const located *located_cache __attribute__((tls_model("initial-exec")));
 
 /* Looks it up, and fills the cache's entry. */
@@ -124,9 +130,15 @@ int host_alloc(u64 size, int numa_node, void **out, const device *dev = nullptr)
 int host_free(void *ptr);
 
 enum host_register_flags : u32 { host_reg_readonly = 1 };
-/* Pins the caller's own memory [ptr, ptr+size), any alignment. -EEXIST: overlaps a registration or one of our blocks. */
+/*
+ * Pins the caller's own memory [ptr, ptr+size), any alignment. -EEXIST: overlaps a registration or one of our
+ * blocks.
+ */
 int host_register(void *ptr, u64 size, u32 flags, const device *dev = nullptr);
-/* -ENOENT: not the start of a registration. -EBUSY: a device that was lost may still write there; it stays registered. */
+/*
+ * -ENOENT: not the start of a registration. -EBUSY: a device that was lost may still write there; it stays
+ * registered.
+ */
 int host_unregister(void *ptr);
 
 /* ---- device memory --------------------------------------------------------------------------------- */
@@ -138,7 +150,7 @@ int device_alloc(device *dev, u64 size, page_policy policy, u64 *out);
 int device_free(u64 addr);
 
 struct heap_info {
-	u64 total, free;           /* bytes of the device's memory */
+	u64 total, free; /* bytes of the device's memory */
 	u64 used_normal, used_huge;
 	u64 blocks;
 	u64 peak;
@@ -151,10 +163,10 @@ void device_uncarve(device *dev, u64 offset, u64 size);
 
 /* The device's memory as such; an engine without memory of its own is lent host memory (space::host). */
 struct memory_view {
-	u64 size;         /* offsets are below */
-	u64 dma;          /* what requests name offset 0 by, in … */
+	u64 size; /* offsets are below */
+	u64 dma;  /* what requests name offset 0 by, in … */
 	dma::space space;
-	u8 *cpu;          /* the CPU's view of offset 0; nullptr: none */
+	u8 *cpu; /* the CPU's view of offset 0; nullptr: none */
 };
 memory_view device_memory(device *dev);
 /* The CPU's view of a word, inside a read section; nullptr: it has none, or there is no memory any more. */
@@ -169,7 +181,7 @@ int peer_place(device *dev, place *p);
 /*
  * Locks: locate, host_alloc and host_register wait for no lock of another room.
  * What frees, unregisters or reclaims looks at the streams' queues, and so does a
- * device's allocation that finds no room: not to be called under lane->lock or a
+ * device's allocation that finds no room: not to be called under hardware queue->lock or a
  * lock that is taken under it.
  */
 
@@ -177,7 +189,10 @@ int peer_place(device *dev, place *p);
 
 /* Maps everything that is pinned or registered into a device just opened; on error nothing stays mapped. */
 int memory_attach(device *dev);
-/* Before it goes, with its lanes drained: what it leaves to the next user is cleared, if the settings say so. */
+/*
+ * Before it goes, with its hardware queues drained: what it leaves to the next user is cleared, if the settings
+ * say so.
+ */
 void memory_wipe(device *dev);
 /* The device goes: its heap's regions end, and what it reaches is taken away from it. */
 void memory_detach(device *dev);
@@ -189,15 +204,18 @@ u64 memory_kept_for(const device *dev);
 void memory_reclaim();
 
 /*
- * Memory that the library lends a device for its own purposes (staging buffers, time stamps) is of a generation.  Once a
- * device is lost, what it reached of older ones serves no new purpose: a server that is gone may have kept it.
+ * Memory that the library lends a device for its own purposes (staging buffers, time stamps) is of a generation.  Once
+ * a device is lost, what it reached of older ones serves no new purpose: a server that is gone may have kept it.
  */
 u32 lent_generation(u32 lends); /* device::lends */
 void lent_renew(u32 lends);
 
 /* What this floor asks of those above it: lib/core/upcalls.cpp. */
 struct memory_upcalls {
-	/* Work behind gates is numbered; all of it up to queue_epoch() has gone into rings (or was dropped) once queue_done(that). */
+	/*
+	 * Work behind gates is numbered; all of it up to queue_epoch() has gone into rings (or was dropped)
+	 * once queue_done(that).
+	 */
 	u64 (*queue_epoch)();
 	bool (*queue_done)(u64 epoch);
 	/* Zeros in the device's own memory, named as requests name it; done when it returns. */

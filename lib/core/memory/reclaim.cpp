@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that was freed while a device may still touch it waits in limbo until
+ * Memory that was freed while a device may still touch it waits among the deferred frees until
  * the work of that time has ended.  Coming and going of devices stands here, too.
  */
 #include "driver/base/grow.h"
@@ -16,56 +16,56 @@ static constexpr u64 drain_ms = 1000, drain_step_us = 20;
 static constexpr u64 impatient_ms = 1, impatient_for_ns = 10 * ns_per_s;
 
 /* Between looks at what is kept for lost devices. */
-static constexpr u64 settle_every = 100 * ns_per_ms;
+static constexpr u64 retry_every = 100 * ns_per_ms;
 
 /* ---- queues ------------------------------------------------------------------------------------------ */
 
-/* What is longest in limbo, and what came last. */
-struct limbo_ends {
+/* What is longest among the deferred frees, and what came last. */
+struct deferred_ends {
 	u64 serial[2] = {}, epoch[2] = {};
 };
 
-static limbo_ends ends_now()
+static deferred_ends ends_now()
 {
-	memory_room &m = room();
+	memory_state &m = mem_state();
 	std::lock_guard guard(m.lock);
-	limbo_ends e;
+	deferred_ends e;
 
-	if (m.limbo.empty())
+	if (m.deferred.empty())
 		return e;
-	e.serial[0] = m.limbo.front().serial;
-	e.epoch[0] = m.limbo.front().epoch;
-	e.serial[1] = m.limbo.back().serial;
-	e.epoch[1] = m.limbo.back().epoch;
+	e.serial[0] = m.deferred.front().serial;
+	e.epoch[0] = m.deferred.front().epoch;
+	e.serial[1] = m.deferred.back().serial;
+	e.epoch[1] = m.deferred.back().epoch;
 	return e;
 }
 
-static void settle(u64 serial)
+static void note_queued(u64 serial)
 {
-	std::atomic<u64> &settled = room().settled;
-	u64 was = settled.load();
+	std::atomic<u64> &queued_until = mem_state().queued_until;
+	u64 was = queued_until.load();
 
-	while (was < serial && !settled.compare_exchange_weak(was, serial))
+	while (was < serial && !queued_until.compare_exchange_weak(was, serial))
 		;
 }
 
 /*
  * Asks the streams how far their queues are.  That takes their locks, so it is
  * never done under the room's, and not by allocations, which rooms above make
- * under locks of their own.  An answer holds for what was in limbo before the
+ * under locks of their own.  An answer holds for what was among the deferred frees before the
  * question, not for later items of the same epoch: a task has its number before
  * it stands in its queue.
  */
-bool limbo_ask()
+bool deferred_ask()
 {
-	memory_room &m = room();
+	memory_state &m = mem_state();
 
-	if (m.limbo_count.load(std::memory_order_relaxed)) {
-		const limbo_ends ends = ends_now();
+	if (m.deferred_count.load(std::memory_order_relaxed)) {
+		const deferred_ends ends = ends_now();
 
 		for (int i : {0, 1})
-			if (m.settled.load() < ends.serial[i] && memory_up.queue_done(ends.epoch[i]))
-				settle(ends.serial[i]);
+			if (m.queued_until.load() < ends.serial[i] && memory_up.queue_done(ends.epoch[i]))
+				note_queued(ends.serial[i]);
 	}
 	return memory_up.queue_done(memory_up.queue_epoch());
 }
@@ -73,13 +73,13 @@ bool limbo_ask()
 /* ---- marks ------------------------------------------------------------------------------------------- */
 
 /*
- * Holds a lane's lock if it is to be had soon: its submitters change posted, and
+ * Holds a hardware queue's lock if it is to be had soon: its submitters change posted, and
  * its device may close the channel.  No waiting for it, so that under the room's
  * lock no other is waited for.
  */
-class lane_glimpse {
+class hwq_snapshot {
 public:
-	explicit lane_glimpse(lane *l) : l_(l)
+	explicit hwq_snapshot(hw_queue *l) : l_(l)
 	{
 		for (int i = 0; i < tries && !held_; i++) {
 			held_ = l->lock.try_lock();
@@ -87,18 +87,18 @@ public:
 				cpu_relax();
 		}
 	}
-	~lane_glimpse()
+	~hwq_snapshot()
 	{
 		if (held_)
 			l_->lock.unlock();
 	}
-	lane_glimpse(const lane_glimpse &) = delete;
-	lane_glimpse &operator=(const lane_glimpse &) = delete;
+	hwq_snapshot(const hwq_snapshot &) = delete;
+	hwq_snapshot &operator=(const hwq_snapshot &) = delete;
 	bool held() const { return held_; }
 
 private:
 	static constexpr int tries = 200;
-	lane *l_;
+	hw_queue *l_;
 	bool held_ = false;
 };
 
@@ -114,7 +114,7 @@ static bool mark_passed(const mark &m)
 		return true;
 	if (!m.ln)
 		return false;
-	const lane_glimpse look(m.ln);
+	const hwq_snapshot look(m.ln);
 
 	if (!look.held())
 		return false;
@@ -123,9 +123,9 @@ static bool mark_passed(const mark &m)
 }
 
 /* False: could not look, or no memory to note what was seen. */
-static bool mark_take(device *dev, lane *l, std::vector<mark> *marks)
+static bool mark_take(device *dev, hw_queue *l, std::vector<mark> *marks)
 {
-	const lane_glimpse look(l);
+	const hwq_snapshot look(l);
 
 	if (look.held() && l->ch && dma::completed(l->ch) < l->ch->posted)
 		return try_push(*marks, mark{dev, l, l->ch->posted, dev->attach});
@@ -141,19 +141,19 @@ static bool marks_of(device *dev, std::vector<mark> *marks)
 
 	if (!guard.owns_lock())
 		return false;
-	for (const auto &l : dev->lanes)
+	for (const auto &l : dev->hw_queues)
 		if (l && !mark_take(dev, l.get(), marks))
 			return false;
 	return true;
 }
 
 /* Where devices reach what the item is of; nullptr: its own device only. */
-static const span *reach_of(const limbo_item &item)
+static const span *reach_of(const deferred_free &item)
 {
 	switch (item.what) {
-	case limbo_item::device_block:
+	case deferred_free::device_block:
 		return heap_of(item.dev)->peer;
-	case limbo_item::arena_block:
+	case deferred_free::arena_block:
 		return item.from->where;
 	default:
 		return item.sp;
@@ -161,9 +161,9 @@ static const span *reach_of(const limbo_item &item)
 }
 
 /* Nothing that runs on this device is of the item. */
-static bool is_apart(const limbo_item &item, const device *dev)
+static bool is_apart(const deferred_free &item, const device *dev)
 {
-	if (item.what == limbo_item::device_block)
+	if (item.what == deferred_free::device_block)
 		return dev != item.dev && (dev->isolated() || item.dev->isolated());
 	const span *sp = reach_of(item);
 	return sp && !reaches(dev, sp);
@@ -172,7 +172,7 @@ static bool is_apart(const limbo_item &item, const device *dev)
 /* Devices that were closed and may still write there. */
 static bool marks_of_retired(const span *sp, std::vector<mark> *marks)
 {
-	for (device *dev = sp && sp->retired ? room().retired : nullptr; dev; dev = dev->next_retired)
+	for (device *dev = sp && sp->retired ? mem_state().retired : nullptr; dev; dev = dev->next_retired)
 		if (sp->retired & dev->retired_bit && !try_push(*marks, mark{dev, nullptr, 0, dev->attach}))
 			return false;
 	return true;
@@ -182,10 +182,10 @@ static bool marks_of_retired(const span *sp, std::vector<mark> *marks)
  * What is in the rings now, of all devices.  False: could not look; later work may be taken in then, which does no
  * harm.  nothing: of no item.
  */
-static bool marks_take(const limbo_item *item, std::vector<mark> *marks)
+static bool marks_take(const deferred_free *item, std::vector<mark> *marks)
 {
 	marks->clear();
-	for (device *dev : room().attached)
+	for (device *dev : mem_state().attached)
 		if (dev && !(item && is_apart(*item, dev)) && !marks_of(dev, marks))
 			return false;
 	return !item || marks_of_retired(reach_of(*item), marks);
@@ -199,67 +199,71 @@ static bool marks_pass(std::vector<mark> *marks)
 }
 
 /* True: nothing that was submitted before the item was made can still run. */
-static bool passed(limbo_item *item)
+static bool passed(deferred_free *item)
 {
 	if (item->queued) {
-		if (room().settled.load() < item->serial || !marks_take(item->what == limbo_item::nothing ? nullptr : item, &item->marks))
+		if (mem_state().queued_until.load() < item->serial ||
+		    !marks_take(item->what == deferred_free::nothing ? nullptr : item, &item->marks))
 			return false;
 		item->queued = false;
 	}
 	return marks_pass(&item->marks);
 }
 
-/* ---- limbo ------------------------------------------------------------------------------------------- */
+/*
+ * ---- the deferred frees
+ * -------------------------------------------------------------------------------------------
+ */
 
-int limbo_expect()
+int deferred_expect()
 {
-	memory_room &m = room();
+	memory_state &m = mem_state();
 	static constexpr size_t few = 64;
 
-	if (m.expected == m.limbo.capacity() && !try_reserve(m.limbo, std::max(few, 2 * m.expected)))
+	if (m.expected == m.deferred.capacity() && !try_reserve(m.deferred, std::max(few, 2 * m.expected)))
 		return no_memory("the list of what is freed");
 	m.expected++;
 	return 0;
 }
 
-void limbo_forgo(size_t n)
+void deferred_forgo(size_t n)
 {
-	room().expected -= n;
+	mem_state().expected -= n;
 }
 
-static void give_back(const limbo_item &item)
+static void give_back(const deferred_free &item)
 {
-	limbo_forgo(1);
+	deferred_forgo(1);
 	switch (item.what) {
-	case limbo_item::nothing:
+	case deferred_free::nothing:
 		break;
-	case limbo_item::device_block:
+	case deferred_free::device_block:
 		device_put_block(item.dev, item.offset);
 		break;
-	case limbo_item::arena_block:
+	case deferred_free::arena_block:
 		arena_put_block(item.from, item.offset);
 		break;
-	case limbo_item::whole_span:
+	case deferred_free::whole_span:
 		span_remove(item.sp);
 		break;
-	case limbo_item::iova:
-		item.sp->in_limbo = false;
+	case deferred_free::iova:
+		item.sp->is_deferred = false;
 		if (!item.sp->mapped && !item.sp->retired)
 			span_erase(item.sp);
 		else
-			room().unsettled = true;
+			mem_state().spans_pending = true;
 		break;
 	}
 }
 
-static void limbo_changed()
+static void deferred_changed()
 {
-	room().limbo_count.store(room().limbo.size(), std::memory_order_relaxed);
+	mem_state().deferred_count.store(mem_state().deferred.size(), std::memory_order_relaxed);
 }
 
-void limbo_add(limbo_item item, bool clear)
+void deferred_add(deferred_free item, bool clear)
 {
-	memory_room &m = room();
+	memory_state &m = mem_state();
 
 	item.epoch = memory_up.queue_epoch();
 	item.serial = clear ? 0 : ++m.last_serial; /* 0: nothing queued to wait for */
@@ -267,75 +271,78 @@ void limbo_add(limbo_item item, bool clear)
 		give_back(item);
 		return;
 	}
-	/* In limbo all have numbers that grow, as their epochs do. */
+	/* In the deferred frees all have numbers that grow, as their epochs do. */
 	if (clear)
 		item.serial = ++m.last_serial;
-	push_reserved(m.limbo, std::move(item));
-	limbo_changed();
+	push_reserved(m.deferred, std::move(item));
+	deferred_changed();
 }
 
-void limbo_run()
+void deferred_run()
 {
-	memory_room &m = room();
+	memory_state &m = mem_state();
 
-	if (unlikely(m.unsettled) && now_ns() >= m.settle_ns) {
-		spans_settle();
-		m.settle_ns = now_ns() + settle_every;
+	if (unlikely(m.spans_pending) && now_ns() >= m.retry_ns) {
+		spans_quiesce();
+		m.retry_ns = now_ns() + retry_every;
 	}
-	if (m.limbo.empty())
+	if (m.deferred.empty())
 		return;
-	std::erase_if(m.limbo, [](limbo_item &item) {
+	std::erase_if(m.deferred, [](deferred_free &item) {
 		const bool over = passed(&item);
 
 		if (over)
 			give_back(item);
 		return over;
 	});
-	limbo_changed();
+	deferred_changed();
 }
 
 /* Its blocks go with its heap. */
-static void limbo_forget(device *dev)
+static void deferred_forget(device *dev)
 {
-	std::erase_if(room().limbo, [dev](const limbo_item &item) { return item.what == limbo_item::device_block && item.dev == dev; });
-	limbo_changed();
+	std::erase_if(mem_state().deferred, [dev](const deferred_free &item) {
+		return item.what == deferred_free::device_block && item.dev == dev;
+	});
+	deferred_changed();
 }
 
 void memory_reclaim()
 {
-	if (likely(!room().limbo_count.load(std::memory_order_relaxed)))
+	if (likely(!mem_state().deferred_count.load(std::memory_order_relaxed)))
 		return;
-	limbo_ask();
+	deferred_ask();
 	/* Who holds the lock allocates or frees, and reclaims itself. */
-	std::unique_lock guard(room().lock, std::try_to_lock);
+	std::unique_lock guard(mem_state().lock, std::try_to_lock);
 	if (guard.owns_lock())
-		limbo_run();
+		deferred_run();
 }
 
 /* *dead_end: what is left does not move, for its devices are lost. */
-static bool all_passed(limbo_item *now, bool *dead_end)
+static bool all_passed(deferred_free *now, bool *dead_end)
 {
-	std::lock_guard guard(room().lock);
+	std::lock_guard guard(mem_state().lock);
 	const bool over = passed(now);
 
-	*dead_end = !over && !now->queued &&
-		    std::all_of(now->marks.begin(), now->marks.end(), [](const mark &m) { return is_over(m) || m.dev->lost(); });
+	*dead_end = !over && !now->queued && std::all_of(now->marks.begin(), now->marks.end(), [](const mark &m) {
+		return is_over(m) || m.dev->lost();
+	});
 	return over;
 }
 
-bool limbo_drain()
+bool deferred_drain()
 {
 	static std::atomic<u64> in_vain{0};
 	const u64 last = in_vain.load(std::memory_order_relaxed);
 	const bool impatient = last && now_ns() - last < impatient_for_ns;
 	const deadline until = deadline::in_ms(impatient ? impatient_ms : drain_ms);
-	limbo_item now = {};
+	deferred_free now = {};
 	bool dead_end;
 
 	now.epoch = memory_up.queue_epoch();
 	now.serial = ~u64(0);
 	for (;;) {
-		limbo_ask();
+		deferred_ask();
 		if (now.serial && memory_up.queue_done(now.epoch))
 			now.serial = 0;
 		if (all_passed(&now, &dead_end))
@@ -355,7 +362,7 @@ bool limbo_drain()
 /* Nothing of it writes any more. */
 static void retired_bit_put(device *dev)
 {
-	memory_room &m = room();
+	memory_state &m = mem_state();
 	const u64 bit = dev->retired_bit;
 
 	dev->attach = 0;
@@ -380,13 +387,13 @@ static void memory_part(device *dev)
 		retired_bit_put(dev);
 		return;
 	}
-	dev->next_retired = room().retired;
-	room().retired = dev;
+	dev->next_retired = mem_state().retired;
+	mem_state().retired = dev;
 }
 
 int memory_attach(device *dev)
 {
-	memory_room &m = room();
+	memory_state &m = mem_state();
 	int err = window_reserve();
 
 	if (err)
@@ -394,7 +401,7 @@ int memory_attach(device *dev)
 	std::lock_guard guard(m.lock);
 	if (dev->slot >= max_devices || m.attached[dev->slot])
 		return fail(EBUSY, "slot %u is taken", dev->slot);
-	limbo_run();
+	deferred_run();
 	arenas_trim(true); /* an empty one shall not be what the device cannot reach */
 	m.attached[dev->slot] = dev;
 	dev->attach = ++m.last_attach;
@@ -410,21 +417,21 @@ int memory_attach(device *dev)
 
 void memory_detach(device *dev)
 {
-	memory_room &m = room();
+	memory_state &m = mem_state();
 
-	const bool clear = limbo_ask();
+	const bool clear = deferred_ask();
 	std::lock_guard guard(m.lock);
 	if (dev->slot >= max_devices || m.attached[dev->slot] != dev)
 		return;
-	limbo_forget(dev);
+	deferred_forget(dev);
 	heap_detach(dev, clear);
 	memory_part(dev);
-	limbo_run();
+	deferred_run();
 }
 
 void memory_forget(device *dev)
 {
-	memory_room &m = room();
+	memory_state &m = mem_state();
 	std::lock_guard guard(m.lock);
 
 	for (device **at = &m.retired; *at; at = &(*at)->next_retired)
@@ -433,16 +440,16 @@ void memory_forget(device *dev)
 			break;
 		}
 	retired_bit_put(dev);
-	spans_settle();
-	limbo_run();
+	spans_quiesce();
+	deferred_run();
 }
 
 u64 memory_kept_for(const device *dev)
 {
-	std::lock_guard guard(room().lock);
+	std::lock_guard guard(mem_state().lock);
 	u64 bytes = 0;
 
-	for (const auto &[iova, sp] : room().spans)
+	for (const auto &[iova, sp] : mem_state().spans)
 		bytes += sp.retired & dev->retired_bit ? sp.size : 0;
 	return bytes;
 }

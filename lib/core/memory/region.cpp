@@ -32,10 +32,10 @@ struct region_store {
 
 static constinit immortal<region_store> store;
 
-memory_room &room()
+memory_state &mem_state()
 {
 	/* Never destroyed: threads may still free while the process exits. */
-	static immortal<memory_room> r;
+	static immortal<memory_state> r;
 
 	return *r;
 }
@@ -235,7 +235,8 @@ static int window_try()
 	if (errno == EEXIST && sanitized())
 		return 0;
 	if (errno == EINVAL || errno == ENOMEM) {
-		log_warn("the addresses of device pointers (16 to 24 TiB) cannot be reserved (a debugger such as valgrind, "
+		log_warn("the addresses of device pointers (16 to 24 TiB) cannot be reserved (a debugger such as "
+			 "valgrind, "
 			 "or a limit on address space: ulimit -v); touching a device pointer may go unnoticed");
 		return 0;
 	}

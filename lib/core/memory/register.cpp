@@ -18,7 +18,10 @@
 
 namespace usdma::core {
 
-/* So long an unregistration waits for a device that was lost to be proven quiet: that takes milliseconds, or may never be. */
+/*
+ * So long an unregistration waits for a device that was lost to be proven quiet: that takes milliseconds, or
+ * may never be.
+ */
 static constexpr u64 quiet_ms = 1000;
 
 /* Linux 5.14 and newer fault pages in and say whether that can be; found out on a page that can. */
@@ -36,7 +39,8 @@ static bool populates()
 
 static int fail_access(u64 first, u64 size, bool readonly)
 {
-	return fail(EFAULT, "the %llu bytes at %#llx are not all mapped %s: only memory that you have can be registered",
+	return fail(EFAULT,
+		    "the %llu bytes at %#llx are not all mapped %s: only memory that you have can be registered",
 		    static_cast<unsigned long long>(size), static_cast<unsigned long long>(first),
 		    readonly ? "and readable" : "readable and writable");
 }
@@ -86,14 +90,14 @@ static int add(u64 base, u64 size, bool readonly, const device *dev)
 	r.kind = region_kind::registered;
 	r.slot = u8(dev ? dev->slot : 0);
 	r.reach = lends_for(dev);
-	std::lock_guard guard(room().lock);
-	limbo_run();
-	err = limbo_expect();
+	std::lock_guard guard(mem_state().lock);
+	deferred_run();
+	err = deferred_expect();
 	if (err)
 		return err;
 	err = span_add_around({reinterpret_cast<u8 *>(base), size, r.reach, readonly}, &sp);
 	if (err) {
-		limbo_forgo(1);
+		deferred_forgo(1);
 		return err;
 	}
 	r.delta = sp->iova - reinterpret_cast<u64>(sp->vaddr);
@@ -102,7 +106,7 @@ static int add(u64 base, u64 size, bool readonly, const device *dev)
 	if (err) {
 		const kept_error why;
 
-		limbo_forgo(1);
+		deferred_forgo(1);
 		span_remove(sp);
 		return why.again(err);
 	}
@@ -130,7 +134,8 @@ int host_register(void *ptr, u64 size, u32 flags, const device *dev)
 	if (forked())
 		return fail_forked();
 	if (!ptr || !size || base + size < base || base + size > u64(1) << 56)
-		return fail(EINVAL, "%p and %llu bytes from there are no memory", ptr, static_cast<unsigned long long>(size));
+		return fail(EINVAL, "%p: %llu bytes from there are not mapped", ptr,
+			    static_cast<unsigned long long>(size));
 	if (base < window_base + window_size && base + size > window_base)
 		return fail(EINVAL, "%p is device memory: only host memory can be registered", ptr);
 	err = check_overlap(base, size);
@@ -154,14 +159,14 @@ static int find(void *ptr, region **out)
 
 static bool is_suspect(void *ptr)
 {
-	std::lock_guard guard(room().lock);
+	std::lock_guard guard(mem_state().lock);
 	region *r = nullptr;
 
 	if (find(ptr, &r))
 		return false;
 	auto *sp = static_cast<span *>(r->owner);
 	/* Of a lost device some of it can be taken back at once: what it reached by messages only. */
-	for (device *dev : room().attached)
+	for (device *dev : mem_state().attached)
 		if (dev && dev->lost())
 			span_unmap(sp, dev);
 	return span_is_suspect(sp);
@@ -175,8 +180,11 @@ static int await_quiet(void *ptr, deadline until)
 	while (is_suspect(ptr)) {
 		retired_look();
 		if (until.passed())
-			return fail(EBUSY, "a device that was lost may still write to %p, which stays registered: keep the memory, and "
-					   "try again when that device's server has ended", ptr);
+			return fail(EBUSY,
+				    "a device that was lost may still write to %p, which stays registered: keep the "
+				    "memory, and "
+				    "try again when that device's server has ended",
+				    ptr);
 		nanosleep(&nap, nullptr);
 	}
 	return 0;
@@ -185,7 +193,7 @@ static int await_quiet(void *ptr, deadline until)
 /* From now on it is ordinary memory to new copies. */
 static int take_out(void *ptr, region *kept, span **sp)
 {
-	std::lock_guard guard(room().lock);
+	std::lock_guard guard(mem_state().lock);
 	region *r = nullptr;
 
 	if (const int err = find(ptr, &r))
@@ -197,14 +205,14 @@ static int take_out(void *ptr, region *kept, span **sp)
 }
 
 /*
- * Taken away from all devices: copies that are still under way fail there, and no other memory gets the IOVA before
- * they have.  Where a device does not let go of it, all is as it was.
+ * Taken away from all devices: copies that are still in flight fail there, and no other memory gets the IOVA before
+ * they have.  Where a device does not release it it, all is as it was.
  */
 static int take_away(const region &kept, span *sp)
 {
-	limbo_item item = {};
-	const bool clear = limbo_ask();
-	std::lock_guard guard(room().lock);
+	deferred_free item = {};
+	const bool clear = deferred_ask();
+	std::lock_guard guard(mem_state().lock);
 
 	if (span_unmap_all(sp) || span_is_suspect(sp)) {
 		const kept_error why;
@@ -213,10 +221,10 @@ static int take_away(const region &kept, span *sp)
 		span_restore(sp);
 		return why.again(-EBUSY);
 	}
-	sp->dead = sp->in_limbo = true;
-	item.what = limbo_item::iova;
+	sp->dead = sp->is_deferred = true;
+	item.what = deferred_free::iova;
 	item.sp = sp;
-	limbo_add(std::move(item), clear);
+	deferred_add(std::move(item), clear);
 	return 0;
 }
 
@@ -233,7 +241,7 @@ static int unregister(void *ptr, deadline until)
 	/* Who looks at a word there (a gate) has left. */
 	grace_wait();
 	/* The memory is the caller's again when this returns: what was submitted before may end first. */
-	limbo_drain();
+	deferred_drain();
 	return take_away(kept, sp);
 }
 
@@ -245,7 +253,7 @@ int host_unregister(void *ptr)
 
 	if (forked())
 		return fail_forked();
-	/* A device may be lost just when it is to let go of the memory. */
+	/* A device may be lost just when it is to released the memory. */
 	do {
 		err = unregister(ptr, until);
 	} while (err == -EBUSY && !until.passed());

@@ -35,7 +35,8 @@ static void device_free(device *dev)
 
 static void say_kept(device *dev)
 {
-	log_warn("device %u (%s) was lost and may still write: %llu KiB of host memory stay out of use until its server ends",
+	log_warn("device %u (%s) was lost and may still write: %llu KiB of host memory stay out of use until its "
+		 "server ends",
 		 dev->slot, dev->spec.c_str(), static_cast<unsigned long long>(memory_kept_for(dev) / KiB));
 }
 
@@ -104,12 +105,12 @@ void retired_look()
 	}
 }
 
-void devices_settle()
+void devices_quiesce()
 {
 	device_each(
 		[](device *dev, void *) {
 			if (memory_up.alive(dev))
-				device_settle(dev);
+				device_quiesce(dev);
 		},
 		nullptr);
 	retired_look();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The end of a device.  One that was lost may only stand still (a server that was
+ * The end of a device.  One that was lost may only hang (a server that was
  * stopped, a machine that was paused) and go on later with what it was told.
  * So what it reaches is kept out of use until there is proof that it writes
  * nothing any more; without one, for good.  usdmactl stat shows how many and how much.
@@ -17,8 +17,8 @@ void device_retire(device *dev);
 /* Frees those of which it is known by now.  No lock held but the table's open_lock or the progress thread's. */
 void retired_look();
 
-/* Of open devices that were lost just now: until they are quiet, as device_settle(). */
-void devices_settle();
+/* Of open devices that were lost just now: until they are quiet, as device_quiesce(). */
+void devices_quiesce();
 
 struct retired_stats {
 	u64 devices; /* closed, and may still write */

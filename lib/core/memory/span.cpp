@@ -58,7 +58,7 @@ static std::vector<vfio::range> intersect(const std::vector<vfio::range> &a, con
 static int usable_of_all(std::vector<vfio::range> *out)
 {
 	*out = {{iova_first, iova_end - 1}};
-	for (const device *dev : room().attached) {
+	for (const device *dev : mem_state().attached) {
 		std::vector<vfio::range> usable;
 
 		if (!dev || dev->lost())
@@ -74,7 +74,7 @@ static int usable_of_all(std::vector<vfio::range> *out)
 /* What all attached devices can reach, without what is in use. */
 static int iovas_make()
 {
-	memory_room &m = room();
+	memory_state &m = mem_state();
 	std::vector<vfio::range> usable;
 	const int err = usable_of_all(&usable);
 	u64 at = 0;
@@ -108,13 +108,13 @@ static int iovas_build()
 {
 	const int err = within_memory("the table of IOVAs", iovas_make);
 
-	room().iovas_ready = !err;
+	mem_state().iovas_ready = !err;
 	return err;
 }
 
 static int iova_get(u64 size, u64 *iova)
 {
-	memory_room &m = room();
+	memory_state &m = mem_state();
 	const u64 align = size >= page_huge ? page_huge : page_normal;
 	const int err = m.iovas_ready ? 0 : iovas_build();
 
@@ -124,8 +124,10 @@ static int iova_get(u64 size, u64 *iova)
 	if (full == -ENOBUFS)
 		return no_memory("the table of IOVAs");
 	if (full)
-		return fail(ENOMEM, "no addresses for %llu bytes in the range that every open device reaches "
-				    "(largest free: %llu)", ull(size), ull(m.iovas.largest()));
+		return fail(ENOMEM,
+			    "no addresses for %llu bytes in the range that every open device reaches "
+			    "(largest free: %llu)",
+			    ull(size), ull(m.iovas.largest()));
 	return 0;
 }
 
@@ -158,7 +160,8 @@ static int span_map(span *sp, device *dev)
 	if (err && dev->lost())
 		return 0;
 	if (err && sp->optional) {
-		log_info("device %u cannot reach a peer's memory (%s): copies go through the host", dev->slot, error_text());
+		log_info("device %u cannot reach a peer's memory (%s): copies go through the host", dev->slot,
+			 error_text());
 		return 0;
 	}
 	return err ? fail_in(err, "mapping %llu bytes into device %u", ull(sp->size), dev->slot) : 0;
@@ -170,7 +173,8 @@ int span_unmap(span *sp, device *dev)
 	const int err = sp->mapped & bit_of(dev) ? dev->eng->unmap(sp->iova, sp->size) : 0;
 
 	if (err && !dev->stopped())
-		return fail_in(err, "device %u (%s) may still reach %llu bytes", dev->slot, dev->spec.c_str(), ull(sp->size));
+		return fail_in(err, "device %u (%s) may still reach %llu bytes", dev->slot, dev->spec.c_str(),
+			       ull(sp->size));
 	sp->mapped &= ~bit_of(dev);
 	return 0;
 }
@@ -179,7 +183,7 @@ int span_unmap_all(span *sp)
 {
 	int err = 0;
 
-	for (device *dev : room().attached) {
+	for (device *dev : mem_state().attached) {
 		const int rc = dev ? span_unmap(sp, dev) : 0;
 
 		err = rc ? rc : err;
@@ -191,21 +195,21 @@ void span_erase(span *sp)
 {
 	if (sp->of)
 		sp->of->lends_memory = false;
-	room().iovas.free(sp->iova);
-	room().spans.erase(sp->iova);
+	mem_state().iovas.free(sp->iova);
+	mem_state().spans.erase(sp->iova);
 }
 
 /* Nobody reaches it, nor names its IOVA. */
 static bool is_over(const span &sp)
 {
-	return sp.dead && !sp.in_limbo && !sp.mapped && !sp.retired;
+	return sp.dead && !sp.is_deferred && !sp.mapped && !sp.retired;
 }
 
 bool span_is_reached(const span *sp)
 {
 	bool reached = sp->reach & reach_common;
 
-	for (const device *dev : room().attached)
+	for (const device *dev : mem_state().attached)
 		reached |= dev && reaches(dev, sp);
 	return reached;
 }
@@ -214,7 +218,7 @@ bool span_is_suspect(const span *sp)
 {
 	if (sp->retired)
 		return true;
-	for (device *dev : room().attached)
+	for (device *dev : mem_state().attached)
 		if (dev && sp->mapped & bit_of(dev) && dev->lost() && !dev->stopped())
 			return true;
 	return false;
@@ -222,24 +226,24 @@ bool span_is_suspect(const span *sp)
 
 bool span_is_spent(span *sp)
 {
-	for (device *dev : room().attached)
+	for (device *dev : mem_state().attached)
 		sp->spent |= dev && sp->given & bit_of(dev) && dev->lost();
 	return sp->spent;
 }
 
-void spans_settle()
+void spans_quiesce()
 {
-	room().unsettled = false;
-	for (auto it = room().spans.begin(); it != room().spans.end();) {
+	mem_state().spans_pending = false;
+	for (auto it = mem_state().spans.begin(); it != mem_state().spans.end();) {
 		span *sp = &(it++)->second;
 
-		for (device *dev : room().attached)
+		for (device *dev : mem_state().attached)
 			if (dev && dev->stopped())
 				sp->mapped &= ~bit_of(dev);
 		if (is_over(*sp))
 			span_erase(sp);
 		else
-			room().unsettled |= sp->dead && !sp->in_limbo;
+			mem_state().spans_pending |= sp->dead && !sp->is_deferred;
 	}
 }
 
@@ -247,7 +251,7 @@ void spans_settle()
 
 static int span_map_all(span *sp)
 {
-	for (device *dev : room().attached) {
+	for (device *dev : mem_state().attached) {
 		const int err = dev ? span_map(sp, dev) : 0;
 
 		if (err)
@@ -258,7 +262,7 @@ static int span_map_all(span *sp)
 
 void span_restore(span *sp)
 {
-	for (device *dev : room().attached)
+	for (device *dev : mem_state().attached)
 		if (dev && !(sp->mapped & bit_of(dev)) && span_map(sp, dev))
 			log_error("%s: copies with this memory fail there", error_text());
 }
@@ -274,7 +278,7 @@ int span_remove(span *sp)
 	if (err)
 		log_info("%s: they stay out of use until it is proven quiet", error_text());
 	sp->dead = true;
-	room().unsettled = true;
+	mem_state().spans_pending = true;
 	return err ? err : -EBUSY;
 }
 
@@ -285,9 +289,9 @@ static int span_make(const span_spec &what, span **out)
 
 	if (const int err = iova_get(what.size, &iova))
 		return err;
-	span *sp = try_emplace(room().spans, iova);
+	span *sp = try_emplace(mem_state().spans, iova);
 	if (!sp) {
-		room().iovas.free(iova);
+		mem_state().iovas.free(iova);
 		return no_memory("the list of what devices reach");
 	}
 	sp->iova = iova;
@@ -360,10 +364,12 @@ static int spans_check(const device *dev)
 
 	if (err)
 		return err;
-	for (const auto &[iova, sp] : room().spans)
+	for (const auto &[iova, sp] : mem_state().spans)
 		if (!sp.dead && !sp.optional && reaches(dev, &sp) && !covers(usable, sp))
-			return fail(ERANGE, "cannot reach host memory that is pinned already (%llu bytes at IOVA %#llx): "
-					    "open this device before pinning or registering memory", ull(sp.size), ull(iova));
+			return fail(ERANGE,
+				    "cannot reach host memory that is pinned already (%llu bytes at IOVA %#llx): "
+				    "open this device before pinning or registering memory",
+				    ull(sp.size), ull(iova));
 	return 0;
 }
 
@@ -374,7 +380,7 @@ int spans_attach(device *dev)
 
 	if (!err)
 		err = iovas_build();
-	for (auto it = room().spans.begin(); !err && it != room().spans.end(); ++it)
+	for (auto it = mem_state().spans.begin(); !err && it != mem_state().spans.end(); ++it)
 		if (!it->second.dead)
 			err = span_map(&it->second, dev);
 	return err;
@@ -383,7 +389,7 @@ int spans_attach(device *dev)
 /* The last one is shared by all who come when the others are taken: what it marks is never free again. */
 static u64 retired_bit_get()
 {
-	u64 &used = room().retired_bits;
+	u64 &used = mem_state().retired_bits;
 	const u64 bit = ~used ? u64(1) << __builtin_ctzll(~used) : u64(1) << 63;
 
 	used |= bit;
@@ -392,7 +398,7 @@ static u64 retired_bit_get()
 
 bool spans_detach(device *dev)
 {
-	memory_room &m = room();
+	memory_state &m = mem_state();
 	bool all = true;
 
 	for (auto it = m.spans.begin(); it != m.spans.end();) {

@@ -8,22 +8,22 @@
 
 namespace usdma::core {
 
-/* Stops the channel, takes this stream's requests out, lets the others go on; with the lane's lock held. */
+/* Stops the channel, takes this stream's requests out, lets the others go on; with the hardware queue's lock held. */
 static int cut_out(stream *s)
 {
 	dma::channel *ch = s->ln->ch;
 	dma::fault f;
 	int err;
 
-	if (lane_done(s->ln, s->last))
+	if (hwq_done(s->ln, s->last))
 		return 0;
 	err = ch->ops->stop(ch);
 	if (err)
 		return err;
-	ch->ops->squash(ch, reinterpret_cast<u64>(s));
+	ch->ops->cancel(ch, reinterpret_cast<u64>(s));
 	err = stripe_cut(s);
 	if (dma::read_fault(ch, &f) && f.reason != dma::fault_reason::stopped)
-		lane_handle_fault(s->ln);
+		hwq_handle_fault(s->ln);
 	else
 		ch->ops->resume(ch);
 	return err;
@@ -31,7 +31,7 @@ static int cut_out(stream *s)
 
 int stream_abort(stream *s)
 {
-	lane *l = s->ln;
+	hw_queue *l = s->ln;
 	u64 seq;
 	int err;
 
@@ -45,10 +45,10 @@ int stream_abort(stream *s)
 	store_release(&s->has_error, 1u);
 	seq = s->last;
 	l->lock.unlock();
-	pump_kick();
+	progress_kick();
 	if (err)
 		return err;
-	err = lane_wait(l, seq, deadline::in_ms(hang_over_ms()), wait_mode::hybrid);
+	err = hwq_wait(l, seq, deadline::in_ms(hang_over_ms()), wait_mode::hybrid);
 	return err == -ENODEV ? 0 : err;
 }
 

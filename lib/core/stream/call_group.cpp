@@ -8,7 +8,7 @@
 namespace usdma::core {
 
 struct call_group {
-	u32 refs = 1;    /* the stream's and one for each function; atomic */
+	u32 refs = 1;    /* the stream's until its own last reference, and one for each function; atomic */
 	u32 running = 0; /* futex */
 	u32 dropped = 0;
 };
@@ -16,7 +16,7 @@ struct call_group {
 /* Whose function this thread runs. */
 static __thread call_group *running_here;
 
-/* With the lane's lock held. */
+/* With the hardware queue's lock held. */
 static call_group *make(stream *s)
 {
 	if (!s->group)
@@ -51,7 +51,10 @@ static void leave(call_group *g)
 
 bool call_begin(call_group *g)
 {
-	/* "It runs", then a look whether it is dropped; call_group_drop() and _wait() do the two the other way round. */
+	/*
+	 * "It runs", then a look whether it is dropped; call_group_drop() and _wait() do the two the other way
+	 * round.
+	 */
 	__atomic_add_fetch(&g->running, 1, __ATOMIC_SEQ_CST);
 	if (!__atomic_load_n(&g->dropped, __ATOMIC_SEQ_CST)) {
 		running_here = g;
@@ -75,9 +78,17 @@ void call_group_drop(stream *s)
 		__atomic_store_n(&g->dropped, 1u, __ATOMIC_SEQ_CST);
 }
 
+/* Stays while the caller holds its stream, be that ended or not. */
+static call_group *made(stream *s)
+{
+	std::lock_guard guard(s->ln->lock);
+
+	return s->group;
+}
+
 int call_group_wait(stream *s, deadline until)
 {
-	call_group *g = s->group;
+	call_group *g = made(s);
 	/* The very one that destroys its stream is not waited for. */
 	const u32 own = g && running_here == g;
 

@@ -4,7 +4,7 @@
 #include "driver/base/error.h"
 #include "lib/core/base/section.h"
 #include "lib/core/memory/memory.h"
-#include "lib/core/channel/lanes.h"
+#include "lib/core/channel/hw_queues.h"
 #include "lib/core/stream/stream.h"
 #include "lib/core/stream/stripe.h"
 #include "lib/core/stream/task.h"
@@ -14,21 +14,33 @@ namespace usdma::core {
 
 void stream_unref(stream *s)
 {
-	if (__atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) == 0)
-		all_streams->put(s);
+	if (__atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	/*
+	 * Not at the stream's end: who aborts a device's streams holds some that have ended, and looks at their
+	 * functions.
+	 */
+	call_group_unref(s->group);
+	all_streams->put(s);
 }
 
 static void stream_end(stream *s)
 {
-	lane *l = s->ln;
+	hw_queue *l = s->ln;
 
 	l->lock.lock();
 	stripe_forget(s);
 	stream_drop_queue(s);
+	/* Not left to a pass: streams may end faster than passes come. */
+	const bool listed = progress_remove(s);
 	l->lock.unlock();
-	pump_kick(); /* calls that were dropped with the queue may be its to make */
-	call_group_unref(s->group);
-	lane_put(l);
+	progress_kick(); /* others may have waited for what was dropped */
+	/* Its calls are due: its work has ended, or was dropped. */
+	if (load_acquire(&s->watched))
+		progress_run_behind();
+	hwq_put(l);
+	if (listed)
+		stream_unref(s);
 	stream_unref(s);
 }
 
@@ -74,10 +86,10 @@ static int last_error(stream *s)
 {
 	std::lock_guard guard(s->ln->lock);
 
-	return s->error.err && s->error.err != ECANCELED && !s->error_told ? fail_task(s, s->error) : 0;
+	return s->error.err && s->error.err != ECANCELED && !s->error_reported ? fail_task(s, s->error) : 0;
 }
 
-/* The end of a claimed one: err, or the error of its work that nobody was told. */
+/* The end of a claimed one: err, or the error of its work that was not reported. */
 static int finish(stream *s, int err)
 {
 	device *dev = s->dev;
@@ -138,7 +150,7 @@ void streams_forsake(device *dev)
 
 		stream_drop_queue(s);
 	}
-	pump_kick();
+	progress_kick();
 }
 
 void streams_reap(device *dev)

@@ -15,8 +15,9 @@ int fail_dead()
 
 int fail_task(const stream *s, const stream_error &e)
 {
-	return fail(e.err, "stream %u: a task failed: %s (address 0x%llx, sequence %llu)", s->id, dma::fault_name(e.reason),
-		    static_cast<unsigned long long>(e.address), static_cast<unsigned long long>(e.seq));
+	return fail(e.err, "stream %u: a task failed: %s (address 0x%llx, sequence %llu)", s->id,
+		    dma::fault_name(e.reason), static_cast<unsigned long long>(e.address),
+		    static_cast<unsigned long long>(e.seq));
 }
 
 void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq)
@@ -25,7 +26,7 @@ void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address
 	s->errors++;
 	if (!s->error.err) {
 		s->error = {err, reason, address, seq};
-		s->error_told = s->error_peeked = false;
+		s->error_reported = s->error_peeked = false;
 		store_release(&s->has_error, 1u);
 	}
 	if (s->mode == fail_mode::stop && !s->stopped)
@@ -51,7 +52,7 @@ int stream_refuses(const stream *s)
 	return 0;
 }
 
-/* What is pending, as those who wait are to hear it; with the lane's lock held. */
+/* What is pending, as those who wait are to hear it; with the hardware queue's lock held. */
 static stream_error pending_error(const stream *s)
 {
 	if (s->stopped == ECANCELED)
@@ -67,7 +68,7 @@ int stream_take_error(stream *s, stream_error *out)
 		return 0;
 	s->ln->lock.lock();
 	e = pending_error(s);
-	s->error_told |= e.err == s->error.err;
+	s->error_reported |= e.err == s->error.err;
 	if (!s->stopped) {
 		s->error = {};
 		store_relaxed(&s->has_error, 0u);

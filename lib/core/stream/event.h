@@ -8,7 +8,7 @@
 namespace usdma::core {
 
 enum event_flags : u32 {
-	event_timing = 1,   /* takes the device's time when it is reached */
+	event_timing = 1,      /* takes the device's time when it is reached */
 	event_wait_future = 2, /* waiting for it before it was ever recorded waits for the record; else it is a no-op */
 };
 
@@ -18,28 +18,28 @@ enum class event_state : u8 { never, pending, done };
 struct record {
 	enum stage : u32 { queued, in_ring, reached };
 
-	u32 refs = 1;             /* atomic */
-	u32 at = queued;          /* stage; released after ln and seq */
-	lane *ln = nullptr;       /* there while its device's opening is this one: see record_lane() */
+	u32 refs = 1;           /* atomic */
+	u32 at = queued;        /* stage; released after ln and seq */
+	hw_queue *ln = nullptr; /* there while its device's opening is this one: see record_hw_queue() */
 	device *dev = nullptr;
 	u64 opening = 0;
 	u64 seq = 0;
-	u64 *stamp = nullptr;     /* pinned word that the device stores its time to; null: no timing */
-	void *on = nullptr;       /* the stream's handle; it may be dead by now */
-	u32 ring_waits = 0;       /* rings that wait for it by themselves; atomic */
-	u32 future = 0;           /* stands for a record that is still to come (event_wait_future) */
+	u64 *stamp = nullptr; /* pinned word that the device stores its time to; null: no timing */
+	void *on = nullptr;   /* the stream's handle; it may be dead by now */
+	u32 ring_waits = 0;   /* rings that wait for it by themselves; atomic */
+	u32 future = 0;       /* stands for a record that is still to come (event_wait_future) */
 };
 
 struct alignas(64) event {
-	u64 alive = 0;            /* the handle */
+	u64 alive = 0; /* the handle */
 	u32 id = 0;
 	u32 flags = 0;
 	device *dev = nullptr;
 	futex_lock lock;
-	record *rec = nullptr;    /* the latest; null: never recorded; under lock */
-	u32 waits = 0;            /* waits for it that have not ended; atomic */
+	record *rec = nullptr; /* the latest; null: never recorded; under lock */
+	u32 waits = 0;         /* waits for it that have not ended; atomic */
 	u32 refs = 1;
-	u64 user[4] = {};         /* the front end's, as is the next: called when nothing uses the event any more */
+	u64 user[4] = {}; /* the front end's, as is the next: called when nothing uses the event any more */
 	void (*ended)(event *e) = nullptr;
 };
 
@@ -74,7 +74,10 @@ event_state event_query(event *e);
 bool event_is_lost(event *e);
 /* Inside a read section: it is reached; false: it is not, or may not be, or never was recorded, or is destroyed. */
 bool event_is_reached(const void *handle);
-/* 0 at once when never recorded. -ETIMEDOUT. A task error of the recorded stream is returned, and stays that stream's. */
+/*
+ * 0 at once when never recorded. -ETIMEDOUT. A task error of the recorded stream is returned, and stays that
+ * stream's.
+ */
 int event_sync(event *e, deadline until);
 /* The same without that error: what it returns is of the wait alone (-ETIMEDOUT: not reached in time). */
 int event_wait(event *e, deadline until);
@@ -86,7 +89,6 @@ int stream_wait_event(stream *s, event *e, deadline until);
 u32 event_waits(event *e);
 /* Device clock in ns at which it was reached. -ENOENT never recorded, -EAGAIN not yet reached, -EINVAL no timing. */
 int event_time_ns(event *e, u64 *out);
-
 
 } // namespace usdma::core
 #pragma GCC visibility pop

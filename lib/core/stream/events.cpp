@@ -25,7 +25,7 @@ int event_create(device *dev, u32 flags, event **out)
 	e->dev = dev;
 	e->flags = flags;
 	e->id = __atomic_fetch_add(&next_event_id, 1, __ATOMIC_RELAXED) % max_events;
-	events->enliven(e);
+	events->publish(e);
 	*out = e;
 	return 0;
 }
@@ -188,7 +188,7 @@ event_state event_query(event *e)
 
 	if (r) {
 		if (load_acquire(&r->at) == record::queued)
-			pump_run();
+			progress_run();
 		state = record_reached(r) ? event_state::done : event_state::pending;
 	}
 	record_unref(r);
@@ -218,14 +218,14 @@ bool event_is_reached(const void *handle)
 static int wait_queued(record *r, deadline until)
 {
 	while (load_acquire(&r->at) == record::queued) {
-		const u32 seen = pump_progress();
+		const u32 seen = progress_count();
 
-		if (pump_run())
+		if (progress_run())
 			continue;
 		watch_all();
 		if (until.passed())
 			return fail(ETIMEDOUT, "the event was not reached in time");
-		pump_wait_progress(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
+		progress_wait(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
 	}
 	return 0;
 }
@@ -275,7 +275,7 @@ u32 event_waits(event *e)
 	record *r = latest(e);
 	u32 n;
 
-	pump_run();
+	progress_run();
 	n = load_acquire(&e->waits) + (r && !record_reached(r) ? load_relaxed(&r->ring_waits) : 0);
 	record_unref(r);
 	return n;
@@ -322,7 +322,7 @@ static record *future_of(event *e)
  */
 static bool behind_in_ring(stream *s, const record *r)
 {
-	/* The stream's lane stays as long as the stream. */
+	/* The stream's hardware queue stays as long as the stream. */
 	if (load_acquire(&r->at) != record::in_ring || r->ln != s->ln || r->opening != s->dev->opening)
 		return false;
 	std::lock_guard guard(s->ln->lock);
@@ -335,12 +335,12 @@ static bool behind_in_ring(stream *s, const record *r)
 /* The ring itself waits for another ring of the same engine: no host in between. */
 static bool wait_in_ring(stream *s, record *r)
 {
-	lane *l = s->ln;
+	hw_queue *l = s->ln;
 	dma::request q;
 
 	/* Of the stream's own device, which stays. */
-	if (!l->exclusive || load_acquire(&r->at) != record::in_ring || r->dev != s->dev || r->opening != s->dev->opening ||
-	    !r->ln->ch->record_iova)
+	if (!l->exclusive || load_acquire(&r->at) != record::in_ring || r->dev != s->dev ||
+	    r->opening != s->dev->opening || !r->ln->ch->record_iova)
 		return false;
 	q.op = dma::opcode::wait;
 	q.arg = u8(dma::compare::geq);

@@ -10,27 +10,28 @@
 
 namespace usdma::core {
 
-void lane_handle_fault(lane *l)
+void hwq_handle_fault(hw_queue *l)
 {
 	dma::channel *ch = l->ch;
 	dma::fault f;
 
 	if (!dma::read_fault(ch, &f))
 		return;
-	auto *s = reinterpret_cast<stream *>(f.cookie & ~stripe_plumbing);
-	/* The cookie went through the device: believe it only if it is one of ours on this lane. */
-	const bool ours = all_streams->within(s) && s->ln == l, plumbing = f.cookie & stripe_plumbing;
+	auto *s = reinterpret_cast<stream *>(f.cookie & ~stripe_sync_words);
+	/* The cookie went through the device: believe it only if it is one of ours on this hardware queue. */
+	const bool ours = all_streams->within(s) && s->ln == l, sync_words = f.cookie & stripe_sync_words;
 	/* A WAIT for parts that failed: the CPU waits instead, and no more than that is wrong. */
-	if (ours && plumbing && stripe_pending(s, f.seq))
+	if (ours && sync_words && stripe_pending(s, f.seq))
 		return;
 	store_relaxed(&l->count->faults, l->count->faults + 1);
 	log_warn("device %u channel %u: request %llu failed: %s at 0x%llx", l->dev->slot, ch->index,
-		 static_cast<unsigned long long>(f.seq), dma::fault_name(f.reason), static_cast<unsigned long long>(f.address));
+		 static_cast<unsigned long long>(f.seq), dma::fault_name(f.reason),
+		 static_cast<unsigned long long>(f.address));
 	if (ours) {
-		if (f.reason != dma::fault_reason::stopped && !plumbing && stripe_tells(s, f.seq))
+		if (f.reason != dma::fault_reason::stopped && !sync_words && stripe_reports(s, f.seq))
 			stream_note_error(s, dma::fault_errno(f.reason), f.reason, f.address, f.seq);
 		if (s->stopped) {
-			ch->ops->squash(ch, reinterpret_cast<u64>(s));
+			ch->ops->cancel(ch, reinterpret_cast<u64>(s));
 			stream_drop_queue(s);
 			if (stripe_cut(s))
 				return; /* its parts must not run: once more when it was looked at */
@@ -42,15 +43,15 @@ void lane_handle_fault(lane *l)
 	store_relaxed(&l->stuck, u32(err != 0));
 }
 
-void lane_check_fault(lane *l)
+void hwq_check_fault(hw_queue *l)
 {
 	if (load_acquire(&l->parts))
 		return stripe_check_fault(l);
-	if (lane_joins(l))
+	if (hwq_joins(l))
 		stripe_check_helpers(l->dev);
 	std::lock_guard guard(l->lock);
 
-	lane_handle_fault(l);
+	hwq_handle_fault(l);
 }
 
 } // namespace usdma::core

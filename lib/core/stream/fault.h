@@ -6,9 +6,9 @@
 
 namespace usdma::core {
 
-/* Takes the lane's lock, or those of helpers and of lanes that they help. */
-void lane_check_fault(lane *l);
+/* Takes the hardware queue's lock, or those of helpers and of hardware queues that they help. */
+void hwq_check_fault(hw_queue *l);
 /* The channel's alone, with the lock held; not for helpers. */
-void lane_handle_fault(lane *l);
+void hwq_handle_fault(hw_queue *l);
 
 } // namespace usdma::core

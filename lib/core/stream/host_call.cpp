@@ -22,18 +22,19 @@ struct caller;
 struct host_call {
 	void (*fn)(void *arg);
 	void *arg;
-	caller *by; /* counted in its coming */
+	caller *by;        /* counted in its coming */
 	call_group *group; /* a reference */
 	call_token *done;
 	host_call *next; /* in calls */
 };
 
 struct caller {
-	const void *of;   /* the context or device; may be gone by now, and another in its place: that one shares the thread */
-	u32 coming = 0;   /* calls that are not run yet; under the lock */
-	u32 posted = 0;   /* futex: grows with each call */
+	const void *of; /* the context or device; may be gone by now, and another in its place: that one shares the
+			   thread */
+	u32 coming = 0; /* calls that are not run yet; under the lock */
+	u32 posted = 0; /* futex: grows with each call */
 	host_call *calls = nullptr, **end = &calls; /* under the lock */
-	caller *next = nullptr;  /* in the table */
+	caller *next = nullptr;                     /* in the table */
 };
 
 struct caller_table {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Streams come. */
 #include "driver/base/error.h"
-#include "lib/core/channel/lanes.h"
+#include "lib/core/channel/hw_queues.h"
 #include "lib/core/stream/stripe.h"
 #include "lib/core/stream/task.h"
 
@@ -25,7 +25,7 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	s = all_streams->get();
 	if (!s)
 		return fail(ENOSPC, "%zu streams are open, there can be no more", max_streams);
-	err = lane_get(dev, &s->ln);
+	err = hwq_get(dev, &s->ln);
 	if (err) {
 		all_streams->put(s);
 		return err;
@@ -36,7 +36,7 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	s->plain_len = stripe_plain_len(dev);
 	s->id = __atomic_add_fetch(&next_id, 1, __ATOMIC_RELAXED);
 	s->last = dma::completed(s->ln->ch);
-	all_streams->enliven(s);
+	all_streams->publish(s);
 	*out = s;
 	return 0;
 }

@@ -25,7 +25,7 @@ struct idle_block {
 
 struct alignas(64) pool {
 	u64 alive = 0; /* the handle */
-	u32 refs = 1; /* the handle and the blocks in use; under the lock */
+	u32 refs = 1;  /* the handle and the blocks in use; under the lock */
 	device *dev = nullptr;
 	u64 max = 0, threshold = 0;
 	pool_stats stats{};
@@ -46,7 +46,6 @@ struct pool_state {
 	std::mutex lock;
 	used_map used; /* by address */
 };
-
 
 static pool_state &state()
 {
@@ -69,7 +68,7 @@ int pool_create(device *dev, u64 max, pool **out)
 	}
 	p->dev = dev;
 	p->max = max;
-	pools->enliven(p);
+	pools->publish(p);
 	*out = p;
 	return 0;
 }
@@ -89,7 +88,7 @@ void *pool_handle(const pool *p)
 	return reinterpret_cast<void *>(load_relaxed(&p->alive));
 }
 
-/* Its memory may still be in use by work under way: device_free waits for that by itself. */
+/* Its memory may still be in use by work in flight: device_free waits for that by itself. */
 static void give_back(pool *p, size_t i)
 {
 	const idle_block b = p->idle[i];
@@ -165,7 +164,8 @@ static bool take_idle(pool *p, u64 size, const stream *s, u64 *addr, u64 *got)
 	for (size_t i = 0; i < p->idle.size(); i++) {
 		const u64 has = p->idle[i].size;
 
-		if (has >= size && has / 2 <= size && (best == p->idle.size() || has < p->idle[best].size) && usable(p->idle[i], s))
+		if (has >= size && has / 2 <= size && (best == p->idle.size() || has < p->idle[best].size) &&
+		    usable(p->idle[i], s))
 			best = i;
 	}
 	if (best == p->idle.size())
@@ -182,8 +182,8 @@ static int take_new(pool *p, u64 size, u64 *addr)
 	if (p->max && p->stats.reserved + size > p->max)
 		shrink_idle(p, p->max > size ? p->max - size : 0);
 	if (p->max && p->stats.reserved + size > p->max)
-		return fail(ENOMEM, "the pool may hold %llu bytes, and %llu are in use", static_cast<unsigned long long>(p->max),
-			    static_cast<unsigned long long>(p->stats.used));
+		return fail(ENOMEM, "the pool may hold %llu bytes, and %llu are in use",
+			    static_cast<unsigned long long>(p->max), static_cast<unsigned long long>(p->stats.used));
 	const int err = device_alloc(p->dev, size, page_policy::huge_first, addr);
 	if (!err)
 		p->stats.reserved += size;
@@ -237,8 +237,8 @@ static int keep(pool *p, u64 addr, u64 size, stream *s)
 {
 	const size_t n = p->idle.size();
 	event *e;
-	int err = n < p->idle.capacity() || try_reserve(p->idle, 2 * n + 4) ? event_create(p->dev, 0, &e)
-									    : no_memory("a pool's list of idle blocks");
+	int err = n < p->idle.capacity() || try_reserve(p->idle, 2 * n + 4) ? event_create(p->dev, 0, &e) :
+									      no_memory("a pool's list of idle blocks");
 
 	if (err)
 		return err;

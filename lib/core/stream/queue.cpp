@@ -35,7 +35,7 @@ void call_done(call_token *t)
 		return;
 	store_release(&t->done, 1u);
 	token_unref(t);
-	pump_kick();
+	progress_kick();
 }
 
 /* ---- running ---------------------------------------------------------------------------------------- */
@@ -43,7 +43,7 @@ void call_done(call_token *t)
 /* Its predecessors in the ring have ended. */
 static bool all_before(const stream *s)
 {
-	return lane_done(s->ln, s->last);
+	return hwq_done(s->ln, s->last);
 }
 
 static outcome run_request(stream *s, task &t)
@@ -104,20 +104,21 @@ static outcome run_gate_check(stream *s, task &t)
 	if (!got && !gate_expired(s, t))
 		return outcome::later;
 	if (got < 0)
-		stream_note_error(s, -got, got == -EFAULT ? dma::fault_reason::src_unmapped : dma::fault_reason::none, 0, s->last);
+		stream_note_error(s, -got, got == -EFAULT ? dma::fault_reason::src_unmapped : dma::fault_reason::none,
+				  0, s->last);
 	finish_check(t);
 	return outcome::done;
 }
 
 /*
- * Where interrupts are coalesced the device itself tells the pump: a request that does nothing asks for
- * an interrupt, and the device holds it back as its channel was told.  No room: the pump arms one.
+ * Where interrupts are coalesced the device itself tells the progress thread: a request that does nothing asks for
+ * an interrupt, and the device holds it back as its channel was told.  No room: the progress thread arms one.
  */
 static bool place_marker(stream *s)
 {
 	dma::request q;
 
-	if (config_get().coalesce_count <= 1 || lane_done(s->ln, s->last))
+	if (config_get().coalesce_count <= 1 || hwq_done(s->ln, s->last))
 		return false;
 	q.op = dma::opcode::nop;
 	q.flags = dma::flag_interrupt;
@@ -130,10 +131,10 @@ static outcome run_call(stream *s, task &t)
 	if (!t.block) {
 		const bool tells = place_marker(s);
 
-		return pump_watch(s, tells, t) ? outcome::later : outcome::done;
+		return progress_watch(s, tells, t) ? outcome::later : outcome::done;
 	}
 	if (!t.delivered) {
-		/* Also the calls before it that block nothing: the pump makes those. */
+		/* Also the calls before it that block nothing: the progress thread makes those. */
 		if (!all_before(s) || load_acquire(&s->watched))
 			return outcome::later;
 		t.delivered = true;
@@ -192,12 +193,12 @@ void drop_task(task &t, bool accepted)
 	t.token = nullptr;
 }
 
-/* A call whose stream has others with the pump is made behind them. */
-static void pass_to_pump(stream *s, task &t)
+/* A call whose stream has others with the progress thread is made behind them. */
+static void pass_to_progress(stream *s, task &t)
 {
 	if (!t.deliver || t.delivered || !load_acquire(&s->watched))
 		return;
-	if (pump_watch(s, false, t) == 0)
+	if (progress_watch(s, false, t) == 0)
 		t.delivered = true;
 }
 
@@ -215,7 +216,7 @@ void stream_drop_queue(stream *s)
 	for (const queued *q = s->queue; q; q = s->queue) {
 		task &t = s->queue->t;
 
-		pass_to_pump(s, t);
+		pass_to_progress(s, t);
 		drop_task(t, true);
 		queue_pop(s);
 	}
@@ -232,11 +233,11 @@ static void queue_append(stream *s, queued *q)
 	store_relaxed(&s->gated, 1u);
 }
 
-/* With the lane's lock held; on error what drop_task gives back is still the task's. */
+/* With the hardware queue's lock held; on error what drop_task gives back is still the task's. */
 static int enqueue(stream *s, task &t)
 {
 	auto *q = new (std::nothrow) queued{std::move(t)};
-	const int err = !q ? no_memory("work behind a gate") : s->gated ? 0 : pump_add(s);
+	const int err = !q ? no_memory("work behind a gate") : s->gated ? 0 : progress_add(s);
 
 	if (err) {
 		delete q;
@@ -259,14 +260,17 @@ void queued_delete(queued *first)
 
 int stream_push_all(stream *s, queued *first)
 {
-	lane *l = s->ln;
+	hw_queue *l = s->ln;
 	int err;
 
 	l->lock.lock();
 	err = stream_refuses(s);
-	/* On the pump's list in any case: that is what may fail.  It takes a stream off that has nothing queued. */
+	/*
+	 * On the progress thread's list in any case: that is what may fail.  It takes a stream off that has
+	 * nothing queued.
+	 */
 	if (!err && !s->gated)
-		err = pump_add(s);
+		err = progress_add(s);
 	while (first && !err) {
 		queued *q = first;
 
@@ -279,11 +283,14 @@ int stream_push_all(stream *s, queued *first)
 	}
 	l->lock.unlock();
 	queued_delete(first);
-	pump_kick();
+	progress_kick();
 	return err;
 }
 
-/* A call that the stream waits for may be handed over at once, and then stays in the queue: its place there comes first. */
+/*
+ * A call that the stream waits for may be handed over at once, and then stays in the queue: its place there
+ * comes first.
+ */
 static int push_call(stream *s, task &t)
 {
 	auto *q = new (std::nothrow) queued{std::move(t)};
@@ -296,7 +303,7 @@ static int push_call(stream *s, task &t)
 
 int stream_push(stream *s, task &&t)
 {
-	lane *l = s->ln;
+	hw_queue *l = s->ln;
 	int err;
 
 	if (t.block)
@@ -307,31 +314,34 @@ int stream_push(stream *s, task &&t)
 	if (!err && (s->gated || run_task(s, t) == outcome::later))
 		err = enqueue(s, t);
 	l->lock.unlock();
-	pump_kick();
+	progress_kick();
 	if (err)
 		drop_task(t, false);
 	return err;
 }
 
-/* The lane that a gated stream waits for; it stays during a pass of the pump. With the lock of the stream's lane held. */
-static lane *waits_for(const stream *s)
+/*
+ * The hardware queue that a gated stream waits for; it stays during a pass of the progress thread. With the
+ * lock of the stream's hardware queue held.
+ */
+static hw_queue *waits_for(const stream *s)
 {
 	const read_section in;
 	const task *t = in && s->queue ? &s->queue->t : nullptr;
 
-	return t && t->kind == task_kind::gate_event ? record_lane(t->rec) : nullptr;
+	return t && t->kind == task_kind::gate_event ? record_hw_queue(t->rec) : nullptr;
 }
 
 bool stream_advance(stream *s)
 {
-	lane *l = s->ln;
+	hw_queue *l = s->ln;
 	bool moved = false;
 
-	if (unlikely(lane_joins(l) && helper_halted(l->dev)))
-		lane_check_fault(l);
+	if (unlikely(hwq_joins(l) && helper_halted(l->dev)))
+		hwq_check_fault(l);
 	l->lock.lock();
 	if (dma::halted(l->ch))
-		lane_handle_fault(l);
+		hwq_handle_fault(l);
 	if (s->dev->lost() && s->gated) {
 		stream_note_error(s, ENODEV, dma::fault_reason::lost, 0, s->last);
 		stream_drop_queue(s);
@@ -349,12 +359,12 @@ bool stream_advance(stream *s)
 	/* Release: who sees it open sees how far the stream's work in the ring goes. */
 	if (!s->queue)
 		store_release(&s->gated, 0u);
-	lane *other = waits_for(s);
+	hw_queue *other = waits_for(s);
 	l->lock.unlock();
-	/* Not under this lane's lock: of two that wait for each other's each would want both. */
-	if (other && lane_halted(other)) {
-		lane_check_fault(other);
-		moved |= !lane_halted(other);
+	/* Not under this hardware queue's lock: of two that wait for each other's each would want both. */
+	if (other && hwq_halted(other)) {
+		hwq_check_fault(other);
+		moved |= !hwq_halted(other);
 	}
 	return moved;
 }
@@ -391,7 +401,10 @@ static int word_check(void *arg)
 	return dma::compares(g->cmp, load_acquire(static_cast<const u64 *>(g->addr)), g->value);
 }
 
-/* Looked up each time, inside a section: whoever frees the memory first makes that fail, then waits for those inside. */
+/*
+ * Looked up each time, inside a section: whoever frees the memory first makes that fail, then waits for those
+ * inside.
+ */
 static int memory_check(void *arg)
 {
 	const auto *g = static_cast<const word_gate *>(arg);
@@ -434,13 +447,12 @@ int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *a
 	t.arg = arg;
 	t.block = block;
 	/* Its turn comes at a time when nothing may fail any more. */
-	t.place = pump_place();
+	t.place = progress_place();
 	t.token = block ? new (std::nothrow) call_token : nullptr;
 	if (t.place && (t.token || !block))
 		return stream_push(s, std::move(t));
 	drop_task(t, false);
 	return no_memory("a call");
 }
-
 
 } // namespace usdma::core

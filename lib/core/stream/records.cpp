@@ -15,9 +15,9 @@ namespace usdma::core {
 /* A word that nobody reads any more, but that a TIMESTAMP in a ring may still store to. */
 struct busy_stamp {
 	u64 *word;
-	device *dev; /* which writes it until its lane has come so far, or it is closed and quiet */
+	device *dev; /* which writes it until its hardware queue has come so far, or it is closed and quiet */
 	u64 opening;
-	lane *ln;
+	hw_queue *ln;
 	u64 seq;
 };
 
@@ -25,10 +25,10 @@ struct busy_stamp {
 struct stamp_block {
 	static constexpr u32 count = 2048;
 	u64 *words = nullptr;
-	u32 reach = 0;     /* whose engines reach it */
-	u32 made = 0;      /* its lent_generation(): of an older one none is handed out any more */
-	u32 used = 0;      /* handed out, or busy */
-	u32 first = 0;     /* free ones: not linked in the words, which devices may write */
+	u32 reach = 0; /* whose engines reach it */
+	u32 made = 0;  /* its lent_generation(): of an older one none is handed out any more */
+	u32 used = 0;  /* handed out, or busy */
+	u32 first = 0; /* free ones: not linked in the words, which devices may write */
 	u16 next[count];
 
 	bool is_old() const { return made != lent_generation(reach); }
@@ -38,7 +38,8 @@ struct stamp_block {
 struct stamp_pool {
 	std::mutex lock;
 	std::vector<std::unique_ptr<stamp_block>> blocks;
-	std::vector<busy_stamp> busy; /* has room for all words that there are, so that giving one back needs no memory */
+	std::vector<busy_stamp>
+		busy; /* has room for all words that there are, so that giving one back needs no memory */
 };
 static constinit immortal<stamp_pool> stamps;
 
@@ -50,7 +51,7 @@ static bool is_free(const busy_stamp &b)
 	if (!in)
 		return false;
 	if (load_acquire(&b.dev->opening) == b.opening)
-		return lane_done(b.ln, b.seq) || b.dev->stopped();
+		return hwq_done(b.ln, b.seq) || b.dev->stopped();
 	/* Closed: then it is quiet, or kept until it is. */
 	return load_acquire(&b.dev->kept) != b.opening;
 }
@@ -194,7 +195,7 @@ void record_unref(record *r)
 
 bool record_place(record *r, stream *s)
 {
-	lane *l = s->ln;
+	hw_queue *l = s->ln;
 
 	if (r->stamp) {
 		const place at = locate(r->stamp);
@@ -217,7 +218,7 @@ bool record_place(record *r, stream *s)
 	return true;
 }
 
-lane *record_lane(const record *r)
+hw_queue *record_hw_queue(const record *r)
 {
 	if (load_acquire(&r->at) != record::in_ring)
 		return nullptr;
@@ -228,9 +229,9 @@ lane *record_lane(const record *r)
 bool record_passed_inside(const record *r)
 {
 	const u32 at = load_acquire(&r->at);
-	const lane *l = record_lane(r);
+	const hw_queue *l = record_hw_queue(r);
 
-	return at == record::reached || (at == record::in_ring && (!l || lane_done(l, r->seq)));
+	return at == record::reached || (at == record::in_ring && (!l || hwq_done(l, r->seq)));
 }
 
 bool record_passed(const record *r)
@@ -243,16 +244,16 @@ bool record_passed(const record *r)
 bool record_lost(const record *r)
 {
 	const read_section in;
-	const lane *l = in ? record_lane(r) : nullptr;
+	const hw_queue *l = in ? record_hw_queue(r) : nullptr;
 
-	return l && l->dev->lost() && !lane_done(l, r->seq);
+	return l && l->dev->lost() && !hwq_done(l, r->seq);
 }
 
-/* The lane, counted; nullptr: there is nothing to wait for. */
-static lane *enter_lane(const record *r)
+/* The hardware queue, counted; nullptr: there is nothing to wait for. */
+static hw_queue *enter_hw_queue(const record *r)
 {
 	const read_section in;
-	lane *l = in ? record_lane(r) : nullptr;
+	hw_queue *l = in ? record_hw_queue(r) : nullptr;
 
 	if (l)
 		l->calls.enter();
@@ -261,11 +262,11 @@ static lane *enter_lane(const record *r)
 
 int record_wait(record *r, deadline until)
 {
-	lane *l = enter_lane(r);
+	hw_queue *l = enter_hw_queue(r);
 
 	if (!l)
 		return 0;
-	const int err = lane_wait(l, r->seq, until, config_get().wait);
+	const int err = hwq_wait(l, r->seq, until, config_get().wait);
 	l->calls.leave();
 	return err;
 }
@@ -274,10 +275,10 @@ bool record_reached(record *r)
 {
 	if (record_passed(r))
 		return true;
-	lane *l = enter_lane(r);
+	hw_queue *l = enter_hw_queue(r);
 	if (l) {
-		if (lane_halted(l))
-			lane_check_fault(l);
+		if (hwq_halted(l))
+			hwq_check_fault(l);
 		l->calls.leave();
 	}
 	/* Its ring may wait for another one, or the stream that was to record it for a gate. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What stands still: its channel is reset first, which costs one request and
+ * What hangs: its channel is reset first, which costs one request and
  * disturbs no other channel.  If that does not help, the device is reset, which
  * costs all that is pending on it.  If that does not help either, it is lost.
  *
- * Locks: recover_lock, then dev->lock, then a lane's.
+ * Locks: recover_lock, then dev->lock, then a hardware queue's.
  */
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
@@ -20,11 +20,11 @@
 
 namespace usdma::core {
 
-/* At most so often a device's lanes are looked at, and for hangs. */
+/* At most so often a device's hardware queues are looked at, and for hangs. */
 static constexpr u64 look_every = ns_per_ms, hangs_every = 5 * ns_per_ms;
 /* A channel whose engine is busy with others has so many times as long. */
 static constexpr u64 turns = 16;
-/* One that stands still is asked whether it is there after so long, and each time again: a bus access. */
+/* One that hangs is asked whether it is there after so long, and each time again: a bus access. */
 static constexpr u64 ask_every = 100 * ns_per_ms;
 
 enum : u8 { tried_nothing, tried_channel, tried_device };
@@ -34,18 +34,20 @@ static int dead_error(device *dev)
 	const int err = dev->dead.load(std::memory_order_relaxed);
 
 	if (err == ETIMEDOUT)
-		return fail(ENODEV, "device %u (%s) made no progress for %u ms, resets did not help, and it was given up: "
-				    "close it and open it again",
+		return fail(ENODEV,
+			    "device %u (%s) made no progress for %u ms, resets did not help, and it was given up: "
+			    "close it and open it again",
 			    dev->slot, dev->spec.c_str(), config_get().hang_ms);
-	return fail(ENODEV, "device %u (%s) is gone: its server ended or it was unplugged", dev->slot, dev->spec.c_str());
+	return fail(ENODEV, "device %u (%s) is gone: its server ended or it was unplugged", dev->slot,
+		    dev->spec.c_str());
 }
 
 /* Whoever sleeps looks again, and asks the device anew to be woken; by itself it looks every 50 ms. */
-static void wake_sleepers(lane *l)
+static void wake_sleepers(hw_queue *l)
 {
 	/* The device's server holds it, too, and locks of ours are held. */
 	if (!eventfd_raise(l->ch->irq_fd[dma::irq_waiter]))
-		log_debug("waking lane %u failed", l->ch->index);
+		log_debug("waking hardware queue %u failed", l->ch->index);
 }
 
 void device_fail(device *dev, int err, const char *why)
@@ -59,14 +61,14 @@ void device_fail(device *dev, int err, const char *why)
 	dev->lost_ns.store(now_ns(), std::memory_order_relaxed);
 	log_error("device %u (%s): %s", dev->slot, dev->spec.c_str(), why);
 	std::lock_guard guard(dev->lock);
-	for (auto &l : dev->lanes)
+	for (auto &l : dev->hw_queues)
 		if (l && l->ch)
 			wake_sleepers(l.get());
 }
 
 /* ---- the channel ------------------------------------------------------------------------------------ */
 
-static int channel_cut(lane *l)
+static int channel_cut(hw_queue *l)
 {
 	std::lock_guard guard(l->lock);
 	dma::channel *ch = l->ch;
@@ -79,27 +81,28 @@ static int channel_cut(lane *l)
 }
 
 /* What was cut looks like a fault, and is handled as one. */
-static int channel_reset(lane *l)
+static int channel_reset(hw_queue *l)
 {
 	if (const int err = channel_cut(l))
 		return err;
-	lane_check_fault(l);
+	hwq_check_fault(l);
 	return load_relaxed(&l->stuck) ? -EIO : 0;
 }
 
 /* ---- the device ------------------------------------------------------------------------------------- */
 
 /* All that is pending there ends, and each stream that has any hears of it. */
-static int lane_restart(lane *l)
+static int hwq_restart(hw_queue *l)
 {
-	const auto on_lane = [](const stream *s, const void *arg) { return s->ln == arg; };
+	const auto on_hw_queue = [](const stream *s, const void *arg) { return s->ln == arg; };
 	std::lock_guard guard(l->lock);
 	int err;
 
 	/* Held, not visited: what is told to them may call back into the list. */
-	for (size_t at = 0; stream *s = stream_next(&at, on_lane, l);) {
-		if (!lane_done(l, s->last)) {
-			stream_note_error(s, dma::fault_errno(dma::fault_reason::reset), dma::fault_reason::reset, 0, s->last);
+	for (size_t at = 0; stream *s = stream_next(&at, on_hw_queue, l);) {
+		if (!hwq_done(l, s->last)) {
+			stream_note_error(s, dma::fault_errno(dma::fault_reason::reset), dma::fault_reason::reset, 0,
+					  s->last);
 			if (s->stopped)
 				stream_drop_queue(s);
 		}
@@ -114,27 +117,27 @@ static int device_reset(device *dev)
 {
 	std::lock_guard guard(dev->lock);
 
-	for (auto &l : dev->lanes)
+	for (auto &l : dev->hw_queues)
 		if (l && l->ch && !l->ch->ops->restart)
 			return fail(EOPNOTSUPP, "the engine cannot go on after a reset");
 	/* From its return on nothing pending runs any more, in no channel. */
 	int err = dev->eng->reset();
-	for (auto &l : dev->lanes)
+	for (auto &l : dev->hw_queues)
 		if (!err && l && l->ch)
-			err = lane_restart(l.get());
+			err = hwq_restart(l.get());
 	return err;
 }
 
 /* ---- who decides ------------------------------------------------------------------------------------ */
 
 /* As far as its ring tells: for a word, an event, or for helpers. */
-static bool waits_outside(const lane *l)
+static bool waits_outside(const hw_queue *l)
 {
-	return lane_in_wait(l) || lane_joins(l);
+	return hwq_in_wait(l) || hwq_joins(l);
 }
 
 /* With recover_lock held: no progress for too long though there is something to do. */
-static bool stands_still(lane *l, u64 now)
+static bool stands_still(hw_queue *l, u64 now)
 {
 	/* Held: somebody submits, or waits for a command; the next look is soon. */
 	if (!l->lock.try_lock())
@@ -144,27 +147,27 @@ static bool stands_still(lane *l, u64 now)
 	l->lock.unlock();
 	const bool busy = pending && (!dma::halted(l->ch) || load_relaxed(&l->stuck));
 
-	return l->still.look(now, busy, done, beat, u64(config_get().hang_ms) * ns_per_ms, waits_outside(l));
+	return l->hang.look(now, busy, done, beat, u64(config_get().hang_ms) * ns_per_ms, waits_outside(l));
 }
 
 /* One that can only be told by its ring whether it waits for something outside. */
-static bool may_wait(const lane *l)
+static bool may_wait(const hw_queue *l)
 {
 	return !l->ch->ops->cut && waits_outside(l);
 }
 
-static bool tried(lane *l, u8 what, int err)
+static bool tried(hw_queue *l, u8 what, int err)
 {
-	log_warn("device %u channel %u stands still: %s reset: %s", l->dev->slot, l->ch->index,
+	log_warn("device %u channel %u hangs: %s reset: %s", l->dev->slot, l->ch->index,
 		 what == tried_channel ? "channel" : "device", err ? error_text() : "done");
 	l->tried = what;
 	l->tried_at = dma::completed(l->ch);
-	l->still.restart();
+	l->hang.restart();
 	return !err;
 }
 
 /* Said before it is touched, so that the message shows what it stood at. */
-static void describe(lane *l)
+static void describe(hw_queue *l)
 {
 	const dma::channel *ch = l->ch;
 	char text[400] = "";
@@ -174,36 +177,36 @@ static void describe(lane *l)
 
 		ch->ops->describe(ch, text, sizeof(text));
 	}
-	log_warn("device %u channel %u stands still, for %llu ms: %s; woken %llu times by this process", l->dev->slot, ch->index,
-		 static_cast<unsigned long long>(l->still.still_ns() / ns_per_ms), text,
+	log_warn("device %u channel %u hangs, for %llu ms: %s; woken %llu times by this process", l->dev->slot,
+		 ch->index, static_cast<unsigned long long>(l->hang.still_ns() / ns_per_ms), text,
 		 static_cast<unsigned long long>(load_relaxed(&l->count->wakes)));
 }
 
-/* With recover_lock held.  A cure after which not one request ended was none: the next one then. */
-static void cure(lane *l)
+/* With recover_lock held.  A recovery after which not one request ended was none: the next one then. */
+static void escalate(hw_queue *l)
 {
 	device *dev = l->dev;
 
 	/* The look was a while ago where this thread had to wait for its CPU. */
-	if (!l->still.as_seen(dma::completed(l->ch), load_relaxed(&l->ch->record->heartbeat)))
+	if (!l->hang.as_seen(dma::completed(l->ch), load_relaxed(&l->ch->record->heartbeat)))
 		return;
 	if (l->tried && l->tried_at != dma::completed(l->ch))
 		l->tried = tried_nothing;
 	if (l->tried < tried_channel && may_wait(l))
-		return l->still.restart();
+		return l->hang.restart();
 	describe(l);
 	if (l->tried < tried_channel) {
 		const int err = channel_reset(l);
 
 		if (err == -EAGAIN)
-			return l->still.restart();
+			return l->hang.restart();
 		if (tried(l, tried_channel, err))
 			return wake_sleepers(l);
 	}
 	if (l->tried < tried_device && tried(l, tried_device, device_reset(dev))) {
 		std::lock_guard guard(dev->lock);
 
-		for (auto &one : dev->lanes)
+		for (auto &one : dev->hw_queues)
 			if (one && one->ch)
 				wake_sleepers(one.get());
 		return;
@@ -215,24 +218,24 @@ static void cure(lane *l)
 }
 
 /* When a channel of the same engine, this one included, was last seen to make progress; with the device's lock held. */
-static u64 engine_moved(const lane *of)
+static u64 engine_moved(const hw_queue *of)
 {
 	device *dev = of->dev;
 	const u32 engines = dev->eng->limits().engines;
 	u64 moved = 0;
 
-	for (auto &l : dev->lanes)
+	for (auto &l : dev->hw_queues)
 		if (l && l->ch && l->ch->index % engines == of->ch->index % engines)
-			moved = std::max(moved, l->still.moved());
+			moved = std::max(moved, l->hang.moved());
 	return moved;
 }
 
 /* The engine is, or was until just now, at another channel's work, and has not begun this one's. */
-static bool waits_for_turn(lane *l, u64 now)
+static bool waits_for_turn(hw_queue *l, u64 now)
 {
 	const u64 limit = u64(config_get().hang_ms) * ns_per_ms;
 
-	if (!l->ch->ops->begun || now - std::min(now, engine_moved(l)) > limit || l->still.still_ns() > turns * limit)
+	if (!l->ch->ops->begun || now - std::min(now, engine_moved(l)) > limit || l->hang.still_ns() > turns * limit)
 		return false;
 	/* Held: the next look is soon. */
 	std::unique_lock guard(l->lock, std::try_to_lock);
@@ -240,7 +243,7 @@ static bool waits_for_turn(lane *l, u64 now)
 }
 
 /* Its time begins anew with its turn: what it waited before was the others'. */
-static bool has_excuse(lane *l, u64 now)
+static bool has_excuse(hw_queue *l, u64 now)
 {
 	if (waits_for_turn(l, now)) {
 		l->waited = true;
@@ -249,23 +252,23 @@ static bool has_excuse(lane *l, u64 now)
 	if (!l->waited)
 		return false;
 	l->waited = false;
-	l->still.restart();
+	l->hang.restart();
 	return true;
 }
 
-/* longest: for how long any of them has stood still. */
-static lane *find_still(device *dev, u64 now, u64 *longest)
+/* longest: for how long any of them has hung. */
+static hw_queue *find_still(device *dev, u64 now, u64 *longest)
 {
 	std::lock_guard guard(dev->lock);
-	lane *found = nullptr;
+	hw_queue *found = nullptr;
 
 	/* All of them: what was seen is kept for the next time. */
-	for (auto &l : dev->lanes) {
+	for (auto &l : dev->hw_queues) {
 		if (!l || !l->ch)
 			continue;
-		if (stands_still(l.get(), now) && (l->still.only_beats() || !has_excuse(l.get(), now)) && !found)
+		if (stands_still(l.get(), now) && (l->hang.only_beats() || !has_excuse(l.get(), now)) && !found)
 			found = l.get();
-		*longest = std::max(*longest, l->still.still_ns());
+		*longest = std::max(*longest, l->hang.still_ns());
 	}
 	return found;
 }
@@ -288,9 +291,9 @@ static void look_for_hangs(device *dev)
 	/* Read under the lock: looks are in the order of their times. */
 	const u64 now = now_ns();
 	u64 still_ns = 0;
-	lane *l = find_still(dev, now, &still_ns);
+	hw_queue *l = find_still(dev, now, &still_ns);
 	if (answers(dev, now, still_ns) && l)
-		cure(l);
+		escalate(l);
 }
 
 /* By a sum: another thread may have looked after we read the clock. */

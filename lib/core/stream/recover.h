@@ -12,7 +12,7 @@ void device_fail(device *dev, int err, const char *why);
 /*
  * Looks after every open device, at most once a millisecond: notices the loss of one, has halted channels go on,
  * and resets what hangs.  Everyone who waits or polls calls it, for a ring may wait for another one, of another
- * device.  Takes the locks of devices and lanes.
+ * device.  Takes the locks of devices and hardware queues.
  */
 void watch_all();
 /* Of that the losses alone, and at once; a look at one word when there is none. */

@@ -72,7 +72,8 @@ bool try_write(const file_signal &f)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (n != sizeof(one))
-		log_warn("signalling a file of stream work failed: %s", n < 0 ? strerrordesc_np(errno) : "it takes no 8 bytes");
+		log_warn("signalling a file of stream work failed: %s",
+			 n < 0 ? strerrordesc_np(errno) : "it takes no 8 bytes");
 	return true;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A stream is a FIFO of work on one device.  While nothing gates it, work goes
- * straight into its lane's ring.  Behind a gate (an event of another stream, a
+ * straight into its hardware queue's ring.  Behind a gate (an event of another stream, a
  * value, a notify, a blocking callback) it waits in the stream's queue, and the
- * pump moves it on.
+ * progress thread moves it on.
  *
  * Any thread may use any stream.  Calls return 0 or -errno (error_text() says more):
  * -ENODEV the device is gone, -ECANCELED the stream was aborted, -ETIMEDOUT.
@@ -29,15 +29,15 @@ enum class fail_mode : u8 { go_on, stop };
 
 struct stream_options {
 	u32 priority = 0;
-	u32 flags = 0;               /* the front end's, kept for it */
-	int wait = -1;               /* a wait_mode, -1: the configuration's */
-	void *owner = nullptr;       /* the front end's context */
-	bool internal = false;       /* of a synchronous call, whose errors are its caller's */
+	u32 flags = 0;         /* the front end's, kept for it */
+	int wait = -1;         /* a wait_mode, -1: the configuration's */
+	void *owner = nullptr; /* the front end's context */
+	bool internal = false; /* of a synchronous call, whose errors are its caller's */
 };
 
 /* The first task of a stream that failed since the error was last taken. */
 struct stream_error {
-	int err = 0;                 /* 0: none; a positive errno */
+	int err = 0; /* 0: none; a positive errno */
 	dma::fault_reason reason = dma::fault_reason::none;
 	u64 address = 0;
 	u64 seq = 0;
@@ -49,37 +49,39 @@ struct stream_stats {
 
 struct alignas(64) stream {
 	/* What a submission touches: one line, for there may be thousands of streams. */
-	u64 alive = 0;                /* the handle */
-	lane *ln = nullptr;
+	u64 alive = 0; /* the handle */
+	hw_queue *ln = nullptr;
 	device *dev = nullptr;
-	u64 plain_len = 0;            /* copies up to this length are one request; longer ones are split, or spread over units */
-	u64 last = 0;                 /* last sequence number of ours in the ring; under ln->lock */
-	u32 gated = 0;                /* queue is not empty; under ln->lock, read without as a hint */
-	u32 stopped = 0;              /* an errno: failed with fail_mode::stop, or aborted; takes no new work */
+	u64 plain_len = 0; /* copies up to this length are one request; longer ones are split, or spread over engines */
+	u64 last = 0;      /* last sequence number of ours in the ring; under ln->lock */
+	u32 gated = 0;     /* queue is not empty; under ln->lock, read without as a hint */
+	u32 stopped = 0;   /* an errno: failed with fail_mode::stop, or aborted; takes no new work */
 	u64 copies = 0, bytes = 0;
 
 	u64 errors = 0;
 	queued *queue = nullptr, *queue_end = nullptr; /* work behind a gate, first and last; under ln->lock */
 	u32 id = 0;
 	u32 has_error = 0;
-	u64 max_len = 0;              /* of one request of this engine */
-	stream_error error;           /* under ln->lock, as are the next two */
-	bool error_told = false;      /* by a call on the stream; it stays where the stream has stopped */
-	bool error_peeked = false;    /* by device_peek_error */
-	call_count calls;             /* in progress on it; its end waits for them */
-	struct call_group *group = nullptr; /* host functions of it; under ln->lock */
+	u64 max_len = 0;                    /* of one request of this engine */
+	stream_error error;                 /* under ln->lock, as are the next two */
+	bool error_reported = false;        /* by a call on the stream; it stays where the stream has stopped */
+	bool error_peeked = false;          /* by device_peek_error */
+	call_count calls;                   /* in progress on it; its end waits for them */
+	struct call_group *group = nullptr; /* host functions of it, until the last reference; under ln->lock */
 	stream_options opt;
 	fail_mode mode = fail_mode::go_on;
-	u32 refs = 1;                 /* the handle, the pump; atomic */
-	u32 watched = 0;              /* calls that block nothing and that the pump has yet to make; atomic */
-	u32 striped = 0;              /* it has spread copies over units; under ln->lock */
-	u64 told_first = 0, told_last = 0; /* the numbers of the latest of those whose failure was told; under ln->lock */
-	u32 held_back = 0;            /* the pump's: in which look one of them was not due */
-	u32 ending = 0;               /* it is being destroyed, or about to be; its work may still go on; atomic */
-	u32 abandoned = 0;            /* internal, and its call returned before its work had ended; atomic */
-	u64 until = ~u64(0);          /* internal: when its call gives up waiting for room in the ring */
-	u64 user[4] = {};             /* the front end's */
-	stream *next_idle = nullptr;  /* of synchronous calls and not in use: the device's list */
+	u32 refs = 1;    /* the handle, the progress thread; atomic */
+	u64 listed = 0;  /* the progress thread's number for it, 0: it is not on the list; under the list's lock */
+	u32 watched = 0; /* calls that block nothing and that the progress thread has yet to make; atomic */
+	u32 striped = 0; /* it has spread copies over engines; under ln->lock */
+	u64 reported_first = 0,
+	    reported_last = 0;       /* the numbers of the latest of those whose failure was reported; under ln->lock */
+	u32 held_back = 0;           /* the progress thread's: in which look one of them was not due */
+	u32 ending = 0;              /* it is being destroyed, or about to be; its work may still go on; atomic */
+	u32 abandoned = 0;           /* internal, and its call returned before its work had ended; atomic */
+	u64 until = ~u64(0);         /* internal: when its call gives up waiting for room in the ring */
+	u64 user[4] = {};            /* the front end's */
+	stream *next_idle = nullptr; /* of synchronous calls and not in use: the device's list */
 };
 
 inline constexpr size_t max_streams = 65536;
@@ -91,7 +93,7 @@ inline bool stream_valid(const void *handle)
 	return all_streams->holds(handle);
 }
 
-/* For those whom it has told that it is one. */
+/* For handles that were validated. */
 inline stream *stream_of(const void *handle)
 {
 	return object_at<stream>(handle);
@@ -144,8 +146,8 @@ int stream_see_error(stream *s);
 /* Drops queued work, stops what runs; later calls give -ECANCELED until the stream is destroyed. */
 int stream_abort(stream *s);
 /*
- * The next from number *at (first 0) on that is wanted, with a reference (stream_unref): others may destroy it meanwhile.
- * nullptr: no more.
+ * The next from number *at (first 0) on that is wanted, with a reference (stream_unref): others may destroy it
+ * meanwhile. nullptr: no more.
  */
 stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg), const void *arg);
 void stream_unref(stream *s);
@@ -155,11 +157,14 @@ int stream_cut(stream *s, deadline until);
 int device_cut(device *dev, deadline until);
 int stream_set_fail_mode(stream *s, fail_mode mode);
 /*
- * All streams of the device but those of synchronous calls in progress.  Takes no stream's error, and returns none: what
- * it returns is of the wait alone.
+ * All streams of the device but those of synchronous calls in progress.  Takes no stream's error, and returns none:
+ * what it returns is of the wait alone.
  */
 int device_sync(device *dev, deadline until);
-/* The error of the first of its streams that has one pending, which stays pending; of each stream once for each error. */
+/*
+ * The error of the first of its streams that has one pending, which stays pending; of each stream once for each
+ * error.
+ */
 int device_peek_error(device *dev);
 
 /* The device is being closed: streams that are left get no new calls, and lose what waits behind a gate. */
@@ -177,10 +182,13 @@ int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted = n
  * section: never blocks.  1: something is not as usual, and nothing was done.
  */
 int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len);
-/* One copy, spread over the engine's units where that can be. */
+/* One copy, spread over the engine's engines where that can be. */
 int stream_submit_long(stream *s, const dma::request &r);
 
-/* Work behind gates is numbered; all of it up to queue_epoch() has gone into rings (or was dropped) once queue_done(that). */
+/*
+ * Work behind gates is numbered; all of it up to queue_epoch() has gone into rings (or was dropped) once
+ * queue_done(that).
+ */
 u64 queue_epoch();
 bool queue_done(u64 epoch);
 
@@ -193,8 +201,10 @@ int stream_wait_word(stream *s, const u64 *word, dma::compare cmp, u64 value, de
  * ends with an error of the stream, EFAULT.
  */
 int stream_wait_memory(stream *s, const void *addr, dma::compare cmp, u64 value);
-/* For conditions with a logic of their own (count notify): check(arg) is called until it is true; then it has taken effect.
- * Both run under the stream's lock: they must not wait, free or call in here. */
+/*
+ * For conditions with a logic of their own (count notify): check(arg) is called until it is true; then it has
+ * taken effect. Both run under the stream's lock: they must not wait, free or call in here.
+ */
 int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until);
 
 /*
@@ -220,10 +230,16 @@ int call_group_wait(stream *s, deadline until);
 
 int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block);
 void call_done(call_token *done);
-/* deliver for those who have no thread of their own: runs fn(arg) on the library's callback thread for the stream's owner or device. */
+/*
+ * deliver for those who have no thread of their own: runs fn(arg) on the library's callback thread for the
+ * stream's owner or device.
+ */
 int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block);
 
-/* Signals fd (the caller's, duplicated) by adding 1 when all work before has ended; never blocks, nor raises a signal. */
+/*
+ * Signals fd (the caller's, duplicated) by adding 1 when all work before has ended; never blocks, nor raises a
+ * signal.
+ */
 int stream_signal_fd(stream *s, int fd);
 /* The same where it is known to be an eventfd. */
 int stream_signal_eventfd(stream *s, int fd);

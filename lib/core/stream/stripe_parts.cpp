@@ -10,13 +10,16 @@
 
 namespace usdma::core {
 
-/* fn(helper, part) for each part of the stream that has not ended, until one says true; each under its helper's lock. */
+/*
+ * fn(helper, part) for each part of the stream that has not ended, until one says true; each under its helper's
+ * lock.
+ */
 template <class F> static bool each_part(stream *s, F fn)
 {
 	if (!s->striped)
 		return false;
 	for (auto &one : s->dev->helper) {
-		lane *h = one.load(std::memory_order_acquire);
+		hw_queue *h = one.load(std::memory_order_acquire);
 
 		if (!h)
 			continue;
@@ -24,7 +27,7 @@ template <class F> static bool each_part(stream *s, F fn)
 		for (u64 i = h->parts->head; i != h->parts->tail; i++) {
 			stripe_part &p = h->parts->at(i);
 
-			if (p.owner == s && !lane_done(h, p.seq) && fn(h, p))
+			if (p.owner == s && !hwq_done(h, p.seq) && fn(h, p))
 				return true;
 		}
 	}
@@ -33,37 +36,39 @@ template <class F> static bool each_part(stream *s, F fn)
 
 bool stripe_pending(stream *s, u64 seq)
 {
-	return each_part(s, [seq](lane *, const stripe_part &p) { return p.after < seq && p.first <= seq && seq <= p.last; });
+	return each_part(s, [seq](hw_queue *, const stripe_part &p) {
+		return p.after < seq && p.first <= seq && seq <= p.last;
+	});
 }
 
 void stripe_forget(stream *s)
 {
-	each_part(s, [](lane *, stripe_part &p) {
+	each_part(s, [](hw_queue *, stripe_part &p) {
 		p.owner = nullptr;
 		return false;
 	});
 }
 
-/* ---- told once --------------------------------------------------------------------------------------- */
+/* ---- reported once --------------------------------------------------------------------------------------- */
 
 static bool first_to_tell(stream *s, u64 first, u64 last)
 {
-	if (s->told_first == first && s->told_last == last)
+	if (s->reported_first == first && s->reported_last == last)
 		return false;
-	s->told_first = first;
-	s->told_last = last;
+	s->reported_first = first;
+	s->reported_last = last;
 	return true;
 }
 
-bool stripe_tells(stream *s, u64 seq)
+bool stripe_reports(stream *s, u64 seq)
 {
-	if (s->told_last && s->told_first <= seq && seq <= s->told_last)
+	if (s->reported_last && s->reported_first <= seq && seq <= s->reported_last)
 		return false;
 	if (!s->striped)
 		return true;
 	/* It may be looked at again. */
 	first_to_tell(s, seq, seq);
-	each_part(s, [s, seq](lane *, const stripe_part &p) {
+	each_part(s, [s, seq](hw_queue *, const stripe_part &p) {
 		return p.first <= seq && seq <= p.last && first_to_tell(s, p.first, p.last);
 	});
 	return true;
@@ -72,7 +77,7 @@ bool stripe_tells(stream *s, u64 seq)
 /* ---- a helper that halted ----------------------------------------------------------------------------- */
 
 /* The part at which a helper's ring stopped; with its lock held. */
-static stripe_part *part_at(lane *h, u64 seq)
+static stripe_part *part_at(hw_queue *h, u64 seq)
 {
 	stripe_ledger *g = h->parts;
 
@@ -85,7 +90,7 @@ static stripe_part *part_at(lane *h, u64 seq)
 	return nullptr;
 }
 
-static void resume(lane *h)
+static void resume(hw_queue *h)
 {
 	const int err = h->ch->ops->resume(h->ch);
 
@@ -94,11 +99,12 @@ static void resume(lane *h)
 	store_relaxed(&h->stuck, u32(err != 0));
 }
 
-static void report(lane *h, stream *s, const stripe_part &p, const dma::fault &f)
+static void report(hw_queue *h, stream *s, const stripe_part &p, const dma::fault &f)
 {
 	store_relaxed(&h->count->faults, h->count->faults + 1);
-	log_warn("device %u channel %u: part of request %llu of stream %u failed: %s at 0x%llx", h->dev->slot, h->ch->index,
-		 static_cast<unsigned long long>(p.first), s->id, dma::fault_name(f.reason), static_cast<unsigned long long>(f.address));
+	log_warn("device %u channel %u: part of request %llu of stream %u failed: %s at 0x%llx", h->dev->slot,
+		 h->ch->index, static_cast<unsigned long long>(p.first), s->id, dma::fault_name(f.reason),
+		 static_cast<unsigned long long>(f.address));
 	if (first_to_tell(s, p.first, p.last))
 		stream_note_error(s, dma::fault_errno(f.reason), f.reason, f.address, p.first);
 }
@@ -106,7 +112,7 @@ static void report(lane *h, stream *s, const stripe_part &p, const dma::fault &f
 enum class verdict : u8 { settled, tell, later };
 
 /* What is to be done about a helper; *s is its part's owner. With its lock held. */
-static verdict look_at(lane *h, stream **s, stripe_part **part, dma::fault *f)
+static verdict look_at(hw_queue *h, stream **s, stripe_part **part, dma::fault *f)
 {
 	if (!dma::read_fault(h->ch, f))
 		return verdict::settled;
@@ -120,14 +126,17 @@ static verdict look_at(lane *h, stream **s, stripe_part **part, dma::fault *f)
 	if ((*part)->seq == f->seq)
 		return verdict::tell;
 	/* Its WAIT failed: the CPU waits instead. */
-	if (!lane_done((*part)->from, (*part)->after))
+	if (!hwq_done((*part)->from, (*part)->after))
 		return verdict::later;
 	store_relaxed(&h->count->faults, h->count->faults + 1);
 	resume(h);
 	return verdict::settled;
 }
 
-/* All that the stream still has is taken out of the rings before its own goes on.  With its lane's lock held. */
+/*
+ * All that the stream still has is taken out of the rings before its own goes on.  With its hardware queue's
+ * lock held.
+ */
 static int cut_all(stream *s)
 {
 	dma::channel *ch = s->ln->ch;
@@ -136,7 +145,7 @@ static int cut_all(stream *s)
 
 	if (err)
 		return err;
-	ch->ops->squash(ch, reinterpret_cast<u64>(s));
+	ch->ops->cancel(ch, reinterpret_cast<u64>(s));
 	stream_drop_queue(s);
 	err = stripe_cut(s);
 	/* What else it halted for is handled by those who look at it. */
@@ -145,8 +154,8 @@ static int cut_all(stream *s)
 	return err;
 }
 
-/* Under both locks, and again, as neither was held in between: is it still so? Then it is told. */
-static bool tell(lane *h, const stream *s)
+/* Under both locks, and again, as neither was held in between: is it still so? Then it is reported. */
+static bool tell(hw_queue *h, const stream *s)
 {
 	std::lock_guard guard(h->lock);
 	stream *now = nullptr;
@@ -159,10 +168,10 @@ static bool tell(lane *h, const stream *s)
 	return true;
 }
 
-void stripe_check_fault(lane *h)
+void stripe_check_fault(hw_queue *h)
 {
 	stream *s = nullptr;
-	lane *from = nullptr;
+	hw_queue *from = nullptr;
 	stripe_part *p;
 	dma::fault f;
 
@@ -189,7 +198,7 @@ void stripe_check_fault(lane *h)
 void stripe_check_helpers(device *dev)
 {
 	for (auto &one : dev->helper) {
-		lane *h = one.load(std::memory_order_acquire);
+		hw_queue *h = one.load(std::memory_order_acquire);
 
 		if (h && dma::halted(h->ch))
 			stripe_check_fault(h);
@@ -198,18 +207,18 @@ void stripe_check_helpers(device *dev)
 
 /* ---- a stream that is stopped ------------------------------------------------------------------------ */
 
-static bool has_part(lane *h, const stream *s)
+static bool has_part(hw_queue *h, const stream *s)
 {
 	const stripe_ledger *g = h->parts;
 
 	for (u64 i = g->head; i != g->tail; i++)
-		if (g->part[i % g->size].owner == s && !lane_done(h, g->part[i % g->size].seq))
+		if (g->part[i % g->size].owner == s && !hwq_done(h, g->part[i % g->size].seq))
 			return true;
 	return false;
 }
 
 /* Each part's WAIT and copy have the part's ticket as their cookie. */
-static int cut_from(lane *h, const stream *s)
+static int cut_from(hw_queue *h, const stream *s)
 {
 	std::lock_guard guard(h->lock);
 	dma::channel *ch = h->ch;
@@ -221,8 +230,8 @@ static int cut_from(lane *h, const stream *s)
 		return err;
 	for (u64 i = h->parts->head; i != h->parts->tail; i++)
 		if (h->parts->at(i).owner == s)
-			ch->ops->squash(ch, i + 1);
-	/* One that had halted for a failure stays so until that was told. */
+			ch->ops->cancel(ch, i + 1);
+	/* One that had halted for a failure stays so until that was reported. */
 	if (dma::read_fault(ch, &f) && f.reason == dma::fault_reason::stopped)
 		resume(h);
 	return 0;
@@ -235,7 +244,7 @@ int stripe_cut(stream *s)
 	if (!s->striped)
 		return 0;
 	for (auto &one : s->dev->helper) {
-		lane *h = one.load(std::memory_order_acquire);
+		hw_queue *h = one.load(std::memory_order_acquire);
 		const int err = h ? cut_from(h, s) : 0;
 
 		first = first ? first : err;

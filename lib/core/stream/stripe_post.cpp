@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How a copy is spread over units.  What becomes of it when a part fails: stripe_fault.cpp. */
+/* How a copy is spread over engines.  What becomes of it when a part fails: stripe_fault.cpp. */
 #include "lib/core/stream/stripe.h"
 
-#include "lib/core/channel/lanes.h"
+#include "lib/core/channel/hw_queues.h"
 #include "lib/core/stream/task.h"
 #include "lib/core/channel/submit.h"
 #include "lib/core/channel/wait.h"
@@ -27,71 +27,72 @@ u64 stripe_plain_len(const device *dev)
 	return from && lim.engines >= 2 ? std::min(lim.max_len, from - 1) : lim.max_len;
 }
 
-static u32 units_of(const device *dev)
+static u32 engines_of(const device *dev)
 {
-	return std::min(dev->eng->limits().engines, stripe_units);
+	return std::min(dev->eng->limits().engines, stripe_engines);
 }
 
-static u32 unit_of(const lane *l)
+static u32 engine_of(const hw_queue *l)
 {
 	return l->ch->index % l->dev->eng->limits().engines;
 }
 
 void stripe_prepare(const stream *s)
 {
-	const u32 own = unit_of(s->ln);
+	const u32 own = engine_of(s->ln);
 
-	for (u32 u = 0; u < units_of(s->dev); u++)
+	for (u32 u = 0; u < engines_of(s->dev); u++)
 		if (u != own && !s->dev->helper[u].load(std::memory_order_relaxed))
-			lane_get_helper(s->dev, u);
+			hwq_get_helper(s->dev, u);
 }
 
 /* ---- helpers ---------------------------------------------------------------------------------------- */
 
-struct crew {
-	lane *helper[stripe_units]; /* locked */
+struct helper_set {
+	hw_queue *helper[stripe_engines]; /* locked */
 	u32 n = 0;
 };
 
-static u64 room_in(const dma::channel *ch)
+static u64 free_slots(const dma::channel *ch)
 {
 	const u64 pending = ch->posted - dma::completed(ch);
 
 	return pending <= ch->ring_size ? ch->ring_size - pending : 0;
 }
 
-static void retire_parts(lane *h)
+static void retire_parts(hw_queue *h)
 {
 	stripe_ledger *g = h->parts;
 
-	while (g->head != g->tail && lane_done(h, g->at(g->head).seq))
+	while (g->head != g->tail && hwq_done(h, g->at(g->head).seq))
 		g->head++;
 }
 
 /* Another stream's newest part there still waits for what that stream did before. */
-static bool held_up(const lane *h, const stream *s)
+static bool held_up(const hw_queue *h, const stream *s)
 {
 	const stripe_ledger *g = h->parts;
 
 	if (g->head == g->tail)
 		return false;
 	const stripe_part &newest = g->part[(g->tail - 1) % g->size];
-	return newest.owner != s && newest.after && !lane_done(newest.from, newest.after);
+	return newest.owner != s && newest.after && !hwq_done(newest.from, newest.after);
 }
 
-static bool can_take(lane *h, const stream *s)
+static bool can_take(hw_queue *h, const stream *s)
 {
 	retire_parts(h);
-	return !dma::halted(h->ch) && h->parts->tail - h->parts->head < h->parts->size && room_in(h->ch) >= 2 && !held_up(h, s);
+	return !dma::halted(h->ch) && h->parts->tail - h->parts->head < h->parts->size && free_slots(h->ch) >= 2 &&
+	       !held_up(h, s);
 }
 
-static void hire(crew *c, const stream *s, u32 most)
+static void acquire_helpers(helper_set *c, const stream *s, u32 most)
 {
-	const u32 own = unit_of(s->ln);
+	const u32 own = engine_of(s->ln);
 
-	for (u32 u = 0; u < units_of(s->dev) && c->n < most; u++) {
+	for (u32 u = 0; u < engines_of(s->dev) && c->n < most; u++) {
 		/* Acquire: with its ledger. */
-		lane *h = u == own ? nullptr : s->dev->helper[u].load(std::memory_order_acquire);
+		hw_queue *h = u == own ? nullptr : s->dev->helper[u].load(std::memory_order_acquire);
 
 		if (!h)
 			continue;
@@ -103,7 +104,7 @@ static void hire(crew *c, const stream *s, u32 most)
 	}
 }
 
-static void dismiss(const crew &c)
+static void release_helpers(const helper_set &c)
 {
 	for (u32 i = 0; i < c.n; i++)
 		c.helper[i]->lock.unlock();
@@ -111,7 +112,7 @@ static void dismiss(const crew &c)
 
 /* ---- posting ---------------------------------------------------------------------------------------- */
 
-static dma::request plumbing(const stream *s, dma::opcode op)
+static dma::request sync_words(const stream *s, dma::opcode op)
 {
 	dma::request q;
 
@@ -120,10 +121,10 @@ static dma::request plumbing(const stream *s, dma::opcode op)
 	return q;
 }
 
-/* Until the ring of this lane has come so far. */
-static dma::request wait_for(const stream *s, const lane *l, u64 seq)
+/* Until the ring of this hardware queue has come so far. */
+static dma::request wait_for(const stream *s, const hw_queue *l, u64 seq)
 {
-	dma::request q = plumbing(s, dma::opcode::wait);
+	dma::request q = sync_words(s, dma::opcode::wait);
 
 	q.arg = u8(dma::compare::geq);
 	q.spaces = dma::spaces(dma::space::host, dma::space::host);
@@ -134,13 +135,13 @@ static dma::request wait_for(const stream *s, const lane *l, u64 seq)
 }
 
 /* There is room: it was looked for.  None of them is a copy of its own. */
-static void post(lane *l, const dma::request *r, u32 n)
+static void post(hw_queue *l, const dma::request *r, u32 n)
 {
-	lane_submit(l, r, n, [](unsigned) {});
+	hwq_submit(l, r, n, [](unsigned) {});
 }
 
 /* With the helper's lock held, which it gives up. */
-static void give_part(lane *h, dma::request r, const stripe_part &p)
+static void give_part(hw_queue *h, dma::request r, const stripe_part &p)
 {
 	stripe_ledger *g = h->parts;
 	const u64 ticket = ++g->tail;
@@ -178,8 +179,8 @@ static dma::request part_of(const dma::request &r, u32 k, u32 n)
 /* The first part; returns behind what the others begin, 0: at once. */
 static u64 post_own(stream *s, const dma::request &r)
 {
-	dma::request q[2] = {plumbing(s, dma::opcode::nop), r};
-	const bool busy = !lane_done(s->ln, s->last);
+	dma::request q[2] = {sync_words(s, dma::opcode::nop), r};
+	const bool busy = !hwq_done(s->ln, s->last);
 	const u64 after = s->ln->ch->posted + 1;
 
 	/* Told at once, not with the end of the part behind it. */
@@ -187,9 +188,9 @@ static u64 post_own(stream *s, const dma::request &r)
 	return stream_post(s, busy ? q : q + 1, busy ? 2 : 1) && busy ? after : 0;
 }
 
-static void join(stream *s, const crew &c, const u64 *seq)
+static void join(stream *s, const helper_set &c, const u64 *seq)
 {
-	dma::request q[stripe_units];
+	dma::request q[stripe_engines];
 
 	for (u32 i = 0; i < c.n; i++)
 		q[i] = wait_for(s, c.helper[i], seq[i]);
@@ -200,16 +201,16 @@ static void join(stream *s, const crew &c, const u64 *seq)
 
 bool stripe_post(stream *s, const dma::request &r)
 {
-	const u64 most = std::min<u64>(r.len / part_grain, stripe_units) - 1;
-	u64 seq[stripe_units];
-	lane *l = s->ln;
-	crew c;
+	const u64 most = std::min<u64>(r.len / part_grain, stripe_engines) - 1;
+	u64 seq[stripe_engines];
+	hw_queue *l = s->ln;
+	helper_set c;
 
 	if ((r.flags & ~dma::flag_cache) || !l->ch->record_iova)
 		return false;
-	hire(&c, s, u32(most));
-	if (!c.n || room_in(l->ch) < c.n + 2) {
-		dismiss(c);
+	acquire_helpers(&c, s, u32(most));
+	if (!c.n || free_slots(l->ch) < c.n + 2) {
+		release_helpers(c);
 		return false;
 	}
 	s->striped = 1;

@@ -13,10 +13,10 @@ static inline u64 bytes_of(const dma::request &r)
 	return likely(r.op == dma::opcode::copy) ? r.len : r.op == dma::opcode::copy_2d ? r.len * r.height : 0;
 }
 
-/* With the lane's lock held. */
-[[gnu::always_inline]] static inline void count_copies(stream *s, lane *l, u64 copies, u64 bytes)
+/* With the hardware queue's lock held. */
+[[gnu::always_inline]] static inline void count_copies(stream *s, hw_queue *l, u64 copies, u64 bytes)
 {
-	lane_counters *const count = l->count;
+	hwq_counters *const count = l->count;
 
 	store_relaxed(&count->copies, count->copies + copies);
 	store_relaxed(&count->bytes, count->bytes + bytes);
@@ -24,7 +24,7 @@ static inline u64 bytes_of(const dma::request &r)
 	store_relaxed(&s->bytes, s->bytes + bytes);
 }
 
-[[gnu::always_inline]] static inline void note_posted(stream *s, lane *l, const dma::request *r, unsigned n)
+[[gnu::always_inline]] static inline void note_posted(stream *s, hw_queue *l, const dma::request *r, unsigned n)
 {
 	u64 bytes = 0, copies = 0;
 
@@ -40,9 +40,9 @@ static inline u64 bytes_of(const dma::request &r)
 		store_relaxed(&l->wait_seq, l->ch->posted);
 }
 
-[[gnu::always_inline]] static inline unsigned post(stream *s, lane *l, const dma::request *r, size_t n)
+[[gnu::always_inline]] static inline unsigned post(stream *s, hw_queue *l, const dma::request *r, size_t n)
 {
-	return lane_submit(l, r, n, [&](unsigned done) { note_posted(s, l, r, done); });
+	return hwq_submit(l, r, n, [&](unsigned done) { note_posted(s, l, r, done); });
 }
 
 unsigned stream_post(stream *s, const dma::request *r, size_t n)
@@ -51,15 +51,15 @@ unsigned stream_post(stream *s, const dma::request *r, size_t n)
 }
 
 /* Waits until a good part of the ring is free, so that a busy submitter is not woken for each slot. */
-static int wait_room(stream *s)
+static int wait_slots(stream *s)
 {
-	lane *l = s->ln;
+	hw_queue *l = s->ln;
 
 	l->lock.lock();
 	const u64 posted = l->ch->posted, part = l->ch->ring_size / 4;
 	l->lock.unlock();
 	const u64 free_from = posted - l->ch->ring_size + part;
-	return lane_wait(l, free_from, deadline::at_ns(s->until), stream_wait_mode(s));
+	return hwq_wait(l, free_from, deadline::at_ns(s->until), stream_wait_mode(s));
 }
 
 static int queue_requests(stream *s, const dma::request *r, size_t n)
@@ -83,7 +83,7 @@ enum class posting : u8 { done, refused, gated };
 /* As many of n as fit now. */
 static posting post_some(stream *s, const dma::request *r, size_t n, unsigned *done)
 {
-	lane *l = s->ln;
+	hw_queue *l = s->ln;
 	std::lock_guard guard(l->lock);
 
 	/* Under the lock: a failure may have stopped the stream since it was asked. */
@@ -108,11 +108,11 @@ static int submit_rest(stream *s, const dma::request *r, size_t n, size_t *at)
 		if (p == posting::refused)
 			return fail_stopped(s);
 		*at += done;
-		if (p == posting::gated || (*at < n && !done && lane_in_wait(s->ln))) {
+		if (p == posting::gated || (*at < n && !done && hwq_in_wait(s->ln))) {
 			err = queue_requests(s, r + *at, n - *at);
 			*at = err ? *at : n;
 		} else if (*at < n && !done) {
-			err = wait_room(s);
+			err = wait_slots(s);
 		}
 		if (err)
 			return err;
@@ -120,7 +120,8 @@ static int submit_rest(stream *s, const dma::request *r, size_t n, size_t *at)
 	return 0;
 }
 
-[[gnu::cold, gnu::noinline]] static int submit_slow(stream *s, const dma::request *r, size_t n, size_t at, size_t *posted)
+[[gnu::cold, gnu::noinline]] static int submit_slow(stream *s, const dma::request *r, size_t n, size_t at,
+						    size_t *posted)
 {
 	const int err = submit_rest(s, r, n, &at);
 
@@ -131,7 +132,7 @@ static int submit_rest(stream *s, const dma::request *r, size_t n, size_t *at)
 
 int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted)
 {
-	lane *l = s->ln;
+	hw_queue *l = s->ln;
 
 	l->lock.lock();
 	if (unlikely(s->gated | s->stopped)) {
@@ -143,21 +144,22 @@ int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted)
 	return likely(done == n) ? 0 : submit_slow(s, r, n, done, posted);
 }
 
-/* With the lane's lock held. */
-[[gnu::always_inline]] static inline bool post_copy(stream *s, lane *l, u32 spaces, u64 src, u64 dst, u64 len)
+/* With the hardware queue's lock held. */
+[[gnu::always_inline]] static inline bool post_copy(stream *s, hw_queue *l, u32 spaces, u64 src, u64 dst, u64 len)
 {
 	const auto count = [&] {
 		store_relaxed(&s->last, l->ch->posted + 1);
 		count_copies(s, l, 1, len);
 	};
 
-	return likely(!(s->gated | s->stopped)) && lane_submit_copy(l, spaces, src, dst, len, reinterpret_cast<u64>(s), count);
+	return likely(!(s->gated | s->stopped)) &&
+	       hwq_submit_copy(l, spaces, src, dst, len, reinterpret_cast<u64>(s), count);
 }
 
 /* The lock is another thread's, or several use it. */
 [[gnu::noinline]] static int submit_copy_shared(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
 {
-	lane *l = s->ln;
+	hw_queue *l = s->ln;
 
 	if (!l->lock.try_lock())
 		return 1;
@@ -168,7 +170,7 @@ int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted)
 
 int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
 {
-	lane *l = s->ln;
+	hw_queue *l = s->ln;
 
 	if (unlikely(!l->lock.try_lock_own()))
 		return submit_copy_shared(s, spaces, src, dst, len);
@@ -179,7 +181,7 @@ int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
 
 int stream_submit_long(stream *s, const dma::request &r)
 {
-	lane *l = s->ln;
+	hw_queue *l = s->ln;
 	bool done;
 
 	if (r.len <= s->plain_len)

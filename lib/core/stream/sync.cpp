@@ -24,13 +24,13 @@ static bool ring_target(stream *s, u64 *seq)
 static int wait_ungated(stream *s, deadline until)
 {
 	for (;;) {
-		const u32 seen = pump_progress();
+		const u32 seen = progress_count();
 		u64 seq;
 		int err;
 
 		if (ring_target(s, &seq))
 			return 0;
-		if (pump_run())
+		if (progress_run())
 			continue;
 		if (until.passed())
 			return fail(ETIMEDOUT, "stream %u: not done in time", s->id);
@@ -38,7 +38,7 @@ static int wait_ungated(stream *s, deadline until)
 		watch_all();
 		if ((err = device_alive(s->dev)))
 			return err;
-		pump_wait_progress(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
+		progress_wait(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
 	}
 }
 
@@ -52,14 +52,14 @@ int stream_wait(stream *s, deadline until)
 		if (err)
 			return err;
 	}
-	return lane_wait(s->ln, seq, until, stream_wait_mode(s));
+	return hwq_wait(s->ln, seq, until, stream_wait_mode(s));
 }
 
 int stream_sync(stream *s, deadline until)
 {
 	const int err = stream_wait(s, until);
 
-	/* What was freed while this work was under way can be given back now; one load when there is nothing. */
+	/* What was freed while this work was in flight can be given back now; one load when there is nothing. */
 	memory_reclaim();
 	return unlikely(err) ? err : stream_take_error(s, nullptr);
 }
@@ -68,15 +68,15 @@ bool stream_is_done(const stream *s)
 {
 	/*
 	 * In this order: what was queued behind a gate has its number in the ring when the gate is seen open, and a
-	 * failure was told before its ring went on.
+	 * failure was reported before its ring went on.
 	 */
-	return !load_acquire(&s->gated) && lane_done(s->ln, load_relaxed(&s->last)) && !load_acquire(&s->has_error);
+	return !load_acquire(&s->gated) && hwq_done(s->ln, load_relaxed(&s->last)) && !load_acquire(&s->has_error);
 }
 
 bool stream_spin(const stream *s)
 {
 	if (!load_acquire(&s->gated) && stream_wait_mode(s) != wait_mode::interrupt)
-		lane_spin(s->ln, load_relaxed(&s->last));
+		hwq_spin(s->ln, load_relaxed(&s->last));
 	return stream_is_done(s);
 }
 
@@ -85,14 +85,14 @@ int stream_query(stream *s)
 	u64 seq;
 
 	if (!ring_target(s, &seq)) {
-		pump_run();
+		progress_run();
 		watch_all();
 		if (!ring_target(s, &seq))
 			return s->dev->lost() ? stream_refuses(s) : 1;
 	}
-	if (lane_halted(s->ln))
-		lane_check_fault(s->ln);
-	if (lane_done(s->ln, seq)) {
+	if (hwq_halted(s->ln))
+		hwq_check_fault(s->ln);
+	if (hwq_done(s->ln, seq)) {
 		trace_complete(s->ln, seq);
 		return 0;
 	}
@@ -115,7 +115,8 @@ static bool is_there(const stream &s)
 static stream *next_stream(const device *dev, size_t *at)
 {
 	return all_streams->next_of_all(at, [&](stream &s) {
-		return is_there(s) && s.dev == dev && (!s.opt.internal || load_relaxed(&s.abandoned)) && ref_if_any(&s.refs);
+		return is_there(s) && s.dev == dev && (!s.opt.internal || load_relaxed(&s.abandoned)) &&
+		       ref_if_any(&s.refs);
 	});
 }
 

@@ -32,8 +32,8 @@ template <std::integral T> bool read(PyObject *o, T &out)
 		return false;
 	py::object number = py::reinterpret_steal<py::object>(PyNumber_Index(o));
 	if (number)
-		value = std::is_signed_v<T> ? wide(PyLong_AsLongLong(number.ptr()))
-					    : wide(PyLong_AsUnsignedLongLong(number.ptr()));
+		value = std::is_signed_v<T> ? wide(PyLong_AsLongLong(number.ptr())) :
+					      wide(PyLong_AsUnsignedLongLong(number.ptr()));
 	if (PyErr_Occurred()) {
 		PyErr_Clear();
 		return false;
@@ -115,8 +115,10 @@ struct bad_args {};
 	throw py::type_error(name + " args parse failed");
 }
 
-template <class T> struct is_optional : std::false_type {};
-template <class T> struct is_optional<std::optional<T>> : std::true_type {};
+template <class T> struct is_optional : std::false_type {
+};
+template <class T> struct is_optional<std::optional<T>> : std::true_type {
+};
 
 template <class T> T take(const py::args &args, size_t i)
 {
@@ -202,7 +204,7 @@ template <class T> void field(const py::dict &d, const char *key, T &out)
 }
 
 template <class E>
-	requires std::is_enum_v<E>
+requires std::is_enum_v<E>
 void field(const py::dict &d, const char *key, E &out)
 {
 	int32_t value = int32_t(out);

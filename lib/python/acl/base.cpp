@@ -19,9 +19,10 @@ void add_buffers(py::module_ &acl)
 	    [](void *ptr, size_t size) { return number(aclCreateDataBuffer(ptr, size)); });
 	def(acl, "destroy_data_buffer", "ret = destroy_data_buffer(buffer)",
 	    [](void *buffer) { return aclDestroyDataBuffer(static_cast<aclDataBuffer *>(buffer)); });
-	def(acl, "update_data_buffer", "ret = update_data_buffer(buffer, ptr, size)", [](void *buffer, void *ptr, size_t size) {
-		return aclUpdateDataBuffer(static_cast<aclDataBuffer *>(buffer), ptr, size);
-	});
+	def(acl, "update_data_buffer", "ret = update_data_buffer(buffer, ptr, size)",
+	    [](void *buffer, void *ptr, size_t size) {
+		    return aclUpdateDataBuffer(static_cast<aclDataBuffer *>(buffer), ptr, size);
+	    });
 	def(acl, "get_data_buffer_addr", "ptr = get_data_buffer_addr(buffer)",
 	    [](void *buffer) { return number(aclGetDataBufferAddr(static_cast<aclDataBuffer *>(buffer))); });
 	for (const char *name : {"get_data_buffer_size", "get_data_buffer_size_v2"})
@@ -56,7 +57,8 @@ void add_base(py::module_ &acl)
 	});
 	def(acl, "get_version", "major, minor, patch, ret = get_version()", [] { return version(); });
 	def(acl, "get_soc_name", "name = get_soc_name()", [] { return text_or_none(aclrtGetSocName()); });
-	def(acl, "get_recent_err_msg", "text or None = get_recent_err_msg()", [] { return text_or_none(aclGetRecentErrMsg()); });
+	def(acl, "get_recent_err_msg", "text or None = get_recent_err_msg()",
+	    [] { return text_or_none(aclGetRecentErrMsg()); });
 	def(acl, "data_type_size", "size = data_type_size(data_type)",
 	    [](int32_t type) { return aclDataTypeSize(aclDataType(type)); });
 	def(acl, "float16_to_float", "value = float16_to_float(bits)",

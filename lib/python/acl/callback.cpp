@@ -21,7 +21,7 @@ void run(const py::object &fn, const py::object &arg)
 		PyErr_WriteUnraisable(fn.ptr());
 }
 
-/* In the thread that is in process_report, which has let go of the GIL. */
+/* In the thread that is in process_report, which has released the GIL. */
 void deliver(void *arg)
 {
 	py::gil_scoped_acquire gil;
@@ -77,12 +77,10 @@ int set_exception_callback(py::object fn)
 
 void add_callback(py::module_ &rt)
 {
-	def(rt, "subscribe_report", "ret = subscribe_report(thread_id, stream)", [](uint64_t thread, void *stream) {
-		return away([&] { return aclrtSubscribeReport(thread, stream); });
-	});
-	def(rt, "unsubscribe_report", "ret = unsubscribe_report(thread_id, stream)", [](uint64_t thread, void *stream) {
-		return away([&] { return aclrtUnSubscribeReport(thread, stream); });
-	});
+	def(rt, "subscribe_report", "ret = subscribe_report(thread_id, stream)",
+	    [](uint64_t thread, void *stream) { return away([&] { return aclrtSubscribeReport(thread, stream); }); });
+	def(rt, "unsubscribe_report", "ret = unsubscribe_report(thread_id, stream)",
+	    [](uint64_t thread, void *stream) { return away([&] { return aclrtUnSubscribeReport(thread, stream); }); });
 	def(rt, "process_report", "ret = process_report(timeout_ms)",
 	    [](int32_t ms) { return away([&] { return aclrtProcessReport(ms); }); });
 	def(rt, "launch_callback", "ret = launch_callback(fn, user_data, block_type, stream)",

@@ -21,7 +21,8 @@ void add_plain(py::module_ &rt)
 	    [](void *dst, size_t max, void *src, size_t count, int32_t kind, void *stream) {
 		    return away([&] { return aclrtMemcpyAsync(dst, max, src, count, aclrtMemcpyKind(kind), stream); });
 	    });
-	def(rt, "memcpy_async_with_condition", "ret = memcpy_async_with_condition(dst, dest_max, src, count, kind, stream)",
+	def(rt, "memcpy_async_with_condition",
+	    "ret = memcpy_async_with_condition(dst, dest_max, src, count, kind, stream)",
 	    [](void *dst, size_t max, void *src, size_t count, int32_t kind, void *stream) {
 		    return away(
 			    [&] { return copy_with_condition(dst, max, src, count, aclrtMemcpyKind(kind), stream); });
@@ -37,7 +38,8 @@ void add_2d(py::module_ &rt)
 		    });
 	    });
 	def(rt, "memcpy2d_async", "ret = memcpy2d_async(dst, dpitch, src, spitch, width, height, kind, stream)",
-	    [](void *dst, size_t dpitch, void *src, size_t spitch, size_t width, size_t height, int32_t kind, void *stream) {
+	    [](void *dst, size_t dpitch, void *src, size_t spitch, size_t width, size_t height, int32_t kind,
+	       void *stream) {
 		    return away([&] {
 			    return aclrtMemcpy2dAsync(dst, dpitch, src, spitch, width, height, aclrtMemcpyKind(kind),
 						      stream);

@@ -80,14 +80,17 @@ void add_queries(py::module_ &rt)
 
 void add_peers(py::module_ &rt)
 {
-	def(rt, "device_can_access_peer", "can, ret = device_can_access_peer(device_id, peer_id)", [](int32_t id, int32_t peer) {
-		int32_t can = 0;
-		int ret = away([&] { return aclrtDeviceCanAccessPeer(&can, id, peer); });
+	def(rt, "device_can_access_peer", "can, ret = device_can_access_peer(device_id, peer_id)",
+	    [](int32_t id, int32_t peer) {
+		    int32_t can = 0;
+		    int ret = away([&] { return aclrtDeviceCanAccessPeer(&can, id, peer); });
 
-		return std::tuple(can, ret);
-	});
+		    return std::tuple(can, ret);
+	    });
 	def(rt, "device_enable_peer_access", "ret = device_enable_peer_access(peer_id, flags)",
-	    [](int32_t peer, uint32_t flags) { return away([&] { return aclrtDeviceEnablePeerAccess(peer, flags); }); });
+	    [](int32_t peer, uint32_t flags) {
+		    return away([&] { return aclrtDeviceEnablePeerAccess(peer, flags); });
+	    });
 	def(rt, "device_disable_peer_access", "ret = device_disable_peer_access(peer_id)",
 	    [](int32_t peer) { return away([&] { return aclrtDeviceDisablePeerAccess(peer); }); });
 	def(rt, "device_peer_access_status", "status, ret = device_peer_access_status(device_id, peer_id)",

@@ -97,28 +97,32 @@ void add_device_memory(py::module_ &rt)
 
 		return std::tuple(attributes(a), ret);
 	});
-	def(rt, "mem_flush", "ret = mem_flush(ptr, size)", [](void *ptr, size_t size) { return aclrtMemFlush(ptr, size); });
+	def(rt, "mem_flush", "ret = mem_flush(ptr, size)",
+	    [](void *ptr, size_t size) { return aclrtMemFlush(ptr, size); });
 	def(rt, "mem_invalidate", "ret = mem_invalidate(ptr, size)",
 	    [](void *ptr, size_t size) { return aclrtMemInvalidate(ptr, size); });
 }
 
 void add_registered(py::module_ &rt)
 {
-	def(rt, "host_register", "dev_ptr, ret = host_register(ptr, size, type)", [](void *ptr, uint64_t size, int32_t type) {
-		void *dev = nullptr;
-		int ret = away([&] { return aclrtHostRegister(ptr, size, aclrtHostRegisterType(type), &dev); });
+	def(rt, "host_register", "dev_ptr, ret = host_register(ptr, size, type)",
+	    [](void *ptr, uint64_t size, int32_t type) {
+		    void *dev = nullptr;
+		    int ret = away([&] { return aclrtHostRegister(ptr, size, aclrtHostRegisterType(type), &dev); });
 
-		return std::tuple(number(dev), ret);
-	});
-	def(rt, "host_register_v2", "ret = host_register_v2(ptr, size, flag)", [](void *ptr, uint64_t size, uint32_t flag) {
-		return away([&] { return aclrtHostRegisterV2(ptr, size, flag); });
-	});
-	def(rt, "host_get_device_pointer", "dev_ptr, ret = host_get_device_pointer(ptr, flag)", [](void *ptr, uint32_t flag) {
-		void *dev = nullptr;
-		int ret = aclrtHostGetDevicePointer(ptr, &dev, flag);
+		    return std::tuple(number(dev), ret);
+	    });
+	def(rt, "host_register_v2", "ret = host_register_v2(ptr, size, flag)",
+	    [](void *ptr, uint64_t size, uint32_t flag) {
+		    return away([&] { return aclrtHostRegisterV2(ptr, size, flag); });
+	    });
+	def(rt, "host_get_device_pointer", "dev_ptr, ret = host_get_device_pointer(ptr, flag)",
+	    [](void *ptr, uint32_t flag) {
+		    void *dev = nullptr;
+		    int ret = aclrtHostGetDevicePointer(ptr, &dev, flag);
 
-		return std::tuple(number(dev), ret);
-	});
+		    return std::tuple(number(dev), ret);
+	    });
 	def(rt, "host_unregister", "ret = host_unregister(ptr)",
 	    [](void *ptr) { return away([&] { return aclrtHostUnregister(ptr); }); });
 }
@@ -134,17 +138,20 @@ void add_memory(py::module_ &rt)
 
 		return std::tuple(number(ptr), ret);
 	});
-	def(rt, "malloc_host_with_cfg", "ptr, ret = malloc_host_with_cfg(size, cfg)", [](uint64_t size, const py::dict &d) {
-		malloc_config cfg(d);
-		void *ptr = nullptr;
-		int ret = away([&] { return aclrtMallocHostWithCfg(&ptr, size, cfg.get()); });
+	def(rt, "malloc_host_with_cfg", "ptr, ret = malloc_host_with_cfg(size, cfg)",
+	    [](uint64_t size, const py::dict &d) {
+		    malloc_config cfg(d);
+		    void *ptr = nullptr;
+		    int ret = away([&] { return aclrtMallocHostWithCfg(&ptr, size, cfg.get()); });
 
-		return std::tuple(number(ptr), ret);
-	});
-	def(rt, "free_host", "ret = free_host(ptr)", [](void *ptr) { return away([&] { return aclrtFreeHost(ptr); }); });
-	def(rt, "memset", "ret = memset(ptr, max_count, value, count)", [](void *ptr, size_t max, int32_t value, size_t count) {
-		return away([&] { return aclrtMemset(ptr, max, value, count); });
-	});
+		    return std::tuple(number(ptr), ret);
+	    });
+	def(rt, "free_host", "ret = free_host(ptr)",
+	    [](void *ptr) { return away([&] { return aclrtFreeHost(ptr); }); });
+	def(rt, "memset", "ret = memset(ptr, max_count, value, count)",
+	    [](void *ptr, size_t max, int32_t value, size_t count) {
+		    return away([&] { return aclrtMemset(ptr, max, value, count); });
+	    });
 	def(rt, "memset_async", "ret = memset_async(ptr, max_count, value, count, stream)",
 	    [](void *ptr, size_t max, int32_t value, size_t count, void *stream) {
 		    return away([&] { return aclrtMemsetAsync(ptr, max, value, count, stream); });

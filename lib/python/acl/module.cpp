@@ -13,7 +13,8 @@ py::object missing(const std::string &name)
 
 	for (const char *a : absent) {
 		if (name == a)
-			throw py::attribute_error("acl." + name + " is not supported: usdma serves memory, streams, "
+			throw py::attribute_error("acl." + name +
+						  " is not supported: usdma serves memory, streams, "
 						  "events and copies, and runs no models or operators");
 	}
 	throw py::attribute_error("module 'acl' has no attribute '" + name + "'");

@@ -43,9 +43,10 @@ void add_words(py::module_ &rt)
 	    [](void *addr, uint64_t value, uint32_t flag, void *stream) {
 		    return away([&] { return aclrtValueWait(addr, value, flag, stream); });
 	    });
-	def(rt, "cmo_async", "ret = cmo_async(ptr, size, type, stream)", [](void *ptr, size_t size, int32_t type, void *stream) {
-		return away([&] { return aclrtCmoAsync(ptr, size, aclrtCmoType(type), stream); });
-	});
+	def(rt, "cmo_async", "ret = cmo_async(ptr, size, type, stream)",
+	    [](void *ptr, size_t size, int32_t type, void *stream) {
+		    return away([&] { return aclrtCmoAsync(ptr, size, aclrtCmoType(type), stream); });
+	    });
 }
 
 } // namespace

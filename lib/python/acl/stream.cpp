@@ -8,9 +8,8 @@ namespace {
 
 void add_attributes(py::module_ &rt)
 {
-	def(rt, "set_stream_failure_mode", "ret = set_stream_failure_mode(stream, mode)", [](void *stream, uint64_t mode) {
-		return away([&] { return aclrtSetStreamFailureMode(stream, mode); });
-	});
+	def(rt, "set_stream_failure_mode", "ret = set_stream_failure_mode(stream, mode)",
+	    [](void *stream, uint64_t mode) { return away([&] { return aclrtSetStreamFailureMode(stream, mode); }); });
 	def(rt, "set_stream_attribute", "ret = set_stream_attribute(stream, attr, value)",
 	    [](void *stream, int32_t attr, const py::dict &d) {
 		    aclrtStreamAttrValue value = {};
@@ -22,18 +21,19 @@ void add_attributes(py::module_ &rt)
 		    field(d, "streamPriority", value.streamPriority);
 		    return away([&] { return aclrtSetStreamAttribute(stream, aclrtStreamAttr(attr), &value); });
 	    });
-	def(rt, "get_stream_attribute", "value, ret = get_stream_attribute(stream, attr)", [](void *stream, int32_t attr) {
-		aclrtStreamAttrValue value = {};
-		int ret = away([&] { return aclrtGetStreamAttribute(stream, aclrtStreamAttr(attr), &value); });
-		py::dict d;
+	def(rt, "get_stream_attribute", "value, ret = get_stream_attribute(stream, attr)",
+	    [](void *stream, int32_t attr) {
+		    aclrtStreamAttrValue value = {};
+		    int ret = away([&] { return aclrtGetStreamAttribute(stream, aclrtStreamAttr(attr), &value); });
+		    py::dict d;
 
-		d["failureMode"] = value.failureMode;
-		d["overflowSwitch"] = value.overflowSwitch;
-		d["userCustomTag"] = value.userCustomTag;
-		d["cacheOpInfoSwitch"] = value.cacheOpInfoSwitch;
-		d["streamPriority"] = value.streamPriority;
-		return std::tuple(d, ret);
-	});
+		    d["failureMode"] = value.failureMode;
+		    d["overflowSwitch"] = value.overflowSwitch;
+		    d["userCustomTag"] = value.userCustomTag;
+		    d["cacheOpInfoSwitch"] = value.cacheOpInfoSwitch;
+		    d["streamPriority"] = value.streamPriority;
+		    return std::tuple(d, ret);
+	    });
 }
 
 void add_queries(py::module_ &rt)
@@ -82,7 +82,9 @@ void add_stream(py::module_ &rt)
 	def(rt, "synchronize_stream", "ret = synchronize_stream(stream)",
 	    [](void *stream) { return away([&] { return aclrtSynchronizeStream(stream); }); });
 	def(rt, "synchronize_stream_with_timeout", "ret = synchronize_stream_with_timeout(stream, timeout_ms)",
-	    [](void *stream, int32_t ms) { return away([&] { return aclrtSynchronizeStreamWithTimeout(stream, ms); }); });
+	    [](void *stream, int32_t ms) {
+		    return away([&] { return aclrtSynchronizeStreamWithTimeout(stream, ms); });
+	    });
 	def(rt, "stream_abort", "ret = stream_abort(stream)",
 	    [](void *stream) { return away([&] { return aclrtStreamAbort(stream); }); });
 	add_queries(rt);

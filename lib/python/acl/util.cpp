@@ -163,8 +163,10 @@ int stop_thread(uint64_t id)
 void add_util(py::module_ &util)
 {
 	def(util, "bytes_to_ptr", "ptr = bytes_to_ptr(bytes)", [](const py::object &o) { return bytes_to_ptr(o); });
-	def(util, "ptr_to_bytes", "bytes = ptr_to_bytes(ptr, size)", [](void *ptr, size_t size) { return ptr_to_bytes(ptr, size); });
-	def(util, "numpy_to_ptr", "ptr = numpy_to_ptr(array)  (deprecated)", [](const py::object &o) { return numpy_to_ptr(o); });
+	def(util, "ptr_to_bytes", "bytes = ptr_to_bytes(ptr, size)",
+	    [](void *ptr, size_t size) { return ptr_to_bytes(ptr, size); });
+	def(util, "numpy_to_ptr", "ptr = numpy_to_ptr(array)  (deprecated)",
+	    [](const py::object &o) { return numpy_to_ptr(o); });
 	def(util, "numpy_contiguous_to_ptr", "ptr, array = numpy_contiguous_to_ptr(array)",
 	    [](const py::object &o) { return numpy_contiguous_to_ptr(o); });
 	def(util, "ptr_to_numpy", "array = ptr_to_numpy(ptr, shape, numpy_type_number)",

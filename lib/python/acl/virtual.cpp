@@ -37,7 +37,8 @@ void add_ranges(py::module_ &rt)
 	    [](void *ptr, size_t size, size_t offset, void *handle, uint64_t flags) {
 		    return away([&] { return aclrtMapMem(ptr, size, offset, handle, flags); });
 	    });
-	def(rt, "unmap_mem", "ret = unmap_mem(ptr)", [](void *ptr) { return away([&] { return aclrtUnmapMem(ptr); }); });
+	def(rt, "unmap_mem", "ret = unmap_mem(ptr)",
+	    [](void *ptr) { return away([&] { return aclrtUnmapMem(ptr); }); });
 }
 
 void add_physical(py::module_ &rt)
@@ -67,7 +68,8 @@ void add_physical(py::module_ &rt)
 
 void add_shareable(py::module_ &rt)
 {
-	def(rt, "mem_export_to_shareable_handle", "shareable, ret = mem_export_to_shareable_handle(handle, handle_type, flags)",
+	def(rt, "mem_export_to_shareable_handle",
+	    "shareable, ret = mem_export_to_shareable_handle(handle, handle_type, flags)",
 	    [](void *handle, int32_t type, uint64_t flags) {
 		    uint64_t shareable = 0;
 		    int ret = away([&] {
@@ -80,8 +82,8 @@ void add_shareable(py::module_ &rt)
 	    [](uint64_t shareable, std::vector<int32_t> pids) {
 		    return away([&] { return aclrtMemSetPidToShareableHandle(shareable, pids.data(), pids.size()); });
 	    });
-	def(rt, "mem_import_from_shareable_handle", "handle, ret = mem_import_from_shareable_handle(shareable, device_id)",
-	    [](uint64_t shareable, int32_t id) {
+	def(rt, "mem_import_from_shareable_handle",
+	    "handle, ret = mem_import_from_shareable_handle(shareable, device_id)", [](uint64_t shareable, int32_t id) {
 		    aclrtDrvMemHandle handle = nullptr;
 		    int ret = away([&] { return aclrtMemImportFromShareableHandle(shareable, id, &handle); });
 

@@ -2,7 +2,7 @@
 /*
  * usdma._native: the native API's devices, streams, events and memory as Python
  * objects.  An object keeps what it rests on alive (a buffer its device), so that
- * the order in which Python lets go of them does not matter.
+ * the order in which Python releases them does not matter.
  */
 #include "lib/python/usdma/objects.h"
 
@@ -32,11 +32,16 @@ py::dict info_dict(const usdma_device_info &i)
 void add_device(py::module_ &m)
 {
 	py::class_<device, std::shared_ptr<device>>(m, "Device")
-		.def(py::init([](std::optional<std::string> name) { return device::open(name ? name->c_str() : nullptr); }),
+		.def(py::init([](std::optional<std::string> name) {
+			     return device::open(name ? name->c_str() : nullptr);
+		     }),
 		     py::arg("name") = py::none())
-		.def("info", [](device &d) { return info_dict(d.info()); }, "What the device is, as a dict.")
-		.def("synchronize", [](device &d, int ms) { check(away([&] { return usdma_device_sync(d.get(), ms); })); },
-		     py::arg("timeout_ms") = -1)
+		.def(
+			"info", [](device &d) { return info_dict(d.info()); }, "What the device is, as a dict.")
+		.def(
+			"synchronize",
+			[](device &d, int ms) { check(away([&] { return usdma_device_sync(d.get(), ms); })); },
+			py::arg("timeout_ms") = -1)
 		.def("close", &device::close);
 }
 
@@ -57,9 +62,8 @@ void add_memory(py::module_ &m)
 	m.def("host_register", [](uintptr_t ptr, size_t size, unsigned flags) {
 		check(away([&] { return usdma_host_register(reinterpret_cast<void *>(ptr), size, flags); }));
 	});
-	m.def("host_unregister", [](uintptr_t ptr) {
-		check(away([&] { return usdma_host_unregister(reinterpret_cast<void *>(ptr)); }));
-	});
+	m.def("host_unregister",
+	      [](uintptr_t ptr) { check(away([&] { return usdma_host_unregister(reinterpret_cast<void *>(ptr)); })); });
 }
 
 void add_stream(py::module_ &m)
@@ -67,8 +71,10 @@ void add_stream(py::module_ &m)
 	py::class_<stream, std::shared_ptr<stream>>(m, "Stream")
 		.def(py::init(&stream::make), py::arg("device"))
 		.def("copy", &stream::copy, py::arg("dst"), py::arg("src"), py::arg("size"))
-		.def("fill", &stream::fill, py::arg("dst"), py::arg("pattern"), py::arg("pattern_size"), py::arg("size"))
-		.def("reduce", &stream::reduce, py::arg("dst"), py::arg("src"), py::arg("size"), py::arg("element"), py::arg("op"))
+		.def("fill", &stream::fill, py::arg("dst"), py::arg("pattern"), py::arg("pattern_size"),
+		     py::arg("size"))
+		.def("reduce", &stream::reduce, py::arg("dst"), py::arg("src"), py::arg("size"), py::arg("element"),
+		     py::arg("op"))
 		.def("synchronize", &stream::sync, py::arg("timeout_ms") = -1)
 		.def("query", &stream::query)
 		.def("abort", &stream::abort)

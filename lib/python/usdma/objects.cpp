@@ -17,8 +17,8 @@ void *address(uintptr_t at)
 
 void make_error(py::module_ &m)
 {
-	error_type = PyErr_NewExceptionWithDoc("usdma.Error", "A call of usdma failed: errno, and a text that says why.",
-					       PyExc_OSError, nullptr);
+	error_type = PyErr_NewExceptionWithDoc(
+		"usdma.Error", "A call of usdma failed: errno, and a text that says why.", PyExc_OSError, nullptr);
 	if (!error_type)
 		throw py::error_already_set();
 	m.attr("Error") = py::reinterpret_borrow<py::object>(error_type);

@@ -9,7 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
-from lane.guest import GuestError  # noqa: E402
+from guests.guest import GuestError  # noqa: E402
 from machines.machine import QEMU_ABORTS  # noqa: E402
 
 OURS = "for d in /sys/bus/pci/devices/*; do case $(cat $d/class) in 0x0801*) basename $d;; esac; done"

@@ -8,7 +8,7 @@ import sys
 from machines import linux
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
-from lane import initramfs, kernel  # noqa: E402
+from guests import initramfs, kernel  # noqa: E402
 
 BASE = ["virtio_pci", "virtio_console", "vfio", "vfio_iommu_type1", "vfio_pci"]
 MORE = {"virtio": ["virtio_iommu"]}
@@ -50,7 +50,7 @@ KERNELS = {"own": own, "newest": debian_newest, "stable": debian_stable}
 def file_system(path, choice, iommu, programs, extra, build_dir, scratch):
     """The initramfs: busybox, modules that this kernel has, programs with their libraries; extra: {name there: file here}."""
     archive = initramfs.Archive()
-    initramfs.add_base(archive, initramfs.lane_text("guest-base", "guest-init"), initramfs.BUSYBOX)
+    initramfs.add_base(archive, initramfs.guest_text("guest-base", "guest-init"), initramfs.BUSYBOX)
     have = kernel.Modules(choice)
     wanted = [m for m in BASE + MORE.get(iommu, []) if m in have.paths or m not in have.builtin]
     initramfs.add_modules(archive, choice, have, wanted)

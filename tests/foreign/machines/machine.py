@@ -12,7 +12,7 @@ import time
 from machines.server import Server
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
-from lane import guest  # noqa: E402
+from guests import guest  # noqa: E402
 
 # What QEMU and the kernel are told for each IOMMU.  Interrupts are remapped by the first two, which VFIO asks for.
 IOMMUS = {

@@ -8,7 +8,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
-from lane import report  # noqa: E402
+from guests import report  # noqa: E402
 
 
 class Ledger:

@@ -35,7 +35,11 @@ struct bench {
 	{
 		assert_int_equal(aclrtMemcpy(to.ptr(), to.size(), m.ptr(), m.size(), ACL_MEMCPY_DEVICE_TO_HOST), 0);
 	}
-	void sync() { assert_int_equal(aclrtSynchronizeStreamWithTimeout(stream.ptr(), int(usdma::test::patience_ms(30000))), 0); }
+	void sync()
+	{
+		assert_int_equal(aclrtSynchronizeStreamWithTimeout(stream.ptr(), int(usdma::test::patience_ms(30000))),
+				 0);
+	}
 };
 
 void test_dispatcher(void **)
@@ -65,7 +69,8 @@ void test_dispatcher_sets_device(void **)
 		aclrtContext c;
 
 		assert_int_equal(aclrtGetCurrentContext(&c), ACL_ERROR_RT_CONTEXT_NULL);
-		assert_int_equal(HcclDispatcherInit(DispatcherType::DISPATCHER_NORMAL, HOST_DEVICE_ID, &d), HCCL_SUCCESS);
+		assert_int_equal(HcclDispatcherInit(DispatcherType::DISPATCHER_NORMAL, HOST_DEVICE_ID, &d),
+				 HCCL_SUCCESS);
 		assert_int_equal(aclrtGetCurrentContext(&c), ACL_ERROR_RT_CONTEXT_NULL);
 		assert_int_equal(HcclDispatcherDestroy(d), HCCL_SUCCESS);
 		assert_int_equal(HcclDispatcherInit(DispatcherType::DISPATCHER_NORMAL, 0, &d), HCCL_SUCCESS);
@@ -93,7 +98,7 @@ void test_d2d_pointers(void **)
 	assert_int_equal(HcclD2DMemcpyAsync(t.d, t.b, outside, t.stream), HCCL_E_PTR);
 	DeviceMem small = t.b.range(0, n_bytes - 1);
 	assert_int_equal(HcclD2DMemcpyAsync(t.d, small, t.a, t.stream), HCCL_E_PTR); /* not E_PARA */
-	assert_int_equal(HcclD2DMemcpyAsync(t.d, small, t.a, t.none), HCCL_E_PTR);   /* before the stream is looked at */
+	assert_int_equal(HcclD2DMemcpyAsync(t.d, small, t.a, t.none), HCCL_E_PTR); /* before the stream is looked at */
 }
 
 void test_d2d_copies(void **)
@@ -168,7 +173,8 @@ void test_memcpy(void **)
 	assert_int_equal(HcclMemcpyAsync(t.d, a, 8, nullptr, 8, d2h, t.stream, 0, link), HCCL_E_PTR);
 	assert_int_equal(HcclMemcpyAsync(t.d, a, 7, b, 8, d2h, t.stream, 0, link), HCCL_E_PARA);
 	assert_int_equal(HcclMemcpyAsync(t.d, a, 8, b, 8, d2h, t.none, 0, link), HCCL_E_PTR);
-	assert_int_equal(HcclMemcpyAsync(t.d, a, 8, b, 8, HCCL_RT_MEMCPY_KIND_RESERVED, t.stream, 0, link), HCCL_E_PARA);
+	assert_int_equal(HcclMemcpyAsync(t.d, a, 8, b, 8, HCCL_RT_MEMCPY_KIND_RESERVED, t.stream, 0, link),
+			 HCCL_E_PARA);
 	assert_int_equal(HcclMemcpyAsync(t.d, a, 8, b, 0, d2h, t.stream, 0, link), HCCL_SUCCESS);
 	assert_int_equal(hrtMemAsyncCopy(a, 8, b, 8, d2h, nullptr), HCCL_E_PTR);
 	assert_int_equal(hrtMemAsyncCopy(a, 8, b, 0, d2h, t.stream.ptr()), HCCL_SUCCESS);
@@ -190,10 +196,16 @@ void test_reduce_checks(void **)
 	const auto link = hccl::LinkType::LINK_ONCHIP;
 	void *a = t.a.ptr(), *b = t.b.ptr();
 
-	assert_int_equal(HcclReduceAsync(nullptr, a, 1, HCCL_DATA_TYPE_INT8, HCCL_REDUCE_SUM, t.stream, b, 0, link, 0), HCCL_E_PTR);
-	assert_int_equal(HcclReduceAsync(t.d, nullptr, 1, HCCL_DATA_TYPE_INT8, HCCL_REDUCE_SUM, t.stream, b, 0, link, 0), HCCL_E_PTR);
-	assert_int_equal(HcclReduceAsync(t.d, a, 1, HCCL_DATA_TYPE_INT8, HCCL_REDUCE_SUM, t.stream, nullptr, 0, link, 0), HCCL_E_PTR);
-	assert_int_equal(HcclReduceAsync(t.d, a, 1, HCCL_DATA_TYPE_INT8, HCCL_REDUCE_SUM, t.none, b, 0, link, 0), HCCL_E_PTR);
+	assert_int_equal(HcclReduceAsync(nullptr, a, 1, HCCL_DATA_TYPE_INT8, HCCL_REDUCE_SUM, t.stream, b, 0, link, 0),
+			 HCCL_E_PTR);
+	assert_int_equal(
+		HcclReduceAsync(t.d, nullptr, 1, HCCL_DATA_TYPE_INT8, HCCL_REDUCE_SUM, t.stream, b, 0, link, 0),
+		HCCL_E_PTR);
+	assert_int_equal(
+		HcclReduceAsync(t.d, a, 1, HCCL_DATA_TYPE_INT8, HCCL_REDUCE_SUM, t.stream, nullptr, 0, link, 0),
+		HCCL_E_PTR);
+	assert_int_equal(HcclReduceAsync(t.d, a, 1, HCCL_DATA_TYPE_INT8, HCCL_REDUCE_SUM, t.none, b, 0, link, 0),
+			 HCCL_E_PTR);
 	assert_int_equal(reduce(t, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, 0), HCCL_SUCCESS);
 	assert_int_equal(reduce(t, HCCL_DATA_TYPE_INT128, HCCL_REDUCE_SUM, 1), HCCL_E_NOT_SUPPORT);
 	assert_int_equal(reduce(t, HCCL_DATA_TYPE_FP8E8M0, HCCL_REDUCE_SUM, 1), HCCL_E_NOT_SUPPORT);
@@ -201,13 +213,15 @@ void test_reduce_checks(void **)
 	assert_int_equal(reduce(t, HCCL_DATA_TYPE_RESERVED, HCCL_REDUCE_SUM, 1), HCCL_E_PARA);
 	assert_int_equal(reduce(t, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_RESERVED, 1), HCCL_E_PARA);
 	assert_int_equal(reduce(t, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, ~u64(0) / 3), HCCL_E_PARA);
-	assert_int_equal(reduce(t, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, n_bytes), HCCL_E_RUNTIME); /* beyond the memory */
+	assert_int_equal(reduce(t, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, n_bytes),
+			 HCCL_E_RUNTIME); /* beyond the memory */
 	assert_int_equal(reduce(t, HCCL_DATA_TYPE_INT64, HCCL_REDUCE_PROD, n_bytes), HCCL_E_RUNTIME);
 }
 
 template <class T> T apply(HcclReduceOp op, T x, T y)
 {
-	using wide = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+	using wide =
+		typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
 
 	switch (op) {
 	case HCCL_REDUCE_SUM:
@@ -222,11 +236,17 @@ template <class T> T apply(HcclReduceOp op, T x, T y)
 }
 template <> double apply(HcclReduceOp op, double x, double y)
 {
-	return op == HCCL_REDUCE_SUM ? x + y : op == HCCL_REDUCE_PROD ? x * y : op == HCCL_REDUCE_MAX ? std::fmax(x, y) : std::fmin(x, y);
+	return op == HCCL_REDUCE_SUM  ? x + y :
+	       op == HCCL_REDUCE_PROD ? x * y :
+	       op == HCCL_REDUCE_MAX  ? std::fmax(x, y) :
+					std::fmin(x, y);
 }
 template <> float apply(HcclReduceOp op, float x, float y)
 {
-	return op == HCCL_REDUCE_SUM ? x + y : op == HCCL_REDUCE_PROD ? x * y : op == HCCL_REDUCE_MAX ? std::fmax(x, y) : std::fmin(x, y);
+	return op == HCCL_REDUCE_SUM  ? x + y :
+	       op == HCCL_REDUCE_PROD ? x * y :
+	       op == HCCL_REDUCE_MAX  ? std::fmax(x, y) :
+					std::fmin(x, y);
 }
 
 template <class T> void reduce_as(HcclDataType type)
@@ -241,11 +261,14 @@ template <class T> void reduce_as(HcclDataType type)
 			x[i] = T(gen() % 2000000) / T(3);
 			y[i] = T(gen() % 2000000) / T(7);
 		}
-		assert_int_equal(aclrtMemcpy(t.a.ptr(), n_bytes, x.data(), n * sizeof(T), ACL_MEMCPY_HOST_TO_DEVICE), 0);
-		assert_int_equal(aclrtMemcpy(t.b.ptr(), n_bytes, y.data(), n * sizeof(T), ACL_MEMCPY_HOST_TO_DEVICE), 0);
+		assert_int_equal(aclrtMemcpy(t.a.ptr(), n_bytes, x.data(), n * sizeof(T), ACL_MEMCPY_HOST_TO_DEVICE),
+				 0);
+		assert_int_equal(aclrtMemcpy(t.b.ptr(), n_bytes, y.data(), n * sizeof(T), ACL_MEMCPY_HOST_TO_DEVICE),
+				 0);
 		assert_int_equal(reduce(t, type, op, n), HCCL_SUCCESS);
 		t.sync();
-		assert_int_equal(aclrtMemcpy(got.data(), n * sizeof(T), t.b.ptr(), n * sizeof(T), ACL_MEMCPY_DEVICE_TO_HOST), 0);
+		assert_int_equal(
+			aclrtMemcpy(got.data(), n * sizeof(T), t.b.ptr(), n * sizeof(T), ACL_MEMCPY_DEVICE_TO_HOST), 0);
 		for (size_t i = 0; i < n; i++)
 			y[i] = apply(op, y[i], x[i]);
 		assert_memory_equal(got.data(), y.data(), n * sizeof(T));
@@ -283,8 +306,8 @@ void test_signals(void **)
 	assert_int_equal(HcclSignalWait(t.d, there, t.none, 0, 1, 0, true), HCCL_E_PTR);
 	for (int i = 0; i < 100; i++) {
 		assert_int_equal(HcclSignalWait(t.d, there, other, 1, 0, i, true), HCCL_SUCCESS);
-		assert_int_equal(HcclReduceAsync(t.d, t.a.ptr(), 1000, HCCL_DATA_TYPE_UINT8, HCCL_REDUCE_SUM, other, t.b.ptr(), 0,
-						 hccl::LinkType::LINK_ONCHIP, 0),
+		assert_int_equal(HcclReduceAsync(t.d, t.a.ptr(), 1000, HCCL_DATA_TYPE_UINT8, HCCL_REDUCE_SUM, other,
+						 t.b.ptr(), 0, hccl::LinkType::LINK_ONCHIP, 0),
 				 HCCL_SUCCESS);
 		assert_int_equal(HcclSignalRecord(t.d, back, other, 1, 0, i, true, 0), HCCL_SUCCESS);
 		assert_int_equal(HcclD2DMemcpyAsync(t.d, t.b, t.a, t.stream), HCCL_SUCCESS);
@@ -312,7 +335,8 @@ void test_wait_timeout(void **)
 	assert_int_equal(HcclSetExecTimeOut(t.d, -1), HCCL_E_PARA);
 	assert_int_equal(HcclSetExecTimeOut(t.d, 1), HCCL_SUCCESS);
 	assert_int_equal(HcclSignalWait(t.d, never, t.stream, 0, 1, 0, true), HCCL_SUCCESS);
-	assert_int_not_equal(aclrtSynchronizeStreamWithTimeout(t.stream.ptr(), int(usdma::test::patience_ms(30000))), 0);
+	assert_int_not_equal(aclrtSynchronizeStreamWithTimeout(t.stream.ptr(), int(usdma::test::patience_ms(30000))),
+			     0);
 	assert_int_equal(aclrtDestroyNotify(never), 0);
 }
 

@@ -84,7 +84,8 @@ void lose_one(unsigned base, unsigned n)
 			if (!killed) {
 				const char *text = aclGetRecentErrMsg();
 
-				print_error("rank %u: result %d after %llu rounds: %s\n", i, ret, done.load() / n, text ? text : "");
+				print_error("rank %u: result %d after %llu rounds: %s\n", i, ret, done.load() / n,
+					    text ? text : "");
 			}
 			all.meet.arrive_and_wait();
 		});

@@ -34,13 +34,13 @@ struct batch {
 	}
 	aclError async(aclrtStream s)
 	{
-		return aclrtMemcpyBatchAsync(dst.data(), max.data(), src.data(), size.data(), size.size(), attr.data(), index.data(),
-					     index.size(), &fail, s);
+		return aclrtMemcpyBatchAsync(dst.data(), max.data(), src.data(), size.data(), size.size(), attr.data(),
+					     index.data(), index.size(), &fail, s);
 	}
 	aclError sync()
 	{
-		return aclrtMemcpyBatch(dst.data(), max.data(), src.data(), size.data(), size.size(), attr.data(), index.data(),
-					index.size(), &fail);
+		return aclrtMemcpyBatch(dst.data(), max.data(), src.data(), size.data(), size.size(), attr.data(),
+					index.data(), index.size(), &fail);
 	}
 };
 
@@ -64,22 +64,27 @@ static void test_arguments(void **)
 	batch b(f, 4);
 	size_t zero[4] = {};
 
-	assert_int_equal(aclrtMemcpyBatchAsync(b.dst.data(), b.max.data(), b.src.data(), b.size.data(), 4, b.attr.data(),
-					       b.index.data(), 1, nullptr, f.stream), 100000);
+	assert_int_equal(aclrtMemcpyBatchAsync(b.dst.data(), b.max.data(), b.src.data(), b.size.data(), 4,
+					       b.attr.data(), b.index.data(), 1, nullptr, f.stream),
+			 100000);
 	assert_int_equal(aclrtMemcpyBatchAsync(b.dst.data(), b.max.data(), b.src.data(), nullptr, 4, b.attr.data(),
-					       b.index.data(), 1, &b.fail, f.stream), 100000);
+					       b.index.data(), 1, &b.fail, f.stream),
+			 100000);
 	assert_int_equal(aclrtMemcpyBatch(b.dst.data(), b.max.data(), b.src.data(), b.size.data(), 0, b.attr.data(),
-					  b.index.data(), 1, &b.fail), 100000);
+					  b.index.data(), 1, &b.fail),
+			 100000);
 	assert_int_equal(b.fail, untouched);
 	/* All sizes 0 comes before the other pointers are looked at. */
-	assert_int_equal(aclrtMemcpyBatchAsync(nullptr, nullptr, nullptr, zero, 4, nullptr, nullptr, 0, &b.fail, nullptr), 0);
+	assert_int_equal(
+		aclrtMemcpyBatchAsync(nullptr, nullptr, nullptr, zero, 4, nullptr, nullptr, 0, &b.fail, nullptr), 0);
 	assert_int_equal(b.fail, SIZE_MAX);
 	b.fail = untouched;
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(aclrtMemcpyBatchAsync(i == 0 ? nullptr : b.dst.data(), i == 1 ? nullptr : b.max.data(),
 						       i == 2 ? nullptr : b.src.data(), b.size.data(), 4,
-						       i == 3 ? nullptr : b.attr.data(), i == 4 ? nullptr : b.index.data(), 1,
-						       &b.fail, f.stream), 100000);
+						       i == 3 ? nullptr : b.attr.data(),
+						       i == 4 ? nullptr : b.index.data(), 1, &b.fail, f.stream),
+				 100000);
 	assert_int_equal(b.fail, untouched);
 	b.max[2] = 63;
 	expect(f, b, 100000, untouched);
@@ -103,8 +108,9 @@ static void test_indexes(void **)
 	}
 	b.index = {0}; /* and no attribute at all */
 	b.fail = untouched;
-	assert_int_equal(aclrtMemcpyBatchAsync(b.dst.data(), b.max.data(), b.src.data(), b.size.data(), 4, b.attr.data(),
-					       b.index.data(), 0, &b.fail, f.stream), 107000);
+	assert_int_equal(aclrtMemcpyBatchAsync(b.dst.data(), b.max.data(), b.src.data(), b.size.data(), 4,
+					       b.attr.data(), b.index.data(), 0, &b.fail, f.stream),
+			 107000);
 	assert_int_equal(b.fail, SIZE_MAX);
 	b.index = {0, 1, 3};
 	expect(f, b, 0, SIZE_MAX);
@@ -147,7 +153,11 @@ static void test_items(void **)
 		{f.pin, f.dev, {0, ACL_MEM_LOCATION_TYPE_HOST}, {0, ACL_MEM_LOCATION_TYPE_DEVICE}, 0},
 		{f.dev, f.heap, {0, ACL_MEM_LOCATION_TYPE_DEVICE}, {0, ACL_MEM_LOCATION_TYPE_HOST}, 0},
 		{f.dev, nullptr, {0, ACL_MEM_LOCATION_TYPE_DEVICE}, {0, ACL_MEM_LOCATION_TYPE_HOST}, 107000},
-		{reinterpret_cast<void *>(0x17ffff000000), f.pin, {0, ACL_MEM_LOCATION_TYPE_DEVICE}, {0, ACL_MEM_LOCATION_TYPE_HOST}, 507899},
+		{reinterpret_cast<void *>(0x17ffff000000),
+		 f.pin,
+		 {0, ACL_MEM_LOCATION_TYPE_DEVICE},
+		 {0, ACL_MEM_LOCATION_TYPE_HOST},
+		 507899},
 	};
 
 	for (size_t at : {0, 3, 40})
@@ -230,12 +240,16 @@ static void test_v2(void **)
 
 	b.attr.resize(9, b.attr[0]);
 	assert_int_equal(aclrtMemcpyBatchV2(b.dst.data(), b.max.data(), b.src.data(), b.size.data(), 8, b.attr.data(),
-					    b.index.data(), 1), 0);
-	assert_int_equal(aclrtMemcpyBatchAsyncV2(b.dst.data(), b.max.data(), b.src.data(), b.size.data(), 8, b.attr.data(),
-						 b.index.data(), 1, f.stream), 0);
-	assert_int_equal(aclrtMemcpyBatchAsyncV2(b.dst.data(), b.max.data(), b.src.data(), b.size.data(), 8, b.attr.data(),
-						 b.index.data(), 9, f.stream), 107000);
-	assert_int_equal(aclrtMemcpyBatchV2(b.dst.data(), b.max.data(), b.src.data(), nullptr, 8, b.attr.data(), b.index.data(), 1),
+					    b.index.data(), 1),
+			 0);
+	assert_int_equal(aclrtMemcpyBatchAsyncV2(b.dst.data(), b.max.data(), b.src.data(), b.size.data(), 8,
+						 b.attr.data(), b.index.data(), 1, f.stream),
+			 0);
+	assert_int_equal(aclrtMemcpyBatchAsyncV2(b.dst.data(), b.max.data(), b.src.data(), b.size.data(), 8,
+						 b.attr.data(), b.index.data(), 9, f.stream),
+			 107000);
+	assert_int_equal(aclrtMemcpyBatchV2(b.dst.data(), b.max.data(), b.src.data(), nullptr, 8, b.attr.data(),
+					    b.index.data(), 1),
 			 100000);
 	assert_int_equal(aclrtSynchronizeStream(f.stream), 0);
 }

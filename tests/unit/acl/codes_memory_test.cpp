@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* they are to be tested too */
-#pragma GCC diagnostic ignored "-Wpedantic" /* a ?: b is: b where a gave 0 */
+#pragma GCC diagnostic ignored "-Wpedantic"                /* a ?: b is: b where a gave 0 */
 
 using namespace usdma::test;
 
@@ -73,7 +73,8 @@ static void test_device_memory(void **)
 		ROW(100000, aclrtGetMemUsageInfo(0, &use, 0, &n)),
 		ROW(100000, aclrtGetMemUsageInfo(0, &use, 1, nullptr)),
 		ROW(107001, aclrtGetMemUsageInfo(99, &use, 1, &n)),
-		ROW(0, aclrtGetMemUsageInfo(0, &use, 1, &n) ?: n != 1 || use.curMemSize < 2 * block || use.memPeakSize < use.curMemSize),
+		ROW(0, aclrtGetMemUsageInfo(0, &use, 1, &n) ?:
+			       n != 1 || use.curMemSize < 2 * block || use.memPeakSize < use.curMemSize),
 		ROW(100000, aclrtCheckMemType(nullptr, 1, ACL_RT_MEM_TYPE_DEV, &is, 0)),
 		ROW(100000, aclrtCheckMemType(&f.dev, 0, ACL_RT_MEM_TYPE_DEV, &is, 0)),
 		ROW(107000, aclrtCheckMemType(&f.dev, 1, 0x40, &is, 0)),
@@ -106,7 +107,8 @@ static void test_host_memory(void **)
 		ROW(100000, aclrtHostMemMapCapabilities(0, ACL_RT_HAC_TYPE_SDMA, nullptr)),
 		ROW(107001, aclrtHostMemMapCapabilities(99, ACL_RT_HAC_TYPE_SDMA, &can)),
 		ROW(107000, aclrtHostMemMapCapabilities(0, static_cast<aclrtHacType>(99), &can)),
-		ROW(0, aclrtHostMemMapCapabilities(0, ACL_RT_HAC_TYPE_SDMA, &can) ?: can != ACL_RT_HOST_MEM_MAP_SUPPORTED),
+		ROW(0,
+		    aclrtHostMemMapCapabilities(0, ACL_RT_HAC_TYPE_SDMA, &can) ?: can != ACL_RT_HOST_MEM_MAP_SUPPORTED),
 	};
 
 	module.attr = ACL_RT_MEM_ATTR_MODULE_ID;
@@ -209,11 +211,17 @@ static void test_virtual_memory(void **)
 		ROW(207000, aclrtMemMapSelectedLink(f.dev2, 8, f.dev, 0)),
 		ROW(100000, aclrtMemMapSetLink(nullptr, ACL_RT_MEM_LINK_TYPE_SIO)),
 		ROW(207000, aclrtMemMapSetLink(h, ACL_RT_MEM_LINK_TYPE_SIO)),
-		ROW(0, aclrtUnmapMem(va) ?: aclrtFreePhysical(h) ?: aclrtReleaseMemAddress(va)),
+		ROW(0, aclrtUnmapMem(va)            ?:
+			       aclrtFreePhysical(h) ?:
+						      aclrtReleaseMemAddress(va)),
 		ROW(107017, aclrtMemGetAllocationPropertiesFromHandle(h, &said)),
 	};
 
-	good = {ACL_MEM_HANDLE_TYPE_NONE, ACL_MEM_ALLOCATION_TYPE_PINNED, ACL_HBM_MEM_HUGE, {0, ACL_MEM_LOCATION_TYPE_DEVICE}, 0};
+	good = {ACL_MEM_HANDLE_TYPE_NONE,
+		ACL_MEM_ALLOCATION_TYPE_PINNED,
+		ACL_HBM_MEM_HUGE,
+		{0, ACL_MEM_LOCATION_TYPE_DEVICE},
+		0};
 	ddr = good;
 	ddr.memAttr = ACL_DDR_MEM_HUGE;
 	run_rows(rows);
@@ -295,8 +303,9 @@ static void test_pools(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_copies),         cmocka_unit_test(test_device_memory), cmocka_unit_test(test_host_memory),
-		cmocka_unit_test(test_managed),        cmocka_unit_test(test_virtual_memory), cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_copies),         cmocka_unit_test(test_device_memory),
+		cmocka_unit_test(test_host_memory),    cmocka_unit_test(test_managed),
+		cmocka_unit_test(test_virtual_memory), cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_pools),
 	};
 

@@ -11,13 +11,11 @@
 #include <vector>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* they are to be tested too */
-#pragma GCC diagnostic ignored "-Wpedantic" /* a ?: b is: b where a gave 0 */
+#pragma GCC diagnostic ignored "-Wpedantic"                /* a ?: b is: b where a gave 0 */
 
 using namespace usdma::test;
 
-static void nothing(void *)
-{
-}
+static void nothing(void *) {}
 
 static aclError no_end(void *)
 {
@@ -88,10 +86,13 @@ static void test_devices(void **)
 		ROW(107001, aclrtGetDeviceUtilizationRate(99, &load)),
 		ROW(107000, (extended.utilizationExtend = reinterpret_cast<aclrtUtilizationExtendInfo *>(f.heap),
 			     aclrtGetDeviceUtilizationRate(0, &extended))),
-		ROW(0, aclrtGetDeviceUtilizationRate(0, &load) ?: load.cubeUtilization != -1 || load.memoryUtilization < 0),
+		ROW(0, aclrtGetDeviceUtilizationRate(0, &load) ?:
+			       load.cubeUtilization != -1 || load.memoryUtilization < 0),
 		ROW(100000, aclrtDeviceGetUuid(0, nullptr)),
 		ROW(107001, aclrtDeviceGetUuid(99, &uuid)),
-		ROW(0, aclrtDeviceGetUuid(0, &uuid) ?: aclrtDeviceGetUuid(0, &again) ?: memcmp(&uuid, &again, sizeof(uuid))),
+		ROW(0, aclrtDeviceGetUuid(0, &uuid)          ?:
+			       aclrtDeviceGetUuid(0, &again) ?:
+							       memcmp(&uuid, &again, sizeof(uuid))),
 		ROW(0, aclrtDeviceGetUuid(1, &other) ?: !memcmp(&uuid, &other, sizeof(uuid))),
 		ROW(100000, aclrtGetLogicDevIdByUserDevId(0, nullptr)),
 		ROW(107001, aclrtGetLogicDevIdByUserDevId(99, &id)),
@@ -128,7 +129,9 @@ static void test_devices(void **)
 		ROW(0, rtGetDeviceInfo(1, 1, 18, &v) ?: v != 0),
 		ROW(107001, rtEnableP2P(99, 0, 0)),
 		ROW(107001, rtEnableP2P(0, 99, 0)),
-		ROW(0, rtEnableP2P(0, 1, 0) ?: aclrtDevicePeerAccessStatus(1, 0, &id) ?: id - 1),
+		ROW(0, rtEnableP2P(0, 1, 0)                           ?:
+			       aclrtDevicePeerAccessStatus(1, 0, &id) ?:
+									id - 1),
 		ROW(0, rtDisableP2P(0, 1)),
 	};
 
@@ -148,7 +151,9 @@ static void test_contexts(void **)
 		ROW(100000, aclrtGetSysParamOpt(known, nullptr)),
 		ROW(107000, aclrtGetSysParamOpt(none, &v)),
 		ROW(107021, aclrtGetSysParamOpt(known, &v)),
-		ROW(0, aclrtSetSysParamOpt(known, 7) ?: aclrtGetSysParamOpt(known, &v) ?: v != 7),
+		ROW(0, aclrtSetSysParamOpt(known, 7)          ?:
+			       aclrtGetSysParamOpt(known, &v) ?:
+								v != 7),
 	};
 
 	run_rows(rows);
@@ -318,7 +323,8 @@ static void test_notifies(void **)
 		ROW(107003, aclrtCntNotifyRecord(c, f.foreign, &one)),
 		ROW(100000, aclrtCntNotifyWaitWithTimeout(nullptr, f.stream, &two)),
 		ROW(100000, aclrtCntNotifyWaitWithTimeout(c, f.stream, nullptr)),
-		ROW(107000, (none.mode = static_cast<aclrtCntNotifyWaitMode>(5), aclrtCntNotifyWaitWithTimeout(c, f.stream, &none))),
+		ROW(107000, (none.mode = static_cast<aclrtCntNotifyWaitMode>(5),
+			     aclrtCntNotifyWaitWithTimeout(c, f.stream, &none))),
 		ROW(107017, aclrtCntNotifyWaitWithTimeout(dead, f.stream, &two)),
 		ROW(107003, aclrtCntNotifyWaitWithTimeout(c, f.foreign, &two)),
 		ROW(107020, aclrtCntNotifyWaitWithTimeout(c, f.stream, &two) ?: aclrtSynchronizeStream(f.stream)),
@@ -455,17 +461,30 @@ static void test_all_notifies(void **)
 {
 	fixture f;
 
-	fill_up(most_notifies - notifies_of_the_fixture, 207009, [](void **n) { return aclrtCreateNotify(n, 0); }, aclrtDestroyNotify);
-	fill_up(most_notifies - notifies_of_the_fixture, 207009, [](void **n) { return aclrtCntNotifyCreate(n, 0); }, aclrtCntNotifyDestroy);
+	fill_up(
+		most_notifies - notifies_of_the_fixture, 207009, [](void **n) { return aclrtCreateNotify(n, 0); },
+		aclrtDestroyNotify);
+	fill_up(
+		most_notifies - notifies_of_the_fixture, 207009, [](void **n) { return aclrtCntNotifyCreate(n, 0); },
+		aclrtCntNotifyDestroy);
 }
 
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_use),       cmocka_unit_test(test_devices),     cmocka_unit_test(test_contexts),
-		cmocka_unit_test(test_streams),   cmocka_unit_test(test_task_numbers), cmocka_unit_test(test_events),
-		cmocka_unit_test(test_callbacks), cmocka_unit_test(test_notifies),    cmocka_unit_test(test_abort_takes_long),
-		cmocka_unit_test(test_function_does_not_end), cmocka_unit_test(test_abort_callback_fails), cmocka_unit_test(test_all_events), cmocka_unit_test(test_all_streams),
+		cmocka_unit_test(test_use),
+		cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_contexts),
+		cmocka_unit_test(test_streams),
+		cmocka_unit_test(test_task_numbers),
+		cmocka_unit_test(test_events),
+		cmocka_unit_test(test_callbacks),
+		cmocka_unit_test(test_notifies),
+		cmocka_unit_test(test_abort_takes_long),
+		cmocka_unit_test(test_function_does_not_end),
+		cmocka_unit_test(test_abort_callback_fails),
+		cmocka_unit_test(test_all_events),
+		cmocka_unit_test(test_all_streams),
 		cmocka_unit_test(test_all_notifies),
 	};
 

@@ -85,8 +85,12 @@ static void test_visible_devices(void **)
 	static constexpr struct {
 		const char *list, *want;
 	} rows[] = {
-		{nullptr, "012"}, {"", "012"},  {"0,1,2", "012"}, {"2,0", "20"}, {"1", "1"},   {"1,9,0", "1"},
-		{"2,1,2,0", "21"}, {"0,x", "0"}, {"x,0", ""},	  {"3", ""},	 {"-1,0", ""}, {"0,1junk", "0"},
+		{nullptr, "012"},   {"", "012"},
+		{"0,1,2", "012"},   {"2,0", "20"},
+		{"1", "1"},         {"1,9,0", "1"},
+		{"2,1,2,0", "21"},  {"0,x", "0"},
+		{"x,0", ""},        {"3", ""},
+		{"-1,0", ""},       {"0,1junk", "0"},
 		{"4294967296", ""}, {"99999999999999999999", ""},
 	};
 
@@ -105,8 +109,10 @@ static void test_files(void **)
 		for (const char *bad : {"{", "[]", "\"text\"", "{} {}", "{\"a\": }", "\x01\xff"})
 			CHECK(aclInit(file("bad", bad).c_str()) == 100006);
 		for (const char *bad : {"\"x\"", "\"-1\"", "\"1 2\"", "\"\"", "\"999999999999\"", "{}"})
-			CHECK(aclInit(file("bad", (std::string("{\"defaultDevice\": {\"default_device\": ") + bad + "}}").c_str()).c_str()) ==
-			      100000);
+			CHECK(aclInit(file("bad",
+					   (std::string("{\"defaultDevice\": {\"default_device\": ") + bad + "}}")
+						   .c_str())
+					      .c_str()) == 100000);
 		CHECK(aclFinalize() == 100037); /* none of them has counted */
 		CHECK(!aclInit(file("good", "{\"unknown\": [1, 2]}").c_str()));
 		CHECK(!aclFinalize());
@@ -178,9 +184,9 @@ static void test_default_device(void **)
 		CHECK(elsewhere(use_memory) == 107002);
 	});
 	apart([] { /* one that is not there */
-		setenv("USDMA_DEVICES", "sim:mem=16M", 1);
-		CHECK(!aclInit(file("c", "{\"defaultDevice\": {\"default_device\": \"5\"}}").c_str()));
-		CHECK(elsewhere(use_memory) == 107002);
+		   setenv("USDMA_DEVICES", "sim:mem=16M", 1);
+		   CHECK(!aclInit(file("c", "{\"defaultDevice\": {\"default_device\": \"5\"}}").c_str()));
+		   CHECK(elsewhere(use_memory) == 107002);
 	});
 }
 
@@ -285,8 +291,9 @@ static int drop_folder(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_visible_devices), cmocka_unit_test(test_files),	     cmocka_unit_test(test_counts),
-		cmocka_unit_test(test_default_device),	cmocka_unit_test(test_message_mode), cmocka_unit_test(test_callbacks),
+		cmocka_unit_test(test_visible_devices),  cmocka_unit_test(test_files),
+		cmocka_unit_test(test_counts),           cmocka_unit_test(test_default_device),
+		cmocka_unit_test(test_message_mode),     cmocka_unit_test(test_callbacks),
 		cmocka_unit_test(test_cannot_be_opened),
 	};
 

@@ -8,7 +8,9 @@
 #include <stddef.h>
 
 /* ACL_ERROR_* of the ACL family are objects in C, so values are compared when the test runs. */
-#define V(name, value) if ((long long)(name) != (long long)(value)) return #name;
+#define V(name, value)                                                                                                 \
+	if ((long long)(name) != (long long)(value))                                                                   \
+		return #name;
 #define S(type, size, alignment)
 #define O(type, member, offset)
 const char *layout_c_wrong_value(void);

@@ -15,8 +15,8 @@ inline constexpr size_t block = 64 * 1024;
 
 /* Good arguments to make bad ones from. */
 struct fixture {
-	void *dev = nullptr, *dev2 = nullptr; /* device memory of block bytes each */
-	void *pin = nullptr, *pin2 = nullptr; /* pinned */
+	void *dev = nullptr, *dev2 = nullptr;   /* device memory of block bytes each */
+	void *pin = nullptr, *pin2 = nullptr;   /* pinned */
 	char *heap = nullptr, *heap2 = nullptr; /* malloc, 64-byte aligned */
 	aclrtStream stream = nullptr, dead_stream = nullptr, foreign = nullptr;
 	aclrtEvent event = nullptr, ex = nullptr, dead_event = nullptr;
@@ -138,10 +138,10 @@ inline aclError elsewhere(fixture &f, aclError (*call)(fixture &f))
 
 #define ROW(want, ...)                                                                                                 \
 	{                                                                                                              \
-		#__VA_ARGS__, want, false, [](fixture &f) -> aclError {                                                \
+#__VA_ARGS__, want, false, [](fixture &f) -> aclError {                                                \
 			(void)f;                                                                                       \
 			return __VA_ARGS__;                                                                            \
-		}                                                                                                      \
+		}               \
 	}
 /* The same in a thread without a context. */
 #define ALONE(want, ...)                                                                                               \

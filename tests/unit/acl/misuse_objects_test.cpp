@@ -3,15 +3,13 @@
 #include "misuse.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* they are to be tested too */
-#pragma GCC diagnostic ignored "-Wpedantic" /* a ?: b is: b where a gave 0 */
+#pragma GCC diagnostic ignored "-Wpedantic"                /* a ?: b is: b where a gave 0 */
 
 using namespace usdma::test;
 
 #define GARBAGE reinterpret_cast<void *>(0x1234567890)
 
-static void nothing(void *)
-{
-}
+static void nothing(void *) {}
 
 static void test_init(void **)
 {
@@ -185,7 +183,9 @@ static void test_streams(void **)
 		ROW(107017, aclrtStreamQuery(f.dead_stream, &st)),
 		ROW(100000, aclrtStreamGetId(f.stream, nullptr)),
 		ROW(0, aclrtStreamGetId(f.stream, &id)),
-		ROW(0, aclrtCreateStreamWithConfig(&s, 99, 0xffffffff) ?: aclrtStreamGetPriority(s, &u) ?: int(u) - 7),
+		ROW(0, aclrtCreateStreamWithConfig(&s, 99, 0xffffffff) ?:
+			       aclrtStreamGetPriority(s, &u)           ?:
+									 int(u) - 7),
 		ROW(0, aclrtStreamGetFlags(s, &u) ?: int(u) - 0x3f),
 		ROW(0, aclrtDestroyStream(s)),
 		ROW(107017, aclrtStreamGetPriority(s, &u)),
@@ -193,7 +193,8 @@ static void test_streams(void **)
 		ROW(107000, aclrtSetStreamAttribute(f.stream, static_cast<aclrtStreamAttr>(9), &v)),
 		ROW(107000, aclrtGetStreamAttribute(f.stream, static_cast<aclrtStreamAttr>(9), &v)),
 		ROW(0, (v.userCustomTag = 77, aclrtSetStreamAttribute(f.stream, ACL_STREAM_ATTR_USER_CUSTOM_TAG, &v))),
-		ROW(0, (v.userCustomTag = 0, aclrtGetStreamAttribute(f.stream, ACL_STREAM_ATTR_USER_CUSTOM_TAG, &v)) ?: int(v.userCustomTag) - 77),
+		ROW(0, (v.userCustomTag = 0, aclrtGetStreamAttribute(f.stream, ACL_STREAM_ATTR_USER_CUSTOM_TAG, &v)) ?:
+			       int(v.userCustomTag) - 77),
 		ROW(0, aclrtSetStreamFailureMode(f.stream, ACL_STOP_ON_FAILURE)),
 		ROW(207000, aclrtSetStreamFailureMode(f.stream, ACL_CONTINUE_ON_FAILURE)),
 		ROW(107017, aclrtStreamAbort(f.dead_stream)),
@@ -326,7 +327,8 @@ static void test_words_and_notifies(void **)
 {
 	static aclrtNotify n;
 	static aclrtCntNotify c;
-	static aclrtCntNotifyRecordInfo rec = {ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 3}, bad = {static_cast<aclrtCntNotifyRecordMode>(3), 3};
+	static aclrtCntNotifyRecordInfo rec = {ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 3},
+					bad = {static_cast<aclrtCntNotifyRecordMode>(3), 3};
 	static aclrtCntNotifyWaitInfo wait = {ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE, 3, 5, 1, {}};
 	static char key[128];
 	static uint32_t id;
@@ -350,7 +352,9 @@ static void test_words_and_notifies(void **)
 		ROW(107003, aclrtRecordNotify(f.notify, f.foreign)),
 		ROW(107017, aclrtDestroyNotify(f.stream)),
 		ROW(0, aclrtGetNotifyId(f.notify, &id)),
-		ROW(0, aclrtRecordNotify(f.notify, f.stream) ?: aclrtWaitAndResetNotify(f.notify, f.stream, 5) ?: aclrtSynchronizeStream(f.stream)),
+		ROW(0, aclrtRecordNotify(f.notify, f.stream)                  ?:
+			       aclrtWaitAndResetNotify(f.notify, f.stream, 5) ?:
+										aclrtSynchronizeStream(f.stream)),
 		ROW(0, aclrtWaitAndResetNotify(f.notify, f.stream, 1)),
 		ROW(107020, aclrtSynchronizeStream(f.stream)),
 		ROW(0, aclrtSynchronizeStream(f.stream)),
@@ -369,7 +373,9 @@ static void test_words_and_notifies(void **)
 		ROW(0, aclrtCntNotifyCreate(&c, 0)),
 		ROW(107017, aclrtRecordNotify(c, f.stream)),
 		ROW(107000, aclrtCntNotifyRecord(c, f.stream, &bad)),
-		ROW(0, aclrtCntNotifyRecord(c, f.stream, &rec) ?: aclrtCntNotifyWaitWithTimeout(c, f.stream, &wait) ?: aclrtSynchronizeStream(f.stream)),
+		ROW(0, aclrtCntNotifyRecord(c, f.stream, &rec)                   ?:
+			       aclrtCntNotifyWaitWithTimeout(c, f.stream, &wait) ?:
+										   aclrtSynchronizeStream(f.stream)),
 		ROW(0, aclrtCntNotifyReset(c, f.stream) ?: aclrtCntNotifyDestroy(c)),
 		ROW(107017, aclrtCntNotifyReset(c, f.stream)),
 		ROW(100000, aclrtCmoAsync(nullptr, 8, ACL_RT_CMO_TYPE_FLUSH, f.stream)),
@@ -392,7 +398,8 @@ static void test_virtual_memory(void **)
 	static const row rows[] = {
 		ROW(100000, aclrtMemGetAllocationGranularity(nullptr, ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM, &g)),
 		ROW(207000, aclrtMemGetAllocationGranularity(&good, ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF, &g)),
-		ROW(0, aclrtMemGetAllocationGranularity(&good, ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM, &g) ?: int(g) - (2 << 20)),
+		ROW(0, aclrtMemGetAllocationGranularity(&good, ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM, &g) ?:
+			       int(g) - (2 << 20)),
 		ROW(100000, aclrtReserveMemAddress(nullptr, size, 0, nullptr, 0)),
 		ROW(100000, aclrtReserveMemAddress(&va, 0, 0, nullptr, 0)),
 		ROW(100000, aclrtReserveMemAddress(&va, size, 0, nullptr, 2)),
@@ -437,7 +444,11 @@ static void test_virtual_memory(void **)
 		ROW(107000, aclrtReleaseMemAddress(va)),
 	};
 
-	good = {ACL_MEM_HANDLE_TYPE_NONE, ACL_MEM_ALLOCATION_TYPE_PINNED, ACL_HBM_MEM_HUGE, {0, ACL_MEM_LOCATION_TYPE_DEVICE}, 0};
+	good = {ACL_MEM_HANDLE_TYPE_NONE,
+		ACL_MEM_ALLOCATION_TYPE_PINNED,
+		ACL_HBM_MEM_HUGE,
+		{0, ACL_MEM_LOCATION_TYPE_DEVICE},
+		0};
 	ddr = away = good;
 	ddr.memAttr = ACL_DDR_MEM_HUGE;
 	away.location.id = 99;
@@ -513,10 +524,12 @@ static void test_pools(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_init),      cmocka_unit_test(test_last_error), cmocka_unit_test(test_devices),
-		cmocka_unit_test(test_contexts),  cmocka_unit_test(test_streams),    cmocka_unit_test(test_events),
-		cmocka_unit_test(test_callbacks), cmocka_unit_test(test_words_and_notifies),
-		cmocka_unit_test(test_virtual_memory), cmocka_unit_test(test_keys),  cmocka_unit_test(test_pools),
+		cmocka_unit_test(test_init),           cmocka_unit_test(test_last_error),
+		cmocka_unit_test(test_devices),        cmocka_unit_test(test_contexts),
+		cmocka_unit_test(test_streams),        cmocka_unit_test(test_events),
+		cmocka_unit_test(test_callbacks),      cmocka_unit_test(test_words_and_notifies),
+		cmocka_unit_test(test_virtual_memory), cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_pools),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

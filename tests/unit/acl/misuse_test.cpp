@@ -5,7 +5,7 @@
 #include "acl/rt_compat.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* they are to be tested too */
-#pragma GCC diagnostic ignored "-Wpedantic" /* a ?: b is: b where a gave 0 */
+#pragma GCC diagnostic ignored "-Wpedantic"                /* a ?: b is: b where a gave 0 */
 
 using namespace usdma::test;
 
@@ -46,7 +46,8 @@ static void test_memcpy(void **)
 	run_rows(rows, true);
 }
 
-#define ASYNC(dst, max, src, n, kind, stream) aclrtMemcpyAsync(dst, max, src, n, static_cast<aclrtMemcpyKind>(kind), stream)
+#define ASYNC(dst, max, src, n, kind, stream)                                                                          \
+	aclrtMemcpyAsync(dst, max, src, n, static_cast<aclrtMemcpyKind>(kind), stream)
 
 static void test_memcpy_async_checks(void **)
 {
@@ -124,7 +125,8 @@ static void test_memory(void **)
 		ROW(100000, aclrtMallocWithCfg(&p, 8, ACL_MEM_MALLOC_HUGE_FIRST, &none)),
 		ROW(107000, aclrtMallocWithCfg(&p, 8, ACL_MEM_MALLOC_HUGE_FIRST, &flag)),
 		ROW(0, aclrtMallocWithCfg(&p, 8, ACL_MEM_TYPE_HIGH_BAND_WIDTH, &good) ?: aclrtFree(p)),
-		ROW(0, aclrtMallocForTaskScheduler(&p, 8, static_cast<aclrtMemMallocPolicy>(77), nullptr) ?: aclrtFree(p)),
+		ROW(0,
+		    aclrtMallocForTaskScheduler(&p, 8, static_cast<aclrtMemMallocPolicy>(77), nullptr) ?: aclrtFree(p)),
 		ROW(0, aclrtMallocAlign32(&p, 1, ACL_MEM_MALLOC_NORMAL_ONLY) ?: aclrtFree(p)),
 		ROW(107000, aclrtFree(p)),
 		ROW(100000, aclrtFree(nullptr)),
@@ -283,9 +285,11 @@ static void test_descriptors(void **)
 		ROW(0, aclrtMemcpyAsyncWithOffset(nullptr, 0, 0, nullptr, 0, 0, KIND(0), GARBAGE)),
 		ROW(107000, aclrtMemcpyAsyncWithOffset(nullptr, 8, 0, nullptr, 8, 0, KIND(6), f.stream)),
 		ROW(107000, aclrtMemcpyAsyncWithOffset(reinterpret_cast<void **>(f.dev), 8, 0,
-						       const_cast<const void **>(reinterpret_cast<void **>(f.dev2)), 8, 0, KIND(3), f.stream)),
+						       const_cast<const void **>(reinterpret_cast<void **>(f.dev2)), 8,
+						       0, KIND(3), f.stream)),
 		ROW(107000, aclrtMemcpyAsyncWithOffset(reinterpret_cast<void **>(f.dev), 8, 1,
-						       const_cast<const void **>(reinterpret_cast<void **>(f.dev2)), 8, 0, KIND(6), f.stream)),
+						       const_cast<const void **>(reinterpret_cast<void **>(f.dev2)), 8,
+						       0, KIND(6), f.stream)),
 		ROW(107000, aclrtMemcpyAsyncWithOffset(reinterpret_cast<void **>(f.dev), 8, 0,
 						       const_cast<const void **>(reinterpret_cast<void **>(f.dev2)), 8,
 						       size_t(1) << 48, KIND(6), f.stream)),
@@ -299,20 +303,30 @@ static void test_descriptors(void **)
 static void test_reduce(void **)
 {
 	static const row rows[] = {
-		ROW(100000, aclrtReduceAsync(nullptr, f.dev2, 8, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_FLOAT, f.stream, nullptr)),
-		ROW(100000, aclrtReduceAsync(f.dev, f.dev2, 8, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_FLOAT, f.stream, f.dev)),
-		ROW(100000, aclrtReduceAsync(f.dev, f.dev2, 8, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_DOUBLE, f.stream, nullptr)),
-		ROW(107000, aclrtReduceAsync(f.dev, f.dev2, 0, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_FLOAT, f.stream, nullptr)),
-		ROW(107000, aclrtReduceAsync(f.dev, f.dev2, 8, static_cast<aclrtReduceKind>(14), ACL_FLOAT, f.stream, nullptr)),
-		ROW(107000, aclrtReduceAsync(f.dev, f.dev2, (uint64_t(4) << 30) + 4, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_FLOAT, f.stream, nullptr)),
-		ROW(207000, aclrtReduceAsync(f.dev, f.dev2, 8, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_INT4, f.stream, nullptr)),
-		ROW(107008, aclrtReduceAsync(static_cast<char *>(f.dev) + 2, f.dev2, 8, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_FLOAT, f.stream, nullptr)),
-		ROW(107008, aclrtReduceAsync(f.dev, static_cast<char *>(f.dev2) + 1, 8, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_FLOAT16, f.stream, nullptr)),
-		ROW(107017, aclrtReduceAsync(f.dev, f.dev2, 8, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_FLOAT, f.dead_stream, nullptr)),
-		ROW(0, aclrtReduceAsync(f.dev, f.dev2, 8, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_INT32, f.stream, nullptr)),
+		ROW(100000, aclrtReduceAsync(nullptr, f.dev2, 8, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_FLOAT, f.stream,
+					     nullptr)),
+		ROW(100000,
+		    aclrtReduceAsync(f.dev, f.dev2, 8, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_FLOAT, f.stream, f.dev)),
+		ROW(100000, aclrtReduceAsync(f.dev, f.dev2, 8, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_DOUBLE, f.stream,
+					     nullptr)),
+		ROW(107000,
+		    aclrtReduceAsync(f.dev, f.dev2, 0, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_FLOAT, f.stream, nullptr)),
+		ROW(107000,
+		    aclrtReduceAsync(f.dev, f.dev2, 8, static_cast<aclrtReduceKind>(14), ACL_FLOAT, f.stream, nullptr)),
+		ROW(107000, aclrtReduceAsync(f.dev, f.dev2, (uint64_t(4) << 30) + 4, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM,
+					     ACL_FLOAT, f.stream, nullptr)),
+		ROW(207000,
+		    aclrtReduceAsync(f.dev, f.dev2, 8, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_INT4, f.stream, nullptr)),
+		ROW(107008, aclrtReduceAsync(static_cast<char *>(f.dev) + 2, f.dev2, 8,
+					     ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_FLOAT, f.stream, nullptr)),
+		ROW(107008, aclrtReduceAsync(f.dev, static_cast<char *>(f.dev2) + 1, 8,
+					     ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_FLOAT16, f.stream, nullptr)),
+		ROW(107017, aclrtReduceAsync(f.dev, f.dev2, 8, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_FLOAT,
+					     f.dead_stream, nullptr)),
+		ROW(0,
+		    aclrtReduceAsync(f.dev, f.dev2, 8, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_INT32, f.stream, nullptr)),
 		ROW(0, aclrtSynchronizeStream(f.stream)),
 	};
-
 
 	run_rows(rows, true);
 }
@@ -320,10 +334,14 @@ static void test_reduce(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_memcpy),        cmocka_unit_test(test_memcpy_async_checks),
-		cmocka_unit_test(test_memcpy_async_kinds), cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_registration),  cmocka_unit_test(test_memset),
-		cmocka_unit_test(test_rectangles),    cmocka_unit_test(test_descriptors),
+		cmocka_unit_test(test_memcpy),
+		cmocka_unit_test(test_memcpy_async_checks),
+		cmocka_unit_test(test_memcpy_async_kinds),
+		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_registration),
+		cmocka_unit_test(test_memset),
+		cmocka_unit_test(test_rectangles),
+		cmocka_unit_test(test_descriptors),
 		cmocka_unit_test(test_reduce),
 	};
 

@@ -51,7 +51,8 @@ void on_stream(aclrtStream s, aclrtStreamState state, void *arg)
 
 int32_t on_abort(int32_t id, aclrtDeviceTaskAbortStage stage, uint32_t timeout, void *arg)
 {
-	static_cast<diary *>(arg)->lines.push_back(std::to_string(id) + " " + std::to_string(stage) + " " + std::to_string(timeout));
+	static_cast<diary *>(arg)->lines.push_back(std::to_string(id) + " " + std::to_string(stage) + " " +
+						   std::to_string(timeout));
 	return 0;
 }
 
@@ -187,14 +188,34 @@ static void test_stale_handles(void **)
 	bench b(sound);
 	void *h = nullptr;
 
-	expect_stale([&] { GOOD(aclrtCreateStream(&h)); return h; }, [](void *s) { return aclrtDestroyStream(s); },
-		     [](void *s) { return aclrtSynchronizeStream(s); }, 107017);
-	expect_stale([&] { GOOD(aclrtCreateEvent(&h)); return h; }, [](void *e) { return aclrtDestroyEvent(e); },
-		     [&](void *e) { return aclrtRecordEvent(e, b.s); }, 107017);
-	expect_stale([&] { GOOD(aclrtCreateNotify(&h, 0)); return h; }, [](void *n) { return aclrtDestroyNotify(n); },
-		     [&](void *n) { return aclrtRecordNotify(n, b.s); }, 107017);
-	expect_stale([&] { GOOD(aclrtCntNotifyCreate(&h, 0)); return h; }, [](void *n) { return aclrtCntNotifyDestroy(n); },
-		     [&](void *n) { return aclrtCntNotifyReset(n, b.s); }, 107017);
+	expect_stale(
+		[&] {
+			GOOD(aclrtCreateStream(&h));
+			return h;
+		},
+		[](void *s) { return aclrtDestroyStream(s); }, [](void *s) { return aclrtSynchronizeStream(s); },
+		107017);
+	expect_stale(
+		[&] {
+			GOOD(aclrtCreateEvent(&h));
+			return h;
+		},
+		[](void *e) { return aclrtDestroyEvent(e); }, [&](void *e) { return aclrtRecordEvent(e, b.s); },
+		107017);
+	expect_stale(
+		[&] {
+			GOOD(aclrtCreateNotify(&h, 0));
+			return h;
+		},
+		[](void *n) { return aclrtDestroyNotify(n); }, [&](void *n) { return aclrtRecordNotify(n, b.s); },
+		107017);
+	expect_stale(
+		[&] {
+			GOOD(aclrtCntNotifyCreate(&h, 0));
+			return h;
+		},
+		[](void *n) { return aclrtCntNotifyDestroy(n); }, [&](void *n) { return aclrtCntNotifyReset(n, b.s); },
+		107017);
 	GOOD(aclrtSynchronizeStream(b.s));
 }
 
@@ -287,7 +308,7 @@ static void test_failed_copy_is_its_callers(void **)
 }
 
 /*
- * The failure is told once by the stream's next synchronisation and the callback; what comes behind it is done.  The
+ * The failure is reported once by the stream's next synchronisation and the callback; what comes behind it is done. The
  * device's tells of it, too, once, and leaves it to the stream.
  */
 static void test_failed_task(void **)
@@ -467,14 +488,12 @@ static void test_reset_unsubscribes(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_device_states),	   cmocka_unit_test(test_stream_states), cmocka_unit_test(test_failed_task),
-		cmocka_unit_test(test_reset_unsubscribes),
-		cmocka_unit_test(test_stale_handles),
-		cmocka_unit_test(test_stale_contexts),
-		cmocka_unit_test(test_stale_memory_handles),
-		cmocka_unit_test(test_failed_copy_is_its_callers),
-		cmocka_unit_test(test_failed_before_copy), cmocka_unit_test(test_stop_on_failure),
-		cmocka_unit_test(test_task_abort),	   cmocka_unit_test(test_reports),
+		cmocka_unit_test(test_device_states),        cmocka_unit_test(test_stream_states),
+		cmocka_unit_test(test_failed_task),          cmocka_unit_test(test_reset_unsubscribes),
+		cmocka_unit_test(test_stale_handles),        cmocka_unit_test(test_stale_contexts),
+		cmocka_unit_test(test_stale_memory_handles), cmocka_unit_test(test_failed_copy_is_its_callers),
+		cmocka_unit_test(test_failed_before_copy),   cmocka_unit_test(test_stop_on_failure),
+		cmocka_unit_test(test_task_abort),           cmocka_unit_test(test_reports),
 	};
 
 	setenv("USDMA_DEVICES", "sim:mem=64M:engines=1:channels=4,sim:mem=64M:engines=1:channels=4:faults=fail@1", 1);

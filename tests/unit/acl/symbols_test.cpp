@@ -17,12 +17,35 @@ static const char *const declared[] = {
 
 /* Names that programs look up in the library by dlsym. */
 static const char *const looked_up[] = {
-	"aclrtGetDevice", "aclrtSetDevice", "aclrtDeviceEnablePeerAccess", "aclrtCreateStream", "aclrtCreateStreamWithConfig",
-	"aclrtDestroyStream", "aclrtSynchronizeStream", "aclrtMalloc", "aclrtFree", "aclrtMallocHost", "aclrtFreeHost",
-	"aclrtMemcpy", "aclrtMemcpyAsync", "aclrtMemcpy2d", "aclrtMemcpy2dAsync", "aclrtMemset", "aclrtGetSocName",
-	"rtDeviceGetBareTgid", "rtGetDeviceInfo", "rtSetIpcMemorySuperPodPid", "rtIpcSetMemoryName", "rtIpcDestroyMemoryName",
-	"rtIpcOpenMemory", "rtIpcCloseMemory", "rtEnableP2P", "rtDisableP2P", "rtGetLogicDevIdByUserDevId",
-	"rtMemcpyAsyncWithoutCheckKind", "aclrtMemcpyBatch",
+	"aclrtGetDevice",
+	"aclrtSetDevice",
+	"aclrtDeviceEnablePeerAccess",
+	"aclrtCreateStream",
+	"aclrtCreateStreamWithConfig",
+	"aclrtDestroyStream",
+	"aclrtSynchronizeStream",
+	"aclrtMalloc",
+	"aclrtFree",
+	"aclrtMallocHost",
+	"aclrtFreeHost",
+	"aclrtMemcpy",
+	"aclrtMemcpyAsync",
+	"aclrtMemcpy2d",
+	"aclrtMemcpy2dAsync",
+	"aclrtMemset",
+	"aclrtGetSocName",
+	"rtDeviceGetBareTgid",
+	"rtGetDeviceInfo",
+	"rtSetIpcMemorySuperPodPid",
+	"rtIpcSetMemoryName",
+	"rtIpcDestroyMemoryName",
+	"rtIpcOpenMemory",
+	"rtIpcCloseMemory",
+	"rtEnableP2P",
+	"rtDisableP2P",
+	"rtGetLogicDevIdByUserDevId",
+	"rtMemcpyAsyncWithoutCheckKind",
+	"aclrtMemcpyBatch",
 };
 
 static const char *library()
@@ -91,7 +114,8 @@ static void test_second_name(void **)
 	std::string alias = library();
 
 	alias.replace(alias.rfind("libascendcl.so"), strlen("libascendcl.so"), "libacl_rt.so");
-	assert_ptr_equal(dlsym(open_library(alias.c_str()), "aclrtMemcpyAsync"), dlsym(open_library(library()), "aclrtMemcpyAsync"));
+	assert_ptr_equal(dlsym(open_library(alias.c_str()), "aclrtMemcpyAsync"),
+			 dlsym(open_library(library()), "aclrtMemcpyAsync"));
 }
 
 int main()

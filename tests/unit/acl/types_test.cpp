@@ -12,9 +12,9 @@ static void test_sizes(void **)
 		int type;
 		size_t size;
 	} rows[] = {
-		{-1, 0},  {0, 4},  {1, 2},   {2, 1},  {3, 4},  {4, 1},  {6, 2},  {7, 2},  {8, 4},  {9, 8},  {10, 8},
-		{11, 8},  {12, 1}, {13, 0},  {16, 8}, {17, 16}, {27, 2}, {29, 1}, {30, 1}, {33, 4}, {34, 1}, {35, 1},
-		{36, 1},  {37, 1}, {38, 8},  {39, 8}, {40, 8}, {41, 8}, {5, 8},  {99, 8},
+		{-1, 0}, {0, 4},  {1, 2},  {2, 1},  {3, 4},  {4, 1},   {6, 2},  {7, 2},  {8, 4},  {9, 8},
+		{10, 8}, {11, 8}, {12, 1}, {13, 0}, {16, 8}, {17, 16}, {27, 2}, {29, 1}, {30, 1}, {33, 4},
+		{34, 1}, {35, 1}, {36, 1}, {37, 1}, {38, 8}, {39, 8},  {40, 8}, {41, 8}, {5, 8},  {99, 8},
 	};
 
 	for (const auto &r : rows)
@@ -55,7 +55,8 @@ static void test_there_and_back(void **)
 static void test_rounding(void **)
 {
 	for (unsigned low = 0; low < 0x7c00; low++) {
-		const double next = low == 0x7bff ? 65536 : value_of(low + 1); /* infinity takes the place of the next power */
+		const double next = low == 0x7bff ? 65536 :
+						    value_of(low + 1); /* infinity takes the place of the next power */
 		const float half = float((value_of(low) + next) / 2);
 
 		assert_true(double(half) * 2 == value_of(low) + next);

@@ -109,10 +109,12 @@ static void errors_while_a_thread_ends(void **)
 	static std::string seen;
 	pthread_key_t key;
 
-	assert_int_equal(pthread_key_create(&key, [](void *) {
-		fail(EIO, "at the end");
-		seen = error_text();
-	}), 0);
+	assert_int_equal(pthread_key_create(&key,
+					    [](void *) {
+						    fail(EIO, "at the end");
+						    seen = error_text();
+					    }),
+			 0);
 	for (unsigned i = 0; i < 100; i++) {
 		std::thread([key] {
 			fail(EIO, "before");
@@ -159,17 +161,27 @@ static void texts_for_terminals(void **)
 		{"\033]0;owned\007", "?]0;owned?"},
 		{"\033[2J\033[H\033[31m", "?[2J?[H?[31m"},
 		{"two\nlines\r\tand\b\177", "two?lines??and??"},
-		{"C1 \xc2\x9b" "31m", "C1 ?31m"},      /* CSI in UTF-8 … */
-		{"C1 \x9b" "31m", "C1 ?31m"},          /* … and alone */
+		{"C1 \xc2\x9b"
+		 "31m",
+		 "C1 ?31m"}, /* CSI in UTF-8 … */
+		{"C1 \x9b"
+		 "31m",
+		 "C1 ?31m"}, /* … and alone */
 		{"Prüfung 设备 …", "Prüfung 设备 …"},
-		{"\xc0\x9b \xc1\xbf", "?? ??"},         /* longer than need be */
+		{"\xc0\x9b \xc1\xbf", "?? ??"}, /* longer than need be */
 		{"\xe0\x82\x9b", "???"},
-		{"\xed\xa0\x80", "???"},              /* half a pair */
+		{"\xed\xa0\x80", "???"}, /* half a pair */
 		{"\xf4\x90\x80\x80", "????"},
 		{"cut \xe8\xae", "cut ??"},
-		{"a\xe2\x80\xae" "b", "a?b"},         /* from right to left */
-		{"a\xe2\x80\x8b" "b", "a?b"},
-		{"a\xe2\x80\xa8" "b", "a?b"},         /* line separator */
+		{"a\xe2\x80\xae"
+		 "b",
+		 "a?b"}, /* from right to left */
+		{"a\xe2\x80\x8b"
+		 "b",
+		 "a?b"},
+		{"a\xe2\x80\xa8"
+		 "b",
+		 "a?b"}, /* line separator */
 	};
 
 	for (const auto &c : cases)
@@ -222,9 +234,9 @@ static void log_levels(void **)
 	std::vector<std::string> lines;
 	const log_level before = log_get_level();
 
-	log_set_sink([](log_level, const char *text, void *arg) {
-		static_cast<std::vector<std::string> *>(arg)->push_back(text);
-	}, &lines);
+	log_set_sink([](log_level, const char *text,
+			void *arg) { static_cast<std::vector<std::string> *>(arg)->push_back(text); },
+		     &lines);
 	log_set_level(log_level::warn);
 	log_info("quiet");
 	log_warn("said %d", 1);
@@ -241,9 +253,9 @@ static void log_limits(void **)
 {
 	std::vector<std::string> lines;
 
-	log_set_sink([](log_level, const char *text, void *arg) {
-		static_cast<std::vector<std::string> *>(arg)->push_back(text);
-	}, &lines);
+	log_set_sink([](log_level, const char *text,
+			void *arg) { static_cast<std::vector<std::string> *>(arg)->push_back(text); },
+		     &lines);
 	for (int i = 0; i < 1000; i++)
 		log_warn_limited("client %d", i);
 	log_set_sink(nullptr, nullptr);
@@ -364,18 +376,25 @@ static void fds_are_owned(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(bits_masks),	    cmocka_unit_test(bits_fields),
-		cmocka_unit_test(types_ranges),	    cmocka_unit_test(error_texts),
-		cmocka_unit_test(error_long_texts), cmocka_unit_test(error_is_per_thread),
+		cmocka_unit_test(bits_masks),
+		cmocka_unit_test(bits_fields),
+		cmocka_unit_test(types_ranges),
+		cmocka_unit_test(error_texts),
+		cmocka_unit_test(error_long_texts),
+		cmocka_unit_test(error_is_per_thread),
 		cmocka_unit_test(errors_while_a_thread_ends),
 		cmocka_unit_test(what_ends_with_a_thread),
 		cmocka_unit_test(texts_for_terminals),
 		cmocka_unit_test(texts_of_chance),
 		cmocka_unit_test(errors_and_logs_for_terminals),
-		cmocka_unit_test(log_levels),	    cmocka_unit_test(lock_excludes),
-		cmocka_unit_test(log_limits),	    cmocka_unit_test(log_limit_windows),
-		cmocka_unit_test(lock_tries),	    cmocka_unit_test(futex_waits),
-		cmocka_unit_test(deadlines),	    cmocka_unit_test(deadlines_far),
+		cmocka_unit_test(log_levels),
+		cmocka_unit_test(lock_excludes),
+		cmocka_unit_test(log_limits),
+		cmocka_unit_test(log_limit_windows),
+		cmocka_unit_test(lock_tries),
+		cmocka_unit_test(futex_waits),
+		cmocka_unit_test(deadlines),
+		cmocka_unit_test(deadlines_far),
 		cmocka_unit_test(fds_are_owned),
 	};
 

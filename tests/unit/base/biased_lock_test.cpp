@@ -23,7 +23,7 @@ static void take(biased_lock &l, unsigned times)
 /* Else it stays a mutex, with which the other tests hold as well. */
 static bool can_own()
 {
-	return biased_lock::may_own && asym_barrier_ready();
+	return asym_barrier_ready();
 }
 
 static void given_after_turns(void **)
@@ -151,7 +151,10 @@ static bool visit(shared_count &c, u64 bits)
 	return true;
 }
 
-/* Taken from its owner while that comes and goes as fast as it can; a new lock each time, for they are soon given no more. */
+/*
+ * Taken from its owner while that comes and goes as fast as it can; a new lock each time, for they are soon
+ * given no more.
+ */
 static void nobody_beside(void **)
 {
 	const unsigned rounds = test::small() ? 300 : 6000;
@@ -290,8 +293,9 @@ static void one_sees_the_other(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(given_after_turns), cmocka_unit_test(taken_away),    cmocka_unit_test(owner_inside),
-		cmocka_unit_test(words_for_some),    cmocka_unit_test(refused_later), cmocka_unit_test(nobody_beside),
+		cmocka_unit_test(given_after_turns), cmocka_unit_test(taken_away),
+		cmocka_unit_test(owner_inside),      cmocka_unit_test(words_for_some),
+		cmocka_unit_test(refused_later),     cmocka_unit_test(nobody_beside),
 		cmocka_unit_test(owners_in_turn),    cmocka_unit_test(one_sees_the_other),
 	};
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/support/test.h"
 
-#include "driver/base/copy.h"
+#include "driver/copy/copy.h"
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <vector>
 
 using namespace usdma;
@@ -44,13 +46,13 @@ static void every_size_and_alignment(void **)
 	check_sizes(t.medium, 1);
 	check_sizes(t.fetch, 2);
 	check_sizes(t.stream, 3);
-	for (const auto &ways : {stream_ways(), fetch_ways()})
-		for (const copy_way &way : ways) {
-			print_message("%s\n", way.name);
-			check_sizes(way.copy, 6);
+	for (const auto &routines : {stream_routines(), fetch_routines()})
+		for (const copy_routine &routine : routines) {
+			print_message("%s\n", routine.name);
+			check_sizes(routine.copy, 6);
 		}
 	check_sizes([](void *d, const void *s, size_t n) { copy_bytes(copy_for_cpu(), d, s, n); }, 4);
-	check_sizes([](void *d, const void *s, size_t n) { copy_bytes(copy_for_cpu(), d, s, n, true); }, 5);
+	check_sizes([](void *d, const void *s, size_t n) { copy_bytes(copy_for_cpu(), d, s, n, cache_hint::keep); }, 5);
 }
 
 static void picked_by_size(void **)
@@ -58,28 +60,38 @@ static void picked_by_size(void **)
 	const copy_tuning &t = copy_for_cpu();
 	std::vector<u8> near(16 * KiB, 1);
 
-	assert_true(copy_pick(t, 100, near.data(), 100, false) == t.medium);
-	assert_true(copy_pick(t, ~u64(0), near.data(), near.size(), false) == t.stream);
-	assert_true(copy_pick(t, ~u64(0), near.data(), near.size(), true) == t.fetch);
+	assert_true(copy_pick(t, 100, near.data(), 100, cache_hint::none) == t.medium);
+	assert_true(copy_pick(t, ~u64(0), near.data(), near.size(), cache_hint::none) == t.stream);
+	assert_true(copy_pick(t, ~u64(0), near.data(), near.size(), cache_hint::keep) == t.fetch);
 }
 
-static void is_one_of(std::span<const copy_way> ways, copy_fn taken, const char *name)
+static void is_one_of(std::span<const copy_routine> routines, copy_fn taken, const char *name)
 {
-	const auto named = [=](const copy_way &w) { return w.copy == taken && !strcmp(w.name, name); };
+	const auto named = [=](const copy_routine &w) { return w.copy == taken && !strcmp(w.name, name); };
 
-	if (ways.empty())
+	if (routines.empty())
 		assert_string_equal(name, "memmove");
 	else
-		assert_int_equal(std::count_if(ways.begin(), ways.end(), named), 1);
+		assert_int_equal(std::count_if(routines.begin(), routines.end(), named), 1);
 }
 
-/* Which one is the machine's affair, but it is one of them. */
-static void fastest_is_one_of_them(void **)
+/* What the setting names; nothing is timed, so asked again it is the same. */
+static void chosen_by_cpu_or_setting(void **)
 {
-	const copy_tuning &t = copy_for_cpu();
+	const copy_rows all[] = {copy_rows::automatic, copy_rows::one, copy_rows::two, copy_rows::four};
+	const char *said[] = {nullptr, "AVX2 non-temporal", "AVX2 non-temporal, two pages at once",
+			      "four pages at once"};
 
-	is_one_of(stream_ways(), t.stream, t.stream_name);
-	is_one_of(fetch_ways(), t.fetch, t.fetch_name);
+	for (size_t i = 0; i < std::size(all); i++) {
+		const copy_tuning &t = copy_for_cpu(all[i]);
+
+		is_one_of(stream_routines(), t.stream, t.stream_name);
+		is_one_of(fetch_routines(), t.fetch, t.fetch_name);
+		if (said[i] && !stream_routines().empty())
+			assert_non_null(strstr(t.stream_name, said[i]));
+		check_sizes(t.stream, 7);
+	}
+	assert_ptr_equal(&copy_for_cpu(), &copy_for_cpu(copy_rows::automatic));
 }
 
 int main()
@@ -87,7 +99,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(every_size_and_alignment),
 		cmocka_unit_test(picked_by_size),
-		cmocka_unit_test(fastest_is_one_of_them),
+		cmocka_unit_test(chosen_by_cpu_or_setting),
 	};
 
 	return cmocka_run_group_tests_name("copy", tests, nullptr, nullptr);

@@ -30,7 +30,7 @@ static void full_counters_stay_full(void **)
 	assert_int_equal(eventfd_clear(fd.get()), 1);
 	assert_int_equal(eventfd_clear(fd.get()), 0);
 	assert_int_equal(write(fd.get(), &full, sizeof(full)), sizeof(full));
-	/* Many: what the kernel keeps of each end is let go. */
+	/* Many: what the kernel keeps of each end is released. */
 	for (unsigned i = 0; i < 5000; i++)
 		assert_true(eventfd_raise(fd.get()));
 	assert_true(eventfd_clear(fd.get()) >= full);
@@ -82,8 +82,11 @@ static void others_are_none(void **)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	close(pipe_ends[0]);
 	close(pair[0]);
-	const unique_fd some[] = {unique_fd(pipe_ends[1]), unique_fd(pair[1]), unique_fd(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
-				  unique_fd(open("/", O_PATH | O_CLOEXEC)), unique_fd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)),
+	const unique_fd some[] = {unique_fd(pipe_ends[1]),
+				  unique_fd(pair[1]),
+				  unique_fd(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+				  unique_fd(open("/", O_PATH | O_CLOEXEC)),
+				  unique_fd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)),
 				  unique_fd(memfd_create("anon_inode:[eventfd]", MFD_CLOEXEC))};
 	const unique_fd one(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE));
 

@@ -96,7 +96,8 @@ static void huge_ranges(void **)
 	m.remove(&all);
 	for (unsigned shift = 12; shift <= 48; shift += 9) {
 		const u64 size = u64(1) << shift;
-		range_entry block{size * 3, size}, after{size * 4, 1}, before{size * 3 - 1, 1}, inside{size * 3 + size / 2, 1};
+		range_entry block{size * 3, size}, after{size * 4, 1}, before{size * 3 - 1, 1},
+			inside{size * 3 + size / 2, 1};
 		range_entry around{size * 3 - 1, size + 2};
 
 		assert_int_equal(m.insert(&block), 0);
@@ -384,7 +385,8 @@ static void readers_beside_huge_changes(void **)
 
 				wrong += a && !(a == &huge && b == base && s == size) &&
 					 !(a == &high && b == base + size - 4096 && s == 4096);
-				wrong += m.find(base + size + gen() % 100, &b, &s) != &fixed || b != base + size || s != 100;
+				wrong += m.find(base + size + gen() % 100, &b, &s) != &fixed || b != base + size ||
+					 s != 100;
 			}
 		});
 	}

@@ -71,12 +71,25 @@ static void defaults(void **)
 
 static void every_variable(void **)
 {
-	const config c = parse({{"USDMA_WAIT", "poll"},        {"USDMA_SPIN_US", "7"},	  {"USDMA_BOUNCE_CHUNK", "64k"},
-				{"USDMA_BOUNCE_COUNT", "8"},   {"USDMA_DIRECT_STORE", "0"}, {"USDMA_HOST_ARENA", "1G"},
-				{"USDMA_HUGE_PAGES", "require"},     {"USDMA_NUMA_NODE", "3"},  {"USDMA_POOL_SIZE", "16M"},
-				{"USDMA_HANG_MS", "123"},      {"USDMA_FIRST_SEQ", "0xfffffff0"}, {"USDMA_IO_URING", "0"},
-				{"USDMA_CLEAR_MEMORY", "open"}, {"USDMA_STRIPE", "2M"},    {"USDMA_LOG", "debug"},
-				{"USDMA_REPLY_MS", "250"}, {"USDMA_TRUST", "no"}, {"USDMA_BOUNCE_STORES", "nontemporal"}});
+	const config c = parse({{"USDMA_WAIT", "poll"},
+				{"USDMA_SPIN_US", "7"},
+				{"USDMA_BOUNCE_CHUNK", "64k"},
+				{"USDMA_BOUNCE_COUNT", "8"},
+				{"USDMA_DIRECT_STORE", "0"},
+				{"USDMA_HOST_ARENA", "1G"},
+				{"USDMA_HUGE_PAGES", "require"},
+				{"USDMA_NUMA_NODE", "3"},
+				{"USDMA_POOL_SIZE", "16M"},
+				{"USDMA_HANG_MS", "123"},
+				{"USDMA_FIRST_SEQ", "0xfffffff0"},
+				{"USDMA_IO_URING", "0"},
+				{"USDMA_CLEAR_MEMORY", "open"},
+				{"USDMA_STRIPE", "2M"},
+				{"USDMA_LOG", "debug"},
+				{"USDMA_REPLY_MS", "250"},
+				{"USDMA_TRUST", "no"},
+				{"USDMA_BOUNCE_STORES", "nontemporal"},
+				{"USDMA_COPY_ROWS", "4"}});
 
 	assert_string_equal(c.error.c_str(), "");
 	assert_true(c.wait == core::wait_mode::poll && c.log == log_level::debug && !c.io_uring);
@@ -95,18 +108,34 @@ static void every_variable(void **)
 	assert_int_equal(c.first_seq, 0xfffffff0);
 	assert_int_equal(c.stripe, 2 * MiB);
 	assert_true(c.bounce_stores == core::store_mode::nontemporal);
+	assert_true(c.copy_rows == copy_rows::four);
 }
 
 static void bad_values_are_named(void **)
 {
 	const std::pair<const char *, const char *> bad[] = {
-		{"USDMA_WAIT", "sometimes"},   {"USDMA_SPIN_US", "-1"},	     {"USDMA_SPIN_US", "1000001"},
-		{"USDMA_SPIN_US", "5 "},       {"USDMA_SPIN_US", "x"},	     {"USDMA_BOUNCE_CHUNK", "4KK"},
-		{"USDMA_BOUNCE_CHUNK", "1"},   {"USDMA_BOUNCE_CHUNK", "4X"}, {"USDMA_HOST_ARENA", "99999999999999999999"},
-		{"USDMA_HOST_ARENA", "18014398509481984K"}, {"USDMA_HUGE_PAGES", "2"}, {"USDMA_NUMA_NODE", "-2"},
-		{"USDMA_LOG", ""},	       {"USDMA_SIM_CPUS", "2,"},     {"USDMA_SIM_CPUS", "3-2"},
-		{"USDMA_SIM_CPUS", "a"},       {"USDMA_DEVICES", "sim,,sim"}, {"USDMA_DEVICES", "gpu0"},
-		{"USDMA_CONFIG", "/nonexistent/usdma.conf"}, {"USDMA_REPLY_MS", "9"}, {"USDMA_REPLY_MS", "600001"}, {"USDMA_TRUST", "0"},
+		{"USDMA_WAIT", "sometimes"},
+		{"USDMA_SPIN_US", "-1"},
+		{"USDMA_SPIN_US", "1000001"},
+		{"USDMA_SPIN_US", "5 "},
+		{"USDMA_SPIN_US", "x"},
+		{"USDMA_BOUNCE_CHUNK", "4KK"},
+		{"USDMA_BOUNCE_CHUNK", "1"},
+		{"USDMA_BOUNCE_CHUNK", "4X"},
+		{"USDMA_HOST_ARENA", "99999999999999999999"},
+		{"USDMA_HOST_ARENA", "18014398509481984K"},
+		{"USDMA_HUGE_PAGES", "2"},
+		{"USDMA_NUMA_NODE", "-2"},
+		{"USDMA_LOG", ""},
+		{"USDMA_SIM_CPUS", "2,"},
+		{"USDMA_SIM_CPUS", "3-2"},
+		{"USDMA_SIM_CPUS", "a"},
+		{"USDMA_DEVICES", "sim,,sim"},
+		{"USDMA_DEVICES", "gpu0"},
+		{"USDMA_CONFIG", "/nonexistent/usdma.conf"},
+		{"USDMA_REPLY_MS", "9"},
+		{"USDMA_REPLY_MS", "600001"},
+		{"USDMA_TRUST", "0"},
 	};
 
 	for (const auto &[name, value] : bad) {
@@ -127,8 +156,9 @@ static void bad_values_are_named(void **)
 
 static void file_and_environment(void **)
 {
-	const std::string path = write_file("a.conf", "# a comment\n\n  wait = poll   # here too\nspin_us=11\nbounce_chunk = 1M\n"
-						      "devices = sim:mem=1G,sim\n");
+	const std::string path = write_file("a.conf",
+					    "# a comment\n\n  wait = poll   # here too\nspin_us=11\nbounce_chunk = 1M\n"
+					    "devices = sim:mem=1G,sim\n");
 	environment env = {{"USDMA_CONFIG", path}, {"USDMA_SPIN_US", "12"}};
 	const config c = core::config_parse({look, &env, "/dev/null"});
 
@@ -178,7 +208,8 @@ static void lines_of_a_file(void **)
 
 	for (const auto &[text, what] : bad)
 		assert_names(parse_text(text), what);
-	for (const char *good : {"", "\n", "# only a comment", "wait = poll", "\twait\t=\tpoll\r\n", "wait=poll # why", "sim_cpus ="})
+	for (const char *good :
+	     {"", "\n", "# only a comment", "wait = poll", "\twait\t=\tpoll\r\n", "wait=poll # why", "sim_cpus ="})
 		assert_string_equal(parse_text(good).error.c_str(), "");
 	/* Many complaints end somewhere. */
 	std::string many;
@@ -288,7 +319,8 @@ static void the_program(void **)
 
 static void sim_cpus(void **)
 {
-	const config c = parse({{"USDMA_SIM_CPUS", "2,5-7"}, {"USDMA_DEVICES", "sim,sim:cpus=9,vfio-user:/a,sim:mem=1G"}});
+	const config c = parse(
+		{{"USDMA_SIM_CPUS", "2,5-7"}, {"USDMA_DEVICES", "sim,sim:cpus=9,vfio-user:/a,sim:mem=1G"}});
 
 	assert_string_equal(c.error.c_str(), "");
 	assert_int_equal(c.devices.size(), 4);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A device that moves nothing but records what is mapped into it, and fails when told to; and lanes without a ring. */
+/*
+ * A device that moves nothing but records what is mapped into it, and fails when told to; and hardware queues
+ * without a ring.
+ */
 #pragma once
 
 #include "driver/base/error.h"
@@ -15,13 +18,13 @@ class fake_device : public vfio::device {
 public:
 	std::map<u64, vfio::dma_area> areas;
 	vfio::address_limits lim;
-	int fail_map_at = 0;   /* the n-th map from now fails; 0: none */
+	int fail_map_at = 0; /* the n-th map from now fails; 0: none */
 	int fail_unmap_at = 0;
 	int lose_at_map = 0; /* it is lost at the n-th from now, done but not answered */
 	int lose_at_unmap = 0;
 	unsigned maps = 0, unmaps = 0, wrong = 0;
 	bool gone = false;
-	bool quiet = true; /* when it is gone, that is proven */
+	bool quiet = true;   /* when it is gone, that is proven */
 	bool silent = false; /* it is gone, of which nobody hears who does not ask */
 	unsigned asked = 0;
 	mutable std::mutex lock;
@@ -119,7 +122,7 @@ inline int fake_device::dma_unmap(u64 iova, u64 size)
 	if (gone)
 		return fail(ENODEV, "fake: gone");
 	if (fail_unmap_at && !--fail_unmap_at)
-		return fail(EIO, "fake: will not let go");
+		return fail(EIO, "fake: does not release it");
 	if (lose_at_unmap && !--lose_at_unmap) {
 		gone = true;
 		return fail(ENODEV, "fake: gone before its answer");
@@ -144,7 +147,10 @@ public:
 		limits_.channels = 4;
 	}
 	const char *driver_name() const override { return "fake"; }
-	int channel_open(unsigned, const dma::channel_config &, dma::channel **) override { return fail(EOPNOTSUPP, "fake"); }
+	int channel_open(unsigned, const dma::channel_config &, dma::channel **) override
+	{
+		return fail(EOPNOTSUPP, "fake");
+	}
 	int set_memory_base(u64 b) override
 	{
 		base = b;
@@ -152,7 +158,7 @@ public:
 	}
 };
 
-/* A core device around it, with one lane whose progress the test sets. */
+/* A core device around it, with one hardware queue whose progress the test sets. */
 struct fake {
 	core::device dev;
 	dma::completion_record record = {};
@@ -165,17 +171,17 @@ struct fake {
 		dev.lends = isolated ? dev.reaches : core::reach_common;
 		dev.spec = "fake";
 		dev.eng = std::make_unique<fake_engine>(memory);
-		dev.lanes.resize(4);
-		dev.lanes[1] = std::make_unique<core::lane>();
-		dev.lanes[1]->dev = &dev;
+		dev.hw_queues.resize(4);
+		dev.hw_queues[1] = std::make_unique<core::hw_queue>();
+		dev.hw_queues[1]->dev = &dev;
 		ch.record = &record;
-		dev.lanes[1]->ch = &ch;
+		dev.hw_queues[1]->ch = &ch;
 	}
 	fake_device &vfio() { return static_cast<fake_device &>(dev.eng->transport()); }
 	fake_engine &engine() { return static_cast<fake_engine &>(*dev.eng); }
 	void post(u64 n)
 	{
-		std::lock_guard guard(dev.lanes[1]->lock);
+		std::lock_guard guard(dev.hw_queues[1]->lock);
 
 		ch.posted += n;
 	}

@@ -29,7 +29,8 @@ struct silicon {
 
 	bool all(u64 from, u64 len, u8 value) const
 	{
-		return std::all_of(byte.begin() + long(from), byte.begin() + long(from + len), [=](u8 b) { return b == value; });
+		return std::all_of(byte.begin() + long(from), byte.begin() + long(from + len),
+				   [=](u8 b) { return b == value; });
 	}
 };
 silicon *memory;
@@ -98,7 +99,8 @@ static void the_next_finds_zeros(void **)
 		u64 offset;
 
 		for (unsigned i = 0; i < 12; i++)
-			mine.push_back(u.block(1 + gen() % (3 * MiB), gen() % 2 ? page_policy::normal_only : page_policy::huge_first));
+			mine.push_back(u.block(1 + gen() % (3 * MiB),
+					       gen() % 2 ? page_policy::normal_only : page_policy::huge_first));
 		assert_int_equal(device_carve(&u.dev, 4 * MiB, 0, &offset), 0);
 		assert_true(memory->all(offset, 4 * MiB, 0));
 		memset(memory->byte.data() + offset, secret, 4 * MiB);
@@ -186,11 +188,11 @@ static void threads_share_granules(void **)
 {
 	static constexpr unsigned threads = 4, rounds = 1500;
 	user u;
-	std::vector<std::thread> crew;
+	std::vector<std::thread> workers;
 	std::atomic<unsigned> wrong{0}, made{0};
 
 	for (unsigned t = 0; t < threads; t++)
-		crew.emplace_back([&, t] {
+		workers.emplace_back([&, t] {
 			std::vector<std::pair<u64, u64>> mine;
 			auto gen = test::rng(10 + t);
 
@@ -208,7 +210,7 @@ static void threads_share_granules(void **)
 				wrong += !memory->all(u.at(addr), size, u8(0x80 + t));
 			made += unsigned(mine.size());
 		});
-	for (std::thread &t : crew)
+	for (std::thread &t : workers)
 		t.join();
 	assert_true(made > 100 * threads);
 	assert_int_equal(wrong, 0);
@@ -230,8 +232,13 @@ int main()
 {
 #define clean(f) cmocka_unit_test_setup_teardown(f, fresh, test::nothing_left)
 	const CMUnitTest tests[] = {
-		clean(the_next_finds_zeros), clean(nothing_is_left_behind), clean(own_memory_costs_nothing),
-		clean(zeroed_devices_cost_nothing), clean(a_fill_that_fails), clean(threads_share_granules), clean(a_lost_device),
+		clean(the_next_finds_zeros),
+		clean(nothing_is_left_behind),
+		clean(own_memory_costs_nothing),
+		clean(zeroed_devices_cost_nothing),
+		clean(a_fill_that_fails),
+		clean(threads_share_granules),
+		clean(a_lost_device),
 	};
 
 	test::plain_settings();

@@ -124,7 +124,7 @@ static void blocks_of_a_closed_device(void **)
 	memory_forget(&a.dev);
 	a.in = false;
 	assert_int_equal(memory_kept_for(&a.dev), 0);
-	/* More than one arena holds: which one comes first is nobody's to say. */
+	/* More than one arena holds: which one comes first is unused to say. */
 	assert_true(is_used_again(a, 64 * KiB, 64));
 	assert_int_equal(host_free(later), 0);
 }
@@ -157,7 +157,7 @@ static void registrations(void **)
 	assert_null(b.vfio().reach(iova));
 }
 
-/* Lost at the very question: the registration stays, and others that let go of it have it again. */
+/* Lost at the very question: the registration stays, and others that released it have it again. */
 static void lost_while_it_lets_go(void **)
 {
 	attached b(0), a(1);
@@ -193,7 +193,7 @@ static void lost_while_it_maps(void **)
 }
 
 /* What waits for work to end before its IOVA is free is not freed by the end of something else. */
-static void settling_leaves_limbo_alone(void **)
+static void quiescing_leaves_deferred_frees_alone(void **)
 {
 	attached b(0), a(1);
 	u8 *mem = pages(1), *next = pages(1), *more = pages(512);
@@ -204,8 +204,8 @@ static void settling_leaves_limbo_alone(void **)
 	assert_int_equal(host_register(mem, 4096, 0), 0);
 	const u64 iova = locate(mem).dma;
 	b.post(1);
-	assert_int_equal(host_unregister(mem), 0); /* from b it is gone; its IOVA may still be named */
-	a.detach(); /* all that it kept is settled */
+	assert_int_equal(host_unregister(mem), 0);            /* from b it is gone; its IOVA may still be named */
+	a.detach();                                           /* all that it kept is settled */
 	assert_int_equal(host_register(more, 2 * MiB, 0), 0); /* where the large one was */
 	assert_int_equal(host_register(next, 4096, 0), 0);
 	assert_true(locate(next).dma != iova);
@@ -259,8 +259,12 @@ static int set_up(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		unit(blocks_of_an_open_device),	   unit(blocks_of_a_closed_device),   unit(registrations),
-		unit(lost_while_it_lets_go),	   unit(lost_while_it_maps),	      unit(settling_leaves_limbo_alone),
+		unit(blocks_of_an_open_device),
+		unit(blocks_of_a_closed_device),
+		unit(registrations),
+		unit(lost_while_it_lets_go),
+		unit(lost_while_it_maps),
+		unit(quiescing_leaves_deferred_frees_alone),
 		unit(one_goes_while_others_are_waited_for),
 	};
 

@@ -62,7 +62,7 @@ u8 *pages(size_t n, int prot)
 
 int nothing_left(void **)
 {
-	for (const core::device *dev : core::room().attached) {
+	for (const core::device *dev : core::mem_state().attached) {
 		if (!dev)
 			continue;
 		/* A failed test jumped out and left devices of its stack attached: nothing after it can run. */
@@ -72,7 +72,7 @@ int nothing_left(void **)
 	}
 	core::memory_reclaim();
 	epoch_done = epoch_now.load();
-	return core::room().limbo.empty() && core::room().spans.size() <= 1 ? 0 : -1;
+	return core::mem_state().deferred.empty() && core::mem_state().spans.size() <= 1 ? 0 : -1;
 }
 
 void plain_settings()
@@ -123,7 +123,8 @@ static int alive(device *dev)
 namespace usdma::core {
 
 constinit const device_upcalls device_up = {.open = test::open, .close = test::close};
-constinit const memory_upcalls memory_up = {.queue_epoch = test::queue_epoch, .queue_done = test::queue_done, .zero = test::zero, .alive = test::alive};
+constinit const memory_upcalls memory_up = {
+	.queue_epoch = test::queue_epoch, .queue_done = test::queue_done, .zero = test::zero, .alive = test::alive};
 
 bool forked()
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tests of memory share: devices attached to an empty room, and streams and forks that say what a test wants. */
+/*
+ * What the tests of memory share: devices attached to an empty room, and streams and forks that say what a test
+ * wants.
+ */
 #pragma once
 
 #include "tests/support/test.h"
@@ -25,7 +28,10 @@ inline constexpr u64 own_memory = 64 * MiB;
 struct attached : fake {
 	bool in = false;
 
-	explicit attached(unsigned slot, u64 memory = own_memory, bool isolated = false) : fake(slot, memory, isolated) { attach(0); }
+	explicit attached(unsigned slot, u64 memory = own_memory, bool isolated = false) : fake(slot, memory, isolated)
+	{
+		attach(0);
+	}
 	void attach(int want);
 	void detach();
 	~attached();

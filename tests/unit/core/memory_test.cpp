@@ -15,12 +15,12 @@ using namespace usdma;
 using namespace usdma::core;
 using test::attached;
 using test::fake;
+using test::is_fork;
 using test::on_device;
 using test::own_memory;
 using test::pages;
-using test::sanitized;
 using test::pinned;
-using test::is_fork;
+using test::sanitized;
 
 /* The device sees at p's DMA address what stands at p. */
 static void assert_reached(fake &f, const void *p)
@@ -103,7 +103,8 @@ static void window_cannot_be_touched(void **)
 	if (sanitized)
 		skip(); /* the addresses are the sanitizer's */
 	if (getrlimit(RLIMIT_AS, &as) == 0 && as.rlim_cur < window_size) {
-		printf("# skipped: a limit on address space (valgrind has one, it would keep notes on all of the window)\n");
+		printf("# skipped: a limit on address space (valgrind has one, it would keep notes on all of the "
+		       "window)\n");
 		skip();
 	}
 	attached f(0);
@@ -193,7 +194,7 @@ static void failed_maps_are_undone(void **)
 	munmap(mem, 4 * 4096);
 }
 
-/* A device that will not let go keeps the memory alive until it is closed; its IOVA is not used again. */
+/* A device that does not release it keeps the memory alive until it is closed; its IOVA is not used again. */
 static void failed_unmap_keeps_memory(void **)
 {
 	attached a(0);
@@ -367,7 +368,8 @@ static void narrower_device(void **)
 	void *q;
 	while (all.size() < 30 && !host_alloc(4 * MiB, -1, &q))
 		all.push_back(q);
-	assert_in_range(all.size(), 15, 18); /* 64 MiB and 8 MiB, less what the kept arena takes; the fakes check the ranges */
+	assert_in_range(all.size(), 15,
+			18); /* 64 MiB and 8 MiB, less what the kept arena takes; the fakes check the ranges */
 	assert_non_null(strstr(error_text(), "every open device reaches"));
 	c.detach();
 	b.detach();
@@ -389,7 +391,8 @@ static void policies(void **)
 	u64 none;
 
 	assert_int_equal(f.engine().base, base);
-	const u64 small = on_device(f, 100), big = on_device(f, MiB + 1), normal = on_device(f, 4 * MiB, page_policy::normal_only);
+	const u64 small = on_device(f, 100), big = on_device(f, MiB + 1),
+		  normal = on_device(f, 4 * MiB, page_policy::normal_only);
 	const u64 tiny_huge = on_device(f, 1, page_policy::huge_only);
 	assert_int_equal(small % 512, 0);
 	assert_int_equal(big % (2 * MiB), 0);
@@ -442,7 +445,7 @@ static void carving(void **)
 	assert_int_equal(device_carve(&f.dev, 512, 3, &none), -EINVAL);
 	const u64 block = on_device(f, 512);
 	log_set_level(log_level::none);
-	device_uncarve(&f.dev, off, 2 * MiB);          /* not so */
+	device_uncarve(&f.dev, off, 2 * MiB); /* not so */
 	device_uncarve(&f.dev, off + 512, 512);
 	device_uncarve(&f.dev, block - window_base, 512); /* not a carved one */
 	log_set_level(log_level::warn);

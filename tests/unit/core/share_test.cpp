@@ -63,7 +63,8 @@ static int import_of(const share *s, int fd)
 static void files_that_are_no_page(void **)
 {
 	share *s = exported(-1, 0, 0);
-	const int unsealed = memory_file(page, 0), sealed = memory_file(page, F_SEAL_SHRINK), tall = memory_file(2 * page, F_SEAL_SHRINK);
+	const int unsealed = memory_file(page, 0), sealed = memory_file(page, F_SEAL_SHRINK),
+		  tall = memory_file(2 * page, F_SEAL_SHRINK);
 	int ends[2];
 
 	for (int fd : {unsealed, sealed, tall})
@@ -240,8 +241,9 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(files_that_are_no_page), cmocka_unit_test(nothing_is_opened_to_look),
-		cmocka_unit_test(numbers_are_read_once), cmocka_unit_test(unsealed_memory_is_refused),
-		cmocka_unit_test(nobody_s_deputy), cmocka_unit_test(others_files), cmocka_unit_test(a_leased_file), cmocka_unit_test(promises),
+		cmocka_unit_test(numbers_are_read_once),  cmocka_unit_test(unsealed_memory_is_refused),
+		cmocka_unit_test(nobody_s_deputy),        cmocka_unit_test(others_files),
+		cmocka_unit_test(a_leased_file),          cmocka_unit_test(promises),
 	};
 
 	return cmocka_run_group_tests_name("share", tests, nullptr, nullptr);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A device that is gone without a word (its link is down) is given up by being asked, long before a hang's time is over. */
+/*
+ * A device that is gone without a word (its link is down) is given up by being asked, long before a hang's time
+ * is over.
+ */
 #include "lib/core/stream/recover.h"
 #include "lib/core/channel/wait.h"
 #include "tests/support/core.h"

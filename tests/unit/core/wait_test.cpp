@@ -144,18 +144,19 @@ static void coalesced(void **)
 	static constexpr unsigned n = 250;
 	static std::atomic<unsigned> called, wrong;
 	rig r(2, wait_mode::interrupt);
-	const u64 before = pump_interrupts();
+	const u64 before = progress_interrupts();
 
 	for (u64 i = 0; i < n; i++) {
 		r.copy();
-		ok(stream_host_func(r.s, [](void *arg) { wrong += called++ != reinterpret_cast<u64>(arg); },
-				    reinterpret_cast<void *>(i), false));
+		ok(stream_host_func(
+			r.s, [](void *arg) { wrong += called++ != reinterpret_cast<u64>(arg); },
+			reinterpret_cast<void *>(i), false));
 	}
 	for (const deadline until = soon(); called < n && !until.passed();)
 		std::this_thread::yield();
 	assert_int_equal(called, n);
 	assert_int_equal(wrong, 0);
-	const u64 interrupts = pump_interrupts() - before;
+	const u64 interrupts = progress_interrupts() - before;
 	assert_true(interrupts >= 1);
 	if (interrupts > n / 2)
 		print_error("%llu interrupts for %u calls\n", static_cast<unsigned long long>(interrupts), n);
@@ -165,12 +166,9 @@ static void coalesced(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(kinds_by_size),
-		cmocka_unit_test(budget_follows_what_was_seen),
-		cmocka_unit_test(fast_ones_are_spun_for),
-		cmocka_unit_test(slow_ones_are_slept_for),
-		cmocka_unit_test(modes_that_do_not_learn),
-		cmocka_unit_test(coalesced),
+		cmocka_unit_test(kinds_by_size),           cmocka_unit_test(budget_follows_what_was_seen),
+		cmocka_unit_test(fast_ones_are_spun_for),  cmocka_unit_test(slow_ones_are_slept_for),
+		cmocka_unit_test(modes_that_do_not_learn), cmocka_unit_test(coalesced),
 	};
 
 	setenv("USDMA_CONFIG", "/dev/null", 1);

@@ -30,9 +30,22 @@ static void fault_errnos(void **)
 		fault_reason reason;
 		int err;
 	} want[] = {
-		{none, 0}, {bad_op, EINVAL}, {bad_length, EINVAL}, {unaligned, EINVAL}, {src_unmapped, EFAULT},
-		{dst_unmapped, EFAULT}, {src_denied, EFAULT}, {dst_denied, EFAULT}, {timeout, ETIMEDOUT}, {bad_tag, EIO},
-		{transfer, EIO}, {injected, EIO}, {stopped, ECANCELED}, {lost, ENODEV}, {reset, EIO}, {fault_reason::count, EIO},
+		{none, 0},
+		{bad_op, EINVAL},
+		{bad_length, EINVAL},
+		{unaligned, EINVAL},
+		{src_unmapped, EFAULT},
+		{dst_unmapped, EFAULT},
+		{src_denied, EFAULT},
+		{dst_denied, EFAULT},
+		{timeout, ETIMEDOUT},
+		{bad_tag, EIO},
+		{transfer, EIO},
+		{injected, EIO},
+		{stopped, ECANCELED},
+		{lost, ENODEV},
+		{reset, EIO},
+		{fault_reason::count, EIO},
 	};
 
 	for (const auto &w : want)
@@ -83,11 +96,32 @@ static void schemes(void **)
 		{"FfFf:aB:1f.7", "pci"},
 	};
 	static const char *const bad[] = {
-		"", "si", "simx", "Sim", "vfio-user", "vfio-user:", "0000:00:04", "00:04.0", "0000:00:04.8", "0000:00:0g.0",
-		"0000.00:04.0", "0000:00:04.0 ", "0000:00:04.00", "/dev/vfio/1",
-		"sim:trust=no", "0000:00:04.0:trust=no", "vfio-user:rel:trust=maybe", "vfio-user:trust=no", "0000:00:04.0:alone",
-		"sim:isolated=maybe", "sim:isolated=", "isolated=yes", "sim:isolated=yes:isolated=yes", "vfio-user:isolated=yes",
-		"vfio-user:rel:trust=no:trust=no", "sim:trust=no:isolated=yes",
+		"",
+		"si",
+		"simx",
+		"Sim",
+		"vfio-user",
+		"vfio-user:",
+		"0000:00:04",
+		"00:04.0",
+		"0000:00:04.8",
+		"0000:00:0g.0",
+		"0000.00:04.0",
+		"0000:00:04.0 ",
+		"0000:00:04.00",
+		"/dev/vfio/1",
+		"sim:trust=no",
+		"0000:00:04.0:trust=no",
+		"vfio-user:rel:trust=maybe",
+		"vfio-user:trust=no",
+		"0000:00:04.0:alone",
+		"sim:isolated=maybe",
+		"sim:isolated=",
+		"isolated=yes",
+		"sim:isolated=yes:isolated=yes",
+		"vfio-user:isolated=yes",
+		"vfio-user:rel:trust=no:trust=no",
+		"sim:trust=no:isolated=yes",
 	};
 	std::string scheme;
 
@@ -228,10 +262,10 @@ static void bad_device_string(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(fault_texts),	  cmocka_unit_test(fault_errnos),   cmocka_unit_test(reads_faults),
-		cmocka_unit_test(schemes),	  cmocka_unit_test(options),	    cmocka_unit_test(lists),
-		cmocka_unit_test(random_strings),
-		cmocka_unit_test(unknown_device), cmocka_unit_test(silent_device), cmocka_unit_test(bad_device_string),
+		cmocka_unit_test(fault_texts),       cmocka_unit_test(fault_errnos),   cmocka_unit_test(reads_faults),
+		cmocka_unit_test(schemes),           cmocka_unit_test(options),        cmocka_unit_test(lists),
+		cmocka_unit_test(random_strings),    cmocka_unit_test(unknown_device), cmocka_unit_test(silent_device),
+		cmocka_unit_test(bad_device_string),
 	};
 
 	return cmocka_run_group_tests_name("dma", tests, nullptr, nullptr);

@@ -35,10 +35,11 @@ struct fake_sdma {
 	std::vector<vfio::range> usable = {{0, 0xfedfffff}, {0xfef00000, ~u64(0) >> 9}};
 	u64 page_size = 4096;
 	u64 foreign_iova = 0, foreign_size = 0; /* another device's, in the same address space */
-	bool mappable = true, lost = false, dead_commands = false, blind = false, dead_reset = false, lose_on_command = false;
+	bool mappable = true, lost = false, dead_commands = false, blind = false, dead_reset = false,
+	     lose_on_command = false;
 	unsigned stopping = 0; /* looks at the state after a disable that still say so */
-	unsigned gone = 0;   /* devices freed */
-	u64 next = 0;	     /* of the one channel that the test runs */
+	unsigned gone = 0;     /* devices freed */
+	u64 next = 0;          /* of the one channel that the test runs */
 	u32 channel = 0;
 	std::vector<sdma::descriptor> ran;
 	std::vector<u32> commands;
@@ -94,7 +95,8 @@ struct fake_sdma {
 		if (it == areas.begin())
 			return nullptr;
 		--it;
-		return iova - it->first < it->second.size ? static_cast<u8 *>(it->second.vaddr) + (iova - it->first) : nullptr;
+		return iova - it->first < it->second.size ? static_cast<u8 *>(it->second.vaddr) + (iova - it->first) :
+							    nullptr;
 	}
 	dma::completion_record *record() const
 	{
@@ -107,7 +109,7 @@ struct fake_sdma {
 
 		return &ring[seq & (ring_size() - 1)];
 	}
-	u64 tail() const { return get<u64>(sdma::chan_door(channel) + sdma::door_tail); }
+	u64 tail() const { return get<u64>(sdma::chan_doorbell(channel) + sdma::doorbell_tail); }
 	/* Runs what is there, at most n; returns how many. */
 	unsigned run(unsigned n)
 	{
@@ -164,7 +166,7 @@ struct fake_sdma {
 
 		if (off == sdma::reg_ctrl && !dead_reset)
 			put(off, get<u32>(off) & ~u32(sdma::ctrl_reset));
-		else if (off >= sdma::chan_ctrl_base && off < sdma::chan_door_base &&
+		else if (off >= sdma::chan_ctrl_base && off < sdma::chan_doorbell_base &&
 			 off == sdma::chan_ctrl(u32(ch)) + sdma::chan_command)
 			command(u32(ch), get<u32>(off));
 	}

@@ -91,7 +91,8 @@ static void probe_bad_registers(void **)
 
 static void probe_small_bars(void **)
 {
-	for (u64 size : {u64(0), u64(4096), sdma::chan_ctrl_base, sdma::chan_door_base, sdma::chan_door(8) - 1}) {
+	for (u64 size :
+	     {u64(0), u64(4096), sdma::chan_ctrl_base, sdma::chan_doorbell_base, sdma::chan_doorbell(8) - 1}) {
 		fake_sdma f;
 		std::unique_ptr<engine> eng;
 
@@ -99,7 +100,7 @@ static void probe_small_bars(void **)
 		assert_int_equal(dma::probe(std::make_unique<fake_device>(f), &eng), -EPROTO);
 	}
 	fake_sdma f;
-	f.bar0_size = sdma::chan_door(8);
+	f.bar0_size = sdma::chan_doorbell(8);
 	open_engine(f);
 }
 
@@ -113,6 +114,7 @@ static void probe_no_memory(void **)
 	u64 off;
 
 	assert_int_equal(eng->limits().caps, 0);
+	assert_int_equal(eng->limits().ops, all_ops);
 	assert_int_equal(eng->limits().memory_size, 0);
 	assert_null(eng->memory());
 	assert_int_equal(eng->memory_fd(&off), -1);
@@ -240,7 +242,7 @@ static void channel_set_up(void **)
 	cfg.first_seq = 1000;
 	cfg.coalesce_count = 7;
 	cfg.coalesce_us = 9;
-	f.put(sdma::chan_door(3) + sdma::door_tail, u64(123456)); /* an earlier user's */
+	f.put(sdma::chan_doorbell(3) + sdma::doorbell_tail, u64(123456)); /* an earlier user's */
 	assert_int_equal(eng->channel_open(3, cfg, &ch), 0);
 	assert_int_equal(f.areas.size(), 1);
 	const auto &[iova, area] = *f.areas.begin();
@@ -256,9 +258,9 @@ static void channel_set_up(void **)
 	assert_int_equal(f.get<u64>(page + sdma::chan_first_seq), 1000);
 	assert_int_equal(f.get<u32>(page + sdma::chan_coalesce), 7 | 9 << 16);
 	assert_int_equal(f.get<u32>(page + sdma::chan_state), sdma::chan_state_running);
-	assert_int_equal(f.get<u64>(sdma::chan_door(3) + sdma::door_tail), 1000);
-	assert_int_equal(f.get<u64>(sdma::chan_door(3) + sdma::door_arm), sdma::arm_none);
-	assert_int_equal(f.get<u64>(sdma::chan_door(3) + sdma::door_arm_service), sdma::arm_none);
+	assert_int_equal(f.get<u64>(sdma::chan_doorbell(3) + sdma::doorbell_tail), 1000);
+	assert_int_equal(f.get<u64>(sdma::chan_doorbell(3) + sdma::doorbell_arm), sdma::arm_none);
+	assert_int_equal(f.get<u64>(sdma::chan_doorbell(3) + sdma::doorbell_arm_service), sdma::arm_none);
 	assert_int_equal(completed(ch), 1000);
 	assert_int_equal(ch->posted, 1000);
 	assert_int_equal(*ch->asleep, 0);
@@ -459,7 +461,7 @@ static void submitted_copies(void **)
 
 			set_copy(&r, where, src, dst, len, cookie);
 			assert_int_equal(ch->ops->post(ch, &r, 1), 1);
-			assert_true(ch->posted != ch->room_to);
+			assert_true(ch->posted != ch->post_limit);
 			ch->ops->submit_copy(ch, where, src, dst, len, cookie);
 			assert_int_equal(f.tail(), ch->posted);
 			sdma::descriptor one = *f.slot(ch->posted - 1), other = *f.slot(ch->posted);
@@ -587,7 +589,7 @@ static void doorbells(void **)
 		auto eng = open_engine(f);
 		channel *ch = open_channel(*eng, 8, 100, 6);
 		const request r = numbered(1);
-		const u64 door = sdma::chan_door(6);
+		const u64 doorbell = sdma::chan_doorbell(6);
 
 		assert_int_equal(f.tail(), 100);
 		assert_int_equal(ch->ops->post(ch, &r, 1), 1);
@@ -595,11 +597,11 @@ static void doorbells(void **)
 		ch->ops->doorbell(ch);
 		assert_int_equal(f.tail(), 101);
 		ch->ops->arm(ch, irq_waiter, 101);
-		assert_int_equal(f.get<u64>(door + sdma::door_arm), 101);
-		assert_int_equal(f.get<u64>(door + sdma::door_arm_service), sdma::arm_none);
+		assert_int_equal(f.get<u64>(doorbell + sdma::doorbell_arm), 101);
+		assert_int_equal(f.get<u64>(doorbell + sdma::doorbell_arm_service), sdma::arm_none);
 		ch->ops->arm(ch, irq_service, 105);
-		assert_int_equal(f.get<u64>(door + sdma::door_arm), 101);
-		assert_int_equal(f.get<u64>(door + sdma::door_arm_service), 105);
+		assert_int_equal(f.get<u64>(doorbell + sdma::doorbell_arm), 101);
+		assert_int_equal(f.get<u64>(doorbell + sdma::doorbell_arm_service), 105);
 		ch->ops->close(ch);
 	}
 }
@@ -625,7 +627,6 @@ static void wakes(void **)
 	ch->ops->close(ch);
 	close(f.wake_fd);
 }
-
 
 int main()
 {

@@ -156,7 +156,8 @@ static void copies(void **)
 	const u64 half = host_size / 2;
 
 	test::fill_random(t.host.data(), half, gen);
-	const request r[] = {copy(true, mem_base + 4096, host_iova, half), copy(false, host_iova + half, mem_base + 4096, half)};
+	const request r[] = {copy(true, mem_base + 4096, host_iova, half),
+			     copy(false, host_iova + half, mem_base + 4096, half)};
 	t.submit(r, 2);
 	assert_true(t.wait(2));
 	assert_memory_equal(t.host.data(), t.host.data() + half, half);
@@ -189,7 +190,7 @@ static void wraps(void **)
 	}
 }
 
-static void fault_squash_resume(void **)
+static void fault_cancel_resume(void **)
 {
 	rig t(64, (u64(1) << 32) - 3);
 	auto *words = reinterpret_cast<u64 *>(t.host.data());
@@ -206,11 +207,11 @@ static void fault_squash_resume(void **)
 	assert_int_equal(f.reason, fault_reason::src_unmapped);
 	assert_int_equal(f.address, host_iova + 2 * host_size);
 	assert_int_equal(f.cookie, 7);
-	assert_int_equal(t.ch->ops->squash(t.ch, 7), 1);
+	assert_int_equal(t.ch->ops->cancel(t.ch, 7), 1);
 	assert_int_equal(t.ch->ops->resume(t.ch), 0);
 	assert_true(t.wait(first + 5));
 	assert_int_equal(load_relaxed(&words[1]), 2);
-	assert_int_equal(load_relaxed(&words[2]), 0); /* squashed */
+	assert_int_equal(load_relaxed(&words[2]), 0); /* canceled */
 	assert_int_equal(load_relaxed(&words[3]), 4);
 }
 
@@ -239,7 +240,8 @@ static void stop_inside_a_wait(void **)
 {
 	rig t;
 	auto *words = reinterpret_cast<u64 *>(t.host.data());
-	const request r[] = {write_word(host_iova + 8, 1, 1), wait_word(host_iova, 99, 5), write_word(host_iova + 16, 2, 6)};
+	const request r[] = {write_word(host_iova + 8, 1, 1), wait_word(host_iova, 99, 5),
+			     write_word(host_iova + 16, 2, 6)};
 	fault f;
 
 	t.submit(r, 3);
@@ -248,11 +250,11 @@ static void stop_inside_a_wait(void **)
 	assert_true(read_fault(t.ch, &f));
 	assert_int_equal(f.reason, fault_reason::stopped);
 	assert_int_equal(f.seq, 2);
-	assert_int_equal(t.ch->ops->squash(t.ch, 5), 1); /* the one that was stopped */
+	assert_int_equal(t.ch->ops->cancel(t.ch, 5), 1); /* the one that was stopped */
 	assert_int_equal(t.ch->ops->resume(t.ch), 0);
 	assert_true(t.wait(3));
 	assert_int_equal(load_relaxed(&words[2]), 2);
-	/* Stopped and not squashed, it waits on. */
+	/* Stopped and not canceled, it waits on. */
 	t.submit(&r[1], 1);
 	assert_int_equal(t.ch->ops->stop(t.ch), 0);
 	assert_int_equal(t.ch->ops->resume(t.ch), 0);
@@ -427,13 +429,19 @@ static void all_channels(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(limits),	       cmocka_unit_test(copies),
-		cmocka_unit_test(wraps),	       cmocka_unit_test(fault_squash_resume),
-		cmocka_unit_test(faults_in_a_row),     cmocka_unit_test(stop_inside_a_wait),
+		cmocka_unit_test(limits),
+		cmocka_unit_test(copies),
+		cmocka_unit_test(wraps),
+		cmocka_unit_test(fault_cancel_resume),
+		cmocka_unit_test(faults_in_a_row),
+		cmocka_unit_test(stop_inside_a_wait),
 		cmocka_unit_test(indirect_from_host),
-		cmocka_unit_test(armed_interrupts),    cmocka_unit_test(interrupt_on_halt),
-		cmocka_unit_test(wakes_from_sleep),    cmocka_unit_test(closes_while_busy),
-		cmocka_unit_test(resets),	       cmocka_unit_test(all_channels),
+		cmocka_unit_test(armed_interrupts),
+		cmocka_unit_test(interrupt_on_halt),
+		cmocka_unit_test(wakes_from_sleep),
+		cmocka_unit_test(closes_while_busy),
+		cmocka_unit_test(resets),
+		cmocka_unit_test(all_channels),
 	};
 
 	return cmocka_run_group_tests_name("sdma_embedded", tests, nullptr, nullptr);

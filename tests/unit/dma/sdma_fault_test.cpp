@@ -24,7 +24,7 @@ static void fault_and_resume(void **)
 			r[i] = numbered(50 + i);
 		assert_int_equal(ch->ops->post(ch, r, 5), 5);
 		assert_int_equal(ch->ops->resume(ch), -EINVAL); /* it runs */
-		assert_int_equal(ch->ops->squash(ch, 50), 0);
+		assert_int_equal(ch->ops->cancel(ch, 50), 0);
 		assert_int_equal(f.run(2), 2);
 		f.halt(fault_reason::dst_unmapped, 0xabc);
 		assert_true(halted(ch));
@@ -33,7 +33,7 @@ static void fault_and_resume(void **)
 		assert_int_equal(flt.reason, fault_reason::dst_unmapped);
 		assert_int_equal(flt.address, 0xabc);
 		assert_int_equal(flt.cookie, 52);
-		assert_int_equal(ch->ops->stop(ch), 0); /* stands still already */
+		assert_int_equal(ch->ops->stop(ch), 0); /* hangs already */
 		assert_int_equal(ch->ops->resume(ch), 0);
 		assert_false(halted(ch));
 		assert_int_equal(completed(ch), first + 3);
@@ -54,7 +54,7 @@ static void post_mixed(channel *ch, u64 *left)
 }
 
 /* What failed has run; what lies behind it with the cookie becomes nothing, the rest stays. */
-static void squash_after_fault(void **)
+static void cancel_after_fault(void **)
 {
 	for (u64 first : starts) {
 		fake_sdma f;
@@ -67,8 +67,8 @@ static void squash_after_fault(void **)
 		assert_int_equal(f.run(4), 4);
 		f.halt(fault_reason::transfer, 0); /* number 5, cookie 1 */
 		assert_int_equal(f.slot(f.next)->cookie, 1);
-		assert_int_equal(ch->ops->squash(ch, 77), 0);
-		assert_int_equal(ch->ops->squash(ch, 1), posted[1] - 2); /* one ran, one failed */
+		assert_int_equal(ch->ops->cancel(ch, 77), 0);
+		assert_int_equal(ch->ops->cancel(ch, 1), posted[1] - 2); /* one ran, one failed */
 		assert_int_equal(f.slot(f.next)->op, opcode::copy);
 		assert_int_equal(ch->ops->resume(ch), 0);
 		assert_int_equal(f.run(100), 11);
@@ -93,7 +93,7 @@ static void squash_after_fault(void **)
 	}
 }
 
-/* A channel that stands still is cut: what it was in fails; before a request that it has not begun nothing is lost. */
+/* A channel that hangs is cut: what it was in fails; before a request that it has not begun nothing is lost. */
 static void cut_channel(void **)
 {
 	for (u64 first : starts)
@@ -111,8 +111,10 @@ static void cut_channel(void **)
 			assert_int_equal(f.run(1), 1);
 			f.put(f.page() + sdma::chan_head, first + 1 + begun);
 			ch->ops->describe(ch, text, sizeof(text));
-			assert_non_null(strstr(text, ("posted " + std::to_string(first + 3) + ", doorbell " + std::to_string(first + 3) +
-						      ", begun " + std::to_string(first + 1 + begun)).c_str()));
+			assert_non_null(strstr(text, ("posted " + std::to_string(first + 3) + ", doorbell " +
+						      std::to_string(first + 3) + ", begun " +
+						      std::to_string(first + 1 + begun))
+							     .c_str()));
 			assert_int_equal(ch->ops->cut(ch), 0);
 			assert_true(read_fault(ch, &flt));
 			assert_int_equal(flt.seq, first + 2);
@@ -125,10 +127,10 @@ static void cut_channel(void **)
 		}
 }
 
-/* What was stopped has not run: it counts as not yet run, and runs after resume unless squashed. */
-static void stop_squash_resume(void **)
+/* What was stopped has not run: it counts as not yet run, and runs after resume unless canceled. */
+static void stop_cancel_resume(void **)
 {
-	for (bool squash : {false, true}) {
+	for (bool cancel : {false, true}) {
 		fake_sdma f;
 		auto eng = open_engine(f);
 		channel *ch = open_channel(*eng, 16, 7);
@@ -140,13 +142,13 @@ static void stop_squash_resume(void **)
 		assert_int_equal(ch->ops->stop(ch), 0);
 		assert_true(read_fault(ch, &flt));
 		assert_int_equal(flt.reason, fault_reason::stopped);
-		if (squash)
-			assert_int_equal(ch->ops->squash(ch, 1), posted[1] - 1);
+		if (cancel)
+			assert_int_equal(ch->ops->cancel(ch, 1), posted[1] - 1);
 		assert_int_equal(ch->ops->resume(ch), 0);
 		assert_int_equal(completed(ch), 7 + 4);
 		assert_int_equal(f.run(100), 12);
 		assert_int_equal(f.ran[4].cookie, 1);
-		assert_int_equal(f.ran[4].op, squash ? opcode::nop : opcode::copy);
+		assert_int_equal(f.ran[4].op, cancel ? opcode::nop : opcode::copy);
 		ch->ops->close(ch);
 	}
 }
@@ -159,7 +161,7 @@ static void stop_when_idle(void **)
 	const request r = numbered(0);
 
 	assert_int_equal(ch->ops->stop(ch), 0);
-	assert_int_equal(ch->ops->squash(ch, 0), 0);
+	assert_int_equal(ch->ops->cancel(ch, 0), 0);
 	assert_int_equal(ch->ops->post(ch, &r, 1), 1);
 	assert_int_equal(ch->ops->resume(ch), 0);
 	assert_int_equal(f.run(5), 1);
@@ -178,7 +180,7 @@ static void made_up_fault(void **)
 	f.halt(fault_reason::transfer, 0);
 	for (u64 wrong : {u64(0), u64(50), u64(103), u64(1) << 40, ~u64(0)}) {
 		f.record()->fault_seq = wrong;
-		assert_int_equal(ch->ops->squash(ch, 3), 0);
+		assert_int_equal(ch->ops->cancel(ch, 3), 0);
 	}
 	assert_int_equal(f.slot(101)->op, opcode::copy);
 	ch->ops->close(ch);
@@ -213,12 +215,9 @@ static void lost_device(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(fault_and_resume),
-		cmocka_unit_test(squash_after_fault),
-		cmocka_unit_test(cut_channel),
-		cmocka_unit_test(stop_squash_resume),
-		cmocka_unit_test(stop_when_idle),
-		cmocka_unit_test(made_up_fault),
+		cmocka_unit_test(fault_and_resume), cmocka_unit_test(cancel_after_fault),
+		cmocka_unit_test(cut_channel),      cmocka_unit_test(stop_cancel_resume),
+		cmocka_unit_test(stop_when_idle),   cmocka_unit_test(made_up_fault),
 		cmocka_unit_test(lost_device),
 	};
 

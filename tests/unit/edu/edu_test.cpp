@@ -36,10 +36,7 @@ struct bench {
 		assert_int_equal(eng->map({.iova = host, .size = host_bytes, .vaddr = bytes}), 0);
 		open(cfg);
 	}
-	~bench()
-	{
-		ch->ops->close(ch);
-	}
+	~bench() { ch->ops->close(ch); }
 	void open(const dma::channel_config &cfg) { assert_int_equal(eng->channel_open(0, cfg, &ch), 0); }
 	u64 post(const dma::request &r)
 	{
@@ -144,12 +141,14 @@ static void test_nothing_is_left(void **)
 
 	assert_int_equal(eng->start(), 0);
 	assert_int_equal(eng->set_memory_base(base), 0);
-	const std::unique_ptr<u8, void (*)(void *)> bytes(static_cast<u8 *>(aligned_alloc(4096, host_bytes)), [](void *p) { free(p); });
+	const std::unique_ptr<u8, void (*)(void *)> bytes(static_cast<u8 *>(aligned_alloc(4096, host_bytes)),
+							  [](void *p) { free(p); });
 	memcpy(bytes.get(), data.data(), host_bytes);
 	assert_int_equal(eng->map({.iova = host, .size = host_bytes, .vaddr = bytes.get()}), 0);
 	assert_int_equal(eng->channel_open(0, {}, &ch), 0);
-	const dma::request work[] = {{.op = opcode::copy, .spaces = to_dev, .src = host, .dst = base, .len = mem},
-				     {.op = opcode::copy, .src = host, .dst = host + host_bytes / 2, .len = host_bytes / 2}};
+	const dma::request work[] = {
+		{.op = opcode::copy, .spaces = to_dev, .src = host, .dst = base, .len = mem},
+		{.op = opcode::copy, .src = host, .dst = host + host_bytes / 2, .len = host_bytes / 2}};
 	assert_int_equal(ch->ops->post(ch, work, 2), 2);
 	ch->ops->doorbell(ch);
 	const deadline until = deadline::in_ms(30000);
@@ -228,13 +227,38 @@ static void test_2d(void **)
 
 	b.put(0, data.data(), 3500);
 	memset(b.bytes, 0, 4096);
-	b.run({.op = opcode::copy_2d, .spaces = to_host, .height = 5, .src = base + 8, .dst = host + 3, .len = 20, .a = 100, .b = 64});
+	b.run({.op = opcode::copy_2d,
+	       .spaces = to_host,
+	       .height = 5,
+	       .src = base + 8,
+	       .dst = host + 3,
+	       .len = 20,
+	       .a = 100,
+	       .b = 64});
 	for (unsigned row = 0; row < 5; row++) {
 		assert_memory_equal(b.bytes + 3 + row * 64, &data[8 + row * 100], 20);
 		assert_int_equal(b.bytes[3 + row * 64 + 20], 0);
 	}
-	assert_int_equal(b.run_fault({.op = opcode::copy_2d, .spaces = to_host, .height = 2, .src = base, .dst = host, .len = 20, .a = 10, .b = 64}).reason, fault_reason::bad_length);
-	assert_int_equal(b.run_fault({.op = opcode::copy_2d, .spaces = to_host, .height = 40, .src = base, .dst = host, .len = 20, .a = 100, .b = 64}).reason, fault_reason::src_unmapped);
+	assert_int_equal(b.run_fault({.op = opcode::copy_2d,
+				      .spaces = to_host,
+				      .height = 2,
+				      .src = base,
+				      .dst = host,
+				      .len = 20,
+				      .a = 10,
+				      .b = 64})
+				 .reason,
+			 fault_reason::bad_length);
+	assert_int_equal(b.run_fault({.op = opcode::copy_2d,
+				      .spaces = to_host,
+				      .height = 40,
+				      .src = base,
+				      .dst = host,
+				      .len = 20,
+				      .a = 100,
+				      .b = 64})
+				 .reason,
+			 fault_reason::src_unmapped);
 }
 
 static void test_fill_widths(void **)
@@ -250,8 +274,10 @@ static void test_fill_widths(void **)
 	b.run({.op = opcode::fill, .arg = 4, .dst = host + 4, .len = 12, .a = 0xaabbccdd});
 	for (unsigned i = 1; i < 4; i++)
 		assert_int_equal(reinterpret_cast<u32 *>(b.bytes)[i], 0xaabbccdd);
-	assert_int_equal(b.run_fault({.op = opcode::fill, .arg = 3, .dst = host, .len = 12}).reason, fault_reason::bad_op);
-	assert_int_equal(b.run_fault({.op = opcode::fill, .arg = 8, .dst = host, .len = 12}).reason, fault_reason::bad_length);
+	assert_int_equal(b.run_fault({.op = opcode::fill, .arg = 3, .dst = host, .len = 12}).reason,
+			 fault_reason::bad_op);
+	assert_int_equal(b.run_fault({.op = opcode::fill, .arg = 8, .dst = host, .len = 12}).reason,
+			 fault_reason::bad_length);
 }
 
 static void test_indirect(void **)
@@ -266,13 +292,22 @@ static void test_indirect(void **)
 	b.run({.op = opcode::copy_indirect, .spaces = in_dev, .arg = 0, .src = base + 512});
 	assert_true(b.get(2048, 256) == data);
 	b.put(640, cells, sizeof(cells));
-	b.run({.op = opcode::copy_indirect, .spaces = in_dev, .arg = 1, .src = base + 640, .dst = base + 648, .len = 100, .a = 24, .b = 8});
+	b.run({.op = opcode::copy_indirect,
+	       .spaces = in_dev,
+	       .arg = 1,
+	       .src = base + 640,
+	       .dst = base + 648,
+	       .len = 100,
+	       .a = 24,
+	       .b = 8});
 	assert_true(b.get(3008, 100) == std::vector<u8>(data.begin(), data.begin() + 100));
-	assert_int_equal(b.run_fault({.op = opcode::copy_indirect, .spaces = in_dev, .src = base + 513}).reason, fault_reason::unaligned);
+	assert_int_equal(b.run_fault({.op = opcode::copy_indirect, .spaces = in_dev, .src = base + 513}).reason,
+			 fault_reason::unaligned);
 	/* The block names memory that is not there. */
 	const sdma::indirect_block bad = {{0, 0}, 0, 256, base + mem - 8, base};
 	b.put(512, &bad, sizeof(bad));
-	assert_int_equal(b.run_fault({.op = opcode::copy_indirect, .spaces = in_dev, .src = base + 512}).reason, fault_reason::src_unmapped);
+	assert_int_equal(b.run_fault({.op = opcode::copy_indirect, .spaces = in_dev, .src = base + 512}).reason,
+			 fault_reason::src_unmapped);
 }
 
 static void test_write_wait_timestamp(void **)
@@ -295,8 +330,13 @@ static void test_write_wait_timestamp(void **)
 	b.run({.op = opcode::timestamp, .dst = host + 8});
 	assert_in_range(word[1], before, now_ns());
 	b.run({.op = opcode::write, .spaces = to_dev, .dst = base + 16, .a = 99});
-	b.run({.op = opcode::wait, .spaces = dma::spaces(space::device, space::host), .arg = u8(dma::compare::eq), .src = base + 16, .a = 99});
-	const dma::fault f = b.run_fault({.op = opcode::wait, .arg = u8(dma::compare::eq), .height = 20, .src = host, .a = 8});
+	b.run({.op = opcode::wait,
+	       .spaces = dma::spaces(space::device, space::host),
+	       .arg = u8(dma::compare::eq),
+	       .src = base + 16,
+	       .a = 99});
+	const dma::fault f = b.run_fault(
+		{.op = opcode::wait, .arg = u8(dma::compare::eq), .height = 20, .src = host, .a = 8});
 	assert_int_equal(f.reason, fault_reason::timeout);
 	assert_int_equal(b.run_fault({.op = opcode::write, .dst = host + 4}).reason, fault_reason::unaligned);
 }
@@ -312,11 +352,22 @@ static void test_reduce(void **)
 	}
 	b.put(400, a, sizeof(a));
 	memcpy(b.bytes, c, sizeof(c));
-	b.run({.op = opcode::reduce, .spaces = to_dev, .arg = dma::reduce_arg(dma::element::u32, dma::reduce_op::sum), .src = host, .dst = base + 400, .len = sizeof(a)});
+	b.run({.op = opcode::reduce,
+	       .spaces = to_dev,
+	       .arg = dma::reduce_arg(dma::element::u32, dma::reduce_op::sum),
+	       .src = host,
+	       .dst = base + 400,
+	       .len = sizeof(a)});
 	const auto got = b.get(400, sizeof(a));
 	for (u32 i = 0; i < 100; i++)
 		assert_int_equal(reinterpret_cast<const u32 *>(got.data())[i], i * 7 + i * i);
-	assert_int_equal(b.run_fault({.op = opcode::reduce, .arg = dma::reduce_arg(dma::element::u32, dma::reduce_op::sum), .src = host, .dst = host, .len = 6}).reason, fault_reason::bad_length);
+	assert_int_equal(b.run_fault({.op = opcode::reduce,
+				      .arg = dma::reduce_arg(dma::element::u32, dma::reduce_op::sum),
+				      .src = host,
+				      .dst = host,
+				      .len = 6})
+				 .reason,
+			 fault_reason::bad_length);
 }
 
 struct bad_case {
@@ -335,14 +386,30 @@ static void test_faults(void **)
 		{{.op = opcode(200)}, fault_reason::bad_op, 0},
 		{{.op = opcode::copy, .flags = 0x80, .src = host, .dst = host, .len = 1}, fault_reason::bad_op, 0},
 		{{.op = opcode::copy, .spaces = 0x22, .src = host, .dst = host, .len = 1}, fault_reason::bad_op, 0},
-		{{.op = opcode::copy, .spaces = to_dev, .src = host, .dst = base, .len = 0}, fault_reason::bad_length, 0},
-		{{.op = opcode::copy, .spaces = to_dev, .src = 0x1000, .dst = base, .len = 8}, fault_reason::src_unmapped, 0x1000},
-		{{.op = opcode::copy, .spaces = to_dev, .src = end - 4, .dst = base, .len = 8}, fault_reason::src_unmapped, end},
-		{{.op = opcode::copy, .spaces = to_host, .src = base, .dst = end - 4, .len = 8}, fault_reason::dst_unmapped, end},
-		{{.op = opcode::copy, .spaces = to_dev, .src = host, .dst = base + mem - 4, .len = 8}, fault_reason::dst_unmapped, base + mem},
-		{{.op = opcode::copy, .spaces = to_host, .src = base - 1, .dst = host, .len = 8}, fault_reason::src_unmapped, base - 1},
-		{{.op = opcode::copy, .spaces = to_dev, .src = ~u64(0) - 3, .dst = base, .len = 8}, fault_reason::src_unmapped, ~u64(0) - 3},
-		{{.op = opcode::copy, .spaces = to_host, .src = base, .dst = locked + 8, .len = 8}, fault_reason::dst_denied, locked + 8},
+		{{.op = opcode::copy, .spaces = to_dev, .src = host, .dst = base, .len = 0},
+		 fault_reason::bad_length,
+		 0},
+		{{.op = opcode::copy, .spaces = to_dev, .src = 0x1000, .dst = base, .len = 8},
+		 fault_reason::src_unmapped,
+		 0x1000},
+		{{.op = opcode::copy, .spaces = to_dev, .src = end - 4, .dst = base, .len = 8},
+		 fault_reason::src_unmapped,
+		 end},
+		{{.op = opcode::copy, .spaces = to_host, .src = base, .dst = end - 4, .len = 8},
+		 fault_reason::dst_unmapped,
+		 end},
+		{{.op = opcode::copy, .spaces = to_dev, .src = host, .dst = base + mem - 4, .len = 8},
+		 fault_reason::dst_unmapped,
+		 base + mem},
+		{{.op = opcode::copy, .spaces = to_host, .src = base - 1, .dst = host, .len = 8},
+		 fault_reason::src_unmapped,
+		 base - 1},
+		{{.op = opcode::copy, .spaces = to_dev, .src = ~u64(0) - 3, .dst = base, .len = 8},
+		 fault_reason::src_unmapped,
+		 ~u64(0) - 3},
+		{{.op = opcode::copy, .spaces = to_host, .src = base, .dst = locked + 8, .len = 8},
+		 fault_reason::dst_denied,
+		 locked + 8},
 	};
 
 	assert_int_equal(b.eng->map({.iova = locked, .size = 4096, .vaddr = page, .prot = vfio::dma_read}), 0);
@@ -371,11 +438,12 @@ static void test_unmapped_is_an_error_not_silence(void **)
 	assert_int_equal(b.dev->astray, 0);
 }
 
-static void test_squash_and_order(void **)
+static void test_cancel_and_order(void **)
 {
 	bench b;
 	dma::fault f;
-	const dma::request bad = {.op = opcode::copy, .spaces = to_dev, .src = 0x1000, .dst = base, .len = 8, .cookie = 1};
+	const dma::request bad = {
+		.op = opcode::copy, .spaces = to_dev, .src = 0x1000, .dst = base, .len = 8, .cookie = 1};
 	const dma::request list[] = {
 		bad,
 		{.op = opcode::fill, .arg = 1, .dst = host, .len = 8, .a = 0x11, .cookie = 1},
@@ -387,7 +455,7 @@ static void test_squash_and_order(void **)
 	b.ch->ops->doorbell(b.ch);
 	assert_false(b.await(b.ch->posted));
 	assert_true(dma::read_fault(b.ch, &f));
-	assert_int_equal(b.ch->ops->squash(b.ch, 1), 1);
+	assert_int_equal(b.ch->ops->cancel(b.ch, 1), 1);
 	assert_int_equal(b.ch->ops->resume(b.ch), 0);
 	assert_true(b.await(b.ch->posted));
 	assert_int_equal(b.bytes[0], 0);
@@ -415,6 +483,27 @@ static void test_stop_and_resume(void **)
 	assert_true(dma::halted(b.ch));
 	assert_int_equal(b.ch->ops->resume(b.ch), 0);
 	b.run({.op = opcode::nop});
+}
+
+/* Each row is one transfer, of which none is left off. */
+static void test_stop_between_rows(void **)
+{
+	bench b;
+	dma::fault f;
+
+	const u64 seq = b.post({.op = opcode::copy_2d,
+				.height = 60000,
+				.src = host,
+				.dst = host + host_bytes / 2,
+				.len = 1,
+				.a = 2,
+				.b = 2});
+	while (b.dev->transfers < 4)
+		sched_yield();
+	assert_int_equal(b.ch->ops->stop(b.ch), 0);
+	assert_true(dma::read_fault(b.ch, &f));
+	assert_int_equal(f.reason, fault_reason::stopped);
+	assert_int_equal(f.seq, seq);
 }
 
 static void test_full_ring_takes_no_more(void **)
@@ -546,7 +635,11 @@ static void test_given_up_in_a_copy_writes_no_more(void **)
 	bench b;
 	dma::fault f;
 
-	b.post({.op = opcode::copy, .spaces = in_host, .src = host, .dst = host + host_bytes / 2, .len = host_bytes / 2});
+	b.post({.op = opcode::copy,
+		.spaces = in_host,
+		.src = host,
+		.dst = host + host_bytes / 2,
+		.len = host_bytes / 2});
 	while (b.dev->transfers < 4)
 		sched_yield();
 	assert_int_equal(b.eng->give_up(), 0);
@@ -578,8 +671,9 @@ int main()
 		cmocka_unit_test(test_reduce),
 		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_unmapped_is_an_error_not_silence),
-		cmocka_unit_test(test_squash_and_order),
+		cmocka_unit_test(test_cancel_and_order),
 		cmocka_unit_test(test_stop_and_resume),
+		cmocka_unit_test(test_stop_between_rows),
 		cmocka_unit_test(test_full_ring_takes_no_more),
 		cmocka_unit_test(test_lost_interrupts_and_none),
 		cmocka_unit_test(test_probe_refuses),

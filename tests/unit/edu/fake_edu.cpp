@@ -37,7 +37,11 @@ int fake_edu::region_map(unsigned, u64, u64, mapping *)
 
 u64 *fake_edu::dma_register(u64 offset)
 {
-	return offset == 0x80 ? &src_ : offset == 0x88 ? &dst_ : offset == 0x90 ? &len_ : offset == 0x98 ? &cmd_ : nullptr;
+	return offset == 0x80 ? &src_ :
+	       offset == 0x88 ? &dst_ :
+	       offset == 0x90 ? &len_ :
+	       offset == 0x98 ? &cmd_ :
+				nullptr;
 }
 
 int fake_edu::region_read(unsigned index, u64 offset, void *buf, size_t len)

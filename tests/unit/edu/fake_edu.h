@@ -12,12 +12,12 @@
 namespace usdma::test {
 
 struct edu_habits {
-	u64 mask = ~u64(0);       /* of addresses */
-	bool silent = false;      /* transfers end without an interrupt */
+	u64 mask = ~u64(0);  /* of addresses */
+	bool silent = false; /* transfers end without an interrupt */
 	bool no_msi = false;
-	bool hangs = false;       /* transfers never end */
-	bool files = false;       /* memory is reached by its file only, as another process does it */
-	u64 top = ~u64(0);        /* last usable IOVA */
+	bool hangs = false; /* transfers never end */
+	bool files = false; /* memory is reached by its file only, as another process does it */
+	u64 top = ~u64(0);  /* last usable IOVA */
 	u32 id = 0x010000ed;
 };
 

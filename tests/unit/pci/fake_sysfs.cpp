@@ -123,7 +123,8 @@ void fake_sysfs::run_kernel()
 		abort();
 	for (const auto &d : fs::directory_iterator(sys() + "/bus/pci/drivers"))
 		fs::create_symlink(release_path_, d.path() / "unbind");
-	const int probe_fd = open(probe.c_str(), O_RDWR | O_CLOEXEC), release_fd = open(release_path_.c_str(), O_RDWR | O_CLOEXEC);
+	const int probe_fd = open(probe.c_str(), O_RDWR | O_CLOEXEC),
+		  release_fd = open(release_path_.c_str(), O_RDWR | O_CLOEXEC);
 
 	probe_ = std::thread([=, this] { serve(probe_fd, true); });
 	release_ = std::thread([=, this] { serve(release_fd, false); });

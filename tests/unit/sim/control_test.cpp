@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Waits, stop, resume, disable, interrupts, sleep and wake, and memory taken away under way. */
+/* Waits, stop, resume, disable, interrupts, sleep and wake, and memory taken away in flight. */
 #include "tests/unit/sim/rig.h"
 
 #include "driver/dma/registry.h"
@@ -43,7 +43,7 @@ static descriptor write_word(u64 address, u64 value)
 	return d;
 }
 
-/* Waits until the unit has begun the descriptor. */
+/* Waits until the engine has begun the descriptor. */
 static void begun(rig &r, const chan &c, u64 seq)
 {
 	const deadline until = deadline::in_ms(wait_ms);
@@ -56,7 +56,7 @@ static void test_wait_two_channels(void **)
 {
 	rig r;
 	host_area a = r.make(iova, 4096);
-	/* 0 and 2 belong to the same unit. */
+	/* 0 and 2 belong to the same engine. */
 	chan first(r, 0), second(r, 2);
 
 	for (u64 round = 1; round < 200; round++) {
@@ -111,9 +111,11 @@ static void test_compare(void **)
 		u64 word, value;
 		bool holds;
 	} cases[] = {
-		{dma::compare::geq, 5, 5, true},   {dma::compare::geq, 4, 5, false},  {dma::compare::geq, 2, ~u64(0), true},
-		{dma::compare::eq, 5, 5, true},    {dma::compare::eq, 6, 5, false},   {dma::compare::and_, 6, 2, true},
-		{dma::compare::and_, 4, 2, false}, {dma::compare::nor, 4, 2, true}, {dma::compare::nor, ~u64(1), 1, false},
+		{dma::compare::geq, 5, 5, true},        {dma::compare::geq, 4, 5, false},
+		{dma::compare::geq, 2, ~u64(0), true},  {dma::compare::eq, 5, 5, true},
+		{dma::compare::eq, 6, 5, false},        {dma::compare::and_, 6, 2, true},
+		{dma::compare::and_, 4, 2, false},      {dma::compare::nor, 4, 2, true},
+		{dma::compare::nor, ~u64(1), 1, false},
 	};
 	rig r;
 	host_area a = r.make(iova, 4096);
@@ -149,7 +151,7 @@ static void test_stop_resume(void **)
 	assert_int_equal(ch.completed(), 1);
 	store_release(reinterpret_cast<u64 *>(a.data), u64(1));
 	assert_true(ch.done(3));
-	/* Stopped while idle, and a squashed descriptor. */
+	/* Stopped while idle, and a canceled descriptor. */
 	ch.command(chan_cmd_stop);
 	assert_int_equal(ch.status->record.fault_seq, 4);
 	ch.put_ready(nop());
@@ -320,7 +322,8 @@ static u64 cpu_ns()
 	rusage u;
 
 	getrusage(RUSAGE_SELF, &u);
-	return u64(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * ns_per_s + u64(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1000;
+	return u64(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * ns_per_s +
+	       u64(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1000;
 }
 
 static void asleep(chan &c)
@@ -349,11 +352,11 @@ static void test_sleep_wake(void **)
 	/* By a register write instead of the eventfd. */
 	asleep(ch);
 	ch.put(nop());
-	r.write64(chan_door(0) + door_tail, ch.posted);
+	r.write64(chan_doorbell(0) + doorbell_tail, ch.posted);
 	assert_true(ch.done(ch.posted));
 	asleep(ch);
 	ch.put(nop());
-	store_fence(reinterpret_cast<u64 *>(ch.door.data() + door_tail), ch.posted);
+	store_fence(reinterpret_cast<u64 *>(ch.doorbell.data() + doorbell_tail), ch.posted);
 	r.write32(chan_ctrl(0) + chan_wake, 1);
 	assert_true(ch.done(ch.posted));
 	/* Asleep is asleep: over 200 ms the whole process spends next to nothing. */
@@ -422,14 +425,10 @@ static void test_bad_setup(void **)
 		u32 order;
 		u32 state;
 	} cases[] = {
-		{iova + 4096, iova, 6, chan_state_running},
-		{iova + 4096 + 32, iova, 6, chan_state_error},
-		{iova + 4096, iova + 32, 6, chan_state_error},
-		{iova + 4096, iova, 1, chan_state_error},
-		{iova + 4096, iova, 31, chan_state_error},
-		{iova + 4096, iova, 16, chan_state_error},
-		{iova - 64, iova, 6, chan_state_error},
-		{iova + 4096, iova + size, 6, chan_state_error},
+		{iova + 4096, iova, 6, chan_state_running},    {iova + 4096 + 32, iova, 6, chan_state_error},
+		{iova + 4096, iova + 32, 6, chan_state_error}, {iova + 4096, iova, 1, chan_state_error},
+		{iova + 4096, iova, 31, chan_state_error},     {iova + 4096, iova, 16, chan_state_error},
+		{iova - 64, iova, 6, chan_state_error},        {iova + 4096, iova + size, 6, chan_state_error},
 	};
 
 	for (const auto &c : cases) {
@@ -457,7 +456,7 @@ static void test_bad_setup(void **)
 	r.drop(a);
 }
 
-/* Holds a unit up within a descriptor for as long as the test likes. */
+/* Holds an engine up within a descriptor for as long as the test likes. */
 struct gate final : sim::faults {
 	u64 delay_ns(u32, u64) override
 	{
@@ -474,7 +473,7 @@ struct gate final : sim::faults {
 
 		moved.wait(guard, [this] { return inside; });
 	}
-	void let_go()
+	void release_now()
 	{
 		std::lock_guard guard(lock);
 
@@ -487,7 +486,7 @@ struct gate final : sim::faults {
 	bool inside = false, open = false;
 };
 
-/* A command that a unit has not taken in time is still to come: until then nothing that it uses can be changed. */
+/* A command that an engine has not taken in time is still to come: until then nothing that it uses can be changed. */
 static void test_late_command(void **)
 {
 	sim::config cfg = rig::small();
@@ -514,7 +513,7 @@ static void test_late_command(void **)
 	assert_int_equal(write(page + chan_record, iova + 8), -EBUSY);
 	assert_int_equal(write(page + chan_command, enable), -EBUSY);
 	assert_int_equal(write(chan_ctrl(2) + chan_command, u32(chan_cmd_stop)), -EBUSY);
-	g.let_go();
+	g.release_now();
 	assert_true(busy.done(1));
 	/* Behind the late one, which has been carried out as it was given. */
 	const deadline until = deadline::in_ms(wait_ms);
@@ -541,7 +540,7 @@ static void test_reset(void **)
 		assert_int_equal(ch.state(), chan_state_off);
 		assert_int_equal(r.read64(reg_mem_base), 0);
 		assert_int_equal(r.read64(chan_ctrl(0) + chan_ring_base), 0);
-		assert_int_equal(r.read64(chan_door(0) + door_arm), arm_none);
+		assert_int_equal(r.read64(chan_doorbell(0) + doorbell_arm), arm_none);
 	}
 }
 
@@ -578,11 +577,12 @@ static void test_config_reset(void **)
 	for (bool flr : {true, false}) {
 		rig r;
 		chan ch(r, 0);
-		const u8 express = find_capability(r, 0x10), power = find_capability(r, 0x01), msix = find_capability(r, 0x11);
+		const u8 express = find_capability(r, 0x10), power = find_capability(r, 0x01),
+			 msix = find_capability(r, 0x11);
 
 		assert_true(express && power && msix);
 		assert_int_equal(config16(r, express + 6) >> 12 & 1, 1); /* can be reset so */
-		assert_int_equal(config16(r, power + 4) & 8, 0);	 /* D3hot forgets */
+		assert_int_equal(config16(r, power + 4) & 8, 0);         /* D3hot forgets */
 		put_config16(r, msix + 2, 0x8000);
 		ch.put_ready(nop());
 		assert_true(ch.done(1));
@@ -707,16 +707,26 @@ static void test_device_string(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_wait_two_channels), cmocka_unit_test(test_record_between_turns), cmocka_unit_test(test_compare),
-		cmocka_unit_test(test_stop_resume),	  cmocka_unit_test(test_stop_long_copy),
+		cmocka_unit_test(test_wait_two_channels),
+		cmocka_unit_test(test_record_between_turns),
+		cmocka_unit_test(test_compare),
+		cmocka_unit_test(test_stop_resume),
+		cmocka_unit_test(test_stop_long_copy),
 		cmocka_unit_test(test_stop_reduce),
-		cmocka_unit_test(test_disable_silence),	  cmocka_unit_test(test_arm),
-		cmocka_unit_test(test_coalescing),	  cmocka_unit_test(test_sleep_wake),
-		cmocka_unit_test(test_unmap_while_copying), cmocka_unit_test(test_unmap_ring),
-		cmocka_unit_test(test_bad_setup),	  cmocka_unit_test(test_reset),
-		cmocka_unit_test(test_registers),	  cmocka_unit_test(test_no_memory),
-		cmocka_unit_test(test_late_command),	  cmocka_unit_test(test_config_reset),
-		cmocka_unit_test(test_latency),		  cmocka_unit_test(test_device_string),
+		cmocka_unit_test(test_disable_silence),
+		cmocka_unit_test(test_arm),
+		cmocka_unit_test(test_coalescing),
+		cmocka_unit_test(test_sleep_wake),
+		cmocka_unit_test(test_unmap_while_copying),
+		cmocka_unit_test(test_unmap_ring),
+		cmocka_unit_test(test_bad_setup),
+		cmocka_unit_test(test_reset),
+		cmocka_unit_test(test_registers),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_late_command),
+		cmocka_unit_test(test_config_reset),
+		cmocka_unit_test(test_latency),
+		cmocka_unit_test(test_device_string),
 	};
 
 	return cmocka_run_group_tests_name("sim_control", tests, nullptr, nullptr);

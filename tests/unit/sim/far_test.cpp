@@ -17,7 +17,7 @@ using dma::space;
 
 static constexpr u64 mem_base = u64(1) << 44, iova = 0x40000000, size = MiB;
 static constexpr u32 device_status = 0x5a, pending = 0x20; /* PCI Express capability at 0x50 */
-/* Less than the server waits for an answer; what is said of an access under way is not held later than that. */
+/* Less than the server waits for an answer; what is said of an access in flight is not held later than that. */
 static constexpr u64 soon_ms = 2500;
 
 static void meanwhile(const deadline &until, bool holds)
@@ -27,7 +27,8 @@ static void meanwhile(const deadline &until, bool holds)
 
 /* A client all of whose memory is its own; it answers what the test lets it. */
 struct rig {
-	explicit rig(bool near_ring = false, unsigned channels = 1) : model(settings(channels)), client(model.connect()), memory("far", size)
+	explicit rig(bool near_ring = false, unsigned channels = 1)
+		: model(settings(channels)), client(model.connect()), memory("far", size)
 	{
 		assert_int_equal(client.begin(mem_base), 0);
 		/* The data of a near ring stand elsewhere. */
@@ -50,9 +51,12 @@ struct rig {
 		auto &ch = *out;
 
 		ch = std::make_unique<raw_channel>(client, index, memory, iova, index * (size / 2), order);
-		const std::tuple<u32, u64, u32> set_up[] = {{chan_ring_base, ch->ring_iova, 8}, {chan_ring_order, order, 4},
-							    {chan_vectors, 1 << 16, 4}, {chan_record, ch->record_iova, 8},
-							    {chan_first_seq, 0, 8}, {chan_command, chan_cmd_enable, 4}};
+		const std::tuple<u32, u64, u32> set_up[] = {{chan_ring_base, ch->ring_iova, 8},
+							    {chan_ring_order, order, 4},
+							    {chan_vectors, 1 << 16, 4},
+							    {chan_record, ch->record_iova, 8},
+							    {chan_first_seq, 0, 8},
+							    {chan_command, chan_cmd_enable, 4}};
 
 		for (const auto &[reg, value, len] : set_up)
 			assert_int_equal(write(chan_ctrl(index) + reg, value, len), 0);
@@ -89,7 +93,8 @@ struct rig {
 		assert_false(asked.empty());
 		const vfio::user_message m = std::move(asked.front());
 		proto::dma_access_head a;
-		proto::header h = {m.head.id, m.head.cmd, 0, proto::type_reply | (error ? u32(proto::flag_error) : 0), error};
+		proto::header h = {m.head.id, m.head.cmd, 0, proto::type_reply | (error ? u32(proto::flag_error) : 0),
+				   error};
 
 		asked.pop_front();
 		memcpy(&a, m.body.data(), sizeof(a));
@@ -98,7 +103,12 @@ struct rig {
 		const iovec parts[] = {{&a, sizeof(a)}, {at, a.count}};
 		if (!read && !error)
 			memcpy(at, m.body.data() + sizeof(a), a.count);
-		assert_int_equal(vfio::user_send(client.fd(), h, {parts, error || (!read && bare) ? 0u : read ? 2u : 1u}, {}, deadline::in_ms(raw_wait_ms)), 0);
+		assert_int_equal(vfio::user_send(client.fd(), h,
+						 {parts, error || (!read && bare) ? 0u :
+							 read                     ? 2u :
+										    1u},
+						 {}, deadline::in_ms(raw_wait_ms)),
+				 0);
 	}
 	u8 *place(u64 address, u64 len)
 	{
@@ -117,10 +127,7 @@ struct rig {
 				answer();
 		}
 	}
-	void command(proto::command cmd, const void *body, size_t len)
-	{
-		assert_true(client.say(cmd, body, len));
-	}
+	void command(proto::command cmd, const void *body, size_t len) { assert_true(client.say(cmd, body, len)); }
 	/* A register, while questions come in between and are kept. */
 	u64 read(u64 at, u32 len, u32 region = vfio::region_bar0)
 	{
@@ -133,8 +140,10 @@ struct rig {
 			vfio::user_message m;
 
 			assert_false(until.passed());
-			assert_int_equal(vfio::user_recv(client.fd(), deadline::in_ms(raw_wait_ms), raw_wait_ms, &m), 0);
-			if ((m.head.flags & proto::flag_type_mask) != proto::type_reply || m.head.cmd != u16(proto::command::region_read)) {
+			assert_int_equal(vfio::user_recv(client.fd(), deadline::in_ms(raw_wait_ms), raw_wait_ms, &m),
+					 0);
+			if ((m.head.flags & proto::flag_type_mask) != proto::type_reply ||
+			    m.head.cmd != u16(proto::command::region_read)) {
 				take(std::move(m));
 				continue;
 			}
@@ -154,14 +163,19 @@ struct rig {
 		for (;;) {
 			vfio::user_message m;
 
-			assert_int_equal(vfio::user_recv(client.fd(), deadline::in_ms(raw_wait_ms), raw_wait_ms, &m), 0);
-			if ((m.head.flags & proto::flag_type_mask) == proto::type_reply && m.head.cmd == u16(proto::command::region_write))
+			assert_int_equal(vfio::user_recv(client.fd(), deadline::in_ms(raw_wait_ms), raw_wait_ms, &m),
+					 0);
+			if ((m.head.flags & proto::flag_type_mask) == proto::type_reply &&
+			    m.head.cmd == u16(proto::command::region_write))
 				return m.head.error;
 			take(std::move(m));
 		}
 	}
 	void bell() { bell_of(*channel); }
-	void bell_of(const raw_channel &ch) { assert_int_equal(write(chan_door(ch.index) + door_tail, ch.posted, 8), 0); }
+	void bell_of(const raw_channel &ch)
+	{
+		assert_int_equal(write(chan_doorbell(ch.index) + doorbell_tail, ch.posted, 8), 0);
+	}
 	u32 state() { return u32(read(chan_ctrl(0) + chan_state, 4)); }
 	bool is_pending() { return read(device_status, 2, vfio::region_config) & pending; }
 	bool is_ready() { return read(reg_status, 4) & status_ready; }
@@ -185,7 +199,7 @@ struct rig {
 		}
 	}
 
-	/* On a new channel; until then what is said of the access under way holds. */
+	/* On a new channel; until then what is said of the access in flight holds. */
 	deadline begin_access(const descriptor &d)
 	{
 		open();
@@ -230,7 +244,8 @@ static void round_and_round(void **)
 		r.serve_until([&] { return load_acquire(&r.channel->status->asleep) == 1; });
 		assert_int_equal(r.state(), chan_state_running);
 		for (u64 n = 0; n < (4u << order) + 300;) {
-			const u64 room = (u64(1) << order) - (r.channel->posted - r.completed()), some = std::min(1 + gen() % 40, room);
+			const u64 room = (u64(1) << order) - (r.channel->posted - r.completed()),
+				  some = std::min(1 + gen() % 40, room);
 
 			for (u64 i = 0; i < some; i++, n++) {
 				descriptor d = {};
@@ -352,10 +367,12 @@ static void interrupts_come_after(void **)
 {
 	rig r;
 	const unique_fd waiter(eventfd(0, EFD_NONBLOCK)), service(eventfd(0, EFD_NONBLOCK));
-	const proto::irq_set_head h = {sizeof(h), proto::irq_set_data_eventfd | proto::irq_set_action_trigger, vfio::irq_msix, 0, 2};
+	const proto::irq_set_head h = {sizeof(h), proto::irq_set_data_eventfd | proto::irq_set_action_trigger,
+				       vfio::irq_msix, 0, 2};
 	eventfd_t v;
 
-	assert_int_equal(r.client.ask(proto::command::device_set_irqs, &h, sizeof(h), {waiter.get(), service.get()}), 0);
+	assert_int_equal(r.client.ask(proto::command::device_set_irqs, &h, sizeof(h), {waiter.get(), service.get()}),
+			 0);
 	r.open();
 	r.serve_until([&] { return load_acquire(&r.channel->status->asleep) == 1; });
 	for (u64 i = 0; i < 50; i++) {
@@ -363,7 +380,7 @@ static void interrupts_come_after(void **)
 
 		d.flags = dma::flag_interrupt;
 		const u64 seq = r.channel->put(d);
-		assert_int_equal(r.write(chan_door(0) + door_arm, seq, 8), 0);
+		assert_int_equal(r.write(chan_doorbell(0) + doorbell_arm, seq, 8), 0);
 		r.bell();
 		bool rung = false;
 		r.serve_until([&] {
@@ -374,7 +391,7 @@ static void interrupts_come_after(void **)
 	}
 }
 
-/* ---- what is under way when it is to end ----------------------------------------------------------- */
+/* ---- what is in flight when it is to end ----------------------------------------------------------- */
 
 /* Registers answer at once; the channel is off when the last access has been answered. */
 static void off_under_way(void **)
@@ -390,7 +407,8 @@ static void off_under_way(void **)
 			meanwhile(until, !r.is_ready());
 			/* Again is nothing new; on again it cannot be yet, and its set-up stays. */
 			assert_int_equal(r.command(chan_cmd_disable), 0);
-			meanwhile(until, r.write(chan_ctrl(0) + chan_ring_order, 9, 4) == 0 && r.read(chan_ctrl(0) + chan_ring_order, 4) == 6);
+			meanwhile(until, r.write(chan_ctrl(0) + chan_ring_order, 9, 4) == 0 &&
+						 r.read(chan_ctrl(0) + chan_ring_order, 4) == 6);
 			assert_true(until.passed() || r.command(chan_cmd_enable) == EBUSY);
 			r.serve_until([&] { return r.asked.empty() && r.state() == chan_state_off; });
 			assert_false(r.is_pending());
@@ -528,7 +546,7 @@ static void not_mapped(void **)
 	r.open();
 	r.serve_until([&] { return load_acquire(&r.channel->status->asleep) == 1; });
 	assert_int_equal(r.client.unmap(iova, size), 0);
-	/* A unit that sleeps sees it when it wakes. */
+	/* An engine that sleeps sees it when it wakes. */
 	assert_int_equal(r.write(chan_ctrl(0) + chan_wake, 1, 4), 0);
 	while (r.state() == chan_state_running)
 		if (r.next(1))
@@ -542,9 +560,15 @@ int main()
 		cmocka_unit_test(bare_headers),
 		cmocka_unit_test(others_go_on),
 		cmocka_unit_test(completed_before_off),
-		cmocka_unit_test(round_and_round), cmocka_unit_test(faults_and_resume), cmocka_unit_test(interrupts_come_after),
-		cmocka_unit_test(off_under_way),   cmocka_unit_test(off_by_other_ways), cmocka_unit_test(stop_under_way),
-		cmocka_unit_test(a_reset_waits),   cmocka_unit_test(refusals),		cmocka_unit_test(silence),
+		cmocka_unit_test(round_and_round),
+		cmocka_unit_test(faults_and_resume),
+		cmocka_unit_test(interrupts_come_after),
+		cmocka_unit_test(off_under_way),
+		cmocka_unit_test(off_by_other_ways),
+		cmocka_unit_test(stop_under_way),
+		cmocka_unit_test(a_reset_waits),
+		cmocka_unit_test(refusals),
+		cmocka_unit_test(silence),
 		cmocka_unit_test(not_mapped),
 	};
 

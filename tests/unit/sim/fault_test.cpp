@@ -77,7 +77,8 @@ static void test_addresses(void **)
 	/* The first byte that is wrong, not the first of the range. */
 	b.expect(host_to_host(iova + 2 * size - 32, iova, 64), fault_reason::src_denied, iova + 2 * size);
 	b.expect(host_to_host(iova + 64, iova + size - 32, 64), fault_reason::dst_denied, iova + size);
-	b.expect(make_copy(space::device, mem_base - 1, space::host, iova, 8), fault_reason::src_unmapped, mem_base - 1);
+	b.expect(make_copy(space::device, mem_base - 1, space::host, iova, 8), fault_reason::src_unmapped,
+		 mem_base - 1);
 	b.expect(make_copy(space::device, mem_end - 4, space::host, iova, 8), fault_reason::src_unmapped, mem_end);
 	b.expect(make_copy(space::host, iova, space::device, mem_end - 4, 8), fault_reason::dst_unmapped, mem_end);
 	b.expect(make_copy(space::host, iova, space::device, mem_end - 4, 4), fault_reason::none, 0);
@@ -90,7 +91,8 @@ static void test_checked_before_touched(void **)
 
 	memset(b.rw.data, 0x11, size);
 	memset(b.r.mem(), 0x22, b.r.mem_size);
-	b.expect(make_copy(space::device, mem_base, space::host, iova + 4096, size), fault_reason::dst_denied, iova + size);
+	b.expect(make_copy(space::device, mem_base, space::host, iova + 4096, size), fault_reason::dst_denied,
+		 iova + size);
 	descriptor fill = with(opcode::fill, make_copy(space::host, 0, space::host, iova + 8, 2 * size));
 	fill.arg = 8;
 	b.expect(fill, fault_reason::dst_denied, iova + size);
@@ -244,7 +246,7 @@ static void test_bad_tag(void **)
 	b.expect(host_to_host(iova, iova + 4096, 64), fault_reason::none, 0);
 }
 
-/* One channel fails over and over while its neighbours, on the same unit and on the other, copy. */
+/* One channel fails over and over while its neighbours, on the same engine and on the other, copy. */
 static void test_neighbours(void **)
 {
 	bench b;
@@ -330,10 +332,13 @@ static void test_file_cut_short(void **)
 	b.expect(make_copy(space::device, mem_base, space::host, iova + 8192, 64), fault_reason::transfer, iova + 8192);
 	/* Nor later, at the same place or another, although it would be there again. */
 	assert_int_equal(ftruncate(b.rw.fd.get(), size), 0);
-	b.expect(make_copy(space::host, iova + 8192, space::device, mem_base, 4096), fault_reason::transfer, iova + 8192);
+	b.expect(make_copy(space::host, iova + 8192, space::device, mem_base, 4096), fault_reason::transfer,
+		 iova + 8192);
 	b.expect(make_copy(space::host, iova, space::device, mem_base, 64), fault_reason::transfer, iova);
-	b.expect(with(opcode::write, make_copy(space::host, 0, space::host, iova + 4096, 0)), fault_reason::transfer, iova + 4096);
-	assert_int_equal(other.run(make_copy(space::device, mem_base, space::device, mem_base + 8192, 64)), fault_reason::none);
+	b.expect(with(opcode::write, make_copy(space::host, 0, space::host, iova + 4096, 0)), fault_reason::transfer,
+		 iova + 4096);
+	assert_int_equal(other.run(make_copy(space::device, mem_base, space::device, mem_base + 8192, 64)),
+			 fault_reason::none);
 	b.expect(make_copy(space::host, iova + size, space::device, mem_base, 64), fault_reason::none, 0);
 	/* A ring that goes takes its channel along. */
 	if (!b.r.far)
@@ -363,8 +368,10 @@ static void test_cut_short_in_part(void **)
 	rows.a = rows.b = 4096;
 	assert_int_equal(b.ch.run(rows), fault_reason::none);
 	assert_int_equal(ftruncate(gone.fd.get(), 0), 0);
-	assert_int_equal(b.ch.run(make_copy(space::host, at, space::device, mem_base, 2 * half)), fault_reason::transfer);
-	assert_int_equal(b.ch.run(make_copy(space::host, at + half, space::device, mem_base, half)), fault_reason::none);
+	assert_int_equal(b.ch.run(make_copy(space::host, at, space::device, mem_base, 2 * half)),
+			 fault_reason::transfer);
+	assert_int_equal(b.ch.run(make_copy(space::host, at + half, space::device, mem_base, half)),
+			 fault_reason::none);
 	assert_int_equal(b.ch.run(rows), fault_reason::transfer);
 	b.r.drop(gone);
 	gone = b.r.make(at, half);
@@ -403,13 +410,20 @@ static void test_cut_short_everywhere(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_addresses),  cmocka_unit_test(test_checked_before_touched),
-		cmocka_unit_test(test_arguments),  cmocka_unit_test(test_2d_and_fill),
-		cmocka_unit_test(test_words),      cmocka_unit_test(test_reduce),
-		cmocka_unit_test(test_indirect),   cmocka_unit_test(test_bad_tag),
-		cmocka_unit_test(test_neighbours), cmocka_unit_test(test_on_demand),
-		cmocka_unit_test(test_remote_gone), cmocka_unit_test(test_file_cut_short),
-		cmocka_unit_test(test_cut_short_in_part), cmocka_unit_test(test_cut_short_everywhere),
+		cmocka_unit_test(test_addresses),
+		cmocka_unit_test(test_checked_before_touched),
+		cmocka_unit_test(test_arguments),
+		cmocka_unit_test(test_2d_and_fill),
+		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_reduce),
+		cmocka_unit_test(test_indirect),
+		cmocka_unit_test(test_bad_tag),
+		cmocka_unit_test(test_neighbours),
+		cmocka_unit_test(test_on_demand),
+		cmocka_unit_test(test_remote_gone),
+		cmocka_unit_test(test_file_cut_short),
+		cmocka_unit_test(test_cut_short_in_part),
+		cmocka_unit_test(test_cut_short_everywhere),
 	};
 
 	return cmocka_run_group_tests_name("sim_faults", tests, nullptr, nullptr);

@@ -105,7 +105,7 @@ struct scattered {
 		d.tag = u32(++posted - size());
 		memcpy(slot(posted), &d, sizeof(d));
 		store_release(reinterpret_cast<u32 *>(slot(posted)), u32(posted));
-		g.r.write64(chan_door(index) + door_tail, posted);
+		g.r.write64(chan_doorbell(index) + doorbell_tail, posted);
 		while (completed() < posted && !until.passed())
 			sched_yield();
 		assert_int_equal(completed(), posted);
@@ -149,7 +149,10 @@ static void test_scattered_ring(void **)
 	}
 }
 
-/* A page of the ring that is taken back ends the channel; another in its place, unseen in between, is not the old one. */
+/*
+ * A page of the ring that is taken back ends the channel; another in its place, unseen in between, is not the
+ * old one.
+ */
 static void test_ring_page_replaced(void **)
 {
 	for (bool other : {false, true}) {
@@ -174,7 +177,7 @@ static void test_ring_page_replaced(void **)
 		assert_int_equal(second.give(middle, 0), 0);
 		memset(g.at(k), 0xee, page);
 		if (ch.state() != chan_state_running)
-			continue; /* the unit was awake, and saw it go */
+			continue; /* the engine was awake, and saw it go */
 		std::swap(g.order[k], g.order[63]);
 		u8 *const theirs = second.at(0);
 		for (u64 i = 2; i < 60 && ch.state() == chan_state_running; i++) {
@@ -183,7 +186,7 @@ static void test_ring_page_replaced(void **)
 
 			d.tag = u32(i);
 			memcpy(off / page == k ? theirs + off % page : ch.g.at(0, off), &d, sizeof(d));
-			r.write64(chan_door(1) + door_tail, i);
+			r.write64(chan_doorbell(1) + doorbell_tail, i);
 			while (ch.completed() < i && ch.state() == chan_state_running && !until.passed())
 				sched_yield();
 		}
@@ -240,7 +243,8 @@ static void test_ring_with_a_gap(void **)
 	anonymous.size = page;
 	anonymous.vaddr = g.at(22);
 	assert_int_equal(r.dev->dma_map(anonymous), 0);
-	assert_int_equal(state(iova + 7 * page, 7), chan_state_running); /* it is reached by messages: then so is all of the ring */
+	assert_int_equal(state(iova + 7 * page, 7),
+			 chan_state_running); /* it is reached by messages: then so is all of the ring */
 }
 
 /* ---- unmapping ----------------------------------------------------------------------------------------- */
@@ -249,7 +253,9 @@ static void test_ring_with_a_gap(void **)
 struct blocks_of_pages {
 	static constexpr u64 n = 512, iova = 0x40000000, ring = 0x30000000;
 
-	blocks_of_pages() : model(rig::small()), client(model.connect()), control("ring", 64 * KiB), guest("guest", 3 * n * page), order(3 * n)
+	blocks_of_pages()
+		: model(rig::small()), client(model.connect()), control("ring", 64 * KiB), guest("guest", 3 * n * page),
+		  order(3 * n)
 	{
 		auto gen = rng(5);
 
@@ -355,7 +361,7 @@ static void test_pages_go_back_under_copies(void **)
 	}
 }
 
-/* Refused while the device serves: units are waited for all the same. */
+/* Refused while the device serves: engines are waited for all the same. */
 static void test_membarrier_refused_later(void **)
 {
 	if (!asym_barrier_ready())
@@ -369,13 +375,13 @@ static void test_membarrier_refused_later(void **)
 		bool right = !space.add_reader(&reader) && forbid_membarrier();
 
 		right = right && !space.map(0, page, both_ways, unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), 0);
-		std::thread unit([&] {
+		std::thread engine([&] {
 			for (reader.enter(); space.count();)
 				reader.pass();
 			reader.leave();
 		});
 		right = right && !space.unmap(0, page);
-		unit.join();
+		engine.join();
 		_exit(right ? 0 : 1);
 	}
 	int status = 0;
@@ -395,8 +401,8 @@ static u64 resident()
 }
 
 /*
- * Gigabytes of one file in pages of 4 KiB, from last to first so that no two lie side by side: one mapping for each GiB.
- * (USDMA_TEST_SCALE=8: 8 GiB, 2 Mi areas.)
+ * Gigabytes of one file in pages of 4 KiB, from last to first so that no two lie side by side: one mapping for each
+ * GiB. (USDMA_TEST_SCALE=8: 8 GiB, 2 Mi areas.)
  */
 static void test_gigabytes_of_pages(void **)
 {
@@ -409,8 +415,8 @@ static void test_gigabytes_of_pages(void **)
 
 	assert_int_equal(ftruncate(fd.get(), off_t(n * page)), 0);
 	for (u64 i = 0; i < n; i++) {
-		const int err = space.map((u64(1) << 40) + i * page, page, both_ways, unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)),
-					  (n - 1 - i) * page);
+		const int err = space.map((u64(1) << 40) + i * page, page, both_ways,
+					  unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), (n - 1 - i) * page);
 
 		if (err)
 			print_error("area %llu: %s\n", static_cast<unsigned long long>(i), error_text());
@@ -425,8 +431,9 @@ static void test_gigabytes_of_pages(void **)
 	assert_int_equal(space.unmap(u64(1) << 40, n * page), 0);
 	assert_int_equal(space.count(), 0);
 	assert_in_range(mappings(), 0, maps + (test::sanitized ? 512 : 16));
-	fprintf(stderr, "# %llu areas: %.2f s to map, %.2f s to unmap, %llu MiB of memory\n", static_cast<unsigned long long>(n),
-		double(mapped - begin) / 1e9, double(now_ns() - mapped) / 1e9, static_cast<unsigned long long>((resident() - memory) / MiB));
+	fprintf(stderr, "# %llu areas: %.2f s to map, %.2f s to unmap, %llu MiB of memory\n",
+		static_cast<unsigned long long>(n), double(mapped - begin) / 1e9, double(now_ns() - mapped) / 1e9,
+		static_cast<unsigned long long>((resident() - memory) / MiB));
 	struct stat st;
 	assert_int_equal(fstat(fd.get(), &st), 0);
 	assert_int_equal(st.st_blocks, 0);
@@ -486,11 +493,14 @@ static int try_map(sim::dma_space &space, int fd, u32 prot = both_ways, u64 size
 static void test_kinds_of_files(void **)
 {
 	char name[] = "/var/tmp/usdma-memory-XXXXXX"; /* not of memory, as /tmp may be */
-	const unique_fd disk(mkstemp(name)), readable(open(name, O_RDONLY | O_CLOEXEC)), path(open(name, O_PATH | O_CLOEXEC));
-	const unique_fd folder(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)), zero(open("/dev/zero", O_RDWR | O_CLOEXEC));
+	const unique_fd disk(mkstemp(name)), readable(open(name, O_RDONLY | O_CLOEXEC)),
+		path(open(name, O_PATH | O_CLOEXEC));
+	const unique_fd folder(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+		zero(open("/dev/zero", O_RDWR | O_CLOEXEC));
 	const unique_fd event(eventfd(0, EFD_CLOEXEC)), memory(memfd_create("x", MFD_CLOEXEC));
 	const std::string again = "/proc/self/fd/" + std::to_string(memory.get());
-	const unique_fd memory_ro(open(again.c_str(), O_RDONLY | O_CLOEXEC)), memory_path(open(again.c_str(), O_PATH | O_CLOEXEC));
+	const unique_fd memory_ro(open(again.c_str(), O_RDONLY | O_CLOEXEC)),
+		memory_path(open(again.c_str(), O_PATH | O_CLOEXEC));
 	const unique_fd memory_wo(open(again.c_str(), O_WRONLY | O_CLOEXEC));
 	sim::dma_bounds any;
 	int ends[2];
@@ -503,7 +513,8 @@ static void test_kinds_of_files(void **)
 	sim::dma_space strict{sim::dma_bounds()}, lenient(any);
 
 	for (sim::dma_space *s : {&strict, &lenient}) {
-		for (int fd : {path.get(), folder.get(), zero.get(), event.get(), in.get(), out.get(), memory_path.get()})
+		for (int fd :
+		     {path.get(), folder.get(), zero.get(), event.get(), in.get(), out.get(), memory_path.get()})
 			assert_true(try_map(*s, fd) < 0);
 		assert_int_equal(try_map(*s, memory.get()), 0);
 		assert_int_equal(try_map(*s, memory_ro.get()), -EACCES);
@@ -550,7 +561,8 @@ static void test_holes_stay_holes(void **)
 	assert_int_equal(r.dev->dma_map(a), 0);
 	assert_int_equal(blocks(fd.get()), before);
 	chan ch(r, 0);
-	assert_int_equal(ch.run(make_copy(space::host, a.iova + 5 * page, space::device, mem_base, 1)), fault_reason::none);
+	assert_int_equal(ch.run(make_copy(space::host, a.iova + 5 * page, space::device, mem_base, 1)),
+			 fault_reason::none);
 	assert_int_equal(r.mem()[0], 1);
 	assert_int_equal(blocks(fd.get()), before);
 }
@@ -565,7 +577,8 @@ static void test_file_that_grows(void **)
 
 	for (u64 n = 1; n <= 8; n++) {
 		assert_int_equal(ftruncate(fd.get(), off_t(n * page)), 0);
-		mapping m(mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), off_t((n - 1) * page)), page);
+		mapping m(mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), off_t((n - 1) * page)),
+			  page);
 		a.iova = 0x10000000 + n * page;
 		a.size = page;
 		a.vaddr = m.data();
@@ -573,7 +586,8 @@ static void test_file_that_grows(void **)
 		a.fd_offset = (n - 1) * page;
 		m.data()[3] = u8(n);
 		assert_int_equal(r.dev->dma_map(a), 0);
-		assert_int_equal(ch.run(make_copy(space::host, a.iova + 3, space::device, mem_base, 1)), fault_reason::none);
+		assert_int_equal(ch.run(make_copy(space::host, a.iova + 3, space::device, mem_base, 1)),
+				 fault_reason::none);
 		assert_int_equal(r.mem()[0], n);
 	}
 }
@@ -581,13 +595,19 @@ static void test_file_that_grows(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_scattered_ring),	    cmocka_unit_test(test_ring_page_replaced),
+		cmocka_unit_test(test_scattered_ring),
+		cmocka_unit_test(test_ring_page_replaced),
 		cmocka_unit_test(test_ring_cut_short),
-		cmocka_unit_test(test_ring_with_a_gap),	    cmocka_unit_test(test_unmap_a_block),
+		cmocka_unit_test(test_ring_with_a_gap),
+		cmocka_unit_test(test_unmap_a_block),
 		cmocka_unit_test(test_pages_go_back_under_copies),
-		cmocka_unit_test(test_membarrier_refused_later), cmocka_unit_test(test_gigabytes_of_pages), cmocka_unit_test(test_book_keeping_is_bounded),
-		cmocka_unit_test(test_pieces_are_bounded),  cmocka_unit_test(test_kinds_of_files),
-		cmocka_unit_test(test_holes_stay_holes),    cmocka_unit_test(test_file_that_grows),
+		cmocka_unit_test(test_membarrier_refused_later),
+		cmocka_unit_test(test_gigabytes_of_pages),
+		cmocka_unit_test(test_book_keeping_is_bounded),
+		cmocka_unit_test(test_pieces_are_bounded),
+		cmocka_unit_test(test_kinds_of_files),
+		cmocka_unit_test(test_holes_stay_holes),
+		cmocka_unit_test(test_file_that_grows),
 	};
 
 	return cmocka_run_group_tests_name("sim_memory", tests, nullptr, nullptr);

@@ -9,7 +9,10 @@ using namespace usdma::test;
 
 static constexpr u64 iova = 0x10000000, host_size = 2 * MiB, dev_size = 2 * MiB;
 
-/* Host memory in two neighbouring mappings, so that many accesses cross from one to the other; and what it should hold. */
+/*
+ * Host memory in two neighbouring mappings, so that many accesses cross from one to the other; and what it
+ * should hold.
+ */
 struct world {
 	explicit world(reach how, u64 stream) : r(rig::small(), how), gen(rng(stream)), ch(r, 0)
 	{
@@ -70,7 +73,8 @@ static void one_copy(world &w)
 
 	while (from == to && overlap(src, dst, len))
 		dst = w.any_offset(len);
-	assert_int_equal(w.ch.run(make_copy(from, w.address(from, src), to, w.address(to, dst), len)), fault_reason::none);
+	assert_int_equal(w.ch.run(make_copy(from, w.address(from, src), to, w.address(to, dst), len)),
+			 fault_reason::none);
 	memcpy(&w.expect(to)[dst], &w.expect(from)[src], len);
 }
 
@@ -233,7 +237,8 @@ static void test_pipeline(void **)
 	for (unsigned n = 0; n < total; n++) {
 		while (ch.posted - ch.completed() >= ch.size)
 			ch.wake();
-		descriptor d = make_copy(space::host, iova + n % 8192 * 64, space::device, mem_base + n % 8192 * 64, 64);
+		descriptor d = make_copy(space::host, iova + n % 8192 * 64, space::device, mem_base + n % 8192 * 64,
+					 64);
 		d.flags = n % 7 ? 0 : dma::flag_complete | dma::flag_fence;
 		ch.put_ready(d);
 	}
@@ -269,9 +274,8 @@ static void test_all_channels(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_ops_shared), cmocka_unit_test(test_ops_file),
-		cmocka_unit_test(test_ops_messages), cmocka_unit_test(test_timestamp),
-		cmocka_unit_test(test_pipeline),   cmocka_unit_test(test_all_channels),
+		cmocka_unit_test(test_ops_shared), cmocka_unit_test(test_ops_file), cmocka_unit_test(test_ops_messages),
+		cmocka_unit_test(test_timestamp),  cmocka_unit_test(test_pipeline), cmocka_unit_test(test_all_channels),
 	};
 
 	return cmocka_run_group_tests_name("sim_ops", tests, nullptr, nullptr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* On which CPUs the units of an embedded device run. */
+/* On which CPUs the engines of an embedded device run. */
 #include "tests/support/test.h"
 
 #include "driver/base/error.h"
@@ -54,7 +54,7 @@ static void check_unit_mask(const char *spec, int pinned, bool (*right)(const cp
 	std::unique_ptr<dma::engine> eng;
 
 	assert_int_equal(dma::open(spec, &eng), 0);
-	const std::vector<cpu_set_t> masks = masks_of("sdma-unit0");
+	const std::vector<cpu_set_t> masks = masks_of("sdma-engine0");
 	assert_int_equal(masks.size(), 1);
 	assert_true(right(masks[0], pinned));
 }
@@ -69,10 +69,12 @@ static void test_opened_by_a_pinned_thread(void **)
 	const cpu_set_t one = only(mine);
 	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
 	if (other >= 0) {
-		check_unit_mask("sim:mem=1M:engines=1:channels=1", mine,
-				[](const cpu_set_t &set, int cpu) { return !CPU_ISSET(cpu, &set) && CPU_COUNT(&set) > 0; });
-		check_unit_mask(("sim:mem=1M:engines=1:channels=1:cpus=" + std::to_string(other)).c_str(), other,
-				[](const cpu_set_t &set, int cpu) { return CPU_ISSET(cpu, &set) && CPU_COUNT(&set) == 1; });
+		check_unit_mask("sim:mem=1M:engines=1:channels=1", mine, [](const cpu_set_t &set, int cpu) {
+			return !CPU_ISSET(cpu, &set) && CPU_COUNT(&set) > 0;
+		});
+		check_unit_mask(
+			("sim:mem=1M:engines=1:channels=1:cpus=" + std::to_string(other)).c_str(), other,
+			[](const cpu_set_t &set, int cpu) { return CPU_ISSET(cpu, &set) && CPU_COUNT(&set) == 1; });
 	} else {
 		fprintf(stderr, "one CPU only: nothing to move away to\n");
 	}

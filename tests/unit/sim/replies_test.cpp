@@ -44,12 +44,13 @@ struct rig {
 		const deadline until = deadline::in_ms(raw_wait_ms);
 		const u64 tail = channel->posted;
 		u8 body[24];
-		const proto::region_access_head h = {chan_door(0) + door_tail, vfio::region_bar0, 8};
+		const proto::region_access_head h = {chan_doorbell(0) + doorbell_tail, vfio::region_bar0, 8};
 
 		memcpy(body, &h, sizeof(h));
 		memcpy(body + sizeof(h), &tail, sizeof(tail));
 		assert_true(client.say(proto::command::region_write, body, sizeof(body), {}, proto::flag_no_reply));
-		while (channel->completed() < seq && load_acquire(&channel->status->record.state) != dma::state_halted) {
+		while (channel->completed() < seq &&
+		       load_acquire(&channel->status->record.state) != dma::state_halted) {
 			assert_false(until.passed());
 			serve_one(how);
 		}
@@ -72,7 +73,9 @@ struct rig {
 		const std::vector<u8> reply = how(m.head, a, m.body.data() + sizeof(a));
 		const iovec part = {const_cast<u8 *>(reply.data()), reply.size()};
 		const proto::header h = {m.head.id, m.head.cmd, 0, proto::type_reply, 0};
-		assert_int_equal(vfio::user_send(client.fd(), h, {&part, reply.empty() ? 0u : 1u}, {}, deadline::in_ms(raw_wait_ms)), 0);
+		assert_int_equal(vfio::user_send(client.fd(), h, {&part, reply.empty() ? 0u : 1u}, {},
+						 deadline::in_ms(raw_wait_ms)),
+				 0);
 	}
 	u8 *near() { return memory.data + data; }
 
@@ -231,9 +234,10 @@ static void wrong_answers(void **)
 	for (bool read : {true, false}) {
 		const descriptor d = read ? in(64) : out(64);
 
-		assert_int_equal(r.run(d, with([](auto *o) { (*o)[0] ^= 1; })), fault_reason::transfer);	/* address */
-		assert_int_equal(r.run(d, with([](auto *o) { (*o)[8] ^= 1; })), fault_reason::transfer);	/* count */
-		assert_int_equal(r.run(d, with([](auto *o) { (*o)[15] ^= 1; })), fault_reason::transfer); /* its high half */
+		assert_int_equal(r.run(d, with([](auto *o) { (*o)[0] ^= 1; })), fault_reason::transfer); /* address */
+		assert_int_equal(r.run(d, with([](auto *o) { (*o)[8] ^= 1; })), fault_reason::transfer); /* count */
+		assert_int_equal(r.run(d, with([](auto *o) { (*o)[15] ^= 1; })),
+				 fault_reason::transfer); /* its high half */
 		assert_int_equal(r.run(d, with([](auto *o) { o->pop_back(); })), fault_reason::transfer);
 		assert_int_equal(r.run(d, with([](auto *o) { o->push_back(0); })), fault_reason::transfer);
 		assert_int_equal(r.run(d, with([](auto *o) { o->resize(8); })), fault_reason::transfer);
@@ -262,7 +266,7 @@ static void begin_half_an_access(rig &r, u64 len)
 {
 	const u64 tail = (r.channel->put(out(len)), r.channel->posted);
 	const deadline until = deadline::in_ms(raw_wait_ms);
-	const proto::region_access_head h = {chan_door(0) + door_tail, vfio::region_bar0, 8};
+	const proto::region_access_head h = {chan_doorbell(0) + doorbell_tail, vfio::region_bar0, 8};
 	u8 body[sizeof(h) + sizeof(tail)];
 
 	memcpy(body, &h, sizeof(h));
@@ -338,14 +342,10 @@ static void many_replies_wait(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(both_lengths),
-		cmocka_unit_test(bare_header),
-		cmocka_unit_test(counts_of_32_bits),
-		cmocka_unit_test(counts_of_32_bits_before_zeros),
-		cmocka_unit_test(zeros_at_the_end),
-		cmocka_unit_test(wrong_answers),
-		cmocka_unit_test(both_in_the_middle),
-		cmocka_unit_test(many_replies_wait),
+		cmocka_unit_test(both_lengths),       cmocka_unit_test(bare_header),
+		cmocka_unit_test(counts_of_32_bits),  cmocka_unit_test(counts_of_32_bits_before_zeros),
+		cmocka_unit_test(zeros_at_the_end),   cmocka_unit_test(wrong_answers),
+		cmocka_unit_test(both_in_the_middle), cmocka_unit_test(many_replies_wait),
 	};
 
 	return cmocka_run_group_tests_name("sim_replies", tests, nullptr, nullptr);

@@ -35,7 +35,8 @@ static bool all_is_far()
 	return said && !strcmp(said, "far");
 }
 
-rig::rig(const sim::config &cfg, reach h, sim::faults *wrong) : far(all_is_far()), how(far && h == reach::shared ? reach::messages : h)
+rig::rig(const sim::config &cfg, reach h, sim::faults *wrong)
+	: far(all_is_far()), how(far && h == reach::shared ? reach::messages : h)
 {
 	vfio::user_options opt;
 	int pair[2];
@@ -82,7 +83,8 @@ static host_area make_area(rig &r, u64 iova, u64 size, u32 prot, bool file)
 		a.fd.reset(memfd_create("host", MFD_CLOEXEC));
 		must(ftruncate(a.fd.get(), off_t(size)), "ftruncate");
 	}
-	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, a.fd.get(), 0);
+	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS,
+		       a.fd.get(), 0);
 	assert_true(p != MAP_FAILED);
 	a.map = mapping(p, size);
 	a.data = a.map.data();
@@ -137,7 +139,8 @@ void rig::write64(u64 offset, u64 v)
 	must(dev->region_write(vfio::region_bar0, offset, &v, sizeof(v)), "write64");
 }
 
-chan::chan(rig &rg, u32 i, u32 order, u64 first_seq, u32 coalesce) : r(rg), index(i), size(u64(1) << order), posted(first_seq)
+chan::chan(rig &rg, u32 i, u32 order, u64 first_seq, u32 coalesce)
+	: r(rg), index(i), size(u64(1) << order), posted(first_seq)
 {
 	const u64 page = chan_ctrl(i), bytes = align_up(4096 + size * sizeof(descriptor), u64(4096));
 	int fds[2];
@@ -158,7 +161,7 @@ chan::chan(rig &rg, u32 i, u32 order, u64 first_seq, u32 coalesce) : r(rg), inde
 	r.write64(page + chan_record, area.iova);
 	r.write64(page + chan_first_seq, first_seq);
 	r.write32(page + chan_coalesce, coalesce);
-	must(r.dev->region_map(vfio::region_bar0, chan_door(i), chan_stride, &door), "door");
+	must(r.dev->region_map(vfio::region_bar0, chan_doorbell(i), chan_stride, &doorbell), "door");
 	command(chan_cmd_enable);
 	assert_int_equal(state(), chan_state_running);
 }
@@ -186,7 +189,7 @@ void chan::wake()
 
 void chan::ring_bell()
 {
-	store_fence(reinterpret_cast<u64 *>(door.data() + door_tail), posted);
+	store_fence(reinterpret_cast<u64 *>(doorbell.data() + doorbell_tail), posted);
 	wake();
 }
 
@@ -199,14 +202,15 @@ void chan::follow(u32 cmd)
 			assert_false(until.passed());
 	while (cmd == chan_cmd_stop && state() == chan_state_running)
 		assert_false(until.passed());
-	while ((cmd == chan_cmd_stop || cmd == chan_cmd_resume) && (state() == chan_state_running || state() == chan_state_halted) &&
+	while ((cmd == chan_cmd_stop || cmd == chan_cmd_resume) &&
+	       (state() == chan_state_running || state() == chan_state_halted) &&
 	       (state() == chan_state_halted) != (load_acquire(&status->record.state) == dma::state_halted))
 		assert_false(until.passed());
 }
 
 void chan::arm(unsigned slot, u64 seq)
 {
-	store_fence(reinterpret_cast<u64 *>(door.data() + door_arm + slot * 64), seq);
+	store_fence(reinterpret_cast<u64 *>(doorbell.data() + doorbell_arm + slot * 64), seq);
 }
 
 bool chan::done(u64 seq)

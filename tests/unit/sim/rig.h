@@ -101,7 +101,7 @@ struct chan {
 	sdma::status_block *status;
 	descriptor *ring;
 	u64 size, posted;
-	mapping door;
+	mapping doorbell;
 	unique_fd irq[2];
 };
 

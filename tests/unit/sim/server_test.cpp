@@ -46,7 +46,8 @@ struct raw {
 	}
 
 	/* The errno in the reply (0: well), or -1: the server broke off. */
-	int ask(command cmd, const void *body, size_t len, std::vector<int> fds = {}, vfio::user_message *reply = nullptr)
+	int ask(command cmd, const void *body, size_t len, std::vector<int> fds = {},
+		vfio::user_message *reply = nullptr)
 	{
 		proto::header h = {next++, u16(cmd), 0, proto::type_command, 0};
 		iovec part = {const_cast<void *>(body), len};
@@ -64,7 +65,8 @@ struct raw {
 			*reply = std::move(m);
 		return err;
 	}
-	template <class T> int ask(command cmd, const T &body, std::vector<int> fds = {}, vfio::user_message *reply = nullptr)
+	template <class T>
+	int ask(command cmd, const T &body, std::vector<int> fds = {}, vfio::user_message *reply = nullptr)
 	{
 		return ask(cmd, &body, sizeof(body), std::move(fds), reply);
 	}
@@ -87,7 +89,8 @@ struct raw {
 
 static void test_version(void **)
 {
-	static constexpr const char *bad[] = {"[]", "{", "{\"capabilities\":5}", "{\"capabilities\":{\"max_msg_fds\":-1}}",
+	static constexpr const char *bad[] = {"[]", "{", "{\"capabilities\":5}",
+					      "{\"capabilities\":{\"max_msg_fds\":-1}}",
 					      "{\"capabilities\":{\"max_data_xfer_size\":\"x\"}}"};
 	const proto::version_head other = {1, 0};
 
@@ -113,11 +116,14 @@ static void test_version_limits(void **)
 		const char *says;
 		vfio::user_caps hears;
 	} cases[] = {
-		{"{\"capabilities\":{\"max_msg_fds\":16,\"max_data_xfer_size\":1048576,\"max_dma_maps\":65535,\"pgsizes\":4096,"
+		{"{\"capabilities\":"
+		 "{\"max_msg_fds\":16,\"max_data_xfer_size\":1048576,\"max_dma_maps\":65535,\"pgsizes\":4096,"
 		 "\"write_multiple\":true,\"migration\":{\"pgsize\":4096,\"max_bitmap_size\":65536}}}",
 		 {16, 1048576, 65535, 4096}},
-		{"{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":4096,\"max_dma_maps\":100}}", {8, 4096, 100, 4096}},
-		{"{\"capabilities\":{\"max_msg_fds\":4000,\"max_data_xfer_size\":1099511627776,\"max_dma_maps\":1099511627776}}",
+		{"{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":4096,\"max_dma_maps\":100}}",
+		 {8, 4096, 100, 4096}},
+		{"{\"capabilities\":"
+		 "{\"max_msg_fds\":4000,\"max_data_xfer_size\":1099511627776,\"max_dma_maps\":1099511627776}}",
 		 {16, 1048576, 0, 4096}},
 		{nullptr, {1, 1048576, 65535, 4096}},
 	};
@@ -131,7 +137,9 @@ static void test_version_limits(void **)
 		if (c.says)
 			text.append(c.says, strlen(c.says) + 1);
 		assert_int_equal(r.ask(command::version, text.data(), text.size(), {}, &m), 0);
-		assert_int_equal(vfio::user_caps_parse({reinterpret_cast<char *>(m.body.data()) + 4, m.body.size() - 4}, &caps), 0);
+		assert_int_equal(
+			vfio::user_caps_parse({reinterpret_cast<char *>(m.body.data()) + 4, m.body.size() - 4}, &caps),
+			0);
 		assert_int_equal(caps.max_msg_fds, c.hears.max_msg_fds);
 		assert_int_equal(caps.max_data_xfer, c.hears.max_data_xfer);
 		if (c.hears.max_dma_maps)
@@ -142,7 +150,7 @@ static void test_version_limits(void **)
 	}
 }
 
-/* A client with room for one descriptor, and two units: the entries that come say their own length. */
+/* A client with room for one descriptor, and two engines: the entries that come say their own length. */
 static void test_doorbells_for_one(void **)
 {
 	vfio::user_message m;
@@ -153,7 +161,7 @@ static void test_doorbells_for_one(void **)
 	assert_int_equal(r.hello(), 0); /* max_msg_fds is 1 where nothing is said */
 	assert_int_equal(r.ask(command::device_get_region_io_fds, io, {}, &m), 0);
 	memcpy(&io, m.body.data(), sizeof(io));
-	assert_int_equal(io.count, 4); /* of eight channels: those of the first unit */
+	assert_int_equal(io.count, 4); /* of eight channels: those of the first engine */
 	assert_int_equal((io.argsz - sizeof(io)) / io.count, sizeof(proto::io_fd));
 	assert_int_equal(m.body.size(), io.argsz);
 	assert_int_equal(m.fds.size(), 1);
@@ -219,8 +227,13 @@ static void test_dma_unmap_checks(void **)
 	assert_int_equal(r.ask(command::dma_unmap, u), ENOENT);
 	assert_int_equal(r.ask(command::dma_map, map), 0);
 	/* Nothing of an area, and nothing at all where one would be cut. */
-	for (auto [address, size] : {std::pair<u64, u64>{0x10000, 0x2000}, {0x12000, 0x2000}, {0x11000, 0x1000}, {0xf000, 0x2000},
-				     {0x13000, 0x8000}, {0x10000, 0}, {~u64(4095), 0x2000}}) {
+	for (auto [address, size] : {std::pair<u64, u64>{0x10000, 0x2000},
+				     {0x12000, 0x2000},
+				     {0x11000, 0x1000},
+				     {0xf000, 0x2000},
+				     {0x13000, 0x8000},
+				     {0x10000, 0},
+				     {~u64(4095), 0x2000}}) {
 		u.address = address;
 		u.size = size;
 		assert_int_equal(r.ask(command::dma_unmap, u), EINVAL);
@@ -255,7 +268,7 @@ static void test_region_checks(void **)
 	assert_int_equal(read(0, 0, 3), EINVAL);
 	assert_int_equal(read(0, sdma::bar0_size - 4, 8), EINVAL);
 	assert_int_equal(read(0, ~u64(0) - 3, 8), EINVAL);
-	assert_int_equal(read(0, sdma::chan_door_base + 4, 8), EINVAL);
+	assert_int_equal(read(0, sdma::chan_doorbell_base + 4, 8), EINVAL);
 	assert_int_equal(read(1, 0, 4), EINVAL);
 	assert_int_equal(read(99, 0, 4), EINVAL);
 	assert_int_equal(read(2, 0, ~u32(0)), EINVAL);
@@ -274,7 +287,8 @@ static void test_region_checks(void **)
 static void test_irq_checks(void **)
 {
 	const unique_fd ev(eventfd(0, EFD_CLOEXEC)), file(memfd_create("x", MFD_CLOEXEC));
-	const proto::irq_set_head good = {sizeof(good), proto::irq_set_data_eventfd | proto::irq_set_action_trigger, 2, 0, 1};
+	const proto::irq_set_head good = {sizeof(good), proto::irq_set_data_eventfd | proto::irq_set_action_trigger, 2,
+					  0, 1};
 	proto::irq_set_head h = good;
 	raw r;
 
@@ -347,7 +361,7 @@ static void test_info_checks(void **)
 	assert_int_equal(r.ask(command::device_get_region_io_fds, io, {}, &m), 0);
 	memcpy(&io, m.body.data(), sizeof(io));
 	assert_int_equal(io.count, 8);
-	assert_int_equal(m.fds.size(), 2); /* one for each unit */
+	assert_int_equal(m.fds.size(), 2); /* one for each engine */
 	assert_int_equal(io.argsz, sizeof(io) + 8 * sizeof(proto::io_fd));
 	assert_int_equal(m.body.size(), io.argsz);
 	io = {sizeof(io) + 40, 0, 0, 0};
@@ -370,7 +384,8 @@ static void test_stray_fds(void **)
 		const size_t connected = open_fds();
 
 		for (unsigned i = 0; i < 20; i++)
-			assert_int_equal(r.ask(command::device_reset, nullptr, 0, {ev.get(), ev.get(), ev.get()}), EINVAL);
+			assert_int_equal(r.ask(command::device_reset, nullptr, 0, {ev.get(), ev.get(), ev.get()}),
+					 EINVAL);
 		assert_int_equal(open_fds(), connected);
 	}
 	assert_int_equal(open_fds(), before);
@@ -432,9 +447,9 @@ struct served {
 		cfg = rig::small();
 		assert_non_null(mkdtemp(dir));
 		path = std::string(dir) + "/socket";
-		assert_int_equal(door.open(path), 0);
+		assert_int_equal(socket.open(path), 0);
 		stop.reset(eventfd(0, EFD_CLOEXEC));
-		thread = std::thread([this] { result = door.run(cfg, stop.get(), false); });
+		thread = std::thread([this] { result = socket.run(cfg, stop.get(), false); });
 	}
 	~served()
 	{
@@ -447,7 +462,7 @@ struct served {
 	char dir[32] = "/tmp/usdma-sim-XXXXXX";
 	std::string path;
 	sim::config cfg;
-	sim::listener door;
+	sim::listener socket;
 	unique_fd stop;
 	std::thread thread;
 	int result = 1;
@@ -518,10 +533,32 @@ static void test_paths(void **)
 static void test_settings(void **)
 {
 	static constexpr const char *bad[] = {
-		"sim:mem=", "sim:mem=0", "sim:mem=63K", "sim:mem=1X", "sim:mem=99999999T", "sim:mem=100001", "sim:engines=0",
-		"sim:engines=65", "sim:channels=1025", "sim:channels=-1", "sim:channels=1 ", "sim:what=1", "sim:", "sim::mem=1M",
-		"sim:nomem=2", "sim:cpus=", "sim:cpus=1+", "sim:cpus=9999", "sim:engines=3:channels=2", "simulator", "sim:mem",
-		"sim:spin=x", "sim:latency=99999999", "sim:rate=1Q", "sim:files=", "sim:files=all",
+		"sim:mem=",
+		"sim:mem=0",
+		"sim:mem=63K",
+		"sim:mem=1X",
+		"sim:mem=99999999T",
+		"sim:mem=100001",
+		"sim:engines=0",
+		"sim:engines=65",
+		"sim:channels=1025",
+		"sim:channels=-1",
+		"sim:channels=1 ",
+		"sim:what=1",
+		"sim:",
+		"sim::mem=1M",
+		"sim:nomem=2",
+		"sim:cpus=",
+		"sim:cpus=1+",
+		"sim:cpus=9999",
+		"sim:engines=3:channels=2",
+		"simulator",
+		"sim:mem",
+		"sim:spin=x",
+		"sim:latency=99999999",
+		"sim:rate=1Q",
+		"sim:files=",
+		"sim:files=all",
 	};
 	sim::config c;
 
@@ -534,7 +571,8 @@ static void test_settings(void **)
 	assert_int_equal(c.mem, GiB);
 	assert_int_equal(c.engines, 2);
 	assert_int_equal(c.channels, 64);
-	assert_int_equal(sim::parse_config("sim:mem=2M:engines=3:channels=7:spin=1:latency=2:rate=3K:nomem=1:cpus=0", &c), 0);
+	assert_int_equal(
+		sim::parse_config("sim:mem=2M:engines=3:channels=7:spin=1:latency=2:rate=3K:nomem=1:cpus=0", &c), 0);
 	assert_int_equal(c.mem, 2 * MiB);
 	assert_int_equal(c.engines, 3);
 	assert_int_equal(c.channels, 7);
@@ -548,14 +586,21 @@ static void test_settings(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_version),	      cmocka_unit_test(test_version_limits),
-		cmocka_unit_test(test_doorbells_for_one), cmocka_unit_test(test_silent_client),
+		cmocka_unit_test(test_version),
+		cmocka_unit_test(test_version_limits),
+		cmocka_unit_test(test_doorbells_for_one),
+		cmocka_unit_test(test_silent_client),
 		cmocka_unit_test(test_dma_map_checks),
-		cmocka_unit_test(test_dma_unmap_checks), cmocka_unit_test(test_region_checks),
-		cmocka_unit_test(test_irq_checks),    cmocka_unit_test(test_info_checks),
-		cmocka_unit_test(test_stray_fds),     cmocka_unit_test(test_broken_frames),
-		cmocka_unit_test(test_random_messages), cmocka_unit_test(test_stray_reply),
-		cmocka_unit_test(test_next_client),   cmocka_unit_test(test_paths),
+		cmocka_unit_test(test_dma_unmap_checks),
+		cmocka_unit_test(test_region_checks),
+		cmocka_unit_test(test_irq_checks),
+		cmocka_unit_test(test_info_checks),
+		cmocka_unit_test(test_stray_fds),
+		cmocka_unit_test(test_broken_frames),
+		cmocka_unit_test(test_random_messages),
+		cmocka_unit_test(test_stray_reply),
+		cmocka_unit_test(test_next_client),
+		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_settings),
 	};
 

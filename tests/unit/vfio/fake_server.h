@@ -29,9 +29,11 @@ public:
 	/* The client's end. */
 	unique_fd take_client() { return std::move(client_); }
 	/* Attaches a client with this deadline. */
-	int attach(std::unique_ptr<vfio::device> *dev, u64 timeout_ms = 20000, vfio::server_trust trust = vfio::server_trust::checked);
+	int attach(std::unique_ptr<vfio::device> *dev, u64 timeout_ms = 20000,
+		   vfio::server_trust trust = vfio::server_trust::checked);
 
-	void reply(const vfio::user_message &to, const void *body, size_t len, std::span<const int> fds = {}, u32 error = 0);
+	void reply(const vfio::user_message &to, const void *body, size_t len, std::span<const int> fds = {},
+		   u32 error = 0);
 	void command(u16 id, vfio::proto::command cmd, const void *body, size_t len);
 	void raw(const void *data, size_t len);
 	/* The next message of the client; false at the end. */

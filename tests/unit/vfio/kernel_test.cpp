@@ -354,16 +354,11 @@ static void test_replaced_bar(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_open_errors),
-		cmocka_unit_test(test_device_file_errors),
-		cmocka_unit_test(test_open_once),
-		cmocka_unit_test(test_not_viable),
-		cmocka_unit_test(test_noiommu_is_refused),
-		cmocka_unit_test(test_choice_of_the_way),
-		cmocka_unit_test(test_type1_info),
-		cmocka_unit_test(test_space),
-		cmocka_unit_test(test_map_errors),
-		cmocka_unit_test(test_replaced_bar),
+		cmocka_unit_test(test_open_errors),        cmocka_unit_test(test_device_file_errors),
+		cmocka_unit_test(test_open_once),          cmocka_unit_test(test_not_viable),
+		cmocka_unit_test(test_noiommu_is_refused), cmocka_unit_test(test_choice_of_the_way),
+		cmocka_unit_test(test_type1_info),         cmocka_unit_test(test_space),
+		cmocka_unit_test(test_map_errors),         cmocka_unit_test(test_replaced_bar),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -32,8 +32,9 @@ static void test_negotiates(void **)
 	device_ptr dev;
 	address_limits l;
 
-	s.version_reply = "{\"capabilities\":{\"max_dma_maps\":3,\"pgsizes\":73728,\"twin_socket\":{\"supported\":false},"
-			  "\"max_msg_fds\":8,\"max_data_xfer_size\":4096}}";
+	s.version_reply =
+		"{\"capabilities\":{\"max_dma_maps\":3,\"pgsizes\":73728,\"twin_socket\":{\"supported\":false},"
+		"\"max_msg_fds\":8,\"max_data_xfer_size\":4096}}";
 	assert_int_equal(s.attach(&dev), 0);
 	assert_int_equal(dev->limits(&l), 0);
 	assert_int_equal(l.page_size, 8192);
@@ -61,9 +62,15 @@ static void test_defaults_without_json(void **)
 static void test_refuses_bad_versions(void **)
 {
 	const char *const bad[] = {
-		"nonsense", "[]", "{\"capabilities\":[]}", "{\"capabilities\":{\"max_msg_fds\":\"8\"}}", "{",
-		"{\"capabilities\":{\"max_data_xfer_size\":0}}", "{\"capabilities\":{\"pgsizes\":0}}",
-		"{\"capabilities\":{\"max_dma_maps\":-1}}", "{\"capabilities\":{\"max_dma_maps\":1.5}}",
+		"nonsense",
+		"[]",
+		"{\"capabilities\":[]}",
+		"{\"capabilities\":{\"max_msg_fds\":\"8\"}}",
+		"{",
+		"{\"capabilities\":{\"max_data_xfer_size\":0}}",
+		"{\"capabilities\":{\"pgsizes\":0}}",
+		"{\"capabilities\":{\"max_dma_maps\":-1}}",
+		"{\"capabilities\":{\"max_dma_maps\":1.5}}",
 		"{\"capabilities\":{\"max_data_xfer_size\":123456789012345678901234567890}}",
 	};
 
@@ -240,7 +247,9 @@ static void test_doorbells_of_longer_entries(void **)
 		proto::io_fds_head head;
 		entry at[3];
 	} bells = {{sizeof(bells), 0, region_bar0, 3},
-		   {{{0, 4, ~u32(0), 0, 0, 0, 0}, ~u64(0)}, {{64, 4, 0, 0, 0, 0, 0}, ~u64(0)}, {{128, 0, 0, 0, 0, 0, 0}, ~u64(0)}}};
+		   {{{0, 4, ~u32(0), 0, 0, 0, 0}, ~u64(0)},
+		    {{64, 4, 0, 0, 0, 0, 0}, ~u64(0)},
+		    {{128, 0, 0, 0, 0, 0, 0}, ~u64(0)}}};
 	fake_server s([&](fake_server &f, user_message &m) {
 		if (m.head.cmd != u16(proto::command::device_get_region_io_fds))
 			return false;
@@ -306,7 +315,8 @@ static void test_dma_map(void **)
 	fake_server s;
 	device_ptr dev;
 	dma_area a = {0x100000, 8192, nullptr, dma_read, s.memory, 4096};
-	u8 *const plain = static_cast<u8 *>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	u8 *const plain = static_cast<u8 *>(
+		mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 
 	s.version_reply = "{\"capabilities\":{\"max_dma_maps\":2}}";
 	assert_int_equal(s.attach(&dev), 0);
@@ -343,9 +353,9 @@ static void test_dma_map_bad(void **)
 {
 	static u8 page[8192] __attribute__((aligned(4096)));
 	const dma_area bad[] = {
-		{0x1000, 0, page}, {0x1001, 4096, page}, {0x1000, 100, page}, {0x1000, 4096, page + 1},
-		{~u64(4095), 8192, page}, {0x1000, 4096, nullptr}, {0x1000, 4096, page, 0}, {0x1000, 4096, page, 8},
-		{0x1000, 4096, page, dma_read, 0, 77},
+		{0x1000, 0, page},        {0x1001, 4096, page},     {0x1000, 100, page},
+		{0x1000, 4096, page + 1}, {~u64(4095), 8192, page}, {0x1000, 4096, nullptr},
+		{0x1000, 4096, page, 0},  {0x1000, 4096, page, 8},  {0x1000, 4096, page, dma_read, 0, 77},
 	};
 	fake_server s;
 	device_ptr dev;

@@ -148,8 +148,10 @@ static void test_short_region_file(void **)
 
 static void test_bad_access_replies(void **)
 {
-	const proto::region_access_head right = {0, region_bar0, 4}, other = {4, region_bar0, 4}, more = {0, region_bar0, 8};
-	const std::vector<u8> reads[] = {{}, bytes(right, 16), bytes(right, 19), bytes(right, 21), bytes(other, 20), bytes(more, 20)};
+	const proto::region_access_head right = {0, region_bar0, 4}, other = {4, region_bar0, 4},
+					more = {0, region_bar0, 8};
+	const std::vector<u8> reads[] = {
+		{}, bytes(right, 16), bytes(right, 19), bytes(right, 21), bytes(other, 20), bytes(more, 20)};
 	const std::vector<u8> writes[] = {{}, bytes(right, 15), bytes(right, 20), bytes(other), bytes(more)};
 	u32 v = 0;
 
@@ -327,7 +329,7 @@ static void test_unanswered_map_and_unmap(void **)
 		assert_int_equal(dev->dma_map({0x1000, 4096, page}), -ENODEV);
 		/* It may have been mapped, and is taken back as if it was. */
 		assert_int_equal(dev->dma_unmap(0x1000, 4096), map ? 0 : -ENODEV);
-		/* It stands still: nobody knows what it will do. */
+		/* It hangs: nobody knows what it will do. */
 		assert_int_equal(dev->quiesce(), -EAGAIN);
 		s.hang_up();
 		for (u64 until = now_ns() + 20 * ns_per_s; dev->quiesce() && now_ns() < until;)
@@ -399,19 +401,25 @@ struct dma_case {
 
 static void test_dma_service(void **)
 {
-	u8 *const mem = static_cast<u8 *>(mmap(nullptr, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	u8 *const mem = static_cast<u8 *>(
+		mmap(nullptr, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 	auto gen = test::rng(3);
-	/* [0x1000, 0x3000) both ways in two areas; [0x3000, 0x4000) the device only reads; [0x8000, 0x9000) only writes. */
-	const dma_area areas[] = {{0x1000, 4096, mem}, {0x2000, 4096, mem + 4096}, {0x3000, 4096, mem + 8192, dma_read},
+	/*
+	 * [0x1000, 0x3000) both ways in two areas; [0x3000, 0x4000) the device only reads; [0x8000, 0x9000)
+	 * only writes.
+	 */
+	const dma_area areas[] = {{0x1000, 4096, mem},
+				  {0x2000, 4096, mem + 4096},
+				  {0x3000, 4096, mem + 8192, dma_read},
 				  {0x8000, 4096, mem + 12288, dma_write}};
 	const dma_case cases[] = {
-		{command::dma_read, 0x1000, 12288, 0}, {command::dma_write, 0x1003, 8189, 0},
-		{command::dma_read, 0x2ffc, 8, 0}, {command::dma_write, 0x2ffc, 8, EACCES},
-		{command::dma_write, 0x1ffd, 6, 0}, {command::dma_write, 0x3000, 1, EACCES},
-		{command::dma_read, 0x8000, 1, EACCES}, {command::dma_write, 0x8fff, 1, 0},
-		{command::dma_write, 0x8fff, 2, EFAULT}, {command::dma_read, 0xfff, 1, EFAULT},
-		{command::dma_read, 0x3fff, 2, EFAULT}, {command::dma_read, ~u64(0), 2, EFAULT},
-		{command::dma_read, 0x1000, 0, EINVAL}, {command::dma_read, 0x1000, ~u64(0), EINVAL},
+		{command::dma_read, 0x1000, 12288, 0},      {command::dma_write, 0x1003, 8189, 0},
+		{command::dma_read, 0x2ffc, 8, 0},          {command::dma_write, 0x2ffc, 8, EACCES},
+		{command::dma_write, 0x1ffd, 6, 0},         {command::dma_write, 0x3000, 1, EACCES},
+		{command::dma_read, 0x8000, 1, EACCES},     {command::dma_write, 0x8fff, 1, 0},
+		{command::dma_write, 0x8fff, 2, EFAULT},    {command::dma_read, 0xfff, 1, EFAULT},
+		{command::dma_read, 0x3fff, 2, EFAULT},     {command::dma_read, ~u64(0), 2, EFAULT},
+		{command::dma_read, 0x1000, 0, EINVAL},     {command::dma_read, 0x1000, ~u64(0), EINVAL},
 		{command::region_read, 0x1000, 4, ENOTSUP},
 	};
 	std::vector<std::string> wrong;

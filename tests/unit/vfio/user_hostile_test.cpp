@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The vfio-user client against what comes beside a server's messages: descriptors, and what the server does with ours. */
+/*
+ * The vfio-user client against what comes beside a server's messages: descriptors, and what the server does
+ * with ours.
+ */
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
@@ -45,7 +48,13 @@ static fake_server::hook_fn doorbells(u32 n, int fd, u32 odd = ~u32(0))
 
 		memcpy(body.data(), &head, sizeof(head));
 		for (u32 i = 0; i < n; i++) {
-			const proto::io_fd d = {i * 64 % fake_server::bar0_size, 4, i == odd ? 1u : 0u, proto::io_fd_ioeventfd, 0, 0, 0};
+			const proto::io_fd d = {i * 64 % fake_server::bar0_size,
+						4,
+						i == odd ? 1u : 0u,
+						proto::io_fd_ioeventfd,
+						0,
+						0,
+						0};
 
 			memcpy(body.data() + sizeof(head) + i * sizeof(d), &d, sizeof(d));
 		}
@@ -64,8 +73,9 @@ static void doorbells_that_are_none(void **)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	close(pipe_ends[0]);
 	close(pair[0]);
-	const unique_fd some[] = {unique_fd(pipe_ends[1]), unique_fd(pair[1]), unique_fd(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
-				  unique_fd(open("/", O_PATH | O_CLOEXEC)), unique_fd(memfd_create("bell", MFD_CLOEXEC))};
+	const unique_fd some[] = {
+		unique_fd(pipe_ends[1]), unique_fd(pair[1]), unique_fd(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+		unique_fd(open("/", O_PATH | O_CLOEXEC)), unique_fd(memfd_create("bell", MFD_CLOEXEC))};
 
 	for (const unique_fd &fd : some) {
 		fake_server s(doorbells(4, fd.get()));
@@ -162,7 +172,10 @@ static unique_fd file(u64 bytes, unsigned flags, int seals)
 	return fd;
 }
 
-/* Of which the server could take pages away under a mapping: refused, and the region is read and written by messages. */
+/*
+ * Of which the server could take pages away under a mapping: refused, and the region is read and written by
+ * messages.
+ */
 static void regions_that_could_end_are_not_mapped(void **)
 {
 	static constexpr u64 size = 2 * MiB;
@@ -170,9 +183,12 @@ static void regions_that_could_end_are_not_mapped(void **)
 
 	assert_int_equal(pipe2(pipe_ends, O_CLOEXEC), 0);
 	close(pipe_ends[0]);
-	const unique_fd some[] = {file(size, 0, 0), file(size, 0, F_SEAL_GROW | F_SEAL_SEAL), file(size, MFD_HUGETLB | MFD_HUGE_2MB, F_SEAL_SHRINK),
-			    unique_fd(open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)), unique_fd(open("/", O_PATH | O_CLOEXEC)),
-			    unique_fd(pipe_ends[1])};
+	const unique_fd some[] = {file(size, 0, 0),
+				  file(size, 0, F_SEAL_GROW | F_SEAL_SEAL),
+				  file(size, MFD_HUGETLB | MFD_HUGE_2MB, F_SEAL_SHRINK),
+				  unique_fd(open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)),
+				  unique_fd(open("/", O_PATH | O_CLOEXEC)),
+				  unique_fd(pipe_ends[1])};
 
 	for (const unique_fd &fd : some) {
 		fake_server s;

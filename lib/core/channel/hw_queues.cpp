@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The hardware queues of a device: opened one by one as streams come. */
+#include "lib/core/channel/hw_queues.h"
+
+#include "driver/base/error.h"
+#include "lib/core/channel/parts.h"
+
+#include <algorithm>
+#include <new>
+
+namespace usdma::core {
+
+/* A quarter of the channels is for streams that share; with few channels, all but those that leave one to share. */
+static u32 shared_from(const device *dev)
+{
+	const u32 n = u32(dev->hw_queues.size());
+
+	return n - std::max(1u, n / 4);
+}
+
+static int hwq_open(device *dev, u32 i)
+{
+	std::unique_ptr<hw_queue> l(new (std::nothrow) hw_queue);
+	dma::channel_config cfg;
+	int err;
+
+	if (!l)
+		return fail(ENOMEM, "channel %u: no memory", i);
+	cfg.first_seq = config_get().first_seq;
+	cfg.coalesce_count = config_get().coalesce_count;
+	cfg.coalesce_us = config_get().coalesce_us;
+	l->dev = dev;
+	l->count = stats_hw_queue(dev->slot, i);
+	l->exclusive = i < shared_from(dev);
+	l->wait_seq = l->join_seq = cfg.first_seq;
+	/* With its lock held: nobody else opens a channel, and neither opening nor closing the device is in flight. */
+	dev->eng->transport().hurry(turns_ms());
+	err = dev->eng->channel_open(i, cfg, &l->ch);
+	dev->eng->transport().hurry(0);
+	if (err)
+		return err;
+	dev->hw_queues[i] = std::move(l);
+	return 0;
+}
+
+static u32 hwq_choose(device *dev)
+{
+	const u32 shared = shared_from(dev), n = u32(dev->hw_queues.size());
+	u32 best = shared;
+
+	for (u32 i = 0; i < shared; i++)
+		if (!dev->hw_queues[i] || !dev->hw_queues[i]->streams)
+			return i;
+	for (u32 i = shared; i < n; i++) {
+		const u32 users = dev->hw_queues[i] ? dev->hw_queues[i]->streams : 0;
+
+		if (!users)
+			return i;
+		if (users < dev->hw_queues[best]->streams)
+			best = i;
+	}
+	return best;
+}
+
+int hwq_get(device *dev, hw_queue **out)
+{
+	std::lock_guard guard(dev->lock);
+	const u32 i = hwq_choose(dev);
+
+	if (!dev->hw_queues[i]) {
+		const int err = hwq_open(dev, i);
+
+		if (err)
+			return err;
+	}
+	dev->hw_queues[i]->streams++;
+	*out = dev->hw_queues[i].get();
+	return 0;
+}
+
+/* From the end: streams take theirs from the beginning. */
+static hw_queue *hwq_idle(device *dev, u32 engine)
+{
+	for (u32 i = shared_from(dev); i-- > 0;) {
+		if (i % dev->eng->limits().engines != engine || (dev->hw_queues[i] && dev->hw_queues[i]->streams))
+			continue;
+		return dev->hw_queues[i] || !hwq_open(dev, i) ? dev->hw_queues[i].get() : nullptr;
+	}
+	return nullptr;
+}
+
+int hwq_get_helper(device *dev, u32 engine)
+{
+	std::lock_guard guard(dev->lock);
+
+	if (dev->helper[engine].load(std::memory_order_relaxed))
+		return 0;
+	hw_queue *l = hwq_idle(dev, engine);
+	if (!l)
+		return -EBUSY;
+	auto *parts = new (std::nothrow) stripe_ledger;
+	if (!parts)
+		return fail(ENOMEM, "no memory for a list of parts");
+	store_release(&l->parts, parts);
+	l->streams = 1;
+	/* Release: who sees it sees its ledger. */
+	dev->helper[engine].store(l, std::memory_order_release);
+	return 0;
+}
+
+void hwq_put(hw_queue *l)
+{
+	std::lock_guard guard(l->dev->lock);
+
+	l->streams--;
+}
+
+} // namespace usdma::core

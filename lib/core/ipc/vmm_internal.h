@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What vmm.cpp and vmm_share.cpp share. */
+#pragma once
+
+#include "lib/core/ipc/foreign.h"
+#include "lib/core/memory/memory.h"
+#include "lib/core/ipc/vmm.h"
+
+#include <map>
+#include <mutex>
+
+namespace usdma::core {
+
+inline constexpr size_t max_physicals = 65536;
+
+struct alignas(64) physical {
+	u64 alive = 0;         /* the handle, while one is left */
+	u32 refs = 1;          /* handles and mappings; atomic */
+	u32 handles = 1;       /* under the lock */
+	bool host = false;     /* host memory; else of device class */
+	bool carved = false;   /* from dev's memory, at offset */
+	device *dev = nullptr; /* a reference */
+	u64 size = 0, offset = 0;
+	unique_fd fd;       /* host memory of ours */
+	foreign_memory mem; /* host memory, and another process's */
+	share *shared = nullptr;
+	alignas(8) u8 user[64] = {};
+};
+
+int physical_new(device *dev, u64 size, physical **out);
+void physical_ready(physical *p);
+/* Before it was ready. */
+void physical_drop(physical *p);
+/* Its export ends with it. */
+void physical_unshare(physical *p);
+/* Addresses for [0, size), from the window behind the devices' slots. */
+int vmm_take_addresses(u64 size, u64 align, u64 expect, u64 *va);
+void vmm_give_addresses(u64 va);
+
+} // namespace usdma::core

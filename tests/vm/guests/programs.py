@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the guest runs: our tools, the check's own programs, and the suites that run on every transport."""
+
+import json
+import os
+
+
+class ProgramError(Exception):
+    pass
+
+
+# Suites whose programs take any device by USDMA_DEVICES; each test there is "runner … -- PROGRAM [ARGUMENT]…".
+SUITE = "integration-embedded"
+# Look for parts of copies on several units of an engine, where edu has one; want faults on demand; move too much for it.
+NOT_ON_EDU = ("stripe", "errors", "promises-faults", "promises", "promises-work", "waits", "explorer", "every-call", "acl-every-call",
+              "holds", "acl-holds", "beats")
+
+
+class Programs:
+    def __init__(self, build_dir):
+        self.build_dir = build_dir
+        self.suites = list(self._suite_tests())
+        self._own = list(self._below("tests/vm"))
+        self.tools = [p for p in self._below("tools/usdmactl") if os.path.basename(p) == "usdmactl"]
+        self.tools += [p for p in self._below("tools/perf") if os.path.basename(p) == "usdma-perf"]
+
+    def _below(self, folder):
+        top = os.path.join(self.build_dir, folder)
+        if not os.path.isdir(top):
+            raise ProgramError(f"{top} is missing: build first (ninja -C {self.build_dir})")
+        for name in sorted(os.listdir(top)):
+            path = os.path.join(top, name)
+            if os.path.isfile(path) and os.access(path, os.X_OK) and not name.endswith((".so", ".p")):
+                yield path
+
+    def _suite_tests(self):
+        """(name, program, arguments, devices it wants) of each test that the build registers for every transport."""
+        info = os.path.join(self.build_dir, "meson-info", "intro-tests.json")
+        if not os.path.exists(info):
+            raise ProgramError(f"{self.build_dir} is no build directory: meson setup {self.build_dir}")
+        with open(info, encoding="utf-8") as f:
+            for test in json.load(f):
+                if SUITE not in {s.split(":")[-1] for s in test["suite"]} or "--" not in test["cmd"]:
+                    continue
+                command = test["cmd"][test["cmd"].index("--") + 1:]
+                name = test["name"].removesuffix("-embedded")
+                if command[0].endswith(".py"):
+                    continue  # drives programs of its own; there is no Python in the guest
+                if name in NOT_ON_EDU:
+                    continue
+                path = os.path.join(self.build_dir, command[0])
+                yield name, path, command[1:], max(test["cmd"].count("--device"), 1)
+
+    def own(self, name):
+        return next(p for p in self._own if os.path.basename(p) == name)
+
+    def programs(self):
+        seen = dict.fromkeys([p for _, p, _, _ in self.suites] + self._own + self.tools)
+        return list(seen)

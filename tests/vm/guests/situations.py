@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The machines that the check boots."""
+
+from guests import asks, guest
+
+EDU = "edu,dma_mask=0xffffffffffffffff"
+MACHINE_IOMMU = ["-machine", "q35,kernel-irqchip=split", "-device", "intel-iommu,intremap=on"]
+MACHINE_PLAIN = ["-machine", "q35"]
+
+# Behind a root port of its own: alone in its group, and resettable by the port.
+EDU_ALONE = ["-device", "pcie-root-port,id=port1,chassis=1,slot=1", "-device", f"{EDU},bus=port1"]
+EDU_SECOND = ["-device", "pcie-root-port,id=port2,chassis=2,slot=2", "-device", f"{EDU},bus=port2"]
+# Behind a bridge to conventional PCI, with a neighbour: one group of both.
+EDU_SHARED = ["-device", "pcie-pci-bridge,id=bridge1", "-device", f"{EDU},bus=bridge1,addr=1",
+              "-device", f"{EDU},bus=bridge1,addr=2"]
+
+
+# Two nodes of two CPUs and half of the memory each; no device: the software device's engines are moved about.
+NODES = ["-object", "memory-backend-ram,id=half0,size=512M", "-numa", "node,nodeid=0,cpus=0-1,memdev=half0",
+         "-object", "memory-backend-ram,id=half1,size=512M", "-numa", "node,nodeid=1,cpus=2-3,memdev=half1",
+         "-numa", "dist,src=0,dst=1,val=21"]
+
+
+class Situation:
+    def __init__(self, name, devices, cmdline, ask, clock=guest.JUMPING):
+        self.clock = clock
+        self.name = name
+        self.devices = devices
+        self.cmdline = cmdline
+        self.ask = ask
+
+
+ALL = [
+    Situation("iommu", MACHINE_IOMMU + EDU_ALONE + EDU_SECOND, "intel_iommu=on", asks.with_iommu),
+    Situation("kernel-vfio", MACHINE_IOMMU + EDU_ALONE + EDU_SECOND, "intel_iommu=on", asks.all_suites),
+    Situation("no-iommu", MACHINE_PLAIN + EDU_ALONE, "", asks.without_iommu),
+    Situation("numa", MACHINE_PLAIN + NODES, "", asks.two_nodes, guest.STEADY_FOUR),
+    Situation("reset", MACHINE_IOMMU + EDU_ALONE, "intel_iommu=on", asks.stands_still),
+    Situation("shared-group", MACHINE_IOMMU + EDU_SHARED, "intel_iommu=on", asks.shared_group),
+]

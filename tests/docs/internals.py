@@ -14,7 +14,7 @@ import sys
 sys.dont_write_bytecode = True
 from pages import TOP, point, points, read  # noqa: E402
 
-sys.path.insert(0, os.path.join(TOP, "tools/checks"))
+sys.path.insert(0, os.path.join(TOP, "tests/style"))
 import includes  # noqa: E402
 
 PAGE = "docs/internals.md"

@@ -11,6 +11,7 @@
 #include "tools/perf/wake.h"
 #include "usdma/usdma.h"
 
+#include <nlohmann/json.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -7,6 +7,7 @@
 #include "tools/perf/options.h"
 #include "tools/perf/report.h"
 
+#include <nlohmann/json.hpp>
 #include <algorithm>
 #include <fmt/core.h>
 #include <fstream>

@@ -11,6 +11,7 @@
 #include "tools/perf/options.h"
 #include "tools/perf/report.h"
 
+#include <nlohmann/json.hpp>
 #include <algorithm>
 #include <cstring>
 #include <fmt/core.h>

@@ -6,6 +6,7 @@
 #include "tools/perf/clock.h"
 #include "tools/perf/wake.h"
 
+#include <nlohmann/json.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cstring>

@@ -4,6 +4,7 @@
 #include "driver/base/barrier.h"
 #include "tools/perf/clock.h"
 
+#include <nlohmann/json.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <fmt/core.h>

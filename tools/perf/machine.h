@@ -5,7 +5,7 @@
 #include "driver/base/types.h"
 #include "tools/perf/numa.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

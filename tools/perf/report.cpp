@@ -3,6 +3,7 @@
 
 #include "tools/perf/options.h"
 
+#include <nlohmann/json.hpp>
 #include <cstdio>
 #include <fmt/core.h>
 #include <fstream>

@@ -3,6 +3,7 @@
 #include "tools/perf/options.h"
 #include "tools/perf/report.h"
 
+#include <nlohmann/json.hpp>
 #include <algorithm>
 #include <fmt/core.h>
 #include <optional>

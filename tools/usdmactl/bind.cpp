@@ -3,6 +3,7 @@
 #include "driver/base/error.h"
 #include "tools/usdmactl/ctl.h"
 
+#include <nlohmann/json.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>

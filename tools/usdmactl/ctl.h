@@ -4,7 +4,7 @@
 
 #include "driver/pci/sysfs.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

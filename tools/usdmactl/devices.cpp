@@ -4,6 +4,7 @@
 #include "driver/dma/registry.h"
 #include "tools/usdmactl/ctl.h"
 
+#include <nlohmann/json.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>

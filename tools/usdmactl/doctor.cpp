@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/usdmactl/doctor.h"
 
+#include <nlohmann/json.hpp>
 #include <fmt/format.h>
 
 namespace usdma::ctl {

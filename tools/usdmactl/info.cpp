@@ -5,6 +5,7 @@
 #include "driver/dma/softop.h"
 #include "tools/usdmactl/ctl.h"
 
+#include <nlohmann/json.hpp>
 #include <algorithm>
 #include <fmt/format.h>
 

@@ -3,6 +3,7 @@
 #include "tools/help.h"
 #include "tools/usdmactl/ctl.h"
 
+#include <nlohmann/json.hpp>
 #include <CLI/CLI.hpp>
 
 using namespace usdma::ctl;

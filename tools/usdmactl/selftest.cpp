@@ -9,6 +9,7 @@
 #include "lib/core/stream/stream.h"
 #include "tools/usdmactl/ctl.h"
 
+#include <nlohmann/json.hpp>
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>

@@ -4,6 +4,7 @@
 
 #include "tools/usdmactl/ctl.h"
 
+#include <nlohmann/json.hpp>
 #include <fmt/format.h>
 #include <sstream>
 

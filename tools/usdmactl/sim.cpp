@@ -4,6 +4,7 @@
 #include "driver/base/unique_fd.h"
 #include "tools/usdmactl/ctl.h"
 
+#include <nlohmann/json.hpp>
 #include <cstring>
 #include <fmt/format.h>
 #include <poll.h>

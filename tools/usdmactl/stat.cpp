@@ -6,6 +6,7 @@
 #include "lib/core/base/stats.h"
 #include "tools/usdmactl/ctl.h"
 
+#include <nlohmann/json.hpp>
 #include <algorithm>
 #include <cstring>
 #include <fcntl.h>

@@ -5,6 +5,7 @@
 #include "lib/core/stream/stripe.h"
 #include "tools/usdmactl/ctl.h"
 
+#include <nlohmann/json.hpp>
 #include <fmt/format.h>
 
 namespace usdma::ctl {

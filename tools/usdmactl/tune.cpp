@@ -7,6 +7,7 @@
 #include "lib/core/config/setting.h"
 #include "tools/usdmactl/ctl.h"
 
+#include <nlohmann/json.hpp>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>

@@ -3,6 +3,7 @@
 #include "driver/base/printable.h"
 #include "tools/usdmactl/ctl.h"
 
+#include <nlohmann/json.hpp>
 #include <algorithm>
 #include <cstring>
 #include <filesystem>

@@ -189,7 +189,8 @@ static void texts_for_terminals(void **)
 	assert_string_equal(printable(std::string_view("a\0b", 3)).c_str(), "a?b");
 	assert_string_equal(quoted("\033[2J").c_str(), "\"?[2J\"");
 	assert_string_equal(quoted(std::string(70, 'x')).c_str(), ("\"" + std::string(60, 'x') + "…\"").c_str());
-	assert_string_equal(quoted(std::string(59, 'x') + "ü").c_str(), ("\"" + std::string(59, 'x') + "…\"").c_str());
+	assert_string_equal(usdma::quoted(std::string(59, 'x') + "ü").c_str(),
+			    ("\"" + std::string(59, 'x') + "…\"").c_str());
 }
 
 /* Whatever comes in: nothing that a terminal acts upon comes out, and it is never longer. */

@@ -15,7 +15,7 @@ namespace usdma::test {
 using namespace usdma::vfio;
 
 /* Only so that a broken test ends. */
-static constexpr u64 patience_ms = 30000;
+static constexpr u64 server_limit_ms = 30000;
 
 template <class T> static T body_as(const user_message &m)
 {
@@ -71,7 +71,7 @@ void fake_server::hang_up()
 
 bool fake_server::next(user_message *m)
 {
-	return user_recv(sock_.get(), deadline::in_ms(patience_ms), patience_ms, m) == 0;
+	return user_recv(sock_.get(), deadline::in_ms(server_limit_ms), server_limit_ms, m) == 0;
 }
 
 bool fake_server::pending()
@@ -98,14 +98,15 @@ void fake_server::reply(const user_message &to, const void *body, size_t len, st
 
 	if (error)
 		h.flags |= proto::flag_error;
-	user_send(sock_.get(), h, {&part, 1}, fds, deadline::in_ms(patience_ms));
+	user_send(sock_.get(), h, {&part, 1}, fds, deadline::in_ms(server_limit_ms));
 }
 
 void fake_server::command(u16 id, proto::command cmd, const void *body, size_t len)
 {
 	const iovec part = {const_cast<void *>(body), len};
 
-	user_send(sock_.get(), {id, u16(cmd), 0, proto::type_command, 0}, {&part, 1}, {}, deadline::in_ms(patience_ms));
+	user_send(sock_.get(), {id, u16(cmd), 0, proto::type_command, 0}, {&part, 1}, {},
+		  deadline::in_ms(server_limit_ms));
 }
 
 void fake_server::raw(const void *data, size_t len)

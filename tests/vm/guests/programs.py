@@ -27,7 +27,7 @@ class Programs:
     def _below(self, folder):
         top = os.path.join(self.build_dir, folder)
         if not os.path.isdir(top):
-            raise ProgramError(f"{top} is missing: build first (ninja -C {self.build_dir})")
+            raise ProgramError(f"{top} is missing: build first (ninja -C {self.build_dir} all guest-programs)")
         for name in sorted(os.listdir(top)):
             path = os.path.join(top, name)
             if os.path.isfile(path) and os.access(path, os.X_OK) and not name.endswith((".so", ".p")):

@@ -7,7 +7,7 @@ units that is not in STANDING, is named; so is one there that is gone.
 
 Engines and the software device include nothing of each other, but for a register map.
 
-  tools/checks/includes.py [DIR]     exit status 1: something is wrong
+  tests/style/includes.py [DIR]     exit status 1: something is wrong
 """
 import os
 import re

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Points (one check each, with a name) from TAP and from meson's log, and their sums."""
 import json
+import os
 import re
 
 POINT = re.compile(r"^(not )?ok\b\s*\d*\s*-?\s*(.*)$")
 SKIP_PLAN = re.compile(r"^1\.\.0\s*#\s*skip\S*\s*(.*)$", re.I)
+BAD = ("FAIL", "ERROR", "TIMEOUT", "INTERRUPT", "UNEXPECTEDPASS")
 DIRECTIVE = re.compile(r"^(.*?)\s*#\s*(skip|todo)\S*\s*(.*)$", re.I)
 
 
@@ -13,7 +15,6 @@ class Results:
 
     def __init__(self):
         self.passed, self.failed, self.skipped = 0, [], []  # a count; names with logs; names with reasons
-        self.misread = False  # meson saw a failure where there is a skip
 
     def add(self, ok, name, log=""):
         if ok:
@@ -55,22 +56,32 @@ class Results:
         else:
             self.add(not point.group(1), f"{test}: {name}", log)
 
-    def add_meson(self, path):
-        """Each test of a meson run; those that speak TAP by their points."""
-        with open(path, encoding="utf-8", errors="replace") as f:
-            for line in f:
-                self._add_test(json.loads(line))
+    def add_meson(self, path, status, log):
+        """Each test of a meson run; those that speak TAP by their points.  Returns the entries of meson's log."""
+        entries, failed, misread = [], len(self.failed), False
+        if os.path.exists(path):
+            with open(path, encoding="utf-8", errors="replace") as f:
+                entries = [json.loads(line) for line in f]
+        for t in entries:
+            misread |= self._add_test(t)
+        if not entries:
+            self.add(False, "meson test ran nothing", log)
+        elif status and len(self.failed) == failed and not misread:
+            self.add(False, f"meson test ended with status {status}", log)
+        return entries
 
     def _add_test(self, t):
+        """True: meson saw a failure where there is a skip."""
         out, name, verdict = t.get("stdout") or "", t["name"], t["result"]
         log = f"{out}\n{t.get('stderr') or ''}".strip()
         if re.search(r"^(1\.\.\d|(not )?ok\b|Bail out!)", out, re.M):
-            bad = verdict in ("FAIL", "ERROR", "TIMEOUT", "INTERRUPT", "UNEXPECTEDPASS")
             # cmocka writes a skipped test as "not ok 3 # SKIP name" and ends with 0; meson calls that a failure.
-            if verdict == "FAIL" and t.get("returncode") == 0 and re.search(r"^not ok \d+ # SKIP", out, re.M):
-                bad, self.misread = False, True
+            misread = verdict == "FAIL" and t.get("returncode") == 0 and bool(re.search(r"^not ok \d+ # SKIP", out, re.M))
+            bad = verdict in BAD and not misread
             self.add_tap(name, out, (t.get("returncode") or 1) if bad else 0, f"{verdict}\n{log}" if bad else log)
-        elif verdict == "SKIP":
+            return misread
+        if verdict == "SKIP":
             self.skip(name, log.splitlines()[-1] if log else "")
         else:
             self.add(verdict in ("OK", "EXPECTEDFAIL"), name, f"{verdict}\n{log}")
+        return False

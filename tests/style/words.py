@@ -4,8 +4,8 @@
 Counts private words: names and phrases for which the field has a word of its
 own (CONTRIBUTING.md, "Words").  Parts of names count, too: a_glimpse is one.
 
-  tools/checks/words.py [DIR]            exit status 1: there are some, by place
-  tools/checks/words.py [DIR] --count    a line for each word, and the sum
+  tests/style/words.py [DIR]            exit status 1: there are some, by place
+  tests/style/words.py [DIR] --count    a line for each word, and the sum
 """
 import argparse
 import collections
@@ -22,7 +22,7 @@ INSTEAD = {
     "by the caches": "cached", "past the caches": "non-temporal",
 }
 # The history tells of its time; what the compiler prints is as it prints it.
-LEFT = re.compile(r"^CHANGELOG|^docs/abi/|^docs/compatibility|^tests/fuzz/corpus/|^tools/checks/words\.py$|^tests/tools/words_test\.py$")
+LEFT = re.compile(r"^CHANGELOG|^docs/abi/|^docs/compatibility|^tests/fuzz/corpus/|^tests/style/words")
 
 
 def pattern_of(word):

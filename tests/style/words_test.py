@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""tools/checks/words.py finds private words, also as parts of names, and no others.  Prints TAP."""
+"""tests/style/words.py finds private words, also as parts of names, and no others.  Prints TAP."""
 import os
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def main():
                 f.write(text)
             subprocess.run(["git", "init", "-q", where], check=True)
             subprocess.run(["git", "-C", where, "add", "a.h"], check=True)
-            done = subprocess.run([os.path.join(TOP, "tools/checks/words.py"), where], capture_output=True, text=True, check=False)
+            done = subprocess.run([os.path.join(TOP, "tests/style/words.py"), where], capture_output=True, text=True, check=False)
         found = done.stdout.count("a.h:1:") + done.stdout.count("a.h:2:")
         ok = found == want and done.returncode == (want > 0)
         failed += not ok

@@ -4,7 +4,7 @@
 Reads what commits say: "area: what" in at most 75 columns, an empty line, and a
 body that says why, in lines of at most 100.  Older ones than SINCE are left.
 
-  tools/checks/commits.py [DIR]      exit status 1: it names what is wrong
+  tests/style/commits.py [DIR]      exit status 1: it names what is wrong
 """
 import re
 import subprocess

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Spelling, format and shell syntax of the files that git knows.  Prints TAP.  Each point that cannot be checked here is a skip."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "tests/support"))
+from tap import Points  # noqa: E402
+
+FORMATTER = "14"  # another version formats differently
+GENERATED = ("docs/abi/", "tests/fuzz/corpus/")
+
+
+def run(words):
+    return subprocess.run(words, cwd=TOP, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", check=False)
+
+
+def point(to, name, program, words, version=None):
+    if not shutil.which(program):
+        return to.skip(name, f"{program} is not installed")
+    said = run([program, "--version"]).stdout.strip() if version else ""
+    if version and f"version {version}." not in said:
+        return to.skip(name, f"needs {program} {version}, here is: {said}")
+    done = run([program, *words])
+    return to.add(done.returncode == 0, name, done.stdout)
+
+
+def is_shell(path):
+    with open(os.path.join(TOP, path), "rb") as f:
+        return path.endswith(".sh") or re.match(rb"#! ?/bin/(ba)?sh", f.readline())
+
+
+def main():
+    to = Points()
+    listed = run(["git", "ls-files"])
+    if listed.returncode:
+        print("1..0 # SKIP this is no git checkout")
+        return 0
+    files = [p for p in listed.stdout.split("\n") if p and not p.startswith(GENERATED) and os.path.isfile(os.path.join(TOP, p))]
+    point(to, "spelling", "codespell", files)
+    point(to, "format", "clang-format", ["--dry-run", "--Werror", *(p for p in files if p.endswith((".c", ".cpp", ".h")))], FORMATTER)
+    for path in filter(is_shell, files):
+        point(to, f"shell syntax: {path}", "bash", ["-n", path])
+    return to.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+Builds the tree and runs its tests.
+
+  ./tools/check                       the gate: what CI runs first
+  ./tools/check unit                  one suite of the gate's tests
+  ./tools/check copies-process 'acl-*'    single tests
+  ./tools/check copies-process --case 'places_*'    one case of a test
+  ./tools/check all [--resume]        the gate and every other job
+  ./tools/check asan tsan             some jobs
+  ./tools/check repeat 10 --busy [TEST...]    tests again and again; --busy: all CPUs kept busy
+  ./tools/check --list                the jobs, and about how long each takes
+
+The last line is "N passed, N failed, N skipped"; the exit status is 0 only when
+nothing failed and something ran.  Trees and logs are in build-check/.
+"""
+import argparse
+import fnmatch
+import os
+import subprocess
+import sys
+import textwrap
+
+sys.dont_write_bytecode = True
+import building  # noqa: E402  fills JOBS
+import analysis  # noqa: E402,F401
+from check import TOP, in_suites, tests_of  # noqa: E402
+from jobs import JOBS, State, install_packages, run_job  # noqa: E402
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="./tools/check", description=__doc__, epilog="jobs (*: not part of all):\n" + job_lines(None),
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", nargs="*", help="jobs, suites, tests (* and ? as in file names), or: all, repeat N")
+    parser.add_argument("--list", action="store_true", help="print the jobs and exit")
+    parser.add_argument("--case", metavar="PATTERN", help="only the cases of this name (USDMA_TEST_CASE)")
+    parser.add_argument("--resume", action="store_true", help="with all: leave out the jobs that passed on this very state of the tree")
+    parser.add_argument("--busy", action="store_true", help="with repeat: a busy loop for each CPU beside the tests")
+    parser.add_argument("--fuzz-seconds", type=int, default=60, metavar="S", help="the job fuzz searches that long in all (60)")
+    parser.add_argument("--soak-minutes", type=float, default=10, metavar="M", help="the job soak takes that long (10)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes at a time (%(default)s)")
+    parser.add_argument("--build-root", default=os.path.join(TOP, "build-check"), metavar="DIR", help="where it builds (build-check)")
+    args = parser.parse_args()
+    if args.jobs < 1 or not 0 < args.soak_minutes <= 100000 or args.fuzz_seconds < 1:
+        parser.error("--jobs, --fuzz-seconds and --soak-minutes take numbers above 0")
+    args.build_root = os.path.abspath(args.build_root)
+    return args
+
+
+def job_lines(state):
+    return "\n".join(textwrap.fill(f"{about(name, state)}", 100, initial_indent=f"{' ' if j['in_all'] else '*'} {name:13}",
+                                   subsequent_indent=" " * 15) for name, j in JOBS.items())
+
+
+def about(name, state):
+    return f"{JOBS[name]['about']}; about {state.minutes(name) if state else JOBS[name]['minutes']} min"
+
+
+def job_of_tests(args, names):
+    """A job that builds and runs these suites and tests of the gcc tree."""
+    def fn(run):
+        where = run.configure(where=run.dir("gcc"))
+        tests = select(where, names) if names else building.gate_tests(run)
+        run.build(where=where, tests=tests, what="build what the tests need")
+        run.test(tests, where=where, repeat=args.repeat)
+    return fn
+
+
+def select(where, names):
+    found = {}
+    for name in names:
+        tests = in_suites(where, [name]) or [t["name"] for t in tests_of(where)
+                                             if any(fnmatch.fnmatchcase(t["name"], n) for n in (name, name + "-embedded", name + "-process"))]
+        if not tests:
+            raise SystemExit(f"./tools/check: '{name}' is no job (--list), no suite and no test (meson test -C {where} --list)")
+        found.update(dict.fromkeys(tests))
+    return list(found)
+
+
+def plan(args):
+    """[(name of the run, function or None for a job's own)]"""
+    names = args.name or ["gate"]
+    args.repeat = 1
+    if names[0] == "repeat":
+        args.repeat, names = int(names[1]) if names[1:] and names[1].isdigit() else 10, names[2:]
+        return [("repeat", job_of_tests(args, names))]
+    if names == ["all"]:
+        names = [n for n in JOBS if JOBS[n]["in_all"]]
+    tests = [n for n in names if n not in JOBS]
+    return [(n, None) for n in names if n in JOBS] + ([("tests", job_of_tests(args, tests))] if tests else [])
+
+
+class BusyLoops:
+    """One for each CPU, for the time of a with."""
+
+    def __init__(self, wanted):
+        self.wanted, self.loops = wanted, []
+
+    def __enter__(self):
+        for _ in range(os.cpu_count() or 1) if self.wanted else ():
+            self.loops.append(subprocess.Popen(["sh", "-c", "while kill -0 $PPID 2>/dev/null; do for i in 1 2 3 4 5 6 7 8 9; do :; done; done"]))
+
+    def __exit__(self, *_):
+        for p in self.loops:
+            p.kill()
+            p.wait()
+
+
+def table(runs):
+    print(f"\n{'job':34} {'passed':>8} {'failed':>8} {'skipped':>8} {'time':>8}")
+    for run in runs:
+        r = run.results
+        print(f"{run.name:34} {r.passed:8} {len(r.failed):8} {len(r.skipped):8} {run.seconds:6.0f} s")
+        for what, seconds in run.parts:
+            if seconds >= 1:
+                print(f"  {what:60} {seconds:6.0f} s")
+    for run in runs:
+        for title, _ in run.results.failed:
+            print(f"FAILED [{run.name}] {title}")
+
+
+def main():
+    args = arguments()
+    state = State(args.build_root)
+    if args.list:
+        print(job_lines(state))
+        return 0
+    todo = plan(args)
+    jobs = [n for n, fn in todo if not fn] or ["gate"]
+    if args.resume:
+        done = [n for n in jobs if state.passed(n)]
+        todo = [(n, fn) for n, fn in todo if n not in done]
+        print(f"passed on this state already: {' '.join(done) or 'none'}")
+        if not todo:
+            return 0
+    if len(todo) > 1:
+        print("runs " + ", ".join(f"{n} ({state.minutes(n)} min)" for n, fn in todo if not fn) +
+              f": about {sum(state.minutes(n) for n, fn in todo if not fn)} minutes", flush=True)
+    if not install_packages(jobs):
+        print("0 passed, 1 failed, 0 skipped")
+        return 1
+    runs = []
+    with BusyLoops(args.busy):
+        for name, fn in todo:
+            runs.append(run_job(name, args, fn))
+            if not fn:
+                state.note(runs[-1])
+    table(runs)
+    passed, failed = sum(r.results.passed for r in runs), sum(len(r.results.failed) for r in runs)
+    print(f"\n{passed} passed, {failed} failed, {sum(len(r.results.skipped) for r in runs)} skipped", flush=True)
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

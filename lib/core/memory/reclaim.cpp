@@ -359,7 +359,7 @@ bool deferred_drain()
 
 /* ---- devices ----------------------------------------------------------------------------------------- */
 
-/* Nothing of it writes any more. */
+/* Nothing of it writes any more: what was removed and kept for it alone goes now, as no later call may come. */
 static void retired_bit_put(device *dev)
 {
 	memory_state &m = mem_state();
@@ -373,6 +373,7 @@ static void retired_bit_put(device *dev)
 	for (auto &[iova, sp] : m.spans)
 		sp.retired &= ~bit;
 	m.retired_bits &= ~bit;
+	spans_quiesce();
 }
 
 /* What all it reached is taken away from it; where that is not sure, proof of its rest is needed. */
@@ -440,7 +441,6 @@ void memory_forget(device *dev)
 			break;
 		}
 	retired_bit_put(dev);
-	spans_quiesce();
 	deferred_run();
 }
 

@@ -44,10 +44,12 @@ rank::~rank()
 		(void)aclrtResetDevice(device_);
 }
 
-/* Others may wait for what this rank does not send: they hear of it. */
+/* Others may wait for what this rank does not send: they hear of it.  Its own stream may wait for them: it ends. */
 HcclResult rank::fail(HcclResult why)
 {
 	ring_.failed.store(true);
+	if (stream_ && *stream_)
+		(void)aclrtStreamAbort(stream_->ptr());
 	return why;
 }
 
@@ -201,6 +203,5 @@ HcclResult rank::wait()
 		if (err != ACL_ERROR_RT_STREAM_SYNC_TIMEOUT)
 			return fail(HCCL_E_RUNTIME);
 	}
-	(void)aclrtStreamAbort(stream_->ptr());
-	return HCCL_E_REMOTE;
+	return fail(HCCL_E_REMOTE);
 }

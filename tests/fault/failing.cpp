@@ -426,6 +426,15 @@ static void test_first_use(void **state)
 	fprintf(stderr, "# %-20s %4ld points in the first way of a process\n", call_names[int(c)], n - 2);
 }
 
+std::vector<u8> random_bytes(size_t len, u64 stream)
+{
+	auto gen = test::rng(stream);
+	std::vector<u8> out(len);
+
+	test::fill_random(out.data(), len, gen);
+	return out;
+}
+
 int main_with(const char *name, whole_way way)
 {
 	static constexpr call firsts[] = {call::mmap,   call::ftruncate, call::memfd,  call::eventfd,   call::fcntl,

@@ -5,7 +5,10 @@
  */
 #pragma once
 
+#include "driver/base/types.h"
 #include "tests/support/test.h"
+
+#include <vector>
 
 namespace usdma::test::failing {
 
@@ -36,6 +39,9 @@ void disarm();
  * 0, or the first error, of which it has checked that it is told well.
  */
 using whole_way = int (*)(call c, long n);
+
+/* For data that each way takes anew: made once. */
+std::vector<u8> random_bytes(size_t len, u64 stream);
 
 /* main() of a program with one way. */
 int main_with(const char *name, whole_way way);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Devices, contexts, and the settings of both.  Included by acl_rt.h.
- * Device numbers count the devices that this process may use (ASCEND_RT_VISIBLE_DEVICES), from 0;
- * "no context" is 107002.
+ * Device numbers count the devices that this process may use, from 0: those of ASCEND_RT_VISIBLE_DEVICES, whose
+ * numbers must ascend, or all.  "No context" is 107002.
  */
 #ifndef USDMA_ACL_RT_DEVICE_H
 #define USDMA_ACL_RT_DEVICE_H

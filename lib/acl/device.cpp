@@ -173,8 +173,10 @@ aclError aclrtGetDeviceCount(uint32_t *count)
 	if (n == -ENOMEM)
 		return core_fault(__func__, n, at::memory);
 	if (n <= 0)
-		return fault(__func__, ACL_ERROR_RT_NO_DEVICE, "%s",
-			     n < 0 ? core::config_get().error.c_str() : "no device is configured or visible");
+		return fault(
+			__func__, ACL_ERROR_RT_NO_DEVICE, "%s",
+			n < 0 ? core::config_get().error.c_str() :
+				"no device is configured, or ASCEND_RT_VISIBLE_DEVICES leaves none (its numbers must ascend)");
 	*count = uint32_t(n);
 	return ACL_SUCCESS;
 }

@@ -23,36 +23,45 @@ usdma_tls thread_local constinit thread_state self{};
 
 struct visible_set {
 	int n = 0; /* or -errno */
+	bool unordered = false;
 	u8 slot[core::max_devices] = {};
 };
 
-/* A list "2,0,1": the first entry that is no device, or a repeated one, ends it. */
+static constexpr const char *visible_name = "ASCEND_RT_VISIBLE_DEVICES";
+
+/*
+ * As CANN reads it (environment variable reference of CANN 8.5, ASCEND_RT_VISIBLE_DEVICES): decimal numbers between
+ * commas; what follows another character or a number that is no device is not read; the numbers must ascend, or no
+ * device is visible (gpustack#2527: "must be configured in ascending order", 207004).
+ */
 static void parse_visible(const char *list, int present, visible_set *v)
 {
-	bool seen[core::max_devices] = {};
-
 	v->n = 0;
-	for (const char *at = list; *at;) {
+	for (const char *at = list; *at >= '0' && *at <= '9';) {
 		char *end;
-		const long id = strtol(at, &end, 10);
+		const unsigned long id = strtoul(at, &end, 10);
 
-		if (end == at || (*end && *end != ',') || id < 0 || id >= present || seen[id])
+		if (id >= unsigned(present))
 			return;
-		seen[id] = true;
+		v->unordered |= v->n > 0 && id <= v->slot[v->n - 1];
+		if (v->unordered)
+			break;
 		v->slot[v->n++] = u8(id);
-		at = *end ? end + 1 : end;
+		at = *end == ',' ? end + 1 : "";
 	}
+	if (v->unordered)
+		v->n = 0;
 }
 
 static visible_set make_visible()
 {
-	const char *list = core::config_env("ASCEND_RT_VISIBLE_DEVICES");
+	const char *list = core::config_env(visible_name);
 	visible_set v;
 
 	v.n = core::device_count();
 	for (int i = 0; i < v.n; i++)
 		v.slot[i] = u8(i);
-	if (v.n > 0 && list && *list)
+	if (v.n > 0 && list)
 		parse_visible(list, v.n, &v);
 	return v;
 }
@@ -106,6 +115,10 @@ aclError no_device(const char *call, s64 id)
 	if (n < 0) /* a bad USDMA_DEVICES: core's text says what is wrong with it */
 		return fault(call, ACL_ERROR_RT_INVALID_DEVICEID, "device %lld: the device list cannot be used: %s",
 			     static_cast<long long>(id), core::config_get().error.c_str());
+	if (visible().unordered)
+		return fault(call, ACL_ERROR_RT_INVALID_DEVICEID,
+			     "device %lld is not visible: the numbers in %s must ascend, each once",
+			     static_cast<long long>(id), visible_name);
 	return fault(call, ACL_ERROR_RT_INVALID_DEVICEID, "device %lld does not exist, there are %d",
 		     static_cast<long long>(id), n);
 }

@@ -36,7 +36,7 @@ static aclError allocate(const char *call, void **out, u64 size, const aclrtMall
 	const held_context c;
 	if (!c)
 		return no_context(call);
-	return check(call, core::host_alloc(size, c->dev->eng->limits().numa_node, out, c->dev), at::memory);
+	return check(call, core::host_alloc(size, -1, out, c->dev), at::memory);
 }
 
 static aclError release(const char *call, void *ptr)

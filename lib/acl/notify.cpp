@@ -61,7 +61,7 @@ int notify_create(context *c, bool counts, notify **out)
 	n = fresh(counts);
 	if (!n)
 		return fail(ENOSPC, "%zu notifies are there, there can be no more", max_notifies);
-	err = core::host_alloc(sizeof(u64), c->dev->eng->limits().numa_node, &word, c->dev);
+	err = core::host_alloc(sizeof(u64), -1, &word, c->dev);
 	if (err) {
 		notify_slab->put(n);
 		return err;

@@ -19,7 +19,7 @@ static int alloc_for(const char *call, const core::device *dev, size_t size, voi
 {
 	const int err = need_size(call, size);
 
-	return err ? err : core::host_alloc(size, dev ? dev->eng->limits().numa_node : -1, out, dev);
+	return err ? err : core::host_alloc(size, -1, out, dev);
 }
 
 int usdma_host_alloc(usdma_device *dev, size_t size, void **out)

@@ -33,6 +33,13 @@ int node_check(int node)
 	return 0;
 }
 
+int setting_node_check()
+{
+	const int err = node_check(config_get().numa_node);
+
+	return err ? fail_in(err, "numa_node (USDMA_NUMA_NODE)") : 0;
+}
+
 static u64 free_huge_pages()
 {
 	const std::unique_ptr<FILE, int (*)(FILE *)> file(
@@ -88,7 +95,7 @@ static void place_on(const mapping &mem, int node)
 		return;
 	numa_bitmask_setbit(mask, unsigned(node));
 	if (mbind(mem.data(), mem.size(), MPOL_PREFERRED, mask->maskp, mask->size + 1, 0))
-		log_info("pinned memory is not on node %d: mbind failed (errno %d)", node, errno);
+		log_warn("host memory may not be on NUMA node %d: mbind failed (errno %d)", node, errno);
 	numa_bitmask_free(mask);
 }
 

@@ -295,11 +295,13 @@ static int take_own(device *dev, device_heap *h)
 
 static int lend_pool(device *dev, device_heap *h)
 {
-	const int node = config_get().numa_node >= 0 ? config_get().numa_node : dev->eng->limits().numa_node;
+	const int node = node_for(-1, config_get().numa_node, dev);
 	const u64 size = align_up(config_get().pool_size, page_huge);
 	std::unique_ptr<backing> mem;
-	int err = backing_make(size, node, &mem);
+	int err = setting_node_check();
 
+	if (!err)
+		err = backing_make(size, node, &mem);
 	if (err)
 		return fail_in(err, "memory for a device that has none (USDMA_POOL_SIZE)");
 	u8 *base = mem->mem.data();

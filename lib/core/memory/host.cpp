@@ -25,18 +25,23 @@ struct host_wish {
 	u32 reach;
 };
 
-/* The node where a block shall lie: the caller's word, the configuration's, the first device's. */
-static int choose_node(int wish)
+static int first_device_node()
 {
-	if (wish >= 0)
-		return wish;
-	if (config_get().numa_node >= 0)
-		return config_get().numa_node;
 	std::lock_guard guard(mem_state().lock);
+
 	for (const device *dev : mem_state().attached)
 		if (dev)
 			return dev->eng->limits().numa_node;
 	return -1;
+}
+
+int node_for(int wish, int setting, const device *dev)
+{
+	if (wish >= 0)
+		return wish;
+	if (setting >= 0)
+		return setting;
+	return dev ? dev->eng->limits().numa_node : first_device_node();
 }
 
 static int arena_make(const host_wish &w, u64 size, bool single, std::unique_ptr<backing> &mem, arena **out)
@@ -205,7 +210,10 @@ int host_alloc(u64 size, int numa_node, void **out, const device *dev)
 	err = node_check(numa_node);
 	if (err)
 		return err;
-	const host_wish w = {size, choose_node(numa_node), dev, lends_for(dev)};
+	err = setting_node_check();
+	if (err)
+		return err;
+	const host_wish w = {size, node_for(numa_node, config_get().numa_node, dev), dev, lends_for(dev)};
 	err = is_large(size) ? 1 : cut_from_any_present(w, out);
 	return err > 0 ? cut_from_new(w, out) : err;
 }

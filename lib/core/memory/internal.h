@@ -168,6 +168,10 @@ bool spans_detach(device *dev);
 /* node: -1 any. size is a multiple of the page that it gets. */
 int backing_make(u64 size, int node, std::unique_ptr<backing> *out);
 int node_check(int node);
+/* The same for the setting numa_node, which the text names. */
+int setting_node_check();
+/* The node for memory of a device: what the caller named, the setting, the device's, the first device's; -1: any. */
+int node_for(int wish, int setting, const device *dev);
 
 /* memory_host.cpp, memory_device.cpp; under room().lock */
 void arena_put_block(arena *a, u64 offset);

@@ -118,6 +118,22 @@ static void test_visible_devices(void **)
 		check_visible(r.list, r.want);
 }
 
+/* ---- settings that the machine cannot satisfy --------------------------------------------------------- */
+
+static void test_no_such_node(void **)
+{
+	apart([] {
+		void *p = nullptr;
+
+		setenv("USDMA_DEVICES", "sim:mem=16M", 1);
+		setenv("USDMA_NUMA_NODE", "1000", 1);
+		CHECK(!aclrtSetDevice(0));
+		CHECK(aclrtMallocHost(&p, 4096));
+		const char *text = aclGetRecentErrMsg();
+		CHECK(text && strstr(text, "USDMA_NUMA_NODE") && strstr(text, "node 1000"));
+	});
+}
+
 /* ---- init and finalize ------------------------------------------------------------------------------ */
 
 static void test_files(void **)
@@ -314,7 +330,7 @@ int main()
 		cmocka_unit_test(test_visible_devices),  cmocka_unit_test(test_files),
 		cmocka_unit_test(test_counts),           cmocka_unit_test(test_default_device),
 		cmocka_unit_test(test_message_mode),     cmocka_unit_test(test_callbacks),
-		cmocka_unit_test(test_cannot_be_opened),
+		cmocka_unit_test(test_cannot_be_opened), cmocka_unit_test(test_no_such_node),
 	};
 
 	return cmocka_run_group_tests(tests, make_folder, drop_folder);

@@ -146,6 +146,7 @@ public:
 		limits_.caps = memory ? u32(dma::cap_memory) : 0;
 		limits_.channels = 4;
 	}
+	void set_node(int node) { limits_.numa_node = node; }
 	const char *driver_name() const override { return "fake"; }
 	int channel_open(unsigned, const dma::channel_config &, dma::channel **) override
 	{

@@ -507,6 +507,21 @@ static void attach_fails_whole(void **)
 	assert_int_equal(host_free(p), 0);
 }
 
+/* What the caller names, the setting, the device's own node, the first device's: in this order. */
+static void nodes(void **)
+{
+	attached first(0), other(1);
+
+	assert_int_equal(node_for(-1, -1, nullptr), -1);
+	first.engine().set_node(1);
+	other.engine().set_node(2);
+	assert_int_equal(node_for(-1, -1, nullptr), 1);
+	assert_int_equal(node_for(-1, -1, &other.dev), 2);
+	assert_int_equal(node_for(-1, 3, &other.dev), 3);
+	assert_int_equal(node_for(-1, 0, &other.dev), 0);
+	assert_int_equal(node_for(4, 3, &other.dev), 4);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -525,6 +540,7 @@ int main()
 		unit(narrower_device),
 		unit(policies),
 		unit(carving),
+		unit(nodes),
 		unit(lent_pool),
 		unit(attach_fails_whole),
 	};

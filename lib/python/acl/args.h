@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include "lib/python/gil.h"
 
 #include <concepts>
 #include <cstdint>
@@ -181,13 +181,7 @@ template <class F> void def(py::module_ &m, const char *name, const char *doc, F
 	m.def(name, wrapped, doc);
 }
 
-/* Runs a call of the library without the GIL: each may wait for a lock, a ring or a device. */
-template <class F> auto away(F &&f)
-{
-	py::gil_scoped_release release;
-
-	return f();
-}
+using usdma::python::away;
 
 inline uint64_t number(const void *p)
 {

@@ -15,7 +15,8 @@ struct call {
 
 void run(const py::object &fn, const py::object &arg)
 {
-	py::object result = py::reinterpret_steal<py::object>(PyObject_CallOneArg(fn.ptr(), arg.ptr()));
+	const py::tuple args = py::make_tuple(arg);
+	py::object result = py::reinterpret_steal<py::object>(usdma::python::call_python(fn.ptr(), args.ptr()));
 
 	if (!result)
 		PyErr_WriteUnraisable(fn.ptr());
@@ -24,7 +25,9 @@ void run(const py::object &fn, const py::object &arg)
 /* In the thread that is in process_report, which has released the GIL. */
 void deliver(void *arg)
 {
-	py::gil_scoped_acquire gil;
+	if (usdma::python::interpreter_ends())
+		return;
+	const usdma::python::gil_held gil;
 	std::unique_ptr<call> c(static_cast<call *>(arg));
 
 	run(c->fn, c->data);
@@ -50,7 +53,9 @@ py::object *exception_callback;
 
 void deliver_exception(aclrtExceptionInfo *info)
 {
-	py::gil_scoped_acquire gil;
+	if (usdma::python::interpreter_ends())
+		return;
+	const usdma::python::gil_held gil;
 
 	if (exception_callback)
 		run(py::object(*exception_callback), py::int_(number(info)));

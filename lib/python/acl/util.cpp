@@ -106,16 +106,14 @@ std::map<uint64_t, std::unique_ptr<thread>> &threads()
 
 void *thread_main(void *arg)
 {
-	py::gil_scoped_acquire gil;
+	if (usdma::python::interpreter_ends())
+		return nullptr;
+	const usdma::python::gil_held gil;
 	thread *t = static_cast<thread *>(arg);
+	const py::tuple args = t->args.is_none() ? py::tuple() : py::make_tuple(t->args);
 
-	try {
-		if (t->args.is_none())
-			t->fn();
-		else
-			t->fn(t->args);
-	} catch (py::error_already_set &e) {
-		t->error = e.what();
+	if (!py::reinterpret_steal<py::object>(usdma::python::call_python(t->fn.ptr(), args.ptr()))) {
+		t->error = py::error_already_set().what();
 		t->raised = true;
 	}
 	t->fn = t->args = py::object();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include "lib/python/gil.h"
+
 #include <pybind11/stl.h>
 #include <usdma/usdma.h>
 
@@ -26,12 +27,7 @@ inline int check(int err)
 	return err;
 }
 
-template <class F> auto away(F &&f)
-{
-	py::gil_scoped_release release;
-
-	return f();
-}
+using usdma::python::away;
 
 /* A handle of the library that ends with close(); then a call gives -EBADF. */
 template <class H> class handle {

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The interpreter ends while threads are in calls and callbacks are under way: the process ends well all the same."""
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+# The interpreter's end takes long enough that threads come back from their calls meanwhile.
+PROLOGUE = """
+    import sys, threading, time
+    import acl
+
+    class SlowEnd:
+        def __del__(self, pause=time.sleep):
+            pause(0.3)
+
+    sys.slow = SlowEnd()  # a module that is cleared late, whatever the threads' frames hold
+    rt = acl.rt
+    assert rt.set_device(0) == 0
+    stream, ret = rt.create_stream()
+    assert ret == 0
+    inside = threading.Semaphore(0)
+
+    def start(fn):
+        threading.Thread(target=fn, daemon=True).start()
+"""
+
+PROGRAMS = {
+    "calls": """
+        def work():
+            assert rt.set_device(0) == 0
+            inside.release()
+            while True:
+                rt.synchronize_stream(stream)
+                rt.get_mem_info(1)
+
+        for _ in range(4):
+            start(work)
+        for _ in range(4):
+            inside.acquire()
+    """,
+    "reports": """
+        def work():
+            inside.release()
+            while True:
+                rt.process_report(1)
+
+        def call(data):
+            inside.release()
+
+        start(work)
+        inside.acquire()
+        rt.subscribe_report(threading.get_ident(), stream)
+        for _ in range(3):
+            start(work)
+            inside.acquire()
+    """,
+    "started threads": """
+        def work(_):
+            inside.release()
+            while True:
+                rt.get_device_count()
+
+        for _ in range(3):
+            acl.util.start_thread(work, [])
+            inside.acquire()
+    """,
+    "callbacks": """
+        def serve():
+            assert rt.set_device(0) == 0
+            inside.release()
+            while True:
+                rt.process_report(100)
+
+        def submit():
+            assert rt.set_device(0) == 0
+            while True:
+                rt.launch_callback(lambda data: inside.release(), None, 1, stream)
+                rt.synchronize_stream(stream)
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        inside.acquire()
+        assert rt.subscribe_report(server.ident, stream) == 0
+        start(submit)
+        for _ in range(3):
+            inside.acquire()
+    """,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_interpreter_ends(name):
+    program = textwrap.dedent(PROLOGUE) + textwrap.dedent(PROGRAMS[name])
+    for _ in range(4):
+        done = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr

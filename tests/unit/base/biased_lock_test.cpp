@@ -151,13 +151,33 @@ static bool visit(shared_count &c, u64 bits)
 	return true;
 }
 
+namespace {
+
+/* For another thread that is about to come; where all CPUs are busy, it may need the one that this one has. */
+class eager_wait {
+public:
+	void once()
+	{
+		if (++n_ % spins)
+			cpu_relax();
+		else
+			std::this_thread::yield();
+	}
+
+private:
+	static constexpr unsigned spins = 1000;
+	unsigned n_ = 0;
+};
+
+} // namespace
+
 /*
  * Taken from its owner while that comes and goes as fast as it can; a new lock each time, for they are soon
  * given no more.
  */
 static void nobody_beside(void **)
 {
-	const unsigned rounds = test::small() ? 300 : 6000;
+	const unsigned rounds = test::small() ? 300 : 2000 * test::scale();
 	std::vector<shared_count> all(rounds);
 	std::atomic<unsigned> round = 0, taken = 0;
 	auto gen = test::rng(1);
@@ -165,12 +185,12 @@ static void nobody_beside(void **)
 
 	std::thread taker([&, mine = std::mt19937_64(gen())]() mutable {
 		for (unsigned r = 0; r < rounds; r++) {
-			while (round.load(std::memory_order_relaxed) <= r)
-				cpu_relax();
+			for (eager_wait w; round.load(std::memory_order_relaxed) <= r;)
+				w.once();
 			for (u64 k = mine() % 64; k; k--)
 				asm volatile("");
-			while (!visit(all[r], mine()))
-				cpu_relax();
+			for (eager_wait w; !visit(all[r], mine());)
+				w.once();
 			taken.store(r + 1, std::memory_order_relaxed);
 		}
 	});
@@ -179,7 +199,7 @@ static void nobody_beside(void **)
 			visits += visit(all[r], 2);
 		const u64 way = gen() & 6;
 		round.store(r + 1, std::memory_order_relaxed);
-		while (taken.load(std::memory_order_relaxed) <= r)
+		for (eager_wait w; taken.load(std::memory_order_relaxed) <= r; w.once())
 			visits += visit(all[r], way);
 		visits += visit(all[r], way);
 	}
@@ -254,7 +274,7 @@ static void words_for_some(void **)
 /* "I publish, then look": with the light side's barrier left to the other, never do both miss each other. */
 static void one_sees_the_other(void **)
 {
-	constexpr unsigned rounds = 20000;
+	const unsigned rounds = 5000 * test::scale();
 	alignas(64) u32 mine = 0;
 	alignas(64) u32 theirs = 0;
 	std::atomic<unsigned> begin = 0, end = 0;
@@ -264,8 +284,8 @@ static void one_sees_the_other(void **)
 		skip(); /* no membarrier(2) here */
 	std::thread rare([&] {
 		for (unsigned r = 1; r <= rounds; r++) {
-			while (begin != r)
-				cpu_relax();
+			for (eager_wait w; begin != r;)
+				w.once();
 			store_relaxed(&theirs, 1u);
 			barrier_for_all();
 			seen_there = load_relaxed(&mine);
@@ -282,8 +302,8 @@ static void one_sees_the_other(void **)
 		store_relaxed(&mine, 1u);
 		barrier_light();
 		const u32 seen = load_relaxed(&theirs);
-		while (end != r)
-			cpu_relax();
+		for (eager_wait w; end != r;)
+			w.once();
 		missed += !seen && !seen_there;
 	}
 	rare.join();

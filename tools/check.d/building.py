@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 
-from check import TOP, in_suites, tail
+from check import TOP, default_targets, in_suites, tail
 from jobs import job
 
 BUILD = ("build", "test")
@@ -21,7 +21,7 @@ def gate_tests(run):
 @job("gate", 10, "g++ with warnings as errors; the suites " + ", ".join(GATE), BUILD + ("reference", "style"))
 def gate(run):
     where = run.configure(where=run.dir("gcc"))
-    run.build(where=where, targets=["all"])
+    run.build(where=where, targets=default_targets(where))
     run.build(where=where, tests=gate_tests(run), what="build what the tests need")
     run.test(gate_tests(run), where=where)
 

@@ -175,5 +175,11 @@ def needed_by(where, names):
             for f in t["filename"]]
 
 
+def default_targets(where):
+    """What is built by default; meson's target "all" has each test's program as well."""
+    return [os.path.relpath(f, where) for t in read_json(where, "meson-info/intro-targets.json") if t["build_by_default"]
+            for f in t["filename"]]
+
+
 def in_suites(where, suites, without=()):
     return [t["name"] for t in tests_of(where) if set(t["suite"]) & set(suites) and not set(t["suite"]) & set(without)]

@@ -34,6 +34,7 @@ static_assert(std::size(replies) == size_t(reply_fault::count));
 static constexpr string_view actions[] = {"fail",        "hang",     "slow",       "die",  "vanish",
 					  "drop-record", "drop-irq", "refuse-map", "reply"};
 static constexpr string_view limits[] = {"channel", "device", "for-good"};
+static constexpr u64 longest_slow_us = 3600000000; /* an hour */
 /* So many rules, each so long, are a mistake. */
 static constexpr size_t max_rules = fault_board::most_rules, max_rule = 64;
 
@@ -54,7 +55,7 @@ int fault_plan::parse_argument(string_view text, rule *out)
 		out->arg = u64(dma::fault_reason::injected);
 		return text.empty() || (find(reasons, text, &out->arg) && out->arg) ? 0 : -EINVAL;
 	case action::slow:
-		return parse_number(text, &out->arg) && out->arg <= 60000000 ? 0 : -EINVAL;
+		return parse_number(text, &out->arg) && out->arg <= longest_slow_us ? 0 : -EINVAL;
 	case action::hang:
 		static_assert(std::size(limits) == size_t(until::count));
 		return text.empty() || find(limits, text, &out->arg) ? 0 : -EINVAL;

@@ -2,8 +2,8 @@
 /*
  * Memory: device, pinned and registered host memory, virtual ranges, sharing between processes and
  * devices.  Included by acl_rt.h.
- * Device pointers are never valid for the CPU: touching one from the host faults; their window
- * begins at 0x100000000000.
+ * Device pointers are never valid for the CPU: touching one from the host faults.  They begin at
+ * 0x100000000000, or elsewhere in a process that has something else there.
  */
 #ifndef USDMA_ACL_RT_MEMORY_H
 #define USDMA_ACL_RT_MEMORY_H

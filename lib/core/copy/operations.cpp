@@ -146,7 +146,7 @@ int copy_cells_async(stream *s, void *dst_cell, const void *src_cell, u64 len, u
 	dma::request r;
 	place d, f;
 	const memory_view v = device_memory(s->dev);
-	const u64 to_dma = v.dma - (window_base + s->dev->slot * window_slot);
+	const u64 to_dma = v.dma - v.base;
 	int err = reachable(s, dst_cell, sizeof(u64), "destination cell", &d);
 
 	if (!err)

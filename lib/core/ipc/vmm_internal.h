@@ -33,8 +33,7 @@ void physical_ready(physical *p);
 void physical_drop(physical *p);
 /* Its export ends with it. */
 void physical_unshare(physical *p);
-/* Addresses for [0, size), from the window behind the devices' slots. */
+/* Addresses for [0, size), until window_give(). */
 int vmm_take_addresses(u64 size, u64 align, u64 expect, u64 *va);
-void vmm_give_addresses(u64 va);
 
 } // namespace usdma::core

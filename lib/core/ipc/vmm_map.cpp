@@ -4,7 +4,6 @@
 #include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "driver/base/memfd.h"
-#include "lib/core/memory/heap.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/base/slab.h"
 #include "lib/core/ipc/vmm_internal.h"
@@ -25,8 +24,6 @@ struct vmm_mapping {
 
 struct vmm_state {
 	std::mutex lock;
-	heap window; /* of addresses behind the devices' slots */
-	bool ready = false;
 	std::map<u64, u64> reserved;       /* start → size */
 	std::map<u64, vmm_mapping> mapped; /* by start */
 };
@@ -45,41 +42,16 @@ static unsigned long long ull(u64 v)
 
 /* ---- addresses -------------------------------------------------------------------------------------- */
 
-static int make_ready(vmm_state &v)
-{
-	if (!v.ready)
-		v.ready = !v.window.init(window_base + window_size - window_vmm, vmm_grain);
-	return v.ready ? 0 : -ENOBUFS;
-}
-
 int vmm_take_addresses(u64 size, u64 align, u64 expect, u64 *va)
 {
-	vmm_state &v = vmm();
-	std::lock_guard guard(v.lock);
-	u64 offset = expect - window_vmm;
-	int err = make_ready(v);
+	const int err = window_take(size, std::max(align, vmm_grain), expect, va);
 
-	if (!err && expect)
-		err = expect >= window_vmm && expect % vmm_grain == 0 ? v.window.reserve(offset, size) : -EEXIST;
-	else if (!err)
-		err = v.window.alloc(size, std::max(align, vmm_grain), &offset);
 	if (err == -ENOBUFS)
 		return no_memory("the table of addresses");
-	if (err)
-		return fail(-err,
-			    expect ? "%llu bytes of addresses at %#llx cannot be had: taken, or not in the window" :
-				     "%llu bytes of addresses are unavailable (asked for at %#llx)",
+	if (err == -EEXIST)
+		return fail(EEXIST, "%llu bytes of addresses at %#llx are unavailable: taken, or not aligned",
 			    ull(size), ull(expect));
-	*va = window_vmm + offset;
-	return 0;
-}
-
-void vmm_give_addresses(u64 va)
-{
-	vmm_state &v = vmm();
-	std::lock_guard guard(v.lock);
-
-	v.window.free(va - window_vmm);
+	return err;
 }
 
 int vmm_reserve(u64 size, u64 align, u64 expect, u64 *va)
@@ -100,7 +72,7 @@ int vmm_reserve(u64 size, u64 align, u64 expect, u64 *va)
 	if (try_emplace(v.reserved, *va, whole))
 		return 0;
 	guard.unlock();
-	vmm_give_addresses(*va);
+	window_give(*va);
 	return no_memory("the list of reservations");
 }
 
@@ -131,7 +103,7 @@ int vmm_release(u64 va)
 			return fail(EBUSY, "memory is still mapped in the reservation at %#llx", ull(va));
 		v.reserved.erase(it);
 	}
-	vmm_give_addresses(va);
+	window_give(va);
 	return 0;
 }
 

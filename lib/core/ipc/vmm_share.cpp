@@ -217,7 +217,7 @@ static void import_end(import *i)
 	if (i->reg)
 		region_remove(i->reg);
 	if (i->addresses)
-		vmm_give_addresses(i->addresses);
+		window_give(i->addresses);
 	i->mem = foreign_memory();
 	share_unref(i->from);
 	if (i->dev)

@@ -12,11 +12,12 @@ namespace usdma::core {
 using ull = unsigned long long;
 
 static constexpr u64 block_grain = 512;
-static constexpr u64 small_max = MiB; /* huge_first: up to here normal pages */
+static constexpr u64 small_max = MiB;       /* huge_first: up to here normal pages */
+static constexpr u64 least_part = 64 * MiB; /* a device with less than that is of no use to its program */
 
 static u64 slot_base(const device *dev)
 {
-	return window_base + dev->slot * window_slot;
+	return heap_of(dev)->at.base;
 }
 
 /* ---- counting ---------------------------------------------------------------------------------------- */
@@ -270,24 +271,40 @@ memory_view device_memory(device *dev)
 {
 	const device_heap *h = heap_of(dev);
 
-	return {h->size, h->dma, h->space, h->cpu};
+	return {h->size, h->at.base, h->dma, h->space, h->cpu};
 }
 
 /* ---- coming and going -------------------------------------------------------------------------------- */
 
-/* An engine with memory: its bytes are named by their addresses in the window. */
+/* Addresses for *size bytes, or for half, a quarter, … of them where so many are not free in one piece. */
+static int take_addresses(const device *dev, u64 *size, slot_window *out)
+{
+	const u64 least = std::min(*size, least_part);
+	int err = window_take_slot(dev->slot, *size, &out->base);
+
+	while (err == -ENOMEM && *size > least) {
+		*size = std::max(align_down(*size / 2, page_huge), least);
+		err = window_take_slot(dev->slot, *size, &out->base);
+	}
+	return err == -ENOBUFS ? no_memory("the table of addresses") : err;
+}
+
+/* An engine with memory: its bytes are named by the device pointers to them. */
 static int take_own(device *dev, device_heap *h)
 {
 	const u64 size = dev->eng->limits().memory_size;
-	const int err = dev->eng->set_memory_base(slot_base(dev));
+	int err;
 
+	h->size = align_down(std::min(size, window_slot), block_grain);
+	err = take_addresses(dev, &h->size, &h->at);
+	if (!err)
+		err = dev->eng->set_memory_base(h->at.base);
 	if (err)
 		return err;
-	if (size > window_slot)
-		log_warn("device %u: %llu of its %llu bytes of memory are used", dev->slot, ull(window_slot),
-			 ull(size));
-	h->size = align_down(std::min(size, window_slot), block_grain);
-	h->dma = slot_base(dev);
+	if (size > h->size)
+		log_warn("device %u: %llu of its %llu bytes of memory are used%s%s", dev->slot, ull(h->size), ull(size),
+			 size <= window_slot ? ": " : "", size <= window_slot ? error_text() : "");
+	h->dma = h->at.base;
 	h->space = dma::space::device;
 	h->cpu = dev->eng->memory();
 	return 0;
@@ -305,6 +322,9 @@ static int lend_pool(device *dev, device_heap *h)
 	if (err)
 		return fail_in(err, "memory for a device that has none (USDMA_POOL_SIZE)");
 	u8 *base = mem->mem.data();
+	err = window_take_slot(dev->slot, size, &h->at.base);
+	if (err)
+		return err == -ENOBUFS ? no_memory("the table of addresses") : err;
 	err = deferred_expect();
 	if (err)
 		return err;
@@ -352,8 +372,8 @@ void heap_detach(device *dev, bool clear)
 	if (!h)
 		return;
 	deferred_forgo(h->blocks.blocks());
-	h->blocks.each([dev](u64 offset) {
-		region *r = region_at(slot_base(dev) + offset);
+	h->blocks.each([&h](u64 offset) {
+		region *r = region_at(h->at.base + offset);
 
 		if (r)
 			region_remove(r);

@@ -64,8 +64,22 @@ struct arena {
 	bool single = false; /* made for one large block */
 };
 
+/* The device's addresses, for as long as this lives. */
+struct slot_window {
+	u64 base = 0;
+
+	slot_window() = default;
+	slot_window(const slot_window &) = delete;
+	~slot_window()
+	{
+		if (base)
+			window_give(base);
+	}
+};
+
 struct device_heap {
 	heap blocks;
+	slot_window at; /* device pointers to it */
 	u64 size = 0;
 	u64 dma = 0; /* what requests name offset 0 by */
 	dma::space space = dma::space::device;
@@ -130,7 +144,6 @@ struct memory_state {
 memory_state &mem_state();
 
 /* memory_region.cpp */
-int window_reserve();
 region *region_at(u64 base); /* the region that starts here */
 
 /* memory_span.cpp; all under room().lock */

@@ -10,24 +10,13 @@
 #include "driver/dma/request.h"
 #include "lib/core/base/slab.h"
 #include "lib/core/device/device.h"
+#include "lib/core/memory/window.h"
 
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
 enum class mem_class : u8 { unregistered, host, device };
 enum class region_kind : u8 { heap, pinned, registered, vmm, imported };
-
-/*
- * Device pointers: slot i's heap is [window + i * window_slot, … + memory size); mapped ranges come behind all
- * slots.
- */
-inline constexpr u64 window_base = 0x100000000000, window_size = u64(1) << 43; /* 16 … 24 TiB */
-inline constexpr u64 window_vmm = window_base + max_devices * window_slot;     /* … window_base + window_size */
-
-constexpr bool in_window(u64 addr)
-{
-	return addr - window_base < window_size;
-}
 
 enum region_flags : u32 {
 	region_chains = 1, /* a copy may run on into the next region (pages of one virtual range) */
@@ -164,6 +153,7 @@ void device_uncarve(device *dev, u64 offset, u64 size);
 /* The device's memory as such; an engine without memory of its own is lent host memory (space::host). */
 struct memory_view {
 	u64 size; /* offsets are below */
+	u64 base; /* the device pointer to offset 0 */
 	u64 dma;  /* what requests name offset 0 by, in … */
 	dma::space space;
 	u8 *cpu; /* the CPU's view of offset 0; nullptr: none */

@@ -395,10 +395,8 @@ static void memory_part(device *dev)
 int memory_attach(device *dev)
 {
 	memory_state &m = mem_state();
-	int err = window_reserve();
+	int err;
 
-	if (err)
-		return err;
 	std::lock_guard guard(m.lock);
 	if (dev->slot >= max_devices || m.attached[dev->slot])
 		return fail(EBUSY, "slot %u is taken", dev->slot);

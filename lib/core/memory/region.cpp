@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The registry of regions, and the window of addresses where device pointers lie. */
+/* The registry of regions. */
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
 #include "driver/base/thread_end.h"
@@ -8,13 +8,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <new>
-#include <sys/mman.h>
-
-#if defined(__has_feature)
-#define USDMA_HAS_FEATURE(x) __has_feature(x)
-#else
-#define USDMA_HAS_FEATURE(x) 0
-#endif
 
 namespace usdma::core {
 
@@ -205,56 +198,6 @@ place locate_slow(u64 addr)
 	if (located *own = located_own(addr))
 		*own = l;
 	return l.at(addr);
-}
-
-/* ---- the window -------------------------------------------------------------------------------------- */
-
-/* Sanitizers have the window's addresses for themselves: nothing else lands there then either. */
-static constexpr bool sanitized()
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	return true;
-#else
-	return USDMA_HAS_FEATURE(address_sanitizer) || USDMA_HAS_FEATURE(thread_sanitizer) ||
-	       USDMA_HAS_FEATURE(memory_sanitizer);
-#endif
-}
-
-static int window_try()
-{
-	void *want = reinterpret_cast<void *>(window_base);
-	void *got = mmap(want, window_size, PROT_NONE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-
-	if (got == want)
-		return 0;
-	if (got != MAP_FAILED) {
-		munmap(got, window_size); /* a kernel before 4.17 takes the address for a hint */
-		errno = EEXIST;
-	}
-	if (errno == EEXIST && sanitized())
-		return 0;
-	if (errno == EINVAL || errno == ENOMEM) {
-		log_warn("the addresses of device pointers (16 to 24 TiB) cannot be reserved (a debugger such as "
-			 "valgrind, "
-			 "or a limit on address space: ulimit -v); touching a device pointer may go unnoticed");
-		return 0;
-	}
-	return fail_errno("reserving the addresses of device pointers (16 to 24 TiB)%s",
-			  errno == EEXIST ? "; something is mapped there already: see /proc/self/maps" : "");
-}
-
-int window_reserve()
-{
-	static std::mutex lock;
-	static bool reserved;
-	std::lock_guard guard(lock);
-
-	if (reserved)
-		return 0;
-	const int err = window_try();
-	reserved = !err;
-	return err;
 }
 
 } // namespace usdma::core

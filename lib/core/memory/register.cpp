@@ -136,7 +136,7 @@ int host_register(void *ptr, u64 size, u32 flags, const device *dev)
 	if (!ptr || !size || base + size < base || base + size > u64(1) << 56)
 		return fail(EINVAL, "%p: %llu bytes from there are not mapped", ptr,
 			    static_cast<unsigned long long>(size));
-	if (base < window_base + window_size && base + size > window_base)
+	if (window_overlaps(base, size))
 		return fail(EINVAL, "%p is device memory: only host memory can be registered", ptr);
 	err = check_overlap(base, size);
 	if (err)

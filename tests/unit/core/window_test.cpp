@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Addresses for device pointers, in processes that have other plans for theirs. */
+#include "tests/support/test.h"
+
+#include "driver/base/error.h"
+#include "lib/core/memory/window.h"
+#include "tests/support/level.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace usdma;
+using namespace usdma::core;
+
+static constexpr u64 TiB = 1024 * GiB;
+
+static void *take(u64 at, u64 size)
+{
+	return mmap(reinterpret_cast<void *>(at), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+static bool is_free(u64 at, u64 size)
+{
+	void *p = take(at, size);
+
+	if (p != MAP_FAILED)
+		munmap(p, size);
+	return p == reinterpret_cast<void *>(at);
+}
+
+/* A child may do to its addresses what the test program could not live with.  Its status: the line that failed. */
+#define EXPECT(x)                                                                                                      \
+	do {                                                                                                           \
+		if (!(x)) {                                                                                            \
+			fprintf(stderr, "%s:%d: %s; %s\n", __FILE__, __LINE__, #x, error_text());                      \
+			return 1;                                                                                      \
+		}                                                                                                      \
+	} while (0)
+
+static void in_child(int (*run)())
+{
+	int status = 0;
+	const pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(run());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void slots_and_ranges(void **)
+{
+	u64 slot[2], range, same, none;
+
+	assert_int_equal(window_take_slot(1, 3 * GiB + 512, &slot[0]), 0);
+	assert_int_equal(window_take_slot(2, 5000, &slot[1]), 0);
+	assert_int_equal(slot[0] % GiB, 0);
+	assert_int_equal(window_take(4 * MiB, 64 * MiB, 0, &range), 0);
+	assert_int_equal(range % (64 * MiB), 0);
+	for (u64 at : {slot[0], slot[0] + 3 * GiB + 511, slot[1] + 4999, range, range + 4 * MiB - 1}) {
+		assert_true(in_window(at));
+		assert_true(window_overlaps(at, 1));
+		assert_false(is_free(align_down(at, u64(4096)), 4096));
+	}
+	assert_true(window_overlaps(range - 1, 2));
+	assert_false(window_overlaps(range - 1, 1));
+	assert_int_equal(window_take(2 * MiB, 2 * MiB, range, &none), -EEXIST);
+	assert_int_equal(window_take(2 * MiB, 2 * MiB, range + 1, &none), -EEXIST);
+	window_give(range);
+	assert_false(window_overlaps(range, 4 * MiB));
+	/* The address wanted, once it is free; also outside of the window. */
+	assert_int_equal(window_take(2 * MiB, 2 * MiB, range, &same), 0);
+	assert_int_equal(same, range);
+	window_give(same);
+	assert_int_equal(window_take(window_size, 2 * MiB, 0, &none), -ENOMEM);
+	window_give(slot[0]);
+	window_give(slot[1]);
+	assert_true(is_free(slot[1], 4096));
+}
+
+static void host_memory_is_none(void **)
+{
+	int on_stack;
+	void *heap = malloc(64), *p = take(0, 4096);
+	u64 base;
+
+	assert_int_equal(window_take_slot(0, GiB, &base), 0);
+	for (const void *host : {static_cast<const void *>(&on_stack), static_cast<const void *>(heap),
+				 static_cast<const void *>(p), reinterpret_cast<const void *>(&host_memory_is_none)})
+		assert_false(in_window(reinterpret_cast<u64>(host)));
+	window_give(base);
+	munmap(p, 4096);
+	free(heap);
+}
+
+/* What ZGC and AddressSanitizer do to the first places: the next ones serve, and after all of them any address. */
+static int places_are_taken()
+{
+	auto gen = test::rng();
+	u64 base, range;
+
+	for (u64 place = window_base; place < window_base + 4 * window_size; place += window_size) {
+		EXPECT(take(place, GiB + gen() % GiB) != MAP_FAILED);
+		EXPECT(!window_take_slot(0, GiB, &base) && base != place);
+		EXPECT(in_window(base) && in_window(base + GiB - 1) && !is_free(base, GiB));
+		window_give(base);
+	}
+	for (u64 at = window_base; at < window_base + 4 * window_size; at += TiB)
+		take(at, TiB);
+	EXPECT(!window_take_slot(3, 2 * GiB, &base) && base % GiB == 0);
+	EXPECT(!window_take(2 * MiB, 4 * MiB, 0, &range) && range % (4 * MiB) == 0);
+	EXPECT(in_window(base) && in_window(base + 2 * GiB - 1) && in_window(range));
+	/* What is mapped inside of the window is the program's. */
+	EXPECT(!in_window(window_base + 4096) && !in_window(window_base + 4 * TiB));
+	window_give(base);
+	EXPECT(!window_overlaps(base, 2 * GiB));
+	return 0;
+}
+
+static int limit_on_address_space()
+{
+	const rlimit as = {8 * GiB, 8 * GiB};
+	u64 base;
+
+	EXPECT(!setrlimit(RLIMIT_AS, &as));
+	EXPECT(!window_take_slot(0, GiB, &base));
+	EXPECT(window_take_slot(1, 6 * GiB, &base) == -ENOMEM);
+	EXPECT(strstr(error_text(), "RLIMIT_AS") && strstr(error_text(), "8589934592"));
+	EXPECT(window_take(16 * GiB, 2 * MiB, 0, &base) == -ENOMEM && strstr(error_text(), "RLIMIT_AS"));
+	return 0;
+}
+
+static int everything_is_taken()
+{
+	u64 base;
+
+	for (u64 size = 64 * TiB; size >= GiB; size /= 2)
+		while (take(0, size) != MAP_FAILED)
+			;
+	EXPECT(window_take_slot(0, 4 * GiB, &base) == -ENOMEM);
+	EXPECT(strstr(error_text(), "the largest gap has") && strstr(error_text(), "---p"));
+	EXPECT(!window_take_slot(0, 64 * MiB, &base));
+	return 0;
+}
+
+/* Reservations are no memory that a program locks. */
+static int all_is_locked()
+{
+	const rlimit little = {8 * MiB, 8 * MiB};
+	u64 base, range;
+
+	EXPECT(geteuid() != 0 || !setuid(65534));
+	EXPECT(!setrlimit(RLIMIT_MEMLOCK, &little) && !mlockall(MCL_FUTURE));
+	EXPECT(take(0, GiB) == MAP_FAILED && errno == EAGAIN);
+	EXPECT(!window_take_slot(0, GiB, &base) && in_window(base));
+	EXPECT(!window_take(128 * MiB, 2 * MiB, 0, &range) && in_window(range));
+	EXPECT(take(0, 4 * MiB) != MAP_FAILED);
+	return 0;
+}
+
+static void others_have_the_places(void **)
+{
+	in_child(places_are_taken);
+}
+
+static void others_have_everything(void **)
+{
+	if (test::sanitized)
+		skip(); /* it needs addresses itself */
+	in_child(everything_is_taken);
+}
+
+static void limits(void **)
+{
+	if (test::sanitized)
+		skip(); /* its own addresses are beyond any limit, and mlockall does nothing */
+	in_child(limit_on_address_space);
+	in_child(all_is_locked);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(slots_and_ranges),
+		cmocka_unit_test(host_memory_is_none),
+		cmocka_unit_test(others_have_the_places),
+		cmocka_unit_test(others_have_everything),
+		cmocka_unit_test(limits),
+	};
+
+	return cmocka_run_group_tests_name("window", tests, nullptr, nullptr);
+}

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <vector>
 
@@ -105,7 +106,7 @@ public:
 		const u64 one = 1;
 
 		/* A full counter (-EAGAIN) means that the device is being woken already. */
-		return write(fd, &one, sizeof(one)) == ssize_t(sizeof(one)) || errno == EAGAIN;
+		return syscall(SYS_write, fd, &one, sizeof(one)) == long(sizeof(one)) || errno == EAGAIN;
 	}
 
 	virtual int irq(unsigned index, irq_info *out) = 0;

@@ -124,6 +124,19 @@ def cmake_programs(points, prefix, scratch):
                         "CMake project: hccl runs"))
 
 
+def sanitized_programs(points, where, scratch, **env):
+    """The release library in programs that are built with a sanitizer, as people do who test theirs."""
+    env |= {"USDMA_CONFIG": "/dev/null", "USDMA_DEVICES": "sim:mem=1G"}
+    for compiler in ("gcc", "clang-14"):
+        if not shutil.which(compiler):
+            points.skip(f"sanitizers of {compiler}", "it is not here")
+            continue
+        for sanitizer in ("address", "thread"):
+            for source, package in (("consumer.c", "usdma"), ("consumer_acl.c", "usdma-acl")):
+                consume(points, where, f"{package} {compiler} {sanitizer}",
+                        [compiler, "-std=c11", "-g", f"-fsanitize={sanitizer}"], os.path.join(HERE, source), package, scratch, **env)
+
+
 def use(points, where, scratch):
     prefix, lib = where
     path = {"LD_LIBRARY_PATH": os.path.join(prefix, lib)}  # usdma.pc adds no rpath, usdma-acl.pc does
@@ -133,6 +146,7 @@ def use(points, where, scratch):
     consume(points, where, "README's program", ["cc"], readme_program(scratch), "usdma", scratch, **path)
     consume(points, where, "ACL program", ["cc", "-std=c11"], acl, "usdma-acl", scratch)
     consume(points, where, "ACL program in C++", ["c++", "-std=c++17", "-xc++"], acl, "usdma-acl", scratch)
+    sanitized_programs(points, where, scratch, **path)
     cmake_programs(points, prefix, scratch)
     for tool in ("usdmactl", "usdma-perf", "usdma-sim"):
         for arg in ("--version", "--help"):

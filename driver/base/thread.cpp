@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <initializer_list>
 
 namespace usdma {
 
@@ -12,7 +13,10 @@ static int create(pthread_t *thread, const pthread_attr_t *how, const char *name
 {
 	sigset_t all, before;
 
+	/* The program's signals are none of a thread's of the library, but for those that the thread causes itself. */
 	sigfillset(&all);
+	for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
+		sigdelset(&all, own);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	const int err = pthread_create(thread, how, main, arg);
 

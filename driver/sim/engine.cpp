@@ -207,9 +207,13 @@ void *engine::thread_main(void *arg)
 	return nullptr;
 }
 
+/* Set up once: descriptors that meet memory that is gone come back here. */
 void engine::run()
 {
 	reader_.enter();
+	page_guard_enter(&guard_);
+	if (sigsetjmp(guard_.resume, 0))
+		fault_in_page();
 	while (!load_relaxed(&quit_)) {
 		bool busy = false;
 
@@ -224,6 +228,7 @@ void engine::run()
 			idle();
 		}
 	}
+	page_guard_leave(&guard_);
 	reader_.leave();
 	store_release(&ended_, 1u);
 	futex_wake(&ended_, 1);

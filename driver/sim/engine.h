@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "driver/base/page_guard.h"
 #include "driver/dma/softop.h"
 #include "driver/engines/sdma/sdma_hw.h"
 #include "driver/sim/contiguous.h"
@@ -179,6 +180,8 @@ private:
 
 	bool run_channel(hw_channel &ch);
 	unsigned run_ring(hw_channel &ch, bool *dry);
+	unsigned run_guarded(hw_channel &ch, bool *dry);
+	void fault_in_page();
 	void keep_part(hw_channel &ch, const sdma::descriptor &d, u64 bytes, bool ended);
 	bool is_part(const hw_channel &ch, const sdma::descriptor &d) const;
 	result run_special(hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
@@ -233,6 +236,8 @@ private:
 	std::unique_ptr<u8[]> bounce_;
 	remote_access remote_;
 	const hw_channel *asking_ = nullptr; /* remote_ is in flight for it */
+	page_guard guard_;                   /* the thread's; armed while it runs descriptors, … */
+	hw_channel *guarded_ = nullptr;      /* … which are this channel's */
 
 	/* The server thread's side. */
 	unsigned index_;

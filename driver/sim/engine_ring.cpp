@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A channel's ring: descriptors in, completed numbers, interrupts and faults out. */
 #include "driver/base/clock.h"
+#include "driver/base/log.h"
 #include "driver/sim/bus_error.h"
 #include "driver/sim/engine.h"
 
@@ -47,7 +48,7 @@ bool engine::run_channel(hw_channel &ch)
 		}
 	}
 	if (likely(ch.state == chan_state_running)) {
-		n = run_ring(ch, &dry);
+		n = run_guarded(ch, &dry);
 		if (ch.state != chan_state_running && ch.state != chan_state_halted)
 			return true;
 		/*
@@ -159,6 +160,42 @@ unsigned engine::run_ring(hw_channel &ch, bool *dry)
 		return n;
 	}
 	return n;
+}
+
+/* Nothing that a descriptor does holds what a destructor gives back, nor a lock while it touches memory. */
+unsigned engine::run_guarded(hw_channel &ch, bool *dry)
+{
+	guarded_ = &ch;
+	guard_.armed = 1;
+	const unsigned n = run_ring(ch, dry);
+	guard_.armed = 0;
+	return n;
+}
+
+/* As the device sees it; 0: it is in neither of the areas that were used last. */
+static u64 to_iova(const hw_channel &ch, const void *host)
+{
+	for (const window *w : {&ch.src, &ch.dst}) {
+		const u64 off = u64(static_cast<const u8 *>(host) - w->host);
+
+		if (w->host && off < w->size)
+			return w->base + off;
+	}
+	return 0;
+}
+
+/* The program has cut a file short, or unmapped or protected pages, which a descriptor reads or writes. */
+void engine::fault_in_page()
+{
+	hw_channel &ch = *guarded_;
+
+	asking_ = nullptr;
+	met_dead_ = false;
+	log_warn_limited("sim: channel %u: the memory at %p cannot be read or written any more", ch.index,
+			 guard_.address);
+	if (ch.state == chan_state_running)
+		halt(ch, dma::fault_reason::transfer, to_iova(ch, guard_.address), ch.ring[ch.next & ch.slots].cookie);
+	ch.src = ch.dst = window();
 }
 
 /* Before a descriptor goes on to other areas, what it has touched is looked at. */

@@ -3,6 +3,7 @@
 
 #include "driver/base/barrier.h"
 #include "driver/base/grow.h"
+#include "driver/base/page_guard.h"
 
 #include <algorithm>
 #include <cstring>
@@ -170,21 +171,22 @@ static void copy_from_host(u8 *dst, const u8 *src, u64 len)
 	}
 }
 
-void user_dma::copy(u64 iova, u8 *buf, u64 len, bool to_host)
+int user_dma::copy(u64 iova, u8 *buf, u64 len, bool to_host)
 {
 	while (len) {
 		const dma_area *a = find(iova);
 		u8 *const host = static_cast<u8 *>(a->vaddr) + (iova - a->iova);
 		const u64 part = std::min(len, a->size - (iova - a->iova));
+		const void *bad;
 
-		if (to_host)
-			copy_to_host(host, buf, part);
-		else
-			copy_from_host(buf, host, part);
+		if (!page_guarded([&] { to_host ? copy_to_host(host, buf, part) : copy_from_host(buf, host, part); },
+				  &bad))
+			return fail(EFAULT, "the memory at %p cannot be read or written any more", bad);
 		iova += part;
 		buf += part;
 		len -= part;
 	}
+	return 0;
 }
 
 int user_dma::serve(const user_message &cmd, message_body *reply)
@@ -212,11 +214,8 @@ int user_dma::serve(const user_message &cmd, message_body *reply)
 	if (!reply->resize(sizeof(h) + (write ? 0 : h.count)))
 		return no_memory("a reply to the vfio-user server");
 	memcpy(reply->data(), &h, sizeof(h));
-	if (write)
-		copy(h.address, const_cast<u8 *>(cmd.body.data()) + sizeof(h), h.count, true);
-	else
-		copy(h.address, reply->data() + sizeof(h), h.count, false);
-	return 0;
+	return write ? copy(h.address, const_cast<u8 *>(cmd.body.data()) + sizeof(h), h.count, true) :
+		       copy(h.address, reply->data() + sizeof(h), h.count, false);
 }
 
 } // namespace usdma::vfio

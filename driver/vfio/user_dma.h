@@ -33,7 +33,7 @@ private:
 	};
 
 	int covered(u64 iova, u64 len, u32 right) const;
-	void copy(u64 iova, u8 *buf, u64 len, bool to_host);
+	int copy(u64 iova, u8 *buf, u64 len, bool to_host);
 	const dma_area *find(u64 iova) const;
 
 	mutable std::mutex lock_;

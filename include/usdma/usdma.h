@@ -272,6 +272,13 @@ enum usdma_register_flags {
  * asynchronous path; but for devices that are isolated.  It must stay mapped until it is unregistered.  A PCI device
  * reaches the whole pages that the range touches: register whole pages of your own
  * where it shall not see their rest.  A vfio-user server reaches the range alone.
+ *
+ * Where it is gone or protected all the same (a file cut short, munmap, mprotect), what the CPU copies of it, for a
+ * software device or in pieces through other memory, ends with -EFAULT or -EIO.  For that the library handles SIGSEGV
+ * and SIGBUS from the first usdma_open on; this call takes them over again where the program has installed handlers
+ * since.  Those are called for all other faults.
+ *
+ * READ_ONLY: what would write it fails with -EFAULT.
  * -EEXIST overlaps a registration or a block of usdma_host_alloc; -EFAULT not
  * mapped; -ENOMEM more than RLIMIT_MEMLOCK allows; or what a device said.
  */

@@ -3,8 +3,6 @@
 #include "lib/acl/state.h"
 #include "lib/core/copy/copy.h"
 
-#include <cstring>
-
 namespace usdma::acl {
 
 static aclError beyond(const char *call, size_t count, size_t max)
@@ -15,14 +13,6 @@ static aclError beyond(const char *call, size_t count, size_t max)
 static bool on_device(const void *p)
 {
 	return core::locate(p).cls == core::mem_class::device;
-}
-
-static void set_words(void *p, u32 value, size_t n)
-{
-	u32 *at = static_cast<u32 *>(p);
-
-	for (size_t i = 0; i < n; i++)
-		at[i] = value;
 }
 
 static aclError check_words(const char *call, const void *p, size_t size, size_t n)
@@ -83,8 +73,7 @@ aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t c
 		return err;
 	if (on_device(devPtr))
 		return fill(__func__, s, devPtr, u8(value), 1, count);
-	memset(devPtr, value, count);
-	return ACL_SUCCESS;
+	return check(__func__, core::fill_host(devPtr, u8(value), 1, count), at::copy);
 }
 
 aclError aclrtMemsetD32(void *ptr, size_t memSize, uint32_t value, size_t N)
@@ -116,8 +105,7 @@ aclError aclrtMemsetD32Async(void *ptr, size_t memSize, uint32_t value, size_t N
 		return err;
 	if (on_device(ptr))
 		return fill(__func__, s, ptr, value, 4, N * sizeof(u32));
-	set_words(ptr, value, N);
-	return ACL_SUCCESS;
+	return check(__func__, core::fill_host(ptr, value, 4, N * sizeof(u32)), at::copy);
 }
 
 } // extern "C"

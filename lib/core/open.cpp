@@ -3,6 +3,8 @@
 #include "lib/core/open.h"
 
 #include "driver/base/grow.h"
+#include "driver/base/log.h"
+#include "driver/base/page_guard.h"
 #include "driver/dma/registry.h"
 #include "lib/core/base/section.h"
 #include "lib/core/channel/hw_queues.h"
@@ -72,6 +74,8 @@ int device_open(unsigned slot, device **out)
 {
 	retired_look();
 	stamps_trim();
+	if (page_guard_install())
+		log_warn("memory that goes while it is copied will raise a signal: %s", error_text());
 	device *dev = device_new();
 	if (!dev)
 		return fail(ENOMEM, "device %u: no memory, or too many that were lost and may still write", slot);

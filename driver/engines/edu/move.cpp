@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Addresses, and bytes from here to there: one transfer, or one piece by the CPU, under the lock at a time. */
 #include "driver/base/barrier.h"
+#include "driver/base/page_guard.h"
 #include "driver/engines/edu/exec.h"
 
 #include <algorithm>
@@ -90,6 +91,39 @@ static u64 *as_word(const area_list::piece &p, u64 addr, u64 len)
 	return len == sizeof(u64) && p.len == len && addr % len == 0 ? reinterpret_cast<u64 *>(p.host) : nullptr;
 }
 
+/* False: the memory is gone. */
+static bool load_piece(const area_list::piece &p, const u64 *at, u8 *to)
+{
+	const void *bad;
+
+	return page_guarded(
+		[&] {
+			const u64 word = at ? load_acquire(at) : 0;
+
+			memcpy(to, at ? reinterpret_cast<const u8 *>(&word) : p.host, p.len);
+		},
+		&bad);
+}
+
+/* Release: who waits for this word, on the host or in another channel, sees what was copied before. */
+static bool store_piece(const area_list::piece &p, u64 *at, const u8 *from)
+{
+	const void *bad;
+
+	return page_guarded(
+		[&] {
+			u64 word;
+
+			if (!at) {
+				memcpy(p.host, from, p.len);
+				return;
+			}
+			memcpy(&word, from, sizeof(word));
+			store_release(at, word);
+		},
+		&bad);
+}
+
 /* Out of and into the driver's own hands; at most memory_usable bytes. */
 outcome executor::get(end src, void *buf, u64 len)
 {
@@ -107,8 +141,8 @@ outcome executor::get(end src, void *buf, u64 len)
 	area_list::piece p;
 	for (auto *to = static_cast<u8 *>(buf); len; to += p.len, src.addr += p.len, len -= p.len) {
 		s_.areas.locate(src.addr, len, src.rights, &p);
-		const u64 *at = as_word(p, src.addr, len), word = at ? load_acquire(at) : 0;
-		memcpy(to, at ? reinterpret_cast<const u8 *>(&word) : p.host, p.len);
+		if (!load_piece(p, as_word(p, src.addr, len), to))
+			return {fault_reason::transfer, src.addr};
 	}
 	return {};
 }
@@ -125,17 +159,9 @@ outcome executor::put(end dst, const void *buf, u64 len)
 	}
 	area_list::piece p;
 	for (auto *from = static_cast<const u8 *>(buf); len; from += p.len, dst.addr += p.len, len -= p.len) {
-		u64 word;
-
 		s_.areas.locate(dst.addr, len, dst.rights, &p);
-		u64 *const at = as_word(p, dst.addr, len);
-		if (!at) {
-			memcpy(p.host, from, p.len);
-			continue;
-		}
-		memcpy(&word, from, sizeof(word));
-		/* Release: who waits for this word, on the host or in another channel, sees what was copied before. */
-		store_release(at, word);
+		if (!store_piece(p, as_word(p, dst.addr, len), from))
+			return {fault_reason::transfer, dst.addr};
 	}
 	return {};
 }

@@ -3,6 +3,7 @@
 #include "lib/core/copy/internal.h"
 
 #include "driver/base/cancel.h"
+#include "driver/base/page_guard.h"
 #include "driver/copy/copy.h"
 #include "driver/base/error.h"
 #include "lib/core/base/section.h"
@@ -22,6 +23,20 @@ static bool is_host(const place &p)
 	return p.cls != mem_class::device;
 }
 
+/* Runs f, which reads or writes the caller's memory; that may be gone by now. */
+template <class F> static int touch(const F &f)
+{
+	const void *bad;
+
+	return page_guarded(f, &bad) ? 0 : fail(EFAULT, "the memory at %p cannot be read or written", bad);
+}
+
+/* What devices may not write, a copy by the CPU leaves alone, too. */
+static int check_writable(const place &dst, const void *at)
+{
+	return dst.flags & region_readonly ? fail(EFAULT, "destination %p is registered as read-only", at) : 0;
+}
+
 /* The CPU's view of device memory, inside a read section; nullptr: use the engine. */
 static u8 *direct_view(const place &p, bool load)
 {
@@ -36,27 +51,22 @@ static u8 *direct_view(const place &p, bool load)
 	return v.cpu + (p.dma - v.dma);
 }
 
-/* A small pageable copy by the CPU, straight to or from device memory.  False: it is not possible. */
-static bool move_by_cpu(const ends &e, void *dst, const void *src, u64 len)
+/* A small pageable copy by the CPU, straight to or from device memory.  1: it is not possible. */
+static int move_by_cpu(const ends &e, void *dst, const void *src, u64 len)
 {
 	const read_section in; /* the memory stays */
 
 	if (!in || len > config_get().direct_store_max || is_host(e.dst) == is_host(e.src))
-		return false;
-	if (is_host(e.src)) {
-		u8 *view = direct_view(e.dst, false);
-
-		if (!view)
-			return false;
-		memcpy(view, src, len);
-		/* Write-combined stores reach the device before the next doorbell. */
+		return 1;
+	const bool load = is_host(e.dst);
+	u8 *const view = direct_view(load ? e.src : e.dst, load);
+	if (!view)
+		return 1;
+	const int err = touch([&] { load ? memcpy(dst, view, len) : memcpy(view, src, len); });
+	/* Write-combined stores reach the device before the next doorbell. */
+	if (!load)
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
-		return true;
-	}
-	const u8 *view = direct_view(e.src, true);
-	if (view)
-		memcpy(dst, view, len);
-	return view;
+	return err;
 }
 
 static int submit_piece(stream *s, void *dst, const void *src, u64 n, u64 *seq, u8 flags = 0)
@@ -76,14 +86,16 @@ static int wait_piece(stream *s, u64 seq, deadline until)
 }
 
 /* The engine reads the buffer next. */
-static void fill(u8 *mem, const u8 *src, u64 n, bool past)
+static int fill(u8 *mem, const u8 *src, u64 n, bool past)
 {
 	const copy_tuning &t = copy_for_cpu(config_get().copy_rows);
 
-	if (past && n >= t.probe_min)
-		t.stream(mem, src, n);
-	else
-		copy_bytes(t, mem, src, n, cache_hint::keep);
+	return touch([&] {
+		if (past && n >= t.probe_min)
+			t.stream(mem, src, n);
+		else
+			copy_bytes(t, mem, src, n, cache_hint::keep);
+	});
 }
 
 /* Host → device: fill a buffer while the engine reads the ones before it. */
@@ -98,7 +110,9 @@ static int stage_in(stream *s, staging &st, bool past, u8 *dst, const u8 *src, u
 		err = b.busy ? wait_piece(s, b.seq, until) : 0;
 		if (err)
 			break;
-		fill(b.mem, src + off, n, past);
+		err = fill(b.mem, src + off, n, past);
+		if (err)
+			break;
 		err = submit_piece(s, dst + off, b.mem, n, &b.seq);
 		b.busy = true;
 	}
@@ -106,11 +120,11 @@ static int stage_in(stream *s, staging &st, bool past, u8 *dst, const u8 *src, u
 }
 
 /* What it goes to is, of a copy of many buffers, far. */
-static void empty(u8 *dst, const u8 *mem, u64 n)
+static int empty(u8 *dst, const u8 *mem, u64 n)
 {
 	const copy_tuning &t = copy_for_cpu(config_get().copy_rows);
 
-	(n < t.probe_min ? t.medium : t.stream)(dst, mem, n);
+	return touch([&] { (n < t.probe_min ? t.medium : t.stream)(dst, mem, n); });
 }
 
 /* Device → host: keep all buffers on the way, empty them in order. */
@@ -134,8 +148,8 @@ static int stage_out(stream *s, staging &st, bool past, u8 *dst, const u8 *src, 
 		err = wait_piece(s, b.seq, until);
 		if (err)
 			break;
-		empty(dst + off, b.mem, std::min(len - off, st.chunk));
-		if (asked >= len)
+		err = empty(dst + off, b.mem, std::min(len - off, st.chunk));
+		if (err || asked >= len)
 			continue;
 		const u64 n = std::min(len - asked, st.chunk);
 		err = submit_piece(s, b.mem, src + asked, n, &b.seq, flags);
@@ -296,16 +310,17 @@ static bool within_reach(const ends &e)
 /* Any two ends; done when it returns, but for -ETIMEDOUT. */
 static int move(const ends &e, void *dst, const void *src, u64 len, deadline until)
 {
-	const int err = check_device_ends(e, dst, src, len);
+	int err = check_device_ends(e, dst, src, len);
 
+	if (!err)
+		err = check_writable(e.dst, dst);
 	if (err || !len)
 		return err;
-	if (is_host(e.dst) && is_host(e.src)) {
-		memmove(dst, src, len);
-		return 0;
-	}
-	if (move_by_cpu(e, dst, src, len))
-		return 0;
+	if (is_host(e.dst) && is_host(e.src))
+		return touch([&] { memmove(dst, src, len); });
+	err = move_by_cpu(e, dst, src, len);
+	if (err <= 0)
+		return err;
 	if (within_reach(e))
 		return move_direct(e, dst, src, len, until);
 	if (!is_host(e.dst) && !is_host(e.src))
@@ -351,8 +366,9 @@ int copy_staged(stream *s, void *dst, const void *src, u64 len)
 	err = host_alloc(len, -1, &mem, s->dev);
 	if (err)
 		return err;
-	memcpy(mem, src, len);
-	err = copy_direct(s, locate_ends(dst, mem), dst, mem, len);
+	err = touch([&] { memcpy(mem, src, len); });
+	if (!err)
+		err = copy_direct(s, locate_ends(dst, mem), dst, mem, len);
 	/* Given back once the engine has passed the copy: host_free defers. */
 	host_free(mem);
 	return err;
@@ -360,10 +376,12 @@ int copy_staged(stream *s, void *dst, const void *src, u64 len)
 
 /* ---- rectangles ------------------------------------------------------------------------------------- */
 
-static void copy_rows(u8 *dst, u64 dst_pitch, const u8 *src, u64 src_pitch, u64 width, u64 rows)
+static int copy_rows(u8 *dst, u64 dst_pitch, const u8 *src, u64 src_pitch, u64 width, u64 rows)
 {
-	for (u64 r = 0; r < rows; r++)
-		memcpy(dst + r * dst_pitch, src + r * src_pitch, width);
+	return touch([&] {
+		for (u64 r = 0; r < rows; r++)
+			memcpy(dst + r * dst_pitch, src + r * src_pitch, width);
+	});
 }
 
 /* Some rows that fit a staging buffer, packed there. */
@@ -377,13 +395,11 @@ static int rows_through(stream *s, u8 *mem, const ends &e, const copy_rect &c, d
 	int err = 0;
 
 	if (is_host(e.src)) {
-		copy_rows(mem, c.width, static_cast<const u8 *>(c.src), c.src_pitch, c.width, c.height);
-		return device_rows({c.dst, c.dst_pitch, mem, c.width, c.width, c.height});
+		err = copy_rows(mem, c.width, static_cast<const u8 *>(c.src), c.src_pitch, c.width, c.height);
+		return err ? err : device_rows({c.dst, c.dst_pitch, mem, c.width, c.width, c.height});
 	}
 	err = device_rows({mem, c.width, c.src, c.src_pitch, c.width, c.height});
-	if (!err)
-		copy_rows(static_cast<u8 *>(c.dst), c.dst_pitch, mem, c.width, c.width, c.height);
-	return err;
+	return err ? err : copy_rows(static_cast<u8 *>(c.dst), c.dst_pitch, mem, c.width, c.width, c.height);
 }
 
 static copy_rect rows_of(const copy_rect &c, u64 first, u64 rows)
@@ -411,8 +427,10 @@ static int move_rows_one_by_one(const copy_rect &c, deadline until)
 static int move_rows(const ends &e, const copy_rect &c, deadline until)
 {
 	const u64 rows = config_get().bounce_chunk / c.width;
-	int err = 0;
+	int err = check_writable(e.dst, c.dst);
 
+	if (err)
+		return err;
 	if (!rows || is_host(e.dst) == is_host(e.src))
 		return move_rows_one_by_one(c, until);
 	internal_stream s(is_host(e.src) ? e.dst.slot : e.src.slot, until);
@@ -453,14 +471,16 @@ int copy_2d_sync(device *dev, const copy_rect &c, deadline until)
 
 /* ---- fills ------------------------------------------------------------------------------------------ */
 
-static void fill_host(u8 *dst, u64 pattern, unsigned size, u64 len)
+int fill_host(void *dst, u64 pattern, unsigned size, u64 len)
 {
-	if (size == 1) {
-		memset(dst, int(pattern & 0xff), len);
-		return;
-	}
-	for (u64 off = 0; off + size <= len; off += size)
-		memcpy(dst + off, &pattern, size);
+	if (const int err = check_writable(locate(dst), dst))
+		return err;
+	return touch([&] {
+		if (size == 1)
+			memset(dst, int(pattern & 0xff), len);
+		for (u64 off = 0; size > 1 && off + size <= len; off += size)
+			memcpy(static_cast<u8 *>(dst) + off, &pattern, size);
+	});
 }
 
 int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 len, deadline until)
@@ -474,10 +494,8 @@ int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 le
 		return fail(ENODEV, "device %u (%s) is gone", dev->slot, dev->spec.c_str());
 	if (const int err = check_pattern(pattern_size, len))
 		return err;
-	if (is_host(p)) {
-		fill_host(static_cast<u8 *>(dst), pattern, pattern_size, len);
-		return 0;
-	}
+	if (is_host(p))
+		return fill_host(dst, pattern, pattern_size, len);
 	if (const int err = check_there(p))
 		return err;
 	internal_stream s(p.slot, until);

@@ -95,6 +95,8 @@ int copy_2d_sync(device *dev, const copy_rect &r, deadline until);
 /* dst: device or pinned memory; pattern of 1, 4 or 8 bytes. */
 int fill_async(stream *s, void *dst, u64 pattern, unsigned pattern_size, u64 len);
 /* Any class. */
+/* Host memory, by the CPU, now.  -EFAULT: it is not there, or registered as read-only. */
+int fill_host(void *dst, u64 pattern, unsigned size, u64 len);
 int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 len, deadline until);
 /* Zeros in the device's own memory, named as requests name it; done when it returns. */
 int zero_device(device *dev, u64 dma, u64 len);

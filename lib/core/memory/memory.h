@@ -19,8 +19,9 @@ enum class mem_class : u8 { unregistered, host, device };
 enum class region_kind : u8 { heap, pinned, registered, vmm, imported };
 
 enum region_flags : u32 {
-	region_chains = 1, /* a copy may run on into the next region (pages of one virtual range) */
-	region_shared = 2, /* not for the heap's free: a view of memory that somebody else owns */
+	region_chains = 1,   /* a copy may run on into the next region (pages of one virtual range) */
+	region_shared = 2,   /* not for the heap's free: a view of memory that somebody else owns */
+	region_readonly = 4, /* nothing writes it but the program */
 };
 
 struct region : range_entry {

@@ -2,6 +2,7 @@
 /* The caller's own memory, pinned in place: its pages at an IOVA of their own for each registration. */
 #include "driver/base/cancel.h"
 #include "driver/base/error.h"
+#include "driver/base/page_guard.h"
 #include "lib/core/memory/internal.h"
 #include "lib/core/memory/retire.h"
 #include "lib/core/base/section.h"
@@ -88,6 +89,7 @@ static int add(u64 base, u64 size, bool readonly, const device *dev)
 	r.size = size;
 	r.cls = mem_class::host;
 	r.kind = region_kind::registered;
+	r.flags = readonly ? u32(region_readonly) : 0;
 	r.slot = u8(dev ? dev->slot : 0);
 	r.reach = lends_for(dev);
 	std::lock_guard guard(mem_state().lock);
@@ -143,6 +145,9 @@ int host_register(void *ptr, u64 size, u32 flags, const device *dev)
 		return err;
 	const u64 first = align_down(base, page_normal), whole = align_up(base + size, page_normal) - first;
 	err = check_access(first, whole, readonly);
+	/* The program may have installed handlers since the device was opened. */
+	if (!err)
+		err = page_guard_install();
 	return err ? err : add(base, size, readonly, dev);
 }
 

@@ -6,6 +6,7 @@
 
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "driver/base/page_guard.h"
 #include "lib/core/base/section.h"
 #include "lib/core/stream/stripe.h"
 #include "lib/core/channel/wait.h"
@@ -394,11 +395,22 @@ struct word_gate {
 	u64 value;
 };
 
+/* The program's memory may be gone. */
+static int look_at(const word_gate &g, const u64 *word)
+{
+	const void *bad;
+	u64 seen = 0;
+
+	if (!page_guarded([&] { seen = load_acquire(word); }, &bad))
+		return -EFAULT;
+	return dma::compares(g.cmp, seen, g.value);
+}
+
 static int word_check(void *arg)
 {
 	const auto *g = static_cast<const word_gate *>(arg);
 
-	return dma::compares(g->cmp, load_acquire(static_cast<const u64 *>(g->addr)), g->value);
+	return look_at(*g, static_cast<const u64 *>(g->addr));
 }
 
 /*
@@ -413,7 +425,7 @@ static int memory_check(void *arg)
 
 	if (!in)
 		return 0;
-	return word ? dma::compares(g->cmp, load_acquire(word), g->value) : -EFAULT;
+	return word ? look_at(*g, word) : -EFAULT;
 }
 
 static void word_release(void *arg)

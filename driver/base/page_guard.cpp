@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/page_guard.h"
+
+#include "driver/base/barrier.h"
+#include "driver/base/error.h"
+#include "driver/base/immortal.h"
+#include "driver/base/log.h"
+
+#include <cerrno>
+#include <mutex>
+#include <pthread.h>
+
+namespace usdma {
+
+using handler = void (*)(int sig, siginfo_t *info, void *context);
+
+/*
+ * A handler for each time that the program has put its own in place of ours: each knows the one that it replaced.  So
+ * a program's handler may call, or put back, the one that it found: that one is ours of an earlier time, and calls
+ * what was there before.
+ */
+static constexpr unsigned most_times = 8;
+
+struct taken {
+	int sig;
+	unsigned times = 0;
+	struct sigaction before[most_times] = {};
+};
+
+struct guard_state {
+	std::mutex lock;
+	taken of[2] = {{SIGSEGV}, {SIGBUS}};
+	pthread_key_t key = 0;
+	u32 ready = 0; /* the key is made */
+};
+static constinit immortal<guard_state> state;
+
+/* Its value is in the thread itself: no memory is allocated, even in a thread that was never here. */
+static page_guard *innermost()
+{
+	return load_acquire(&state->ready) ? static_cast<page_guard *>(pthread_getspecific(state->key)) : nullptr;
+}
+
+void page_guard_enter(page_guard *g)
+{
+	g->outer = innermost();
+	if (load_acquire(&state->ready))
+		pthread_setspecific(state->key, g);
+}
+
+void page_guard_leave(page_guard *g)
+{
+	if (load_acquire(&state->ready))
+		pthread_setspecific(state->key, g->outer);
+}
+
+/* As the kernel would: the default action comes when the access is repeated, or the signal is raised. */
+static void die(int sig, const siginfo_t *info)
+{
+	signal(sig, SIG_DFL);
+	if (info->si_code <= 0)
+		raise(sig);
+}
+
+static void call(const struct sigaction &to, int sig, siginfo_t *info, void *context)
+{
+	sigset_t mask = to.sa_mask, before;
+
+	if (!(to.sa_flags & SA_NODEFER))
+		sigaddset(&mask, sig);
+	pthread_sigmask(SIG_BLOCK, &mask, &before);
+	if (to.sa_flags & SA_SIGINFO)
+		to.sa_sigaction(sig, info, context);
+	else
+		to.sa_handler(sig);
+	pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+static void pass_on(struct sigaction &to, int sig, siginfo_t *info, void *context)
+{
+	const struct sigaction now = to;
+
+	if (!(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_IGN && info->si_code <= 0)
+		return;
+	if (!(now.sa_flags & SA_SIGINFO) && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN)) {
+		die(sig, info);
+		return;
+	}
+	if (now.sa_flags & SA_RESETHAND) {
+		to.sa_flags = 0;
+		to.sa_handler = SIG_DFL;
+	}
+	call(now, sig, info, context);
+}
+
+template <unsigned nth> static void on_fault(int sig, siginfo_t *info, void *context)
+{
+	const int err = errno;
+	page_guard *const g = info->si_code > 0 && info->si_code != BUS_MCEERR_AO ? innermost() : nullptr;
+
+	if (g && g->armed) {
+		g->armed = 0;
+		g->address = info->si_addr;
+		siglongjmp(g->resume, 1);
+	}
+	pass_on(state->of[sig == SIGBUS].before[nth], sig, info, context);
+	errno = err;
+}
+
+static constexpr handler handlers[most_times] = {on_fault<0>, on_fault<1>, on_fault<2>, on_fault<3>,
+						 on_fault<4>, on_fault<5>, on_fault<6>, on_fault<7>};
+
+static bool is_ours(const struct sigaction &now)
+{
+	for (const handler h : handlers)
+		if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == h)
+			return true;
+	return false;
+}
+
+static int take_over(taken *t)
+{
+	struct sigaction now, ours = {};
+
+	if (sigaction(t->sig, nullptr, &now))
+		return fail_errno("what handles signal %d", t->sig);
+	if (is_ours(now))
+		return 0;
+	if (t->times == most_times) {
+		log_warn_limited("signal %d was taken from the library %u times: memory that goes while it is copied "
+				 "raises it from now on",
+				 t->sig, most_times);
+		return 0;
+	}
+	t->before[t->times] = now;
+	ours.sa_sigaction = handlers[t->times];
+	ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | (now.sa_flags & SA_RESTART);
+	sigemptyset(&ours.sa_mask);
+	if (sigaction(t->sig, &ours, nullptr))
+		return fail_errno("cannot handle signal %d", t->sig);
+	t->times++;
+	return 0;
+}
+
+int page_guard_install()
+{
+	std::lock_guard guard(state->lock);
+
+	if (!state->ready) {
+		if (const int err = pthread_key_create(&state->key, nullptr))
+			return fail(err, "no thread-specific data is left for the library (PTHREAD_KEYS_MAX)");
+		store_release(&state->ready, 1u);
+	}
+	for (taken &t : state->of)
+		if (const int err = take_over(&t))
+			return err;
+	return 0;
+}
+
+} // namespace usdma

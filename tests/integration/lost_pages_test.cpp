@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory that goes while it is registered, or that nothing may write: each use of it ends as an error of its call or
+ * its stream, whoever touches the memory, and the stream goes on.
+ */
+#include "acl/acl.h"
+#include "tests/integration/native.h"
+
+#include <csetjmp>
+#include <csignal>
+#include <functional>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace usdma::test;
+
+static constexpr size_t most = 1 << 20;
+static constexpr size_t lengths[] = {8, 64, 4096, 64 << 10, (64 << 10) + 8, most};
+
+#define FAIL_AS(...) (print_error(__VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
+
+/* ---- how memory goes ---------------------------------------------------------------------------------- */
+
+/* A mapping of a file, or of none, and what becomes of it. */
+struct lost_memory {
+	int fd = -1;
+	unsigned char *p;
+
+	explicit lost_memory(bool of_file)
+	{
+		if (of_file) {
+			fd = memfd_create("lost", MFD_CLOEXEC);
+			assert_int_equal(ftruncate(fd, most), 0);
+		}
+		p = static_cast<unsigned char *>(mmap(nullptr, most, PROT_READ | PROT_WRITE,
+						      of_file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0));
+		assert_ptr_not_equal(p, MAP_FAILED);
+		memset(p, 1, most);
+	}
+	lost_memory(const lost_memory &) = delete;
+	~lost_memory()
+	{
+		munmap(p, most);
+		if (fd >= 0)
+			close(fd);
+	}
+};
+
+struct way {
+	const char *name;
+	bool of_file, readable;
+	void (*lose)(lost_memory &m);
+	void (*restore)(lost_memory &m);
+};
+
+static void map_again(lost_memory &m)
+{
+	assert_ptr_equal(mmap(m.p, most, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), m.p);
+}
+
+static void protect(lost_memory &m, int how)
+{
+	assert_int_equal(mprotect(m.p, most, how), 0);
+}
+
+static const way ways[] = {
+	{"file cut short", true, false, [](lost_memory &m) { assert_int_equal(ftruncate(m.fd, 0), 0); },
+	 [](lost_memory &m) { assert_int_equal(ftruncate(m.fd, most), 0); }},
+	{"unmapped", false, false, [](lost_memory &m) { munmap(m.p, most); }, map_again},
+	{"no access", false, false, [](lost_memory &m) { protect(m, PROT_NONE); },
+	 [](lost_memory &m) { protect(m, PROT_READ | PROT_WRITE); }},
+	{"read-only", false, true, [](lost_memory &m) { protect(m, PROT_READ); },
+	 [](lost_memory &m) { protect(m, PROT_READ | PROT_WRITE); }},
+};
+
+/* ---- uses ---------------------------------------------------------------------------------------------- */
+
+struct bench {
+	device dev;
+	stream s{dev};
+	block mem{dev, kind::device, most};
+};
+
+/* The call's error, else its stream's. */
+static int ended(usdma_stream *s, int err)
+{
+	const int late = usdma_stream_sync(s, long_ms);
+
+	return err ? err : late;
+}
+
+struct use {
+	const char *name;
+	bool writes, plain; /* plain: of memory that is not registered as well */
+	size_t most;
+	int (*run)(bench &b, unsigned char *p, size_t len);
+};
+
+static const use uses[] = {
+	{"copy from", false, true, most,
+	 [](bench &b, unsigned char *p, size_t n) { return ended(b.s, usdma_copy(b.s, b.mem.data(), p, n)); }},
+	{"copy to", true, true, most,
+	 [](bench &b, unsigned char *p, size_t n) { return ended(b.s, usdma_copy(b.s, p, b.mem.data(), n)); }},
+	{"copy from, sync", false, true, most,
+	 [](bench &b, unsigned char *p, size_t n) { return usdma_copy_sync(b.dev, b.mem.data(), p, n, long_ms); }},
+	{"copy to, sync", true, true, most,
+	 [](bench &b, unsigned char *p, size_t n) { return usdma_copy_sync(b.dev, p, b.mem.data(), n, long_ms); }},
+	{"rows from", false, true, most,
+	 [](bench &b, unsigned char *p, size_t n) {
+		 const usdma_copy_rect rect = {b.mem.data(), n / 2, p, n / 2, n / 4, 2};
+		 return ended(b.s, usdma_copy_2d(b.s, &rect));
+	 }},
+	{"fill", true, false, most,
+	 [](bench &b, unsigned char *p, size_t n) { return ended(b.s, usdma_fill(b.s, p, 3, 1, n)); }},
+	{"fill, sync", true, true, most,
+	 [](bench &b, unsigned char *p, size_t n) { return usdma_fill_sync(b.dev, p, 3, 1, n, long_ms); }},
+	{"reduce into", true, false, most,
+	 [](bench &b, unsigned char *p, size_t n) {
+		 return ended(b.s, usdma_reduce(b.s, p, b.mem.data(), n, USDMA_INT8, USDMA_SUM));
+	 }},
+	{"write a value", true, false, 8,
+	 [](bench &b, unsigned char *p, size_t) { return ended(b.s, usdma_write_value(b.s, p, 1)); }},
+	{"wait for a value", false, false, 8,
+	 [](bench &b, unsigned char *p, size_t) { return ended(b.s, usdma_wait_value(b.s, p, USDMA_NOR, 5)); }},
+};
+
+static void each_use(const std::function<void(const use &u, size_t len)> &fn)
+{
+	for (const use &u : uses)
+		for (const size_t len : lengths)
+			if (len <= u.most)
+				fn(u, len);
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------- */
+
+static void check_lost(bench &b, const way &w, const use &u, size_t len, lost_memory &m)
+{
+	w.lose(m);
+	const int err = u.run(b, m.p, len);
+	w.restore(m);
+	const bool works = w.readable && !u.writes;
+	if ((works && err) || (!works && err != -EIO && err != -EFAULT))
+		FAIL_AS("%s, %s, %zu bytes: %d", w.name, u.name, len, err);
+	/* Nothing is left of it. */
+	const int after = u.run(b, m.p, len);
+	if (after)
+		FAIL_AS("%s, %s, %zu bytes, there again: %d (%s)", w.name, u.name, len, after, usdma_error_text());
+}
+
+static void registered_memory_goes(void **)
+{
+	bench b;
+
+	for (const way &w : ways)
+		each_use([&](const use &u, size_t len) {
+			lost_memory m(w.of_file);
+
+			WORKS(usdma_host_register(m.p, most, 0));
+			check_lost(b, w, u, len, m);
+			WORKS(usdma_host_unregister(m.p));
+		});
+}
+
+static void pageable_memory_is_gone(void **)
+{
+	bench b;
+
+	for (const way &w : ways)
+		each_use([&](const use &u, size_t len) {
+			lost_memory m(w.of_file);
+
+			if (u.plain)
+				check_lost(b, w, u, len, m);
+		});
+}
+
+/* It is mapped for writing, too: only the registration is in the way. */
+static void readonly_is_obeyed(void **)
+{
+	bench b;
+	lost_memory m(false);
+
+	WORKS(usdma_fill_sync(b.dev, b.mem.data(), 7, 1, most, long_ms));
+	WORKS(usdma_host_register(m.p, most, USDMA_REGISTER_READ_ONLY));
+	each_use([&](const use &u, size_t len) {
+		const int err = u.run(b, m.p, len);
+
+		if (err != (u.writes ? -EFAULT : 0))
+			FAIL_AS("%s, %zu bytes: %d", u.name, len, err);
+		for (size_t i = 0; i < len; i++)
+			assert_int_equal(m.p[i], 1);
+	});
+	WORKS(usdma_host_unregister(m.p));
+}
+
+static void acl_memset_obeys(void **)
+{
+	lost_memory m(false);
+
+	assert_int_equal(aclrtSetDevice(0), 0);
+	assert_int_equal(aclrtHostRegisterV2(m.p, most, ACL_HOST_REG_READONLY), 0);
+	assert_int_not_equal(aclrtMemset(m.p, 64, 3, 64), 0);
+	assert_int_not_equal(aclrtMemsetAsync(m.p, 64, 3, 64, nullptr), 0);
+	assert_int_equal(m.p[0], 1);
+	assert_int_equal(aclrtHostUnregister(m.p), 0);
+	munmap(m.p, most);
+	assert_int_not_equal(aclrtMemset(m.p, 64, 3, 64), 0);
+	map_again(m);
+	assert_int_equal(aclrtResetDevice(0), 0);
+}
+
+/* ---- the program's own handlers ------------------------------------------------------------------------ */
+
+static sigjmp_buf own;
+static volatile sig_atomic_t calls;
+
+static void own_handler(int, siginfo_t *, void *)
+{
+	calls = calls + 1;
+	siglongjmp(own, 1);
+}
+
+static void take_signals()
+{
+	struct sigaction act = {};
+
+	act.sa_sigaction = own_handler;
+	act.sa_flags = SA_SIGINFO;
+	assert_int_equal(sigaction(SIGSEGV, &act, nullptr), 0);
+	assert_int_equal(sigaction(SIGBUS, &act, nullptr), 0);
+}
+
+/* A fault of the program's reaches its handler, with its mask. */
+static void fault_myself(lost_memory &m)
+{
+	const int before = calls;
+
+	protect(m, PROT_NONE);
+	if (!sigsetjmp(own, 1))
+		*static_cast<volatile unsigned char *>(m.p) = 1;
+	protect(m, PROT_READ | PROT_WRITE);
+	assert_int_equal(calls, before + 1);
+}
+
+static void lose_one(bench &b, lost_memory &m)
+{
+	const int before = calls;
+
+	WORKS(usdma_host_register(m.p, most, 0));
+	check_lost(b, ways[2], uses[0], 4096, m);
+	check_lost(b, ways[2], uses[3], most, m);
+	WORKS(usdma_host_unregister(m.p));
+	assert_int_equal(calls, before);
+}
+
+static void programs_handlers_stay(void **)
+{
+	lost_memory m(false);
+
+	take_signals();
+	bench b;
+	lose_one(b, m);
+	fault_myself(m);
+	/* In place of the library's: the next registration notices. */
+	for (int i = 0; i < 3; i++) {
+		take_signals();
+		lose_one(b, m);
+		fault_myself(m);
+	}
+	signal(SIGSEGV, SIG_DFL);
+	signal(SIGBUS, SIG_DFL);
+}
+
+int main(void)
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(registered_memory_goes), cmocka_unit_test(pageable_memory_is_gone),
+		cmocka_unit_test(readonly_is_obeyed),     cmocka_unit_test(acl_memset_obeys),
+		cmocka_unit_test(programs_handlers_stay),
+	};
+
+	return cmocka_run_group_tests_name("lost-pages", tests, nullptr, nullptr);
+}

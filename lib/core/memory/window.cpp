@@ -226,7 +226,7 @@ int window_take_slot(unsigned slot, u64 size, u64 *base)
 {
 	window_state &w = window();
 	std::lock_guard guard(w.lock);
-	/* A page more: the address just behind the memory is nobody's. */
+	/* A page more: the address just behind the memory names nothing. */
 	const taken t = {align_up(size, window_grain) + page, nowhere};
 	int err;
 

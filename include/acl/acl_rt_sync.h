@@ -37,6 +37,10 @@ ACL_FUNC_VISIBILITY aclError aclrtLaunchCallback(aclrtCallback fn, void *userDat
 /*
  * fn(args) in the library's thread for this context when all work before has ended; the stream goes on
  * when it has returned.  107000: fn NULL; 107017; 107003.
+ *
+ * 207000: what is called within a function that a stream waits for (this call's, or BLOCK), and would wait for that
+ * stream, for one that waits for it by an event, or for another function of the same thread: to synchronise or destroy
+ * the stream, an event behind the function, the context, the device; a copy of pageable memory in the stream.
  */
 ACL_FUNC_VISIBILITY aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args);
 /* As aclrtSubscribeReport, for functions of aclrtLaunchHostFunc: they run in aclrtProcessHostFunc of that thread. */

@@ -407,8 +407,10 @@ USDMA_API int usdma_stream_signal_fd(usdma_stream *stream, int fd);
  * Calls fn(arg) on a thread of the library when all work submitted before has
  * ended.  hold != 0: later work waits until fn has returned.  A stream's functions
  * are called in their order, and those of one device one after the other.  fn may
- * make any call here but must not wait for its own stream.  Returns at once;
- * -EAGAIN: the thread cannot be started.
+ * make any call.  With hold, one that waits for its stream, for what waits for that by an event, or for a function
+ * that the same thread is to run, fails with -EDEADLK at once: usdma_stream_sync, usdma_event_sync,
+ * usdma_device_sync, usdma_stream_destroy, and a copy in such a stream that waits for it first (usdma_copy).
+ * Returns at once; -EAGAIN: the thread cannot be started.
  */
 USDMA_API int usdma_stream_call(usdma_stream *stream, void (*fn)(void *arg), void *arg, int hold);
 

@@ -162,7 +162,7 @@ static aclError launch(const char *call, core::stream *s, reporter *to, void (*f
 {
 	core::call_group *group = core::call_group_of(s);
 	auto *d = group ? new (std::nothrow) delivery{to, fn, arg, group} : nullptr;
-	const int err = d ? core::stream_call(s, deliver, d, block) : no_memory("a callback");
+	const int err = d ? core::stream_call(s, deliver, d, block, to->thread) : no_memory("a callback");
 
 	note_task();
 	if (err) {
@@ -195,10 +195,8 @@ static bool has_work(reporter *r)
 
 static void run(const delivery *d)
 {
-	if (core::call_begin(d->group)) {
+	if (const core::call_scope wanted(d->group, d->done, d->to->thread); wanted)
 		d->fn(d->arg);
-		core::call_end(d->group);
-	}
 	core::call_done(d->done);
 	core::call_group_unref(d->group);
 	delete d;

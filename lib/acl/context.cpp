@@ -74,6 +74,8 @@ aclError aclrtDestroyContext(aclrtContext context)
 	if (c->primary)
 		return fault(__func__, ACL_ERROR_RT_CONTEXT_NULL,
 			     "context %p is the primary one of device %d: aclrtResetDevice ends it", context, c->id);
+	if (const int err = context_allows_end(c))
+		return core_fault(__func__, err, at::wait);
 	if (self.ctx == c)
 		set_current(nullptr);
 	if (!context_destroy(c, false))

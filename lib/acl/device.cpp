@@ -61,6 +61,8 @@ static aclError unuse_primary(const char *call, s32 id, unsigned slot, bool all,
 	if (!p.uses)
 		return fault(call, ACL_ERROR_RT_CONTEXT_RELEASE_ERROR, "device %d is not set, or was reset already",
 			     id);
+	if (const int err = p.uses == 1 && !all ? context_allows_end(p.ctx) : 0)
+		return core_fault(call, err, at::wait);
 	p.uses = all ? 0 : p.uses - 1;
 	if (!p.uses)
 		std::swap(*last, p.ctx);
@@ -96,7 +98,7 @@ static aclError synchronize(const char *call, deadline until)
 	if (code)
 		return code;
 	const int late = core::device_sync(dev, until);
-	if (late == -ETIMEDOUT && !dev->lost())
+	if (late == -EDEADLK || (late == -ETIMEDOUT && !dev->lost()))
 		return core_fault(call, late, at::wait);
 	/* A stream's failure is reported here, too, but stays the stream's: its own synchronisation must hear of it. */
 	const int err = late ? late : core::device_peek_error(dev);

@@ -147,7 +147,7 @@ static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 	 * caller's deadline.
 	 */
 	bad = share_of(e) ? shared_sync(e, until) : core::event_wait(e, until);
-	if (unlikely(bad == -ETIMEDOUT && !until.is_never()))
+	if (unlikely(bad == -EDEADLK || (bad == -ETIMEDOUT && !until.is_never())))
 		return core_fault(call, bad, at::event);
 	if (likely(!bad) && !share_of(e))
 		bad = core::event_see_error(e);

@@ -243,10 +243,25 @@ static void end_stream(core::stream *s, bool is_default, bool force)
 	force ? core::stream_destroy_force(handle) : core::stream_destroy(handle);
 }
 
+static bool owned(const core::stream *s, const void *arg)
+{
+	return owner_of(s) == arg;
+}
+
+int context_allows_end(const context *c)
+{
+	int err = 0;
+
+	for (size_t at = 0; core::stream *s = err ? nullptr : core::stream_next(&at, owned, c);) {
+		err = core::call_allows_wait(s);
+		core::stream_unref(s);
+	}
+	return err;
+}
+
 bool context_destroy(context *c, bool force)
 {
 	const no_cancel quiet;
-	const auto owned = [](const core::stream *s, const void *arg) { return owner_of(s) == arg; };
 	const void *handle = context_handle(c);
 
 	if (!handle || !core::handle_end(c, handle))

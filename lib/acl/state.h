@@ -143,6 +143,8 @@ inline void *context_handle(const context *c)
 {
 	return reinterpret_cast<void *>(load_relaxed(&c->alive));
 }
+/* -EDEADLK: this thread runs a function that one of its streams waits for. */
+int context_allows_end(const context *c);
 /*
  * Waits for calls in progress and for its streams (force: drops their work), and destroys them with it.  False: another
  * thread does so already.

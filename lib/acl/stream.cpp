@@ -48,7 +48,7 @@ static aclError create(const char *call, aclrtStream *out, u32 priority, u32 fla
 }
 
 /* Its callbacks are told first, and may do with it what they like. */
-static aclError announce_end(const char *call, aclrtStream handle)
+static aclError announce_end(const char *call, aclrtStream handle, bool waits)
 {
 	held_stream s;
 	const aclError err = get_stream(call, handle, &s);
@@ -58,6 +58,8 @@ static aclError announce_end(const char *call, aclrtStream handle)
 	if (s == owner_of(s)->deflt)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
 			     "stream %p is a context's default stream: it ends with the context", handle);
+	if (const int bad = waits ? core::call_allows_wait(s) : 0)
+		return core_fault(call, bad, at::wait);
 	s.drop();
 	tell_stream_state(handle, ACL_RT_STREAM_STATE_DESTROY_PRE);
 	if (!s.take(handle))
@@ -65,14 +67,14 @@ static aclError announce_end(const char *call, aclrtStream handle)
 	return ACL_SUCCESS;
 }
 
-static aclError destroy(const char *call, aclrtStream handle, int (*end)(const void *handle))
+static aclError destroy(const char *call, aclrtStream handle, bool force)
 {
 	if (!handle)
 		return bad_arg(call, "stream is NULL");
-	const aclError err = announce_end(call, handle);
+	const aclError err = announce_end(call, handle, !force);
 	if (err)
 		return err;
-	const int bad = end(handle);
+	const int bad = force ? core::stream_destroy_force(handle) : core::stream_destroy(handle);
 	return bad == -EBADF ? bad_stream(call, handle) : check(call, bad, at::task);
 }
 
@@ -111,16 +113,6 @@ static inline bool query_quick(aclrtStream stream)
 	return ACL_SUCCESS;
 }
 
-static int destroy_waiting(const void *handle)
-{
-	return core::stream_destroy(handle);
-}
-
-static int destroy_force(const void *handle)
-{
-	return core::stream_destroy_force(handle);
-}
-
 static aclError synchronize(const char *call, aclrtStream handle, deadline until)
 {
 	if (likely(is_done(handle)))
@@ -137,7 +129,7 @@ static aclError synchronize(const char *call, aclrtStream handle, deadline until
 	 * caller's deadline.
 	 */
 	bad = core::stream_wait(s, until);
-	if (unlikely(bad == -ETIMEDOUT && !until.is_never() && !s->dev->lost()))
+	if (unlikely(bad == -EDEADLK || (bad == -ETIMEDOUT && !until.is_never() && !s->dev->lost())))
 		return core_fault(call, bad, at::wait);
 	if (likely(!bad))
 		bad = core::stream_take_error(s, nullptr);
@@ -288,12 +280,12 @@ aclError aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStreamCon
 
 aclError aclrtDestroyStream(aclrtStream stream)
 {
-	return destroy(__func__, stream, destroy_waiting);
+	return destroy(__func__, stream, false);
 }
 
 aclError aclrtDestroyStreamForce(aclrtStream stream)
 {
-	return destroy(__func__, stream, destroy_force);
+	return destroy(__func__, stream, true);
 }
 
 aclError aclrtSynchronizeStream(aclrtStream stream)

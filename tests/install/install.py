@@ -50,10 +50,10 @@ def run(words, **env):
     clean = {k: v for k, v in os.environ.items() if k not in ("DESTDIR", "LD_LIBRARY_PATH", "USDMA_DEVICES")}
     try:
         p = subprocess.run(words, env={**clean, **env}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, text=True, errors="replace", timeout=300, check=False)
+                           stderr=subprocess.STDOUT, text=True, errors="replace", timeout=1800, check=False)
         return p.returncode == 0, f"{shlex.join(words)}\n{p.stdout}"
     except subprocess.TimeoutExpired:
-        return False, f"{shlex.join(words)}\nstill running after 300 s"
+        return False, f"{shlex.join(words)}\nstill running after 1800 s"
     except OSError as e:
         return False, str(e)
 

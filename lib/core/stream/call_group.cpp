@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which host functions of a stream are still wanted, and how many run now. */
+/* Which host functions of a stream are still wanted, how many run now, and what those may wait for. */
 #include "driver/base/error.h"
-#include "lib/core/stream/stream.h"
+#include "lib/core/stream/hold.h"
+#include "lib/core/stream/task.h"
 
+#include <iterator>
 #include <new>
 
 namespace usdma::core {
@@ -13,8 +15,8 @@ struct call_group {
 	u32 dropped = 0;
 };
 
-/* Whose function this thread runs. */
-static __thread call_group *running_here;
+/* The function that this thread runs. */
+static __thread call_scope *running_here;
 
 /* With the hardware queue's lock held. */
 static call_group *make(stream *s)
@@ -49,25 +51,28 @@ static void leave(call_group *g)
 		futex_wake(&g->running, 1 << 30);
 }
 
-bool call_begin(call_group *g)
+call_scope::call_scope(call_group *g, const call_token *done, u64 by)
+	: group_(g), done_(done), by_(by), outer_(running_here)
 {
 	/*
 	 * "It runs", then a look whether it is dropped; call_group_drop() and _wait() do the two the other way
 	 * round.
 	 */
 	__atomic_add_fetch(&g->running, 1, __ATOMIC_SEQ_CST);
-	if (!__atomic_load_n(&g->dropped, __ATOMIC_SEQ_CST)) {
-		running_here = g;
-		return true;
+	if (__atomic_load_n(&g->dropped, __ATOMIC_SEQ_CST)) {
+		leave(g);
+		group_ = nullptr;
+		return;
 	}
-	leave(g);
-	return false;
+	running_here = this;
 }
 
-void call_end(call_group *g)
+call_scope::~call_scope()
 {
-	running_here = nullptr;
-	leave(g);
+	if (!group_)
+		return;
+	running_here = outer_;
+	leave(group_);
 }
 
 void call_group_drop(stream *s)
@@ -86,11 +91,81 @@ static call_group *made(stream *s)
 	return s->group;
 }
 
+/* ---- waiting within a function ------------------------------------------------------------------------ */
+
+struct call_wait {
+	unsigned left = 64; /* streams that are looked at: those that wait for each other in a circle end as well */
+
+	static bool runs_of(const call_group *g)
+	{
+		const call_scope *c = running_here;
+
+		while (c && c->group_ != g)
+			c = c->outer_;
+		return c;
+	}
+	/* This thread runs it, or would have to. */
+	static bool is_mine(const task &t)
+	{
+		const call_scope *c = running_here;
+
+		while (c && (!t.block || (c->done_ != t.token && c->by_ != t.by)))
+			c = c->outer_;
+		return c;
+	}
+	bool is_for_me(stream *s, const record *upto);
+	bool is_for_me(const record *r);
+};
+
+bool call_wait::is_for_me(const record *r)
+{
+	if (load_acquire(&r->at) != record::queued)
+		return false;
+	const stream_hold on(r->on);
+
+	return on && is_for_me(on, r);
+}
+
+bool call_wait::is_for_me(stream *s, const record *upto)
+{
+	record *others[16];
+	unsigned n = 0;
+	bool found = false;
+
+	if (!left)
+		return false;
+	left--;
+	s->ln->lock.lock();
+	for (const queued *q = s->queue; q && !found; q = q->next) {
+		if (q->t.kind == task_kind::record && q->t.rec == upto)
+			break;
+		found = q->t.kind == task_kind::call && is_mine(q->t);
+		if (q->t.kind == task_kind::gate_event && n < std::size(others))
+			record_ref(others[n++] = q->t.rec);
+	}
+	s->ln->lock.unlock();
+	for (unsigned i = 0; i < n; i++) {
+		found = found || is_for_me(others[i]);
+		record_unref(others[i]);
+	}
+	return found;
+}
+
+int call_allows_wait(stream *s, const record *upto)
+{
+	if (likely(!running_here) || !call_wait().is_for_me(s, upto))
+		return 0;
+	return fail(EDEADLK,
+		    "a host function or callback waits for stream %u, which waits for that function to return: it may "
+		    "not wait for its own stream, nor for what comes behind it",
+		    s->id);
+}
+
 int call_group_wait(stream *s, deadline until)
 {
 	call_group *g = made(s);
 	/* The very one that destroys its stream is not waited for. */
-	const u32 own = g && running_here == g;
+	const u32 own = g && call_wait::runs_of(g);
 
 	for (u32 n; g && (n = __atomic_load_n(&g->running, __ATOMIC_SEQ_CST)) > own;) {
 		if (until.passed())

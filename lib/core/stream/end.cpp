@@ -5,6 +5,7 @@
 #include "lib/core/base/section.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/channel/hw_queues.h"
+#include "lib/core/stream/hold.h"
 #include "lib/core/stream/stream.h"
 #include "lib/core/stream/stripe.h"
 #include "lib/core/stream/task.h"
@@ -101,10 +102,21 @@ static int finish(stream *s, int err)
 	return failed ? failed : err;
 }
 
+/* Before the handle is dead: the stream goes on. */
+static int refuse_own(const void *handle)
+{
+	const stream_hold s(handle);
+
+	return s ? call_allows_wait(s) : 0;
+}
+
 int stream_destroy(const void *handle)
 {
 	const no_cancel quiet;
-	int err;
+	int err = refuse_own(handle);
+
+	if (err)
+		return err;
 	stream *s = claim(handle, &err);
 
 	if (!s)

@@ -215,6 +215,13 @@ bool event_is_reached(const void *handle)
 	return e->rec && !e->rec->future && record_passed_inside(e->rec);
 }
 
+static int recorder_allows_wait(const record *r)
+{
+	const stream_hold s(r->on);
+
+	return s ? call_allows_wait(s, r) : 0;
+}
+
 static int wait_queued(record *r, deadline until)
 {
 	while (load_acquire(&r->at) == record::queued) {
@@ -222,6 +229,8 @@ static int wait_queued(record *r, deadline until)
 
 		if (progress_run())
 			continue;
+		if (const int err = recorder_allows_wait(r))
+			return err;
 		watch_all();
 		if (until.passed())
 			return fail(ETIMEDOUT, "the event was not reached in time");

@@ -57,10 +57,8 @@ host_call *take(caller *c)
 
 void run(caller *c, host_call *call)
 {
-	if (call_begin(call->group)) {
+	if (const call_scope wanted(call->group, call->done, reinterpret_cast<u64>(c)); wanted)
 		call->fn(call->arg);
-		call_end(call->group);
-	}
 	call_done(call->done);
 	call_group_unref(call->group);
 	delete call;
@@ -171,7 +169,7 @@ int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block)
 		return err;
 	call_group *group = call_group_of(s);
 	auto *call = group ? new (std::nothrow) host_call{fn, arg, by, group, nullptr, nullptr} : nullptr;
-	err = call ? stream_call(s, deliver, call, block) : no_memory("a call");
+	err = call ? stream_call(s, deliver, call, block, reinterpret_cast<u64>(by)) : no_memory("a call");
 	if (err) {
 		delete call;
 		call_group_unref(group);

@@ -450,13 +450,14 @@ int stream_wait_memory(stream *s, const void *addr, dma::compare cmp, u64 value)
 	return wait_gate(s, memory_check, {addr, cmp, value}, deadline::never());
 }
 
-int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block)
+int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block, u64 by)
 {
 	task t;
 
 	t.kind = task_kind::call;
 	t.deliver = deliver;
 	t.arg = arg;
+	t.by = by;
 	t.block = block;
 	/* Its turn comes at a time when nothing may fail any more. */
 	t.place = progress_place();

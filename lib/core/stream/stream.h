@@ -24,6 +24,7 @@ struct task;
 struct queued;
 struct stream;
 struct call_token;
+struct record;
 
 enum class fail_mode : u8 { go_on, stop };
 
@@ -212,7 +213,7 @@ int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *
  * whatever thread notices, and must not block nor call in here: it hands the call to a
  * thread that runs it.  block: the stream goes on only after call_done(done); else done is null.  A stream's calls are
  * delivered in their order.  A call that was accepted is delivered in any case, also when the stream is aborted or its
- * device is lost; who runs it asks call_begin() whether it is still wanted.
+ * device is lost; who runs it asks call_scope whether it is still wanted.
  */
 struct call_token;
 
@@ -220,15 +221,34 @@ struct call_token;
 struct call_group;
 call_group *call_group_of(stream *s); /* -> a reference; nullptr: no memory */
 /* Around a function, by whoever runs it.  False: it was dropped, and is not to run. */
-bool call_begin(call_group *g);
-void call_end(call_group *g);
+class call_scope {
+public:
+	call_scope(call_group *g, const call_token *done, u64 by);
+	~call_scope();
+	call_scope(const call_scope &) = delete;
+	call_scope &operator=(const call_scope &) = delete;
+	explicit operator bool() const { return group_; }
+
+private:
+	friend struct call_wait;
+	call_group *group_;
+	const call_token *done_;
+	u64 by_;
+	call_scope *outer_;
+};
+/*
+ * -EDEADLK: this thread runs a function that the stream waits for (up to the record, where there is one), by itself or
+ * through events of other streams: to wait for it here would never end.
+ */
+int call_allows_wait(stream *s, const record *upto = nullptr);
 void call_group_unref(call_group *g);
 /* From now on none of the stream's functions begins. */
 void call_group_drop(stream *s);
 /* Until none runs but the one that this thread is in. -ETIMEDOUT. */
 int call_group_wait(stream *s, deadline until);
 
-int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block);
+/* by: of the thread that is to run it, the same for all of that thread's. */
+int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block, u64 by);
 void call_done(call_token *done);
 /*
  * deliver for those who have no thread of their own: runs fn(arg) on the library's callback thread for the

@@ -32,6 +32,8 @@ static int wait_ungated(stream *s, deadline until)
 			return 0;
 		if (progress_run())
 			continue;
+		if ((err = call_allows_wait(s)))
+			return err;
 		if (until.passed())
 			return fail(ETIMEDOUT, "stream %u: not done in time", s->id);
 		/* What it is gated by may be a ring of any device. */

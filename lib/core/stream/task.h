@@ -30,6 +30,7 @@ struct task {
 	void (*release)(void *arg) = nullptr; /* gate_check: at its end, whatever that is */
 	void (*deliver)(void *arg, call_token *done) = nullptr;
 	void *arg = nullptr;
+	u64 by = 0;                  /* call: as stream_call() */
 	call_token *token = nullptr; /* call: a reference */
 	std::unique_ptr<watch, watch_forgo>
 		place; /* call: the progress thread's room for it; null once the progress thread has it */

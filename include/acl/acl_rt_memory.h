@@ -266,7 +266,8 @@ ACL_FUNC_VISIBILITY aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, 
 /* Adds processes that may import it.  100000: NULL; 107000: num 0 or no such key. */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num);
 /*
- * Maps the memory of another process here; ends with aclrtIpcMemClose.  flags 0, or 1: also enable
+ * Maps the memory of another process here; ends with aclrtIpcMemClose.  Both must be in one pid namespace, with its
+ * /proc mounted: 207000 names what is not so.  flags 0, or 1: also enable
  * peer access.  100000: NULL; 107000: flags, or no such key; 107002; 207006: this process may not;
  * 207001: cannot be mapped here.
  */

@@ -8,6 +8,7 @@
 #include "lib/core/memory/memory.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
@@ -23,11 +24,30 @@ static constexpr u64 share_magic = 0x7573646d61736802;
 static constexpr size_t page_bytes = 4096;
 static_assert(sizeof(share_page) <= page_bytes);
 
-/* usdma-KIND-PID-FD-SECRET-, then filled up: all keys are of one length, as callers expect. */
+/* Of this process, as /proc/self/ns names it; 0: unknown. */
+static unsigned namespace_id(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) ? 0 : unsigned(st.st_ino);
+}
+
+static unsigned pid_namespace()
+{
+	return namespace_id("/proc/self/ns/pid");
+}
+
+static unsigned user_namespace()
+{
+	return namespace_id("/proc/self/ns/user");
+}
+
+/* usdma-KIND-PID-FD-SECRET-PIDNS-USERNS-, then filled up: all keys are of one length, as callers expect. */
 static void make_key(share *s)
 {
-	const int n = snprintf(s->key, sizeof(s->key), "usdma-%u-%08x-%08x-%016llx-", s->page->kind, unsigned(getpid()),
-			       unsigned(s->fd.get()), static_cast<unsigned long long>(s->page->secret));
+	const int n = snprintf(s->key, sizeof(s->key), "usdma-%u-%08x-%08x-%016llx-%08x-%08x-", s->page->kind,
+			       unsigned(getpid()), unsigned(s->fd.get()),
+			       static_cast<unsigned long long>(s->page->secret), pid_namespace(), user_namespace());
 
 	memset(s->key + n, '0', share_key_len - size_t(n));
 	s->key[share_key_len] = '\0';
@@ -36,6 +56,7 @@ static void make_key(share *s)
 struct parsed_key {
 	unsigned kind, pid, fd;
 	unsigned long long secret;
+	unsigned pid_space, user_space; /* 0: unknown */
 	bool any_secret;
 };
 
@@ -43,8 +64,9 @@ static bool parse_key(const char *key, parsed_key *k)
 {
 	if (strnlen(key, share_key_len + 1) != share_key_len)
 		return false;
-	k->any_secret = false;
-	return sscanf(key, "usdma-%1u-%8x-%8x-%16llx-", &k->kind, &k->pid, &k->fd, &k->secret) == 4;
+	*k = {};
+	return sscanf(key, "usdma-%1u-%8x-%8x-%16llx-%8x-%8x-", &k->kind, &k->pid, &k->fd, &k->secret, &k->pid_space,
+		      &k->user_space) >= 4;
 }
 
 static int map_page(share *s, bool pin)
@@ -156,18 +178,49 @@ static int check_owner(unsigned pid, const peer_file &file)
 			    file.owner);
 }
 
+/* A process number of another pid namespace is another process here, or none. */
+static int check_spaces(const parsed_key &k)
+{
+	const unsigned mine = pid_namespace();
+	char self[32] = {};
+
+	if (k.pid_space && mine && k.pid_space != mine)
+		return fail(
+			EOPNOTSUPP,
+			"the key was exported in pid namespace %u, this process is in %u: processes that share "
+			"memory need the same one (docker run --pid=container:NAME, shareProcessNamespace of a pod)",
+			k.pid_space, mine);
+	if (readlink("/proc/self", self, sizeof(self) - 1) < 0)
+		return fail(EOPNOTSUPP, "keys are imported through /proc, which is not mounted here");
+	if (strtol(self, nullptr, 10) != getpid())
+		return fail(EOPNOTSUPP,
+			    "keys are imported through /proc, and the one that is mounted here is another pid "
+			    "namespace's: mount one of this");
+	return 0;
+}
+
+static int fail_import(int err, const parsed_key &k)
+{
+	const unsigned mine = user_namespace();
+
+	if (k.user_space && mine && k.user_space != mine)
+		return fail_in(err, "importing a key of user namespace %u into %u, whose users may be others",
+			       k.user_space, mine);
+	return fail_in(err, "importing a key");
+}
+
 /* Another process chose the number: peer_file_open looks at what lies there before it opens it. */
-static int open_of(unsigned pid, unsigned fd, unique_fd *out, u64 *size)
+static int open_of(const parsed_key &k, unsigned fd, unique_fd *out, u64 *size)
 {
 	peer_file file;
-	int err = check_user(pid);
+	int err = check_user(k.pid);
 
 	if (!err)
-		err = peer_file_open("/proc", pid, fd, O_RDWR, &file);
+		err = peer_file_open("/proc", k.pid, fd, O_RDWR, &file);
 	if (!err)
-		err = check_owner(pid, file);
+		err = check_owner(k.pid, file);
 	if (err)
-		return fail_in(err, "importing a key");
+		return fail_import(err, k);
 	*out = std::move(file.fd);
 	*size = file.size;
 	return 0;
@@ -211,7 +264,7 @@ static int open_data(share *s, const parsed_key &k)
 	s->size = load_relaxed(&p->size);
 	if (fd < 0)
 		return 0;
-	if (const int err = open_of(k.pid, unsigned(fd), &s->data, &file))
+	if (const int err = open_of(k, unsigned(fd), &s->data, &file))
 		return err;
 	if (!s->size || !range_within(s->offset, s->size, file))
 		return fail(EINVAL, "the exporter's numbers do not fit its file");
@@ -222,7 +275,10 @@ static int import_parsed(const parsed_key &k, bool pin, share **out)
 {
 	share_ptr s(new (std::nothrow) share);
 	u64 size = 0;
-	int err = s ? open_of(k.pid, k.fd, &s->fd, &size) : no_memory("a shared page");
+	int err = s ? check_spaces(k) : no_memory("a shared page");
+
+	if (!err)
+		err = open_of(k, k.fd, &s->fd, &size);
 
 	if (err)
 		return err;
@@ -259,7 +315,7 @@ u64 share_number(const share *s)
 
 int share_import_number(u64 number, share_kind kind, share **out)
 {
-	const parsed_key k{unsigned(kind), unsigned(number >> 32), unsigned(number), 0, true};
+	const parsed_key k{unsigned(kind), unsigned(number >> 32), unsigned(number), 0, 0, 0, true};
 
 	if (k.pid == unsigned(getpid()))
 		return fail(EINVAL, "%#llx was exported by this process itself: use its handle",

@@ -2,7 +2,8 @@
 /*
  * Things that processes of one user share under a printable key: a page of
  * words, and a file behind it.  The key names a file of the exporter, which an
- * importer opens through /proc/PID/fd: the kernel checks that it may.  The page
+ * importer opens through /proc/PID/fd: the kernel checks that it may.  So both
+ * must be in one pid namespace, which the key names as well.  The page
  * says which processes the exporter wants; it is made of numbers that another
  * process wrote, and is believed only after a check.
  */
@@ -58,7 +59,8 @@ struct share_spec {
 
 /* pin: engines shall reach the page's words. */
 int share_export(const share_spec &spec, bool pin, share **out);
-/* -EINVAL: no key, or of another kind. -ENOENT: nobody exports it (any more). -EACCES: this process is not wanted. */
+/* -EINVAL: no key, or of another kind. -ENOENT: nobody exports it (any more). -EACCES: this process is not wanted.
+ * -EOPNOTSUPP: another pid namespace, or no /proc of this one. */
 int share_import(const char *key, share_kind kind, bool pin, share **out);
 /* The same by a number, without the key's secret; not from the process itself (-EINVAL). */
 u64 share_number(const share *s);

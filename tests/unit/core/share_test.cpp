@@ -6,8 +6,10 @@
 
 #include <csignal>
 #include <cstring>
+#include <functional>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <string>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -131,8 +133,14 @@ static void unsealed_memory_is_refused(void **)
 	close(data);
 }
 
-/* The key of a page that another user's process exports; it stays until the other end of `hold` is closed. */
-static pid_t exporter_of(uid_t user, const int *hold, char *key)
+/* Dumpable again, as a program that was run by this user is. */
+static bool become_user(uid_t user)
+{
+	return !setresgid(user, user, user) && !setresuid(user, user, user) && !prctl(PR_SET_DUMPABLE, 1);
+}
+
+/* The key of a page that a process of that kind exports; it stays until the other end of `hold` is closed. */
+static pid_t exporter_of(const std::function<bool()> &become, const int *hold, char *key)
 {
 	int ends[2];
 
@@ -142,9 +150,7 @@ static pid_t exporter_of(uid_t user, const int *hold, char *key)
 		share *s = nullptr;
 		char wait;
 
-		/* Dumpable again, as a program that was run by this user is. */
-		if (!setresgid(user, user, user) && !setresuid(user, user, user) && !prctl(PR_SET_DUMPABLE, 1) &&
-		    !share_export({share_kind::memory, true, -1, 0, 0, 0}, false, &s))
+		if (become() && !share_export({share_kind::memory, true, -1, 0, 0, 0}, false, &s))
 			(void)!write(ends[1], s->key, sizeof(s->key));
 		close(ends[1]);
 		close(hold[1]);
@@ -166,16 +172,68 @@ static void nobody_s_deputy(void **)
 	if (geteuid())
 		skip(); /* the kernel refuses others by itself */
 	assert_int_equal(pipe2(hold, O_CLOEXEC), 0);
-	const pid_t other = exporter_of(65534, hold, key);
+	const pid_t other = exporter_of([] { return become_user(65534); }, hold, key);
 	assert_int_equal(share_import(key, share_kind::memory, false, &got), -EACCES);
 	assert_non_null(strstr(error_text(), "as user 65534"));
-	const pid_t same = exporter_of(0, hold, key);
+	const pid_t same = exporter_of([] { return become_user(0); }, hold, key);
 	ok(share_import(key, share_kind::memory, false, &got));
 	share_unref(got);
 	close(hold[1]);
 	close(hold[0]);
 	for (pid_t pid : {other, same})
 		assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
+/* In a pid namespace of its own; the process between goes when that one does. */
+static bool become_first()
+{
+	int status;
+
+	if (unshare(CLONE_NEWPID))
+		return false;
+	const pid_t first = fork();
+	if (first && !close_range(3, ~0u, 0)) /* others wait for the last to close them */
+		_exit(waitpid(first, &status, 0) != first || status);
+	return true;
+}
+
+static void another_pid_namespace(void **)
+{
+	char key[share_key_len + 1];
+	int hold[2], status;
+	share *got;
+
+	if (geteuid())
+		skip(); /* only root makes one */
+	assert_int_equal(pipe2(hold, O_CLOEXEC), 0);
+	const pid_t other = exporter_of(become_first, hold, key);
+	assert_int_equal(share_import(key, share_kind::memory, false, &got), -EOPNOTSUPP);
+	assert_non_null(strstr(error_text(), "pid namespace"));
+	close(hold[1]);
+	close(hold[0]);
+	assert_int_equal(waitpid(other, &status, 0), other);
+}
+
+/* /proc still is the outer one's: numbers there name others. */
+static void another_s_proc(void **)
+{
+	share *s = exported(-1, 0, 0), *got;
+	int status;
+
+	if (geteuid())
+		skip();
+	const pid_t child = fork();
+	if (!child) {
+		if (!become_first())
+			_exit(1);
+		/* A key of the same namespace, as it would be made here. */
+		memset(s->key + 43, '0', 17);
+		_exit(share_import(s->key, share_kind::memory, false, &got) != -EOPNOTSUPP ||
+		      !strstr(error_text(), "mount"));
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	share_unref(s);
 }
 
 /* A file of somebody else's, which the exporter may only read: it would be opened for writing on its behalf. */
@@ -243,6 +301,7 @@ int main()
 		cmocka_unit_test(files_that_are_no_page), cmocka_unit_test(nothing_is_opened_to_look),
 		cmocka_unit_test(numbers_are_read_once),  cmocka_unit_test(unsealed_memory_is_refused),
 		cmocka_unit_test(nobody_s_deputy),        cmocka_unit_test(others_files),
+		cmocka_unit_test(another_pid_namespace),  cmocka_unit_test(another_s_proc),
 		cmocka_unit_test(a_leased_file),          cmocka_unit_test(promises),
 	};
 

@@ -50,6 +50,9 @@ static int parse_cap(std::span<const u8> raw, size_t at, u16 id, address_limits 
 	return 0;
 }
 
+/* Before Linux 5.4 the kernel does not say what the IOMMU translates: some have 39 bits. */
+static constexpr range every_iommu = {0, (u64(1) << 39) - 1};
+
 int type1_parse_info(std::span<const u8> raw, address_limits *out, u64 *available)
 {
 	vfio_iommu_type1_info info{};
@@ -57,7 +60,7 @@ int type1_parse_info(std::span<const u8> raw, address_limits *out, u64 *availabl
 
 	*out = {};
 	*available = ~u64(0);
-	if (!try_push(out->usable, range{0, ~u64(0)}))
+	if (!try_push(out->usable, every_iommu))
 		return no_memory("the IOMMU's ranges");
 	if (raw.size() < offsetof(vfio_iommu_type1_info, cap_offset))
 		return fail(EPROTO, "IOMMU info of %zu bytes", raw.size());

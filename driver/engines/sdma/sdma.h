@@ -32,7 +32,7 @@ int reg_write(vfio::device &dev, u64 offset, u32 value);
 int reg_write(vfio::device &dev, u64 offset, u64 value);
 
 /*
- * IOVAs for the rings.  lib/core gives out [4 GiB, 512 GiB) for the user's memory;
+ * IOVAs for the rings.  lib/core gives out what is above 4 GiB for the user's memory;
  * rings stand below, in [1 GiB, 4 GiB), where the device's address limits leave room.
  * First fit; there are few and they live long.
  */

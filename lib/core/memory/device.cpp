@@ -292,18 +292,18 @@ static int take_addresses(const device *dev, u64 *size, slot_window *out)
 /* An engine with memory: its bytes are named by the device pointers to them. */
 static int take_own(device *dev, device_heap *h)
 {
-	const u64 size = dev->eng->limits().memory_size;
+	const u64 size = align_down(dev->eng->limits().memory_size, block_grain);
 	int err;
 
-	h->size = align_down(std::min(size, window_slot), block_grain);
+	h->size = size;
 	err = take_addresses(dev, &h->size, &h->at);
 	if (!err)
 		err = dev->eng->set_memory_base(h->at.base);
 	if (err)
 		return err;
 	if (size > h->size)
-		log_warn("device %u: %llu of its %llu bytes of memory are used%s%s", dev->slot, ull(h->size), ull(size),
-			 size <= window_slot ? ": " : "", size <= window_slot ? error_text() : "");
+		log_warn("device %u: %llu of its %llu bytes of memory are used: %s", dev->slot, ull(h->size), ull(size),
+			 error_text());
 	h->dma = h->at.base;
 	h->space = dma::space::device;
 	h->cpu = dev->eng->memory();

@@ -17,8 +17,8 @@ namespace usdma::core {
 
 inline constexpr u64 page_normal = 4 * KiB, page_huge = 2 * MiB, page_1g = GiB;
 
-/* IOVAs: above what engines use for rings of their own, below what a 39-bit IOMMU translates. */
-inline constexpr u64 iova_first = 4 * GiB, iova_end = 512 * GiB;
+/* IOVAs: above what engines use for rings of their own; the open devices' limits leave less (iovas_make()). */
+inline constexpr u64 iova_first = 4 * GiB, iova_end = u64(1) << 56;
 
 /* Host memory of ours: a file, mapped and faulted in. */
 struct backing {

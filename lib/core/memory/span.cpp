@@ -112,6 +112,34 @@ static int iovas_build()
 	return err;
 }
 
+/* The last address that the device reaches; ~0: it does not say. */
+static u64 last_usable(const device *dev)
+{
+	std::vector<vfio::range> usable;
+
+	return usable_of(dev, &usable) || usable.empty() ? ~u64(0) : usable.back().last;
+}
+
+static int fail_full(u64 size)
+{
+	const device *narrowest = nullptr;
+	u64 last = ~u64(0);
+
+	for (const device *dev : mem_state().attached) {
+		const u64 own = dev && !dev->lost() ? last_usable(dev) : ~u64(0);
+
+		narrowest = own < last ? dev : narrowest;
+		last = std::min(last, own);
+	}
+	return fail(
+		ENOMEM,
+		"no addresses for %llu bytes in the range that every open device reaches: it ends at %#llx (%s %s), "
+		"%llu bytes are free, %llu in one piece",
+		ull(size), ull(std::min(last, iova_end - 1)), narrowest ? "the IOMMU of" : "as always for",
+		narrowest ? narrowest->spec.c_str() : "these devices", ull(mem_state().iovas.free_bytes()),
+		ull(mem_state().iovas.largest()));
+}
+
 static int iova_get(u64 size, u64 *iova)
 {
 	memory_state &m = mem_state();
@@ -123,12 +151,7 @@ static int iova_get(u64 size, u64 *iova)
 	const int full = m.iovas.alloc(size, align, iova);
 	if (full == -ENOBUFS)
 		return no_memory("the table of IOVAs");
-	if (full)
-		return fail(ENOMEM,
-			    "no addresses for %llu bytes in the range that every open device reaches "
-			    "(largest free: %llu)",
-			    ull(size), ull(m.iovas.largest()));
-	return 0;
+	return full ? fail_full(size) : 0;
 }
 
 /* ---- one span in one device -------------------------------------------------------------------------- */

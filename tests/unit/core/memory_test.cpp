@@ -376,7 +376,68 @@ static void narrower_device(void **)
 	b.attach(-EOPNOTSUPP);
 }
 
+/* Adds pieces of some size from there on, as registering them does once their pages are there. */
+static std::vector<span *> add_pieces(u8 *from, u64 size, size_t n, int *err)
+{
+	std::vector<span *> all;
+	span *sp;
+
+	std::lock_guard guard(mem_state().lock);
+	for (*err = 0; all.size() < n; all.push_back(sp))
+		if ((*err = span_add_around({from + all.size() * size, size, lends_for(nullptr)}, &sp)))
+			break;
+	return all;
+}
+
+static void remove_all(const std::vector<span *> &all)
+{
+	std::lock_guard guard(mem_state().lock);
+
+	for (span *sp : all)
+		assert_int_equal(span_remove(sp), 0);
+}
+
+static void terabytes(void **)
+{
+	constexpr u64 TiB = 1024 * GiB;
+	void *const p = mmap(nullptr, 4 * TiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	const mapping addresses(p, 4 * TiB);
+	u8 *const from = static_cast<u8 *>(p);
+	attached a(0), b(1);
+	int err;
+
+	assert_ptr_not_equal(p, MAP_FAILED);
+	auto all = add_pieces(from, 64 * GiB, 24, &err);
+	assert_int_equal(all.size(), 24);
+	const auto large = add_pieces(from + 2 * TiB, TiB + TiB / 2, 1, &err);
+	assert_int_equal(large.size(), 1);
+	remove_all(large);
+	remove_all(all);
+	/* An IOMMU of 39 bits is what limits both. */
+	b.detach();
+	b.vfio().lim.usable = {{0, 512 * GiB - 1}};
+	b.attach(0);
+	all = add_pieces(from, 64 * GiB, 24, &err);
+	assert_in_range(all.size(), 6, 7);
+	assert_int_equal(err, -ENOMEM);
+	assert_non_null(strstr(error_text(), "ends at 0x7fffffffff (the IOMMU of"));
+	remove_all(all);
+}
+
 /* ---- device memory ----------------------------------------------------------------------------------- */
+
+/* More than lies between two devices' usual addresses. */
+static void large_device_memory(void **)
+{
+	attached f(2, 300 * GiB), next(3);
+	const u64 d = on_device(f, 250 * GiB), other = on_device(next, MiB);
+
+	assert_int_equal(device_heap_info(&f.dev).total, 300 * GiB);
+	assert_int_equal(locate(d + 250 * GiB - 1).slot, 2);
+	assert_int_equal(locate(other).slot, 3);
+	assert_int_equal(device_free(d), 0);
+	assert_int_equal(device_free(other), 0);
+}
 
 static void policies(void **)
 {
@@ -533,6 +594,8 @@ int main()
 		unit(registering_what_is_not_there),
 		unit(many_registrations),
 		unit(narrower_device),
+		unit(terabytes),
+		unit(large_device_memory),
 		unit(policies),
 		unit(carving),
 		unit(nodes),

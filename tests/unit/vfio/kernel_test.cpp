@@ -214,6 +214,7 @@ static void test_type1_info(void **)
 	l.flags = 0;
 	assert_int_equal(parse(l, 16, &out, &available), 0);
 	assert_int_equal(out.usable.size(), 1);
+	assert_true(out.usable[0].last == (u64(1) << 39) - 1);
 	assert_true(available == ~u64(0));
 	assert_int_equal(parse(l, 15, &out, &available), -EPROTO);
 	l = {};

@@ -96,3 +96,34 @@ def test_interpreter_ends(name):
     for _ in range(4):
         done = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
+
+
+SUB_INTERPRETER = """
+    import sys
+
+    def refusal(code):
+        try:
+            import _interpreters as sub
+            found = sub.exec(sub.create(), code)
+            return found and found.formatted
+        except ImportError:
+            import _xxsubinterpreters as sub
+        try:
+            sub.run_string(sub.create(), code)
+        except sub.RunFailedError as e:
+            return str(e)
+
+    for code in ("import acl", "import acl.rt", "import usdma"):
+        assert "interpreter" in refusal(code), code
+    import acl, usdma
+    for code in ("import acl", "import acl.rt", "import usdma"):
+        assert "interpreter" in refusal(code), code
+    assert acl.rt.set_device(0) == 0
+"""
+
+
+def test_sub_interpreters_are_refused():
+    """Before and after the main interpreter has the modules."""
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(SUB_INTERPRETER)], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr

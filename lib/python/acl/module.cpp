@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The Python module acl: ACL's calls with pyACL's names, arguments and result tuples. */
 #include "lib/python/acl/args.h"
+#include "lib/python/main_only.h"
 
 using namespace pyacl;
 
@@ -31,6 +32,7 @@ py::module_ add_part(py::module_ &acl, const char *name, const char *doc)
 
 } // namespace
 
+#define PyInit_acl init_acl
 PYBIND11_MODULE(acl, m)
 {
 	m.doc() = "The Ascend ACL runtime's memory, stream, event and copy calls, served by usdma.\n"
@@ -50,3 +52,6 @@ PYBIND11_MODULE(acl, m)
 	add_util(util);
 	m.def("__getattr__", missing);
 }
+#undef PyInit_acl
+
+USDMA_MAIN_ONLY(acl, init_acl)

@@ -4,6 +4,7 @@
  * objects.  An object keeps what it rests on alive (a buffer its device), so that
  * the order in which Python releases them does not matter.
  */
+#include "lib/python/main_only.h"
 #include "lib/python/usdma/objects.h"
 
 using namespace pyusdma;
@@ -93,6 +94,7 @@ void add_stream(py::module_ &m)
 
 } // namespace
 
+#define PyInit__native init_native
 PYBIND11_MODULE(_native, m)
 {
 	m.doc() = "usdma's native API; use the package usdma.";
@@ -103,3 +105,6 @@ PYBIND11_MODULE(_native, m)
 	m.def("version", usdma_version);
 	m.def("device_count", [] { return check(away(usdma_device_count)); });
 }
+#undef PyInit__native
+
+USDMA_MAIN_ONLY(_native, init_native)

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Callbacks take the GIL by PyGILState_Ensure(), which knows the main interpreter alone: in another one it waits for
+ * ever, as pybind11 does already while a module is loaded.  So the modules' PyInit_ functions refuse those.
+ *
+ *	#define PyInit_x init_x
+ *	PYBIND11_MODULE(x, m) { … }
+ *	#undef PyInit_x
+ *	USDMA_MAIN_ONLY(x, init_x)
+ */
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace usdma::python {
+
+inline PyObject *init_in_main(PyObject *(*init)())
+{
+	if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+		PyErr_SetString(PyExc_ImportError,
+				"acl and usdma work in the main interpreter only, and this is a sub-interpreter: use "
+				"threads of the main one, or processes");
+		return nullptr;
+	}
+	PyObject *const m = init();
+	/* Python would give another interpreter a copy of the module's names; so it calls PyInit_ there as well. */
+	if (m && PyModule_Check(m))
+		PyModule_GetDef(m)->m_size = 0;
+	return m;
+}
+
+} // namespace usdma::python
+
+#define USDMA_MAIN_ONLY(name, init)                                                                                    \
+	extern "C" PYBIND11_EXPORT PyObject *PyInit_##name()                                                           \
+	{                                                                                                              \
+		return usdma::python::init_in_main(init);                                                              \
+	}

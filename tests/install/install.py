@@ -137,6 +137,32 @@ def sanitized_programs(points, where, scratch, **env):
                         [compiler, "-std=c11", "-g", f"-fsanitize={sanitizer}"], os.path.join(HERE, source), package, scratch, **env)
 
 
+def valgrind_programs(points, where, scratch, **env):
+    """Default settings but for the wait mode; helgrind and callgrind are only to get to the end."""
+    prefix, lib = where
+    env |= {"USDMA_CONFIG": "/dev/null"}
+    flags = pkg_config(prefix, lib, "--cflags", "--libs", "usdma-acl")
+    program = os.path.join(scratch, "under-valgrind")
+    if not shutil.which("valgrind"):
+        points.skip("under valgrind", "it is not here")
+        return
+    if not points.add(*reorder(run(["cc", "-g", os.path.join(HERE, "consumer_acl.c"), "-o", program, *flags]), "under valgrind: compiles")):
+        return
+    socket = os.path.join(scratch, "dev0")
+    ready, said = os.pipe()
+    with subprocess.Popen([os.path.join(prefix, "bin/usdma-sim"), "--socket", socket, "--ready-fd", str(said)], pass_fds=[said],
+                          env={**os.environ, **env}) as sim:
+        os.close(said)
+        os.read(ready, 1)
+        os.close(ready)
+        for device in ("sim", "vfio-user:" + socket):
+            for tool, mode in (("memcheck", "hybrid"), ("memcheck", "poll"), ("memcheck", "interrupt"), ("helgrind", "hybrid"), ("callgrind", "hybrid")):
+                own = ["--error-exitcode=99"] if tool == "memcheck" else [f"--callgrind-out-file={scratch}/calls"] if tool == "callgrind" else []
+                points.add(*reorder(run(["valgrind", f"--tool={tool}", "--quiet", *own, program], USDMA_DEVICES=device, USDMA_WAIT=mode, **env),
+                                    f"under {tool}, {device.partition(':')[0]}, {mode}"))
+        sim.terminate()
+
+
 def use(points, where, scratch):
     prefix, lib = where
     path = {"LD_LIBRARY_PATH": os.path.join(prefix, lib)}  # usdma.pc adds no rpath, usdma-acl.pc does
@@ -147,6 +173,7 @@ def use(points, where, scratch):
     consume(points, where, "ACL program", ["cc", "-std=c11"], acl, "usdma-acl", scratch)
     consume(points, where, "ACL program in C++", ["c++", "-std=c++17", "-xc++"], acl, "usdma-acl", scratch)
     sanitized_programs(points, where, scratch, **path)
+    valgrind_programs(points, where, scratch, **path)
     cmake_programs(points, prefix, scratch)
     for tool in ("usdmactl", "usdma-perf", "usdma-sim"):
         for arg in ("--version", "--help"):

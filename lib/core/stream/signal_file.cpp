@@ -181,7 +181,7 @@ int signal_file(stream *s, int fd)
 		err = start_writer();
 	}
 	if (!err)
-		err = stream_call(s, to_writer, f, false, 0);
+		err = stream_call(s, to_writer, f, false);
 	if (err)
 		delete f;
 	return err;
@@ -195,7 +195,7 @@ int stream_signal_eventfd(stream *s, int fd)
 
 	if (mine < 0)
 		return fail_errno("file descriptor %d", fd);
-	const int err = stream_call(s, to_eventfd, reinterpret_cast<void *>(intptr_t(mine)), false, 0);
+	const int err = stream_call(s, to_eventfd, reinterpret_cast<void *>(intptr_t(mine)), false);
 	if (err)
 		close(mine);
 	return err;

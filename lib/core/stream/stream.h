@@ -248,7 +248,7 @@ void call_group_drop(stream *s);
 int call_group_wait(stream *s, deadline until);
 
 /* by: of the thread that is to run it, the same for all of that thread's. */
-int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block, u64 by);
+int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block, u64 by = 0);
 void call_done(call_token *done);
 /*
  * deliver for those who have no thread of their own: runs fn(arg) on the library's callback thread for the

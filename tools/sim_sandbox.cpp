@@ -128,6 +128,8 @@ static int add_common(scmp_filter_ctx f)
 	static constexpr scmp_datum_t thread = CLONE_THREAD | CLONE_VM | CLONE_SIGHAND;
 	const rule rules[] = {
 		{"clone", {0, SCMP_CMP_MASKED_EQ, thread, thread}},
+		/* Limits are asked for, not changed. */
+		{"prlimit64", {2, SCMP_CMP_EQ, 0, 0}},
 		/* A status by descriptor: the C library's fstat. */
 		{"newfstatat", {3, SCMP_CMP_EQ, AT_EMPTY_PATH, 0}},
 		/* The same without asking who serves the file: look_at_file(). */

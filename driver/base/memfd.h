@@ -3,22 +3,16 @@
 #pragma once
 
 #include "driver/base/types.h"
+#include "driver/base/unique_fd.h"
 
-#include <fcntl.h>
-#include <unistd.h>
+#include <linux/memfd.h>
 
 namespace usdma {
 
-/* Of its present size for good, whoever holds it.  0; -1 with errno. */
-inline int memfd_seal(int fd)
-{
-	return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-}
-
-/* Of this size for good.  fd was made with MFD_ALLOW_SEALING. */
-inline int memfd_set_size(int fd, u64 size)
-{
-	return ftruncate(fd, off_t(size)) ? -1 : memfd_seal(fd);
-}
+/*
+ * Of this size for good, whoever holds it, and without pages yet.  flags: MFD_HUGETLB and its like.  0; -ENOMEM where
+ * a limit of the process is met; -errno.
+ */
+int memfd_make(const char *name, u64 size, unsigned flags, unique_fd *out);
 
 } // namespace usdma

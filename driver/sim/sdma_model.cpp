@@ -4,6 +4,7 @@
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/memfd.h"
+#include "driver/base/memory_limit.h"
 
 #include <algorithm>
 #include <bit>
@@ -45,21 +46,12 @@ void sdma_model::quiet()
 	error_.reset();
 }
 
-/* Of a fixed size for good: a client that shrank it would take the device down. */
-static int sealed_file(const char *name, u64 size, unsigned flags, unique_fd *out)
-{
-	out->reset(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
-	if (!out->valid() || memfd_set_size(out->get(), size))
-		return fail_errno("sim: cannot make %s of %llu bytes", name, static_cast<unsigned long long>(size));
-	return 0;
-}
-
 static int map_file(int fd, u64 offset, u64 size, mapping *out)
 {
 	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off_t(offset));
 
 	if (p == MAP_FAILED)
-		return fail_errno("sim: cannot map %llu bytes", static_cast<unsigned long long>(size));
+		return fail_map(size, false, "the software device");
 	*out = mapping(p, size);
 	madvise(p, size, MADV_DONTFORK);
 	return 0;
@@ -69,7 +61,7 @@ static int map_file(int fd, u64 offset, u64 size, mapping *out)
 static int make_device_memory(u64 size, huge_pages huge, unique_fd *fd, mapping *out)
 {
 	const bool reserved = huge == huge_pages::require;
-	int err = sealed_file("sdma-memory", size, reserved ? MFD_HUGETLB | MFD_HUGE_2MB : 0, fd);
+	int err = memfd_make("sdma-memory", size, reserved ? MFD_HUGETLB | MFD_HUGE_2MB : 0, fd);
 
 	if (!err)
 		err = map_file(fd->get(), 0, size, out);
@@ -87,7 +79,7 @@ static int make_device_memory(u64 size, huge_pages huge, unique_fd *fd, mapping 
 int sdma_model::make_memory()
 {
 	const u64 bar2_size = m_.mem_size ? std::bit_ceil(m_.mem_size) : 0;
-	int err = sealed_file("sdma-bar0", bar0_size, 0, &bar0_fd_);
+	int err = memfd_make("sdma-bar0", bar0_size, 0, &bar0_fd_);
 
 	if (!err)
 		err = map_file(bar0_fd_.get(), chan_doorbell_base, cfg_.channels * chan_stride, &doorbell_pages_);
@@ -97,6 +89,10 @@ int sdma_model::make_memory()
 		return err;
 	m_.doorbell_pages = doorbell_pages_.data();
 	m_.mem = mem_.data();
+	if (cfg_.stale && m_.mem_size)
+		err = memory_ask(m_.mem_size, "the memory of a software device (stale=1)");
+	if (err)
+		return err;
 	if (cfg_.stale && m_.mem_size)
 		memset(m_.mem, stale_byte, m_.mem_size);
 	return try_resize(msix_, bar4_size) ? 0 : no_memory("the interrupts' table");

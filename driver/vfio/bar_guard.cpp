@@ -3,6 +3,8 @@
 
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
+#include "driver/base/memfd.h"
+#include "driver/base/memory_limit.h"
 #include "driver/base/unique_fd.h"
 #include "driver/vfio/region.h"
 
@@ -22,10 +24,10 @@ static size_t piece_size(size_t size)
 
 static unique_fd make_ones(size_t size)
 {
-	unique_fd fd(memfd_create("usdma-absent", MFD_CLOEXEC));
+	unique_fd fd;
 	void *p;
 
-	if (!fd.valid() || ftruncate(fd.get(), off_t(size)))
+	if (memory_ask(size, "what is read of a BAR that is gone") || memfd_make("usdma-absent", size, 0, &fd))
 		return unique_fd();
 	p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
 	if (p == MAP_FAILED)

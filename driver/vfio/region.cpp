@@ -2,6 +2,7 @@
 #include "driver/vfio/region.h"
 
 #include "driver/base/grow.h"
+#include "driver/base/memory_limit.h"
 #include "driver/vfio/user_proto.h"
 
 #include <cstring>
@@ -126,7 +127,7 @@ int region_mmap(int fd, u32 flags, u64 fd_offset, u64 size, mapping *out)
 	void *const p = mmap(nullptr, size, prot, MAP_SHARED, fd, off_t(fd_offset));
 
 	if (p == MAP_FAILED)
-		return fail_errno("map %llu bytes of a region", ull(size));
+		return fail_map(size, false, "a region of the device");
 	*out = mapping(p, size);
 	return 0;
 }

@@ -60,7 +60,7 @@ int notify_create(context *c, bool counts, notify **out)
 	reap();
 	n = fresh(counts);
 	if (!n)
-		return fail(ENOSPC, "%zu notifies are there, there can be no more", max_notifies);
+		return notify_slab->fail_full(ENOSPC, "notifies");
 	err = core::host_alloc(sizeof(u64), -1, &word, c->dev);
 	if (err) {
 		notify_slab->put(n);
@@ -330,7 +330,7 @@ static int import_notify(const char *key, notify **out)
 		return err;
 	if (!n) {
 		core::share_unref(share);
-		return fail(ENOSPC, "%zu notifies are there, there can be no more", max_notifies);
+		return notify_slab->fail_full(ENOSPC, "notifies");
 	}
 	n->word = &share->page->words[0];
 	n->share = share;

@@ -215,7 +215,7 @@ int context_create(s32 id, bool primary, context **out)
 	int err;
 
 	if (!c)
-		return fail(ENOMEM, "%zu contexts are there, there can be no more", max_contexts);
+		return contexts->fail_full(ENOMEM, "contexts");
 	c->id = id;
 	c->primary = primary;
 	opt.owner = c;

@@ -58,7 +58,7 @@ int usdma_completion_create(usdma_completion **out)
 		return fail_errno("%s: eventfd", __func__);
 	completion *c = all.get();
 	if (!c)
-		return fail(ENOMEM, "%s: too many completions", __func__);
+		return all.fail_full(ENOMEM, "completions");
 	c->fd = std::move(fd);
 	all.publish(c);
 	*out = reinterpret_cast<usdma_completion *>(c->alive);

@@ -3,6 +3,7 @@
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "driver/base/memfd.h"
+#include "driver/base/memory_limit.h"
 #include "driver/engines/edu/edu.h"
 #include "driver/engines/edu/driver.h"
 
@@ -77,13 +78,17 @@ static bool usable(const vfio::address_limits &l, u64 iova, u64 size)
  */
 static int make_memory(u64 size, unique_fd *file, mapping *out)
 {
-	unique_fd fd(memfd_create("usdma-edu", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	unique_fd fd;
 
-	if (!fd.valid() || fallocate(fd.get(), 0, 0, off_t(size)) < 0 || memfd_seal(fd.get()))
+	if (int err = memfd_make("usdma-edu", size, 0, &fd); err < 0)
+		return err;
+	if (int err = memory_ask(size, "the device"); err < 0)
+		return err;
+	if (fallocate(fd.get(), 0, 0, off_t(size)) < 0)
 		return fail_errno("no memory of %" PRIu64 " bytes for the device", size);
 	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd.get(), 0);
 	if (p == MAP_FAILED)
-		return fail_errno("cannot map %" PRIu64 " bytes for the device", size);
+		return fail_map(size, false, "the device");
 	madvise(p, size, MADV_DONTFORK);
 	*out = mapping(p, size);
 	*file = std::move(fd);

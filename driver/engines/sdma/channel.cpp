@@ -3,6 +3,7 @@
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/memfd.h"
+#include "driver/base/memory_limit.h"
 #include "driver/engines/sdma/sdma.h"
 
 #include <fcntl.h>
@@ -16,12 +17,13 @@ namespace usdma::sdma {
 /* Backed by a file of its own, so that a server in another process reaches it directly, and cannot cut it short. */
 static int make_memory(sdma_channel *c, u64 size, int node)
 {
-	c->file.reset(memfd_create("usdma-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	if (!c->file.valid() || memfd_set_size(c->file.get(), size))
-		return fail_errno("cannot make %llu bytes for a ring", static_cast<unsigned long long>(size));
+	if (int rc = memfd_make("usdma-ring", size, 0, &c->file); rc < 0)
+		return rc;
+	if (int rc = memory_ask(size, "a ring"); rc < 0)
+		return rc;
 	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, c->file.get(), 0);
 	if (p == MAP_FAILED)
-		return fail_errno("cannot map %llu bytes for a ring", static_cast<unsigned long long>(size));
+		return fail_map(size, false, "a ring");
 	c->memory = mapping(p, size);
 	if (node >= 0 && numa_available() >= 0 && node <= numa_max_node())
 		numa_tonode_memory(p, size, node);

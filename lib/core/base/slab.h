@@ -13,9 +13,13 @@
  */
 #pragma once
 
+#include "driver/base/error.h"
 #include "driver/base/immortal.h"
+#include "driver/base/memory_limit.h"
 #include "driver/base/types.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <mutex>
 #include <new>
 #include <sys/mman.h>
@@ -72,20 +76,35 @@ inline bool ref_if_any(u32 *refs)
 /*
  * T's first member is `alive`, accessed atomically, 0: the object is not there.  For objects with handles
  * (T is aligned to 64) it is a u64, the handle itself; others may have a u32 of 1.
- * At most max objects. Address space is reserved, pages come on use.
+ * At most max objects.  Address space is reserved; it is made writable step by step, as a limit on data counts what
+ * is, and pages come on use.
  */
 template <class T, size_t max> class slab {
 public:
-	/* A default-constructed T with alive == 0, for publish() when it is ready; nullptr: none left. */
+	/*
+	 * A default-constructed T with alive == 0, for publish() when it is ready; nullptr: none left, or no memory,
+	 * which errno says (0: none left).
+	 */
 	T *get()
 	{
 		std::lock_guard guard(lock_);
 
+		errno = 0;
 		if (!base_ && !reserve())
 			return nullptr;
 		if (free_)
 			return new (base_ + unused()[--free_]) T();
-		return used_ < max ? new (base_ + used_++) T() : nullptr;
+		if (used_ == cap_ || (used_ == ready_ && !make_ready()))
+			return nullptr;
+		return new (base_ + used_++) T();
+	}
+	/* Right after get() gave nullptr: err where all are used, or the limit that there is no memory for. */
+	int fail_full(int err, const char *what) const
+	{
+		if (!errno)
+			return fail(err, "%zu %s are there, there can be no more%s", cap_, what,
+				    cap_ < max ? ": there were no addresses for a longer table (ulimit -v)" : "");
+		return fail_map((base_ ? step : cap_) * each_bytes, base_, what);
 	}
 	/* The object is destroyed, its memory stays readable and says alive == 0 (T's first member is alive). */
 	void put(T *t)
@@ -101,7 +120,7 @@ public:
 		const T *base = __atomic_load_n(&base_, __ATOMIC_ACQUIRE);
 		const size_t off = size_t(reinterpret_cast<u64>(p) - reinterpret_cast<u64>(base));
 
-		return base && off < max * sizeof(T) && off % sizeof(T) == 0;
+		return base && off < __atomic_load_n(&ready_, __ATOMIC_ACQUIRE) * sizeof(T) && off % sizeof(T) == 0;
 	}
 	/* A handle of an object that is alive. */
 	bool holds(const void *handle) const
@@ -157,25 +176,54 @@ public:
 	}
 
 private:
+	static constexpr size_t each_bytes = sizeof(T) + sizeof(u32);
+	static constexpr size_t step = std::max(size_t(1), size_t(MiB) / sizeof(T)); /* made writable at a time */
+
 	/*
 	 * Behind the objects: the numbers of those that are not used, as many as free_ says.  What is put needs
 	 * no memory for it.
 	 */
-	u32 *unused() { return reinterpret_cast<u32 *>(base_ + max); }
+	u32 *unused() { return reinterpret_cast<u32 *>(base_ + cap_); }
+	static void *map_table(size_t n)
+	{
+		return mmap(nullptr, n * each_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	}
+	/* Where a limit on address space is in the way, a short table: what is left is for the program. */
 	bool reserve()
 	{
-		void *p = mmap(nullptr, max * (sizeof(T) + sizeof(u32)), PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		void *p = map_table(cap_ = max);
 
 		if (p == MAP_FAILED)
+			p = map_table(cap_ = std::max(size_t(1), max / 64));
+		if (p == MAP_FAILED)
 			return false;
-		usdma_lsan_root(p, max * sizeof(T));
+		usdma_lsan_root(p, cap_ * sizeof(T));
 		__atomic_store_n(&base_, static_cast<T *>(p), __ATOMIC_RELEASE);
+		return true;
+	}
+
+	static bool make_writable(void *from, void *to)
+	{
+		const u64 page = 4096, at = align_down(reinterpret_cast<u64>(from), page);
+
+		return !mprotect(reinterpret_cast<void *>(at), align_up(reinterpret_cast<u64>(to), page) - at,
+				 PROT_READ | PROT_WRITE);
+	}
+	/* More objects, and the place for as many numbers. */
+	bool make_ready()
+	{
+		const size_t n = std::min(cap_, ready_ + step);
+
+		if (!make_writable(base_ + ready_, base_ + n) || !make_writable(unused() + ready_, unused() + n))
+			return false;
+		__atomic_store_n(&ready_, n, __ATOMIC_RELEASE);
 		return true;
 	}
 
 	mutable std::mutex lock_;
 	T *base_ = nullptr;
+	size_t cap_ = 0;   /* max, or as many as there were addresses for */
+	size_t ready_ = 0; /* writable */
 	size_t used_ = 0;
 	size_t free_ = 0;
 	u64 names_ = 0;

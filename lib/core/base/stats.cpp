@@ -19,12 +19,9 @@ namespace usdma::core {
  */
 static int make_file()
 {
-	const int fd = memfd_create(stats_name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	unique_fd fd;
 
-	if (fd < 0 || !memfd_set_size(fd, sizeof(stats_page)))
-		return fd;
-	close(fd);
-	return -1;
+	return memfd_make(stats_name, sizeof(stats_page), 0, &fd) ? -1 : fd.release();
 }
 
 static stats_page *make_page()

@@ -132,10 +132,9 @@ int share_export(const share_spec &spec, bool pin, share **out)
 		return no_memory("a shared page");
 
 	s->mine = true;
-	s->fd.reset(memfd_create("usdma-share", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	if (!s->fd.valid() || memfd_set_size(s->fd.get(), page_bytes))
-		return fail_errno("file for a shared page");
-	err = map_page(s.get(), pin);
+	err = memfd_make("usdma-share", page_bytes, 0, &s->fd);
+	if (!err)
+		err = map_page(s.get(), pin);
 	if (!err)
 		err = fill_page(s.get(), spec);
 	if (err)

@@ -117,8 +117,10 @@ int physical_new(device *dev, u64 size, physical **out)
 		return err;
 	physical *p = physicals->get();
 	if (!p) {
+		const int full = physicals->fail_full(ENOMEM, "handles of physical memory");
+
 		device_put(dev);
-		return fail(ENOMEM, "there can be no more physical memory handles");
+		return full;
 	}
 	p->dev = dev;
 	p->size = size;
@@ -179,10 +181,9 @@ int physical_device(device *dev, u64 size, u64 align, physical **out)
 static int make_host(physical *p, u64 size)
 {
 	/* Of one size for good: another process may map it (share.cpp). */
-	p->fd.reset(memfd_create("usdma-physical", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	if (!p->fd.valid() || memfd_set_size(p->fd.get(), size))
-		return fail_errno("%llu bytes of host memory", ull(size));
-	return foreign_map(p->dev, p->fd.get(), 0, size, &p->mem);
+	const int err = memfd_make("usdma-physical", size, 0, &p->fd);
+
+	return err ? err : foreign_map(p->dev, p->fd.get(), 0, size, &p->mem);
 }
 
 int physical_host(device *dev, u64 size, int, physical **out)

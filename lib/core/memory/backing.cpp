@@ -2,19 +2,15 @@
 /* Host memory of ours: a memfd on the right node, in huge pages where there are some, faulted in. */
 #include "driver/base/error.h"
 #include "driver/base/memfd.h"
+#include "driver/base/memory_limit.h"
 #include "lib/core/memory/internal.h"
 
 #include <cstdio>
 #include <fcntl.h>
-#include <linux/memfd.h>
 #include <numa.h>
 #include <numaif.h>
 #include <sys/mman.h>
 #include <new>
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 namespace usdma::core {
 
@@ -71,12 +67,10 @@ static int map_file(backing *b, u64 size)
 	void *p;
 
 	if (at == MAP_FAILED)
-		return fail_errno("no addresses for %llu bytes of pinned memory",
-				  static_cast<unsigned long long>(size));
+		return fail_map(size, false, "pinned memory");
 	p = mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, b->fd.get(), 0);
 	if (p == MAP_FAILED) {
-		const int err = fail_errno("mapping %llu bytes of pinned memory",
-					   static_cast<unsigned long long>(size));
+		const int err = fail_map(size, false, "pinned memory");
 
 		munmap(at, size);
 		return err;
@@ -99,15 +93,27 @@ static void place_on(const mapping &mem, int node)
 	numa_bitmask_free(mask);
 }
 
+static int fail_pages(int err, u64 size)
+{
+	/* -EFAULT: what a touch would tell by SIGBUS, for the group's limit on huge pages. */
+	return fail(err == -EFAULT || err == -ENOSPC ? ENOMEM : -err, "%llu bytes of pinned memory: no pages",
+		    static_cast<unsigned long long>(size));
+}
+
 static int fault_in(const backing &b, u64 size)
 {
-	if (!madvise(b.mem.data(), size, MADV_POPULATE_WRITE))
-		return 0;
-	if (errno != EINVAL)
-		return fail_errno("%llu bytes of pinned memory", static_cast<unsigned long long>(size));
+	memory_claim claim;
+	/* Huge pages are reserved: the mapping would have failed. */
+	int err = b.page == page_normal ? claim.take(size, "pinned memory") : 0;
+
+	if (err)
+		return err;
+	err = memory_populate(b.mem.data(), size, true, &claim);
+	if (err != -EINVAL)
+		return err ? fail_pages(err, size) : 0;
 	/* Before Linux 5.14.  The file gets its pages first: a touch without would be a SIGBUS, not an error. */
 	if (fallocate(b.fd.get(), 0, 0, off_t(size)))
-		return fail_errno("%llu bytes of pinned memory", static_cast<unsigned long long>(size));
+		return fail_pages(-errno, size);
 	for (u64 at = 0; at < size; at += b.page)
 		*static_cast<volatile u8 *>(b.mem.data() + at) = 0;
 	return 0;
@@ -121,12 +127,9 @@ static int make(u64 size, int node, bool huge, std::unique_ptr<backing> *out)
 	if (!b)
 		return fail(ENOMEM, "no memory to keep track of %llu bytes", static_cast<unsigned long long>(size));
 	b->page = huge ? page_huge : page_normal;
-	b->fd.reset(memfd_create("usdma", MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0)));
-	if (!b->fd.valid())
-		return fail_errno("memfd_create for pinned memory");
-	/* Devices' servers hold it, too: none of them may cut it short under us. */
-	if (memfd_set_size(b->fd.get(), size))
-		return fail_errno("%llu bytes of pinned memory", static_cast<unsigned long long>(size));
+	err = memfd_make("usdma", size, huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0, &b->fd);
+	if (err)
+		return err;
 	err = map_file(b.get(), size);
 	if (err)
 		return err;

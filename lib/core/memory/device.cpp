@@ -2,17 +2,22 @@
 /* The device heap: blocks of a device's memory, or of host memory lent to a device that has none. */
 #include "driver/base/cancel.h"
 #include "driver/base/error.h"
+#include "driver/base/memory_limit.h"
+#include "driver/vfio/region.h"
 #include "lib/core/memory/internal.h"
 
 #include <algorithm>
+#include <fcntl.h>
 #include <new>
+#include <sys/stat.h>
 
 namespace usdma::core {
 
 using ull = unsigned long long;
 
 static constexpr u64 block_grain = 512;
-static constexpr u64 small_max = MiB;       /* huge_first: up to here normal pages */
+static constexpr u64 small_max = MiB; /* huge_first: up to here normal pages */
+static constexpr u64 grant_step = 64 * MiB;
 static constexpr u64 least_part = 64 * MiB; /* a device with less than that is of no use to its program */
 
 static u64 slot_base(const device *dev)
@@ -38,6 +43,58 @@ static void count_out(device_heap *h, u64 bytes, bool huge)
 {
 	(huge ? h->huge : h->normal) -= bytes;
 	h->count--;
+}
+
+/* ---- the control group -------------------------------------------------------------------------------- */
+
+/* Of a software device's memory: how many bytes have pages.  False: it is something else. */
+static bool populated_of(const device *dev, u64 *out)
+{
+	u64 offset;
+	struct stat st;
+	const int fd = heap_of(dev)->space == dma::space::device ? dev->eng->memory_fd(&offset) : -1;
+
+	/* Only files of memory have seals; huge pages are reserved. */
+	if (fd < 0 || fcntl(fd, F_GET_SEALS) < 0 || vfio::is_hugetlb(fd) || fstat(fd, &st))
+		return false;
+	*out = u64(st.st_blocks) * 512;
+	return true;
+}
+
+static int ask_for(u64 bytes, u64 populated)
+{
+	return bytes <= populated ?
+		       0 :
+		       memory_ask(bytes - populated, "the memory of a software device", {.machine = false});
+}
+
+/*
+ * The pages of a software device's memory come when an engine or the CPU first touches them, and a control group that
+ * has no more ends the process then.  So it is asked when blocks are allocated, for some more at a time.  Of the
+ * machine as such more may be allocated than it has: a large device of which little is used is of use.
+ */
+static int ask_group(device *dev)
+{
+	device_heap *h = heap_of(dev);
+	u64 used, populated;
+	{
+		std::lock_guard guard(mem_state().lock);
+
+		used = h->normal + h->huge;
+		if (used <= h->granted)
+			return 0;
+	}
+	if (!populated_of(dev, &populated))
+		return 0;
+	u64 granted = std::min(h->size, used + grant_step);
+	int err = ask_for(granted, populated);
+	if (err)
+		err = ask_for(granted = used, populated);
+	if (err)
+		return err;
+	std::lock_guard guard(mem_state().lock);
+	h->granted = std::max(h->granted, granted);
+	return 0;
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------ */
@@ -147,7 +204,9 @@ int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
 	}
 	if (err)
 		return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
-	err = device_clean(dev, *out - slot_base(dev), size);
+	err = ask_group(dev);
+	if (!err)
+		err = device_clean(dev, *out - slot_base(dev), size);
 	if (err) {
 		const kept_error why;
 
@@ -240,7 +299,9 @@ int device_carve(device *dev, u64 size, u64 align, u64 *offset)
 	}
 	if (err)
 		return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
-	err = device_clean(dev, *offset, size);
+	err = ask_group(dev);
+	if (!err)
+		err = device_clean(dev, *offset, size);
 	if (err) {
 		const kept_error why;
 

@@ -80,7 +80,7 @@ int region_add(const region &from, region **out)
 	region *r = region_new();
 
 	if (!r)
-		return fail(ENOMEM, "too many memory regions: %zu is the limit", max_regions);
+		return store->fresh.fail_full(ENOMEM, "memory regions");
 	region_fill(r, from);
 	const int err = region_map->insert(r);
 	if (err) {

@@ -2,6 +2,7 @@
 /* The caller's own memory, pinned in place: its pages at an IOVA of their own for each registration. */
 #include "driver/base/cancel.h"
 #include "driver/base/error.h"
+#include "driver/base/memory_limit.h"
 #include "driver/base/page_guard.h"
 #include "lib/core/memory/internal.h"
 #include "lib/core/memory/retire.h"
@@ -14,7 +15,6 @@
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
-#define MADV_POPULATE_WRITE 23
 #endif
 
 namespace usdma::core {
@@ -65,17 +65,28 @@ static bool readable(u64 first, u64 size)
 	return true;
 }
 
+/* Most of it is there mostly, and counted only where all of it would not fit. */
+static int claim_absent(u64 first, u64 size, memory_claim *claim)
+{
+	static constexpr const char *what = "memory to register";
+	void *const addr = reinterpret_cast<void *>(first);
+
+	return claim->take(size, what) ? claim->take(memory_absent(addr, size), what) : 0;
+}
+
 static int check_access(u64 first, u64 size, bool readonly)
 {
-	const int how = readonly ? MADV_POPULATE_READ : MADV_POPULATE_WRITE;
+	memory_claim claim;
+	int err = claim_absent(first, size, &claim);
 
+	if (err)
+		return err;
 	if (!populates())
 		return readable(first, size) ? 0 : fail_access(first, size, readonly);
-	if (!madvise(reinterpret_cast<void *>(first), size, how))
-		return 0;
-	if (errno == ENOMEM || errno == EFAULT || errno == EINVAL)
+	err = memory_populate(reinterpret_cast<void *>(first), size, !readonly, &claim);
+	if (err == -ENOMEM || err == -EFAULT || err == -EINVAL)
 		return fail_access(first, size, readonly);
-	return fail_errno("faulting in %llu bytes to register", static_cast<unsigned long long>(size));
+	return err ? fail(-err, "faulting in %llu bytes to register", static_cast<unsigned long long>(size)) : 0;
 }
 
 static int add(u64 base, u64 size, bool readonly, const device *dev)

@@ -21,7 +21,7 @@ int event_create(device *dev, u32 flags, event **out)
 	event *e = events->get();
 
 	if (!e)
-		return fail(ENOSPC, "%zu events are there, there can be no more", max_events);
+		return events->fail_full(ENOSPC, "events");
 	e->dev = dev;
 	e->flags = flags;
 	e->id = __atomic_fetch_add(&next_event_id, 1, __ATOMIC_RELAXED) % max_events;

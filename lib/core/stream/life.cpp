@@ -24,7 +24,7 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 		return fail(ENODEV, "device %u is gone", dev->slot);
 	s = all_streams->get();
 	if (!s)
-		return fail(ENOSPC, "%zu streams are open, there can be no more", max_streams);
+		return all_streams->fail_full(ENOSPC, "streams");
 	err = hwq_get(dev, &s->ln);
 	if (err) {
 		all_streams->put(s);

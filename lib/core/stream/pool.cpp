@@ -63,8 +63,10 @@ int pool_create(device *dev, u64 max, pool **out)
 		return err;
 	pool *p = pools->get();
 	if (!p) {
+		const int full = pools->fail_full(ENOMEM, "pools");
+
 		device_put(dev);
-		return fail(ENOMEM, "%zu pools are there, there can be no more", max_pools);
+		return full;
 	}
 	p->dev = dev;
 	p->max = max;

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where the numbers stand: Documentation/admin-guide/cgroup-v2.rst and
+ * cgroup-v1/memory.rst of Linux, proc_pid_mountinfo(5), proc_meminfo(5).
+ */
+#include "driver/base/memory_limit.h"
+
+#include "driver/base/error.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace usdma {
+
+using ull = unsigned long long;
+using file_ptr = std::unique_ptr<FILE, int (*)(FILE *)>;
+
+static constexpr u64 page = 4096, unknown = ~u64(0);
+static constexpr size_t path_size = 1024, line_size = 1024;
+
+/* ---- what is left ------------------------------------------------------------------------------------ */
+
+struct room {
+	u64 left = unknown;
+	char *text;
+	size_t size;
+};
+
+[[gnu::format(printf, 3, 4)]] static void limit_to(room *r, u64 left, const char *fmt, ...)
+{
+	va_list args;
+
+	if (left >= r->left)
+		return;
+	r->left = left;
+	va_start(args, fmt);
+	vsnprintf(r->text, r->size, fmt, args);
+	va_end(args);
+}
+
+/* DIR/NAME, a number; unknown: there is none ("max", no such file). */
+static u64 read_number(const char *dir, const char *name)
+{
+	char path[path_size + 64];
+	ull n;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	const file_ptr file(fopen(path, "re"), fclose);
+	return file && fscanf(file.get(), "%llu", &n) == 1 ? n : unknown;
+}
+
+/* The sum of these rows of DIR/memory.stat. */
+static u64 read_stat(const char *dir, const char *const (&rows)[3])
+{
+	char path[path_size + 64], line[line_size], name[64];
+	u64 sum = 0;
+	ull n;
+
+	snprintf(path, sizeof(path), "%s/memory.stat", dir);
+	const file_ptr file(fopen(path, "re"), fclose);
+	while (file && fgets(line, sizeof(line), file.get())) {
+		if (sscanf(line, "%63s %llu", name, &n) != 2)
+			continue;
+		for (const char *row : rows)
+			if (row && !strcmp(row, name))
+				sum += n;
+	}
+	return sum;
+}
+
+struct hierarchy {
+	const char *type, *controller; /* of its mount; version 2 has one hierarchy for all */
+	const char *limit, *usage;
+	const char *reclaimable[3];
+};
+
+static constexpr hierarchy versions[] = {
+	{"cgroup2", nullptr, "memory.max", "memory.current", {"inactive_file", "active_file", "slab_reclaimable"}},
+	{"cgroup",
+	 "memory",
+	 "memory.limit_in_bytes",
+	 "memory.usage_in_bytes",
+	 {"total_inactive_file", "total_active_file", nullptr}},
+};
+
+/* The word stands between commas. */
+static bool has_word(const char *list, const char *word)
+{
+	const size_t n = strlen(word);
+
+	for (const char *at = strstr(list, word); at; at = strstr(at + 1, word))
+		if ((at == list || at[-1] == ',') && (!at[n] || at[n] == ',' || at[n] == '\n'))
+			return true;
+	return false;
+}
+
+/* Our group's path in the hierarchy, as /proc/self/cgroup says it. */
+static bool find_group(const char *root, const hierarchy &h, char *out)
+{
+	char path[path_size], line[line_size];
+
+	snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
+	const file_ptr file(fopen(path, "re"), fclose);
+	while (file && fgets(line, sizeof(line), file.get())) {
+		char *const list = strchr(line, ':');
+		char *const group = list ? strchr(list + 1, ':') : nullptr;
+
+		if (!group)
+			continue;
+		*group = '\0';
+		if (h.controller ? !has_word(list + 1, h.controller) : list[1] != '\0')
+			continue;
+		group[1 + strcspn(group + 1, "\n")] = '\0';
+		snprintf(out, path_size, "%s", group + 1);
+		return true;
+	}
+	return false;
+}
+
+/* Where the hierarchy is mounted, and which of its groups lies there. */
+static bool find_mount(const char *root, const hierarchy &h, char *top, char *at)
+{
+	char path[path_size], line[line_size], type[32], options[line_size];
+
+	snprintf(path, sizeof(path), "%s/proc/self/mountinfo", root);
+	const file_ptr file(fopen(path, "re"), fclose);
+	while (file && fgets(line, sizeof(line), file.get())) {
+		const char *const rest = strstr(line, " - ");
+
+		if (!rest || sscanf(rest, " - %31s %*s %1023s", type, options) != 2 || strcmp(type, h.type) ||
+		    (h.controller && !has_word(options, h.controller)))
+			continue;
+		if (sscanf(line, "%*s %*s %*s %1023s %1023s", top, at) == 2)
+			return true;
+	}
+	return false;
+}
+
+/* In a container the group may have a name of the host's, which is that of the mount or lies below it. */
+static const char *below(const char *group, const char *top)
+{
+	const size_t n = strcmp(top, "/") ? strlen(top) : 0;
+
+	if (strstr(group, "/.."))
+		return "";
+	if (n && (strncmp(group, top, n) || (group[n] && group[n] != '/')))
+		return "";
+	return group + n;
+}
+
+static void look_at_group(const hierarchy &h, const char *dir, const char *shown, room *r)
+{
+	static constexpr u64 unlimited = u64(1) << 60; /* version 1 writes the largest number that it has */
+	const u64 limit = read_number(dir, h.limit), usage = read_number(dir, h.usage);
+
+	if (limit >= unlimited || usage == unknown)
+		return;
+	const u64 used = usage - std::min(usage, read_stat(dir, h.reclaimable));
+	const u64 left = limit - std::min(limit, used);
+
+	limit_to(r, left, "the control group %s has a limit of %llu bytes (%s), of which %llu are left", shown,
+		 ull(limit), h.limit, ull(left));
+}
+
+static void look_at_groups(const char *root, const hierarchy &h, room *r)
+{
+	char group[path_size], top[path_size], at[path_size], dir[3 * path_size];
+
+	if (!find_group(root, h, group) || !find_mount(root, h, top, at))
+		return;
+	snprintf(dir, sizeof(dir), "%s%s%s", root, at, below(group, top));
+	const size_t shortest = strlen(root) + strlen(at);
+	for (size_t n = strlen(dir); n >= shortest; n = size_t(strrchr(dir, '/') - dir)) {
+		dir[n] = '\0';
+		look_at_group(h, dir, dir + strlen(root), r);
+		if (!strchr(dir + shortest, '/'))
+			break;
+	}
+}
+
+static void look_at_machine(const char *root, room *r)
+{
+	char path[path_size], line[line_size];
+	ull kib;
+
+	snprintf(path, sizeof(path), "%s/proc/meminfo", root);
+	const file_ptr file(fopen(path, "re"), fclose);
+	while (file && fgets(line, sizeof(line), file.get()))
+		if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
+			limit_to(r, kib * KiB, "the machine has %llu bytes left (MemAvailable)", ull(kib * KiB));
+}
+
+u64 memory_left(const memory_source &from, char *text, size_t size)
+{
+	room r;
+
+	r.text = text;
+	r.size = size;
+	for (const hierarchy &h : versions)
+		look_at_groups(from.root, h, &r);
+	if (from.machine)
+		look_at_machine(from.root, &r);
+	return r.left;
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------ */
+
+/* Of this process, not populated yet. */
+static std::atomic<u64> claimed{0};
+
+/* Page tables, and what the kernel keeps of each page. */
+static u64 with_tables(u64 size)
+{
+	return size + size / 256 + MiB;
+}
+
+static int ask(u64 size, u64 others, const char *what, const memory_source &from)
+{
+	char text[path_size + 256];
+	const u64 left = memory_left(from, text, sizeof(text));
+
+	if (left == unknown || (size < left && with_tables(size + others) <= left))
+		return 0;
+	return fail(ENOMEM, "%llu bytes for %s: %s", ull(size), what, text);
+}
+
+int memory_ask(u64 size, const char *what, const memory_source &from)
+{
+	return ask(size, claimed.load(std::memory_order_relaxed), what, from);
+}
+
+int memory_claim::take(u64 size, const char *what)
+{
+	const u64 others = claimed.fetch_add(size, std::memory_order_relaxed);
+
+	size_ += size;
+	const int err = ask(size, others, what, {});
+	if (err)
+		populated(size);
+	return err;
+}
+
+void memory_claim::populated(u64 size)
+{
+	size = std::min(size, size_);
+	size_ -= size;
+	claimed.fetch_sub(size, std::memory_order_relaxed);
+}
+
+/* By pieces: what is there counts as used, and no longer as claimed besides. */
+int memory_populate(void *addr, u64 size, bool write, memory_claim *claim)
+{
+	static constexpr u64 piece = 64 * MiB;
+
+	for (u64 at = 0; at < size; at += piece) {
+		const u64 n = std::min(piece, size - at);
+
+		if (madvise(static_cast<u8 *>(addr) + at, n, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+			return -errno;
+		claim->populated(n);
+	}
+	return 0;
+}
+
+/* Bytes of it in mappings of hugetlbfs, which mincore(2) does not count before they are touched. */
+static u64 huge_bytes(u64 begin, u64 end)
+{
+	const file_ptr file(fopen("/proc/self/smaps", "re"), fclose);
+	ull from, to, kib;
+	u64 here = 0, sum = 0;
+	char line[line_size];
+
+	while (file && fgets(line, sizeof(line), file.get())) {
+		if (sscanf(line, "%llx-%llx ", &from, &to) == 2) {
+			if (from >= end)
+				break;
+			here = to > begin ? std::min<u64>(to, end) - std::max<u64>(from, begin) : 0;
+		} else if (here && sscanf(line, "KernelPageSize: %llu", &kib) == 1 && kib * KiB > page) {
+			sum += here;
+		}
+	}
+	return sum;
+}
+
+u64 memory_absent(const void *addr, u64 size)
+{
+	static constexpr u64 piece = 8 * MiB;
+	const u64 begin = reinterpret_cast<u64>(addr);
+	u8 there[piece / page];
+	u64 absent = 0;
+
+	for (u64 at = 0; at < size; at += piece) {
+		const u64 n = std::min(piece, size - at);
+
+		if (mincore(reinterpret_cast<void *>(begin + at), n, there))
+			return 0; /* not all of it is mapped: populating it says so */
+		absent += page * u64(std::count_if(there, there + n / page, [](u8 t) { return !(t & 1); }));
+	}
+	return absent - std::min(absent, huge_bytes(begin, begin + size));
+}
+
+/* ---- limits of the process --------------------------------------------------------------------------- */
+
+/* A row of /proc/self/status in KiB, as bytes. */
+static u64 status_row(const char *name)
+{
+	const file_ptr file(fopen("/proc/self/status", "re"), fclose);
+	const size_t n = strlen(name);
+	char line[line_size];
+	ull kib;
+
+	while (file && fgets(line, sizeof(line), file.get()))
+		if (!strncmp(line, name, n) && sscanf(line + n, ": %llu", &kib) == 1)
+			return kib * KiB;
+	return 0;
+}
+
+static u64 soft_limit(int which)
+{
+	rlimit lim = {RLIM_INFINITY, RLIM_INFINITY};
+
+	getrlimit(__rlimit_resource_t(which), &lim);
+	return lim.rlim_cur == RLIM_INFINITY ? unknown : u64(lim.rlim_cur);
+}
+
+/* used: before the call that failed. */
+static bool exceeds(u64 used, u64 size, u64 limit)
+{
+	return limit != unknown && (used > limit || size > limit - used);
+}
+
+int fail_map(u64 size, bool is_data, const char *what)
+{
+	const int err = errno;
+	const u64 as = soft_limit(RLIMIT_AS), data = soft_limit(RLIMIT_DATA), used = status_row("VmSize"),
+		  used_data = status_row("VmData");
+
+	if (err == EAGAIN)
+		return fail(ENOMEM,
+			    "%llu bytes for %s are locked memory after mlockall(MCL_FUTURE): the limit "
+			    "(RLIMIT_MEMLOCK, ulimit -l) is %llu bytes",
+			    ull(size), what, ull(soft_limit(RLIMIT_MEMLOCK)));
+	if (err == ENOMEM && exceeds(used, size, as))
+		return fail(ENOMEM,
+			    "%llu bytes for %s: the limit on address space (RLIMIT_AS, ulimit -v) is %llu bytes, of "
+			    "which %llu are in use",
+			    ull(size), what, ull(as), ull(used));
+	if (err == ENOMEM && is_data && exceeds(used_data, size, data))
+		return fail(ENOMEM,
+			    "%llu bytes for %s: the limit on data (RLIMIT_DATA, ulimit -d) is %llu bytes, of which "
+			    "%llu are in use",
+			    ull(size), what, ull(data), ull(used_data));
+	if (err == ENOMEM)
+		return fail(ENOMEM, "%llu bytes for %s: no memory, or vm.max_map_count is reached", ull(size), what);
+	errno = err;
+	return fail_errno("%llu bytes for %s", ull(size), what);
+}
+
+int file_size_ask(u64 size)
+{
+	const u64 limit = soft_limit(RLIMIT_FSIZE);
+
+	return size <= limit ? 0 :
+			       fail(ENOMEM,
+				    "a file of memory of %llu bytes: the limit on files (RLIMIT_FSIZE, ulimit -f) is "
+				    "%llu bytes",
+				    ull(size), ull(limit));
+}
+
+} // namespace usdma

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a process may not have: memory, addresses, descriptors.  Each is an error that names its limit, on a device in
+ * this process and on one of another, and never a signal.  Run as: limits_test (USDMA_SIM names the device program).
+ */
+#include "tests/integration/native.h"
+#include "tests/support/sim_process.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace usdma::test;
+
+static constexpr size_t MiB = 1 << 20;
+
+static pid_t sim;
+static std::string folder;
+static std::string backends[2] = {"sim:mem=2G", ""};
+
+#define EXPECT(x)                                                                                                      \
+	do {                                                                                                           \
+		if (!(x)) {                                                                                            \
+			fprintf(stderr, "%s:%d: %s; %s\n", __FILE__, __LINE__, #x, usdma_error_text());                \
+			_exit(1);                                                                                      \
+		}                                                                                                      \
+	} while (0)
+
+/* In a child, which is not the first to have used the library. */
+static void in_child(const std::function<void()> &run)
+{
+	int status = 0;
+	const pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		run();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void on_each(const std::function<void()> &run)
+{
+	for (const std::string &spec : backends) {
+		setenv("USDMA_DEVICES", spec.c_str(), 1);
+		in_child(run);
+	}
+}
+
+static usdma_device *open_one()
+{
+	usdma_device *dev = nullptr;
+
+	EXPECT(!usdma_open_index(0, &dev));
+	return dev;
+}
+
+static bool names(const char *what)
+{
+	return strstr(usdma_error_text(), what);
+}
+
+static void limit(__rlimit_resource_t what, rlim_t n)
+{
+	const rlimit lim = {n, n};
+
+	EXPECT(!setrlimit(what, &lim));
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------ */
+
+static void more_than_the_machine_has(void **)
+{
+	on_each([] {
+		usdma_device *dev = open_one();
+		void *p;
+
+		EXPECT(usdma_host_alloc(dev, size_t(300) << 30, &p) == -ENOMEM && names("MemAvailable"));
+		EXPECT(!usdma_host_alloc(dev, MiB, &p));
+	});
+}
+
+/* A group below our own; "": there can be none here. */
+static std::string make_group(size_t limit_bytes)
+{
+	std::ifstream groups("/proc/self/cgroup");
+	std::string line;
+
+	while (std::getline(groups, line)) {
+		const bool v1 = line.find(":memory:") != std::string::npos;
+		const std::string own = line.substr(line.rfind(':') + 1);
+		const std::string dir = (v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup") + own + "/usdma-test-" +
+					std::to_string(getpid());
+		const std::string file = dir + (v1 ? "/memory.limit_in_bytes" : "/memory.max");
+
+		if ((!v1 && line.compare(0, 3, "0::")) || mkdir(dir.c_str(), 0755))
+			continue;
+		if (!access(file.c_str(), W_OK) && std::ofstream(file) << limit_bytes << std::flush)
+			return dir;
+		rmdir(dir.c_str());
+	}
+	return "";
+}
+
+static void more_than_the_control_group_has(void **)
+{
+	const std::string group = make_group(512 * MiB);
+
+	if (group.empty())
+		skip();
+	on_each([&] {
+		usdma_device *dev;
+		void *p, *m;
+
+		EXPECT(std::ofstream(group + "/cgroup.procs") << getpid() << std::flush);
+		dev = open_one();
+		EXPECT(usdma_host_alloc(dev, 700 * MiB, &p) == -ENOMEM && names("control group"));
+		m = mmap(nullptr, 700 * MiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+			 0);
+		EXPECT(usdma_host_register(m, 700 * MiB, 0) == -ENOMEM && names("control group"));
+		EXPECT(usdma_device_alloc(dev, 700 * MiB, &p) == -ENOMEM && names("control group"));
+		EXPECT(!usdma_host_alloc(dev, 300 * MiB, &p));
+		memset(p, 1, 300 * MiB);
+	});
+	assert_int_equal(rmdir(group.c_str()), 0);
+}
+
+static void a_limit_on_files(void **)
+{
+	on_each([] {
+		usdma_device *dev = open_one();
+		void *p;
+
+		limit(RLIMIT_FSIZE, MiB);
+		EXPECT(usdma_host_alloc(dev, 64 * MiB, &p) == -ENOMEM && names("RLIMIT_FSIZE"));
+	});
+}
+
+static void a_limit_on_data(void **)
+{
+	on_each([] {
+		usdma_device *dev;
+		void *p;
+
+		limit(RLIMIT_DATA, 128 * MiB);
+		dev = open_one();
+		EXPECT(!usdma_host_alloc(dev, MiB, &p));
+	});
+}
+
+static void a_limit_on_addresses(void **)
+{
+	on_each([] {
+		usdma_device *dev;
+		void *p;
+
+		limit(RLIMIT_AS, size_t(4800) * MiB);
+		dev = open_one();
+		EXPECT(!usdma_host_alloc(dev, MiB, &p));
+		EXPECT(usdma_host_alloc(dev, size_t(6) << 30, &p) == -ENOMEM && names("RLIMIT_AS"));
+	});
+}
+
+static int set_up(void **)
+{
+	char name[] = "/tmp/usdma-limits-XXXXXX";
+
+	assert_non_null(mkdtemp(name));
+	folder = name;
+	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev", {"--mem", "2G"});
+	assert_true(sim > 0);
+	backends[1] = "vfio-user:" + folder + "/dev";
+	setenv("USDMA_LOG", "none", 1);
+	return 0;
+}
+
+static int tear_down(void **)
+{
+	end_sim(sim);
+	unlink((folder + "/dev").c_str());
+	return rmdir(folder.c_str());
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(more_than_the_machine_has), cmocka_unit_test(more_than_the_control_group_has),
+		cmocka_unit_test(a_limit_on_files),          cmocka_unit_test(a_limit_on_data),
+		cmocka_unit_test(a_limit_on_addresses),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <sys/resource.h>
 
 namespace usdma {
 
@@ -89,10 +90,17 @@ int fail(int err, const char *fmt, ...)
 
 static void add_errno(char *text, int err)
 {
-	const size_t n = strlen(text);
+	size_t n = strlen(text);
 	char what[64];
+	rlimit lim;
 
 	snprintf(text + n, text_size - n, ": %s", strerror_r(err, what, sizeof(what)));
+	n = strlen(text);
+	if (err == EMFILE && !getrlimit(RLIMIT_NOFILE, &lim))
+		snprintf(text + n, text_size - n, ": the limit of this process (RLIMIT_NOFILE, ulimit -n) is %llu",
+			 static_cast<unsigned long long>(lim.rlim_cur));
+	else if (err == ENFILE)
+		snprintf(text + n, text_size - n, ": the limit of the machine is /proc/sys/fs/file-max");
 }
 
 int fail_errno(const char *fmt, ...)

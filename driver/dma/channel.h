@@ -112,8 +112,7 @@ struct alignas(64) channel {
 	u32 ring_size;
 	u32 index;
 	engine *eng;
-	int irq_fd[irq_slots]; /* eventfds, owned by the channel; irq_service may be one for all channels of the engine
-				*/
+	int irq_fd[irq_slots]; /* eventfds, owned by the channel or the engine: each may be one for several channels */
 	u64 record_iova; /* where record->completed lies for a WAIT on another channel's progress; 0: not reachable */
 };
 

@@ -105,14 +105,14 @@ int server::step()
 	const int err = vfio::user_recv(sock_.get(), deadline::in_ms(message_ms), message_ms, &m);
 
 	/* Another thread of ours, or a signal, may have taken what poll saw. */
-	if (err && err != -ENOMEM)
+	if (err && err != -ENOMEM && err != -EMFILE)
 		return err == -ETIMEDOUT ? 0 : err;
 	if ((m.head.flags & proto::flag_type_mask) == proto::type_reply)
 		return take_reply(m, !err);
 	if ((m.head.flags & proto::flag_type_mask) != proto::type_command)
 		return fail(EPROTO, "vfio-user client: a message that is neither command nor reply (flags 0x%x)",
 			    m.head.flags);
-	return answer_command(m, !err);
+	return answer_command(m, err);
 }
 
 /* Off the list already: whoever it is finished for may be gone then. */
@@ -207,11 +207,13 @@ int server::out_is_late()
 	return 0;
 }
 
-/* whole: with its body; else there was no memory for it. */
-int server::answer_command(vfio::user_message &m, bool whole)
+/* err: there was no memory for its body (-ENOMEM), or no descriptor free for its own (-EMFILE). */
+int server::answer_command(vfio::user_message &m, int err)
 {
 	answer a;
-	int err = whole ? handle(m, &a) : -ENOMEM;
+
+	if (!err)
+		err = handle(m, &a);
 
 	if (!err && a.body.cut())
 		err = no_memory("an answer to the vfio-user client");

@@ -53,7 +53,7 @@ private:
 	void finish_serving();
 	int step();
 	int handle(vfio::user_message &m, answer *out);
-	int answer_command(vfio::user_message &m, bool whole);
+	int answer_command(vfio::user_message &m, int err);
 	bool hold(const proto_header &head);
 	int answer_held();
 	int answer_wrongly(reply_fault how, proto_header h, answer &a);

@@ -96,8 +96,10 @@ int user_device::irq_set_run(unsigned index, unsigned first, std::span<const int
 		err = irq_remember(index, first, part);
 		if (!err)
 			err = irq_send(index, proto::irq_set_data_eventfd, first, unsigned(part.size()), part);
-		if (err)
+		if (err) {
+			irq_forget(index, first, part.size());
 			return err;
+		}
 		first += unsigned(part.size());
 		fds = fds.subspan(part.size());
 	}

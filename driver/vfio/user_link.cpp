@@ -17,7 +17,7 @@ namespace usdma::vfio {
 
 /* A call that waits; lives on its caller's stack.  state is the word slept on; all else is under wait_lock_. */
 struct user_link::pending {
-	enum : u32 { waits, answered, no_room, link_lost };
+	enum : u32 { waits, answered, no_room, no_fds, link_lost };
 
 	pending *next = nullptr;
 	u16 id = 0;
@@ -227,13 +227,15 @@ int user_link::call(proto::command cmd, std::span<const iovec> parts, std::span<
 		return no_link();
 	if (p.state == pending::no_room)
 		return no_memory("what the vfio-user server answered");
+	if (p.state == pending::no_fds)
+		return no_fds_free();
 	if (p.state == pending::waits)
 		return too_late(cmd, until);
 	return reply->head.flags & proto::flag_error ? server_error(cmd, reply->head.error) : 0;
 }
 
-/* whole: with its body. */
-int user_link::handle_reply(user_message *m, bool whole)
+/* err: -ENOMEM, -EMFILE: only its head is there. */
+int user_link::handle_reply(user_message *m, int err)
 {
 	std::lock_guard guard(wait_lock_);
 	pending *p = waiting_;
@@ -247,7 +249,7 @@ int user_link::handle_reply(user_message *m, bool whole)
 	if (p->cmd != m->head.cmd)
 		return fail(EPROTO, "vfio-user reply to command %u says command %u", p->cmd, m->head.cmd);
 	*p->reply = std::move(*m);
-	store_release(&p->state, u32(whole ? pending::answered : pending::no_room));
+	store_release(&p->state, u32(!err ? pending::answered : err == -EMFILE ? pending::no_fds : pending::no_room));
 	futex_wake(&p->state, INT_MAX);
 	return 0;
 }
@@ -274,19 +276,19 @@ int user_link::handle_command(const user_message &m)
 	return err == -EPROTO ? err : send_reply(m, err, body);
 }
 
-/* One that there was no memory for. */
-int user_link::handle_bodyless(user_message *m)
+/* One that there was no memory for, or no descriptors. */
+int user_link::handle_bodyless(user_message *m, int err)
 {
 	if ((m->head.flags & proto::flag_type_mask) == proto::type_reply)
-		return handle_reply(m, false);
-	return send_reply(*m, -ENOMEM, m->body);
+		return handle_reply(m, err);
+	return send_reply(*m, err, m->body);
 }
 
 int user_link::handle(user_message *m)
 {
 	switch (m->head.flags & proto::flag_type_mask) {
 	case proto::type_reply:
-		return handle_reply(m, true);
+		return handle_reply(m, 0);
 	case proto::type_command:
 		return handle_command(*m);
 	default:
@@ -302,8 +304,8 @@ void user_link::receive()
 		user_message m;
 
 		err = user_recv(sock_.get(), deadline::never(), timeout_ms_, &m);
-		if (err == -ENOMEM)
-			err = handle_bodyless(&m);
+		if (err == -ENOMEM || err == -EMFILE)
+			err = handle_bodyless(&m, err);
 		else if (!err)
 			err = handle(&m);
 	}

@@ -67,8 +67,8 @@ private:
 	void receive();
 	void await_end();
 	int handle(user_message *m);
-	int handle_reply(user_message *m, bool whole);
-	int handle_bodyless(user_message *m);
+	int handle_reply(user_message *m, int err);
+	int handle_bodyless(user_message *m, int err);
 	int handle_command(const user_message &m);
 	int send_reply(const user_message &to, int err, const message_body &body);
 	int send(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until);

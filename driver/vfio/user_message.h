@@ -85,6 +85,7 @@ public:
 		clear();
 		for (unique_fd &fd : o)
 			push(std::move(fd));
+		lost_ = o.lost_;
 		o.clear();
 		return *this;
 	}
@@ -103,7 +104,11 @@ public:
 		for (unique_fd &fd : *this)
 			close_foreign(std::move(fd));
 		n_ = 0;
+		lost_ = false;
 	}
+	/* Some came for which this process has no number: its limit is reached. */
+	void set_lost() { lost_ = true; }
+	bool any_lost() const { return lost_; }
 	bool any_slow() const
 	{
 		for (size_t i = 0; i < size(); i++)
@@ -124,6 +129,7 @@ public:
 private:
 	unique_fd fd_[proto::our_max_msg_fds];
 	size_t n_ = 0;
+	bool lost_ = false;
 };
 
 struct user_message {

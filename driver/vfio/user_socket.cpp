@@ -154,11 +154,11 @@ static ssize_t recv_some(int sock, u8 *buf, size_t len, message_fds *fds)
 	if (n < 0)
 		return errno == ECONNRESET ? 0 : -errno;
 	take_fds(&m, fds);
-	if ((m.msg_flags & MSG_CTRUNC) || fds->too_many())
-		return fail(EPROTO,
-			    "vfio-user message with more than %u descriptors, or no descriptor free here: "
-			    "see ulimit -n",
-			    proto::our_max_msg_fds);
+	/* There is room for all that a message can bring: what does not come has no number here. */
+	if (m.msg_flags & MSG_CTRUNC)
+		fds->set_lost();
+	if (fds->too_many())
+		return fail(EPROTO, "vfio-user message with more than %u descriptors", proto::our_max_msg_fds);
 	if (foreign_full() && fds->any_slow())
 		return fail(EPROTO,
 			    "vfio-user message with a descriptor of a kind of which many could not be closed yet");
@@ -229,6 +229,19 @@ static int pass_over(int sock, user_message *out, deadline rest)
 	return no_memory("a vfio-user message");
 }
 
+int no_fds_free()
+{
+	errno = EMFILE;
+	return fail_errno("the descriptors of a vfio-user message");
+}
+
+static int without_fds(user_message *out)
+{
+	out->body.clear();
+	out->fds.clear();
+	return no_fds_free();
+}
+
 int user_recv(int sock, deadline first, u64 rest_ms, user_message *out)
 {
 	u8 *const head = reinterpret_cast<u8 *>(&out->head);
@@ -251,7 +264,9 @@ int user_recv(int sock, deadline first, u64 rest_ms, user_message *out)
 	if (!out->body.resize(out->head.size - sizeof(out->head)))
 		return pass_over(sock, out, rest);
 	err = recv_all(sock, out->body.data(), out->body.size(), rest, &out->fds);
-	return err ? cut_short(err) : 0;
+	if (err)
+		return cut_short(err);
+	return out->fds.any_lost() ? without_fds(out) : 0;
 }
 
 /* The kernel would close what comes beside it, and wait as long as that takes. */

@@ -28,10 +28,12 @@ int user_send(int sock, proto::header head, std::span<const iovec> parts, std::s
  * for the rest.  -ETIMEDOUT: nothing came; -ENODEV: the peer closed between two
  * messages; -EPROTO: cut short, stalled, longer than our_max_message, shorter
  * than its header, too many descriptors, or one of a kind of which many
- * could not be closed yet (close_foreign).  -ENOMEM: there was no memory for its body,
- * and only its head is there; the next one can be received.
+ * could not be closed yet (close_foreign).  -ENOMEM, -EMFILE: there was no memory for its body,
+ * or no number for its descriptors, and only its head is there; the next one can be received.
  */
 int user_recv(int sock, deadline first, u64 rest_ms, user_message *out);
+/* -EMFILE, with its text. */
+int no_fds_free();
 
 /* Reads, and releases, whatever comes until the peer has ended; true: it has. */
 bool user_await_end(int sock);

@@ -17,7 +17,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
+#include <vector>
 
 using namespace usdma::test;
 
@@ -172,6 +174,87 @@ static void a_limit_on_addresses(void **)
 	});
 }
 
+/* ---- descriptors ------------------------------------------------------------------------------------- */
+
+/* More threads than the device has interrupts, each asleep for a stream of its own. */
+static void sleep_in_all(usdma_device *dev, unsigned n)
+{
+	std::vector<std::thread> all;
+
+	for (unsigned i = 0; i < n; i++)
+		all.emplace_back([=] {
+			usdma_stream_options opt = {};
+			usdma_stream *s;
+			void *host, *mem;
+
+			opt.struct_size = sizeof(opt);
+			opt.wait_mode = USDMA_WAIT_INTERRUPT;
+			EXPECT(!usdma_stream_create(dev, &opt, &s));
+			EXPECT(!usdma_host_alloc(dev, 4096, &host) && !usdma_device_alloc(dev, 4096, &mem));
+			for (unsigned round = 0; round < 20; round++) {
+				EXPECT(!usdma_copy(s, mem, host, 4096));
+				EXPECT(!usdma_stream_sync(s, 60000));
+			}
+		});
+	for (std::thread &t : all)
+		t.join();
+}
+
+static void a_device_takes_few(void **)
+{
+	on_each([] {
+		const unsigned before = open_fds();
+		usdma_device *dev = open_one();
+		usdma_stream *s;
+
+		for (unsigned i = 0; i < 64; i++)
+			EXPECT(!usdma_stream_create(dev, nullptr, &s));
+		EXPECT(open_fds() - before <= 40);
+		sleep_in_all(dev, 24);
+		EXPECT(open_fds() - before <= 40);
+	});
+}
+
+static void many_devices(void **)
+{
+	const std::string one = "sim:mem=16M";
+	std::string eight = one;
+
+	for (unsigned i = 1; i < 8; i++)
+		eight += "," + one;
+	setenv("USDMA_DEVICES", eight.c_str(), 1);
+	for (const rlim_t most : {1024, 512, 300}) {
+		in_child([=] {
+			usdma_device *dev;
+
+			limit(RLIMIT_NOFILE, most);
+			for (unsigned i = 0; i < 8; i++) {
+				EXPECT(!usdma_open_index(i, &dev));
+				sleep_in_all(dev, 2);
+			}
+		});
+	}
+}
+
+/* Each number of descriptors is enough, or the limit is named. */
+static void hardly_any(void **)
+{
+	for (unsigned left = 0; left < 40; left++) {
+		on_each([=] {
+			usdma_device *dev;
+			usdma_stream *s;
+			int err;
+
+			limit(RLIMIT_NOFILE, open_fds() + left);
+			err = usdma_open_index(0, &dev);
+			if (!err)
+				err = usdma_stream_create(dev, nullptr, &s);
+			EXPECT(!err || (err == -EMFILE && names("RLIMIT_NOFILE")));
+			EXPECT(!err || left < 38);
+		});
+	}
+}
+
 static int set_up(void **)
 {
 	char name[] = "/tmp/usdma-limits-XXXXXX";
@@ -195,9 +278,14 @@ static int tear_down(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(more_than_the_machine_has), cmocka_unit_test(more_than_the_control_group_has),
-		cmocka_unit_test(a_limit_on_files),          cmocka_unit_test(a_limit_on_data),
+		cmocka_unit_test(more_than_the_machine_has),
+		cmocka_unit_test(more_than_the_control_group_has),
+		cmocka_unit_test(a_limit_on_files),
+		cmocka_unit_test(a_limit_on_data),
 		cmocka_unit_test(a_limit_on_addresses),
+		cmocka_unit_test(a_device_takes_few),
+		cmocka_unit_test(many_devices),
+		cmocka_unit_test(hardly_any),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -66,6 +66,7 @@ int sdma_engine::map_ring(sdma_channel *c, u64 size)
 		if (!rc) {
 			iova_.take(at, size);
 			c->iova = at;
+			c->file.reset(); /* mapped here and there */
 			return 0;
 		}
 	}
@@ -172,7 +173,7 @@ static void begin_record(sdma_channel *c, u64 first_seq)
 
 int sdma_engine::program(sdma_channel *c, u64 first_seq)
 {
-	const u32 vectors = (1 + c->index) | 0u << 16; /* waiter | service */
+	const u32 vectors = waiter_vector(c->index) | 0u << 16; /* waiter | service */
 	page_writer w{*dev_, chan_ctrl(c->index)};
 	page_writer doorbell{*dev_, chan_doorbell(c->index)};
 	u32 state;
@@ -223,7 +224,7 @@ int sdma_engine::setup(sdma_channel *c, const dma::channel_config &cfg)
 	if (dev_->region_map(vfio::region_bar0, chan_doorbell(c->index), chan_stride, &c->doorbell_page) == 0)
 		c->doorbell = c->doorbell_page.data();
 	c->wake_fd = dev_->region_doorbell_fd(vfio::region_bar0, chan_ctrl(c->index) + chan_wake);
-	c->irq_fd[dma::irq_waiter] = vectors_[1 + c->index].get();
+	c->irq_fd[dma::irq_waiter] = vectors_[waiter_vector(c->index)].get();
 	c->irq_fd[dma::irq_service] = vectors_[0].get();
 	c->cfg = cfg;
 	return program(c, cfg.first_seq);

@@ -56,33 +56,25 @@ int sdma_engine::enable()
 }
 
 /*
- * Vector 0 is the service interrupt of all channels, vector 1 + i the waiter's of
- * channel i.  A channel without a vector of its own is not used: two sleepers on one
- * eventfd would take each other's wake-ups.  All are set up at once: kernels before 6.4
- * cannot add MSI-X vectors later without a gap in which interrupts are lost.
+ * Vector 0 is the service interrupt of all channels.  The channels share the others for their waiters, for each is a
+ * descriptor here, in the device's server and once more for the loss of the device: a process has few of them.  All
+ * are set up at once: kernels before 6.4 cannot add MSI-X vectors later without a gap in which interrupts are lost.
  */
+static constexpr u32 waiter_vectors = 4;
+
 int sdma_engine::count_vectors(u32 *out)
 {
 	vfio::irq_info irq;
 
 	if (int rc = dev_->irq(vfio::irq_msix, &irq); rc < 0)
 		return rc;
-	const u32 n = std::min({hw_vectors_, irq.count, irq.share, 1 + limits_.channels});
+	const u32 n = std::min({hw_vectors_, irq.count, irq.share, 1 + std::min(limits_.channels, waiter_vectors)});
 	if (n < 2)
 		return fail(EPROTO,
 			    "the device has %u MSI-X vectors (its own count) and %u (its transport's); it takes two",
 			    hw_vectors_, irq.count);
 	*out = n;
 	return 0;
-}
-
-void sdma_engine::use_vectors(u32 n)
-{
-	if (n - 1 < limits_.channels)
-		log_info("%s: %u of %u channels are used: there are %u MSI-X vectors", dev_->name(), n - 1,
-			 limits_.channels, n);
-	limits_.channels = n - 1;
-	limits_.engines = std::min(limits_.engines, limits_.channels);
 }
 
 int sdma_engine::try_vectors(u32 n)
@@ -97,7 +89,7 @@ int sdma_engine::try_vectors(u32 n)
 		unique_fd fd(eventfd(0, EFD_CLOEXEC));
 
 		if (!fd.valid())
-			return fail_errno("cannot make eventfd %u of %u for interrupts (see ulimit -n)", i + 1, n);
+			return fail_errno("cannot make eventfd %u of %u for interrupts", i + 1, n);
 		push_reserved(raw, fd.get());
 		push_reserved(vectors_, std::move(fd));
 	}
@@ -106,8 +98,7 @@ int sdma_engine::try_vectors(u32 n)
 
 /*
  * The device's vectors are a promise that the machine may not keep: each CPU has
- * some 200 for all devices, and the process only so many descriptors.  Half of the
- * channels are better than no device.
+ * some 200 for all devices, and the process only so many descriptors.  With fewer, more channels share one.
  */
 int sdma_engine::setup_vectors()
 {
@@ -117,20 +108,21 @@ int sdma_engine::setup_vectors()
 	if (rc < 0)
 		return rc;
 	for (rc = try_vectors(n); (rc == -ENOSPC || rc == -EMFILE) && n > 2; rc = try_vectors(n))
-		n = 1 + (n - 1) / 2;
-	if (rc < 0)
-		return rc;
-	use_vectors(n);
-	return 0;
+		n--;
+	return rc;
 }
 
-void sdma_engine::map_memory()
+/* Without a view of it the device is of use, too: but a limit of this process is its user's to know. */
+int sdma_engine::map_memory()
 {
 	if (!limits_.memory_size)
-		return;
+		return 0;
 	const int rc = dev_->region_map(vfio::region_bar2, 0, limits_.memory_size, &memory_);
+	if (rc == -EMFILE || rc == -ENOMEM)
+		return rc;
 	if (rc < 0)
 		log_info("%s: device memory is not mapped: %s", dev_->name(), error_text());
+	return 0;
 }
 
 int sdma_engine::start()
@@ -147,8 +139,7 @@ int sdma_engine::start()
 		return rc;
 	if (!try_resize(channels_, limits_.channels))
 		return no_memory("the list of channels");
-	map_memory();
-	return 0;
+	return map_memory();
 }
 
 sdma_engine::~sdma_engine()

@@ -110,18 +110,18 @@ private:
 	int check_bars();
 	int check_identity();
 	int enable();
+	u32 waiter_vector(u32 channel) const { return 1 + channel % u32(vectors_.size() - 1); }
 	int count_vectors(u32 *out);
 	int try_vectors(u32 n);
-	void use_vectors(u32 n);
 	int setup_vectors();
-	void map_memory();
+	int map_memory();
 	int check_config(const dma::channel_config &cfg, u32 ring_size) const;
 	int setup(sdma_channel *c, const dma::channel_config &cfg);
 
 	std::mutex lock_;                      /* channels_, iova_ */
 	std::vector<sdma_channel *> channels_; /* by index; nullptr: closed */
 	iova_space iova_;
-	std::vector<unique_fd> vectors_; /* 0: service, for all channels; 1 + i: waiter of channel i */
+	std::vector<unique_fd> vectors_; /* 0: service, for all channels; the others: waiters of some channels each */
 	std::vector<mapping> stuck_;     /* memory of closed channels that the device may still reach */
 	mapping memory_;
 	u64 memory_base_ = 0;

@@ -18,6 +18,21 @@ static u32 shared_from(const device *dev)
 	return n - std::max(1u, n / 4);
 }
 
+/* One that is open has the same eventfd: their sleepers share it. */
+static void join_line(device *dev, hw_queue *l)
+{
+	for (const auto &other : dev->hw_queues) {
+		if (!other || other->ch->irq_fd[dma::irq_waiter] != l->ch->irq_fd[dma::irq_waiter])
+			continue;
+		std::lock_guard guard(other->line->lock);
+
+		l->line = other->line;
+		l->next_on_line = l->line->queues;
+		l->line->queues = l;
+		return;
+	}
+}
+
 static int hwq_open(device *dev, u32 i)
 {
 	std::unique_ptr<hw_queue> l(new (std::nothrow) hw_queue);
@@ -39,6 +54,7 @@ static int hwq_open(device *dev, u32 i)
 	dev->eng->transport().hurry(0);
 	if (err)
 		return err;
+	join_line(dev, l.get());
 	dev->hw_queues[i] = std::move(l);
 	return 0;
 }

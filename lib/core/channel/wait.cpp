@@ -14,7 +14,7 @@ namespace usdma::core {
 struct waiter {
 	u64 seq;
 	waiter *next = nullptr;
-	enum : u32 { asleep, done, lead };
+	enum : u32 { asleep, look, done, lead };
 	u32 word = asleep; /* futex */
 };
 
@@ -162,7 +162,7 @@ static u64 least_seq(const hw_queue *l)
 	return least;
 }
 
-/* With wait_lock held. After it the record must be looked at again. */
+/* With the line's lock held. After it the record must be looked at again. */
 static void arm_least(hw_queue *l)
 {
 	std::lock_guard guard(l->lock);
@@ -182,34 +182,69 @@ static void unlink_waiter(hw_queue *l, waiter *me)
 
 static void tell(waiter *w, u32 what)
 {
-	/* We hold wait_lock, which the waiter takes before its stack frame ends. */
+	/* We hold the line's lock, which the waiter takes before its stack frame ends. */
 	__atomic_store_n(&w->word, what, __ATOMIC_RELEASE);
 	futex_wake(&w->word, 1);
 }
 
-/* Wakes those whose work is done; with wait_lock held. */
-static void serve_followers(hw_queue *l, const waiter *me)
+/*
+ * Wakes those whose work is done, or who have something to look at; with the line's lock held.  True: some are done,
+ * and the device was asked anew for the others, whose record must be looked at again.
+ */
+static bool serve_queue(hw_queue *l, const waiter *leader)
 {
 	const u64 done = dma::completed(l->ch);
+	const bool must_look = l->look_again.exchange(false, std::memory_order_acquire) || dma::halted(l->ch);
+	bool any = false;
 
 	for (waiter *w = l->waiters, *next; w; w = next) {
 		next = w->next;
-		if (w != me && w->seq <= done) {
+		if (w == leader)
+			continue;
+		if (w->seq <= done) {
 			unlink_waiter(l, w);
 			tell(w, waiter::done);
+			any = true;
+		} else if (must_look) {
+			tell(w, waiter::look);
 		}
 	}
+	if (!any || !l->waiters)
+		return false;
+	arm_least(l);
+	return true;
+}
+
+static void serve_line(irq_line *line)
+{
+	for (hw_queue *l = line->queues; l; l = l->next_on_line)
+		while (l->waiters && serve_queue(l, line->leader))
+			;
+}
+
+/* Of the same ring rather: it asks the device for the others there. */
+static waiter *next_leader(const irq_line *line, const hw_queue *own)
+{
+	if (own->waiters)
+		return own->waiters;
+	for (const hw_queue *l = line->queues; l; l = l->next_on_line)
+		if (l->waiters)
+			return l->waiters;
+	return nullptr;
 }
 
 static void leave(hw_queue *l, waiter *me)
 {
-	std::lock_guard guard(l->wait_lock);
-	const bool led = l->waiters == me;
+	irq_line *const line = l->line;
+	std::lock_guard guard(line->lock);
+	const bool led = line->leader == me;
 
 	unlink_waiter(l, me);
-	serve_followers(l, nullptr);
-	if (led && l->waiters)
-		tell(l->waiters, waiter::lead);
+	if (led)
+		line->leader = nullptr;
+	serve_line(line);
+	if (led && (line->leader = next_leader(line, l)))
+		tell(line->leader, waiter::lead);
 }
 
 static u64 next_look(const hw_queue *l, deadline until)
@@ -229,16 +264,21 @@ static int look(hw_queue *l, u64 seq, deadline until)
 	return until.passed() ? fail(ETIMEDOUT, "not done in time") : 0;
 }
 
+/* Arming orders our request before the look behind it: either the device sees it, or we see the end. */
+static void arm_and_serve(hw_queue *l)
+{
+	std::lock_guard guard(l->line->lock);
+
+	arm_least(l);
+	serve_line(l->line);
+}
+
 static int lead(hw_queue *l, waiter *me, deadline until)
 {
 	int err;
 
 	for (;;) {
-		l->wait_lock.lock();
-		serve_followers(l, me);
-		arm_least(l);
-		l->wait_lock.unlock();
-		/* Arming orders our request before this look: either the device sees it, or we see the end. */
+		arm_and_serve(l);
 		err = look(l, me->seq, until);
 		if (err)
 			return err;
@@ -247,16 +287,27 @@ static int lead(hw_queue *l, waiter *me, deadline until)
 	}
 }
 
+static void arm_again(hw_queue *l)
+{
+	std::lock_guard guard(l->line->lock);
+
+	arm_least(l);
+}
+
 static int follow(hw_queue *l, waiter *me, deadline until)
 {
 	for (;;) {
-		const u32 word = load_acquire(&me->word);
+		u32 word = load_acquire(&me->word);
 		int err;
 
 		if (word == waiter::done)
 			return 1;
 		if (word == waiter::lead)
 			return lead(l, me, until);
+		/* Unless it leads by now.  What the device was asked for may be forgotten there. */
+		if (word == waiter::look && __atomic_compare_exchange_n(&me->word, &word, u32(waiter::asleep), false,
+									__ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			arm_again(l);
 		err = look(l, me->seq, until);
 		if (err)
 			return err;
@@ -266,19 +317,22 @@ static int follow(hw_queue *l, waiter *me, deadline until)
 
 static int sleep_until(hw_queue *l, u64 seq, deadline until)
 {
+	irq_line *const line = l->line;
 	waiter me{seq};
 	waiter **end;
 	bool first;
 	int err;
 
-	l->wait_lock.lock();
+	line->lock.lock();
 	for (end = &l->waiters; *end; end = &(*end)->next)
 		;
 	*end = &me;
-	first = l->waiters == &me;
-	if (!first)
+	first = !line->leader;
+	if (first)
+		line->leader = &me;
+	else
 		arm_least(l);
-	l->wait_lock.unlock();
+	line->lock.unlock();
 	err = first ? lead(l, &me, until) : follow(l, &me, until);
 	leave(l, &me);
 	return err < 0 ? err : 0;

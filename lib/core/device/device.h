@@ -35,6 +35,14 @@ struct stripe_ledger;
 inline constexpr u32 reach_common = u32(1) << max_devices;
 
 class device;
+struct hw_queue;
+
+/* The hardware queues whose waiters' interrupt is one eventfd: one thread at a time sleeps on it, for all of them. */
+struct irq_line {
+	hw_queue *queues = nullptr; /* by hw_queue::next_on_line */
+	waiter *leader = nullptr;   /* sleeps on the eventfd, the others on futexes */
+	std::mutex lock;
+};
 
 struct alignas(64) hw_queue {
 	biased_lock lock;       /* the channel's hot calls, and the queues of the streams on it */
@@ -46,18 +54,21 @@ struct alignas(64) hw_queue {
 	call_count calls;              /* waits in it for what is not of a stream that the caller holds */
 	hwq_counters *count = &unseen; /* relaxed, changed under the lock (wakes, sleeps and spins without) */
 
-	alignas(64) std::mutex wait_lock; /* the sleepers' list */
-	waiter *waiters = nullptr;        /* first: the one that sleeps on the eventfd */
-	wait_history waits;               /* how long they took */
-	std::atomic<u64> waited_bytes{0}; /* count->bytes when the last one began */
-	watchdog hang;                    /* under dev->recover_lock, as are the next three */
-	bool waited = false;              /* for its turn, when it was last found still */
-	u8 tried = 0;                     /* recover.cpp: how far its recovery went … */
-	u64 tried_at = 0;                 /* … while completed was that */
-	u32 stuck = 0;                    /* halted, and cannot be resumed */
-	u64 join_seq = 0;                 /* last WAIT for parts in helpers' rings; changed under lock (stripe.h) */
-	stripe_ledger *parts = nullptr;   /* a helper: the parts in its ring; no stream has it then */
-	hwq_counters unseen;              /* for hardware queues of no device in the table */
+	alignas(64) irq_line own_line{this}; /* in use unless another's has the same eventfd */
+	irq_line *line = &own_line;          /* under its lock, the next two */
+	hw_queue *next_on_line = nullptr;
+	waiter *waiters = nullptr;           /* in its ring */
+	std::atomic<bool> look_again{false}; /* its waiters shall: the line's leader tells them */
+	wait_history waits;                  /* how long they took */
+	std::atomic<u64> waited_bytes{0};    /* count->bytes when the last one began */
+	watchdog hang;                       /* under dev->recover_lock, as are the next three */
+	bool waited = false;                 /* for its turn, when it was last found still */
+	u8 tried = 0;                        /* recover.cpp: how far its recovery went … */
+	u64 tried_at = 0;                    /* … while completed was that */
+	u32 stuck = 0;                       /* halted, and cannot be resumed */
+	u64 join_seq = 0;                    /* last WAIT for parts in helpers' rings; changed under lock (stripe.h) */
+	stripe_ledger *parts = nullptr;      /* a helper: the parts in its ring; no stream has it then */
+	hwq_counters unseen;                 /* for hardware queues of no device in the table */
 };
 
 /* Units over which one copy is spread at most. */

@@ -45,6 +45,7 @@ static int dead_error(device *dev)
 /* Whoever sleeps looks again, and asks the device anew to be woken; by itself it looks every 50 ms. */
 static void wake_sleepers(hw_queue *l)
 {
+	l->look_again.store(true, std::memory_order_release);
 	/* The device's server holds it, too, and locks of ours are held. */
 	if (!eventfd_raise(l->ch->irq_fd[dma::irq_waiter]))
 		log_debug("waking hardware queue %u failed", l->ch->index);

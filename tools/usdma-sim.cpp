@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* usdma-sim: the software device as a process of its own, on a vfio-user socket. */
 #include "driver/base/error.h"
+#include "driver/base/fd.h"
 #include "driver/base/log.h"
 #include "driver/sim/bus_error.h"
 #include "driver/sim/console.h"
@@ -196,6 +197,7 @@ int serve(const options &opt)
 
 int main(int argc, char **argv)
 {
+	open_closed_streams();
 	CLI::App app{"A software DMA device, served over vfio-user", "usdma-sim"};
 	options opt;
 

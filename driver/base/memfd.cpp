@@ -2,6 +2,7 @@
 #include "driver/base/memfd.h"
 
 #include "driver/base/error.h"
+#include "driver/base/fd.h"
 #include "driver/base/memory_limit.h"
 
 #include <fcntl.h>
@@ -12,7 +13,7 @@ namespace usdma {
 
 int memfd_make(const char *name, u64 size, unsigned flags, unique_fd *out)
 {
-	unique_fd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
+	unique_fd fd(keep_fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags)));
 
 	if (!fd.valid())
 		return fail_errno("a file of memory (%s)", name);

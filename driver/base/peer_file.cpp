@@ -2,6 +2,7 @@
 #include "driver/base/peer_file.h"
 
 #include "driver/base/error.h"
+#include "driver/base/fd.h"
 #include "driver/base/foreign_fd.h"
 
 #include <cstdio>
@@ -38,7 +39,7 @@ static int open_again(int fd, int access)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return open(path, access | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	return keep_fd(open(path, access | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 }
 
 static int fail_open(unsigned pid, unsigned fd)

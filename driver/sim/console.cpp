@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/console.h"
 
+#include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/sim/signal_fd.h"
@@ -189,8 +190,8 @@ int console::open(const std::string &path, string_view rules)
 {
 	if (const int err = plan_.set(rules))
 		return err;
-	quit_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	drop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	quit_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	drop_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
 	if (!quit_.valid() || !drop_.valid())
 		return fail_errno("eventfd for the control socket");
 	return socket_.open(path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/embedded.h"
 
+#include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/dma/registry.h"
@@ -175,10 +176,16 @@ int embedded_open_config(const config &cfg, faults *wrong, std::string_view name
 		return err;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return fail_errno("sim: cannot make a pair of sockets");
-	unique_fd ours(pair[0]), theirs(pair[1]);
+	unique_fd ours(keep_fd(pair[0])), theirs(keep_fd(pair[1]));
+	if (!ours.valid() || !theirs.valid())
+		return fail_errno("sim: a pair of sockets above 2");
 	e->link.reset(new (std::nothrow) server(std::move(ours), *e->model));
 	if (!e->link)
 		return fail(ENOMEM, "sim: no memory for a server");
+	if (!e->link->ready()) {
+		errno = EMFILE;
+		return fail_errno("sim: an eventfd for the server");
+	}
 	opt.share_local = share;
 	opt.share_arg = e->model.get();
 	opt.name = name;

@@ -2,6 +2,7 @@
 #include "driver/sim/engine.h"
 
 #include "driver/base/clock.h"
+#include "driver/base/fd.h"
 #include "driver/base/futex_lock.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
@@ -114,9 +115,9 @@ int engine::make_wake()
 {
 	epoll_event e = {};
 
-	wake_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	bell_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	sleeps_.reset(epoll_create1(EPOLL_CLOEXEC));
+	wake_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	bell_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	sleeps_.reset(keep_fd(epoll_create1(EPOLL_CLOEXEC)));
 	e.events = EPOLLIN | EPOLLET;
 	if (!wake_.valid() || !bell_.valid() || !sleeps_.valid() ||
 	    epoll_ctl(sleeps_.get(), EPOLL_CTL_ADD, wake_.get(), &e) ||

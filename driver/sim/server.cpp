@@ -4,6 +4,7 @@
 
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
+#include "driver/base/fd.h"
 #include "driver/base/log.h"
 #include "driver/sim/signal_fd.h"
 
@@ -27,7 +28,7 @@ static constexpr u64 held_ms = 1000;
 static constexpr int held_look_ms = 2;
 
 server::server(unique_fd sock, device_model &model)
-	: sock_(std::move(sock)), model_(model), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
+	: sock_(std::move(sock)), model_(model), wake_(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)))
 {
 }
 

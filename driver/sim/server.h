@@ -21,6 +21,8 @@ public:
 	server(unique_fd sock, device_model &model);
 	~server() override = default;
 
+	/* It has the descriptors that it takes. */
+	bool ready() const { return sock_.valid() && wake_.valid(); }
 	/*
 	 * Until the client leaves or stop_fd (-1: none) becomes readable: 0.  A client that
 	 * breaks the protocol's frames: -EPROTO.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/unix_listener.h"
 
+#include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 
@@ -30,7 +31,7 @@ static const sockaddr *as_sockaddr(const sockaddr_un &a)
 /* 0: nothing is in the way (any more). */
 static int clear_way(const std::string &path, const sockaddr_un &addr)
 {
-	unique_fd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	unique_fd probe(keep_fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
 	struct stat st;
 
 	if (lstat(path.c_str(), &st))
@@ -49,7 +50,7 @@ static int clear_way(const std::string &path, const sockaddr_un &addr)
 
 int unix_listener::open(const std::string &path)
 {
-	unique_fd sock(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	unique_fd sock(keep_fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
 	sockaddr_un addr;
 	int err = make_address(path, &addr);
 
@@ -125,7 +126,7 @@ static bool may_come(int sock)
 
 int unix_listener::accept(unique_fd *out, int flags)
 {
-	out->reset(accept4(sock_.get(), nullptr, nullptr, SOCK_CLOEXEC | flags));
+	out->reset(keep_fd(accept4(sock_.get(), nullptr, nullptr, SOCK_CLOEXEC | flags)));
 	if (!out->valid() && errno != EAGAIN && errno != ECONNABORTED && errno != EINTR)
 		return fail_errno("accept");
 	if (out->valid() && !anyone_ && !may_come(out->get()))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* VFIO groups, and the container that each goes into. */
+#include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/pci/sysfs.h"
@@ -50,7 +51,7 @@ static int check_viable(int fd, const pci::address &addr, int group, const kerne
 static int open_container(const kernel_options &opt, unique_fd *out)
 {
 	const std::string path = opt.dev + "/vfio/vfio";
-	unique_fd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+	unique_fd fd(keep_fd(open(path.c_str(), O_RDWR | O_CLOEXEC)));
 
 	if (!fd.valid())
 		return open_error(path, opt);
@@ -155,7 +156,7 @@ int group_open(const pci::address &addr, int group, const kernel_options &opt, s
 	*out = find_open(path);
 	if (*out)
 		return check_apart(**out, addr, group, opt);
-	unique_fd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+	unique_fd fd(keep_fd(open(path.c_str(), O_RDWR | O_CLOEXEC)));
 
 	if (!fd.valid())
 		return open_error(path, opt);

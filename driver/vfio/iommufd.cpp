@@ -2,6 +2,7 @@
 /* iommufd (Documentation/userspace-api/iommufd.rst) and VFIO's device files. */
 #include "driver/vfio/iommufd.h"
 
+#include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/vfio/iommufd_abi.h"
 #include "driver/vfio/kernel_check.h"
@@ -119,7 +120,7 @@ static int bind_attach(int device, const iommufd_space &space, const pci::addres
 static int new_space(const kernel_options &opt, std::shared_ptr<iommufd_space> *out)
 {
 	const std::string path = opt.dev + "/iommu";
-	unique_fd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+	unique_fd fd(keep_fd(open(path.c_str(), O_RDWR | O_CLOEXEC)));
 	abi::ioas_alloc a = {sizeof(a), 0, 0};
 
 	if (!fd.valid() && errno == ENOENT)
@@ -134,7 +135,7 @@ static int new_space(const kernel_options &opt, std::shared_ptr<iommufd_space> *
 
 static int open_cdev(const std::string &path, const kernel_options &opt, unique_fd *out)
 {
-	out->reset(open(path.c_str(), O_RDWR | O_CLOEXEC));
+	out->reset(keep_fd(open(path.c_str(), O_RDWR | O_CLOEXEC)));
 	return out->valid() ? 0 : open_error(path, opt);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Interrupts of the kernel's devices, and how their loss is noticed (linux/vfio.h: VFIO_DEVICE_SET_IRQS). */
+#include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
@@ -247,9 +248,9 @@ int kernel_device::watch_start()
 	u32 count;
 	int err;
 
-	lost_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	request_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	stop_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	lost_fd_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	request_fd_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	stop_fd_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
 	if (!lost_fd_.valid() || !request_fd_.valid() || !stop_fd_.valid())
 		return fail_errno("eventfd");
 	err = irq_count(irq_req, &count);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which way a device is opened. */
+#include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/pci/sysfs.h"
@@ -33,7 +34,7 @@ static int open_by_group(const pci::function &f, const kernel_options &opt, open
 
 	if (err)
 		return err;
-	out->fd.reset(ioctl(group->fd(), VFIO_GROUP_GET_DEVICE_FD, name.c_str()));
+	out->fd.reset(keep_fd(ioctl(group->fd(), VFIO_GROUP_GET_DEVICE_FD, name.c_str())));
 	if (!out->fd.valid() && errno == ENODEV)
 		return fail(ENOTCONN, "%s is not bound to vfio-pci (any more): usdmactl bind %s", name.c_str(),
 			    name.c_str());

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/vfio/user_client.h"
 
+#include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/vfio/region.h"
@@ -276,7 +277,7 @@ static int connect_error(const std::string &path)
 
 static int connect_to(const std::string &path, const user_options &opt, std::unique_ptr<device> *out)
 {
-	unique_fd sock(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	unique_fd sock(keep_fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)));
 	const timeval limit = {time_t(opt.timeout_ms / 1000), suseconds_t(opt.timeout_ms % 1000 * 1000)};
 	user_options named = opt;
 	sockaddr_un addr{};

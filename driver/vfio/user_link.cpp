@@ -3,6 +3,7 @@
 
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
+#include "driver/base/fd.h"
 #include "driver/base/futex_lock.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
@@ -57,7 +58,7 @@ int user_link::start(unique_fd sock, u64 timeout_ms, const user_link_ops *ops, v
 {
 	int err;
 
-	lost_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	lost_fd_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
 	if (!lost_fd_.valid())
 		return fail_errno("eventfd");
 	sock_ = std::move(sock);

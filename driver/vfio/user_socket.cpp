@@ -2,6 +2,7 @@
 #include "driver/vfio/user_socket.h"
 
 #include "driver/base/error.h"
+#include "driver/base/fd.h"
 
 #include <climits>
 #include <cstring>
@@ -133,7 +134,11 @@ static void take_fds(msghdr *m, message_fds *fds)
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
-			fds->push(unique_fd(fd));
+			fd = keep_fd(fd);
+			if (fd < 0)
+				fds->set_lost();
+			else
+				fds->push(unique_fd(fd));
 		}
 	}
 }

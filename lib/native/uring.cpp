@@ -6,6 +6,7 @@
  */
 #include "usdma/uring.h"
 
+#include "driver/base/fd.h"
 #include "driver/base/unique_fd.h"
 #include "lib/core/base/slab.h"
 #include "lib/native/handles.h"
@@ -52,7 +53,7 @@ int usdma_completion_create(usdma_completion **out)
 	if (core::forked())
 		return core::fail_forked();
 	/* Not EFD_NONBLOCK: io_uring would end the read with -EAGAIN instead of waiting. */
-	unique_fd fd(eventfd(0, EFD_CLOEXEC));
+	unique_fd fd(keep_fd(eventfd(0, EFD_CLOEXEC)));
 
 	if (!fd.valid())
 		return fail_errno("%s: eventfd", __func__);

@@ -5,6 +5,8 @@
  */
 #include "tests/integration/native.h"
 #include "tests/support/sim_process.h"
+#include "tests/support/until.h"
+#include "usdma/uring.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -13,6 +15,7 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -255,6 +258,61 @@ static void hardly_any(void **)
 	}
 }
 
+/* ---- standard streams that are closed ---------------------------------------------------------------- */
+
+static bool is_closed(int fd)
+{
+	return fcntl(fd, F_GETFD) < 0;
+}
+
+/* Nothing of the library's gets the numbers 0 to 2, whatever sleeps, is made, signalled or received. */
+static void nothing_below_3(void **)
+{
+	on_each([] {
+		usdma_device *dev = open_one(); /* first, for what it says; the next ones find them closed */
+		const int event = eventfd(0, EFD_CLOEXEC);
+		usdma_completion *done;
+		usdma_stream *s;
+
+		EXPECT(!usdma_close(dev));
+		for (int fd = 0; fd < 3; fd++)
+			close(fd);
+		dev = open_one();
+		EXPECT(!usdma_stream_create(dev, nullptr, &s));
+		EXPECT(!usdma_stream_signal_fd(s, event) && !usdma_stream_sync(s, 60000));
+		EXPECT(!usdma_completion_create(&done));
+		sleep_in_all(dev, 8);
+		for (int fd = 0; fd < 3; fd++)
+			EXPECT(is_closed(fd));
+	});
+}
+
+/* A tool has /dev/null there. */
+static void of_a_tool(void **)
+{
+	const std::string socket = folder + "/bare";
+	pid_t bare = fork();
+
+	assert_true(bare >= 0);
+	if (!bare) {
+		for (int fd = 0; fd < 3; fd++)
+			close(fd);
+		execl(getenv("USDMA_SIM"), "usdma-sim", "--socket", socket.c_str(), "--mem", "16M", nullptr);
+		_exit(127);
+	}
+	/* It has removed what was in the way and listens. */
+	until("usdma-sim listens", [&] { return !access(socket.c_str(), F_OK); });
+	for (int fd = 0; fd < 3; fd++) {
+		char is[64] = "";
+
+		EXPECT(readlink(("/proc/" + std::to_string(bare) + "/fd/" + std::to_string(fd)).c_str(), is,
+				sizeof(is) - 1) > 0);
+		assert_string_equal(is, "/dev/null");
+	}
+	end_sim(bare);
+	unlink(socket.c_str());
+}
+
 static int set_up(void **)
 {
 	char name[] = "/tmp/usdma-limits-XXXXXX";
@@ -286,6 +344,8 @@ int main()
 		cmocka_unit_test(a_device_takes_few),
 		cmocka_unit_test(many_devices),
 		cmocka_unit_test(hardly_any),
+		cmocka_unit_test(nothing_below_3),
+		cmocka_unit_test(of_a_tool),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

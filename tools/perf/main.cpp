@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* usdma-perf: what copies cost, and how far that is from what the machine allows. */
+#include "driver/base/fd.h"
 #include "tools/perf/options.h"
 
 #include <exception>
@@ -20,6 +21,7 @@ static int run(const options &o)
 
 int main(int argc, char **argv)
 {
+	usdma::open_closed_streams();
 	options o;
 	const int status = parse(argc, argv, &o);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* usdmactl: devices from the command line. */
+#include "driver/base/fd.h"
 #include "tools/help.h"
 #include "tools/usdmactl/ctl.h"
 
@@ -154,6 +155,7 @@ void add_tune(CLI::App &app, arguments &a)
 
 int main(int argc, char **argv)
 {
+	usdma::open_closed_streams();
 	CLI::App app("Devices for usdma: find them, bind them, check the machine, try them out.", "usdmactl");
 	arguments a;
 

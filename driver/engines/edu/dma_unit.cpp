@@ -2,6 +2,7 @@
 #include "driver/engines/edu/dma_unit.h"
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
+#include "driver/base/fd.h"
 #include "driver/base/log.h"
 #include "driver/base/mmio.h"
 
@@ -70,7 +71,7 @@ int dma_unit::check_identity()
 void dma_unit::setup_interrupt()
 {
 	vfio::irq_info info;
-	unique_fd fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	unique_fd fd(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
 	const int raw = fd.get();
 
 	irq_.reset();

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/engines/sdma/sdma.h"
@@ -86,7 +87,7 @@ int sdma_engine::try_vectors(u32 n)
 		return no_memory("the list of interrupts");
 	for (u32 i = 0; i < n; i++) {
 		/* Blocking: a read through io_uring then sleeps, where a non-blocking one would fail at once. */
-		unique_fd fd(eventfd(0, EFD_CLOEXEC));
+		unique_fd fd(keep_fd(eventfd(0, EFD_CLOEXEC)));
 
 		if (!fd.valid())
 			return fail_errno("cannot make eventfd %u of %u for interrupts", i + 1, n);

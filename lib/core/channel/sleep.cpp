@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <fcntl.h>
 #include <liburing.h>
 #include <new>
 #include <poll.h>
@@ -68,6 +69,21 @@ struct thread_ring {
 	bool open();
 };
 
+/* Above 2, as keep_fd does it.  False: there is no number; the ring is gone. */
+bool keep_ring(io_uring *ring)
+{
+	if (ring->ring_fd > STDERR_FILENO)
+		return true;
+	const int up = fcntl(ring->ring_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (up < 0) {
+		io_uring_queue_exit(ring);
+		return false;
+	}
+	close(ring->ring_fd);
+	ring->ring_fd = ring->enter_ring_fd = up;
+	return true;
+}
+
 bool thread_ring::open()
 {
 	static std::atomic<bool> warned;
@@ -87,6 +103,10 @@ bool thread_ring::open()
 	for (unsigned flags : tries) {
 		err = config_get().io_uring ? io_uring_queue_init(4, &ring, flags) : -EPERM;
 		if (err == 0) {
+			if (!keep_ring(&ring)) {
+				err = -EMFILE;
+				break;
+			}
 			/*
 			 * The kernel need not look the ring's descriptor up at each wait; where it cannot be,
 			 * it does.

@@ -5,6 +5,7 @@
  * sleeps on the engines' service interrupts in between.
  */
 #include "driver/base/eventfd.h"
+#include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
@@ -387,7 +388,7 @@ int start()
 	if (progress->started)
 		return 0;
 	if (progress->wake_fd < 0)
-		progress->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		progress->wake_fd = keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (progress->wake_fd < 0)
 		return fail_errno("eventfd for the library's background thread");
 	if (const int err = thread_start_detached("usdma-progress", thread_main, nullptr))

@@ -7,6 +7,7 @@
  */
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
+#include "driver/base/fd.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
 #include "driver/base/unique_fd.h"
@@ -121,7 +122,7 @@ int start_writer()
 	if (writer->started)
 		return 0;
 	if (writer->wake_fd < 0)
-		writer->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		writer->wake_fd = keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (writer->wake_fd < 0)
 		return fail_errno("eventfd for the thread that signals files");
 	if (const int err = thread_start_detached("usdma-signal", writer_main, nullptr))
@@ -164,9 +165,9 @@ int take_file(int fd, file_signal *f)
 		return fail_errno("file descriptor %d", fd);
 	f->is_socket = S_ISSOCK(st.st_mode);
 	if (S_ISFIFO(st.st_mode))
-		f->fd.reset(open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+		f->fd.reset(keep_fd(open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)));
 	if (!f->fd.valid())
-		f->fd.reset(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+		f->fd.reset(fcntl(fd, F_DUPFD_CLOEXEC, 3));
 	return f->fd.valid() ? 0 : fail_errno("file descriptor %d", fd);
 }
 
@@ -191,7 +192,7 @@ int signal_file(stream *s, int fd)
 
 int stream_signal_eventfd(stream *s, int fd)
 {
-	const int mine = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	const int mine = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 
 	if (mine < 0)
 		return fail_errno("file descriptor %d", fd);

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Descriptors that are kept.  In a program whose standard streams are closed the
+ * kernel gives out their numbers, and what anybody prints then would go into
+ * device memory or wake a thread.
+ */
+#pragma once
+
+#include <cerrno>
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace usdma {
+
+/*
+ * Every descriptor that is opened, received or imported, and kept, goes through this: fd, or its duplicate above 2.
+ * fd < 0 stays so, with errno; where there is none above 2, fd is closed, and the result is -1 with errno.
+ */
+inline int keep_fd(int fd)
+{
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd;
+	const int up = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), err = errno;
+
+	close(fd);
+	errno = err;
+	return up;
+}
+
+/*
+ * At the start of a program: of its standard streams those that are closed become /dev/null, so that nothing else gets
+ * their numbers.
+ */
+inline void open_closed_streams()
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) != fd)
+			return;
+}
+
+} // namespace usdma

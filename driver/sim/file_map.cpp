@@ -179,6 +179,7 @@ int file_map::add_piece(client_file *f, int fd, u64 offset, u64 size, const stru
 		p->file = f;
 		p->present = u64(st.st_blocks) * 512;
 		madvise(at, end - begin, MADV_DONTFORK);
+		madvise(at, end - begin, MADV_DONTDUMP); /* the client's: in its own dump, if anywhere */
 		p->populated = new (std::nothrow) u8[(end - begin) / populate_block + 1]{};
 		err = guard_add(p);
 	}

@@ -54,6 +54,7 @@ static int map_file(int fd, u64 offset, u64 size, mapping *out)
 		return fail_map(size, false, "the software device");
 	*out = mapping(p, size);
 	madvise(p, size, MADV_DONTFORK);
+	madvise(p, size, MADV_DONTDUMP);
 	return 0;
 }
 

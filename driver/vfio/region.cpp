@@ -128,6 +128,8 @@ int region_mmap(int fd, u32 flags, u64 fd_offset, u64 size, mapping *out)
 
 	if (p == MAP_FAILED)
 		return fail_map(size, false, "a region of the device");
+	/* A core dump would read registers, and make the pages of memory that nobody has used. */
+	madvise(p, size, MADV_DONTDUMP);
 	*out = mapping(p, size);
 	return 0;
 }

@@ -313,6 +313,50 @@ static void of_a_tool(void **)
 	unlink(socket.c_str());
 }
 
+/* ---- core dumps -------------------------------------------------------------------------------------- */
+
+/* Bytes of the mappings whose line has this name: what a core dump takes, and what it leaves out. */
+struct dumped {
+	size_t in = 0, out = 0;
+
+	explicit dumped(const char *name)
+	{
+		std::ifstream maps("/proc/self/smaps");
+		std::string line;
+		unsigned long from, to;
+		size_t here = 0;
+
+		while (std::getline(maps, line)) {
+			if (sscanf(line.c_str(), "%lx-%lx ", &from, &to) == 2)
+				here = line.find(name) == line.npos ? 0 : to - from;
+			else if (line.rfind("VmFlags:", 0) == 0)
+				(line.find(" dd") == line.npos ? in : out) += here;
+		}
+	}
+};
+
+static void only_the_programs_own(void **)
+{
+	for (const char *dump : {"0", "1"}) {
+		setenv("USDMA_DUMP_MEMORY", dump, 1);
+		on_each([=] {
+			const bool all = *dump == '1';
+			usdma_device *dev = open_one();
+			void *host, *mem, *small;
+
+			EXPECT(!usdma_host_alloc(dev, 8 * MiB, &host) && !usdma_device_alloc(dev, 6 * MiB, &mem) &&
+			       !usdma_device_alloc(dev, 100, &small));
+			const dumped memory("memfd:sdma-memory"), bar("memfd:sdma-bar0"), pinned("memfd:usdma ");
+			EXPECT(memory.out > size_t(2000) * MiB && bar.out && !bar.in);
+			EXPECT(pinned.in >= 8 * MiB && !pinned.out);
+			EXPECT(all ? memory.in >= 6 * MiB && memory.in < 64 * MiB : !memory.in);
+			EXPECT(!usdma_device_free(mem));
+			EXPECT(dumped("memfd:sdma-memory").in < 6 * MiB);
+		});
+	}
+	unsetenv("USDMA_DUMP_MEMORY");
+}
+
 static int set_up(void **)
 {
 	char name[] = "/tmp/usdma-limits-XXXXXX";
@@ -346,6 +390,7 @@ int main()
 		cmocka_unit_test(hardly_any),
 		cmocka_unit_test(nothing_below_3),
 		cmocka_unit_test(of_a_tool),
+		cmocka_unit_test(only_the_programs_own),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -71,6 +71,7 @@ struct config {
 	vfio::server_trust trust = vfio::server_trust::checked;
 	u64 pool_size = 256 * MiB;
 	bool lend_memory = false;
+	bool dump_memory = false;
 	clear_mode clear_memory = clear_mode::close;
 	u64 first_seq = 0;
 	bool io_uring = true;

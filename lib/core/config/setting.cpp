@@ -94,6 +94,8 @@ static constexpr setting table[] = {
 				 "host memory lent to a device that has none of its own"),
 	number<&config::lend_memory>("lend_memory", 0, 1, "",
 				     "1: lend host memory also to devices that have some of their own"),
+	number<&config::dump_memory>("dump_memory", 0, 1, "",
+				     "1: allocated device memory is in core dumps, as far as the CPU sees it"),
 	choice<&config::clear_memory>(
 		"clear_memory", "never alloc open close",
 		"device memory that may hold another user's data is cleared: never, when it is first allocated, all "

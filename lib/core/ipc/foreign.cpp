@@ -34,6 +34,7 @@ int foreign_map(const device *dev, int fd, u64 offset, u64 size, foreign_memory 
 	if (p == MAP_FAILED)
 		return fail_errno("mapping %llu bytes of shared memory", static_cast<unsigned long long>(whole));
 	m.pages = mapping(p, whole);
+	madvise(p, whole, MADV_DONTDUMP); /* in its owner's core dump, if anywhere */
 	err = host_register(p, whole, 0, dev);
 	if (err)
 		return err;

@@ -181,9 +181,13 @@ int physical_device(device *dev, u64 size, u64 align, physical **out)
 static int make_host(physical *p, u64 size)
 {
 	/* Of one size for good: another process may map it (share.cpp). */
-	const int err = memfd_make("usdma-physical", size, 0, &p->fd);
+	int err = memfd_make("usdma-physical", size, 0, &p->fd);
 
-	return err ? err : foreign_map(p->dev, p->fd.get(), 0, size, &p->mem);
+	if (!err)
+		err = foreign_map(p->dev, p->fd.get(), 0, size, &p->mem);
+	if (!err)
+		madvise(p->mem.pages.data(), size, MADV_DODUMP); /* our program's own */
+	return err;
 }
 
 int physical_host(device *dev, u64 size, int, physical **out)

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <fcntl.h>
 #include <new>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 namespace usdma::core {
@@ -30,6 +31,16 @@ static u64 slot_base(const device *dev)
 static u64 free_of(const device_heap *h)
 {
 	return h->size - h->normal - h->huge;
+}
+
+/* In a core dump: whole pages of blocks; of a page that several share, as long as none of them is gone. */
+static void dump_block(const device_heap *h, u64 offset, u64 bytes, bool dump)
+{
+	const u64 begin = dump ? align_down(offset, page_normal) : align_up(offset, page_normal);
+	const u64 end = dump ? align_up(offset + bytes, page_normal) : align_down(offset + bytes, page_normal);
+
+	if (config_get().dump_memory && h->cpu && begin < end)
+		madvise(h->cpu + begin, end - begin, dump ? MADV_DODUMP : MADV_DONTDUMP);
 }
 
 static void count_in(device_heap *h, u64 bytes, bool huge)
@@ -133,6 +144,7 @@ static int block_add(device *dev, u64 offset, u64 size, u64 page, u64 *out)
 		return err == -ENOMEM ? -ENOBUFS : err;
 	}
 	count_in(h, bytes, page > page_normal);
+	dump_block(h, offset, bytes, true);
 	*out = r.base;
 	return 0;
 }
@@ -248,7 +260,10 @@ int device_free(u64 addr)
 
 void device_put_block(device *dev, u64 offset)
 {
-	heap_of(dev)->blocks.free(offset);
+	device_heap *h = heap_of(dev);
+
+	dump_block(h, offset, h->blocks.size_at(offset), false);
+	h->blocks.free(offset);
 }
 
 heap_info device_heap_info(device *dev)
@@ -280,6 +295,8 @@ static int carve(device *dev, u64 size, u64 align, u64 *offset)
 		deferred_forgo(1);
 	else
 		count_in(h, h->blocks.size_at(*offset), is_huge(*offset, h->blocks.size_at(*offset)));
+	if (!err)
+		dump_block(h, *offset, h->blocks.size_at(*offset), true);
 	return err;
 }
 
@@ -398,6 +415,7 @@ static int lend_pool(device *dev, device_heap *h)
 	h->dma = h->pool->iova;
 	h->space = dma::space::host;
 	h->cpu = base;
+	madvise(base, size, MADV_DONTDUMP);
 	return 0;
 }
 

@@ -2,6 +2,8 @@
 /* --help in 80 columns, whatever the texts are: CLI11 does not wrap. */
 #pragma once
 
+#include "tools/output.h"
+
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <sstream>
@@ -42,6 +44,16 @@ public:
 inline void help_in_80_columns(CLI::App &app)
 {
 	app.formatter(std::make_shared<narrow_help>());
+}
+
+/* Prints help, the version or what is wrong with the command line; 0: it was one of the first two. */
+inline int leave(const CLI::App &app, const CLI::ParseError &e)
+{
+	std::ostringstream out;
+	const int status = app.exit(e, out, std::cerr);
+
+	tool::put(out.str());
+	return status;
 }
 
 } // namespace usdma

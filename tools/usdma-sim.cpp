@@ -7,6 +7,7 @@
 #include "driver/sim/console.h"
 #include "driver/sim/interrupting.h"
 #include "tools/help.h"
+#include "tools/output.h"
 #include "tools/sim_clients.h"
 #include "tools/sim_sandbox.h"
 
@@ -203,7 +204,11 @@ int main(int argc, char **argv)
 
 	help_in_80_columns(app);
 	describe(app, opt);
-	CLI11_PARSE(app, argc, argv);
+	try {
+		app.parse(argc, argv);
+	} catch (const CLI::ParseError &e) {
+		return tool::end_output("usdma-sim", leave(app, e));
+	}
 	if (opt.verbose)
 		log_set_level(log_level::info);
 	return serve(opt);

@@ -28,6 +28,9 @@ namespace {
 /* By how much a figure must be better before anything is changed for it. */
 constexpr double enough = 1.03;
 
+/* What is being measured is of no use any more. */
+struct interruption {};
+
 class calibration {
 public:
 	calibration(const options &o, const machine &m) : o_(o), m_(m) {}
@@ -40,6 +43,7 @@ public:
 	void staging();
 	void stripe();
 	void huge_pages();
+	void all();
 	const std::vector<proposal> &found() const { return found_; }
 	const std::vector<skipped> &others() const { return others_; }
 
@@ -96,7 +100,10 @@ nlohmann::json calibration::run(const std::string &settings, const std::string &
 		throw std::runtime_error("cannot run a measurement of its own");
 	for (size_t n; (n = fread(buf, 1, sizeof(buf), from)) > 0;)
 		text.append(buf, n);
-	if (pclose(from))
+	const int status = pclose(from);
+	if (stopped())
+		throw interruption();
+	if (status)
 		throw std::runtime_error(fmt::format("a measurement with {}failed", settings));
 	progress(o_, "");
 	return nlohmann::json::parse(text).at("rows");
@@ -121,13 +128,12 @@ double calibration::latency_us(const std::string &settings, const std::string &a
 void calibration::settle(proposal p)
 {
 	if (o_.json != "-") {
-		fmt::print("{:13} {:>8}{} {}: ", p.name, p.now.empty() ? "-" : p.now,
-			   p.changed() ? fmt::format(" -> {:8}", p.proposed) : " stays      ", p.what);
+		say(fmt::format("{:13} {:>8}{} {}: ", p.name, p.now.empty() ? "-" : p.now,
+				p.changed() ? fmt::format(" -> {:8}", p.proposed) : " stays      ", p.what));
 		if (p.changed())
-			fmt::print("{:.2f} -> {:.2f} {}\n", p.before, p.after, p.unit);
+			say(fmt::format("{:.2f} -> {:.2f} {}\n", p.before, p.after, p.unit));
 		else
-			fmt::print("{:.2f} {}\n", p.before, p.unit);
-		fflush(stdout);
+			say(fmt::format("{:.2f} {}\n", p.before, p.unit));
 	}
 	found_.push_back(std::move(p));
 }
@@ -135,7 +141,7 @@ void calibration::settle(proposal p)
 void calibration::skip(const char *name, const std::string &why)
 {
 	if (o_.json != "-")
-		fmt::print("{:13} not measured: {}\n", name, why);
+		say(fmt::format("{:13} not measured: {}\n", name, why));
 	others_.push_back({name, why});
 }
 
@@ -302,6 +308,22 @@ void calibration::huge_pages()
 	    "1M, 8 in flight, cold");
 }
 
+void calibration::all()
+{
+	try {
+		cpus();
+		spin();
+		direct_store();
+		staging();
+		bounce_stores();
+		copy_rows();
+		stripe();
+		huge_pages();
+	} catch (const interruption &) {
+		progress(o_, "");
+	}
+}
+
 nlohmann::json to_json(const std::vector<proposal> &all, const std::vector<skipped> &others, const machine &m)
 {
 	nlohmann::json list = nlohmann::json::array(), left = nlohmann::json::array();
@@ -318,7 +340,7 @@ nlohmann::json to_json(const std::vector<proposal> &all, const std::vector<skipp
 				{"better", p.more_is_better ? "more" : "less"}});
 	for (const skipped &s : others)
 		left.push_back({{"name", s.name}, {"why", s.why}});
-	return {{"machine", to_json(m)}, {"settings", list}, {"skipped", left}};
+	return {{"machine", to_json(m)}, {"interrupted", stopped()}, {"settings", list}, {"skipped", left}};
 }
 
 std::string as_file(const std::vector<proposal> &all)
@@ -340,29 +362,19 @@ int run_calibration(const options &o, const machine &m)
 	const bool quiet = o.json == "-";
 
 	if (!quiet)
-		fmt::print("{}\n", describe(m));
-	c.cpus();
-	c.spin();
-	c.direct_store();
-	c.staging();
-	c.bounce_stores();
-	c.copy_rows();
-	c.stripe();
-	c.huge_pages();
-	if (!o.json.empty()) {
-		const std::string text = to_json(c.found(), c.others(), m).dump(2) + "\n";
-
-		if (quiet)
-			fmt::print("{}", text);
-		else
-			write_file(o.json, text);
-	}
+		say(fmt::format("{}\n", describe(m)));
+	c.all();
+	write_json(o.json, to_json(c.found(), c.others(), m));
+	if (stopped() && !o.write_to.empty())
+		fmt::print(stderr, "usdma-perf: interrupted: {} is not written\n", o.write_to);
+	if (stopped())
+		return 0;
 	if (!o.write_to.empty())
 		write_file(o.write_to, as_file(c.found()));
 	if (!quiet)
-		fmt::print("{}\n", o.write_to.empty() ?
-					   "\nusdmactl tune --write puts this into the configuration file" :
-					   "\nwritten to " + o.write_to);
+		say(fmt::format("{}\n", o.write_to.empty() ?
+						"\nusdmactl tune --write puts this into the configuration file" :
+						"\nwritten to " + o.write_to));
 	return 0;
 }
 

@@ -196,13 +196,12 @@ void curves::add(const curve_point &p)
 	points_.push_back(p);
 	if (o_.json == "-")
 		return;
-	fmt::print("{:20} {:>7} {:>9} ns", p.curve, p.n, time_text(p.ns));
+	say(fmt::format("{:20} {:>7} {:>9} ns", p.curve, p.n, time_text(p.ns)));
 	if (p.mcps > 0)
-		fmt::print(" {:8.2f} M/s", p.mcps);
+		say(fmt::format(" {:8.2f} M/s", p.mcps));
 	if (p.bytes_each > 0)
-		fmt::print(" {:8.0f} bytes each", p.bytes_each);
-	fmt::print("\n");
-	fflush(stdout);
+		say(fmt::format(" {:8.0f} bytes each", p.bytes_each));
+	say("\n");
 }
 
 void curves::by_job(const char *name, unsigned depth, unsigned threads)
@@ -216,6 +215,8 @@ void curves::by_job(const char *name, unsigned depth, unsigned threads)
 	j.seconds = o_.seconds;
 	progress(o_, fmt::format("{} {}", name, threads > 1 ? threads : depth));
 	const outcome out = measure(dev_, j);
+	if (stopped())
+		return;
 	add({name, threads > 1 || depth == 32 ? threads : depth,
 	     depth == 32 ? out.submit.percentile(50) : out.latency.percentile(50), out.mcps, 0});
 }
@@ -223,12 +224,13 @@ void curves::by_job(const char *name, unsigned depth, unsigned threads)
 void curves::depths()
 {
 	for (unsigned depth : {1, 2, 4, 8, 16, 64, 128, 256, 512, 1024})
-		by_job("in flight, latency", depth, 1);
+		if (!stopped())
+			by_job("in flight, latency", depth, 1);
 }
 
 void curves::threads()
 {
-	for (unsigned n = 1; n <= std::min<size_t>(4, m_.cpus.size()); n++)
+	for (unsigned n = 1; n <= std::min<size_t>(4, m_.cpus.size()) && !stopped(); n++)
 		by_job("threads, submit", 32, n);
 }
 
@@ -241,6 +243,8 @@ void curves::streams()
 	for (size_t n : {1, 10, 100, 1000, 10000}) {
 		const u64 before = resident_bytes();
 
+		if (stopped())
+			break;
 		progress(o_, fmt::format("{} streams", n));
 		const many_streams s(dev_.dev, n, wait::poll);
 		const u64 used = resident_bytes() - std::min(before, resident_bytes());
@@ -261,6 +265,8 @@ void curves::regions()
 	for (size_t n : {1, 10, 100, 1000, 10000, 100000}) {
 		const u64 before = resident_bytes();
 
+		if (stopped())
+			break;
 		progress(o_, fmt::format("{} regions", n));
 		const many_regions r(n);
 		const u64 used = resident_bytes() - std::min(before, resident_bytes());
@@ -269,7 +275,7 @@ void curves::regions()
 		add({"registered regions", r.count, submit_cost(s.all.data(), 1, p.dst, p.src), 0,
 		     n >= 1000 && each > 0 ? each : 0});
 		if (r.count < n) {
-			fmt::print("                     no more: {}\n", r.why);
+			say(fmt::format("                     no more: {}\n", r.why));
 			break;
 		}
 	}
@@ -281,7 +287,7 @@ void curves::regions()
 int run_curves(const options &o, const machine &m)
 {
 	if (o.json != "-")
-		fmt::print("{}\ncopies of 64 bytes, pinned host to device, waits that poll\n\n", describe(m));
+		say(fmt::format("{}\ncopies of 64 bytes, pinned host to device, waits that poll\n\n", describe(m)));
 	curves c(o, m);
 	c.depths();
 	c.threads();
@@ -294,11 +300,7 @@ int run_curves(const options &o, const machine &m)
 				{"ns", p.ns},
 				{"mcopies_per_s", p.mcps},
 				{"bytes_each", p.bytes_each}});
-	const nlohmann::json doc = {{"machine", to_json(m)}, {"curves", rows}};
-	if (o.json == "-")
-		fmt::print("{}\n", doc.dump(2));
-	else if (!o.json.empty())
-		write_file(o.json, doc.dump(2) + "\n");
+	write_json(o.json, {{"machine", to_json(m)}, {"interrupted", stopped()}, {"curves", rows}});
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "tools/perf/job.h"
 
 #include "lib/core/stream/event.h"
+#include "tools/interrupt.h"
 #include "tools/perf/api.h"
 #include "tools/perf/clock.h"
 #include "tools/perf/cpu_use.h"
@@ -58,6 +59,12 @@ struct samples {
 	}
 	std::vector<u64> v;
 };
+
+/* A signal ends all that is timed. */
+bool time_left(u64 until)
+{
+	return now_ns() < until && !tool::interrupted();
+}
 
 /*
  * Where others use the machine too, this thread or the engine loses its CPU for
@@ -220,7 +227,7 @@ template <class Api> void worker<Api>::one_at_a_time(u64 until, share &out)
 	int err = 0;
 
 	w.from = next_;
-	for (u64 i = 0; !err && ((i & 15) || now_ns() < until); i++) {
+	for (u64 i = 0; !err && ((i & 15) || time_left(until)); i++) {
 		const auto s = stream();
 		const u64 t0 = ticks();
 
@@ -253,7 +260,7 @@ template <class Api> void worker<Api>::several(u64 until, share &out)
 	int err = 0;
 
 	w.from = next_;
-	while (!err && now_ns() < until) {
+	while (!err && time_left(until)) {
 		const auto s = stream();
 
 		if (flying_.size() == most_) {
@@ -305,6 +312,8 @@ struct workers {
 	std::string error;
 };
 
+constexpr double most_warm_up = 1; /* seconds */
+
 template <class Api> void take_part(workers &c, unsigned k, Api &&a)
 {
 	const job &j = c.job_;
@@ -313,7 +322,7 @@ template <class Api> void take_part(workers &c, unsigned k, Api &&a)
 	for (unsigned r = 0; r <= j.repeats; r++) {
 		c.start.arrive_and_wait();
 		const u64 engines = k ? 0 : engine_cpu_ns();
-		w.run(now_ns() + u64(j.seconds * (r ? 1e9 : 3e8)), c.shares[k][r]);
+		w.run(now_ns() + u64((r ? j.seconds : std::min(0.3 * j.seconds, most_warm_up)) * 1e9), c.shares[k][r]);
 		if (!k)
 			c.engine_ns[r] = engine_cpu_ns() - engines;
 	}
@@ -388,6 +397,8 @@ outcome sum_up(workers &c)
 	for (unsigned r = 1; r <= j.repeats; r++) {
 		u64 copies = 0, ns = 1, cpu = 0;
 
+		if (std::any_of(c.shares.begin(), c.shares.end(), [r](auto &of) { return !of[r].copies; }))
+			continue; /* interrupted */
 		for (auto &of : c.shares) {
 			copies += of[r].copies;
 			ns = std::max(ns, of[r].ns);
@@ -400,6 +411,9 @@ outcome sum_up(workers &c)
 		client.push_back(double(cpu) / double(ns));
 		engine.push_back(double(c.engine_ns[r]) / double(ns));
 	}
+	o.cut = tool::interrupted();
+	if (rate.empty())
+		return o;
 	const auto [least, most] = std::minmax_element(rate.begin(), rate.end());
 	const double mid = median(rate), undisturbed = undisturbed_rate(c);
 	o.held = undisturbed > 0 ? mid / undisturbed * 100 : 100;
@@ -440,6 +454,8 @@ outcome measure(bench_device &dev, const job &j)
 	if (!c.error.empty())
 		throw std::runtime_error(c.error);
 	outcome o = sum_up(c);
+	if (!o.copies)
+		return o;
 	o.base_gbps = base_rate(j, c.parts[0]);
 	o.host_node = dev.mem->host_node(j);
 	if (j.nodes.client >= 0 && o.host_node >= 0 && o.host_node != j.nodes.client)

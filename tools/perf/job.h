@@ -63,10 +63,12 @@ struct outcome {
 	double base_gbps = 0;                  /* memcpy of the same size and warmth by one thread */
 	int host_node = -1;                    /* where its host memory really lay; -1: not known */
 	bool verified = false;
+	bool cut = false; /* by a signal: shorter than asked for */
 	u64 copies = 0;
 };
 
-/* Throws std::runtime_error with what went wrong; a wrong byte is such an error. */
+/* Throws std::runtime_error with what went wrong; a wrong byte is such an error. copies is 0 after a signal in the
+ * warm-up. */
 outcome measure(bench_device &dev, const job &j);
 /* ACL was built in. */
 bool have_acl();

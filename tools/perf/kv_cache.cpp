@@ -186,13 +186,15 @@ template <class Api> std::vector<line> run(Api &a, usdma_device *dev, const opti
 			swap_result got;
 			request r;
 
-			for (unsigned i = 0; i <= o.kv.requests; i++) {
+			for (unsigned i = 0; i <= o.kv.requests && !stopped(); i++) {
 				progress(o, fmt::format("{} {}", w == way::h2d ? "swap in" : "swap out", i));
 				r = {random_table(l, gen), random_table(l, gen)};
 				swap_one(a, s, l, p, r, w, batched, got);
 				if (!i)
 					got = {}; /* the first warms up */
 			}
+			if (got.ns.empty())
+				continue; /* interrupted */
 			check_blocks(dev, l, p, r);
 			const double ns = middle(got.ns);
 			out.push_back({w == way::h2d ? "swap in" : "swap out",
@@ -207,11 +209,11 @@ template <class Api> std::vector<line> run(Api &a, usdma_device *dev, const opti
 
 void print_lines(const std::vector<line> &all)
 {
-	fmt::print("{:9} {:15} {:>12} {:>12} {:>8} {:>9} {:>7}\n", "", "", "ms a request", "tokens/s", "GB/s",
-		   "ms calls", "CPU %");
+	say(fmt::format("{:9} {:15} {:>12} {:>12} {:>8} {:>9} {:>7}\n", "", "", "ms a request", "tokens/s", "GB/s",
+			"ms calls", "CPU %"));
 	for (const line &r : all)
-		fmt::print("{:9} {:15} {:12.2f} {:12.0f} {:8.2f} {:9.2f} {:7.0f}\n", r.what, r.how, r.ms, r.tokens,
-			   r.gbps, r.call_ms, r.cpu);
+		say(fmt::format("{:9} {:15} {:12.2f} {:12.0f} {:8.2f} {:9.2f} {:7.0f}\n", r.what, r.how, r.ms, r.tokens,
+				r.gbps, r.call_ms, r.cpu));
 }
 
 nlohmann::json json_of(const std::vector<line> &all)
@@ -238,12 +240,13 @@ int run_kv_cache(const options &o, const machine &m)
 	std::vector<line> all;
 
 	if (table) {
-		fmt::print("{}", describe(m));
-		fmt::print("kv-cache {}: {} layers, blocks of {} tokens and {} bytes; a request of {} tokens\n         "
-			   "is {} copies, {} MiB; "
-			   "last request of each row compared\n\n",
-			   o.kv.model, l.layers, o.kv.block_tokens, l.block, o.kv.tokens, l.copies(),
-			   l.request_bytes() >> 20);
+		say(describe(m));
+		say(fmt::format(
+			"kv-cache {}: {} layers, blocks of {} tokens and {} bytes; a request of {} tokens\n         "
+			"is {} copies, {} MiB; "
+			"last request of each row compared\n\n",
+			o.kv.model, l.layers, o.kv.block_tokens, l.block, o.kv.tokens, l.copies(),
+			l.request_bytes() >> 20));
 	}
 	bench_device dev(0, 4 * MiB);
 	pin(m.client);
@@ -261,11 +264,7 @@ int run_kv_cache(const options &o, const machine &m)
 	}
 	if (table)
 		print_lines(all);
-	const nlohmann::json doc = {{"machine", to_json(m)}, {"kv_cache", json_of(all)}};
-	if (o.json == "-")
-		fmt::print("{}\n", doc.dump(2));
-	else if (!o.json.empty())
-		write_file(o.json, doc.dump(2) + "\n");
+	write_json(o.json, {{"machine", to_json(m)}, {"interrupted", stopped()}, {"kv_cache", json_of(all)}});
 	return 0;
 }
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* usdma-perf: what copies cost, and how far that is from what the machine allows. */
 #include "driver/base/fd.h"
+#include "tools/interrupt.h"
+#include "tools/output.h"
 #include "tools/perf/options.h"
 
 #include <exception>
 #include <fmt/core.h>
 
+using namespace usdma;
 using namespace usdma::perf;
 
 static int run(const options &o)
@@ -19,7 +22,7 @@ static int run(const options &o)
 	return o.workload.empty() ? run_sweep(o, m) : run_kv_cache(o, m);
 }
 
-int main(int argc, char **argv)
+static int measure(int argc, char **argv)
 {
 	usdma::open_closed_streams();
 	options o;
@@ -27,11 +30,20 @@ int main(int argc, char **argv)
 
 	if (status)
 		return status < 0 ? 0 : status;
+	tool::catch_interrupts();
 	try {
-		return run(o);
+		const int measured = run(o);
+
+		return measured ? measured : tool::interrupt_status();
 	} catch (const std::exception &e) {
 		progress(o, "");
-		fmt::print(stderr, "usdma-perf: {}\n", e.what());
+		if (tool::flush_output())
+			fmt::print(stderr, "usdma-perf: {}\n", e.what());
 		return 1;
 	}
+}
+
+int main(int argc, char **argv)
+{
+	return tool::end_output("usdma-perf", measure(argc, argv));
 }

@@ -179,7 +179,7 @@ int parse(int argc, char **argv, options *out)
 	try {
 		app.parse(argc, argv);
 	} catch (const CLI::ParseError &e) {
-		const int status = app.exit(e);
+		const int status = leave(app, e);
 
 		return status ? 2 : -1;
 	}

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/perf/report.h"
 
+#include "tools/interrupt.h"
+#include "tools/output.h"
 #include "tools/perf/options.h"
 
 #include <nlohmann/json.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fmt/core.h>
-#include <fstream>
 #include <map>
 #include <stdexcept>
 
@@ -144,6 +147,7 @@ nlohmann::json to_json(const outcome &o, const machine &m, const limits *lim)
 			      {"engine_cpu_percent", o.engine_cpu},
 			      {"memcpy_gbps", o.base_gbps},
 			      {"copies", o.copies},
+			      {"interrupted", o.cut},
 			      {"verified", o.verified}};
 
 	out["ratio"]["memcpy"] = o.base_gbps > 0 ? o.gbps / o.base_gbps : 0;
@@ -190,11 +194,35 @@ std::string to_csv(const std::vector<outcome> &all)
 
 void write_file(const std::string &path, const std::string &text)
 {
-	std::ofstream out(path);
+	FILE *out = fopen(path.c_str(), "we");
+	bool ok = out && fwrite(text.data(), 1, text.size(), out) == text.size() && fflush(out) == 0;
+	const int err = errno;
 
-	out << text << std::flush;
-	if (!out)
-		throw std::runtime_error(fmt::format("{} cannot be written", path));
+	if (out && fclose(out) && ok)
+		throw std::runtime_error(fmt::format("{} cannot be written: {}", path, strerror(errno)));
+	if (!ok)
+		throw std::runtime_error(fmt::format("{} cannot be written: {}", path, strerror(err)));
+}
+
+void write_json(const std::string &path, const nlohmann::json &doc)
+{
+	const std::string text = doc.dump(2) + "\n";
+
+	if (path == "-")
+		say(text);
+	else if (!path.empty())
+		write_file(path, text);
+}
+
+void say(const std::string &text)
+{
+	tool::put(text);
+	tool::flush_output();
+}
+
+bool stopped()
+{
+	return tool::interrupted() || tool::output_err;
 }
 
 } // namespace usdma::perf

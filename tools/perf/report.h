@@ -19,6 +19,12 @@ std::string to_csv(const std::vector<outcome> &all);
 void plot(const std::vector<outcome> &all, const machine &m, const std::string &file);
 /* Throws where it cannot be written. */
 void write_file(const std::string &path, const std::string &text);
+/* To --json FILE: -: standard output; "": nowhere. Throws as write_file. */
+void write_json(const std::string &path, const nlohmann::json &doc);
+/* To standard output, at once. */
+void say(const std::string &text);
+/* A signal came, or standard output cannot be written: nothing further is measured. */
+bool stopped();
 
 /* 123 ns → "123", 12345 → "12.3u", "1.20m". */
 std::string time_text(double ns);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every combination of what the command line lists. */
+#include "tools/interrupt.h"
 #include "tools/perf/options.h"
 #include "tools/perf/report.h"
 
@@ -37,61 +38,119 @@ template <class F> static void each_job(const options &o, const place &at, F fn)
 								       at.client_cpu, at.engine_cpus[0], at.nodes});
 }
 
-static void write_results(const options &o, const machine &m, const limits *lim, const std::vector<outcome> &all)
-{
-	nlohmann::json doc = {{"version", USDMA_VERSION}, {"machine", to_json(m)}, {"rows", nlohmann::json::array()}};
+namespace {
 
-	if (lim)
-		doc["limits"] = to_json(*lim);
-	for (const outcome &out : all)
-		doc["rows"].push_back(to_json(out, m, lim));
-	if (o.json == "-")
-		fmt::print("{}\n", doc.dump(2));
-	else if (!o.json.empty())
-		write_file(o.json, doc.dump(2) + "\n");
-	if (!o.csv.empty())
-		write_file(o.csv, to_csv(all));
-	if (!o.plot.empty())
-		plot(all, m, o.plot);
+class sweep {
+public:
+	sweep(const options &o, const machine &m) : o_(o), m_(m), places_(places_of(o, m)), table_(o.json != "-") {}
+	void run();
+	void write() const;
+
+private:
+	void limits_too();
+	void one(bench_device &dev, const job &j);
+	nlohmann::json document() const;
+	/* To standard output, unless JSON goes there. */
+	void tell(const std::string &text) const
+	{
+		if (table_)
+			say(text);
+	}
+	const limits *lim() const { return lim_ ? &*lim_ : nullptr; }
+	bool cut_short() const { return all_.size() < count_ || (!all_.empty() && all_.back().cut); }
+
+	const options &o_;
+	const machine &m_;
+	std::vector<place> places_;
+	bool table_;
+	std::optional<limits> lim_;
+	std::vector<outcome> all_;
+	size_t count_ = 0;
+};
+
+void sweep::limits_too()
+{
+	progress(o_, "limits of this machine");
+	lim_ = measure_limits(m_, o_.cold_bytes, unsigned(std::min<size_t>(4, m_.cpus.size())));
+	progress(o_, "");
+	tell(describe(*lim_));
 }
+
+void sweep::one(bench_device &dev, const job &j)
+{
+	if (stopped())
+		return;
+	progress(o_, fmt::format("{} of {}: {} {}", all_.size() + 1, count_, name_of(j.way), size_text(j.size)));
+	outcome out = measure(dev, j);
+	progress(o_, "");
+	if (!out.copies)
+		return;
+	tell(table_row(out, m_, lim()));
+	all_.push_back(std::move(out));
+}
+
+void sweep::run()
+{
+	tell(describe(m_));
+	if (o_.limits)
+		limits_too();
+	for (const place &at : places_)
+		each_job(o_, at, [&](const job &) { count_++; });
+	tell("\n" + table_head());
+	for (const place &at : places_) {
+		bench_device dev(at.device, o_.cold_bytes, at.nodes.client);
+
+		each_job(o_, at, [&](const job &j) { one(dev, j); });
+	}
+	tell("\n" + where_it_pays(all_));
+	if (tool::interrupted())
+		fmt::print(stderr, "usdma-perf: interrupted: {} of {} rows are measured{}\n", all_.size(), count_,
+			   !all_.empty() && all_.back().cut ? ", the last one for less time than asked for" : "");
+}
+
+nlohmann::json sweep::document() const
+{
+	nlohmann::json doc = {{"version", USDMA_VERSION},
+			      {"machine", to_json(m_)},
+			      {"interrupted", cut_short()},
+			      {"rows", nlohmann::json::array()}};
+
+	if (lim_)
+		doc["limits"] = to_json(*lim_);
+	for (const outcome &out : all_)
+		doc["rows"].push_back(to_json(out, m_, lim()));
+	return doc;
+}
+
+/* Each file, whatever becomes of the others. */
+void sweep::write() const
+{
+	std::string wrong;
+	auto attempt = [&wrong](auto fn) {
+		try {
+			fn();
+		} catch (const std::exception &e) {
+			wrong += (wrong.empty() ? "" : "; ") + std::string(e.what());
+		}
+	};
+
+	attempt([this] { write_json(o_.json, document()); });
+	if (!o_.csv.empty())
+		attempt([this] { write_file(o_.csv, to_csv(all_)); });
+	if (!o_.plot.empty() && !all_.empty())
+		attempt([this] { plot(all_, m_, o_.plot); });
+	if (!wrong.empty())
+		throw std::runtime_error(wrong);
+}
+
+} // namespace
 
 int run_sweep(const options &o, const machine &m)
 {
-	const bool table = o.json != "-";
-	std::optional<limits> lim;
-	std::vector<outcome> all;
-	size_t count = 0;
+	sweep s(o, m);
 
-	if (table)
-		fmt::print("{}", describe(m));
-	if (o.limits) {
-		progress(o, "limits of this machine");
-		lim = measure_limits(m, o.cold_bytes, unsigned(std::min<size_t>(4, m.cpus.size())));
-		progress(o, "");
-		if (table)
-			fmt::print("{}", describe(*lim));
-	}
-	const std::vector<place> places = places_of(o, m);
-	for (const place &at : places)
-		each_job(o, at, [&](const job &) { count++; });
-	if (table)
-		fmt::print("\n{}", table_head());
-	for (const place &at : places) {
-		bench_device dev(at.device, o.cold_bytes, at.nodes.client);
-
-		each_job(o, at, [&](const job &j) {
-			progress(o, fmt::format("{} of {}: {} {}", all.size() + 1, count, name_of(j.way),
-						size_text(j.size)));
-			all.push_back(measure(dev, j));
-			progress(o, "");
-			if (table)
-				fmt::print("{}", table_row(all.back(), m, lim ? &*lim : nullptr));
-			fflush(stdout);
-		});
-	}
-	if (table)
-		fmt::print("\n{}", where_it_pays(all));
-	write_results(o, m, lim ? &*lim : nullptr, all);
+	s.run();
+	s.write();
 	return 0;
 }
 

@@ -2,6 +2,8 @@
 /* usdmactl: devices from the command line. */
 #include "driver/base/fd.h"
 #include "tools/help.h"
+#include "tools/interrupt.h"
+#include "tools/output.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <nlohmann/json.hpp>
@@ -151,6 +153,19 @@ void add_tune(CLI::App &app, arguments &a)
 	});
 }
 
+int run(CLI::App &app, int argc, char **argv, arguments &a)
+{
+	try {
+		app.parse(argc, argv);
+	} catch (const CLI::ParseError &e) {
+		return usdma::leave(app, e) ? exit_usage : exit_ok;
+	} catch (const std::exception &e) {
+		return report(a.ctx, e.what());
+	}
+	const int interrupted = usdma::tool::interrupt_status();
+	return interrupted ? interrupted : a.status;
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -173,12 +188,5 @@ int main(int argc, char **argv)
 	add_stat(app, a);
 	add_tune(app, a);
 	add_sim(app, a);
-	try {
-		app.parse(argc, argv);
-	} catch (const CLI::ParseError &e) {
-		return app.exit(e) ? exit_usage : exit_ok;
-	} catch (const std::exception &e) {
-		return report(a.ctx, e.what());
-	}
-	return a.status;
+	return usdma::tool::end_output("usdmactl", run(app, argc, argv, a));
 }

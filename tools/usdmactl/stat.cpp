@@ -4,6 +4,8 @@
 #include "driver/base/peer_file.h"
 #include "driver/base/printable.h"
 #include "lib/core/base/stats.h"
+#include "tools/interrupt.h"
+#include "tools/output.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <nlohmann/json.hpp>
@@ -12,7 +14,6 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
-#include <iostream>
 #include <map>
 #include <unistd.h>
 
@@ -197,7 +198,7 @@ static void show(const context &ctx, const sample &now, const sample &before, do
 
 	if (!ctx.json) {
 		if (isatty(STDOUT_FILENO))
-			std::cout << "\033[H\033[J";
+			tool::put("\033[H\033[J");
 		print_line(fmt::format("{:>7} {:<15} {:<17} {:>10} {:>9} {:>7} {:>7}", "PID", "COMMAND", "DEVICE",
 				       "COPIES/S", "MIB/S", "SLEEP/S", "FAULTS"));
 	}
@@ -211,15 +212,14 @@ static void show(const context &ctx, const sample &now, const sample &before, do
 			print_row(r, old, seconds);
 	}
 	if (ctx.json)
-		std::cout << json{{"processes", list}, {"kept", to_json(now.lost)}}.dump(-1, ' ', true,
-											 json::error_handler_t::replace)
-			  << "\n";
+		tool::put(json{{"processes", list}, {"kept", to_json(now.lost)}}.dump(-1, ' ', true,
+										      json::error_handler_t::replace) +
+			  "\n");
 	else if (now.rows.empty() && now.lost.empty())
 		print_line("no process that can be looked at uses usdma (root sees those of others)");
 	if (!ctx.json)
 		for (const kept &k : now.lost)
 			print_kept(k);
-	std::cout.flush();
 }
 
 int run_stat(const context &ctx, const stat_options &opt)
@@ -229,8 +229,11 @@ int run_stat(const context &ctx, const stat_options &opt)
 
 	if (opt.pid && before.rows.empty() && before.lost.empty())
 		return report(ctx, fmt::format("process {} does not use usdma, or may not be looked at", opt.pid));
-	for (unsigned n = 0; (!opt.count || n < opt.count) && std::cout; n++) {
+	tool::catch_interrupts();
+	for (unsigned n = 0; (!opt.count || n < opt.count) && tool::flush_output(); n++) {
 		usleep(useconds_t(opt.interval * 1e6));
+		if (tool::interrupted())
+			break;
 		const sample now = take(ctx, opt.pid);
 		const u64 at = now_ns();
 

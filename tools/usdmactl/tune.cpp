@@ -5,10 +5,12 @@
  */
 #include "driver/base/unique_fd.h"
 #include "lib/core/config/setting.h"
+#include "tools/interrupt.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <nlohmann/json.hpp>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -44,7 +46,7 @@ std::string perf_program()
 	return "usdma-perf";
 }
 
-/* What usdma-perf --calibrate says; it shows its progress on standard error itself. */
+/* What usdma-perf --calibrate says, also when it is interrupted; it shows its progress on standard error itself. */
 bool calibrate(const std::string &device, std::string *out)
 {
 	const std::string program = perf_program();
@@ -54,9 +56,12 @@ bool calibrate(const std::string &device, std::string *out)
 
 	if (pipe2(ends, O_CLOEXEC))
 		return false;
+	tool::catch_interrupts();
 	const pid_t child = fork();
 	if (child == 0) {
 		dup2(ends[1], STDOUT_FILENO);
+		if (!tool::default_interrupts())
+			_exit(tool::interrupt_status());
 		if (device.empty())
 			execlp(program.c_str(), program.c_str(), "--calibrate", "--json", "-", nullptr);
 		else
@@ -65,10 +70,15 @@ bool calibrate(const std::string &device, std::string *out)
 		_exit(127);
 	}
 	close(ends[1]);
+	tool::interrupt_too = child;
+	if (const int sig = tool::caught_signal; sig && child > 0)
+		kill(child, sig);
 	for (ssize_t n; (n = read(ends[0], buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR);)
 		out->append(buf, n > 0 ? size_t(n) : 0);
 	close(ends[0]);
-	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	tool::interrupt_too = 0;
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+	       (WEXITSTATUS(status) == 0 || (tool::interrupted() && !out->empty()));
 }
 
 /* What could not be measured, and why. */
@@ -262,9 +272,12 @@ bool get_result(const context &ctx, const tune_options &opt, std::string *text)
 	}
 	if (!ctx.json)
 		std::cerr << "Measuring for about a minute; other work on this machine spoils the result.\n";
-	return calibrate(opt.device, text) ||
-	       report(ctx, "the calibration failed: is usdma-perf installed? usdma-perf --calibrate says more") ==
-		       exit_ok;
+	if (calibrate(opt.device, text))
+		return true;
+	report(ctx, tool::interrupted() ?
+			    "interrupted before anything was measured" :
+			    "the calibration failed: is usdma-perf installed? usdma-perf --calibrate says more");
+	return false;
 }
 
 } // namespace
@@ -287,7 +300,8 @@ int run_tune(const context &ctx, const tune_options &opt)
 					       e.what()));
 	}
 	const std::string path = opt.file.empty() ? default_file(ctx) : opt.file;
-	if (opt.write)
+	const bool write = opt.write && !tool::interrupted();
+	if (write)
 		if (const int status = write_proposals(ctx, path, all, &j); status != exit_ok)
 			return status;
 	if (ctx.json) {
@@ -297,10 +311,12 @@ int run_tune(const context &ctx, const tune_options &opt)
 	}
 	print_thresholds(thresholds_json());
 	print_proposals(all, others);
-	if (!any_change(all))
+	if (tool::interrupted())
+		print_error("interrupted: the other settings were not measured, and nothing is written");
+	else if (!any_change(all))
 		print_lines("\nNothing to gain: what is in force suits this machine.");
 	else
-		print_lines((opt.write ? "\nWritten to " : "\nusdmactl tune --write puts this into ") + path);
+		print_lines((write ? "\nWritten to " : "\nusdmactl tune --write puts this into ") + path);
 	return exit_ok;
 }
 

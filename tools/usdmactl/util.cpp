@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/error.h"
 #include "driver/base/printable.h"
+#include "tools/output.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <nlohmann/json.hpp>
@@ -19,7 +20,7 @@ static constexpr size_t columns = 80;
 
 void print_line(const std::string &text)
 {
-	std::cout << printable(text) << "\n";
+	tool::put(std::string(printable(text)) + "\n");
 }
 
 void print_lines(const std::string &text)
@@ -52,7 +53,7 @@ int report_error(const context &ctx, int err)
 void print_json(const json &j)
 {
 	/* In ASCII: control characters beyond it are written as numbers, too. */
-	std::cout << j.dump(2, ' ', true, json::error_handler_t::replace) << "\n";
+	tool::put(j.dump(2, ' ', true, json::error_handler_t::replace) + "\n");
 }
 
 void print_folded(const std::string &text, unsigned first, unsigned rest)

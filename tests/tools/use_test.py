@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+How the tools are used: output that cannot be written, signals, wrong words.  use_test.py USDMACTL USDMA-SIM USDMA-PERF;
+prints TAP.
+"""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+from ctl_test import Suite
+
+CPUS = sorted(os.sched_getaffinity(0))
+ENOUGH = 120  # seconds; what hangs, hangs for ever
+
+
+class Tools(Suite):
+    def __init__(self, ctl, sim, perf):
+        super().__init__(ctl)
+        self.ctl, self.sim, self.perf = ctl, sim, perf
+        self.env = dict(os.environ, USDMA_DEVICES="sim:mem=64M", USDMA_CONFIG="/dev/null")
+        self.measure = [perf, "--client-cpu", str(CPUS[0]), "--cold-bytes", "4M", "--seconds", "0.02", "--repeats", "1"]
+
+    def path(self, name):
+        return os.path.join(self.scratch, name)
+
+    def done(self, *command, **how):
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": self.env, **how}
+        return subprocess.run(command, text=True, timeout=ENOUGH, check=False, **how)
+
+
+def everything(s):
+    """Commands that print something and succeed."""
+    return [(s.ctl, "list"), (s.ctl, "list", "--json"), (s.ctl, "info"), (s.ctl, "--version"), (s.ctl, "--help"), (s.ctl, "stat", "--count", "1", "--interval", "0.01"),
+            (s.ctl, "stat", "--json", "--interval", "0.01"), (s.sim, "--version"), (s.sim, "--help"), (s.sim, "--socket", s.path("dev")),
+            (s.perf, "--version"), (s.perf, "--help"), (*s.measure, "-s", "64"), (*s.measure, "-s", "64", "--json", "-")]
+
+
+def test_full(s):
+    for command in everything(s):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = s.done(*command, stdout=full)
+        s.check(done.returncode == 1 and done.stderr.count("No space left on device") == 1,
+                f"full: {os.path.basename(command[0])} {' '.join(command[1:])[-40:]}", done)
+    with open(s.path("rows.csv"), "w", encoding="utf-8"):
+        pass
+    done = s.done(*s.measure, "-s", "64", "--json", "/dev/full", "--csv", s.path("rows.csv"))
+    with open(s.path("rows.csv"), encoding="utf-8") as f:
+        s.check(done.returncode == 1 and "/dev/full cannot be written: No space left on device" in done.stderr and len(f.readlines()) == 2,
+                "full: --json, and --csv is written nevertheless", done)
+    done = s.done(*s.measure, "-s", "64", "--csv", "/dev/full")
+    s.check(done.returncode == 1 and "/dev/full cannot be written: No space left on device" in done.stderr, "full: --csv", done)
+
+
+def test_closed_pipe(s):
+    """Killed by SIGPIPE, or where that is ignored by status 1; nothing is said."""
+    for command in everything(s):
+        for ignored in (False, True):
+            reader, writer = os.pipe()
+            os.close(reader)
+            done = s.done(*command, stdout=writer, restore_signals=not ignored)
+            os.close(writer)
+            # usdma-sim says it: who waits for its line gets none
+            wanted = 1 if ignored else -signal.SIGPIPE
+            s.check(done.returncode == wanted and not done.stderr or "--socket" in command and done.returncode == wanted,
+                    f"closed pipe{', ignored' * ignored}: {os.path.basename(command[0])} {' '.join(command[1:])[-40:]}", done)
+
+
+def interrupted(s, sig, until, *args):
+    """Interrupted once standard output has a line that contains until."""
+    with subprocess.Popen([*s.measure, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=s.env) as p:
+        out = ""
+        for line in p.stdout:
+            out += line
+            if until in line:
+                break
+        p.send_signal(sig)
+        rest, err = p.communicate(timeout=ENOUGH)
+    return p.returncode, out + rest, err
+
+
+def test_interrupted_sweep(s):
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        status, out, err = interrupted(s, sig, " held ", "-d", ",".join(["1"] * 4000), "-s", "64", "--json", s.path("i.json"), "--csv", s.path("i.csv"))
+        with open(s.path("i.json"), encoding="utf-8") as f:
+            said = json.load(f)
+        with open(s.path("i.csv"), encoding="utf-8") as f:
+            rows = list(csv.DictReader(f))
+        s.check(status == 128 + sig and "interrupted: " in err and "of 4000 rows" in err, f"{sig.name}: status and message", (status, err))
+        s.check(said["interrupted"] is True and 1 <= len(said["rows"]) < 4000 and said["rows"][0]["gbps"] > 0, f"{sig.name}: --json is whole", said)
+        s.check(len(rows) == len(said["rows"]) == out.count(" held ") and "way" in out, f"{sig.name}: --csv and the table have the same rows",
+                (rows, out))
+    done = s.done(*s.measure, "-s", "64", "--json", "-")
+    said = json.loads(done.stdout)
+    s.check(done.returncode == 0 and said["interrupted"] is False and said["rows"][0]["interrupted"] is False, "not interrupted", done)
+
+
+def test_interrupted_row(s):
+    """One row of an hour: what there is of it is a row."""
+    for threads, depth in (("1", "1"), ("2", "16")):
+        rows, seconds = [], 2
+        while not rows and seconds < ENOUGH:  # still warming up on a slow machine: later
+            seconds *= 2
+            done = s.done("timeout", str(seconds), *(w.replace("0.02", "3600") for w in s.measure), "-s", "64", "-t", threads, "-d", depth, "--json", s.path("h.json"))
+            with open(s.path("h.json"), encoding="utf-8") as f:
+                said = json.load(f)
+            rows = said["rows"]
+        s.check(done.returncode == 124 and said["interrupted"] and [r["interrupted"] for r in rows] == [True] and rows[0]["copies"] > 0,
+                f"an hour's row is cut short, {threads} threads", (done, said))
+
+
+def test_interrupted_modes(s):
+    for args, key, until in ((("--curves",), "curves", "in flight"), (("--calibrate",), "settings", "sim_cpus"),
+                             (("--workload", "kv-cache", "--layers", "1", "--requests", "10000"), "kv_cache", "kv-cache")):
+        status, out, err = interrupted(s, signal.SIGINT, until, *args, "--json", s.path("m.json"))
+        with open(s.path("m.json"), encoding="utf-8") as f:
+            said = json.load(f)
+        s.check(status == 130 and said["interrupted"] is True and isinstance(said[key], list), f"interrupted: {args[0]}", (status, out, err, said))
+    conf = s.path("half.conf")
+    status, out, err = interrupted(s, signal.SIGTERM, "sim_cpus", "--calibrate", "--write", conf)
+    s.check(status == 143 and conf in err and not os.path.exists(conf), "interrupted: half a calibration is not written", (status, out, err))
+
+
+def test_interrupted_tune(s):
+    """The signal goes to usdmactl only, which passes it on."""
+    with subprocess.Popen([s.ctl, "tune", "--json", "--write", s.path("tune.conf")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env=s.env) as p:
+        child = None
+        while not child and p.poll() is None:
+            with open(f"/proc/{p.pid}/task/{p.pid}/children", encoding="utf-8") as f:
+                child = f.read().split()
+        p.send_signal(signal.SIGTERM)
+        out, err = p.communicate(timeout=ENOUGH)
+    s.check(p.returncode == 143 and isinstance(json.loads(out), dict) and not os.path.exists(s.path("tune.conf")), "interrupted: tune", (p.returncode, out, err))
+
+
+TESTS = [test_full, test_closed_pipe, test_interrupted_sweep, test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
+
+
+def main():
+    suite = Tools(*sys.argv[1:4])
+    try:
+        for test in TESTS:
+            try:
+                test(suite)
+            except Exception as e:  # the tool said something that is not even readable
+                suite.check(False, f"{test.__name__}: {e!r}")
+    finally:
+        shutil.rmtree(suite.scratch, ignore_errors=True)
+    print(f"1..{suite.count}")
+    return 1 if suite.failed or not suite.count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

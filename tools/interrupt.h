@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* SIGINT and SIGTERM end a measurement; what is measured by then is kept. */
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+
+namespace usdma::tool {
+
+inline constinit std::atomic<int> caught_signal{0};
+/* Gets the signal as well: a measurement by another process; 0: none. */
+inline constinit std::atomic<pid_t> interrupt_too{0};
+
+inline bool interrupted()
+{
+	return caught_signal.load(std::memory_order_relaxed) != 0;
+}
+
+/* As a shell says it of a process that a signal ended; 0: none came. */
+inline int interrupt_status()
+{
+	const int sig = caught_signal.load(std::memory_order_relaxed);
+
+	return sig ? 128 + sig : 0;
+}
+
+/* timeout(1) sends a signal twice; one that comes a second later is meant to end the process at once. */
+inline void on_interrupt(int sig)
+{
+	static constinit std::atomic<time_t> first{0};
+	const int err = errno;
+	timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (!interrupted()) {
+		first = now.tv_sec;
+		caught_signal = sig;
+	} else if (now.tv_sec > first + 1) {
+		signal(sig, SIG_DFL);
+		raise(sig);
+	}
+	if (const pid_t pid = interrupt_too; pid > 0)
+		kill(pid, sig);
+	errno = err;
+}
+
+/* A signal that is ignored stays so: the program is in the background of a script. */
+inline void catch_interrupts()
+{
+	for (const int sig : {SIGINT, SIGTERM}) {
+		struct sigaction now = {}, then = {};
+
+		then.sa_handler = on_interrupt;
+		then.sa_flags = SA_RESTART;
+		if (!sigaction(sig, nullptr, &now) && now.sa_handler != SIG_IGN)
+			sigaction(sig, &then, nullptr);
+	}
+}
+
+/* In a child before it starts another program: false: one came already. */
+inline bool default_interrupts()
+{
+	for (const int sig : {SIGINT, SIGTERM}) {
+		struct sigaction now = {};
+
+		if (!sigaction(sig, nullptr, &now) && now.sa_handler == on_interrupt)
+			signal(sig, SIG_DFL);
+	}
+	return !interrupted();
+}
+
+} // namespace usdma::tool

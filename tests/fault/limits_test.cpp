@@ -343,7 +343,9 @@ static void only_the_programs_own(void **)
 			const bool all = *dump == '1';
 			usdma_device *dev = open_one();
 			void *host, *mem, *small;
+			usdma_stream *s;
 
+			EXPECT(!usdma_stream_create(dev, nullptr, &s)); /* which maps its doorbell */
 			EXPECT(!usdma_host_alloc(dev, 8 * MiB, &host) && !usdma_device_alloc(dev, 6 * MiB, &mem) &&
 			       !usdma_device_alloc(dev, 100, &small));
 			const dumped memory("memfd:sdma-memory"), bar("memfd:sdma-bar0"), pinned("memfd:usdma ");

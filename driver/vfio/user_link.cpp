@@ -201,6 +201,11 @@ static int server_error(proto::command cmd, u32 error)
 	const int err = error > 0 && error < 4096 ? int(error) : EIO;
 	const char *what = strerrordesc_np(err);
 
+	if (err == EMFILE)
+		return fail(err,
+			    "the vfio-user server refuses %s: its process has no descriptor left (RLIMIT_NOFILE, "
+			    "ulimit -n)",
+			    command_name(cmd));
 	return fail(err, "the vfio-user server refuses %s: %s", command_name(cmd), what ? what : "unknown error");
 }
 

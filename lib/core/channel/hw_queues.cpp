@@ -21,8 +21,10 @@ static u32 shared_from(const device *dev)
 /* One that is open has the same eventfd: their sleepers share it. */
 static void join_line(device *dev, hw_queue *l)
 {
+	const int fd = l->ch->irq_fd[dma::irq_waiter];
+
 	for (const auto &other : dev->hw_queues) {
-		if (!other || other->ch->irq_fd[dma::irq_waiter] != l->ch->irq_fd[dma::irq_waiter])
+		if (fd < 0 || !other || other->ch->irq_fd[dma::irq_waiter] != fd)
 			continue;
 		std::lock_guard guard(other->line->lock);
 

@@ -2,6 +2,7 @@
 #include "driver/sim/config.h"
 
 #include "driver/base/error.h"
+#include "driver/base/words.h"
 #include "driver/engines/sdma/sdma_hw.h"
 #include "driver/sim/fault_plan.h"
 
@@ -23,30 +24,14 @@ static int parse_number(string_view text, u64 low, u64 high, u64 *out)
 	return 0;
 }
 
-int parse_size(string_view text, u64 *out)
+static int set_size(u64 *field, string_view text)
 {
-	static constexpr string_view engines = "KMGT";
-	const size_t engine = text.empty() ? string_view::npos : engines.find(text.back());
-	const unsigned shift = engine == string_view::npos ? 0 : unsigned(engine + 1) * 10;
-	u64 v;
-
-	if (shift)
-		text.remove_suffix(1);
-	if (parse_number(text, 0, ~u64(0) >> shift, &v))
-		return -EINVAL;
-	*out = v << shift;
-	return 0;
-}
-
-static int bad(string_view key, string_view value, const char *takes)
-{
-	return fail(EINVAL, "sim: %.*s=%.*s is not right: it takes %s", int(key.size()), key.data(), int(value.size()),
-		    value.data(), takes);
+	return size_parse(text, field) ? 0 : -EINVAL;
 }
 
 static int set_mem(config &c, string_view v)
 {
-	return parse_size(v, &c.mem) || c.mem < min_mem || c.mem > max_mem || c.mem % 4096 ? -EINVAL : 0;
+	return set_size(&c.mem, v) || c.mem < min_mem || c.mem > max_mem || c.mem % 4096 ? -EINVAL : 0;
 }
 
 static int set_u32(u32 *field, string_view v, u64 low, u64 high)
@@ -138,10 +123,11 @@ struct key {
 	string_view name;
 	const char *takes;
 	int (*set)(config &c, string_view v);
+	bool size = false; /* of bytes */
 };
 
 static constexpr key keys[] = {
-	{"mem", "a size from 64K to 16T in pages of 4K, such as 512M or 1G", set_mem},
+	{"mem", "a size from 64K to 16T in pages of 4K", set_mem, true},
 	{"engines", "a number from 1 to 64",
 	 [](config &c, string_view v) { return set_u32(&c.engines, v, 1, max_engines); }},
 	{"channels", "a number from 1 to 1024",
@@ -150,17 +136,22 @@ static constexpr key keys[] = {
 	 [](config &c, string_view v) { return set_u32(&c.spin_us, v, 0, max_spin_us); }},
 	{"latency", "microseconds from 0 to 10000000",
 	 [](config &c, string_view v) { return set_u32(&c.latency_us, v, 0, max_latency_us); }},
-	{"rate", "bytes a second, such as 500M; 0 for no limit",
-	 [](config &c, string_view v) { return parse_size(v, &c.rate); }},
+	{"rate", "bytes a second; 0 for no limit", [](config &c, string_view v) { return set_size(&c.rate, v); }, true},
 	{"cpus", "CPU numbers joined by +, such as 2+3", set_cpus},
 	{"nomem", "0 or 1", set_nomem},
 	{"stale", "0 or 1", set_stale},
 	{"copy_rows", "auto, 1, 2 or 4", set_copy_rows},
 	{"huge", "off, advise or require", set_huge},
-	{"share", "a size, such as 64G", [](config &c, string_view v) { return parse_size(v, &c.share); }},
+	{"share", "a size", [](config &c, string_view v) { return set_size(&c.share, v); }, true},
 	{"files", "memory (memfds, tmpfs, hugetlbfs) or any", set_files},
 	{"faults", "rules such as fail@3+drop-irq%2, see docs/reliability.md", set_faults},
 };
+
+static int bad(const key &k, string_view value)
+{
+	return fail(EINVAL, "sim: %.*s=%.*s is not right: it takes %s%s%s", int(k.name.size()), k.name.data(),
+		    int(value.size()), value.data(), k.takes, k.size ? ": " : "", k.size ? size_rule : "");
+}
 
 int parse_setting(string_view setting, config *out)
 {
@@ -172,7 +163,7 @@ int parse_setting(string_view setting, config *out)
 		if (k.name == name) {
 			const int err = k.set(*out, value);
 
-			return err && err != -ENOMEM ? bad(name, value, k.takes) : err;
+			return err && err != -ENOMEM ? bad(k, value) : err;
 		}
 	return fail(EINVAL,
 		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, "

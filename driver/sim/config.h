@@ -47,7 +47,4 @@ int parse_setting(std::string_view setting, config *out);
  */
 int check_config(const config &cfg);
 
-/* "64", "4K", "2M", "1G", "1T" → bytes. */
-int parse_size(std::string_view text, u64 *out);
-
 } // namespace usdma::sim

@@ -2,6 +2,7 @@
 /* Device strings, addresses, sizes, fault rules, and the environment: whatever a user may write. */
 #include "tests/fuzz/fuzz.h"
 
+#include "driver/base/words.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "driver/dma/registry.h"
@@ -142,7 +143,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		break;
 	case 1:
 		address(s);
-		if (!sim::parse_size(s, &bytes)) /* its callers say what a size is for */
+		if (size_parse(s, &bytes)) /* its callers say what a size is for */
 			must_hold(!s.empty());
 		break;
 	case 2:

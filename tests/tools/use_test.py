@@ -139,7 +139,54 @@ def test_interrupted_tune(s):
     s.check(p.returncode == 143 and isinstance(json.loads(out), dict) and not os.path.exists(s.path("tune.conf")), "interrupted: tune", (p.returncode, out, err))
 
 
-TESTS = [test_full, test_closed_pipe, test_interrupted_sweep, test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
+def test_wrong_words(s):
+    done = s.done(s.ctl, "frob")
+    s.check(done.returncode == 2 and 'there is no command "frob"' in done.stderr and all(c in done.stderr for c in ("list", "doctor", "tune")),
+            "an unknown command is named, and which there are", done)
+    s.check("did you mean doctor?" in s.done(s.ctl, "docter").stderr and "did you mean selftest?" in s.done(s.ctl, "self-test", "sim").stderr,
+            "... and the nearest one")
+    done = s.done(s.ctl)
+    s.check(done.returncode == 2 and "a command is missing" in done.stderr and "selftest" in done.stderr, "no command", done)
+    done = s.done(s.ctl, "--frob")
+    s.check(done.returncode == 2 and "--frob" in done.stderr, "an unknown option", done)
+    done = s.done(s.ctl, "list", "--al")
+    s.check(done.returncode == 2 and "--al" in done.stderr, "an unknown option of a command", done)
+    for option, word, choices in (("-w", "h2x", "h2d d2h d2d page-h2d page-d2h 2d batch desc sync"), ("--wait", "7", "default poll interrupt hybrid"),
+                                  ("--api", "1", "native acl"), ("--model", "9b", "8b 70b"), ("--workload", "kv", "kv-cache")):
+        done = s.done(s.perf, option, word)
+        s.check(done.returncode == 2 and f'there is no "{word}"; there are {", ".join(choices.split())}\n' in done.stderr and "{" not in done.stderr,
+                f"usdma-perf {option} {word}: the choices, once", done)
+
+
+RULE = "digits, then K, M, G or T for powers of 1024, such as 64K"
+
+
+def test_sizes(s):
+    """One rule: each place takes and refuses the same spellings, and says the rule."""
+    places = {"usdma-perf -s": lambda size: s.done(*s.measure, "-s", size),
+              "usdma-perf --cold-bytes": lambda size: s.done(s.perf, *s.measure[1:3], "--seconds", "0.01", "--repeats", "1", "-s", "64", "--cold-bytes", size),
+              "selftest --size": lambda size: s.done(s.ctl, "selftest", "sim:mem=64M", "--size", size),
+              "device string": lambda size: s.done(s.ctl, "info", f"sim:mem={size}"),
+              "usdma-sim --mem": lambda size: s.done(s.sim, "--socket", "/nonexistent/dev", "--mem", size),
+              "usdma-sim --rate": lambda size: s.done(s.sim, "--socket", "/nonexistent/dev", "--rate", size),
+              "usdma-sim --share": lambda size: s.done(s.sim, "--socket", "/nonexistent/dev", "--share", size),
+              "a variable": lambda size: s.done(s.ctl, "info", env=dict(s.env, USDMA_HOST_ARENA=size))}
+    for where, use in places.items():
+        for size in ("4194304", "4096K", "4M", "4m"):
+            done = use(size)
+            s.check(RULE not in done.stderr, f"{where} takes {size}", done)
+        for size in ("12Z", "4MB", "4 M", "0x400000", "4.5M", "-1", "M", "99999999999999999999", "17179869184G"):
+            done = use(size)
+            s.check(done.returncode not in (0, 124) and done.stderr.count(RULE) == 1 and size in done.stderr, f"{where} refuses {size!r}", done)
+
+
+def test_device_first(s):
+    for args in ((), ("--curves",), ("--calibrate",), ("--workload", "kv-cache"), ("--limits",)):
+        done = s.done(*s.measure, *args, "--device", "foo")
+        s.check(done.returncode == 1 and not done.stdout and "foo" in done.stderr, f"usdma-perf {' '.join(args)} --device foo: no table", done)
+
+
+TESTS = [test_wrong_words, test_sizes, test_device_first, test_full, test_closed_pipe, test_interrupted_sweep, test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
 
 
 def main():

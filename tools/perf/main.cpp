@@ -5,15 +5,46 @@
 #include "tools/output.h"
 #include "tools/perf/options.h"
 
+#include "usdma/usdma.h"
+
 #include <exception>
 #include <fmt/core.h>
+#include <stdexcept>
+#include <utility>
 
 using namespace usdma;
 using namespace usdma::perf;
 
+/*
+ * Opened before anything is printed or measured, and kept: an error in its name costs no time, and a server that serves
+ * one client sees one.
+ */
+class first_device {
+public:
+	explicit first_device(const options &o)
+	{
+		if (usdma_open_index(0, &dev_))
+			throw std::runtime_error(usdma_error_text());
+		if (o.calibrate)
+			close(); /* the measurements open it themselves */
+	}
+	~first_device() { close(); }
+	first_device(const first_device &) = delete;
+
+private:
+	void close()
+	{
+		if (dev_)
+			usdma_close(std::exchange(dev_, nullptr));
+	}
+
+	usdma_device *dev_ = nullptr;
+};
+
 static int run(const options &o)
 {
 	const machine m = set_up(o);
+	const first_device opened(o);
 
 	if (o.calibrate)
 		return run_calibration(o, m);

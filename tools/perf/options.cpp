@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/perf/options.h"
 
+#include "tools/choice.h"
 #include "tools/help.h"
 
 #include <CLI/CLI.hpp>
@@ -22,24 +23,23 @@ std::string size_text(u64 bytes)
 
 static void describe_sweep(CLI::App &app, options &o)
 {
-	const std::map<std::string, way> ways = {
+	const std::vector<std::pair<std::string, way>> ways = {
 		{"h2d", way::h2d},           {"d2h", way::d2h},           {"d2d", way::d2d},
 		{"page-h2d", way::page_h2d}, {"page-d2h", way::page_d2h}, {"2d", way::rect},
 		{"batch", way::batch},       {"desc", way::desc},         {"sync", way::sync}};
-	const std::map<std::string, wait> waits = {
+	const std::vector<std::pair<std::string, wait>> waits = {
 		{"default", wait::any}, {"poll", wait::poll}, {"interrupt", wait::interrupt}, {"hybrid", wait::hybrid}};
 	const std::string sweep = "What to measure (each takes a list, and every combination is a row)";
 
 	app.add_option("-w,--way", o.ways,
 		       "h2d d2h d2d page-h2d page-d2h 2d batch desc sync (h2d by the call that waits)")
 		->delimiter(',')
-		->transform(CLI::CheckedTransformer(ways).description(""))
+		->transform(tool::word_of(ways))
 		->type_name("WAY")
 		->group(sweep);
 	app.add_option("-s,--size", o.sizes, "Bytes of a copy: 64, 4K, 1M")
 		->delimiter(',')
-		->transform(CLI::AsSizeValue(false))
-		->check(CLI::Range(u64(1), u64(4) * GiB))
+		->transform(tool::size_in("1", "4G"))
 		->type_name("SIZE")
 		->group(sweep);
 	app.add_option("-d,--depth", o.depths, "Copies in flight")
@@ -64,7 +64,7 @@ static void describe_sweep(CLI::App &app, options &o)
 		->group(sweep);
 	app.add_option("--wait", o.waits, "default poll interrupt hybrid")
 		->delimiter(',')
-		->transform(CLI::CheckedTransformer(waits).description(""))
+		->transform(tool::word_of(waits))
 		->type_name("MODE")
 		->group(sweep);
 	app.add_option("--client-cpu", o.client_cpus, "Where the first thread runs (default: nearest to the engine)")
@@ -80,15 +80,12 @@ static void describe_sweep(CLI::App &app, options &o)
 
 static void describe_how(CLI::App &app, options &o)
 {
-	const std::map<std::string, api> apis = {{"native", api::native}, {"acl", api::acl}};
+	const std::vector<std::pair<std::string, api>> apis = {{"native", api::native}, {"acl", api::acl}};
 
-	app.add_option("--api", o.through, "native or acl")
-		->transform(CLI::CheckedTransformer(apis).description(""))
-		->type_name("API");
+	app.add_option("--api", o.through, "native or acl")->transform(tool::word_of(apis))->type_name("API");
 	app.add_flag("--cold", o.cold, "Over an area that no cache holds (default: small and hot)");
 	app.add_option("--cold-bytes", o.cold_bytes, "That area's size (default 512M)")
-		->transform(CLI::AsSizeValue(false))
-		->check(CLI::Range(u64(4) * MiB, u64(64) * GiB))
+		->transform(tool::size_in("4M", "64G"))
 		->type_name("SIZE");
 	app.add_flag("--verify", o.verify, "Compare every byte that was copied");
 	app.add_option("--seconds", o.seconds, "Of each repeat (default 0.2)")
@@ -119,9 +116,9 @@ static void describe_output(CLI::App &app, options &o)
 static void describe_modes(CLI::App &app, options &o)
 {
 	app.add_option("--workload", o.workload, "kv-cache: swapping requests of an LLM's cache in and out")
-		->check(CLI::IsMember({"kv-cache"}))
+		->check(tool::word_of({"kv-cache"}))
 		->type_name("NAME");
-	app.add_option("--model", o.kv.model, "8b or 70b")->check(CLI::IsMember({"8b", "70b"}))->type_name("MODEL");
+	app.add_option("--model", o.kv.model, "8b or 70b")->check(tool::word_of({"8b", "70b"}))->type_name("MODEL");
 	app.add_option("--layers", o.kv.layers, "Instead of the model's")->check(CLI::Range(1, 1000))->type_name("N");
 	app.add_option("--heads", o.kv.heads, "Key/value heads")->check(CLI::Range(1, 1024))->type_name("N");
 	app.add_option("--head-size", o.kv.head_size, "Elements of a head")->check(CLI::Range(1, 4096))->type_name("N");

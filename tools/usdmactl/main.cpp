@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* usdmactl: devices from the command line. */
 #include "driver/base/fd.h"
+#include "tools/choice.h"
 #include "tools/help.h"
 #include "tools/interrupt.h"
 #include "tools/output.h"
@@ -92,8 +93,8 @@ void add_works(CLI::App &app, arguments &a)
 		      "  usdmactl selftest sim\n  usdmactl selftest 0000:03:00.0 --file in.bin --out back.bin");
 	add_device(sub, a.selftest.device);
 	sub->add_option("--size", a.selftest.size, "Bytes of one copy (64K, 1M; default as fits)")
-		->transform(CLI::AsSizeValue(false))
-		->check(CLI::Range(std::uint64_t(1), std::uint64_t(1) << 40));
+		->transform(usdma::tool::size_in("1", "1T"))
+		->type_name("SIZE");
 	CLI::Option *file = sub->add_option("--file", a.selftest.file, "Also a file through the device")
 				    ->type_name("PATH");
 	CLI::Option *out = sub->add_option("--out", a.selftest.out, "Where what came back is written")
@@ -153,12 +154,45 @@ void add_tune(CLI::App &app, arguments &a)
 	});
 }
 
+/* The first argument that is no option; "": none. */
+std::string first_word(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (std::string(argv[i]) == "--root")
+			i++;
+		else if (argv[i][0] != '-')
+			return argv[i];
+	return "";
+}
+
+/* What is wrong with the command; "": it is one. */
+std::string wrong_command(const CLI::App &app, const std::string &word)
+{
+	std::vector<std::string> all;
+
+	for (const CLI::App *sub : app.get_subcommands({}))
+		all.push_back(sub->get_name());
+	const std::string list = "the commands are " + usdma::tool::joined(all) + " (usdmactl --help)";
+	if (word.empty() && app.remaining().empty())
+		return "a command is missing: " + list;
+	if (word.empty())
+		return "there is no option \"" + app.remaining()[0] + "\" (usdmactl --help)";
+	if (std::find(all.begin(), all.end(), word) != all.end())
+		return "";
+	return "there is no command \"" + word + "\"; did you mean " + usdma::tool::nearest(word, all) + "? " + list;
+}
+
 int run(CLI::App &app, int argc, char **argv, arguments &a)
 {
 	try {
 		app.parse(argc, argv);
 	} catch (const CLI::ParseError &e) {
-		return usdma::leave(app, e) ? exit_usage : exit_ok;
+		const std::string wrong = e.get_exit_code() ? wrong_command(app, first_word(argc, argv)) : "";
+
+		if (wrong.empty())
+			return usdma::leave(app, e) ? exit_usage : exit_ok;
+		print_error(wrong);
+		return exit_usage;
 	} catch (const std::exception &e) {
 		return report(a.ctx, e.what());
 	}

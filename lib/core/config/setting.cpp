@@ -2,6 +2,8 @@
 /* The table of settings. */
 #include "lib/core/config/setting.h"
 
+#include "driver/base/words.h"
+
 #include <algorithm>
 #include <cctype>
 #include <cstring>
@@ -125,36 +127,6 @@ const setting *setting_find(std::string_view name)
 		if (name.size() == strlen(s.name) && !strncasecmp(name.data(), s.name, name.size()))
 			return &s;
 	return nullptr;
-}
-
-/* Letters to insert, drop or change (Levenshtein). */
-static size_t distance(const std::string &a, const char *b)
-{
-	const size_t n = strlen(b);
-	std::vector<size_t> row(n + 1);
-
-	for (size_t j = 0; j <= n; j++)
-		row[j] = j;
-	for (size_t i = 0; i < a.size(); i++) {
-		size_t diagonal = row[0]++;
-
-		for (size_t j = 0; j < n; j++) {
-			const bool same = a[i] == b[j];
-			const size_t best = std::min({row[j + 1] + 1, row[j] + 1, diagonal + !same});
-
-			diagonal = row[j + 1];
-			row[j + 1] = best;
-		}
-	}
-	return row[n];
-}
-
-/* A beginning in common counts for something: "spin" is spin_us rather than wait. */
-static long unlikeness(const std::string &a, const char *b)
-{
-	const size_t same = size_t(std::mismatch(a.begin(), a.end(), b, b + strlen(b)).first - a.begin());
-
-	return 2 * long(distance(a, b)) - long(same);
 }
 
 const char *setting_nearest(const std::string &name)

@@ -2,6 +2,8 @@
 /* Values of settings: from text, to text. */
 #include "lib/core/config/setting.h"
 
+#include "driver/base/words.h"
+
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
@@ -36,21 +38,14 @@ static bool read_number(const char *text, s64 min, s64 max, s64 *out)
 	return *out >= min;
 }
 
-/* A number of bytes: 4096, 64K, 32M, 1G. */
-static bool read_size(const char *text, s64 min, s64 max, s64 *out)
+static bool read_size(const std::string &text, s64 min, s64 max, s64 *out)
 {
-	const char *unit;
 	u64 v;
 
-	if (!read_digits(text, &v, &unit))
+	if (!size_parse(text, &v) || v < u64(min) || v > u64(max))
 		return false;
-	const char *found = *unit ? strchr("KMG", toupper(static_cast<unsigned char>(*unit))) : nullptr;
-	const unsigned shift = found ? 10 * unsigned(found - "KMG" + 1) : 0;
-	if ((*unit && (!found || unit[1])) || v > ~u64(0) >> shift)
-		return false;
-	v <<= shift;
 	*out = s64(v);
-	return v >= u64(min) && v <= u64(max);
+	return true;
 }
 
 /* The place of a word in "one two three"; -1: it is none of them. */
@@ -102,7 +97,7 @@ bool setting_read(const setting &s, const std::string &text, config *c)
 		good = good && read_number(text.c_str(), s.min, s.max, &v);
 		break;
 	case setting_type::size:
-		good = good && read_size(text.c_str(), s.min, s.max, &v);
+		good = good && read_size(text, s.min, s.max, &v);
 		break;
 	case setting_type::choice:
 		good = good && read_word(s.words, text, &v);
@@ -166,7 +161,7 @@ std::string setting_wants(const setting &s)
 				       "a number, ") +
 		       std::to_string(s.min) + " to " + std::to_string(s.max);
 	case setting_type::size:
-		return "a size from " + size_text(u64(s.min)) + " to " + size_text(u64(s.max));
+		return "a size from " + size_text(u64(s.min)) + " to " + size_text(u64(s.max)) + ": " + size_rule;
 	case setting_type::choice:
 		return words_text(s.words);
 	case setting_type::cpus:

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What options take, said in the words of whoever uses them: CLI11's own messages are for programmers. */
+#pragma once
+
+#include "driver/base/words.h"
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace usdma::tool {
+
+inline std::string joined(const std::vector<std::string> &words)
+{
+	std::string out;
+
+	for (const std::string &w : words)
+		out += (out.empty() ? "" : ", ") + w;
+	return out;
+}
+
+/* words: one at least */
+inline std::string nearest(const std::string &word, const std::vector<std::string> &words)
+{
+	const std::string start = word.substr(0, 63);
+
+	return *std::min_element(words.begin(), words.end(), [&](const std::string &a, const std::string &b) {
+		return unlikeness(start, a) < unlikeness(start, b);
+	});
+}
+
+/* A word of a list, handed on as its number. */
+template <class T> CLI::Validator word_of(std::vector<std::pair<std::string, T>> choices)
+{
+	return CLI::Validator(
+		[choices = std::move(choices)](std::string &word) -> std::string {
+			std::vector<std::string> all;
+
+			for (const auto &[name, value] : choices) {
+				if (word == name) {
+					word = std::to_string(int(value));
+					return "";
+				}
+				all.push_back(name);
+			}
+			return "there is no \"" + word + "\"; there are " + joined(all);
+		},
+		"", "word");
+}
+
+inline CLI::Validator word_of(std::vector<std::string> choices)
+{
+	return CLI::Validator(
+		[choices = std::move(choices)](std::string &word) -> std::string {
+			if (std::find(choices.begin(), choices.end(), word) != choices.end())
+				return "";
+			return "there is no \"" + word + "\"; there are " + joined(choices);
+		},
+		"", "word");
+}
+
+/* A size by the rule of all settings, handed on in bytes; range: the two bounds as they are written. */
+inline CLI::Validator size_in(const char *low, const char *high)
+{
+	return CLI::Validator(
+		[low, high](std::string &text) -> std::string {
+			u64 bytes, least = 0, most = ~u64(0);
+
+			size_parse(low, &least);
+			size_parse(high, &most);
+			if (!size_parse(text, &bytes) || bytes < least || bytes > most)
+				return "\"" + text + "\": it takes a size from " + low + " to " + high + ": " +
+				       size_rule;
+			text = std::to_string(bytes);
+			return "";
+		},
+		"", "size");
+}
+
+} // namespace usdma::tool

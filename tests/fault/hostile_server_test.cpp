@@ -1,528 +1,320 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A correct program (misled.cpp) and usdma-sim, and between them somebody who
- * does one thing wrong: the program is neither ended nor held, and its memory is
- * its own.
- * Run as: hostile_server_test (USDMA_SIM names the device program, MISLED the other)
+ * A correct program, usdma-sim, and a server between the two that is wrong or slow: the program is neither
+ * ended nor held, and its memory stays its own.  What each wrong message does is the matter of
+ * vfio-user-faults, vfio-user-hostile and fuzz-client; this is the whole library, in a few runs.
+ * Run as: hostile_server_test (USDMA_SIM names the device program).
  */
-#include "tests/support/silent_file.h"
+#include "tests/support/nosy.h"
 #include "tests/support/sim_process.h"
 #include "tests/support/test.h"
+#include "usdma/usdma.h"
 
 #include "driver/base/clock.h"
 #include "driver/base/unique_fd.h"
-#include "driver/vfio/region.h"
-#include "driver/vfio/user_socket.h"
+#include "driver/vfio/user_proto.h"
 
-#include <atomic>
 #include <cerrno>
-#include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <memory>
-#include <mutex>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/un.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
-#include <utility>
 #include <vector>
 
 using namespace usdma;
 using namespace usdma::test;
-using namespace usdma::vfio;
-using proto::command;
+using vfio::proto::command;
 
-static constexpr u64 full = 0xfffffffffffffffe, limit_ms = 30000;
+static constexpr u64 full = 0xfffffffffffffffe;
+static constexpr int limit_ms = 60000;
 
-/* ---- between client and server ------------------------------------------------------------------------- */
+/* ---- the program, in a process of its own ---------------------------------------------------------------- */
 
-class between {
-public:
-	using change = void (*)(between &, user_message &);
+static const char *works_to; /* each call works to this one; "end" is the last */
+static u64 most_ms;          /* for each call */
+static bool works = true, good = true;
 
-	between(int client, int server, change reply) : client_(client), server_(server), reply_(reply)
-	{
-		up_ = std::thread([this] { pass(client_.get(), server_.get(), true); });
-		down_ = std::thread([this] { pass(server_.get(), client_.get(), false); });
+template <class F> static bool step(const char *name, F call)
+{
+	const u64 began = now_ns();
+	const int err = call();
+	const u64 took = (now_ns() - began) / ns_per_ms;
+
+	fprintf(stderr, "#   %s: %d after %llu ms%s%s\n", name, err, static_cast<unsigned long long>(took),
+		err < 0 ? ": " : "", err < 0 ? usdma_error_text() : "");
+	good &= took <= most_ms && (err >= 0 || !works);
+	works &= strcmp(name, works_to) != 0;
+	return err >= 0;
+}
+
+static usdma_device *dev;
+static usdma_stream *stream;
+static unsigned char *from, *to;
+static void *on_device;
+static constexpr size_t size = 1024 * 1024;
+
+static int allocate()
+{
+	const usdma_stream_options how = {sizeof(how), USDMA_WAIT_INTERRUPT, 0, 0};
+	int err = usdma_host_alloc(dev, size, reinterpret_cast<void **>(&from));
+
+	if (!err)
+		err = usdma_host_alloc(dev, size, reinterpret_cast<void **>(&to));
+	if (!err)
+		err = usdma_device_alloc(dev, size, &on_device);
+	return err ? err : usdma_stream_create(dev, &how, &stream);
+}
+
+/* Between two the device has nothing to do, and sleeps. */
+static int copies()
+{
+	static std::mt19937_64 gen = rng(3);
+
+	for (size_t len = 64; len <= size; len *= 4) {
+		fill_random(from, len, gen);
+		memset(to, 0, len);
+		int err = usdma_copy(stream, on_device, from, len);
+		if (!err)
+			err = usdma_copy(stream, to, on_device, len);
+		const int end = usdma_stream_sync(stream, limit_ms);
+		if (err || end)
+			return err ? err : end;
+		good &= !memcmp(from, to, len);
 	}
-	~between()
-	{
-		leave();
-		up_.join();
-		down_.join();
+	return 0;
+}
+
+/* To the test, which does what it has for this moment. */
+static void ask_to_go_on()
+{
+	char c;
+
+	good &= write(STDOUT_FILENO, "r", 1) == 1 && read(STDIN_FILENO, &c, 1) == 1;
+}
+
+/* As on a kernel that was built without it. */
+static int without_aio()
+{
+	sock_filter steps[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_setup, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const sock_fprog filter = {std::size(steps), steps};
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -1 : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
+static int program(const char *spec, bool has_aio)
+{
+	alarm(unsigned(2 * limit_ms / 1000));
+	if (!has_aio && without_aio())
+		return 4;
+	if (step("open", [=] { return usdma_open(spec, &dev); })) {
+		if (step("allocate", allocate) && step("copies", copies)) {
+			ask_to_go_on();
+			step("again", copies);
+			ask_to_go_on();
+			step("late", copies);
+			memset(from, 1, size); /* each page of it can be written, whatever became of the device */
+			memset(to, 2, size);
+		}
+		if (stream)
+			step("destroy", [] { return usdma_stream_destroy(stream); });
+		step("close", [] { return usdma_close(dev); });
 	}
-	void leave()
-	{
-		shutdown(client_.get(), SHUT_RDWR);
-		shutdown(server_.get(), SHUT_RDWR);
-	}
+	return good && works == !strcmp(works_to, "end") ? 0 : 3;
+}
 
-	std::atomic<u64> late_ms{0};   /* each question waits so long */
-	std::atomic<bool> last{false}; /* what is sent, the client has the last descriptor of */
-	std::mutex lock;               /* what follows */
-	std::vector<unique_fd> memory; /* the client's, as it was mapped */
-	std::vector<unique_fd> irqs;   /* the client's */
-	std::vector<unique_fd> bars;   /* in the place of the server's */
+/* ---- what is wrong ---------------------------------------------------------------------------------------- */
 
-private:
-	void pass(int from, int to, bool is_up);
-	void note(const user_message &m);
+/* What the server has of the client, and what it gave in place of its own. */
+struct between {
+	bool is_late = false, spoils_files = false, bells_are_full = false;
+	std::vector<unique_fd> memory, irqs, bars;
 
-	unique_fd client_, server_;
-	change reply_;
-	std::thread up_, down_;
+	void change(nosy_message &m, bool from_client);
 };
 
-static bool is_reply(const user_message &m)
+static int other_bell(bool is_full)
 {
-	return (m.head.flags & proto::flag_type_mask) == proto::type_reply;
-}
+	int ends[2];
 
-static bool is(const user_message &m, command cmd)
-{
-	return m.head.cmd == u16(cmd);
-}
-
-void between::note(const user_message &m)
-{
-	std::lock_guard guard(lock);
-
-	for (size_t i = 0; i < m.fds.size(); i++)
-		(is(m, command::dma_map) ? memory : irqs).emplace_back(dup(m.fds.data()[i].get()));
-}
-
-static void stop_client();
-static void continue_client();
-
-void between::pass(int from, int to, bool is_up)
-{
-	user_message m;
-
-	while (!user_recv(from, deadline::never(), limit_ms, &m)) {
-		int raw[proto::our_max_msg_fds];
-
-		if (is_up)
-			note(m);
-		if (is_up && !is_reply(m) && late_ms)
-			poll(nullptr, 0, int(late_ms)); /* what a slow server does */
-		if (!is_up && is_reply(m) && reply_)
-			reply_(*this, m);
-		const iovec body = {m.body.data(), m.body.size()};
-		for (size_t i = 0; i < m.fds.size(); i++)
-			raw[i] = m.fds[i].get();
-		const bool stop = last && !is_up && !m.fds.empty();
-		if (stop)
-			stop_client();
-		const int err = user_send(to, m.head, {&body, 1}, {raw, m.fds.size()}, deadline::in_ms(limit_ms));
-		for (unique_fd &fd : m.fds)
-			if (stop)
-				fd.reset();
-		if (stop)
-			continue_client();
-		if (err)
-			break;
+	if (!is_full) {
+		assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+		close(ends[0]);
+		return ends[1];
 	}
-	leave();
+	const int fd = eventfd(0, EFD_CLOEXEC);
+	assert_int_equal(write(fd, &full, sizeof(full)), sizeof(full));
+	return fd;
 }
 
-/* ---- what is wrong ------------------------------------------------------------------------------------- */
-
-template <class F> static void other_doorbells(user_message &m, F make)
+/* Of the same length, and the server can cut it short. */
+static int other_bar(int fd, std::vector<unique_fd> *ours)
 {
-	if (!is(m, command::device_get_region_io_fds))
-		return;
-	for (unique_fd &fd : m.fds)
-		fd = unique_fd(make());
-}
-
-static int end_of(int (*make)(int *))
-{
-	int two[2];
-
-	if (make(two))
-		return -1;
-	close(two[0]);
-	return two[1];
-}
-
-static void pipe_doorbell(between &, user_message &m)
-{
-	other_doorbells(m, [] { return end_of([](int *two) { return pipe2(two, O_CLOEXEC); }); });
-}
-
-static void socket_doorbell(between &, user_message &m)
-{
-	other_doorbells(m, [] {
-		return end_of([](int *two) { return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, two); });
-	});
-}
-
-static void full_doorbell(between &, user_message &m)
-{
-	other_doorbells(m, [] {
-		const int fd = eventfd(0, EFD_CLOEXEC);
-
-		return write(fd, &full, sizeof(full)) == sizeof(full) ? fd : -1;
-	});
-}
-
-static void directory_doorbell(between &, user_message &m)
-{
-	other_doorbells(m, [] { return open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-}
-
-static void path_doorbell(between &, user_message &m)
-{
-	other_doorbells(m, [] { return open("/", O_PATH | O_CLOEXEC); });
-}
-
-static int silent = -1;
-
-/* Doorbells, and files of regions, that hold whoever asks them anything or closes them. */
-static void silent_files(between &, user_message &m)
-{
-	other_doorbells(m, [] { return dup(silent); });
-	if (is(m, command::device_get_region_info) && !m.fds.empty())
-		m.fds[0] = unique_fd(dup(silent));
-}
-
-static void lingering_doorbells(between &b, user_message &m)
-{
-	b.last = true;
-	other_doorbells(m, lingering_socket);
-}
-
-/* The connection is over with it; the second is still to be read. */
-static void lingering_and_wrong(between &b, user_message &m)
-{
-	if (!is(m, command::device_get_region_info))
-		return;
-	b.last = true;
-	m.head.cmd++;
-	for (unsigned i = 0; i < 2; i++)
-		m.fds.push(unique_fd(lingering_socket()));
-}
-
-static void many_doorbells(between &, user_message &m)
-{
-	static constexpr u32 n = 20000;
-	const proto::io_fds_head head = {sizeof(head) + n * sizeof(proto::io_fd), 0, region_bar0, n};
-	const proto::io_fd one = {0x20, 4, 0, proto::io_fd_ioeventfd, 0, 0, 0};
-
-	if (!is(m, command::device_get_region_io_fds) || m.fds.empty())
-		return;
-	m.body.clear();
-	m.body.append(&head, sizeof(head));
-	for (u32 i = 0; i < n; i++)
-		m.body.append(&one, sizeof(one));
-}
-
-/* Each begins within the one before it, and names areas to the end of the reply. */
-static void overlapping_caps(between &, user_message &m)
-{
-	proto::region_info info;
-
-	if (!is(m, command::device_get_region_info))
-		return;
-	memcpy(&info, m.body.data(), sizeof(info));
-	info.flags |= proto::region_flag_caps;
-	info.cap_offset = sizeof(info);
-	info.argsz = 4096;
-	m.body.clear();
-	m.body.append(&info, sizeof(info));
-	for (u32 at = sizeof(info); at + 16 <= 4096; at += 16) {
-		const proto::cap_head cap = {proto::cap_sparse_mmap, 1, at + 16 < 4064 ? at + 16 : 0};
-		const proto::sparse_head sparse = {(4096 - at - 16) / 16, 0};
-
-		m.body.append(&cap, sizeof(cap));
-		m.body.append(&sparse, sizeof(sparse));
-	}
-}
-
-/* A file of the same length, which the server can cut short. */
-static void other_bars(between &b, user_message &m)
-{
+	const int other = memfd_create("bar", MFD_CLOEXEC);
 	struct stat st;
 
-	if (!is(m, command::device_get_region_info) || m.fds.empty() || fstat(m.fds[0].get(), &st))
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(ftruncate(other, st.st_size), 0);
+	ours->emplace_back(dup(other));
+	return other;
+}
+
+void between::change(nosy_message &m, bool from_client)
+{
+	const auto cmd = command(m.head().cmd);
+
+	if (from_client) {
+		for (int fd : m.fds)
+			(cmd == command::dma_map ? memory : irqs).emplace_back(dup(fd));
+		if (is_late)
+			poll(nullptr, 0, 900); /* what a slow server does */
 		return;
-	unique_fd fd(memfd_create("bar", MFD_CLOEXEC));
-	if (ftruncate(fd.get(), st.st_size))
-		abort();
-	m.fds[0] = unique_fd(dup(fd.get()));
-	std::lock_guard guard(b.lock);
-	b.bars.push_back(std::move(fd));
-}
+	}
+	for (int &fd : m.fds) {
+		const int was = fd;
 
-template <command cmd> static void one_byte_more(between &, user_message &m)
-{
-	if (is(m, cmd) && !(m.head.flags & proto::flag_error))
-		m.body.append("x", 1);
-}
-
-static void cut_bars_short(between &b)
-{
-	std::lock_guard guard(b.lock);
-
-	assert_true(!b.bars.empty());
-	for (const unique_fd &fd : b.bars)
-		assert_int_equal(ftruncate(fd.get(), 0), 0);
-}
-
-/* All that the server has of the client: none of it gets shorter. */
-static void cut_memory_short(between &b)
-{
-	std::lock_guard guard(b.lock);
-
-	assert_true(b.memory.size() >= 2);
-	for (const unique_fd &fd : b.memory) {
-		const int seals = fcntl(fd.get(), F_GET_SEALS);
-
-		assert_int_equal(ftruncate(fd.get(), 0), -1);
-		assert_int_equal(seals & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
-				 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+		if (cmd == command::device_get_region_io_fds && (spoils_files || bells_are_full))
+			fd = other_bell(bells_are_full);
+		else if (cmd == command::device_get_region_info && spoils_files)
+			fd = other_bar(was, &bars);
+		if (fd != was)
+			close(was);
 	}
 }
 
-static void fill_interrupts_and_leave(between &b)
+static void cut_short(between &b, nosy_server &)
 {
-	std::lock_guard guard(b.lock);
+	assert_true(!b.bars.empty() && b.memory.size() >= 2);
+	for (const unique_fd &fd : b.bars)
+		assert_int_equal(ftruncate(fd.get(), 0), 0);
+	for (const unique_fd &fd : b.memory)
+		assert_int_equal(ftruncate(fd.get(), 0), -1);
+}
 
+static void fill_interrupts_and_leave(between &b, nosy_server &server)
+{
 	assert_true(!b.irqs.empty());
 	for (const unique_fd &fd : b.irqs) {
 		assert_int_equal(fcntl(fd.get(), F_SETFL, O_NONBLOCK), 0);
 		while (write(fd.get(), &full, sizeof(full)) < 0) {
 			u64 count;
 
-			assert_int_equal(read(fd.get(), &count, sizeof(count)), sizeof(count));
+			(void)!read(fd.get(), &count, sizeof(count));
 		}
 		assert_int_equal(fcntl(fd.get(), F_SETFL, 0), 0);
 	}
-	b.leave();
+	server.hang_up();
 }
 
-static void be_late(between &b)
+static void be_late(between &b, nosy_server &)
 {
-	b.late_ms = 900;
+	b.is_late = true;
 }
 
 struct wrong {
-	const char *name;
-	between::change reply = nullptr;
-	void (*then)(between &) = nullptr; /* when the client is at its half */
-	const char *works_to = "";         /* all calls do, all the same, to this one; "end" is the last */
-	u64 open_late_ms = 0;
-	const char *reply_ms = "5000", *hang_ms = "10000";
-	u64 most_ms = 20000;           /* for each call */
-	bool silent = false;           /* with FUSE */
-	const char *without = nullptr; /* a system call that the program's kernel does not have */
+	const char *name, *works_to;
+	bool is_late = false, spoils_files = false, bells_are_full = false;
+	void (*then[2])(between &, nosy_server &) = {}; /* before "again", and before "late" */
+	const char *reply_ms = "5000", *hang_ms = "10000", *most_ms = "20000";
+	bool has_aio = true; /* the program, and io_uring, which takes counts by itself */
 };
 
 static const wrong table[] = {
-	{.name = "nothing", .works_to = "end"},
-	{.name = "doorbell: a pipe nobody reads", .reply = pipe_doorbell, .works_to = "end"},
-	{.name = "doorbell: a socket nobody reads", .reply = socket_doorbell, .works_to = "end"},
-	{.name = "doorbell: a directory", .reply = directory_doorbell, .works_to = "end"},
-	{.name = "doorbell: a path", .reply = path_doorbell, .works_to = "end"},
-	{.name = "doorbells and regions: files that never answer",
-	 .reply = silent_files,
-	 .works_to = "end",
-	 .silent = true},
-	{.name = "doorbell: a socket that lingers", .reply = lingering_doorbells, .works_to = "end"},
-	{.name = "and one beside an answer that is none", .reply = lingering_and_wrong},
-	{.name = "doorbell: full, and blocking",
-	 .reply = full_doorbell,
-	 .works_to = "stream",
-	 .hang_ms = "500",
-	 .most_ms = 15000},
-	{.name = "nothing, without aio", .works_to = "end", .without = "io_setup"},
-	{.name = "nothing, before preadv2", .works_to = "end", .without = "preadv2"},
-	{.name = "doorbell: full, without aio", .reply = full_doorbell, .works_to = "end", .without = "io_setup"},
-	{.name = "interrupts full, then gone, without aio",
-	 .then = fill_interrupts_and_leave,
-	 .works_to = "ready",
-	 .most_ms = 5000,
-	 .without = "io_setup"},
-	{.name = "20000 doorbells", .reply = many_doorbells, .works_to = "allocate"},
-	{.name = "files of regions cut short", .reply = other_bars, .then = cut_bars_short, .works_to = "end"},
-	{.name = "memory and rings cut short", .then = cut_memory_short, .works_to = "end"},
-	{.name = "interrupts full, then gone", .then = fill_interrupts_and_leave, .works_to = "ready"},
-	{.name = "capabilities that overlap", .reply = overlapping_caps},
-	{.name = "slow at opening", .open_late_ms = 900, .reply_ms = "1000", .most_ms = 12000},
-	{.name = "slow at closing", .then = be_late, .works_to = "destroy", .reply_ms = "1000", .most_ms = 12000},
-	{.name = "length: DEVICE_GET_INFO", .reply = one_byte_more<command::device_get_info>},
-	{.name = "length: GET_IRQ_INFO", .reply = one_byte_more<command::device_get_irq_info>},
-	{.name = "length: SET_IRQS", .reply = one_byte_more<command::device_set_irqs>},
-	{.name = "length: REGION_READ", .reply = one_byte_more<command::region_read>},
-	{.name = "length: REGION_WRITE", .reply = one_byte_more<command::region_write>},
-	{.name = "length: DMA_MAP", .reply = one_byte_more<command::dma_map>, .works_to = "open"},
-	{.name = "length: DMA_UNMAP", .reply = one_byte_more<command::dma_unmap>, .works_to = "ready"},
+	{.name = "files cut short, interrupts filled, and gone",
+	 .works_to = "again",
+	 .spoils_files = true,
+	 .then = {cut_short, fill_interrupts_and_leave}},
+	{.name = "doorbells full, and blocking", .works_to = "allocate", .bells_are_full = true, .hang_ms = "500"},
+	{.name = "doorbells full, interrupts filled, and gone, without aio",
+	 .works_to = "again",
+	 .bells_are_full = true,
+	 .then = {nullptr, fill_interrupts_and_leave},
+	 .has_aio = false},
+	{.name = "slow at opening", .works_to = "", .is_late = true, .reply_ms = "1000", .most_ms = "12000"},
+	{.name = "slow at closing",
+	 .works_to = "destroy",
+	 .then = {nullptr, be_late},
+	 .reply_ms = "1000",
+	 .most_ms = "12000"},
 };
 
-/* ---- the program --------------------------------------------------------------------------------------- */
-
-static std::string tsan_options()
-{
-	const char *given = getenv("TSAN_OPTIONS");
-
-	return given ? given : "";
-}
-
-class misled {
-public:
-	misled(const std::string &path, const wrong &w)
-	{
-		int in[2], out[2];
-
-		assert_int_equal(pipe2(in, O_CLOEXEC) | pipe2(out, O_CLOEXEC), 0);
-		pid_ = fork();
-		if (pid_ == 0) {
-			dup2(in[0], STDIN_FILENO);
-			dup2(out[1], STDOUT_FILENO);
-			setenv("USDMA_REPLY_MS", w.reply_ms, 1);
-			setenv("USDMA_HANG_MS", w.hang_ms, 1);
-			if (w.without) /* to sleep in ppoll: io_uring takes counts by itself */
-				setenv("USDMA_IO_URING", "0", 1);
-			/*
-			 * A device that is lost keeps its thread until its server has ended; one that is not
-			 * has none left.
-			 */
-			if (strcmp(w.works_to, "end"))
-				setenv("TSAN_OPTIONS", (tsan_options() + ":report_thread_leaks=0").c_str(), 1);
-			execl(getenv("MISLED"), "misled", ("vfio-user:" + path).c_str(), w.without, nullptr);
-			_exit(127);
-		}
-		close(in[0]);
-		close(out[1]);
-		go_.reset(in[1]);
-		says_.reset(out[0]);
-	}
-	~misled() { end_sim(pid_); }
-	/* "NAME RETURNED MILLISECONDS"; false: it ended, or hangs. */
-	bool next(char (&name)[32], int *returned, u64 *took)
-	{
-		std::string line;
-		pollfd p = {says_.get(), POLLIN, 0};
-		char c;
-
-		while (poll(&p, 1, int(limit_ms)) == 1 && read(says_.get(), &c, 1) == 1 && c != '\n')
-			line += c;
-		unsigned long long ms = 0;
-		const bool whole = sscanf(line.c_str(), "%31s %d %llu", name, returned, &ms) == 3;
-		*took = ms;
-		return whole;
-	}
-	void go_on() { assert_int_equal(write(go_.get(), "g", 1), 1); }
-	pid_t pid() const { return pid_; }
-	/* Its end; not taken, so that the number stays its own for the thread between. */
-	siginfo_t end() const
-	{
-		siginfo_t how = {};
-
-		assert_int_equal(waitid(P_PID, id_t(pid_), &how, WEXITED | WNOWAIT), 0);
-		return how;
-	}
-
-private:
-	pid_t pid_;
-	unique_fd go_, says_;
-};
+/* ---- the test --------------------------------------------------------------------------------------------- */
 
 static std::string folder;
 static pid_t sim;
-/* Here, and not on the stack, which a failure leaves without an end of what lies there. */
-static std::unique_ptr<misled> program;
-static std::unique_ptr<between> link_between;
 
-static void stop_client()
+struct running {
+	pid_t pid;
+	unique_fd go, says;
+};
+
+/* A device that is lost keeps its thread until its server has ended: to TSan that is a leak. */
+static void become_the_program(const wrong &w, const std::string &path)
 {
-	siginfo_t how;
+	const char *const tsan = getenv("TSAN_OPTIONS");
 
-	kill(program->pid(), SIGSTOP);
-	waitid(P_PID, id_t(program->pid()), &how, WSTOPPED | WEXITED | WNOWAIT);
+	setenv("USDMA_REPLY_MS", w.reply_ms, 1);
+	setenv("USDMA_HANG_MS", w.hang_ms, 1);
+	if (!w.has_aio)
+		setenv("USDMA_IO_URING", "0", 1);
+	setenv("TSAN_OPTIONS", (std::string(tsan ? tsan : "") + ":report_thread_leaks=0").c_str(), 1);
+	execl("/proc/self/exe", "program", ("vfio-user:" + path).c_str(), w.works_to, w.most_ms,
+	      w.has_aio ? nullptr : "without aio", nullptr);
+	_exit(127);
 }
 
-static void continue_client()
+static running start(const wrong &w, const std::string &path)
 {
-	kill(program->pid(), SIGCONT);
-}
+	int in[2], out[2];
 
-static unique_fd listen_at(const std::string &path)
-{
-	unique_fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-	sockaddr_un at = {AF_UNIX, {}};
-
-	unlink(path.c_str());
-	snprintf(at.sun_path, sizeof(at.sun_path), "%s", path.c_str());
-	assert_int_equal(bind(fd.get(), reinterpret_cast<const sockaddr *>(&at), sizeof(at)), 0);
-	assert_int_equal(listen(fd.get(), 4), 0);
-	return fd;
-}
-
-/* Each line of the program, to its end; every call that should have worked did, none took longer than it may. */
-static bool follow(const wrong &w)
-{
-	bool works = *w.works_to;
-	char name[32];
-	int returned;
-	u64 took;
-
-	while (program->next(name, &returned, &took)) {
-		fprintf(stderr, "#   %s: %d after %llu ms\n", name, returned, static_cast<unsigned long long>(took));
-		if (!strcmp(name, "ready")) {
-			if (w.then)
-				w.then(*link_between);
-			program->go_on();
-		}
-		if (works)
-			assert_true(returned >= 0);
-		assert_true(took <= w.most_ms);
-		works &= strcmp(name, w.works_to) != 0;
-		if (!strcmp(name, "end"))
-			return !works;
+	assert_int_equal(pipe2(in, O_CLOEXEC) | pipe2(out, O_CLOEXEC), 0);
+	const pid_t pid = fork();
+	if (pid == 0) {
+		dup2(in[0], STDIN_FILENO);
+		dup2(out[1], STDOUT_FILENO);
+		become_the_program(w, path);
 	}
-	return false;
-}
-
-/* Not before the program is there, whose execve would close it. */
-static bool make_silent(const char *row)
-{
-	const char *why;
-
-	silent = silent_file(&why);
-	if (silent < 0)
-		print_message("# SKIP %s: %s\n", row, why);
-	return silent >= 0;
+	close(in[0]);
+	close(out[1]);
+	return {pid, unique_fd(in[1]), unique_fd(out[0])};
 }
 
 static void run(void **state)
 {
 	const wrong &w = *static_cast<const wrong *>(*state);
 	const std::string path = folder + "/between";
-	const unique_fd listening = listen_at(path);
-	pollfd p = {listening.get(), POLLIN, 0};
+	between b;
+	char c;
 
-	program = std::make_unique<misled>(path, w);
-	assert_int_equal(poll(&p, 1, int(limit_ms)), 1);
-	const int client = accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC), server = dial(folder + "/dev");
-	assert_true(client >= 0 && server >= 0);
-	if (w.silent && !make_silent(w.name))
-		skip();
-	link_between = std::make_unique<between>(client, server, w.reply);
-	link_between->late_ms = w.open_late_ms;
-	assert_true(follow(w));
-	/* The end of a process waits for its threads, one of which closes such a file. */
-	end_silent_file();
-	const siginfo_t how = program->end();
-	assert_int_equal(how.si_code, CLD_EXITED);
-	assert_int_equal(how.si_status, 0);
+	b.is_late = w.is_late;
+	b.spoils_files = w.spoils_files;
+	b.bells_are_full = w.bells_are_full;
+	nosy_server server(path, folder + "/dev", [&b](nosy_message &m, bool up) { b.change(m, up); });
+	running p = start(w, path);
+	for (auto *then : w.then)
+		if (read(p.says.get(), &c, 1) == 1) {
+			if (then)
+				server.while_nothing_passes([&] { then(b, server); });
+			assert_int_equal(write(p.go.get(), "g", 1), 1);
+		}
+	int status;
+	assert_int_equal(waitpid(p.pid, &status, 0), p.pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 static int set_up(void **)
@@ -538,33 +330,26 @@ static int set_up(void **)
 
 static int tear_down(void **)
 {
-	end_silent_file();
-	/* Its threads speak to the program, and take copies of the file. */
-	link_between.reset();
-	program.reset();
-	if (silent >= 0)
-		close(std::exchange(silent, -1));
 	end_sim(sim, SIGTERM);
-	unlink((folder + "/between").c_str());
 	return rmdir(folder.c_str());
 }
 
-int main()
+int main(int argc, char **argv)
 {
 	CMUnitTest tests[std::size(table)] = {};
 
-	if (!getenv("USDMA_SIM") || !getenv("MISLED")) {
-		fprintf(stderr, "USDMA_SIM must name usdma-sim, MISLED the program\n");
-		return 2;
+	if (argc >= 4) {
+		works_to = argv[2];
+		most_ms = strtoull(argv[3], nullptr, 10);
+		works = *works_to;
+		return program(argv[1], argc == 4);
 	}
 	for (size_t i = 0; i < std::size(table); i++) {
 		tests[i].name = table[i].name;
 		tests[i].test_func = run;
-		/* A usdma-sim each: what is left of a row that failed is not the next one's. */
 		tests[i].setup_func = set_up;
 		tests[i].teardown_func = tear_down;
 		tests[i].initial_state = const_cast<wrong *>(&table[i]);
 	}
-	alarm(unsigned(300 * scale()));
 	return cmocka_run_group_tests_name("hostile servers", tests, nullptr, nullptr);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/support/nosy.h"
 
-#include "driver/vfio/user_proto.h"
 #include "tests/support/sim_process.h"
 #include "tests/support/test.h"
 
@@ -22,23 +21,19 @@ namespace proto = vfio::proto;
 static constexpr uint16_t own_id = 0xbeef; /* usdma-sim counts from 0, and these tests ask it for less */
 static constexpr int look_ms = 20;
 
-struct nosy_server::message {
-	std::vector<unsigned char> bytes;
-	std::vector<int> fds;
+proto::header nosy_message::head() const
+{
+	proto::header h;
 
-	proto::header head() const
-	{
-		proto::header h;
+	memcpy(&h, bytes.data(), sizeof(h));
+	return h;
+}
 
-		memcpy(&h, bytes.data(), sizeof(h));
-		return h;
-	}
-	~message()
-	{
-		for (int fd : fds)
-			close(fd);
-	}
-};
+nosy_message::~nosy_message()
+{
+	for (int fd : fds)
+		close(fd);
+}
 
 static bool get(int sock, unsigned char *buf, size_t len, std::vector<int> *fds)
 {
@@ -97,7 +92,8 @@ static bool put(int sock, const unsigned char *buf, size_t len, const std::vecto
 	return true;
 }
 
-nosy_server::nosy_server(const std::string &path, const std::string &to) : path_(path), to_(to)
+nosy_server::nosy_server(const std::string &path, const std::string &to, change_fn change)
+	: path_(path), to_(to), change_(std::move(change))
 {
 	sockaddr_un addr = {};
 
@@ -167,7 +163,7 @@ void nosy_server::relay(int client, int server)
 	close(client);
 }
 
-void nosy_server::note(const message &m, bool from_client)
+void nosy_server::note(const nosy_message &m, bool from_client)
 {
 	const proto::header h = m.head();
 	std::lock_guard guard(lock_);
@@ -195,7 +191,7 @@ void nosy_server::note(const message &m, bool from_client)
 
 bool nosy_server::pass(int from, int to, bool from_client)
 {
-	message m;
+	nosy_message m;
 
 	m.bytes.resize(sizeof(proto::header));
 	if (!get(from, m.bytes.data(), sizeof(proto::header), &m.fds))
@@ -205,6 +201,11 @@ bool nosy_server::pass(int from, int to, bool from_client)
 	if (!get(from, m.bytes.data() + sizeof(proto::header), size - sizeof(proto::header), &m.fds))
 		return false;
 	note(m, from_client);
+	if (change_) {
+		std::lock_guard guard(change_lock_);
+
+		change_(m, from_client);
+	}
 	if (from_client && m.head().id == own_id && (m.head().flags & proto::flag_type_mask) == proto::type_reply) {
 		std::lock_guard guard(lock_);
 
@@ -237,6 +238,13 @@ void nosy_server::hang_up()
 	std::lock_guard guard(lock_);
 
 	shutdown(client_, SHUT_RDWR);
+}
+
+void nosy_server::while_nothing_passes(const std::function<void()> &f)
+{
+	std::lock_guard guard(change_lock_);
+
+	f();
 }
 
 int nosy_server::reach(uint16_t cmd, uint64_t iova, void *buf, uint32_t len)

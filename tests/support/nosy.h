@@ -5,7 +5,10 @@
  */
 #pragma once
 
+#include "driver/vfio/user_proto.h"
+
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -26,10 +29,24 @@ struct mapped_area {
 	bool with_file;
 };
 
+/* On its way, whole; its descriptors are closed when it is gone. */
+struct nosy_message {
+	std::vector<unsigned char> bytes;
+	std::vector<int> fds;
+
+	nosy_message() = default;
+	nosy_message(const nosy_message &) = delete;
+	~nosy_message();
+	vfio::proto::header head() const;
+};
+
 class nosy_server {
 public:
+	/* Called for each message before it is passed on. */
+	using change_fn = std::function<void(nosy_message &, bool from_client)>;
+
 	/* Listens on path; each client gets a connection to the device at to. */
-	nosy_server(const std::string &path, const std::string &to);
+	nosy_server(const std::string &path, const std::string &to, change_fn change = {});
 	~nosy_server();
 	nosy_server(const nosy_server &) = delete;
 
@@ -37,20 +54,22 @@ public:
 	std::vector<mapped_area> areas();
 	/* Hangs up on the client that is there. */
 	void hang_up();
+	/* Calls f while no message is being changed. */
+	void while_nothing_passes(const std::function<void()> &f);
 	/* Reaches for the client's memory by a message, as a server does: 0 and the bytes, or the client's errno. */
 	int read_client(uint64_t iova, void *buf, uint32_t len);
 	int write_client(uint64_t iova, const void *buf, uint32_t len);
 
 private:
-	struct message;
-
 	void serve();
 	void relay(int client, int server);
 	bool pass(int from, int to, bool from_client);
-	void note(const message &m, bool from_client);
+	void note(const nosy_message &m, bool from_client);
 	int reach(uint16_t cmd, uint64_t iova, void *buf, uint32_t len);
 
 	std::string path_, to_;
+	change_fn change_;
+	std::mutex change_lock_;
 	int listener_ = -1, client_ = -1;
 	std::mutex lock_;      /* what is below */
 	std::mutex send_lock_; /* towards the client */

@@ -130,12 +130,13 @@ static void pinned_reaches_every_device(void **)
 	assert_reached(c, small);
 	assert_reached(c, large + 2 * MiB);
 	memset(large, 0x5a, 3 * MiB + 5);
-	/* The file that devices are told of holds the same bytes. */
+	/* The file that devices are told of holds the same bytes, and cannot be cut short. */
 	const vfio::dma_area area = a.vfio().areas[locate(large).dma];
 	u8 byte = 0;
 	assert_true(area.fd >= 0);
 	assert_int_equal(pread(area.fd, &byte, 1, off_t(area.fd_offset + 2 * MiB)), 1);
 	assert_int_equal(byte, 0x5a);
+	assert_int_equal(ftruncate(area.fd, 0), -1);
 	const size_t before = a.vfio().count();
 	assert_int_equal(host_free(large), 0);
 	assert_int_equal(a.vfio().count(), before - 1);

@@ -101,6 +101,29 @@ void fake_server::reply(const user_message &to, const void *body, size_t len, st
 	user_send(sock_.get(), h, {&part, 1}, fds, deadline::in_ms(server_limit_ms));
 }
 
+void fake_server::reply_in_two(const user_message &to, const void *body, size_t len, int fd, bool closed)
+{
+	const proto::header h = {to.head.id, to.head.cmd, u32(sizeof(h) + len), proto::type_reply, 0};
+	alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+	iovec part = {const_cast<proto::header *>(&h), sizeof(h)};
+	msghdr m = {};
+
+	m.msg_iov = &part;
+	m.msg_iovlen = 1;
+	m.msg_control = control;
+	m.msg_controllen = sizeof(control);
+	cmsghdr *const c = CMSG_FIRSTHDR(&m);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	if (sendmsg(sock_.get(), &m, MSG_NOSIGNAL) != ssize_t(sizeof(h)))
+		hang_up();
+	if (closed)
+		close(fd);
+	raw(body, len);
+}
+
 void fake_server::command(u16 id, proto::command cmd, const void *body, size_t len)
 {
 	const iovec part = {const_cast<void *>(body), len};

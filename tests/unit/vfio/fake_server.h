@@ -34,6 +34,8 @@ public:
 
 	void reply(const vfio::user_message &to, const void *body, size_t len, std::span<const int> fds = {},
 		   u32 error = 0);
+	/* With fd beside its first bytes; and closed before the rest, so that the client has the last one of it. */
+	void reply_in_two(const vfio::user_message &to, const void *body, size_t len, int fd, bool closed);
 	void command(u16 id, vfio::proto::command cmd, const void *body, size_t len);
 	void raw(const void *data, size_t len);
 	/* The next message of the client; false at the end. */

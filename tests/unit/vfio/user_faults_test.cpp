@@ -204,12 +204,27 @@ static void test_bad_irq_and_doorbell_replies(void **)
 
 static void test_payload_where_none_belongs(void **)
 {
-	fake_server s(answer(command::device_reset, {1, 2, 3}));
-	device_ptr dev;
+	static u8 page[4096] __attribute__((aligned(4096)));
+	const std::vector<u8> one_more(sizeof(proto::dma_unmap) + 1);
+	const unique_fd irq(eventfd(0, EFD_NONBLOCK));
+	const int fd = irq.get();
 
-	assert_int_equal(s.attach(&dev), 0);
-	assert_int_equal(dev->reset(), -EPROTO);
-	check_broken(*dev);
+	for (const command cmd :
+	     {command::device_reset, command::device_set_irqs, command::dma_map, command::dma_unmap}) {
+		fake_server s(answer(cmd, one_more));
+		device_ptr dev;
+
+		assert_int_equal(s.attach(&dev), 0);
+		int err = dev->irq_set(irq_msix, 0, {&fd, 1});
+		if (!err)
+			err = dev->dma_map({0x1000, 4096, page});
+		if (!err)
+			err = dev->dma_unmap(0x1000, 4096);
+		if (!err)
+			err = dev->reset();
+		assert_true(err == -EPROTO || (cmd == command::dma_unmap && err == -ENODEV));
+		check_broken(*dev);
+	}
 }
 
 static void test_unknown_ids_are_dropped(void **)

@@ -7,6 +7,7 @@
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
 #include "driver/vfio/region.h"
+#include "tests/support/silent_file.h"
 #include "tests/support/test.h"
 #include "tests/unit/vfio/fake_server.h"
 
@@ -22,8 +23,11 @@
 
 using namespace usdma;
 using namespace usdma::vfio;
+using usdma::test::end_silent_file;
 using usdma::test::fake_server;
+using usdma::test::lingering_socket;
 using usdma::test::open_fds;
+using usdma::test::silent_file;
 
 using device_ptr = std::unique_ptr<device>;
 using proto::command;
@@ -91,6 +95,88 @@ static void doorbells_that_are_none(void **)
 		/* What a doorbell does otherwise. */
 		assert_int_equal(dev->region_write(region_bar0, 64, &v, 4), 0);
 	}
+}
+
+/* One that came and nobody read goes with the connection. */
+static void unread_ones_hold_nobody(void **)
+{
+	const proto::header h = {1, u16(command::device_reset), sizeof(h), proto::type_reply, 0};
+	const int fd = lingering_socket();
+	int pair[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	assert_int_equal(user_send(pair[0], h, {}, {&fd, 1}, deadline::in_ms(20000)), 0);
+	close(fd);
+	close(pair[0]);
+	user_hang_up(unique_fd(pair[1]));
+}
+
+/* Nor is it held by one beside a reply that makes no sense. */
+static void wrong_replies_with_one(void **)
+{
+	static const u8 body[8] = {};
+	const int fd = lingering_socket();
+	fake_server s([&](fake_server &f, user_message &m) {
+		if (!is(m, command::device_reset))
+			return false;
+		m.head.cmd++;
+		f.reply_in_two(m, body, sizeof(body), fd, true);
+		return true;
+	});
+	device_ptr dev;
+
+	assert_int_equal(s.attach(&dev), 0);
+	assert_int_equal(dev->reset(), -ENODEV);
+	assert_true(dev->lost());
+}
+
+/* Neither the client that is told of one, nor its end, is held by one that holds who asks or closes it. */
+static void goes_on_with(int fd, bool last)
+{
+	fake_server s([&](fake_server &f, user_message &m) {
+		proto::io_fds_head head = {sizeof(head) + sizeof(proto::io_fd), 0, region_bar0, 1};
+		const proto::io_fd one = {0x20, 4, 0, proto::io_fd_ioeventfd, 0, 0, 0};
+		std::vector<u8> body(head.argsz);
+
+		if (!is(m, command::device_get_region_io_fds))
+			return false;
+		memcpy(body.data(), &head, sizeof(head));
+		memcpy(body.data() + sizeof(head), &one, sizeof(one));
+		f.reply_in_two(m, body.data(), body.size(), fd, last);
+		return true;
+	});
+	device_ptr dev;
+	u32 v = 7;
+
+	if (!last) {
+		close(s.memory);
+		s.memory = dup(fd);
+	}
+	assert_int_equal(s.attach(&dev), 0);
+	assert_int_equal(dev->region_doorbell_fd(region_bar0, 0x20), -1);
+	assert_int_equal(dev->region_write(region_bar0, 64, &v, 4), 0);
+	assert_false(dev->lost());
+	if (last)
+		return;
+	region_info r;
+	assert_int_equal(dev->region(region_bar2, &r), 0);
+	assert_false(r.flags & region_mappable);
+	dev.reset();
+	end_silent_file(); /* else the server's own close waits */
+}
+
+static void descriptors_that_hold(void **)
+{
+	const char *why;
+	const int silent = silent_file(&why);
+
+	goes_on_with(lingering_socket(), true);
+	if (silent < 0) {
+		print_message("# SKIP a file that never answers: %s\n", why);
+		return;
+	}
+	goes_on_with(silent, false);
+	close(silent);
 }
 
 /* Blocking, and its counter is full: whoever rings it goes on. */
@@ -356,6 +442,9 @@ static void slow_answers_end_together(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
+		cmocka_unit_test(descriptors_that_hold), /* before there are threads */
+		cmocka_unit_test(unread_ones_hold_nobody),
+		cmocka_unit_test(wrong_replies_with_one),
 		cmocka_unit_test(doorbells_that_are_none),
 		cmocka_unit_test(a_full_doorbell),
 		cmocka_unit_test(doorbells_take_few_descriptors),

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The jobs of ./tools/check: what they build and run.  `all` runs them in the order in which they stand here."""
+"""The jobs of ./tools/check.  `all` runs them in the order in which they stand here."""
 import os
 import re
 import shutil
 
-from check import TOP, default_targets, in_suites, tail
-from jobs import job
+from check import TOP, in_suites, job, read_json, tail
 
 BUILD = ("build", "test")
 # -g1 keeps lines and names for reports.
@@ -14,49 +13,38 @@ CLANG = {"CC": "clang-14", "CXX": "clang++-14"}
 GATE = ("style", "docs", "artifacts", "tools", "python", "unit", "integration", "fault")
 
 
-def gate_tests(run):
-    return in_suites(run.dir("gcc"), GATE, without=["slow"])
-
-
 @job("gate", 10, "g++ with warnings as errors; the suites " + ", ".join(GATE), BUILD + ("reference", "style"))
 def gate(run):
-    where = run.configure(where=run.dir("gcc"))
-    run.build(where=where, targets=default_targets(where))
-    run.build(where=where, tests=gate_tests(run), what="build what the tests need")
-    run.test(gate_tests(run), where=where)
+    run.build(where=run.dir("gcc"))
+    suites(run, GATE, without=["slow"])
 
 
-@job("slow", 5, "the tests that take long by what they promise (suite slow)", BUILD)
-def slow(run):
-    where = run.configure(where=run.dir("gcc"))
-    names = in_suites(where, ["slow"])
-    if names:
-        run.build(where=where, tests=names)
-        run.test(names, where=where)
+def suites(run, names, *options, tree="gcc", setup=None, without=(), wrapper=(), what="build what the tests need"):
+    where = run.configure(*options, where=run.dir(tree))
+    tests = in_suites(where, names, without)
+    assert tests, names  # to meson none are all
+    run.build(where=where, tests=tests, what=what)
+    run.test(tests, setup=setup, where=where, wrapper=wrapper)
+    return where
 
 
-def sanitized(run, name, sanitizer, suites, without=(), wrapper=()):
-    where = run.configure(f"-Db_sanitize={sanitizer}", *SANITIZED, where=run.dir(name))
-    names = in_suites(where, suites, without)
-    run.build(where=where, tests=names)
-    run.test(names, setup=name, where=where, wrapper=wrapper)
+def sanitized(run, name, sanitizer, names, **more):
+    suites(run, names, f"-Db_sanitize={sanitizer}", *SANITIZED, tree=name, setup=name, **more)
 
 
-@job("asan", 8, "AddressSanitizer, LeakSanitizer and UBSan: the suites unit and integration", BUILD)
-def asan(run):
-    sanitized(run, "asan", "address,undefined", ["unit", "integration"], without=["slow", "style"])
-
-
-@job("asan-fault", 5, "the same: the suite fault, and the slow tests", BUILD)
-def asan_fault(run):
-    sanitized(run, "asan", "address,undefined", ["fault", "slow"])
+job("slow", 5, "the tests that take long by what they promise (suite slow)", BUILD)(lambda run: suites(run, ["slow"]))
+job("asan", 8, "AddressSanitizer, LeakSanitizer and UBSan: the suites unit and integration", BUILD)(
+    lambda run: sanitized(run, "asan", "address,undefined", ["unit", "integration"], without=["slow", "style"]))
+job("asan-fault", 5, "the same: the suite fault, and the slow tests", BUILD)(
+    lambda run: sanitized(run, "asan", "address,undefined", ["fault", "slow"]))
+job("valgrind", 4, "memcheck on the unit tests: no error, no leak", BUILD + ("valgrind",))(
+    lambda run: suites(run, ["memcheck"], setup="valgrind"))
 
 
 @job("tsan", 15, "ThreadSanitizer: the suites unit, integration and threads", BUILD)
 def tsan(run):
     # g++ 12's run time library handles address layouts of up to 28 random bits.
-    with open("/proc/sys/vm/mmap_rnd_bits", encoding="ascii") as f:
-        random = int(f.read()) <= 28 or run.command(["setarch", "-R", "true"])[0] != 0
+    random = read_json("/proc/sys/vm/mmap_rnd_bits") <= 28 or run.command(["setarch", "-R", "true"])[0] != 0
     sanitized(run, "tsan", "thread", ["unit", "integration", "threads"], wrapper=[] if random else ["--wrapper", "setarch -R"])
 
 
@@ -65,14 +53,6 @@ def clang(run):
     where = run.configure("-Dpython=disabled", env=CLANG)
     run.build(where=where, env=CLANG, tests=in_suites(where, ["unit", "integration", "fault", "fuzz"]))
     run.test(in_suites(where, ["unit"]), where=where)
-
-
-@job("valgrind", 4, "memcheck on the unit tests: no error, no leak", BUILD + ("valgrind",))
-def valgrind(run):
-    where = run.configure(where=run.dir("gcc"))
-    names = in_suites(where, ["memcheck"])
-    run.build(where=where, tests=names)
-    run.test(names, setup="valgrind", where=where)
 
 
 @job("install", 4, "release build; meson install into an empty prefix; consumers in C, C++, CMake; uninstall; pip install",
@@ -84,63 +64,38 @@ def install(run):
     run.tap("pip install", ["/usr/bin/python3", os.path.join(TOP, "tests/install/wheel.py")], deadline=1800)
 
 
-@job("vm", 8, "kernel VFIO in virtual machines with QEMU's edu device", BUILD + ("vm",))
-def vm(run):
+def guests(run, what, *words, deadline):
     run.build(where=run.dir("gcc"), targets=["all", "guest-programs"])
-    run.tap("vm", [os.path.join(TOP, "tests/vm/run"), "--build-dir", run.dir("gcc"), "--cache", run.dir("vm-cache"),
-                   "--deadline", "2400"], deadline=3600)
+    run.tap(what, [os.path.join(TOP, "tests", what, "run"), "--build-dir", run.dir("gcc"), *words], deadline=deadline)
 
 
-FOREIGN = os.path.join(TOP, "tests/foreign/run")
-
-
-@job("foreign", 60, "QEMU and kernels of Debian's backports on usdma-sim's device; the first time makes them in ~/.cache (40 minutes)",
-     BUILD + ("vm", "foreign"))
-def foreign(run):
-    run.build(where=run.dir("gcc"), targets=["all", "guest-programs"])
-    run.tap("foreign", [FOREIGN, "--build-dir", run.dir("gcc"), "--results", run.dir("foreign.json")], deadline=6 * 3600)
-
-
-@job("foreign-long", 10, "the same: 8 GiB pinned behind a virtual IOMMU", BUILD + ("vm", "foreign"), in_all=False)
-def foreign_long(run):
-    run.build(where=run.dir("gcc"), targets=["all", "guest-programs"])
-    run.tap("foreign", [FOREIGN, "--build-dir", run.dir("gcc"), "--situation", "8-gib", "--results", run.dir("foreign-long.json")],
-            deadline=7200)
-
-
-@job("follow", 8, "README and docs/ followed word by word: build, install, own program, a bound device in a virtual machine",
-     BUILD + ("install", "package", "vm"))
-def follow(run):
-    run.tap("docs", [os.path.join(TOP, "tests/docs/follow.py")], deadline=3600)
-
-
-FUZZ = {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
-
+job("vm", 8, "kernel VFIO in virtual machines with QEMU's edu device", BUILD + ("vm",))(
+    lambda run: guests(run, "vm", "--cache", run.dir("vm-cache"), "--deadline", "2400", deadline=3600))
+job("foreign", 60, "QEMU and kernels of Debian's backports on usdma-sim's device; the first time makes them in ~/.cache (40 minutes)",
+    BUILD + ("vm", "foreign"))(lambda run: guests(run, "foreign", "--results", run.dir("foreign.json"), deadline=6 * 3600))
+job("foreign-long", 10, "the same: 8 GiB pinned behind a virtual IOMMU", BUILD + ("vm", "foreign"), in_all=False)(
+    lambda run: guests(run, "foreign", "--situation", "8-gib", "--results", run.dir("foreign-long.json"), deadline=7200))
+job("follow", 8, "README and docs/ followed word by word: build, install, own program, a bound device in a virtual machine",
+    BUILD + ("install", "package", "vm"))(lambda run: run.tap("docs", [os.path.join(TOP, "tests/docs/follow.py")], deadline=3600))
 
 @job("fuzz", 5, "the corpora replayed; libFuzzer over each target for a while (--fuzz-seconds in all); a finding fails", BUILD + ("clang",))
 def fuzz(run):
-    where = run.configure(where=run.dir("gcc"))
-    names = in_suites(where, ["fuzz"])
-    run.build(where=where, tests=names, what="build the replays")
-    run.test(names, where=where)
+    suites(run, ["fuzz"], what="build the replays")
     run.build("-Dfuzz=true", "-Db_sanitize=address,undefined", *SANITIZED, env=CLANG, targets=["fuzzers"])
-    top = os.path.join(TOP, "tests/fuzz/corpus")
-    targets = sorted(os.listdir(top))
+    targets = sorted(os.listdir(os.path.join(TOP, "tests/fuzz/corpus")))
     for name in targets:
-        search(run, name, os.path.join(top, name), max(1, run.options.fuzz_seconds // len(targets)))
+        search(run, name, max(1, run.options.fuzz_seconds // len(targets)))
 
 
-def search(run, name, corpus, seconds):
+def search(run, name, seconds):
     """New inputs stay beside the tree for the next run; an input that fails is kept as fuzz-NAME-*."""
     found = run.dir(f"fuzz-corpus/{name}")
     os.makedirs(found, exist_ok=True)
-    status, out = run.command([run.dir() + f"/tests/fuzz/fuzz-{name}", f"-max_total_time={seconds}", "-print_final_stats=1",
-                               "-timeout=30", "-rss_limit_mb=4000", f"-artifact_prefix={run.dir()}/fuzz-{name}-", found, corpus],
-                              deadline=seconds * 3 + 300, env=FUZZ)
-    count = re.search(r"number_of_executed_units: *([0-9]+)", out)
-    covered = re.findall(r"cov: ([0-9]+) ft: ([0-9]+)", out)
-    executions = int(count.group(1)) if count else 0
-    edges, features = covered[-1] if covered else (0, 0)
+    status, out = run.command([run.dir() + f"/tests/fuzz/fuzz-{name}", f"-max_total_time={seconds}", "-print_final_stats=1", "-timeout=30",
+                               "-rss_limit_mb=4000", f"-artifact_prefix={run.dir()}/fuzz-{name}-", found, f"{TOP}/tests/fuzz/corpus/{name}"],
+                              deadline=seconds * 3 + 300, env={"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"})
+    executions = int((re.findall(r"number_of_executed_units: *([0-9]+)", out) or [0])[0])
+    edges, features = (re.findall(r"cov: ([0-9]+) ft: ([0-9]+)", out) or [(0, 0)])[-1]
     run.say(f"{name}: {executions} executions, {edges} edges, {features} features")
     run.results.add(status == 0 and executions > 0, f"fuzz {name}", tail(out))
 
@@ -163,6 +118,59 @@ def bench(run):
 @job("soak", 10, "loads in turn with fresh seeds for --soak-minutes; a wrong byte, or memory or a descriptor more at a turn's end, fails",
      BUILD, in_all=False)
 def soak(run):
-    run.build(where=run.dir("gcc"), tests=["scale", "random-faults", "acl-model-embedded"])
+    run.build(where=run.dir("gcc"), tests=["random-faults", "acl-model-embedded"])
     minutes = run.options.soak_minutes
     run.tap("soak", [os.path.join(TOP, "tests/fault/soak.py"), run.dir("gcc"), "--minutes", str(minutes)], deadline=minutes * 60 + 3600)
+
+
+CPPCHECK = ["cppcheck", "--std=c++20", "--language=c++", "--enable=warning,performance,portability", "--inline-suppr", "--quiet",
+            "--library=posix", "--suppressions-list=tests/style/cppcheck.supp", "-I.", "-Iinclude", "-D__linux__", "-D__x86_64__",
+            '-DUSDMA_VERSION="0"', "--template={file}:{line}: {severity}: {message} [{id}]", "--error-exitcode=1"]
+job("cppcheck", 2, "cppcheck: driver, lib, tools; its suppressions give their reasons", ("python", "cppcheck"))(
+    lambda run: run.each("cppcheck", [(folder, [*CPPCHECK, "-j", str(run.jobs), folder]) for folder in ("driver", "lib", "tools")]))
+
+
+def commands_of(where):
+    """The build's command for each source of the tree, by path."""
+    found = {}
+    for e in read_json(where, "compile_commands.json"):
+        path = os.path.relpath(os.path.join(e["directory"], e["file"]), TOP)
+        if not path.startswith("..") and not os.path.join(TOP, path).startswith(where) and os.path.exists(os.path.join(TOP, path)):
+            found.setdefault(path, e)
+    return dict(sorted(found.items()))
+
+
+@job("headers", 2, "each private header compiles alone; public ones by clang, too", BUILD + ("clang",))
+def headers(run):
+    where = run.configure(where=run.dir("gcc"))
+    run.tap("public headers by clang", ["python3", "-B", os.path.join(TOP, "tests/install/headers.py"), os.path.join(TOP, "include"),
+                                        CLANG["CC"], CLANG["CXX"]])
+    includes = sorted({w for e in commands_of(where).values() for w in re.findall(r"-isystem ?\S+|-I(?=/)\S+", e["command"])})
+    flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wno-interference-size", "-Wno-missing-field-initializers",
+             *(w for i in includes for w in i.split()), f"-I{TOP}", f"-I{TOP}/include", f"-I{TOP}/include/hccl"]
+    run.each("private header", [
+        (h, ["g++", "-std=c++20", "-D_GNU_SOURCE", '-DUSDMA_VERSION="0"', *flags, "-xc++", "-include", h, "/dev/null"])
+        for h in run.must("list of headers", ["git", "ls-files", "driver/*.h", "lib/*.h", "tools/*.h"]).split()])
+
+
+@job("tidy", 25, "clang-tidy 14 with .clang-tidy: driver, lib, tools; any finding fails", BUILD + ("tidy", "clang"))
+def tidy(run):
+    where = run.configure(where=run.dir("gcc"))
+    run.must("clang-tidy", ["clang-tidy", "--version"])
+    # clang before 16 wants the first beside -ftrivial-auto-var-init=zero, which g++ 12 does not know; the others are g++'s.
+    known = ["-enable-trivial-auto-var-init-zero-knowing-it-will-be-removed-from-clang", "-Wno-unused-command-line-argument",
+             "-Wno-ignored-optimization-argument", "-Wno-unknown-warning-option"]
+    run.each("tidy", [(p, ["clang-tidy", "-p", where, "--quiet", *(f"--extra-arg={w}" for w in known), p])
+                      for p in commands_of(where) if p.startswith(("driver/", "lib/", "tools/"))], deadline=1200)
+
+
+@job("coverage", 15, "lines and branches of driver and lib that the suites unit, integration and fault run", BUILD + ("coverage",))
+def coverage(run):
+    where = suites(run, ["unit", "integration", "fault"], "-Db_coverage=true", "-Doptimization=0", "-Ddebug=false", "-Dpython=disabled",
+                   tree="coverage")
+    said = run.must("gcovr", ["gcovr", "--root", TOP, "--object-directory", where, "-j", str(run.jobs), "--exclude-throw-branches",
+                              "--exclude-unreachable-branches", *(f"--filter={TOP}/{d}/" for d in ("driver", "lib")),
+                              "--print-summary", "--html-details", os.path.join(where, "coverage.html"), where])
+    summary = re.findall(r"^(?:lines|branches): .*$", said, re.M)
+    run.results.add(len(summary) == 2, "summary of the coverage", tail(said))
+    run.say(f"{'; '.join(summary)} (pages: {where}/coverage.html)")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One run of a job: commands with deadlines, a build tree, meson tests; each result is a point."""
+"""The table of jobs, what is known of their last runs, and one run: commands, a build tree, meson tests, and the points of their TAP."""
+import contextlib
+import hashlib
 import json
 import os
 import re
@@ -9,36 +11,96 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 
-from results import Results
-
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-TAIL_LINES = 80
 # How much longer than on a quiet machine a test may take before it counts as hung.
 PATIENCE = 3
+
+
+POINT = re.compile(r"^(not )?ok\b\s*\d*\s*-?\s*(.*)$")
+SKIP_PLAN = re.compile(r"^1\.\.0\s*#\s*skip\S*\s*(.*)$", re.I)
+BAD = ("FAIL", "ERROR", "TIMEOUT", "INTERRUPT", "UNEXPECTEDPASS")
+DIRECTIVE = re.compile(r"^(.*?)\s*#\s*(skip|todo)\S*\s*(.*)$", re.I)
+
+
+class Results:
+    def __init__(self):
+        self.passed, self.failed, self.skipped = 0, [], []  # a count; names with logs; names with reasons
+
+    def add(self, ok, name, log=""):
+        self.passed += bool(ok)
+        self.failed += [] if ok else [(name, log)]
+
+    def skip(self, name, why):
+        self.skipped.append((name, why or "no reason given"))
+
+    def add_tap(self, test, text, status=0, log=""):
+        """Each point of one test program's TAP; what went wrong around the points is a failed point of its own."""
+        failed, found = len(self.failed), [(SKIP_PLAN.match(line), POINT.match(line)) for line in text.splitlines()]
+        for plan, point in found:
+            if plan:
+                self.skip(test, plan.group(1))
+            elif point:
+                self._add_point(test, point, log)
+        if "Bail out!" in text or (status and len(self.failed) == failed):
+            self.add(False, f"{test}: ended badly (status {status})", log)
+        elif not any(plan or point for plan, point in found):
+            self.add(False, f"{test}: reported nothing", log)
+
+    def _add_point(self, test, point, log):
+        name, directive = point.group(2), DIRECTIVE.match(point.group(2))
+        if directive:
+            name, why = directive.group(1) or directive.group(3), directive.group(3)
+            if not directive.group(1):  # cmocka's form; what the test said about it is in its log
+                said = [line for line in log.splitlines() if "skip" in line.lower() and not POINT.match(line)]
+                why = said[0].strip("# ") if said else "this environment cannot run it"
+            self.skip(f"{test}: {name}", why)
+        else:
+            self.add(not point.group(1), f"{test}: {name}", log)
+
+    def add_meson(self, path, status, log):
+        """Each test of a meson run; those that speak TAP by their points."""
+        entries, failed = [], len(self.failed)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8", errors="replace") as f:
+                entries = [json.loads(line) for line in f]
+        misread = any([self._add_test(t) for t in entries])
+        if not entries:
+            self.add(False, "meson test ran nothing", log)
+        elif status and len(self.failed) == failed and not misread:
+            self.add(False, f"meson test ended with status {status}", log)
+
+    def _add_test(self, t):
+        """True: meson saw a failure where there is a skip."""
+        out, name, verdict = t.get("stdout") or "", t["name"], t["result"]
+        log = f"{out}\n{t.get('stderr') or ''}".strip()
+        if re.search(r"^(1\.\.\d|(not )?ok\b|Bail out!)", out, re.M):
+            # cmocka writes a skipped test as "not ok 3 # SKIP name" and ends with 0; meson calls that a failure.
+            misread = verdict == "FAIL" and t.get("returncode") == 0 and bool(re.search(r"^not ok \d+ # SKIP", out, re.M))
+            bad = verdict in BAD and not misread
+            self.add_tap(name, out, (t.get("returncode") or 1) if bad else 0, f"{verdict}\n{log}" if bad else log)
+            return misread
+        if verdict == "SKIP":
+            self.skip(name, log.splitlines()[-1] if log else "")
+        else:
+            self.add(verdict in ("OK", "EXPECTEDFAIL"), name, f"{verdict}\n{log}")
+        return False
 
 
 class Stop(Exception):
     """The job cannot go on; the reason is a failed point already."""
 
 
-def tail(text, lines=TAIL_LINES):
+def tail(text, lines=80):
     """The end of a log, without ninja's progress."""
-    kept = [line for line in text.splitlines() if not re.match(r"\[\d+/\d+\] ", line)]
-    return "\n".join(kept[-lines:])
-
-
-def shown(words, most=400):
-    text = " ".join(words)
-    return text if len(text) <= most else f"{text[:most]} …"
+    return "\n".join([line for line in text.splitlines() if not re.match(r"\[\d+/\d+\] ", line)][-lines:])
 
 
 def kill_group(process):
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def read_json(*path):
@@ -76,13 +138,17 @@ class Run:
                 kill_group(p)
         return p.returncode, "".join(out)
 
-    def must(self, what, words, **more):
-        """A step that is a point itself; without it the job ends."""
+    def timed(self, what, words, **more):
         began = time.monotonic()
         self.say(what)
-        status, out = self.command(words, **more)
+        said = self.command(words, **more)
         self.parts.append((what, time.monotonic() - began))
-        self.results.add(status == 0, what, f"{shown(words)}\n{tail(out)}")
+        return said
+
+    def must(self, what, words, **more):
+        """A step that is a point itself; without it the job ends."""
+        status, out = self.timed(what, words, **more)
+        self.results.add(status == 0, what, f"{' '.join(words)[:400]}\n{tail(out)}")
         if status:
             raise Stop
         return out
@@ -91,34 +157,32 @@ class Run:
         where = where or self.dir()
         if os.path.exists(os.path.join(where, "build.ninja")):
             self.must("reconfigure", ["ninja", "-C", where, "build.ninja"], env=env)
-            return where
-        shutil.rmtree(where, ignore_errors=True)
-        self.must("configure", ["meson", "setup", where, TOP, "-Dwerror=true", "-Dtests=enabled", "-Dtools=enabled", *options],
-                  env=env)
+        else:
+            shutil.rmtree(where, ignore_errors=True)
+            self.must("configure", ["meson", "setup", where, TOP, "-Dwerror=true", "-Dtests=enabled", "-Dtools=enabled", *options], env=env)
         return where
 
     def build(self, *options, env=None, what="build without a warning", where=None, targets=(), tests=()):
-        """Compiles the default targets, or the named ones, or what the tests need."""
+        """Compiles the named targets, or what the tests need, or what meson builds by default (its "all" has the tests as well)."""
         where = self.configure(*options, env=env, where=where)
-        self.must(what, ["ninja", "-k", "20", "-C", where, "-j", str(self.jobs), *(targets or needed_by(where, tests))],
-                  env={"CCACHE_SLOPPINESS": "pch_defines,time_macros", **(env or {})}, line=Progress(r"\[(\d+)/(\d+)\]", self))
+        ids = {d for t in tests_of(where) if t["name"] in tests for d in t["depends"]}
+        targets = targets or files_of(where, lambda t: t["id"] in ids if tests else t["build_by_default"])
+        self.must(what, ["ninja", "-k", "20", "-C", where, "-j", str(self.jobs), *targets], line=progress(r"\[(\d+)/(\d+)\]", self),
+                  env={"CCACHE_SLOPPINESS": "pch_defines,time_macros", **(env or {})})
         return where
 
-    def test(self, names, setup=None, where=None, env=None, wrapper=(), repeat=1):
-        """meson test over these tests; each TAP point counts.  Returns meson's entries of its log."""
-        where = where or self.dir()
+    def test(self, names, where, setup=None, wrapper=(), repeat=1):
+        """meson test over these tests; each TAP point counts."""
         log = os.path.join(where, "meson-logs", f"testlog{'-' + setup if setup else ''}.json")
         if os.path.exists(log):
             os.unlink(log)
-        began = time.monotonic()
-        self.say(f"{len(names)} tests" + (f", {repeat} times" if repeat > 1 else ""))
-        status, out = self.command(
+        status, out = self.timed(
+            f"{len(names)} tests" + (f", {repeat} times" if repeat > 1 else ""),
             ["meson", "test", "-C", where, "--no-rebuild", "--num-processes", str(self.jobs), "--repeat", str(repeat),
              *(["--setup", setup] if setup else ["--timeout-multiplier", str(PATIENCE)]), *wrapper, *names],
-            deadline=4 * 3600, env={"USDMA_TEST_PATIENCE": str(PATIENCE), **case_filter(self.options), **(env or {})},
-            line=Progress(r"\s*(\d+)/(\d+) ", self))
-        self.parts.append((f"{len(names)} tests", time.monotonic() - began))
-        return self.results.add_meson(log, status, tail(out))
+            deadline=4 * 3600, line=progress(r"\s*(\d+)/(\d+) ", self),
+            env={"USDMA_TEST_PATIENCE": str(PATIENCE), **({"USDMA_TEST_CASE": self.options.case} if self.options.case else {})})
+        self.results.add_meson(log, status, tail(out))
 
     def each(self, what, cases, **more):
         """Many commands side by side, each a point; none at all is a failure."""
@@ -133,53 +197,89 @@ class Run:
 
     def tap(self, what, words, **more):
         """A program that prints TAP."""
-        began = time.monotonic()
-        self.say(what)
-        status, out = self.command(words, **more)
-        self.parts.append((what, time.monotonic() - began))
+        status, out = self.timed(what, words, **more)
         self.results.add_tap(what, out, status, tail(out))
 
 
-class Progress:
-    """Prints how far a command is: on a terminal each step, elsewhere each minute."""
+def progress(pattern, run):
+    """Prints how far a command is, by a line of its: on a terminal each step, elsewhere each minute."""
+    due = [time.monotonic() + 60]
 
-    def __init__(self, pattern, run):
-        self.pattern, self.run, self.next = re.compile(pattern), run, time.monotonic() + 60
-        self.terminal = sys.stdout.isatty()
-
-    def __call__(self, line):
-        at = self.pattern.match(line)
-        if not at:
-            return
-        if self.terminal:
-            print(f"\r\033[K[{self.run.name}] {at[1]} of {at[2]}", end="\n" if at[1] == at[2] else "", flush=True)
-        elif time.monotonic() >= self.next:
-            self.run.say(f"{at[1]} of {at[2]}")
-            self.next += 60
-
-
-def case_filter(options):
-    return {"USDMA_TEST_CASE": options.case} if options.case else {}
+    def show(line):
+        at = re.match(pattern, line)
+        if at and sys.stdout.isatty():
+            print(f"\r\033[K[{run.name}] {at[1]} of {at[2]}", end="\n" if at[1] == at[2] else "", flush=True)
+        elif at and time.monotonic() >= due[0]:
+            run.say(f"{at[1]} of {at[2]}")
+            due[0] += 60
+    return show
 
 
 def tests_of(where):
     """meson's list of tests: name, suites without the project's name, command, what it depends on."""
-    return [{**t, "suite": [s.removeprefix("usdma:") for s in t["suite"]]}
-            for t in read_json(where, "meson-info/intro-tests.json")]
+    return [{**t, "suite": {s.removeprefix("usdma:") for s in t["suite"]}} for t in read_json(where, "meson-info/intro-tests.json")]
 
 
-def needed_by(where, names):
-    """The files that these tests depend on, as ninja names them."""
-    ids = {d for t in tests_of(where) if t["name"] in names for d in t["depends"]}
-    return [os.path.relpath(f, where) for t in read_json(where, "meson-info/intro-targets.json") if t["id"] in ids
-            for f in t["filename"]]
-
-
-def default_targets(where):
-    """What is built by default; meson's target "all" has each test's program as well."""
-    return [os.path.relpath(f, where) for t in read_json(where, "meson-info/intro-targets.json") if t["build_by_default"]
-            for f in t["filename"]]
+def files_of(where, wanted):
+    """The files of the targets that are wanted, as ninja names them."""
+    return [os.path.relpath(f, where) for t in read_json(where, "meson-info/intro-targets.json") if wanted(t) for f in t["filename"]]
 
 
 def in_suites(where, suites, without=()):
-    return [t["name"] for t in tests_of(where) if set(t["suite"]) & set(suites) and not set(t["suite"]) & set(without)]
+    return [t["name"] for t in tests_of(where) if t["suite"] & set(suites) and not t["suite"] & set(without)]
+
+
+JOBS = {}
+
+
+def job(name, minutes, about, packages=(), in_all=True):
+    """Makes a function(run) a job. minutes: about how long it takes on two cores, the first time."""
+    return lambda fn: JOBS.update({name: {"fn": fn, "about": about, "minutes": minutes, "packages": packages, "in_all": in_all}})
+
+
+def install_packages(names):
+    sets = list(dict.fromkeys(s for n in names for s in JOBS[n]["packages"]))
+    return not sets or subprocess.run([os.path.join(TOP, "tools/packages"), *sets], stdin=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def run_job(name, options, fn=None):
+    run = Run(name, options)
+    try:
+        with contextlib.suppress(Stop):
+            (fn or JOBS[name]["fn"])(run)
+    except Exception:  # a fault of a job is that job's failure
+        run.results.add(False, f"{name}: the job itself", traceback.format_exc())
+    run.seconds = time.monotonic() - run.started
+    seen = set()  # several points of one program share its log
+    for title, log in run.results.failed:
+        run.say(f"FAILED: {title}" + ("" if log in seen else f"\n{log}\n---"))
+        seen.add(log)
+    for title, why in run.results.skipped:
+        run.say(f"skipped: {title}: {why}")
+    return run
+
+
+class State:
+    """What passed on this state of the tree, for --resume, and how long each job took; in BUILD-ROOT/state.json."""
+
+    def __init__(self, root):
+        # The tree: it changes with each change of a tracked file, committed or not.
+        said = [subprocess.run(["git", "-C", TOP, *words], capture_output=True, check=False).stdout
+                for words in (["rev-parse", "HEAD"], ["diff", "HEAD"])]
+        self.path, self.tree = os.path.join(root, "state.json"), hashlib.sha256(b"\0".join(said)).hexdigest()
+        try:
+            self.jobs = read_json(self.path)
+        except (OSError, ValueError):
+            self.jobs = {}
+
+    def minutes(self, name):
+        return max(1, round(self.jobs[name]["seconds"] / 60)) if name in self.jobs else JOBS[name]["minutes"]
+
+    def passed(self, name):
+        return self.jobs.get(name, {}).get("passed_at") == self.tree
+
+    def note(self, run):
+        self.jobs[run.name] = {"seconds": round(run.seconds, 1), "passed_at": None if run.results.failed else self.tree}
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        with open(self.path, "w", encoding="utf-8") as f:
+            json.dump(self.jobs, f, indent=1)

@@ -16,17 +16,15 @@ The last line is "N passed, N failed, N skipped"; the exit status is 0 only when
 nothing failed and something ran.  Trees and logs are in build-check/.
 """
 import argparse
+import contextlib
 import fnmatch
 import os
 import subprocess
 import sys
 import textwrap
 
-sys.dont_write_bytecode = True
-import building  # noqa: E402  fills JOBS
-import analysis  # noqa: E402,F401
-from check import TOP, in_suites, tests_of  # noqa: E402
-from jobs import JOBS, State, install_packages, run_job  # noqa: E402
+import building  # fills JOBS
+from check import JOBS, State, TOP, in_suites, install_packages, run_job, tests_of
 
 
 def arguments():
@@ -49,19 +47,15 @@ def arguments():
 
 
 def job_lines(state):
-    return "\n".join(textwrap.fill(f"{about(name, state)}", 100, initial_indent=f"{' ' if j['in_all'] else '*'} {name:13}",
-                                   subsequent_indent=" " * 15) for name, j in JOBS.items())
-
-
-def about(name, state):
-    return f"{JOBS[name]['about']}; about {state.minutes(name) if state else JOBS[name]['minutes']} min"
+    return "\n".join(textwrap.fill(f"{j['about']}; about {state.minutes(name) if state else j['minutes']} min", 100, subsequent_indent=" " * 15,
+                                   initial_indent=f"{' ' if j['in_all'] else '*'} {name:13}") for name, j in JOBS.items())
 
 
 def job_of_tests(args, names):
     """A job that builds and runs these suites and tests of the gcc tree."""
     def fn(run):
         where = run.configure(where=run.dir("gcc"))
-        tests = select(where, names) if names else building.gate_tests(run)
+        tests = select(where, names) if names else in_suites(where, building.GATE, without=["slow"])
         run.build(where=where, tests=tests, what="build what the tests need")
         run.test(tests, where=where, repeat=args.repeat)
     return fn
@@ -70,8 +64,8 @@ def job_of_tests(args, names):
 def select(where, names):
     found = {}
     for name in names:
-        tests = in_suites(where, [name]) or [t["name"] for t in tests_of(where)
-                                             if any(fnmatch.fnmatchcase(t["name"], n) for n in (name, name + "-embedded", name + "-process"))]
+        ways = (name, name + "-embedded", name + "-process")
+        tests = in_suites(where, [name]) or [t["name"] for t in tests_of(where) if any(fnmatch.fnmatchcase(t["name"], w) for w in ways)]
         if not tests:
             raise SystemExit(f"./tools/check: '{name}' is no job (--list), no suite and no test (meson test -C {where} --list)")
         found.update(dict.fromkeys(tests))
@@ -80,8 +74,7 @@ def select(where, names):
 
 def plan(args):
     """[(name of the run, function or None for a job's own)]"""
-    names = args.name or ["gate"]
-    args.repeat = 1
+    names, args.repeat = args.name or ["gate"], 1
     if names[0] == "repeat":
         args.repeat, names = int(names[1]) if names[1:] and names[1].isdigit() else 10, names[2:]
         return [("repeat", job_of_tests(args, names))]
@@ -91,20 +84,14 @@ def plan(args):
     return [(n, None) for n in names if n in JOBS] + ([("tests", job_of_tests(args, tests))] if tests else [])
 
 
-class BusyLoops:
-    """One for each CPU, for the time of a with."""
-
-    def __init__(self, wanted):
-        self.wanted, self.loops = wanted, []
-
-    def __enter__(self):
-        for _ in range(os.cpu_count() or 1) if self.wanted else ():
-            self.loops.append(subprocess.Popen(["sh", "-c", "while kill -0 $PPID 2>/dev/null; do for i in 1 2 3 4 5 6 7 8 9; do :; done; done"]))
-
-    def __exit__(self, *_):
-        for p in self.loops:
-            p.kill()
-            p.wait()
+@contextlib.contextmanager
+def busy_loops(wanted):
+    """One for each CPU."""
+    loop = ["sh", "-c", "while kill -0 $PPID 2>/dev/null; do for i in 1 2 3 4 5 6 7 8 9; do :; done; done"]
+    with contextlib.ExitStack() as stack:
+        for _ in range(os.cpu_count() or 1) if wanted else ():
+            stack.callback(stack.enter_context(subprocess.Popen(loop)).kill)
+        yield
 
 
 def table(runs):
@@ -112,12 +99,8 @@ def table(runs):
     for run in runs:
         r = run.results
         print(f"{run.name:34} {r.passed:8} {len(r.failed):8} {len(r.skipped):8} {run.seconds:6.0f} s")
-        for what, seconds in run.parts:
-            if seconds >= 1:
-                print(f"  {what:60} {seconds:6.0f} s")
-    for run in runs:
-        for title, _ in run.results.failed:
-            print(f"FAILED [{run.name}] {title}")
+        print("".join(f"  {what:60} {seconds:6.0f} s\n" for what, seconds in run.parts if seconds >= 1), end="")
+    print("".join(f"FAILED [{run.name}] {title}\n" for run in runs for title, _ in run.results.failed))
 
 
 def main():
@@ -141,14 +124,14 @@ def main():
         print("0 passed, 1 failed, 0 skipped")
         return 1
     runs = []
-    with BusyLoops(args.busy):
+    with busy_loops(args.busy):
         for name, fn in todo:
             runs.append(run_job(name, args, fn))
             if not fn:
                 state.note(runs[-1])
     table(runs)
     passed, failed = sum(r.results.passed for r in runs), sum(len(r.results.failed) for r in runs)
-    print(f"\n{passed} passed, {failed} failed, {sum(len(r.results.skipped) for r in runs)} skipped", flush=True)
+    print(f"{passed} passed, {failed} failed, {sum(len(r.results.skipped) for r in runs)} skipped", flush=True)
     return 1 if failed or not passed else 0
 
 

@@ -2,7 +2,7 @@
 /*
  * Devices that are isolated.  A server that keeps what it gets, and writes to it, sees and alters nothing of what other
  * devices copy; another such server nothing of what an isolated device copies.  Copies land whole from any memory.
- * Run as: isolated_test [TEST] (USDMA_SIM names the device program).
+ * Run as: isolated_test (USDMA_SIM names the device program).
  */
 #include "tests/integration/native.h"
 #include "tests/support/nosy.h"
@@ -500,7 +500,7 @@ static void comes_and_goes_under_copies(void **)
 		t.join();
 }
 
-int main(int argc, char **argv)
+int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(a_common_server_sees),
@@ -515,7 +515,5 @@ int main(int argc, char **argv)
 		cmocka_unit_test(comes_and_goes_under_copies),
 	};
 
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests_name("isolated", tests, set_up, tear_down);
 }

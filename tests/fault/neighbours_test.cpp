@@ -4,7 +4,7 @@
  * of a device that is lost, copies with its memory, rings that wait for a halted one while
  * everybody only polls, memory and time stamps that are given back while a ring still
  * names them.  On an embedded device and on one of a process.
- * Run as: neighbours_test [TEST] (USDMA_SIM names the device program).
+ * Run as: neighbours_test (USDMA_SIM names the device program).
  */
 #include "tests/integration/native.h"
 #include "tests/support/sim_process.h"
@@ -501,7 +501,7 @@ template <void (*test)(unsigned), unsigned where> static void at(void **)
 #f " (process)", at < f, process>, nullptr, nullptr, nullptr                                           \
 	}
 
-int main(int argc, char **argv)
+int main()
 {
 	const CMUnitTest tests[] = {
 		BOTH(unregistered_with_a_copy_pending),
@@ -519,8 +519,6 @@ int main(int argc, char **argv)
 	}
 	setenv("USDMA_LOG", "none", 0);
 	setenv("USDMA_HANG_MS", "250", 0);
-	if (argc == 2)
-		cmocka_set_test_filter(argv[1]);
 	alarm(150); /* a call that hangs */
 	return cmocka_run_group_tests_name("neighbours", tests, set_up, tear_down);
 }

@@ -2,7 +2,7 @@
 /*
  * What a server of another process reaches.  One that keeps every file that it gets, and writes to it, sees and
  * alters nothing of what the program does after the device was closed, or lost.
- * Run as: reach_test [TEST] (USDMA_SIM names the device program).
+ * Run as: reach_test (USDMA_SIM names the device program).
  */
 #include "tests/integration/native.h"
 #include "tests/support/nosy.h"
@@ -334,7 +334,7 @@ static void reaches_the_bytes_that_are_registered(void **)
 	free(pages);
 }
 
-int main(int argc, char **argv)
+int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_after_its_close),
@@ -344,7 +344,5 @@ int main(int argc, char **argv)
 		cmocka_unit_test(reaches_the_bytes_that_are_registered),
 	};
 
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests_name("reach", tests, set_up, tear_down);
 }

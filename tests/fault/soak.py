@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Runs loads in turn, each time with another seed: mixed, random faults, random
-ACL programs.  A wrong byte fails, and so does memory, a descriptor, a mapping
+Runs loads in turn, each time with another seed: random faults, random ACL programs.  A wrong byte fails, and so does memory, a descriptor, a mapping
 or a thread more at a turn's end (tests/support/soak.cpp).  Prints TAP.
 
   tests/fault/soak.py BUILD_DIR [--minutes 10]
@@ -20,12 +19,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from tap import Points  # noqa: E402
 
 LOADS = {  # name of the load in its line: the program, its environment
-    "mixed-load": ("tests/fault/fault-scale", {}),
     "random-faults": ("tests/fault/fault-random", {}),
     "acl-programs": ("tests/integration/integration-acl-model", {"USDMA_DEVICES": "sim:mem=256M:engines=2:channels=16"}),
 }
 LINE = re.compile(r"^# soak (\S+): operations (\d+) rss_kib (\d+) (\d+) fds (\d+) (\d+) maps (\d+) (\d+) threads (\d+) (\d+)$", re.M)
-LONGEST_TURN, SHORTEST_TURN = 300, 5  # seconds; a turn's end also runs 10,000 streams and 100,000 regions
+LONGEST_TURN, SHORTEST_TURN = 300, 5  # seconds
 
 
 def turn(build_dir, name, seconds):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asynchronous copies that are spread over a device's engines (setting "stripe"): what lands, in which order,
- * and what waits for them.
+ * Asynchronous copies that are spread over a device's engines (setting "stripe"): what lands, and what waits for
+ * them.  Their order is a matter of copies-striped.
  */
 #include "lib/core/copy/copy.h"
 #include "lib/core/stream/event.h"
@@ -104,32 +104,6 @@ static void any_size(void **)
 			if (k < y || k >= y + len)
 				assert_int_equal(m.b[k], 0x5a);
 		assert_true(len < 256 * KiB || helped() > before);
-	}
-	ok(stream_destroy(s));
-}
-
-/* One after the other without a wait, small and large, over each other: as if the CPU had done it. */
-static void in_order(void **)
-{
-	auto gen = test::rng(2);
-	memories m;
-	stream *s = new_stream();
-	std::vector<u8> want(size);
-
-	for (int round = 0; round < 10; round++) {
-		test::fill_random(m.a, size, gen);
-		memset(want.data(), 0, size);
-		ok(fill_async(s, ptr(m.d), 0, 1, size));
-		for (int i = 0; i < 30; i++) {
-			const u64 len = i % 3 ? 1 + gen() % 5000 : 128 * KiB + gen() % (size - 128 * KiB);
-			const u64 from = gen() % (size - len + 1), to = gen() % (size - len + 1);
-
-			ok(copy_async(s, ptr(m.d + to), m.a + from, len));
-			memcpy(want.data() + to, m.a + from, len);
-		}
-		ok(copy_async(s, m.b, ptr(m.d), size));
-		ok(stream_sync(s, soon()));
-		assert_memory_equal(m.b, want.data(), size);
 	}
 	ok(stream_destroy(s));
 }
@@ -379,15 +353,10 @@ static void more_than_channels(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(more_than_channels),
-		cmocka_unit_test(any_size),
-		cmocka_unit_test(in_order),
-		cmocka_unit_test(in_a_batch),
-		cmocka_unit_test(events_cover_all_parts),
-		cmocka_unit_test(behind_a_gate),
-		cmocka_unit_test(one_waits_for_another),
-		cmocka_unit_test(freed_under_way),
-		cmocka_unit_test(counted_once),
+		cmocka_unit_test(more_than_channels), cmocka_unit_test(any_size),
+		cmocka_unit_test(in_a_batch),         cmocka_unit_test(events_cover_all_parts),
+		cmocka_unit_test(behind_a_gate),      cmocka_unit_test(one_waits_for_another),
+		cmocka_unit_test(freed_under_way),    cmocka_unit_test(counted_once),
 		cmocka_unit_test(many_at_once),
 	};
 

@@ -1,34 +1,41 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A device that vanishes and comes back, embedded and as a process of its own;
- * and the control socket of usdma-sim, by which the latter is told to.
+ * A device that vanishes, is killed or is given up, and comes back, embedded and as a process of its own; and the
+ * control socket of usdma-sim, by which the latter is told to.
  * Run as: vanish_test (USDMA_SIM names the device program).
  */
 #include "tests/integration/native.h"
 #include "tests/support/sim_process.h"
+#include "tests/support/until.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <functional>
 #include <sched.h>
 #include <string>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
 using namespace usdma::test;
 
-static constexpr size_t size = 64 * 1024;
+static constexpr size_t size = 64 * 1024, large = 8 << 20;
 static constexpr unsigned embedded = 0, process = 1;
 
 static pid_t sim;
 static std::string folder, ctl;
 
-static void serve()
+static void serve(const std::vector<const char *> &more = {})
 {
-	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev",
-			{"--control", ctl.c_str(), "--engines", "1", "--channels", "4", "--mem", "16M"});
+	std::vector<const char *> args = {"--control",  ctl.c_str(), "--engines", "1",
+					  "--channels", "4",         "--mem",     "16M"};
+
+	args.insert(args.end(), more.begin(), more.end());
+	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev", args);
 	assert_true(sim > 0);
 }
 
@@ -283,26 +290,103 @@ static void away_for_a_while(void **)
 	there_and_back(again, host);
 }
 
-/* SIGKILL in mid-copy, started again at the same path. */
-static void killed_and_started_again(void **)
+/* Their memory is the program's once it is taken back: the engine that was at work with it touches it no more. */
+static void given_up_in_mid_copy(void **)
 {
-	device other(2);
-	block host(other, kind::pinned, size);
+	std::vector<unsigned char> own(large), page(4096);
 	usdma_device *dev;
 	usdma_stream *s;
 	void *mem;
 
-	WORKS(usdma_open_index(process, &dev));
+	WORKS(usdma_open_index(embedded, &dev));
 	WORKS(usdma_stream_create(dev, nullptr, &s));
-	WORKS(usdma_device_alloc(dev, size, &mem));
-	tell("faults die@2");
-	for (int i = 0; i < 4; i++)
-		usdma_copy(s, mem, host.data(), size);
-	GONE(usdma_stream_sync(s, long_ms));
-	waitpid(sim, nullptr, 0);
+	WORKS(usdma_device_alloc(dev, large, &mem));
+	WORKS(usdma_host_register(own.data(), large, 0));
+	for (int i = 0; i < 100; i++)
+		WORKS(usdma_copy(s, own.data(), mem, large));
+	/* An answer that makes no sense ends the link: to the question for one page more. */
+	set_faults(dev, embedded, "reply@1/garbage");
+	usdma_host_register(page.data(), page.size(), 0);
+	until("the loss of a device", [=] { return usdma_stream_query(s) == -ENODEV; });
+	usdma_host_unregister(own.data());
+	memset(own.data(), 0x5a, large);
 	usdma_stream_destroy(s);
-	WORKS(usdma_device_free(mem));
 	WORKS(usdma_close(dev));
+	assert_int_equal(std::count(own.begin(), own.end(), 0x5a), large);
+}
+
+struct call {
+	const char *name;
+	std::function<int()> run;
+	int result = 0;
+};
+
+/* SIGKILL in mid-copy ends every call that waits then. */
+static void kill_under_calls(usdma_device *dev, usdma_stream *const (&s)[4])
+{
+	block mem(dev, kind::device, large), host(dev, kind::pinned, large), plain(dev, kind::pageable, large);
+	const volatile unsigned char *first = host.data();
+	std::vector<std::thread> threads;
+	usdma_event *e;
+
+	memset(host.data(), 0, 4096);
+	WORKS(usdma_event_create(dev, 0, &e));
+	WORKS(usdma_fill(s[0], mem.data(), 0x5a, 1, 4096));
+	WORKS(usdma_stream_sync(s[0], long_ms));
+	for (usdma_stream *one : s)
+		WORKS(usdma_copy(one, host.data(), mem.data(), large));
+	WORKS(usdma_event_record(e, s[1]));
+	std::vector<call> calls = {
+		{"event sync", [=] { return usdma_event_sync(e, -1); }},
+		{"device sync", [=] { return usdma_device_sync(dev, -1); }},
+		{"pageable copy", [&] { return usdma_copy(s[0], plain.data(), mem.data(), large); }},
+		{"synchronous copy", [&] { return usdma_copy_sync(dev, plain.data(), mem.data(), large, -1); }},
+	};
+	for (usdma_stream *one : s)
+		calls.push_back({"stream sync", [=] { return usdma_stream_sync(one, -1); }});
+	for (call &c : calls)
+		threads.emplace_back([&c] { c.result = c.run(); });
+	until("a copy that runs", [=] { return *first == 0x5a; });
+	kill(sim, SIGKILL);
+	for (std::thread &t : threads)
+		t.join();
+	for (const call &c : calls) {
+		if (c.result != -ENODEV)
+			print_error("%s: %d\n", c.name, c.result);
+		assert_int_equal(c.result, -ENODEV);
+	}
+	const int late = usdma_copy(s[2], host.data(), mem.data(), 64); /* may be taken; then the wait tells */
+	assert_true(late == 0 || late == -ENODEV);
+	GONE(usdma_stream_sync(s[2], -1));
+	GONE(usdma_copy_sync(dev, plain.data(), mem.data(), 64, -1));
+	GONE(usdma_stream_query(s[3]));
+	WORKS(usdma_event_destroy(e));
+}
+
+/* At that rate no copy ends by itself; each wait mode sleeps in its own way. */
+static void killed_and_started_again(void **)
+{
+	device other(2);
+	block host(other, kind::pinned, size);
+	usdma_stream_options opt = {};
+	usdma_device *dev;
+	usdma_stream *s[4];
+
+	end_sim(sim, SIGTERM);
+	serve({"--rate", "64K"});
+	WORKS(usdma_open_index(process, &dev));
+	opt.struct_size = sizeof(opt);
+	for (uint32_t i = 0; i < 4; i++) {
+		opt.wait_mode = i;
+		WORKS(usdma_stream_create(dev, &opt, &s[i]));
+	}
+	kill_under_calls(dev, s);
+	for (usdma_stream *one : s) {
+		usdma_stream_destroy(one);
+		assert_int_equal(usdma_stream_query(one), -EBADF); /* gone, whatever destroy had to tell */
+	}
+	WORKS(usdma_close(dev));
+	waitpid(sim, nullptr, 0);
 	assert_true(usdma_open_index(process, &dev) < 0); /* nobody serves it */
 	serve();
 	device again(process);
@@ -339,6 +423,7 @@ int main()
 		cmocka_unit_test(embedded_comes_back),
 		cmocka_unit_test(process_comes_back),
 		cmocka_unit_test(away_for_a_while),
+		cmocka_unit_test(given_up_in_mid_copy),
 		cmocka_unit_test(killed_and_started_again),
 	};
 

@@ -118,6 +118,7 @@ int clients::serve(unique_fd client, int stop_fd)
 	/* What is wanting may be there for the next one. */
 	if (err == -EAGAIN || err == -ENOMEM || err == -EMFILE || err == -ENFILE) {
 		log_warn_limited("client turned away: %s", error_text());
+		sim::listener::turn_away(p.client_fd(), -err);
 		return 0;
 	}
 	if (!err)

@@ -6,8 +6,11 @@
 #include "driver/sim/fault_plan.h"
 #include "driver/sim/sdma_model.h"
 #include "driver/sim/server.h"
+#include "driver/vfio/user_socket.h"
 
 namespace usdma::sim {
+
+namespace proto = vfio::proto;
 
 /* -ECANCELED: told to stop. */
 int listener::wait_client(int stop_fd, console *desk, unique_fd *out)
@@ -21,7 +24,7 @@ int listener::wait_client(int stop_fd, console *desk, unique_fd *out)
 			return -ECANCELED;
 		if (!p[0].revents)
 			continue;
-		const int err = socket_.accept(out);
+		const int err = socket_.accept(out, 0, [](int sock) { turn_away(sock, EACCES); });
 		if (err && err != -EAGAIN)
 			return err;
 		/* A device that has vanished: the client hears the end of the connection, not silence. */
@@ -32,12 +35,25 @@ int listener::wait_client(int stop_fd, console *desk, unique_fd *out)
 	}
 }
 
+/* A client sends VERSION first of all; one that does not is not waited for, and hears the connection end. */
+void listener::turn_away(int client, int err)
+{
+	static constexpr u64 patience_ms = 1000;
+	vfio::user_message m;
+
+	if (vfio::user_recv(client, deadline::in_ms(patience_ms), patience_ms, &m))
+		return;
+	vfio::user_send(client, {m.head.id, m.head.cmd, 0, proto::type_reply | proto::flag_error, u32(err)}, {}, {},
+			deadline::in_ms(patience_ms));
+}
+
 /* What is wanting now may be there for the next client: that ends nobody but this one. */
-static int refuse(int err)
+static int refuse(int client, int err)
 {
 	if (err != -ENOMEM && err != -EMFILE && err != -ENFILE && err != -EAGAIN)
 		return err;
 	log_warn_limited("client turned away: %s", error_text());
+	listener::turn_away(client, -err);
 	return 0;
 }
 
@@ -53,7 +69,7 @@ int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wr
 	}
 	auto model = try_unique<sdma_model>(cfg, wrong);
 	if (const int err = model ? model->start() : no_memory("a device"))
-		return refuse(err);
+		return refuse(client.get(), err);
 	server link(std::move(client), *model);
 	if (link.serve(stop_fd))
 		log_warn_limited("client dropped: %s", error_text());

@@ -32,6 +32,9 @@ public:
 	 */
 	static int serve(unique_fd client, const config &cfg, int stop_fd, faults *wrong);
 
+	/* Answers a client's VERSION with err, an errno: it hears why nobody serves it. */
+	static void turn_away(int client, int err);
+
 private:
 	unix_listener socket_;
 };

@@ -124,13 +124,16 @@ static bool may_come(int sock)
 	return false;
 }
 
-int unix_listener::accept(unique_fd *out, int flags)
+int unix_listener::accept(unique_fd *out, int flags, void (*refuse)(int sock))
 {
 	out->reset(keep_fd(accept4(sock_.get(), nullptr, nullptr, SOCK_CLOEXEC | flags)));
 	if (!out->valid() && errno != EAGAIN && errno != ECONNABORTED && errno != EINTR)
 		return fail_errno("accept");
-	if (out->valid() && !anyone_ && !may_come(out->get()))
+	if (out->valid() && !anyone_ && !may_come(out->get())) {
+		if (refuse)
+			refuse(out->get());
 		out->reset();
+	}
 	return out->valid() ? 0 : -EAGAIN;
 }
 

@@ -32,8 +32,11 @@ public:
 	void leave_path() { path_.clear(); }
 
 	int fd() const { return sock_.get(); }
-	/* 0: a client, not blocking; -EAGAIN: nobody there, or somebody turned away; -errno: no more socket. */
-	int accept(unique_fd *out, int flags = 0);
+	/*
+	 * 0: a client, not blocking; -EAGAIN: nobody there, or somebody turned away, whom refuse told so; -errno: no
+	 * more socket.
+	 */
+	int accept(unique_fd *out, int flags = 0, void (*refuse)(int sock) = nullptr);
 
 private:
 	std::string path_;

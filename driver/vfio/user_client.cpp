@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <new>
+#include <unistd.h>
 
 namespace usdma::vfio {
 
@@ -76,6 +77,37 @@ int user_device::accept_version(const user_message &reply)
 	return 0;
 }
 
+/* The server has answered, with an error: it is there, and serves others. */
+static int turned_away(int err)
+{
+	switch (err) {
+	case -EACCES:
+	case -EPERM:
+		return fail(
+			-err,
+			"the vfio-user server turns this client away: the server runs as another user, this process as "
+			"user %u",
+			geteuid());
+	case -EBUSY:
+		return fail(EBUSY, "the vfio-user server turns this client away: it serves as many clients as it can");
+	case -ENOMEM:
+	case -EMFILE:
+	case -ENFILE:
+	case -EAGAIN:
+		return fail(-err, "the vfio-user server turns this client away: it has no more %s for a client",
+			    err == -ENOMEM ? "memory" :
+			    err == -EAGAIN ? "processes" :
+					     "descriptors");
+	case -ENOTSUP:
+	case -EPROTO:
+		return fail(EPROTO,
+			    "the vfio-user server turns this client away: it does not speak protocol %u.%u, which this "
+			    "client speaks",
+			    proto::version_major, proto::version_minor);
+	}
+	return err;
+}
+
 int user_device::negotiate()
 {
 	caps_text json = user_caps_json(
@@ -86,7 +118,7 @@ int user_device::negotiate()
 	int err = link_.call(proto::command::version, parts, {}, &reply);
 
 	if (err)
-		return err;
+		return reply.head.flags & proto::flag_error ? turned_away(err) : err;
 	err = accept_version(reply);
 	return err ? broken(err) : 0;
 }

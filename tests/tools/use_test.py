@@ -5,11 +5,15 @@ How the tools are used: output that cannot be written, signals, wrong words.  us
 prints TAP.
 """
 
+import contextlib
 import csv
+import errno
 import json
 import os
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 
@@ -186,7 +190,63 @@ def test_device_first(s):
         s.check(done.returncode == 1 and not done.stdout and "foo" in done.stderr, f"usdma-perf {' '.join(args)} --device foo: no table", done)
 
 
-TESTS = [test_wrong_words, test_sizes, test_device_first, test_full, test_closed_pipe, test_interrupted_sweep, test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
+@contextlib.contextmanager
+def served(s, *args):
+    """usdma-sim at a socket that everybody may connect to."""
+    path = s.path("served")
+    with subprocess.Popen([s.sim, "--socket", path, "--mem", "16M", *args], stdout=subprocess.PIPE, text=True) as sim:
+        try:
+            sim.stdout.readline()
+            os.chmod(s.scratch, 0o755)
+            os.chmod(path, 0o666)
+            yield path
+        finally:
+            sim.terminate()
+
+
+def test_turned_away(s):
+    """Who is not served hears why, by a reply that the protocol has."""
+    with served(s) as path:
+        name = "another user's client hears why"
+        try:
+            done = s.done(s.ctl, "selftest", f"vfio-user:{path}", "--json", **({"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}))
+            lack = None if os.geteuid() == 0 else "not root"
+        except PermissionError:
+            lack = f"nobody may not run {s.ctl}"
+        if lack:
+            s.skip(name, lack)
+        else:
+            s.check(done.returncode == 1 and "the server runs as another user" in done.stdout and "65534" in done.stdout and "gone" not in done.stdout, name, done)
+        done = s.done(s.ctl, "selftest", f"vfio-user:{path}")
+        s.check(done.returncode == 0, "... and the next client is served", done)
+        for major, error in ((9, errno.ENOTSUP), (0, 0)):
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.connect(path)
+                sock.sendall(struct.pack("<HHIIIHH", 0x4711, 1, 20, 0, 0, major, 1))
+                number, command, _, flags, told = struct.unpack("<HHIII", sock.recv(16, socket.MSG_WAITALL))
+            s.check((number, command, told) == (0x4711, 1, error) and flags == (0x21 if error else 1), f"a client of version {major}.1", (number, command, flags, told))
+
+
+def test_server_refuses(s):
+    """What a client says of each errno with which a server answers VERSION."""
+    path = s.path("refusing")
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(path)
+        door.listen(4)
+        for error, words in ((errno.EACCES, "another user"), (errno.EBUSY, "as many clients as it can"), (errno.ENOTSUP, "protocol 0.1"),
+                             (errno.EMFILE, "descriptors"), (errno.EINVAL, "refuses VERSION"), (None, "is gone")):
+            with subprocess.Popen([s.ctl, "selftest", f"vfio-user:{path}"], stderr=subprocess.PIPE, text=True, env=s.env) as client:
+                sock = door.accept()[0]
+                with sock:
+                    number, command, size, _, _ = struct.unpack("<HHIII", sock.recv(16, socket.MSG_WAITALL))
+                    sock.recv(size - 16, socket.MSG_WAITALL)
+                    if error:
+                        sock.sendall(struct.pack("<HHIII", number, command, 16, 0x21, error))
+                said = client.communicate(timeout=ENOUGH)[1]
+            s.check(client.returncode == 1 and words in said and (not error or "gone" not in said), f"VERSION answered by {error}: {words}", said)
+
+
+TESTS = [test_turned_away, test_server_refuses, test_wrong_words, test_sizes, test_device_first, test_full, test_closed_pipe, test_interrupted_sweep, test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
 
 
 def main():

@@ -13,15 +13,6 @@
 
 namespace usdma {
 
-bool is_eventfd(int fd)
-{
-	char path[64], what[64];
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	const ssize_t n = readlink(path, what, sizeof(what));
-	return n > 0 && std::string_view(what, size_t(n)) == "anon_inode:[eventfd]";
-}
-
 /* One for the process, for good: to released one takes the kernel tens of milliseconds.  0: none is to be had. */
 static aio_context_t aio_context()
 {
@@ -46,6 +37,38 @@ static void forget_ended(aio_context_t context)
 	io_event ended[64];
 
 	syscall(SYS_io_getevents, context, 0L, long(std::size(ended)), ended, &now);
+}
+
+/*
+ * Where there is no /proc: the kernel asks whether a request's end can be written into fd before it looks at the flags,
+ * of which it knows none.  Nothing is submitted.
+ */
+static bool takes_ends_of_aio(int fd)
+{
+	const aio_context_t context = aio_context();
+	iocb request{};
+
+	request.aio_lio_opcode = IOCB_CMD_PREAD;
+	request.aio_fildes = u32(fd);
+	request.aio_rw_flags = -1;
+	request.aio_flags = IOCB_FLAG_RESFD;
+	request.aio_resfd = u32(fd);
+	if (!context)
+		return false;
+	/* The room of requests that have ended is theirs until then. */
+	forget_ended(context);
+	return !submit(context, &request) && errno == EOPNOTSUPP;
+}
+
+bool is_eventfd(int fd)
+{
+	char path[64], what[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	const ssize_t n = readlink(path, what, sizeof(what));
+	if (n < 0 && errno == ENOENT)
+		return takes_ends_of_aio(fd);
+	return n > 0 && std::string_view(what, size_t(n)) == "anon_inode:[eventfd]";
 }
 
 bool eventfd_raise(int fd)

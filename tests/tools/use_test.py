@@ -246,7 +246,19 @@ def test_server_refuses(s):
             s.check(client.returncode == 1 and words in said and (not error or "gone" not in said), f"VERSION answered by {error}: {words}", said)
 
 
-TESTS = [test_turned_away, test_server_refuses, test_wrong_words, test_sizes, test_device_first, test_full, test_closed_pipe, test_interrupted_sweep, test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
+def test_without_proc(s):
+    """An embedded device in a root without /proc: nothing is said of itself."""
+    name = "a root without /proc"
+    bare = ["unshare", "-m", "sh", "-c", 'mount --make-rprivate / && mount -t tmpfs none /proc && exec "$@"', "sh"]
+    if s.done(*bare, "true").returncode:
+        s.skip(name, "mounting is not permitted")
+        return
+    for device in ("sim:mem=64M", "sim:mem=64M:engines=2"):
+        done = s.done(*bare, os.path.abspath(s.ctl), "selftest", device)
+        s.check(done.returncode == 0 and not done.stderr, f"{name}: {device}", done)
+
+
+TESTS = [test_without_proc, test_turned_away, test_server_refuses, test_wrong_words, test_sizes, test_device_first, test_full, test_closed_pipe, test_interrupted_sweep, test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
 
 
 def main():

@@ -2,9 +2,9 @@
 /* Device strings, addresses, sizes, fault rules, and the environment: whatever a user may write. */
 #include "tests/fuzz/fuzz.h"
 
-#include "driver/base/words.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "driver/base/words.h"
 #include "driver/dma/registry.h"
 #include "driver/pci/address.h"
 #include "driver/sim/config.h"

@@ -13,8 +13,10 @@
 #include <cstdio>
 #include <cstring>
 #include <poll.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 namespace usdma::sim {
 
@@ -83,19 +85,22 @@ static int place_thread(pthread_t thread, int cpu)
 }
 
 /*
- * A program that pins itself to one CPU before it opens the device would have
- * its engine there too, where the two can only take turns.  The kernel leaves
- * of the mask what it permits this process; where that is nothing, all stays.
+ * A thread that pins itself to one CPU before it opens the device would have
+ * its engine there too, where the two can only take turns.  The process, which
+ * is its first thread, may have others; where it has none, all stays.
  */
 static void leave_the_only_cpu(pthread_t thread)
 {
 	cpu_set_t mine, others;
 
-	if (pthread_getaffinity_np(thread, sizeof(mine), &mine) || CPU_COUNT(&mine) != 1)
+	if (pthread_getaffinity_np(thread, sizeof(mine), &mine) || CPU_COUNT(&mine) != 1 ||
+	    sched_getaffinity(getpid(), sizeof(others), &others))
 		return;
-	memset(&others, 0xff, sizeof(others));
-	CPU_XOR(&others, &others, &mine);
-	pthread_setaffinity_np(thread, sizeof(others), &others);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &mine))
+			CPU_CLR(cpu, &others);
+	if (CPU_COUNT(&others))
+		pthread_setaffinity_np(thread, sizeof(others), &others);
 }
 
 static void name_thread(pthread_t thread, unsigned index)

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <sched.h>
 #include <string>
+#include <thread>
 
 using namespace usdma;
 
@@ -59,8 +60,21 @@ static void check_unit_mask(const char *spec, int pinned, bool (*right)(const cp
 	assert_true(right(masks[0], pinned));
 }
 
-/* Whoever pins himself before he opens the device does not get its engine on his own CPU. */
-static void test_opened_by_a_pinned_thread(void **)
+/* A process that may use one CPU has its engine there too. */
+static void test_process_of_one_cpu(void **)
+{
+	cpu_set_t before;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+	const int mine = cpu_but(before, -1);
+	const cpu_set_t one = only(mine);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	check_unit_mask("sim:mem=1M:engines=1:channels=1", mine,
+			[](const cpu_set_t &set, int cpu) { return CPU_ISSET(cpu, &set) && CPU_COUNT(&set) == 1; });
+	sched_setaffinity(0, sizeof(before), &before);
+}
+
+static void from_a_pinned_thread()
 {
 	cpu_set_t before;
 
@@ -78,7 +92,12 @@ static void test_opened_by_a_pinned_thread(void **)
 	} else {
 		fprintf(stderr, "one CPU only: nothing to move away to\n");
 	}
-	sched_setaffinity(0, sizeof(before), &before);
+}
+
+/* A thread that pins itself before it opens the device does not get its engine on its own CPU. */
+static void test_opened_by_a_pinned_thread(void **)
+{
+	std::thread(from_a_pinned_thread).join();
 }
 
 static void test_no_such_cpu(void **)
@@ -92,6 +111,7 @@ static void test_no_such_cpu(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_process_of_one_cpu),
 		cmocka_unit_test(test_opened_by_a_pinned_thread),
 		cmocka_unit_test(test_no_such_cpu),
 	};

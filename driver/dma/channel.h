@@ -102,6 +102,8 @@ struct channel_ops {
 	void (*close)(channel *ch);
 };
 
+inline constexpr u32 cpu_unknown = 0;
+
 struct alignas(64) channel {
 	const channel_ops *ops;
 	const completion_record *record;
@@ -113,6 +115,8 @@ struct alignas(64) channel {
 	u32 index;
 	engine *eng;
 	int irq_fd[irq_slots]; /* eventfds, owned by the channel or the engine: each may be one for several channels */
+	/* 1 + the CPU of this system on which a software engine runs, or last ran; 0: unknown.  A hint. */
+	const u32 *engine_cpu = &cpu_unknown;
 	u64 record_iova; /* where record->completed lies for a WAIT on another channel's progress; 0: not reachable */
 };
 

@@ -2,6 +2,7 @@
 #include "driver/sim/engine.h"
 
 #include "driver/base/clock.h"
+#include "driver/base/cpu.h"
 #include "driver/base/fd.h"
 #include "driver/base/futex_lock.h"
 #include "driver/base/grow.h"
@@ -347,6 +348,8 @@ bool engine::resolve_far(hw_channel &ch)
 
 void engine::idle()
 {
+	if (!idle_passes_)
+		publish_cpu();
 	if (!napping_ && !active_.empty()) {
 		/* A pause is long on some CPUs: not where the next descriptor is probably on its way. */
 		if (idle_passes_ > eager_passes)
@@ -364,6 +367,18 @@ void engine::idle()
 			return;
 	}
 	sleep();
+}
+
+/* So that a waiter on this very CPU sleeps, rather than spins for what can only run when it does not. */
+void engine::publish_cpu()
+{
+	const u32 cpu = this_cpu();
+
+	if (likely(cpu == cpu_))
+		return;
+	cpu_ = cpu;
+	for (hw_channel *ch : active_)
+		store_relaxed(&ch->status->cpu, cpu);
 }
 
 /* True unless there is something to run, to raise or to obey. */
@@ -452,6 +467,7 @@ void engine::sleep()
 	begin_pass();
 	for (hw_channel *ch : active_)
 		store_relaxed(&ch->status->asleep, 0u);
+	publish_cpu();
 	idle_passes_ = 0;
 	nap_ns_ = napping_ ? (nap_ns_ * 2 < nap_max_ns ? nap_ns_ * 2 : nap_max_ns) : nap_min_ns;
 }
@@ -515,11 +531,12 @@ static void start_registers(hw_channel &ch, const channel_regs &r)
 	}
 }
 
-static void start_record(hw_channel &ch)
+static void start_record(hw_channel &ch, u32 cpu)
 {
 	dma::completion_record &r = ch.status->record;
 
 	store_relaxed(&ch.status->asleep, 0u);
+	store_relaxed(&ch.status->cpu, cpu);
 	store_relaxed(&r.reason, 0u);
 	store_relaxed(&r.fault_seq, u64(0));
 	store_relaxed(&r.fault_address, u64(0));
@@ -543,7 +560,7 @@ void engine::enable(hw_channel &ch, const channel_regs &regs)
 		store_release(&ch.state, u32(chan_state_error));
 		return;
 	}
-	start_record(ch);
+	start_record(ch, cpu_);
 	if (ch.far)
 		ch.far->send_all();
 	push_reserved(active_, &ch);

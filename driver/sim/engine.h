@@ -164,6 +164,7 @@ private:
 	void step_others(const hw_channel &ch);
 	void lose_ring(hw_channel &ch, const char *why);
 	void idle();
+	void publish_cpu();
 	void sleep();
 	bool nothing_to_do();
 	u64 sleep_limit();
@@ -226,6 +227,7 @@ private:
 	bool special_;
 	bool napping_ = true;
 	u32 idle_passes_ = 0;
+	u32 cpu_ = 0; /* as its channels' status blocks say it */
 	u64 idle_since_ = 0, nap_ns_ = 0;
 	u64 spin_ns_;
 	u64 moved_ = 0;    /* bytes in this turn of a channel */

@@ -154,6 +154,7 @@ bool far_ring::begin_push()
 	memcpy(&push_from_, &status_, sizeof(status_));
 	/* Whoever posts is to wake us: what we find in memory we would have to ask for. */
 	push_from_.asleep = 1;
+	push_from_.cpu = 0; /* it is not sent again when it changes */
 	if (p->part == part_all) {
 		/* A stop that came at once is reported behind it. */
 		push_from_.record.state = dma::state_running;

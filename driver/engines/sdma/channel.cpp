@@ -218,6 +218,8 @@ int sdma_engine::setup(sdma_channel *c, const dma::channel_config &cfg)
 	c->record = &c->status->record;
 	c->asleep = &c->status->asleep;
 	c->asleep_ordered = sleep_is_ordered();
+	if (dev_->own_connection()) /* not through a kernel, whose CPUs may be those of a guest */
+		c->engine_cpu = &c->status->cpu;
 	if (int rc = map_ring(c, size); rc < 0)
 		return rc;
 	c->record_iova = c->iova + offsetof(status_block, record.completed);

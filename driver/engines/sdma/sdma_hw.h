@@ -109,7 +109,8 @@ static_assert(chan_doorbell(max_channels) <= bar0_size);
 struct alignas(64) status_block {
 	dma::completion_record record; /* line 0 */
 	u32 asleep;                    /* line 1: 1 while the engine sleeps (hw_cap_sleep) */
-	u32 reserved[15];
+	u32 cpu; /* 1 + the CPU on which the engine runs, or last ran; 0: it is none, or unknown */
+	u32 reserved[14];
 };
 static_assert(sizeof(status_block) == 128);
 static_assert(offsetof(status_block, asleep) == 64);

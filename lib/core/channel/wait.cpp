@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/channel/wait.h"
 
+#include "driver/base/cpu.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "lib/core/base/trace.h"
@@ -70,10 +71,12 @@ static u64 most_spin()
 	return u64(config_get().spin_us) * ns_per_us;
 }
 
+static constexpr u64 poll_budget = ~u64(0);
+
 static u64 spin_budget(hw_queue *l, unsigned kind, wait_mode mode)
 {
 	if (mode == wait_mode::poll)
-		return ~u64(0);
+		return poll_budget;
 	return mode == wait_mode::interrupt ? 0 : l->waits.budget(kind, most_spin());
 }
 
@@ -81,6 +84,17 @@ static u64 spin_budget(hw_queue *l, unsigned kind, wait_mode mode)
 static void count_spin(hw_queue *l)
 {
 	store_relaxed(&l->count->spins, load_relaxed(&l->count->spins) + 1);
+}
+
+/*
+ * The engine runs on this CPU, as far as is known: it does nothing while this thread spins.  A hint, which may be
+ * out of date, or a lie of a server in another process: whoever sleeps for it is woken as ever.
+ */
+static bool engine_is_here(const hw_queue *l)
+{
+	const u32 cpu = load_relaxed(l->ch->engine_cpu);
+
+	return cpu != dma::cpu_unknown && unlikely(cpu == this_cpu());
 }
 
 static bool fast_spin(const hw_queue *l, u64 seq)
@@ -96,7 +110,7 @@ static bool fast_spin(const hw_queue *l, u64 seq)
 
 bool hwq_spin(hw_queue *l, u64 seq)
 {
-	const bool done = fast_spin(l, seq);
+	const bool done = hwq_done(l, seq) || (!engine_is_here(l) && fast_spin(l, seq));
 
 	if (done)
 		count_spin(l);
@@ -138,8 +152,11 @@ static int spin(hw_queue *l, u64 seq, deadline until, u64 budget)
 
 			return err ? err : fail(ETIMEDOUT, "not done in time");
 		}
-		if (now - start > budget)
+		const bool here = engine_is_here(l);
+		if (now - start > budget || (here && budget != poll_budget))
 			return -EAGAIN;
+		if (here)
+			sched_yield();
 		if (now - checked > ns_per_ms) {
 			const int err = look_after(l);
 
@@ -360,6 +377,8 @@ static int wait_any(hw_queue *l, u64 seq, deadline until, wait_mode mode)
 {
 	if (hwq_done(l, seq))
 		return 0;
+	if (mode == wait_mode::hybrid && engine_is_here(l))
+		return sleep_until(l, seq, until);
 	if (mode == wait_mode::interrupt || !fast_spin(l, seq))
 		return spin_then_sleep(l, seq, until, mode);
 	count_spin(l);

@@ -3,6 +3,7 @@
  * Waits that learn, and interrupts that are coalesced: told by counters, over
  * devices that are so slow that the host's own speed does not matter.
  */
+#include "driver/base/cpu.h"
 #include "lib/core/copy/copy.h"
 #include "lib/core/info.h"
 #include "lib/core/config/setting.h"
@@ -12,6 +13,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <sched.h>
 #include <thread>
 #include <vector>
 
@@ -38,6 +40,8 @@ struct rig {
 		opt.wait = int(mode);
 		ok(device_get(slot, &dev));
 		ok(stream_create(dev, opt, &s));
+		/* Wherever the kernel puts the engine: a wait on its CPU would not spin. */
+		s->ln->ch->engine_cpu = &dma::cpu_unknown;
 		ok(device_alloc(dev, 64 * KiB, page_policy::huge_first, &mem));
 		ok(host_alloc(64 * KiB, -1, reinterpret_cast<void **>(&host)));
 	}
@@ -138,6 +142,34 @@ static void modes_that_do_not_learn(void **)
 	assert_true(slept.sleeps >= 5);
 }
 
+/* The device says, truly or not, that its engine runs on this CPU, or on another one. */
+static void the_engines_cpu(void **)
+{
+	cpu_set_t before, one;
+	u32 said = this_cpu();
+
+	if (!said) {
+		print_message("# the CPU is not known here\n");
+		skip();
+	}
+	ok(sched_getaffinity(0, sizeof(before), &before));
+	CPU_ZERO(&one);
+	CPU_SET(said - 1, &one);
+	ok(sched_setaffinity(0, sizeof(one), &one));
+	rig h(0, wait_mode::hybrid), p(0, wait_mode::poll);
+	h.s->ln->ch->engine_cpu = p.s->ln->ch->engine_cpu = &said;
+	const device_stats slept = h.wait_for_each(20), polled = p.wait_for_each(20);
+	assert_int_equal(slept.spins, 0);
+	assert_true(slept.sleeps >= 10);
+	assert_int_equal(polled.sleeps, 0);
+	for (const u32 other : {said + 1, dma::cpu_unknown, ~0u}) {
+		said = other;
+		assert_true(h.wait_for_each(20).spins >= 10);
+	}
+	h.s->ln->ch->engine_cpu = p.s->ln->ch->engine_cpu = &dma::cpu_unknown;
+	ok(sched_setaffinity(0, sizeof(before), &before));
+}
+
 /* One interrupt for 16 ends; the rest that is no whole 16 comes by time. */
 static void coalesced(void **)
 {
@@ -166,9 +198,13 @@ static void coalesced(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(kinds_by_size),           cmocka_unit_test(budget_follows_what_was_seen),
-		cmocka_unit_test(fast_ones_are_spun_for),  cmocka_unit_test(slow_ones_are_slept_for),
-		cmocka_unit_test(modes_that_do_not_learn), cmocka_unit_test(coalesced),
+		cmocka_unit_test(kinds_by_size),
+		cmocka_unit_test(budget_follows_what_was_seen),
+		cmocka_unit_test(fast_ones_are_spun_for),
+		cmocka_unit_test(slow_ones_are_slept_for),
+		cmocka_unit_test(modes_that_do_not_learn),
+		cmocka_unit_test(the_engines_cpu),
+		cmocka_unit_test(coalesced),
 	};
 
 	setenv("USDMA_CONFIG", "/dev/null", 1);

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A program that may use one CPU, by default settings: where a software engine shares it, embedded or in usdma-sim, a
+ * wait sleeps at once, and no thread runs elsewhere.  (USDMA_SIM names the device program.)
+ */
+#include "tests/integration/native.h"
+#include "tests/support/sim_process.h"
+
+#include "driver/base/cpu.h"
+
+#include <filesystem>
+#include <sched.h>
+#include <unistd.h>
+
+using namespace usdma::test;
+
+static constexpr size_t size = 4096;
+static constexpr unsigned copies = 10;
+
+static cpu_set_t allowed;
+static pid_t sim;
+static std::string folder;
+
+/* Each copy takes a millisecond, and a wait may spin for 50: one that does is seen. */
+static int set_up(void **)
+{
+	char name[] = "/tmp/usdma-one-cpu-XXXXXX";
+	int cpu = 0;
+
+	assert_non_null(mkdtemp(name));
+	folder = name;
+	assert_int_equal(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+	while (!CPU_ISSET(cpu, &allowed))
+		cpu++;
+	CPU_ZERO(&allowed);
+	CPU_SET(cpu, &allowed);
+	assert_int_equal(sched_setaffinity(0, sizeof(allowed), &allowed), 0);
+	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev",
+			{"--engines", "1", "--channels", "4", "--mem", "1M", "--latency-us", "1000"});
+	assert_true(sim > 0);
+	setenv("USDMA_DEVICES", ("sim:mem=1M:engines=1:channels=4:latency=1000,vfio-user:" + folder + "/dev").c_str(),
+	       1);
+	setenv("USDMA_SPIN_US", "50000", 1);
+	for (const char *other : {"USDMA_WAIT", "USDMA_SIM_CPUS"})
+		unsetenv(other);
+	return 0;
+}
+
+static int tear_down(void **)
+{
+	end_sim(sim, SIGTERM);
+	return rmdir(folder.c_str());
+}
+
+static void stays_on_its_cpu(pid_t pid)
+{
+	std::error_code gone;
+	unsigned threads = 0;
+
+	for (const auto &task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
+		cpu_set_t mask;
+
+		if (sched_getaffinity(std::stoi(task.path().filename()), sizeof(mask), &mask))
+			continue; /* it has ended */
+		threads++;
+		assert_true(CPU_EQUAL(&mask, &allowed));
+	}
+	assert_true(threads);
+}
+
+static void copy(const stream &s, const block &to, const block &from)
+{
+	WORKS(usdma_copy(s, to.data(), from.data(), size));
+	WORKS(usdma_stream_sync(s, long_ms));
+}
+
+static usdma_device_stats stats_of(usdma_device *dev)
+{
+	usdma_device_stats st = {};
+
+	st.struct_size = sizeof(st);
+	WORKS(usdma_device_get_stats(dev, &st));
+	return st;
+}
+
+static void sleeps_at_once(unsigned index)
+{
+	const device dev(index);
+	const stream s(dev);
+	const block in(dev, kind::pinned, size), mem(dev, kind::device, size), out(dev, kind::pinned, size);
+
+	auto gen = rng(index);
+
+	fill_random(in.data(), size, gen);
+	copy(s, mem, in); /* from here on the engine has said where it runs */
+	const usdma_device_stats before = stats_of(dev);
+	for (unsigned i = 0; i < copies; i++)
+		copy(s, out, mem);
+	const usdma_device_stats after = stats_of(dev);
+	assert_memory_equal(out.data(), in.data(), size);
+	stays_on_its_cpu(getpid());
+	if (!usdma::this_cpu())
+		return print_message("# the CPU is not known here: nothing is said of waits\n");
+	assert_int_equal(after.spins, before.spins);
+	assert_true(after.sleeps > before.sleeps);
+}
+
+static void embedded_engine(void **)
+{
+	sleeps_at_once(0);
+}
+
+static void engine_of_a_process(void **)
+{
+	sleeps_at_once(1);
+	stays_on_its_cpu(sim);
+}
+
+static void process_while_it_serves(void **)
+{
+	const device dev(1);
+	const pid_t server = client_process_of(sim);
+
+	assert_true(server > 0);
+	stays_on_its_cpu(server);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(embedded_engine),
+		cmocka_unit_test(engine_of_a_process),
+		cmocka_unit_test(process_while_it_serves),
+	};
+
+	return cmocka_run_group_tests_name("one-cpu", tests, set_up, tear_down);
+}

@@ -188,6 +188,12 @@ static void test_given_up(void **)
 		assert_true(c.copy(space::host, client::iova + client::data, space::host,
 				   client::iova + client::data + 64, 64) == fault_reason::none);
 		assert_int_equal(c.mem.data()[client::data + 127], 0x3c);
+		/* Signals that are not to end it do not. */
+		for (int sig : {SIGUSR1, SIGCONT, SIGWINCH, SIGURG, SIGCHLD})
+			for (pid_t to : {s.pid, client_process_of(s.pid)})
+				assert_int_equal(kill(to, sig), 0);
+		assert_true(c.copy(space::host, client::iova + client::data, space::device, 0, 64) ==
+			    fault_reason::none);
 		/* It is a process of its own, with its threads, behind a list of its own. */
 		assert_true(s.client_status("Threads") > 1);
 		assert_int_equal(s.client_status("NoNewPrivs"), 1);

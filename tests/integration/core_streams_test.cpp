@@ -4,6 +4,7 @@
 #include "lib/core/stream/event.h"
 #include "lib/core/stream/stream.h"
 #include "tests/support/core.h"
+#include "tests/support/far.h"
 
 #include <atomic>
 #include <cstring>
@@ -17,6 +18,7 @@
 
 using namespace usdma;
 using namespace usdma::core;
+using usdma::test::by_messages;
 using usdma::test::soon;
 
 static device *dev;
@@ -157,7 +159,7 @@ static void event_chain(void **)
 /* Without a gate on the host: waits inside the rings. */
 static void event_ring_waits(void **)
 {
-	const u64 big = test::sized(8 * MiB, 16 * KiB);
+	const u64 big = test::sized(by_messages(8 * MiB), 16 * KiB);
 	auto gen = test::rng(3);
 	buffers m(big);
 
@@ -184,7 +186,7 @@ static void event_ring_waits(void **)
 /* Two streams of one ring: one that waits for the other's event is not done before it. */
 static void event_in_shared_ring(void **)
 {
-	const u64 big = test::sized(16 * MiB, 64 * KiB);
+	const u64 big = test::sized(by_messages(16 * MiB), 64 * KiB);
 	buffers m(big);
 	std::vector<stream *> all;
 	stream *a = nullptr, *b = nullptr;
@@ -393,7 +395,7 @@ static void calls_in_order(void **)
 /* A word that holds a stream shut keeps the calls in its queue; the first call is with the progress thread by then. */
 static void calls_in_order_when_dropped(void **)
 {
-	buffers m(test::sized(16 * MiB, 1 * MiB));
+	buffers m(test::sized(by_messages(16 * MiB), 1 * MiB));
 
 	for (int round = 0; round < 50; round++) {
 		stream *s = new_stream();
@@ -523,7 +525,7 @@ static void many_streams(void **)
 
 static void full_ring(void **)
 {
-	const size_t n = test::sized(100000, 1000);
+	const size_t n = test::sized(by_messages(100000), 1000);
 	buffers m(4096);
 	stream *s = new_stream();
 

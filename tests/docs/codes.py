@@ -21,6 +21,8 @@ ELSEWHERE = {
     ("aclrtCreateStream", "207008"): "acl-codes: test_all_streams",
     ("aclrtCreateStreamWithConfig", "207008"): "acl-codes: test_all_streams",
     ("aclrtCreateStreamV2", "207008"): "acl-codes: test_all_streams",
+    ("aclrtIpcMemImportByKey", "207000"): "core-share: another_pid_namespace",
+    ("aclrtLaunchHostFunc", "207000"): "own-wait: acl_host_function",
     ("aclrtSetDeviceTaskAbortCallback", "507000"): "acl-codes: test_abort_callback_fails",
     ("aclrtStreamAbort", "107023"): "acl-misuse-objects: test_streams",
     ("aclrtWaitAndResetNotify", "107020"): "acl-misuse-objects: test_words_and_notifies",

@@ -113,7 +113,7 @@ struct call_wait {
 			c = c->outer_;
 		return c;
 	}
-	bool is_for_me(stream *s, const record *upto);
+	bool is_for_me(stream *s, const record *until_record);
 	bool is_for_me(const record *r);
 };
 
@@ -126,7 +126,7 @@ bool call_wait::is_for_me(const record *r)
 	return on && is_for_me(on, r);
 }
 
-bool call_wait::is_for_me(stream *s, const record *upto)
+bool call_wait::is_for_me(stream *s, const record *until_record)
 {
 	record *others[16];
 	unsigned n = 0;
@@ -137,7 +137,7 @@ bool call_wait::is_for_me(stream *s, const record *upto)
 	left--;
 	s->ln->lock.lock();
 	for (const queued *q = s->queue; q && !found; q = q->next) {
-		if (q->t.kind == task_kind::record && q->t.rec == upto)
+		if (q->t.kind == task_kind::record && q->t.rec == until_record)
 			break;
 		found = q->t.kind == task_kind::call && is_mine(q->t);
 		if (q->t.kind == task_kind::gate_event && n < std::size(others))
@@ -151,9 +151,9 @@ bool call_wait::is_for_me(stream *s, const record *upto)
 	return found;
 }
 
-int call_allows_wait(stream *s, const record *upto)
+int call_allows_wait(stream *s, const record *until_record)
 {
-	if (likely(!running_here) || !call_wait().is_for_me(s, upto))
+	if (likely(!running_here) || !call_wait().is_for_me(s, until_record))
 		return 0;
 	return fail(EDEADLK,
 		    "a host function or callback waits for stream %u, which waits for that function to return: it may "

@@ -240,7 +240,7 @@ private:
  * -EDEADLK: this thread runs a function that the stream waits for (up to the record, where there is one), by itself or
  * through events of other streams: to wait for it here would never end.
  */
-int call_allows_wait(stream *s, const record *upto = nullptr);
+int call_allows_wait(stream *s, const record *until_record = nullptr);
 void call_group_unref(call_group *g);
 /* From now on none of the stream's functions begins. */
 void call_group_drop(stream *s);

@@ -4,6 +4,7 @@
  * to the twins by memmove, and after a wait both must be equal, byte for byte.
  */
 #include "tests/integration/native.h"
+#include "tests/support/far.h"
 
 #include <algorithm>
 #include <vector>
@@ -90,7 +91,7 @@ static std::vector<twin> make_twins(usdma_device *dev, std::initializer_list<kin
 static void streams_over_shared_blocks(void **)
 {
 	static constexpr size_t streams = 6;
-	const size_t slice = sized(2 * MiB, 64);
+	const size_t slice = sized(by_messages(2 * MiB), 64);
 	auto gen = rng(1);
 	device dev;
 	auto all = make_twins(dev, {kind::device, kind::device, kind::pinned, kind::registered, kind::pageable},
@@ -114,10 +115,10 @@ static void streams_over_shared_blocks(void **)
 		WORKS(usdma_stream_sync(s, 0));
 }
 
-/* Each direction with each kind of host memory, up to 64 MiB, any alignment. */
+/* Each direction with each kind of host memory, up to 64 MiB (8 by messages), any alignment. */
 static void each_direction_to_64_mib(void **)
 {
-	const size_t most = sized(64 * MiB, 1024), shift = sized(4096, 64), size = most + shift;
+	const size_t most = sized(by_messages(64 * MiB), 1024), shift = sized(4096, 64), size = most + shift;
 	auto gen = rng(2);
 	device dev;
 	stream s(dev);
@@ -141,7 +142,7 @@ static void each_direction_to_64_mib(void **)
 
 static void synchronous_copies(void **)
 {
-	const size_t size = sized(4 * MiB, 1024);
+	const size_t size = sized(by_messages(4 * MiB), 1024);
 	auto gen = rng(3);
 	device dev;
 	auto all = make_twins(dev, {kind::device, kind::device, kind::pinned, kind::registered, kind::pageable}, size,
@@ -163,7 +164,8 @@ static void synchronous_copies(void **)
 
 static void batches(void **)
 {
-	const size_t size = sized(8 * MiB, 2048), items = sized(4096, 64), step = size / items;
+	const size_t size = sized(by_messages(8 * MiB), 2048), items = sized(by_messages(4096), 64),
+		     step = size / items;
 	auto gen = rng(4);
 	device dev;
 	stream s(dev);

@@ -39,7 +39,7 @@ def arguments():
     parser.add_argument("--soak-minutes", type=float, default=10, metavar="M", help="the job soak takes that long (10)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes at a time (%(default)s)")
     parser.add_argument("--build-root", default=os.path.join(TOP, "build-check"), metavar="DIR", help="where it builds (build-check)")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     if args.jobs < 1 or not 0 < args.soak_minutes <= 100000 or args.fuzz_seconds < 1:
         parser.error("--jobs, --fuzz-seconds and --soak-minutes take numbers above 0")
     args.build_root = os.path.abspath(args.build_root)

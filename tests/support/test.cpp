@@ -10,8 +10,9 @@
 
 namespace usdma::test {
 
-/* One case of a program: USDMA_TEST_CASE=NAME, with * and ? as in file names. */
-[[gnu::constructor]] static void choose_cases()
+/* One case of a program: USDMA_TEST_CASE=NAME, with * and ? as in file names.  Each links it (meson.build). */
+extern "C" void usdma_test_choose_cases();
+extern "C" [[gnu::constructor]] void usdma_test_choose_cases()
 {
 	if (const char *pattern = getenv("USDMA_TEST_CASE"))
 		cmocka_set_test_filter(pattern);

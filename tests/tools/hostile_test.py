@@ -202,6 +202,17 @@ def seen(s, pid):
     return done is not None and pid in [p["pid"] for p in json.loads(done.stdout)["processes"]]
 
 
+def open_names(pid):
+    """Of the process's files; it may close others of them meanwhile."""
+    names = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            names.append(os.path.basename(os.readlink(f"/proc/{pid}/fd/{fd}")))
+        except FileNotFoundError:
+            continue
+    return names
+
+
 def test_traps(s):
     for trap, name in ((trap_fifo, "a FIFO that is named like the page of counters"), (trap_directory, "a folder"),
                        (trap_link, "a symbolic link"), (trap_fuse, "a file on FUSE that is never opened")):
@@ -214,8 +225,7 @@ def test_traps(s):
             if n.lack:
                 s.skip(f"stat: {name}", n.lack)
                 continue
-            s.check(NAME in [os.path.basename(os.readlink(f"/proc/{n.pid}/fd/{fd}")) for fd in os.listdir(f"/proc/{n.pid}/fd")],
-                    f"stat: {name} is there")
+            s.check(NAME in open_names(n.pid), f"stat: {name} is there")
             done = stat(s)
             s.check(done is not None and done.returncode == 0, f"stat: {name} does not hold it up", done)
             s.check(not seen(s, n.pid), f"stat: {name} is no page of counters")

@@ -27,7 +27,7 @@ using ull = unsigned long long;
 using file_ptr = std::unique_ptr<FILE, int (*)(FILE *)>;
 
 static constexpr u64 page = 4096, unknown = ~u64(0);
-static constexpr size_t path_size = 1024, line_size = 1024;
+static constexpr size_t path_size = 1024, dir_size = 3 * path_size, line_size = 1024;
 
 /* ---- what is left ------------------------------------------------------------------------------------ */
 
@@ -52,7 +52,7 @@ struct room {
 /* DIR/NAME, a number; unknown: there is none ("max", no such file). */
 static u64 read_number(const char *dir, const char *name)
 {
-	char path[path_size + 64];
+	char path[dir_size + 64];
 	ull n;
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
@@ -63,7 +63,7 @@ static u64 read_number(const char *dir, const char *name)
 /* The sum of these rows of DIR/memory.stat. */
 static u64 read_stat(const char *dir, const char *const (&rows)[3])
 {
-	char path[path_size + 64], line[line_size], name[64];
+	char path[dir_size + 64], line[line_size], name[64];
 	u64 sum = 0;
 	ull n;
 
@@ -175,7 +175,7 @@ static void look_at_group(const hierarchy &h, const char *dir, const char *shown
 
 static void look_at_groups(const char *root, const hierarchy &h, room *r)
 {
-	char group[path_size], top[path_size], at[path_size], dir[3 * path_size];
+	char group[path_size], top[path_size], at[path_size], dir[dir_size];
 
 	if (!find_group(root, h, group) || !find_mount(root, h, top, at))
 		return;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -29,6 +30,7 @@ static constexpr u64 slots_size = max_devices * window_slot;
  */
 static constexpr u64 places[] = {window_base, window_base + window_size, window_base + 2 * window_size,
 				 window_base + 3 * window_size};
+static constexpr u64 all_places = std::size(places) * window_size;
 static constexpr u64 nowhere = ~u64(0);
 
 struct taken {
@@ -41,7 +43,7 @@ struct window_state {
 	std::map<u64, taken> all; /* by start */
 	heap ranges;              /* offsets in the window, behind the slots */
 	bool ready = false;
-	bool outside = false; /* something was reserved outside of the window */
+	bool outside = false; /* something was reserved outside of its places */
 };
 
 static window_state &window()
@@ -217,7 +219,7 @@ static int keep(window_state &w, u64 base, const taken &t)
 		munmap(reinterpret_cast<void *>(base), t.size);
 		return -ENOBUFS;
 	}
-	if (base - window_base >= window_size)
+	if (base - window_base >= all_places)
 		store_release(&w.outside, true);
 	return 0;
 }
@@ -322,7 +324,7 @@ static bool is_mapped(u64 addr)
 
 bool in_window(u64 addr)
 {
-	const bool inside = addr - window_base < window_size;
+	const bool inside = addr - window_base < all_places;
 
 	if (!inside && !load_acquire(&window().outside))
 		return false;

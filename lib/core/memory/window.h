@@ -34,8 +34,8 @@ int window_take(u64 size, u64 align, u64 expect, u64 *base);
 void window_give(u64 base);
 
 /*
- * A device pointer, allocated or not: it lies in what is reserved, or in the window where nothing is mapped.  The
- * latter is one that runs far past its memory.  Takes a lock.
+ * A device pointer, allocated or not: it lies in what is reserved, or in the window or one of its other places where
+ * nothing is mapped.  The latter is one that runs far past its memory.  Takes a lock.
  */
 bool in_window(u64 addr);
 /* Any of it is reserved. */

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <mutex>
 #include <pthread.h>
+#include <ucontext.h>
 
 namespace usdma {
 
@@ -101,6 +102,9 @@ template <unsigned nth> static void on_fault(int sig, siginfo_t *info, void *con
 	if (g && g->armed) {
 		g->armed = 0;
 		g->address = info->si_addr;
+		/* As it was: whoever stands before us (ThreadSanitizer) may have blocked all signals for the handler.
+		 */
+		pthread_sigmask(SIG_SETMASK, &static_cast<ucontext_t *>(context)->uc_sigmask, nullptr);
 		siglongjmp(g->resume, 1);
 	}
 	pass_on(state->of[sig == SIGBUS].before[nth], sig, info, context);

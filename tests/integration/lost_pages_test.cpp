@@ -124,6 +124,16 @@ static const use uses[] = {
 	 [](bench &b, unsigned char *p, size_t) { return ended(b.s, usdma_wait_value(b.s, p, USDMA_NOR, 5)); }},
 };
 
+/* A library that is built with TSan holds a lock of TSan's around an atomic access: there is no way back from it. */
+static bool can_fault(const use &u)
+{
+#if defined(__SANITIZE_THREAD__)
+	return u.most > 8;
+#else
+	return u.most;
+#endif
+}
+
 static void each_use(const std::function<void(const use &u, size_t len)> &fn)
 {
 	for (const use &u : uses)
@@ -156,6 +166,8 @@ static void registered_memory_goes(void **)
 		each_use([&](const use &u, size_t len) {
 			lost_memory m(w.of_file);
 
+			if (!can_fault(u))
+				return;
 			WORKS(usdma_host_register(m.p, most, 0));
 			check_lost(b, w, u, len, m);
 			WORKS(usdma_host_unregister(m.p));

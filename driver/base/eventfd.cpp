@@ -40,10 +40,10 @@ static void forget_ended(aio_context_t context)
 }
 
 /*
- * Where there is no /proc: the kernel asks whether a request's end can be written into fd before it looks at the flags,
- * of which it knows none.  Nothing is submitted.
+ * Works without /proc.  For IOCB_FLAG_RESFD the kernel first checks that fd is an eventfd, then refuses the unknown
+ * read flags with EOPNOTSUPP, so nothing is submitted.
  */
-static bool takes_ends_of_aio(int fd)
+static bool accepted_as_resfd(int fd)
 {
 	const aio_context_t context = aio_context();
 	iocb request{};
@@ -55,7 +55,7 @@ static bool takes_ends_of_aio(int fd)
 	request.aio_resfd = u32(fd);
 	if (!context)
 		return false;
-	/* The room of requests that have ended is theirs until then. */
+	/* Requests that have ended occupy the context until their events are read. */
 	forget_ended(context);
 	return !submit(context, &request) && errno == EOPNOTSUPP;
 }
@@ -67,7 +67,7 @@ bool is_eventfd(int fd)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	const ssize_t n = readlink(path, what, sizeof(what));
 	if (n < 0 && errno == ENOENT)
-		return takes_ends_of_aio(fd);
+		return accepted_as_resfd(fd);
 	return n > 0 && std::string_view(what, size_t(n)) == "anon_inode:[eventfd]";
 }
 

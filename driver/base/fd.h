@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Descriptors that are kept.  In a program whose standard streams are closed the
- * kernel gives out their numbers, and what anybody prints then would go into
- * device memory or wake a thread.
+ * Keeps descriptors of the library above 2.  In a program whose standard streams
+ * are closed, the kernel would reuse the numbers 0 to 2, and a printf() would write
+ * into device memory or signal an eventfd.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the numbers stand: Documentation/admin-guide/cgroup-v2.rst and
+ * Formats: Documentation/admin-guide/cgroup-v2.rst and
  * cgroup-v1/memory.rst of Linux, proc_pid_mountinfo(5), proc_meminfo(5).
  */
 #include "driver/base/memory_limit.h"
@@ -31,13 +31,13 @@ static constexpr size_t path_size = 1024, dir_size = 3 * path_size, line_size = 
 
 /* ---- what is left ------------------------------------------------------------------------------------ */
 
-struct room {
+struct budget {
 	u64 left = unknown;
 	char *text;
 	size_t size;
 };
 
-[[gnu::format(printf, 3, 4)]] static void limit_to(room *r, u64 left, const char *fmt, ...)
+[[gnu::format(printf, 3, 4)]] static void limit_to(budget *r, u64 left, const char *fmt, ...)
 {
 	va_list args;
 
@@ -94,7 +94,7 @@ static constexpr hierarchy versions[] = {
 	 {"total_inactive_file", "total_active_file", nullptr}},
 };
 
-/* The word stands between commas. */
+/* list is comma-separated. */
 static bool has_word(const char *list, const char *word)
 {
 	const size_t n = strlen(word);
@@ -159,7 +159,7 @@ static const char *below(const char *group, const char *top)
 	return group + n;
 }
 
-static void look_at_group(const hierarchy &h, const char *dir, const char *shown, room *r)
+static void check_group(const hierarchy &h, const char *dir, const char *shown, budget *r)
 {
 	static constexpr u64 unlimited = u64(1) << 60; /* version 1 writes the largest number that it has */
 	const u64 limit = read_number(dir, h.limit), usage = read_number(dir, h.usage);
@@ -173,7 +173,7 @@ static void look_at_group(const hierarchy &h, const char *dir, const char *shown
 		 ull(limit), h.limit, ull(left));
 }
 
-static void look_at_groups(const char *root, const hierarchy &h, room *r)
+static void check_groups(const char *root, const hierarchy &h, budget *r)
 {
 	char group[path_size], top[path_size], at[path_size], dir[dir_size];
 
@@ -183,13 +183,13 @@ static void look_at_groups(const char *root, const hierarchy &h, room *r)
 	const size_t shortest = strlen(root) + strlen(at);
 	for (size_t n = strlen(dir); n >= shortest; n = size_t(strrchr(dir, '/') - dir)) {
 		dir[n] = '\0';
-		look_at_group(h, dir, dir + strlen(root), r);
+		check_group(h, dir, dir + strlen(root), r);
 		if (!strchr(dir + shortest, '/'))
 			break;
 	}
 }
 
-static void look_at_machine(const char *root, room *r)
+static void check_machine(const char *root, budget *r)
 {
 	char path[path_size], line[line_size];
 	ull kib;
@@ -203,14 +203,14 @@ static void look_at_machine(const char *root, room *r)
 
 u64 memory_left(const memory_source &from, char *text, size_t size)
 {
-	room r;
+	budget r;
 
 	r.text = text;
 	r.size = size;
 	for (const hierarchy &h : versions)
-		look_at_groups(from.root, h, &r);
+		check_groups(from.root, h, &r);
 	if (from.machine)
-		look_at_machine(from.root, &r);
+		check_machine(from.root, &r);
 	return r.left;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory is asked for before its pages are made: a control group or a machine
- * that has no more ends the process by a signal, where a call that fails can be
- * handled.  Each error names the limit that was met.
+ * Checks that memory is available before its pages are populated.  When a control
+ * group or the machine runs out while pages are faulted in, the kernel kills the
+ * process; a check beforehand makes that an error, which names the limit.
  */
 #pragma once
 
@@ -58,7 +58,8 @@ u64 memory_absent(const void *addr, u64 size);
  */
 int fail_map(u64 size, bool is_data, const char *what);
 
-/* Before a file is made so long: RLIMIT_FSIZE is told by a signal.  0; -ENOMEM where it is longer. */
+/* Before a file is made so long: the kernel reports RLIMIT_FSIZE by a signal (SIGXFSZ).  0; -ENOMEM where it is longer.
+ */
 int file_size_ask(u64 size);
 
 } // namespace usdma

@@ -16,9 +16,9 @@ namespace usdma {
 using handler = void (*)(int sig, siginfo_t *info, void *context);
 
 /*
- * A handler for each time that the program has put its own in place of ours: each knows the one that it replaced.  So
- * a program's handler may call, or put back, the one that it found: that one is ours of an earlier time, and calls
- * what was there before.
+ * One handler function for each installation, with the handler that it replaced.  A program's handler that was
+ * installed later may call or restore the one that it replaced, which is one of ours from an earlier installation; that
+ * one passes the signal to its own predecessor, so the chain never loops.
  */
 static constexpr unsigned most_times = 8;
 
@@ -36,7 +36,7 @@ struct guard_state {
 };
 static constinit immortal<guard_state> state;
 
-/* Its value is in the thread itself: no memory is allocated, even in a thread that was never here. */
+/* Async-signal-safe: pthread_getspecific() allocates nothing, even in a thread that has set no value. */
 static page_guard *innermost()
 {
 	return load_acquire(&state->ready) ? static_cast<page_guard *>(pthread_getspecific(state->key)) : nullptr;
@@ -55,7 +55,7 @@ void page_guard_leave(page_guard *g)
 		pthread_setspecific(state->key, g->outer);
 }
 
-/* As the kernel would: the default action comes when the access is repeated, or the signal is raised. */
+/* Default action: the faulting access is repeated when the handler returns; a signal that was sent is raised again. */
 static void die(int sig, const siginfo_t *info)
 {
 	signal(sig, SIG_DFL);
@@ -102,8 +102,7 @@ template <unsigned nth> static void on_fault(int sig, siginfo_t *info, void *con
 	if (g && g->armed) {
 		g->armed = 0;
 		g->address = info->si_addr;
-		/* As it was: whoever stands before us (ThreadSanitizer) may have blocked all signals for the handler.
-		 */
+		/* ThreadSanitizer calls handlers with all signals blocked: restore the mask of the interrupted code. */
 		pthread_sigmask(SIG_SETMASK, &static_cast<ucontext_t *>(context)->uc_sigmask, nullptr);
 		siglongjmp(g->resume, 1);
 	}

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of the program may stop to be there while the library touches it: a file is cut short, pages are unmapped or
- * protected.  The access then raises SIGSEGV or SIGBUS.  Within a guard it ends instead, and the guard says where.
+ * The program may truncate, unmap or protect memory while the library accesses it; the access then raises SIGSEGV or
+ * SIGBUS.  Inside a guard, the access is aborted by siglongjmp() and the guard holds the faulting address.
  *
- * A guard takes no system call, and what is done within it costs nothing more.  Signals from elsewhere go to the
- * handlers that the program had.
+ * Entering a guard makes no system call.  Signals outside of a guard are passed to the program's handlers.
  */
 #pragma once
 
@@ -18,13 +17,13 @@ namespace usdma {
 struct page_guard {
 	sigjmp_buf resume;
 	volatile sig_atomic_t armed = 0;
-	void *volatile address = nullptr; /* behind a jump to resume: what could not be touched */
+	void *volatile address = nullptr; /* after a jump to resume: the faulting address */
 	page_guard *outer = nullptr;
 };
 
 /*
- * Takes over SIGSEGV and SIGBUS, and again where the program has installed handlers since, which are called for what
- * is not guarded.  Any thread.  0 or -errno.
+ * Installs handlers for SIGSEGV and SIGBUS, again if the program has replaced them since; the previous handlers are
+ * called for faults outside of guards.  Thread-safe.  0 or -errno.
  */
 int page_guard_install();
 
@@ -32,7 +31,7 @@ int page_guard_install();
 void page_guard_enter(page_guard *g);
 void page_guard_leave(page_guard *g);
 
-/* Runs f, which may hold nothing that a destructor gives back.  False: it met *bad, and has ended there. */
+/* Runs f, which must not own anything that a destructor releases.  False: it faulted at *bad and was aborted. */
 template <class F> [[gnu::noinline]] bool page_guarded(const F &f, const void **bad)
 {
 	page_guard g;

@@ -9,14 +9,16 @@
 
 namespace usdma {
 
-static int create(pthread_t *thread, const pthread_attr_t *how, const char *name, void *(*main)(void *), void *arg)
+static int create(pthread_t *thread, const pthread_attr_t *how, const char *name, void *(*main)(void *), void *arg,
+		  int deliver)
 {
 	sigset_t all, before;
 
-	/* The program's signals are none of a thread's of the library, but for those that the thread causes itself. */
 	sigfillset(&all);
 	for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
 		sigdelset(&all, own);
+	if (deliver)
+		sigdelset(&all, deliver);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	const int err = pthread_create(thread, how, main, arg);
 
@@ -24,9 +26,9 @@ static int create(pthread_t *thread, const pthread_attr_t *how, const char *name
 	return err ? fail(err, "start thread %s: %s", name, strerrordesc_np(err)) : 0;
 }
 
-int thread_start(pthread_t *thread, const char *name, void *(*main)(void *), void *arg)
+int thread_start(pthread_t *thread, const char *name, void *(*main)(void *), void *arg, int deliver)
 {
-	const int err = create(thread, nullptr, name, main, arg);
+	const int err = create(thread, nullptr, name, main, arg, deliver);
 
 	if (!err)
 		pthread_setname_np(*thread, name);
@@ -40,7 +42,7 @@ int thread_start_detached(const char *name, void *(*main)(void *), void *arg)
 
 	pthread_attr_init(&detached);
 	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-	const int err = create(&thread, &detached, name, main, arg);
+	const int err = create(&thread, &detached, name, main, arg, 0);
 
 	pthread_attr_destroy(&detached);
 	return err;

@@ -4,6 +4,7 @@
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
+#include "driver/base/thread.h"
 #include "driver/dma/registry.h"
 #include "driver/sim/fault_plan.h"
 #include "driver/sim/sdma_model.h"
@@ -138,22 +139,6 @@ static void *serve_main(void *arg)
 	return nullptr;
 }
 
-static int start_server(embedded *e)
-{
-	sigset_t all, before;
-
-	sigfillset(&all);
-	for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
-		sigdelset(&all, own);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	const int err = pthread_create(&e->thread, nullptr, serve_main, e);
-	pthread_sigmask(SIG_SETMASK, &before, nullptr);
-	if (err)
-		return fail(err, "sim: cannot start the server's thread (error %d)", err);
-	pthread_setname_np(e->thread, "sdma-server");
-	return 0;
-}
-
 static int share(void *arg, u64 iova, void *vaddr, u64 size)
 {
 	return static_cast<sdma_model *>(arg)->share(iova, vaddr, size);
@@ -191,7 +176,7 @@ int embedded_open_config(const config &cfg, faults *wrong, std::string_view name
 	opt.name = name;
 	if (how.reply_ms)
 		opt.timeout_ms = how.reply_ms;
-	if (int err = start_server(e.get()))
+	if (int err = thread_start(&e->thread, "sdma-server", serve_main, e.get()))
 		return err;
 	const int err = vfio::user_attach(std::move(theirs), opt, &client);
 	if (err) {

@@ -7,6 +7,7 @@
 #include "driver/base/futex_lock.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
+#include "driver/base/thread.h"
 #include "driver/sim/signal_fd.h"
 #include "driver/vfio/device.h"
 
@@ -57,22 +58,6 @@ engine::~engine()
 
 /* ---- from the server thread ---------------------------------------------------------------------- */
 
-static int start_thread(pthread_t *out, void *(*main)(void *), void *arg)
-{
-	sigset_t all, before;
-
-	/* The program's signals are none of this thread's business, but for those that it causes itself, and ours. */
-	sigfillset(&all);
-	for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
-		sigdelset(&all, own);
-	if (interrupting_allowed())
-		sigdelset(&all, SIGUSR1);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	const int err = pthread_create(out, nullptr, main, arg);
-	pthread_sigmask(SIG_SETMASK, &before, nullptr);
-	return err ? fail(err, "sim: cannot start an engine's thread (error %d)", err) : 0;
-}
-
 static int place_thread(pthread_t thread, int cpu)
 {
 	cpu_set_t set;
@@ -104,12 +89,9 @@ static void leave_the_only_cpu(pthread_t thread)
 		pthread_setaffinity_np(thread, sizeof(others), &others);
 }
 
-static void name_thread(pthread_t thread, unsigned index)
+static void engine_name(char (&name)[16], unsigned index)
 {
-	char name[16];
-
 	snprintf(name, sizeof(name), "sdma-engine%u", index % 100);
-	pthread_setname_np(thread, name);
 }
 
 /*
@@ -134,16 +116,16 @@ int engine::make_wake()
 
 int engine::start()
 {
+	char name[16];
 	int err = make_wake();
 
+	engine_name(name, index_);
 	if (!err)
-		err = start_thread(&thread_, thread_main, this);
+		err = thread_start(&thread_, name, thread_main, this, interrupting_allowed() ? SIGUSR1 : 0);
 	if (err)
 		return err;
 	running_ = true;
 	reader_.belongs_to(thread_);
-	/* … and here, where that works, so that whoever opened the device finds the name there. */
-	name_thread(thread_, index_);
 	const auto &cpus = m_.cfg.cpus;
 	if (!cpus.empty())
 		return place_thread(thread_, cpus[index_ % cpus.size()]);
@@ -208,13 +190,16 @@ void *engine::thread_main(void *arg)
 {
 	auto *u = static_cast<engine *>(arg);
 
-	/* By the thread itself: naming another one takes a file of /proc, which usdma-sim has given up. */
-	name_thread(pthread_self(), u->index_);
+	char name[16];
+
+	/* thread_start() needs /proc for that, which usdma-sim has given up. */
+	engine_name(name, u->index_);
+	thread_name(name);
 	u->run();
 	return nullptr;
 }
 
-/* Set up once: descriptors that meet memory that is gone come back here. */
+/* A descriptor that accesses memory that is gone jumps back here (page_guard). */
 void engine::run()
 {
 	reader_.enter();
@@ -369,7 +354,7 @@ void engine::idle()
 	sleep();
 }
 
-/* So that a waiter on this very CPU sleeps, rather than spins for what can only run when it does not. */
+/* A waiter on the same CPU then sleeps instead of spinning while the engine cannot run. */
 void engine::publish_cpu()
 {
 	const u32 cpu = this_cpu();

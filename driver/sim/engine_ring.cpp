@@ -162,7 +162,7 @@ unsigned engine::run_ring(hw_channel &ch, bool *dry)
 	return n;
 }
 
-/* Nothing that a descriptor does holds what a destructor gives back, nor a lock while it touches memory. */
+/* While armed, no frame below may own what a destructor releases, nor access the program's memory under a lock. */
 unsigned engine::run_guarded(hw_channel &ch, bool *dry)
 {
 	guarded_ = &ch;
@@ -172,7 +172,7 @@ unsigned engine::run_guarded(hw_channel &ch, bool *dry)
 	return n;
 }
 
-/* As the device sees it; 0: it is in neither of the areas that were used last. */
+/* 0: the address lies in neither of the areas that the channel used last. */
 static u64 to_iova(const hw_channel &ch, const void *host)
 {
 	for (const window *w : {&ch.src, &ch.dst}) {
@@ -184,7 +184,7 @@ static u64 to_iova(const hw_channel &ch, const void *host)
 	return 0;
 }
 
-/* The program has cut a file short, or unmapped or protected pages, which a descriptor reads or writes. */
+/* The program has truncated, unmapped or protected memory that the current descriptor accesses. */
 void engine::fault_in_page()
 {
 	hw_channel &ch = *guarded_;

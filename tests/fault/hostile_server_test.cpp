@@ -7,6 +7,7 @@
  */
 #include "tests/support/nosy.h"
 #include "tests/support/sim_process.h"
+#include "tests/support/refuse_call.h"
 #include "tests/support/test.h"
 #include "usdma/usdma.h"
 
@@ -19,12 +20,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -102,24 +100,10 @@ static void ask_to_go_on()
 	good &= write(STDOUT_FILENO, "r", 1) == 1 && read(STDIN_FILENO, &c, 1) == 1;
 }
 
-/* As on a kernel that was built without it. */
-static int without_aio()
-{
-	sock_filter steps[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_setup, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	const sock_fprog filter = {std::size(steps), steps};
-
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -1 : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
-}
-
 static int program(const char *spec, bool has_aio)
 {
 	alarm(unsigned(2 * limit_ms / 1000));
-	if (!has_aio && without_aio())
+	if (!has_aio && !test::refuse_call(SYS_io_setup, ENOSYS))
 		return 4;
 	if (step("open", [=] { return usdma_open(spec, &dev); })) {
 		if (step("allocate", allocate) && step("copies", copies)) {

@@ -113,6 +113,19 @@ class Suite:
         self.count += 1
         print(f"ok {self.count} - {name} # SKIP {why}", flush=True)
 
+    def run_all(self, tests):
+        """The program's status."""
+        try:
+            for test in tests:
+                try:
+                    test(self)
+                except Exception as e:  # the tool said something that is not even readable
+                    self.check(False, f"{test.__name__}: {e!r}")
+        finally:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+        print(f"1..{self.count}")
+        return 1 if self.failed or not self.count else 0
+
 
 def ready_machine(s):
     """An IOMMU, one device alone in its group and bound: nothing to fix."""
@@ -698,16 +711,7 @@ TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_unbind_in_use, t
 
 def main():
     suite = Suite(sys.argv[1])
-    try:
-        for test in TESTS + [lambda suite: test_completion(suite, sys.argv[2]), lambda suite: test_sim(suite, sys.argv[3])]:
-            try:
-                test(suite)
-            except Exception as e:  # the tool said something that is not even readable
-                suite.check(False, f"{test.__name__}: {e!r}")
-    finally:
-        shutil.rmtree(suite.scratch, ignore_errors=True)
-    print(f"1..{suite.count}")
-    return 1 if suite.failed or not suite.count else 0
+    return suite.run_all(TESTS + [lambda suite: test_completion(suite, sys.argv[2]), lambda suite: test_sim(suite, sys.argv[3])])
 
 
 if __name__ == "__main__":

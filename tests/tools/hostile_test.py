@@ -11,7 +11,6 @@ import json
 import os
 import re
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -382,16 +381,7 @@ def main():
     suite = Suite(sys.argv[1])
     # Others, too, have their traps there.
     os.chmod(suite.scratch, 0o755)
-    try:
-        for test in TESTS:
-            try:
-                test(suite)
-            except Exception as e:  # the tool said something that is not even readable
-                suite.check(False, f"{test.__name__}: {e!r}")
-    finally:
-        shutil.rmtree(suite.scratch, ignore_errors=True)
-    print(f"1..{suite.count}")
-    return 1 if suite.failed or not suite.count else 0
+    return suite.run_all(TESTS)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import csv
 import errno
 import json
 import os
-import shutil
 import signal
 import socket
 import struct
@@ -263,16 +262,7 @@ TESTS = [test_without_proc, test_turned_away, test_server_refuses, test_wrong_wo
 
 def main():
     suite = Tools(*sys.argv[1:4])
-    try:
-        for test in TESTS:
-            try:
-                test(suite)
-            except Exception as e:  # the tool said something that is not even readable
-                suite.check(False, f"{test.__name__}: {e!r}")
-    finally:
-        shutil.rmtree(suite.scratch, ignore_errors=True)
-    print(f"1..{suite.count}")
-    return 1 if suite.failed or not suite.count else 0
+    return suite.run_all(TESTS)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ private:
 	void one(bench_device &dev, const job &j);
 	nlohmann::json document() const;
 	/* To standard output, unless JSON goes there. */
-	void tell(const std::string &text) const
+	void print(const std::string &text) const
 	{
 		if (table_)
 			say(text);
@@ -73,7 +73,7 @@ void sweep::limits_too()
 	progress(o_, "limits of this machine");
 	lim_ = measure_limits(m_, o_.cold_bytes, unsigned(std::min<size_t>(4, m_.cpus.size())));
 	progress(o_, "");
-	tell(describe(*lim_));
+	print(describe(*lim_));
 }
 
 void sweep::one(bench_device &dev, const job &j)
@@ -85,24 +85,24 @@ void sweep::one(bench_device &dev, const job &j)
 	progress(o_, "");
 	if (!out.copies)
 		return;
-	tell(table_row(out, m_, lim()));
+	print(table_row(out, m_, lim()));
 	all_.push_back(std::move(out));
 }
 
 void sweep::run()
 {
-	tell(describe(m_));
+	print(describe(m_));
 	if (o_.limits)
 		limits_too();
 	for (const place &at : places_)
 		each_job(o_, at, [&](const job &) { count_++; });
-	tell("\n" + table_head());
+	print("\n" + table_head());
 	for (const place &at : places_) {
 		bench_device dev(at.device, o_.cold_bytes, at.nodes.client);
 
 		each_job(o_, at, [&](const job &j) { one(dev, j); });
 	}
-	tell("\n" + where_it_pays(all_));
+	print("\n" + where_it_pays(all_));
 	if (tool::interrupted())
 		fmt::print(stderr, "usdma-perf: interrupted: {} of {} rows are measured{}\n", all_.size(), count_,
 			   !all_.empty() && all_.back().cut ? ", the last one for less time than asked for" : "");

@@ -197,7 +197,7 @@ static void unlink_waiter(hw_queue *l, waiter *me)
 		*at = me->next;
 }
 
-static void tell(waiter *w, u32 what)
+static void wake_waiter(waiter *w, u32 what)
 {
 	/* We hold the line's lock, which the waiter takes before its stack frame ends. */
 	__atomic_store_n(&w->word, what, __ATOMIC_RELEASE);
@@ -220,10 +220,10 @@ static bool serve_queue(hw_queue *l, const waiter *leader)
 			continue;
 		if (w->seq <= done) {
 			unlink_waiter(l, w);
-			tell(w, waiter::done);
+			wake_waiter(w, waiter::done);
 			any = true;
 		} else if (must_look) {
-			tell(w, waiter::look);
+			wake_waiter(w, waiter::look);
 		}
 	}
 	if (!any || !l->waiters)
@@ -261,7 +261,7 @@ static void leave(hw_queue *l, waiter *me)
 		line->leader = nullptr;
 	serve_line(line);
 	if (led && (line->leader = next_leader(line, l)))
-		tell(line->leader, waiter::lead);
+		wake_waiter(line->leader, waiter::lead);
 }
 
 static u64 next_look(const hw_queue *l, deadline until)

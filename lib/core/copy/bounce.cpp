@@ -23,7 +23,7 @@ static bool is_host(const place &p)
 	return p.cls != mem_class::device;
 }
 
-/* Runs f, which reads or writes the caller's memory; that may be gone by now. */
+/* Runs f, which accesses the caller's memory, which may have been unmapped. */
 template <class F> static int touch(const F &f)
 {
 	const void *bad;
@@ -31,7 +31,7 @@ template <class F> static int touch(const F &f)
 	return page_guarded(f, &bad) ? 0 : fail(EFAULT, "the memory at %p cannot be read or written", bad);
 }
 
-/* What devices may not write, a copy by the CPU leaves alone, too. */
+/* Copies by the CPU obey USDMA_REGISTER_READ_ONLY as devices do. */
 static int check_writable(const place &dst, const void *at)
 {
 	return dst.flags & region_readonly ? fail(EFAULT, "destination %p is registered as read-only", at) : 0;

@@ -58,7 +58,7 @@ struct alignas(64) hw_queue {
 	irq_line *line = &own_line;          /* under its lock, the next two */
 	hw_queue *next_on_line = nullptr;
 	waiter *waiters = nullptr;           /* in its ring */
-	std::atomic<bool> look_again{false}; /* its waiters shall: the line's leader tells them */
+	std::atomic<bool> look_again{false}; /* its waiters are to look: set for the line's leader, which wakes them */
 	wait_history waits;                  /* how long they took */
 	std::atomic<u64> waited_bytes{0};    /* count->bytes when the last one began */
 	watchdog hang;                       /* under dev->recover_lock, as are the next three */

@@ -95,7 +95,7 @@ static void place_on(const mapping &mem, int node)
 
 static int fail_pages(int err, u64 size)
 {
-	/* -EFAULT: what a touch would tell by SIGBUS, for the group's limit on huge pages. */
+	/* -EFAULT: an access would raise SIGBUS: the control group's limit on huge pages. */
 	return fail(err == -EFAULT || err == -ENOSPC ? ENOMEM : -err, "%llu bytes of pinned memory: no pages",
 		    static_cast<unsigned long long>(size));
 }

@@ -88,7 +88,7 @@ struct device_heap {
 	span *peer = nullptr; /* this memory as the other devices reach it; null: nobody asked yet */
 	/* As the user sees it: what waits among the deferred frees counts as free. */
 	u64 normal = 0, huge = 0, count = 0, peak = 0;
-	u64 granted = 0; /* so many bytes in blocks the control group has room for, as far as was asked */
+	u64 granted = 0; /* bytes in blocks that the control group was found to allow */
 	/*
 	 * By granules of memory that may hold another user's data, 1: it does not; null: none may.  Written
 	 * under clean_lock.

@@ -26,7 +26,7 @@ static constexpr u64 page = 4096;
 static constexpr u64 slots_size = max_devices * window_slot;
 /*
  * Where the window may begin.  The shadow memory of AddressSanitizer covers the start of the first, and ZGC's
- * heaps lie in one of them each.  In all of them bit 46 tells device from host pointers (located_index()).
+ * heaps lie in one of them each.  In all of them bit 46 distinguishes device from host pointers (located_index()).
  */
 static constexpr u64 places[] = {window_base, window_base + window_size, window_base + 2 * window_size,
 				 window_base + 3 * window_size};
@@ -199,8 +199,8 @@ static int find_place(u64 offset, u64 size, u64 align, u64 *base)
 	return reserve_anywhere(size, align, base) ? 0 : fail_taken(size);
 }
 
-/* Of what a limit on address space leaves, half at most is taken for a device: the program wants some, too. */
-static bool leaves_room(u64 size)
+/* A device takes at most half of what RLIMIT_AS leaves, so that the program can still map memory. */
+static bool within_half(u64 size)
 {
 	const std::unique_ptr<FILE, int (*)(FILE *)> file(fopen("/proc/self/statm", "re"), fclose);
 	rlimit as;
@@ -233,7 +233,7 @@ int window_take_slot(unsigned slot, u64 size, u64 *base)
 	int err;
 
 	errno = ENOMEM;
-	if (!leaves_room(t.size))
+	if (!within_half(t.size))
 		return fail_taken(t.size);
 	err = find_place(slot * window_slot, t.size, size < GiB ? window_grain : GiB, base);
 	return err ? err : keep(w, *base, t);

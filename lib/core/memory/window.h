@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Addresses for device pointers.  What a pointer names is told by its address,
+ * Addresses for device pointers.  The address alone says what a pointer names,
  * so nothing else may lie where a device pointer points, and a CPU that touches
  * one must fault: the addresses are reserved, mapped without any access.
  *

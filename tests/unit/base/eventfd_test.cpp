@@ -3,18 +3,16 @@
 #include "driver/base/clock.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/unique_fd.h"
+#include "tests/support/refuse_call.h"
 #include "tests/support/test.h"
 
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -110,19 +108,12 @@ static void others_are_none(void **)
 /* As on a kernel that was built without it: in a child, whose end says how it went. */
 template <class F> static void without(unsigned call, F f)
 {
-	sock_filter steps[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	const sock_fprog filter = {std::size(steps), steps};
 	int status = -1;
 
 	const pid_t pid = fork();
 	if (!pid) {
 		alarm(20);
-		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+		if (!test::refuse_call(call, ENOSYS))
 			_exit(2);
 		_exit(f() ? 0 : 1);
 	}

@@ -5,6 +5,7 @@
 #include "lib/core/memory/internal.h"
 #include "lib/core/memory/retire.h"
 
+#include <mutex>
 #include <new>
 
 namespace usdma::core {
@@ -197,6 +198,19 @@ static int cut_from_new(const host_wish &w, void **out)
 	return err;
 }
 
+/* One thread makes an arena for small blocks; those that came meanwhile cut from it, too. */
+static int cut_from_shared(const host_wish &w, void **out)
+{
+	static std::mutex making;
+	int err = cut_from_any_present(w, out);
+
+	if (err <= 0)
+		return err;
+	std::lock_guard guard(making);
+	err = cut_from_any_present(w, out);
+	return err > 0 ? cut_from_new(w, out) : err;
+}
+
 int host_alloc(u64 size, int numa_node, void **out, const device *dev)
 {
 	const no_cancel quiet;
@@ -214,8 +228,7 @@ int host_alloc(u64 size, int numa_node, void **out, const device *dev)
 	if (err)
 		return err;
 	const host_wish w = {size, node_for(numa_node, config_get().numa_node, dev), dev, lends_for(dev)};
-	err = is_large(size) ? 1 : cut_from_any_present(w, out);
-	return err > 0 ? cut_from_new(w, out) : err;
+	return is_large(size) ? cut_from_new(w, out) : cut_from_shared(w, out);
 }
 
 int host_free(void *ptr)

@@ -5,6 +5,7 @@
  */
 #include "driver/base/memory_limit.h"
 
+#include "driver/base/clock.h"
 #include "driver/base/error.h"
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -225,29 +227,66 @@ static u64 with_tables(u64 size)
 	return size + size / 256 + MiB;
 }
 
-static int ask(u64 size, u64 others, const char *what, const memory_source &from)
+/* after: what is left then. */
+static int ask(u64 size, u64 others, const char *what, const memory_source &from, u64 *after)
 {
 	char text[path_size + 256];
 	const u64 left = memory_left(from, text, sizeof(text));
 
-	if (left == unknown || (size < left && with_tables(size + others) <= left))
-		return 0;
-	return fail(ENOMEM, "%llu bytes for %s: %s", ull(size), what, text);
+	if (left != unknown && (size >= left || with_tables(size + others) > left))
+		return fail(ENOMEM, "%llu bytes for %s: %s", ull(size), what, text);
+	*after = left == unknown ? unknown : left - with_tables(size + others);
+	return 0;
+}
+
+/*
+ * What the limits left a moment ago is used up by small claims before the limits are read again, which takes a dozen
+ * files: a program may register memory in many small pieces.
+ */
+static struct {
+	std::mutex lock;
+	u64 left = 0, until = 0; /* ns */
+} credit;
+
+static bool take_credit(u64 size)
+{
+	std::lock_guard guard(credit.lock);
+
+	if (size > credit.left || now_ns() >= credit.until)
+		return false;
+	credit.left -= size;
+	return true;
+}
+
+static void give_credit(u64 left)
+{
+	static constexpr u64 most = 4 * MiB, lifetime = 100 * ns_per_ms;
+	std::lock_guard guard(credit.lock);
+
+	credit.left = std::min(left / 64, most);
+	credit.until = now_ns() + lifetime;
 }
 
 int memory_ask(u64 size, const char *what, const memory_source &from)
 {
-	return ask(size, claimed.load(std::memory_order_relaxed), what, from);
+	u64 after;
+
+	return ask(size, claimed.load(std::memory_order_relaxed), what, from, &after);
 }
 
 int memory_claim::take(u64 size, const char *what)
 {
 	const u64 others = claimed.fetch_add(size, std::memory_order_relaxed);
+	u64 after;
 
 	size_ += size;
-	const int err = ask(size, others, what, {});
+	if (take_credit(size))
+		return 0;
+	const int err = ask(size, others, what, {}, &after);
 	if (err)
 		populated(size);
+	else
+		give_credit(after);
 	return err;
 }
 
@@ -307,7 +346,7 @@ u64 memory_absent(const void *addr, u64 size)
 			return 0; /* not all of it is mapped: populating it says so */
 		absent += page * u64(std::count_if(there, there + n / page, [](u8 t) { return !(t & 1); }));
 	}
-	return absent - std::min(absent, huge_bytes(begin, begin + size));
+	return absent ? absent - std::min(absent, huge_bytes(begin, begin + size)) : 0;
 }
 
 /* ---- limits of the process --------------------------------------------------------------------------- */

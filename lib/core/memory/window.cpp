@@ -188,15 +188,20 @@ static int fail_taken(u64 size)
 
 /* ---- the window -------------------------------------------------------------------------------------- */
 
-/* With the lock held: at offset in the window or one of its other places, else where the kernel likes. */
-static int find_place(u64 offset, u64 size, u64 align, u64 *base)
+static bool reserve_in_places(u64 offset, u64 size, u64 *base)
 {
 	for (const u64 place : places) {
 		*base = place + offset;
 		if (reserve_at(*base, size))
-			return 0;
+			return true;
 	}
-	return reserve_anywhere(size, align, base) ? 0 : fail_taken(size);
+	return false;
+}
+
+/* With the lock held: at offset in the window or one of its other places, else where the kernel likes. */
+static int find_range(u64 offset, u64 size, u64 align, u64 *base)
+{
+	return reserve_in_places(offset, size, base) || reserve_anywhere(size, align, base) ? 0 : fail_taken(size);
 }
 
 /* A device takes at most half of what RLIMIT_AS leaves, so that the program can still map memory. */
@@ -224,18 +229,34 @@ static int keep(window_state &w, u64 base, const taken &t)
 	return 0;
 }
 
+/*
+ * Outside of the places with all the addresses of a slot, if they are free: a pointer that runs far past the device's
+ * memory is known by them.
+ */
+static int find_slot(unsigned slot, u64 *size, u64 *base)
+{
+	const u64 align = *size < GiB ? window_grain : GiB;
+
+	if (reserve_in_places(slot * window_slot, *size, base))
+		return 0;
+	if (*size >= window_slot || !within_half(window_slot) || !reserve_anywhere(window_slot, align, base))
+		return reserve_anywhere(*size, align, base) ? 0 : fail_taken(*size);
+	*size = window_slot;
+	return 0;
+}
+
 int window_take_slot(unsigned slot, u64 size, u64 *base)
 {
 	window_state &w = window();
 	std::lock_guard guard(w.lock);
 	/* A page more: the address just behind the memory names nothing. */
-	const taken t = {align_up(size, window_grain) + page, nowhere};
+	taken t = {align_up(size, window_grain) + page, nowhere};
 	int err;
 
 	errno = ENOMEM;
 	if (!within_half(t.size))
 		return fail_taken(t.size);
-	err = find_place(slot * window_slot, t.size, size < GiB ? window_grain : GiB, base);
+	err = find_slot(slot, &t.size, base);
 	return err ? err : keep(w, *base, t);
 }
 
@@ -263,7 +284,7 @@ static int take_any(window_state &w, u64 size, u64 align, u64 *base, u64 *offset
 	*offset = nowhere;
 	if (const int err = w.ranges.alloc(size, align, offset))
 		return err == -ENOMEM ? fail(ENOMEM, "%llu bytes of addresses are not left", ull(size)) : err;
-	return find_place(slots_size + *offset, size, align, base);
+	return find_range(slots_size + *offset, size, align, base);
 }
 
 static int get_ready(window_state &w)

@@ -117,6 +117,7 @@ static int places_are_taken()
 	EXPECT(!window_take_slot(3, 2 * GiB, &base) && base % GiB == 0);
 	EXPECT(!window_take(2 * MiB, 4 * MiB, 0, &range) && range % (4 * MiB) == 0);
 	EXPECT(in_window(base) && in_window(base + 2 * GiB - 1) && in_window(range));
+	EXPECT(in_window(base + 64 * GiB)); /* far past its memory */
 	/* What is mapped inside of the window is the program's. */
 	EXPECT(!in_window(window_base + 4096) && !in_window(window_base + 4 * TiB));
 	window_give(base);

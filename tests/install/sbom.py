@@ -32,11 +32,8 @@ def said(*words, cwd=None):
 def owner(path):
     """The Debian package of a file, under whichever of its names that knows it."""
     real = os.path.realpath(path)
-    for name in (real, "/usr" + real, real.removeprefix("/usr")):
-        found = re.match(r"([^:,]+)", said("dpkg-query", "-S", name))
-        if found:
-            return found[1]
-    return None
+    found = re.match(r"([^:,]+)", said("dpkg-query", "-S", real, "/usr" + real, real.removeprefix("/usr")))
+    return found and found[1]
 
 
 @functools.cache
@@ -44,6 +41,10 @@ def version(package):
     """The upstream's."""
     text = said("dpkg-query", "-W", "-f", "${Version}\n", package).splitlines()
     return re.sub(r"^\d+:|[-+~][^-]*$", "", text[0]) if text else "?"
+
+
+def source_of(package):
+    return said("dpkg-query", "-W", "-f", "${source:Package}\n", package).splitlines()[0]
 
 
 def form(doc):
@@ -92,10 +93,10 @@ def compiled_in(doc, parts, build, linked):
     claimed = {parts[r["relatedSpdxElement"]]["name"]: parts[r["relatedSpdxElement"]]["versionInfo"] for r in doc["relationships"]
                if r["relationshipType"] == "STATIC_LINK"}
     loaded = {owner(at) for at in linked} - {None}
+    sources = {source_of(p) for p in loaded}
     real = {}
     for package in compiled_from(build):
-        source = said("dpkg-query", "-W", "-f", "${source:Package}\n", package).splitlines()[0]
-        if source not in {said("dpkg-query", "-W", "-f", "${source:Package}\n", p).splitlines()[0] for p in loaded}:
+        if source_of(package) not in sources:
             real[NAMES.get(package, "boost" if package.startswith("libboost") else package)] = version(package)
     point(real and set(real) == set(claimed), "what is compiled in", f"differ: {set(real) ^ set(claimed)}")
     for name in sorted(set(real) & set(claimed)):

@@ -64,11 +64,11 @@ static constexpr size_t gated_streams = 4000;
 static void close_while_looked_at(void **)
 {
 	const size_t n = test::sized(gated_streams, 100);
-	const int rounds = int(test::sized(8, 2));
+	const int rounds = int(test::sized(4, 2));
 	std::vector<stream *> many;
 	std::atomic<bool> stop{false};
 	std::atomic<int> seen_done{0};
-	std::thread lookers[12];
+	std::vector<std::thread> lookers(std::thread::hardware_concurrency() + 2);
 	std::vector<int> fds;
 	const u64 word = 0;
 	u64 count;
@@ -78,8 +78,8 @@ static void close_while_looked_at(void **)
 		ok(stream_wait_word(many.back(), &word, dma::compare::eq, 1, deadline::never()));
 	}
 	/* More of them than cores: one that is not running is in the middle of its walk for long. */
-	for (size_t i = 0; i < std::size(lookers); i++)
-		lookers[i] = std::thread([&] {
+	for (std::thread &t : lookers)
+		t = std::thread([&] {
 			while (!stop)
 				seen_done += queue_done(~u64(0));
 		});

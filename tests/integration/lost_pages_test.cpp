@@ -21,6 +21,19 @@ static constexpr size_t lengths[] = {8, 64, 4096, 64 << 10, (64 << 10) + 8, most
 
 /* ---- how memory goes ---------------------------------------------------------------------------------- */
 
+/*
+ * Far below the lowest mapping, where the kernel places no other: while the memory is unmapped, its addresses are free
+ * for any thread of the process, the runtime of a sanitizer included.
+ */
+static void *apart()
+{
+	void *const p = mmap(nullptr, most, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(p, MAP_FAILED);
+	munmap(p, most);
+	return static_cast<unsigned char *>(p) - (size_t(400) << 30);
+}
+
 /* A mapping of a file, or of none, and what becomes of it. */
 struct lost_memory {
 	int fd = -1;
@@ -32,7 +45,7 @@ struct lost_memory {
 			fd = memfd_create("lost", MFD_CLOEXEC);
 			assert_int_equal(ftruncate(fd, most), 0);
 		}
-		p = static_cast<unsigned char *>(mmap(nullptr, most, PROT_READ | PROT_WRITE,
+		p = static_cast<unsigned char *>(mmap(apart(), most, PROT_READ | PROT_WRITE,
 						      of_file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0));
 		assert_ptr_not_equal(p, MAP_FAILED);
 		memset(p, 1, most);
@@ -55,7 +68,8 @@ struct way {
 
 static void map_again(lost_memory &m)
 {
-	assert_ptr_equal(mmap(m.p, most, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), m.p);
+	assert_ptr_equal(
+		mmap(m.p, most, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), m.p);
 }
 
 static void protect(lost_memory &m, int how)

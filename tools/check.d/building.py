@@ -130,6 +130,11 @@ job("cppcheck", 2, "cppcheck: driver, lib, tools; its suppressions give their re
     lambda run: run.each("cppcheck", [(folder, [*CPPCHECK, "-j", str(run.jobs), folder]) for folder in ("driver", "lib", "tools")]))
 
 
+def one_by_one(run):
+    """A tree whose commands compile each source alone, also those of the tools."""
+    return run.configure("-Dbuildtype=release", where=run.dir("commands"))
+
+
 def commands_of(where):
     """The build's command for each source of the tree, by path."""
     found = {}
@@ -142,7 +147,7 @@ def commands_of(where):
 
 @job("headers", 2, "each private header compiles alone; public ones by clang, too", BUILD + ("clang",))
 def headers(run):
-    where = run.configure(where=run.dir("gcc"))
+    where = one_by_one(run)
     run.tap("public headers by clang", ["python3", "-B", os.path.join(TOP, "tests/install/headers.py"), os.path.join(TOP, "include"),
                                         CLANG["CC"], CLANG["CXX"]])
     includes = sorted({w for e in commands_of(where).values() for w in re.findall(r"-isystem ?\S+|-I(?=/)\S+", e["command"])})
@@ -155,7 +160,7 @@ def headers(run):
 
 @job("tidy", 25, "clang-tidy 14 with .clang-tidy: driver, lib, tools; any finding fails", BUILD + ("tidy", "clang"))
 def tidy(run):
-    where = run.configure(where=run.dir("gcc"))
+    where = one_by_one(run)
     run.must("clang-tidy", ["clang-tidy", "--version"])
     # clang before 16 wants the first beside -ftrivial-auto-var-init=zero, which g++ 12 does not know; the others are g++'s.
     known = ["-enable-trivial-auto-var-init-zero-knowing-it-will-be-removed-from-clang", "-Wno-unused-command-line-argument",

@@ -38,7 +38,7 @@ void add_contexts(py::module_ &rt)
 	});
 }
 
-void add_queries(py::module_ &rt)
+void add_device_queries(py::module_ &rt)
 {
 	def(rt, "get_device_count", "count, ret = get_device_count()", [] {
 		uint32_t count = 0;
@@ -125,7 +125,7 @@ void add_device(py::module_ &rt)
 	    [](int32_t level) { return aclrtPeekAtLastError(aclrtLastErrLevel(level)); });
 	def(rt, "get_last_error", "ret = get_last_error(level)",
 	    [](int32_t level) { return aclrtGetLastError(aclrtLastErrLevel(level)); });
-	add_queries(rt);
+	add_device_queries(rt);
 	add_contexts(rt);
 	add_peers(rt);
 }

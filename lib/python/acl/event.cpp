@@ -41,7 +41,7 @@ void add_creation(py::module_ &rt)
 	    [](void *event) { return away([&] { return aclrtDestroyEvent(event); }); });
 }
 
-void add_queries(py::module_ &rt)
+void add_event_queries(py::module_ &rt)
 {
 	def(rt, "query_event", "status, ret = query_event(event)", [](void *event) { return query(event); });
 	def(rt, "query_event_status", "status, ret = query_event_status(event)", [](void *event) {
@@ -99,7 +99,7 @@ void add_event(py::module_ &rt)
 	    [](void *stream, void *event) { return away([&] { return aclrtStreamWaitEvent(stream, event); }); });
 	def(rt, "set_op_wait_timeout", "ret = set_op_wait_timeout(seconds)",
 	    [](uint32_t seconds) { return away([&] { return aclrtSetOpWaitTimeout(seconds); }); });
-	add_queries(rt);
+	add_event_queries(rt);
 }
 
 } // namespace pyacl

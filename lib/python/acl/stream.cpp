@@ -36,7 +36,7 @@ void add_attributes(py::module_ &rt)
 	    });
 }
 
-void add_queries(py::module_ &rt)
+void add_stream_queries(py::module_ &rt)
 {
 	def(rt, "stream_query", "status, ret = stream_query(stream)", [](void *stream) {
 		aclrtStreamStatus status = {};
@@ -87,7 +87,7 @@ void add_stream(py::module_ &rt)
 	    });
 	def(rt, "stream_abort", "ret = stream_abort(stream)",
 	    [](void *stream) { return away([&] { return aclrtStreamAbort(stream); }); });
-	add_queries(rt);
+	add_stream_queries(rt);
 	add_attributes(rt);
 }
 

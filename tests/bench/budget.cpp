@@ -18,6 +18,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 using namespace usdma;

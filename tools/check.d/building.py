@@ -48,10 +48,11 @@ def tsan(run):
     sanitized(run, "tsan", "thread", ["unit", "integration", "threads"], wrapper=[] if random else ["--wrapper", "setarch -R"])
 
 
-@job("clang", 6, "clang++ 14 with warnings as errors: libraries and tests; unit tests run", BUILD + ("clang",))
+@job("clang", 6, "clang++ 14 with warnings as errors: libraries, tests, benchmarks; unit tests run", BUILD + ("clang",))
 def clang(run):
     where = run.configure("-Dpython=disabled", env=CLANG)
     run.build(where=where, env=CLANG, tests=in_suites(where, ["unit", "integration", "fault", "fuzz"]))
+    run.build(where=where, env=CLANG, what="build of the benchmarks", targets=["benchmarks"])
     run.test(in_suites(where, ["unit"]), where=where)
 
 

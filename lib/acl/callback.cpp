@@ -234,12 +234,12 @@ static aclrtExceptionInfoCallback exception_callback;
 void tell_exception(const core::stream *s, aclError code)
 {
 	const aclrtExceptionInfoCallback fn = __atomic_load_n(&exception_callback, __ATOMIC_ACQUIRE);
-	const context *c = self.ctx;
+	const context *c = self().ctx;
 	aclrtExceptionInfo info{};
 
 	if (!fn || code == ACL_ERROR_RT_STREAM_ABORT)
 		return;
-	info.task = self.tasks;
+	info.task = self().tasks;
 	info.stream = s ? s->id : 0;
 	info.thread = u32(u64(pthread_self()));
 	info.device = c ? u32(c->id) : 0;

@@ -76,7 +76,7 @@ aclError aclrtDestroyContext(aclrtContext context)
 			     "context %p is the primary one of device %d: aclrtResetDevice ends it", context, c->id);
 	if (const int err = context_allows_end(c))
 		return core_fault(__func__, err, at::wait);
-	if (self.ctx == c)
+	if (self().ctx == c)
 		set_current(nullptr);
 	if (!context_destroy(c, false))
 		return fault(__func__, ACL_ERROR_RT_CONTEXT_NULL, "%p is not a live context", context);

@@ -36,6 +36,12 @@ static bool nowhere(const core::place &p)
 	return core_fault(call, err, at::submit);
 }
 
+/* Out of line: the ends would take frame of every copy. */
+[[gnu::cold, gnu::noinline]] static aclError copy_fault(const char *call, int err, const void *dst, const void *src)
+{
+	return copy_fault(call, err, core::locate_ends(dst, src));
+}
+
 [[gnu::cold, gnu::noinline]] static aclError lost_place(const char *call, const core::ends &e, const void *dst,
 							const void *src)
 {
@@ -138,7 +144,7 @@ static inline __attribute__((always_inline)) int try_known(void *dst, size_t max
 		     kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE || dst == src))
 		return 1;
 	core::stream *s = stream ? as_stream(stream) : c->deflt;
-	return likely(owner_of(s) == c) ? core::copy_known_device(s, dst, src, count) : 1;
+	return likely(owner_of(s) == c) ? core::copy_known_device(core::thread_here()->cache, s, dst, src, count) : 1;
 }
 
 /* The order of the checks is the interface's. */
@@ -168,7 +174,7 @@ static inline __attribute__((always_inline)) int try_known(void *dst, size_t max
 		return nowhere(e.dst) ? lost_place(call, e, dst, src) : ACL_SUCCESS;
 	if (owner_of(s) != current_now())
 		return foreign_stream(call, stream);
-	self.tasks++;
+	self().tasks++;
 	const int err = core::copy_direct(s, e, dst, src, count);
 	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
 }
@@ -182,8 +188,8 @@ static inline __attribute__((always_inline)) aclError memcpy_async(const char *c
 
 	if (unlikely(err > 0))
 		return memcpy_checked(call, dst, max, src, count, kind, stream);
-	self.tasks++;
-	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, core::locate_ends(dst, src));
+	self().tasks++;
+	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, dst, src);
 }
 
 /* Two ranges of host memory that share a byte. */

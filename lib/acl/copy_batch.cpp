@@ -188,7 +188,7 @@ static aclError run(const batch &b, core::stream *s, bool async)
 
 		err = run_alike(b, s, b.indexes[a], end, sides_of(b.attrs[a]), async);
 	}
-	self.tasks += !err;
+	self().tasks += !err;
 	return err;
 }
 

@@ -212,7 +212,7 @@ aclError aclrtMemcpyAsyncWithDesc(void *desc, aclrtMemcpyKind kind, aclrtStream 
 		err = get_stream(__func__, stream, &s);
 	if (unlikely(err))
 		return err;
-	self.tasks++;
+	self().tasks++;
 	return check(__func__, core::copy_indirect_async(s, desc), at::submit);
 }
 
@@ -234,7 +234,7 @@ aclError aclrtMemcpyAsyncWithOffset(void **dst, size_t destMax, size_t dstDataOf
 	err = get_stream(__func__, stream, &s);
 	if (err)
 		return err;
-	self.tasks++;
+	self().tasks++;
 	for (size_t done = 0; done < count && !bad; done += s->max_len)
 		bad = core::copy_cells_async(s, dst, src, count - done < s->max_len ? count - done : s->max_len,
 					     dstDataOffset + done, srcDataOffset + done);
@@ -289,7 +289,7 @@ aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t sp
 		err = get_stream(__func__, stream, &s);
 	if (err)
 		return err;
-	self.tasks++;
+	self().tasks++;
 	return check(__func__, core::copy_2d_async(s, r), at::submit);
 }
 
@@ -311,7 +311,7 @@ aclError aclrtReduceAsync(void *dst, const void *src, uint64_t count, aclrtReduc
 		err = get_stream(__func__, stream, &s);
 	if (err)
 		return err;
-	self.tasks++;
+	self().tasks++;
 	return check(__func__, core::reduce_async(s, dst, src, count, t->element, op_of(kind)), at::submit);
 }
 

@@ -83,7 +83,7 @@ static aclError reset(const char *call, s32 id, bool all)
 	if (err || !last)
 		return err;
 	state_hooks->call(id, ACL_RT_DEVICE_STATE_RESET_PRE);
-	if (self.ctx == last)
+	if (self().ctx == last)
 		set_current(nullptr);
 	context_destroy(last, all);
 	state_hooks->call(id, ACL_RT_DEVICE_STATE_RESET_POST);

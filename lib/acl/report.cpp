@@ -89,8 +89,8 @@ static message_log *own_log()
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	if (self.log)
-		return self.log;
+	if (self().log)
+		return self().log;
 	pthread_once(&once, make_key);
 	auto *log = static_cast<message_log *>(malloc(sizeof(message_log)));
 	if (!log || !log_key_made || pthread_setspecific(log_key, log)) {
@@ -98,7 +98,7 @@ static message_log *own_log()
 		return nullptr;
 	}
 	log->used = 0;
-	return self.log = log;
+	return self().log = log;
 }
 
 void messages_by_process(bool on)
@@ -181,7 +181,7 @@ aclError fault(const char *call, aclError code, const char *fmt, ...)
 	message(call, code, fmt, ap);
 	va_end(ap);
 	if (of_runtime(code))
-		self.last_error = code;
+		self().last_error = code;
 	return code;
 }
 
@@ -216,22 +216,22 @@ const char *aclGetRecentErrMsg(void)
 	if (by_process)
 		return give_messages(&shared_log);
 	guard.unlock();
-	return give_messages(self.log);
+	return give_messages(self().log);
 }
 
 aclError aclrtPeekAtLastError(aclrtLastErrLevel level)
 {
 	if (level != ACL_RT_THREAD_LEVEL)
 		return bad_arg(__func__, "level is %d, the only one is ACL_RT_THREAD_LEVEL (0)", level);
-	return self.last_error;
+	return self().last_error;
 }
 
 aclError aclrtGetLastError(aclrtLastErrLevel level)
 {
 	if (level != ACL_RT_THREAD_LEVEL)
 		return bad_arg(__func__, "level is %d, the only one is ACL_RT_THREAD_LEVEL (0)", level);
-	const aclError last = self.last_error;
-	self.last_error = ACL_SUCCESS;
+	const aclError last = self().last_error;
+	self().last_error = ACL_SUCCESS;
 	return last;
 }
 

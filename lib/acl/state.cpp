@@ -17,8 +17,6 @@ static constinit core::immortal<core::slab<context, max_contexts>> contexts;
 static u64 next_generation;
 static s32 default_device = -1;
 
-usdma_tls thread_local constinit thread_state self{};
-
 /* ---- visible devices -------------------------------------------------------------------------------- */
 
 struct visible_set {
@@ -128,7 +126,7 @@ aclError no_device(const char *call, s64 id)
 /* The child of a fork has the forking thread's memory; its context must not be used there. */
 static void forget_in_child()
 {
-	self.ctx = nullptr;
+	self().ctx = nullptr;
 }
 
 static void set_current(context *c, u64 generation)
@@ -136,8 +134,8 @@ static void set_current(context *c, u64 generation)
 	static const int watch = pthread_atfork(nullptr, nullptr, forget_in_child);
 
 	(void)watch;
-	self.generation = generation;
-	self.ctx = c;
+	self().generation = generation;
+	self().ctx = c;
 }
 
 void set_current(context *c)
@@ -170,7 +168,7 @@ context *current_slow()
 
 	if (id < 0 || core::forked() || aclrtSetDevice(id))
 		return nullptr;
-	return self.ctx;
+	return self().ctx;
 }
 
 held_context::held_context()
@@ -181,7 +179,7 @@ held_context::held_context()
 		c_ = in ? current_now() : nullptr;
 		if (c_)
 			c_->calls.enter();
-		self.starved = !in;
+		self().starved = !in;
 		if (c_ || !in)
 			return;
 	} while (current_slow());
@@ -194,7 +192,7 @@ aclError no_context(const char *call)
 			call, ACL_ERROR_RT_INTERNAL_ERROR,
 			"this process is a fork of one that uses the device, which stays with the parent: call exec "
 			"first");
-	if (std::exchange(self.starved, false))
+	if (std::exchange(self().starved, false))
 		return core_fault(call, -ENOMEM, at::memory);
 	return fault(call, ACL_ERROR_RT_CONTEXT_NULL,
 		     "this thread has no context: call aclrtSetDevice or aclrtSetCurrentContext in it first");
@@ -202,7 +200,7 @@ aclError no_context(const char *call)
 
 void note_task()
 {
-	self.tasks++;
+	self().tasks++;
 }
 
 /* ---- contexts --------------------------------------------------------------------------------------- */

@@ -46,7 +46,7 @@ struct alignas(64) context {
 
 struct message_log;
 
-/* Small: it lives in the static TLS block, so that a hot call reaches it with one instruction. */
+/* The front end's part of what a thread keeps. */
 struct thread_state {
 	context *ctx;
 	u64 generation; /* of ctx when it was made current */
@@ -56,15 +56,18 @@ struct thread_state {
 	message_log *log;
 };
 
-#define usdma_tls [[gnu::tls_model("initial-exec")]]
-usdma_tls extern thread_local constinit thread_state self;
+inline thread_state &self()
+{
+	static_assert(sizeof(thread_state) <= sizeof(core::thread_words::front));
+	return *reinterpret_cast<thread_state *>(core::thread_here()->front);
+}
 
 /* The calling thread's context, for who looks at it inside a read section, or only asks whether there is one. */
 inline context *current_now()
 {
-	context *c = self.ctx;
+	context *c = self().ctx;
 
-	return likely(c && load_acquire(&c->generation) == self.generation) ? c : nullptr;
+	return likely(c && load_acquire(&c->generation) == self().generation) ? c : nullptr;
 }
 /* The same, but makes the default device's current where the thread has none; nullptr (no message): it has none. */
 context *current_slow();

@@ -407,7 +407,7 @@ aclError aclrtGetThreadLastTaskId(uint32_t *taskId)
 		return bad_arg(__func__, "taskId is NULL");
 	if (!has_context())
 		return no_context(__func__);
-	*taskId = self.tasks;
+	*taskId = self().tasks;
 	return ACL_SUCCESS;
 }
 

@@ -29,9 +29,12 @@ static_assert(USDMA_GEQ == int(dma::compare::geq) && USDMA_NOR == int(dma::compa
 /* Most copies end inside the section.  What is not as usual is done outside of it, for it may block. */
 static inline int try_known(usdma_stream *stream, void *dst, const void *src, size_t len)
 {
+	const void *const cache = core::thread_here()->cache;
 	const core::read_section in;
 
-	return likely(in && core::stream_valid(stream)) ? core::copy_known(core::stream_of(stream), dst, src, len) : 1;
+	return likely(in && core::stream_valid(stream)) ?
+		       core::copy_known(cache, core::stream_of(stream), dst, src, len) :
+		       1;
 }
 
 int usdma_copy(usdma_stream *stream, void *dst, const void *src, size_t len)

@@ -42,18 +42,24 @@ int usdma_stream_wait_event(usdma_stream *stream, usdma_event *event)
 	return core::stream_wait_event(s, e, deadline::never());
 }
 
-int usdma_event_query(usdma_event *event)
+[[gnu::noinline]] static int query_slow(usdma_event *event)
 {
-	{
-		const core::read_section in;
-
-		/* Most are reached when they are asked. */
-		if (in && core::event_is_reached(event))
-			return 1;
-	}
 	hold_event(e, event);
 	/* Who polls would do so for ever where the device is lost. */
 	return core::event_query(e) != core::event_state::pending || core::event_is_lost(e);
+}
+
+/* Most are reached when they are asked. */
+static inline bool query_quick(const usdma_event *event)
+{
+	const core::read_section in;
+
+	return in && core::event_is_reached(event);
+}
+
+int usdma_event_query(usdma_event *event)
+{
+	return query_quick(event) ? 1 : query_slow(event);
 }
 
 int usdma_event_sync(usdma_event *event, int timeout_ms)

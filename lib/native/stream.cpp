@@ -66,18 +66,24 @@ int usdma_stream_sync(usdma_stream *stream, int timeout_ms)
 	return core::stream_sync(s, native::until_ms(timeout_ms));
 }
 
-int usdma_stream_query(usdma_stream *stream)
+[[gnu::noinline]] static int query_slow(usdma_stream *stream)
 {
-	{
-		const core::read_section in;
-
-		if (in && core::stream_valid(stream) && core::stream_is_done(core::stream_of(stream)))
-			return 1;
-	}
 	hold_stream(s, stream);
 	const int pending = core::stream_query(s);
 
 	return pending < 0 ? pending : !pending;
+}
+
+static inline bool query_quick(const usdma_stream *stream)
+{
+	const core::read_section in;
+
+	return in && core::stream_valid(stream) && core::stream_is_done(core::stream_of(stream));
+}
+
+int usdma_stream_query(usdma_stream *stream)
+{
+	return query_quick(stream) ? 1 : query_slow(stream);
 }
 
 int usdma_stream_abort(usdma_stream *stream)

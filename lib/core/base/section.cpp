@@ -12,8 +12,6 @@
 
 namespace usdma::core {
 
-__thread section_record *section_self;
-
 namespace {
 
 /* A section takes well under a microsecond, unless its thread lost the CPU in it. */
@@ -32,7 +30,7 @@ int key_error;
 /* A child of fork joins anew, if it may. */
 void leave_fork()
 {
-	section_self = nullptr;
+	thread_here()->section = thread_here()->joined = nullptr;
 }
 
 /* A later thread takes the record over: it is outside of all sections. */
@@ -40,7 +38,7 @@ void leave_thread(void *arg)
 {
 	std::lock_guard guard(records->lock);
 
-	section_self = nullptr;
+	leave_fork();
 	static_cast<section_record *>(arg)->taken = 0;
 }
 
@@ -67,9 +65,8 @@ section_record *take_record()
 	return made;
 }
 
-} // namespace
-
-section_record *section_join()
+/* nullptr: with a text. */
+section_record *join()
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -85,7 +82,22 @@ section_record *section_join()
 		return nullptr;
 	}
 	r->taken = 1;
-	return section_self = r;
+	if (!r->fences)
+		thread_here()->section = r;
+	return thread_here()->joined = r;
+}
+
+} // namespace
+
+section_record *section_enter()
+{
+	section_record *r = thread_here()->joined;
+
+	if (!r && !(r = join()))
+		return nullptr;
+	store_relaxed(&r->depth, load_relaxed(&r->depth) + 1);
+	barrier_full();
+	return r;
 }
 
 int section_error()
@@ -111,7 +123,7 @@ void grace_wait()
 	barrier_or_wait();
 	/* Acquire: a record that joined later joined after the handle was cleared. */
 	for (const section_record *r = load_acquire(&records->all); r; r = r->next)
-		if (r != section_self)
+		if (r != thread_here()->joined)
 			wait_outside(r);
 }
 

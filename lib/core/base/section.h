@@ -19,6 +19,7 @@
 
 #include "driver/base/asym_barrier.h"
 #include "driver/base/barrier.h"
+#include "lib/core/base/thread_words.h"
 
 #pragma GCC visibility push(default)
 namespace usdma::core {
@@ -26,21 +27,20 @@ namespace usdma::core {
 /* One a thread, on a line of its own; never freed, used again by later threads. */
 struct alignas(64) section_record {
 	u32 depth = 0;  /* sections that the thread is in; stored by it alone */
-	u32 fences = 0; /* there is no barrier of all CPUs: the reader passes its own */
+	u32 fences = 0; /* there is no barrier of all CPUs: the reader passes its own (section_enter) */
 	u32 taken = 0;  /* a thread has it; under the list's lock */
 	section_record *next = nullptr;
 };
 
-extern __thread section_record *section_self __attribute__((tls_model("initial-exec")));
-
-/* The thread's record, at its first section.  nullptr: -EPERM in a child of fork, or -ENOMEM; with a text. */
-section_record *section_join();
+/* For a thread without a record, or with fences.  nullptr: -EPERM in a child of fork, or -ENOMEM; with a text. */
+section_record *section_enter();
 int section_error();
 
+/* Always inline: one that is kept in memory makes its function check a stack guard. */
 class read_section {
 public:
-	read_section() : r_(enter()) {}
-	~read_section()
+	[[gnu::always_inline]] read_section() : r_(enter()) {}
+	[[gnu::always_inline]] ~read_section()
 	{
 		/* Release: what was done inside comes before its end. */
 		if (likely(r_))
@@ -49,21 +49,19 @@ public:
 	read_section(const read_section &) = delete;
 	read_section &operator=(const read_section &) = delete;
 
-	explicit operator bool() const { return r_ != nullptr; }
+	[[gnu::always_inline]] explicit operator bool() const { return r_ != nullptr; }
 	/* Why there is none. */
 	int error() const { return section_error(); }
 
 private:
-	static section_record *enter()
+	[[gnu::always_inline]] static section_record *enter()
 	{
-		section_record *r = section_self;
+		section_record *const r = thread_here()->section;
 
-		if (unlikely(!r) && !(r = section_join()))
-			return nullptr;
+		if (unlikely(!r))
+			return section_enter();
 		store_relaxed(&r->depth, load_relaxed(&r->depth) + 1);
 		barrier_light();
-		if (unlikely(r->fences))
-			barrier_full();
 		return r;
 	}
 

@@ -49,7 +49,7 @@ static inline bool on_side(const located *l, int side)
 
 [[gnu::noinline]] static bool enter(const run &b, run_end *e, u64 addr, u64 len, const int *side)
 {
-	const located *l = located_entry(addr);
+	const located *l = located_entry(thread_here()->cache, addr);
 
 	if (!remembered(b.s->dev, l, addr, len, b.generation) || (side && !on_side(l, *side)))
 		return false;

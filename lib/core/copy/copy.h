@@ -42,9 +42,9 @@ inline bool is_pageable(const ends &e)
 int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u8 flags = 0);
 /*
  * The same, for who wants one end to be a device's.  Inside a read section.  1: not both ends lie where this thread
- * was before, or something else is not as usual, and nothing was done.
+ * was before, or something else is not as usual, and nothing was done.  cache: the thread's (thread_words.h).
  */
-int copy_known_device(stream *s, void *dst, const void *src, u64 len);
+int copy_known_device(const void *cache, stream *s, void *dst, const void *src, u64 len);
 /*
  * Any classes: direct, or waits for the stream and copies before it returns.  Front ends try copy_known() first
  * (copy_known.h): most copies end there.

@@ -24,10 +24,11 @@ struct copy_words {
 };
 
 /* What is remembered is of a region, never of ordinary memory.  false: it is another one. */
-[[gnu::always_inline]] inline bool copy_is_known(const stream *s, u64 dst, u64 src, u64 len, copy_words *out)
+[[gnu::always_inline]] inline bool copy_is_known(const void *cache, const stream *s, u64 dst, u64 src, u64 len,
+						 copy_words *out)
 {
 	const u64 generation = region_map->generation();
-	const located *d = located_entry(dst), *f = located_entry(src);
+	const located *d = located_entry(cache, dst), *f = located_entry(cache, src);
 
 	if (unlikely(len - 1 >= s->plain_len || !remembered(s->dev, d, dst, len, generation) ||
 		     !remembered(s->dev, f, src, len, generation)))
@@ -37,11 +38,11 @@ struct copy_words {
 }
 
 /* Inside a read section that saw the stream alive.  1: it is another one, and nothing was done. */
-[[gnu::always_inline]] inline int copy_known(stream *s, void *dst, const void *src, u64 len)
+[[gnu::always_inline]] inline int copy_known(const void *cache, stream *s, void *dst, const void *src, u64 len)
 {
 	copy_words c;
 
-	if (likely(copy_is_known(s, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, &c)))
+	if (likely(copy_is_known(cache, s, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, &c)))
 		return stream_submit_copy(s, c.spaces, c.src, c.dst, c.len);
 	return 1;
 }

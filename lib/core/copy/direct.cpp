@@ -59,14 +59,16 @@ int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u
 	return copy_pieces(s, e, d, f, len, flags);
 }
 
-int copy_known_device(stream *s, void *dst, const void *src, u64 len)
+int copy_known_device(const void *cache, stream *s, void *dst, const void *src, u64 len)
 {
 	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
 	copy_words c;
 
-	if (unlikely(located_entry(d)->cls != mem_class::device && located_entry(f)->cls != mem_class::device))
+	if (unlikely(located_entry(cache, d)->cls != mem_class::device &&
+		     located_entry(cache, f)->cls != mem_class::device))
 		return 1;
-	return likely(copy_is_known(s, d, f, len, &c)) ? stream_submit_copy(s, c.spaces, c.src, c.dst, c.len) : 1;
+	return likely(copy_is_known(cache, s, d, f, len, &c)) ? stream_submit_copy(s, c.spaces, c.src, c.dst, c.len) :
+								1;
 }
 
 int copy_async(stream *s, void *dst, const void *src, u64 len)

@@ -9,6 +9,7 @@
 #include "driver/base/types.h"
 #include "driver/dma/request.h"
 #include "lib/core/base/slab.h"
+#include "lib/core/base/thread_words.h"
 #include "lib/core/device/device.h"
 #include "lib/core/memory/window.h"
 
@@ -66,11 +67,7 @@ struct alignas(64) located {
 
 extern immortal<range_map> region_map;
 inline constexpr unsigned located_entries = 4;
-/*
- * The thread's entries, on the heap: libraries that are loaded at run time share little static TLS.  At first:
- * empty ones.
- */
-extern __thread const located *located_cache __attribute__((tls_model("initial-exec")));
+static_assert(located_entries * sizeof(located) == cache_bytes);
 
 /* Looks it up, and fills the cache's entry. */
 place locate_slow(u64 addr);
@@ -81,19 +78,16 @@ inline unsigned located_index(u64 addr)
 	return unsigned(addr >> 45 & 2) | unsigned(addr >> 21 & 1);
 }
 
-inline const located *located_entry(u64 addr)
+/* Of the thread's cache (thread_words.h): entries on the heap, at first empty ones. */
+inline const located *located_entry(const void *cache, u64 addr)
 {
-	const located *l = &located_cache[located_index(addr)];
-
-	/* A thread's variable is an address that compilers like to work out anew at each use: not on this path. */
-	asm("" : "+r"(l));
-	return l;
+	return static_cast<const located *>(cache) + located_index(addr);
 }
 
 /* Lock-free, no system call; remembers its last results per thread. */
 inline place locate(u64 addr)
 {
-	const located *l = located_entry(addr);
+	const located *l = located_entry(thread_here()->cache, addr);
 
 	if (unlikely(addr - l->base >= l->size || l->generation != region_map->generation()))
 		return locate_slow(addr);

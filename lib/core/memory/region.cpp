@@ -12,8 +12,6 @@
 namespace usdma::core {
 
 constinit immortal<range_map> region_map;
-static constinit const located nothing_located[located_entries] = {};
-__thread const located *located_cache = nothing_located;
 
 static constexpr size_t max_regions = size_t(1) << 22;
 
@@ -159,23 +157,23 @@ struct located_block {
 
 static void located_ends(thread_end *e)
 {
-	located_cache = nothing_located;
+	thread_here()->cache = cache_empty;
 	free(reinterpret_cast<u8 *>(e) - offsetof(located_block, end));
 }
 
 /* Where it is remembered; nullptr: no memory for that, and each look-up is one. */
 static located *located_own(u64 addr)
 {
-	if (unlikely(located_cache == nothing_located)) {
+	if (unlikely(thread_here()->cache == cache_empty)) {
 		void *const p = aligned_alloc(alignof(located_block), sizeof(located_block));
 		if (!p)
 			return nullptr;
 		auto *const b = new (p) located_block();
 		b->end.run = located_ends;
-		located_cache = b->entry;
+		thread_here()->cache = b->entry;
 		at_thread_end(&b->end);
 	}
-	return const_cast<located *>(&located_cache[located_index(addr)]);
+	return const_cast<located *>(located_entry(thread_here()->cache, addr));
 }
 
 place locate_slow(u64 addr)

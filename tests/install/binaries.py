@@ -39,6 +39,7 @@ class File:
         self.segments, self.dynamic = readelf("--program-headers", path), readelf("--dynamic", path)
         self.imports = set(re.findall(r" UND (\w+)", readelf("--dyn-syms", path)))
         self.notes = readelf("--notes", path)
+        self.relocations = readelf("--relocs", path)
         self.kind = re.search(r"Type:\s+(\w+)", readelf("--file-header", path))[1]
 
     def flags_of(self, segment):
@@ -100,6 +101,8 @@ def main():
         checks(f, args)
         if f.library:
             size, align = tls_bytes(f.segments)
+            point("STATIC_TLS" not in f.dynamic and not re.search(r"_TPOFF64|_TLS_TPREL", f.relocations),
+                  f"{f.name}: can be loaded when static TLS is used up", f.dynamic)
             point(size < TLS_MOST and align <= 16, f"{f.name}: {size} bytes of static TLS, aligned to {align}", readelf("--symbols", f.path))
     wrong = list(wrong_commands(args.build, args))
     point(not wrong, "every file of ours is compiled with the flags", "\n".join(wrong))

@@ -17,7 +17,6 @@
 #include <poll.h>
 #include <string>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
 
@@ -93,14 +92,6 @@ struct mark {
 	operator usdma_event *() const { return e; }
 };
 
-static bool all(const u8 *p, u8 value, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		if (p[i] != value)
-			return false;
-	return true;
-}
-
 /* ---- a device that is lost --------------------------------------------------------------------------- */
 
 /* All that it does from now on it does not; then it is gone. */
@@ -151,8 +142,8 @@ static void streams_behind_its_event_end(unsigned where)
 		assert_int_equal(usdma_stream_sync(goes_on, long_ms), -EIO);
 		assert_int_equal(usdma_stream_sync(stops, long_ms), -EIO);
 		assert_int_equal(destroyed.end(), -EIO);
-		assert_true(all(got.data(), 0x77, size / 2));
-		assert_true(all(got.data() + size / 2, 0, size / 2));
+		assert_true(all_are(got.data(), size / 2, 0x77));
+		assert_true(all_are(got.data() + size / 2, size / 2, 0));
 		WORKS(usdma_copy(goes_on, got.data(), mem.data(), size / 2));
 		WORKS(usdma_stream_sync(goes_on, long_ms));
 		assert_int_equal(usdma_copy(stops, got.data(), mem.data(), size / 2), -EIO);
@@ -219,67 +210,6 @@ static void its_memory_is_gone(unsigned where)
 }
 
 /* ---- what a ring still names ------------------------------------------------------------------------- */
-
-/* A stream that stands until it is told to go on. */
-struct gate {
-	block word;
-	stream opener;
-
-	explicit gate(usdma_device *d) : word(d, kind::device, 4096), opener(d)
-	{
-		WORKS(usdma_fill(opener, word.data(), 0, 8, 64));
-		WORKS(usdma_stream_sync(opener, long_ms));
-	}
-	void close(usdma_stream *s) { WORKS(usdma_wait_value(s, word.data(), USDMA_EQ, 1)); }
-	void open()
-	{
-		WORKS(usdma_write_value(opener, word.data(), 1));
-		WORKS(usdma_stream_sync(opener, long_ms));
-	}
-};
-
-/* A registration that ends with copies pending: they land nowhere else. */
-static void unregistered_with_a_copy_pending(unsigned where)
-{
-	device dev(where);
-	block mem(dev, kind::device, size);
-	std::vector<u8 *> others;
-	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	assert_true(p != MAP_FAILED);
-	set_faults(dev, where, "");
-	WORKS(usdma_fill_sync(dev, mem.data(), 0xaa, 1, size, long_ms));
-	{
-		gate g(dev);
-		loose_stream s(dev);
-
-		memset(p, 0x11, size);
-		WORKS(usdma_host_register(p, size, 0));
-		g.close(s);
-		for (int i = 0; i < 4; i++)
-			WORKS(usdma_copy(s, p, mem.data(), size));
-		const int err = usdma_host_unregister(p);
-		assert_true(err == 0 || err == -EBUSY);
-		for (int i = 0; i < 8; i++) {
-			others.push_back(static_cast<u8 *>(
-				mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)));
-			memset(others.back(), 0x22, size);
-			WORKS(usdma_host_register(others.back(), size, 0));
-		}
-		g.open();
-		const int end = usdma_stream_sync(s, long_ms);
-		assert_true(err ? end == 0 : end == -EFAULT || end == -EIO); /* what could not land is told */
-		assert_true(all(static_cast<u8 *>(p), err ? 0xaa : 0x11, size));
-		if (err)
-			WORKS(usdma_host_unregister(p));
-	}
-	for (u8 *o : others) {
-		assert_true(all(o, 0x22, size));
-		WORKS(usdma_host_unregister(o));
-		munmap(o, size);
-	}
-	munmap(p, size);
-}
 
 /* An event that is destroyed, or recorded anew, while its stamp is still to be written: others' times stay. */
 static void an_events_time_stays(unsigned where)
@@ -413,7 +343,7 @@ static void behind_a_halted_ring(unsigned where, way wait, bool through_another)
 	WORKS(usdma_stream_wait_event(c, f));
 	WORKS(usdma_write_value(g.opener, g.word.data(), 1)); /* and nobody waits for that */
 	wait(through_another ? ok : dev, through_another ? c : b);
-	assert_true(all(back.data(), 0x33, size));
+	assert_true(all_are(back.data(), size, 0x33));
 	assert_int_equal(usdma_stream_sync(a, long_ms), -EFAULT);
 }
 
@@ -477,7 +407,7 @@ static void waiting_for_a_turn(void **)
 			WORKS(usdma_stream_sync(s[i], -1));
 		set_faults(dev, narrow, "");
 		WORKS(usdma_copy_sync(dev, host.data(), mem.data(), n * 4096, long_ms));
-		assert_true(all(host.data(), 0x5a, n * 4096));
+		assert_true(all_are(host.data(), n * 4096, 0x5a));
 	}
 	loose_stream hangs(dev);
 	stream beside(dev);
@@ -504,13 +434,9 @@ template <void (*test)(unsigned), unsigned where> static void at(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		BOTH(unregistered_with_a_copy_pending),
-		BOTH(an_events_time_stays),
-		BOTH(pollers),
-		BOTH(a_sleeper_with_signals),
-		cmocka_unit_test(waiting_for_a_turn),
-		BOTH(streams_behind_its_event_end),
-		BOTH(its_memory_is_gone),
+		BOTH(an_events_time_stays),         BOTH(pollers),
+		BOTH(a_sleeper_with_signals),       cmocka_unit_test(waiting_for_a_turn),
+		BOTH(streams_behind_its_event_end), BOTH(its_memory_is_gone),
 	};
 
 	if (!getenv("USDMA_SIM")) {

@@ -51,37 +51,6 @@ static stream *new_stream()
 	return s;
 }
 
-static void copy_there_and_back(void **)
-{
-	auto gen = test::rng(1);
-	buffers m(1 * MiB);
-	stream *s = new_stream();
-
-	test::fill_random(m.a, m.size, gen);
-	memset(m.b, 0, m.size);
-	ok(copy_async(s, m.device(), m.a, m.size));
-	ok(copy_async(s, m.b, m.device(), m.size));
-	ok(stream_sync(s, soon()));
-	assert_memory_equal(m.a, m.b, m.size);
-	assert_int_equal(stream_query(s), 0);
-	ok(stream_destroy(s));
-}
-
-static void pageable_both_ways(void **)
-{
-	auto gen = test::rng(2);
-	const u64 n = test::sized(5 * MiB, 128 * KiB) + 77;
-	std::vector<u8> in(n), out(n);
-	buffers m(n);
-	stream *s = new_stream();
-
-	test::fill_random(in.data(), n, gen);
-	ok(copy_async(s, m.device(), in.data(), n));
-	ok(copy_async(s, out.data(), m.device(), n));
-	assert_memory_equal(in.data(), out.data(), n);
-	ok(stream_destroy(s));
-}
-
 /* A word gate holds its stream; others go on. */
 static void word_gate(void **)
 {
@@ -104,56 +73,6 @@ static void word_gate(void **)
 	assert_int_equal(m.b[m.size / 2], 0);
 	ok(stream_destroy(held));
 	ok(stream_destroy(free_one));
-}
-
-static void word_gate_expires(void **)
-{
-	stream *s = new_stream();
-	u64 word = 0;
-
-	ok(stream_wait_word(s, &word, dma::compare::eq, 1, deadline::in_ms(5)));
-	assert_int_equal(stream_sync(s, soon()), -ETIMEDOUT);
-	assert_int_equal(stream_sync(s, soon()), 0);
-	ok(stream_destroy(s));
-}
-
-/* A chain of events over many streams: each adds its byte after the one before. */
-static void event_chain(void **)
-{
-	constexpr int n = 64;
-	buffers m(4096 * (n + 1));
-	std::vector<stream *> s(n);
-	std::vector<event *> e(n);
-	u64 gate = 0;
-
-	memset(m.a, 0, m.size);
-	memset(m.a, 0x5a, 4096);
-	for (int i = 0; i < n; i++) {
-		s[size_t(i)] = new_stream();
-		ok(event_create(dev, event_timing, &e[size_t(i)]));
-	}
-	ok(stream_wait_word(s[0], &gate, dma::compare::geq, 1, deadline::never()));
-	for (size_t i = 0; i < n; i++) {
-		if (i)
-			ok(stream_wait_event(s[i], e[i - 1], deadline::never()));
-		ok(copy_async(s[i], m.a + 4096 * (i + 1), m.a + 4096 * i, 4096));
-		ok(event_record(e[i], s[i]));
-	}
-	assert_int_equal(event_query(e[n - 1]), int(event_state::pending));
-	__atomic_store_n(&gate, 1, __ATOMIC_RELEASE);
-	ok(event_sync(e[n - 1], soon()));
-	assert_memory_equal(m.a, m.a + 4096 * n, 4096);
-	for (size_t i = 0; i + 1 < n; i++) {
-		u64 t0, t1;
-
-		ok(event_time_ns(e[i], &t0));
-		ok(event_time_ns(e[i + 1], &t1));
-		assert_true(t0 <= t1);
-	}
-	for (size_t i = 0; i < n; i++) {
-		ok(event_destroy(e[i]));
-		ok(stream_destroy(s[i]));
-	}
 }
 
 /* Without a gate on the host: waits inside the rings. */
@@ -216,69 +135,6 @@ static void event_in_shared_ring(void **)
 	ok(event_destroy(e));
 	for (stream *s : all)
 		ok(stream_destroy(s));
-}
-
-static void future_event(void **)
-{
-	stream *a = new_stream(), *b = new_stream();
-	event *e;
-
-	ok(event_create(dev, event_wait_future, &e));
-	ok(stream_wait_event(b, e, deadline::never()));
-	assert_int_equal(stream_query(b), 1);
-	assert_int_equal(event_query(e), int(event_state::never));
-	ok(event_record(e, a));
-	ok(stream_sync(b, soon()));
-	assert_int_equal(event_query(e), int(event_state::done));
-	ok(event_reset(e, a));
-	ok(stream_sync(a, soon()));
-	assert_int_equal(event_query(e), int(event_state::never));
-	ok(stream_destroy(a));
-	ok(stream_destroy(b));
-	ok(event_destroy(e));
-}
-
-struct seen {
-	std::atomic<int> calls{0};
-	std::atomic<u32> hold{1};
-	u8 *watched = nullptr;
-	int value = -1;
-};
-
-static void note_call(void *arg)
-{
-	auto *s = static_cast<seen *>(arg);
-
-	s->value = s->watched ? s->watched[0] : 0;
-	while (s->hold.load())
-		sched_yield();
-	s->calls++;
-}
-
-static void blocking_call(void **)
-{
-	buffers m(4096);
-	stream *s = new_stream(), *other = new_stream();
-	seen what;
-
-	memset(m.a, 3, m.size);
-	memset(m.b, 0, m.size);
-	what.watched = m.b;
-	ok(copy_async(s, m.b, m.a, 64));
-	ok(stream_host_func(s, note_call, &what, true));
-	ok(copy_async(s, m.b + 64, m.a, 64));
-	ok(copy_async(other, m.b + 128, m.a, 64));
-	ok(stream_sync(other, soon()));
-	assert_int_equal(m.b[128], 3);
-	assert_int_equal(stream_query(s), 1);
-	assert_int_equal(m.b[64], 0);
-	what.hold = 0;
-	ok(stream_sync(s, soon()));
-	assert_int_equal(what.calls, 1);
-	assert_int_equal(what.value, 3);
-	assert_int_equal(m.b[64], 3);
-	ok(stream_destroy(s));
-	ok(stream_destroy(other));
 }
 
 /* That a task took too long is no answer to whether the event was reached in time. */
@@ -435,74 +291,6 @@ static void calls_leave_no_memory(void **)
 	ok(stream_destroy(s));
 }
 
-static void signal_fd(void **)
-{
-	buffers m(4096);
-	stream *s = new_stream();
-	const int fd = eventfd(0, 0);
-	pollfd p = {fd, POLLIN, 0};
-	u64 count;
-
-	memset(m.a, 9, m.size);
-	for (int i = 0; i < 100; i++) {
-		ok(copy_async(s, m.b, m.a, m.size));
-		ok(stream_signal_fd(s, fd));
-	}
-	for (u64 got = 0; got < 100; got += count) {
-		assert_int_equal(poll(&p, 1, int(test::patience_ms(20000))), 1);
-		assert_int_equal(read(fd, &count, sizeof(count)), sizeof(count));
-	}
-	close(fd);
-	ok(stream_destroy(s));
-}
-
-static void abort_behind_gate(void **)
-{
-	buffers m(4096);
-	stream *s = new_stream();
-	u64 word = 0;
-
-	memset(m.a, 1, m.size);
-	memset(m.b, 0, m.size);
-	ok(stream_wait_word(s, &word, dma::compare::eq, 1, deadline::never()));
-	ok(copy_async(s, m.b, m.a, m.size));
-	ok(stream_abort(s));
-	assert_int_equal(stream_sync(s, soon()), -ECANCELED);
-	assert_int_equal(copy_async(s, m.b, m.a, m.size), -ECANCELED);
-	assert_int_equal(m.b[0], 0);
-	ok(stream_destroy(s));
-}
-
-static void abort_value_wait_on_device(void **)
-{
-	buffers m(4096);
-	stream *s = new_stream(), *t = new_stream();
-
-	ok(fill_async(t, m.device(), 0, 8, 4096));
-	ok(stream_sync(t, soon()));
-	ok(wait_value_async(s, m.device(), dma::compare::eq, 5));
-	ok(copy_async(s, m.b, m.a, 64));
-	assert_int_equal(stream_query(s), 1);
-	ok(write_value_async(t, m.device(), 5));
-	ok(stream_sync(s, soon()));
-	ok(wait_value_async(s, m.device(), dma::compare::eq, 6));
-	assert_int_equal(stream_query(s), 1);
-	ok(stream_destroy_force(s));
-	ok(stream_destroy(t));
-}
-
-static void bad_addresses(void **)
-{
-	buffers m(4096);
-	stream *s = new_stream();
-
-	assert_int_equal(copy_async(s, reinterpret_cast<void *>(m.d + 4096 + 1 * GiB), m.a, 64), -EFAULT);
-	assert_int_equal(copy_async(s, reinterpret_cast<void *>(m.d + 4000), m.a, 4096), -EFAULT);
-	assert_int_equal(copy_async(s, m.device(), m.a + 64, 4096), -EFAULT);
-	assert_int_equal(stream_sync(s, soon()), 0);
-	ok(stream_destroy(s));
-}
-
 static void many_streams(void **)
 {
 	const size_t n = test::sized(2000, 200);
@@ -564,27 +352,6 @@ static void shared_stream(void **)
 	ok(stream_destroy(s));
 }
 
-static void batches(void **)
-{
-	const size_t n = test::sized(4096, 512);
-	buffers m(n * 64);
-	stream *s = new_stream();
-	std::vector<copy_item> items(n);
-	size_t done;
-	auto gen = test::rng(5);
-
-	test::fill_random(m.a, m.size, gen);
-	memset(m.b, 0, m.size);
-	for (size_t i = 0; i < n; i++)
-		items[i] = {reinterpret_cast<void *>(m.d + i * 64), m.a + i * 64, 64};
-	ok(copy_batch(s, items.data(), n, &done));
-	assert_int_equal(done, n);
-	ok(copy_async(s, m.b, m.device(), m.size));
-	ok(stream_sync(s, soon()));
-	assert_memory_equal(m.a, m.b, m.size);
-	ok(stream_destroy(s));
-}
-
 static int open_first(void **)
 {
 	return device_get(0, &dev);
@@ -599,28 +366,17 @@ static int close_it(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(copy_there_and_back),
-		cmocka_unit_test(pageable_both_ways),
 		cmocka_unit_test(word_gate),
-		cmocka_unit_test(word_gate_expires),
-		cmocka_unit_test(event_chain),
 		cmocka_unit_test(event_ring_waits),
 		cmocka_unit_test(event_in_shared_ring),
-		cmocka_unit_test(future_event),
-		cmocka_unit_test(blocking_call),
 		cmocka_unit_test(event_of_expired_task),
 		cmocka_unit_test(refused_record),
 		cmocka_unit_test(calls_in_order),
 		cmocka_unit_test(calls_in_order_when_dropped),
 		cmocka_unit_test(calls_leave_no_memory),
-		cmocka_unit_test(signal_fd),
-		cmocka_unit_test(abort_behind_gate),
-		cmocka_unit_test(abort_value_wait_on_device),
-		cmocka_unit_test(bad_addresses),
 		cmocka_unit_test(many_streams),
 		cmocka_unit_test(full_ring),
 		cmocka_unit_test(shared_stream),
-		cmocka_unit_test(batches),
 	};
 
 	return cmocka_run_group_tests_name("core streams", tests, open_first, close_it);

@@ -5,6 +5,7 @@
 #include "tests/support/test.h"
 #include "usdma/usdma.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -110,6 +111,28 @@ private:
 	usdma_stream *s_ = nullptr;
 };
 
+inline bool all_are(const unsigned char *p, size_t len, unsigned char want)
+{
+	return std::all_of(p, p + len, [=](unsigned char c) { return c == want; });
+}
+
 inline const int long_ms = int(patience_ms(60000)); /* longer than anything here takes; a hang ends with it */
+
+/* A word in device memory that holds streams until the test opens it. */
+struct gate {
+	block word;
+	stream opener;
+
+	explicit gate(usdma_device *dev) : word(dev, kind::device, 64), opener(dev)
+	{
+		WORKS(usdma_fill_sync(dev, word.data(), 0, 8, 64, long_ms));
+	}
+	void close(usdma_stream *s) { WORKS(usdma_wait_value(s, word.data(), USDMA_EQ, 1)); }
+	void open()
+	{
+		WORKS(usdma_write_value(opener, word.data(), 1));
+		WORKS(usdma_stream_sync(opener, long_ms));
+	}
+};
 
 } // namespace usdma::test

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <liburing.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -254,6 +255,7 @@ static void completions_in_a_ring_of_the_callers(void **)
 struct heard {
 	unsigned char *watched;
 	std::atomic<int> value{-1};
+	std::atomic<bool> go_on{false};
 };
 
 static void listen(void *arg)
@@ -261,12 +263,14 @@ static void listen(void *arg)
 	auto *h = static_cast<heard *>(arg);
 
 	h->value = *h->watched;
+	while (!h->go_on)
+		sched_yield();
 }
 
 static void calls_come_between_copies(void **)
 {
 	device dev;
-	stream s(dev);
+	stream s(dev), other(dev);
 	block host(dev, kind::pinned, 4096), mem(dev, kind::device, 4096);
 	heard h{host.data()};
 
@@ -274,6 +278,13 @@ static void calls_come_between_copies(void **)
 	WORKS(usdma_copy(s, host.data(), mem.data(), 4096));
 	WORKS(usdma_stream_call(s, listen, &h, 1));
 	WORKS(usdma_fill(s, host.data(), 0x42, 1, 4096));
+	while (h.value < 0)
+		sched_yield();
+	WORKS(usdma_fill(other, mem.data(), 0, 1, 64));
+	WORKS(usdma_stream_sync(other, long_ms));
+	assert_int_equal(usdma_stream_query(s), 0);
+	assert_true(all_are(host.data(), 4096, 0x21));
+	h.go_on = true;
 	WORKS(usdma_stream_sync(s, long_ms));
 	assert_int_equal(h.value, 0x21);
 	assert_int_equal(host.data()[0], 0x42);

@@ -6,15 +6,8 @@
  * gone never means the next object.  For sanitizers.
  */
 #include "acl/acl.h"
+#include "tests/integration/holds.h"
 #include "tests/support/sanitizer.h"
-#include "tests/support/test.h"
-
-#include <array>
-#include <atomic>
-#include <memory>
-#include <set>
-#include <thread>
-#include <vector>
 
 TEST_TSAN_SUPPRESSIONS(TEST_MOVES_IN_ANY_ORDER TEST_STALE_HANDLES TEST_RINGS_OF_THREADS)
 
@@ -22,201 +15,146 @@ using namespace usdma::test;
 
 #define GOOD(call) assert_int_equal(call, 0)
 
-static constexpr int n_slots = 6, n_events = 4, n_users = 4, n_killers = 2, n_contexts = 2, device_id = 1;
-static constexpr size_t area = 8 << 10, dead_kept = 64;
+static constexpr int n_slots = 6, n_events = 4, n_contexts = 2, device_id = 1;
+static constexpr size_t area = 8 << 10;
 
 namespace {
 
-struct round_state {
+struct round_state : rules {
 	aclrtContext context[n_contexts]; /* the first is the primary one */
 	std::atomic<aclrtStream> stream[n_slots];
 	std::atomic<aclrtEvent> event[n_events];
-	std::array<std::atomic<aclrtStream>, dead_kept> dead{};
-	std::atomic<unsigned> buried{0};
+	graveyard<aclrtStream> dead_streams;
+	graveyard<aclrtEvent> dead_events;
 	char *host, *mem;
 	bool gates; /* some streams wait for what only their end ends */
-	std::atomic<bool> stop{false}, ending{false}, ended{false};
-	std::atomic<int> wrong{0};
+	std::atomic<bool> ending{false};
 	std::atomic<uint64_t> called{0};
 
-	void bad(const char *call, aclError ret, const char *why)
+	/*
+	 * 107000, 107002: the context is gone; 107003: the thread has another one; 107017: the object is gone; 107023:
+	 * aborted; 507046, 507047: not in time; 107000 also: memory of a device that was reset.
+	 */
+	round_state()
+		: rules{{0, 107000, 107002, 107003, 107017, 107023, 507010, 507046, 507047},
+			aclGetRecentErrMsg,
+			[](long ret) { return ret != 0; }}
 	{
-		if (!wrong++)
-			print_error("%s: %d (%s): %s\n", call, ret, aclGetRecentErrMsg(), why);
 	}
-	void bury(aclrtStream s) { dead[buried++ % dead_kept] = s; }
+	static bool is_dead(long ret) { return ret == 107017 || ret == 107002; }
+	void be_in(size_t slot)
+	{
+		if (const aclError err = aclrtSetCurrentContext(context[slot % n_contexts]))
+			bad("aclrtSetCurrentContext", err, "the context is live");
+	}
+	void kill_stream(std::mt19937_64 &gen)
+	{
+		const size_t slot = gen() % n_slots;
+
+		be_in(slot);
+		replace("aclrtDestroyStream", stream[slot], &dead_streams,
+			gates || gen() % 2 ? aclrtDestroyStreamForce : aclrtDestroyStream, aclrtCreateStream);
+	}
+	void kill_event(std::mt19937_64 &gen)
+	{
+		be_in(0);
+		replace("aclrtDestroyEvent", event[gen() % n_events], &dead_events, aclrtDestroyEvent,
+			aclrtCreateEvent);
+	}
 };
-
-/*
- * 107000, 107002: the context is gone; 107003: the thread has another one; 107017: the object is gone; 107023: aborted;
- * 507046, 507047: not in time; 107000 also: memory of a device that was reset.
- */
-void expect(round_state &r, const char *call, aclError ret)
-{
-	static const std::set<aclError> good = {0, 107000, 107002, 107003, 107017, 107023, 507010, 507046, 507047};
-
-	if (!good.contains(ret))
-		r.bad(call, ret, "no code of this");
-}
 
 void count_call(void *arg)
 {
 	++static_cast<round_state *>(arg)->called;
 }
 
-class user {
-public:
-	user(round_state &r, uint64_t number) : r_(r), gen_(rng(number)), plain_(area) {}
-	void run()
-	{
-		while (!r_.stop) {
-			const int slot = int(gen_() % n_slots);
+struct user {
+	round_state &r;
+	std::mt19937_64 gen;
+	std::vector<char> plain;
+	aclrtStream s;
+	aclrtEvent e;
+	char *mem, *host;
 
-			if (gen_() % 2)
-				expect(r_, "aclrtSetCurrentContext",
-				       aclrtSetCurrentContext(r_.context[slot % n_contexts]));
-			gen_() % 3 ? submit(r_.stream[slot], slot) : wait(r_.stream[slot], r_.event[gen_() % n_events]);
-			if (gen_() % 4 == 0)
-				on_the_dead();
-			if (gen_() % 8 == 0)
-				std::this_thread::yield();
-		}
-	}
-
-private:
-	void submit(aclrtStream s, int slot)
-	{
-		char *const mem = r_.mem + size_t(slot) * area, *const host = r_.host + size_t(slot) * area;
-		const aclrtEvent e = r_.event[gen_() % n_events];
-
-		switch (gen_() % 8) {
-		case 0:
-			return expect(r_, "aclrtMemcpyAsync",
-				      aclrtMemcpyAsync(mem, area, host, 64, ACL_MEMCPY_HOST_TO_DEVICE, s));
-		case 1:
-			return expect(r_, "aclrtMemcpyAsync, pageable",
-				      aclrtMemcpyAsync(mem, area, plain_.data(), area, ACL_MEMCPY_HOST_TO_DEVICE,
-						       r_.gates ? nullptr : s));
-		case 2:
-			return expect(r_, "aclrtMemsetAsync", aclrtMemsetAsync(mem, area, 1, area, s));
-		case 3:
-			return expect(r_, "aclrtRecordEvent", aclrtRecordEvent(e, s));
-		case 4:
-			return expect(r_, "aclrtStreamWaitEvent", aclrtStreamWaitEvent(s, e));
-		case 5:
-			return expect(r_, "aclrtLaunchHostFunc", aclrtLaunchHostFunc(s, count_call, &r_));
-		case 6:
-			return expect(r_, "aclrtValueWrite", aclrtValueWrite(mem, 1, 0, s));
-		default:
-			if (r_.gates && gen_() % 4 == 0)
-				expect(r_, "aclrtValueWait",
-				       aclrtValueWait(r_.mem + n_slots * area, 1, ACL_STREAM_WAIT_VALUE_EQ, s));
-		}
-	}
-	void wait(aclrtStream s, aclrtEvent e)
-	{
-		const int limit = r_.gates && !r_.ending ? 1 + int(gen_() % 3) : -1;
-		char *const mem = r_.mem + (n_slots + 1 + gen_() % 4) * area;
-		aclrtEventRecordedStatus recorded;
-		aclrtStreamStatus status;
-
-		switch (gen_() % 7) {
-		case 0:
-			return expect(r_, "aclrtSynchronizeStream", aclrtSynchronizeStreamWithTimeout(s, limit));
-		case 1:
-			return expect(r_, "aclrtSynchronizeStream, limited", aclrtSynchronizeStreamWithTimeout(s, 1));
-		case 2:
-			return expect(r_, "aclrtSynchronizeEvent", aclrtSynchronizeEventWithTimeout(e, limit));
-		case 3:
-			return expect(r_, "aclrtSynchronizeDevice", aclrtSynchronizeDeviceWithTimeout(limit));
-		case 4:
-			return expect(r_, "aclrtStreamQuery", aclrtStreamQuery(s, &status));
-		case 5:
-			return expect(r_, "aclrtQueryEventStatus", aclrtQueryEventStatus(e, &recorded));
-		default:
-			return expect(r_, "aclrtMemcpy",
-				      aclrtMemcpy(mem, area, plain_.data(), area, ACL_MEMCPY_HOST_TO_DEVICE));
-		}
-	}
-	void on_the_dead()
-	{
-		const aclrtStream s = r_.dead[gen_() % dead_kept];
-		aclrtStreamStatus status;
-		aclError ret = 107017;
-
-		if (!s)
-			return;
-		switch (gen_() % 4) {
-		case 0:
-			ret = aclrtSynchronizeStream(s);
-			break;
-		case 1:
-			ret = aclrtStreamQuery(s, &status);
-			break;
-		case 2:
-			ret = aclrtDestroyStreamForce(s);
-			break;
-		default:
-			ret = aclrtLaunchHostFunc(s, count_call, &r_);
-			break;
-		}
-		if (ret != 107017 && ret != 107002)
-			r_.bad("a call", ret, "its stream was destroyed before");
-	}
-
-	round_state &r_;
-	std::mt19937_64 gen_;
-	std::vector<char> plain_;
+	user(round_state &round, uint64_t number) : r(round), gen(rng(number)), plain(area) {}
+	void step();
+	int ms() { return r.gates && !r.ending ? 1 + int(gen() % 3) : -1; }
+	/* Beyond what the streams write to. */
+	char *own_mem() { return r.mem + (n_slots + 1 + gen() % 4) * area; }
 };
 
-class killer {
-public:
-	killer(round_state &r, uint64_t number) : r_(r), gen_(rng(1000 + number)) {}
-	void run(int times)
-	{
-		for (int i = 0; i < times; i++)
-			gen_() % 2 ? stream() : event();
-	}
+constexpr auto in = ACL_MEMCPY_HOST_TO_DEVICE;
 
-private:
-	void stream()
-	{
-		const int slot = int(gen_() % n_slots);
-		const bool force = r_.gates || gen_() % 2;
-		aclrtStream was = r_.stream[slot], next;
+long maybe_wait(user &u)
+{
+	if (!u.r.gates || u.gen() % 4)
+		return 0;
+	return aclrtValueWait(u.r.mem + n_slots * area, 1, ACL_STREAM_WAIT_VALUE_EQ, u.s);
+}
 
-		if (const aclError err = aclrtSetCurrentContext(r_.context[slot % n_contexts]))
-			return r_.bad("aclrtSetCurrentContext", err, "the context is live");
-		const aclError ret = force ? aclrtDestroyStreamForce(was) : aclrtDestroyStream(was);
-		expect(r_, "aclrtDestroyStream", ret);
-		if (ret)
-			return;
-		r_.bury(was);
-		if (const aclError err = aclrtCreateStream(&next))
-			return r_.bad("aclrtCreateStream", err, "the device is set");
-		if (r_.stream[slot].exchange(next) != was)
-			r_.bad("aclrtDestroyStream", ret, "two threads destroyed one stream");
-	}
-	void event()
-	{
-		const int at = int(gen_() % n_events);
-		aclrtEvent was = r_.event[at], next;
+long query(user &u)
+{
+	aclrtStreamStatus status;
 
-		if (const aclError err = aclrtSetCurrentContext(r_.context[0]))
-			return r_.bad("aclrtSetCurrentContext", err, "the context is live");
-		const aclError ret = aclrtDestroyEvent(was);
-		expect(r_, "aclrtDestroyEvent", ret);
-		if (ret)
-			return;
-		if (const aclError err = aclrtCreateEvent(&next))
-			return r_.bad("aclrtCreateEvent", err, "the device is set");
-		if (r_.event[at].exchange(next) != was)
-			r_.bad("aclrtDestroyEvent", ret, "two threads destroyed one event");
-	}
+	return aclrtStreamQuery(u.s, &status);
+}
 
-	round_state &r_;
-	std::mt19937_64 gen_;
+long query_event(user &u)
+{
+	aclrtEventRecordedStatus recorded;
+
+	return aclrtQueryEventStatus(u.e, &recorded);
+}
+
+const user_call<user> submissions[] = {
+	{"MemcpyAsync", [](user &u) -> long { return aclrtMemcpyAsync(u.mem, area, u.host, 64, in, u.s); }},
+	{"MemcpyAsync, pageable",
+	 [](user &u) -> long {
+		 return aclrtMemcpyAsync(u.mem, area, u.plain.data(), area, in, u.r.gates ? nullptr : u.s);
+	 }},
+	{"MemsetAsync", [](user &u) -> long { return aclrtMemsetAsync(u.mem, area, 1, area, u.s); }},
+	{"RecordEvent", [](user &u) -> long { return aclrtRecordEvent(u.e, u.s); }},
+	{"StreamWaitEvent", [](user &u) -> long { return aclrtStreamWaitEvent(u.s, u.e); }},
+	{"LaunchHostFunc", [](user &u) -> long { return aclrtLaunchHostFunc(u.s, count_call, &u.r); }},
+	{"ValueWrite", [](user &u) -> long { return aclrtValueWrite(u.mem, 1, 0, u.s); }},
+	{"ValueWait", maybe_wait},
 };
+
+const user_call<user> waits[] = {
+	{"SynchronizeStream", [](user &u) -> long { return aclrtSynchronizeStreamWithTimeout(u.s, u.ms()); }},
+	{"SynchronizeStream, limited", [](user &u) -> long { return aclrtSynchronizeStreamWithTimeout(u.s, 1); }},
+	{"SynchronizeEvent", [](user &u) -> long { return aclrtSynchronizeEventWithTimeout(u.e, u.ms()); }},
+	{"SynchronizeDevice", [](user &u) -> long { return aclrtSynchronizeDeviceWithTimeout(u.ms()); }},
+	{"StreamQuery", query},
+	{"QueryEventStatus", query_event},
+	{"Memcpy", [](user &u) -> long { return aclrtMemcpy(u.own_mem(), area, u.plain.data(), area, in); }},
+};
+
+const user_call<user> on_the_dead[] = {
+	{"SynchronizeStream", [](user &u) -> long { return aclrtSynchronizeStream(u.s); }},
+	{"StreamQuery", query},
+	{"DestroyStreamForce", [](user &u) -> long { return aclrtDestroyStreamForce(u.s); }},
+	{"LaunchHostFunc", [](user &u) -> long { return aclrtLaunchHostFunc(u.s, count_call, &u.r); }},
+};
+
+void user::step()
+{
+	const size_t slot = gen() % n_slots;
+
+	s = r.stream[slot];
+	e = r.event[gen() % n_events];
+	mem = r.mem + slot * area;
+	host = r.host + slot * area;
+	if (gen() % 2)
+		r.expect("SetCurrentContext", aclrtSetCurrentContext(r.context[slot % n_contexts]));
+	if (gen() % 3)
+		make_any(*this, submissions);
+	else
+		make_any(*this, waits);
+	s = r.dead_streams.any(gen);
+	if (gen() % 4 == 0 && s)
+		refuses_any(*this, on_the_dead);
+}
 
 } // namespace
 
@@ -244,65 +182,30 @@ static void set_up(round_state *r)
 	}
 }
 
-/* By two threads at once: for one of them it works, the other is told that there is none. */
-template <class F> static void twice(round_state *r, const char *call, aclError refused, F end)
-{
-	std::atomic<int> done{0}, told{0};
-	std::vector<std::thread> all;
-
-	for (int i = 0; i < 2; i++)
-		all.emplace_back([&] {
-			const aclError ret = end();
-
-			done += ret == 0;
-			told += ret == refused;
-		});
-	for (auto &t : all)
-		t.join();
-	if (done != 1 || told != 1)
-		r->bad(call, done, "of two threads not exactly one did it");
-}
-
 /* Contexts take their streams with them. */
 static void end_all(round_state *r)
 {
 	r->ending = true;
-	if (r->gates)
-		for (auto &s : r->stream)
-			expect(*r, "aclrtStreamAbort",
-			       (aclrtSetCurrentContext(r->context[(&s - r->stream) % n_contexts]),
-				aclrtStreamAbort(s)));
-	twice(r, "aclrtDestroyContext", 107002, [&] { return aclrtDestroyContext(r->context[1]); });
-	if (r->gates)
-		twice(r, "aclrtResetDeviceForce", 507007, [] { return aclrtResetDeviceForce(device_id); });
-	else
-		twice(r, "aclrtResetDevice", 507007, [] { return aclrtResetDevice(device_id); });
+	for (size_t i = 0; r->gates && i < n_slots; i++) {
+		r->be_in(i);
+		r->expect("aclrtStreamAbort", aclrtStreamAbort(r->stream[i]));
+	}
+	r->twice("aclrtDestroyContext", 107002, [=] { return aclrtDestroyContext(r->context[1]); });
+	r->twice("aclrtResetDevice", 507007,
+		 [=] { return r->gates ? aclrtResetDeviceForce(device_id) : aclrtResetDevice(device_id); });
 	for (auto &s : r->stream)
-		r->bury(s);
+		r->dead_streams.bury(s);
 }
 
 static void play(uint64_t number)
 {
 	auto r = std::make_unique<round_state>();
-	auto gen = rng(number);
-	std::vector<std::thread> using_it, killing;
 
-	r->gates = gen() % 2;
+	r->gates = rng(number)() % 2;
 	set_up(r.get());
-	for (uint64_t i = 0; i < n_users; i++)
-		using_it.emplace_back([&, i] { user(*r, number * 100 + i).run(); });
-	for (uint64_t i = 0; i < n_killers; i++)
-		killing.emplace_back([&, i, times = int(gen() % 30)] { killer(*r, number * 100 + i).run(times); });
-	for (auto &t : killing)
-		t.join();
-	end_all(r.get());
-	for (uint64_t i = gen() % 200; i; i--)
-		std::this_thread::yield();
-	r->stop = true;
-	for (auto &t : using_it)
-		t.join();
+	race<user>(*r, number, 30, [&](std::mt19937_64 &) { end_all(r.get()); });
 	for (auto &e : r->event)
-		expect(*r, "aclrtDestroyEvent", aclrtDestroyEvent(e));
+		r->expect("aclrtDestroyEvent", aclrtDestroyEvent(e));
 	GOOD(aclrtFreeHost(r->host));
 	assert_int_equal(r->wrong, 0);
 }

@@ -229,6 +229,7 @@ static void wrong_calls_are_refused(void **)
 
 	assert_int_equal(usdma_copy(s, mem.data(), host.data(), 8192), -EFAULT);
 	assert_int_equal(usdma_copy(s, mem.data() + mem.size() - 1, host.data(), 2), -EFAULT);
+	assert_int_equal(usdma_copy(s, mem.data() + mem.size() + (1 << 30), host.data(), 64), -EFAULT); /* far past it */
 	assert_int_equal(usdma_copy(nullptr, mem.data(), host.data(), 1), -EBADF);
 	assert_int_equal(usdma_copy(reinterpret_cast<usdma_stream *>(plain), mem.data(), host.data(), 1), -EBADF);
 	assert_int_equal(usdma_fill(s, mem.data(), 0, 3, 9), -EINVAL);

@@ -6,115 +6,60 @@
  * submission.  A call ends as the header says, a handle that is gone never means
  * the next object, and what was accepted is told of exactly once.  For sanitizers.
  */
+#include "tests/integration/holds.h"
 #include "tests/integration/native.h"
 #include "tests/support/sanitizer.h"
+#include "tests/support/until.h"
 #include "usdma/uring.h"
 
-#include <array>
-#include <atomic>
-#include <chrono>
 #include <liburing.h>
-#include <memory>
-#include <set>
 #include <sys/eventfd.h>
-#include <thread>
 #include <unistd.h>
-#include <vector>
 
 TEST_TSAN_SUPPRESSIONS(TEST_MOVES_IN_ANY_ORDER TEST_STALE_HANDLES TEST_RINGS_OF_THREADS)
 
 using namespace usdma::test;
 
-static constexpr int n_slots = 8, n_events = 4, n_users = 4, n_killers = 2;
-static constexpr size_t area = 16 << 10, dead_kept = 64;
+static constexpr int n_slots = 8, n_events = 4;
+static constexpr size_t area = 16 << 10;
 static constexpr uint64_t mib = 1 << 20;
 
 namespace {
 
-/* Handles of objects that are gone: destroy has returned. */
-template <class T> struct graveyard {
-	std::array<std::atomic<T *>, dead_kept> of{};
-	std::atomic<unsigned> next{0};
-
-	void bury(T *h) { of[next++ % dead_kept] = h; }
-	T *any(std::mt19937_64 &gen) const { return of[gen() % dead_kept]; }
-};
-
-struct round_state {
+struct round_state : rules {
 	usdma_device *dev[2];                        /* the second comes and goes */
 	std::atomic<usdma_stream *> stream[n_slots]; /* the odd ones are the second's */
 	std::atomic<usdma_event *> event[n_events];
-	graveyard<usdma_stream> dead_streams;
-	graveyard<usdma_event> dead_events;
+	graveyard<usdma_stream *> dead_streams;
+	graveyard<usdma_event *> dead_events;
 	std::atomic<usdma_device *> dead_device{nullptr};
 	char *host, *mem[2];
 	uint64_t *gate; /* grows, so that each wait for it ends */
 	std::atomic<uint64_t> opened{0};
-	std::atomic<bool> stop{false}, closed{false};
-	std::atomic<int> wrong{0};
 	std::atomic<uint64_t> called{0}, calls_accepted{0}, signals_accepted{0};
 	int signal_fd;
 
-	void bad(const char *call, long ret, const char *why)
+	round_state() : rules{{0, 1, -EBADF, -ECANCELED, -ENODEV, -EFAULT, -EIO}, usdma_error_text, is_dead} {}
+	static bool is_dead(long ret) { return ret == -EBADF; }
+	void kill_stream(std::mt19937_64 &gen)
 	{
-		if (!wrong++)
-			print_error("%s: %ld (%s): %s\n", call, ret, usdma_error_text(), why);
+		const size_t slot = gen() % n_slots;
+
+		replace("usdma_stream_destroy", stream[slot], &dead_streams, usdma_stream_destroy,
+			[&](usdma_stream **next) { return usdma_stream_create(dev[slot % 2], nullptr, next); });
 	}
-};
-
-/* What calls on handles that may be dying, on devices that may be closing, may return. */
-bool allowed(long ret, bool limited)
-{
-	static const std::set<long> good = {0, 1, -EBADF, -ECANCELED, -ENODEV, -EFAULT, -EIO};
-
-	return good.contains(ret) || (limited && ret == -ETIMEDOUT);
-}
-
-/* One thread that makes calls. */
-class user {
-public:
-	user(round_state &r, uint64_t number) : r_(r), gen_(rng(number)), plain_(area)
+	void kill_event(std::mt19937_64 &gen)
 	{
-		has_ring_ = !io_uring_queue_init(4, &ring_, 0);
-		WORKS(usdma_completion_create(&completion_));
-	}
-	~user()
-	{
-		usdma_completion_destroy(completion_);
-		if (has_ring_)
-			io_uring_queue_exit(&ring_);
-	}
-	user(const user &) = delete;
-	user &operator=(const user &) = delete;
-	void run()
-	{
-		while (!r_.stop) {
-			one();
-			if (gen_() % 4 == 0)
-				on_the_dead();
-			if (gen_() % 8 == 0)
-				std::this_thread::yield();
-		}
-	}
+		const auto destroy = [this](usdma_event *e) {
+			const int ret = usdma_event_destroy(e);
 
-private:
-	void expect(const char *call, long ret, bool limited = false)
-	{
-		if (!allowed(ret, limited))
-			r_.bad(call, ret, "the header knows no such end");
+			if (ret && ret != -EBADF)
+				bad("usdma_event_destroy", ret, "the header knows no such end");
+			return ret;
+		};
+		replace("usdma_event_destroy", event[gen() % n_events], &dead_events, destroy,
+			[&](usdma_event **next) { return usdma_event_create(dev[0], 0, next); });
 	}
-	void one();
-	void submit(usdma_stream *s, int slot);
-	void wait(usdma_stream *s, usdma_event *e);
-	void poll_by_ring(usdma_stream *s);
-	void on_the_dead();
-
-	round_state &r_;
-	std::mt19937_64 gen_;
-	std::vector<char> plain_;
-	io_uring ring_;
-	bool has_ring_;
-	usdma_completion *completion_;
 };
 
 void count_call(void *arg)
@@ -122,214 +67,170 @@ void count_call(void *arg)
 	++static_cast<round_state *>(arg)->called;
 }
 
-void user::submit(usdma_stream *s, int slot)
-{
-	char *const mem = r_.mem[slot % 2] + size_t(slot) * area, *const host = r_.host + size_t(slot) * area;
-	const usdma_copy_item items[3] = {{mem, host, 64}, {mem + 64, host, 64}, {mem + 128, host, 4096}};
-	size_t done;
-	int ret;
+/* One thread that makes calls; each with a stream and an event of just now, and the memory of that stream. */
+struct user {
+	round_state &r;
+	std::mt19937_64 gen;
+	std::vector<char> plain;
+	usdma_stream *s;
+	usdma_event *e;
+	char *mem, *host;
+	usdma_device *dev;
+	io_uring ring;
+	bool has_ring;
+	usdma_completion *completion;
 
-	switch (gen_() % 9) {
-	case 0:
-		return expect("usdma_copy", usdma_copy(s, mem, host, 64 + gen_() % 8000));
-	case 1:
-		return expect("usdma_copy, pageable", usdma_copy(s, mem, plain_.data(), gen_() % 9000));
-	case 2:
-		return expect("usdma_copy_batch", usdma_copy_batch(s, items, 3, &done));
-	case 3:
-		return expect("usdma_fill", usdma_fill(s, mem, gen_(), 8, 4096));
-	case 4:
-		return expect("usdma_wait_value", usdma_wait_value(s, r_.gate, USDMA_GEQ, r_.opened + 2));
-	case 5:
-		ret = usdma_stream_call(s, count_call, &r_, gen_() % 2);
-		r_.calls_accepted += ret == 0;
-		return expect("usdma_stream_call", ret);
-	case 6:
-		ret = usdma_stream_signal_fd(s, r_.signal_fd);
-		r_.signals_accepted += ret == 0;
-		return expect("usdma_stream_signal_fd", ret);
-	case 7:
-		return expect("usdma_event_record", usdma_event_record(r_.event[gen_() % n_events], s));
-	default:
-		return expect("usdma_stream_wait_event", usdma_stream_wait_event(s, r_.event[gen_() % n_events]));
+	user(round_state &round, uint64_t number) : r(round), gen(rng(number)), plain(area)
+	{
+		has_ring = !io_uring_queue_init(4, &ring, 0);
+		WORKS(usdma_completion_create(&completion));
 	}
-}
+	~user()
+	{
+		usdma_completion_destroy(completion);
+		if (has_ring)
+			io_uring_queue_exit(&ring);
+	}
+	user(const user &) = delete;
+	user &operator=(const user &) = delete;
+	void step();
+	int ms() { return int(gen() % 3); }
+	/* Of a call with a limit. */
+	static long in_time(int ret) { return ret == -ETIMEDOUT ? 0 : ret; }
+	template <class F> long often(F call)
+	{
+		long ret = 0;
 
-void user::poll_by_ring(usdma_stream *s)
+		for (int i = 0; i < 50 && r.good.contains(ret); i++)
+			ret = call();
+		return ret;
+	}
+	long poll_by_ring();
+	/* Beyond what the streams write to. */
+	char *own_mem() { return r.mem[0] + (n_slots + gen() % 4) * area; }
+};
+
+long user::poll_by_ring()
 {
 	__kernel_timespec limit = {60, 0};
 	io_uring_cqe *cqe;
 	io_uring_sqe sqe;
 
-	if (!has_ring_)
-		return;
-	const int ret = usdma_prep_completion(completion_, s, &sqe, 7);
-	expect("usdma_prep_completion", ret);
-	if (ret)
-		return;
-	*io_uring_get_sqe(&ring_) = sqe;
-	if (io_uring_submit_and_wait_timeout(&ring_, &cqe, 1, &limit, nullptr) < 0)
-		return r_.bad("completion", 0, "its CQE did not come in a minute");
-	io_uring_cqe_seen(&ring_, cqe);
-	expect("usdma_completion_finish", usdma_completion_finish(completion_));
+	if (!has_ring)
+		return 0;
+	if (const int ret = usdma_prep_completion(completion, s, &sqe, 7))
+		return ret;
+	*io_uring_get_sqe(&ring) = sqe;
+	if (io_uring_submit_and_wait_timeout(&ring, &cqe, 1, &limit, nullptr) < 0)
+		return -ETIME; /* its CQE did not come in a minute */
+	io_uring_cqe_seen(&ring, cqe);
+	return usdma_completion_finish(completion);
 }
 
-void user::wait(usdma_stream *s, usdma_event *e)
+long batch(user &u)
 {
-	usdma_device *const d = r_.dev[gen_() % 2];
-	char *const mem = r_.mem[0] + (n_slots + gen_() % 4) * area;
+	const usdma_copy_item items[3] = {{u.mem, u.host, 64}, {u.mem + 64, u.host, 64}, {u.mem + 128, u.host, 4096}};
+	size_t done;
+
+	return usdma_copy_batch(u.s, items, 3, &done);
+}
+
+long call(user &u)
+{
+	const int ret = usdma_stream_call(u.s, count_call, &u.r, u.gen() % 2);
+
+	u.r.calls_accepted += ret == 0;
+	return ret;
+}
+
+long signal(user &u)
+{
+	const int ret = usdma_stream_signal_fd(u.s, u.r.signal_fd);
+
+	u.r.signals_accepted += ret == 0;
+	return ret;
+}
+
+long take_error(user &u)
+{
 	usdma_error_info info = {sizeof(info), 0, 0, 0, "", 0, 0};
 
-	switch (gen_() % 12) {
-	case 0:
-		return expect("usdma_stream_sync", usdma_stream_sync(s, -1));
-	case 1:
-		return expect("usdma_stream_sync, limited", usdma_stream_sync(s, int(gen_() % 3)), true);
-	case 2:
-		return expect("usdma_event_sync", usdma_event_sync(e, -1));
-	case 3:
-		return expect("usdma_event_sync, limited", usdma_event_sync(e, int(gen_() % 3)), true);
-	case 4:
-		return expect("usdma_device_sync", usdma_device_sync(d, -1));
-	case 5:
-		return expect("usdma_device_sync, limited", usdma_device_sync(d, int(gen_() % 3)), true);
-	case 6:
-		for (int i = 0; i < 50; i++)
-			expect("usdma_stream_query", usdma_stream_query(s));
-		return;
-	case 7:
-		for (int i = 0; i < 50; i++)
-			expect("usdma_event_query", usdma_event_query(e));
-		return;
-	case 8:
-		return poll_by_ring(s);
-	case 9:
-		return expect("usdma_copy_sync", usdma_copy_sync(r_.dev[0], mem, plain_.data(), area, -1));
-	case 10:
-		return expect("usdma_copy_sync, limited", usdma_copy_sync(d, mem, plain_.data(), 64, int(gen_() % 3)),
-			      true);
-	default:
-		return expect("usdma_stream_take_error", usdma_stream_take_error(s, &info));
-	}
+	return usdma_stream_take_error(u.s, &info);
 }
 
-void user::one()
-{
-	const int slot = int(gen_() % n_slots);
-	usdma_stream *const s = r_.stream[slot];
-	usdma_event *const e = r_.event[gen_() % n_events];
-
-	if (gen_() % 3)
-		submit(s, slot);
-	else
-		wait(s, e);
-	if (gen_() % 200 == 0)
-		expect("usdma_stream_abort", usdma_stream_abort(s));
-}
-
-/* The place is another object's by now, mostly. */
-void user::on_the_dead()
-{
-	usdma_stream *const s = r_.dead_streams.any(gen_), *const live = r_.stream[0];
-	usdma_event *const e = r_.dead_events.any(gen_);
-	char *const mem = r_.mem[0] + size_t(n_slots + 4) * area;
-	long ret = -EBADF;
-
-	switch (s && e ? gen_() % 12 : 12) {
-	case 0:
-		ret = usdma_stream_sync(s, 0);
-		break;
-	case 1:
-		ret = usdma_stream_query(s);
-		break;
-	case 2:
-		ret = usdma_copy(s, mem, r_.host, 64);
-		break;
-	case 3:
-		ret = usdma_fill(s, mem, 0, 8, 64);
-		break;
-	case 4:
-		ret = usdma_stream_call(s, count_call, &r_, 0);
-		break;
-	case 5:
-		ret = usdma_stream_signal_fd(s, r_.signal_fd);
-		break;
-	case 6:
-		ret = usdma_stream_abort(s);
-		break;
-	case 7:
-		ret = usdma_stream_destroy(s);
-		break;
-	case 8:
-		ret = usdma_event_sync(e, 0);
-		break;
-	case 9:
-		ret = usdma_event_record(e, live);
-		break;
-	case 10:
-		ret = usdma_event_query(e);
-		break;
-	case 11:
-		ret = usdma_event_destroy(e);
-		break;
-	default:
-		break;
-	}
-	if (ret != -EBADF)
-		r_.bad("a call", ret, "its handle was destroyed before");
-	usdma_device *const d = r_.dead_device;
-	if (d && (ret = usdma_device_sync(d, 0)) != -EBADF)
-		r_.bad("usdma_device_sync", ret, "the device was closed before");
-}
-
-/* Destroys what others use; of two that do so with one handle, one succeeds. */
-class killer {
-public:
-	killer(round_state &r, uint64_t number) : r_(r), gen_(rng(1000 + number)) {}
-	void run(int times)
-	{
-		for (int i = 0; i < times; i++)
-			gen_() % 2 ? stream() : event();
-	}
-
-private:
-	void stream()
-	{
-		const int slot = int(gen_() % n_slots);
-		usdma_stream *was = r_.stream[slot], *next;
-		const int ret = usdma_stream_destroy(was);
-
-		if (!allowed(ret, false))
-			r_.bad("usdma_stream_destroy", ret, "the header knows no such end");
-		if (ret == -EBADF)
-			return;
-		r_.dead_streams.bury(was);
-		if (const int err = usdma_stream_create(r_.dev[slot % 2], nullptr, &next))
-			return r_.bad("usdma_stream_create", err, "the device is open");
-		/* Only who destroyed it may. */
-		if (r_.stream[slot].exchange(next) != was)
-			r_.bad("usdma_stream_destroy", ret, "two threads destroyed one stream");
-	}
-	void event()
-	{
-		const int at = int(gen_() % n_events);
-		usdma_event *was = r_.event[at], *next;
-		const int ret = usdma_event_destroy(was);
-
-		if (ret == -EBADF)
-			return;
-		if (ret)
-			r_.bad("usdma_event_destroy", ret, "the header knows no such end");
-		r_.dead_events.bury(was);
-		if (const int err = usdma_event_create(r_.dev[0], 0, &next))
-			return r_.bad("usdma_event_create", err, "the device is open");
-		if (r_.event[at].exchange(next) != was)
-			r_.bad("usdma_event_destroy", ret, "two threads destroyed one event");
-	}
-
-	round_state &r_;
-	std::mt19937_64 gen_;
+const user_call<user> submissions[] = {
+	{"copy", [](user &u) -> long { return usdma_copy(u.s, u.mem, u.host, 64 + u.gen() % 8000); }},
+	{"copy, pageable", [](user &u) -> long { return usdma_copy(u.s, u.mem, u.plain.data(), u.gen() % 9000); }},
+	{"copy_batch", batch},
+	{"fill", [](user &u) -> long { return usdma_fill(u.s, u.mem, u.gen(), 8, 4096); }},
+	{"wait_value", [](user &u) -> long { return usdma_wait_value(u.s, u.r.gate, USDMA_GEQ, u.r.opened + 2); }},
+	{"stream_call", call},
+	{"stream_signal_fd", signal},
+	{"event_record", [](user &u) -> long { return usdma_event_record(u.e, u.s); }},
+	{"stream_wait_event", [](user &u) -> long { return usdma_stream_wait_event(u.s, u.e); }},
 };
+
+const user_call<user> waits[] = {
+	{"stream_sync", [](user &u) -> long { return usdma_stream_sync(u.s, -1); }},
+	{"stream_sync, limited", [](user &u) { return u.in_time(usdma_stream_sync(u.s, u.ms())); }},
+	{"event_sync", [](user &u) -> long { return usdma_event_sync(u.e, -1); }},
+	{"event_sync, limited", [](user &u) { return u.in_time(usdma_event_sync(u.e, u.ms())); }},
+	{"device_sync", [](user &u) -> long { return usdma_device_sync(u.dev, -1); }},
+	{"device_sync, limited", [](user &u) { return u.in_time(usdma_device_sync(u.dev, u.ms())); }},
+	{"stream_query", [](user &u) { return u.often([&] { return usdma_stream_query(u.s); }); }},
+	{"event_query", [](user &u) { return u.often([&] { return usdma_event_query(u.e); }); }},
+	{"completion", [](user &u) { return u.poll_by_ring(); }},
+	{"copy_sync",
+	 [](user &u) -> long { return usdma_copy_sync(u.r.dev[0], u.own_mem(), u.plain.data(), area, -1); }},
+	{"copy_sync, limited",
+	 [](user &u) { return u.in_time(usdma_copy_sync(u.dev, u.own_mem(), u.plain.data(), 64, u.ms())); }},
+	{"stream_take_error", take_error},
+};
+
+/* With s and e that are gone. */
+const user_call<user> on_the_dead[] = {
+	{"stream_sync", [](user &u) -> long { return usdma_stream_sync(u.s, 0); }},
+	{"stream_query", [](user &u) -> long { return usdma_stream_query(u.s); }},
+	{"copy", [](user &u) -> long { return usdma_copy(u.s, u.own_mem(), u.r.host, 64); }},
+	{"fill", [](user &u) -> long { return usdma_fill(u.s, u.own_mem(), 0, 8, 64); }},
+	{"stream_call", [](user &u) -> long { return usdma_stream_call(u.s, count_call, &u.r, 0); }},
+	{"stream_signal_fd", [](user &u) -> long { return usdma_stream_signal_fd(u.s, u.r.signal_fd); }},
+	{"stream_abort", [](user &u) -> long { return usdma_stream_abort(u.s); }},
+	{"stream_destroy", [](user &u) -> long { return usdma_stream_destroy(u.s); }},
+	{"event_sync", [](user &u) -> long { return usdma_event_sync(u.e, 0); }},
+	{"event_record", [](user &u) -> long { return usdma_event_record(u.e, u.r.stream[0]); }},
+	{"event_query", [](user &u) -> long { return usdma_event_query(u.e); }},
+	{"event_destroy", [](user &u) -> long { return usdma_event_destroy(u.e); }},
+};
+
+const user_call<user> on_the_dead_device[] = {
+	{"device_sync", [](user &u) -> long { return usdma_device_sync(u.r.dead_device, 0); }},
+};
+
+void user::step()
+{
+	const size_t slot = gen() % n_slots;
+
+	s = r.stream[slot];
+	e = r.event[gen() % n_events];
+	dev = r.dev[gen() % 2];
+	mem = r.mem[slot % 2] + slot * area;
+	host = r.host + slot * area;
+	if (gen() % 3)
+		make_any(*this, submissions);
+	else
+		make_any(*this, waits);
+	if (gen() % 200 == 0)
+		r.expect("stream_abort", usdma_stream_abort(s));
+	if (gen() % 4)
+		return;
+	s = r.dead_streams.any(gen);
+	e = r.dead_events.any(gen);
+	if (s && e)
+		refuses_any(*this, on_the_dead);
+	if (r.dead_device)
+		refuses_any(*this, on_the_dead_device);
+}
 
 } // namespace
 
@@ -374,26 +275,6 @@ static void keep_open(round_state *r, const std::atomic<bool> *end)
 	usdma_stream_destroy(s);
 }
 
-/* Two threads; one of them closes it. */
-static void close_twice(round_state *r)
-{
-	std::atomic<int> done{0}, refused{0};
-	std::vector<std::thread> all;
-
-	for (int i = 0; i < 2; i++)
-		all.emplace_back([&] {
-			const int ret = usdma_close(r->dev[1]);
-
-			done += ret == 0;
-			refused += ret == -EBADF;
-		});
-	for (auto &t : all)
-		t.join();
-	if (done != 1 || refused != 1)
-		r->bad("usdma_close", done, "of two threads not exactly one closed the device");
-	r->dead_device = r->dev[1];
-}
-
 /* As the header wants it, all of the device's are destroyed before; or not. */
 static void end_device(round_state *r, bool orderly)
 {
@@ -401,38 +282,27 @@ static void end_device(round_state *r, bool orderly)
 		usdma_stream *const s = r->stream[i];
 		const int ret = usdma_stream_destroy(s);
 
-		if (!allowed(ret, false) || ret == -EBADF)
-			r->bad("usdma_stream_destroy", ret, "the header knows no such end");
+		r->expect("usdma_stream_destroy", ret);
+		if (ret == -EBADF)
+			r->bad("usdma_stream_destroy", ret, "nobody else destroys it now");
 		r->dead_streams.bury(s);
 	}
-	close_twice(r);
+	r->twice("usdma_close", -EBADF, [=] { return usdma_close(r->dev[1]); });
+	r->dead_device = r->dev[1];
 	for (int i = 1; i < n_slots; i += 2)
 		r->dead_streams.bury(r->stream[i]);
-}
-
-static bool comes(const std::atomic<uint64_t> &have, uint64_t want)
-{
-	const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(long_ms);
-
-	while (have != want && std::chrono::steady_clock::now() < end)
-		std::this_thread::yield();
-	return have == want;
 }
 
 /* Each signal and each call that was accepted came, once. */
 static void account(round_state *r)
 {
-	std::atomic<uint64_t> signals{0};
-	uint64_t n;
+	uint64_t signals = 0, n;
 
-	assert_true(comes(r->called, r->calls_accepted));
-	const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(long_ms);
-	while (signals < r->signals_accepted && std::chrono::steady_clock::now() < end) {
-		if (read(r->signal_fd, &n, sizeof(n)) == sizeof(n))
-			signals += n;
-		else
-			std::this_thread::yield();
-	}
+	until("each call", [=] { return r->called == r->calls_accepted; });
+	until("each signal", [&] {
+		signals += read(r->signal_fd, &n, sizeof(n)) == sizeof(n) ? n : 0;
+		return signals >= r->signals_accepted;
+	});
 	assert_int_equal(signals, r->signals_accepted);
 }
 
@@ -450,31 +320,13 @@ static void tear_down(round_state *r)
 static void play(usdma_device *stays, uint64_t number)
 {
 	auto r = std::make_unique<round_state>();
-	auto gen = rng(number);
 	std::atomic<bool> end{false};
-	std::vector<std::unique_ptr<user>> users;
-	std::vector<std::thread> using_it, killing;
 
 	set_up(r.get(), stays);
 	std::thread opener(keep_open, r.get(), &end);
-	for (uint64_t i = 0; i < n_users; i++) {
-		users.push_back(std::make_unique<user>(*r, number * 100 + i));
-		using_it.emplace_back([u = users.back().get()] { u->run(); });
-	}
-	for (uint64_t i = 0; i < n_killers; i++)
-		killing.emplace_back([&, i, times = int(gen() % 40)] { killer(*r, number * 100 + i).run(times); });
-	for (auto &t : killing)
-		t.join();
-	end_device(r.get(), gen() % 2);
-	for (uint64_t i = gen() % 200; i; i--)
-		std::this_thread::yield();
-	r->stop = true;
-	for (auto &t : using_it)
-		t.join();
-	users.clear();
+	race<user>(*r, number, 40, [&](std::mt19937_64 &gen) { end_device(r.get(), gen() % 2); });
 	for (int i = 0; i < n_slots; i += 2)
-		if (!allowed(usdma_stream_destroy(r->stream[i]), false))
-			r->bad("usdma_stream_destroy", 0, "the header knows no such end");
+		r->expect("usdma_stream_destroy", usdma_stream_destroy(r->stream[i]));
 	end = true;
 	opener.join();
 	assert_int_equal(r->wrong, 0);

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Objects are destroyed, each by two threads at once, while others make every kind of call on them: what the tests
+ * of the native API and of ACL share.
+ */
+#pragma once
+
+#include "tests/support/test.h"
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace usdma::test {
+
+/* Handles of objects that are gone: destroy has returned. */
+template <class T> struct graveyard {
+	static constexpr size_t kept = 64;
+	std::array<std::atomic<T>, kept> of{};
+	std::atomic<unsigned> next{0};
+
+	void bury(T h) { of[next++ % kept] = h; }
+	T any(std::mt19937_64 &gen) const { return of[gen() % kept]; }
+};
+
+/* What the calls of one round may return, and whether one returned anything else. */
+struct rules {
+	std::set<long> good;
+	const char *(*text)();
+	bool (*is_refusal)(long ret); /* of destroy: another thread has done it */
+	std::atomic<int> wrong{0};
+	std::atomic<bool> stop{false};
+
+	void bad(const char *call, long ret, const char *why)
+	{
+		if (!wrong++)
+			print_error("%s: %ld (%s): %s\n", call, ret, text(), why);
+	}
+	void expect(const char *call, long ret)
+	{
+		if (!good.contains(ret))
+			bad(call, ret, "the header knows no such end");
+	}
+	/* By two threads at once: for one of them it works, the other is told that there is none. */
+	template <class F> void twice(const char *call, long refused, F end)
+	{
+		std::atomic<int> done{0}, told{0};
+		std::vector<std::thread> all;
+
+		for (int i = 0; i < 2; i++)
+			all.emplace_back([&] {
+				const long ret = end();
+
+				done += ret == 0;
+				told += ret == refused;
+			});
+		for (auto &t : all)
+			t.join();
+		if (done != 1 || told != 1)
+			bad(call, done, "of two threads not exactly one did it");
+	}
+	/* Destroys what others use, and puts the next in its place, which only who destroyed it may. */
+	template <class T, class D, class C>
+	void replace(const char *call, std::atomic<T> &at, graveyard<T> *dead, D destroy, C create)
+	{
+		T was = at, next;
+		const long ret = destroy(was);
+
+		expect(call, ret);
+		if (is_refusal(ret))
+			return;
+		dead->bury(was);
+		if (const long err = create(&next))
+			return bad(call, err, "its device is open, and makes no other");
+		if (at.exchange(next) != was)
+			bad(call, ret, "two threads destroyed one object");
+	}
+};
+
+/* One of the calls that a user makes, with what it has chosen for that. */
+template <class U> struct user_call {
+	const char *name;
+	long (*run)(U &u);
+};
+
+template <class U, size_t n> void make_any(U &u, const user_call<U> (&calls)[n])
+{
+	const user_call<U> &c = calls[u.gen() % n];
+
+	u.r.expect(c.name, c.run(u));
+}
+
+/* With handles that are dead: no other's object is meant, though their places are used again, mostly. */
+template <class U, size_t n> void refuses_any(U &u, const user_call<U> (&calls)[n])
+{
+	const user_call<U> &c = calls[u.gen() % n];
+	const long ret = c.run(u);
+
+	if (!u.r.is_dead(ret))
+		u.r.bad(c.name, ret, "its object was destroyed before");
+}
+
+/* Users make calls while others kill, and while all ends. */
+template <class U, class R, class E> void race(R &r, uint64_t number, uint64_t most_kills, E end)
+{
+	auto gen = rng(number);
+	std::vector<std::unique_ptr<U>> users;
+	std::vector<std::thread> using_it, killing;
+
+	for (uint64_t i = 0; i < 4; i++) {
+		users.push_back(std::make_unique<U>(r, number * 100 + i));
+		using_it.emplace_back([&r, u = users.back().get()] {
+			while (!r.stop) {
+				u->step();
+				if (u->gen() % 8 == 0)
+					std::this_thread::yield();
+			}
+		});
+	}
+	for (uint64_t i = 0; i < 2; i++)
+		killing.emplace_back([&r, own = rng(1000 + number * 100 + i), n = gen() % most_kills]() mutable {
+			for (; n; n--)
+				own() % 2 ? r.kill_stream(own) : r.kill_event(own);
+		});
+	for (auto &t : killing)
+		t.join();
+	end(gen);
+	for (uint64_t i = gen() % 200; i; i--)
+		std::this_thread::yield();
+	r.stop = true;
+	for (auto &t : using_it)
+		t.join();
+}
+
+} // namespace usdma::test

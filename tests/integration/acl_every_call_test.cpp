@@ -8,11 +8,6 @@
 #include "tests/integration/every_call.h"
 #include "tests/support/sanitizer.h"
 
-#include <atomic>
-#include <optional>
-#include <set>
-#include <thread>
-
 TEST_LEAKS
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -159,196 +154,75 @@ private:
 
 } // namespace
 
-#define CALL(name, expression)                                                                                         \
-	{#name, [](world &w) {                                                                                         \
-		 (void)w;                                                                                              \
-		 return value_of([&] { return expression; });                                                          \
-	 }},
 static const std::vector<named_call<world>> calls = {
 #include "acl_calls.inc"
 };
-#undef CALL
 
 /*
  * Those that reach no device, and so answer in a child as well: what is of the process or the thread, what is told of
  * devices that are not open, and what is refused anywhere.
  */
-static const std::set<std::string> need_no_device = {
-	"aclCreateDataBuffer",
-	"aclDataTypeSize",
-	"aclDestroyDataBuffer",
-	"aclFinalize",
-	"aclFinalizeCallbackRegister",
-	"aclFinalizeCallbackUnRegister",
-	"aclFinalizeReference",
-	"aclFloat16ToFloat",
-	"aclFloatToFloat16",
-	"aclGetCannAttribute",
-	"aclGetCannAttributeList",
-	"aclGetDataBufferAddr",
-	"aclGetDataBufferSizeV2",
-	"aclGetRecentErrMsg",
-	"aclInit",
-	"aclInitCallbackRegister",
-	"aclInitCallbackUnRegister",
-	"aclUpdateDataBuffer",
-	"aclrtCreateStreamConfigHandle",
-	"aclrtDestroyStreamConfigHandle",
-	"aclrtDeviceCanAccessPeer",
-	"aclrtDeviceGetBareTgid",
-	"aclrtDeviceGetUuid",
-	"aclrtDevicePeerAccessStatus",
-	"aclrtGetDeviceCapability",
-	"aclrtGetDeviceCount",
-	"aclrtGetDeviceInfo",
-	"aclrtGetDeviceResLimit",
-	"aclrtGetDeviceUtilizationRate",
-	"aclrtGetDevicesTopo",
-	"aclrtGetErrorVerbose",
-	"aclrtGetLastError",
-	"aclrtGetLogicDevIdByPhyDevId",
-	"aclrtGetLogicDevIdByUserDevId",
-	"aclrtGetMemUsageInfo",
-	"aclrtGetMemcpyDescSize",
-	"aclrtGetPhyDevIdByLogicDevId",
-	"aclrtGetPrimaryCtxState",
-	"aclrtGetResInCurrentThread",
-	"aclrtGetRunMode",
-	"aclrtGetSocName",
-	"aclrtGetSysParamOpt",
-	"aclrtGetUserDevIdByLogicDevId",
-	"aclrtGetVersion",
-	"aclrtHostGetDevicePointer",
-	"aclrtHostMemMapCapabilities",
-	"aclrtIpcMemImportPidInterServer",
-	"aclrtIpcMemSetAttr",
-	"aclrtIpcMemSetImportPid",
-	"aclrtMemAllocManaged",
-	"aclrtMemFlush",
-	"aclrtMemGetAllocationGranularity",
-	"aclrtMemInvalidate",
-	"aclrtMemP2PMap",
-	"aclrtMemcpyAsyncWithOffset",
-	"aclrtPeekAtLastError",
-	"aclrtProcessHostFunc",
-	"aclrtProcessReport",
-	"aclrtQueryDeviceStatus",
-	"aclrtRegDeviceStateCallback",
-	"aclrtRegStreamStateCallback",
-	"aclrtResetDeviceResLimit",
-	"aclrtSetCurrentContext",
-	"aclrtSetDeviceResLimit",
-	"aclrtSetDeviceTaskAbortCallback",
-	"aclrtSetExceptionInfoCallback",
-	"aclrtSetOpWaitTimeout",
-	"aclrtSetStreamConfigOpt",
-	"aclrtSetSysParamOpt",
-	"aclrtSetTsDevice",
-	"aclsysGetVersionNum",
-	"aclsysGetVersionStr",
-	"rtDeviceGetBareTgid",
-	"rtDisableP2P",
-	"rtEnableP2P",
-	"rtGetDeviceInfo",
-	"rtGetLogicDevIdByUserDevId",
-	"rtSetIpcMemPid",
-	"rtSetIpcMemorySuperPodPid",
+static const std::set<std::string> need_no_device = words(
+	"aclCreateDataBuffer aclDataTypeSize aclDestroyDataBuffer aclFinalize aclFinalizeCallbackRegister "
+	"aclFinalizeCallbackUnRegister aclFinalizeReference aclFloat16ToFloat aclFloatToFloat16 "
+	"aclGetCannAttribute aclGetCannAttributeList aclGetDataBufferAddr aclGetDataBufferSizeV2 "
+	"aclGetRecentErrMsg aclInit aclInitCallbackRegister aclInitCallbackUnRegister aclUpdateDataBuffer "
+	"aclrtCreateStreamConfigHandle aclrtDestroyStreamConfigHandle aclrtDeviceCanAccessPeer "
+	"aclrtDeviceGetBareTgid aclrtDeviceGetUuid aclrtDevicePeerAccessStatus aclrtGetDeviceCapability "
+	"aclrtGetDeviceCount aclrtGetDeviceInfo aclrtGetDeviceResLimit aclrtGetDeviceUtilizationRate "
+	"aclrtGetDevicesTopo aclrtGetErrorVerbose aclrtGetLastError aclrtGetLogicDevIdByPhyDevId "
+	"aclrtGetLogicDevIdByUserDevId aclrtGetMemUsageInfo aclrtGetMemcpyDescSize "
+	"aclrtGetPhyDevIdByLogicDevId aclrtGetPrimaryCtxState aclrtGetResInCurrentThread aclrtGetRunMode "
+	"aclrtGetSocName aclrtGetSysParamOpt aclrtGetUserDevIdByLogicDevId aclrtGetVersion "
+	"aclrtHostGetDevicePointer aclrtHostMemMapCapabilities aclrtIpcMemImportPidInterServer "
+	"aclrtIpcMemSetAttr aclrtIpcMemSetImportPid aclrtMemAllocManaged aclrtMemFlush "
+	"aclrtMemGetAllocationGranularity aclrtMemInvalidate aclrtMemP2PMap aclrtMemcpyAsyncWithOffset "
+	"aclrtPeekAtLastError aclrtProcessHostFunc aclrtProcessReport aclrtQueryDeviceStatus "
+	"aclrtRegDeviceStateCallback aclrtRegStreamStateCallback aclrtResetDeviceResLimit "
+	"aclrtSetCurrentContext aclrtSetDeviceResLimit aclrtSetDeviceTaskAbortCallback "
+	"aclrtSetExceptionInfoCallback aclrtSetOpWaitTimeout aclrtSetStreamConfigOpt aclrtSetSysParamOpt "
+	"aclrtSetTsDevice aclsysGetVersionNum aclsysGetVersionStr rtDeviceGetBareTgid rtDisableP2P "
+	"rtEnableP2P rtGetDeviceInfo rtGetLogicDevIdByUserDevId rtSetIpcMemPid rtSetIpcMemorySuperPodPid "
 	/* Not supported anywhere. */
-	"aclrtCmoAsyncWithBarrier",
-	"aclrtCmoWaitBarrier",
-	"aclrtMallocCached",
-	"aclrtMemManagedAdvise",
-	"aclrtMemManagedGetAttr",
-	"aclrtMemManagedGetAttrs",
-	"aclrtMemManagedPrefetchAsync",
-	"aclrtMemManagedPrefetchBatchAsync",
-	"aclrtMemMapSelectedLink",
-	"aclrtMemMapSetLink",
-	"aclrtMemcpyFromSymbol",
-	"aclrtMemcpyFromSymbolAsync",
-	"aclrtMemcpyToSymbol",
-	"aclrtMemcpyToSymbolAsync",
-	"aclrtReserveMemAddressNoUCMemory",
-};
+	"aclrtCmoAsyncWithBarrier aclrtCmoWaitBarrier aclrtMallocCached aclrtMemManagedAdvise "
+	"aclrtMemManagedGetAttr aclrtMemManagedGetAttrs aclrtMemManagedPrefetchAsync "
+	"aclrtMemManagedPrefetchBatchAsync aclrtMemMapSelectedLink aclrtMemMapSetLink aclrtMemcpyFromSymbol "
+	"aclrtMemcpyFromSymbolAsync aclrtMemcpyToSymbol aclrtMemcpyToSymbolAsync "
+	"aclrtReserveMemAddressNoUCMemory");
 
-static bool refused_in_child(world &w, const named_call<world> &c)
+static std::atomic<int> turns_wrong;
+
+/* cmocka's assertions are for the test's own thread. */
+static void right(aclError code, const char *call)
 {
-	const outcome o = in_child(w, c);
-	const bool harmless = need_no_device.contains(c.name);
-
-	if (o.returned && WIFEXITED(o.status) && (harmless || o.value == no_device_in_child))
-		return true;
-	print_error("%s in a child: %s, %ld, status 0x%x\n", c.name.c_str(), o.returned ? "returned" : "did not return",
-		    o.value, unsigned(o.status));
-	return false;
+	if (code && !turns_wrong++)
+		print_error("%s: %d: %s\n", call, code, aclGetRecentErrMsg());
 }
 
-/* The parent's threads are anywhere in the library when it forks. */
-class busy_threads {
-public:
-	explicit busy_threads(const world &w)
-	{
-		for (int i = 0; i < 2; i++)
-			all_.emplace_back([&, i] {
-				void *p;
+static void take_turn(const world &w, int i)
+{
+	const aclrtStream s = i ? w.other : nullptr;
+	const aclError code = aclrtSetDevice(1);
+	void *p;
 
-				while (!stop_) {
-					come_and_go();
-					right(aclrtSetCurrentContext(w.context), "aclrtSetCurrentContext");
-					right(aclrtMemcpyAsync(w.mem, 64, w.host, 64, ACL_MEMCPY_HOST_TO_DEVICE,
-							       i ? w.other : nullptr),
-					      "aclrtMemcpyAsync");
-					right(aclrtSynchronizeStream(i ? w.other : nullptr), "aclrtSynchronizeStream");
-					right(aclrtMallocHost(&p, 64), "aclrtMallocHost");
-					right(aclrtFreeHost(p), "aclrtFreeHost");
-				}
-			});
-	}
-	~busy_threads() noexcept(false)
-	{
-		stop_ = true;
-		for (auto &t : all_)
-			t.join();
-		assert_int_equal(wrong_, 0);
-	}
-
-private:
 	/* A child has the kernel's file of a device until it has ended: then it cannot be opened. */
-	void come_and_go()
-	{
-		const aclError code = aclrtSetDevice(1);
-
-		if (code == ACL_ERROR_RT_DEV_SETUP_ERROR)
-			return;
+	if (code != ACL_ERROR_RT_DEV_SETUP_ERROR) {
 		right(code, "aclrtSetDevice");
 		right(aclrtResetDevice(1), "aclrtResetDevice");
 	}
-	/* cmocka's assertions are for the test's own thread. */
-	void right(aclError code, const char *call)
-	{
-		if (code && !wrong_++)
-			print_error("%s: %d: %s\n", call, code, aclGetRecentErrMsg());
-	}
-
-	std::atomic<int> wrong_{0};
-	std::atomic<bool> stop_{false};
-	std::vector<std::thread> all_;
-};
+	right(aclrtSetCurrentContext(w.context), "aclrtSetCurrentContext");
+	right(aclrtMemcpyAsync(w.mem, 64, w.host, 64, ACL_MEMCPY_HOST_TO_DEVICE, s), "aclrtMemcpyAsync");
+	right(aclrtSynchronizeStream(s), "aclrtSynchronizeStream");
+	right(aclrtMallocHost(&p, 64), "aclrtMallocHost");
+	right(aclrtFreeHost(p), "aclrtFreeHost");
+}
 
 static void in_children(void **)
 {
 	world w;
-	int wrong = 0;
 
-	for (const bool busy : {false, true}) {
-		std::optional<busy_threads> others;
-
-		if (busy)
-			others.emplace(w);
-		for (const auto &c : calls)
-			wrong += !refused_in_child(w, c);
-	}
-	assert_int_equal(wrong, 0);
+	refuse_in_children(w, calls, need_no_device, no_device_in_child, [&](int i) { take_turn(w, i); });
+	assert_int_equal(turns_wrong, 0);
 	/* The parent goes on unharmed. */
 	memset(w.host, 0x5a, size);
 	GOOD(aclrtMemcpyAsync(w.mem, size, w.host, size, ACL_MEMCPY_HOST_TO_DEVICE, w.stream));

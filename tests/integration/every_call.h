@@ -7,13 +7,19 @@
 
 #include "tests/support/test.h"
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
+#include <optional>
 #include <pthread.h>
+#include <set>
+#include <sstream>
 #include <string>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <thread>
 #include <type_traits>
 #include <unistd.h>
 #include <vector>
@@ -63,6 +69,14 @@ template <class F> long value_of(const F &call)
 	}
 }
 
+/* The words of a text. */
+inline std::set<std::string> words(const char *text)
+{
+	std::istringstream in(text);
+
+	return {std::istream_iterator<std::string>(in), {}};
+}
+
 /* What one call came to. */
 struct outcome {
 	int returned;
@@ -92,6 +106,55 @@ template <class W> outcome in_child(W &w, const named_call<W> &c)
 	const outcome o = *shared;
 	munmap(shared, sizeof(*shared));
 	return o;
+}
+
+/* Two threads, anywhere in the library when their process forks. */
+class busy_threads {
+public:
+	template <class F> explicit busy_threads(F turn)
+	{
+		for (int i = 0; i < 2; i++)
+			all_.emplace_back([=, this] {
+				while (!stop_)
+					turn(i);
+			});
+	}
+	~busy_threads()
+	{
+		stop_ = true;
+		for (auto &t : all_)
+			t.join();
+	}
+
+private:
+	std::atomic<bool> stop_{false};
+	std::vector<std::thread> all_;
+};
+
+/* Each call in a child, alone and beside busy threads: refused with `refusal`, but for those that need no device. */
+template <class W, class F>
+void refuse_in_children(W &w, const std::vector<named_call<W>> &calls, const std::set<std::string> &need_no_device,
+			long refusal, F turn)
+{
+	int wrong = 0;
+
+	for (const bool busy : {false, true}) {
+		std::optional<busy_threads> others;
+
+		if (busy)
+			others.emplace(turn);
+		for (const auto &c : calls) {
+			const outcome o = in_child(w, c);
+
+			if (o.returned && WIFEXITED(o.status) &&
+			    (o.value == refusal || need_no_device.contains(c.name)))
+				continue;
+			print_error("%s in a child: %s, %ld, status 0x%x\n", c.name.c_str(),
+				    o.returned ? "returned" : "did not return", o.value, unsigned(o.status));
+			wrong++;
+		}
+	}
+	assert_int_equal(wrong, 0);
 }
 
 /* By a thread that has been cancelled already: the first cancellation point that takes notice ends it. */
@@ -130,3 +193,10 @@ template <class W> struct cancelled_call {
 };
 
 } // namespace usdma::test
+
+/* A line of what calls.py makes. */
+#define CALL(name, expression)                                                                                         \
+	{#name, [](world &w) {                                                                                         \
+		 (void)w;                                                                                              \
+		 return usdma::test::value_of([&] { return expression; });                                             \
+	 }},

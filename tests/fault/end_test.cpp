@@ -80,44 +80,32 @@ private:
 class there final : public device {
 public:
 	explicit there(const char *rules)
+		: sim_({"--mem", "32M", "--channels", "8", "--engines", "2", "--once", "--faults", rules})
 	{
-		assert_non_null(mkdtemp(dir_));
-		path_ = std::string(dir_) + "/dev";
-		pid_ = start_sim(getenv("USDMA_SIM"), path_,
-				 {"--mem", "32M", "--channels", "8", "--engines", "2", "--once", "--faults", rules});
-		assert_true(pid_ > 0);
 	}
-	~there() override
-	{
-		end_sim(pid_);
-		unlink(path_.c_str());
-		rmdir(dir_);
-	}
-	unique_fd connect() override { return unique_fd(dial(path_)); }
-	void stop() override { kill(pid_, SIGTERM); }
+	unique_fd connect() override { return unique_fd(dial(sim_.path)); }
+	void stop() override { kill(sim_.pid, SIGTERM); }
 	void wait_over() override
 	{
 		int status = -1;
 
-		if (pid_ > 0) {
-			assert_int_equal(waitpid(pid_, &status, 0), pid_);
+		if (sim_.pid > 0) {
+			assert_int_equal(waitpid(sim_.pid, &status, 0), sim_.pid);
 			assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
-			pid_ = -1;
+			sim_.pid = -1;
 		}
 	}
 	unsigned mappings() const override
 	{
-		unsigned n = mappings_of(std::to_string(pid_));
+		unsigned n = mappings_of(std::to_string(sim_.pid));
 
-		for (pid_t child : children_of(pid_))
+		for (pid_t child : children_of(sim_.pid))
 			n += mappings_of(std::to_string(child));
 		return n;
 	}
 
 private:
-	char dir_[32] = "/tmp/usdma-end-XXXXXX";
-	std::string path_;
-	pid_t pid_;
+	served_sim sim_;
 };
 
 /* ---- what the engines are doing when the end comes ------------------------------------------------------ */
@@ -285,10 +273,6 @@ int main()
 		cmocka_unit_test(in_all_ways<there>),
 	};
 
-	if (!getenv("USDMA_SIM")) {
-		fprintf(stderr, "USDMA_SIM must name usdma-sim\n");
-		return 2;
-	}
 	alarm(150);
 	return cmocka_run_group_tests_name("end of connection", tests, nullptr, nullptr);
 }

@@ -544,10 +544,6 @@ int main(int argc, char **argv)
 	setenv("USDMA_HANG_MS", "250", 1);
 	setenv("USDMA_LOG", "none", 1);
 	setenv("USDMA_HOST_ARENA", "1M", 1); /* small: memory that stays shows soon, and new memory is mapped */
-	if (!getenv("USDMA_SIM")) {
-		fprintf(stderr, "USDMA_SIM must name usdma-sim\n");
-		return 2;
-	}
 	if (argc == 3 && !strcmp(argv[1], "--share")) {
 		mine = unsigned(atoi(argv[2]));
 		return worker();

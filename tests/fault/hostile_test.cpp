@@ -39,19 +39,10 @@ static constexpr u64 mem_base = u64(1) << 44, device_bytes = 16 * MiB;
 static constexpr u64 iova = 0x40000000, control = 2 * MiB, size = control + 8 * MiB;
 static constexpr u64 far = u64(1) << 40, far_size = 64 * MiB; /* reached by messages only */
 
-struct served {
+struct served : served_sim {
 	explicit served(const char *engines = "2")
+		: served_sim({"--mem", "16M", "--channels", "32", "--engines", engines})
 	{
-		assert_non_null(mkdtemp(dir));
-		path = std::string(dir) + "/dev";
-		pid = start_sim(getenv("USDMA_SIM"), path, {"--mem", "16M", "--channels", "32", "--engines", engines});
-		assert_true(pid > 0);
-	}
-	~served()
-	{
-		end_sim(pid);
-		unlink(path.c_str());
-		rmdir(dir);
 	}
 	/* It ends as it should, within the time that is promised (reliability.md) and not by SIGKILL. */
 	void ends()
@@ -71,10 +62,6 @@ struct served {
 	}
 	/* A client that behaves gets all that it asks for. */
 	void serves();
-
-	char dir[32] = "/tmp/usdma-hostile-XXXXXX";
-	std::string path;
-	pid_t pid;
 };
 
 struct rig {
@@ -536,10 +523,6 @@ int main()
 		cmocka_unit_test(socket_that_lingers),
 	};
 
-	if (!getenv("USDMA_SIM")) {
-		fprintf(stderr, "USDMA_SIM must name usdma-sim\n");
-		return 2;
-	}
 	alarm(unsigned(100 * scale()));
 	return cmocka_run_group_tests_name("hostile clients", tests, nullptr, nullptr);
 }

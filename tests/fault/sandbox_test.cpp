@@ -46,21 +46,12 @@ static void must(int err, const char *what)
 	assert_int_equal(err, 0);
 }
 
-struct sim_process {
+struct sim_process : served_sim {
 	explicit sim_process(const char *share = "1T")
+		: served_sim({"--mem", "16M", "--channels", "4", "--share", share})
 	{
-		assert_non_null(mkdtemp(dir));
-		path = std::string(dir) + "/dev";
-		pid = start_sim(getenv("USDMA_SIM"), path, {"--mem", "16M", "--channels", "4", "--share", share});
-		assert_true(pid > 0);
 	}
 	int end(int sig) { return end_sim(pid, sig); }
-	~sim_process()
-	{
-		end(SIGKILL);
-		unlink(path.c_str());
-		rmdir(dir);
-	}
 	/* A line of /proc/PID/status: its number, -1: no such line. */
 	long status(const char *key) const { return status_of(pid, key); }
 	/* The same of the process that serves the client. */
@@ -79,10 +70,6 @@ struct sim_process {
 		fclose(f);
 		return v;
 	}
-
-	char dir[32] = "/tmp/usdma-box-XXXXXX";
-	std::string path;
-	pid_t pid = 0;
 };
 
 /* A bare client with one channel: its ring, its status block and one page of data, all in one file. */

@@ -38,6 +38,8 @@ pid_t start_sim(const char *program, const std::string &path, const std::vector<
 	int ready[2];
 	char c;
 
+	if (!program)
+		print_error("USDMA_SIM must name usdma-sim\n");
 	if (!program || pipe(ready))
 		return -1;
 	pid_t pid = fork();
@@ -64,6 +66,21 @@ int end_sim(pid_t &pid, int sig)
 	}
 	pid = -1;
 	return status;
+}
+
+served_sim::served_sim(const std::vector<const char *> &args)
+{
+	assert_non_null(mkdtemp(dir));
+	path = std::string(dir) + "/dev";
+	pid = start_sim(getenv("USDMA_SIM"), path, args);
+	assert_true(pid > 0);
+}
+
+served_sim::~served_sim()
+{
+	end_sim(pid);
+	unlink(path.c_str());
+	rmdir(dir);
 }
 
 static bool has_unit(pid_t pid)

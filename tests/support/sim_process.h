@@ -14,6 +14,18 @@ pid_t start_sim(const char *program, const std::string &path, const std::vector<
 /* Sends the signal, waits; the status of waitpid(2).  pid becomes -1; nothing for a pid below 1. */
 int end_sim(pid_t &pid, int sig = SIGKILL);
 
+/* The program that USDMA_SIM names, at "dev" in a folder of its own; killed, and the folder gone, at the end. */
+struct served_sim {
+	char dir[32] = "/tmp/usdma-served-XXXXXX";
+	std::string path;
+	pid_t pid;
+
+	explicit served_sim(const std::vector<const char *> &args);
+	~served_sim();
+	served_sim(const served_sim &) = delete;
+	served_sim &operator=(const served_sim &) = delete;
+};
+
 /* Its own processes, just now. */
 std::vector<pid_t> children_of(pid_t sim);
 /* The process of its that serves the client which is there; waits for it, -1: it did not come within 20 s. */

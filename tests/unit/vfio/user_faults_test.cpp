@@ -66,6 +66,20 @@ static void check_broken(device &dev)
 	assert_int_equal(dev.reset(), -ENODEV);
 }
 
+/* Each of these answers to the command fails the call so, and ends the connection. */
+template <class C>
+static void answers_break(command cmd, const std::vector<std::vector<u8>> &answers, int err, const C &call)
+{
+	for (const auto &body : answers) {
+		fake_server s(answer(cmd, body));
+		device_ptr dev;
+
+		assert_int_equal(s.attach(&dev), 0);
+		assert_int_equal(call(*dev), err);
+		check_broken(*dev);
+	}
+}
+
 static void test_bad_greetings(void **)
 {
 	const proto::device_info not_pci = {16, 0, 9, 5}, few = {16, proto::device_flag_pci, 3, 5},
@@ -119,15 +133,11 @@ static void test_bad_region_info(void **)
 	l[7].sparse.nr_areas = 0xffffffff;
 	for (const layout &x : l)
 		cases.push_back(bytes(x));
-	for (const auto &body : cases) {
-		fake_server s(answer(command::device_get_region_info, body));
-		device_ptr dev;
+	answers_break(command::device_get_region_info, cases, -EPROTO, [](device &dev) {
 		region_info r;
 
-		assert_int_equal(s.attach(&dev), 0);
-		assert_int_equal(dev->region(region_bar2, &r), -EPROTO);
-		check_broken(*dev);
-	}
+		return dev.region(region_bar2, &r);
+	});
 }
 
 static void test_short_region_file(void **)
@@ -150,27 +160,13 @@ static void test_bad_access_replies(void **)
 {
 	const proto::region_access_head right = {0, region_bar0, 4}, other = {4, region_bar0, 4},
 					more = {0, region_bar0, 8};
-	const std::vector<u8> reads[] = {
-		{}, bytes(right, 16), bytes(right, 19), bytes(right, 21), bytes(other, 20), bytes(more, 20)};
-	const std::vector<u8> writes[] = {{}, bytes(right, 15), bytes(right, 20), bytes(other), bytes(more)};
 	u32 v = 0;
 
-	for (const auto &body : reads) {
-		fake_server s(answer(command::region_read, body));
-		device_ptr dev;
-
-		assert_int_equal(s.attach(&dev), 0);
-		assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), -EPROTO);
-		check_broken(*dev);
-	}
-	for (const auto &body : writes) {
-		fake_server s(answer(command::region_write, body));
-		device_ptr dev;
-
-		assert_int_equal(s.attach(&dev), 0);
-		assert_int_equal(dev->region_write(region_bar0, 0, &v, 4), -EPROTO);
-		check_broken(*dev);
-	}
+	answers_break(command::region_read,
+		      {{}, bytes(right, 16), bytes(right, 19), bytes(right, 21), bytes(other, 20), bytes(more, 20)},
+		      -EPROTO, [&](device &dev) { return dev.region_read(region_bar0, 0, &v, 4); });
+	answers_break(command::region_write, {{}, bytes(right, 15), bytes(right, 20), bytes(other), bytes(more)},
+		      -EPROTO, [&](device &dev) { return dev.region_write(region_bar0, 0, &v, 4); });
 }
 
 static void test_bad_irq_and_doorbell_replies(void **)
@@ -182,24 +178,12 @@ static void test_bad_irq_and_doorbell_replies(void **)
 	} bell = {{56, 0, region_bar0, 1}, {0x1000, 4, 0, 0, 0, 0, 0}}, beyond = bell;
 	irq_info info;
 
-	for (const auto &body : {bytes(other), bytes(many), bytes(many, 8)}) {
-		fake_server s(answer(command::device_get_irq_info, body));
-		device_ptr dev;
-
-		assert_int_equal(s.attach(&dev), 0);
-		assert_int_equal(dev->irq(irq_msix, &info), -EPROTO);
-		check_broken(*dev);
-	}
+	answers_break(command::device_get_irq_info, {bytes(other), bytes(many), bytes(many, 8)}, -EPROTO,
+		      [&](device &dev) { return dev.irq(irq_msix, &info); });
 	beyond.h.count = 2;
 	/* No descriptor beside it; more entries than bytes; cut short. */
-	for (const auto &body : {bytes(bell), bytes(beyond), bytes(bell, 10)}) {
-		fake_server s(answer(command::device_get_region_io_fds, body));
-		device_ptr dev;
-
-		assert_int_equal(s.attach(&dev), 0);
-		assert_int_equal(dev->region_doorbell_fd(region_bar0, 0x1000), -1);
-		check_broken(*dev);
-	}
+	answers_break(command::device_get_region_io_fds, {bytes(bell), bytes(beyond), bytes(bell, 10)}, -1,
+		      [](device &dev) { return dev.region_doorbell_fd(region_bar0, 0x1000); });
 }
 
 static void test_payload_where_none_belongs(void **)

@@ -190,6 +190,7 @@ static void lose(unsigned where, const block &host, usdma_device *other)
 	usdma_stream_options opt = {};
 
 	WORKS(usdma_open_index(where, &dev));
+	assert_false(lost(dev));
 	opt.struct_size = sizeof(opt);
 	opt.wait_mode = USDMA_WAIT_INTERRUPT;
 	WORKS(usdma_stream_create(dev, nullptr, &s));
@@ -210,17 +211,26 @@ static void lose(unsigned where, const block &host, usdma_device *other)
 	GONE(usdma_copy(s, mem, plain.data(), size));
 	GONE(usdma_copy_sync(dev, plain.data(), mem, size, long_ms));
 	GONE(usdma_stream_create(dev, nullptr, &late));
+	GONE(usdma_device_sync(dev, long_ms));
+	assert_int_equal(usdma_event_query(e), 1);
 	assert_true(lost(dev));
 	/* Host memory is the host's, and another device goes on with it. */
 	assert_int_equal(static_cast<unsigned char *>(pinned)[size - 1], 0x77);
 	there_and_back(other, host);
+	{
+		stream others(other);
+
+		GONE(usdma_copy(others, mem, host.data(), size));
+		GONE(usdma_copy(others, host.data(), mem, size));
+	}
 	usdma_stream_destroy(s); /* may tell of the loss */
 	usdma_stream_destroy(asleep);
 	assert_int_equal(usdma_stream_query(s), -EBADF);
-	WORKS(usdma_event_destroy(e));
 	WORKS(usdma_device_free(mem));
 	WORKS(usdma_host_free(pinned));
 	WORKS(usdma_close(dev));
+	assert_int_equal(usdma_event_query(e), 1);
+	WORKS(usdma_event_destroy(e));
 }
 
 /* Again and again in one process, with memory that was pinned before; nothing stays open. */

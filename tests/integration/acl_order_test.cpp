@@ -2,7 +2,7 @@
 /*
  * Order: chains over 64 streams by events, notifies and count notifies, all
  * submitted before any of it may run; waits that hold up one stream and no
- * other; callbacks; objects destroyed while in use; abort; a forked child.  No
+ * other; callbacks; objects destroyed while in use; abort.  No
  * sleeps: each test waits for what it asserts.
  */
 #include "acl/acl.h"
@@ -15,9 +15,7 @@
 #include <future>
 #include <pthread.h>
 #include <string>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 #define GOOD(call) assert_int_equal(call, 0)
@@ -406,31 +404,6 @@ static void test_destroyed_in_use(void **)
 	assert_int_equal(b.word(1), 9);
 }
 
-/* A child may not use the parent's device, is told so, and does the parent no harm. */
-static void test_fork(void **)
-{
-	bench b(1);
-	void *p;
-	int status;
-	const pid_t child = fork();
-
-	if (!child) {
-		const bool told = aclrtMalloc(&p, 64, ACL_MEM_MALLOC_HUGE_FIRST) == 507000 && aclGetRecentErrMsg() &&
-				  aclrtSetDevice(0) == 507000 && aclrtMemset(b.mem, 8, 1, 8) == 507000 &&
-				  aclrtMemcpyAsync(b.mem, 8, b.mem + 8, 8, ACL_MEMCPY_DEFAULT, b.s[0]) == 507000 &&
-				  aclrtResetDevice(0) == 507000 && aclrtFree(b.mem) == 507000 &&
-				  aclrtSynchronizeStream(b.s[0]) == 507000;
-		_exit(told ? 0 : 1);
-	}
-	assert_true(child > 0);
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 0);
-	GOOD(aclrtValueWrite(b.mem, 4, 0, b.s[0]));
-	GOOD(aclrtSynchronizeStream(b.s[0]));
-	assert_int_equal(b.word(0), 4);
-}
-
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -446,7 +419,6 @@ int main()
 		cmocka_unit_test(test_host_function_threads_end),
 		cmocka_unit_test(test_abort),
 		cmocka_unit_test(test_destroyed_in_use),
-		cmocka_unit_test(test_fork),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

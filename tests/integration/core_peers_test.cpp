@@ -53,41 +53,6 @@ struct memories {
 	}
 };
 
-/* Either device's engine may do it, in either direction; the data comes back through the pageable path. */
-static void both_engines_both_ways(void **)
-{
-	auto gen = test::rng(1);
-
-	for (unsigned engine = 0; engine < 2; engine++)
-		for (unsigned from = 0; from < 2; from++) {
-			memories m;
-			std::vector<u8> in(size), out(size);
-			stream *s;
-
-			test::fill_random(in.data(), size, gen);
-			ok(stream_create(dev[engine], {}, &s));
-			ok(copy_sync(dev[from], ptr(m.d[from]), in.data(), size, soon()));
-			ok(copy_async(s, ptr(m.d[1 - from]), ptr(m.d[from]), size));
-			ok(stream_sync(s, soon()));
-			ok(copy_sync(dev[1 - from], out.data(), ptr(m.d[1 - from]), size, soon()));
-			assert_memory_equal(in.data(), out.data(), size);
-			ok(stream_destroy(s));
-		}
-}
-
-static void synchronous(void **)
-{
-	auto gen = test::rng(2);
-	memories m;
-	std::vector<u8> in(size), out(size);
-
-	test::fill_random(in.data(), size, gen);
-	ok(copy_sync(dev[0], ptr(m.d[0]), in.data(), size, soon()));
-	ok(copy_sync(dev[0], ptr(m.d[1]), ptr(m.d[0]), size, soon()));
-	ok(copy_sync(dev[1], out.data(), ptr(m.d[1]), size, soon()));
-	assert_memory_equal(in.data(), out.data(), size);
-}
-
 /* A stream of one device waits for an event of the other. */
 static void event_across(void **)
 {
@@ -130,8 +95,6 @@ static void bounds_of_the_peer(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(both_engines_both_ways),
-		cmocka_unit_test(synchronous),
 		cmocka_unit_test(event_across),
 		cmocka_unit_test(bounds_of_the_peer),
 	};

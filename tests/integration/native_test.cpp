@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The native API's other families: names, information, growing structs, descriptors, rings, callbacks, values,
- * reductions.
+ * The native API's other families: names, information, growing structs, descriptors, callbacks, values, reductions.
  */
 #include "tests/integration/native.h"
 
-#include "usdma/uring.h"
-
 #include <atomic>
-#include <liburing.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
@@ -205,53 +201,6 @@ static void a_descriptor_tells_the_end(void **)
 	assert_int_equal(usdma_stream_signal_fd(s, fd), -EBADF);
 }
 
-/* A closed gate, so that the ring's read is really waiting when the work ends. */
-static void completions_in_a_ring_of_the_callers(void **)
-{
-	static constexpr int n = 8;
-	device dev;
-	stream s(dev), opener(dev);
-	block word(dev, kind::device, 4096), host(dev, kind::pinned, 4096);
-	usdma_completion *c[n];
-	io_uring ring;
-	bool seen[n] = {};
-
-	const int err = io_uring_queue_init(32, &ring, 0);
-	if (err < 0) { /* forbidden here, by seccomp or by the kernel's setting */
-		print_message("no io_uring: %s\n", strerror(-err));
-		skip();
-	}
-	WORKS(usdma_fill_sync(dev, word.data(), 0, 8, 4096, long_ms));
-	WORKS(usdma_wait_value(s, word.data(), USDMA_EQ, 5));
-	for (int i = 0; i < n; i++) {
-		WORKS(usdma_completion_create(&c[i]));
-		WORKS(usdma_copy(s, host.data(), word.data() + 64, 64));
-		WORKS(usdma_prep_completion(c[i], s, io_uring_get_sqe(&ring), uint64_t(1000 + i)));
-	}
-	assert_int_equal(io_uring_submit(&ring), n);
-	assert_int_equal(usdma_prep_completion(c[0], s, io_uring_get_sqe(&ring), 1), -EBUSY);
-	assert_int_equal(usdma_completion_destroy(c[0]), -EBUSY);
-	assert_int_equal(usdma_completion_finish(c[0]), -EAGAIN);
-	WORKS(usdma_write_value(opener, word.data(), 5));
-	for (int i = 0; i < n; i++) {
-		__kernel_timespec limit = {long_ms / 1000, 0};
-		io_uring_cqe *cqe = nullptr;
-
-		assert_int_equal(io_uring_wait_cqe_timeout(&ring, &cqe, &limit), 0);
-		assert_int_equal(cqe->res, 8);
-		const uint64_t which = cqe->user_data - 1000;
-		assert_true(which < n && !seen[which]);
-		seen[which] = true;
-		io_uring_cqe_seen(&ring, cqe);
-		WORKS(usdma_completion_finish(c[which]));
-		assert_int_equal(usdma_completion_finish(c[which]), -EINVAL);
-	}
-	for (usdma_completion *one : c)
-		WORKS(usdma_completion_destroy(one));
-	assert_int_equal(usdma_completion_destroy(c[0]), -EBADF);
-	io_uring_queue_exit(&ring);
-}
-
 struct heard {
 	unsigned char *watched;
 	std::atomic<int> value{-1};
@@ -374,7 +323,6 @@ int main()
 		cmocka_unit_test(structs_may_grow),
 		cmocka_unit_test(pointers_tell_their_class),
 		cmocka_unit_test(a_descriptor_tells_the_end),
-		cmocka_unit_test(completions_in_a_ring_of_the_callers),
 		cmocka_unit_test(calls_come_between_copies),
 		cmocka_unit_test(values_and_reductions),
 		cmocka_unit_test(events_tell_time),

@@ -223,47 +223,6 @@ static void bad_rules_change_nothing(void **)
 	WORKS(usdma_stream_sync(s, long_ms));
 }
 
-/* The last test: the second device is lost. */
-static void what_rests_on_a_lost_device(void **)
-{
-	bench b;
-	stream s(b.dev);
-	usdma_device_info info = {};
-	usdma_device *gone;
-	usdma_stream *told, *pending;
-	usdma_event *e;
-	void *mem;
-
-	info.struct_size = sizeof(info);
-	WORKS(usdma_open_index(1, &gone));
-	WORKS(usdma_device_get_info(gone, &info));
-	assert_false(info.flags & (USDMA_DEVICE_LOST | USDMA_DEVICE_MAY_WRITE));
-	WORKS(usdma_stream_create(gone, nullptr, &told));
-	WORKS(usdma_stream_create(gone, nullptr, &pending));
-	WORKS(usdma_event_create(gone, 0, &e));
-	WORKS(usdma_device_alloc(gone, size, &mem));
-	set_faults(gone, 1, "vanish@1");
-	WORKS(usdma_copy(told, mem, b.host.data(), size));
-	usdma_copy(pending, mem, b.host.data(), size); /* may be refused already */
-	usdma_event_record(e, told);
-	assert_int_equal(usdma_stream_sync(told, long_ms), -ENODEV);
-	assert_int_equal(usdma_event_query(e), 1);
-	assert_int_equal(usdma_stream_query(told), -ENODEV);
-	assert_int_equal(usdma_device_sync(gone, long_ms), -ENODEV);
-	assert_int_equal(usdma_copy(s, mem, b.host.data(), size), -ENODEV);
-	assert_int_equal(usdma_copy(s, b.host.data(), mem, size), -ENODEV);
-	b.copy(s);
-	WORKS(usdma_stream_sync(s, long_ms));
-	WORKS(usdma_device_get_info(gone, &info));
-	assert_true(info.flags & USDMA_DEVICE_LOST);
-	const int ended = usdma_stream_destroy(pending);
-	assert_true(ended == 0 || ended == -ENODEV);
-	assert_int_equal(usdma_stream_query(pending), -EBADF);
-	WORKS(usdma_close(gone));
-	assert_int_equal(usdma_event_query(e), 1);
-	WORKS(usdma_event_destroy(e));
-}
-
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -275,7 +234,6 @@ int main()
 		cmocka_unit_test(after_a_timeout),
 		cmocka_unit_test(completions_take_the_error),
 		cmocka_unit_test(bad_rules_change_nothing),
-		cmocka_unit_test(what_rests_on_a_lost_device),
 	};
 
 	return cmocka_run_group_tests_name("promises of failures", tests, nullptr, nullptr);

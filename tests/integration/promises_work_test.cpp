@@ -451,14 +451,14 @@ public:
 	bool is_there() const { return has_; }
 	io_uring_sqe *sqe() { return io_uring_get_sqe(&r_); }
 	void submit() { assert_int_equal(io_uring_submit(&r_), 1); }
-	/* The next CQE's result, with this user_data. */
-	int result(uint64_t user_data)
+	/* The next CQE's result, with this user_data; 0: with any. */
+	int result(uint64_t user_data = 0)
 	{
 		__kernel_timespec limit = {long_ms / 1000, 0};
 		io_uring_cqe *cqe = nullptr;
 
 		assert_int_equal(io_uring_wait_cqe_timeout(&r_, &cqe, &limit), 0);
-		assert_int_equal(cqe->user_data, user_data);
+		assert_true(!user_data || cqe->user_data == user_data);
 		const int res = cqe->res;
 		io_uring_cqe_seen(&r_, cqe);
 		return res;
@@ -518,7 +518,7 @@ static void a_cancelled_completion(void **)
 	device dev;
 	stream s(dev);
 	gate g(dev);
-	usdma_completion *c;
+	usdma_completion *c, *beside[4];
 	ring r;
 	int err;
 
@@ -528,6 +528,11 @@ static void a_cancelled_completion(void **)
 	}
 	WORKS(usdma_completion_create(&c));
 	g.close(s);
+	for (size_t i = 0; i < std::size(beside); i++) {
+		WORKS(usdma_completion_create(&beside[i]));
+		WORKS(usdma_prep_completion(beside[i], s, r.sqe(), 10 + i));
+		r.submit();
+	}
 	WORKS(usdma_prep_completion(c, s, r.sqe(), 5));
 	r.submit();
 	io_uring_sqe *cancel = r.sqe();
@@ -540,6 +545,13 @@ static void a_cancelled_completion(void **)
 	assert_int_equal(usdma_completion_destroy(c), -EBUSY);
 	g.open();
 	WORKS(usdma_stream_sync(s, long_ms));
+	for (size_t i = 0; i < std::size(beside); i++) /* in any order */
+		assert_int_equal(r.result(), 8);
+	for (usdma_completion *one : beside) {
+		WORKS(usdma_completion_finish(one));
+		assert_int_equal(usdma_completion_finish(one), -EINVAL);
+		WORKS(usdma_completion_destroy(one));
+	}
 	while ((err = usdma_completion_finish(c)) == -EAGAIN)
 		std::this_thread::yield();
 	WORKS(err);

@@ -11,6 +11,13 @@
 #define V(name, value)                                                                                                 \
 	if ((long long)(name) != (long long)(value))                                                                   \
 		return #name;
+#define R(first, ...)                                                                                                  \
+	{                                                                                                              \
+		const long long all[] = {__VA_ARGS__};                                                                 \
+		for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)                                              \
+			if (all[i] != (first) + (long long)i)                                                          \
+				return #__VA_ARGS__;                                                                   \
+	}
 #define S(type, size, alignment)
 #define O(type, member, offset)
 const char *layout_c_wrong_value(void);
@@ -21,10 +28,12 @@ const char *layout_c_wrong_value(void)
 	return NULL;
 }
 #undef V
+#undef R
 #undef S
 #undef O
 
 #define V(name, value)
+#define R(first, ...)
 #define S(type, size, alignment)                                                                                       \
 	_Static_assert(sizeof(type) == (size), "size of " #type);                                                      \
 	_Static_assert(_Alignof(type) == (alignment), "alignment of " #type);

@@ -7,10 +7,20 @@
 #include "tests/support/test.h"
 
 #include <cstddef>
+#include <initializer_list>
 
 extern "C" const char *layout_c_wrong_value(void);
 
+static constexpr bool count_up(long long first, std::initializer_list<long long> all)
+{
+	for (const long long one : all)
+		if (one != first++)
+			return false;
+	return true;
+}
+
 #define V(name, value) static_assert((long long)(name) == (long long)(value), #name);
+#define R(first, ...) static_assert(count_up(first, {__VA_ARGS__}), #__VA_ARGS__);
 #define S(type, size, alignment)                                                                                       \
 	static_assert(sizeof(type) == (size), "size of " #type);                                                       \
 	static_assert(alignof(type) == (alignment), "alignment of " #type);
@@ -21,7 +31,7 @@ static void test_values_in_c(void **)
 {
 	const char *wrong = layout_c_wrong_value();
 
-	/* The name of the first constant with another value. */
+	/* The first constant with another value, or the names of its run. */
 	assert_string_equal(wrong ? wrong : "", "");
 }
 

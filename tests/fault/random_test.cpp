@@ -14,6 +14,7 @@
 #include "tests/support/soak.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -285,8 +286,8 @@ static void judge(world *w, const operation &op, u64 *missing)
 	const bool whole = is_whole(op);
 
 	if (!is_untouched(op, op.len) || (!whole && !is_untouched(op, 0))) {
-		print_error("%s of %llu bytes: neither whole nor untouched\n", kind_names[size_t(op.what)],
-			    static_cast<unsigned long long>(op.len));
+		print_error("%s of %" PRIu64 " bytes: neither whole nor untouched\n", kind_names[size_t(op.what)],
+			    op.len);
 		assert_true(false);
 	}
 	if (op.ret) { /* told by the call itself; then nothing landed, as this fault strikes before the first byte */
@@ -411,14 +412,12 @@ static u64 come_and_go(world *w, u64 n, std::mt19937_64 &gen)
 
 /* ---- the test --------------------------------------------------------------------------------------- */
 
-static void print_totals(const world &w)
+static void print_totals(const char *name, const totals &t)
 {
-	for (size_t k = 0; k < size_t(kind::count); k++)
-		fprintf(stderr, "# %-13s accepted %8llu landed %8llu reported %6llu; failed in the call %6llu\n",
-			kind_names[k], static_cast<unsigned long long>(w.sum[k].accepted),
-			static_cast<unsigned long long>(w.sum[k].landed),
-			static_cast<unsigned long long>(w.sum[k].reported),
-			static_cast<unsigned long long>(w.sum[k].refused));
+	fprintf(stderr,
+		"# %-13s accepted %8" PRIu64 " landed %8" PRIu64 " reported %6" PRIu64 "; failed in the call %6" PRIu64
+		"\n",
+		name, t.accepted, t.landed, t.reported, t.refused);
 }
 
 static totals add_up(const world &w)
@@ -469,7 +468,7 @@ static void random_operations(void **)
 		else
 			finish_round(&w, l);
 		if (n / line != told)
-			fprintf(stderr, "# %llu operations\n", static_cast<unsigned long long>(n));
+			fprintf(stderr, "# %" PRIu64 " operations\n", n);
 	}
 	if (w.let_go_at)
 		go_on(&w);
@@ -478,19 +477,14 @@ static void random_operations(void **)
 			finish_round(&w, l);
 	ok(w.dev->eng->transport().injected(&struck));
 	const totals all = add_up(w);
-	print_totals(w);
+	for (size_t k = 0; k < size_t(kind::count); k++)
+		print_totals(kind_names[k], w.sum[k]);
+	print_totals("all", all);
 	fprintf(stderr,
-		"# %llu operations in %llu rounds: accepted %llu = landed %llu + reported %llu; %llu failed in the "
-		"call\n",
-		static_cast<unsigned long long>(n), static_cast<unsigned long long>(w.rounds),
-		static_cast<unsigned long long>(all.accepted), static_cast<unsigned long long>(all.landed),
-		static_cast<unsigned long long>(all.reported), static_cast<unsigned long long>(all.refused));
-	fprintf(stderr,
-		"# the device was lost %llu times, %llu of them standing still, and closed %llu times; %llu reported "
-		"by its loss\n",
-		static_cast<unsigned long long>(w.losses), static_cast<unsigned long long>(w.stops),
-		static_cast<unsigned long long>(w.closes), static_cast<unsigned long long>(w.lost_with_device));
-	fprintf(stderr, "# since it was opened last:\n%s", struck.c_str());
+		"# %" PRIu64 " operations in %" PRIu64 " rounds; the device was lost %" PRIu64 " times, %" PRIu64
+		" of them standing still, and closed %" PRIu64 " times; %" PRIu64 " reported by its loss\n"
+		"# since it was opened last:\n%s",
+		n, w.rounds, w.losses, w.stops, w.closes, w.lost_with_device, struck.c_str());
 	assert_int_equal(all.accepted + all.refused, n);
 	assert_int_equal(all.accepted, all.landed + all.reported);
 	assert_true(all.reported > 0 && all.landed > 0 && w.losses > 0 && w.stops > 0);

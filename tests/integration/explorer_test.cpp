@@ -14,6 +14,7 @@
 
 #include <array>
 #include <atomic>
+#include <cinttypes>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -114,9 +115,8 @@ private:
 	void bad(const char *call, int object, long ret, const char *why)
 	{
 		if (!p_.wrong++)
-			print_error("program %llu, thread %d: %s %d = %ld (%s): %s\n",
-				    static_cast<unsigned long long>(p_.number), me_, call, object, ret,
-				    usdma_error_text(), why);
+			print_error("program %" PRIu64 ", thread %d: %s %d = %ld (%s): %s\n", p_.number, me_, call,
+				    object, ret, usdma_error_text(), why);
 	}
 	/* True: it was done. */
 	bool judge(const char *call, int at, long ret, const before_call &b, bool limited = false)
@@ -392,17 +392,14 @@ void end_stream(program *p, model_stream *s, int at)
 	s->errors = st.errors;
 	s->told += ret == -EIO;
 	if (!s->aborted && !s->aborting && (ret ? ret != -EIO || !p->faults : false))
-		p->wrong++, print_error("program %llu: last stream_sync %d = %d\n",
-					static_cast<unsigned long long>(p->number), at, ret);
+		p->wrong++, print_error("program %" PRIu64 ": last stream_sync %d = %d\n", p->number, at, ret);
 	if (!s->aborting && (st.errors ? !s->told : s->told && !p->faults))
-		p->wrong++, print_error("program %llu: stream %d: %llu failures, told %llu times\n",
-					static_cast<unsigned long long>(p->number), at,
-					static_cast<unsigned long long>(st.errors),
-					static_cast<unsigned long long>(s->told));
+		p->wrong++,
+			print_error("program %" PRIu64 ": stream %d: %" PRIu64 " failures, told %" PRIu64 " times\n",
+				    p->number, at, st.errors, s->told.load());
 	const int last = usdma_stream_destroy(s->h);
 	if (last && !(last == -EIO && s->aborting && p->faults))
-		p->wrong++, print_error("program %llu: last stream_destroy %d = %d\n",
-					static_cast<unsigned long long>(p->number), at, last);
+		p->wrong++, print_error("program %" PRIu64 ": last stream_destroy %d = %d\n", p->number, at, last);
 	s->ended = true;
 }
 
@@ -413,9 +410,9 @@ void check_look(program *p, const look &l, uint64_t saw)
 	/* What failed was not stored, or not copied. */
 	if (p->faults ? saw != not_seen && saw > most : saw < l.least || saw > most) {
 		p->wrong++;
-		print_error("program %llu: stream %d saw %llu in word %d, not %llu to %llu\n",
-			    static_cast<unsigned long long>(p->number), l.by, static_cast<unsigned long long>(saw),
-			    l.of, static_cast<unsigned long long>(l.least), static_cast<unsigned long long>(most));
+		print_error("program %" PRIu64 ": stream %d saw %" PRIu64 " in word %d, not %" PRIu64 " to %" PRIu64
+			    "\n",
+			    p->number, l.by, saw, l.of, l.least, most);
 	}
 }
 
@@ -426,8 +423,7 @@ void check(program *p)
 	while (p->calls_run != p->calls_accepted && std::chrono::steady_clock::now() < end)
 		std::this_thread::yield();
 	if (p->calls_run != p->calls_accepted)
-		p->wrong++,
-			print_error("program %llu: a call was not made\n", static_cast<unsigned long long>(p->number));
+		p->wrong++, print_error("program %" PRIu64 ": a call was not made\n", p->number);
 	/* What was aborted may have been done, or not. */
 	for (int t = 0; t < n_threads && !p->aborts; t++)
 		for (size_t i = 0; i < p->looks[t].size(); i++)
@@ -489,7 +485,7 @@ static void explore(void **)
 			assert_int_equal(play(++number, dev, static_cast<char *>(words), static_cast<uint64_t *>(seen)),
 					 0);
 	} while (std::chrono::steady_clock::now() < end || number < 100);
-	print_message("# %llu programs\n", static_cast<unsigned long long>(number));
+	print_message("# %" PRIu64 " programs\n", number);
 	WORKS(usdma_device_free(words));
 	WORKS(usdma_host_free(seen));
 }

@@ -83,30 +83,16 @@ private:
 	usdma_stream *s_ = nullptr;
 };
 
-struct mark {
-	usdma_event *e = nullptr;
-
-	explicit mark(usdma_device *d, unsigned flags = 0) { WORKS(usdma_event_create(d, flags, &e)); }
-	mark(const mark &) = delete;
-	~mark() { WORKS(usdma_event_destroy(e)); }
-	operator usdma_event *() const { return e; }
-};
-
 /* ---- a device that is lost --------------------------------------------------------------------------- */
 
 /* All that it does from now on it does not; then it is gone. */
 static void vanish(usdma_device *dev, unsigned where, const block &host, void *mem)
 {
 	loose_stream s(dev);
-	usdma_device_info info = {};
 
-	info.struct_size = sizeof(info);
 	set_faults(dev, where, "vanish@1+slow%1/1000000");
 	usdma_copy(s, mem, host.data(), size);
-	until("the loss of a device", [&] {
-		WORKS(usdma_device_get_info(dev, &info));
-		return (info.flags & USDMA_DEVICE_LOST) != 0;
-	});
+	until("the loss of a device", [=] { return flags_of(dev) & USDMA_DEVICE_LOST; });
 }
 
 /*
@@ -126,7 +112,7 @@ static void streams_behind_its_event_end(unsigned where)
 	WORKS(usdma_device_alloc(dev, size, &there));
 	{
 		loose_stream a(dev), goes_on(ok), stops(ok), destroyed(ok);
-		mark e(dev);
+		event e(dev);
 
 		WORKS(usdma_fill_sync(ok, mem.data(), 0x77, 1, size, long_ms));
 		set_faults(dev, where, "hang@1/for-good");
@@ -216,7 +202,7 @@ static void an_events_time_stays(unsigned where)
 {
 	device dev(where);
 	stream s(dev), other(dev);
-	mark zero(dev, USDMA_EVENT_TIMING), again(dev, USDMA_EVENT_TIMING);
+	event zero(dev, USDMA_EVENT_TIMING), again(dev, USDMA_EVENT_TIMING);
 	static constexpr int n = 40;
 	std::vector<usdma_event *> later(n);
 	std::vector<int64_t> told(n);
@@ -268,7 +254,7 @@ static void by_query(usdma_device *, usdma_stream *s)
 
 static void by_event(usdma_device *dev, usdma_stream *s)
 {
-	mark e(dev);
+	event e(dev);
 
 	WORKS(usdma_event_record(e, s));
 	until("event query", [&] { return usdma_event_query(e) != 0; });
@@ -321,7 +307,7 @@ static void behind_a_halted_ring(unsigned where, way wait, bool through_another)
 	device dev(where), ok(healthy);
 	loose_stream a(dev);
 	stream b(dev), c(ok);
-	mark e(dev), f(dev);
+	event e(dev), f(dev);
 	block mem(dev, kind::device, size), host(dev, kind::pinned, size), back(dev, kind::pinned, size);
 
 	gate g(dev);

@@ -155,14 +155,8 @@ static void nothing_after_its_close(void **)
 
 static void lose(usdma_device *dev)
 {
-	usdma_device_info info = {};
-
-	info.struct_size = sizeof(info);
 	nosy->hang_up();
-	until("its loss", [&] {
-		WORKS(usdma_device_get_info(dev, &info));
-		return (info.flags & USDMA_DEVICE_LOST) != 0;
-	});
+	until("its loss", [=] { return flags_of(dev) & USDMA_DEVICE_LOST; });
 }
 
 static void nothing_after_its_loss(void **)
@@ -288,10 +282,7 @@ static void shares_nothing_untrusted(void **)
 		WORKS(usdma_stream_sync(s, long_ms));
 		assert_memory_equal(own.data(), data.data(), mib);
 	}
-	usdma_device_info info = {};
-	info.struct_size = sizeof(info);
-	WORKS(usdma_device_get_info(bad, &info));
-	assert_false(info.flags & USDMA_DEVICE_CPU_VISIBLE);
+	assert_false(flags_of(bad) & USDMA_DEVICE_CPU_VISIBLE);
 	const std::vector<kept_file> all = nosy->kept();
 	for (size_t i = before; i < all.size(); i++) {
 		assert_false(all[i].from_client);

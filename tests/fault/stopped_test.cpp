@@ -285,15 +285,6 @@ struct victim {
 	static void go_on() { continue_sim(victim_sim); }
 };
 
-static uint32_t flags_of(usdma_device *dev)
-{
-	usdma_device_info info = {};
-
-	info.struct_size = sizeof(info);
-	WORKS(usdma_device_get_info(dev, &info));
-	return info.flags;
-}
-
 /* ---- its work ---------------------------------------------------------------------------------------- */
 
 /* Each way of copying goes on until the device is lost, in a thread and stream of its own. */

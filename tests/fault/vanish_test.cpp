@@ -166,11 +166,7 @@ static void there_and_back(usdma_device *dev, const block &host)
 
 static bool lost(usdma_device *dev)
 {
-	usdma_device_info info = {};
-
-	info.struct_size = sizeof(info);
-	WORKS(usdma_device_get_info(dev, &info));
-	return info.flags & USDMA_DEVICE_LOST;
+	return flags_of(dev) & USDMA_DEVICE_LOST;
 }
 
 #define GONE(call)                                                                                                     \

@@ -118,6 +118,26 @@ inline bool all_are(const unsigned char *p, size_t len, unsigned char want)
 
 inline const int long_ms = int(patience_ms(60000)); /* longer than anything here takes; a hang ends with it */
 
+class event {
+public:
+	explicit event(usdma_device *d, unsigned flags = 0) { WORKS(usdma_event_create(d, flags, &e_)); }
+	event(const event &) = delete;
+	~event() { WORKS(usdma_event_destroy(e_)); }
+	operator usdma_event *() const { return e_; }
+
+private:
+	usdma_event *e_ = nullptr;
+};
+
+inline uint32_t flags_of(usdma_device *dev)
+{
+	usdma_device_info info = {};
+
+	info.struct_size = sizeof(info);
+	WORKS(usdma_device_get_info(dev, &info));
+	return info.flags;
+}
+
 /* A word in device memory that holds streams until the test opens it. */
 struct gate {
 	block word;

@@ -18,15 +18,6 @@ using namespace usdma::test;
 
 static constexpr size_t size = 256 << 10; /* more than the CPU copies by itself */
 
-struct event {
-	usdma_event *e = nullptr;
-
-	explicit event(usdma_device *dev) { WORKS(usdma_event_create(dev, 0, &e)); }
-	event(const event &) = delete;
-	~event() { WORKS(usdma_event_destroy(e)); }
-	operator usdma_event *() const { return e; }
-};
-
 /* A function whose body comes when the streams behind it have been set up. */
 struct function {
 	std::function<int()> body;

@@ -105,10 +105,8 @@ static void an_event_tells_of_its_stream(void **)
 {
 	bench b;
 	stream s(b.dev), other(b.dev);
-	usdma_event *e, *of_other;
+	event e(b.dev), of_other(b.dev);
 
-	WORKS(usdma_event_create(b.dev, 0, &e));
-	WORKS(usdma_event_create(b.dev, 0, &of_other));
 	b.faults("fail@1/transfer");
 	b.copy(s);
 	WORKS(usdma_event_record(e, s));
@@ -122,8 +120,6 @@ static void an_event_tells_of_its_stream(void **)
 	assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
 	WORKS(usdma_event_sync(e, long_ms));
 	WORKS(usdma_stream_sync(s, long_ms));
-	WORKS(usdma_event_destroy(e));
-	WORKS(usdma_event_destroy(of_other));
 }
 
 /* Without a limit of the caller's: what hangs ends it (USDMA_HANG_MS). */
@@ -131,9 +127,8 @@ static void a_hang_ends_each_wait(void **)
 {
 	bench b;
 	stream s(b.dev), fine(b.dev);
-	usdma_event *e;
+	event e(b.dev);
 
-	WORKS(usdma_event_create(b.dev, 0, &e));
 	for (int i = 0; i < 3; i++) {
 		b.faults("hang@1");
 		b.copy(s);
@@ -148,7 +143,6 @@ static void a_hang_ends_each_wait(void **)
 		WORKS(usdma_stream_sync(s, -1));
 		WORKS(usdma_stream_sync(fine, 0));
 	}
-	WORKS(usdma_event_destroy(e));
 }
 
 /* Ordinary memory is the caller's again with the call; the device may go on, for a while. */

@@ -70,18 +70,16 @@ static void limits_hold(void **)
 static void a_stream_that_is_being_destroyed(void **)
 {
 	device dev;
-	block word(dev, kind::device, 4096);
-	stream opener(dev);
+	gate g(dev);
 	usdma_stream *s;
 
-	WORKS(usdma_fill_sync(dev, word.data(), 0, 8, 4096, long_ms));
 	WORKS(usdma_stream_create(dev, nullptr, &s));
-	WORKS(usdma_wait_value(s, word.data(), USDMA_EQ, 1));
+	g.close(s);
 	std::thread other([&] { usdma_stream_destroy(s); });
 	while (usdma_stream_query(s) != -EBADF)
 		std::this_thread::yield();
 	const int early = usdma_device_sync(dev, 1);
-	WORKS(usdma_write_value(opener, word.data(), 1));
+	WORKS(usdma_write_value(g.opener, g.word.data(), 1));
 	WORKS(usdma_device_sync(dev, long_ms));
 	other.join();
 	assert_int_equal(early, -ETIMEDOUT);

@@ -44,7 +44,7 @@ class Programs:
                     continue
                 command = test["cmd"][test["cmd"].index("--") + 1:]
                 name = test["name"].removesuffix("-embedded")
-                if command[0].endswith(".py"):
+                if command[0].endswith(".py") or os.path.basename(command[0]).startswith("python"):
                     continue  # drives programs of its own; there is no Python in the guest
                 if name in NOT_ON_EDU:
                     continue

@@ -36,7 +36,7 @@ static bool nowhere(const core::place &p)
 	return core_fault(call, err, at::submit);
 }
 
-/* Out of line: the ends would take frame of every copy. */
+/* Out of line: its locals would enlarge the stack frame of every copy. */
 [[gnu::cold, gnu::noinline]] static aclError copy_fault(const char *call, int err, const void *dst, const void *src)
 {
 	return copy_fault(call, err, core::locate_ends(dst, src));

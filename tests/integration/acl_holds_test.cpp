@@ -24,8 +24,8 @@ struct round_state : rules {
 	aclrtContext context[n_contexts]; /* the first is the primary one */
 	std::atomic<aclrtStream> stream[n_slots];
 	std::atomic<aclrtEvent> event[n_events];
-	graveyard<aclrtStream> dead_streams;
-	graveyard<aclrtEvent> dead_events;
+	dead_handles<aclrtStream> dead_streams;
+	dead_handles<aclrtEvent> dead_events;
 	char *host, *mem;
 	bool gates; /* some streams wait for what only their end ends */
 	std::atomic<bool> ending{false};
@@ -194,7 +194,7 @@ static void end_all(round_state *r)
 	r->twice("aclrtResetDevice", 507007,
 		 [=] { return r->gates ? aclrtResetDeviceForce(device_id) : aclrtResetDevice(device_id); });
 	for (auto &s : r->stream)
-		r->dead_streams.bury(s);
+		r->dead_streams.add(s);
 }
 
 static void play(uint64_t number)

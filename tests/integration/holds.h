@@ -16,14 +16,14 @@
 
 namespace usdma::test {
 
-/* Handles of objects that are gone: destroy has returned. */
-template <class T> struct graveyard {
-	static constexpr size_t kept = 64;
-	std::array<std::atomic<T>, kept> of{};
+/* Recent handles of destroyed objects. */
+template <class T> struct dead_handles {
+	static constexpr size_t size = 64;
+	std::array<std::atomic<T>, size> of{};
 	std::atomic<unsigned> next{0};
 
-	void bury(T h) { of[next++ % kept] = h; }
-	T any(std::mt19937_64 &gen) const { return of[gen() % kept]; }
+	void add(T h) { of[next++ % size] = h; }
+	T any(std::mt19937_64 &gen) const { return of[gen() % size]; }
 };
 
 /* What the calls of one round may return, and whether one returned anything else. */
@@ -44,10 +44,10 @@ struct rules {
 		if (!good.contains(ret))
 			bad(call, ret, "the header knows no such end");
 	}
-	/* By two threads at once: for one of them it works, the other is told that there is none. */
+	/* By two threads at once: one succeeds, the other is refused. */
 	template <class F> void twice(const char *call, long refused, F end)
 	{
-		std::atomic<int> done{0}, told{0};
+		std::atomic<int> done{0}, refusals{0};
 		std::vector<std::thread> all;
 
 		for (int i = 0; i < 2; i++)
@@ -55,16 +55,16 @@ struct rules {
 				const long ret = end();
 
 				done += ret == 0;
-				told += ret == refused;
+				refusals += ret == refused;
 			});
 		for (auto &t : all)
 			t.join();
-		if (done != 1 || told != 1)
+		if (done != 1 || refusals != 1)
 			bad(call, done, "of two threads not exactly one did it");
 	}
-	/* Destroys what others use, and puts the next in its place, which only who destroyed it may. */
+	/* Destroys an object that others use; only the thread whose destroy succeeded stores a new one in its place. */
 	template <class T, class D, class C>
-	void replace(const char *call, std::atomic<T> &at, graveyard<T> *dead, D destroy, C create)
+	void replace(const char *call, std::atomic<T> &at, dead_handles<T> *dead, D destroy, C create)
 	{
 		T was = at, next;
 		const long ret = destroy(was);
@@ -72,7 +72,7 @@ struct rules {
 		expect(call, ret);
 		if (is_refusal(ret))
 			return;
-		dead->bury(was);
+		dead->add(was);
 		if (const long err = create(&next))
 			return bad(call, err, "its device is open, and makes no other");
 		if (at.exchange(next) != was)
@@ -80,7 +80,7 @@ struct rules {
 	}
 };
 
-/* One of the calls that a user makes, with what it has chosen for that. */
+/* One of the calls that a user makes, with the arguments that the user has chosen. */
 template <class U> struct user_call {
 	const char *name;
 	long (*run)(U &u);
@@ -93,7 +93,7 @@ template <class U, size_t n> void make_any(U &u, const user_call<U> (&calls)[n])
 	u.r.expect(c.name, c.run(u));
 }
 
-/* With handles that are dead: no other's object is meant, though their places are used again, mostly. */
+/* A call on a dead handle is refused, although a new object uses its slot. */
 template <class U, size_t n> void refuses_any(U &u, const user_call<U> (&calls)[n])
 {
 	const user_call<U> &c = calls[u.gen() % n];
@@ -103,7 +103,7 @@ template <class U, size_t n> void refuses_any(U &u, const user_call<U> (&calls)[
 		u.r.bad(c.name, ret, "its object was destroyed before");
 }
 
-/* Users make calls while others kill, and while all ends. */
+/* Users make calls while other threads destroy objects, and while end() ends the device. */
 template <class U, class R, class E> void race(R &r, uint64_t number, uint64_t most_kills, E end)
 {
 	auto gen = rng(number);

@@ -30,8 +30,8 @@ struct round_state : rules {
 	usdma_device *dev[2];                        /* the second comes and goes */
 	std::atomic<usdma_stream *> stream[n_slots]; /* the odd ones are the second's */
 	std::atomic<usdma_event *> event[n_events];
-	graveyard<usdma_stream *> dead_streams;
-	graveyard<usdma_event *> dead_events;
+	dead_handles<usdma_stream *> dead_streams;
+	dead_handles<usdma_event *> dead_events;
 	std::atomic<usdma_device *> dead_device{nullptr};
 	char *host, *mem[2];
 	uint64_t *gate; /* grows, so that each wait for it ends */
@@ -285,12 +285,12 @@ static void end_device(round_state *r, bool orderly)
 		r->expect("usdma_stream_destroy", ret);
 		if (ret == -EBADF)
 			r->bad("usdma_stream_destroy", ret, "nobody else destroys it now");
-		r->dead_streams.bury(s);
+		r->dead_streams.add(s);
 	}
 	r->twice("usdma_close", -EBADF, [=] { return usdma_close(r->dev[1]); });
 	r->dead_device = r->dev[1];
 	for (int i = 1; i < n_slots; i += 2)
-		r->dead_streams.bury(r->stream[i]);
+		r->dead_streams.add(r->stream[i]);
 }
 
 /* Each signal and each call that was accepted came, once. */

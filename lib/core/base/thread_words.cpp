@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Compiled apart (lib/meson.build), with TLS descriptors where the compiler has
- * them: with those the loader gives a library that is loaded late static TLS as
- * long as there is some, and the address costs a few instructions.
+ * Compiled separately (lib/meson.build), with TLS descriptors where the compiler
+ * supports them: the loader then places the variable in static TLS while there is
+ * space, also for a library loaded by dlopen(), and the address costs a few instructions.
  */
 #include "lib/core/base/thread_words.h"
 
@@ -13,9 +13,9 @@ alignas(64) constinit const unsigned char cache_empty[cache_bytes] = {};
 static constinit thread_local thread_words words = {nullptr, nullptr, cache_empty, {}};
 
 /*
- * Never inlined: the compiler takes it that a descriptor's call keeps all vector
- * registers, which that of glibc before 2.40 does not (bug 31372).  The callers of a
- * function keep nothing there.
+ * Never inlined: the compiler assumes that a TLS descriptor's call preserves all
+ * vector registers; glibc before 2.40 does not (bug 31372).  Across a function call
+ * they are caller-saved.
  */
 [[gnu::noinline]] thread_words *thread_here() noexcept
 {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sys/stat.h>
 
 namespace usdma::test {
 
@@ -69,6 +70,19 @@ bool small()
 unsigned open_fds()
 {
 	return unsigned(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+unsigned fds_of(int fd)
+{
+	struct stat want, is;
+	unsigned n = 0;
+
+	if (fstat(fd, &want))
+		return 0;
+	for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd"))
+		n += !fstat(atoi(entry.path().filename().c_str()), &is) && is.st_dev == want.st_dev &&
+		     is.st_ino == want.st_ino;
+	return n;
 }
 
 unsigned threads_named(const std::string &name)

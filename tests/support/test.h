@@ -32,6 +32,8 @@ unsigned scale();
 bool small();
 /* Descriptors that this process has open; a constant more, the same each time. */
 unsigned open_fds();
+/* Those of them that name the file that fd names; all eventfds are one file. */
+unsigned fds_of(int fd);
 /* This process's threads of that name. */
 unsigned threads_named(const std::string &name);
 /* How long a test may wait: there, time is virtual and passes by itself while all sleep. */

@@ -25,8 +25,8 @@ using namespace usdma;
 using namespace usdma::vfio;
 using usdma::test::end_silent_file;
 using usdma::test::fake_server;
+using usdma::test::fds_of;
 using usdma::test::lingering_socket;
-using usdma::test::open_fds;
 using usdma::test::silent_file;
 
 using device_ptr = std::unique_ptr<device>;
@@ -86,12 +86,12 @@ static void doorbells_that_are_none(void **)
 		device_ptr dev;
 
 		assert_int_equal(s.attach(&dev), 0);
-		const unsigned before = open_fds();
+		const unsigned before = fds_of(fd.get());
 		assert_int_equal(dev->region_doorbell_fd(region_bar0, 64), -1);
 		/* A thread may be closing it (close_foreign). */
-		for (const deadline until = deadline::in_ms(20000); open_fds() != before && !until.passed();)
+		for (const deadline until = deadline::in_ms(20000); fds_of(fd.get()) != before && !until.passed();)
 			sched_yield();
-		assert_int_equal(open_fds(), before);
+		assert_int_equal(fds_of(fd.get()), before);
 		/* What a doorbell does otherwise. */
 		assert_int_equal(dev->region_write(region_bar0, 64, &v, 4), 0);
 	}
@@ -211,9 +211,9 @@ static void doorbells_take_few_descriptors(void **)
 		device_ptr dev;
 
 		assert_int_equal(s.attach(&dev), 0);
-		const unsigned before = open_fds();
+		const unsigned before = fds_of(bell.get());
 		assert_int_equal(dev->region_doorbell_fd(region_bar0, 64) >= 0, row.taken);
-		assert_int_equal(open_fds(), before + row.taken);
+		assert_int_equal(fds_of(bell.get()), before + row.taken);
 		/* Wrong answers end the connection. */
 		assert_int_equal(dev->lost(), !row.taken);
 	}

@@ -35,7 +35,25 @@ struct embedded {
 		return model != nullptr;
 	}
 
+	/* The model may end at any time, with the connection: a device that vanishes. */
+	int share(u64 iova, void *vaddr, u64 size)
+	{
+		std::lock_guard guard(model_lock);
+
+		return model ? model->share(iova, vaddr, size) : fail(ENODEV, "the software device has ended");
+	}
+	void end_model()
+	{
+		std::unique_ptr<sdma_model> ending;
+		{
+			std::lock_guard guard(model_lock);
+
+			ending = std::move(model);
+		}
+	}
+
 	std::unique_ptr<fault_plan> plan; /* faults that were asked for; null: none ever */
+	std::mutex model_lock;            /* model, once the server's thread runs */
 	std::unique_ptr<sdma_model> model;
 	std::unique_ptr<server> link;
 	pthread_t thread = {};
@@ -133,15 +151,15 @@ static void *serve_main(void *arg)
 
 	if (e->link->serve(-1))
 		log_error("sim: %s", error_text());
-	/* Units first: they use the link until they end. */
-	e->model.reset();
+	/* Before the link: the engines use it until they end. */
+	e->end_model();
 	e->link.reset();
 	return nullptr;
 }
 
 static int share(void *arg, u64 iova, void *vaddr, u64 size)
 {
-	return static_cast<sdma_model *>(arg)->share(iova, vaddr, size);
+	return static_cast<embedded *>(arg)->share(iova, vaddr, size);
 }
 
 int embedded_open_config(const config &cfg, faults *wrong, std::string_view name, std::unique_ptr<vfio::device> *out,
@@ -172,7 +190,7 @@ int embedded_open_config(const config &cfg, faults *wrong, std::string_view name
 		return fail_errno("sim: an eventfd for the server");
 	}
 	opt.share_local = share;
-	opt.share_arg = e->model.get();
+	opt.share_arg = e.get();
 	opt.name = name;
 	if (how.reply_ms)
 		opt.timeout_ms = how.reply_ms;

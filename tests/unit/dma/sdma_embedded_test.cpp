@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <poll.h>
+#include <random>
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -383,6 +384,27 @@ static void closes_while_busy(void **)
 	}
 }
 
+/* Memory is mapped at some time while the device vanishes and its model ends. */
+static void maps_while_it_vanishes(void **)
+{
+	std::mt19937_64 gen = usdma::test::rng();
+
+	for (int round = 0; round < 200; round++) {
+		rig t(64, 0, "sim:mem=16M:engines=1:channels=4:faults=");
+		const request r = copy(true, mem_base, host_iova, 64);
+		const vfio::dma_area area = {
+			.iova = host_iova + 2 * host_size, .size = host_size, .vaddr = t.host.data()};
+
+		assert_int_equal(t.eng->transport().inject("vanish@1"), 0);
+		t.submit(&r, 1);
+		for (const deadline until = deadline::in_ns(gen() % 300000); !until.passed();)
+			sched_yield();
+		const int err = t.eng->map(area);
+		if (err)
+			assert_int_equal(err, -ENODEV);
+	}
+}
+
 static void resets(void **)
 {
 	rig t;
@@ -440,6 +462,7 @@ int main()
 		cmocka_unit_test(interrupt_on_halt),
 		cmocka_unit_test(wakes_from_sleep),
 		cmocka_unit_test(closes_while_busy),
+		cmocka_unit_test(maps_while_it_vanishes),
 		cmocka_unit_test(resets),
 		cmocka_unit_test(all_channels),
 	};

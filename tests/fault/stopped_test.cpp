@@ -605,7 +605,10 @@ static void one_never_goes_on(void **)
 	assert_int_equal(usdma::core::retired_get().devices, 1);
 	assert_true(usdma::core::retired_get().bytes > 0);
 	assert_int_equal(told, 1);
+	const std::vector<pid_t> children = children_of(victim_sim);
 	end_sim(victim_sim);
+	for (pid_t child : children) /* stopped, too: one that outlives its parent ends by itself */
+		kill(child, SIGCONT);
 	device other(other_embedded); /* its opening looks for those that ended */
 	for (time_t until = time(nullptr) + long_ms / 1000;
 	     usdma::core::retired_get().devices && time(nullptr) < until;)

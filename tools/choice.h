@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What options take, said in the words of whoever uses them: CLI11's own messages are for programmers. */
+/* Validators of option values, with error texts for users: those of CLI11 are for programmers. */
 #pragma once
 
 #include "driver/base/words.h"
@@ -20,7 +20,7 @@ inline std::string joined(const std::vector<std::string> &words)
 	return out;
 }
 
-/* words: one at least */
+/* words: not empty */
 inline std::string nearest(const std::string &word, const std::vector<std::string> &words)
 {
 	const std::string start = word.substr(0, 63);
@@ -30,7 +30,7 @@ inline std::string nearest(const std::string &word, const std::vector<std::strin
 	});
 }
 
-/* A word of a list, handed on as its number. */
+/* A word of a list, passed on as its number. */
 template <class T> CLI::Validator word_of(std::vector<std::pair<std::string, T>> choices)
 {
 	return CLI::Validator(
@@ -60,7 +60,7 @@ inline CLI::Validator word_of(std::vector<std::string> choices)
 		"", "word");
 }
 
-/* A size by the rule of all settings, handed on in bytes; range: the two bounds as they are written. */
+/* A size in the syntax of all settings, passed on in bytes; the two bounds are in the same syntax. */
 inline CLI::Validator size_in(const char *low, const char *high)
 {
 	return CLI::Validator(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --help in 80 columns, whatever the texts are: CLI11 does not wrap. */
+/* Wraps --help at 80 columns, which CLI11 does not do. */
 #pragma once
 
 #include "tools/output.h"
@@ -46,7 +46,7 @@ inline void help_in_80_columns(CLI::App &app)
 	app.formatter(std::make_shared<narrow_help>());
 }
 
-/* Prints help, the version or what is wrong with the command line; 0: it was one of the first two. */
+/* Prints help, the version or the error in the command line; returns 0 for the first two. */
 inline int leave(const CLI::App &app, const CLI::ParseError &e)
 {
 	std::ostringstream out;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SIGINT and SIGTERM end a measurement; what is measured by then is kept. */
+/* SIGINT and SIGTERM end a measurement; its results so far are retained. */
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 namespace usdma::tool {
 
 inline constinit std::atomic<int> caught_signal{0};
-/* Gets the signal as well: a measurement by another process; 0: none. */
+/* Process to forward the signal to, which measures for this one; 0: none. */
 inline constinit std::atomic<pid_t> interrupt_too{0};
 
 inline bool interrupted()
@@ -18,7 +18,7 @@ inline bool interrupted()
 	return caught_signal.load(std::memory_order_relaxed) != 0;
 }
 
-/* As a shell says it of a process that a signal ended; 0: none came. */
+/* Exit status as a shell reports it for a signal; 0: none came. */
 inline int interrupt_status()
 {
 	const int sig = caught_signal.load(std::memory_order_relaxed);
@@ -26,7 +26,7 @@ inline int interrupt_status()
 	return sig ? 128 + sig : 0;
 }
 
-/* timeout(1) sends a signal twice; one that comes a second later is meant to end the process at once. */
+/* timeout(1) sends a signal twice; one that comes more than a second later ends the process at once. */
 inline void on_interrupt(int sig)
 {
 	static constinit std::atomic<time_t> first{0};
@@ -46,7 +46,7 @@ inline void on_interrupt(int sig)
 	errno = err;
 }
 
-/* A signal that is ignored stays so: the program is in the background of a script. */
+/* Ignored signals stay ignored: the program is in the background of a script. */
 inline void catch_interrupts()
 {
 	for (const int sig : {SIGINT, SIGTERM}) {
@@ -59,7 +59,7 @@ inline void catch_interrupts()
 	}
 }
 
-/* In a child before it starts another program: false: one came already. */
+/* In a child before exec: restores the defaults. False: a signal came already. */
 inline bool default_interrupts()
 {
 	for (const int sig : {SIGINT, SIGTERM}) {

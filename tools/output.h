@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Standard output of a tool: what could not be written is an error. */
+/* Standard output of a tool: a failed write is an error. */
 #pragma once
 
 #include <cerrno>
@@ -11,7 +11,7 @@
 
 namespace usdma::tool {
 
-/* Of the first write that failed: stdio drops the data with it, so that no later call fails for the same cause. */
+/* Error of the first failed write: stdio drops the data, so that no later call reports it. */
 inline int output_err = 0;
 
 inline void output_failed(int err)
@@ -27,7 +27,7 @@ inline void put(const std::string &text)
 		output_failed(errno);
 }
 
-/* False: something is lost, now or earlier; it is of no use to go on. */
+/* False: output was lost, now or earlier; the caller should stop. */
 inline bool flush_output()
 {
 	errno = 0;
@@ -37,12 +37,12 @@ inline bool flush_output()
 }
 
 /*
- * The status to leave with: 1 where status is 0 and output is lost.  Nobody is told of a pipe without a reader: the
- * reader has seen what it wanted.
+ * Exit status: 1 where status is 0 and output was lost. A closed pipe is not reported: its reader has seen what it
+ * wanted.
  */
 inline int end_output(const char *tool, int status)
 {
-	/* Some file systems say it only when a descriptor is closed. */
+	/* Some file systems report errors only on close(). */
 	if (const int fd = flush_output() ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) : -1; fd >= 0 && close(fd))
 		output_failed(errno);
 	if (!output_err)

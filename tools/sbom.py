@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes what the built libraries and programs consist of, as SPDX 2.3: what they load, and what is compiled in.
+"""Writes an SPDX 2.3 document of the built libraries and programs: what they load, and what is compiled in.
 
 sbom.py BUILD_DIR OUTPUT VERSION COMPILER_VERSION FILE...
 """
@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 
-# Found by meson, and in nothing that is installed.
+# Found by meson, but not part of anything installed.
 NOT_SHIPPED = ("threads", "dl", "cmocka", "fuse3", "systemd", "udev", "boost_headers")
 COMPILER = ("libstdc++.so", "libgcc_s.so", "libatomic.so")
 LIBC = ("libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "ld-linux")
@@ -23,10 +23,10 @@ def tagged(path, tag):
 
 
 def dependencies(build):
-    """By name: version and, of those that are linked, the soname."""
+    """(name, version, soname) of each; soname is None for those without a shared library."""
     with open(os.path.join(build, "meson-info/intro-dependencies.json"), encoding="utf-8") as f:
-        found = [d for d in json.load(f) if d["name"] not in NOT_SHIPPED and not d["name"].startswith("python")]
-    for d in found:
+        listed = [d for d in json.load(f) if d["name"] not in NOT_SHIPPED and not d["name"].startswith("python")]
+    for d in listed:
         libraries = [a for a in d["link_args"] if ".so" in a and os.path.exists(a)]
         yield d["name"], d["version"], tagged(libraries[0], "SONAME")[0] if libraries else None
 
@@ -38,9 +38,9 @@ def part(name, version, soname=None):
     return {**made, "packageFileName": soname} if soname else made
 
 
-def loaded(soname, known, compiler):
-    """The part that is behind a name that a file wants loaded."""
-    for name, version, of in known:
+def loaded(soname, found, compiler):
+    """The part that provides a soname that a file needs."""
+    for name, version, of in found:
         if of == soname:
             return part(name, version, soname)
     if soname.startswith(COMPILER):
@@ -51,7 +51,7 @@ def loaded(soname, known, compiler):
 
 
 def document(build, version, compiler, files):
-    known, own = list(dependencies(build)), {}
+    found, own = list(dependencies(build)), {}
     for path in files:
         name = (tagged(path, "SONAME") or [os.path.basename(path)])[0]
         own[name] = part("usdma", version, name), tagged(path, "NEEDED")
@@ -60,10 +60,10 @@ def document(build, version, compiler, files):
         parts[made["SPDXID"]] = made
         links.append(("SPDXRef-usdma", "CONTAINS", made["SPDXID"]))
         for soname in needed:
-            other = own[soname][0] if soname in own else loaded(soname, known, compiler)
+            other = own[soname][0] if soname in own else loaded(soname, found, compiler)
             parts.setdefault(other["SPDXID"], other)
             links.append((made["SPDXID"], "DYNAMIC_LINK", other["SPDXID"]))
-    for name, of, soname in known:
+    for name, of, soname in found:
         if not soname:
             parts[name] = part(name, of)
             links.append(("SPDXRef-usdma", "STATIC_LINK", parts[name]["SPDXID"]))

@@ -21,7 +21,7 @@ client_process::~client_process()
 	reap();
 }
 
-/* Whoever closes nothing but what he names misses one some day. */
+/* Closes all but a, b and the standard streams: a list of what to close would miss some. */
 static void close_others(int a, int b)
 {
 	const int low = std::min(a, b), high = std::max(a, b);
@@ -38,7 +38,7 @@ void client_process::become_child(pid_t parent)
 	pid_ = -1;
 	(void)end_.release();
 	close_others(client_.get(), own_.get());
-	/* The parent's SIGKILL is the device's: nothing of it goes on. */
+	/* If the parent is killed, the whole device is: the child dies with it. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != parent)
 		_exit(1);
 }
@@ -46,13 +46,13 @@ void client_process::become_child(pid_t parent)
 int client_process::start(unique_fd client)
 {
 	const pid_t parent = getpid();
-	int ends[2];
+	int pair[2];
 
 	client_ = std::move(client);
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return fail_errno("a socket to a client's process");
-	end_.reset(ends[0]);
-	own_.reset(ends[1]);
+	end_.reset(pair[0]);
+	own_.reset(pair[1]);
 	pid_ = fork();
 	if (pid_ < 0)
 		return fail_errno("cannot start a client's process");
@@ -64,12 +64,12 @@ int client_process::start(unique_fd client)
 	return 0;
 }
 
-void client_process::tell_end()
+void client_process::report_end()
 {
 	shutdown(end_.get(), SHUT_WR);
 }
 
-/* Not reaped yet, so the number is still its own. */
+/* Not reaped yet, so the pid is still valid. */
 void client_process::kill_it()
 {
 	if (pid_ > 0)

@@ -14,16 +14,16 @@
 
 namespace usdma::tool {
 
-/* A sanitizer looks for leaks at the end, which takes its time; killed, it would say nothing. */
+/* A sanitizer checks for leaks at exit, which takes time; killed, it would report nothing. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 static constexpr u64 leave_ms = 20000;
 #else
-/* Once its client has left, a client's process makes room for the next. */
+/* Time for a process to exit after its client has left. */
 static constexpr u64 leave_ms = 1000;
 #endif
-/* Told to end: by SIGTERM, or because the device vanishes. */
+/* Time to exit after SIGTERM, or after the device vanishes. */
 static constexpr u64 stop_ms = 8000;
-/* Of a client's process: no device can be made at all. */
+/* Exit status of a client's process: cannot create a device. */
 static constexpr int no_device = 3;
 
 void clients::serve_alone(client_process &self)
@@ -31,27 +31,27 @@ void clients::serve_alone(client_process &self)
 	sim::fault_plan plan(true);
 	int err = sandbox_confine();
 
-	if (!err && desk_)
-		plan.follow(desk_->board());
+	if (!err && control_)
+		plan.follow(control_->page());
 	if (!err)
-		err = sim::listener::serve(self.take_client(), cfg_, self.stop_fd(), desk_ ? &plan : nullptr);
+		err = sim::listener::serve(self.take_client(), cfg_, self.stop_fd(), control_ ? &plan : nullptr);
 	if (err)
 		log_error("%s", error_text());
 	exit(err ? no_device : 0);
 }
 
-/* Until it is over, within the time that it has for that once it should be. */
-int clients::watch(client_process &p, int stop_fd, bool *killed)
+/* Waits until the process has ended; kills it when its time to exit has passed. */
+int clients::wait_end(client_process &p, int stop_fd, bool *killed)
 {
 	deadline until = deadline::never();
-	bool told = false, left = false;
+	bool stopping = false, left = false;
 
 	for (;;) {
-		pollfd f[4 + sim::console::most_watched] = {{p.over_fd(), 0, 0},
-							    {told ? -1 : stop_fd, POLLIN, 0},
-							    {left ? -1 : p.client_fd(), POLLRDHUP, 0},
-							    {desk_ && !told ? desk_->drop_fd() : -1, POLLIN, 0}};
-		if (const int err = sim::wait_any(f, 4, desk_, until))
+		pollfd f[4 + sim::console::poll_fds] = {{p.over_fd(), 0, 0},
+							{stopping ? -1 : stop_fd, POLLIN, 0},
+							{left ? -1 : p.client_fd(), POLLRDHUP, 0},
+							{control_ && !stopping ? control_->drop_fd() : -1, POLLIN, 0}};
+		if (const int err = sim::wait_any(f, 4, control_, until))
 			return err;
 		if (f[0].revents)
 			return 0;
@@ -60,8 +60,8 @@ int clients::watch(client_process &p, int stop_fd, bool *killed)
 			until = deadline::sooner(until, deadline::in_ms(leave_ms));
 		}
 		if (f[1].revents || f[3].revents) {
-			told = true;
-			p.tell_end();
+			stopping = true;
+			p.report_end();
 			until = deadline::sooner(until, deadline::in_ms(stop_ms));
 		}
 		if (until.passed()) {
@@ -72,13 +72,13 @@ int clients::watch(client_process &p, int stop_fd, bool *killed)
 	}
 }
 
-/* The fault "die" is the device's, not that of one process of it. */
+/* The fault "die" kills the whole device, not only the process of one client. */
 bool clients::may_die()
 {
 	sim::fault_plan plan(true);
 
-	if (desk_)
-		return desk_->plan().has_die();
+	if (control_)
+		return control_->plan().has_die();
 	return cfg_.faulty && !plan.set(cfg_.faults) && plan.has_die();
 }
 
@@ -98,8 +98,8 @@ int clients::judge(int status, bool killed)
 		kill(getpid(), SIGKILL);
 	bad_end_ = true;
 	if (sig == SIGSYS)
-		log_error("a client's process made a system call that serving does not take (see the kernel's log), "
-			  "and was ended");
+		log_error("a client's process made a system call that is not on its list (see the kernel's log), "
+			  "and was killed");
 	else if (sig)
 		log_error("a client's process was ended by signal %d", sig);
 	else
@@ -115,34 +115,34 @@ int clients::serve(unique_fd client, int stop_fd)
 
 	if (err == client_process::in_child)
 		serve_alone(p);
-	/* What is wanting may be there for the next one. */
+	/* A resource shortage rejects this client only. */
 	if (err == -EAGAIN || err == -ENOMEM || err == -EMFILE || err == -ENFILE) {
-		log_warn_limited("client turned away: %s", error_text());
-		sim::listener::turn_away(p.client_fd(), -err);
+		log_warn_limited("client rejected: %s", error_text());
+		sim::listener::reject(p.client_fd(), -err);
 		return 0;
 	}
 	if (!err)
-		err = watch(p, stop_fd, &killed);
+		err = wait_end(p, stop_fd, &killed);
 	if (err)
 		return err;
-	/* Also one that only says that it is over. */
+	/* Also a process that has closed its socket but still runs. */
 	p.kill_it();
 	return judge(p.reap(), killed);
 }
 
 int clients::run(int stop_fd, bool once)
 {
-	int err = desk_ ? desk_->share() : 0;
+	int err = control_ ? control_->share() : 0;
 
 	while (!err) {
 		unique_fd client;
 
-		err = socket_.wait_client(stop_fd, desk_, &client);
+		err = socket_.wait_client(stop_fd, control_, &client);
 		if (err)
 			break;
 		err = serve(std::move(client), stop_fd);
-		if (desk_)
-			desk_->client_left();
+		if (control_)
+			control_->client_left();
 		if (once)
 			break;
 	}

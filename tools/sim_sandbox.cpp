@@ -37,7 +37,7 @@ bool sandbox_filters()
 
 #ifdef USDMA_SECCOMP
 
-/* Whatever the arguments.  Memory, threads, waiting, the sockets and descriptors that are there, the end. */
+/* Allowed with any arguments: memory, threads, waiting, existing sockets and descriptors, exit. */
 static constexpr const char *for_all[] = {
 	"munmap",
 	"mremap",
@@ -91,7 +91,7 @@ static constexpr const char *for_all[] = {
 	"sendto",
 	"shutdown",
 };
-/* Clients come, each gets a process, which is waited for. */
+/* The parent accepts clients, and forks and reaps a process for each. */
 static constexpr const char *for_parent[] = {
 	"accept4", "getsockopt", "wait4", "socketpair", "getppid", "close_range", "seccomp", "fcntl",
 };
@@ -106,7 +106,7 @@ static int allow(scmp_filter_ctx f, const char *name, const scmp_arg_cmp *when =
 {
 	const int nr = seccomp_syscall_resolve_name(name);
 
-	/* Not on this architecture: then nobody calls it. */
+	/* The call does not exist on this architecture. */
 	if (nr < 0)
 		return 0;
 	return seccomp_rule_add_array(f, SCMP_ACT_ALLOW, nr, when ? 1 : 0, when);
@@ -128,20 +128,20 @@ static int add_common(scmp_filter_ctx f)
 	static constexpr scmp_datum_t thread = CLONE_THREAD | CLONE_VM | CLONE_SIGHAND;
 	const rule rules[] = {
 		{"clone", {0, SCMP_CMP_MASKED_EQ, thread, thread}},
-		/* Limits are asked for, not changed. */
+		/* Limits may be read, not changed. */
 		{"prlimit64", {2, SCMP_CMP_EQ, 0, 0}},
-		/* A status by descriptor: the C library's fstat. */
+		/* The fstat() of the C library. */
 		{"newfstatat", {3, SCMP_CMP_EQ, AT_EMPTY_PATH, 0}},
-		/* The same without asking who serves the file: look_at_file(). */
+		/* stat_file(), which does not wait for a file server. */
 		{"statx", {2, SCMP_CMP_EQ, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0}},
-		/* Nothing that is written is ever executed. */
+		/* No executable mappings. */
 		{"mmap", {2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0}},
 		{"mprotect", {2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0}},
 		{"prctl", {0, SCMP_CMP_EQ, PR_SET_NAME, 0}},
 	};
 	const int err = allow(f, for_all, rules);
 
-	/* Its flags lie in memory, where a filter cannot look: the C library then takes clone. */
+	/* The flags of clone3 are in memory, which a filter cannot read: the C library falls back to clone. */
 	return err ? err : seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
@@ -152,11 +152,11 @@ static int add_for_parent(scmp_filter_ctx f)
 	const rule rules[] = {
 		/* fork() */
 		{"clone", {0, SCMP_CMP_MASKED_EQ, kinds, 0}},
-		/* A client's process that does not end; and what such a one may do to itself. */
+		/* SIGKILL to a client's process that does not exit; the others are sent by such a process to itself. */
 		{"kill", {1, SCMP_CMP_EQ, SIGKILL, 0}},
 		{"tgkill", {2, SCMP_CMP_EQ, SIGUSR1, 0}},
 		{"tgkill", {2, SCMP_CMP_EQ, SIGABRT, 0}},
-		/* What such a process does on its way into its own list. */
+		/* A client's process before it loads its own list. */
 		{"prctl", {0, SCMP_CMP_EQ, PR_SET_PDEATHSIG, 0}},
 		{"prctl", {0, SCMP_CMP_EQ, PR_SET_NO_NEW_PRIVS, 0}},
 		{"prctl", {0, SCMP_CMP_EQ, PR_SET_SECCOMP, 0}},
@@ -170,13 +170,13 @@ static int add_for_child(scmp_filter_ctx f)
 	const scmp_datum_t self = scmp_datum_t(getpid());
 	const rule rules[] = {
 		/*
-		 * The fault "die"; abort(), and an engine that is in a write to what its client holds
+		 * The fault "die"; abort(); interrupting an engine that blocks in a write to a client's descriptor
 		 * (interrupting.h).
 		 */
 		{"kill", {0, SCMP_CMP_EQ, self, 0}},
 		{"tgkill", {0, SCMP_CMP_EQ, self, 0}},
 	};
-	/* Naming a thread from outside opens its file in /proc (pthread_setname_np); that it cannot is no attack. */
+	/* pthread_setname_np() of another thread opens its file in /proc: fail that rather than kill the process. */
 	int err = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(openat), 0);
 
 	for (int cmd : file_commands) {
@@ -211,10 +211,7 @@ int sandbox_leave_files()
 
 	if (version < 1)
 		return 0;
-	/*
-	 * The first has thirteen rights; later ones add a bit each, of which the second's is refused where it
-	 * is not known.
-	 */
+	/* Version 1 has thirteen rights. Later versions add a bit each, which older kernels refuse. */
 	all.handled_access_fs = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
 	if (version >= 2)
 		all.handled_access_fs |= u64(1) << 13; /* REFER */
@@ -266,28 +263,30 @@ int sandbox_enter()
 	return restrict();
 }
 
-/* child_side in the child. */
+/* Returns child_side in the child. */
 int keeper::split()
 {
-	int ends[2];
+	int pair[2];
 
-	if (pipe2(ends, O_CLOEXEC))
+	if (pipe2(pair, O_CLOEXEC))
 		return fail_errno("pipe");
-	unique_fd in(ends[0]);
+	unique_fd in(pair[0]);
 
-	pipe_.reset(ends[1]);
+	pipe_.reset(pair[1]);
 	child_ = fork();
 	if (child_ < 0)
 		return fail_errno("fork");
 	if (child_)
 		return 0;
-	/* Nobody who waits for the end of a pipe or of the socket waits for this process. */
+	/*
+	 * Closes all else: others wait for the end of pipes and of the socket, which this process must not hold open.
+	 */
 	if (dup2(in.get(), 0) < 0 || close_range(1, ~0u, 0) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		leave();
 	return child_side;
 }
 
-bool keeper::told()
+bool keeper::wait_release()
 {
 	char word;
 	ssize_t n;

@@ -15,19 +15,18 @@ namespace usdma::tool {
 /* Before the first thread.  From here on a call that is not on the list fails with EPERM. */
 int sandbox_enter();
 /*
- * For a client's process, which has entered and has one thread: a call that is not on its shorter list ends it
- * (SIGSYS).
+ * For a client's process, which is in the sandbox and has one thread: a call that is not on its shorter list kills
+ * it (SIGSYS).
  */
 int sandbox_confine();
-/* No file can be opened, made or removed by its name, where the kernel has Landlock; else nothing happens. */
+/* Denies opening, creating and removing files by name where the kernel has Landlock; else no-op. */
 int sandbox_leave_files();
 /* False: built without libseccomp or with a sanitizer, whose run time needs files; only new privileges are given up. */
 bool sandbox_filters();
 
 /*
- * A child that runs clean() once release() is called, and only then: what takes
- * a file system, such as removing the socket, is beyond the sandboxed process.
- * A process that dies without release() leaves things as they are.
+ * A child that runs clean() when release() is called, and only then: the sandboxed process cannot access the file
+ * system, for example to remove the socket. A process that dies without release() cleans nothing up.
  */
 class keeper {
 public:
@@ -38,7 +37,7 @@ public:
 
 		if (err != child_side)
 			return err;
-		if (told())
+		if (wait_release())
 			clean();
 		leave();
 	}
@@ -49,7 +48,7 @@ private:
 	static constexpr int child_side = 1;
 
 	int split();
-	bool told();
+	bool wait_release();
 	[[noreturn]] static void leave();
 
 	unique_fd pipe_;

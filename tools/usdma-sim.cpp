@@ -97,7 +97,7 @@ int report(int err)
 	return 1;
 }
 
-/* What a client has the device write, this process allocates. */
+/* This process allocates the pages that a client has the device write. */
 u64 quarter_of_memory()
 {
 	return align_down(u64(sysconf(_SC_PHYS_PAGES)) * u64(sysconf(_SC_PAGESIZE)) / 4, u64(4096));
@@ -125,7 +125,7 @@ int signals_by_fd()
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-int tell_ready(const options &opt)
+int report_ready(const options &opt)
 {
 	const std::string where = opt.listen_fd < 0 ? opt.socket : "fd " + std::to_string(opt.listen_fd);
 	const std::string line = "ready " + where + "\n";
@@ -140,24 +140,24 @@ int tell_ready(const options &opt)
 	return 0;
 }
 
-int open_sockets(const options &opt, const sim::config &cfg, sim::listener *socket, sim::console *desk)
+int open_sockets(const options &opt, const sim::config &cfg, sim::listener *socket, sim::console *control)
 {
 	if (const int err = opt.listen_fd < 0 ? socket->open(opt.socket) : socket->adopt(unique_fd(opt.listen_fd)))
 		return err;
-	return opt.control.empty() ? 0 : desk->open(opt.control, cfg.faults);
+	return opt.control.empty() ? 0 : control->open(opt.control, cfg.faults);
 }
 
-/* From here on no file: the sockets are removed by a child that does nothing else. */
-int enter(const options &opt, tool::keeper *keeper, sim::listener *socket, sim::console *desk)
+/* No file access from here on: a child that does nothing else removes the sockets. */
+int enter(const options &opt, tool::keeper *keeper, sim::listener *socket, sim::console *control)
 {
 	if (opt.listen_fd < 0 || !opt.control.empty()) {
-		if (const int err = keeper->start([socket, desk] {
+		if (const int err = keeper->start([socket, control] {
 			    socket->remove_path();
-			    desk->remove_path();
+			    control->remove_path();
 		    }))
 			return err;
 		socket->leave_path();
-		desk->leave_path();
+		control->leave_path();
 	}
 	if (const int err = tool::sandbox_enter())
 		return err;
@@ -169,7 +169,7 @@ int enter(const options &opt, tool::keeper *keeper, sim::listener *socket, sim::
 int serve(const options &opt)
 {
 	sim::listener socket;
-	sim::console desk;
+	sim::console control;
 	sim::config cfg;
 	tool::keeper keeper;
 
@@ -182,13 +182,13 @@ int serve(const options &opt)
 	unique_fd stop(signals_by_fd());
 	if (!stop.valid())
 		return report(fail_errno("signalfd"));
-	if (const int err = open_sockets(opt, cfg, &socket, &desk))
+	if (const int err = open_sockets(opt, cfg, &socket, &control))
 		return report(err);
-	if (const int err = enter(opt, &keeper, &socket, &desk))
+	if (const int err = enter(opt, &keeper, &socket, &control))
 		return report(err);
-	if (const int err = tell_ready(opt))
+	if (const int err = report_ready(opt))
 		return report(err);
-	tool::clients clients(socket, cfg, opt.control.empty() ? nullptr : &desk);
+	tool::clients clients(socket, cfg, opt.control.empty() ? nullptr : &control);
 	const int err = clients.run(stop.get(), opt.once);
 	keeper.release();
 	return err ? report(err) : 0;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-The manual pages of the C API, out of the headers' own words: one page for each group of functions there
+Generates the manual pages of the C API from the headers' comments: one page for each group of functions
 (a line /* ---- devices ---- */ begins one).
 
-  api.py --list HEADER...       "FUNCTION..." for each group; a page is named after its first function
+  api.py --list HEADER...       prints "FUNCTION..." for each group; a page is named after its first function
   api.py PAGE OUT HEADER...     writes that page (mdoc)
 """
 import re
@@ -12,13 +12,13 @@ import sys
 
 ABOUT = {
     "library": "version, error texts, log lines",
-    "settings": "what can be tuned, and by whom it was set",
+    "settings": "read and write settings, and query their source",
     "devices": "open and describe DMA devices",
     "memory": "pinned host memory and device memory",
     "streams": "queues of work that run in order",
     "copies": "copies, fills, reductions and values in memory",
     "events": "marks in a stream's work",
-    "uring.h": "completions in an io_uring of the caller's own",
+    "uring.h": "completions in the caller's io_uring",
 }
 GROUP = re.compile(r"^/\* ---- (.*?) -*\s*-+ \*/$", re.M)
 DECLARATION = re.compile(r"(?P<comment>/\*(?:[^*]|\*(?!/))*\*/\n)?(?P<code>(?:USDMA_API|enum|struct|typedef)\b[^;{]*(?:\{[^\n]*\}|\{.*?^\})?[^;]*;)",
@@ -39,16 +39,16 @@ def groups(headers):
 
 
 def rules(path):
-    """The comment at the header's head, without its first line, which says what file it is."""
+    """The comment at the top of the header, without its first line."""
     with open(path, encoding="utf-8") as f:
         comment = re.findall(r"/\*(?:[^*]|\*(?!/))*\*/", f.read())[1]
     lines = words_of(comment).replace("\n - ", "\n- ").split("\n")
-    # Items of the list of rules: paragraphs of their own, whose further lines are no literal blocks.
+    # Each rule of the list becomes a paragraph; its continuation lines are not literal blocks.
     return "\n".join(re.sub(r"^- ", "\n", re.sub(r"^ {2}(?! )", "", line)) for line in lines[1:])
 
 
 def declarations(text):
-    """(comment, code) in their order, without forward declarations."""
+    """(comment, code) of each declaration in order, without forward declarations."""
     found = []
     for m in DECLARATION.finditer(text):
         code = m["code"].strip()
@@ -59,7 +59,7 @@ def declarations(text):
 
 def words_of(comment):
     body = re.sub(r"^/\*+|\*/$", "", comment.strip()).strip("\n")
-    body = body.replace("rules on top", "rules in usdma_version(3)")
+    body = body.replace("rules at the top", "rules in usdma_version(3)")
     return "\n".join(re.sub(r"^\s*\* ?", "", line) if line.lstrip().startswith("*") else line.strip() for line in body.split("\n")).strip()
 
 
@@ -74,12 +74,12 @@ def escape(text):
 
 
 def prose(comment):
-    """Paragraphs; indented lines as they stand."""
+    """Paragraphs; indented lines become literal blocks."""
     out, block = [], []
 
     def flush():
         if block:
-            # A new sentence begins a new line of the source.
+            # mdoc: each sentence starts on a new line.
             text = re.sub(r"(?<=[^.\s][.])\s+(?=[A-Z*-])", "\n", " ".join(block))
             out.append(escape(text))
             block.clear()
@@ -108,7 +108,7 @@ def arguments(text):
     text = " ".join(text.split())
     if text == "void":
         return ["void"]
-    # A pointer to a function has commas of its own.
+    # The arguments of a function pointer are not split.
     return [a.strip() for a in re.split(r",(?![^()]*\))", text)]
 
 
@@ -145,7 +145,7 @@ def page(group, path, text, others):
     out = ['.\\" SPDX-License-Identifier: BSD-3-Clause', f'.\\" Made by docs/man/api.py from include/usdma/{header}',
            ".Dd November 21, 2026", f".Dt {names[0].upper()} 3", ".Os", ".Sh NAME"]
     out += [f".Nm {n} ," for n in names[:-1]] + [f".Nm {names[-1]}", f".Nd {ABOUT.get(group, group)}"]
-    out += [".Sh SYNOPSIS", f".In usdma/{header}", ".Pp", "Compile and link with what", ".Ql pkg-config --cflags --libs usdma", "says."]
+    out += [".Sh SYNOPSIS", f".In usdma/{header}", ".Pp", "Compile and link with the output of", ".Ql pkg-config --cflags --libs usdma ."]
     for _, code in found:
         if FUNCTION.match(code):
             out += synopsis(code)
@@ -154,11 +154,11 @@ def page(group, path, text, others):
         out += [".Sh RULES", "These hold for every call of", f".In usdma/{header} :", ".Pp", *prose(rules(path).split("\n", 2)[2])]
     out += [".Sh RETURN VALUES", "Calls that return an",
             ".Vt int", "return 0 (or a count, where they say so) or a negative errno; then", ".Fn usdma_error_text",
-            "says in words what was wrong and what helps.", ".Sh ERRORS", "Beside those named above, any call can return:",
+            "describes the cause and the remedy.", ".Sh ERRORS", "Beside those named above, any call can return:",
             ".Bl -tag -width Er"]
-    for err, why in (("EBADF", "a handle is NULL, was never made here, or is destroyed already"),
-                     ("EINVAL", "an argument is out of its range; a NULL where a pointer is needed"),
-                     ("ENODEV", "the device is gone: unplugged, its server died, or it hung"),
+    for err, why in (("EBADF", "a handle is NULL, invalid, or already destroyed"),
+                     ("EINVAL", "an argument is out of range, or a required pointer is NULL"),
+                     ("ENODEV", "the device was lost: unplugged, its server died, or it hung"),
                      ("EPERM", "in a child of fork(2) of a process that had devices open")):
         out += [f".It Bq Er \\-{err}", why]
     out += [".El", ".Sh SEE ALSO"]

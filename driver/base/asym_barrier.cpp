@@ -8,22 +8,22 @@
 
 namespace usdma {
 
-static bool ask(int what)
+static bool membarrier_cmd(int cmd)
 {
-	return syscall(SYS_membarrier, what, 0, 0) == 0;
+	return syscall(SYS_membarrier, cmd, 0, 0) == 0;
 }
 
 bool asym_barrier_ready()
 {
-	/* Asked once more: a filter may forbid what the kernel can. */
-	static const bool ready = ask(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && barrier_for_all();
+	/* Also issue the barrier itself: a seccomp filter may forbid it although the kernel supports it. */
+	static const bool ready = membarrier_cmd(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && barrier_for_all();
 
 	return ready;
 }
 
 bool barrier_for_all()
 {
-	return ask(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+	return membarrier_cmd(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
 void barrier_or_wait()

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two sides that each publish something and then look whether the other has: both need
- * a full barrier in between, or neither may see the other.  Where one side does it all
- * the time and the other hardly ever, the rare one pays for both: barrier_for_all() has
- * every running thread of the process pass a full barrier (membarrier(2), private
- * expedited), and the frequent one only keeps the compiler from changing the order.
+ * Asymmetric barrier for Dekker-style protocols: two sides each publish a flag and then read the other's, which
+ * needs a full barrier between store and load on both sides. Where one side runs often and the other rarely,
+ * the rare side pays for both: barrier_for_all() makes every running thread of the process execute a full
+ * barrier (membarrier(2), private expedited), and the frequent side needs a compiler barrier only.
  */
 #pragma once
 
@@ -13,25 +12,29 @@
 #pragma GCC visibility push(default)
 namespace usdma {
 
-/* Registers this process by the first call.  False: the kernel or a filter refuses; then both sides need barriers. */
+/*
+ * Registers this process at the first call. False: the kernel or a seccomp filter refuses; both sides then need
+ * full barriers.
+ */
 bool asym_barrier_ready();
 
-/* The rare side's; takes microseconds.  False: refused. */
+/* For the rare side; takes microseconds. False: refused. */
 bool barrier_for_all();
 
 /*
- * The same for who relied on asym_barrier_ready(): where it is refused after all, by a filter that
- * the program set up later, it waits for a millisecond, for stores leave a CPU in well under one.
+ * As barrier_for_all(), for callers that relied on asym_barrier_ready(). If a filter that the program installed
+ * later forbids membarrier(2), it sleeps for a millisecond: stores leave a CPU's store buffer in well under
+ * that.
  */
 void barrier_or_wait();
 
-/* The frequent side's. */
+/* For the frequent side. */
 inline void barrier_light()
 {
 	asm volatile("" ::: "memory");
 }
 
-/* Both sides' where not asym_barrier_ready(). */
+/* For both sides if asym_barrier_ready() returned false. */
 inline void barrier_full()
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);

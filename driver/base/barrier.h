@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ordering against a device that reads and writes host memory.  Words that both
- * sides touch are accessed by these only, so that a data race checker sees them
- * as what they are: atomic.
+ * Ordering against a device that reads and writes host memory. Words that both sides access go through these
+ * helpers only, so that a race checker sees atomic accesses.
  */
 #pragma once
 
 #include "driver/base/types.h"
 
 /*
- * For code that moves data for another process: the order between these moves
- * and other accesses is made over there, where a race checker of this process
- * cannot see it.
+ * For code that copies data on behalf of another process: that process orders the copies against other
+ * accesses, which a race checker in this process cannot see.
  */
 #define ordered_elsewhere __attribute__((no_sanitize("thread")))
 
 namespace usdma {
 
-/* A word that the device writes: later loads see what it wrote before this word. */
+/* For a word that the device writes: later loads see what it wrote before this word. */
 template <class T> inline T load_acquire(const T *p)
 {
 	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
@@ -28,7 +26,7 @@ template <class T> inline T load_relaxed(const T *p)
 	return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
-/* A word that the device reads: it sees all stores before this one. */
+/* For a word that the device reads: it sees all stores before this one. */
 template <class T> inline void store_release(T *p, T v)
 {
 	__atomic_store_n(p, v, __ATOMIC_RELEASE);
@@ -40,9 +38,8 @@ template <class T> inline void store_relaxed(T *p, T v)
 }
 
 /*
- * Stores v and orders it before every later load (store → load, the one order
- * that x86 does not give): one locked exchange.  For "I publish, then look
- * whether you sleep" on both sides.
+ * Stores v and orders it before every later load (store → load, the only order that x86 does not give): one
+ * locked exchange. For both sides of a sleep/wake-up protocol: publish, then check whether the peer sleeps.
  */
 template <class T> inline void store_fence(T *p, T v)
 {
@@ -50,9 +47,9 @@ template <class T> inline void store_fence(T *p, T v)
 }
 
 /*
- * Asks for a line that will soon be written, as its owner: a write that finds it
- * shared has to wait.  __builtin_prefetch(p, 1) only asks to read unless the
- * compiler is told of a CPU newer than the baseline; older ones take it as a NOP.
+ * Prefetches a cache line in exclusive state, since a store to a shared line has to wait. __builtin_prefetch(p,
+ * 1) emits a read prefetch unless compiled for a CPU newer than the baseline; older CPUs execute prefetchw as a
+ * NOP.
  */
 inline void prefetch_write(const void *p)
 {

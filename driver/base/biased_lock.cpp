@@ -7,12 +7,12 @@
 
 namespace usdma {
 
-/* An owner is inside for tens of nanoseconds, unless it was descheduled. */
+/* An owner holds the lock for tens of nanoseconds, unless it is descheduled. */
 void machine_memory::wait_outside(const u32 *inside)
 {
 	const timespec nap = {0, 50'000};
 
-	/* Acquire: what it did under the lock is seen. */
+	/* Acquire: pairs with the owner's release of its flag. */
 	for (unsigned i = 0; load_acquire(inside); i++)
 		if (i < 100)
 			cpu_relax();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ownership lock, as it ships: biased_lock_over.h says what it is. */
+/* The biased lock on real memory and threads; biased_lock_over.h describes the algorithm. */
 #pragma once
 
 #include "driver/base/asym_barrier.h"
@@ -9,14 +9,14 @@
 #pragma GCC visibility push(default)
 namespace usdma {
 
-/* What the lock stands on. */
+/* Platform parameters of biased_lock_over. */
 struct machine_memory {
-	template <class T> using word = T;  /* what several threads load and store, by the helpers of barrier.h */
-	template <class T> using plain = T; /* what only its holder touches */
+	template <class T> using word = T;  /* shared between threads; accessed by the helpers of barrier.h */
+	template <class T> using plain = T; /* accessed only by the lock holder */
 	using mutex = futex_lock;
 	static constexpr u32 owners = 4, first_turns = 64, most_turns = 65536;
 
-	/* Another number for each thread that lives, a multiple of 16 at least. */
+	/* Unique among living threads; a multiple of 16 at least. */
 	static u64 this_thread()
 	{
 #if defined(__x86_64__)
@@ -41,7 +41,7 @@ struct machine_memory {
 	{
 		usdma::barrier_or_wait();
 	}
-	/* Until it is 0. */
+	/* Returns once *inside is 0. */
 	static void wait_outside(const u32 *inside);
 };
 

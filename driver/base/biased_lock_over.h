@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A mutex biased towards one thread.  When a thread has taken it time after time, the lock becomes that thread's
- * own and costs it plain loads and stores.  A locked RMW drains the store buffer, including stores that miss on
- * ring lines (the device has them), and that took longer than all the rest of a submission.
+ * A mutex biased towards one thread. When a thread has acquired it many times in a row, the lock becomes biased
+ * to that thread, which then acquires it by plain loads and stores. A locked RMW drains the store buffer,
+ * including stores that miss on ring lines (the device has them), and that took longer than all the rest of a
+ * submission.
  *
- * Another thread revokes the bias: it clears the owner, has all CPUs pass a barrier (membarrier(2)) and, once
- * the owner is out, has an ordinary mutex.  Each revocation doubles the number of turns after which the lock is
- * given to a thread again, so that threads that do share it soon have only the mutex.
+ * Another thread revokes the bias: it clears the owner, makes all CPUs execute a barrier (membarrier(2)) and,
+ * once the owner has left its critical section, uses an ordinary mutex. Each revocation doubles the number of
+ * consecutive acquisitions after which the lock is biased again, so that a lock that threads do share soon
+ * stays a plain mutex.
  *
- * An owner that was stopped on its path in may go on long after others have owned the lock, and then says
- * "inside" and "no, outside" once more.  So each owner has a word of its own to say that in, for good; when all
- * words are given out, a further thread gets the mutex only.
+ * An owner that is descheduled while it enters may resume long after other threads have owned the lock, and
+ * then sets and clears its "inside" flag once more. So each owner has a flag of its own that is never
+ * reassigned; when all flags are in use, further threads get the mutex only.
  *
- * Who sees what: an owner's release of its word is what the next holder's acquire reads, and an owner became it
- * under the mutex.  So there is a happens-before for all that is done under the lock, by C++'s own rules, and
- * TSan runs what ships. The barrier of all CPUs makes no such order: it only sees to it that one of the two,
- * owner and taker, finds the other. tests/unit/base/biased_lock_model.cpp runs this very code in all
- * interleavings.
+ * Happens-before: the next holder's acquire reads an owner's release of its flag, and a thread becomes owner
+ * under the mutex. This orders all accesses under the lock by C++'s rules, and TSan checks the production code.
+ * The barrier on all CPUs adds no such order: it only guarantees that the owner or the revoking thread sees the
+ * other. tests/unit/base/biased_lock_model.cpp runs this code in all interleavings.
  */
 #pragma once
 
@@ -25,7 +26,7 @@
 #pragma GCC visibility push(default)
 namespace usdma {
 
-/* M: what the lock stands on; machine_memory of biased_lock.h, or a model's memory, threads and barriers. */
+/* M: the platform: machine_memory of biased_lock.h, or a model's memory, threads and barriers. */
 template <class M> class biased_lock_over {
 public:
 	void lock()
@@ -34,10 +35,10 @@ public:
 			lock_shared();
 	}
 	bool try_lock() { return enter_own() || try_lock_shared(); }
-	/* Only where it is this thread's own. */
+	/* Succeeds only if the lock is biased to this thread. */
 	bool try_lock_own() { return enter_own(); }
 
-	/* A full barrier, as futex_lock's. */
+	/* A full barrier, as futex_lock::unlock(). */
 	void unlock()
 	{
 		if (likely(own_))
@@ -45,7 +46,7 @@ public:
 		else
 			unlock_shared();
 	}
-	/* Orders what was done under the lock before its release, and nothing else. */
+	/* Release semantics only. */
 	void unlock_light()
 	{
 		if (likely(own_))
@@ -57,7 +58,7 @@ public:
 	/* As unlock_light(), after try_lock_own(). */
 	void unlock_own() { store_release(own_, 0u); }
 
-	/* For tests: it is this thread's own now. */
+	/* For tests: whether the lock is biased to this thread. */
 	bool owned() const { return (load_relaxed(&owner_) ^ M::this_thread()) < owners; }
 
 	static constexpr u32 owners = M::owners, first_turns = M::first_turns, most_turns = M::most_turns;
@@ -67,8 +68,8 @@ private:
 	template <class T> using plain = typename M::template plain<T>;
 
 	/*
-	 * Dekker's: "I am inside", then a look whether it was taken from us; take_away() does both the other
-	 * way round.
+	 * Dekker: sets "inside", then checks that it is still the owner; revoke() clears the owner, then checks
+	 * "inside".
 	 */
 	bool enter_own()
 	{
@@ -86,24 +87,27 @@ private:
 	void lock_shared();
 	bool try_lock_shared();
 	void unlock_shared();
-	bool take_away(bool wait);
+	bool revoke(bool wait);
 	void give();
 	void count_turn();
 	u32 word_of(u64 thread);
 
-	/* A thread and which word is its own; 0: none.  Set by that thread, cleared by another, both under shared_. */
-	word<u64> owner_ = 0;
-	word<u32> inside_[owners] = {}; /* that owner holds it, or is about to see that it may not */
 	/*
-	 * The word of who it is given to, until it is all the way back: whoever holds it meanwhile
-	 * came in as its owner.  nullptr: the mutex.  Changed by holders under shared_.
+	 * Owning thread and the index of its flag; 0: none. Set by that thread, cleared by another, both under
+	 * shared_.
+	 */
+	word<u64> owner_ = 0;
+	word<u32> inside_[owners] = {}; /* that owner holds the lock, or is about to see that it was revoked */
+	/*
+	 * The owner's flag until its bias is fully revoked; meanwhile every holder entered as owner. nullptr: the
+	 * mutex is in use. Changed by holders under shared_.
 	 */
 	plain<word<u32> *> own_ = nullptr;
 	typename M::mutex shared_;
-	/* These: under shared_. */
+	/* Protected by shared_. */
 	plain<u64> latest_ = 0;
 	plain<u32> turns_ = 0, needed_ = first_turns;
-	plain<u64> had_[owners] = {}; /* whose the words are */
+	plain<u64> had_[owners] = {}; /* thread to which each flag is assigned */
 };
 
 } // namespace usdma

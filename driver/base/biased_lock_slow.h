@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The part of the ownership lock that is not inline.  For biased_lock.cpp, which has it compiled once, and for
- * the model check.
- */
+/* The out-of-line part of the biased lock, for biased_lock.cpp, which instantiates it, and for the model check. */
 #pragma once
 
 #include "driver/base/biased_lock_over.h"
@@ -12,16 +9,16 @@
 namespace usdma {
 
 /*
- * With shared_ held: from here on its owner comes in by shared_ as all do.  False: it is inside still, and wait
- * is not set.
+ * Revokes the bias with shared_ held: the owner then enters by shared_ like any thread. False: the owner is
+ * still inside and wait is not set.
  */
-template <class M> bool biased_lock_over<M>::take_away(bool wait)
+template <class M> bool biased_lock_over<M>::revoke(bool wait)
 {
 	if (!own_)
 		return true;
 	if (load_relaxed(&owner_)) {
 		store_relaxed(&owner_, u64(0));
-		/* Behind it the owner either sees that, or we see it inside. */
+		/* After this barrier the owner sees the cleared owner_, or we see its flag. */
 		M::barrier_or_wait();
 		needed_ = std::min<u32>(needed_ * 2, most_turns);
 	}
@@ -36,7 +33,7 @@ template <class M> bool biased_lock_over<M>::take_away(bool wait)
 template <class M> void biased_lock_over<M>::lock_shared()
 {
 	shared_.lock();
-	take_away(true);
+	revoke(true);
 	count_turn();
 }
 
@@ -44,7 +41,7 @@ template <class M> bool biased_lock_over<M>::try_lock_shared()
 {
 	if (!shared_.try_lock())
 		return false;
-	if (!take_away(false)) {
+	if (!revoke(false)) {
 		shared_.unlock();
 		return false;
 	}
@@ -60,7 +57,7 @@ template <class M> void biased_lock_over<M>::count_turn()
 	latest_ = self;
 }
 
-/* owners: none is left.  A thread that has ended is not on its way in: its number may be another's now. */
+/* Returns `owners` if no flag is left. A flag may be reused for a new thread with the ID of one that has ended. */
 template <class M> u32 biased_lock_over<M>::word_of(u64 thread)
 {
 	u32 i = 0;
@@ -72,7 +69,7 @@ template <class M> u32 biased_lock_over<M>::word_of(u64 thread)
 	return i;
 }
 
-/* With shared_ held by the thread that gets it. */
+/* Biases the lock to the calling thread, which holds shared_. */
 template <class M> void biased_lock_over<M>::give()
 {
 	const u64 self = M::this_thread();

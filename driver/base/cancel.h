@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls that block hold locks and have words of their stack in shared lists:
- * a thread that is cancelled in one (pthread_cancel(3)) is so when it returns.
+ * Blocking calls hold locks and link objects on their stack into shared lists, so thread cancellation
+ * (pthread_cancel(3)) is deferred until they return.
  */
 #pragma once
 

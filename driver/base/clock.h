@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Monotonic time in nanoseconds, and deadlines: no wait is without one. */
+/* Monotonic time in nanoseconds, and deadlines: every wait has one. */
 #pragma once
 
 #include "driver/base/types.h"
@@ -18,7 +18,6 @@ inline u64 now_ns()
 	return u64(t.tv_sec) * ns_per_s + u64(t.tv_nsec);
 }
 
-/* A point in time by which something must have happened. */
 class deadline {
 public:
 	static deadline in_ns(u64 ns) { return deadline(sat_add(now_ns(), ns)); }

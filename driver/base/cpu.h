@@ -11,9 +11,9 @@
 namespace usdma {
 
 /*
- * 1 + the CPU on which this thread runs, or ran a moment ago; 0: unknown.  Read from where the kernel keeps it for
- * the C library (rseq): sched_getcpu() would else fall back to a system call, which costs and which a sandbox may
- * forbid.  Unknown with an older C library, in valgrind, or with rseq switched off (glibc.pthread.rseq=0).
+ * 1 + the CPU on which this thread runs, or ran a moment ago; 0: unknown. Reads the rseq area that the C
+ * library registers: sched_getcpu() may fall back to a system call, which is slow and may be forbidden by a
+ * sandbox. Unknown with an older C library, in valgrind, or with rseq disabled (glibc.pthread.rseq=0).
  */
 inline u32 this_cpu()
 {

@@ -17,28 +17,28 @@ namespace usdma {
 
 static constexpr size_t text_size = 512;
 
-/* A thread's text, from its first failure on. */
+/* Per-thread text, allocated at the thread's first failure. */
 struct text_block {
 	thread_end end;
 	char text[text_size];
 };
 static thread_local text_block *mine;
 
-/* For the first that fail for want of memory. */
+/* Reserve for threads whose first failure is lack of memory. */
 static text_block spare[4];
-static u32 spare_taken[4];
+static u32 spare_used[4];
 
-/* Where there is none even of those; never written. */
-static text_block unsaid = {{}, "no memory for the text of an error"};
+/* Used when the reserve is exhausted, too; never written. */
+static text_block no_text = {{}, "no memory for the text of an error"};
 
-static void text_ends(thread_end *e)
+static void text_free(thread_end *e)
 {
 	auto *const b = reinterpret_cast<text_block *>(e);
 
 	mine = nullptr;
 	for (size_t i = 0; i < std::size(spare); i++)
 		if (b == &spare[i])
-			return __atomic_store_n(&spare_taken[i], 0u, __ATOMIC_RELEASE);
+			return __atomic_store_n(&spare_used[i], 0u, __ATOMIC_RELEASE);
 	free(b);
 }
 
@@ -47,28 +47,28 @@ static text_block *text_get()
 	auto *b = static_cast<text_block *>(malloc(sizeof(text_block)));
 
 	for (size_t i = 0; i < std::size(spare) && !b; i++)
-		if (!__atomic_exchange_n(&spare_taken[i], 1u, __ATOMIC_ACQUIRE))
+		if (!__atomic_exchange_n(&spare_used[i], 1u, __ATOMIC_ACQUIRE))
 			b = &spare[i];
 	return b;
 }
 
-/* Where to write; nullptr: nowhere, and error_text() says so. */
-static char *text_room()
+/* nullptr: no buffer; error_text() then returns no_text. */
+static char *text_space()
 {
-	if (likely(mine && mine != &unsaid))
+	if (likely(mine && mine != &no_text))
 		return mine->text;
 	text_block *const b = text_get();
-	mine = b ? b : &unsaid;
+	mine = b ? b : &no_text;
 	if (!b)
 		return nullptr;
-	b->end.run = text_ends;
+	b->end.run = text_free;
 	b->text[0] = '\0';
 	at_thread_end(&b->end);
 	return b->text;
 }
 
-/* A text holds words of servers, files and processes, and goes to terminals and logs. */
-static int said(int err, char *text)
+/* Texts include strings of servers, files and processes, and are printed to terminals and logs. */
+static int report(int err, char *text)
 {
 	if (text)
 		make_printable(text);
@@ -78,14 +78,14 @@ static int said(int err, char *text)
 
 int fail(int err, const char *fmt, ...)
 {
-	char *const text = text_room();
+	char *const text = text_space();
 	va_list ap;
 
 	va_start(ap, fmt);
 	if (text)
 		vsnprintf(text, text_size, fmt, ap);
 	va_end(ap);
-	return said(err, text);
+	return report(err, text);
 }
 
 static void add_errno(char *text, int err)
@@ -106,7 +106,7 @@ static void add_errno(char *text, int err)
 int fail_errno(const char *fmt, ...)
 {
 	const int err = errno ? errno : EIO;
-	char *const text = text_room();
+	char *const text = text_space();
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -115,13 +115,13 @@ int fail_errno(const char *fmt, ...)
 		add_errno(text, err);
 	}
 	va_end(ap);
-	return said(err, text);
+	return report(err, text);
 }
 
 int fail_in(int err, const char *fmt, ...)
 {
-	const kept_error before;
-	char *const text = text_room();
+	const saved_error before;
+	char *const text = text_space();
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -142,21 +142,21 @@ const char *error_text()
 
 void error_clear()
 {
-	if (mine == &unsaid)
+	if (mine == &no_text)
 		mine = nullptr;
 	if (mine)
 		mine->text[0] = '\0';
 }
 
-kept_error::kept_error()
+saved_error::saved_error()
 {
 	static_assert(sizeof(text_) == text_size);
 	snprintf(text_, sizeof(text_), "%s", error_text());
 }
 
-int kept_error::again(int err) const
+int saved_error::again(int err) const
 {
-	char *const text = text_room();
+	char *const text = text_space();
 
 	if (text)
 		memcpy(text, text_, text_size);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Errors: a function reports -errno; beside it, a text for a person stands in a
- * buffer of the calling thread (made at its first failure).  The text names the cause and, where there is
- * one, the cure.  A later failure in the same thread replaces it.
+ * Errors: a function returns -errno and leaves a message in a buffer of the calling thread (allocated at its
+ * first failure). The message names the cause and, if there is one, the remedy. A later failure in the same
+ * thread replaces it.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace usdma {
 
 #ifdef __clang_analyzer__
-/* The analyzer sees one file at a time: these tell it that a failure is never 0. */
+/* The analyzer sees one file at a time; these declare that a failure is never 0. */
 template <class... T> inline int fail(int err, const char *, T...)
 {
 	return err > 0 ? -err : -EINVAL;
@@ -27,13 +27,13 @@ template <class... T> inline int fail_in(int err, const char *, T...)
 }
 #else
 
-/* Remembers the text for this thread and returns -err (err is a positive errno). */
+/* Sets this thread's text and returns -err (err is a positive errno). */
 [[gnu::format(printf, 2, 3), gnu::cold]] int fail(int err, const char *fmt, ...);
 
-/* As fail, with "TEXT: what errno means" for the present errno; returns -errno. */
+/* As fail, with "TEXT: strerror(errno)"; returns -errno. */
 [[gnu::format(printf, 1, 2), gnu::cold]] int fail_errno(const char *fmt, ...);
 
-/* Puts "TEXT: " before this thread's present text; returns err unchanged. */
+/* Prepends "TEXT: " to this thread's current text; returns err unchanged. */
 [[gnu::format(printf, 2, 3), gnu::cold]] int fail_in(int err, const char *fmt, ...);
 
 #endif
@@ -44,15 +44,15 @@ template <class... T> inline int fail_in(int err, const char *, T...)
 	return fail(ENOMEM, "no memory for %s", what);
 }
 
-/* This thread's latest error text; "" where there was none.  Valid until the next failure. */
+/* This thread's latest error text, or "". Valid until the next failure. */
 const char *error_text();
 void error_clear();
 
-/* Keeps this thread's present text while what is called next may replace it. */
-class kept_error {
+/* Saves this thread's text across calls that may replace it. */
+class saved_error {
 public:
-	kept_error();
-	/* The text is the kept one again; returns err (0 or -errno) unchanged. */
+	saved_error();
+	/* Restores the saved text; returns err (0 or -errno) unchanged. */
 	int again(int err) const;
 	const char *text() const { return text_; }
 

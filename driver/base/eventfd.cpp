@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * write(2) on an eventfd whose counter is full waits, and O_NONBLOCK is a flag
- * that all who hold it share.  The kernel's own way to signal one does not wait:
- * that of the end of an aio request.  The request is a poll of the eventfd, which
- * is always ready for one thing or the other and so ends at once.
+ * write(2) blocks on an eventfd whose counter is full, and O_NONBLOCK is a flag of the open file, shared by all
+ * its holders. The kernel signals an eventfd without blocking when an aio request completes, so eventfd_raise()
+ * submits one: a poll of the eventfd, which is always readable or writable, so it completes at once.
  */
 #include "driver/base/eventfd.h"
 
@@ -13,7 +12,7 @@
 
 namespace usdma {
 
-/* One for the process, for good: to released one takes the kernel tens of milliseconds.  0: none is to be had. */
+/* One for the process, never destroyed: that takes the kernel tens of milliseconds. 0: unavailable. */
 static aio_context_t aio_context()
 {
 	static const aio_context_t context = [] {
@@ -30,8 +29,8 @@ static bool submit(aio_context_t context, iocb *request)
 	return syscall(SYS_io_submit, context, 1L, &request) == 1;
 }
 
-/* Their ends are kept until somebody looks. */
-static void forget_ended(aio_context_t context)
+/* Completions occupy the context until they are read. */
+static void reap_completed(aio_context_t context)
 {
 	const timespec now = {0, 0};
 	io_event ended[64];
@@ -55,8 +54,7 @@ static bool accepted_as_resfd(int fd)
 	request.aio_resfd = u32(fd);
 	if (!context)
 		return false;
-	/* Requests that have ended occupy the context until their events are read. */
-	forget_ended(context);
+	reap_completed(context);
 	return !submit(context, &request) && errno == EOPNOTSUPP;
 }
 
@@ -83,13 +81,13 @@ bool eventfd_raise(int fd)
 	request.aio_resfd = u32(fd);
 	if (!context)
 		return false;
-	/* A few: others use the room that is made as well. */
+	/* Retry a few times only: other threads may take the slots that were freed. */
 	for (unsigned tries = 0; tries < 4; tries++) {
 		if (submit(context, &request))
 			return true;
 		if (errno != EAGAIN)
 			return false;
-		forget_ended(context);
+		reap_completed(context);
 	}
 	return false;
 }

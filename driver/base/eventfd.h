@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Eventfds, written and taken without blocking: the other end may be another
- * process, which can fill the counter or switch O_NONBLOCK off, also between a
- * question and the act.  By system calls as such, which are no cancellation
- * points: they are made under locks.
+ * Eventfds, signalled and read without blocking: the peer may be another process, which can fill the counter or
+ * clear O_NONBLOCK at any time, also between a check and the call after it. Uses raw system calls, which are no
+ * cancellation points: callers hold locks.
  */
 #pragma once
 
@@ -25,18 +24,18 @@ inline bool eventfd_ready(int fd, short events)
 	return syscall(SYS_ppoll, &p, 1, &now, nullptr, 0) == 1 && p.revents & events;
 }
 
-/* It is one; what a descriptor says of itself here is the kernel's word, and no file's name looks like it. */
+/* By /proc/self/fd, whose text for an eventfd no file name can imitate. */
 bool is_eventfd(int fd);
 
 /*
- * Adds one; nothing that another process does to this eventfd makes it block.  A counter that is full stays so.
- * False: fd is no eventfd, or nothing here can do that (no aio in this kernel, or a filter forbids it).
+ * Adds one; never blocks, whatever another process does to this eventfd. A full counter is left unchanged.
+ * False: fd is no eventfd, or aio is unavailable (not in this kernel, or forbidden by a filter).
  */
 bool eventfd_raise(int fd);
 
 /*
- * One whose other end is trusted.  False: its counter is full (then whoever waits for it is awake), or it is no
- * eventfd.
+ * For an eventfd whose peer is trusted. False: the counter is full (so its reader is already woken), or fd is
+ * no eventfd.
  */
 inline bool eventfd_signal(int fd)
 {
@@ -45,7 +44,7 @@ inline bool eventfd_signal(int fd)
 	return eventfd_ready(fd, POLLOUT) && syscall(SYS_write, fd, &one, sizeof(one)) == long(sizeof(one));
 }
 
-/* What it held; 0: nothing. */
+/* Reads and resets the counter; 0: it was 0. */
 inline u64 eventfd_clear(int fd)
 {
 	u64 count;
@@ -54,7 +53,7 @@ inline u64 eventfd_clear(int fd)
 
 	if (n >= 0 || errno == EAGAIN)
 		return n == long(sizeof(count)) ? count : 0;
-	/* Before Linux 5.8: a peer that takes the count in between holds this thread until the next one comes. */
+	/* Before Linux 5.8: if a peer reads the counter in between, this thread blocks until the next signal. */
 	return eventfd_ready(fd, POLLIN) && syscall(SYS_read, fd, &count, sizeof(count)) == long(sizeof(count)) ?
 		       count :
 		       0;

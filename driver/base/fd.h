@@ -13,10 +13,10 @@
 namespace usdma {
 
 /*
- * Every descriptor that is opened, received or imported, and kept, goes through this: fd, or its duplicate above 2.
- * fd < 0 stays so, with errno; where there is none above 2, fd is closed, and the result is -1 with errno.
+ * Every descriptor that the library opens, receives or imports goes through this: fd, or its duplicate above 2.
+ * fd < 0 is returned as it is, with errno. If none above 2 is free, fd is closed: -1 with errno.
  */
-inline int keep_fd(int fd)
+inline int fd_above_stdio(int fd)
 {
 	if (fd < 0 || fd > STDERR_FILENO)
 		return fd;
@@ -27,10 +27,7 @@ inline int keep_fd(int fd)
 	return up;
 }
 
-/*
- * At the start of a program: of its standard streams those that are closed become /dev/null, so that nothing else gets
- * their numbers.
- */
+/* At program start: opens /dev/null for each closed standard stream, so that nothing else gets its number. */
 inline void open_closed_streams()
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

@@ -13,12 +13,12 @@ namespace usdma {
 static constexpr u32 most_slow = 64;
 static std::atomic<u32> slow{0}; /* not closed yet */
 
-int look_at_file(int fd, struct statx *st)
+int stat_file(int fd, struct statx *st)
 {
 	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, st);
 }
 
-/* Asked once: in a sandbox there are no paths. */
+/* Read once: a sandbox may have no paths. */
 static const struct statx &root_directory()
 {
 	static const struct statx root = [] {
@@ -35,7 +35,7 @@ void foreign_fd_prepare()
 	root_directory();
 }
 
-/* Number 0 of many file systems that are on no disk: FUSE's and those of networks among them. */
+/* Major number 0 is that of file systems without a block device, FUSE and network file systems among them. */
 static bool is_on_disk(const struct statx &st)
 {
 	const struct statx &root = root_directory();
@@ -44,7 +44,7 @@ static bool is_on_disk(const struct statx &st)
 	       (root.stx_dev_minor == st.stx_dev_minor && !root.stx_dev_major && root.stx_dev_minor);
 }
 
-/* A socket's queue may hold others; what a device does then its driver knows. */
+/* A socket's queue may hold other descriptors; a device's release is up to its driver. */
 bool closes_at_once(int fd)
 {
 	const int flags = fcntl(fd, F_GETFL);
@@ -52,10 +52,10 @@ bool closes_at_once(int fd)
 
 	if (flags < 0 || flags & O_PATH || fcntl(fd, F_GET_SEALS) >= 0)
 		return true;
-	if (look_at_file(fd, &st))
+	if (stat_file(fd, &st))
 		return false;
 	switch (st.stx_mode & S_IFMT) {
-	case 0: /* the kernel's own kinds */
+	case 0: /* anonymous inodes */
 	case S_IFIFO:
 		return true;
 	case S_IFREG:
@@ -78,7 +78,7 @@ void close_foreign(unique_fd fd)
 	if (!fd.valid() || closes_at_once(fd.get()))
 		return;
 	slow.fetch_add(1, std::memory_order_relaxed);
-	/* Without a thread it stays open, which holds nobody up, and counts as slow. */
+	/* If no thread can be started, fd leaks, which blocks no one, and counts as slow. */
 	thread_start_detached("usdma-close", close_it, reinterpret_cast<void *>(intptr_t(fd.get())));
 	(void)fd.release();
 }

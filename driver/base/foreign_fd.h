@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Descriptors that another process sent.  close(2) of one may wait for that
- * process, and no signal ends the wait: for the answer of a file system that it
- * serves (FUSE), for a socket whose other end it holds (SO_LINGER).  Such a one
- * is closed by a thread of its own, which may stay.
+ * Descriptors that another process sent. close(2) of one may wait for that process, uninterruptibly: for the
+ * reply of a file system that it serves (FUSE), for a socket whose peer it holds (SO_LINGER). Such a descriptor
+ * is closed by a thread of its own, which may block forever.
  */
 #pragma once
 
@@ -15,21 +14,21 @@
 #pragma GCC visibility push(default)
 namespace usdma {
 
-/* What is known of a file without asking its file system, which its owner may serve, and never answer. */
-int look_at_file(int fd, struct statx *st);
+/* Cached attributes only: a request to its file system may never be answered if a hostile process serves it. */
+int stat_file(int fd, struct statx *st);
 
 /*
- * Memory, an eventfd and its like, a pipe, a file of a disk or of the root's file system; of anything else it
- * is not known.
+ * True for memory, an eventfd or the like, a pipe, a file on a disk or on the root's file system; anything else
+ * may block.
  */
 bool closes_at_once(int fd);
 
-/* Returns at once; the number is free, or soon. */
+/* Returns at once; the descriptor is closed now or soon. */
 void close_foreign(unique_fd fd);
-/* Before a sandbox takes the paths away. */
+/* Call before a sandbox removes the paths. */
 void foreign_fd_prepare();
 
-/* So many have not been closed that nobody should send more. */
+/* Too many closes are pending: accept no more descriptors. */
 bool foreign_full();
 
 } // namespace usdma

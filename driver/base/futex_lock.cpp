@@ -28,7 +28,7 @@ void futex_wake(u32 *word, int count)
 
 void futex_lock::lock_slow()
 {
-	/* The holder is on the data path and gone in tens of nanoseconds, unless it was descheduled. */
+	/* The holder is on the data path and releases within tens of nanoseconds, unless it is descheduled. */
 	for (int i = 0; i < 100; i++) {
 		if (load_relaxed(&word_) == 0 && try_lock())
 			return;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A mutex of one word: one locked instruction to take it, one to give it back,
- * no system call unless two threads meet.  Its unlock is a full barrier: what
- * was stored under the lock is visible before any later load of this thread.
+ * A mutex of one word: one locked instruction to acquire, one to release, no system call without contention.
+ * unlock() is a full barrier: stores under the lock are visible before any later load of this thread.
  */
 #pragma once
 
@@ -37,7 +36,7 @@ private:
 	void lock_slow();
 	void wake_one();
 
-	u32 word_ = 0; /* 0 free, 1 held, 2 held and somebody sleeps */
+	u32 word_ = 0; /* 0: free, 1: held, 2: held with waiters */
 };
 
 /* futex(2) on a private word; waits at most until the absolute CLOCK_MONOTONIC time. 0, -EAGAIN, -EINTR, -ETIMEDOUT. */

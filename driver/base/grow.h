@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that may not be there.  Containers and texts of the standard library
- * say so by an exception.  Here, and nowhere else in driver/ and lib/, it is
- * caught, and becomes a bool or -ENOMEM: what could not grow is as it was.
+ * Allocation failures. Containers and strings of the standard library report them by an exception. It is caught
+ * here, and nowhere else in driver/ and lib/, and becomes a bool or -ENOMEM; the container is unchanged.
  *
- * What grows one container where something must be put right when it cannot
- * takes a try_ function.  What only makes texts and lists of its own (reading
- * settings, looking through sysfs, answering a console) is run as a whole by
- * within_memory: its own objects go with it.  Where nothing may fail (a
- * completion, a release, the end of something) room is reserved in advance.
+ * Code that must undo something when a container cannot grow calls a try_ function. Code that only builds
+ * strings and lists of its own (reading settings, scanning sysfs, answering a console) is run as a whole by
+ * within_memory, and its objects are destroyed. Where nothing may fail (a completion, a release, teardown),
+ * space is reserved in advance.
  */
 #pragma once
 
@@ -21,7 +19,7 @@
 
 namespace usdma {
 
-/* Runs f; false: there was no memory for what it made. */
+/* Runs f; false: out of memory. */
 template <class F> [[nodiscard]] inline bool fits(F &&f) noexcept
 {
 	try {
@@ -33,7 +31,7 @@ template <class F> [[nodiscard]] inline bool fits(F &&f) noexcept
 	return false;
 }
 
-/* Runs f, which returns 0 or -errno; or -ENOMEM: there was no memory for `what`. */
+/* Runs f, which returns 0 or -errno; -ENOMEM: no memory for `what`. */
 template <class F> [[nodiscard]] inline int within_memory(const char *what, F &&f) noexcept
 {
 	int err = 0;
@@ -46,7 +44,7 @@ template <class C, class... A> [[nodiscard]] inline bool try_push(C &c, A &&...a
 	return fits([&] { c.emplace_back(std::forward<A>(a)...); });
 }
 
-/* Into room that was reserved when what now comes to its end was made: cannot fail. */
+/* Into space reserved when the item was created: cannot fail. */
 template <class C, class T> inline void push_reserved(C &c, T &&v) noexcept
 {
 	c.push_back(std::forward<T>(v));
@@ -62,13 +60,13 @@ template <class C, class... A> [[nodiscard]] inline bool try_resize(C &c, size_t
 	return fits([&] { c.resize(n, a...); });
 }
 
-/* Before `at`; for sets and maps a hint. */
+/* Before `at`, which is a hint for sets and maps. */
 template <class C, class P, class T> [[nodiscard]] inline bool try_insert(C &c, P at, T &&v) noexcept
 {
 	return fits([&] { c.insert(at, std::forward<T>(v)); });
 }
 
-/* The map's value for a key, made if it is not there; nullptr: no memory. */
+/* The map's value for a key, inserted if missing; nullptr: no memory. */
 template <class C, class K, class... A>
 [[nodiscard]] inline typename C::mapped_type *try_emplace(C &c, K &&key, A &&...a) noexcept
 {
@@ -84,12 +82,12 @@ template <class T> [[nodiscard]] inline bool try_assign(T *to, const auto &from)
 	return fits([&] { *to = from; });
 }
 
-/* nullptr: no memory for it, or for what its constructor makes. */
+/* nullptr: no memory for it, or in its constructor. */
 template <class T, class... A> [[nodiscard]] inline std::unique_ptr<T> try_unique(A &&...a) noexcept
 {
 	T *made = nullptr;
 
-	/* Not a unique_ptr: clang-tidy 14 loses it on its way through the lambda, and calls it leaked. */
+	/* Not a unique_ptr: clang-tidy 14 does not track it through the lambda and reports a leak. */
 	(void)fits([&] { made = std::make_unique<T>(std::forward<A>(a)...).release(); });
 	return std::unique_ptr<T>(made);
 }

@@ -52,7 +52,7 @@ void log_set_sink(log_sink sink, void *arg)
 
 	vsnprintf(line, sizeof(line), fmt, ap);
 	make_printable(line);
-	const no_cancel quiet;
+	const no_cancel guarded;
 	std::lock_guard guard(sink_lock);
 	if (sink_now)
 		sink_now(level, line, sink_arg);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Log lines for a person.  Off the data path; the level check is one relaxed load. */
+/* Log messages. Not for the data path; the level check is one relaxed load. */
 #pragma once
 
 #include "driver/base/types.h"
@@ -9,7 +9,7 @@ namespace usdma {
 
 enum class log_level : int { none, error, warn, info, debug };
 
-/* Where lines go; the default writes "usdma: LEVEL: TEXT" to standard error.  Any thread may call it. */
+/* Log output; the default writes "usdma: LEVEL: TEXT" to standard error. Called from any thread. */
 using log_sink = void (*)(log_level level, const char *text, void *arg);
 
 void log_set_level(log_level level);
@@ -20,8 +20,8 @@ void log_set_sink(log_sink sink, void *arg); /* nullptr: the default */
 bool log_wants(log_level level);
 
 /*
- * For what a peer can cause as often as it likes: so many lines in so long from one place of the code.  The first line
- * after that tells how many were left out.
+ * Rate limit of one call site, for events that a peer can cause at any rate. The first line after a suppressed
+ * period reports how many were left out.
  */
 struct log_limit {
 	static constexpr u32 lines = 10;
@@ -29,7 +29,7 @@ struct log_limit {
 	u64 since = 0;
 	u32 written = 0, left_out = 0;
 };
-/* *left_out: the lines since the last one that was written.  Any thread. */
+/* *left_out: lines suppressed since the last one that was written. Thread-safe. */
 bool log_may(log_limit *l, u64 now, u32 *left_out);
 [[gnu::format(printf, 3, 4), gnu::cold]] void log_write_limited(log_limit *l, log_level level, const char *fmt, ...);
 #pragma GCC visibility pop

@@ -9,14 +9,14 @@
 
 namespace usdma {
 
-/* Who must know that a mapping ends, because it may change what lies there. */
+/* Unmaps in place of munmap(), for memory that must be restored or tracked when a mapping is removed. */
 class mapping_guard {
 public:
 	virtual ~mapping_guard() = default;
 	virtual void unmap(void *addr, size_t size) = 0;
 };
 
-/* Owns a memory mapping; unmaps it at the end. */
+/* Owns a memory mapping. */
 class mapping {
 public:
 	mapping() = default;
@@ -45,7 +45,7 @@ public:
 
 	u8 *data() const { return static_cast<u8 *>(addr_); }
 	size_t size() const { return size_; }
-	/* Gives the address away, guard and all forgotten: the caller unmaps. */
+	/* Releases ownership, the guard's included: the caller unmaps. */
 	void *release() { return std::exchange(addr_, nullptr); }
 	explicit operator bool() const { return addr_ != nullptr; }
 

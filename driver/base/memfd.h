@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files of memory that another process may get: none that has one mapped is to be killed by who cuts it short. */
+/*
+ * Memfds that are shared with other processes: sealed, since truncation would kill a process that has one
+ * mapped (SIGBUS).
+ */
 #pragma once
 
 #include "driver/base/types.h"
@@ -10,8 +13,8 @@
 namespace usdma {
 
 /*
- * Of this size for good, whoever holds it, and without pages yet.  flags: MFD_HUGETLB and its like.  0; -ENOMEM where
- * a limit of the process is met; -errno.
+ * Creates a memfd sealed to this size, without pages yet. flags: MFD_HUGETLB and the like. 0; -ENOMEM: exceeds
+ * a limit of the process; -errno.
  */
 int memfd_make(const char *name, u64 size, unsigned flags, unique_fd *out);
 

@@ -31,7 +31,8 @@ using file_ptr = std::unique_ptr<FILE, int (*)(FILE *)>;
 static constexpr u64 page = 4096, unknown = ~u64(0);
 static constexpr size_t path_size = 1024, dir_size = 3 * path_size, line_size = 1024;
 
-/* ---- what is left ------------------------------------------------------------------------------------ */
+/* ---- limits of the machine and its control groups
+ * ------------------------------------------------------------------------------------ */
 
 struct budget {
 	u64 left = unknown;
@@ -51,7 +52,7 @@ struct budget {
 	va_end(args);
 }
 
-/* DIR/NAME, a number; unknown: there is none ("max", no such file). */
+/* The number in DIR/NAME; unknown: "max", or no such file. */
 static u64 read_number(const char *dir, const char *name)
 {
 	char path[dir_size + 64];
@@ -82,7 +83,7 @@ static u64 read_stat(const char *dir, const char *const (&rows)[3])
 }
 
 struct hierarchy {
-	const char *type, *controller; /* of its mount; version 2 has one hierarchy for all */
+	const char *type, *controller; /* of its mount; version 2 has one hierarchy for all controllers */
 	const char *limit, *usage;
 	const char *reclaimable[3];
 };
@@ -107,7 +108,7 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
-/* Our group's path in the hierarchy, as /proc/self/cgroup says it. */
+/* This process's group in the hierarchy, from /proc/self/cgroup. */
 static bool find_group(const char *root, const hierarchy &h, char *out)
 {
 	char path[path_size], line[line_size];
@@ -130,7 +131,7 @@ static bool find_group(const char *root, const hierarchy &h, char *out)
 	return false;
 }
 
-/* Where the hierarchy is mounted, and which of its groups lies there. */
+/* Finds the mount point of the hierarchy (at) and which of its groups is mounted there (top). */
 static bool find_mount(const char *root, const hierarchy &h, char *top, char *at)
 {
 	char path[path_size], line[line_size], type[32], options[line_size];
@@ -149,7 +150,7 @@ static bool find_mount(const char *root, const hierarchy &h, char *top, char *at
 	return false;
 }
 
-/* In a container the group may have a name of the host's, which is that of the mount or lies below it. */
+/* In a container the group's path may be the host's: the mounted group or one below it. */
 static const char *below(const char *group, const char *top)
 {
 	const size_t n = strcmp(top, "/") ? strlen(top) : 0;
@@ -163,7 +164,7 @@ static const char *below(const char *group, const char *top)
 
 static void check_group(const hierarchy &h, const char *dir, const char *shown, budget *r)
 {
-	static constexpr u64 unlimited = u64(1) << 60; /* version 1 writes the largest number that it has */
+	static constexpr u64 unlimited = u64(1) << 60; /* version 1 reports "unlimited" as a huge number */
 	const u64 limit = read_number(dir, h.limit), usage = read_number(dir, h.usage);
 
 	if (limit >= unlimited || usage == unknown)
@@ -216,19 +217,19 @@ u64 memory_left(const memory_source &from, char *text, size_t size)
 	return r.left;
 }
 
-/* ---- asking ------------------------------------------------------------------------------------------ */
+/* ---- claims ------------------------------------------------------------------------------------------ */
 
-/* Of this process, not populated yet. */
+/* Bytes claimed by this process and not yet populated. */
 static std::atomic<u64> claimed{0};
 
-/* Page tables, and what the kernel keeps of each page. */
+/* Adds page tables and the kernel's metadata for each page. */
 static u64 with_tables(u64 size)
 {
 	return size + size / 256 + MiB;
 }
 
-/* after: what is left then. */
-static int ask(u64 size, u64 others, const char *what, const memory_source &from, u64 *after)
+/* *after: bytes left once this and all other claims are populated. */
+static int check_left(u64 size, u64 others, const char *what, const memory_source &from, u64 *after)
 {
 	char text[path_size + 256];
 	const u64 left = memory_left(from, text, sizeof(text));
@@ -240,8 +241,8 @@ static int ask(u64 size, u64 others, const char *what, const memory_source &from
 }
 
 /*
- * What the limits left a moment ago is used up by small claims before the limits are read again, which takes a dozen
- * files: a program may register memory in many small pieces.
+ * Small claims draw on credit from the last reading of the limits before they are read again, which takes a
+ * dozen files: a program may register memory in many small pieces.
  */
 static struct {
 	std::mutex lock;
@@ -267,11 +268,11 @@ static void give_credit(u64 left)
 	credit.until = now_ns() + lifetime;
 }
 
-int memory_ask(u64 size, const char *what, const memory_source &from)
+int memory_available(u64 size, const char *what, const memory_source &from)
 {
 	u64 after;
 
-	return ask(size, claimed.load(std::memory_order_relaxed), what, from, &after);
+	return check_left(size, claimed.load(std::memory_order_relaxed), what, from, &after);
 }
 
 int memory_claim::take(u64 size, const char *what)
@@ -282,7 +283,7 @@ int memory_claim::take(u64 size, const char *what)
 	size_ += size;
 	if (take_credit(size))
 		return 0;
-	const int err = ask(size, others, what, {}, &after);
+	const int err = check_left(size, others, what, {}, &after);
 	if (err)
 		populated(size);
 	else
@@ -297,7 +298,7 @@ void memory_claim::populated(u64 size)
 	claimed.fetch_sub(size, std::memory_order_relaxed);
 }
 
-/* By pieces: what is there counts as used, and no longer as claimed besides. */
+/* In pieces, so that populated memory is not counted as claimed as well. */
 int memory_populate(void *addr, u64 size, bool write, memory_claim *claim)
 {
 	static constexpr u64 piece = 64 * MiB;
@@ -312,7 +313,7 @@ int memory_populate(void *addr, u64 size, bool write, memory_claim *claim)
 	return 0;
 }
 
-/* Bytes of it in mappings of hugetlbfs, which mincore(2) does not count before they are touched. */
+/* Bytes of [begin, end) in hugetlbfs mappings, which mincore(2) does not report as resident before they are touched. */
 static u64 huge_bytes(u64 begin, u64 end)
 {
 	const file_ptr file(fopen("/proc/self/smaps", "re"), fclose);
@@ -343,7 +344,7 @@ u64 memory_absent(const void *addr, u64 size)
 		const u64 n = std::min(piece, size - at);
 
 		if (mincore(reinterpret_cast<void *>(begin + at), n, there))
-			return 0; /* not all of it is mapped: populating it says so */
+			return 0; /* not fully mapped: populating it will fail */
 		absent += page * u64(std::count_if(there, there + n / page, [](u8 t) { return !(t & 1); }));
 	}
 	return absent ? absent - std::min(absent, huge_bytes(begin, begin + size)) : 0;
@@ -351,7 +352,7 @@ u64 memory_absent(const void *addr, u64 size)
 
 /* ---- limits of the process --------------------------------------------------------------------------- */
 
-/* A row of /proc/self/status in KiB, as bytes. */
+/* A field of /proc/self/status in KiB, as bytes. */
 static u64 status_row(const char *name)
 {
 	const file_ptr file(fopen("/proc/self/status", "re"), fclose);
@@ -406,13 +407,13 @@ int fail_map(u64 size, bool is_data, const char *what)
 	return fail_errno("%llu bytes for %s", ull(size), what);
 }
 
-int file_size_ask(u64 size)
+int file_size_check(u64 size)
 {
 	const u64 limit = soft_limit(RLIMIT_FSIZE);
 
 	return size <= limit ? 0 :
 			       fail(ENOMEM,
-				    "a file of memory of %llu bytes: the limit on files (RLIMIT_FSIZE, ulimit -f) is "
+				    "memfd of %llu bytes: the limit on file size (RLIMIT_FSIZE, ulimit -f) is "
 				    "%llu bytes",
 				    ull(size), ull(limit));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checks that memory is available before its pages are populated.  When a control
- * group or the machine runs out while pages are faulted in, the kernel kills the
- * process; a check beforehand makes that an error, which names the limit.
+ * Checks that memory is available before its pages are populated. When a control group or the machine runs out
+ * while pages are faulted in, the kernel kills the process; a check beforehand turns that into an error that
+ * names the limit.
  */
 #pragma once
 
@@ -11,22 +11,22 @@
 #pragma GCC visibility push(default)
 namespace usdma {
 
-/* What is looked at; tests put another directory before the paths. */
+/* Where limits are read; tests set another root directory. */
 struct memory_source {
 	const char *root = "";
 	bool machine = true; /* MemAvailable, besides the control groups */
 };
 
 /*
- * How many bytes may still be populated, and what says so (text of that size); ~0: nothing is known to limit them.
- * File pages that the kernel can give up count as free, swap does not: devices reach these pages.
+ * How many bytes may still be populated, and which limit says so (text[size]); ~0: no limit found. Reclaimable
+ * page cache counts as free, swap does not: devices pin these pages.
  */
 u64 memory_left(const memory_source &from, char *text, size_t size);
 
-/* 0; -ENOMEM: not as much is left.  Asks and reserves nothing. */
-int memory_ask(u64 size, const char *what, const memory_source &from = {});
+/* 0; -ENOMEM: less is left. Reserves nothing. */
+int memory_available(u64 size, const char *what, const memory_source &from = {});
 
-/* Bytes that this process is about to populate: no other claim gets them meanwhile. */
+/* Bytes that this process is about to populate; reserved against other claims. */
 class memory_claim {
 public:
 	memory_claim() = default;
@@ -34,33 +34,35 @@ public:
 	memory_claim &operator=(const memory_claim &) = delete;
 	~memory_claim() { populated(size_); }
 
-	/* As memory_ask. */
+	/* As memory_available. */
 	int take(u64 size, const char *what);
-	/* So many of them are there now. */
+	/* Of the claim, `size` bytes are populated now. */
 	void populated(u64 size);
 
 private:
 	u64 size_ = 0;
 };
 
-/* Faults the pages of a claimed range in, for reading or for writing; 0 or -errno without a text. */
+/* Faults in the pages of a claimed range, for reading or writing; 0 or -errno without a text. */
 int memory_populate(void *addr, u64 size, bool write, memory_claim *claim);
 
 /*
- * Of [addr, addr + size) the bytes that are in no memory yet: what populating it takes.  Both are page multiples.
- * Pages of hugetlbfs count as there: they are reserved.
+ * Bytes of [addr, addr + size) that are not resident, so populating allocates them. Both are page multiples.
+ * Pages of hugetlbfs count as resident: they are reserved.
  */
 u64 memory_absent(const void *addr, u64 size);
 
 /*
- * After mmap, mremap or mprotect of size bytes failed (errno says how): names RLIMIT_AS, RLIMIT_DATA (where it is
- * private and writable), RLIMIT_MEMLOCK or vm.max_map_count if that is the reason.  -ENOMEM or -errno.
+ * Reports why mmap, mremap or mprotect of size bytes failed with errno: RLIMIT_AS, RLIMIT_DATA (is_data:
+ * private and writable), RLIMIT_MEMLOCK or vm.max_map_count if one is the reason. -ENOMEM or -errno.
  */
 int fail_map(u64 size, bool is_data, const char *what);
 
-/* Before a file is made so long: the kernel reports RLIMIT_FSIZE by a signal (SIGXFSZ).  0; -ENOMEM where it is longer.
+/*
+ * Call before a file is extended: the kernel reports RLIMIT_FSIZE by a signal (SIGXFSZ). 0; -ENOMEM: above the
+ * limit.
  */
-int file_size_ask(u64 size);
+int file_size_check(u64 size);
 
 } // namespace usdma
 #pragma GCC visibility pop

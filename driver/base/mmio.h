@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Access to mapped registers, little-endian as PCI has it.  Each access is one
- * bus access of its width, neither merged nor split nor reordered by the
- * compiler against other accesses here.
+ * Access to mapped registers, little-endian as in PCI. Each access is one bus access of its width, neither
+ * merged nor split nor reordered by the compiler against other accesses here.
  */
 #pragma once
 
@@ -20,7 +19,7 @@ inline u64 mmio_read64(const volatile void *reg)
 	return __atomic_load_n(static_cast<const volatile u64 *>(reg), __ATOMIC_ACQUIRE);
 }
 
-/* Release: what was stored to host memory before is visible to the device before the register changes. */
+/* Release: earlier stores to host memory are visible to the device before the register write. */
 inline void mmio_write32(volatile void *reg, u32 value)
 {
 	__atomic_store_n(static_cast<volatile u32 *>(reg), value, __ATOMIC_RELEASE);

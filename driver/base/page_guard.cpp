@@ -3,7 +3,7 @@
 
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
-#include "driver/base/immortal.h"
+#include "driver/base/no_destructor.h"
 #include "driver/base/log.h"
 
 #include <cerrno>
@@ -34,7 +34,7 @@ struct guard_state {
 	pthread_key_t key = 0;
 	u32 ready = 0; /* the key is made */
 };
-static constinit immortal<guard_state> state;
+static constinit no_destructor<guard_state> state;
 
 /* Async-signal-safe: pthread_getspecific() allocates nothing, even in a thread that has set no value. */
 static page_guard *innermost()
@@ -126,11 +126,11 @@ static int take_over(taken *t)
 	struct sigaction now, ours = {};
 
 	if (sigaction(t->sig, nullptr, &now))
-		return fail_errno("what handles signal %d", t->sig);
+		return fail_errno("cannot read the handler of signal %d", t->sig);
 	if (is_ours(now))
 		return 0;
 	if (t->times == most_times) {
-		log_warn_limited("signal %d was taken from the library %u times: memory that goes while it is copied "
+		log_warn_limited("the handler of signal %d was replaced %u times: memory unmapped while it is copied "
 				 "raises it from now on",
 				 t->sig, most_times);
 		return 0;

@@ -9,7 +9,7 @@ namespace usdma {
 
 static constexpr size_t quoted_most = 60;
 
-/* How many bytes the character has that begins with this one; 0: none does. */
+/* Length of the UTF-8 sequence that starts with this byte; 0: invalid. */
 static size_t length_by(u8 first)
 {
 	if (first < 0x80)
@@ -21,7 +21,7 @@ static size_t length_by(u8 first)
 	return first >= 0xf0 && first < 0xf5 ? 4 : 0;
 }
 
-/* The length of the well-formed character at p, and which it is; 0: there is none. */
+/* Decodes the UTF-8 character at p and returns its length; 0: malformed. */
 static size_t decode(const char *p, size_t left, u32 *code)
 {
 	static constexpr u32 least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -35,7 +35,7 @@ static size_t decode(const char *p, size_t left, u32 *code)
 			return 0;
 		*code = *code << 6 | (u8(p[i]) & 0x3f);
 	}
-	/* Not coded longer than it is, no half of a pair, and not beyond the last. */
+	/* No overlong form, no surrogate, and not above U+10FFFF. */
 	return *code < least[n] || *code > 0x10ffff || (*code >= 0xd800 && *code < 0xe000) ? 0 : n;
 }
 
@@ -44,8 +44,8 @@ static bool within(u32 code, u32 first, u32 last)
 	return code >= first && code <= last;
 }
 
-/* Neither a control character nor one that is not seen, but changes how others are. */
-static bool is_seen(u32 code)
+/* Neither a control character nor an invisible one that changes how others are displayed. */
+static bool is_visible(u32 code)
 {
 	return code >= 0x20 && !within(code, 0x7f, 0x9f) && code != 0xad && code != 0x61c &&
 	       !within(code, 0x200b, 0x200f) && !within(code, 0x2028, 0x202e) && !within(code, 0x2060, 0x206f) &&
@@ -61,7 +61,7 @@ static size_t filter(char *text, size_t len)
 		u32 code = 0;
 		const size_t n = decode(text + at, len - at, &code);
 
-		if (n && is_seen(code)) {
+		if (n && is_visible(code)) {
 			memmove(text + to, text + at, n);
 			to += n;
 		} else {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Text for a terminal or a log.  Names of processes, files and drivers, answers
- * of servers and lines of files are chosen by others, and a terminal acts upon
- * what it is sent: it is moved, cleared, renamed, or told to type.
+ * Sanitizes text for a terminal or a log. Names of processes, files and drivers, replies of servers and lines
+ * of files are chosen by others and may contain terminal escape sequences, which move the cursor, clear the
+ * screen, change the title or inject input.
  */
 #pragma once
 
@@ -13,12 +13,12 @@
 namespace usdma {
 
 /*
- * One line, in place and never longer: each control character (C0, DEL, C1) becomes a question mark, and so does
- * what is no UTF-8, has no width, or turns the direction of writing.
+ * One line, in place and never longer: each control character (C0, DEL, C1), each byte of invalid UTF-8, and
+ * each character that has no width or changes the writing direction becomes a question mark.
  */
 void make_printable(char *text);
 std::string printable(std::string_view text);
-/* In quotation marks, and cut to 60 bytes. */
+/* In quotation marks, truncated to 60 bytes. */
 std::string quoted(std::string_view text);
 
 } // namespace usdma

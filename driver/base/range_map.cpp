@@ -11,14 +11,14 @@ namespace usdma {
 
 static constexpr unsigned level_bits = 9, page_shift = 12, root_shift = 48, address_bits = 57;
 static constexpr unsigned fan_out = 1u << level_bits;
-/* An insert needs new nodes only on the paths to its two ends: four below the root each, and the root. */
+/* An insert needs new nodes only on the paths to its first and last page: four below the root each, and the root. */
 static constexpr unsigned nodes_per_insert = 9;
-/* So often a reader meets a writer at work before it waits for it. */
+/* Attempts of a reader that collides with a writer before it takes the lock. */
 static constexpr unsigned patience = 2000;
 
 /*
- * A slot is 0, a node, or (bit 0 set) an entry: its kind is in it, so that a late reader never mistakes one for
- * another.
+ * A slot is 0, a node, or (bit 0 set) an entry: the type is in the word itself, so that a late reader never
+ * confuses them.
  */
 struct alignas(cache_line) range_map::node {
 	u64 slot[fan_out] = {};
@@ -47,15 +47,15 @@ static unsigned slot_index(u64 addr, unsigned shift)
 }
 
 /*
- * All words that readers look at are stored with release: who sees a changed one
- * also sees the odd sequence number stored before it, and tries again.
+ * Words that readers load are stored with release: a reader that sees a new value also sees the odd sequence
+ * number stored before it, and retries.
  */
 template <class T> static void publish(T *p, T v)
 {
 	store_release(p, v);
 }
 
-/* The link to the next entry in this page. nullptr: e is neither first nor last there, so it is alone. */
+/* The link to the next entry in this page. nullptr: e neither starts nor ends there, so it has the page alone. */
 static range_entry **link_in(range_entry *e, u64 base, u64 size, u64 page)
 {
 	if (base >> page_shift == page)
@@ -68,7 +68,7 @@ static range_entry **link_in(range_entry *e, u64 page)
 	return link_in(e, e->base, e->size, page);
 }
 
-/* The part of [at, last] in one slot of a level, and whether it is all of the slot. */
+/* The part of [at, last] in one slot of a level, and whether it covers the slot. */
 struct part {
 	u64 stop;
 	bool whole;
@@ -105,7 +105,7 @@ template <class node> static bool overlaps(const node *n, unsigned shift, u64 fi
 			if (shift > page_shift || page_overlaps(entry_of(word), at, p.stop))
 				return true;
 		} else if (word) {
-			/* A node that is there is not empty. */
+			/* A linked node is never empty. */
 			if (p.whole || overlaps(reinterpret_cast<node *>(word), shift - level_bits, at, p.stop))
 				return true;
 		}
@@ -187,15 +187,15 @@ void range_map::give_node(node *n)
 	spare_++;
 }
 
-void range_map::change_begins()
+void range_map::change_begin()
 {
 	store_relaxed(&seq_, seq_ + 1);
 }
 
-void range_map::change_ends(size_t count)
+void range_map::change_end(size_t count)
 {
 	store_relaxed(&count_, count);
-	/* Release: who sees the even number sees the whole change. */
+	/* Release: a reader of the even number sees the whole change. */
 	store_release(&seq_, seq_ + 1);
 }
 
@@ -229,11 +229,11 @@ void range_map::put(node *n, unsigned shift, range_entry *e, u64 first, u64 last
 	}
 }
 
-/* Takes e out of the list of its page; returns the slot's new word. */
+/* Unlinks e from its page's list; returns the slot's new word. */
 static u64 without(u64 word, range_entry *e, u64 page)
 {
-	range_entry **gone = link_in(e, page);
-	range_entry *next = gone ? *gone : nullptr;
+	range_entry **removed = link_in(e, page);
+	range_entry *next = removed ? *removed : nullptr;
 	range_entry *before = entry_of(word);
 
 	if (before == e)
@@ -278,15 +278,15 @@ int range_map::insert(range_entry *e)
 	std::lock_guard guard(write_lock_);
 	if (root_ && overlaps(root_, root_shift, base, last))
 		return -EEXIST;
-	if (const int rc = reserve_nodes(); rc < 0)
-		return rc;
-	change_begins();
+	if (const int err = reserve_nodes(); err < 0)
+		return err;
+	change_begin();
 	if (!root_)
 		publish(&root_, take_node());
 	publish(&e->next_first, static_cast<range_entry *>(nullptr));
 	publish(&e->next_last, static_cast<range_entry *>(nullptr));
 	put(root_, root_shift, e, base, last);
-	change_ends(count_ + 1);
+	change_end(count_ + 1);
 	return 0;
 }
 
@@ -297,9 +297,9 @@ void range_map::remove(range_entry *e)
 
 	if (walk(e->base, seq_, &base, &size) != e)
 		return;
-	change_begins();
+	change_begin();
 	take(root_, root_shift, e, e->base, e->base + e->size - 1);
-	change_ends(count_ - 1);
+	change_end(count_ - 1);
 }
 
 range_entry *range_map::first_in(u64 first, u64 last) const
@@ -318,9 +318,9 @@ size_t range_map::bytes() const
 }
 
 /*
- * What stands in the tree at this address.  With a writer at work the answer may
- * be wrong, which the caller finds out; but every pointer met on the way is one to
- * a node or an entry, and a list that the writer turns round is left after a step.
+ * Looks up the entry at this address. With a concurrent writer the result may be wrong, which the caller
+ * detects by seq_; but every pointer followed is valid, and a list that the writer made circular is left after
+ * a step.
  */
 range_entry *range_map::walk(u64 addr, u64 seq, u64 *base, u64 *size) const
 {
@@ -328,7 +328,7 @@ range_entry *range_map::walk(u64 addr, u64 seq, u64 *base, u64 *size) const
 	unsigned shift = root_shift;
 	u64 word = 0;
 
-	/* Acquire on every load: the sequence number is read again behind them all. */
+	/* Acquire on every load: the caller reads the sequence number again after them. */
 	for (; n; n = reinterpret_cast<const node *>(word), shift -= level_bits) {
 		word = load_acquire(&n->slot[slot_index(addr, shift)]);
 		if (is_entry(word) || shift == page_shift)

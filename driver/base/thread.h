@@ -6,16 +6,16 @@
 namespace usdma {
 
 /*
- * A thread of the library: named, the program's signals blocked, except SIGSEGV, SIGBUS, SIGFPE and SIGILL, which
- * the thread causes itself, and `deliver` (0: none).  0 or -errno; std::thread would throw.
+ * Starts a thread of the library: named, with the program's signals blocked, except for SIGSEGV, SIGBUS, SIGFPE
+ * and SIGILL, which are synchronous, and `deliver` (0: none). 0 or -errno; std::thread would throw.
  */
 int thread_start(pthread_t *thread, const char *name, void *(*main)(void *), void *arg, int deliver = 0);
 /*
- * The same for one that nobody joins.  It begins with thread_name(): from outside, pthread_detach() and
- * pthread_setname_np() may read memory of a thread that has ended and is gone (glibc bug 19951).
+ * The same, detached. The thread itself calls thread_name() first: pthread_detach() and pthread_setname_np() by
+ * its creator may access freed memory of a thread that has already ended (glibc bug 19951).
  */
 int thread_start_detached(const char *name, void *(*main)(void *), void *arg);
-/* The calling thread's; at most 15 bytes. */
+/* Names the calling thread; at most 15 bytes. */
 void thread_name(const char *name);
 
 } // namespace usdma

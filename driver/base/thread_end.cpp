@@ -8,8 +8,8 @@ namespace usdma {
 static pthread_key_t end_key;
 static bool end_key_made;
 
-/* What is noted while these run is run in another round. */
-static void run_ends(void *list)
+/* Entries added while these run are run by another round of key destructors. */
+static void run_all(void *list)
 {
 	for (auto *e = static_cast<thread_end *>(list); e;) {
 		thread_end *const next = e->next;
@@ -21,7 +21,7 @@ static void run_ends(void *list)
 
 static void make_end_key()
 {
-	end_key_made = !pthread_key_create(&end_key, run_ends);
+	end_key_made = !pthread_key_create(&end_key, run_all);
 }
 
 void at_thread_end(thread_end *e)

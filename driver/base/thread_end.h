@@ -4,14 +4,14 @@
 namespace usdma {
 
 /*
- * What a thread keeps for itself lies on the heap, behind a pointer: of static TLS, which all libraries that a program
- * loads at run time share, there is little.  Such a block begins with this, and ends with its thread.
+ * Per-thread data is on the heap, behind a thread-local pointer: static TLS is scarce, since all libraries
+ * loaded at run time share it. Such a block starts with this header and is freed at thread exit.
  */
 struct thread_end {
 	void (*run)(thread_end *self);
 	thread_end *next;
 };
-/* The calling thread's; where there is no memory to note it, it outlives its thread. */
+/* For the calling thread; if out of memory, e is never run and outlives its thread. */
 void at_thread_end(thread_end *e);
 
 } // namespace usdma

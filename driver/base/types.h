@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fixed-width names and the few helpers that every room uses. */
+/* Fixed-width types and common helpers. */
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 
 namespace usdma {
 
-/* Owns a file descriptor; -1 is none. */
+/* Owns a file descriptor; -1: none. */
 class unique_fd {
 public:
 	unique_fd() = default;

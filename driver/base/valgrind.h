@@ -6,8 +6,8 @@
 namespace usdma {
 
 /*
- * Whether the process runs in valgrind.  Asked by the instructions that valgrind promises to know for good
- * (valgrind.h, RUNNING_ON_VALGRIND): they change nothing on a CPU, and need neither its header nor a variable.
+ * Whether the process runs in valgrind, by valgrind's documented client request (valgrind.h,
+ * RUNNING_ON_VALGRIND): its instructions have no effect on a CPU and need no header of valgrind.
  */
 inline bool on_valgrind()
 {

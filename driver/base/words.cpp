@@ -10,9 +10,9 @@ namespace usdma {
 
 bool size_parse(std::string_view text, u64 *out)
 {
-	static constexpr std::string_view units = "KMGTkmgt";
-	const size_t unit = text.empty() ? units.npos : units.find(text.back());
-	const unsigned shift = unit == units.npos ? 0 : unsigned(unit % 4 + 1) * 10;
+	static constexpr std::string_view suffixes = "KMGTkmgt";
+	const size_t suffix = text.empty() ? suffixes.npos : suffixes.find(text.back());
+	const unsigned shift = suffix == suffixes.npos ? 0 : unsigned(suffix % 4 + 1) * 10;
 	u64 v = 0;
 
 	if (shift)
@@ -24,7 +24,7 @@ bool size_parse(std::string_view text, u64 *out)
 	return true;
 }
 
-/* Letters to insert, drop or change (Levenshtein). */
+/* Levenshtein distance. */
 static size_t distance(std::string_view a, std::string_view b)
 {
 	std::array<size_t, 64> row;

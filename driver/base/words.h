@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What people write: sizes, and words that are nearly right. One rule each for settings, device strings and tools. */
+/*
+ * Parsing of user input shared by settings, device strings and tools: sizes, and the closest match of a
+ * misspelt word.
+ */
 #pragma once
 
 #include "driver/base/types.h"
@@ -8,13 +11,13 @@
 
 namespace usdma {
 
-/* What size_parse takes, for messages. */
+/* The syntax of size_parse, for messages. */
 inline constexpr const char *size_rule = "digits, then K, M, G or T for powers of 1024, such as 64K";
 
-/* False: it is no size, or larger than 64 bits hold. */
+/* False: not a size, or more than 64 bits. */
 bool size_parse(std::string_view text, u64 *out);
 
-/* How much two words differ: less is nearer; a beginning in common counts for something. */
+/* How much two words differ: lower is more similar; a common prefix counts. */
 long unlikeness(std::string_view a, std::string_view b);
 
 } // namespace usdma

@@ -30,19 +30,19 @@ static void rep_movsb(void *dst, const void *src, size_t len)
 }
 
 /*
- * Some rows at a time, a row being at most a page: each has a hardware prefetcher of
- * its own, which does not look beyond its page, and all are in flight together.
+ * Copies several rows in parallel, a row being at most a page: the hardware prefetcher
+ * tracks each row separately and does not cross pages.
  * Measured with 4 KiB pages and non-temporal stores, in GB/s:
  *                                         one row   two    four
  *   Xeon (Sapphire Rapids)                  9.7            13.0
  *   EPYC (family 25)                       10.6   10.7      3.7
- * so by default it is four on Intel's, one on all others.  Stores through the caches take
- * four on both: into staging buffers that another CPU has just read they were ahead by
+ * so the default is four on Intel CPUs, one on all others.  Cached stores use four on both:
+ * into staging buffers that another CPU has just read they were faster by
  * 11 to 16 % on the EPYC (12.0 to 12.6 GB/s against 10.8 to 11.0).
  */
 static constexpr size_t row_most = 4096, line = cache_line;
 
-/* nt: non-temporal stores; else the destination is read next. */
+/* nt: non-temporal stores; otherwise the destination is expected to be read next. */
 template <size_t rows, bool nt>
 [[gnu::target("avx2")]] ordered_elsewhere static void rows_avx2(u8 *d, const u8 *s, size_t row)
 {
@@ -66,11 +66,11 @@ template <size_t rows>
 					    _mm512_loadu_si512(s + k * row + at));
 }
 
-/* Copies what is before the next boundary of dst, so that streaming stores are whole lines. */
+/* Copies up to the next cache line boundary of dst, so that streaming stores are whole lines. */
 ordered_elsewhere static size_t align_head(u8 *&d, const u8 *&s, size_t len)
 {
 	const size_t to_line = -reinterpret_cast<size_t>(d) & (line - 1);
-	const size_t head = to_line < len ? to_line : len; /* a long copy may come in pieces as small as a byte */
+	const size_t head = to_line < len ? to_line : len; /* a long copy may be split into pieces as small as a byte */
 
 	if (head) {
 		memcpy(d, s, head);
@@ -101,43 +101,43 @@ ordered_elsewhere static void by_rows(void *dst, const void *src, size_t len)
 }
 
 /*
- * Some lines far apart, asked for together.  Ticks from the time stamp counter,
- * fenced: RDTSC is not ordered against loads by itself (Intel SDM vol. 2, RDTSC).
+ * Loads some lines of src in parallel and returns the time in TSC ticks. Fenced: RDTSC is not ordered against
+ * loads by itself (Intel SDM vol. 2, RDTSC).
  */
-static constexpr size_t looks = 4;
+static constexpr size_t probe_lines = 4;
 
-ordered_elsewhere static u64 look_at(const void *src, size_t len)
+ordered_elsewhere static u64 probe(const void *src, size_t len)
 {
 	auto *s = static_cast<const volatile u8 *>(src);
-	const size_t step = len / looks / line * line;
+	const size_t step = len / probe_lines / line * line;
 
 	_mm_lfence();
 	const u64 begin = __rdtsc();
 	_mm_lfence();
-	for (size_t i = 0; i < looks; i++)
+	for (size_t i = 0; i < probe_lines; i++)
 		(void)s[i * step];
 	_mm_lfence();
 	return __rdtsc() - begin;
 }
 
-bool source_is_near(const copy_tuning &t, const void *src, size_t len)
+bool source_is_local(const copy_tuning &t, const void *src, size_t len)
 {
-	return look_at(src, len) < t.hot_ticks;
+	return probe(src, len) < t.hot_ticks;
 }
 
 /*
- * How long a look takes that finds all in the first cache, the best of some (others
- * may stop us), eight times: the second takes up to six, memory thirty, and for what a
- * shared cache holds, from nine on, both routines are about as fast.  A unit of time, no choice.
+ * Probe time below which a source counts as local: eight times that of a probe which hits the first-level
+ * cache, the best of several (preemption disturbs some). The second level takes up to six times, memory thirty,
+ * and for a source in a shared cache, from nine on, both routines are about as fast.
  */
-static u64 calibrate_look()
+static u64 calibrate_probe()
 {
-	alignas(cache_line) static u8 near[8 * KiB];
+	alignas(cache_line) static u8 local[8 * KiB];
 	u64 best = ~u64(0);
 
-	memset(near, 1, sizeof(near));
+	memset(local, 1, sizeof(local));
 	for (unsigned i = 0; i < 32; i++)
-		best = std::min(best, look_at(near, sizeof(near)));
+		best = std::min(best, probe(local, sizeof(local)));
 	return 8 * best;
 }
 
@@ -149,7 +149,7 @@ static bool has_erms()
 	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & (1u << 9));
 }
 
-/* Intel's by its name in CPUID leaf 0 (Intel SDM vol. 2, CPUID). */
+/* By the vendor string of CPUID leaf 0 (Intel SDM vol. 2, CPUID). */
 static bool is_intel()
 {
 	unsigned a, b, c, d;
@@ -168,7 +168,7 @@ static constexpr copy_routine fetches[] = {
 	{by_rows<4, rows_avx2<4, false>>, "AVX2, four pages at once"},
 };
 
-static std::span<const copy_routine> known_of(std::span<const copy_routine> all, bool last)
+static std::span<const copy_routine> supported(std::span<const copy_routine> all, bool last)
 {
 	__builtin_cpu_init();
 	if (!__builtin_cpu_supports("avx2"))
@@ -178,33 +178,33 @@ static std::span<const copy_routine> known_of(std::span<const copy_routine> all,
 
 std::span<const copy_routine> stream_routines()
 {
-	return known_of(streams, __builtin_cpu_supports("avx512f"));
+	return supported(streams, __builtin_cpu_supports("avx512f"));
 }
 
 std::span<const copy_routine> fetch_routines()
 {
-	return known_of(fetches, true);
+	return supported(fetches, true);
 }
 
-/* With four rows the last one known: it has the widest stores. */
+/* With four rows the last supported routine: it has the widest stores. */
 static const copy_routine &stream_of(copy_rows rows)
 {
-	const auto known = stream_routines();
+	const auto routines = stream_routines();
 
 	if (rows == copy_rows::automatic)
 		rows = is_intel() ? copy_rows::four : copy_rows::one;
-	return rows == copy_rows::four ? known.back() : known[rows == copy_rows::two];
+	return rows == copy_rows::four ? routines.back() : routines[rows == copy_rows::two];
 }
 
-/* Half of it holds the source, half the destination. */
-static size_t near_bytes()
+/* Half of L2: a copy uses it for source and destination. */
+static size_t local_bytes()
 {
 	const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
 
 	return l2 > 0 ? size_t(l2) / 2 : 512 * KiB;
 }
 
-/* All but the routine that copy_rows chooses. */
+/* All but the stream routine, which copy_rows selects. */
 static copy_tuning choose()
 {
 	copy_tuning t = portable;
@@ -218,8 +218,8 @@ static copy_tuning choose()
 	t.fetch = fetches[0].copy;
 	t.fetch_name = fetches[0].name;
 	t.probe_min = 16 * KiB;
-	t.stream_min = near_bytes() + 1;
-	t.hot_ticks = calibrate_look();
+	t.stream_min = local_bytes() + 1;
+	t.hot_ticks = calibrate_probe();
 	return t;
 }
 
@@ -234,7 +234,7 @@ static copy_tuning with_rows(copy_tuning t, copy_rows rows)
 
 #else
 
-bool source_is_near(const copy_tuning &, const void *, size_t)
+bool source_is_local(const copy_tuning &, const void *, size_t)
 {
 	return true;
 }

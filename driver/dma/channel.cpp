@@ -7,7 +7,7 @@ bool read_fault(const channel *ch, fault *out)
 {
 	const completion_record *r = ch->record;
 
-	/* Acquire: the device stores state behind the fault fields, which stay until resume. */
+	/* Acquire: the device stores state after the fault fields, which stay valid until resume. */
 	if (load_acquire(&r->state) == state_running)
 		return false;
 	out->seq = load_relaxed(&r->fault_seq);

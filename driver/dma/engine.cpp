@@ -3,12 +3,12 @@
 
 namespace usdma::dma {
 
-/* Either of the two is enough: a function that is no master writes nothing, nor does one that was reset. */
+/* Either suffices: a function that is not bus master writes nothing, nor does one that was reset. */
 int engine::give_up()
 {
 	const int off = vfio::config_bus_master(*dev_, false);
 
-	/* A server that did not answer will not do so for the second. */
+	/* If the server did not answer the first request, it will not answer the second. */
 	if (off == -ETIMEDOUT)
 		return off;
 	const int err = dev_->reset();

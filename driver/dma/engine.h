@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A DMA engine (one device function): its limits, its channels, its memory, the host memory that it may reach. */
+/* A DMA engine (one device function): its limits, channels, memory, and the host memory that it can access. */
 #pragma once
 
 #include "driver/dma/channel.h"
@@ -12,25 +12,25 @@
 namespace usdma::dma {
 
 enum capability : u32 {
-	cap_memory = 1,        /* has memory of its own, else the library lends it host memory */
+	cap_memory = 1,        /* has memory of its own; otherwise the library provides host memory */
 	cap_memory_zeroed = 2, /* its memory is all zeros when a process opens it */
 };
 
 struct engine_limits {
 	u64 max_len = 0;     /* bytes in one request */
 	u32 channels = 0;    /* that can be opened */
-	u32 engines = 0;     /* units that run at the same time; channel i belongs to unit i % engines */
+	u32 engines = 0;     /* engines that run in parallel; channel i belongs to engine i % engines */
 	u32 ring_size = 0;   /* of a channel, by default */
 	u64 memory_size = 0; /* bytes of device memory */
 	u32 caps = 0;
-	u32 ops = 0; /* op_bit() of each operation that the hardware runs; the others the driver runs by softop.h */
+	u32 ops = 0; /* op_bit() of each operation that the hardware runs; the driver runs the others by softop.h */
 	int numa_node = -1;
 };
 
 struct channel_config {
 	u32 ring_size = 0;      /* power of two; 0: the engine's default */
 	u64 first_seq = 0;      /* completed starts here (tests start near 2^32) */
-	u32 coalesce_count = 1; /* service interrupt: at most one in so many ends … */
+	u32 coalesce_count = 1; /* service interrupt: at most one per so many completions … */
 	u32 coalesce_us = 0;    /* … or so many microseconds */
 };
 
@@ -44,15 +44,15 @@ public:
 
 	virtual int channel_open(unsigned index, const channel_config &cfg, channel **out) = 0;
 
-	/* Host memory: exactly the transport's mapping unless the engine needs more. */
+	/* Host memory: the transport's mapping unless the engine needs more. */
 	virtual int map(const vfio::dma_area &area) { return dev_->dma_map(area); }
 	virtual int unmap(u64 iova, u64 size) { return dev_->dma_unmap(iova, size); }
 
-	/* Device memory.  Requests and indirect descriptors name its bytes as base … base + memory_size. */
+	/* Device memory. Requests and indirect descriptors address it as base … base + memory_size. */
 	virtual int set_memory_base(u64 base) = 0;
-	/* The CPU's view of it; nullptr where it cannot be mapped. */
+	/* The CPU mapping of device memory; nullptr if it cannot be mapped. */
 	virtual u8 *memory() { return nullptr; }
-	/* A file that backs it, for peers; borrowed; -1: none. */
+	/* The file that backs device memory, for peers; borrowed; -1: none. */
 	virtual int memory_fd(u64 *offset)
 	{
 		*offset = 0;
@@ -62,8 +62,8 @@ public:
 	/* Stops all channels and resets the function; channels must be closed and opened again. */
 	virtual int reset() { return dev_->reset(); }
 	/*
-	 * For good, whatever the channels were doing: on a return of 0 the device reaches no memory any more, even
-	 * where the function has no reset of its own.  To be called once, with channels open; then they can only be
+	 * Disables the device permanently, whatever the channels are doing: on return of 0 it accesses no memory any
+	 * more, even if the function has no reset of its own. Call once, with channels open; they can then only be
 	 * closed.
 	 */
 	virtual int give_up();
@@ -76,7 +76,7 @@ protected:
 
 	std::unique_ptr<vfio::device> dev_;
 	engine_limits limits_;
-	std::atomic<bool> given_up_{false}; /* give_up() was sure of it */
+	std::atomic<bool> given_up_{false}; /* give_up() succeeded */
 };
 
 } // namespace usdma::dma

@@ -21,7 +21,7 @@ struct id_list {
 	char text[256] = "none";
 };
 
-static id_list known_ids()
+static id_list supported_ids()
 {
 	id_list l;
 	size_t at = 0;
@@ -37,20 +37,20 @@ static id_list known_ids()
 
 int probe(std::unique_ptr<vfio::device> dev, std::unique_ptr<engine> *out)
 {
-	char name[128]; /* the device may be gone when it is said */
-	u16 id[2];      /* vendor, device: the first words of config space */
+	char name[128]; /* dev may be freed when an error is reported */
+	u16 id[2];      /* vendor and device: the first words of config space */
 
 	snprintf(name, sizeof(name), "%s", dev->name());
-	if (const int rc = dev->region_read(vfio::region_config, 0, id, sizeof(id)); rc < 0)
-		return fail_in(rc, "%s: cannot read its ids", name);
+	if (const int err = dev->region_read(vfio::region_config, 0, id, sizeof(id)); err < 0)
+		return fail_in(err, "%s: cannot read its ids", name);
 	if (id[0] == no_vendor)
 		return fail(ENODEV, "%s: the device does not answer (vendor ffff)", name);
 	const driver *drv = find_driver(id[0], id[1]);
 	if (!drv)
 		return fail(ENODEV, "%s: no engine driver for device %04x:%04x; there are drivers for: %s", name,
-			    unsigned(id[0]), unsigned(id[1]), known_ids().text);
-	if (const int rc = drv->probe(dev, out); rc < 0)
-		return fail_in(rc, "%s: %s", name, drv->name);
+			    unsigned(id[0]), unsigned(id[1]), supported_ids().text);
+	if (const int err = drv->probe(dev, out); err < 0)
+		return fail_in(err, "%s: %s", name, drv->name);
 	return 0;
 }
 
@@ -67,14 +67,14 @@ static int open_by_scheme(std::string_view spec, const open_options &opt, std::u
 	open_options how = opt;
 	std::string_view bare;
 	std::string scheme;
-	device_options said;
+	device_options parsed;
 
-	if (const int rc = parse_scheme(spec, &scheme); rc < 0)
-		return rc;
-	if (const int rc = parse_options(spec, &bare, &said); rc < 0)
-		return rc;
-	how.trust = said.trust.value_or(how.trust);
-	how.isolated = said.isolated.value_or(how.isolated);
+	if (const int err = parse_scheme(spec, &scheme); err < 0)
+		return err;
+	if (const int err = parse_options(spec, &bare, &parsed); err < 0)
+		return err;
+	how.trust = parsed.trust.value_or(how.trust);
+	how.isolated = parsed.isolated.value_or(how.isolated);
 	const transport *t = find_transport(scheme);
 	if (!t)
 		return fail(EOPNOTSUPP, "device \"%.*s\": this build has no \"%s\" transport", int(spec.size()),
@@ -91,8 +91,8 @@ int open(std::string_view spec, std::unique_ptr<engine> *out, const open_options
 {
 	std::unique_ptr<vfio::device> dev;
 
-	if (const int rc = open_device(spec, &dev, opt); rc < 0)
-		return rc;
+	if (const int err = open_device(spec, &dev, opt); err < 0)
+		return err;
 	return probe(std::move(dev), out);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Device strings: what they look like, not what they lead to. */
+/* Syntax of device strings. */
 #include "driver/base/error.h"
 #include "driver/dma/registry.h"
 
 namespace usdma::dma {
 
-/* For error texts: a view as printf wants it, of a length that a person reads. */
+/* printf arguments of a string_view for error texts, truncated to a readable length. */
 #define SV(s) int((s).size() < 200 ? (s).size() : 200), (s).data()
 
 static bool is_hex(char c)
@@ -13,7 +13,7 @@ static bool is_hex(char c)
 	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-/* "DDDD:BB:DD.F", as the kernel writes it: h stands for a hexadecimal digit, o for 0 to 7. */
+/* "DDDD:BB:DD.F", as printed by the kernel: h stands for a hexadecimal digit, o for 0 to 7. */
 static bool is_pci_address(std::string_view s)
 {
 	constexpr std::string_view form = "hhhh:hh:hh.o";
@@ -59,7 +59,7 @@ static int set_trust(std::string_view spec, std::string_view word, device_option
 static int set_isolated(std::string_view spec, std::string_view word, device_options *out)
 {
 	if (out->isolated || (word != "yes" && word != "no"))
-		return fail(EINVAL, "device \"%.*s\": isolated is yes or no, and said once", SV(spec));
+		return fail(EINVAL, "device \"%.*s\": isolated is yes or no, and may be given once", SV(spec));
 	out->isolated = word == "yes";
 	return 0;
 }
@@ -87,10 +87,10 @@ int parse_scheme(std::string_view whole, std::string *scheme)
 {
 	constexpr std::string_view user = "vfio-user:";
 	std::string_view spec;
-	device_options said;
+	device_options parsed;
 
-	if (const int rc = parse_options(whole, &spec, &said); rc < 0)
-		return rc;
+	if (const int err = parse_options(whole, &spec, &parsed); err < 0)
+		return err;
 	if (spec == "sim" || spec.starts_with("sim:"))
 		*scheme = "sim";
 	else if (spec.starts_with(user) && spec.size() > user.size())
@@ -101,9 +101,9 @@ int parse_scheme(std::string_view whole, std::string *scheme)
 		*scheme = "pci";
 	else
 		return fail(EINVAL,
-			    "device \"%.*s\": not a device string; these are: sim[:KEY=VALUE]..., "
+			    "device \"%.*s\": not a device string; valid are: sim[:KEY=VALUE]..., "
 			    "vfio-user:PATH[:trust=no|checked|yes], "
-			    "DDDD:BB:DD.F, and :isolated=yes behind each",
+			    "DDDD:BB:DD.F, and :isolated=yes after each",
 			    SV(whole));
 	return 0;
 }
@@ -128,8 +128,8 @@ int parse_list(std::string_view list, std::vector<std::string> *out)
 
 		if (spec.empty())
 			return fail(EINVAL, "device list \"%.*s\": entry %zu is empty", SV(list), specs.size() + 1);
-		if (const int rc = parse_scheme(spec, &scheme); rc < 0)
-			return rc;
+		if (const int err = parse_scheme(spec, &scheme); err < 0)
+			return err;
 		specs.emplace_back(spec);
 		at = end + 1;
 	}

@@ -19,9 +19,9 @@ static float float_of(u32 v)
 /* v shifted right by n (1 … 31), rounded to nearest, ties to even. */
 static u32 shift_round(u32 v, unsigned n)
 {
-	const u32 half = 1u << (n - 1), rest = v & ((1u << n) - 1), kept = v >> n;
+	const u32 half = 1u << (n - 1), rest = v & ((1u << n) - 1), quotient = v >> n;
 
-	return kept + (rest > half || (rest == half && (kept & 1)));
+	return quotient + (rest > half || (rest == half && (quotient & 1)));
 }
 
 u16 bf16_from_f32(float v)
@@ -29,8 +29,8 @@ u16 bf16_from_f32(float v)
 	const u32 b = bits_of(v);
 
 	if (v != v)
-		return u16(b >> 16 | 0x40); /* quiet; the payload's low bits may go */
-	return u16(shift_round(b, 16)); /* a carry out of the mantissa is the next exponent, and infinity at the end */
+		return u16(b >> 16 | 0x40); /* quiet NaN; low bits of the payload are lost */
+	return u16(shift_round(b, 16));     /* a carry out of the mantissa increments the exponent, up to infinity */
 }
 
 float f32_from_bf16(u16 v)
@@ -47,11 +47,11 @@ u16 f16_from_f32(float v)
 		return u16(sign | 0x7e00 | (mag >> 13 & 0x3ff));
 	if (mag >= 0x47800000) /* 65536 and more */
 		return u16(sign | 0x7c00);
-	if (mag >= 0x38800000) /* 2^-14 and more: normal; a carry may reach infinity, which is right */
+	if (mag >= 0x38800000) /* 2^-14 and more: normal; a carry to infinity is correct */
 		return u16(sign | shift_round(mag - 0x38000000, 13));
 	if (mag < 0x33000000) /* below half of the smallest subnormal */
 		return u16(sign);
-	/* Subnormal: the mantissa with its hidden bit, in units of 2^-24. */
+	/* Subnormal: the mantissa with its hidden bit, in multiples of 2^-24. */
 	return u16(sign | shift_round((mag & 0x7fffff) | 0x800000, 126 - (mag >> 23)));
 }
 
@@ -67,7 +67,7 @@ float f32_from_f16(u16 v)
 	return sign ? -small : small;
 }
 
-/* How each element is stored, and what is calculated with. */
+/* Storage type of each element, and the type of its arithmetic. */
 template <class T> struct plain_number {
 	using stored = T;
 	static T load(T v) { return v; }
@@ -86,7 +86,7 @@ struct brain {
 	static u16 store(float v) { return bf16_from_f32(v); }
 };
 
-/* Integers are added and multiplied as unsigned ones of 64 bits, which wrap; the low bits are the same. */
+/* Integer arithmetic is done in u64, which wraps; the low bits are the same. */
 template <class T> static T wrap_add(T a, T b)
 {
 	if constexpr (std::is_integral_v<T>)

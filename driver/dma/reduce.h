@@ -6,13 +6,13 @@
 namespace usdma::dma {
 
 /*
- * dst[i] = op(dst[i], src[i]).  Integers wrap.  f16 and bf16 are worked on as f32
- * and rounded to nearest, ties to even.  A NaN on either side makes sum, prod,
- * max and min a NaN, and is equal to nothing.  equal gives 1 or 0 of the type.
+ * dst[i] = op(dst[i], src[i]). Integers wrap. f16 and bf16 are computed in f32 and rounded to nearest, ties to
+ * even. A NaN in either operand makes sum, prod, max and min NaN, and equals nothing. equal gives 1 or 0 of the
+ * type.
  */
 using reduce_fn = void (*)(void *dst, const void *src, size_t bytes);
 
-/* nullptr: there is no such reduction. */
+/* nullptr: no such reduction. */
 reduce_fn find_reduction(u8 arg);
 
 u16 f16_from_f32(float v);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a device string to an engine.  A transport makes a vfio::device of a
- * string, an engine driver makes an engine of a vfio::device.  Both tables are
- * filled on a floor above (driver/engines/table.cpp): a new engine is a folder
- * and a line there.
+ * Opens an engine by a device string. A transport creates a vfio::device from the string, an engine driver
+ * creates an engine from the vfio::device. Both tables are defined in a higher layer
+ * (driver/engines/table.cpp): a new engine is a folder and a line there.
  */
 #pragma once
 
@@ -25,18 +24,18 @@ struct pci_id {
 struct driver {
 	const char *name;
 	std::span<const pci_id> ids;
-	/* Takes the device over on success only. */
+	/* Takes ownership of the device only on success. */
 	int (*probe)(std::unique_ptr<vfio::device> &dev, std::unique_ptr<engine> *out);
 };
 
 struct open_options {
-	u64 reply_ms = 0; /* so long a server may take for an answer; 0: as long as is usual for it */
-	u64 open_ms = 0;  /* … for all that opening asks, until transport().hurry(0); 0: no such limit */
-	vfio::server_trust trust = vfio::server_trust::checked; /* a device string may say otherwise */
-	bool isolated = false;                                  /* it shares an address space with no other device */
+	u64 reply_ms = 0; /* timeout of a server's reply; 0: the transport's default */
+	u64 open_ms = 0;  /* … of all requests of opening together, until transport().set_deadline(0); 0: none */
+	vfio::server_trust trust = vfio::server_trust::checked; /* a device string may override it */
+	bool isolated = false;                                  /* shares an address space with no other device */
 };
 
-/* What a device string may say behind all else. */
+/* Options at the end of a device string. */
 struct device_options {
 	std::optional<vfio::server_trust> trust; /* ":trust=no", "…=checked", "…=yes" */
 	std::optional<bool> isolated;            /* ":isolated=yes", "…=no" */
@@ -44,7 +43,7 @@ struct device_options {
 
 struct transport {
 	const char *scheme; /* "sim", "vfio-user", "pci" */
-	/* spec: the device string without its options.  Only called when the string is of this scheme. */
+	/* spec: the device string without its options; its scheme is this one. */
 	int (*open)(std::string_view spec, const open_options &opt, std::unique_ptr<vfio::device> *out);
 };
 
@@ -53,16 +52,16 @@ extern const std::span<const transport *const> transports;
 
 /* "sim[:…]" → "sim"; "vfio-user:PATH" → "vfio-user"; "DDDD:BB:DD.F" → "pci"; else -EINVAL with a text. */
 int parse_scheme(std::string_view spec, std::string *scheme);
-/* The string without them, a part of it. -EINVAL. */
+/* *bare: the part of spec before the options. -EINVAL. */
 int parse_options(std::string_view spec, std::string_view *bare, device_options *out);
-/* Splits "a,b,c" (a PATH may not hold a comma); checks each scheme. */
+/* Splits "a,b,c" (a PATH must not contain a comma); checks each scheme. */
 int parse_list(std::string_view list, std::vector<std::string> *out);
 
 /* The driver for a device's ids; nullptr: none. */
 const driver *find_driver(u16 vendor, u16 device);
 
 int open_device(std::string_view spec, std::unique_ptr<vfio::device> *out, const open_options &opt = {});
-/* The engine behind a device that is already open: its driver is chosen by the ids in config space. */
+/* Creates the engine of an open device; its driver is selected by the IDs in config space. */
 int probe(std::unique_ptr<vfio::device> dev, std::unique_ptr<engine> *out);
 int open(std::string_view spec, std::unique_ptr<engine> *out, const open_options &opt = {});
 

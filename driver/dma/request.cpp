@@ -31,7 +31,7 @@ static constexpr reason_row reasons[] = {
 };
 static_assert(std::size(reasons) == size_t(fault_reason::count));
 
-/* A number from a device may be any number. */
+/* The device may report any number. */
 const char *fault_name(fault_reason reason)
 {
 	return reason < fault_reason::count ? reasons[size_t(reason)].name : "unknown fault";

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One piece of work for a DMA channel, in the terms of every engine.  A channel
- * takes each of these operations; what an engine's hardware lacks (engine_limits::ops)
- * its driver runs by softop.h.
+ * A request to a DMA channel, independent of the engine. A channel accepts each of these operations; the driver
+ * runs those that the hardware lacks (engine_limits::ops) by softop.h.
  */
 #pragma once
 
@@ -27,7 +26,7 @@ enum class opcode : u8 {
 	op_count
 };
 
-/* In a set of operations. */
+/* Bit of an operation in a set. */
 constexpr u32 op_bit(opcode op)
 {
 	return 1u << u8(op);
@@ -36,25 +35,25 @@ inline constexpr u32 all_ops = op_bit(opcode::op_count) - 1;
 
 enum class space : u8 {
 	host = 0,   /* address is an IOVA (host memory, or a peer's BAR mapped there) */
-	device = 1, /* address is in the engine's own memory, counted from engine::set_memory_base */
+	device = 1, /* address in the engine's own memory, relative to engine::set_memory_base */
 };
 
 enum request_flags : u8 {
-	flag_fence = 1,     /* starts after all earlier requests of the channel have ended */
-	flag_interrupt = 2, /* raises the channel's service interrupt when it has ended */
-	flag_complete = 4,  /* writes the completion record when it has ended, not with a later one */
-	flag_cache = 8,     /* a hint: the destination is read next, so leave it in the caches rather than in memory */
+	flag_fence = 1,     /* starts after all earlier requests of the channel have completed */
+	flag_interrupt = 2, /* raises the channel's service interrupt on completion */
+	flag_complete = 4,  /* writes the completion record on completion, not with a later request's */
+	flag_cache = 8,     /* hint: the destination is read next, so keep it in the caches */
 };
-/* What a request may have set; all other bits are for later. */
-inline constexpr u8 known_flags = flag_fence | flag_interrupt | flag_complete | flag_cache;
-inline constexpr u8 known_spaces = 0x11;
+/* Valid bits of a request; all others are reserved. */
+inline constexpr u8 valid_flags = flag_fence | flag_interrupt | flag_complete | flag_cache;
+inline constexpr u8 valid_spaces = 0x11;
 
 enum class indirect_mode : u8 {
 	descriptor =
 		0, /* src: 32-byte block { u32 0, 0, len_high, len_low; u64 src, dst } read when the request runs */
 	cells = 1, /* src, dst: 8-byte cells with the base addresses; a, b = source and destination offset; len */
 };
-/* What indirect_mode::descriptor reads: ACL's memcpy descriptor (acl-api.md §1.4). */
+/* The block that indirect_mode::descriptor reads: ACL's memcpy descriptor (acl-api.md §1.4). */
 struct indirect_block {
 	u32 reserved[2];
 	u32 len_high;
@@ -63,10 +62,10 @@ struct indirect_block {
 };
 static_assert(sizeof(indirect_block) == 32);
 static_assert(offsetof(indirect_block, len) == 12);
-/* Beside the mode: the addresses found are of host memory, as a device has it that memory is lent to. */
+/* Flag beside the mode: the addresses read are host memory, for devices whose memory is host memory. */
 inline constexpr u8 indirect_host = 2;
 
-/* As ACL's value wait (acl-api.md §2.13); v is the word, x the value. */
+/* Like ACL's value wait (acl-api.md §2.13); v is the word, x the value. */
 enum class compare : u8 {
 	geq = 0,  /* int64(v - x) >= 0 */
 	eq = 1,   /* v == x */
@@ -119,12 +118,13 @@ struct request {
 	u32 height = 0;
 	u64 src = 0, dst = 0, len = 0;
 	u64 a = 0, b = 0;
-	u64 cookie = 0; /* the submitter's; comes back with a fault, and selects in channel_ops::cancel */
+	u64 cookie =
+		0; /* chosen by the submitter; returned with a fault, and selects requests in channel_ops::cancel */
 };
 
 /*
- * All of a copy's request, in the place of whatever is there.  What engines load as one word is
- * stored as one: a load of what several stores have just written waits till they are in the cache.
+ * Overwrites *r with a copy request. Fields that engines load as one word are stored as one: a load that spans
+ * several recent stores cannot be forwarded and waits until they reach the cache.
  */
 inline void set_copy(request *r, u8 spaces, u64 src, u64 dst, u64 len, u64 cookie, u8 flags = 0)
 {
@@ -160,21 +160,21 @@ enum class fault_reason : u32 {
 	bad_length = 2,   /* zero, too long, or not a multiple of the element */
 	src_unmapped = 3, /* source not (wholly) mapped or outside the device's memory */
 	dst_unmapped = 4,
-	src_denied = 5, /* mapped without the right */
+	src_denied = 5, /* mapped without the access right */
 	dst_denied = 6,
 	unaligned = 7,
-	timeout = 8,   /* a wait's limit passed */
-	bad_tag = 9,   /* the descriptor in the ring is not the one expected there */
-	transfer = 10, /* the bus or the peer failed while moving data */
-	stopped = 11,  /* stopped on request; nothing failed */
-	injected = 12, /* a fault asked for by a test */
-	lost = 13,     /* the device is gone */
-	reset = 14,    /* hung, or was pending, when its channel or device was reset (the driver's word) */
+	timeout = 8,   /* the time limit of a wait expired */
+	bad_tag = 9,   /* the descriptor in the ring has an unexpected tag */
+	transfer = 10, /* bus or peer error during the transfer */
+	stopped = 11,  /* stopped on request; no error */
+	injected = 12, /* a fault injected by a test */
+	lost = 13,     /* device lost */
+	reset = 14,    /* hung, or pending, when its channel or device was reset (set by the driver) */
 	count
 };
 
 const char *fault_name(fault_reason reason);
-/* The errno that a caller sees for it. */
+/* The errno reported to callers. */
 int fault_errno(fault_reason reason);
 
 } // namespace usdma::dma

@@ -20,19 +20,19 @@ static end target(const request &r)
 	return {dst_space(r.spaces), r.dst, may_write};
 }
 
-/* The second word that an indirect copy reads. */
+/* The second word of an indirect copy. */
 static end second_cell(const request &r)
 {
 	return {dst_space(r.spaces), r.dst, may_read};
 }
 
-/* What is reduced into is read as well. */
+/* The destination of a reduction, which is read as well. */
 static end accumulator(const request &r)
 {
 	return {dst_space(r.spaces), r.dst, may_read | may_write};
 }
 
-static end behind(end e, u64 n)
+static end advanced(end e, u64 n)
 {
 	e.addr += n;
 	return e;
@@ -50,7 +50,7 @@ static result get(backend &b, end src, void *buf, u64 len)
 	piece p;
 
 	for (auto *to = static_cast<u8 *>(buf); len; to += p.len, src.addr += p.len, len -= p.len) {
-		if (!b.locate(src, len, &p))
+		if (!b.translate(src, len, &p))
 			return result::fault;
 		if (p.host)
 			memcpy(to, p.host, p.len);
@@ -65,7 +65,7 @@ static result put(backend &b, end dst, const void *buf, u64 len, bool whole)
 	piece p;
 
 	for (auto *from = static_cast<const u8 *>(buf); len; from += p.len, dst.addr += p.len, len -= p.len) {
-		if (!b.locate(dst, len, &p))
+		if (!b.translate(dst, len, &p))
 			return result::fault;
 		if (p.host)
 			memcpy(p.host, from, p.len);
@@ -75,12 +75,12 @@ static result put(backend &b, end dst, const void *buf, u64 len, bool whole)
 	return result::done;
 }
 
-/* Acquire: what was copied before another channel's WRITE of this word is seen after it. */
+/* Acquire: pairs with another channel's WRITE of this word; data copied before it is visible. */
 static result get_word(backend &b, const end &src, u64 *out)
 {
 	piece p;
 
-	if (!b.locate(src, sizeof(*out), &p))
+	if (!b.translate(src, sizeof(*out), &p))
 		return result::fault;
 	if (!p.host)
 		return b.get_piece(src, out, sizeof(*out));
@@ -88,12 +88,12 @@ static result get_word(backend &b, const end &src, u64 *out)
 	return result::done;
 }
 
-/* Release: another channel's WAIT on this word sees what was copied before. */
+/* Release: pairs with another channel's WAIT on this word; data copied before is visible. */
 static result put_word(backend &b, const end &dst, u64 value)
 {
 	piece p;
 
-	if (!b.locate(dst, sizeof(value), &p))
+	if (!b.translate(dst, sizeof(value), &p))
 		return result::fault;
 	if (!p.host)
 		return b.put_piece(dst, &value, sizeof(value), false);
@@ -101,7 +101,7 @@ static result put_word(backend &b, const end &dst, u64 value)
 	return result::done;
 }
 
-/* The CPU touches one end or neither: through a buffer. */
+/* At least one endpoint is not accessible to the CPU: copy through a buffer. */
 static result move_buffered(backend &b, const end &dst, const end &src, u64 len)
 {
 	u8 *buf = b.buffer(0);
@@ -118,7 +118,7 @@ result backend::move(end dst, end src, u64 len, cache_hint)
 		piece from, to;
 		result got = result::done;
 
-		if (!locate(src, len, &from) || !locate(dst, len, &to))
+		if (!translate(src, len, &from) || !translate(dst, len, &to))
 			return result::fault;
 		n = std::min({from.len, to.len, bounds_.slice});
 		if (from.host && to.host)
@@ -128,7 +128,7 @@ result backend::move(end dst, end src, u64 len, cache_hint)
 		if (got != result::done)
 			return got;
 		if (!step(n, len == n) && len > n)
-			return result::gone;
+			return result::stopped;
 	}
 	return result::done;
 }
@@ -152,12 +152,12 @@ static result check_end(backend &b, const end &e, u64 len)
 	return b.check(e, len) ? result::done : result::fault;
 }
 
-static result check_ends(backend &b, const end &src, const end &dst, u64 len)
+static result check_both(backend &b, const end &src, const end &dst, u64 len)
 {
 	return b.check(src, len) && b.check(dst, len) ? result::done : result::fault;
 }
 
-static bool length_right(const backend &b, u64 len)
+static bool length_valid(const backend &b, u64 len)
 {
 	return len && len <= b.limits().max_len;
 }
@@ -169,13 +169,13 @@ static result check_nop(backend &, const request &)
 
 static result check_copy(backend &b, const request &r)
 {
-	if (!length_right(b, r.len))
+	if (!length_valid(b, r.len))
 		return b.fail(fault_reason::bad_length, 0);
-	return check_ends(b, source(r), target(r), r.len);
+	return check_both(b, source(r), target(r), r.len);
 }
 
-/* The bytes from the first row's first to the last row's last; false: more than 64 bits can say. */
-static bool span_2d(u64 pitch, u64 len, u32 height, u64 *out)
+/* Bytes from the start of the first row to the end of the last; false: exceeds 64 bits. */
+static bool extent_2d(u64 pitch, u64 len, u32 height, u64 *out)
 {
 	u64 rows;
 
@@ -184,23 +184,23 @@ static bool span_2d(u64 pitch, u64 len, u32 height, u64 *out)
 
 static result check_copy_2d(backend &b, const request &r)
 {
-	u64 src_span, dst_span, total;
+	u64 src_extent, dst_extent, total;
 
-	if (__builtin_mul_overflow(r.len, u64(r.height), &total) || !length_right(b, total))
+	if (__builtin_mul_overflow(r.len, u64(r.height), &total) || !length_valid(b, total))
 		return b.fail(fault_reason::bad_length, 0);
 	if (r.height > 1 && (r.a < r.len || r.b < r.len))
 		return b.fail(fault_reason::bad_length, 0);
-	if (!span_2d(r.a, r.len, r.height, &src_span) || !span_2d(r.b, r.len, r.height, &dst_span))
+	if (!extent_2d(r.a, r.len, r.height, &src_extent) || !extent_2d(r.b, r.len, r.height, &dst_extent))
 		return b.fail(fault_reason::bad_length, 0);
-	const result got = check_end(b, source(r), src_span);
-	return got == result::done ? check_end(b, target(r), dst_span) : got;
+	const result got = check_end(b, source(r), src_extent);
+	return got == result::done ? check_end(b, target(r), dst_extent) : got;
 }
 
 static result check_fill(backend &b, const request &r)
 {
 	if (r.arg != 1 && r.arg != 4 && r.arg != 8)
 		return b.fail(fault_reason::bad_op, 0);
-	if (!length_right(b, r.len) || r.len % r.arg)
+	if (!length_valid(b, r.len) || r.len % r.arg)
 		return b.fail(fault_reason::bad_length, 0);
 	return check_end(b, target(r), r.len);
 }
@@ -210,7 +210,7 @@ static bool has_cells(const request &r)
 	return r.arg & u8(indirect_mode::cells);
 }
 
-/* What it reads first; the addresses found there are checked when they are known. */
+/* Checks the words that are read first; the addresses in them are checked when they are read. */
 static result check_indirect(backend &b, const request &r)
 {
 	if (r.arg & ~(u8(indirect_mode::cells) | indirect_host))
@@ -221,7 +221,7 @@ static result check_indirect(backend &b, const request &r)
 		return check_end(b, source(r), sizeof(indirect_block));
 	if (r.dst % 8)
 		return b.fail(fault_reason::unaligned, r.dst);
-	return check_ends(b, source(r), second_cell(r), 8);
+	return check_both(b, source(r), second_cell(r), 8);
 }
 
 static result check_write(backend &b, const request &r)
@@ -246,14 +246,14 @@ static result check_reduce(backend &b, const request &r)
 
 	if (!size || !find_reduction(r.arg))
 		return b.fail(fault_reason::bad_op, 0);
-	if (!length_right(b, r.len) || r.len % size)
+	if (!length_valid(b, r.len) || r.len % size)
 		return b.fail(fault_reason::bad_length, 0);
 	if (r.src % size || r.dst % size)
 		return b.fail(fault_reason::unaligned, r.src % size ? r.src : r.dst);
-	return check_ends(b, source(r), accumulator(r), r.len);
+	return check_both(b, source(r), accumulator(r), r.len);
 }
 
-/* ---- operations, with arguments that are right ------------------------------------------------------ */
+/* ---- operations, with valid arguments ------------------------------------------------------ */
 
 static result run_nop(backend &, const request &)
 {
@@ -265,7 +265,7 @@ static result run_copy(backend &b, const request &r)
 	return b.move(target(r), source(r), r.len, hint_of(r));
 }
 
-/* In blocks of rows, so that a call for each row costs nothing. */
+/* In blocks of rows, to amortize the call. */
 static result run_copy_2d(backend &b, const request &r)
 {
 	const u64 fit = std::max<u64>(b.limits().slice / r.len, 1);
@@ -273,18 +273,18 @@ static result run_copy_2d(backend &b, const request &r)
 
 	for (u32 row = 0; row < r.height; row += block.count) {
 		block.count = u32(std::min<u64>({fit, b.limits().max_rows, r.height - row}));
-		const result got = b.move_rows(behind(target(r), row * r.b), behind(source(r), row * r.a), block,
+		const result got = b.move_rows(advanced(target(r), row * r.b), advanced(source(r), row * r.a), block,
 					       hint_of(r));
 		if (got != result::done)
 			return got;
 		const bool last = row + block.count == r.height;
 		if (!b.step(0, last) && !last)
-			return result::gone;
+			return result::stopped;
 	}
 	return result::done;
 }
 
-/* The pattern in all eight bytes, as it stands at byte `at` of the filled range. */
+/* The pattern repeated to eight bytes, rotated to byte `at` of the filled range. */
 static u64 pattern_at(u64 a, unsigned width, u64 at)
 {
 	const u64 p = width == 1 ? (a & 0xff) * 0x0101010101010101 : width == 4 ? (a & 0xffffffff) * 0x100000001 : a;
@@ -305,7 +305,7 @@ static result fill_piece(backend &b, const end &dst, u64 len, u64 pattern, u64 *
 	u8 buf[4 * KiB];
 	piece p;
 
-	if (!b.locate(dst, std::min(len, b.limits().slice), &p))
+	if (!b.translate(dst, std::min(len, b.limits().slice), &p))
 		return result::fault;
 	*done = p.host ? p.len : std::min<u64>(p.len, sizeof(buf));
 	fill_bytes(p.host ? p.host : buf, *done, pattern);
@@ -315,13 +315,13 @@ static result fill_piece(backend &b, const end &dst, u64 len, u64 pattern, u64 *
 static result run_fill(backend &b, const request &r)
 {
 	for (u64 at = 0, n; at < r.len; at += n) {
-		const result got = fill_piece(b, behind(target(r), at), r.len - at, pattern_at(r.a, r.arg, at), &n);
+		const result got = fill_piece(b, advanced(target(r), at), r.len - at, pattern_at(r.a, r.arg, at), &n);
 
 		if (got != result::done)
 			return got;
 		const bool last = at + n == r.len;
 		if (!b.step(n, last) && !last)
-			return result::gone;
+			return result::stopped;
 	}
 	return result::done;
 }
@@ -349,9 +349,9 @@ static result run_indirect(backend &b, const request &r)
 		return got;
 	const end src = {found, i.src, may_read}, dst = {found, i.dst, may_write};
 	const u64 len = u64(i.len_high) << 32 | i.len;
-	if (!length_right(b, len))
+	if (!length_valid(b, len))
 		return b.fail(fault_reason::bad_length, r.src);
-	got = check_ends(b, src, dst, len);
+	got = check_both(b, src, dst, len);
 	return got == result::done ? b.move(dst, src, len, cache_hint::none) : got;
 }
 
@@ -382,7 +382,7 @@ static result run_wait(backend &b, const request &r)
 	}
 }
 
-/* The CPU touches one end or neither. */
+/* At least one endpoint is not accessible to the CPU. */
 static result reduce_buffered(backend &b, const end &dst, const end &src, u64 len, reduce_fn reduce)
 {
 	u8 *acc = b.buffer(0), *add = b.buffer(1);
@@ -402,7 +402,7 @@ static result reduce_piece(backend &b, const end &dst, const end &src, u64 len, 
 {
 	piece from, to;
 
-	if (!b.locate(src, len, &from) || !b.locate(dst, len, &to))
+	if (!b.translate(src, len, &from) || !b.translate(dst, len, &to))
 		return result::fault;
 	const u64 n = *done = std::min({from.len, to.len, b.limits().buffer});
 	if (unlikely(!from.host || !to.host))
@@ -411,22 +411,23 @@ static result reduce_piece(backend &b, const end &dst, const end &src, u64 len, 
 	return result::done;
 }
 
-/* What an earlier run has reduced already must not be so twice. */
+/* Resumes where an interrupted run stopped: no element may be reduced twice. */
 static result run_reduce(backend &b, const request &r)
 {
 	const reduce_fn reduce = find_reduction(r.arg);
 
-	for (u64 at = b.kept(), n = 0; at < r.len; at += n) {
-		result got = reduce_piece(b, behind(accumulator(r), at), behind(source(r), at), r.len - at, reduce, &n);
+	for (u64 at = b.saved_progress(), n = 0; at < r.len; at += n) {
+		result got = reduce_piece(b, advanced(accumulator(r), at), advanced(source(r), at), r.len - at, reduce,
+					  &n);
 
-		if (got == result::gone)
-			b.keep(at);
+		if (got == result::stopped)
+			b.save_progress(at);
 		if (got != result::done)
 			return got;
 		if (b.step_once(n, at + n == r.len))
 			continue;
-		b.keep(at + n);
-		return result::gone;
+		b.save_progress(at + n);
+		return result::stopped;
 	}
 	return result::done;
 }
@@ -436,7 +437,7 @@ static result run_reduce(backend &b, const request &r)
 struct row {
 	const char *name;
 	result (*check)(backend &b,
-			const request &r); /* the arguments, then the ranges, in the order of docs/hardware.md */
+			const request &r); /* arguments first, then ranges, in the order of docs/hardware.md */
 	result (*run)(backend &b, const request &r);
 };
 
@@ -461,7 +462,7 @@ const char *name(opcode op)
 
 result run(backend &b, const request &r)
 {
-	if (r.op >= opcode::op_count || (r.flags & ~known_flags) || (r.spaces & ~known_spaces))
+	if (r.op >= opcode::op_count || (r.flags & ~valid_flags) || (r.spaces & ~valid_spaces))
 		return b.fail(fault_reason::bad_op, 0);
 	const row &op = table[size_t(r.op)];
 	const result got = op.check(b, r);

@@ -32,9 +32,9 @@ static int open_vfio_user(std::string_view spec, const open_options &opt, std::u
 	user.trust = opt.trust;
 	const int err = vfio::user_connect(std::string(spec.substr(scheme.size())), user, out);
 
-	/* Most servers do without. */
-	if (!err && vfio::config_play_firmware(**out))
-		log_info("%s: its BARs have no addresses: %s", (*out)->name(), error_text());
+	/* Not fatal: most servers do not need it. */
+	if (!err && vfio::config_assign_bars(**out))
+		log_info("%s: no addresses assigned to its BARs: %s", (*out)->name(), error_text());
 	return err;
 }
 

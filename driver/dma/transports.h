@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The transports that come with driver/vfio, for driver/engines/table.cpp. */
+/* The transports of driver/vfio, for driver/engines/table.cpp. */
 #pragma once
 
 #include "driver/dma/registry.h"

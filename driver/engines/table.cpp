@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which engines and transports there are: a new one is a line here. */
+/* Tables of engine drivers and transports: add new ones here. */
 #include "driver/dma/transports.h"
 #include "driver/engines/edu/driver.h"
 #include "driver/engines/sdma/driver.h"

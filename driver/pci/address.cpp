@@ -18,7 +18,7 @@ static int digit(char c)
 	return -1;
 }
 
-/* Takes between least and most hexadecimal digits, and then `end` (0: the text's end). */
+/* Parses between least and most hexadecimal digits, followed by `end` (0: the end of the text). */
 static bool take(std::string_view *text, size_t least, size_t most, char end, u64 limit, u64 *out)
 {
 	size_t n = 0;

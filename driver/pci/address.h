@@ -14,11 +14,11 @@ struct address {
 	u8 bus = 0, dev = 0, fn = 0;
 
 	friend bool operator==(const address &, const address &) = default;
-	// NOLINTNEXTLINE(modernize-use-nullptr): it takes the 0 that the compiler puts in for a pointer
+	// NOLINTNEXTLINE(modernize-use-nullptr): it takes the compiler's literal 0 for a null pointer
 	friend auto operator<=>(const address &, const address &) = default;
 };
 
-/* -EINVAL with a text that says what an address looks like. */
+/* -EINVAL with a text that describes the syntax. */
 int address_parse(std::string_view text, address *out);
 std::string address_format(const address &a);
 

@@ -10,7 +10,7 @@
 
 namespace usdma::pci {
 
-/* How long a driver may take to released a function, or to take it. */
+/* Timeout of a driver's bind or unbind. */
 static constexpr u64 driver_wait_ms = 5000;
 
 static int file_write(const std::string &path, const std::string &text)
@@ -54,12 +54,12 @@ static int release(const std::string &dir, const address &a)
 	if (err)
 		return err;
 	if (!await_driver(dir, "!" + now))
-		return fail(ETIMEDOUT, "driver %s does not release %s: who uses it? (fuser -v /dev/vfio/*)",
+		return fail(ETIMEDOUT, "driver %s does not release %s: is it in use? (fuser -v /dev/vfio/*)",
 			    now.c_str(), address_format(a).c_str());
 	return 0;
 }
 
-static int check_there(const std::string &root, const address &a, const std::string &driver)
+static int check_function(const std::string &root, const address &a, const std::string &driver)
 {
 	function f;
 	const int err = read_function(root, a, &f);
@@ -76,11 +76,11 @@ static int check_there(const std::string &root, const address &a, const std::str
 int bind(const std::string &root, const address &a, const std::string &driver)
 {
 	const std::string dir = function_dir(root, a);
-	int err = driver.empty() ? fail(EINVAL, "bind to no driver") : check_there(root, a, driver);
+	int err = driver.empty() ? fail(EINVAL, "no driver to bind to") : check_function(root, a, driver);
 
 	if (err)
 		return err;
-	/* First the override: a probe in between must not give it back to the former driver. */
+	/* Set the override first: a concurrent probe must not bind the former driver again. */
 	err = file_write(dir + "/driver_override", driver + "\n");
 	if (err || link_name(dir + "/driver") == driver)
 		return err;
@@ -90,7 +90,7 @@ int bind(const std::string &root, const address &a, const std::string &driver)
 	if (err)
 		return err;
 	if (!await_driver(dir, driver))
-		return fail(ETIMEDOUT, "driver %s did not take %s: dmesg says why", driver.c_str(),
+		return fail(ETIMEDOUT, "driver %s did not bind to %s: see dmesg", driver.c_str(),
 			    address_format(a).c_str());
 	return 0;
 }
@@ -102,10 +102,10 @@ int unbind(const std::string &root, const address &a, const std::string &driver)
 
 	if (!driver.empty()) {
 		err = bind(root, a, driver);
-		/* The override has done its work; the function's own driver stays. */
+		/* The override is no longer needed; the driver stays bound. */
 		return err ? err : file_write(dir + "/driver_override", "\n");
 	}
-	err = check_there(root, a, driver);
+	err = check_function(root, a, driver);
 	if (!err)
 		err = file_write(dir + "/driver_override", "\n");
 	if (!err)

@@ -33,10 +33,10 @@ static int plain_list(std::span<const u8> c, std::vector<capability> *out)
 		if (at < config_head)
 			return fail(EPROTO, "capability at %#zx, inside the header", at);
 		if (seen[at])
-			return fail(EPROTO, "the capability list comes back to %#zx", at);
-		/* A plain user sees 64 bytes: what lies behind is not wrong, only hidden. */
+			return fail(EPROTO, "the capability list loops to %#zx", at);
+		/* Unprivileged users can read 64 bytes only: a capability beyond is no error. */
 		if (at + 2 > c.size())
-			return c.size() < config_plain ? 0 : fail(EPROTO, "capability at %#zx, behind the end", at);
+			return c.size() < config_plain ? 0 : fail(EPROTO, "capability at %#zx, beyond the end", at);
 		seen[at] = true;
 		out->push_back({c[at], u16(at), 0, false});
 	}
@@ -51,18 +51,18 @@ static int extended_list(std::span<const u8> c, std::vector<capability> *out)
 	while (at && at + 4 <= c.size()) {
 		const u32 head = get32(c, at);
 
-		/* An empty list is one header of zeroes (§7.9.1); a gone device reads as ones. */
+		/* An empty list is one header of zeroes (§7.9.1); a removed device reads as ones. */
 		if (head == 0 || head == ~0u)
 			return 0;
 		if (seen[at])
-			return fail(EPROTO, "the extended capability list comes back to %#zx", at);
+			return fail(EPROTO, "the extended capability list loops to %#zx", at);
 		seen[at] = true;
 		out->push_back({u16(head), u16(at), u8(head >> 16 & 0xf), true});
 		at = head >> 20 & ~3u;
 		if (at && at < config_plain)
-			return fail(EPROTO, "extended capability at %#zx, inside the plain ones", at);
+			return fail(EPROTO, "extended capability at %#zx, inside the standard ones", at);
 		if (at && at + 4 > config_size)
-			return fail(EPROTO, "extended capability at %#zx, behind the end", at);
+			return fail(EPROTO, "extended capability at %#zx, beyond the end", at);
 	}
 	return 0;
 }

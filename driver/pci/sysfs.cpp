@@ -50,7 +50,7 @@ std::string file_line(const std::string &path)
 	return text.substr(0, text.find('\n'));
 }
 
-/* The last part of where a symbolic link points; "": none. */
+/* The last component of a symbolic link's target; "": none. */
 std::string link_name(const std::string &path)
 {
 	char buf[4096];
@@ -78,7 +78,7 @@ std::vector<std::string> dir_names(const std::string &path)
 	return names;
 }
 
-/* A number in a file of its own; `missing` where there is none, or none that makes sense. */
+/* Reads a file that contains a number; `missing` if there is none, or it is malformed. */
 static s64 read_number(const std::string &path, s64 missing)
 {
 	const std::string text = file_line(path);
@@ -98,13 +98,13 @@ static int group_number(const std::string &name)
 	return good ? std::atoi(name.c_str()) : -1;
 }
 
-/* VFIO gives its groups of noiommu mode this name (drivers/vfio/group.c in the kernel). */
-static bool translates(const std::string &root, int group)
+/* VFIO names its noiommu groups like this (drivers/vfio/group.c in the kernel). */
+static bool has_iommu(const std::string &root, int group)
 {
 	return file_line(root + "/kernel/iommu_groups/" + std::to_string(group) + "/name") != "vfio-noiommu";
 }
 
-/* "noiommu-vfio0": a device file for what no IOMMU has, which takes no group (Linux 7.2 and newer). */
+/* "noiommu-vfio0": the device file of a device without IOMMU, and without a group (Linux 7.2 and newer). */
 static bool has_bare_cdev(const std::string &dir)
 {
 	for (const std::string &name : dir_names(dir + "/vfio-dev")) {
@@ -140,7 +140,7 @@ int read_function(const std::string &root, const address &a, function *out)
 	const int group = group_number(link_name(dir + "/iommu_group"));
 
 	if (access(dir.c_str(), F_OK))
-		return fail(ENXIO, "no PCI device %s here (lspci -D lists them)", address_format(a).c_str());
+		return fail(ENXIO, "no PCI device %s (lspci -D lists them)", address_format(a).c_str());
 	*out = {};
 	out->addr = a;
 	out->vendor = u16(read_number(dir + "/vendor", 0xffff));
@@ -155,7 +155,7 @@ int read_function(const std::string &root, const address &a, function *out)
 	if (out->driver_override == "(null)")
 		out->driver_override.clear();
 	out->power_state = file_line(dir + "/power_state");
-	out->noiommu = (group >= 0 && !translates(root, group)) || has_bare_cdev(dir);
+	out->noiommu = (group >= 0 && !has_iommu(root, group)) || has_bare_cdev(dir);
 	out->iommu_group = out->noiommu ? -1 : group;
 	read_bars(dir, out);
 	return 0;
@@ -183,7 +183,7 @@ int list(const std::string &root, std::vector<function> *out)
 	if (access(dir.c_str(), F_OK))
 		return fail_errno("no PCI bus in %s", dir.c_str());
 	for (const address &a : addresses_in(dir)) {
-		/* One that is unplugged meanwhile is not there. */
+		/* Skip devices that are unplugged meanwhile. */
 		if (!read_function(root, a, &f))
 			out->push_back(f);
 	}
@@ -235,7 +235,7 @@ std::vector<int> iommu_groups(const std::string &root)
 	for (const std::string &name : dir_names(root + "/kernel/iommu_groups")) {
 		const int group = group_number(name);
 
-		if (group >= 0 && translates(root, group))
+		if (group >= 0 && has_iommu(root, group))
 			found.push_back(group);
 	}
 	return found;

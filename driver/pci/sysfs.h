@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* PCI functions as the kernel shows them in sysfs.  `root` is "/sys" but in tests. */
+/* PCI functions in sysfs. `root` is "/sys", except in tests. */
 #pragma once
 
 #include "driver/pci/address.h"
@@ -21,41 +21,40 @@ struct function {
 	u32 class_code = 0; /* base, sub, interface: 24 bits */
 	u8 revision = 0;
 	int numa_node = -1;
-	int iommu_group = -1;        /* -1: no IOMMU has it */
-	bool noiommu = false;        /* VFIO has it all the same, in a group that nothing translates for */
+	int iommu_group = -1;        /* -1: not behind an IOMMU */
+	bool noiommu = false;        /* bound to VFIO in noiommu mode, without address translation */
 	std::string driver;          /* "" : none */
 	std::string driver_override; /* "" : none */
-	std::string power_state;     /* "D0", "D3hot", …; "" : not told */
+	std::string power_state;     /* "D0", "D3hot", …; "" : unknown */
 	std::array<resource, 6> bars{};
 };
 
-/* All functions, by address.  -ENOENT: no PCI here. */
+/* All functions, sorted by address. -ENOENT: no PCI bus. */
 int list(const std::string &root, std::vector<function> *out);
-/* -ENXIO: there is none at this address. */
+/* -ENXIO: no function at this address. */
 int read_function(const std::string &root, const address &a, function *out);
 /* The members of an IOMMU group, by address. */
 int group_members(const std::string &root, int group, std::vector<address> *out);
-/* What of the system uses a function now: its network interfaces, block devices, …; empty: nothing known. */
+/* Users of a function in the system: its network interfaces, block devices, …; empty: none found. */
 std::vector<std::string> users(const std::string &root, const address &a);
-/* Its character device's name under /dev/vfio/devices ("vfio0"); "": the kernel has none (before 6.6, or not bound). */
+/* The name of its character device in /dev/vfio/devices ("vfio0"); "": none (kernels before 6.6, or not bound). */
 std::string vfio_cdev(const std::string &root, const address &a);
 /* Whether a driver (a module for the PCI bus) is loaded. */
 bool driver_loaded(const std::string &root, const std::string &driver);
-/* The groups of devices that an IOMMU translates for: VFIO's own of noiommu mode are none. */
+/* IOMMU groups, without VFIO's own groups of noiommu mode. */
 std::vector<int> iommu_groups(const std::string &root);
-/* Whether the kernel runs an IOMMU at all. */
+/* Whether the kernel uses an IOMMU. */
 bool iommu_present(const std::string &root);
-/* The head of config space that sysfs gives: 64 bytes for a plain user, 256 or 4096 for root. */
+/* The part of config space that sysfs provides: 64 bytes for unprivileged users, 256 or 4096 for root. */
 int read_config(const std::string &root, const address &a, std::vector<u8> *out);
 
 /*
- * Binds to a driver by driver_override, whatever its id table says; the driver
- * that had it lets go first.  Does not ask whether the function is in use: see
- * users().  -ENXIO, -ENOENT (driver not loaded), -EACCES, -ETIMEDOUT (the driver
- * did not take it).
+ * Binds to a driver by driver_override, whatever its ID table contains; the current driver is unbound first.
+ * Does not check whether the function is in use: see users(). -ENXIO, -ENOENT (driver not loaded), -EACCES,
+ * -ETIMEDOUT (the driver did not bind).
  */
 int bind(const std::string &root, const address &a, const std::string &driver);
-/* Takes the function from its driver and drops the override; then lets the kernel choose, or `driver` where given. */
+/* Unbinds the function and clears the override; then the kernel selects a driver, or `driver` is bound if given. */
 int unbind(const std::string &root, const address &a, const std::string &driver = "");
 
 struct capability {
@@ -68,8 +67,8 @@ struct capability {
 enum : u16 { cap_power = 0x01, cap_msi = 0x05, cap_express = 0x10, cap_msix = 0x11 };
 
 /*
- * The capability lists of a config space, as far as `config` goes.  The device is
- * not trusted: -EPROTO for a list that loops or points outside.
+ * Parses the capability lists in `config`. The device is not trusted: -EPROTO for a list that loops or points
+ * outside.
  */
 int capabilities(std::span<const u8> config, std::vector<capability> *out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Small reads from sysfs, for the files of this folder. */
+/* Helpers to read sysfs, internal to this folder. */
 #pragma once
 
 #include "driver/pci/address.h"
@@ -11,10 +11,10 @@ namespace usdma::pci {
 
 std::string function_dir(const std::string &root, const address &a);
 int file_read(const std::string &path, size_t most, std::string *out);
-/* The first line; "" where there is none. */
+/* The first line; "" if the file cannot be read. */
 std::string file_line(const std::string &path);
 std::string link_name(const std::string &path);
-/* What a directory holds, sorted; empty where there is none. */
+/* The names in a directory, sorted; empty if it cannot be read. */
 std::vector<std::string> dir_names(const std::string &path);
 
 } // namespace usdma::pci

@@ -2,7 +2,7 @@
 #include "driver/sim/bus_error.h"
 
 #include "driver/base/error.h"
-#include "driver/base/immortal.h"
+#include "driver/base/no_destructor.h"
 
 #include <csignal>
 #include <sys/mman.h>
@@ -12,10 +12,10 @@ namespace usdma::sim {
 constinit u32 bus_deaths = 0;
 
 /*
- * Readers take no lock (but where a writer sleeps within a change, which then is another thread): a handler may
- * look.
+ * Lookups are lock-free (they wait only while a writer, necessarily another thread, sleeps within an update): the
+ * signal handler may call them.
  */
-static constinit immortal<range_map> mappings;
+static constinit no_destructor<range_map> mappings;
 
 int guard_add(guarded *g)
 {
@@ -30,9 +30,8 @@ void guard_remove(guarded *g)
 }
 
 /*
- * Only system calls and words of ours: it may interrupt anything.  All of the
- * mapping and nothing beside it, in one piece, so that there are no more of them
- * than before.
+ * Async-signal-safe: only system calls and our own data. Replaces exactly one whole mapping, so that the number of
+ * mappings does not grow.
  */
 static bool replace(u64 where)
 {
@@ -42,8 +41,8 @@ static bool replace(u64 where)
 	if (!g)
 		return false;
 	/*
-	 * Told before it is done: whoever moves these zeros finds out behind its copy.  Two engines may be here
-	 * at once.
+	 * Set before the mapping is replaced: an engine that copies the zeros sees it after its copy. Two engines may
+	 * get here at once.
 	 */
 	if (!__atomic_exchange_n(&g->dead, 1, __ATOMIC_ACQ_REL))
 		__atomic_fetch_add(&bus_deaths, 1, __ATOMIC_ACQ_REL);
@@ -54,10 +53,10 @@ static bool replace(u64 where)
 static void on_bus_error(int, siginfo_t *info, void *)
 {
 	const int err = errno;
-	/* Beyond the end of a file, no page to be had for it, or a page that the machine has lost (sigaction(2)). */
+	/* Access beyond the end of a file, no page available, or a page lost to a memory error (sigaction(2)). */
 	const bool memory = info->si_code == BUS_ADRERR || info->si_code == BUS_MCEERR_AR;
 
-	/* Anything else is what it always was: the access is repeated, and ends the process. */
+	/* Any other SIGBUS gets the default action: the access is repeated and terminates the process. */
 	if (!memory || !replace(reinterpret_cast<u64>(info->si_addr)))
 		signal(SIGBUS, SIG_DFL);
 	errno = err;
@@ -70,7 +69,7 @@ int guard_bus_errors()
 	act.sa_sigaction = on_bus_error;
 	act.sa_flags = SA_SIGINFO;
 	sigemptyset(&act.sa_mask);
-	return sigaction(SIGBUS, &act, nullptr) ? fail_errno("cannot take SIGBUS over") : 0;
+	return sigaction(SIGBUS, &act, nullptr) ? fail_errno("cannot install a SIGBUS handler") : 0;
 }
 
 } // namespace usdma::sim

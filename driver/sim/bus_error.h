@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A client may shorten a file that it mapped for the device; touching what is
- * gone then raises SIGBUS in the server.  With the guard, the whole of what was
- * mapped there becomes memory of the server's own and is dead from then on: the
- * descriptor that met it fails, and so does every later one.
+ * A client may truncate a file that it mapped for the device; an access beyond its end then raises SIGBUS in the
+ * server. The guard replaces the whole mapping by anonymous memory and marks it dead: the descriptor that hit it
+ * fails, and so does every later one.
  */
 #pragma once
 
@@ -12,19 +11,19 @@
 
 namespace usdma::sim {
 
-/* A mapping of the client's memory in this process; base and size are its own.  Type-stable while engines run. */
+/* A mapping of the client's memory; base and size are those in this process. Type-stable while engines run. */
 struct guarded : range_entry {
 	u32 dead = 0; /* by load_acquire */
 };
 
-/* Takes SIGBUS over for the whole process: for usdma-sim, not for a library inside somebody's program. */
+/* Installs a process-wide SIGBUS handler: for usdma-sim, not for a library inside another program. */
 int guard_bus_errors();
 
-/* From its mapping to its unmapping, both included.  Any thread. */
+/* Guards a mapping: added after mmap, removed before munmap. Any thread. */
 int guard_add(guarded *g);
 void guard_remove(guarded *g);
 
-/* How many mappings have died in this process.  Grows before the access that met it returns. */
+/* Number of dead mappings in this process. Incremented before the access that raised SIGBUS returns. */
 extern constinit u32 bus_deaths; /* by load_acquire */
 
 inline bool is_dead(const guarded *g)

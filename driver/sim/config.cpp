@@ -108,7 +108,7 @@ static int set_cpus(config &c, string_view v)
 
 static int set_faults(config &c, string_view v)
 {
-	/* Whether it may die is known later; the rest of the grammar is checked here. */
+	/* Whether "die" is allowed is checked later; the rest of the grammar is checked here. */
 	fault_plan check(true);
 	const int err = check.set(v);
 
@@ -123,7 +123,7 @@ struct key {
 	string_view name;
 	const char *takes;
 	int (*set)(config &c, string_view v);
-	bool size = false; /* of bytes */
+	bool size = false; /* the value is in bytes */
 };
 
 static constexpr key keys[] = {
@@ -149,7 +149,7 @@ static constexpr key keys[] = {
 
 static int bad(const key &k, string_view value)
 {
-	return fail(EINVAL, "sim: %.*s=%.*s is not right: it takes %s%s%s", int(k.name.size()), k.name.data(),
+	return fail(EINVAL, "sim: %.*s=%.*s is invalid: it takes %s%s%s", int(k.name.size()), k.name.data(),
 		    int(value.size()), value.data(), k.takes, k.size ? ": " : "", k.size ? size_rule : "");
 }
 

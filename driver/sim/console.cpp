@@ -17,13 +17,13 @@ namespace usdma::sim {
 
 using std::string_view;
 
-/* A peer that says nothing for so long makes room for another. */
-static constexpr u64 patience_ns = 60 * ns_per_s;
-static constexpr u64 max_away_ms = 24 * 3600 * 1000;
+/* An idle peer is disconnected after this time. */
+static constexpr u64 idle_timeout_ns = 60 * ns_per_s;
+static constexpr u64 max_pause_ms = 24 * 3600 * 1000;
 static constexpr string_view words[] = {"state", "faults", "clear", "vanish", "return", "help"};
 static_assert(std::size(words) == size_t(console_word::count));
 
-/* ---- what is said ----------------------------------------------------------------------------------- */
+/* ---- parsing --------------------------------------------------------------------------------------- */
 
 static string_view next_word(string_view *text)
 {
@@ -39,9 +39,9 @@ static int parse_ms(string_view word, u64 *out)
 {
 	const auto [end, ec] = std::from_chars(word.data(), word.data() + word.size(), *out);
 
-	if (ec != std::errc() || end != word.data() + word.size() || !*out || *out > max_away_ms)
+	if (ec != std::errc() || end != word.data() + word.size() || !*out || *out > max_pause_ms)
 		return fail(EINVAL, "vanish takes milliseconds from 1 to %llu, or nothing: until \"return\"",
-			    static_cast<unsigned long long>(max_away_ms));
+			    static_cast<unsigned long long>(max_pause_ms));
 	return 0;
 }
 
@@ -86,7 +86,7 @@ std::string json_text(string_view text)
 	return out + "\"";
 }
 
-static std::string refusal()
+static std::string error_reply()
 {
 	return "{\"ok\": false, \"error\": " + json_text(error_text()) + "}\n";
 }
@@ -108,11 +108,11 @@ std::string console::state()
 			 ", \"seen\": " + std::string(seen) + ", \"struck\": " + std::string(next_word(&line)) + "}";
 	}
 	return std::string("{\"ok\": true, \"serving\": ") + (serving_ ? "true" : "false") +
-	       ", \"away\": " + (away() ? "true" : "false") + ", \"clients\": " + std::to_string(clients_) +
+	       ", \"away\": " + (paused() ? "true" : "false") + ", \"clients\": " + std::to_string(clients_) +
 	       ", \"faults\": [" + rules + "]}\n";
 }
 
-std::string console::obey(const console_command &c)
+std::string console::execute(const console_command &c)
 {
 	int err = 0;
 
@@ -120,44 +120,44 @@ std::string console::obey(const console_command &c)
 	case console_word::faults:
 		err = c.has_rules ? plan_.set(c.rules) : 0;
 		if (c.has_rules && !err)
-			told_ = true;
+			rules_set_ = true;
 		break;
 	case console_word::clear:
 		plan_.set("");
-		told_ = true;
+		rules_set_ = true;
 		break;
 	case console_word::vanish:
 		vanish(c.ms);
 		break;
 	case console_word::come_back:
-		away_until_ = 0;
+		paused_until_ = 0;
 		break;
 	case console_word::help:
 		return "{\"ok\": true, \"help\": \"state, faults [RULES], clear, vanish [MS], return, help\"}\n";
 	default:
 		break;
 	}
-	return err ? refusal() : state();
+	return err ? error_reply() : state();
 }
 
 std::string console::answer(string_view line)
 {
 	console_command c;
 
-	return parse_console(line, &c) ? refusal() : obey(c);
+	return parse_console(line, &c) ? error_reply() : execute(c);
 }
 
-/* ---- what the listener asks ------------------------------------------------------------------------- */
+/* ---- for the listener ------------------------------------------------------------------------------- */
 
-bool console::away() const
+bool console::paused() const
 {
-	return now_ns() < away_until_;
+	return now_ns() < paused_until_;
 }
 
-/* First the door, then the client: it must not come back in between. */
+/* Refuse new clients before the current one is dropped: it must not reconnect in between. */
 void console::vanish(u64 ms)
 {
-	away_until_ = ms ? now_ns() + ms * ns_per_ms : ~u64(0);
+	paused_until_ = ms ? now_ns() + ms * ns_per_ms : ~u64(0);
 	eventfd_add(drop_.get());
 }
 
@@ -165,15 +165,15 @@ bool console::client_comes()
 {
 	u64 count;
 
-	if (away())
+	if (paused())
 		return false;
-	/* What was said to an earlier client, or to none, is not for this one. */
+	/* Discard drop requests for earlier clients. */
 	while (read(drop_.get(), &count, sizeof(count)) > 0) {
 	}
-	/* "vanish" may have come meanwhile, and its signal is gone. */
-	if (away())
+	/* A "vanish" in between lost its event to the read above. */
+	if (paused())
 		return false;
-	plan_.new_client(!told_);
+	plan_.new_client(!rules_set_);
 	serving_ = true;
 	clients_++;
 	return true;
@@ -190,8 +190,8 @@ int console::open(const std::string &path, string_view rules)
 {
 	if (const int err = plan_.set(rules))
 		return err;
-	quit_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-	drop_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	quit_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	drop_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
 	if (!quit_.valid() || !drop_.valid())
 		return fail_errno("eventfd for the control socket");
 	return socket_.open(path);
@@ -199,12 +199,12 @@ int console::open(const std::string &path, string_view rules)
 
 int console::share()
 {
-	void *board = mmap(nullptr, sizeof(fault_board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *page = mmap(nullptr, sizeof(fault_page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	if (board == MAP_FAILED)
+	if (page == MAP_FAILED)
 		return fail_errno("memory for the rules of faults");
-	board_ = mapping(board, sizeof(fault_board));
-	plan_.publish(this->board());
+	page_ = mapping(page, sizeof(fault_page));
+	plan_.publish(this->page());
 	return 0;
 }
 
@@ -230,8 +230,8 @@ void *console::thread_main(void *arg)
 	return nullptr;
 }
 
-/* Whoever is too many hears the end of the connection. */
-void console::let_in()
+/* A connection beyond the limit is closed. */
+void console::accept_peer()
 {
 	unique_fd sock;
 
@@ -239,18 +239,18 @@ void console::let_in()
 		return;
 	for (peer &p : peers_)
 		if (!p.sock.valid()) {
-			p = {std::move(sock), {}, now_ns() + patience_ns};
+			p = {std::move(sock), {}, now_ns() + idle_timeout_ns};
 			return;
 		}
 }
 
-/* Answers are short: what does not fit a socket's buffer at once is for a peer that does not read. */
+/* Replies are short: one that does not fit the socket buffer means that the peer does not read. */
 bool console::send_all(const peer &p, const std::string &text)
 {
 	return send(p.sock.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) == ssize_t(text.size());
 }
 
-/* False: done with this peer. */
+/* False: close this peer. */
 bool console::read_some(peer &p)
 {
 	char buf[512];
@@ -260,11 +260,11 @@ bool console::read_some(peer &p)
 		return true;
 	if (n <= 0)
 		return false;
-	p.until = now_ns() + patience_ns;
+	p.until = now_ns() + idle_timeout_ns;
 	return within_memory("a command", [&] { return take(p, string_view(buf, size_t(n))) ? 0 : -ECONNRESET; }) == 0;
 }
 
-/* More of what the peer says; false: done with it. */
+/* Appends input and executes complete lines. False: close this peer. */
 bool console::take(peer &p, string_view more)
 {
 	p.text += more;
@@ -277,15 +277,15 @@ bool console::take(peer &p, string_view more)
 	return false;
 }
 
-unsigned console::watch(pollfd *out) const
+unsigned console::fill_poll(pollfd *out) const
 {
 	for (unsigned i = 0; i < console_peers; i++)
 		out[i] = {peers_[i].sock.get(), POLLIN, 0};
 	out[console_peers] = {socket_.fd(), POLLIN, 0};
-	return most_watched;
+	return poll_fds;
 }
 
-void console::attend(const pollfd *in)
+void console::handle_poll(const pollfd *in)
 {
 	for (unsigned i = 0; i < console_peers; i++) {
 		peer &p = peers_[i];
@@ -294,41 +294,41 @@ void console::attend(const pollfd *in)
 			p = {};
 	}
 	if (in[console_peers].revents)
-		let_in();
+		accept_peer();
 }
 
-int wait_any(pollfd *p, unsigned n, console *desk, deadline until)
+int wait_any(pollfd *p, unsigned n, console *control, deadline until)
 {
-	const unsigned all = n + (desk ? desk->watch(p + n) : 0);
-	const int most = desk ? console::watch_ms : INT_MAX;
+	const unsigned all = n + (control ? control->fill_poll(p + n) : 0);
+	const int most = control ? console::poll_ms : INT_MAX;
 
-	if (poll(p, all, until.is_never() && !desk ? -1 : until.left_ms(most)) < 0) {
+	if (poll(p, all, until.is_never() && !control ? -1 : until.left_ms(most)) < 0) {
 		if (errno != EINTR)
 			return fail_errno("poll");
 		for (unsigned i = 0; i < all; i++)
 			p[i].revents = 0;
 	}
-	if (desk)
-		desk->attend(p + n);
+	if (control)
+		control->handle_poll(p + n);
 	return 0;
 }
 
 void console::run()
 {
 	for (;;) {
-		pollfd fds[most_watched + 1] = {{quit_.get(), POLLIN, 0}};
+		pollfd fds[poll_fds + 1] = {{quit_.get(), POLLIN, 0}};
 
-		watch(fds + 1);
-		if (poll(fds, most_watched + 1, watch_ms) < 0) {
+		fill_poll(fds + 1);
+		if (poll(fds, poll_fds + 1, poll_ms) < 0) {
 			if (errno != EINTR)
 				break;
 			continue;
 		}
 		if (fds[0].revents)
 			return;
-		attend(fds + 1);
+		handle_poll(fds + 1);
 	}
-	log_error("the control socket's poll failed (errno %d): nobody listens there any more", errno);
+	log_error("the control socket's poll failed (errno %d): it is no longer served", errno);
 }
 
 } // namespace usdma::sim

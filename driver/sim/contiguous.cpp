@@ -8,35 +8,35 @@
 namespace usdma::sim {
 
 static constexpr u64 page = 4096;
-/* Of all rings of this process together, beside the files (file_bounds::pieces, vm.max_map_count). */
+/* Limit over all rings of this process, besides the files (file_bounds::pieces, vm.max_map_count). */
 static constexpr u32 most_parts = 24576;
 static constinit u32 all_parts = 0;
 
 int contiguous::prepare()
 {
-	return try_reserve(found_, 1) ? 0 : no_memory("a ring's place");
+	return try_reserve(found_, 1) ? 0 : no_memory("a ring's mapping");
 }
 
 void contiguous::drop()
 {
-	take_down();
+	unmap_alias();
 	found_.clear();
 	data_ = nullptr;
 }
 
-void contiguous::take_down()
+void contiguous::unmap_alias()
 {
 	if (!alias_.size)
 		return;
 	guard_remove(&alias_);
 	munmap(reinterpret_cast<void *>(alias_.base), alias_.size);
-	__atomic_fetch_sub(&all_parts, u32(made_of_.size()), __ATOMIC_RELAXED);
-	made_of_.clear();
+	__atomic_fetch_sub(&all_parts, u32(alias_parts_.size()), __ATOMIC_RELAXED);
+	alias_parts_.clear();
 	alias_.size = 0;
 }
 
-/* The runs of it, in their order. */
-bool contiguous::look_up(const dma_space &space, u64 iova, u64 size, u32 rights)
+/* Collects the contiguous parts of the range in order. */
+bool contiguous::find_parts(const dma_space &space, u64 iova, u64 size, u32 rights)
 {
 	found_.clear();
 	for (u64 at = iova; at - iova < size;) {
@@ -58,8 +58,8 @@ bool contiguous::look_up(const dma_space &space, u64 iova, u64 size, u32 rights)
 	return true;
 }
 
-/* A second mapping of each page (mremap(2), old_size 0): only of shared ones, which files' are. */
-bool contiguous::put_together(u64 size)
+/* Maps each page a second time (mremap(2), old_size 0), which needs shared mappings such as those of files. */
+bool contiguous::map_alias(u64 size)
 {
 	const u64 skip = reinterpret_cast<u64>(found_[0].host) % page;
 	const u64 whole = align_up(skip + size, page);
@@ -91,32 +91,32 @@ bool contiguous::put_together(u64 size)
 		__atomic_fetch_sub(&all_parts, u32(found_.size()), __ATOMIC_RELAXED);
 		return false;
 	}
-	std::swap(made_of_, found_);
+	std::swap(alias_parts_, found_);
 	data_ = static_cast<u8 *>(at) + skip;
 	return true;
 }
 
 bool contiguous::resolve(const dma_space &space, u64 iova, u64 size, u32 rights)
 {
-	if (!look_up(space, iova, size, rights)) {
+	if (!find_parts(space, iova, size, rights)) {
 		drop();
 		return false;
 	}
 	if (found_.size() == 1) {
-		take_down();
+		unmap_alias();
 		data_ = found_[0].host;
 		return true;
 	}
-	/* Seen dead through the alias, though nobody has met that in the piece yet. */
+	/* An access by the alias raised SIGBUS, though none by the original mapping has yet. */
 	if (alias_.size && is_dead(&alias_)) {
 		drop();
 		return false;
 	}
-	if (alias_.size && found_ == made_of_)
+	if (alias_.size && found_ == alias_parts_)
 		return true;
-	take_down();
+	unmap_alias();
 	data_ = nullptr;
-	return put_together(size);
+	return map_alias(size);
 }
 
 } // namespace usdma::sim

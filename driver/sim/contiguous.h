@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A ring or a status block at one address, though the client mapped it in pieces: a
- * guest behind a virtual IOMMU has it in single pages from anywhere.  What lies in
- * several places is mapped a second time, side by side.
+ * A ring or a status block at one host address, though the client mapped it in pieces: a guest behind a virtual
+ * IOMMU maps scattered single pages. Separate parts are mapped a second time, side by side.
  */
 #pragma once
 
@@ -12,7 +11,7 @@
 
 namespace usdma::sim {
 
-/* Its engine's own. */
+/* Used by its engine only. */
 class contiguous {
 public:
 	contiguous() = default;
@@ -20,30 +19,30 @@ public:
 	contiguous(const contiguous &) = delete;
 	contiguous &operator=(const contiguous &) = delete;
 
-	/* Room for what most consist of, one part: settling those takes no memory.  -ENOMEM. */
+	/* Reserves the list of one part, the common case, for which resolve() then allocates nothing. -ENOMEM. */
 	int prepare();
 	/*
-	 * In a pass: looks the range up anew.  False: not all of it is mapped with these rights, has a file (or
-	 * belongs to this process), lives, and can be mapped side by side; then nothing of it is kept.
+	 * In a pass: looks up the range again. False: not all of it is mapped with these rights, by a file or as memory
+	 * of this process, a part is dead, or the parts cannot be mapped side by side; then nothing is retained.
 	 */
 	bool resolve(const dma_space &space, u64 iova, u64 size, u32 rights);
 	u8 *data() const { return data_; }
 	void drop();
 
 private:
-	/* Where one run of it lies; the serial number tells two that followed each other at one address. */
+	/* A contiguous part; the serial number distinguishes mappings that reused an address. */
 	struct part {
 		u8 *host;
 		u64 size, serial;
 		bool operator==(const part &) const = default;
 	};
 
-	bool look_up(const dma_space &space, u64 iova, u64 size, u32 rights);
-	bool put_together(u64 size);
-	void take_down();
+	bool find_parts(const dma_space &space, u64 iova, u64 size, u32 rights);
+	bool map_alias(u64 size);
+	void unmap_alias();
 
-	std::vector<part> found_, made_of_; /* made_of_: what alias_ shows */
-	guarded alias_;                     /* size 0: there is none */
+	std::vector<part> found_, alias_parts_; /* alias_parts_: the parts that alias_ maps */
+	guarded alias_;                         /* size 0: there is none */
 	u8 *data_ = nullptr;
 };
 

@@ -18,7 +18,7 @@ static constexpr u64 interrupt_ns = 20 * ns_per_ms;
 
 dma_space::dma_space(const dma_bounds &most) : most_(most), files_(most.files) {}
 
-/* Units have ended; what is left needs no waiting. */
+/* The engines have ended: no need to wait for them. */
 dma_space::~dma_space() = default;
 
 int dma_space::share(u64 iova, void *vaddr, u64 size)
@@ -34,7 +34,7 @@ int dma_space::share(u64 iova, void *vaddr, u64 size)
 
 int dma_space::add_reader(const dma_reader *r)
 {
-	return try_push(readers_, r) ? 0 : no_memory("the list of units");
+	return try_push(readers_, r) ? 0 : no_memory("the list of engines");
 }
 
 bool dma_space::take_shared(u64 iova, u64 size, u8 **out)
@@ -50,19 +50,17 @@ bool dma_space::take_shared(u64 iova, u64 size, u8 **out)
 	return len == size;
 }
 
-int dma_space::check_room() const
+int dma_space::check_space() const
 {
-	const u64 kept = slab_.size() * sizeof(area) + map_.bytes();
+	const u64 used = slab_.size() * sizeof(area) + map_.bytes();
 
 	if (map_.count() >= most_.areas)
-		return fail(ENOSPC, "sim: DMA_MAP: there are %u areas, which is all that this device takes",
-			    most_.areas);
-	if (!free_ && kept >= most_.book_keeping)
+		return fail(ENOSPC, "sim: DMA_MAP: %u areas are mapped, the limit of this device", most_.areas);
+	if (!free_ && used >= most_.book_keeping)
 		return fail(ENOSPC,
-			    "sim: DMA_MAP: what is known of %zu areas takes %" PRIu64
-			    " MiB, and more is not taken: map larger "
-			    "ones",
-			    map_.count(), kept / MiB);
+			    "sim: DMA_MAP: the tables of %zu areas take %" PRIu64 " MiB, the limit of this device: map "
+			    "larger areas",
+			    map_.count(), used / MiB);
 	return 0;
 }
 
@@ -70,8 +68,8 @@ int dma_space::check_share(u64 size) const
 {
 	if (size > most_.file_bytes || file_bytes_ > most_.file_bytes - size)
 		return fail(ENOSPC,
-			    "sim: DMA_MAP: %" PRIu64 " bytes beside the %" PRIu64
-			    " that are mapped: more than the %" PRIu64 " that this device takes (setting \"share\")",
+			    "sim: DMA_MAP: %" PRIu64 " bytes in addition to %" PRIu64
+			    " mapped ones exceed the limit of %" PRIu64 " (setting \"share\")",
 			    size, file_bytes_, most_.file_bytes);
 	return 0;
 }
@@ -91,7 +89,7 @@ int dma_space::fill(area *a, unique_fd fd, u64 fd_offset)
 	return err;
 }
 
-/* Gives the client's file back, if there is one. */
+/* Releases the area's part of the client's file, if any. */
 void dma_space::release_now(area *a)
 {
 	if (!a->piece)
@@ -122,9 +120,10 @@ int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
 	if (!size || iova % page || size % page || fd_offset % page || !range_within(iova, size, max_iova) ||
 	    fd_offset + size < size)
 		return fail(EINVAL,
-			    "sim: DMA_MAP: 0x%" PRIx64 " and 0x%" PRIx64 " bytes are not whole pages of an address",
+			    "sim: DMA_MAP: 0x%" PRIx64 " and 0x%" PRIx64
+			    " bytes are not page-aligned, or beyond the address space",
 			    iova, size);
-	if (const int err = check_room())
+	if (const int err = check_space())
 		return err;
 	if (map_.first_in(iova, iova + size - 1))
 		return fail(EEXIST, "sim: DMA_MAP: 0x%" PRIx64 " and 0x%" PRIx64 " bytes overlap an area", iova, size);
@@ -147,7 +146,7 @@ int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
 	return err;
 }
 
-/* An engine that stands in a write to the client's eventfd is interrupted, until its pass ends. */
+/* Interrupts an engine that blocks in a write to the client's eventfd, until its pass ends. */
 static bool wait_pass(const dma_reader &r, deadline until)
 {
 	const u64 seen = r.count();
@@ -174,8 +173,8 @@ bool dma_space::quiesce()
 	const deadline until = deadline::in_ms(release_ms);
 
 	/*
-	 * The removal before the look at the engines: either an engine's next pass sees
-	 * the removal, or we see the engine in its pass.
+	 * Orders the removal before reading the counts of the engines: either an engine's next pass sees the removal,
+	 * or we see the engine in its pass.
 	 */
 	if (asym_barrier_ready())
 		barrier_or_wait();
@@ -186,35 +185,35 @@ bool dma_space::quiesce()
 	return true;
 }
 
-/* Whole areas only: the first and the last may begin before and end after. */
-int dma_space::check_cuts(u64 first, u64 last) const
+/* Only whole areas are unmapped: fails if the first or the last extends beyond the range. */
+int dma_space::check_whole(u64 first, u64 last) const
 {
 	const range_entry *low = map_.first_in(first, last), *high = map_.first_in(last, last);
 
 	if (!low)
 		return fail(ENOENT, "sim: DMA_UNMAP: nothing is mapped from 0x%" PRIx64 " to 0x%" PRIx64, first, last);
 	if (low->base < first || (high && high->base + high->size - 1 > last))
-		return fail(EINVAL, "sim: DMA_UNMAP: 0x%" PRIx64 " to 0x%" PRIx64 " would cut an area", first, last);
+		return fail(EINVAL, "sim: DMA_UNMAP: 0x%" PRIx64 " to 0x%" PRIx64 " would split an area", first, last);
 	return 0;
 }
 
-/* All that is there, at once: engines are waited for one time. */
-int dma_space::take_out(u64 first, u64 last)
+/* Removes all areas in the range, then waits for the engines once. */
+int dma_space::remove_areas(u64 first, u64 last)
 {
-	area *gone = nullptr;
+	area *removed = nullptr;
 
 	for (u64 at = first; auto *a = static_cast<area *>(map_.first_in(at, last));) {
 		at = a->base + a->size;
 		map_.remove(a);
-		a->next = gone;
-		gone = a;
+		a->next = removed;
+		removed = a;
 	}
-	/* Neither unmapped nor used again: better lose it than pull it from under a copy. */
-	if (gone && !quiesce())
+	/* Leak the areas rather than unmap memory during a copy. */
+	if (removed && !quiesce())
 		return fail(ETIMEDOUT, "sim: DMA_UNMAP: an engine has used 0x%" PRIx64 " for over %" PRIu64 " ms",
 			    first, release_ms);
-	while (area *a = gone) {
-		gone = a->next;
+	while (area *a = removed) {
+		removed = a->next;
 		release_now(a);
 		put_area(a);
 	}
@@ -224,15 +223,16 @@ int dma_space::take_out(u64 first, u64 last)
 int dma_space::unmap(u64 iova, u64 size)
 {
 	if (!size || iova + size - 1 < iova)
-		return fail(EINVAL, "sim: DMA_UNMAP: 0x%" PRIx64 " and 0x%" PRIx64 " bytes are no range", iova, size);
-	const int err = check_cuts(iova, iova + size - 1);
+		return fail(EINVAL, "sim: DMA_UNMAP: 0x%" PRIx64 " and 0x%" PRIx64 " bytes are not a valid range", iova,
+			    size);
+	const int err = check_whole(iova, iova + size - 1);
 
-	return err ? err : take_out(iova, iova + size - 1);
+	return err ? err : remove_areas(iova, iova + size - 1);
 }
 
 int dma_space::unmap_all()
 {
-	return take_out(0, max_iova);
+	return remove_areas(0, max_iova);
 }
 
 bool dma_space::find(u64 addr, window *out) const

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What one client mapped for the device: the model's IOMMU.
+ * The areas that one client mapped for DMA: the model's IOMMU.
  *
- * One thread maps and unmaps; engines look up without a lock.  An engine works in
- * passes: what it found in a pass stays there until the pass ends, and an unmap
- * returns only when each engine has ended the pass that it was in (or is away).
+ * One thread maps and unmaps; engines look up without a lock. An engine works in passes: what it found in a pass
+ * stays valid until the pass ends, and an unmap returns only when each engine has left the pass that it was in.
  */
 #pragma once
 
@@ -23,19 +22,19 @@
 
 namespace usdma::sim {
 
-/* A piece of the address space as an engine sees it. */
+/* An area as an engine looks it up. */
 struct window {
 	u64 base = 0;
 	u64 size = 0;
-	u8 *host = nullptr;                /* nullptr: reached by messages to the client only */
-	const file_piece *piece = nullptr; /* of whose file this is; nullptr: of none, and it cannot die */
+	u8 *host = nullptr;                /* nullptr: accessible only by messages to the client */
+	const file_piece *piece = nullptr; /* the mapped file; nullptr: none, and never dead */
 	u32 prot = 0;                      /* vfio::dma_read, vfio::dma_write */
 };
 
-/* An engine's place in the protocol above; even: away, odd: in a pass.  A line of its own. */
+/* An engine's state in the protocol above; odd: in a pass. In a cache line of its own. */
 class alignas(64) dma_reader {
 public:
-	/* Fences are needed only where the kernel cannot make other threads' barriers for us. */
+	/* Fences are needed only where the kernel cannot issue barriers on other threads (membarrier(2)). */
 	explicit dma_reader(bool fences) : fences_(fences) {}
 
 	void enter() { step(1); }
@@ -44,7 +43,7 @@ public:
 	void pass() { step(2); }
 
 	u64 count() const { return load_acquire(&count_); }
-	/* Whose place it is: who waits for the end of its pass may interrupt it. */
+	/* The engine's thread, which may be interrupted by a waiter for the end of the pass. */
 	void belongs_to(pthread_t thread)
 	{
 		thread_ = thread;
@@ -61,8 +60,8 @@ private:
 	void step(u64 n)
 	{
 		/*
-		 * Release: the pass's accesses come before its end.  The next pass's look
-		 * at the generation comes after; without membarrier(2) the fence says so.
+		 * Release: orders the pass's accesses before its end. The next pass must read the generation after
+		 * that; without membarrier(2) the fence ensures it.
 		 */
 		if (unlikely(fences_))
 			store_fence(&count_, count_ + n);
@@ -72,14 +71,14 @@ private:
 
 	u64 count_ = 0;
 	bool fences_;
-	bool runs_ = false; /* both the mapping thread's own */
+	bool runs_ = false; /* this and thread_: mapping thread only */
 	pthread_t thread_ = {};
 };
 
-/* What one client may have mapped at a time. */
+/* Limits of one client. */
 struct dma_bounds {
 	u32 areas = 4194304;          /* 8 GiB in pages of 4 KiB, twice */
-	u64 book_keeping = 512 * MiB; /* of this process's memory, for all that is known of areas */
+	u64 book_keeping = 512 * MiB; /* memory of this process for the tables of areas */
 	u64 file_bytes = u64(1) << 40;
 	file_bounds files;
 };
@@ -92,29 +91,28 @@ public:
 	dma_space &operator=(const dma_space &) = delete;
 
 	/*
-	 * fd -1: memory that share() told of, else memory that only messages reach. -EINVAL, -EEXIST, -ENOSPC,
+	 * fd -1: memory registered by share(), else memory that only messages reach. -EINVAL, -EEXIST, -ENOSPC,
 	 * -ENOMEM, …
 	 */
 	int map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset);
 	/*
-	 * All areas within; -ENOENT: there is none; -EINVAL: one would be cut, and nothing has changed.  -ETIMEDOUT: a
-	 * engine does not release it (the areas are gone from the map, their memory stays).
+	 * Removes all areas in the range. -ENOENT: there is none; -EINVAL: one would be split, nothing has changed;
+	 * -ETIMEDOUT: an engine does not release an area (all are removed, but their memory is leaked).
 	 */
 	int unmap(u64 iova, u64 size);
-	/* Whatever is there. */
 	int unmap_all();
 	u32 count() const { return u32(map_.count()); }
 
-	/* Same process: the memory behind an area that a DMA_MAP will name.  Any thread. */
+	/* Same process: registers the memory of a later DMA_MAP of this area. Any thread. */
 	int share(u64 iova, void *vaddr, u64 size);
 
 	/* Before any engine runs. */
 	static bool needs_fences() { return !asym_barrier_ready(); }
 	int add_reader(const dma_reader *r);
-	/* The mapping thread.  True once every pass that was in flight has ended. */
+	/* Mapping thread only. True once every pass that was in flight has ended. */
 	bool quiesce();
 
-	/* Units, in a pass.  The generation changes before an unmap waits. */
+	/* Engines, in a pass. The generation changes before an unmap waits. */
 	bool find(u64 addr, window *out) const;
 	u64 generation() const { return map_.generation() + load_acquire(&bus_deaths); }
 
@@ -122,18 +120,18 @@ private:
 	struct area : range_entry {
 		u8 *host = nullptr;
 		file_piece *piece = nullptr;
-		area *next = nullptr; /* free, or on its way there */
+		area *next = nullptr; /* in the free list, or in one of removed areas */
 		u32 prot = 0;
 	};
 
-	int check_room() const;
+	int check_space() const;
 	int check_share(u64 size) const;
 	int fill(area *a, unique_fd fd, u64 fd_offset);
 	bool take_shared(u64 iova, u64 size, u8 **out);
 	area *new_area();
 	void put_area(area *a);
-	int check_cuts(u64 first, u64 last) const;
-	int take_out(u64 first, u64 last);
+	int check_whole(u64 first, u64 last) const;
+	int remove_areas(u64 first, u64 last);
 	void release_now(area *a);
 
 	dma_bounds most_;
@@ -141,7 +139,7 @@ private:
 	u64 file_bytes_ = 0;
 	u32 fence_ = 0;
 	range_map map_;
-	std::deque<area> slab_; /* never shrinks: a late reader may look at a removed entry */
+	std::deque<area> slab_; /* never shrinks: a late reader may access a removed entry */
 	area *free_ = nullptr;
 	std::vector<const dma_reader *> readers_;
 	std::mutex shared_lock_;

@@ -19,7 +19,7 @@
 
 namespace usdma::sim {
 
-/* Owned by the server's thread and by the device; ends with the later of the two. */
+/* Used by the server's thread and by the device, which frees it after that thread has ended. */
 struct embedded {
 	/* False: no memory. */
 	bool make(const config &cfg, faults *wrong)
@@ -52,7 +52,7 @@ struct embedded {
 		}
 	}
 
-	std::unique_ptr<fault_plan> plan; /* faults that were asked for; null: none ever */
+	std::unique_ptr<fault_plan> plan; /* injected faults; null: none */
 	std::mutex model_lock;            /* model, once the server's thread runs */
 	std::unique_ptr<sdma_model> model;
 	std::unique_ptr<server> link;
@@ -68,7 +68,7 @@ public:
 	}
 	~embedded_device() override
 	{
-		/* The server sees the client leave, and its thread ends. */
+		/* Closing the client makes the server's thread exit. */
 		client_.reset();
 		if (!ended_)
 			pthread_join(e_->thread, nullptr);
@@ -102,13 +102,13 @@ public:
 	int dma_map(const vfio::dma_area &area) override { return client_->dma_map(area); }
 	int dma_unmap(u64 iova, u64 size) override { return client_->dma_unmap(iova, size); }
 	int reset() override { return client_->reset(); }
-	void hurry(u64 ms) override { client_->hurry(ms); }
+	void set_deadline(u64 ms) override { client_->set_deadline(ms); }
 	bool lost() const override { return client_->lost(); }
 	int answers() override { return client_->answers(); }
 	int lost_fd() const override { return client_->lost_fd(); }
 	/*
-	 * The link ends before the engines do, and these have this process's memory before them: their threads
-	 * must have ended.
+	 * The connection closes before the engines stop, and these access this process's memory: wait until the
+	 * server's thread has ended.
 	 */
 	int quiesce() override
 	{
@@ -142,7 +142,7 @@ private:
 	std::unique_ptr<vfio::device> client_;
 	std::unique_ptr<embedded> e_;
 	std::mutex end_lock_; /* ended_ */
-	bool ended_ = false;  /* the server's thread */
+	bool ended_ = false;  /* the server's thread has been joined */
 };
 
 static void *serve_main(void *arg)
@@ -179,9 +179,9 @@ int embedded_open_config(const config &cfg, faults *wrong, std::string_view name
 		return err;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return fail_errno("sim: cannot make a pair of sockets");
-	unique_fd ours(keep_fd(pair[0])), theirs(keep_fd(pair[1]));
+	unique_fd ours(fd_above_stdio(pair[0])), theirs(fd_above_stdio(pair[1]));
 	if (!ours.valid() || !theirs.valid())
-		return fail_errno("sim: a pair of sockets above 2");
+		return fail_errno("sim: cannot move a socket above the standard descriptors");
 	e->link.reset(new (std::nothrow) server(std::move(ours), *e->model));
 	if (!e->link)
 		return fail(ENOMEM, "sim: no memory for a server");
@@ -203,7 +203,7 @@ int embedded_open_config(const config &cfg, faults *wrong, std::string_view name
 	}
 	const pthread_t thread = e->thread;
 	auto *dev = new (std::nothrow) embedded_device(std::move(client), std::move(e));
-	if (!dev) { /* then nothing was moved */
+	if (!dev) { /* the allocation failed, so nothing was moved */
 		client.reset();
 		pthread_join(thread, nullptr);
 		return fail(ENOMEM, "sim: no memory for a device");

@@ -11,7 +11,7 @@ namespace usdma::sim {
 /*
  * spec: "sim[:key=value]…" (driver/sim/config.h lists the keys).  Starts the
  * model and returns the client's end, a vfio-user device with backend "sim".
- * Closing the device ends the threads and frees the device's memory.
+ * Closing the device joins the threads and frees the device's memory.
  */
 int embedded_open(std::string_view spec, const dma::open_options &opt, std::unique_ptr<vfio::device> *out);
 

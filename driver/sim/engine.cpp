@@ -24,16 +24,16 @@ namespace usdma::sim {
 
 using namespace sdma;
 
-/* Idle passes between two looks at the clock and at the tail doorbells. */
-static constexpr u32 passes_per_look = 64;
-/* … and those that follow one another at once. */
+/* Idle passes between two reads of the clock and of the tail doorbells. */
+static constexpr u32 passes_per_poll = 64;
+/* Idle passes before the engine relaxes the CPU between them. */
 static constexpr u32 eager_passes = 512;
 /*
- * A look at the doorbell takes its line from the client, which then waits for it with the
- * next store: not while the next descriptor is probably on its way.
+ * Reading the doorbell takes its cache line from the client, which then stalls at its next store: not while the
+ * next descriptor is probably about to arrive.
  */
 static constexpr u64 doorbell_pause_ns = 20 * ns_per_us;
-/* A sleeping engine that watches a word for a WAIT looks again after pauses from … to … */
+/* Sleep intervals of an engine that has a WAIT to poll. */
 static constexpr u64 nap_min_ns = 20 * ns_per_us, nap_max_ns = ns_per_ms;
 static constexpr u64 command_ms = 4000;
 static constexpr u64 rekick_ns = 20 * ns_per_ms;
@@ -58,22 +58,21 @@ engine::~engine()
 
 /* ---- from the server thread ---------------------------------------------------------------------- */
 
-static int place_thread(pthread_t thread, int cpu)
+static int pin_thread(pthread_t thread, int cpu)
 {
 	cpu_set_t set;
 
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
 	const int err = pthread_setaffinity_np(thread, sizeof(set), &set);
-	return err ? fail(err, "sim: cpus: this process may not run on CPU %d, or there is none such (error %d)", cpu,
+	return err ? fail(err, "sim: cpus: CPU %d does not exist, or this process may not use it (error %d)", cpu,
 			  err) :
 		     0;
 }
 
 /*
- * A thread that pins itself to one CPU before it opens the device would have
- * its engine there too, where the two can only take turns.  The process, which
- * is its first thread, may have others; where it has none, all stays.
+ * A thread that is pinned to one CPU when it opens the device would have its engine on that CPU, where the two
+ * take turns. Uses the other CPUs of the process's first thread, if it has any.
  */
 static void leave_the_only_cpu(pthread_t thread)
 {
@@ -95,17 +94,16 @@ static void engine_name(char (&name)[16], unsigned index)
 }
 
 /*
- * Edges: a write wakes although what was written before was never read.  So the
- * engine neither reads nor writes what the client may have filled, emptied or made
- * to block.
+ * Edge-triggered: a write wakes the engine though earlier ones were never read. So the engine neither reads nor
+ * writes a descriptor that the client may have filled, emptied or made blocking.
  */
 int engine::make_wake()
 {
 	epoll_event e = {};
 
-	wake_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-	bell_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-	sleeps_.reset(keep_fd(epoll_create1(EPOLL_CLOEXEC)));
+	wake_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	bell_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	sleeps_.reset(fd_above_stdio(epoll_create1(EPOLL_CLOEXEC)));
 	e.events = EPOLLIN | EPOLLET;
 	if (!wake_.valid() || !bell_.valid() || !sleeps_.valid() ||
 	    epoll_ctl(sleeps_.get(), EPOLL_CTL_ADD, wake_.get(), &e) ||
@@ -128,7 +126,7 @@ int engine::start()
 	reader_.belongs_to(thread_);
 	const auto &cpus = m_.cfg.cpus;
 	if (!cpus.empty())
-		return place_thread(thread_, cpus[index_ % cpus.size()]);
+		return pin_thread(thread_, cpus[index_ % cpus.size()]);
 	leave_the_only_cpu(thread_);
 	return 0;
 }
@@ -159,14 +157,14 @@ int engine::carry_out(const order &o)
 	const deadline until = deadline::in_ms(command_ms);
 
 	if (load_acquire(&cmd_pending_))
-		return fail(EBUSY, "sim: engine %u still has a command before it", index_);
+		return fail(EBUSY, "sim: engine %u has a pending command", index_);
 	cmd_ = o;
 	store_release(&cmd_pending_, 1u);
 	kick();
 	while (load_acquire(&cmd_pending_)) {
 		if (until.passed())
-			return fail(ETIMEDOUT, "sim: engine %u does not take command %u of channel %u", index_, o.cmd,
-				    o.channel ? o.channel->index : ~0u);
+			return fail(ETIMEDOUT, "sim: engine %u does not execute command %u of channel %u", index_,
+				    o.cmd, o.channel ? o.channel->index : ~0u);
 		futex_wait_until(&cmd_pending_, 1, now_ns() + rekick_ns);
 		if (load_acquire(&cmd_pending_))
 			interrupt_thread(thread_);
@@ -192,14 +190,14 @@ void *engine::thread_main(void *arg)
 
 	char name[16];
 
-	/* thread_start() needs /proc for that, which usdma-sim has given up. */
+	/* thread_start() needs /proc to set the name, which usdma-sim has given up. */
 	engine_name(name, u->index_);
 	thread_name(name);
 	u->run();
 	return nullptr;
 }
 
-/* A descriptor that accesses memory that is gone jumps back here (page_guard). */
+/* An access to memory that is no longer mapped returns here (page_guard). */
 void engine::run()
 {
 	reader_.enter();
@@ -209,11 +207,11 @@ void engine::run()
 	while (!load_relaxed(&quit_)) {
 		bool busy = false;
 
-		begin_pass();
+		begin_poll();
 		for (size_t i = 0; i < active_.size(); i++)
 			busy |= run_channel(*active_[i]);
 		if (busy) {
-			idle_passes_ = 0;
+			idle_polls_ = 0;
 			napping_ = false;
 			nap_ns_ = nap_min_ns;
 		} else {
@@ -226,43 +224,43 @@ void engine::run()
 	futex_wake(&ended_, 1);
 }
 
-void engine::begin_pass()
+void engine::begin_poll()
 {
 	reader_.pass();
-	/* First: a command may touch the record. */
+	/* Before commands, as these may access the record. */
 	if (unlikely(m_.space.generation() != generation_))
 		revalidate();
 	if (unlikely(load_acquire(&cmd_pending_)))
 		serve_command();
 }
 
-/* Between the slices of something long.  False: the channel no longer runs, give up. */
+/* Called between slices of a long operation. False: the channel no longer runs, abort. */
 bool engine::checkpoint(hw_channel &ch)
 {
 	if (unlikely(load_acquire(&bus_deaths) != deaths_)) {
 		note_death(ch.src);
 		note_death(ch.dst);
 	}
-	begin_pass();
+	begin_poll();
 	if (unlikely(ch.state != chan_state_running || load_relaxed(&quit_)))
 		return false;
 	if (ch.next - 1 != ch.written)
 		publish(ch);
 	store_relaxed(&ch.status->record.heartbeat, ++ch.heartbeat);
-	if (unlikely(ch.far != nullptr))
-		step_far(ch);
+	if (unlikely(ch.remote != nullptr))
+		step_remote(ch);
 	step_others(ch);
 	return ch.state == chan_state_running;
 }
 
-/* What those have in flight goes on while this one copies, however long. */
+/* Advances the remote accesses of other channels while this one copies. */
 void engine::step_others(const hw_channel &ch)
 {
 	for (size_t i = 0; i < active_.size();) {
 		hw_channel *const other = active_[i];
 
-		if (other != &ch && other->far)
-			other->has_record() ? step_far(*other) : wind_up(*other);
+		if (other != &ch && other->remote)
+			other->has_record() ? step_remote(*other) : wind_up(*other);
 		i += i < active_.size() && active_[i] == other;
 	}
 }
@@ -278,7 +276,7 @@ void engine::unlist(hw_channel &ch)
 		}
 }
 
-/* The address space changed: forget what was found in it, and see whether rings and records are still there. */
+/* The address space changed: drops cached windows, and checks that rings and records are still mapped. */
 void engine::revalidate()
 {
 	generation_ = m_.space.generation();
@@ -303,10 +301,10 @@ bool engine::resolve_control(hw_channel &ch)
 {
 	const u64 ring_size = (u64(ch.mask) + 1) * sizeof(descriptor);
 
-	if (ch.far)
-		return far_ring::reaches(m_.space, ch.ring_iova, ring_size, vfio::dma_read) &&
-		       far_ring::reaches(m_.space, ch.record_iova, sizeof(status_block),
-					 vfio::dma_read | vfio::dma_write);
+	if (ch.remote)
+		return remote_ring::reaches(m_.space, ch.ring_iova, ring_size, vfio::dma_read) &&
+		       remote_ring::reaches(m_.space, ch.record_iova, sizeof(status_block),
+					    vfio::dma_read | vfio::dma_write);
 	if (!ch.ring_memory.resolve(m_.space, ch.ring_iova, ring_size, vfio::dma_read) ||
 	    !ch.record_memory.resolve(m_.space, ch.record_iova, sizeof(status_block), vfio::dma_read | vfio::dma_write))
 		return false;
@@ -316,34 +314,34 @@ bool engine::resolve_control(hw_channel &ch)
 	return true;
 }
 
-/* The ring, or the status block, lies where only the client reaches it. */
-bool engine::resolve_far(hw_channel &ch)
+/* The ring or the status block is accessible only by messages to the client. */
+bool engine::resolve_remote(hw_channel &ch)
 {
-	ch.far = far_ring::make(m_.remote, wake_.get(), ch.ring_iova, ch.record_iova, ch.mask + 1);
-	if (!ch.far || !resolve_control(ch))
+	ch.remote = remote_ring::make(m_.remote, wake_.get(), ch.ring_iova, ch.record_iova, ch.mask + 1);
+	if (!ch.remote || !resolve_control(ch))
 		return false;
 	ch.ring_memory.drop();
 	ch.record_memory.drop();
-	ch.far->start_behind(ch.written);
-	ch.ring = ch.far->ring();
-	ch.slots = ch.far->slots() - 1;
-	ch.status = ch.far->status();
+	ch.remote->restart_after(ch.written);
+	ch.ring = ch.remote->ring();
+	ch.slots = ch.remote->slots() - 1;
+	ch.status = ch.remote->status();
 	return true;
 }
 
 void engine::idle()
 {
-	if (!idle_passes_)
+	if (!idle_polls_)
 		publish_cpu();
 	if (!napping_ && !active_.empty()) {
-		/* A pause is long on some CPUs: not where the next descriptor is probably on its way. */
-		if (idle_passes_ > eager_passes)
+		/* A pause is long on some CPUs: not while the next descriptor is probably about to arrive. */
+		if (idle_polls_ > eager_passes)
 			cpu_relax();
-		if (++idle_passes_ % passes_per_look)
+		if (++idle_polls_ % passes_per_poll)
 			return;
 		const u64 now = now_ns();
 
-		if (idle_passes_ == passes_per_look)
+		if (idle_polls_ == passes_per_poll)
 			idle_since_ = now;
 		if (now - idle_since_ > doorbell_pause_ns)
 			for (hw_channel *ch : active_)
@@ -366,38 +364,38 @@ void engine::publish_cpu()
 		store_relaxed(&ch->status->cpu, cpu);
 }
 
-/* True unless there is something to run, to raise or to obey. */
+/* True: nothing to run, to raise or to execute. */
 bool engine::nothing_to_do()
 {
 	for (hw_channel *ch : active_) {
 		const u64 tail = load_acquire(reinterpret_cast<u64 *>(ch->doorbell + doorbell_tail));
 
-		if (ch->far && ch->far->restless(ch->next, ch->runs() ? tail : ch->next - 1))
+		if (ch->remote && ch->remote->has_work(ch->next, ch->runs() ? tail : ch->next - 1))
 			return false;
 		for (unsigned slot = 0; slot < dma::irq_slots; slot++) {
 			const u64 arm = load_acquire(
 				reinterpret_cast<u64 *>(ch->doorbell + doorbell_arm + slot * cache_line));
 
-			if (arm != arm_none && arm != ch->fired[slot] && ch->has_record() && ch->has_met(arm))
+			if (arm != arm_none && arm != ch->fired[slot] && ch->has_record() && ch->has_reached_arm(arm))
 				return false;
 		}
-		if (!ch->runs() || (ch->far && !ch->far->state_told()))
+		if (!ch->runs() || (ch->remote && !ch->remote->state_is_sent()))
 			continue;
 		if (load_acquire(&ch->ring[ch->next & ch->slots].tag) == u32(ch->next))
 			return false;
-		if (s64(tail - ch->next) >= 0 && !(ch->far && ch->far->lacks(ch->next, tail)))
+		if (s64(tail - ch->next) >= 0 && !(ch->remote && ch->remote->lacks(ch->next, tail)))
 			return false;
 	}
 	return !load_acquire(&cmd_pending_) && !load_acquire(&quit_);
 }
 
-/* How long the engine may sleep without being woken: WAITs to look at, interrupts held back. */
+/* Longest sleep without a wake-up: WAITs are polled, coalesced interrupts become due. */
 u64 engine::sleep_limit()
 {
 	u64 limit = ~u64(0);
 
 	for (const hw_channel *ch : active_) {
-		if (const u64 until = ch->far ? ch->far->limit() : ~u64(0); until != ~u64(0)) {
+		if (const u64 until = ch->remote ? ch->remote->limit() : ~u64(0); until != ~u64(0)) {
 			const u64 now = now_ns(), left = until > now ? until - now : 1;
 
 			limit = left < limit ? left : limit;
@@ -415,7 +413,7 @@ u64 engine::sleep_limit()
 	return limit;
 }
 
-/* True: somebody woke us.  The edges are taken either way. */
+/* True: woken by an eventfd; consumes the edges. */
 bool engine::wait_wake(u64 limit_ns)
 {
 	epoll_event edges[2];
@@ -432,10 +430,10 @@ bool engine::wait_wake(u64 limit_ns)
 
 void engine::sleep()
 {
-	/* "I sleep" before the last look at the rings; the client: ring before its look at "asleep". */
+	/* Sets asleep before the last check of the rings; the client posts before it reads asleep. */
 	for (hw_channel *ch : active_)
 		store_fence(&ch->status->asleep, 1u);
-	/* hw_cap_sleep_ordered: the client leaves its barrier to us. */
+	/* hw_cap_sleep_ordered: the engine issues the barrier for the client. */
 	if (m_.in_client)
 		barrier_or_wait();
 	for (hw_channel *ch : active_)
@@ -448,12 +446,12 @@ void engine::sleep()
 		napping_ = !wait_wake(limit);
 		reader_.enter();
 	}
-	/* Before the records are touched again: they may have been unmapped meanwhile. */
-	begin_pass();
+	/* Before the records are accessed: they may have been unmapped meanwhile. */
+	begin_poll();
 	for (hw_channel *ch : active_)
 		store_relaxed(&ch->status->asleep, 0u);
 	publish_cpu();
-	idle_passes_ = 0;
+	idle_polls_ = 0;
 	nap_ns_ = napping_ ? (nap_ns_ * 2 < nap_max_ns ? nap_ns_ * 2 : nap_max_ns) : nap_min_ns;
 }
 
@@ -472,10 +470,10 @@ void engine::serve_command()
 	else if (cmd_.cmd == chan_cmd_resume)
 		resume(*ch);
 	else if (cmd_.cmd == chan_cmd_stop)
-		obey_stop(*ch);
+		handle_stop(*ch);
 	napping_ = false;
-	idle_passes_ = 0;
-	/* Release: whatever the command did comes before its end. */
+	idle_polls_ = 0;
+	/* Release: orders the effects of the command before its completion. */
 	store_release(&cmd_pending_, 0u);
 	futex_wake(&cmd_pending_, 1);
 }
@@ -498,7 +496,7 @@ static void start_registers(hw_channel &ch, const channel_regs &r)
 	ch.record_iova = r.record;
 	ch.next = r.first_seq + 1;
 	ch.written = r.first_seq;
-	ch.known = r.first_seq;
+	ch.posted = r.first_seq;
 	ch.irq_max = r.coalesce & 0xffff;
 	ch.irq_hold_ns = (r.coalesce >> 16) * ns_per_us;
 	ch.irq_count = 0;
@@ -533,11 +531,11 @@ static void start_record(hw_channel &ch, u32 cpu)
 
 void engine::enable(hw_channel &ch, const channel_regs &regs)
 {
-	if ((ch.state != chan_state_off && ch.state != chan_state_error) || ch.listed || asking_ == &ch ||
+	if ((ch.state != chan_state_off && ch.state != chan_state_error) || ch.listed || access_channel_ == &ch ||
 	    setup_error(regs))
 		return;
 	start_registers(ch, regs);
-	if (!resolve_control(ch) && !resolve_far(ch)) {
+	if (!resolve_control(ch) && !resolve_remote(ch)) {
 		log_warn_limited(
 			"sim: channel %u: its ring or status block is not wholly mapped with the rights it needs",
 			ch.index);
@@ -546,8 +544,8 @@ void engine::enable(hw_channel &ch, const channel_regs &regs)
 		return;
 	}
 	start_record(ch, cpu_);
-	if (ch.far)
-		ch.far->send_all();
+	if (ch.remote)
+		ch.remote->send_all();
 	push_reserved(active_, &ch);
 	store_relaxed(&ch.listed, true);
 	store_release(&ch.state, u32(chan_state_running));
@@ -564,16 +562,15 @@ void engine::disable(hw_channel &ch)
 }
 
 /*
- * What the client was asked for cannot be taken back: it may be moving the bytes just
- * now.  So the channel is off, or forgets a ring that it has lost, when the client has
- * answered, and nobody waits for that in the server's thread, which takes the answer.
- * True: it has happened.
+ * An access sent to the client cannot be withdrawn: the client may be moving the bytes. So the channel becomes
+ * off, or drops a lost ring, after the reply. The server's thread must not wait for that, as it receives the
+ * reply. True: done.
  */
 bool engine::wind_up(hw_channel &ch)
 {
-	if ((asking_ == &ch && ch.state == chan_state_stopping) || (ch.far && !ch.far->wind_up()))
+	if ((access_channel_ == &ch && ch.state == chan_state_stopping) || (ch.remote && !ch.remote->wind_up()))
 		return false;
-	if (ch.far && ch.far->interrupt_due)
+	if (ch.remote && ch.remote->interrupt_due)
 		raise(ch.vectors[dma::irq_service]);
 	unlist(ch);
 	ch.forget_memory();
@@ -582,12 +579,12 @@ bool engine::wind_up(hw_channel &ch)
 	return true;
 }
 
-/* The record must not say so while the client is moving bytes for the descriptor. */
-void engine::obey_stop(hw_channel &ch)
+/* The record must not report the stop while the client moves bytes for the descriptor. */
+void engine::handle_stop(hw_channel &ch)
 {
 	if (ch.state != chan_state_running)
 		return;
-	if (asking_ == &ch)
+	if (access_channel_ == &ch)
 		ch.stop_due = true;
 	else
 		halt(ch, dma::fault_reason::stopped, 0, 0);
@@ -595,28 +592,28 @@ void engine::obey_stop(hw_channel &ch)
 
 void engine::resume(hw_channel &ch)
 {
-	/* One that has not come to its end yet is as if it had not been asked for. */
+	/* Cancels a stop that has not taken effect yet. */
 	ch.stop_due = false;
 	if (ch.state != chan_state_halted)
 		return;
-	dma::completion_record &r = ch.status->record; /* there is none before the channel was enabled */
+	dma::completion_record &r = ch.status->record; /* valid once the channel was enabled */
 
-	/* A stop failed nothing: the same descriptor runs again. */
+	/* After a stop the same descriptor runs again, after a fault the next. */
 	if (ch.reason != dma::fault_reason::stopped)
 		ch.next++;
 	ch.written = ch.next - 1;
 	store_relaxed(&ch.waiting, false);
-	/* The halt took the interrupts asked for: the same numbers now ask for the ends of their requests. */
+	/* The halt has fired the armed interrupts: rearm them for the completion of their requests. */
 	for (u64 &seq : ch.fired)
 		seq = arm_none;
 	store_relaxed(&r.reason, 0u);
 	store_release(&r.completed, ch.written);
-	if (ch.far) {
-		/* What was fetched may have been rewritten since. */
-		ch.far->start_behind(ch.written);
-		ch.far->note_state();
+	if (ch.remote) {
+		/* Fetched descriptors may have been rewritten since. */
+		ch.remote->restart_after(ch.written);
+		ch.remote->note_state();
 	}
-	/* After completed: who sees it run again also sees that the failed one is behind it. */
+	/* After completed: a reader that sees the running state also sees the failed descriptor as completed. */
 	store_release(&r.state, u32(dma::state_running));
 	store_release(&ch.state, u32(chan_state_running));
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An engine of the engine: one thread that runs the rings of its channels in turn.
+ * An engine of the device: a thread that serves the rings of its channels in turn.
  *
- * engine.cpp: the thread, its sleep, commands.  engine_ring.cpp: rings, records,
- * interrupts.  engine_ops.cpp: descriptors, by driver/dma/softop.  engine_move.cpp:
- * addresses and the moving of bytes.
+ * engine.cpp: thread, sleep, commands. engine_ring.cpp: rings, records, interrupts. engine_ops.cpp: descriptors,
+ * by driver/dma/softop. engine_move.cpp: address translation and data movement.
  */
 #pragma once
 
@@ -12,7 +11,7 @@
 #include "driver/dma/softop.h"
 #include "driver/engines/sdma/sdma_hw.h"
 #include "driver/sim/contiguous.h"
-#include "driver/sim/far_ring.h"
+#include "driver/sim/remote_ring.h"
 #include "driver/sim/machine.h"
 
 #include <memory>
@@ -20,19 +19,19 @@
 
 namespace usdma::sim {
 
-/* What this device can (reg_max_len, reg_ring_order). */
+/* Limits of this device (reg_max_len, reg_ring_order). */
 inline constexpr u64 model_max_len = 4 * GiB;
 inline constexpr u32 model_min_order = 2, model_max_order = 16;
-/* Copies up to here in one go; what is longer is moved in slices. */
+/* Longer copies are moved in slices. */
 inline constexpr u64 at_once = 64 * KiB;
-/* A stop, an unmap or a command is noticed after so many bytes. */
+/* Bytes between two checks for a stop, an unmap or a command. */
 inline constexpr u64 slice = 256 * KiB;
-/* What goes through the engine itself does so in pieces of at most so many bytes. */
+/* Size of a bounce buffer. */
 inline constexpr u32 bounce_size = 64 * KiB;
-using dma::known_flags;
-using dma::known_spaces;
+using dma::valid_flags;
+using dma::valid_spaces;
 
-/* What the client wrote into a channel's control page; the server thread's. */
+/* A channel's setup registers, as the client wrote them; server thread only. */
 struct channel_regs {
 	u64 ring_base = 0;
 	u32 ring_order = 0;
@@ -42,33 +41,33 @@ struct channel_regs {
 	u32 coalesce = 0;
 };
 
-/* A channel as its engine sees it.  Only state, head, waiting and listed are read by others. */
+/* A channel, owned by its engine; others only read state, head, waiting and listed. */
 struct alignas(cache_line) hw_channel {
 	const sdma::descriptor *ring = nullptr;
 	sdma::status_block *status = nullptr;
 	u8 *doorbell = nullptr;
 	u64 next = 0;    /* sequence number of the descriptor to run next */
-	u64 written = 0; /* completed, as the record says */
-	u64 known = 0;   /* posted so far, as the doorbell said */
+	u64 written = 0; /* last completed number in the record */
+	u64 posted = 0;  /* last posted number read from the doorbell */
 	u32 mask = 0;    /* of the client's ring */
-	u32 slots = 0;   /* mask of `ring`, which may be a part of it (far_ring.h) */
+	u32 slots = 0;   /* mask of `ring`, which may hold a part of it (remote_ring.h) */
 	u32 state = sdma::chan_state_off;
 	u64 head = 0;
-	window src, dst; /* where the last addresses were found */
+	window src, dst; /* areas of the last addresses */
 	u64 fired[dma::irq_slots] = {};
 	u32 vectors[dma::irq_slots] = {};
-	bool waiting = false, listed = false; /* atomic: read by others as well, for chan_debug */
-	u32 wait_looks = 0;
-	bool hung = false; /* by a fault on demand */
-	/* A descriptor that a stop cut short: how much of it must not be done again. */
+	bool waiting = false, listed = false; /* atomic: also read for chan_debug */
+	u32 wait_polls = 0;
+	bool hung = false; /* by an injected fault */
+	/* An interrupted descriptor: the part that must not be repeated. */
 	struct {
 		bool valid = false, ended = false;
 		u64 seq = 0, bytes = 0;
 		sdma::descriptor of = {};
 	} part;
 	u64 wait_until = 0; /* ns; ~0: no limit */
-	u64 mem_base = 0;   /* as it was when the descriptor began that waits now */
-	u32 irq_count = 0;  /* service interrupts held back */
+	u64 mem_base = 0;   /* as it was when the waiting descriptor started */
+	u32 irq_count = 0;  /* coalesced service interrupts */
 	u32 irq_max = 0;
 	u64 irq_due = 0, irq_hold_ns = 0;
 	u64 heartbeat = 0;
@@ -76,23 +75,23 @@ struct alignas(cache_line) hw_channel {
 	u32 index = 0;
 	u64 ring_iova = 0, record_iova = 0;
 	contiguous ring_memory, record_memory;
-	std::unique_ptr<far_ring> far; /* nullptr: both lie where the engine reaches them */
-	bool stop_due = false;         /* once the access that is in flight has ended */
-	channel_regs regs;             /* the server thread's own: engines get copies */
+	std::unique_ptr<remote_ring> remote; /* nullptr: the engine accesses both directly */
+	bool stop_due = false;               /* stop after the access in flight */
+	channel_regs regs;                   /* server thread only: engines get copies */
 
-	/* The engine's looks: it takes descriptors from the ring … */
+	/* For the engine: the channel executes descriptors. */
 	bool runs() const { return state == sdma::chan_state_running && !waiting; }
-	/* … it has a record that it may write … */
+	/* It has a record that may be written. */
 	bool has_record() const { return state == sdma::chan_state_running || state == sdma::chan_state_halted; }
-	/* … and an interrupt that was asked for is due: the client's record says what it shall find there. */
-	bool has_met(u64 arm) const
+	/* An armed interrupt is due: the client's record shows what it signals. */
+	bool has_reached_arm(u64 arm) const
 	{
 		if (state == sdma::chan_state_halted)
-			return !far || far->told();
-		return (far ? far->sent_completed() : written) >= arm;
+			return !remote || remote->is_synced();
+		return (remote ? remote->sent_completed() : written) >= arm;
 	}
 
-	/* Its engine, or nobody any more: it has nothing of the client's memory before it. */
+	/* By its engine, or after that has ended: drops all references to the client's memory. */
 	void forget_memory()
 	{
 		src = dst = window();
@@ -100,18 +99,18 @@ struct alignas(cache_line) hw_channel {
 		status = nullptr;
 		ring_memory.drop();
 		record_memory.drop();
-		far.reset();
+		remote.reset();
 	}
 };
 
-/* What is wrong with a channel's set-up as such; nullptr: nothing. */
+/* The error in a channel's setup registers; nullptr: none. */
 const char *setup_error(const channel_regs &r);
 
 class engine {
 public:
 	engine(machine &m, unsigned index);
 	~engine();
-	/* Before start: what it needs is there. */
+	/* Before start: allocates what the thread needs. */
 	int ready();
 	engine(const engine &) = delete;
 	engine &operator=(const engine &) = delete;
@@ -119,31 +118,30 @@ public:
 	int start();
 	void stop();
 	/*
-	 * From one thread, the server's: has the engine carry out a chan_cmd_*, with the registers as they are now;
-	 * done on return, but for what waits for an access to end.  -ETIMEDOUT: it is not yet, and will be; until then
-	 * -EBUSY.
+	 * Server thread only: has the engine execute a chan_cmd_* with the current registers; done on return, except
+	 * for what waits for an access to end. -ETIMEDOUT: still pending, to be executed later; -EBUSY until then.
 	 */
 	int command(hw_channel *ch, u32 cmd);
-	/* The same for the raising of an interrupt: no thread but an engine's writes to what the client holds. */
+	/* Raises an interrupt on the engine's thread: only engines write to descriptors that the client holds. */
 	int raise_for(u32 vector);
-	/* A command for this channel has not been carried out yet. */
+	/* A command for this channel is pending. */
 	bool pending(const hw_channel *ch) const { return load_acquire(&cmd_pending_) && cmd_.channel == ch; }
-	/* As a write to chan_wake. */
+	/* Same effect as a write to chan_wake. */
 	void kick();
-	/* For the client, whose write is one to chan_wake: never read, never written here. */
+	/* The doorbell eventfd of the client: writing it is a write to chan_wake. Never read or written here. */
 	int bell_fd() const { return bell_.get(); }
-	bool bell_rung() const; /* and nobody has read it since */
+	bool bell_rung() const; /* its counter is not 0 */
 
 private:
 	using result = dma::softop::result;
-	using piece = dma::softop::piece; /* no host: by messages */
+	using piece = dma::softop::piece; /* host nullptr: accessed by messages */
 	class op_backend;
 	/* One end of a transfer. */
 	struct end {
 		dma::space space;
 		u64 addr;
 		u32 right; /* vfio::dma_read: the source */
-		window *near;
+		window *cached;
 	};
 	struct order {
 		hw_channel *channel = nullptr; /* nullptr: raise `vector` */
@@ -155,12 +153,12 @@ private:
 	int make_wake();
 	int carry_out(const order &o);
 	void run();
-	void begin_pass();
+	void begin_poll();
 	bool checkpoint(hw_channel &ch);
 	void unlist(hw_channel &ch);
 	void revalidate();
 	bool resolve_control(hw_channel &ch);
-	bool resolve_far(hw_channel &ch);
+	bool resolve_remote(hw_channel &ch);
 	void step_others(const hw_channel &ch);
 	void lose_ring(hw_channel &ch, const char *why);
 	void idle();
@@ -174,16 +172,16 @@ private:
 	void enable(hw_channel &ch, const channel_regs &regs);
 	void disable(hw_channel &ch);
 	bool wind_up(hw_channel &ch);
-	void obey_stop(hw_channel &ch);
+	void handle_stop(hw_channel &ch);
 	void resume(hw_channel &ch);
 
-	bool step_far(hw_channel &ch);
+	bool step_remote(hw_channel &ch);
 
 	bool run_channel(hw_channel &ch);
 	unsigned run_ring(hw_channel &ch, bool *dry);
 	unsigned run_guarded(hw_channel &ch, bool *dry);
 	void fault_in_page();
-	void keep_part(hw_channel &ch, const sdma::descriptor &d, u64 bytes, bool ended);
+	void save_part(hw_channel &ch, const sdma::descriptor &d, u64 bytes, bool ended);
 	bool is_part(const hw_channel &ch, const sdma::descriptor &d) const;
 	result run_special(hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
 	result after_death(hw_channel &ch, result r, const sdma::descriptor &d);
@@ -207,53 +205,53 @@ private:
 		return {e.space, e.addr, e.rights, e.rights == dma::softop::may_read ? &ch.src : &ch.dst};
 	}
 	bool find_mapped(const end &e, window *w);
-	bool check_span(const end &e, u64 len);
-	bool locate(const end &e, u64 left, piece *out);
-	void meet(const end &e);
+	bool check_mapping(const end &e, u64 len);
+	bool translate(const end &e, u64 left, piece *out);
+	void fill_window(const end &e);
 	bool copy_at_once(const hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
 	result move(hw_channel &ch, end dst, end src, u64 len, cache_hint hint);
 	result move_remote(hw_channel &ch, const end &dst, const piece &t, const end &src, const piece &s, u64 len);
 	result remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 len, bool whole = false);
-	s32 ask(hw_channel &ch, u64 until, bool whole);
-	result doubt(hw_channel &ch, u64 addr, const u8 *got, u64 len);
+	s32 wait_reply(hw_channel &ch, u64 until, bool whole);
+	result verify_read(hw_channel &ch, u64 addr, const u8 *got, u64 len);
 	bool pause_until(hw_channel &ch, u64 at_ns);
 	u8 *bounce(unsigned which);
 
 	machine &m_;
 	dma_reader reader_;
 	u64 generation_ = ~u64(0);
-	u32 deaths_;            /* of mappings of files, as far as has been looked */
-	bool met_dead_ = false; /* the descriptor that is executed has touched one of those that died since */
+	u32 deaths_;            /* bus_deaths when last checked */
+	bool met_dead_ = false; /* the current descriptor used a mapping that died since */
 	bool special_;
 	bool napping_ = true;
-	u32 idle_passes_ = 0;
-	u32 cpu_ = 0; /* as its channels' status blocks say it */
+	u32 idle_polls_ = 0;
+	u32 cpu_ = 0; /* as published in the status blocks */
 	u64 idle_since_ = 0, nap_ns_ = 0;
 	u64 spin_ns_;
 	u64 moved_ = 0;    /* bytes in this turn of a channel */
-	u64 mem_base_ = 0; /* for the descriptor that is executed */
+	u64 mem_base_ = 0; /* for the current descriptor */
 	dma::fault_reason fault_reason_ = dma::fault_reason::none;
 	u64 fault_address_ = 0;
 	std::vector<hw_channel *> active_;
 	std::unique_ptr<u8[]> bounce_;
 	remote_access remote_;
-	const hw_channel *asking_ = nullptr; /* remote_ is in flight for it */
-	page_guard guard_;                   /* the thread's; armed while it runs descriptors, … */
-	hw_channel *guarded_ = nullptr;      /* … which are this channel's */
+	const hw_channel *access_channel_ = nullptr; /* remote_ is in flight for this channel */
+	page_guard guard_;                           /* armed while the thread runs descriptors */
+	hw_channel *guarded_ = nullptr;              /* the channel of these descriptors */
 
 	/* The server thread's side. */
 	unsigned index_;
-	unique_fd wake_;   /* nobody but this process has it */
-	unique_fd bell_;   /* the client has it as well */
-	unique_fd sleeps_; /* an epoll of both, by edges: neither is read, so that neither can block */
+	unique_fd wake_;   /* private to this process */
+	unique_fd bell_;   /* shared with the client */
+	unique_fd sleeps_; /* edge-triggered epoll of both: neither is read, as a read could block */
 	pthread_t thread_ = {};
 	bool running_ = false;
-	order cmd_; /* the engine's while it is pending */
+	order cmd_; /* owned by the engine while pending */
 	alignas(cache_line) u32 cmd_pending_ = 0;
 	u32 quit_ = 0, ended_ = 0;
 };
 
-/* The bytes of [addr, addr + len) where all of them lie in the window and can be touched. */
+/* Host address of [addr, addr + len); nullptr if not wholly in a mapped window. */
 inline u8 *in_window(const window &w, u64 addr, u64 len)
 {
 	const u64 off = addr - w.base;
@@ -267,15 +265,15 @@ inline cache_hint hint_of(const sdma::descriptor &d)
 }
 
 /*
- * The fast path: short, from and to where the channel's last ones were, or the device's
- * own memory.  False: it is another one, or not a right one, and nothing was done.
+ * Fast path: a short copy between the areas of the channel's last copies or device memory. False: not such a copy,
+ * or an invalid one; nothing was done.
  */
 inline bool engine::copy_at_once(const hw_channel &ch, const sdma::descriptor &d, u64 mem_base)
 {
 	const window own = {mem_base, m_.mem_size, m_.mem, nullptr, 0};
 
-	if (unlikely(d.op != u8(dma::opcode::copy) || d.reserved || (d.flags & ~known_flags) ||
-		     (d.spaces & ~known_spaces) || d.len - 1 >= at_once))
+	if (unlikely(d.op != u8(dma::opcode::copy) || d.reserved || (d.flags & ~valid_flags) ||
+		     (d.spaces & ~valid_spaces) || d.len - 1 >= at_once))
 		return false;
 	const u8 *src = in_window(dma::src_space(d.spaces) == dma::space::device ? own : ch.src, d.src, d.len);
 	u8 *dst = in_window(dma::dst_space(d.spaces) == dma::space::device ? own : ch.dst, d.dst, d.len);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Addresses, and bytes from here to there. */
+/* Address translation and data movement. */
 #include "driver/base/clock.h"
 #include "driver/sim/engine.h"
 #include "driver/vfio/device.h"
@@ -11,7 +11,7 @@ namespace usdma::sim {
 using dma::fault_reason;
 using dma::space;
 
-/* The client gets so long for one answer. */
+/* Timeout of a reply from the client. */
 static constexpr u64 remote_ms = 3000;
 static constexpr u64 coarse_pause_ns = 200 * ns_per_us;
 
@@ -27,7 +27,7 @@ static bool is_source(u32 right)
 	return right == vfio::dma_read;
 }
 
-/* The area that holds the address, with the right; else the fault is set. */
+/* Looks up the area of the address and checks its rights; on failure sets the fault. */
 bool engine::find_mapped(const end &e, window *w)
 {
 	if (!m_.space.find(e.addr, w)) {
@@ -45,8 +45,8 @@ bool engine::find_mapped(const end &e, window *w)
 	return true;
 }
 
-/* All of [addr, addr + len) before a byte of it is touched. */
-bool engine::check_span(const end &e, u64 len)
+/* Checks all of [addr, addr + len) before a byte is accessed. */
+bool engine::check_mapping(const end &e, u64 len)
 {
 	const fault_reason unmapped = is_source(e.right) ? fault_reason::src_unmapped : fault_reason::dst_unmapped;
 	end at = e;
@@ -56,7 +56,7 @@ bool engine::check_span(const end &e, u64 len)
 
 		if (range_within(off, len, m_.mem_size))
 			return true;
-		/* The first byte that is not there. */
+		/* The first byte beyond the memory. */
 		fault(unmapped, off < m_.mem_size ? mem_base_ + m_.mem_size : e.addr);
 		return false;
 	}
@@ -77,16 +77,16 @@ bool engine::check_span(const end &e, u64 len)
 	return true;
 }
 
-/* Where the next bytes lie, and how many in one piece. */
-bool engine::locate(const end &e, u64 left, piece *out)
+/* Translates the next bytes; out has the length of the contiguous piece. */
+bool engine::translate(const end &e, u64 left, piece *out)
 {
 	if (e.space == space::device) {
-		if (!check_span(e, left))
+		if (!check_mapping(e, left))
 			return false;
 		*out = {m_.mem + (e.addr - mem_base_), left};
 		return true;
 	}
-	window &w = *e.near;
+	window &w = *e.cached;
 	if (e.addr - w.base >= w.size || is_dead(w.piece)) {
 		note_death(w);
 		if (!find_mapped(e, &w)) {
@@ -100,17 +100,17 @@ bool engine::locate(const end &e, u64 left, piece *out)
 	return true;
 }
 
-/* Fills the window of an end in host memory, where that can be; what is wrong is found out on the long way. */
-void engine::meet(const end &e)
+/* Looks up the cached window of a host end; leaves errors to the slow path. */
+void engine::fill_window(const end &e)
 {
-	window &w = *e.near;
+	window &w = *e.cached;
 
 	if (e.space == space::host && e.addr - w.base >= w.size &&
 	    (!m_.space.find(e.addr, &w) || (w.prot & e.right) != e.right || is_dead(w.piece)))
 		w = window();
 }
 
-/* Both spans have been checked; what vanished since is found on the way. */
+/* Both ranges have been checked; translate() detects what was unmapped since. */
 engine::result engine::move(hw_channel &ch, end dst, end src, u64 len, cache_hint hint)
 {
 	const u64 total = len;
@@ -119,7 +119,7 @@ engine::result engine::move(hw_channel &ch, end dst, end src, u64 len, cache_hin
 	while (len) {
 		piece s, t;
 
-		if (!locate(src, len, &s) || !locate(dst, len, &t))
+		if (!translate(src, len, &s) || !translate(dst, len, &t))
 			return result::fault;
 		u64 n = s.len < t.len ? s.len : t.len;
 		n = n < slice ? n : slice;
@@ -138,12 +138,12 @@ engine::result engine::move(hw_channel &ch, end dst, end src, u64 len, cache_hin
 		len -= n;
 		moved_ += n;
 		if (len && !checkpoint(ch))
-			return result::gone;
+			return result::stopped;
 	}
 	return result::done;
 }
 
-/* One piece of at most a bounce buffer, of which at least one end is reached by messages. */
+/* Moves one piece, at most a bounce buffer long, of which messages access one end or both. */
 engine::result engine::move_remote(hw_channel &ch, const end &dst, const piece &t, const end &src, const piece &s,
 				   u64 len)
 {
@@ -163,7 +163,7 @@ engine::result engine::move_remote(hw_channel &ch, const end &dst, const piece &
 	if (!t.host)
 		return remote(ch, true, dst.addr, buf, len);
 	/* Time has passed since dst was looked up. */
-	if (!locate(dst, len, &now))
+	if (!translate(dst, len, &now))
 		return result::fault;
 	if (!now.host || now.len < len)
 		return fault(fault_reason::dst_unmapped, dst.addr);
@@ -179,13 +179,13 @@ u8 *engine::bounce(unsigned which)
 }
 
 /*
- * The client's answer to remote_, as 0 or -errno; -ETIMEDOUT: there is none.  Waits away from the address space:
- * meanwhile areas may be unmapped, and commands are taken; what they end, ends when the client has answered.
- * whole: a stop ends it not at all.
+ * Waits for the client's reply to remote_: 0 or -errno; -ETIMEDOUT: none. Outside a pass, so that areas can be
+ * unmapped and commands executed meanwhile; what these abort ends when the client has replied. whole: a stop does
+ * not abort the access.
  */
-s32 engine::ask(hw_channel &ch, u64 until, bool whole)
+s32 engine::wait_reply(hw_channel &ch, u64 until, bool whole)
 {
-	asking_ = &ch;
+	access_channel_ = &ch;
 	for (u64 now = now_ns(); load_acquire(&remote_.result) == 1 && now < until && !load_relaxed(&quit_);
 	     now = now_ns()) {
 		const u64 left = until - now;
@@ -196,7 +196,7 @@ s32 engine::ask(hw_channel &ch, u64 until, bool whole)
 		if ((!checkpoint(ch) || (ch.stop_due && !whole)) && m_.remote->take_back(&remote_))
 			break;
 	}
-	asking_ = nullptr;
+	access_channel_ = nullptr;
 	m_.remote->end(&remote_);
 	if (ch.state == sdma::chan_state_stopping)
 		wind_up(ch);
@@ -204,7 +204,7 @@ s32 engine::ask(hw_channel &ch, u64 until, bool whole)
 	return said == 1 ? -ETIMEDOUT : said;
 }
 
-/* whole: a stop waits for the end of all of it. */
+/* whole: a stop takes effect after all of it. */
 engine::result engine::remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 len, bool whole)
 {
 	const u64 until = now_ns() + remote_ms * ns_per_ms;
@@ -215,43 +215,43 @@ engine::result engine::remote(hw_channel &ch, bool write, u64 addr, void *buf, u
 
 		remote_ = {write, addr + done, static_cast<u8 *>(buf) + done, 0, wake_.get(), 1};
 		remote_.len = left < m_.remote->max_len() ? u32(left) : m_.remote->max_len();
-		const s32 err = m_.remote->begin(&remote_) ? -ENODEV : ask(ch, until, whole);
+		const s32 err = m_.remote->begin(&remote_) ? -ENODEV : wait_reply(ch, until, whole);
 		if (ch.stop_due && ch.state == sdma::chan_state_running && !whole) {
 			halt(ch, fault_reason::stopped, 0, 0);
-			return result::gone;
+			return result::stopped;
 		}
 		if (ch.state != sdma::chan_state_running || load_relaxed(&quit_))
-			return result::gone;
+			return result::stopped;
 		if (err)
 			return fault(fault_reason::transfer, addr + done);
 		done += remote_.len;
 	}
 	if (done != len)
 		return fault(fault_reason::transfer, addr);
-	return write ? result::done : doubt(ch, addr, static_cast<const u8 *>(buf), len);
+	return write ? result::done : verify_read(ch, addr, static_cast<const u8 *>(buf), len);
 }
 
 /*
- * From a client that counts in 32 bits, four zeros and data would read as these
- * bytes do.  The first that is no zero is asked for alone: there it would be one.
+ * A client with 32-bit counts may send its data shifted by four bytes (server::reply_data). Reads the first
+ * nonzero byte again alone: such a client would send it as zero.
  */
-engine::result engine::doubt(hw_channel &ch, u64 addr, const u8 *got, u64 len)
+engine::result engine::verify_read(hw_channel &ch, u64 addr, const u8 *got, u64 len)
 {
 	const remote_port *const port = m_.remote;
 	u8 again = 0;
 	u64 at = 0;
 
-	if (!port || port->counts_known())
+	if (!port || port->counts_valid())
 		return result::done;
 	while (at < len && !got[at])
 		at++;
 	if (at == len)
 		return result::done;
 	const result r = remote(ch, false, addr + at, &again, 1);
-	return r == result::done && !port->counts_known() ? fault(fault_reason::transfer, addr) : r;
+	return r == result::done && !port->counts_valid() ? fault(fault_reason::transfer, addr) : r;
 }
 
-/* Lets time pass; false: the channel no longer runs. */
+/* Waits until at_ns; false: the channel no longer runs. */
 bool engine::pause_until(hw_channel &ch, u64 at_ns)
 {
 	for (u64 now = now_ns(); now < at_ns; now = now_ns()) {

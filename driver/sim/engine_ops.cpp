@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Descriptors: what they do stands in driver/dma/softop, once for all devices.  Here is what that
- * takes of an engine, and the usual copy, which goes without it.
+ * Descriptors: driver/dma/softop implements the operations for all devices. Here is its backend for an engine, and
+ * the common copy, which bypasses it.
  */
 #include "driver/base/clock.h"
 #include "driver/sim/engine.h"
@@ -17,9 +17,9 @@ namespace softop = dma::softop;
 
 static_assert(u32(softop::may_read) == vfio::dma_read && u32(softop::may_write) == vfio::dma_write);
 
-/* A 2-D copy of short rows lets others in after so many, or after a slice's bytes. */
+/* A 2-D copy yields after this many rows, or after a slice's bytes. */
 static constexpr u32 rows_per_slice = 1024;
-/* Looks of a WAIT for one heartbeat. */
+/* Polls of a WAIT per heartbeat. */
 static constexpr u32 wait_beat = 64;
 static constexpr softop::bounds model_bounds = {model_max_len, slice, rows_per_slice, bounce_size};
 
@@ -28,8 +28,11 @@ public:
 	op_backend(engine &u, hw_channel &ch, const descriptor &d) : backend(model_bounds), u_(u), ch_(ch), d_(d) {}
 
 	result fail(fault_reason reason, u64 address) override { return u_.fault(reason, address); }
-	bool check(const softop::end &e, u64 len) override { return u_.check_span(end_of(ch_, e), len); }
-	bool locate(const softop::end &e, u64 len, piece *out) override { return u_.locate(end_of(ch_, e), len, out); }
+	bool check(const softop::end &e, u64 len) override { return u_.check_mapping(end_of(ch_, e), len); }
+	bool translate(const softop::end &e, u64 len, piece *out) override
+	{
+		return u_.translate(end_of(ch_, e), len, out);
+	}
 	result get_piece(const softop::end &src, void *buf, u64 len) override
 	{
 		return u_.remote(ch_, false, src.addr, buf, len);
@@ -50,8 +53,8 @@ public:
 		return last || u_.checkpoint(ch_);
 	}
 	bool step_once(u64 n, bool last) override;
-	void keep(u64 done) override { u_.keep_part(ch_, d_, done, false); }
-	u64 kept() override { return u_.is_part(ch_, d_) ? ch_.part.bytes : 0; }
+	void save_progress(u64 done) override { u_.save_part(ch_, d_, done, false); }
+	u64 saved_progress() override { return u_.is_part(ch_, d_) ? ch_.part.bytes : 0; }
 	u64 wait_until(u32 limit_ms) override;
 	result pause(u64) override;
 
@@ -77,7 +80,7 @@ engine::result engine::op_backend::move_rows(softop::end dst, softop::end src, c
 bool engine::op_backend::step_once(u64 n, bool last)
 {
 	u_.moved_ += n;
-	/* Also behind the last piece, where a stop waited for it. */
+	/* Also after the last piece, which a stop may have waited for. */
 	if (unlikely(ch_.stop_due))
 		u_.halt(ch_, fault_reason::stopped, 0, 0);
 	return ch_.state == sdma::chan_state_running && (last || u_.checkpoint(ch_));
@@ -90,30 +93,27 @@ u64 engine::op_backend::wait_until(u32 limit_ms)
 	return ch_.wait_until;
 }
 
-/* The engine has other channels: the descriptor runs again in the next turn. */
+/* Yields to other channels: the descriptor runs again in the next turn. */
 engine::result engine::op_backend::pause(u64)
 {
-	/* Now and then: the client reads this line. */
-	if (++ch_.wait_looks % wait_beat == 0)
+	/* Rarely, as the client reads this cache line. */
+	if (++ch_.wait_polls % wait_beat == 0)
 		store_relaxed(&ch_.status->record.heartbeat, ++ch_.heartbeat);
 	return result::blocked;
 }
 
-/* As copy_at_once, where the channel's last copies were elsewhere. */
+/* copy_at_once() after a lookup, for other areas than those of the channel's last copies. */
 bool engine::copy_elsewhere(hw_channel &ch, const descriptor &d)
 {
-	meet(end_of(ch, {dma::src_space(d.spaces), d.src, softop::may_read}));
-	meet(end_of(ch, {dma::dst_space(d.spaces), d.dst, softop::may_write}));
+	fill_window(end_of(ch, {dma::src_space(d.spaces), d.src, softop::may_read}));
+	fill_window(end_of(ch, {dma::dst_space(d.spaces), d.dst, softop::may_write}));
 	return copy_at_once(ch, d, mem_base_);
 }
 
-/*
- * Descriptors of a channel end one after the other, so flag_fence asks for
- * nothing that is not so already.
- */
+/* Descriptors of a channel complete in order, so flag_fence needs no action. */
 engine::result engine::execute(hw_channel &ch, const descriptor &d, u64 mem_base)
 {
-	/* One that waits began with the base of then. */
+	/* A waiting descriptor keeps the base with which it started. */
 	if (!ch.waiting)
 		ch.mem_base = mem_base;
 	mem_base_ = ch.mem_base;

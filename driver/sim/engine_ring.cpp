@@ -13,14 +13,13 @@ using namespace sdma;
 
 /* Descriptors that a channel may run before the next one's turn. */
 static constexpr unsigned turn = 32;
-/* … and bytes, so that one channel's large copies do not starve the others. */
+/* Bytes of one turn, so that one channel's large copies do not starve the others. */
 static constexpr u64 turn_bytes = MiB;
-/* The record is written at the latest after so many ends. */
+/* Completions after which the record is written at the latest. */
 static constexpr u64 publish_every = 16;
 /*
- * Descriptors are posted in runs.  Once some came one after the other, the
- * doorbell says how many more there are, and those are fetched ahead: not one
- * that the client may still be writing, whose line would have to go back to it.
+ * Descriptors are posted in batches. After a few in a row, the doorbell gives the number posted, and those are
+ * prefetched: never one that the client may still be writing, whose cache line would have to return to it.
  */
 static constexpr unsigned run_length = 8, run_ahead = 16;
 
@@ -37,12 +36,12 @@ bool engine::run_channel(hw_channel &ch)
 
 	if (unlikely(!ch.has_record()))
 		return wind_up(ch);
-	if (unlikely(ch.far != nullptr)) {
-		const bool changed = step_far(ch);
+	if (unlikely(ch.remote != nullptr)) {
+		const bool changed = step_remote(ch);
 
 		if (!ch.has_record())
 			return true;
-		if (!ch.far->state_told()) {
+		if (!ch.remote->state_is_sent()) {
 			check_arms(ch);
 			return changed;
 		}
@@ -52,15 +51,15 @@ bool engine::run_channel(hw_channel &ch)
 		if (ch.state != chan_state_running && ch.state != chan_state_halted)
 			return true;
 		/*
-		 * Also at the end of a turn: until the next one, which may be far when other channels copy much, head
-		 * is that of a descriptor that has ended, and only completed tells that from one that is in flight.
+		 * Also at the end of a turn: the next one may be late when other channels copy much. Until then head is
+		 * the number of a completed descriptor, and only completed distinguishes that from one in flight.
 		 */
 		if (ch.next - 1 != ch.written)
 			publish(ch);
 		if (unlikely(ch.irq_count))
 			flush_interrupt(ch, dry);
-		/* At once: another channel's turn may be long. */
-		if (unlikely(ch.far != nullptr) && step_far(ch) && !ch.has_record())
+		/* Now, as another channel's turn may be long. */
+		if (unlikely(ch.remote != nullptr) && step_remote(ch) && !ch.has_record())
 			return true;
 	}
 	if (!n)
@@ -69,21 +68,21 @@ bool engine::run_channel(hw_channel &ch)
 }
 
 /* True: something has changed; the channel may have lost its ring. */
-bool engine::step_far(hw_channel &ch)
+bool engine::step_remote(hw_channel &ch)
 {
-	const bool changed = ch.far->step(ch.next,
-					  ch.runs() ? load_acquire(doorbell_word(ch, doorbell_tail)) : ch.next - 1);
+	const bool changed = ch.remote->step(ch.next,
+					     ch.runs() ? load_acquire(doorbell_word(ch, doorbell_tail)) : ch.next - 1);
 
-	if (ch.far->lost()) {
-		lose_ring(ch, "is not reached: the client refuses, or does not answer");
+	if (ch.remote->lost()) {
+		lose_ring(ch, "is not accessible: the client refuses, or does not answer");
 		return true;
 	}
-	ch.far->note_beat(now_ns());
+	ch.remote->note_beat(now_ns());
 	if (!changed)
 		return false;
-	if (ch.far->interrupt_due && ch.has_met(ch.far->interrupt_behind)) {
-		ch.far->interrupt_behind = ch.far->interrupt_last;
-		ch.far->interrupt_due = !ch.has_met(ch.far->interrupt_last);
+	if (ch.remote->interrupt_due && ch.has_reached_arm(ch.remote->interrupt_after)) {
+		ch.remote->interrupt_after = ch.remote->interrupt_last;
+		ch.remote->interrupt_due = !ch.has_reached_arm(ch.remote->interrupt_last);
 		raise(ch.vectors[dma::irq_service]);
 	}
 	check_arms(ch);
@@ -91,19 +90,17 @@ bool engine::step_far(hw_channel &ch)
 }
 
 /*
- * The client may change the ring at any time: each part is read once, and what was
- * read is checked and run.  In few accesses: it writes the next slots meanwhile, and
- * each one may have to fetch the line from its CPU again.
+ * The client may change the ring at any time: each part is read once, and that copy is checked and run. In few
+ * accesses: the client writes the next slots meanwhile, and each access may have to fetch the cache line again.
  *
- * Under TSan, which knows no atomic access of 16 bytes, it is eight words instead of four pairs.  That is the same
- * program: nobody relies on a pair being one access (x86 does not promise it), for order comes from the tag alone,
- * which was read by acquire before, and a part of another descriptor is what a client gets that writes a slot it has
- * posted.
+ * TSan knows no atomic access of 16 bytes, so it gets eight words instead of four pairs. That is equivalent:
+ * nothing relies on a pair being one access (x86 does not guarantee it), the preceding acquire load of the tag
+ * gives the order, and a client that rewrites a posted slot gets a mix of descriptors either way.
  */
 static inline void read_descriptor(const descriptor *slot, descriptor *out)
 {
 	static_assert(sizeof(descriptor) == 8 * sizeof(u64) && alignof(descriptor) >= 16);
-#if defined(__clang_analyzer__) /* which takes what is stored as words for never set */
+#if defined(__clang_analyzer__) /* which does not see the stores by words */
 	*out = *slot;
 #elif defined(__SANITIZE_THREAD__)
 	const u64 *from = reinterpret_cast<const u64 *>(slot);
@@ -121,7 +118,7 @@ static inline void read_descriptor(const descriptor *slot, descriptor *out)
 #endif
 }
 
-/* Returns how many descriptors ended; dry: the next one is not there yet. */
+/* Returns the number of completed descriptors; dry: the next one is not posted yet. */
 unsigned engine::run_ring(hw_channel &ch, bool *dry)
 {
 	unsigned n = 0;
@@ -134,9 +131,9 @@ unsigned engine::run_ring(hw_channel &ch, bool *dry)
 			*dry = true;
 			return n;
 		}
-		if (n == run_length && s64(ch.known - ch.next) < s64(turn + run_ahead))
-			ch.known = load_relaxed(doorbell_word(ch, doorbell_tail));
-		if (s64(ch.known - ch.next) >= s64(run_ahead))
+		if (n == run_length && s64(ch.posted - ch.next) < s64(turn + run_ahead))
+			ch.posted = load_relaxed(doorbell_word(ch, doorbell_tail));
+		if (s64(ch.posted - ch.next) >= s64(run_ahead))
 			__builtin_prefetch(&ch.ring[(ch.next + run_ahead) & ch.slots]);
 		descriptor d;
 		read_descriptor(slot, &d);
@@ -162,7 +159,7 @@ unsigned engine::run_ring(hw_channel &ch, bool *dry)
 	return n;
 }
 
-/* While armed, no frame below may own what a destructor releases, nor access the program's memory under a lock. */
+/* While armed, no function below may own what a destructor releases, nor access program memory under a lock. */
 unsigned engine::run_guarded(hw_channel &ch, bool *dry)
 {
 	guarded_ = &ch;
@@ -172,7 +169,7 @@ unsigned engine::run_guarded(hw_channel &ch, bool *dry)
 	return n;
 }
 
-/* 0: the address lies in neither of the areas that the channel used last. */
+/* 0: not in an area that the channel used last. */
 static u64 to_iova(const hw_channel &ch, const void *host)
 {
 	for (const window *w : {&ch.src, &ch.dst}) {
@@ -189,7 +186,7 @@ void engine::fault_in_page()
 {
 	hw_channel &ch = *guarded_;
 
-	asking_ = nullptr;
+	access_channel_ = nullptr;
 	met_dead_ = false;
 	log_warn_limited("sim: channel %u: the memory at %p cannot be read or written any more", ch.index,
 			 guard_.address);
@@ -198,15 +195,15 @@ void engine::fault_in_page()
 	ch.src = ch.dst = window();
 }
 
-/* Before a descriptor goes on to other areas, what it has touched is looked at. */
+/* Called before a descriptor moves on to another area: records whether it used a dead mapping. */
 void engine::note_death(const window &w)
 {
 	met_dead_ |= is_dead(w.piece);
 }
 
 /*
- * The client cut a file short, under this descriptor or another engine's: what lay
- * there has been replaced by zeros.  Who was in it has moved those; nobody will again.
+ * The client truncated a file during this descriptor or another engine's, and zeros have replaced the mapping. A
+ * descriptor that used it has copied these and fails; later ones cannot use it.
  */
 engine::result engine::after_death(hw_channel &ch, result r, const descriptor &d)
 {
@@ -218,8 +215,8 @@ engine::result engine::after_death(hw_channel &ch, result r, const descriptor &d
 	met_dead_ = false;
 	revalidate();
 	if (ch.state != chan_state_running)
-		return result::gone;
-	return r != result::gone && met ? fault(dma::fault_reason::transfer, d.dst) : r;
+		return result::stopped;
+	return r != result::stopped && met ? fault(dma::fault_reason::transfer, d.dst) : r;
 }
 
 inline void engine::finish(hw_channel &ch, u8 flags)
@@ -238,18 +235,17 @@ void engine::publish(hw_channel &ch)
 
 	if (unlikely(m_.wrong) && m_.wrong->drop_record(ch.index, completed))
 		return;
-	/* Release: what the descriptors wrote is visible before the number that says so. */
+	/* Release: what the descriptors wrote is visible before the completed number. */
 	store_release(&ch.status->record.completed, completed);
 	ch.written = completed;
-	if (unlikely(ch.far != nullptr))
-		ch.far->note_completed();
+	if (unlikely(ch.remote != nullptr))
+		ch.remote->note_completed();
 	check_arms(ch);
 }
 
 /*
- * Interrupts asked for by number.  No barrier between the record and this look:
- * an engine that is awake looks again and again, and one about to sleep does so
- * behind the barrier there.
+ * Interrupts armed for a number. No barrier between the record's store and this load: an engine that is awake
+ * polls again, and one about to sleep does so after the barrier in sleep().
  */
 void engine::check_arms(hw_channel &ch)
 {
@@ -258,21 +254,21 @@ void engine::check_arms(hw_channel &ch)
 
 		if (likely(arm == arm_none || arm == ch.fired[slot]))
 			continue;
-		if (!ch.has_met(arm))
+		if (!ch.has_reached_arm(arm))
 			continue;
 		ch.fired[slot] = arm;
 		raise(ch.vectors[slot]);
 	}
 }
 
-/* The doorbell is looked at only here: a tag that is not right where it says that there is one is a fault. */
+/* Only here the tail is compared with the ring: a wrong tag in a posted slot is a fault. */
 void engine::check_tail(hw_channel &ch)
 {
 	if (!ch.runs())
 		return;
 	const u64 tail = load_acquire(doorbell_word(ch, doorbell_tail));
 
-	if (s64(tail - ch.next) < 0 || (ch.far && ch.far->lacks(ch.next, tail)))
+	if (s64(tail - ch.next) < 0 || (ch.remote && ch.remote->lacks(ch.next, tail)))
 		return;
 	if (load_acquire(&ch.ring[ch.next & ch.slots].tag) != u32(ch.next))
 		halt(ch, dma::fault_reason::bad_tag, ch.ring_iova + (ch.next & ch.mask) * sizeof(descriptor), 0);
@@ -285,14 +281,14 @@ void engine::raise(u32 vector)
 	m_.irqs.raise(vector);
 }
 
-/* Not before the client's record says what it is raised for. */
+/* Delayed until the client's record shows the completion that it signals. */
 void engine::raise_service(hw_channel &ch)
 {
-	if (ch.far && !ch.has_met(ch.written)) {
-		if (!ch.far->interrupt_due)
-			ch.far->interrupt_behind = ch.written;
-		ch.far->interrupt_last = ch.written;
-		ch.far->interrupt_due = true;
+	if (ch.remote && !ch.has_reached_arm(ch.written)) {
+		if (!ch.remote->interrupt_due)
+			ch.remote->interrupt_after = ch.written;
+		ch.remote->interrupt_last = ch.written;
+		ch.remote->interrupt_due = true;
 	} else {
 		raise(ch.vectors[dma::irq_service]);
 	}
@@ -310,7 +306,7 @@ void engine::service_interrupt(hw_channel &ch)
 	}
 }
 
-/* Interrupts held back go out when their time has come; without a time, when the ring runs dry. */
+/* Coalesced interrupts are raised when they are due; without a hold time, when the ring runs dry. */
 void engine::flush_interrupt(hw_channel &ch, bool dry)
 {
 	const bool halted = ch.state == chan_state_halted;
@@ -332,10 +328,10 @@ void engine::halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 coo
 	store_relaxed(&r.fault_seq, ch.next);
 	store_relaxed(&r.fault_address, address);
 	store_relaxed(&r.fault_cookie, cookie);
-	/* Release: who sees the state also sees the fault. */
+	/* Release: a reader that sees the state also sees the fault. */
 	store_release(&r.state, u32(dma::state_halted));
-	if (ch.far)
-		ch.far->note_state();
+	if (ch.remote)
+		ch.remote->note_state();
 	ch.reason = reason;
 	store_relaxed(&ch.waiting, false);
 	ch.stop_due = false;
@@ -345,8 +341,8 @@ void engine::halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 coo
 	check_arms(ch);
 }
 
-/* Stopped under it: when the same descriptor runs again, it goes on there. */
-void engine::keep_part(hw_channel &ch, const descriptor &d, u64 bytes, bool ended)
+/* Interrupted: when the same descriptor runs again, it continues from here. */
+void engine::save_part(hw_channel &ch, const descriptor &d, u64 bytes, bool ended)
 {
 	ch.part.valid = true;
 	ch.part.ended = ended;
@@ -355,19 +351,19 @@ void engine::keep_part(hw_channel &ch, const descriptor &d, u64 bytes, bool ende
 	ch.part.of = d;
 }
 
-/* The client may have put another one there while the channel was halted. */
+/* The client may have replaced the descriptor while the channel was halted. */
 bool engine::is_part(const hw_channel &ch, const descriptor &d) const
 {
 	return unlikely(ch.part.valid) && ch.part.seq == ch.next && !memcmp(&ch.part.of, &d, sizeof(d));
 }
 
-/* With delays or faults asked for; off the usual path. */
+/* Slow path: with delays or injected faults. */
 engine::result engine::run_special(hw_channel &ch, const descriptor &d, u64 mem_base)
 {
 	const u64 begin = now_ns(), seq = ch.next;
 	u64 delay = m_.cfg.latency_us * ns_per_us;
 
-	/* Once a descriptor: a WAIT comes here again and again. */
+	/* Once per descriptor, not at each poll of a WAIT. */
 	if (m_.wrong && (!ch.waiting || ch.hung)) {
 		u64 address = 0;
 
@@ -400,8 +396,8 @@ engine::result engine::run_special(hw_channel &ch, const descriptor &d, u64 mem_
 	}
 	if (!delay || pause_until(ch, begin + delay))
 		return r;
-	keep_part(ch, d, moved, true);
-	return result::gone;
+	save_part(ch, d, moved, true);
+	return result::stopped;
 }
 
 } // namespace usdma::sim

@@ -23,7 +23,7 @@ static bool parse_number(string_view text, u64 *out)
 	return ec == std::errc() && end == text.data() + text.size();
 }
 
-/* "src-unmapped" for "source not mapped" would be two vocabularies: the names are fault_reason's own. */
+/* The names of dma::fault_reason, not a second vocabulary. */
 static constexpr string_view reasons[] = {
 	"none",    "bad-op",  "bad-length", "src-unmapped", "dst-unmapped", "src-denied", "dst-denied", "unaligned",
 	"timeout", "bad-tag", "transfer",   "stopped",      "injected",     "lost",       "reset",
@@ -35,8 +35,8 @@ static constexpr string_view actions[] = {"fail",        "hang",     "slow",    
 					  "drop-record", "drop-irq", "refuse-map", "reply"};
 static constexpr string_view limits[] = {"channel", "device", "for-good"};
 static constexpr u64 longest_slow_us = 3600000000; /* an hour */
-/* So many rules, each so long, are a mistake. */
-static constexpr size_t max_rules = fault_board::most_rules, max_rule = 64;
+/* More or longer rules are rejected. */
+static constexpr size_t max_rules = fault_page::most_rules, max_rule = 64;
 
 template <size_t n> static bool find(const string_view (&names)[n], string_view name, u64 *out)
 {
@@ -94,7 +94,7 @@ int fault_plan::parse(string_view text, std::vector<rule> *out) const
 {
 	std::vector<rule> &rules = *out;
 
-	/* Also behind a "+" at the end: a rule is missing there. */
+	/* A trailing "+" is followed by an empty rule, which is an error. */
 	for (bool more = !text.empty(); more;) {
 		const size_t end = text.find('+');
 		const string_view one = text.substr(0, end);
@@ -127,56 +127,56 @@ int fault_plan::take(string_view text)
 	if (const int err = parse(text, &rules))
 		return err;
 	std::lock_guard guard(lock_);
-	if (board_ && text.size() > fault_board::most_text)
-		return fail(EINVAL, "fault rules of more than %zu bytes", fault_board::most_text);
+	if (page_ && text.size() > fault_page::most_text)
+		return fail(EINVAL, "fault rules of more than %zu bytes", fault_page::most_text);
 	rules_ = std::move(rules);
-	if (board_)
+	if (page_)
 		show(text);
 	return 0;
 }
 
-/* ---- rules of one process, obeyed in another ---------------------------------------------------------- */
+/* ---- rules of one process, applied in another -------------------------------------------------------- */
 
-/* With the lock held, as what follows. */
+/* Caller holds lock_. */
 void fault_plan::show(string_view text)
 {
-	store_relaxed(&board_->version, version_ + 1);
-	/* Before any of the text is; the release below comes behind all of it. */
+	store_relaxed(&page_->version, version_ + 1);
+	/* Orders the odd version before the text; the release below orders the text before the even one. */
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	memcpy(board_->text, text.data(), text.size());
-	store_relaxed(&board_->size, u32(text.size()));
+	memcpy(page_->text, text.data(), text.size());
+	store_relaxed(&page_->size, u32(text.size()));
 	version_ += 2;
-	memset(board_->of[version_ / 2 % 2], 0, sizeof(board_->of[0]));
-	store_release(&board_->version, version_);
+	memset(page_->of[version_ / 2 % 2], 0, sizeof(page_->of[0]));
+	store_release(&page_->version, version_);
 }
 
-void fault_plan::publish(fault_board *b)
+void fault_plan::publish(fault_page *b)
 {
 	std::lock_guard guard(lock_);
 	std::string text;
 
 	for (const rule &r : rules_)
 		text += (text.empty() ? "" : "+") + r.text;
-	board_ = b;
+	page_ = b;
 	show(text);
 }
 
-/* Between two counts; while the text changes, the old rules go on. */
+/* Takes over new rules between two counts; while the text changes, the old ones apply. */
 void fault_plan::refresh()
 {
-	char text[fault_board::most_text];
+	char text[fault_page::most_text];
 	std::vector<rule> rules;
 
 	if (!follows_)
 		return;
-	const u32 version = load_acquire(&board_->version);
+	const u32 version = load_acquire(&page_->version);
 	if (version == version_ || version % 2)
 		return;
-	const u32 size = std::min(load_relaxed(&board_->size), u32(sizeof(text)));
-	memcpy(text, board_->text, size);
-	/* All of it before the second look. */
+	const u32 size = std::min(load_relaxed(&page_->size), u32(sizeof(text)));
+	memcpy(text, page_->text, size);
+	/* Orders the copy before the second read of the version. */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	if (load_relaxed(&board_->version) != version ||
+	if (load_relaxed(&page_->version) != version ||
 	    within_memory("fault rules", [&] { return parse(string_view(text, size), &rules); }))
 		return;
 	version_ = version;
@@ -187,21 +187,21 @@ void fault_plan::refresh()
 	}
 }
 
-void fault_plan::follow(fault_board *b)
+void fault_plan::follow(fault_page *b)
 {
 	std::lock_guard guard(lock_);
 
-	board_ = b;
+	page_ = b;
 	follows_ = true;
-	version_ = 1; /* none */
+	version_ = 1; /* no version */
 	if (const u64 random = load_relaxed(&b->random))
 		random_ = random;
 	refresh();
 }
 
-fault_board::counts *fault_plan::counts_of(const rule &r)
+fault_page::counts *fault_plan::counts_of(const rule &r)
 {
-	return &board_->of[version_ / 2 % 2][&r - rules_.data()];
+	return &page_->of[version_ / 2 % 2][&r - rules_.data()];
 }
 
 void fault_plan::note(const rule &r)
@@ -210,7 +210,7 @@ void fault_plan::note(const rule &r)
 		return;
 	store_relaxed(&counts_of(r)->seen, r.seen);
 	store_relaxed(&counts_of(r)->struck, r.struck);
-	store_relaxed(&board_->random, random_);
+	store_relaxed(&page_->random, random_);
 }
 
 /* ---- counting ----------------------------------------------------------------------------------------- */
@@ -219,14 +219,14 @@ void fault_plan::new_client(bool anew)
 {
 	std::lock_guard guard(lock_);
 
-	gone_ = false;
+	vanished_ = false;
 	for (rule &r : rules_) {
 		r.holds = false;
 		if (!anew)
 			continue;
 		r.seen = r.struck = 0;
-		/* Nobody obeys them just now. */
-		if (board_)
+		/* No process applies them at this time. */
+		if (page_)
 			*counts_of(r) = {};
 	}
 }
@@ -237,7 +237,7 @@ std::string fault_plan::report()
 	std::string out;
 
 	for (rule &r : rules_) {
-		if (board_ && !follows_) {
+		if (page_ && !follows_) {
 			r.seen = load_relaxed(&counts_of(r)->seen);
 			r.struck = load_relaxed(&counts_of(r)->struck);
 		}
@@ -256,7 +256,7 @@ bool fault_plan::has_die()
 	return false;
 }
 
-/* One more of what the rule counts: is it this one's turn? */
+/* Counts an event; true: the rule applies to it. */
 bool fault_plan::turn(rule &r)
 {
 	r.seen++;
@@ -272,7 +272,7 @@ bool fault_plan::turn(rule &r)
 	return false;
 }
 
-/* With the lock held: counts for all rules of the kind; the first whose turn it is. */
+/* Caller holds lock_. Counts an event for all rules of the kind; returns the first that applies. */
 fault_plan::rule *fault_plan::hit(action what)
 {
 	rule *first = nullptr;
@@ -291,13 +291,13 @@ fault_plan::rule *fault_plan::hit(action what)
 	return first;
 }
 
-/* Asked before anything else of a descriptor, again and again while it holds. */
+/* Called first for each descriptor, and polled while it hangs. */
 bool fault_plan::hang(u32 channel, u64)
 {
 	std::lock_guard guard(lock_);
 
 	refresh();
-	if (gone_)
+	if (vanished_)
 		return true;
 	for (rule &r : rules_)
 		if (r.what == action::hang && r.holds && r.channel == channel)
@@ -316,8 +316,8 @@ bool fault_plan::vanish(u32, u64)
 {
 	std::lock_guard guard(lock_);
 
-	gone_ |= hit(action::vanish) != nullptr;
-	return gone_;
+	vanished_ |= hit(action::vanish) != nullptr;
+	return vanished_;
 }
 
 void fault_plan::channel_off(u32 channel)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Faults on demand, as text: rules joined by "+".
+ * Fault injection: rules as text, joined by "+".
  *
- *   fail@N[/REASON]   the N-th descriptor from now fails (REASON as dma::fault_name says it, with -; default injected)
+ *   fail@N[/REASON]   the N-th descriptor from now fails (REASON: of dma::fault_reason, with -; default injected)
  *   hang@N[/UNTIL]    the N-th descriptor's channel hangs until it is reset (UNTIL: channel, the default),
- *                     until the device is reset (device), or whatever is reset (for-good)
- *   slow@N/US         the N-th descriptor takes so many microseconds at least
- *   vanish@N          the device leaves its client (closes the connection) at the N-th descriptor
- *   die@N             the process is killed (SIGKILL) when it comes to the N-th descriptor; usdma-sim only
- *   drop-record@N     the N-th write of a completion record does not happen; a later one tells of it
+ *                     until the device is reset (device), or for ever (for-good)
+ *   slow@N/US         the N-th descriptor takes at least US microseconds
+ *   vanish@N          the device closes the connection to its client at the N-th descriptor
+ *   die@N             the process is killed (SIGKILL) at the N-th descriptor; usdma-sim only
+ *   drop-record@N     the N-th write of a completion record is skipped; a later one covers it
  *   drop-irq@N        the N-th interrupt is not raised
  *   refuse-map@N      the N-th DMA_MAP is refused
- *   reply@N/HOW       the N-th answer to the client: drop, close, short, long, wrong-id, garbage
+ *   reply@N/HOW       the N-th reply to the client: drop, close, short, long, wrong-id, garbage
  *
- * %N instead of @N: every N-th.  ~P: with a chance of P in a million.
+ * %N instead of @N: every N-th.  ~P: with a probability of P in a million.
  */
 #pragma once
 
@@ -28,16 +28,16 @@
 namespace usdma::sim {
 
 /*
- * Memory that two processes share: the rules of the one, which the other obeys, and
- * how often they came.  The first takes numbers from it and nothing else.
+ * Memory shared by two processes: the rules of one, which the other applies, and their counts. The first reads
+ * only numbers from it.
  */
-struct fault_board {
+struct fault_page {
 	static constexpr size_t most_rules = 64, most_text = 4096;
 	struct counts {
 		u64 seen, struck;
 	};
 
-	u32 version; /* even; odd while the text changes.  Of the counts, version / 2 % 2 says which are meant */
+	u32 version; /* even; odd while the text changes. version / 2 % 2 selects the valid counts */
 	u32 size;
 	char text[most_text];
 	counts of[2][most_rules];
@@ -49,18 +49,18 @@ public:
 	/* In usdma-sim a plan may kill the process; embedded it may not. */
 	explicit fault_plan(bool may_die) : may_die_(may_die) {}
 
-	/* Replaces all rules and begins to count anew; "": none. -EINVAL names the rule; then nothing changes. */
+	/* Replaces all rules and resets the counts; "": none. -EINVAL names the rule; then nothing changes. */
 	int set(std::string_view text);
-	/* A new client: what struck the last one is over; anew: the rules count from their beginning. */
+	/* A new client: active faults end; anew: the rules count from their beginning. */
 	void new_client(bool anew);
 	/* A line for each rule: "RULE seen N struck M". */
 	std::string report();
-	/* It may kill the process. */
+	/* A rule may kill the process. */
 	bool has_die();
-	/* What is set here is obeyed in another process, and its counts are those of there. */
-	void publish(fault_board *b);
-	/* That other process's. */
-	void follow(fault_board *b);
+	/* The rules set here are applied in another process, which counts there. */
+	void publish(fault_page *b);
+	/* Called in that other process: applies the published rules. */
+	void follow(fault_page *b);
 
 	dma::fault_reason descriptor(u32 channel, u64 seq, const sdma::descriptor &d, u64 *address) override;
 	bool hang(u32 channel, u64 seq) override;
@@ -84,7 +84,7 @@ private:
 		u64 arg; /* reason, microseconds, reply_fault, until */
 		std::string text;
 		u64 seen = 0, struck = 0;
-		bool holds = false; /* hang: on … */
+		bool holds = false; /* hang: active, on `channel` */
 		u32 channel = 0;
 	};
 
@@ -92,7 +92,7 @@ private:
 	int take(std::string_view text);
 	void show(std::string_view text);
 	void refresh();
-	fault_board::counts *counts_of(const rule &r);
+	fault_page::counts *counts_of(const rule &r);
 	void note(const rule &r);
 	static int parse_rule(std::string_view text, rule *out);
 	static int parse_argument(std::string_view text, rule *out);
@@ -102,10 +102,10 @@ private:
 	const bool may_die_;
 	std::mutex lock_;
 	std::vector<rule> rules_;
-	fault_board *board_ = nullptr;
+	fault_page *page_ = nullptr;
 	bool follows_ = false;
-	u32 version_ = 0;   /* of the board's text that rules_ are: this process's own word for it */
-	bool gone_ = false; /* vanished: nothing runs any more */
+	u32 version_ = 0;       /* of the page's text that rules_ holds; a private copy */
+	bool vanished_ = false; /* nothing runs any more */
 	u64 random_ = 0x9e3779b97f4a7c15;
 };
 

@@ -18,12 +18,12 @@
 namespace usdma::sim {
 
 static constexpr u64 page = 4096;
-/* A file is mapped by aligned pieces of this size, or of an area's where that is longer. */
+/* Files are mapped in aligned pieces of this size, or of an area's where that is longer. */
 static constexpr u64 piece_size = GiB;
-/* What is in memory is mapped in advance by blocks of this size; not for an area longer than populate_max. */
+/* Resident pages are prefaulted in blocks of this size; not for an area longer than populate_max. */
 static constexpr u64 populate_block = 2 * MiB, populate_max = 256 * MiB;
-/* So many descriptors are kept, of those that this process may have (RLIMIT_NOFILE, often 1024). */
-static constexpr u32 most_kept = 400;
+/* Most descriptors held open, of those that this process may have (RLIMIT_NOFILE, often 1024). */
+static constexpr u32 most_held = 400;
 
 file_map::~file_map()
 {
@@ -41,8 +41,8 @@ int file_map::check(int fd, u64 offset, u64 size, bool writes, struct stat *out)
 	if (flags < 0)
 		return fail_errno("sim: DMA_MAP: the descriptor");
 	/*
-	 * Any other file may be one whose pages, and whose length, come when its owner likes, or never (FUSE, a
-	 * network).
+	 * The pages and the length of any other file may be under its owner's control, and accesses may block for ever
+	 * (FUSE, network).
 	 */
 	if (flags & O_PATH || (!most_.any_file && fcntl(fd, F_GET_SEALS) < 0))
 		return fail(
@@ -51,11 +51,14 @@ int file_map::check(int fd, u64 offset, u64 size, bool writes, struct stat *out)
 			"other files with --any-file");
 	if (fstat(fd, out))
 		return fail_errno("sim: DMA_MAP: the descriptor");
-	/* Memory, or a file: mapping a device is an act, and may reach what is not the client's to give. */
+	/*
+	 * Regular files only: mapping a device node has side effects, and may reach memory that the client does not
+	 * own.
+	 */
 	if (!S_ISREG(out->st_mode))
 		return fail(EINVAL, "sim: DMA_MAP: the descriptor is neither memory nor a file");
 	if ((flags & O_ACCMODE) != O_RDWR && ((flags & O_ACCMODE) != O_RDONLY || writes))
-		return fail(EACCES, "sim: DMA_MAP: the descriptor is not open for what the device may do there");
+		return fail(EACCES, "sim: DMA_MAP: the descriptor's access mode does not allow what the mapping does");
 	if (!range_within(offset, size, u64(out->st_size)))
 		return fail(EINVAL, "sim: DMA_MAP: the file has %" PRIu64 " bytes and the area ends at %" PRIu64,
 			    u64(out->st_size), offset + size);
@@ -74,8 +77,8 @@ static bool alike(const struct stat &a, const struct stat &b)
 }
 
 /*
- * Numbers of inodes come round after 2^32: two files that are there at the same time may have the same one.  What
- * is the same file is alike in all that fstat tells: as it was when it was last seen, or else at this moment.
+ * Inode numbers wrap after 2^32: two files may have the same one at the same time. The same file has equal fstat
+ * fields, either as it was when last seen, or as it is now.
  */
 static bool same_file(client_file *f, const struct stat &st)
 {
@@ -90,8 +93,7 @@ client_file *file_map::find_file(const struct stat &st, bool writes)
 		client_file &f = it->second;
 
 		/*
-		 * One that somebody changed in between is taken for another: then it is mapped once more, no
-		 * harm done.
+		 * A file that changed in between is taken for another one: it is mapped once more, which is harmless.
 		 */
 		if (f.fd.valid() && f.writable == writes && same_file(&f, st))
 			return &f;
@@ -99,7 +101,7 @@ client_file *file_map::find_file(const struct stat &st, bool writes)
 	return nullptr;
 }
 
-/* Keeps the descriptor, where there are not too many already. */
+/* Takes the descriptor, unless too many are held already. */
 client_file *file_map::add_file(unique_fd *fd, const struct stat &st, bool writes)
 {
 	client_file *made = nullptr;
@@ -113,16 +115,16 @@ client_file *file_map::add_file(unique_fd *fd, const struct stat &st, bool write
 		return nullptr;
 	made->writable = writes;
 	made->seen = st;
-	if (kept_ < most_kept) {
+	if (held_ < most_held) {
 		made->fd = std::move(*fd);
-		kept_++;
+		held_++;
 	}
 	return made;
 }
 
 void file_map::drop_file(client_file *f)
 {
-	kept_ -= f->fd.valid();
+	held_ -= f->fd.valid();
 	files_.erase(f->self);
 }
 
@@ -147,7 +149,7 @@ void file_map::free_piece(file_piece *p)
 	pieces_--;
 }
 
-/* No more of the file than there is: what a mapping of huge pages goes beyond it, it would lengthen. */
+/* Not beyond the end of the file, which a mapping of huge pages would extend. */
 int file_map::add_piece(client_file *f, int fd, u64 offset, u64 size, const struct stat &st, file_piece **out)
 {
 	const bool own = !f->fd.valid();
@@ -157,11 +159,11 @@ int file_map::add_piece(client_file *f, int fd, u64 offset, u64 size, const stru
 	const int rights = f->writable ? PROT_READ | PROT_WRITE : PROT_READ;
 
 	if (pieces_ >= most_.pieces)
-		return fail(ENOSPC,
-			    "sim: DMA_MAP: %u pieces of files are mapped, which is all that this device takes: fewer "
-			    "files, or "
-			    "larger areas of them",
-			    most_.pieces);
+		return fail(
+			ENOSPC,
+			"sim: DMA_MAP: %u pieces of files are mapped, the limit of this device: map fewer files, or "
+			"larger areas of them",
+			most_.pieces);
 	file_piece *p = new_piece();
 	if (!p)
 		return no_memory("a piece of the client's file");
@@ -179,7 +181,7 @@ int file_map::add_piece(client_file *f, int fd, u64 offset, u64 size, const stru
 		p->file = f;
 		p->present = u64(st.st_blocks) * 512;
 		madvise(at, end - begin, MADV_DONTFORK);
-		madvise(at, end - begin, MADV_DONTDUMP); /* the client's: in its own dump, if anywhere */
+		madvise(at, end - begin, MADV_DONTDUMP); /* client memory belongs in the client's core dump */
 		p->populated = new (std::nothrow) u8[(end - begin) / populate_block + 1]{};
 		err = guard_add(p);
 	}
@@ -200,8 +202,8 @@ int file_map::add_piece(client_file *f, int fd, u64 offset, u64 size, const stru
 }
 
 /*
- * The pages of a block that are in memory: what the client has not put there is not made for it.  Of a file that is
- * not this user's to write the kernel says that all are; then no more than the file had.
+ * Prefaults the resident pages of a block; others are not allocated for the client. For a file that this user may
+ * not write mincore() reports all pages as resident; left then limits them to the file's blocks.
  */
 static void populate_present(u8 *at, u64 size, bool writable, u64 *left)
 {
@@ -219,7 +221,7 @@ static void populate_present(u8 *at, u64 size, bool writable, u64 *left)
 	}
 }
 
-/* As a real IOMMU driver pins it: the first copy meets no page fault. */
+/* Like the pinning of a real IOMMU driver: the first copy takes no page fault. */
 void file_map::populate(file_piece *p, u64 offset, u64 size)
 {
 	u8 *const base = reinterpret_cast<u8 *>(p->base);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The files that one client gave with DMA_MAP, each mapped once however many areas
- * are cut out of it: a client behind a virtual IOMMU maps by single pages.
+ * The files that one client passed with DMA_MAP. Each is mapped once for all areas in it: a client behind a
+ * virtual IOMMU maps single pages.
  */
 #pragma once
 
@@ -15,24 +15,24 @@
 
 namespace usdma::sim {
 
-/* A part of a file in this process's memory; of many areas. */
+/* A mapped part of a file, shared by many areas. */
 struct file_piece : guarded {
 	u64 offset = 0; /* in the file */
-	u64 serial = 0; /* of all pieces: tells one from an earlier one at the same place */
+	u64 serial = 0; /* unique: distinguishes pieces that reused an address */
 	u64 areas = 0;
-	u8 *populated = nullptr; /* a byte for each block of populate_block: done */
-	u64 present = 0;         /* bytes that may be mapped in advance: as many as the file had */
+	u8 *populated = nullptr; /* a flag for each block of populate_block */
+	u64 present = 0;         /* bytes that may still be prefaulted, of the file's blocks */
 	struct client_file *file = nullptr;
-	file_piece *next = nullptr; /* of the file's, or free */
+	file_piece *next = nullptr; /* in the file's list or the free list */
 };
 
 struct file_bounds {
-	u32 pieces = 24576;          /* mappings of this process, which the kernel counts (vm.max_map_count: 65530) */
-	u64 populate = u64(8) << 30; /* bytes of page tables' reach that are filled in advance */
-	bool any_file = false;       /* also such as can be neither sealed nor trusted to be memory */
+	u32 pieces = 24576;          /* mappings of this process, limited by the kernel (vm.max_map_count: 65530) */
+	u64 populate = u64(8) << 30; /* most bytes that are prefaulted */
+	bool any_file = false;       /* also files other than memfds, tmpfs and hugetlbfs */
 };
 
-/* All calls from one thread, the one that maps. */
+/* Mapping thread only. */
 class file_map {
 public:
 	explicit file_map(const file_bounds &most) : most_(most) {}
@@ -41,11 +41,11 @@ public:
 	file_map &operator=(const file_map &) = delete;
 
 	/*
-	 * [offset, offset + size) of the file, for reading and, with vfio::dma_write, writing.  The piece that
-	 * holds it is the caller's to give back; the descriptor is taken over.
+	 * Maps [offset, offset + size) of the file for reading and, with vfio::dma_write, writing. Takes the descriptor
+	 * over; the caller releases the piece by put().
 	 */
 	int get(unique_fd fd, u64 offset, u64 size, u32 prot, file_piece **out, u8 **host);
-	/* Nobody touches the area any more. */
+	/* No engine accesses the area any more. */
 	void put(file_piece *p);
 
 	u32 pieces() const { return pieces_; }
@@ -62,15 +62,15 @@ private:
 
 	file_bounds most_;
 	std::multimap<std::pair<dev_t, ino_t>, client_file> files_;
-	std::deque<file_piece> slab_; /* never shrinks: a late reader may look at a piece that is gone */
+	std::deque<file_piece> slab_; /* never shrinks: a late reader may access a removed piece */
 	file_piece *free_ = nullptr;
-	u32 pieces_ = 0, kept_ = 0;
+	u32 pieces_ = 0, held_ = 0;
 	u64 serial_ = 0, populated_ = 0;
 };
 
-/* One of the client's files, for as long as there are pieces of it. */
+/* A file of the client; exists while it has pieces. */
 struct client_file {
-	unique_fd fd; /* to know it again; none: it is not known again, and its areas have pieces of their own */
+	unique_fd fd; /* to recognise the file; none: not recognised, each area has a piece of its own */
 	bool writable = false;
 	struct stat seen = {};
 	file_piece *pieces = nullptr;

@@ -10,7 +10,7 @@ namespace usdma::sim {
 
 static constinit bool allowed = false;
 
-/* Without SA_RESTART: that a system call ends is all that is wanted. */
+/* Without SA_RESTART: the signal only has to interrupt system calls. */
 int allow_interrupting()
 {
 	struct sigaction act = {};
@@ -18,7 +18,7 @@ int allow_interrupting()
 	act.sa_handler = [](int) {};
 	sigemptyset(&act.sa_mask);
 	if (sigaction(SIGUSR1, &act, nullptr))
-		return fail_errno("cannot take SIGUSR1");
+		return fail_errno("cannot install a SIGUSR1 handler");
 	store_relaxed(&allowed, true);
 	return 0;
 }

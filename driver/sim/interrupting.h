@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A write to a descriptor that a client holds as well can block whatever is asked
- * before: the client changes its flags and fills it in between.  Who waits for such
- * a thread interrupts it by a signal, again and again, and the write is given up.
+ * A write to a descriptor that a client holds too may block whatever is checked before: the client can change its
+ * flags and fill it in between. A waiter for such a thread interrupts it by a signal, repeatedly, and the write is
+ * given up.
  */
 #pragma once
 
@@ -11,12 +11,12 @@
 namespace usdma::sim {
 
 /*
- * Before the first engine.  Takes a signal (SIGUSR1) for the whole process: for usdma-sim, not for a library inside
- * somebody's program, where the client is that program.
+ * Before the first engine. Installs a process-wide SIGUSR1 handler: for usdma-sim, not for a library inside
+ * another program, where the client is that program.
  */
 int allow_interrupting();
 bool interrupting_allowed();
-/* Does nothing unless it is allowed.  The thread exists and has the signal unblocked. */
+/* No-op unless allowed. The thread must exist and have the signal unblocked. */
 void interrupt_thread(pthread_t thread);
 
 } // namespace usdma::sim

@@ -12,31 +12,31 @@ namespace usdma::sim {
 
 namespace proto = vfio::proto;
 
-/* -ECANCELED: told to stop. */
-int listener::wait_client(int stop_fd, console *desk, unique_fd *out)
+/* -ECANCELED: stop_fd is readable. */
+int listener::wait_client(int stop_fd, console *control, unique_fd *out)
 {
 	for (;;) {
-		pollfd p[2 + console::most_watched] = {{socket_.fd(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
+		pollfd p[2 + console::poll_fds] = {{socket_.fd(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
 
-		if (const int err = wait_any(p, 2, desk, deadline::never()))
+		if (const int err = wait_any(p, 2, control, deadline::never()))
 			return err;
 		if (p[1].revents)
 			return -ECANCELED;
 		if (!p[0].revents)
 			continue;
-		const int err = socket_.accept(out, 0, [](int sock) { turn_away(sock, EACCES); });
+		const int err = socket_.accept(out, 0, [](int sock) { reject(sock, EACCES); });
 		if (err && err != -EAGAIN)
 			return err;
-		/* A device that has vanished: the client hears the end of the connection, not silence. */
-		if (!err && desk && !desk->client_comes())
+		/* The device has vanished: closes the connection rather than let the client wait. */
+		if (!err && control && !control->client_comes())
 			out->reset();
 		else if (!err)
 			return 0;
 	}
 }
 
-/* A client sends VERSION first of all; one that does not is not waited for, and hears the connection end. */
-void listener::turn_away(int client, int err)
+/* A client sends VERSION first; one that does not in time is disconnected without a reply. */
+void listener::reject(int client, int err)
 {
 	static constexpr u64 patience_ms = 1000;
 	vfio::user_message m;
@@ -47,13 +47,13 @@ void listener::turn_away(int client, int err)
 			deadline::in_ms(patience_ms));
 }
 
-/* What is wanting now may be there for the next client: that ends nobody but this one. */
+/* A resource shortage rejects this client only: the next one may succeed. */
 static int refuse(int client, int err)
 {
 	if (err != -ENOMEM && err != -EMFILE && err != -ENFILE && err != -EAGAIN)
 		return err;
-	log_warn_limited("client turned away: %s", error_text());
-	listener::turn_away(client, -err);
+	log_warn_limited("client rejected: %s", error_text());
+	listener::reject(client, -err);
 	return 0;
 }
 
@@ -61,7 +61,7 @@ int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wr
 {
 	fault_plan plan(true);
 
-	/* Each client meets the rules from their beginning. */
+	/* For each client the rules count from their beginning. */
 	if (cfg.faulty && !wrong) {
 		if (const int err = plan.set(cfg.faults))
 			return err;
@@ -73,7 +73,7 @@ int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wr
 	server link(std::move(client), *model);
 	if (link.serve(stop_fd))
 		log_warn_limited("client dropped: %s", error_text());
-	/* Units first: they use the link until they end. */
+	/* Engines first: they use the link until they end. */
 	model.reset();
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The software device on a UNIX socket: a client at a time, each with a device of its own that nobody used before. */
+/* The software device on a UNIX socket: one client at a time, each with a fresh device. */
 #pragma once
 
 #include "driver/sim/config.h"
@@ -19,21 +19,18 @@ public:
 	void leave_path() { socket_.leave_path(); }
 
 	/*
-	 * Serves clients, one at a time, until stop_fd becomes readable (0), or one only.  -errno: no device or
-	 * no socket any more.
+	 * Serves clients, one at a time, until stop_fd becomes readable (0), or one only. -errno: the device or the
+	 * socket failed.
 	 */
 	int run(const config &cfg, int stop_fd, bool once, faults *wrong = nullptr);
 
-	/* The two halves of it.  A console may send clients away.  -ECANCELED: stop_fd is readable. */
-	int wait_client(int stop_fd, console *desk, unique_fd *out);
-	/*
-	 * wrong: else the settings' own rules strike.  A client that is turned away for want of something is
-	 * none to end for: 0.
-	 */
+	/* The two halves of run(). A console may refuse clients. -ECANCELED: stop_fd is readable. */
+	int wait_client(int stop_fd, console *control, unique_fd *out);
+	/* wrong: replaces the fault rules of the settings. A resource shortage rejects this client only: 0. */
 	static int serve(unique_fd client, const config &cfg, int stop_fd, faults *wrong);
 
-	/* Answers a client's VERSION with err, an errno: it hears why nobody serves it. */
-	static void turn_away(int client, int err);
+	/* Replies to a client's VERSION with err, an errno, as the reason for the rejection. */
+	static void reject(int client, int err);
 
 private:
 	unix_listener socket_;

@@ -9,7 +9,7 @@ namespace usdma::sim {
 
 interrupts::~interrupts()
 {
-	/* Units have ended. */
+	/* The engines have ended. */
 	for (int fd : fds_)
 		unique_fd(fd).reset();
 }
@@ -37,7 +37,7 @@ void interrupts::set(u32 first, std::span<unique_fd> fds)
 
 void interrupts::clear(u32 first, u32 count)
 {
-	/* As many at a time as a message brings; they are closed when the pass is over. */
+	/* In batches as large as a message's; each is closed once the engines have ended their passes. */
 	for (u32 at = 0; at < count;) {
 		unique_fd none[64];
 		const u32 n = std::min(count - at, u32(std::size(none)));
@@ -47,7 +47,7 @@ void interrupts::clear(u32 first, u32 count)
 	}
 }
 
-/* They may be closed once every engine has ended the pass in which it may have found them. */
+/* Closed once every engine has left the pass in which it may have read them. */
 void interrupts::retire(std::span<unique_fd> fds)
 {
 	bool any = false;
@@ -57,10 +57,10 @@ void interrupts::retire(std::span<unique_fd> fds)
 	if (!any || space_.quiesce())
 		return;
 	log_warn("sim: an engine does not release an interrupt's eventfd");
-	/* Without memory to keep them in they stay open for good. */
-	const bool kept = try_reserve(stuck_, stuck_.size() + fds.size());
+	/* Without memory to store them they stay open for good. */
+	const bool stored = try_reserve(stuck_, stuck_.size() + fds.size());
 	for (unique_fd &fd : fds)
-		if (fd.valid() && kept)
+		if (fd.valid() && stored)
 			push_reserved(stuck_, std::move(fd));
 		else
 			(void)fd.release();

@@ -22,9 +22,9 @@ public:
 	interrupts &operator=(const interrupts &) = delete;
 
 	u32 count() const { return u32(fds_.size()); }
-	/* Units, in a pass; a vector without an eventfd is silence. */
+	/* Engines, in a pass; no-op for a vector without an eventfd. */
 	void raise(u32 vector);
-	/* The server's thread.  On return no engine writes what was there before; what it was is in fds. */
+	/* Server thread only. On return no engine writes to the previous eventfds, which fds then holds. */
 	void set(u32 first, std::span<unique_fd> fds);
 	void clear(u32 first, u32 count);
 
@@ -32,8 +32,8 @@ private:
 	void retire(std::span<unique_fd> fds);
 
 	std::vector<int> fds_;         /* by load_acquire, store_release */
-	dma_space &space_;             /* which knows when engines have ended their passes */
-	std::vector<unique_fd> stuck_; /* what an engine still writes: closed at the end */
+	dma_space &space_;             /* for quiesce() */
+	std::vector<unique_fd> stuck_; /* still written by an engine: closed by the destructor */
 };
 
 struct machine {
@@ -48,10 +48,10 @@ struct machine {
 	const copy_tuning &tuning;
 	u8 *mem = nullptr; /* device memory */
 	u64 mem_size = 0;
-	u64 mem_base = 0;             /* whole pages; by load_relaxed, store_relaxed: read once for each descriptor */
+	u64 mem_base = 0;             /* page-aligned; by load_relaxed, store_relaxed: read once per descriptor */
 	u8 *doorbell_pages = nullptr; /* doorbell pages, channel 0's first */
 	u32 channels = 0;
-	bool in_client = false; /* in the client's own process, where barriers for all reach its CPUs */
+	bool in_client = false; /* in the client's process, where membarrier(2) reaches its CPUs */
 	remote_port *remote = nullptr;
 	faults *wrong = nullptr;
 };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A software device as the vfio-user server sees it.  The server has checked
- * what the protocol can tell: indexes, ranges against region sizes, counts
- * against irq_count.  All calls come from the server's thread; they return 0 or
+ * A software device as the vfio-user server sees it. The server has checked what the protocol defines: indexes,
+ * ranges against region sizes, counts against irq_count. The server's thread makes all calls; they return 0 or
  * -errno, which becomes the reply.
  */
 #pragma once
@@ -20,7 +19,7 @@ namespace usdma::sim {
 struct region_desc {
 	u64 size = 0;
 	u32 flags = 0; /* vfio::region_* */
-	int fd = -1;   /* what mappable ones are mapped from; region offset 0 at offset 0 */
+	int fd = -1;   /* backs the mappable ranges; region offset 0 is at offset 0 */
 	std::vector<vfio::range> mappable;
 };
 
@@ -43,29 +42,32 @@ public:
 
 	virtual u32 irq_types() const = 0;
 	virtual u32 irq_count(u32 index) const = 0;
-	/* Takes the eventfds over. */
+	/* Takes ownership of the eventfds. */
 	virtual int irq_set(u32 index, u32 first, std::span<unique_fd> fds) = 0;
 	virtual int irq_clear(u32 index, u32 first, u32 count) = 0;
 	virtual int irq_trigger(u32 index, u32 vector) = 0;
 
 	virtual u32 max_areas() const = 0;
 	virtual int dma_map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 offset) = 0;
-	/* Also such as may never answer. */
+	/* Also files whose accesses may block for ever. */
 	virtual bool takes_any_file() const { return false; }
 	virtual int dma_unmap(u64 iova, u64 size) = 0;
 	virtual int dma_unmap_all() = 0;
 
 	virtual int reset() = 0;
-	/* What was in flight when reset() was called still is. */
+	/* Accesses from before reset() are still in flight. */
 	virtual bool is_resetting() const { return false; }
 	/*
-	 * For good: whatever the device was doing, on return it reads and writes nothing of
-	 * the client's, and holds no memory and no descriptor of the client's any more.
+	 * Final: on return the device neither reads nor writes the client's memory, and holds no memory and no
+	 * descriptor of the client.
 	 */
-	virtual void quiet() = 0;
-	/* What shall go wrong with the next answer to the client. */
+	virtual void quiesce() = 0;
+	/* The fault to inject into the next reply. */
 	virtual reply_fault next_reply() { return reply_fault::none; }
-	/* How memory without a file is reached; before the first command.  The model is quiet before the port ends. */
+	/*
+	 * Sets the port to memory without a file; before the first command. The model is quiesced before the port is
+	 * destroyed.
+	 */
 	virtual void connect(remote_port *port) = 0;
 };
 

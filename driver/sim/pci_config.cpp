@@ -76,7 +76,7 @@ bool pci_config::may_reach_memory() const
 	return space_[command] & bus_master && power_state() == 0;
 }
 
-/* D1 and D2 are not there: who asks for them gets what was (PCI PM 1.2 §3.2.4). */
+/* D1 and D2 are not supported: writing them leaves the power state unchanged (PCI PM 1.2 §3.2.4). */
 pci_config::effect pci_config::write(u32 offset, const u8 *buf, u32 len)
 {
 	const unsigned before = power_state();
@@ -93,10 +93,7 @@ pci_config::effect pci_config::write(u32 offset, const u8 *buf, u32 len)
 	reset |= before == d3hot && power_state() == 0;
 	if (!reset)
 		return effect::none;
-	/*
-	 * What software had set is as after power-on; addresses and sizes are the platform's, who restores them
-	 * anyway.
-	 */
+	/* Restores power-on values, except addresses and sizes, which the platform restores anyway. */
 	for (u32 at : {command, command + 1, power_control, msix_control + 1})
 		space_[at] = u8(space_[at] & ~writable_[at]);
 	return effect::reset;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory that the client mapped without a file: an engine reads and writes it by asking the client. */
+/* Access by messages to memory that the client mapped without a file. */
 #pragma once
 
 #include "driver/base/types.h"
@@ -11,10 +11,10 @@ struct remote_access {
 	u64 address = 0;
 	u8 *buf = nullptr;
 	u32 len = 0;
-	int wake_fd = -1; /* an eventfd that does not block, written when the end is known */
+	int wake_fd = -1; /* a nonblocking eventfd, written on completion */
 	s32 result = 0;   /* by load_acquire: 1 in flight, 0 done, else -errno */
 
-	/* The port's, while it is in flight. */
+	/* Owned by the port while in flight. */
 	u16 id = 0;
 	bool sent = false;
 	remote_access *next = nullptr;
@@ -24,20 +24,17 @@ class remote_port {
 public:
 	virtual ~remote_port() = default;
 
-	/* Most bytes in one access. */
+	/* Most bytes of one access. */
 	virtual u32 max_len() const = 0;
-	/*
-	 * Has the question sent, without waiting for that; -errno: there is nobody to ask.  One access at a
-	 * time for each remote_access.
-	 */
+	/* Queues the access and returns at once; -errno: no client. One access at a time for each remote_access. */
 	virtual int begin(remote_access *a) = 0;
-	/* Once it returns, the port touches neither *a nor its buffer.  Called after each begin that went well. */
+	/* On return the port uses neither *a nor its buffer. Called after each successful begin. */
 	virtual void end(remote_access *a) = 0;
-	/* True: it was not sent yet, and is not any more.  end() is called all the same. */
+	/* True: the access was cancelled before it was sent. end() is called all the same. */
 	virtual bool take_back(remote_access *a) = 0;
-	/* False: what a read brought may be off by four bytes (server::reply_data), unless all of it is zeros. */
-	virtual bool counts_known() const = 0;
-	/* Has the connection end, as with a device that vanishes; returns at once. */
+	/* False: the data of a read may be shifted by four bytes (server::reply_data), unless all of it is zeros. */
+	virtual bool counts_valid() const = 0;
+	/* Requests the end of the connection, as for a vanished device; returns at once. */
 	virtual void hang_up() {}
 };
 

@@ -30,11 +30,11 @@ sdma_model::sdma_model(const config &cfg, faults *wrong)
 
 sdma_model::~sdma_model()
 {
-	quiet();
+	quiesce();
 }
 
-/* The engines first: what they have begun ends with them, and nobody is left who could touch what goes next. */
-void sdma_model::quiet()
+/* Engines first: this ends their operations, and nothing else accesses what is released next. */
+void sdma_model::quiesce()
 {
 	for (auto &u : engines_)
 		u->stop();
@@ -58,7 +58,7 @@ static int map_file(int fd, u64 offset, u64 size, mapping *out)
 	return 0;
 }
 
-/* The pages are reserved when they are mapped: too few show here, not as a SIGBUS later. */
+/* mmap reserves huge pages: a shortage fails here, not later by SIGBUS. */
 static int make_device_memory(u64 size, huge_pages huge, unique_fd *fd, mapping *out)
 {
 	const bool reserved = huge == huge_pages::require;
@@ -91,12 +91,12 @@ int sdma_model::make_memory()
 	m_.doorbell_pages = doorbell_pages_.data();
 	m_.mem = mem_.data();
 	if (cfg_.stale && m_.mem_size)
-		err = memory_ask(m_.mem_size, "the memory of a software device (stale=1)");
+		err = memory_available(m_.mem_size, "the memory of a software device (stale=1)");
 	if (err)
 		return err;
 	if (cfg_.stale && m_.mem_size)
 		memset(m_.mem, stale_byte, m_.mem_size);
-	return try_resize(msix_, bar4_size) ? 0 : no_memory("the interrupts' table");
+	return try_resize(msix_, bar4_size) ? 0 : no_memory("the MSI-X table");
 }
 
 int sdma_model::describe_regions()
@@ -106,7 +106,7 @@ int sdma_model::describe_regions()
 	pci_.init(bar0_size, mem_.size(), bar4_size, m_.irqs.count(), pba_offset);
 	if (!try_reserve(regions_[vfio::region_bar0].mappable, 1) || !try_reserve(doorbells_, cfg_.channels))
 		return no_memory("the list of doorbells");
-	/* Only the doorbell pages: everything else must be seen to act at once. */
+	/* Only the doorbell pages: other registers act on access, which must be trapped. */
 	regions_[vfio::region_bar0].size = bar0_size;
 	regions_[vfio::region_bar0].flags = rw | vfio::region_mappable;
 	regions_[vfio::region_bar0].fd = bar0_fd_.get();
@@ -135,7 +135,7 @@ int sdma_model::start()
 			return -ENOMEM;
 	}
 	if (!try_reserve(engines_, cfg_.engines))
-		return no_memory("the list of units");
+		return no_memory("the list of engines");
 	for (u32 i = 0; i < cfg_.engines; i++) {
 		auto u = try_unique<engine>(m_, i);
 		if (!u)
@@ -200,7 +200,7 @@ std::span<const doorbell_desc> sdma_model::doorbells(u32 region) const
 
 /* ---- interrupts, memory, reset ------------------------------------------------------------------- */
 
-/* Errors are never raised; but without the eventfd for them QEMU offers its guest no recovery from errors. */
+/* The error interrupt is never raised, but without its eventfd QEMU offers its guest no error recovery. */
 u32 sdma_model::irq_count(u32 index) const
 {
 	return index == vfio::irq_msix ? m_.irqs.count() : index == vfio::irq_err ? 1 : 0;
@@ -240,7 +240,7 @@ int sdma_model::dma_map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 offset)
 {
 	if (m_.wrong)
 		if (const int err = m_.wrong->refuse_map(iova, size))
-			return fail(err, "sim: DMA_MAP refused, as a test asked");
+			return fail(err, "sim: DMA_MAP refused by an injected fault");
 	return m_.space.map(iova, size, prot, std::move(fd), offset);
 }
 
@@ -264,7 +264,7 @@ int sdma_model::all_off()
 	return err;
 }
 
-/* Accesses that a channel has begun are in flight: the client was asked, and has not answered. */
+/* True: a channel waits for the client's reply to an access. */
 bool sdma_model::is_stopping() const
 {
 	return std::any_of(channels_.get(), channels_.get() + cfg_.channels,

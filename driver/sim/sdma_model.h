@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sdma engine in software: its PCI function, registers and memory; the engines do the work. */
+/* The sdma device in software: its PCI function, registers and memory; the engines do the work. */
 #pragma once
 
 #include "driver/sim/config.h"
@@ -18,7 +18,7 @@ public:
 
 	/* Makes the memory and starts the engines. */
 	int start();
-	/* Before start: the client is this very process. */
+	/* Before start: the client is this process. */
 	void set_in_client() { m_.in_client = asym_barrier_ready(); }
 	/* Same process: see dma_space::share. */
 	int share(u64 iova, void *vaddr, u64 size) { return m_.space.share(iova, vaddr, size); }
@@ -43,7 +43,7 @@ public:
 
 	int reset() override;
 	bool is_resetting() const override { return is_stopping(); }
-	void quiet() override;
+	void quiesce() override;
 	reply_fault next_reply() override { return m_.wrong ? m_.wrong->reply() : reply_fault::none; }
 	void connect(remote_port *port) override { m_.remote = port; }
 
@@ -78,7 +78,7 @@ private:
 	unique_fd bar0_fd_, mem_fd_;
 	unique_fd error_; /* the client's eventfd for errors */
 	mapping doorbell_pages_, mem_;
-	std::vector<u8> msix_; /* table and pending bits: kept, without effect; vectors are masked in the client */
+	std::vector<u8> msix_; /* table and pending bits: stored, without effect; the client masks vectors */
 	std::vector<doorbell_desc> doorbells_;
 	std::unique_ptr<hw_channel[]> channels_;
 	std::vector<std::unique_ptr<engine>> engines_;

@@ -96,7 +96,7 @@ u64 sdma_model::read_global(u32 reg) const
 	return 0;
 }
 
-/* As the engine has it: who looks does not stop it. */
+/* A snapshot: reading does not stop the engine. */
 u32 sdma_model::debug_bits(const hw_channel &ch) const
 {
 	return (load_relaxed(&ch.waiting) ? u32(chan_debug_waiting) : 0) |
@@ -129,7 +129,7 @@ u64 sdma_model::read_channel(const hw_channel &ch, u32 reg) const
 	return 0;
 }
 
-/* A register of 64 bits answers at both its words; what is not there reads as 0. */
+/* A 64-bit register is readable at both its words; undefined ones read as 0. */
 u32 sdma_model::read_word(u32 offset) const
 {
 	if (offset < chan_ctrl_base)
@@ -171,14 +171,14 @@ int sdma_model::write_global(u32 offset, u32 value)
 	case reg_ctrl:
 		return write_ctrl(value);
 	}
-	return 0; /* read-only or not there: no effect */
+	return 0; /* read-only or undefined: no effect */
 }
 
-/* Whole pages: else aligned words in device memory would lie where no atomic access reaches them. */
+/* Page-aligned: otherwise aligned words of device memory would not be accessed atomically. */
 int sdma_model::write_mem_base(u64 base)
 {
 	if (base % 4096)
-		return fail(EINVAL, "sim: reg_mem_base 0x%llx is no multiple of 4096",
+		return fail(EINVAL, "sim: reg_mem_base 0x%llx is not a multiple of 4096",
 			    static_cast<unsigned long long>(base));
 	store_relaxed(&m_.mem_base, base);
 	return 0;
@@ -202,11 +202,10 @@ int sdma_model::write_channel(hw_channel &ch, u32 offset, u32 value)
 		return 0;
 	}
 	if (engine_of(ch.index).pending(&ch))
-		return fail(EBUSY, "sim: channel %u has a command before it that its engine has not taken yet",
-			    ch.index);
+		return fail(EBUSY, "sim: channel %u has a pending command", ch.index);
 	if (offset == chan_command)
 		return command(ch, value);
-	/* Set-up is writable while the channel is off. */
+	/* Setup registers are writable while the channel is off. */
 	if (state != chan_state_off && state != chan_state_error)
 		return 0;
 	switch (offset) {
@@ -254,7 +253,7 @@ int sdma_model::command(hw_channel &ch, u32 cmd)
 	return 0;
 }
 
-/* What can be told without looking at memory; the engine finds out the rest. */
+/* Checks the registers; the engine checks the memory. */
 int sdma_model::enable(hw_channel &ch)
 {
 	const char *wrong = nullptr;
@@ -262,7 +261,7 @@ int sdma_model::enable(hw_channel &ch)
 	if (!(ctrl_ & ctrl_enable))
 		wrong = "the device is not enabled (reg_ctrl)";
 	else if (!pci_.may_reach_memory())
-		wrong = "bus mastering is off in the PCI command register, or the power is";
+		wrong = "bus mastering is off in the PCI command register, or the function is not in D0";
 	else
 		wrong = setup_error(ch.regs);
 	if (!wrong)
@@ -272,7 +271,7 @@ int sdma_model::enable(hw_channel &ch)
 	return 0;
 }
 
-/* The doorbell pages by trapped access: as the mapped ones, and a new tail wakes the engine. */
+/* Trapped access to the doorbell pages: like a mapped one, and a new tail wakes the engine. */
 int sdma_model::access_doorbell(u64 offset, u8 *in, const u8 *out, u32 len)
 {
 	const u32 index = u32(offset / chan_stride);
@@ -287,7 +286,7 @@ int sdma_model::access_doorbell(u64 offset, u8 *in, const u8 *out, u32 len)
 		return 0;
 	}
 	if (len == 8 && offset % 8)
-		return fail(EINVAL, "sim: a doorbell of 8 bytes at an odd word");
+		return fail(EINVAL, "sim: an access of 8 bytes to a doorbell is not aligned to 8");
 	if (!out) {
 		v = len == 8 ? load_acquire(reinterpret_cast<u64 *>(word)) :
 			       load_acquire(reinterpret_cast<u32 *>(word));

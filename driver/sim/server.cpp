@@ -19,28 +19,28 @@ namespace usdma::sim {
 
 namespace proto = vfio::proto;
 
-/* A message that has begun must be whole, and one that we send taken, within … */
+/* Timeout to receive or to send a message once it has begun. */
 static constexpr u64 message_ms = 4000;
-/* A client that connects and does not say VERSION makes room for another after … */
+/* Timeout for VERSION after a client connects. */
 static constexpr u64 hello_ms = 3000;
-/* A reset is answered when nothing from before it is in flight, or after …: a client may answer accesses only then. */
+/* The reply to a reset waits at most this long for earlier accesses: a client may answer those only after it. */
 static constexpr u64 held_ms = 1000;
-static constexpr int held_look_ms = 2;
+static constexpr int held_poll_ms = 2;
 
 server::server(unique_fd sock, device_model &model)
-	: sock_(std::move(sock)), model_(model), wake_(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)))
+	: sock_(std::move(sock)), model_(model), wake_(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)))
 {
 }
 
 int server::serve(int stop_fd)
 {
-	int err = wake_.valid() ? 0 : fail(EMFILE, "vfio-user server: no eventfd to be had");
+	int err = wake_.valid() ? 0 : fail(EMFILE, "vfio-user server: cannot create an eventfd");
 
 	model_.connect(this);
 	hello_ = deadline::in_ms(hello_ms);
 	while (!err)
 		err = turn(stop_fd);
-	const kept_error why;
+	const saved_error why;
 	finish_serving();
 	return why.again(err == -ENODEV || err == -ECANCELED ? 0 : err);
 }
@@ -50,14 +50,13 @@ int server::poll_ms() const
 	const deadline until = deadline::sooner(out_.until(), hello_);
 
 	if (held_)
-		return until.left_ms(held_look_ms);
+		return until.left_ms(held_poll_ms);
 	return until.is_never() ? -1 : until.left_ms(INT_MAX);
 }
 
 /*
- * Waits for one thing to happen, and does what it asks for.  It reads on while
- * replies wait behind half an access: a client that is sending the reply to a
- * large read takes nothing from the socket until that is sent.
+ * Waits for one event and handles it. Keeps reading while replies wait behind a partly sent access: a client that
+ * is sending the reply to a large read reads nothing until that is sent.
  */
 int server::turn(int stop_fd)
 {
@@ -81,7 +80,7 @@ int server::turn(int stop_fd)
 				 0;
 }
 
-/* True: an engine wants the connection to end. */
+/* True: an engine requested the end of the connection. */
 bool server::woken()
 {
 	eventfd_take(wake_.get());
@@ -90,12 +89,12 @@ bool server::woken()
 	return hang_up_;
 }
 
-/* No new access begins; then the engines end, then the client may see that. */
+/* In this order: no new access begins, the engines end, the client sees end of file. */
 void server::finish_serving()
 {
 	fail_all();
-	model_.quiet();
-	/* What came and was not read would make a reset of what should be an end of file. */
+	model_.quiesce();
+	/* Unread input would turn the end of file into a reset. */
 	shutdown(sock_.get(), SHUT_RDWR);
 	sock_.reset();
 }
@@ -105,7 +104,7 @@ int server::step()
 	vfio::user_message m;
 	const int err = vfio::user_recv(sock_.get(), deadline::in_ms(message_ms), message_ms, &m);
 
-	/* Another thread of ours, or a signal, may have taken what poll saw. */
+	/* Another thread of ours, or a signal, may have consumed what poll reported. */
 	if (err && err != -ENOMEM && err != -EMFILE)
 		return err == -ETIMEDOUT ? 0 : err;
 	if ((m.head.flags & proto::flag_type_mask) == proto::type_reply)
@@ -116,14 +115,14 @@ int server::step()
 	return answer_command(m, err);
 }
 
-/* Off the list already: whoever it is finished for may be gone then. */
+/* The access must be off the list: its owner may free it once it has completed. */
 static void finish(remote_access *a, int result)
 {
 	store_release(&a->result, s32(result));
 	eventfd_add(a->wake_fd);
 }
 
-/* ---- what goes out ------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------------- */
 
 int server::queue_reply(const proto_header &head, answer &a)
 {
@@ -135,7 +134,7 @@ int server::queue_reply(const proto_header &head, answer &a)
 	return flush();
 }
 
-/* Sends what the client takes without our waiting for it. */
+/* Sends as much as possible without blocking. */
 int server::flush()
 {
 	for (;;) {
@@ -143,7 +142,7 @@ int server::flush()
 			return 0;
 		const int err = out_.push(sock_.get());
 		if (err == -EAGAIN)
-			return out_.until().passed() ? out_is_late() : 0;
+			return out_.until().passed() ? send_is_late() : 0;
 		if (err)
 			return err;
 	}
@@ -152,7 +151,7 @@ int server::flush()
 /* False: there is nothing to send. */
 bool server::next_out()
 {
-	out_asks_ = false;
+	out_is_access_ = false;
 	if (!replies_.empty()) {
 		replies_.take(&out_);
 		return true;
@@ -170,7 +169,7 @@ bool server::next_out()
 	return false;
 }
 
-/* With the lock held, as what follows. */
+/* Caller holds lock_, as for put_access(). */
 remote_access *server::first_unsent() const
 {
 	remote_access *a = pending_;
@@ -188,18 +187,18 @@ int server::put_access(const remote_access &a)
 	const int err = out_.put({a.id, u16(cmd), 0, proto::type_command, 0}, {parts, a.write ? 2u : 1u}, {},
 				 deadline::in_ms(message_ms));
 
-	out_asks_ = !err;
+	out_is_access_ = !err;
 	out_id_ = a.id;
 	return err;
 }
 
 /*
- * Of a message that the client has part of, the rest must come before anything else: then nothing can be sent
- * any more.
+ * A partly sent message must be completed before anything else: the connection fails. An access of which nothing
+ * was sent is dropped.
  */
-int server::out_is_late()
+int server::send_is_late()
 {
-	if (!out_asks_ || out_.begun())
+	if (!out_is_access_ || out_.begun())
 		return fail(EPROTO, "the vfio-user client does not read its socket");
 	out_.drop();
 	std::lock_guard guard(lock_);
@@ -208,7 +207,7 @@ int server::out_is_late()
 	return 0;
 }
 
-/* err: there was no memory for its body (-ENOMEM), or no descriptor free for its own (-EMFILE). */
+/* err: no memory for the message's body (-ENOMEM), or no free descriptor for its own (-EMFILE). */
 int server::answer_command(vfio::user_message &m, int err)
 {
 	answer a;
@@ -216,10 +215,10 @@ int server::answer_command(vfio::user_message &m, int err)
 	if (!err)
 		err = handle(m, &a);
 
-	if (!err && a.body.cut())
+	if (!err && a.body.truncated())
 		err = no_memory("an answer to the vfio-user client");
 
-	/* What the model did not take is closed before the client hears of the end. */
+	/* Closes what the model did not take before the client gets the reply. */
 	m.fds.clear();
 	proto::header h = {m.head.id, m.head.cmd, 0, proto::type_reply, 0};
 
@@ -237,26 +236,26 @@ int server::answer_command(vfio::user_message &m, int err)
 	return queue_reply(h, a);
 }
 
-/* True: the reply comes later.  One at a time; nobody asks twice before the answer. */
+/* True: the reply is delayed. One at a time: clients wait for the reply to a reset. */
 bool server::hold(const proto_header &head)
 {
 	if (held_ || head.cmd != u16(proto::command::device_reset) || !model_.is_resetting())
 		return false;
 	held_ = true;
 	held_head_ = head;
-	held_until_ = deadline::in_ms(held_ms);
+	delayed_until_ = deadline::in_ms(held_ms);
 	return true;
 }
 
 int server::answer_held()
 {
-	if (!held_ || replies_.full() || (model_.is_resetting() && !held_until_.passed()))
+	if (!held_ || replies_.full() || (model_.is_resetting() && !delayed_until_.passed()))
 		return 0;
 	held_ = false;
 	return replies_.put(held_head_, {}, {}, deadline::in_ms(message_ms));
 }
 
-/* As a test asked (fault_plan.h). */
+/* Injects a reply fault (fault_plan.h). */
 int server::answer_wrongly(reply_fault how, proto_header h, answer &a)
 {
 	static const char garbage[] = "this is no vfio-user message at all";
@@ -265,7 +264,7 @@ int server::answer_wrongly(reply_fault how, proto_header h, answer &a)
 	case reply_fault::drop:
 		return 0;
 	case reply_fault::close:
-		return fail(EPROTO, "connection closed, as a test asked");
+		return fail(EPROTO, "connection closed by an injected fault");
 	case reply_fault::cut_short:
 		(void)a.body.resize(a.body.size() / 2);
 		break;
@@ -286,7 +285,7 @@ int server::answer_wrongly(reply_fault how, proto_header h, answer &a)
 
 /* ---- the engines' side ----------------------------------------------------------------------------- */
 
-/* Last in the list; the server's thread sends it. */
+/* Appends to the list; the server's thread sends it. */
 int server::begin(remote_access *a)
 {
 	{
@@ -295,7 +294,7 @@ int server::begin(remote_access *a)
 		const remote_access *same;
 
 		if (closed_)
-			return fail(ENODEV, "the vfio-user client is gone");
+			return fail(ENODEV, "the vfio-user client has disconnected");
 		do {
 			a->id = next_id_++;
 			for (same = pending_; same && same->id != a->id; same = same->next)
@@ -329,7 +328,7 @@ bool server::take_back(remote_access *a)
 	return !a->sent && take_pending(a->id) == a;
 }
 
-/* With the lock held: it is in flight no more. */
+/* Caller holds lock_. Removes the access from the list. */
 remote_access *server::take_pending(u16 id)
 {
 	for (remote_access **at = &pending_; *at; at = &(*at)->next)
@@ -340,7 +339,7 @@ remote_access *server::take_pending(u16 id)
 	return nullptr;
 }
 
-/* From an engine: it only says so, for the connection ends after the engines have. */
+/* Called by an engine: only a request, as the connection is closed after the engines have ended. */
 void server::hang_up()
 {
 	{
@@ -352,12 +351,11 @@ void server::hang_up()
 }
 
 /*
- * Where the data of a reply begin, or -EPROTO.  The specification's table has 64
- * bits for the count in one place and 32 in another: the length tells.  A client that
- * counts in 32 and says 64 has its data off by four bytes both ways: its first four
- * stand where the count's high half should.  A write may be answered by a bare header,
- * which is believed of a client alone that has shown not to be one of those: the last
- * four bytes of a read are zeros there.
+ * Offset of a reply's data, or -EPROTO. The specification's table defines the count as 64 bits and as 32: the
+ * length of the reply shows which. A client that writes 32 bits but uses the length of 64 has its data shifted by
+ * four bytes: the first four are in the upper half of the count. The reply to a write may be a bare header, which
+ * is accepted only from a client that has been shown not to be such: from those, the last four bytes of a read are
+ * zeros.
  */
 int server::reply_data(const vfio::user_message &m, const remote_access &a)
 {
@@ -382,7 +380,7 @@ int server::reply_data(const vfio::user_message &m, const remote_access &a)
 	u32 last = 0;
 
 	memcpy(&last, m.body.data() + size - n, n);
-	/* Before the access's end, so that its engine sees it. */
+	/* Before the access completes, so that its engine sees it. */
 	if (a.write || head == narrow || last)
 		store_relaxed(&counts_right_, 1u);
 	return int(head);
@@ -393,7 +391,7 @@ int server::take_reply(const vfio::user_message &m, bool whole)
 	std::lock_guard guard(lock_);
 	remote_access *a = take_pending(m.head.id);
 
-	/* The engine gave up on it: late, not wrong. */
+	/* The engine has given up: a late reply, not an error. */
 	if (!a)
 		return 0;
 	if (m.head.flags & proto::flag_error) {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The vfio-user server for one connection.  One thread reads and writes the
- * socket: it answers the client's commands, sends the engines' accesses and hands
- * the client's replies to the engines that wait for them.  Nobody else ever touches
- * the socket, so no engine waits for a client that does not read.
+ * The vfio-user server for one connection. One thread reads and writes the socket: it answers the client's
+ * commands, sends the engines' accesses and passes the client's replies to the engines that wait for them. No
+ * other thread uses the socket, so no engine blocks on a client that does not read.
  */
 #pragma once
 
 #include "driver/base/barrier.h"
 #include "driver/sim/model.h"
-#include "driver/sim/outbox.h"
+#include "driver/sim/send_queue.h"
 #include "driver/vfio/user_socket.h"
 
 #include <mutex>
@@ -21,15 +20,15 @@ public:
 	server(unique_fd sock, device_model &model);
 	~server() override = default;
 
-	/* It has the descriptors that it takes. */
+	/* Its descriptors are valid. */
 	bool ready() const { return sock_.valid() && wake_.valid(); }
 	/*
-	 * Until the client leaves or stop_fd (-1: none) becomes readable: 0.  A client that
-	 * breaks the protocol's frames: -EPROTO.
+	 * Serves until the client leaves or stop_fd (-1: none) becomes readable: 0. -EPROTO: the client broke the
+	 * protocol's framing.
 	 *
-	 * On return the model is quiet (device_model::quiet) and the socket closed, in that
-	 * order: a client that sees end of file knows that nothing reaches its memory any
-	 * more.  Nothing in here may close or shut down the socket before that.
+	 * On return the model is quiesced (device_model::quiesce) and the socket closed, in that order: a client that
+	 * sees end of file knows that nothing accesses its memory any more. Nothing in here may close or shut down the
+	 * socket before that.
 	 */
 	int serve(int stop_fd);
 
@@ -37,12 +36,12 @@ public:
 	int begin(remote_access *a) override;
 	void end(remote_access *a) override;
 	bool take_back(remote_access *a) override;
-	bool counts_known() const override { return load_relaxed(&counts_right_); }
+	bool counts_valid() const override { return load_relaxed(&counts_right_); }
 	void hang_up() override;
 
 private:
 	using proto_header = vfio::proto::header;
-	/* What goes back: an errno, or a structure and bytes behind it, and descriptors. */
+	/* A reply: a structure and the bytes after it, and descriptors. */
 	struct answer {
 		vfio::message_body body;
 		int fds[vfio::proto::our_max_msg_fds];
@@ -64,7 +63,7 @@ private:
 	bool next_out();
 	remote_access *first_unsent() const;
 	int put_access(const remote_access &a);
-	int out_is_late();
+	int send_is_late();
 	int take_reply(const vfio::user_message &m, bool whole);
 	remote_access *take_pending(u16 id);
 	int reply_data(const vfio::user_message &m, const remote_access &a);
@@ -90,21 +89,21 @@ private:
 	vfio::user_caps client_;
 	u32 max_len_ = 4096;
 
-	outbox out_;                         /* on its way to the client */
-	outbox_queue replies_;               /* behind it; while there is room for one more, the socket is read */
+	send_queue out_;                     /* being sent */
+	send_queue_shared replies_;          /* queued after it; the socket is read while this is not full */
 	deadline hello_ = deadline::never(); /* for the first message */
-	bool held_ = false;                  /* a reset's reply: accesses from before it are in flight */
+	bool held_ = false;                  /* the reply to a reset is delayed: earlier accesses are in flight */
 	proto_header held_head_ = {};
-	deadline held_until_ = deadline::never();
-	bool out_asks_ = false; /* out_ is an engine's access … */
-	u16 out_id_ = 0;        /* … of this number */
+	deadline delayed_until_ = deadline::never();
+	bool out_is_access_ = false; /* out_ is an engine's access … */
+	u16 out_id_ = 0;             /* … of this number */
 
-	unique_fd wake_;                   /* an engine has an access to send, or wants the connection to end */
-	std::mutex lock_;                  /* what follows; never held over a system call */
-	remote_access *pending_ = nullptr; /* a few, one for each engine, in the order in which they came */
+	unique_fd wake_;                   /* an engine has an access to send, or requests the end of the connection */
+	std::mutex lock_;                  /* protects what follows; never held over a system call that blocks */
+	remote_access *pending_ = nullptr; /* accesses to send and in flight, oldest first; few */
 	u16 next_id_ = 0;
 	bool closed_ = false, hang_up_ = false;
-	u32 counts_right_ = 0; /* the client's replies are known to be right; engines look without the lock */
+	u32 counts_right_ = 0; /* the client's replies have been verified; engines read it without the lock */
 };
 
 } // namespace usdma::sim

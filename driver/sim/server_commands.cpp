@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the client may ask; everything in a message is checked here before the model sees it. */
+/* Commands of the client; every message is checked here before the model sees it. */
 #include "driver/base/error.h"
 #include "driver/sim/server.h"
 
@@ -12,7 +12,7 @@ namespace usdma::sim {
 namespace proto = vfio::proto;
 using proto::command;
 
-/* As many as QEMU allows (hw/vfio-user: VFIO_USER_MAX_MAX_FDS); more are taken. */
+/* The limit of QEMU (hw/vfio-user: VFIO_USER_MAX_MAX_FDS); more are accepted. */
 static constexpr u64 most_msg_fds = 16;
 
 /* The body's first structure. */
@@ -24,7 +24,7 @@ template <class T> static int take(const vfio::user_message &m, T *out)
 	return 0;
 }
 
-/* … and nothing behind it. */
+/* The body is exactly this structure. */
 template <class T> static int take_only(const vfio::user_message &m, T *out)
 {
 	if (m.body.size() != sizeof(T))
@@ -37,7 +37,7 @@ template <class T> static void put(vfio::message_body *body, const T &v)
 	body->append(&v, sizeof(v));
 }
 
-/* Descriptors that came where none belong are closed with the message; the client hears of it. */
+/* Unexpected descriptors are closed with the message, and the command fails. */
 static int check_fds(const vfio::user_message &m, bool any_file)
 {
 	const command c = command(m.head.cmd);
@@ -46,9 +46,9 @@ static int check_fds(const vfio::user_message &m, bool any_file)
 		return 0;
 	if (c != command::dma_map && c != command::device_set_irqs)
 		return fail(EINVAL, "command %u takes no descriptors, and %zu came", m.head.cmd, m.fds.size());
-	/* Nothing is asked of such a file, and nothing closes it: both may wait for the client. */
+	/* Such a file is neither queried nor closed: both may block on the client. */
 	if (m.fds.any_slow() && !(c == command::dma_map && any_file))
-		return fail(EINVAL, "command %u with a descriptor of a kind that is not taken", m.head.cmd);
+		return fail(EINVAL, "command %u with a descriptor of a kind that is not accepted", m.head.cmd);
 	return 0;
 }
 
@@ -82,7 +82,7 @@ int server::handle(vfio::user_message &m, answer *out)
 	case command::device_reset:
 		return m.body.empty() ? model_.reset() : fail(EINVAL, "DEVICE_RESET with %zu bytes", m.body.size());
 	default:
-		return fail(ENOTSUP, "command %u is not one that this server knows", m.head.cmd);
+		return fail(ENOTSUP, "command %u is not supported by this server", m.head.cmd);
 	}
 }
 
@@ -183,7 +183,7 @@ int server::do_region_info(vfio::user_message &m, answer *out)
 	const u32 full = u32(sizeof(d)) + (areas ? u32(sizeof(proto::cap_head) + sizeof(proto::sparse_head)) +
 							   areas * u32(sizeof(proto::sparse_area)) :
 						   0);
-	/* Too little room: the client learns from argsz how much it takes, and asks again (linux/vfio.h). */
+	/* Buffer too small: argsz in the reply is the size needed, and the client retries (linux/vfio.h). */
 	const bool fits = d.argsz >= full;
 	reply.argsz = full;
 	reply.index = d.index;
@@ -204,9 +204,8 @@ int server::do_region_info(vfio::user_message &m, answer *out)
 }
 
 /*
- * As many as fit the client's buffer and its limit of descriptors; the others are
- * written by REGION_WRITE.  argsz and count are those of what is sent: a client
- * takes the length of an entry from them.
+ * Returns as many as fit the client's buffer and its limit of descriptors; the other doorbells are written by
+ * REGION_WRITE. argsz and count are those of what is sent: a client computes the length of an entry from them.
  */
 int server::do_io_fds(vfio::user_message &m, answer *out)
 {
@@ -218,13 +217,13 @@ int server::do_io_fds(vfio::user_message &m, answer *out)
 	if (d.argsz < sizeof(d) || d.flags || d.index >= model_.region_count())
 		return fail(EINVAL, "DEVICE_GET_REGION_IO_FDS of region %u, argsz %u, flags 0x%x", d.index, d.argsz,
 			    d.flags);
-	const size_t room = (std::min(d.argsz, proto::our_max_message / 2) - sizeof(d)) / sizeof(proto::io_fd);
+	const size_t most_entries = (std::min(d.argsz, proto::our_max_message / 2) - sizeof(d)) / sizeof(proto::io_fd);
 	proto::io_fds_head head = {sizeof(d), 0, d.index, 0};
 	put(&out->body, head);
 	for (const doorbell_desc &b : model_.doorbells(d.index)) {
 		const u32 at = u32(std::find(out->fds, out->fds + out->n_fds, b.fd) - out->fds);
 
-		if (head.count >= room)
+		if (head.count >= most_entries)
 			break;
 		if (at == out->n_fds) {
 			if (out->n_fds >= max_fds)
@@ -265,8 +264,8 @@ int server::do_set_irqs(vfio::user_message &m)
 	    !is_pow2(h.flags & action))
 		return fail(EINVAL, "DEVICE_SET_IRQS with flags 0x%x, argsz %u", h.flags, h.argsz);
 	if (h.index >= model_.irq_types() || !range_within(h.start, h.count, model_.irq_count(h.index)))
-		return fail(EINVAL, "DEVICE_SET_IRQS: vectors %u and %u more of type %u are not there", h.start,
-			    h.count, h.index);
+		return fail(EINVAL, "DEVICE_SET_IRQS: vectors %u and %u more of type %u do not exist", h.start, h.count,
+			    h.index);
 	if (!(h.flags & proto::irq_set_action_trigger))
 		return fail(ENOTSUP, "DEVICE_SET_IRQS: MSI-X vectors are masked in their table, not here");
 	if (h.flags & proto::irq_set_data_eventfd)
@@ -275,17 +274,16 @@ int server::do_set_irqs(vfio::user_message &m)
 }
 
 /*
- * An engine writes it, so nothing that could block or end it may stand there, and
- * no file or device at all.  All plain eventfds share the kernel's one anonymous
- * inode (with a few other objects, which refuse a write or take it at once), so
- * that no look into /proc is needed, which the sandbox would not let us have.
+ * Engines write to it, so it must not be a file or device, nor anything that could block or terminate them. All
+ * plain eventfds share the kernel's one anonymous inode (with a few other objects, which refuse a write or accept
+ * it at once), so that there is no need to read /proc, which the sandbox denies.
  */
 static bool is_anonymous(int fd, const struct statx &own)
 {
 	struct statx st;
 
-	return !look_at_file(fd, &st) && st.stx_dev_major == own.stx_dev_major &&
-	       st.stx_dev_minor == own.stx_dev_minor && st.stx_ino == own.stx_ino;
+	return !stat_file(fd, &st) && st.stx_dev_major == own.stx_dev_major && st.stx_dev_minor == own.stx_dev_minor &&
+	       st.stx_ino == own.stx_ino;
 }
 
 static int check_eventfds(const vfio::message_fds &fds)
@@ -293,7 +291,7 @@ static int check_eventfds(const vfio::message_fds &fds)
 	const unique_fd sample(eventfd(0, EFD_CLOEXEC));
 	struct statx own;
 
-	if (!sample.valid() || look_at_file(sample.get(), &own))
+	if (!sample.valid() || stat_file(sample.get(), &own))
 		return fail_errno("DEVICE_SET_IRQS: cannot make an eventfd");
 	for (const unique_fd &fd : std::span(fds.data(), fds.size()))
 		if (!is_anonymous(fd.get(), own))
@@ -314,7 +312,7 @@ int server::do_set_eventfds(vfio::user_message &m, const proto::irq_set_head &h)
 	return model_.irq_set(h.index, h.start, {m.fds.data(), m.fds.size()});
 }
 
-/* Without eventfds: raise them as the device would; count 0 of no data switches all off (linux/vfio.h). */
+/* Without eventfds: raises the vectors as the device would; no data and count 0 disable all (linux/vfio.h). */
 int server::do_trigger(const vfio::user_message &m, const proto::irq_set_head &h)
 {
 	const bool bools = h.flags & proto::irq_set_data_bool;

@@ -10,11 +10,10 @@
 namespace usdma::sim {
 
 /*
- * Adds one to an eventfd that a peer holds as well; one that is full says what we
- * want to say.  The peer can still make it block: from engines alone, which are
- * interrupted then (interrupting.h), and with no lock held.  By a system call as
- * such: ThreadSanitizer in a program follows who hands a descriptor to whom, but not
- * the atomics of a library that is built without it, and would report a race.
+ * Adds one to an eventfd that a peer holds too; a full counter signals as well. The peer can still make it block,
+ * so only engines call this, which can be interrupted (interrupting.h), with no lock held. A raw system call:
+ * ThreadSanitizer in a program tracks which thread passes a descriptor to which, but not the atomics of a library
+ * that is built without it, and would report a race.
  */
 inline void signal_eventfd(int fd)
 {
@@ -22,11 +21,11 @@ inline void signal_eventfd(int fd)
 	pollfd p = {fd, POLLOUT, 0};
 
 	if (poll(&p, 1, 0) == 1 && (p.revents & POLLOUT) && syscall(SYS_write, fd, &one, sizeof(one)) < 0) {
-		/* Interrupted, or no eventfd at all: its owner misses its own signal. */
+		/* Interrupted, or not an eventfd: only its owner misses the signal. */
 	}
 }
 
-/* One of our own that does not block: a counter that is full says what we want to say. */
+/* Our own nonblocking eventfd; a full counter signals as well. */
 inline void eventfd_add(int fd)
 {
 	const u64 one = 1;

@@ -10,7 +10,7 @@ namespace usdma::sim {
 /* For the table of transports. */
 extern const dma::transport sim_transport;
 
-/* As embedded_open, from settings; wrong (nullptr: nothing) is borrowed until the device is closed. */
+/* embedded_open() with settings; wrong (nullptr: no faults) must outlive the device. */
 int embedded_open_config(const config &cfg, faults *wrong, std::string_view name, std::unique_ptr<vfio::device> *out,
 			 const dma::open_options &opt = {});
 

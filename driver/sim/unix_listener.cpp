@@ -28,10 +28,10 @@ static const sockaddr *as_sockaddr(const sockaddr_un &a)
 	return reinterpret_cast<const sockaddr *>(&a);
 }
 
-/* 0: nothing is in the way (any more). */
-static int clear_way(const std::string &path, const sockaddr_un &addr)
+/* Removes a socket that no process serves. 0: the path is free. */
+static int remove_stale(const std::string &path, const sockaddr_un &addr)
 {
-	unique_fd probe(keep_fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+	unique_fd probe(fd_above_stdio(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
 	struct stat st;
 
 	if (lstat(path.c_str(), &st))
@@ -44,23 +44,23 @@ static int clear_way(const std::string &path, const sockaddr_un &addr)
 		return fail(EADDRINUSE, "%s is served by another process: choose another path or end that one",
 			    path.c_str());
 	if (errno != ECONNREFUSED)
-		return fail_errno("%s is a socket that cannot be asked whether somebody serves it", path.c_str());
+		return fail_errno("%s is a socket: cannot determine whether a process serves it", path.c_str());
 	return unlink(path.c_str()) ? fail_errno("cannot remove the old socket %s", path.c_str()) : 0;
 }
 
 int unix_listener::open(const std::string &path)
 {
-	unique_fd sock(keep_fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+	unique_fd sock(fd_above_stdio(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
 	sockaddr_un addr;
 	int err = make_address(path, &addr);
 
 	if (!err && !sock.valid())
 		err = fail_errno("socket");
 	if (!err)
-		err = clear_way(path, addr);
+		err = remove_stale(path, addr);
 	if (err)
 		return err;
-	/* Before bind, which takes the mode over (unix(7)): nobody else ever sees it open. */
+	/* Before bind(), which applies the mode (unix(7)): other users can never connect. */
 	if (fchmod(sock.get(), 0600))
 		return fail_errno("cannot set the mode of the socket");
 	if (!try_assign(&path_, path))
@@ -88,10 +88,10 @@ int unix_listener::adopt(unique_fd sock)
 	if (int_option(fd, SO_DOMAIN) != AF_UNIX || int_option(fd, SO_TYPE) != SOCK_STREAM ||
 	    int_option(fd, SO_ACCEPTCONN) != 1)
 		return fail(ENOTSOCK, "descriptor %d is not a UNIX stream socket that listens", fd);
-	/* A client that left before it was accepted must not hold the loop up. */
+	/* A client that left before it was accepted must not block the loop. */
 	if (fcntl(fd, F_SETFD, FD_CLOEXEC) || fcntl(fd, F_SETFL, O_NONBLOCK))
 		return fail_errno("fcntl of descriptor %d", fd);
-	anyone_ = true;
+	any_peer_ = true;
 	sock_ = std::move(sock);
 	return 0;
 }
@@ -110,8 +110,8 @@ void unix_listener::remove_path()
 	path_.clear();
 }
 
-/* Only the user that runs the server, and root, whatever the socket's mode became. */
-static bool may_come(int sock)
+/* Only the user that runs the server, and root, whatever the socket's mode is now. */
+static bool is_allowed(int sock)
 {
 	ucred peer = {};
 	socklen_t len = sizeof(peer);
@@ -120,16 +120,16 @@ static bool may_come(int sock)
 		return false;
 	if (peer.uid == geteuid() || peer.uid == 0)
 		return true;
-	log_warn_limited("a client of user %u is turned away: the server runs as %u", peer.uid, geteuid());
+	log_warn_limited("a client of user %u is rejected: the server runs as %u", peer.uid, geteuid());
 	return false;
 }
 
 int unix_listener::accept(unique_fd *out, int flags, void (*refuse)(int sock))
 {
-	out->reset(keep_fd(accept4(sock_.get(), nullptr, nullptr, SOCK_CLOEXEC | flags)));
+	out->reset(fd_above_stdio(accept4(sock_.get(), nullptr, nullptr, SOCK_CLOEXEC | flags)));
 	if (!out->valid() && errno != EAGAIN && errno != ECONNABORTED && errno != EINTR)
 		return fail_errno("accept");
-	if (out->valid() && !anyone_ && !may_come(out->get())) {
+	if (out->valid() && !any_peer_ && !is_allowed(out->get())) {
 		if (refuse)
 			refuse(out->get());
 		out->reset();

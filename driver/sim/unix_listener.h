@@ -18,23 +18,23 @@ public:
 	unix_listener &operator=(const unix_listener &) = delete;
 
 	/*
-	 * Listens on path, mode 0600; a socket that nobody serves any more is replaced.
-	 * -EADDRINUSE: somebody serves it; -EEXIST: something else stands there.
+	 * Listens on path, mode 0600; replaces a socket that no process serves. -EADDRINUSE: a process serves it;
+	 * -EEXIST: the path is not a socket.
 	 */
 	int open(const std::string &path);
 	/*
-	 * Takes a listening UNIX stream socket over (from systemd, say).  Its path and
-	 * who may connect are the business of whoever made it.
+	 * Takes over a listening UNIX stream socket (for example systemd's). Its creator owns its path and decides who
+	 * may connect.
 	 */
 	int adopt(unique_fd sock);
-	/* As the destructor; and: the path is somebody else's to remove. */
+	/* As the destructor; or leaves the path for another process to remove. */
 	void remove_path();
 	void leave_path() { path_.clear(); }
 
 	int fd() const { return sock_.get(); }
 	/*
-	 * 0: a client, not blocking; -EAGAIN: nobody there, or somebody turned away, whom refuse told so; -errno: no
-	 * more socket.
+	 * Never blocks. 0: a client; -EAGAIN: none, or one that was rejected, which refuse has answered; -errno: the
+	 * socket failed.
 	 */
 	int accept(unique_fd *out, int flags = 0, void (*refuse)(int sock) = nullptr);
 
@@ -42,7 +42,7 @@ private:
 	std::string path_;
 	unique_fd sock_;
 	struct stat made_ = {};
-	bool anyone_ = false; /* the socket's own mode says who may come */
+	bool any_peer_ = false; /* the socket's mode decides who may connect */
 };
 
 } // namespace usdma::sim

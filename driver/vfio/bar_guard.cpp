@@ -14,7 +14,7 @@
 namespace usdma::vfio {
 
 /*
- * One file of ones lies under a whole BAR, again and again; a BAR of many GiB takes longer pieces, for the
+ * One file of ones is mapped repeatedly under a whole BAR; a BAR of many GiB uses a larger file, because of the
  * kernel's limit on mappings.
  */
 static size_t piece_size(size_t size)
@@ -27,7 +27,8 @@ static unique_fd make_ones(size_t size)
 	unique_fd fd;
 	void *p;
 
-	if (memory_ask(size, "what is read of a BAR that is gone") || memfd_make("usdma-absent", size, 0, &fd))
+	if (memory_available(size, "the replacement of a lost device's BAR") ||
+	    memfd_make("usdma-absent", size, 0, &fd))
 		return unique_fd();
 	p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
 	if (p == MAP_FAILED)
@@ -41,7 +42,7 @@ static bool put_ones(u8 *addr, size_t size)
 {
 	const size_t piece = std::min(piece_size(size), size);
 	const unique_fd ones = make_ones(piece);
-	/* Without a file (no memory, no descriptor) zeroes still keep the process alive. */
+	/* If the file cannot be created (no memory, no descriptor), zero pages still prevent SIGBUS. */
 	const int flags = MAP_PRIVATE | MAP_FIXED | (ones.valid() ? 0 : MAP_ANONYMOUS);
 
 	for (size_t at = 0; at < size; at += piece) {
@@ -59,7 +60,7 @@ int bar_guard::map(const std::shared_ptr<bar_guard> &self, int fd, u32 flags, u6
 	int err;
 
 	if (self->replaced_)
-		return fail(ENODEV, "the device is gone");
+		return fail(ENODEV, "device lost");
 	if (!try_reserve(self->live_, self->live_.size() + 1))
 		return no_memory("the list of mapped BARs");
 	err = region_mmap(fd, flags, fd_offset, size, &m);
@@ -77,7 +78,7 @@ void bar_guard::replace_all()
 	replaced_ = true;
 	for (const live &l : live_) {
 		if (!put_ones(l.addr, l.size))
-			log_error("cannot replace the BAR at %p of a device that is gone: an access to it may end the "
+			log_error("cannot replace the BAR at %p of a lost device: an access to it may kill the "
 				  "process",
 				  static_cast<void *>(l.addr));
 	}

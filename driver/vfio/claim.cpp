@@ -2,7 +2,7 @@
 #include "driver/vfio/claim.h"
 
 #include "driver/base/grow.h"
-#include "driver/base/immortal.h"
+#include "driver/base/no_destructor.h"
 
 #include <mutex>
 #include <set>
@@ -19,7 +19,7 @@ struct claimed_devices {
 /* Never destroyed: a device may be closed while the process exits. */
 claimed_devices &claimed()
 {
-	static immortal<claimed_devices> c;
+	static no_destructor<claimed_devices> c;
 
 	return *c;
 }
@@ -31,7 +31,7 @@ int device_claim::take(const pci::address &addr)
 	std::lock_guard guard(claimed().lock);
 
 	if (claimed().all.contains(addr))
-		return fail(EBUSY, "%s is open in this process already: use that one, or close it first",
+		return fail(EBUSY, "%s is open in this process already: use that device, or close it first",
 			    address_format(addr).c_str());
 	if (!try_insert(claimed().all, claimed().all.end(), addr))
 		return no_memory("the list of open devices");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A device is opened once in a process.  The kernel keeps other processes out, but
- * gives the holder of a group a second file of the same device; two drivers would
- * then write the same registers, and each release what the other still uses.
+ * A device is opened only once per process. The kernel excludes other processes, but gives the holder of a
+ * group a second file of the same device; two drivers would then write the same registers, and each reset what
+ * the other uses.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ public:
 	device_claim(device_claim &&other) noexcept : addr_(other.addr_), held_(other.held_) { other.held_ = false; }
 	device_claim &operator=(device_claim &&other) = delete;
 
-	/* -EBUSY: this process has it already. */
+	/* -EBUSY: already open in this process. */
 	int take(const pci::address &addr);
 
 private:

@@ -7,20 +7,20 @@
 
 namespace usdma::vfio {
 
-/* PCI 3.0 §6.2.2: command register, bit 2: the function may act as a bus master. */
+/* PCI 3.0 §6.2.2: command register, bit 2: bus master enable. */
 static constexpr unsigned pci_command = 4;
 static constexpr u16 pci_command_master = 4;
 
 /*
- * A function that is not there (any more) answers all ones: also where a command register has zeros.  Its ids would be
- * ones too, but not to who asks the kernel's VFIO, which has those, and bit 10, from when it was there
+ * An absent function reads as all ones, also in the reserved bits of the command register. Its IDs would be
+ * ones too, but the kernel's VFIO virtualizes those, and bit 10, and returns the old values
  * (vfio_pci_config.c).
  */
-bool command_of_nobody(u16 command)
+bool command_is_unknown(u16 command)
 {
-	static constexpr u16 zeros = 0xf800; /* PCI 3.0 §6.2.2 */
+	static constexpr u16 reserved = 0xf800; /* PCI 3.0 §6.2.2 */
 
-	return (command & zeros) == zeros;
+	return (command & reserved) == reserved;
 }
 
 int config_answers(device &dev)
@@ -31,9 +31,7 @@ int config_answers(device &dev)
 
 	if (err)
 		return err;
-	return command_of_nobody(command) ?
-		       fail(ENODEV, "%s does not answer: all that is read from it is ones", dev.name()) :
-		       0;
+	return command_is_unknown(command) ? fail(ENODEV, "%s does not respond: all reads return ones", dev.name()) : 0;
 }
 
 int config_read16(device &dev, unsigned offset, u16 *out)

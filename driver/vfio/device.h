@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A VFIO device, whatever carries it: the kernel (group + type1 container, or
- * cdev + iommufd) or a vfio-user server.  One file a backend.
+ * A VFIO device, independent of the backend: the kernel (group + type1 container, or cdev + iommufd) or a
+ * vfio-user server. One file per backend.
  *
- * All calls are slow-path, may block up to the transport's deadline, and are
- * thread-safe against each other.  They return 0 or -errno and leave a text in
- * error_text().  -ENODEV: the device (or its server) is gone.
+ * All calls are slow-path, may block up to the transport's deadline, and are thread-safe. They return 0 or
+ * -errno and set error_text(). -ENODEV: the device (or its server) is lost.
  */
 #pragma once
 
@@ -38,25 +37,25 @@ struct range {
 struct region_info {
 	u64 size = 0;
 	u32 flags = 0;
-	std::vector<range> mappable; /* offsets that region_map takes; all of it where flags say so and this is empty */
+	std::vector<range> mappable; /* offsets that region_map accepts; empty with region_mappable: all of it */
 };
 
 struct irq_info {
 	u32 count = 0;
-	u32 share = ~u32(0); /* no more than so many leave the other devices of the machine some */
+	u32 share = ~u32(0); /* use at most so many, to leave some to the machine's other devices */
 };
 
-/* Grows before lost() of any device of this process turns true: whether one is gone, by a look at one word. */
+/* Incremented before lost() of any device of this process becomes true: one load tells whether one may be lost. */
 inline std::atomic<u32> losses{0};
 
-/* What is shared with a server of another process. */
+/* What is shared with a server in another process. */
 enum class server_trust : u8 {
-	no, /* no memory, either way: it reaches the client's by messages, and the client its registers and memory */
-	checked, /* memory that neither side can take away from under the other */
-	yes,     /* any: such a server can end this process, by cutting short what it has mapped */
+	no,      /* no memory in either direction: all accesses are messages */
+	checked, /* memory that neither side can revoke from the other */
+	yes,     /* any memory: the server can kill this process by truncating a mapped file */
 };
 
-/* Host memory that the device may reach.  vaddr, iova and size are page multiples. */
+/* Host memory that the device may access. vaddr, iova and size are page multiples. */
 struct dma_area {
 	u64 iova = 0;
 	u64 size = 0;
@@ -65,8 +64,8 @@ struct dma_area {
 	int fd = -1;       /* the file that backs vaddr, -1: none (ordinary anonymous memory) */
 	u64 fd_offset = 0; /* of vaddr in fd */
 	/*
-	 * Of it the bytes that the device shall reach, where each access is checked; used 0: all.  Else the
-	 * page is the unit.
+	 * The bytes that the device may access, where each access is checked; used 0: all. Otherwise access is by
+	 * page.
 	 */
 	u64 skip = 0, used = 0;
 };
@@ -74,13 +73,13 @@ struct dma_area {
 struct address_limits {
 	std::vector<range> usable; /* IOVAs that may be mapped, sorted, disjoint */
 	u64 page_size = 4096;      /* smallest mapping */
-	u64 max_mappings = 0;      /* 0: not known */
+	u64 max_mappings = 0;      /* 0: unknown */
 };
 
 class device;
-/* What is read of the command register of a function that is gone. */
-bool command_of_nobody(u16 command);
-/* What answers() is where a device knows no better. */
+/* Whether the command register reads as that of an absent function. */
+bool command_is_unknown(u16 command);
+/* The default of answers(). */
 int config_answers(device &dev);
 
 class device {
@@ -88,58 +87,58 @@ public:
 	virtual ~device() = default;
 
 	virtual int region(unsigned index, region_info *out) = 0;
-	/* Maps [offset, offset+size) of a region; -EOPNOTSUPP where it cannot be mapped. */
+	/* Maps [offset, offset+size) of a region; -EOPNOTSUPP: not mappable. */
 	virtual int region_map(unsigned index, u64 offset, u64 size, mapping *out) = 0;
-	/* One access of 1, 2, 4 or 8 bytes, or a longer run of bytes (config space, device memory). */
+	/* One access of 1, 2, 4 or 8 bytes, or a longer copy (config space, device memory). */
 	virtual int region_read(unsigned index, u64 offset, void *buf, size_t len) = 0;
 	virtual int region_write(unsigned index, u64 offset, const void *buf, size_t len) = 0;
-	/* A file that backs a mappable region, for sharing it with others; borrowed; -1: none. */
+	/* The file that backs a mappable region, to share it with others; borrowed; -1: none. */
 	virtual int region_fd(unsigned index, u64 *fd_offset) = 0;
 	/*
-	 * An eventfd whose write acts as a write to the register at this offset
-	 * (an "ioeventfd"); borrowed; -1: none, use region_write.
+	 * An eventfd that stands for a write to the register at this offset (an "ioeventfd"); borrowed; -1: none, use
+	 * region_write.
 	 */
 	virtual int region_doorbell_fd(unsigned index, u64 offset) = 0;
-	/* Writes such a one, without blocking whatever its other end does with it.  False: use region_write. */
+	/* Signals it, without blocking whatever its peer does with it. False: use region_write. */
 	virtual bool doorbell_ring(int fd)
 	{
 		const u64 one = 1;
 
-		/* A full counter (-EAGAIN) means that the device is being woken already. */
+		/* Full counter (-EAGAIN): the device is already being woken. */
 		return syscall(SYS_write, fd, &one, sizeof(one)) == long(sizeof(one)) || errno == EAGAIN;
 	}
 
 	virtual int irq(unsigned index, irq_info *out) = 0;
-	/* Vectors [first, first+fds.size()) signal these eventfds; -1 switches a vector off. */
+	/* Vectors [first, first+fds.size()) signal these eventfds; -1 disables a vector. */
 	virtual int irq_set(unsigned index, unsigned first, std::span<const int> fds) = 0;
 
 	virtual int limits(address_limits *out) = 0;
-	/* Maps; on return the device can reach it.  -EEXIST: overlaps; -ENOSPC: too many mappings; -ENOMEM: memlock. */
+	/* Maps; on return the device can access it. -EEXIST: overlaps; -ENOSPC: too many mappings; -ENOMEM: memlock. */
 	virtual int dma_map(const dma_area &area) = 0;
-	/* On return the device no longer reaches it.  iova and size exactly as mapped. */
+	/* On return the device can no longer access it. iova and size exactly as mapped. */
 	virtual int dma_unmap(u64 iova, u64 size) = 0;
 
 	/*
-	 * Function-level reset; mappings and interrupt set-up stay as they were for vfio-user, as the kernel
-	 * does for VFIO.
+	 * Function-level reset; mappings and interrupt configuration are unchanged for vfio-user, as with the
+	 * kernel's VFIO.
 	 */
 	virtual int reset() = 0;
 
 	/*
-	 * What is asked from now on is answered within this time, all together, or the connection ends: opening and
-	 * closing a device are many questions.  0: each has its own time again.
+	 * Sets one deadline for all following requests together, after which the connection is closed: opening and
+	 * closing a device are many requests. 0: back to a timeout for each.
 	 */
-	virtual void hurry(u64 ms) { (void)ms; }
-	/* Gone for good: unplugged, or its server died.  Any thread, no system call. */
+	virtual void set_deadline(u64 ms) { (void)ms; }
+	/* Permanently lost: unplugged, or its server died. Any thread, no system call. */
 	virtual bool lost() const = 0;
-	/* Asks it: 0; -ENODEV: it is gone, and lost from now on.  A bus access: not for the path of a copy. */
+	/* Probes the device: 0; -ENODEV: it is lost, and marked so. A bus access: not for the hot path. */
 	virtual int answers() { return config_answers(*this); }
 	/* Becomes readable (and stays) when the device is lost; borrowed; -1: none. */
 	virtual int lost_fd() const = 0;
 	/*
-	 * For a device that is not used any more.  0: proven that it touches no memory of this process from now on.
-	 * -EAGAIN: not proven (yet); ask again.  One that is lost may only hang (a server that was stopped, a
-	 * machine that was paused) and go on with what it was told.  Never waits.  The first call ends the connection.
+	 * For a device that is no longer used. 0: it is certain not to access this process's memory any more.
+	 * -EAGAIN: not certain (yet); call again. A lost device may only hang (a stopped server, a paused machine)
+	 * and later continue its work. Never blocks. The first call closes the connection.
 	 */
 	virtual int quiesce() { return -EAGAIN; }
 
@@ -147,20 +146,20 @@ public:
 	virtual const char *backend() const = 0; /* "vfio-user", "type1", "iommufd" */
 	virtual int numa_node() const { return -1; }
 	/*
-	 * What was mapped with a file stays within its reach after its end, and after the device's: the file was sent
-	 * to another process, which may have kept it.
+	 * Memory mapped with a file stays accessible to the device after unmap and close: the file was sent to
+	 * another process, which may have kept it.
 	 */
-	virtual bool keeps_files() const { return false; }
-	/* The device begins anew with this opening (vfio-user), for there is nobody between it and this process. */
+	virtual bool retains_files() const { return false; }
+	/* The device is reset by each opening (vfio-user), since no other party is between it and this process. */
 	virtual bool own_connection() const { return false; }
 
-	/* A software device in this process: faults on demand (driver/sim/fault_plan.h has the rules). */
+	/* For a software device in this process: injects faults (rules: driver/sim/fault_plan.h). */
 	virtual int inject(std::string_view) { return -EOPNOTSUPP; }
-	/* A line for each rule: how often it was asked, how often it struck. */
+	/* A line for each rule: how often it was checked, how often it applied. */
 	virtual int injected(std::string *) { return -EOPNOTSUPP; }
 };
 
-/* What every backend and the tools share: reads from config space. */
+/* Config space reads, for all backends and the tools. */
 int config_read16(device &dev, unsigned offset, u16 *out);
 int config_read32(device &dev, unsigned offset, u32 *out);
 /* Sets or clears bits of the PCI command register (PCI 3.0 §6.2.2). */

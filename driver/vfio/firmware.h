@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a machine's firmware does for a PCI function before a driver sees it, where there is no machine. */
+/* PCI setup that a machine's firmware does before a driver runs, for servers without a machine. */
 #pragma once
 
 #include "driver/vfio/device.h"
@@ -7,10 +7,10 @@
 namespace usdma::vfio {
 
 /*
- * Gives the memory BARs addresses and switches memory space on (PCI 3.0 §6.2.5,
- * §6.2.2), unless somebody has: a server that models the bus answers no register
- * before.  The addresses lead nowhere; registers are named by region and offset.
+ * Assigns addresses to memory BARs and enables memory space (PCI 3.0 §6.2.5, §6.2.2), unless already enabled: a
+ * server that models the bus ignores register accesses before. The addresses are not used; registers are
+ * accessed by region and offset.
  */
-int config_play_firmware(device &dev);
+int config_assign_bars(device &dev);
 
 } // namespace usdma::vfio

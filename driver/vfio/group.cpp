@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* VFIO groups, and the container that each goes into. */
+/* VFIO groups and their containers. */
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
@@ -16,14 +16,14 @@ namespace usdma::vfio {
 
 namespace {
 
-/* What is open in this process. */
+/* Groups and containers that are open in this process. */
 struct registry {
-	struct known_group {
+	struct open_group {
 		std::string path;
 		std::weak_ptr<vfio_group> group;
 	};
 	std::mutex lock;
-	std::vector<known_group> groups;
+	std::vector<open_group> groups;
 	std::vector<std::weak_ptr<type1_space>> spaces;
 };
 
@@ -42,7 +42,7 @@ static int check_viable(int fd, const pci::address &addr, int group, const kerne
 
 	s.argsz = sizeof(s);
 	if (ioctl(fd, VFIO_GROUP_GET_STATUS, &s))
-		return fail_errno("ask VFIO group %d", group);
+		return fail_errno("query VFIO group %d", group);
 	if (!(s.flags & VFIO_GROUP_FLAGS_VIABLE))
 		return not_viable_error(addr, group, opt);
 	return 0;
@@ -51,12 +51,12 @@ static int check_viable(int fd, const pci::address &addr, int group, const kerne
 static int open_container(const kernel_options &opt, unique_fd *out)
 {
 	const std::string path = opt.dev + "/vfio/vfio";
-	unique_fd fd(keep_fd(open(path.c_str(), O_RDWR | O_CLOEXEC)));
+	unique_fd fd(fd_above_stdio(open(path.c_str(), O_RDWR | O_CLOEXEC)));
 
 	if (!fd.valid())
 		return open_error(path, opt);
 	if (ioctl(fd.get(), VFIO_GET_API_VERSION) != VFIO_API_VERSION)
-		return fail(EPROTO, "%s speaks another version of VFIO", path.c_str());
+		return fail(EPROTO, "%s has an unsupported VFIO API version", path.c_str());
 	if (ioctl(fd.get(), VFIO_CHECK_EXTENSION, long(VFIO_TYPE1v2_IOMMU)) <= 0)
 		return fail(EOPNOTSUPP, "this kernel's VFIO has no type1 IOMMU: modprobe vfio_iommu_type1");
 	*out = std::move(fd);
@@ -67,10 +67,10 @@ static int set_iommu_error(int group)
 {
 	if (errno == EPERM)
 		return unsafe_interrupts_error("group " + std::to_string(group), "vfio_iommu_type1");
-	return fail_errno("group %d: set the IOMMU of its container", group);
+	return fail_errno("cannot set the IOMMU of group %d's container", group);
 }
 
-/* A fresh container with this group in it. */
+/* Creates a container with this group in it. */
 static int new_container(int group_fd, int group, const kernel_options &opt, unique_fd *out)
 {
 	unique_fd fd;
@@ -81,14 +81,14 @@ static int new_container(int group_fd, int group, const kernel_options &opt, uni
 		return err;
 	raw = fd.get();
 	if (ioctl(group_fd, VFIO_GROUP_SET_CONTAINER, &raw))
-		return fail_errno("put VFIO group %d into a container", group);
+		return fail_errno("cannot add VFIO group %d to a container", group);
 	if (ioctl(fd.get(), VFIO_SET_IOMMU, long(VFIO_TYPE1v2_IOMMU)))
 		return set_iommu_error(group);
 	*out = std::move(fd);
 	return 0;
 }
 
-/* Into a container that is there, where the kernel lets the group into it (one IOMMU, no reserved range in the way). */
+/* Adds the group to an open container if the kernel permits it (same IOMMU, no conflicting reserved range). */
 static std::shared_ptr<type1_space> join_container(int group_fd)
 {
 	for (const auto &weak : opened().spaces) {
@@ -112,7 +112,7 @@ static int find_space(int group_fd, int group, const kernel_options &opt, std::s
 		if (err)
 			return err;
 		space = try_shared<type1_space>(std::move(fd));
-		/* That of an isolated device is not listed: nobody joins it. */
+		/* An isolated device's is not listed, so no other device joins it. */
 		if (!space || (!opt.isolated && !try_push(opened().spaces, space)))
 			return no_memory("a container of VFIO groups");
 	}
@@ -133,17 +133,16 @@ static std::shared_ptr<vfio_group> find_open(const std::string &path)
 	return nullptr;
 }
 
-/* A group is in one container: its devices reach the same memory. */
-static int check_apart(const vfio_group &open, const pci::address &addr, int group, const kernel_options &opt)
+/* All devices of a group are in one container and access the same memory. */
+static int check_isolation(const vfio_group &open, const pci::address &addr, int group, const kernel_options &opt)
 {
 	if (!opt.isolated && !open.isolated())
 		return 0;
-	return fail(
-		EXDEV,
-		"%s is in IOMMU group %d with a device that is open, and one of them is isolated: the machine cannot "
-		"keep "
-		"them apart, close that one first or open both without isolated=yes",
-		address_format(addr).c_str(), group);
+	return fail(EXDEV,
+		    "%s is in IOMMU group %d with an open device, and one of them is isolated: the machine cannot "
+		    "separate "
+		    "them; close that device first or open both without isolated=yes",
+		    address_format(addr).c_str(), group);
 }
 
 int group_open(const pci::address &addr, int group, const kernel_options &opt, std::shared_ptr<vfio_group> *out)
@@ -155,8 +154,8 @@ int group_open(const pci::address &addr, int group, const kernel_options &opt, s
 
 	*out = find_open(path);
 	if (*out)
-		return check_apart(**out, addr, group, opt);
-	unique_fd fd(keep_fd(open(path.c_str(), O_RDWR | O_CLOEXEC)));
+		return check_isolation(**out, addr, group, opt);
+	unique_fd fd(fd_above_stdio(open(path.c_str(), O_RDWR | O_CLOEXEC)));
 
 	if (!fd.valid())
 		return open_error(path, opt);
@@ -166,7 +165,7 @@ int group_open(const pci::address &addr, int group, const kernel_options &opt, s
 	if (err)
 		return err;
 	*out = try_shared<vfio_group>(std::move(fd), std::move(space), opt.isolated);
-	return *out && try_push(opened().groups, registry::known_group{path, *out}) ? 0 : no_memory("a VFIO group");
+	return *out && try_push(opened().groups, registry::open_group{path, *out}) ? 0 : no_memory("a VFIO group");
 }
 
 } // namespace usdma::vfio

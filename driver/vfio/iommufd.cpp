@@ -43,7 +43,7 @@ int iommufd_space::limits(address_limits *out)
 		if (ioctl(fd_.get(), abi::ioctl_ioas_iova_ranges, &q) == 0)
 			break;
 		if (errno != EMSGSIZE || q.num_iovas <= r.size() || q.num_iovas > 65536)
-			return fail_errno("ask the I/O address space's ranges");
+			return fail_errno("query the I/O address space's ranges");
 		if (!try_resize(r, q.num_iovas))
 			return no_memory("the IOMMU's ranges");
 	}
@@ -83,7 +83,7 @@ int iommufd_space::kernel_unmap(u64 iova, u64 size)
 	return 0;
 }
 
-/* The kernel says EINVAL, not EBUSY, where somebody else has bound the device (vfio_df_ioctl_bind_iommufd there). */
+/* The kernel returns EINVAL, not EBUSY, if another process has bound the device (vfio_df_ioctl_bind_iommufd there). */
 static int bind_error(const pci::address &addr, int group, const std::string &path, const kernel_options &opt)
 {
 	const int err = errno;
@@ -120,7 +120,7 @@ static int bind_attach(int device, const iommufd_space &space, const pci::addres
 static int new_space(const kernel_options &opt, std::shared_ptr<iommufd_space> *out)
 {
 	const std::string path = opt.dev + "/iommu";
-	unique_fd fd(keep_fd(open(path.c_str(), O_RDWR | O_CLOEXEC)));
+	unique_fd fd(fd_above_stdio(open(path.c_str(), O_RDWR | O_CLOEXEC)));
 	abi::ioas_alloc a = {sizeof(a), 0, 0};
 
 	if (!fd.valid() && errno == ENOENT)
@@ -135,11 +135,11 @@ static int new_space(const kernel_options &opt, std::shared_ptr<iommufd_space> *
 
 static int open_cdev(const std::string &path, const kernel_options &opt, unique_fd *out)
 {
-	out->reset(keep_fd(open(path.c_str(), O_RDWR | O_CLOEXEC)));
+	out->reset(fd_above_stdio(open(path.c_str(), O_RDWR | O_CLOEXEC)));
 	return out->valid() ? 0 : open_error(path, opt);
 }
 
-/* A device can be bound once for each open: an address space that refuses it costs a new file. */
+/* A device file can be bound only once: after a failed attach it must be reopened. */
 int iommufd_open(const pci::address &addr, int group, const std::string &cdev, const kernel_options &opt,
 		 unique_fd *device, std::shared_ptr<dma_space> *space)
 {
@@ -178,7 +178,7 @@ int iommufd_open(const pci::address &addr, int group, const std::string &cdev, c
 		err = bind_attach(device->get(), *s, addr, group, path, opt);
 	if (err)
 		return err;
-	/* That of an isolated device is not listed: nobody joins it. */
+	/* An isolated device's is not listed, so no other device joins it. */
 	if (!opt.isolated)
 		push_reserved(spaces, std::weak_ptr(s));
 	*space = s;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The cdev path: each device's own file, bound to one iommufd and one I/O address space for all. */
+/* The cdev backend: each device has its own file, bound to one iommufd and one I/O address space for all. */
 #pragma once
 
 #include "driver/base/unique_fd.h"
@@ -28,7 +28,7 @@ private:
 	u32 ioas_;
 };
 
-/* Opens the device and attaches it to an address space, a shared one where the kernel lets it. */
+/* Opens the device and attaches it to an address space, a shared one if the kernel permits it. */
 int iommufd_open(const pci::address &addr, int group, const std::string &cdev, const kernel_options &opt,
 		 unique_fd *device, std::shared_ptr<dma_space> *space);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The part of iommufd that is used here, declared under names of our own since
- * the build machine's kernel headers may be older (linux/iommufd.h since 6.2, the
- * VFIO device's own calls since 6.6).  Numbers and layouts are the kernel's ABI.
+ * The subset of iommufd's ABI that is used here, under our own names, since the build machine's kernel headers
+ * may be older (linux/iommufd.h since 6.2, the VFIO device ioctls since 6.6).
  */
 #pragma once
 
@@ -12,7 +11,7 @@
 
 namespace usdma::vfio::abi {
 
-/* Each structure begins with its size; what the kernel does not know of it must be zero. */
+/* Each structure begins with its size; fields unknown to the kernel must be zero. */
 struct ioas_alloc {
 	u32 size;
 	u32 flags;

@@ -7,13 +7,13 @@
 
 namespace usdma::vfio {
 
-/* vfio-pci and its variants for one device ("mlx5_vfio_pci"). */
+/* vfio-pci and its device-specific variants ("mlx5_vfio_pci"). */
 static bool is_vfio_driver(const std::string &name)
 {
 	return name.find("vfio") != name.npos;
 }
 
-/* Drivers that never do DMA on their own behalf: a group with one of these is viable (drivers/vfio in the kernel). */
+/* Drivers that do no DMA of their own: a group with these is viable (drivers/vfio in the kernel). */
 static bool is_harmless_driver(const std::string &name)
 {
 	return name.empty() || is_vfio_driver(name) || name == "pci-stub" || name == "pcieport";
@@ -39,11 +39,10 @@ int not_viable_error(const pci::address &addr, int group, const kernel_options &
 {
 	const std::string foreign = foreign_members(group, opt);
 
-	return fail(
-		EXDEV,
-		"%s shares IOMMU group %d with devices at other drivers: %s; bind those to vfio-pci too (usdmactl bind "
-		"…), or unbind them, or move the device to another slot",
-		address_format(addr).c_str(), group, foreign.empty() ? "unknown" : foreign.c_str());
+	return fail(EXDEV,
+		    "%s shares IOMMU group %d with devices bound to other drivers: %s; bind those to vfio-pci too "
+		    "(usdmactl bind …), or unbind them, or move the device to another slot",
+		    address_format(addr).c_str(), group, foreign.empty() ? "unknown" : foreign.c_str());
 }
 
 static int no_iommu_error(const std::string &name, const pci::function &f, const kernel_options &opt)
@@ -52,11 +51,11 @@ static int no_iommu_error(const std::string &name, const pci::function &f, const
 		return fail(
 			EOPNOTSUPP,
 			"%s is bound in VFIO's noiommu mode, in which it could write any memory of the machine: usdma "
-			"does not drive it so; boot with an IOMMU (usdmactl doctor says how)",
+			"does not support that; boot with an IOMMU (see usdmactl doctor)",
 			name.c_str());
 	if (pci::iommu_present(opt.sys))
 		return fail(EOPNOTSUPP,
-			    "%s is behind no IOMMU although the machine has one: it cannot be used with VFIO there",
+			    "%s is not behind the machine's IOMMU: it cannot be used with VFIO in this slot",
 			    name.c_str());
 	return fail(EOPNOTSUPP,
 		    "%s: no IOMMU: switch VT-d (Intel) or AMD-Vi on in the firmware and boot with intel_iommu=on "
@@ -78,7 +77,7 @@ int unsafe_interrupts_error(const std::string &name, const char *parameter)
 {
 	return fail(
 		EPERM,
-		"%s: this machine cannot remap interrupts, so that a device may forge them; to accept that: echo 1 > "
+		"%s: this machine cannot remap interrupts, so that a device may forge them; to permit that: echo 1 > "
 		"/sys/module/%s/parameters/allow_unsafe_interrupts",
 		name.c_str(), parameter);
 }
@@ -99,7 +98,7 @@ int open_error(const std::string &path, const kernel_options &opt)
 	const int err = errno;
 	const std::string vfio = opt.dev + "/vfio/vfio";
 
-	/* A kernel without groups has no such file, but the devices' own. */
+	/* A kernel without groups lacks this file, but has device files. */
 	if (err == ENOENT && access(vfio.c_str(), F_OK) && path.find("/devices/") == path.npos)
 		return fail(ENOENT, "no %s: load VFIO (modprobe vfio-pci)", vfio.c_str());
 	if (err == ENOENT)

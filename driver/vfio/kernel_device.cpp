@@ -14,19 +14,19 @@
 namespace usdma::vfio {
 
 kernel_device::kernel_device(const pci::function &f, device_claim claim, unique_fd fd, std::shared_ptr<dma_space> space,
-			     std::shared_ptr<void> keep)
-	: claim_(std::move(claim)), name_(address_format(f.addr)), node_(f.numa_node), keep_(std::move(keep)),
+			     std::shared_ptr<void> group)
+	: claim_(std::move(claim)), name_(address_format(f.addr)), node_(f.numa_node), group_(std::move(group)),
 	  space_(std::move(space)), fd_(std::move(fd))
 {
 }
 
 /*
- * First the device stops being a master and raising interrupts, then what it could
- * reach is taken away; only after that may the owner's memory go.
+ * The device stops bus mastering and raising interrupts before its mappings are removed; only then may the
+ * owner free the memory.
  */
 kernel_device::~kernel_device()
 {
-	watch_stop();
+	monitor_stop();
 	if (num_regions_) {
 		bus_master_off();
 		irqs_off();
@@ -40,7 +40,7 @@ int kernel_device::start()
 
 	info.argsz = sizeof(info);
 	if (ioctl(fd_.get(), VFIO_DEVICE_GET_INFO, &info))
-		return failed("ask the device");
+		return failed("query the device");
 	if (!(info.flags & VFIO_DEVICE_FLAGS_PCI) || info.num_regions <= region_config)
 		return fail(ENOTSUP, "%s is not a PCI device to VFIO", name_.c_str());
 	can_reset_ = info.flags & VFIO_DEVICE_FLAGS_RESET;
@@ -49,25 +49,25 @@ int kernel_device::start()
 	bars_ = try_shared<bar_guard>();
 	if (!bars_ || !try_resize(regions_, num_regions_) || !try_resize(vectors_, num_irqs_))
 		return no_memory("a device's regions and interrupts");
-	return watch_start();
+	return monitor_start();
 }
 
-int kernel_device::gone() const
+int kernel_device::lost_error() const
 {
-	return fail(ENODEV, "%s is gone: unplugged, or being taken away by the kernel", name_.c_str());
+	return fail(ENODEV, "%s is lost: unplugged, or revoked by the kernel", name_.c_str());
 }
 
-/* A call on the device's file failed.  ENODEV there means one thing. */
+/* Reports a failed call on the device's file. ENODEV: the device is lost. */
 int kernel_device::failed(const char *what)
 {
 	if (errno == ENODEV) {
-		set_lost("the kernel answers ENODEV");
-		return gone();
+		mark_lost("the kernel returned ENODEV");
+		return lost_error();
 	}
 	return fail_errno("%s: %s", name_.c_str(), what);
 }
 
-int kernel_device::ask_region(unsigned index, region_state *out)
+int kernel_device::query_region(unsigned index, region_state *out)
 {
 	alignas(8) u8 few[1024];
 	std::unique_ptr<u8[]> many;
@@ -80,16 +80,16 @@ int kernel_device::ask_region(unsigned index, region_state *out)
 		info.argsz = u32(raw.size());
 		info.index = index;
 		memcpy(raw.data(), &info, sizeof(info));
-		/* A region that this function does not have (VGA) is one of no bytes. */
+		/* A region that this function lacks (VGA) has size 0. */
 		if (ioctl(fd_.get(), VFIO_DEVICE_GET_REGION_INFO, raw.data()))
-			return errno == EINVAL ? 0 : failed("ask a region");
+			return errno == EINVAL ? 0 : failed("query a region");
 		memcpy(&info, raw.data(), sizeof(info));
 		if (info.argsz <= raw.size())
 			break;
 		const size_t size = std::min(info.argsz, 65536u);
 		many.reset(new (std::nothrow) u8[size]);
 		if (!many)
-			return no_memory("what a region is");
+			return no_memory("a region's description");
 		raw = {many.get(), size};
 	}
 	static_assert(VFIO_REGION_INFO_FLAG_READ == region_readable && VFIO_REGION_INFO_FLAG_WRITE == region_writable &&
@@ -102,21 +102,21 @@ int kernel_device::ask_region(unsigned index, region_state *out)
 	return region_parse_caps(raw, info.cap_offset, info.size, &out->info.mappable);
 }
 
-/* What is known of a region does not change any more. */
-int kernel_device::know_region(unsigned index, const region_state **out)
+/* Region properties do not change: queried once. */
+int kernel_device::get_region(unsigned index, const region_state **out)
 {
 	std::lock_guard guard(region_lock_);
 	int err = 0;
 
 	if (lost())
-		return gone();
+		return lost_error();
 	if (index >= num_regions_)
 		return fail(EINVAL, "region %u, %s has %u", index, name_.c_str(), num_regions_);
 	region_state &r = regions_[index];
 
-	if (!r.known)
-		err = ask_region(index, &r);
-	r.known = !err;
+	if (!r.queried)
+		err = query_region(index, &r);
+	r.queried = !err;
 	*out = &r;
 	return err;
 }
@@ -124,17 +124,17 @@ int kernel_device::know_region(unsigned index, const region_state **out)
 int kernel_device::region(unsigned index, region_info *out)
 {
 	const region_state *r = nullptr;
-	const int err = know_region(index, &r);
+	const int err = get_region(index, &r);
 
 	if (err)
 		return err;
-	return try_assign(out, r->info) ? 0 : no_memory("what a region is");
+	return try_assign(out, r->info) ? 0 : no_memory("a region's description");
 }
 
 int kernel_device::region_map(unsigned index, u64 offset, u64 size, mapping *out)
 {
 	const region_state *r = nullptr;
-	int err = know_region(index, &r);
+	int err = get_region(index, &r);
 
 	if (err)
 		return err;
@@ -145,7 +145,7 @@ int kernel_device::region_map(unsigned index, u64 offset, u64 size, mapping *out
 int kernel_device::find_access(unsigned index, u64 offset, u64 len, u32 right, u64 *fd_offset)
 {
 	const region_state *r = nullptr;
-	int err = know_region(index, &r);
+	int err = get_region(index, &r);
 
 	if (!err)
 		err = region_check_access(r->info, index, offset, len, right);
@@ -213,7 +213,7 @@ int kernel_device::region_doorbell_fd(unsigned, u64)
 
 int kernel_device::limits(address_limits *out)
 {
-	return lost() ? gone() : space_->limits(out);
+	return lost() ? lost_error() : space_->limits(out);
 }
 
 int kernel_device::dma_map(const dma_area &area)
@@ -222,8 +222,8 @@ int kernel_device::dma_map(const dma_area &area)
 	int err;
 
 	if (lost())
-		return gone();
-	/* Once for each device: the space below would count a second time. */
+		return lost_error();
+	/* Once per device: the address space would count a second mapping. */
 	if (areas_.count({area.iova, area.size}))
 		return fail(EEXIST, "DMA area %#llx+%#llx is mapped", static_cast<unsigned long long>(area.iova),
 			    static_cast<unsigned long long>(area.size));
@@ -235,7 +235,7 @@ int kernel_device::dma_map(const dma_area &area)
 	return err;
 }
 
-/* Works on a lost device too: its memory is to be taken back. */
+/* Also works on a lost device: its memory must be reclaimed. */
 int kernel_device::dma_unmap(u64 iova, u64 size)
 {
 	std::lock_guard guard(area_lock_);
@@ -245,7 +245,7 @@ int kernel_device::dma_unmap(u64 iova, u64 size)
 		return fail(ENOENT, "no DMA area %#llx+%#llx is mapped", static_cast<unsigned long long>(iova),
 			    static_cast<unsigned long long>(size));
 	if (lost() && !space_->sole(iova) && !bus_master_off())
-		return fail(EBUSY, "%s is lost and may still reach its memory", name_.c_str());
+		return fail(EBUSY, "%s is lost and may still access its memory", name_.c_str());
 	err = space_->unmap(iova, size);
 	if (!err)
 		areas_.erase({iova, size});
@@ -261,7 +261,7 @@ void kernel_device::release_areas()
 	areas_.clear();
 }
 
-/* Takes away what no other device of the same address space has mapped.  True: that was all. */
+/* Unmaps areas that no other device of the address space has mapped. True: these were all. */
 bool kernel_device::revoke_areas()
 {
 	std::lock_guard guard(area_lock_);
@@ -274,27 +274,28 @@ bool kernel_device::revoke_areas()
 
 int kernel_device::answers()
 {
-	const int err = lost() ? gone() : config_answers(*this);
+	const int err = lost() ? lost_error() : config_answers(*this);
 
 	if (err == -ENODEV && !lost())
-		set_lost("all that is read from it is ones: unplugged, or its link is down");
+		mark_lost("all reads return ones: unplugged, or its link is down");
 	return err;
 }
 
 int kernel_device::reset()
 {
 	if (lost())
-		return gone();
+		return lost_error();
 	if (!can_reset_)
-		return fail(EOPNOTSUPP, "%s cannot be reset by itself (no function-level reset, and others on its bus)",
+		return fail(EOPNOTSUPP,
+			    "%s cannot be reset by itself (no function-level reset, and other functions on its bus)",
 			    name_.c_str());
 	return ioctl(fd_.get(), VFIO_DEVICE_RESET) ? failed("reset") : 0;
 }
 
 /*
- * Straight to the file: a device that the kernel wants back counts as lost, yet it
- * still is there and may still write.  PCI 3.0 §6.2.2: command register, bit 2.
- * The read behind the write returns only after the write has reached the device.
+ * Accesses the file directly: a device that the kernel wants back is marked lost, yet is still present and may
+ * write. PCI 3.0 §6.2.2: command register, bit 2. The read after the write ensures that it has reached the
+ * device.
  */
 bool kernel_device::bus_master_off()
 {
@@ -303,7 +304,7 @@ bool kernel_device::bus_master_off()
 	u16 command;
 	u64 at;
 
-	if (ask_region(region_config, &r))
+	if (query_region(region_config, &r))
 		return false;
 	at = r.fd_offset + 4;
 	if (pread(fd_.get(), &command, 2, off_t(at)) != 2)
@@ -311,13 +312,13 @@ bool kernel_device::bus_master_off()
 	command = htole16(u16(le16toh(command) & ~master));
 	if (pwrite(fd_.get(), &command, 2, off_t(at)) != 2 || pread(fd_.get(), &command, 2, off_t(at)) != 2)
 		return false;
-	/* One that answers with all ones is not there, and masters nothing. */
-	return !(le16toh(command) & master) || command_of_nobody(le16toh(command));
+	/* One that reads as all ones is absent, and is no bus master. */
+	return !(le16toh(command) & master) || command_is_unknown(le16toh(command));
 }
 
 /*
- * Not a bus master: its engine writes nothing.  Else what the IOMMU let it reach is taken away, which holds even
- * a device that does not obey; unless another device of the same address space still has it mapped.
+ * Once bus mastering is off, the device writes nothing. Otherwise its IOMMU mappings are removed, which stops
+ * even a device that does not obey, unless another device of the address space still has them mapped.
  */
 int kernel_device::quiesce()
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A device of the kernel's VFIO, whichever way it was opened.  kernel_irq.cpp has the interrupts and the loss. */
+/* A device of the kernel's VFIO, for both backends. kernel_irq.cpp has interrupts and loss detection. */
 #pragma once
 
 #include "driver/base/unique_fd.h"
@@ -18,9 +18,9 @@ namespace usdma::vfio {
 
 class kernel_device final : public device {
 public:
-	/* keep: what must stay open as long as the device (its group). */
+	/* group: stays open as long as the device; empty for iommufd. */
 	kernel_device(const pci::function &f, device_claim claim, unique_fd fd, std::shared_ptr<dma_space> space,
-		      std::shared_ptr<void> keep);
+		      std::shared_ptr<void> group);
 	~kernel_device() override;
 
 	int start();
@@ -29,7 +29,7 @@ public:
 	int region_map(unsigned index, u64 offset, u64 size, mapping *out) override;
 	int region_read(unsigned index, u64 offset, void *buf, size_t len) override;
 	int region_write(unsigned index, u64 offset, const void *buf, size_t len) override;
-	/* The kernel's one file has all regions, config space among them: it is not handed to peers. */
+	/* The kernel's file contains all regions, including config space, so it is not shared with peers. */
 	int region_fd(unsigned index, u64 *fd_offset) override;
 	int region_doorbell_fd(unsigned index, u64 offset) override;
 
@@ -51,20 +51,20 @@ public:
 
 private:
 	struct region_state {
-		bool known = false;
+		bool queried = false;
 		region_info info;
 		u64 fd_offset = 0;
 	};
-	/* Vectors of one interrupt type; -1: off. */
+	/* Vectors of one interrupt type; -1: disabled. */
 	struct vectors {
 		std::vector<unique_fd> fd;
-		unsigned enabled = 0; /* the kernel has set up vectors [0, enabled) */
+		unsigned enabled = 0; /* vectors [0, enabled) are configured in the kernel */
 	};
 
-	int gone() const;
+	int lost_error() const;
 	int failed(const char *what);
-	int know_region(unsigned index, const region_state **out);
-	int ask_region(unsigned index, region_state *out);
+	int get_region(unsigned index, const region_state **out);
+	int query_region(unsigned index, region_state *out);
 	int find_access(unsigned index, u64 offset, u64 len, u32 right, u64 *fd_offset);
 	bool bus_master_off();
 	void release_areas();
@@ -76,34 +76,33 @@ private:
 	void irq_drop(vectors *v, unsigned first, size_t count);
 	int irq_take(vectors *v, unsigned first, std::span<const int> fds);
 	int irqs_off();
-	int watch_start();
-	void watch_stop();
-	static void *watch_main(void *arg);
-	void set_lost(const char *why);
+	int monitor_start();
+	void monitor_stop();
+	static void *monitor_main(void *arg);
+	void mark_lost(const char *why);
 
-	device_claim claim_; /* first: given up when all else is closed */
+	device_claim claim_; /* first: released after all other members */
 	std::string name_;
 	int node_;
-	std::shared_ptr<void> keep_;
+	std::shared_ptr<void> group_;
 	std::shared_ptr<dma_space> space_;
 	std::shared_ptr<bar_guard> bars_;
 	unique_fd fd_;
 	u32 num_regions_ = 0, num_irqs_ = 0;
 	bool can_reset_ = false;
 
-	std::mutex region_lock_; /* regions_ */
+	std::mutex region_lock_; /* protects regions_ */
 	std::deque<region_state> regions_;
-	std::mutex irq_lock_; /* vectors_, and their set-up in the kernel */
-	std::mutex fd_lock_;  /* inside irq_lock_: while vectors_ change; the loss, which may be met under irq_lock_,
-				 reads them */
+	std::mutex irq_lock_; /* protects vectors_, and their configuration in the kernel */
+	std::mutex fd_lock_;  /* nests in irq_lock_; protects vectors_ for mark_lost(), which may run under irq_lock_ */
 	std::deque<vectors> vectors_;
-	std::mutex area_lock_;                /* areas_ */
+	std::mutex area_lock_;                /* protects areas_ */
 	std::set<std::pair<u64, u64>> areas_; /* (iova, size) that this device mapped */
 
 	std::atomic<bool> lost_{false};
 	unique_fd lost_fd_, request_fd_, stop_fd_;
-	pthread_t watcher_{};
-	bool watching_ = false;
+	pthread_t monitor_{};
+	bool monitoring_ = false;
 };
 
 } // namespace usdma::vfio

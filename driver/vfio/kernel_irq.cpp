@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Interrupts of the kernel's devices, and how their loss is noticed (linux/vfio.h: VFIO_DEVICE_SET_IRQS). */
+/* Interrupts and loss detection of kernel devices (linux/vfio.h: VFIO_DEVICE_SET_IRQS). */
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
@@ -26,12 +26,11 @@ int kernel_device::irq_count(unsigned index, u32 *count)
 		return 0;
 	info.argsz = sizeof(info);
 	info.index = index;
-	/* A type that this function does not have (errors of PCI Express) is one of no vectors. */
+	/* A type that this function lacks (PCI Express errors) has no vectors. */
 	if (ioctl(fd_.get(), VFIO_DEVICE_GET_IRQ_INFO, &info))
-		return errno == EINVAL ? 0 : failed("ask an interrupt");
+		return errno == EINVAL ? 0 : failed("query an interrupt");
 	/*
-	 * A line that masks itself needs an unmask each time, which this interface does not have: INTx is not
-	 * offered.
+	 * An automasked line needs an unmask after each interrupt, which this interface lacks: INTx is not supported.
 	 */
 	if ((info.flags & VFIO_IRQ_INFO_EVENTFD) && !(info.flags & VFIO_IRQ_INFO_AUTOMASKED))
 		*count = info.count < 2048 ? info.count : 2048;
@@ -39,9 +38,9 @@ int kernel_device::irq_count(unsigned index, u32 *count)
 }
 
 /*
- * A CPU has some 200 vectors for all devices (x86: 256 less the system's), and
- * whoever opens a device first would take them all.  With four of each CPU's for a
- * device, dozens of devices have enough; small machines have a few more to give.
+ * A CPU has some 200 vectors for all devices (x86: 256 less the system's), and the first devices to be opened
+ * would take them all. With four vectors of each CPU per device, dozens of devices have enough; small machines
+ * can provide a few more.
  */
 static u32 fair_share()
 {
@@ -54,12 +53,12 @@ static u32 fair_share()
 int kernel_device::irq(unsigned index, irq_info *out)
 {
 	out->share = fair_share();
-	return lost() ? gone() : irq_count(index, &out->count);
+	return lost() ? lost_error() : irq_count(index, &out->count);
 }
 
 int kernel_device::irq_ioctl(unsigned index, u32 flags, unsigned first, std::span<const int> fds)
 {
-	static constexpr size_t enough = 256; /* also where nothing may fail: switching them off */
+	static constexpr size_t enough = 256; /* also for disabling vectors, which must not fail */
 	alignas(vfio_irq_set) u8 few[enough];
 	std::unique_ptr<u8[]> many;
 	std::span<u8> raw(few);
@@ -84,14 +83,14 @@ int kernel_device::irq_ioctl(unsigned index, u32 flags, unsigned first, std::spa
 		memcpy(raw.data() + sizeof(s), fds.data(), fds.size_bytes());
 	n = ioctl(fd_.get(), VFIO_DEVICE_SET_IRQS, raw.data());
 	if (n < 0)
-		return failed("set up interrupts");
+		return failed("configure interrupts");
 	if (n > 0)
-		return fail(ENOSPC, "%s: the machine has %d interrupts left for it, %zu are wanted", name_.c_str(), n,
+		return fail(ENOSPC, "%s: the machine has %d interrupts left for it, %zu are needed", name_.c_str(), n,
 			    fds.size());
 	return 0;
 }
 
-/* Own duplicates, so that a loss can be told after the caller closed its own. */
+/* Duplicates the eventfds, so that a loss can be signalled after the caller closed its own. */
 int kernel_device::irq_take(vectors *v, unsigned first, std::span<const int> fds)
 {
 	std::vector<unique_fd> copies;
@@ -115,9 +114,9 @@ int kernel_device::irq_take(vectors *v, unsigned first, std::span<const int> fds
 }
 
 /*
- * Within what is set up, vectors change one by one.  Beyond it older kernels want
- * all vectors at once, from the first on: then all go off and come back, and each
- * eventfd is written once, for an interrupt that fell into the gap.
+ * Enabled vectors can be changed one by one. To add more, older kernels require all vectors at once, from the
+ * first on: then all are disabled and re-enabled, and each eventfd is signalled once, in case an interrupt was
+ * lost in between.
  */
 int kernel_device::irq_apply(unsigned index, vectors *v, unsigned first, size_t count)
 {
@@ -161,16 +160,16 @@ int kernel_device::irq_set(unsigned index, unsigned first, std::span<const int> 
 	int err;
 
 	if (lost())
-		return gone();
+		return lost_error();
 	err = irq_count(index, &count);
 	if (err)
 		return err;
 	if (fds.empty() || !range_within(first, fds.size(), count))
 		return fail(EINVAL, "%s: interrupts %u to %zu of type %u, the device has %u", name_.c_str(), first,
 			    first + fds.size(), index, count);
-	/* That one is taken: it tells the loss. */
+	/* Reserved: it signals the loss. */
 	if (index == irq_req)
-		return fail(EBUSY, "%s: the request interrupt is lost_fd()", name_.c_str());
+		return fail(EBUSY, "%s: the request interrupt is reserved for lost_fd()", name_.c_str());
 	std::lock_guard guard(irq_lock_);
 	vectors &v = vectors_[index];
 
@@ -179,9 +178,9 @@ int kernel_device::irq_set(unsigned index, unsigned first, std::span<const int> 
 		err = irq_apply(index, &v, first, fds.size());
 	if (!err)
 		return 0;
-	const kept_error why;
+	const saved_error why;
 
-	/* What was set up before goes on; the vectors of this call are off. */
+	/* Previously enabled vectors stay enabled; the vectors of this call are disabled. */
 	irq_drop(&v, first, fds.size());
 	irq_apply(index, &v, first, fds.size());
 	return why.again(err);
@@ -207,8 +206,8 @@ int kernel_device::irqs_off()
 	return 0;
 }
 
-/* Once; from the watcher, or from a call that met ENODEV. */
-void kernel_device::set_lost(const char *why)
+/* Takes effect once; called by the monitor thread, or by a call that got ENODEV. */
+void kernel_device::mark_lost(const char *why)
 {
 	losses.fetch_add(1);
 	if (lost_.exchange(true))
@@ -226,8 +225,8 @@ void kernel_device::set_lost(const char *why)
 	}
 }
 
-/* Sleeps until the kernel asks for the device back, or until the device is closed. */
-void *kernel_device::watch_main(void *arg)
+/* Sleeps until the kernel requests the device back, or until the device is closed. */
+void *kernel_device::monitor_main(void *arg)
 {
 	auto *const dev = static_cast<kernel_device *>(arg);
 	pollfd p[] = {{dev->request_fd_.get(), POLLIN, 0}, {dev->stop_fd_.get(), POLLIN, 0}};
@@ -236,42 +235,42 @@ void *kernel_device::watch_main(void *arg)
 		;
 	if (p[1].revents || !p[0].revents)
 		return nullptr;
-	/* It still runs, and whoever hears that it is lost takes its memory back. */
+	/* The device still runs, and its users reclaim its memory once it is marked lost. */
 	dev->bus_master_off();
-	dev->set_lost("the kernel asks for it back (unplug, or unbind)");
+	dev->mark_lost("the kernel requests it back (unplug, or unbind)");
 	return nullptr;
 }
 
-int kernel_device::watch_start()
+int kernel_device::monitor_start()
 {
 	int request;
 	u32 count;
 	int err;
 
-	lost_fd_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-	request_fd_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-	stop_fd_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	lost_fd_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	request_fd_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	stop_fd_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
 	if (!lost_fd_.valid() || !request_fd_.valid() || !stop_fd_.valid())
 		return fail_errno("eventfd");
 	err = irq_count(irq_req, &count);
-	/* Kernels without it (before 4.0) tell a loss by ENODEV only. */
+	/* Kernels without it (before 4.0) report a loss by ENODEV only. */
 	if (err || !count)
 		return err;
 	request = request_fd_.get();
 	err = irq_ioctl(irq_req, VFIO_IRQ_SET_DATA_EVENTFD, 0, {&request, 1});
 	if (!err)
-		err = thread_start(&watcher_, "usdma-vfio", watch_main, this);
-	watching_ = !err;
+		err = thread_start(&monitor_, "usdma-vfio", monitor_main, this);
+	monitoring_ = !err;
 	return err;
 }
 
-void kernel_device::watch_stop()
+void kernel_device::monitor_stop()
 {
-	if (!watching_)
+	if (!monitoring_)
 		return;
 	eventfd_write(stop_fd_.get(), 1);
-	pthread_join(watcher_, nullptr);
-	watching_ = false;
+	pthread_join(monitor_, nullptr);
+	monitoring_ = false;
 	irq_ioctl(irq_req, VFIO_IRQ_SET_DATA_NONE, 0, {});
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which way a device is opened. */
+/* Selects the backend and opens a device. */
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
@@ -17,11 +17,11 @@ namespace usdma::vfio {
 
 namespace {
 
-/* An open device on its way to being one. */
+/* An open device file, before a kernel_device is created. */
 struct opened_device {
 	unique_fd fd;
 	std::shared_ptr<dma_space> space;
-	std::shared_ptr<void> keep;
+	std::shared_ptr<void> group;
 };
 
 } // namespace
@@ -34,17 +34,17 @@ static int open_by_group(const pci::function &f, const kernel_options &opt, open
 
 	if (err)
 		return err;
-	out->fd.reset(keep_fd(ioctl(group->fd(), VFIO_GROUP_GET_DEVICE_FD, name.c_str())));
+	out->fd.reset(fd_above_stdio(ioctl(group->fd(), VFIO_GROUP_GET_DEVICE_FD, name.c_str())));
 	if (!out->fd.valid() && errno == ENODEV)
 		return fail(ENOTCONN, "%s is not bound to vfio-pci (any more): usdmactl bind %s", name.c_str(),
 			    name.c_str());
-	/* Where iommufd stands in for the container, it is only now asked for the device. */
+	/* With iommufd's emulation of the container, the device is checked only here. */
 	if (!out->fd.valid() && errno == EPERM)
 		return unsafe_interrupts_error(name, "iommufd");
 	if (!out->fd.valid())
 		return fail_errno("get %s from its VFIO group %d", name.c_str(), f.iommu_group);
 	out->space = group->space();
-	out->keep = group;
+	out->group = group;
 	return 0;
 }
 
@@ -53,22 +53,22 @@ static bool usable(const std::string &path)
 	return access(path.c_str(), R_OK | W_OK) == 0;
 }
 
-kernel_way kernel_choose(const pci::function &f, const kernel_options &opt, std::vector<std::string> *files)
+kernel_backend kernel_choose(const pci::function &f, const kernel_options &opt, std::vector<std::string> *files)
 {
 	const std::string cdev = pci::vfio_cdev(opt.sys, f.addr), vfio = opt.dev + "/vfio/";
 	std::vector<std::string> by_group = {vfio + "vfio", vfio + std::to_string(f.iommu_group)};
 	std::vector<std::string> by_cdev = {opt.dev + "/iommu", vfio + "devices/" + cdev};
 	const bool first = usable(by_cdev[0]), second = !cdev.empty() && usable(by_cdev[1]);
-	bool cdev_way = opt.way == kernel_way::iommufd;
+	bool use_cdev = opt.backend == kernel_backend::iommufd;
 
-	if (opt.way == kernel_way::automatic && !cdev.empty()) {
+	if (opt.backend == kernel_backend::automatic && !cdev.empty()) {
 		const bool group_there = access(by_group[1].c_str(), F_OK) == 0;
-		const bool group_way = usable(by_group[0]) && usable(by_group[1]);
+		const bool use_group = usable(by_group[0]) && usable(by_group[1]);
 
-		cdev_way = (first && second) || (!group_way && (first || second || !group_there));
+		use_cdev = (first && second) || (!use_group && (first || second || !group_there));
 	}
-	*files = std::move(cdev_way ? by_cdev : by_group);
-	return cdev_way ? kernel_way::iommufd : kernel_way::group;
+	*files = std::move(use_cdev ? by_cdev : by_group);
+	return use_cdev ? kernel_backend::iommufd : kernel_backend::group;
 }
 
 static int open_device(const pci::address &addr, const kernel_options &opt, std::unique_ptr<device> *out)
@@ -85,14 +85,14 @@ static int open_device(const pci::address &addr, const kernel_options &opt, std:
 		err = claim.take(addr);
 	if (err)
 		return err;
-	if (kernel_choose(f, opt, &files) == kernel_way::iommufd)
+	if (kernel_choose(f, opt, &files) == kernel_backend::iommufd)
 		err = iommufd_open(addr, f.iommu_group, pci::vfio_cdev(opt.sys, addr), opt, &o.fd, &o.space);
 	else
 		err = open_by_group(f, opt, &o);
 	if (err)
 		return err;
 	auto dev = try_unique<kernel_device>(f, std::move(claim), std::move(o.fd), std::move(o.space),
-					     std::move(o.keep));
+					     std::move(o.group));
 
 	err = dev ? dev->start() : no_memory("a device");
 	if (err)

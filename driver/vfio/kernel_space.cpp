@@ -15,7 +15,7 @@ static unsigned long long ull(u64 v)
 	return v;
 }
 
-/* What of this process is locked or pinned already, in KiB (/proc/self/status; see proc(5)). */
+/* Locked and pinned memory of this process, in KiB (/proc/self/status; see proc(5)). */
 static u64 locked_kib()
 {
 	const std::unique_ptr<FILE, int (*)(FILE *)> f(fopen("/proc/self/status", "re"), fclose);
@@ -37,7 +37,7 @@ static int memlock_error(const dma_area &area)
 	if (lim.rlim_cur == RLIM_INFINITY)
 		return fail(ENOMEM, "no memory to pin %llu KiB for the device", ull(area.size / KiB));
 	return fail(ENOMEM,
-		    "memlock: %llu KiB are to be pinned beside %llu KiB that are, the limit is %llu KiB; raise it: "
+		    "memlock: cannot pin %llu KiB: %llu KiB are pinned already, the limit is %llu KiB; raise it: "
 		    "ulimit -l, or /etc/security/limits.conf, or LimitMEMLOCK= of the systemd unit",
 		    ull(area.size / KiB), ull(locked_kib()), ull(lim.rlim_cur / KiB));
 }
@@ -52,8 +52,8 @@ int dma_map_error(int err, const dma_area &area, size_t mapped, const char *max_
 	case EEXIST:
 		return fail(err, "DMA area %#llx+%#llx overlaps one that is mapped", ull(area.iova), ull(area.size));
 	case EFAULT:
-		return fail(err, "memory at %p (%llu KiB) cannot be pinned: not mapped, or without the rights",
-			    area.vaddr, ull(area.size / KiB));
+		return fail(err, "memory at %p (%llu KiB) cannot be pinned: not mapped, or no permission", area.vaddr,
+			    ull(area.size / KiB));
 	}
 	errno = err;
 	return fail_errno("map %llu KiB at IOVA %#llx", ull(area.size / KiB), ull(area.iova));
@@ -77,7 +77,7 @@ static int outside_error(const address_limits &l, const dma_area &a)
 		if (at < sizeof(text))
 			at += size_t(snprintf(text + at, sizeof(text) - at, " %#llx-%#llx", ull(r.start), ull(r.last)));
 	}
-	return fail(ERANGE, "IOVA %#llx-%#llx is reserved or beyond the IOMMU's width; usable are%s", ull(a.iova),
+	return fail(ERANGE, "IOVA %#llx-%#llx is reserved or beyond the IOMMU's width; usable ranges:%s", ull(a.iova),
 		    ull(a.iova + (a.size - 1)), text);
 }
 

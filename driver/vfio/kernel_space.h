@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * An address space that devices share, as the kernel keeps it: a type1 container, or an I/O address space of
- * iommufd.
- */
+/* An address space shared by devices in the kernel: a type1 container, or an I/O address space of iommufd. */
 #pragma once
 
 #include "driver/vfio/device.h"
@@ -17,12 +14,12 @@ class dma_space {
 public:
 	virtual ~dma_space() = default;
 
-	/* The same area mapped again (for another device) is counted, not mapped twice. */
+	/* An area that is mapped again (for another device) is counted, not mapped twice. */
 	int map(const dma_area &area);
 	int unmap(u64 iova, u64 size);
-	/* One device has mapped what begins here: unmapping it takes it away. */
+	/* Exactly one device has mapped the area at iova: unmapping it removes it from the IOMMU. */
 	bool sole(u64 iova);
-	/* As the kernel has it now: devices that join narrow it. */
+	/* The kernel's current limits: devices that join may narrow them. */
 	virtual int limits(address_limits *out) = 0;
 	virtual const char *backend() const = 0;
 
@@ -42,10 +39,10 @@ private:
 
 	std::mutex lock_;
 	std::map<u64, entry> areas_;
-	std::atomic<size_t> count_{0}; /* of areas_, to be read without the lock */
+	std::atomic<size_t> count_{0}; /* size of areas_, readable without the lock */
 };
 
-/* What a failed map ioctl means, with numbers: ENOMEM is memlock, ENOSPC the kernel's limit on mappings. */
+/* Reports a failed map ioctl, with numbers: ENOMEM is memlock, ENOSPC the kernel's limit on mappings. */
 int dma_map_error(int err, const dma_area &area, size_t mapped, const char *max_hint);
 
 } // namespace usdma::vfio

@@ -16,7 +16,7 @@ static unsigned long long ull(u64 v)
 	return v;
 }
 
-/* Devices have one or two: what is left beside a table of interrupts. */
+/* Devices have one or two: the areas around the MSI-X table. */
 static constexpr u32 most_areas = 256;
 
 static int add_area(const proto::sparse_area &a, u64 region_size, std::vector<range> *out)
@@ -32,7 +32,7 @@ static int add_area(const proto::sparse_area &a, u64 region_size, std::vector<ra
 	return try_push(*out, fresh) ? 0 : no_memory("the mappable parts of a region");
 }
 
-/* *end: where the capability ends. */
+/* *end: the end of the capability. */
 static int parse_sparse(std::span<const u8> raw, size_t at, u64 region_size, std::vector<range> *out, size_t *end)
 {
 	proto::sparse_head h;
@@ -55,7 +55,7 @@ static int parse_sparse(std::span<const u8> raw, size_t at, u64 region_size, std
 	return err;
 }
 
-/* One capability; *end: where it ends. */
+/* Parses one capability; *end: its end. */
 static int parse_cap(std::span<const u8> raw, const proto::cap_head &h, u64 region_size, bool *sparse,
 		     std::vector<range> *mappable, size_t *end)
 {
@@ -71,7 +71,7 @@ int region_parse_caps(std::span<const u8> raw, u32 first, u64 region_size, std::
 {
 	bool sparse = false;
 
-	/* Each lies behind the end of the one before it: the walk ends, and no byte is read as two things. */
+	/* Each must start after the end of the previous one: the walk terminates, and no byte is parsed twice. */
 	for (size_t at = first, end; at;) {
 		proto::cap_head h;
 
@@ -128,7 +128,7 @@ int region_mmap(int fd, u32 flags, u64 fd_offset, u64 size, mapping *out)
 
 	if (p == MAP_FAILED)
 		return fail_map(size, false, "a region of the device");
-	/* A core dump would read registers, and make the pages of memory that nobody has used. */
+	/* A core dump would read registers, and allocate untouched pages of device memory. */
 	madvise(p, size, MADV_DONTDUMP);
 	*out = mapping(p, size);
 	return 0;

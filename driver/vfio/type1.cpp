@@ -50,7 +50,7 @@ static int parse_cap(std::span<const u8> raw, size_t at, u16 id, address_limits 
 	return 0;
 }
 
-/* Before Linux 5.4 the kernel does not say what the IOMMU translates: some have 39 bits. */
+/* Before Linux 5.4 the kernel does not report what the IOMMU translates: some have 39 bits. */
 static constexpr range every_iommu = {0, (u64(1) << 39) - 1};
 
 int type1_parse_info(std::span<const u8> raw, address_limits *out, u64 *available)
@@ -68,7 +68,7 @@ int type1_parse_info(std::span<const u8> raw, address_limits *out, u64 *availabl
 	if ((info.flags & VFIO_IOMMU_INFO_PGSIZES) && info.iova_pgsizes)
 		out->page_size = info.iova_pgsizes & -info.iova_pgsizes;
 	at = info.flags & VFIO_IOMMU_INFO_CAPS ? info.cap_offset : 0;
-	/* Each header lies behind the one before it, so the walk ends. */
+	/* Each header must come after the previous one, so the walk terminates. */
 	while (at) {
 		vfio_info_cap_header h;
 		int err;
@@ -100,7 +100,7 @@ int type1_space::limits(address_limits *out)
 		std::fill(raw.begin(), raw.end(), u8(0));
 		memcpy(raw.data(), &argsz, sizeof(argsz));
 		if (ioctl(fd_.get(), VFIO_IOMMU_GET_INFO, raw.data()))
-			return fail_errno("ask the IOMMU's limits");
+			return fail_errno("query the IOMMU's limits");
 		memcpy(&argsz, raw.data(), sizeof(argsz));
 		if (argsz <= raw.size())
 			break;
@@ -108,7 +108,7 @@ int type1_space::limits(address_limits *out)
 			return no_memory("the IOMMU's limits");
 	}
 	err = type1_parse_info(raw, out, &available);
-	/* The kernel tells how many more fit. */
+	/* The kernel reports how many more fit. */
 	if (!err && available != ~u64(0))
 		out->max_mappings = available + mapped();
 	return err;
@@ -140,9 +140,9 @@ int type1_space::kernel_unmap(u64 iova, u64 size)
 	if (ioctl(fd_.get(), VFIO_IOMMU_UNMAP_DMA, &m))
 		return fail_errno("unmap %llu bytes at IOVA %#llx", static_cast<unsigned long long>(size),
 				  static_cast<unsigned long long>(iova));
-	/* The kernel says how much it took away; nothing means that it was not there. */
+	/* The kernel reports how much it unmapped; 0: it was not mapped. */
 	if (m.size != size)
-		return fail(EIO, "unmap at IOVA %#llx took away %llu of %llu bytes",
+		return fail(EIO, "unmap at IOVA %#llx removed only %llu of %llu bytes",
 			    static_cast<unsigned long long>(iova), static_cast<unsigned long long>(m.size),
 			    static_cast<unsigned long long>(size));
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The group path: group files and type1 containers. */
+/* The group backend: group files and type1 containers. */
 #pragma once
 
 #include "driver/base/unique_fd.h"
@@ -11,7 +11,7 @@
 
 namespace usdma::vfio {
 
-/* A container with a type1 IOMMU; several groups may be in it. */
+/* A container with a type1 IOMMU; it may contain several groups. */
 class type1_space : public dma_space {
 public:
 	explicit type1_space(unique_fd fd) : fd_(std::move(fd)) {}
@@ -28,12 +28,12 @@ protected:
 };
 
 /*
- * The bytes that VFIO_IOMMU_GET_INFO gave.  -EPROTO: a capability list that loops or leaves raw. available: ~0
- * where not told.
+ * Parses the result of VFIO_IOMMU_GET_INFO. -EPROTO: a capability list that loops or exceeds raw. *available:
+ * remaining mappings, ~0 if not reported.
  */
 int type1_parse_info(std::span<const u8> raw, address_limits *out, u64 *available);
 
-/* An open group in its container.  A process can open a group once, so its devices share this. */
+/* An open group in its container. A process can open a group only once, so the group's devices share this. */
 class vfio_group {
 public:
 	vfio_group(unique_fd fd, std::shared_ptr<dma_space> space, bool isolated)
@@ -43,16 +43,16 @@ public:
 
 	int fd() const { return fd_.get(); }
 	const std::shared_ptr<dma_space> &space() const { return space_; }
-	/* For one device alone. */
+	/* The group's only device is an isolated one. */
 	bool isolated() const { return isolated_; }
 
 private:
-	std::shared_ptr<dma_space> space_; /* goes after the group's file */
+	std::shared_ptr<dma_space> space_; /* destroyed after the group's file is closed */
 	unique_fd fd_;
 	bool isolated_;
 };
 
-/* Opens the device's group, or takes the one that is open, and a container that takes it. */
+/* Opens the device's group, or reuses the open one, and adds it to a container that accepts it. */
 int group_open(const pci::address &addr, int group, const kernel_options &opt, std::shared_ptr<vfio_group> *out);
 
 } // namespace usdma::vfio

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The JSON of the VERSION message. */
+/* The JSON in the VERSION message. */
 #include "driver/base/grow.h"
 #include "driver/vfio/user_socket.h"
 
@@ -28,13 +28,13 @@ caps_text user_caps_json(const user_caps &caps)
 }
 
 /*
- * Reads along, without a tree of values: taking one down needs memory, in a place where there must be enough.
- * Depth 1 is the object that all stands in, depth 2 what stands in "capabilities".
+ * A SAX parser, without a tree of values: the tree's destructor allocates memory, which must not fail here.
+ * Depth 1 is the outer object, depth 2 the content of "capabilities".
  */
 class caps_reader {
 public:
 	explicit caps_reader(user_caps *out) : out_(out) {}
-	/* 0, or what it found. */
+	/* 0, or the error. */
 	int end(bool well_formed) const { return err_ || well_formed ? err_ : not_an_object(); }
 
 	bool null() { return other(); }
@@ -45,13 +45,13 @@ public:
 	bool binary(json::binary_t &) { return other(); }
 	bool number_unsigned(u64 v)
 	{
-		const known *k = depth_ == 2 ? known_ : nullptr;
+		const field *k = depth_ == 2 ? field_ : nullptr;
 
 		if (!k)
 			return other();
 		if (v < k->least)
-			return found(fail(EPROTO, "vfio-user capability %s is %llu, at least %llu is needed", k->name,
-					  ull(v), ull(k->least)));
+			return stop(fail(EPROTO, "vfio-user capability %s is %llu, at least %llu is needed", k->name,
+					 ull(v), ull(k->least)));
 		out_->*k->to = v;
 		return true;
 	}
@@ -63,54 +63,54 @@ public:
 		}
 		return open();
 	}
-	bool start_array(size_t) { return depth_ ? open() : found(not_an_object()); }
+	bool start_array(size_t) { return depth_ ? open() : stop(not_an_object()); }
 	bool end_object() { return close(); }
 	bool end_array() { return close(); }
 	bool key(const std::string &name)
 	{
-		static constexpr known all[] = {{"max_msg_fds", 0, &user_caps::max_msg_fds},
+		static constexpr field all[] = {{"max_msg_fds", 0, &user_caps::max_msg_fds},
 						{"max_data_xfer_size", 8, &user_caps::max_data_xfer},
 						{"max_dma_maps", 1, &user_caps::max_dma_maps},
 						{"pgsizes", 1, &user_caps::pgsizes}};
 
 		if (skip_)
 			return true;
-		known_ = nullptr;
+		field_ = nullptr;
 		if (depth_ == 1)
 			in_caps_ = name == "capabilities";
-		for (const known &k : all)
+		for (const field &k : all)
 			if (depth_ == 2 && name == k.name)
-				known_ = &k;
+				field_ = &k;
 		return true;
 	}
 	template <class E> bool parse_error(size_t, const std::string &, const E &) { return false; }
 
 private:
-	struct known {
+	struct field {
 		const char *name;
 		u64 least;
 		u64 user_caps::*to;
 	};
 
 	static int not_an_object() { return fail(EPROTO, "vfio-user version data is not a JSON object"); }
-	bool found(int err)
+	bool stop(int err)
 	{
 		err_ = err;
 		return false;
 	}
-	/* A value that is no whole number. */
+	/* A value that is not a whole number. */
 	bool other()
 	{
 		if (skip_)
 			return true;
 		if (!depth_)
-			return found(not_an_object());
+			return stop(not_an_object());
 		if (depth_ == 1 && in_caps_)
-			return found(fail(EPROTO, "vfio-user capabilities are not a JSON object"));
-		return known_ ? found(fail(EPROTO, "vfio-user capability %s is not a whole number", known_->name)) :
+			return stop(fail(EPROTO, "vfio-user capabilities are not a JSON object"));
+		return field_ ? stop(fail(EPROTO, "vfio-user capability %s is not a whole number", field_->name)) :
 				true;
 	}
-	/* What is within something unknown is passed over. */
+	/* The content of unknown values is skipped. */
 	bool open()
 	{
 		if (skip_ || depth_) {
@@ -132,7 +132,7 @@ private:
 	user_caps *out_;
 	unsigned depth_ = 0, skip_ = 0;
 	bool in_caps_ = false;
-	const known *known_ = nullptr;
+	const field *field_ = nullptr;
 	int err_ = 0;
 };
 

@@ -25,7 +25,7 @@ static const user_link_ops link_ops = {
 
 user_device::user_device(const user_options &opt) : opt_(opt) {}
 
-/* The server must not reach this process's memory any more once the owner may free it: take it all back first. */
+/* Unmap everything first: the server must not access this process's memory once the owner may free it. */
 user_device::~user_device()
 {
 	dma_area a;
@@ -41,7 +41,7 @@ int user_device::start(unique_fd sock)
 {
 	int err = link_.start(std::move(sock), opt_.timeout_ms, &link_ops, this);
 
-	link_.hurry(opt_.open_ms);
+	link_.set_deadline(opt_.open_ms);
 	if (!err)
 		err = negotiate();
 	if (!err)
@@ -49,7 +49,7 @@ int user_device::start(unique_fd sock)
 	return err;
 }
 
-/* The server broke the protocol: nothing it says is believed any more. */
+/* The server violated the protocol: nothing from it is trusted any more. */
 int user_device::broken(int err)
 {
 	link_.give_up();
@@ -65,8 +65,8 @@ int user_device::accept_version(const user_message &reply)
 		return fail(EPROTO, "vfio-user VERSION reply of %zu bytes", reply.body.size());
 	memcpy(&v, reply.body.data(), sizeof(v));
 	if (v.major != proto::version_major || v.minor > proto::version_minor)
-		return fail(EPROTO, "the vfio-user server speaks protocol %u.%u, this client %u.%u", v.major, v.minor,
-			    proto::version_major, proto::version_minor);
+		return fail(EPROTO, "the vfio-user server has protocol version %u.%u, this client %u.%u", v.major,
+			    v.minor, proto::version_major, proto::version_minor);
 	err = user_caps_parse(
 		{reinterpret_cast<const char *>(reply.body.data()) + sizeof(v), reply.body.size() - sizeof(v)}, &caps_);
 	if (err)
@@ -77,32 +77,34 @@ int user_device::accept_version(const user_message &reply)
 	return 0;
 }
 
-/* The server has answered, with an error: it is there, and serves others. */
-static int turned_away(int err)
+/* The server replied with an error: it is alive, and may serve others. */
+static int rejected(int err)
 {
 	switch (err) {
 	case -EACCES:
 	case -EPERM:
 		return fail(
 			-err,
-			"the vfio-user server turns this client away: the server runs as another user, this process as "
+			"the vfio-user server rejected this client: the server runs as another user, this process as "
 			"user %u",
 			geteuid());
 	case -EBUSY:
-		return fail(EBUSY, "the vfio-user server turns this client away: it serves as many clients as it can");
+		return fail(
+			EBUSY,
+			"the vfio-user server rejected this client: it already serves its maximum number of clients");
 	case -ENOMEM:
 	case -EMFILE:
 	case -ENFILE:
 	case -EAGAIN:
-		return fail(-err, "the vfio-user server turns this client away: it has no more %s for a client",
+		return fail(-err, "the vfio-user server rejected this client: it has no more %s for a client",
 			    err == -ENOMEM ? "memory" :
 			    err == -EAGAIN ? "processes" :
 					     "descriptors");
 	case -ENOTSUP:
 	case -EPROTO:
 		return fail(EPROTO,
-			    "the vfio-user server turns this client away: it does not speak protocol %u.%u, which this "
-			    "client speaks",
+			    "the vfio-user server rejected this client: it does not support protocol %u.%u, which this "
+			    "client uses",
 			    proto::version_major, proto::version_minor);
 	}
 	return err;
@@ -118,7 +120,7 @@ int user_device::negotiate()
 	int err = link_.call(proto::command::version, parts, {}, &reply);
 
 	if (err)
-		return reply.head.flags & proto::flag_error ? turned_away(err) : err;
+		return reply.head.flags & proto::flag_error ? rejected(err) : err;
 	err = accept_version(reply);
 	return err ? broken(err) : 0;
 }
@@ -133,14 +135,14 @@ int user_device::get_info()
 	if (!(info.flags & proto::device_flag_pci))
 		return fail(ENOTSUP, "the vfio-user server offers a device that is not a PCI device");
 	if (info.num_regions <= region_config || info.num_regions > 1024 || info.num_irqs > 1024)
-		return broken(fail(EPROTO, "the vfio-user server says %u regions and %u interrupt types",
+		return broken(fail(EPROTO, "the vfio-user server reports %u regions and %u interrupt types",
 				   info.num_regions, info.num_irqs));
 	can_reset_ = info.flags & proto::device_flag_reset;
 	num_irqs_ = info.num_irqs;
 	return try_resize(regions_, info.num_regions) ? 0 : no_memory("the list of regions");
 }
 
-/* A command whose reply has the same structure as the command, exactly. */
+/* Sends a command whose reply must have exactly the structure of the command. */
 int user_device::exchange(proto::command cmd, void *io, size_t size)
 {
 	const iovec part = {io, size};
@@ -156,8 +158,8 @@ int user_device::exchange(proto::command cmd, void *io, size_t size)
 	return 0;
 }
 
-/* Any reply without a payload. */
-int user_device::order(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds)
+/* Sends a command whose reply has no payload. */
+int user_device::send_command(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds)
 {
 	user_message reply;
 	const int err = link_.call(cmd, parts, fds, &reply);
@@ -173,7 +175,7 @@ int user_device::order(proto::command cmd, std::span<const iovec> parts, std::sp
 int user_device::limits(address_limits *out)
 {
 	if (lost())
-		return gone();
+		return lost_error();
 	*out = {};
 	if (!try_push(out->usable, range{0, ~u64(0)}))
 		return no_memory("a device's limits");
@@ -183,18 +185,18 @@ int user_device::limits(address_limits *out)
 }
 
 /*
- * Maps and unmaps that were not answered leave open what the server reaches.
- * Only the end of the connection settles that: it drops everything.
+ * After a map or unmap without a reply it is unknown what the server can access. Only closing the connection
+ * resolves that: the server then unmaps everything.
  */
-int user_device::unsure(int err)
+int user_device::close_on_timeout(int err)
 {
 	if (err == -ETIMEDOUT)
 		link_.give_up();
 	return err;
 }
 
-/* Holes can be punched into huge pages, and the pool need not have others. */
-bool user_device::is_for_server(const dma_area &area) const
+/* Not hugetlb, unless trusted: the server could punch holes, and the pool may have no other pages. */
+bool user_device::may_share_file(const dma_area &area) const
 {
 	if (opt_.trust == server_trust::no)
 		return false;
@@ -205,7 +207,7 @@ int user_device::dma_map(const dma_area &area)
 {
 	proto::dma_map m = {sizeof(m), 0, area.fd_offset, area.iova, area.size};
 	const bool local = opt_.share_local && area.vaddr;
-	const bool with_fd = !local && area.fd >= 0 && caps_.max_msg_fds > 0 && is_for_server(area);
+	const bool with_fd = !local && area.fd >= 0 && caps_.max_msg_fds > 0 && may_share_file(area);
 	const iovec part = {&m, sizeof(m)};
 	int err;
 
@@ -214,15 +216,16 @@ int user_device::dma_map(const dma_area &area)
 	if (!with_fd)
 		m.offset = 0;
 	if (lost())
-		return gone();
+		return lost_error();
 	err = dma_.add(area, local || with_fd, page_size_, caps_.max_dma_maps);
 	if (err)
 		return err;
 	if (local)
 		err = opt_.share_local(opt_.share_arg, area.iova, area.vaddr, area.size);
 	if (!err)
-		err = unsure(order(proto::command::dma_map, {&part, 1}, {&area.fd, with_fd ? size_t(1) : 0}));
-	/* One that was lost before it answered may reach it. */
+		err = close_on_timeout(
+			send_command(proto::command::dma_map, {&part, 1}, {&area.fd, with_fd ? size_t(1) : 0}));
+	/* A server that was lost before it replied may have access. */
 	if (err && !lost())
 		dma_.remove(area.iova);
 	return err;
@@ -234,14 +237,14 @@ int user_device::dma_unmap(u64 iova, u64 size)
 	int err = dma_.check(iova, size);
 
 	if (err)
-		return lost() ? gone() : err;
-	err = unsure(exchange(proto::command::dma_unmap, &m, sizeof(m)));
+		return lost() ? lost_error() : err;
+	err = close_on_timeout(exchange(proto::command::dma_unmap, &m, sizeof(m)));
 	if (!err && (m.address != iova || m.size != size))
 		err = broken(fail(EPROTO, "vfio-user DMA_UNMAP reply names another area"));
-	/* The server's refusal leaves it mapped. */
+	/* If the server refuses, the area stays mapped. */
 	if (err && !lost())
 		return err;
-	/* Its loss leaves it what it was given, until it has ended; messages are not served any more. */
+	/* A lost server retains shared memory until it has closed its end; messages are not served any more. */
 	const bool shared = dma_.remove(iova);
 	return shared && !link_.ended() ? err : 0;
 }
@@ -249,7 +252,7 @@ int user_device::dma_unmap(u64 iova, u64 size)
 int user_device::quiesce()
 {
 	if (!lost()) {
-		fail(ENODEV, "the device was given up");
+		fail(ENODEV, "the device was closed permanently");
 		link_.give_up();
 	}
 	return link_.ended() ? 0 : -EAGAIN;
@@ -259,7 +262,7 @@ int user_device::reset()
 {
 	if (!can_reset_)
 		return fail(EOPNOTSUPP, "the vfio-user server's device cannot be reset");
-	return order(proto::command::device_reset, {}, {});
+	return send_command(proto::command::device_reset, {}, {});
 }
 
 static int attach(unique_fd socket, const user_options &opt, std::unique_ptr<device> *out)
@@ -294,7 +297,7 @@ static int connect_error(const std::string &path)
 		return fail(err, "no vfio-user socket %s: is the server running? (usdma-sim --socket %s)", path.c_str(),
 			    path.c_str());
 	case ECONNREFUSED:
-		return fail(err, "nobody listens on vfio-user socket %s: start the server anew", path.c_str());
+		return fail(err, "no server listens on vfio-user socket %s: restart the server", path.c_str());
 	case EACCES:
 	case EPERM:
 		return fail(err, "no permission on vfio-user socket %s: see ls -l; its owner can chmod or chgrp it",
@@ -309,7 +312,7 @@ static int connect_error(const std::string &path)
 
 static int connect_to(const std::string &path, const user_options &opt, std::unique_ptr<device> *out)
 {
-	unique_fd sock(keep_fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)));
+	unique_fd sock(fd_above_stdio(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)));
 	const timeval limit = {time_t(opt.timeout_ms / 1000), suseconds_t(opt.timeout_ms % 1000 * 1000)};
 	user_options named = opt;
 	sockaddr_un addr{};
@@ -317,11 +320,11 @@ static int connect_to(const std::string &path, const user_options &opt, std::uni
 	if (!sock.valid())
 		return fail_errno("socket");
 	if (path.empty() || path.size() >= sizeof(addr.sun_path) || path.find('\0') != path.npos)
-		return fail(EINVAL, "vfio-user socket path of %zu bytes, 1 to %zu are possible", path.size(),
+		return fail(EINVAL, "vfio-user socket path of %zu bytes, 1 to %zu are valid", path.size(),
 			    sizeof(addr.sun_path) - 1);
 	addr.sun_family = AF_UNIX;
 	memcpy(addr.sun_path, path.data(), path.size());
-	/* unix(7) connect waits for room in the backlog no longer than the send timeout. */
+	/* unix(7): connect() waits for space in the backlog up to the send timeout. */
 	setsockopt(sock.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	if (connect(sock.get(), reinterpret_cast<const sockaddr *>(&addr), sizeof(addr)))
 		return connect_error(path);

@@ -10,7 +10,7 @@ namespace usdma::vfio {
 
 /* Connects to PATH (a deadline applies) and negotiates. -ENOENT, -ECONNREFUSED, -EPROTO, -ETIMEDOUT, … */
 int user_connect(const std::string &path, const user_options &opt, std::unique_ptr<device> *out);
-/* Takes over a connected socket (embedded: one end of a socketpair) and negotiates. */
+/* Takes ownership of a connected socket (embedded: one end of a socketpair) and negotiates. */
 int user_attach(unique_fd socket, const user_options &opt, std::unique_ptr<device> *out);
 
 } // namespace usdma::vfio

@@ -39,22 +39,22 @@ public:
 	int dma_unmap(u64 iova, u64 size) override;
 	int reset() override;
 
-	void hurry(u64 ms) override { link_.hurry(ms); }
+	void set_deadline(u64 ms) override { link_.set_deadline(ms); }
 	bool lost() const override { return link_.lost(); }
-	/* The connection tells of a loss; a server that only hangs is none. */
-	int answers() override { return lost() ? gone() : 0; }
+	/* The connection reports a loss; a server that hangs is not lost. */
+	int answers() override { return lost() ? lost_error() : 0; }
 	int lost_fd() const override { return link_.lost_fd(); }
 	int quiesce() override;
 	const char *name() const override { return opt_.name.c_str(); }
 	const char *backend() const override { return opt_.backend; }
 	bool own_connection() const override { return true; }
-	bool keeps_files() const override { return !opt_.share_local && opt_.trust != server_trust::no; }
+	bool retains_files() const override { return !opt_.share_local && opt_.trust != server_trust::no; }
 
-	/* From the link. */
+	/* Called by the link. */
 	int serve(const user_message &cmd, message_body *reply) { return dma_.serve(cmd, reply); }
 	void signal_lost();
 
-	/* The server is this process itself. */
+	/* The server is in this process. */
 	bool own_server() const { return opt_.share_local; }
 
 private:
@@ -62,41 +62,41 @@ private:
 		u64 offset;
 		u32 fd_index;
 	};
-	/* What the server said of a region, asked once. */
+	/* A region's properties, queried once. */
 	struct region_state {
-		bool known = false;
-		bool doorbells_known = false;
+		bool queried = false;
+		bool doorbells_queried = false;
 		region_info info;
 		u64 fd_offset = 0;
 		unique_fd fd;
 		std::vector<doorbell> doorbells;
-		message_fds doorbell_fds; /* several doorbells may share one; what is no eventfd is closed */
+		message_fds doorbell_fds; /* several doorbells may share one; those that are no eventfds are closed */
 	};
 
 	int negotiate();
-	bool is_for_server(const dma_area &area) const;
+	bool may_share_file(const dma_area &area) const;
 	int accept_version(const user_message &reply);
 	int get_info();
 	int broken(int err);
-	int unsure(int err);
-	int gone() const { return fail(ENODEV, "%s: the vfio-user server is gone", opt_.name.c_str()); }
+	int close_on_timeout(int err);
+	int lost_error() const { return fail(ENODEV, "%s: the vfio-user server is lost", opt_.name.c_str()); }
 	int exchange(proto::command cmd, void *io, size_t size);
-	int order(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds);
+	int send_command(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds);
 
-	int know_region(unsigned index, region_state **out);
-	int ask_region(unsigned index, u32 argsz, user_message *reply, proto::region_info *info);
+	int get_region(unsigned index, region_state **out);
+	int query_region(unsigned index, u32 argsz, user_message *reply, proto::region_info *info);
 	void take_file(unsigned index, unique_fd *fd, u64 offset, region_state *r);
 	int take_region(unsigned index, user_message *reply, const proto::region_info &info, region_state *r);
 	int check_access(unsigned index, u64 offset, u64 len, u32 right);
 	int read_part(unsigned index, u64 offset, u8 *buf, u32 len);
 	int write_part(unsigned index, u64 offset, const u8 *buf, u32 len);
-	int ask_doorbells(unsigned index, region_state *r);
+	int query_doorbells(unsigned index, region_state *r);
 	int take_doorbells(user_message *reply, unsigned index, region_state *r);
 	int take_doorbell(const proto::io_fd &d, const message_fds &fds, region_state *r);
 
 	int irq_send(unsigned index, u32 flags, unsigned start, unsigned count, std::span<const int> fds);
 	int irq_set_run(unsigned index, unsigned first, std::span<const int> fds);
-	int irq_remember(unsigned index, unsigned first, std::span<const int> fds);
+	int irq_save(unsigned index, unsigned first, std::span<const int> fds);
 	void irq_forget(unsigned index, unsigned first, size_t count);
 
 	user_options opt_;
@@ -105,11 +105,11 @@ private:
 	bool can_reset_ = false;
 	u32 num_irqs_ = 0;
 
-	std::mutex region_lock_; /* regions_; held over the asking, so that one thread asks */
+	std::mutex region_lock_; /* protects regions_; held over queries, so that only one thread queries */
 	std::deque<region_state> regions_;
 
-	std::mutex irq_lock_;                                        /* irq_fds_ */
-	std::map<std::pair<unsigned, unsigned>, unique_fd> irq_fds_; /* (index, vector) → our own duplicate */
+	std::mutex irq_lock_;                                        /* protects irq_fds_ */
+	std::map<std::pair<unsigned, unsigned>, unique_fd> irq_fds_; /* (index, vector) → our duplicate */
 
 	user_dma dma_;
 	user_link link_; /* last: its thread uses the rest */

@@ -94,13 +94,13 @@ const dma_area *user_dma::find(u64 iova) const
 	return iova - it->first < it->second.size ? &it->second : nullptr;
 }
 
-/* Behind the last byte that the server may reach, counted from the area's start. */
+/* End of the bytes that the server may access, relative to the area's start. */
 static u64 end_of(const dma_area &a)
 {
 	return a.used ? a.skip + a.used : a.size;
 }
 
-/* Every byte mapped with the right, over as many neighbouring areas as it takes. */
+/* Whether every byte is mapped with the access right, possibly in several adjacent areas. */
 int user_dma::covered(u64 iova, u64 len, u32 right) const
 {
 	while (len) {
@@ -108,12 +108,12 @@ int user_dma::covered(u64 iova, u64 len, u32 right) const
 		u64 part;
 
 		if (!a || !a->vaddr || iova - a->iova < a->skip || iova - a->iova >= end_of(*a))
-			return fail(EFAULT, "vfio-user server reaches for %#llx, which is not mapped", ull(iova));
+			return fail(EFAULT, "vfio-user server accesses %#llx, which is not mapped", ull(iova));
 		if (!(a->prot & right))
-			return fail(EACCES, "vfio-user server reaches for %#llx without the right", ull(iova));
+			return fail(EACCES, "vfio-user server accesses %#llx without permission", ull(iova));
 		part = std::min(len, end_of(*a) - (iova - a->iova));
 		if (part < len && iova + part == 0)
-			return fail(EFAULT, "vfio-user server reaches beyond the address space");
+			return fail(EFAULT, "vfio-user server accesses beyond the end of the address space");
 		iova += part;
 		len -= part;
 	}
@@ -121,9 +121,9 @@ int user_dma::covered(u64 iova, u64 len, u32 right) const
 }
 
 /*
- * Host memory is shared with the program's threads, which look at words of it
- * while the server works: an aligned word is moved at once, and each store comes
- * after those before it, as from a device on a bus.
+ * Host memory is shared with the program's threads, which may read words of it while the server writes: an
+ * aligned word is copied atomically, and each store is ordered after those before it, as from a device on a
+ * bus.
  */
 template <class T> ordered_elsewhere static void word_to_host(u8 *&dst, const u8 *&src, u64 &len)
 {
@@ -181,7 +181,7 @@ int user_dma::copy(u64 iova, u8 *buf, u64 len, bool to_host)
 
 		if (!page_guarded([&] { to_host ? copy_to_host(host, buf, part) : copy_from_host(buf, host, part); },
 				  &bad))
-			return fail(EFAULT, "the memory at %p cannot be read or written any more", bad);
+			return fail(EFAULT, "the memory at %p is no longer accessible", bad);
 		iova += part;
 		buf += part;
 		len -= part;
@@ -196,16 +196,16 @@ int user_dma::serve(const user_message &cmd, message_body *reply)
 	int err;
 
 	if (!write && cmd.head.cmd != u16(proto::command::dma_read))
-		return fail(ENOTSUP, "vfio-user server sends command %u", cmd.head.cmd);
+		return fail(ENOTSUP, "vfio-user server sent unknown command %u", cmd.head.cmd);
 	if (cmd.body.size() < sizeof(h))
 		return fail(EPROTO, "vfio-user DMA command of %zu bytes", cmd.body.size());
 	memcpy(&h, cmd.body.data(), sizeof(h));
 	if (cmd.body.size() - sizeof(h) != (write ? h.count : 0))
-		return fail(EPROTO, "vfio-user DMA command says %llu bytes and brings %zu", ull(h.count),
+		return fail(EPROTO, "vfio-user DMA command for %llu bytes carries %zu", ull(h.count),
 			    cmd.body.size() - sizeof(h));
 	if (!h.count || h.count > proto::our_max_data_xfer)
 		return fail(EINVAL, "vfio-user DMA command for %llu bytes", ull(h.count));
-	/* Held while the memory is touched: dma_unmap takes it before it returns. */
+	/* Held while the memory is accessed: dma_unmap takes it before it returns. */
 	std::lock_guard guard(lock_);
 
 	err = covered(h.address, h.count, write ? dma_write : dma_read);

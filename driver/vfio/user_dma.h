@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Host memory that a vfio-user server may reach, and its DMA_READ and DMA_WRITE on it. */
+/* Host memory that a vfio-user server may access, and its DMA_READ and DMA_WRITE commands. */
 #pragma once
 
 #include "driver/vfio/device.h"
@@ -13,15 +13,15 @@ namespace usdma::vfio {
 class user_dma {
 public:
 	/*
-	 * shared: the server reaches it by itself, not by messages only.
-	 * -EEXIST: overlaps; -ENOSPC: max are there; -EINVAL: empty, wraps, or not a multiple of the page.
+	 * shared: the server accesses it directly, not only by messages. -EEXIST: overlaps; -ENOSPC: max areas are
+	 * mapped; -EINVAL: empty, wraps, or not a multiple of the page.
 	 */
 	int add(const dma_area &area, bool shared, u64 page_size, u64 max);
 	/* -ENOENT: not mapped exactly so. */
 	int check(u64 iova, u64 size) const;
-	/* After it returns nothing here touches the memory.  True: the server reached it by itself. */
+	/* On return nothing here accesses the memory. True: the server had direct access. */
 	bool remove(u64 iova);
-	/* Any one area; false: there is none. */
+	/* Any area; false: none. */
 	bool first(dma_area *out) const;
 
 	/* As user_link_ops::serve. */

@@ -10,8 +10,8 @@
 namespace usdma::vfio {
 
 /*
- * Whoever sleeps on an interrupt of this device wakes and finds it lost.  The server may have filled it, and
- * holds it still.
+ * Wakes all waiters on interrupts of this device, which then find it lost. Non-blocking: the server holds the
+ * eventfds, too, and may have filled them.
  */
 void user_device::signal_lost()
 {
@@ -27,7 +27,7 @@ int user_device::irq(unsigned index, irq_info *out)
 	int err;
 
 	if (lost())
-		return gone();
+		return lost_error();
 	out->count = 0;
 	if (index >= num_irqs_)
 		return 0;
@@ -47,11 +47,11 @@ int user_device::irq_send(unsigned index, u32 flags, unsigned start, unsigned co
 	proto::irq_set_head h = {sizeof(h), flags | proto::irq_set_action_trigger, index, start, count};
 	const iovec part = {&h, sizeof(h)};
 
-	return order(proto::command::device_set_irqs, {&part, 1}, fds);
+	return send_command(proto::command::device_set_irqs, {&part, 1}, fds);
 }
 
-/* Duplicates, so that the loss can still be told after the caller closed its own. */
-int user_device::irq_remember(unsigned index, unsigned first, std::span<const int> fds)
+/* Saves duplicates, so that the loss can be signalled after the caller closed its own. */
+int user_device::irq_save(unsigned index, unsigned first, std::span<const int> fds)
 {
 	for (size_t i = 0; i < fds.size(); i++) {
 		unique_fd copy(fcntl(fds[i], F_DUPFD_CLOEXEC, 3));
@@ -76,7 +76,7 @@ void user_device::irq_forget(unsigned index, unsigned first, size_t count)
 		irq_fds_.erase({index, unsigned(first + i)});
 }
 
-/* A run of vectors that are all switched on, or all off. */
+/* Consecutive vectors that are all enabled, or all disabled. */
 int user_device::irq_set_run(unsigned index, unsigned first, std::span<const int> fds)
 {
 	int err;
@@ -88,12 +88,12 @@ int user_device::irq_set_run(unsigned index, unsigned first, std::span<const int
 		return err;
 	}
 	if (!caps_.max_msg_fds)
-		return fail(EOPNOTSUPP, "the vfio-user server takes no descriptors, hence no interrupts");
+		return fail(EOPNOTSUPP, "the vfio-user server accepts no descriptors, hence no interrupts");
 	while (!fds.empty()) {
 		const auto part = fds.first(std::min(fds.size(), size_t(caps_.max_msg_fds)));
 
-		/* Before the message: from its reply on a loss must reach these. */
-		err = irq_remember(index, first, part);
+		/* Before the message: a loss must signal these as soon as the reply arrives. */
+		err = irq_save(index, first, part);
 		if (!err)
 			err = irq_send(index, proto::irq_set_data_eventfd, first, unsigned(part.size()), part);
 		if (err) {

@@ -16,9 +16,9 @@
 
 namespace usdma::vfio {
 
-/* A call that waits; lives on its caller's stack.  state is the word slept on; all else is under wait_lock_. */
+/* A pending call, on its caller's stack. state is the futex word; all else is protected by wait_lock_. */
 struct user_link::pending {
-	enum : u32 { waits, answered, no_room, no_fds, link_lost };
+	enum : u32 { waits, answered, no_space, no_fds, link_lost };
 
 	pending *next = nullptr;
 	u16 id = 0;
@@ -29,7 +29,7 @@ struct user_link::pending {
 
 static int no_link()
 {
-	return fail(ENODEV, "the vfio-user server is gone; the device cannot be used any more");
+	return fail(ENODEV, "the vfio-user server is lost; the device cannot be used any more");
 }
 
 static const char *command_name(proto::command cmd)
@@ -58,7 +58,7 @@ int user_link::start(unique_fd sock, u64 timeout_ms, const user_link_ops *ops, v
 {
 	int err;
 
-	lost_fd_.reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	lost_fd_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
 	if (!lost_fd_.valid())
 		return fail_errno("eventfd");
 	sock_ = std::move(sock);
@@ -85,42 +85,41 @@ void user_link::give_up()
 {
 	if (!lost())
 		log_warn("vfio-user: connection ended: %s", error_text());
-	set_lost();
+	mark_lost();
 	shutdown(sock_.get(), SHUT_WR);
 }
 
-void user_link::hurry(u64 ms)
+void user_link::set_deadline(u64 ms)
 {
-	hurry_ms_.store(ms, std::memory_order_relaxed);
-	hurry_ns_.store(ms ? deadline::in_ms(ms).at() : ~u64(0), std::memory_order_relaxed);
+	total_ms_.store(ms, std::memory_order_relaxed);
+	total_ns_.store(ms ? deadline::in_ms(ms).at() : ~u64(0), std::memory_order_relaxed);
 }
 
-deadline user_link::answer_by() const
+deadline user_link::reply_deadline() const
 {
 	const deadline until = deadline::in_ms(timeout_ms_);
-	const u64 all = hurry_ns_.load(std::memory_order_relaxed);
+	const u64 all = total_ns_.load(std::memory_order_relaxed);
 
 	return all < until.at() ? deadline::at_ns(all) : until;
 }
 
-/* One that is late for all together is not asked again: each next question would wait as long as it likes. */
+/* A server that missed the total deadline gets no further requests: each would wait for its own timeout. */
 int user_link::too_late(proto::command cmd, deadline until)
 {
-	const u64 ms = hurry_ms_.load(std::memory_order_relaxed);
+	const u64 ms = total_ms_.load(std::memory_order_relaxed);
 
-	if (!ms || until.at() != hurry_ns_.load(std::memory_order_relaxed))
+	if (!ms || until.at() != total_ns_.load(std::memory_order_relaxed))
 		return fail(ETIMEDOUT, "the vfio-user server did not answer %s within %llu ms", command_name(cmd),
 			    static_cast<unsigned long long>(timeout_ms_));
-	const int err = fail(
-		ETIMEDOUT,
-		"the vfio-user server is too slow: opening, or closing, has come no further than %s in %llu ms; "
-		"reply_ms (USDMA_REPLY_MS) gives it more time",
-		command_name(cmd), static_cast<unsigned long long>(ms));
+	const int err = fail(ETIMEDOUT,
+			     "the vfio-user server is too slow: opening or closing got no further than %s in %llu ms; "
+			     "reply_ms (USDMA_REPLY_MS) gives it more time",
+			     command_name(cmd), static_cast<unsigned long long>(ms));
 	give_up();
 	return err;
 }
 
-/* Calls that wait end now; later ones do not start, because lost_ is set before. */
+/* Ends pending calls; later ones do not start, because lost_ is already set. */
 void user_link::end_pending()
 {
 	std::lock_guard guard(wait_lock_);
@@ -133,14 +132,14 @@ void user_link::end_pending()
 	}
 }
 
-void user_link::set_lost()
+void user_link::mark_lost()
 {
 	if (stopping_.load())
 		return;
 	losses.fetch_add(1);
 	if (lost_.exchange(true))
 		return;
-	/* Ours alone, and before: a call that ends with -ENODEV finds it written. */
+	/* Not shared with the server, and signalled first: a call that fails with -ENODEV finds it signalled. */
 	eventfd_write(lost_fd_.get(), 1);
 	end_pending();
 	ops_->lost(arg_);
@@ -154,7 +153,7 @@ int user_link::send(proto::header head, std::span<const iovec> parts, std::span<
 	if (lost())
 		return no_link();
 	err = user_send(sock_.get(), head, parts, fds, until);
-	/* Half a message is out: whatever followed would be read as its rest. */
+	/* A partial message was sent: anything after it would be parsed as its rest. */
 	if (err == -EPROTO)
 		give_up();
 	return err;
@@ -189,7 +188,7 @@ void user_link::leave(pending *p)
 		*at = p->next;
 }
 
-/* Sleeps until the state changes or time is up. */
+/* Sleeps until the state changes or the deadline passes. */
 static void wait_state(u32 *state, deadline until)
 {
 	while (load_acquire(state) == 0 && !until.passed())
@@ -211,7 +210,7 @@ static int server_error(proto::command cmd, u32 error)
 
 int user_link::call(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds, user_message *reply)
 {
-	const deadline until = answer_by();
+	const deadline until = reply_deadline();
 	pending p;
 	int err;
 
@@ -223,7 +222,7 @@ int user_link::call(proto::command cmd, std::span<const iovec> parts, std::span<
 	err = send({p.id, p.cmd, 0, proto::type_command, 0}, parts, fds, until);
 	if (!err)
 		wait_state(&p.state, until);
-	/* After this nobody else touches p; the state is final. */
+	/* Afterwards no other thread accesses p; the state is final. */
 	leave(&p);
 	if (err == -ETIMEDOUT)
 		return too_late(cmd, until);
@@ -231,8 +230,8 @@ int user_link::call(proto::command cmd, std::span<const iovec> parts, std::span<
 		return err == -EPROTO ? no_link() : err;
 	if (p.state == pending::link_lost)
 		return no_link();
-	if (p.state == pending::no_room)
-		return no_memory("what the vfio-user server answered");
+	if (p.state == pending::no_space)
+		return no_memory("the vfio-user server's reply");
 	if (p.state == pending::no_fds)
 		return no_fds_free();
 	if (p.state == pending::waits)
@@ -240,7 +239,7 @@ int user_link::call(proto::command cmd, std::span<const iovec> parts, std::span<
 	return reply->head.flags & proto::flag_error ? server_error(cmd, reply->head.error) : 0;
 }
 
-/* err: -ENOMEM, -EMFILE: only its head is there. */
+/* err: -ENOMEM, -EMFILE: only the header was received. */
 int user_link::handle_reply(user_message *m, int err)
 {
 	std::lock_guard guard(wait_lock_);
@@ -249,13 +248,13 @@ int user_link::handle_reply(user_message *m, int err)
 	while (p && (p->id != m->head.id || p->state != pending::waits))
 		p = p->next;
 	if (!p) {
-		log_debug("vfio-user: reply %u that nobody waits for (any more)", m->head.id);
+		log_debug("vfio-user: reply %u without a waiter (any more)", m->head.id);
 		return 0;
 	}
 	if (p->cmd != m->head.cmd)
-		return fail(EPROTO, "vfio-user reply to command %u says command %u", p->cmd, m->head.cmd);
+		return fail(EPROTO, "vfio-user reply to command %u names command %u", p->cmd, m->head.cmd);
 	*p->reply = std::move(*m);
-	store_release(&p->state, u32(!err ? pending::answered : err == -EMFILE ? pending::no_fds : pending::no_room));
+	store_release(&p->state, u32(!err ? pending::answered : err == -EMFILE ? pending::no_fds : pending::no_space));
 	futex_wake(&p->state, INT_MAX);
 	return 0;
 }
@@ -282,7 +281,7 @@ int user_link::handle_command(const user_message &m)
 	return err == -EPROTO ? err : send_reply(m, err, body);
 }
 
-/* One that there was no memory for, or no descriptors. */
+/* A message whose body or descriptors could not be received. */
 int user_link::handle_bodyless(user_message *m, int err)
 {
 	if ((m->head.flags & proto::flag_type_mask) == proto::type_reply)
@@ -321,13 +320,13 @@ void user_link::receive()
 		await_end();
 }
 
-/* Nothing that comes now counts; it is read so that a server which is in a send can go on to its end. */
+/* Reads and discards, so that a server which blocks in a send can continue to its end. */
 void user_link::await_end()
 {
-	const bool came = user_await_end(sock_.get());
+	const bool closed = user_await_end(sock_.get());
 
-	/* Release: what the server wrote before its end comes before what is done with that memory next. */
-	if (!stopping_.load() && came)
+	/* Release: the server's last writes are visible before the memory is reused. */
+	if (!stopping_.load() && closed)
 		ended_.store(true, std::memory_order_release);
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One vfio-user connection as the client has it: calls from many threads, each
- * with a deadline, and one thread that receives: it hands replies to those who
- * wait, has commands of the server served, and notices the end.
+ * The client side of a vfio-user connection: calls from many threads, each with a deadline, and a receiver
+ * thread that delivers replies to their callers, serves the server's commands, and detects the end.
  */
 #pragma once
 
@@ -15,14 +14,14 @@
 
 namespace usdma::vfio {
 
-/* What the receiver thread calls. */
+/* Callbacks of the receiver thread. */
 struct user_link_ops {
 	/*
-	 * A command of the server.  0: reply with what was put into *reply; -EPROTO: it
-	 * breaks the protocol, end the connection; other -errno: goes into the reply.
+	 * Handles a command of the server. 0: reply with *reply; -EPROTO: a protocol violation, close the connection;
+	 * other -errno: sent in the reply.
 	 */
 	int (*serve)(void *arg, const user_message &cmd, message_body *reply);
-	/* The connection is at its end, calls have ended; once, maybe in the thread of a call. */
+	/* The connection is closed and calls have ended; called once, possibly by a caller's thread. */
 	void (*lost)(void *arg);
 };
 
@@ -34,28 +33,28 @@ public:
 	user_link &operator=(const user_link &) = delete;
 
 	int start(unique_fd sock, u64 timeout_ms, const user_link_ops *ops, void *arg);
-	/* Ends the thread; lost() stays as it was, ops->lost is not called.  Calls must have ended. */
+	/* Ends the thread; lost() is unchanged, ops->lost is not called. Calls must have ended. */
 	void stop();
 
 	/*
-	 * Sends a command and waits for its reply.  -ETIMEDOUT; -ENODEV: lost; else
-	 * what the server answered.  The reply's body is of any length: the caller checks.
+	 * Sends a command and waits for its reply. -ETIMEDOUT; -ENODEV: lost; otherwise the server's error. The
+	 * caller checks the length of the reply's body.
 	 */
 	int call(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds, user_message *reply);
 
-	/* As device::hurry(). */
-	void hurry(u64 ms);
+	/* As device::set_deadline(). */
+	void set_deadline(u64 ms);
 
 	/*
-	 * The server broke the protocol (or cannot be trusted any more): ends the connection.  Keeps the error's text.
-	 * Our half is closed, the other is read until its end: see ended().
+	 * Closes the connection, after a protocol violation or when the server cannot be trusted any more. Preserves
+	 * the error text. Our direction is shut down, the other is read until its end: see ended().
 	 */
 	void give_up();
 
 	bool lost() const { return lost_.load(std::memory_order_acquire); }
 	/*
-	 * After the loss: the server has closed its end, which it does when its device has left this process's memory
-	 * (a process that ended has).  One that only hangs has not.
+	 * After the loss: the server has closed its end, which it does when its device no longer accesses this
+	 * process's memory (as does its exit). A server that hangs has not.
 	 */
 	bool ended() const { return ended_.load(std::memory_order_acquire); }
 	int lost_fd() const { return lost_fd_.get(); }
@@ -72,18 +71,18 @@ private:
 	int handle_command(const user_message &m);
 	int send_reply(const user_message &to, int err, const message_body &body);
 	int send(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until);
-	deadline answer_by() const;
+	deadline reply_deadline() const;
 	int too_late(proto::command cmd, deadline until);
 	int enter(pending *p);
 	void leave(pending *p);
 	void end_pending();
-	void set_lost();
+	void mark_lost();
 
 	unique_fd sock_;
 	unique_fd lost_fd_;
 	u64 timeout_ms_ = 0;
-	std::atomic<u64> hurry_ms_{0};       /* 0: there is none */
-	std::atomic<u64> hurry_ns_{~u64(0)}; /* until when */
+	std::atomic<u64> total_ms_{0};       /* total deadline's length; 0: none */
+	std::atomic<u64> total_ns_{~u64(0)}; /* and when it expires */
 	const user_link_ops *ops_ = nullptr;
 	void *arg_ = nullptr;
 	pthread_t thread_{};
@@ -93,7 +92,7 @@ private:
 	std::atomic<bool> stopping_{false};
 
 	std::mutex send_lock_; /* one message at a time on the socket */
-	std::mutex wait_lock_; /* list and number */
+	std::mutex wait_lock_; /* protects waiting_ and next_id_ */
 	pending *waiting_ = nullptr;
 	u16 next_id_ = 1;
 };

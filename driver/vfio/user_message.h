@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A vfio-user message in memory.  Short ones, and all descriptors, lie in the
- * message itself: what changes something in the peer, and what takes something
- * back, needs no memory for its reply.
+ * A vfio-user message in memory. Short bodies and all descriptors are stored inline: commands that change or
+ * release state in the peer need no allocation for their reply.
  */
 #pragma once
 
@@ -23,9 +22,9 @@ public:
 	message_body &operator=(message_body &&o) noexcept
 	{
 		large_ = std::move(o.large_);
-		room_ = std::exchange(o.room_, sizeof(small_));
+		capacity_ = std::exchange(o.capacity_, sizeof(small_));
 		size_ = std::exchange(o.size_, 0);
-		cut_ = std::exchange(o.cut_, false);
+		truncated_ = std::exchange(o.truncated_, false);
 		if (!large_)
 			memcpy(small_, o.small_, size_);
 		return *this;
@@ -38,43 +37,43 @@ public:
 	void clear()
 	{
 		size_ = 0;
-		cut_ = false;
+		truncated_ = false;
 	}
-	/* What is new is undefined; false: no memory, it is as it was. */
+	/* New bytes are undefined; false: no memory, unchanged. */
 	[[nodiscard]] bool resize(size_t n)
 	{
-		if (n > room_) {
+		if (n > capacity_) {
 			std::unique_ptr<u8[]> more(new (std::nothrow) u8[n]);
 
 			if (!more)
 				return false;
 			memcpy(more.get(), data(), size_);
 			large_ = std::move(more);
-			room_ = n;
+			capacity_ = n;
 		}
 		size_ = n;
 		return true;
 	}
-	/* Where there is no memory for it, the body is cut: whoever sends it asks. */
+	/* Out of memory: the body is truncated; the sender checks truncated(). */
 	void append(const void *p, size_t n)
 	{
 		const size_t at = size_;
 
-		if (cut_ || !resize(size_ + n))
-			cut_ = true;
+		if (truncated_ || !resize(size_ + n))
+			truncated_ = true;
 		else
 			memcpy(data() + at, p, n);
 	}
-	bool cut() const { return cut_; }
+	bool truncated() const { return truncated_; }
 
 private:
 	u8 small_[512];
-	std::unique_ptr<u8[]> large_; /* takes the place of small_ */
-	size_t size_ = 0, room_ = sizeof(small_);
-	bool cut_ = false;
+	std::unique_ptr<u8[]> large_; /* replaces small_ */
+	size_t size_ = 0, capacity_ = sizeof(small_);
+	bool truncated_ = false;
 };
 
-/* Nobody waits while they are closed. */
+/* Descriptors are closed without blocking. */
 class message_fds {
 public:
 	message_fds() = default;
@@ -90,7 +89,7 @@ public:
 		return *this;
 	}
 
-	/* One too many is closed, and counted. */
+	/* Excess descriptors are closed, and counted. */
 	void push(unique_fd fd)
 	{
 		if (n_ < proto::our_max_msg_fds)
@@ -106,8 +105,8 @@ public:
 		n_ = 0;
 		lost_ = false;
 	}
-	/* Some came for which this process has no number: its limit is reached. */
-	void set_lost() { lost_ = true; }
+	/* Descriptors were dropped: the process's limit is reached. */
+	void mark_lost() { lost_ = true; }
 	bool any_lost() const { return lost_; }
 	bool any_slow() const
 	{
@@ -116,7 +115,7 @@ public:
 				return true;
 		return false;
 	}
-	/* More than our_max_msg_fds came. */
+	/* More than our_max_msg_fds were received. */
 	bool too_many() const { return n_ > proto::our_max_msg_fds; }
 	size_t size() const { return too_many() ? proto::our_max_msg_fds : n_; }
 	bool empty() const { return !n_; }

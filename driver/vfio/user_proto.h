@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What client and server of vfio-user say to each other: protocol 0.x as QEMU's
- * docs/interop/vfio-user.rst has it.  Everything in the host's byte order; each
- * payload follows the header.  Payloads whose name ends in _head are followed by
- * more bytes.
+ * The vfio-user wire protocol, version 0.x as in QEMU's docs/interop/vfio-user.rst. All in host byte order;
+ * each payload follows the header. Payloads whose name ends in _head are followed by more bytes.
  */
 #pragma once
 
@@ -37,7 +35,7 @@ enum : u32 {
 };
 
 struct header {
-	u16 id; /* the sender's; comes back in the reply */
+	u16 id; /* chosen by the sender; returned in the reply */
 	u16 cmd;
 	u32 size; /* of the whole message, header included */
 	u32 flags;
@@ -55,22 +53,22 @@ struct version_head {
 };
 static_assert(sizeof(version_head) == 4);
 
-/* What holds where the peer's JSON is silent. */
+/* Defaults if the peer's JSON does not set them. */
 inline constexpr u32 default_max_msg_fds = 1;
 inline constexpr u64 default_max_data_xfer = 1048576;
 inline constexpr u32 default_max_dma_maps = 65535;
 inline constexpr u64 default_pgsizes = 4096;
 
-/* What this implementation takes: no longer message and no more descriptors than these, from whomever. */
+/* Limits of this implementation for messages and descriptors received from any peer. */
 inline constexpr u32 our_max_msg_fds = 64;
-/* What our client proposes: a server may lower it, and says 65535 to one that proposes nothing. */
+/* Proposed by our client: a server may lower it, and assumes 65535 if none is proposed. */
 inline constexpr u64 our_max_dma_maps = 4194304;
 inline constexpr u64 our_max_data_xfer = 1048576;
 inline constexpr u32 our_max_message = u32(our_max_data_xfer) + 4096;
 
 enum : u32 { dma_readable = 1, dma_writable = 2 };
 
-/* With a descriptor: the server may map it at offset.  Without: it reaches it by dma_read and dma_write. */
+/* With a descriptor: the server may map it at offset. Without: the server uses dma_read and dma_write. */
 struct dma_map {
 	u32 argsz;
 	u32 flags; /* dma_readable | dma_writable */
@@ -101,7 +99,7 @@ static_assert(sizeof(device_info) == 16);
 
 enum : u32 { region_flag_read = 1, region_flag_write = 2, region_flag_mmap = 4, region_flag_caps = 8 };
 
-/* As struct vfio_region_info; capabilities follow.  With region_flag_mmap the reply brings a descriptor. */
+/* As struct vfio_region_info; capabilities follow. With region_flag_mmap the reply carries a descriptor. */
 struct region_info {
 	u32 argsz;
 	u32 flags;
@@ -132,7 +130,7 @@ struct sparse_area {
 };
 static_assert(sizeof(sparse_head) == 8 && sizeof(sparse_area) == 16);
 
-/* Followed in the reply by count io_fd; descriptors beside it. */
+/* Followed by count io_fd in the reply; descriptors are passed alongside. */
 struct io_fds_head {
 	u32 argsz;
 	u32 flags;
@@ -175,8 +173,8 @@ enum : u32 {
 };
 
 /*
- * Data follows for irq_set_data_bool only; eventfds come as descriptors: either
- * count of them, or none to switch the vectors off.
+ * Data follows for irq_set_data_bool only; eventfds are passed as descriptors: either count of them, or none to
+ * disable the vectors.
  */
 struct irq_set_head {
 	u32 argsz;
@@ -187,7 +185,7 @@ struct irq_set_head {
 };
 static_assert(sizeof(irq_set_head) == 20);
 
-/* Read: command without data, reply with; write: the other way round. */
+/* Read: data in the reply; write: data in the command. */
 struct region_access_head {
 	u64 offset;
 	u32 region;

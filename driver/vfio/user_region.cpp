@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Regions of the vfio-user client: what they are, mapping, messages, doorbells. */
+/* Regions of the vfio-user client: properties, mapping, messages, doorbells. */
 #include "driver/base/eventfd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
@@ -13,17 +13,17 @@
 
 namespace usdma::vfio {
 
-/* Room for the region's structure and some 250 mappable areas at the first try. */
+/* Initial size: the region's structure and some 250 mappable areas. */
 static constexpr u32 region_argsz = 4096, region_argsz_max = 65536;
 
-int user_device::ask_region(unsigned index, u32 argsz, user_message *reply, proto::region_info *info)
+int user_device::query_region(unsigned index, u32 argsz, user_message *reply, proto::region_info *info)
 {
-	proto::region_info ask = {};
-	const iovec part = {&ask, sizeof(ask)};
+	proto::region_info query = {};
+	const iovec part = {&query, sizeof(query)};
 	int err;
 
-	ask.argsz = argsz;
-	ask.index = index;
+	query.argsz = argsz;
+	query.index = index;
 	err = link_.call(proto::command::device_get_region_info, {&part, 1}, {}, reply);
 	if (err)
 		return err;
@@ -38,11 +38,11 @@ int user_device::ask_region(unsigned index, u32 argsz, user_message *reply, prot
 }
 
 /*
- * Nobody can cut it short under a mapping, whose user would get a SIGBUS; no pages of it can be lost, as those of a
- * hugetlb file can through holes; and they come from memory, not from a file system that the server runs.  Only memory
- * has seals, so these are asked for first.
+ * Whether the file can be mapped without risk of SIGBUS: it cannot be truncated; its pages cannot be lost, as
+ * those of a hugetlb file can by hole punching; and it is in memory, not on a file system that the server runs.
+ * Only memory has seals, so these are checked first.
  */
-static bool is_steady(int fd)
+static bool is_safe_to_map(int fd)
 {
 	const int seals = fcntl(fd, F_GET_SEALS);
 
@@ -51,10 +51,10 @@ static bool is_steady(int fd)
 
 void user_device::take_file(unsigned index, unique_fd *fd, u64 offset, region_state *r)
 {
-	if (!own_server() && opt_.trust != server_trust::yes && !is_steady(fd->get())) {
-		log_warn("%s: region %u is not mapped but read and written by messages: its file is no memfd of small "
+	if (!own_server() && opt_.trust != server_trust::yes && !is_safe_to_map(fd->get())) {
+		log_warn("%s: region %u is accessed by messages, not mapped: its file is not a memfd of small "
 			 "pages that "
-			 "its server has sealed against shrinking; trust=yes maps it all the same",
+			 "the server has sealed against shrinking; trust=yes maps it anyway",
 			 opt_.name.c_str(), index);
 		return;
 	}
@@ -81,28 +81,28 @@ int user_device::take_region(unsigned index, user_message *reply, const proto::r
 		if (err)
 			return broken(fail_in(err, "vfio-user region %u", index));
 	}
-	fresh.known = true;
+	fresh.queried = true;
 	*r = std::move(fresh);
 	return 0;
 }
 
-/* Under region_lock_. */
-int user_device::know_region(unsigned index, region_state **out)
+/* Called with region_lock_ held. */
+int user_device::get_region(unsigned index, region_state **out)
 {
 	proto::region_info info;
 	user_message reply;
 	int err;
 
 	if (lost())
-		return gone();
+		return lost_error();
 	if (index >= regions_.size())
 		return fail(EINVAL, "region %u, the device has %zu", index, regions_.size());
 	*out = &regions_[index];
-	if ((*out)->known)
+	if ((*out)->queried)
 		return 0;
-	err = ask_region(index, region_argsz, &reply, &info);
+	err = query_region(index, region_argsz, &reply, &info);
 	if (!err && info.argsz > region_argsz && info.argsz <= region_argsz_max)
-		err = ask_region(index, info.argsz, &reply, &info);
+		err = query_region(index, info.argsz, &reply, &info);
 	return err ? err : take_region(index, &reply, info, *out);
 }
 
@@ -110,11 +110,11 @@ int user_device::region(unsigned index, region_info *out)
 {
 	std::lock_guard guard(region_lock_);
 	region_state *r;
-	const int err = know_region(index, &r);
+	const int err = get_region(index, &r);
 
 	if (err)
 		return err;
-	return try_assign(out, r->info) ? 0 : no_memory("what a region is");
+	return try_assign(out, r->info) ? 0 : no_memory("a region's description");
 }
 
 int user_device::region_fd(unsigned index, u64 *fd_offset)
@@ -123,13 +123,13 @@ int user_device::region_fd(unsigned index, u64 *fd_offset)
 	region_state *r;
 
 	*fd_offset = 0;
-	if (know_region(index, &r) || !r->fd.valid())
+	if (get_region(index, &r) || !r->fd.valid())
 		return -1;
 	*fd_offset = r->fd_offset;
 	return r->fd.get();
 }
 
-/* A file that is shorter than the server says would fault at the first access. */
+/* A file that is shorter than the server reports would fault on access. */
 static int check_length(int fd, u64 end)
 {
 	struct stat st;
@@ -146,7 +146,7 @@ int user_device::region_map(unsigned index, u64 offset, u64 size, mapping *out)
 {
 	std::lock_guard guard(region_lock_);
 	region_state *r;
-	int err = know_region(index, &r);
+	int err = get_region(index, &r);
 
 	if (!err)
 		err = region_check_map(r->info, offset, size);
@@ -162,7 +162,7 @@ int user_device::check_access(unsigned index, u64 offset, u64 len, u32 right)
 {
 	std::lock_guard guard(region_lock_);
 	region_state *r;
-	const int err = know_region(index, &r);
+	const int err = get_region(index, &r);
 
 	return err ? err : region_check_access(r->info, index, offset, len, right);
 }
@@ -231,9 +231,8 @@ int user_device::region_write(unsigned index, u64 offset, const void *buf, size_
 }
 
 /*
- * Entries may be longer than those known here (libvfio-user's have 48 bytes): their
- * distance is that of the array's size and count.  argsz is the array's full size,
- * also where the reply holds only a part of it.
+ * Entries may be longer than the ones defined here (libvfio-user's have 48 bytes): the stride is the array's
+ * size divided by count. argsz is the array's full size, even if the reply holds only a part of it.
  */
 static int io_fd_stride(const proto::io_fds_head &h, size_t body, size_t *stride)
 {
@@ -248,7 +247,7 @@ static int io_fd_stride(const proto::io_fds_head &h, size_t body, size_t *stride
 
 int user_device::take_doorbell(const proto::io_fd &d, const message_fds &fds, region_state *r)
 {
-	/* fd_index -1: one that the server has no descriptor for. */
+	/* fd_index -1: the server has no descriptor for it. */
 	if (d.type != proto::io_fd_ioeventfd || (d.flags & proto::ioeventfd_flag_datamatch) || d.fd_index == ~u32(0))
 		return 0;
 	if (d.fd_index >= fds.size() || !range_within(d.offset, d.size, r->info.size))
@@ -258,15 +257,15 @@ int user_device::take_doorbell(const proto::io_fd &d, const message_fds &fds, re
 }
 
 /*
- * A pipe without a reader would end the program with SIGPIPE, a file of a file system that the server runs would take
- * a write and never return.
+ * Closes files that are no eventfds: a pipe without a reader would raise SIGPIPE, and a write to a file system
+ * that the server runs might never return.
  */
-static void keep_eventfds(message_fds *fds)
+static void drop_other_files(message_fds *fds)
 {
 	for (unique_fd &fd : *fds) {
 		if (is_eventfd(fd.get()))
 			continue;
-		log_warn("a vfio-user server's doorbell is no eventfd: it is not used");
+		log_warn("a vfio-user server's doorbell is not an eventfd: not used");
 		close_foreign(std::move(fd));
 	}
 }
@@ -295,28 +294,28 @@ int user_device::take_doorbells(user_message *reply, unsigned index, region_stat
 	if (err)
 		return err;
 	r->doorbell_fds = std::move(reply->fds);
-	keep_eventfds(&r->doorbell_fds);
+	drop_other_files(&r->doorbell_fds);
 	return 0;
 }
 
-int user_device::ask_doorbells(unsigned index, region_state *r)
+int user_device::query_doorbells(unsigned index, region_state *r)
 {
-	proto::io_fds_head ask = {region_argsz, 0, index, 0};
-	const iovec part = {&ask, sizeof(ask)};
+	proto::io_fds_head query = {region_argsz, 0, index, 0};
+	const iovec part = {&query, sizeof(query)};
 	user_message reply;
 	int err;
 
-	r->doorbells_known = true;
+	r->doorbells_queried = true;
 	err = link_.call(proto::command::device_get_region_io_fds, {&part, 1}, {}, &reply);
-	/* An optional command: a refusal says that there are none. */
+	/* An optional command: an error means that there are none. */
 	if (err)
 		return err;
 	err = take_doorbells(&reply, index, r);
 	if (!err)
 		return 0;
 	r->doorbells.clear();
-	/* Of our own: the next time they are asked for again. */
-	r->doorbells_known = err != -ENOMEM;
+	/* Lack of memory here: query again the next time. */
+	r->doorbells_queried = err != -ENOMEM;
 	return err == -EPROTO ? broken(err) : err;
 }
 
@@ -325,9 +324,9 @@ int user_device::region_doorbell_fd(unsigned index, u64 offset)
 	std::lock_guard guard(region_lock_);
 	region_state *r;
 
-	if (opt_.trust == server_trust::no || know_region(index, &r))
+	if (opt_.trust == server_trust::no || get_region(index, &r))
 		return -1;
-	if (!r->doorbells_known && ask_doorbells(index, r))
+	if (!r->doorbells_queried && query_doorbells(index, r))
 		return -1;
 	for (const doorbell &d : r->doorbells) {
 		if (d.offset == offset)

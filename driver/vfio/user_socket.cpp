@@ -12,15 +12,18 @@
 namespace usdma::vfio {
 
 static constexpr size_t control_size = CMSG_SPACE(sizeof(int) * proto::our_max_msg_fds);
-/* All that a message can bring (SCM_MAX_FD): what there is no room for the kernel closes, here and at once. */
-static constexpr size_t control_room = CMSG_SPACE(sizeof(int) * 253);
+/*
+ * The maximum of a message (SCM_MAX_FD): the kernel closes descriptors that do not fit, synchronously in this
+ * thread.
+ */
+static constexpr size_t control_space = CMSG_SPACE(sizeof(int) * 253);
 
-static int peer_gone()
+static int peer_closed()
 {
-	return fail(ENODEV, "the vfio-user connection is closed: the other side has ended or was killed");
+	return fail(ENODEV, "the vfio-user connection is closed: the peer exited or was killed");
 }
 
-/* 0: ready (or in error, which the next call on the socket tells); -ETIMEDOUT. */
+/* 0: ready (or in error, which the next call on the socket reports); -ETIMEDOUT. */
 static int wait_ready(int sock, short events, deadline until)
 {
 	while (true) {
@@ -52,7 +55,7 @@ static void put_fds(msghdr *m, char *control, std::span<const int> fds)
 	memcpy(CMSG_DATA(c), fds.data(), fds.size_bytes());
 }
 
-/* Takes n bytes off the front of the vector. */
+/* Removes n bytes from the front of the vector. */
 static void advance(msghdr *m, size_t n)
 {
 	while (m->msg_iovlen && n >= m->msg_iov->iov_len) {
@@ -69,8 +72,8 @@ static void advance(msghdr *m, size_t n)
 static int send_error(bool partial)
 {
 	if (errno == EPIPE || errno == ECONNRESET)
-		return peer_gone();
-	return partial ? fail(EPROTO, "send within a vfio-user message: %s", strerrordesc_np(errno)) :
+		return peer_closed();
+	return partial ? fail(EPROTO, "send failed within a vfio-user message: %s", strerrordesc_np(errno)) :
 			 fail_errno("send on the vfio-user socket");
 }
 
@@ -83,7 +86,7 @@ static int send_all(int sock, msghdr *m, deadline until)
 
 		if (n >= 0) {
 			partial = true;
-			/* The descriptors went with the first byte. */
+			/* The descriptors were sent with the first byte. */
 			m->msg_control = nullptr;
 			m->msg_controllen = 0;
 			advance(m, size_t(n));
@@ -124,7 +127,7 @@ int user_send(int sock, proto::header head, std::span<const iovec> parts, std::s
 	return send_all(sock, &m, until);
 }
 
-/* Owns whatever descriptors came, whether or not the message turns out well. */
+/* Takes ownership of all received descriptors, even if the message is invalid. */
 static void take_fds(msghdr *m, message_fds *fds)
 {
 	for (cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -134,19 +137,19 @@ static void take_fds(msghdr *m, message_fds *fds)
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
-			fd = keep_fd(fd);
+			fd = fd_above_stdio(fd);
 			if (fd < 0)
-				fds->set_lost();
+				fds->mark_lost();
 			else
 				fds->push(unique_fd(fd));
 		}
 	}
 }
 
-/* One receive: bytes (0 at the end of the stream), or -errno; -EAGAIN: nothing there. */
+/* One receive: bytes (0 at the end of the stream), or -errno; -EAGAIN: no data. */
 static ssize_t recv_some(int sock, u8 *buf, size_t len, message_fds *fds)
 {
-	alignas(cmsghdr) char control[control_room];
+	alignas(cmsghdr) char control[control_space];
 	iovec iov = {buf, len};
 	msghdr m{};
 	ssize_t n;
@@ -159,18 +162,18 @@ static ssize_t recv_some(int sock, u8 *buf, size_t len, message_fds *fds)
 	if (n < 0)
 		return errno == ECONNRESET ? 0 : -errno;
 	take_fds(&m, fds);
-	/* There is room for all that a message can bring: what does not come has no number here. */
+	/* The buffer fits all that a message can carry: a truncation means that this process has no free descriptor. */
 	if (m.msg_flags & MSG_CTRUNC)
-		fds->set_lost();
+		fds->mark_lost();
 	if (fds->too_many())
 		return fail(EPROTO, "vfio-user message with more than %u descriptors", proto::our_max_msg_fds);
 	if (foreign_full() && fds->any_slow())
-		return fail(EPROTO,
-			    "vfio-user message with a descriptor of a kind of which many could not be closed yet");
+		return fail(EPROTO, "vfio-user message with a descriptor whose close may block, and too many such "
+				    "closes are pending");
 	return n;
 }
 
-/* Waits for at least one byte; how many came, or -errno. */
+/* Waits for at least one byte; the number received, or -errno. */
 static ssize_t recv_wait(int sock, u8 *buf, size_t len, deadline until, message_fds *fds)
 {
 	while (true) {
@@ -179,7 +182,7 @@ static ssize_t recv_wait(int sock, u8 *buf, size_t len, deadline until, message_
 		if (n > 0 || n == -EPROTO)
 			return n;
 		if (n == 0)
-			return peer_gone();
+			return peer_closed();
 		if (n == -EINTR)
 			continue;
 		if (n != -EAGAIN && n != -EWOULDBLOCK)
@@ -201,24 +204,24 @@ static int recv_all(int sock, u8 *buf, size_t len, deadline until, message_fds *
 	return 0;
 }
 
-static int cut_short(int err)
+static int truncated_error(int err)
 {
 	if (err == -EPROTO)
 		return err;
-	return fail(EPROTO, "vfio-user message cut short: %s",
-		    err == -ETIMEDOUT ? "the rest did not come in time" : "the connection closed within it");
+	return fail(EPROTO, "vfio-user message truncated: %s",
+		    err == -ETIMEDOUT ? "the rest did not arrive in time" : "the connection closed within it");
 }
 
 static int check_head(const proto::header &h)
 {
 	if (h.size < sizeof(h) || h.size > proto::our_max_message)
-		return fail(EPROTO, "vfio-user message says that it is %u bytes long (%zu to %u are allowed)", h.size,
+		return fail(EPROTO, "vfio-user message has a size of %u bytes (%zu to %u are allowed)", h.size,
 			    sizeof(h), proto::our_max_message);
 	return 0;
 }
 
-/* Takes a body for which there is no memory from the socket, with what came beside it. */
-static int pass_over(int sock, user_message *out, deadline rest)
+/* Discards a body for which there is no memory, and its descriptors. */
+static int discard_body(int sock, user_message *out, deadline rest)
 {
 	const size_t size = out->head.size - sizeof(out->head);
 	u8 part[512];
@@ -227,7 +230,7 @@ static int pass_over(int sock, user_message *out, deadline rest)
 		const int err = recv_all(sock, part, std::min(sizeof(part), size - at), rest, &out->fds);
 
 		if (err)
-			return cut_short(err);
+			return truncated_error(err);
 	}
 	out->body.clear();
 	out->fds.clear();
@@ -262,20 +265,20 @@ int user_recv(int sock, deadline first, u64 rest_ms, user_message *out)
 
 	err = recv_all(sock, head + got, sizeof(out->head) - size_t(got), rest, &out->fds);
 	if (err)
-		return cut_short(err);
+		return truncated_error(err);
 	err = check_head(out->head);
 	if (err)
 		return err;
 	if (!out->body.resize(out->head.size - sizeof(out->head)))
-		return pass_over(sock, out, rest);
+		return discard_body(sock, out, rest);
 	err = recv_all(sock, out->body.data(), out->body.size(), rest, &out->fds);
 	if (err)
-		return cut_short(err);
+		return truncated_error(err);
 	return out->fds.any_lost() ? without_fds(out) : 0;
 }
 
-/* The kernel would close what comes beside it, and wait as long as that takes. */
-static ssize_t pass_rest(int sock, deadline until)
+/* Discards data and descriptors; on close the kernel would close these, and block for as long as that takes. */
+static ssize_t discard_rest(int sock, deadline until)
 {
 	message_fds fds;
 	u8 rest[4096];
@@ -292,9 +295,9 @@ bool user_await_end(int sock)
 {
 	pollfd p = {sock, 0, 0};
 
-	if (pass_rest(sock, deadline::never()) == -ENODEV)
+	if (discard_rest(sock, deadline::never()) == -ENODEV)
 		return true;
-	/* It sends what nobody takes: no more is read. */
+	/* The peer sends data that cannot be received: wait for hang-up only. */
 	while (poll(&p, 1, -1) < 0 && errno == EINTR) {
 	}
 	return p.revents & (POLLHUP | POLLERR);
@@ -302,19 +305,22 @@ bool user_await_end(int sock)
 
 static bool drained(int sock)
 {
-	return pass_rest(sock, deadline::in_ms(0)) == -ENODEV;
+	return discard_rest(sock, deadline::in_ms(0)) == -ENODEV;
 }
 
-/* close(2) of a socket closes what waits in its queue, too. */
+/* close(2) of a socket also closes descriptors in its queue. */
 void user_hang_up(unique_fd sock)
 {
-	const kept_error why;
+	const saved_error why;
 
 	shutdown(sock.get(), SHUT_RDWR);
-	/* Nobody sends any more: what ended the first look (too many, no memory) lies behind the second one. */
+	/*
+	 * The peer cannot send any more: an error that stopped the first pass (too many, no memory) is followed by
+	 * the rest.
+	 */
 	if (!drained(sock.get()) && !drained(sock.get()))
 		close_foreign(std::move(sock));
-	why.again(0); /* that it has ended is nothing to speak of */
+	why.again(0); /* the end of the connection is not an error */
 }
 
 } // namespace usdma::vfio

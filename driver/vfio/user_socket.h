@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* vfio-user messages on a UNIX stream socket: whole in, whole out, with descriptors beside them.  Both sides use it. */
+/* vfio-user messages on a UNIX stream socket, sent and received whole, with descriptors. Used by client and server. */
 #pragma once
 
 #include "driver/base/clock.h"
@@ -12,35 +12,32 @@
 
 namespace usdma::vfio {
 
-/* At most so many parts behind the header in one message. */
+/* Maximum number of parts after the header of a message. */
 inline constexpr size_t user_send_parts = 3;
 
 /*
- * Sends header and parts as one message; fills in head.size.  Not thread-safe
- * against itself on one socket.  -ETIMEDOUT: nothing went out; -ENODEV: the peer
- * is gone; -EPROTO: the deadline passed within the message, the stream is of no
- * more use.
+ * Sends header and parts as one message; sets head.size. Not thread-safe on one socket. -ETIMEDOUT: nothing was
+ * sent; -ENODEV: the peer has closed; -EPROTO: the deadline passed within the message, the stream is unusable.
  */
 int user_send(int sock, proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until);
 
 /*
- * Receives one message.  Waits for its first byte until `first`, then rest_ms
- * for the rest.  -ETIMEDOUT: nothing came; -ENODEV: the peer closed between two
- * messages; -EPROTO: cut short, stalled, longer than our_max_message, shorter
- * than its header, too many descriptors, or one of a kind of which many
- * could not be closed yet (close_foreign).  -ENOMEM, -EMFILE: there was no memory for its body,
- * or no number for its descriptors, and only its head is there; the next one can be received.
+ * Receives one message. Waits for its first byte until `first`, then rest_ms for the rest. -ETIMEDOUT: no data;
+ * -ENODEV: the peer closed between two messages; -EPROTO: truncated, stalled, longer than our_max_message,
+ * shorter than its header, too many descriptors, or one whose close may block while too many such closes are
+ * pending (close_foreign). -ENOMEM, -EMFILE: no memory for its body, or no free descriptor, and only the header
+ * is valid; the next message can be received.
  */
 int user_recv(int sock, deadline first, u64 rest_ms, user_message *out);
-/* -EMFILE, with its text. */
+/* Returns -EMFILE and sets its text. */
 int no_fds_free();
 
-/* Reads, and releases, whatever comes until the peer has ended; true: it has. */
+/* Discards all data until the peer has closed; true: it has. */
 bool user_await_end(int sock);
-/* Ends the connection without waiting for what the peer sent and nobody read. */
+/* Closes the connection without blocking on descriptors in unread data. */
 void user_hang_up(unique_fd sock);
 
-/* What a side says of itself in the VERSION message. */
+/* A side's capabilities in the VERSION message. */
 struct user_caps {
 	u64 max_msg_fds = proto::default_max_msg_fds;
 	u64 max_data_xfer = proto::default_max_data_xfer;
@@ -48,12 +45,12 @@ struct user_caps {
 	u64 pgsizes = proto::default_pgsizes;
 };
 
-/* The text with its NUL. */
+/* NUL-terminated. */
 struct caps_text {
 	char text[256];
 };
 caps_text user_caps_json(const user_caps &caps);
-/* The VERSION body behind version_head: empty, or JSON that ends in NUL. -EPROTO: not JSON, or a bad value. */
+/* Parses the VERSION body after version_head: empty, or JSON that ends in NUL. -EPROTO: not JSON, or a bad value. */
 int user_caps_parse(std::string_view data, user_caps *out);
 
 } // namespace usdma::vfio

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Base types of models.  This library moves data and runs no models: the names alone are here. */
+/* Base types of models.  This library moves data and runs no models: only the names are defined. */
 #ifndef USDMA_ACL_BASE_MDL_H
 #define USDMA_ACL_BASE_MDL_H
 

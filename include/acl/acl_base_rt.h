@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What every ACL header rests on: handles, error codes, data types, buffers.
+ * Base of all ACL headers: handles, error codes, data types, buffers.
  * Compiles alone as C11 and as C++14 and newer.  Names and values are those of
  * ACL 1.17.
  */
@@ -67,10 +67,7 @@ typedef struct aclrtGroupInfo aclrtGroupInfo;
 typedef struct aclrtExceptionInfo aclrtExceptionInfo;
 typedef struct aclrtUtilizationExtendInfo aclrtUtilizationExtendInfo;
 
-/*
- * The codes below 600000 that are no runtime codes.  One with a comment is one
- * that this library returns.
- */
+/* Codes below 600000 other than runtime codes. The library returns only those with a comment. */
 static const int ACL_ERROR_NONE = 0;
 static const int ACL_SUCCESS = 0;
 static const int ACL_ERROR_INVALID_PARAM = 100000;     /* an argument is null, zero or out of range; checked first */
@@ -127,13 +124,13 @@ static const int ACL_ERROR_OP_UNSUPPORTED_DYNAMIC = 148050;
 static const int ACL_ERROR_RELATIVE_RESOURCE_NOT_CLEARED = 148051;
 static const int ACL_ERROR_UNSUPPORTED_JPEG = 148052;
 static const int ACL_ERROR_INVALID_BUNDLE_MODEL_ID = 148053;
-static const int ACL_ERROR_BAD_ALLOC = 200000; /* no memory left in the host */
+static const int ACL_ERROR_BAD_ALLOC = 200000; /* no host memory left */
 static const int ACL_ERROR_API_NOT_SUPPORT = 200001;
 static const int ACL_ERROR_INVALID_DEVICE = 200002;
 static const int ACL_ERROR_MEMORY_ADDRESS_UNALIGNED = 200003;
 static const int ACL_ERROR_RESOURCE_NOT_MATCH = 200004;
 static const int ACL_ERROR_INVALID_RESOURCE_HANDLE = 200005;
-static const int ACL_ERROR_FEATURE_UNSUPPORTED = 200006; /* a flag that this version does not know */
+static const int ACL_ERROR_FEATURE_UNSUPPORTED = 200006; /* a flag unknown to this version */
 static const int ACL_ERROR_PROF_MODULES_UNSUPPORTED = 200007;
 static const int ACL_ERROR_STORAGE_OVER_LIMIT = 300000;
 static const int ACL_ERROR_INTERNAL_ERROR = 500000; /* a fault inside the library */
@@ -179,7 +176,7 @@ typedef enum { ACL_MEMTYPE_DEVICE = 0, ACL_MEMTYPE_HOST = 1, ACL_MEMTYPE_HOST_CO
 
 typedef enum { ACL_DEBUG = 0, ACL_INFO = 1, ACL_WARNING = 2, ACL_ERROR = 3 } aclLogLevel;
 
-/* What the software stack can do, for aclGetCannAttribute. */
+/* Capabilities of the software stack, for aclGetCannAttribute. */
 typedef enum {
 	ACL_CANN_ATTR_UNDEFINED = -1,
 	ACL_CANN_ATTR_INF_NAN = 0,
@@ -187,7 +184,7 @@ typedef enum {
 	ACL_CANN_ATTR_JIT_COMPILE = 2
 } aclCannAttr;
 
-/* Bytes of one element; 0 for UNDEFINED and STRING, 8 for a type that is not known. */
+/* Bytes of one element; 0 for UNDEFINED and STRING, 8 for an unknown type. */
 ACL_FUNC_VISIBILITY size_t aclDataTypeSize(aclDataType dataType);
 /* The float nearest to a half (exact: every half is a float; NaN stays NaN). */
 ACL_FUNC_VISIBILITY float aclFloat16ToFloat(aclFloat16 value);
@@ -195,13 +192,13 @@ ACL_FUNC_VISIBILITY float aclFloat16ToFloat(aclFloat16 value);
 ACL_FUNC_VISIBILITY aclFloat16 aclFloatToFloat16(float value);
 
 /*
- * A new object that remembers data (may be NULL) and size in bytes.  The caller
- * owns data, and the object until aclDestroyDataBuffer.  NULL: no host memory.
+ * Creates an object that holds data (may be NULL) and size in bytes. The caller owns data, and the object until
+ * aclDestroyDataBuffer. NULL: no host memory.
  */
 ACL_FUNC_VISIBILITY aclDataBuffer *aclCreateDataBuffer(void *data, size_t size);
 /* Frees the object, not what it points to.  100000: dataBuffer is NULL. */
 ACL_FUNC_VISIBILITY aclError aclDestroyDataBuffer(const aclDataBuffer *dataBuffer);
-/* Makes it remember another pointer and size.  100000: dataBuffer is NULL. */
+/* Stores another pointer and size in it. 100000: dataBuffer is NULL. */
 ACL_FUNC_VISIBILITY aclError aclUpdateDataBuffer(aclDataBuffer *dataBuffer, void *data, size_t size);
 /* The pointer; NULL for NULL. */
 ACL_FUNC_VISIBILITY void *aclGetDataBufferAddr(const aclDataBuffer *dataBuffer);

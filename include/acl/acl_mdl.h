@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Models: not part of this library (it moves data).  Here because <acl/acl.h> has always brought it. */
+/* Models: not part of this library (it moves data).  Exists because <acl/acl.h> has always included it. */
 #ifndef USDMA_ACL_MDL_H
 #define USDMA_ACL_MDL_H
 

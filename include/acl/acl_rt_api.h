@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For C++: the allocators with a typed pointer, so that no cast to void ** is needed.  In C this header is acl_rt.h. */
+/* For C++: allocators that take a typed pointer, so that no cast to void ** is needed.  In C it equals acl_rt.h. */
 #ifndef USDMA_ACL_RT_API_H
 #define USDMA_ACL_RT_API_H
 

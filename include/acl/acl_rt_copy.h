@@ -16,7 +16,7 @@ extern "C" {
 /* ---- copies ---------------------------------------------------------------------------------------- */
 
 /*
- * Copies count bytes and returns when done; waits for no stream.  The addresses decide the direction.
+ * Copies count bytes and returns when done; does not wait for streams.  The addresses decide the direction.
  * 100000: NULL, or kind not 0 ... 5; 107000: count > destMax, overlapping host memory, or a device
  * address that is not allocated; 107002; 507052: the transfer failed.
  */
@@ -27,7 +27,7 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpy(void *dst, size_t destMax, const void *
  * side may be touched before the stream is synchronised.  With pageable memory: waits for the stream,
  * copies, and returns when done.  kind HOST_TO_BUF_TO_DEVICE: src is read before it returns.  100000:
  * NULL, or kind not 0 ... 5; 107000: count > destMax, a kind that does not fit the classes, or a range
- * that leaves its block; 507899: a device address that is not allocated; 207000: both sides host
+ * that extends beyond its block; 507899: a device address that is not allocated; 207000: both sides host
  * memory; the stream's codes; an error of the stream where it has to wait.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count,
@@ -37,7 +37,7 @@ ACL_DEPRECATED_MESSAGE("use aclrtMemcpyAsync")
 ACL_FUNC_VISIBILITY aclError aclrtMemcpyAsyncWithCondition(void *dst, size_t destMax, const void *src, size_t count,
 							   aclrtMemcpyKind kind, aclrtStream stream);
 /*
- * height rows of width bytes; pitches in bytes; what lies between rows stays.  Returns when done.
+ * height rows of width bytes; pitches in bytes; bytes between rows are not modified.  Returns when done.
  * 100000: NULL, width > a pitch, kind not 1 ... 4; 107000: width > 5000000, height > 5242880, or kind
  * and classes do not fit; 207000: device to device; 107002.
  */
@@ -50,8 +50,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpy2d(void *dst, size_t dpitch, const void 
 ACL_FUNC_VISIBILITY aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
 						size_t height, aclrtMemcpyKind kind, aclrtStream stream);
 /*
- * numBatches (at most 4096) copies between host and device; attrs[k] says where the items from
- * attrsIndexes[k] on lie.  Returns when done.  *failIndex: the item at fault, or SIZE_MAX.  100000:
+ * numBatches (at most 4096) copies between host and device; attrs[k] gives the locations of the
+ * items from attrsIndexes[k] on.  Returns when done.  *failIndex: the invalid item, or SIZE_MAX.  100000:
  * NULL, numBatches 0, destMaxs[i] < sizes[i], or rsv not 0; 107000: attrsIndexes are not 0 and rising,
  * more than 4096, an item's address is not where attrs says, or both sides are of one kind; 507899: an
  * item's device address is not allocated; 107002.
@@ -106,7 +106,7 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpyAsyncWithOffset(void **dst, size_t destM
 
 /* ---- symbols --------------------------------------------------------------------------------------- */
 
-/* 207000: there are no kernels, so no symbols.  100000: NULL; */
+/* 207000: there are no kernels, so no symbols.  100000: NULL. */
 ACL_FUNC_VISIBILITY aclError aclrtMemcpyFromSymbol(void *dst, size_t dstMax, const void *symbol, size_t count,
 						   size_t offset, aclrtMemcpyKind kind);
 /* 207000: there are no kernels, so no symbols.  100000: NULL. */

@@ -16,16 +16,16 @@ extern "C" {
 
 /* ---- events ---------------------------------------------------------------------------------------- */
 
-/* A Default event: streams wait for it, and it takes the time.  100000: NULL; 107002; 207007: none left. */
+/* Creates a Default event, with SYNC and TIME_LINE. 100000: NULL; 107002; 207007: none left. */
 ACL_FUNC_VISIBILITY aclError aclrtCreateEvent(aclrtEvent *event);
 /*
- * A Flag event: ACL_EVENT_* bits.  100000: NULL; 107000: no or unknown bits, or a bit that stands
- * alone with others; 107002; 207007.
+ * Creates a Flag event: ACL_EVENT_* bits. 100000: NULL; 107000: no or unknown bits, or a bit that cannot be
+ * combined with others; 107002; 207007.
  */
 ACL_FUNC_VISIBILITY aclError aclrtCreateEventWithFlag(aclrtEvent *event, uint32_t flag);
-/* An Ex event: SYNC, CAPTURE_STREAM_PROGRESS, TIME_LINE, or IPC alone.  Codes as aclrtCreateEventWithFlag. */
+/* Creates an Ex event: SYNC, CAPTURE_STREAM_PROGRESS, TIME_LINE, or IPC alone. Codes as aclrtCreateEventWithFlag. */
 ACL_FUNC_VISIBILITY aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag);
-/* The handle ends at once; what waits for it is served.  100000: NULL; 107017. */
+/* The handle is invalid at once; pending waits for the event still complete. 100000: NULL; 107017. */
 ACL_FUNC_VISIBILITY aclError aclrtDestroyEvent(aclrtEvent event);
 /*
  * The event is reached when all work submitted to the stream so far has ended; replaces an earlier
@@ -34,7 +34,7 @@ ACL_FUNC_VISIBILITY aclError aclrtDestroyEvent(aclrtEvent event);
 ACL_FUNC_VISIBILITY aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
 /* The same.  100000: event NULL or flag above 1; 207000: EXTERNAL. */
 ACL_FUNC_VISIBILITY aclError aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t flag);
-/* Never recorded again, in stream order.  100000: event NULL; 107017; 107003; 207000: Ex, or no SYNC. */
+/* Makes the event never recorded, in stream order. 100000: event NULL; 107017; 107003; 207000: Ex, or no SYNC. */
 ACL_FUNC_VISIBILITY aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream);
 /* COMPLETE (also when never recorded) or NOT_READY.  100000: NULL; 107017; 207000: Ex. */
 ACL_DEPRECATED_MESSAGE("use aclrtQueryEventStatus")
@@ -74,16 +74,16 @@ ACL_FUNC_VISIBILITY aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream,
 /* The same.  100000: event NULL or flag above 1; 207000: EXTERNAL. */
 ACL_FUNC_VISIBILITY aclError aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint32_t timeout,
 							  uint32_t flag);
-/* A small number.  100000: NULL; 107017. */
+/* A small integer. 100000: NULL; 107017. */
 ACL_FUNC_VISIBILITY aclError aclrtGetEventId(aclrtEvent event, uint32_t *eventId);
-/* How many more events can be made.  100000: NULL; 107002. */
+/* How many more events can be created. 100000: NULL; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtGetEventAvailNum(uint32_t *eventCount);
 /*
- * 64 bytes by which another process opens the event.  100000: NULL; 107017; 107000: not an Ex event
- * with ACL_EVENT_IPC.
+ * A 64-byte handle with which another process opens the event. 100000: NULL; 107017; 107000: not an Ex event with
+ * ACL_EVENT_IPC.
  */
 ACL_FUNC_VISIBILITY aclError aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle);
-/* An event of another process, to record, wait for, query and destroy.  100000: NULL; 107000: no such event. */
+/* Opens an event of another process, to record, wait for, query and destroy. 100000: NULL; 107000: no such event. */
 ACL_FUNC_VISIBILITY aclError aclrtIpcOpenEventHandle(aclrtIpcEventHandle handle, aclrtEvent *event);
 
 #ifdef __cplusplus

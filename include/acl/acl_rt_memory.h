@@ -3,7 +3,7 @@
  * Memory: device, pinned and registered host memory, virtual ranges, sharing between processes and
  * devices.  Included by acl_rt.h.
  * Device pointers are never valid for the CPU: touching one from the host faults.  They begin at
- * 0x100000000000, or elsewhere in a process that has something else there.
+ * 0x100000000000, or elsewhere if that range is in use in the process.
  */
 #ifndef USDMA_ACL_RT_MEMORY_H
 #define USDMA_ACL_RT_MEMORY_H
@@ -18,7 +18,7 @@ extern "C" {
 
 /*
  * size bytes of the current device's memory, contents undefined, at least 512-byte aligned; the
- * caller's until aclrtFree.  Pages by policy.  Waits for nothing.  100000: NULL, size 0 or too large;
+ * caller's until aclrtFree.  Pages by policy.  Does not wait.  100000: NULL, size 0 or too large;
  * 107002; 207001: exhausted (devPtr is not written).
  */
 ACL_FUNC_VISIBILITY aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy);
@@ -37,20 +37,20 @@ ACL_FUNC_VISIBILITY aclError aclrtMallocForTaskScheduler(void **devPtr, size_t s
 							 aclrtMallocConfig *cfg);
 /*
  * Frees a block of aclrtMalloc (or aclrtMemAllocManaged).  Does not wait: work that uses it should
- * have ended, and its space is reused only when work submitted before has.  100000: NULL; 107000: not
+ * have ended; its space is reused only after work submitted before has ended.  100000: NULL; 107000: not
  * the start of a live block.
  */
 ACL_FUNC_VISIBILITY aclError aclrtFree(void *devPtr);
 /* Waits for the current device, then frees.  As aclrtFree, 107002, and a task's error. */
 ACL_FUNC_VISIBILITY aclError aclrtFreeWithDevSync(void *devPtr);
 /*
- * Free and total bytes of the current device; a pool that the device does not have: 0.  100000: NULL;
- * 107016: no such attribute; 107002.
+ * Free and total bytes of the current device; 0 for a pool that the device lacks. 100000: NULL; 107016: no such
+ * attribute; 107002.
  */
 ACL_FUNC_VISIBILITY aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total);
 /*
- * Up to inputNum entries of who uses how much; outputNum: how many there are.  100000: NULL or
- * inputNum 0; 107001: no such device.
+ * Up to inputNum entries of memory usage by user; outputNum: number of users. 100000: NULL or inputNum 0; 107001:
+ * no such device.
  */
 ACL_FUNC_VISIBILITY aclError aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageInfo, size_t inputNum,
 						  size_t *outputNum);
@@ -61,7 +61,7 @@ ACL_FUNC_VISIBILITY aclError aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsag
 ACL_FUNC_VISIBILITY aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attributes);
 /*
  * The block that holds ptr; pbase or psize may be NULL.  100000: ptr NULL; 107000: both outputs NULL,
- * or ptr is in no block.
+ * or ptr is not in a block.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize);
 /*
@@ -112,8 +112,8 @@ ACL_FUNC_VISIBILITY aclError aclrtHostUnregister(void *ptr);
  */
 ACL_FUNC_VISIBILITY aclError aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag);
 /*
- * Whether a unit of the device can reach host memory: the DMA units can.  100000: NULL; 107001: no
- * such device; 107000: no such unit.
+ * Whether a component of the device can access host memory: the DMA engines can. 100000: NULL; 107001: no such
+ * device; 107000: no such component.
  */
 ACL_FUNC_VISIBILITY aclError aclrtHostMemMapCapabilities(uint32_t deviceId, aclrtHacType hacType,
 							 aclrtHostMemMapCapability *capabilities);
@@ -121,19 +121,19 @@ ACL_FUNC_VISIBILITY aclError aclrtHostMemMapCapabilities(uint32_t deviceId, aclr
 /* ---- memset ---------------------------------------------------------------------------------------- */
 
 /*
- * The low 8 bits of value into count bytes of device or host memory.  Returns when done.  0 for count
- * 0; 100000: NULL; 107000: count > maxCount; 107002.
+ * Stores the low 8 bits of value into count bytes of device or host memory. Returns when done. 0 for count 0;
+ * 100000: NULL; 107000: count > maxCount; 107002.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count);
 /*
- * The same, in stream order for device memory; host memory is set at once by the caller.  As
- * aclrtMemset, and 107017, 107003 for the stream.
+ * The same, in stream order for device memory; host memory is set by the calling thread at once. As aclrtMemset,
+ * and 107017, 107003 for the stream.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count,
 					      aclrtStream stream);
 /*
- * N times the 32-bit value.  Returns when done.  0 for N 0; 100000: NULL, not 4-aligned, memSize < 4
- * N, or pageable memory; 107002.
+ * Stores the 32-bit value N times. Returns when done. 0 for N 0; 100000: NULL, not 4-aligned, memSize < 4 N, or
+ * pageable memory; 107002.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemsetD32(void *ptr, size_t memSize, uint32_t value, size_t N);
 /* The same, in stream order for device memory; host memory at once.  As aclrtMemsetD32, and 107017, 107003. */
@@ -168,12 +168,12 @@ ACL_FUNC_VISIBILITY aclError aclrtMemManagedGetAttrs(aclrtMemManagedRangeAttribu
 /*
  * Reserves size bytes of device addresses (rounded up to 2 MiB) until aclrtReleaseMemAddress.
  * expectPtr: NULL, or the address wanted.  flags 0, or 1 for huge pages; alignment 0 or a power of
- * two.  100000: NULL, size 0 or other flags; 107000: the address cannot be had, alignment, or more than
- * 8 TiB; 107002; 207001: so many are not left.
+ * two.  100000: NULL, size 0 or other flags; 107000: the address is unavailable, alignment, or more than
+ * 8 TiB; 107002; 207001: not enough left.
  */
 ACL_FUNC_VISIBILITY aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr,
 						    uint64_t flags);
-/* 207000: such addresses exist on other devices only.  100000: NULL or size 0. */
+/* 207000: only other devices have such addresses. 100000: NULL or size 0. */
 ACL_FUNC_VISIBILITY aclError aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t alignment,
 							      void *expectPtr, uint64_t flags);
 /* 100000: NULL; 107000: not the start of a reservation, or something is still mapped there. */
@@ -185,7 +185,7 @@ ACL_FUNC_VISIBILITY aclError aclrtReleaseMemAddress(void *virPtr);
  */
 ACL_FUNC_VISIBILITY aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size,
 						 const aclrtPhysicalMemProp *prop, uint64_t flags);
-/* The handle ends; the memory stays until it is unmapped.  100000: NULL; 107017: not a live handle. */
+/* Invalidates the handle; the memory stays until it is unmapped. 100000: NULL; 107017: not a live handle. */
 ACL_FUNC_VISIBILITY aclError aclrtFreePhysical(aclrtDrvMemHandle handle);
 /*
  * Maps the whole of handle at virPtr inside a reservation; offset 0.  100000: NULL, size 0, flags not
@@ -199,27 +199,30 @@ ACL_FUNC_VISIBILITY aclError aclrtMemMapNoAccess(void *virPtr, size_t size, size
 /* 100000: NULL; 107000: not the start of a mapping. */
 ACL_FUNC_VISIBILITY aclError aclrtUnmapMem(void *virPtr);
 /*
- * READWRITE for locations; virPtr and size exactly as mapped.  100000: NULL or count 0; 107000: not
- * mapped, or other flags.
+ * Grants READWRITE access to the locations; virPtr and size exactly as mapped. 100000: NULL or count 0; 107000:
+ * not mapped, or other flags.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemSetAccess(void *virPtr, size_t size, aclrtMemAccessDesc *desc, size_t count);
-/* What a location may do.  100000: NULL; 107000: not mapped. */
+/* The access of a location. 100000: NULL; 107000: not mapped. */
 ACL_FUNC_VISIBILITY aclError aclrtMemGetAccess(void *virPtr, aclrtMemLocation *location, uint64_t *flag);
 /*
- * 2 MiB for device memory, 1 GiB for HUGE1G, 4 KiB for the host's normal pages (MINIMUM).  100000:
- * NULL; 107000: prop does not fit; 207000: no such option.
+ * 2 MiB for device memory, 1 GiB for HUGE1G, 4 KiB for the host's normal pages (MINIMUM). 100000: NULL; 107000:
+ * invalid prop; 207000: no such option.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop,
 							      aclrtMemGranularityOptions option, size_t *granularity);
-/* One more handle on what is mapped at virPtr; free each.  100000: NULL; 107000: not the start of a mapping. */
+/*
+ * Another handle of the memory mapped at virPtr; each must be freed. 100000: NULL; 107000: not the start of a
+ * mapping.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *handle);
 /* 100000: NULL; 107017: not a live handle. */
 ACL_FUNC_VISIBILITY aclError aclrtMemGetAllocationPropertiesFromHandle(aclrtDrvMemHandle handle,
 								       aclrtPhysicalMemProp *prop);
 /*
- * A number by which processes that may can import the memory.  flags 0, or 1: any process of this user
- * may.  100000: NULL or type not NONE; 107000: flags, or exported already; 107017; 207000: another
- * process's memory, or a device whose memory cannot be shared.
+ * A number with which permitted processes can import the memory. flags 0, or 1: any process of this user is
+ * permitted. 100000: NULL or type not NONE; 107000: flags, or exported already; 107017; 207000: another process's
+ * memory, or a device whose memory cannot be shared.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType,
 							     uint64_t flags, uint64_t *shareableHandle);
@@ -227,16 +230,16 @@ ACL_FUNC_VISIBILITY aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle h
 ACL_FUNC_VISIBILITY aclError aclrtMemExportToShareableHandleV2(aclrtDrvMemHandle handle, uint64_t flags,
 							       aclrtMemSharedHandleType shareType,
 							       void *shareableHandle);
-/* Adds processes that may import it.  100000: NULL or 0; 107000: no such export. */
+/* Permits more processes to import it.  100000: NULL or 0; 107000: no such export. */
 ACL_FUNC_VISIBILITY aclError aclrtMemSetPidToShareableHandle(uint64_t shareableHandle, int32_t *pid, size_t pidNum);
 /* The same.  FABRIC: 207000.  100000: NULL, 0, or no such type. */
 ACL_FUNC_VISIBILITY aclError aclrtMemSetPidToShareableHandleV2(void *shareableHandle,
 							       aclrtMemSharedHandleType shareType, int32_t *pid,
 							       size_t pidNum);
 /*
- * Memory that another process exported; free with aclrtFreePhysical.  100000: NULL; 107001: no such
- * device; 107000: no such export, or of this process; 207006: this process may not; 207001: cannot be
- * mapped here.
+ * Imports memory that another process exported; free with aclrtFreePhysical. 100000: NULL; 107001: no such device;
+ * 107000: no such export, or of this process; 207006: this process is not permitted; 207001: cannot be mapped
+ * here.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId,
 							       aclrtDrvMemHandle *handle);
@@ -257,22 +260,22 @@ ACL_FUNC_VISIBILITY aclError aclrtMemMapSetLink(aclrtDrvMemHandle handle, aclrtM
 /* ---- sharing between processes --------------------------------------------------------------------- */
 
 /*
- * A printable key (64 characters and a NUL; len at least 65) by which other processes can import
- * [devPtr, devPtr + size).  flags 0, or 1: any process of this user may.  100000: NULL; 107000: size
- * or len 0 or too small, flags, or not device memory of one block; 207000: another process's
- * memory, or a device whose memory cannot be shared.
+ * A printable key (64 characters and a NUL; len at least 65) with which other processes can import [devPtr, devPtr
+ * + size). flags 0, or 1: any process of this user is permitted. 100000: NULL; 107000: size or len 0 or too small,
+ * flags, or not device memory of one block; 207000: another process's memory, or a device whose memory cannot be
+ * shared.
  */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len, uint64_t flags);
-/* Adds processes that may import it.  100000: NULL; 107000: num 0 or no such key. */
+/* Permits more processes to import it.  100000: NULL; 107000: num 0 or no such key. */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num);
 /*
- * Maps the memory of another process here; ends with aclrtIpcMemClose.  Both must be in one pid namespace, with its
- * /proc mounted: 207000 names what is not so.  flags 0, or 1: also enable
- * peer access.  100000: NULL; 107000: flags, or no such key; 107002; 207006: this process may not;
- * 207001: cannot be mapped here.
+ * Maps the memory of another process; unmap it with aclrtIpcMemClose. Both processes must be in one pid namespace
+ * with its /proc mounted: otherwise 207000, and the text says which is missing. flags 0, or 1: also enable peer
+ * access. 100000: NULL; 107000: flags, or no such key; 107002; 207006: this process is not permitted; 207001:
+ * cannot be mapped here.
  */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags);
-/* The importer's view, or the export itself, ends.  100000: NULL; 107000: no such key. */
+/* Closes the importer's mapping, or the export itself. 100000: NULL; 107000: no such key. */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemClose(const char *key);
 /* Accepted for live keys: there is one link.  100000: NULL; 107000: no such attribute or key. */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemSetAttr(const char *key, aclrtIpcMemAttrType type, uint64_t attr);
@@ -284,11 +287,14 @@ ACL_FUNC_VISIBILITY aclError aclrtIpcMemImportPidInterServer(const char *key, ac
 /* 1: copies between the two devices work.  107000: NULL; 100000: the same device; 107001: no such device. */
 ACL_FUNC_VISIBILITY aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId);
 /*
- * Lets the current device reach the peer's memory.  200006: flags not 0; 107002; 100000: the current
- * device itself; 107001: no such device.
+ * Lets the current device access the peer's memory. 200006: flags not 0; 107002; 100000: the current device
+ * itself; 107001: no such device.
  */
 ACL_FUNC_VISIBILITY aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
-/* The opposite.  107002; 100000: the current device itself; 107001: no such device; 107000: not enabled. */
+/*
+ * Undoes aclrtDeviceEnablePeerAccess. 107002; 100000: the current device itself; 107001: no such device; 107000:
+ * not enabled.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId);
 /* 1: enabled.  100000: NULL; 107001: no such device. */
 ACL_FUNC_VISIBILITY aclError aclrtDevicePeerAccessStatus(int32_t deviceId, int32_t peerDeviceId, int32_t *status);

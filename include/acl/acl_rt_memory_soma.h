@@ -2,7 +2,7 @@
 /*
  * Stream-ordered memory pools.  Included by acl_rt.h.
  * Memory of a pool belongs to the work of a stream between aclrtMemPoolMallocAsync and
- * aclrtMemPoolFreeAsync; freed blocks are kept for the next allocation.
+ * aclrtMemPoolFreeAsync; freed blocks are cached for the next allocation.
  */
 #ifndef USDMA_ACL_RT_MEMORY_SOMA_H
 #define USDMA_ACL_RT_MEMORY_SOMA_H
@@ -35,30 +35,30 @@ typedef struct {
 /* ---- pools ----------------------------------------------------------------------------------------- */
 
 /*
- * A pool of a device's memory.  maxSize: bytes, 0: no limit.  100000: NULL, allocType not PINNED,
- * location not DEVICE; 107001: no such device; 107000: handleType not NONE.
+ * Creates a pool of a device's memory. maxSize: bytes, 0: no limit. 100000: NULL, allocType not PINNED, location
+ * not DEVICE; 107001: no such device; 107000: handleType not NONE.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemPoolCreate(aclrtMemPool *memPool, const aclrtMemPoolProps *poolProps);
-/* Blocks in use live on until they are freed.  100000: NULL; 107017. */
+/* Blocks in use stay valid until they are freed. 100000: NULL; 107017. */
 ACL_FUNC_VISIBILITY aclError aclrtMemPoolDestroy(const aclrtMemPool memPool);
 /*
- * The reuse switches (uint32_t, 0 or 1), the release threshold (uint64_t, bytes kept at most), and the
- * high marks (uint64_t, only 0).  100000: NULL; 107000: no such attribute, or read-only; 107017.
+ * The reuse switches (uint32_t, 0 or 1), the release threshold (uint64_t, most bytes cached), and the high marks
+ * (uint64_t, only 0). 100000: NULL; 107000: no such attribute, or read-only; 107017.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemPoolSetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *value);
 /* As above; memory attributes are uint64_t bytes.  100000: NULL; 107000: no such attribute; 107017. */
 ACL_FUNC_VISIBILITY aclError aclrtMemPoolGetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *value);
 /*
- * size bytes for work that is submitted to the stream from now on (0: nothing, 0).  100000: NULL, also
+ * size bytes for work submitted to the stream from now on (size 0: does nothing, returns 0). 100000: NULL, also
  * the stream; 107017; 107003; 207001: exhausted, or over maxSize.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemPoolMallocAsync(void **ptr, size_t size, aclrtMemPool memPool, aclrtStream stream);
 /*
- * The block ends when the stream reaches this.  100000: NULL, also the stream; 107000: not a live
- * block of a pool; 107017; 107003.
+ * Frees the block when the stream gets to this call. 100000: NULL, also the stream; 107000: not a live block of a
+ * pool; 107017; 107003.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemPoolFreeAsync(void *ptr, aclrtStream stream);
-/* Gives unused memory back until the pool holds at most minBytesToKeep.  100000: NULL; 107017. */
+/* Releases unused memory until the pool holds at most minBytesToKeep. 100000: NULL; 107017. */
 ACL_FUNC_VISIBILITY aclError aclrtMemPoolTrimTo(aclrtMemPool memPool, size_t minBytesToKeep);
 
 #ifdef __cplusplus

@@ -17,13 +17,13 @@ extern "C" {
 /* ---- streams --------------------------------------------------------------------------------------- */
 
 /*
- * A stream on the current context's device, the caller's until aclrtDestroyStream.  100000: NULL;
- * 107002; 207008: none left.
+ * Creates a stream on the current context's device, the caller's until aclrtDestroyStream. 100000: NULL; 107002;
+ * 207008: none left.
  */
 ACL_FUNC_VISIBILITY aclError aclrtCreateStream(aclrtStream *stream);
 /*
- * The same; priority 0 (first) ... 7, more counts as 7; flag: ACL_STREAM_*, unknown bits are ignored.
- * 100000: NULL; 107002; 207008.
+ * The same; priority 0 (highest) ... 7, more counts as 7; flag: ACL_STREAM_*, unknown bits are ignored. 100000:
+ * NULL; 107002; 207008.
  */
 ACL_FUNC_VISIBILITY aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag);
 /* The same from a configuration; NULL: the defaults.  100000: stream NULL; 107002; 207008. */
@@ -39,13 +39,13 @@ ACL_FUNC_VISIBILITY aclError aclrtDestroyStreamConfigHandle(aclrtStreamConfigHan
 ACL_FUNC_VISIBILITY aclError aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStreamConfigAttr attr,
 						     const void *attrValue, size_t valueSize);
 /*
- * Waits for its work.  100000: NULL; 107017; 107003: another context's; 107000: a default stream.  The first
- * failure of its work that no synchronisation has returned is returned here: the stream is destroyed all the same.
+ * Waits for its work. 100000: NULL; 107017; 107003: another context's; 107000: a default stream. Also returns the
+ * first failure of its work that no synchronisation has returned: the stream is destroyed nevertheless.
  */
 ACL_FUNC_VISIBILITY aclError aclrtDestroyStream(aclrtStream stream);
 /*
- * Drops its work.  Of its host functions and callbacks none begins, or still runs, when this returns
- * (but for the one that calls it).  Codes as aclrtDestroyStream; 107020: one has been running for USDMA_HANG_MS.
+ * Drops its work. When it returns, none of its host functions and callbacks runs or will start (except the one
+ * that makes this call). Codes as aclrtDestroyStream; 107020: one has been running for USDMA_HANG_MS.
  */
 ACL_FUNC_VISIBILITY aclError aclrtDestroyStreamForce(aclrtStream stream);
 /* Waits for its work; NULL: the default stream.  107017; 107002; the first error of its tasks; 107023: aborted. */
@@ -57,13 +57,13 @@ ACL_FUNC_VISIBILITY aclError aclrtSynchronizeStream(aclrtStream stream);
 ACL_FUNC_VISIBILITY aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 /* COMPLETE or NOT_READY; does not wait and takes no error.  100000: NULL; 107017; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status);
-/* A small number, unique among live streams.  100000: NULL; 107017; 107002. */
+/* A small integer, unique among live streams. 100000: NULL; 107017; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId);
 /* 100000: NULL; 107017; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority);
 /* As given at creation.  100000: NULL; 107017; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags);
-/* How many more streams can be made.  100000: NULL; 107002. */
+/* How many more streams can be created. 100000: NULL; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtGetStreamAvailableNum(uint32_t *streamCount);
 /*
  * Bit 0: stop after the first failed task.  107017; 107003; 207000: from stop back to continue;
@@ -77,20 +77,20 @@ ACL_FUNC_VISIBILITY aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtSt
 ACL_FUNC_VISIBILITY aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType,
 						     aclrtStreamAttrValue *value);
 /*
- * Stops what runs and drops the rest; from then on the stream's calls give 107023 until it is
- * destroyed.  Of its host functions and callbacks none begins, or still runs, when this returns (but for
- * the one that calls it).  107017; 107003; 107020: one has been running for USDMA_HANG_MS.
+ * Stops the running work and drops the rest; from then on the stream's calls return 107023 until it is destroyed.
+ * When it returns, none of its host functions and callbacks runs or will start (except the one that makes this
+ * call). 107017; 107003; 107020: one has been running for USDMA_HANG_MS.
  */
 ACL_FUNC_VISIBILITY aclError aclrtStreamAbort(aclrtStream stream);
-/* Stops what runs and drops the rest, like aclrtStreamAbort.  107017; 107003. */
+/* As aclrtStreamAbort. 107017; 107003. */
 ACL_FUNC_VISIBILITY aclError aclrtStreamStop(aclrtStream stream);
-/* For ACL_STREAM_PERSISTENT streams.  207000: nothing is kept in them here.  107017. */
+/* For ACL_STREAM_PERSISTENT streams. 207000: streams retain no tasks here. 107017. */
 ACL_FUNC_VISIBILITY aclError aclrtPersistentTaskClean(aclrtStream stream);
 /* 207000: streams are never inactive here.  107017. */
 ACL_FUNC_VISIBILITY aclError aclrtActiveStream(aclrtStream activeStream, aclrtStream stream);
 /*
- * callback runs after a stream was created and before one is destroyed, in the calling thread; the
- * same name again replaces it, NULL ends it.  100000: regName NULL; 107000: nothing to end.
+ * callback runs after a stream was created and before one is destroyed, in the calling thread; registering the
+ * same name again replaces it, NULL removes it. 100000: regName NULL; 107000: not registered.
  */
 ACL_FUNC_VISIBILITY aclError aclrtRegStreamStateCallback(const char *regName, aclrtStreamStateCallback callback,
 							 void *args);
@@ -100,7 +100,7 @@ ACL_FUNC_VISIBILITY aclError aclrtGetThreadLastTaskId(uint32_t *taskId);
 ACL_FUNC_VISIBILITY aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag);
 /* 0: off.  100000: NULL; 107017. */
 ACL_FUNC_VISIBILITY aclError aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t *flag);
-/* Limit in seconds of later waits for events and notifies that have none of their own; 0: none. */
+/* Timeout in seconds of later waits for events and notifies without their own; 0: none. */
 ACL_FUNC_VISIBILITY aclError aclrtSetOpWaitTimeout(uint32_t timeout);
 
 #ifdef __cplusplus

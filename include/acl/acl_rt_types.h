@@ -13,8 +13,8 @@ extern "C" {
 
 /* Event creation. */
 #define ACL_EVENT_SYNC 0x00000001U                    /* streams can wait for it */
-#define ACL_EVENT_CAPTURE_STREAM_PROGRESS 0x00000002U /* its place in the stream can be asked for */
-#define ACL_EVENT_TIME_LINE 0x00000008U               /* takes the time when it is reached */
+#define ACL_EVENT_CAPTURE_STREAM_PROGRESS 0x00000002U /* its position in the stream can be queried */
+#define ACL_EVENT_TIME_LINE 0x00000008U               /* records the time when it is reached */
 #define ACL_EVENT_DEVICE_USE_ONLY 0x00000010U
 #define ACL_EVENT_EXTERNAL 0x00000020U
 #define ACL_EVENT_IPC 0x00000040U /* other processes can open it */
@@ -39,7 +39,7 @@ extern "C" {
 #define ACL_STREAM_WAIT_VALUE_AND 0x00000002U /* (w & v) != 0 */
 #define ACL_STREAM_WAIT_VALUE_NOR 0x00000003U /* ~(w | v) != 0 */
 
-/* What a stream does after a task of it has failed. */
+/* What a stream does after one of its tasks has failed. */
 #define ACL_CONTINUE_ON_FAILURE 0x00000000U
 #define ACL_STOP_ON_FAILURE 0x00000001U
 
@@ -77,7 +77,7 @@ extern "C" {
 #define ACL_RT_MEM_LINK_IDX_0 0x0U
 #define ACL_RT_MEM_LINK_IDX_1 0x1U
 
-/* aclrtGetDevicesTopo: how two devices are joined. */
+/* aclrtGetDevicesTopo: how two devices are connected. */
 #define ACL_RT_DEVS_TOPOLOGY_HCCS 0x01ULL
 #define ACL_RT_DEVS_TOPOLOGY_PIX 0x02ULL
 #define ACL_RT_DEVS_TOPOLOGY_PIB 0x04ULL
@@ -102,7 +102,7 @@ typedef enum { ACL_DEVICE = 0, ACL_HOST = 1 } aclrtRunMode;
 
 typedef enum { ACL_TS_ID_AICORE = 0, ACL_TS_ID_AIVECTOR = 1, ACL_TS_ID_RESERVED = 2 } aclrtTsId;
 
-/* The classes of both addresses decide what a copy does; the kind must only fit them. */
+/* The classes of both addresses decide what a copy does; the kind must fit them. */
 typedef enum {
 	ACL_MEMCPY_HOST_TO_HOST = 0,
 	ACL_MEMCPY_HOST_TO_DEVICE = 1,
@@ -229,7 +229,7 @@ typedef enum {
 
 typedef enum { ACL_RT_HOST_MEM_MAP_NOT_SUPPORTED = 0, ACL_RT_HOST_MEM_MAP_SUPPORTED = 1 } aclrtHostMemMapCapability;
 
-/* Units of a device that could reach host memory. */
+/* Components of a device that may access host memory. */
 typedef enum {
 	ACL_RT_HAC_TYPE_STARS = 0,
 	ACL_RT_HAC_TYPE_AICPU = 1,
@@ -250,7 +250,7 @@ typedef enum {
 	ACL_EVENT_STATUS_RESERVED = 2
 } aclrtEventStatus;
 
-/* aclrtQueryEventStatus; beware: the other way round than aclrtEventStatus. */
+/* aclrtQueryEventStatus; the values are the reverse of aclrtEventStatus. */
 typedef enum {
 	ACL_EVENT_RECORDED_STATUS_NOT_READY = 0,
 	ACL_EVENT_RECORDED_STATUS_COMPLETE = 1
@@ -409,7 +409,7 @@ typedef struct {
 	aclrtMemLocationType type;
 } aclrtMemLocation;
 
-/* What the caller says of the items of a batch; each is checked against the addresses. */
+/* Locations of the items of a batch as the caller states them; each is checked against the addresses. */
 typedef struct {
 	aclrtMemLocation dstLoc;
 	aclrtMemLocation srcLoc;
@@ -520,7 +520,7 @@ typedef struct {
 } aclrtIpcEventHandle;
 
 typedef struct {
-	int32_t cubeUtilization; /* percent; -1: not known */
+	int32_t cubeUtilization; /* percent; -1: unknown */
 	int32_t vectorUtilization;
 	int32_t aicpuUtilization;
 	int32_t memoryUtilization;
@@ -540,7 +540,7 @@ typedef struct {
 	aclrtCntNotifyWaitMode mode;
 	uint32_t value;
 	uint32_t timeout; /* seconds; 0: none */
-	uint8_t isClear;  /* the count becomes 0 when the wait ends */
+	uint8_t isClear;  /* the wait sets the count to 0 when it completes */
 	uint8_t rsv[3];
 } aclrtCntNotifyWaitInfo;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Names of the layer below ACL that programs look up in libascendcl.so with
- * dlsym.  Each does what the ACL function named beside it does, and returns its codes.
+ * Functions of the layer below ACL that programs look up in libascendcl.so with
+ * dlsym.  Each behaves as the ACL function named in its comment and returns its codes.
  */
 #ifndef USDMA_ACL_RT_COMPAT_H
 #define USDMA_ACL_RT_COMPAT_H
@@ -15,13 +15,13 @@ extern "C" {
 /* aclrtDeviceGetBareTgid */
 ACL_FUNC_VISIBILITY int32_t rtDeviceGetBareTgid(uint32_t *pid);
 /*
- * The device's number for moduleType 0 with infoType 18 (physical chip) or 26 (super pod's device); 0 for all else,
- * which a copy engine has not.  107000: NULL; 107001: no such device.
+ * The device's number for moduleType 0 with infoType 18 (physical chip) or 26 (super pod's device); 0 for
+ * everything else, which a copy engine lacks. 107000: NULL; 107001: no such device.
  */
 ACL_FUNC_VISIBILITY int32_t rtGetDeviceInfo(uint32_t deviceId, int32_t moduleType, int32_t infoType, int64_t *val);
 /* aclrtIpcMemGetExportKey with flags 0 */
 ACL_FUNC_VISIBILITY int32_t rtIpcSetMemoryName(const void *ptr, uint64_t byteCount, char *name, uint32_t len);
-/* aclrtIpcMemSetImportPid; sdid names a machine of a pod: there is one */
+/* aclrtIpcMemSetImportPid; sdid is ignored: it names a machine of a pod, and there is only one */
 ACL_FUNC_VISIBILITY int32_t rtSetIpcMemorySuperPodPid(const char *name, uint32_t sdid, int32_t *pid, int32_t num);
 /* aclrtIpcMemSetImportPid */
 ACL_FUNC_VISIBILITY int32_t rtSetIpcMemPid(const char *name, int32_t *pid, int32_t num);
@@ -31,12 +31,12 @@ ACL_FUNC_VISIBILITY int32_t rtIpcDestroyMemoryName(const char *name);
 ACL_FUNC_VISIBILITY int32_t rtIpcOpenMemory(void **ptr, const char *name);
 /* aclrtIpcMemClose, by the importer's address.  107000: not imported. */
 ACL_FUNC_VISIBILITY int32_t rtIpcCloseMemory(const void *ptr);
-/* Both ways between two devices.  107001: no such device. */
+/* Both directions between two devices.  107001: no such device. */
 ACL_FUNC_VISIBILITY int32_t rtEnableP2P(uint32_t devIdDes, uint32_t phyIdSrc, uint32_t flag);
 ACL_FUNC_VISIBILITY int32_t rtDisableP2P(uint32_t devIdDes, uint32_t phyIdSrc);
 /* aclrtGetLogicDevIdByUserDevId */
 ACL_FUNC_VISIBILITY int32_t rtGetLogicDevIdByUserDevId(const int32_t userDevId, int32_t *const logicDevId);
-/* aclrtMemcpyAsync whose kind is not looked at */
+/* aclrtMemcpyAsync; kind is ignored */
 ACL_FUNC_VISIBILITY int32_t rtMemcpyAsyncWithoutCheckKind(void *dst, uint64_t destMax, const void *src, uint64_t cnt,
 							  uint32_t kind, void *stm);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* C++ only. */
-/* HCCL's words for what the runtime below it does. */
+/* HCCL's names for operations of the runtime below it. */
 #ifndef USDMA_HCCL_ADAPTER_RTS_COMMON_H
 #define USDMA_HCCL_ADAPTER_RTS_COMMON_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The integer names of HCCL code. */
+/* Integer types of HCCL code. */
 #ifndef USDMA_HCCL_BASE_H
 #define USDMA_HCCL_BASE_H
 

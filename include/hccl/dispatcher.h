@@ -18,25 +18,25 @@
 
 enum class DispatcherType {
 	DISPATCHER_NORMAL = 0,
-	DISPATCHER_VIRTURAL = 1, /* writes tasks down in the stream object, runs none */
+	DISPATCHER_VIRTURAL = 1, /* records tasks in the stream object, runs none */
 	DISPATCHER_AICPU = 2     /* E_NOT_SUPPORT */
 };
 
 extern "C" {
 
 /*
- * A dispatcher, the caller's until HcclDispatcherDestroy.  Sets the device where
- * the thread has no context yet; devicePhyId -1 (HOST_DEVICE_ID): does not.
- * E_PTR: dispatcher NULL; E_NOT_SUPPORT: type; E_RUNTIME: the device; E_MEMORY: 4096 live ones.
+ * Creates a dispatcher, the caller's until HcclDispatcherDestroy. Sets the device if the thread has no context
+ * yet, unless devicePhyId is -1 (HOST_DEVICE_ID). E_PTR: dispatcher NULL; E_NOT_SUPPORT: type; E_RUNTIME: the
+ * device; E_MEMORY: 4096 live ones.
  */
 USDMA_HCCL_API HcclResult HcclDispatcherInit(DispatcherType type, const s32 devicePhyId, HcclDispatcher *dispatcher);
 /* Resets the device if Init had set it.  NULL: HCCL_SUCCESS.  E_PTR: not live. */
 USDMA_HCCL_API HcclResult HcclDispatcherDestroy(HcclDispatcher dispatcher);
 
 /*
- * Copies src.size() bytes to dst.  stream without a handle: memory of the host, copied at once.
- * E_PTR: dispatcher, dst.ptr() or src.ptr() NULL, or dst.size() < src.size(); E_INTERNAL: a copy at
- * once that cannot be (overlap, device memory, dst of size 0); E_RUNTIME: an ACL error.
+ * Copies src.size() bytes to dst. stream without a handle: host memory, copied synchronously. E_PTR: dispatcher,
+ * dst.ptr() or src.ptr() NULL, or dst.size() < src.size(); E_INTERNAL: an invalid synchronous copy (overlap,
+ * device memory, dst of size 0); E_RUNTIME: an ACL error.
  */
 USDMA_HCCL_API HcclResult HcclD2DMemcpyAsync(HcclDispatcher dispatcherPtr, hccl::DeviceMem &dst,
 					     const hccl::DeviceMem &src, hccl::Stream &stream,
@@ -65,12 +65,12 @@ USDMA_HCCL_API HcclResult HcclReduceAsync(HcclDispatcher dispatcherPtr, void *sr
 USDMA_HCCL_API HcclResult HcclSignalRecord(HcclDispatcher dispatcherPtr, HcclRtNotify signal, hccl::Stream &stream,
 					   u32 userRank, u64 offset, s32 stage, bool inchip, u64 signalAddr);
 /*
- * Waits for a notify and clears it; not in NOTIFY_DEFAULT_WAIT_TIME (or HcclSetExecTimeOut) seconds: an error of the
- * stream.  E_PTR, E_RUNTIME as above.
+ * Waits for a notify and clears it; after NOTIFY_DEFAULT_WAIT_TIME (or HcclSetExecTimeOut) seconds the wait ends
+ * with an error of the stream. E_PTR, E_RUNTIME as above.
  */
 USDMA_HCCL_API HcclResult HcclSignalWait(HcclDispatcher dispatcherPtr, HcclRtNotify signal, hccl::Stream &stream,
 					 u32 userRank, u32 remoteUserRank, s32 stage, bool inchip);
-/* Seconds that later HcclSignalWait calls of this dispatcher wait; 0: for ever.  E_PTR; E_PARA: negative. */
+/* Timeout in seconds of later HcclSignalWait calls of this dispatcher; 0: none. E_PTR; E_PARA: negative. */
 USDMA_HCCL_API HcclResult HcclSetExecTimeOut(HcclDispatcher dispatcherPtr, s32 execTimeOut = NOTIFY_DEFAULT_WAIT_TIME);
 
 } // extern "C"

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* C++ only. */
-/* A task as a virtual dispatcher writes it down. */
+/* A task as recorded by a virtual dispatcher. */
 #ifndef USDMA_HCCL_DISPATCHER_TASK_TYPES_H
 #define USDMA_HCCL_DISPATCHER_TASK_TYPES_H
 
 #include "adapter_rts_common.h"
 
-/*
- * Bits of reduceAttr in HcclReduceAsync.  Every reduction is done by the copy engine here, so that they change
- * nothing.
- */
+/* Bits of reduceAttr in HcclReduceAsync. They have no effect: the copy engine does every reduction here. */
 constexpr u64 INLINE_REDUCE_BIT = 0x01;
 constexpr u64 INLINE_REDUCE_BITMASK = 0x01;
 constexpr u64 RDMA_REDUCE_BITMASK = 0x08;
@@ -68,7 +65,7 @@ struct TaskLogicPara {
 	DispatcherTaskLogicPara dispatcherTaskLogicPara;
 };
 
-/* The part of taskLogicPara that taskFuncType names is filled, the rest is zero. */
+/* Only the part of taskLogicPara that taskFuncType selects is set, the rest is zero. */
 struct TaskLogicInfo {
 	TaskLogicCmdInfo taskLogicCmd = {TaskLogicType::TYPE_RESERVED, 0};
 	TaskLogicFuncType taskFuncType = TaskLogicFuncType::TYPE_RESERVED;

@@ -33,7 +33,7 @@ constexpr u32 NOTIFY_INVALID_WAIT_TIME = 0xFFFFFFFF;
 
 namespace hccl {
 
-/* How two ranks are joined; said by the caller, and kept for traces only. */
+/* How two ranks are connected, as stated by the caller; used for traces only. */
 enum class LinkType {
 	LINK_ONCHIP = 0,
 	LINK_HCCS = 1,

@@ -10,7 +10,7 @@ extern "C" {
 typedef enum {
 	HCCL_SUCCESS = 0,
 	HCCL_E_PARA = 1,   /* an argument is out of its range */
-	HCCL_E_PTR = 2,    /* a NULL, a dead dispatcher, or memory that is too small */
+	HCCL_E_PTR = 2,    /* a NULL, a destroyed dispatcher, or memory that is too small */
 	HCCL_E_MEMORY = 3, /* no host memory */
 	HCCL_E_INTERNAL = 4,
 	HCCL_E_NOT_SUPPORT = 5,
@@ -45,7 +45,7 @@ typedef enum {
 	HCCL_REDUCE_RESERVED = 255
 } HcclReduceOp;
 
-/* Numbered otherwise than aclDataType. */
+/* The numbers differ from aclDataType's. */
 typedef enum {
 	HCCL_DATA_TYPE_INT8 = 0,
 	HCCL_DATA_TYPE_INT16 = 1,

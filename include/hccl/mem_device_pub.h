@@ -8,31 +8,34 @@
 namespace hccl {
 
 /*
- * A range of device memory: a view, or its owner.  Only alloc(), the constructor
- * with owner, and moves make owners; a copy is never one.
+ * A range of device memory: a view, or its owner. Only alloc(), the constructor with owner, and moves create
+ * owners; a copy is always a view.
  */
 class USDMA_HCCL_API DeviceMem {
 public:
 	explicit DeviceMem() = default;
-	/* Wraps a range as it is; owner: frees it (aclrtFree) in the end. */
+	/* Wraps an existing range; owner: the destructor frees it (aclrtFree). */
 	explicit DeviceMem(void *ptr, u64 size, bool owner = false);
 	DeviceMem(const DeviceMem &that);
 	DeviceMem(DeviceMem &&that) noexcept;
-	/* A view of what that is. What this one owned before is forgotten, not freed: free() it before. */
+	/* Becomes a view of that. Memory that this one owned is leaked: call free() before. */
 	DeviceMem &operator=(const DeviceMem &that);
-	/* Takes that one's memory over, and returns a view of it. What this one owned before is forgotten. */
+	/* Takes over that one's memory, and returns a view of it. Memory that this one owned is leaked. */
 	DeviceMem operator=(DeviceMem &&that) noexcept;
 	~DeviceMem();
 
-	/* Memory of the current device. When there is none: ptr() is NULL (and size() what was asked for). */
+	/*
+	 * Allocates memory of the current device. On failure ptr() is NULL, and size() is still the requested
+	 * size.
+	 */
 	static DeviceMem alloc(u64 size, bool level2Address = false);
-	/* E_OOM: exhausted; E_RUNTIME: size 0, no context, or another failure. mem is untouched on an error. */
+	/* E_OOM: exhausted; E_RUNTIME: size 0, no context, or another failure. mem is not modified on an error. */
 	static HcclResult alloc(DeviceMem &mem, u64 size, bool level2Address = false);
 	static DeviceMem create(void *ptr, u64 size);
 
-	/* A view of a part; empty (NULL, 0) when this one is or the part leaves it. */
+	/* A view of a part; empty (NULL, 0) if this one is empty or the part is not inside it. */
 	DeviceMem range(u64 offset, u64 size) const;
-	/* Frees what is owned; ptr() becomes NULL, size() stays. */
+	/* Frees memory that it owns; ptr() becomes NULL, size() is unchanged. */
 	void free();
 
 	void *ptr() const { return ptr_; }

@@ -20,8 +20,8 @@ public:
 
 	static HostMem alloc(u64 size, bool isRtsMem = true);
 	/*
-	 * E_MEMORY: the heap has none; E_OOM: no pinned memory; E_RUNTIME: another failure; E_PARA: size 0 from
-	 * the heap.
+	 * E_MEMORY: no heap memory; E_OOM: no pinned memory; E_RUNTIME: another failure; E_PARA: size 0 from the
+	 * heap.
 	 */
 	static HcclResult alloc(HostMem &mem, u64 size, bool isRtsMem = true);
 	static HostMem create(void *ptr, u64 size);

@@ -23,27 +23,27 @@ enum class StreamType {
 	STREAM_TYPE_RESERVED = 3
 };
 
-/* A stream of the ACL runtime: its owner, or a name for one. */
+/* A stream of the ACL runtime: its owner, or a reference to one. */
 class USDMA_HCCL_API Stream {
 public:
 	explicit Stream() = default;
-	/* Creates a stream on the current context's device and owns it; ptr() is NULL when that fails. */
+	/* Creates a stream on the current context's device and owns it; on failure ptr() is NULL. */
 	explicit Stream(StreamType streamType, bool isMainStream = false);
-	/* Names a stream of another owner. */
+	/* Refers to a stream of another owner. */
 	explicit Stream(rtStream_t rtStream, bool isMainStream = true);
-	/* Names a stream by its numbers alone: it has no handle, ptr() is NULL. */
+	/* Refers to a stream by its numbers only: it has no handle, ptr() is NULL. */
 	explicit Stream(const HcclComStreamInfo &streamInfo, bool isMainStream = false);
-	/* A copy names the same stream and owns nothing; tasks that were written down stay where they are. */
+	/* A copy refers to the same stream and owns nothing; recorded tasks stay with the original. */
 	Stream(const Stream &that);
 	Stream(Stream &&that) noexcept;
 	Stream &operator=(const Stream &that);
 	Stream &operator=(Stream &&that) noexcept;
-	/* The owner destroys the stream, in the context that made it. */
+	/* If it is the owner, destroys the stream, in the context that created it. */
 	virtual ~Stream();
 
 	void *ptr() const { return stream_; }
 	operator bool() const { return stream_ != nullptr; }
-	/* Numbers of the runtime; INVALID_UINT and -1: not known. */
+	/* Numbers of the runtime; INVALID_UINT and -1: unknown. */
 	s32 id() const { return info_.actualStreamId; }
 	u32 sqId() const { return u32(info_.sqId); }
 	u32 cqId() const { return info_.logicCqId; }
@@ -60,7 +60,7 @@ public:
 	/* The list of a virtual dispatcher: first in, first out.  Pop: E_NOT_FOUND when there is none. */
 	void PushTaskLogicInfo(TaskLogicInfo &taskLogicInfo);
 	HcclResult PopTaskLogicInfo(TaskLogicInfo &taskLogicInfo);
-	/* As Push, but says when there is no memory (E_MEMORY). */
+	/* As Push, but reports lack of memory (E_MEMORY). */
 	HcclResult AddTaskLogicInfo(const TaskLogicInfo &taskLogicInfo);
 
 	void *stream_ = nullptr;

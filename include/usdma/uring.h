@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Completions of usdma streams in an io_uring of the caller's own.
+ * Completions of usdma streams in the caller's io_uring.
  *
  *	usdma_completion *c;
  *	usdma_completion_create(&c);
@@ -26,29 +26,27 @@ extern "C" {
 
 struct io_uring_sqe;
 
-/* One completion at a time on its way to a ring; reused any number of times. Holds one descriptor. */
+/* Tracks one completion at a time; reusable any number of times. Holds one descriptor. */
 typedef struct usdma_completion usdma_completion;
 
 /* -EMFILE, -ENFILE, -ENOMEM. */
 USDMA_API int usdma_completion_create(usdma_completion **out);
-/* -EBUSY: prepared and not finished; its CQE may still be to come, and the kernel would write to freed memory. */
+/* -EBUSY: prepared and not finished; its CQE may be outstanding, and the kernel would write to freed memory. */
 USDMA_API int usdma_completion_destroy(usdma_completion *completion);
 
 /*
- * Fills the SQE (a read) so that its CQE, with this user_data, arrives when all
- * work submitted to the stream before has ended.  The caller submits it, alone
- * or with others; the CQE also arrives when the work ended before that.  res of
- * the CQE: 8, or a negative errno of the ring's own (-ECANCELED: cancelled).
- * On an error the SQE is untouched.  -EBUSY: the completion is on its way already.
- * One thread at a time for one completion.
+ * Fills the SQE (a read) so that its CQE, with this user_data, arrives when all work submitted to the stream
+ * before has ended. The caller submits it, alone or with others; the CQE also arrives when the work ended earlier.
+ * res of the CQE: 8, or a negative errno of the ring (-ECANCELED: cancelled). On an error the SQE is not modified.
+ * -EBUSY: the completion is outstanding already. Only one thread at a time may use a completion.
  */
 USDMA_API int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, struct io_uring_sqe *sqe,
 				    uint64_t user_data);
 /*
- * After the CQE came: makes the completion free for the next use and returns how
- * the work ended: 0, or the stream's pending error, which it takes as usdma_stream_sync does.
- * -EAGAIN: the work has not ended.  -EINVAL: was not prepared.
- * A CQE with an error (-ECANCELED) also ends in this call; it returns -EAGAIN until the work has ended.
+ * Call it after the CQE has arrived: makes the completion available for the next use and returns the result of the
+ * work: 0, or the stream's pending error, which it takes as usdma_stream_sync does. -EAGAIN: the work has not
+ * ended. -EINVAL: was not prepared. It is needed after a CQE with an error (-ECANCELED), too; it then returns
+ * -EAGAIN until the work has ended.
  */
 USDMA_API int usdma_completion_finish(usdma_completion *completion);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Callbacks.  A stream hands a call to the queue of the thread that subscribed
- * to it; that thread runs it in ProcessReport.  Host functions go to a thread of
- * the library unless a thread subscribed for them.
+ * Callbacks.  A stream queues a call for its subscribed thread, which runs it in
+ * aclrtProcessReport.  Host functions run in a thread of the library unless a thread
+ * has subscribed to them.
  */
 #include "driver/base/grow.h"
 #include "lib/acl/report_thread.h"
@@ -19,7 +19,10 @@ namespace usdma::acl {
 
 struct reporter;
 
-/* Travels with the stream's task until it is delivered, and then stands in its thread's queue: that needs no memory. */
+/*
+ * Owned by the stream's task until it is delivered, then linked into the thread's queue: delivery allocates
+ * nothing.
+ */
 struct delivery {
 	reporter *to;
 	void (*fn)(void *arg);
@@ -29,7 +32,7 @@ struct delivery {
 	delivery *next = nullptr;
 };
 
-/* One thread's queue. Never freed: a stream may still deliver to it. */
+/* The queue of one thread. Never freed: a stream may still deliver to it. */
 struct reporter {
 	u64 thread = 0;
 	const core::device *dev = nullptr;
@@ -39,11 +42,11 @@ struct reporter {
 	delivery *queue = nullptr, **end = &queue;
 };
 
-/* One for reports, one for host functions. */
+/* There are two: reports and host functions. */
 struct service {
 	explicit service(stream_word w) : word(w) {}
 	const stream_word word;
-	std::mutex lock; /* the table, and what streams and reporters say of each other */
+	std::mutex lock; /* the table, and the links between streams and reporters */
 	std::unordered_map<u64, std::unique_ptr<reporter>> table;
 };
 
@@ -54,7 +57,7 @@ struct service_table {
 /* 0: reports, 1: host functions. */
 static service &service_of(unsigned which)
 {
-	static core::immortal<service_table> services;
+	static core::no_destructor<service_table> services;
 
 	return services->of[which];
 }
@@ -72,7 +75,7 @@ static reporter *find(service &v, u64 thread)
 	return it == v.table.end() ? nullptr : it->second.get();
 }
 
-/* With the lock held; nullptr: no memory for it. */
+/* Caller holds the lock. nullptr: no memory. */
 static reporter *find_or_make(service &v, u64 thread)
 {
 	const auto it = v.table.find(thread);
@@ -91,7 +94,7 @@ static reporter *find_or_make(service &v, u64 thread)
 
 static aclError subscribe(const char *call, service &v, u64 thread, aclrtStream handle)
 {
-	held_stream s;
+	stream_guard s;
 	const aclError err = get_stream(call, handle, &s);
 
 	if (err)
@@ -113,7 +116,7 @@ static aclError subscribe(const char *call, service &v, u64 thread, aclrtStream 
 
 static aclError unsubscribe(const char *call, service &v, u64 thread, aclrtStream handle)
 {
-	held_stream s;
+	stream_guard s;
 	const aclError err = get_stream(call, handle, &s);
 
 	if (err)
@@ -144,7 +147,7 @@ void forget_subscriptions(core::stream *s)
 
 /* ---- running ---------------------------------------------------------------------------------------- */
 
-/* By whatever thread notices that the stream has come so far. */
+/* Runs in any thread that finds the stream's earlier work completed. */
 static void deliver(void *arg, core::call_token *done)
 {
 	auto *d = static_cast<delivery *>(arg);
@@ -172,7 +175,7 @@ static aclError launch(const char *call, core::stream *s, reporter *to, void (*f
 	return check(call, err, at::submit);
 }
 
-/* All that is there; waits for the first. */
+/* Takes all queued deliveries; waits for the first. */
 static delivery *take(reporter *r, deadline until)
 {
 	std::unique_lock guard(r->lock);
@@ -204,7 +207,7 @@ static void run(const delivery *d)
 
 static aclError process(const char *call, service &v, s32 timeout)
 {
-	const no_cancel whole; /* the functions as well */
+	const no_cancel whole; /* includes the functions called */
 	reporter *r;
 
 	if (timeout == 0 || timeout < -1)
@@ -214,7 +217,7 @@ static aclError process(const char *call, service &v, s32 timeout)
 		return fault(call, ACL_ERROR_RT_THREAD_SUBSCRIBE, "this thread is not subscribed to a stream");
 	delivery *all = take(r, timeout < 0 ? deadline::never() : deadline::in_ms(u64(timeout)));
 	if (!all)
-		return quiet(ACL_ERROR_RT_REPORT_TIMEOUT);
+		return code_only(ACL_ERROR_RT_REPORT_TIMEOUT);
 	while (all)
 		run(std::exchange(all, all->next));
 	return ACL_SUCCESS;
@@ -222,7 +225,7 @@ static aclError process(const char *call, service &v, s32 timeout)
 
 } // namespace usdma::acl
 
-/* What the exception callback is told; the fields are read by functions of later versions. */
+/* Argument of the exception callback; functions of later versions read the fields. */
 struct aclrtExceptionInfo {
 	uint32_t task, stream, thread, device, code;
 };
@@ -231,7 +234,7 @@ namespace usdma::acl {
 
 static aclrtExceptionInfoCallback exception_callback;
 
-void tell_exception(const core::stream *s, aclError code)
+void report_exception(const core::stream *s, aclError code)
 {
 	const aclrtExceptionInfoCallback fn = __atomic_load_n(&exception_callback, __ATOMIC_ACQUIRE);
 	const context *c = self().ctx;
@@ -286,7 +289,7 @@ aclError aclrtProcessHostFunc(int32_t timeout)
 
 aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType, aclrtStream stream)
 {
-	held_stream s;
+	stream_guard s;
 	reporter *to;
 
 	if (blockType != ACL_CALLBACK_NO_BLOCK && blockType != ACL_CALLBACK_BLOCK)
@@ -306,7 +309,7 @@ aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBloc
 
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args)
 {
-	held_stream s;
+	stream_guard s;
 	reporter *to;
 
 	if (stream && !stream_live(stream))

@@ -6,10 +6,10 @@
 
 namespace usdma::acl {
 
-static constinit core::immortal<options> process_options;
+static constinit core::no_destructor<options> process_options;
 static std::mutex options_lock;
 
-static bool known_opt(aclSysParamOpt opt)
+static bool valid_opt(aclSysParamOpt opt)
 {
 	return opt >= ACL_OPT_DETERMINISTIC && opt <= ACL_OPT_ENABLE_KERNEL_EARLY_START;
 }
@@ -73,7 +73,7 @@ aclError aclrtDestroyContext(aclrtContext context)
 		return fault(__func__, ACL_ERROR_RT_CONTEXT_NULL, "%p is not a live context", context);
 	if (c->primary)
 		return fault(__func__, ACL_ERROR_RT_CONTEXT_NULL,
-			     "context %p is the primary one of device %d: aclrtResetDevice ends it", context, c->id);
+			     "context %p is the primary one of device %d: use aclrtResetDevice", context, c->id);
 	if (const int err = context_allows_end(c))
 		return core_fault(__func__, err, at::wait);
 	if (self().ctx == c)
@@ -96,7 +96,7 @@ aclError aclrtGetCurrentContext(aclrtContext *context)
 {
 	if (!context)
 		return bad_arg(__func__, "context is NULL");
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(__func__);
 	*context = context_handle(c.get());
@@ -107,7 +107,7 @@ aclError aclrtCtxGetCurrentDefaultStream(aclrtStream *stream)
 {
 	if (!stream)
 		return bad_arg(__func__, "stream is NULL");
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(__func__);
 	*stream = core::stream_handle(c->deflt);
@@ -116,9 +116,9 @@ aclError aclrtCtxGetCurrentDefaultStream(aclrtStream *stream)
 
 aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value)
 {
-	if (!known_opt(opt))
+	if (!valid_opt(opt))
 		return unknown_opt(__func__, opt);
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(__func__);
 	set_opt(&c->opts, opt, value);
@@ -129,9 +129,9 @@ aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value)
 {
 	if (!value)
 		return bad_arg(__func__, "value is NULL");
-	if (!known_opt(opt))
+	if (!valid_opt(opt))
 		return unknown_opt(__func__, opt);
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(__func__);
 	return get_opt(__func__, &c->opts, opt, value);
@@ -139,7 +139,7 @@ aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value)
 
 aclError aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value)
 {
-	if (!known_opt(opt))
+	if (!valid_opt(opt))
 		return unknown_opt(__func__, opt);
 	set_opt(&*process_options, opt, value);
 	return ACL_SUCCESS;
@@ -149,7 +149,7 @@ aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t *value)
 {
 	if (!value)
 		return bad_arg(__func__, "value is NULL");
-	if (!known_opt(opt))
+	if (!valid_opt(opt))
 		return unknown_opt(__func__, opt);
 	return get_opt(__func__, &*process_options, opt, value);
 }

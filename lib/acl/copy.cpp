@@ -15,7 +15,7 @@ namespace usdma::acl {
 {
 	if (!dst || !src)
 		return bad_arg(call, "%s is NULL", dst ? "src" : "dst");
-	return bad_arg(call, "kind %u is not one for this call", kind);
+	return bad_arg(call, "kind %u is invalid for this call", kind);
 }
 
 [[gnu::cold, gnu::noinline]] static aclError beyond(const char *call, size_t count, size_t max)
@@ -23,15 +23,15 @@ namespace usdma::acl {
 	return fault(call, ACL_ERROR_RT_PARAM_INVALID, "count %zu is more than destMax %zu", count, max);
 }
 
-/* A device address in no block: the location itself cannot be told. */
-static bool nowhere(const core::place &p)
+/* An unallocated device address. */
+static bool unallocated(const core::translation &p)
 {
 	return p.cls == core::mem_class::device && !p.size;
 }
 
-[[gnu::cold, gnu::noinline]] aclError copy_fault(const char *call, int err, const core::ends &e)
+[[gnu::cold, gnu::noinline]] aclError copy_fault(const char *call, int err, const core::endpoints &e)
 {
-	if (err == -EFAULT && (nowhere(e.dst) || nowhere(e.src)))
+	if (err == -EFAULT && (unallocated(e.dst) || unallocated(e.src)))
 		return fault(call, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "%s", error_text());
 	return core_fault(call, err, at::submit);
 }
@@ -39,14 +39,14 @@ static bool nowhere(const core::place &p)
 /* Out of line: its locals would enlarge the stack frame of every copy. */
 [[gnu::cold, gnu::noinline]] static aclError copy_fault(const char *call, int err, const void *dst, const void *src)
 {
-	return copy_fault(call, err, core::locate_ends(dst, src));
+	return copy_fault(call, err, core::translate_both(dst, src));
 }
 
-[[gnu::cold, gnu::noinline]] static aclError lost_place(const char *call, const core::ends &e, const void *dst,
-							const void *src)
+[[gnu::cold, gnu::noinline]] static aclError fail_unallocated(const char *call, const core::endpoints &e,
+							      const void *dst, const void *src)
 {
 	return fault(call, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "%s %p is a device address that is not allocated",
-		     nowhere(e.dst) ? "dst" : "src", nowhere(e.dst) ? dst : src);
+		     unallocated(e.dst) ? "dst" : "src", unallocated(e.dst) ? dst : src);
 }
 
 [[gnu::cold, gnu::noinline]] static aclError host_to_host(const char *call)
@@ -58,13 +58,13 @@ aclError sync_error(const char *call, core::stream *s, int err)
 {
 	const aclError code = core_fault(call, err, at::task);
 
-	tell_exception(s, code);
+	report_exception(s, code);
 	return code;
 }
 
 /* ---- kinds ------------------------------------------------------------------------------------------ */
 
-/* With pageable memory the kind counts: which are accepted, and what DEFAULT means. */
+/* Copies of pageable memory depend on the kind: which kinds are accepted, and what DEFAULT means. */
 struct kind_rule {
 	u8 accepted; /* a bit for each kind */
 	u8 fallback;
@@ -79,7 +79,7 @@ static constexpr u8 h2h = bit(ACL_MEMCPY_HOST_TO_HOST), h2d = bit(ACL_MEMCPY_HOS
 		    d2h = bit(ACL_MEMCPY_DEVICE_TO_HOST), d2d = bit(ACL_MEMCPY_DEVICE_TO_DEVICE),
 		    any_default = bit(ACL_MEMCPY_DEFAULT);
 
-/* By [source][destination], in the order of mem_class: unregistered, host, device. */
+/* Indexed by [source][destination], in the order of mem_class: unregistered, host, device. */
 static constexpr kind_rule rules[3][3] = {
 	{{h2h | h2d | d2h | d2d | any_default, ACL_MEMCPY_HOST_TO_HOST},
 	 {h2h | d2h | any_default, ACL_MEMCPY_HOST_TO_HOST},
@@ -88,16 +88,16 @@ static constexpr kind_rule rules[3][3] = {
 	{{d2h | d2d | any_default, ACL_MEMCPY_DEVICE_TO_HOST}, {}, {}},
 };
 
-/* Pageable memory on a side: waits for the stream, copies, and returns when it is done. */
-static aclError memcpy_pageable(const char *call, core::stream *s, const core::ends &e, void *dst, const void *src,
+/* Either side is pageable memory: waits for the stream, copies, and returns when done. */
+static aclError memcpy_pageable(const char *call, core::stream *s, const core::endpoints &e, void *dst, const void *src,
 				size_t count, u32 kind)
 {
 	const kind_rule &rule = rules[size_t(e.src.cls)][size_t(e.dst.cls)];
 	int err;
 
 	if (!(rule.accepted >> kind & 1))
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "kind %u does not fit what dst %p and src %p are", kind,
-			     dst, src);
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "kind %u does not fit the memory of dst %p and src %p",
+			     kind, dst, src);
 	if (kind == ACL_MEMCPY_DEFAULT)
 		kind = rule.fallback;
 	if (kind == ACL_MEMCPY_HOST_TO_HOST)
@@ -116,7 +116,7 @@ static aclError memcpy_pageable(const char *call, core::stream *s, const core::e
 /* kind 5: src is read before it returns, so the caller may reuse or free it at once. */
 static aclError memcpy_buffered(const char *call, core::stream *s, void *dst, const void *src, size_t count)
 {
-	const core::ends e = core::locate_ends(dst, src);
+	const core::endpoints e = core::translate_both(dst, src);
 	int err;
 
 	if (e.src.cls == core::mem_class::device || e.dst.cls != core::mem_class::device)
@@ -131,11 +131,11 @@ static aclError memcpy_buffered(const char *call, core::stream *s, void *dst, co
 }
 
 /*
- * The fast path: all the checks of memcpy_checked() hold, and both ends lie where this thread was before.  1: they may
- * not, and nothing was done.
+ * Fast path: all checks of memcpy_checked() hold, and both ranges are in this thread's translation cache. 1: not
+ * so, nothing was done.
  */
-static inline __attribute__((always_inline)) int try_known(void *dst, size_t max, const void *src, size_t count,
-							   u32 kind, aclrtStream stream)
+static inline __attribute__((always_inline)) int try_cached(void *dst, size_t max, const void *src, size_t count,
+							    u32 kind, aclrtStream stream)
 {
 	const core::read_section in;
 	const context *c = likely(in) ? current_now() : nullptr;
@@ -144,14 +144,14 @@ static inline __attribute__((always_inline)) int try_known(void *dst, size_t max
 		     kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE || dst == src))
 		return 1;
 	core::stream *s = stream ? as_stream(stream) : c->deflt;
-	return likely(owner_of(s) == c) ? core::copy_known_device(core::thread_here()->cache, s, dst, src, count) : 1;
+	return likely(owner_of(s) == c) ? core::copy_fast_device(core::thread_here()->cache, s, dst, src, count) : 1;
 }
 
-/* The order of the checks is the interface's. */
+/* The order of the checks is part of the interface. */
 [[gnu::noinline]] static aclError memcpy_checked(const char *call, void *dst, size_t max, const void *src, size_t count,
 						 u32 kind, aclrtStream stream)
 {
-	held_stream s;
+	stream_guard s;
 
 	if (stream && (s.take(stream) || !owner_of(s)))
 		return core::forked() ? no_context(call) : bad_stream(call, stream);
@@ -164,14 +164,14 @@ static inline __attribute__((always_inline)) int try_known(void *dst, size_t max
 			return err;
 	if (kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE)
 		return memcpy_buffered(call, s, dst, src, count);
-	const core::ends e = core::locate_ends(dst, src);
+	const core::endpoints e = core::translate_both(dst, src);
 	if (core::is_pageable(e))
-		return nowhere(e.dst) || nowhere(e.src) ? lost_place(call, e, dst, src) :
-							  memcpy_pageable(call, s, e, dst, src, count, kind);
+		return unallocated(e.dst) || unallocated(e.src) ? fail_unallocated(call, e, dst, src) :
+								  memcpy_pageable(call, s, e, dst, src, count, kind);
 	if (e.dst.cls == core::mem_class::host && e.src.cls == core::mem_class::host)
 		return host_to_host(call);
 	if (dst == src)
-		return nowhere(e.dst) ? lost_place(call, e, dst, src) : ACL_SUCCESS;
+		return unallocated(e.dst) ? fail_unallocated(call, e, dst, src) : ACL_SUCCESS;
 	if (owner_of(s) != current_now())
 		return foreign_stream(call, stream);
 	self().tasks++;
@@ -179,12 +179,12 @@ static inline __attribute__((always_inline)) int try_known(void *dst, size_t max
 	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
 }
 
-/* Everything behind the checks that need no stream. */
+/* The part after the argument checks. */
 static inline __attribute__((always_inline)) aclError memcpy_async(const char *call, void *dst, size_t max,
 								   const void *src, size_t count, u32 kind,
 								   aclrtStream stream)
 {
-	const int err = try_known(dst, max, src, count, kind, stream);
+	const int err = try_cached(dst, max, src, count, kind, stream);
 
 	if (unlikely(err > 0))
 		return memcpy_checked(call, dst, max, src, count, kind, stream);
@@ -192,7 +192,7 @@ static inline __attribute__((always_inline)) aclError memcpy_async(const char *c
 	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, dst, src);
 }
 
-/* Two ranges of host memory that share a byte. */
+/* Whether two ranges of host memory overlap. */
 static bool overlap(const void *a, const void *b, size_t len)
 {
 	const u64 x = reinterpret_cast<u64>(a), y = reinterpret_cast<u64>(b);
@@ -246,12 +246,12 @@ aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, a
 		return bad_copy(__func__, dst, src, kind);
 	if (unlikely(count > destMax))
 		return beyond(__func__, count, destMax);
-	const held_context c;
+	const context_guard c;
 	if (unlikely(!c))
 		return no_context(__func__);
 	if (unlikely(dst == src))
 		return ACL_SUCCESS;
-	if (unlikely(overlap(dst, src, count)) && core::locate(dst).cls != core::mem_class::device)
+	if (unlikely(overlap(dst, src, count)) && core::translate(dst).cls != core::mem_class::device)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "dst %p and src %p overlap within %zu bytes", dst,
 			     src, count);
 	err = core::copy_sync(c->dev, dst, src, count, deadline::never());

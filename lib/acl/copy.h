@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the copying calls share. */
+/* Error reporting shared by the copy calls. */
 #pragma once
 
 #include "lib/acl/state.h"
@@ -7,9 +7,9 @@
 
 namespace usdma::acl {
 
-/* A submission that failed; an address that is not allocated has a code of its own. */
-aclError copy_fault(const char *call, int err, const core::ends &e);
-/* The error of a stream's earlier task, met by a call that had to wait for the stream. */
+/* The code of a failed submission; an unallocated address has its own code. */
+aclError copy_fault(const char *call, int err, const core::endpoints &e);
+/* The code of a stream's earlier task error, found by a call that had to wait for the stream. */
 aclError sync_error(const char *call, core::stream *s, int err);
 
 } // namespace usdma::acl

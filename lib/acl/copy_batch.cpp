@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Batches: many copies in one call, each checked against what the caller says of it. */
+/* Batches: many copies in one call, each checked against the locations that the caller states. */
 #include "lib/acl/copy.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ static bool reserved_clear(const aclrtMemcpyBatchAttr &a)
 	return std::all_of(std::begin(a.rsv), std::end(a.rsv), [](u8 byte) { return !byte; });
 }
 
-/* Rows 2 to 7 of the table; *done: there is nothing to copy. */
+/* The checks on the arrays; *done: there is nothing to copy. */
 static aclError check_arrays(const batch &b, bool *done)
 {
 	*done = false;
@@ -55,7 +55,6 @@ static aclError check_arrays(const batch &b, bool *done)
 	return ACL_SUCCESS;
 }
 
-/* Row 8. */
 static aclError check_indexes(const batch &b)
 {
 	if (!b.attr_count || b.attr_count > b.n)
@@ -73,7 +72,7 @@ static aclError check_indexes(const batch &b)
 	return ACL_SUCCESS;
 }
 
-/* Where the caller says that one side is: a device's slot, host, or nowhere that there is. */
+/* Location of one side as the caller states it: a device's slot, the host, or none. */
 using core::side_host;
 inline constexpr int side_none = -2;
 
@@ -85,14 +84,14 @@ static int side_of(const aclrtMemLocation &said)
 	return slot >= 0 ? slot : side_none;
 }
 
-/* An attribute, looked at once for all its items. */
+/* Converts an attribute, once for all its items. */
 static core::sides sides_of(const aclrtMemcpyBatchAttr &a)
 {
 	return {side_of(a.dstLoc), side_of(a.srcLoc)};
 }
 
 /* Class unregistered counts as host. */
-static inline int side_of(const core::place &p)
+static inline int side_of(const core::translation &p)
 {
 	return p.cls == core::mem_class::device ? p.slot : side_host;
 }
@@ -104,15 +103,15 @@ static inline int side_of(const core::place &p)
 		     what);
 }
 
-/* Rows 10 to 12 for one item; async: an empty item is an error. */
-static inline aclError check_item(const batch &b, size_t i, const core::ends &e, core::sides said, bool async)
+/* The checks on one item; async: an empty item is an error. */
+static inline aclError check_item(const batch &b, size_t i, const core::endpoints &e, core::sides said, bool async)
 {
 	const bool to_device = e.dst.cls == core::mem_class::device, from_device = e.src.cls == core::mem_class::device;
 
 	if (unlikely((to_device && !e.dst.size) || (from_device && !e.src.size)))
 		return bad_item(b, i, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "a device address that is not allocated");
 	if (unlikely(side_of(e.dst) != said.dst || side_of(e.src) != said.src))
-		return bad_item(b, i, ACL_ERROR_RT_PARAM_INVALID, "an address is not where attrs says");
+		return bad_item(b, i, ACL_ERROR_RT_PARAM_INVALID, "an address is not at its location in attrs");
 	if (unlikely(to_device == from_device))
 		return bad_item(b, i, ACL_ERROR_RT_PARAM_INVALID, "one side must be host memory, the other a device's");
 	if (unlikely(!b.dsts[i] || !b.srcs[i] || (async && !b.sizes[i])))
@@ -120,12 +119,12 @@ static inline aclError check_item(const batch &b, size_t i, const core::ends &e,
 	return ACL_SUCCESS;
 }
 
-/* Items [from, from + n) into the stream. */
-static aclError submit(const batch &b, core::stream *s, const core::copy_item *items, const core::ends *at, size_t n,
-		       size_t from)
+/* Submits items [from, from + n) to the stream. */
+static aclError submit(const batch &b, core::stream *s, const core::copy_item *items, const core::endpoints *at,
+		       size_t n, size_t from)
 {
 	size_t done = 0;
-	const int err = n ? core::copy_batch_located(s, items, at, n, &done) : 0;
+	const int err = n ? core::copy_batch_translated(s, items, at, n, &done) : 0;
 
 	if (likely(!err))
 		return ACL_SUCCESS;
@@ -133,28 +132,28 @@ static aclError submit(const batch &b, core::stream *s, const core::copy_item *i
 	return copy_fault(b.call, err, at[done]);
 }
 
-/* Items [from, end), of one attribute, each looked up and checked. */
+/* Translates, checks and submits each of the items [from, end), which have one attribute. */
 static aclError run_checked(const batch &b, core::stream *s, size_t from, size_t end, core::sides said, bool async)
 {
 	core::copy_item items[group];
-	core::ends at[group];
+	core::endpoints at[group];
 	aclError bad = ACL_SUCCESS, err;
 	size_t k = 0;
 
 	for (; from + k < end && !bad; k += !bad) {
 		const size_t i = from + k;
 
-		at[k] = core::locate_ends(b.dsts[i], b.srcs[i]);
+		at[k] = core::translate_both(b.dsts[i], b.srcs[i]);
 		items[k] = {b.dsts[i], b.srcs[i], b.sizes[i]};
 		bad = check_item(b, i, at[k], said, async);
 	}
-	/* What comes before a bad item is submitted all the same. */
+	/* Items before an invalid one are submitted nevertheless. */
 	err = submit(b, s, items, at, k, from);
 	return err ? err : bad;
 }
 
-/* Items [from, end), of one attribute. */
-static aclError run_alike(const batch &b, core::stream *s, size_t from, size_t end, core::sides said, bool async)
+/* Submits the items [from, end), which have one attribute. */
+static aclError run_attribute(const batch &b, core::stream *s, size_t from, size_t end, core::sides said, bool async)
 {
 	const bool fits = (said.dst == side_host) != (said.src == side_host);
 	aclError bad = ACL_SUCCESS;
@@ -162,13 +161,13 @@ static aclError run_alike(const batch &b, core::stream *s, size_t from, size_t e
 	while (from < end && !bad) {
 		int err = 0;
 
-		/* The fast path: none of the checks would say a word. */
+		/* Fast path: every check holds. */
 		if (fits)
-			from += core::copy_batch_remembered(s, {b.dsts + from, b.srcs + from, b.sizes + from},
-							    end - from, said, &err);
+			from += core::copy_batch_fast(s, {b.dsts + from, b.srcs + from, b.sizes + from}, end - from,
+						      said, &err);
 		if (unlikely(err)) {
 			*b.fail = from;
-			return copy_fault(b.call, err, core::locate_ends(b.dsts[from], b.srcs[from]));
+			return copy_fault(b.call, err, core::translate_both(b.dsts[from], b.srcs[from]));
 		}
 		if (from == end)
 			break;
@@ -186,7 +185,7 @@ static aclError run(const batch &b, core::stream *s, bool async)
 	for (size_t a = 0; a < b.attr_count && !err; a++) {
 		const size_t end = a + 1 < b.attr_count ? b.indexes[a + 1] : b.n;
 
-		err = run_alike(b, s, b.indexes[a], end, sides_of(b.attrs[a]), async);
+		err = run_attribute(b, s, b.indexes[a], end, sides_of(b.attrs[a]), async);
 	}
 	self().tasks += !err;
 	return err;
@@ -194,7 +193,7 @@ static aclError run(const batch &b, core::stream *s, bool async)
 
 static aclError batch_async(const batch &b, aclrtStream stream)
 {
-	held_stream s;
+	stream_guard s;
 	bool done;
 	aclError err = check_arrays(b, &done);
 
@@ -208,7 +207,7 @@ static aclError batch_async(const batch &b, aclrtStream stream)
 	return err ? err : run(b, s, true);
 }
 
-/* A stream of its own for the time of the call, so that no other stream is waited for. */
+/* Uses a temporary stream, so that it does not wait for any other stream. */
 static aclError run_sync(const batch &b, core::device *dev)
 {
 	core::stream *s;
@@ -237,7 +236,7 @@ static aclError batch_sync(const batch &b)
 		return err;
 	if (b.n > most_sync)
 		return fault(b.call, ACL_ERROR_RT_PARAM_INVALID, "numBatches is %zu, the most is %zu", b.n, most_sync);
-	const held_context c;
+	const context_guard c;
 	return c ? run_sync(b, c->dev) : no_context(b.call);
 }
 

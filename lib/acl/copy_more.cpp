@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copies by descriptor, by cells and of rectangles; reductions. */
+/* Copies by descriptor, copies by address cells, rectangles; reductions. */
 #include "lib/acl/copy.h"
 
 #include <cstring>
@@ -8,7 +8,7 @@ namespace usdma::acl {
 
 /* ---- descriptors ------------------------------------------------------------------------------------ */
 
-/* As the device reads it (docs/hardware.md). */
+/* Layout read by the device (docs/hardware.md). */
 struct memcpy_desc {
 	u32 reserved[2];
 	u32 len_high, len_low;
@@ -30,7 +30,7 @@ static aclError check_desc_kind(const char *call, aclrtMemcpyKind kind)
 	return ACL_SUCCESS;
 }
 
-static bool on_device(const core::place &p, const core::device *dev)
+static bool on_device(const core::translation &p, const core::device *dev)
 {
 	return p.cls == core::mem_class::device && p.size && p.slot == dev->slot;
 }
@@ -41,7 +41,7 @@ static aclError check_desc_address(const char *call, const void *desc)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "desc %p is not aligned to 64 bytes", desc);
 	if (core::forked())
 		return no_context(call);
-	const core::place p = core::locate(desc);
+	const core::translation p = core::translate(desc);
 	if (p.cls != core::mem_class::device || !p.size)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "desc %p is not device memory", desc);
 	return ACL_SUCCESS;
@@ -50,10 +50,10 @@ static aclError check_desc_address(const char *call, const void *desc)
 static aclError write_desc(const char *call, const context *c, void *desc, const void *src, const void *dst,
 			   size_t count)
 {
-	const core::ends e = core::locate_ends(dst, src);
+	const core::endpoints e = core::translate_both(dst, src);
 	memcpy_desc d{};
 
-	if (!on_device(core::locate(desc), c->dev) || !on_device(e.dst, c->dev) || !on_device(e.src, c->dev))
+	if (!on_device(core::translate(desc), c->dev) || !on_device(e.dst, c->dev) || !on_device(e.src, c->dev))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
 			     "desc %p, src %p and dst %p must all be memory of device %d", desc, src, dst, c->id);
 	d.len_high = u32(count >> 32);
@@ -72,14 +72,14 @@ static aclError check_rect(const char *call, const core::copy_rect &r, u32 kind)
 	if (r.width > r.src_pitch || r.width > r.dst_pitch)
 		return bad_arg(call, "width %llu is more than a pitch", static_cast<unsigned long long>(r.width));
 	if (kind < ACL_MEMCPY_HOST_TO_DEVICE || kind > ACL_MEMCPY_DEFAULT)
-		return bad_arg(call, "kind %u is not one for this call", kind);
+		return bad_arg(call, "kind %u is invalid for this call", kind);
 	return ACL_SUCCESS;
 }
 
-/* The kind against the classes; DEFAULT fits all but host to host. */
+/* Checks the kind against the classes; DEFAULT fits all but host to host. */
 static aclError check_rect_kind(const char *call, const core::copy_rect &r, u32 kind)
 {
-	const core::ends e = core::locate_ends(r.dst, r.src);
+	const core::endpoints e = core::translate_both(r.dst, r.src);
 	const bool to = e.dst.cls == core::mem_class::device, from = e.src.cls == core::mem_class::device;
 	const u32 found = to && from ? ACL_MEMCPY_DEVICE_TO_DEVICE :
 			  to         ? ACL_MEMCPY_HOST_TO_DEVICE :
@@ -87,8 +87,8 @@ static aclError check_rect_kind(const char *call, const core::copy_rect &r, u32 
 				       ACL_MEMCPY_HOST_TO_HOST;
 
 	if (found == ACL_MEMCPY_HOST_TO_HOST || (kind != ACL_MEMCPY_DEFAULT && kind != found))
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "kind %u does not fit what dst %p and src %p are", kind,
-			     r.dst, r.src);
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "kind %u does not fit the memory of dst %p and src %p",
+			     kind, r.dst, r.src);
 	return ACL_SUCCESS;
 }
 
@@ -105,7 +105,7 @@ static aclError check_rect_size(const char *call, const core::copy_rect &r)
 
 struct reduce_type {
 	aclDataType type;
-	bool native; /* the engine has it */
+	bool native; /* supported by the engine */
 	dma::element element;
 };
 
@@ -149,12 +149,12 @@ static aclError check_reduce(const char *call, const void *dst, const void *src,
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "count %llu is 0 or too large, or kind %d is unknown",
 			     static_cast<unsigned long long>(count), kind);
 	if (!t.native || !size)
-		return unsupported(call, "type %d: the engine has no such reduction", t.type);
+		return unsupported(call, "type %d: the engine does not support this reduction", t.type);
 	if ((reinterpret_cast<u64>(dst) | reinterpret_cast<u64>(src)) % size)
 		return fault(call, ACL_ERROR_RT_ADDR_UNALIGNED,
 			     "dst %p or src %p is not aligned to the element of %llu bytes", dst, src,
 			     static_cast<unsigned long long>(size));
-	const core::ends e = core::locate_ends(dst, src);
+	const core::endpoints e = core::translate_both(dst, src);
 	if (e.dst.cls != core::mem_class::device || e.src.cls != core::mem_class::device)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "dst %p and src %p must be device memory", dst, src);
 	return ACL_SUCCESS;
@@ -191,13 +191,13 @@ aclError aclrtSetMemcpyDesc(void *desc, aclrtMemcpyKind kind, void *srcAddr, voi
 	err = check_desc_address(__func__, desc);
 	if (err)
 		return err;
-	const held_context c;
+	const context_guard c;
 	return c ? write_desc(__func__, c.get(), desc, srcAddr, dstAddr, count) : no_context(__func__);
 }
 
 aclError aclrtMemcpyAsyncWithDesc(void *desc, aclrtMemcpyKind kind, aclrtStream stream)
 {
-	held_stream s;
+	stream_guard s;
 	aclError err;
 
 	if (unlikely(!desc || !stream))
@@ -219,7 +219,7 @@ aclError aclrtMemcpyAsyncWithDesc(void *desc, aclrtMemcpyKind kind, aclrtStream 
 aclError aclrtMemcpyAsyncWithOffset(void **dst, size_t destMax, size_t dstDataOffset, const void **src, size_t count,
 				    size_t srcDataOffset, aclrtMemcpyKind kind, aclrtStream stream)
 {
-	held_stream s;
+	stream_guard s;
 	aclError err;
 	int bad = 0;
 
@@ -254,13 +254,13 @@ aclError aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spitch,
 		err = check_rect_size(__func__, r);
 	if (err)
 		return err;
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(__func__);
 	err = check_rect_kind(__func__, r, u32(kind));
 	if (err)
 		return err;
-	const core::ends e = core::locate_ends(dst, src);
+	const core::endpoints e = core::translate_both(dst, src);
 	if (e.dst.cls == e.src.cls && e.dst.cls == core::mem_class::device)
 		return unsupported(__func__, "device to device: use aclrtMemcpy2dAsync");
 	return check(__func__, core::copy_2d_sync(c->dev, r, deadline::never()), at::copy);
@@ -270,7 +270,7 @@ aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t sp
 			    aclrtMemcpyKind kind, aclrtStream stream)
 {
 	const core::copy_rect r{dst, dpitch, src, spitch, width, height};
-	held_stream s;
+	stream_guard s;
 	aclError err;
 
 	if (!width || !height)
@@ -297,7 +297,7 @@ aclError aclrtReduceAsync(void *dst, const void *src, uint64_t count, aclrtReduc
 			  aclrtStream stream, void *reserve)
 {
 	const reduce_type *t = find_type(type);
-	held_stream s;
+	stream_guard s;
 	aclError err;
 
 	if (!dst || !src || reserve)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Setting, resetting and waiting for devices; their primary contexts. */
+/* Sets, resets and waits for devices; their primary contexts. */
 #include "lib/acl/hooks.h"
 #include "lib/acl/state.h"
 
@@ -17,13 +17,13 @@ struct primary_table {
 	primary of[core::max_devices];
 };
 
-static constinit core::immortal<primary_table> primaries;
-static constinit core::immortal<hook_table<aclrtDeviceStateCallback>> state_hooks;
-static constinit core::immortal<hook_table<aclrtDeviceTaskAbortCallback>> abort_hooks;
+static constinit core::no_destructor<primary_table> primaries;
+static constinit core::no_destructor<hook_table<aclrtDeviceStateCallback>> state_hooks;
+static constinit core::no_destructor<hook_table<aclrtDeviceTaskAbortCallback>> abort_hooks;
 
 context *primary_of(unsigned slot)
 {
-	/* The lock may be a thread's of the parent, for good. */
+	/* In a forked child the lock may be held forever by a thread of the parent. */
 	if (core::forked())
 		return nullptr;
 	std::lock_guard guard(primaries->lock);
@@ -37,7 +37,10 @@ static aclError forked_fault(const char *call)
 	return fault(call, ACL_ERROR_RT_INTERNAL_ERROR, "%s", error_text());
 }
 
-/* One use more; makes the primary context at the first.  Current under the lock: nobody ends it before. */
+/*
+ * Adds a use; the first creates the primary context. Made current under the lock so that it cannot be destroyed
+ * before.
+ */
 static int use_primary(s32 id, unsigned slot)
 {
 	std::lock_guard guard(primaries->lock);
@@ -51,7 +54,7 @@ static int use_primary(s32 id, unsigned slot)
 	return 0;
 }
 
-/* One use less (or all); the context, when that was the last. */
+/* Drops a use (or all); *last: the context, if that was the last use. */
 static aclError unuse_primary(const char *call, s32 id, unsigned slot, bool all, context **last)
 {
 	std::lock_guard guard(primaries->lock);
@@ -92,7 +95,7 @@ static aclError reset(const char *call, s32 id, bool all)
 
 static aclError synchronize(const char *call, deadline until)
 {
-	core::device_hold dev;
+	core::device_guard dev;
 	aclError code = get_device(call, &dev);
 
 	if (code)
@@ -100,18 +103,21 @@ static aclError synchronize(const char *call, deadline until)
 	const int late = core::device_sync(dev, until);
 	if (late == -EDEADLK || (late == -ETIMEDOUT && !dev->lost()))
 		return core_fault(call, late, at::wait);
-	/* A stream's failure is reported here, too, but stays the stream's: its own synchronisation must hear of it. */
+	/*
+	 * A stream's failure is also reported here but stays pending: the stream's own synchronisation must return
+	 * it.
+	 */
 	const int err = late ? late : core::device_peek_error(dev);
 	if (!err)
 		return ACL_SUCCESS;
 	code = core_fault(call, err, at::task);
-	tell_exception(nullptr, code);
+	report_exception(nullptr, code);
 	return code;
 }
 
-static aclError cut_device(const char *call, core::device *dev, deadline until)
+static aclError abort_device(const char *call, core::device *dev, deadline until)
 {
-	const int bad = core::device_cut(dev, deadline::sooner(until, deadline::in_ms(core::config_get().hang_ms)));
+	const int bad = core::device_abort(dev, deadline::sooner(until, deadline::in_ms(core::config_get().hang_ms)));
 
 	if (until.passed())
 		return fault(call, ACL_ERROR_RT_TIMEOUT, "not done in time: %s", bad ? error_text() : "it took longer");
@@ -159,7 +165,7 @@ aclError aclrtGetDevice(int32_t *deviceId)
 {
 	if (!deviceId)
 		return bad_arg(__func__, "deviceId is NULL");
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(__func__);
 	*deviceId = c->id;
@@ -178,7 +184,8 @@ aclError aclrtGetDeviceCount(uint32_t *count)
 		return fault(
 			__func__, ACL_ERROR_RT_NO_DEVICE, "%s",
 			n < 0 ? core::config_get().error.c_str() :
-				"no device is configured, or ASCEND_RT_VISIBLE_DEVICES leaves none (its numbers must ascend)");
+				"no device is configured, or ASCEND_RT_VISIBLE_DEVICES leaves none (its numbers must "
+				"ascend)");
 	*count = uint32_t(n);
 	return ACL_SUCCESS;
 }
@@ -203,14 +210,14 @@ aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout)
 		return forked_fault(__func__);
 	if (slot < 0)
 		return no_device(__func__, deviceId);
-	const core::slot_hold dev{unsigned(slot)};
+	const core::slot_guard dev{unsigned(slot)};
 	if (!primary_of(unsigned(slot)) || !dev)
 		return fault(__func__, ACL_ERROR_RT_CONTEXT_RELEASE_ERROR, "device %d is not set", deviceId);
 	const deadline until = timeout ? deadline::in_ms(timeout) : deadline::never();
 	hook_table<aclrtDeviceTaskAbortCallback>::short_name who[2];
-	const int before = abort_hooks->ask(&who[0], deviceId, ACL_RT_DEVICE_TASK_ABORT_PRE, timeout);
-	const aclError err = cut_device(__func__, dev.get(), until);
-	const int after = abort_hooks->ask(&who[1], deviceId, ACL_RT_DEVICE_TASK_ABORT_POST, timeout);
+	const int before = abort_hooks->call_checked(&who[0], deviceId, ACL_RT_DEVICE_TASK_ABORT_PRE, timeout);
+	const aclError err = abort_device(__func__, dev.get(), until);
+	const int after = abort_hooks->call_checked(&who[1], deviceId, ACL_RT_DEVICE_TASK_ABORT_POST, timeout);
 	if (before || after)
 		return fault(__func__, ACL_ERROR_RT_INTERNAL_ERROR,
 			     "the tasks are aborted, but callback %s returned %d %s it", who[before ? 0 : 1].text,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What devices are: numbers, attributes, utilization, topology, peers. */
+/* Device information: numbers, attributes, utilization, topology, peers. */
 #include "acl/rt_compat.h"
 #include "lib/core/memory/memory.h"
 #include "lib/acl/state.h"
@@ -10,7 +10,7 @@
 
 namespace usdma::acl {
 
-/* The device of a user's number, opened for as long as this lives. */
+/* Holds the device of a slot open. */
 class opened {
 public:
 	explicit opened(int slot) : err_(core::device_get(unsigned(slot), &dev_)) {}
@@ -47,7 +47,8 @@ static aclError memory_size(const char *call, int slot, int64_t *value)
 	return ACL_SUCCESS;
 }
 
-static bool known_attr(int attr)
+/* Attributes of parts that a copy engine lacks. */
+static bool lacking_attr(int attr)
 {
 	return attr == ACL_DEV_ATTR_AICPU_CORE_NUM || attr == ACL_DEV_ATTR_AICORE_CORE_NUM ||
 	       attr == ACL_DEV_ATTR_CUBE_CORE_NUM ||
@@ -79,7 +80,7 @@ static aclError device_attr(const char *call, int slot, int attr, int64_t *value
 		*value = is_software(slot);
 		return ACL_SUCCESS;
 	default:
-		if (known_attr(attr))
+		if (lacking_attr(attr))
 			return unsupported(call, "attr %d: a copy engine has no such part", attr);
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "attr %d is unknown", attr);
 	}
@@ -94,7 +95,7 @@ static u64 fnv(const char *text, u64 hash)
 
 static int numa_of(int slot)
 {
-	const core::slot_hold dev{unsigned(slot)};
+	const core::slot_guard dev{unsigned(slot)};
 
 	return dev ? dev->eng->limits().numa_node : -1;
 }
@@ -106,7 +107,7 @@ static u8 peer_enabled[core::max_devices][core::max_devices];
 static aclError set_peer(const char *call, s32 peer, u8 on)
 {
 	const int slot = slot_of(peer);
-	const held_context c;
+	const context_guard c;
 
 	if (!c)
 		return no_context(call);
@@ -131,7 +132,7 @@ static aclError map_number(const char *call, s32 in, int32_t *out, s32 value)
 	return ACL_SUCCESS;
 }
 
-/* The number itself when the machine has such a device, else -1. */
+/* The number itself if the machine has such a device, else -1. */
 static s32 present(s32 id)
 {
 	return id >= 0 && id < core::device_count() ? id : -1;
@@ -152,7 +153,7 @@ aclError aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatu
 		return bad_arg(__func__, "deviceStatus is NULL");
 	if (slot < 0)
 		return no_device(__func__, deviceId);
-	const core::slot_hold dev{unsigned(slot)};
+	const core::slot_guard dev{unsigned(slot)};
 	*deviceStatus = dev && dev->lost() ? ACL_RT_DEVICE_STATUS_ABNORMAL : ACL_RT_DEVICE_STATUS_NORMAL;
 	return ACL_SUCCESS;
 }
@@ -176,7 +177,7 @@ int32_t rtGetDeviceInfo(uint32_t deviceId, int32_t moduleType, int32_t infoType,
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "val is NULL");
 	if (slot < 0)
 		return no_device(__func__, deviceId);
-	/* Modules are parts of an NPU; of the system module, numbers of the device are asked for. */
+	/* Modules are parts of an NPU; only the system module has the device's numbers. */
 	*val = moduleType == 0 && (infoType == 18 || infoType == 26) ? slot : 0;
 	return ACL_SUCCESS;
 }
@@ -216,7 +217,7 @@ aclError aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *u
 	if (utilizationInfo->utilizationExtend)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "utilizationExtend is reserved and must be NULL");
 	*utilizationInfo = {-1, -1, -1, 0, nullptr};
-	const core::slot_hold dev{unsigned(slot)};
+	const core::slot_guard dev{unsigned(slot)};
 	if (dev) {
 		const core::heap_info h = core::device_heap_info(dev.get());
 
@@ -252,7 +253,7 @@ aclError aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid)
 	if (slot < 0)
 		return no_device(__func__, deviceId);
 	snprintf(name, sizeof(name), "%s", core::device_spec(unsigned(slot)));
-	if (!strncmp(name, "sim", 3)) /* lives in this process, and there may be several alike */
+	if (!strncmp(name, "sim", 3)) /* local to this process, which may have several identical ones */
 		snprintf(name + strlen(name), sizeof(name) - strlen(name), "#%d.%d", int(getpid()), slot);
 	half[0] = fnv(name, 0xcbf29ce484222325);
 	half[1] = fnv(name, half[0]);
@@ -312,7 +313,7 @@ aclError aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo)
 		return bad_arg(__func__, "errorInfo is NULL");
 	if (slot < 0)
 		return no_device(__func__, deviceId);
-	const core::slot_hold dev{unsigned(slot)};
+	const core::slot_guard dev{unsigned(slot)};
 	memset(errorInfo, 0, sizeof(*errorInfo));
 	errorInfo->errorType = dev && dev->lost() ? ACL_RT_ERROR_OTHERS : ACL_RT_NO_ERROR;
 	return ACL_SUCCESS;

@@ -5,13 +5,13 @@
 
 namespace usdma::acl {
 
-inline constexpr size_t most_events = 65536; /* as many as the core makes */
+inline constexpr size_t most_events = 65536; /* the core's limit */
 inline constexpr u32 flag_bits = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | ACL_EVENT_TIME_LINE |
 				 ACL_EVENT_DEVICE_USE_ONLY | ACL_EVENT_EXTERNAL | ACL_EVENT_IPC;
 inline constexpr u32 ex_bits = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | 0x4 | ACL_EVENT_TIME_LINE |
 			       ACL_EVENT_IPC;
 inline constexpr u32 alone = ACL_EVENT_DEVICE_USE_ONLY | ACL_EVENT_EXTERNAL | ACL_EVENT_IPC;
-/* Without one of these streams cannot wait for it. */
+/* Streams can wait only for events that have one of these. */
 inline constexpr u32 waitable = ACL_EVENT_SYNC | alone;
 
 static u32 op_wait_s; /* 0: none */
@@ -23,7 +23,7 @@ deadline default_wait()
 	return s ? deadline::in_ms(u64(s) * 1000) : deadline::never();
 }
 
-aclError get_event(const char *call, aclrtEvent handle, held_event *out)
+aclError get_event(const char *call, aclrtEvent handle, event_guard *out)
 {
 	if (unlikely(!handle))
 		return bad_arg(call, "event is NULL");
@@ -67,7 +67,7 @@ aclError create_event(const char *call, aclrtEvent *out, event_kind kind, u32 fl
 	core::event *e;
 	int err;
 
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(call);
 	err = core::event_create(c->dev, core_flags(kind, flags), &e);
@@ -81,11 +81,11 @@ aclError create_event(const char *call, aclrtEvent *out, event_kind kind, u32 fl
 	return ACL_SUCCESS;
 }
 
-static aclError create_checked(const char *call, aclrtEvent *out, event_kind kind, u32 flags, u32 known)
+static aclError create_checked(const char *call, aclrtEvent *out, event_kind kind, u32 flags, u32 valid)
 {
 	if (!out)
 		return bad_arg(call, "event is NULL");
-	if (!flags || (flags & ~known))
+	if (!flags || (flags & ~valid))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flag 0x%x: none, or unknown bits", flags);
 	if ((flags & alone) && (flags & (flags - 1)))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
@@ -97,8 +97,8 @@ static aclError create_checked(const char *call, aclrtEvent *out, event_kind kin
 
 static aclError record(const char *call, aclrtEvent event, aclrtStream stream)
 {
-	held_event e;
-	held_stream s;
+	event_guard e;
+	stream_guard s;
 	aclError err = get_event(call, event, &e);
 
 	if (!err)
@@ -111,8 +111,8 @@ static aclError record(const char *call, aclrtEvent event, aclrtStream stream)
 
 static aclError wait(const char *call, aclrtStream stream, aclrtEvent event, deadline until)
 {
-	held_event e;
-	held_stream s;
+	event_guard e;
+	stream_guard s;
 	aclError err = get_event(call, event, &e);
 
 	if (!err)
@@ -136,15 +136,15 @@ static core::event_state state_of(core::event *e)
 
 static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 {
-	held_event e;
+	event_guard e;
 	const aclError err = get_event(call, event, &e);
 	int bad;
 
 	if (err)
 		return err;
 	/*
-	 * In two steps: a task may have ended for want of time too, and its error is another one than the
-	 * caller's deadline.
+	 * Wait and error are separate steps: a task may have timed out as well, and its error differs from that of
+	 * the caller's deadline.
 	 */
 	bad = share_of(e) ? shared_sync(e, until) : core::event_wait(e, until);
 	if (unlikely(bad == -EDEADLK || (bad == -ETIMEDOUT && !until.is_never())))
@@ -154,7 +154,7 @@ static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 	if (likely(!bad))
 		return ACL_SUCCESS;
 	const aclError code = core_fault(call, bad, at::task);
-	tell_exception(nullptr, code);
+	report_exception(nullptr, code);
 	return code;
 }
 
@@ -210,7 +210,7 @@ aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag)
 
 aclError aclrtDestroyEvent(aclrtEvent event)
 {
-	held_event e;
+	event_guard e;
 	const aclError err = get_event(__func__, event, &e);
 
 	return err ? err : check(__func__, core::event_destroy(event), at::submit);
@@ -232,8 +232,8 @@ aclError aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t
 
 aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)
 {
-	held_event e;
-	held_stream s;
+	event_guard e;
+	stream_guard s;
 	aclError err = get_event(__func__, event, &e);
 
 	if (!err)
@@ -248,7 +248,7 @@ aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)
 
 aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status)
 {
-	held_event e;
+	event_guard e;
 
 	if (!status)
 		return bad_arg(__func__, "status is NULL");
@@ -263,7 +263,7 @@ aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status)
 
 aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status)
 {
-	held_event e;
+	event_guard e;
 
 	if (!status)
 		return bad_arg(__func__, "status is NULL");
@@ -279,7 +279,7 @@ aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *statu
 
 aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *status)
 {
-	held_event e;
+	event_guard e;
 
 	if (!status)
 		return bad_arg(__func__, "status is NULL");
@@ -299,7 +299,7 @@ aclError aclrtSynchronizeEvent(aclrtEvent event)
 
 aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout)
 {
-	held_event e;
+	event_guard e;
 	const aclError err = get_event(__func__, event, &e);
 
 	if (err)
@@ -311,7 +311,7 @@ aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout)
 
 aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent)
 {
-	held_event first, second;
+	event_guard first, second;
 	u64 from, to;
 	aclError err;
 
@@ -331,7 +331,7 @@ aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endE
 
 aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp)
 {
-	held_event e;
+	event_guard e;
 	u64 ns;
 
 	if (!timestamp)
@@ -351,7 +351,7 @@ aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event)
 
 aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event, int32_t timeout)
 {
-	held_event e;
+	event_guard e;
 	const aclError err = get_event(__func__, event, &e);
 
 	if (err)
@@ -378,7 +378,7 @@ aclError aclrtSetOpWaitTimeout(uint32_t timeout)
 
 aclError aclrtGetEventId(aclrtEvent event, uint32_t *eventId)
 {
-	held_event e;
+	event_guard e;
 
 	if (!eventId)
 		return bad_arg(__func__, "eventId is NULL");

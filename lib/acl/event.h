@@ -8,7 +8,7 @@
 namespace usdma::acl {
 
 enum event_kind : u64 { kind_default, kind_flag, kind_ex };
-/* What an event's user words mean to us. */
+/* Indices of an event's user words. */
 enum event_word { word_kind = 0, word_flags = 1, word_shared = 2 };
 
 inline core::event *as_event(aclrtEvent e)
@@ -16,8 +16,8 @@ inline core::event *as_event(aclrtEvent e)
 	return core::event_of(e);
 }
 
-/* 100000 for NULL, 107017 for a handle that is no live event. */
-aclError get_event(const char *call, aclrtEvent handle, held_event *out);
+/* 100000 for NULL, 107017 for a handle that is not a live event. */
+aclError get_event(const char *call, aclrtEvent handle, event_guard *out);
 aclError create_event(const char *call, aclrtEvent *out, event_kind kind, u32 flags);
 
 /* ---- events that other processes share (event_ipc.cpp); each is called only for an event with a share -- */
@@ -32,7 +32,7 @@ int shared_wait(core::event *e, core::stream *s, deadline until);
 int shared_sync(core::event *e, deadline until);
 core::event_state shared_query(core::event *e);
 
-/* The bound of waits that have none of their own (aclrtSetOpWaitTimeout). */
+/* The deadline of waits without their own timeout (aclrtSetOpWaitTimeout). */
 deadline default_wait();
 
 } // namespace usdma::acl

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Events of several processes: two counters in a shared page.  A record takes
- * the next number; when its stream has come so far, that number is reached.
- * Who takes a number owes it (share_join): if its process ends before, those who
- * wait hear of that instead of waiting for good.
+ * Events shared by processes: two counters in a shared page. A record takes the next number;
+ * when its stream reaches it, that number is reached. The process that takes a number owes
+ * it (share_join): if it exits first, waiters get an error instead of waiting forever.
  */
 #include "lib/acl/event.h"
 
@@ -22,7 +21,7 @@ static u64 *word_of(core::share *s, shared_word w)
 	return &s->page->words[w];
 }
 
-/* No call uses the event any more. */
+/* Called when no call uses the event any more. */
 static void unshare_event(core::event *e)
 {
 	core::share_unref(share_of(e));
@@ -49,11 +48,11 @@ int share_event(core::event *e)
 	return err;
 }
 
-/* A step of a stream, with the page that it works on. */
+/* A step of a stream, with a reference to its shared page. */
 struct shared_step {
 	core::share *share;
 	u64 number;
-	u32 looks = 0;
+	u32 polls = 0;
 };
 
 static void step_done(void *arg)
@@ -70,14 +69,14 @@ static int reach(void *arg)
 	u64 *word = word_of(step->share, word_reached);
 	u64 now = load_acquire(word);
 
-	/* Records of several streams may end in any order: the greatest counts. */
+	/* Records of several streams may complete in any order: the greatest number counts. */
 	while (now < step->number &&
 	       !__atomic_compare_exchange_n(word, &now, step->number, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		;
 	return 1;
 }
 
-/* A number that was taken back counts no more: then it is the record before it that is waited for. */
+/* If the number was withdrawn, the record before it counts. */
 static bool has_reached(core::share *share, u64 number)
 {
 	const u64 wanted = std::min(number, load_acquire(word_of(share, word_recorded)));
@@ -85,20 +84,23 @@ static bool has_reached(core::share *share, u64 number)
 	return load_acquire(word_of(share, word_reached)) >= wanted;
 }
 
-/* To be asked now and then: a system call or more.  It may have been reached just before the end. */
+/*
+ * True if the number can no longer be reached. Call rarely: needs a system call or more. It may have been reached
+ * just before its process exited.
+ */
 static bool never_comes(core::share *share, u64 number)
 {
-	return !core::share_owes(share, number) && !has_reached(share, number);
+	return !core::share_owed_by(share, number) && !has_reached(share, number);
 }
 
-/* Asked every 200 us. */
+/* Polled every 200 us. */
 static int is_reached(void *arg)
 {
 	auto *step = static_cast<shared_step *>(arg);
 
 	if (has_reached(step->share, step->number))
 		return 1;
-	return ++step->looks % 64 == 0 && never_comes(step->share, step->number) ? -EOWNERDEAD : 0;
+	return ++step->polls % 64 == 0 && never_comes(step->share, step->number) ? -EOWNERDEAD : 0;
 }
 
 static int push(core::stream *s, core::share *share, u64 number, int (*check)(void *), deadline until)
@@ -111,28 +113,28 @@ static int push(core::stream *s, core::share *share, u64 number, int (*check)(vo
 	return core::stream_wait_check(s, check, step_done, step, until);
 }
 
-/* A process's records take their numbers one after the other: what is owed only grows. */
+/* Serialises the records of a process: the owed number only grows. */
 static std::mutex number_lock;
 
-/* before: what was owed until then. */
+/* before: the number owed until then. */
 static u64 take_number(core::share *s, u64 *before)
 {
 	std::lock_guard guard(number_lock);
-	u64 *owed = &s->page->owed[s->place];
+	u64 *owed = &s->page->owed[s->index];
 
 	*before = load_relaxed(owed);
-	/* Before the number can be seen: nobody may find it without one who owes it. */
+	/* Set before the number is visible: another process must never find a number without an owner. */
 	__atomic_store_n(owed, ~u64(0), __ATOMIC_SEQ_CST);
 	const u64 number = __atomic_add_fetch(word_of(s, word_recorded), 1, __ATOMIC_SEQ_CST);
 	store_release(owed, number);
 	return number;
 }
 
-/* Nothing will reach it: it is taken back, unless a later record covers it. */
+/* Withdraws a number that will not be reached, unless a later record covers it. */
 static void give_number_back(core::share *s, u64 number, u64 before)
 {
 	std::lock_guard guard(number_lock);
-	u64 *owed = &s->page->owed[s->place];
+	u64 *owed = &s->page->owed[s->index];
 	u64 recorded = number;
 
 	__atomic_compare_exchange_n(word_of(s, word_recorded), &recorded, number - 1, false, __ATOMIC_ACQ_REL,
@@ -171,15 +173,15 @@ core::event_state shared_query(core::event *e)
 									core::event_state::pending;
 }
 
-/* The other process has no way to wake us: look again and again, ever less often. */
+/* The other process cannot wake this one: polls with increasing intervals. */
 int shared_sync(core::event *e, deadline until)
 {
 	core::share *share = share_of(e);
 	const u64 recorded = load_acquire(word_of(share, word_recorded));
 	timespec nap = {0, 5000};
 
-	for (u32 looks = 1; !has_reached(share, recorded); looks++) {
-		if (looks % 32 == 0 && never_comes(share, recorded))
+	for (u32 polls = 1; !has_reached(share, recorded); polls++) {
+		if (polls % 32 == 0 && never_comes(share, recorded))
 			return fail(EOWNERDEAD, "the process that recorded the event has ended before it was reached");
 		if (until.passed())
 			return fail(ETIMEDOUT, "the event was not reached in time");
@@ -199,7 +201,7 @@ extern "C" {
 
 aclError aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle)
 {
-	held_event e;
+	event_guard e;
 
 	if (!event || !handle)
 		return bad_arg(__func__, "event or handle is NULL");

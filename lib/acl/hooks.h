@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Callbacks that programs register under a name. */
+/* Callbacks that programs register by name. */
 #pragma once
 
 #include "driver/base/grow.h"
@@ -14,8 +14,8 @@
 namespace usdma::acl {
 
 /*
- * Callbacks are called without the lock, so that one may register others, and one by one in the order of their
- * numbers: the table need not be copied for it, as there may be no memory for a copy.
+ * Callbacks are called without the lock, so that one may register others, and in the order of their numbers: that
+ * needs no copy of the table, for which there may be no memory.
  */
 template <class F> class hook_table {
 public:
@@ -25,12 +25,12 @@ public:
 		void *args;
 		u64 number;
 	};
-	/* As much of a name as messages show. */
+	/* A name, truncated for messages. */
 	struct short_name {
 		char text[128] = "";
 	};
 
-	/* NULL fn ends a registration; the same name again replaces it. */
+	/* fn NULL removes a registration; the same name again replaces it. */
 	aclError set(const char *call, const char *name, F fn, void *args)
 	{
 		if (!name)
@@ -58,8 +58,8 @@ public:
 		while (F fn = next(&number, last, &args, &name))
 			fn(a..., args);
 	}
-	/* The same; what the first one that failed returned, and its name. */
-	template <class... A> int ask(short_name *failed, A... a)
+	/* As call(); returns the first non-zero result, and the name of that callback. */
+	template <class... A> int call_checked(short_name *failed, A... a)
 	{
 		const u64 last = newest();
 		u64 number = 0;
@@ -85,7 +85,7 @@ private:
 				return &h;
 		return nullptr;
 	}
-	/* The number of the last one that is called now; 0: there are none. */
+	/* The number of the newest callback; 0: there are none. */
 	u64 newest()
 	{
 		if (!__atomic_load_n(&count_, __ATOMIC_ACQUIRE))
@@ -93,7 +93,7 @@ private:
 		std::lock_guard guard(lock_);
 		return last_;
 	}
-	/* The first one behind *number; nullptr: none up to `last`. */
+	/* The first callback after *number; nullptr: none up to `last`. */
 	F next(u64 *number, u64 last, void **args, short_name *name)
 	{
 		if (!last)
@@ -113,7 +113,7 @@ private:
 	std::mutex lock_;
 	size_t count_ = 0;
 	u64 last_ = 0;
-	std::vector<hook> hooks_; /* by their numbers */
+	std::vector<hook> hooks_; /* sorted by number */
 };
 
 } // namespace usdma::acl

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pinned host memory, and host memory of the caller's that is registered. */
+/* Pinned host memory, and registered host memory of the caller. */
 #include "lib/acl/state.h"
 #include "lib/core/memory/memory.h"
 
@@ -33,7 +33,7 @@ static aclError allocate(const char *call, void **out, u64 size, const aclrtMall
 	const aclError err = check_config(call, cfg);
 	if (err)
 		return err;
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(call);
 	return check(call, core::host_alloc(size, -1, out, c->dev), at::memory);
@@ -51,7 +51,7 @@ static aclError register_range(const char *call, void *ptr, u64 size, u32 flags)
 	const u32 how = flags & ACL_HOST_REG_READONLY ? u32(core::host_reg_readonly) : 0;
 	int err;
 
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(call);
 	err = core::host_register(ptr, size, how, c->dev);
@@ -59,7 +59,7 @@ static aclError register_range(const char *call, void *ptr, u64 size, u32 flags)
 		return fault(call, ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "%s", error_text());
 	if (err)
 		return core_fault(call, err, at::memory);
-	core::region *r = core::locate(ptr).reg;
+	core::region *r = core::translate(ptr).reg;
 	if (r)
 		r->user = flags;
 	return ACL_SUCCESS;
@@ -97,12 +97,12 @@ aclError aclrtFreeHostWithDevSync(void *hostPtr)
 
 aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type, void **devPtr)
 {
-	constexpr u32 known = ACL_HOST_REGISTER_IOMEMORY | ACL_HOST_REGISTER_READONLY;
+	constexpr u32 valid = ACL_HOST_REGISTER_IOMEMORY | ACL_HOST_REGISTER_READONLY;
 
 	if (!ptr || !devPtr || !size)
 		return bad_arg(__func__, "ptr or devPtr is NULL, or size is 0");
-	if (u32(type) & ~known)
-		return unsupported(__func__, "type 0x%x: MAPPED, IOMEMORY and READONLY are known", u32(type));
+	if (u32(type) & ~valid)
+		return unsupported(__func__, "type 0x%x: only MAPPED, IOMEMORY and READONLY are supported", u32(type));
 	const aclError err = register_range(__func__, ptr, size, u32(type) | ACL_HOST_REG_MAPPED | ACL_HOST_REG_PINNED);
 	if (!err)
 		*devPtr = ptr; /* one address serves host and device */
@@ -111,11 +111,11 @@ aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type,
 
 aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag)
 {
-	constexpr u32 known = ACL_HOST_REG_MAPPED | ACL_HOST_REG_IOMEMORY | ACL_HOST_REG_READONLY | ACL_HOST_REG_PINNED;
+	constexpr u32 valid = ACL_HOST_REG_MAPPED | ACL_HOST_REG_IOMEMORY | ACL_HOST_REG_READONLY | ACL_HOST_REG_PINNED;
 
 	if (!ptr || !size)
 		return bad_arg(__func__, "ptr is NULL or size is 0");
-	if (!flag || (flag & ~known))
+	if (!flag || (flag & ~valid))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "flag 0x%x: none, or not one of ACL_HOST_REG_*",
 			     flag);
 	return register_range(__func__, ptr, size, flag);
@@ -140,7 +140,7 @@ aclError aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag)
 		return bad_arg(__func__, "pHost or pDevice is NULL");
 	if (flag)
 		return bad_arg(__func__, "flag is 0x%x, it must be 0", flag);
-	const core::place p = core::locate(pHost);
+	const core::translation p = core::translate(pHost);
 	if (p.kind != core::region_kind::registered || p.cls != core::mem_class::host || !p.reg ||
 	    !(p.reg->user & ACL_HOST_REG_MAPPED))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "pHost %p is not registered as mapped", pHost);

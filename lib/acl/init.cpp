@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Start and end of use, the configuration file, versions. */
+/* Initialisation and finalisation, the configuration file, versions. */
 #include "driver/base/grow.h"
 #include "lib/acl/state.h"
 
@@ -31,12 +31,12 @@ struct init_hook {
 struct init_state {
 	std::mutex lock;
 	u64 count = 0;
-	std::optional<std::string> config; /* the first aclInit of the process fixes the content */
+	std::optional<std::string> config; /* set by the first aclInit of the process */
 	u64 last = 0;                      /* number of the newest hook */
-	std::vector<init_hook> hooks;      /* by their numbers */
+	std::vector<init_hook> hooks;      /* sorted by number */
 };
 
-static constinit core::immortal<init_state> state;
+static constinit core::no_destructor<init_state> state;
 
 /* ---- configuration ---------------------------------------------------------------------------------- */
 
@@ -61,17 +61,16 @@ static aclError read_config(const char *call, const char *path, std::string *tex
 	return ACL_SUCCESS;
 }
 
-/* What a configuration says of what is known here. */
+/* The recognised values of a configuration. */
 struct config_values {
 	s32 device = -1;         /* for threads that set none; -1: none */
-	bool bad_device = false; /* what is there is no device number */
+	bool bad_device = false; /* the value is not a device number */
 	bool by_process = false; /* err_msg_mode */
 };
 
 /*
- * Reads along, without a tree of values: taking one down needs memory, in a place where there must be enough.
- * Depth 1 is the object that all stands in; what is known is {"defaultDevice": {"default_device": "N"}, "err_msg_mode":
- * "1"}.
+ * SAX parser: builds no tree of values, as the destructor of nlohmann's tree allocates memory and must not fail.
+ * Depth 1 is the outermost object; recognised are {"defaultDevice": {"default_device": "N"}, "err_msg_mode": "1"}.
  */
 class config_reader {
 public:
@@ -121,7 +120,7 @@ public:
 private:
 	enum class value : u8 { unknown, devices, device, mode };
 
-	/* A value that is no text; false: it is the whole, which must be an object. */
+	/* A value other than a string; false: it is the whole document, which must be an object. */
 	bool other()
 	{
 		if (at_ == value::device)
@@ -153,7 +152,7 @@ private:
 
 	config_values *out_;
 	unsigned depth_ = 0;
-	bool in_devices_ = false; /* in the object at defaultDevice */
+	bool in_devices_ = false; /* inside the object defaultDevice */
 	value at_ = value::unknown;
 };
 
@@ -178,10 +177,7 @@ static aclError apply_config(const char *call, const config_values &v)
 
 /* ---- use counts ------------------------------------------------------------------------------------- */
 
-/*
- * The next one behind `number` and not behind `last`: hooks are called without the lock, and without memory for
- * a copy.
- */
+/* The next hook after `number` and up to `last`: hooks are called without the lock, and without memory for a copy. */
 static bool next_hook(init_hook *at, u64 last)
 {
 	std::lock_guard guard(state->lock);
@@ -235,13 +231,13 @@ static void end_use()
 	set_default_device(-1);
 }
 
-static aclError no_room(const char *call)
+static aclError no_space(const char *call)
 {
-	no_memory("what is set at the start of use");
+	no_memory("the configuration");
 	return fault(call, ACL_ERROR_BAD_ALLOC, "%s", error_text());
 }
 
-/* With the lock held. */
+/* Caller holds the lock. */
 static aclError configure(const char *call, const char *path)
 {
 	config_values values;
@@ -267,33 +263,33 @@ static aclError start(const char *call, const char *path)
 
 	if (state->count) {
 		state->count++;
-		return fault(call, ACL_ERROR_REPEAT_INITIALIZE, "initialised already; this use is the %lluth",
+		return fault(call, ACL_ERROR_REPEAT_INITIALIZE, "initialised already; the use count is now %llu",
 			     static_cast<unsigned long long>(state->count));
 	}
 	if (!fits([&] { err = configure(call, path); }))
-		return no_room(call);
+		return no_space(call);
 	state->count = !err;
 	return err;
 }
 
 static aclError not_initialised(const char *call)
 {
-	return fault(call, ACL_ERROR_REPEAT_FINALIZE, "not initialised, or ended already");
+	return fault(call, ACL_ERROR_REPEAT_FINALIZE, "not initialised, or finalised already");
 }
 
-static bool known_type(aclRegisterCallbackType type)
+static bool valid_type(aclRegisterCallbackType type)
 {
 	return (type >= ACL_REG_TYPE_ACL_MODEL && type <= ACL_REG_TYPE_ACL_RETR) || type == ACL_REG_TYPE_OTHER;
 }
 
-/* *now: in use already. */
+/* *now: initialised already. */
 static aclError add_hook(const char *call, init_hook h, bool *now)
 {
 	std::lock_guard guard(state->lock);
 
 	h.number = state->last + 1;
 	if (!try_push(state->hooks, h))
-		return no_room(call);
+		return no_space(call);
 	state->last++;
 	*now = state->count != 0;
 	return ACL_SUCCESS;
@@ -361,7 +357,7 @@ aclError aclInitCallbackRegister(aclRegisterCallbackType type, aclInitCallbackFu
 {
 	if (!cbFunc)
 		return bad_arg(__func__, "cbFunc is NULL");
-	if (!known_type(type))
+	if (!valid_type(type))
 		return bad_arg(__func__, "type %d is unknown", type);
 	bool now = false;
 	const aclError err = add_hook(__func__, {type, cbFunc, nullptr, userData}, &now);
@@ -372,7 +368,7 @@ aclError aclInitCallbackUnRegister(aclRegisterCallbackType type, aclInitCallback
 {
 	if (!cbFunc)
 		return bad_arg(__func__, "cbFunc is NULL");
-	if (!known_type(type))
+	if (!valid_type(type))
 		return bad_arg(__func__, "type %d is unknown", type);
 	return remove_hook(__func__, {type, cbFunc, nullptr, nullptr});
 }
@@ -381,7 +377,7 @@ aclError aclFinalizeCallbackRegister(aclRegisterCallbackType type, aclFinalizeCa
 {
 	if (!cbFunc)
 		return bad_arg(__func__, "cbFunc is NULL");
-	if (!known_type(type))
+	if (!valid_type(type))
 		return bad_arg(__func__, "type %d is unknown", type);
 	bool now;
 	return add_hook(__func__, {type, nullptr, cbFunc, userData}, &now);
@@ -391,7 +387,7 @@ aclError aclFinalizeCallbackUnRegister(aclRegisterCallbackType type, aclFinalize
 {
 	if (!cbFunc)
 		return bad_arg(__func__, "cbFunc is NULL");
-	if (!known_type(type))
+	if (!valid_type(type))
 		return bad_arg(__func__, "type %d is unknown", type);
 	return remove_hook(__func__, {type, nullptr, cbFunc, nullptr});
 }
@@ -406,8 +402,8 @@ aclError aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *
 	return ACL_SUCCESS;
 }
 
-/* The packages whose versions programs ask for; both are served by this library. */
-static bool known_package(const char *name)
+/* Packages whose versions programs query; this library provides both. */
+static bool valid_package(const char *name)
 {
 	return !strcmp(name, "runtime") || !strcmp(name, "driver");
 }
@@ -416,7 +412,7 @@ aclError aclsysGetVersionStr(char *pkgName, char *versionStr)
 {
 	if (!pkgName || !versionStr)
 		return bad_arg(__func__, "pkgName or versionStr is NULL");
-	if (!known_package(pkgName))
+	if (!valid_package(pkgName))
 		return bad_arg(__func__, "pkgName %s is unknown, there are runtime and driver", pkgName);
 	snprintf(versionStr, ACL_PKG_VERSION_MAX_SIZE, "9.1.0");
 	return ACL_SUCCESS;
@@ -426,7 +422,7 @@ aclError aclsysGetVersionNum(char *pkgName, int32_t *versionNum)
 {
 	if (!pkgName || !versionNum)
 		return bad_arg(__func__, "pkgName or versionNum is NULL");
-	if (!known_package(pkgName))
+	if (!valid_package(pkgName))
 		return bad_arg(__func__, "pkgName %s is unknown, there are runtime and driver", pkgName);
 	*versionNum = 90100000;
 	return ACL_SUCCESS;
@@ -462,7 +458,7 @@ aclError aclGetCannAttribute(aclCannAttr cannAttr, int32_t *value)
 		return bad_arg(__func__, "value is NULL");
 	if (cannAttr < ACL_CANN_ATTR_INF_NAN || cannAttr > ACL_CANN_ATTR_JIT_COMPILE)
 		return bad_arg(__func__, "cannAttr %d is unknown", cannAttr);
-	/* Reductions know bf16 and infinities; nothing is compiled. */
+	/* Reductions support bf16 and infinities; nothing is compiled. */
 	*value = cannAttr != ACL_CANN_ATTR_JIT_COMPILE;
 	return ACL_SUCCESS;
 }

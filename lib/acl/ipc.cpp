@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Device memory that processes share under a key. */
+/* Device memory shared by processes under a key. */
 #include "acl/rt_compat.h"
 #include "lib/acl/state.h"
 #include "lib/core/ipc/vmm.h"
@@ -33,7 +33,7 @@ static aclError import_key(const char *call, void **out, const char *key, u64 fl
 	if (flags & ~u64(ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown",
 			     static_cast<unsigned long long>(flags));
-	const held_context c;
+	const context_guard c;
 	return c ? check(call, core::ipc_memory_import(c->dev, key, out), at::memory) : no_context(call);
 }
 

@@ -8,7 +8,7 @@
 
 namespace usdma::acl {
 
-/* Up to here the huge-first policies take normal pages. */
+/* Up to this size the huge-first policies use normal pages. */
 inline constexpr u64 huge_from = MiB;
 inline constexpr u64 slack = 32;
 
@@ -24,7 +24,7 @@ static core::page_policy policy_of(u32 policy, u64 size)
 	case ACL_MEM_MALLOC_HUGE1G_ONLY:
 	case ACL_MEM_MALLOC_HUGE1G_ONLY_P2P:
 		return core::page_policy::huge1g_only;
-	default: /* huge first, and what is not known */
+	default: /* huge first, and unknown policies */
 		return size > huge_from ? core::page_policy::huge_first : core::page_policy::normal_only;
 	}
 }
@@ -38,7 +38,7 @@ static aclError allocate(const char *call, void **out, size_t size, u32 policy, 
 		return bad_arg(call, "devPtr is NULL");
 	if (!size || size > ~size_t(0) - 64)
 		return bad_arg(call, "size %zu is 0 or too large", size);
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(call);
 	const core::page_policy pages = policy_of(policy, size);
@@ -60,7 +60,7 @@ static aclError check_config(const char *call, const aclrtMallocConfig *cfg)
 	for (size_t i = 0; i < cfg->numAttrs; i++) {
 		const aclrtMallocAttribute &a = cfg->attrs[i];
 		const u32 what = number_in(a.attr);
-		const held_context c;
+		const context_guard c;
 
 		if (what == ACL_RT_MEM_ATTR_MODULE_ID ||
 		    (what == ACL_RT_MEM_ATTR_DEVICE_ID && c && a.value.deviceId == u32(c->id)))
@@ -143,10 +143,10 @@ aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total)
 		return bad_arg(__func__, "free or total is NULL");
 	if (attr < ACL_DDR_MEM || attr > ACL_MEM_P2P_HUGE1G)
 		return fault(__func__, ACL_ERROR_RT_INVALID_MEMORY_TYPE, "attr %d is unknown", attr);
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(__func__);
-	/* One memory with one pool, whatever the pages are called. */
+	/* There is one pool, whatever its pages are called. */
 	const core::heap_info h = core::device_heap_info(c->dev);
 	*free = h.free;
 	*total = h.total;
@@ -161,7 +161,7 @@ aclError aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageInfo,
 		return bad_arg(__func__, "memUsageInfo or outputNum is NULL, or inputNum is 0");
 	if (slot < 0)
 		return no_device(__func__, deviceId);
-	const core::slot_hold dev{unsigned(slot)};
+	const core::slot_guard dev{unsigned(slot)};
 	memset(memUsageInfo, 0, sizeof(*memUsageInfo));
 	snprintf(memUsageInfo->name, sizeof(memUsageInfo->name), "this process");
 	if (dev) {
@@ -180,7 +180,7 @@ aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attribut
 		return bad_arg(__func__, "ptr or attributes is NULL");
 	if (core::forked())
 		return no_context(__func__);
-	const core::place p = core::locate(ptr);
+	const core::translation p = core::translate(ptr);
 	*attributes = {};
 	attributes->pageSize = p.reg ? p.reg->page_size : 4096;
 	switch (p.cls) {
@@ -207,9 +207,9 @@ aclError aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "pbase and psize are both NULL");
 	if (core::forked())
 		return no_context(__func__);
-	const core::place p = core::locate(ptr);
+	const core::translation p = core::translate(ptr);
 	if (!p.size)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "ptr %p lies in no block of ours", ptr);
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "ptr %p is not in a block of this library", ptr);
 	if (pbase)
 		*pbase = reinterpret_cast<void *>(p.base);
 	if (psize)
@@ -219,18 +219,18 @@ aclError aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize)
 
 aclError aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, uint32_t *checkResult, uint32_t reserve)
 {
-	constexpr u32 known = ACL_RT_MEM_TYPE_DEV | ACL_RT_MEM_TYPE_DVPP | ACL_RT_MEM_TYPE_RSVD;
+	constexpr u32 valid = ACL_RT_MEM_TYPE_DEV | ACL_RT_MEM_TYPE_DVPP | ACL_RT_MEM_TYPE_RSVD;
 
 	if (!addrList || !checkResult || !size)
 		return bad_arg(__func__, "addrList or checkResult is NULL, or size is 0");
-	if (reserve || !memType || (memType & ~known))
+	if (reserve || !memType || (memType & ~valid))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "reserve is not 0, or memType 0x%x is unknown",
 			     memType);
 	if (core::forked())
 		return no_context(__func__);
 	*checkResult = (memType & ACL_RT_MEM_TYPE_DEV) != 0;
 	for (u32 i = 0; i < size; i++) {
-		const core::place p = core::locate(addrList[i]);
+		const core::translation p = core::translate(addrList[i]);
 
 		if (p.cls != core::mem_class::device || !p.size)
 			*checkResult = 0;

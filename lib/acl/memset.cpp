@@ -12,7 +12,7 @@ static aclError beyond(const char *call, size_t count, size_t max)
 
 static bool on_device(const void *p)
 {
-	return core::locate(p).cls == core::mem_class::device;
+	return core::translate(p).cls == core::mem_class::device;
 }
 
 static aclError check_words(const char *call, const void *p, size_t size, size_t n)
@@ -23,7 +23,7 @@ static aclError check_words(const char *call, const void *p, size_t size, size_t
 		return bad_arg(call, "ptr %p is not aligned to 4 bytes", p);
 	if (size / sizeof(u32) < n)
 		return bad_arg(call, "memSize %zu does not hold %zu words", size, n);
-	if (core::locate(p).cls == core::mem_class::unregistered)
+	if (core::translate(p).cls == core::mem_class::unregistered)
 		return bad_arg(call, "ptr %p is ordinary memory: it must be device memory or pinned", p);
 	return ACL_SUCCESS;
 }
@@ -49,7 +49,7 @@ aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count)
 		return bad_arg(__func__, "devPtr is NULL");
 	if (count > maxCount)
 		return beyond(__func__, count, maxCount);
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(__func__);
 	return check(__func__, core::fill_sync(c->dev, devPtr, u8(value), 1, count, deadline::never()), at::copy);
@@ -57,7 +57,7 @@ aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count)
 
 aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream)
 {
-	held_stream s;
+	stream_guard s;
 	aclError err;
 
 	if (!count)
@@ -85,7 +85,7 @@ aclError aclrtMemsetD32(void *ptr, size_t memSize, uint32_t value, size_t N)
 	err = check_words(__func__, ptr, memSize, N);
 	if (err)
 		return err;
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(__func__);
 	return check(__func__, core::fill_sync(c->dev, ptr, value, 4, N * sizeof(u32), deadline::never()), at::copy);
@@ -93,7 +93,7 @@ aclError aclrtMemsetD32(void *ptr, size_t memSize, uint32_t value, size_t N)
 
 aclError aclrtMemsetD32Async(void *ptr, size_t memSize, uint32_t value, size_t N, aclrtStream stream)
 {
-	held_stream s;
+	stream_guard s;
 	aclError err;
 
 	if (!N)

@@ -13,7 +13,7 @@ namespace usdma::acl {
 
 inline constexpr size_t max_notifies = 65536;
 inline constexpr u32 forever = 0xffffffff;
-static constinit core::immortal<core::slab<notify, max_notifies>> notify_slab;
+static constinit core::no_destructor<core::slab<notify, max_notifies>> notify_slab;
 static u32 next_id;
 
 /* ---- life ------------------------------------------------------------------------------------------- */
@@ -29,7 +29,7 @@ static notify *fresh(bool counts)
 	return n;
 }
 
-/* Notifies without a reference.  The last one may go under a stream's lock, where nothing can be freed. */
+/* Unreferenced notifies. The last reference may be dropped under a stream's lock, where nothing can be freed. */
 static notify *dying;
 static std::mutex dying_lock;
 
@@ -90,14 +90,14 @@ notify *notify_enter(const void *handle)
 		return nullptr;
 	if (!core::ref_if_any(&n->refs))
 		return nullptr;
-	/* Once more: it may be another one by now. */
+	/* Check again: the slot may have been reused. */
 	if (notify_slab->holds(handle))
 		return n;
 	notify_unref(n);
 	return nullptr;
 }
 
-aclError get_notify(const char *call, const void *handle, bool counts, held_notify *out)
+aclError get_notify(const char *call, const void *handle, bool counts, notify_guard *out)
 {
 	if (!handle)
 		return bad_arg(call, "notify is NULL");
@@ -119,7 +119,7 @@ static bool take(u64 *word)
 	return __atomic_compare_exchange_n(word, &one, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* Streams of this process set the one word, those of other processes the shared one. */
+/* Streams of this process set n->word, those of other processes the shared word. */
 static int taken(void *arg)
 {
 	auto *n = static_cast<notify *>(arg);
@@ -138,7 +138,7 @@ static void clear(notify *n)
 		store_release(&share->page->words[0], u64(0));
 }
 
-/* A wait holds the notify until it is over. */
+/* A wait holds a reference to the notify until it ends. */
 static void release_now(void *arg)
 {
 	notify_unref(static_cast<notify *>(arg));
@@ -152,7 +152,7 @@ int notify_wait(notify *n, core::stream *s, deadline until)
 
 /* ---- counts ----------------------------------------------------------------------------------------- */
 
-/* What one record or one wait does when its stream comes to it. */
+/* One record or wait, executed when its stream reaches it. */
 struct count_step {
 	notify *n;
 	u32 mode, value;
@@ -218,7 +218,7 @@ static int reached(void *arg)
 			return 0;
 		if (!step->clear)
 			return 1;
-		/* Of two that wait and clear, one takes it. */
+		/* Of two waiters that clear, one takes it. */
 	} while (!__atomic_compare_exchange_n(step->n->word, &now, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
 	return 1;
 }
@@ -235,21 +235,21 @@ static int push_step(core::stream *s, const count_step &what, int (*check)(void 
 
 int notify_record(notify *n, core::stream *s)
 {
-	/* An engine that is isolated from the word: the host stores it when the stream comes there. */
-	if (!core::reaches(s->dev, core::locate(n->word)))
+	/* An isolated engine cannot access the word: the host stores it when the stream reaches this step. */
+	if (!core::reaches(s->dev, core::translate(n->word)))
 		return push_step(s, {n, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 1, false}, change, deadline::never());
 	return core::write_value_async(s, n->word, 1);
 }
 
-static bool known_record(u32 mode)
+static bool valid_record(u32 mode)
 {
 	return mode == ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE || mode == ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE ||
 	       mode == ACL_RT_CNT_NOTIFY_RECORD_BIT_OR_MODE || mode == ACL_RT_CNT_NOTIFY_RECORD_BIT_AND_MODE;
 }
 
-/* Both of a call's handles. */
-static aclError get_both(const char *call, const void *handle, bool counts, aclrtStream stream, held_notify *n,
-			 held_stream *s)
+/* Gets both handles of a call. */
+static aclError get_both(const char *call, const void *handle, bool counts, aclrtStream stream, notify_guard *n,
+			 stream_guard *s)
 {
 	const aclError err = get_notify(call, handle, counts, n);
 
@@ -266,7 +266,7 @@ static aclError create(const char *call, void **out, u64 flag, bool counts)
 	if (flag > ACL_NOTIFY_DEVICE_USE_ONLY)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flag %llu is unknown",
 			     static_cast<unsigned long long>(flag));
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(call);
 	err = notify_create(c.get(), counts, &n);
@@ -278,10 +278,10 @@ static aclError create(const char *call, void **out, u64 flag, bool counts)
 	return ACL_SUCCESS;
 }
 
-/* Of several that destroy it, one. */
+/* One of several concurrent destroyers succeeds. */
 static aclError kill(const char *call, void *handle, bool counts)
 {
-	held_notify n;
+	notify_guard n;
 	const aclError err = get_notify(call, handle, counts, &n);
 
 	if (err)
@@ -296,12 +296,12 @@ static aclError destroy(const char *call, void *handle, bool counts)
 {
 	const aclError err = kill(call, handle, counts);
 
-	/* Now that the call itself holds it no more. */
+	/* After the call has dropped its own reference. */
 	reap();
 	return err;
 }
 
-/* The page by which other processes set it; made at the first export. */
+/* Creates the page through which other processes set it, at the first export. */
 static int export_notify(notify *n, bool open)
 {
 	static std::mutex lock;
@@ -319,7 +319,7 @@ static int export_notify(notify *n, bool open)
 	return err;
 }
 
-/* One of another process: to be set only. */
+/* A notify of another process: can only be set. */
 static int import_notify(const char *key, notify **out)
 {
 	core::share *share;
@@ -342,7 +342,7 @@ static int import_notify(const char *key, notify **out)
 
 static aclError id_of(const char *call, const void *handle, bool counts, uint32_t *id)
 {
-	held_notify n;
+	notify_guard n;
 
 	if (!id)
 		return bad_arg(call, "notifyId is NULL");
@@ -371,8 +371,8 @@ aclError aclrtDestroyNotify(aclrtNotify notify)
 
 aclError aclrtRecordNotify(aclrtNotify notify, aclrtStream stream)
 {
-	held_notify n;
-	held_stream s;
+	notify_guard n;
+	stream_guard s;
 	const aclError err = get_both(__func__, notify, false, stream, &n, &s);
 
 	if (err)
@@ -383,8 +383,8 @@ aclError aclrtRecordNotify(aclrtNotify notify, aclrtStream stream)
 
 aclError aclrtWaitAndResetNotify(aclrtNotify notify, aclrtStream stream, uint32_t timeout)
 {
-	held_notify n;
-	held_stream s;
+	notify_guard n;
+	stream_guard s;
 	const aclError err = get_both(__func__, notify, false, stream, &n, &s);
 
 	if (err)
@@ -409,14 +409,14 @@ aclError aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num)
 	if (!num)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "num is 0");
 	for (size_t i = 0; i < num; i++) {
-		held_notify n;
+		notify_guard n;
 		const aclError err = get_notify(__func__, notifies[i], false, &n);
 
 		if (err)
 			return err;
 	}
 	for (size_t i = 0; i < num; i++) {
-		held_notify n;
+		notify_guard n;
 
 		if (!get_notify(__func__, notifies[i], false, &n))
 			clear(n);
@@ -426,7 +426,7 @@ aclError aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num)
 
 aclError aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, uint64_t flags)
 {
-	held_notify n;
+	notify_guard n;
 
 	if (!notify || !key)
 		return bad_arg(__func__, "notify or key is NULL");
@@ -438,7 +438,7 @@ aclError aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, uint
 	if (err)
 		return err;
 	if (n->imported)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "notify %p is another process's", notify);
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "notify %p belongs to another process", notify);
 	const int bad = export_notify(n, flags & ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION);
 	if (!bad)
 		memcpy(key, n->share->key, core::share_key_len + 1);
@@ -447,7 +447,7 @@ aclError aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, uint
 
 aclError aclrtNotifySetImportPid(aclrtNotify notify, int32_t *pid, size_t num)
 {
-	held_notify n;
+	notify_guard n;
 
 	if (!notify || !pid)
 		return bad_arg(__func__, "notify or pid is NULL");
@@ -491,15 +491,15 @@ aclError aclrtCntNotifyDestroy(aclrtCntNotify cntNotify)
 
 aclError aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream, aclrtCntNotifyRecordInfo *info)
 {
-	held_notify n;
-	held_stream s;
+	notify_guard n;
+	stream_guard s;
 
 	if (!info)
 		return bad_arg(__func__, "info is NULL");
 	const aclError err = get_both(__func__, cntNotify, true, stream, &n, &s);
 	if (err)
 		return err;
-	if (!known_record(u32(info->mode)))
+	if (!valid_record(u32(info->mode)))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "info->mode %d is unknown", info->mode);
 	note_task();
 	return check(__func__, push_step(s, {n, u32(info->mode), info->value, false}, change, deadline::never()),
@@ -508,8 +508,8 @@ aclError aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream, aclr
 
 aclError aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream stream, aclrtCntNotifyWaitInfo *info)
 {
-	held_notify n;
-	held_stream s;
+	notify_guard n;
+	stream_guard s;
 
 	if (!info)
 		return bad_arg(__func__, "info is NULL");
@@ -527,8 +527,8 @@ aclError aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream str
 
 aclError aclrtCntNotifyReset(aclrtCntNotify cntNotify, aclrtStream stream)
 {
-	held_notify n;
-	held_stream s;
+	notify_guard n;
+	stream_guard s;
 	const aclError err = get_both(__func__, cntNotify, true, stream, &n, &s);
 
 	if (err)

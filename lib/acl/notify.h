@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Notifies.  The state is a 64-bit word in pinned memory, so that the recording
- * stream's engine stores it itself and the waiting stream's gate reads it.
+ * Notifies.  The state is a 64-bit word in pinned memory: the recording stream's
+ * engine stores it and the waiting stream's gate polls it.
  */
 #pragma once
 
@@ -13,13 +13,13 @@ namespace usdma::acl {
 struct alignas(64) notify {
 	u64 alive = 0; /* the handle */
 	u32 id = 0;
-	u32 refs = 1;        /* the handle's, and one for each wait in flight */
-	s32 slot = -1;       /* of the device that it was made on; -1: another process's */
+	u32 refs = 1;        /* one of the handle, and one for each wait in flight */
+	s32 slot = -1;       /* of the device that it was created on; -1: another process's */
 	bool counts = false; /* a count notify */
 	u64 *word = nullptr;
-	core::share *share = nullptr; /* the page that word lies in, when processes share it */
+	core::share *share = nullptr; /* the shared page, if processes share it */
 	bool imported = false;
-	notify *next = nullptr; /* among those that are dying */
+	notify *next = nullptr; /* in the list `dying` */
 };
 
 inline void *notify_handle(const notify *n)
@@ -29,8 +29,8 @@ inline void *notify_handle(const notify *n)
 int notify_create(context *c, bool counts, notify **out);
 void notify_unref(notify *n);
 notify *notify_enter(const void *handle);
-using held_notify = held<notify, notify_enter, notify_unref>;
-aclError get_notify(const char *call, const void *handle, bool counts, held_notify *out);
+using notify_guard = object_guard<notify, notify_enter, notify_unref>;
+aclError get_notify(const char *call, const void *handle, bool counts, notify_guard *out);
 int notify_record(notify *n, core::stream *s);
 int notify_wait(notify *n, core::stream *s, deadline until);
 

@@ -6,14 +6,14 @@
 
 namespace usdma::acl {
 
-using held_pool = held<core::pool, core::pool_enter, core::pool_leave>;
+using pool_guard = object_guard<core::pool, core::pool_enter, core::pool_leave>;
 
 static aclError no_pool(const char *call, const void *handle)
 {
 	return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p is not a live memory pool", handle);
 }
 
-static aclError get_pool(const char *call, const void *handle, held_pool *out)
+static aclError get_pool(const char *call, const void *handle, pool_guard *out)
 {
 	if (!handle)
 		return bad_arg(call, "memPool is NULL");
@@ -28,7 +28,7 @@ static bool is_switch(aclrtMemPoolAttr attr)
 	       attr <= ACL_RT_MEM_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
 }
 
-/* The switches' words remember "off", so that all are on at first. */
+/* The words of the switches store "off", so that all are initially on. */
 static u64 *switch_of(core::pool *p, aclrtMemPoolAttr attr)
 {
 	return &core::pool_user(p)[attr - ACL_RT_MEM_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES];
@@ -111,7 +111,7 @@ aclError aclrtMemPoolCreate(aclrtMemPool *memPool, const aclrtMemPoolProps *pool
 	if (err)
 		return core_fault(__func__, err, at::open);
 	err = core::pool_create(dev, poolProps->maxSize, &p);
-	core::device_put(dev); /* the pool has a reference of its own */
+	core::device_put(dev); /* the pool holds its own reference */
 	if (!err)
 		*memPool = core::pool_handle(p);
 	return check(__func__, err, at::memory);
@@ -128,7 +128,7 @@ aclError aclrtMemPoolDestroy(const aclrtMemPool memPool)
 
 aclError aclrtMemPoolSetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *value)
 {
-	held_pool p;
+	pool_guard p;
 
 	if (!value)
 		return bad_arg(__func__, "value is NULL");
@@ -138,7 +138,7 @@ aclError aclrtMemPoolSetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *
 
 aclError aclrtMemPoolGetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *value)
 {
-	held_pool p;
+	pool_guard p;
 
 	if (!value)
 		return bad_arg(__func__, "value is NULL");
@@ -148,8 +148,8 @@ aclError aclrtMemPoolGetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *
 
 aclError aclrtMemPoolMallocAsync(void **ptr, size_t size, aclrtMemPool memPool, aclrtStream stream)
 {
-	held_stream s;
-	held_pool p;
+	stream_guard s;
+	pool_guard p;
 	aclError err;
 
 	if (!ptr || !stream)
@@ -163,7 +163,7 @@ aclError aclrtMemPoolMallocAsync(void **ptr, size_t size, aclrtMemPool memPool, 
 
 aclError aclrtMemPoolFreeAsync(void *ptr, aclrtStream stream)
 {
-	held_stream s;
+	stream_guard s;
 
 	if (!ptr || !stream)
 		return bad_arg(__func__, "ptr or stream is NULL");
@@ -173,7 +173,7 @@ aclError aclrtMemPoolFreeAsync(void *ptr, aclrtStream stream)
 
 aclError aclrtMemPoolTrimTo(aclrtMemPool memPool, size_t minBytesToKeep)
 {
-	held_pool p;
+	pool_guard p;
 	const aclError err = get_pool(__func__, memPool, &p);
 
 	if (!err)

@@ -16,7 +16,7 @@ namespace usdma::acl {
 
 struct code_row {
 	int err;
-	aclError submit, task; /* at submission, and as the end of a task */
+	aclError submit, task; /* at submission, and as the result of a task */
 };
 
 static constexpr code_row codes[] = {
@@ -65,7 +65,7 @@ aclError code_of(int err, at where)
 
 /* ---- messages --------------------------------------------------------------------------------------- */
 
-/* Lines since the last aclGetRecentErrMsg, and the text that it gave out last. */
+/* Lines added since the last aclGetRecentErrMsg, and the text that it returned last. */
 struct message_log {
 	static constexpr size_t size = 4096;
 
@@ -108,14 +108,14 @@ void messages_by_process(bool on)
 	by_process = on;
 }
 
-/* Makes room by dropping the oldest lines. */
+/* Drops the oldest lines until the new one fits. */
 static void add_line(message_log *log, const char *line, size_t len)
 {
 	while (log->used && log->used + len >= message_log::size) {
 		const char *end = static_cast<const char *>(memchr(log->lines, '\n', log->used));
-		const size_t gone = end ? size_t(end - log->lines) + 1 : log->used;
+		const size_t dropped = end ? size_t(end - log->lines) + 1 : log->used;
 
-		memmove(log->lines, log->lines + gone, log->used -= gone);
+		memmove(log->lines, log->lines + dropped, log->used -= dropped);
 	}
 	memcpy(log->lines + log->used, line, len);
 	log->used += len;
@@ -165,7 +165,7 @@ aclError bad_arg(const char *call, const char *fmt, ...)
 	return ACL_ERROR_INVALID_PARAM;
 }
 
-/* 107xxx, 207xxx and 507xxx are the runtime's; those of the layer above it leave the last error alone. */
+/* 107xxx, 207xxx and 507xxx are runtime codes; codes of the layer above do not change the last error. */
 static bool of_runtime(aclError code)
 {
 	const int family = code / 1000;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Codes and messages.  Argument errors (100000) and others of their layer (100002 and
- * so on) leave the thread's last error alone; runtime errors set it.  Both add a line to what aclGetRecentErrMsg
- * gives: "CALL: CODE: what was wrong".
+ * Codes and messages. Argument errors (100000) and other codes of that layer (100002 and so on) do not change the
+ * thread's last error; runtime errors set it. Both add a line to the text of aclGetRecentErrMsg: "CALL: CODE: what
+ * was wrong".
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace usdma::acl {
 
 #ifdef __clang_analyzer__
-/* As in error.h: a failure is never ACL_SUCCESS. */
+/* As in error.h: tells the analyzer that a failure is never ACL_SUCCESS. */
 template <class... T> inline aclError bad_arg(const char *, const char *, T...)
 {
 	return ACL_ERROR_INVALID_PARAM;
@@ -29,23 +29,23 @@ template <class... T> inline aclError unsupported(const char *, const char *, T.
 #else
 /* 100000. */
 [[gnu::format(printf, 2, 3), gnu::cold]] aclError bad_arg(const char *call, const char *fmt, ...);
-/* Any other code; one of the runtime's becomes the thread's last error. */
+/* Any other code; a runtime code becomes the thread's last error. */
 [[gnu::format(printf, 3, 4), gnu::cold]] aclError fault(const char *call, aclError code, const char *fmt, ...);
 /* 207000: cannot be done here. */
 [[gnu::format(printf, 2, 3), gnu::cold]] aclError unsupported(const char *call, const char *fmt, ...);
 #endif
-/* A code without a message or a last error, for answers that callers poll for. */
-inline aclError quiet(aclError code)
+/* Returns a code without a message and without setting the last error, for results that callers poll for. */
+inline aclError code_only(aclError code)
 {
 	return code;
 }
 
-/* What a -errno of the core means where it was got. */
+/* Where a -errno of the core came from; selects the ACL code. */
 enum class at : u8 {
 	submit, /* building or queueing work */
-	task,   /* work has run: an error of a task */
-	wait,   /* as task, but a passed deadline is the caller's own (507046) */
-	event,  /* as wait, 507047 */
+	task,   /* the result of work that has run */
+	wait,   /* as task, but -ETIMEDOUT is the caller's own deadline (507046) */
+	event,  /* as wait, with code 507047 */
 	copy,   /* a copy without a stream */
 	open,   /* opening a device */
 	memory, /* allocating, mapping, registering */

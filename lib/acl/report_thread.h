@@ -6,7 +6,7 @@
 
 namespace usdma::acl {
 
-/* The stream goes: no thread serves it any more. */
+/* Removes the stream's subscriptions, before it is destroyed. */
 void forget_subscriptions(core::stream *s);
 
 } // namespace usdma::acl

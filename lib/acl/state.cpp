@@ -13,7 +13,7 @@
 namespace usdma::acl {
 
 inline constexpr size_t max_contexts = 4096;
-static constinit core::immortal<core::slab<context, max_contexts>> contexts;
+static constinit core::no_destructor<core::slab<context, max_contexts>> contexts;
 static u64 next_generation;
 static s32 default_device = -1;
 
@@ -28,9 +28,9 @@ struct visible_set {
 static constexpr const char *visible_name = "ASCEND_RT_VISIBLE_DEVICES";
 
 /*
- * As CANN reads it (environment variable reference of CANN 8.5, ASCEND_RT_VISIBLE_DEVICES): decimal numbers between
- * commas; what follows another character or a number that is no device is not read; the numbers must ascend, or no
- * device is visible (gpustack#2527: "must be configured in ascending order", 207004).
+ * Parsed as by CANN (environment variable reference of CANN 8.5, ASCEND_RT_VISIBLE_DEVICES): decimal numbers
+ * separated by commas; parsing stops at another character or at a number that is no device; the numbers must
+ * ascend, or no device is visible (gpustack#2527: "must be configured in ascending order", 207004).
  */
 static void parse_visible(const char *list, int present, visible_set *v)
 {
@@ -64,19 +64,19 @@ static visible_set make_visible()
 	return v;
 }
 
-/* Looked at once; but that there was no memory for it is not kept. */
+/* Computed once and cached, except after lack of memory. */
 static visible_set visible()
 {
 	static constinit std::mutex lock;
-	static constinit core::immortal<visible_set> made;
-	static u32 known;
+	static constinit core::no_destructor<visible_set> made;
+	static u32 cached;
 
-	if (load_acquire(&known))
+	if (load_acquire(&cached))
 		return *made;
 	std::lock_guard guard(lock);
-	if (!known) {
+	if (!cached) {
 		*made = make_visible();
-		store_release(&known, u32(made->n != -ENOMEM));
+		store_release(&cached, u32(made->n != -ENOMEM));
 	}
 	return *made;
 }
@@ -107,10 +107,10 @@ aclError no_device(const char *call, s64 id)
 {
 	const int n = visible_count();
 
-	/* Its memory may be there again by now. */
+	/* The lack of memory may be over by now. */
 	if (n == -ENOMEM || slot_of(id) >= 0)
 		return core_fault(call, no_memory("the settings"), at::memory);
-	if (n < 0) /* a bad USDMA_DEVICES: core's text says what is wrong with it */
+	if (n < 0) /* an invalid USDMA_DEVICES: core's text gives the reason */
 		return fault(call, ACL_ERROR_RT_INVALID_DEVICEID, "device %lld: the device list cannot be used: %s",
 			     static_cast<long long>(id), core::config_get().error.c_str());
 	if (visible().unordered)
@@ -123,7 +123,7 @@ aclError no_device(const char *call, s64 id)
 
 /* ---- threads ---------------------------------------------------------------------------------------- */
 
-/* The child of a fork has the forking thread's memory; its context must not be used there. */
+/* The child of a fork inherits the thread's state; the context must not be used there. */
 static void forget_in_child()
 {
 	self().ctx = nullptr;
@@ -131,9 +131,9 @@ static void forget_in_child()
 
 static void set_current(context *c, u64 generation)
 {
-	static const int watch = pthread_atfork(nullptr, nullptr, forget_in_child);
+	static const int registered = pthread_atfork(nullptr, nullptr, forget_in_child);
 
-	(void)watch;
+	(void)registered;
 	self().generation = generation;
 	self().ctx = c;
 }
@@ -150,7 +150,7 @@ bool set_current_handle(const void *handle)
 	if (!context_valid(handle))
 		return false;
 	const u64 generation = load_acquire(&c->generation);
-	/* Its end, and another one's beginning in its place, may have come between: then the number is not its own. */
+	/* The context may have been destroyed and its slot reused in between: then the number is not its own. */
 	if (!context_valid(handle))
 		return false;
 	set_current(c, generation);
@@ -171,7 +171,7 @@ context *current_slow()
 	return self().ctx;
 }
 
-held_context::held_context()
+context_guard::context_guard()
 {
 	do {
 		const core::read_section in;
@@ -207,7 +207,7 @@ void note_task()
 
 int context_create(s32 id, bool primary, context **out)
 {
-	const no_cancel quiet;
+	const no_cancel no_exit;
 	context *c = contexts->get();
 	core::stream_options opt;
 	int err;
@@ -224,7 +224,10 @@ int context_create(s32 id, bool primary, context **out)
 		contexts->put(c);
 		return err;
 	}
-	/* Only now: a thread that was about to take its predecessor in this place must not find half of it. */
+	/*
+	 * Set last: a thread that is about to take the previous context of this slot must not find a
+	 * half-initialised one.
+	 */
 	store_release(&c->generation, __atomic_add_fetch(&next_generation, 1, __ATOMIC_RELAXED));
 	contexts->publish(c);
 	*out = c;
@@ -236,7 +239,7 @@ static void end_stream(core::stream *s, bool is_default, bool force)
 	void *handle = core::stream_handle(s);
 
 	if (!is_default)
-		tell_stream_state(handle, ACL_RT_STREAM_STATE_DESTROY_PRE);
+		report_stream_state(handle, ACL_RT_STREAM_STATE_DESTROY_PRE);
 	forget_subscriptions(s);
 	force ? core::stream_destroy_force(handle) : core::stream_destroy(handle);
 }
@@ -259,12 +262,12 @@ int context_allows_end(const context *c)
 
 bool context_destroy(context *c, bool force)
 {
-	const no_cancel quiet;
+	const no_cancel no_exit;
 	const void *handle = context_handle(c);
 
 	if (!handle || !core::handle_end(c, handle))
 		return false;
-	/* Threads for which it is current notice that it is another one now. */
+	/* Threads for which it is current notice that it has changed. */
 	store_release(&c->generation, u64(0));
 	core::grace_wait();
 	c->calls.drain();
@@ -296,27 +299,27 @@ aclError foreign_stream(const char *call, const void *handle)
 		     handle);
 }
 
-/* A child of fork, or no memory for the thread's first call. */
-static aclError not_held(const char *call, int err)
+/* Fails in a child of fork, or without memory for the thread's first call. */
+static aclError fail_guard(const char *call, int err)
 {
 	return core::forked() ? no_context(call) : core_fault(call, err, at::memory);
 }
 
-static aclError take_stream(const char *call, aclrtStream handle, held_stream *out)
+static aclError take_stream(const char *call, aclrtStream handle, stream_guard *out)
 {
 	const int err = out->take(handle);
 
 	if (unlikely(err && err != -EBADF))
-		return not_held(call, err);
+		return fail_guard(call, err);
 	/* The library's own streams have no owner. */
 	if (unlikely(err || !owner_of(*out)))
 		return bad_stream(call, handle);
 	return ACL_SUCCESS;
 }
 
-static aclError take_default(const char *call, held_stream *out)
+static aclError take_default(const char *call, stream_guard *out)
 {
-	const held_context c;
+	const context_guard c;
 
 	if (unlikely(!c))
 		return no_context(call);
@@ -324,12 +327,12 @@ static aclError take_default(const char *call, held_stream *out)
 	return ACL_SUCCESS;
 }
 
-aclError get_any_stream(const char *call, aclrtStream handle, held_stream *out)
+aclError get_any_stream(const char *call, aclrtStream handle, stream_guard *out)
 {
 	return handle ? take_stream(call, handle, out) : take_default(call, out);
 }
 
-aclError get_stream(const char *call, aclrtStream handle, held_stream *out)
+aclError get_stream(const char *call, aclrtStream handle, stream_guard *out)
 {
 	const aclError err = get_any_stream(call, handle, out);
 
@@ -340,9 +343,9 @@ aclError get_stream(const char *call, aclrtStream handle, held_stream *out)
 	return likely(owner_of(*out) == current_now()) ? ACL_SUCCESS : foreign_stream(call, handle);
 }
 
-aclError get_device(const char *call, core::device_hold *out)
+aclError get_device(const char *call, core::device_guard *out)
 {
-	const held_context c;
+	const context_guard c;
 
 	if (!c)
 		return no_context(call);

@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Contexts and what each thread remembers.  A context stands for a device as a
- * group of threads sees it: it has a default stream and owns the streams made
- * under it.  One per device is primary: aclrtSetDevice makes and counts it.
+ * Contexts and per-thread state. A context represents a device for a group of threads: it has a default stream and
+ * owns the streams created under it. Each device has one primary context, which aclrtSetDevice creates and counts.
  */
 #pragma once
 
 #include "lib/acl/report.h"
-#include "lib/core/stream/hold.h"
+#include "lib/core/stream/guard.h"
 
 #include <cstring>
 
 namespace usdma::acl {
 
-/*
- * What stands in the caller's memory for an enumerator: any number may, and none that is not one is to be read
- * as one.
- */
+/* Reads an enumerator from the caller's memory as u32: it may hold a value outside the enum. */
 template <class E> inline u32 number_in(const E &e)
 {
 	u32 n;
@@ -35,10 +31,10 @@ struct options {
 
 struct alignas(64) context {
 	u64 alive = 0;          /* the handle */
-	core::call_count calls; /* that use it; its end waits for them */
+	core::call_count calls; /* in progress; destroying waits for them */
 	bool primary = false;
 	s32 id = 0;                  /* the device as the user numbers it */
-	u64 generation = 0;          /* differs from that of an earlier context in the same place */
+	u64 generation = 0;          /* differs from that of an earlier context in the same slot */
 	core::device *dev = nullptr; /* a reference */
 	core::stream *deflt = nullptr;
 	options opts{};
@@ -46,13 +42,13 @@ struct alignas(64) context {
 
 struct message_log;
 
-/* The front end's part of what a thread keeps. */
+/* The front end's part of the per-thread state. */
 struct thread_state {
 	context *ctx;
-	u64 generation; /* of ctx when it was made current */
+	u64 generation; /* of ctx when it became current */
 	aclError last_error;
 	u32 tasks;    /* submitted by this thread */
-	bool starved; /* there was no memory to look for its context, which its very first call needs */
+	bool starved; /* no memory for the read section of its first call */
 	message_log *log;
 };
 
@@ -62,70 +58,71 @@ inline thread_state &self()
 	return *reinterpret_cast<thread_state *>(core::thread_here()->front);
 }
 
-/* The calling thread's context, for who looks at it inside a read section, or only asks whether there is one. */
+/* The calling thread's context, for callers inside a read section or that only test for one. */
 inline context *current_now()
 {
 	context *c = self().ctx;
 
 	return likely(c && load_acquire(&c->generation) == self().generation) ? c : nullptr;
 }
-/* The same, but makes the default device's current where the thread has none; nullptr (no message): it has none. */
+/* As current_now(), but first sets the default device if the thread has no context; nullptr (no message): none. */
 context *current_slow();
 inline bool has_context()
 {
 	return current_now() || current_slow();
 }
 
-/* The calling thread's context, which stays while this lives; empty: it has none. For calls that end by themselves. */
-class held_context {
+/* Holds the calling thread's context; empty: it has none. Only for calls that end on their own: destroying the context
+ * waits for them. */
+class context_guard {
 public:
-	held_context();
-	~held_context()
+	context_guard();
+	~context_guard()
 	{
 		if (c_)
 			c_->calls.leave();
 	}
-	held_context(const held_context &) = delete;
-	held_context &operator=(const held_context &) = delete;
+	context_guard(const context_guard &) = delete;
+	context_guard &operator=(const context_guard &) = delete;
 	context *get() const { return c_; }
 	context *operator->() const { return c_; }
 	explicit operator bool() const { return c_; }
 
 private:
 	context *c_ = nullptr;
-	no_cancel quiet_;
+	no_cancel no_cancel_;
 };
 
-/* An object of the core's with references of its own, for the time of a call. */
-template <class T, T *(*enter)(const void *), void (*leave)(T *)> class held {
+/* A reference to a core object for the duration of a call. */
+template <class T, T *(*enter)(const void *), void (*leave)(T *)> class object_guard {
 public:
-	held() = default;
-	~held()
+	object_guard() = default;
+	~object_guard()
 	{
 		if (p_)
 			leave(p_);
 	}
-	held(const held &) = delete;
-	held &operator=(const held &) = delete;
-	/* False: the handle is no live one's. */
+	object_guard(const object_guard &) = delete;
+	object_guard &operator=(const object_guard &) = delete;
+	/* False: not a live handle. */
 	bool take(const void *handle) { return (p_ = enter(handle)); }
 	operator T *() const { return p_; }
 	T *operator->() const { return p_; }
 
 private:
 	T *p_ = nullptr;
-	no_cancel quiet_;
+	no_cancel no_cancel_;
 };
 
-using held_stream = core::stream_hold;
-using held_event = core::event_hold;
+using stream_guard = core::stream_guard;
+using event_guard = core::event_guard;
 
 /* 107002 with its message. */
 [[gnu::cold, gnu::noinline]] aclError no_context(const char *call);
 
 /* ---- devices as the user numbers them -------------------------------------------------------------- */
 
-/* How many are visible; or -errno (no devices: 0). */
+/* Number of visible devices (may be 0), or -errno. */
 int visible_count();
 /* The core's slot of a user's number; -1: no such device. */
 int slot_of(s64 id);
@@ -137,7 +134,7 @@ aclError no_device(const char *call, s64 id);
 /* ---- contexts -------------------------------------------------------------------------------------- */
 
 int context_create(s32 id, bool primary, context **out);
-/* For handles that were validated. */
+/* The handle must be valid. */
 inline context *as_context(const void *handle)
 {
 	return core::object_at<context>(handle);
@@ -146,17 +143,17 @@ inline void *context_handle(const context *c)
 {
 	return reinterpret_cast<void *>(load_relaxed(&c->alive));
 }
-/* -EDEADLK: this thread runs a function that one of its streams waits for. */
+/* -EDEADLK: this thread runs a function that a stream of the context waits for. */
 int context_allows_end(const context *c);
 /*
- * Waits for calls in progress and for its streams (force: drops their work), and destroys them with it.  False: another
- * thread does so already.
+ * Waits for calls in progress and for the context's streams (force: drops their work), and destroys them and the
+ * context. False: another thread does so already.
  */
 bool context_destroy(context *c, bool force);
 bool context_valid(const void *handle);
-/* c: nullptr, or one that cannot end meanwhile. */
+/* c: nullptr, or a context that cannot be destroyed meanwhile. */
 void set_current(context *c);
-/* False: the handle is no live context's, and nothing has changed. */
+/* False: not a live context, and nothing has changed. */
 bool set_current_handle(const void *handle);
 /* The primary context of a slot, or nullptr. */
 context *primary_of(unsigned slot);
@@ -181,7 +178,7 @@ inline bool stream_live(const void *handle)
 	return core::stream_valid(handle) && core::stream_of(handle)->opt.owner;
 }
 
-/* What a stream's user words mean to us. */
+/* Indices of a stream's user words. */
 enum stream_word { word_subscription = 0, word_tag = 1, word_host_subscription = 2, word_cache = 3 };
 
 /* 107017. */
@@ -190,19 +187,19 @@ enum stream_word { word_subscription = 0, word_tag = 1, word_host_subscription =
 [[gnu::cold, gnu::noinline]] aclError foreign_stream(const char *call, const void *handle);
 
 /*
- * The stream of a handle for a call that submits: valid, the thread has a
- * context, and it is the stream's.  NULL is the context's default stream.
+ * Gets a stream for a call that submits: the handle is valid and the stream belongs to the thread's context. NULL
+ * is the context's default stream.
  */
-aclError get_stream(const char *call, aclrtStream handle, held_stream *out);
-/* The same without "of this context". */
-aclError get_any_stream(const char *call, aclrtStream handle, held_stream *out);
+aclError get_stream(const char *call, aclrtStream handle, stream_guard *out);
+/* As get_stream(), but accepts streams of any context. */
+aclError get_any_stream(const char *call, aclrtStream handle, stream_guard *out);
 /* The device of the calling thread's context. */
-aclError get_device(const char *call, core::device_hold *out);
+aclError get_device(const char *call, core::device_guard *out);
 
 void note_task();
 
-/* Tells the exception callback of a task error that a synchronisation has just returned. */
-void tell_exception(const core::stream *s, aclError code);
-void tell_stream_state(aclrtStream handle, aclrtStreamState state);
+/* Calls the exception callback for a task error that a synchronisation has just returned. */
+void report_exception(const core::stream *s, aclError code);
+void report_stream_state(aclrtStream handle, aclrtStreamState state);
 
 } // namespace usdma::acl

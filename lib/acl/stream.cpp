@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Streams: life, synchronisation, attributes. */
+/* Streams: creation, destruction, synchronisation, attributes. */
 #include "lib/acl/hooks.h"
 #include "lib/acl/report_thread.h"
 #include "lib/acl/state.h"
@@ -11,14 +11,14 @@
 namespace usdma::acl {
 
 inline constexpr u32 most_priority = 7;
-inline constexpr size_t most_streams = 65536; /* as many as the core opens */
-/* Streams whose synchronisation does not wait: their work is not for the host to follow. */
+inline constexpr size_t most_streams = 65536; /* the core's limit */
+/* Streams whose synchronisation does not wait: the host does not track their work. */
 inline constexpr u32 unwaited = ACL_STREAM_PERSISTENT | ACL_STREAM_CPU_SCHEDULE | ACL_STREAM_DEVICE_USE_ONLY;
-inline constexpr u32 known_flags = unwaited | ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC | ACL_STREAM_HUGE;
+inline constexpr u32 valid_flags = unwaited | ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC | ACL_STREAM_HUGE;
 
-static constinit core::immortal<hook_table<aclrtStreamStateCallback>> state_hooks;
+static constinit core::no_destructor<hook_table<aclrtStreamStateCallback>> state_hooks;
 
-void tell_stream_state(aclrtStream handle, aclrtStreamState state)
+void report_stream_state(aclrtStream handle, aclrtStreamState state)
 {
 	state_hooks->call(handle, state);
 }
@@ -31,37 +31,37 @@ static aclError create(const char *call, aclrtStream *out, u32 priority, u32 fla
 
 	if (!out)
 		return bad_arg(call, "stream is NULL");
-	const held_context c;
+	const context_guard c;
 	if (!c)
 		return no_context(call);
 	opt.owner = c.get();
 	opt.priority = std::min(priority, most_priority);
-	opt.flags = flags & known_flags;
+	opt.flags = flags & valid_flags;
 	err = core::stream_create(c->dev, opt, &s);
 	if (err == -ENOSPC)
 		return fault(call, ACL_ERROR_RT_NO_STREAM_RESOURCE, "%s", error_text());
 	if (err)
 		return core_fault(call, err, at::memory);
 	*out = core::stream_handle(s);
-	tell_stream_state(*out, ACL_RT_STREAM_STATE_CREATE_POST);
+	report_stream_state(*out, ACL_RT_STREAM_STATE_CREATE_POST);
 	return ACL_SUCCESS;
 }
 
-/* Its callbacks are told first, and may do with it what they like. */
+/* Runs the state callbacks first; they may do anything with the stream. */
 static aclError announce_end(const char *call, aclrtStream handle, bool waits)
 {
-	held_stream s;
+	stream_guard s;
 	const aclError err = get_stream(call, handle, &s);
 
 	if (err)
 		return err;
 	if (s == owner_of(s)->deflt)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
-			     "stream %p is a context's default stream: it ends with the context", handle);
+			     "stream %p is a context's default stream: it is destroyed with the context", handle);
 	if (const int bad = waits ? core::call_allows_wait(s) : 0)
 		return core_fault(call, bad, at::wait);
 	s.drop();
-	tell_stream_state(handle, ACL_RT_STREAM_STATE_DESTROY_PRE);
+	report_stream_state(handle, ACL_RT_STREAM_STATE_DESTROY_PRE);
 	if (!s.take(handle))
 		forget_subscriptions(s);
 	return ACL_SUCCESS;
@@ -78,7 +78,7 @@ static aclError destroy(const char *call, aclrtStream handle, bool force)
 	return bad == -EBADF ? bad_stream(call, handle) : check(call, bad, at::task);
 }
 
-/* The work of most has ended by now, or within a microsecond: no counting of references for those. */
+/* Fast path: usually the work has ended, or ends within a microsecond, so no reference is taken. */
 static bool is_done(aclrtStream handle)
 {
 	const core::read_section in;
@@ -89,7 +89,7 @@ static bool is_done(aclrtStream handle)
 	return core::stream_spin(handle ? as_stream(handle) : c->deflt);
 }
 
-/* What has ended is told inside the section; all else holds the stream, for it may block. */
+/* Completed work is reported inside the read section; everything else needs a reference, as it may block. */
 static inline bool query_quick(aclrtStream stream)
 {
 	const core::read_section in;
@@ -99,7 +99,7 @@ static inline bool query_quick(aclrtStream stream)
 
 [[gnu::noinline]] static aclError query_slow(aclrtStream stream, aclrtStreamStatus *status)
 {
-	held_stream s;
+	stream_guard s;
 	aclError err;
 	int state;
 
@@ -118,15 +118,15 @@ static aclError synchronize(const char *call, aclrtStream handle, deadline until
 	if (likely(is_done(handle)))
 		return ACL_SUCCESS;
 
-	held_stream s;
+	stream_guard s;
 	aclError err = get_any_stream(call, handle, &s);
 	int bad;
 
 	if (unlikely(err) || (s->opt.flags & unwaited))
 		return err;
 	/*
-	 * In two steps: a task may have ended for want of time too, and its error is another one than the
-	 * caller's deadline.
+	 * Wait and error are separate steps: a task may have timed out as well, and its error differs from that of
+	 * the caller's deadline.
 	 */
 	bad = core::stream_wait(s, until);
 	if (unlikely(bad == -EDEADLK || (bad == -ETIMEDOUT && !until.is_never() && !s->dev->lost())))
@@ -136,18 +136,18 @@ static aclError synchronize(const char *call, aclrtStream handle, deadline until
 	if (likely(!bad))
 		return ACL_SUCCESS;
 	err = core_fault(call, bad, at::task);
-	tell_exception(s, err);
+	report_exception(s, err);
 	return err;
 }
 
-static aclError cut(const char *call, aclrtStream handle)
+static aclError abort_and_wait(const char *call, aclrtStream handle)
 {
-	held_stream s;
+	stream_guard s;
 	const aclError err = get_stream(call, handle, &s);
 
 	if (err)
 		return err;
-	return check(call, core::stream_cut(s, deadline::in_ms(core::config_get().hang_ms)), at::task);
+	return check(call, core::stream_abort_wait(s, deadline::in_ms(core::config_get().hang_ms)), at::task);
 }
 
 static aclError set_failure_mode(const char *call, core::stream *s, u64 mode)
@@ -157,7 +157,7 @@ static aclError set_failure_mode(const char *call, core::stream *s, u64 mode)
 	if (s == owner_of(s)->deflt)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "the default stream has no failure mode of its own");
 	if (!stop && s->mode == core::fail_mode::stop)
-		return unsupported(call, "a stream that stops on failure cannot be made to go on again");
+		return unsupported(call, "a stream that stops on failure cannot be set back to continue");
 	return check(call, core::stream_set_fail_mode(s, stop ? core::fail_mode::stop : core::fail_mode::go_on),
 		     at::submit);
 }
@@ -205,7 +205,7 @@ static aclError get_attr(const char *call, const core::stream *s, aclrtStreamAtt
 	return fault(call, ACL_ERROR_RT_PARAM_INVALID, "attribute %d is unknown", attr);
 }
 
-/* A number that comes as 4 or 8 bytes; false: of another size. */
+/* Reads a number of 4 or 8 bytes; false: another size. */
 static bool read_number(const void *from, size_t size, u64 *out)
 {
 	u32 four;
@@ -314,7 +314,7 @@ aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status)
 
 aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId)
 {
-	held_stream s;
+	stream_guard s;
 
 	if (!streamId)
 		return bad_arg(__func__, "streamId is NULL");
@@ -326,7 +326,7 @@ aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId)
 
 aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority)
 {
-	held_stream s;
+	stream_guard s;
 
 	if (!priority)
 		return bad_arg(__func__, "priority is NULL");
@@ -338,7 +338,7 @@ aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority)
 
 aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags)
 {
-	held_stream s;
+	stream_guard s;
 
 	if (!flags)
 		return bad_arg(__func__, "flags is NULL");
@@ -360,7 +360,7 @@ aclError aclrtGetStreamAvailableNum(uint32_t *streamCount)
 
 aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode)
 {
-	held_stream s;
+	stream_guard s;
 	const aclError err = get_stream(__func__, stream, &s);
 
 	return err ? err : set_failure_mode(__func__, s, mode);
@@ -368,7 +368,7 @@ aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode)
 
 aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value)
 {
-	held_stream s;
+	stream_guard s;
 
 	if (!value)
 		return bad_arg(__func__, "value is NULL");
@@ -378,7 +378,7 @@ aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType
 
 aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value)
 {
-	held_stream s;
+	stream_guard s;
 
 	if (!value)
 		return bad_arg(__func__, "value is NULL");
@@ -388,12 +388,12 @@ aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType
 
 aclError aclrtStreamAbort(aclrtStream stream)
 {
-	return cut(__func__, stream);
+	return abort_and_wait(__func__, stream);
 }
 
 aclError aclrtStreamStop(aclrtStream stream)
 {
-	return cut(__func__, stream);
+	return abort_and_wait(__func__, stream);
 }
 
 aclError aclrtRegStreamStateCallback(const char *regName, aclrtStreamStateCallback callback, void *args)
@@ -413,7 +413,7 @@ aclError aclrtGetThreadLastTaskId(uint32_t *taskId)
 
 aclError aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t *flag)
 {
-	held_stream s;
+	stream_guard s;
 
 	if (!flag)
 		return bad_arg(__func__, "flag is NULL");

@@ -33,9 +33,9 @@ static float float_of(u32 bits)
 /* value >> shift, rounded to nearest, ties to even. */
 static u32 round_shift(u32 value, unsigned shift)
 {
-	const u32 half = 1u << (shift - 1), rest = value & ((1u << shift) - 1), kept = value >> shift;
+	const u32 half = 1u << (shift - 1), rest = value & ((1u << shift) - 1), high = value >> shift;
 
-	return kept + (rest > half || (rest == half && (kept & 1)));
+	return high + (rest > half || (rest == half && (high & 1)));
 }
 
 extern "C" {
@@ -89,11 +89,11 @@ aclFloat16 aclFloatToFloat16(float value)
 {
 	const u32 bits = bits_of(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
 
-	if (magnitude > 0x7f800000) /* NaN stays one, quiet */
+	if (magnitude > 0x7f800000) /* becomes a quiet NaN */
 		return aclFloat16(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
 	if (magnitude >= 0x477ff000) /* rounds beyond 65504 */
 		return aclFloat16(sign | 0x7c00);
-	if (magnitude >= 0x38800000) /* normal: rebias; a carry runs into the exponent as it should */
+	if (magnitude >= 0x38800000) /* normal: rebias; a carry into the exponent is correct */
 		return aclFloat16(sign | round_shift(magnitude - (112u << 23), 13));
 	if (magnitude < 0x33000000) /* less than half of the least subnormal */
 		return aclFloat16(sign);

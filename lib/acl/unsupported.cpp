@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a copy engine cannot do: each call says so (207000), after the argument checks that come before. */
+/* Calls that a copy engine cannot serve: each returns 207000 after its argument checks. */
 #include "lib/acl/state.h"
 
 using namespace usdma;
@@ -146,7 +146,7 @@ aclError aclrtCmoWaitBarrier(aclrtBarrierTaskInfo *taskInfo, aclrtStream, uint32
 
 aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t)
 {
-	held_stream s;
+	stream_guard s;
 	const aclError err = get_any_stream(__func__, stream, &s);
 
 	return err ? err : unsupported(__func__, "copies do no arithmetic that could overflow");
@@ -154,15 +154,15 @@ aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t)
 
 aclError aclrtPersistentTaskClean(aclrtStream stream)
 {
-	held_stream s;
+	stream_guard s;
 	const aclError err = get_any_stream(__func__, stream, &s);
 
-	return err ? err : unsupported(__func__, "streams keep no tasks once they have run");
+	return err ? err : unsupported(__func__, "streams retain no tasks after they have run");
 }
 
 aclError aclrtActiveStream(aclrtStream activeStream, aclrtStream stream)
 {
-	held_stream s;
+	stream_guard s;
 	aclError err = get_any_stream(__func__, activeStream, &s);
 
 	if (!err)

@@ -7,7 +7,7 @@ namespace usdma::acl {
 
 static aclError check_word(const char *call, const void *addr, const core::stream *s)
 {
-	const core::place p = core::locate(addr);
+	const core::translation p = core::translate(addr);
 
 	if (reinterpret_cast<u64>(addr) % sizeof(u64))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "devAddr %p is not aligned to 8 bytes", addr);
@@ -16,7 +16,7 @@ static aclError check_word(const char *call, const void *addr, const core::strea
 	return ACL_SUCCESS;
 }
 
-static aclError prepare(const char *call, const void *addr, u32 flag, u32 most, aclrtStream stream, held_stream *s)
+static aclError prepare(const char *call, const void *addr, u32 flag, u32 most, aclrtStream stream, stream_guard *s)
 {
 	aclError err;
 
@@ -39,7 +39,7 @@ extern "C" {
 
 aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream)
 {
-	held_stream s;
+	stream_guard s;
 	const aclError err = prepare(__func__, devAddr, flag, 0, stream, &s);
 
 	if (err)
@@ -50,7 +50,7 @@ aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStre
 
 aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream)
 {
-	held_stream s;
+	stream_guard s;
 	const aclError err = prepare(__func__, devAddr, flag, ACL_STREAM_WAIT_VALUE_NOR, stream, &s);
 
 	if (err)
@@ -61,7 +61,7 @@ aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStrea
 
 aclError aclrtCmoAsync(void *src, size_t size, aclrtCmoType cmoType, aclrtStream stream)
 {
-	held_stream s;
+	stream_guard s;
 
 	if (!src || !size)
 		return bad_arg(__func__, "src is NULL or size is 0");

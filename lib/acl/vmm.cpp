@@ -27,7 +27,7 @@ static bool on_host(const aclrtPhysicalMemProp &p)
 	return p.location.type == ACL_MEM_LOCATION_TYPE_HOST || p.location.type == ACL_MEM_LOCATION_TYPE_HOST_NUMA;
 }
 
-/* nullptr: good; else what is wrong with it. */
+/* nullptr: valid; else the reason why not. */
 static const char *fault_in(const aclrtPhysicalMemProp &p)
 {
 	if (p.handleType != ACL_MEM_HANDLE_TYPE_NONE)
@@ -51,9 +51,9 @@ static aclrtPhysicalMemProp *prop_of(core::physical *p)
 	return static_cast<aclrtPhysicalMemProp *>(core::physical_user(p, sizeof(aclrtPhysicalMemProp)));
 }
 
-using held_physical = held<core::physical, core::physical_enter, core::physical_leave>;
+using physical_guard = object_guard<core::physical, core::physical_enter, core::physical_leave>;
 
-static aclError get_physical(const char *call, const void *handle, held_physical *out)
+static aclError get_physical(const char *call, const void *handle, physical_guard *out)
 {
 	if (core::forked())
 		return no_context(call);
@@ -62,10 +62,10 @@ static aclError get_physical(const char *call, const void *handle, held_physical
 	return ACL_SUCCESS;
 }
 
-/* The device that the memory is of, or through which host memory is reached. */
+/* The device that owns the memory, or through which host memory is accessed. */
 static aclError device_of(const char *call, const aclrtPhysicalMemProp &p, core::device **dev)
 {
-	const held_context c;
+	const context_guard c;
 	const bool host = on_host(p);
 	const int slot = host ? (c ? int(c->dev->slot) : -1) : slot_of(p.location.id);
 
@@ -91,7 +91,7 @@ static aclError create(const char *call, aclrtDrvMemHandle *handle, size_t size,
 			      dev, size,
 			      prop.location.type == ACL_MEM_LOCATION_TYPE_HOST_NUMA ? int(prop.location.id) : -1, &p) :
 		      core::physical_device(dev, size, align, &p);
-	core::device_put(dev); /* the memory has a reference of its own */
+	core::device_put(dev); /* the memory holds its own reference */
 	if (err)
 		return core_fault(call, err, at::memory);
 	*prop_of(p) = prop;
@@ -102,7 +102,7 @@ static aclError create(const char *call, aclrtDrvMemHandle *handle, size_t size,
 static aclError map(const char *call, void *va, size_t size, size_t offset, aclrtDrvMemHandle handle, u64 flags,
 		    bool access)
 {
-	held_physical p;
+	physical_guard p;
 
 	if (!va || !handle || !size || flags)
 		return bad_arg(call, "virPtr or handle is NULL, size is 0, or flags are not");
@@ -125,7 +125,7 @@ static aclError check_share_type(const char *call, aclrtMemSharedHandleType type
 
 static aclError export_number(const char *call, aclrtDrvMemHandle handle, u64 flags, u64 *number)
 {
-	held_physical p;
+	physical_guard p;
 
 	if (flags & ~u64(ACL_RT_VMM_EXPORT_FLAG_DISABLE_PID_VALIDATION))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown",
@@ -205,7 +205,7 @@ aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const aclrt
 
 aclError aclrtFreePhysical(aclrtDrvMemHandle handle)
 {
-	held_physical p;
+	physical_guard p;
 
 	if (!handle)
 		return bad_arg(__func__, "handle is NULL");
@@ -252,7 +252,7 @@ aclError aclrtMemGetAccess(void *virPtr, aclrtMemLocation *location, uint64_t *f
 	const int err = core::vmm_get_access(reinterpret_cast<u64>(virPtr), &granted, &host);
 	if (err)
 		return core_fault(__func__, err, at::memory);
-	/* Every device reaches what is mapped; the CPU host memory alone. */
+	/* Every device can access mapped memory; the CPU only host memory. */
 	const bool reaches = granted && (host || location->type == ACL_MEM_LOCATION_TYPE_DEVICE);
 	*flag = reaches ? ACL_RT_MEM_ACCESS_FLAGS_READWRITE : ACL_RT_MEM_ACCESS_FLAGS_NONE;
 	return ACL_SUCCESS;
@@ -291,7 +291,7 @@ aclError aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *handle)
 
 aclError aclrtMemGetAllocationPropertiesFromHandle(aclrtDrvMemHandle handle, aclrtPhysicalMemProp *prop)
 {
-	held_physical p;
+	physical_guard p;
 
 	if (!handle || !prop)
 		return bad_arg(__func__, "handle or prop is NULL");
@@ -351,7 +351,7 @@ aclError aclrtMemImportFromShareableHandleV2(void *shareableHandle, aclrtMemShar
 	const aclError err = check_share_type(__func__, shareType);
 	if (err)
 		return err;
-	const held_context c;
+	const context_guard c;
 	return c ? import_number(__func__, *static_cast<u64 *>(shareableHandle), c->id, handle) : no_context(__func__);
 }
 
@@ -361,14 +361,14 @@ aclError aclrtMemP2PMap(void *devPtr, size_t size, int32_t dstDevId, uint64_t fl
 		return bad_arg(__func__, "devPtr is NULL or size is 0");
 	if (slot_of(dstDevId) < 0)
 		return no_device(__func__, dstDevId);
-	const core::place p = core::locate(devPtr);
+	const core::translation p = core::translate(devPtr);
 	if (flags || p.cls != core::mem_class::device ||
 	    !range_within(reinterpret_cast<u64>(devPtr) - p.base, size, p.size))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID,
 			     "flags are not 0, or %p and %zu bytes from there are not one block "
 			     "of device memory",
 			     devPtr, size);
-	return ACL_SUCCESS; /* every device of the process reaches it as it is */
+	return ACL_SUCCESS; /* every device of the process can access it already */
 }
 
 } // extern "C"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What people ask about devices and streams: by which name, how much, how often. */
+/* Queries of devices and streams: names and statistics. */
 #pragma once
 
 #include "lib/core/stream/stream.h"
@@ -7,14 +7,14 @@
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
-/* The slot that a name means: nullptr the first, "2" a number, or a device string (device_add). -ENODEV, … */
+/* Slot of a name: nullptr: the first; "2": a number; or a device string (device_add()). -ENODEV, … */
 int device_by_name(const char *name);
 
 struct device_stats {
 	u32 streams;
 	u64 copies, bytes, requests, doorbells, wakes, faults, sleeps, spins;
 };
-/* Sums over the hardware queues; stops nobody. */
+/* Sums over the hardware queues; does not block submitters. */
 device_stats device_stats_get(device *dev);
 stream_stats stream_stats_get(const stream *s);
 

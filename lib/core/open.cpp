@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How a device opens, and how it closes: what each floor has to do, in their order. */
+/* Opening and closing a device across all layers. */
 #include "lib/core/open.h"
 
 #include "driver/base/grow.h"
@@ -22,18 +22,18 @@ namespace usdma::core {
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
-/* As its string says. */
-static int device_bound(device *dev)
+/* Sets the reach from the device string's options. */
+static int set_reach(device *dev)
 {
 	const u32 own = u32(1) << dev->slot;
 	std::string_view bare;
-	dma::device_options said;
+	dma::device_options options;
 
-	if (const int err = dma::parse_options(dev->spec, &bare, &said))
+	if (const int err = dma::parse_options(dev->spec, &bare, &options))
 		return err;
-	const bool isolated = said.isolated.value_or(false);
+	const bool isolated = options.isolated.value_or(false);
 	dev->reaches = own | (isolated ? 0 : reach_common);
-	dev->lends = isolated ? own : reach_common;
+	dev->host_reach = isolated ? own : reach_common;
 	slot_set_reaches(dev->slot, dev->reaches);
 	return 0;
 }
@@ -43,11 +43,11 @@ static int device_make(device *dev, unsigned slot)
 	dev->slot = slot;
 	int err = within_memory("a device", [&] {
 		dev->spec = device_spec(slot);
-		if (const int wrong = device_bound(dev))
+		if (const int wrong = set_reach(dev))
 			return wrong;
 		return dma::open(
 			dev->spec, &dev->eng,
-			{.reply_ms = config_get().reply_ms, .open_ms = turns_ms(), .trust = config_get().trust});
+			{.reply_ms = config_get().reply_ms, .open_ms = open_timeout_ms(), .trust = config_get().trust});
 	});
 	if (err)
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
@@ -63,7 +63,7 @@ static int device_make(device *dev, unsigned slot)
 		stats_close(slot);
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
 	}
-	dev->eng->transport().hurry(0);
+	dev->eng->transport().set_deadline(0);
 	dev->bar_cached = dev->spec.starts_with("sim") || dev->spec.starts_with("vfio-user");
 	return 0;
 }
@@ -72,16 +72,16 @@ static u64 last_opening;
 
 int device_open(unsigned slot, device **out)
 {
-	retired_look();
+	retired_poll();
 	stamps_trim();
 	if (page_guard_install())
-		log_warn("memory that goes while it is copied will raise a signal: %s", error_text());
+		log_warn("memory that is unmapped during a copy will raise a signal: %s", error_text());
 	device *dev = device_new();
 	if (!dev)
-		return fail(ENOMEM, "device %u: no memory, or too many that were lost and may still write", slot);
+		return fail(ENOMEM, "device %u: no memory, or too many lost devices that may still write", slot);
 	dev->opening = __atomic_add_fetch(&last_opening, 1, __ATOMIC_RELAXED);
 	if (const int err = device_make(dev, slot)) {
-		const kept_error why;
+		const saved_error why;
 
 		device_retire(dev);
 		return why.again(err);
@@ -95,7 +95,7 @@ int device_open(unsigned slot, device **out)
 
 static void hwq_close(hw_queue *l)
 {
-	/* Freed memory counts as out of the device's reach once ch is null. */
+	/* Deferred frees take a null ch as the end of the channel's work. */
 	std::lock_guard guard(l->lock);
 	l->ch->ops->close(l->ch);
 	l->ch = nullptr;
@@ -110,72 +110,72 @@ template <class F> static void each_hw_queue(device *dev, F fn)
 			fn(l.get());
 }
 
-/* It has nothing to do, or waits for somebody. */
-static bool hwq_rests(hw_queue *l)
+/* True: idle, or blocked in a WAIT. */
+static bool hwq_is_idle(hw_queue *l)
 {
 	std::lock_guard guard(l->lock);
 
 	return hwq_done(l, l->ch->posted) || (l->ch->ops->in_wait && l->ch->ops->in_wait(l->ch));
 }
 
-/* What waits in a ring is dropped, and what is behind it. */
+/* Aborts streams with pending work: WAITs and what is behind them. */
 static void drop_waiting(device *dev)
 {
-	for (stream *s = dev->forsaken; s; s = s->next_idle)
+	for (stream *s = dev->orphaned; s; s = s->next_idle)
 		if (!hwq_done(s->ln, s->last))
 			stream_abort(s);
 }
 
 /*
- * All of them before the first is closed: a ring may wait for another.  When all do nothing but wait, look after look,
- * it is for somebody else, who need not come.
+ * Drains all rings before the first is closed, as a ring may wait for another. If all are idle or in a WAIT for
+ * several checks, the condition may never be met: abort the streams.
  */
 static void drain_hw_queues(device *dev)
 {
-	static constexpr unsigned enough = 4, look_ms = 10;
+	static constexpr unsigned max_checks = 4, check_ms = 10;
 	const deadline until = deadline::in_ms(hang_over_ms());
 
-	for (unsigned looks = 0; !dev->lost(); looks++) {
-		bool done = true, rest = true;
+	for (unsigned checks = 0; !dev->lost(); checks++) {
+		bool done = true, idle = true;
 
-		each_hw_queue(dev, [&](hw_queue *l) { done &= hwq_drain(l, deadline::in_ms(look_ms)); });
+		each_hw_queue(dev, [&](hw_queue *l) { done &= hwq_drain(l, deadline::in_ms(check_ms)); });
 		if (done)
 			return;
-		each_hw_queue(dev, [&](hw_queue *l) { rest &= hwq_rests(l); });
-		looks = rest ? looks : 0;
-		if (looks >= enough)
+		each_hw_queue(dev, [&](hw_queue *l) { idle &= hwq_is_idle(l); });
+		checks = idle ? checks : 0;
+		if (checks >= max_checks)
 			drop_waiting(dev);
 		if (until.passed())
-			device_fail(dev, ETIMEDOUT, "closed with work that does not end");
+			device_fail(dev, ETIMEDOUT, "closed with work that did not end");
 	}
 }
 
-/* Calls that came before have ended, others find no handle. */
+/* The handle is invalid; waits for calls in progress. */
 void device_close(device *dev)
 {
 	grace_wait();
 	dev->calls.drain();
-	streams_forsake(dev);
-	dev->eng->transport().hurry(hang_over_ms() + turns_ms());
+	streams_orphan(dev);
+	dev->eng->transport().set_deadline(hang_over_ms() + open_timeout_ms());
 	drain_hw_queues(dev);
 	streams_reap(dev);
-	/* Takes as long as there is memory. */
-	dev->eng->transport().hurry(0);
+	/* No time limit: depends on the memory's size. */
+	dev->eng->transport().set_deadline(0);
 	memory_wipe(dev);
-	dev->eng->transport().hurry(turns_ms());
+	dev->eng->transport().set_deadline(open_timeout_ms());
 	progress_forget(dev);
-	/* Kept until it is freed: see is_over() in retire.cpp. */
-	store_release(&dev->kept, dev->opening);
+	/* Set until it is freed: see is_over() in retire.cpp. */
+	store_release(&dev->closing, dev->opening);
 	store_release(&dev->opening, u64(0));
-	/* Who found one of its hardware queues by an event is counted there by now, or gone. */
+	/* Users that found a hardware queue through an event are counted in its calls by now, or have left. */
 	grace_wait();
 	progress_quiesce();
 	each_hw_queue(dev, [](hw_queue *l) { l->calls.drain(); });
 	each_hw_queue(dev, hwq_close);
 	memory_detach(dev);
-	/* Its server may have kept what they lie in; or they were its own. */
-	if (dev->isolated() || dev->eng->transport().keeps_files()) {
-		lent_renew(dev->lends);
+	/* Its server may have retained the memory, or the memory was allocated for this device only. */
+	if (dev->isolated() || dev->eng->transport().retains_files()) {
+		host_generation_renew(dev->host_reach);
 		staging_trim(dev);
 		stamps_trim();
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Opening and closing as wholes.  Called by the table of devices alone, one at a time. */
+/* Opening and closing devices. Called by the table of devices only, serialized. */
 #pragma once
 
 #include "lib/core/device/device.h"
@@ -7,7 +7,7 @@
 namespace usdma::core {
 
 int device_open(unsigned slot, device **out);
-/* No reference is left, and the handle is dead. */
+/* Called with no reference left and an invalidated handle. */
 void device_close(device *dev);
 
 } // namespace usdma::core

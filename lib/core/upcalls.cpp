@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What each floor asks of those above it: the one place that knows both. */
+/* Fills in the functions that each layer calls in the layers above it. */
 #include "lib/core/channel/wait.h"
 #include "lib/core/copy/copy.h"
 #include "lib/core/memory/memory.h"
@@ -13,6 +13,6 @@ constinit const device_upcalls device_up = {.open = device_open, .close = device
 constinit const memory_upcalls memory_up = {
 	.queue_epoch = queue_epoch, .queue_done = queue_done, .zero = zero_device, .alive = device_alive};
 constinit const channel_upcalls channel_up = {
-	.check_fault = hwq_check_fault, .watch = watch_all, .alive = device_alive};
+	.check_fault = hwq_check_fault, .check_devices = devices_check, .alive = device_alive};
 
 } // namespace usdma::core

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of this folder share: ACL codes become HCCL results, and a line says why. */
+/* Converts ACL codes to HCCL results, with a log line. */
 #pragma once
 
 #include "driver/base/log.h"
@@ -9,7 +9,7 @@
 
 namespace hccl {
 
-/* aclGetRecentErrMsg() still has the text: the caller may read it. */
+/* Does not take the text of aclGetRecentErrMsg(): the caller may read it. */
 [[gnu::cold]] inline HcclResult acl_failed(const char *call, aclError code, HcclResult result = HCCL_E_RUNTIME)
 {
 	log_warn("hccl: %s returned %d", call, code);

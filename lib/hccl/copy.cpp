@@ -6,13 +6,13 @@
 namespace hccl {
 namespace {
 
-constexpr u64 piece = u64(1) << 32; /* longer copies go as pieces of this size */
+constexpr u64 piece = u64(1) << 32; /* longer copies are split into pieces of this size */
 
 bool on_device(const void *ptr)
 {
 	aclrtPtrAttributes at = {};
 
-	/* an address that cannot be looked up is a device address that is not allocated */
+	/* the lookup fails only for an unallocated device address */
 	return aclrtPointerGetAttributes(ptr, &at) != ACL_SUCCESS || at.location.type == ACL_MEM_LOCATION_TYPE_DEVICE;
 }
 
@@ -23,7 +23,7 @@ bool overlap(const DeviceMem &dst, const DeviceMem &src)
 	return d != s && d < s + src.size() && s < d + src.size();
 }
 
-/* A stream object without a stream means host memory, and now. */
+/* A stream object without a stream: a synchronous copy of host memory. */
 HcclResult copy_now(DeviceMem &dst, const DeviceMem &src)
 {
 	if (!dst.size() || overlap(dst, src))
@@ -51,7 +51,7 @@ HcclResult copy_in_pieces(DeviceMem &dst, const DeviceMem &src, aclrtStream stre
 	return HCCL_SUCCESS;
 }
 
-HcclResult write_copy_down(Stream &stream, void *dst, u64 dst_max, const void *src, u64 count, HcclRtMemcpyKind kind)
+HcclResult record_copy(Stream &stream, void *dst, u64 dst_max, const void *src, u64 count, HcclRtMemcpyKind kind)
 {
 	TaskLogicInfo info(0, TaskLogicType::DISPATCHER_TYPE, TaskLogicFuncType::DISPATCHER_MEMCPYASYNC_TYPE);
 
@@ -81,7 +81,7 @@ HcclResult hrtMemAsyncCopy(void *dst, uint64_t destMax, const void *src, uint64_
 	return HCCL_SUCCESS;
 }
 
-/* The order of the checks is HCCL's and part of the interface. */
+/* HCCL defines the order of the checks; it is part of the interface. */
 HcclResult HcclD2DMemcpyAsync(HcclDispatcher dispatcherPtr, hccl::DeviceMem &dst, const hccl::DeviceMem &src,
 			      hccl::Stream &stream, u32, hccl::LinkType)
 {
@@ -89,9 +89,9 @@ HcclResult HcclD2DMemcpyAsync(HcclDispatcher dispatcherPtr, hccl::DeviceMem &dst
 
 	if (!d || !dst.ptr() || !src.ptr() || dst.size() < src.size())
 		return HCCL_E_PTR;
-	if (d->writes_down())
-		return hccl::write_copy_down(stream, dst.ptr(), dst.size(), src.ptr(), src.size(),
-					     HCCL_RT_MEMCPY_KIND_DEVICE_TO_DEVICE);
+	if (d->records_tasks())
+		return hccl::record_copy(stream, dst.ptr(), dst.size(), src.ptr(), src.size(),
+					 HCCL_RT_MEMCPY_KIND_DEVICE_TO_DEVICE);
 	if (!stream.ptr())
 		return hccl::copy_now(dst, src);
 	if (!src.size() || dst.ptr() == src.ptr())
@@ -109,7 +109,7 @@ HcclResult HcclMemcpyAsync(HcclDispatcher dispatcherPtr, void *dst, const uint64
 		return HCCL_E_PTR;
 	if (destMax < count)
 		return HCCL_E_PARA;
-	if (d->writes_down())
-		return hccl::write_copy_down(stream, dst, destMax, src, count, kind);
+	if (d->records_tasks())
+		return hccl::record_copy(stream, dst, destMax, src, count, kind);
 	return hrtMemAsyncCopy(dst, destMax, src, count, kind, stream.ptr());
 }

@@ -12,7 +12,7 @@ dispatcher *take_slot()
 	for (dispatcher &d : table) {
 		u32 expected = dispatcher::unused;
 
-		/* acquire: what the destroying thread wrote to the slot is behind us */
+		/* acquire: the destroying thread's writes to the slot are visible */
 		if (d.state.compare_exchange_strong(expected, dispatcher::making, std::memory_order_acquire))
 			return &d;
 	}
@@ -46,7 +46,7 @@ dispatcher *find_dispatcher(HcclDispatcher handle)
 
 	if (at < from || at >= from + sizeof(table) || (at - from) % sizeof(dispatcher))
 		return nullptr;
-	/* acquire: pairs with the release in HcclDispatcherInit, the fields are there */
+	/* acquire: pairs with the release in HcclDispatcherInit, which publishes the fields */
 	return d->state.load(std::memory_order_acquire) == dispatcher::live ? d : nullptr;
 }
 
@@ -62,7 +62,7 @@ HcclResult HcclDispatcherInit(DispatcherType type, const s32 devicePhyId, HcclDi
 	if (!out)
 		return HCCL_E_PTR;
 	if (type != DispatcherType::DISPATCHER_NORMAL && type != DispatcherType::DISPATCHER_VIRTURAL) {
-		log_warn("hccl: dispatcher type %d needs an AI CPU, which a copy engine has not", int(type));
+		log_warn("hccl: dispatcher type %d needs an AI CPU, which a copy engine lacks", int(type));
 		return HCCL_E_NOT_SUPPORT;
 	}
 	d = hccl::take_slot();
@@ -92,7 +92,7 @@ HcclResult HcclDispatcherDestroy(HcclDispatcher handle)
 		if (aclError code = aclrtResetDevice(d->device))
 			hccl::acl_failed("aclrtResetDevice", code);
 	}
-	d->state.store(dispatcher::unused, std::memory_order_release); /* the slot is clean before it is free */
+	d->state.store(dispatcher::unused, std::memory_order_release); /* after all writes to the slot */
 	return HCCL_SUCCESS;
 }
 

@@ -7,7 +7,7 @@ namespace hccl {
 namespace {
 
 constexpr u32 alloc_policy = u32(ACL_MEM_TYPE_HIGH_BAND_WIDTH) | u32(ACL_MEM_MALLOC_HUGE_FIRST);
-constexpr uint16_t module_hccl = 3; /* whose memory it is, as ACL numbers the modules */
+constexpr uint16_t module_hccl = 3; /* ACL's number of the module that owns the memory */
 
 HcclResult allocate(u64 size, void **out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/error.h"
 #include "lib/core/copy/copy.h"
-#include "lib/core/stream/hold.h"
+#include "lib/core/stream/guard.h"
 #include "lib/hccl/table.h"
 
 namespace hccl {
@@ -10,14 +10,14 @@ namespace {
 using usdma::dma::element;
 using usdma::dma::reduce_op;
 
-constexpr u64 piece = u64(1) << 31; /* bytes; a multiple of every element, and below what ACL takes at a time */
+constexpr u64 piece = u64(1) << 31; /* bytes; a multiple of every element size, and below ACL's limit */
 
 HcclResult find_element(HcclDataType type, element *out)
 {
 	static constexpr struct {
 		HcclDataType type;
 		element is;
-	} known[] = {
+	} elements[] = {
 		{HCCL_DATA_TYPE_INT8, element::i8},    {HCCL_DATA_TYPE_INT16, element::i16},
 		{HCCL_DATA_TYPE_INT32, element::i32},  {HCCL_DATA_TYPE_INT64, element::i64},
 		{HCCL_DATA_TYPE_UINT8, element::u8},   {HCCL_DATA_TYPE_UINT16, element::u16},
@@ -26,13 +26,13 @@ HcclResult find_element(HcclDataType type, element *out)
 		{HCCL_DATA_TYPE_FP32, element::f32},   {HCCL_DATA_TYPE_FP64, element::f64},
 	};
 
-	for (const auto &k : known) {
-		if (k.type == type) {
-			*out = k.is;
+	for (const auto &e : elements) {
+		if (e.type == type) {
+			*out = e.is;
 			return HCCL_SUCCESS;
 		}
 	}
-	/* 13 is a number that HCCL has left out */
+	/* HCCL does not use 13 */
 	if (type >= HCCL_DATA_TYPE_INT128 && type <= HCCL_DATA_TYPE_FP8E8M0 && int(type) != 13)
 		return HCCL_E_NOT_SUPPORT;
 	return HCCL_E_PARA;
@@ -48,7 +48,7 @@ HcclResult find_op(HcclReduceOp op, reduce_op *out)
 	return HCCL_SUCCESS;
 }
 
-/* What aclrtReduceAsync has a word for. */
+/* The ACL type of an element; false: aclrtReduceAsync has none. */
 bool acl_type(element type, aclDataType *out)
 {
 	static constexpr aclDataType words[] = {ACL_INT8,    ACL_INT16,  ACL_INT32,  ACL_DT_UNDEFINED,
@@ -61,7 +61,7 @@ bool acl_type(element type, aclDataType *out)
 
 HcclResult reduce_by_core(aclrtStream handle, char *dst, const char *src, u64 len, element type, reduce_op op)
 {
-	const usdma::core::stream_hold s(handle);
+	const usdma::core::stream_guard s(handle);
 
 	if (s.error())
 		return acl_failed("the reduction", ACL_ERROR_RT_INVALID_HANDLE);
@@ -72,7 +72,7 @@ HcclResult reduce_by_core(aclrtStream handle, char *dst, const char *src, u64 le
 	return HCCL_SUCCESS;
 }
 
-/* Products and types of 64 bits are beyond ACL's call, but not beyond the engine. */
+/* The engine supports products and 64-bit types, aclrtReduceAsync does not. */
 HcclResult reduce_piece(aclrtStream stream, char *dst, const char *src, u64 len, element type, reduce_op op)
 {
 	aclrtReduceKind kind = aclrtReduceKind(int(ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM) + int(op));
@@ -111,8 +111,8 @@ HcclResult HcclReduceAsync(HcclDispatcher dispatcherPtr, void *src, uint64_t cou
 
 	if (!d || !dst || !src)
 		return HCCL_E_PTR;
-	if (d->writes_down())
-		return HCCL_E_NOT_SUPPORT; /* HCCL has no record for it */
+	if (d->records_tasks())
+		return HCCL_E_NOT_SUPPORT; /* HCCL has no task type for it */
 	if (!stream.ptr())
 		return HCCL_E_PTR;
 	if (HcclResult ret = hccl::find_element(datatype, &type))

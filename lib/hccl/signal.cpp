@@ -11,7 +11,7 @@ HcclResult HcclSignalRecord(HcclDispatcher dispatcherPtr, HcclRtNotify signal, S
 
 	if (!d || !signal)
 		return HCCL_E_PTR;
-	if (d->writes_down()) {
+	if (d->records_tasks()) {
 		info.taskLogicPara.dispatcherTaskLogicPara.signalRecord = {signal, userRank, offset, stage};
 		return stream.AddTaskLogicInfo(info);
 	}
@@ -30,7 +30,7 @@ HcclResult HcclSignalWait(HcclDispatcher dispatcherPtr, HcclRtNotify signal, Str
 
 	if (!d || !signal)
 		return HCCL_E_PTR;
-	if (d->writes_down()) {
+	if (d->records_tasks()) {
 		info.taskLogicPara.dispatcherTaskLogicPara.signalWait = {signal, userRank, remoteUserRank, stage};
 		return stream.AddTaskLogicInfo(info);
 	}

@@ -45,7 +45,8 @@ void destroy_in_context(aclrtStream stream, aclrtContext context)
 	if (aclError code = aclrtDestroyStream(stream))
 		acl_failed("aclrtDestroyStream", code);
 	if (moved && before && aclrtSetCurrentContext(before) != ACL_SUCCESS)
-		log_warn("hccl: the thread's context has gone; it stays in that of stream %p", stream);
+		log_warn("hccl: the thread's previous context no longer exists; the context of stream %p stays current",
+			 stream);
 }
 
 } // namespace
@@ -143,7 +144,7 @@ void Stream::Forget()
 			life_->dead.store(true, std::memory_order_release); /* pairs with IsInvalid() of a copy */
 		destroy_in_context(stream_, context_);
 	}
-	/* acq_rel: the last one frees what all others have finished with */
+	/* acq_rel: the last reference frees it after all other uses */
 	if (life_ && life_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)
 		delete life_;
 	life_ = nullptr;
@@ -151,7 +152,7 @@ void Stream::Forget()
 	owner_ = false;
 }
 
-/* The software above asks for queue numbers; the runtime has only the stream's. */
+/* Callers query queue numbers; the runtime only has the stream's id. */
 void Stream::Query()
 {
 	int32_t id = -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The dispatchers of a process: a table, so that a handle can be checked without touching what it points to. */
+/* The dispatchers of a process, in a table so that a handle can be checked without dereferencing it. */
 #pragma once
 
 #include "lib/hccl/call.h"
@@ -15,11 +15,11 @@ struct dispatcher {
 
 	std::atomic<u32> state{unused};
 	DispatcherType type = DispatcherType::DISPATCHER_NORMAL;
-	s32 device = HOST_DEVICE_ID; /* as ACL counts */
-	bool device_set = false;     /* by us; reset in the end */
+	s32 device = HOST_DEVICE_ID; /* ACL's logical number */
+	bool device_set = false;     /* set here, so reset by HcclDispatcherDestroy */
 	std::atomic<u32> wait_seconds{u32(NOTIFY_DEFAULT_WAIT_TIME)};
 
-	bool writes_down() const { return type == DispatcherType::DISPATCHER_VIRTURAL; }
+	bool records_tasks() const { return type == DispatcherType::DISPATCHER_VIRTURAL; }
 };
 
 /* nullptr: NULL, never made, or destroyed. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API: copies and other work. */
 #include "lib/core/copy/copy.h"
-#include "lib/core/copy/copy_known.h"
+#include "lib/core/copy/copy_fast.h"
 
 #include "lib/native/handles.h"
 
@@ -10,7 +10,7 @@
 using namespace usdma;
 using native::until_ms;
 
-/* The public item and core's are the same words. */
+/* The public types have the layout and the values of core's. */
 static_assert(sizeof(usdma_copy_item) == sizeof(core::copy_item));
 static_assert(offsetof(usdma_copy_item, src) == offsetof(core::copy_item, src));
 static_assert(offsetof(usdma_copy_item, len) == offsetof(core::copy_item, len));
@@ -21,32 +21,32 @@ static_assert(USDMA_GEQ == int(dma::compare::geq) && USDMA_NOR == int(dma::compa
 
 [[gnu::noinline]] static int copy_slow(usdma_stream *stream, void *dst, const void *src, size_t len)
 {
-	const core::stream_hold s(stream);
+	const core::stream_guard s(stream);
 
-	return likely(s) ? core::copy_async(s, dst, src, len) : native::not_held("usdma_copy", "stream", s.error());
+	return likely(s) ? core::copy_async(s, dst, src, len) : native::fail_guard("usdma_copy", "stream", s.error());
 }
 
-/* Most copies end inside the section.  What is not as usual is done outside of it, for it may block. */
-static inline int try_known(usdma_stream *stream, void *dst, const void *src, size_t len)
+/* Fast path inside the read section; the slow path may block and runs outside it. */
+static inline int try_cached(usdma_stream *stream, void *dst, const void *src, size_t len)
 {
 	const void *const cache = core::thread_here()->cache;
 	const core::read_section in;
 
 	return likely(in && core::stream_valid(stream)) ?
-		       core::copy_known(cache, core::stream_of(stream), dst, src, len) :
+		       core::copy_fast(cache, core::stream_of(stream), dst, src, len) :
 		       1;
 }
 
 int usdma_copy(usdma_stream *stream, void *dst, const void *src, size_t len)
 {
-	const int err = try_known(stream, dst, src, len);
+	const int err = try_cached(stream, dst, src, len);
 
 	return likely(err <= 0) ? err : copy_slow(stream, dst, src, len);
 }
 
 int usdma_copy_sync(usdma_device *dev, void *dst, const void *src, size_t len, int timeout_ms)
 {
-	hold_device(d, dev);
+	guard_device(d, dev);
 	return core::copy_sync(d, dst, src, len, until_ms(timeout_ms));
 }
 
@@ -56,7 +56,7 @@ int usdma_copy_batch(usdma_stream *stream, const struct usdma_copy_item *items, 
 
 	if (done)
 		*done = 0;
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	if (!n)
 		return 0;
 	need_pointer(items);
@@ -74,33 +74,33 @@ static core::copy_rect rect_of(const struct usdma_copy_rect &r)
 
 int usdma_copy_2d(usdma_stream *stream, const struct usdma_copy_rect *rect)
 {
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	need_pointer(rect);
 	return core::copy_2d_async(s, rect_of(*rect));
 }
 
 int usdma_copy_2d_sync(usdma_device *dev, const struct usdma_copy_rect *rect, int timeout_ms)
 {
-	hold_device(d, dev);
+	guard_device(d, dev);
 	need_pointer(rect);
 	return core::copy_2d_sync(d, rect_of(*rect), until_ms(timeout_ms));
 }
 
 int usdma_fill(usdma_stream *stream, void *dst, uint64_t pattern, unsigned pattern_size, size_t len)
 {
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	return core::fill_async(s, dst, pattern, pattern_size, len);
 }
 
 int usdma_fill_sync(usdma_device *dev, void *dst, uint64_t pattern, unsigned pattern_size, size_t len, int timeout_ms)
 {
-	hold_device(d, dev);
+	guard_device(d, dev);
 	return core::fill_sync(d, dst, pattern, pattern_size, len, until_ms(timeout_ms));
 }
 
 int usdma_reduce(usdma_stream *stream, void *dst, const void *src, size_t len, int element, int op)
 {
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	if (element < 0 || element >= int(dma::element::count))
 		return fail(EINVAL, "%s: there is no element type %d", __func__, element);
 	if (op < USDMA_SUM || op > USDMA_PROD)
@@ -110,13 +110,13 @@ int usdma_reduce(usdma_stream *stream, void *dst, const void *src, size_t len, i
 
 int usdma_write_value(usdma_stream *stream, void *dst, uint64_t value)
 {
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	return core::write_value_async(s, dst, value);
 }
 
 int usdma_wait_value(usdma_stream *stream, const void *addr, int compare, uint64_t value)
 {
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	if (compare < USDMA_GEQ || compare > USDMA_NOR)
 		return fail(EINVAL, "%s: there is no comparison %d", __func__, compare);
 	return core::wait_value_async(s, addr, dma::compare(compare), value);

@@ -36,7 +36,7 @@ int usdma_close(usdma_device *dev)
 {
 	const int err = core::device_close_handle(dev);
 
-	return err == -EBADF ? native::not_held(__func__, "device", err) : err;
+	return err == -EBADF ? native::fail_guard(__func__, "device", err) : err;
 }
 
 template <size_t n> static void set_text(char (&to)[n], std::string_view from)
@@ -66,7 +66,7 @@ int usdma_device_get_info(usdma_device *dev, struct usdma_device_info *info)
 {
 	struct usdma_device_info v = {};
 
-	hold_device(d, dev);
+	guard_device(d, dev);
 	need_pointer(info);
 	const dma::engine_limits &lim = d->eng->limits();
 	const core::heap_info heap = core::device_heap_info(d);
@@ -90,7 +90,7 @@ int usdma_device_get_stats(usdma_device *dev, struct usdma_device_stats *stats)
 {
 	struct usdma_device_stats v = {};
 
-	hold_device(d, dev);
+	guard_device(d, dev);
 	need_pointer(stats);
 	const core::device_stats st = core::device_stats_get(d);
 	const core::heap_info heap = core::device_heap_info(d);
@@ -111,17 +111,18 @@ int usdma_device_get_stats(usdma_device *dev, struct usdma_device_stats *stats)
 
 int usdma_device_sync(usdma_device *dev, int timeout_ms)
 {
-	hold_device(d, dev);
+	guard_device(d, dev);
 	return core::device_sync(d, native::until_ms(timeout_ms));
 }
 
 int usdma_device_inject(usdma_device *dev, const char *rules)
 {
-	hold_device(d, dev);
+	guard_device(d, dev);
 	need_pointer(rules);
 	if (std::string_view(d->eng->transport().backend()) != "sim")
 		return fail(EOPNOTSUPP,
-			    "device %u (%s) is no software device of this process; usdma-sim has --control for that",
+			    "device %u (%s) is not a software device of this process; for a usdma-sim use its option "
+			    "--control",
 			    d->slot, d->spec.c_str());
 	return d->eng->transport().inject(rules);
 }

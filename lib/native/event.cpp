@@ -12,7 +12,7 @@ int usdma_event_create(usdma_device *dev, unsigned flags, usdma_event **out)
 
 	need_pointer(out);
 	*out = nullptr;
-	hold_device(d, dev);
+	guard_device(d, dev);
 	if (flags & ~unsigned(USDMA_EVENT_TIMING))
 		return fail(EINVAL, "%s: unknown flags 0x%x", __func__, flags);
 	if (const int err = core::event_create(d, flags, &e))
@@ -25,31 +25,31 @@ int usdma_event_destroy(usdma_event *event)
 {
 	const int err = core::event_destroy(event);
 
-	return err == -EBADF ? native::not_held(__func__, "event", err) : err;
+	return err == -EBADF ? native::fail_guard(__func__, "event", err) : err;
 }
 
 int usdma_event_record(usdma_event *event, usdma_stream *stream)
 {
-	hold_event(e, event);
-	hold_stream(s, stream);
+	guard_event(e, event);
+	guard_stream(s, stream);
 	return core::event_record(e, s);
 }
 
 int usdma_stream_wait_event(usdma_stream *stream, usdma_event *event)
 {
-	hold_stream(s, stream);
-	hold_event(e, event);
+	guard_stream(s, stream);
+	guard_event(e, event);
 	return core::stream_wait_event(s, e, deadline::never());
 }
 
 [[gnu::noinline]] static int query_slow(usdma_event *event)
 {
-	hold_event(e, event);
-	/* Who polls would do so for ever where the device is lost. */
+	guard_event(e, event);
+	/* An event of a lost device counts as reached: a poller would never stop otherwise. */
 	return core::event_query(e) != core::event_state::pending || core::event_is_lost(e);
 }
 
-/* Most are reached when they are asked. */
+/* Fast path: usually the event has been reached. */
 static inline bool query_quick(const usdma_event *event)
 {
 	const core::read_section in;
@@ -64,7 +64,7 @@ int usdma_event_query(usdma_event *event)
 
 int usdma_event_sync(usdma_event *event, int timeout_ms)
 {
-	hold_event(e, event);
+	guard_event(e, event);
 	return core::event_sync(e, native::until_ms(timeout_ms));
 }
 
@@ -72,8 +72,8 @@ int usdma_event_elapsed(usdma_event *start, usdma_event *end, int64_t *ns)
 {
 	u64 from, to;
 
-	hold_event(first, start);
-	hold_event(last, end);
+	guard_event(first, start);
+	guard_event(last, end);
 	need_pointer(ns);
 	if (const int err = core::event_time_ns(first, &from))
 		return err;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From the C API's handles, timeouts and growing structs to core's, and back. */
+/* Conversion of the C API's handles, timeouts and extensible structs to core's, and back. */
 #pragma once
 
 #include "driver/base/error.h"
-#include "lib/core/stream/hold.h"
+#include "lib/core/stream/guard.h"
 #include "lib/core/info.h"
 #include "usdma/usdma.h"
 
@@ -16,8 +16,8 @@ namespace usdma::native {
 {
 	return fail(EINVAL, "%s: %s is NULL", call, what);
 }
-/* A handle that leads to nothing: -EBADF with its text, or what else there was. */
-[[gnu::cold]] inline int not_held(const char *call, const char *what, int err)
+/* -EBADF for an invalid handle, with its text; any other error unchanged. */
+[[gnu::cold]] inline int fail_guard(const char *call, const char *what, int err)
 {
 	return err == -EBADF ? fail(EBADF, "%s: the %s is NULL, unknown, or destroyed already", call, what) : err;
 }
@@ -28,8 +28,8 @@ inline deadline until_ms(int timeout_ms)
 }
 
 /*
- * A struct out to a caller who may be older (knows less of it) or newer (knows
- * more, gets zeros).  Every such struct begins with its size as the caller knows it.
+ * Copies a struct to a caller that may be older (knows fewer fields) or newer (the rest becomes zero). Every such
+ * struct begins with its size as the caller knows it.
  */
 template <class T> int give(const char *call, T *out, T &value)
 {
@@ -43,7 +43,7 @@ template <class T> int give(const char *call, T *out, T &value)
 	return 0;
 }
 
-/* A struct in: what this version does not know must be zero. */
+/* Copies a struct from the caller: fields unknown to this version must be zero. */
 template <class T> int take(const char *call, const T *in, T *out)
 {
 	const u32 theirs = in->struct_size;
@@ -61,19 +61,19 @@ template <class T> int take(const char *call, const T *in, T *out)
 
 } // namespace usdma::native
 
-/* For a call that may block: `name` is the object behind the handle, and stays until the call returns. */
-#define hold_device(name, handle)                                                                                      \
-	const ::usdma::core::device_hold name(handle);                                                                 \
+/* For a call that may block: `name` references the object of the handle until the call returns. */
+#define guard_device(name, handle)                                                                                     \
+	const ::usdma::core::device_guard name(handle);                                                                \
 	if (unlikely((name).error()))                                                                                  \
-	return ::usdma::native::not_held(__func__, "device", (name).error())
-#define hold_stream(name, handle)                                                                                      \
-	const ::usdma::core::stream_hold name(handle);                                                                 \
+	return ::usdma::native::fail_guard(__func__, "device", (name).error())
+#define guard_stream(name, handle)                                                                                     \
+	const ::usdma::core::stream_guard name(handle);                                                                \
 	if (unlikely((name).error()))                                                                                  \
-	return ::usdma::native::not_held(__func__, "stream", (name).error())
-#define hold_event(name, handle)                                                                                       \
-	const ::usdma::core::event_hold name(handle);                                                                  \
+	return ::usdma::native::fail_guard(__func__, "stream", (name).error())
+#define guard_event(name, handle)                                                                                      \
+	const ::usdma::core::event_guard name(handle);                                                                 \
 	if (unlikely((name).error()))                                                                                  \
-	return ::usdma::native::not_held(__func__, "event", (name).error())
+	return ::usdma::native::fail_guard(__func__, "event", (name).error())
 #define need_pointer(p)                                                                                                \
 	do {                                                                                                           \
 		if (unlikely(!(p)))                                                                                    \

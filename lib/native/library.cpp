@@ -26,11 +26,11 @@ int usdma_log_set_level(int level)
 {
 	if (level < USDMA_LOG_NONE || level > USDMA_LOG_DEBUG)
 		return fail(EINVAL, "%s: there is no level %d", __func__, level);
-	/* Also above what the environment says, should the settings be read only later. */
-	return core::setting_keep_log(log_level(level));
+	/* Takes precedence over the environment even if the settings are read later. */
+	return core::setting_save_log(log_level(level));
 }
 
-/* The caller's function; a lock keeps it and its argument together. */
+/* The caller's function and its argument; the lock keeps both consistent. */
 static constinit std::mutex sink_lock;
 static usdma_log_fn sink_fn;
 static void *sink_arg;

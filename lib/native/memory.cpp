@@ -28,7 +28,7 @@ int usdma_host_alloc(usdma_device *dev, size_t size, void **out)
 	*out = nullptr;
 	if (!dev)
 		return alloc_for(__func__, nullptr, size, out);
-	hold_device(d, dev);
+	guard_device(d, dev);
 	return alloc_for(__func__, d, size, out);
 }
 
@@ -59,7 +59,7 @@ int usdma_device_alloc(usdma_device *dev, size_t size, void **out)
 
 	need_pointer(out);
 	*out = nullptr;
-	hold_device(d, dev);
+	guard_device(d, dev);
 	if (const int err = need_size(__func__, size))
 		return err;
 	if (const int err = core::device_alloc(d, size, core::page_policy::huge_first, &addr))
@@ -80,7 +80,7 @@ int usdma_pointer_get_info(const void *ptr, struct usdma_pointer_info *info)
 	need_pointer(info);
 	if (core::forked())
 		return core::fail_forked();
-	const core::place p = core::locate(ptr);
+	const core::translation p = core::translate(ptr);
 
 	v.memory_class = int32_t(p.cls);
 	v.base = p.size ? p.base : 0;

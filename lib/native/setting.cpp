@@ -63,7 +63,7 @@ int usdma_setting_describe(unsigned index, struct usdma_setting_info *info)
 			    core::settings().size());
 	const core::setting &s = core::settings()[index];
 	if (!fits([&] { describe_origin(s, &v); }))
-		return no_memory("where a setting comes from");
+		return no_memory("a setting's origin");
 	v.name = s.name;
 	v.type = core::setting_type_name(s);
 	v.words = s.words;

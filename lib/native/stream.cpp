@@ -35,7 +35,7 @@ int usdma_stream_create(usdma_device *dev, const struct usdma_stream_options *op
 
 	need_pointer(out);
 	*out = nullptr;
-	hold_device(d, dev);
+	guard_device(d, dev);
 	if (const int err = options_of(options, &opt))
 		return err;
 	if (const int err = core::stream_create(d, opt, &s))
@@ -51,7 +51,7 @@ int usdma_stream_destroy(usdma_stream *stream)
 
 int usdma_stream_sync(usdma_stream *stream, int timeout_ms)
 {
-	/* Inside the section for a microsecond: many are done by then. */
+	/* Fast path: spins for a microsecond in the read section, after which many are done. */
 	bool done;
 	{
 		const core::read_section in;
@@ -62,13 +62,13 @@ int usdma_stream_sync(usdma_stream *stream, int timeout_ms)
 		core::memory_reclaim();
 		return 0;
 	}
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	return core::stream_sync(s, native::until_ms(timeout_ms));
 }
 
 [[gnu::noinline]] static int query_slow(usdma_stream *stream)
 {
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	const int pending = core::stream_query(s);
 
 	return pending < 0 ? pending : !pending;
@@ -88,13 +88,13 @@ int usdma_stream_query(usdma_stream *stream)
 
 int usdma_stream_abort(usdma_stream *stream)
 {
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	return core::stream_abort(s);
 }
 
 int usdma_stream_set_fail_mode(usdma_stream *stream, int mode)
 {
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	if (mode != USDMA_FAIL_GO_ON && mode != USDMA_FAIL_STOP)
 		return fail(EINVAL, "%s: there is no mode %d", __func__, mode);
 	return core::stream_set_fail_mode(s, core::fail_mode(mode));
@@ -105,7 +105,7 @@ int usdma_stream_take_error(usdma_stream *stream, struct usdma_error_info *info)
 	struct usdma_error_info v = {};
 	core::stream_error e;
 
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	need_pointer(info);
 	v.error = core::stream_take_error(s, &e);
 	v.reason = u32(e.reason);
@@ -119,7 +119,7 @@ int usdma_stream_get_stats(usdma_stream *stream, struct usdma_stream_stats *stat
 {
 	struct usdma_stream_stats v = {};
 
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	need_pointer(stats);
 	const core::stream_stats st = core::stream_stats_get(s);
 
@@ -132,13 +132,13 @@ int usdma_stream_get_stats(usdma_stream *stream, struct usdma_stream_stats *stat
 
 int usdma_stream_signal_fd(usdma_stream *stream, int fd)
 {
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	return core::stream_signal_fd(s, fd);
 }
 
 int usdma_stream_call(usdma_stream *stream, void (*fn)(void *arg), void *arg, int hold)
 {
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	need_pointer(fn);
 	return core::stream_host_func(s, fn, arg, hold != 0);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The C API: completions in the caller's io_uring.  Each has an eventfd of its
- * own, so that a CQE belongs to exactly one: reads of a shared one would be
- * served in no known order.
+ * The C API: completions in the caller's io_uring. Each has its own eventfd, so that a
+ * CQE belongs to exactly one completion: reads of a shared eventfd complete in
+ * unspecified order.
  */
 #include "usdma/uring.h"
 
@@ -23,7 +23,7 @@ struct alignas(64) completion {
 	u64 alive = 0; /* the handle */
 	u32 busy = 0;
 	u64 count = 0;          /* the kernel reads the eventfd into this */
-	void *stream = nullptr; /* its handle; it may be dead by now */
+	void *stream = nullptr; /* its handle; may be stale */
 	unique_fd fd;
 };
 
@@ -41,19 +41,19 @@ static completion *to_completion(usdma_completion *c)
 		if (unlikely(core::forked()))                                                                          \
 			return core::fail_forked();                                                                    \
 		if (unlikely(!all.holds(c)))                                                                           \
-			return native::not_held(__func__, "completion", -EBADF);                                       \
+			return native::fail_guard(__func__, "completion", -EBADF);                                     \
 	} while (0)
 
 int usdma_completion_create(usdma_completion **out)
 {
-	const no_cancel quiet;
+	const no_cancel no_exit;
 
 	need_pointer(out);
 	*out = nullptr;
 	if (core::forked())
 		return core::fail_forked();
-	/* Not EFD_NONBLOCK: io_uring would end the read with -EAGAIN instead of waiting. */
-	unique_fd fd(keep_fd(eventfd(0, EFD_CLOEXEC)));
+	/* Not EFD_NONBLOCK: the io_uring read would fail with -EAGAIN instead of waiting. */
+	unique_fd fd(fd_above_stdio(eventfd(0, EFD_CLOEXEC)));
 
 	if (!fd.valid())
 		return fail_errno("%s: eventfd", __func__);
@@ -68,7 +68,7 @@ int usdma_completion_create(usdma_completion **out)
 
 int usdma_completion_destroy(usdma_completion *completion)
 {
-	const no_cancel quiet;
+	const no_cancel no_exit;
 
 	need_completion(completion);
 	struct completion *c = to_completion(completion);
@@ -83,12 +83,12 @@ int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, st
 			  uint64_t user_data)
 {
 	need_completion(completion);
-	hold_stream(s, stream);
+	guard_stream(s, stream);
 	need_pointer(sqe);
 	struct completion *c = to_completion(completion);
 
 	if (load_acquire(&c->busy))
-		return fail(EBUSY, "%s: on its way already; call usdma_completion_finish after its CQE", __func__);
+		return fail(EBUSY, "%s: outstanding already; call usdma_completion_finish after its CQE", __func__);
 	store_relaxed(&c->count, u64(0));
 	if (const int err = core::stream_signal_eventfd(s, c->fd.get()))
 		return err;
@@ -99,7 +99,7 @@ int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, st
 	return 0;
 }
 
-/* Whether the signal came: the ring's read took it, or (cancelled) it is taken here. */
+/* Whether the eventfd was signalled: the ring's read took the signal, or (cancelled) it is taken here. */
 static bool signalled(completion *c)
 {
 	struct pollfd p = {c->fd.get(), POLLIN, 0};
@@ -112,7 +112,7 @@ static bool signalled(completion *c)
 
 int usdma_completion_finish(usdma_completion *completion)
 {
-	const no_cancel quiet;
+	const no_cancel no_exit;
 	core::stream_error e;
 
 	need_completion(completion);
@@ -122,7 +122,7 @@ int usdma_completion_finish(usdma_completion *completion)
 		return fail(EINVAL, "%s: it was not prepared", __func__);
 	if (!signalled(c))
 		return fail(EAGAIN, "%s: the work has not ended", __func__);
-	const core::stream_hold s(std::exchange(c->stream, nullptr));
+	const core::stream_guard s(std::exchange(c->stream, nullptr));
 	store_release(&c->busy, 0u);
 	return s ? core::stream_take_error(s, &e) : 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The GIL, released and taken for both modules.  The interpreter may end at any time, while daemon threads are in a
- * call and callbacks are under way.  CPython before 3.14 then ends a thread that asks for the GIL by pthread_exit(),
- * which unwinds its C++ frames: their destructors would drop references to Python objects without the GIL, or meet
- * one that may not throw, which terminates the process.  Such a thread stops here for good instead, as from 3.14 on;
- * the process does not wait for it.
+ * Releases and takes the GIL, for both modules. The interpreter may finalise while daemon threads are in a call and
+ * callbacks are running. CPython before 3.14 then terminates a thread that requests the GIL by pthread_exit(), which
+ * unwinds its C++ frames: their destructors would drop references to Python objects without the GIL, or unwinding would
+ * meet a noexcept destructor, which terminates the process. Such a thread is parked here forever instead, as from 3.14
+ * on; the process does not wait for it.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ namespace usdma::python {
 		pause();
 }
 
-/* What may take the GIL, or run Python code, which gives it away and takes it again. */
+/* Runs code that may take the GIL, or run Python code, which releases it and takes it again. */
 template <class F> auto guarded(F &&f)
 {
 	try {
@@ -31,8 +31,8 @@ template <class F> auto guarded(F &&f)
 	}
 }
 
-/* Nothing of Python may be called any more.  False may be out of date at once: gil_held copes. */
-inline bool interpreter_ends()
+/* True: Python must not be called any more. False may be outdated at once, which gil_held handles. */
+inline bool interpreter_is_ending()
 {
 #if PY_VERSION_HEX >= 0x030d0000
 	return !Py_IsInitialized() || Py_IsFinalizing();
@@ -54,7 +54,7 @@ private:
 	PyThreadState *state_;
 };
 
-/* For threads that Python does not know, too. */
+/* Also for threads that Python did not create. */
 class gil_held {
 public:
 	gil_held() : state_(guarded([] { return PyGILState_Ensure(); })) {}
@@ -65,8 +65,8 @@ private:
 	PyGILState_STATE state_;
 };
 
-/* Runs a call of the library without the GIL: each may wait for a lock, a ring or a device. */
-template <class F> auto away(F &&f)
+/* Runs a library call without the GIL: any may wait for a lock, a ring or a device. */
+template <class F> auto without_gil(F &&f)
 {
 	const gil_released released;
 

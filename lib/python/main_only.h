@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Callbacks take the GIL by PyGILState_Ensure(), which knows the main interpreter alone: in another one it waits for
- * ever, as pybind11 does already while a module is loaded.  So the modules' PyInit_ functions refuse those.
+ * Callbacks take the GIL by PyGILState_Ensure(), which supports only the main interpreter: in another one it blocks
+ * forever, as pybind11 does already while a module is loaded.  So the modules' PyInit_ functions refuse others.
  *
  *	#define PyInit_x init_x
  *	PYBIND11_MODULE(x, m) { … }
@@ -23,7 +23,10 @@ inline PyObject *init_in_main(PyObject *(*init)())
 		return nullptr;
 	}
 	PyObject *const m = init();
-	/* Python would give another interpreter a copy of the module's names; so it calls PyInit_ there as well. */
+	/*
+	 * Otherwise Python would copy the module's names into another interpreter; this makes it call PyInit_
+	 * there as well.
+	 */
 	if (m && PyModule_Check(m))
 		PyModule_GetDef(m)->m_size = 0;
 	return m;

@@ -50,7 +50,7 @@ private:
 	void blocked();
 	void idle();
 	void growth();
-	job near_job(way w, size_t size, unsigned depth) const;
+	job near_job(copy_kind w, size_t size, unsigned depth) const;
 	struct held {
 		double value, of, apart;
 
@@ -72,7 +72,7 @@ private:
 };
 
 /* Two devices: one with one engine, on the CPU nearest to the client's; one with as many as there are other CPUs. */
-budget::budget(size_t cold) : cold_(cold), m_(look_at_machine(-1, {}))
+budget::budget(size_t cold) : cold_(cold), m_(read_machine(-1, {}))
 {
 	const size_t mem = align_up<size_t>(2 * cold + 512 * MiB, GiB);
 	const auto &e = m_.engines;
@@ -101,11 +101,11 @@ void budget::say(const row &r)
 	fflush(stdout);
 }
 
-job budget::near_job(way w, size_t size, unsigned depth) const
+job budget::near_job(copy_kind w, size_t size, unsigned depth) const
 {
 	job j;
 
-	j.way = w;
+	j.kind = w;
 	j.wait = wait::poll;
 	j.size = size;
 	j.depth = depth;
@@ -172,7 +172,7 @@ template <class Figure> double budget::best_of(const Figure &figure, bool larger
 void budget::latency()
 {
 	for (api through : {api::acl, api::native}) {
-		job j = near_job(way::h2d, 64, 1);
+		job j = near_job(copy_kind::h2d, 64, 1);
 
 		j.api = through;
 		if (through == api::acl && !have_acl())
@@ -215,7 +215,7 @@ void budget::calls()
 
 void budget::rates()
 {
-	job j = near_job(way::batch, 64, 256);
+	job j = near_job(copy_kind::batch, 64, 256);
 
 	j.batch = 64;
 	const double rate = best_of([&] { return measure(*one_, j).mcps; }, true);
@@ -235,7 +235,7 @@ void budget::rates()
 
 void budget::cold_one()
 {
-	for (way w : {way::h2d, way::d2h}) {
+	for (copy_kind w : {copy_kind::h2d, copy_kind::d2h}) {
 		job j = near_job(w, MiB, 8);
 
 		j.cold = true;
@@ -254,7 +254,7 @@ void budget::cold_many()
 		return;
 	if (!n_)
 		n_ = std::make_unique<bench_device>(1, cold_);
-	job j = near_job(way::h2d, MiB, 8 * many_);
+	job j = near_job(copy_kind::h2d, MiB, 8 * many_);
 	j.streams = many_;
 	j.cold = true;
 	j.wait = wait::interrupt; /* the client's CPU is one of those that could copy */
@@ -267,16 +267,16 @@ void budget::cold_many()
 
 void budget::pageable()
 {
-	for (way w : {way::page_h2d, way::page_d2h}) {
-		job j = near_job(w == way::page_h2d ? way::h2d : way::d2h, 64 * MiB, 1);
+	for (copy_kind w : {copy_kind::page_h2d, copy_kind::page_d2h}) {
+		job j = near_job(w == copy_kind::page_h2d ? copy_kind::h2d : copy_kind::d2h, 64 * MiB, 1);
 
 		j.cold = true;
 		/* The median of single copies: windows hold too few of them. */
-		const auto rate = [&](way through) {
-			j.way = through;
+		const auto rate = [&](copy_kind through) {
+			j.kind = through;
 			return double(j.size) / double(measure(*one_, j).latency.percentile(50));
 		};
-		const way to_pinned = j.way;
+		const copy_kind to_pinned = j.kind;
 		const held h = median_of([&] { return rate(w); }, [&](double) { return rate(to_pinned); });
 		say({fmt::format("64 MiB {}", name_of(w)), fmt::format("{:.1f} GB/s", h.value),
 		     fmt::format("pinned, {:.1f} GB/s; {}", h.of, apart()), h.ratio(), 0.85, true});

@@ -410,7 +410,7 @@ static void sweep(call c)
 		check_growth(c, p.first, &most);
 	}
 	assert_true(all > 0);
-	fprintf(stderr, "# %-20s %4u points, %4u errors told, %u survived\n", call_names[int(c)], all, errors,
+	fprintf(stderr, "# %-20s %4u points, %4u errors reported, %u survived\n", call_names[int(c)], all, errors,
 		all - errors);
 }
 

@@ -86,7 +86,7 @@ static u8 *view(device *dev, u64 addr)
 {
 	const memory_view v = device_memory(dev);
 
-	return v.cpu + (locate(addr).dma - v.dma);
+	return v.cpu + (translate(addr).dma - v.dma);
 }
 
 static void open_all(world *w)

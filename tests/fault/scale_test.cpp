@@ -119,8 +119,8 @@ static void regions(void **)
 	for (u64 i = 0; i < n; i += 2)
 		ok(host_unregister(area + i * page));
 	/* A page that went is ordinary memory again, its neighbours still are not. */
-	assert_true(locate(area).cls == mem_class::unregistered);
-	assert_true(locate(area + page).cls == mem_class::host);
+	assert_true(translate(area).cls == mem_class::unregistered);
+	assert_true(translate(area + page).cls == mem_class::host);
 	for (u64 i = 0; i < probes; i++)
 		probe(gen() % (n / 2) * 2 + 1, gen() % (n / 2) * 2 + 1);
 	for (u64 i = 1; i < n; i += 2)

@@ -68,7 +68,7 @@ static void tear_down(setting *t)
 
 static u8 *view(setting *t, u64 addr)
 {
-	return device_memory(t->dev).cpu + (locate(addr).dma - device_memory(t->dev).dma);
+	return device_memory(t->dev).cpu + (translate(addr).dma - device_memory(t->dev).dma);
 }
 
 static void inject(setting *t, const char *what, unsigned n, const char *more = "")

@@ -30,7 +30,7 @@ struct no_port final : sim::remote_port {
 	int begin(sim::remote_access *) override { return -ENODEV; }
 	void end(sim::remote_access *) override {}
 	bool take_back(sim::remote_access *) override { return true; }
-	bool counts_known() const override { return true; }
+	bool counts_valid() const override { return true; }
 };
 
 struct world {

@@ -26,13 +26,13 @@ static void nothing(void *) {}
 namespace {
 
 /* What the calls are made with. */
-struct world : places_for_results {
+struct world : memory_for_results {
 	aclrtContext context, other_context;
 	aclrtStream stream, other;
 	aclrtEvent event, shared_event;
 	aclrtNotify notify;
 	aclrtCntNotify count;
-	aclrtDrvMemHandle physical, held_physical;
+	aclrtDrvMemHandle physical, physical_guard;
 	aclrtMemPool pool;
 	aclrtPhysicalMemProp prop{};
 	aclrtMemPoolProps pool_props{};
@@ -73,7 +73,7 @@ struct world : places_for_results {
 		aclrtReleaseMemAddress(mapped);
 		aclrtReleaseMemAddress(mapped_not);
 		aclrtFreePhysical(physical);
-		aclrtFreePhysical(held_physical);
+		aclrtFreePhysical(physical_guard);
 		aclrtMemPoolDestroy(pool);
 		aclrtFreeHost(host);
 		aclrtFreeHost(host_to_free);
@@ -123,10 +123,10 @@ private:
 		prop.memAttr = ACL_HBM_MEM_HUGE;
 		GOOD(aclrtMemGetAllocationGranularity(&prop, ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM, &granule));
 		GOOD(aclrtMallocPhysical(&physical, granule, &prop, 0));
-		GOOD(aclrtMallocPhysical(&held_physical, granule, &prop, 0));
+		GOOD(aclrtMallocPhysical(&physical_guard, granule, &prop, 0));
 		GOOD(aclrtReserveMemAddress(&mapped, granule, 0, nullptr, 0));
 		GOOD(aclrtReserveMemAddress(&mapped_not, granule, 0, nullptr, 0));
-		GOOD(aclrtMapMem(mapped, granule, 0, held_physical, 0));
+		GOOD(aclrtMapMem(mapped, granule, 0, physical_guard, 0));
 		access.location = prop.location;
 		access.flags = ACL_RT_MEM_ACCESS_FLAGS_READWRITE;
 		GOOD(aclrtMemSetAccess(mapped, granule, &access, 1));

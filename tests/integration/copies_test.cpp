@@ -234,7 +234,7 @@ static void wrong_calls_are_refused(void **)
 }
 
 /* What a thread remembers of a place serves for what lies in it, to the byte, and for as long as it is there. */
-static void places_met_before(void **)
+static void repeated_addresses(void **)
 {
 	const size_t size = sized(64 * 1024, 1024);
 	auto gen = rng(6);
@@ -275,7 +275,7 @@ int main()
 		cmocka_unit_test(streams_over_shared_blocks), cmocka_unit_test(each_direction_to_64_mib),
 		cmocka_unit_test(synchronous_copies),         cmocka_unit_test(batches),
 		cmocka_unit_test(rectangles_and_fills),       cmocka_unit_test(wrong_calls_are_refused),
-		cmocka_unit_test(places_met_before),
+		cmocka_unit_test(repeated_addresses),
 	};
 
 	return cmocka_run_group_tests_name("copies", tests, nullptr, nullptr);

@@ -227,7 +227,7 @@ static void ends_before_it_is_looked_at(bool blocks)
 			}
 		});
 	for (u64 i = 0; i < test::sized(2000, 50); i++)
-		ok(device_cut(stays, soon()));
+		ok(device_abort(stays, soon()));
 	stop = true;
 	for (std::thread &t : all)
 		t.join();

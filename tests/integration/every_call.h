@@ -27,7 +27,7 @@
 namespace usdma::test {
 
 /* Places for what calls give back; a struct that says its size does. */
-class places_for_results {
+class memory_for_results {
 public:
 	template <class T> T *out()
 	{

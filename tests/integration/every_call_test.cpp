@@ -26,7 +26,7 @@ static void nothing(void *) {}
 namespace {
 
 /* What the calls are made with. */
-struct world : places_for_results {
+struct world : memory_for_results {
 	usdma_device *dev = nullptr;
 	usdma_stream *stream = nullptr;
 	usdma_event *event = nullptr;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A descriptor that is opened in driver/ or lib/ goes through keep_fd (driver/base/fd.h), or is closed where it was opened.
+"""A descriptor that is opened in driver/ or lib/ goes through fd_above_stdio (driver/base/fd.h), or is closed where it was opened.
 
 descriptors.py TREE: prints each line that does neither, and fails."""
 import pathlib
@@ -11,7 +11,7 @@ OPENS = re.compile(r"(?<![\w.>:])(?:open(?:at)?\(.*\bO_|(?:socket|accept4|eventf
                    r"|F_DUPFD_CLOEXEC, 0\)|GET_DEVICE_FD,")
 # Read, or only looked at, and closed again by the same function.
 TEMPORARY = {
-    "driver/base/peer_file.cpp": ["usdma-look", "O_PATH", "O_RDONLY | O_CLOEXEC | O_NONBLOCK"],
+    "driver/base/peer_file.cpp": ["usdma-probe", "O_PATH", "O_RDONLY | O_CLOEXEC | O_NONBLOCK"],
     "driver/pci/bind.cpp": ["O_WRONLY"],
     "driver/pci/sysfs.cpp": ["O_RDONLY"],
     "driver/sim/server_commands.cpp": ["sample(eventfd"],
@@ -27,11 +27,11 @@ def main():
         if name == "driver/base/fd.h":
             continue
         for number, line in enumerate(path.read_text().split("\n"), 1):
-            if not OPENS.search(line) or "keep_fd(" in line or line.lstrip().startswith(("*", "/*")):
+            if not OPENS.search(line) or "fd_above_stdio(" in line or line.lstrip().startswith(("*", "/*")):
                 continue
             if any(word in line for word in TEMPORARY.get(name, [])):
                 continue
-            print(f"{name}:{number}: a descriptor without keep_fd: {line.strip()}")
+            print(f"{name}:{number}: a descriptor without fd_above_stdio: {line.strip()}")
             bad += 1
     return 1 if bad else 0
 

@@ -23,7 +23,7 @@ WITHIN = {
     "driver/vfio/iommufd.cpp": "opening: under vfio::kernel_open",
     "driver/vfio/kernel_check.cpp": "opening: under vfio::kernel_open",
     "driver/vfio/kernel_open.cpp": "opening: under vfio::kernel_open",
-    "lib/core/config/config_load.cpp": "settings: under take_into_use, setting_set and setting_keep_log",
+    "lib/core/config/config_load.cpp": "settings: under take_into_use, setting_set and setting_save_log",
     "lib/core/config/config_file.cpp": "settings: as config.cpp",
     "lib/core/config/default_devices.cpp": "settings: as config.cpp",
     "lib/core/config/setting.cpp": "settings: as config.cpp",
@@ -32,7 +32,7 @@ WITHIN = {
 # Single places: the file, what stands there, and why it needs no memory or who catches it.
 ALLOWED = [
     ("driver/sim/server.cpp", "body.append(", "a message's body says by cut() that it had no memory"),
-    ("driver/sim/outbox.cpp", "bytes_.append(", "a message's body says by cut() that it had no memory"),
+    ("driver/sim/send_queue.cpp", "bytes_.append(", "a message's body says by cut() that it had no memory"),
     ("driver/sim/server_commands.cpp", "body->append(", "a message's body says by cut() that it had no memory"),
     ("driver/sim/server_commands.cpp", "body.append(", "a message's body says by cut() that it had no memory"),
     ("driver/sim/dma_space.cpp", "err = map_.insert(", "range_map gives -ENOMEM"),

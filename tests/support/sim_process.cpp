@@ -119,7 +119,7 @@ pid_t client_process_of(pid_t sim)
 }
 
 /* The state stands behind the name, which may have any characters. */
-static bool stands_still(pid_t pid)
+static bool is_hung(pid_t pid)
 {
 	std::error_code gone;
 
@@ -140,11 +140,11 @@ void stop_sim(pid_t sim)
 
 	/* First the one that starts and watches the others. */
 	kill(sim, SIGSTOP);
-	while (!stands_still(sim) && !until.passed())
+	while (!is_hung(sim) && !until.passed())
 		sched_yield();
 	for (pid_t child : children_of(sim)) {
 		kill(child, SIGSTOP);
-		while (!stands_still(child) && !until.passed())
+		while (!is_hung(child) && !until.passed())
 			sched_yield();
 	}
 }

@@ -388,7 +388,7 @@ def cases_of_price(s):
     yield "iommu", t, "speed", "intel_iommu=on "
     t = ready_machine(s)
     t.write("etc/modprobe.d/hardening.conf", "install vfio_pci /bin/false\n")
-    yield "denylist", t, "ask why", "hardening.conf"
+    yield "denylist", t, "find out why", "hardening.conf"
     t = ready_machine(s)
     t.device("0000:00:09.0", QAT, "vfio-pci", 9)
     yield "denylist", t, "exploit its faults", "/etc/modprobe.d/usdma-denylist.conf"

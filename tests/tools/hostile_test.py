@@ -358,7 +358,7 @@ def test_escapes_of_servers(s):
     server.start()
     while not os.path.exists(path):
         pass
-    clean(s, run(s, "sim", path, "state"), "no answer of usdma-sim", "what is no answer")
+    clean(s, run(s, "sim", path, "state"), "not from usdma-sim", "what is no answer")
     server.join()
 
 

@@ -232,8 +232,8 @@ def test_server_refuses(s):
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(path)
         door.listen(4)
-        for error, words in ((errno.EACCES, "another user"), (errno.EBUSY, "as many clients as it can"), (errno.ENOTSUP, "protocol 0.1"),
-                             (errno.EMFILE, "descriptors"), (errno.EINVAL, "refuses VERSION"), (None, "is gone")):
+        for error, words in ((errno.EACCES, "another user"), (errno.EBUSY, "maximum number of clients"), (errno.ENOTSUP, "protocol 0.1"),
+                             (errno.EMFILE, "descriptors"), (errno.EINVAL, "refuses VERSION"), (None, "is lost")):
             with subprocess.Popen([s.ctl, "selftest", f"vfio-user:{path}"], stderr=subprocess.PIPE, text=True, env=s.env) as client:
                 sock = door.accept()[0]
                 with sock:

@@ -67,7 +67,7 @@ struct rig {
 			assert_int_equal(read(p.fd, &n, 8), 8);
 		}
 	}
-	const edu::unit_counters &count() const { return static_cast<edu::edu_engine &>(*eng).counters(); }
+	const edu::engine_counters &count() const { return static_cast<edu::edu_engine &>(*eng).counters(); }
 
 	std::unique_ptr<dma::engine> eng;
 	mapping memory;
@@ -154,7 +154,7 @@ static void test_iommu_stops_a_stray_transfer(void **)
 	rig r;
 	std::unique_ptr<vfio::device> dev;
 	std::vector<u8> before(r.memory.data(), r.memory.data() + size);
-	edu::dma_unit raw(r.eng->transport());
+	edu::edu_dma raw(r.eng->transport());
 
 	assert_int_equal(raw.start(), 0);
 	assert_int_equal(raw.to_host(0, nowhere, 64), 0); /* edu has no way to say that it failed */

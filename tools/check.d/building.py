@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The jobs of ./tools/check.  `all` runs them in the order in which they stand here."""
+"""The jobs of ./tools/check.  `all` runs them in this order."""
 import os
 import re
 import shutil
@@ -7,7 +7,7 @@ import shutil
 from check import TOP, in_suites, job, read_json, tail
 
 BUILD = ("build", "test")
-# -g1 keeps lines and names for reports.
+# -g1: line numbers and function names in reports.
 SANITIZED = ("-Doptimization=1", "-Dcpp_args=-g1", "-Db_lundef=false", "-Dpython=disabled")
 CLANG = {"CC": "clang-14", "CXX": "clang++-14"}
 GATE = ("style", "docs", "artifacts", "tools", "python", "unit", "integration", "fault")
@@ -22,7 +22,7 @@ def gate(run):
 def suites(run, names, *options, tree="gcc", setup=None, without=(), wrapper=(), what="build what the tests need"):
     where = run.configure(*options, where=run.dir(tree))
     tests = in_suites(where, names, without)
-    assert tests, names  # to meson none are all
+    assert tests, names  # meson would run all tests
     run.build(where=where, tests=tests, what=what)
     run.test(tests, setup=setup, where=where, wrapper=wrapper)
     return where
@@ -32,7 +32,7 @@ def sanitized(run, name, sanitizer, names, **more):
     suites(run, names, f"-Db_sanitize={sanitizer}", *SANITIZED, tree=name, setup=name, **more)
 
 
-job("slow", 5, "the tests that take long by what they promise (suite slow)", BUILD)(lambda run: suites(run, ["slow"]))
+job("slow", 5, "long-running tests (suite slow)", BUILD)(lambda run: suites(run, ["slow"]))
 job("asan", 8, "AddressSanitizer, LeakSanitizer and UBSan: the suites unit and integration", BUILD)(
     lambda run: sanitized(run, "asan", "address,undefined", ["unit", "integration"], without=["slow", "style"]))
 job("asan-fault", 5, "the same: the suite fault, and the slow tests", BUILD)(
@@ -72,14 +72,14 @@ def guests(run, what, *words, deadline):
 
 job("vm", 8, "kernel VFIO in virtual machines with QEMU's edu device", BUILD + ("vm",))(
     lambda run: guests(run, "vm", "--cache", run.dir("vm-cache"), "--deadline", "2400", deadline=3600))
-job("foreign", 60, "QEMU and kernels of Debian's backports on usdma-sim's device; the first time makes them in ~/.cache (40 minutes)",
+job("foreign", 60, "QEMU and kernels of Debian's backports on usdma-sim's device; the first run builds them in ~/.cache (40 minutes)",
     BUILD + ("vm", "foreign"))(lambda run: guests(run, "foreign", "--results", run.dir("foreign.json"), deadline=6 * 3600))
 job("foreign-long", 10, "the same: 8 GiB pinned behind a virtual IOMMU", BUILD + ("vm", "foreign"), in_all=False)(
     lambda run: guests(run, "foreign", "--situation", "8-gib", "--results", run.dir("foreign-long.json"), deadline=7200))
-job("follow", 8, "README and docs/ followed word by word: build, install, own program, a bound device in a virtual machine",
+job("follow", 8, "runs the commands of README and docs/: build, install, own program, a bound device in a virtual machine",
     BUILD + ("install", "package", "vm"))(lambda run: run.tap("docs", [os.path.join(TOP, "tests/docs/follow.py")], deadline=3600))
 
-@job("fuzz", 5, "the corpora replayed; libFuzzer over each target for a while (--fuzz-seconds in all); a finding fails", BUILD + ("clang",))
+@job("fuzz", 5, "replays the corpora; runs libFuzzer on each target (--fuzz-seconds in all); a finding fails", BUILD + ("clang",))
 def fuzz(run):
     suites(run, ["fuzz"], what="build the replays")
     run.build("-Dfuzz=true", "-Db_sanitize=address,undefined", *SANITIZED, env=CLANG, targets=["fuzzers"])
@@ -89,7 +89,7 @@ def fuzz(run):
 
 
 def search(run, name, seconds):
-    """New inputs stay beside the tree for the next run; an input that fails is kept as fuzz-NAME-*."""
+    """New inputs are saved in the build folder for the next run; a failing input is saved as fuzz-NAME-*."""
     found = run.dir(f"fuzz-corpus/{name}")
     os.makedirs(found, exist_ok=True)
     status, out = run.command([run.dir() + f"/tests/fuzz/fuzz-{name}", f"-max_total_time={seconds}", "-print_final_stats=1", "-timeout=30",
@@ -101,7 +101,7 @@ def search(run, name, seconds):
     run.results.add(status == 0 and executions > 0, f"fuzz {name}", tail(out))
 
 
-@job("packages", 15, "Debian packages in a clean root: build, lintian, install, use, purge; then in a system that boots",
+@job("packages", 15, "Debian packages in a clean root: build, lintian, install, use, purge; then in a booted system",
      BUILD + ("package", "vm"))
 def packages(run):
     run.tap("packages", [os.path.join(TOP, "tests/install/packages"), "--work", run.dir("packages"),
@@ -110,13 +110,13 @@ def packages(run):
                        "--debs", run.dir("packages/deb")], deadline=1800)
 
 
-@job("bench", 10, "the budget table; prints, never fails by time", BUILD, in_all=False)
+@job("bench", 10, "prints the budget table; never fails because of time", BUILD, in_all=False)
 def bench(run):
     run.build("--buildtype=release", "-Dpython=disabled", targets=["all", "benchmarks"])
     print(run.must("budget table", [os.path.join(TOP, "tests/bench/run"), run.dir()], deadline=1800), flush=True)
 
 
-@job("soak", 10, "loads in turn with fresh seeds for --soak-minutes; a wrong byte, or memory or a descriptor more at a turn's end, fails",
+@job("soak", 10, "loads in turn with new seeds for --soak-minutes; wrong data or a leak of memory or descriptors fails",
      BUILD, in_all=False)
 def soak(run):
     run.build(where=run.dir("gcc"), tests=["random-faults", "acl-model-embedded"])
@@ -127,17 +127,17 @@ def soak(run):
 CPPCHECK = ["cppcheck", "--std=c++20", "--language=c++", "--enable=warning,performance,portability", "--inline-suppr", "--quiet",
             "--library=posix", "--suppressions-list=tests/style/cppcheck.supp", "-I.", "-Iinclude", "-D__linux__", "-D__x86_64__",
             '-DUSDMA_VERSION="0"', "--template={file}:{line}: {severity}: {message} [{id}]", "--error-exitcode=1"]
-job("cppcheck", 2, "cppcheck: driver, lib, tools; its suppressions give their reasons", ("python", "cppcheck"))(
+job("cppcheck", 2, "cppcheck: driver, lib, tools; each suppression has a reason", ("python", "cppcheck"))(
     lambda run: run.each("cppcheck", [(folder, [*CPPCHECK, "-j", str(run.jobs), folder]) for folder in ("driver", "lib", "tools")]))
 
 
 def one_by_one(run):
-    """A tree whose commands compile each source alone, also those of the tools."""
+    """A build tree that compiles each source separately, also those of the tools."""
     return run.configure("-Dbuildtype=release", where=run.dir("commands"))
 
 
 def commands_of(where):
-    """The build's command for each source of the tree, by path."""
+    """The compile command of each source of the tree, by path."""
     found = {}
     for e in read_json(where, "compile_commands.json"):
         path = os.path.relpath(os.path.join(e["directory"], e["file"]), TOP)
@@ -146,7 +146,7 @@ def commands_of(where):
     return dict(sorted(found.items()))
 
 
-@job("headers", 2, "each private header compiles alone; public ones by clang, too", BUILD + ("clang",))
+@job("headers", 2, "each private header compiles alone; public ones also by clang", BUILD + ("clang",))
 def headers(run):
     where = one_by_one(run)
     run.tap("public headers by clang", ["python3", "-B", os.path.join(TOP, "tests/install/headers.py"), os.path.join(TOP, "include"),
@@ -163,14 +163,14 @@ def headers(run):
 def tidy(run):
     where = one_by_one(run)
     run.must("clang-tidy", ["clang-tidy", "--version"])
-    # clang before 16 wants the first beside -ftrivial-auto-var-init=zero, which g++ 12 does not know; the others are g++'s.
-    known = ["-enable-trivial-auto-var-init-zero-knowing-it-will-be-removed-from-clang", "-Wno-unused-command-line-argument",
+    # clang before 16 needs the first with -ftrivial-auto-var-init=zero, g++ 12 rejects it; the others accept options of g++.
+    extra = ["-enable-trivial-auto-var-init-zero-knowing-it-will-be-removed-from-clang", "-Wno-unused-command-line-argument",
              "-Wno-ignored-optimization-argument", "-Wno-unknown-warning-option"]
-    run.each("tidy", [(p, ["clang-tidy", "-p", where, "--quiet", *(f"--extra-arg={w}" for w in known), p])
+    run.each("tidy", [(p, ["clang-tidy", "-p", where, "--quiet", *(f"--extra-arg={w}" for w in extra), p])
                       for p in commands_of(where) if p.startswith(("driver/", "lib/", "tools/"))], deadline=1200)
 
 
-@job("coverage", 15, "lines and branches of driver and lib that the suites unit, integration and fault run", BUILD + ("coverage",))
+@job("coverage", 15, "line and branch coverage of driver and lib by the suites unit, integration and fault", BUILD + ("coverage",))
 def coverage(run):
     where = suites(run, ["unit", "integration", "fault"], "-Db_coverage=true", "-Doptimization=0", "-Ddebug=false", "-Dpython=disabled",
                    tree="coverage")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The table of jobs, what is known of their last runs, and one run: commands, a build tree, meson tests, and the points of their TAP."""
+"""The table of jobs, the state of their last runs, and one run: commands, a build tree, meson tests and their TAP points."""
 import contextlib
 import hashlib
 import json
@@ -15,7 +15,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# How much longer than on a quiet machine a test may take before it counts as hung.
+# Factor for the timeouts of tests, because the machine may be busy.
 PATIENCE = 3
 
 
@@ -37,7 +37,7 @@ class Results:
         self.skipped.append((name, why or "no reason given"))
 
     def add_tap(self, test, text, status=0, log=""):
-        """Each point of one test program's TAP; what went wrong around the points is a failed point of its own."""
+        """Adds each TAP point of a test program; other failures of the program become a failed point."""
         failed, found = len(self.failed), [(SKIP_PLAN.match(line), POINT.match(line)) for line in text.splitlines()]
         for plan, point in found:
             if plan:
@@ -53,7 +53,7 @@ class Results:
         name, directive = point.group(2), DIRECTIVE.match(point.group(2))
         if directive:
             name, why = directive.group(1) or directive.group(3), directive.group(3)
-            if not directive.group(1):  # cmocka's form; what the test said about it is in its log
+            if not directive.group(1):  # cmocka's form; the reason is in the log
                 said = [line for line in log.splitlines() if "skip" in line.lower() and not POINT.match(line)]
                 why = said[0].strip("# ") if said else "this environment cannot run it"
             self.skip(f"{test}: {name}", why)
@@ -61,7 +61,7 @@ class Results:
             self.add(not point.group(1), f"{test}: {name}", log)
 
     def add_meson(self, path, status, log):
-        """Each test of a meson run; those that speak TAP by their points."""
+        """Adds each test of a meson run; tests with TAP output by their points."""
         entries, failed = [], len(self.failed)
         if os.path.exists(path):
             with open(path, encoding="utf-8", errors="replace") as f:
@@ -73,11 +73,11 @@ class Results:
             self.add(False, f"meson test ended with status {status}", log)
 
     def _add_test(self, t):
-        """True: meson saw a failure where there is a skip."""
+        """True: meson reported a skip as a failure."""
         out, name, verdict = t.get("stdout") or "", t["name"], t["result"]
         log = f"{out}\n{t.get('stderr') or ''}".strip()
         if re.search(r"^(1\.\.\d|(not )?ok\b|Bail out!)", out, re.M):
-            # cmocka writes a skipped test as "not ok 3 # SKIP name" and ends with 0; meson calls that a failure.
+            # cmocka prints a skipped test as "not ok 3 # SKIP name" and exits with 0; meson reports a failure.
             misread = verdict == "FAIL" and t.get("returncode") == 0 and bool(re.search(r"^not ok \d+ # SKIP", out, re.M))
             bad = verdict in BAD and not misread
             self.add_tap(name, out, (t.get("returncode") or 1) if bad else 0, f"{verdict}\n{log}" if bad else log)
@@ -90,11 +90,11 @@ class Results:
 
 
 class Stop(Exception):
-    """The job cannot go on; the reason is a failed point already."""
+    """Stops the job; the reason was added as a failed point."""
 
 
 def tail(text, lines=80):
-    """The end of a log, without ninja's progress."""
+    """The last lines of a log, without ninja's progress."""
     return "\n".join([line for line in text.splitlines() if not re.match(r"\[\d+/\d+\] ", line)][-lines:])
 
 
@@ -112,7 +112,7 @@ class Run:
     def __init__(self, name, options):
         self.name, self.options, self.jobs = name, options, options.jobs
         self.results, self.started = Results(), time.monotonic()
-        self.parts = []  # (what, seconds) of the long steps, for the table
+        self.parts = []  # (what, seconds) of the steps, for the table
 
     def say(self, text):
         print(f"[{self.name}] {text}", flush=True)
@@ -146,7 +146,7 @@ class Run:
         return said
 
     def must(self, what, words, **more):
-        """A step that is a point itself; without it the job ends."""
+        """Runs a step and adds it as a point; stops the job if it fails."""
         status, out = self.timed(what, words, **more)
         self.results.add(status == 0, what, f"{' '.join(words)[:400]}\n{tail(out)}")
         if status:
@@ -163,7 +163,7 @@ class Run:
         return where
 
     def build(self, *options, env=None, what="build without a warning", where=None, targets=(), tests=()):
-        """Compiles the named targets, or what the tests need, or what meson builds by default (its "all" has the tests as well)."""
+        """Compiles the given targets, or those of the tests, or those built by default (ninja's "all" includes the tests)."""
         where = self.configure(*options, env=env, where=where)
         ids = {d for t in tests_of(where) if t["name"] in tests for d in t["depends"]}
         targets = targets or files_of(where, lambda t: t["id"] in ids if tests else t["build_by_default"])
@@ -172,7 +172,7 @@ class Run:
         return where
 
     def test(self, names, where, setup=None, wrapper=(), repeat=1):
-        """meson test over these tests; each TAP point counts."""
+        """Runs these tests by meson test; each TAP point counts."""
         log = os.path.join(where, "meson-logs", f"testlog{'-' + setup if setup else ''}.json")
         if os.path.exists(log):
             os.unlink(log)
@@ -185,7 +185,7 @@ class Run:
         self.results.add_meson(log, status, tail(out))
 
     def each(self, what, cases, **more):
-        """Many commands side by side, each a point; none at all is a failure."""
+        """Runs commands in parallel, each one a point; an empty list is a failure."""
         self.say(f"{what}: {len(cases)}")
         if not cases:
             self.results.add(False, f"{what}: nothing to check")
@@ -196,13 +196,13 @@ class Run:
                 self.results.add(status == 0, f"{what}: {name}", tail(out))
 
     def tap(self, what, words, **more):
-        """A program that prints TAP."""
+        """Runs a program that prints TAP."""
         status, out = self.timed(what, words, **more)
         self.results.add_tap(what, out, status, tail(out))
 
 
 def progress(pattern, run):
-    """Prints how far a command is, by a line of its: on a terminal each step, elsewhere each minute."""
+    """Prints a command's progress from its output: on a terminal each step, else each minute."""
     due = [time.monotonic() + 60]
 
     def show(line):
@@ -216,12 +216,12 @@ def progress(pattern, run):
 
 
 def tests_of(where):
-    """meson's list of tests: name, suites without the project's name, command, what it depends on."""
+    """meson's list of tests: name, suites without the project's name, command, dependencies."""
     return [{**t, "suite": {s.removeprefix("usdma:") for s in t["suite"]}} for t in read_json(where, "meson-info/intro-tests.json")]
 
 
 def files_of(where, wanted):
-    """The files of the targets that are wanted, as ninja names them."""
+    """The files of the selected targets, by ninja's names."""
     return [os.path.relpath(f, where) for t in read_json(where, "meson-info/intro-targets.json") if wanted(t) for f in t["filename"]]
 
 
@@ -233,7 +233,7 @@ JOBS = {}
 
 
 def job(name, minutes, about, packages=(), in_all=True):
-    """Makes a function(run) a job. minutes: about how long it takes on two cores, the first time."""
+    """Registers a function(run) as a job. minutes: about its first duration on two cores."""
     return lambda fn: JOBS.update({name: {"fn": fn, "about": about, "minutes": minutes, "packages": packages, "in_all": in_all}})
 
 
@@ -247,10 +247,10 @@ def run_job(name, options, fn=None):
     try:
         with contextlib.suppress(Stop):
             (fn or JOBS[name]["fn"])(run)
-    except Exception:  # a fault of a job is that job's failure
+    except Exception:  # an exception fails the job only
         run.results.add(False, f"{name}: the job itself", traceback.format_exc())
     run.seconds = time.monotonic() - run.started
-    seen = set()  # several points of one program share its log
+    seen = set()  # points of one program share its log
     for title, log in run.results.failed:
         run.say(f"FAILED: {title}" + ("" if log in seen else f"\n{log}\n---"))
         seen.add(log)
@@ -260,10 +260,10 @@ def run_job(name, options, fn=None):
 
 
 class State:
-    """What passed on this state of the tree, for --resume, and how long each job took; in BUILD-ROOT/state.json."""
+    """The jobs that passed on this state of the tree, for --resume, and their durations; in BUILD-ROOT/state.json."""
 
     def __init__(self, root):
-        # The tree: it changes with each change of a tracked file, committed or not.
+        # Identifies the tree: changes with each change of a tracked file, committed or not.
         said = [subprocess.run(["git", "-C", TOP, *words], capture_output=True, check=False).stdout
                 for words in (["rev-parse", "HEAD"], ["diff", "HEAD"])]
         self.path, self.tree = os.path.join(root, "state.json"), hashlib.sha256(b"\0".join(said)).hexdigest()

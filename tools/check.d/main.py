@@ -6,10 +6,10 @@ Builds the tree and runs its tests.
   ./tools/check                       the gate: what CI runs first
   ./tools/check unit                  one suite of the gate's tests
   ./tools/check copies-process 'acl-*'    single tests
-  ./tools/check copies-process --case 'places_*'    one case of a test
+  ./tools/check copies-process --case 'batch*'    one case of a test
   ./tools/check all [--resume]        the gate and every other job
   ./tools/check asan tsan             some jobs
-  ./tools/check repeat 10 --busy [TEST...]    tests again and again; --busy: all CPUs kept busy
+  ./tools/check repeat 10 --busy [TEST...]    tests repeatedly; --busy: with a busy loop on each CPU
   ./tools/check --list                the jobs, and about how long each takes
 
 The last line is "N passed, N failed, N skipped"; the exit status is 0 only when
@@ -33,12 +33,12 @@ def arguments():
     parser.add_argument("name", nargs="*", help="jobs, suites, tests (* and ? as in file names), or: all, repeat N")
     parser.add_argument("--list", action="store_true", help="print the jobs and exit")
     parser.add_argument("--case", metavar="PATTERN", help="only the cases of this name (USDMA_TEST_CASE)")
-    parser.add_argument("--resume", action="store_true", help="with all: leave out the jobs that passed on this very state of the tree")
-    parser.add_argument("--busy", action="store_true", help="with repeat: a busy loop for each CPU beside the tests")
-    parser.add_argument("--fuzz-seconds", type=int, default=60, metavar="S", help="the job fuzz searches that long in all (60)")
-    parser.add_argument("--soak-minutes", type=float, default=10, metavar="M", help="the job soak takes that long (10)")
+    parser.add_argument("--resume", action="store_true", help="with all: skip the jobs that passed on this state of the tree")
+    parser.add_argument("--busy", action="store_true", help="with repeat: run a busy loop for each CPU")
+    parser.add_argument("--fuzz-seconds", type=int, default=60, metavar="S", help="total duration of the job fuzz (60)")
+    parser.add_argument("--soak-minutes", type=float, default=10, metavar="M", help="duration of the job soak (10)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes at a time (%(default)s)")
-    parser.add_argument("--build-root", default=os.path.join(TOP, "build-check"), metavar="DIR", help="where it builds (build-check)")
+    parser.add_argument("--build-root", default=os.path.join(TOP, "build-check"), metavar="DIR", help="build folder (build-check)")
     args = parser.parse_intermixed_args()
     if args.jobs < 1 or not 0 < args.soak_minutes <= 100000 or args.fuzz_seconds < 1:
         parser.error("--jobs, --fuzz-seconds and --soak-minutes take numbers above 0")
@@ -64,16 +64,16 @@ def job_of_tests(args, names):
 def select(where, names):
     found = {}
     for name in names:
-        ways = (name, name + "-embedded", name + "-process")
-        tests = in_suites(where, [name]) or [t["name"] for t in tests_of(where) if any(fnmatch.fnmatchcase(t["name"], w) for w in ways)]
+        variants = (name, name + "-embedded", name + "-process")
+        tests = in_suites(where, [name]) or [t["name"] for t in tests_of(where) if any(fnmatch.fnmatchcase(t["name"], w) for w in variants)]
         if not tests:
-            raise SystemExit(f"./tools/check: '{name}' is no job (--list), no suite and no test (meson test -C {where} --list)")
+            raise SystemExit(f"./tools/check: '{name}' is not a job (--list), suite or test (meson test -C {where} --list)")
         found.update(dict.fromkeys(tests))
     return list(found)
 
 
 def plan(args):
-    """[(name of the run, function or None for a job's own)]"""
+    """[(name of the run, function or None for that of the job)]"""
     names, args.repeat = args.name or ["gate"], 1
     if names[0] == "repeat":
         args.repeat, names = int(names[1]) if names[1:] and names[1].isdigit() else 10, names[2:]
@@ -86,7 +86,7 @@ def plan(args):
 
 @contextlib.contextmanager
 def busy_loops(wanted):
-    """One for each CPU."""
+    """Runs a busy loop for each CPU."""
     loop = ["sh", "-c", "while kill -0 $PPID 2>/dev/null; do for i in 1 2 3 4 5 6 7 8 9; do :; done; done"]
     with contextlib.ExitStack() as stack:
         for _ in range(os.cpu_count() or 1) if wanted else ():
@@ -114,7 +114,7 @@ def main():
     if args.resume:
         done = [n for n in jobs if state.passed(n)]
         todo = [(n, fn) for n, fn in todo if n not in done]
-        print(f"passed on this state already: {' '.join(done) or 'none'}")
+        print(f"passed already on this state: {' '.join(done) or 'none'}")
         if not todo:
             return 0
     if len(todo) > 1:

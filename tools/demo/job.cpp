@@ -58,7 +58,7 @@ void job::read_file(const std::string &path)
 		throw std::runtime_error(path + ": could be read in part only");
 }
 
-/* Device 1, where there is one that device 0 can copy to. */
+/* Opens device 1 if device 0 can copy to it. */
 void job::open_peer()
 {
 	uint32_t devices = 0;
@@ -85,13 +85,13 @@ job::job(const std::string &path)
 	plain_out.resize(len);
 	dev_a = device_block(len);
 	dev_b = device_block(len);
-	descs = device_block((pieces + 1) * desc_stride); /* the last one is of a small copy */
+	descs = device_block((pieces + 1) * desc_stride); /* the last one is for a small copy */
 	for (aclrtStream &s : streams)
 		MUST(aclrtCreateStream(&s));
 	open_peer();
 }
 
-/* The process ends after it; what is not given back here, the library's end gives back. */
+/* The process exits afterwards; aclFinalize releases what is left. */
 job::~job()
 {
 	aclrtSynchronizeDevice();

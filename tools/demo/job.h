@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What every path of the demonstration works on: the file's bytes on both kinds of host memory, and device buffers. */
+/* The data of the demonstration: the file's bytes in both kinds of host memory, and device buffers. */
 #pragma once
 
 #include <acl/acl.h>
@@ -11,7 +11,7 @@
 
 namespace usdma::demo {
 
-/* Throws std::runtime_error that says which call failed and why. */
+/* Throws std::runtime_error with the failed call and the reason. */
 void must(aclError ret, const char *call);
 #define MUST(call) ::usdma::demo::must((call), #call)
 
@@ -23,7 +23,7 @@ struct job {
 	job(const job &) = delete;
 	job &operator=(const job &) = delete;
 
-	/* Device and result buffers hold none of the file's bytes any more. */
+	/* Overwrites the device and result buffers. */
 	void wipe();
 	void sync();
 
@@ -43,7 +43,7 @@ private:
 	void open_peer();
 };
 
-/* One way to move the file host → device → device → host; and one small copy of the same kind, to its end. */
+/* One path for the file host → device → device → host; and one small copy of the same kind, with its wait. */
 struct path {
 	const char *name;
 	void (*in)(job &j);

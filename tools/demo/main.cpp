@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The demonstration behind ./tools/quickstart: a real file goes host → device →
- * device → host in each way that the library knows; its SHA-256 must be the same
- * afterwards.  Then the speed of each leg, and how long one small copy takes.
+ * device → host by each path of the library; its SHA-256 must be the same
+ * afterwards.  Then it prints the speed of each leg and the latency of a small copy.
  */
 #include "tools/demo/job.h"
 
@@ -96,7 +96,7 @@ static int demonstrate(const std::string &file)
 		fmt::print("{:<31} ", p.name);
 		fflush(stdout);
 		if (p.needs_peer && !j.peer) {
-			fmt::print("left out: no second device within reach\n");
+			fmt::print("skipped: device 0 cannot reach a second device\n");
 			continue;
 		}
 		all.push_back(run(j, p));
@@ -110,7 +110,7 @@ static int demonstrate(const std::string &file)
 
 int main(int argc, char **argv)
 {
-	CLI::App app("Copies a file to a device and back in each way that usdma knows, and compares checksums.");
+	CLI::App app("Copies a file to a device and back by each path of usdma, and compares checksums.");
 	std::string file;
 
 	app.add_option("--file", file, "the file to copy")->required();

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ways of a copy, each by the ACL calls that a program would use. */
+/* The paths of a copy, each by the ACL calls that a program would use. */
 #include "tools/demo/job.h"
 
 #include <algorithm>
 
 namespace usdma::demo {
 
-/* In chunks, one after the other on each of the streams in turn. */
+/* Copies in chunks, on the streams in turn. */
 static void spread(job &j, char *dst, const char *src, aclrtMemcpyKind kind)
 {
 	for (size_t off = 0, n = 0; off < j.len; off += chunk, n++) {
@@ -31,7 +31,7 @@ static void one(job &j, void *dst, const void *src, aclrtMemcpyKind kind)
 	MUST(aclrtSynchronizeStream(j.streams[0]));
 }
 
-/* len bytes in at most count pieces by one call; attr says that one side is the host and the other device 0. */
+/* Copies len bytes in at most count pieces by one call between the host and device 0. */
 static void batch(job &j, char *dst, char *src, size_t len, size_t count, bool to_device)
 {
 	std::vector<void *> dsts, srcs;
@@ -55,7 +55,7 @@ static void batch(job &j, char *dst, char *src, size_t len, size_t count, bool t
 	MUST(aclrtSynchronizeStream(j.streams[0]));
 }
 
-/* Descriptors in device memory say what is copied; the device reads them when it comes to them. */
+/* Copies by descriptors in device memory, which the device reads during execution. */
 static void described(job &j, size_t part)
 {
 	size_t n = 0;

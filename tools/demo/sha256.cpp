@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checksums by sha256sum(1): a program that everyone has, and that is not ours. */
+/* Checksums by sha256sum(1), which is independent of usdma. */
 #include "tools/demo/job.h"
 
 #include <cerrno>
@@ -40,7 +40,7 @@ static void write_all(int fd, const char *data, size_t len)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return; /* it has ended early: its missing answer tells */
+			return; /* it exited early: answer() reports that */
 		data += n;
 		len -= size_t(n);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The same few calls through the native API and through ACL: two classes of one shape, chosen at compile time. */
+/* The calls to measure, through the native API and through ACL: two classes with the same interface. */
 #pragma once
 
 #include "usdma/usdma.h"
@@ -16,7 +16,7 @@
 
 namespace usdma::perf {
 
-/* A call that must succeed, or the measurement ends with what the library says. */
+/* Throws the library's error text if a call fails. */
 inline void must(int err, const char *what)
 {
 	if (err < 0)
@@ -30,11 +30,11 @@ struct native_api {
 
 	explicit native_api(usdma_device *d) : dev(d) {}
 
-	/* What many copies are named by; made once, before they are timed. */
+	/* The arguments of a batch; built before the clock starts. */
 	struct batch {
 		std::vector<usdma_copy_item> items;
 
-		void add(void *dst, const void *src, size_t len, way) { items.push_back({dst, src, len}); }
+		void add(void *dst, const void *src, size_t len, copy_kind) { items.push_back({dst, src, len}); }
 	};
 
 	stream open(wait mode)
@@ -58,11 +58,11 @@ struct native_api {
 	int wait_for(event e) { return usdma_event_sync(e, -1); }
 	int sync(stream s) { return usdma_stream_sync(s, -1); }
 
-	int copy(stream s, void *dst, const void *src, size_t len, way w)
+	int copy(stream s, void *dst, const void *src, size_t len, copy_kind kind)
 	{
-		return w == way::sync ? usdma_copy_sync(dev, dst, src, len, -1) : usdma_copy(s, dst, src, len);
+		return kind == copy_kind::sync ? usdma_copy_sync(dev, dst, src, len, -1) : usdma_copy(s, dst, src, len);
 	}
-	int rect(stream s, void *dst, const void *src, size_t width, size_t rows, size_t pitch, way)
+	int rect(stream s, void *dst, const void *src, size_t width, size_t rows, size_t pitch, copy_kind)
 	{
 		const usdma_copy_rect r = {dst, pitch, src, pitch, width, rows};
 
@@ -77,11 +77,11 @@ struct native_api {
 
 #if USDMA_PERF_ACL
 
-inline aclrtMemcpyKind kind_of(way w)
+inline aclrtMemcpyKind kind_of(copy_kind kind)
 {
-	return w == way::d2h || w == way::page_d2h ? ACL_MEMCPY_DEVICE_TO_HOST :
-	       w == way::d2d                       ? ACL_MEMCPY_DEVICE_TO_DEVICE :
-						     ACL_MEMCPY_HOST_TO_DEVICE;
+	return kind == copy_kind::d2h || kind == copy_kind::page_d2h ? ACL_MEMCPY_DEVICE_TO_HOST :
+	       kind == copy_kind::d2d                                ? ACL_MEMCPY_DEVICE_TO_DEVICE :
+								       ACL_MEMCPY_HOST_TO_DEVICE;
 }
 
 struct acl_api {
@@ -89,7 +89,7 @@ struct acl_api {
 	using event = aclrtEvent;
 	static constexpr bool has_desc = true;
 
-	/* The calling thread works on this device from now on. */
+	/* Sets the device of the calling thread. */
 	explicit acl_api(int index) : device(index) { need(aclrtSetDevice(index), "aclrtSetDevice"); }
 	~acl_api() { aclrtResetDevice(device); }
 	acl_api(const acl_api &) = delete;
@@ -100,11 +100,11 @@ struct acl_api {
 		aclrtMemcpyBatchAttr attr = {};
 		size_t first = 0;
 
-		void add(void *d, const void *s, size_t n, way w)
+		void add(void *d, const void *s, size_t n, copy_kind kind)
 		{
 			const aclrtMemLocation host = {0, ACL_MEM_LOCATION_TYPE_HOST},
 					       dev = {0, ACL_MEM_LOCATION_TYPE_DEVICE};
-			const bool in = kind_of(w) == ACL_MEMCPY_HOST_TO_DEVICE;
+			const bool in = kind_of(kind) == ACL_MEMCPY_HOST_TO_DEVICE;
 
 			attr.dstLoc = in ? dev : host;
 			attr.srcLoc = in ? host : dev;
@@ -142,14 +142,14 @@ struct acl_api {
 	int wait_for(event e) { return -aclrtSynchronizeEvent(e); }
 	int sync(stream s) { return -aclrtSynchronizeStream(s); }
 
-	int copy(stream s, void *dst, const void *src, size_t len, way w)
+	int copy(stream s, void *dst, const void *src, size_t len, copy_kind kind)
 	{
-		return w == way::sync ? -aclrtMemcpy(dst, len, src, len, kind_of(w)) :
-					-aclrtMemcpyAsync(dst, len, src, len, kind_of(w), s);
+		return kind == copy_kind::sync ? -aclrtMemcpy(dst, len, src, len, kind_of(kind)) :
+						 -aclrtMemcpyAsync(dst, len, src, len, kind_of(kind), s);
 	}
-	int rect(stream s, void *dst, const void *src, size_t width, size_t rows, size_t pitch, way w)
+	int rect(stream s, void *dst, const void *src, size_t width, size_t rows, size_t pitch, copy_kind kind)
 	{
-		return -aclrtMemcpy2dAsync(dst, pitch, src, pitch, width, rows, kind_of(w), s);
+		return -aclrtMemcpy2dAsync(dst, pitch, src, pitch, width, rows, kind_of(kind), s);
 	}
 	int many(stream s, batch &b)
 	{

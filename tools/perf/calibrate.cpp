@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which settings suit this machine.  The library reads its settings once a
- * process, so each candidate is measured by a run of this program of its own.
- * What is proposed is measured again beside what is in force, in turns; what
- * does not gain enough is left as it is.
+ * Finds the settings that suit this machine.  The library reads its settings
+ * once a process, so each candidate is measured by a child process.  The best
+ * value is then compared with the value in force; a gain that is too small
+ * changes nothing.
  */
 #include "tools/perf/calibrate.h"
 
@@ -25,10 +25,10 @@ namespace usdma::perf {
 
 namespace {
 
-/* By how much a figure must be better before anything is changed for it. */
-constexpr double enough = 1.03;
+/* The least gain for which a setting is changed. */
+constexpr double min_gain = 1.03;
 
-/* What is being measured is of no use any more. */
+/* Thrown when a signal interrupts the measurement: its result is invalid. */
 struct interruption {};
 
 class calibration {
@@ -52,10 +52,10 @@ private:
 	double rate(const std::string &settings, const std::string &args);
 	double latency_us(const std::string &settings, const std::string &args);
 	std::string best_of(const char *name, const std::string &now, std::initializer_list<const char *> others,
-			    const std::string &beside, const std::string &args);
+			    const std::string &fixed, const std::string &args);
 	void one(const char *name, std::initializer_list<const char *> others, const std::string &args,
 		 const char *what);
-	void settle(proposal p);
+	void record(proposal p);
 	void skip(const char *name, const std::string &why);
 	const options &o_;
 	const machine &m_;
@@ -77,13 +77,10 @@ std::string variable(std::string name, const std::string &value)
 	return fmt::format("USDMA_{}={} ", name, value.empty() ? "''" : value);
 }
 
-/*
- * The rows of a run with these settings ("NAME=value ", by our own hand: nothing in them that a shell would act
- * upon).
- */
+/* The rows of a run with these settings ("NAME=value ", generated here: no shell metacharacters). */
 nlohmann::json calibration::run(const std::string &settings, const std::string &args)
 {
-	/* Inside the shell /proc/self is the shell: name ourselves. */
+	/* In the shell /proc/self would be the shell. */
 	const std::string self = fmt::format("/proc/{}/exe", getpid());
 	const std::string where = fmt::format("--client-cpu {} --engine-cpu {}", m_.client, fmt::join(m_.engines, ","));
 	const std::string device = o_.device.empty() ? "" : "--device '" + o_.device + "'";
@@ -91,13 +88,13 @@ nlohmann::json calibration::run(const std::string &settings, const std::string &
 	char buf[4096];
 
 	progress(o_, settings);
-	// NOLINTNEXTLINE(cert-env33-c): a tool that a person runs, with words of its own
+	// NOLINTNEXTLINE(cert-env33-c): an interactive tool, and the command line is its own
 	FILE *from = popen(fmt::format("env {}{} {} --quiet --json - {} {} {}",
 				       m_.own_device ? "-u USDMA_DEVICES " : "", settings, self, where, device, args)
 				   .c_str(),
 			   "re");
 	if (!from)
-		throw std::runtime_error("cannot run a measurement of its own");
+		throw std::runtime_error("cannot start a measurement");
 	for (size_t n; (n = fread(buf, 1, sizeof(buf), from)) > 0;)
 		text.append(buf, n);
 	const int status = pclose(from);
@@ -109,7 +106,7 @@ nlohmann::json calibration::run(const std::string &settings, const std::string &
 	return nlohmann::json::parse(text).at("rows");
 }
 
-/* GB/s; of several rows the geometric mean. */
+/* GB/s; the geometric mean of several rows. */
 double calibration::rate(const std::string &settings, const std::string &args)
 {
 	const nlohmann::json rows = run(settings, args);
@@ -125,7 +122,7 @@ double calibration::latency_us(const std::string &settings, const std::string &a
 	return run(settings, args).at(0).at("latency_ns").at("p50").get<double>() / 1e3;
 }
 
-void calibration::settle(proposal p)
+void calibration::record(proposal p)
 {
 	if (o_.json != "-") {
 		say(fmt::format("{:13} {:>8}{} {}: ", p.name, p.now.empty() ? "-" : p.now,
@@ -145,9 +142,9 @@ void calibration::skip(const char *name, const std::string &why)
 	others_.push_back({name, why});
 }
 
-/* ---- what is measured -------------------------------------------------------------------------------- */
+/* ---- measurements ------------------------------------------------------------------------------------ */
 
-/* Engines on CPUs of their own, near the client's; without, the kernel may put both on one. */
+/* Pins the engines to CPUs close to the client's; otherwise the kernel may run both on one CPU. */
 void calibration::cpus()
 {
 	const size_t n = std::min<size_t>(2, m_.engines.size());
@@ -157,17 +154,17 @@ void calibration::cpus()
 			  device = "USDMA_DEVICES=sim:mem=1G:engines=1";
 
 	if (!m_.own_device)
-		return skip("sim_cpus", "it is for software devices that no device string describes");
+		return skip("sim_cpus", "it applies only to software devices without a device string");
 	if (m_.cpus.size() < 2)
 		return skip("sim_cpus", "there is one CPU");
 	const std::string now = in_force("sim_cpus");
 	const double before = latency_us(variable("sim_cpus", now) + device + " ", small);
 	const double after = latency_us(fmt::format("{}:cpus={} ", device, m_.engines[0]), small);
-	const bool better = before > after * enough;
-	settle({"sim_cpus", now, better ? list : now, "64 B there", "us", before, better ? after : before, false});
+	const bool better = before > after * min_gain;
+	record({"sim_cpus", now, better ? list : now, "64 B to device", "us", before, better ? after : before, false});
 }
 
-/* Spinning for twice what a wake-up costs is never more than three times the best that could be done. */
+/* Spinning for twice the cost of a wake-up takes at most three times the optimum. */
 void calibration::spin()
 {
 	const double wake = wake_latency(m_, wake_by::io_uring) / 1e3;
@@ -175,22 +172,19 @@ void calibration::spin()
 			  args = "-w h2d -s 256K -d 1 --wait hybrid --seconds 0.1 --cold-bytes 16M";
 
 	if (wake <= 0)
-		return skip("spin_us", "there is no io_uring here");
+		return skip("spin_us", "io_uring is unavailable");
 	const std::string want = std::to_string(std::clamp(int(std::ceil(2 * wake)), 10, 1000));
 	const double before = latency_us(variable("spin_us", now), args),
 		     after = latency_us(variable("spin_us", want), args);
-	/*
-	 * A wake-up measured twice is not the same twice. Spinning less must lose nothing, spinning longer must
-	 * gain.
-	 */
+	/* Wake-up times vary between runs: small differences are ignored, and only longer spinning must gain. */
 	const int from = atoi(now.c_str()), to = atoi(want.c_str());
 	const bool better = std::abs(to - from) * 4 > to &&
-			    (to < from ? after < before * enough : before > after * enough);
-	settle({"spin_us", now, better ? want : now, fmt::format("256K there (a wake-up takes {:.0f} us)", wake), "us",
-		before, better ? after : before, false});
+			    (to < from ? after < before * min_gain : before > after * min_gain);
+	record({"spin_us", now, better ? want : now, fmt::format("256K to device (a wake-up takes {:.0f} us)", wake),
+		"us", before, better ? after : before, false});
 }
 
-/* The largest size that is still faster by the CPU's own stores than through the engine. */
+/* The largest size that the CPU copies faster than the engine. */
 void calibration::direct_store()
 {
 	const std::string now = in_force("direct_store"),
@@ -204,24 +198,25 @@ void calibration::direct_store()
 			break;
 		best = size;
 	}
-	/* At the size where the two part; if that is where they part already, nothing changes. */
+	/* Compared at the threshold: no gain if the value in force is the same threshold. */
 	const std::string proposed = size_text(best), at = args + size_text(best ? best : last);
 	const double before = rate(variable("direct_store", now), at),
 		     after = rate(variable("direct_store", proposed), at);
-	const bool better = after > before * enough;
-	settle({"direct_store", now, better ? proposed : now, fmt::format("pageable {}", size_text(best ? best : last)),
+	const bool better = after > before * min_gain;
+	record({"direct_store", now, better ? proposed : now, fmt::format("pageable {}", size_text(best ? best : last)),
 		"GB/s", before, better ? after : before, true});
 }
 
-/* The value of a setting with the best rate, beside other settings; what costs more must be worth it. */
+/* The value of a setting with the best rate, with other settings given; a later value must gain enough. */
 std::string calibration::best_of(const char *name, const std::string &now, std::initializer_list<const char *> others,
-				 const std::string &beside, const std::string &args)
+				 const std::string &fixed, const std::string &args)
 {
 	std::string best = now;
-	double most = rate(beside + variable(name, now), args);
+	double most = rate(fixed + variable(name, now), args);
 
 	for (const char *value : others)
-		if (const double r = value == now ? 0 : rate(beside + variable(name, value), args); r > most * enough) {
+		if (const double r = value == now ? 0 : rate(fixed + variable(name, value), args);
+		    r > most * min_gain) {
 			most = r;
 			best = value;
 		}
@@ -243,25 +238,25 @@ void calibration::staging()
 	double before = rate(both(chunk_now, count_now), args), after = rate(both(chunk, count), args);
 	before = (before + rate(both(chunk_now, count_now), args)) / 2;
 	after = (after + rate(both(chunk, count), args)) / 2;
-	const bool better = after > before * enough;
-	settle({"bounce_chunk", chunk_now, better ? chunk : chunk_now, "pageable 32M", "GB/s", before,
+	const bool better = after > before * min_gain;
+	record({"bounce_chunk", chunk_now, better ? chunk : chunk_now, "pageable 32M", "GB/s", before,
 		better ? after : before, true});
-	settle({"bounce_count", count_now, better ? count : count_now, "pageable 32M", "GB/s", before,
+	record({"bounce_count", count_now, better ? count : count_now, "pageable 32M", "GB/s", before,
 		better ? after : before, true});
 }
 
-/* One setting, chosen by a rate, that nothing else depends on. */
+/* Calibrates one independent setting by the rate. */
 void calibration::one(const char *name, std::initializer_list<const char *> others, const std::string &args,
 		      const char *what)
 {
 	const std::string now = in_force(name), best = best_of(name, now, others, "", args);
 	const double before = rate(variable(name, now), args), after = rate(variable(name, best), args);
-	const bool better = after > before * enough;
+	const bool better = after > before * min_gain;
 
-	settle({name, now, better ? best : now, what, "GB/s", before, better ? after : before, true});
+	record({name, now, better ? best : now, what, "GB/s", before, better ? after : before, true});
 }
 
-/* How many engines the device that is measured has. Closed again: the measurements open it themselves. */
+/* The number of the device's engines. Closes the device again, because the child processes open it. */
 static unsigned engines_of(const std::string &device)
 {
 	usdma_device_info info = {};
@@ -275,7 +270,7 @@ static unsigned engines_of(const std::string &device)
 	return err ? 0 : info.engines;
 }
 
-/* One large synchronous copy at a time, on two engines of a software device or on those that the device has. */
+/* One large synchronous copy at a time, on two engines of a software device or on the device's engines. */
 void calibration::stripe()
 {
 	const std::string args = "-w sync -s 16M -d 1 --seconds 0.1 --cold-bytes 128M --cold";
@@ -283,7 +278,7 @@ void calibration::stripe()
 
 	if (n < 2 && m_.own_device)
 		return skip("stripe",
-			    fmt::format("two engines and the program need three CPUs, here are {}", m_.cpus.size()));
+			    fmt::format("two engines and the program need three CPUs, there are {}", m_.cpus.size()));
 	if (n < 2)
 		return skip("stripe", "the device has one engine");
 	one("stripe", {"0", "1M", "4M"}, args + (m_.own_device ? " --engines 2" : ""),
@@ -359,9 +354,9 @@ std::string as_file(const std::vector<proposal> &all)
 int run_calibration(const options &o, const machine &m)
 {
 	calibration c(o, m);
-	const bool quiet = o.json == "-";
+	const bool to_stdout = o.json == "-";
 
-	if (!quiet)
+	if (!to_stdout)
 		say(fmt::format("{}\n", describe(m)));
 	c.all();
 	write_json(o.json, to_json(c.found(), c.others(), m));
@@ -371,9 +366,9 @@ int run_calibration(const options &o, const machine &m)
 		return 0;
 	if (!o.write_to.empty())
 		write_file(o.write_to, as_file(c.found()));
-	if (!quiet)
+	if (!to_stdout)
 		say(fmt::format("{}\n", o.write_to.empty() ?
-						"\nusdmactl tune --write puts this into the configuration file" :
+						"\nusdmactl tune --write writes this to the configuration file" :
 						"\nwritten to " + o.write_to));
 	return 0;
 }

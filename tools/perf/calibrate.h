@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a calibration found for one setting. */
+/* The result of a calibration for one setting. */
 #pragma once
 
 #include "tools/perf/options.h"
@@ -7,9 +7,9 @@
 namespace usdma::perf {
 
 struct proposal {
-	std::string name, now, proposed; /* the same: nothing better was found */
-	std::string what, unit;          /* the figure ... */
-	double before, after;            /* ... with what is in force, and with what is proposed */
+	std::string name, now, proposed; /* now == proposed: nothing better was found */
+	std::string what, unit;          /* the measured figure ... */
+	double before, after;            /* ... with the value in force and with the proposed one */
 	bool more_is_better;
 
 	bool changed() const { return now != proposed; }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Time stamps that cost little: the CPU's counter where it has one that can be read from user space. */
+/* Cheap time stamps: the CPU's counter if user space can read it. */
 #pragma once
 
 #include "driver/base/clock.h"
@@ -13,7 +13,7 @@ namespace usdma::perf {
 inline u64 ticks()
 {
 #if defined(__x86_64__)
-	/* The loads before it are done: what was waited for has been seen. */
+	/* Orders the loads before it: a time stamp after a wait includes the wait. */
 	_mm_lfence();
 	return __rdtsc();
 #else
@@ -24,7 +24,7 @@ inline u64 ticks()
 /* Measured once against the monotonic clock. */
 double ns_per_tick();
 
-/* So that the compiler keeps a copy whose bytes nobody reads. */
+/* Keeps the compiler from removing a copy whose result is not read. */
 inline void keep()
 {
 	asm volatile("" ::: "memory");

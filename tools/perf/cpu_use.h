@@ -5,7 +5,7 @@
 
 namespace usdma::perf {
 
-/* CPU time of the calling thread, and of the embedded devices' engines together. */
+/* CPU time of the calling thread, and of all engines of embedded devices. */
 u64 thread_cpu_ns();
 u64 engine_cpu_ns();
 /* Of the whole process. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What grows, and what it then costs: copies in flight, streams, registrations, threads. */
+/* Cost by the number of copies in flight, streams, registrations and threads. */
 #include "tools/perf/api.h"
 #include "tools/perf/clock.h"
 #include "tools/perf/curves.h"
@@ -42,8 +42,8 @@ struct pinned_word {
 	u64 *at;
 };
 
-/* prepare() before the clock starts; submit(i) the i-th copy of all, into slot i of a burst; settle() waits. */
-template <class Submit, class Settle, class Prepare> double burst_cost(Submit submit, Settle settle, Prepare prepare)
+/* Calls prepare() before the clock starts, submit(n, i) for copy n in slot i of the burst, drain() to wait. */
+template <class Submit, class Drain, class Prepare> double burst_cost(Submit submit, Drain drain, Prepare prepare)
 {
 	std::vector<double> ns;
 	int err = 0;
@@ -56,15 +56,15 @@ template <class Submit, class Settle, class Prepare> double burst_cost(Submit su
 			err |= submit(b * burst + i, i);
 		ns.push_back(double(ticks() - start) * ns_per_tick() / burst);
 		must(err, "copy");
-		settle();
+		drain();
 	}
 	std::nth_element(ns.begin(), ns.begin() + bursts / 2, ns.end());
 	return ns[bursts / 2];
 }
 
-template <class Submit, class Settle> double burst_cost(Submit submit, Settle settle)
+template <class Submit, class Drain> double burst_cost(Submit submit, Drain drain)
 {
-	return burst_cost(submit, settle, [] {});
+	return burst_cost(submit, drain, [] {});
 }
 
 } // namespace
@@ -88,8 +88,8 @@ double submit_cost(usdma_stream *const *streams, size_t n, u8 *dst, u8 *src)
 }
 
 /*
- * The same while the engine waits for a value before the burst: what the call costs by
- * itself, without the cache lines of the ring that go to the engine and back meanwhile.
+ * The same while the engine waits for a value before the burst: the cost of the call alone,
+ * without cache line transfers of the ring between client and engine.
  */
 double submit_cost_alone(usdma_device *dev, usdma_stream *s, u8 *dst, u8 *src)
 {
@@ -110,7 +110,7 @@ double acl_submit_cost(unsigned device, u8 *dst, u8 *src)
 	acl_api a{int(device)};
 	const auto s = a.open(wait::any);
 	const double ns = burst_cost(
-		[&](size_t, size_t i) { return a.copy(s, dst + i * 64, src + i * 64, 64, way::h2d); },
+		[&](size_t, size_t i) { return a.copy(s, dst + i * 64, src + i * 64, 64, copy_kind::h2d); },
 		[&] { must(a.sync(s), "wait"); });
 
 	a.close(s);
@@ -144,7 +144,7 @@ many_regions::many_regions(size_t n)
 		throw std::runtime_error("no address space for the regions");
 	bytes_ = bytes;
 	for (; count < n; count++) {
-		/* A page is left between two, so that they stay apart. */
+		/* With a gap of a page, so that regions are not merged. */
 		void *at = static_cast<u8 *>(mem_) + 2 * count * page;
 		const int err = usdma_host_register(at, page, 0);
 
@@ -270,12 +270,12 @@ void curves::regions()
 		progress(o_, fmt::format("{} regions", n));
 		const many_regions r(n);
 		const u64 used = resident_bytes() - std::min(before, resident_bytes());
-		/* Their own pages are resident as well. */
+		/* The registered pages are resident as well. */
 		const double each = double(used) / double(r.count ? r.count : 1) - double(many_regions::page);
 		add({"registered regions", r.count, submit_cost(s.all.data(), 1, p.dst, p.src), 0,
 		     n >= 1000 && each > 0 ? each : 0});
 		if (r.count < n) {
-			say(fmt::format("                     no more: {}\n", r.why));
+			say(fmt::format("                     stopped: {}\n", r.why));
 			break;
 		}
 	}

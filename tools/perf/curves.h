@@ -9,10 +9,10 @@ struct usdma_stream;
 
 namespace usdma::perf {
 
-/* Median ns of one submitted 64-byte copy on n streams in turn; bursts that a ring holds, each waited for. */
+/* Median ns to submit one 64-byte copy, on n streams in turn, in bursts that fit into the ring. */
 double submit_cost(usdma_stream *const *streams, size_t n, u8 *dst, u8 *src);
-/* The same through aclrtMemcpyAsync, on a stream of its own. Where ACL was not built in: 0. */
 double submit_cost_alone(usdma_device *dev, usdma_stream *s, u8 *dst, u8 *src);
+/* The same through aclrtMemcpyAsync, on a separate stream. 0 if built without ACL. */
 double acl_submit_cost(unsigned device, u8 *dst, u8 *src);
 
 struct many_streams {
@@ -23,7 +23,7 @@ struct many_streams {
 	std::vector<usdma_stream *> all;
 };
 
-/* Registered host memory in n pieces that do not touch. */
+/* n registered regions of host memory with gaps between them. */
 struct many_regions {
 	static constexpr size_t page = 4096;
 
@@ -32,7 +32,7 @@ struct many_regions {
 	many_regions(const many_regions &) = delete;
 	many_regions &operator=(const many_regions &) = delete;
 
-	size_t count = 0; /* fewer than asked for where the machine allows no more ... */
+	size_t count = 0; /* fewer than requested if a limit of the machine was reached ... */
 	std::string why;  /* ... and why */
 
 private:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Latencies: counted in bins that are half a percent wide, so that percentiles of any number of samples are cheap. */
+/* Latency histogram with bins of 0.5 %, so that percentiles of any number of samples are cheap. */
 #pragma once
 
 #include "driver/base/types.h"
@@ -18,13 +18,13 @@ public:
 	histogram &operator=(histogram &&) noexcept;
 
 	void add(double ns);
-	/* Counter ticks, as clock.h gives them. */
+	/* Ticks of clock.h. */
 	void add_ticks(std::span<const u64> samples);
 	void merge(const histogram &other);
 
 	u64 count() const;
 	double max() const { return max_; }
-	/* 0 ... 100; nothing was added: 0. */
+	/* p: 0 ... 100. 0 if empty. */
 	double percentile(double p) const;
 
 private:

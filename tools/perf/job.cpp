@@ -20,24 +20,24 @@
 
 namespace usdma::perf {
 
-const char *name_of(way w)
+const char *name_of(copy_kind kind)
 {
 	static constexpr const char *names[] = {"h2d", "d2h",   "d2d",  "page-h2d", "page-d2h",
 						"2d",  "batch", "desc", "sync"};
 
-	return names[size_t(w)];
+	return names[size_t(kind)];
 }
 
-const char *name_of(wait w)
+const char *name_of(wait mode)
 {
 	static constexpr const char *names[] = {"default", "poll", "interrupt", "hybrid"};
 
-	return names[size_t(w)];
+	return names[size_t(mode)];
 }
 
-bool is_pageable(way w)
+bool is_pageable(copy_kind kind)
 {
-	return w == way::page_h2d || w == way::page_d2h;
+	return kind == copy_kind::page_h2d || kind == copy_kind::page_d2h;
 }
 
 bool have_acl()
@@ -47,7 +47,7 @@ bool have_acl()
 
 namespace {
 
-/* At most so many of each kind of sample are kept a repeat; later ones are counted only. */
+/* Limit of stored samples of each type in a repeat; further samples are dropped. */
 constexpr size_t most_samples = 1 << 18;
 
 struct samples {
@@ -60,23 +60,22 @@ struct samples {
 	std::vector<u64> v;
 };
 
-/* A signal ends all that is timed. */
+/* False after a signal, too. */
 bool time_left(u64 until)
 {
 	return now_ns() < until && !tool::interrupted();
 }
 
 /*
- * Where others use the machine too, this thread or the engine loses its CPU for
- * milliseconds now and then.  The rate is therefore taken over windows far
- * shorter than that: their median is what the device does while it runs, the
- * mean over all what it did.
+ * On a shared machine this thread or the engine is preempted for milliseconds
+ * now and then.  The rate is therefore measured in much shorter windows: their
+ * median is the undisturbed rate, the mean over the whole time the actual one.
  */
 constexpr u64 window_ns = 300 * ns_per_us;
 
 struct window {
 	explicit window(std::vector<double> &to) : out(to), length(u64(double(window_ns) / ns_per_tick())) {}
-	void look(u64 copies)
+	void sample(u64 copies)
 	{
 		const u64 now = ticks();
 
@@ -90,15 +89,15 @@ struct window {
 	u64 length, start = ticks(), from = 0;
 };
 
-/* What one thread found in one repeat. */
+/* The results of one thread in one repeat. */
 struct share {
 	samples latency, submit;
-	std::vector<double> rates; /* copies a tick, of each window */
+	std::vector<double> rates; /* copies per tick in each window */
 	u64 copies = 0, ns = 0, cpu_ns = 0;
 	std::string error;
 };
 
-/* A rectangle of rows that together are one copy. */
+/* The rectangle of a 2D copy. */
 struct shape {
 	size_t width, rows, pitch;
 };
@@ -112,7 +111,7 @@ shape shape_of(size_t size)
 
 template <class Api> class worker {
 public:
-	worker(Api &a, const job &j, const part &p) : a_(a), j_(j), p_(p), slots_(slots_in(p.bytes, room_of(j)))
+	worker(Api &a, const job &j, const part &p) : a_(a), j_(j), p_(p), slots_(slots_in(p.bytes, slot_bytes(j)))
 	{
 		for (unsigned i = 0; i < j.streams; i++)
 			streams_.push_back(a_.open(j.wait));
@@ -132,7 +131,7 @@ public:
 	worker(const worker &) = delete;
 
 	void run(u64 until, share &out);
-	/* How many different slots were written, the first so many of their order. */
+	/* The number of different slots written; they are the first ones in slot order. */
 	u64 visited() const
 	{
 		return std::min<u64>(next_, grouped()      ? batches_.size() * group_ :
@@ -147,7 +146,7 @@ private:
 		u64 start;
 	};
 
-	bool grouped() const { return j_.way == way::batch; }
+	bool grouped() const { return j_.kind == copy_kind::batch; }
 	void prepare();
 	int one();
 	int group(typename Api::stream s);
@@ -169,7 +168,7 @@ private:
 	u64 next_ = 0, turn_ = 0;
 };
 
-/* What is made before it is timed: the arrays of batches, descriptors in device memory. */
+/* Builds the arrays of batches and the descriptors in device memory before the clock starts. */
 template <class Api> void worker<Api>::prepare()
 {
 	const size_t calls = std::max<size_t>(1, std::min<size_t>(slots_, 4096) / group_);
@@ -179,10 +178,10 @@ template <class Api> void worker<Api>::prepare()
 		for (unsigned i = 0; i < group_; i++) {
 			const size_t at = slot_of(c * group_ + i, slots_) * j_.size;
 
-			batches_.back().add(p_.dst + at, p_.src + at, j_.size, j_.way);
+			batches_.back().add(p_.dst + at, p_.src + at, j_.size, j_.kind);
 		}
 	}
-	for (size_t i = 0; i < std::min<size_t>(slots_, desc_most) && j_.way == way::desc; i++) {
+	for (size_t i = 0; i < std::min<size_t>(slots_, desc_most) && j_.kind == copy_kind::desc; i++) {
 		const size_t at = slot_of(i, slots_) * j_.size;
 
 		descs_.push_back(p_.desc + i * 64);
@@ -194,24 +193,24 @@ template <class Api> void worker<Api>::prepare()
 
 template <class Api> inline int worker<Api>::group(typename Api::stream s)
 {
-	if (j_.way == way::batch) {
+	if (j_.kind == copy_kind::batch) {
 		const int err = a_.many(s, batches_[next_ / group_ % batches_.size()]);
 
 		next_ += group_;
 		return err;
 	}
 	for (unsigned i = 0; i < group_; i++) {
-		const size_t at = slot_of(next_, slots_) * room_of(j_);
+		const size_t at = slot_of(next_, slots_) * slot_bytes(j_);
 		int err;
 
-		if (j_.way == way::rect) {
+		if (j_.kind == copy_kind::rect) {
 			const shape r = shape_of(j_.size);
 
-			err = a_.rect(s, p_.dst + at, p_.src + at, r.width, r.rows, r.pitch, j_.way);
-		} else if (j_.way == way::desc) {
+			err = a_.rect(s, p_.dst + at, p_.src + at, r.width, r.rows, r.pitch, j_.kind);
+		} else if (j_.kind == copy_kind::desc) {
 			err = a_.run_desc(s, descs_[next_ % descs_.size()]);
 		} else {
-			err = a_.copy(s, p_.dst + at, p_.src + at, j_.size, j_.way);
+			err = a_.copy(s, p_.dst + at, p_.src + at, j_.size, j_.kind);
 		}
 		if (err)
 			return err;
@@ -220,7 +219,7 @@ template <class Api> inline int worker<Api>::group(typename Api::stream s)
 	return 0;
 }
 
-/* Each is waited for. The stamp in the middle would show in the whole, so every other one goes without it. */
+/* Waits for each copy. Submit time and latency are measured alternately: a time stamp between would add to both. */
 template <class Api> void worker<Api>::one_at_a_time(u64 until, share &out)
 {
 	window w(out.rates);
@@ -237,12 +236,12 @@ template <class Api> void worker<Api>::one_at_a_time(u64 until, share &out)
 		err = err ? err : a_.sync(s);
 		if (!(i & 1))
 			out.latency.add(ticks() - t0);
-		w.look(next_);
+		w.sample(next_);
 	}
 	must(err, "copy");
 }
 
-/* The oldest group is waited for. */
+/* Waits for the oldest group. */
 template <class Api> int worker<Api>::retire(share &out)
 {
 	const outstanding o = flying_.front();
@@ -265,7 +264,7 @@ template <class Api> void worker<Api>::several(u64 until, share &out)
 
 		if (flying_.size() == most_) {
 			err = retire(out);
-			w.look(next_);
+			w.sample(next_);
 		}
 		const outstanding o = {free_.back(), ticks()};
 		free_.pop_back();
@@ -283,7 +282,7 @@ template <class Api> void worker<Api>::run(u64 until, share &out)
 {
 	const u64 before = next_, start = now_ns(), cpu = thread_cpu_ns();
 
-	if (most_ == 1 || is_pageable(j_.way))
+	if (most_ == 1 || is_pageable(j_.kind))
 		one_at_a_time(until, out);
 	else
 		several(until, out);
@@ -305,7 +304,7 @@ struct workers {
 	const job &job_;
 	bench_device &dev;
 	std::vector<part> parts;
-	std::vector<std::vector<share>> shares; /* of each thread, of each repeat; the first warms up */
+	std::vector<std::vector<share>> shares; /* by thread and repeat; the first repeat is the warm-up */
 	std::barrier<> start;
 	std::vector<u64> engine_ns;
 	std::mutex lock;
@@ -360,8 +359,8 @@ double median(std::vector<double> v)
 
 double base_rate(const job &j, const part &p)
 {
-	static std::map<std::pair<size_t, bool>, double> known;
-	auto [at, fresh] = known.try_emplace({j.size, j.cold}, 0);
+	static std::map<std::pair<size_t, bool>, double> cache;
+	auto [at, fresh] = cache.try_emplace({j.size, j.cold}, 0);
 
 	if (fresh) {
 		const size_t bytes = p.bytes / cache_line * cache_line;
@@ -377,7 +376,7 @@ double base_rate(const job &j, const part &p)
 	return at->second;
 }
 
-/* Copies a ns, median over the windows; 0 where there were none, or several threads whose windows do not add up. */
+/* Copies per ns, median over the windows; 0 for too few windows or several threads, whose windows differ. */
 double undisturbed_rate(const workers &c)
 {
 	std::vector<double> all;
@@ -411,7 +410,7 @@ outcome sum_up(workers &c)
 		client.push_back(double(cpu) / double(ns));
 		engine.push_back(double(c.engine_ns[r]) / double(ns));
 	}
-	o.cut = tool::interrupted();
+	o.interrupted = tool::interrupted();
 	if (rate.empty())
 		return o;
 	const auto [least, most] = std::minmax_element(rate.begin(), rate.end());
@@ -431,11 +430,11 @@ void check_job(const job &j)
 {
 	if (j.api == api::acl && !have_acl())
 		throw std::runtime_error("this usdma-perf was built without libascendcl");
-	if (j.way == way::desc && j.api != api::acl)
+	if (j.kind == copy_kind::desc && j.api != api::acl)
 		throw std::runtime_error("descriptors are ACL's: add --api acl");
-	if (j.way == way::rect && (j.size < 64 || j.size % 64))
+	if (j.kind == copy_kind::rect && (j.size < 64 || j.size % 64))
 		throw std::runtime_error("2d: the size must be a multiple of 64 bytes");
-	if (j.way == way::batch && j.batch > 4096)
+	if (j.kind == copy_kind::batch && j.batch > 4096)
 		throw std::runtime_error("at most 4096 copies in one batch");
 }
 
@@ -459,7 +458,7 @@ outcome measure(bench_device &dev, const job &j)
 	o.base_gbps = base_rate(j, c.parts[0]);
 	o.host_node = dev.mem->host_node(j);
 	if (j.nodes.client >= 0 && o.host_node >= 0 && o.host_node != j.nodes.client)
-		throw std::runtime_error(fmt::format("host memory lies on node {}, not on {}: is that node full?",
+		throw std::runtime_error(fmt::format("host memory is on node {}, not on {}: is that node full?",
 						     o.host_node, j.nodes.client));
 	return o;
 }
@@ -480,7 +479,7 @@ bench_device::~bench_device()
 
 /* ---- blocked waits ---------------------------------------------------------------------------------- */
 
-/* A copy long enough for its waiter to sleep, and behind it the device's own time stamp. */
+/* A copy long enough for its waiter to sleep, followed by a time stamp of the device. */
 double blocked_wait_ns(bench_device &dev, int client_cpu, perf::wait mode)
 {
 	constexpr unsigned rounds = 400, warm = 20;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is to be measured, and what came out. */
+/* Parameters and results of a measurement. */
 #pragma once
 
 #include "tools/perf/histogram.h"
@@ -11,36 +11,36 @@ struct usdma_device;
 
 namespace usdma::perf {
 
-enum class way { h2d, d2h, d2d, page_h2d, page_d2h, rect, batch, desc, sync };
+enum class copy_kind { h2d, d2h, d2d, page_h2d, page_d2h, rect, batch, desc, sync };
 enum class api { native, acl };
 enum class wait { any, poll, interrupt, hybrid }; /* as enum usdma_wait_mode */
 
-const char *name_of(way w);
-const char *name_of(wait w);
-bool is_pageable(way w);
+const char *name_of(copy_kind kind);
+const char *name_of(wait mode);
+bool is_pageable(copy_kind kind);
 
 struct job {
 	perf::api api = perf::api::native;
-	perf::way way = way::h2d;
+	perf::copy_kind kind = copy_kind::h2d;
 	perf::wait wait = wait::any;
 	size_t size = 64;
 	unsigned depth = 1; /* copies in flight, of each thread */
-	unsigned batch = 1; /* copies by one call, where the way has such a call */
+	unsigned batch = 1; /* copies in one call of a batch */
 	unsigned threads = 1;
 	unsigned streams = 1; /* of each thread */
-	bool cold = false;    /* over an area that no cache holds */
+	bool cold = false;    /* over an area larger than the caches */
 	bool verify = false;
 	double seconds = 0.2; /* of each repeat */
 	unsigned repeats = 3;
-	int client_cpu = -1;  /* of the first thread; the others are left to the kernel, or to the client's node */
-	int engine_cpu = -1;  /* -1: the machine's first choice */
-	node_pair nodes = {}; /* where one was asked for */
+	int client_cpu = -1;  /* of the first thread; the others run on any CPU, or on the client's node */
+	int engine_cpu = -1;  /* -1: chosen by read_machine() */
+	node_pair nodes = {}; /* if --numa was given */
 };
 
-/* What a device lends to measurements: memory, and who it is. */
+/* An open device with its memory for measurements. */
 struct bench_memory;
 struct bench_device {
-	/* node: of host memory; -1: where the library puts it */
+	/* node: of host memory; -1: chosen by the library */
 	bench_device(unsigned index, size_t cold_bytes, int node = -1);
 	~bench_device();
 	bench_device(const bench_device &) = delete;
@@ -53,27 +53,26 @@ struct bench_device {
 
 struct outcome {
 	perf::job job;
-	histogram latency; /* ns, from before the first call of a group to its end seen */
-	histogram submit;  /* ns a copy, of the calls alone */
-	double gbps = 0,
-	       mcps = 0; /* GB/s, million copies a second: median over short windows; of several threads over repeats */
-	double held = 0; /* percent of that, over the whole time */
-	double spread = 0;                     /* (max - min) / median of the repeats, percent */
+	histogram latency;         /* ns, from before the first call of a group to its observed completion */
+	histogram submit;          /* ns per copy, of the calls alone */
+	double gbps = 0, mcps = 0; /* GB/s, million copies a second: median over short windows; with several threads
+				      over repeats */
+	double held = 0;           /* mean rate over the whole time, in percent of it */
+	double spread = 0;         /* (max - min) / median of the repeats, percent */
 	double client_cpu = 0, engine_cpu = 0; /* percent of one CPU */
-	double base_gbps = 0;                  /* memcpy of the same size and warmth by one thread */
-	int host_node = -1;                    /* where its host memory really lay; -1: not known */
+	double base_gbps = 0;                  /* memcpy of the same size, hot or cold alike, by one thread */
+	int host_node = -1;                    /* actual node of host memory; -1: unknown */
 	bool verified = false;
-	bool cut = false; /* by a signal: shorter than asked for */
+	bool interrupted = false; /* by a signal: shorter than requested */
 	u64 copies = 0;
 };
 
-/* Throws std::runtime_error with what went wrong; a wrong byte is such an error. copies is 0 after a signal in the
- * warm-up. */
+/* Throws std::runtime_error, also for wrong data. copies is 0 after a signal in the warm-up. */
 outcome measure(bench_device &dev, const job &j);
-/* ACL was built in. */
+/* True: built with ACL. */
 bool have_acl();
 
-/* From the device's time of the end until the waiter runs again, in interrupt mode: median ns. */
+/* Median ns from the device's time stamp of the end until the waiter runs again. */
 double blocked_wait_ns(bench_device &dev, int client_cpu, perf::wait mode);
 
 } // namespace usdma::perf

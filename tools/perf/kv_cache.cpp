@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Swapping requests of an LLM's key/value cache between host and device, as
- * inference engines offload them: a pool of blocks for each layer's keys and
- * values on both sides, a request's blocks anywhere in them, and every block of
- * every layer a copy of its own.
+ * Swaps requests of an LLM's key/value cache between host and device, as
+ * inference engines do: both sides have a pool of blocks for each layer's keys
+ * and values, a request's blocks are scattered, and each block of each layer is
+ * a separate copy.
  */
 #include "tools/perf/api.h"
 #include "tools/perf/clock.h"
@@ -31,7 +31,7 @@ constexpr model models[] = {{"8b", 32, 8, 128}, {"70b", 80, 8, 128}};
 
 struct layout {
 	unsigned layers;
-	size_t block;    /* bytes: one layer's keys (or values) of some tokens */
+	size_t block;    /* bytes: keys or values of some tokens in one layer */
 	unsigned blocks; /* of one request */
 	unsigned pool;   /* blocks in each pool */
 	size_t pool_bytes() const { return size_t(pool) * block; }
@@ -58,7 +58,7 @@ layout layout_of(const kv_shape &s)
 	return l;
 }
 
-/* Which block of the pool each of a request's is. */
+/* Random pool blocks for the blocks of a request. */
 std::vector<unsigned> random_table(const layout &l, std::mt19937_64 &gen)
 {
 	std::vector<unsigned> all(l.pool);
@@ -74,9 +74,9 @@ struct pools {
 	{
 		void *h, *v;
 
-		must(usdma_host_alloc(d, l.total(), &h), "host pool (fewer --tokens make it smaller)");
+		must(usdma_host_alloc(d, l.total(), &h), "host pool (reduce --tokens)");
 		host = static_cast<u8 *>(h);
-		must(usdma_device_alloc(d, l.total(), &v), "device pool (fewer --tokens make it smaller)");
+		must(usdma_device_alloc(d, l.total(), &v), "device pool (reduce --tokens)");
 		device = static_cast<u8 *>(v);
 	}
 	~pools()
@@ -93,7 +93,7 @@ struct request {
 	std::vector<unsigned> on_host, on_device;
 };
 
-template <class Api> typename Api::batch batch_of(const layout &l, const pools &p, const request &r, way w)
+template <class Api> typename Api::batch batch_of(const layout &l, const pools &p, const request &r, copy_kind kind)
 {
 	typename Api::batch b;
 
@@ -103,7 +103,7 @@ template <class Api> typename Api::batch batch_of(const layout &l, const pools &
 				u8 *h = p.host + l.at(layer, part, r.on_host[i]),
 				   *d = p.device + l.at(layer, part, r.on_device[i]);
 
-				b.add(w == way::h2d ? d : h, w == way::h2d ? h : d, l.block, w);
+				b.add(kind == copy_kind::h2d ? d : h, kind == copy_kind::h2d ? h : d, l.block, kind);
 			}
 	return b;
 }
@@ -112,12 +112,12 @@ struct swap_result {
 	std::vector<double> ns, cpu_ns, call_ns;
 };
 
-/* The request's copies by a call each, or all by one. */
+/* Copies a request by one call a block, or by one batch call. */
 template <class Api>
-void swap_one(Api &a, typename Api::stream s, const layout &l, const pools &p, const request &r, way w, bool batched,
-	      swap_result &out)
+void swap_one(Api &a, typename Api::stream s, const layout &l, const pools &p, const request &r, copy_kind kind,
+	      bool batched, swap_result &out)
 {
-	auto b = batch_of<Api>(l, p, r, w);
+	auto b = batch_of<Api>(l, p, r, kind);
 	const u64 cpu = thread_cpu_ns(), start = now_ns();
 	int err = 0;
 
@@ -130,7 +130,8 @@ void swap_one(Api &a, typename Api::stream s, const layout &l, const pools &p, c
 					u8 *h = p.host + l.at(layer, part, r.on_host[i]),
 					   *d = p.device + l.at(layer, part, r.on_device[i]);
 
-					err = w == way::h2d ? a.copy(s, d, h, l.block, w) : a.copy(s, h, d, l.block, w);
+					err = kind == copy_kind::h2d ? a.copy(s, d, h, l.block, kind) :
+								       a.copy(s, h, d, l.block, kind);
 				}
 	}
 	const u64 submitted = now_ns();
@@ -182,22 +183,22 @@ template <class Api> std::vector<line> run(Api &a, usdma_device *dev, const opti
 	}
 	must(usdma_copy_sync(dev, p.device, p.host, l.total(), -1), "filling the device's pool");
 	for (bool batched : {false, true})
-		for (way w : {way::h2d, way::d2h}) {
+		for (copy_kind kind : {copy_kind::h2d, copy_kind::d2h}) {
 			swap_result got;
 			request r;
 
 			for (unsigned i = 0; i <= o.kv.requests && !stopped(); i++) {
-				progress(o, fmt::format("{} {}", w == way::h2d ? "swap in" : "swap out", i));
+				progress(o, fmt::format("{} {}", kind == copy_kind::h2d ? "swap in" : "swap out", i));
 				r = {random_table(l, gen), random_table(l, gen)};
-				swap_one(a, s, l, p, r, w, batched, got);
+				swap_one(a, s, l, p, r, kind, batched, got);
 				if (!i)
-					got = {}; /* the first warms up */
+					got = {}; /* warm-up */
 			}
 			if (got.ns.empty())
 				continue; /* interrupted */
 			check_blocks(dev, l, p, r);
 			const double ns = middle(got.ns);
-			out.push_back({w == way::h2d ? "swap in" : "swap out",
+			out.push_back({kind == copy_kind::h2d ? "swap in" : "swap out",
 				       batched ? "one batch call" : "a call a block", ns / 1e6,
 				       double(o.kv.tokens) / ns * 1e9, double(l.request_bytes()) / ns,
 				       middle(got.call_ns) / 1e6, middle(got.cpu_ns) / ns * 100});

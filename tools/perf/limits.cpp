@@ -22,7 +22,7 @@
 
 namespace usdma::perf {
 
-/* ---- ways to copy ----------------------------------------------------------------------------------- */
+/* ---- copy methods ----------------------------------------------------------------------------------- */
 
 static void plain(void *dst, const void *src, size_t len)
 {
@@ -36,8 +36,8 @@ static void string_move(void *dst, const void *src, size_t len)
 	asm volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(len)::"memory");
 }
 
-/* The fence belongs to it: a device must not say "done" before its stores are seen. */
-[[gnu::target("avx2")]] static void past_caches_256(void *dst, const void *src, size_t len)
+/* Includes the fence: a device must not report completion before its stores are visible. */
+[[gnu::target("avx2")]] static void nontemporal_256(void *dst, const void *src, size_t len)
 {
 	for (size_t i = 0; i < len; i += 64) {
 		auto *d = reinterpret_cast<__m256i *>(static_cast<u8 *>(dst) + i);
@@ -50,7 +50,7 @@ static void string_move(void *dst, const void *src, size_t len)
 	_mm_sfence();
 }
 
-[[gnu::target("avx512f")]] static void past_caches_512(void *dst, const void *src, size_t len)
+[[gnu::target("avx512f")]] static void nontemporal_512(void *dst, const void *src, size_t len)
 {
 	for (size_t i = 0; i < len; i += 64)
 		_mm512_stream_si512(reinterpret_cast<__m512i *>(static_cast<u8 *>(dst) + i),
@@ -67,9 +67,9 @@ const std::vector<copy_method> &copy_methods()
 #if defined(__x86_64__)
 		v.push_back({"rep movsb", string_move, false});
 		if (__builtin_cpu_supports("avx2"))
-			v.push_back({"non-temporal AVX2", past_caches_256, true});
+			v.push_back({"non-temporal AVX2", nontemporal_256, true});
 		if (__builtin_cpu_supports("avx512f"))
-			v.push_back({"non-temporal AVX-512", past_caches_512, true});
+			v.push_back({"non-temporal AVX-512", nontemporal_512, true});
 #endif
 		return v;
 	}();
@@ -81,7 +81,7 @@ const std::vector<copy_method> &copy_methods()
 
 namespace {
 
-/* Two areas: private in huge pages where there are some, or shared, which comes in small ones by default. */
+/* Two areas: private memory in huge pages if possible, or shared memory, by default in small pages. */
 class areas {
 public:
 	areas(size_t bytes, bool shared) : bytes_(bytes)
@@ -97,7 +97,7 @@ public:
 				fmt::format("no {} MiB of memory to measure memcpy with", 2 * bytes >> 20));
 		if (!shared)
 			madvise(mem_, 2 * bytes, MADV_HUGEPAGE);
-		/* Not zeros: a page that was only read may be one page for all. */
+		/* Written, because pages that were only read may all map the zero page. */
 		for (size_t i = 0; i < 2 * bytes; i += 4096)
 			dst()[i] = u8(i >> 12 | 1);
 	}
@@ -124,16 +124,16 @@ double median(std::vector<double> v)
 
 double memcpy_rate(const copy_method &how, u8 *dst, const u8 *src, size_t area, size_t size, double seconds)
 {
-	/* Median over short windows, as in job.cpp: others on the machine stop us for milliseconds. */
+	/* Median over short windows, as in job.cpp: the thread may be preempted for milliseconds. */
 	constexpr u64 window_ns = 300 * ns_per_us;
 	const size_t slots = slots_in(area, size);
-	const u64 look = std::max<u64>(1, 64 * KiB / size);
+	const u64 group = std::max<u64>(1, 64 * KiB / size);
 	u64 n = 0, from = 0, now = now_ns(), start = now;
 	const u64 end = start + u64(seconds * 1e9);
 	std::vector<double> rates;
 
 	while (now < end || rates.empty()) {
-		for (u64 k = 0; k < look; k++, n++) {
+		for (u64 k = 0; k < group; k++, n++) {
 			const size_t at = slot_of(n, slots) * size;
 
 			how.copy(dst + at, src + at, size);
@@ -223,7 +223,7 @@ limits measure_limits(const machine &m, size_t cold_bytes, unsigned most_threads
 
 std::string describe(const limits &l)
 {
-	std::string out = fmt::format("limits   cache line there and back {:.0f} ns; wake-up by eventfd {:.1f} us, "
+	std::string out = fmt::format("limits   cache line round trip {:.0f} ns; wake-up by eventfd {:.1f} us, "
 				      "io_uring {:.1f} us\n",
 				      l.line_ns, l.eventfd_ns / 1e3, l.uring_ns / 1e3);
 

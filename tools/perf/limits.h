@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What this machine allows a device that is a thread: the figures that all others are held against. */
+/* The machine's limits for a device that is a thread: the reference for all other figures. */
 #pragma once
 
 #include "tools/perf/machine.h"
@@ -19,30 +19,30 @@ const std::vector<copy_method> &copy_methods();
 
 struct limits {
 	double line_ns = 0;
-	double eventfd_ns = 0, uring_ns = 0; /* from the write to the sleeper awake */
+	double eventfd_ns = 0, uring_ns = 0; /* from the write until the sleeper runs */
 	double memcpy_hot = 0;               /* GB/s: 1 MiB, plain, in the caches */
 	double memcpy_cold = 0;              /* 1 MiB, plain, from memory */
-	double best_cold = 0;                /* of all methods ... */
-	std::string best_name;               /* ... which */
-	double best_cold_small_pages = 0;    /* the same in shared memory of 4 KiB pages, what software devices offer */
-	std::map<unsigned, double> threads;  /* best_name by so many threads */
+	double best_cold = 0;                /* the best of all methods ... */
+	std::string best_name;               /* ... and its name */
+	double best_cold_small_pages = 0;    /* the same in shared 4 KiB pages, as of software devices */
+	std::map<unsigned, double> threads;  /* best_name, by number of threads */
 };
 
-/* Medians; takes some seconds. */
+/* Measures medians; takes some seconds. */
 limits measure_limits(const machine &m, size_t cold_bytes, unsigned most_threads);
-/* One way of copying so many bytes, GB/s by one thread of the client's CPU. */
+/* GB/s of a copy method with copies of size bytes, on the calling thread. */
 double memcpy_rate(const copy_method &how, u8 *dst, const u8 *src, size_t area, size_t size, double seconds);
 
 std::string describe(const limits &l);
 nlohmann::json to_json(const limits &l);
 
-/* Slots of an area in a scattered order that visits each before any twice. slots: a power of two. */
+/* A scattered permutation of the slots of an area. slots: a power of two. */
 inline size_t slot_of(u64 i, size_t slots)
 {
 	return size_t(i * 0x9E3779B97F4A7C15u) & (slots - 1);
 }
 
-/* How many there are: rounded down to a power of two. */
+/* The number of slots, rounded down to a power of two. */
 inline size_t slots_in(size_t area, size_t size)
 {
 	size_t n = 1;

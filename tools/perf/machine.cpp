@@ -67,7 +67,7 @@ void unpin(const std::vector<int> &cpus)
 
 namespace {
 
-/* Two lines each, for the CPU fetches neighbours in pairs. */
+/* Two cache lines each, because the CPU prefetches adjacent lines in pairs. */
 struct alignas(128) ball {
 	u64 ping alignas(128) = 0;
 	u64 pong alignas(128) = 0;
@@ -123,7 +123,7 @@ double line_round_trip(int client, int engine)
 	return mean[batches / 2];
 }
 
-/* ---- what else -------------------------------------------------------------------------------------- */
+/* ---- system ----------------------------------------------------------------------------------------- */
 
 static std::string first_line(const std::string &path)
 {
@@ -185,7 +185,7 @@ static std::vector<pair_distance> all_pairs(const std::vector<int> &cpus)
 	return out;
 }
 
-/* The client's CPU, the nearest engine's, and then the others that are left. */
+/* Chooses the client's CPU, the nearest one for the first engine, then the remaining ones. */
 static void choose(machine &m, int client, const std::vector<int> &engines)
 {
 	m.client = client >= 0 ? client : m.pairs.empty() ? m.cpus[0] : m.pairs[0].client;
@@ -202,7 +202,7 @@ static void choose(machine &m, int client, const std::vector<int> &engines)
 		m.engines.push_back(m.client);
 }
 
-machine look_at_machine(int client, const std::vector<int> &engines)
+machine read_machine(int client, const std::vector<int> &engines)
 {
 	machine m;
 	utsname names = {};
@@ -217,7 +217,7 @@ machine look_at_machine(int client, const std::vector<int> &engines)
 	m.kernel = names.release;
 	m.governor = first_line(fmt::format("/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor", m.client));
 	if (m.governor.empty())
-		m.governor = "not to be seen";
+		m.governor = "unknown";
 	m.huge_pages = huge_page_state();
 	m.iommu = iommu_state();
 	m.load = first_line("/proc/loadavg").substr(0, 4);
@@ -245,7 +245,7 @@ std::string describe(const machine &m)
 
 	out += fmt::format("         governor {}, IOMMU {}, load {}\n", m.governor, m.iommu, m.load);
 	out += fmt::format("         huge pages: {}\n", m.huge_pages);
-	out += fmt::format("CPUs     client {}, engines {}: a cache line there and back {:.0f} ns\n", m.client,
+	out += fmt::format("CPUs     client {}, engines {}: cache line round trip {:.0f} ns\n", m.client,
 			   fmt::join(m.engines, ","), m.line_ns);
 	if (m.pairs.size() > 1) {
 		out += "         all pairs:";

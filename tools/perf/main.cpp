@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* usdma-perf: what copies cost, and how far that is from what the machine allows. */
+/* usdma-perf: measures copies and compares them with the machine's limits. */
 #include "driver/base/fd.h"
 #include "tools/interrupt.h"
 #include "tools/output.h"
@@ -16,8 +16,8 @@ using namespace usdma;
 using namespace usdma::perf;
 
 /*
- * Opened before anything is printed or measured, and kept: an error in its name costs no time, and a server that serves
- * one client sees one.
+ * Opened first and held: an invalid device string fails at once, and a server that accepts one client sees only one
+ * connection.
  */
 class first_device {
 public:
@@ -26,7 +26,7 @@ public:
 		if (usdma_open_index(0, &dev_))
 			throw std::runtime_error(usdma_error_text());
 		if (o.calibrate)
-			close(); /* the measurements open it themselves */
+			close(); /* the child processes open it */
 	}
 	~first_device() { close(); }
 	first_device(const first_device &) = delete;

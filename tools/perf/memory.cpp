@@ -37,7 +37,7 @@ void bench_memory::drop_host()
 		usdma_host_free(host_.at);
 	} else if (host_.at) {
 		usdma_host_unregister(host_.at);
-		give_back(host_.at, host_.bytes);
+		free_on_node(host_.at, host_.bytes);
 	}
 	host_ = {};
 }
@@ -55,10 +55,10 @@ u8 *bench_memory::host(size_t bytes)
 		fill_random(host_.at, bytes);
 		return host_.at;
 	}
-	u8 *at = take_on_node(node, bytes);
+	u8 *at = alloc_on_node(node, bytes);
 	fill_random(at, bytes);
 	if (usdma_host_register(at, bytes, 0)) {
-		give_back(at, bytes);
+		free_on_node(at, bytes);
 		throw std::runtime_error(fmt::format("pinning memory of node {}: {}", node, usdma_error_text()));
 	}
 	host_ = {at, bytes};
@@ -72,10 +72,10 @@ u8 *bench_memory::pageable(size_t bytes)
 	if (pageable_.at)
 		munmap(pageable_.at, pageable_.bytes);
 	pageable_ = {};
-	void *p = node >= 0 ? take_on_node(node, bytes) :
+	void *p = node >= 0 ? alloc_on_node(node, bytes) :
 			      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
-		throw std::runtime_error("no memory for the pageable side");
+		throw std::runtime_error("no memory for the pageable buffer");
 	pageable_ = {static_cast<u8 *>(p), bytes};
 	fill_random(pageable_.at, bytes);
 	return pageable_.at;
@@ -90,7 +90,7 @@ u8 *bench_memory::device(unsigned which, size_t bytes)
 		return b.at;
 	usdma_device_free(b.at);
 	b = {};
-	must(usdma_device_alloc(dev, bytes, &p), "device memory (a device with more: --device sim:mem=4G)");
+	must(usdma_device_alloc(dev, bytes, &p), "device memory (for more: --device sim:mem=4G)");
 	b = {static_cast<u8 *>(p), bytes};
 	must(usdma_copy_sync(dev, p, host(bytes), bytes, -1), "filling device memory");
 	return b.at;
@@ -110,7 +110,7 @@ u8 *bench_memory::descs(unsigned threads)
 	return desc_.at;
 }
 
-/* New bytes in the source, none of them in the destination: only a copy can make them equal. */
+/* New random data in the source and zeros in the destination, so that verification detects a missing copy. */
 void bench_memory::renew(u8 *dst, u8 *src, size_t bytes)
 {
 	std::vector<u8> random(bytes);
@@ -122,25 +122,25 @@ void bench_memory::renew(u8 *dst, u8 *src, size_t bytes)
 
 std::vector<part> bench_memory::parts(const job &j, size_t cold_bytes)
 {
-	const size_t room = room_of(j);
-	const size_t each = j.cold ? std::max(room, cold_bytes / j.threads / 4096 * 4096) :
-				     std::max<size_t>(64 * KiB, 2 * room);
+	const size_t slot = slot_bytes(j);
+	const size_t each = j.cold ? std::max(slot, cold_bytes / j.threads / 4096 * 4096) :
+				     std::max<size_t>(64 * KiB, 2 * slot);
 	const size_t all = each * j.threads;
 	std::vector<part> out;
 	u8 *dst, *src;
 
-	switch (j.way) {
-	case way::d2h:
+	switch (j.kind) {
+	case copy_kind::d2h:
 		src = device(0, all), dst = host(all);
 		break;
-	case way::d2d:
-	case way::desc:
+	case copy_kind::d2d:
+	case copy_kind::desc:
 		src = device(0, all), dst = device(1, all);
 		break;
-	case way::page_h2d:
+	case copy_kind::page_h2d:
 		src = pageable(all), dst = device(0, all);
 		break;
-	case way::page_d2h:
+	case copy_kind::page_d2h:
 		src = device(0, all), dst = pageable(all);
 		break;
 	default:
@@ -150,18 +150,18 @@ std::vector<part> bench_memory::parts(const job &j, size_t cold_bytes)
 		renew(dst, src, all);
 	for (unsigned k = 0; k < j.threads; k++)
 		out.push_back({dst + k * each, src + k * each, each,
-			       j.way == way::desc ? descs(j.threads) + k * desc_most * 64 : nullptr});
+			       j.kind == copy_kind::desc ? descs(j.threads) + k * desc_most * 64 : nullptr});
 	return out;
 }
 
 int bench_memory::host_node(const job &j) const
 {
-	const block &b = is_pageable(j.way) ? pageable_ : host_;
+	const block &b = is_pageable(j.kind) ? pageable_ : host_;
 
-	return j.way == way::d2d || j.way == way::desc || !b.at ? -1 : node_of(b.at);
+	return j.kind == copy_kind::d2d || j.kind == copy_kind::desc || !b.at ? -1 : node_of(b.at);
 }
 
-/* A range as the host can read it. */
+/* A copy of a range in host memory. */
 std::vector<u8> bench_memory::bytes_of(const u8 *at, size_t bytes)
 {
 	std::vector<u8> out(bytes);
@@ -173,17 +173,17 @@ std::vector<u8> bench_memory::bytes_of(const u8 *at, size_t bytes)
 void bench_memory::check(const job &j, const part &p, size_t slots, u64 n)
 {
 	const std::vector<u8> dst = bytes_of(p.dst, p.bytes), src = bytes_of(p.src, p.bytes);
-	const bool rect = j.way == way::rect;
+	const bool rect = j.kind == copy_kind::rect;
 	const size_t rows = !rect ? 1 : j.size >= 4096 ? 16 : 4, width = j.size / rows;
 
 	for (u64 i = 0; i < n; i++)
 		for (size_t r = 0; r < rows; r++) {
-			const size_t at = slot_of(i, slots) * room_of(j) + r * 2 * width;
+			const size_t at = slot_of(i, slots) * slot_bytes(j) + r * 2 * width;
 
 			if (memcmp(&dst[at], &src[at], width))
 				throw std::runtime_error(
-					fmt::format("{} of {} bytes: copy {} arrived with wrong bytes (near offset {})",
-						    name_of(j.way), j.size, i, at));
+					fmt::format("{} of {} bytes: copy {} has wrong data (around offset {})",
+						    name_of(j.kind), j.size, i, at));
 		}
 }
 

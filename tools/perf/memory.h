@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The memory that measurements copy from and to; made on first use, touched before anything is timed. */
+/* Source and destination memory of measurements; allocated on first use, touched before the clock starts. */
 #pragma once
 
 #include "tools/perf/job.h"
@@ -9,33 +9,33 @@
 
 namespace usdma::perf {
 
-/* Descriptors that one thread has at most. */
+/* Limit of descriptors of a thread. */
 inline constexpr size_t desc_most = 1024;
 
-/* One thread's part. */
+/* One thread's part of the memory. */
 struct part {
 	u8 *dst, *src;
 	size_t bytes;
 	u8 *desc;
 };
 
-/* What one copy takes of an area: a rectangle's rows lie apart. */
-inline size_t room_of(const job &j)
+/* Bytes of an area that one copy occupies: the rows of a rectangle have gaps. */
+inline size_t slot_bytes(const job &j)
 {
-	return j.way == way::rect ? 2 * j.size : j.size;
+	return j.kind == copy_kind::rect ? 2 * j.size : j.size;
 }
 
 struct bench_memory {
-	/* node: of host memory, which is registered then; -1: the library's own, where it likes. */
+	/* node: of host memory, which is registered then; -1: allocated by the library on any node. */
 	bench_memory(usdma_device *d, int n) : dev(d), node(n) {}
 	~bench_memory();
 	bench_memory(const bench_memory &) = delete;
 
-	/* Random bytes in the sources; the destinations are cleared when the job wants to be verified. */
+	/* Random bytes in the sources; the destinations are cleared if the job is verified. */
 	std::vector<part> parts(const job &j, size_t cold_bytes);
-	/* Throws where one of the first n slots, in their order of use, has not arrived. */
+	/* Throws if one of the first n slots, in their order of use, has wrong data. */
 	void check(const job &j, const part &p, size_t slots, u64 n);
-	/* Where the first page of the job's host side lies; -1: it has none, or it is not to be known. */
+	/* The node of the first page of the job's host memory; -1: none, or unknown. */
 	int host_node(const job &j) const;
 
 private:

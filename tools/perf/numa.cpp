@@ -27,7 +27,7 @@ std::vector<int> nodes_of(const std::vector<int> &cpus)
 	return {nodes.begin(), nodes.end()};
 }
 
-static int known_node(const std::string &text, const std::vector<int> &nodes)
+static int valid_node(const std::string &text, const std::vector<int> &nodes)
 {
 	size_t used = 0;
 	int node = -1;
@@ -39,7 +39,7 @@ static int known_node(const std::string &text, const std::vector<int> &nodes)
 	}
 	if (!used || used != text.size())
 		throw std::runtime_error(
-			fmt::format("--numa: '{}' is no node: CLIENT:ENGINE, such as 0:1, or all", text));
+			fmt::format("--numa: '{}' is not a node: give CLIENT:ENGINE, such as 0:1, or all", text));
 	if (std::find(nodes.begin(), nodes.end(), node) == nodes.end())
 		throw std::runtime_error(
 			fmt::format("--numa: node {} has no CPU that this process may use; there are {}", node,
@@ -69,17 +69,17 @@ std::vector<node_pair> parse_node_pairs(const std::string &text, const std::vect
 		const std::string one = text.substr(from, end - from);
 		const size_t colon = std::min(one.find(':'), one.size());
 
-		out.push_back({known_node(one.substr(0, colon), nodes),
-			       known_node(colon < one.size() ? one.substr(colon + 1) : "", nodes)});
+		out.push_back({valid_node(one.substr(0, colon), nodes),
+			       valid_node(colon < one.size() ? one.substr(colon + 1) : "", nodes)});
 		from = end + 1;
 	}
 	return out;
 }
 
-/* ---- places ----------------------------------------------------------------------------------------- */
+/* ---- placements ------------------------------------------------------------------------------------- */
 
 /* The nearest two CPUs of those nodes, in this order. */
-static place nearest(const machine &m, node_pair want)
+static placement nearest(const machine &m, node_pair want)
 {
 	for (const pair_distance &p : m.pairs) {
 		const node_pair is = {node_of_cpu(p.client), node_of_cpu(p.engine)};
@@ -90,17 +90,17 @@ static place nearest(const machine &m, node_pair want)
 			return {want, p.engine, {p.client}, 0};
 	}
 	throw std::runtime_error(
-		fmt::format("--numa {}:{}: client and engine want a CPU each, and the node has one only", want.client,
+		fmt::format("--numa {}:{}: client and engine need a CPU each, but the node has only one", want.client,
 			    want.engine));
 }
 
-std::vector<place> choose_places(const machine &m, const std::vector<node_pair> &pairs)
+std::vector<placement> choose_placements(const machine &m, const std::vector<node_pair> &pairs)
 {
 	std::vector<std::vector<int>> devices;
-	std::vector<place> out;
+	std::vector<placement> out;
 
 	for (const node_pair &want : pairs) {
-		place p = nearest(m, want);
+		placement p = nearest(m, want);
 
 		for (int cpu : m.cpus)
 			if (node_of_cpu(cpu) == want.engine && cpu != p.client_cpu && cpu != p.engine_cpus[0])
@@ -122,7 +122,7 @@ void run_on_node(int node)
 		throw std::runtime_error(fmt::format("no CPU of node {} to run on", node));
 }
 
-u8 *take_on_node(int node, size_t bytes)
+u8 *alloc_on_node(int node, size_t bytes)
 {
 	void *at = numa_available() < 0 ? numa_alloc(bytes) : numa_alloc_onnode(bytes, node);
 
@@ -131,7 +131,7 @@ u8 *take_on_node(int node, size_t bytes)
 	return static_cast<u8 *>(at);
 }
 
-void give_back(u8 *at, size_t bytes)
+void free_on_node(u8 *at, size_t bytes)
 {
 	if (at)
 		numa_free(at, bytes);

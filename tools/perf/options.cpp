@@ -15,26 +15,26 @@ namespace usdma::perf {
 
 std::string size_text(u64 bytes)
 {
-	for (const auto &[unit, name] : {std::pair{GiB, "G"}, {MiB, "M"}, {KiB, "K"}})
-		if (bytes >= unit && bytes % unit == 0)
-			return fmt::format("{}{}", bytes / unit, name);
+	for (const auto &[factor, name] : {std::pair{GiB, "G"}, {MiB, "M"}, {KiB, "K"}})
+		if (bytes >= factor && bytes % factor == 0)
+			return fmt::format("{}{}", bytes / factor, name);
 	return std::to_string(bytes);
 }
 
 static void describe_sweep(CLI::App &app, options &o)
 {
-	const std::vector<std::pair<std::string, way>> ways = {
-		{"h2d", way::h2d},           {"d2h", way::d2h},           {"d2d", way::d2d},
-		{"page-h2d", way::page_h2d}, {"page-d2h", way::page_d2h}, {"2d", way::rect},
-		{"batch", way::batch},       {"desc", way::desc},         {"sync", way::sync}};
+	const std::vector<std::pair<std::string, copy_kind>> kinds = {
+		{"h2d", copy_kind::h2d},           {"d2h", copy_kind::d2h},           {"d2d", copy_kind::d2d},
+		{"page-h2d", copy_kind::page_h2d}, {"page-d2h", copy_kind::page_d2h}, {"2d", copy_kind::rect},
+		{"batch", copy_kind::batch},       {"desc", copy_kind::desc},         {"sync", copy_kind::sync}};
 	const std::vector<std::pair<std::string, wait>> waits = {
 		{"default", wait::any}, {"poll", wait::poll}, {"interrupt", wait::interrupt}, {"hybrid", wait::hybrid}};
 	const std::string sweep = "What to measure (each takes a list, and every combination is a row)";
 
-	app.add_option("-w,--way", o.ways,
-		       "h2d d2h d2d page-h2d page-d2h 2d batch desc sync (h2d by the call that waits)")
+	app.add_option("-w,--way", o.kinds,
+		       "h2d d2h d2d page-h2d page-d2h 2d batch desc sync (h2d by the synchronous call)")
 		->delimiter(',')
-		->transform(tool::word_of(ways))
+		->transform(tool::word_of(kinds))
 		->type_name("WAY")
 		->group(sweep);
 	app.add_option("-s,--size", o.sizes, "Bytes of a copy: 64, 4K, 1M")
@@ -47,7 +47,7 @@ static void describe_sweep(CLI::App &app, options &o)
 		->check(CLI::Range(1, 65536))
 		->type_name("N")
 		->group(sweep);
-	app.add_option("-b,--batch", o.batches, "Copies by one call of a batch (default 32)")
+	app.add_option("-b,--batch", o.batches, "Copies in one batch call (default 32)")
 		->delimiter(',')
 		->check(CLI::Range(1, 4096))
 		->type_name("N")
@@ -67,12 +67,12 @@ static void describe_sweep(CLI::App &app, options &o)
 		->transform(tool::word_of(waits))
 		->type_name("MODE")
 		->group(sweep);
-	app.add_option("--client-cpu", o.client_cpus, "Where the first thread runs (default: nearest to the engine)")
+	app.add_option("--client-cpu", o.client_cpus, "CPU of the first thread (default: nearest to the engine)")
 		->delimiter(',')
 		->type_name("CPU")
 		->group(sweep);
 	app.add_option("--numa", o.numa,
-		       "NUMA nodes of client and host memory, and of the engines of software devices of its own: "
+		       "NUMA nodes of client and host memory, and of the engines of its software devices: "
 		       "0:0,0:1; or all pairs")
 		->type_name("CLIENT:ENGINE")
 		->group(sweep);
@@ -83,7 +83,7 @@ static void describe_how(CLI::App &app, options &o)
 	const std::vector<std::pair<std::string, api>> apis = {{"native", api::native}, {"acl", api::acl}};
 
 	app.add_option("--api", o.through, "native or acl")->transform(tool::word_of(apis))->type_name("API");
-	app.add_flag("--cold", o.cold, "Over an area that no cache holds (default: small and hot)");
+	app.add_flag("--cold", o.cold, "Over an area larger than the caches (default: small and hot)");
 	app.add_option("--cold-bytes", o.cold_bytes, "That area's size (default 512M)")
 		->transform(tool::size_in("4M", "64G"))
 		->type_name("SIZE");
@@ -94,13 +94,13 @@ static void describe_how(CLI::App &app, options &o)
 	app.add_option("--repeats", o.repeats, "Timed repeats after a warm-up (default 3)")
 		->check(CLI::Range(1, 1000))
 		->type_name("N");
-	app.add_option("--device", o.device, "A device string (default: a software device of its own)")
+	app.add_option("--device", o.device, "A device string (default: an embedded software device)")
 		->type_name("DEVICE");
 	app.add_option("--engines", o.engines, "Engines of that software device (default 1)")
 		->check(CLI::Range(1, 64))
 		->type_name("N");
-	app.add_option("--engine-cpu", o.engine_cpus, "Where they run")->delimiter(',')->type_name("CPU");
-	app.add_flag("-q,--quiet", o.quiet, "No line of progress");
+	app.add_option("--engine-cpu", o.engine_cpus, "CPUs of the engines")->delimiter(',')->type_name("CPU");
+	app.add_flag("-q,--quiet", o.quiet, "Do not print progress");
 }
 
 static void describe_output(CLI::App &app, options &o)
@@ -110,7 +110,7 @@ static void describe_output(CLI::App &app, options &o)
 	app.add_option("--csv", o.csv, "Write the rows as CSV")->type_name("FILE");
 	app.add_option("--plot", o.plot, "Draw bandwidth and latency over size (.svg or .png; needs gnuplot)")
 		->type_name("FILE");
-	app.add_flag("--limits", o.limits, "Measure the machine's limits too, and give each figure's ratio to them");
+	app.add_flag("--limits", o.limits, "Also measure the machine's limits, and print each figure's ratio to them");
 }
 
 static void describe_modes(CLI::App &app, options &o)
@@ -131,41 +131,39 @@ static void describe_modes(CLI::App &app, options &o)
 	app.add_option("--tokens", o.kv.tokens, "Tokens of a request (default 1024)")
 		->check(CLI::Range(1, 1 << 20))
 		->type_name("N");
-	app.add_option("--requests", o.kv.requests, "Requests each way (default 4)")
+	app.add_option("--requests", o.kv.requests, "Requests in each direction (default 4)")
 		->check(CLI::Range(1, 10000))
 		->type_name("N");
 	app.add_flag("--curves", o.curves,
-		     "What copies in flight, streams, registrations and threads cost as they grow");
-	app.add_flag("--calibrate", o.calibrate, "Measure what settings suit this machine");
-	app.add_option("--write", o.write_to, "Write what --calibrate proposes as a configuration file")
+		     "Cost by the number of copies in flight, streams, registrations and threads");
+	app.add_flag("--calibrate", o.calibrate, "Measure which settings suit this machine");
+	app.add_option("--write", o.write_to, "Write the proposals of --calibrate as a configuration file")
 		->type_name("FILE");
 }
 
 static std::string problem(const options &o)
 {
 	if (!o.write_to.empty() && !o.calibrate)
-		return "--write goes with --calibrate";
+		return "--write needs --calibrate";
 	if (!o.plot.empty() && !o.plot.ends_with(".svg") && !o.plot.ends_with(".png"))
 		return "--plot: the file's name must end in .svg or .png";
 	if (unsigned(o.curves) + unsigned(o.calibrate) + unsigned(!o.workload.empty()) > 1)
-		return "--workload, --curves and --calibrate are one at a time";
+		return "--workload, --curves and --calibrate exclude each other";
 	if (o.through == api::acl && !have_acl())
 		return "--api acl: this usdma-perf was built without libascendcl";
-	if (o.through != api::acl && std::find(o.ways.begin(), o.ways.end(), way::desc) != o.ways.end())
+	if (o.through != api::acl && std::find(o.kinds.begin(), o.kinds.end(), copy_kind::desc) != o.kinds.end())
 		return "--way desc: descriptors are ACL's: add --api acl";
 	if (!o.numa.empty() && (!o.client_cpus.empty() || !o.engine_cpus.empty() || !o.device.empty()))
-		return "--numa chooses CPUs and devices: it goes without --client-cpu, --engine-cpu and --device";
+		return "--numa chooses CPUs and devices: it excludes --client-cpu, --engine-cpu and --device";
 	if (!o.numa.empty() && (o.curves || o.calibrate || !o.workload.empty()))
-		return "--numa goes with a sweep of copies";
+		return "--numa excludes --workload, --curves and --calibrate";
 	return "";
 }
 
 int parse(int argc, char **argv, options *out)
 {
-	CLI::App app(
-		"Measures copies by DMA engines: latency, rate, CPU use, and how far they are from what the machine "
-		"allows.",
-		"usdma-perf");
+	CLI::App app("Measures copies by DMA engines: latency, rate and CPU use, compared with the machine's limits.",
+		     "usdma-perf");
 
 	help_in_80_columns(app);
 	app.set_version_flag("--version", USDMA_VERSION);
@@ -194,13 +192,13 @@ static std::string software_device(const options &o, const std::vector<int> &cpu
 			   fmt::join(cpus.begin(), cpus.begin() + std::min<ptrdiff_t>(o.engines, ssize(cpus)), "+"));
 }
 
-/* One for each set of CPUs on which engines shall run. */
+/* One device for each set of engine CPUs. */
 static std::string software_devices(const options &o, const machine &m)
 {
 	std::string out;
 	unsigned n = 0;
 
-	for (const place &p : m.places)
+	for (const placement &p : m.placements)
 		if (p.device == n) {
 			out += (n ? "," : "") + software_device(o, p.engine_cpus);
 			n++;
@@ -208,18 +206,18 @@ static std::string software_devices(const options &o, const machine &m)
 	return n ? out : software_device(o, m.engines);
 }
 
-/* The library reads its environment once, at first use: so what we choose is put there before. */
+/* The library reads its environment once, at first use: set the variables before. */
 machine set_up(const options &o)
 {
-	machine m = look_at_machine(o.client_cpus.empty() ? -1 : o.client_cpus[0], o.engine_cpus);
+	machine m = read_machine(o.client_cpus.empty() ? -1 : o.client_cpus[0], o.engine_cpus);
 
 	if (!o.numa.empty())
-		m.places = choose_places(m, parse_node_pairs(o.numa, m.cpus));
+		m.placements = choose_placements(m, parse_node_pairs(o.numa, m.cpus));
 	const std::string device = o.device.empty() ? software_devices(o, m) : o.device;
-	m.own_device = o.device.empty() && (!getenv("USDMA_DEVICES") || !m.places.empty());
+	m.own_device = o.device.empty() && (!getenv("USDMA_DEVICES") || !m.placements.empty());
 	if (m.own_device || !o.device.empty())
 		setenv("USDMA_DEVICES", device.c_str(), 1);
-	/* ACL's streams take the process's mode. */
+	/* ACL's streams use the process's wait mode. */
 	if (o.waits[0] != wait::any)
 		setenv("USDMA_WAIT", name_of(o.waits[0]), 1);
 	return m;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the command line says. */
+/* The command line. */
 #pragma once
 
 #include "tools/perf/job.h"
@@ -9,7 +9,7 @@
 
 namespace usdma::perf {
 
-/* A paged cache of attention keys and values, as inference engines keep it. */
+/* A paged cache of attention keys and values, as in inference engines. */
 struct kv_shape {
 	std::string model = "8b";
 	unsigned layers = 0, heads = 0, head_size = 0; /* 0: the model's */
@@ -20,11 +20,11 @@ struct kv_shape {
 };
 
 struct options {
-	std::vector<way> ways = {way::h2d};
+	std::vector<copy_kind> kinds = {copy_kind::h2d};
 	std::vector<wait> waits = {wait::poll};
 	std::vector<size_t> sizes = {64, 4 * KiB, 64 * KiB, MiB};
 	std::vector<unsigned> depths = {1}, batches = {32}, threads = {1}, streams = {1};
-	std::vector<int> client_cpus; /* none: of the nearest pair */
+	std::vector<int> client_cpus; /* empty: the nearest pair */
 	std::vector<int> engine_cpus;
 	unsigned engines = 1;
 	std::string numa; /* node pairs */
@@ -41,10 +41,10 @@ struct options {
 	std::string write_to;
 };
 
-/* 0: go on; else the status to leave with (of --help too: 0 is -1 then). */
+/* 0: continue; else exit with this status (-1: with 0, after --help). */
 int parse(int argc, char **argv, options *out);
 
-/* Chooses CPUs and tells the library: before the first usdma call.  most: software engines at least. */
+/* Chooses CPUs and sets the library's environment; call it before the first usdma call. */
 machine set_up(const options &o);
 
 int run_sweep(const options &o, const machine &m);
@@ -52,7 +52,7 @@ int run_kv_cache(const options &o, const machine &m);
 int run_curves(const options &o, const machine &m);
 int run_calibration(const options &o, const machine &m);
 
-/* A line that overwrites itself on a terminal's standard error; nothing elsewhere. */
+/* Overwrites the progress line if standard error is a terminal. */
 void progress(const options &o, const std::string &text);
 std::string size_text(u64 bytes);
 

@@ -23,19 +23,19 @@ std::string quoted(const std::string &text)
 	return out + "'";
 }
 
-/* All that tells one curve from another, the way first. */
+/* The parameters that distinguish curves, the kind of copy first. */
 std::vector<std::string> words_of(const job &j)
 {
-	return {name_of(j.way),
+	return {name_of(j.kind),
 		fmt::format("{} in flight", j.depth),
-		j.way == way::batch ? fmt::format("batches of {}", j.batch) : "",
+		j.kind == copy_kind::batch ? fmt::format("batches of {}", j.batch) : "",
 		fmt::format("{} threads", j.threads),
 		fmt::format("{} streams", j.streams),
 		fmt::format("wait {}", name_of(j.wait)),
 		fmt::format("CPU {}", j.client_cpu)};
 }
 
-/* One curve for what differs but the size; its name says only what is not the same in all of them. */
+/* One curve for each set of parameters but the size; its name has the parameters that differ. */
 std::map<std::string, std::map<size_t, const outcome *>> curves_of(const std::vector<outcome> &all)
 {
 	std::map<std::string, std::map<size_t, const outcome *>> out;
@@ -109,10 +109,10 @@ std::string script(const std::vector<outcome> &all, const machine &m, const std:
 
 void plot(const std::vector<outcome> &all, const machine &m, const std::string &file)
 {
-	// NOLINTNEXTLINE(cert-env33-c): a tool that a person runs, with words of its own
+	// NOLINTNEXTLINE(cert-env33-c): an interactive tool with a constant command
 	if (system("command -v gnuplot >/dev/null 2>&1"))
-		throw std::runtime_error("--plot needs gnuplot, and there is none: install it (Debian: gnuplot-nox); "
-					 "--csv and --json work without");
+		throw std::runtime_error("--plot needs gnuplot: install it (Debian: gnuplot-nox); "
+					 "--csv and --json work without it");
 	// NOLINTNEXTLINE(cert-env33-c): likewise
 	FILE *to = popen("gnuplot", "w");
 
@@ -121,7 +121,7 @@ void plot(const std::vector<outcome> &all, const machine &m, const std::string &
 	const std::string text = script(all, m, file);
 	const bool written = fwrite(text.data(), 1, text.size(), to) == text.size();
 	if (pclose(to) || !written)
-		throw std::runtime_error(fmt::format("gnuplot failed: no {}", file));
+		throw std::runtime_error(fmt::format("gnuplot failed: {} is not written", file));
 }
 
 } // namespace usdma::perf

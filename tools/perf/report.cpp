@@ -32,7 +32,7 @@ std::string table_head()
 	return fmt::format("{:8} {:>5} {:>4} {:>4} {:>2} {:>3} {:>6} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5}\n",
 			   "way", "size", "dep", "bat", "th", "str", "submit", "p50", "p90", "p99", "p99.9", "max",
 			   "GB/s", "M/s") +
-	       "         ns a call and ns from the call to its end seen (u: us, m: ms)\n";
+	       "         ns per call and ns from the call to its completion (u: us, m: ms)\n";
 }
 
 static std::string rate_text(double v)
@@ -63,20 +63,20 @@ std::string table_row(const outcome &o, const machine &m, const limits *lim)
 	auto p = [&](double percent) { return time_text(o.latency.percentile(percent)); };
 
 	return fmt::format("{:8} {:>5} {:>4} {:>4} {:>2} {:>3} {:>6} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5}\n",
-			   name_of(j.way), size_text(j.size), j.depth, j.way == way::batch ? j.batch : 1, j.threads,
-			   j.streams, time_text(o.submit.percentile(50)), p(50), p(90), p(99), p(99.9),
+			   name_of(j.kind), size_text(j.size), j.depth, j.kind == copy_kind::batch ? j.batch : 1,
+			   j.threads, j.streams, time_text(o.submit.percentile(50)), p(50), p(90), p(99), p(99.9),
 			   time_text(o.latency.max()), rate_text(o.gbps), rate_text(o.mcps)) +
 	       ratios(o, m, lim);
 }
 
-/* ---- where it pays ---------------------------------------------------------------------------------- */
+/* ---- break-even sizes ------------------------------------------------------------------------------- */
 
 static double memcpy_ns(const outcome &o)
 {
 	return o.base_gbps > 0 ? double(o.job.size) / o.base_gbps : 0;
 }
 
-/* The smallest size from which on all are better; 0: none. */
+/* The smallest size from which all sizes are better; 0: none. */
 template <class Better> static size_t from_size(const std::map<size_t, const outcome *> &by_size, Better better)
 {
 	size_t from = 0;
@@ -93,11 +93,11 @@ static std::string pays_text(size_t size, const char *what)
 
 std::string where_it_pays(const std::vector<outcome> &all)
 {
-	std::map<std::pair<way, unsigned>, std::map<size_t, const outcome *>> groups;
+	std::map<std::pair<copy_kind, unsigned>, std::map<size_t, const outcome *>> groups;
 	std::string out;
 
 	for (const outcome &o : all)
-		groups[{o.job.way, o.job.depth}].try_emplace(o.job.size, &o);
+		groups[{o.job.kind, o.job.depth}].try_emplace(o.job.size, &o);
 	for (const auto &[key, by_size] : groups) {
 		if (by_size.size() < 2)
 			continue;
@@ -112,7 +112,7 @@ std::string where_it_pays(const std::vector<outcome> &all)
 	return out;
 }
 
-/* ---- for programs ----------------------------------------------------------------------------------- */
+/* ---- JSON and CSV ----------------------------------------------------------------------------------- */
 
 static nlohmann::json percentiles(const histogram &h)
 {
@@ -123,12 +123,12 @@ static nlohmann::json percentiles(const histogram &h)
 nlohmann::json to_json(const outcome &o, const machine &m, const limits *lim)
 {
 	const job &j = o.job;
-	nlohmann::json out = {{"way", name_of(j.way)},
+	nlohmann::json out = {{"way", name_of(j.kind)},
 			      {"api", j.api == api::acl ? "acl" : "native"},
 			      {"wait", name_of(j.wait)},
 			      {"size", j.size},
 			      {"depth", j.depth},
-			      {"batch", j.way == way::batch ? j.batch : 1},
+			      {"batch", j.kind == copy_kind::batch ? j.batch : 1},
 			      {"threads", j.threads},
 			      {"streams", j.streams},
 			      {"cold", j.cold},
@@ -147,7 +147,7 @@ nlohmann::json to_json(const outcome &o, const machine &m, const limits *lim)
 			      {"engine_cpu_percent", o.engine_cpu},
 			      {"memcpy_gbps", o.base_gbps},
 			      {"copies", o.copies},
-			      {"interrupted", o.cut},
+			      {"interrupted", o.interrupted},
 			      {"verified", o.verified}};
 
 	out["ratio"]["memcpy"] = o.base_gbps > 0 ? o.gbps / o.base_gbps : 0;
@@ -183,8 +183,8 @@ std::string to_csv(const std::vector<outcome> &all)
 			"{},"
 			"{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.4f},{:.4f},{:.3f},{:.1f},"
 			"{:.1f},{:.1f}\n",
-			name_of(j.way), j.api == api::acl ? "acl" : "native", name_of(j.wait), j.size, j.depth,
-			j.way == way::batch ? j.batch : 1, j.threads, j.streams, int(j.cold), j.client_cpu,
+			name_of(j.kind), j.api == api::acl ? "acl" : "native", name_of(j.wait), j.size, j.depth,
+			j.kind == copy_kind::batch ? j.batch : 1, j.threads, j.streams, int(j.cold), j.client_cpu,
 			j.engine_cpu, j.nodes.client, j.nodes.engine, o.submit.percentile(50), o.latency.percentile(50),
 			o.latency.percentile(90), o.latency.percentile(99), o.latency.percentile(99.9), o.latency.max(),
 			o.gbps, o.mcps, o.base_gbps, o.client_cpu, o.engine_cpu, o.spread);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every combination of what the command line lists. */
+/* Measures every combination of the lists on the command line. */
 #include "tools/interrupt.h"
 #include "tools/perf/options.h"
 #include "tools/perf/report.h"
@@ -11,9 +11,9 @@
 
 namespace usdma::perf {
 
-static std::vector<place> places_of(const options &o, const machine &m)
+static std::vector<placement> placements_of(const options &o, const machine &m)
 {
-	std::vector<place> out = m.places;
+	std::vector<placement> out = m.placements;
 
 	for (int cpu : o.client_cpus)
 		out.push_back({{}, cpu, m.engines, 0});
@@ -22,53 +22,57 @@ static std::vector<place> places_of(const options &o, const machine &m)
 	return out;
 }
 
-/* All that is measured in one place. */
-template <class F> static void each_job(const options &o, const place &at, F fn)
+/* Calls fn for each combination in one placement. */
+template <class F> static void each_job(const options &o, const placement &at, F fn)
 {
-	for (way w : o.ways)
+	for (copy_kind kind : o.kinds)
 		for (wait mode : o.waits)
 			for (unsigned threads : o.threads)
 				for (unsigned streams : o.streams)
 					for (unsigned depth : o.depths)
 						for (unsigned batch :
-						     w == way::batch ? o.batches : std::vector<unsigned>{1})
+						     kind == copy_kind::batch ? o.batches : std::vector<unsigned>{1})
 							for (size_t size : o.sizes)
-								fn(job{o.through, w, mode, size, depth, batch, threads,
-								       streams, o.cold, o.verify, o.seconds, o.repeats,
-								       at.client_cpu, at.engine_cpus[0], at.nodes});
+								fn(job{o.through, kind, mode, size, depth, batch,
+								       threads, streams, o.cold, o.verify, o.seconds,
+								       o.repeats, at.client_cpu, at.engine_cpus[0],
+								       at.nodes});
 }
 
 namespace {
 
 class sweep {
 public:
-	sweep(const options &o, const machine &m) : o_(o), m_(m), places_(places_of(o, m)), table_(o.json != "-") {}
+	sweep(const options &o, const machine &m)
+		: o_(o), m_(m), placements_(placements_of(o, m)), table_(o.json != "-")
+	{
+	}
 	void run();
 	void write() const;
 
 private:
-	void limits_too();
+	void measure_machine();
 	void one(bench_device &dev, const job &j);
 	nlohmann::json document() const;
-	/* To standard output, unless JSON goes there. */
+	/* Prints to standard output unless it is used for JSON. */
 	void print(const std::string &text) const
 	{
 		if (table_)
 			say(text);
 	}
 	const limits *lim() const { return lim_ ? &*lim_ : nullptr; }
-	bool cut_short() const { return all_.size() < count_ || (!all_.empty() && all_.back().cut); }
+	bool incomplete() const { return all_.size() < count_ || (!all_.empty() && all_.back().interrupted); }
 
 	const options &o_;
 	const machine &m_;
-	std::vector<place> places_;
+	std::vector<placement> placements_;
 	bool table_;
 	std::optional<limits> lim_;
 	std::vector<outcome> all_;
 	size_t count_ = 0;
 };
 
-void sweep::limits_too()
+void sweep::measure_machine()
 {
 	progress(o_, "limits of this machine");
 	lim_ = measure_limits(m_, o_.cold_bytes, unsigned(std::min<size_t>(4, m_.cpus.size())));
@@ -80,7 +84,7 @@ void sweep::one(bench_device &dev, const job &j)
 {
 	if (stopped())
 		return;
-	progress(o_, fmt::format("{} of {}: {} {}", all_.size() + 1, count_, name_of(j.way), size_text(j.size)));
+	progress(o_, fmt::format("{} of {}: {} {}", all_.size() + 1, count_, name_of(j.kind), size_text(j.size)));
 	outcome out = measure(dev, j);
 	progress(o_, "");
 	if (!out.copies)
@@ -93,11 +97,11 @@ void sweep::run()
 {
 	print(describe(m_));
 	if (o_.limits)
-		limits_too();
-	for (const place &at : places_)
+		measure_machine();
+	for (const placement &at : placements_)
 		each_job(o_, at, [&](const job &) { count_++; });
 	print("\n" + table_head());
-	for (const place &at : places_) {
+	for (const placement &at : placements_) {
 		bench_device dev(at.device, o_.cold_bytes, at.nodes.client);
 
 		each_job(o_, at, [&](const job &j) { one(dev, j); });
@@ -105,14 +109,15 @@ void sweep::run()
 	print("\n" + where_it_pays(all_));
 	if (tool::interrupted())
 		fmt::print(stderr, "usdma-perf: interrupted: {} of {} rows are measured{}\n", all_.size(), count_,
-			   !all_.empty() && all_.back().cut ? ", the last one for less time than asked for" : "");
+			   !all_.empty() && all_.back().interrupted ? ", the last one for less time than requested" :
+								      "");
 }
 
 nlohmann::json sweep::document() const
 {
 	nlohmann::json doc = {{"version", USDMA_VERSION},
 			      {"machine", to_json(m_)},
-			      {"interrupted", cut_short()},
+			      {"interrupted", incomplete()},
 			      {"rows", nlohmann::json::array()}};
 
 	if (lim_)
@@ -122,7 +127,7 @@ nlohmann::json sweep::document() const
 	return doc;
 }
 
-/* Each file, whatever becomes of the others. */
+/* Writes each file, even if others fail. */
 void sweep::write() const
 {
 	std::string wrong;

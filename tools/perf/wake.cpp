@@ -16,7 +16,7 @@ namespace usdma::perf {
 namespace {
 
 constexpr unsigned rounds = 1500, warm = 100;
-constexpr u64 settle_ns = 60 * ns_per_us; /* the sleeper is asleep by then */
+constexpr u64 idle_ns = 60 * ns_per_us; /* the sleeper is asleep by then */
 
 struct sleeper {
 	bool open(wake_by how)
@@ -58,7 +58,7 @@ struct sleeper {
 
 } // namespace
 
-/* The waker is the engine's side, the sleeper the client's, as when a copy is waited for. */
+/* The waker runs on the engine's CPU, the sleeper on the client's, as in a wait for a copy. */
 double wake_latency(const machine &m, wake_by how)
 {
 	std::vector<double> ns;
@@ -77,7 +77,7 @@ double wake_latency(const machine &m, wake_by how)
 		for (unsigned i = 1; i <= rounds && !failed; i++) {
 			while (turn < i && !failed)
 				;
-			for (const u64 start = now_ns(); now_ns() - start < settle_ns;)
+			for (const u64 start = now_ns(); now_ns() - start < idle_ns;)
 				;
 			written = ticks();
 			if (write(s.fd.get(), &one, sizeof(one)) != sizeof(one))

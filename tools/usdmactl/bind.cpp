@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Giving a device to VFIO, and back to the driver that it came from. */
+/* Binds a device to VFIO, and restores its former driver. */
 #include "driver/base/error.h"
 #include "tools/usdmactl/ctl.h"
 
@@ -13,7 +13,7 @@
 
 namespace usdma::ctl {
 
-/* Where the former driver is remembered: one file a device, until the next boot. */
+/* Records the former driver: one file for each device, valid until the next boot. */
 static std::string memo_path(const context &ctx, const pci::address &a)
 {
 	return ctx.at.run() + "/former-driver/" + address_format(a);
@@ -29,7 +29,7 @@ static int remember(const context &ctx, const candidate &c)
 	out << c.fn.driver << "\n";
 	out.close();
 	return out ? 0 :
-		     fail(EACCES, "cannot write %s (which remembers the former driver): run this as root (sudo)",
+		     fail(EACCES, "cannot write %s (it records the former driver): run this as root (sudo)",
 			  path.c_str());
 }
 
@@ -42,7 +42,7 @@ static std::string join(const std::vector<std::string> &v)
 	return text;
 }
 
-/* Why it cannot be bound; "": it can. */
+/* The reason why the device cannot be bound; "": it can. */
 static std::string refusal(const context &ctx, const candidate &c, const bind_options &opt)
 {
 	const std::string name = address_format(c.fn.addr);
@@ -60,8 +60,8 @@ static std::string refusal(const context &ctx, const candidate &c, const bind_op
 				   name);
 	if (!c.sharers.empty())
 		return fmt::format(
-			"{} shares IOMMU group {} with {}: VFIO could only hand over all of them, and the device could "
-			"reach their memory; move it to a slot of its own",
+			"{} shares IOMMU group {} with {}: VFIO assigns whole groups only, and the device could "
+			"reach their memory; move it to a separate slot",
 			name, c.fn.iommu_group, join(c.sharers));
 	if (!pci::driver_loaded(ctx.at.sys(), opt.driver))
 		return fmt::format("driver {} is not loaded: modprobe {}", opt.driver, opt.driver);
@@ -106,14 +106,14 @@ int run_bind(const context &ctx, const bind_options &opt)
 		return report(ctx, why);
 	if (opt.dry_run)
 		return done(ctx, c, "bind", opt.driver, true);
-	/* First the memo: a device that is bound and whose driver nobody remembers is the worse mishap. */
+	/* The record first: without it a bound device could not be given back to its driver. */
 	if (const int err = remember(ctx, c))
 		return report_error(ctx, err);
 	if (const int err = pci::bind(ctx.at.sys(), c.fn.addr, opt.driver)) {
 		const std::string why = *error_text() ? error_text() : strerror(-err);
 
 		if (pci::unbind(ctx.at.sys(), c.fn.addr, c.fn.driver) < 0)
-			return report(ctx, why + "; and it could not be given back: " + error_text());
+			return report(ctx, why + "; restoring the former driver failed, too: " + error_text());
 		unlink(memo_path(ctx, c.fn.addr).c_str());
 		return report(ctx, why);
 	}

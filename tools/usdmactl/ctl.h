@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the commands of usdmactl share. */
+/* Declarations shared by the commands of usdmactl. */
 #pragma once
 
 #include "driver/pci/sysfs.h"
@@ -12,9 +12,9 @@ namespace usdma::ctl {
 
 using json = nlohmann::ordered_json;
 
-/* Where the system is looked at: "/", or a tree that a test made. */
+/* Root of the file system to inspect: "/", or a fake tree of a test. */
 struct system_paths {
-	std::string root; /* "" or such a tree, without a slash at the end */
+	std::string root; /* "" for the real system; no trailing slash */
 
 	bool real() const { return root.empty(); }
 	std::string sys() const { return root + "/sys"; }
@@ -39,10 +39,10 @@ struct bind_options {
 };
 struct selftest_options {
 	std::string device, file, out;
-	u64 size = 0; /* bytes of one copy; 0: as fits the device */
+	u64 size = 0; /* bytes of one copy; 0: chosen by the device's memory */
 };
 struct stat_options {
-	unsigned pid = 0, count = 0; /* 0: all; until interrupted */
+	unsigned pid = 0, count = 0; /* pid 0: all processes; count 0: until interrupted */
 	double interval = 1;
 };
 struct sim_options {
@@ -52,7 +52,7 @@ struct sim_options {
 
 struct tune_options {
 	bool write = false;
-	std::string file, from, device; /* "" : the library's own; measure; a software device */
+	std::string file, from, device; /* "": the library's own file; measure now; a software device */
 };
 
 int run_list(const context &ctx, bool all);
@@ -70,31 +70,31 @@ int run_sim(const context &ctx, const sim_options &opt);
 /* ---- helpers --------------------------------------------------------------------------------------- */
 
 /*
- * All that the commands say goes through these: what other processes, files and devices call themselves is in it, and
- * a terminal is not to act upon that (driver/base/printable.h).
+ * All output of the commands goes through these functions: it may contain names chosen by other processes, files and
+ * devices, so control characters are filtered for the terminal (driver/base/printable.h).
  */
 void print_line(const std::string &text);
-void print_lines(const std::string &text); /* with line ends in it */
+void print_lines(const std::string &text); /* text may contain newlines */
 void print_error(const std::string &text); /* "usdmactl: TEXT", to standard error */
 /* Prints "usdmactl: TEXT" to standard error, or {"error": TEXT} with --json; returns exit_failed. */
 int report(const context &ctx, const std::string &text);
-/* The same with what the library said. */
+/* The same with the library's error text. */
 int report_error(const context &ctx, int err);
 void print_json(const json &j);
-/* One paragraph, folded at 80 columns: its first line indented by `first`, the others by `rest`. */
+/* One paragraph, wrapped at 80 columns: its first line indented by `first`, the others by `rest`. */
 void print_folded(const std::string &text, unsigned first, unsigned rest);
 std::string human_size(u64 bytes);
 
-/* The first line of a file; "" where there is none. */
+/* The first line of a file; "" if the file does not exist. */
 std::string read_line(const std::string &path);
-/* All of a file; "" where there is none. */
+/* All of a file; "" if the file does not exist. */
 std::string read_all(const std::string &path);
 bool exists(const std::string &path);
 std::vector<std::string> dir_entries(const std::string &path);
 
-/* ---- what the library goes by ------------------------------------------------------------------------ */
+/* ---- thresholds ------------------------------------------------------------------------------------ */
 
-/* Where its ways to copy part, on this CPU and with the settings in force. */
+/* Lengths at which the library switches its copy routine, on this CPU and with the settings in force. */
 json thresholds_json();
 void print_thresholds(const json &j);
 
@@ -103,17 +103,17 @@ void print_thresholds(const json &j);
 struct candidate {
 	pci::function fn;
 	std::string name;                 /* from the PCI ids */
-	std::string engine;               /* the driver here that would drive it; "": none */
-	std::vector<pci::address> group;  /* its IOMMU group's members, itself among them */
-	std::vector<std::string> sharers; /* "0000:00:1f.3 (snd_hda_intel)": the other members that are no bridges */
-	bool foreign = false;             /* one of them is at a driver of the host: VFIO refuses the group */
+	std::string engine;               /* the engine driver that supports it; "": none */
+	std::vector<pci::address> group;  /* members of its IOMMU group, including itself */
+	std::vector<std::string> sharers; /* "0000:00:1f.3 (snd_hda_intel)": the other members except bridges */
+	bool foreign = false;             /* a sharer is bound to a host driver: VFIO refuses the group */
 };
 
-/* All functions, or those that an engine here drives or that are at vfio-pci. */
+/* All functions, or those that an engine driver supports or that are bound to vfio-pci. */
 int find_candidates(const context &ctx, bool all, std::vector<candidate> *out);
 int read_candidate(const context &ctx, const pci::address &a, candidate *out);
 bool is_bridge(const pci::function &f);
-/* Which processes have the device's VFIO file open: "pid 123 (name)". */
+/* Processes that have the device's VFIO file open: "pid 123 (name)". */
 std::vector<std::string> vfio_users(const context &ctx, const pci::function &f);
 /* "VENDOR DEVICE [1234:11e8]" */
 std::string device_name(u16 vendor, u16 device);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which devices there are, and what the system says of them. */
+/* Finds DMA devices and reads their properties from sysfs. */
 #include "driver/base/error.h"
 #include "driver/dma/registry.h"
 #include "tools/usdmactl/ctl.h"
@@ -23,10 +23,10 @@ bool is_bridge(const pci::function &f)
 	return f.class_code >> 16 == class_bridge;
 }
 
-/* Without handlers of its own, which only pci_init sets, libpci would call through null pointers. */
-static void be_quiet(char *, ...) {}
+/* pci_init would set libpci's handlers; it is not called, and null handlers would crash. */
+static void ignore_message(char *, ...) {}
 
-/* The attribute is part of the type for clang, which [[noreturn]] is not. */
+/* For clang the attribute is part of the function's type; [[noreturn]] is not. */
 __attribute__((noreturn)) static void give_up(char *text, ...)
 {
 	fprintf(stderr, "usdmactl: libpci: %s\n", text);
@@ -39,13 +39,13 @@ struct name_list {
 	name_list()
 	{
 		access->error = give_up;
-		access->warning = access->debug = be_quiet;
+		access->warning = access->debug = ignore_message;
 	}
 
 	~name_list() { pci_free_name_list(access); }
 };
 
-/* Only its list of names is wanted, which it reads at the first use: the bus is not touched. */
+/* Used for its list of names only, which it loads at the first lookup: the bus is not scanned. */
 static pci_access *names()
 {
 	static const name_list list;
@@ -63,7 +63,7 @@ std::string device_name(u16 vendor, u16 device)
 	return fmt::format("{} [{:04x}:{:04x}]", text ? text : "unnamed device", vendor, device);
 }
 
-/* What keeps a group from being used: members at drivers of the host that may do DMA. */
+/* True: the function is bound to a host driver that may do DMA, so that VFIO refuses its group. */
 static bool is_foreign(const pci::function &f)
 {
 	const std::string &d = f.driver;
@@ -111,7 +111,7 @@ int find_candidates(const context &ctx, bool all, std::vector<candidate> *out)
 
 	out->clear();
 	if (!exists(ctx.at.sys() + "/bus/pci/devices"))
-		return 0; /* no PCI at all */
+		return 0; /* no PCI */
 	if (const int err = pci::list(ctx.at.sys(), &found))
 		return err;
 	for (pci::function &f : found) {
@@ -203,10 +203,9 @@ int run_list(const context &ctx, bool all)
 	if (ctx.json)
 		print_json(j);
 	else if (found.empty())
-		print_folded(
-			"No device that an engine here drives, and none bound to vfio-pci. The software device needs "
-			"none: USDMA_DEVICES=sim",
-			0, 0);
+		print_folded("No supported device, and none bound to vfio-pci. The software device needs no hardware: "
+			     "USDMA_DEVICES=sim",
+			     0, 0);
 	return exit_ok;
 }
 

@@ -6,7 +6,7 @@
 
 namespace usdma::ctl {
 
-/* In the order in which they are fixed: a later point often hangs on an earlier one. */
+/* In the order in which to fix them: a later check often depends on an earlier one. */
 static constexpr check checks[] = {
 	{"iommu", "IOMMU", check_iommu},
 	{"modules", "VFIO modules", check_modules},
@@ -61,10 +61,10 @@ static json to_json(const check &k, const finding &f)
 static void print(const check &k, const finding &f)
 {
 	print_folded(fmt::format("[{}] {}: {}", word(f.state), k.title, f.text), 0, 4);
-	/* First: a command is copied before what follows it is read. */
+	/* Before the fix, so that it is read before the command is copied. */
 	if (!f.price.empty())
 		print_folded("price: " + f.price, 4, 11);
-	/* Commands are not folded: they are there to be copied. */
+	/* Commands are not wrapped, so that they can be copied. */
 	if (!f.fix.empty())
 		print_line("    fix: " + f.fix);
 }
@@ -90,8 +90,8 @@ int run_doctor(const context &ctx)
 		print_json({{"ok", failed == 0}, {"failed", failed}, {"checks", list}});
 	else if (failed)
 		print_folded(
-			fmt::format("{} point{} failed: real devices cannot be used before that is fixed. Unless it is "
-				    "the settings, the software device (USDMA_DEVICES=sim) works all the same.",
+			fmt::format("{} check{} failed: real devices cannot be used until this is fixed. The software "
+				    "device (USDMA_DEVICES=sim) works anyway, unless the settings are wrong.",
 				    failed, failed == 1 ? "" : "s"),
 			0, 0);
 	return failed ? exit_failed : exit_ok;

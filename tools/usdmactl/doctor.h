@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The checklist of `usdmactl doctor`: what each point found, and the one command that fixes it. */
+/* The checks of `usdmactl doctor`: what each one found, and the command that fixes it. */
 #pragma once
 
 #include "tools/usdmactl/ctl.h"
@@ -8,16 +8,16 @@ namespace usdma::ctl {
 
 enum class verdict {
 	ok,
-	advice, /* works, but not as well as it could */
-	failed, /* real devices do not work */
-	skipped /* cannot be told before an earlier point is fixed, or not asked of this machine */
+	advice, /* works, but slower than possible */
+	failed, /* real devices cannot be used */
+	skipped /* depends on an earlier check that failed, or does not apply to this machine */
 };
 
 struct finding {
 	verdict state = verdict::ok;
 	std::string text;
-	std::string fix;        /* a command, or what to do where no command can: the narrowest that helps */
-	std::string price = {}; /* what the fix gives away: safety of the machine, memory, power; "": nothing */
+	std::string fix;        /* the narrowest command that helps, or an instruction if no command can */
+	std::string price = {}; /* cost of the fix: security, memory, power; "": none */
 };
 
 struct checkup {
@@ -31,7 +31,7 @@ struct check {
 	finding (*run)(checkup &c);
 };
 
-/* As one word of a shell, whatever is in it. */
+/* Quotes text as one shell word. */
 std::string shell_word(const std::string &text);
 
 /* doctor_settings.cpp */
@@ -41,7 +41,7 @@ finding check_iommu(checkup &c);
 finding check_modules(checkup &c);
 finding check_denylist(checkup &c);
 finding check_memlock(checkup &c);
-/* The command that makes the user a member of the group usdma; limits: with the limits that it is to have. */
+/* The command that adds the user to the group usdma; limits: also raises the group's memlock limit. */
 std::string join_group(const system_paths &at, bool limits);
 finding check_huge_pages(checkup &c);
 finding check_io_uring(checkup &c);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Points that concern the devices. */
+/* Checks of the devices. */
 #include "driver/base/types.h"
 #include "driver/vfio/kernel.h"
 #include "tools/usdmactl/doctor.h"
@@ -16,7 +16,7 @@ static bool bound(const candidate &d)
 	return d.fn.driver.find("vfio") != std::string::npos;
 }
 
-/* The vendor of a device that is gone reads as ffff (PCI 3.0 §6.1); where nothing can be read, nothing is said. */
+/* The vendor of a removed device reads as ffff (PCI 3.0 §6.1). True if the config space cannot be read. */
 static bool answers(const checkup &c, const candidate &d)
 {
 	std::vector<u8> config;
@@ -25,7 +25,7 @@ static bool answers(const checkup &c, const candidate &d)
 	       config[1] != 0xff;
 }
 
-/* What stands in the way of one device; ok: nothing. */
+/* The first problem of one device; ok: none. */
 static finding check_device(const checkup &c, const candidate &d)
 {
 	const std::string name = address_format(d.fn.addr);
@@ -34,7 +34,7 @@ static finding check_device(const checkup &c, const candidate &d)
 
 	if (d.fn.iommu_group < 0)
 		return {verdict::failed,
-			name + (d.fn.noiommu ? " is bound in noiommu mode, which is not used here" :
+			name + (d.fn.noiommu ? " is bound in noiommu mode, which usdma does not support" :
 					       " has no IOMMU group"),
 			c.iommu ? "move it to another slot" : "see IOMMU above"};
 	if (!answers(c, d))
@@ -50,9 +50,9 @@ static finding check_device(const checkup &c, const candidate &d)
 		return {};
 	if (!other.empty())
 		return {verdict::failed,
-			fmt::format("{} shares IOMMU group {} with {}: VFIO hands over whole groups", name,
+			fmt::format("{} shares IOMMU group {} with {}: VFIO assigns whole groups", name,
 				    d.fn.iommu_group, other),
-			"move it to a slot with a group of its own"};
+			"move it to a slot with a separate group"};
 	return {verdict::failed, fmt::format("{} is at driver {}", name, d.fn.driver.empty() ? "none" : d.fn.driver),
 		"sudo usdmactl bind " + name};
 }
@@ -60,20 +60,20 @@ static finding check_device(const checkup &c, const candidate &d)
 finding check_devices(checkup &c)
 {
 	if (c.devices.empty())
-		return {verdict::skipped, "there is no device that an engine here drives", ""};
+		return {verdict::skipped, "there is no device that usdma supports", ""};
 	for (const candidate &d : c.devices)
 		if (finding f = check_device(c, d); f.state != verdict::ok)
 			return f;
 	return {verdict::ok, fmt::format("all {} ready", c.devices.size()), ""};
 }
 
-/* As it is called where the fake root of a test is "/". */
+/* The path without the fake root of a test. */
 static std::string real_name(const checkup &c, const std::string &path)
 {
 	return path.substr(c.ctx.at.root.size());
 }
 
-/* The name of the group whose file it is, by the tree's own list; "": none there. */
+/* The name of the file's group, from /etc/group below the root; "": unknown. */
 static std::string group_of(const system_paths &at, const std::string &path)
 {
 	std::istringstream list(read_all(at.etc() + "/group"));
@@ -94,20 +94,20 @@ static std::string group_of(const system_paths &at, const std::string &path)
 	return "";
 }
 
-/* The group's file: joining it lasts, and gives no more than the package meant to give. */
+/* For a file of the group usdma: joining the group persists and grants only what the package intended. */
 static finding deny(const system_paths &at, const std::string &path)
 {
 	const std::string group = group_of(at, path);
 
 	if (group == "usdma")
-		return {verdict::failed, fmt::format("no permission on {}, which is the group usdma's", path),
+		return {verdict::failed, fmt::format("no permission on {}, which belongs to the group usdma", path),
 			join_group(at, false),
-			"members of the group usdma use its devices, and may lock all memory of the machine"};
+			"members of the group usdma may use its devices and lock all memory of the machine"};
 	return {verdict::failed, "no permission on " + path, "sudo chown \"$USER\" " + path,
-		"until the next boot this user's programs, all of them, may use the device"};
+		"until the next boot all programs of this user may use the device"};
 }
 
-/* What keeps this process from opening a file; ok: nothing. */
+/* The reason why this process cannot open a file; ok: it can. */
 static finding check_file(const checkup &c, const std::string &path)
 {
 	const std::string name = real_name(c, path);
@@ -116,12 +116,11 @@ static finding check_file(const checkup &c, const std::string &path)
 		return {};
 	if (!exists(path))
 		return {verdict::failed, "there is no " + name + " (in this container?)",
-			"docker run --device " + name + " …",
-			"the container's programs, all of them, may use this device"};
+			"docker run --device " + name + " …", "all programs of the container may use this device"};
 	return deny(c.ctx.at, name);
 }
 
-/* These devices' files, and no others. */
+/* Passes these devices' files only. */
 static std::string container_options(const checkup &c)
 {
 	std::string text = "docker run --device /dev/vfio/vfio";
@@ -157,7 +156,7 @@ finding check_permissions(checkup &c)
 		return {verdict::skipped,
 			"there is no /dev/vfio/vfio" + std::string(c.module ? " in this container" : " yet"),
 			c.module ? container_options(c) : "",
-			c.module ? "the container's programs, all of them, may use these devices" : ""};
+			c.module ? "all programs of the container may use these devices" : ""};
 	for (const candidate &d : c.devices) {
 		if (!bound(d) || d.fn.iommu_group < 0)
 			continue;
@@ -191,15 +190,15 @@ finding check_numa(checkup &c)
 	for (const candidate &d : c.devices)
 		if (d.fn.numa_node < 0)
 			return {verdict::advice,
-				fmt::format("{} nodes, but the firmware does not say at which {} is: pinned memory may "
-					    "lie far from it",
-					    nodes, address_format(d.fn.addr)),
-				"export USDMA_NUMA_NODE=0 # the node next to the device; usdma-perf tells which is "
-				"faster"};
-	return {verdict::ok, fmt::format("{} nodes; pinned memory goes to the device's", nodes), ""};
+				fmt::format(
+					"{} nodes, but the firmware does not report the node of {}: pinned memory may "
+					"be remote",
+					nodes, address_format(d.fn.addr)),
+				"export USDMA_NUMA_NODE=0 # the device's node; usdma-perf shows which is faster"};
+	return {verdict::ok, fmt::format("{} nodes; pinned memory is allocated on the device's", nodes), ""};
 }
 
-/* The deepest idle state of the first CPU that is not switched off: how long an interrupt may have to wait. */
+/* Exit latency of the deepest enabled idle state of CPU 0: it delays the handling of an interrupt. */
 static u64 deepest_idle_us(const system_paths &at)
 {
 	const std::string dir = at.sys() + "/devices/system/cpu/cpu0/cpuidle";
@@ -222,7 +221,7 @@ finding check_power(checkup &c)
 	for (const candidate &d : c.devices) {
 		const std::string &state = d.fn.power_state, name = address_format(d.fn.addr);
 
-		/* vfio-pci lets idle devices sleep and wakes them on opening: only others matter. */
+		/* vfio-pci suspends idle devices and resumes them when opened: skip bound ones. */
 		if (!bound(d) && (state == "D3hot" || state == "D3cold"))
 			return {verdict::advice, fmt::format("{} is asleep ({})", name, state),
 				fmt::format("echo on | sudo tee /sys/bus/pci/devices/{}/power/control", name),
@@ -230,11 +229,10 @@ finding check_power(checkup &c)
 	}
 	if (idle > tolerable_us)
 		return {verdict::advice,
-			fmt::format("idle CPUs may take {} us to wake up, which every wait that sleeps pays", idle),
+			fmt::format("idle CPUs may take {} us to wake up, which delays every sleeping wait", idle),
 			fmt::format("sudo cpupower idle-set -D {}", tolerable_us),
 			"all CPUs draw more power, until the next boot"};
-	return {verdict::ok, idle ? fmt::format("idle CPUs wake up in {} us", idle) : "nothing that slows waits down",
-		""};
+	return {verdict::ok, idle ? fmt::format("idle CPUs wake up in {} us", idle) : "nothing slows waits down", ""};
 }
 
 } // namespace usdma::ctl

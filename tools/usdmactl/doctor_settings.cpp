@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The point that concerns settings: files and variables that the library does not understand. */
+/* The check of the settings: files and variables that the library cannot parse. */
 #include "driver/base/error.h"
 #include "lib/core/config/setting.h"
 #include "tools/usdmactl/doctor.h"
@@ -9,31 +9,31 @@
 
 namespace usdma::ctl {
 
-/* Of a made-up tree only its own file counts. */
+/* With a fake root only its own file is read, not the environment. */
 static const char *no_variable(const char *, void *)
 {
 	return nullptr;
 }
 
-/* Variables that look like settings and are none: a slip of the pen goes unnoticed otherwise. */
+/* A USDMA_ variable that is no setting, likely a typo; the library ignores it silently. */
 static std::string stray_variable()
 {
 	static constexpr const char *others[] = {"USDMA_CONFIG", "USDMA_TEST_", "USDMA_PEERS"};
 
 	for (char **e = environ; *e; e++) {
 		std::string name = std::string(*e).substr(0, std::string(*e).find('='));
-		bool known = !name.starts_with("USDMA_") || core::setting_find(name.substr(6));
+		bool valid = !name.starts_with("USDMA_") || core::setting_find(name.substr(6));
 
 		for (const char *o : others)
-			known |= name.starts_with(o);
-		if (!known)
+			valid |= name.starts_with(o);
+		if (!valid)
 			return name;
 	}
 	return "";
 }
 
-/* "FILE:LINE: …" → an editor at that line. */
-static std::string cure(const std::string &error)
+/* "FILE:LINE: …" → opens an editor at that line. */
+static std::string fix_of(const std::string &error)
 {
 	const size_t line = error.find(':'), end = line == error.npos ? error.npos : error.find(':', line + 1);
 
@@ -42,7 +42,7 @@ static std::string cure(const std::string &error)
 				   shell_word(error.substr(0, line)));
 	if (error.starts_with("USDMA_"))
 		return "unset " + error.substr(0, error.find_first_of("=: "));
-	return "correct it; usdmactl info lists what each setting takes";
+	return "correct it; usdmactl info lists the valid values of each setting";
 }
 
 static unsigned count_set(const core::config &c)
@@ -67,14 +67,14 @@ finding check_settings(checkup &c)
 	const std::string stray = real ? stray_variable() : "";
 
 	if (!cfg.error.empty())
-		return {verdict::failed, cfg.error, cure(cfg.error)};
+		return {verdict::failed, cfg.error, fix_of(cfg.error)};
 	if (!cfg.warning.empty())
 		return {verdict::advice, cfg.warning,
 			"export HOME=$(getent passwd \"$(id -u)\" | cut -d: -f6) # or XDG_CONFIG_HOME"};
 	if (!stray.empty())
 		return {verdict::advice,
 			fmt::format(
-				"{} means nothing here; the most similar setting is {}", stray,
+				"{} is not a setting; the most similar one is {}", stray,
 				core::setting_variable(*core::setting_find(core::setting_nearest(stray.substr(6))))),
 			"unset " + stray};
 	const unsigned n = count_set(cfg);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Points that concern the machine and the process. */
+/* Checks of the machine and the process. */
 #include "driver/base/types.h"
 #include "tools/usdmactl/doctor.h"
 
@@ -14,7 +14,7 @@
 
 namespace usdma::ctl {
 
-/* Below this not even one arena of pinned memory and the rings fit (USDMA_HOST_ARENA is 32 MiB). */
+/* Space for one arena of pinned memory (USDMA_HOST_ARENA is 32 MiB) and the rings. */
 static constexpr u64 memlock_needed = 64 * MiB;
 
 /* ---- IOMMU ------------------------------------------------------------------------------------------- */
@@ -47,23 +47,22 @@ finding check_iommu(checkup &c)
 		return {verdict::ok, fmt::format("on, with {} group{} of devices", groups, groups == 1 ? "" : "s"), ""};
 	if (intel && !has_word(line, "intel_iommu=on"))
 		return {verdict::failed,
-			"the machine has VT-d, but the kernel was not told to use it (no intel_iommu=on in "
+			"the machine has VT-d, but it is not enabled in the kernel (no intel_iommu=on in "
 			"/proc/cmdline)",
 			grub_command("intel_iommu=on"),
-			"every device's transfers are translated then, which costs fast cards some speed (iommu=pt "
-			"beside it spares "
-			"them that, and confines only devices of VFIO)"};
+			"all DMA is translated then, which costs fast devices some speed (with iommu=pt as well "
+			"only devices bound to VFIO are translated)"};
 	if (amd && has_word(line, "amd_iommu=off"))
-		return {verdict::failed, "AMD-Vi is switched off on the kernel's command line (amd_iommu=off)",
+		return {verdict::failed, "AMD-Vi is disabled on the kernel's command line (amd_iommu=off)",
 			"sudo sed -i 's/amd_iommu=off//' /etc/default/grub && sudo update-grub && sudo reboot"};
 	if (intel || amd)
 		return {verdict::failed,
 			"the machine has one and the kernel's command line allows it, but the kernel uses none: "
-			"it says why",
+			"see its log",
 			"sudo dmesg | grep -i -e DMAR -e IOMMU -e AMD-Vi"};
 	return {verdict::failed,
-		"the firmware shows none (no DMAR or IVRS table): it is switched off in the firmware's setup "
-		"(VT-d, AMD-Vi), or this is a virtual machine or container that was given none",
+		"the firmware reports none (no DMAR or IVRS table): it is disabled in the firmware's setup "
+		"(VT-d, AMD-Vi), or this is a virtual machine or container without one",
 		"sudo systemctl reboot --firmware-setup"};
 }
 
@@ -102,9 +101,9 @@ finding check_modules(checkup &c)
 		"sudo apt-get install linux-image-amd64 && sudo reboot"};
 }
 
-/* ---- what forbids ------------------------------------------------------------------------------------ */
+/* ---- denylists --------------------------------------------------------------------------------------- */
 
-/* Devices that vfio-pci refuses by itself: Intel's QuickAssist functions (drivers/vfio/pci/vfio_pci.c). */
+/* The kernel's denylist of vfio-pci: Intel's QuickAssist functions (drivers/vfio/pci/vfio_pci.c). */
 static bool on_kernel_denylist(const pci::function &f)
 {
 	static constexpr u16 ids[] = {0x0435, 0x0442, 0x0443, 0x18a0, 0x18a1, 0x19e2,
@@ -150,22 +149,22 @@ finding check_denylist(checkup &c)
 					fmt::format("/etc/modprobe.d/{} forbids a module of VFIO: {}", file, line),
 					"sudo sed -i -E 's/^(blacklist|install) +vfio/# &/' " +
 						shell_word("/etc/modprobe.d/" + file),
-					"somebody wanted no VFIO on this machine: ask why first"};
+					"VFIO was disabled on this machine on purpose: find out why first"};
 	}
 	for (const candidate &d : c.devices)
 		if (on_kernel_denylist(d.fn) && off != "Y")
 			return {verdict::failed,
 				address_format(d.fn.addr) +
-					" is on vfio-pci's own denylist: it has known faults, which its "
-					"users can turn against the machine. Better leave it to its driver and take "
-					"another device",
+					" is on vfio-pci's own denylist: its users can exploit its faults "
+					"against the machine. Better leave it to its driver and use another "
+					"device",
 				"echo 'options vfio-pci disable_denylist=1' | sudo tee "
 				"/etc/modprobe.d/usdma-denylist.conf && sudo modprobe "
 				"-r vfio-pci && sudo modprobe vfio-pci",
-				"whoever may use such a device can exploit its faults against the stability and "
-				"security of the machine, and "
-				"the list is off for all devices: only where every user is trusted as root is"};
-	return {verdict::ok, "nothing forbids VFIO or a device here", ""};
+				"users of such a device can exploit its faults against the stability and security of "
+				"the machine, and the list is disabled for all devices: only where every user is "
+				"trusted as root is"};
+	return {verdict::ok, "neither VFIO nor a device is denied", ""};
 }
 
 /* ---- limits of the process --------------------------------------------------------------------------- */
@@ -194,7 +193,7 @@ static bool read_memlock(const std::string &limits, u64 *soft, u64 *hard)
 	return false;
 }
 
-/* CAP_IPC_LOCK, bit 14 of the effective set: the limit does not bind then. */
+/* With CAP_IPC_LOCK, bit 14 of the effective set, the limit does not apply. */
 static bool may_lock_all(const std::string &status)
 {
 	const size_t at = status.find("CapEff:");
@@ -202,14 +201,14 @@ static bool may_lock_all(const std::string &status)
 	return at != status.npos && (strtoull(status.c_str() + at + 7, nullptr, 16) >> 14 & 1);
 }
 
-/* Into the group that the package's limits, or a file of this name, are for. */
+/* The group's limits come from the package's file, or from one created here. */
 std::string join_group(const system_paths &at, bool limits)
 {
 	static constexpr const char *join = "sudo usermod -aG usdma \"$USER\" # then log in again";
 
 	if (!limits || exists(at.etc() + "/security/limits.d/usdma.conf"))
 		return join;
-	/* Not the package's own file: it would be asked about at each upgrade. */
+	/* Not the package's own file: dpkg would prompt about it at each upgrade. */
 	return std::string("sudo groupadd -f -r usdma && echo '@usdma - memlock unlimited' | sudo tee "
 			   "/etc/security/limits.d/usdma-local.conf && ") +
 	       join;
@@ -229,15 +228,15 @@ finding check_memlock(checkup &c)
 	if (soft >= memlock_needed)
 		return {verdict::ok, "up to " + human_size(soft), ""};
 	const std::string text = fmt::format(
-		"only {} may be locked; memory that a device reaches is locked, and {} is the least "
-		"to start with",
+		"only {} may be locked; memory that a device accesses is locked, and at least {} is "
+		"needed",
 		human_size(soft), human_size(memlock_needed));
 	if (hard >= memlock_needed)
 		return {verdict::failed, text,
 			fmt::format("ulimit -l {}", hard == unlimited ? "unlimited" : std::to_string(hard / KiB))};
 	return {verdict::failed, text, join_group(c.ctx.at, true),
-		"members of the group usdma may lock all memory of the machine, and use "
-		"its devices: make it those whom you trust with that"};
+		"members of the group usdma may lock all memory of the machine and use its "
+		"devices: add trusted users only"};
 }
 
 finding check_huge_pages(checkup &c)
@@ -249,17 +248,17 @@ finding check_huge_pages(checkup &c)
 		return {verdict::skipped, "the kernel has no huge pages of 2 MiB", ""};
 	if (total == "0")
 		return {verdict::advice,
-			"none set aside: pinned memory comes in pages of 4 KiB, which costs mappings and IOMMU "
-			"look-ups",
-			"sudo sysctl vm.nr_hugepages=128", "256 MiB that are kept for such pages alone"};
+			"none reserved: pinned memory is in pages of 4 KiB, which costs mappings and IOMMU "
+			"lookups",
+			"sudo sysctl vm.nr_hugepages=128", "256 MiB are reserved for such pages"};
 	if (free == "0")
-		return {verdict::advice, fmt::format("all {} pages of 2 MiB are taken", total),
+		return {verdict::advice, fmt::format("all {} pages of 2 MiB are in use", total),
 			fmt::format("sudo sysctl vm.nr_hugepages={}", atoll(total.c_str()) + 128),
-			"256 MiB more that are kept for such pages alone"};
+			"256 MiB more are reserved for such pages"};
 	return {verdict::ok, fmt::format("{} of {} pages of 2 MiB are free", free, total), ""};
 }
 
-/* 0, or the errno with which the kernel refuses this process a ring. */
+/* 0, or the errno of io_uring_setup. */
 static int try_io_uring()
 {
 	io_uring_params p = {};
@@ -277,11 +276,10 @@ finding check_io_uring(checkup &c)
 
 	if (off == "1" || off == "2")
 		return {verdict::advice,
-			fmt::format("switched off (kernel.io_uring_disabled={}): waits use ppoll, which is slower",
-				    off),
+			fmt::format("disabled (kernel.io_uring_disabled={}): waits use ppoll, which is slower", off),
 			"sudo sysctl kernel.io_uring_group=$(getent group usdma | cut -d: -f3) "
 			"kernel.io_uring_disabled=1",
-			"the kernel's io_uring, which has had faults that made users root, is open to the group usdma"};
+			"the group usdma may use io_uring, whose past kernel bugs let users become root"};
 	const int err = c.ctx.at.real() ? try_io_uring() : 0;
 	if (err == EPERM || err == EACCES)
 		return {verdict::advice,
@@ -290,8 +288,8 @@ finding check_io_uring(checkup &c)
 			"action: \"SCMP_ACT_ALLOW\"}]' "
 			"default.json >usdma.json # the runtime's default profile; then: docker run --security-opt "
 			"seccomp=usdma.json …",
-			"the kernel's io_uring, which has had faults by which programs left their container, is open "
-			"to this one"};
+			"the container may use io_uring, whose past kernel bugs let programs escape from "
+			"containers"};
 	if (err)
 		return {verdict::advice,
 			fmt::format("does not work here ({}): waits use ppoll, which is slower", strerror(err)),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a device offers. */
+/* Properties of a device. */
 #include "driver/base/error.h"
 #include "driver/dma/registry.h"
 #include "driver/dma/softop.h"
@@ -59,7 +59,7 @@ static std::string capability_name(const pci::capability &c)
 		u16 id;
 		bool extended;
 		const char *name;
-	} known[] = {
+	} names[] = {
 		{0x01, false, "power management"},
 		{0x05, false, "MSI"},
 		{0x09, false, "vendor specific"},
@@ -75,7 +75,7 @@ static std::string capability_name(const pci::capability &c)
 		{0x13, true, "PRI"},
 	};
 
-	for (const auto &k : known)
+	for (const auto &k : names)
 		if (k.id == c.id && k.extended == c.extended)
 			return k.name;
 	return fmt::format("{}0x{:02x}", c.extended ? "extended " : "", c.id);
@@ -133,7 +133,7 @@ static json limits_of(const dma::engine &e)
 		{"numa_node", l.numa_node < 0 ? json() : json(l.numa_node)}};
 }
 
-/* The device as its transport shows it, then what the engine's driver makes of it. */
+/* Describes the device as the transport reports it, then the engine as its driver reports it. */
 static int describe_open(std::unique_ptr<vfio::device> dev, json *j)
 {
 	const std::vector<u8> config = config_of(*dev);
@@ -202,18 +202,20 @@ static void print_device(const json &j)
 	if (!addresses.empty())
 		print_folded("DMA addresses:" + addresses, 2, 4);
 	if (!j.contains("engine") || j["engine"].is_null()) {
-		print_folded(j.contains("note") ? j["note"].get<std::string>() : "no engine here drives it", 2, 4);
+		print_folded(j.contains("note") ? j["note"].get<std::string>() : "not supported by an engine driver", 2,
+			     4);
 		return;
 	}
 	const json &e = j["engine"];
-	print_folded(fmt::format("engine {}: {} channels, {} unit{}, rings of {}, at most {} a request, {} of {}memory",
-				 e["driver"].get<std::string>(), e["channels"].get<u32>(), e["units"].get<u32>(),
-				 e["units"] == 1 ? "" : "s", e["ring_size"].get<u32>(), human_size(e["max_copy"]),
-				 human_size(e["memory_size"]), e["own_memory"] ? "" : "lent "),
-		     2, 4);
+	print_folded(
+		fmt::format("engine {}: {} channels, {} engine{}, rings of {}, at most {} a request, {} of {}memory",
+			    e["driver"].get<std::string>(), e["channels"].get<u32>(), e["units"].get<u32>(),
+			    e["units"] == 1 ? "" : "s", e["ring_size"].get<u32>(), human_size(e["max_copy"]),
+			    human_size(e["memory_size"]), e["own_memory"] ? "" : "host "),
+		2, 4);
 }
 
-/* What sysfs tells of a PCI function, bound or not; true: it is at VFIO and may be opened. */
+/* Reads a PCI function from sysfs, bound or not. *open: it is bound to VFIO and can be opened. */
 static int describe_pci(const context &ctx, const std::string &spec, json *j, bool *open)
 {
 	std::vector<u8> config;

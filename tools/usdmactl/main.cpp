@@ -43,7 +43,7 @@ void add_device(CLI::App *sub, std::string &where, bool required = true)
 
 void add_list(CLI::App &app, arguments &a)
 {
-	CLI::App *sub = command(app, "list", "The devices that can be used, and where they are",
+	CLI::App *sub = command(app, "list", "List the usable devices and their locations",
 				"  usdmactl list\n  usdmactl list --json | jq '.[].address'");
 
 	sub->add_flag("--all", a.all, "Every PCI function");
@@ -52,52 +52,51 @@ void add_list(CLI::App &app, arguments &a)
 
 void add_binds(CLI::App &app, arguments &a)
 {
-	CLI::App *sub = command(app, "bind", "Give a device to vfio-pci for programs to use",
+	CLI::App *sub = command(app, "bind", "Bind a device to vfio-pci for programs to use",
 				"  sudo usdmactl bind 0000:03:00.0\n  usdmactl bind 0000:03:00.0 --dry-run");
 
 	sub->add_option("DEVICE", a.bind.device, "DDDD:BB:DD.F")->required();
 	sub->add_option("--driver", a.bind.driver, "Another VFIO driver than vfio-pci")->type_name("NAME");
-	sub->add_flag("-n,--dry-run", a.bind.dry_run, "Check and say, change nothing");
+	sub->add_flag("-n,--dry-run", a.bind.dry_run, "Check and report, change nothing");
 	sub->callback([&a] { a.status = run_bind(a.ctx, a.bind); });
 
-	sub = command(app, "unbind", "Give a device back to the driver it had before",
-		      "  sudo usdmactl unbind 0000:03:00.0");
+	sub = command(app, "unbind", "Bind a device to its former driver again", "  sudo usdmactl unbind 0000:03:00.0");
 	sub->add_option("DEVICE", a.bind.device, "DDDD:BB:DD.F")->required();
-	sub->add_flag("-n,--dry-run", a.bind.dry_run, "Check and say, change nothing");
+	sub->add_flag("-n,--dry-run", a.bind.dry_run, "Check and report, change nothing");
 	sub->callback([&a] { a.status = run_unbind(a.ctx, a.bind); });
 }
 
-void add_looks(CLI::App &app, arguments &a)
+void add_info(CLI::App &app, arguments &a)
 {
 	CLI::App *sub = command(
-		app, "info", "What a device offers; or the settings in force",
+		app, "info", "Show a device's properties, or the settings in force",
 		"  usdmactl info\n  usdmactl info 0000:03:00.0\n  usdmactl info vfio-user:/run/dev.sock --json");
 
 	add_device(sub, a.device, false);
 	sub->callback([&a] { a.status = run_info(a.ctx, a.device); });
 
-	sub = command(app, "doctor", "Check the machine, and say what fixes it",
+	sub = command(app, "doctor", "Check the machine, and show how to fix it",
 		      "  usdmactl doctor\n  usdmactl doctor --json | jq -r '.checks[].fix // empty'\n"
-		      "Exit status 0: nothing failed; 1: something did.");
+		      "Exit status 0: nothing failed; 1: a check failed.");
 	sub->callback([&a] { a.status = run_doctor(a.ctx); });
 }
 
-void add_works(CLI::App &app, arguments &a)
+void add_tests(CLI::App &app, arguments &a)
 {
-	CLI::App *sub = command(app, "reset", "Reset a device that nobody uses", "  usdmactl reset 0000:03:00.0");
+	CLI::App *sub = command(app, "reset", "Reset a device that is not in use", "  usdmactl reset 0000:03:00.0");
 
 	add_device(sub, a.device);
 	sub->callback([&a] { a.status = run_reset(a.ctx, a.device); });
 
-	sub = command(app, "selftest", "Copy on a device in every way, and verify",
+	sub = command(app, "selftest", "Copy on a device by every path, and verify",
 		      "  usdmactl selftest sim\n  usdmactl selftest 0000:03:00.0 --file in.bin --out back.bin");
 	add_device(sub, a.selftest.device);
-	sub->add_option("--size", a.selftest.size, "Bytes of one copy (64K, 1M; default as fits)")
+	sub->add_option("--size", a.selftest.size, "Bytes of one copy (64K, 1M; default: by the device's memory)")
 		->transform(usdma::tool::size_in("1", "1T"))
 		->type_name("SIZE");
-	CLI::Option *file = sub->add_option("--file", a.selftest.file, "Also a file through the device")
+	CLI::Option *file = sub->add_option("--file", a.selftest.file, "Also copy a file through the device")
 				    ->type_name("PATH");
-	CLI::Option *out = sub->add_option("--out", a.selftest.out, "Where what came back is written")
+	CLI::Option *out = sub->add_option("--out", a.selftest.out, "Write the result of --file here")
 				   ->type_name("PATH");
 	file->needs(out);
 	out->needs(file);
@@ -111,18 +110,16 @@ void add_stat(CLI::App &app, arguments &a)
 				"  usdmactl stat --json --count 1 | jq '.processes[].bytes'");
 
 	sub->add_option("--pid", a.stat.pid, "Only this process")->type_name("PID")->check(CLI::PositiveNumber);
-	sub->add_option("--interval", a.stat.interval, "Seconds between two looks (default 1)")
+	sub->add_option("--interval", a.stat.interval, "Seconds between two samples (default 1)")
 		->type_name("S")
 		->check(CLI::Range(0.01, 3600.0));
-	sub->add_option("--count", a.stat.count, "Leave after so many tables")
-		->type_name("N")
-		->check(CLI::PositiveNumber);
+	sub->add_option("--count", a.stat.count, "Exit after N tables")->type_name("N")->check(CLI::PositiveNumber);
 	sub->callback([&a] { a.status = run_stat(a.ctx, a.stat); });
 }
 
 void add_sim(CLI::App &app, arguments &a)
 {
-	CLI::App *sub = command(app, "sim", "Tell a running usdma-sim to fail or vanish",
+	CLI::App *sub = command(app, "sim", "Make a running usdma-sim fail or vanish",
 				"  usdma-sim --socket /tmp/dev --control /tmp/ctl &\n"
 				"  usdmactl sim /tmp/ctl faults 'fail@3+drop-irq%2'\n"
 				"  usdmactl sim /tmp/ctl state\n"
@@ -130,8 +127,8 @@ void add_sim(CLI::App &app, arguments &a)
 				"Commands: state, faults [RULES], clear, vanish [MS], return, help.\n"
 				"The rules are in docs/reliability.md.");
 
-	sub->add_option("CONTROL_SOCKET", a.sim.socket, "The path that usdma-sim --control was given")->required();
-	sub->add_option("COMMAND", a.sim.words, "What it shall do")->required()->expected(1, 2);
+	sub->add_option("CONTROL_SOCKET", a.sim.socket, "The path given to usdma-sim --control")->required();
+	sub->add_option("COMMAND", a.sim.words, "One of the commands below")->required()->expected(1, 2);
 	sub->callback([&a] { a.status = run_sim(a.ctx, a.sim); });
 }
 
@@ -142,19 +139,21 @@ void add_tune(CLI::App &app, arguments &a)
 		"  usdmactl tune\n  sudo usdmactl tune --write\n  usdmactl tune --write my.conf && export "
 		"USDMA_CONFIG=my.conf\n"
 		"  usdmactl tune --json > a.json; sudo usdmactl tune --from a.json --write");
-	CLI::Option *write = sub->add_option("--write", a.tune.file, "Put them into the configuration file")
+	CLI::Option *write = sub->add_option("--write", a.tune.file, "Write them to the configuration file")
 				     ->type_name("[FILE]")
 				     ->expected(0, 1);
 
-	sub->add_option("--from", a.tune.from, "What an earlier --json said, without measuring")->type_name("FILE");
-	sub->add_option("--device", a.tune.device, "On this device (default: a software device)")->type_name("DEVICE");
+	sub->add_option("--from", a.tune.from, "Use the output of an earlier --json instead of measuring")
+		->type_name("FILE");
+	sub->add_option("--device", a.tune.device, "Measure on this device (default: a software device)")
+		->type_name("DEVICE");
 	sub->callback([&a, write] {
 		a.tune.write = write->count() > 0;
 		a.status = run_tune(a.ctx, a.tune);
 	});
 }
 
-/* The first argument that is no option; "": none. */
+/* The first argument that is not an option; "": none. */
 std::string first_word(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)
@@ -165,7 +164,7 @@ std::string first_word(int argc, char **argv)
 	return "";
 }
 
-/* What is wrong with the command; "": it is one. */
+/* The error text for an unknown command or option; "": the command is valid. */
 std::string wrong_command(const CLI::App &app, const std::string &word)
 {
 	std::vector<std::string> all;
@@ -205,7 +204,7 @@ int run(CLI::App &app, int argc, char **argv, arguments &a)
 int main(int argc, char **argv)
 {
 	usdma::open_closed_streams();
-	CLI::App app("Devices for usdma: find them, bind them, check the machine, try them out.", "usdmactl");
+	CLI::App app("Finds, binds and tests devices for usdma, and checks the machine.", "usdmactl");
 	arguments a;
 
 	usdma::help_in_80_columns(app);
@@ -217,8 +216,8 @@ int main(int argc, char **argv)
 	app.footer("usdmactl COMMAND --help shows examples. Start with: usdmactl doctor");
 	add_list(app, a);
 	add_binds(app, a);
-	add_looks(app, a);
-	add_works(app, a);
+	add_info(app, a);
+	add_tests(app, a);
 	add_stat(app, a);
 	add_tune(app, a);
 	add_sim(app, a);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copies on a device through the library, as a program does, and looks at what arrived. */
+/* Copies on a device through the library, as a program does, and compares the data. */
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "lib/core/copy/copy.h"
@@ -18,11 +18,11 @@
 
 namespace usdma::ctl {
 
-static constexpr u64 patience_ms = 120000;
+static constexpr u64 timeout_ms = 120000;
 
 namespace {
 
-/* An open device, a stream on it, a block of its memory and two pinned ones; each as long as this lives. */
+/* Owns an open device, a stream on it, a block of its memory and two pinned blocks. */
 class bench {
 public:
 	~bench()
@@ -45,13 +45,13 @@ public:
 			return err;
 		const u64 total = core::device_heap_info(dev_).total;
 		size = want ? want : std::min<u64>(4 * MiB, align_down<u64>(total / 2, 512));
-		/* Two halves, so that there is a copy within the device too. */
+		/* Two halves, for the copy within the device. */
 		half = align_up<u64>(size, 64);
 		if (2 * half > total)
 			return fail(ENOMEM,
-				    "%llu bytes are too much for the device's memory of %llu: --size takes less",
+				    "%llu bytes do not fit into the device's memory of %llu: choose a smaller --size",
 				    static_cast<unsigned long long>(2 * half), static_cast<unsigned long long>(total));
-		/* It is cleared first, and by the device: what that lacks is told as such. */
+		/* The first use of the device, which clears the memory: its errors are reported here. */
 		if (int err = core::device_alloc(dev_, 2 * half, core::page_policy::normal_only, &block); err < 0)
 			return err;
 		if (int err = core::host_alloc(size, -1, &a); err < 0)
@@ -61,7 +61,7 @@ public:
 		return core::stream_create(dev_, {}, &stream_);
 	}
 	int copy(void *dst, const void *src, u64 len) { return core::copy_async(stream_, dst, src, len); }
-	int sync() { return core::stream_sync(stream_, deadline::in_ms(patience_ms)); }
+	int sync() { return core::stream_sync(stream_, deadline::in_ms(timeout_ms)); }
 	void *device(u64 offset) const { return reinterpret_cast<void *>(block + offset); }
 	core::device *dev() const { return dev_; }
 
@@ -117,7 +117,7 @@ static int within(bench &t, std::vector<u8> &data, std::vector<u8> *got)
 	return err;
 }
 
-/* Every byte at its own place, from odd addresses and of odd lengths. */
+/* Copies in pieces of odd length at odd addresses. */
 static int odd_pieces(bench &t, std::vector<u8> &data, std::vector<u8> *got)
 {
 	const u64 piece = std::max<u64>(t.size / 5 | 1, 1);
@@ -168,7 +168,7 @@ static json run_step(bench &t, const step &s, std::mt19937_64 &gen)
 	return j;
 }
 
-/* A file into device memory and out again, a block at a time. */
+/* Copies a file into device memory and out again, one block at a time. */
 static json run_file(bench &t, const selftest_options &opt)
 {
 	std::ifstream in(opt.file, std::ios::binary);
@@ -220,7 +220,7 @@ int run_selftest(const context &ctx, const selftest_options &opt)
 	bool ok = true;
 	bench t;
 
-	/* The one device of this process, whatever the settings say. */
+	/* Overrides the settings: this process has one device. */
 	if (setenv("USDMA_DEVICES", opt.device.c_str(), 1))
 		return report_error(ctx, fail_errno("USDMA_DEVICES"));
 	if (int err = t.open(opt.size); err < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The settings in force, and who set them. */
+/* The settings in force and their sources. */
 #include "lib/core/config/setting.h"
 
 #include "tools/usdmactl/ctl.h"
@@ -34,7 +34,7 @@ static json setting_json(const core::setting &s, const core::config &c)
 		{"default", value_json(s, core::setting_standard(s), core::config())},
 		{"variable", core::setting_variable(s)},
 		{"type", core::setting_type_name(s)},
-		{"takes", core::setting_wants(s)},
+		{"takes", core::setting_expects(s)},
 		{"unit", *s.unit ? json(s.unit) : json()},
 		{"meaning", s.meaning}};
 }
@@ -60,17 +60,18 @@ static void print_setting(const core::setting &s, const core::config &c)
 
 	print_line(fmt::format("{:<15} {:<20} {}", s.name, value.empty() ? "-" : value + unit,
 			       o.where.empty() ? from_name(o.from) : o.where));
-	print_folded(fmt::format("{} ({}; default {})", s.meaning, core::setting_wants(s),
+	print_folded(fmt::format("{} ({}; default {})", s.meaning, core::setting_expects(s),
 				 core::setting_standard(s).empty() ? "none" : core::setting_standard(s)),
 		     4, 4);
 }
 
 static void print_settings(const core::config &c)
 {
-	print_line("usdma " USDMA_VERSION ": setting, value, and where that comes from.");
+	print_line("usdma " USDMA_VERSION ": setting, value, and source of the value.");
 	print_folded(
-		fmt::format("Set them as NAME = VALUE in {}, or as USDMA_NAME in the environment, which goes before.",
-			    core::config_system_file),
+		fmt::format(
+			"Set them as NAME = VALUE in {}, or as USDMA_NAME in the environment, which takes precedence.",
+			core::config_system_file),
 		0, 0);
 	print_line("");
 	for (const core::setting &s : core::settings())

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* usdmactl sim: a line to the control socket of usdma-sim, and its answer. */
+/* usdmactl sim: sends a line to the control socket of usdma-sim and prints the reply. */
 #include "driver/base/clock.h"
 #include "driver/base/unique_fd.h"
 #include "tools/usdmactl/ctl.h"
@@ -14,10 +14,10 @@
 
 namespace usdma::ctl {
 
-static constexpr u64 answer_ms = 5000;
-static constexpr size_t answer_most = 64 * KiB;
+static constexpr u64 reply_ms = 5000;
+static constexpr size_t reply_max = 64 * KiB;
 
-/* "": connected. */
+/* Returns "" or the error. */
 static std::string connect_to(const std::string &path, unique_fd *out)
 {
 	sockaddr_un addr = {};
@@ -32,23 +32,23 @@ static std::string connect_to(const std::string &path, unique_fd *out)
 	return "";
 }
 
-/* "": *line is the answer, without its end. */
-static std::string read_answer(int fd, std::string *line)
+/* *line: the reply without its newline. Returns "" or the error. */
+static std::string read_reply(int fd, std::string *line)
 {
-	const deadline until = deadline::in_ms(answer_ms);
+	const deadline until = deadline::in_ms(reply_ms);
 	char buf[1024];
 
 	while (line->find('\n') == line->npos) {
 		pollfd p = {fd, POLLIN, 0};
 
-		if (until.passed() || line->size() > answer_most)
-			return "no answer that ends";
+		if (until.passed() || line->size() > reply_max)
+			return "no complete reply";
 		if (poll(&p, 1, int(until.left_ns() / ns_per_ms) + 1) <= 0)
 			continue;
 		const ssize_t n = read(fd, buf, sizeof(buf));
 		if (n <= 0)
-			return "the connection ended before the answer (only the user that runs usdma-sim, and root, "
-			       "may ask)";
+			return "the connection was closed before the reply (only the user of usdma-sim and root may "
+			       "connect)";
 		line->append(buf, size_t(n));
 	}
 	line->erase(line->find('\n'));
@@ -73,7 +73,7 @@ static int show(const context &ctx, const std::string &line)
 	const json j = json::parse(line, nullptr, false);
 
 	if (!j.is_object() || !j.contains("ok") || !j["ok"].is_boolean())
-		return report(ctx, "what came back is no answer of usdma-sim: is this its --control socket?");
+		return report(ctx, "the reply is not from usdma-sim: is this its --control socket?");
 	if (!j["ok"].get<bool>())
 		return report(ctx, j.value("error", "refused"));
 	if (ctx.json)
@@ -87,18 +87,18 @@ static int show(const context &ctx, const std::string &line)
 
 int run_sim(const context &ctx, const sim_options &opt)
 {
-	std::string ask, line;
+	std::string request, line;
 	unique_fd fd;
 
 	for (const std::string &w : opt.words)
-		ask += (ask.empty() ? "" : " ") + w;
-	if (ask.find('\n') != ask.npos)
+		request += (request.empty() ? "" : " ") + w;
+	if (request.find('\n') != request.npos)
 		return report(ctx, "a command is one line");
-	ask += "\n";
+	request += "\n";
 	std::string wrong = connect_to(opt.socket, &fd);
-	if (wrong.empty() && send(fd.get(), ask.data(), ask.size(), MSG_NOSIGNAL) != ssize_t(ask.size()))
+	if (wrong.empty() && send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) != ssize_t(request.size()))
 		wrong = fmt::format("{}: {}", opt.socket, strerror(errno));
-	if (wrong.empty() && !(wrong = read_answer(fd.get(), &line)).empty())
+	if (wrong.empty() && !(wrong = read_reply(fd.get(), &line)).empty())
 		wrong = opt.socket + ": " + wrong;
 	return wrong.empty() ? show(ctx, line) : report(ctx, wrong);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Live counters of the processes that use usdma, read where they count (lib/core/base/stats.h). */
+/* Live counters of the processes that use usdma, read from their shared pages (lib/core/base/stats.h). */
 #include "driver/base/clock.h"
 #include "driver/base/peer_file.h"
 #include "driver/base/printable.h"
@@ -31,8 +31,8 @@ struct row {
 
 using key = std::tuple<unsigned, unsigned, u64>; /* process, slot, when it was opened */
 
-/* What a process keeps out of use for devices that it lost and closed. */
-struct kept {
+/* Host memory that a process retains for devices that it lost and closed. */
+struct retained {
 	unsigned pid = 0;
 	std::string command;
 	u64 devices = 0, bytes = 0;
@@ -40,7 +40,7 @@ struct kept {
 
 struct sample {
 	std::map<key, row> rows;
-	std::vector<kept> lost;
+	std::vector<retained> lost;
 };
 
 } // namespace
@@ -51,8 +51,8 @@ static unsigned number_of(const std::string &text)
 }
 
 /*
- * The page of counters of a process; not valid: it has none.  Its name says where to look and proves nothing, for any
- * process can have any file of this name open, and root looks at the processes of all.
+ * Opens the counter page of a process; invalid: it has none.  The name alone is not trusted, because any process can
+ * open a file of this name, and root reads the pages of all users.
  */
 static unique_fd open_page(const context &ctx, unsigned pid)
 {
@@ -67,7 +67,7 @@ static unique_fd open_page(const context &ctx, unsigned pid)
 	for (const std::string &fd : dir_entries(dir)) {
 		if (std::filesystem::read_symlink(dir + fd, ec) != want || ec)
 			continue;
-		/* Root's: made before the process became its user's. */
+		/* Owned by root: created before the process dropped its privileges. */
 		if (!peer_file_open(proc.c_str(), pid, number_of(fd), O_RDONLY, &page) &&
 		    page.size == sizeof(core::stats_page) && (user.any(page.owner) || page.owner == 0))
 			return std::move(page.fd);
@@ -92,7 +92,7 @@ static void add(core::hwq_counters &to, const core::hwq_counters &c)
 	to.spins += c.spins;
 }
 
-static bool known_layout(const core::stats_head &h)
+static bool valid_layout(const core::stats_head &h)
 {
 	return !memcmp(h.magic, core::stats_magic, sizeof(core::stats_magic)) && h.version == core::stats_version &&
 	       h.slots == core::stats_slots && h.hw_queues == core::stats_hw_queues;
@@ -125,14 +125,14 @@ static void read_process(const context &ctx, const std::string &pid, sample *out
 	const unique_fd fd = open_page(ctx, id);
 	core::stats_head head;
 
-	/* A child that a process forked has its page, too: the number in it tells whose it is. */
-	if (!fd.valid() || !read_at(fd.get(), &head, sizeof(head), 0) || !known_layout(head) || head.pid != id)
+	/* A forked child inherits its parent's page: the page's PID identifies the owner. */
+	if (!fd.valid() || !read_at(fd.get(), &head, sizeof(head), 0) || !valid_layout(head) || head.pid != id)
 		return;
 	const std::string command = read_line(ctx.at.proc() + "/" + pid + "/comm");
 	for (unsigned slot = 0; slot < core::stats_slots; slot++)
 		read_slot(fd.get(), id, command, slot, head.slot[slot], out);
-	if (head.kept_devices)
-		out->lost.push_back({id, command, head.kept_devices, head.kept_bytes});
+	if (head.retained_devices)
+		out->lost.push_back({id, command, head.retained_devices, head.retained_bytes});
 }
 
 static sample take(const context &ctx, unsigned only)
@@ -170,23 +170,23 @@ static json to_json(const row &r, const core::hwq_counters &old, double seconds)
 
 static void print_row(const row &r, const core::hwq_counters &old, double seconds)
 {
-	/* Filtered first: fmt counts columns of what is shown. */
+	/* Filtered first, because fmt counts columns of the visible text. */
 	print_line(fmt::format("{:>7} {:<15.15} {:<17.17} {:>10.0f} {:>9.1f} {:>7.0f} {:>7}", r.pid,
 			       printable(r.command), printable(r.device), rate(r.sum.copies, old.copies, seconds),
 			       rate(r.sum.bytes, old.bytes, seconds) / double(MiB),
 			       rate(r.sum.sleeps, old.sleeps, seconds), r.sum.faults));
 }
 
-static json to_json(const std::vector<kept> &lost)
+static json to_json(const std::vector<retained> &lost)
 {
 	json list = json::array();
 
-	for (const kept &k : lost)
+	for (const retained &k : lost)
 		list.push_back({{"pid", k.pid}, {"command", k.command}, {"devices", k.devices}, {"bytes", k.bytes}});
 	return list;
 }
 
-static void print_kept(const kept &k)
+static void print_retained(const retained &k)
 {
 	print_line(fmt::format("{:>7} {:<15.15} {} lost device{} may still write: {} KiB out of use", k.pid,
 			       printable(k.command), k.devices, k.devices == 1 ? "" : "s", k.bytes / KiB));
@@ -216,10 +216,10 @@ static void show(const context &ctx, const sample &now, const sample &before, do
 										      json::error_handler_t::replace) +
 			  "\n");
 	else if (now.rows.empty() && now.lost.empty())
-		print_line("no process that can be looked at uses usdma (root sees those of others)");
+		print_line("no process that can be read uses usdma (root can read all processes)");
 	if (!ctx.json)
-		for (const kept &k : now.lost)
-			print_kept(k);
+		for (const retained &k : now.lost)
+			print_retained(k);
 }
 
 int run_stat(const context &ctx, const stat_options &opt)
@@ -228,7 +228,7 @@ int run_stat(const context &ctx, const stat_options &opt)
 	u64 then = now_ns();
 
 	if (opt.pid && before.rows.empty() && before.lost.empty())
-		return report(ctx, fmt::format("process {} does not use usdma, or may not be looked at", opt.pid));
+		return report(ctx, fmt::format("process {} does not use usdma, or must not be read", opt.pid));
 	tool::catch_interrupts();
 	for (unsigned n = 0; (!opt.count || n < opt.count) && tool::flush_output(); n++) {
 		usleep(useconds_t(opt.interval * 1e6));

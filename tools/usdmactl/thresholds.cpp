@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lengths at which the library changes its way to copy: some follow from the CPU, some are settings. */
+/* Lengths at which the library switches its copy routine: set by the CPU's features or by settings. */
 #include "driver/copy/copy.h"
 #include "lib/core/config/config.h"
 #include "lib/core/stream/stripe.h"
@@ -10,7 +10,7 @@
 
 namespace usdma::ctl {
 
-/* null: at no length. */
+/* null: never. */
 static json length_json(u64 len)
 {
 	return len == ~u64(0) ? json() : json(len);
@@ -40,19 +40,19 @@ static void print_lengths(const std::string &lengths, const std::string &how)
 
 static void print_cpu(const json &j)
 {
-	const std::string near = j["near"], far = j["far"];
+	const std::string cached = j["near"], stream = j["far"];
 
-	print_line("Copies by the CPU, as its features and the setting copy_rows have it:");
+	print_line("Copies by the CPU, by its features and the setting copy_rows:");
 	print_lengths("up to " + human_size(j["memmove_max"]), "memmove");
 	if (j["look_from"].is_null())
-		return print_lengths("longer", near);
-	print_lengths("below " + human_size(j["look_from"]), near);
+		return print_lengths("longer", cached);
+	print_lengths("below " + human_size(j["look_from"]), cached);
 	print_lengths("up to " + human_size(j["far_from"].get<u64>() - 1),
-		      near + " if the source is near (a look at some of");
+		      cached + " if the source is cached (probing some of");
 	print_lengths("",
 		      fmt::format("its lines takes below {} ticks), else as below", j["near_below_ticks"].get<u64>()));
-	print_lengths("longer", far);
-	print_lengths("far, into staging", j["far_to_staging"]);
+	print_lengths("longer", stream);
+	print_lengths("uncached, to staging", j["far_to_staging"]);
 }
 
 void print_thresholds(const json &j)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Settings for this machine: usdma-perf measures what they gain, here they are
- * shown and put into the configuration file, beside what else is in it.
+ * Tunes the settings for this machine: usdma-perf measures them; this command
+ * prints the result and merges it into the configuration file.
  */
 #include "driver/base/unique_fd.h"
 #include "lib/core/config/setting.h"
@@ -34,7 +34,7 @@ struct proposal {
 	std::string gain() const { return fmt::format("{}: {:.2f} -> {:.2f} {}", what, before, after, unit); }
 };
 
-/* Beside this program, or where the build has it; else the PATH decides. */
+/* usdma-perf beside this program or in the build tree; else found by PATH. */
 std::string perf_program()
 {
 	std::error_code ec;
@@ -46,20 +46,20 @@ std::string perf_program()
 	return "usdma-perf";
 }
 
-/* What usdma-perf --calibrate says, also when it is interrupted; it shows its progress on standard error itself. */
+/* Collects the output of usdma-perf --calibrate, also if interrupted; it prints its progress to stderr itself. */
 bool calibrate(const std::string &device, std::string *out)
 {
 	const std::string program = perf_program();
-	int ends[2];
+	int fds[2];
 	char buf[4096];
 	int status = 0;
 
-	if (pipe2(ends, O_CLOEXEC))
+	if (pipe2(fds, O_CLOEXEC))
 		return false;
 	tool::catch_interrupts();
 	const pid_t child = fork();
 	if (child == 0) {
-		dup2(ends[1], STDOUT_FILENO);
+		dup2(fds[1], STDOUT_FILENO);
 		if (!tool::default_interrupts())
 			_exit(tool::interrupt_status());
 		if (device.empty())
@@ -69,29 +69,29 @@ bool calibrate(const std::string &device, std::string *out)
 			       device.c_str(), nullptr);
 		_exit(127);
 	}
-	close(ends[1]);
+	close(fds[1]);
 	tool::interrupt_too = child;
 	if (const int sig = tool::caught_signal; sig && child > 0)
 		kill(child, sig);
-	for (ssize_t n; (n = read(ends[0], buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR);)
+	for (ssize_t n; (n = read(fds[0], buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR);)
 		out->append(buf, n > 0 ? size_t(n) : 0);
-	close(ends[0]);
+	close(fds[0]);
 	tool::interrupt_too = 0;
 	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
 	       (WEXITSTATUS(status) == 0 || (tool::interrupted() && !out->empty()));
 }
 
-/* What could not be measured, and why. */
+/* A setting that could not be measured, and why. */
 struct skipped {
 	std::string name, why;
 };
 
-/* Both throw what is wrong with it: it may be a file of the user's. */
+/* Both throw if j is malformed: it may come from a file of the user. */
 std::vector<skipped> read_skipped(const json &j)
 {
 	std::vector<skipped> all;
 
-	/* An older usdma-perf does not say. */
+	/* Missing in the output of an older usdma-perf. */
 	for (const json &one : j.value("skipped", json::array()))
 		all.push_back({one.at("name"), one.at("why")});
 	return all;
@@ -116,7 +116,7 @@ std::vector<proposal> read_proposals(const json &j)
 		const core::setting *s = core::setting_find(p.name);
 		if (!s || !core::setting_read(*s, p.proposed, &scratch))
 			throw std::runtime_error(
-				fmt::format("{} = {} is no setting of this version", p.name, p.proposed));
+				fmt::format("{} = {} is not a setting of this version", p.name, p.proposed));
 		all.push_back(p);
 	}
 	return all;
@@ -124,7 +124,7 @@ std::vector<proposal> read_proposals(const json &j)
 
 /* ---- the file ---------------------------------------------------------------------------------------- */
 
-/* What the library would read: the file that is named, root's for all, anyone's for himself. */
+/* The file that the library reads: USDMA_CONFIG, else for root the system's file, else the user's. */
 std::string default_file(const context &ctx)
 {
 	const char *named = core::config_env("USDMA_CONFIG");
@@ -147,7 +147,7 @@ std::string key_of(const std::string &line)
 	return eq == text.npos || eq == 0 || from >= eq ? "" : text.substr(from, to - from + 1);
 }
 
-/* What is said of a line must not become one of its own. */
+/* A newline in a comment must not start a new line of the file. */
 std::string one_line(std::string text)
 {
 	for (char &ch : text)
@@ -155,7 +155,7 @@ std::string one_line(std::string text)
 	return text;
 }
 
-/* Every line as it was but for those of what is changed; new ones at the end. */
+/* Replaces the lines of changed settings, appends new ones, and leaves all other lines as they are. */
 std::string merge(const std::string &text, const std::vector<proposal> &all)
 {
 	std::vector<bool> done(all.size());
@@ -197,7 +197,7 @@ bool write_all(int fd, const std::string &text)
 	return fsync(fd) == 0;
 }
 
-/* Beside the file and then in its place, so that no reader sees half of it. "" or what went wrong. */
+/* Writes a temporary file and renames it, so that the change is atomic. Returns "" or the error. */
 std::string replace_file(const std::string &path, const std::string &text)
 {
 	std::error_code ec;
@@ -206,7 +206,7 @@ std::string replace_file(const std::string &path, const std::string &text)
 	const mode_t mode = stat(target.c_str(), &st) == 0 ? st.st_mode & 07777 : 0644;
 
 	if (ec || (stat(target.c_str(), &st) == 0 && !S_ISREG(st.st_mode)))
-		return "is no file";
+		return "not a regular file";
 	std::filesystem::create_directories(target.parent_path(), ec);
 	std::string temp = target.string() + ".XXXXXX";
 	const unique_fd fd(mkostemp(temp.data(), O_CLOEXEC));
@@ -245,7 +245,7 @@ bool any_change(const std::vector<proposal> &all)
 	return false;
 }
 
-/* Refuses to touch a file that the library would not understand afterwards. */
+/* Does not write a file that the library could not parse. */
 int write_proposals(const context &ctx, const std::string &path, const std::vector<proposal> &all, json *j)
 {
 	const std::string text = merge(read_all(path), all);
@@ -256,10 +256,9 @@ int write_proposals(const context &ctx, const std::string &path, const std::vect
 	if (any_change(all))
 		if (const std::string why = replace_file(path, text); !why.empty())
 			return report(
-				ctx,
-				fmt::format("{} cannot be written: {}; --write FILE takes another, which USDMA_CONFIG "
-					    "then names",
-					    path, why));
+				ctx, fmt::format("{} cannot be written: {}; --write FILE writes to another file, which "
+						 "USDMA_CONFIG selects",
+						 path, why));
 	(*j)["written"] = any_change(all) ? json(path) : json();
 	return exit_ok;
 }
@@ -271,12 +270,12 @@ bool get_result(const context &ctx, const tune_options &opt, std::string *text)
 		return !text->empty() || report(ctx, opt.from + ": cannot be read, or is empty") == exit_ok;
 	}
 	if (!ctx.json)
-		std::cerr << "Measuring for about a minute; other work on this machine spoils the result.\n";
+		std::cerr << "Measuring for about a minute; other load on this machine distorts the result.\n";
 	if (calibrate(opt.device, text))
 		return true;
 	report(ctx, tool::interrupted() ?
 			    "interrupted before anything was measured" :
-			    "the calibration failed: is usdma-perf installed? usdma-perf --calibrate says more");
+			    "the calibration failed: is usdma-perf installed? usdma-perf --calibrate shows the error");
 	return false;
 }
 
@@ -314,9 +313,9 @@ int run_tune(const context &ctx, const tune_options &opt)
 	if (tool::interrupted())
 		print_error("interrupted: the other settings were not measured, and nothing is written");
 	else if (!any_change(all))
-		print_lines("\nNothing to gain: what is in force suits this machine.");
+		print_lines("\nNo change: the settings in force suit this machine.");
 	else
-		print_lines((write ? "\nWritten to " : "\nusdmactl tune --write puts this into ") + path);
+		print_lines((write ? "\nWritten to " : "\nusdmactl tune --write writes this to ") + path);
 	return exit_ok;
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # bash completion for usdmactl
 
-# Addresses as "usdmactl list" gives them, and the schemes.
+# PCI addresses as printed by "usdmactl list", and the schemes.
 _usdmactl_devices()
 {
 	usdmactl list 2>/dev/null | grep -oE '^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]'
@@ -43,7 +43,7 @@ _usdmactl()
 	tune) words="--write --from --device" ;;
 	esac
 	mapfile -t COMPREPLY < <(compgen -W "$words --json --help" -- "$cur")
-	# Addresses hold colons, at which readline breaks words.
+	# Addresses contain colons, at which readline splits words.
 	if declare -F __ltrim_colon_completions >/dev/null; then
 		__ltrim_colon_completions "$cur"
 	fi

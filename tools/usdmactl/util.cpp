@@ -52,7 +52,7 @@ int report_error(const context &ctx, int err)
 
 void print_json(const json &j)
 {
-	/* In ASCII: control characters beyond it are written as numbers, too. */
+	/* As ASCII, so that control characters outside of it are escaped, too. */
 	tool::put(j.dump(2, ' ', true, json::error_handler_t::replace) + "\n");
 }
 

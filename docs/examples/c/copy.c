@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A copy to the device and back with the native API, and how long it took.
+ * Copies to the device and back with the native API, and measures the time.
  *
  *	cc copy.c $(pkg-config --cflags --libs usdma)
  */
@@ -39,7 +39,7 @@ static int set_up(struct job *j)
 	return 0;
 }
 
-/* All of it is in the queue before the first byte has to move. */
+/* Queues everything before the first byte has to move. */
 static int submit(struct job *j)
 {
 	if (usdma_event_record(j->start, j->stream))
@@ -63,7 +63,7 @@ static int run(struct job *j)
 	if (usdma_stream_sync(j->stream, patience_ms))
 		return failed("waiting");
 	if (memcmp(j->from, j->to, size)) {
-		fprintf(stderr, "what came back is not what was sent\n");
+		fprintf(stderr, "the data read back differ\n");
 		return -1;
 	}
 	if (usdma_event_elapsed(j->start, j->end, &ns))

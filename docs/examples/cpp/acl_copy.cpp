@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The Ascend ACL calls: a program as it is written for CANN, without a change.
+ * The Ascend ACL calls: a program for CANN, without a change.
  *
  *	c++ -std=c++17 acl_copy.cpp $(pkg-config --cflags --libs usdma-acl)
  */
@@ -30,7 +30,7 @@ bool failed(const char *call, aclError code)
 			return false;                                                                                  \
 	} while (0)
 
-/* As key-value caches are moved: many blocks by one call. */
+/* Many blocks by one call, like the transfer of a key-value cache. */
 bool offload(char *host, char *device, aclrtStream stream)
 {
 	std::vector<void *> to(blocks), from(blocks);
@@ -39,7 +39,7 @@ bool offload(char *host, char *device, aclrtStream stream)
 	size_t first = 0, bad = 0;
 
 	for (size_t i = 0; i < blocks; i++) {
-		to[i] = device + (blocks - 1 - i) * block; /* the other way round */
+		to[i] = device + (blocks - 1 - i) * block; /* in reverse order */
 		from[i] = host + i * block;
 	}
 	attr.dstLoc = {0, ACL_MEM_LOCATION_TYPE_DEVICE};

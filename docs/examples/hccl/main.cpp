@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * hccl-ring [RANKS [MIB]]: all-reduce and all-gather of floats over RANKS devices
- * (default: all that there are), checked, with the bus bandwidth beside what plain
- * memcpy reaches with as many threads at the same time.
+ * (default: all), checked, with the bus bandwidth compared with that of memcpy by
+ * as many threads at the same time.
  *
  *	USDMA_DEVICES=sim,sim,sim,sim hccl-ring
  */
@@ -81,7 +81,7 @@ template <class F> HcclResult timed(ring &all, rank &r, double *best, F &&collec
 void run(job *j)
 {
 	ring &all = *j->all;
-	const unsigned n = unsigned(all.ends.size());
+	const unsigned n = unsigned(all.members.size());
 	std::vector<float> mine(j->count), got(j->count);
 	rank r(all, j->index);
 
@@ -98,7 +98,7 @@ void run(job *j)
 			j->result = HCCL_E_RUNTIME;
 		HcclResult ret = timed(all, r, &j->reduce_s,
 				       [&] { return r.all_reduce(j->count, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM); });
-		all.meet.arrive_and_wait(); /* no one starts anew before all have looked */
+		all.meet.arrive_and_wait(); /* no rank starts again before all have checked */
 		if (ret != HCCL_SUCCESS || !get(r, got))
 			j->result = HCCL_E_RUNTIME;
 		for (size_t i = 0; i < got.size() && j->right; i++) {
@@ -108,7 +108,7 @@ void run(job *j)
 				sum += float((i + k + size_t(round)) % 1000);
 			j->right = got[i] == sum;
 		}
-		/* every rank has the same now: gathering must change nothing */
+		/* all ranks have the same data: gathering must not change it */
 		ret = timed(all, r, &j->gather_s, [&] { return r.all_gather(j->count, HCCL_DATA_TYPE_FP32); });
 		all.meet.arrive_and_wait();
 		if (ret != HCCL_SUCCESS || !get(r, mine))

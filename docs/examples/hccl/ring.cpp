@@ -3,8 +3,8 @@
 
 namespace {
 
-constexpr int look_ms = 20;   /* how often a waiting rank looks whether another one has failed */
-constexpr s32 give_up_s = 60; /* a notify that no one sets */
+constexpr int poll_ms = 20;   /* interval in which a waiting rank checks whether another one has failed */
+constexpr s32 give_up_s = 60; /* timeout of a notify */
 
 } // namespace
 
@@ -28,7 +28,7 @@ size_t element_bytes(HcclDataType type)
 	}
 }
 
-rank::rank(ring &r, unsigned index) : ring_(r), index_(index), size_(unsigned(r.ends.size())) {}
+rank::rank(ring &r, unsigned index) : ring_(r), index_(index), size_(unsigned(r.members.size())) {}
 
 rank::~rank()
 {
@@ -44,7 +44,7 @@ rank::~rank()
 		(void)aclrtResetDevice(device_);
 }
 
-/* Others may wait for what this rank does not send: they hear of it.  Its own stream may wait for them: it ends. */
+/* Notifies the other ranks, which may wait for this one's data, and aborts its stream, which may wait for theirs. */
 HcclResult rank::fail(HcclResult why)
 {
 	ring_.failed.store(true);
@@ -55,7 +55,7 @@ HcclResult rank::fail(HcclResult why)
 
 HcclResult rank::set_up(s32 device, u64 max_bytes)
 {
-	const u64 piece_max = (max_bytes + size_ - 1) / size_ + 8; /* pieces are cut at elements */
+	const u64 piece_max = (max_bytes + size_ - 1) / size_ + 8; /* pieces end at element boundaries */
 
 	if (aclrtSetDevice(device) != ACL_SUCCESS)
 		return HCCL_E_RUNTIME;
@@ -88,7 +88,7 @@ HcclResult rank::open(s32 device, u64 max_bytes)
 
 	if (ret != HCCL_SUCCESS)
 		fail(ret);
-	ring_.meet.arrive_and_wait(); /* the neighbours' memory and notifies are there */
+	ring_.meet.arrive_and_wait(); /* the neighbours' memory and notifies exist */
 	return ret == HCCL_SUCCESS && ring_.failed ? HCCL_E_REMOTE : ret;
 }
 
@@ -104,15 +104,15 @@ rank::slice rank::piece(int by) const
 HcclResult rank::send(slice from, hccl::DeviceMem to)
 {
 	hccl::DeviceMem src = me().data.range(from.offset, from.bytes);
-	const u32 whom = (index_ + 1) % size_;
+	const u32 peer = (index_ + 1) % size_;
 
 	if (sent_) {
-		if (HcclResult ret = HcclSignalWait(dispatcher_, me().credit, *stream_, index_, whom,
+		if (HcclResult ret = HcclSignalWait(dispatcher_, me().credit, *stream_, index_, peer,
 						    INVALID_VALUE_STAGE, true))
 			return ret;
 	}
 	sent_ = true;
-	if (HcclResult ret = HcclD2DMemcpyAsync(dispatcher_, to, src, *stream_, whom, hccl::LinkType::LINK_HCCS))
+	if (HcclResult ret = HcclD2DMemcpyAsync(dispatcher_, to, src, *stream_, peer, hccl::LinkType::LINK_HCCS))
 		return ret;
 	return HcclSignalRecord(dispatcher_, right().arrived, *stream_, index_, 0, INVALID_VALUE_STAGE, true, 0);
 }
@@ -128,7 +128,7 @@ HcclResult rank::received()
 	return HcclSignalRecord(dispatcher_, left().credit, *stream_, index_, 0, INVALID_VALUE_STAGE, true, 0);
 }
 
-/* Piece r + 1 is complete in rank r in the end: each piece walks around the ring and gathers on its way. */
+/* Each piece travels around the ring and is reduced at each rank; in the end rank r has all of piece r + 1. */
 HcclResult rank::reduce_scatter(HcclDataType type, HcclReduceOp op)
 {
 	for (int step = 0; step < int(size_) - 1; step++) {
@@ -149,7 +149,7 @@ HcclResult rank::reduce_scatter(HcclDataType type, HcclReduceOp op)
 	return HCCL_SUCCESS;
 }
 
-/* Passes on what is complete, first of all piece r + 1. */
+/* Sends the complete pieces around, starting with piece r + 1. */
 HcclResult rank::gather()
 {
 	for (int step = 0; step < int(size_) - 1; step++) {
@@ -196,7 +196,7 @@ HcclResult rank::all_gather(u64 count, HcclDataType type)
 HcclResult rank::wait()
 {
 	while (!ring_.failed) {
-		aclError err = aclrtSynchronizeStreamWithTimeout(stream_->ptr(), look_ms);
+		aclError err = aclrtSynchronizeStreamWithTimeout(stream_->ptr(), poll_ms);
 
 		if (err == ACL_SUCCESS)
 			return HCCL_SUCCESS;

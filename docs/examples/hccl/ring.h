@@ -5,14 +5,14 @@
  *
  * Rank r only ever writes to its right neighbour r + 1:
  *
- *	wait for credit from the right     (it has consumed what I sent before)
+ *	wait for credit from the right     (it has consumed the previous piece)
  *	copy a piece into its memory
  *	set its "arrived" notify
  *	wait for my own "arrived"          (the left neighbour did the same)
- *	use what came
+ *	use the received piece
  *	give credit to the left
  *
- * All of it is enqueued at once; the streams run it without the host.
+ * Everything is enqueued at once; the streams run without the host.
  */
 #pragma once
 
@@ -25,26 +25,26 @@
 #include <memory>
 #include <vector>
 
-/* What the ranks of a ring know of each other. */
+/* State shared by the ranks of a ring. */
 class ring {
 public:
-	explicit ring(unsigned ranks) : ends(ranks), meet(std::ptrdiff_t(ranks)) {}
+	explicit ring(unsigned ranks) : members(ranks), meet(std::ptrdiff_t(ranks)) {}
 
-	struct end {
-		hccl::DeviceMem data;           /* the rank's own, in which the others write in an all-gather */
+	struct member {
+		hccl::DeviceMem data;           /* the rank's data, written by the others in an all-gather */
 		hccl::DeviceMem scratch;        /* one piece from the left */
-		HcclRtNotify arrived = nullptr; /* something came from the left; waited for by this rank */
-		HcclRtNotify credit = nullptr;  /* the right has consumed; waited for by this rank */
+		HcclRtNotify arrived = nullptr; /* a piece came from the left; this rank waits for it */
+		HcclRtNotify credit = nullptr;  /* the right has consumed; this rank waits for it */
 	};
-	std::vector<end> ends;
+	std::vector<member> members;
 	std::barrier<> meet;
-	/* A rank has failed: the others give up too. */
+	/* A rank has failed: the others abort, too. */
 	std::atomic<bool> failed{false};
 };
 
 size_t element_bytes(HcclDataType type);
 
-/* One rank; used by its own thread only, which has no other device set. */
+/* One rank; used by its own thread only, which sets no other device. */
 class rank {
 public:
 	rank(ring &r, unsigned index);
@@ -53,8 +53,8 @@ public:
 	rank &operator=(const rank &) = delete;
 
 	/*
-	 * Sets the device and gets the memory for up to max_bytes of data; the ring's devices follow each other.
-	 * Collective, as the calls below: each rank makes it, and when one fails all do.
+	 * Sets the device and allocates memory for up to max_bytes of data; the ring's devices have consecutive
+	 * numbers. Collective, like the calls below: each rank calls it, and if one fails all fail.
 	 */
 	HcclResult open(s32 device, u64 max_bytes);
 
@@ -62,8 +62,8 @@ public:
 	/* data[i] = op over all ranks of data[i]. */
 	HcclResult all_reduce(u64 count, HcclDataType type, HcclReduceOp op);
 	/*
-	 * Piece i of data is rank i's before, and everyone's after; pieces as all_reduce cuts them.  The left
-	 * neighbour writes into data from the start: all ranks have put theirs before one begins.
+	 * Copies piece i of rank i's data to all ranks; the pieces are those of all_reduce.  The left neighbour
+	 * writes into data from the start: all ranks must have stored theirs before one begins.
 	 */
 	HcclResult all_gather(u64 count, HcclDataType type);
 	/* Waits for the rank's stream.  When any rank fails, stops its work and fails. */
@@ -74,9 +74,9 @@ private:
 		u64 offset, bytes;
 	};
 
-	ring::end &me() const { return ring_.ends[index_]; }
-	ring::end &right() const { return ring_.ends[(index_ + 1) % size_]; }
-	ring::end &left() const { return ring_.ends[(index_ + size_ - 1) % size_]; }
+	ring::member &me() const { return ring_.members[index_]; }
+	ring::member &right() const { return ring_.members[(index_ + 1) % size_]; }
+	ring::member &left() const { return ring_.members[(index_ + size_ - 1) % size_]; }
 	/* Piece (index + by) of the data; by may be negative. */
 	slice piece(int by) const;
 	HcclResult set_up(s32 device, u64 max_bytes);
@@ -90,7 +90,7 @@ private:
 	ring &ring_;
 	unsigned index_, size_;
 	u64 count_ = 0, element_ = 1;
-	bool sent_ = false; /* once; from then on the right gives credit for each piece */
+	bool sent_ = false; /* the first piece needs no credit from the right */
 	s32 device_ = -1;
 	HcclDispatcher dispatcher_ = nullptr;
 	std::unique_ptr<hccl::Stream> stream_;

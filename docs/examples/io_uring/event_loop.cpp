@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One io_uring for everything: device copies, reads of a file and a socket, all
- * of it in flight at the same time, all of it checked.
+ * One io_uring for device copies, reads of a file and a socket, all in flight
+ * at the same time, with all data checked.
  *
- *	event_loop [ROUNDS]      how many of each kind; default 2000
+ *	event_loop [ROUNDS]      number of operations of each kind; default 2000
  *	c++ -std=c++20 event_loop.cpp $(pkg-config --cflags --libs usdma liburing) -pthread
  *
- * Each completion carries the user data that its request was given: the kind and
- * the number of whoever asked.  The loop is a switch over it.
+ * Each completion carries the user data of its request: the kind and the number
+ * of the requester.  The loop is a switch over it.
  */
 #include <cerrno>
 #include <cstdio>
@@ -42,7 +42,7 @@ void need(int err, const char *what)
 		give_up(what, usdma_error_text());
 }
 
-/* What byte n of the file, of a message or of a buffer is. */
+/* Byte n of the file, of a message or of a buffer. */
 unsigned char pattern(uint64_t salt, size_t n)
 {
 	return static_cast<unsigned char>(salt * 31 + n * 7 + (n >> 8));
@@ -62,9 +62,9 @@ void compare(const unsigned char *at, size_t size, uint64_t salt, const char *wh
 	}
 }
 
-/* ---- the three who ask ------------------------------------------------------------------------------ */
+/* ---- requesters ------------------------------------------------------------------------------------- */
 
-/* Copies to the device and back, and asks for one completion behind both. */
+/* Copies to the device and back, with one completion after both. */
 class copier {
 public:
 	void open(usdma_device *dev)
@@ -79,7 +79,7 @@ public:
 		from_ = static_cast<unsigned char *>(from);
 		to_ = static_cast<unsigned char *>(to);
 	}
-	void ask(io_uring_sqe *sqe, uint64_t user_data, uint64_t round)
+	void prepare(io_uring_sqe *sqe, uint64_t user_data, uint64_t round)
 	{
 		round_ = round;
 		fill(from_, copy_size, round);
@@ -115,7 +115,7 @@ private:
 /* Reads pieces of a file. */
 class reader {
 public:
-	void ask(io_uring_sqe *sqe, int fd, uint64_t round)
+	void prepare(io_uring_sqe *sqe, int fd, uint64_t round)
 	{
 		offset_ = round * 2654435761u % (file_size - read_size);
 		io_uring_prep_read(sqe, fd, buf_, read_size, offset_);
@@ -123,7 +123,7 @@ public:
 	void done(int res)
 	{
 		if (res != int(read_size))
-			give_up("reading the file", res < 0 ? std::strerror(-res) : "less than asked for");
+			give_up("reading the file", res < 0 ? std::strerror(-res) : "less than requested");
 		compare(buf_, read_size, 1, "the file", offset_);
 	}
 
@@ -145,12 +145,12 @@ public:
 	void sent(int res)
 	{
 		if (res != int(message_size))
-			give_up("sending", res < 0 ? std::strerror(-res) : "less than asked for");
+			give_up("sending", res < 0 ? std::strerror(-res) : "less than requested");
 	}
 	void done(int res)
 	{
 		if (res != int(message_size))
-			give_up("receiving", res < 0 ? std::strerror(-res) : "less than asked for");
+			give_up("receiving", res < 0 ? std::strerror(-res) : "less than requested");
 		compare(in_, message_size, round_, "the echo");
 	}
 
@@ -214,7 +214,7 @@ private:
 		if (err < 0 && err != -EINTR)
 			give_up("the ring", std::strerror(-err));
 	}
-	io_uring_sqe *room()
+	io_uring_sqe *get_sqe()
 	{
 		io_uring_sqe *sqe = io_uring_get_sqe(&ring_);
 
@@ -223,21 +223,21 @@ private:
 		open_++;
 		return sqe;
 	}
-	static void mark(io_uring_sqe *sqe, kind k, unsigned who)
+	static void mark(io_uring_sqe *sqe, kind k, unsigned index)
 	{
-		io_uring_sqe_set_data64(sqe, uint64_t(k) << 32 | who);
+		io_uring_sqe_set_data64(sqe, uint64_t(k) << 32 | index);
 	}
-	void dispatch(kind k, unsigned who, int res)
+	void dispatch(kind k, unsigned index, int res)
 	{
 		switch (k) {
 		case copied:
-			copiers_[who].done(res);
+			copiers_[index].done(res);
 			copies_++;
-			return next_copy(who);
+			return next_copy(index);
 		case was_read:
-			readers_[who].done(res);
+			readers_[index].done(res);
 			reads_++;
-			return next_read(who);
+			return next_read(index);
 		case was_sent:
 			return talker_.sent(res);
 		case received:
@@ -245,29 +245,29 @@ private:
 			echoes_++;
 			return next_message();
 		}
-		give_up("a completion", "with user data that no one gave");
+		give_up("a completion", "with unknown user data");
 	}
-	void next_copy(unsigned who)
+	void next_copy(unsigned index)
 	{
-		if (asked_copies_ < rounds_)
-			copiers_[who].ask(room(), uint64_t(copied) << 32 | who, asked_copies_++);
+		if (started_copies_ < rounds_)
+			copiers_[index].prepare(get_sqe(), uint64_t(copied) << 32 | index, started_copies_++);
 	}
-	void next_read(unsigned who)
+	void next_read(unsigned index)
 	{
-		if (asked_reads_ == rounds_)
+		if (started_reads_ == rounds_)
 			return;
-		io_uring_sqe *sqe = room();
-		readers_[who].ask(sqe, file_, asked_reads_++);
-		mark(sqe, was_read, who);
+		io_uring_sqe *sqe = get_sqe();
+		readers_[index].prepare(sqe, file_, started_reads_++);
+		mark(sqe, was_read, index);
 	}
 	void next_message()
 	{
 		if (echoes_ == rounds_)
 			return;
-		io_uring_sqe *out = room();
+		io_uring_sqe *out = get_sqe();
 		talker_.send(out, sock_, echoes_);
 		mark(out, was_sent, 0);
-		io_uring_sqe *in = room();
+		io_uring_sqe *in = get_sqe();
 		talker_.receive(in, sock_);
 		mark(in, received, 0);
 	}
@@ -275,14 +275,14 @@ private:
 	io_uring ring_;
 	int file_, sock_;
 	uint64_t rounds_, open_ = 0;
-	uint64_t asked_copies_ = 0, asked_reads_ = 0;
+	uint64_t started_copies_ = 0, started_reads_ = 0;
 	uint64_t copies_ = 0, reads_ = 0, echoes_ = 0;
 	copier copiers_[copiers];
 	reader readers_[readers];
 	talker talker_;
 };
 
-/* A file that is gone when it is closed. */
+/* A temporary file, removed when it is closed. */
 int make_file()
 {
 	char path[] = "/tmp/usdma-event-loop-XXXXXX";
@@ -298,7 +298,7 @@ int make_file()
 	return fd;
 }
 
-/* The other end of the socket sends back what it gets. */
+/* The peer of the socket: sends back all data. */
 void echo(int fd)
 {
 	char buf[4096];

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The module acl: a numpy array to the device and back, as a program for pyACL does it."""
+"""The module acl: copies a numpy array to the device and back, like a program for pyACL."""
 import acl
 import numpy
 
@@ -20,7 +20,7 @@ check(ret, "create_stream")
 array = numpy.random.default_rng().random((1000, 300), dtype=numpy.float32)
 size = array.nbytes
 
-# Pinned memory is copied asynchronously; numpy sees it as an array of its own.
+# Pinned memory is copied asynchronously; numpy wraps it as an array.
 host, ret = acl.rt.malloc_host(size)
 check(ret, "malloc_host")
 pinned = acl.util.ptr_to_numpy(host, array.shape, 11)  # 11: NPY_FLOAT32
@@ -30,12 +30,12 @@ check(ret, "malloc")
 check(acl.rt.memcpy_async(device, size, host, size, ACL_MEMCPY_HOST_TO_DEVICE, stream), "memcpy_async")
 check(acl.rt.synchronize_stream(stream), "synchronize_stream")
 
-# Any other array is copied too, before the call returns.
+# Other arrays can be copied, too; the copy is complete when the call returns.
 back = numpy.zeros_like(array)
 ptr, back = acl.util.numpy_contiguous_to_ptr(back)
 check(acl.rt.memcpy(ptr, size, device, size, ACL_MEMCPY_DEVICE_TO_HOST), "memcpy")
 if not (back == array).all():
-    raise SystemExit("what came back is not what was sent")
+    raise SystemExit("the data read back differ")
 print(f"{size} bytes to {acl.get_soc_name()} and back")
 
 check(acl.rt.free(device), "free")

@@ -17,7 +17,7 @@ async def worker(device, number):
             data[:] = 0
             await stream.copy_done(host, memory)
             if not (data == (number + round_) % 256).all():
-                raise SystemExit("what came back is not what was sent")
+                raise SystemExit("the data read back differ")
         del data
     return 2 * ROUNDS * SIZE
 

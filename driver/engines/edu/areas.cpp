@@ -7,7 +7,7 @@ namespace usdma::edu {
 
 using dma::fault_reason;
 
-fault_reason area_list::locate(u64 addr, u64 len, u32 right, piece *out) const
+fault_reason area_list::translate(u64 addr, u64 len, u32 right, piece *out) const
 {
 	const bool source = right == vfio::dma_read;
 	auto it = areas_.upper_bound(addr);
@@ -32,7 +32,7 @@ fault_reason area_list::check(u64 addr, u64 len, u32 right, u64 *at) const
 	if (len > ~u64(0) - addr)
 		return right == vfio::dma_read ? fault_reason::src_unmapped : fault_reason::dst_unmapped;
 	for (; len; *at += p.len, len -= p.len)
-		if (const fault_reason why = locate(*at, len, right, &p); why != fault_reason::none)
+		if (const fault_reason why = translate(*at, len, right, &p); why != fault_reason::none)
 			return why;
 	return fault_reason::none;
 }

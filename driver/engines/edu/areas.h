@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is mapped for the device.  The device cannot report that an address leads
- * nowhere (its transfer ends like any other), so the driver checks first.
+ * Areas mapped for the device. It does not report access to an unmapped address (its transfer completes
+ * normally), so the driver checks first.
  */
 #pragma once
 
@@ -16,7 +16,7 @@ namespace usdma::edu {
 /* Not thread-safe: the engine's lock protects it. */
 class area_list {
 public:
-	/* False: no memory. */
+	/* False: out of memory. */
 	[[nodiscard]] bool add(const vfio::dma_area &area) { return try_emplace(areas_, area.iova, area) != nullptr; }
 	void remove(u64 iova) { areas_.erase(iova); }
 	void clear() { areas_.clear(); }
@@ -25,9 +25,9 @@ public:
 		u8 *host;
 		u64 len;
 	};
-	/* The bytes at addr that lie in one area, at most len. right: dma_read for a source, else a destination. */
-	dma::fault_reason locate(u64 addr, u64 len, u32 right, piece *out) const;
-	/* All of [addr, addr + len); on a fault *at is the first bad address. */
+	/* The bytes at addr within one area, at most len. right: dma_read for a source, otherwise a destination. */
+	dma::fault_reason translate(u64 addr, u64 len, u32 right, piece *out) const;
+	/* Checks all of [addr, addr + len); on a fault *at is the first bad address. */
 	dma::fault_reason check(u64 addr, u64 len, u32 right, u64 *at) const;
 
 private:

@@ -13,7 +13,7 @@ namespace usdma::edu {
 using dma::fault_reason;
 
 static constexpr u64 no_arm = ~u64(0);
-/* Longer than it takes to give up a transfer that hangs (unit.cpp). */
+/* Longer than the timeout of a hung transfer (edu_dma.cpp). */
 static constexpr u64 stop_ms = 8000;
 
 int edu_channel::begin(const dma::channel_config &cfg, u32 size, dma::completion_record *rec, u64 rec_iova)
@@ -32,7 +32,7 @@ int edu_channel::begin(const dma::channel_config &cfg, u32 size, dma::completion
 	store_release(&rec->completed, cfg.first_seq);
 	for (unsigned i = 0; i < dma::irq_slots; i++) {
 		arm_[i] = no_arm;
-		irq_[i].reset(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+		irq_[i].reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
 		if (!irq_[i].valid())
 			return fail_errno("no eventfd for a channel");
 		irq_fd[i] = irq_[i].get();
@@ -46,7 +46,7 @@ void *edu_channel::thread_main(void *arg)
 	return nullptr;
 }
 
-/* With all signals blocked: the program's handlers shall not run in the library's thread. */
+/* Blocks all signals: the program's handlers must not run in the library's thread. */
 int edu_channel::start_worker()
 {
 	sigset_t all, old;
@@ -78,7 +78,7 @@ void edu_channel::end()
 
 /* ---- the worker ---------------------------------------------------------------------------------- */
 
-/* Sleeps until there is a request to run, or the end. */
+/* Sleeps until there is a request to run; false: shut down. */
 bool edu_channel::next(dma::request *r, u64 *seq)
 {
 	std::unique_lock guard(lock_);
@@ -97,7 +97,7 @@ bool edu_channel::next(dma::request *r, u64 *seq)
 		}
 		if (!is_halted_ && tail_ != taken_)
 			break;
-		/* A held-back interrupt has its time. */
+		/* A coalesced interrupt is raised at its timeout. */
 		if (held_)
 			changed_.wait_for(guard, std::chrono::microseconds(cfg_.coalesce_us));
 		else
@@ -131,7 +131,7 @@ void edu_channel::raise(unsigned slot)
 {
 	const u64 one = 1;
 
-	/* A full counter has said it already. */
+	/* If the counter is full, the waiter is already signalled. */
 	if (write(irq_[slot].get(), &one, sizeof(one)) < 0)
 		return;
 }
@@ -150,7 +150,7 @@ void edu_channel::raise_armed(bool all)
 	}
 }
 
-/* At most one interrupt in coalesce_count ends or coalesce_us. */
+/* At most one interrupt per coalesce_count completions or coalesce_us. */
 void edu_channel::hold_service(bool wanted)
 {
 	if (!wanted)
@@ -165,7 +165,10 @@ void edu_channel::hold_service(bool wanted)
 
 void edu_channel::finish(u64 seq, u8 flags)
 {
-	/* Full barrier: "completed" is visible before the arms are read, as an arm is before "completed" is re-read. */
+	/*
+	 * Full barrier: completed is visible before the arms are read; a waiter stores its arm before it re-reads
+	 * completed.
+	 */
 	store_fence(&record_->completed, seq);
 	raise_armed(false);
 	hold_service(flags & dma::flag_interrupt);
@@ -183,14 +186,14 @@ void edu_channel::halt(u64 seq, u64 cookie, const outcome &o)
 		store_relaxed(&record_->fault_seq, seq);
 		store_relaxed(&record_->fault_address, o.address);
 		store_relaxed(&record_->fault_cookie, cookie);
-		/* After the fault's fields; and before the arms are looked at. */
+		/* After the fault fields, and before the arms are read. */
 		store_fence(&record_->state, u32(dma::state_halted));
 	}
 	halted_.notify_all();
 	raise_armed(true);
 }
 
-bool edu_channel::go_on(bool made)
+bool edu_channel::should_continue(bool made)
 {
 	if (made)
 		store_relaxed(&record_->heartbeat, load_relaxed(&record_->heartbeat) + 1);
@@ -206,22 +209,22 @@ void edu_channel::pause(deadline until)
 		changed_.wait_for(guard, std::chrono::nanoseconds(until.left_ns()));
 }
 
-/* ---- the owner's calls --------------------------------------------------------------------------- */
+/* ---- operations of the channel --------------------------------------------------------------------------- */
 
-unsigned edu_channel::put(const dma::request *r, unsigned n)
+unsigned edu_channel::post(const dma::request *r, unsigned n)
 {
-	/* Acquire in completed(): the worker is done with a slot before it counts it. */
+	/* Acquire in completed(): the worker has read a slot before it counts it as completed. */
 	post_limit = dma::completed(this) + ring_size;
-	const u64 room = post_limit - posted;
+	const u64 space = post_limit - posted;
 
-	if (n > room)
-		n = unsigned(room);
+	if (n > space)
+		n = unsigned(space);
 	for (unsigned i = 0; i < n; i++)
 		slots_[++posted % ring_size] = r[i];
 	return n;
 }
 
-void edu_channel::set_tail()
+void edu_channel::ring_doorbell()
 {
 	{
 		std::lock_guard guard(lock_);
@@ -231,14 +234,14 @@ void edu_channel::set_tail()
 	changed_.notify_all();
 }
 
-void edu_channel::set_arm(unsigned slot, u64 seq)
+void edu_channel::arm(unsigned slot, u64 seq)
 {
-	/* Sequentially consistent: the caller's next look at the record comes after. */
+	/* Sequentially consistent: orders the arm before the caller's next read of the record. */
 	arm_[slot].store(seq, std::memory_order_seq_cst);
 	std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-unsigned edu_channel::make_nops(u64 cookie)
+unsigned edu_channel::cancel(u64 cookie)
 {
 	std::lock_guard guard(lock_);
 	unsigned count = 0;
@@ -246,7 +249,7 @@ unsigned edu_channel::make_nops(u64 cookie)
 
 	if (!is_halted_ || !dma::read_fault(this, &f))
 		return 0;
-	/* What failed has run; what was stopped has not, and would run again. */
+	/* A failed request has run; a stopped one has not and would run again. */
 	for (u64 seq = f.reason == fault_reason::stopped ? f.seq : f.seq + 1; s64(posted - seq) >= 0; seq++) {
 		dma::request &r = slots_[seq % ring_size];
 
@@ -258,7 +261,7 @@ unsigned edu_channel::make_nops(u64 cookie)
 	return count;
 }
 
-int edu_channel::go_again()
+int edu_channel::resume()
 {
 	{
 		std::lock_guard guard(lock_);
@@ -268,7 +271,7 @@ int edu_channel::go_again()
 		if (load_relaxed(&record_->reason) != u32(fault_reason::stopped))
 			store_release(&record_->completed, ++taken_);
 		store_relaxed(&record_->reason, 0u);
-		/* After completed: who sees it run again sees that the failed one is behind it. */
+		/* After completed: an observer of the running state sees that the failed request is completed. */
 		store_release(&record_->state, u32(dma::state_running));
 		is_halted_ = false;
 	}
@@ -276,7 +279,7 @@ int edu_channel::go_again()
 	return 0;
 }
 
-int edu_channel::halt_soon()
+int edu_channel::stop()
 {
 	std::unique_lock guard(lock_);
 
@@ -291,30 +294,30 @@ int edu_channel::halt_soon()
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-static edu_channel *own(dma::channel *ch)
+static edu_channel *to_edu(dma::channel *ch)
 {
 	return static_cast<edu_channel *>(ch);
 }
 
 const dma::channel_ops channel_table = {
-	.post = [](dma::channel *ch, const dma::request *r, unsigned n) { return own(ch)->put(r, n); },
-	.doorbell = [](dma::channel *ch) { own(ch)->set_tail(); },
+	.post = [](dma::channel *ch, const dma::request *r, unsigned n) { return to_edu(ch)->post(r, n); },
+	.doorbell = [](dma::channel *ch) { to_edu(ch)->ring_doorbell(); },
 	.submit_copy = nullptr,
-	.wake = [](dma::channel *) {}, /* never said to be asleep */
-	.arm = [](dma::channel *ch, unsigned slot, u64 seq) { own(ch)->set_arm(slot, seq); },
-	.cancel = [](dma::channel *ch, u64 cookie) { return own(ch)->make_nops(cookie); },
-	.resume = [](dma::channel *ch) { return own(ch)->go_again(); },
-	.stop = [](dma::channel *ch) { return own(ch)->halt_soon(); },
-	.cut = nullptr,
+	.wake = [](dma::channel *) {}, /* never reported as asleep */
+	.arm = [](dma::channel *ch, unsigned slot, u64 seq) { to_edu(ch)->arm(slot, seq); },
+	.cancel = [](dma::channel *ch, u64 cookie) { return to_edu(ch)->cancel(cookie); },
+	.resume = [](dma::channel *ch) { return to_edu(ch)->resume(); },
+	.stop = [](dma::channel *ch) { return to_edu(ch)->stop(); },
+	.abort = nullptr,
 	.restart = nullptr,
 	.begun = nullptr,
 	.describe = nullptr,
 	.close =
 		[](dma::channel *ch) {
-			edu_channel *c = own(ch);
+			edu_channel *c = to_edu(ch);
 
 			c->end();
-			c->owner->forget(c->index);
+			c->owner->release_index(c->index);
 			delete c;
 		},
 };

@@ -14,24 +14,24 @@ namespace usdma::edu {
 
 class edu_engine;
 
-/* A ring in ordinary memory and a thread that works it off: what a device with rings does in hardware. */
+/* A ring in ordinary memory and a thread that executes it, as a device with rings does in hardware. */
 struct edu_channel final : dma::channel, progress {
 	edu_channel(edu_engine &e, shared_state &state) : owner(&e), exec(state, *this) {}
 	~edu_channel() { end(); }
 
-	/* index, eng and ops are set by the engine. */
+	/* The engine sets index, eng and ops. */
 	int begin(const dma::channel_config &cfg, u32 size, dma::completion_record *rec, u64 rec_iova);
-	/* The worker has left off and touches nothing any more. */
+	/* Joins the worker, which accesses nothing afterwards. */
 	void end();
 
-	unsigned put(const dma::request *r, unsigned n);
-	void set_tail();
-	void set_arm(unsigned slot, u64 seq);
-	unsigned make_nops(u64 cookie);
-	int go_again();
-	int halt_soon();
+	unsigned post(const dma::request *r, unsigned n);
+	void ring_doorbell();
+	void arm(unsigned slot, u64 seq);
+	unsigned cancel(u64 cookie);
+	int resume();
+	int stop();
 
-	bool go_on(bool made) override;
+	bool should_continue(bool made) override;
 	void pause(deadline until) override;
 
 	edu_engine *owner;
@@ -54,13 +54,13 @@ private:
 	unique_fd irq_[dma::irq_slots];
 	std::atomic<u64> arm_[dma::irq_slots];
 	dma::channel_config cfg_;
-	u32 held_ = 0; /* service interrupts held back, and since when */
+	u32 held_ = 0; /* coalesced service interrupts, and since when */
 	u64 held_since_ = 0;
 
-	std::mutex lock_; /* what follows, and the slots from tail_ down */
+	std::mutex lock_; /* protects the fields below, and slots up to tail_ */
 	std::condition_variable changed_, halted_;
-	u64 tail_ = 0;  /* last sequence number that the doorbell told of */
-	u64 taken_ = 0; /* last one that the worker has begun */
+	u64 tail_ = 0;  /* last sequence number of a doorbell */
+	u64 taken_ = 0; /* last one that the worker has started */
 	bool stop_ = false, quit_ = false, is_halted_ = false;
 	pthread_t worker_ = {};
 	bool started_ = false;
@@ -72,7 +72,7 @@ public:
 	~edu_engine() override;
 
 	int start();
-	/* On a failed start: gives the device back. */
+	/* After a failed start: returns the device. */
 	std::unique_ptr<vfio::device> release();
 
 	const char *driver_name() const override { return "edu"; }
@@ -84,11 +84,11 @@ public:
 	int give_up() override;
 	int quiesce() override;
 
-	const unit_counters &counters() const { return state_.unit.counters(); }
-	void forget(unsigned index);
+	const engine_counters &counters() const { return state_.dma.counters(); }
+	void release_index(unsigned index);
 
 private:
-	void quiet();
+	void stop_all();
 	void wipe();
 	int map_shared();
 	int check_reach();
@@ -96,10 +96,10 @@ private:
 	void unmap_shared();
 
 	shared_state state_;
-	unique_fd file_; /* of memory_ */
-	mapping memory_; /* page 0: completion records, page 1: the page of shared_state */
+	unique_fd file_; /* backs memory_ */
+	mapping memory_; /* page 0: completion records, page 1: shared_state::page */
 	u64 iova_ = 0;
-	std::mutex lock_; /* open_ */
+	std::mutex lock_; /* protects open_ */
 	u64 open_ = 0;    /* bit i: channel i */
 };
 

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * QEMU's teaching device, as QEMU's docs/specs/edu says, and as its releases
- * before 8 behave where they differ from that page.
- */
+/* QEMU's edu device, as described in QEMU's docs/specs/edu, and as releases before 8 behave where they differ. */
 #pragma once
 
 #include "driver/base/types.h"
@@ -11,7 +8,7 @@ namespace usdma::edu {
 
 inline constexpr u16 pci_vendor = 0x1234, pci_device = 0x11e8;
 
-/* BAR0, 1 MiB.  Below 0x80 only accesses of 4 bytes, from there on also of 8. */
+/* BAR0, 1 MiB. Below 0x80 only accesses of 4 bytes, from there on 4 or 8. */
 inline constexpr u64 bar0_size = 1 * MiB;
 enum : u32 {
 	reg_id = 0x00,         /* RO 32: major << 24 | minor << 16 | 0xed */
@@ -26,26 +23,23 @@ enum : u32 {
 };
 inline constexpr u32 id_value = 0xed, id_mask = 0xffff;
 enum : u64 { dma_run = 1, dma_to_host = 2, dma_interrupt = 4 };
-inline constexpr u32 irq_dma = 0x100; /* in reg_irq_status: a transfer ended */
+inline constexpr u32 irq_dma = 0x100; /* in reg_irq_status: a transfer completed */
 
-/* The device's memory as the DMA registers name it. */
+/* Device memory as addressed by the DMA registers. */
 inline constexpr u64 memory_at = 0x40000, memory_bytes = 4096;
 /*
- * Up to QEMU 7.2 the range check is off by one: a transfer that touches the
- * last byte ends the emulator.  So the last word is left alone.
+ * Up to QEMU 7.2 the range check is off by one: a transfer of the last byte aborts the emulator. So the last
+ * word is not used.
  */
 inline constexpr u64 memory_usable = memory_bytes - 8;
-/*
- * The driver's division of it: what users get, and behind it where host memory passes through on its way to
- * host memory.
- */
+/* Partition by the driver: bytes available to users; the rest is a bounce buffer for host-to-host copies. */
 inline constexpr u64 memory_given = 3584;
 
-/* A transfer ends about so long after its start, whatever its size. */
+/* Duration of a transfer, whatever its size. */
 inline constexpr u64 transfer_ms = 100;
-/* Longer requests would outlast any patience: the driver's limit, not the device's. */
+/* The driver's limit, not the device's: longer requests would take too long. */
 inline constexpr u64 max_length = 64 * MiB;
-/* The address mask where nothing else is asked for (dma_mask=). */
+/* The default address mask (dma_mask=). */
 inline constexpr u64 default_mask = (u64(1) << 28) - 1;
 
 } // namespace usdma::edu

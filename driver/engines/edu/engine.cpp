@@ -18,7 +18,7 @@ namespace usdma::edu {
 static constexpr u32 channel_count = 8, default_ring = 256, max_ring = 65536;
 static constexpr u64 page = 4096, shared_size = 2 * page;
 static_assert(channel_count * sizeof(dma::completion_record) <= page);
-/* Where engines map memory of their own; the memory registry leaves it to them. */
+/* IOVA range for the engines' own memory; the memory registry does not use it. */
 static constexpr u64 own_low = 1 * GiB, own_high = 4 * GiB;
 static constexpr unsigned map_tries = 4096;
 
@@ -30,37 +30,39 @@ edu_engine::edu_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev
 	limits_.ring_size = default_ring;
 	limits_.memory_size = memory_given;
 	limits_.caps = dma::cap_memory;
-	limits_.ops = 0; /* it has transfers between its memory and the host's, of which the driver makes all */
+	limits_.ops = 0; /* it only transfers between its memory and host memory; the driver implements all operations
+			    by these */
 	limits_.numa_node = dev_->numa_node();
 }
 
 std::unique_ptr<vfio::device> edu_engine::release()
 {
-	quiet();
+	stop_all();
 	return std::move(dev_);
 }
 
 edu_engine::~edu_engine()
 {
 	if (dev_)
-		quiet();
+		stop_all();
 }
 
-/* All data went through the device's memory: the next user, who may drive it by hand, is to find none. */
+/* All data went through device memory: clear it for the next user. */
 void edu_engine::wipe()
 {
 	if (!iova_ || dev_->lost())
 		return;
 	memset(state_.page, 0, page);
-	if (state_.unit.to_device(state_.page_iova, 0, memory_usable) < 0)
-		log_warn("%s: what this program left in its memory stays there (%s)", dev_->name(), error_text());
+	if (state_.dma.to_device(state_.page_iova, 0, memory_usable) < 0)
+		log_warn("%s: cannot clear device memory, which still contains data of this program (%s)", dev_->name(),
+			 error_text());
 }
 
-void edu_engine::quiet()
+void edu_engine::stop_all()
 {
 	wipe();
-	/* First quiet, then out of reach: no transfer may find the pages gone. */
-	state_.unit.stop();
+	/* Stop the device first: no transfer may access unmapped pages. */
+	state_.dma.stop();
 	unmap_shared();
 }
 
@@ -72,9 +74,8 @@ static bool usable(const vfio::address_limits &l, u64 iova, u64 size)
 }
 
 /*
- * In a file: what reaches files only (a device of another process that is not asked
- * by messages) finds it.  A child must not hold on to pages that the device writes,
- * and nobody may shorten the file under it.
+ * In a memfd: a device in another process can map it. Not inherited by a child, as the device writes the pages,
+ * and sealed so that no one can truncate it.
  */
 static int make_memory(u64 size, unique_fd *file, mapping *out)
 {
@@ -82,7 +83,7 @@ static int make_memory(u64 size, unique_fd *file, mapping *out)
 
 	if (int err = memfd_make("usdma-edu", size, 0, &fd); err < 0)
 		return err;
-	if (int err = memory_ask(size, "the device"); err < 0)
+	if (int err = memory_available(size, "the device"); err < 0)
 		return err;
 	if (fallocate(fd.get(), 0, 0, off_t(size)) < 0)
 		return fail_errno("no memory of %" PRIu64 " bytes for the device", size);
@@ -95,30 +96,31 @@ static int make_memory(u64 size, unique_fd *file, mapping *out)
 	return 0;
 }
 
-/* One page for records, one to pass data through, at the first address that nobody else has taken. */
+/* Maps one page for records, one as bounce buffer, at the first free address. */
 int edu_engine::map_shared()
 {
 	vfio::address_limits l;
 	vfio::dma_area area;
-	int rc = -ENOSPC;
+	int err = make_memory(shared_size, &file_, &memory_);
 
-	if (int err = make_memory(shared_size, &file_, &memory_); err < 0)
-		return err;
-	if (int err = dev_->limits(&l); err < 0)
+	if (!err)
+		err = dev_->limits(&l);
+	if (err)
 		return err;
 	const u64 grain = std::max(l.page_size, page);
 	if (grain > page)
 		return fail(EOPNOTSUPP, "the IOMMU maps no less than %" PRIu64 " bytes", grain);
 	area = {.iova = own_low, .size = shared_size, .vaddr = memory_.data(), .fd = file_.get()};
+	err = -ENOSPC;
 	for (unsigned i = 0; i < map_tries && area.iova < own_high; i++, area.iova += shared_size) {
 		if (!usable(l, area.iova, shared_size))
 			continue;
-		rc = dev_->dma_map(area);
-		if (rc != -EEXIST)
+		err = dev_->dma_map(area);
+		if (err != -EEXIST)
 			break;
 	}
-	if (rc)
-		return fail_in(rc, "cannot map two pages for the device");
+	if (err)
+		return fail_in(err, "cannot map two pages for the device");
 	iova_ = area.iova;
 	if (!state_.areas.add(area))
 		return no_memory("the list of DMA areas");
@@ -136,7 +138,7 @@ void edu_engine::unmap_shared()
 	iova_ = 0;
 }
 
-/* A page mapped for as long as this lives. */
+/* A page mapped during this object's lifetime. */
 class trial_page {
 public:
 	explicit trial_page(vfio::device &dev) : dev_(dev) {}
@@ -147,14 +149,14 @@ public:
 	}
 	int map(u64 iova)
 	{
-		int rc = make_memory(page, &file_, &memory_);
+		int err = make_memory(page, &file_, &memory_);
 
-		if (rc < 0)
-			return rc;
+		if (err < 0)
+			return err;
 		area_ = {.iova = iova, .size = page, .vaddr = memory_.data(), .fd = file_.get()};
-		rc = dev_.dma_map(area_);
-		mapped_ = !rc;
-		return rc;
+		err = dev_.dma_map(area_);
+		mapped_ = !err;
+		return err;
 	}
 	u64 *words() const { return reinterpret_cast<u64 *>(memory_.data()); }
 
@@ -167,28 +169,27 @@ private:
 };
 
 /*
- * By default QEMU's edu cuts addresses to 28 bits without a word, and would write
- * to wherever that leads.  So a pattern goes in from a low address and out to a
- * high one, with a page of ours also where a narrow device would put it.
+ * By default QEMU's edu silently truncates addresses to 28 bits and would write to the truncated address. So a
+ * pattern is copied from a low address to a high one, with a page of ours mapped also at the truncated address.
  */
 int edu_engine::probe_address(u64 high, u64 alias)
 {
 	const u64 pattern = 0x5aa5c33c0ff0a55a ^ now_ns();
 	trial_page wide(*dev_), narrow(*dev_);
 
-	if (int rc = wide.map(high); rc < 0)
-		return rc;
-	if (int rc = narrow.map(alias); rc < 0)
-		return rc;
+	if (int err = wide.map(high); err < 0)
+		return err;
+	if (int err = narrow.map(alias); err < 0)
+		return err;
 	narrow.words()[0] = pattern;
-	if (int rc = state_.unit.to_device(alias, 0, 8); rc < 0)
-		return rc;
-	if (int rc = state_.unit.to_host(0, high + 8, 8); rc < 0)
-		return rc;
+	if (int err = state_.dma.to_device(alias, 0, 8); err < 0)
+		return err;
+	if (int err = state_.dma.to_host(0, high + 8, 8); err < 0)
+		return err;
 	if (wide.words()[1] == pattern)
 		return 0;
 	if (narrow.words()[1] == pattern)
-		return fail(ERANGE, "the device reaches only 28 bits of address: start QEMU with "
+		return fail(ERANGE, "the device has only 28 address bits: start QEMU with "
 				    "-device edu,dma_mask=0xffffffffffffffff");
 	return fail(EIO,
 		    "a transfer of 8 bytes through the device (from 0x%" PRIx64 " to 0x%" PRIx64 ") did not arrive",
@@ -198,10 +199,10 @@ int edu_engine::probe_address(u64 high, u64 alias)
 int edu_engine::check_reach()
 {
 	vfio::address_limits l;
-	int rc = dev_->limits(&l);
+	int err = dev_->limits(&l);
 
-	if (rc < 0 || l.usable.empty())
-		return rc;
+	if (err < 0 || l.usable.empty())
+		return err;
 	const vfio::range top = l.usable.back();
 	u64 high = align_down(top.last, page);
 	for (unsigned i = 0; i < 16; i++, high -= page) {
@@ -209,24 +210,24 @@ int edu_engine::check_reach()
 
 		if (high <= default_mask || high < top.start || !usable(l, alias, page))
 			continue;
-		rc = probe_address(high, alias);
-		if (rc != -EEXIST)
-			return rc;
+		err = probe_address(high, alias);
+		if (err != -EEXIST)
+			return err;
 	}
-	log_info("%s: the width of its addresses is not checked: no free page at both ends", dev_->name());
+	log_info("%s: its address width was not checked: no free page at both addresses", dev_->name());
 	return 0;
 }
 
 int edu_engine::start()
 {
-	if (int rc = state_.unit.start(); rc < 0)
-		return rc;
-	if (int rc = check_reach(); rc < 0)
-		return rc;
-	if (int rc = map_shared(); rc < 0)
-		return rc;
+	if (int err = state_.dma.start(); err < 0)
+		return err;
+	if (int err = check_reach(); err < 0)
+		return err;
+	if (int err = map_shared(); err < 0)
+		return err;
 	log_info("%s: edu over %s, interrupts %s", dev_->name(), dev_->backend(),
-		 state_.unit.has_interrupt() ? "by MSI" : "none: polling");
+		 state_.dma.has_interrupt() ? "by MSI" : "none: polling");
 	return 0;
 }
 
@@ -247,23 +248,23 @@ int edu_engine::channel_open(unsigned index, const dma::channel_config &cfg, dma
 	}
 	auto *c = new (std::nothrow) edu_channel(*this, state_);
 	const u64 at = index * sizeof(dma::completion_record);
-	int rc = -ENOMEM;
+	int err = -ENOMEM;
 	if (c) {
 		c->ops = &channel_table;
 		c->eng = this;
 		c->index = index;
-		rc = c->begin(cfg, size, reinterpret_cast<dma::completion_record *>(memory_.data() + at), iova_ + at);
+		err = c->begin(cfg, size, reinterpret_cast<dma::completion_record *>(memory_.data() + at), iova_ + at);
 	}
-	if (rc) {
+	if (err) {
 		delete c;
-		forget(index);
-		return fail_in(rc, "channel %u", index);
+		release_index(index);
+		return fail_in(err, "channel %u", index);
 	}
 	*out = c;
 	return 0;
 }
 
-void edu_engine::forget(unsigned index)
+void edu_engine::release_index(unsigned index)
 {
 	std::lock_guard guard(lock_);
 
@@ -274,22 +275,22 @@ int edu_engine::map(const vfio::dma_area &area)
 {
 	std::lock_guard guard(state_.lock);
 
-	/* What overlaps one that is there, the device below refuses. */
-	if (int rc = dev_->dma_map(area); rc < 0)
-		return rc;
+	/* The transport below rejects an overlapping area. */
+	if (int err = dev_->dma_map(area); err < 0)
+		return err;
 	if (state_.areas.add(area))
 		return 0;
 	dev_->dma_unmap(area.iova, area.size);
 	return no_memory("the list of DMA areas");
 }
 
-/* The lock waits for the transfer that may use the area; later steps find it gone. */
+/* The lock waits for a transfer that may use the area; later steps find it unmapped. */
 int edu_engine::unmap(u64 iova, u64 size)
 {
 	std::lock_guard guard(state_.lock);
 
-	if (int rc = dev_->dma_unmap(iova, size); rc < 0)
-		return rc;
+	if (int err = dev_->dma_unmap(iova, size); err < 0)
+		return err;
 	state_.areas.remove(iova);
 	return 0;
 }
@@ -307,25 +308,25 @@ int edu_engine::reset()
 {
 	std::lock_guard guard(state_.lock);
 
-	state_.unit.stop();
-	const int rc = dev_->reset();
-	/* A function without a reset of its own: it is quiet, which is all that a reset is wanted for here. */
-	if (rc < 0 && rc != -EOPNOTSUPP && rc != -ENOTTY)
-		return rc;
-	return state_.unit.restart();
+	state_.dma.stop();
+	const int err = dev_->reset();
+	/* If the function has no reset of its own, it is quiesced, which suffices here. */
+	if (err < 0 && err != -EOPNOTSUPP && err != -ENOTTY)
+		return err;
+	return state_.dma.restart();
 }
 
-/* Not under the lock, which the transfer has that shall end: the worker would start the next one. */
+/* Without the lock, which the transfer to be aborted holds: the worker would start the next one. */
 int edu_engine::give_up()
 {
-	state_.unit.give_up();
+	state_.dma.give_up();
 	return engine::give_up();
 }
 
-/* The driver moves bytes itself, too: it must have left the areas as well. */
+/* The driver copies by CPU, too: it must no longer access the areas. */
 int edu_engine::quiesce()
 {
-	state_.unit.give_up();
+	state_.dma.give_up();
 	if (!state_.lock.try_lock())
 		return -EAGAIN;
 	state_.areas.clear();
@@ -339,10 +340,10 @@ static int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine
 
 	if (!e)
 		return fail(ENOMEM, "no memory for an engine");
-	if (int rc = e->start(); rc < 0) {
+	if (int err = e->start(); err < 0) {
 		dev = e->release();
 		delete e;
-		return rc;
+		return err;
 	}
 	out->reset(e);
 	return 0;

@@ -1,34 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What requests are run with.  The device itself only moves bytes between its
- * memory and mapped host memory: all copies are made of that.  The rest is
- * driver/dma/softop's, by the CPU in host memory, and through a page that device
- * and driver share in the device's.
+ * Executes requests. The device only transfers between its memory and mapped host memory, and all copies
+ * consist of such transfers. driver/dma/softop implements the other operations, by CPU in host memory, and
+ * through a bounce page in device memory.
  */
 #pragma once
 
 #include "driver/dma/softop.h"
 #include "driver/engines/edu/areas.h"
 #include "driver/engines/edu/fair_lock.h"
-#include "driver/engines/edu/dma_unit.h"
+#include "driver/engines/edu/edu_dma.h"
 
 #include <atomic>
 #include <memory>
 
 namespace usdma::edu {
 
-/* What all channels of a device share. */
+/* State shared by all channels of a device. */
 struct shared_state {
-	explicit shared_state(vfio::device &dev) : unit(dev) {}
+	explicit shared_state(vfio::device &dev) : dma(dev) {}
 
-	/* Held for one transfer at a time, so that an unmap waits for the transfer that may use the area. */
+	/* Held during one transfer, so that an unmap waits for a transfer that may use the area. */
 	fair_lock lock;
 	area_list areas;
-	dma_unit unit;
-	u8 *page = nullptr; /* memory_bytes of it; under the lock */
+	edu_dma dma;
+	u8 *page = nullptr; /* bounce page of memory_bytes; protected by lock */
 	u64 page_iova = 0;
 	std::atomic<u64> memory_base{0};
-	/* Nobody has asked for the device's memory (set_memory_base): all of it may serve as passage. */
+	/* Device memory is not in use (set_memory_base): all of it may serve as bounce buffer. */
 	std::atomic<bool> memory_unused{true};
 };
 
@@ -39,12 +38,12 @@ struct outcome {
 	explicit operator bool() const { return reason == dma::fault_reason::none; }
 };
 
-/* What a long request asks and tells meanwhile. */
+/* Callbacks of a long request. */
 class progress {
 public:
-	/* False: leave off, the channel is to stop. made: bytes have moved since the last call. */
-	virtual bool go_on(bool made) = 0;
-	/* Sleeps until the deadline or until the channel is to stop. */
+	/* False: abort, the channel is stopping. made: bytes were copied since the last call. */
+	virtual bool should_continue(bool made) = 0;
+	/* Sleeps until the deadline or until the channel is stopping. */
 	virtual void pause(deadline until) = 0;
 
 protected:
@@ -55,7 +54,7 @@ class executor final : dma::softop::backend {
 public:
 	executor(shared_state &state, progress &p);
 
-	/* fault_reason::stopped: left off in the middle; may be run again from its start. */
+	/* fault_reason::stopped: aborted in the middle; may be run again from its start. */
 	outcome run(const dma::request &r);
 
 private:
@@ -64,12 +63,12 @@ private:
 
 	result fail(dma::fault_reason reason, u64 address) override { return report({reason, address}); }
 	bool check(const end &e, u64 len) override;
-	bool locate(const end &e, u64 len, dma::softop::piece *out) override;
+	bool translate(const end &e, u64 len, dma::softop::piece *out) override;
 	result get_piece(const end &src, void *buf, u64 len) override;
 	result put_piece(const end &dst, const void *buf, u64 len, bool whole) override;
 	u8 *buffer(unsigned which) override { return buffers_[which]; }
 	result move(end dst, end src, u64 len, cache_hint hint) override;
-	bool step(u64, bool) override { return progress_.go_on(true); }
+	bool step(u64, bool) override { return progress_.should_continue(true); }
 	u64 wait_until(u32 limit_ms) override;
 	result pause(u64 until_ns) override;
 
@@ -85,8 +84,8 @@ private:
 
 	shared_state &s_;
 	progress &progress_;
-	outcome last_;    /* what fail() was given */
-	u64 look_ns_ = 0; /* until a wait's next look */
+	outcome last_;    /* arguments of fail() */
+	u64 poll_ns_ = 0; /* a wait's poll interval */
 	alignas(8) u8 buffers_[2][memory_usable] = {};
 };
 

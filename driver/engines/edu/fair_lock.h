@@ -9,9 +9,8 @@
 namespace usdma::edu {
 
 /*
- * A lock that is given in the order in which it was asked for.  The unit's is held
- * for 100 ms and asked for again at once: with an unfair one, one channel's long
- * copy would keep all others out until it ends.
+ * A FIFO lock. The DMA engine's lock is held for 100 ms and re-acquired at once: with an unfair lock, a long
+ * copy of one channel would starve all others until it ends.
  */
 class fair_lock {
 public:

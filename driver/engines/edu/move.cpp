@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Addresses, and bytes from here to there: one transfer, or one piece by the CPU, under the lock at a time. */
+/* Address checks and copies: one transfer, or one CPU copy, per acquisition of the lock. */
 #include "driver/base/barrier.h"
 #include "driver/base/page_guard.h"
 #include "driver/engines/edu/exec.h"
@@ -28,48 +28,48 @@ outcome executor::check_locked(const end &e, u64 len)
 	}
 	if (range_within(e.addr - base, len, memory_given))
 		return {};
-	/* The first byte that is not there. */
+	/* The first byte out of range. */
 	return {is_source(e.rights) ? fault_reason::src_unmapped : fault_reason::dst_unmapped,
 		e.addr - base < memory_given ? base + memory_given : e.addr};
 }
 
-static outcome moved(int rc, u64 address)
+static outcome moved(int err, u64 address)
 {
-	if (!rc)
+	if (!err)
 		return {};
-	return {rc == -ENODEV ? fault_reason::lost : fault_reason::transfer, address};
+	return {err == -ENODEV ? fault_reason::lost : fault_reason::transfer, address};
 }
 
 /* Device memory → mapped host memory. */
 outcome executor::pull(u64 addr, u64 iova, u64 len)
 {
-	return moved(s_.unit.to_host(offset(addr), iova, len), addr);
+	return moved(s_.dma.to_host(offset(addr), iova, len), addr);
 }
 
 /* Mapped host memory → device memory. */
 outcome executor::push(u64 iova, u64 addr, u64 len)
 {
-	return moved(s_.unit.to_device(iova, offset(addr), len), addr);
+	return moved(s_.dma.to_device(iova, offset(addr), len), addr);
 }
 
-/* Neither end is the device's memory: in and out again, through the part of it that is unused. */
+/* Both endpoints are host memory: copy through an unused part of device memory. */
 outcome executor::pass_through(const end &dst, const end &src, u64 len, u64 *done)
 {
 	const u64 at = s_.memory_unused.load(std::memory_order_relaxed) ? 0 : memory_given;
 	const u64 n = *done = std::min(len, memory_usable - at);
 
-	if (outcome o = moved(s_.unit.to_device(src.addr, at, n), src.addr); !o)
+	if (outcome o = moved(s_.dma.to_device(src.addr, at, n), src.addr); !o)
 		return o;
-	return moved(s_.unit.to_host(at, dst.addr, n), dst.addr);
+	return moved(s_.dma.to_host(at, dst.addr, n), dst.addr);
 }
 
-/* As much as goes in one transfer. */
+/* At most one transfer. */
 outcome executor::transfer(const end &dst, const end &src, u64 len, u64 *done)
 {
 	const u64 n = *done = std::min(len, memory_usable);
 	std::lock_guard guard(s_.lock);
 
-	/* Again, for this step: what the request named may have been unmapped meanwhile. */
+	/* Checked again for each step: the memory may have been unmapped meanwhile. */
 	if (outcome o = check_locked(src, n); !o)
 		return o;
 	if (outcome o = check_locked(dst, n); !o)
@@ -85,13 +85,13 @@ outcome executor::transfer(const end &dst, const end &src, u64 len, u64 *done)
 	return push(s_.page_iova, dst.addr, n);
 }
 
-/* An aligned word is one access, and others may write it meanwhile; nullptr: it is none. */
+/* An aligned word is accessed atomically, as others may write it concurrently; nullptr: not an aligned word. */
 static u64 *as_word(const area_list::piece &p, u64 addr, u64 len)
 {
 	return len == sizeof(u64) && p.len == len && addr % len == 0 ? reinterpret_cast<u64 *>(p.host) : nullptr;
 }
 
-/* False: the memory is gone. */
+/* False: the memory is no longer accessible. */
 static bool load_piece(const area_list::piece &p, const u64 *at, u8 *to)
 {
 	const void *bad;
@@ -105,7 +105,7 @@ static bool load_piece(const area_list::piece &p, const u64 *at, u8 *to)
 		&bad);
 }
 
-/* Release: who waits for this word, on the host or in another channel, sees what was copied before. */
+/* Release: a waiter on this word, on the host or in another channel, sees the data copied before. */
 static bool store_piece(const area_list::piece &p, u64 *at, const u8 *from)
 {
 	const void *bad;
@@ -124,7 +124,7 @@ static bool store_piece(const area_list::piece &p, u64 *at, const u8 *from)
 		&bad);
 }
 
-/* Out of and into the driver's own hands; at most memory_usable bytes. */
+/* Copy from and to a buffer of the driver; at most memory_usable bytes. */
 outcome executor::get(end src, void *buf, u64 len)
 {
 	std::lock_guard guard(s_.lock);
@@ -140,7 +140,7 @@ outcome executor::get(end src, void *buf, u64 len)
 	}
 	area_list::piece p;
 	for (auto *to = static_cast<u8 *>(buf); len; to += p.len, src.addr += p.len, len -= p.len) {
-		s_.areas.locate(src.addr, len, src.rights, &p);
+		s_.areas.translate(src.addr, len, src.rights, &p);
 		if (!load_piece(p, as_word(p, src.addr, len), to))
 			return {fault_reason::transfer, src.addr};
 	}
@@ -159,7 +159,7 @@ outcome executor::put(end dst, const void *buf, u64 len)
 	}
 	area_list::piece p;
 	for (auto *from = static_cast<const u8 *>(buf); len; from += p.len, dst.addr += p.len, len -= p.len) {
-		s_.areas.locate(dst.addr, len, dst.rights, &p);
+		s_.areas.translate(dst.addr, len, dst.rights, &p);
 		if (!store_piece(p, as_word(p, dst.addr, len), from))
 			return {fault_reason::transfer, dst.addr};
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Opening and closing a channel: its memory, its registers, its place in the engine. */
+/* Opens and closes a channel: its memory, its registers, its slot in the engine. */
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/memfd.h"
@@ -14,30 +14,30 @@
 
 namespace usdma::sdma {
 
-/* Backed by a file of its own, so that a server in another process reaches it directly, and cannot cut it short. */
+/* Backed by a memfd, which a server in another process can map but not truncate. */
 static int make_memory(sdma_channel *c, u64 size, int node)
 {
-	if (int rc = memfd_make("usdma-ring", size, 0, &c->file); rc < 0)
-		return rc;
-	if (int rc = memory_ask(size, "a ring"); rc < 0)
-		return rc;
+	if (int err = memfd_make("usdma-ring", size, 0, &c->file); err < 0)
+		return err;
+	if (int err = memory_available(size, "a ring"); err < 0)
+		return err;
 	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, c->file.get(), 0);
 	if (p == MAP_FAILED)
 		return fail_map(size, false, "a ring");
 	c->memory = mapping(p, size);
 	if (node >= 0 && numa_available() >= 0 && node <= numa_max_node())
 		numa_tonode_memory(p, size, node);
-	/* A child must not hold on to pages that the device writes. */
+	/* Not inherited by a child: the device writes these pages. */
 	madvise(p, size, MADV_DONTFORK);
-	/* Pages now, with an error: later they would come with a SIGBUS. */
+	/* Allocate pages now and report an error; later it would be a SIGBUS. */
 	if (fallocate(c->file.get(), 0, 0, off_t(size)) < 0)
 		return fail_errno("cannot get %llu bytes of memory for a ring", static_cast<unsigned long long>(size));
 	return 0;
 }
 
 /*
- * A tag in slot i is valid only when it equals i modulo the ring's size, so i ^ 1 is
- * valid never: whatever the channel starts with, a slot not yet written looks empty.
+ * A tag in slot i is valid only when it equals i modulo the ring's size, so i ^ 1 is never valid: whatever
+ * number the channel starts with, a slot not yet written appears empty.
  */
 static void clear_ring(sdma_channel *c)
 {
@@ -50,30 +50,30 @@ static void clear_ring(sdma_channel *c)
 int sdma_engine::map_ring(sdma_channel *c, u64 size)
 {
 	vfio::dma_area area;
-	int rc = -EEXIST;
+	int err = -EEXIST;
 
 	area.size = size;
 	area.vaddr = c->memory.data();
 	area.fd = c->file.get();
 	std::lock_guard guard(lock_);
-	/* Also for its end: then nothing may fail. */
+	/* Reserved for closing as well, which must not fail. */
 	if (!iova_.reserve() || !try_reserve(stuck_, stuck_.size() + channels_.size()))
 		return no_memory("a ring");
-	/* Devices may share an address space: somebody else's mapping there is not in our list. */
-	for (u64 at = iova_.find(size, iova_space::low); at && rc == -EEXIST; at = iova_.find(size, at + size)) {
+	/* Devices may share an address space: other users' mappings are not in our list. */
+	for (u64 at = iova_.find(size, iova_space::low); at && err == -EEXIST; at = iova_.find(size, at + size)) {
 		area.iova = at;
-		rc = dev_->dma_map(area);
-		if (!rc) {
+		err = dev_->dma_map(area);
+		if (!err) {
 			iova_.take(at, size);
 			c->iova = at;
-			c->file.reset(); /* mapped here and there */
+			c->file.reset(); /* both sides have mapped it */
 			return 0;
 		}
 	}
-	if (rc != -EEXIST)
-		return fail_in(rc, "cannot map a ring of %llu bytes for the device",
+	if (err != -EEXIST)
+		return fail_in(err, "cannot map a ring of %llu bytes for the device",
 			       static_cast<unsigned long long>(size));
-	return fail(ENOSPC, "no room for a ring of %llu bytes in the device's addresses from 1 GiB to 4 GiB",
+	return fail(ENOSPC, "no free IOVA range for a ring of %llu bytes between 1 GiB and 4 GiB",
 		    static_cast<unsigned long long>(size));
 }
 
@@ -86,13 +86,16 @@ void sdma_engine::unmap_ring(sdma_channel *c)
 		iova_.give(c->iova);
 		return;
 	}
-	/* Its address stays taken and its pages stay ours: a device that we have lost sight of may not have stopped. */
+	/*
+	 * The address stays reserved and the pages stay allocated: a device that we lost contact with may still be
+	 * running.
+	 */
 	if (!dev_->lost())
 		log_warn("%s: cannot unmap a ring: %s", dev_->name(), error_text());
 	push_reserved(stuck_, std::move(c->memory));
 }
 
-void sdma_engine::forget(sdma_channel *c)
+void sdma_engine::remove_channel(sdma_channel *c)
 {
 	std::lock_guard guard(lock_);
 
@@ -106,7 +109,7 @@ int sdma_engine::check_config(const dma::channel_config &cfg, u32 ring_size) con
 		return fail(EINVAL, "ring size %u: the device takes powers of two from %u to %u", ring_size, min_ring_,
 			    max_ring_);
 	if (cfg.coalesce_count > 0xffff || cfg.coalesce_us > 0xffff)
-		return fail(EINVAL, "interrupt coalescing of %u ends or %u us: each may be up to 65535",
+		return fail(EINVAL, "interrupt coalescing of %u completions or %u us: each may be up to 65535",
 			    cfg.coalesce_count, cfg.coalesce_us);
 	return 0;
 }
@@ -115,25 +118,27 @@ int sdma_engine::check_config(const dma::channel_config &cfg, u32 ring_size) con
 struct page_writer {
 	vfio::device &dev;
 	u64 page;
-	int rc = 0;
+	int err = 0;
 
 	template <class T> page_writer &put(u64 reg, T value)
 	{
-		if (!rc)
-			rc = reg_write(dev, page + reg, value);
+		if (!err)
+			err = reg_write(dev, page + reg, value);
 		return *this;
 	}
 };
 
-/* The register says no more than "bad set-up", and the set-up is ours: what is left is the way to the ring. */
-static int unreached(const sdma_channel *c)
+/*
+ * The register only reports "bad configuration"; the configuration is correct, so the device must have failed
+ * to access the ring.
+ */
+static int ring_unreachable(const sdma_channel *c)
 {
-	return fail(
-		EIO,
-		"channel %u does not start: the device does not reach its ring, %zu KiB at IOVA %#llx. In a virtual "
-		"machine: "
-		"has the device's server room for that many mappings? The server's log says more",
-		c->index, c->memory.size() / 1024, static_cast<unsigned long long>(c->iova));
+	return fail(EIO,
+		    "channel %u does not start: the device cannot access its ring, %zu KiB at IOVA %#llx. In a virtual "
+		    "machine: "
+		    "does the device's server allow that many mappings? See the server's log",
+		    c->index, c->memory.size() / 1024, static_cast<unsigned long long>(c->iova));
 }
 
 int switch_off(sdma_channel *c)
@@ -143,25 +148,27 @@ int switch_off(sdma_channel *c)
 	const timespec nap = {0, 20 * 1000};
 	u32 state;
 
-	if (int rc = reg_write(dev, chan_ctrl(c->index) + chan_command, u32(chan_cmd_disable)); rc < 0)
-		return rc;
+	if (int err = reg_write(dev, chan_ctrl(c->index) + chan_command, u32(chan_cmd_disable)); err < 0)
+		return err;
 	for (;;) {
-		if (int rc = reg_read(dev, chan_ctrl(c->index) + chan_state, &state); rc < 0)
-			return rc;
+		if (int err = reg_read(dev, chan_ctrl(c->index) + chan_state, &state); err < 0)
+			return err;
 		if (state == ~u32(0))
 			return dev.answers();
 		if (state != chan_state_stopping)
 			return 0;
 		if (until.passed())
-			return fail(
-				ETIMEDOUT,
-				"channel %u: accesses of the device's are under way %llu ms after it was switched off",
-				c->index, static_cast<unsigned long long>(command_ms));
+			return fail(ETIMEDOUT,
+				    "channel %u: device accesses are still in flight %llu ms after it was disabled",
+				    c->index, static_cast<unsigned long long>(command_ms));
 		nanosleep(&nap, nullptr);
 	}
 }
 
-/* As the device does it when it is switched on; where that comes by messages, nobody sees an old fault until then. */
+/*
+ * As the device does when the channel is enabled; if its writes arrive by messages, no one sees an old fault
+ * until then.
+ */
 static void begin_record(sdma_channel *c, u64 first_seq)
 {
 	dma::completion_record *r = &c->status->record;
@@ -178,29 +185,29 @@ int sdma_engine::program(sdma_channel *c, u64 first_seq)
 	page_writer doorbell{*dev_, chan_doorbell(c->index)};
 	u32 state;
 
-	if (int rc = switch_off(c); rc < 0)
-		return rc;
+	if (int err = switch_off(c); err < 0)
+		return err;
 	w.put(chan_ring_base, u64(c->iova + 4096))
 		.put(chan_ring_order, u32(__builtin_ctz(c->ring_size)))
 		.put(chan_vectors, vectors)
 		.put(chan_record, c->iova)
 		.put(chan_first_seq, first_seq)
 		.put(chan_coalesce, c->cfg.coalesce_count | c->cfg.coalesce_us << 16);
-	/* Before enable: a tail that an earlier user left must not look like work. */
+	/* Before enable: a stale tail of an earlier user must not look like work. */
 	doorbell.put(doorbell_tail, first_seq).put(doorbell_arm, arm_none).put(doorbell_arm_service, arm_none);
-	if (doorbell.rc)
-		return doorbell.rc;
+	if (doorbell.err)
+		return doorbell.err;
 	begin_record(c, first_seq);
-	if (w.put(chan_command, u32(chan_cmd_enable)).rc)
-		return w.rc;
-	if (int rc = reg_read(*dev_, chan_ctrl(c->index) + chan_state, &state); rc < 0)
-		return rc;
-	/* Halted: what stood in its ring has failed already. */
+	if (w.put(chan_command, u32(chan_cmd_enable)).err)
+		return w.err;
+	if (int err = reg_read(*dev_, chan_ctrl(c->index) + chan_state, &state); err < 0)
+		return err;
+	/* Halted: a descriptor in its ring has already failed. */
 	if (state == ~u32(0))
-		if (int rc = dev_->answers(); rc < 0)
-			return rc;
+		if (int err = dev_->answers(); err < 0)
+			return err;
 	if (state == chan_state_error)
-		return unreached(c);
+		return ring_unreachable(c);
 	if (state != chan_state_running && state != chan_state_halted)
 		return fail(EIO, "channel %u does not start: state %#x", c->index, state);
 	return 0;
@@ -210,18 +217,18 @@ int sdma_engine::setup(sdma_channel *c, const dma::channel_config &cfg)
 {
 	const u64 size = align_up(4096 + u64(c->ring_size) * sizeof(descriptor), iova_.page_size());
 
-	if (int rc = make_memory(c, size, limits_.numa_node); rc < 0)
-		return rc;
+	if (int err = make_memory(c, size, limits_.numa_node); err < 0)
+		return err;
 	c->status = reinterpret_cast<status_block *>(c->memory.data());
 	c->ring = reinterpret_cast<descriptor *>(c->memory.data() + 4096);
 	clear_ring(c);
 	c->record = &c->status->record;
 	c->asleep = &c->status->asleep;
 	c->asleep_ordered = sleep_is_ordered();
-	if (dev_->own_connection()) /* not through a kernel, whose CPUs may be those of a guest */
+	if (dev_->own_connection()) /* not through the kernel's VFIO: its CPU numbers may be those of a guest */
 		c->engine_cpu = &c->status->cpu;
-	if (int rc = map_ring(c, size); rc < 0)
-		return rc;
+	if (int err = map_ring(c, size); err < 0)
+		return err;
 	c->record_iova = c->iova + offsetof(status_block, record.completed);
 	if (dev_->region_map(vfio::region_bar0, chan_doorbell(c->index), chan_stride, &c->doorbell_page) == 0)
 		c->doorbell = c->doorbell_page.data();
@@ -239,8 +246,8 @@ int sdma_engine::channel_open(unsigned index, const dma::channel_config &cfg, dm
 
 	if (index >= limits_.channels)
 		return fail(EINVAL, "channel %u: the device has %u", index, limits_.channels);
-	if (int rc = check_config(cfg, ring_size); rc < 0)
-		return rc;
+	if (int err = check_config(cfg, ring_size); err < 0)
+		return err;
 	c = new (std::nothrow) sdma_channel();
 	if (!c)
 		return fail(ENOMEM, "no memory for channel %u", index);
@@ -260,9 +267,9 @@ int sdma_engine::channel_open(unsigned index, const dma::channel_config &cfg, dm
 		}
 		channels_[index] = c;
 	}
-	if (int rc = setup(c, cfg); rc < 0) {
+	if (int err = setup(c, cfg); err < 0) {
 		channel_close(c);
-		return fail_in(rc, "channel %u", index);
+		return fail_in(err, "channel %u", index);
 	}
 	*out = c;
 	return 0;
@@ -273,11 +280,11 @@ void channel_close(dma::channel *ch)
 	sdma_channel *c = to_sdma(ch);
 	vfio::device &dev = c->owner->transport();
 
-	/* The unmap behind it holds even a device that does not obey. */
+	/* The unmap below stops even a device that does not obey. */
 	if (c->iova && !dev.lost() && switch_off(c) < 0)
 		log_warn("%s: channel %u: %s", dev.name(), c->index, error_text());
 	c->owner->unmap_ring(c);
-	c->owner->forget(c);
+	c->owner->remove_channel(c);
 	delete c;
 }
 

@@ -9,7 +9,7 @@
 
 namespace usdma::sdma {
 
-/* Between two looks at a register. */
+/* Interval between register polls. */
 static void nap()
 {
 	const timespec t = {0, 100 * 1000};
@@ -23,13 +23,13 @@ static int wait_ready(vfio::device &dev)
 	u32 ctrl, status;
 
 	for (;;) {
-		if (int rc = reg_read(dev, reg_ctrl, &ctrl); rc < 0)
-			return rc;
-		if (int rc = reg_read(dev, reg_status, &status); rc < 0)
-			return rc;
+		if (int err = reg_read(dev, reg_ctrl, &ctrl); err < 0)
+			return err;
+		if (int err = reg_read(dev, reg_status, &status); err < 0)
+			return err;
 		if (ctrl == ~u32(0) && status == ~u32(0))
-			if (int rc = dev.answers(); rc < 0)
-				return rc;
+			if (int err = dev.answers(); err < 0)
+				return err;
 		if (!(ctrl & ctrl_reset) && (status & status_ready))
 			return 0;
 		if (until.passed())
@@ -40,26 +40,27 @@ static int wait_ready(vfio::device &dev)
 	}
 }
 
-/* From whatever the last user left to enabled, with all channels off. */
+/* Resets to a defined state and enables the function, with all channels off. */
 int sdma_engine::enable()
 {
-	if (int rc = reg_write(*dev_, reg_ctrl, u32(ctrl_reset)); rc < 0)
-		return rc;
-	if (int rc = wait_ready(*dev_); rc < 0)
-		return rc;
-	/* Only now may it reach memory: no channel of an earlier user is left. */
-	if (int rc = vfio::config_bus_master(*dev_, true); rc < 0)
-		return rc;
+	if (int err = reg_write(*dev_, reg_ctrl, u32(ctrl_reset)); err < 0)
+		return err;
+	if (int err = wait_ready(*dev_); err < 0)
+		return err;
+	/* Bus mastering only now: no channel of an earlier user is left. */
+	if (int err = vfio::config_bus_master(*dev_, true); err < 0)
+		return err;
 	if (memory_base_)
-		if (int rc = reg_write(*dev_, reg_mem_base, memory_base_); rc < 0)
-			return rc;
+		if (int err = reg_write(*dev_, reg_mem_base, memory_base_); err < 0)
+			return err;
 	return reg_write(*dev_, reg_ctrl, u32(ctrl_enable));
 }
 
 /*
- * Vector 0 is the service interrupt of all channels.  The channels share the others for their waiters, for each is a
- * descriptor here, in the device's server and once more for the loss of the device: a process has few of them.  All
- * are set up at once: kernels before 6.4 cannot add MSI-X vectors later without a gap in which interrupts are lost.
+ * Vector 0 is the service interrupt of all channels. The channels share the others for their waiters, since
+ * each needs a descriptor here, in the device's server and once more to signal device loss, and descriptors are
+ * limited. All are set up at once: kernels before 6.4 cannot add MSI-X vectors later without a gap in which
+ * interrupts are lost.
  */
 static constexpr u32 waiter_vectors = 4;
 
@@ -67,12 +68,11 @@ int sdma_engine::count_vectors(u32 *out)
 {
 	vfio::irq_info irq;
 
-	if (int rc = dev_->irq(vfio::irq_msix, &irq); rc < 0)
-		return rc;
+	if (int err = dev_->irq(vfio::irq_msix, &irq); err < 0)
+		return err;
 	const u32 n = std::min({hw_vectors_, irq.count, irq.share, 1 + std::min(limits_.channels, waiter_vectors)});
 	if (n < 2)
-		return fail(EPROTO,
-			    "the device has %u MSI-X vectors (its own count) and %u (its transport's); it takes two",
+		return fail(EPROTO, "the device reports %u MSI-X vectors and its transport %u; two are needed",
 			    hw_vectors_, irq.count);
 	*out = n;
 	return 0;
@@ -86,8 +86,8 @@ int sdma_engine::try_vectors(u32 n)
 	if (!try_reserve(raw, n) || !try_reserve(vectors_, n))
 		return no_memory("the list of interrupts");
 	for (u32 i = 0; i < n; i++) {
-		/* Blocking: a read through io_uring then sleeps, where a non-blocking one would fail at once. */
-		unique_fd fd(keep_fd(eventfd(0, EFD_CLOEXEC)));
+		/* Blocking: a read through io_uring then sleeps; a non-blocking one would fail at once. */
+		unique_fd fd(fd_above_stdio(eventfd(0, EFD_CLOEXEC)));
 
 		if (!fd.valid())
 			return fail_errno("cannot make eventfd %u of %u for interrupts", i + 1, n);
@@ -98,30 +98,30 @@ int sdma_engine::try_vectors(u32 n)
 }
 
 /*
- * The device's vectors are a promise that the machine may not keep: each CPU has
- * some 200 for all devices, and the process only so many descriptors.  With fewer, more channels share one.
+ * Fewer vectors than the device has may be available: a CPU has some 200 for all devices, and the process's
+ * descriptors are limited. With fewer vectors, more channels share one.
  */
 int sdma_engine::setup_vectors()
 {
 	u32 n;
-	int rc = count_vectors(&n);
+	int err = count_vectors(&n);
 
-	if (rc < 0)
-		return rc;
-	for (rc = try_vectors(n); (rc == -ENOSPC || rc == -EMFILE) && n > 2; rc = try_vectors(n))
+	if (err < 0)
+		return err;
+	for (err = try_vectors(n); (err == -ENOSPC || err == -EMFILE) && n > 2; err = try_vectors(n))
 		n--;
-	return rc;
+	return err;
 }
 
-/* Without a view of it the device is of use, too: but a limit of this process is its user's to know. */
+/* The device is usable without this mapping, but a limit of this process is reported to its user. */
 int sdma_engine::map_memory()
 {
 	if (!limits_.memory_size)
 		return 0;
-	const int rc = dev_->region_map(vfio::region_bar2, 0, limits_.memory_size, &memory_);
-	if (rc == -EMFILE || rc == -ENOMEM)
-		return rc;
-	if (rc < 0)
+	const int err = dev_->region_map(vfio::region_bar2, 0, limits_.memory_size, &memory_);
+	if (err == -EMFILE || err == -ENOMEM)
+		return err;
+	if (err < 0)
 		log_info("%s: device memory is not mapped: %s", dev_->name(), error_text());
 	return 0;
 }
@@ -130,14 +130,14 @@ int sdma_engine::start()
 {
 	vfio::address_limits limits;
 
-	if (int rc = dev_->limits(&limits); rc < 0)
-		return rc;
-	if (int rc = iova_.init(limits); rc < 0)
-		return rc;
-	if (int rc = enable(); rc < 0)
-		return rc;
-	if (int rc = setup_vectors(); rc < 0)
-		return rc;
+	if (int err = dev_->limits(&limits); err < 0)
+		return err;
+	if (int err = iova_.init(limits); err < 0)
+		return err;
+	if (int err = enable(); err < 0)
+		return err;
+	if (int err = setup_vectors(); err < 0)
+		return err;
 	if (!try_resize(channels_, limits_.channels))
 		return no_memory("the list of channels");
 	return map_memory();
@@ -151,22 +151,22 @@ sdma_engine::~sdma_engine()
 		if (c)
 			channel_close(c);
 	if (!dev_->lost()) {
-		/* Leave it as quiet as it was found. */
+		/* Quiesce the function. */
 		reg_write(*dev_, reg_ctrl, u32(ctrl_reset));
 		vfio::config_bus_master(*dev_, false);
 	}
-	/* The device first: it may still reach what stuck_ holds. */
+	/* Close the device first: it may still access the memory in stuck_. */
 	dev_.reset();
 }
 
 int sdma_engine::set_memory_base(u64 base)
 {
 	if (base + limits_.memory_size < base || base % 4096)
-		return fail(EINVAL, "memory base 0x%llx does not fit %llu bytes or is no page",
+		return fail(EINVAL, "memory base 0x%llx is too high for %llu bytes or not page-aligned",
 			    static_cast<unsigned long long>(base),
 			    static_cast<unsigned long long>(limits_.memory_size));
-	if (int rc = reg_write(*dev_, reg_mem_base, base); rc < 0)
-		return rc;
+	if (int err = reg_write(*dev_, reg_mem_base, base); err < 0)
+		return err;
 	memory_base_ = base;
 	return 0;
 }
@@ -180,11 +180,11 @@ int sdma_engine::memory_fd(u64 *offset)
 int sdma_engine::reset()
 {
 	resetting_ = true;
-	int rc = dev_->reset();
-	if (!rc)
-		rc = enable();
+	int err = dev_->reset();
+	if (!err)
+		err = enable();
 	resetting_ = false;
-	return rc;
+	return err;
 }
 
 } // namespace usdma::sdma

@@ -25,8 +25,8 @@ bool iova_space::reserve()
 	return try_reserve(taken_, taken_.size() + 1);
 }
 
-/* Where [at, at + size) may begin at the earliest, past whatever of taken lies in its way. */
-static u64 past_taken(const std::vector<vfio::range> &taken, u64 at, u64 size, u64 align)
+/* The lowest start of [at, at + size) that overlaps no range in taken. */
+static u64 past_occupied(const std::vector<vfio::range> &taken, u64 at, u64 size, u64 align)
 {
 	for (const vfio::range &t : taken)
 		if (t.start < at + size && at <= t.last)
@@ -37,7 +37,7 @@ static u64 past_taken(const std::vector<vfio::range> &taken, u64 at, u64 size, u
 u64 iova_space::find(u64 size, u64 from) const
 {
 	for (const vfio::range &u : usable_) {
-		const u64 at = past_taken(taken_, align_up(std::max(u.start, from), page_size_), size, page_size_);
+		const u64 at = past_occupied(taken_, align_up(std::max(u.start, from), page_size_), size, page_size_);
 
 		if (at <= u.last && size - 1 <= u.last - at)
 			return at;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A channel that halted: what is taken out of its ring, and how it goes on. */
+/* Recovery of a halted channel: cancels requests in its ring, and resumes. */
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
 #include "driver/base/mmio.h"
@@ -9,7 +9,7 @@
 
 namespace usdma::sdma {
 
-/* The device looks at nothing in the ring while it is halted; resume orders these stores before it does. */
+/* The device does not read the ring while halted; resume orders these stores before it does. */
 static void make_nop(descriptor *d)
 {
 	store_relaxed(&d->op, u8(dma::opcode::nop));
@@ -28,10 +28,10 @@ unsigned ring_cancel(dma::channel *ch, u64 cookie)
 
 	if (!dma::read_fault(ch, &f))
 		return 0;
-	/* What failed has run; what was stopped has not, and would run again. */
+	/* A failed request has run; a stopped one has not and would run again. */
 	const u64 first = f.reason == dma::fault_reason::stopped ? f.seq : f.seq + 1;
 	const u64 left = ch->posted + 1 - first;
-	if (left > ch->ring_size) /* a number that the device made up */
+	if (left > ch->ring_size) /* the device reported a bogus number */
 		return 0;
 	for (u64 i = 0; i < left; i++) {
 		descriptor *d = &c->ring[(first + i) & c->mask];
@@ -44,7 +44,7 @@ unsigned ring_cancel(dma::channel *ch, u64 cookie)
 	return count;
 }
 
-/* Calls done until it says true. -ENODEV, -ETIMEDOUT with what. */
+/* Polls done() until it returns true. -ENODEV, -ETIMEDOUT with what. */
 template <class F> static int wait_for(sdma_channel *c, const char *what, F done)
 {
 	const deadline until = deadline::in_ms(command_ms);
@@ -66,13 +66,13 @@ template <class F> static int wait_for(sdma_channel *c, const char *what, F done
 	return 0;
 }
 
-/* On again behind first_seq; what is posted beyond runs. */
+/* Re-enables the channel after first_seq; requests posted beyond it run. */
 static int switch_on(sdma_channel *c, u64 first_seq)
 {
-	const int rc = c->owner->program(c, first_seq);
+	const int err = c->owner->program(c, first_seq);
 
-	if (rc)
-		return rc;
+	if (err)
+		return err;
 	c->off = false;
 	ring_ops.doorbell(c);
 	ring_ops.wake(c);
@@ -88,9 +88,10 @@ int ring_resume(dma::channel *ch)
 		return fail(EINVAL, "channel %u is not halted", c->index);
 	if (c->off)
 		return switch_on(c, old.reason == dma::fault_reason::stopped ? old.seq - 1 : old.seq);
-	if (int rc = reg_write(c->owner->transport(), chan_ctrl(c->index) + chan_command, u32(chan_cmd_resume)); rc < 0)
-		return rc;
-	/* On a bus the write is in flight when it returns; the next request may have failed by the time we look. */
+	if (int err = reg_write(c->owner->transport(), chan_ctrl(c->index) + chan_command, u32(chan_cmd_resume));
+	    err < 0)
+		return err;
+	/* MMIO writes are posted; the next request may already have failed when we poll. */
 	return wait_for(c, "resumed",
 			[&] { return !dma::read_fault(ch, &now) || now.seq != old.seq || now.reason != old.reason; });
 }
@@ -101,20 +102,20 @@ int ring_stop(dma::channel *ch)
 
 	if (dma::halted(ch))
 		return 0;
-	if (int rc = reg_write(c->owner->transport(), chan_ctrl(c->index) + chan_command, u32(chan_cmd_stop)); rc < 0)
-		return rc;
+	if (int err = reg_write(c->owner->transport(), chan_ctrl(c->index) + chan_command, u32(chan_cmd_stop)); err < 0)
+		return err;
 	return wait_for(c, "stopped", [&] { return dma::halted(ch); });
 }
 
-/* The request that the device is in, or has yet to begin; *seq > posted: none. -EAGAIN: a WAIT. */
+/* The request that the device executes or will execute next; *seq > posted: none. -EAGAIN: a WAIT. */
 static int find_current(const sdma_channel *c, u64 *seq, bool *begun)
 {
 	const u64 done = dma::completed(c);
 	u64 head;
 
-	if (int rc = reg_read(c->owner->transport(), chan_ctrl(c->index) + chan_head, &head); rc < 0)
-		return rc;
-	/* A number that the device made up, or that of the last one that ended: the first that is not completed. */
+	if (int err = reg_read(c->owner->transport(), chan_ctrl(c->index) + chan_head, &head); err < 0)
+		return err;
+	/* If head is bogus, or the last completed request's number: use the first that is not completed. */
 	*begun = head != done;
 	*seq = head - done - 1 < c->posted - done ? head : done + 1;
 	return *seq - done <= c->posted - done && load_relaxed(&c->ring[*seq & c->mask].op) == u8(dma::opcode::wait) ?
@@ -122,18 +123,18 @@ static int find_current(const sdma_channel *c, u64 *seq, bool *begun)
 		       0;
 }
 
-/* The device is off and touches nothing: the driver writes the record in its place. */
-static void write_record(sdma_channel *c, u64 seq, bool cut)
+/* The channel is off and accesses nothing: the driver writes the record on its behalf. */
+static void write_record(sdma_channel *c, u64 seq, bool aborted)
 {
 	dma::completion_record *r = &c->status->record;
 
-	store_relaxed(&r->reason, u32(cut ? dma::fault_reason::reset : dma::fault_reason::stopped));
+	store_relaxed(&r->reason, u32(aborted ? dma::fault_reason::reset : dma::fault_reason::stopped));
 	store_relaxed(&r->fault_seq, seq);
 	store_relaxed(&r->fault_address, u64(0));
-	store_relaxed(&r->fault_cookie, cut ? load_relaxed(&c->ring[seq & c->mask].cookie) : u64(0));
-	/* Those before it have ended, whether the device came to write that or not. */
+	store_relaxed(&r->fault_cookie, aborted ? load_relaxed(&c->ring[seq & c->mask].cookie) : u64(0));
+	/* All before it have completed, even if the device did not update the record. */
 	store_release(&r->completed, seq - 1);
-	/* Release: who sees the state also sees the fault. */
+	/* Release: the fault is visible before the state. */
 	store_release(&r->state, u32(dma::state_halted));
 }
 
@@ -141,12 +142,12 @@ int ring_begun(const dma::channel *ch)
 {
 	u64 seq;
 	bool begun = false;
-	const int rc = find_current(static_cast<const sdma_channel *>(ch), &seq, &begun);
+	const int err = find_current(static_cast<const sdma_channel *>(ch), &seq, &begun);
 
-	return rc && rc != -EAGAIN ? rc : begun;
+	return err && err != -EAGAIN ? err : begun;
 }
 
-int ring_cut(dma::channel *ch)
+int ring_abort(dma::channel *ch)
 {
 	sdma_channel *c = to_sdma(ch);
 	bool begun = false;
@@ -154,24 +155,24 @@ int ring_cut(dma::channel *ch)
 
 	if (dma::halted(ch) || dma::completed(ch) == ch->posted)
 		return -EAGAIN;
-	/* A device that tells of its life while it waits, and has not, hangs there too. */
-	if (int rc = find_current(c, &seq, &begun); rc < 0 && !(rc == -EAGAIN && c->owner->has_heartbeat()))
-		return rc;
-	if (int rc = switch_off(c); rc < 0)
-		return rc;
+	/* A device with a heartbeat updates it also in a WAIT; if it has not, it hangs there too. */
+	if (int err = find_current(c, &seq, &begun); err < 0 && !(err == -EAGAIN && c->owner->has_heartbeat()))
+		return err;
+	if (int err = switch_off(c); err < 0)
+		return err;
 	c->off = true;
 	/*
-	 * Once more: it may have got on in between.  A WAIT did nothing yet, and what was not begun neither:
-	 * they run again.
+	 * Again: it may have made progress meanwhile. A WAIT has no effects yet, nor has a request that was not
+	 * begun: these run again.
 	 */
-	const int rc = find_current(c, &seq, &begun);
-	if (rc < 0 && rc != -EAGAIN)
-		return rc;
-	write_record(c, seq, !rc && begun && seq - dma::completed(ch) <= ch->posted - dma::completed(ch));
+	const int err = find_current(c, &seq, &begun);
+	if (err < 0 && err != -EAGAIN)
+		return err;
+	write_record(c, seq, !err && begun && seq - dma::completed(ch) <= ch->posted - dma::completed(ch));
 	return 0;
 }
 
-/* The tail as the device sees it: 0 where it does not say. */
+/* The device's tail; 0 if it cannot be read. */
 static u64 read_tail(const sdma_channel *c)
 {
 	u64 tail = 0;
@@ -202,7 +203,7 @@ void ring_describe(const dma::channel *ch, char *buf, size_t size)
 	reg_read(c->owner->transport(), chan_ctrl(c->index) + chan_debug, &debug);
 	reg_read(c->owner->transport(), chan_ctrl(c->index) + chan_state, &state);
 	snprintf(buf, size,
-		 "posted %llu, doorbell %llu, begun %llu, completed %llu; the next one's tag is 0x%x (due: 0x%x), "
+		 "posted %llu, doorbell %llu, begun %llu, completed %llu; the next one's tag is 0x%x (expected: 0x%x), "
 		 "op %u; device state %u, %s%s, %s its engine's list, bell %s",
 		 static_cast<unsigned long long>(ch->posted), static_cast<unsigned long long>(read_tail(c)),
 		 static_cast<unsigned long long>(head), static_cast<unsigned long long>(done), load_relaxed(&next->tag),

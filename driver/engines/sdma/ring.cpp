@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The hot operations: a descriptor is one cache line, written word by word with the tag last. */
+/* The hot path: a descriptor is one cache line, written word by word with the tag last. */
 #include "driver/base/barrier.h"
 #include "driver/base/mmio.h"
 #include "driver/engines/sdma/sdma.h"
@@ -9,14 +9,14 @@
 
 namespace usdma::sdma {
 
-/* op, flags, spaces, arg stand alike in both, so that they move as one word. */
+/* op, flags, spaces and arg have the same layout in both, so that they are copied as one word. */
 static_assert(offsetof(dma::request, op) == 0 && offsetof(descriptor, op) == 4);
 static_assert(offsetof(dma::request, flags) == 1 && offsetof(descriptor, flags) == 5);
 static_assert(offsetof(dma::request, spaces) == 2 && offsetof(descriptor, spaces) == 6);
 static_assert(offsetof(dma::request, arg) == 3 && offsetof(descriptor, arg) == 7);
 static_assert(offsetof(descriptor, reserved) == offsetof(descriptor, height) + 4);
 
-/* head: op, flags, spaces, arg; height_word: the height, and reserved, which is zero. */
+/* head: op, flags, spaces, arg; height_word: height and reserved, which is zero. */
 struct words {
 	u32 head;
 	u64 height_word, src, dst, len, a, b, cookie;
@@ -31,7 +31,7 @@ struct words {
 	store_relaxed(&d->a, w.a);
 	store_relaxed(&d->b, w.b);
 	store_relaxed(&d->cookie, w.cookie);
-	/* Release: a device that sees the tag sees the words above. */
+	/* Release: a device that reads the tag sees the words above. */
 	store_release(reinterpret_cast<u64 *>(d), u64(u32(seq)) | u64(w.head) << 32);
 }
 
@@ -43,25 +43,21 @@ static inline words words_of(const dma::request *r)
 	return {head, r->height, r->src, r->dst, r->len, r->a, r->b, r->cookie};
 }
 
-/* Differences, not values, are compared: sequence numbers may be anywhere in 64 bits. */
+/* Compares differences, not values: sequence numbers may wrap. */
 static unsigned reclaim_slots(dma::channel *ch, unsigned n)
 {
-	/*
-	 * completed() acquires: the device has read a slot before it counts it, and the
-	 * stores that fill the slot again come after that count was seen.
-	 */
+	/* completed() acquires: the device has read a slot before it counts it, so refilling the slot comes after. */
 	const u64 pending = ch->posted - dma::completed(ch);
-	/* More pending than fits is a number that the device made up: then nothing fits. */
-	const u64 room = pending <= ch->ring_size ? ch->ring_size - pending : 0;
+	/* More pending than the ring holds: the device reported a bogus number, so there is no space. */
+	const u64 space = pending <= ch->ring_size ? ch->ring_size - pending : 0;
 
-	ch->post_limit = ch->posted + room;
-	return room < n ? unsigned(room) : n;
+	ch->post_limit = ch->posted + space;
+	return space < n ? unsigned(space) : n;
 }
 
 /*
- * The device read this slot the last time round, so it has the line: asking for
- * it early hides the way there and back.  Not so early that the device, looking
- * ahead from where it is, fetches it again.
+ * The device read this slot in the last round, so it owns the line: an early prefetch hides the latency. Not so
+ * early that the device's own read-ahead fetches it again.
  */
 static constexpr u64 write_ahead = 12;
 
@@ -91,12 +87,12 @@ static unsigned ring_post(dma::channel *ch, const dma::request *r, unsigned n)
 
 static void doorbell_write(sdma_channel *c, u32 reg, u64 value)
 {
-	/* Release in the mapped case, a message or a system call in the other: the descriptors are visible first. */
+	/* Release if mapped, otherwise a message or a system call: the descriptors are visible first. */
 	if (likely(c->doorbell != nullptr))
 		mmio_write64(c->doorbell + reg, value);
 	else
 		reg_write(c->owner->transport(), chan_doorbell(c->index) + reg,
-			  value); /* fails only when the device is lost */
+			  value); /* fails only if the device is lost */
 }
 
 static void ring_doorbell(dma::channel *ch)
@@ -129,10 +125,9 @@ static void ring_arm(dma::channel *ch, unsigned slot, u64 seq)
 
 	doorbell_write(c, slot == dma::irq_service ? doorbell_arm_service : doorbell_arm, seq);
 	/*
-	 * Orders the arm before the caller's second look at the record (store → load).  The
-	 * device does the same the other way round: it writes the record, then looks at the
-	 * arm.  So one of the two sees the other.  A locked access to a word of our own,
-	 * for the register may not be memory.
+	 * Orders the arm before the caller's second read of the record (store → load). The device writes the record,
+	 * then reads the arm, so at least one sees the other's store. A locked access to a word of our own, since the
+	 * register may not be memory.
 	 */
 	store_fence(&c->fence_word, seq);
 }
@@ -146,7 +141,7 @@ const dma::channel_ops ring_ops = {
 	.cancel = ring_cancel,
 	.resume = ring_resume,
 	.stop = ring_stop,
-	.cut = ring_cut,
+	.abort = ring_abort,
 	.restart = ring_restart,
 	.begun = ring_begun,
 	.in_wait = ring_in_wait,

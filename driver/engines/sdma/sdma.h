@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The driver of the reference engine.
- *   probe.cpp    is it one, does what it says of itself make sense
- *   engine.cpp   its memory, its interrupts, reset
- *   iova.cpp     where rings stand in the device's address space
+ *   probe.cpp    identity and sanity checks
+ *   engine.cpp   memory, interrupts, reset
+ *   iova.cpp     IOVA allocation for rings
  *   channel.cpp  opening and closing a channel
- *   ring.cpp     the hot operations
+ *   ring.cpp     the hot path
  *   recover.cpp  faults: cancel, stop, resume
  */
 #pragma once
@@ -22,28 +22,27 @@
 
 namespace usdma::sdma {
 
-/* How long the device may take for a command. */
+/* Timeout of a device command. */
 inline constexpr u64 command_ms = 5000;
 
-/* Registers by trapped accesses; 0 or -errno with a text that names the register. */
+/* Trapped register accesses; 0 or -errno with a text that names the register. */
 int reg_read(vfio::device &dev, u64 offset, u32 *out);
 int reg_read(vfio::device &dev, u64 offset, u64 *out);
 int reg_write(vfio::device &dev, u64 offset, u32 value);
 int reg_write(vfio::device &dev, u64 offset, u64 value);
 
 /*
- * IOVAs for the rings.  lib/core gives out what is above 4 GiB for the user's memory;
- * rings stand below, in [1 GiB, 4 GiB), where the device's address limits leave room.
- * First fit; there are few and they live long.
+ * IOVA allocator for rings. lib/core allocates IOVAs above 4 GiB for the user's memory; rings are in [1 GiB, 4
+ * GiB), within the device's address limits. First fit; rings are few and long-lived.
  */
 class iova_space {
 public:
 	static constexpr u64 low = 1 * GiB, high = 4 * GiB;
 
 	int init(const vfio::address_limits &limits);
-	/* The first free place at or above from; 0: none. */
+	/* The first free range at or above from; 0: none. */
 	u64 find(u64 size, u64 from) const;
-	/* Room for one to be taken; false: no memory. */
+	/* Reserves space for one take(); false: out of memory. */
 	[[nodiscard]] bool reserve();
 	void take(u64 iova, u64 size);
 	void give(u64 iova);
@@ -62,11 +61,11 @@ struct sdma_channel : dma::channel {
 	u64 mask = 0;
 	u8 *doorbell = nullptr; /* the mapped doorbell page; nullptr: trapped writes */
 	u64 fence_word = 0;
-	int wake_fd = -1; /* the device's, for chan_wake; -1: trapped writes */
+	int wake_fd = -1; /* the device's eventfd for chan_wake; -1: trapped writes */
 
 	sdma_engine *owner = nullptr;
 	dma::channel_config cfg;
-	bool off = false; /* cut: resume switches it on */
+	bool off = false; /* aborted: resume re-enables it */
 	mapping memory;   /* status block, then the ring from the next page on */
 	mapping doorbell_page;
 	unique_fd file;
@@ -79,11 +78,11 @@ public:
 	explicit sdma_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev)) {}
 	~sdma_engine() override;
 
-	/* Reads what the device says of itself and checks it; touches nothing. */
+	/* Reads and checks the device's properties; changes nothing. */
 	int identify();
-	/* Resets the registers, enables the function, sets up interrupts and the view of the memory. */
+	/* Resets the registers, enables the function, sets up interrupts and maps device memory. */
 	int start();
-	/* The device, back to who had it: probe failed. */
+	/* Returns the device to the caller after a failed probe. */
 	std::unique_ptr<vfio::device> release() { return std::move(dev_); }
 
 	const char *driver_name() const override { return "sdma"; }
@@ -93,17 +92,19 @@ public:
 	int memory_fd(u64 *offset) override;
 	int reset() override;
 
-	/* For channels. */
-	/* A channel's command does not end now: the reset does it for all. */
+	/* During a reset a channel's command does not complete; the reset ends all. */
 	bool is_resetting() const { return resetting_.load(std::memory_order_relaxed); }
 	bool has_heartbeat() const { return hw_caps_ & hw_cap_heartbeat; }
-	/* It never sleeps, or has our CPUs pass a barrier before it does. */
+	/* It never sleeps, or makes our CPUs execute a barrier before it does. */
 	bool sleep_is_ordered() const { return !(hw_caps_ & hw_cap_sleep) || hw_caps_ & hw_cap_sleep_ordered; }
 	int map_ring(sdma_channel *c, u64 size);
-	/* After it the device reaches the ring's memory no more, or the memory is kept until the device is closed. */
+	/*
+	 * Afterwards the device cannot access the ring's memory, or the memory is retained until the device is
+	 * closed.
+	 */
 	void unmap_ring(sdma_channel *c);
-	void forget(sdma_channel *c);
-	/* Sets it up and switches it on; completed starts at first_seq. */
+	void remove_channel(sdma_channel *c);
+	/* Configures and enables the channel; completed starts at first_seq. */
 	int program(sdma_channel *c, u64 first_seq);
 
 private:
@@ -122,7 +123,7 @@ private:
 	std::vector<sdma_channel *> channels_; /* by index; nullptr: closed */
 	iova_space iova_;
 	std::vector<unique_fd> vectors_; /* 0: service, for all channels; the others: waiters of some channels each */
-	std::vector<mapping> stuck_;     /* memory of closed channels that the device may still reach */
+	std::vector<mapping> stuck_;     /* memory of closed channels that the device may still access */
 	mapping memory_;
 	u64 memory_base_ = 0;
 	u64 hw_caps_ = 0;
@@ -132,14 +133,14 @@ private:
 };
 
 extern const dma::channel_ops ring_ops;
-/* When it returns 0, the device touches nothing of the channel's any more. */
+/* Disables the channel; on return of 0 the device accesses nothing of it any more. */
 int switch_off(sdma_channel *c);
 void channel_close(dma::channel *ch);
 
 unsigned ring_cancel(dma::channel *ch, u64 cookie);
 int ring_resume(dma::channel *ch);
 int ring_stop(dma::channel *ch);
-int ring_cut(dma::channel *ch);
+int ring_abort(dma::channel *ch);
 bool ring_in_wait(const dma::channel *ch);
 int ring_restart(dma::channel *ch);
 int ring_begun(const dma::channel *ch);

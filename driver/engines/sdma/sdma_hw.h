@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The reference sdma engine's programming interface; docs/hardware.md says the
- * same in words.  Shared by the driver (driver/engines/sdma) and the software
- * model (driver/sim).  All fields little-endian.
+ * The reference sdma engine's programming interface, specified in docs/hardware.md. Shared by the driver
+ * (driver/engines/sdma) and the software model (driver/sim). All fields little-endian.
  */
 #pragma once
 
@@ -15,7 +14,7 @@
 
 namespace usdma::sdma {
 
-/* PCI identity.  The vendor number is a private one, not assigned by PCI-SIG. */
+/* PCI IDs. The vendor ID is private, not assigned by PCI-SIG. */
 inline constexpr u16 pci_vendor = 0x5553, pci_device = 0x0d3a;
 inline constexpr u32 pci_class = 0x080100; /* base system peripheral, DMA controller */
 inline constexpr u8 pci_revision = 1;
@@ -25,7 +24,7 @@ inline constexpr u8 pci_revision = 1;
 inline constexpr u64 bar0_size = 16 * MiB;
 inline constexpr u32 max_channels = 1024;
 
-/* Global page, offset 0: reached by trapped accesses only (never mapped). */
+/* Global page, offset 0: trapped accesses only (never mapped). */
 enum : u32 {
 	reg_id = 0x00,         /* RO 32: id_value */
 	reg_version = 0x04,    /* RO 32: major << 16 | minor */
@@ -34,7 +33,7 @@ enum : u32 {
 	reg_engines = 0x14,    /* RO 32: engines; channel i is run by engine i % engines */
 	reg_max_len = 0x18,    /* RO 64: bytes that one descriptor may move */
 	reg_mem_size = 0x20,   /* RO 64: bytes of device memory behind BAR2 */
-	reg_mem_base = 0x28,   /* RW 64: the address that descriptors give the first byte of device memory */
+	reg_mem_base = 0x28,   /* the address of the first byte of device memory in descriptors */
 	reg_ctrl = 0x30,       /* RW 32: ctrl_* */
 	reg_status = 0x34,     /* RO 32: bit 0 ready */
 	reg_clock = 0x38,      /* RO 64: device clock in ns, as TIMESTAMP stores it */
@@ -50,10 +49,10 @@ enum : u64 {
 	hw_cap_sleep_ordered = 8,
 	hw_cap_memory_zeroed = 16
 };
-enum : u32 { ctrl_enable = 1, ctrl_reset = 2 /* self-clearing: all channels off, registers at their start values */ };
+enum : u32 { ctrl_enable = 1, ctrl_reset = 2 /* self-clearing: all channels off, registers at their reset values */ };
 enum : u32 { status_ready = 1 /* no reset is in flight, no channel is stopping */ };
 
-/* Channel control pages: one a channel, a page apart; trapped accesses only. */
+/* Channel control pages: one per channel, a page apart; trapped accesses only. */
 inline constexpr u64 chan_ctrl_base = 0x10000, chan_stride = 0x1000;
 enum : u32 {
 	chan_ring_base = 0x00,  /* RW 64: IOVA of the ring, 64-byte aligned; writable while the channel is off */
@@ -64,13 +63,13 @@ enum : u32 {
 	chan_coalesce = 0x20,   /* RW 32: service interrupt: count | microseconds << 16; count 0 and 1: each */
 	chan_command = 0x24,    /* WO 32: chan_cmd_* */
 	chan_state = 0x28,      /* RO 32: chan_state_* */
-	chan_wake = 0x2c,       /* WO 32: any value wakes a sleeping engine; an ioeventfd may stand for it */
+	chan_wake = 0x2c,       /* any value wakes a sleeping engine; may be an ioeventfd */
 	chan_head = 0x30,       /* RO 64: last sequence number begun */
-	chan_debug = 0x38,      /* RO 32: chan_debug_*, for messages to people */
+	chan_debug = 0x38,      /* chan_debug_*, for diagnostics */
 };
 /*
- * disable: nothing new begins when the write returns; the channel is off, and touches no memory, once it is not
- * stopping.
+ * disable: no new request begins once the write returns; the channel is off, and accesses no memory, once it is
+ * not stopping.
  */
 enum : u32 { chan_cmd_enable = 1, chan_cmd_disable = 2, chan_cmd_stop = 3, chan_cmd_resume = 4 };
 enum : u32 { chan_debug_waiting = 1, chan_debug_listed = 2, chan_debug_bell = 4 };
@@ -78,11 +77,11 @@ enum : u32 {
 	chan_state_off = 0,
 	chan_state_running = 1,
 	chan_state_halted = 2,
-	chan_state_error = 3,    /* bad set-up */
-	chan_state_stopping = 4, /* switched off; accesses that it has begun are in flight */
+	chan_state_error = 3,    /* bad configuration */
+	chan_state_stopping = 4, /* disabled; accesses are in flight */
 };
 
-/* Channel doorbell pages: one a channel, a page apart; mappable. */
+/* Channel doorbell pages: one per channel, a page apart; mappable. */
 inline constexpr u64 chan_doorbell_base = 0x800000;
 enum : u32 {
 	doorbell_tail = 0x00, /* RW 64: last sequence number posted */
@@ -105,11 +104,11 @@ static_assert(chan_doorbell(max_channels) <= bar0_size);
 
 /* ---- status block in host memory ------------------------------------------------------------------- */
 
-/* Two lines of their own; the device writes both. */
+/* Two cache lines, written by the device. */
 struct alignas(64) status_block {
 	dma::completion_record record; /* line 0 */
 	u32 asleep;                    /* line 1: 1 while the engine sleeps (hw_cap_sleep) */
-	u32 cpu; /* 1 + the CPU on which the engine runs, or last ran; 0: it is none, or unknown */
+	u32 cpu;                       /* 1 + the CPU on which the engine runs, or last ran; 0: none or unknown */
 	u32 reserved[14];
 };
 static_assert(sizeof(status_block) == 128);
@@ -120,13 +119,12 @@ static_assert(offsetof(dma::completion_record, fault_seq) == 16);
 /* ---- descriptor ------------------------------------------------------------------------------------ */
 
 /*
- * Descriptor n (its sequence number) lies in slot n modulo ring size.
+ * Descriptor n (its sequence number) is in slot n modulo ring size.
  *
- * tag is the low half of the descriptor's sequence number and is written last:
- * a descriptor is complete when its tag is the one expected in its slot.  An engine
- * that is awake may run a descriptor as soon as its tag is right, before the
- * doorbell says so; one that the doorbell covers and whose tag is wrong is a
- * fault (bad_tag).
+ * tag is the low half of the descriptor's sequence number and is written last: a descriptor is complete when
+ * its tag is the one expected in its slot. An engine that is awake may run a descriptor as soon as its tag is
+ * valid, before the doorbell covers it; one that the doorbell covers and whose tag is wrong is a fault
+ * (bad_tag).
  */
 struct alignas(64) descriptor {
 	u32 tag;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Error codes of the runtime.  The number says who is to blame: 1070xx the
- * caller, 2070xx a resource or a feature, 507xxx the device or the library.
- * A code with a comment is one that this library returns; the others exist so
- * that programs which compare with them compile.
+ * Error codes of the runtime.  The range gives the origin: 1070xx the caller,
+ * 2070xx a resource or a feature, 507xxx the device or the library.  This
+ * library returns only codes with a comment; the others are defined so that
+ * programs which compare with them compile.
  */
 #ifndef USDMA_ACL_RT_ERROR_CODES_H
 #define USDMA_ACL_RT_ERROR_CODES_H
@@ -64,7 +64,7 @@
 #define ACL_ERROR_RT_MEMORY_FREE 207002
 #define ACL_ERROR_RT_AICORE_OVER_FLOW 207003
 #define ACL_ERROR_RT_NO_DEVICE 207004           /* no device at all */
-#define ACL_ERROR_RT_RESOURCE_ALLOC_FAIL 207005 /* a resource could not be had */
+#define ACL_ERROR_RT_RESOURCE_ALLOC_FAIL 207005 /* a resource is unavailable */
 #define ACL_ERROR_RT_NO_PERMISSION 207006       /* not permitted */
 #define ACL_ERROR_RT_NO_EVENT_RESOURCE 207007   /* no event left */
 #define ACL_ERROR_RT_NO_STREAM_RESOURCE 207008  /* no stream left */
@@ -135,7 +135,7 @@
 #define ACL_ERROR_RT_FFTS_PLUS_EXCEPTION 507049
 #define ACL_ERROR_RT_FFTS_PLUS_TRAP_EXCEPTION 507050
 #define ACL_ERROR_RT_SEND_MSG 507051
-#define ACL_ERROR_RT_COPY_DATA 507052        /* data could not be moved */
+#define ACL_ERROR_RT_COPY_DATA 507052        /* a transfer failed */
 #define ACL_ERROR_RT_DEVICE_MEM_ERROR 507053 /* the device reports bad memory */
 #define ACL_ERROR_RT_HBM_MULTI_BIT_ECC_ERROR 507054
 #define ACL_ERROR_RT_SUSPECT_DEVICE_MEM_ERROR 507055

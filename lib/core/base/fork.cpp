@@ -15,7 +15,7 @@ static void note_fork()
 	store_relaxed(&in_child, 1u);
 }
 
-void watch_forks()
+void install_fork_handlers()
 {
 	static const int once = pthread_atfork(nullptr, nullptr, note_fork);
 

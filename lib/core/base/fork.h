@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A child of fork(2) shares the parent's devices, and may use none of this. */
+/* Fork detection: a child of fork(2) must not use the parent's devices. */
 #pragma once
 
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
-/* From now on a child knows that it is one.  Once; later calls do nothing. */
-void watch_forks();
-/* True in a child of fork(2) that came after watch_forks(). */
+/* Installs the fork handler; idempotent. */
+void install_fork_handlers();
+/* True in a child forked after install_fork_handlers(). */
 bool forked();
-/* Says so; -EPERM. */
+/* Sets the error text; returns -EPERM. */
 int fail_forked();
 
 } // namespace usdma::core

@@ -4,7 +4,7 @@
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "lib/core/base/fork.h"
-#include "driver/base/immortal.h"
+#include "driver/base/no_destructor.h"
 
 #include <mutex>
 #include <new>
@@ -14,26 +14,26 @@ namespace usdma::core {
 
 namespace {
 
-/* A section takes well under a microsecond, unless its thread lost the CPU in it. */
-constexpr unsigned quick_looks = 1000;
+/* Spin first: a section takes well under a microsecond unless its thread is preempted. */
+constexpr unsigned spin_polls = 1000;
 constexpr u64 nap_ns = 50 * ns_per_us;
 
 struct record_list {
 	std::mutex lock;
-	section_record *all = nullptr; /* grows only; walked without the lock */
+	section_record *all = nullptr; /* append-only; read without the lock */
 };
-constinit immortal<record_list> records;
+constinit no_destructor<record_list> records;
 
 pthread_key_t key;
 int key_error;
 
-/* A child of fork joins anew, if it may. */
+/* In a child of fork: the thread has no record any more. */
 void leave_fork()
 {
 	thread_here()->section = thread_here()->joined = nullptr;
 }
 
-/* A later thread takes the record over: it is outside of all sections. */
+/* At thread exit: the record, outside of all sections, can be reused by a later thread. */
 void leave_thread(void *arg)
 {
 	std::lock_guard guard(records->lock);
@@ -60,12 +60,12 @@ section_record *take_record()
 		return nullptr;
 	made->fences = !asym_barrier_ready();
 	made->next = records->all;
-	/* Release: who walks along sees it whole. */
+	/* Release: readers of the list see it initialized. */
 	store_release(&records->all, made);
 	return made;
 }
 
-/* nullptr: with a text. */
+/* nullptr: error text set. */
 section_record *join()
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -78,7 +78,7 @@ section_record *join()
 	std::lock_guard guard(records->lock);
 	section_record *r = take_record();
 	if (!r || key_error || pthread_setspecific(key, r)) {
-		no_memory("a thread's part in the library");
+		no_memory("a thread's section record");
 		return nullptr;
 	}
 	r->taken = 1;
@@ -109,9 +109,9 @@ static void wait_outside(const section_record *r)
 {
 	const timespec nap = {0, long(nap_ns)};
 
-	/* Acquire: what its thread did inside comes before what follows here. */
-	for (unsigned looks = 0; load_acquire(&r->depth); looks++) {
-		if (looks < quick_looks)
+	/* Acquire: the thread's accesses inside the section precede what follows. */
+	for (unsigned polls = 0; load_acquire(&r->depth); polls++) {
+		if (polls < spin_polls)
 			cpu_relax();
 		else
 			nanosleep(&nap, nullptr);
@@ -121,7 +121,7 @@ static void wait_outside(const section_record *r)
 void grace_wait()
 {
 	barrier_or_wait();
-	/* Acquire: a record that joined later joined after the handle was cleared. */
+	/* Acquire: a record added later belongs to a thread that sees the handle cleared. */
 	for (const section_record *r = load_acquire(&records->all); r; r = r->next)
 		if (r != thread_here()->joined)
 			wait_outside(r);

@@ -2,18 +2,16 @@
 /*
  * Read sections and grace periods: RCU in user space.
  *
- * A hot call reaches objects through a handle that another thread may destroy
- * at any time.  A reference count would cost it two locked instructions, which
- * wait until its stores have left the CPU.  So it marks a word of its own
- * thread, with plain stores.  Who destroys an object makes its handle invalid,
- * then waits for a grace period: until each thread that was inside has left.
+ * A fast-path call uses objects through a handle that another thread may destroy at any time. A reference count
+ * would cost two locked instructions, which wait for the store buffer to drain. So the call marks a per-thread
+ * word with plain stores. A destroyer invalidates the object's handle, then waits for a grace period, until
+ * each thread that was inside a section has left.
  *
- * Nothing inside a section may block or wait for a grace period.  What may
- * block counts itself first (hold.h) and leaves the section.
+ * Code inside a section must not block or wait for a grace period. A call that may block takes a count first
+ * (guard.h) and leaves the section.
  *
- * Pairing: a reader stores depth, then loads the handle; a destroyer clears the
- * handle, then loads depth.  Each needs a full barrier in between; the
- * destroyer's barrier of all CPUs stands in for the reader's (asym_barrier.h).
+ * Pairing: a reader stores depth, then loads the handle; a destroyer clears the handle, then loads depth. Each
+ * needs a full barrier in between; the destroyer's membarrier replaces the reader's (asym_barrier.h).
  */
 #pragma once
 
@@ -24,25 +22,25 @@
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
-/* One a thread, on a line of its own; never freed, used again by later threads. */
+/* One a thread, on its own cache line; never freed, reused by later threads. */
 struct alignas(64) section_record {
-	u32 depth = 0;  /* sections that the thread is in; stored by it alone */
-	u32 fences = 0; /* there is no barrier of all CPUs: the reader passes its own (section_enter) */
-	u32 taken = 0;  /* a thread has it; under the list's lock */
+	u32 depth = 0;  /* nesting depth; written by its thread only */
+	u32 fences = 0; /* no membarrier: the reader uses full barriers (section_enter()) */
+	u32 taken = 0;  /* in use by a thread; under the list's lock */
 	section_record *next = nullptr;
 };
 
-/* For a thread without a record, or with fences.  nullptr: -EPERM in a child of fork, or -ENOMEM; with a text. */
+/* Slow path: no record yet, or with fences. nullptr: -EPERM in a child of fork, or -ENOMEM; error text set. */
 section_record *section_enter();
 int section_error();
 
-/* Always inline: one that is kept in memory makes its function check a stack guard. */
+/* Always inline: an object in memory would add a stack protector check to the function. */
 class read_section {
 public:
 	[[gnu::always_inline]] read_section() : r_(enter()) {}
 	[[gnu::always_inline]] ~read_section()
 	{
-		/* Release: what was done inside comes before its end. */
+		/* Release: accesses inside the section precede its end. */
 		if (likely(r_))
 			store_release(&r_->depth, load_relaxed(&r_->depth) - 1);
 	}
@@ -50,7 +48,7 @@ public:
 	read_section &operator=(const read_section &) = delete;
 
 	[[gnu::always_inline]] explicit operator bool() const { return r_ != nullptr; }
-	/* Why there is none. */
+	/* -errno if entering failed. */
 	int error() const { return section_error(); }
 
 private:
@@ -68,7 +66,7 @@ private:
 	section_record *const r_;
 };
 
-/* Returns when every section that was entered before has been left.  Not from inside one. */
+/* Returns when every section entered before has been left. Must not be called inside one. */
 void grace_wait();
 
 } // namespace usdma::core

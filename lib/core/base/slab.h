@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Objects behind handles.  The memory of an object is never given back, so that
- * any handle a caller hands in can be checked without trusting it: its address must
- * lie in the slab, at an object's start, and the object must be alive under this
- * very handle.
+ * Objects with validated handles. The memory of objects is never unmapped, so an untrusted handle can be
+ * checked safely: its address must be the start of an object in the slab, and the object must be alive under
+ * exactly this handle.
  *
- * A handle is the object's address with a number in the bits that an address leaves
- * free: the low six, as objects are aligned to 64, and fifteen at the top (the sign
- * stays clear, for languages that see a handle as a signed number).  The number is
- * another one each time, so that a handle of an object that is gone does not match
- * the next one in the same place.
+ * A handle is the object's address with a generation number in its unused bits: the low six, as objects are
+ * aligned to 64, and fifteen at the top (the sign bit stays clear, for languages with signed handles). Each
+ * publish() uses a new number, so that a stale handle does not match a later object at the same address.
  */
 #pragma once
 
 #include "driver/base/error.h"
-#include "driver/base/immortal.h"
+#include "driver/base/no_destructor.h"
 #include "driver/base/memory_limit.h"
 #include "driver/base/types.h"
 
@@ -24,7 +21,7 @@
 #include <new>
 #include <sys/mman.h>
 
-/* What only an object of a slab points to is no leak: that sanitizer looks at the heap, and not into mappings. */
+/* LeakSanitizer does not scan mappings: register slabs as roots. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define USDMA_HAS_LSAN 1
@@ -41,20 +38,20 @@
 
 namespace usdma::core {
 
-using usdma::immortal;
+using usdma::no_destructor;
 
 inline constexpr unsigned handle_low_bits = 6, handle_high_at = 48, handle_high_bits = 15;
 inline constexpr u64 handle_address = (u64(1) << handle_high_at) - (u64(1) << handle_low_bits);
 
-/* What a handle says is its object's address; to be believed once the slab holds the handle. */
+/* The object's address in a handle; valid only after slab::holds(). */
 template <class T> inline T *object_at(const void *handle)
 {
 	return reinterpret_cast<T *>(reinterpret_cast<u64>(handle) & handle_address);
 }
 
 /*
- * Of several that end the object under this handle, one: for it true, and the handle is dead.
- * Acquire, release: what comes after is behind the last look at the handle, what came before is seen.
+ * Invalidates a handle; true for one of several concurrent callers. Acquire and release: orders the caller's
+ * earlier and later accesses around the invalidation.
  */
 template <class T> inline bool handle_end(T *t, const void *handle)
 {
@@ -63,7 +60,7 @@ template <class T> inline bool handle_end(T *t, const void *handle)
 	return __atomic_compare_exchange_n(&t->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* One more reference to what has any; false: it is just going. */
+/* Takes a reference unless the count is 0 (being freed): false. */
 inline bool ref_if_any(u32 *refs)
 {
 	u32 n = __atomic_load_n(refs, __ATOMIC_RELAXED);
@@ -74,16 +71,15 @@ inline bool ref_if_any(u32 *refs)
 }
 
 /*
- * T's first member is `alive`, accessed atomically, 0: the object is not there.  For objects with handles
- * (T is aligned to 64) it is a u64, the handle itself; others may have a u32 of 1.
- * At most max objects.  Address space is reserved; it is made writable step by step, as a limit on data counts what
- * is, and pages come on use.
+ * T's first member is `alive`, accessed atomically; 0: no object. For objects with handles (T aligned to 64) it
+ * is a u64, the handle itself; others may use a u32 of 1. At most max objects. Address space is reserved and
+ * made writable in steps, as RLIMIT_DATA counts writable memory; pages are allocated on first use.
  */
 template <class T, size_t max> class slab {
 public:
 	/*
-	 * A default-constructed T with alive == 0, for publish() when it is ready; nullptr: none left, or no memory,
-	 * which errno says (0: none left).
+	 * A default-constructed T with alive == 0, for publish() when it is ready; nullptr: none left (errno
+	 * 0), or no memory (errno set).
 	 */
 	T *get()
 	{
@@ -98,15 +94,15 @@ public:
 			return nullptr;
 		return new (base_ + used_++) T();
 	}
-	/* Right after get() gave nullptr: err where all are used, or the limit that there is no memory for. */
+	/* Call right after get() returned nullptr: fails with err if all are used, else with the memory error. */
 	int fail_full(int err, const char *what) const
 	{
 		if (!errno)
-			return fail(err, "%zu %s are there, there can be no more%s", cap_, what,
-				    cap_ < max ? ": there were no addresses for a longer table (ulimit -v)" : "");
+			return fail(err, "all %zu %s are in use, which is the limit%s", cap_, what,
+				    cap_ < max ? ": there was no address space for a larger table (ulimit -v)" : "");
 		return fail_map((base_ ? step : cap_) * each_bytes, base_, what);
 	}
-	/* The object is destroyed, its memory stays readable and says alive == 0 (T's first member is alive). */
+	/* Destroys the object; its memory stays readable with alive == 0. */
 	void put(T *t)
 	{
 		t->~T();
@@ -114,7 +110,7 @@ public:
 		__atomic_store_n(&t->alive, 0, __ATOMIC_RELEASE);
 		unused()[free_++] = u32(t - base_);
 	}
-	/* At the start of an object, alive or not. */
+	/* True: p is the start of an object, alive or not. */
 	bool within(const void *p) const
 	{
 		const T *base = __atomic_load_n(&base_, __ATOMIC_ACQUIRE);
@@ -122,14 +118,14 @@ public:
 
 		return base && off < __atomic_load_n(&ready_, __ATOMIC_ACQUIRE) * sizeof(T) && off % sizeof(T) == 0;
 	}
-	/* A handle of an object that is alive. */
+	/* True: the handle of a live object. */
 	bool holds(const void *handle) const
 	{
 		const T *t = object_at<T>(handle);
 
 		return within(t) && __atomic_load_n(&t->alive, __ATOMIC_ACQUIRE) == reinterpret_cast<u64>(handle);
 	}
-	/* The object is ready: from now on it is alive, under a handle that it never had. */
+	/* Makes the object alive, under a new handle. */
 	void publish(T *t)
 	{
 		static_assert(alignof(T) >= 1 << handle_low_bits && sizeof(t->alive) == sizeof(u64));
@@ -145,14 +141,14 @@ public:
 		return used_ - free_;
 	}
 	/*
-	 * The first from number *at on for which fn(T&) is true, nullptr: none; *at: behind it. As each, which
-	 * is a look at all.
+	 * The first live object from index *at for which fn(T&) is true, nullptr: none; advances *at. fn as for
+	 * each().
 	 */
 	template <class F> T *next(size_t *at, F fn)
 	{
 		return next_of_all(at, [&](T &t) { return __atomic_load_n(&t.alive, __ATOMIC_ACQUIRE) && fn(t); });
 	}
-	/* The same, alive or not: fn says which is there. */
+	/* As next(), but includes objects that are not alive. */
 	template <class F> T *next_of_all(size_t *at, F fn)
 	{
 		std::lock_guard guard(lock_);
@@ -165,7 +161,7 @@ public:
 		}
 		return nullptr;
 	}
-	/* Calls fn(T&) for each object that is alive; fn must not call back into the slab. */
+	/* Calls fn(T&) for each live object; fn must not call back into the slab. */
 	template <class F> void each(F fn)
 	{
 		std::lock_guard guard(lock_);
@@ -177,18 +173,16 @@ public:
 
 private:
 	static constexpr size_t each_bytes = sizeof(T) + sizeof(u32);
-	static constexpr size_t step = std::max(size_t(1), size_t(MiB) / sizeof(T)); /* made writable at a time */
+	static constexpr size_t step = std::max(size_t(1),
+						size_t(MiB) / sizeof(T)); /* objects made writable at a time */
 
-	/*
-	 * Behind the objects: the numbers of those that are not used, as many as free_ says.  What is put needs
-	 * no memory for it.
-	 */
+	/* After the objects: a stack of free_ indices of unused ones, so that put() needs no memory. */
 	u32 *unused() { return reinterpret_cast<u32 *>(base_ + cap_); }
 	static void *map_table(size_t n)
 	{
 		return mmap(nullptr, n * each_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	}
-	/* Where a limit on address space is in the way, a short table: what is left is for the program. */
+	/* Under a limit on address space use a smaller table, to leave space for the program. */
 	bool reserve()
 	{
 		void *p = map_table(cap_ = max);
@@ -209,7 +203,7 @@ private:
 		return !mprotect(reinterpret_cast<void *>(at), align_up(reinterpret_cast<u64>(to), page) - at,
 				 PROT_READ | PROT_WRITE);
 	}
-	/* More objects, and the place for as many numbers. */
+	/* Makes more objects and their index slots writable. */
 	bool make_ready()
 	{
 		const size_t n = std::min(cap_, ready_ + step);
@@ -222,7 +216,7 @@ private:
 
 	mutable std::mutex lock_;
 	T *base_ = nullptr;
-	size_t cap_ = 0;   /* max, or as many as there were addresses for */
+	size_t cap_ = 0;   /* max, or less under a limit on address space */
 	size_t ready_ = 0; /* writable */
 	size_t used_ = 0;
 	size_t free_ = 0;

@@ -14,8 +14,8 @@
 namespace usdma::core {
 
 /*
- * Kept open for as long as the process lives: that is how others find it.  Sealed: who reads it, root too,
- * is not to be killed by who passed it on and then cut it short.
+ * Open for the lifetime of the process, so that other processes find it. Sealed against shrinking, so that a
+ * reader cannot get SIGBUS.
  */
 static int make_file()
 {
@@ -35,7 +35,7 @@ static stats_page *make_page()
 		return nullptr;
 	}
 	if (fd < 0)
-		log_info("no file for counters: usdmactl stat does not see this process");
+		log_info("no file for counters: usdmactl stat does not show this process");
 	auto *page = static_cast<stats_page *>(p);
 	page->head.version = stats_version;
 	page->head.pid = u32(getpid());
@@ -45,7 +45,7 @@ static stats_page *make_page()
 	return page;
 }
 
-/* Made at the first opening of a device at which there is memory for it; devices are opened one at a time. */
+/* Created when a device is opened, which is serialized. */
 static stats_page *page;
 
 int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_ns)
@@ -56,7 +56,7 @@ int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_n
 		return no_memory("counters");
 	stats_slot &s = page->head.slot[slot];
 	hwq_counters *count = page->count[slot];
-	/* Gives the pages back, so that they read as zeros: in a file, or without one. */
+	/* Zeroes the pages by freeing them: MADV_REMOVE for a file, else MADV_DONTNEED. */
 	if (madvise(count, sizeof(page->count[slot]), MADV_REMOVE) &&
 	    madvise(count, sizeof(page->count[slot]), MADV_DONTNEED))
 		memset(static_cast<void *>(count), 0, sizeof(page->count[slot]));
@@ -64,7 +64,7 @@ int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_n
 	snprintf(s.driver, sizeof(s.driver), "%s", driver);
 	s.opened_ns = opened_ns;
 	store_relaxed(&s.hw_queues, 0u);
-	/* Release: who sees it open sees what it is. */
+	/* Release: a reader that sees it open sees the other fields. */
 	store_release(&s.open, 1u);
 	return 0;
 }
@@ -75,12 +75,12 @@ void stats_close(unsigned slot)
 		store_release(&page->head.slot[slot].open, 0u);
 }
 
-void stats_keep(u64 devices, u64 bytes)
+void stats_retain(u64 devices, u64 bytes)
 {
 	if (!page)
 		return;
-	store_relaxed(&page->head.kept_devices, devices);
-	store_relaxed(&page->head.kept_bytes, bytes);
+	store_relaxed(&page->head.retained_devices, devices);
+	store_relaxed(&page->head.retained_bytes, bytes);
 }
 
 hwq_counters *stats_hw_queue(unsigned slot, unsigned hw_queue)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counters that other processes can look at while this one runs (usdmactl stat):
- * a page of them in a memfd, which its owner and root find below /proc/PID/fd.
- * Nothing is published by anyone: the counters are counted there.  It goes with
- * the process, however that ends.
+ * Counters that other processes can read while this one runs (usdmactl stat): a page in a memfd, which its
+ * owner and root find below /proc/PID/fd. The counters are updated in place. The file is freed when the process
+ * exits, however that happens.
  */
 #pragma once
 
@@ -17,8 +16,8 @@ inline constexpr u32 stats_version = 1;
 inline constexpr unsigned stats_slots = 16, stats_hw_queues = 1024;
 
 /*
- * One hardware queue's, on a line of its own: changed by whoever holds the hardware queue's lock (wakes, sleeps
- * and spins by anyone).
+ * Counters of one hardware queue, one cache line: changed under the hardware queue's lock (wakes, sleeps and
+ * spins without it).
  */
 struct alignas(64) hwq_counters {
 	u64 copies = 0, bytes = 0, requests = 0, doorbells = 0, wakes = 0, faults = 0, sleeps = 0, spins = 0;
@@ -29,7 +28,7 @@ struct stats_slot {
 	char spec[96];   /* the device string, shortened if longer */
 	char driver[16]; /* the engine's driver */
 	u32 open;        /* 1: the device is open, and the rest is valid; written last */
-	u32 hw_queues;   /* how many of the counters below are in use: the first so many */
+	u32 hw_queues;   /* number of count entries in use, from the first */
 	u64 opened_ns;   /* CLOCK_MONOTONIC */
 };
 static_assert(sizeof(stats_slot) == 128);
@@ -38,8 +37,8 @@ struct alignas(4096) stats_head {
 	char magic[8];
 	u32 version, pid;
 	u32 slots, hw_queues; /* the arrays' sizes */
-	u64 kept_devices;     /* lost and closed, and may still write */
-	u64 kept_bytes;       /* of host memory that stays out of use for that */
+	u64 retained_devices; /* devices lost and closed that may still write */
+	u64 retained_bytes;   /* host memory retained for them */
 	u64 reserved[3];
 	stats_slot slot[stats_slots];
 };
@@ -49,12 +48,12 @@ struct stats_page {
 	alignas(4096) hwq_counters count[stats_slots][stats_hw_queues];
 };
 
-/* A device opens: its counters start from zero. -ENOMEM. */
+/* A device opens: resets its counters. -ENOMEM. */
 int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_ns);
 void stats_close(unsigned slot);
-/* What closed devices keep that may still write. */
-void stats_keep(u64 devices, u64 bytes);
-/* Where a hardware queue counts; stays valid. Between stats_open and stats_close of its slot. */
+/* Publishes the number of retired devices and the bytes retained for them. */
+void stats_retain(u64 devices, u64 bytes);
+/* The counters of a hardware queue; never unmapped. Call between stats_open() and stats_close() of its slot. */
 hwq_counters *stats_hw_queue(unsigned slot, unsigned hw_queue);
 
 } // namespace usdma::core

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Compiled separately (lib/meson.build), with TLS descriptors where the compiler
- * supports them: the loader then places the variable in static TLS while there is
- * space, also for a library loaded by dlopen(), and the address costs a few instructions.
+ * Compiled separately (lib/meson.build), with TLS descriptors where the compiler supports them: the loader then
+ * puts the variable in static TLS while there is space, also for a library loaded by dlopen(), and the address
+ * costs a few instructions.
  */
 #include "lib/core/base/thread_words.h"
 

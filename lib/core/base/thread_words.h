@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a thread keeps for the calls that are not to wait: all of it in one
- * thread-local variable, whose address a call asks for once.
+ * Per-thread state of fast-path calls, in one thread-local variable, whose address a call computes once.
  *
- * A library may be loaded when the program runs, and then the loader has little
- * static TLS left.  So the variable is not declared initial-exec, which would
- * insist on that: the loader places it where there is space.  Where that is not
- * static TLS, glibc allocates it at a thread's first call, and ends the process if
- * there is no memory for it, as for every library's variables.
+ * A library loaded by dlopen() may find little static TLS left. So the variable is not declared initial-exec,
+ * which would require static TLS: the loader uses static TLS if there is space; otherwise glibc allocates the
+ * variable at a thread's first call, and aborts the process if that fails, as for any library.
  */
 #pragma once
 
@@ -22,20 +19,20 @@ struct thread_words {
 	section_record *section; /* section.h: for sections without a fence; nullptr: section_enter() */
 	section_record *joined;  /* the same record, or one whose sections need fences */
 	const void *cache;       /* memory.h; never nullptr */
-	u64 front[5];            /* the ACL library's (lib/acl/state.h); zero at first */
+	u64 front[5];            /* for the ACL library (lib/acl/state.h); initially zero */
 };
 
-/* The libraries call it on each of their calls: not by a stub. */
+/* Called on each library call: avoid a PLT stub. */
 #if __has_attribute(noplt)
 #define usdma_noplt [[gnu::noplt]]
 #else
 #define usdma_noplt
 #endif
 
-/* const: it is the same all through a function, so compilers ask once. */
+/* const: constant within a function, so compilers call it once. */
 usdma_noplt [[gnu::const]] thread_words *thread_here() noexcept;
 
-/* For a thread without a cache of its own: entries that hold nothing. */
+/* Empty cache for threads that have not allocated one. */
 inline constexpr unsigned cache_bytes = 256;
 extern const unsigned char cache_empty[cache_bytes];
 

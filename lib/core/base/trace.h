@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Static tracepoints (USDT, provider usdma): a nop each where nobody traces, and
- * nothing at all when built without sys/sdt.h.  Arguments are read from where
- * they lie anyway; none is computed for a tracepoint.  docs/examples/bpftrace
- * has scripts that use them.
+ * Static tracepoints (USDT, provider usdma): a nop each while not traced, and compiled out without sys/sdt.h.
+ * Arguments are existing values; none is computed for a tracepoint. docs/examples/bpftrace has scripts that use
+ * them.
  *
  *   submit(ch, channel, last, requests)      requests are in the ring; last: the number of the last one
- *   doorbell(ch, channel, last)              the device has been told of them
+ *   doorbell(ch, channel, last)              the doorbell was written for them
  *   wait__begin(ch, channel, seq)            a thread begins to wait for a number
  *   wait__end(ch, channel, seq, error, device) and ends: 0, or a negative errno
  *   complete(ch, channel, seq, device)       a query that does not wait found the number done
  *   error(stream, errno, reason, address, seq) a request failed
  *
- * ch is the same for all of one channel, and different for all channels; channel is its index in its device, which the
- * tracepoints of the fast path do not name: it would have to be loaded there.
+ * ch identifies a channel; channel is its index in its device, which the tracepoints of the fast path omit to
+ * avoid a load.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The hardware queues of a device: opened one by one as streams come. */
+/* The hardware queues of a device, opened on demand. */
 #include "lib/core/channel/hw_queues.h"
 
 #include "driver/base/error.h"
@@ -10,7 +10,7 @@
 
 namespace usdma::core {
 
-/* A quarter of the channels is for streams that share; with few channels, all but those that leave one to share. */
+/* Index of the first shared channel: a quarter of the channels, at least one, are shared. */
 static u32 shared_from(const device *dev)
 {
 	const u32 n = u32(dev->hw_queues.size());
@@ -18,7 +18,7 @@ static u32 shared_from(const device *dev)
 	return n - std::max(1u, n / 4);
 }
 
-/* One that is open has the same eventfd: their sleepers share it. */
+/* Joins the interrupt line of an open hardware queue with the same eventfd, if any. */
 static void join_line(device *dev, hw_queue *l)
 {
 	const int fd = l->ch->irq_fd[dma::irq_waiter];
@@ -50,10 +50,10 @@ static int hwq_open(device *dev, u32 i)
 	l->count = stats_hw_queue(dev->slot, i);
 	l->exclusive = i < shared_from(dev);
 	l->wait_seq = l->join_seq = cfg.first_seq;
-	/* With its lock held: nobody else opens a channel, and neither opening nor closing the device is in flight. */
-	dev->eng->transport().hurry(turns_ms());
+	/* dev->lock excludes other channel opens, and the device is neither being opened nor closed. */
+	dev->eng->transport().set_deadline(open_timeout_ms());
 	err = dev->eng->channel_open(i, cfg, &l->ch);
-	dev->eng->transport().hurry(0);
+	dev->eng->transport().set_deadline(0);
 	if (err)
 		return err;
 	join_line(dev, l.get());
@@ -96,7 +96,7 @@ int hwq_get(device *dev, hw_queue **out)
 	return 0;
 }
 
-/* From the end: streams take theirs from the beginning. */
+/* From the end, as streams take theirs from the beginning. */
 static hw_queue *hwq_idle(device *dev, u32 engine)
 {
 	for (u32 i = shared_from(dev); i-- > 0;) {
@@ -121,7 +121,7 @@ int hwq_get_helper(device *dev, u32 engine)
 		return fail(ENOMEM, "no memory for a list of parts");
 	store_release(&l->parts, parts);
 	l->streams = 1;
-	/* Release: who sees it sees its ledger. */
+	/* Release: a reader that sees the helper sees its ledger. */
 	dev->helper[engine].store(l, std::memory_order_release);
 	return 0;
 }

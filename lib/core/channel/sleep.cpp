@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A thread's own io_uring, in which it sleeps on an eventfd. */
+/* Sleeping on an eventfd with a per-thread io_uring. */
 #include "lib/core/channel/sleep.h"
 
 #include "driver/base/clock.h"
@@ -25,29 +25,29 @@ namespace usdma::core {
 
 namespace {
 
-/* The kernel takes back a read that it was asked to within microseconds. */
+/* Time limit for cancelling a read, which normally takes microseconds. */
 constexpr u64 cancel_ms = 1000;
 
-/* The kernel reads the eventfd into this. */
-struct landing {
+/* Buffer for the kernel's read of the eventfd. */
+struct read_buffer {
 	u64 count = 0;
-	landing *next = nullptr;
+	read_buffer *next = nullptr;
 };
 
-/* Those that the kernel did not give back: it may still write there. */
-constinit std::atomic<landing *> kept_for_good;
+/* Buffers of reads that could not be cancelled: never freed, as the kernel may still write there. */
+constinit std::atomic<read_buffer *> leaked_buffers;
 
 struct thread_ring {
 	thread_end end;
 	io_uring ring;
-	landing *land = nullptr;
+	read_buffer *buffer = nullptr;
 	bool ready = false;
 	bool tried = false;
 
 	~thread_ring()
 	{
 		close();
-		delete land;
+		delete buffer;
 	}
 	void close()
 	{
@@ -55,22 +55,22 @@ struct thread_ring {
 			io_uring_queue_exit(&ring);
 		ready = false;
 	}
-	/* A read is in flight that the kernel does not give back. */
-	void abandon()
+	/* A read in flight cannot be cancelled: leak its buffer and use ppoll from now on. */
+	void disable()
 	{
-		log_warn("io_uring does not take a read back: waiting with ppoll from now on");
+		log_warn("io_uring cannot cancel a read: waiting with ppoll from now on");
 		close();
-		land->next = kept_for_good.load(std::memory_order_relaxed);
-		while (!kept_for_good.compare_exchange_weak(land->next, land, std::memory_order_release,
-							    std::memory_order_relaxed))
+		buffer->next = leaked_buffers.load(std::memory_order_relaxed);
+		while (!leaked_buffers.compare_exchange_weak(buffer->next, buffer, std::memory_order_release,
+							     std::memory_order_relaxed))
 			;
-		land = nullptr;
+		buffer = nullptr;
 	}
 	bool open();
 };
 
-/* Above 2, as keep_fd does it.  False: there is no number; the ring is gone. */
-bool keep_ring(io_uring *ring)
+/* Moves the ring's descriptor above 2, as fd_above_stdio(). False: no descriptor left; the ring was closed. */
+bool ring_above_stdio(io_uring *ring)
 {
 	if (ring->ring_fd > STDERR_FILENO)
 		return true;
@@ -87,30 +87,27 @@ bool keep_ring(io_uring *ring)
 bool thread_ring::open()
 {
 	static std::atomic<bool> warned;
-	/* One submitter, and work run by it when it waits: the wake-up costs no interrupt of a running thread. */
+	/* Single issuer with deferred task work: a completion does not interrupt a running thread. */
 	const unsigned tries[] = {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN, 0};
 	int err = 0;
 
 	if (tried)
 		return ready;
 	tried = true;
-	/* It lets no other thread run while one is in io_uring_enter (3.19): nobody would end the wait. */
+	/* valgrind (3.19) runs no other thread during io_uring_enter: the wait would never end. */
 	if (on_valgrind())
 		return false;
-	land = new (std::nothrow) landing;
-	if (!land)
+	buffer = new (std::nothrow) read_buffer;
+	if (!buffer)
 		return false;
 	for (unsigned flags : tries) {
 		err = config_get().io_uring ? io_uring_queue_init(4, &ring, flags) : -EPERM;
 		if (err == 0) {
-			if (!keep_ring(&ring)) {
+			if (!ring_above_stdio(&ring)) {
 				err = -EMFILE;
 				break;
 			}
-			/*
-			 * The kernel need not look the ring's descriptor up at each wait; where it cannot be,
-			 * it does.
-			 */
+			/* Avoids a descriptor lookup at each wait; optional. */
 			io_uring_register_ring_fd(&ring);
 			return ready = true;
 		}
@@ -127,19 +124,19 @@ __kernel_timespec timespec_of(u64 ns)
 	return {s64(ns / ns_per_s), s64(ns % ns_per_s)};
 }
 
-/* Until the kernel has released the read.  False: it has not. */
+/* Waits until the kernel has ended the read. False: it has not. */
 bool cancel_read(io_uring *ring)
 {
 	const deadline until = deadline::in_ms(cancel_ms);
 	io_uring_sqe *sqe = io_uring_get_sqe(ring);
-	unsigned left = 2; /* the read's and the cancel's own */
+	unsigned left = 2; /* completions of the read and of the cancel */
 	io_uring_cqe *cqe;
 
 	if (!sqe)
 		return false;
 	io_uring_prep_cancel64(sqe, 1, 0);
 	sqe->user_data = 2;
-	io_uring_submit(ring); /* what goes wrong here shows below */
+	io_uring_submit(ring); /* errors show below */
 	while (left) {
 		__kernel_timespec ts = timespec_of(until.left_ns());
 		const int err = io_uring_wait_cqe_timeout(ring, &cqe, &ts);
@@ -164,8 +161,8 @@ int ring_sleep(thread_ring *mine, int fd, u64 abs_ns)
 	io_uring_cqe *cqe;
 	int err;
 
-	mine->land->count = 0;
-	io_uring_prep_read(sqe, fd, &mine->land->count, sizeof(mine->land->count), 0);
+	mine->buffer->count = 0;
+	io_uring_prep_read(sqe, fd, &mine->buffer->count, sizeof(mine->buffer->count), 0);
 	sqe->user_data = 1;
 	err = io_uring_submit_and_wait_timeout(ring, &cqe, 1, &ts, nullptr);
 	if (io_uring_peek_cqe(ring, &cqe) == 0) {
@@ -174,10 +171,10 @@ int ring_sleep(thread_ring *mine, int fd, u64 abs_ns)
 		return err;
 	}
 	if (!cancel_read(ring)) {
-		mine->abandon();
-		return 0; /* it may have taken the signal: look */
+		mine->disable();
+		return 0; /* it may have consumed the signal: recheck */
 	}
-	if (mine->land->count)
+	if (mine->buffer->count)
 		return 0;
 	return err == -EINTR ? -EINTR : -ETIMEDOUT;
 }
@@ -194,7 +191,7 @@ int poll_sleep(int fd, u64 abs_ns)
 		return -errno;
 	if (n == 0)
 		return -ETIMEDOUT;
-	/* Whoever signals it may have taken it back: then it is looked at again. */
+	/* Another thread may have cleared the eventfd; the caller rechecks. */
 	eventfd_clear(fd);
 	return 0;
 }
@@ -203,7 +200,7 @@ int poll_sleep(int fd, u64 abs_ns)
 
 static thread_local thread_ring *own_ring;
 
-static void ring_ends(thread_end *e)
+static void ring_cleanup(thread_end *e)
 {
 	own_ring = nullptr;
 	delete reinterpret_cast<thread_ring *>(e);
@@ -218,7 +215,7 @@ static thread_ring *ring_of_thread()
 		own_ring = new (std::nothrow) thread_ring;
 		if (!own_ring)
 			return nullptr;
-		own_ring->end.run = ring_ends;
+		own_ring->end.run = ring_cleanup;
 		at_thread_end(&own_ring->end);
 	}
 	return own_ring;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A thread sleeps on an eventfd. */
+/* Sleeping on an eventfd. */
 #pragma once
 
 #include "driver/base/types.h"
@@ -7,9 +7,8 @@
 namespace usdma::core {
 
 /*
- * Sleeps until the eventfd is written or the time has come; takes the eventfd's
- * count. 0: written, -ETIMEDOUT, -EINTR.  io_uring, one ring a thread; ppoll
- * where io_uring is forbidden.
+ * Sleeps until the eventfd is written or abs_ns has passed; resets the eventfd. 0: written, -ETIMEDOUT, -EINTR.
+ * Uses one io_uring a thread, or ppoll where io_uring is unavailable.
  */
 int eventfd_sleep(int fd, u64 abs_ns);
 

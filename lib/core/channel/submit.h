@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The only path into a ring: whoever has requests for a channel comes by here, with the hardware queue's lock held.
+ * The only functions that post to a ring; called with the hardware queue's lock held.
  *
- * Both functions call count() when the requests are in the ring and before the device hears of them: who sees that they
- * have ended sees them counted.
+ * Both call count() before the doorbell, so that a reader that sees the requests completed sees them counted.
  */
 #pragma once
 
@@ -15,8 +14,8 @@
 namespace usdma::core {
 
 /*
- * After the doorbell.  What was posted must be visible before this look at whether the device sleeps.  The device sets
- * asleep, then looks at the ring: one of the two sees the other.
+ * Called after the doorbell. The barrier orders the post before the load of asleep. The device stores asleep,
+ * then loads the ring: one of the two sees the other's store.
  */
 [[gnu::always_inline]] inline void hwq_wake(hw_queue *l)
 {
@@ -40,7 +39,7 @@ namespace usdma::core {
 	store_relaxed(&count->requests, count->requests + requests);
 }
 
-/* As many of n as fit: that many. */
+/* Posts as many of n as fit; returns their number. */
 template <class Count>
 [[gnu::always_inline]] inline unsigned hwq_submit(hw_queue *l, const dma::request *r, size_t n, const Count &count)
 {
@@ -58,7 +57,7 @@ template <class Count>
 	return done;
 }
 
-/* One copy, with nothing of it in memory but its descriptor.  False: no room, or an engine that has no such call. */
+/* Posts one copy without a request in memory. False: ring full, or not supported by the engine. */
 template <class Count>
 [[gnu::always_inline]] inline bool hwq_submit_copy(hw_queue *l, u32 spaces, u64 src, u64 dst, u64 len, u64 cookie,
 						   const Count &count)

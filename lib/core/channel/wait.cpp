@@ -15,37 +15,37 @@ namespace usdma::core {
 struct waiter {
 	u64 seq;
 	waiter *next = nullptr;
-	enum : u32 { asleep, look, done, lead };
+	enum : u32 { asleep, recheck, done, lead };
 	u32 word = asleep; /* futex */
 };
 
-/* At most so long without a look at the ring: a lost interrupt costs this much, not more. */
-static constexpr u64 look_every = 50 * ns_per_ms;
-/* … but a helper's halt wakes nobody. */
-static constexpr u64 look_at_helpers_every = 2 * ns_per_ms;
-static constexpr unsigned fast_looks = 256; /* without a look at the clock: about a microsecond */
-static constexpr unsigned looks_a_clock = 32;
+/* Longest sleep without a check of the ring: bounds the cost of a lost interrupt. */
+static constexpr u64 recheck_interval = 50 * ns_per_ms;
+/* The same while waiting for helpers, whose halt raises no interrupt for the waiter. */
+static constexpr u64 helper_check_interval = 2 * ns_per_ms;
+static constexpr unsigned fast_polls = 256; /* without reading the clock: about a microsecond */
+static constexpr unsigned polls_per_clock = 32;
 
 /* ---- faults ----------------------------------------------------------------------------------------- */
 
-static void look_hw_queue(hw_queue *l)
+static void check_hw_queue(hw_queue *l)
 {
-	if (l && l->ch && dma::halted(l->ch)) /* helpers are looked at themselves */
+	if (l && l->ch && dma::halted(l->ch)) /* helpers are checked by themselves */
 		channel_up.check_fault(l);
 }
 
 void device_check_faults(device *dev)
 {
-	/* Somebody opens or resets a channel: the next look is soon. */
+	/* Contended while a channel is opened or reset: the next check is soon. */
 	std::unique_lock guard(dev->lock, std::try_to_lock);
 
 	if (!guard.owns_lock())
 		return;
 	for (auto &l : dev->hw_queues)
-		look_hw_queue(l.get());
+		check_hw_queue(l.get());
 }
 
-bool helper_halted(const device *dev)
+bool member_halted(const device *dev)
 {
 	for (const auto &one : dev->helper) {
 		const hw_queue *h = one.load(std::memory_order_acquire);
@@ -58,7 +58,7 @@ bool helper_halted(const device *dev)
 
 /* ---- spinning --------------------------------------------------------------------------------------- */
 
-/* What is submitted since the last wait of this hardware queue began; its waits are told apart by that. */
+/* Classifies a wait by the bytes submitted since the last wait of this hardware queue. */
 static unsigned wait_kind(hw_queue *l)
 {
 	const u64 now = load_relaxed(&l->count->bytes);
@@ -80,15 +80,15 @@ static u64 spin_budget(hw_queue *l, unsigned kind, wait_mode mode)
 	return mode == wait_mode::interrupt ? 0 : l->waits.budget(kind, most_spin());
 }
 
-/* Of two threads that end at once one may go uncounted: an atomic addition costs what counts here. */
+/* May lose a count when two threads race: an atomic addition is too expensive here. */
 static void count_spin(hw_queue *l)
 {
 	store_relaxed(&l->count->spins, load_relaxed(&l->count->spins) + 1);
 }
 
 /*
- * The engine runs on this CPU, as far as is known: it does nothing while this thread spins.  A hint, which may be
- * out of date, or a lie of a server in another process: whoever sleeps for it is woken as ever.
+ * The engine's thread was last seen on this CPU, where it cannot run while this thread spins. A hint: may be
+ * stale, or wrong if from another process; a thread that sleeps because of it is woken as usual.
  */
 static bool engine_is_here(const hw_queue *l)
 {
@@ -99,7 +99,7 @@ static bool engine_is_here(const hw_queue *l)
 
 static bool fast_spin(const hw_queue *l, u64 seq)
 {
-	for (unsigned i = 0; i < fast_looks; i++) {
+	for (unsigned i = 0; i < fast_polls; i++) {
 		if (hwq_done(l, seq))
 			return true;
 		if (unlikely(dma::halted(l->ch)))
@@ -117,10 +117,10 @@ bool hwq_spin(hw_queue *l, u64 seq)
 	return done;
 }
 
-/* One burst of looks between two looks at the clock. */
+/* Polls between two clock reads. */
 static bool burst(const hw_queue *l, u64 seq)
 {
-	for (unsigned i = 0; i < looks_a_clock; i++) {
+	for (unsigned i = 0; i < polls_per_clock; i++) {
 		if (hwq_done(l, seq))
 			return true;
 		cpu_relax();
@@ -128,14 +128,14 @@ static bool burst(const hw_queue *l, u64 seq)
 	return false;
 }
 
-/* Its ring may wait for one of another device. */
-static int look_after(hw_queue *l)
+/* Checks all devices, as its ring may wait for a ring of another one. */
+static int check_channel(hw_queue *l)
 {
-	channel_up.watch();
+	channel_up.check_devices();
 	return channel_up.alive(l->dev);
 }
 
-/* 0 done, -EAGAIN the budget is spent, or an error. */
+/* 0: done; -EAGAIN: budget used up; or an error. */
 static int spin(hw_queue *l, u64 seq, deadline until, u64 budget)
 {
 	const u64 start = now_ns();
@@ -148,7 +148,7 @@ static int spin(hw_queue *l, u64 seq, deadline until, u64 budget)
 		if (unlikely(hwq_halted(l)))
 			channel_up.check_fault(l);
 		if (now >= until.at() && !until.is_never()) {
-			const int err = look_after(l);
+			const int err = check_channel(l);
 
 			return err ? err : fail(ETIMEDOUT, "not done in time");
 		}
@@ -158,12 +158,12 @@ static int spin(hw_queue *l, u64 seq, deadline until, u64 budget)
 		if (here)
 			sched_yield();
 		if (now - checked > ns_per_ms) {
-			const int err = look_after(l);
+			const int err = check_channel(l);
 
 			if (err)
 				return err;
 			checked = now;
-			sched_yield(); /* the engine's thread may need this very core */
+			sched_yield(); /* the engine's thread may need this CPU */
 		}
 	}
 }
@@ -179,7 +179,7 @@ static u64 least_seq(const hw_queue *l)
 	return least;
 }
 
-/* With the line's lock held. After it the record must be looked at again. */
+/* With the line's lock held. The caller must recheck the completion record afterwards. */
 static void arm_least(hw_queue *l)
 {
 	std::lock_guard guard(l->lock);
@@ -199,19 +199,19 @@ static void unlink_waiter(hw_queue *l, waiter *me)
 
 static void wake_waiter(waiter *w, u32 what)
 {
-	/* We hold the line's lock, which the waiter takes before its stack frame ends. */
+	/* w stays valid: the waiter takes the line's lock, held here, before it returns. */
 	__atomic_store_n(&w->word, what, __ATOMIC_RELEASE);
 	futex_wake(&w->word, 1);
 }
 
 /*
- * Wakes those whose work is done, or who have something to look at; with the line's lock held.  True: some are done,
- * and the device was asked anew for the others, whose record must be looked at again.
+ * Wakes waiters that are done or must recheck; with the line's lock held. True: some were done and the
+ * interrupt was rearmed for the others, so the completion record must be rechecked.
  */
 static bool serve_queue(hw_queue *l, const waiter *leader)
 {
 	const u64 done = dma::completed(l->ch);
-	const bool must_look = l->look_again.exchange(false, std::memory_order_acquire) || dma::halted(l->ch);
+	const bool must_check = l->recheck.exchange(false, std::memory_order_acquire) || dma::halted(l->ch);
 	bool any = false;
 
 	for (waiter *w = l->waiters, *next; w; w = next) {
@@ -222,8 +222,8 @@ static bool serve_queue(hw_queue *l, const waiter *leader)
 			unlink_waiter(l, w);
 			wake_waiter(w, waiter::done);
 			any = true;
-		} else if (must_look) {
-			wake_waiter(w, waiter::look);
+		} else if (must_check) {
+			wake_waiter(w, waiter::recheck);
 		}
 	}
 	if (!any || !l->waiters)
@@ -239,7 +239,7 @@ static void serve_line(irq_line *line)
 			;
 }
 
-/* Of the same ring rather: it asks the device for the others there. */
+/* Prefers a waiter of the same ring, which rearms that ring's interrupt. */
 static waiter *next_leader(const irq_line *line, const hw_queue *own)
 {
 	if (own->waiters)
@@ -264,24 +264,24 @@ static void leave(hw_queue *l, waiter *me)
 		wake_waiter(line->leader, waiter::lead);
 }
 
-static u64 next_look(const hw_queue *l, deadline until)
+static u64 next_check(const hw_queue *l, deadline until)
 {
-	return std::min(until.at(), now_ns() + (hwq_joins(l) ? look_at_helpers_every : look_every));
+	return std::min(until.at(), now_ns() + (hwq_joins(l) ? helper_check_interval : recheck_interval));
 }
 
-/* What everyone does each time round: 0 go on sleeping, 1 done, or an error. */
-static int look(hw_queue *l, u64 seq, deadline until)
+/* Check of each wait iteration. 0: keep waiting; 1: done; or an error. */
+static int wait_check(hw_queue *l, u64 seq, deadline until)
 {
 	if (hwq_halted(l))
 		channel_up.check_fault(l);
 	if (hwq_done(l, seq))
 		return 1;
-	if (const int err = look_after(l))
+	if (const int err = check_channel(l))
 		return err;
 	return until.passed() ? fail(ETIMEDOUT, "not done in time") : 0;
 }
 
-/* Arming orders our request before the look behind it: either the device sees it, or we see the end. */
+/* Arming is ordered before the following check: either the device sees it, or the check sees the completion. */
 static void arm_and_serve(hw_queue *l)
 {
 	std::lock_guard guard(l->line->lock);
@@ -296,11 +296,11 @@ static int lead(hw_queue *l, waiter *me, deadline until)
 
 	for (;;) {
 		arm_and_serve(l);
-		err = look(l, me->seq, until);
+		err = wait_check(l, me->seq, until);
 		if (err)
 			return err;
 		__atomic_fetch_add(&l->count->sleeps, 1, __ATOMIC_RELAXED);
-		eventfd_sleep(l->ch->irq_fd[dma::irq_waiter], next_look(l, until));
+		eventfd_sleep(l->ch->irq_fd[dma::irq_waiter], next_check(l, until));
 	}
 }
 
@@ -321,14 +321,14 @@ static int follow(hw_queue *l, waiter *me, deadline until)
 			return 1;
 		if (word == waiter::lead)
 			return lead(l, me, until);
-		/* Unless it leads by now.  What the device was asked for may be forgotten there. */
-		if (word == waiter::look && __atomic_compare_exchange_n(&me->word, &word, u32(waiter::asleep), false,
-									__ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		/* Rearm unless it leads by now: the device may have dropped the armed number. */
+		if (word == waiter::recheck && __atomic_compare_exchange_n(&me->word, &word, u32(waiter::asleep), false,
+									   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			arm_again(l);
-		err = look(l, me->seq, until);
+		err = wait_check(l, me->seq, until);
 		if (err)
 			return err;
-		futex_wait_until(&me->word, waiter::asleep, next_look(l, until));
+		futex_wait_until(&me->word, waiter::asleep, next_check(l, until));
 	}
 }
 
@@ -355,7 +355,7 @@ static int sleep_until(hw_queue *l, u64 seq, deadline until)
 	return err < 0 ? err : 0;
 }
 
-/* The first microsecond was spun in vain. */
+/* After the fast spin of about a microsecond has failed. */
 static int spin_then_sleep(hw_queue *l, u64 seq, deadline until, wait_mode mode)
 {
 	const unsigned kind = wait_kind(l);
@@ -390,7 +390,7 @@ int hwq_wait(hw_queue *l, u64 seq, deadline until, wait_mode mode)
 	trace_wait_begin(l, seq);
 	const int err = wait_any(l, seq, until, mode);
 	trace_wait_end(l, seq, err);
-	/* So that who hears of the loss can mostly have its memory back at once. */
+	/* So that a caller that sees the loss can usually free its memory at once. */
 	if (unlikely(err && l->dev->lost()))
 		device_quiesce(l->dev);
 	return err;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting for a sequence number of a hardware queue: spin for a budget that adapts, then
- * arm the interrupt, look again, sleep in io_uring on its eventfd.  Of several
- * that sleep on one hardware queue the first reads the eventfd and wakes the others.
+ * Waiting for a sequence number of a hardware queue: spin for an adaptive budget, then arm the interrupt,
+ * recheck, and sleep in io_uring on its eventfd. If several threads sleep on one hardware queue, the first
+ * reads the eventfd and wakes the others.
  */
 #pragma once
 
@@ -11,11 +11,11 @@
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
-/* 0: completed >= seq; -ETIMEDOUT; -ENODEV or -ETIMEDOUT's kin: the device is dead (its text says why). */
+/* 0: completed >= seq; -ETIMEDOUT; another error: the device is dead (see error_text()). */
 int hwq_wait(hw_queue *l, u64 seq, deadline until, wait_mode mode);
-/* Looks for about a microsecond; takes no lock.  True: completed >= seq. */
+/* Polls for about a microsecond; takes no lock. True: completed >= seq. */
 bool hwq_spin(hw_queue *l, u64 seq);
-/* For closing: all that is posted has ended; false: it has not, for long, or the device is dead. */
+/* For closing: waits for all posted requests. False: timed out, or the device is dead. */
 bool hwq_drain(hw_queue *l, deadline until);
 
 inline bool hwq_done(const hw_queue *l, u64 seq)
@@ -23,41 +23,41 @@ inline bool hwq_done(const hw_queue *l, u64 seq)
 	return dma::completed(l->ch) >= seq;
 }
 
-/* Its ring waits for something outside, perhaps for what this very thread will do next. */
+/* Its ring is in a WAIT, perhaps for an action that the calling thread is yet to take. */
 inline bool hwq_in_wait(const hw_queue *l)
 {
 	return dma::completed(l->ch) < load_relaxed(&l->wait_seq);
 }
 
-/* Its ring waits, or is yet to wait, for parts of a copy in helpers' rings (stripe.h). */
+/* Its ring has a pending WAIT for parts in helpers' rings (stripe.h). */
 inline bool hwq_joins(const hw_queue *l)
 {
 	return load_relaxed(&l->join_seq) > dma::completed(l->ch);
 }
 
-/* One of the hardware queues that only parts of copies are in. */
-bool helper_halted(const device *dev);
+/* True: a helper of the device has halted. */
+bool member_halted(const device *dev);
 
-/* Its channel halted, or one that it may wait for. */
+/* Its channel has halted, or a helper that it may wait for. */
 inline bool hwq_halted(const hw_queue *l)
 {
-	return dma::halted(l->ch) || unlikely(hwq_joins(l) && helper_halted(l->dev));
+	return dma::halted(l->ch) || unlikely(hwq_joins(l) && member_halted(l->dev));
 }
 
-/* By then what hangs was reset, or is given up (recover.cpp): each step takes USDMA_HANG_MS. */
+/* By then a hang was reset or the device lost (recover.cpp): each step takes USDMA_HANG_MS. */
 inline u64 hang_over_ms()
 {
 	return 4 * u64(config_get().hang_ms);
 }
 
-/* Handles channels that halted (reports to their streams, resumes); called from slow paths of every wait. */
+/* Handles halted channels (reports to their streams, resumes); called from the slow paths of every wait. */
 void device_check_faults(device *dev);
 
-/* What this floor asks of those above it: lib/core/upcalls.cpp. */
+/* Functions of upper layers that this layer calls: lib/core/upcalls.cpp. */
 struct channel_upcalls {
-	/* hwq_check_fault(), watch_all() and device_alive(). */
+	/* hwq_check_fault(), devices_check() and device_alive(). */
 	void (*check_fault)(hw_queue *l);
-	void (*watch)();
+	void (*check_devices)();
 	int (*alive)(device *dev);
 };
 extern const channel_upcalls channel_up;

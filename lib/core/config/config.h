@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Settings, as the rest of the library reads them.  lib/core/config/setting.h has the
- * table of their names.  config_get() is the one place in the libraries that
- * reads the environment and the configuration files; it does so once, at first
- * use.  Everything else asks here.
+ * Settings as used by the library; the table of names is in lib/core/config/setting.h. Only config_get() reads
+ * the environment and the configuration files, once, at first use.
  *
- * What counts, the first that says something: the program (setting_set), the
- * environment (USDMA_SPIN_US), the user's file, the system's file, the default.
- * USDMA_CONFIG names a file that takes the place of both files.
+ * Precedence: the program (setting_set()), the environment (USDMA_SPIN_US), the user's file, the system's file,
+ * the default. USDMA_CONFIG names a file that replaces both files.
  */
 #pragma once
 
@@ -22,19 +19,16 @@
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
-/* Slots: USDMA_DEVICES names so many at most. */
+/* Number of slots: most devices in USDMA_DEVICES. */
 inline constexpr unsigned max_devices = 16;
-/* Device addresses of one slot: more memory than that is not used. */
+/* Device addresses of one slot: memory beyond that is not used. */
 inline constexpr u64 window_slot = 128 * GiB;
 
 enum class wait_mode : u8 { poll, interrupt, hybrid };
-/*
- * Pages of 2 MiB: reserved ones where there are some, else those that the kernel makes; never; only the latter;
- * only the former.
- */
+/* Huge pages of 2 MiB: reserved ones if available, else transparent ones; none; transparent only; reserved only. */
 enum class huge_mode : u8 { automatic, off, advise, require };
 
-/* How staging buffers are written: left in the caches for the other side, past them, or by the length of the copy. */
+/* Stores to staging buffers: cached, non-temporal, or by the length of the copy. */
 enum class store_mode : u8 { automatic, cached, nontemporal };
 
 /* When device memory that may hold another user's data is cleared. */
@@ -42,7 +36,7 @@ enum class clear_mode : u8 { never, alloc, open, close };
 
 inline constexpr const char *config_system_file = "/etc/usdma/usdma.conf";
 
-/* Who said what a setting is. */
+/* Source of a setting's value. */
 enum class setting_from : u8 { standard, file, environment, program };
 
 struct setting_origin {
@@ -51,8 +45,8 @@ struct setting_origin {
 };
 
 struct config {
-	std::vector<std::string> devices; /* sim_cpus, faults and huge_pages are in each sim's string already */
-	std::string device_list, sim_cpus, faults; /* as they were written */
+	std::vector<std::string> devices;          /* each sim's string includes sim_cpus, faults and huge_pages */
+	std::string device_list, sim_cpus, faults; /* as configured */
 	wait_mode wait = wait_mode::hybrid;
 	u32 spin_us = 50;
 	u32 coalesce_count = 1;
@@ -61,7 +55,7 @@ struct config {
 	u64 bounce_chunk = 512 * KiB;
 	u32 bounce_count = 8;
 	store_mode bounce_stores = store_mode::automatic;
-	usdma::copy_rows copy_rows = usdma::copy_rows::automatic; /* in each sim's string already */
+	usdma::copy_rows copy_rows = usdma::copy_rows::automatic; /* included in each sim's string */
 	u64 direct_store_max = 4 * KiB;
 	u64 host_arena = 32 * MiB;
 	huge_mode huge_pages = huge_mode::automatic;
@@ -76,20 +70,20 @@ struct config {
 	u64 first_seq = 0;
 	bool io_uring = true;
 	log_level log = log_level::warn;
-	std::string error;   /* bad values: named here, reported by the first call that opens a device */
-	std::string warning; /* what was passed over; logged once they are in use */
-	std::vector<setting_origin> origins; /* by the table's rows */
+	std::string error;                   /* bad values, reported by the first call that opens a device */
+	std::string warning;                 /* ignored settings; logged when the settings are published */
+	std::vector<setting_origin> origins; /* by row of the table */
 };
 
-/* Those that are in use from the first call on; the standard ones as long as there is no memory to read them. */
+/* The settings in use, fixed by the first call; the defaults while there is no memory to read them. */
 const config &config_get();
-/* Before anything is counted or opened: they are read. -ENOMEM. */
+/* Reads the settings; called before devices are counted or opened. -ENOMEM. */
 int config_ready();
 
-/* The word of a variable of the environment, for front ends that have their own (ASCEND_RT_VISIBLE_DEVICES). */
+/* Value of an environment variable, for variables of front ends (ASCEND_RT_VISIBLE_DEVICES). */
 const char *config_env(const char *name);
 
-/* What config_get reads, or what a test gives it instead. */
+/* Input of config_get(), replaceable in tests. */
 using config_lookup = const char *(*)(const char *name, void *arg);
 struct config_source {
 	config_lookup lookup = [](const char *name, void *) { return config_env(name); };
@@ -98,10 +92,10 @@ struct config_source {
 };
 config config_parse(const config_source &from);
 
-/* The text of a file as if it lay at path: what is wrong with it is in the result's error. */
+/* Parses text as a file named path; errors are in the result's error. */
 config config_parse_text(const std::string &path, const std::string &text);
 
-/* The user's own file, $XDG_CONFIG_HOME/usdma/usdma.conf or ~/.config/…; "" where there is no home. */
+/* The user's file, $XDG_CONFIG_HOME/usdma/usdma.conf or ~/.config/…; "" without a home directory. */
 std::string config_user_file(const config_source &from);
 
 } // namespace usdma::core

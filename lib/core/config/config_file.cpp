@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The configuration file: lines `key = value`, # begins a comment.  It is input
- * like any other: sizes are bounded, and what is wrong is named by line.
+ * The configuration file: lines `key = value`, # begins a comment. Untrusted input: sizes are bounded, and
+ * errors are reported by line.
  */
 #include "lib/core/config/config_file.h"
 
@@ -37,14 +37,14 @@ bool config_put(config *c, const setting &s, const std::string &value, setting_f
 struct file_reader {
 	config *c;
 	const std::string &path;
-	std::vector<unsigned> seen; /* in which line each setting was */
+	std::vector<unsigned> seen; /* line of each setting, 0: not seen */
 	unsigned number = 0;
 
-	std::string place() const { return path + ":" + std::to_string(number); }
+	std::string position() const { return path + ":" + std::to_string(number); }
 	std::string line(const std::string &text);
 };
 
-/* "" or what is wrong with the line. */
+/* "" or the error in the line. */
 std::string file_reader::line(const std::string &whole)
 {
 	const std::string text = trimmed(whole.substr(0, whole.find('#')));
@@ -63,10 +63,10 @@ std::string file_reader::line(const std::string &whole)
 		       "? (usdmactl info lists them)";
 	unsigned &first = seen[size_t(s - settings().data())];
 	if (first)
-		return std::string(s->name) + " is set in line " + std::to_string(first) + " already: take one away";
+		return std::string(s->name) + " is set in line " + std::to_string(first) + " already: remove one";
 	first = number;
-	if (!config_put(c, *s, value, setting_from::file, place()))
-		return std::string(s->name) + " = " + quoted(value) + ": it takes " + setting_wants(*s);
+	if (!config_put(c, *s, value, setting_from::file, position()))
+		return std::string(s->name) + " = " + quoted(value) + ": it takes " + setting_expects(*s);
 	return "";
 }
 
@@ -81,13 +81,13 @@ void config_read_text(config *c, const std::string &path, const std::string &tex
 		const std::string wrong = r.line(text.substr(at, end - at));
 
 		if (!wrong.empty()) {
-			config_add_error(c, r.place() + ": " + wrong);
+			config_add_error(c, r.position() + ": " + wrong);
 			complaints++;
 		}
 		at = end + 1;
 	}
 	if (complaints == max_complaints)
-		config_add_error(c, path + ": the rest was not looked at");
+		config_add_error(c, path + ": the rest was not parsed");
 }
 
 /* 0, or the errno with which it cannot be read. */
@@ -112,30 +112,30 @@ static int read_all(int fd, std::string *out)
 	return EFBIG;
 }
 
-/* What is there but is no file to read is wrong in any case. */
-static bool out_of_reach(int err)
+/* True: inaccessible; an existing file that is too large or a directory is always an error. */
+static bool is_inaccessible(int err)
 {
 	return err != EFBIG && err != EISDIR;
 }
 
-void config_read_file(config *c, const std::string &path, file_wish wish)
+void config_read_file(config *c, const std::string &path, file_policy policy)
 {
-	/* Non-blocking: a FIFO in its place does not hang the program. */
+	/* Non-blocking: a FIFO must not hang the program. */
 	const unique_fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 	std::string text;
 
-	if (!fd.valid() && wish != file_wish::must && (errno == ENOENT || errno == ENOTDIR))
+	if (!fd.valid() && policy != file_policy::must && (errno == ENOENT || errno == ENOTDIR))
 		return;
 	const int err = fd.valid() ? read_all(fd.get(), &text) : errno;
 	if (err == EFBIG)
 		config_add_error(c, path + ": larger than " + std::to_string(max_file / KiB) +
-					    " KiB: this is no configuration file");
-	else if (err && wish == file_wish::home && out_of_reach(err))
+					    " KiB: this is not a configuration file");
+	else if (err && policy == file_policy::home && is_inaccessible(err))
 		c->warning = path + ": cannot be read: " + strerror(err) +
-			     ": what it may set is not heard (HOME is another user's?)";
+			     ": its settings are ignored (does HOME belong to another user?)";
 	else if (err)
 		config_add_error(c, path + ": cannot be read: " + strerror(err) +
-					    (wish == file_wish::must ? " (USDMA_CONFIG names it)" : ""));
+					    (policy == file_policy::must ? " (USDMA_CONFIG names it)" : ""));
 	else
 		config_read_text(c, path, text);
 }

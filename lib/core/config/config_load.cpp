@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Settings put together: files, environment, the program's own choices. */
+/* Merges settings: files, environment, the program's choices. */
 #include "lib/core/config/config.h"
 
 #include "driver/base/barrier.h"
@@ -16,14 +16,14 @@
 
 namespace usdma::core {
 
-/* What the program chose before the settings were taken into use. */
+/* Settings made by the program before the first use. */
 struct choices {
 	std::mutex lock;
-	/* The settings, once they are in use; atomic; never destroyed: threads may ask while the process exits. */
+	/* The settings in use; atomic; never freed, as threads may read them while the process exits. */
 	config *in_use = nullptr;
 	std::vector<std::pair<const setting *, std::string>> made;
 };
-static constinit immortal<choices> program;
+static constinit no_destructor<choices> program;
 
 void config_add_error(config *c, const std::string &text)
 {
@@ -45,7 +45,7 @@ std::string config_user_file(const config_source &from)
 {
 	const std::string xdg = variable(from, "XDG_CONFIG_HOME"), home = variable(from, "HOME");
 
-	/* Relative paths are to be ignored, says the XDG base directory specification. */
+	/* The XDG base directory specification says to ignore relative paths. */
 	if (xdg.starts_with('/'))
 		return xdg + "/usdma/usdma.conf";
 	return home.starts_with('/') ? home + "/.config/usdma/usdma.conf" : "";
@@ -56,10 +56,10 @@ static void read_files(config *c, const config_source &from)
 	const std::string named = variable(from, "USDMA_CONFIG"), mine = config_user_file(from);
 
 	if (!named.empty())
-		return config_read_file(c, named, file_wish::must);
-	config_read_file(c, from.system_file, file_wish::system);
+		return config_read_file(c, named, file_policy::must);
+	config_read_file(c, from.system_file, file_policy::system);
 	if (!mine.empty())
-		config_read_file(c, mine, file_wish::home);
+		config_read_file(c, mine, file_policy::home);
 }
 
 static void read_environment(config *c, const config_source &from)
@@ -68,13 +68,13 @@ static void read_environment(config *c, const config_source &from)
 		const std::string name = setting_variable(s), value = variable(from, name.c_str());
 
 		if (!value.empty() && !config_put(c, s, value, setting_from::environment, name))
-			config_add_error(c, name + "=" + value + ": it takes " + setting_wants(s));
+			config_add_error(c, name + "=" + value + ": it takes " + setting_expects(s));
 	}
 }
 
 /* ---- devices ----------------------------------------------------------------------------------------- */
 
-/* "2,3" or "2-5,8" → "2+3", "2+3+4+5+8", as a sim's cpus= option wants it. */
+/* "2,3" or "2-5,8" → "2+3", "2+3+4+5+8", the format of a sim's cpus= option. */
 static std::string expand_cpus(const std::string &text)
 {
 	std::string list;
@@ -91,7 +91,7 @@ static std::string expand_cpus(const std::string &text)
 	return list;
 }
 
-/* A setting of every embedded device that has none of its own. */
+/* Adds an option to every embedded device that does not set it. */
 static void add_to_sims(config *c, const char *key, const std::string &value)
 {
 	const std::string setting = std::string(":") + key + "=";
@@ -112,7 +112,7 @@ static void choose_devices(config *c)
 		config_add_error(c, "devices (USDMA_DEVICES): at most " + std::to_string(max_devices) + " devices");
 	if (c->faults.find_first_of(":,") != std::string::npos)
 		config_add_error(c,
-				 "faults (USDMA_FAULTS) " + c->faults + ": rules such as fail@3+drop-irq%2 are wanted");
+				 "faults (USDMA_FAULTS) " + c->faults + ": expected rules such as fail@3+drop-irq%2");
 	else
 		add_to_sims(c, "faults", c->faults);
 	add_to_sims(c, "cpus", expand_cpus(c->sim_cpus));
@@ -132,7 +132,7 @@ static config fresh()
 	return c;
 }
 
-/* With the program's lock held, or without its choices. */
+/* own: the program's choices, with its lock held; nullptr: none. */
 static config parse(const config_source &from, const choices *own)
 {
 	config c = fresh();
@@ -160,16 +160,16 @@ config config_parse_text(const std::string &path, const std::string &text)
 	return c;
 }
 
-/* A program with more rights than its caller does not do what the caller's environment says. */
+/* Setuid programs must ignore the caller's environment. */
 const char *config_env(const char *name)
 {
 	return secure_getenv(name);
 }
 
-/* nullptr: no memory for them now. */
+/* Reads and publishes the settings. nullptr: no memory. */
 [[gnu::cold]] static const config *take_into_use()
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	std::lock_guard guard(program->lock);
 
 	if (!program->in_use) {
@@ -180,7 +180,7 @@ const char *config_env(const char *name)
 		log_set_level(made->log);
 		if (!made->warning.empty())
 			log_warn("%s", made->warning.c_str());
-		/* Release: who finds them finds them read. */
+		/* Release: readers see them initialized. */
 		store_release(&program->in_use, made.release());
 	}
 	return program->in_use;
@@ -193,7 +193,7 @@ int config_ready()
 
 const config &config_get()
 {
-	static immortal<config> standard;
+	static no_destructor<config> standard;
 	const config *c = load_acquire(&program->in_use);
 
 	if (unlikely(!c))
@@ -203,7 +203,7 @@ const config &config_get()
 
 config setting_preview()
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	std::unique_lock guard(program->lock);
 
 	if (!program->in_use)
@@ -221,14 +221,13 @@ static int set(const char *name, const char *value)
 		return fail(ENOENT, "there is no setting \"%.60s\"; the most similar is %s (usdmactl info lists them)",
 			    name, setting_nearest(name));
 	if (!setting_read(*s, value, &scratch))
-		return fail(EINVAL, "%s = \"%.60s\": it takes %s", s->name, value, setting_wants(*s).c_str());
+		return fail(EINVAL, "%s = \"%.60s\": it takes %s", s->name, value, setting_expects(*s).c_str());
 	std::lock_guard guard(program->lock);
 	if (program->in_use)
-		return fail(
-			EBUSY,
-			"%s cannot be set any more: settings are in use since the first call that counted or opened "
-			"devices; set it before that, or by %s",
-			s->name, setting_variable(*s).c_str());
+		return fail(EBUSY,
+			    "%s cannot be set any more: settings are fixed by the first call that counts or opens "
+			    "devices; set it before that, or by %s",
+			    s->name, setting_variable(*s).c_str());
 	program->made.emplace_back(s, value);
 	return 0;
 }
@@ -238,7 +237,7 @@ int setting_set(const char *name, const char *value)
 	return within_memory("a setting", [=] { return set(name, value); });
 }
 
-int setting_keep_log(log_level level)
+int setting_save_log(log_level level)
 {
 	const setting *s = setting_find("log");
 	const int err = within_memory("a setting", [=] {

@@ -10,7 +10,7 @@
 
 namespace usdma::core {
 
-/* The id in a file of one line, "0x1234"; 0: none (no vendor or device has it). */
+/* The id in a one-line file, "0x1234"; 0: none (never a valid id). */
 static u16 read_id(const std::string &path)
 {
 	const std::unique_ptr<FILE, int (*)(FILE *)> file(fopen(path.c_str(), "re"), fclose);
@@ -19,7 +19,7 @@ static u16 read_id(const std::string &path)
 	return file && fscanf(file.get(), "%x", &id) == 1 && id <= 0xffff ? u16(id) : 0;
 }
 
-static bool is_ours(const std::string &dir)
+static bool is_supported(const std::string &dir)
 {
 	const u16 vendor = read_id(dir + "/vendor"), device = read_id(dir + "/device");
 
@@ -32,7 +32,7 @@ std::vector<std::string> default_devices(const char *vfio_pci)
 	std::vector<std::string> found;
 
 	while (const dirent *e = dir ? readdir(dir.get()) : nullptr)
-		if (e->d_name[0] != '.' && is_ours(std::string(vfio_pci) + "/" + e->d_name))
+		if (e->d_name[0] != '.' && is_supported(std::string(vfio_pci) + "/" + e->d_name))
 			found.emplace_back(e->d_name);
 	std::sort(found.begin(), found.end());
 	return found.empty() ? std::vector<std::string>{"sim", "sim"} : found;

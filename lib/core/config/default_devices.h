@@ -6,7 +6,7 @@
 
 namespace usdma::core {
 
-/* What is used when nobody says: our devices bound to vfio-pci, else two software devices. */
+/* Default devices: supported devices bound to vfio-pci, else two software devices. */
 std::vector<std::string> default_devices(const char *vfio_pci = "/sys/bus/pci/drivers/vfio-pci");
 
 } // namespace usdma::core

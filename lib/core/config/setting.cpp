@@ -60,15 +60,15 @@ static constexpr setting table[] = {
 	words<&config::sim_cpus>("sim_cpus", setting_type::cpus,
 				 "CPUs on which the engines of software devices run, such as 2,3; empty: any"),
 	words<&config::faults>("faults", setting_type::text,
-			       "faults that software devices shall show, such as fail@3+drop-irq%2"),
+			       "faults to inject in software devices, such as fail@3+drop-irq%2"),
 	choice<&config::wait>("wait", "poll interrupt hybrid",
-			      "how waits wait: spin, sleep at once, or spin for as long as it has paid lately"),
+			      "wait mode: spin, sleep at once, or spin for an adaptive time, then sleep"),
 	number<&config::spin_us>("spin_us", 0, 1000000, "us", "most that a hybrid wait spins before it sleeps"),
 	number<&config::coalesce_count>(
 		"coalesce_count", 1, 65535, "",
-		"callbacks and signals: one interrupt for so many ends of a stream's work; 1: one each"),
+		"callbacks and signals: completions of a stream's work an interrupt; 1: one each"),
 	number<&config::coalesce_us>("coalesce_us", 0, 65535, "us",
-				     "... or after so long at the latest; 0: when the ring runs dry"),
+				     "... or after at most this time; 0: when the ring is empty"),
 	size<&config::stripe>(
 		"stripe", 0, u64(1) << 40,
 		"copies between pinned and device memory from this size on are spread over a device's engines; 0: "
@@ -77,11 +77,10 @@ static constexpr setting table[] = {
 	number<&config::bounce_count>("bounce_count", 2, 64, "", "staging buffers of one pageable copy"),
 	choice<&config::bounce_stores>(
 		"bounce_stores", "auto cached nontemporal",
-		"how staging buffers are written: nontemporal for copies longer than all of them, into the caches, "
-		"or past them"),
-	choice<&config::copy_rows>(
-		"copy_rows", "auto 1 2 4",
-		"over how many pages the CPU goes at a time in a long copy: what suits the CPU, or so many"),
+		"stores to staging buffers: non-temporal for copies longer than all of them, always cached, "
+		"or always non-temporal"),
+	choice<&config::copy_rows>("copy_rows", "auto 1 2 4",
+				   "pages that a long CPU copy accesses in parallel: chosen by CPU, or this number"),
 	size<&config::direct_store_max>(
 		"direct_store", 0, GiB,
 		"pageable copies up to this size are stored by the CPU through the BAR; 0: none are"),
@@ -93,26 +92,26 @@ static constexpr setting table[] = {
 		"makes some, or only reserved ones"),
 	number<&config::numa_node>("numa_node", -1, 1023, "", "NUMA node of pinned memory; -1: the device's"),
 	size<&config::pool_size>("pool_size", 4 * KiB, window_slot,
-				 "host memory lent to a device that has none of its own"),
+				 "host memory provided to a device without memory of its own"),
 	number<&config::lend_memory>("lend_memory", 0, 1, "",
-				     "1: lend host memory also to devices that have some of their own"),
+				     "1: provide host memory also to devices with memory of their own"),
 	number<&config::dump_memory>("dump_memory", 0, 1, "",
-				     "1: allocated device memory is in core dumps, as far as the CPU sees it"),
+				     "1: allocated device memory is in core dumps, if mapped for the CPU"),
 	choice<&config::clear_memory>(
 		"clear_memory", "never alloc open close",
 		"device memory that may hold another user's data is cleared: never, when it is first allocated, all "
 		"of it before the first allocation, or as first allocated and again when the device is closed"),
-	number<&config::hang_ms>("hang_ms", 1, day_ms, "ms", "a device that makes no progress for so long is given up"),
-	number<&config::reply_ms>(
-		"reply_ms", 10, 600000, "ms",
-		"a device's server that takes longer for an answer is not waited for: the call fails, or the device "
-		"is lost"),
+	number<&config::hang_ms>("hang_ms", 1, day_ms, "ms",
+				 "a device without progress for this time is reset, then lost"),
+	number<&config::reply_ms>("reply_ms", 10, 600000, "ms",
+				  "time limit for a reply of a device's server; after it the call fails, or the device "
+				  "is lost"),
 	choice<&config::trust>(
 		"trust", "no checked yes",
-		"memory shared with the servers of vfio-user devices: none, what neither side can take away from "
-		"under the other, or any; a device string may say otherwise"),
+		"memory shared with the servers of vfio-user devices: none, only memory that neither side can "
+		"revoke, or any; a device string may override this"),
 	number<&config::io_uring>("io_uring", 0, 1, "", "0: sleep in ppoll instead of io_uring"),
-	number<&config::first_seq>("first_seq", 0, ~u64(0) >> 1, "", "sequence numbers begin here (for tests)"),
+	number<&config::first_seq>("first_seq", 0, ~u64(0) >> 1, "", "first sequence number (for tests)"),
 	choice<&config::log>("log", "none error warn info debug", "what the library logs"),
 };
 
@@ -131,7 +130,7 @@ const setting *setting_find(std::string_view name)
 
 const char *setting_nearest(const std::string &name)
 {
-	static constexpr size_t enough = 64; /* of a name that is far too long */
+	static constexpr size_t enough = 64; /* bound on the compared length */
 	std::string start = name.substr(0, enough);
 
 	for (char &ch : start)

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The table of settings: every name, what it takes, what it means.  The
- * environment, the files, the API and the tools all go by it.
- */
+/* The table of settings: names, valid values, meanings. Used by the environment, the files, the API and the tools. */
 #pragma once
 
 #include "lib/core/config/config.h"
@@ -27,18 +24,18 @@ struct setting {
 };
 
 std::span<const setting> settings();
-/* By its name, in any case; nullptr: there is none. */
+/* By name, case-insensitive; nullptr: none. */
 const setting *setting_find(std::string_view name);
-/* The name that is most like this one. */
+/* The most similar name. */
 const char *setting_nearest(const std::string &name);
 
 std::string setting_variable(const setting &s);
 const char *setting_type_name(const setting &s);
-/* What a good value is: "microseconds, 0 to 1000000", "poll, interrupt or hybrid". */
-std::string setting_wants(const setting &s);
-/* Checks and stores; false: it is not what the setting takes. */
+/* Describes valid values: "microseconds, 0 to 1000000", "poll, interrupt or hybrid". */
+std::string setting_expects(const setting &s);
+/* Checks and stores a value; false: invalid. */
 bool setting_read(const setting &s, const std::string &text, config *c);
-/* As it would be written: "50", "512K", "hybrid", "". */
+/* Formats the value: "50", "512K", "hybrid", "". */
 std::string setting_show(const setting &s, const config &c);
 std::string setting_standard(const setting &s);
 
@@ -48,13 +45,13 @@ inline const setting_origin &setting_origin_of(const setting &s, const config &c
 }
 
 /*
- * The program's own choice, above all others.  -ENOENT: no such setting; -EINVAL: a value that it does
- * not take; -EBUSY: config_get was called, the settings are in use.
+ * Sets a value by the program, with the highest precedence. -ENOENT: no such setting; -EINVAL: invalid value;
+ * -EBUSY: config_get() was called, the settings are fixed.
  */
 int setting_set(const char *name, const char *value);
-/* The log level: at once, whether settings are in use or not. */
-int setting_keep_log(log_level level);
-/* What config_get says or, while nobody has called it, would say; does not fix anything. */
+/* Sets the log level at once, also after the settings are fixed. */
+int setting_save_log(log_level level);
+/* What config_get() returns or would return; does not fix the settings. */
 config setting_preview();
 
 } // namespace usdma::core

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Values of settings: from text, to text. */
+/* Parsing and formatting of setting values. */
 #include "lib/core/config/setting.h"
 
 #include "driver/base/words.h"
@@ -13,7 +13,7 @@ namespace usdma::core {
 
 /* ---- reading ----------------------------------------------------------------------------------------- */
 
-/* Digits with nothing before them; *rest: what stands behind. */
+/* Leading digits; *rest: the text after them. */
 static bool read_digits(const char *text, u64 *out, const char **rest)
 {
 	char *end;
@@ -48,7 +48,7 @@ static bool read_size(const std::string &text, s64 min, s64 max, s64 *out)
 	return true;
 }
 
-/* The place of a word in "one two three"; -1: it is none of them. */
+/* Index of a word in "one two three"; -1: not found. */
 static int word_index(const char *words, const std::string &word)
 {
 	int i = 0;
@@ -113,7 +113,7 @@ bool setting_read(const setting &s, const std::string &text, config *c)
 	return good;
 }
 
-/* ---- saying ------------------------------------------------------------------------------------------ */
+/* ---- formatting -------------------------------------------------------------------------------------- */
 
 const char *setting_type_name(const setting &s)
 {
@@ -150,7 +150,7 @@ static std::string words_text(const char *words)
 	return out;
 }
 
-std::string setting_wants(const setting &s)
+std::string setting_expects(const setting &s)
 {
 	const std::string unit = s.unit;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copies that the engine cannot do by itself: pageable memory through staging buffers, and between devices. */
+/* Copies that the engine cannot do directly: pageable memory through staging buffers, and between devices. */
 #include "lib/core/copy/internal.h"
 
 #include "driver/base/cancel.h"
@@ -17,13 +17,13 @@ namespace usdma::core {
 
 /* ---- parts ------------------------------------------------------------------------------------------ */
 
-/* The CPU reaches this end at its own address: pinned and pageable host memory. */
-static bool is_host(const place &p)
+/* Pinned or pageable host memory, which the CPU can access. */
+static bool is_host(const translation &p)
 {
 	return p.cls != mem_class::device;
 }
 
-/* Runs f, which accesses the caller's memory, which may have been unmapped. */
+/* Runs f, which accesses memory of the caller that may be unmapped: -EFAULT. */
 template <class F> static int touch(const F &f)
 {
 	const void *bad;
@@ -31,30 +31,30 @@ template <class F> static int touch(const F &f)
 	return page_guarded(f, &bad) ? 0 : fail(EFAULT, "the memory at %p cannot be read or written", bad);
 }
 
-/* Copies by the CPU obey USDMA_REGISTER_READ_ONLY as devices do. */
-static int check_writable(const place &dst, const void *at)
+/* CPU copies honour USDMA_REGISTER_READ_ONLY, as devices do. */
+static int check_writable(const translation &dst, const void *at)
 {
 	return dst.flags & region_readonly ? fail(EFAULT, "destination %p is registered as read-only", at) : 0;
 }
 
-/* The CPU's view of device memory, inside a read section; nullptr: use the engine. */
-static u8 *direct_view(const place &p, bool load)
+/* CPU mapping of device memory, inside a read section; nullptr: use the engine. */
+static u8 *direct_view(const translation &p, bool load)
 {
 	device *dev = device_peek(p.slot);
 
 	if (!dev || dev->lost())
 		return nullptr;
 	const memory_view v = device_memory(dev);
-	/* Loads through a real BAR are uncached, far slower than a DMA. */
+	/* Loads through a real BAR are uncached and much slower than DMA. */
 	if (!v.cpu || (load && !dev->bar_cached) || p.space != v.space)
 		return nullptr;
 	return v.cpu + (p.dma - v.dma);
 }
 
-/* A small pageable copy by the CPU, straight to or from device memory.  1: it is not possible. */
-static int move_by_cpu(const ends &e, void *dst, const void *src, u64 len)
+/* A small pageable copy by the CPU, directly to or from device memory. 1: not possible. */
+static int move_by_cpu(const endpoints &e, void *dst, const void *src, u64 len)
 {
-	const read_section in; /* the memory stays */
+	const read_section in; /* keeps the memory valid */
 
 	if (!in || len > config_get().direct_store_max || is_host(e.dst) == is_host(e.src))
 		return 1;
@@ -63,7 +63,7 @@ static int move_by_cpu(const ends &e, void *dst, const void *src, u64 len)
 	if (!view)
 		return 1;
 	const int err = touch([&] { load ? memcpy(dst, view, len) : memcpy(view, src, len); });
-	/* Write-combined stores reach the device before the next doorbell. */
+	/* Order write-combined stores before the next doorbell. */
 	if (!load)
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return err;
@@ -71,13 +71,13 @@ static int move_by_cpu(const ends &e, void *dst, const void *src, u64 len)
 
 static int submit_piece(stream *s, void *dst, const void *src, u64 n, u64 *seq, u8 flags = 0)
 {
-	const int err = copy_direct(s, locate_ends(dst, src), dst, src, n, flags);
+	const int err = copy_direct(s, translate_both(dst, src), dst, src, n, flags);
 
-	*seq = s->last; /* an internal stream: nobody else submits to it */
+	*seq = s->last; /* an internal stream has no other submitter */
 	return err;
 }
 
-/* A buffer whose transfer failed holds whatever was in it before: the caller must not have that. */
+/* After a failed transfer the buffer holds stale data, which must not be copied to the caller. */
 static int wait_piece(stream *s, u64 seq, deadline until)
 {
 	const int err = hwq_wait(s->ln, seq, until, stream_wait_mode(s));
@@ -85,13 +85,13 @@ static int wait_piece(stream *s, u64 seq, deadline until)
 	return err ? err : stream_take_error(s, nullptr);
 }
 
-/* The engine reads the buffer next. */
-static int fill(u8 *mem, const u8 *src, u64 n, bool past)
+/* Fills a staging buffer, which the engine reads next. nt: non-temporal stores. */
+static int fill(u8 *mem, const u8 *src, u64 n, bool nt)
 {
 	const copy_tuning &t = copy_for_cpu(config_get().copy_rows);
 
 	return touch([&] {
-		if (past && n >= t.probe_min)
+		if (nt && n >= t.probe_min)
 			t.stream(mem, src, n);
 		else
 			copy_bytes(t, mem, src, n, cache_hint::keep);
@@ -99,7 +99,7 @@ static int fill(u8 *mem, const u8 *src, u64 n, bool past)
 }
 
 /* Host → device: fill a buffer while the engine reads the ones before it. */
-static int stage_in(stream *s, staging &st, bool past, u8 *dst, const u8 *src, u64 len, deadline until)
+static int stage_in(stream *s, staging &st, bool nt, u8 *dst, const u8 *src, u64 len, deadline until)
 {
 	int err = 0;
 
@@ -110,7 +110,7 @@ static int stage_in(stream *s, staging &st, bool past, u8 *dst, const u8 *src, u
 		err = b.busy ? wait_piece(s, b.seq, until) : 0;
 		if (err)
 			break;
-		err = fill(b.mem, src + off, n, past);
+		err = fill(b.mem, src + off, n, nt);
 		if (err)
 			break;
 		err = submit_piece(s, dst + off, b.mem, n, &b.seq);
@@ -119,7 +119,7 @@ static int stage_in(stream *s, staging &st, bool past, u8 *dst, const u8 *src, u
 	return err;
 }
 
-/* What it goes to is, of a copy of many buffers, far. */
+/* Copies a staging buffer out. For long copies the destination is not in the caches. */
 static int empty(u8 *dst, const u8 *mem, u64 n)
 {
 	const copy_tuning &t = copy_for_cpu(config_get().copy_rows);
@@ -127,20 +127,20 @@ static int empty(u8 *dst, const u8 *mem, u64 n)
 	return touch([&] { (n < t.probe_min ? t.medium : t.stream)(dst, mem, n); });
 }
 
-/* Device → host: keep all buffers on the way, empty them in order. */
-static int stage_out(stream *s, staging &st, bool past, u8 *dst, const u8 *src, u64 len, deadline until)
+/* Device → host: keep all buffers in flight, copy them out in order. */
+static int stage_out(stream *s, staging &st, bool nt, u8 *dst, const u8 *src, u64 len, deadline until)
 {
-	const u8 flags = past ? u8(0) : u8(dma::flag_cache);
-	u64 asked = 0;
+	const u8 flags = nt ? u8(0) : u8(dma::flag_cache);
+	u64 requested = 0;
 	int err = 0;
 
 	if (!st.count)
 		return fail(ENOMEM, "no staging buffer for a pageable copy");
-	for (u64 i = 0; i < st.count && asked < len && !err; i++) {
-		const u64 n = std::min(len - asked, st.chunk);
+	for (u64 i = 0; i < st.count && requested < len && !err; i++) {
+		const u64 n = std::min(len - requested, st.chunk);
 
-		err = submit_piece(s, st.at(i).mem, src + asked, n, &st.at(i).seq, flags);
-		asked += n;
+		err = submit_piece(s, st.at(i).mem, src + requested, n, &st.at(i).seq, flags);
+		requested += n;
 	}
 	for (u64 off = 0, i = 0; off < len && !err; off += st.chunk, i++) {
 		staging::buffer &b = st.at(i);
@@ -149,20 +149,20 @@ static int stage_out(stream *s, staging &st, bool past, u8 *dst, const u8 *src, 
 		if (err)
 			break;
 		err = empty(dst + off, b.mem, std::min(len - off, st.chunk));
-		if (err || asked >= len)
+		if (err || requested >= len)
 			continue;
-		const u64 n = std::min(len - asked, st.chunk);
-		err = submit_piece(s, b.mem, src + asked, n, &b.seq, flags);
-		asked += n;
+		const u64 n = std::min(len - requested, st.chunk);
+		err = submit_piece(s, b.mem, src + requested, n, &b.seq, flags);
+		requested += n;
 	}
 	return err;
 }
 
 /*
- * Device → another device, piece by piece on its way through the host; near: where the source writes, far may
- * be the same.
+ * Device → another device through the host, in pieces; src_buf: written by the source's device, dst_buf: read
+ * by the destination's, may be the same.
  */
-static int relay(stream *from, stream *to, u8 *near, u8 *far, u64 chunk, u8 *dst, const u8 *src, u64 len,
+static int relay(stream *from, stream *to, u8 *src_buf, u8 *dst_buf, u64 chunk, u8 *dst, const u8 *src, u64 len,
 		 deadline until)
 {
 	int err = 0;
@@ -171,13 +171,13 @@ static int relay(stream *from, stream *to, u8 *near, u8 *far, u64 chunk, u8 *dst
 	for (u64 off = 0; off < len && !err; off += chunk) {
 		const u64 n = std::min(len - off, chunk);
 
-		err = submit_piece(from, near, src + off, n, &seq);
+		err = submit_piece(from, src_buf, src + off, n, &seq);
 		if (!err)
 			err = stream_sync(from, until);
-		if (!err && near != far)
-			memcpy(far, near, n);
+		if (!err && src_buf != dst_buf)
+			memcpy(dst_buf, src_buf, n);
 		if (!err)
-			err = submit_piece(to, dst + off, far, n, &seq);
+			err = submit_piece(to, dst + off, dst_buf, n, &seq);
 		if (!err)
 			err = stream_sync(to, until);
 	}
@@ -187,8 +187,8 @@ static int relay(stream *from, stream *to, u8 *near, u8 *far, u64 chunk, u8 *dst
 /* ---- the paths --------------------------------------------------------------------------------------- */
 
 /*
- * How the buffers of a copy of len bytes are written.  A copy that fits in them leaves in the caches what is
- * used next.
+ * Whether the buffers of a copy of len bytes are written with non-temporal stores. A copy that fits in the
+ * buffers uses cached stores, as its data are read next.
  */
 static bool nontemporal(const staging &st, u64 len)
 {
@@ -198,8 +198,8 @@ static bool nontemporal(const staging &st, u64 len)
 }
 
 /*
- * After the copy, whatever came of it.  The buffers serve others only when the engine has left them: where this wait
- * ends without that (the device is lost, the caller's time is over), they do not.
+ * Completes a copy, successful or not. The buffers return to the pool only if the engine is done with them, not
+ * if this wait fails (device lost, timeout).
  */
 static int drain(stream *s, staging *st, deadline until)
 {
@@ -210,7 +210,7 @@ static int drain(stream *s, staging *st, deadline until)
 	return late ? late : err;
 }
 
-static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len, deadline until)
+static int move_staged(const endpoints &e, u8 *dst, const u8 *src, u64 len, deadline until)
 {
 	const bool in = is_host(e.src);
 	internal_stream s(in ? e.dst.slot : e.src.slot, until);
@@ -221,33 +221,32 @@ static int move_staged(const ends &e, u8 *dst, const u8 *src, u64 len, deadline 
 	staging st(len, s.get()->dev);
 	if (st.error())
 		return st.error();
-	const bool past = nontemporal(st, len);
-	err = in ? stage_in(s.get(), st, past, dst, src, len, until) :
-		   stage_out(s.get(), st, past, dst, src, len, until);
+	const bool nt = nontemporal(st, len);
+	err = in ? stage_in(s.get(), st, nt, dst, src, len, until) : stage_out(s.get(), st, nt, dst, src, len, until);
 	end = drain(s.get(), &st, until);
 	return err ? err : end;
 }
 
-static int move_between(const ends &e, u8 *dst, const u8 *src, u64 len, deadline until)
+static int move_between(const endpoints &e, u8 *dst, const u8 *src, u64 len, deadline until)
 {
 	internal_stream from(e.src.slot, until), to(e.dst.slot, until);
 
 	if (from.error() || to.error())
 		return from.error() ? from.error() : to.error();
-	/* Of two of which one is isolated, neither reaches the other's buffer. */
-	const bool apart = from.get()->dev->lends != to.get()->dev->lends;
+	/* If one of the devices is isolated, each needs its own buffer. */
+	const bool apart = from.get()->dev->host_reach != to.get()->dev->host_reach;
 	staging out(1, from.get()->dev), in(apart, to.get()->dev);
 	if (out.error() || in.error())
 		return out.error() ? out.error() : in.error();
-	u8 *const near = out.at(0).mem, *const far = apart ? in.at(0).mem : near;
-	const int err = relay(from.get(), to.get(), near, far, out.chunk, dst, src, len, until);
+	u8 *const src_buf = out.at(0).mem, *const dst_buf = apart ? in.at(0).mem : src_buf;
+	const int err = relay(from.get(), to.get(), src_buf, dst_buf, out.chunk, dst, src, len, until);
 	const int end_from = drain(from.get(), apart ? &out : nullptr, until);
 	const int end_to = drain(to.get(), apart ? &in : end_from ? nullptr : &out, until);
 	return err ? err : end_from ? end_from : end_to;
 }
 
-/* One copy of an internal stream, done when it returns. */
-static int move_direct(const ends &e, void *dst, const void *src, u64 len, deadline until)
+/* One copy on an internal stream; synchronous. */
+static int move_direct(const endpoints &e, void *dst, const void *src, u64 len, deadline until)
 {
 	internal_stream s(e.dst.cls == mem_class::device ? e.dst.slot : e.src.slot, until);
 	int err, end;
@@ -259,21 +258,21 @@ static int move_direct(const ends &e, void *dst, const void *src, u64 len, deadl
 	return err ? err : end;
 }
 
-/* Memory of a device that is gone holds nothing that could be read, and keeps nothing. */
-static int check_there(const place &p)
+/* -ENODEV if the memory belongs to a lost device. */
+static int check_present(const translation &p)
 {
 	device *dev = is_host(p) ? nullptr : device_enter(p.slot);
 
 	if (!dev)
 		return 0;
-	const int err = dev->lost() ? fail(ENODEV, "device %u (%s), whose memory it is, is gone", dev->slot,
+	const int err = dev->lost() ? fail(ENODEV, "device %u (%s), which owns the memory, was lost", dev->slot,
 					   dev->spec.c_str()) :
 				      0;
 	device_leave(dev);
 	return err;
 }
 
-static int check_device_ends(const ends &e, const void *dst, const void *src, u64 len)
+static int check_device_sides(const endpoints &e, const void *dst, const void *src, u64 len)
 {
 	int err = 0;
 
@@ -282,35 +281,35 @@ static int check_device_ends(const ends &e, const void *dst, const void *src, u6
 	if (!err && !is_host(e.src))
 		err = check_range(e.src, reinterpret_cast<u64>(src), len, "source");
 	if (!err)
-		err = check_there(e.dst);
-	return err ? err : check_there(e.src);
+		err = check_present(e.dst);
+	return err ? err : check_present(e.src);
 }
 
-/* The destination's engine reads the source's memory by itself. */
-static bool peers(const ends &e)
+/* The destination's engine can access the source's memory directly. */
+static bool peers(const endpoints &e)
 {
 	device *dev = device_enter(e.dst.slot);
-	place p = e.src;
+	translation p = e.src;
 
 	if (!dev)
 		return false;
-	const bool reaches = !peer_place(dev, &p);
+	const bool accessible = !peer_translate(dev, &p);
 	device_leave(dev);
-	return reaches;
+	return accessible;
 }
 
-/* Both ends are one device's, or the host memory is such as that one's engine reaches. */
-static bool within_reach(const ends &e)
+/* Both sides belong to one device, or to a device and host memory that it can access. */
+static bool within_reach(const endpoints &e)
 {
 	if (is_host(e.dst) || is_host(e.src))
 		return is_host(e.dst) ? slot_reaches(e.src.slot) & e.dst.reach : slot_reaches(e.dst.slot) & e.src.reach;
 	return e.dst.slot == e.src.slot;
 }
 
-/* Any two ends; done when it returns, but for -ETIMEDOUT. */
-static int move(const ends &e, void *dst, const void *src, u64 len, deadline until)
+/* Copies between any memory; synchronous, except on -ETIMEDOUT. */
+static int move(const endpoints &e, void *dst, const void *src, u64 len, deadline until)
 {
-	int err = check_device_ends(e, dst, src, len);
+	int err = check_device_sides(e, dst, src, len);
 
 	if (!err)
 		err = check_writable(e.dst, dst);
@@ -329,7 +328,7 @@ static int move(const ends &e, void *dst, const void *src, u64 len, deadline unt
 	return move_staged(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len, until);
 }
 
-int copy_pageable(stream *s, const ends &e, void *dst, const void *src, u64 len)
+int copy_pageable(stream *s, const endpoints &e, void *dst, const void *src, u64 len)
 {
 	int err = stream_sync(s, deadline::never());
 
@@ -340,20 +339,20 @@ int copy_pageable(stream *s, const ends &e, void *dst, const void *src, u64 len)
 	return err;
 }
 
-int copy_between(stream *s, const ends &e, void *dst, const void *src, u64 len)
+int copy_between(stream *s, const endpoints &e, void *dst, const void *src, u64 len)
 {
 	return copy_pageable(s, e, dst, src, len);
 }
 
 int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline until)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 
 	if (forked())
 		return fail_forked();
 	if (dev->lost())
-		return fail(ENODEV, "device %u (%s) is gone", dev->slot, dev->spec.c_str());
-	return move(locate_ends(dst, src), dst, src, len, until);
+		return fail(ENODEV, "device %u (%s) was lost", dev->slot, dev->spec.c_str());
+	return move(translate_both(dst, src), dst, src, len, until);
 }
 
 int copy_staged(stream *s, void *dst, const void *src, u64 len)
@@ -368,8 +367,8 @@ int copy_staged(stream *s, void *dst, const void *src, u64 len)
 		return err;
 	err = touch([&] { memcpy(mem, src, len); });
 	if (!err)
-		err = copy_direct(s, locate_ends(dst, mem), dst, mem, len);
-	/* Given back once the engine has passed the copy: host_free defers. */
+		err = copy_direct(s, translate_both(dst, mem), dst, mem, len);
+	/* Deferred by host_free() until the engine has done the copy. */
 	host_free(mem);
 	return err;
 }
@@ -384,11 +383,11 @@ static int copy_rows(u8 *dst, u64 dst_pitch, const u8 *src, u64 src_pitch, u64 w
 	});
 }
 
-/* Some rows that fit a staging buffer, packed there. */
-static int rows_through(stream *s, u8 *mem, const ends &e, const copy_rect &c, deadline until)
+/* Copies rows that fit in a staging buffer, packed. */
+static int rows_through(stream *s, u8 *mem, const endpoints &e, const copy_rect &c, deadline until)
 {
 	const auto device_rows = [&](const copy_rect &r) {
-		const int err = copy_2d_direct(s, locate_ends(r.dst, r.src), r), end = drain(s, nullptr, until);
+		const int err = copy_2d_direct(s, translate_both(r.dst, r.src), r), end = drain(s, nullptr, until);
 
 		return err ? err : end;
 	};
@@ -419,12 +418,12 @@ static int move_rows_one_by_one(const copy_rect &c, deadline until)
 	for (u64 i = 0; i < c.height && !err; i++) {
 		const copy_rect r = rows_of(c, i, 1);
 
-		err = move(locate_ends(r.dst, r.src), r.dst, r.src, r.width, until);
+		err = move(translate_both(r.dst, r.src), r.dst, r.src, r.width, until);
 	}
 	return err;
 }
 
-static int move_rows(const ends &e, const copy_rect &c, deadline until)
+static int move_rows(const endpoints &e, const copy_rect &c, deadline until)
 {
 	const u64 rows = config_get().bounce_chunk / c.width;
 	int err = check_writable(e.dst, c.dst);
@@ -445,7 +444,7 @@ static int move_rows(const ends &e, const copy_rect &c, deadline until)
 	return err ? err : end;
 }
 
-int copy_2d_rows(stream *s, const ends &e, const copy_rect &c, deadline until)
+int copy_2d_rows(stream *s, const endpoints &e, const copy_rect &c, deadline until)
 {
 	int err = stream_sync(s, until);
 
@@ -456,7 +455,7 @@ int copy_2d_rows(stream *s, const ends &e, const copy_rect &c, deadline until)
 
 int copy_2d_sync(device *dev, const copy_rect &c, deadline until)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	internal_stream s(dev->slot, until);
 	int err, end;
 
@@ -473,7 +472,7 @@ int copy_2d_sync(device *dev, const copy_rect &c, deadline until)
 
 int fill_host(void *dst, u64 pattern, unsigned size, u64 len)
 {
-	if (const int err = check_writable(locate(dst), dst))
+	if (const int err = check_writable(translate(dst), dst))
 		return err;
 	return touch([&] {
 		if (size == 1)
@@ -485,18 +484,18 @@ int fill_host(void *dst, u64 pattern, unsigned size, u64 len)
 
 int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 len, deadline until)
 {
-	const no_cancel quiet;
-	const place p = locate(dst);
+	const no_cancel scope;
+	const translation p = translate(dst);
 
 	if (forked())
 		return fail_forked();
 	if (dev->lost())
-		return fail(ENODEV, "device %u (%s) is gone", dev->slot, dev->spec.c_str());
+		return fail(ENODEV, "device %u (%s) was lost", dev->slot, dev->spec.c_str());
 	if (const int err = check_pattern(pattern_size, len))
 		return err;
 	if (is_host(p))
 		return fill_host(dst, pattern, pattern_size, len);
-	if (const int err = check_there(p))
+	if (const int err = check_present(p))
 		return err;
 	internal_stream s(p.slot, until);
 	int err, end;
@@ -515,7 +514,7 @@ static int zero_by(stream *s, u64 dma, u64 len)
 	r.op = dma::opcode::fill;
 	r.spaces = dma::spaces(dma::space::device, dma::space::device);
 	r.arg = 1;
-	/* So that its failure is the stream's. */
+	/* Attributes a failure to the stream. */
 	r.cookie = reinterpret_cast<u64>(s);
 	for (u64 at = 0; at < len; at += r.len) {
 		r.dst = dma + at;
@@ -532,13 +531,13 @@ int zero_device(device *dev, u64 dma, u64 len)
 	stream *s;
 	int err, end;
 
-	/* A stream of its own: a device that is being closed lends none any more. */
+	/* A separate stream: a device that is being closed provides no internal ones. */
 	opt.internal = true;
 	err = stream_create(dev, opt, &s);
 	if (err)
 		return err;
 	err = zero_by(s, dma, len);
-	const kept_error why;
+	const saved_error why;
 	end = stream_destroy(s);
 	return err ? why.again(err) : end;
 }

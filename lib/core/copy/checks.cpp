@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a copy may read and write. */
+/* Address checks of copies. */
 #include "lib/core/copy/internal.h"
 
 namespace usdma::core {
 
-[[gnu::cold]] int fail_range(const place &p, u64 addr, u64 len, const char *which)
+[[gnu::cold]] int fail_range(const translation &p, u64 addr, u64 len, const char *which)
 {
 	if (!p.size)
 		return fail(EFAULT, "%s 0x%" PRIx64 " is a device address that is not allocated", which, addr);
-	return fail(EFAULT, "%s 0x%" PRIx64 " + %" PRIu64 " bytes leaves its block 0x%" PRIx64 " of %" PRIu64 " bytes",
+	return fail(EFAULT, "%s 0x%" PRIx64 " + %" PRIu64 " bytes exceeds its block 0x%" PRIx64 " of %" PRIu64 " bytes",
 		    which, addr, len, p.base, p.size);
 }
 
-int check_range(const place &p, u64 addr, u64 len, const char *which)
+int check_range(const translation &p, u64 addr, u64 len, const char *which)
 {
-	place at = p;
+	translation at = p;
 
 	while (!holds(at, addr, len)) {
 		if (!at.size || !(at.flags & region_chains))
 			return fail_range(at, addr, len, which);
 		len -= left_in(at, addr);
 		addr += left_in(at, addr);
-		at = locate(addr);
+		at = translate(addr);
 	}
 	return 0;
 }
@@ -30,24 +30,23 @@ int check_range(const place &p, u64 addr, u64 len, const char *which)
 {
 	return dev->isolated() ?
 		       fail(EXDEV,
-			    "device %u (%s) is isolated and reaches host memory only that is allocated for it: "
+			    "device %u (%s) is isolated and can access only host memory that is allocated for it: "
 			    "usdma_host_alloc with this device, aclrtMallocHost while it is the current one",
 			    dev->slot, dev->spec.c_str()) :
-		       fail(EXDEV,
-			    "device %u does not reach host memory that was allocated for a device that is isolated",
+		       fail(EXDEV, "device %u cannot access host memory that was allocated for an isolated device",
 			    dev->slot);
 }
 
-int reach_peer(device *dev, place *p)
+int reach_peer(device *dev, translation *p)
 {
 	if (reaches(dev, *p))
 		return 0;
-	return p->cls == mem_class::device ? peer_place(dev, p) : fail_apart(dev);
+	return p->cls == mem_class::device ? peer_translate(dev, p) : fail_apart(dev);
 }
 
-int reachable(stream *s, const void *p, u64 len, const char *which, place *out)
+int reachable(stream *s, const void *p, u64 len, const char *which, translation *out)
 {
-	*out = locate(p);
+	*out = translate(p);
 	if (out->cls == mem_class::unregistered)
 		return fail(EFAULT, "%s %p is ordinary memory: it must be device memory or pinned", which, p);
 	if (const int err = reach_peer(s->dev, out))

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copies between ends that the engine reaches: they become requests in the stream. */
-#include "lib/core/copy/copy_known.h"
+/* Direct copies: requests to the engine, which can access both sides. */
+#include "lib/core/copy/copy_fast.h"
 #include "lib/core/copy/internal.h"
 
 namespace usdma::core {
 
-/* Longer than one request may be, spread over engines, or over several regions. */
-[[gnu::cold]] static int copy_pieces(stream *s, ends e, u64 dst, u64 src, u64 len, u8 flags)
+/* Copies of more than one request, striped, or across several regions. */
+[[gnu::cold]] static int copy_pieces(stream *s, endpoints e, u64 dst, u64 src, u64 len, u8 flags)
 {
 	const u64 most = s->max_len;
 	int err = check_range(e.dst, dst, len, "destination");
@@ -25,13 +25,13 @@ namespace usdma::core {
 		src += n;
 		len -= n;
 		if (len && !err)
-			e = {locate(dst), locate(src)};
+			e = {translate(dst), translate(src)};
 	}
 	return err;
 }
 
-/* Device memory of another device than the stream's, or host memory that is not for it. */
-[[gnu::cold]] static int copy_to_peer(stream *s, ends e, void *dst, const void *src, u64 len, u8 flags)
+/* Memory of a peer device, or host memory that the stream's device cannot access. */
+[[gnu::cold]] static int copy_to_peer(stream *s, endpoints e, void *dst, const void *src, u64 len, u8 flags)
 {
 	if (is_apart(s->dev, e.dst) || is_apart(s->dev, e.src))
 		return copy_between(s, e, dst, src, len);
@@ -43,7 +43,7 @@ namespace usdma::core {
 	return err == -EXDEV ? copy_between(s, e, dst, src, len) : err;
 }
 
-int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u8 flags)
+int copy_direct(stream *s, const endpoints &e, void *dst, const void *src, u64 len, u8 flags)
 {
 	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
 
@@ -59,21 +59,20 @@ int copy_direct(stream *s, const ends &e, void *dst, const void *src, u64 len, u
 	return copy_pieces(s, e, d, f, len, flags);
 }
 
-int copy_known_device(const void *cache, stream *s, void *dst, const void *src, u64 len)
+int copy_fast_device(const void *cache, stream *s, void *dst, const void *src, u64 len)
 {
 	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
-	copy_words c;
+	copy_args c;
 
-	if (unlikely(located_entry(cache, d)->cls != mem_class::device &&
-		     located_entry(cache, f)->cls != mem_class::device))
+	if (unlikely(translation_entry(cache, d)->cls != mem_class::device &&
+		     translation_entry(cache, f)->cls != mem_class::device))
 		return 1;
-	return likely(copy_is_known(cache, s, d, f, len, &c)) ? stream_submit_copy(s, c.spaces, c.src, c.dst, c.len) :
-								1;
+	return likely(copy_is_fast(cache, s, d, f, len, &c)) ? stream_submit_copy(s, c.spaces, c.src, c.dst, c.len) : 1;
 }
 
 int copy_async(stream *s, void *dst, const void *src, u64 len)
 {
-	const ends e = locate_ends(dst, src);
+	const endpoints e = translate_both(dst, src);
 
 	return likely(!is_pageable(e)) ? copy_direct(s, e, dst, src, len) : copy_pageable(s, e, dst, src, len);
 }

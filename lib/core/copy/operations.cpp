@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an engine does beside copies: one request, or as many as its limit makes of it. */
+/* Operations other than copies: one request, or several as the engine's limit requires. */
 #include "lib/core/base/section.h"
 #include "lib/core/copy/internal.h"
 
@@ -16,7 +16,7 @@ int fill_async(stream *s, void *dst, u64 pattern, unsigned pattern_size, u64 len
 {
 	const u64 most = align_down<u64>(s->max_len, 8);
 	dma::request r;
-	place p;
+	translation p;
 	int err;
 
 	if (!len)
@@ -43,11 +43,11 @@ int reduce_async(stream *s, void *dst, const void *src, u64 len, dma::element ty
 	const u64 size = dma::element_size(type);
 	const u64 most = align_down<u64>(s->max_len, 8);
 	dma::request r;
-	place d, f;
+	translation d, f;
 	int err;
 
 	if (!size || len % size)
-		return fail(EINVAL, "a reduction of %" PRIu64 " bytes is no whole number of elements", len);
+		return fail(EINVAL, "a reduction of %" PRIu64 " bytes is not a whole number of elements", len);
 	err = reachable(s, dst, len, "destination", &d);
 	if (!err)
 		err = reachable(s, src, len, "source", &f);
@@ -66,7 +66,7 @@ int reduce_async(stream *s, void *dst, const void *src, u64 len, dma::element ty
 int write_value_async(stream *s, void *dst, u64 value)
 {
 	dma::request r;
-	place p;
+	translation p;
 	const int err = reachable(s, dst, sizeof(u64), "destination", &p);
 
 	if (err)
@@ -74,7 +74,7 @@ int write_value_async(stream *s, void *dst, u64 value)
 	if (reinterpret_cast<u64>(dst) % sizeof(u64))
 		return fail(EINVAL, "value address %p is not 8-byte aligned", dst);
 	r.op = dma::opcode::write;
-	r.flags = dma::flag_interrupt; /* a gate on the host may wait for this value */
+	r.flags = dma::flag_interrupt; /* a gate in the progress thread may wait for this value */
 	r.spaces = dma::spaces(p.space, p.space);
 	r.dst = p.dma;
 	r.len = sizeof(u64);
@@ -82,7 +82,7 @@ int write_value_async(stream *s, void *dst, u64 value)
 	return submit_one(s, r);
 }
 
-static bool cpu_sees(const void *addr)
+static bool cpu_can_access(const void *addr)
 {
 	const read_section in;
 
@@ -92,22 +92,19 @@ static bool cpu_sees(const void *addr)
 int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
 {
 	dma::request r;
-	place p;
+	translation p;
 	const int err = reachable(s, addr, sizeof(u64), "value", &p);
 
 	if (err)
 		return err;
 	if (reinterpret_cast<u64>(addr) % sizeof(u64))
 		return fail(EINVAL, "value address %p is not 8-byte aligned", addr);
-	/*
-	 * In a ring that several streams share it would hold up the others, perhaps those that are to store the
-	 * value.
-	 */
+	/* In a shared ring a WAIT would block the other streams, perhaps the one that is to store the value. */
 	if (!s->ln->exclusive)
-		return cpu_sees(addr) ?
+		return cpu_can_access(addr) ?
 			       stream_wait_memory(s, addr, cmp, value) :
 			       fail(EOPNOTSUPP,
-				    "the CPU does not see the value %p, and the stream shares its channel: destroy "
+				    "the CPU cannot access the value %p, and the stream shares its channel: destroy "
 				    "streams that are not needed, or open a device with more channels",
 				    addr);
 	r.op = dma::opcode::wait;
@@ -119,7 +116,7 @@ int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
 	return submit_one(s, r);
 }
 
-/* Memory that is lent to the device is host memory to it. */
+/* The host memory provided to a device without memory is in space::host. */
 static u8 indirect_arg(dma::indirect_mode mode, const memory_view &v)
 {
 	return u8(mode) | (v.space == dma::space::host ? dma::indirect_host : 0);
@@ -128,7 +125,7 @@ static u8 indirect_arg(dma::indirect_mode mode, const memory_view &v)
 int copy_indirect_async(stream *s, const void *desc)
 {
 	dma::request r;
-	place p;
+	translation p;
 	const int err = reachable(s, desc, 32, "descriptor", &p);
 
 	if (err)
@@ -144,7 +141,7 @@ int copy_indirect_async(stream *s, const void *desc)
 int copy_cells_async(stream *s, void *dst_cell, const void *src_cell, u64 len, u64 dst_off, u64 src_off)
 {
 	dma::request r;
-	place d, f;
+	translation d, f;
 	const memory_view v = device_memory(s->dev);
 	const u64 to_dma = v.dma - v.base;
 	int err = reachable(s, dst_cell, sizeof(u64), "destination cell", &d);
@@ -159,7 +156,7 @@ int copy_cells_async(stream *s, void *dst_cell, const void *src_cell, u64 len, u
 	r.src = f.dma;
 	r.dst = d.dma;
 	r.len = len;
-	/* The cells hold the addresses that programs use: the offset from those to the device's comes on top. */
+	/* The cells hold device pointers: add the offset to DMA addresses. */
 	r.a = src_off + to_dma;
 	r.b = dst_off + to_dma;
 	return submit_one(s, r);

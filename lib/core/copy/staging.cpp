@@ -11,20 +11,20 @@
 
 namespace usdma::core {
 
-/* Buffers that no copy uses now; all of bounce_chunk bytes, and of one reach. */
+/* Unused buffers of bounce_chunk bytes, all with the same reach. */
 struct staging_pool {
-	static constexpr size_t keep = 32;
+	static constexpr size_t max_free = 32;
 	std::mutex lock;
-	u8 *free[keep] = {};
+	u8 *free[max_free] = {};
 	size_t n = 0;
-	u32 made = 0; /* their lent_generation() */
+	u32 made = 0; /* their host_generation() */
 };
 
-/* First that of all devices that are not isolated. */
+/* Index 0: shared by all devices that are not isolated. */
 struct staging_pools {
 	staging_pool of[1 + max_devices];
 };
-static constinit immortal<staging_pools> pools;
+static constinit no_destructor<staging_pools> pools;
 
 static staging_pool *pool_of(const device *dev)
 {
@@ -38,32 +38,32 @@ static u8 *pool_take(staging_pool *pool, u32 now)
 	return pool->n && pool->made == now ? pool->free[--pool->n] : nullptr;
 }
 
-/* One that is too old; nullptr: there is none, and from now on the pool's are of the present. */
+/* Takes a buffer of an older generation; nullptr: none left, the pool is now of the current generation. */
 static u8 *pool_take_old(staging_pool *pool, const device *dev)
 {
 	std::lock_guard guard(pool->lock);
-	const u32 now = lent_generation(dev->lends);
+	const u32 now = host_generation(dev->host_reach);
 
 	if (pool->made == now)
 		return nullptr;
 	if (pool->n)
 		return pool->free[--pool->n];
-	store_relaxed(&pool->made, now); /* looked at without the lock */
+	store_relaxed(&pool->made, now); /* read without the lock */
 	return nullptr;
 }
 
-void staging_trim(const device *gone)
+void staging_trim(const device *dev)
 {
-	while (u8 *old = pool_take_old(pool_of(gone), gone))
+	while (u8 *old = pool_take_old(pool_of(dev), dev))
 		host_free(old);
 }
 
-/* made: the generation when its copy began. */
+/* made: generation at the start of the copy. */
 static bool pool_put(staging_pool *pool, u8 *mem, u32 made, u32 now)
 {
 	std::lock_guard guard(pool->lock);
 
-	if (pool->n >= staging_pool::keep || made != pool->made || made != now)
+	if (pool->n >= staging_pool::max_free || made != pool->made || made != now)
 		return false;
 	pool->free[pool->n++] = mem;
 	return true;
@@ -73,9 +73,9 @@ int staging::buffer_get(const device *dev, u8 **out)
 {
 	void *mem;
 
-	if (unlikely(load_relaxed(&from_->made) != lent_generation(dev->lends)))
+	if (unlikely(load_relaxed(&from_->made) != host_generation(dev->host_reach)))
 		staging_trim(dev);
-	*out = pool_take(from_, lent_generation(dev->lends));
+	*out = pool_take(from_, host_generation(dev->host_reach));
 	if (*out)
 		return 0;
 	const int err = host_alloc(chunk, -1, &mem, dev);
@@ -90,15 +90,15 @@ staging::staging(u64 len, const device *dev) : dev_(dev), from_(pool_of(dev))
 	const u64 want = (len + cfg.bounce_chunk - 1) / cfg.bounce_chunk;
 
 	chunk = cfg.bounce_chunk;
-	/* Whoever knows of the loss of a device finds nothing of its reach used from then on. */
+	/* First: after a loss is detected no buffer that the lost device can access may be used. */
 	devices_note_loss();
-	made_ = lent_generation(dev->lends);
+	made_ = host_generation(dev->host_reach);
 	for (; count < std::min({want, u64(cfg.bounce_count), most}); count++) {
 		err_ = buffer_get(dev, &bufs_[count].mem);
 		if (err_)
 			break;
 	}
-	/* Fewer than wished are enough, as long as there is one. */
+	/* One buffer is enough. */
 	if (count)
 		err_ = 0;
 	else if (err_)
@@ -107,26 +107,26 @@ staging::staging(u64 len, const device *dev) : dev_(dev), from_(pool_of(dev))
 
 staging::~staging()
 {
-	const kept_error why;
+	const saved_error why;
 
 	for (u64 i = 0; i < count; i++)
-		if (!drained_ || !pool_put(from_, bufs_[i].mem, made_, lent_generation(dev_->lends)))
+		if (!drained_ || !pool_put(from_, bufs_[i].mem, made_, host_generation(dev_->host_reach)))
 			host_free(bufs_[i].mem);
 	why.again(0);
 }
 
 /* ---- streams ---------------------------------------------------------------------------------------- */
 
-/* One whose call gave up waiting, and whose work has ended since; with idle_lock held. */
-static stream *take_abandoned(device *dev)
+/* A stream whose call timed out and whose work has ended since; with idle_lock held. */
+static stream *take_timed_out(device *dev)
 {
-	for (stream **at = &dev->abandoned; *at; at = &(*at)->next_idle) {
+	for (stream **at = &dev->timed_out; *at; at = &(*at)->next_idle) {
 		stream *s = *at;
 
 		if (load_acquire(&s->gated) || !hwq_done(s->ln, s->last))
 			continue;
 		*at = s->next_idle;
-		store_relaxed(&s->abandoned, 0u);
+		store_relaxed(&s->timed_out, 0u);
 		return s;
 	}
 	return nullptr;
@@ -135,7 +135,7 @@ static stream *take_abandoned(device *dev)
 static stream *take_idle(device *dev)
 {
 	std::lock_guard guard(dev->idle_lock);
-	stream *s = dev->idle ? std::exchange(dev->idle, dev->idle->next_idle) : take_abandoned(dev);
+	stream *s = dev->idle ? std::exchange(dev->idle, dev->idle->next_idle) : take_timed_out(dev);
 
 	return s;
 }
@@ -155,8 +155,8 @@ internal_stream::internal_stream(unsigned slot, deadline until)
 		err_ = stream_create(dev_, opt, &s_);
 	if (!s_)
 		return;
-	/* What is left of the one before was its caller's, who has not waited for it. */
-	const kept_error why;
+	/* Clear an error of the previous call, which did not wait for it. */
+	const saved_error why;
 	stream_take_error(s_, nullptr);
 	why.again(0);
 	s_->until = until.at();
@@ -165,11 +165,11 @@ internal_stream::internal_stream(unsigned slot, deadline until)
 internal_stream::~internal_stream()
 {
 	if (s_) {
-		const bool over = !load_acquire(&s_->gated) && hwq_done(s_->ln, s_->last);
+		const bool idle = !load_acquire(&s_->gated) && hwq_done(s_->ln, s_->last);
 		std::lock_guard guard(dev_->idle_lock);
-		stream *&list = over ? dev_->idle : dev_->abandoned;
+		stream *&list = idle ? dev_->idle : dev_->timed_out;
 
-		store_relaxed(&s_->abandoned, u32(!over));
+		store_relaxed(&s_->timed_out, u32(!idle));
 		s_->next_idle = std::exchange(list, s_);
 	}
 	if (dev_)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a synchronous copy borrows: staging buffers in pinned memory, and a stream of its own. */
+/* Resources of a synchronous copy: staging buffers in pinned memory, and an internal stream. */
 #pragma once
 
 #include "lib/core/stream/stream.h"
 
 namespace usdma::core {
 
-/* Buffers of an older generation (lent_renew()) are freed now, not by the next copy.  As host_free(). */
-void staging_trim(const device *gone);
+/* Frees pooled buffers of an older generation (host_generation_renew()). Called as host_free(). */
+void staging_trim(const device *dev);
 
 struct staging_pool;
 
@@ -28,8 +28,8 @@ public:
 	int error() const { return err_; }
 	buffer &at(u64 i) { return bufs_[i % count]; }
 	/*
-	 * No engine uses any of them any more: they serve the next copy.  Else they go as pinned memory does
-	 * that is freed.
+	 * No engine uses the buffers any more: return them to the pool. Otherwise they are freed as pinned
+	 * memory, which is deferred.
 	 */
 	void drained() { drained_ = true; }
 
@@ -49,7 +49,7 @@ private:
 	bool drained_ = false;
 };
 
-/* A stream of a device that nobody else uses meanwhile.  The device does not close before it goes. */
+/* A stream of a device for exclusive use. The device cannot close before this is destroyed. */
 class internal_stream {
 public:
 	explicit internal_stream(unsigned slot, deadline until = deadline::never());

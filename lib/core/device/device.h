@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Devices, numbered as USDMA_DEVICES lists them, each opened on first use and
- * closed with the last reference.  A hardware queue is a channel and the lock that its
- * submitters share; the first hardware queues belong to one stream each, the rest are shared.
+ * Devices, numbered in the order of USDMA_DEVICES, opened on first use and closed with the last reference. A
+ * hardware queue is a channel with the lock of its submitters; the first hardware queues are used by one stream
+ * each, the rest are shared.
  */
 #pragma once
 
@@ -29,15 +29,15 @@ struct waiter;
 struct stripe_ledger;
 
 /*
- * Whose engines reach what lies at an address: a bit for each slot, and one for all devices that are not isolated.
- * A device reaches what has a bit of its own (device::reaches).
+ * Reach of memory: the devices that can access it, a bit for each slot and one for all devices that are not
+ * isolated. A device can access memory whose reach has a bit of device::reaches.
  */
 inline constexpr u32 reach_common = u32(1) << max_devices;
 
 class device;
 struct hw_queue;
 
-/* The hardware queues whose waiters' interrupt is one eventfd: one thread at a time sleeps on it, for all of them. */
+/* Hardware queues whose waiters share one interrupt eventfd: one thread at a time sleeps on it for all of them. */
 struct irq_line {
 	hw_queue *queues = nullptr; /* by hw_queue::next_on_line */
 	waiter *leader = nullptr;   /* sleeps on the eventfd, the others on futexes */
@@ -45,97 +45,97 @@ struct irq_line {
 };
 
 struct alignas(64) hw_queue {
-	biased_lock lock;       /* the channel's hot calls, and the queues of the streams on it */
-	u32 streams = 0;        /* that use it; under dev->lock */
-	bool exclusive = false; /* for one stream: may hold waits on the device */
-	u64 wait_seq = 0;       /* last WAIT posted: until then the ring may wait for something outside */
+	biased_lock lock;       /* protects the channel's ring and the queues of its streams */
+	u32 streams = 0;        /* streams that use it; under dev->lock */
+	bool exclusive = false; /* used by one stream: may block the ring in a WAIT */
+	u64 wait_seq = 0;       /* last WAIT posted: until then the ring may be blocked in a WAIT */
 	dma::channel *ch = nullptr;
 	device *dev = nullptr;
-	call_count calls;              /* waits in it for what is not of a stream that the caller holds */
-	hwq_counters *count = &unseen; /* relaxed, changed under the lock (wakes, sleeps and spins without) */
+	call_count calls;                 /* waits by callers that hold no stream of it */
+	hwq_counters *count = &own_count; /* relaxed, changed under the lock (wakes, sleeps and spins without it) */
 
-	alignas(64) irq_line own_line{this}; /* in use unless another's has the same eventfd */
+	alignas(64) irq_line own_line{this}; /* used unless another queue has the same eventfd */
 	irq_line *line = &own_line;          /* under its lock, the next two */
 	hw_queue *next_on_line = nullptr;
-	waiter *waiters = nullptr;           /* in its ring */
-	std::atomic<bool> look_again{false}; /* its waiters are to look: set for the line's leader, which wakes them */
-	wait_history waits;                  /* how long they took */
-	std::atomic<u64> waited_bytes{0};    /* count->bytes when the last one began */
-	watchdog hang;                       /* under dev->recover_lock, as are the next three */
-	bool waited = false;                 /* for its turn, when it was last found still */
-	u8 tried = 0;                        /* recover.cpp: how far its recovery went … */
-	u64 tried_at = 0;                    /* … while completed was that */
-	u32 stuck = 0;                       /* halted, and cannot be resumed */
-	u64 join_seq = 0;                    /* last WAIT for parts in helpers' rings; changed under lock (stripe.h) */
-	stripe_ledger *parts = nullptr;      /* a helper: the parts in its ring; no stream has it then */
-	hwq_counters unseen;                 /* for hardware queues of no device in the table */
+	waiter *waiters = nullptr;        /* in its ring */
+	std::atomic<bool> recheck{false}; /* its waiters must recheck: set for the line's leader, which wakes them */
+	wait_history waits;               /* durations of past waits */
+	std::atomic<u64> waited_bytes{0}; /* count->bytes when the last wait began */
+	watchdog hang;                    /* under dev->recover_lock, as are the next three */
+	bool waited = false;              /* at the last check its engine was busy with other channels */
+	u8 tried = 0;                     /* recover.cpp: last recovery step … */
+	u64 tried_at = 0;                 /* … and the completed number at that time */
+	u32 stuck = 0;                    /* halted and could not be resumed */
+	u64 join_seq = 0;                 /* last WAIT for parts in helpers' rings; changed under lock (stripe.h) */
+	stripe_ledger *parts = nullptr;   /* helper only: the parts in its ring; it has no streams */
+	hwq_counters own_count;           /* counters of a queue without a slot in the status page */
 };
 
-/* Units over which one copy is spread at most. */
+/* Most engines over which one copy is spread. */
 inline constexpr u32 stripe_engines = 16;
 
 class alignas(64) device {
 public:
 	u64 alive = 0;    /* the handle */
-	call_count calls; /* that use it without a stream of it */
+	call_count calls; /* calls in progress that hold no stream of it */
 	unsigned slot = 0;
-	u32 reaches = 0; /* bits of what its engine reaches: its own, and reach_common */
-	u32 lends = 0;   /* the bit of host memory that is made for it: its own where it is isolated */
+	u32 reaches = 0;    /* reach bits that it can access: its own, and reach_common unless isolated */
+	u32 host_reach = 0; /* reach of host memory allocated for it: its own bit if isolated */
 	std::string spec;
 	std::unique_ptr<dma::engine> eng;
-	std::vector<std::unique_ptr<hw_queue>> hw_queues; /* opened one by one as streams come */
-	std::mutex lock;                                  /* hardware queues */
-	void *heap = nullptr;                             /* memory.cpp's */
-	struct stream *idle = nullptr;                    /* internal streams for synchronous copies, not in use */
-	struct stream *abandoned = nullptr;               /* those whose call gave up waiting for their work */
-	struct stream *forsaken = nullptr;                /* streams that were left when it was closed */
-	std::mutex idle_lock;                             /* idle, abandoned */
-	std::atomic<int> dead{0}; /* an errno once the device is lost or hung: ends every wait */
+	std::vector<std::unique_ptr<hw_queue>> hw_queues; /* opened on demand */
+	std::mutex lock;                                  /* the list of hardware queues */
+	void *heap = nullptr;                             /* lib/core/memory: device_heap */
+	struct stream *idle = nullptr;                    /* unused internal streams for synchronous copies */
+	struct stream *timed_out = nullptr;               /* internal streams whose call timed out */
+	struct stream *orphaned = nullptr;                /* streams not destroyed when it was closed */
+	std::mutex idle_lock;                             /* idle, timed_out */
+	std::atomic<int> dead{0}; /* an errno once the device is lost or hung: terminates every wait */
 	u64 opened_ns = 0;
-	u64 opening = 0; /* the number of this opening while its hardware queues are there; atomic */
-	u64 kept = 0;    /* the same, from its close until it is known to write nothing any more; atomic */
-	u64 attach = 0;  /* the number of this opening, until nothing of it can write any more; under memory's lock */
-	u64 retired_bit = 0;            /* in span::retired, of a device that was closed and may still write */
-	device *next_retired = nullptr; /* memory's list of those */
-	device *next_closed = nullptr;  /* retire.cpp's */
-	bool lends_memory = false;      /* its memory is still mapped into one that may */
-	std::atomic<u64> lost_ns{0};    /* when dead was set */
-	std::atomic<bool> quiet{false}; /* dead, and proven to write nothing any more */
-	std::mutex recover_lock;        /* still; taken before lock and the hardware queues' locks */
-	std::atomic<u64> looked_ns{0}, watched_ns{0};
-	u64 asked_ns = 0; /* under recover_lock */
+	u64 opening = 0;                   /* number of this opening while its hardware queues are valid; atomic */
+	u64 closing = 0;                   /* the same, from close until it has quiesced; atomic */
+	u64 attach = 0;                    /* number of this opening until it has quiesced; under memory_state::lock */
+	u64 lost_bit = 0;                  /* in dma_range::retired; of a closed device that may still write */
+	device *next_retired = nullptr;    /* memory_state::retired */
+	device *next_closed = nullptr;     /* list in retire.cpp */
+	bool is_mapped_by_lost = false;    /* its memory is still mapped into a lost device */
+	std::atomic<u64> lost_at_ns{0};    /* when dead was set */
+	std::atomic<bool> quiesced{false}; /* dead, and verified not to write any more */
+	std::mutex recover_lock;           /* hang state; taken before lock and the hardware queues' locks */
+	std::atomic<u64> polled_ns{0}, hangs_checked_ns{0};
+	u64 probed_ns = 0; /* under recover_lock */
 	std::atomic<hw_queue *> helper[stripe_engines] =
-		{}; /* by engine: for parts of copies (stripe.h); changed under lock */
+		{}; /* by engine, for parts of copies (stripe.h); changed under lock */
 
-	/* It reaches no memory but its own, and no other device that. */
+	/* Isolated: no peer access in either direction, and host memory of its own only. */
 	bool isolated() const { return !(reaches & reach_common); }
 	bool lost() const { return dead.load(std::memory_order_relaxed) || eng->lost(); }
-	/* Lost, and known to write nothing any more.  A device that is lost may just hang, and go on later. */
+	/* Lost and quiesced. A lost device may merely hang and resume its work later. */
 	bool stopped();
 
-	bool bar_cached = false; /* the CPU's loads from it are as cheap as from any memory (a software device) */
+	bool bar_cached = false; /* CPU loads from its memory are cached (a software device) */
 };
 
-/* How many devices are configured; 0 and up, or -errno (bad USDMA_DEVICES). Opens none. */
+/* Number of configured devices, or -errno (bad USDMA_DEVICES). Opens none. */
 int device_count();
 /* The device string of a slot; nullptr: no such slot. */
 const char *device_spec(unsigned slot);
-/* The slot of the first device with this string; one that is not there yet joins at the end. -EINVAL, -ENOSPC. */
+/* Slot of the first device with this string; appends it if it is not listed. -EINVAL, -ENOSPC. */
 int device_add(const char *spec);
-/* device::reaches of the device that is, was or may be open there, and was once. */
+/* device::reaches of the slot's device; valid even while it is closed, once it was opened. */
 u32 slot_reaches(unsigned slot);
-/* Opens at the first reference. -ENODEV: no such slot; or what opening gave. */
+/* Opens at the first reference. -ENODEV: no such slot; or the error of opening. */
 int device_get(unsigned slot, device **out);
-/* At the last reference: waits for calls in progress and for its work, closes. */
+/* At the last reference: waits for calls in progress and for pending work, then closes. */
 void device_put(device *dev);
-/* The same for who has a handle, which is dead afterwards if that was the last reference. -EBADF, -EPERM. */
+/* As device_put() by handle, which the last reference invalidates. -EBADF, -EPERM. */
 int device_close_handle(const void *handle);
-/* The open device of a slot, without a reference: inside a read section, or while something else keeps it. */
+/* The open device of a slot, without a reference: inside a read section, or while the caller holds one. */
 device *device_peek(unsigned slot);
-/* The same, counted as in use until device_leave: its close waits for that. */
+/* As device_peek(), but counted as in use until device_leave(), for which close waits. */
 device *device_enter(unsigned slot);
 void device_leave(device *dev);
-/* One reference more to a device that the caller holds. -ENODEV: it is being closed. */
+/* Adds a reference to a device that the caller holds. -ENODEV: it is being closed. */
 int device_ref(device *dev);
 bool device_valid(const void *handle);
 inline void *device_handle(const device *dev)
@@ -144,18 +144,18 @@ inline void *device_handle(const device *dev)
 }
 /* Calls fn for each open device, which cannot close meanwhile; no lock is held. */
 void device_each(void (*fn)(device *dev, void *arg), void *arg);
-/* For who opens and closes: an object, nullptr: there are too many; its handle is alive from now on; it is freed. */
+/* For open and close: allocate (nullptr: too many), publish the handle, free. */
 device *device_new();
 void device_start(device *dev);
 void device_delete(device *dev);
 void slot_set_reaches(unsigned slot, u32 reaches);
 /*
- * After a wait that ended because the device is lost: until the device is proven to be quiet, a second after
- * the loss at most.
+ * After a wait that failed because the device is lost: waits until it has quiesced, at most until a second
+ * after the loss.
  */
 void device_quiesce(device *dev);
 
-/* What this floor asks of those above it: lib/core/upcalls.cpp. */
+/* Functions of upper layers that this layer calls: lib/core/upcalls.cpp. */
 struct device_upcalls {
 	/* At the first reference, and at the last one. */
 	int (*open)(unsigned slot, device **out);

@@ -13,20 +13,20 @@
 
 namespace usdma::core {
 
-/* With those that were closed and may still write. */
-static constexpr size_t most_devices = 1024;
-static constinit immortal<slab<device, most_devices>> all_devices;
+/* Including closed devices that may still write. */
+static constexpr size_t max_device_objects = 1024;
+static constinit no_destructor<slab<device, max_device_objects>> all_devices;
 
 struct device_table {
-	std::mutex open_lock; /* one opens or closes at a time */
+	std::mutex open_lock; /* serializes open and close */
 	std::mutex lock;      /* the arrays; held briefly, never while calling out */
 	device *dev[max_devices] = {};
 	int refs[max_devices] = {};
-	const char *added[max_devices] = {}; /* behind the configured ones; never taken away */
+	const char *added[max_devices] = {}; /* after the configured ones; never removed */
 	std::atomic<unsigned> n_added{0};
 };
 
-static constinit immortal<device_table> table;
+static constinit no_destructor<device_table> table;
 int device_count()
 {
 	if (const int err = config_ready())
@@ -70,7 +70,7 @@ int device_add(const char *spec)
 	table->added[at] = strdup(spec);
 	if (!table->added[at])
 		return fail(ENOMEM, "no memory for a device's name");
-	/* The name is there before the count says so. */
+	/* Release: the name is stored before the count. */
 	table->n_added.store(at + 1, std::memory_order_release);
 	return n;
 }
@@ -84,7 +84,7 @@ device *device_peek(unsigned slot)
 
 device *device_enter(unsigned slot)
 {
-	/* The lock may be a thread's of the parent, for good. */
+	/* After fork the lock may be held for ever by a thread of the parent. */
 	if (forked())
 		return nullptr;
 	std::lock_guard guard(table->lock);
@@ -126,7 +126,7 @@ void device_each(void (*fn)(device *dev, void *arg), void *arg)
 
 /* ---- references ------------------------------------------------------------------------------------- */
 
-/* Of a slot it is always the same, as its string is. */
+/* Constant for a slot, as is its string. */
 static u32 reaches_of[max_devices];
 
 u32 slot_reaches(unsigned slot)
@@ -151,10 +151,10 @@ void device_start(device *dev)
 
 int device_get(unsigned slot, device **out)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	const int n = device_count();
 
-	watch_forks();
+	install_fork_handlers();
 	if (forked())
 		return fail_forked();
 	if (n < 0)
@@ -170,7 +170,7 @@ int device_get(unsigned slot, device **out)
 			return err;
 	}
 	std::lock_guard guard(table->lock);
-	/* It may have been lost before anybody could see it here. */
+	/* A loss before the device was listed may have been missed: force a check. */
 	if (std::exchange(table->dev[slot], dev) != dev)
 		vfio::losses.fetch_add(1);
 	table->refs[slot]++;
@@ -183,7 +183,7 @@ void device_delete(device *dev)
 	all_devices->put(dev);
 }
 
-/* With both locks of the table held.  True: it was the last. */
+/* With both locks of the table held. True: the last reference. */
 static bool drop_ref(device *dev)
 {
 	if (--table->refs[dev->slot])
@@ -195,7 +195,7 @@ static bool drop_ref(device *dev)
 
 void device_put(device *dev)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 
 	if (forked())
 		return;
@@ -209,7 +209,7 @@ void device_put(device *dev)
 
 int device_close_handle(const void *handle)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	device *dev = object_at<device>(handle);
 
 	if (forked())

@@ -19,7 +19,7 @@ foreign_memory &foreign_memory::operator=(foreign_memory &&o) noexcept
 
 foreign_memory::~foreign_memory()
 {
-	/* A device that was lost may still write there: then the pages stay, registered, for good. */
+	/* If a lost device may still write there, the pages stay registered and mapped for ever. */
 	if (pages && pinned && host_unregister(pages.data()) == -EBUSY)
 		pages.release();
 }
@@ -34,13 +34,13 @@ int foreign_map(const device *dev, int fd, u64 offset, u64 size, foreign_memory 
 	if (p == MAP_FAILED)
 		return fail_errno("mapping %llu bytes of shared memory", static_cast<unsigned long long>(whole));
 	m.pages = mapping(p, whole);
-	madvise(p, whole, MADV_DONTDUMP); /* in its owner's core dump, if anywhere */
+	madvise(p, whole, MADV_DONTDUMP); /* belongs in its owner's core dump, if any */
 	err = host_register(p, whole, 0, dev);
 	if (err)
 		return err;
 	m.pinned = true;
 	m.inside = offset - first;
-	m.iova = locate(p).dma + m.inside;
+	m.iova = translate(p).dma + m.inside;
 	*out = std::move(m);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A part of another process's (or our own shared) file as memory that engines reach. */
+/* Maps part of a shared file, of this or another process, as memory that engines can access. */
 #pragma once
 
 #include "driver/base/mapping.h"
@@ -12,7 +12,7 @@ class device;
 
 struct foreign_memory {
 	mapping pages;  /* whole pages */
-	u64 inside = 0; /* where the part begins in them */
+	u64 inside = 0; /* offset of the part in them */
 	u64 iova = 0;   /* of the part */
 	bool pinned = false;
 

@@ -24,7 +24,7 @@ static constexpr u64 share_magic = 0x7573646d61736802;
 static constexpr size_t page_bytes = 4096;
 static_assert(sizeof(share_page) <= page_bytes);
 
-/* Of this process, as /proc/self/ns names it; 0: unknown. */
+/* Inode of a namespace of this process; 0: unknown. */
 static unsigned namespace_id(const char *path)
 {
 	struct stat st;
@@ -42,7 +42,7 @@ static unsigned user_namespace()
 	return namespace_id("/proc/self/ns/user");
 }
 
-/* usdma-KIND-PID-FD-SECRET-PIDNS-USERNS-, then filled up: all keys are of one length, as callers expect. */
+/* usdma-KIND-PID-FD-SECRET-PIDNS-USERNS-, then padded: callers expect keys of one length. */
 static void make_key(share *s)
 {
 	const int n = snprintf(s->key, sizeof(s->key), "usdma-%u-%08x-%08x-%016llx-%08x-%08x-", s->page->kind,
@@ -86,10 +86,10 @@ static int map_page(share *s, bool pin)
 
 static void share_free(share *s)
 {
-	/* As in foreign.cpp: what a lost device may still write to stays. */
-	const bool kept = s->pinned && host_unregister(s->page) == -EBUSY;
+	/* As in foreign.cpp: memory that a lost device may still write stays mapped. */
+	const bool retained = s->pinned && host_unregister(s->page) == -EBUSY;
 
-	if (s->page && !kept)
+	if (s->page && !retained)
 		munmap(s->page, page_bytes);
 	delete s;
 }
@@ -150,8 +150,8 @@ static int not_exported(unsigned pid)
 }
 
 /*
- * A process with more rights than its user opens for others what they cannot: whoever exports must be this user with
- * all of its identities, and may offer a file of another owner only if it could open that itself.
+ * Prevents confused-deputy attacks on a privileged importer: all user ids of the exporter must be this user's,
+ * and a file of another owner must be accessible to everyone.
  */
 static int check_user(unsigned pid)
 {
@@ -173,11 +173,11 @@ static int check_owner(unsigned pid, const peer_file &file)
 
 	return file.owner == geteuid() || (file.mode & all) == all ?
 		       0 :
-		       fail(EACCES, "process %u exports memory of user %u, which not everybody may write", pid,
+		       fail(EACCES, "process %u exports memory of user %u, which is not writable by everyone", pid,
 			    file.owner);
 }
 
-/* A process number of another pid namespace is another process here, or none. */
+/* A pid of another pid namespace is a different process here, or none. */
 static int check_spaces(const parsed_key &k)
 {
 	const unsigned mine = pid_namespace();
@@ -192,9 +192,8 @@ static int check_spaces(const parsed_key &k)
 	if (readlink("/proc/self", self, sizeof(self) - 1) < 0)
 		return fail(EOPNOTSUPP, "keys are imported through /proc, which is not mounted here");
 	if (strtol(self, nullptr, 10) != getpid())
-		return fail(EOPNOTSUPP,
-			    "keys are imported through /proc, and the one that is mounted here is another pid "
-			    "namespace's: mount one of this");
+		return fail(EOPNOTSUPP, "keys are imported through /proc, and the one mounted here is for another pid "
+					"namespace: mount /proc of this one");
 	return 0;
 }
 
@@ -203,12 +202,12 @@ static int fail_import(int err, const parsed_key &k)
 	const unsigned mine = user_namespace();
 
 	if (k.user_space && mine && k.user_space != mine)
-		return fail_in(err, "importing a key of user namespace %u into %u, whose users may be others",
+		return fail_in(err, "importing a key of user namespace %u into %u, where user ids may differ",
 			       k.user_space, mine);
 	return fail_in(err, "importing a key");
 }
 
-/* Another process chose the number: peer_file_open looks at what lies there before it opens it. */
+/* fd is untrusted: peer_file_open() checks the file before it opens it. */
 static int open_of(const parsed_key &k, unsigned fd, unique_fd *out, u64 *size)
 {
 	peer_file file;
@@ -225,7 +224,7 @@ static int open_of(const parsed_key &k, unsigned fd, unique_fd *out, u64 *size)
 	return 0;
 }
 
-static bool wanted(const share_page *p)
+static bool is_allowed(const share_page *p)
 {
 	const u32 n = load_acquire(&p->npids);
 	const s32 me = getpid();
@@ -245,7 +244,7 @@ static int check_page(const share *s, const parsed_key &k)
 	if (load_acquire(&p->magic) != share_magic || (!k.any_secret && load_relaxed(&p->secret) != k.secret) ||
 	    load_relaxed(&p->kind) != k.kind || load_acquire(&p->closed))
 		return not_exported(k.pid);
-	if (!wanted(p))
+	if (!is_allowed(p))
 		return fail(EACCES, "process %u has not put this process (%d) into the key's list", k.pid,
 			    int(getpid()));
 	return 0;
@@ -257,7 +256,7 @@ static int open_data(share *s, const parsed_key &k)
 	const s32 fd = load_relaxed(&p->data_fd);
 	u64 file;
 
-	/* Once: what is checked is what is used. */
+	/* Read once: the validated values must be the ones used. */
 	s->flags = load_relaxed(&p->flags);
 	s->offset = load_relaxed(&p->offset);
 	s->size = load_relaxed(&p->size);
@@ -266,7 +265,7 @@ static int open_data(share *s, const parsed_key &k)
 	if (const int err = open_of(k, unsigned(fd), &s->data, &file))
 		return err;
 	if (!s->size || !range_within(s->offset, s->size, file))
-		return fail(EINVAL, "the exporter's numbers do not fit its file");
+		return fail(EINVAL, "the exporter's offset and size do not fit its file");
 	return 0;
 }
 
@@ -327,26 +326,26 @@ int share_allow(share *s, const s32 *pids, size_t n)
 	share_page *p = s->page;
 
 	if (!s->mine)
-		return fail(EINVAL, "the key was exported by another process: only that one can let others in");
+		return fail(EINVAL, "the key was exported by another process: only that one can allow others");
 	for (size_t i = 0; i < n; i++) {
 		const u32 have = load_relaxed(&p->npids);
 
 		if (have >= share_pids)
-			return fail(ENOSPC, "%zu processes are let in already", share_pids);
+			return fail(ENOSPC, "%zu processes are allowed already", share_pids);
 		store_relaxed(&p->pids[have], pids[i]);
 		store_release(&p->npids, have + 1);
 	}
 	return 0;
 }
 
-/* The byte of the file that stands for a place; locks need no bytes behind them. */
-static struct flock place_lock(unsigned place)
+/* Lock of the file's byte at a participant's index; the byte need not exist. */
+static struct flock index_lock(unsigned index)
 {
 	struct flock l = {};
 
 	l.l_type = F_WRLCK;
 	l.l_whence = SEEK_SET;
-	l.l_start = off_t(place);
+	l.l_start = off_t(index);
 	l.l_len = 1;
 	return l;
 }
@@ -354,30 +353,30 @@ static struct flock place_lock(unsigned place)
 int share_join(share *s)
 {
 	for (unsigned i = 0; i < share_pids; i++) {
-		struct flock l = place_lock(i);
+		struct flock l = index_lock(i);
 
 		if (fcntl(s->fd.get(), F_OFD_SETLK, &l)) {
 			if (errno != EAGAIN && errno != EACCES)
 				return fail_errno("lock on a shared page");
 			continue;
 		}
-		/* Who had the place before has ended. */
+		/* The previous holder of the index has ended. */
 		store_release(&s->page->owed[i], u64(0));
-		s->place = int(i);
+		s->index = int(i);
 		return 0;
 	}
-	return fail(ENOSPC, "%zu processes take part already", share_pids);
+	return fail(ENOSPC, "%zu processes participate already", share_pids);
 }
 
-bool share_owes(const share *s, u64 number)
+bool share_owed_by(const share *s, u64 number)
 {
 	for (unsigned i = 0; i < share_pids; i++) {
-		struct flock l = place_lock(i);
+		struct flock l = index_lock(i);
 
 		if (load_acquire(&s->page->owed[i]) < number)
 			continue;
-		/* One's own lock is in nobody's way; where it cannot be asked, nobody is declared dead. */
-		if (s->place == int(i) || fcntl(s->fd.get(), F_OFD_GETLK, &l) || l.l_type != F_UNLCK)
+		/* The own lock never conflicts; if the query fails, assume that the participant is alive. */
+		if (s->index == int(i) || fcntl(s->fd.get(), F_OFD_GETLK, &l) || l.l_type != F_UNLCK)
 			return true;
 	}
 	return false;

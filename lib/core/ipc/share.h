@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Things that processes of one user share under a printable key: a page of
- * words, and a file behind it.  The key names a file of the exporter, which an
- * importer opens through /proc/PID/fd: the kernel checks that it may.  So both
- * must be in one pid namespace, which the key names as well.  The page
- * says which processes the exporter wants; it is made of numbers that another
- * process wrote, and is believed only after a check.
+ * Objects shared between processes of one user by a printable key: a page of words, and optionally a data file.
+ * The key names a descriptor of the exporter, which an importer opens through /proc/PID/fd, where the kernel
+ * checks permissions. So both must be in one pid namespace, which the key includes. The page lists the
+ * processes that may import; its contents are untrusted and validated.
  */
 #pragma once
 
 #include "driver/base/types.h"
 #include "driver/base/unique_fd.h"
 
-#pragma GCC visibility push(default) /* the front ends are libraries of their own */
+#pragma GCC visibility push(default) /* front ends are separate libraries */
 
 namespace usdma::core {
 
 enum class share_kind : u32 { memory = 1, notify = 2, event = 3, physical = 4 };
 
-inline constexpr size_t share_key_len = 64; /* and a NUL */
+inline constexpr size_t share_key_len = 64; /* without the NUL */
 inline constexpr size_t share_pids = 256;
 
 struct share_page {
@@ -26,27 +24,27 @@ struct share_page {
 	u64 secret;
 	u32 kind;
 	u32 open;   /* any process of the user may import it */
-	u32 closed; /* the exporter has ended it */
+	u32 closed; /* closed by the exporter */
 	u32 npids;
 	s32 pids[share_pids];
-	s32 data_fd;          /* the exporter's number of the file behind it; -1: none */
-	u32 flags;            /* the exporter's, for the importer */
-	u64 offset, size;     /* in that file */
-	u64 words[16];        /* what it is all about: notifies and events */
-	u64 owed[share_pids]; /* by each that takes part (share_join): the number that it has promised to reach */
+	s32 data_fd;          /* the exporter's descriptor of the data file; -1: none */
+	u32 flags;            /* from the exporter to the importer */
+	u64 offset, size;     /* in the data file */
+	u64 words[16];        /* payload: notifies and events */
+	u64 owed[share_pids]; /* by participant (share_join()): the number that it has promised to reach */
 };
 
 struct share {
 	u32 refs = 1;
 	bool mine = false;   /* exported by this process */
-	bool pinned = false; /* engines reach the page */
+	bool pinned = false; /* engines can access the page */
 	share_page *page = nullptr;
-	unique_fd fd, data; /* data: the exporter's duplicate, or the importer's */
+	unique_fd fd, data; /* data: duplicate of the data file's descriptor */
 	char key[share_key_len + 1] = {};
-	/* As they were when they were checked: the page's own may change at any time. */
+	/* Copies that were validated: the page's own may change at any time. */
 	u32 flags = 0;
 	u64 offset = 0, size = 0;
-	int place = -1; /* in owed; -1: takes no part */
+	int index = -1; /* in owed; -1: not a participant */
 };
 
 struct share_spec {
@@ -57,12 +55,14 @@ struct share_spec {
 	u32 flags = 0;
 };
 
-/* pin: engines shall reach the page's words. */
+/* pin: engines need access to the page's words. */
 int share_export(const share_spec &spec, bool pin, share **out);
-/* -EINVAL: no key, or of another kind. -ENOENT: nobody exports it (any more). -EACCES: this process is not wanted.
- * -EOPNOTSUPP: another pid namespace, or no /proc of this one. */
+/*
+ * -EINVAL: no key, or of another kind. -ENOENT: not exported (any more). -EACCES: this process is not allowed.
+ * -EOPNOTSUPP: another pid namespace, or no /proc of this one.
+ */
 int share_import(const char *key, share_kind kind, bool pin, share **out);
-/* The same by a number, without the key's secret; not from the process itself (-EINVAL). */
+/* Import by a number, without the key's secret; not by the exporter itself (-EINVAL). */
 u64 share_number(const share *s);
 int share_import_number(u64 number, share_kind kind, share **out);
 /* -EINVAL: not exported by this process. -ENOSPC: too many. */
@@ -70,13 +70,13 @@ int share_allow(share *s, const s32 *pids, size_t n);
 void share_ref(share *s);
 void share_unref(share *s);
 /*
- * Takes part, with a place of its own in owed.  It is held by a lock that the kernel lets go when the process
- * ends, whatever ends it (and its children that were forked without exec).  -ENOSPC: too many.
+ * Becomes a participant with an index in owed, held by a file lock that the kernel releases when the process,
+ * and its children forked without exec, end for any reason. -ENOSPC: too many.
  */
 int share_join(share *s);
-/* False: whoever promised this number, or one above it, has ended. */
-bool share_owes(const share *s, u64 number);
-/* By the exporter: nobody can import it from now on. */
+/* False: no live participant has promised this number or a higher one. */
+bool share_owed_by(const share *s, u64 number);
+/* By the exporter: prevents further imports. */
 void share_close(share *s);
 
 } // namespace usdma::core

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Virtual memory management: ranges of device addresses, physical memory
- * without addresses, and mappings of the one in the other.
- */
+/* Virtual memory management: ranges of device addresses, physical memory, and mappings of physical memory in ranges. */
 #pragma once
 
 #include "lib/core/device/device.h"
 #include "lib/core/ipc/share.h"
 
-#pragma GCC visibility push(default) /* the front ends are libraries of their own */
+#pragma GCC visibility push(default) /* front ends are separate libraries */
 
 namespace usdma::core {
 
@@ -17,25 +14,25 @@ inline constexpr u64 vmm_grain = 2 * MiB;
 struct physical;
 
 /*
- * size is rounded up to the grain; align 0 or a power of two; expect 0 or the address wanted. -ENOMEM, -EEXIST,
- * -EINVAL.
+ * size is rounded up to the grain; align 0 or a power of two; expect 0 or the requested address. -ENOMEM,
+ * -EEXIST, -EINVAL.
  */
 int vmm_reserve(u64 size, u64 align, u64 expect, u64 *va);
 /* -ENOENT: not the start of a reservation. -EBUSY: something is mapped there. */
 int vmm_release(u64 va);
 
-/* dev's memory, size a multiple of the grain. */
+/* Device memory; size: a multiple of the grain. */
 int physical_device(device *dev, u64 size, u64 align, physical **out);
-/* Pinned host memory for the engines of the process; dev is opened for it, so that it can be mapped. */
+/* Pinned host memory for the process's engines; holds a reference to dev. */
 int physical_host(device *dev, u64 size, int node, physical **out);
-/* With a reference, until physical_leave; nullptr: no handle of physical memory that is there. */
+/* Takes a reference, dropped by physical_leave(); nullptr: invalid handle. */
 physical *physical_enter(const void *handle);
 void physical_leave(physical *p);
 void *physical_handle(const physical *p);
-/* The handle ends; the memory lives on while it is mapped. */
+/* Drops a handle; the memory stays while it is mapped. */
 void physical_put(physical *p);
 bool physical_on_host(const physical *p);
-/* What the front end says of it; kept with it. */
+/* Storage for the front end. */
 void *physical_user(physical *p, size_t size);
 
 /* -EINVAL: size is not that of p, or va not aligned. -ENOENT: not reserved. -EEXIST: mapped already. */
@@ -44,23 +41,23 @@ int vmm_map(u64 va, u64 size, physical *p, bool access);
 int vmm_unmap(u64 va);
 int vmm_set_access(u64 va, u64 size);
 int vmm_get_access(u64 va, bool *granted, bool *host);
-/* One more handle on what is mapped at va. */
+/* Adds a handle of the memory mapped at va. */
 int vmm_retain(u64 va, physical **out);
 
-/* A number for other processes (once a physical); -EEXIST, -EOPNOTSUPP: its memory has no file. */
+/* Exports a physical once, as a number for other processes; -EEXIST, -EOPNOTSUPP: its memory has no file. */
 int physical_export(physical *p, bool open, u64 *number);
 int physical_allow(u64 number, const s32 *pids, size_t n);
 int physical_import(u64 number, device *dev, physical **out);
 
-/* ---- device memory under a key ---------------------------------------------------------------------- */
+/* ---- device memory shared by key -------------------------------------------------------------------- */
 
-/* -EFAULT: not one block of device memory. -EOPNOTSUPP: it has no file. */
+/* -EFAULT: not within one block of device memory. -EOPNOTSUPP: it has no file. */
 int ipc_memory_export(const void *ptr, u64 size, bool open, char *key);
 /* -ENOENT: no such key of this process. */
 int ipc_memory_allow(const char *key, const s32 *pids, size_t n);
-/* An address of device class on dev; one more use for each import of the same key. */
+/* Maps it as device memory of dev; repeated imports of a key are counted. */
 int ipc_memory_import(device *dev, const char *key, void **out);
-/* The import, or the export, under this key. -ENOENT. */
+/* Closes the import or export of this key. -ENOENT. */
 int ipc_memory_close(const char *key);
 int ipc_memory_close_at(const void *ptr);
 bool ipc_memory_known(const char *key);

@@ -14,7 +14,7 @@
 
 namespace usdma::core {
 
-static constinit immortal<slab<physical, max_physicals>> physicals;
+static constinit no_destructor<slab<physical, max_physicals>> physicals;
 
 struct vmm_mapping {
 	physical *what;
@@ -30,7 +30,7 @@ struct vmm_state {
 
 static vmm_state &vmm()
 {
-	static immortal<vmm_state> made;
+	static no_destructor<vmm_state> made;
 
 	return *made;
 }
@@ -49,14 +49,14 @@ int vmm_take_addresses(u64 size, u64 align, u64 expect, u64 *va)
 	if (err == -ENOBUFS)
 		return no_memory("the table of addresses");
 	if (err == -EEXIST)
-		return fail(EEXIST, "%llu bytes of addresses at %#llx are unavailable: taken, or not aligned",
+		return fail(EEXIST, "%llu bytes of addresses at %#llx are unavailable: in use, or not aligned",
 			    ull(size), ull(expect));
 	return err;
 }
 
 int vmm_reserve(u64 size, u64 align, u64 expect, u64 *va)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	const u64 whole = align_up(size, vmm_grain);
 	int err;
 
@@ -88,7 +88,7 @@ static bool any_mapped(const vmm_state &v, u64 va, u64 size)
 
 int vmm_release(u64 va)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 
 	if (forked())
 		return fail_forked();
@@ -133,7 +133,7 @@ void physical_ready(physical *p)
 	physicals->publish(p);
 }
 
-/* Neither a handle nor a mapping is left. */
+/* Called with no handle or mapping left. */
 static void physical_end(physical *p)
 {
 	device *dev = p->dev;
@@ -141,7 +141,7 @@ static void physical_end(physical *p)
 	if (p->carved)
 		device_uncarve(dev, p->offset, p->size);
 	physical_unshare(p);
-	physicals->put(p); /* its memory goes with it */
+	physicals->put(p); /* frees its memory */
 	device_put(dev);
 }
 
@@ -158,7 +158,7 @@ void physical_drop(physical *p)
 
 int physical_device(device *dev, u64 size, u64 align, physical **out)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	physical *p = nullptr;
 	int err;
 
@@ -180,24 +180,24 @@ int physical_device(device *dev, u64 size, u64 align, physical **out)
 
 static int make_host(physical *p, u64 size)
 {
-	/* Of one size for good: another process may map it (share.cpp). */
+	/* Sealed to its size, as another process may map it (share.cpp). */
 	int err = memfd_make("usdma-physical", size, 0, &p->fd);
 
 	if (!err)
 		err = foreign_map(p->dev, p->fd.get(), 0, size, &p->mem);
 	if (!err)
-		madvise(p->mem.pages.data(), size, MADV_DODUMP); /* our program's own */
+		madvise(p->mem.pages.data(), size, MADV_DODUMP); /* unlike another process's memory */
 	return err;
 }
 
 int physical_host(device *dev, u64 size, int, physical **out)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	physical *p = nullptr;
 	int err;
 
 	if (!size || size % 4096)
-		return fail(EINVAL, "%llu bytes are no whole pages", ull(size));
+		return fail(EINVAL, "%llu bytes are not whole pages", ull(size));
 	err = physical_new(dev, size, &p);
 	if (err)
 		return err;
@@ -220,7 +220,7 @@ physical *physical_enter(const void *handle)
 		return nullptr;
 	if (!ref_if_any(&p->refs))
 		return nullptr;
-	/* Once more: it may be another one by now. */
+	/* Check again: it may have been freed and reused. */
 	if (physicals->holds(handle))
 		return p;
 	physical_unref(p);
@@ -239,12 +239,12 @@ void *physical_handle(const physical *p)
 
 void physical_put(physical *p)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	vmm_state &v = vmm();
 	{
 		std::lock_guard guard(v.lock);
 
-		/* Another thread gave the last one back meanwhile. */
+		/* Another thread has dropped the last handle. */
 		if (!p->handles)
 			return;
 		if (--p->handles == 0)
@@ -277,33 +277,33 @@ static region region_of(const physical *p, u64 va)
 	r.flags = region_chains | region_shared;
 	r.cls = p->host ? mem_class::host : mem_class::device;
 	r.space = p->carved ? m.space : dma::space::host;
-	r.reach = r.space == dma::space::host ? p->dev->lends : 1u << p->dev->slot;
+	r.reach = r.space == dma::space::host ? p->dev->host_reach : 1u << p->dev->slot;
 	r.page_size = p->carved ? u32(vmm_grain) : 4096;
 	r.delta = (p->carved ? m.dma + p->offset : p->mem.iova) - va;
 	return r;
 }
 
-/* Host memory is for the CPU too: its pages appear at the address. */
-static int show_to_cpu(const physical *p, u64 va, bool show)
+/* Maps or unmaps host memory for the CPU at va. */
+static int map_for_cpu(const physical *p, u64 va, bool map)
 {
 	void *at = reinterpret_cast<void *>(va), *got;
 
 	if (!p->host)
 		return 0;
-	got = show ? mmap(at, p->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, p->fd.get(), 0) :
-		     mmap(at, p->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	got = map ? mmap(at, p->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, p->fd.get(), 0) :
+		    mmap(at, p->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	return got == MAP_FAILED ? fail_errno("mapping host memory at %#llx", ull(va)) : 0;
 }
 
 static int grant(u64 va, vmm_mapping *m)
 {
-	int err = show_to_cpu(m->what, va, true);
+	int err = map_for_cpu(m->what, va, true);
 
 	if (err)
 		return err;
 	err = region_add(region_of(m->what, va), &m->reg);
 	if (err)
-		show_to_cpu(m->what, va, false);
+		map_for_cpu(m->what, va, false);
 	return err;
 }
 
@@ -313,7 +313,8 @@ static int check_map(const vmm_state &v, u64 va, u64 size, const physical *p)
 	auto it = v.reserved.upper_bound(va);
 
 	if (size != p->size || va % grain)
-		return fail(EINVAL, "%llu bytes at %#llx: the memory has %llu bytes, and addresses go by %llu",
+		return fail(EINVAL,
+			    "%llu bytes at %#llx: the memory has %llu bytes, and addresses are multiples of %llu",
 			    ull(size), ull(va), ull(p->size), ull(grain));
 	if (it == v.reserved.begin() || (--it, !range_within(va - it->first, size, it->second)))
 		return fail(ENOENT, "%#llx and %llu bytes from there are not reserved", ull(va), ull(size));
@@ -324,7 +325,7 @@ static int check_map(const vmm_state &v, u64 va, u64 size, const physical *p)
 
 int vmm_map(u64 va, u64 size, physical *p, bool access)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	vmm_state &v = vmm();
 	std::lock_guard guard(v.lock);
 	const vmm_mapping m{p, size, nullptr};
@@ -359,7 +360,7 @@ static vmm_mapping *mapping_at(vmm_state &v, u64 va)
 
 int vmm_unmap(u64 va)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	vmm_state &v = vmm();
 	physical *p = nullptr;
 
@@ -374,7 +375,7 @@ int vmm_unmap(u64 va)
 		p = m->what;
 		if (m->reg) {
 			region_remove(m->reg);
-			show_to_cpu(p, va, false);
+			map_for_cpu(p, va, false);
 		}
 		v.mapped.erase(va);
 	}
@@ -384,7 +385,7 @@ int vmm_unmap(u64 va)
 
 int vmm_set_access(u64 va, u64 size)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 
 	if (forked())
 		return fail_forked();

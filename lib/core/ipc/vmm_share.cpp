@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Physical memory and device memory that other processes map. */
+/* Physical memory and device memory shared with other processes. */
 #include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "lib/core/base/slab.h"
 #include "lib/core/memory/memory.h"
-#include "lib/core/stream/hold.h"
+#include "lib/core/stream/guard.h"
 #include "lib/core/ipc/vmm_internal.h"
 
 #include <cstring>
@@ -32,21 +32,21 @@ static int file_of(device *dev, u64 dma, int *fd, u64 *offset)
 
 /* ---- physical memory -------------------------------------------------------------------------------- */
 
-static std::mutex export_lock; /* the share members of physicals, and the exports below */
+static std::mutex export_lock; /* protects physical::shared and the exports below */
 
 struct number_table {
-	std::map<u64, share *> of; /* what this process exports; with a reference */
+	std::map<u64, share *> of; /* exports of this process; each holds a reference */
 };
 static number_table &exported()
 {
-	static immortal<number_table> numbers;
+	static no_destructor<number_table> numbers;
 
 	return *numbers;
 }
 
 int physical_export(physical *p, bool open, u64 *number)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	std::lock_guard guard(export_lock);
 	share_spec spec{share_kind::physical, open, p->fd.get(), 0, p->size, p->host};
 	int err = 0;
@@ -56,7 +56,7 @@ int physical_export(physical *p, bool open, u64 *number)
 	if (p->shared)
 		return p->shared->mine ?
 			       fail(EEXIST, "this memory is exported already") :
-			       fail(EOPNOTSUPP, "this memory is another process's: only that one can export it");
+			       fail(EOPNOTSUPP, "this memory belongs to another process: only that one can export it");
 	if (p->carved)
 		err = file_of(p->dev, device_memory(p->dev).dma + p->offset, &spec.data_fd, &spec.offset);
 	if (!err)
@@ -90,7 +90,7 @@ void physical_unshare(physical *p)
 
 int physical_allow(u64 number, const s32 *pids, size_t n)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	std::lock_guard guard(export_lock);
 	const auto it = exported().of.find(number);
 
@@ -114,7 +114,7 @@ static int fill_import(physical *p, share *s)
 
 int physical_import(u64 number, device *dev, physical **out)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	physical *p;
 	share *s;
 	int err;
@@ -126,7 +126,7 @@ int physical_import(u64 number, device *dev, physical **out)
 		return err;
 	err = s->data.valid() && s->offset % 4096 == 0 && s->size % 4096 == 0 ?
 		      physical_new(dev, s->size, &p) :
-		      fail(EINVAL, "the exporter's memory is no whole pages");
+		      fail(EINVAL, "the exporter's memory is not whole pages");
 	if (err) {
 		share_unref(s);
 		return err;
@@ -143,13 +143,13 @@ int physical_import(u64 number, device *dev, physical **out)
 
 /* ---- keys ------------------------------------------------------------------------------------------- */
 
-/* Another process's memory at addresses of device class. */
+/* Another process's memory, mapped at device addresses. */
 struct import {
 	share *from = nullptr;
 	foreign_memory mem;
 	device *dev = nullptr;
 	region *reg = nullptr;
-	u64 addresses = 0; /* start of what was taken from the window */
+	u64 addresses = 0; /* start of the reserved addresses */
 	u64 uses = 1;
 };
 
@@ -161,7 +161,7 @@ struct ipc_state {
 
 static ipc_state &ipc()
 {
-	static immortal<ipc_state> made;
+	static no_destructor<ipc_state> made;
 
 	return *made;
 }
@@ -173,9 +173,9 @@ static int no_key()
 
 int ipc_memory_export(const void *ptr, u64 size, bool open, char *key)
 {
-	const no_cancel quiet;
-	const place p = locate(ptr);
-	const slot_hold dev(p.slot);
+	const no_cancel scope;
+	const translation p = translate(ptr);
+	const slot_guard dev(p.slot);
 	share_spec spec{share_kind::memory, open, -1, 0, size, 0};
 	share *s;
 	int err;
@@ -204,7 +204,7 @@ int ipc_memory_export(const void *ptr, u64 size, bool open, char *key)
 
 int ipc_memory_allow(const char *key, const s32 *pids, size_t n)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	ipc_state &st = ipc();
 	std::lock_guard guard(st.lock);
 	const auto it = st.exports.find(key);
@@ -229,7 +229,7 @@ static int import_map(import *i)
 	const share *from = i->from;
 	region r;
 	int err = from->data.valid() ? foreign_map(i->dev, from->data.get(), from->offset, from->size, &i->mem) :
-				       fail(EINVAL, "the key has no memory behind it");
+				       fail(EINVAL, "the key has no memory");
 
 	if (!err)
 		err = vmm_take_addresses(align_up(i->mem.pages.size(), vmm_grain), 0, 0, &i->addresses);
@@ -241,7 +241,7 @@ static int import_map(import *i)
 	r.kind = region_kind::imported;
 	r.space = dma::space::host;
 	r.slot = u8(i->dev->slot);
-	r.reach = i->dev->lends;
+	r.reach = i->dev->host_reach;
 	r.flags = region_shared;
 	r.delta = i->mem.iova - r.base;
 	return region_add(r, &i->reg);
@@ -249,7 +249,7 @@ static int import_map(import *i)
 
 int ipc_memory_import(device *dev, const char *key, void **out)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	ipc_state &st = ipc();
 	std::lock_guard guard(st.lock);
 	const auto it = st.imports.find(key);
@@ -286,7 +286,7 @@ int ipc_memory_import(device *dev, const char *key, void **out)
 
 int ipc_memory_close(const char *key)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	ipc_state &st = ipc();
 	std::lock_guard guard(st.lock);
 	const auto in = st.imports.find(key);
@@ -311,7 +311,7 @@ int ipc_memory_close(const char *key)
 
 int ipc_memory_close_at(const void *ptr)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	char key[share_key_len + 1] = "";
 	{
 		ipc_state &st = ipc();

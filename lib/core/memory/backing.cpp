@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Host memory of ours: a memfd on the right node, in huge pages where there are some, faulted in. */
+/* Host memory of the library: a memfd on the requested node, in huge pages where available, faulted in. */
 #include "driver/base/error.h"
 #include "driver/base/memfd.h"
 #include "driver/base/memory_limit.h"
@@ -45,7 +45,7 @@ static u64 free_huge_pages()
 	return file && fscanf(file.get(), "%llu", &n) == 1 ? n : 0;
 }
 
-/* Addresses for size bytes that begin at a multiple of 2 MiB. */
+/* Reserves size bytes of addresses, aligned to 2 MiB. */
 static void *reserve_aligned(u64 size)
 {
 	const u64 all = size + page_huge;
@@ -79,8 +79,8 @@ static int map_file(backing *b, u64 size)
 	return 0;
 }
 
-/* Preferred, not bound: a full node gives memory that is further away, not a killed process. */
-static void place_on(const mapping &mem, int node)
+/* MPOL_PREFERRED, not MPOL_BIND: a full node must not get the process killed. */
+static void prefer_node(const mapping &mem, int node)
 {
 	if (node < 0 || !have_numa())
 		return;
@@ -111,7 +111,7 @@ static int fault_in(const backing &b, u64 size)
 	err = memory_populate(b.mem.data(), size, true, &claim);
 	if (err != -EINVAL)
 		return err ? fail_pages(err, size) : 0;
-	/* Before Linux 5.14.  The file gets its pages first: a touch without would be a SIGBUS, not an error. */
+	/* Before Linux 5.14. Allocate pages first: touching a hole without free pages raises SIGBUS. */
 	if (fallocate(b.fd.get(), 0, 0, off_t(size)))
 		return fail_pages(-errno, size);
 	for (u64 at = 0; at < size; at += b.page)
@@ -125,7 +125,7 @@ static int make(u64 size, int node, bool huge, std::unique_ptr<backing> *out)
 	int err;
 
 	if (!b)
-		return fail(ENOMEM, "no memory to keep track of %llu bytes", static_cast<unsigned long long>(size));
+		return fail(ENOMEM, "no memory for tracking %llu bytes", static_cast<unsigned long long>(size));
 	b->page = huge ? page_huge : page_normal;
 	err = memfd_make("usdma", size, huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0, &b->fd);
 	if (err)
@@ -133,22 +133,22 @@ static int make(u64 size, int node, bool huge, std::unique_ptr<backing> *out)
 	err = map_file(b.get(), size);
 	if (err)
 		return err;
-	place_on(b->mem, node);
-	/* A hint; where it cannot be, pages are small. */
+	prefer_node(b->mem, node);
+	/* A hint: falls back to small pages. */
 	if (!huge)
 		madvise(b->mem.data(), size,
 			config_get().huge_pages == huge_mode::off ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
 	err = fault_in(*b, size);
 	if (err)
 		return err;
-	/* A child would share pages that a device writes. */
+	/* A forked child would share pages that a device writes. */
 	if (madvise(b->mem.data(), size, MADV_DONTFORK))
-		return fail_errno("keeping pinned memory from children of fork");
+		return fail_errno("excluding pinned memory from forked children");
 	*out = std::move(b);
 	return 0;
 }
 
-/* Reserved pages: why there are none is the commonest of reasons, so it is said with the numbers. */
+/* A lack of reserved pages is the most common failure: report the numbers. */
 static int make_reserved(u64 size, int node, std::unique_ptr<backing> *out)
 {
 	const u64 pages = align_up(size, page_huge) / page_huge;
@@ -166,13 +166,13 @@ static int make_reserved(u64 size, int node, std::unique_ptr<backing> *out)
 
 int backing_make(u64 size, int node, std::unique_ptr<backing> *out)
 {
-	const huge_mode wish = config_get().huge_pages;
+	const huge_mode mode = config_get().huge_pages;
 	const bool whole = size % page_huge == 0;
 
-	if (wish == huge_mode::require)
+	if (mode == huge_mode::require)
 		return make_reserved(size, node, out);
-	/* Another process may take them between the look and the call: then small ones do. */
-	if (wish == huge_mode::automatic && whole && free_huge_pages() >= size / page_huge &&
+	/* Another process may take the pages after the check: fall back to small ones. */
+	if (mode == huge_mode::automatic && whole && free_huge_pages() >= size / page_huge &&
 	    !make(size, node, true, out))
 		return 0;
 	return make(size, node, false, out);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device memory between users.  A device goes from one process to the next with
- * whatever lies in its memory.  Memory that the device does not clear by itself
- * is followed in granules: clean is one that this process has had, or has
- * cleared.  What is freed stays clean, for it is this user's own.
+ * Clearing device memory between users: a device keeps its memory's contents from one process to the next.
+ * Memory that the device does not clear by itself is tracked in granules. A granule is clean once this process
+ * has cleared it; freed memory stays clean, as it holds only this process's data.
  */
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
@@ -15,7 +14,7 @@
 
 namespace usdma::core {
 
-/* Of small blocks only the first of a granule waits for it to be cleared. */
+/* Small blocks share a granule: only the first waits for the clearing. */
 static constexpr u64 granule = 2 * MiB;
 
 static u64 granules_of(u64 size)
@@ -23,18 +22,18 @@ static u64 granules_of(u64 size)
 	return (size + granule - 1) / granule;
 }
 
-/* Fresh pages of the kernel are zeros, and some devices say that they begin so: there is nothing to follow. */
-int heap_follow(const device *dev, device_heap *h)
+/* Host pages are zeroed by the kernel, and some devices report zeroed memory: not tracked. */
+int heap_track_clean(const device *dev, device_heap *h)
 {
 	const bool zeroed = h->space == dma::space::host || dev->eng->limits().caps & dma::cap_memory_zeroed;
 
 	if (zeroed || config_get().clear_memory == clear_mode::never)
 		return 0;
 	h->clean.reset(new (std::nothrow) u8[granules_of(h->size)]());
-	return h->clean ? 0 : no_memory("keeping track of device memory");
+	return h->clean ? 0 : no_memory("tracking device memory");
 }
 
-/* Zeros in each run of granules of [first, end) whose mark is `mark`; then they are clean. */
+/* Zeroes each run of granules in [first, end) marked `mark` and marks it clean. */
 static int clear_runs(device *dev, u64 first, u64 end, u8 mark)
 {
 	device_heap *h = heap_of(dev);
@@ -48,7 +47,7 @@ static int clear_runs(device *dev, u64 first, u64 end, u8 mark)
 			continue;
 		err = memory_up.zero(dev, h->dma + at * granule, std::min(run * granule, h->size) - at * granule);
 		for (u64 i = at; !err && i < run; i++)
-			/* Release: who sees the mark sees no fill come after its own writes. */
+			/* Release: the fill precedes any write of a thread that sees the mark. */
 			store_release(&h->clean[i], u8(1));
 	}
 	return err;
@@ -71,7 +70,7 @@ int device_clean(device *dev, u64 offset, u64 size)
 		return 0;
 	if (config_get().clear_memory == clear_mode::open)
 		first = 0, end = granules_of(h->size);
-	/* Two blocks may lie in one granule: the second waits until it is cleared. */
+	/* Blocks may share a granule: the second allocation waits for the clearing. */
 	std::lock_guard guard(h->clean_lock);
 	const int err = clear_runs(dev, first, end, 0);
 	return err ? fail_in(err, "clearing device memory of another user (clear_memory)") : 0;
@@ -87,7 +86,7 @@ void memory_wipe(device *dev)
 	if (!dev->lost())
 		err = clear_runs(dev, 0, granules_of(h->size), 1);
 	if (err || dev->lost())
-		log_warn("device %u: what this program left in its memory stays there (%s)", dev->slot,
+		log_warn("device %u: this program's data remain in its memory (%s)", dev->slot,
 			 err ? error_text() : "the device is lost");
 }
 

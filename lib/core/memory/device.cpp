@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The device heap: blocks of a device's memory, or of host memory lent to a device that has none. */
+/* The device heap: blocks of device memory, or of host memory provided to a device without memory. */
 #include "driver/base/cancel.h"
 #include "driver/base/error.h"
 #include "driver/base/memory_limit.h"
@@ -19,7 +19,7 @@ using ull = unsigned long long;
 static constexpr u64 block_grain = 512;
 static constexpr u64 small_max = MiB; /* huge_first: up to here normal pages */
 static constexpr u64 grant_step = 64 * MiB;
-static constexpr u64 least_part = 64 * MiB; /* a device with less than that is of no use to its program */
+static constexpr u64 least_part = 64 * MiB; /* least size to which take_addresses() shrinks the memory */
 
 static u64 slot_base(const device *dev)
 {
@@ -33,7 +33,7 @@ static u64 free_of(const device_heap *h)
 	return h->size - h->normal - h->huge;
 }
 
-/* In a core dump: whole pages of blocks; of a page that several share, as long as none of them is gone. */
+/* Core dumps include pages of live blocks; a shared page is excluded once one of its blocks is freed. */
 static void dump_block(const device_heap *h, u64 offset, u64 bytes, bool dump)
 {
 	const u64 begin = dump ? align_down(offset, page_normal) : align_up(offset, page_normal);
@@ -58,33 +58,33 @@ static void count_out(device_heap *h, u64 bytes, bool huge)
 
 /* ---- the control group -------------------------------------------------------------------------------- */
 
-/* Of a software device's memory: how many bytes have pages.  False: it is something else. */
+/* Bytes of a software device's memory that have pages. False: not such memory. */
 static bool populated_of(const device *dev, u64 *out)
 {
 	u64 offset;
 	struct stat st;
 	const int fd = heap_of(dev)->space == dma::space::device ? dev->eng->memory_fd(&offset) : -1;
 
-	/* Only files of memory have seals; huge pages are reserved. */
+	/* Only a memfd has seals; huge pages are reserved in advance. */
 	if (fd < 0 || fcntl(fd, F_GET_SEALS) < 0 || vfio::is_hugetlb(fd) || fstat(fd, &st))
 		return false;
 	*out = u64(st.st_blocks) * 512;
 	return true;
 }
 
-static int ask_for(u64 bytes, u64 populated)
+static int check_available(u64 bytes, u64 populated)
 {
 	return bytes <= populated ?
 		       0 :
-		       memory_ask(bytes - populated, "the memory of a software device", {.machine = false});
+		       memory_available(bytes - populated, "the memory of a software device", {.machine = false});
 }
 
 /*
- * The pages of a software device's memory come when an engine or the CPU first touches them, and a control group that
- * has no more ends the process then.  So it is asked when blocks are allocated, for some more at a time.  Of the
- * machine as such more may be allocated than it has: a large device of which little is used is of use.
+ * Pages of a software device's memory are allocated on first access, and the OOM killer kills the process if
+ * the control group is at its limit. So the limit is checked when blocks are allocated, in larger steps. The
+ * machine's memory may be overcommitted: a large, little used device is valid.
  */
-static int ask_group(device *dev)
+static int query_group(device *dev)
 {
 	device_heap *h = heap_of(dev);
 	u64 used, populated;
@@ -98,9 +98,9 @@ static int ask_group(device *dev)
 	if (!populated_of(dev, &populated))
 		return 0;
 	u64 granted = std::min(h->size, used + grant_step);
-	int err = ask_for(granted, populated);
+	int err = check_available(granted, populated);
 	if (err)
-		err = ask_for(granted = used, populated);
+		err = check_available(granted = used, populated);
 	if (err)
 		return err;
 	std::lock_guard guard(mem_state().lock);
@@ -110,10 +110,10 @@ static int ask_group(device *dev)
 
 /* ---- blocks ------------------------------------------------------------------------------------------ */
 
-/* -ENOMEM is said of the device's memory; where the host has none to keep track of it, it is -ENOBUFS up to here. */
+/* -ENOMEM: device memory is full; -ENOBUFS: no host memory for the tables. */
 static int fail_track(int err)
 {
-	return err == -ENOBUFS ? no_memory("keeping track of device memory") : err;
+	return err == -ENOBUFS ? no_memory("tracking device memory") : err;
 }
 
 static int block_add(device *dev, u64 offset, u64 size, u64 page, u64 *out)
@@ -129,15 +129,15 @@ static int block_add(device *dev, u64 offset, u64 size, u64 page, u64 *out)
 	r.kind = region_kind::heap;
 	r.space = h->space;
 	r.slot = u8(dev->slot);
-	r.reach = h->space == dma::space::host ? dev->lends : 1u << dev->slot;
+	r.reach = h->space == dma::space::host ? dev->host_reach : 1u << dev->slot;
 	r.page_size = u32(page);
 	r.delta = h->dma - slot_base(dev);
 	r.owner = h;
-	err = deferred_expect();
+	err = deferred_reserve();
 	if (!err) {
 		err = region_add(r, nullptr);
 		if (err)
-			deferred_forgo(1);
+			deferred_unreserve(1);
 	}
 	if (err) {
 		h->blocks.free(offset);
@@ -180,7 +180,7 @@ static int block_by_policy(device *dev, u64 size, page_policy policy, u64 *out)
 	return block_get(dev, size, page_normal, out);
 }
 
-/* The policy first; then what others freed is waited for, as long as there is something to wait for. */
+/* Tries to allocate. *more: there are deferred frees to wait for. */
 static int block_try(device *dev, u64 size, page_policy policy, u64 *out, bool *more)
 {
 	std::lock_guard guard(mem_state().lock);
@@ -195,13 +195,13 @@ static int fail_full(device *dev, u64 size)
 	std::lock_guard guard(mem_state().lock);
 	const device_heap *h = heap_of(dev);
 
-	return fail(ENOMEM, "device %u has no room for %llu bytes: %llu of %llu are free, the largest piece has %llu",
+	return fail(ENOMEM, "device %u has no space for %llu bytes: %llu of %llu are free, the largest block has %llu",
 		    dev->slot, ull(size), ull(free_of(h)), ull(h->size), ull(h->blocks.largest()));
 }
 
 int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	bool more;
 	int err;
 
@@ -216,11 +216,11 @@ int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
 	}
 	if (err)
 		return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
-	err = ask_group(dev);
+	err = query_group(dev);
 	if (!err)
 		err = device_clean(dev, *out - slot_base(dev), size);
 	if (err) {
-		const kept_error why;
+		const saved_error why;
 
 		device_free(*out);
 		return why.again(err);
@@ -240,11 +240,11 @@ static void release_now(device *dev, u64 offset, bool clear)
 
 int device_free(u64 addr)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 
 	if (forked())
 		return fail_forked();
-	const bool clear = deferred_ask();
+	const bool clear = deferred_snapshot();
 	std::lock_guard guard(mem_state().lock);
 	region *r = region_at(addr);
 	if (!r || r->cls != mem_class::device || r->kind != region_kind::heap || r->flags & region_shared)
@@ -287,12 +287,12 @@ static int carve(device *dev, u64 size, u64 align, u64 *offset)
 	device_heap *h = heap_of(dev);
 
 	deferred_run();
-	int err = deferred_expect();
+	int err = deferred_reserve();
 	if (err)
 		return -ENOBUFS;
 	err = h->blocks.alloc(size, std::max(align, block_grain), offset);
 	if (err)
-		deferred_forgo(1);
+		deferred_unreserve(1);
 	else
 		count_in(h, h->blocks.size_at(*offset), is_huge(*offset, h->blocks.size_at(*offset)));
 	if (!err)
@@ -316,11 +316,11 @@ int device_carve(device *dev, u64 size, u64 align, u64 *offset)
 	}
 	if (err)
 		return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
-	err = ask_group(dev);
+	err = query_group(dev);
 	if (!err)
 		err = device_clean(dev, *offset, size);
 	if (err) {
-		const kept_error why;
+		const saved_error why;
 
 		device_uncarve(dev, *offset, size);
 		return why.again(err);
@@ -332,7 +332,7 @@ void device_uncarve(device *dev, u64 offset, u64 size)
 {
 	if (forked())
 		return;
-	const bool clear = deferred_ask();
+	const bool clear = deferred_snapshot();
 	std::lock_guard guard(mem_state().lock);
 	device_heap *h = heap_of(dev);
 	const u64 bytes = h->blocks.size_at(offset);
@@ -352,9 +352,9 @@ memory_view device_memory(device *dev)
 	return {h->size, h->at.base, h->dma, h->space, h->cpu};
 }
 
-/* ---- coming and going -------------------------------------------------------------------------------- */
+/* ---- attach and detach ------------------------------------------------------------------------------- */
 
-/* Addresses for *size bytes, or for half, a quarter, … of them where so many are not free in one piece. */
+/* Addresses for *size bytes; halves the size until they are free in one piece. */
 static int take_addresses(const device *dev, u64 *size, slot_window *out)
 {
 	const u64 least = std::min(*size, least_part);
@@ -367,7 +367,7 @@ static int take_addresses(const device *dev, u64 *size, slot_window *out)
 	return err == -ENOBUFS ? no_memory("the table of addresses") : err;
 }
 
-/* An engine with memory: its bytes are named by the device pointers to them. */
+/* An engine with memory: device pointers are its DMA addresses. */
 static int take_own(device *dev, device_heap *h)
 {
 	const u64 size = align_down(dev->eng->limits().memory_size, block_grain);
@@ -388,7 +388,7 @@ static int take_own(device *dev, device_heap *h)
 	return 0;
 }
 
-static int lend_pool(device *dev, device_heap *h)
+static int host_pool_make(device *dev, device_heap *h)
 {
 	const int node = node_for(-1, config_get().numa_node, dev);
 	const u64 size = align_up(config_get().pool_size, page_huge);
@@ -398,17 +398,17 @@ static int lend_pool(device *dev, device_heap *h)
 	if (!err)
 		err = backing_make(size, node, &mem);
 	if (err)
-		return fail_in(err, "memory for a device that has none (USDMA_POOL_SIZE)");
+		return fail_in(err, "memory for a device without memory (USDMA_POOL_SIZE)");
 	u8 *base = mem->mem.data();
 	err = window_take_slot(dev->slot, size, &h->at.base);
 	if (err)
 		return err == -ENOBUFS ? no_memory("the table of addresses") : err;
-	err = deferred_expect();
+	err = deferred_reserve();
 	if (err)
 		return err;
-	err = span_add({base, mem->mem.size(), dev->lends}, mem, &h->pool);
+	err = range_add({base, mem->mem.size(), dev->host_reach}, mem, &h->pool);
 	if (err) {
-		deferred_forgo(1);
+		deferred_unreserve(1);
 		return err;
 	}
 	h->size = size;
@@ -427,22 +427,22 @@ int heap_attach(device *dev)
 		return fail(ENOMEM, "no memory for the device's heap");
 	const dma::engine_limits &lim = dev->eng->limits();
 	const bool own = lim.caps & dma::cap_memory && lim.memory_size && !config_get().lend_memory;
-	const int err = own ? take_own(dev, h.get()) : lend_pool(dev, h.get());
+	const int err = own ? take_own(dev, h.get()) : host_pool_make(dev, h.get());
 
 	if (err)
 		return err;
-	const int follow = h->blocks.init(h->size, block_grain) ? no_memory("the device's heap") :
-								  heap_follow(dev, h.get());
-	if (follow) {
+	const int failed = h->blocks.init(h->size, block_grain) ? no_memory("the device's heap") :
+								  heap_track_clean(dev, h.get());
+	if (failed) {
 		if (h->pool)
-			deferred_forgo(1), span_remove(h->pool);
-		return follow;
+			deferred_unreserve(1), range_remove(h->pool);
+		return failed;
 	}
 	dev->heap = h.release();
 	return 0;
 }
 
-/* The regions of blocks that were never freed end: what they name is gone. */
+/* Removes the regions of blocks that were not freed. */
 void heap_detach(device *dev, bool clear)
 {
 	const std::unique_ptr<device_heap> h(heap_of(dev));
@@ -450,27 +450,27 @@ void heap_detach(device *dev, bool clear)
 	dev->heap = nullptr;
 	if (!h)
 		return;
-	deferred_forgo(h->blocks.blocks());
+	deferred_unreserve(h->blocks.blocks());
 	h->blocks.each([&h](u64 offset) {
 		region *r = region_at(h->at.base + offset);
 
 		if (r)
 			region_remove(r);
 	});
-	if (h->peer && span_remove(h->peer))
-		dev->lends_memory = true;
+	if (h->peer && range_remove(h->peer))
+		dev->is_mapped_by_lost = true;
 	if (!h->pool)
 		return;
 	deferred_free item = {};
-	item.what = deferred_free::whole_span;
+	item.what = deferred_free::whole_range;
 	item.sp = h->pool;
 	deferred_add(std::move(item), clear);
 }
 
 /* ---- peers ------------------------------------------------------------------------------------------- */
 
-/* Makes the memory of a device reachable for the others, once. */
-static int peer_open(device *of, span **out)
+/* Maps a device's memory into the others, once. */
+static int peer_open(device *of, dma_range **out)
 {
 	device_heap *h = heap_of(of);
 	u64 offset = 0;
@@ -480,23 +480,23 @@ static int peer_open(device *of, span **out)
 	if (!h->peer && !h->cpu)
 		return fail(EXDEV, "device %u offers no view of its memory to others", of->slot);
 	if (!h->peer)
-		err = span_add_peer(of, h->cpu, align_down(h->size, page_normal), fd, offset, &h->peer);
+		err = range_add_peer(of, h->cpu, align_down(h->size, page_normal), fd, offset, &h->peer);
 	*out = h->peer;
 	return err;
 }
 
-int peer_place(device *dev, place *p)
+int peer_translate(device *dev, translation *p)
 {
 	std::lock_guard guard(mem_state().lock);
 	device *of = p->slot < max_devices ? mem_state().attached[p->slot] : nullptr;
-	span *sp = nullptr;
+	dma_range *sp = nullptr;
 	int err;
 
 	if (!of || !heap_of(of))
 		return fail(ENODEV, "device %u is not open", p->slot);
 	if (of->lost())
-		return fail(ENODEV, "device %u (%s), whose memory it is, is gone", of->slot, of->spec.c_str());
-	/* Mapped into no other: the question alone would show it to those that reach all. */
+		return fail(ENODEV, "device %u (%s), which owns the memory, was lost", of->slot, of->spec.c_str());
+	/* Checked before peer_open(), which maps the memory into all non-isolated devices. */
 	if (dev->isolated() || of->isolated())
 		return fail(EXDEV, "device %u is isolated", dev->isolated() ? dev->slot : of->slot);
 	err = peer_open(of, &sp);
@@ -512,7 +512,7 @@ int peer_place(device *dev, place *p)
 
 const u64 *word_view(const void *addr)
 {
-	const place p = locate(addr);
+	const translation p = translate(addr);
 	device *dev = p.cls == mem_class::device && p.size ? device_peek(p.slot) : nullptr;
 
 	if (p.cls == mem_class::host)
@@ -520,7 +520,7 @@ const u64 *word_view(const void *addr)
 	if (!dev || !dev->heap)
 		return nullptr;
 	const memory_view v = device_memory(dev);
-	/* Not where the region is a view of other memory than the device's own. */
+	/* Not for a region that maps other memory than the device's own. */
 	return v.cpu && p.space == v.space && range_within(p.dma - v.dma, sizeof(u64), v.size) ?
 		       reinterpret_cast<const u64 *>(v.cpu + (p.dma - v.dma)) :
 		       nullptr;

@@ -9,7 +9,7 @@
 
 namespace usdma::core {
 
-/* So many smallest candidates are looked at before one is taken that fits at any alignment. */
+/* Smallest candidates tried before a part that fits at any alignment. */
 static constexpr int candidates = 16;
 
 int heap::init(u64 size, u64 grain)
@@ -28,19 +28,19 @@ int heap::init(u64 size, u64 grain)
 	return 0;
 }
 
-/* The part with this node is free: its neighbours are taken. */
+/* Marks a part as free; its neighbours are allocated. */
 void heap::set_free(chunk_map::iterator it, free_set::node_type node)
 {
 	node.value() = {it->second.size, it->first};
 	free_.insert(std::move(node));
 }
 
-static bool holds(u64 from, u64 room, u64 size, u64 align, u64 *offset)
+static bool holds(u64 from, u64 avail, u64 size, u64 align, u64 *offset)
 {
 	const u64 skip = (align - from % align) % align;
 
 	*offset = from + skip;
-	return skip <= room && size <= room - skip;
+	return skip <= avail && size <= avail - skip;
 }
 
 bool heap::find(u64 size, u64 align, u64 *from, u64 *offset) const
@@ -55,7 +55,7 @@ bool heap::find(u64 size, u64 align, u64 *from, u64 *offset) const
 		if (take())
 			return true;
 	const auto between = it;
-	/* Offsets are multiples of the grain: at most align - grain bytes are lost in front. */
+	/* Offsets are multiples of the grain: alignment skips at most align - grain bytes. */
 	const u64 sure = size + (align > grain_ ? align - grain_ : 0);
 	if (it != free_.end() && sure >= size) {
 		it = free_.lower_bound({std::max(sure, between->first), 0});
@@ -68,14 +68,14 @@ bool heap::find(u64 size, u64 align, u64 *from, u64 *offset) const
 	return false;
 }
 
-/* Makes [offset, offset + size), which lies within the free chunk, a taken one. */
+/* Allocates [offset, offset + size) from the free chunk. */
 int heap::take(chunk_map::iterator it, u64 offset, u64 size)
 {
-	const u64 base = it->first, room = it->second.size, behind = base + room - offset - size;
+	const u64 base = it->first, avail = it->second.size, behind = base + avail - offset - size;
 	chunk_map chunks;
 	free_set nodes;
 
-	/* What may fail comes first. */
+	/* Allocate first: nothing may fail after this. */
 	if (!usdma::fits([&] {
 		    if (offset > base)
 			    nodes.emplace(offset - base, base), chunks[offset] = {};
@@ -87,7 +87,7 @@ int heap::take(chunk_map::iterator it, u64 offset, u64 size)
 	chunks_.merge(chunks);
 	chunk &taken = chunks_.find(offset)->second;
 	taken.size = size;
-	taken.node = free_.extract({room, base});
+	taken.node = free_.extract({avail, base});
 	free_.merge(nodes);
 	used_ += size;
 	peak_ = std::max(peak_, used_);

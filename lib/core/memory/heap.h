@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hands out parts of [0, size): device memory, pinned arenas, IOVAs, address
- * windows.  Knows offsets only and never touches what they stand for.  Best fit,
- * neighbours merge; logarithmic, but for a search in a space so full that only
- * luck in alignment can still find room.  Not thread-safe.
+ * Allocator for parts of [0, size): device memory, pinned arenas, IOVAs, address windows. Handles offsets only
+ * and never accesses the memory. Best fit with merging of free neighbours; logarithmic, except for an aligned
+ * search in an almost full space. Not thread-safe.
  */
 #pragma once
 
@@ -16,26 +15,23 @@ namespace usdma::core {
 
 class heap {
 public:
-	/* All sizes are rounded up to the grain (a power of two), and so is every offset a multiple of it. */
-	/* -ENOBUFS: no memory to keep track of it. */
+	/* Sizes are rounded up to the grain (a power of two); offsets are multiples of it. */
+	/* -ENOBUFS: no memory for the allocator's own tables. */
 	int init(u64 size, u64 grain);
 
-	/*
-	 * -EINVAL: size 0 or align no power of two. -ENOMEM: no part so large is free. -ENOBUFS: no memory to
-	 * keep track of it.
-	 */
+	/* -EINVAL: size 0 or align no power of two. -ENOMEM: no free part is large enough. -ENOBUFS. */
 	int alloc(u64 size, u64 align, u64 *offset);
 	/*
-	 * Takes exactly this part (widened to the grain). -EEXIST: some of it is taken. -EINVAL: empty or
-	 * outside. -ENOBUFS.
+	 * Allocates exactly this part, extended to the grain. -EEXIST: partly allocated. -EINVAL: empty or out
+	 * of range. -ENOBUFS.
 	 */
 	int reserve(u64 offset, u64 size);
-	/* -EINVAL: not the start of a part that is taken. Needs no memory. */
+	/* -EINVAL: not the start of an allocated part. Needs no memory. */
 	int free(u64 offset);
 
-	/* Bytes of the part that starts here; 0: none does. */
+	/* Size of the allocated part at offset; 0: none starts there. */
 	u64 size_at(u64 offset) const;
-	/* Calls fn(offset) for each part that is taken; fn must not change the heap. */
+	/* Calls fn(offset) for each allocated part; fn must not change the heap. */
 	template <class F> void each(F fn) const
 	{
 		for (const auto &[offset, c] : chunks_)
@@ -54,7 +50,7 @@ private:
 	using free_set = std::set<std::pair<u64, u64>>;
 	struct chunk {
 		u64 size;
-		free_set::node_type node; /* of a part that is taken: its place in free_ once it is not */
+		free_set::node_type node; /* of an allocated part: preallocated node for free_ */
 		bool taken() const { return !node.empty(); }
 	};
 	using chunk_map = std::map<u64, chunk>;
@@ -64,7 +60,7 @@ private:
 	void set_free(chunk_map::iterator it, free_set::node_type node);
 
 	chunk_map chunks_; /* tile [0, size) without gaps */
-	free_set free_;    /* (size, offset) of those that are not taken */
+	free_set free_;    /* (size, offset) of the free parts */
 	u64 size_ = 0, grain_ = 1, used_ = 0, peak_ = 0, blocks_ = 0;
 };
 

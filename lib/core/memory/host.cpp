@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pinned host memory: blocks cut from arenas that every device reaches, or one that is isolated. */
+/* Pinned host memory: blocks from arenas that all non-isolated devices, or one isolated device, can access. */
 #include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "lib/core/memory/internal.h"
@@ -12,17 +12,17 @@ namespace usdma::core {
 
 static constexpr u64 block_grain = cache_line;
 
-/* A block so large gets an arena of its own. */
+/* Large blocks get a dedicated arena. */
 static bool is_large(u64 size)
 {
 	return size > config_get().host_arena / 2;
 }
 
-/* Which memory is asked for. */
-struct host_wish {
+/* Requested properties. */
+struct host_request {
 	u64 size;
 	int node;
-	const device *dev; /* for whom; nullptr: all */
+	const device *dev; /* nullptr: all */
 	u32 reach;
 };
 
@@ -36,16 +36,16 @@ static int first_device_node()
 	return -1;
 }
 
-int node_for(int wish, int setting, const device *dev)
+int node_for(int requested, int setting, const device *dev)
 {
-	if (wish >= 0)
-		return wish;
+	if (requested >= 0)
+		return requested;
 	if (setting >= 0)
 		return setting;
 	return dev ? dev->eng->limits().numa_node : first_device_node();
 }
 
-static int arena_make(const host_wish &w, u64 size, bool single, std::unique_ptr<backing> &mem, arena **out)
+static int arena_make(const host_request &w, u64 size, bool single, std::unique_ptr<backing> &mem, arena **out)
 {
 	std::unique_ptr<arena> a(new (std::nothrow) arena);
 	u8 *base = mem->mem.data();
@@ -53,9 +53,9 @@ static int arena_make(const host_wish &w, u64 size, bool single, std::unique_ptr
 	std::unique_ptr<arena> *listed = a ? try_emplace(mem_state().arenas, a.get()) : nullptr;
 	if (!listed || a->blocks.init(size, block_grain)) {
 		mem_state().arenas.erase(a.get());
-		return no_memory("keeping track of pinned memory");
+		return no_memory("tracking pinned memory");
 	}
-	const int err = span_add({base, mem->mem.size(), w.reach}, mem, &a->where);
+	const int err = range_add({base, mem->mem.size(), w.reach}, mem, &a->where);
 	if (err) {
 		mem_state().arenas.erase(a.get());
 		return err;
@@ -69,31 +69,31 @@ static int arena_make(const host_wish &w, u64 size, bool single, std::unique_ptr
 
 static void arena_close(arena *a)
 {
-	span_remove(a->where);
+	range_remove(a->where);
 	mem_state().arenas.erase(a);
 }
 
-/* *suspect: one has room, but a device that was lost may still write there. */
-static arena *arena_with_space(const host_wish &w, bool *suspect)
+/* *unsafe: an arena has space, but a lost device may still write there. */
+static arena *arena_with_space(const host_request &w, bool *unsafe)
 {
-	*suspect = false;
+	*unsafe = false;
 	for (auto &[key, a] : mem_state().arenas) {
 		if (a->single || a->node != w.node || a->where->reach != w.reach || a->blocks.largest() < w.size ||
-		    span_is_spent(a->where))
+		    range_is_tainted(a->where))
 			continue;
-		if (!span_is_suspect(a->where))
+		if (!range_may_be_written(a->where))
 			return a.get();
-		*suspect = true;
+		*unsafe = true;
 	}
 	return nullptr;
 }
 
-/* An empty arena goes, but one for small blocks stays for the next. */
+/* Closes an empty arena, but retains one for small blocks. */
 static void arena_quiesce(arena *a)
 {
 	if (!a->blocks.empty())
 		return;
-	bool keep = !a->single && !span_is_spent(a->where) && span_is_reached(a->where);
+	bool keep = !a->single && !range_is_tainted(a->where) && range_is_reached(a->where);
 	for (auto &[key, other] : mem_state().arenas)
 		if (other.get() != a && !other->single && other->where->reach == a->where->reach &&
 		    other->blocks.empty())
@@ -115,20 +115,20 @@ void arenas_trim(bool all)
 	for (auto it = arenas.begin(); it != arenas.end();) {
 		arena *a = (it++)->second.get();
 
-		if (a->blocks.empty() && (all || span_is_spent(a->where) || !span_is_reached(a->where)))
+		if (a->blocks.empty() && (all || range_is_tainted(a->where) || !range_is_reached(a->where)))
 			arena_close(a);
 	}
 }
 
-static int block_cut(arena *a, const host_wish &w, void **out)
+static int block_carve(arena *a, const host_request &w, void **out)
 {
 	const u64 size = w.size, align = size >= page_normal ? page_normal : block_grain;
 	u64 offset;
 	int err = a->blocks.alloc(size, align, &offset);
 
 	if (err)
-		return err == -ENOBUFS ? no_memory("keeping track of pinned memory") : err;
-	err = deferred_expect();
+		return err == -ENOBUFS ? no_memory("tracking pinned memory") : err;
+	err = deferred_reserve();
 	if (err) {
 		a->blocks.free(offset);
 		return err;
@@ -145,7 +145,7 @@ static int block_cut(arena *a, const host_wish &w, void **out)
 	r.owner = a;
 	err = region_add(r, nullptr);
 	if (err) {
-		deferred_forgo(1);
+		deferred_unreserve(1);
 		a->blocks.free(offset);
 		return err;
 	}
@@ -153,37 +153,37 @@ static int block_cut(arena *a, const host_wish &w, void **out)
 	return 0;
 }
 
-/* From an arena that is there; 1: none has room. */
-static int cut_from_present(const host_wish &w, void **out, bool *suspect)
+/* From an existing arena; 1: none has space. */
+static int carve_from_present(const host_request &w, void **out, bool *unsafe)
 {
 	std::lock_guard guard(mem_state().lock);
 
 	deferred_run();
-	/* largest() is no promise once alignment counts. */
-	arena *a = arena_with_space(w, suspect);
-	return a && !block_cut(a, w, out) ? 0 : 1;
+	/* An aligned block may not fit in largest(). */
+	arena *a = arena_with_space(w, unsafe);
+	return a && !block_carve(a, w, out) ? 0 : 1;
 }
 
-/* A device that was lost is quiet soon, or never: the former is worth waiting for. */
-static int cut_from_any_present(const host_wish &w, void **out)
+/* A lost device usually quiesces soon if at all: wait for that before making a new arena. */
+static int carve_from_any_present(const host_request &w, void **out)
 {
-	bool suspect;
-	const int err = cut_from_present(w, out, &suspect);
+	bool unsafe;
+	const int err = carve_from_present(w, out, &unsafe);
 
-	if (!err || !suspect)
+	if (!err || !unsafe)
 		return err;
 	devices_quiesce();
-	return cut_from_present(w, out, &suspect);
+	return carve_from_present(w, out, &unsafe);
 }
 
-static int cut_from_new(const host_wish &w, void **out)
+static int carve_from_new(const host_request &w, void **out)
 {
 	const bool single = is_large(w.size);
 	const u64 whole = single ? align_up(w.size, w.size >= page_huge ? page_huge : page_normal) :
 				   align_up(config_get().host_arena, page_normal);
 	std::unique_ptr<backing> mem;
 	arena *a = nullptr;
-	/* Faulting pages in takes long: not under the lock. */
+	/* Faulting in is slow: not under the lock. */
 	int err = backing_make(whole, w.node, &mem);
 
 	if (err)
@@ -192,28 +192,28 @@ static int cut_from_new(const host_wish &w, void **out)
 	err = arena_make(w, whole, single, mem, &a);
 	if (err)
 		return err;
-	err = block_cut(a, w, out);
+	err = block_carve(a, w, out);
 	if (err)
 		arena_quiesce(a);
 	return err;
 }
 
-/* One thread makes an arena for small blocks; those that came meanwhile cut from it, too. */
-static int cut_from_shared(const host_wish &w, void **out)
+/* One thread makes an arena for small blocks; concurrent callers allocate from it. */
+static int carve_from_shared(const host_request &w, void **out)
 {
 	static std::mutex making;
-	int err = cut_from_any_present(w, out);
+	int err = carve_from_any_present(w, out);
 
 	if (err <= 0)
 		return err;
 	std::lock_guard guard(making);
-	err = cut_from_any_present(w, out);
-	return err > 0 ? cut_from_new(w, out) : err;
+	err = carve_from_any_present(w, out);
+	return err > 0 ? carve_from_new(w, out) : err;
 }
 
 int host_alloc(u64 size, int numa_node, void **out, const device *dev)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	int err;
 
 	if (forked())
@@ -227,17 +227,17 @@ int host_alloc(u64 size, int numa_node, void **out, const device *dev)
 	err = setting_node_check();
 	if (err)
 		return err;
-	const host_wish w = {size, node_for(numa_node, config_get().numa_node, dev), dev, lends_for(dev)};
-	return is_large(size) ? cut_from_new(w, out) : cut_from_shared(w, out);
+	const host_request w = {size, node_for(numa_node, config_get().numa_node, dev), dev, host_reach_of(dev)};
+	return is_large(size) ? carve_from_new(w, out) : carve_from_shared(w, out);
 }
 
 int host_free(void *ptr)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 
 	if (forked())
 		return fail_forked();
-	const bool clear = deferred_ask();
+	const bool clear = deferred_snapshot();
 	std::lock_guard guard(mem_state().lock);
 	region *r = region_at(reinterpret_cast<u64>(ptr));
 	if (!r || r->kind != region_kind::pinned || r->cls != mem_class::host || r->flags & region_shared)

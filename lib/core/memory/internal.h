@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files behind memory.h share.  Everything in the room is under its one lock. */
+/* Shared by the implementation files of memory.h. One lock (memory_state::lock) protects all state. */
 #pragma once
 
 #include "driver/base/mapping.h"
@@ -17,54 +17,54 @@ namespace usdma::core {
 
 inline constexpr u64 page_normal = 4 * KiB, page_huge = 2 * MiB, page_1g = GiB;
 
-/* IOVAs: above what engines use for rings of their own; the open devices' limits leave less (iovas_make()). */
+/* IOVAs: above those of the engines' rings; further limited by the open devices (iovas_make()). */
 inline constexpr u64 iova_first = 4 * GiB, iova_end = u64(1) << 56;
 
-/* Host memory of ours: a file, mapped and faulted in. */
+/* Host memory allocated by the library: a file, mapped and faulted in. */
 struct backing {
 	mapping mem;
 	unique_fd fd;
 	u64 page = page_normal;
 };
 
-/* Host memory that devices reach at one IOVA, the same in all of them that reach it. */
-struct span {
+/* Host memory at one IOVA, the same in all devices that can access it. */
+struct dma_range {
 	u64 iova = 0;
 	u64 size = 0;
-	u64 skip = 0, used = 0; /* of it what devices shall reach, where that can be checked; used 0: all */
+	u64 skip = 0, used = 0; /* part that devices may access, where that can be checked; used 0: all */
 	u8 *vaddr = nullptr;
-	u32 reach = 0;         /* whose engines: it is mapped into no other device */
-	bool readonly = false; /* devices may not write it */
+	u32 reach = 0;         /* devices that can access it: mapped into no others */
+	bool readonly = false; /* devices must not write it */
 	int fd = -1;
 	u64 fd_offset = 0;
-	bool optional = false;    /* a peer's memory: a device that cannot map it does without */
+	bool optional = false;    /* a peer's memory: a failure to map it is not an error */
 	u32 mapped = 0;           /* bit i: in the device of slot i */
-	u32 given = 0;            /* bit i: its file was sent to the server of slot i, which may keep it … */
-	bool spent = false;       /* … and is gone: nothing new comes here */
-	u64 retired = 0;          /* by device::retired_bit: in one that is closed and may still write */
-	bool dead = false;        /* shall go; a device may still reach it, or name its IOVA */
-	bool is_deferred = false; /* dead, and an item of the deferred frees ends it: requests may name its IOVA */
-	device *of = nullptr;     /* optional: whose memory */
-	std::unique_ptr<backing> store; /* null: the caller's own memory */
+	u32 given = 0;            /* bit i: its file was sent to the server of slot i, which may retain it … */
+	bool tainted = false;     /* … and such a server is dead: no new allocations here */
+	u64 retired = 0;          /* device::lost_bit of closed devices that may still write */
+	bool dead = false;        /* removed; a device may still access it or use its IOVA */
+	bool is_deferred = false; /* dead, and freed by an item of the deferred frees: requests may use its IOVA */
+	device *of = nullptr;     /* optional: owner of the memory */
+	std::unique_ptr<backing> store; /* null: registered memory of the caller */
 };
 
-/* What is to become a span. */
-struct span_spec {
+/* Arguments for a new range. */
+struct range_spec {
 	u8 *vaddr;
 	u64 size;
 	u32 reach;
 	bool readonly = false;
 };
 
-/* A span that pinned blocks are cut from. */
+/* A range from which pinned blocks are allocated. */
 struct arena {
 	heap blocks;
-	span *where = nullptr;
+	dma_range *where = nullptr;
 	int node = -1;
-	bool single = false; /* made for one large block */
+	bool single = false; /* holds one large block */
 };
 
-/* The device's addresses, for as long as this lives. */
+/* Owns a device's address window. */
 struct slot_window {
 	u64 base = 0;
 
@@ -79,43 +79,37 @@ struct slot_window {
 
 struct device_heap {
 	heap blocks;
-	slot_window at; /* device pointers to it */
+	slot_window at; /* window of its device pointers */
 	u64 size = 0;
-	u64 dma = 0; /* what requests name offset 0 by */
+	u64 dma = 0; /* DMA address of offset 0 */
 	dma::space space = dma::space::device;
 	u8 *cpu = nullptr;
-	span *pool = nullptr; /* memory lent to an engine that has none */
-	span *peer = nullptr; /* this memory as the other devices reach it; null: nobody asked yet */
-	/* As the user sees it: what waits among the deferred frees counts as free. */
+	dma_range *pool = nullptr; /* host memory provided to an engine without memory */
+	dma_range *peer = nullptr; /* mapping for other devices; null: not yet requested */
+	/* As shown to the user: deferred frees count as free. */
 	u64 normal = 0, huge = 0, count = 0, peak = 0;
-	u64 granted = 0; /* bytes in blocks that the control group was found to allow */
-	/*
-	 * By granules of memory that may hold another user's data, 1: it does not; null: none may.  Written
-	 * under clean_lock.
-	 */
+	u64 granted = 0; /* bytes of blocks that the control group was found to allow */
+	/* One byte per granule, 1: holds no data of another user; null: not tracked. Written under clean_lock. */
 	std::unique_ptr<u8[]> clean;
 	std::mutex clean_lock;
 };
 
-/*
- * Work that was in flight when something was freed: passed when the hardware queue's channel has completed seq, or when
- * the device is known to write nothing any more.
- */
+/* Work in flight at the time of a free: passed when the channel has completed seq, or when the device has quiesced. */
 struct mark {
-	device *dev;  /* with its hardware queues: there only while its attach is this one */
-	hw_queue *ln; /* null: any work of a device that was lost */
+	device *dev;  /* ln is valid only while dev->attach == attach */
+	hw_queue *ln; /* null: any work of a lost device */
 	u64 seq;
 	u64 attach;
 };
 
-/* Freed, but a device may still touch it. */
+/* Freed, but a device may still access it. */
 struct deferred_free {
-	enum { nothing, device_block, arena_block, whole_span, iova } what;
+	enum { nothing, device_block, arena_block, whole_range, iova } what;
 	device *dev = nullptr;
 	arena *from = nullptr;
-	span *sp = nullptr;
+	dma_range *sp = nullptr;
 	u64 offset = 0;
-	/* First the queues of the time of freeing run dry; then what is in the rings must end. */
+	/* First work queued at the time of the free must reach the rings, then the rings must pass it. */
 	bool queued = true;
 	u64 epoch = 0;
 	u64 serial = 0;
@@ -126,99 +120,99 @@ struct memory_state {
 	std::mutex lock;
 	device *attached[max_devices] = {};
 	u64 last_attach = 0;
-	device *retired = nullptr;  /* detached, and may still write; by device::next_retired */
-	u64 retired_bits = 0;       /* in use */
-	bool spans_pending = false; /* a span that was removed is kept for a lost device … */
-	u64 retry_ns = 0;           /* … and this is when to look at all of them again */
+	device *retired = nullptr;   /* detached devices that may still write; by device::next_retired */
+	u64 lost_bits = 0;           /* lost bits in use */
+	bool ranges_pending = false; /* a removed range is retained for a lost device … */
+	u64 retry_ns = 0;            /* … and this is when to check all of them again */
 	heap iovas;
 	bool iovas_ready = false;
-	std::map<u64, span> spans; /* by IOVA */
+	std::map<u64, dma_range> ranges; /* by IOVA */
 	std::map<arena *, std::unique_ptr<arena>> arenas;
 	std::vector<deferred_free> deferred;
-	size_t expected = 0; /* blocks that are or may come among the deferred frees: it has room for them all, so that
-				freeing needs no memory */
+	size_t reserved = 0; /* number of blocks that may be freed: deferred has capacity for all, so that freeing needs
+				no memory */
 	std::atomic<size_t> deferred_count{0};
-	u64 last_serial = 0;              /* of what came into the deferred frees */
-	std::atomic<u64> queued_until{0}; /* up to this serial number, queued work has gone into rings */
+	u64 last_serial = 0;              /* of the latest deferred free */
+	std::atomic<u64> queued_until{0}; /* work queued before this serial number is in the rings */
 };
 
 memory_state &mem_state();
 
-/* memory_region.cpp */
+/* region.cpp */
 region *region_at(u64 base); /* the region that starts here */
 
-/* memory_span.cpp; all under room().lock */
-/* Gives the memory an IOVA and maps it into every attached device that shall reach it; on error it is in none. */
-int span_add(const span_spec &what, std::unique_ptr<backing> &store, span **out);
-/* The same for the pages around memory of the caller's. */
-int span_add_around(const span_spec &what, span **out);
-/* A device that shall reach it is there, or may come: of an isolated one's memory, it itself. */
-bool span_is_reached(const span *sp);
+/* span.cpp; all under mem_state().lock */
+/* Assigns an IOVA and maps the memory into every attached device in reach; on error it is mapped nowhere. */
+int range_add(const range_spec &what, std::unique_ptr<backing> &store, dma_range **out);
+/* As range_add() for the pages around the caller's memory. */
+int range_add_around(const range_spec &what, dma_range **out);
+/* True: a device in its reach is attached, or may be later: false for memory of an isolated device that is closed. */
+bool range_is_reached(const dma_range *sp);
 /*
- * Unmaps it everywhere, then frees the store.  -errno: a device may still reach it, and it is kept until that one is
- * proven quiet.
+ * Unmaps it everywhere, then frees the store. -errno: a device may still access it; retained until that device
+ * has quiesced.
  */
-int span_remove(span *sp);
-/* Takes it away from this device, or all. 0, or why one may still reach it. */
-int span_unmap(span *sp, device *dev);
-int span_unmap_all(span *sp);
-/* It stays after all: back into the devices that work. */
-void span_restore(span *sp);
-/* A device that was lost may still write there. */
-bool span_is_suspect(const span *sp);
-/* A server that is gone may have kept its file: nobody can take that back. */
-bool span_is_spent(span *sp);
-/* Nothing maps it any more: its IOVA and its store go. */
-void span_erase(span *sp);
-/* Frees what was removed, and kept for devices that are proven quiet by now. */
-void spans_quiesce();
-/* As span_add, for memory of a device that others may reach: file and offset as the engine gives them. */
-int span_add_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out);
-int spans_attach(device *dev);
-/* False: it may still reach some of them, which dev->retired_bit says now. */
-bool spans_detach(device *dev);
+int range_remove(dma_range *sp);
+/* Unmaps it from one device, or all. -errno: a device may still access it. */
+int range_unmap(dma_range *sp, device *dev);
+int range_unmap_all(dma_range *sp);
+/* Undoes range_unmap_all(): maps it into the working devices again. */
+void range_restore(dma_range *sp);
+/* A lost device may still write there. */
+bool range_may_be_written(const dma_range *sp);
+/* A dead server may have retained its file, which cannot be revoked. */
+bool range_is_tainted(dma_range *sp);
+/* Frees IOVA and store; it is mapped nowhere. */
+void range_erase(dma_range *sp);
+/* Frees removed ranges whose devices have quiesced. */
+void ranges_quiesce();
+/* As range_add() for device memory shared with peers; file and offset as reported by the engine. */
+int range_add_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, dma_range **out);
+int ranges_attach(device *dev);
+/* False: it may still access some ranges; dev->lost_bit marks those. */
+bool ranges_detach(device *dev);
 
-/* memory_backing.cpp: takes no lock */
-/* node: -1 any. size is a multiple of the page that it gets. */
+/* backing.cpp: takes no lock */
+/* node: -1: any. size: a multiple of the page size used. */
 int backing_make(u64 size, int node, std::unique_ptr<backing> *out);
 int node_check(int node);
-/* The same for the setting numa_node, which the text names. */
+/* As node_check() for the setting numa_node, named in the error text. */
 int setting_node_check();
-/* The node for memory of a device: what the caller named, the setting, the device's, the first device's; -1: any. */
-int node_for(int wish, int setting, const device *dev);
+/* Node for memory of a device, in order: requested, setting, the device's, the first device's; -1: any. */
+int node_for(int requested, int setting, const device *dev);
 
-/* memory_host.cpp, memory_device.cpp; under room().lock */
+/* host.cpp, device.cpp; under mem_state().lock */
 void arena_put_block(arena *a, u64 offset);
-/* Closes the empty ones; else of those what a server that is gone may have kept, or no device is there to reach. */
+/* Closes empty arenas: all, or only the tainted ones and those that no device can access. */
 void arenas_trim(bool all);
 void device_put_block(device *dev, u64 offset);
 int heap_attach(device *dev);
 void heap_detach(device *dev, bool clear);
 
-/* memory_clean.cpp; without room().lock */
-int heap_follow(const device *dev, device_heap *h);
-/* Before a block is handed out: nothing of another user's is in it. */
+/* clean.cpp; without mem_state().lock */
+int heap_track_clean(const device *dev, device_heap *h);
+/* Clears another user's data from a block before it is allocated. */
 int device_clean(device *dev, u64 offset, u64 size);
 
-/* memory_reclaim.cpp; the first four under room().lock, the others not */
-int deferred_expect();         /* for each block made, or pool: room for it among the deferred frees */
-void deferred_forgo(size_t n); /* they do not come */
-void deferred_add(deferred_free item, bool clear); /* gives it back at once, or later */
+/* reclaim.cpp; the first four under mem_state().lock, the others not */
+int deferred_reserve();                            /* reserves a deferred free for a new block or pool */
+void deferred_unreserve(size_t n);                 /* returns n such reservations */
+void deferred_add(deferred_free item, bool clear); /* frees it at once, or later */
 void deferred_run();
-/* Before something is freed: how far the streams' queues are. True: what this thread submitted is in rings. */
-bool deferred_ask();
-/* Waits until what is in flight now has ended, a second at most.  False: it has not. */
+/* Before a free: records which queued work is in the rings. True: all submitted so far is. */
+bool deferred_snapshot();
+/* Waits up to a second for the work in flight now. False: not ended. */
 bool deferred_drain();
 
-inline bool reaches(const device *dev, const span *sp)
+inline bool reaches(const device *dev, const dma_range *sp)
 {
 	return dev->reaches & sp->reach;
 }
 
-/* The bit of host memory that is made for it; for no device, or one that is not isolated: everybody's. */
-inline u32 lends_for(const device *dev)
+/* Reach of host memory allocated for dev: its own bit if isolated, else reach_common. */
+inline u32 host_reach_of(const device *dev)
 {
-	return dev ? dev->lends : reach_common;
+	return dev ? dev->host_reach : reach_common;
 }
 
 inline device_heap *heap_of(const device *dev)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory: which class an address is of, pinned host memory, registered host
- * memory, the device heap.  All thread-safe.  Errors: -errno with error_text().
+ * Memory: address translation, pinned host memory, registered host memory, the device heap. Thread-safe.
+ * Errors: -errno with error_text().
  */
 #pragma once
 
@@ -20,40 +20,40 @@ enum class mem_class : u8 { unregistered, host, device };
 enum class region_kind : u8 { heap, pinned, registered, vmm, imported };
 
 enum region_flags : u32 {
-	region_chains = 1,   /* a copy may run on into the next region (pages of one virtual range) */
-	region_shared = 2,   /* not for the heap's free: a view of memory that somebody else owns */
-	region_readonly = 4, /* nothing writes it but the program */
+	region_chains = 1,   /* a copy may continue in the next region (pages of one virtual range) */
+	region_shared = 2,   /* a view of memory owned elsewhere: not to be freed as a heap block */
+	region_readonly = 4, /* devices must not write it */
 };
 
 struct region : range_entry {
 	u32 alive = 0;
 	mem_class cls = mem_class::unregistered;
 	region_kind kind = region_kind::heap;
-	dma::space space = dma::space::host; /* how requests name it */
-	u8 slot = 0;                         /* device: whose memory; host: the device that it was made for */
-	u32 reach = 0;                       /* whose engines reach it */
+	dma::space space = dma::space::host; /* its address space in requests */
+	u8 slot = 0;                         /* slot of the device that owns it; host: that it was allocated for */
+	u32 reach = 0;                       /* bits of the devices that can access it (device::reaches) */
 	u32 flags = 0;
 	u32 page_size = 4096;
 	u64 delta = 0; /* DMA address = address + delta: an IOVA (host, same in all devices) or device memory address */
-	u64 user = 0;  /* front ends: a tag of their own */
-	void *owner = nullptr; /* the heap's or arena's own */
+	u64 user = 0;  /* tag for front ends */
+	void *owner = nullptr; /* heap, arena or range */
 };
 
-/* Where an address is.  For device class in no region: size == 0. */
-struct place {
+/* Result of a translation. Unallocated device addresses: size == 0. */
+struct translation {
 	mem_class cls;
 	region_kind kind;
 	u8 slot;
 	dma::space space;
 	u32 reach;      /* unregistered: unused */
 	u64 base, size; /* of the region */
-	u64 dma;        /* of the address asked for */
+	u64 dma;        /* DMA address */
 	region *reg;
 	u32 flags;
 };
 
-/* What a thread remembers of a region that it met, a cache line; good while the registry's generation is the same. */
-struct alignas(64) located {
+/* Per-thread translation cache entry, one cache line; valid while the registry's generation is unchanged. */
+struct alignas(64) cached_translation {
 	u64 generation, base, size, delta;
 	region *reg;
 	u32 flags, reach;
@@ -62,67 +62,64 @@ struct alignas(64) located {
 	u8 slot;
 	dma::space space;
 
-	place at(u64 addr) const { return {cls, kind, slot, space, reach, base, size, addr + delta, reg, flags}; }
+	translation at(u64 addr) const { return {cls, kind, slot, space, reach, base, size, addr + delta, reg, flags}; }
 };
 
-extern immortal<range_map> region_map;
-inline constexpr unsigned located_entries = 4;
-static_assert(located_entries * sizeof(located) == cache_bytes);
+extern no_destructor<range_map> region_map;
+inline constexpr unsigned translation_entries = 4;
+static_assert(translation_entries * sizeof(cached_translation) == cache_bytes);
 
-/* Looks it up, and fills the cache's entry. */
-place locate_slow(u64 addr);
+/* Looks up the region and fills the cache entry. */
+translation translate_slow(u64 addr);
 
-/* Device pointers and host pointers differ in bit 46; neighbours of 2 MiB fall on two entries. */
-inline unsigned located_index(u64 addr)
+/* Bit 46 separates device from host pointers; adjacent 2 MiB blocks use different entries. */
+inline unsigned translation_index(u64 addr)
 {
 	return unsigned(addr >> 45 & 2) | unsigned(addr >> 21 & 1);
 }
 
-/* Of the thread's cache (thread_words.h): entries on the heap, at first empty ones. */
-inline const located *located_entry(const void *cache, u64 addr)
+/* cache: the thread's (thread_words.h), allocated on first use. */
+inline const cached_translation *translation_entry(const void *cache, u64 addr)
 {
-	return static_cast<const located *>(cache) + located_index(addr);
+	return static_cast<const cached_translation *>(cache) + translation_index(addr);
 }
 
-/* Lock-free, no system call; remembers its last results per thread. */
-inline place locate(u64 addr)
+/* Lock-free, no system call; cached per thread. */
+inline translation translate(u64 addr)
 {
-	const located *l = located_entry(thread_here()->cache, addr);
+	const cached_translation *l = translation_entry(thread_here()->cache, addr);
 
 	if (unlikely(addr - l->base >= l->size || l->generation != region_map->generation()))
-		return locate_slow(addr);
+		return translate_slow(addr);
 	return l->at(addr);
 }
 
-inline place locate(const void *p)
+inline translation translate(const void *p)
 {
-	return locate(reinterpret_cast<u64>(p));
+	return translate(reinterpret_cast<u64>(p));
 }
 
-/* For rooms that make regions of their own (VMM, sharing). */
+/* For modules that create regions (VMM, sharing). */
 int region_add(const region &r, region **out); /* -EEXIST, -ENOMEM */
 void region_remove(region *r);
 
 /* ---- pinned host memory ---------------------------------------------------------------------------- */
 
 /*
- * memfd-backed, faulted in, mapped into every open device; 64-byte aligned at least. -ENOMEM, or a device's error.
- * dev, where it is isolated: mapped into that one alone, else into none that is isolated.  So for the next one.
+ * memfd-backed, faulted in, mapped into every open device that is not isolated, or, if dev is isolated, into
+ * dev only; at least 64-byte aligned. -ENOMEM, or a device's error.
  */
 int host_alloc(u64 size, int numa_node, void **out, const device *dev = nullptr);
-/* -EINVAL: not the start of such a block. Deferred while a device may still touch it. */
+/* -EINVAL: not the start of such a block. Deferred while a device may still access it. */
 int host_free(void *ptr);
 
 enum host_register_flags : u32 { host_reg_readonly = 1 };
 /*
- * Pins the caller's own memory [ptr, ptr+size), any alignment. -EEXIST: overlaps a registration or one of our
- * blocks.
+ * Pins the caller's memory [ptr, ptr+size), any alignment; dev as for host_alloc(). -EEXIST: overlaps
+ * registered or pinned memory.
  */
 int host_register(void *ptr, u64 size, u32 flags, const device *dev = nullptr);
-/*
- * -ENOENT: not the start of a registration. -EBUSY: a device that was lost may still write there; it stays
- * registered.
- */
+/* -ENOENT: not the start of a registration. -EBUSY: a lost device may still write there; it stays registered. */
 int host_unregister(void *ptr);
 
 /* ---- device memory --------------------------------------------------------------------------------- */
@@ -130,7 +127,7 @@ int host_unregister(void *ptr);
 enum class page_policy : u8 { huge_first, huge_only, normal_only, huge1g_only };
 /* At least 512-byte aligned (2 MiB for huge pages). -ENOMEM: exhausted. */
 int device_alloc(device *dev, u64 size, page_policy policy, u64 *out);
-/* -EINVAL: not the start of such a block. Space is reused only when work submitted before has ended. */
+/* -EINVAL: not the start of such a block. Reused only after work submitted before has ended. */
 int device_free(u64 addr);
 
 struct heap_info {
@@ -141,71 +138,64 @@ struct heap_info {
 };
 heap_info device_heap_info(device *dev);
 
-/* Raw device memory for rooms that map it themselves (VMM); offset counts from the memory's start. */
+/* Raw device memory for modules that map it themselves (VMM); offset: from the start of the memory. */
 int device_carve(device *dev, u64 size, u64 align, u64 *offset);
 void device_uncarve(device *dev, u64 offset, u64 size);
 
-/* The device's memory as such; an engine without memory of its own is lent host memory (space::host). */
+/* The device's memory; an engine without memory is provided host memory (space::host). */
 struct memory_view {
-	u64 size; /* offsets are below */
-	u64 base; /* the device pointer to offset 0 */
-	u64 dma;  /* what requests name offset 0 by, in … */
+	u64 size; /* exclusive limit of offsets */
+	u64 base; /* device pointer to offset 0 */
+	u64 dma;  /* DMA address of offset 0, in … */
 	dma::space space;
-	u8 *cpu; /* the CPU's view of offset 0; nullptr: none */
+	u8 *cpu; /* CPU mapping of offset 0; nullptr: none */
 };
 memory_view device_memory(device *dev);
-/* The CPU's view of a word, inside a read section; nullptr: it has none, or there is no memory any more. */
+/* CPU mapping of a word, inside a read section; nullptr: not mapped, or memory freed. */
 const u64 *word_view(const void *addr);
 
 /*
- * Another device's memory as dev's engine names it: changes p's dma, space and reach.  -EXDEV where it
- * cannot reach it (then copies go through the host).  The first call maps it into every device that is not isolated.
+ * Translates another device's memory for dev's engine: changes p's dma, space and reach. -EXDEV: not
+ * accessible, copies go through the host. The first call maps it into every device that is not isolated.
  */
-int peer_place(device *dev, place *p);
+int peer_translate(device *dev, translation *p);
 
 /*
- * Locks: locate, host_alloc and host_register wait for no lock of another room.
- * What frees, unregisters or reclaims looks at the streams' queues, and so does a
- * device's allocation that finds no room: not to be called under hardware queue->lock or a
- * lock that is taken under it.
+ * Locks: translate, host_alloc and host_register wait for no lock of another module. Functions that free,
+ * unregister or reclaim read the streams' queues, as does a device allocation that finds the heap full: do not
+ * call them under a hardware queue's lock or a lock that nests inside one.
  */
 
 /* ---- for open.cpp -------------------------------------------------------------------------------- */
 
-/* Maps everything that is pinned or registered into a device just opened; on error nothing stays mapped. */
+/* Maps all pinned and registered memory into a device just opened; on error nothing stays mapped. */
 int memory_attach(device *dev);
-/*
- * Before it goes, with its hardware queues drained: what it leaves to the next user is cleared, if the settings
- * say so.
- */
+/* Before close, with drained hardware queues: clears its memory for the next user, if so configured. */
 void memory_wipe(device *dev);
-/* The device goes: its heap's regions end, and what it reaches is taken away from it. */
+/* At close: removes its heap's regions and unmaps all memory from it. */
 void memory_detach(device *dev);
-/* It is proven that the device, detached, writes nothing any more: what was kept for that is free. */
+/* The detached device has quiesced: frees the memory retained for it. */
 void memory_forget(device *dev);
-/* Bytes of host memory that a detached device may still reach. */
-u64 memory_kept_for(const device *dev);
-/* Gives back what was freed while devices could still touch it and can no longer. Cheap when there is nothing. */
+/* Bytes of host memory that a detached device may still access. */
+u64 memory_retained_by(const device *dev);
+/* Completes deferred frees whose devices cannot access the memory any more. Cheap if there are none. */
 void memory_reclaim();
 
 /*
- * Memory that the library lends a device for its own purposes (staging buffers, time stamps) is of a generation.  Once
- * a device is lost, what it reached of older ones serves no new purpose: a server that is gone may have kept it.
+ * Internal memory for devices (staging buffers, time stamps) has a generation. After a device is lost, memory
+ * of older generations that it could access is not reused: a dead server may have retained it.
  */
-u32 lent_generation(u32 lends); /* device::lends */
-void lent_renew(u32 lends);
+u32 host_generation(u32 host_reach); /* device::host_reach */
+void host_generation_renew(u32 host_reach);
 
-/* What this floor asks of those above it: lib/core/upcalls.cpp. */
+/* Functions of upper layers that this layer calls: lib/core/upcalls.cpp. */
 struct memory_upcalls {
-	/*
-	 * Work behind gates is numbered; all of it up to queue_epoch() has gone into rings (or was dropped)
-	 * once queue_done(that).
-	 */
+	/* Gated work is numbered. Once queue_done(n) holds, all work up to n = queue_epoch() was posted or dropped. */
 	u64 (*queue_epoch)();
 	bool (*queue_done)(u64 epoch);
-	/* Zeros in the device's own memory, named as requests name it; done when it returns. */
+	/* Zeroes device memory at a DMA address; synchronous. */
 	int (*zero)(device *dev, u64 dma, u64 len);
-	/* Looks after the device.  0, or the errno with which it is dead. */
+	/* Checks the device. 0, or -errno if it is dead. */
 	int (*alive)(device *dev);
 };
 extern const memory_upcalls memory_up;

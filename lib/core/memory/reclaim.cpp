@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that was freed while a device may still touch it waits among the deferred frees until
- * the work of that time has ended.  Coming and going of devices stands here, too.
+ * Deferred frees: memory freed while a device may still access it is released once the work of that time has
+ * ended. Attaching and detaching devices is here, too.
  */
 #include "driver/base/grow.h"
 #include "lib/core/memory/internal.h"
@@ -10,26 +10,26 @@
 
 namespace usdma::core {
 
-/* An allocation that finds no room, or an unregistration, waits so long for work that was submitted before. */
+/* How long a failing allocation or an unregistration waits for work submitted before. */
 static constexpr u64 drain_ms = 1000, drain_step_us = 20;
-/* Once one waited in vain, the others of this time do not wait for the same again. */
-static constexpr u64 impatient_ms = 1, impatient_for_ns = 10 * ns_per_s;
+/* After a timeout, waits are short for some time. */
+static constexpr u64 short_drain_ms = 1, short_drain_period_ns = 10 * ns_per_s;
 
-/* Between looks at what is kept for lost devices. */
-static constexpr u64 retry_every = 100 * ns_per_ms;
+/* Interval of checks of memory retained for lost devices. */
+static constexpr u64 retry_interval = 100 * ns_per_ms;
 
 /* ---- queues ------------------------------------------------------------------------------------------ */
 
-/* What is longest among the deferred frees, and what came last. */
-struct deferred_ends {
+/* The oldest and the newest deferred free. */
+struct deferred_bounds {
 	u64 serial[2] = {}, epoch[2] = {};
 };
 
-static deferred_ends ends_now()
+static deferred_bounds bounds_now()
 {
 	memory_state &m = mem_state();
 	std::lock_guard guard(m.lock);
-	deferred_ends e;
+	deferred_bounds e;
 
 	if (m.deferred.empty())
 		return e;
@@ -50,22 +50,21 @@ static void note_queued(u64 serial)
 }
 
 /*
- * Asks the streams how far their queues are.  That takes their locks, so it is
- * never done under the room's, and not by allocations, which rooms above make
- * under locks of their own.  An answer holds for what was among the deferred frees before the
- * question, not for later items of the same epoch: a task has its number before
- * it stands in its queue.
+ * Queries the progress of the streams' queues. That takes their locks, so it is never done under
+ * mem_state().lock, nor by allocations, which upper layers make under their own locks. The result holds for
+ * items deferred before the query, not for later items of the same epoch: a task is numbered before it is
+ * queued.
  */
-bool deferred_ask()
+bool deferred_snapshot()
 {
 	memory_state &m = mem_state();
 
 	if (m.deferred_count.load(std::memory_order_relaxed)) {
-		const deferred_ends ends = ends_now();
+		const deferred_bounds b = bounds_now();
 
 		for (int i : {0, 1})
-			if (m.queued_until.load() < ends.serial[i] && memory_up.queue_done(ends.epoch[i]))
-				note_queued(ends.serial[i]);
+			if (m.queued_until.load() < b.serial[i] && memory_up.queue_done(b.epoch[i]))
+				note_queued(b.serial[i]);
 	}
 	return memory_up.queue_done(memory_up.queue_epoch());
 }
@@ -73,9 +72,8 @@ bool deferred_ask()
 /* ---- marks ------------------------------------------------------------------------------------------- */
 
 /*
- * Holds a hardware queue's lock if it is to be had soon: its submitters change posted, and
- * its device may close the channel.  No waiting for it, so that under the room's
- * lock no other is waited for.
+ * Tries a hardware queue's lock for a short time: it protects posted, and the channel against closing. A
+ * try-lock, as no lock may be waited for under mem_state().lock.
  */
 class hwq_snapshot {
 public:
@@ -102,7 +100,7 @@ private:
 	bool held_ = false;
 };
 
-/* Nothing of this opening of the device can write any more. */
+/* No request of this opening of the device can write any more. */
 static bool is_over(const mark &m)
 {
 	return m.dev->attach != m.attach || m.dev->stopped();
@@ -114,25 +112,25 @@ static bool mark_passed(const mark &m)
 		return true;
 	if (!m.ln)
 		return false;
-	const hwq_snapshot look(m.ln);
+	const hwq_snapshot snapshot(m.ln);
 
-	if (!look.held())
+	if (!snapshot.held())
 		return false;
-	/* A channel that was closed has ended, if its device said so. */
+	/* A closed channel has ended, unless its device was lost. */
 	return m.ln->ch ? dma::completed(m.ln->ch) >= m.seq : !m.dev->lost();
 }
 
-/* False: could not look, or no memory to note what was seen. */
+/* False: lock contended, or no memory for the mark. */
 static bool mark_take(device *dev, hw_queue *l, std::vector<mark> *marks)
 {
-	const hwq_snapshot look(l);
+	const hwq_snapshot snapshot(l);
 
-	if (look.held() && l->ch && dma::completed(l->ch) < l->ch->posted)
+	if (snapshot.held() && l->ch && dma::completed(l->ch) < l->ch->posted)
 		return try_push(*marks, mark{dev, l, l->ch->posted, dev->attach});
-	/* Closed while the device was lost: nobody knows what it still does. */
-	if (look.held() && !l->ch && dev->lost() && !dev->stopped())
+	/* Closed while the device was lost: its work may still run. */
+	if (snapshot.held() && !l->ch && dev->lost() && !dev->stopped())
 		return try_push(*marks, mark{dev, nullptr, 0, dev->attach});
-	return look.held();
+	return snapshot.held();
 }
 
 static bool marks_of(device *dev, std::vector<mark> *marks)
@@ -147,8 +145,8 @@ static bool marks_of(device *dev, std::vector<mark> *marks)
 	return true;
 }
 
-/* Where devices reach what the item is of; nullptr: its own device only. */
-static const span *reach_of(const deferred_free &item)
+/* The range through which devices access the item; nullptr: its own device only. */
+static const dma_range *reach_of(const deferred_free &item)
 {
 	switch (item.what) {
 	case deferred_free::device_block:
@@ -160,27 +158,27 @@ static const span *reach_of(const deferred_free &item)
 	}
 }
 
-/* Nothing that runs on this device is of the item. */
+/* This device cannot access the item. */
 static bool is_apart(const deferred_free &item, const device *dev)
 {
 	if (item.what == deferred_free::device_block)
 		return dev != item.dev && (dev->isolated() || item.dev->isolated());
-	const span *sp = reach_of(item);
+	const dma_range *sp = reach_of(item);
 	return sp && !reaches(dev, sp);
 }
 
-/* Devices that were closed and may still write there. */
-static bool marks_of_retired(const span *sp, std::vector<mark> *marks)
+/* Marks for closed devices that may still write there. */
+static bool marks_of_retired(const dma_range *sp, std::vector<mark> *marks)
 {
 	for (device *dev = sp && sp->retired ? mem_state().retired : nullptr; dev; dev = dev->next_retired)
-		if (sp->retired & dev->retired_bit && !try_push(*marks, mark{dev, nullptr, 0, dev->attach}))
+		if (sp->retired & dev->lost_bit && !try_push(*marks, mark{dev, nullptr, 0, dev->attach}))
 			return false;
 	return true;
 }
 
 /*
- * What is in the rings now, of all devices.  False: could not look; later work may be taken in then, which does no
- * harm.  nothing: of no item.
+ * Marks for the work now in the rings of all devices that can access the item (null: all). False: retry later;
+ * the marks then include later work, which is harmless.
  */
 static bool marks_take(const deferred_free *item, std::vector<mark> *marks)
 {
@@ -198,7 +196,7 @@ static bool marks_pass(std::vector<mark> *marks)
 	return marks->empty();
 }
 
-/* True: nothing that was submitted before the item was made can still run. */
+/* True: no work submitted before the item was made can still run. */
 static bool passed(deferred_free *item)
 {
 	if (item->queued) {
@@ -210,30 +208,27 @@ static bool passed(deferred_free *item)
 	return marks_pass(&item->marks);
 }
 
-/*
- * ---- the deferred frees
- * -------------------------------------------------------------------------------------------
- */
+/* ---- deferred frees ------------------------------------------------------------------------------------- */
 
-int deferred_expect()
+int deferred_reserve()
 {
 	memory_state &m = mem_state();
 	static constexpr size_t few = 64;
 
-	if (m.expected == m.deferred.capacity() && !try_reserve(m.deferred, std::max(few, 2 * m.expected)))
-		return no_memory("the list of what is freed");
-	m.expected++;
+	if (m.reserved == m.deferred.capacity() && !try_reserve(m.deferred, std::max(few, 2 * m.reserved)))
+		return no_memory("the list of deferred frees");
+	m.reserved++;
 	return 0;
 }
 
-void deferred_forgo(size_t n)
+void deferred_unreserve(size_t n)
 {
-	mem_state().expected -= n;
+	mem_state().reserved -= n;
 }
 
-static void give_back(const deferred_free &item)
+static void complete_free(const deferred_free &item)
 {
-	deferred_forgo(1);
+	deferred_unreserve(1);
 	switch (item.what) {
 	case deferred_free::nothing:
 		break;
@@ -243,15 +238,15 @@ static void give_back(const deferred_free &item)
 	case deferred_free::arena_block:
 		arena_put_block(item.from, item.offset);
 		break;
-	case deferred_free::whole_span:
-		span_remove(item.sp);
+	case deferred_free::whole_range:
+		range_remove(item.sp);
 		break;
 	case deferred_free::iova:
 		item.sp->is_deferred = false;
 		if (!item.sp->mapped && !item.sp->retired)
-			span_erase(item.sp);
+			range_erase(item.sp);
 		else
-			mem_state().spans_pending = true;
+			mem_state().ranges_pending = true;
 		break;
 	}
 }
@@ -266,12 +261,12 @@ void deferred_add(deferred_free item, bool clear)
 	memory_state &m = mem_state();
 
 	item.epoch = memory_up.queue_epoch();
-	item.serial = clear ? 0 : ++m.last_serial; /* 0: nothing queued to wait for */
+	item.serial = clear ? 0 : ++m.last_serial; /* 0: no queued work to wait for */
 	if (passed(&item)) {
-		give_back(item);
+		complete_free(item);
 		return;
 	}
-	/* In the deferred frees all have numbers that grow, as their epochs do. */
+	/* Serial numbers in the list are ascending, as are epochs. */
 	if (clear)
 		item.serial = ++m.last_serial;
 	push_reserved(m.deferred, std::move(item));
@@ -282,9 +277,9 @@ void deferred_run()
 {
 	memory_state &m = mem_state();
 
-	if (unlikely(m.spans_pending) && now_ns() >= m.retry_ns) {
-		spans_quiesce();
-		m.retry_ns = now_ns() + retry_every;
+	if (unlikely(m.ranges_pending) && now_ns() >= m.retry_ns) {
+		ranges_quiesce();
+		m.retry_ns = now_ns() + retry_interval;
 	}
 	if (m.deferred.empty())
 		return;
@@ -292,13 +287,13 @@ void deferred_run()
 		const bool over = passed(&item);
 
 		if (over)
-			give_back(item);
+			complete_free(item);
 		return over;
 	});
 	deferred_changed();
 }
 
-/* Its blocks go with its heap. */
+/* Drops the items of a device's heap. */
 static void deferred_forget(device *dev)
 {
 	std::erase_if(mem_state().deferred, [dev](const deferred_free &item) {
@@ -311,14 +306,14 @@ void memory_reclaim()
 {
 	if (likely(!mem_state().deferred_count.load(std::memory_order_relaxed)))
 		return;
-	deferred_ask();
-	/* Who holds the lock allocates or frees, and reclaims itself. */
+	deferred_snapshot();
+	/* A holder of the lock allocates or frees, and reclaims by itself. */
 	std::unique_lock guard(mem_state().lock, std::try_to_lock);
 	if (guard.owns_lock())
 		deferred_run();
 }
 
-/* *dead_end: what is left does not move, for its devices are lost. */
+/* *dead_end: only work of lost devices is left, which may never end. */
 static bool all_passed(deferred_free *now, bool *dead_end)
 {
 	std::lock_guard guard(mem_state().lock);
@@ -332,17 +327,17 @@ static bool all_passed(deferred_free *now, bool *dead_end)
 
 bool deferred_drain()
 {
-	static std::atomic<u64> in_vain{0};
-	const u64 last = in_vain.load(std::memory_order_relaxed);
-	const bool impatient = last && now_ns() - last < impatient_for_ns;
-	const deadline until = deadline::in_ms(impatient ? impatient_ms : drain_ms);
+	static std::atomic<u64> last_timeout{0};
+	const u64 last = last_timeout.load(std::memory_order_relaxed);
+	const bool recent_timeout = last && now_ns() - last < short_drain_period_ns;
+	const deadline until = deadline::in_ms(recent_timeout ? short_drain_ms : drain_ms);
 	deferred_free now = {};
 	bool dead_end;
 
 	now.epoch = memory_up.queue_epoch();
 	now.serial = ~u64(0);
 	for (;;) {
-		deferred_ask();
+		deferred_snapshot();
 		if (now.serial && memory_up.queue_done(now.epoch))
 			now.serial = 0;
 		if (all_passed(&now, &dead_end))
@@ -350,7 +345,7 @@ bool deferred_drain()
 		if (dead_end)
 			return false;
 		if (until.passed()) {
-			in_vain.store(now_ns(), std::memory_order_relaxed);
+			last_timeout.store(now_ns(), std::memory_order_relaxed);
 			return false;
 		}
 		usleep(drain_step_us);
@@ -359,33 +354,33 @@ bool deferred_drain()
 
 /* ---- devices ----------------------------------------------------------------------------------------- */
 
-/* Nothing of it writes any more: what was removed and kept for it alone goes now, as no later call may come. */
-static void retired_bit_put(device *dev)
+/* The device is quiesced: frees ranges retained for it alone, as there may be no later call. */
+static void lost_bit_put(device *dev)
 {
 	memory_state &m = mem_state();
-	const u64 bit = dev->retired_bit;
+	const u64 bit = dev->lost_bit;
 
 	dev->attach = 0;
-	dev->retired_bit = 0;
-	/* The last one may be others', too. */
+	dev->lost_bit = 0;
+	/* The last bit may be shared. */
 	if (!bit || bit == u64(1) << 63)
 		return;
-	for (auto &[iova, sp] : m.spans)
+	for (auto &[iova, sp] : m.ranges)
 		sp.retired &= ~bit;
-	m.retired_bits &= ~bit;
-	spans_quiesce();
+	m.lost_bits &= ~bit;
+	ranges_quiesce();
 }
 
-/* What all it reached is taken away from it; where that is not sure, proof of its rest is needed. */
-static void memory_part(device *dev)
+/* Unmaps all memory from a device. If that fails, the device is retired until it has quiesced. */
+static void unmap_device(device *dev)
 {
 	int none = 0;
 
-	if (!spans_detach(dev) && !dev->lost())
+	if (!ranges_detach(dev) && !dev->lost())
 		dev->dead.compare_exchange_strong(none, ENODEV);
 	arenas_trim(false);
 	if (!dev->lost() || dev->stopped()) {
-		retired_bit_put(dev);
+		lost_bit_put(dev);
 		return;
 	}
 	dev->next_retired = mem_state().retired;
@@ -401,16 +396,16 @@ int memory_attach(device *dev)
 	if (dev->slot >= max_devices || m.attached[dev->slot])
 		return fail(EBUSY, "slot %u is taken", dev->slot);
 	deferred_run();
-	arenas_trim(true); /* an empty one shall not be what the device cannot reach */
+	arenas_trim(true); /* an empty arena must not prevent attaching the device */
 	m.attached[dev->slot] = dev;
 	dev->attach = ++m.last_attach;
-	err = spans_attach(dev);
+	err = ranges_attach(dev);
 	if (!err)
 		err = heap_attach(dev);
 	if (!err)
 		return 0;
-	const kept_error why;
-	memory_part(dev);
+	const saved_error why;
+	unmap_device(dev);
 	return why.again(err);
 }
 
@@ -418,13 +413,13 @@ void memory_detach(device *dev)
 {
 	memory_state &m = mem_state();
 
-	const bool clear = deferred_ask();
+	const bool clear = deferred_snapshot();
 	std::lock_guard guard(m.lock);
 	if (dev->slot >= max_devices || m.attached[dev->slot] != dev)
 		return;
 	deferred_forget(dev);
 	heap_detach(dev, clear);
-	memory_part(dev);
+	unmap_device(dev);
 	deferred_run();
 }
 
@@ -438,17 +433,17 @@ void memory_forget(device *dev)
 			*at = dev->next_retired;
 			break;
 		}
-	retired_bit_put(dev);
+	lost_bit_put(dev);
 	deferred_run();
 }
 
-u64 memory_kept_for(const device *dev)
+u64 memory_retained_by(const device *dev)
 {
 	std::lock_guard guard(mem_state().lock);
 	u64 bytes = 0;
 
-	for (const auto &[iova, sp] : mem_state().spans)
-		bytes += sp.retired & dev->retired_bit ? sp.size : 0;
+	for (const auto &[iova, sp] : mem_state().ranges)
+		bytes += sp.retired & dev->lost_bit ? sp.size : 0;
 	return bytes;
 }
 

@@ -11,22 +11,22 @@
 
 namespace usdma::core {
 
-constinit immortal<range_map> region_map;
+constinit no_destructor<range_map> region_map;
 
 static constexpr size_t max_regions = size_t(1) << 22;
 
 struct region_store {
 	std::mutex lock; /* one writer at a time; under it no region changes */
 	slab<region, max_regions> fresh;
-	region *used = nullptr; /* linked by owner, which readers of a region that is gone do not look at */
+	region *used = nullptr; /* free list, linked by owner, which readers of a removed region do not use */
 };
 
-static constinit immortal<region_store> store;
+static constinit no_destructor<region_store> store;
 
 memory_state &mem_state()
 {
 	/* Never destroyed: threads may still free while the process exits. */
-	static immortal<memory_state> r;
+	static no_destructor<memory_state> r;
 
 	return *r;
 }
@@ -34,9 +34,8 @@ memory_state &mem_state()
 /* ---- writers ----------------------------------------------------------------------------------------- */
 
 /*
- * A late reader may still load from a region that is used again.  Release: who
- * sees one of the new words also sees the generation that its removal began, and
- * drops what it read.
+ * A late reader may still load from a reused region. Release: a reader that sees one of the new words also sees
+ * the generation change of the removal and discards its result.
  */
 static void region_fill(region *to, const region &from)
 {
@@ -86,7 +85,7 @@ int region_add(const region &from, region **out)
 		return fail(-err, "the %llu bytes at %#llx %s", static_cast<unsigned long long>(from.size),
 			    static_cast<unsigned long long>(from.base),
 			    err == -EEXIST ? "overlap memory that is registered, pinned or allocated already" :
-			    err == -EINVAL ? "are no range of addresses" :
+			    err == -EINVAL ? "are not a valid address range" :
 					     "cannot be registered: no memory for the table");
 	}
 	if (out)
@@ -114,17 +113,17 @@ region *region_at(u64 addr)
 
 /* ---- readers ----------------------------------------------------------------------------------------- */
 
-static place nowhere(u64 addr)
+static translation nowhere(u64 addr)
 {
-	place p = {};
+	translation p = {};
 
 	p.cls = in_window(addr) ? mem_class::device : mem_class::unregistered;
-	/* What is not allocated is no other device's. */
+	/* Unallocated device addresses: no reach check. */
 	p.reach = p.cls == mem_class::device ? ~0u : 0;
 	return p;
 }
 
-static void region_read(region *r, located *l)
+static void region_read(region *r, cached_translation *l)
 {
 	l->reg = r;
 	l->delta = load_acquire(&r->delta);
@@ -136,8 +135,8 @@ static void region_read(region *r, located *l)
 	l->slot = load_acquire(&r->slot);
 }
 
-/* False: a writer came between. *found false: the address is in no region. */
-static bool look_up(u64 addr, located *l, bool *found)
+/* False: raced with a writer. *found false: the address is in no region. */
+static bool read_entry(u64 addr, cached_translation *l, bool *found)
 {
 	l->generation = region_map->generation();
 	auto *r = static_cast<region *>(region_map->find(addr, &l->base, &l->size));
@@ -149,51 +148,51 @@ static bool look_up(u64 addr, located *l, bool *found)
 	return !(l->generation & 1) && region_map->generation() == l->generation;
 }
 
-/* A thread's entries. */
-struct located_block {
-	alignas(64) located entry[located_entries];
+/* A thread's translation cache. */
+struct translation_block {
+	alignas(64) cached_translation entry[translation_entries];
 	thread_end end;
 };
 
-static void located_ends(thread_end *e)
+static void translations_end(thread_end *e)
 {
 	thread_here()->cache = cache_empty;
-	free(reinterpret_cast<u8 *>(e) - offsetof(located_block, end));
+	free(reinterpret_cast<u8 *>(e) - offsetof(translation_block, end));
 }
 
-/* Where it is remembered; nullptr: no memory for that, and each look-up is one. */
-static located *located_own(u64 addr)
+/* The cache entry for addr; nullptr: no memory, not cached. */
+static cached_translation *own_entry(u64 addr)
 {
 	if (unlikely(thread_here()->cache == cache_empty)) {
-		void *const p = aligned_alloc(alignof(located_block), sizeof(located_block));
+		void *const p = aligned_alloc(alignof(translation_block), sizeof(translation_block));
 		if (!p)
 			return nullptr;
-		auto *const b = new (p) located_block();
-		b->end.run = located_ends;
+		auto *const b = new (p) translation_block();
+		b->end.run = translations_end;
 		thread_here()->cache = b->entry;
 		at_thread_end(&b->end);
 	}
-	return const_cast<located *>(located_entry(thread_here()->cache, addr));
+	return const_cast<cached_translation *>(translation_entry(thread_here()->cache, addr));
 }
 
-place locate_slow(u64 addr)
+translation translate_slow(u64 addr)
 {
-	located l = {};
+	cached_translation l = {};
 	bool found, stable = false;
 
-	/* A thread of the parent may have been in the middle of a change. */
+	/* After fork: another thread of the parent may have been changing the table. */
 	if (unlikely(forked()))
 		return nowhere(addr);
 	for (int i = 0; i < 100 && !stable; i++)
-		stable = look_up(addr, &l, &found);
+		stable = read_entry(addr, &l, &found);
 	if (!stable) {
-		/* Writers are never done: shut them out for once. */
+		/* Continuous writers: exclude them once. */
 		std::lock_guard guard(store->lock);
-		look_up(addr, &l, &found);
+		read_entry(addr, &l, &found);
 	}
 	if (!found)
 		return nowhere(addr);
-	if (located *own = located_own(addr))
+	if (cached_translation *own = own_entry(addr))
 		*own = l;
 	return l.at(addr);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The caller's own memory, pinned in place: its pages at an IOVA of their own for each registration. */
+/* Registration of the caller's memory, pinned in place; each registration has its own IOVA. */
 #include "driver/base/cancel.h"
 #include "driver/base/error.h"
 #include "driver/base/memory_limit.h"
@@ -19,13 +19,10 @@
 
 namespace usdma::core {
 
-/*
- * So long an unregistration waits for a device that was lost to be proven quiet: that takes milliseconds, or
- * may never be.
- */
-static constexpr u64 quiet_ms = 1000;
+/* How long an unregistration waits for a lost device to quiesce, which takes milliseconds or never happens. */
+static constexpr u64 quiesce_ms = 1000;
 
-/* Linux 5.14 and newer fault pages in and say whether that can be; found out on a page that can. */
+/* Linux 5.14 and newer support MADV_POPULATE_READ; probed on a valid page. */
 static bool populates()
 {
 	static const bool can = [] {
@@ -40,13 +37,12 @@ static bool populates()
 
 static int fail_access(u64 first, u64 size, bool readonly)
 {
-	return fail(EFAULT,
-		    "the %llu bytes at %#llx are not all mapped %s: only memory that you have can be registered",
+	return fail(EFAULT, "the %llu bytes at %#llx are not all mapped %s: only mapped memory can be registered",
 		    static_cast<unsigned long long>(size), static_cast<unsigned long long>(first),
 		    readonly ? "and readable" : "readable and writable");
 }
 
-/* Older kernels: one byte of each page is read through the kernel, which says -EFAULT instead of SIGSEGV. */
+/* Older kernels: read one byte of each page by a system call, which returns -EFAULT instead of raising SIGSEGV. */
 static bool readable(u64 first, u64 size)
 {
 	static constexpr size_t batch = 256;
@@ -65,7 +61,7 @@ static bool readable(u64 first, u64 size)
 	return true;
 }
 
-/* Most of it is there mostly, and counted only where all of it would not fit. */
+/* Usually most pages are resident; counted only if all of them would not fit. */
 static int claim_absent(u64 first, u64 size, memory_claim *claim)
 {
 	static constexpr const char *what = "memory to register";
@@ -93,7 +89,7 @@ static int add(u64 base, u64 size, bool readonly, const device *dev)
 {
 	region *made;
 	region r;
-	span *sp;
+	dma_range *sp;
 	int err;
 
 	r.base = base;
@@ -102,36 +98,36 @@ static int add(u64 base, u64 size, bool readonly, const device *dev)
 	r.kind = region_kind::registered;
 	r.flags = readonly ? u32(region_readonly) : 0;
 	r.slot = u8(dev ? dev->slot : 0);
-	r.reach = lends_for(dev);
+	r.reach = host_reach_of(dev);
 	std::lock_guard guard(mem_state().lock);
 	deferred_run();
-	err = deferred_expect();
+	err = deferred_reserve();
 	if (err)
 		return err;
-	err = span_add_around({reinterpret_cast<u8 *>(base), size, r.reach, readonly}, &sp);
+	err = range_add_around({reinterpret_cast<u8 *>(base), size, r.reach, readonly}, &sp);
 	if (err) {
-		deferred_forgo(1);
+		deferred_unreserve(1);
 		return err;
 	}
 	r.delta = sp->iova - reinterpret_cast<u64>(sp->vaddr);
 	r.owner = sp;
 	err = region_add(r, &made);
 	if (err) {
-		const kept_error why;
+		const saved_error why;
 
-		deferred_forgo(1);
-		span_remove(sp);
+		deferred_unreserve(1);
+		range_remove(sp);
 		return why.again(err);
 	}
 	return 0;
 }
 
-/* Before pages are touched and devices are asked: the usual mistake. */
+/* Early check for the most common mistake, before pages are faulted in and mapped. */
 static int check_overlap(u64 base, u64 size)
 {
-	const place begins = locate(base), ends = locate(base + size - 1);
+	const translation first = translate(base), last = translate(base + size - 1);
 
-	if (!begins.reg && !ends.reg)
+	if (!first.reg && !last.reg)
 		return 0;
 	return fail(EEXIST, "%#llx and %llu bytes from there overlap memory that is registered or pinned already",
 		    static_cast<unsigned long long>(base), static_cast<unsigned long long>(size));
@@ -139,7 +135,7 @@ static int check_overlap(u64 base, u64 size)
 
 int host_register(void *ptr, u64 size, u32 flags, const device *dev)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	const u64 base = reinterpret_cast<u64>(ptr);
 	const bool readonly = flags & host_reg_readonly;
 	int err;
@@ -156,7 +152,7 @@ int host_register(void *ptr, u64 size, u32 flags, const device *dev)
 		return err;
 	const u64 first = align_down(base, page_normal), whole = align_up(base + size, page_normal) - first;
 	err = check_access(first, whole, readonly);
-	/* The program may have installed handlers since the device was opened. */
+	/* The program may have replaced signal handlers since the device was opened. */
 	if (!err)
 		err = page_guard_install();
 	return err ? err : add(base, size, readonly, dev);
@@ -173,31 +169,31 @@ static int find(void *ptr, region **out)
 	return 0;
 }
 
-static bool is_suspect(void *ptr)
+static bool may_be_written(void *ptr)
 {
 	std::lock_guard guard(mem_state().lock);
 	region *r = nullptr;
 
 	if (find(ptr, &r))
 		return false;
-	auto *sp = static_cast<span *>(r->owner);
-	/* Of a lost device some of it can be taken back at once: what it reached by messages only. */
+	auto *sp = static_cast<dma_range *>(r->owner);
+	/* Memory that a lost device accessed by messages only can be revoked at once. */
 	for (device *dev : mem_state().attached)
 		if (dev && dev->lost())
-			span_unmap(sp, dev);
-	return span_is_suspect(sp);
+			range_unmap(sp, dev);
+	return range_may_be_written(sp);
 }
 
-/* Until no device that was lost may still write there. */
-static int await_quiet(void *ptr, deadline until)
+/* Waits until no lost device may write there. */
+static int await_quiesced(void *ptr, deadline until)
 {
 	const timespec nap = {0, 200 * 1000};
 
-	while (is_suspect(ptr)) {
-		retired_look();
+	while (may_be_written(ptr)) {
+		retired_poll();
 		if (until.passed())
 			return fail(EBUSY,
-				    "a device that was lost may still write to %p, which stays registered: keep the "
+				    "a device that was lost may still write to %p, which stays registered: retain the "
 				    "memory, and "
 				    "try again when that device's server has ended",
 				    ptr);
@@ -206,35 +202,35 @@ static int await_quiet(void *ptr, deadline until)
 	return 0;
 }
 
-/* From now on it is ordinary memory to new copies. */
-static int take_out(void *ptr, region *kept, span **sp)
+/* Removes the region: new copies treat it as pageable memory. */
+static int take_out(void *ptr, region *removed, dma_range **sp)
 {
 	std::lock_guard guard(mem_state().lock);
 	region *r = nullptr;
 
 	if (const int err = find(ptr, &r))
 		return err;
-	*kept = *r;
-	*sp = static_cast<span *>(r->owner);
+	*removed = *r;
+	*sp = static_cast<dma_range *>(r->owner);
 	region_remove(r);
 	return 0;
 }
 
 /*
- * Taken away from all devices: copies that are still in flight fail there, and no other memory gets the IOVA before
- * they have.  Where a device does not release it it, all is as it was.
+ * Unmaps it from all devices: copies in flight fail, and the IOVA is not reused before they have ended. If a
+ * device does not release the memory, the registration is restored.
  */
-static int take_away(const region &kept, span *sp)
+static int revoke(const region &removed, dma_range *sp)
 {
 	deferred_free item = {};
-	const bool clear = deferred_ask();
+	const bool clear = deferred_snapshot();
 	std::lock_guard guard(mem_state().lock);
 
-	if (span_unmap_all(sp) || span_is_suspect(sp)) {
-		const kept_error why;
+	if (range_unmap_all(sp) || range_may_be_written(sp)) {
+		const saved_error why;
 
-		region_add(kept, nullptr); /* there was room for it a moment ago */
-		span_restore(sp);
+		region_add(removed, nullptr); /* cannot fail: its slot was just freed */
+		range_restore(sp);
 		return why.again(-EBUSY);
 	}
 	sp->dead = sp->is_deferred = true;
@@ -246,30 +242,30 @@ static int take_away(const region &kept, span *sp)
 
 static int unregister(void *ptr, deadline until)
 {
-	span *sp = nullptr;
-	region kept;
-	int err = await_quiet(ptr, until);
+	dma_range *sp = nullptr;
+	region removed;
+	int err = await_quiesced(ptr, until);
 
 	if (!err)
-		err = take_out(ptr, &kept, &sp);
+		err = take_out(ptr, &removed, &sp);
 	if (err)
 		return err;
-	/* Who looks at a word there (a gate) has left. */
+	/* Wait for gates that read a word there. */
 	grace_wait();
-	/* The memory is the caller's again when this returns: what was submitted before may end first. */
+	/* Let earlier work end first: after the return the caller owns the memory. */
 	deferred_drain();
-	return take_away(kept, sp);
+	return revoke(removed, sp);
 }
 
 int host_unregister(void *ptr)
 {
-	const no_cancel quiet;
-	const deadline until = deadline::in_ms(quiet_ms);
+	const no_cancel scope;
+	const deadline until = deadline::in_ms(quiesce_ms);
 	int err;
 
 	if (forked())
 		return fail_forked();
-	/* A device may be lost just when it is to released the memory. */
+	/* Retry: a device may be lost while it releases the memory. */
 	do {
 		err = unregister(ptr, until);
 	} while (err == -EBUSY && !until.passed());

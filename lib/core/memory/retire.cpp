@@ -16,62 +16,62 @@ struct closed_list {
 	device *first = nullptr; /* by next_closed */
 	std::atomic<u64> count{0};
 };
-static constinit immortal<closed_list> closed;
+static constinit no_destructor<closed_list> closed;
 
-/* Nothing reaches into it, and it reaches nothing. */
+/* It cannot access other memory, and no device can access its memory. */
 static bool is_over(device *dev)
 {
-	return !dev->eng || ((!dev->attach || dev->stopped()) && !dev->lends_memory);
+	return !dev->eng || ((!dev->attach || dev->stopped()) && !dev->is_mapped_by_lost);
 }
 
 static void device_free(device *dev)
 {
 	memory_forget(dev);
-	store_release(&dev->kept, u64(0));
-	/* Who looks at a word of its memory (a gate) has left. */
+	store_release(&dev->closing, u64(0));
+	/* Wait for gates that read a word of its memory. */
 	grace_wait();
 	device_delete(dev);
 }
 
-static void say_kept(device *dev)
+static void say_retained(device *dev)
 {
-	log_warn("device %u (%s) was lost and may still write: %llu KiB of host memory stay out of use until its "
+	log_warn("device %u (%s) was lost and may still write: %llu KiB of host memory are retained until its "
 		 "server ends",
-		 dev->slot, dev->spec.c_str(), static_cast<unsigned long long>(memory_kept_for(dev) / KiB));
+		 dev->slot, dev->spec.c_str(), static_cast<unsigned long long>(memory_retained_by(dev) / KiB));
 }
 
 /* With the list's lock held. */
-static retired_stats count_kept()
+static retired_stats count_retained()
 {
 	retired_stats all = {};
 
 	for (device *dev = closed->first; dev; dev = dev->next_closed) {
 		all.devices++;
-		all.bytes += memory_kept_for(dev);
+		all.bytes += memory_retained_by(dev);
 	}
 	return all;
 }
 
-/* With the list's lock held: the page's order is the list's. */
+/* With the list's lock held, so that updates of the status page are ordered. */
 static void publish()
 {
-	const retired_stats all = count_kept();
+	const retired_stats all = count_retained();
 
-	stats_keep(all.devices, all.bytes);
+	stats_retain(all.devices, all.bytes);
 }
 
 retired_stats retired_get()
 {
 	std::lock_guard guard(closed->lock);
 
-	return count_kept();
+	return count_retained();
 }
 
 void device_retire(device *dev)
 {
 	if (is_over(dev))
 		return device_free(dev);
-	say_kept(dev);
+	say_retained(dev);
 	std::lock_guard guard(closed->lock);
 	dev->next_closed = closed->first;
 	closed->first = dev;
@@ -79,7 +79,7 @@ void device_retire(device *dev)
 	publish();
 }
 
-/* One that is over leaves the list. */
+/* Unlinks a device that can be freed. */
 static device *take_over()
 {
 	std::lock_guard guard(closed->lock);
@@ -94,12 +94,12 @@ static device *take_over()
 	return nullptr;
 }
 
-void retired_look()
+void retired_poll()
 {
 	if (likely(!closed->count.load(std::memory_order_relaxed)))
 		return;
 	while (device *dev = take_over()) {
-		log_info("device %u (%s), closed after its loss, is quiet now: its memory is used again", dev->slot,
+		log_info("device %u (%s), closed after its loss, has quiesced: its memory is released", dev->slot,
 			 dev->spec.c_str());
 		device_free(dev);
 	}
@@ -113,25 +113,25 @@ void devices_quiesce()
 				device_quiesce(dev);
 		},
 		nullptr);
-	retired_look();
+	retired_poll();
 }
 
-/* Of what is lent to all devices that are not isolated, and to each one that is. */
-static u32 lent[1 + max_devices];
+/* Generation of the memory provided to non-isolated devices, and to each isolated one. */
+static u32 generations[1 + max_devices];
 
-static u32 *lent_to(u32 lends)
+static u32 *generation_of(u32 host_reach)
 {
-	return &lent[lends == reach_common ? 0 : 1 + std::countr_zero(lends)];
+	return &generations[host_reach == reach_common ? 0 : 1 + std::countr_zero(host_reach)];
 }
 
-u32 lent_generation(u32 lends)
+u32 host_generation(u32 host_reach)
 {
-	return load_acquire(lent_to(lends));
+	return load_acquire(generation_of(host_reach));
 }
 
-void lent_renew(u32 lends)
+void host_generation_renew(u32 host_reach)
 {
-	__atomic_fetch_add(lent_to(lends), 1, __ATOMIC_RELEASE);
+	__atomic_fetch_add(generation_of(host_reach), 1, __ATOMIC_RELEASE);
 }
 
 } // namespace usdma::core

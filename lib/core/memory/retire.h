@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The end of a device.  One that was lost may only hang (a server that was
- * stopped, a machine that was paused) and go on later with what it was told.
- * So what it reaches is kept out of use until there is proof that it writes
- * nothing any more; without one, for good.  usdmactl stat shows how many and how much.
+ * Retiring closed devices. A lost device may merely hang (a stopped server, a paused machine) and resume its
+ * work later. So memory that it can access is retained until the device has quiesced, if ever.
+ * usdmactl stat shows the number of such devices and bytes.
  */
 #pragma once
 
@@ -12,17 +11,17 @@
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
-/* Closed: is freed, at once or when it is proven quiet and no other lost device has its memory mapped. */
+/* Frees a closed device once it has quiesced and no other lost device has its memory mapped. */
 void device_retire(device *dev);
-/* Frees those of which it is known by now.  No lock held but the table's open_lock or the progress thread's. */
-void retired_look();
+/* Frees retired devices that are now quiesced. Call with no lock but the table's open_lock or the progress thread's. */
+void retired_poll();
 
-/* Of open devices that were lost just now: until they are quiet, as device_quiesce(). */
+/* device_quiesce() for each open device that was lost. */
 void devices_quiesce();
 
 struct retired_stats {
-	u64 devices; /* closed, and may still write */
-	u64 bytes;   /* of host memory that they keep */
+	u64 devices; /* closed devices that may still write */
+	u64 bytes;   /* host memory retained for them */
 };
 retired_stats retired_get();
 

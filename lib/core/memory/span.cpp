@@ -32,7 +32,7 @@ static int usable_of(const device *dev, std::vector<vfio::range> *out)
 	return 0;
 }
 
-static bool covers(const std::vector<vfio::range> &usable, const span &sp)
+static bool covers(const std::vector<vfio::range> &usable, const dma_range &sp)
 {
 	for (const vfio::range &r : usable)
 		if (sp.iova >= r.start && sp.iova + sp.size - 1 <= r.last)
@@ -40,7 +40,7 @@ static bool covers(const std::vector<vfio::range> &usable, const span &sp)
 	return false;
 }
 
-/* Both sorted and disjoint. */
+/* Both inputs are sorted and disjoint. */
 static std::vector<vfio::range> intersect(const std::vector<vfio::range> &a, const std::vector<vfio::range> &b)
 {
 	std::vector<vfio::range> both;
@@ -71,7 +71,7 @@ static int usable_of_all(std::vector<vfio::range> *out)
 	return 0;
 }
 
-/* What all attached devices can reach, without what is in use. */
+/* IOVAs that all attached devices can access, without those in use. */
 static int iovas_make()
 {
 	memory_state &m = mem_state();
@@ -95,15 +95,15 @@ static int iovas_make()
 	}
 	if (at < iova_end && h.reserve(at, iova_end - at))
 		return no_memory("the table of IOVAs");
-	/* One that a lost device cannot reach may lie in a gap: that is taken as well. */
-	for (const auto &[iova, sp] : m.spans)
+	/* Ranges in use; one outside all usable ranges is reserved already (-EEXIST). */
+	for (const auto &[iova, sp] : m.ranges)
 		if (h.reserve(iova, sp.size) == -ENOBUFS)
 			return no_memory("the table of IOVAs");
 	m.iovas = std::move(h);
 	return 0;
 }
 
-/* Where it cannot be, the next who wants an address tries again. */
+/* On failure the next iova_get() tries again. */
 static int iovas_build()
 {
 	const int err = within_memory("the table of IOVAs", iovas_make);
@@ -112,7 +112,7 @@ static int iovas_build()
 	return err;
 }
 
-/* The last address that the device reaches; ~0: it does not say. */
+/* The last IOVA that the device can access; ~0: unknown. */
 static u64 last_usable(const device *dev)
 {
 	std::vector<vfio::range> usable;
@@ -135,7 +135,7 @@ static int fail_full(u64 size)
 		ENOMEM,
 		"no addresses for %llu bytes in the range that every open device reaches: it ends at %#llx (%s %s), "
 		"%llu bytes are free, %llu in one piece",
-		ull(size), ull(std::min(last, iova_end - 1)), narrowest ? "the IOMMU of" : "as always for",
+		ull(size), ull(std::min(last, iova_end - 1)), narrowest ? "the IOMMU of" : "the limit of",
 		narrowest ? narrowest->spec.c_str() : "these devices", ull(mem_state().iovas.free_bytes()),
 		ull(mem_state().iovas.largest()));
 }
@@ -154,14 +154,14 @@ static int iova_get(u64 size, u64 *iova)
 	return full ? fail_full(size) : 0;
 }
 
-/* ---- one span in one device -------------------------------------------------------------------------- */
+/* ---- mapping a range into one device ----------------------------------------------------------------- */
 
-static int span_map(span *sp, device *dev)
+static int range_map_into(dma_range *sp, device *dev)
 {
 	vfio::dma_area area;
 	int err;
 
-	/* A device that is gone needs nothing mapped. */
+	/* A lost device needs no mapping. */
 	if (dev->lost() || !reaches(dev, sp))
 		return 0;
 	area.iova = sp->iova;
@@ -172,14 +172,14 @@ static int span_map(span *sp, device *dev)
 	area.prot = sp->readonly ? vfio::dma_read : vfio::dma_read | vfio::dma_write;
 	area.fd = sp->fd;
 	area.fd_offset = sp->fd_offset;
-	/* Also where it refuses. */
-	if (sp->fd >= 0 && dev->eng->transport().keeps_files())
+	/* Also if the server refuses the mapping. */
+	if (sp->fd >= 0 && dev->eng->transport().retains_files())
 		sp->given |= bit_of(dev);
 	err = dev->eng->map(area);
-	/* Lost before it answered: it may have been mapped, and is taken back as if it was. */
+	/* Lost before it replied: treat it as mapped, as it may be. */
 	if (!err || dev->lost())
 		sp->mapped |= bit_of(dev);
-	/* The others are not to suffer for it. */
+	/* A lost device must not fail the mapping for the others. */
 	if (err && dev->lost())
 		return 0;
 	if (err && sp->optional) {
@@ -190,8 +190,8 @@ static int span_map(span *sp, device *dev)
 	return err ? fail_in(err, "mapping %llu bytes into device %u", ull(sp->size), dev->slot) : 0;
 }
 
-/* 0: the device reaches it no more. */
-int span_unmap(span *sp, device *dev)
+/* 0: the device cannot access it any more. */
+int range_unmap(dma_range *sp, device *dev)
 {
 	const int err = sp->mapped & bit_of(dev) ? dev->eng->unmap(sp->iova, sp->size) : 0;
 
@@ -202,33 +202,33 @@ int span_unmap(span *sp, device *dev)
 	return 0;
 }
 
-int span_unmap_all(span *sp)
+int range_unmap_all(dma_range *sp)
 {
 	int err = 0;
 
 	for (device *dev : mem_state().attached) {
-		const int rc = dev ? span_unmap(sp, dev) : 0;
+		const int one = dev ? range_unmap(sp, dev) : 0;
 
-		err = rc ? rc : err;
+		err = one ? one : err;
 	}
 	return err;
 }
 
-void span_erase(span *sp)
+void range_erase(dma_range *sp)
 {
 	if (sp->of)
-		sp->of->lends_memory = false;
+		sp->of->is_mapped_by_lost = false;
 	mem_state().iovas.free(sp->iova);
-	mem_state().spans.erase(sp->iova);
+	mem_state().ranges.erase(sp->iova);
 }
 
-/* Nobody reaches it, nor names its IOVA. */
-static bool is_over(const span &sp)
+/* No device accesses it or uses its IOVA. */
+static bool is_over(const dma_range &sp)
 {
 	return sp.dead && !sp.is_deferred && !sp.mapped && !sp.retired;
 }
 
-bool span_is_reached(const span *sp)
+bool range_is_reached(const dma_range *sp)
 {
 	bool reached = sp->reach & reach_common;
 
@@ -237,7 +237,7 @@ bool span_is_reached(const span *sp)
 	return reached;
 }
 
-bool span_is_suspect(const span *sp)
+bool range_may_be_written(const dma_range *sp)
 {
 	if (sp->retired)
 		return true;
@@ -247,35 +247,35 @@ bool span_is_suspect(const span *sp)
 	return false;
 }
 
-bool span_is_spent(span *sp)
+bool range_is_tainted(dma_range *sp)
 {
 	for (device *dev : mem_state().attached)
-		sp->spent |= dev && sp->given & bit_of(dev) && dev->lost();
-	return sp->spent;
+		sp->tainted |= dev && sp->given & bit_of(dev) && dev->lost();
+	return sp->tainted;
 }
 
-void spans_quiesce()
+void ranges_quiesce()
 {
-	mem_state().spans_pending = false;
-	for (auto it = mem_state().spans.begin(); it != mem_state().spans.end();) {
-		span *sp = &(it++)->second;
+	mem_state().ranges_pending = false;
+	for (auto it = mem_state().ranges.begin(); it != mem_state().ranges.end();) {
+		dma_range *sp = &(it++)->second;
 
 		for (device *dev : mem_state().attached)
 			if (dev && dev->stopped())
 				sp->mapped &= ~bit_of(dev);
 		if (is_over(*sp))
-			span_erase(sp);
+			range_erase(sp);
 		else
-			mem_state().spans_pending |= sp->dead && !sp->is_deferred;
+			mem_state().ranges_pending |= sp->dead && !sp->is_deferred;
 	}
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------- */
+/* ---- mapping into all devices ------------------------------------------------------------------------ */
 
-static int span_map_all(span *sp)
+static int range_map_all(dma_range *sp)
 {
 	for (device *dev : mem_state().attached) {
-		const int err = dev ? span_map(sp, dev) : 0;
+		const int err = dev ? range_map_into(sp, dev) : 0;
 
 		if (err)
 			return err;
@@ -283,39 +283,39 @@ static int span_map_all(span *sp)
 	return 0;
 }
 
-void span_restore(span *sp)
+void range_restore(dma_range *sp)
 {
 	for (device *dev : mem_state().attached)
-		if (dev && !(sp->mapped & bit_of(dev)) && span_map(sp, dev))
+		if (dev && !(sp->mapped & bit_of(dev)) && range_map_into(sp, dev))
 			log_error("%s: copies with this memory fail there", error_text());
 }
 
-int span_remove(span *sp)
+int range_remove(dma_range *sp)
 {
-	const int err = span_unmap_all(sp);
+	const int err = range_unmap_all(sp);
 
 	if (!err && !sp->retired) {
-		span_erase(sp);
+		range_erase(sp);
 		return 0;
 	}
 	if (err)
-		log_info("%s: they stay out of use until it is proven quiet", error_text());
+		log_info("%s: retained until the device has quiesced", error_text());
 	sp->dead = true;
-	mem_state().spans_pending = true;
+	mem_state().ranges_pending = true;
 	return err ? err : -EBUSY;
 }
 
-/* With an IOVA, mapped nowhere yet. */
-static int span_make(const span_spec &what, span **out)
+/* Makes a range with an IOVA, not yet mapped. */
+static int range_make(const range_spec &what, dma_range **out)
 {
 	u64 iova;
 
 	if (const int err = iova_get(what.size, &iova))
 		return err;
-	span *sp = try_emplace(mem_state().spans, iova);
+	dma_range *sp = try_emplace(mem_state().ranges, iova);
 	if (!sp) {
 		mem_state().iovas.free(iova);
-		return no_memory("the list of what devices reach");
+		return no_memory("the list of device mappings");
 	}
 	sp->iova = iova;
 	sp->size = what.size;
@@ -326,68 +326,68 @@ static int span_make(const span_spec &what, span **out)
 	return 0;
 }
 
-/* Into all devices that shall reach it, or none. */
-static int span_spread(span *sp, span **out)
+/* Maps it into all devices in its reach, or none. */
+static int range_spread(dma_range *sp, dma_range **out)
 {
-	const int err = span_map_all(sp);
+	const int err = range_map_all(sp);
 
 	if (!err) {
 		*out = sp;
 		return 0;
 	}
-	const kept_error why;
-	span_remove(sp);
+	const saved_error why;
+	range_remove(sp);
 	return why.again(err);
 }
 
-int span_add(const span_spec &what, std::unique_ptr<backing> &store, span **out)
+int range_add(const range_spec &what, std::unique_ptr<backing> &store, dma_range **out)
 {
-	span *sp;
+	dma_range *sp;
 
-	if (const int err = span_make(what, &sp))
+	if (const int err = range_make(what, &sp))
 		return err;
 	sp->fd = store ? store->fd.get() : -1;
 	sp->store = std::move(store);
-	return span_spread(sp, out);
+	return range_spread(sp, out);
 }
 
-int span_add_around(const span_spec &what, span **out)
+int range_add_around(const range_spec &what, dma_range **out)
 {
 	const u64 at = reinterpret_cast<u64>(what.vaddr), first = align_down(at, page_normal);
-	span_spec pages = what;
-	span *sp;
+	range_spec pages = what;
+	dma_range *sp;
 
 	pages.vaddr = reinterpret_cast<u8 *>(first);
 	pages.size = align_up(at + what.size, page_normal) - first;
-	if (const int err = span_make(pages, &sp))
+	if (const int err = range_make(pages, &sp))
 		return err;
 	sp->skip = at - first;
 	sp->used = what.size;
-	return span_spread(sp, out);
+	return range_spread(sp, out);
 }
 
-int span_add_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, span **out)
+int range_add_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, dma_range **out)
 {
-	span *sp;
+	dma_range *sp;
 
-	if (const int err = span_make({vaddr, size, reach_common}, &sp))
+	if (const int err = range_make({vaddr, size, reach_common}, &sp))
 		return err;
 	sp->fd = fd;
 	sp->fd_offset = fd_offset;
 	sp->optional = true;
 	sp->of = of;
 	*out = sp;
-	return span_map_all(sp);
+	return range_map_all(sp);
 }
 
-static int spans_check(const device *dev)
+static int ranges_check(const device *dev)
 {
 	std::vector<vfio::range> usable;
 	const int err = within_memory("a device's IOVAs", [&] { return usable_of(dev, &usable); });
 
 	if (err)
 		return err;
-	for (const auto &[iova, sp] : mem_state().spans)
+	for (const auto &[iova, sp] : mem_state().ranges)
 		if (!sp.dead && !sp.optional && reaches(dev, &sp) && !covers(usable, sp))
 			return fail(ERANGE,
 				    "cannot reach host memory that is pinned already (%llu bytes at IOVA %#llx): "
@@ -396,48 +396,48 @@ static int spans_check(const device *dev)
 	return 0;
 }
 
-/* dev is in attached[] already. */
-int spans_attach(device *dev)
+/* dev is already in attached[]. */
+int ranges_attach(device *dev)
 {
-	int err = spans_check(dev);
+	int err = ranges_check(dev);
 
 	if (!err)
 		err = iovas_build();
-	for (auto it = mem_state().spans.begin(); !err && it != mem_state().spans.end(); ++it)
+	for (auto it = mem_state().ranges.begin(); !err && it != mem_state().ranges.end(); ++it)
 		if (!it->second.dead)
-			err = span_map(&it->second, dev);
+			err = range_map_into(&it->second, dev);
 	return err;
 }
 
-/* The last one is shared by all who come when the others are taken: what it marks is never free again. */
-static u64 retired_bit_get()
+/* The last bit is shared once the others are in use: ranges marked with it are never freed. */
+static u64 lost_bit_get()
 {
-	u64 &used = mem_state().retired_bits;
+	u64 &used = mem_state().lost_bits;
 	const u64 bit = ~used ? u64(1) << __builtin_ctzll(~used) : u64(1) << 63;
 
 	used |= bit;
 	return bit;
 }
 
-bool spans_detach(device *dev)
+bool ranges_detach(device *dev)
 {
 	memory_state &m = mem_state();
 	bool all = true;
 
-	for (auto it = m.spans.begin(); it != m.spans.end();) {
-		span *sp = &(it++)->second;
+	for (auto it = m.ranges.begin(); it != m.ranges.end();) {
+		dma_range *sp = &(it++)->second;
 
-		sp->spent |= (sp->given & bit_of(dev)) != 0;
+		sp->tainted |= (sp->given & bit_of(dev)) != 0;
 		sp->given &= ~bit_of(dev);
-		if (span_unmap(sp, dev)) {
+		if (range_unmap(sp, dev)) {
 			all = false;
-			if (!dev->retired_bit)
-				dev->retired_bit = retired_bit_get();
-			sp->retired |= dev->retired_bit;
+			if (!dev->lost_bit)
+				dev->lost_bit = lost_bit_get();
+			sp->retired |= dev->lost_bit;
 			sp->mapped &= ~bit_of(dev);
 		}
 		if (is_over(*sp))
-			span_erase(sp);
+			range_erase(sp);
 	}
 	m.attached[dev->slot] = nullptr;
 	iovas_build();

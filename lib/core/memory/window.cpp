@@ -4,7 +4,7 @@
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
 #include "driver/base/grow.h"
-#include "driver/base/immortal.h"
+#include "driver/base/no_destructor.h"
 #include "lib/core/base/fork.h"
 #include "lib/core/memory/heap.h"
 
@@ -25,35 +25,35 @@ using ull = unsigned long long;
 static constexpr u64 page = 4096;
 static constexpr u64 slots_size = max_devices * window_slot;
 /*
- * Where the window may begin.  The shadow memory of AddressSanitizer covers the start of the first, and ZGC's
- * heaps lie in one of them each.  In all of them bit 46 distinguishes device from host pointers (located_index()).
+ * Possible bases of the window. AddressSanitizer's shadow memory covers the start of the first, and a ZGC heap
+ * occupies one of them. In all of them bit 46 distinguishes device from host pointers (translation_index()).
  */
-static constexpr u64 places[] = {window_base, window_base + window_size, window_base + 2 * window_size,
-				 window_base + 3 * window_size};
-static constexpr u64 all_places = std::size(places) * window_size;
+static constexpr u64 bases[] = {window_base, window_base + window_size, window_base + 2 * window_size,
+				window_base + 3 * window_size};
+static constexpr u64 all_bases = std::size(bases) * window_size;
 static constexpr u64 nowhere = ~u64(0);
 
 struct taken {
 	u64 size;
-	u64 offset; /* in the heap of ranges; nowhere: of a slot, or where the caller wanted it */
+	u64 offset; /* in the heap of ranges; nowhere: a slot, or a fixed address outside the heap */
 };
 
 struct window_state {
 	std::mutex lock;
 	std::map<u64, taken> all; /* by start */
-	heap ranges;              /* offsets in the window, behind the slots */
+	heap ranges;              /* offsets in the window, after the slots */
 	bool ready = false;
-	bool outside = false; /* something was reserved outside of its places */
+	bool outside = false; /* something was reserved outside of its bases */
 };
 
 static window_state &window()
 {
-	static immortal<window_state> made;
+	static no_destructor<window_state> made;
 
 	return *made;
 }
 
-/* ---- the kernel's side ------------------------------------------------------------------------------- */
+/* ---- reserving addresses ----------------------------------------------------------------------------- */
 
 static void *map_none(u64 hint, u64 size)
 {
@@ -62,8 +62,8 @@ static void *map_none(u64 hint, u64 size)
 }
 
 /*
- * mlockall(MCL_FUTURE) counts new addresses against RLIMIT_MEMLOCK, though there is nothing to lock in these.  One
- * page that is unlocked grows without that.
+ * mlockall(MCL_FUTURE) charges new mappings to RLIMIT_MEMLOCK, even PROT_NONE ones. Growing one unlocked page
+ * with mremap() avoids the charge.
  */
 static void *map_none_unlocked(u64 hint, u64 size)
 {
@@ -91,15 +91,12 @@ static void *reserve(u64 hint, u64 size)
 		p = map_none_unlocked(hint, size);
 	if (p == MAP_FAILED)
 		return p;
-	munlock(p, size); /* what the program may lock is for others */
+	munlock(p, size); /* do not use up the program's RLIMIT_MEMLOCK */
 	madvise(p, size, MADV_DONTDUMP);
 	return p;
 }
 
-/*
- * No MAP_FIXED_NOREPLACE: sanitizers take a hint that does not suit them away and leave the flag, and old kernels do
- * not know it.
- */
+/* No MAP_FIXED_NOREPLACE: sanitizers may drop the hint and keep the flag, and old kernels ignore it. */
 static bool reserve_at(u64 addr, u64 size)
 {
 	void *p = reserve(addr, size);
@@ -129,7 +126,7 @@ static bool reserve_anywhere(u64 size, u64 align, u64 *base)
 	return true;
 }
 
-/* ---- what is in the way ------------------------------------------------------------------------------ */
+/* ---- diagnosing failures ----------------------------------------------------------------------------- */
 
 struct map_summary {
 	u64 largest = 0, in_use = 0, gap = 0;
@@ -159,7 +156,7 @@ static map_summary read_maps()
 	return s;
 }
 
-static int fail_taken(u64 size)
+static int fail_occupied(u64 size)
 {
 	const int err = errno;
 	const map_summary s = read_maps();
@@ -188,23 +185,23 @@ static int fail_taken(u64 size)
 
 /* ---- the window -------------------------------------------------------------------------------------- */
 
-static bool reserve_in_places(u64 offset, u64 size, u64 *base)
+static bool reserve_at_bases(u64 offset, u64 size, u64 *base)
 {
-	for (const u64 place : places) {
-		*base = place + offset;
+	for (const u64 candidate : bases) {
+		*base = candidate + offset;
 		if (reserve_at(*base, size))
 			return true;
 	}
 	return false;
 }
 
-/* With the lock held: at offset in the window or one of its other places, else where the kernel likes. */
+/* With the lock held: at offset from one of the bases, else anywhere. */
 static int find_range(u64 offset, u64 size, u64 align, u64 *base)
 {
-	return reserve_in_places(offset, size, base) || reserve_anywhere(size, align, base) ? 0 : fail_taken(size);
+	return reserve_at_bases(offset, size, base) || reserve_anywhere(size, align, base) ? 0 : fail_occupied(size);
 }
 
-/* A device takes at most half of what RLIMIT_AS leaves, so that the program can still map memory. */
+/* A device takes at most half of the remaining RLIMIT_AS, so that the program can still map memory. */
 static bool within_half(u64 size)
 {
 	const std::unique_ptr<FILE, int (*)(FILE *)> file(fopen("/proc/self/statm", "re"), fclose);
@@ -218,29 +215,29 @@ static bool within_half(u64 size)
 	return pages * page < as.rlim_cur && size <= (as.rlim_cur - pages * page) / 2;
 }
 
-static int keep(window_state &w, u64 base, const taken &t)
+static int record(window_state &w, u64 base, const taken &t)
 {
 	if (!try_emplace(w.all, base, t)) {
 		munmap(reinterpret_cast<void *>(base), t.size);
 		return -ENOBUFS;
 	}
-	if (base - window_base >= all_places)
+	if (base - window_base >= all_bases)
 		store_release(&w.outside, true);
 	return 0;
 }
 
 /*
- * Outside of the places with all the addresses of a slot, if they are free: a pointer that runs far past the device's
- * memory is known by them.
+ * Outside of the bases reserve a whole slot if possible, so that pointers well past the device's memory are
+ * still recognized.
  */
 static int find_slot(unsigned slot, u64 *size, u64 *base)
 {
 	const u64 align = *size < GiB ? window_grain : GiB;
 
-	if (reserve_in_places(slot * window_slot, *size, base))
+	if (reserve_at_bases(slot * window_slot, *size, base))
 		return 0;
 	if (*size >= window_slot || !within_half(window_slot) || !reserve_anywhere(window_slot, align, base))
-		return reserve_anywhere(*size, align, base) ? 0 : fail_taken(*size);
+		return reserve_anywhere(*size, align, base) ? 0 : fail_occupied(*size);
 	*size = window_slot;
 	return 0;
 }
@@ -249,15 +246,15 @@ int window_take_slot(unsigned slot, u64 size, u64 *base)
 {
 	window_state &w = window();
 	std::lock_guard guard(w.lock);
-	/* A page more: the address just behind the memory names nothing. */
+	/* One page more: the address just past the memory must not be valid. */
 	taken t = {align_up(size, window_grain) + page, nowhere};
 	int err;
 
 	errno = ENOMEM;
 	if (!within_half(t.size))
-		return fail_taken(t.size);
+		return fail_occupied(t.size);
 	err = find_slot(slot, &t.size, base);
-	return err ? err : keep(w, *base, t);
+	return err ? err : record(w, *base, t);
 }
 
 static int take_at(window_state &w, u64 size, u64 expect, u64 *offset)
@@ -305,7 +302,7 @@ int window_take(u64 size, u64 align, u64 expect, u64 *base)
 	if (!err)
 		err = expect ? take_at(w, size, expect, &offset) : take_any(w, size, align, base, &offset);
 	if (!err)
-		err = keep(w, *base, {size, offset});
+		err = record(w, *base, {size, offset});
 	if (err && offset != nowhere)
 		w.ranges.free(offset);
 	return err;
@@ -345,11 +342,11 @@ static bool is_mapped(u64 addr)
 
 bool in_window(u64 addr)
 {
-	const bool inside = addr - window_base < all_places;
+	const bool inside = addr - window_base < all_bases;
 
 	if (!inside && !load_acquire(&window().outside))
 		return false;
-	/* A thread of the parent may have held the lock. */
+	/* After fork: a thread of the parent may have held the lock. */
 	if (unlikely(forked()))
 		return inside;
 	return window_overlaps(addr, 1) || (inside && !is_mapped(addr));

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Addresses for device pointers.  The address alone says what a pointer names,
- * so nothing else may lie where a device pointer points, and a CPU that touches
- * one must fault: the addresses are reserved, mapped without any access.
+ * Address ranges for device pointers. A device pointer must be distinguishable by its value, and a CPU access
+ * to one must fault: the ranges are reserved with PROT_NONE.
  *
- * They are reserved as they are used, a device's memory or a virtual range at a
- * time.  One reservation of many TiB for all would be simpler, but a limit on
- * address space refuses it, valgrind keeps notes on each of its pages, and beside
- * the shadow memory of a sanitizer there is no room for it.  Where they lie is the
- * kernel's decision: it is asked for a place in the window first, which programs
- * leave free as a rule, then for a few others, then for any.
+ * Each device's memory or virtual range is reserved on demand. One reservation of many TiB would be simpler,
+ * but exceeds a limit on address space, makes valgrind track every page, and does not fit beside the shadow
+ * memory of a sanitizer. The first choice is the window, which programs usually leave free, then a few other
+ * bases, then any address that the kernel returns.
  */
 #pragma once
 
@@ -19,26 +16,25 @@
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
-/* Where device pointers lie if nothing else does: slot i's at window_base + i * window_slot, ranges behind all slots.
- */
+/* Default layout: slot i at window_base + i * window_slot, virtual ranges after all slots. */
 inline constexpr u64 window_base = 0x100000000000, window_size = u64(1) << 43; /* 16 … 24 TiB */
 inline constexpr u64 window_grain = 2 * MiB;
 
-/* For the memory of the device in this slot. -ENOMEM: the text says what is in the way. */
+/* For the memory of the device in this slot. -ENOMEM: the text names the conflicting mapping. */
 int window_take_slot(unsigned slot, u64 size, u64 *base);
 /*
- * For a range: size and align of the grain, expect 0 or the address wanted. -EEXIST: something is there. -ENOMEM.
- * -ENOBUFS: no memory to keep track of it.
+ * For a virtual range: size and align are multiples of the grain, expect is 0 or the requested address.
+ * -EEXIST: address in use. -ENOMEM. -ENOBUFS: no memory for the table.
  */
 int window_take(u64 size, u64 align, u64 expect, u64 *base);
 void window_give(u64 base);
 
 /*
- * A device pointer, allocated or not: it lies in what is reserved, or in the window or one of its other places where
- * nothing is mapped.  The latter is one that runs far past its memory.  Takes a lock.
+ * True for a device pointer, allocated or not: inside a reservation, or unmapped inside the window or one of
+ * its other bases (a pointer well past the end of its memory). Takes a lock.
  */
 bool in_window(u64 addr);
-/* Any of it is reserved. */
+/* True: overlaps a reservation. */
 bool window_overlaps(u64 addr, u64 size);
 
 } // namespace usdma::core

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A stream's work is dropped, stopped and taken out of its ring. */
+/* Aborting a stream: drops queued work and removes its requests from the ring. */
 #include "driver/base/error.h"
 #include "lib/core/channel/wait.h"
 #include "lib/core/stream/fault.h"
@@ -8,8 +8,8 @@
 
 namespace usdma::core {
 
-/* Stops the channel, takes this stream's requests out, lets the others go on; with the hardware queue's lock held. */
-static int cut_out(stream *s)
+/* Stops the channel, cancels this stream's requests and resumes. With the hardware queue's lock held. */
+static int cancel_own(stream *s)
 {
 	dma::channel *ch = s->ln->ch;
 	dma::fault f;
@@ -21,7 +21,7 @@ static int cut_out(stream *s)
 	if (err)
 		return err;
 	ch->ops->cancel(ch, reinterpret_cast<u64>(s));
-	err = stripe_cut(s);
+	err = stripe_cancel(s);
 	if (dma::read_fault(ch, &f) && f.reason != dma::fault_reason::stopped)
 		hwq_handle_fault(s->ln);
 	else
@@ -38,8 +38,8 @@ int stream_abort(stream *s)
 	l->lock.lock();
 	store_relaxed(&s->stopped, u32(ECANCELED));
 	stream_drop_queue(s);
-	err = s->dev->lost() ? 0 : cut_out(s);
-	/* A failure before it is what the stream's end returns. */
+	err = s->dev->lost() ? 0 : cancel_own(s);
+	/* Keep an earlier failure: stream_destroy() returns it. */
 	if (!s->error.err)
 		s->error = {ECANCELED, dma::fault_reason::stopped, 0, s->last};
 	store_release(&s->has_error, 1u);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which host functions of a stream are still wanted, how many run now, and what those may wait for. */
+/* Tracks host functions of a stream: dropped or not, how many run, and what they may wait for. */
 #include "driver/base/error.h"
-#include "lib/core/stream/hold.h"
+#include "lib/core/stream/guard.h"
 #include "lib/core/stream/task.h"
 
 #include <iterator>
@@ -10,12 +10,12 @@
 namespace usdma::core {
 
 struct call_group {
-	u32 refs = 1;    /* the stream's until its own last reference, and one for each function; atomic */
+	u32 refs = 1;    /* one for the stream, one for each function; atomic */
 	u32 running = 0; /* futex */
 	u32 dropped = 0;
 };
 
-/* The function that this thread runs. */
+/* The innermost host function that this thread runs. */
 static __thread call_scope *running_here;
 
 /* With the hardware queue's lock held. */
@@ -46,7 +46,7 @@ void call_group_unref(call_group *g)
 
 static void leave(call_group *g)
 {
-	/* Who waits sees the last one go; the reference of its function is still ours. */
+	/* Wake call_group_wait(); the function's reference keeps g valid. */
 	if (__atomic_sub_fetch(&g->running, 1, __ATOMIC_SEQ_CST) <= 1 && __atomic_load_n(&g->dropped, __ATOMIC_SEQ_CST))
 		futex_wake(&g->running, 1 << 30);
 }
@@ -54,10 +54,7 @@ static void leave(call_group *g)
 call_scope::call_scope(call_group *g, const call_token *done, u64 by)
 	: group_(g), done_(done), by_(by), outer_(running_here)
 {
-	/*
-	 * "It runs", then a look whether it is dropped; call_group_drop() and _wait() do the two the other way
-	 * round.
-	 */
+	/* Store running, then load dropped; call_group_drop() stores dropped, then call_group_wait() loads running. */
 	__atomic_add_fetch(&g->running, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&g->dropped, __ATOMIC_SEQ_CST)) {
 		leave(g);
@@ -83,7 +80,7 @@ void call_group_drop(stream *s)
 		__atomic_store_n(&g->dropped, 1u, __ATOMIC_SEQ_CST);
 }
 
-/* Stays while the caller holds its stream, be that ended or not. */
+/* Valid while the caller holds the stream, even if that has ended. */
 static call_group *made(stream *s)
 {
 	std::lock_guard guard(s->ln->lock);
@@ -94,7 +91,7 @@ static call_group *made(stream *s)
 /* ---- waiting within a function ------------------------------------------------------------------------ */
 
 struct call_wait {
-	unsigned left = 64; /* streams that are looked at: those that wait for each other in a circle end as well */
+	unsigned left = 64; /* bound on the streams visited: streams may wait for each other in a cycle */
 
 	static bool runs_of(const call_group *g)
 	{
@@ -104,7 +101,7 @@ struct call_wait {
 			c = c->outer_;
 		return c;
 	}
-	/* This thread runs it, or would have to. */
+	/* This thread runs the call, or is the one that would run it. */
 	static bool is_mine(const task &t)
 	{
 		const call_scope *c = running_here;
@@ -121,7 +118,7 @@ bool call_wait::is_for_me(const record *r)
 {
 	if (load_acquire(&r->at) != record::queued)
 		return false;
-	const stream_hold on(r->on);
+	const stream_guard on(r->on);
 
 	return on && is_for_me(on, r);
 }
@@ -156,20 +153,20 @@ int call_allows_wait(stream *s, const record *until_record)
 	if (likely(!running_here) || !call_wait().is_for_me(s, until_record))
 		return 0;
 	return fail(EDEADLK,
-		    "a host function or callback waits for stream %u, which waits for that function to return: it may "
-		    "not wait for its own stream, nor for what comes behind it",
+		    "a host function or callback waits for stream %u, which waits for that function to return: a host "
+		    "function may not wait for its own stream, nor for work behind it",
 		    s->id);
 }
 
 int call_group_wait(stream *s, deadline until)
 {
 	call_group *g = made(s);
-	/* The very one that destroys its stream is not waited for. */
+	/* A function that destroys its own stream is not waited for. */
 	const u32 own = g && call_wait::runs_of(g);
 
 	for (u32 n; g && (n = __atomic_load_n(&g->running, __ATOMIC_SEQ_CST)) > own;) {
 		if (until.passed())
-			return fail(ETIMEDOUT, "stream %u is ended, but a host function of it still runs", s->id);
+			return fail(ETIMEDOUT, "stream %u has ended, but one of its host functions still runs", s->id);
 		futex_wait_until(&g->running, n, until.at());
 	}
 	return 0;

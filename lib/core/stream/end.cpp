@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A stream's end: it is destroyed, or its device is closed. */
+/* Destroying streams, by the user or when the device is closed. */
 #include "driver/base/cancel.h"
 #include "driver/base/error.h"
 #include "lib/core/base/section.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/channel/hw_queues.h"
-#include "lib/core/stream/hold.h"
+#include "lib/core/stream/guard.h"
 #include "lib/core/stream/stream.h"
 #include "lib/core/stream/stripe.h"
 #include "lib/core/stream/task.h"
@@ -17,10 +17,7 @@ void stream_unref(stream *s)
 {
 	if (__atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL))
 		return;
-	/*
-	 * Not at the stream's end: who aborts a device's streams holds some that have ended, and looks at their
-	 * functions.
-	 */
+	/* Not in stream_end(): device_abort() may hold ended streams and read their call group. */
 	call_group_unref(s->group);
 	all_streams->put(s);
 }
@@ -32,12 +29,12 @@ static void stream_end(stream *s)
 	l->lock.lock();
 	stripe_forget(s);
 	stream_drop_queue(s);
-	/* Not left to a pass: streams may end faster than passes come. */
+	/* Not left to the progress thread: streams may end faster than it runs. */
 	const bool listed = progress_remove(s);
 	l->lock.unlock();
-	progress_kick(); /* others may have waited for what was dropped */
-	/* Its calls are due: its work has ended, or was dropped. */
-	if (load_acquire(&s->watched))
+	progress_kick(); /* others may wait for the dropped work */
+	/* Its calls are due: its work has ended or was dropped. */
+	if (load_acquire(&s->pending_calls))
 		progress_run_behind();
 	hwq_put(l);
 	if (listed)
@@ -51,7 +48,7 @@ static stream *dead(int *err)
 	return nullptr;
 }
 
-/* Of several that destroy it, one; the device is held until device_leave().  nullptr: *err says why not. */
+/* Succeeds for one of several concurrent destroyers; holds the device until device_leave(). nullptr: see *err. */
 static stream *claim(const void *handle, int *err)
 {
 	const read_section in;
@@ -64,7 +61,7 @@ static stream *claim(const void *handle, int *err)
 	stream *s = stream_of(handle);
 	device *dev = s->dev;
 	dev->calls.enter();
-	/* Before the handle is dead: device_sync waits for its work until it has ended. */
+	/* Before the handle is invalidated: device_sync() must keep waiting for its work. */
 	store_release(&s->ending, 1u);
 	if (!handle_end(s, handle)) {
 		dev->calls.leave();
@@ -73,7 +70,7 @@ static stream *claim(const void *handle, int *err)
 	return s;
 }
 
-/* The handle is dead, and a grace period over: no call comes any more.  Those in progress may submit until they end. */
+/* After the grace period no new call starts; calls in progress may still submit, so wait again after them. */
 static int wait_last_calls(stream *s)
 {
 	const int err = stream_wait(s, deadline::never());
@@ -82,7 +79,7 @@ static int wait_last_calls(stream *s)
 	return err ? err : stream_wait(s, deadline::never());
 }
 
-/* That it was aborted is no failure of its work. */
+/* An abort does not count as a failure of its work. */
 static int last_error(stream *s)
 {
 	std::lock_guard guard(s->ln->lock);
@@ -90,7 +87,7 @@ static int last_error(stream *s)
 	return s->error.err && s->error.err != ECANCELED && !s->error_reported ? fail_task(s, s->error) : 0;
 }
 
-/* The end of a claimed one: err, or the error of its work that was not reported. */
+/* Destroys a claimed stream. Returns its unreported task error, else err. */
 static int finish(stream *s, int err)
 {
 	device *dev = s->dev;
@@ -102,17 +99,17 @@ static int finish(stream *s, int err)
 	return failed ? failed : err;
 }
 
-/* Before the handle is dead: the stream goes on. */
+/* Checked before the handle is invalidated: on error the stream remains usable. */
 static int refuse_own(const void *handle)
 {
-	const stream_hold s(handle);
+	const stream_guard s(handle);
 
 	return s ? call_allows_wait(s) : 0;
 }
 
 int stream_destroy(const void *handle)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	int err = refuse_own(handle);
 
 	if (err)
@@ -128,7 +125,7 @@ int stream_destroy(const void *handle)
 
 int stream_destroy_force(const void *handle)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	int err;
 	stream *s = claim(handle, &err);
 
@@ -138,26 +135,26 @@ int stream_destroy_force(const void *handle)
 	call_group_drop(s);
 	err = stream_abort(s);
 	s->calls.drain();
-	/* What they submitted before they saw the abort was refused. */
+	/* Their submissions after the abort were refused. */
 	const int functions = call_group_wait(s, deadline::in_ms(config_get().hang_ms));
 	return finish(s, err ? err : functions);
 }
 
-/* ---- the device goes -------------------------------------------------------------------------------- */
+/* ---- the device is closed --------------------------------------------------------------------------- */
 
-void streams_forsake(device *dev)
+void streams_orphan(device *dev)
 {
 	const auto of_device = [](const stream *s, const void *arg) { return s->dev == arg; };
 
-	dev->idle = dev->abandoned = nullptr;
+	dev->idle = dev->timed_out = nullptr;
 	for (size_t at = 0; stream *s = stream_next(&at, of_device, dev);) {
 		store_release(&s->alive, u64(0));
-		s->next_idle = dev->forsaken;
-		dev->forsaken = s;
+		s->next_idle = dev->orphaned;
+		dev->orphaned = s;
 		stream_unref(s);
 	}
 	grace_wait();
-	for (stream *s = dev->forsaken; s; s = s->next_idle) {
+	for (stream *s = dev->orphaned; s; s = s->next_idle) {
 		std::lock_guard guard(s->ln->lock);
 
 		stream_drop_queue(s);
@@ -167,8 +164,8 @@ void streams_forsake(device *dev)
 
 void streams_reap(device *dev)
 {
-	while (stream *s = dev->forsaken) {
-		dev->forsaken = s->next_idle;
+	while (stream *s = dev->orphaned) {
+		dev->orphaned = s->next_idle;
 		s->calls.drain();
 		stream_end(s);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The error that a stream has pending. */
+/* The pending error of a stream. */
 #include "driver/base/error.h"
 #include "lib/core/base/trace.h"
 #include "lib/core/stream/task.h"
@@ -10,7 +10,7 @@ namespace usdma::core {
 
 int fail_dead()
 {
-	return fail(EBADF, "the stream is destroyed already, or is just being destroyed");
+	return fail(EBADF, "the stream is destroyed already, or is being destroyed");
 }
 
 int fail_task(const stream *s, const stream_error &e)
@@ -48,11 +48,11 @@ int stream_refuses(const stream *s)
 	if (unlikely(!load_relaxed(&s->alive)))
 		return fail_dead();
 	if (s->dev->lost())
-		return fail(ENODEV, "device %u (%s) is gone", s->dev->slot, s->dev->spec.c_str());
+		return fail(ENODEV, "device %u (%s) was lost", s->dev->slot, s->dev->spec.c_str());
 	return 0;
 }
 
-/* What is pending, as those who wait are to hear it; with the hardware queue's lock held. */
+/* The pending error as reported to waiters; with the hardware queue's lock held. */
 static stream_error pending_error(const stream *s)
 {
 	if (s->stopped == ECANCELED)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Events: a point in a stream's work that others can wait for, query and read the time of. */
+/* Events: a point in a stream's work that can be waited for, queried and time-stamped. */
 #pragma once
 
 #include "lib/core/stream/stream.h"
@@ -8,26 +8,26 @@
 namespace usdma::core {
 
 enum event_flags : u32 {
-	event_timing = 1,      /* takes the device's time when it is reached */
-	event_wait_future = 2, /* waiting for it before it was ever recorded waits for the record; else it is a no-op */
+	event_timing = 1,      /* records the device's time when reached */
+	event_wait_future = 2, /* a wait before the first record waits for that record; else it is a no-op */
 };
 
 enum class event_state : u8 { never, pending, done };
 
-/* One recording: where in which ring the event is reached.  Shared by the event and by what waits for it. */
+/* One recording: ring and position at which the event is reached. Shared by the event and its waiters. */
 struct record {
 	enum stage : u32 { queued, in_ring, reached };
 
 	u32 refs = 1;           /* atomic */
 	u32 at = queued;        /* stage; released after ln and seq */
-	hw_queue *ln = nullptr; /* there while its device's opening is this one: see record_hw_queue() */
+	hw_queue *ln = nullptr; /* valid while the device's opening matches: see record_hw_queue() */
 	device *dev = nullptr;
 	u64 opening = 0;
 	u64 seq = 0;
-	u64 *stamp = nullptr; /* pinned word that the device stores its time to; null: no timing */
-	void *on = nullptr;   /* the stream's handle; it may be dead by now */
-	u32 ring_waits = 0;   /* rings that wait for it by themselves; atomic */
-	u32 future = 0;       /* stands for a record that is still to come (event_wait_future) */
+	u64 *stamp = nullptr; /* pinned word for the device's time stamp; null: no timing */
+	void *on = nullptr;   /* the stream's handle; may be invalid by now */
+	u32 ring_waits = 0;   /* WAIT requests posted for it; atomic */
+	u32 future = 0;       /* placeholder for the first record (event_wait_future) */
 };
 
 struct alignas(64) event {
@@ -37,9 +37,9 @@ struct alignas(64) event {
 	device *dev = nullptr;
 	futex_lock lock;
 	record *rec = nullptr; /* the latest; null: never recorded; under lock */
-	u32 waits = 0;         /* waits for it that have not ended; atomic */
+	u32 waits = 0;         /* pending waits for it; atomic */
 	u32 refs = 1;
-	u64 user[4] = {}; /* the front end's, as is the next: called when nothing uses the event any more */
+	u64 user[4] = {}; /* for the front end, as is ended(), which is called with the last reference */
 	void (*ended)(event *e) = nullptr;
 };
 
@@ -56,7 +56,7 @@ inline void *event_handle(const event *e)
 int event_create(device *dev, u32 flags, event **out);
 void event_ref(event *e);
 void event_unref(event *e);
-/* The handle is dead at once; what waits for it is served. -EBADF: it is destroyed already. */
+/* Invalidates the handle at once; pending waits complete normally. -EBADF: destroyed already. */
 int event_destroy(const void *handle);
 inline int event_destroy(event *e)
 {
@@ -70,22 +70,19 @@ int event_record(event *e, stream *s);
 /* Back to "never recorded" when s reaches this point. */
 int event_reset(event *e, stream *s);
 event_state event_query(event *e);
-/* Its mark is not reached, and will not be: the device is lost. */
+/* Not reached and never will be: device lost. */
 bool event_is_lost(event *e);
-/* Inside a read section: it is reached; false: it is not, or may not be, or never was recorded, or is destroyed. */
+/* Inside a read section. True: reached. False: not reached, unknown, never recorded, or destroyed. */
 bool event_is_reached(const void *handle);
-/*
- * 0 at once when never recorded. -ETIMEDOUT. A task error of the recorded stream is returned, and stays that
- * stream's.
- */
+/* 0 at once if never recorded. -ETIMEDOUT. Returns a task error of the recorded stream and leaves it pending there. */
 int event_sync(event *e, deadline until);
-/* The same without that error: what it returns is of the wait alone (-ETIMEDOUT: not reached in time). */
+/* As event_sync() without task errors: returns the result of the wait only (-ETIMEDOUT). */
 int event_wait(event *e, deadline until);
-/* The error of the stream of the latest record, as stream_see_error. */
+/* stream_see_error() of the latest record's stream. */
 int event_see_error(event *e);
-/* Work submitted to s after this starts after the latest record of e (of any device) is reached. */
+/* Work submitted to s afterwards starts after the latest record of e (on any device). */
 int stream_wait_event(stream *s, event *e, deadline until);
-/* Waits of streams for it that have not ended yet. */
+/* Number of pending waits of streams for it. */
 u32 event_waits(event *e);
 /* Device clock in ns at which it was reached. -ENOENT never recorded, -EAGAIN not yet reached, -EINVAL no timing. */
 int event_time_ns(event *e, u64 *out);

@@ -3,7 +3,7 @@
 #include "lib/core/stream/recover.h"
 
 #include "driver/base/error.h"
-#include "lib/core/stream/hold.h"
+#include "lib/core/stream/guard.h"
 #include "lib/core/base/section.h"
 #include "lib/core/stream/task.h"
 #include "lib/core/channel/wait.h"
@@ -13,7 +13,7 @@
 namespace usdma::core {
 
 inline constexpr size_t max_events = 65536;
-static constinit immortal<slab<event, max_events>> events;
+static constinit no_destructor<slab<event, max_events>> events;
 static u32 next_event_id;
 
 int event_create(device *dev, u32 flags, event **out)
@@ -53,7 +53,7 @@ int event_destroy(const void *handle)
 		return fail_forked();
 	if (!event_valid(handle) || !handle_end(e, handle))
 		return fail(EBADF, "the event is destroyed already");
-	/* Who looks at it without a reference (event_is_reached) has left. */
+	/* Wait for readers without a reference (event_is_reached()). */
 	grace_wait();
 	event_unref(e);
 	return 0;
@@ -79,7 +79,7 @@ static record *latest(event *e)
 	return e->rec;
 }
 
-/* The same, but null as well for one that is to be made yet. */
+/* As latest(), but null for a placeholder of a future record. */
 static record *latest_made(event *e)
 {
 	std::lock_guard guard(e->lock);
@@ -99,7 +99,7 @@ static void replace_latest(event *e, record *r)
 	record_unref(r);
 }
 
-/* A record that waits stood for is now made: it is the one that they hold.  Null: there is none. */
+/* Takes the placeholder that waits already hold, to be recorded now. *out null: there is none. */
 static int claim_future(event *e, const stream *s, record **out)
 {
 	std::lock_guard guard(e->lock);
@@ -125,8 +125,8 @@ static int push_record(stream *s, record *r)
 }
 
 /*
- * The event has it only when it has its place in the stream: else a wait by another thread could come before it in the
- * same stream, which then would wait for what is behind the wait.
+ * Publish the record to the event only after it is queued: else another thread could queue a wait for it before
+ * it in the same stream, a deadlock.
  */
 static int record_anew(event *e, stream *s)
 {
@@ -137,7 +137,7 @@ static int record_anew(event *e, stream *s)
 	record_ref(r);
 	r->on = stream_handle(s);
 	if (const int err = push_record(s, r)) {
-		const kept_error why;
+		const saved_error why;
 
 		record_unref(r);
 		return why.again(err);
@@ -148,11 +148,11 @@ static int record_anew(event *e, stream *s)
 
 int event_record(event *e, stream *s)
 {
-	/* Before the event is touched: what is refused changes nothing, and those who wait go on waiting. */
+	/* Before the event is changed: a refused call must have no effect. */
 	if (const int err = stream_refuses(s))
 		return err;
 	record *r;
-	/* Whoever knows of the loss of a device finds no time where it writes. */
+	/* Before a time-stamp word is allocated: it must not be one that a lost device can still write. */
 	devices_note_loss();
 	if (const int err = claim_future(e, s, &r))
 		return err;
@@ -169,7 +169,7 @@ int event_reset(event *e, stream *s)
 	return stream_push(s, std::move(t));
 }
 
-/* A record that is still to come stays: streams wait for it already. */
+/* A placeholder stays: streams wait for it already. */
 void event_forget_record(event *e)
 {
 	record *r = nullptr;
@@ -210,14 +210,14 @@ bool event_is_reached(const void *handle)
 
 	if (!event_valid(handle))
 		return false;
-	/* It ends behind a grace period only: until the section's end it is this one. */
+	/* Freed only after a grace period: valid until the end of the section. */
 	std::lock_guard guard(e->lock);
 	return e->rec && !e->rec->future && record_passed_inside(e->rec);
 }
 
 static int recorder_allows_wait(const record *r)
 {
-	const stream_hold s(r->on);
+	const stream_guard s(r->on);
 
 	return s ? call_allows_wait(s, r) : 0;
 }
@@ -231,7 +231,7 @@ static int wait_queued(record *r, deadline until)
 			continue;
 		if (const int err = recorder_allows_wait(r))
 			return err;
-		watch_all();
+		devices_check();
 		if (until.passed())
 			return fail(ETIMEDOUT, "the event was not reached in time");
 		progress_wait(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
@@ -241,7 +241,7 @@ static int wait_queued(record *r, deadline until)
 
 static int recorder_error(const record *r)
 {
-	const stream_hold s(r->on);
+	const stream_guard s(r->on);
 
 	return s ? stream_see_error(s) : 0;
 }
@@ -270,7 +270,7 @@ int event_see_error(event *e)
 	return err;
 }
 
-/* The error is that of the stream that was waited for, whoever records the event meanwhile. */
+/* Uses one record throughout: the event may be recorded again meanwhile. */
 int event_sync(event *e, deadline until)
 {
 	record *r = latest_made(e);
@@ -309,13 +309,13 @@ int event_time_ns(event *e, u64 *out)
 
 /* ---- waiting by streams ------------------------------------------------------------------------------ */
 
-/* For a wait before any record: a record that the first event_record will fill. */
+/* For a wait before any record: a placeholder for the first event_record(). */
 static record *future_of(event *e)
 {
 	std::lock_guard guard(e->lock);
 
 	if (!e->rec) {
-		/* Where its time goes is known when it is made. */
+		/* Its time-stamp word is allocated when it is recorded. */
 		e->rec = record_new(nullptr);
 		if (!e->rec)
 			return nullptr;
@@ -326,12 +326,12 @@ static record *future_of(event *e)
 }
 
 /*
- * In the same ring the record lies before anything that this stream can still post.  What the stream
- * waits for itself (a synchronisation, an event recorded on it) must come after the record as well.
+ * In the same ring the record precedes anything that this stream will post. Advance last, so that a
+ * synchronization or an event of this stream covers the record as well.
  */
 static bool behind_in_ring(stream *s, const record *r)
 {
-	/* The stream's hardware queue stays as long as the stream. */
+	/* The hardware queue lives at least as long as the stream. */
 	if (load_acquire(&r->at) != record::in_ring || r->ln != s->ln || r->opening != s->dev->opening)
 		return false;
 	std::lock_guard guard(s->ln->lock);
@@ -341,13 +341,13 @@ static bool behind_in_ring(stream *s, const record *r)
 	return true;
 }
 
-/* The ring itself waits for another ring of the same engine: no host in between. */
+/* Posts a WAIT for another ring of the same device: no CPU involved. */
 static bool wait_in_ring(stream *s, record *r)
 {
 	hw_queue *l = s->ln;
 	dma::request q;
 
-	/* Of the stream's own device, which stays. */
+	/* Only for the stream's own device, which cannot be closed meanwhile. */
 	if (!l->exclusive || load_acquire(&r->at) != record::in_ring || r->dev != s->dev ||
 	    r->opening != s->dev->opening || !r->ln->ch->record_iova)
 		return false;
@@ -367,7 +367,7 @@ static bool wait_in_ring(stream *s, record *r)
 
 int stream_wait_event(stream *s, event *e, deadline until)
 {
-	/* Also where there is nothing to wait for. */
+	/* Also if there is nothing to wait for. */
 	if (const int err = stream_refuses(s))
 		return err;
 	record *r = latest(e);

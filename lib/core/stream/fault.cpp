@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A channel that halted. */
+/* Fault handling of halted channels. */
 #include "lib/core/stream/fault.h"
 
 #include "driver/base/error.h"
@@ -18,9 +18,9 @@ void hwq_handle_fault(hw_queue *l)
 	if (!dma::read_fault(ch, &f))
 		return;
 	auto *s = reinterpret_cast<stream *>(f.cookie & ~stripe_sync_words);
-	/* The cookie went through the device: believe it only if it is one of ours on this hardware queue. */
+	/* The cookie comes from the device: verify that it is a stream of this hardware queue. */
 	const bool ours = all_streams->within(s) && s->ln == l, sync_words = f.cookie & stripe_sync_words;
-	/* A WAIT for parts that failed: the CPU waits instead, and no more than that is wrong. */
+	/* Only a WAIT for parts failed: the CPU waits instead. */
 	if (ours && sync_words && stripe_pending(s, f.seq))
 		return;
 	store_relaxed(&l->count->faults, l->count->faults + 1);
@@ -33,8 +33,8 @@ void hwq_handle_fault(hw_queue *l)
 		if (s->stopped) {
 			ch->ops->cancel(ch, reinterpret_cast<u64>(s));
 			stream_drop_queue(s);
-			if (stripe_cut(s))
-				return; /* its parts must not run: once more when it was looked at */
+			if (stripe_cancel(s))
+				return; /* its parts must not run: stay halted, the next check retries */
 		}
 	}
 	const int err = ch->ops->resume(ch);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A channel that halted: the streams whose requests failed are told, and it goes on. */
+/* Handles a halted channel: reports the fault to the stream and resumes the channel. */
 #pragma once
 
 #include "lib/core/device/device.h"
 
 namespace usdma::core {
 
-/* Takes the hardware queue's lock, or those of helpers and of hardware queues that they help. */
+/* Takes the lock of the hardware queue, or those of helpers and their owners. */
 void hwq_check_fault(hw_queue *l);
-/* The channel's alone, with the lock held; not for helpers. */
+/* As hwq_check_fault() for this channel only, with its lock held; not for helpers. */
 void hwq_handle_fault(hw_queue *l);
 
 } // namespace usdma::core

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The library's callback threads: each runs the host functions of one context (or,
- * for streams of none, of one device) one after the other, so that a function that
- * takes long holds up its own context only.  A thread is made with the first call
- * and ends when none has come for a while; while a call is on its way it stays.
+ * The library's callback threads: each runs the host functions of one context (or of one device, for streams
+ * without a context) in sequence, so that a slow function delays its own context only. A thread starts with the
+ * first call and exits after an idle period without pending calls.
  */
 #include "driver/base/error.h"
 #include "driver/base/thread.h"
@@ -22,17 +21,17 @@ struct caller;
 struct host_call {
 	void (*fn)(void *arg);
 	void *arg;
-	caller *by;        /* counted in its coming */
+	caller *by;        /* counted in its pending */
 	call_group *group; /* a reference */
 	call_token *done;
 	host_call *next; /* in calls */
 };
 
 struct caller {
-	const void *of; /* the context or device; may be gone by now, and another in its place: that one shares the
-			   thread */
-	u32 coming = 0; /* calls that are not run yet; under the lock */
-	u32 posted = 0; /* futex: grows with each call */
+	const void *of;  /* the context or device; may be freed by now and its address reused: the new one shares the
+			    thread */
+	u32 pending = 0; /* calls that have not run yet; under the lock */
+	u32 posted = 0;  /* futex: incremented by each call */
 	host_call *calls = nullptr, **end = &calls; /* under the lock */
 	caller *next = nullptr;                     /* in the table */
 };
@@ -42,11 +41,11 @@ struct caller_table {
 	caller *all = nullptr;
 };
 
-constinit immortal<caller_table> table;
+constinit no_destructor<caller_table> table;
 
 constexpr u64 idle_ns = ns_per_s;
 
-/* All that is there. */
+/* Takes all queued calls. */
 host_call *take(caller *c)
 {
 	std::lock_guard guard(table->lock);
@@ -63,15 +62,15 @@ void run(caller *c, host_call *call)
 	call_group_unref(call->group);
 	delete call;
 	std::lock_guard guard(table->lock);
-	c->coming--;
+	c->pending--;
 }
 
-/* Gives the caller up when nothing is on its way to it. */
+/* Frees the caller if no call is pending. */
 bool end_if_idle(caller *c)
 {
 	std::lock_guard guard(table->lock);
 
-	if (c->coming)
+	if (c->pending)
 		return false;
 	caller **at = &table->all;
 	while (*at != c)
@@ -119,7 +118,7 @@ int caller_new(const void *of, caller **out)
 	return 0;
 }
 
-/* The thread for a stream's calls, which now waits for one more. */
+/* The thread for a stream's calls; counts one more pending call. */
 int caller_get(const stream *s, caller **out)
 {
 	const void *of = s->opt.owner ? s->opt.owner : s->dev;
@@ -134,15 +133,15 @@ int caller_get(const stream *s, caller **out)
 	else
 		err = caller_new(of, out);
 	if (!err)
-		(*out)->coming++;
+		(*out)->pending++;
 	return err;
 }
 
-void caller_forgo(caller *c)
+void caller_put(caller *c)
 {
 	std::lock_guard guard(table->lock);
 
-	c->coming--;
+	c->pending--;
 }
 
 void deliver(void *arg, call_token *done)
@@ -173,7 +172,7 @@ int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block)
 	if (err) {
 		delete call;
 		call_group_unref(group);
-		caller_forgo(by);
+		caller_put(by);
 	}
 	return err;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Streams come. */
+/* Stream creation. */
 #include "driver/base/error.h"
 #include "lib/core/channel/hw_queues.h"
 #include "lib/core/stream/stripe.h"
@@ -7,7 +7,7 @@
 
 namespace usdma::core {
 
-constinit immortal<slab<stream, max_streams>> all_streams;
+constinit no_destructor<slab<stream, max_streams>> all_streams;
 static u32 next_id;
 
 wait_mode stream_wait_mode(const stream *s)
@@ -21,7 +21,7 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	int err;
 
 	if (dev->lost())
-		return fail(ENODEV, "device %u is gone", dev->slot);
+		return fail(ENODEV, "device %u was lost", dev->slot);
 	s = all_streams->get();
 	if (!s)
 		return all_streams->fail_full(ENOSPC, "streams");

@@ -15,12 +15,12 @@ namespace usdma::core {
 static constexpr size_t max_pools = 4096;
 static constexpr u64 pool_grain = 512;
 
-/* Freed by a stream, kept for the next allocation. */
+/* Freed by a stream, retained for the next allocation. */
 struct idle_block {
 	u64 addr, size;
 	const stream *by;
 	u32 by_id;
-	event *freed; /* when that stream has come so far */
+	event *freed; /* reached once that stream is past the free */
 };
 
 struct alignas(64) pool {
@@ -38,7 +38,7 @@ struct pool_block {
 	u64 size;
 };
 
-static constinit immortal<slab<pool, max_pools>> pools;
+static constinit no_destructor<slab<pool, max_pools>> pools;
 
 using used_map = std::map<u64, pool_block>;
 
@@ -49,14 +49,14 @@ struct pool_state {
 
 static pool_state &state()
 {
-	static immortal<pool_state> s;
+	static no_destructor<pool_state> s;
 
 	return *s;
 }
 
 int pool_create(device *dev, u64 max, pool **out)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	const int err = device_ref(dev);
 
 	if (err)
@@ -90,7 +90,7 @@ void *pool_handle(const pool *p)
 	return reinterpret_cast<void *>(load_relaxed(&p->alive));
 }
 
-/* Its memory may still be in use by work in flight: device_free waits for that by itself. */
+/* Work in flight may still use the memory: device_free() defers the free. */
 static void give_back(pool *p, size_t i)
 {
 	const idle_block b = p->idle[i];
@@ -107,7 +107,7 @@ static void shrink_idle(pool *p, u64 keep)
 		give_back(p, 0);
 }
 
-/* With the lock held; true: that was the last, and the caller ends it without the lock. */
+/* With the lock held; true: last reference, the caller calls pool_end() without the lock. */
 static bool drop_ref(pool *p)
 {
 	if (--p->refs)
@@ -135,13 +135,13 @@ void pool_leave(pool *p)
 
 bool pool_destroy(const void *handle)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	pool *p = pool_enter(handle);
 
 	if (!p)
 		return false;
 	state().lock.lock();
-	/* Of several that destroy it, one. */
+	/* Only one of several concurrent destroyers succeeds. */
 	const bool first = load_relaxed(&p->alive) != 0;
 	if (first) {
 		store_release(&p->alive, u64(0));
@@ -192,7 +192,7 @@ static int take_new(pool *p, u64 size, u64 *addr)
 	return err;
 }
 
-/* An entry for a block to come; empty: no memory. */
+/* Preallocates a map entry; empty: no memory. */
 static used_map::node_type make_node()
 {
 	used_map one;
@@ -202,7 +202,7 @@ static used_map::node_type make_node()
 
 int pool_alloc(pool *p, u64 size, stream *s, void **out)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	pool_state &st = state();
 	std::lock_guard guard(st.lock);
 	u64 addr, got = align_up(size, pool_grain);
@@ -215,7 +215,7 @@ int pool_alloc(pool *p, u64 size, stream *s, void **out)
 		return fail(ENOMEM, "%llu bytes are too many", static_cast<unsigned long long>(size));
 	used_map::node_type node = make_node();
 	if (node.empty())
-		return no_memory("keeping track of a pool's memory");
+		return no_memory("tracking a pool's memory");
 	if (!take_idle(p, got, s, &addr, &got)) {
 		const int err = take_new(p, got, &addr);
 
@@ -234,8 +234,8 @@ int pool_alloc(pool *p, u64 size, stream *s, void **out)
 	return 0;
 }
 
-/* Kept for the next one, or given back at once. */
-static int keep(pool *p, u64 addr, u64 size, stream *s)
+/* Retains the block for a later allocation. */
+static int retain(pool *p, u64 addr, u64 size, stream *s)
 {
 	const size_t n = p->idle.size();
 	event *e;
@@ -255,7 +255,7 @@ static int keep(pool *p, u64 addr, u64 size, stream *s)
 
 int pool_free(void *ptr, stream *s)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	pool_state &st = state();
 	std::unique_lock guard(st.lock);
 	const auto it = st.used.find(reinterpret_cast<u64>(ptr));
@@ -269,8 +269,8 @@ int pool_free(void *ptr, stream *s)
 	const u64 size = it->second.size;
 	bool stays = load_relaxed(&p->alive) && p->stats.reserved - p->stats.used + size <= p->threshold;
 	if (stays)
-		err = keep(p, it->first, size, s);
-	/* No memory to note when it is idle: the device's heap knows without. */
+		err = retain(p, it->first, size, s);
+	/* No memory to track the block as idle: return it to the heap, which needs none. */
 	if (err == -ENOMEM)
 		stays = false;
 	else if (err)
@@ -290,7 +290,7 @@ int pool_free(void *ptr, stream *s)
 
 void pool_trim(pool *p, u64 held)
 {
-	const no_cancel quiet;
+	const no_cancel scope;
 	std::lock_guard guard(state().lock);
 
 	shrink_idle(p, held);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The progress thread moves gated streams on and makes the calls that were asked for.  Any
- * thread that waits runs it; a thread of its own runs it when nobody does, and
- * sleeps on the engines' service interrupts in between.
+ * Progress: runs the queues of gated streams and delivers host calls. Any waiting thread makes a pass; the
+ * progress thread does when there is no waiter, and sleeps on the engines' service interrupts in between.
  */
 #include "driver/base/eventfd.h"
 #include "driver/base/fd.h"
@@ -24,20 +23,20 @@
 
 namespace usdma::core {
 
-/* Made with the call, so that nothing is wanting when its turn comes. */
-struct watch {
+/* Allocated with the call, so that delivery cannot fail. */
+struct call_slot {
 	stream *s = nullptr; /* a reference */
 	u64 seq = 0;
-	bool tells = false; /* the device interrupts by itself: nothing is armed */
-	bool due = false;   /* a pass's */
+	bool marked = false; /* a request in the ring raises the interrupt: none is armed */
+	bool due = false;    /* used within a pass */
 	void (*deliver)(void *arg, call_token *done) = nullptr;
 	void *arg = nullptr;
-	watch *next = nullptr; /* atomic: a pass walks along while others append */
+	call_slot *next = nullptr; /* atomic: a pass iterates while others append */
 };
 
 namespace {
 
-/* A stream's place on the list; numbers grow. */
+/* Entry of the list, in ascending order of numbers. */
 struct listed {
 	u64 number;
 	stream *s; /* a reference */
@@ -45,40 +44,40 @@ struct listed {
 
 struct progress_state {
 	std::mutex run_lock;   /* one pass at a time, so that calls keep their order */
-	std::mutex look_lock;  /* hardware queues of listed streams are looked at outside of a pass; a hardware queue's
-				  lock is taken  with it held */
-	std::mutex sleep_lock; /* the thread has descriptors of hardware queues; run_lock and look_lock are taken with
-				  it held */
-	std::mutex list_lock;  /* the lists; taken with a hardware queue's lock held */
+	std::mutex scan_lock;  /* held to read hardware queues of listed streams outside of a pass; a hardware queue's
+				  lock nests inside */
+	std::mutex sleep_lock; /* held while the thread uses descriptors of hardware queues; run_lock and scan_lock nest
+				  inside */
+	std::mutex list_lock;  /* the lists; nests inside a hardware queue's lock */
 	std::vector<listed> gated;
 	u64 last_number = 0;
-	watch *watches = nullptr, **watches_end = &watches; /* only a pass takes any out */
+	call_slot *call_slots = nullptr, **call_slots_end = &call_slots; /* only a pass removes entries */
 	bool started = false;
 	int wake_fd = -1;   /* eventfd */
 	u32 asleep = 0;     /* the thread sleeps, or is about to */
-	u32 closing = 0;    /* devices that are going: the thread is not to sleep now */
-	u32 count = 0;      /* futex: grows with each pass that moved something */
-	u32 watchers = 0;   /* that sleep on progress */
-	u64 interrupts = 0; /* that woke the thread */
-	u32 looks = 0;      /* through the watches; under run_lock */
+	u32 closing = 0;    /* number of closing devices: the thread must not sleep */
+	u32 count = 0;      /* futex: incremented by each pass that made progress */
+	u32 waiters = 0;    /* threads asleep on count */
+	u64 interrupts = 0; /* device interrupts that woke the thread */
+	u32 scans = 0;      /* passes over call_slots; under run_lock */
 };
 
-constinit immortal<progress_state> progress;
+constinit no_destructor<progress_state> progress;
 
-/* Between looks at words that nobody tells us of, and at everything. */
-constexpr u64 word_look = 200 * ns_per_us, any_look = 50 * ns_per_ms;
+/* Poll interval for memory words, which raise no interrupt, and the longest sleep. */
+constexpr u64 word_poll_ns = 200 * ns_per_us, max_sleep_ns = 50 * ns_per_ms;
 constexpr u64 progress_spin = 20 * ns_per_us;
 
 /* ---- a pass ----------------------------------------------------------------------------------------- */
 
-/* With list_lock held: the first on the list with a larger number than this. */
+/* The first entry with a larger number; with list_lock held. */
 auto first_behind(u64 number)
 {
 	return std::upper_bound(progress->gated.begin(), progress->gated.end(), number,
 				[](u64 n, const listed &l) { return n < l.number; });
 }
 
-/* Visits those that are on the list as it begins, each with a reference, without holding its lock. */
+/* Iterates over the streams listed at its start, each with a reference, without holding the list's lock. */
 class gated_streams {
 public:
 	gated_streams()
@@ -103,44 +102,41 @@ private:
 	u64 at_ = 0, last_ = 0;
 };
 
-/* Takes a stream off the list once its queue is empty. */
+/* Unlists a stream with an empty queue. */
 void remove_if_idle(stream *s)
 {
 	s->ln->lock.lock();
-	const bool gone = !s->gated && progress_remove(s);
+	const bool unlisted = !s->gated && progress_remove(s);
 	s->ln->lock.unlock();
-	if (gone)
+	if (unlisted)
 		stream_unref(s);
 }
 
-bool watch_ready(const watch &w)
+bool call_slot_ready(const call_slot &w)
 {
 	if (hwq_halted(w.s->ln))
 		hwq_check_fault(w.s->ln);
 	return hwq_done(w.s->ln, w.seq) || w.s->dev->lost();
 }
 
-/*
- * A stream's calls are made in their order: behind one that has to wait the others wait as well, though they
- * may be ready by now.
- */
-bool watch_due(const watch &w)
+/* A stream's calls are delivered in order: one that is not ready holds back the later ones. */
+bool call_slot_due(const call_slot &w)
 {
-	if (w.s->held_back == progress->looks)
+	if (w.s->held_back == progress->scans)
 		return false;
-	if (watch_ready(w))
+	if (call_slot_ready(w))
 		return true;
-	w.s->held_back = progress->looks;
+	w.s->held_back = progress->scans;
 	return false;
 }
 
-/* Takes those that are due out of the list; with its lock held. */
-watch *take_due()
+/* Unlinks the calls that are due; with list_lock held. */
+call_slot *take_due()
 {
-	watch *taken = nullptr, **end = &taken;
-	watch **at = &progress->watches;
+	call_slot *taken = nullptr, **end = &taken;
+	call_slot **at = &progress->call_slots;
 
-	while (watch *w = *at) {
+	while (call_slot *w = *at) {
 		if (!w->due) {
 			at = &w->next;
 			continue;
@@ -149,42 +145,42 @@ watch *take_due()
 		*end = w;
 		end = &w->next;
 	}
-	progress->watches_end = at;
+	progress->call_slots_end = at;
 	*end = nullptr;
 	return taken;
 }
 
 /*
- * The ready ones leave the list only after they were looked at, so that it never seems empty.  Only a
- * pass takes any out, and one pass runs at a time: those looked at stay.
+ * Ready calls are unlinked after the scan, so that the list never appears empty. Only a pass removes entries
+ * and one pass runs at a time, so entries stay valid during the scan.
  */
-watch *take_ready()
+call_slot *take_ready()
 {
 	bool any = false;
-	watch *w;
+	call_slot *w;
 
 	progress->list_lock.lock();
-	w = progress->watches;
+	w = progress->call_slots;
 	progress->list_lock.unlock();
-	progress->looks++;
-	/* Acquire: what was appended is whole. */
+	progress->scans++;
+	/* Acquire: pairs with the append. */
 	for (; w; w = load_acquire(&w->next))
-		any |= w->due = watch_due(*w);
+		any |= w->due = call_slot_due(*w);
 	if (!any)
 		return nullptr;
 	std::lock_guard guard(progress->list_lock);
 	return take_due();
 }
 
-/* Makes the calls, in their order. */
-void deliver_all(watch *w)
+/* Delivers the calls in order. */
+void deliver_all(call_slot *w)
 {
 	while (w) {
-		watch *const next = w->next;
+		call_slot *const next = w->next;
 
 		w->deliver(w->arg, nullptr);
-		/* Release: a blocking call that sees none left comes after this one. */
-		__atomic_sub_fetch(&w->s->watched, 1, __ATOMIC_RELEASE);
+		/* Release: a blocking call that reads 0 is delivered after this one. */
+		__atomic_sub_fetch(&w->s->pending_calls, 1, __ATOMIC_RELEASE);
 		stream_unref(w->s);
 		delete w;
 		w = next;
@@ -195,18 +191,18 @@ bool nothing_to_do()
 {
 	std::lock_guard guard(progress->list_lock);
 
-	return progress->gated.empty() && !progress->watches;
+	return progress->gated.empty() && !progress->call_slots;
 }
 
 bool pass()
 {
 	bool moved = false;
 
-	/* What is gated may wait for a ring of any device that halted or hangs while nobody waits for it. */
+	/* A gate may depend on a halted or hung ring of any device that has no waiter. */
 	if (!nothing_to_do())
-		watch_all();
-	/* Before the streams: their blocking calls wait for these. */
-	if (watch *ready = take_ready()) {
+		devices_check();
+	/* Before the streams, whose blocking calls wait for these. */
+	if (call_slot *ready = take_ready()) {
 		deliver_all(ready);
 		moved = true;
 	}
@@ -220,7 +216,7 @@ bool pass()
 
 /* ---- sleeping --------------------------------------------------------------------------------------- */
 
-/* False: no memory to listen to it. */
+/* Adds the queue's service interrupt to fds. False: no memory. */
 bool listen(hw_queue *l, std::vector<pollfd> *fds)
 {
 	const int fd = l->ch->irq_fd[dma::irq_service];
@@ -240,12 +236,12 @@ void arm(hw_queue *l, u64 seq)
 
 struct interest {
 	hw_queue *ln;
-	u64 seq; /* no_arm: the device tells without */
+	u64 seq; /* no_arm: an interrupt is already requested */
 };
 constexpr u64 no_arm = ~u64(0);
 
-/* What the first task of a stream waits for; *look: how long to sleep at most. */
-interest interest_of(stream *s, u64 *look)
+/* What the first task of a stream waits for; *sleep_ns: limits the sleep. */
+interest interest_of(stream *s, u64 *sleep_ns)
 {
 	std::lock_guard guard(s->ln->lock);
 
@@ -253,7 +249,7 @@ interest interest_of(stream *s, u64 *look)
 		return {nullptr, 0};
 	const task &t = s->queue->t;
 	if (!t.until.is_never())
-		*look = std::min(*look, t.until.left_ns());
+		*sleep_ns = std::min(*sleep_ns, t.until.left_ns());
 	if (t.kind == task_kind::gate_event) {
 		const read_section in;
 		hw_queue *l = in ? record_hw_queue(t.rec) : nullptr;
@@ -265,11 +261,11 @@ interest interest_of(stream *s, u64 *look)
 	if (!hwq_done(s->ln, s->last))
 		return {s->ln, s->last};
 	if (t.kind == task_kind::gate_check)
-		*look = std::min(*look, word_look);
+		*sleep_ns = std::min(*sleep_ns, word_poll_ns);
 	return {nullptr, 0};
 }
 
-/* The least number of each hardware queue: one interrupt slot has one number; no_arm is above all. False: no memory. */
+/* Keeps the least number of each hardware queue, as one can be armed; no_arm exceeds all. False: no memory. */
 bool add_interest(std::vector<interest> *all, interest i)
 {
 	if (!i.ln)
@@ -282,7 +278,7 @@ bool add_interest(std::vector<interest> *all, interest i)
 	return try_push(*all, i);
 }
 
-/* The progress thread's alone: kept, so that sleeping needs memory only while hardware queues become more. */
+/* Used by the progress thread only; reused, so that memory is allocated only when hardware queues are added. */
 struct sleep_lists {
 	std::vector<interest> hw_queues;
 	std::vector<pollfd> fds;
@@ -290,26 +286,26 @@ struct sleep_lists {
 
 u64 arm_all(sleep_lists *to)
 {
-	std::lock_guard looking(progress->look_lock);
-	u64 look = any_look;
+	std::lock_guard scanning(progress->scan_lock);
+	u64 sleep_ns = max_sleep_ns;
 	bool all = true;
 
 	to->hw_queues.clear();
 	for (gated_streams some; stream *s = some.next();) {
-		all &= add_interest(&to->hw_queues, interest_of(s, &look));
+		all &= add_interest(&to->hw_queues, interest_of(s, &sleep_ns));
 		stream_unref(s);
 	}
 	progress->list_lock.lock();
-	for (const watch *w = progress->watches; w; w = w->next)
-		all &= add_interest(&to->hw_queues, {w->s->ln, w->tells ? no_arm : w->seq});
+	for (const call_slot *w = progress->call_slots; w; w = w->next)
+		all &= add_interest(&to->hw_queues, {w->s->ln, w->marked ? no_arm : w->seq});
 	progress->list_lock.unlock();
 	for (const interest &i : to->hw_queues) {
 		all &= listen(i.ln, &to->fds);
 		if (i.seq != no_arm)
 			arm(i.ln, i.seq);
 	}
-	/* Without memory to listen to all of them it looks. */
-	return all ? look : std::min(look, word_look);
+	/* Without memory to wait for all interrupts, poll. */
+	return all ? sleep_ns : std::min(sleep_ns, word_poll_ns);
 }
 
 void drain(const std::vector<pollfd> &fds)
@@ -331,13 +327,13 @@ void sleep_on(std::vector<pollfd> &fds, u64 ns)
 		drain(fds);
 }
 
-/* A pass that found something is told to those who wait for it. */
-bool tell(bool moved)
+/* Wakes waiters after a pass that made progress. */
+bool notify(bool moved)
 {
 	if (!moved)
 		return false;
 	__atomic_add_fetch(&progress->count, 1, __ATOMIC_SEQ_CST);
-	if (load_relaxed(&progress->watchers))
+	if (load_relaxed(&progress->waiters))
 		futex_wake(&progress->count, 1 << 30);
 	return true;
 }
@@ -360,11 +356,11 @@ void arm_and_sleep(sleep_lists *to)
 
 	to->fds.clear();
 	const bool wakes = try_push(to->fds, pollfd{progress->wake_fd, POLLIN, 0});
-	/* Full barrier: whoever adds something after this sees asleep; what was added before is seen below. */
+	/* Full barrier: work added later sees asleep set; work added earlier is seen below. */
 	store_fence(&progress->asleep, 1u);
-	const u64 look = arm_all(to);
+	const u64 sleep_ns = arm_all(to);
 	if (!progress_run_behind() && !__atomic_load_n(&progress->closing, __ATOMIC_SEQ_CST))
-		sleep_on(to->fds, !wakes ? word_look : nothing_to_do() ? ~u64(0) : look);
+		sleep_on(to->fds, !wakes ? word_poll_ns : nothing_to_do() ? ~u64(0) : sleep_ns);
 	store_relaxed(&progress->asleep, 0u);
 }
 
@@ -388,7 +384,7 @@ int start()
 	if (progress->started)
 		return 0;
 	if (progress->wake_fd < 0)
-		progress->wake_fd = keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+		progress->wake_fd = fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (progress->wake_fd < 0)
 		return fail_errno("eventfd for the library's background thread");
 	if (const int err = thread_start_detached("usdma-progress", thread_main, nullptr))
@@ -407,16 +403,16 @@ bool progress_run()
 		return false;
 	moved = pass();
 	progress->run_lock.unlock();
-	return tell(moved);
+	return notify(moved);
 }
 
-/* The other's pass may have looked before something ended. */
+/* Another thread's pass may have checked before the work ended. */
 bool progress_run_behind()
 {
 	progress->run_lock.lock();
 	const bool moved = pass();
 	progress->run_lock.unlock();
-	return tell(moved);
+	return notify(moved);
 }
 
 u64 progress_interrupts()
@@ -431,9 +427,9 @@ u32 progress_count()
 
 void progress_wait(u32 seen, u64 abs_ns)
 {
-	__atomic_add_fetch(&progress->watchers, 1, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&progress->waiters, 1, __ATOMIC_SEQ_CST);
 	futex_wait_until(&progress->count, seen, abs_ns);
-	__atomic_sub_fetch(&progress->watchers, 1, __ATOMIC_RELAXED);
+	__atomic_sub_fetch(&progress->waiters, 1, __ATOMIC_RELAXED);
 }
 
 void progress_kick()
@@ -470,60 +466,60 @@ bool progress_remove(stream *s)
 	return number != 0;
 }
 
-void watch_forgo::operator()(watch *w) const
+void call_slot_free::operator()(call_slot *w) const
 {
 	delete w;
 }
 
-std::unique_ptr<watch, watch_forgo> progress_place()
+std::unique_ptr<call_slot, call_slot_free> progress_call_slot()
 {
-	return std::unique_ptr<watch, watch_forgo>(new (std::nothrow) watch);
+	return std::unique_ptr<call_slot, call_slot_free>(new (std::nothrow) call_slot);
 }
 
-int progress_watch(stream *s, bool tells, task &t)
+int progress_add_call(stream *s, bool marked, task &t)
 {
 	std::lock_guard guard(progress->list_lock);
 	const int err = start();
 
 	if (err)
 		return err;
-	watch *w = t.place.release();
+	call_slot *w = t.slot.release();
 
 	__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
-	__atomic_add_fetch(&s->watched, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&s->pending_calls, 1, __ATOMIC_RELAXED);
 	w->s = s;
 	w->seq = s->last;
-	w->tells = tells;
+	w->marked = marked;
 	w->deliver = t.deliver;
 	w->arg = t.arg;
-	/* Release: who walks along sees it whole. */
-	store_release(progress->watches_end, w);
-	progress->watches_end = &w->next;
+	/* Release: an iterating pass sees it initialized. */
+	store_release(progress->call_slots_end, w);
+	progress->call_slots_end = &w->next;
 	return 0;
 }
 
 void progress_forget(device *dev)
 {
-	std::lock_guard run(progress->run_lock); /* no pass is looking at its hardware queues */
+	std::lock_guard run(progress->run_lock); /* no pass uses its hardware queues */
 
 	progress->list_lock.lock();
-	for (watch *w = progress->watches; w; w = w->next)
+	for (call_slot *w = progress->call_slots; w; w = w->next)
 		w->due = w->s->dev == dev;
-	watch *gone = take_due();
+	call_slot *due = take_due();
 	progress->list_lock.unlock();
-	deliver_all(gone);
+	deliver_all(due);
 }
 
 void progress_quiesce()
 {
-	/* Who found its streams on the list, or a record on its hardware queues, before has looked by now. */
+	/* Wait for passes that may still use its streams or hardware queues. */
 	progress->run_lock.lock();
 	progress->run_lock.unlock();
-	progress->look_lock.lock();
-	progress->look_lock.unlock();
+	progress->scan_lock.lock();
+	progress->scan_lock.unlock();
 	/*
-	 * And the thread does not sleep on its descriptors any more, whose numbers will be others'.  It sets
-	 * asleep, then looks at closing; we do it the other way round: one of the two sees the other.
+	 * Wait until the thread does not sleep on the device's descriptors, whose numbers will be reused. It
+	 * stores asleep, then loads closing; here the order is reversed: one of the two sees the other's store.
 	 */
 	__atomic_add_fetch(&progress->closing, 1, __ATOMIC_SEQ_CST);
 	progress_kick();
@@ -534,7 +530,7 @@ void progress_quiesce()
 
 bool queue_done(u64 epoch)
 {
-	std::lock_guard looking(progress->look_lock);
+	std::lock_guard scanning(progress->scan_lock);
 	bool done = true;
 
 	for (gated_streams all; stream *s = all.next();) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How each kind of queued work runs, and how a queue moves on. */
+/* Running queued work of each kind, and advancing a stream's queue. */
 #include "lib/core/stream/task.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/stream/fault.h"
@@ -15,7 +15,7 @@
 
 namespace usdma::core {
 
-static u64 task_count; /* of all that were ever queued; atomic */
+static u64 task_count; /* tasks ever queued; atomic */
 
 /* ---- tokens ----------------------------------------------------------------------------------------- */
 
@@ -41,7 +41,7 @@ void call_done(call_token *t)
 
 /* ---- running ---------------------------------------------------------------------------------------- */
 
-/* Its predecessors in the ring have ended. */
+/* All earlier requests in the ring have ended. */
 static bool all_before(const stream *s)
 {
 	return hwq_done(s->ln, s->last);
@@ -61,7 +61,7 @@ static void finish_check(task &t)
 	t.release = nullptr;
 }
 
-/* A gate whose time is over opens, and says so in the stream's error. */
+/* An expired gate opens and sets the stream's error. */
 static bool gate_expired(stream *s, const task &t)
 {
 	if (!t.until.passed())
@@ -80,7 +80,7 @@ static void finish_event(task &t)
 	t.ev = nullptr;
 }
 
-/* What was to be done before the mark may never be: whoever reads behind it must hear of that. */
+/* The work before the record may never complete: readers behind the gate need an error. */
 static bool gate_lost(stream *s, const task &t)
 {
 	if (!record_lost(t.rec))
@@ -112,10 +112,10 @@ static outcome run_gate_check(stream *s, task &t)
 }
 
 /*
- * Where interrupts are coalesced the device itself tells the progress thread: a request that does nothing asks for
- * an interrupt, and the device holds it back as its channel was told.  No room: the progress thread arms one.
+ * With interrupt coalescing a NOP requests the interrupt for the progress thread, and the device delays it as
+ * configured. If the ring is full, the progress thread arms an interrupt instead.
  */
-static bool place_marker(stream *s)
+static bool post_marker(stream *s)
 {
 	dma::request q;
 
@@ -130,13 +130,13 @@ static bool place_marker(stream *s)
 static outcome run_call(stream *s, task &t)
 {
 	if (!t.block) {
-		const bool tells = place_marker(s);
+		const bool marked = post_marker(s);
 
-		return progress_watch(s, tells, t) ? outcome::later : outcome::done;
+		return progress_add_call(s, marked, t) ? outcome::later : outcome::done;
 	}
 	if (!t.delivered) {
-		/* Also the calls before it that block nothing: the progress thread makes those. */
-		if (!all_before(s) || load_acquire(&s->watched))
+		/* Also after earlier non-blocking calls, which the progress thread delivers. */
+		if (!all_before(s) || load_acquire(&s->pending_calls))
 			return outcome::later;
 		t.delivered = true;
 		__atomic_add_fetch(&t.token->refs, 1, __ATOMIC_RELAXED);
@@ -151,7 +151,7 @@ static outcome run_call(stream *s, task &t)
 
 static outcome run_record(stream *s, task &t)
 {
-	if (!record_place(t.rec, s))
+	if (!record_start(t.rec, s))
 		return outcome::later;
 	finish_event(t);
 	return outcome::done;
@@ -183,27 +183,27 @@ outcome run_task(stream *s, task &t)
 void drop_task(task &t, bool accepted)
 {
 	if (t.rec && t.kind == task_kind::record)
-		/* Whoever waits for it must not wait for ever: it counts as reached. */
+		/* Counts as reached, so that its waiters return. */
 		store_release(&t.rec->at, u32(record::reached));
 	finish_event(t);
 	finish_check(t);
-	/* A call that was accepted is made whatever happens, so that its argument finds its owner. */
+	/* An accepted call is always delivered, so that its argument is freed. */
 	if (accepted && t.deliver && !t.delivered)
 		t.deliver(t.arg, nullptr);
 	token_unref(t.token);
 	t.token = nullptr;
 }
 
-/* A call whose stream has others with the progress thread is made behind them. */
+/* If the progress thread has earlier calls of the stream, it delivers this one after them. */
 static void pass_to_progress(stream *s, task &t)
 {
-	if (!t.deliver || t.delivered || !load_acquire(&s->watched))
+	if (!t.deliver || t.delivered || !load_acquire(&s->pending_calls))
 		return;
-	if (progress_watch(s, false, t) == 0)
+	if (progress_add_call(s, false, t) == 0)
 		t.delivered = true;
 }
 
-/* The first leaves the queue. */
+/* Removes the first task. */
 static void queue_pop(stream *s)
 {
 	const queued *q = s->queue;
@@ -234,7 +234,7 @@ static void queue_append(stream *s, queued *q)
 	store_relaxed(&s->gated, 1u);
 }
 
-/* With the hardware queue's lock held; on error what drop_task gives back is still the task's. */
+/* With the hardware queue's lock held; on error the caller still has to drop_task(). */
 static int enqueue(stream *s, task &t)
 {
 	auto *q = new (std::nothrow) queued{std::move(t)};
@@ -266,10 +266,7 @@ int stream_push_all(stream *s, queued *first)
 
 	l->lock.lock();
 	err = stream_refuses(s);
-	/*
-	 * On the progress thread's list in any case: that is what may fail.  It takes a stream off that has
-	 * nothing queued.
-	 */
+	/* List the stream first, as only that may fail. The progress thread unlists a stream with an empty queue. */
 	if (!err && !s->gated)
 		err = progress_add(s);
 	while (first && !err) {
@@ -288,10 +285,7 @@ int stream_push_all(stream *s, queued *first)
 	return err;
 }
 
-/*
- * A call that the stream waits for may be handed over at once, and then stays in the queue: its place there
- * comes first.
- */
+/* A blocking call may be delivered at once and stays queued until done: allocate its queue entry first. */
 static int push_call(stream *s, task &t)
 {
 	auto *q = new (std::nothrow) queued{std::move(t)};
@@ -310,7 +304,7 @@ int stream_push(stream *s, task &&t)
 	if (t.block)
 		return push_call(s, t);
 	l->lock.lock();
-	/* Under the lock: a failure may stop the stream at any time. */
+	/* Checked under the lock: a failure may stop the stream at any time. */
 	err = stream_refuses(s);
 	if (!err && (s->gated || run_task(s, t) == outcome::later))
 		err = enqueue(s, t);
@@ -322,8 +316,8 @@ int stream_push(stream *s, task &&t)
 }
 
 /*
- * The hardware queue that a gated stream waits for; it stays during a pass of the progress thread. With the
- * lock of the stream's hardware queue held.
+ * The hardware queue that a gated stream waits for; valid during a pass of the progress thread. With the lock
+ * of the stream's hardware queue held.
  */
 static hw_queue *waits_for(const stream *s)
 {
@@ -338,7 +332,7 @@ bool stream_advance(stream *s)
 	hw_queue *l = s->ln;
 	bool moved = false;
 
-	if (unlikely(hwq_joins(l) && helper_halted(l->dev)))
+	if (unlikely(hwq_joins(l) && member_halted(l->dev)))
 		hwq_check_fault(l);
 	l->lock.lock();
 	if (dma::halted(l->ch))
@@ -353,16 +347,16 @@ bool stream_advance(stream *s)
 			break;
 		queue_pop(s);
 		moved = true;
-		/* A gate that failed ended the stream (failure mode stop). */
+		/* A failed gate stopped the stream (failure mode stop). */
 		if (s->stopped)
 			stream_drop_queue(s);
 	}
-	/* Release: who sees it open sees how far the stream's work in the ring goes. */
+	/* Release: a reader that sees gated clear sees the stream's last number. */
 	if (!s->queue)
 		store_release(&s->gated, 0u);
 	hw_queue *other = waits_for(s);
 	l->lock.unlock();
-	/* Not under this hardware queue's lock: of two that wait for each other's each would want both. */
+	/* Outside this hardware queue's lock: two queues that wait for each other would deadlock. */
 	if (other && hwq_halted(other)) {
 		hwq_check_fault(other);
 		moved |= !hwq_halted(other);
@@ -395,8 +389,8 @@ struct word_gate {
 	u64 value;
 };
 
-/* The program's memory may be gone. */
-static int look_at(const word_gate &g, const u64 *word)
+/* The program may have unmapped the word: -EFAULT. */
+static int compare_word(const word_gate &g, const u64 *word)
 {
 	const void *bad;
 	u64 seen = 0;
@@ -410,12 +404,12 @@ static int word_check(void *arg)
 {
 	const auto *g = static_cast<const word_gate *>(arg);
 
-	return look_at(*g, static_cast<const u64 *>(g->addr));
+	return compare_word(*g, static_cast<const u64 *>(g->addr));
 }
 
 /*
- * Looked up each time, inside a section: whoever frees the memory first makes that fail, then waits for those
- * inside.
+ * Translated each time inside a read section: freeing the memory first invalidates the translation, then waits
+ * for read sections.
  */
 static int memory_check(void *arg)
 {
@@ -425,7 +419,7 @@ static int memory_check(void *arg)
 
 	if (!in)
 		return 0;
-	return word ? look_at(*g, word) : -EFAULT;
+	return word ? compare_word(*g, word) : -EFAULT;
 }
 
 static void word_release(void *arg)
@@ -459,10 +453,10 @@ int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *a
 	t.arg = arg;
 	t.by = by;
 	t.block = block;
-	/* Its turn comes at a time when nothing may fail any more. */
-	t.place = progress_place();
+	/* Allocated now, as delivery must not fail. */
+	t.slot = progress_call_slot();
 	t.token = block ? new (std::nothrow) call_token : nullptr;
-	if (t.place && (t.token || !block))
+	if (t.slot && (t.token || !block))
 		return stream_push(s, std::move(t));
 	drop_task(t, false);
 	return no_memory("a call");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Records: where in which ring an event is reached, and the pinned words that the device stamps. */
+/* Records: the position in a ring at which an event is reached, and the pinned words for time stamps. */
 #include "driver/base/grow.h"
 #include "lib/core/base/section.h"
 #include "lib/core/memory/memory.h"
@@ -12,38 +12,37 @@
 
 namespace usdma::core {
 
-/* A word that nobody reads any more, but that a TIMESTAMP in a ring may still store to. */
+/* A released word to which a TIMESTAMP request in a ring may still store. */
 struct busy_stamp {
 	u64 *word;
-	device *dev; /* which writes it until its hardware queue has come so far, or it is closed and quiet */
+	device *dev; /* may write until its hardware queue completes seq, or until it is closed and quiesced */
 	u64 opening;
 	hw_queue *ln;
 	u64 seq;
 };
 
-/* Words in pinned memory, handed out one by one. */
+/* A block of words in pinned memory. */
 struct stamp_block {
 	static constexpr u32 count = 2048;
 	u64 *words = nullptr;
-	u32 reach = 0; /* whose engines reach it */
-	u32 made = 0;  /* its lent_generation(): of an older one none is handed out any more */
-	u32 used = 0;  /* handed out, or busy */
-	u32 first = 0; /* free ones: not linked in the words, which devices may write */
+	u32 reach = 0; /* devices that can access it */
+	u32 made = 0;  /* its host_generation(); words of older ones are not allocated any more */
+	u32 used = 0;  /* allocated or busy */
+	u32 first = 0; /* free list by index; not stored in the words, which devices may write */
 	u16 next[count];
 
-	bool is_old() const { return made != lent_generation(reach); }
+	bool is_old() const { return made != host_generation(reach); }
 	bool holds(const u64 *w) const { return w >= words && w < words + count; }
 };
 
 struct stamp_pool {
 	std::mutex lock;
 	std::vector<std::unique_ptr<stamp_block>> blocks;
-	std::vector<busy_stamp>
-		busy; /* has room for all words that there are, so that giving one back needs no memory */
+	std::vector<busy_stamp> busy; /* capacity covers all words, so that freeing one needs no memory */
 };
-static constinit immortal<stamp_pool> stamps;
+static constinit no_destructor<stamp_pool> stamps;
 
-/* Nothing stores to it any more. */
+/* True: no device writes to it any more. */
 static bool is_free(const busy_stamp &b)
 {
 	const read_section in;
@@ -52,8 +51,8 @@ static bool is_free(const busy_stamp &b)
 		return false;
 	if (load_acquire(&b.dev->opening) == b.opening)
 		return hwq_done(b.ln, b.seq) || b.dev->stopped();
-	/* Closed: then it is quiet, or kept until it is. */
-	return load_acquire(&b.dev->kept) != b.opening;
+	/* Closed: the device is quiesced, or the memory is retained until it is. */
+	return load_acquire(&b.dev->closing) != b.opening;
 }
 
 /* The next three with the lock held. */
@@ -95,17 +94,17 @@ static int add_words(const device *dev)
 {
 	const size_t most = (stamps->blocks.size() + 1) * stamp_block::count;
 	std::unique_ptr<stamp_block> b(new (std::nothrow) stamp_block);
-	const u32 made = lent_generation(dev->lends);
+	const u32 made = host_generation(dev->host_reach);
 	void *mem;
 
-	/* Twice as much, so that they need not move each time. */
+	/* Twice as much, to avoid reallocating each time. */
 	if (!b || !try_reserve(stamps->blocks, stamps->blocks.size() + 1) ||
 	    (most > stamps->busy.capacity() && !try_reserve(stamps->busy, 2 * most)))
 		return no_memory("the list of time stamps");
 	if (const int err = host_alloc(stamp_block::count * sizeof(u64), -1, &mem, dev))
 		return err;
 	b->words = static_cast<u64 *>(mem);
-	b->reach = dev->lends;
+	b->reach = dev->host_reach;
 	b->made = made;
 	for (u32 i = 0; i < stamp_block::count; i++)
 		b->next[i] = u16(i + 1);
@@ -116,13 +115,13 @@ static int add_words(const device *dev)
 static u64 *stamp_get(const device *dev)
 {
 	std::lock_guard guard(stamps->lock);
-	u64 *w = take(dev->lends);
+	u64 *w = take(dev->host_reach);
 
 	if (!w) {
 		reap();
-		w = take(dev->lends);
+		w = take(dev->host_reach);
 	}
-	return w || add_words(dev) ? w : take(dev->lends);
+	return w || add_words(dev) ? w : take(dev->host_reach);
 }
 
 static void stamp_put(const busy_stamp &b)
@@ -135,7 +134,7 @@ static void stamp_put(const busy_stamp &b)
 		push_reserved(stamps->busy, b);
 }
 
-/* An old one that nobody uses any more. */
+/* Removes an unused block of an older generation. */
 static std::unique_ptr<stamp_block> take_old()
 {
 	std::lock_guard guard(stamps->lock);
@@ -193,12 +192,12 @@ void record_unref(record *r)
 	delete r;
 }
 
-bool record_place(record *r, stream *s)
+bool record_start(record *r, stream *s)
 {
 	hw_queue *l = s->ln;
 
 	if (r->stamp) {
-		const place at = locate(r->stamp);
+		const translation at = translate(r->stamp);
 		dma::request q;
 
 		q.op = dma::opcode::timestamp;
@@ -213,7 +212,7 @@ bool record_place(record *r, stream *s)
 	r->dev = l->dev;
 	r->opening = l->dev->opening;
 	r->seq = s->last;
-	/* Release: who sees in_ring sees ln and seq. */
+	/* Release: a reader that sees in_ring sees ln and seq. */
 	store_release(&r->at, u32(record::in_ring));
 	return true;
 }
@@ -222,7 +221,7 @@ hw_queue *record_hw_queue(const record *r)
 {
 	if (load_acquire(&r->at) != record::in_ring)
 		return nullptr;
-	/* Whoever closes the device clears this first, then waits for those inside. */
+	/* device_close() clears this, then waits for read sections. */
 	return load_acquire(&r->dev->opening) == r->opening ? r->ln : nullptr;
 }
 
@@ -249,7 +248,7 @@ bool record_lost(const record *r)
 	return l && l->dev->lost() && !hwq_done(l, r->seq);
 }
 
-/* The hardware queue, counted; nullptr: there is nothing to wait for. */
+/* The hardware queue, counted as in use; nullptr: nothing to wait for. */
 static hw_queue *enter_hw_queue(const record *r)
 {
 	const read_section in;
@@ -281,8 +280,8 @@ bool record_reached(record *r)
 			hwq_check_fault(l);
 		l->calls.leave();
 	}
-	/* Its ring may wait for another one, or the stream that was to record it for a gate. */
-	watch_all();
+	/* Its ring may wait for another ring, or the recording stream for a gate. */
+	devices_check();
 	return record_passed(r);
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What hangs: its channel is reset first, which costs one request and
- * disturbs no other channel.  If that does not help, the device is reset, which
- * costs all that is pending on it.  If that does not help either, it is lost.
+ * Hang recovery, by escalation: reset the channel, which loses one request and does not affect other channels;
+ * then the device, which loses all pending work; then mark the device as lost.
  *
  * Locks: recover_lock, then dev->lock, then a hardware queue's.
  */
@@ -20,12 +19,12 @@
 
 namespace usdma::core {
 
-/* At most so often a device's hardware queues are looked at, and for hangs. */
-static constexpr u64 look_every = ns_per_ms, hangs_every = 5 * ns_per_ms;
-/* A channel whose engine is busy with others has so many times as long. */
-static constexpr u64 turns = 16;
-/* One that hangs is asked whether it is there after so long, and each time again: a bus access. */
-static constexpr u64 ask_every = 100 * ns_per_ms;
+/* Least interval of fault checks and of hang checks of a device. */
+static constexpr u64 check_interval = ns_per_ms, hang_interval = 5 * ns_per_ms;
+/* Factor for the hang limit of a channel whose engine serves others. */
+static constexpr u64 busy_engine_factor = 16;
+/* Interval at which a device without progress is probed by a bus access. */
+static constexpr u64 probe_interval = 100 * ns_per_ms;
 
 enum : u8 { tried_nothing, tried_channel, tried_device };
 
@@ -35,18 +34,18 @@ static int dead_error(device *dev)
 
 	if (err == ETIMEDOUT)
 		return fail(ENODEV,
-			    "device %u (%s) made no progress for %u ms, resets did not help, and it was given up: "
+			    "device %u (%s) made no progress for %u ms, resets did not help, and it was disabled: "
 			    "close it and open it again",
 			    dev->slot, dev->spec.c_str(), config_get().hang_ms);
-	return fail(ENODEV, "device %u (%s) is gone: its server ended or it was unplugged", dev->slot,
+	return fail(ENODEV, "device %u (%s) was lost: its server ended or it was unplugged", dev->slot,
 		    dev->spec.c_str());
 }
 
-/* Whoever sleeps looks again, and asks the device anew to be woken; by itself it looks every 50 ms. */
+/* Makes sleepers recheck and rearm their interrupt; without this they recheck every 50 ms. */
 static void wake_sleepers(hw_queue *l)
 {
-	l->look_again.store(true, std::memory_order_release);
-	/* The device's server holds it, too, and locks of ours are held. */
+	l->recheck.store(true, std::memory_order_release);
+	/* Must not block: the device's server shares the eventfd, and locks are held here. */
 	if (!eventfd_raise(l->ch->irq_fd[dma::irq_waiter]))
 		log_debug("waking hardware queue %u failed", l->ch->index);
 }
@@ -55,11 +54,11 @@ void device_fail(device *dev, int err, const char *why)
 {
 	int none = 0;
 
-	/* First: whoever sees that it is dead is given nothing any more that it reaches. */
-	lent_renew(dev->lends);
+	/* First: a caller that sees the device dead must not get memory that the device can still access. */
+	host_generation_renew(dev->host_reach);
 	if (!dev->dead.compare_exchange_strong(none, err))
 		return;
-	dev->lost_ns.store(now_ns(), std::memory_order_relaxed);
+	dev->lost_at_ns.store(now_ns(), std::memory_order_relaxed);
 	log_error("device %u (%s): %s", dev->slot, dev->spec.c_str(), why);
 	std::lock_guard guard(dev->lock);
 	for (auto &l : dev->hw_queues)
@@ -69,22 +68,22 @@ void device_fail(device *dev, int err, const char *why)
 
 /* ---- the channel ------------------------------------------------------------------------------------ */
 
-static int channel_cut(hw_queue *l)
+static int channel_cancel(hw_queue *l)
 {
 	std::lock_guard guard(l->lock);
 	dma::channel *ch = l->ch;
 
 	if (load_relaxed(&l->stuck))
 		return fail(EIO, "channel %u cannot be resumed", ch->index);
-	if (!ch->ops->cut)
+	if (!ch->ops->abort)
 		return fail(EOPNOTSUPP, "the engine cannot reset a channel");
-	return ch->ops->cut(ch);
+	return ch->ops->abort(ch);
 }
 
-/* What was cut looks like a fault, and is handled as one. */
+/* An aborted request appears as a fault and is handled as one. */
 static int channel_reset(hw_queue *l)
 {
-	if (const int err = channel_cut(l))
+	if (const int err = channel_cancel(l))
 		return err;
 	hwq_check_fault(l);
 	return load_relaxed(&l->stuck) ? -EIO : 0;
@@ -92,14 +91,14 @@ static int channel_reset(hw_queue *l)
 
 /* ---- the device ------------------------------------------------------------------------------------- */
 
-/* All that is pending there ends, and each stream that has any hears of it. */
+/* Terminates all pending work of the queue and notes an error on each affected stream. */
 static int hwq_restart(hw_queue *l)
 {
 	const auto on_hw_queue = [](const stream *s, const void *arg) { return s->ln == arg; };
 	std::lock_guard guard(l->lock);
 	int err;
 
-	/* Held, not visited: what is told to them may call back into the list. */
+	/* Iterate by reference, not by visitor: noting an error may call back into the list. */
 	for (size_t at = 0; stream *s = stream_next(&at, on_hw_queue, l);) {
 		if (!hwq_done(l, s->last)) {
 			stream_note_error(s, dma::fault_errno(dma::fault_reason::reset), dma::fault_reason::reset, 0,
@@ -121,7 +120,7 @@ static int device_reset(device *dev)
 	for (auto &l : dev->hw_queues)
 		if (l && l->ch && !l->ch->ops->restart)
 			return fail(EOPNOTSUPP, "the engine cannot go on after a reset");
-	/* From its return on nothing pending runs any more, in no channel. */
+	/* After this no pending request runs on any channel. */
 	int err = dev->eng->reset();
 	for (auto &l : dev->hw_queues)
 		if (!err && l && l->ch)
@@ -129,18 +128,18 @@ static int device_reset(device *dev)
 	return err;
 }
 
-/* ---- who decides ------------------------------------------------------------------------------------ */
+/* ---- hang detection --------------------------------------------------------------------------------- */
 
-/* As far as its ring tells: for a word, an event, or for helpers. */
+/* The ring shows a WAIT (for a word, an event or helpers). */
 static bool waits_outside(const hw_queue *l)
 {
 	return hwq_in_wait(l) || hwq_joins(l);
 }
 
-/* With recover_lock held: no progress for too long though there is something to do. */
-static bool stands_still(hw_queue *l, u64 now)
+/* No progress for too long with work pending. With recover_lock held. */
+static bool is_hung(hw_queue *l, u64 now)
 {
-	/* Held: somebody submits, or waits for a command; the next look is soon. */
+	/* Contended: another thread submits or runs a command; the next check is soon. */
 	if (!l->lock.try_lock())
 		return false;
 	const u64 done = dma::completed(l->ch), beat = load_relaxed(&l->ch->record->heartbeat);
@@ -148,13 +147,13 @@ static bool stands_still(hw_queue *l, u64 now)
 	l->lock.unlock();
 	const bool busy = pending && (!dma::halted(l->ch) || load_relaxed(&l->stuck));
 
-	return l->hang.look(now, busy, done, beat, u64(config_get().hang_ms) * ns_per_ms, waits_outside(l));
+	return l->hang.sample(now, busy, done, beat, u64(config_get().hang_ms) * ns_per_ms, waits_outside(l));
 }
 
-/* One that can only be told by its ring whether it waits for something outside. */
+/* May be in a WAIT, which this engine cannot distinguish from a hang. */
 static bool may_wait(const hw_queue *l)
 {
-	return !l->ch->ops->cut && waits_outside(l);
+	return !l->ch->ops->abort && waits_outside(l);
 }
 
 static bool tried(hw_queue *l, u8 what, int err)
@@ -167,7 +166,7 @@ static bool tried(hw_queue *l, u8 what, int err)
 	return !err;
 }
 
-/* Said before it is touched, so that the message shows what it stood at. */
+/* Logged before the reset, to show the state of the hang. */
 static void describe(hw_queue *l)
 {
 	const dma::channel *ch = l->ch;
@@ -183,12 +182,12 @@ static void describe(hw_queue *l)
 		 static_cast<unsigned long long>(load_relaxed(&l->count->wakes)));
 }
 
-/* With recover_lock held.  A recovery after which not one request ended was none: the next one then. */
+/* With recover_lock held. No completion since the last reset: escalate. */
 static void escalate(hw_queue *l)
 {
 	device *dev = l->dev;
 
-	/* The look was a while ago where this thread had to wait for its CPU. */
+	/* Check again: this thread may have been preempted since the sample. */
 	if (!l->hang.as_seen(dma::completed(l->ch), load_relaxed(&l->ch->record->heartbeat)))
 		return;
 	if (l->tried && l->tried_at != dma::completed(l->ch))
@@ -212,13 +211,13 @@ static void escalate(hw_queue *l)
 				wake_sleepers(one.get());
 		return;
 	}
-	/* First: whoever hears that it is lost takes its memory back. */
+	/* First: callers that see the device lost reclaim its memory. */
 	if (!dev->eng->lost() && dev->eng->give_up())
 		log_error("device %u (%s) may still write to memory: %s", dev->slot, dev->spec.c_str(), error_text());
-	device_fail(dev, ETIMEDOUT, "no progress for too long, and resets did not help: given up");
+	device_fail(dev, ETIMEDOUT, "no progress for too long, and resets did not help: device disabled");
 }
 
-/* When a channel of the same engine, this one included, was last seen to make progress; with the device's lock held. */
+/* Time of the last progress seen on any channel of the same engine; with the device's lock held. */
 static u64 engine_moved(const hw_queue *of)
 {
 	device *dev = of->dev;
@@ -231,19 +230,20 @@ static u64 engine_moved(const hw_queue *of)
 	return moved;
 }
 
-/* The engine is, or was until just now, at another channel's work, and has not begun this one's. */
+/* The engine serves, or until recently served, other channels and has not begun this one's request. */
 static bool waits_for_turn(hw_queue *l, u64 now)
 {
 	const u64 limit = u64(config_get().hang_ms) * ns_per_ms;
 
-	if (!l->ch->ops->begun || now - std::min(now, engine_moved(l)) > limit || l->hang.still_ns() > turns * limit)
+	if (!l->ch->ops->begun || now - std::min(now, engine_moved(l)) > limit ||
+	    l->hang.still_ns() > busy_engine_factor * limit)
 		return false;
-	/* Held: the next look is soon. */
+	/* Contended: the next check is soon. */
 	std::unique_lock guard(l->lock, std::try_to_lock);
 	return !guard.owns_lock() || l->ch->ops->begun(l->ch) == 0;
 }
 
-/* Its time begins anew with its turn: what it waited before was the others'. */
+/* The hang time restarts when the engine turns to this channel. */
 static bool has_excuse(hw_queue *l, u64 now)
 {
 	if (waits_for_turn(l, now)) {
@@ -257,47 +257,47 @@ static bool has_excuse(hw_queue *l, u64 now)
 	return true;
 }
 
-/* longest: for how long any of them has hung. */
-static hw_queue *find_still(device *dev, u64 now, u64 *longest)
+/* *longest: longest time without progress among the queues. */
+static hw_queue *find_hung(device *dev, u64 now, u64 *longest)
 {
 	std::lock_guard guard(dev->lock);
 	hw_queue *found = nullptr;
 
-	/* All of them: what was seen is kept for the next time. */
+	/* Sample every queue: the watchdog compares with the previous sample. */
 	for (auto &l : dev->hw_queues) {
 		if (!l || !l->ch)
 			continue;
-		if (stands_still(l.get(), now) && (l->hang.only_beats() || !has_excuse(l.get(), now)) && !found)
+		if (is_hung(l.get(), now) && (l->hang.only_beats() || !has_excuse(l.get(), now)) && !found)
 			found = l.get();
 		*longest = std::max(*longest, l->hang.still_ns());
 	}
 	return found;
 }
 
-/* With recover_lock held.  One whose link is down would get all the time that a hang gets. */
+/* With recover_lock held. Detects a dead link long before the hang limit. */
 static bool answers(device *dev, u64 now, u64 still_ns)
 {
-	if (still_ns < ask_every || now - std::min(now, dev->asked_ns) < ask_every)
+	if (still_ns < probe_interval || now - std::min(now, dev->probed_ns) < probe_interval)
 		return true;
-	dev->asked_ns = now;
+	dev->probed_ns = now;
 	return dev->eng->transport().answers() != -ENODEV;
 }
 
-static void look_for_hangs(device *dev)
+static void check_for_hangs(device *dev)
 {
 	std::unique_lock guard(dev->recover_lock, std::try_to_lock);
 
 	if (!guard.owns_lock() || dev->lost())
 		return;
-	/* Read under the lock: looks are in the order of their times. */
+	/* Read under the lock: samples must be in time order. */
 	const u64 now = now_ns();
 	u64 still_ns = 0;
-	hw_queue *l = find_still(dev, now, &still_ns);
+	hw_queue *l = find_hung(dev, now, &still_ns);
 	if (answers(dev, now, still_ns) && l)
 		escalate(l);
 }
 
-/* By a sum: another thread may have looked after we read the clock. */
+/* Add rather than subtract: another thread may have stored a later time than now. */
 static bool is_time(std::atomic<u64> *last, u64 every)
 {
 	const u64 now = now_ns();
@@ -323,29 +323,29 @@ void devices_note_loss()
 	seen.store(now, std::memory_order_release);
 }
 
-static void look_after_device(device *dev)
+static void device_check(device *dev)
 {
 	note_loss(dev);
-	if (dev->dead || !is_time(&dev->looked_ns, look_every))
+	if (dev->dead || !is_time(&dev->polled_ns, check_interval))
 		return;
 	device_check_faults(dev);
-	if (is_time(&dev->watched_ns, hangs_every))
-		look_for_hangs(dev);
+	if (is_time(&dev->hangs_checked_ns, hang_interval))
+		check_for_hangs(dev);
 }
 
-void watch_all()
+void devices_check()
 {
-	static std::atomic<u64> looked_ns{0};
+	static std::atomic<u64> polled_ns{0};
 
-	if (!is_time(&looked_ns, look_every))
+	if (!is_time(&polled_ns, check_interval))
 		return;
-	device_each([](device *dev, void *) { look_after_device(dev); }, nullptr);
-	retired_look();
+	device_each([](device *dev, void *) { device_check(dev); }, nullptr);
+	retired_poll();
 }
 
 int device_alive(device *dev)
 {
-	look_after_device(dev);
+	device_check(dev);
 	return dev->dead ? dead_error(dev) : 0;
 }
 

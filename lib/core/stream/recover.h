@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is lost, halted or hung: who waits or polls looks after it. */
+/* Detection and recovery of lost, halted or hung devices; run by threads that wait or poll. */
 #pragma once
 
 #include "lib/core/device/device.h"
@@ -7,19 +7,19 @@
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
-/* Says that a device is gone or hung: every pending and later call on it ends with this errno. */
+/* Marks a device as lost or hung: every pending and later call on it fails with this errno. */
 void device_fail(device *dev, int err, const char *why);
 /*
- * Looks after every open device, at most once a millisecond: notices the loss of one, has halted channels go on,
- * and resets what hangs.  Everyone who waits or polls calls it, for a ring may wait for another one, of another
- * device.  Takes the locks of devices and hardware queues.
+ * Checks every open device, at most once a millisecond: detects loss, resumes halted channels, resets hung
+ * ones. Every waiter and poller calls it, as a ring may wait for a ring of another device. Takes the locks of
+ * devices and hardware queues.
  */
-void watch_all();
-/* Of that the losses alone, and at once; a look at one word when there is none. */
+void devices_check();
+/* Detects losses only, without rate limit; reads one word if there is none. */
 void devices_note_loss();
 /*
- * As watch_all(), for this device alone, which may be closing: a sleeper looks after its own.
- * 0, or the errno with which the device is dead.
+ * As devices_check() for one device, which may be closing; sleepers call it for their own device. 0, or -errno
+ * if the device is dead.
  */
 int device_alive(device *dev);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Signals to the caller's file descriptors.  An eventfd is written by whoever
- * finds that the work has ended.  Any other file could block there, or raise
- * SIGPIPE in a thread of the program: a thread of the library writes to those,
- * without blocking, so that one that nobody reads holds up no other.
+ * Signals to the caller's file descriptors. An eventfd is written by the thread that detects completion. Any
+ * other file could block there or raise SIGPIPE in a thread of the program: a library thread writes to those
+ * without blocking, so that a file without a reader does not delay the others.
  */
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
@@ -38,15 +37,15 @@ struct file_signal {
 struct writer_state {
 	std::mutex lock;
 	file_signal *fresh = nullptr;
-	file_signal **end = &fresh; /* fresh lies in the order of its work */
+	file_signal **end = &fresh; /* fresh is in order of completion */
 	bool started = false;
 	int wake_fd = -1;
 };
-constinit immortal<writer_state> writer;
+constinit no_destructor<writer_state> writer;
 
-/* Looked at together; those beyond have their turn after this time. */
+/* Files polled at once; the others are retried after poll_ms. */
 constexpr unsigned most_polled = 63;
-constexpr int look_ms = 50;
+constexpr int poll_ms = 50;
 
 /* ---- the writer ------------------------------------------------------------------------------------- */
 
@@ -74,11 +73,11 @@ bool try_write(const file_signal &f)
 		return false;
 	if (n != sizeof(one))
 		log_warn("signalling a file of stream work failed: %s",
-			 n < 0 ? strerrordesc_np(errno) : "it takes no 8 bytes");
+			 n < 0 ? strerrordesc_np(errno) : "it does not accept 8 bytes");
 	return true;
 }
 
-/* Those that are served leave the list. */
+/* Removes the files that were written. */
 void serve(file_signal **all)
 {
 	for (file_signal **at = all; file_signal *f = *at;) {
@@ -98,7 +97,7 @@ void wait_writable(const file_signal *all)
 
 	for (const file_signal *f = all; f && n <= most_polled; f = f->next)
 		p[n++] = {f->fd.get(), POLLOUT, 0};
-	poll(p, n, all ? look_ms : -1);
+	poll(p, n, all ? poll_ms : -1);
 	eventfd_clear(writer->wake_fd);
 }
 
@@ -122,7 +121,7 @@ int start_writer()
 	if (writer->started)
 		return 0;
 	if (writer->wake_fd < 0)
-		writer->wake_fd = keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+		writer->wake_fd = fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (writer->wake_fd < 0)
 		return fail_errno("eventfd for the thread that signals files");
 	if (const int err = thread_start_detached("usdma-signal", writer_main, nullptr))
@@ -137,7 +136,7 @@ void to_eventfd(void *arg, call_token *)
 {
 	const unique_fd fd(int(reinterpret_cast<intptr_t>(arg)));
 
-	/* A full counter says all that one more could. */
+	/* If the counter is saturated the eventfd is readable anyway. */
 	eventfd_signal(fd.get());
 }
 
@@ -154,7 +153,7 @@ void to_writer(void *arg, call_token *)
 	eventfd_signal(writer->wake_fd);
 }
 
-/* A description of its own, where one can be had: then not to block is no matter of the caller's. */
+/* Reopens a FIFO if possible, so that O_NONBLOCK does not affect the caller's file description. */
 int take_file(int fd, file_signal *f)
 {
 	char path[64];
@@ -165,7 +164,7 @@ int take_file(int fd, file_signal *f)
 		return fail_errno("file descriptor %d", fd);
 	f->is_socket = S_ISSOCK(st.st_mode);
 	if (S_ISFIFO(st.st_mode))
-		f->fd.reset(keep_fd(open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)));
+		f->fd.reset(fd_above_stdio(open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)));
 	if (!f->fd.valid())
 		f->fd.reset(fcntl(fd, F_DUPFD_CLOEXEC, 3));
 	return f->fd.valid() ? 0 : fail_errno("file descriptor %d", fd);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A stream is a FIFO of work on one device.  While nothing gates it, work goes
- * straight into its hardware queue's ring.  Behind a gate (an event of another stream, a
- * value, a notify, a blocking callback) it waits in the stream's queue, and the
- * progress thread moves it on.
+ * A stream is a FIFO of work on one device. While nothing gates it, work goes straight into its hardware
+ * queue's ring. Behind a gate (an event of another stream, a value, a notify, a blocking callback) it waits in
+ * the stream's queue, and the progress thread moves it on.
  *
- * Any thread may use any stream.  Calls return 0 or -errno (error_text() says more):
- * -ENODEV the device is gone, -ECANCELED the stream was aborted, -ETIMEDOUT.
+ * Any thread may use any stream. Calls return 0 or -errno (error_text() says more): -ENODEV: device lost;
+ * -ECANCELED: stream aborted; -ETIMEDOUT.
  */
 #pragma once
 
@@ -30,13 +29,13 @@ enum class fail_mode : u8 { go_on, stop };
 
 struct stream_options {
 	u32 priority = 0;
-	u32 flags = 0;         /* the front end's, kept for it */
-	int wait = -1;         /* a wait_mode, -1: the configuration's */
+	u32 flags = 0;         /* opaque to the core; set by the front end */
+	int wait = -1;         /* a wait_mode; -1: as configured */
 	void *owner = nullptr; /* the front end's context */
-	bool internal = false; /* of a synchronous call, whose errors are its caller's */
+	bool internal = false; /* serves one synchronous call, which returns the errors */
 };
 
-/* The first task of a stream that failed since the error was last taken. */
+/* The first task that failed since the error was last taken. */
 struct stream_error {
 	int err = 0; /* 0: none; a positive errno */
 	dma::fault_reason reason = dma::fault_reason::none;
@@ -49,52 +48,52 @@ struct stream_stats {
 };
 
 struct alignas(64) stream {
-	/* What a submission touches: one line, for there may be thousands of streams. */
+	/* Fields used by a submission share one cache line: there may be thousands of streams. */
 	u64 alive = 0; /* the handle */
 	hw_queue *ln = nullptr;
 	device *dev = nullptr;
 	u64 plain_len = 0; /* copies up to this length are one request; longer ones are split, or spread over engines */
-	u64 last = 0;      /* last sequence number of ours in the ring; under ln->lock */
-	u32 gated = 0;     /* queue is not empty; under ln->lock, read without as a hint */
-	u32 stopped = 0;   /* an errno: failed with fail_mode::stop, or aborted; takes no new work */
+	u64 last = 0;      /* last sequence number of this stream in the ring; under ln->lock */
+	u32 gated = 0;     /* queue is not empty; under ln->lock; a hint without it */
+	u32 stopped = 0;   /* an errno: failed with fail_mode::stop, or aborted; new work is refused */
 	u64 copies = 0, bytes = 0;
 
 	u64 errors = 0;
 	queued *queue = nullptr, *queue_end = nullptr; /* work behind a gate, first and last; under ln->lock */
 	u32 id = 0;
 	u32 has_error = 0;
-	u64 max_len = 0;                    /* of one request of this engine */
+	u64 max_len = 0;                    /* longest request of the engine */
 	stream_error error;                 /* under ln->lock, as are the next two */
-	bool error_reported = false;        /* by a call on the stream; it stays where the stream has stopped */
+	bool error_reported = false;        /* by a call on the stream; not cleared once the stream has stopped */
 	bool error_peeked = false;          /* by device_peek_error */
-	call_count calls;                   /* in progress on it; its end waits for them */
-	struct call_group *group = nullptr; /* host functions of it, until the last reference; under ln->lock */
+	call_count calls;                   /* calls in progress; destroy waits for them */
+	struct call_group *group = nullptr; /* its host functions; freed with the last reference; under ln->lock */
 	stream_options opt;
 	fail_mode mode = fail_mode::go_on;
-	u32 refs = 1;    /* the handle, the progress thread; atomic */
-	u64 listed = 0;  /* the progress thread's number for it, 0: it is not on the list; under the list's lock */
-	u32 watched = 0; /* calls that block nothing and that the progress thread has yet to make; atomic */
-	u32 striped = 0; /* it has spread copies over engines; under ln->lock */
+	u32 refs = 1;          /* held by the handle and the progress thread; atomic */
+	u64 listed = 0;        /* number on the progress thread's list, 0: not listed; under the list's lock */
+	u32 pending_calls = 0; /* non-blocking calls not yet delivered; atomic */
+	u32 striped = 0;       /* a copy was spread over engines; under ln->lock */
 	u64 reported_first = 0,
-	    reported_last = 0;       /* the numbers of the latest of those whose failure was reported; under ln->lock */
-	u32 held_back = 0;           /* the progress thread's: in which look one of them was not due */
-	u32 ending = 0;              /* it is being destroyed, or about to be; its work may still go on; atomic */
-	u32 abandoned = 0;           /* internal, and its call returned before its work had ended; atomic */
-	u64 until = ~u64(0);         /* internal: when its call gives up waiting for room in the ring */
-	u64 user[4] = {};            /* the front end's */
-	stream *next_idle = nullptr; /* of synchronous calls and not in use: the device's list */
+	    reported_last = 0; /* sequence numbers of the latest striped copy reported as failed; under ln->lock */
+	u32 held_back = 0;     /* last scan of the progress thread in which a call was not due */
+	u32 ending = 0;        /* being destroyed; its work may still run; atomic */
+	u32 timed_out = 0;     /* internal: its call timed out before its work had ended; atomic */
+	u64 until = ~u64(0);   /* internal: deadline of its call's wait for ring slots */
+	u64 user[4] = {};      /* for the front end */
+	stream *next_idle = nullptr; /* internal and not in use: link in the device's list */
 };
 
 inline constexpr size_t max_streams = 65536;
-extern immortal<slab<stream, max_streams>> all_streams;
+extern no_destructor<slab<stream, max_streams>> all_streams;
 
-/* Each call begins with it. */
+/* Validates a handle; every entry point calls it first. */
 inline bool stream_valid(const void *handle)
 {
 	return all_streams->holds(handle);
 }
 
-/* For handles that were validated. */
+/* The caller has validated the handle. */
 inline stream *stream_of(const void *handle)
 {
 	return object_at<stream>(handle);
@@ -107,13 +106,14 @@ inline void *stream_handle(const stream *s)
 
 int stream_create(device *dev, const stream_options &opt, stream **out);
 /*
- * The handle is dead at once for others.  Waits for calls in progress, which end with -EBADF unless their work was
- * submitted, and for the stream's work.  Its pending error; -EBADF: it is destroyed already, or just being so.
+ * Invalidates the handle at once. Waits for calls in progress, which return -EBADF unless their work was
+ * submitted, and for the stream's work. Returns the pending error; -EBADF: destroyed already, or being
+ * destroyed.
  */
 int stream_destroy(const void *handle);
 /*
- * The same, but drops queued work and stops running work.  None of its host functions begins after it has returned, and
- * none runs then; -ETIMEDOUT: one still does, after USDMA_HANG_MS.
+ * As stream_destroy(), but drops queued work and aborts running work. No host function of the stream starts or
+ * runs after the return; -ETIMEDOUT: one still runs after USDMA_HANG_MS.
  */
 int stream_destroy_force(const void *handle);
 inline int stream_destroy(stream *s)
@@ -127,100 +127,94 @@ inline int stream_destroy_force(stream *s)
 wait_mode stream_wait_mode(const stream *s);
 size_t stream_live();
 
-/* All work submitted before has ended. The first error of the stream's tasks is returned and taken (see take_error). */
+/* Waits for all work submitted before. Returns and clears the first task error (see stream_take_error()). */
 int stream_sync(stream *s, deadline until);
-/* The same, but takes no error: what it returns is of the wait alone (-ETIMEDOUT: not done in time). */
+/* As stream_sync(), but ignores task errors: returns the result of the wait only (-ETIMEDOUT). */
 int stream_wait(stream *s, deadline until);
-/* 0: all done; 1: not yet; -errno: the device is gone. Does not take errors. */
+/* 0: all done; 1: not yet; -errno: device lost. Does not clear errors. */
 int stream_query(stream *s);
-/* Inside a read section, takes no lock: all is done and no error pending; false: it is not, or may not be. */
+/* True: all done and no error pending; may be false by mistake. Lock-free; inside a read section. */
 bool stream_is_done(const stream *s);
-/* The same after looks for about a microsecond, where the stream's wait mode spins at all. */
+/* As stream_is_done(), but first spins for about a microsecond if the stream's wait mode allows it. */
 bool stream_spin(const stream *s);
-/* Say what is wrong; -errno. */
+/* Set the error text; return -errno. */
 int fail_dead();
 int fail_task(const stream *s, const stream_error &e);
-/* The pending error, cleared unless the stream has stopped for good; 0 or -errno. */
+/* Returns the pending error (0 or -errno) and clears it unless the stream has stopped. */
 int stream_take_error(stream *s, stream_error *out);
-/* The same, but it stays pending. */
+/* As stream_take_error(), but leaves the error pending. */
 int stream_see_error(stream *s);
-/* Drops queued work, stops what runs; later calls give -ECANCELED until the stream is destroyed. */
+/* Drops queued work and aborts running work; later calls return -ECANCELED until the stream is destroyed. */
 int stream_abort(stream *s);
 /*
- * The next from number *at (first 0) on that is wanted, with a reference (stream_unref): others may destroy it
- * meanwhile. nullptr: no more.
+ * Next stream from index *at (start with 0) for which wanted() holds, with a reference (stream_unref()), as it
+ * may be destroyed concurrently. nullptr: no more.
  */
 stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg), const void *arg);
 void stream_unref(stream *s);
-/* The same, and of its host functions none begins, or still runs, when this returns.  -ETIMEDOUT: one does. */
-int stream_cut(stream *s, deadline until);
-/* Cuts each stream of the device that has work; the first error. */
-int device_cut(device *dev, deadline until);
+/* As stream_abort(); on return no host function of the stream starts or runs. -ETIMEDOUT: one still runs. */
+int stream_abort_wait(stream *s, deadline until);
+/* Aborts each stream of the device that has work; returns the first error. */
+int device_abort(device *dev, deadline until);
 int stream_set_fail_mode(stream *s, fail_mode mode);
 /*
- * All streams of the device but those of synchronous calls in progress.  Takes no stream's error, and returns none:
- * what it returns is of the wait alone.
+ * Waits for all streams of the device except those of synchronous calls in progress. Neither clears nor returns
+ * stream errors: returns the result of the wait only.
  */
 int device_sync(device *dev, deadline until);
-/*
- * The error of the first of its streams that has one pending, which stays pending; of each stream once for each
- * error.
- */
+/* Returns the first pending error among the device's streams and leaves it pending. Each error is returned once. */
 int device_peek_error(device *dev);
 
-/* The device is being closed: streams that are left get no new calls, and lose what waits behind a gate. */
-void streams_forsake(device *dev);
-/* Its rings have run dry: they go. */
+/* The device is being closed: invalidates its remaining streams and drops their gated work. */
+void streams_orphan(device *dev);
+/* Destroys the orphaned streams; the rings are empty. */
 void streams_reap(device *dev);
 
 /*
- * Puts up to any number of requests in order; blocks only for room in the ring.  *posted (if not null): how many were
- * taken when it fails.
+ * Submits n requests in order; blocks only while the ring is full. *posted (if not null): how many were
+ * accepted when it fails.
  */
 int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted = nullptr);
 /*
- * The same for one copy of up to plain_len bytes, which most calls are: nothing of it goes by memory.  Inside a read
- * section: never blocks.  1: something is not as usual, and nothing was done.
+ * Fast path for one copy of up to plain_len bytes: arguments stay in registers. Inside a read section; never
+ * blocks. 1: not possible now, nothing was done; take the slow path.
  */
 int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len);
-/* One copy, spread over the engine's engines where that can be. */
+/* One copy, striped over the device's engines where possible. */
 int stream_submit_long(stream *s, const dma::request &r);
 
-/*
- * Work behind gates is numbered; all of it up to queue_epoch() has gone into rings (or was dropped) once
- * queue_done(that).
- */
+/* Gated work is numbered. Once queue_done(n) holds, all work up to n = queue_epoch() was posted or dropped. */
 u64 queue_epoch();
 bool queue_done(u64 epoch);
 
-/* ---- things that gate or watch --------------------------------------------------------------------- */
+/* ---- gates and callbacks ---------------------------------------------------------------------------- */
 
-/* Until the 64-bit word compares (dma::compare); word is CPU memory that lives as long as the stream's work. */
+/* Gates the stream until the 64-bit word compares (dma::compare). word: CPU memory that outlives the stream's work. */
 int stream_wait_word(stream *s, const u64 *word, dma::compare cmp, u64 value, deadline until);
 /*
- * The same for an address of device or pinned memory that the CPU sees (word_view).  When that memory is freed the wait
- * ends with an error of the stream, EFAULT.
+ * As stream_wait_word() for device or pinned memory that the CPU can access (word_view()). If that memory is
+ * freed, the wait fails with EFAULT as the stream's error.
  */
 int stream_wait_memory(stream *s, const void *addr, dma::compare cmp, u64 value);
 /*
- * For conditions with a logic of their own (count notify): check(arg) is called until it is true; then it has
- * taken effect. Both run under the stream's lock: they must not wait, free or call in here.
+ * For custom conditions (count notify): check(arg) is called until it returns true and has taken effect. check
+ * and release run under the stream's lock: they must not wait, free memory or call into the library.
  */
 int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until);
 
 /*
- * A call on the host when all work before has ended.  deliver(arg, done) is called by
- * whatever thread notices, and must not block nor call in here: it hands the call to a
- * thread that runs it.  block: the stream goes on only after call_done(done); else done is null.  A stream's calls are
- * delivered in their order.  A call that was accepted is delivered in any case, also when the stream is aborted or its
- * device is lost; who runs it asks call_scope whether it is still wanted.
+ * Host call after all earlier work. deliver(arg, done) runs in whichever thread detects completion; it must not
+ * block or call into the library, but hand the call to a thread that runs it. block: the stream waits for
+ * call_done(done); else done is null. Calls of a stream are delivered in order. An accepted call is always
+ * delivered, also when the stream is aborted or its device is lost; its thread checks with call_scope whether
+ * it is still to run.
  */
 struct call_token;
 
-/* The host functions of one stream.  A reference for each of them. */
+/* The host functions of one stream; each holds a reference. */
 struct call_group;
-call_group *call_group_of(stream *s); /* -> a reference; nullptr: no memory */
-/* Around a function, by whoever runs it.  False: it was dropped, and is not to run. */
+call_group *call_group_of(stream *s); /* returns a reference; nullptr: no memory */
+/* Scope in which a thread runs a host function. False: the function was dropped and must not run. */
 class call_scope {
 public:
 	call_scope(call_group *g, const call_token *done, u64 by);
@@ -237,31 +231,28 @@ private:
 	call_scope *outer_;
 };
 /*
- * -EDEADLK: this thread runs a function that the stream waits for (up to the record, where there is one), by itself or
- * through events of other streams: to wait for it here would never end.
+ * -EDEADLK: this thread runs a host function that the stream waits for (before until_record, if given),
+ * directly or through events of other streams; waiting would deadlock.
  */
 int call_allows_wait(stream *s, const record *until_record = nullptr);
 void call_group_unref(call_group *g);
-/* From now on none of the stream's functions begins. */
+/* Prevents further host functions of the stream from starting. */
 void call_group_drop(stream *s);
-/* Until none runs but the one that this thread is in. -ETIMEDOUT. */
+/* Waits until none runs except the caller's own. -ETIMEDOUT. */
 int call_group_wait(stream *s, deadline until);
 
-/* by: of the thread that is to run it, the same for all of that thread's. */
+/* by: identifies the thread that will run the call. */
 int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block, u64 by = 0);
 void call_done(call_token *done);
 /*
- * deliver for those who have no thread of their own: runs fn(arg) on the library's callback thread for the
- * stream's owner or device.
+ * As stream_call() for front ends without callback threads: runs fn(arg) on the library's callback thread of
+ * the stream's owner or device.
  */
 int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block);
 
-/*
- * Signals fd (the caller's, duplicated) by adding 1 when all work before has ended; never blocks, nor raises a
- * signal.
- */
+/* Adds 1 to fd (duplicated) after all earlier work; never blocks or raises a signal. */
 int stream_signal_fd(stream *s, int fd);
-/* The same where it is known to be an eventfd. */
+/* As stream_signal_fd() for an fd that is an eventfd. */
 int stream_signal_eventfd(stream *s, int fd);
 
 } // namespace usdma::core

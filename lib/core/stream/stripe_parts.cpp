@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parts of copies that fail, or whose stream is stopped. */
+/* Parts of striped copies: failures and cancellation. */
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "lib/core/stream/stripe.h"
@@ -10,10 +10,7 @@
 
 namespace usdma::core {
 
-/*
- * fn(helper, part) for each part of the stream that has not ended, until one says true; each under its helper's
- * lock.
- */
+/* Calls fn(helper, part) for each pending part of the stream until one returns true; under the helper's lock. */
 template <class F> static bool each_part(stream *s, F fn)
 {
 	if (!s->striped)
@@ -51,7 +48,7 @@ void stripe_forget(stream *s)
 
 /* ---- reported once --------------------------------------------------------------------------------------- */
 
-static bool first_to_tell(stream *s, u64 first, u64 last)
+static bool first_to_report(stream *s, u64 first, u64 last)
 {
 	if (s->reported_first == first && s->reported_last == last)
 		return false;
@@ -66,17 +63,17 @@ bool stripe_reports(stream *s, u64 seq)
 		return false;
 	if (!s->striped)
 		return true;
-	/* It may be looked at again. */
-	first_to_tell(s, seq, seq);
+	/* The same request may be checked again. */
+	first_to_report(s, seq, seq);
 	each_part(s, [s, seq](hw_queue *, const stripe_part &p) {
-		return p.first <= seq && seq <= p.last && first_to_tell(s, p.first, p.last);
+		return p.first <= seq && seq <= p.last && first_to_report(s, p.first, p.last);
 	});
 	return true;
 }
 
 /* ---- a helper that halted ----------------------------------------------------------------------------- */
 
-/* The part at which a helper's ring stopped; with its lock held. */
+/* The part at which a helper's ring halted; with its lock held. */
 static stripe_part *part_at(hw_queue *h, u64 seq)
 {
 	stripe_ledger *g = h->parts;
@@ -105,39 +102,36 @@ static void report(hw_queue *h, stream *s, const stripe_part &p, const dma::faul
 	log_warn("device %u channel %u: part of request %llu of stream %u failed: %s at 0x%llx", h->dev->slot,
 		 h->ch->index, static_cast<unsigned long long>(p.first), s->id, dma::fault_name(f.reason),
 		 static_cast<unsigned long long>(f.address));
-	if (first_to_tell(s, p.first, p.last))
+	if (first_to_report(s, p.first, p.last))
 		stream_note_error(s, dma::fault_errno(f.reason), f.reason, f.address, p.first);
 }
 
-enum class verdict : u8 { settled, tell, later };
+enum class verdict : u8 { handled, report, later };
 
-/* What is to be done about a helper; *s is its part's owner. With its lock held. */
-static verdict look_at(hw_queue *h, stream **s, stripe_part **part, dma::fault *f)
+/* Classifies a helper's fault; *s: the owner of the part. With the helper's lock held. */
+static verdict classify(hw_queue *h, stream **s, stripe_part **part, dma::fault *f)
 {
 	if (!dma::read_fault(h->ch, f))
-		return verdict::settled;
+		return verdict::handled;
 	*part = part_at(h, f->seq);
-	/* Nobody's, or nothing that failed. */
+	/* A part without owner, or stopped without a failure. */
 	if (!*part || f->reason == dma::fault_reason::stopped) {
 		resume(h);
-		return verdict::settled;
+		return verdict::handled;
 	}
 	*s = (*part)->owner;
 	if ((*part)->seq == f->seq)
-		return verdict::tell;
+		return verdict::report;
 	/* Its WAIT failed: the CPU waits instead. */
 	if (!hwq_done((*part)->from, (*part)->after))
 		return verdict::later;
 	store_relaxed(&h->count->faults, h->count->faults + 1);
 	resume(h);
-	return verdict::settled;
+	return verdict::handled;
 }
 
-/*
- * All that the stream still has is taken out of the rings before its own goes on.  With its hardware queue's
- * lock held.
- */
-static int cut_all(stream *s)
+/* Cancels the stream's work in all rings before its own ring resumes. With the lock of its hardware queue held. */
+static int cancel_parts(stream *s)
 {
 	dma::channel *ch = s->ln->ch;
 	dma::fault f;
@@ -147,22 +141,22 @@ static int cut_all(stream *s)
 		return err;
 	ch->ops->cancel(ch, reinterpret_cast<u64>(s));
 	stream_drop_queue(s);
-	err = stripe_cut(s);
-	/* What else it halted for is handled by those who look at it. */
+	err = stripe_cancel(s);
+	/* If it halted for another reason, hwq_check_fault() handles that. */
 	if (!err && dma::read_fault(ch, &f) && f.reason == dma::fault_reason::stopped)
 		err = ch->ops->resume(ch);
 	return err;
 }
 
-/* Under both locks, and again, as neither was held in between: is it still so? Then it is reported. */
-static bool tell(hw_queue *h, const stream *s)
+/* Reports the fault if it is still the same: with both locks held, as neither was held in between. */
+static bool recheck_and_report(hw_queue *h, const stream *s)
 {
 	std::lock_guard guard(h->lock);
 	stream *now = nullptr;
 	stripe_part *p;
 	dma::fault f;
 
-	if (look_at(h, &now, &p, &f) != verdict::tell || now != s || now->ln != p->from)
+	if (classify(h, &now, &p, &f) != verdict::report || now != s || now->ln != p->from)
 		return false;
 	report(h, now, *p, f);
 	return true;
@@ -178,19 +172,19 @@ void stripe_check_fault(hw_queue *h)
 	{
 		std::lock_guard guard(h->lock);
 
-		if (look_at(h, &s, &p, &f) != verdict::tell)
+		if (classify(h, &s, &p, &f) != verdict::report)
 			return;
 		from = p->from;
 	}
 	std::lock_guard own(from->lock);
-	if (!tell(h, s))
+	if (!recheck_and_report(h, s))
 		return;
-	/* The helper stands until this is done: so do the WAITs for it. */
-	if (s->stopped && cut_all(s))
+	/* The helper stays halted until this is done, and so do the WAITs for it. */
+	if (s->stopped && cancel_parts(s))
 		return;
 	std::lock_guard guard(h->lock);
 	dma::fault now;
-	/* Unless a reset of the device has. */
+	/* Unless a device reset has resumed it. */
 	if (dma::read_fault(h->ch, &now) && now.seq == f.seq && now.reason == f.reason)
 		resume(h);
 }
@@ -217,8 +211,8 @@ static bool has_part(hw_queue *h, const stream *s)
 	return false;
 }
 
-/* Each part's WAIT and copy have the part's ticket as their cookie. */
-static int cut_from(hw_queue *h, const stream *s)
+/* The cookie of a part's WAIT and copy is the part's ticket. */
+static int cancel_in(hw_queue *h, const stream *s)
 {
 	std::lock_guard guard(h->lock);
 	dma::channel *ch = h->ch;
@@ -231,13 +225,13 @@ static int cut_from(hw_queue *h, const stream *s)
 	for (u64 i = h->parts->head; i != h->parts->tail; i++)
 		if (h->parts->at(i).owner == s)
 			ch->ops->cancel(ch, i + 1);
-	/* One that had halted for a failure stays so until that was reported. */
+	/* A helper that had halted at a fault stays halted until that was reported. */
 	if (dma::read_fault(ch, &f) && f.reason == dma::fault_reason::stopped)
 		resume(h);
 	return 0;
 }
 
-int stripe_cut(stream *s)
+int stripe_cancel(stream *s)
 {
 	int first = 0;
 
@@ -245,7 +239,7 @@ int stripe_cut(stream *s)
 		return 0;
 	for (auto &one : s->dev->helper) {
 		hw_queue *h = one.load(std::memory_order_acquire);
-		const int err = h ? cut_from(h, s) : 0;
+		const int err = h ? cancel_in(h, s) : 0;
 
 		first = first ? first : err;
 	}

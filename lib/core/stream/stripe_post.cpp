@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How a copy is spread over engines.  What becomes of it when a part fails: stripe_fault.cpp. */
+/* Spreading a copy over engines. Failures of parts: stripe_parts.cpp. */
 #include "lib/core/stream/stripe.h"
 
 #include "lib/core/channel/hw_queues.h"
@@ -11,7 +11,7 @@
 
 namespace usdma::core {
 
-/* No part is shorter; they begin at pages of the destination, which no other part writes. */
+/* Least length of a part. Parts begin at page boundaries of the destination: no two write one page. */
 static constexpr u64 part_grain = 64 * KiB, part_align = 4 * KiB;
 
 u64 stripe_from(u64 setting)
@@ -68,7 +68,7 @@ static void retire_parts(hw_queue *h)
 		g->head++;
 }
 
-/* Another stream's newest part there still waits for what that stream did before. */
+/* The newest part there belongs to another stream and still waits for that stream's earlier work. */
 static bool held_up(const hw_queue *h, const stream *s)
 {
 	const stripe_ledger *g = h->parts;
@@ -91,7 +91,7 @@ static void acquire_helpers(helper_set *c, const stream *s, u32 most)
 	const u32 own = engine_of(s->ln);
 
 	for (u32 u = 0; u < engines_of(s->dev) && c->n < most; u++) {
-		/* Acquire: with its ledger. */
+		/* Acquire: its ledger is initialized. */
 		hw_queue *h = u == own ? nullptr : s->dev->helper[u].load(std::memory_order_acquire);
 
 		if (!h)
@@ -121,7 +121,7 @@ static dma::request sync_words(const stream *s, dma::opcode op)
 	return q;
 }
 
-/* Until the ring of this hardware queue has come so far. */
+/* A WAIT until the ring of l has completed seq. */
 static dma::request wait_for(const stream *s, const hw_queue *l, u64 seq)
 {
 	dma::request q = sync_words(s, dma::opcode::wait);
@@ -134,13 +134,13 @@ static dma::request wait_for(const stream *s, const hw_queue *l, u64 seq)
 	return q;
 }
 
-/* There is room: it was looked for.  None of them is a copy of its own. */
+/* The caller checked for free slots. Parts are not counted as copies. */
 static void post(hw_queue *l, const dma::request *r, u32 n)
 {
 	hwq_submit(l, r, n, [](unsigned) {});
 }
 
-/* With the helper's lock held, which it gives up. */
+/* Called with the helper's lock held, which it releases. */
 static void give_part(hw_queue *h, dma::request r, const stripe_part &p)
 {
 	stripe_ledger *g = h->parts;
@@ -157,7 +157,7 @@ static void give_part(hw_queue *h, dma::request r, const stripe_part &p)
 	h->lock.unlock();
 }
 
-/* Where part k of n begins. */
+/* Offset of part k of n. */
 static u64 part_begin(const dma::request &r, u32 k, u32 n)
 {
 	const u64 at = (r.len + n - 1) / n * k;
@@ -176,14 +176,14 @@ static dma::request part_of(const dma::request &r, u32 k, u32 n)
 	return q;
 }
 
-/* The first part; returns behind what the others begin, 0: at once. */
+/* Posts the first part. Returns the number for which the other parts must wait, 0: none. */
 static u64 post_own(stream *s, const dma::request &r)
 {
 	dma::request q[2] = {sync_words(s, dma::opcode::nop), r};
 	const bool busy = !hwq_done(s->ln, s->last);
 	const u64 after = s->ln->ch->posted + 1;
 
-	/* Told at once, not with the end of the part behind it. */
+	/* Complete the NOP at once, not together with the part that follows. */
 	q[0].flags = dma::flag_complete;
 	return stream_post(s, busy ? q : q + 1, busy ? 2 : 1) && busy ? after : 0;
 }

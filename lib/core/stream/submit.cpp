@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Into the ring while nothing gates the stream, else into its queue. */
+/* Submission: to the ring while the stream is not gated, else to its queue. */
 #include "driver/base/error.h"
 #include "lib/core/channel/submit.h"
 #include "lib/core/channel/wait.h"
@@ -50,7 +50,7 @@ unsigned stream_post(stream *s, const dma::request *r, size_t n)
 	return post(s, s->ln, r, n);
 }
 
-/* Waits until a good part of the ring is free, so that a busy submitter is not woken for each slot. */
+/* Waits until a quarter of the ring is free, so that a busy submitter is not woken for each slot. */
 static int wait_slots(stream *s)
 {
 	hw_queue *l = s->ln;
@@ -66,7 +66,7 @@ static int queue_requests(stream *s, const dma::request *r, size_t n)
 {
 	queued *first = nullptr, **end = &first;
 
-	/* All of them or none: what is only begun cannot be taken back. */
+	/* All or none: queued requests cannot be withdrawn. */
 	for (size_t i = 0; i < n; i++, end = &(*end)->next) {
 		*end = new (std::nothrow) queued;
 		if (!*end) {
@@ -80,13 +80,13 @@ static int queue_requests(stream *s, const dma::request *r, size_t n)
 
 enum class posting : u8 { done, refused, gated };
 
-/* As many of n as fit now. */
+/* Posts as many of n as fit now. */
 static posting post_some(stream *s, const dma::request *r, size_t n, unsigned *done)
 {
 	hw_queue *l = s->ln;
 	std::lock_guard guard(l->lock);
 
-	/* Under the lock: a failure may have stopped the stream since it was asked. */
+	/* Checked again under the lock: a failure may have stopped the stream meanwhile. */
 	if (s->stopped)
 		return posting::refused;
 	if (s->gated)
@@ -95,7 +95,7 @@ static posting post_some(stream *s, const dma::request *r, size_t n, unsigned *d
 	return posting::done;
 }
 
-/* The rest, from *at on: the ring was full, or the stream is gated or stopped. */
+/* Submits the rest, from *at on: the ring was full, or the stream is gated or stopped. */
 static int submit_rest(stream *s, const dma::request *r, size_t n, size_t *at)
 {
 	while (*at < n) {
@@ -156,7 +156,7 @@ int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted)
 	       hwq_submit_copy(l, spaces, src, dst, len, reinterpret_cast<u64>(s), count);
 }
 
-/* The lock is another thread's, or several use it. */
+/* The lock is not biased to this thread. */
 [[gnu::noinline]] static int submit_copy_shared(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
 {
 	hw_queue *l = s->ln;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Waiting for streams, and asking them. */
+/* Waiting for streams and querying them. */
 #include "driver/base/error.h"
 #include "lib/core/base/section.h"
 #include "lib/core/base/trace.h"
@@ -12,7 +12,7 @@
 
 namespace usdma::core {
 
-/* The last number of ours in the ring; false while work is queued behind a gate. */
+/* The stream's last sequence number in the ring; false while work is queued behind a gate. */
 static bool ring_target(stream *s, u64 *seq)
 {
 	std::lock_guard guard(s->ln->lock);
@@ -36,8 +36,8 @@ static int wait_ungated(stream *s, deadline until)
 			return err;
 		if (until.passed())
 			return fail(ETIMEDOUT, "stream %u: not done in time", s->id);
-		/* What it is gated by may be a ring of any device. */
-		watch_all();
+		/* The gate may depend on a ring of any device. */
+		devices_check();
 		if ((err = device_alive(s->dev)))
 			return err;
 		progress_wait(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
@@ -61,7 +61,7 @@ int stream_sync(stream *s, deadline until)
 {
 	const int err = stream_wait(s, until);
 
-	/* What was freed while this work was in flight can be given back now; one load when there is nothing. */
+	/* Complete frees deferred while this work was in flight; one load if there are none. */
 	memory_reclaim();
 	return unlikely(err) ? err : stream_take_error(s, nullptr);
 }
@@ -69,8 +69,8 @@ int stream_sync(stream *s, deadline until)
 bool stream_is_done(const stream *s)
 {
 	/*
-	 * In this order: what was queued behind a gate has its number in the ring when the gate is seen open, and a
-	 * failure was reported before its ring went on.
+	 * The order matters: gated work is numbered in the ring before gated is cleared, and a failure is
+	 * reported before its ring resumes.
 	 */
 	return !load_acquire(&s->gated) && hwq_done(s->ln, load_relaxed(&s->last)) && !load_acquire(&s->has_error);
 }
@@ -88,7 +88,7 @@ int stream_query(stream *s)
 
 	if (!ring_target(s, &seq)) {
 		progress_run();
-		watch_all();
+		devices_check();
 		if (!ring_target(s, &seq))
 			return s->dev->lost() ? stream_refuses(s) : 1;
 	}
@@ -98,9 +98,9 @@ int stream_query(stream *s)
 		trace_complete(s->ln, seq);
 		return 0;
 	}
-	/* Its ring may wait for another one. */
-	watch_all();
-	return s->dev->lost() ? fail(ENODEV, "device %u is gone", s->dev->slot) : 1;
+	/* Its ring may wait for another ring. */
+	devices_check();
+	return s->dev->lost() ? fail(ENODEV, "device %u was lost", s->dev->slot) : 1;
 }
 
 stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg), const void *arg)
@@ -113,30 +113,30 @@ static bool is_there(const stream &s)
 	return load_acquire(&s.alive) || load_acquire(&s.ending);
 }
 
-/* The next of the device's, those that are being destroyed as well, but not those of synchronous calls in progress. */
+/* The device's next stream, including those being destroyed, excluding those of synchronous calls in progress. */
 static stream *next_stream(const device *dev, size_t *at)
 {
 	return all_streams->next_of_all(at, [&](stream &s) {
-		return is_there(s) && s.dev == dev && (!s.opt.internal || load_relaxed(&s.abandoned)) &&
+		return is_there(s) && s.dev == dev && (!s.opt.internal || load_relaxed(&s.timed_out)) &&
 		       ref_if_any(&s.refs);
 	});
 }
 
-/* Without a wait: the functions of one may wait for those of another. */
+/* Does not wait: functions of one stream may wait for those of another. */
 static int drop_work(stream *s)
 {
 	call_group_drop(s);
 	return stream_abort(s);
 }
 
-int stream_cut(stream *s, deadline until)
+int stream_abort_wait(stream *s, deadline until)
 {
 	const int err = drop_work(s);
 
 	return err ? err : call_group_wait(s, until);
 }
 
-int device_cut(device *dev, deadline until)
+int device_abort(device *dev, deadline until)
 {
 	int first = 0;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arguments as pyACL reads them: by position only, integers for everything that C
- * calls a pointer, handle, size or enum.  Whatever does not fit is one TypeError,
- * "NAME args parse failed"; None is no integer.
+ * Argument parsing as in pyACL: positional only; integers for C pointers, handles,
+ * sizes and enums.  A wrong argument raises a TypeError, "NAME args parse failed";
+ * None is not an integer.
  */
 #pragma once
 
@@ -22,7 +22,7 @@ namespace pyacl {
 
 namespace py = pybind11;
 
-/* False, and no Python error set: the object is not what the parameter wants. */
+/* False, without a Python error: the object does not fit the parameter. */
 template <std::integral T> bool read(PyObject *o, T &out)
 {
 	using wide = std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>;
@@ -107,7 +107,7 @@ template <class T> bool read(PyObject *o, std::vector<T> &out)
 	return true;
 }
 
-/* What a function raises that finds out later that an argument is wrong. */
+/* Thrown by a function that detects an invalid argument after parsing. */
 struct bad_args {};
 
 [[noreturn]] inline void parse_failed(const std::string &name)
@@ -147,7 +147,7 @@ template <class R, class C, class... A> struct signature<R (C::*)(A...) const> {
 private:
 	template <class F, size_t... I> static R spread(const F &f, const py::args &args, std::index_sequence<I...>)
 	{
-		/* braces: read from left to right */
+		/* braces: evaluated from left to right */
 		std::tuple<std::decay_t<A>...> values{take<std::decay_t<A>>(args, I)...};
 
 		return std::apply(f, std::move(values));
@@ -162,7 +162,7 @@ template <class R> py::object as_object(R &&value)
 		return py::cast(std::forward<R>(value));
 }
 
-/* doc: the call as a Python programmer would write it. */
+/* doc: the call in Python syntax. */
 template <class F> void def(py::module_ &m, const char *name, const char *doc, F f)
 {
 	std::string full = py::cast<std::string>(m.attr("__name__")) + "." + name;
@@ -181,14 +181,14 @@ template <class F> void def(py::module_ &m, const char *name, const char *doc, F
 	m.def(name, wrapped, doc);
 }
 
-using usdma::python::away;
+using usdma::python::without_gil;
 
 inline uint64_t number(const void *p)
 {
 	return reinterpret_cast<uintptr_t>(p);
 }
 
-/* Fields of dictionaries: missing ones keep what is there; one of the wrong type is a bad argument. */
+/* Reads a field of a dictionary: a missing one leaves out unchanged; a wrong type is a bad argument. */
 template <class T> void field(const py::dict &d, const char *key, T &out)
 {
 	PyObject *o = PyDict_GetItemString(d.ptr(), key);

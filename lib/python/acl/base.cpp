@@ -34,7 +34,7 @@ std::tuple<int32_t, int32_t, int32_t, int> version()
 {
 	int32_t major = 0, minor = 0, patch = 0;
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* pyACL has no other */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* pyACL's only version call */
 	int ret = aclrtGetVersion(&major, &minor, &patch);
 #pragma GCC diagnostic pop
 
@@ -46,12 +46,12 @@ std::tuple<int32_t, int32_t, int32_t, int> version()
 void add_base(py::module_ &acl)
 {
 	def(acl, "init", "ret = init([config_path])", [](std::optional<std::string> path) {
-		return away([&] { return aclInit(path ? path->c_str() : nullptr); });
+		return without_gil([&] { return aclInit(path ? path->c_str() : nullptr); });
 	});
-	def(acl, "finalize", "ret = finalize()", [] { return away(aclFinalize); });
+	def(acl, "finalize", "ret = finalize()", [] { return without_gil(aclFinalize); });
 	def(acl, "finalize_reference", "ref_count, ret = finalize_reference()", [] {
 		uint64_t left = 0;
-		int ret = away([&] { return aclFinalizeReference(&left); });
+		int ret = without_gil([&] { return aclFinalizeReference(&left); });
 
 		return std::tuple(left, ret);
 	});

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls from the library into Python: each takes the GIL, and an exception of the callee is reported, not lost. */
+/* Calls from the library into Python: each takes the GIL, and reports an exception of the callee. */
 #include "lib/python/acl/args.h"
 
 #include <acl/acl.h>
@@ -22,10 +22,10 @@ void run(const py::object &fn, const py::object &arg)
 		PyErr_WriteUnraisable(fn.ptr());
 }
 
-/* In the thread that is in process_report, which has released the GIL. */
+/* Runs in the thread that called process_report, which has released the GIL. */
 void deliver(void *arg)
 {
-	if (usdma::python::interpreter_ends())
+	if (usdma::python::interpreter_is_ending())
 		return;
 	const usdma::python::gil_held gil;
 	std::unique_ptr<call> c(static_cast<call *>(arg));
@@ -42,18 +42,18 @@ int launch(py::object fn, py::object data, int32_t block, void *stream)
 	auto c = std::make_unique<call>(call{std::move(fn), std::move(data)});
 	call *raw = c.get();
 
-	ret = away([&] { return aclrtLaunchCallback(deliver, raw, aclrtCallbackBlockType(block), stream); });
+	ret = without_gil([&] { return aclrtLaunchCallback(deliver, raw, aclrtCallbackBlockType(block), stream); });
 	if (ret == ACL_SUCCESS)
 		(void)c.release(); /* deliver() frees it */
 	return ret;
 }
 
-/* One for the process, as in C; never destroyed, the interpreter may be gone by then. */
+/* One per process, as in C; never destroyed, as the interpreter may be finalised before. */
 py::object *exception_callback;
 
 void deliver_exception(aclrtExceptionInfo *info)
 {
-	if (usdma::python::interpreter_ends())
+	if (usdma::python::interpreter_is_ending())
 		return;
 	const usdma::python::gil_held gil;
 
@@ -70,7 +70,7 @@ int set_exception_callback(py::object fn)
 
 	if (!none && !PyCallable_Check(fn.ptr()))
 		throw bad_args();
-	ret = away([&] { return aclrtSetExceptionInfoCallback(none ? nullptr : deliver_exception); });
+	ret = without_gil([&] { return aclrtSetExceptionInfoCallback(none ? nullptr : deliver_exception); });
 	if (ret != ACL_SUCCESS)
 		return ret;
 	delete std::exchange(exception_callback, none ? nullptr : new py::object(std::move(fn)));
@@ -82,12 +82,14 @@ int set_exception_callback(py::object fn)
 
 void add_callback(py::module_ &rt)
 {
-	def(rt, "subscribe_report", "ret = subscribe_report(thread_id, stream)",
-	    [](uint64_t thread, void *stream) { return away([&] { return aclrtSubscribeReport(thread, stream); }); });
-	def(rt, "unsubscribe_report", "ret = unsubscribe_report(thread_id, stream)",
-	    [](uint64_t thread, void *stream) { return away([&] { return aclrtUnSubscribeReport(thread, stream); }); });
+	def(rt, "subscribe_report", "ret = subscribe_report(thread_id, stream)", [](uint64_t thread, void *stream) {
+		return without_gil([&] { return aclrtSubscribeReport(thread, stream); });
+	});
+	def(rt, "unsubscribe_report", "ret = unsubscribe_report(thread_id, stream)", [](uint64_t thread, void *stream) {
+		return without_gil([&] { return aclrtUnSubscribeReport(thread, stream); });
+	});
 	def(rt, "process_report", "ret = process_report(timeout_ms)",
-	    [](int32_t ms) { return away([&] { return aclrtProcessReport(ms); }); });
+	    [](int32_t ms) { return without_gil([&] { return aclrtProcessReport(ms); }); });
 	def(rt, "launch_callback", "ret = launch_callback(fn, user_data, block_type, stream)",
 	    [](py::object fn, py::object data, int32_t block, void *stream) {
 		    return launch(std::move(fn), std::move(data), block, stream);

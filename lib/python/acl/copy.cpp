@@ -15,16 +15,17 @@ void add_plain(py::module_ &rt)
 {
 	def(rt, "memcpy", "ret = memcpy(dst, dest_max, src, count, kind)",
 	    [](void *dst, size_t max, void *src, size_t count, int32_t kind) {
-		    return away([&] { return aclrtMemcpy(dst, max, src, count, aclrtMemcpyKind(kind)); });
+		    return without_gil([&] { return aclrtMemcpy(dst, max, src, count, aclrtMemcpyKind(kind)); });
 	    });
 	def(rt, "memcpy_async", "ret = memcpy_async(dst, dest_max, src, count, kind, stream)",
 	    [](void *dst, size_t max, void *src, size_t count, int32_t kind, void *stream) {
-		    return away([&] { return aclrtMemcpyAsync(dst, max, src, count, aclrtMemcpyKind(kind), stream); });
+		    return without_gil(
+			    [&] { return aclrtMemcpyAsync(dst, max, src, count, aclrtMemcpyKind(kind), stream); });
 	    });
 	def(rt, "memcpy_async_with_condition",
 	    "ret = memcpy_async_with_condition(dst, dest_max, src, count, kind, stream)",
 	    [](void *dst, size_t max, void *src, size_t count, int32_t kind, void *stream) {
-		    return away(
+		    return without_gil(
 			    [&] { return copy_with_condition(dst, max, src, count, aclrtMemcpyKind(kind), stream); });
 	    });
 }
@@ -33,14 +34,14 @@ void add_2d(py::module_ &rt)
 {
 	def(rt, "memcpy2d", "ret = memcpy2d(dst, dpitch, src, spitch, width, height, kind)",
 	    [](void *dst, size_t dpitch, void *src, size_t spitch, size_t width, size_t height, int32_t kind) {
-		    return away([&] {
+		    return without_gil([&] {
 			    return aclrtMemcpy2d(dst, dpitch, src, spitch, width, height, aclrtMemcpyKind(kind));
 		    });
 	    });
 	def(rt, "memcpy2d_async", "ret = memcpy2d_async(dst, dpitch, src, spitch, width, height, kind, stream)",
 	    [](void *dst, size_t dpitch, void *src, size_t spitch, size_t width, size_t height, int32_t kind,
 	       void *stream) {
-		    return away([&] {
+		    return without_gil([&] {
 			    return aclrtMemcpy2dAsync(dst, dpitch, src, spitch, width, height, aclrtMemcpyKind(kind),
 						      stream);
 		    });
@@ -57,7 +58,7 @@ void add_described(py::module_ &rt)
 	});
 	def(rt, "set_memcpy_desc", "desc, ret = set_memcpy_desc(desc, kind, src, dst, count[, config])",
 	    [](void *desc, int32_t kind, void *src, void *dst, size_t count, std::optional<void *> config) {
-		    int ret = away([&] {
+		    int ret = without_gil([&] {
 			    return aclrtSetMemcpyDesc(desc, aclrtMemcpyKind(kind), src, dst, count,
 						      config.value_or(nullptr));
 		    });
@@ -66,7 +67,7 @@ void add_described(py::module_ &rt)
 	    });
 	def(rt, "memcpy_async_with_desc", "ret = memcpy_async_with_desc(desc, kind, stream)",
 	    [](void *desc, int32_t kind, void *stream) {
-		    return away([&] { return aclrtMemcpyAsyncWithDesc(desc, aclrtMemcpyKind(kind), stream); });
+		    return without_gil([&] { return aclrtMemcpyAsyncWithDesc(desc, aclrtMemcpyKind(kind), stream); });
 	    });
 }
 
@@ -79,7 +80,7 @@ void add_copy(py::module_ &rt)
 	add_described(rt);
 	def(rt, "reduce_async", "ret = reduce_async(dst, src, count, kind, data_type, stream, reserve)",
 	    [](void *dst, void *src, uint64_t count, int32_t kind, int32_t type, void *stream, void *reserve) {
-		    return away([&] {
+		    return without_gil([&] {
 			    return aclrtReduceAsync(dst, src, count, aclrtReduceKind(kind), aclDataType(type), stream,
 						    reserve);
 		    });

@@ -21,24 +21,24 @@ void add_creation(py::module_ &rt)
 {
 	def(rt, "create_event", "event, ret = create_event()", [] {
 		aclrtEvent event = nullptr;
-		int ret = away([&] { return aclrtCreateEvent(&event); });
+		int ret = without_gil([&] { return aclrtCreateEvent(&event); });
 
 		return std::tuple(number(event), ret);
 	});
 	def(rt, "create_event_with_flag", "event, ret = create_event_with_flag(flag)", [](uint32_t flag) {
 		aclrtEvent event = nullptr;
-		int ret = away([&] { return aclrtCreateEventWithFlag(&event, flag); });
+		int ret = without_gil([&] { return aclrtCreateEventWithFlag(&event, flag); });
 
 		return std::tuple(number(event), ret);
 	});
 	def(rt, "create_event_ex_with_flag", "event, ret = create_event_ex_with_flag(flag)", [](uint32_t flag) {
 		aclrtEvent event = nullptr;
-		int ret = away([&] { return aclrtCreateEventExWithFlag(&event, flag); });
+		int ret = without_gil([&] { return aclrtCreateEventExWithFlag(&event, flag); });
 
 		return std::tuple(number(event), ret);
 	});
 	def(rt, "destroy_event", "ret = destroy_event(event)",
-	    [](void *event) { return away([&] { return aclrtDestroyEvent(event); }); });
+	    [](void *event) { return without_gil([&] { return aclrtDestroyEvent(event); }); });
 }
 
 void add_event_queries(py::module_ &rt)
@@ -46,25 +46,25 @@ void add_event_queries(py::module_ &rt)
 	def(rt, "query_event", "status, ret = query_event(event)", [](void *event) { return query(event); });
 	def(rt, "query_event_status", "status, ret = query_event_status(event)", [](void *event) {
 		aclrtEventRecordedStatus status = {};
-		int ret = away([&] { return aclrtQueryEventStatus(event, &status); });
+		int ret = without_gil([&] { return aclrtQueryEventStatus(event, &status); });
 
 		return std::tuple(int(status), ret);
 	});
 	def(rt, "query_event_wait_status", "status, ret = query_event_wait_status(event)", [](void *event) {
 		aclrtEventWaitStatus status = {};
-		int ret = away([&] { return aclrtQueryEventWaitStatus(event, &status); });
+		int ret = without_gil([&] { return aclrtQueryEventWaitStatus(event, &status); });
 
 		return std::tuple(int(status), ret);
 	});
 	def(rt, "event_elapsed_time", "milliseconds, ret = event_elapsed_time(start, end)", [](void *start, void *end) {
 		float ms = 0;
-		int ret = away([&] { return aclrtEventElapsedTime(&ms, start, end); });
+		int ret = without_gil([&] { return aclrtEventElapsedTime(&ms, start, end); });
 
 		return std::tuple(double(ms), ret);
 	});
 	def(rt, "event_get_timestamp", "microseconds, ret = event_get_timestamp(event)", [](void *event) {
 		uint64_t us = 0;
-		int ret = away([&] { return aclrtEventGetTimestamp(event, &us); });
+		int ret = without_gil([&] { return aclrtEventGetTimestamp(event, &us); });
 
 		return std::tuple(us, ret);
 	});
@@ -76,7 +76,7 @@ void add_event_queries(py::module_ &rt)
 	});
 	def(rt, "get_event_avail_num", "count, ret = get_event_avail_num()", [] {
 		uint32_t count = 0;
-		int ret = away([&] { return aclrtGetEventAvailNum(&count); });
+		int ret = without_gil([&] { return aclrtGetEventAvailNum(&count); });
 
 		return std::tuple(count, ret);
 	});
@@ -88,17 +88,19 @@ void add_event(py::module_ &rt)
 {
 	add_creation(rt);
 	def(rt, "record_event", "ret = record_event(event, stream)",
-	    [](void *event, void *stream) { return away([&] { return aclrtRecordEvent(event, stream); }); });
+	    [](void *event, void *stream) { return without_gil([&] { return aclrtRecordEvent(event, stream); }); });
 	def(rt, "reset_event", "ret = reset_event(event, stream)",
-	    [](void *event, void *stream) { return away([&] { return aclrtResetEvent(event, stream); }); });
+	    [](void *event, void *stream) { return without_gil([&] { return aclrtResetEvent(event, stream); }); });
 	def(rt, "synchronize_event", "ret = synchronize_event(event)",
-	    [](void *event) { return away([&] { return aclrtSynchronizeEvent(event); }); });
+	    [](void *event) { return without_gil([&] { return aclrtSynchronizeEvent(event); }); });
 	def(rt, "synchronize_event_with_timeout", "ret = synchronize_event_with_timeout(event, timeout_ms)",
-	    [](void *event, int32_t ms) { return away([&] { return aclrtSynchronizeEventWithTimeout(event, ms); }); });
+	    [](void *event, int32_t ms) {
+		    return without_gil([&] { return aclrtSynchronizeEventWithTimeout(event, ms); });
+	    });
 	def(rt, "stream_wait_event", "ret = stream_wait_event(stream, event)",
-	    [](void *stream, void *event) { return away([&] { return aclrtStreamWaitEvent(stream, event); }); });
+	    [](void *stream, void *event) { return without_gil([&] { return aclrtStreamWaitEvent(stream, event); }); });
 	def(rt, "set_op_wait_timeout", "ret = set_op_wait_timeout(seconds)",
-	    [](uint32_t seconds) { return away([&] { return aclrtSetOpWaitTimeout(seconds); }); });
+	    [](uint32_t seconds) { return without_gil([&] { return aclrtSetOpWaitTimeout(seconds); }); });
 	add_event_queries(rt);
 }
 

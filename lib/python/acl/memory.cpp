@@ -6,7 +6,7 @@
 namespace pyacl {
 namespace {
 
-/* {"attrs": [{"attr": 1, "value": {"moduleId": 3}}, …]}; {} is NULL. */
+/* {"attrs": [{"attr": 1, "value": {"moduleId": 3}}, …]}; {} becomes NULL. */
 class malloc_config {
 public:
 	explicit malloc_config(const py::dict &d)
@@ -64,7 +64,7 @@ template <auto Fn> auto allocate()
 {
 	return [](size_t size, int32_t policy) {
 		void *ptr = nullptr;
-		int ret = away([&] { return Fn(&ptr, size, aclrtMemMallocPolicy(policy)); });
+		int ret = without_gil([&] { return Fn(&ptr, size, aclrtMemMallocPolicy(policy)); });
 
 		return std::tuple(number(ptr), ret);
 	};
@@ -79,15 +79,15 @@ void add_device_memory(py::module_ &rt)
 	    [](size_t size, int32_t policy, const py::dict &d) {
 		    malloc_config cfg(d);
 		    void *ptr = nullptr;
-		    int ret = away(
+		    int ret = without_gil(
 			    [&] { return aclrtMallocWithCfg(&ptr, size, aclrtMemMallocPolicy(policy), cfg.get()); });
 
 		    return std::tuple(number(ptr), ret);
 	    });
-	def(rt, "free", "ret = free(ptr)", [](void *ptr) { return away([&] { return aclrtFree(ptr); }); });
+	def(rt, "free", "ret = free(ptr)", [](void *ptr) { return without_gil([&] { return aclrtFree(ptr); }); });
 	def(rt, "get_mem_info", "free, total, ret = get_mem_info(attr)", [](int32_t attr) {
 		size_t free = 0, total = 0;
-		int ret = away([&] { return aclrtGetMemInfo(aclrtMemAttr(attr), &free, &total); });
+		int ret = without_gil([&] { return aclrtGetMemInfo(aclrtMemAttr(attr), &free, &total); });
 
 		return std::tuple(free, total, ret);
 	});
@@ -108,13 +108,14 @@ void add_registered(py::module_ &rt)
 	def(rt, "host_register", "dev_ptr, ret = host_register(ptr, size, type)",
 	    [](void *ptr, uint64_t size, int32_t type) {
 		    void *dev = nullptr;
-		    int ret = away([&] { return aclrtHostRegister(ptr, size, aclrtHostRegisterType(type), &dev); });
+		    int ret = without_gil(
+			    [&] { return aclrtHostRegister(ptr, size, aclrtHostRegisterType(type), &dev); });
 
 		    return std::tuple(number(dev), ret);
 	    });
 	def(rt, "host_register_v2", "ret = host_register_v2(ptr, size, flag)",
 	    [](void *ptr, uint64_t size, uint32_t flag) {
-		    return away([&] { return aclrtHostRegisterV2(ptr, size, flag); });
+		    return without_gil([&] { return aclrtHostRegisterV2(ptr, size, flag); });
 	    });
 	def(rt, "host_get_device_pointer", "dev_ptr, ret = host_get_device_pointer(ptr, flag)",
 	    [](void *ptr, uint32_t flag) {
@@ -124,7 +125,7 @@ void add_registered(py::module_ &rt)
 		    return std::tuple(number(dev), ret);
 	    });
 	def(rt, "host_unregister", "ret = host_unregister(ptr)",
-	    [](void *ptr) { return away([&] { return aclrtHostUnregister(ptr); }); });
+	    [](void *ptr) { return without_gil([&] { return aclrtHostUnregister(ptr); }); });
 }
 
 } // namespace
@@ -134,7 +135,7 @@ void add_memory(py::module_ &rt)
 	add_device_memory(rt);
 	def(rt, "malloc_host", "ptr, ret = malloc_host(size)", [](size_t size) {
 		void *ptr = nullptr;
-		int ret = away([&] { return aclrtMallocHost(&ptr, size); });
+		int ret = without_gil([&] { return aclrtMallocHost(&ptr, size); });
 
 		return std::tuple(number(ptr), ret);
 	});
@@ -142,19 +143,19 @@ void add_memory(py::module_ &rt)
 	    [](uint64_t size, const py::dict &d) {
 		    malloc_config cfg(d);
 		    void *ptr = nullptr;
-		    int ret = away([&] { return aclrtMallocHostWithCfg(&ptr, size, cfg.get()); });
+		    int ret = without_gil([&] { return aclrtMallocHostWithCfg(&ptr, size, cfg.get()); });
 
 		    return std::tuple(number(ptr), ret);
 	    });
 	def(rt, "free_host", "ret = free_host(ptr)",
-	    [](void *ptr) { return away([&] { return aclrtFreeHost(ptr); }); });
+	    [](void *ptr) { return without_gil([&] { return aclrtFreeHost(ptr); }); });
 	def(rt, "memset", "ret = memset(ptr, max_count, value, count)",
 	    [](void *ptr, size_t max, int32_t value, size_t count) {
-		    return away([&] { return aclrtMemset(ptr, max, value, count); });
+		    return without_gil([&] { return aclrtMemset(ptr, max, value, count); });
 	    });
 	def(rt, "memset_async", "ret = memset_async(ptr, max_count, value, count, stream)",
 	    [](void *ptr, size_t max, int32_t value, size_t count, void *stream) {
-		    return away([&] { return aclrtMemsetAsync(ptr, max, value, count, stream); });
+		    return without_gil([&] { return aclrtMemsetAsync(ptr, max, value, count, stream); });
 	    });
 	add_registered(rt);
 }

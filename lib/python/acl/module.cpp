@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The Python module acl: ACL's calls with pyACL's names, arguments and result tuples. */
+/* The Python module acl: the ACL calls with pyACL's names, arguments and result tuples. */
 #include "lib/python/acl/args.h"
 #include "lib/python/main_only.h"
 
@@ -7,7 +7,7 @@ using namespace pyacl;
 
 namespace {
 
-/* pyACL has more sub-modules; what they are for is not a copy engine's business. */
+/* pyACL has more sub-modules, which a copy engine cannot serve. */
 py::object missing(const std::string &name)
 {
 	static const char *const absent[] = {"mdl", "op", "media", "blas", "prof", "himpi", "fv"};
@@ -25,7 +25,7 @@ py::module_ add_part(py::module_ &acl, const char *name, const char *doc)
 {
 	py::module_ part = acl.def_submodule(name, doc);
 
-	/* so that "import acl.rt" works too */
+	/* makes "import acl.rt" work */
 	py::module_::import("sys").attr("modules")[part.attr("__name__")] = part;
 	return part;
 }

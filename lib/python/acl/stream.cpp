@@ -9,7 +9,9 @@ namespace {
 void add_attributes(py::module_ &rt)
 {
 	def(rt, "set_stream_failure_mode", "ret = set_stream_failure_mode(stream, mode)",
-	    [](void *stream, uint64_t mode) { return away([&] { return aclrtSetStreamFailureMode(stream, mode); }); });
+	    [](void *stream, uint64_t mode) {
+		    return without_gil([&] { return aclrtSetStreamFailureMode(stream, mode); });
+	    });
 	def(rt, "set_stream_attribute", "ret = set_stream_attribute(stream, attr, value)",
 	    [](void *stream, int32_t attr, const py::dict &d) {
 		    aclrtStreamAttrValue value = {};
@@ -19,12 +21,13 @@ void add_attributes(py::module_ &rt)
 		    field(d, "userCustomTag", value.userCustomTag);
 		    field(d, "cacheOpInfoSwitch", value.cacheOpInfoSwitch);
 		    field(d, "streamPriority", value.streamPriority);
-		    return away([&] { return aclrtSetStreamAttribute(stream, aclrtStreamAttr(attr), &value); });
+		    return without_gil([&] { return aclrtSetStreamAttribute(stream, aclrtStreamAttr(attr), &value); });
 	    });
 	def(rt, "get_stream_attribute", "value, ret = get_stream_attribute(stream, attr)",
 	    [](void *stream, int32_t attr) {
 		    aclrtStreamAttrValue value = {};
-		    int ret = away([&] { return aclrtGetStreamAttribute(stream, aclrtStreamAttr(attr), &value); });
+		    int ret = without_gil(
+			    [&] { return aclrtGetStreamAttribute(stream, aclrtStreamAttr(attr), &value); });
 		    py::dict d;
 
 		    d["failureMode"] = value.failureMode;
@@ -40,7 +43,7 @@ void add_stream_queries(py::module_ &rt)
 {
 	def(rt, "stream_query", "status, ret = stream_query(stream)", [](void *stream) {
 		aclrtStreamStatus status = {};
-		int ret = away([&] { return aclrtStreamQuery(stream, &status); });
+		int ret = without_gil([&] { return aclrtStreamQuery(stream, &status); });
 
 		return std::tuple(int(status), ret);
 	});
@@ -52,7 +55,7 @@ void add_stream_queries(py::module_ &rt)
 	});
 	def(rt, "get_stream_available_num", "count, ret = get_stream_available_num()", [] {
 		uint32_t count = 0;
-		int ret = away([&] { return aclrtGetStreamAvailableNum(&count); });
+		int ret = without_gil([&] { return aclrtGetStreamAvailableNum(&count); });
 
 		return std::tuple(count, ret);
 	});
@@ -64,29 +67,29 @@ void add_stream(py::module_ &rt)
 {
 	def(rt, "create_stream", "stream, ret = create_stream()", [] {
 		aclrtStream stream = nullptr;
-		int ret = away([&] { return aclrtCreateStream(&stream); });
+		int ret = without_gil([&] { return aclrtCreateStream(&stream); });
 
 		return std::tuple(number(stream), ret);
 	});
 	def(rt, "create_stream_with_config", "stream, ret = create_stream_with_config(priority, flag)",
 	    [](uint32_t priority, uint32_t flag) {
 		    aclrtStream stream = nullptr;
-		    int ret = away([&] { return aclrtCreateStreamWithConfig(&stream, priority, flag); });
+		    int ret = without_gil([&] { return aclrtCreateStreamWithConfig(&stream, priority, flag); });
 
 		    return std::tuple(number(stream), ret);
 	    });
 	def(rt, "destroy_stream", "ret = destroy_stream(stream)",
-	    [](void *stream) { return away([&] { return aclrtDestroyStream(stream); }); });
+	    [](void *stream) { return without_gil([&] { return aclrtDestroyStream(stream); }); });
 	def(rt, "destroy_stream_force", "ret = destroy_stream_force(stream)",
-	    [](void *stream) { return away([&] { return aclrtDestroyStreamForce(stream); }); });
+	    [](void *stream) { return without_gil([&] { return aclrtDestroyStreamForce(stream); }); });
 	def(rt, "synchronize_stream", "ret = synchronize_stream(stream)",
-	    [](void *stream) { return away([&] { return aclrtSynchronizeStream(stream); }); });
+	    [](void *stream) { return without_gil([&] { return aclrtSynchronizeStream(stream); }); });
 	def(rt, "synchronize_stream_with_timeout", "ret = synchronize_stream_with_timeout(stream, timeout_ms)",
 	    [](void *stream, int32_t ms) {
-		    return away([&] { return aclrtSynchronizeStreamWithTimeout(stream, ms); });
+		    return without_gil([&] { return aclrtSynchronizeStreamWithTimeout(stream, ms); });
 	    });
 	def(rt, "stream_abort", "ret = stream_abort(stream)",
-	    [](void *stream) { return away([&] { return aclrtStreamAbort(stream); }); });
+	    [](void *stream) { return without_gil([&] { return aclrtStreamAbort(stream); }); });
 	add_stream_queries(rt);
 	add_attributes(rt);
 }

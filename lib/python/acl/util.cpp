@@ -16,18 +16,18 @@ namespace {
 uint64_t bytes_to_ptr(const py::object &o)
 {
 	if (!PyBytes_Check(o.ptr()))
-		throw py::value_error("acl.util.bytes_to_ptr wants bytes");
+		throw py::value_error("acl.util.bytes_to_ptr expects bytes");
 	return number(PyBytes_AS_STRING(o.ptr()));
 }
 
-/* Touching a device address would end the process. */
+/* Access to a device address would terminate the process. */
 void need_host(const char *call, void *ptr)
 {
 	aclrtPtrAttributes at = {};
 
 	if (!ptr || aclrtPointerGetAttributes(ptr, &at) != ACL_SUCCESS ||
 	    at.location.type == ACL_MEM_LOCATION_TYPE_DEVICE)
-		throw py::value_error(std::string(call) + " wants an address of host memory");
+		throw py::value_error(std::string(call) + " expects an address of host memory");
 }
 
 py::bytes ptr_to_bytes(void *ptr, size_t size)
@@ -39,7 +39,7 @@ py::bytes ptr_to_bytes(void *ptr, size_t size)
 py::array need_array(const char *call, const py::object &o)
 {
 	if (!py::isinstance<py::array>(o))
-		throw py::value_error(std::string(call) + " wants a numpy.ndarray");
+		throw py::value_error(std::string(call) + " expects a numpy.ndarray");
 	return py::reinterpret_borrow<py::array>(o);
 }
 
@@ -84,7 +84,7 @@ py::array ptr_to_numpy(void *ptr, const py::object &shape, int32_t type)
 			throw bad_args();
 	}
 	need_host("acl.util.ptr_to_numpy", ptr);
-	/* a base object, whatever it is, makes it a view of the memory instead of a copy */
+	/* any base object makes it a view of the memory instead of a copy */
 	return py::array(py::dtype(type), dims, ptr, py::capsule(ptr, "acl.util.ptr_to_numpy"));
 }
 
@@ -92,11 +92,11 @@ py::array ptr_to_numpy(void *ptr, const py::object &shape, int32_t type)
 
 struct thread {
 	py::object fn, args;
-	std::string error; /* what it raised */
+	std::string error; /* text of the exception */
 	bool raised = false;
 };
 
-/* Live threads by id.  The GIL guards it; never destroyed: threads may outlive the module. */
+/* Live threads by id.  Protected by the GIL; never destroyed: threads may outlive the module. */
 std::map<uint64_t, std::unique_ptr<thread>> &threads()
 {
 	static auto *all = new std::map<uint64_t, std::unique_ptr<thread>>;
@@ -106,7 +106,7 @@ std::map<uint64_t, std::unique_ptr<thread>> &threads()
 
 void *thread_main(void *arg)
 {
-	if (usdma::python::interpreter_ends())
+	if (usdma::python::interpreter_is_ending())
 		return nullptr;
 	const usdma::python::gil_held gil;
 	thread *t = static_cast<thread *>(arg);
@@ -133,7 +133,7 @@ std::tuple<uint64_t, int> start_thread(py::object fn, py::object args)
 	err = pthread_create(&id, nullptr, thread_main, t.get());
 	if (err)
 		return {0, ACL_ERROR_INTERNAL_ERROR};
-	threads()[uint64_t(id)] = std::move(t); /* it cannot run before: this thread has the GIL */
+	threads()[uint64_t(id)] = std::move(t); /* it cannot run yet: this thread has the GIL */
 	return {uint64_t(id), ACL_SUCCESS};
 }
 
@@ -145,8 +145,8 @@ int stop_thread(uint64_t id)
 	if (at == threads().end())
 		return ACL_ERROR_INVALID_PARAM;
 	std::unique_ptr<thread> t = std::move(at->second);
-	threads().erase(at); /* before others can run: an id is joined once */
-	err = away([&] { return pthread_join(pthread_t(id), nullptr); });
+	threads().erase(at); /* before the GIL is released: an id is joined once */
+	err = without_gil([&] { return pthread_join(pthread_t(id), nullptr); });
 	if (err) {
 		(void)t.release(); /* it may still run */
 		return ACL_ERROR_INTERNAL_ERROR;

@@ -10,7 +10,7 @@
         stream.synchronize()                    # ... and here it is done
         await stream.copy_done(host, mem)       # the same in a coroutine
 
-The names of the Ascend ACL runtime are in the module acl.
+The module acl has the calls of the Ascend ACL runtime.
 """
 from ._device import Device, device_count, version
 from ._memory import DeviceBuffer, HostBuffer, registered

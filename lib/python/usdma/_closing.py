@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What has a close() is closed by the end of its `with` block."""
+"""Base of classes with close(), which a `with` block calls at its end."""
 
 
 class Closing:

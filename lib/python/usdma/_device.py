@@ -6,7 +6,7 @@ from ._stream import Event, Stream
 
 
 def version():
-    """Of the library that runs."""
+    """Version of the running library."""
     return _native.version()
 
 
@@ -41,5 +41,5 @@ class Device(Closing):
         self._native.synchronize(timeout_ms)
 
     def close(self):
-        """No new streams and buffers; the device itself closes when the last of them is gone."""
+        """Refuses new streams and buffers; the device itself is closed with the last of them."""
         self._native.close()

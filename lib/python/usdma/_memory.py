@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory: of a device, pinned host memory, and what else Python has."""
+"""Device memory, pinned host memory, and other buffers of Python."""
 import contextlib
 
 from . import _native
@@ -7,7 +7,7 @@ from ._closing import Closing
 
 
 class _Closed:
-    """Stands where the memory was."""
+    """Replaces the block of a closed buffer."""
 
     def __getattr__(self, name):
         raise ValueError("the buffer is closed")
@@ -17,7 +17,7 @@ class HostBuffer(Closing):
     """Pinned host memory: copies with it are asynchronous.
 
     memoryview(b) and numpy.asarray(b) are views of it.  The memory lives as long as the
-    buffer and all its views do; close() only ends its use here.
+    buffer and all its views do; close() only drops the buffer's own reference.
     """
 
     def __init__(self, device, size):
@@ -39,7 +39,7 @@ class HostBuffer(Closing):
 
     @property
     def __array_interface__(self):
-        # A buffer as data makes numpy hold on to the memory; a bare address would not.
+        # A buffer as data makes numpy hold a reference to the memory; an address would not.
         return {"version": 3, "shape": (self.size,), "typestr": "|u1", "data": self.view()}
 
     def __len__(self):
@@ -50,7 +50,7 @@ class HostBuffer(Closing):
 
 
 class DeviceBuffer(Closing):
-    """Device memory, or a part of it: for copies only, Python cannot look into it.
+    """Device memory, or a part of it: for copies only, Python cannot access it.
 
     buffer[a:b] is the part from byte a to byte b.
     """
@@ -82,7 +82,7 @@ class DeviceBuffer(Closing):
         return DeviceBuffer(None, max(stop - start, 0), self._block, self._offset + start)
 
     def close(self):
-        """Frees the memory, also under its parts; copies under way may still end."""
+        """Frees the memory, also under its parts; copies in flight may still complete."""
         self._block.free()
 
 
@@ -95,8 +95,8 @@ def _flat(obj, writable):
     return view
 
 
-def span(obj, writable):
-    """(address, bytes, what keeps it alive) of a buffer of ours or of anything with the buffer protocol."""
+def buffer_range(obj, writable):
+    """(address, bytes, owner of the memory) of a HostBuffer, a DeviceBuffer or any object with the buffer protocol."""
     if isinstance(obj, (HostBuffer, DeviceBuffer)):
         return obj.ptr, obj.size, obj
     import numpy  # only for the address of a foreign buffer
@@ -108,11 +108,11 @@ def span(obj, writable):
 
 @contextlib.contextmanager
 def registered(obj, writable=True):
-    """Pins an array (or other buffer) for a while, so that copies with it are asynchronous.
+    """Pins an array (or other buffer) within a `with` block, so that copies with it are asynchronous.
 
     Copies with it must have ended when the block is left.
     """
-    ptr, size, keep = span(obj, writable)
+    ptr, size, keep = buffer_range(obj, writable)
     _native.host_register(ptr, size, 0 if writable else 1)
     try:
         yield obj

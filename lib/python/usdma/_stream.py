@@ -4,7 +4,7 @@ import os
 
 from . import _native
 from ._closing import Closing
-from ._memory import span
+from ._memory import buffer_range
 
 ELEMENTS = {"int8": 0, "int16": 1, "int32": 2, "int64": 3, "uint8": 4, "uint16": 5, "uint32": 6, "uint64": 7,
             "float16": 8, "bfloat16": 9, "float32": 10, "float64": 11}
@@ -12,9 +12,9 @@ OPERATIONS = {"sum": 0, "max": 1, "min": 2, "equal": 3, "prod": 4}
 
 
 class Stream(Closing):
-    """Work that runs in the order of submission; streams run beside each other.
+    """Work that runs in the order of submission; streams run concurrently.
 
-    Buffers of a copy under way are kept alive until it was waited for.
+    The stream references the buffers of a copy until a wait for it has returned.
     """
 
     def __init__(self, device):
@@ -23,29 +23,29 @@ class Stream(Closing):
         self._waiter = None
 
     def copy(self, dst, src):
-        """Copies all of src to the beginning of dst.
+        """Copies src to the beginning of dst.
 
         Between a device buffer and a host buffer (or registered memory) it returns at once;
         with other memory it returns when the data has arrived.
         """
-        to, room, keep_dst = span(dst, True)
-        at, size, keep_src = span(src, False)
-        if size > room:
-            raise ValueError(f"{size} bytes do not fit in {room}")
+        to, space, keep_dst = buffer_range(dst, True)
+        at, size, keep_src = buffer_range(src, False)
+        if size > space:
+            raise ValueError(f"{size} bytes do not fit in {space}")
         self._native.copy(to, at, size)
         self._busy.append((keep_dst, keep_src))
 
     def fill(self, dst, pattern=0, pattern_size=1):
-        to, room, keep = span(dst, True)
-        self._native.fill(to, pattern, pattern_size, room)
+        to, space, keep = buffer_range(dst, True)
+        self._native.fill(to, pattern, pattern_size, space)
         self._busy.append((keep,))
 
     def reduce(self, dst, src, element, op="sum"):
-        """dst[i] = op(dst[i], src[i]); element: a name of ELEMENTS, or a numpy dtype's."""
-        to, room, keep_dst = span(dst, True)
-        at, size, keep_src = span(src, False)
-        if size > room:
-            raise ValueError(f"{size} bytes do not fit in {room}")
+        """dst[i] = op(dst[i], src[i]); element: a name in ELEMENTS, or a numpy dtype of that name."""
+        to, space, keep_dst = buffer_range(dst, True)
+        at, size, keep_src = buffer_range(src, False)
+        if size > space:
+            raise ValueError(f"{size} bytes do not fit in {space}")
         self._native.reduce(to, at, size, ELEMENTS[str(element)], OPERATIONS[op])
         self._busy.append((keep_dst, keep_src))
 
@@ -94,7 +94,7 @@ class Stream(Closing):
 
 
 class _Waiter:
-    """An eventfd for each coroutine that waits, used again by the next."""
+    """A pool of eventfds, one for each waiting coroutine."""
 
     def __init__(self):
         self._free = []
@@ -109,7 +109,7 @@ class _Waiter:
             os.eventfd_read(fd)
             clean = True
         finally:
-            # A cancelled one may be signalled later: it is not used again. (The library has a duplicate.)
+            # After a cancellation it may still be signalled: not reused. (The library has a duplicate.)
             if clean and not self._closed:
                 self._free.append(fd)
             else:
@@ -154,7 +154,7 @@ class Event(Closing):
         self._native.synchronize(timeout_ms)
 
     def elapsed_ns(self, end):
-        """Device time from this mark to the other; both with timing."""
+        """Device time from this mark to end; both need timing."""
         return self._native.elapsed_ns(end._native)
 
     def close(self):

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * usdma._native: the native API's devices, streams, events and memory as Python
- * objects.  An object keeps what it rests on alive (a buffer its device), so that
- * the order in which Python releases them does not matter.
+ * objects.  An object references what it depends on (a buffer its device), so that
+ * Python may release them in any order.
  */
 #include "lib/python/main_only.h"
 #include "lib/python/usdma/objects.h"
@@ -41,7 +41,7 @@ void add_device(py::module_ &m)
 			"info", [](device &d) { return info_dict(d.info()); }, "What the device is, as a dict.")
 		.def(
 			"synchronize",
-			[](device &d, int ms) { check(away([&] { return usdma_device_sync(d.get(), ms); })); },
+			[](device &d, int ms) { check(without_gil([&] { return usdma_device_sync(d.get(), ms); })); },
 			py::arg("timeout_ms") = -1)
 		.def("close", &device::close);
 }
@@ -61,10 +61,11 @@ void add_memory(py::module_ &m)
 		.def_property_readonly("size", &device_block::size)
 		.def("free", &device_block::free);
 	m.def("host_register", [](uintptr_t ptr, size_t size, unsigned flags) {
-		check(away([&] { return usdma_host_register(reinterpret_cast<void *>(ptr), size, flags); }));
+		check(without_gil([&] { return usdma_host_register(reinterpret_cast<void *>(ptr), size, flags); }));
 	});
-	m.def("host_unregister",
-	      [](uintptr_t ptr) { check(away([&] { return usdma_host_unregister(reinterpret_cast<void *>(ptr)); })); });
+	m.def("host_unregister", [](uintptr_t ptr) {
+		check(without_gil([&] { return usdma_host_unregister(reinterpret_cast<void *>(ptr)); }));
+	});
 }
 
 void add_stream(py::module_ &m)
@@ -103,7 +104,7 @@ PYBIND11_MODULE(_native, m)
 	add_memory(m);
 	add_stream(m);
 	m.def("version", usdma_version);
-	m.def("device_count", [] { return check(away(usdma_device_count)); });
+	m.def("device_count", [] { return check(without_gil(usdma_device_count)); });
 }
 #undef PyInit__native
 

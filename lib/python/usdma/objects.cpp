@@ -18,7 +18,7 @@ void *address(uintptr_t at)
 void make_error(py::module_ &m)
 {
 	error_type = PyErr_NewExceptionWithDoc(
-		"usdma.Error", "A call of usdma failed: errno, and a text that says why.", PyExc_OSError, nullptr);
+		"usdma.Error", "A call of usdma failed: errno, and a text with the reason.", PyExc_OSError, nullptr);
 	if (!error_type)
 		throw py::error_already_set();
 	m.attr("Error") = py::reinterpret_borrow<py::object>(error_type);
@@ -40,14 +40,14 @@ std::shared_ptr<device> device::open(const char *name)
 {
 	auto d = std::make_shared<device>();
 
-	check(away([&] { return usdma_open(name, d->h_.put()); }));
+	check(without_gil([&] { return usdma_open(name, d->h_.put()); }));
 	return d;
 }
 
 device::~device()
 {
 	if (usdma_device *h = h_.take())
-		away([&] { return usdma_close(h); });
+		without_gil([&] { return usdma_close(h); });
 }
 
 usdma_device *device::open_handle() const
@@ -73,7 +73,7 @@ std::shared_ptr<host_block> host_block::make(const device_ref &dev, size_t size)
 	auto b = std::make_shared<host_block>();
 	usdma_device *h = dev->open_handle();
 
-	check(away([&] { return usdma_host_alloc(h, size, &b->ptr_); }));
+	check(without_gil([&] { return usdma_host_alloc(h, size, &b->ptr_); }));
 	b->dev_ = dev;
 	b->size_ = size;
 	return b;
@@ -82,7 +82,7 @@ std::shared_ptr<host_block> host_block::make(const device_ref &dev, size_t size)
 host_block::~host_block()
 {
 	if (ptr_)
-		away([&] { return usdma_host_free(ptr_); });
+		without_gil([&] { return usdma_host_free(ptr_); });
 }
 
 std::shared_ptr<device_block> device_block::make(const device_ref &dev, size_t size)
@@ -90,7 +90,7 @@ std::shared_ptr<device_block> device_block::make(const device_ref &dev, size_t s
 	auto b = std::make_shared<device_block>();
 	usdma_device *h = dev->open_handle();
 
-	check(away([&] { return usdma_device_alloc(h, size, &b->ptr_); }));
+	check(without_gil([&] { return usdma_device_alloc(h, size, &b->ptr_); }));
 	b->dev_ = dev;
 	b->size_ = size;
 	return b;
@@ -104,7 +104,7 @@ device_block::~device_block()
 void device_block::free()
 {
 	if (void *p = std::exchange(ptr_, nullptr))
-		away([&] { return usdma_device_free(p); });
+		without_gil([&] { return usdma_device_free(p); });
 }
 
 /* ---- stream ---------------------------------------------------------------------------------------- */
@@ -114,7 +114,7 @@ std::shared_ptr<stream> stream::make(const device_ref &dev)
 	auto s = std::make_shared<stream>();
 	usdma_device *h = dev->open_handle();
 
-	check(away([&] { return usdma_stream_create(h, nullptr, s->h_.put()); }));
+	check(without_gil([&] { return usdma_stream_create(h, nullptr, s->h_.put()); }));
 	s->dev_ = dev;
 	return s;
 }
@@ -122,27 +122,27 @@ std::shared_ptr<stream> stream::make(const device_ref &dev)
 stream::~stream()
 {
 	if (usdma_stream *h = h_.take())
-		away([&] { return usdma_stream_destroy(h); });
+		without_gil([&] { return usdma_stream_destroy(h); });
 }
 
 void stream::copy(uintptr_t dst, uintptr_t src, size_t size)
 {
-	check(away([&] { return usdma_copy(h_.get(), address(dst), address(src), size); }));
+	check(without_gil([&] { return usdma_copy(h_.get(), address(dst), address(src), size); }));
 }
 
 void stream::fill(uintptr_t dst, uint64_t pattern, unsigned pattern_size, size_t size)
 {
-	check(away([&] { return usdma_fill(h_.get(), address(dst), pattern, pattern_size, size); }));
+	check(without_gil([&] { return usdma_fill(h_.get(), address(dst), pattern, pattern_size, size); }));
 }
 
 void stream::reduce(uintptr_t dst, uintptr_t src, size_t size, int element, int op)
 {
-	check(away([&] { return usdma_reduce(h_.get(), address(dst), address(src), size, element, op); }));
+	check(without_gil([&] { return usdma_reduce(h_.get(), address(dst), address(src), size, element, op); }));
 }
 
 void stream::sync(int timeout_ms)
 {
-	check(away([&] { return usdma_stream_sync(h_.get(), timeout_ms); }));
+	check(without_gil([&] { return usdma_stream_sync(h_.get(), timeout_ms); }));
 }
 
 bool stream::query()
@@ -152,12 +152,12 @@ bool stream::query()
 
 void stream::abort()
 {
-	check(away([&] { return usdma_stream_abort(h_.get()); }));
+	check(without_gil([&] { return usdma_stream_abort(h_.get()); }));
 }
 
 void stream::signal_fd(int fd)
 {
-	check(away([&] { return usdma_stream_signal_fd(h_.get(), fd); }));
+	check(without_gil([&] { return usdma_stream_signal_fd(h_.get(), fd); }));
 }
 
 py::object stream::take_error()
@@ -173,13 +173,13 @@ py::object stream::take_error()
 
 void stream::wait_event(event &e)
 {
-	check(away([&] { return usdma_stream_wait_event(h_.get(), e.get()); }));
+	check(without_gil([&] { return usdma_stream_wait_event(h_.get(), e.get()); }));
 }
 
 void stream::close()
 {
 	if (usdma_stream *h = h_.take())
-		check(away([&] { return usdma_stream_destroy(h); }));
+		check(without_gil([&] { return usdma_stream_destroy(h); }));
 }
 
 /* ---- event ----------------------------------------------------------------------------------------- */
@@ -189,7 +189,7 @@ std::shared_ptr<event> event::make(const device_ref &dev, bool timing)
 	auto e = std::make_shared<event>();
 	usdma_device *h = dev->open_handle();
 
-	check(away([&] { return usdma_event_create(h, timing ? USDMA_EVENT_TIMING : 0, e->h_.put()); }));
+	check(without_gil([&] { return usdma_event_create(h, timing ? USDMA_EVENT_TIMING : 0, e->h_.put()); }));
 	e->dev_ = dev;
 	return e;
 }
@@ -197,12 +197,12 @@ std::shared_ptr<event> event::make(const device_ref &dev, bool timing)
 event::~event()
 {
 	if (usdma_event *h = h_.take())
-		away([&] { return usdma_event_destroy(h); });
+		without_gil([&] { return usdma_event_destroy(h); });
 }
 
 void event::record(stream &s)
 {
-	check(away([&] { return usdma_event_record(h_.get(), s.get()); }));
+	check(without_gil([&] { return usdma_event_record(h_.get(), s.get()); }));
 }
 
 bool event::query()
@@ -212,7 +212,7 @@ bool event::query()
 
 void event::sync(int timeout_ms)
 {
-	check(away([&] { return usdma_event_sync(h_.get(), timeout_ms); }));
+	check(without_gil([&] { return usdma_event_sync(h_.get(), timeout_ms); }));
 }
 
 int64_t event::elapsed(event &end)
@@ -226,7 +226,7 @@ int64_t event::elapsed(event &end)
 void event::close()
 {
 	if (usdma_event *h = h_.take())
-		check(away([&] { return usdma_event_destroy(h); }));
+		check(without_gil([&] { return usdma_event_destroy(h); }));
 }
 
 } // namespace pyusdma

@@ -15,11 +15,11 @@ namespace pyusdma {
 
 namespace py = pybind11;
 
-/* usdma.Error, an OSError: errno, and the library's text. */
+/* Creates usdma.Error, an OSError with errno and the library's text. */
 void make_error(py::module_ &m);
 [[noreturn]] void raise(int err);
 
-/* err as it is, or usdma.Error when it is negative. In the thread that made the call. */
+/* Returns err, or raises usdma.Error if it is negative. Must run in the thread that made the call. */
 inline int check(int err)
 {
 	if (err < 0)
@@ -27,9 +27,9 @@ inline int check(int err)
 	return err;
 }
 
-using usdma::python::away;
+using usdma::python::without_gil;
 
-/* A handle of the library that ends with close(); then a call gives -EBADF. */
+/* A library handle that close() takes; later calls return -EBADF. */
 template <class H> class handle {
 public:
 	handle() = default;
@@ -49,9 +49,9 @@ public:
 	~device();
 	usdma_device *get() const { return h_.get(); }
 	usdma_device_info info() const;
-	/* For the user; what rests on the device goes on until it is gone too. */
+	/* Closes it for the user; objects that depend on the device stay usable. */
 	void close() { closed_ = true; }
-	/* usdma.Error when it was closed. */
+	/* Raises ValueError if it was closed. */
 	usdma_device *open_handle() const;
 
 private:
@@ -104,7 +104,7 @@ public:
 	/* None, or (errno, reason's name, address). */
 	py::object take_error();
 	void wait_event(event &e);
-	/* Waits for its work; the pending error, if any, is raised. */
+	/* Waits for its work; raises the pending error, if any. */
 	void close();
 	usdma_stream *get() const { return h_.get(); }
 

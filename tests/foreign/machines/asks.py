@@ -265,7 +265,7 @@ def taken_away(guest, to, device):
     guest.run(f"echo 1 > /sys/bus/pci/devices/{device}/remove", SECONDS)
     status, said = ended(guest)
     whole = guest.run("cat /tmp/load").out
-    to.check(status == 1 and "failed: copying" in said and "asks for it back" in whole, "the program ends, and says why", (status, whole[-800:]))
+    to.check(status == 1 and "failed: copying" in said and "requests it back" in whole, "the program ends, and says why", (status, whole[-800:]))
     to.check(device not in addresses(guest), "the device is gone from the guest", addresses(guest))
     guest.run("echo 1 > /sys/bus/pci/rescan")
     done = guest.run(f"usdmactl bind {device} && usdmactl selftest {device}", SECONDS)
@@ -282,7 +282,7 @@ def unplugged(visit, device, number):
     done = monitor.command("device_del", id=f"dev{number}")
     to.check(done[0], "QEMU is asked to unplug the device", done)
     lines = guest.said("failed: copying", 60)
-    to.check("asks for it back" in lines and "failed: copying" in lines, "device_del: the program ends, and says why", lines[-2000:])
+    to.check("requests it back" in lines and "failed: copying" in lines, "device_del: the program ends, and says why", lines[-2000:])
     lives = "no answer"
     try:
         guest.run(f"n=0; while [ -e /sys/bus/pci/devices/{device} ] && [ $n -lt 100 ]; do n=$((n+1)); sleep 0.1; done", 60)

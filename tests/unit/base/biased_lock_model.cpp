@@ -19,11 +19,11 @@ using namespace usdma::interleave;
 /* What is left out. */
 enum class flaw {
 	none,
-	no_barrier,   /* take_away() does not have the owner pass a barrier */
+	no_barrier,   /* revoke() does not have the owner pass a barrier */
 	own_barrier,  /* it passes one itself only */
 	no_look,      /* enter_own() does not look again */
 	one_word,     /* all owners have one inside word */
-	no_wait,      /* take_away() does not wait for the owner */
+	no_wait,      /* revoke() does not wait for the owner */
 	no_release,   /* releases order nothing */
 	no_acquire,   /* acquires order nothing */
 	lost_release, /* an owner stays inside */

@@ -57,10 +57,10 @@ static void of_the_machine(void **)
 	assert_int_equal(m.left_mib(), 300);
 	assert_true(m.names("MemAvailable"));
 	assert_int_equal(m.left_mib(false), ~u64(0) / MiB);
-	assert_int_equal(memory_ask(301 * MiB, "a test", {m.root}), -ENOMEM);
+	assert_int_equal(memory_available(301 * MiB, "a test", {m.root}), -ENOMEM);
 	assert_non_null(strstr(error_text(), "a test"));
 	assert_non_null(strstr(error_text(), "MemAvailable"));
-	assert_int_equal(memory_ask(250 * MiB, "a test", {m.root}), 0);
+	assert_int_equal(memory_available(250 * MiB, "a test", {m.root}), 0);
 }
 
 static void of_a_group_and_its_parents(void **)

@@ -216,7 +216,7 @@ static void lines_of_a_file(void **)
 	for (int i = 0; i < 1000; i++)
 		many += "nonsense\n";
 	assert_names(parse_text(many), "t.conf:10:");
-	assert_names(parse_text(many), "the rest was not looked at");
+	assert_names(parse_text(many), "the rest was not parsed");
 	assert_null(strstr(parse_text(many).error.c_str(), "t.conf:11:"));
 }
 
@@ -280,11 +280,11 @@ static void table(void **)
 		if (s.type != core::setting_type::text)
 			assert_true(core::setting_read(s, text, &again));
 		assert_string_equal(core::setting_show(s, again).c_str(), s.text ? "" : text.c_str());
-		assert_true(*s.meaning && core::setting_wants(s) != "");
+		assert_true(*s.meaning && core::setting_expects(s) != "");
 	}
 	assert_null(core::setting_find("wait_"));
 	assert_string_equal(core::setting_nearest("hugepage"), "huge_pages");
-	assert_string_equal(core::setting_wants(*core::setting_find("wait")).c_str(), "poll, interrupt or hybrid");
+	assert_string_equal(core::setting_expects(*core::setting_find("wait")).c_str(), "poll, interrupt or hybrid");
 	assert_string_equal(core::setting_variable(*core::setting_find("sim_cpus")).c_str(), "USDMA_SIM_CPUS");
 }
 
@@ -308,7 +308,7 @@ static void the_program(void **)
 	assert_int_equal(core::setting_set("Spin_US", "7"), 0);
 	assert_int_equal(core::setting_set("spinus", "7"), -ENOENT);
 	assert_int_equal(core::setting_set("spin_us", "x"), -EINVAL);
-	core::setting_keep_log(log_level::error);
+	core::setting_save_log(log_level::error);
 	assert_int_equal(core::setting_preview().spin_us, 7);
 	assert_true(origin(core::setting_preview(), "spin_us").from == core::setting_from::program);
 	assert_int_equal(core::config_get().spin_us, 7);

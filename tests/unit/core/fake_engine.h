@@ -169,7 +169,7 @@ struct fake {
 	{
 		dev.slot = slot;
 		dev.reaches = 1u << slot | (isolated ? 0 : core::reach_common);
-		dev.lends = isolated ? dev.reaches : core::reach_common;
+		dev.host_reach = isolated ? dev.reaches : core::reach_common;
 		dev.spec = "fake";
 		dev.eng = std::make_unique<fake_engine>(memory);
 		dev.hw_queues.resize(4);

@@ -33,8 +33,8 @@ static void freed_while_busy(void **)
 	f.post(10);
 	assert_int_equal(device_free(d), 0);
 	assert_int_equal(host_free(p), 0);
-	assert_int_equal(locate(d).size, 0);
-	assert_true(locate(p).cls == mem_class::unregistered);
+	assert_int_equal(translate(d).size, 0);
+	assert_true(translate(p).cls == mem_class::unregistered);
 	assert_int_equal(device_free(d), -EINVAL);
 	assert_int_equal(device_heap_info(&f.dev).free, own_memory);
 	memory_reclaim();
@@ -173,10 +173,10 @@ static void pound(fake *f, unsigned number, const u8 *shared, std::atomic<bool> 
 		assert_int_equal(host_alloc(size, -1, &p), 0);
 		assert_int_equal(device_alloc(&f->dev, size, page_policy::huge_first, &d), 0);
 		assert_int_equal(host_register(mem + gen() % 4096, 8 * 4096, 0), 0);
-		assert_int_equal(locate(p).size, size);
-		assert_int_equal(locate(d + size - 1).base, d);
-		assert_int_equal(locate(shared + gen() % 4096).base, reinterpret_cast<u64>(shared));
-		const place at = locate(mem + 4096);
+		assert_int_equal(translate(p).size, size);
+		assert_int_equal(translate(d + size - 1).base, d);
+		assert_int_equal(translate(shared + gen() % 4096).base, reinterpret_cast<u64>(shared));
+		const translation at = translate(mem + 4096);
 		assert_true(at.kind == region_kind::registered);
 		f->post(1);
 		assert_int_equal(host_unregister(reinterpret_cast<void *>(at.base)), 0);

@@ -112,7 +112,7 @@ static void blocks_of_a_closed_device(void **)
 	assert_int_equal(host_free(freed), 0);
 	lose(a);
 	memory_detach(&a.dev);
-	assert_true(memory_kept_for(&a.dev) >= 3 * MiB);
+	assert_true(memory_retained_by(&a.dev) >= 3 * MiB);
 	take_much(a, b);
 	assert_int_equal(host_free(large), 0);
 	take_much(a, b);
@@ -123,7 +123,7 @@ static void blocks_of_a_closed_device(void **)
 	a.vfio().quiet = true;
 	memory_forget(&a.dev);
 	a.in = false;
-	assert_int_equal(memory_kept_for(&a.dev), 0);
+	assert_int_equal(memory_retained_by(&a.dev), 0);
 	/* More than one arena holds: which one comes first is unused to say. */
 	assert_true(is_used_again(a, 64 * KiB, 64));
 	assert_int_equal(host_free(later), 0);
@@ -136,11 +136,11 @@ static void registrations(void **)
 	u8 *mem = pages(4), *other = pages(4);
 
 	assert_int_equal(host_register(mem, 4 * 4096, 0), 0);
-	const u64 iova = locate(mem).dma;
+	const u64 iova = translate(mem).dma;
 	lose(a);
 	assert_int_equal(host_unregister(mem), -EBUSY);
 	assert_non_null(strstr(error_text(), "stays registered"));
-	assert_true(locate(mem).kind == region_kind::registered && locate(mem).dma == iova);
+	assert_true(translate(mem).kind == region_kind::registered && translate(mem).dma == iova);
 	assert_ptr_equal(b.vfio().reach(iova), mem);
 	memory_detach(&a.dev);
 	assert_int_equal(host_unregister(mem), -EBUSY);
@@ -164,12 +164,12 @@ static void lost_while_it_lets_go(void **)
 	u8 *mem = pages(1);
 
 	assert_int_equal(host_register(mem, 4096, 0), 0);
-	const u64 iova = locate(mem).dma;
+	const u64 iova = translate(mem).dma;
 	a.vfio().quiet = false;
 	a.vfio().lose_at_unmap = 1;
 	assert_int_equal(host_unregister(mem), -EBUSY);
 	assert_true(a.vfio().gone);
-	assert_true(locate(mem).kind == region_kind::registered);
+	assert_true(translate(mem).kind == region_kind::registered);
 	assert_ptr_equal(b.vfio().reach(iova), mem);
 	a.vfio().quiet = true;
 	assert_int_equal(host_unregister(mem), 0);
@@ -185,7 +185,7 @@ static void lost_while_it_maps(void **)
 	a.vfio().quiet = false;
 	a.vfio().lose_at_map = 1;
 	assert_int_equal(host_register(mem, 4096, 0), 0); /* for the others */
-	assert_ptr_equal(a.vfio().reach(locate(mem).dma), mem);
+	assert_ptr_equal(a.vfio().reach(translate(mem).dma), mem);
 	assert_int_equal(host_unregister(mem), -EBUSY);
 	a.vfio().quiet = true;
 	assert_int_equal(host_unregister(mem), 0);
@@ -202,16 +202,16 @@ static void quiescing_leaves_deferred_frees_alone(void **)
 	lose(a);
 	assert_int_equal(host_free(large), 0); /* kept for a */
 	assert_int_equal(host_register(mem, 4096, 0), 0);
-	const u64 iova = locate(mem).dma;
+	const u64 iova = translate(mem).dma;
 	b.post(1);
 	assert_int_equal(host_unregister(mem), 0);            /* from b it is gone; its IOVA may still be named */
 	a.detach();                                           /* all that it kept is settled */
 	assert_int_equal(host_register(more, 2 * MiB, 0), 0); /* where the large one was */
 	assert_int_equal(host_register(next, 4096, 0), 0);
-	assert_true(locate(next).dma != iova);
+	assert_true(translate(next).dma != iova);
 	b.complete();
 	memory_reclaim();
-	assert_ptr_equal(b.vfio().reach(locate(next).dma), next);
+	assert_ptr_equal(b.vfio().reach(translate(next).dma), next);
 	for (u8 *p : {next, more})
 		assert_int_equal(host_unregister(p), 0);
 	for (u8 *p : {mem, next})

@@ -72,7 +72,7 @@ int nothing_left(void **)
 	}
 	core::memory_reclaim();
 	epoch_done = epoch_now.load();
-	return core::mem_state().deferred.empty() && core::mem_state().spans.size() <= 1 ? 0 : -1;
+	return core::mem_state().deferred.empty() && core::mem_state().ranges.size() <= 1 ? 0 : -1;
 }
 
 void plain_settings()
@@ -136,6 +136,6 @@ int fail_forked()
 	return usdma::fail(EPERM, "fork");
 }
 
-void watch_forks() {}
+void install_fork_handlers() {}
 
 } // namespace usdma::core

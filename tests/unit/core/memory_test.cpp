@@ -23,7 +23,7 @@ using test::pinned;
 /* The device sees at p's DMA address what stands at p. */
 static void assert_reached(fake &f, const void *p)
 {
-	assert_ptr_equal(f.vfio().reach(locate(p).dma), p);
+	assert_ptr_equal(f.vfio().reach(translate(p).dma), p);
 }
 
 /* ---- classes and bounds ------------------------------------------------------------------------------ */
@@ -34,28 +34,28 @@ static void classes(void **)
 	int on_stack;
 	auto *p = static_cast<u8 *>(pinned(1000));
 	const u64 d = on_device(f, 5000);
-	place at = locate(p + 999);
+	translation at = translate(p + 999);
 
 	assert_true(at.cls == mem_class::host && at.kind == region_kind::pinned && at.space == dma::space::host);
 	assert_int_equal(at.base, reinterpret_cast<u64>(p));
 	assert_int_equal(at.size, 1000);
-	assert_true(locate(p + 1000).cls == mem_class::unregistered);
-	assert_true(locate(p - 1).cls == mem_class::unregistered);
-	at = locate(d + 4999);
+	assert_true(translate(p + 1000).cls == mem_class::unregistered);
+	assert_true(translate(p - 1).cls == mem_class::unregistered);
+	at = translate(d + 4999);
 	assert_true(at.cls == mem_class::device && at.kind == region_kind::heap && at.space == dma::space::device);
 	assert_int_equal(at.slot, 0);
 	assert_int_equal(at.base, d);
 	assert_int_equal(at.size, 5000);
 	assert_int_equal(at.dma, d + 4999);
-	at = locate(d + 5000);
+	at = translate(d + 5000);
 	assert_true(at.cls == mem_class::device && at.size == 0 && !at.reg);
-	assert_true(locate(&on_stack).cls == mem_class::unregistered);
-	assert_true(locate(nullptr).cls == mem_class::unregistered);
-	assert_true(locate(~u64(0)).cls == mem_class::unregistered);
+	assert_true(translate(&on_stack).cls == mem_class::unregistered);
+	assert_true(translate(nullptr).cls == mem_class::unregistered);
+	assert_true(translate(~u64(0)).cls == mem_class::unregistered);
 	assert_int_equal(host_free(p), 0);
-	assert_true(locate(p).cls == mem_class::unregistered);
+	assert_true(translate(p).cls == mem_class::unregistered);
 	assert_int_equal(device_free(d), 0);
-	assert_int_equal(locate(d).size, 0);
+	assert_int_equal(translate(d).size, 0);
 }
 
 static void wrong_frees(void **)
@@ -110,7 +110,7 @@ static void window_cannot_be_touched(void **)
 		munmap(p, 4096);
 	}
 	/* A pointer that runs past the memory is a device pointer still, allocated by nobody. */
-	assert_true(locate(base + own_memory).cls == mem_class::device && !locate(base + own_memory).size);
+	assert_true(translate(base + own_memory).cls == mem_class::device && !translate(base + own_memory).size);
 }
 
 /* ---- pinned host memory ------------------------------------------------------------------------------ */
@@ -131,7 +131,7 @@ static void pinned_reaches_every_device(void **)
 	assert_reached(c, large + 2 * MiB);
 	memset(large, 0x5a, 3 * MiB + 5);
 	/* The file that devices are told of holds the same bytes, and cannot be cut short. */
-	const vfio::dma_area area = a.vfio().areas[locate(large).dma];
+	const vfio::dma_area area = a.vfio().areas[translate(large).dma];
 	u8 byte = 0;
 	assert_true(area.fd >= 0);
 	assert_int_equal(pread(area.fd, &byte, 1, off_t(area.fd_offset + 2 * MiB)), 1);
@@ -171,7 +171,7 @@ static void failed_maps_are_undone(void **)
 		assert_non_null(strstr(error_text(), "no more mappings"));
 		f->vfio().fail_map_at = 1;
 		assert_int_equal(host_register(mem, 4 * 4096, 0), -ENOSPC);
-		assert_true(locate(mem).cls == mem_class::unregistered);
+		assert_true(translate(mem).cls == mem_class::unregistered);
 		for (attached *g : {&a, &b, &c})
 			assert_int_equal(g->vfio().count(), before);
 	}
@@ -195,19 +195,19 @@ static void failed_unmap_keeps_memory(void **)
 	attached a(0);
 	auto b = std::make_unique<attached>(1);
 	auto *p = static_cast<u8 *>(pinned(2 * MiB));
-	const u64 iova = locate(p).dma;
+	const u64 iova = translate(p).dma;
 
 	log_set_level(log_level::none);
 	b->vfio().fail_unmap_at = 1;
 	assert_int_equal(host_free(p), 0);
 	log_set_level(log_level::warn);
-	assert_true(locate(p).cls == mem_class::unregistered);
+	assert_true(translate(p).cls == mem_class::unregistered);
 	assert_null(a.vfio().reach(iova));
 	assert_ptr_equal(b->vfio().reach(iova), p);
 	unsigned char in_core;
 	assert_int_equal(mincore(p, 4096, &in_core), 0); /* still mapped here */
 	void *q = pinned(2 * MiB);
-	assert_true(locate(q).dma != iova);
+	assert_true(translate(q).dma != iova);
 	assert_int_equal(host_free(q), 0);
 	attached c(2); /* gets none of the dead one */
 	assert_null(c.vfio().reach(iova));
@@ -262,17 +262,17 @@ static void registering(void **)
 	u8 *mem = pages(8);
 
 	assert_int_equal(host_register(mem + 100, 5000, 0), 0);
-	assert_true(locate(mem + 99).cls == mem_class::unregistered);
-	assert_true(locate(mem + 5100).cls == mem_class::unregistered);
-	assert_true(locate(mem + 5099).kind == region_kind::registered);
+	assert_true(translate(mem + 99).cls == mem_class::unregistered);
+	assert_true(translate(mem + 5100).cls == mem_class::unregistered);
+	assert_true(translate(mem + 5099).kind == region_kind::registered);
 	assert_reached(f, mem + 100);
 	assert_reached(f, mem + 5099);
-	assert_int_equal(f.vfio().areas[align_down(locate(mem + 100).dma, u64(4096))].fd, -1);
+	assert_int_equal(f.vfio().areas[align_down(translate(mem + 100).dma, u64(4096))].fd, -1);
 	/* A neighbour in the same page. */
 	assert_int_equal(host_register(mem + 5100, 100, host_reg_readonly), 0);
 	assert_reached(f, mem + 5100);
-	assert_null(f.vfio().reach(locate(mem + 5100).dma, vfio::dma_write));
-	assert_non_null(f.vfio().reach(locate(mem + 5099).dma, vfio::dma_write));
+	assert_null(f.vfio().reach(translate(mem + 5100).dma, vfio::dma_write));
+	assert_non_null(f.vfio().reach(translate(mem + 5099).dma, vfio::dma_write));
 	for (const auto &[off, len] : {std::pair<u64, u64>{0, 101}, {5099, 1}, {0, 8 * 4096}, {5199, 50}, {200, 10}})
 		assert_int_equal(host_register(mem + off, len, 0), -EEXIST);
 	assert_int_equal(host_unregister(mem + 100), 0);
@@ -322,7 +322,7 @@ static void many_registrations(void **)
 		assert_int_equal(host_register(mem + i * step, 128, 0), 0);
 	for (size_t i = 0; i < 200000; i++) {
 		const size_t off = gen() % (n * step);
-		const place at = locate(mem + off);
+		const translation at = translate(mem + off);
 
 		if (off % step >= 128) {
 			assert_true(at.cls == mem_class::unregistered);
@@ -344,7 +344,7 @@ static void narrower_device(void **)
 {
 	attached a(0), b(1);
 	void *p = pinned(2 * MiB);
-	const u64 iova = locate(p).dma;
+	const u64 iova = translate(p).dma;
 
 	b.detach();
 	b.vfio().lim.usable = {{0, iova - 1}, {iova + 4 * MiB, 300 * GiB - 1}};
@@ -378,24 +378,24 @@ static void narrower_device(void **)
 }
 
 /* Adds pieces of some size from there on, as registering them does once their pages are there. */
-static std::vector<span *> add_pieces(u8 *from, u64 size, size_t n, int *err)
+static std::vector<dma_range *> add_pieces(u8 *from, u64 size, size_t n, int *err)
 {
-	std::vector<span *> all;
-	span *sp;
+	std::vector<dma_range *> all;
+	dma_range *sp;
 
 	std::lock_guard guard(mem_state().lock);
 	for (*err = 0; all.size() < n; all.push_back(sp))
-		if ((*err = span_add_around({from + all.size() * size, size, lends_for(nullptr)}, &sp)))
+		if ((*err = range_add_around({from + all.size() * size, size, host_reach_of(nullptr)}, &sp)))
 			break;
 	return all;
 }
 
-static void remove_all(const std::vector<span *> &all)
+static void remove_all(const std::vector<dma_range *> &all)
 {
 	std::lock_guard guard(mem_state().lock);
 
-	for (span *sp : all)
-		assert_int_equal(span_remove(sp), 0);
+	for (dma_range *sp : all)
+		assert_int_equal(range_remove(sp), 0);
 }
 
 static void terabytes(void **)
@@ -434,8 +434,8 @@ static void large_device_memory(void **)
 	const u64 d = on_device(f, 250 * GiB), other = on_device(next, MiB);
 
 	assert_int_equal(device_heap_info(&f.dev).total, 300 * GiB);
-	assert_int_equal(locate(d + 250 * GiB - 1).slot, 2);
-	assert_int_equal(locate(other).slot, 3);
+	assert_int_equal(translate(d + 250 * GiB - 1).slot, 2);
+	assert_int_equal(translate(other).slot, 3);
 	assert_int_equal(device_free(d), 0);
 	assert_int_equal(device_free(other), 0);
 }
@@ -453,9 +453,9 @@ static void policies(void **)
 	assert_int_equal(small % 512, 0);
 	assert_int_equal(big % (2 * MiB), 0);
 	assert_int_equal(tiny_huge % (2 * MiB), 0);
-	assert_int_equal(locate(small).reg->page_size, 4096);
-	assert_int_equal(locate(normal).reg->page_size, 4096);
-	assert_int_equal(locate(big).reg->page_size, 2 * MiB);
+	assert_int_equal(translate(small).reg->page_size, 4096);
+	assert_int_equal(translate(normal).reg->page_size, 4096);
+	assert_int_equal(translate(big).reg->page_size, 2 * MiB);
 	const heap_info info = device_heap_info(&f.dev);
 	assert_int_equal(info.total, own_memory);
 	assert_int_equal(info.used_normal, 512 + 4 * MiB);
@@ -463,7 +463,7 @@ static void policies(void **)
 	assert_int_equal(info.free, own_memory - info.used_normal - info.used_huge);
 	assert_int_equal(info.blocks, 4);
 	assert_int_equal(device_alloc(&f.dev, 1, page_policy::huge1g_only, &none), -ENOMEM);
-	assert_non_null(strstr(error_text(), "no room"));
+	assert_non_null(strstr(error_text(), "no space"));
 	for (u64 d : {small, big, normal, tiny_huge})
 		assert_int_equal(device_free(d), 0);
 	assert_int_equal(device_heap_info(&f.dev).free, own_memory);
@@ -477,13 +477,13 @@ static void policies(void **)
 	for (u64 d : pins)
 		assert_int_equal(device_free(d), 0);
 	const u64 shift = on_device(f, 512), rest = on_device(f, own_memory - 512);
-	assert_int_equal(locate(rest).reg->page_size, 4096);
+	assert_int_equal(translate(rest).reg->page_size, 4096);
 	assert_int_equal(rest, shift + 512);
-	assert_int_equal(locate(rest + own_memory - 513).slot, 2);
+	assert_int_equal(translate(rest + own_memory - 513).slot, 2);
 	/* What is not freed ends with the device. */
 	f.detach();
-	assert_int_equal(locate(rest).size, 0);
-	assert_int_equal(locate(shift).size, 0);
+	assert_int_equal(translate(rest).size, 0);
+	assert_int_equal(translate(shift).size, 0);
 	assert_int_equal(device_free(rest), -EINVAL);
 }
 
@@ -496,7 +496,7 @@ static void carving(void **)
 	assert_int_equal(device_carve(&f.dev, 4 * MiB, 2 * MiB, &off), 0);
 	assert_int_equal(off % (2 * MiB), 0);
 	assert_int_equal(device_heap_info(&f.dev).used_huge, 4 * MiB);
-	assert_int_equal(locate(base + off).size, 0);
+	assert_int_equal(translate(base + off).size, 0);
 	assert_int_equal(device_carve(&f.dev, own_memory, 512, &none), -ENOMEM);
 	assert_int_equal(device_carve(&f.dev, 0, 512, &none), -EINVAL);
 	assert_int_equal(device_carve(&f.dev, 512, 3, &none), -EINVAL);
@@ -522,7 +522,7 @@ static void lent_pool(void **)
 	const size_t before = other.vfio().count();
 	auto f = std::make_unique<attached>(0, 0);
 	const u64 d = on_device(*f, 10000);
-	const place at = locate(d + 5000);
+	const translation at = translate(d + 5000);
 	const memory_view v = device_memory(&f->dev);
 
 	assert_true(at.cls == mem_class::device && at.space == dma::space::host);
@@ -537,7 +537,7 @@ static void lent_pool(void **)
 	/* Another device still copies from it: it goes when that has ended. */
 	other.post(1);
 	f.reset();
-	assert_int_equal(locate(d).size, 0);
+	assert_int_equal(translate(d).size, 0);
 	assert_int_equal(other.vfio().count(), before + 1);
 	other.complete();
 	memory_reclaim();

@@ -283,15 +283,15 @@ static void promises(void **)
 	ok(share_join(s));
 	ok(share_import(s->key, share_kind::memory, false, &other));
 	ok(share_join(other));
-	assert_int_not_equal(s->place, other->place);
-	assert_false(share_owes(s, 1));
-	other->page->owed[other->place] = 5;
-	assert_true(share_owes(s, 5));
-	assert_false(share_owes(s, 6));
+	assert_int_not_equal(s->index, other->index);
+	assert_false(share_owed_by(s, 1));
+	other->page->owed[other->index] = 5;
+	assert_true(share_owed_by(s, 5));
+	assert_false(share_owed_by(s, 6));
 	share_unref(other);
-	assert_false(share_owes(s, 5));
-	s->page->owed[s->place] = 5;
-	assert_true(share_owes(s, 5));
+	assert_false(share_owed_by(s, 5));
+	s->page->owed[s->index] = 5;
+	assert_true(share_owed_by(s, 5));
 	share_unref(s);
 }
 

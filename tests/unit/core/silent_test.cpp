@@ -42,7 +42,7 @@ static void gone_without_a_word(void **)
 	while (!device_alive(&r.dev))
 		assert_false(end.passed());
 	assert_int_equal(device_alive(&r.dev), -ENODEV);
-	assert_non_null(strstr(error_text(), "is gone"));
+	assert_non_null(strstr(error_text(), "was lost"));
 	assert_int_equal(r.vfio().asked, 1);
 }
 

@@ -15,10 +15,10 @@ static void test_counts_from_the_first_look(void **)
 	watchdog s;
 
 	for (u64 at = 5000; at <= 6000; at += 50)
-		assert_false(s.look(at * ms, true, 7, 3, limit));
-	assert_true(s.look(6050 * ms, true, 7, 3, limit));
+		assert_false(s.sample(at * ms, true, 7, 3, limit));
+	assert_true(s.sample(6050 * ms, true, 7, 3, limit));
 	s.restart();
-	assert_false(s.look(6100 * ms, true, 7, 3, limit));
+	assert_false(s.sample(6100 * ms, true, 7, 3, limit));
 }
 
 /* Two threads read the clock one after the other and look the other way round. */
@@ -26,9 +26,9 @@ static void test_looks_out_of_order(void **)
 {
 	watchdog s;
 
-	assert_false(s.look(5000 * ms, true, 7, 3, limit));
-	assert_false(s.look(4999 * ms, true, 7, 3, limit));
-	assert_false(s.look(5001 * ms, true, 7, 3, limit));
+	assert_false(s.sample(5000 * ms, true, 7, 3, limit));
+	assert_false(s.sample(4999 * ms, true, 7, 3, limit));
+	assert_false(s.sample(5001 * ms, true, 7, 3, limit));
 	assert_int_equal(s.still_ns(), 1 * ms);
 }
 
@@ -39,12 +39,12 @@ static void test_progress_begins_anew(void **)
 
 	for (unsigned round = 0; round < 3; round++) {
 		for (u64 until = at + 900; at < until; at += 100)
-			assert_false(s.look(at * ms, true, done, beat, limit));
+			assert_false(s.sample(at * ms, true, done, beat, limit));
 		(round % 2 ? done : beat)++;
 	}
 	for (unsigned i = 0; i < 20; i++, at += 100)
-		assert_false(s.look(at * ms, false, done, beat, limit));
-	assert_false(s.look(at * ms, true, done, beat, limit));
+		assert_false(s.sample(at * ms, false, done, beat, limit));
+	assert_false(s.sample(at * ms, true, done, beat, limit));
 }
 
 /* The process was stopped, or its virtual machine was: one look after that proves nothing. */
@@ -52,13 +52,13 @@ static void test_a_long_gap(void **)
 {
 	watchdog s;
 
-	assert_false(s.look(5000 * ms, true, 7, 3, limit));
-	assert_false(s.look(500000 * ms, true, 7, 3, limit));
-	assert_false(s.look(500020 * ms, true, 8, 3, limit));
+	assert_false(s.sample(5000 * ms, true, 7, 3, limit));
+	assert_false(s.sample(500000 * ms, true, 7, 3, limit));
+	assert_false(s.sample(500020 * ms, true, 8, 3, limit));
 	/* Nobody looked more often: a few looks more are enough. */
 	for (u64 at = 600000; at < 1000000; at += 100000)
-		assert_false(s.look(at * ms, true, 8, 3, limit));
-	assert_true(s.look(1000000 * ms, true, 8, 3, limit));
+		assert_false(s.sample(at * ms, true, 8, 3, limit));
+	assert_true(s.sample(1000000 * ms, true, 8, 3, limit));
 }
 
 /* A heart that beats holds a wait for long, and not for ever; unless it is for something outside. */
@@ -69,12 +69,12 @@ static void test_only_beats(void **)
 		u64 at = 5000, beat = 0;
 
 		for (u64 until = at + watchdog::beats * 1000; at <= until; at += 50)
-			assert_false(s.look(at * ms, true, 7, beat++, limit, waits));
-		assert_int_equal(s.look(at * ms, true, 7, beat++, limit, waits), !waits);
+			assert_false(s.sample(at * ms, true, 7, beat++, limit, waits));
+		assert_int_equal(s.sample(at * ms, true, 7, beat++, limit, waits), !waits);
 		assert_int_equal(s.only_beats(), !waits);
 		assert_int_equal(s.as_seen(7, beat), !waits);
 		assert_false(s.as_seen(8, beat));
-		assert_false(s.look((at + 50) * ms, true, 8, beat, limit, waits));
+		assert_false(s.sample((at + 50) * ms, true, 8, beat, limit, waits));
 		assert_false(s.only_beats());
 	}
 }

@@ -101,7 +101,7 @@ static void host_memory_is_none(void **)
 }
 
 /* What ZGC and AddressSanitizer do to the first places: the next ones serve, and after all of them any address. */
-static int places_are_taken()
+static int bases_are_taken()
 {
 	auto gen = test::rng();
 	u64 base, range;
@@ -168,7 +168,7 @@ static int all_is_locked()
 
 static void others_have_the_places(void **)
 {
-	in_child(places_are_taken);
+	in_child(bases_are_taken);
 }
 
 static void others_have_everything(void **)

@@ -105,7 +105,7 @@ static void cut_channel(void **)
 			char text[256] = "";
 			fault flt;
 
-			assert_int_equal(ch->ops->cut(ch), -EAGAIN); /* it has nothing to do */
+			assert_int_equal(ch->ops->abort(ch), -EAGAIN); /* it has nothing to do */
 			assert_int_equal(ch->ops->post(ch, r, 3), 3);
 			ch->ops->doorbell(ch);
 			assert_int_equal(f.run(1), 1);
@@ -115,7 +115,7 @@ static void cut_channel(void **)
 						      std::to_string(first + 3) + ", begun " +
 						      std::to_string(first + 1 + begun))
 							     .c_str()));
-			assert_int_equal(ch->ops->cut(ch), 0);
+			assert_int_equal(ch->ops->abort(ch), 0);
 			assert_true(read_fault(ch, &flt));
 			assert_int_equal(flt.seq, first + 2);
 			assert_int_equal(flt.reason, begun ? fault_reason::reset : fault_reason::stopped);

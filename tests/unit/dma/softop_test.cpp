@@ -38,7 +38,7 @@ public:
 		return result::fault;
 	}
 	bool check(const end &e, u64 len) override { return checked_bytes += len, walk(e, len); }
-	bool locate(const end &e, u64 len, softop::piece *out) override
+	bool translate(const end &e, u64 len, softop::piece *out) override
 	{
 		if (!walk(e, 1))
 			return false;
@@ -54,7 +54,7 @@ public:
 	result put_piece(const end &dst, const void *buf, u64 len, bool) override
 	{
 		if (puts_left && !--puts_left)
-			return result::gone;
+			return result::stopped;
 		memcpy(byte(dst.space, dst.addr), buf, len);
 		return result::done;
 	}
@@ -66,8 +66,8 @@ public:
 		return steps_left && --steps_left;
 	}
 	bool step_once(u64 n, bool last) override { return step(n, last) || (last && !stops_at_end); }
-	void keep(u64 done) override { kept_bytes = done; }
-	u64 kept() override { return kept_bytes; }
+	void save_progress(u64 done) override { retained_bytes = done; }
+	u64 saved_progress() override { return retained_bytes; }
 	u64 wait_until(u32 limit_ms) override { return limit_ms ? 1 : ~u64(0); }
 	result pause(u64) override
 	{
@@ -113,7 +113,7 @@ public:
 	void right(const request &r) { expect(r, fault_reason::none, 0); }
 
 	fault_reason reason = fault_reason::none;
-	u64 at = 0, moved = 0, kept_bytes = 0, checked_bytes = 0, wanted = 0;
+	u64 at = 0, moved = 0, retained_bytes = 0, checked_bytes = 0, wanted = 0;
 	u32 steps_left = ~0u; /* then a stop, until it is set again */
 	u32 puts_left = 0;
 	bool no_memory = false, stops_at_end = false;
@@ -175,7 +175,7 @@ static void check_any(bench &b)
 	r = good;
 	r.flags = 16;
 	b.expect(r, fault_reason::bad_op, 0);
-	r.flags = known_flags;
+	r.flags = valid_flags;
 	b.right(r);
 	for (u8 bad : {0x02, 0x20, 0x80}) {
 		r.spaces = bad;
@@ -483,8 +483,8 @@ static void does_wait(bench &b)
 
 	b.store(host, 6);
 	assert_int_equal(int(softop::run(b, r)), int(result::blocked));
-	b.on_pause = result::gone;
-	assert_int_equal(int(softop::run(b, r)), int(result::gone));
+	b.on_pause = result::stopped;
+	assert_int_equal(int(softop::run(b, r)), int(result::stopped));
 	b.on_pause = result::done;
 	b.wanted = 7;
 	b.right(r);
@@ -547,10 +547,10 @@ static void reduces_once(bench &b)
 	do {
 		b.steps_left = 1;
 		got = softop::run(b, sum);
-	} while (got == result::gone && ++stops < 100);
+	} while (got == result::stopped && ++stops < 100);
 	assert_int_equal(int(got), int(result::done));
 	assert_true(stops >= sum.len / small.buffer);
-	assert_int_equal(b.kept_bytes, sum.len);
+	assert_int_equal(b.retained_bytes, sum.len);
 	expect_sums(b, add, old);
 }
 
@@ -564,8 +564,8 @@ static void reduces_from_buffers_once(void **)
 	add = elements(b, sum.src, sum.len);
 	old = elements(b, sum.dst, sum.len);
 	b.puts_left = 4;
-	assert_int_equal(int(softop::run(b, sum)), int(result::gone));
-	assert_true(b.kept_bytes && b.kept_bytes < sum.len);
+	assert_int_equal(int(softop::run(b, sum)), int(result::stopped));
+	assert_true(b.retained_bytes && b.retained_bytes < sum.len);
 	b.right(sum);
 	expect_sums(b, add, old);
 }
@@ -580,7 +580,7 @@ static void leaves_off(bench &b)
 	for (const request &r : work) {
 		b.moved = 0;
 		b.steps_left = 2;
-		assert_int_equal(int(softop::run(b, r)), int(result::gone));
+		assert_int_equal(int(softop::run(b, r)), int(result::stopped));
 		assert_true(b.moved && b.moved < 4000);
 		b.steps_left = ~0u;
 		b.right(r);

@@ -53,7 +53,7 @@ static void test_open_errors(void **)
 		s.add("0000:00:04.0", -1, "");
 		expect_open(options(s), -EOPNOTSUPP, "intel_iommu=on");
 		s.add("0000:00:05.0", 1, "");
-		expect_open(options(s), -EOPNOTSUPP, "behind no IOMMU");
+		expect_open(options(s), -EOPNOTSUPP, "not behind the machine's IOMMU");
 	}
 	{
 		fake_sysfs s;
@@ -87,7 +87,7 @@ static void test_device_file_errors(void **)
 	errno = EBUSY;
 	assert_int_equal(open_error(s.dev() + "/vfio/7", opt), -EBUSY);
 	assert_non_null(strstr(error_text(), "fuser"));
-	opt.way = kernel_way::iommufd;
+	opt.backend = kernel_backend::iommufd;
 	expect_open(opt, -ENOENT, "6.6");
 	s.file(s.device("0000:00:04.0") + "/vfio-dev/vfio0/dev", "");
 	s.file(s.dev() + "/vfio/devices/vfio0", "");
@@ -143,13 +143,13 @@ static void test_noiommu_is_refused(void **)
 	expect_open(options(bare), -EOPNOTSUPP, "noiommu mode");
 }
 
-static void check_choice(const fake_sysfs &s, kernel_way way, const char *common, const char *own)
+static void check_choice(const fake_sysfs &s, kernel_backend backend, const char *common, const char *own)
 {
 	std::vector<std::string> files;
 	pci::function f;
 
 	assert_int_equal(pci::read_function(s.sys(), addr, &f), 0);
-	assert_true(kernel_choose(f, options(s), &files) == way);
+	assert_true(kernel_choose(f, options(s), &files) == backend);
 	assert_int_equal(files.size(), 2);
 	assert_string_equal(files[0].c_str(), (s.dev() + common).c_str());
 	assert_string_equal(files[1].c_str(), (s.dev() + own).c_str());
@@ -161,19 +161,19 @@ static void test_choice_of_the_way(void **)
 	fake_sysfs s;
 
 	s.add("0000:00:04.0", 7, "vfio-pci");
-	check_choice(s, kernel_way::group, "/vfio/vfio", "/vfio/7");
+	check_choice(s, kernel_backend::group, "/vfio/vfio", "/vfio/7");
 	s.file(s.device("0000:00:04.0") + "/vfio-dev/vfio3/dev", "");
 	/* A kernel without groups. */
-	check_choice(s, kernel_way::iommufd, "/iommu", "/vfio/devices/vfio3");
+	check_choice(s, kernel_backend::iommufd, "/iommu", "/vfio/devices/vfio3");
 	s.file(s.dev() + "/iommu", "");
 	expect_open(options(s), -ENOENT, "/vfio/devices/vfio3");
 	s.file(s.dev() + "/vfio/7", "");
 	/* Both begun, neither whole. */
-	check_choice(s, kernel_way::iommufd, "/iommu", "/vfio/devices/vfio3");
+	check_choice(s, kernel_backend::iommufd, "/iommu", "/vfio/devices/vfio3");
 	s.file(s.dev() + "/vfio/vfio", "");
-	check_choice(s, kernel_way::group, "/vfio/vfio", "/vfio/7");
+	check_choice(s, kernel_backend::group, "/vfio/vfio", "/vfio/7");
 	s.file(s.dev() + "/vfio/devices/vfio3", "");
-	check_choice(s, kernel_way::iommufd, "/iommu", "/vfio/devices/vfio3");
+	check_choice(s, kernel_backend::iommufd, "/iommu", "/vfio/devices/vfio3");
 }
 
 /* As VFIO_IOMMU_GET_INFO lays it out. */

@@ -207,14 +207,14 @@ static void test_firmware(void **)
 	s.config[0x18] = 0xc; /* BAR2: 64 bits, prefetchable */
 	assert_int_equal(s.attach(&dev), 0);
 	assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), -EINVAL);
-	assert_int_equal(config_play_firmware(*dev), 0);
+	assert_int_equal(config_assign_bars(*dev), 0);
 	assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), 0);
 	assert_int_equal(s.config[4], 2);
 	assert_int_equal(config32(s, 0x10) % fake_server::bar0_size, 0);
 	assert_true(config32(s, 0x1c) != 0);
 	/* Somebody has done it: nothing changes. */
 	s.config[0x13] = 0x77;
-	assert_int_equal(config_play_firmware(*dev), 0);
+	assert_int_equal(config_assign_bars(*dev), 0);
 	assert_int_equal(s.config[0x13], 0x77);
 }
 

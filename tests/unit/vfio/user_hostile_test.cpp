@@ -424,14 +424,14 @@ static void slow_answers_end_together(void **)
 
 	assert_int_equal(s.attach(&dev), 0);
 	/* Quick ones have all the time that each has, before and after. */
-	dev->hurry(20000);
+	dev->set_deadline(20000);
 	assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), 0);
-	dev->hurry(0);
+	dev->set_deadline(0);
 	slow = true;
 	const u64 began = now_ns();
 	while (now_ns() < began + (all_ms + 3 * each_ms) * ns_per_ms)
 		assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), 0);
-	dev->hurry(all_ms);
+	dev->set_deadline(all_ms);
 	while (!err && !until.passed())
 		err = dev->region_read(region_bar0, 0, &v, 4);
 	assert_int_equal(err, -ETIMEDOUT);

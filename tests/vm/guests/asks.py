@@ -279,7 +279,7 @@ def given_up(guest, to, programs, first, what):
     to.check(after.status == 0, "given up in mid-copy: the next program copies on it", after.out + after.err)
 
 
-def stands_still(guest, to, programs):
+def is_hung(guest, to, programs):
     first = edu_addresses(guest)[0]
     guest.run(LOAD_VFIO)
     guest.run(f"usdmactl bind {first}")

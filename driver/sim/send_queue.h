@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One vfio-user message on its way out: sent as far as the socket takes it, without ever waiting for the peer. */
+/* One vfio-user message being sent, as far as the socket accepts it, without ever waiting for the peer. */
 #pragma once
 
 #include "driver/base/clock.h"
@@ -10,16 +10,16 @@
 
 namespace usdma::sim {
 
-class outbox {
+class send_queue {
 public:
 	bool empty() const { return at_ == bytes_.size(); }
-	/* Whether the peer has part of it: then the rest must follow before anything else. */
+	/* The peer has received a part: the rest must be sent before anything else. */
 	bool begun() const { return at_ != 0 && !empty(); }
 	const deadline &until() const { return until_; }
 
-	/* Copies what it is given (descriptors stay the caller's); only while empty.  -ENOMEM, -EMSGSIZE. */
+	/* Copies the message (descriptors stay the caller's); only while empty. -ENOMEM, -EMSGSIZE. */
 	int put(vfio::proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until);
-	/* 0: all of it is out; -EAGAIN: the socket takes no more now; else -errno. */
+	/* 0: all sent; -EAGAIN: the socket buffer is full; else -errno. */
 	int push(int sock);
 	void drop();
 
@@ -33,20 +33,20 @@ private:
 	deadline until_ = deadline::never();
 };
 
-/* Replies in their order.  Bounded: a client that asks and does not read is not read from either, once it is full. */
-class outbox_queue {
+/* Replies in order. Bounded: while full, the server does not read from a client that does not read its replies. */
+class send_queue_shared {
 public:
 	static constexpr size_t most = 16;
 
 	bool empty() const { return !n_; }
 	bool full() const { return n_ == most; }
-	/* As outbox::put; only while not full. */
+	/* As send_queue::put; only while not full. */
 	int put(vfio::proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until);
-	/* The oldest; only while not empty. */
-	void take(outbox *to);
+	/* Moves the oldest out; only while not empty. */
+	void take(send_queue *to);
 
 private:
-	outbox slots_[most];
+	send_queue slots_[most];
 	size_t first_ = 0, n_ = 0;
 };
 

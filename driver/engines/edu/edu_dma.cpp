@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/engines/edu/dma_unit.h"
+#include "driver/engines/edu/edu_dma.h"
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/fd.h"
@@ -12,12 +12,12 @@
 
 namespace usdma::edu {
 
-/* A transfer takes 100 ms; emulated on a busy machine, far longer. */
+/* A transfer takes 100 ms, and far longer if emulated on a busy machine. */
 static constexpr u64 hang_ms = 5000;
-/* The interrupt may be lost: so often the command register is read all the same. */
-static constexpr int look_ms = 250, look_blind_ms = 2;
+/* Poll interval of the command register; with an interrupt, in case one is lost. */
+static constexpr int poll_ms = 250, poll_no_irq_ms = 2;
 
-int dma_unit::read32(u32 reg, u32 *out)
+int edu_dma::read32(u32 reg, u32 *out)
 {
 	if (!regs_)
 		return dev_.region_read(vfio::region_bar0, reg, out, sizeof(*out));
@@ -25,7 +25,7 @@ int dma_unit::read32(u32 reg, u32 *out)
 	return 0;
 }
 
-int dma_unit::read64(u32 reg, u64 *out)
+int edu_dma::read64(u32 reg, u64 *out)
 {
 	if (!regs_)
 		return dev_.region_read(vfio::region_bar0, reg, out, sizeof(*out));
@@ -33,7 +33,7 @@ int dma_unit::read64(u32 reg, u64 *out)
 	return 0;
 }
 
-int dma_unit::write32(u32 reg, u32 value)
+int edu_dma::write32(u32 reg, u32 value)
 {
 	if (!regs_)
 		return dev_.region_write(vfio::region_bar0, reg, &value, sizeof(value));
@@ -41,7 +41,7 @@ int dma_unit::write32(u32 reg, u32 value)
 	return 0;
 }
 
-int dma_unit::write64(u32 reg, u64 value)
+int edu_dma::write64(u32 reg, u64 value)
 {
 	if (!regs_)
 		return dev_.region_write(vfio::region_bar0, reg, &value, sizeof(value));
@@ -49,29 +49,29 @@ int dma_unit::write64(u32 reg, u64 value)
 	return 0;
 }
 
-int dma_unit::check_identity()
+int edu_dma::check_identity()
 {
 	const u32 word = 0x5a17c3e1;
 	u32 id, echo;
 
-	if (int rc = read32(reg_id, &id); rc < 0)
-		return rc;
+	if (int err = read32(reg_id, &id); err < 0)
+		return err;
 	if ((id & id_mask) != id_value)
 		return fail(ENODEV, "identification reads 0x%08x, not 0x....00ed: the device is off or not an edu", id);
-	if (int rc = write32(reg_liveness, word); rc < 0)
-		return rc;
-	if (int rc = read32(reg_liveness, &echo); rc < 0)
-		return rc;
+	if (int err = write32(reg_liveness, word); err < 0)
+		return err;
+	if (int err = read32(reg_liveness, &echo); err < 0)
+		return err;
 	if (echo != ~word)
 		return fail(EIO, "liveness check gives 0x%08x for 0x%08x", echo, word);
 	return 0;
 }
 
-/* Without an interrupt the device still works: the command register tells. */
-void dma_unit::setup_interrupt()
+/* Optional: without an interrupt the command register is polled. */
+void edu_dma::setup_interrupt()
 {
 	vfio::irq_info info;
-	unique_fd fd(keep_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	unique_fd fd(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
 	const int raw = fd.get();
 
 	irq_.reset();
@@ -87,68 +87,68 @@ void dma_unit::setup_interrupt()
 	irq_ = std::move(fd);
 }
 
-int dma_unit::restart()
+int edu_dma::restart()
 {
 	u64 cmd;
 
-	if (int rc = check_identity(); rc < 0)
-		return rc;
-	/* What an earlier user started ends before the device may reach our memory. */
+	if (int err = check_identity(); err < 0)
+		return err;
+	/* Transfers of an earlier user must end before the device may access our memory. */
 	for (const deadline until = deadline::in_ms(hang_ms);; nap()) {
-		if (int rc = read64(reg_dma_cmd, &cmd); rc < 0)
-			return rc;
+		if (int err = read64(reg_dma_cmd, &cmd); err < 0)
+			return err;
 		if (!(cmd & dma_run))
 			break;
 		if (until.passed())
-			return fail(EIO, "a transfer of an earlier user does not end");
+			return fail(EIO, "a transfer of an earlier user does not complete");
 	}
-	if (int rc = write32(reg_irq_ack, ~u32(0)); rc < 0)
-		return rc;
+	if (int err = write32(reg_irq_ack, ~u32(0)); err < 0)
+		return err;
 	setup_interrupt();
-	if (int rc = vfio::config_bus_master(dev_, true); rc < 0)
-		return rc;
+	if (int err = vfio::config_bus_master(dev_, true); err < 0)
+		return err;
 	broken_ = false;
 	return 0;
 }
 
-int dma_unit::start()
+int edu_dma::start()
 {
 	vfio::region_info bar;
 
-	if (int rc = dev_.region(vfio::region_bar0, &bar); rc < 0)
-		return rc;
+	if (int err = dev_.region(vfio::region_bar0, &bar); err < 0)
+		return err;
 	if (bar.size < bar0_size)
 		return fail(ENODEV, "BAR0 has %" PRIu64 " bytes, an edu has %" PRIu64, bar.size, bar0_size);
 	if (bar.flags & vfio::region_mappable)
-		dev_.region_map(vfio::region_bar0, 0, 4096, &regs_); /* else trapped accesses do */
+		dev_.region_map(vfio::region_bar0, 0, 4096, &regs_); /* otherwise trapped accesses are used */
 	return restart();
 }
 
-void dma_unit::stop()
+void edu_dma::stop()
 {
 	broken_ = true;
 	if (dev_.lost())
 		return;
-	/* Not a master any more: a transfer still in the device goes nowhere. */
+	/* No longer bus master: a transfer in progress accesses no memory. */
 	if (vfio::config_bus_master(dev_, false) < 0)
-		log_warn("%s: cannot take bus mastering away: %s", dev_.name(), error_text());
+		log_warn("%s: cannot disable bus mastering: %s", dev_.name(), error_text());
 	const int none = -1;
 	if (irq_.valid() && dev_.irq_set(vfio::irq_msi, 0, std::span(&none, 1)) < 0)
-		log_warn("%s: cannot switch the interrupt off: %s", dev_.name(), error_text());
+		log_warn("%s: cannot disable the interrupt: %s", dev_.name(), error_text());
 	irq_.reset();
 }
 
-/* Until the interrupt comes, or it is time to look at the register. */
-void dma_unit::nap()
+/* Waits for the interrupt or the next poll of the register. */
+void edu_dma::nap()
 {
 	pollfd p[2] = {{irq_.get(), POLLIN, 0}, {dev_.lost_fd(), POLLIN, 0}};
 
-	poll(p, 2, irq_.valid() ? look_ms : look_blind_ms);
+	poll(p, 2, irq_.valid() ? poll_ms : poll_no_irq_ms);
 	if (irq_.valid())
 		count_.interrupts.fetch_add(eventfd_clear(irq_.get()), std::memory_order_relaxed);
 }
 
-int dma_unit::await_end()
+int edu_dma::await_end()
 {
 	const deadline until = deadline::in_ms(hang_ms);
 	const u64 before = count_.interrupts.load(std::memory_order_relaxed);
@@ -157,49 +157,49 @@ int dma_unit::await_end()
 	while (cmd & dma_run) {
 		if (until.passed()) {
 			stop();
-			return fail(EIO, "a transfer has not ended in %" PRIu64 " ms", hang_ms);
+			return fail(EIO, "a transfer has not completed within %" PRIu64 " ms", hang_ms);
 		}
 		nap();
 		if (dev_.lost() || given_up_.load(std::memory_order_seq_cst))
-			return fail(ENODEV, "the device was lost in a transfer");
-		/* The read also orders: what the device wrote before it has arrived (PCI 3.0 §3.2.5). */
-		if (int rc = read64(reg_dma_cmd, &cmd); rc < 0)
-			return rc;
+			return fail(ENODEV, "device lost during a transfer");
+		/* The read also flushes: earlier writes of the device have reached memory (PCI 3.0 §3.2.5). */
+		if (int err = read64(reg_dma_cmd, &cmd); err < 0)
+			return err;
 	}
 	if (irq_.valid() && count_.interrupts.load(std::memory_order_relaxed) == before)
 		count_.polled.fetch_add(1, std::memory_order_relaxed);
 	return write32(reg_irq_ack, irq_dma);
 }
 
-int dma_unit::transfer(u64 src, u64 dst, u64 len, u64 cmd)
+int edu_dma::transfer(u64 src, u64 dst, u64 len, u64 cmd)
 {
 	if (dev_.lost())
-		return fail(ENODEV, "the device is gone");
+		return fail(ENODEV, "device lost");
 	if (broken_)
 		return fail(EIO, "the device hung before; reset it");
 	if (given_up_.load(std::memory_order_seq_cst))
-		return fail(ENODEV, "the device was given up");
-	if (int rc = write64(reg_dma_src, src); rc < 0)
-		return rc;
-	if (int rc = write64(reg_dma_dst, dst); rc < 0)
-		return rc;
-	if (int rc = write64(reg_dma_len, len); rc < 0)
-		return rc;
-	/* Release in the write: the data to be read is in memory before the device is told. */
-	if (int rc = write64(reg_dma_cmd, cmd | dma_run | (irq_.valid() ? u64(dma_interrupt) : 0)); rc < 0)
-		return rc;
+		return fail(ENODEV, "the device was disabled permanently");
+	if (int err = write64(reg_dma_src, src); err < 0)
+		return err;
+	if (int err = write64(reg_dma_dst, dst); err < 0)
+		return err;
+	if (int err = write64(reg_dma_len, len); err < 0)
+		return err;
+	/* Release in the write: source data is in memory before the device starts. */
+	if (int err = write64(reg_dma_cmd, cmd | dma_run | (irq_.valid() ? u64(dma_interrupt) : 0)); err < 0)
+		return err;
 	count_.transfers.fetch_add(1, std::memory_order_relaxed);
 	return await_end();
 }
 
-int dma_unit::to_device(u64 iova, u64 offset, u64 len)
+int edu_dma::to_device(u64 iova, u64 offset, u64 len)
 {
 	if (!len || !range_within(offset, len, memory_usable))
 		return fail(EINVAL, "device memory ends at %" PRIu64, memory_usable);
 	return transfer(iova, memory_at + offset, len, 0);
 }
 
-int dma_unit::to_host(u64 offset, u64 iova, u64 len)
+int edu_dma::to_host(u64 offset, u64 iova, u64 len)
 {
 	if (!len || !range_within(offset, len, memory_usable))
 		return fail(EINVAL, "device memory ends at %" PRIu64, memory_usable);

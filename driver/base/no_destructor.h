@@ -4,10 +4,10 @@
 namespace usdma {
 
 /* A global that is never destroyed: threads may still use it while the process exits. */
-template <class T> union immortal {
+template <class T> union no_destructor {
 	T v;
-	constexpr immortal() : v() {}
-	constexpr ~immortal() {}
+	constexpr no_destructor() : v() {}
+	constexpr ~no_destructor() {}
 	constexpr T *operator->() { return &v; }
 	constexpr T &operator*() { return v; }
 };

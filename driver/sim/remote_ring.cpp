@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/sim/far_ring.h"
+#include "driver/sim/remote_ring.h"
 
 #include "driver/base/barrier.h"
 
@@ -11,12 +11,12 @@ namespace usdma::sim {
 
 using namespace sdma;
 
-/* The client gets so long for one answer. */
+/* Timeout of a reply from the client. */
 static constexpr u64 answer_ns = 3 * ns_per_s;
-/* A heartbeat is sent so often; docs/hardware.md promises 100 ms. */
+/* Interval of heartbeats; docs/hardware.md promises 100 ms. */
 static constexpr u64 beat_ns = 50 * ns_per_ms;
 
-bool far_ring::reaches(const dma_space &space, u64 iova, u64 size, u32 rights)
+bool remote_ring::reaches(const dma_space &space, u64 iova, u64 size, u32 rights)
 {
 	for (u64 at = iova; at - iova < size;) {
 		window w;
@@ -28,22 +28,23 @@ bool far_ring::reaches(const dma_space &space, u64 iova, u64 size, u32 rights)
 	return true;
 }
 
-far_ring::far_ring(remote_port *port, int wake_fd, u64 ring_iova, u64 record_iova, u32 ring_slots)
+remote_ring::remote_ring(remote_port *port, int wake_fd, u64 ring_iova, u64 record_iova, u32 ring_slots)
 	: port_(port), wake_fd_(wake_fd), ring_iova_(ring_iova), record_iova_(record_iova), mask_(ring_slots - 1),
-	  slots_(std::min(ring_slots, most_slots)), unproven_(!port->counts_known())
+	  slots_(std::min(ring_slots, most_slots)), unverified_(!port->counts_valid())
 {
 }
 
-std::unique_ptr<far_ring> far_ring::make(remote_port *port, int wake_fd, u64 ring_iova, u64 record_iova, u32 ring_slots)
+std::unique_ptr<remote_ring> remote_ring::make(remote_port *port, int wake_fd, u64 ring_iova, u64 record_iova,
+					       u32 ring_slots)
 {
 	if (!port || port->max_len() < sizeof(status_block))
 		return nullptr;
-	return std::unique_ptr<far_ring>(new (std::nothrow)
-						 far_ring(port, wake_fd, ring_iova, record_iova, ring_slots));
+	return std::unique_ptr<remote_ring>(new (std::nothrow)
+						    remote_ring(port, wake_fd, ring_iova, record_iova, ring_slots));
 }
 
-/* A slot's tag equals its place modulo the slots when it is right; so place ^ 1 never is. */
-void far_ring::start_behind(u64 seq)
+/* A valid tag equals its slot's index modulo the slots, so index ^ 1 is never valid. */
+void remote_ring::restart_after(u64 seq)
 {
 	if (fetching_)
 		port_->end(&fetch_);
@@ -53,7 +54,7 @@ void far_ring::start_behind(u64 seq)
 		ring_[i].tag = i ^ 1;
 }
 
-void far_ring::note_beat(u64 now)
+void remote_ring::note_beat(u64 now)
 {
 	if (now < beat_at_ || status_.record.heartbeat == beat_)
 		return;
@@ -63,7 +64,7 @@ void far_ring::note_beat(u64 now)
 
 /* ---- accesses ------------------------------------------------------------------------------------ */
 
-bool far_ring::begin(remote_access *a, u64 *until)
+bool remote_ring::begin(remote_access *a, u64 *until)
 {
 	*until = now_ns() + answer_ns;
 	a->wake_fd = wake_fd_;
@@ -72,8 +73,8 @@ bool far_ring::begin(remote_access *a, u64 *until)
 	return !lost_;
 }
 
-/* True: it is over, well or not. */
-bool far_ring::ended(remote_access *a, u64 until)
+/* True: completed or failed. */
+bool remote_ring::ended(remote_access *a, u64 until)
 {
 	const s32 result = load_acquire(&a->result);
 
@@ -86,13 +87,13 @@ bool far_ring::ended(remote_access *a, u64 until)
 
 /* ---- descriptors --------------------------------------------------------------------------------- */
 
-bool far_ring::end_fetch()
+bool remote_ring::end_fetch()
 {
 	if (!fetching_ || !ended(&fetch_, fetch_until_))
 		return false;
 	const u64 n = fetch_.len / sizeof(descriptor);
 
-	fetching_ = unproven_ = false;
+	fetching_ = unverified_ = false;
 	for (u64 i = 0; i < n && !lost_; i++)
 		ring_[(fetch_first_ + i) % slots_] = fetch_to_[i];
 	if (!lost_)
@@ -100,20 +101,20 @@ bool far_ring::end_fetch()
 	return true;
 }
 
-/* As many as stand side by side in both rings, and one message takes; only when all before them have run. */
-bool far_ring::begin_fetch(u64 next, u64 tail)
+/* Fetches as many as are contiguous in both rings and fit one message; only when all before them have run. */
+bool remote_ring::begin_fetch(u64 next, u64 tail)
 {
-	if (fetching_ || lost_ || !(lacks(next, tail) || unproven_))
+	if (fetching_ || lost_ || !(lacks(next, tail) || unverified_))
 		return false;
-	/* The tag of slot 0 is never 0 before the ring is used: a client is known by it (server::reply_data). */
-	if (unproven_)
+	/* Slot 0 never has the tag 0 before the ring is used: reading it verifies the client (server::reply_data). */
+	if (unverified_)
 		return begin_read(ring_iova_, sizeof(u32), fetched_ + 1);
 	const u64 n = std::min({tail - next + 1, slots_ - next % slots_, port_->max_len() / u64(sizeof(descriptor))});
 
 	return begin_read(ring_iova_ + (next & mask_) * sizeof(descriptor), u32(n * sizeof(descriptor)), next);
 }
 
-bool far_ring::begin_read(u64 address, u32 len, u64 first)
+bool remote_ring::begin_read(u64 address, u32 len, u64 first)
 {
 	fetch_.write = false;
 	fetch_.address = address;
@@ -126,7 +127,7 @@ bool far_ring::begin_read(u64 address, u32 len, u64 first)
 
 /* ---- the status block ---------------------------------------------------------------------------- */
 
-bool far_ring::end_push()
+bool remote_ring::end_push()
 {
 	if (!sent_ || !ended(&push_, push_until_))
 		return false;
@@ -136,27 +137,27 @@ bool far_ring::end_push()
 	return true;
 }
 
-/* The lowest part first: a fault before the state that tells of it, completed before a state that goes on. */
-bool far_ring::begin_push()
+/* The lowest part first: a fault before the state that reports it, completed before the running state. */
+bool remote_ring::begin_push()
 {
 	static constexpr struct {
 		u32 part, at, len;
-	} places[] = {{part_all, 0, sizeof(status_block)},
-		      {part_fault, offsetof(dma::completion_record, fault_seq), 24},
-		      {part_completed, 0, 8},
-		      {part_state, offsetof(dma::completion_record, state), 8},
-		      {part_beat, offsetof(dma::completion_record, heartbeat), 8}};
+	} parts[] = {{part_all, 0, sizeof(status_block)},
+		     {part_fault, offsetof(dma::completion_record, fault_seq), 24},
+		     {part_completed, 0, 8},
+		     {part_state, offsetof(dma::completion_record, state), 8},
+		     {part_beat, offsetof(dma::completion_record, heartbeat), 8}};
 
-	if (sent_ || !due_ || lost_ || unproven_)
+	if (sent_ || !due_ || lost_ || unverified_)
 		return false;
-	const auto *p = std::find_if(std::begin(places), std::end(places),
+	const auto *p = std::find_if(std::begin(parts), std::end(parts),
 				     [this](const auto &q) { return due_ & q.part; });
 	memcpy(&push_from_, &status_, sizeof(status_));
-	/* Whoever posts is to wake us: what we find in memory we would have to ask for. */
+	/* The client must wake us for each post: polling its memory would take messages. */
 	push_from_.asleep = 1;
-	push_from_.cpu = 0; /* it is not sent again when it changes */
+	push_from_.cpu = 0; /* later changes are not sent */
 	if (p->part == part_all) {
-		/* A stop that came at once is reported behind it. */
+		/* A stop that came at once is sent after it. */
 		push_from_.record.state = dma::state_running;
 		push_from_.record.reason = 0;
 	}
@@ -176,7 +177,7 @@ bool far_ring::begin_push()
 
 /* ---- both ---------------------------------------------------------------------------------------- */
 
-bool far_ring::step(u64 next, u64 tail)
+bool remote_ring::step(u64 next, u64 tail)
 {
 	bool changed = end_fetch();
 
@@ -185,18 +186,18 @@ bool far_ring::step(u64 next, u64 tail)
 	return begin_push() || changed;
 }
 
-bool far_ring::restless(u64 next, u64 tail) const
+bool remote_ring::has_work(u64 next, u64 tail) const
 {
-	return (fetching_ ? load_acquire(&fetch_.result) != 1 : unproven_ || lacks(next, tail)) ||
+	return (fetching_ ? load_acquire(&fetch_.result) != 1 : unverified_ || lacks(next, tail)) ||
 	       (sent_ ? load_acquire(&push_.result) != 1 : due_);
 }
 
-u64 far_ring::limit() const
+u64 remote_ring::limit() const
 {
 	return std::min(fetching_ ? fetch_until_ : ~u64(0), sent_ ? push_until_ : ~u64(0));
 }
 
-bool far_ring::wind_up()
+bool remote_ring::wind_up()
 {
 	end_fetch();
 	end_push();
@@ -204,7 +205,7 @@ bool far_ring::wind_up()
 	return !begin_push() && !fetching_ && !sent_;
 }
 
-void far_ring::end_both()
+void remote_ring::end_both()
 {
 	if (fetching_)
 		port_->end(&fetch_);

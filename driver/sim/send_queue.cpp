@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/sim/outbox.h"
+#include "driver/sim/send_queue.h"
 
 #include "driver/base/error.h"
 
@@ -10,7 +10,7 @@ namespace usdma::sim {
 
 namespace proto = vfio::proto;
 
-int outbox::put(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until)
+int send_queue::put(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until)
 {
 	u64 size = sizeof(head);
 
@@ -24,7 +24,7 @@ int outbox::put(proto::header head, std::span<const iovec> parts, std::span<cons
 	bytes_.append(&head, sizeof(head));
 	for (const iovec &p : parts)
 		bytes_.append(p.iov_base, p.iov_len);
-	if (bytes_.cut()) {
+	if (bytes_.truncated()) {
 		drop();
 		return no_memory("a message to the vfio-user client");
 	}
@@ -34,15 +34,15 @@ int outbox::put(proto::header head, std::span<const iovec> parts, std::span<cons
 	return 0;
 }
 
-void outbox::drop()
+void send_queue::drop()
 {
 	bytes_.clear();
 	at_ = n_fds_ = 0;
 	until_ = deadline::never();
 }
 
-/* The descriptors go with the first byte. */
-ssize_t outbox::send_some(int sock)
+/* The file descriptors are sent with the first byte. */
+ssize_t send_queue::send_some(int sock)
 {
 	alignas(cmsghdr) char control[CMSG_SPACE(sizeof(fds_))] = {};
 	iovec iov = {bytes_.data() + at_, bytes_.size() - at_};
@@ -62,7 +62,7 @@ ssize_t outbox::send_some(int sock)
 	return sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-int outbox::push(int sock)
+int send_queue::push(int sock)
 {
 	while (!empty()) {
 		const ssize_t n = send_some(sock);
@@ -72,7 +72,7 @@ int outbox::push(int sock)
 		else if (errno == EAGAIN || errno == EWOULDBLOCK)
 			return -EAGAIN;
 		else if (errno == EPIPE || errno == ECONNRESET)
-			return fail(ENODEV, "the vfio-user client is gone");
+			return fail(ENODEV, "the vfio-user client has disconnected");
 		else if (errno != EINTR)
 			return fail_errno("send to the vfio-user client");
 	}
@@ -80,7 +80,7 @@ int outbox::push(int sock)
 	return 0;
 }
 
-int outbox_queue::put(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until)
+int send_queue_shared::put(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until)
 {
 	const int err = slots_[(first_ + n_) % most].put(head, parts, fds, until);
 
@@ -88,7 +88,7 @@ int outbox_queue::put(proto::header head, std::span<const iovec> parts, std::spa
 	return err;
 }
 
-void outbox_queue::take(outbox *to)
+void send_queue_shared::take(send_queue *to)
 {
 	std::swap(*to, slots_[first_]);
 	first_ = (first_ + 1) % most;

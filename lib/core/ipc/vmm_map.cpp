@@ -178,11 +178,13 @@ int physical_device(device *dev, u64 size, u64 align, physical **out)
 	return 0;
 }
 
-static int make_host(physical *p, u64 size)
+static int make_host(physical *p, u64 size, int node)
 {
 	/* Sealed to its size, as another process may map it (share.cpp). */
 	int err = memfd_make("usdma-physical", size, 0, &p->fd);
 
+	if (!err)
+		err = file_on_node(p->fd.get(), size, node);
 	if (!err)
 		err = foreign_map(p->dev, p->fd.get(), 0, size, &p->mem);
 	if (!err)
@@ -190,7 +192,7 @@ static int make_host(physical *p, u64 size)
 	return err;
 }
 
-int physical_host(device *dev, u64 size, int, physical **out)
+int physical_host(device *dev, u64 size, int node, physical **out)
 {
 	const no_cancel scope;
 	physical *p = nullptr;
@@ -202,7 +204,7 @@ int physical_host(device *dev, u64 size, int, physical **out)
 	if (err)
 		return err;
 	p->host = true;
-	err = make_host(p, size);
+	err = make_host(p, size, node);
 	if (err) {
 		physical_unref(p);
 		return err;

@@ -93,6 +93,20 @@ static void prefer_node(const mapping &mem, int node)
 	numa_bitmask_free(mask);
 }
 
+int file_on_node(int fd, u64 size, int node)
+{
+	const int err = node_check(node);
+
+	if (err || node < 0)
+		return err;
+	void *const p = mmap(nullptr, size, PROT_NONE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return fail_map(size, false, "memory of a NUMA node");
+	/* The policy is the file's: it holds for mappings made later. */
+	prefer_node(mapping(p, size), node);
+	return 0;
+}
+
 static int fail_pages(int err, u64 size)
 {
 	/* -EFAULT: an access would raise SIGBUS: the control group's limit on huge pages. */

@@ -122,6 +122,9 @@ int host_register(void *ptr, u64 size, u32 flags, const device *dev = nullptr);
 /* -ENOENT: not the start of a registration. -EBUSY: a lost device may still write there; it stays registered. */
 int host_unregister(void *ptr);
 
+/* Pages of a memfd come from this node where it has some left; -1: from any.  -EINVAL: there is no such node. */
+int file_on_node(int fd, u64 size, int node);
+
 /* ---- device memory --------------------------------------------------------------------------------- */
 
 enum class page_policy : u8 { huge_first, huge_only, normal_only, huge1g_only };

@@ -6,7 +6,11 @@
 #include "acl/rt_compat.h"
 #include "misuse.h"
 
+#include <cstring>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* they are to be tested too */
 #pragma GCC diagnostic ignored "-Wpedantic"                /* a ?: b is: b where a gave 0 */
@@ -300,13 +304,47 @@ static void test_pools(void **)
 	run_rows(rows);
 }
 
+/* The memory policy of the pages at p, which mbind(2) sets. */
+static int policy_at(void *p)
+{
+	int mode = -1;
+
+	assert_int_equal(syscall(SYS_get_mempolicy, &mode, nullptr, 0, p, MPOL_F_ADDR), 0);
+	return mode;
+}
+
+static void test_host_node(void **)
+{
+	const size_t size = 4 << 20;
+	aclrtPhysicalMemProp on_node = {}, nowhere;
+	aclrtDrvMemHandle h;
+	void *va;
+
+	on_node.allocationType = ACL_MEM_ALLOCATION_TYPE_PINNED;
+	on_node.memAttr = ACL_DDR_MEM_NORMAL;
+	on_node.location = {0, ACL_MEM_LOCATION_TYPE_HOST_NUMA};
+	nowhere = on_node;
+	nowhere.location.id = 1000;
+	assert_int_equal(aclrtSetDevice(0), 0);
+	assert_int_equal(aclrtMallocPhysical(&h, size, &nowhere, 0), 107000);
+	assert_non_null(strstr(aclGetRecentErrMsg(), "NUMA node 1000"));
+	assert_int_equal(aclrtMallocPhysical(&h, size, &on_node, 0), 0);
+	assert_int_equal(aclrtReserveMemAddress(&va, size, 0, nullptr, 0), 0);
+	assert_int_equal(aclrtMapMem(va, size, 0, h, 0), 0);
+	assert_int_equal(policy_at(va), MPOL_PREFERRED);
+	assert_int_equal(aclrtUnmapMem(va), 0);
+	assert_int_equal(aclrtReleaseMemAddress(va), 0);
+	assert_int_equal(aclrtFreePhysical(h), 0);
+	assert_int_equal(aclrtResetDevice(0), 0);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_copies),         cmocka_unit_test(test_device_memory),
 		cmocka_unit_test(test_host_memory),    cmocka_unit_test(test_managed),
 		cmocka_unit_test(test_virtual_memory), cmocka_unit_test(test_keys),
-		cmocka_unit_test(test_pools),
+		cmocka_unit_test(test_pools),          cmocka_unit_test(test_host_node),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -30,7 +30,7 @@ struct options {
 	int ready_fd = -1, listen_fd = -1;
 };
 
-/* An option that stands for a setting of the device string. */
+/* An option that sets a key of the device string. */
 void add_setting(CLI::App &app, options &opt, const char *name, const char *key, const char *help)
 {
 	app.add_option_function<std::string>(

@@ -33,7 +33,7 @@ log_level log_get_level()
 	return log_level(__atomic_load_n(&level_now, __ATOMIC_RELAXED));
 }
 
-bool log_wants(log_level level)
+bool log_enabled(log_level level)
 {
 	return level <= log_get_level();
 }

@@ -17,7 +17,7 @@ log_level log_get_level();
 void log_set_sink(log_sink sink, void *arg); /* nullptr: the default */
 [[gnu::format(printf, 2, 3), gnu::cold]] void log_write(log_level level, const char *fmt, ...);
 
-bool log_wants(log_level level);
+bool log_enabled(log_level level);
 
 /*
  * Rate limit of one call site, for events that a peer can cause at any rate. The first line after a suppressed
@@ -36,7 +36,7 @@ bool log_may(log_limit *l, u64 now, u32 *left_out);
 
 #define usdma_log(level, ...)                                                                                          \
 	do {                                                                                                           \
-		if (::usdma::log_wants(level))                                                                         \
+		if (::usdma::log_enabled(level))                                                                       \
 			::usdma::log_write(level, __VA_ARGS__);                                                        \
 	} while (0)
 #define log_error(...) usdma_log(::usdma::log_level::error, __VA_ARGS__)
@@ -44,7 +44,7 @@ bool log_may(log_limit *l, u64 now, u32 *left_out);
 #define log_warn_limited(...)                                                                                          \
 	do {                                                                                                           \
 		static constinit ::usdma::log_limit limit_;                                                            \
-		if (::usdma::log_wants(::usdma::log_level::warn))                                                      \
+		if (::usdma::log_enabled(::usdma::log_level::warn))                                                    \
 			::usdma::log_write_limited(&limit_, ::usdma::log_level::warn, __VA_ARGS__);                    \
 	} while (0)
 #define log_info(...) usdma_log(::usdma::log_level::info, __VA_ARGS__)

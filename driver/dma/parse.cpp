@@ -13,7 +13,7 @@ static bool is_hex(char c)
 	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-/* "DDDD:BB:DD.F", as printed by the kernel: h stands for a hexadecimal digit, o for 0 to 7. */
+/* "DDDD:BB:DD.F", as printed by the kernel: h is a hexadecimal digit, o is 0 to 7. */
 static bool is_pci_address(std::string_view s)
 {
 	constexpr std::string_view form = "hhhh:hh:hh.o";

@@ -80,7 +80,7 @@ int send_queue::push(int sock)
 	return 0;
 }
 
-int send_queue_shared::put(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until)
+int locked_send_queue::put(proto::header head, std::span<const iovec> parts, std::span<const int> fds, deadline until)
 {
 	const int err = slots_[(first_ + n_) % most].put(head, parts, fds, until);
 
@@ -88,7 +88,7 @@ int send_queue_shared::put(proto::header head, std::span<const iovec> parts, std
 	return err;
 }
 
-void send_queue_shared::take(send_queue *to)
+void locked_send_queue::take(send_queue *to)
 {
 	std::swap(*to, slots_[first_]);
 	first_ = (first_ + 1) % most;

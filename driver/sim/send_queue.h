@@ -34,7 +34,7 @@ private:
 };
 
 /* Replies in order. Bounded: while full, the server does not read from a client that does not read its replies. */
-class send_queue_shared {
+class locked_send_queue {
 public:
 	static constexpr size_t most = 16;
 

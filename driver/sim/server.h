@@ -90,7 +90,7 @@ private:
 	u32 max_len_ = 4096;
 
 	send_queue out_;                     /* being sent */
-	send_queue_shared replies_;          /* queued after it; the socket is read while this is not full */
+	locked_send_queue replies_;          /* queued after it; the socket is read while this is not full */
 	deadline hello_ = deadline::never(); /* for the first message */
 	bool held_ = false;                  /* the reply to a reset is delayed: earlier accesses are in flight */
 	proto_header held_head_ = {};

@@ -31,7 +31,7 @@ int config_answers(device &dev)
 
 	if (err)
 		return err;
-	return command_is_unknown(command) ? fail(ENODEV, "%s does not respond: all reads return ones", dev.name()) : 0;
+	return command_is_unknown(command) ? fail(ENODEV, "%s does not answer: all reads return ones", dev.name()) : 0;
 }
 
 int config_read16(device &dev, unsigned offset, u16 *out)

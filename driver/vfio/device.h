@@ -45,7 +45,7 @@ struct irq_info {
 	u32 share = ~u32(0); /* use at most so many, to leave some to the machine's other devices */
 };
 
-/* Incremented before lost() of any device of this process becomes true: one load tells whether one may be lost. */
+/* Incremented before lost() of any device of this process becomes true: one load shows whether one may be lost. */
 inline std::atomic<u32> losses{0};
 
 /* What is shared with a server in another process. */
@@ -95,7 +95,7 @@ public:
 	/* The file that backs a mappable region, to share it with others; borrowed; -1: none. */
 	virtual int region_fd(unsigned index, u64 *fd_offset) = 0;
 	/*
-	 * An eventfd that stands for a write to the register at this offset (an "ioeventfd"); borrowed; -1: none, use
+	 * An eventfd whose signal is a write to the register at this offset (an "ioeventfd"); borrowed; -1: none, use
 	 * region_write.
 	 */
 	virtual int region_doorbell_fd(unsigned index, u64 offset) = 0;

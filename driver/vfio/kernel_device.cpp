@@ -293,7 +293,7 @@ int kernel_device::reset()
 }
 
 /*
- * Accesses the file directly: a device that the kernel wants back is marked lost, yet is still present and may
+ * Accesses the file directly: a device that the kernel requests back is marked lost, yet is still present and may
  * write. PCI 3.0 §6.2.2: command register, bit 2. The read after the write ensures that it has reached the
  * device.
  */

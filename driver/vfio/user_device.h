@@ -70,7 +70,7 @@ private:
 		u64 fd_offset = 0;
 		unique_fd fd;
 		std::vector<doorbell> doorbells;
-		message_fds doorbell_fds; /* several doorbells may share one; those that are no eventfds are closed */
+		message_fds doorbell_fds; /* several doorbells may share one; other files are closed */
 	};
 
 	int negotiate();

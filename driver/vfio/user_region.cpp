@@ -257,7 +257,7 @@ int user_device::take_doorbell(const proto::io_fd &d, const message_fds &fds, re
 }
 
 /*
- * Closes files that are no eventfds: a pipe without a reader would raise SIGPIPE, and a write to a file system
+ * Closes files other than eventfds: a pipe without a reader would raise SIGPIPE, and a write to a file system
  * that the server runs might never return.
  */
 static void drop_other_files(message_fds *fds)

@@ -140,7 +140,7 @@ ACL_FUNC_VISIBILITY aclError aclrtDestroyContext(aclrtContext context);
 ACL_FUNC_VISIBILITY aclError aclrtSetCurrentContext(aclrtContext context);
 /* 100000: NULL; 107002: the thread has none. */
 ACL_FUNC_VISIBILITY aclError aclrtGetCurrentContext(aclrtContext *context);
-/* The stream that NULL stands for.  100000: NULL; 107002: no context. */
+/* The stream that NULL selects.  100000: NULL; 107002: no context. */
 ACL_FUNC_VISIBILITY aclError aclrtCtxGetCurrentDefaultStream(aclrtStream *stream);
 /*
  * active: 1 when the device is set somewhere in the process.  flags must be NULL.  100000: active NULL

@@ -13,7 +13,7 @@
 namespace usdma::acl {
 
 #ifdef __clang_analyzer__
-/* As in error.h: tells the analyzer that a failure is never ACL_SUCCESS. */
+/* As in error.h: states for the analyzer that a failure is never ACL_SUCCESS. */
 template <class... T> inline aclError bad_arg(const char *, const char *, T...)
 {
 	return ACL_ERROR_INVALID_PARAM;

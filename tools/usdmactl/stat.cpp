@@ -228,7 +228,7 @@ int run_stat(const context &ctx, const stat_options &opt)
 	u64 then = now_ns();
 
 	if (opt.pid && before.rows.empty() && before.lost.empty())
-		return report(ctx, fmt::format("process {} does not use usdma, or must not be read", opt.pid));
+		return report(ctx, fmt::format("process {} does not use usdma, or cannot be read", opt.pid));
 	tool::catch_interrupts();
 	for (unsigned n = 0; (!opt.count || n < opt.count) && tool::flush_output(); n++) {
 		usleep(useconds_t(opt.interval * 1e6));

@@ -163,7 +163,7 @@ int physical_device(device *dev, u64 size, u64 align, physical **out)
 	int err;
 
 	if (!size || size % vmm_grain)
-		return fail(EINVAL, "%llu bytes are no multiple of 2 MiB", ull(size));
+		return fail(EINVAL, "%llu bytes are not a multiple of 2 MiB", ull(size));
 	err = physical_new(dev, size, &p);
 	if (err)
 		return err;

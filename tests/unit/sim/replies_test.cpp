@@ -327,7 +327,7 @@ static void both_in_the_middle(void **)
 /* More than there is room for: they wait in the socket, and are answered when the client reads. */
 static void many_replies_wait(void **)
 {
-	static constexpr unsigned asked = 5 * sim::send_queue_shared::most;
+	static constexpr unsigned asked = 5 * sim::locked_send_queue::most;
 	rig r(send_room);
 	auto gen = rng(6);
 

@@ -41,11 +41,22 @@ static std::atomic<int> armed{0};
 static std::atomic<long> countdown{0};
 static std::atomic<bool> hit{false};
 
+/* A thread creates its ring at its first sleep; on a busy machine a way may find its work done, and not sleep. */
+static void sleep_once()
+{
+	const unique_fd fd(eventfd(1, EFD_CLOEXEC));
+
+	assert_true(fd.valid());
+	assert_int_equal(core::eventfd_sleep(fd.get(), now_ns() + ns_per_s), 0);
+}
+
 void arm(call c, long n)
 {
 	hit = false;
 	countdown = n;
 	armed = int(c);
+	if (c == call::uring)
+		sleep_once();
 }
 
 void disarm()
@@ -309,7 +320,7 @@ static bool one(call c, long n, unsigned *errors)
 	step s{c, n, 1};
 	pthread_t thread;
 
-	/* A thread has a ring of its own to sleep in, made when it first sleeps: here a new thread goes each way. */
+	/* A thread creates its ring at its first sleep (arm): each way runs in a new thread. */
 	if (c == call::uring) {
 		assert_int_equal(pthread_create(&thread, nullptr, step_main, &s), 0);
 		pthread_join(thread, nullptr);
@@ -382,15 +393,6 @@ static void check_growth(call c, long n, amounts *most)
 		assert_false(grows[i]);
 		most->of[i] = std::max(most->of[i], last.of[i]);
 	}
-}
-
-/* A thread has its ring from its first sleep on: on a busy machine a way may find its work done, and not sleep. */
-static void sleep_once()
-{
-	const unique_fd fd(eventfd(1, EFD_CLOEXEC));
-
-	assert_true(fd.valid());
-	assert_int_equal(core::eventfd_sleep(fd.get(), now_ns() + ns_per_s), 0);
 }
 
 static void sweep(call c)

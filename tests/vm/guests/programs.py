@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the guest runs: our tools, the check's own programs, and the suites that run on every transport."""
 
+import fnmatch
 import json
 import os
 
@@ -17,9 +18,9 @@ NOT_ON_EDU = ("stripe", "errors", "promises-faults", "promises", "promises-work"
 
 
 class Programs:
-    def __init__(self, build_dir):
+    def __init__(self, build_dir, pattern="*"):
         self.build_dir = build_dir
-        self.suites = list(self._suite_tests())
+        self.suites = [s for s in self._suite_tests() if fnmatch.fnmatchcase(s[0], pattern)]
         self._own = list(self._below("tests/vm"))
         self.tools = [p for p in self._below("tools/usdmactl") if os.path.basename(p) == "usdmactl"]
         self.tools += [p for p in self._below("tools/perf") if os.path.basename(p) == "usdma-perf"]

@@ -63,7 +63,7 @@ ACL_FUNC_VISIBILITY aclError aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr 
 /* ACL_DEV_FEATURE_SUPPORT or not.  100000: NULL; 107001: no such device; 107000: no such feature. */
 ACL_FUNC_VISIBILITY aclError aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFeatureType,
 						      int32_t *value);
-/* Priorities 7 and 0 (0 is the highest); either pointer may be NULL. 107002. */
+/* Priorities 0 and 0: all streams have the same. Either pointer may be NULL. 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *greatestPriority);
 /*
  * Percentages; -1 for parts that the device lacks. 100000: NULL; 107001: no such device; 107000: utilizationExtend

@@ -22,8 +22,8 @@ extern "C" {
  */
 ACL_FUNC_VISIBILITY aclError aclrtCreateStream(aclrtStream *stream);
 /*
- * The same; priority 0 (highest) ... 7, more counts as 7; flag: ACL_STREAM_*, unknown bits are ignored. 100000:
- * NULL; 107002; 207008.
+ * The same. priority: any value is clamped to the device's range, which is 0 alone: all streams have the same
+ * priority. flag: ACL_STREAM_*, unknown bits are ignored. 100000: NULL; 107002; 207008.
  */
 ACL_FUNC_VISIBILITY aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag);
 /* The same from a configuration; NULL: the defaults.  100000: stream NULL; 107002; 207008. */
@@ -33,7 +33,7 @@ ACL_FUNC_VISIBILITY aclrtStreamConfigHandle *aclrtCreateStreamConfigHandle(void)
 /* 100000: NULL. */
 ACL_FUNC_VISIBILITY aclError aclrtDestroyStreamConfigHandle(aclrtStreamConfigHandle *handle);
 /*
- * FLAG: 4 or 8 bytes; PRIORITY: 4 bytes, 0 ... 7; WORK_ADDR_PTR and WORK_SIZE: 8 bytes.  100000: NULL,
+ * FLAG: 4 or 8 bytes; PRIORITY: 4 bytes, 0 ... 7 (see above); WORK_ADDR_PTR and WORK_SIZE: 8 bytes.  100000: NULL,
  * attribute, size or value wrong.
  */
 ACL_FUNC_VISIBILITY aclError aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStreamConfigAttr attr,
@@ -59,7 +59,7 @@ ACL_FUNC_VISIBILITY aclError aclrtSynchronizeStreamWithTimeout(aclrtStream strea
 ACL_FUNC_VISIBILITY aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status);
 /* A small integer, unique among live streams. 100000: NULL; 107017; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId);
-/* 100000: NULL; 107017; 107002. */
+/* Gives 0, the priority of every stream. 100000: NULL; 107017; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority);
 /* As given at creation.  100000: NULL; 107017; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags);

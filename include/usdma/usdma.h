@@ -309,7 +309,7 @@ enum usdma_wait_mode {
 struct usdma_stream_options {
 	uint32_t struct_size;
 	uint32_t wait_mode; /* enum usdma_wait_mode */
-	uint32_t priority;  /* a hint; 0 is the highest */
+	uint32_t priority;  /* 0: all streams have the same priority */
 	uint32_t reserved;  /* 0 */
 };
 

@@ -200,7 +200,7 @@ aclError aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *grea
 	if (!has_context())
 		return no_context(__func__);
 	if (leastPriority)
-		*leastPriority = 7;
+		*leastPriority = 0;
 	if (greatestPriority)
 		*greatestPriority = 0;
 	return ACL_SUCCESS;

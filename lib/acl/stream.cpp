@@ -10,7 +10,7 @@
 
 namespace usdma::acl {
 
-inline constexpr u32 most_priority = 7;
+inline constexpr u32 most_priority = 7;       /* of the interface; streams of this device all have priority 0 */
 inline constexpr size_t most_streams = 65536; /* the core's limit */
 /* Streams whose synchronisation does not wait: the host does not track their work. */
 inline constexpr u32 unwaited = ACL_STREAM_PERSISTENT | ACL_STREAM_CPU_SCHEDULE | ACL_STREAM_DEVICE_USE_ONLY;
@@ -23,7 +23,7 @@ void report_stream_state(aclrtStream handle, aclrtStreamState state)
 	state_hooks->call(handle, state);
 }
 
-static aclError create(const char *call, aclrtStream *out, u32 priority, u32 flags)
+static aclError create(const char *call, aclrtStream *out, u32 flags)
 {
 	core::stream_options opt;
 	core::stream *s;
@@ -35,7 +35,6 @@ static aclError create(const char *call, aclrtStream *out, u32 priority, u32 fla
 	if (!c)
 		return no_context(call);
 	opt.owner = c.get();
-	opt.priority = std::min(priority, most_priority);
 	opt.flags = flags & valid_flags;
 	err = core::stream_create(c->dev, opt, &s);
 	if (err == -ENOSPC)
@@ -177,8 +176,7 @@ static aclError set_attr(const char *call, core::stream *s, aclrtStreamAttr attr
 		store_relaxed(&s->user[word_cache], u64(v.cacheOpInfoSwitch));
 		return ACL_SUCCESS;
 	case ACL_STREAM_ATTR_PRIORITY:
-		s->opt.priority = std::min(v.streamPriority, most_priority);
-		return ACL_SUCCESS;
+		return ACL_SUCCESS; /* clamped to the range of the device, which is 0 */
 	}
 	return fault(call, ACL_ERROR_RT_PARAM_INVALID, "attribute %d is unknown", attr);
 }
@@ -199,7 +197,6 @@ static aclError get_attr(const char *call, const core::stream *s, aclrtStreamAtt
 		v->cacheOpInfoSwitch = u32(load_relaxed(&s->user[word_cache]));
 		return ACL_SUCCESS;
 	case ACL_STREAM_ATTR_PRIORITY:
-		v->streamPriority = s->opt.priority;
 		return ACL_SUCCESS;
 	}
 	return fault(call, ACL_ERROR_RT_PARAM_INVALID, "attribute %d is unknown", attr);
@@ -228,17 +225,17 @@ extern "C" {
 
 aclError aclrtCreateStream(aclrtStream *stream)
 {
-	return create(__func__, stream, 0, 0);
+	return create(__func__, stream, 0);
 }
 
-aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag)
+aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t, uint32_t flag)
 {
-	return create(__func__, stream, priority, flag);
+	return create(__func__, stream, flag);
 }
 
 aclError aclrtCreateStreamV2(aclrtStream *stream, const aclrtStreamConfigHandle *handle)
 {
-	return create(__func__, stream, handle ? handle->priority : 0, handle ? u32(handle->flag) : 0);
+	return create(__func__, stream, handle ? u32(handle->flag) : 0);
 }
 
 aclrtStreamConfigHandle *aclrtCreateStreamConfigHandle(void)
@@ -332,7 +329,7 @@ aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority)
 		return bad_arg(__func__, "priority is NULL");
 	const aclError err = get_any_stream(__func__, stream, &s);
 	if (!err)
-		*priority = s->opt.priority;
+		*priority = 0;
 	return err;
 }
 

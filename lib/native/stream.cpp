@@ -21,10 +21,12 @@ static int options_of(const struct usdma_stream_options *given, core::stream_opt
 		return err;
 	if (o.wait_mode > USDMA_WAIT_HYBRID)
 		return fail(EINVAL, "usdma_stream_create: there is no wait mode %u", o.wait_mode);
+	if (o.priority)
+		return fail(EINVAL, "usdma_stream_create: priority is %u, it must be 0: streams have no priorities",
+			    o.priority);
 	if (o.reserved)
 		return fail(EINVAL, "usdma_stream_create: reserved is not 0");
 	opt->wait = int(o.wait_mode) - 1;
-	opt->priority = o.priority;
 	return 0;
 }
 

@@ -28,7 +28,6 @@ struct record;
 enum class fail_mode : u8 { go_on, stop };
 
 struct stream_options {
-	u32 priority = 0;
 	u32 flags = 0;         /* opaque to the core; set by the front end */
 	int wait = -1;         /* a wait_mode; -1: as configured */
 	void *owner = nullptr; /* the front end's context */

@@ -185,7 +185,10 @@ static void test_streams(void **)
 		ROW(0, aclrtStreamGetId(f.stream, &id)),
 		ROW(0, aclrtCreateStreamWithConfig(&s, 99, 0xffffffff) ?:
 			       aclrtStreamGetPriority(s, &u)           ?:
-									 int(u) - 7),
+									 int(u)),
+		ROW(0, (v.streamPriority = 3, aclrtSetStreamAttribute(s, ACL_STREAM_ATTR_PRIORITY, &v)) ?:
+			       aclrtGetStreamAttribute(s, ACL_STREAM_ATTR_PRIORITY, &v)                 ?:
+			       int(v.streamPriority)),
 		ROW(0, aclrtStreamGetFlags(s, &u) ?: int(u) - 0x3f),
 		ROW(0, aclrtDestroyStream(s)),
 		ROW(107017, aclrtStreamGetPriority(s, &u)),

@@ -69,7 +69,7 @@ inline CLI::Validator size_in(const char *low, const char *high)
 
 			size_parse(low, &least);
 			size_parse(high, &most);
-			if (!size_parse(text, &bytes) || bytes < least || bytes > most)
+			if (!size_parse(text, &bytes, least, most))
 				return "\"" + text + "\": it takes a size from " + low + " to " + high + ": " +
 				       size_rule;
 			text = std::to_string(bytes);

@@ -8,7 +8,45 @@
 
 namespace usdma {
 
-bool size_parse(std::string_view text, u64 *out)
+bool number_take(std::string_view *text, u64 *out, int base)
+{
+	u64 v;
+	const auto [end, err] = std::from_chars(text->data(), text->data() + text->size(), v, base);
+
+	if (err != std::errc())
+		return false;
+	text->remove_prefix(size_t(end - text->data()));
+	*out = v;
+	return true;
+}
+
+bool number_parse(std::string_view text, u64 *out, u64 low, u64 high)
+{
+	const bool hex = text.starts_with("0x");
+	u64 v;
+
+	text.remove_prefix(hex ? 2 : 0);
+	if (!number_take(&text, &v, hex ? 16 : 10) || !text.empty() || v < low || v > high)
+		return false;
+	*out = v;
+	return true;
+}
+
+bool number_parse_signed(std::string_view text, s64 *out, s64 low, s64 high)
+{
+	const bool minus = text.starts_with('-');
+	u64 v;
+
+	if (!number_parse(text.substr(minus), &v, 0, u64(s64_max)))
+		return false;
+	const s64 n = minus ? -s64(v) : s64(v);
+	if (n < low || n > high)
+		return false;
+	*out = n;
+	return true;
+}
+
+bool size_parse(std::string_view text, u64 *out, u64 low, u64 high)
 {
 	static constexpr std::string_view suffixes = "KMGTkmgt";
 	const size_t suffix = text.empty() ? suffixes.npos : suffixes.find(text.back());
@@ -17,8 +55,7 @@ bool size_parse(std::string_view text, u64 *out)
 
 	if (shift)
 		text.remove_suffix(1);
-	const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), v);
-	if (text.empty() || err != std::errc() || end != text.data() + text.size() || v > ~u64(0) >> shift)
+	if (!number_parse(text, &v, 0, ~u64(0) >> shift) || v << shift < low || v << shift > high)
 		return false;
 	*out = v << shift;
 	return true;

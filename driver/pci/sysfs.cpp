@@ -3,10 +3,12 @@
 
 #include "driver/base/error.h"
 #include "driver/base/unique_fd.h"
+#include "driver/base/words.h"
 #include "driver/pci/sysfs_file.h"
 
 #include <algorithm>
 #include <cinttypes>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <dirent.h>
@@ -81,21 +83,16 @@ std::vector<std::string> dir_names(const std::string &path)
 /* Reads a file that contains a number; `missing` if there is none, or it is malformed. */
 static s64 read_number(const std::string &path, s64 missing)
 {
-	const std::string text = file_line(path);
-	char *end;
-	long long v;
+	s64 v;
 
-	if (text.empty())
-		return missing;
-	v = strtoll(text.c_str(), &end, 0);
-	return *end ? missing : v;
+	return number_parse_signed(file_line(path), &v) ? v : missing;
 }
 
 static int group_number(const std::string &name)
 {
-	const bool good = !name.empty() && name.size() < 10 && name.find_first_not_of("0123456789") == name.npos;
+	u64 n;
 
-	return good ? std::atoi(name.c_str()) : -1;
+	return number_parse(name, &n, 0, INT_MAX) ? int(n) : -1;
 }
 
 /* VFIO names its noiommu groups like this (drivers/vfio/group.c in the kernel). */

@@ -6,39 +6,22 @@
 #include "driver/engines/sdma/sdma_hw.h"
 #include "driver/sim/fault_plan.h"
 
-#include <charconv>
 #include <sched.h>
 
 namespace usdma::sim {
 
 using std::string_view;
 
-static int parse_number(string_view text, u64 low, u64 high, u64 *out)
-{
-	u64 v = 0;
-	const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), v);
-
-	if (text.empty() || err != std::errc() || end != text.data() + text.size() || v < low || v > high)
-		return -EINVAL;
-	*out = v;
-	return 0;
-}
-
-static int set_size(u64 *field, string_view text)
-{
-	return size_parse(text, field) ? 0 : -EINVAL;
-}
-
 static int set_mem(config &c, string_view v)
 {
-	return set_size(&c.mem, v) || c.mem < min_mem || c.mem > max_mem || c.mem % 4096 ? -EINVAL : 0;
+	return size_parse(v, &c.mem, min_mem, max_mem) && c.mem % 4096 == 0 ? 0 : -EINVAL;
 }
 
 static int set_u32(u32 *field, string_view v, u64 low, u64 high)
 {
 	u64 n;
 
-	if (parse_number(v, low, high, &n))
+	if (!number_parse(v, &n, low, high))
 		return -EINVAL;
 	*field = u32(n);
 	return 0;
@@ -96,7 +79,7 @@ static int set_cpus(config &c, string_view v)
 		const size_t end = v.find_first_of("+,");
 		u64 cpu;
 
-		if (parse_number(v.substr(0, end), 0, CPU_SETSIZE - 1, &cpu))
+		if (!number_parse(v.substr(0, end), &cpu, 0, CPU_SETSIZE - 1))
 			return -EINVAL;
 		cpus.push_back(int(cpu));
 		more = end != string_view::npos;
@@ -136,13 +119,14 @@ static constexpr key keys[] = {
 	 [](config &c, string_view v) { return set_u32(&c.spin_us, v, 0, max_spin_us); }},
 	{"latency", "microseconds from 0 to 10000000",
 	 [](config &c, string_view v) { return set_u32(&c.latency_us, v, 0, max_latency_us); }},
-	{"rate", "bytes a second; 0 for no limit", [](config &c, string_view v) { return set_size(&c.rate, v); }, true},
+	{"rate", "bytes a second; 0 for no limit",
+	 [](config &c, string_view v) { return size_parse(v, &c.rate) ? 0 : -EINVAL; }, true},
 	{"cpus", "CPU numbers joined by +, such as 2+3", set_cpus},
 	{"nomem", "0 or 1", set_nomem},
 	{"stale", "0 or 1", set_stale},
 	{"copy_rows", "auto, 1, 2 or 4", set_copy_rows},
 	{"huge", "off, advise or require", set_huge},
-	{"share", "a size", [](config &c, string_view v) { return set_size(&c.share, v); }, true},
+	{"share", "a size", [](config &c, string_view v) { return size_parse(v, &c.share) ? 0 : -EINVAL; }, true},
 	{"files", "memory (memfds, tmpfs, hugetlbfs) or any", set_files},
 	{"faults", "rules such as fail@3+drop-irq%2, see docs/reliability.md", set_faults},
 };

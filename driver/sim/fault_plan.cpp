@@ -4,9 +4,9 @@
 #include "driver/base/barrier.h"
 #include "driver/base/clock.h"
 #include "driver/base/grow.h"
+#include "driver/base/words.h"
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <string>
@@ -15,13 +15,6 @@
 namespace usdma::sim {
 
 using std::string_view;
-
-static bool parse_number(string_view text, u64 *out)
-{
-	const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), *out);
-
-	return ec == std::errc() && end == text.data() + text.size();
-}
 
 /* The names of dma::fault_reason, not a second vocabulary. */
 static constexpr string_view reasons[] = {
@@ -55,7 +48,7 @@ int fault_plan::parse_argument(string_view text, rule *out)
 		out->arg = u64(dma::fault_reason::injected);
 		return text.empty() || (find(reasons, text, &out->arg) && out->arg) ? 0 : -EINVAL;
 	case action::slow:
-		return parse_number(text, &out->arg) && out->arg <= longest_slow_us ? 0 : -EINVAL;
+		return number_parse(text, &out->arg, 0, longest_slow_us) ? 0 : -EINVAL;
 	case action::hang:
 		static_assert(std::size(limits) == size_t(until::count));
 		return text.empty() || find(limits, text, &out->arg) ? 0 : -EINVAL;
@@ -80,7 +73,7 @@ int fault_plan::parse_rule(string_view text, rule *out)
 	out->text = text;
 	out->what = action(what);
 	out->how = text[at] == '@' ? when::once : text[at] == '%' ? when::every : when::chance;
-	if (!parse_number(text.substr(at + 1, slash == string_view::npos ? slash : slash - at - 1), &out->n) || !out->n)
+	if (!number_parse(text.substr(at + 1, slash == string_view::npos ? slash : slash - at - 1), &out->n, 1))
 		return -EINVAL;
 	return parse_argument(slash == string_view::npos ? string_view() : text.substr(slash + 1), out);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Initialisation and finalisation, the configuration file, versions. */
 #include "driver/base/grow.h"
+#include "driver/base/words.h"
 #include "lib/acl/state.h"
 
 #include <cstdio>
@@ -85,7 +86,7 @@ public:
 	bool string(const std::string &text)
 	{
 		if (at_ == value::device)
-			set_device(text.c_str());
+			set_device(text);
 		else if (at_ == value::mode)
 			out_->by_process = text == "1";
 		return depth_ != 0;
@@ -140,13 +141,11 @@ private:
 		in_devices_ = in_devices_ && depth_ > 1;
 		return true;
 	}
-	void set_device(const char *text)
+	void set_device(std::string_view text)
 	{
-		char *end;
+		u64 id;
 
-		errno = 0;
-		const long id = strtol(text, &end, 10);
-		out_->bad_device = *text < '0' || *text > '9' || *end || errno || id >= core::max_devices;
+		out_->bad_device = !number_parse(text, &id, 0, core::max_devices - 1);
 		out_->device = out_->bad_device ? -1 : s32(id);
 	}
 

@@ -3,6 +3,7 @@
 #include "lib/acl/report_thread.h"
 
 #include "driver/base/cancel.h"
+#include "driver/base/words.h"
 #include "lib/core/config/config.h"
 
 #include <cstdlib>
@@ -32,20 +33,21 @@ static constexpr const char *visible_name = "ASCEND_RT_VISIBLE_DEVICES";
  * separated by commas; parsing stops at another character or at a number that is no device; the numbers must
  * ascend, or no device is visible (gpustack#2527: "must be configured in ascending order", 207004).
  */
-static void parse_visible(const char *list, int present, visible_set *v)
+static void parse_visible(std::string_view list, int present, visible_set *v)
 {
-	v->n = 0;
-	for (const char *at = list; *at >= '0' && *at <= '9';) {
-		char *end;
-		const unsigned long id = strtoul(at, &end, 10);
+	u64 id;
 
+	v->n = 0;
+	while (number_take(&list, &id)) {
 		if (id >= unsigned(present))
 			return;
 		v->unordered |= v->n > 0 && id <= v->slot[v->n - 1];
 		if (v->unordered)
 			break;
 		v->slot[v->n++] = u8(id);
-		at = *end == ',' ? end + 1 : "";
+		if (!list.starts_with(','))
+			break;
+		list.remove_prefix(1);
 	}
 	if (v->unordered)
 		v->n = 0;

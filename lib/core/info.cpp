@@ -2,6 +2,7 @@
 #include "lib/core/info.h"
 
 #include "driver/base/error.h"
+#include "driver/base/words.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -21,11 +22,11 @@ int device_by_name(const char *name)
 		return n;
 	if (name && !all_digits(name))
 		return device_add(name);
-	errno = 0;
-	const unsigned long slot = name ? strtoul(name, nullptr, 10) : 0;
+	u64 slot;
 
-	return !errno && slot < unsigned(n) ? int(slot) :
-					      fail(ENODEV, "there is no device %s: there are %d", name ? name : "0", n);
+	if (!number_parse(name ? name : "0", &slot) || slot >= unsigned(n))
+		return fail(ENODEV, "there is no device %s: there are %d", name ? name : "0", n);
+	return int(slot);
 }
 
 static void add_hw_queue(device_stats *st, const hw_queue &l)

@@ -7,6 +7,7 @@
  */
 #include "tools/perf/calibrate.h"
 
+#include "driver/base/words.h"
 #include "tools/perf/report.h"
 #include "tools/perf/wake.h"
 #include "usdma/usdma.h"
@@ -173,11 +174,13 @@ void calibration::spin()
 
 	if (wake <= 0)
 		return skip("spin_us", "io_uring is unavailable");
-	const std::string want = std::to_string(std::clamp(int(std::ceil(2 * wake)), 10, 1000));
+	const s64 to = std::clamp(s64(std::ceil(2 * wake)), s64(10), s64(1000));
+	const std::string want = std::to_string(to);
 	const double before = latency_us(variable("spin_us", now), args),
 		     after = latency_us(variable("spin_us", want), args);
 	/* Wake-up times vary between runs: small differences are ignored, and only longer spinning must gain. */
-	const int from = atoi(now.c_str()), to = atoi(want.c_str());
+	s64 from = 0;
+	number_parse_signed(now, &from);
 	const bool better = std::abs(to - from) * 4 > to &&
 			    (to < from ? after < before * min_gain : before > after * min_gain);
 	record({"spin_us", now, better ? want : now, fmt::format("256K to device (a wake-up takes {:.0f} us)", wake),

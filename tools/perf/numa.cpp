@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/perf/numa.h"
 
+#include "driver/base/words.h"
 #include "tools/perf/machine.h"
 
 #include <algorithm>
+#include <climits>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <numa.h>
@@ -29,17 +31,12 @@ std::vector<int> nodes_of(const std::vector<int> &cpus)
 
 static int valid_node(const std::string &text, const std::vector<int> &nodes)
 {
-	size_t used = 0;
-	int node = -1;
+	u64 n;
 
-	try {
-		node = std::stoi(text, &used);
-	} catch (const std::exception &) {
-		used = 0;
-	}
-	if (!used || used != text.size())
+	if (!number_parse(text, &n, 0, INT_MAX))
 		throw std::runtime_error(
 			fmt::format("--numa: '{}' is not a node: give CLIENT:ENGINE, such as 0:1, or all", text));
+	const int node = int(n);
 	if (std::find(nodes.begin(), nodes.end(), node) == nodes.end())
 		throw std::runtime_error(
 			fmt::format("--numa: node {} has no CPU that this process may use; there are {}", node,

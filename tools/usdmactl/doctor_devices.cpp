@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Checks of the devices. */
 #include "driver/base/types.h"
+#include "driver/base/words.h"
 #include "driver/vfio/kernel.h"
 #include "tools/usdmactl/doctor.h"
 
@@ -207,7 +208,8 @@ static u64 deepest_idle_us(const system_paths &at)
 	for (const std::string &s : dir_entries(dir)) {
 		if (read_line(dir + "/" + s + "/disable") == "1")
 			continue;
-		const u64 us = strtoull(read_line(dir + "/" + s + "/latency").c_str(), nullptr, 10);
+		u64 us = 0;
+		number_parse(read_line(dir + "/" + s + "/latency"), &us);
 		worst = us > worst ? us : worst;
 	}
 	return worst;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Checks of the machine and the process. */
 #include "driver/base/types.h"
+#include "driver/base/words.h"
 #include "tools/usdmactl/doctor.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fmt/format.h>
@@ -171,6 +173,14 @@ finding check_denylist(checkup &c)
 
 static constexpr u64 unlimited = ~u64(0);
 
+static bool read_limit(const std::string &text, u64 *out)
+{
+	if (text != "unlimited")
+		return number_parse(text, out);
+	*out = unlimited;
+	return true;
+}
+
 /* "Max locked memory         65536                65536                bytes" */
 static bool read_memlock(const std::string &limits, u64 *soft, u64 *hard)
 {
@@ -182,13 +192,7 @@ static bool read_memlock(const std::string &limits, u64 *soft, u64 *hard)
 		std::istringstream in(line.substr(strlen("Max locked memory")));
 		std::string a, b;
 		in >> a >> b;
-		try {
-			*soft = a == "unlimited" ? unlimited : std::stoull(a);
-			*hard = b == "unlimited" ? unlimited : std::stoull(b);
-			return true;
-		} catch (const std::exception &) {
-			return false;
-		}
+		return read_limit(a, soft) && read_limit(b, hard);
 	}
 	return false;
 }
@@ -196,9 +200,12 @@ static bool read_memlock(const std::string &limits, u64 *soft, u64 *hard)
 /* With CAP_IPC_LOCK, bit 14 of the effective set, the limit does not apply. */
 static bool may_lock_all(const std::string &status)
 {
-	const size_t at = status.find("CapEff:");
+	const size_t at = status.find("CapEff:\t");
+	std::string_view digits = std::string_view(status).substr(std::min(at, status.size()));
+	u64 caps;
 
-	return at != status.npos && (strtoull(status.c_str() + at + 7, nullptr, 16) >> 14 & 1);
+	digits.remove_prefix(std::min(digits.size(), strlen("CapEff:\t")));
+	return number_take(&digits, &caps, 16) && (caps >> 14 & 1);
 }
 
 /* The group's limits come from the package's file, or from one created here. */

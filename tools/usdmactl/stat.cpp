@@ -3,6 +3,7 @@
 #include "driver/base/clock.h"
 #include "driver/base/peer_file.h"
 #include "driver/base/printable.h"
+#include "driver/base/words.h"
 #include "lib/core/base/stats.h"
 #include "tools/interrupt.h"
 #include "tools/output.h"
@@ -45,9 +46,13 @@ struct sample {
 
 } // namespace
 
-static unsigned number_of(const std::string &text)
+/* The name of a process or descriptor in /proc; 0: it is none. */
+static unsigned number_of(const std::string &name)
 {
-	return unsigned(strtoul(text.c_str(), nullptr, 10));
+	u64 n = 0;
+
+	number_parse(name, &n, 0, ~0u);
+	return unsigned(n);
 }
 
 /*

@@ -74,23 +74,6 @@ static void read_environment(config *c, const config_source &from)
 
 /* ---- devices ----------------------------------------------------------------------------------------- */
 
-/* "2,3" or "2-5,8" → "2+3", "2+3+4+5+8", the format of a sim's cpus= option. */
-static std::string expand_cpus(const std::string &text)
-{
-	std::string list;
-	const char *at = text.c_str();
-	char *end;
-
-	while (*at) {
-		const u64 first = strtoull(at, &end, 0), last = *end == '-' ? strtoull(end + 1, &end, 0) : first;
-
-		for (u64 cpu = first; cpu <= last; cpu++)
-			list += (list.empty() ? "" : "+") + std::to_string(cpu);
-		at = end + (*end == ',');
-	}
-	return list;
-}
-
 /* Adds an option to every embedded device that does not set it. */
 static void add_to_sims(config *c, const char *key, const std::string &value)
 {
@@ -104,6 +87,8 @@ static void add_to_sims(config *c, const char *key, const std::string &value)
 
 static void choose_devices(config *c)
 {
+	std::string cpus;
+
 	if (c->device_list.empty())
 		c->devices = default_devices();
 	else if (dma::parse_list(c->device_list, &c->devices))
@@ -115,7 +100,8 @@ static void choose_devices(config *c)
 				 "faults (USDMA_FAULTS) " + c->faults + ": expected rules such as fail@3+drop-irq%2");
 	else
 		add_to_sims(c, "faults", c->faults);
-	add_to_sims(c, "cpus", expand_cpus(c->sim_cpus));
+	if (cpus_expand(c->sim_cpus, &cpus))
+		add_to_sims(c, "cpus", cpus);
 	if (c->copy_rows != usdma::copy_rows::automatic)
 		add_to_sims(c, "copy_rows", setting_show(*setting_find("copy_rows"), *c));
 	if (c->huge_pages != huge_mode::automatic)

@@ -5,6 +5,7 @@
 #include "lib/core/config/config.h"
 
 #include <span>
+#include <string_view>
 
 #pragma GCC visibility push(default)
 namespace usdma::core {
@@ -35,6 +36,8 @@ const char *setting_type_name(const setting &s);
 std::string setting_expects(const setting &s);
 /* Checks and stores a value; false: invalid. */
 bool setting_read(const setting &s, const std::string &text, config *c);
+/* "2,3" or "2-5,8" → "2+3", "2+3+4+5+8", the format of a sim's cpus= option. false: malformed. */
+bool cpus_expand(std::string_view text, std::string *list);
 /* Formats the value: "50", "512K", "hybrid", "". */
 std::string setting_show(const setting &s, const config &c);
 std::string setting_standard(const setting &s);

@@ -4,45 +4,17 @@
 
 #include "driver/base/words.h"
 
-#include <cctype>
-#include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 namespace usdma::core {
 
 /* ---- reading ----------------------------------------------------------------------------------------- */
 
-/* Leading digits; *rest: the text after them. */
-static bool read_digits(const char *text, u64 *out, const char **rest)
-{
-	char *end;
-
-	if (!isdigit(static_cast<unsigned char>(*text)))
-		return false;
-	errno = 0;
-	*out = strtoull(text, &end, 0);
-	*rest = end;
-	return !errno;
-}
-
-static bool read_number(const char *text, s64 min, s64 max, s64 *out)
-{
-	const bool minus = *text == '-';
-	const char *rest;
-	u64 v;
-
-	if (!read_digits(text + minus, &v, &rest) || *rest || v > u64(max))
-		return false;
-	*out = minus ? -s64(v) : s64(v);
-	return *out >= min;
-}
-
 static bool read_size(const std::string &text, s64 min, s64 max, s64 *out)
 {
 	u64 v;
 
-	if (!size_parse(text, &v) || v < u64(min) || v > u64(max))
+	if (!size_parse(text, &v, u64(min), u64(max)))
 		return false;
 	*out = s64(v);
 	return true;
@@ -69,22 +41,39 @@ static bool read_word(const char *words, const std::string &text, s64 *out)
 	return *out >= 0;
 }
 
-/* "2,3" or "2-5,8". */
-static bool read_cpus(const char *text)
+static bool take_character(std::string_view *text, char c)
+{
+	const bool found = text->starts_with(c);
+
+	text->remove_prefix(found);
+	return found;
+}
+
+bool cpus_expand(std::string_view text, std::string *list)
 {
 	static constexpr u64 last_cpu = 4095;
 	u64 first, last;
 
-	for (;; text++) {
-		if (!read_digits(text, &first, &text) || first > last_cpu)
+	list->clear();
+	do {
+		if (!number_take(&text, &first))
 			return false;
 		last = first;
-		if (*text == '-' && (!read_digits(text + 1, &last, &text) || last > last_cpu || last < first))
+		if (take_character(&text, '-') && !number_take(&text, &last))
 			return false;
-		if (*text != ',')
-			break;
-	}
-	return *text == '\0';
+		if (last > last_cpu || last < first)
+			return false;
+		for (u64 cpu = first; cpu <= last; cpu++)
+			*list += (list->empty() ? "" : "+") + std::to_string(cpu);
+	} while (take_character(&text, ','));
+	return text.empty();
+}
+
+static bool read_cpus(const std::string &text)
+{
+	std::string list;
+
+	return text.empty() || cpus_expand(text, &list);
 }
 
 bool setting_read(const setting &s, const std::string &text, config *c)
@@ -94,7 +83,7 @@ bool setting_read(const setting &s, const std::string &text, config *c)
 
 	switch (s.type) {
 	case setting_type::number:
-		good = good && read_number(text.c_str(), s.min, s.max, &v);
+		good = good && number_parse_signed(text, &v, s.min, s.max);
 		break;
 	case setting_type::size:
 		good = good && read_size(text, s.min, s.max, &v);
@@ -103,7 +92,7 @@ bool setting_read(const setting &s, const std::string &text, config *c)
 		good = good && read_word(s.words, text, &v);
 		break;
 	case setting_type::cpus:
-		good = good && (text.empty() || read_cpus(text.c_str()));
+		good = good && read_cpus(text);
 		break;
 	case setting_type::text:
 		break;

@@ -5,6 +5,7 @@
 #include "driver/base/error.h"
 #include "driver/base/memfd.h"
 #include "driver/base/peer_file.h"
+#include "driver/base/words.h"
 #include "lib/core/memory/memory.h"
 
 #include <cstdio>
@@ -182,6 +183,7 @@ static int check_spaces(const parsed_key &k)
 {
 	const unsigned mine = pid_namespace();
 	char self[32] = {};
+	u64 pid;
 
 	if (k.pid_space && mine && k.pid_space != mine)
 		return fail(
@@ -191,7 +193,7 @@ static int check_spaces(const parsed_key &k)
 			k.pid_space, mine);
 	if (readlink("/proc/self", self, sizeof(self) - 1) < 0)
 		return fail(EOPNOTSUPP, "keys are imported through /proc, which is not mounted here");
-	if (strtol(self, nullptr, 10) != getpid())
+	if (!number_parse(self, &pid) || pid != u64(getpid()))
 		return fail(EOPNOTSUPP, "keys are imported through /proc, and the one mounted here is for another pid "
 					"namespace: mount /proc of this one");
 	return 0;

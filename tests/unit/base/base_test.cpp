@@ -10,6 +10,7 @@
 #include "driver/base/thread.h"
 #include "driver/base/thread_end.h"
 #include "driver/base/unique_fd.h"
+#include "driver/base/words.h"
 
 #include <atomic>
 #include <cstring>
@@ -42,6 +43,59 @@ static void bits_fields(void **)
 		assert_int_equal(field_get(mask, field_prep(mask, value)), fits);
 		assert_int_equal(field_prep(mask, field_get(mask, reg)), reg & mask);
 	}
+}
+
+static void words_numbers(void **)
+{
+	static constexpr const char *bad[] = {"",
+					      " ",
+					      "x",
+					      "0x",
+					      "-",
+					      "-1",
+					      "+1",
+					      "1 ",
+					      " 1",
+					      "1x",
+					      "0xg",
+					      "0x-1",
+					      "1.5",
+					      "18446744073709551616",
+					      "0x10000000000000000"};
+	u64 v = 42;
+	s64 n = 42;
+
+	for (const char *text : bad)
+		assert_false(number_parse(text, &v));
+	assert_false(number_parse("9", &v, 10, 20) || number_parse("21", &v, 10, 20));
+	assert_int_equal(v, 42);
+	assert_true(number_parse("010", &v, 10, 10) && v == 10); /* not octal */
+	assert_true(number_parse("18446744073709551615", &v) && v == ~u64(0));
+	assert_true(number_parse("0xffffFFFFffffFFFF", &v) && v == ~u64(0));
+	assert_false(number_parse_signed("--1", &n) || number_parse_signed("-", &n) ||
+		     number_parse_signed("-2", &n, -1, 1));
+	assert_false(number_parse_signed("9223372036854775808", &n));
+	assert_int_equal(n, 42);
+	assert_true(number_parse_signed("-1", &n, -1, 1) && n == -1);
+	assert_true(number_parse_signed("0x10", &n) && n == 16);
+}
+
+static void words_sizes(void **)
+{
+	static constexpr const char *bad[] = {"", "K", "1KK", "1Q", "-1K", "16777216T", "1 K"};
+	std::string_view rest = "12-ff,";
+	u64 v = 42;
+
+	for (const char *text : bad)
+		assert_false(size_parse(text, &v));
+	assert_false(size_parse("1K", &v, 1025) || size_parse("1K", &v, 0, 1023));
+	assert_int_equal(v, 42);
+	assert_true(size_parse("64k", &v, 65536, 65536) && v == 65536);
+	assert_true(size_parse("16777215T", &v) && v == u64(16777215) << 40);
+	assert_true(number_take(&rest, &v) && v == 12 && rest == "-ff,");
+	assert_false(number_take(&rest, &v));
+	rest.remove_prefix(1);
+	assert_true(number_take(&rest, &v, 16) && v == 0xff && rest == ",");
 }
 
 static void types_ranges(void **)
@@ -380,6 +434,8 @@ int main()
 		cmocka_unit_test(bits_masks),
 		cmocka_unit_test(bits_fields),
 		cmocka_unit_test(types_ranges),
+		cmocka_unit_test(words_numbers),
+		cmocka_unit_test(words_sizes),
 		cmocka_unit_test(error_texts),
 		cmocka_unit_test(error_long_texts),
 		cmocka_unit_test(error_is_per_thread),

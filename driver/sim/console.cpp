@@ -4,9 +4,10 @@
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
+#include "driver/base/thread.h"
+#include "driver/base/words.h"
 #include "driver/sim/signal_fd.h"
 
-#include <charconv>
 #include <climits>
 #include <csignal>
 #include <sys/eventfd.h>
@@ -37,9 +38,7 @@ static string_view next_word(string_view *text)
 
 static int parse_ms(string_view word, u64 *out)
 {
-	const auto [end, ec] = std::from_chars(word.data(), word.data() + word.size(), *out);
-
-	if (ec != std::errc() || end != word.data() + word.size() || !*out || *out > max_pause_ms)
+	if (!number_parse(word, out, 1, max_pause_ms))
 		return fail(EINVAL, "vanish takes milliseconds from 1 to %llu, or nothing: until \"return\"",
 			    static_cast<unsigned long long>(max_pause_ms));
 	return 0;
@@ -208,12 +207,14 @@ int console::share()
 	return 0;
 }
 
+static constexpr const char *thread_title = "usdma-console";
+
 int console::start()
 {
-	const int err = pthread_create(&thread_, nullptr, thread_main, this);
+	const int err = thread_start(&thread_, thread_title, thread_main, this);
 
 	running_ = !err;
-	return err ? fail(err, "cannot start the control socket's thread (error %d)", err) : 0;
+	return err;
 }
 
 console::~console()
@@ -226,6 +227,7 @@ console::~console()
 
 void *console::thread_main(void *arg)
 {
+	thread_name(thread_title); /* thread_start() needs /proc for that, which usdma-sim has given up */
 	static_cast<console *>(arg)->run();
 	return nullptr;
 }

@@ -2,9 +2,9 @@
 #include "driver/base/barrier.h"
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
+#include "driver/base/thread.h"
 #include "driver/engines/edu/edu.h"
 
-#include <csignal>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -46,20 +46,12 @@ void *edu_channel::thread_main(void *arg)
 	return nullptr;
 }
 
-/* Blocks all signals: the program's handlers must not run in the library's thread. */
 int edu_channel::start_worker()
 {
-	sigset_t all, old;
+	const int err = thread_start(&worker_, "usdma-edu", thread_main, this);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	const int err = pthread_create(&worker_, nullptr, thread_main, this);
-	pthread_sigmask(SIG_SETMASK, &old, nullptr);
-	if (err)
-		return fail(err, "no thread for a channel");
-	started_ = true;
-	pthread_setname_np(worker_, "usdma-edu");
-	return 0;
+	started_ = !err;
+	return err;
 }
 
 void edu_channel::end()

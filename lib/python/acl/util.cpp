@@ -130,6 +130,7 @@ std::tuple<uint64_t, int> start_thread(py::object fn, py::object args)
 	auto t = std::make_unique<thread>();
 	t->fn = std::move(fn);
 	t->args = std::move(args);
+	/* Not by thread_start(): the program's thread keeps the program's signals, which its children inherit. */
 	err = pthread_create(&id, nullptr, thread_main, t.get());
 	if (err)
 		return {0, ACL_ERROR_INTERNAL_ERROR};

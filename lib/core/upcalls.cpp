@@ -13,6 +13,6 @@ constinit const device_upcalls device_up = {.open = device_open, .close = device
 constinit const memory_upcalls memory_up = {
 	.queue_epoch = queue_epoch, .queue_done = queue_done, .zero = zero_device, .alive = device_alive};
 constinit const channel_upcalls channel_up = {
-	.check_fault = hwq_check_fault, .check_devices = devices_check, .alive = device_alive};
+	.check_fault = hwq_check_fault, .poll_devices = devices_poll, .alive = device_alive};
 
 } // namespace usdma::core

@@ -10,7 +10,7 @@
 #include "driver/vfio/device.h"
 #include "lib/core/copy/copy.h"
 #include "tests/support/core.h"
-#include "tests/support/hold.h"
+#include "tests/support/stop_threads.h"
 #include "tests/support/soak.h"
 
 #include <algorithm>
@@ -365,7 +365,7 @@ static void lose(world *w, u64 n, std::mt19937_64 &gen)
 
 	ok(w->dev->eng->transport().inject(stands || gen() % 2 ? "reply@1/garbage" : "vanish@1"));
 	if (stands) {
-		test::hold(w->engines);
+		test::stop_threads(w->engines);
 		w->let_go_at = n + 100 + gen() % 1000;
 		w->stops++;
 	}
@@ -386,7 +386,7 @@ static void lose(world *w, u64 n, std::mt19937_64 &gen)
 static void go_on(world *w)
 {
 	w->let_go_at = 0;
-	test::release_now();
+	test::resume_threads();
 }
 
 /* Closed, with work in flight or lost, and opened again. */

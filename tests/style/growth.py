@@ -40,7 +40,7 @@ ALLOWED = [
     ("lib/core/memory/region.cpp", "err = region_map->insert(", "range_map gives -ENOMEM"),
     ("lib/core/memory/heap.cpp", "insert(std::move(node))", "a map's node: its memory comes along"),
     ("lib/core/stream/pool.cpp", "insert(std::move(node))", "a map's node: its memory comes along"),
-    ("lib/core/memory/span.cpp", "both.push_back(", "under usable_of and iovas_make"),
+    ("lib/core/memory/dma_range.cpp", "both.push_back(", "under usable_of and iovas_make"),
     ("lib/acl/init.cpp", "text->append(", "configure: under start"),
     ("lib/acl/init.cpp", "std::string text;", "configure: under start"),
     ("lib/native/setting.cpp", "std::string text = ", "get: under usdma_setting_get"),

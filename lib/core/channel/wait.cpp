@@ -131,7 +131,7 @@ static bool burst(const hw_queue *l, u64 seq)
 /* Checks all devices, as its ring may wait for a ring of another one. */
 static int check_channel(hw_queue *l)
 {
-	channel_up.check_devices();
+	channel_up.poll_devices();
 	return channel_up.alive(l->dev);
 }
 

@@ -55,9 +55,9 @@ void device_check_faults(device *dev);
 
 /* Functions of upper layers that this layer calls: lib/core/upcalls.cpp. */
 struct channel_upcalls {
-	/* hwq_check_fault(), devices_check() and device_alive(). */
+	/* hwq_check_fault(), devices_poll() and device_alive(). */
 	void (*check_fault)(hw_queue *l);
-	void (*check_devices)();
+	void (*poll_devices)();
 	int (*alive)(device *dev);
 };
 extern const channel_upcalls channel_up;

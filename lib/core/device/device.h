@@ -95,7 +95,7 @@ public:
 	u64 opening = 0;                   /* number of this opening while its hardware queues are valid; atomic */
 	u64 closing = 0;                   /* the same, from close until it has quiesced; atomic */
 	u64 attach = 0;                    /* number of this opening until it has quiesced; under memory_state::lock */
-	u64 lost_bit = 0;                  /* in dma_range::retired; of a closed device that may still write */
+	u64 lost_bit = 0;                  /* in dma_range::mapped_by_lost; of a closed device that may still write */
 	device *next_retired = nullptr;    /* memory_state::retired */
 	device *next_closed = nullptr;     /* list in retire.cpp */
 	bool is_mapped_by_lost = false;    /* its memory is still mapped into a lost device */

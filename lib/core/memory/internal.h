@@ -41,7 +41,7 @@ struct dma_range {
 	u32 mapped = 0;           /* bit i: in the device of slot i */
 	u32 given = 0;            /* bit i: its file was sent to the server of slot i, which may retain it … */
 	bool tainted = false;     /* … and such a server is dead: no new allocations here */
-	u64 retired = 0;          /* device::lost_bit of closed devices that may still write */
+	u64 mapped_by_lost = 0;   /* device::lost_bit of closed devices that may still write it */
 	bool dead = false;        /* removed; a device may still access it or use its IOVA */
 	bool is_deferred = false; /* dead, and freed by an item of the deferred frees: requests may use its IOVA */
 	device *of = nullptr;     /* optional: owner of the memory */
@@ -141,7 +141,7 @@ memory_state &mem_state();
 /* region.cpp */
 region *region_at(u64 base); /* the region that starts here */
 
-/* span.cpp; all under mem_state().lock */
+/* dma_range.cpp; all under mem_state().lock */
 /* Assigns an IOVA and maps the memory into every attached device in reach; on error it is mapped nowhere. */
 int range_add(const range_spec &what, std::unique_ptr<backing> &store, dma_range **out);
 /* As range_add() for the pages around the caller's memory. */

@@ -170,8 +170,8 @@ static bool is_apart(const deferred_free &item, const device *dev)
 /* Marks for closed devices that may still write there. */
 static bool marks_of_retired(const dma_range *sp, std::vector<mark> *marks)
 {
-	for (device *dev = sp && sp->retired ? mem_state().retired : nullptr; dev; dev = dev->next_retired)
-		if (sp->retired & dev->lost_bit && !try_push(*marks, mark{dev, nullptr, 0, dev->attach}))
+	for (device *dev = sp && sp->mapped_by_lost ? mem_state().retired : nullptr; dev; dev = dev->next_retired)
+		if (sp->mapped_by_lost & dev->lost_bit && !try_push(*marks, mark{dev, nullptr, 0, dev->attach}))
 			return false;
 	return true;
 }
@@ -243,7 +243,7 @@ static void complete_free(const deferred_free &item)
 		break;
 	case deferred_free::iova:
 		item.sp->is_deferred = false;
-		if (!item.sp->mapped && !item.sp->retired)
+		if (!item.sp->mapped && !item.sp->mapped_by_lost)
 			range_erase(item.sp);
 		else
 			mem_state().ranges_pending = true;
@@ -366,7 +366,7 @@ static void lost_bit_put(device *dev)
 	if (!bit || bit == u64(1) << 63)
 		return;
 	for (auto &[iova, sp] : m.ranges)
-		sp.retired &= ~bit;
+		sp.mapped_by_lost &= ~bit;
 	m.lost_bits &= ~bit;
 	ranges_quiesce();
 }
@@ -443,7 +443,7 @@ u64 memory_retained_by(const device *dev)
 	u64 bytes = 0;
 
 	for (const auto &[iova, sp] : mem_state().ranges)
-		bytes += sp.retired & dev->lost_bit ? sp.size : 0;
+		bytes += sp.mapped_by_lost & dev->lost_bit ? sp.size : 0;
 	return bytes;
 }
 

@@ -231,7 +231,7 @@ static int wait_queued(record *r, deadline until)
 			continue;
 		if (const int err = recorder_allows_wait(r))
 			return err;
-		devices_check();
+		devices_poll();
 		if (until.passed())
 			return fail(ETIMEDOUT, "the event was not reached in time");
 		progress_wait(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));

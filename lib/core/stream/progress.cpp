@@ -200,7 +200,7 @@ bool pass()
 
 	/* A gate may depend on a halted or hung ring of any device that has no waiter. */
 	if (!nothing_to_do())
-		devices_check();
+		devices_poll();
 	/* Before the streams, whose blocking calls wait for these. */
 	if (call_slot *ready = take_ready()) {
 		deliver_all(ready);

@@ -281,7 +281,7 @@ bool record_reached(record *r)
 		l->calls.leave();
 	}
 	/* Its ring may wait for another ring, or the recording stream for a gate. */
-	devices_check();
+	devices_poll();
 	return record_passed(r);
 }
 

@@ -323,7 +323,7 @@ void devices_note_loss()
 	seen.store(now, std::memory_order_release);
 }
 
-static void device_check(device *dev)
+static void device_poll(device *dev)
 {
 	note_loss(dev);
 	if (dev->dead || !is_time(&dev->polled_ns, check_interval))
@@ -333,19 +333,19 @@ static void device_check(device *dev)
 		check_for_hangs(dev);
 }
 
-void devices_check()
+void devices_poll()
 {
 	static std::atomic<u64> polled_ns{0};
 
 	if (!is_time(&polled_ns, check_interval))
 		return;
-	device_each([](device *dev, void *) { device_check(dev); }, nullptr);
+	device_each([](device *dev, void *) { device_poll(dev); }, nullptr);
 	retired_poll();
 }
 
 int device_alive(device *dev)
 {
-	device_check(dev);
+	device_poll(dev);
 	return dev->dead ? dead_error(dev) : 0;
 }
 

@@ -14,11 +14,11 @@ void device_fail(device *dev, int err, const char *why);
  * ones. Every waiter and poller calls it, as a ring may wait for a ring of another device. Takes the locks of
  * devices and hardware queues.
  */
-void devices_check();
+void devices_poll();
 /* Detects losses only, without rate limit; reads one word if there is none. */
 void devices_note_loss();
 /*
- * As devices_check() for one device, which may be closing; sleepers call it for their own device. 0, or -errno
+ * As devices_poll() for one device, which may be closing; sleepers call it for their own device. 0, or -errno
  * if the device is dead.
  */
 int device_alive(device *dev);

@@ -37,7 +37,7 @@ static int wait_ungated(stream *s, deadline until)
 		if (until.passed())
 			return fail(ETIMEDOUT, "stream %u: not done in time", s->id);
 		/* The gate may depend on a ring of any device. */
-		devices_check();
+		devices_poll();
 		if ((err = device_alive(s->dev)))
 			return err;
 		progress_wait(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
@@ -88,7 +88,7 @@ int stream_query(stream *s)
 
 	if (!ring_target(s, &seq)) {
 		progress_run();
-		devices_check();
+		devices_poll();
 		if (!ring_target(s, &seq))
 			return s->dev->lost() ? stream_refuses(s) : 1;
 	}
@@ -99,7 +99,7 @@ int stream_query(stream *s)
 		return 0;
 	}
 	/* Its ring may wait for another ring. */
-	devices_check();
+	devices_poll();
 	return s->dev->lost() ? fail(ENODEV, "device %u was lost", s->dev->slot) : 1;
 }
 

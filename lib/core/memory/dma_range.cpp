@@ -225,7 +225,7 @@ void range_erase(dma_range *sp)
 /* No device accesses it or uses its IOVA. */
 static bool is_over(const dma_range &sp)
 {
-	return sp.dead && !sp.is_deferred && !sp.mapped && !sp.retired;
+	return sp.dead && !sp.is_deferred && !sp.mapped && !sp.mapped_by_lost;
 }
 
 bool range_is_reached(const dma_range *sp)
@@ -239,7 +239,7 @@ bool range_is_reached(const dma_range *sp)
 
 bool range_may_be_written(const dma_range *sp)
 {
-	if (sp->retired)
+	if (sp->mapped_by_lost)
 		return true;
 	for (device *dev : mem_state().attached)
 		if (dev && sp->mapped & bit_of(dev) && dev->lost() && !dev->stopped())
@@ -294,7 +294,7 @@ int range_remove(dma_range *sp)
 {
 	const int err = range_unmap_all(sp);
 
-	if (!err && !sp->retired) {
+	if (!err && !sp->mapped_by_lost) {
 		range_erase(sp);
 		return 0;
 	}
@@ -433,7 +433,7 @@ bool ranges_detach(device *dev)
 			all = false;
 			if (!dev->lost_bit)
 				dev->lost_bit = lost_bit_get();
-			sp->retired |= dev->lost_bit;
+			sp->mapped_by_lost |= dev->lost_bit;
 			sp->mapped &= ~bit_of(dev);
 		}
 		if (is_over(*sp))

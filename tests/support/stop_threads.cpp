@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tests/support/hold.h"
+#include "tests/support/stop_threads.h"
 
 #include "tests/support/test.h"
 
@@ -19,7 +19,7 @@ namespace usdma::test {
 
 /* One that a software engine leaves to the program, and that nobody else sends. */
 static constexpr int signal_number = SIGFPE;
-static unsigned held, standing;
+static unsigned held, stopped;
 
 static long futex(unsigned *word, int op, unsigned value)
 {
@@ -30,10 +30,10 @@ static void on_signal(int)
 {
 	const int err = errno;
 
-	__atomic_add_fetch(&standing, 1, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&stopped, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&held, __ATOMIC_SEQ_CST))
 		futex(&held, FUTEX_WAIT, 1);
-	__atomic_sub_fetch(&standing, 1, __ATOMIC_SEQ_CST);
+	__atomic_sub_fetch(&stopped, 1, __ATOMIC_SEQ_CST);
 	errno = err;
 }
 
@@ -63,7 +63,7 @@ std::set<int> engine_threads()
 	return found;
 }
 
-void hold(const std::set<int> &threads)
+void stop_threads(const std::set<int> &threads)
 {
 	struct sigaction act = {};
 
@@ -73,15 +73,15 @@ void hold(const std::set<int> &threads)
 	__atomic_store_n(&held, 1, __ATOMIC_SEQ_CST);
 	for (int tid : threads)
 		assert_int_equal(syscall(SYS_tgkill, getpid(), tid, signal_number), 0);
-	while (__atomic_load_n(&standing, __ATOMIC_SEQ_CST) < threads.size())
+	while (__atomic_load_n(&stopped, __ATOMIC_SEQ_CST) < threads.size())
 		sched_yield();
 }
 
-void release_now()
+void resume_threads()
 {
 	__atomic_store_n(&held, 0, __ATOMIC_SEQ_CST);
 	futex(&held, FUTEX_WAKE, INT_MAX);
-	while (__atomic_load_n(&standing, __ATOMIC_SEQ_CST))
+	while (__atomic_load_n(&stopped, __ATOMIC_SEQ_CST))
 		sched_yield();
 }
 

@@ -1,5 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by the implementation files of memory.h. One lock (memory_state::lock) protects all state. */
+/*
+ * Shared by the implementation files of memory.h. One lock (memory_state::lock) protects all state but the
+ * registry of regions, which has its own.
+ *
+ * Regions. A region is a range of addresses with one answer to "what is here": its class (host or device
+ * memory), its DMA address (address + delta), the devices that reach it. Blocks of device memory, blocks of
+ * pinned memory, registrations, and mappings of virtual or imported memory are regions; everything else is
+ * pageable. The registry (region.cpp) is a range_map, which readers search without a lock.
+ *
+ * Translation. translate() searches the four cache entries of the thread, then the registry. Each change
+ * of the registry raises its generation, which makes all threads' entries invalid.
+ *
+ * Pinning. Devices reach host memory by a dma_range (dma_range.cpp): one IOVA, the same in every device, mapped
+ * into each attached device in its reach, where VFIO pins the pages. Pinned memory is allocated from arenas
+ * (host.cpp), each a memfd (backing.cpp) in one dma_range; a registration (register.cpp) has a dma_range around
+ * the caller's pages. Device memory (device.cpp) is a heap of offsets; its pointers lie in a reserved window of
+ * addresses (window.cpp), and a dma_range maps it into other devices at the first copy between them.
+ *
+ * Deferred frees. A free removes the region at once, so no new copy finds the memory; but requests in a ring,
+ * or work behind a gate, may still use it. So reclaim.cpp numbers it: first all work that was queued behind
+ * gates by then must have reached the rings (serial, epoch), then each ring of a device in reach must have
+ * completed what was posted by then (marks). Until that, the block, the range or the IOVA is not used again.
+ * Synchronisations, allocations and frees check the list. A device that was lost may write at any later
+ * time: what it reaches is retained until it has quiesced (retire.h).
+ */
 #pragma once
 
 #include "driver/base/mapping.h"

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "driver/base/types.h"
+#include "driver/base/barrier.h"
 
 #pragma GCC visibility push(default)
 namespace usdma {
@@ -28,16 +28,10 @@ bool barrier_for_all();
  */
 void barrier_or_wait();
 
-/* For the frequent side. */
+/* For the frequent side; both sides use barrier_full() if asym_barrier_ready() returned false. */
 inline void barrier_light()
 {
 	asm volatile("" ::: "memory");
-}
-
-/* For both sides if asym_barrier_ready() returned false. */
-inline void barrier_full()
-{
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 } // namespace usdma

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/error.h"
 
+#include "driver/base/barrier.h"
 #include "driver/base/log.h"
 #include "driver/base/printable.h"
 #include "driver/base/thread_end.h"
@@ -38,7 +39,7 @@ static void text_free(thread_end *e)
 	mine = nullptr;
 	for (size_t i = 0; i < std::size(spare); i++)
 		if (b == &spare[i])
-			return __atomic_store_n(&spare_used[i], 0u, __ATOMIC_RELEASE);
+			return store_release(&spare_used[i], 0u);
 	free(b);
 }
 
@@ -47,7 +48,7 @@ static text_block *text_get()
 	auto *b = static_cast<text_block *>(malloc(sizeof(text_block)));
 
 	for (size_t i = 0; i < std::size(spare) && !b; i++)
-		if (!__atomic_exchange_n(&spare_used[i], 1u, __ATOMIC_ACQUIRE))
+		if (!exchange_acquire(&spare_used[i], 1u))
 			b = &spare[i];
 	return b;
 }

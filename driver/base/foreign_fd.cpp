@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/foreign_fd.h"
 
+#include "driver/base/barrier.h"
 #include "driver/base/thread.h"
 
-#include <atomic>
 #include <cstdint>
 #include <fcntl.h>
 #include <linux/memfd.h>
@@ -11,7 +11,7 @@
 namespace usdma {
 
 static constexpr u32 most_slow = 64;
-static std::atomic<u32> slow{0}; /* not closed yet */
+static u32 slow; /* not closed yet; atomic */
 
 int stat_file(int fd, struct statx *st)
 {
@@ -69,7 +69,7 @@ static void *close_it(void *fd)
 {
 	thread_name("usdma-close");
 	close(int(reinterpret_cast<intptr_t>(fd)));
-	slow.fetch_sub(1, std::memory_order_relaxed);
+	fetch_sub_relaxed(&slow, 1);
 	return nullptr;
 }
 
@@ -77,7 +77,7 @@ void close_foreign(unique_fd fd)
 {
 	if (!fd.valid() || closes_at_once(fd.get()))
 		return;
-	slow.fetch_add(1, std::memory_order_relaxed);
+	fetch_add_relaxed(&slow, 1);
 	/* If no thread can be started, fd leaks, which blocks no one, and counts as slow. */
 	thread_start_detached("usdma-close", close_it, reinterpret_cast<void *>(intptr_t(fd.get())));
 	(void)fd.release();
@@ -85,7 +85,7 @@ void close_foreign(unique_fd fd)
 
 bool foreign_full()
 {
-	return slow.load(std::memory_order_relaxed) >= most_slow;
+	return load_relaxed(&slow) >= most_slow;
 }
 
 } // namespace usdma

@@ -34,7 +34,7 @@ void futex_lock::lock_slow()
 			return;
 		cpu_relax();
 	}
-	while (__atomic_exchange_n(&word_, 2, __ATOMIC_ACQUIRE) != 0)
+	while (exchange_acquire(&word_, 2) != 0)
 		futex_wait_until(&word_, 2, ~u64(0));
 }
 

@@ -17,18 +17,18 @@ public:
 	{
 		u32 zero = 0;
 
-		if (unlikely(!__atomic_compare_exchange_n(&word_, &zero, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
+		if (unlikely(!cmpxchg_acquire(&word_, &zero, 1)))
 			lock_slow();
 	}
 	bool try_lock()
 	{
 		u32 zero = 0;
 
-		return __atomic_compare_exchange_n(&word_, &zero, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+		return cmpxchg_acquire(&word_, &zero, 1);
 	}
 	void unlock()
 	{
-		if (unlikely(__atomic_exchange_n(&word_, 0, __ATOMIC_SEQ_CST) == 2))
+		if (unlikely(exchange_seq_cst(&word_, 0) == 2))
 			wake_one();
 	}
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/log.h"
 
+#include "driver/base/barrier.h"
 #include "driver/base/cancel.h"
 #include "driver/base/clock.h"
 #include "driver/base/printable.h"
@@ -25,12 +26,12 @@ static const char *level_name(log_level level)
 
 void log_set_level(log_level level)
 {
-	__atomic_store_n(&level_now, int(level), __ATOMIC_RELAXED);
+	store_relaxed(&level_now, int(level));
 }
 
 log_level log_get_level()
 {
-	return log_level(__atomic_load_n(&level_now, __ATOMIC_RELAXED));
+	return log_level(load_relaxed(&level_now));
 }
 
 bool log_enabled(log_level level)

@@ -5,11 +5,11 @@
  */
 #include "driver/base/memory_limit.h"
 
+#include "driver/base/barrier.h"
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -219,8 +219,8 @@ u64 memory_left(const memory_source &from, char *text, size_t size)
 
 /* ---- claims ------------------------------------------------------------------------------------------ */
 
-/* Bytes claimed by this process and not yet populated. */
-static std::atomic<u64> claimed{0};
+/* Bytes claimed by this process and not yet populated; atomic. */
+static u64 claimed;
 
 /* Adds page tables and the kernel's metadata for each page. */
 static u64 with_tables(u64 size)
@@ -272,12 +272,12 @@ int memory_available(u64 size, const char *what, const memory_source &from)
 {
 	u64 after;
 
-	return check_left(size, claimed.load(std::memory_order_relaxed), what, from, &after);
+	return check_left(size, load_relaxed(&claimed), what, from, &after);
 }
 
 int memory_claim::take(u64 size, const char *what)
 {
-	const u64 others = claimed.fetch_add(size, std::memory_order_relaxed);
+	const u64 others = fetch_add_relaxed(&claimed, size);
 	u64 after;
 
 	size_ += size;
@@ -295,7 +295,7 @@ void memory_claim::populated(u64 size)
 {
 	size = std::min(size, size_);
 	size_ -= size;
-	claimed.fetch_sub(size, std::memory_order_relaxed);
+	fetch_sub_relaxed(&claimed, size);
 }
 
 /* In pieces, so that populated memory is not counted as claimed as well. */

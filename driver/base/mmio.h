@@ -5,29 +5,29 @@
  */
 #pragma once
 
-#include "driver/base/types.h"
+#include "driver/base/barrier.h"
 
 namespace usdma {
 
 inline u32 mmio_read32(const volatile void *reg)
 {
-	return __atomic_load_n(static_cast<const volatile u32 *>(reg), __ATOMIC_ACQUIRE);
+	return load_acquire(static_cast<const volatile u32 *>(reg));
 }
 
 inline u64 mmio_read64(const volatile void *reg)
 {
-	return __atomic_load_n(static_cast<const volatile u64 *>(reg), __ATOMIC_ACQUIRE);
+	return load_acquire(static_cast<const volatile u64 *>(reg));
 }
 
 /* Release: earlier stores to host memory are visible to the device before the register write. */
 inline void mmio_write32(volatile void *reg, u32 value)
 {
-	__atomic_store_n(static_cast<volatile u32 *>(reg), value, __ATOMIC_RELEASE);
+	store_release(static_cast<volatile u32 *>(reg), value);
 }
 
 inline void mmio_write64(volatile void *reg, u64 value)
 {
-	__atomic_store_n(static_cast<volatile u64 *>(reg), value, __ATOMIC_RELEASE);
+	store_release(static_cast<volatile u64 *>(reg), value);
 }
 
 } // namespace usdma

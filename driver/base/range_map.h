@@ -14,7 +14,7 @@
  */
 #pragma once
 
-#include "driver/base/types.h"
+#include "driver/base/barrier.h"
 
 #include <mutex>
 
@@ -48,8 +48,8 @@ public:
 	range_entry *first_in(u64 first, u64 last) const;
 
 	/* Grows with every change: a result of find() may be cached while this stays the same. */
-	u64 generation() const { return __atomic_load_n(&seq_, __ATOMIC_ACQUIRE); }
-	size_t count() const { return __atomic_load_n(&count_, __ATOMIC_RELAXED); }
+	u64 generation() const { return load_acquire(&seq_); }
+	size_t count() const { return load_relaxed(&count_); }
 	/* Memory used, without the entries; never shrinks. */
 	size_t bytes() const;
 

@@ -12,7 +12,7 @@ int engine::give_up()
 	if (off == -ETIMEDOUT)
 		return off;
 	const int err = dev_->reset();
-	given_up_ = !off || !err;
+	store_seq_cst(&given_up_, !off || !err);
 	return off ? err : 0;
 }
 

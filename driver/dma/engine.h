@@ -2,10 +2,10 @@
 /* A DMA engine (one device function): its limits, channels, memory, and the host memory that it can access. */
 #pragma once
 
+#include "driver/base/barrier.h"
 #include "driver/dma/channel.h"
 #include "driver/vfio/device.h"
 
-#include <atomic>
 #include <memory>
 #include <string>
 
@@ -68,7 +68,7 @@ public:
 	 */
 	virtual int give_up();
 	/* As vfio::device::quiesce(). */
-	virtual int quiesce() { return given_up_ ? 0 : dev_->quiesce(); }
+	virtual int quiesce() { return load_seq_cst(&given_up_) ? 0 : dev_->quiesce(); }
 	bool lost() const { return dev_->lost(); }
 
 protected:
@@ -76,7 +76,7 @@ protected:
 
 	std::unique_ptr<vfio::device> dev_;
 	engine_limits limits_;
-	std::atomic<bool> given_up_{false}; /* give_up() succeeded */
+	bool given_up_ = false; /* give_up() succeeded; atomic */
 };
 
 } // namespace usdma::dma

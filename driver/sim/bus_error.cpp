@@ -44,8 +44,8 @@ static bool replace(u64 where)
 	 * Set before the mapping is replaced: an engine that copies the zeros sees it after its copy. Two engines may
 	 * get here at once.
 	 */
-	if (!__atomic_exchange_n(&g->dead, 1, __ATOMIC_ACQ_REL))
-		__atomic_fetch_add(&bus_deaths, 1, __ATOMIC_ACQ_REL);
+	if (!exchange_acq_rel(&g->dead, 1))
+		fetch_add_acq_rel(&bus_deaths, 1);
 	return mmap(reinterpret_cast<void *>(base), size, PROT_READ | PROT_WRITE,
 		    MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED;
 }

@@ -106,9 +106,9 @@ std::string console::state()
 		rules += (rules.empty() ? "" : ", ") + ("{\"rule\": " + json_text(rule)) +
 			 ", \"seen\": " + std::string(seen) + ", \"struck\": " + std::string(next_word(&line)) + "}";
 	}
-	return std::string("{\"ok\": true, \"serving\": ") + (serving_ ? "true" : "false") +
-	       ", \"away\": " + (paused() ? "true" : "false") + ", \"clients\": " + std::to_string(clients_) +
-	       ", \"faults\": [" + rules + "]}\n";
+	return std::string("{\"ok\": true, \"serving\": ") + (load_seq_cst(&serving_) ? "true" : "false") +
+	       ", \"away\": " + (paused() ? "true" : "false") +
+	       ", \"clients\": " + std::to_string(load_seq_cst(&clients_)) + ", \"faults\": [" + rules + "]}\n";
 }
 
 std::string console::execute(const console_command &c)
@@ -119,17 +119,17 @@ std::string console::execute(const console_command &c)
 	case console_word::faults:
 		err = c.has_rules ? plan_.set(c.rules) : 0;
 		if (c.has_rules && !err)
-			rules_set_ = true;
+			store_seq_cst(&rules_set_, true);
 		break;
 	case console_word::clear:
 		plan_.set("");
-		rules_set_ = true;
+		store_seq_cst(&rules_set_, true);
 		break;
 	case console_word::vanish:
 		vanish(c.ms);
 		break;
 	case console_word::come_back:
-		paused_until_ = 0;
+		store_seq_cst(&paused_until_, 0);
 		break;
 	case console_word::help:
 		return "{\"ok\": true, \"help\": \"state, faults [RULES], clear, vanish [MS], return, help\"}\n";
@@ -150,13 +150,13 @@ std::string console::answer(string_view line)
 
 bool console::paused() const
 {
-	return now_ns() < paused_until_;
+	return now_ns() < load_seq_cst(&paused_until_);
 }
 
 /* Refuse new clients before the current one is dropped: it must not reconnect in between. */
 void console::vanish(u64 ms)
 {
-	paused_until_ = ms ? now_ns() + ms * ns_per_ms : ~u64(0);
+	store_seq_cst(&paused_until_, ms ? now_ns() + ms * ns_per_ms : ~u64(0));
 	eventfd_add(drop_.get());
 }
 
@@ -172,15 +172,15 @@ bool console::client_comes()
 	/* A "vanish" in between lost its event to the read above. */
 	if (paused())
 		return false;
-	plan_.new_client(!rules_set_);
-	serving_ = true;
-	clients_++;
+	plan_.new_client(!load_seq_cst(&rules_set_));
+	store_seq_cst(&serving_, true);
+	fetch_add_seq_cst(&clients_, 1);
 	return true;
 }
 
 void console::client_left()
 {
-	serving_ = false;
+	store_seq_cst(&serving_, false);
 }
 
 /* ---- the thread ------------------------------------------------------------------------------------- */

@@ -18,7 +18,6 @@
 #include "driver/sim/unix_listener.h"
 #include "driver/sim/fault_plan.h"
 
-#include <atomic>
 #include <poll.h>
 #include <pthread.h>
 #include <string>
@@ -96,16 +95,16 @@ private:
 	bool paused() const;
 
 	fault_plan plan_{true};
-	std::atomic<bool> rules_set_{false}; /* rules were set over the socket: their counts continue across clients */
+	bool rules_set_ = false; /* rules were set over the socket: their counts continue across clients; atomic */
 	mapping page_;
 	peer peers_[console_peers];
 	unix_listener socket_;
 	unique_fd quit_, drop_;
 	pthread_t thread_ = {};
 	bool running_ = false;
-	std::atomic<u64> paused_until_{0}; /* ns; ~0: until "return" */
-	std::atomic<u64> clients_{0};
-	std::atomic<bool> serving_{false};
+	u64 paused_until_ = 0; /* ns; ~0: until "return"; atomic, as the next two */
+	u64 clients_ = 0;
+	bool serving_ = false;
 };
 
 /* Polls n descriptors, and serves the console meanwhile; p needs poll_fds more entries for that. */

@@ -30,7 +30,7 @@ void contiguous::unmap_alias()
 		return;
 	guard_remove(&alias_);
 	munmap(reinterpret_cast<void *>(alias_.base), alias_.size);
-	__atomic_fetch_sub(&all_parts, u32(alias_parts_.size()), __ATOMIC_RELAXED);
+	fetch_sub_relaxed(&all_parts, u32(alias_parts_.size()));
 	alias_parts_.clear();
 	alias_.size = 0;
 }
@@ -64,8 +64,8 @@ bool contiguous::map_alias(u64 size)
 	const u64 skip = reinterpret_cast<u64>(found_[0].host) % page;
 	const u64 whole = align_up(skip + size, page);
 
-	if (__atomic_add_fetch(&all_parts, u32(found_.size()), __ATOMIC_RELAXED) > most_parts) {
-		__atomic_fetch_sub(&all_parts, u32(found_.size()), __ATOMIC_RELAXED);
+	if (fetch_add_relaxed(&all_parts, u32(found_.size())) + u32(found_.size()) > most_parts) {
+		fetch_sub_relaxed(&all_parts, u32(found_.size()));
 		return false;
 	}
 	void *const at = mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -88,7 +88,7 @@ bool contiguous::map_alias(u64 size)
 		if (at != MAP_FAILED)
 			munmap(at, whole);
 		alias_.size = 0;
-		__atomic_fetch_sub(&all_parts, u32(found_.size()), __ATOMIC_RELAXED);
+		fetch_sub_relaxed(&all_parts, u32(found_.size()));
 		return false;
 	}
 	std::swap(alias_parts_, found_);

@@ -135,7 +135,7 @@ void fault_plan::show(string_view text)
 {
 	store_relaxed(&page_->version, version_ + 1);
 	/* Orders the odd version before the text; the release below orders the text before the even one. */
-	__atomic_thread_fence(__ATOMIC_RELEASE);
+	barrier_release();
 	memcpy(page_->text, text.data(), text.size());
 	store_relaxed(&page_->size, u32(text.size()));
 	version_ += 2;
@@ -168,7 +168,7 @@ void fault_plan::refresh()
 	const u32 size = std::min(load_relaxed(&page_->size), u32(sizeof(text)));
 	memcpy(text, page_->text, size);
 	/* Orders the copy before the second read of the version. */
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	barrier_acquire();
 	if (load_relaxed(&page_->version) != version ||
 	    within_memory("fault rules", [&] { return parse(string_view(text, size), &rules); }))
 		return;

@@ -11,7 +11,6 @@
 #include "driver/base/mapping.h"
 #include "driver/base/types.h"
 
-#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <span>
@@ -46,7 +45,7 @@ struct irq_info {
 };
 
 /* Incremented before lost() of any device of this process becomes true: one load shows whether one may be lost. */
-inline std::atomic<u32> losses{0};
+inline u32 losses = 0; /* atomic */
 
 /* What is shared with a server in another process. */
 enum class server_trust : u8 {

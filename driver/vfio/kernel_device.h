@@ -2,6 +2,7 @@
 /* A device of the kernel's VFIO, for both backends. kernel_irq.cpp has interrupts and loss detection. */
 #pragma once
 
+#include "driver/base/barrier.h"
 #include "driver/base/unique_fd.h"
 #include "driver/pci/sysfs.h"
 #include "driver/vfio/bar_guard.h"
@@ -9,7 +10,6 @@
 #include "driver/vfio/kernel.h"
 #include "driver/vfio/kernel_space.h"
 
-#include <atomic>
 #include <deque>
 #include <pthread.h>
 #include <set>
@@ -42,7 +42,7 @@ public:
 	int reset() override;
 
 	int answers() override;
-	bool lost() const override { return lost_.load(std::memory_order_acquire); }
+	bool lost() const override { return load_acquire(&lost_); }
 	int lost_fd() const override { return lost_fd_.get(); }
 	int quiesce() override;
 	const char *name() const override { return name_.c_str(); }
@@ -99,7 +99,7 @@ private:
 	std::mutex area_lock_;                /* protects areas_ */
 	std::set<std::pair<u64, u64>> areas_; /* (iova, size) that this device mapped */
 
-	std::atomic<bool> lost_{false};
+	bool lost_ = false; /* atomic */
 	unique_fd lost_fd_, request_fd_, stop_fd_;
 	pthread_t monitor_{};
 	bool monitoring_ = false;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Interrupts and loss detection of kernel devices (linux/vfio.h: VFIO_DEVICE_SET_IRQS). */
+#include "driver/base/barrier.h"
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
@@ -209,8 +210,8 @@ int kernel_device::irqs_off()
 /* Takes effect once; called by the monitor thread, or by a call that got ENODEV. */
 void kernel_device::mark_lost(const char *why)
 {
-	losses.fetch_add(1);
-	if (lost_.exchange(true))
+	fetch_add_seq_cst(&losses, 1);
+	if (exchange_seq_cst(&lost_, true))
 		return;
 	log_warn("%s: device lost: %s", name_.c_str(), why);
 	bars_->replace_all();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/vfio/kernel_space.h"
 
+#include "driver/base/barrier.h"
 #include "driver/base/grow.h"
 
 #include <cstdio>
@@ -136,7 +137,7 @@ int dma_space::map(const dma_area &area)
 		areas_.erase(area.iova);
 		return err;
 	}
-	count_.store(areas_.size(), std::memory_order_relaxed);
+	store_relaxed(&count_, areas_.size());
 	return 0;
 }
 
@@ -164,7 +165,7 @@ int dma_space::unmap(u64 iova, u64 size)
 	if (err)
 		return err;
 	areas_.erase(it);
-	count_.store(areas_.size(), std::memory_order_relaxed);
+	store_relaxed(&count_, areas_.size());
 	return 0;
 }
 

@@ -2,9 +2,9 @@
 /* An address space shared by devices in the kernel: a type1 container, or an I/O address space of iommufd. */
 #pragma once
 
+#include "driver/base/barrier.h"
 #include "driver/vfio/device.h"
 
-#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -26,7 +26,7 @@ public:
 protected:
 	virtual int kernel_map(const dma_area &area) = 0;
 	virtual int kernel_unmap(u64 iova, u64 size) = 0;
-	size_t mapped() const { return count_.load(std::memory_order_relaxed); }
+	size_t mapped() const { return load_relaxed(&count_); }
 
 private:
 	struct entry {
@@ -39,7 +39,7 @@ private:
 
 	std::mutex lock_;
 	std::map<u64, entry> areas_;
-	std::atomic<size_t> count_{0}; /* size of areas_, readable without the lock */
+	size_t count_ = 0; /* size of areas_, readable without the lock; atomic */
 };
 
 /* Reports a failed map ioctl, with numbers: ENOMEM is memlock, ENOSPC the kernel's limit on mappings. */

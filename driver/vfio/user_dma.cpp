@@ -130,13 +130,13 @@ template <class T> ordered_elsewhere static void word_to_host(u8 *&dst, const u8
 	T word;
 
 	memcpy(&word, src, sizeof(T));
-	__atomic_store_n(reinterpret_cast<T *>(dst), word, __ATOMIC_RELEASE);
+	store_release(reinterpret_cast<T *>(dst), word);
 	dst += sizeof(T), src += sizeof(T), len -= sizeof(T);
 }
 
 template <class T> ordered_elsewhere static void word_from_host(u8 *&dst, const u8 *&src, u64 &len)
 {
-	const T word = __atomic_load_n(reinterpret_cast<const T *>(src), __ATOMIC_ACQUIRE);
+	const T word = load_acquire(reinterpret_cast<const T *>(src));
 
 	memcpy(dst, &word, sizeof(T));
 	dst += sizeof(T), src += sizeof(T), len -= sizeof(T);

@@ -74,7 +74,7 @@ void user_link::stop()
 {
 	if (!running_)
 		return;
-	stopping_.store(true);
+	store_seq_cst(&stopping_, true);
 	shutdown(sock_.get(), SHUT_RDWR);
 	pthread_join(thread_, nullptr);
 	running_ = false;
@@ -91,14 +91,14 @@ void user_link::give_up()
 
 void user_link::set_deadline(u64 ms)
 {
-	total_ms_.store(ms, std::memory_order_relaxed);
-	total_ns_.store(ms ? deadline::in_ms(ms).at() : ~u64(0), std::memory_order_relaxed);
+	store_relaxed(&total_ms_, ms);
+	store_relaxed(&total_ns_, ms ? deadline::in_ms(ms).at() : ~u64(0));
 }
 
 deadline user_link::reply_deadline() const
 {
 	const deadline until = deadline::in_ms(timeout_ms_);
-	const u64 all = total_ns_.load(std::memory_order_relaxed);
+	const u64 all = load_relaxed(&total_ns_);
 
 	return all < until.at() ? deadline::at_ns(all) : until;
 }
@@ -106,9 +106,9 @@ deadline user_link::reply_deadline() const
 /* A server that missed the total deadline gets no further requests: each would wait for its own timeout. */
 int user_link::too_late(proto::command cmd, deadline until)
 {
-	const u64 ms = total_ms_.load(std::memory_order_relaxed);
+	const u64 ms = load_relaxed(&total_ms_);
 
-	if (!ms || until.at() != total_ns_.load(std::memory_order_relaxed))
+	if (!ms || until.at() != load_relaxed(&total_ns_))
 		return fail(ETIMEDOUT, "the vfio-user server did not answer %s within %llu ms", command_name(cmd),
 			    static_cast<unsigned long long>(timeout_ms_));
 	const int err = fail(ETIMEDOUT,
@@ -134,10 +134,10 @@ void user_link::end_pending()
 
 void user_link::mark_lost()
 {
-	if (stopping_.load())
+	if (load_seq_cst(&stopping_))
 		return;
-	losses.fetch_add(1);
-	if (lost_.exchange(true))
+	fetch_add_seq_cst(&losses, 1);
+	if (exchange_seq_cst(&lost_, true))
 		return;
 	/* Not shared with the server, and signalled first: a call that fails with -ENODEV finds it signalled. */
 	eventfd_write(lost_fd_.get(), 1);
@@ -314,9 +314,9 @@ void user_link::receive()
 		else if (!err)
 			err = handle(&m);
 	}
-	if (!stopping_.load() && !lost())
+	if (!load_seq_cst(&stopping_) && !lost())
 		give_up();
-	if (!stopping_.load())
+	if (!load_seq_cst(&stopping_))
 		await_end();
 }
 
@@ -326,8 +326,8 @@ void user_link::await_end()
 	const bool closed = user_await_end(sock_.get());
 
 	/* Release: the server's last writes are visible before the memory is reused. */
-	if (!stopping_.load() && closed)
-		ended_.store(true, std::memory_order_release);
+	if (!load_seq_cst(&stopping_) && closed)
+		store_release(&ended_, true);
 }
 
 void *user_link::thread_main(void *arg)

@@ -5,9 +5,9 @@
  */
 #pragma once
 
+#include "driver/base/barrier.h"
 #include "driver/vfio/user_socket.h"
 
-#include <atomic>
 #include <mutex>
 #include <pthread.h>
 #include <span>
@@ -51,12 +51,12 @@ public:
 	 */
 	void give_up();
 
-	bool lost() const { return lost_.load(std::memory_order_acquire); }
+	bool lost() const { return load_acquire(&lost_); }
 	/*
 	 * After the loss: the server has closed its end, which it does when its device no longer accesses this
 	 * process's memory (as does its exit). A server that hangs has not.
 	 */
-	bool ended() const { return ended_.load(std::memory_order_acquire); }
+	bool ended() const { return load_acquire(&ended_); }
 	int lost_fd() const { return lost_fd_.get(); }
 
 private:
@@ -81,15 +81,15 @@ private:
 	unique_fd sock_;
 	unique_fd lost_fd_;
 	u64 timeout_ms_ = 0;
-	std::atomic<u64> total_ms_{0};       /* total deadline's length; 0: none */
-	std::atomic<u64> total_ns_{~u64(0)}; /* and when it expires */
+	u64 total_ms_ = 0;       /* total deadline's length; 0: none; atomic */
+	u64 total_ns_ = ~u64(0); /* and when it expires; atomic */
 	const user_link_ops *ops_ = nullptr;
 	void *arg_ = nullptr;
 	pthread_t thread_{};
 	bool running_ = false;
-	std::atomic<bool> lost_{false};
-	std::atomic<bool> ended_{false};
-	std::atomic<bool> stopping_{false};
+	bool lost_ = false; /* atomic, as the next two */
+	bool ended_ = false;
+	bool stopping_ = false;
 
 	std::mutex send_lock_; /* one message at a time on the socket */
 	std::mutex wait_lock_; /* protects waiting_ and next_id_ */

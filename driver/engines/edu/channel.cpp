@@ -31,7 +31,7 @@ int edu_channel::begin(const dma::channel_config &cfg, u32 size, dma::completion
 	*rec = dma::completion_record{};
 	store_release(&rec->completed, cfg.first_seq);
 	for (unsigned i = 0; i < dma::irq_slots; i++) {
-		arm_[i] = no_arm;
+		store_seq_cst(&arm_[i], no_arm);
 		irq_[i].reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
 		if (!irq_[i].valid())
 			return fail_errno("no eventfd for a channel");
@@ -133,11 +133,11 @@ void edu_channel::raise_armed(bool all)
 	const u64 done = load_relaxed(&record_->completed);
 
 	for (unsigned slot = 0; slot < dma::irq_slots; slot++) {
-		u64 want = arm_[slot].load(std::memory_order_seq_cst);
+		u64 want = load_seq_cst(&arm_[slot]);
 
 		if (want == no_arm || (!all && s64(done - want) < 0))
 			continue;
-		if (arm_[slot].compare_exchange_strong(want, no_arm))
+		if (cmpxchg_seq_cst(&arm_[slot], &want, no_arm))
 			raise(slot);
 	}
 }
@@ -229,8 +229,8 @@ void edu_channel::ring_doorbell()
 void edu_channel::arm(unsigned slot, u64 seq)
 {
 	/* Sequentially consistent: orders the arm before the caller's next read of the record. */
-	arm_[slot].store(seq, std::memory_order_seq_cst);
-	std::atomic_thread_fence(std::memory_order_seq_cst);
+	store_seq_cst(&arm_[slot], seq);
+	barrier_full();
 }
 
 unsigned edu_channel::cancel(u64 cookie)

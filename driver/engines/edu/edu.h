@@ -52,7 +52,7 @@ private:
 	dma::completion_record *record_ = nullptr;
 	u32 never_asleep_ = 0;
 	unique_fd irq_[dma::irq_slots];
-	std::atomic<u64> arm_[dma::irq_slots];
+	u64 arm_[dma::irq_slots] = {}; /* atomic */
 	dma::channel_config cfg_;
 	u32 held_ = 0; /* coalesced service interrupts, and since when */
 	u64 held_since_ = 0;

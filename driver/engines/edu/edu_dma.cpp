@@ -145,13 +145,13 @@ void edu_dma::nap()
 
 	poll(p, 2, irq_.valid() ? poll_ms : poll_no_irq_ms);
 	if (irq_.valid())
-		count_.interrupts.fetch_add(eventfd_clear(irq_.get()), std::memory_order_relaxed);
+		fetch_add_relaxed(&count_.interrupts, eventfd_clear(irq_.get()));
 }
 
 int edu_dma::await_end()
 {
 	const deadline until = deadline::in_ms(hang_ms);
-	const u64 before = count_.interrupts.load(std::memory_order_relaxed);
+	const u64 before = load_relaxed(&count_.interrupts);
 	u64 cmd = dma_run;
 
 	while (cmd & dma_run) {
@@ -160,14 +160,14 @@ int edu_dma::await_end()
 			return fail(EIO, "a transfer has not completed within %" PRIu64 " ms", hang_ms);
 		}
 		nap();
-		if (dev_.lost() || given_up_.load(std::memory_order_seq_cst))
+		if (dev_.lost() || load_seq_cst(&given_up_))
 			return fail(ENODEV, "device lost during a transfer");
 		/* The read also flushes: earlier writes of the device have reached memory (PCI 3.0 §3.2.5). */
 		if (int err = read64(reg_dma_cmd, &cmd); err < 0)
 			return err;
 	}
-	if (irq_.valid() && count_.interrupts.load(std::memory_order_relaxed) == before)
-		count_.polled.fetch_add(1, std::memory_order_relaxed);
+	if (irq_.valid() && load_relaxed(&count_.interrupts) == before)
+		fetch_add_relaxed(&count_.polled, 1);
 	return write32(reg_irq_ack, irq_dma);
 }
 
@@ -177,7 +177,7 @@ int edu_dma::transfer(u64 src, u64 dst, u64 len, u64 cmd)
 		return fail(ENODEV, "device lost");
 	if (broken_)
 		return fail(EIO, "the device hung before; reset it");
-	if (given_up_.load(std::memory_order_seq_cst))
+	if (load_seq_cst(&given_up_))
 		return fail(ENODEV, "the device was disabled permanently");
 	if (int err = write64(reg_dma_src, src); err < 0)
 		return err;
@@ -188,7 +188,7 @@ int edu_dma::transfer(u64 src, u64 dst, u64 len, u64 cmd)
 	/* Release in the write: source data is in memory before the device starts. */
 	if (int err = write64(reg_dma_cmd, cmd | dma_run | (irq_.valid() ? u64(dma_interrupt) : 0)); err < 0)
 		return err;
-	count_.transfers.fetch_add(1, std::memory_order_relaxed);
+	fetch_add_relaxed(&count_.transfers, 1);
 	return await_end();
 }
 

@@ -2,18 +2,18 @@
 /* The device's only DMA engine: registers, its interrupt, one transfer at a time. */
 #pragma once
 
+#include "driver/base/barrier.h"
 #include "driver/base/clock.h"
 #include "driver/base/mapping.h"
 #include "driver/base/unique_fd.h"
 #include "driver/engines/edu/edu_hw.h"
 #include "driver/vfio/device.h"
 
-#include <atomic>
-
 namespace usdma::edu {
 
+/* Atomic. */
 struct engine_counters {
-	std::atomic<u64> transfers{0}, interrupts{0}, polled{0} /* completed without an interrupt */;
+	u64 transfers = 0, interrupts = 0, polled = 0 /* completed without an interrupt */;
 };
 
 /* Not thread-safe, except for the counters and give_up: callers hold the engine's lock. */
@@ -31,7 +31,7 @@ public:
 	 * Any thread, without the lock: a running transfer fails as if the device were lost, and no other can start,
 	 * ever.
 	 */
-	void give_up() { given_up_.store(true, std::memory_order_seq_cst); }
+	void give_up() { store_seq_cst(&given_up_, true); }
 	/* Call after stop() or a hung transfer. */
 	int restart();
 
@@ -57,7 +57,7 @@ private:
 	mapping regs_; /* empty: use region_read and region_write */
 	unique_fd irq_;
 	bool broken_ = true;
-	std::atomic<bool> given_up_{false};
+	bool given_up_ = false; /* atomic */
 	engine_counters count_;
 };
 

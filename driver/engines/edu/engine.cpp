@@ -299,8 +299,8 @@ int edu_engine::set_memory_base(u64 base)
 {
 	if (base % 8 || base > ~u64(0) - memory_given)
 		return fail(EINVAL, "memory base 0x%" PRIx64 " is not a multiple of 8, or too high", base);
-	state_.memory_unused.store(false, std::memory_order_relaxed);
-	state_.memory_base.store(base, std::memory_order_relaxed);
+	store_relaxed(&state_.memory_unused, false);
+	store_relaxed(&state_.memory_base, base);
 	return 0;
 }
 

@@ -6,12 +6,12 @@
  */
 #pragma once
 
+#include "driver/base/barrier.h"
 #include "driver/dma/softop.h"
 #include "driver/engines/edu/areas.h"
 #include "driver/engines/edu/fair_lock.h"
 #include "driver/engines/edu/edu_dma.h"
 
-#include <atomic>
 #include <memory>
 
 namespace usdma::edu {
@@ -26,9 +26,9 @@ struct shared_state {
 	edu_dma dma;
 	u8 *page = nullptr; /* bounce page of memory_bytes; protected by lock */
 	u64 page_iova = 0;
-	std::atomic<u64> memory_base{0};
+	u64 memory_base = 0; /* atomic, as the next */
 	/* Device memory is not in use (set_memory_base): all of it may serve as bounce buffer. */
-	std::atomic<bool> memory_unused{true};
+	bool memory_unused = true;
 };
 
 struct outcome {
@@ -80,7 +80,7 @@ private:
 	outcome put(end dst, const void *buf, u64 len);
 	outcome pull(u64 addr, u64 iova, u64 len);
 	outcome push(u64 iova, u64 addr, u64 len);
-	u64 offset(u64 addr) const { return addr - s_.memory_base.load(std::memory_order_relaxed); }
+	u64 offset(u64 addr) const { return addr - load_relaxed(&s_.memory_base); }
 
 	shared_state &s_;
 	progress &progress_;

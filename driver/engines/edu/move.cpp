@@ -19,7 +19,7 @@ static bool is_source(u32 rights)
 
 outcome executor::check_locked(const end &e, u64 len)
 {
-	const u64 base = s_.memory_base.load(std::memory_order_relaxed);
+	const u64 base = load_relaxed(&s_.memory_base);
 	outcome o;
 
 	if (e.space == space::host) {
@@ -55,7 +55,7 @@ outcome executor::push(u64 iova, u64 addr, u64 len)
 /* Both endpoints are host memory: copy through an unused part of device memory. */
 outcome executor::pass_through(const end &dst, const end &src, u64 len, u64 *done)
 {
-	const u64 at = s_.memory_unused.load(std::memory_order_relaxed) ? 0 : memory_given;
+	const u64 at = load_relaxed(&s_.memory_unused) ? 0 : memory_given;
 	const u64 n = *done = std::min(len, memory_usable - at);
 
 	if (outcome o = moved(s_.dma.to_device(src.addr, at, n), src.addr); !o)

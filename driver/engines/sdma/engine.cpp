@@ -179,11 +179,11 @@ int sdma_engine::memory_fd(u64 *offset)
 
 int sdma_engine::reset()
 {
-	resetting_ = true;
+	store_seq_cst(&resetting_, true);
 	int err = dev_->reset();
 	if (!err)
 		err = enable();
-	resetting_ = false;
+	store_seq_cst(&resetting_, false);
 	return err;
 }
 

@@ -93,7 +93,7 @@ public:
 	int reset() override;
 
 	/* During a reset a channel's command does not complete; the reset ends all. */
-	bool is_resetting() const { return resetting_.load(std::memory_order_relaxed); }
+	bool is_resetting() const { return load_relaxed(&resetting_); }
 	bool has_heartbeat() const { return hw_caps_ & hw_cap_heartbeat; }
 	/* It never sleeps, or makes our CPUs execute a barrier before it does. */
 	bool sleep_is_ordered() const { return !(hw_caps_ & hw_cap_sleep) || hw_caps_ & hw_cap_sleep_ordered; }
@@ -129,7 +129,7 @@ private:
 	u64 hw_caps_ = 0;
 	u32 min_ring_ = 0, max_ring_ = 0;
 	u32 hw_vectors_ = 0;
-	std::atomic<bool> resetting_{false};
+	bool resetting_ = false; /* atomic */
 };
 
 extern const dma::channel_ops ring_ops;

@@ -315,7 +315,7 @@ static void note_loss(device *dev)
 void devices_note_loss()
 {
 	static std::atomic<u32> seen{0};
-	const u32 now = vfio::losses.load(std::memory_order_acquire);
+	const u32 now = load_acquire(&vfio::losses);
 
 	if (likely(now == seen.load(std::memory_order_acquire)))
 		return;

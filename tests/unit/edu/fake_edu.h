@@ -4,6 +4,7 @@
 
 #include "driver/vfio/device.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>

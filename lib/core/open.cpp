@@ -79,7 +79,7 @@ int device_open(unsigned slot, device **out)
 	device *dev = device_new();
 	if (!dev)
 		return fail(ENOMEM, "device %u: no memory, or too many lost devices that may still write", slot);
-	dev->opening = __atomic_add_fetch(&last_opening, 1, __ATOMIC_RELAXED);
+	dev->opening = fetch_add_relaxed(&last_opening, 1) + 1;
 	if (const int err = device_make(dev, slot)) {
 		const saved_error why;
 

@@ -3,6 +3,7 @@
  * Asynchronous copies that are spread over a device's engines (setting "stripe"): what lands, and what waits for
  * them.  Their order is a matter of copies-striped.
  */
+#include "driver/base/barrier.h"
 #include "lib/core/copy/copy.h"
 #include "lib/core/stream/event.h"
 #include "lib/core/info.h"
@@ -73,7 +74,7 @@ static u64 helped()
 	u64 sum = 0;
 
 	for (const auto &h : dev->helper)
-		if (const hw_queue *l = h.load())
+		if (const hw_queue *l = load_seq_cst(&h))
 			sum += load_relaxed(&l->count->bytes);
 	return sum;
 }

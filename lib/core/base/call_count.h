@@ -12,17 +12,17 @@ namespace usdma::core {
 class call_count {
 public:
 	/* Inside a read section that validated the handle, or under another count. */
-	void enter() { __atomic_fetch_add(&n_, 1, __ATOMIC_ACQUIRE); }
+	void enter() { fetch_add_acquire(&n_, 1); }
 	/* The object may be freed when this returns. */
 	void leave()
 	{
-		if (unlikely(__atomic_sub_fetch(&n_, 1, __ATOMIC_ACQ_REL) == draining))
+		if (unlikely(fetch_sub_acq_rel(&n_, 1) == draining + 1))
 			futex_wake(&n_, INT_MAX);
 	}
 	/* Waits for all calls. Call after the handle was invalidated and a grace period has passed. */
 	void drain()
 	{
-		u32 n = __atomic_or_fetch(&n_, draining, __ATOMIC_ACQ_REL);
+		u32 n = fetch_or_acq_rel(&n_, draining) | draining;
 
 		for (; n != draining; n = load_acquire(&n_))
 			futex_wait_until(&n_, n, now_ns() + recheck_ns);

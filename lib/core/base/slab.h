@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include "driver/base/barrier.h"
 #include "driver/base/error.h"
 #include "driver/base/no_destructor.h"
 #include "driver/base/memory_limit.h"
@@ -57,15 +58,15 @@ template <class T> inline bool handle_end(T *t, const void *handle)
 {
 	u64 name = reinterpret_cast<u64>(handle);
 
-	return __atomic_compare_exchange_n(&t->alive, &name, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	return cmpxchg_acq_rel(&t->alive, &name, u64(0));
 }
 
 /* Takes a reference unless the count is 0 (being freed): false. */
 inline bool ref_if_any(u32 *refs)
 {
-	u32 n = __atomic_load_n(refs, __ATOMIC_RELAXED);
+	u32 n = load_relaxed(refs);
 
-	while (n && !__atomic_compare_exchange_n(refs, &n, n + 1, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+	while (n && !cmpxchg_acquire(refs, &n, n + 1))
 		;
 	return n != 0;
 }
@@ -107,32 +108,32 @@ public:
 	{
 		t->~T();
 		std::lock_guard guard(lock_);
-		__atomic_store_n(&t->alive, 0, __ATOMIC_RELEASE);
+		store_release(&t->alive, 0);
 		unused()[free_++] = u32(t - base_);
 	}
 	/* True: p is the start of an object, alive or not. */
 	bool within(const void *p) const
 	{
-		const T *base = __atomic_load_n(&base_, __ATOMIC_ACQUIRE);
+		const T *base = load_acquire(&base_);
 		const size_t off = size_t(reinterpret_cast<u64>(p) - reinterpret_cast<u64>(base));
 
-		return base && off < __atomic_load_n(&ready_, __ATOMIC_ACQUIRE) * sizeof(T) && off % sizeof(T) == 0;
+		return base && off < load_acquire(&ready_) * sizeof(T) && off % sizeof(T) == 0;
 	}
 	/* True: the handle of a live object. */
 	bool holds(const void *handle) const
 	{
 		const T *t = object_at<T>(handle);
 
-		return within(t) && __atomic_load_n(&t->alive, __ATOMIC_ACQUIRE) == reinterpret_cast<u64>(handle);
+		return within(t) && load_acquire(&t->alive) == reinterpret_cast<u64>(handle);
 	}
 	/* Makes the object alive, under a new handle. */
 	void publish(T *t)
 	{
 		static_assert(alignof(T) >= 1 << handle_low_bits && sizeof(t->alive) == sizeof(u64));
-		const u64 n = __atomic_add_fetch(&names_, 1, __ATOMIC_RELAXED);
+		const u64 n = fetch_add_relaxed(&names_, 1) + 1;
 		const u64 low = n % (1 << handle_low_bits), high = (n >> handle_low_bits) % (1 << handle_high_bits);
 
-		__atomic_store_n(&t->alive, reinterpret_cast<u64>(t) | low | high << handle_high_at, __ATOMIC_RELEASE);
+		store_release(&t->alive, reinterpret_cast<u64>(t) | low | high << handle_high_at);
 	}
 	size_t live() const
 	{
@@ -146,7 +147,7 @@ public:
 	 */
 	template <class F> T *next(size_t *at, F fn)
 	{
-		return next_of_all(at, [&](T &t) { return __atomic_load_n(&t.alive, __ATOMIC_ACQUIRE) && fn(t); });
+		return next_of_all(at, [&](T &t) { return load_acquire(&t.alive) && fn(t); });
 	}
 	/* As next(), but includes objects that are not alive. */
 	template <class F> T *next_of_all(size_t *at, F fn)
@@ -167,7 +168,7 @@ public:
 		std::lock_guard guard(lock_);
 
 		for (size_t i = 0; i < used_; i++)
-			if (__atomic_load_n(&base_[i].alive, __ATOMIC_ACQUIRE))
+			if (load_acquire(&base_[i].alive))
 				fn(base_[i]);
 	}
 
@@ -192,7 +193,7 @@ private:
 		if (p == MAP_FAILED)
 			return false;
 		usdma_lsan_root(p, cap_ * sizeof(T));
-		__atomic_store_n(&base_, static_cast<T *>(p), __ATOMIC_RELEASE);
+		store_release(&base_, static_cast<T *>(p));
 		return true;
 	}
 
@@ -210,7 +211,7 @@ private:
 
 		if (!make_writable(base_ + ready_, base_ + n) || !make_writable(unused() + ready_, unused() + n))
 			return false;
-		__atomic_store_n(&ready_, n, __ATOMIC_RELEASE);
+		store_release(&ready_, n);
 		return true;
 	}
 

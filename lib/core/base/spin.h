@@ -9,10 +9,10 @@
  */
 #pragma once
 
+#include "driver/base/barrier.h"
 #include "driver/base/types.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 
 namespace usdma::core {
@@ -35,30 +35,31 @@ public:
 	u64 budget(unsigned kind, u64 most)
 	{
 		history &k = of_[kind];
-		const u64 mean = k.mean.load(std::memory_order_relaxed);
+		const u64 mean = load_relaxed(&k.mean);
 
 		if (mean <= most) /* 0: no sample yet */
 			return mean ? std::min(most, 2 * mean + most / 4) : most;
-		const u32 n = k.long_ones.load(std::memory_order_relaxed) + 1;
-		k.long_ones.store(n, std::memory_order_relaxed);
+		const u32 n = load_relaxed(&k.long_ones) + 1;
+		store_relaxed(&k.long_ones, n);
 		return n % probe_every ? 0 : most;
 	}
 
 	/* Adds a wait's duration; for one that slept, less the wake-up latency, about half of most. */
 	void note(unsigned kind, u64 took, bool slept, u64 most)
 	{
-		std::atomic<u64> &mean = of_[kind].mean;
+		u64 &mean = of_[kind].mean;
 		const u64 real = std::max<u64>(1, slept ? took - std::min(took, most / 2) : took);
-		const u64 before = mean.load(std::memory_order_relaxed);
+		const u64 before = load_relaxed(&mean);
 
 		/* A race may lose one sample, which is harmless. */
-		mean.store(before ? (before * 3 + real) / 4 : real, std::memory_order_relaxed);
+		store_relaxed(&mean, before ? (before * 3 + real) / 4 : real);
 	}
 
 private:
+	/* Atomic. */
 	struct history {
-		std::atomic<u64> mean{0}; /* ns */
-		std::atomic<u32> long_ones{0};
+		u64 mean = 0; /* ns */
+		u32 long_ones = 0;
 	};
 	history of_[kinds];
 };

@@ -111,7 +111,7 @@ int hwq_get_helper(device *dev, u32 engine)
 {
 	std::lock_guard guard(dev->lock);
 
-	if (dev->helper[engine].load(std::memory_order_relaxed))
+	if (load_relaxed(&dev->helper[engine]))
 		return 0;
 	hw_queue *l = hwq_idle(dev, engine);
 	if (!l)
@@ -122,7 +122,7 @@ int hwq_get_helper(device *dev, u32 engine)
 	store_release(&l->parts, parts);
 	l->streams = 1;
 	/* Release: a reader that sees the helper sees its ledger. */
-	dev->helper[engine].store(l, std::memory_order_release);
+	store_release(&dev->helper[engine], l);
 	return 0;
 }
 

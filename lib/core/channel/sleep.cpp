@@ -2,6 +2,7 @@
 /* Sleeping on an eventfd with a per-thread io_uring. */
 #include "lib/core/channel/sleep.h"
 
+#include "driver/base/barrier.h"
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
@@ -10,7 +11,6 @@
 #include "driver/base/valgrind.h"
 #include "lib/core/config/config.h"
 
-#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -34,8 +34,8 @@ struct read_buffer {
 	read_buffer *next = nullptr;
 };
 
-/* Buffers of reads that could not be cancelled: never freed, as the kernel may still write there. */
-constinit std::atomic<read_buffer *> leaked_buffers;
+/* Buffers of reads that could not be cancelled: never freed, as the kernel may still write there. Atomic. */
+read_buffer *leaked_buffers;
 
 struct thread_ring {
 	thread_end end;
@@ -60,9 +60,8 @@ struct thread_ring {
 	{
 		log_warn("io_uring cannot cancel a read: waiting with ppoll from now on");
 		close();
-		buffer->next = leaked_buffers.load(std::memory_order_relaxed);
-		while (!leaked_buffers.compare_exchange_weak(buffer->next, buffer, std::memory_order_release,
-							     std::memory_order_relaxed))
+		buffer->next = load_relaxed(&leaked_buffers);
+		while (!cmpxchg_release(&leaked_buffers, &buffer->next, buffer))
 			;
 		buffer = nullptr;
 	}
@@ -86,7 +85,7 @@ bool ring_above_stdio(io_uring *ring)
 
 bool thread_ring::open()
 {
-	static std::atomic<bool> warned;
+	static bool warned;
 	/* Single issuer with deferred task work: a completion does not interrupt a running thread. */
 	const unsigned tries[] = {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN, 0};
 	int err = 0;
@@ -112,7 +111,7 @@ bool thread_ring::open()
 			return ready = true;
 		}
 	}
-	if (config_get().io_uring && !warned.exchange(true))
+	if (config_get().io_uring && !exchange_seq_cst(&warned, true))
 		log_warn("io_uring is not available (%s): waiting with ppoll; see kernel.io_uring_disabled or the "
 			 "seccomp profile",
 			 strerror(-err));

@@ -27,7 +27,7 @@ namespace usdma::core {
 		barrier_full();
 	if (unlikely(load_relaxed(ch->asleep))) {
 		ch->ops->wake(ch);
-		__atomic_fetch_add(&l->count->wakes, 1, __ATOMIC_RELAXED);
+		fetch_add_relaxed(&l->count->wakes, 1);
 	}
 }
 

@@ -48,7 +48,7 @@ void device_check_faults(device *dev)
 bool member_halted(const device *dev)
 {
 	for (const auto &one : dev->helper) {
-		const hw_queue *h = one.load(std::memory_order_acquire);
+		const hw_queue *h = load_acquire(&one);
 
 		if (h && dma::halted(h->ch))
 			return true;
@@ -63,7 +63,7 @@ static unsigned wait_kind(hw_queue *l)
 {
 	const u64 now = load_relaxed(&l->count->bytes);
 
-	return wait_history::kind_of(now - l->waited_bytes.exchange(now, std::memory_order_relaxed));
+	return wait_history::kind_of(now - exchange_relaxed(&l->waited_bytes, now));
 }
 
 static u64 most_spin()
@@ -200,7 +200,7 @@ static void unlink_waiter(hw_queue *l, waiter *me)
 static void wake_waiter(waiter *w, u32 what)
 {
 	/* w stays valid: the waiter takes the line's lock, held here, before it returns. */
-	__atomic_store_n(&w->word, what, __ATOMIC_RELEASE);
+	store_release(&w->word, what);
 	futex_wake(&w->word, 1);
 }
 
@@ -211,7 +211,7 @@ static void wake_waiter(waiter *w, u32 what)
 static bool serve_queue(hw_queue *l, const waiter *leader)
 {
 	const u64 done = dma::completed(l->ch);
-	const bool must_check = l->recheck.exchange(false, std::memory_order_acquire) || dma::halted(l->ch);
+	const bool must_check = exchange_acquire(&l->recheck, false) || dma::halted(l->ch);
 	bool any = false;
 
 	for (waiter *w = l->waiters, *next; w; w = next) {
@@ -299,7 +299,7 @@ static int lead(hw_queue *l, waiter *me, deadline until)
 		err = wait_check(l, me->seq, until);
 		if (err)
 			return err;
-		__atomic_fetch_add(&l->count->sleeps, 1, __ATOMIC_RELAXED);
+		fetch_add_relaxed(&l->count->sleeps, 1);
 		eventfd_sleep(l->ch->irq_fd[dma::irq_waiter], next_check(l, until));
 	}
 }
@@ -322,8 +322,7 @@ static int follow(hw_queue *l, waiter *me, deadline until)
 		if (word == waiter::lead)
 			return lead(l, me, until);
 		/* Rearm unless it leads by now: the device may have dropped the armed number. */
-		if (word == waiter::recheck && __atomic_compare_exchange_n(&me->word, &word, u32(waiter::asleep), false,
-									   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		if (word == waiter::recheck && cmpxchg_acquire(&me->word, &word, u32(waiter::asleep)))
 			arm_again(l);
 		err = wait_check(l, me->seq, until);
 		if (err)

@@ -65,7 +65,7 @@ static int move_by_cpu(const endpoints &e, void *dst, const void *src, u64 len)
 	const int err = touch([&] { load ? memcpy(dst, view, len) : memcpy(view, src, len); });
 	/* Order write-combined stores before the next doorbell. */
 	if (!load)
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		barrier_full();
 	return err;
 }
 

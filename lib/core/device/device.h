@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "driver/base/barrier.h"
 #include "driver/base/biased_lock.h"
 #include "driver/base/clock.h"
 #include "driver/dma/engine.h"
@@ -16,7 +17,6 @@
 #include "lib/core/base/stats.h"
 #include "lib/core/device/watchdog.h"
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -57,18 +57,18 @@ struct alignas(64) hw_queue {
 	alignas(64) irq_line own_line{this}; /* used unless another queue has the same eventfd */
 	irq_line *line = &own_line;          /* under its lock, the next two */
 	hw_queue *next_on_line = nullptr;
-	waiter *waiters = nullptr;        /* in its ring */
-	std::atomic<bool> recheck{false}; /* its waiters must recheck: set for the line's leader, which wakes them */
-	wait_history waits;               /* durations of past waits */
-	std::atomic<u64> waited_bytes{0}; /* count->bytes when the last wait began */
-	watchdog hang;                    /* under dev->recover_lock, as are the next three */
-	bool waited = false;              /* at the last check its engine was busy with other channels */
-	u8 tried = 0;                     /* recover.cpp: last recovery step … */
-	u64 tried_at = 0;                 /* … and the completed number at that time */
-	u32 stuck = 0;                    /* halted and could not be resumed */
-	u64 join_seq = 0;                 /* last WAIT for parts in helpers' rings; changed under lock (stripe.h) */
-	stripe_ledger *parts = nullptr;   /* helper only: the parts in its ring; it has no streams */
-	hwq_counters own_count;           /* counters of a queue without a slot in the status page */
+	waiter *waiters = nullptr; /* in its ring */
+	bool recheck = false;      /* its waiters must recheck: set for the line's leader, which wakes them; atomic */
+	wait_history waits;        /* durations of past waits */
+	u64 waited_bytes = 0;      /* count->bytes when the last wait began; atomic */
+	watchdog hang;             /* under dev->recover_lock, as are the next three */
+	bool waited = false;       /* at the last check its engine was busy with other channels */
+	u8 tried = 0;              /* recover.cpp: last recovery step … */
+	u64 tried_at = 0;          /* … and the completed number at that time */
+	u32 stuck = 0;             /* halted and could not be resumed */
+	u64 join_seq = 0;          /* last WAIT for parts in helpers' rings; changed under lock (stripe.h) */
+	stripe_ledger *parts = nullptr; /* helper only: the parts in its ring; it has no streams */
+	hwq_counters own_count;         /* counters of a queue without a slot in the status page */
 };
 
 /* Most engines over which one copy is spread. */
@@ -90,26 +90,26 @@ public:
 	struct stream *timed_out = nullptr;               /* internal streams whose call timed out */
 	struct stream *orphaned = nullptr;                /* streams not destroyed when it was closed */
 	std::mutex idle_lock;                             /* idle, timed_out */
-	std::atomic<int> dead{0}; /* an errno once the device is lost or hung: terminates every wait */
+	int dead = 0; /* an errno once the device is lost or hung: terminates every wait; atomic */
 	u64 opened_ns = 0;
-	u64 opening = 0;                   /* number of this opening while its hardware queues are valid; atomic */
-	u64 closing = 0;                   /* the same, from close until it has quiesced; atomic */
-	u64 attach = 0;                    /* number of this opening until it has quiesced; under memory_state::lock */
-	u64 lost_bit = 0;                  /* in dma_range::mapped_by_lost; of a closed device that may still write */
-	device *next_retired = nullptr;    /* memory_state::retired */
-	device *next_closed = nullptr;     /* list in retire.cpp */
-	bool is_mapped_by_lost = false;    /* its memory is still mapped into a lost device */
-	std::atomic<u64> lost_at_ns{0};    /* when dead was set */
-	std::atomic<bool> quiesced{false}; /* dead, and verified not to write any more */
-	std::mutex recover_lock;           /* hang state; taken before lock and the hardware queues' locks */
-	std::atomic<u64> polled_ns{0}, hangs_checked_ns{0};
-	u64 probed_ns = 0; /* under recover_lock */
-	std::atomic<hw_queue *> helper[stripe_engines] =
-		{}; /* by engine, for parts of copies (stripe.h); changed under lock */
+	u64 opening = 0;                /* number of this opening while its hardware queues are valid; atomic */
+	u64 closing = 0;                /* the same, from close until it has quiesced; atomic */
+	u64 attach = 0;                 /* number of this opening until it has quiesced; under memory_state::lock */
+	u64 lost_bit = 0;               /* in dma_range::mapped_by_lost; of a closed device that may still write */
+	device *next_retired = nullptr; /* memory_state::retired */
+	device *next_closed = nullptr;  /* list in retire.cpp */
+	bool is_mapped_by_lost = false; /* its memory is still mapped into a lost device */
+	u64 lost_at_ns = 0;             /* when dead was set; atomic */
+	bool quiesced = false;          /* dead, and verified not to write any more; atomic */
+	std::mutex recover_lock;        /* hang state; taken before lock and the hardware queues' locks */
+	u64 polled_ns = 0, hangs_checked_ns = 0; /* atomic */
+	u64 probed_ns = 0;                       /* under recover_lock */
+	hw_queue *helper[stripe_engines] =
+		{}; /* by engine, for parts of copies (stripe.h); changed under lock; atomic */
 
 	/* Isolated: no peer access in either direction, and host memory of its own only. */
 	bool isolated() const { return !(reaches & reach_common); }
-	bool lost() const { return dead.load(std::memory_order_relaxed) || eng->lost(); }
+	bool lost() const { return load_relaxed(&dead) || eng->lost(); }
 	/* Lost and quiesced. A lost device may merely hang and resume its work later. */
 	bool stopped();
 

@@ -9,18 +9,18 @@ static constexpr u64 quiesce_ns = ns_per_s;
 
 bool device::stopped()
 {
-	if (quiesced.load(std::memory_order_acquire))
+	if (load_acquire(&quiesced))
 		return true;
 	if (!lost() || eng->quiesce())
 		return false;
-	quiesced.store(true, std::memory_order_release);
+	store_release(&quiesced, true);
 	return true;
 }
 
 void device_quiesce(device *dev)
 {
 	const timespec nap = {0, 200 * 1000};
-	const u64 until = dev->lost_at_ns.load(std::memory_order_relaxed) + quiesce_ns;
+	const u64 until = load_relaxed(&dev->lost_at_ns) + quiesce_ns;
 
 	while (!dev->stopped() && now_ns() < until)
 		nanosleep(&nap, nullptr);

@@ -23,7 +23,7 @@ struct device_table {
 	device *dev[max_devices] = {};
 	int refs[max_devices] = {};
 	const char *added[max_devices] = {}; /* after the configured ones; never removed */
-	std::atomic<unsigned> n_added{0};
+	unsigned n_added = 0;                /* atomic */
 };
 
 static constinit no_destructor<device_table> table;
@@ -34,7 +34,7 @@ int device_count()
 	const config &cfg = config_get();
 	if (!cfg.error.empty())
 		return fail(EINVAL, "%s", cfg.error.c_str());
-	return int(std::min<size_t>(cfg.devices.size(), max_devices) + table->n_added.load(std::memory_order_acquire));
+	return int(std::min<size_t>(cfg.devices.size(), max_devices) + load_acquire(&table->n_added));
 }
 
 const char *device_spec(unsigned slot)
@@ -44,8 +44,7 @@ const char *device_spec(unsigned slot)
 
 	if (slot < configured)
 		return cfg.devices[slot].c_str();
-	return slot - configured < table->n_added.load(std::memory_order_acquire) ? table->added[slot - configured] :
-										    nullptr;
+	return slot - configured < load_acquire(&table->n_added) ? table->added[slot - configured] : nullptr;
 }
 
 int device_add(const char *spec)
@@ -66,12 +65,12 @@ int device_add(const char *spec)
 		return err;
 	if (unsigned(n) >= max_devices)
 		return fail(ENOSPC, "'%s' would be one device too many: there can be %u", spec, max_devices);
-	const unsigned at = table->n_added.load(std::memory_order_relaxed);
+	const unsigned at = load_relaxed(&table->n_added);
 	table->added[at] = strdup(spec);
 	if (!table->added[at])
 		return fail(ENOMEM, "no memory for a device's name");
 	/* Release: the name is stored before the count. */
-	table->n_added.store(at + 1, std::memory_order_release);
+	store_release(&table->n_added, at + 1);
 	return n;
 }
 

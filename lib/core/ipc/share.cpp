@@ -386,12 +386,12 @@ bool share_owed_by(const share *s, u64 number)
 
 void share_ref(share *s)
 {
-	__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
+	fetch_add_relaxed(&s->refs, 1);
 }
 
 void share_unref(share *s)
 {
-	if (s && __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) == 0)
+	if (s && fetch_sub_acq_rel(&s->refs, 1) == 1)
 		share_free(s);
 }
 

@@ -147,7 +147,7 @@ static void physical_end(physical *p)
 
 static void physical_unref(physical *p)
 {
-	if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) == 0)
+	if (fetch_sub_acq_rel(&p->refs, 1) == 1)
 		physical_end(p);
 }
 
@@ -346,7 +346,7 @@ int vmm_map(u64 va, u64 size, physical *p, bool access)
 		v.mapped.erase(va);
 		return err;
 	}
-	__atomic_add_fetch(&p->refs, 1, __ATOMIC_RELAXED);
+	fetch_add_relaxed(&p->refs, 1);
 	return 0;
 }
 
@@ -427,7 +427,7 @@ int vmm_retain(u64 va, physical **out)
 
 	if (!m)
 		return -ENOENT;
-	__atomic_add_fetch(&m->what->refs, 1, __ATOMIC_RELAXED);
+	fetch_add_relaxed(&m->what->refs, 1);
 	m->what->handles++;
 	if (!load_relaxed(&m->what->alive))
 		physicals->publish(m->what);

@@ -309,8 +309,7 @@ int device_carve(device *dev, u64 size, u64 align, u64 *offset)
 	if (!size || (align && !is_pow2(align)))
 		return fail(EINVAL, "device memory of %llu bytes aligned to %llu is invalid", ull(size), ull(align));
 	err = carve(dev, size, align, offset);
-	if (err == -ENOMEM && size <= heap_of(dev)->size &&
-	    mem_state().deferred_count.load(std::memory_order_relaxed)) {
+	if (err == -ENOMEM && size <= heap_of(dev)->size && load_relaxed(&mem_state().deferred_count)) {
 		deferred_drain();
 		err = carve(dev, size, align, offset);
 	}

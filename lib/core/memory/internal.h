@@ -155,9 +155,9 @@ struct memory_state {
 	std::vector<deferred_free> deferred;
 	size_t reserved = 0; /* number of blocks that may be freed: deferred has capacity for all, so that freeing needs
 				no memory */
-	std::atomic<size_t> deferred_count{0};
-	u64 last_serial = 0;              /* of the latest deferred free */
-	std::atomic<u64> queued_until{0}; /* work queued before this serial number is in the rings */
+	size_t deferred_count = 0; /* atomic, as queued_until */
+	u64 last_serial = 0;       /* of the latest deferred free */
+	u64 queued_until = 0;      /* work queued before this serial number is in the rings */
 };
 
 memory_state &mem_state();

@@ -42,10 +42,10 @@ static deferred_bounds bounds_now()
 
 static void note_queued(u64 serial)
 {
-	std::atomic<u64> &queued_until = mem_state().queued_until;
-	u64 was = queued_until.load();
+	u64 *const queued_until = &mem_state().queued_until;
+	u64 was = load_seq_cst(queued_until);
 
-	while (was < serial && !queued_until.compare_exchange_weak(was, serial))
+	while (was < serial && !cmpxchg_seq_cst(queued_until, &was, serial))
 		;
 }
 
@@ -59,11 +59,11 @@ bool deferred_snapshot()
 {
 	memory_state &m = mem_state();
 
-	if (m.deferred_count.load(std::memory_order_relaxed)) {
+	if (load_relaxed(&m.deferred_count)) {
 		const deferred_bounds b = bounds_now();
 
 		for (int i : {0, 1})
-			if (m.queued_until.load() < b.serial[i] && memory_up.queue_done(b.epoch[i]))
+			if (load_seq_cst(&m.queued_until) < b.serial[i] && memory_up.queue_done(b.epoch[i]))
 				note_queued(b.serial[i]);
 	}
 	return memory_up.queue_done(memory_up.queue_epoch());
@@ -200,7 +200,7 @@ static bool marks_pass(std::vector<mark> *marks)
 static bool passed(deferred_free *item)
 {
 	if (item->queued) {
-		if (mem_state().queued_until.load() < item->serial ||
+		if (load_seq_cst(&mem_state().queued_until) < item->serial ||
 		    !marks_take(item->what == deferred_free::nothing ? nullptr : item, &item->marks))
 			return false;
 		item->queued = false;
@@ -253,7 +253,7 @@ static void complete_free(const deferred_free &item)
 
 static void deferred_changed()
 {
-	mem_state().deferred_count.store(mem_state().deferred.size(), std::memory_order_relaxed);
+	store_relaxed(&mem_state().deferred_count, mem_state().deferred.size());
 }
 
 void deferred_add(deferred_free item, bool clear)
@@ -304,7 +304,7 @@ static void deferred_forget(device *dev)
 
 void memory_reclaim()
 {
-	if (likely(!mem_state().deferred_count.load(std::memory_order_relaxed)))
+	if (likely(!load_relaxed(&mem_state().deferred_count)))
 		return;
 	deferred_snapshot();
 	/* A holder of the lock allocates or frees, and reclaims by itself. */
@@ -327,8 +327,8 @@ static bool all_passed(deferred_free *now, bool *dead_end)
 
 bool deferred_drain()
 {
-	static std::atomic<u64> last_timeout{0};
-	const u64 last = last_timeout.load(std::memory_order_relaxed);
+	static u64 last_timeout;
+	const u64 last = load_relaxed(&last_timeout);
 	const bool recent_timeout = last && now_ns() - last < short_drain_period_ns;
 	const deadline until = deadline::in_ms(recent_timeout ? short_drain_ms : drain_ms);
 	deferred_free now = {};
@@ -345,7 +345,7 @@ bool deferred_drain()
 		if (dead_end)
 			return false;
 		if (until.passed()) {
-			last_timeout.store(now_ns(), std::memory_order_relaxed);
+			store_relaxed(&last_timeout, now_ns());
 			return false;
 		}
 		usleep(drain_step_us);
@@ -377,7 +377,7 @@ static void unmap_device(device *dev)
 	int none = 0;
 
 	if (!ranges_detach(dev) && !dev->lost())
-		dev->dead.compare_exchange_strong(none, ENODEV);
+		cmpxchg_seq_cst(&dev->dead, &none, ENODEV);
 	arenas_trim(false);
 	if (!dev->lost() || dev->stopped()) {
 		lost_bit_put(dev);

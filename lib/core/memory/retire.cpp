@@ -14,7 +14,7 @@ namespace usdma::core {
 struct closed_list {
 	std::mutex lock;
 	device *first = nullptr; /* by next_closed */
-	std::atomic<u64> count{0};
+	u64 count = 0;           /* atomic */
 };
 static constinit no_destructor<closed_list> closed;
 
@@ -75,7 +75,7 @@ void device_retire(device *dev)
 	std::lock_guard guard(closed->lock);
 	dev->next_closed = closed->first;
 	closed->first = dev;
-	closed->count.fetch_add(1, std::memory_order_relaxed);
+	fetch_add_relaxed(&closed->count, 1);
 	publish();
 }
 
@@ -87,7 +87,7 @@ static device *take_over()
 	for (device **at = &closed->first; *at; at = &(*at)->next_closed)
 		if (device *dev = *at; is_over(dev)) {
 			*at = dev->next_closed;
-			closed->count.fetch_sub(1, std::memory_order_relaxed);
+			fetch_sub_relaxed(&closed->count, 1);
 			publish();
 			return dev;
 		}
@@ -96,7 +96,7 @@ static device *take_over()
 
 void retired_poll()
 {
-	if (likely(!closed->count.load(std::memory_order_relaxed)))
+	if (likely(!load_relaxed(&closed->count)))
 		return;
 	while (device *dev = take_over()) {
 		log_info("device %u (%s), closed after its loss, has quiesced: its memory is released", dev->slot,
@@ -131,7 +131,7 @@ u32 host_generation(u32 host_reach)
 
 void host_generation_renew(u32 host_reach)
 {
-	__atomic_fetch_add(generation_of(host_reach), 1, __ATOMIC_RELEASE);
+	fetch_add_release(generation_of(host_reach), 1);
 }
 
 } // namespace usdma::core

@@ -32,7 +32,7 @@ call_group *call_group_of(stream *s)
 	call_group *g = make(s);
 
 	if (g)
-		__atomic_add_fetch(&g->refs, 1, __ATOMIC_RELAXED);
+		fetch_add_relaxed(&g->refs, 1);
 	else
 		no_memory("a stream's functions");
 	return g;
@@ -40,14 +40,14 @@ call_group *call_group_of(stream *s)
 
 void call_group_unref(call_group *g)
 {
-	if (g && __atomic_sub_fetch(&g->refs, 1, __ATOMIC_ACQ_REL) == 0)
+	if (g && fetch_sub_acq_rel(&g->refs, 1) == 1)
 		delete g;
 }
 
 static void leave(call_group *g)
 {
 	/* Wake call_group_wait(); the function's reference keeps g valid. */
-	if (__atomic_sub_fetch(&g->running, 1, __ATOMIC_SEQ_CST) <= 1 && __atomic_load_n(&g->dropped, __ATOMIC_SEQ_CST))
+	if (fetch_sub_seq_cst(&g->running, 1) <= 2 && load_seq_cst(&g->dropped))
 		futex_wake(&g->running, 1 << 30);
 }
 
@@ -55,8 +55,8 @@ call_scope::call_scope(call_group *g, const call_token *done, u64 by)
 	: group_(g), done_(done), by_(by), outer_(running_here)
 {
 	/* Store running, then load dropped; call_group_drop() stores dropped, then call_group_wait() loads running. */
-	__atomic_add_fetch(&g->running, 1, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&g->dropped, __ATOMIC_SEQ_CST)) {
+	fetch_add_seq_cst(&g->running, 1);
+	if (load_seq_cst(&g->dropped)) {
 		leave(g);
 		group_ = nullptr;
 		return;
@@ -77,7 +77,7 @@ void call_group_drop(stream *s)
 	std::lock_guard guard(s->ln->lock);
 
 	if (call_group *g = make(s))
-		__atomic_store_n(&g->dropped, 1u, __ATOMIC_SEQ_CST);
+		store_seq_cst(&g->dropped, 1u);
 }
 
 /* Valid while the caller holds the stream, even if that has ended. */
@@ -164,7 +164,7 @@ int call_group_wait(stream *s, deadline until)
 	/* A function that destroys its own stream is not waited for. */
 	const u32 own = g && call_wait::runs_of(g);
 
-	for (u32 n; g && (n = __atomic_load_n(&g->running, __ATOMIC_SEQ_CST)) > own;) {
+	for (u32 n; g && (n = load_seq_cst(&g->running)) > own;) {
 		if (until.passed())
 			return fail(ETIMEDOUT, "stream %u has ended, but one of its host functions still runs", s->id);
 		futex_wait_until(&g->running, n, until.at());

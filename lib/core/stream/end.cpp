@@ -15,7 +15,7 @@ namespace usdma::core {
 
 void stream_unref(stream *s)
 {
-	if (__atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL))
+	if (fetch_sub_acq_rel(&s->refs, 1) != 1)
 		return;
 	/* Not in stream_end(): device_abort() may hold ended streams and read their call group. */
 	call_group_unref(s->group);

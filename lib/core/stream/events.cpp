@@ -24,7 +24,7 @@ int event_create(device *dev, u32 flags, event **out)
 		return events->fail_full(ENOSPC, "events");
 	e->dev = dev;
 	e->flags = flags;
-	e->id = __atomic_fetch_add(&next_event_id, 1, __ATOMIC_RELAXED) % max_events;
+	e->id = fetch_add_relaxed(&next_event_id, 1) % max_events;
 	events->publish(e);
 	*out = e;
 	return 0;
@@ -32,12 +32,12 @@ int event_create(device *dev, u32 flags, event **out)
 
 void event_ref(event *e)
 {
-	__atomic_add_fetch(&e->refs, 1, __ATOMIC_RELAXED);
+	fetch_add_relaxed(&e->refs, 1);
 }
 
 void event_unref(event *e)
 {
-	if (!e || __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL))
+	if (!e || fetch_sub_acq_rel(&e->refs, 1) != 1)
 		return;
 	if (e->ended)
 		e->ended(e);
@@ -361,7 +361,7 @@ static bool wait_in_ring(stream *s, record *r)
 	std::lock_guard guard(l->lock);
 	if (s->gated || s->stopped || !stream_post(s, &q, 1))
 		return false;
-	__atomic_add_fetch(&r->ring_waits, 1, __ATOMIC_RELAXED);
+	fetch_add_relaxed(&r->ring_waits, 1);
 	return true;
 }
 
@@ -383,7 +383,7 @@ int stream_wait_event(stream *s, event *e, deadline until)
 		record_unref(r);
 		return 0;
 	}
-	__atomic_add_fetch(&e->waits, 1, __ATOMIC_ACQ_REL);
+	fetch_add_acq_rel(&e->waits, 1);
 	event_ref(e);
 	t.kind = task_kind::gate_event;
 	t.rec = r;

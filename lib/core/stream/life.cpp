@@ -34,7 +34,7 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	s->opt = opt;
 	s->max_len = dev->eng->limits().max_len;
 	s->plain_len = stripe_plain_len(dev);
-	s->id = __atomic_add_fetch(&next_id, 1, __ATOMIC_RELAXED);
+	s->id = fetch_add_relaxed(&next_id, 1) + 1;
 	s->last = dma::completed(s->ln->ch);
 	all_streams->publish(s);
 	*out = s;

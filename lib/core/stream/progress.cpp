@@ -94,7 +94,7 @@ public:
 		if (it == progress->gated.end() || it->number > last_)
 			return nullptr;
 		at_ = it->number;
-		__atomic_add_fetch(&it->s->refs, 1, __ATOMIC_RELAXED);
+		fetch_add_relaxed(&it->s->refs, 1);
 		return it->s;
 	}
 
@@ -180,7 +180,7 @@ void deliver_all(call_slot *w)
 
 		w->deliver(w->arg, nullptr);
 		/* Release: a blocking call that reads 0 is delivered after this one. */
-		__atomic_sub_fetch(&w->s->pending_calls, 1, __ATOMIC_RELEASE);
+		fetch_sub_release(&w->s->pending_calls, 1);
 		stream_unref(w->s);
 		delete w;
 		w = next;
@@ -314,7 +314,7 @@ void drain(const std::vector<pollfd> &fds)
 		if (!(p.revents & POLLIN))
 			continue;
 		if (p.fd != progress->wake_fd)
-			__atomic_fetch_add(&progress->interrupts, 1, __ATOMIC_RELAXED);
+			fetch_add_relaxed(&progress->interrupts, 1);
 		eventfd_clear(p.fd);
 	}
 }
@@ -332,7 +332,7 @@ bool notify(bool moved)
 {
 	if (!moved)
 		return false;
-	__atomic_add_fetch(&progress->count, 1, __ATOMIC_SEQ_CST);
+	fetch_add_seq_cst(&progress->count, 1);
 	if (load_relaxed(&progress->waiters))
 		futex_wake(&progress->count, 1 << 30);
 	return true;
@@ -359,7 +359,7 @@ void arm_and_sleep(sleep_lists *to)
 	/* Full barrier: work added later sees asleep set; work added earlier is seen below. */
 	store_fence(&progress->asleep, 1u);
 	const u64 sleep_ns = arm_all(to);
-	if (!progress_run_behind() && !__atomic_load_n(&progress->closing, __ATOMIC_SEQ_CST))
+	if (!progress_run_behind() && !load_seq_cst(&progress->closing))
 		sleep_on(to->fds, !wakes ? word_poll_ns : nothing_to_do() ? ~u64(0) : sleep_ns);
 	store_relaxed(&progress->asleep, 0u);
 }
@@ -427,16 +427,16 @@ u32 progress_count()
 
 void progress_wait(u32 seen, u64 abs_ns)
 {
-	__atomic_add_fetch(&progress->waiters, 1, __ATOMIC_SEQ_CST);
+	fetch_add_seq_cst(&progress->waiters, 1);
 	futex_wait_until(&progress->count, seen, abs_ns);
-	__atomic_sub_fetch(&progress->waiters, 1, __ATOMIC_RELAXED);
+	fetch_sub_relaxed(&progress->waiters, 1);
 }
 
 void progress_kick()
 {
 	const u64 one = 1;
 
-	if (__atomic_load_n(&progress->asleep, __ATOMIC_SEQ_CST) && write(progress->wake_fd, &one, sizeof(one)) < 0)
+	if (load_seq_cst(&progress->asleep) && write(progress->wake_fd, &one, sizeof(one)) < 0)
 		log_debug("waking the progress thread failed");
 }
 
@@ -452,7 +452,7 @@ int progress_add(stream *s)
 	if (!try_push(progress->gated, listed{progress->last_number + 1, s}))
 		return no_memory("the list of streams behind gates");
 	s->listed = ++progress->last_number;
-	__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
+	fetch_add_relaxed(&s->refs, 1);
 	return 0;
 }
 
@@ -485,8 +485,8 @@ int progress_add_call(stream *s, bool marked, task &t)
 		return err;
 	call_slot *w = t.slot.release();
 
-	__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
-	__atomic_add_fetch(&s->pending_calls, 1, __ATOMIC_RELAXED);
+	fetch_add_relaxed(&s->refs, 1);
+	fetch_add_relaxed(&s->pending_calls, 1);
 	w->s = s;
 	w->seq = s->last;
 	w->marked = marked;
@@ -521,11 +521,11 @@ void progress_quiesce()
 	 * Wait until the thread does not sleep on the device's descriptors, whose numbers will be reused. It
 	 * stores asleep, then loads closing; here the order is reversed: one of the two sees the other's store.
 	 */
-	__atomic_add_fetch(&progress->closing, 1, __ATOMIC_SEQ_CST);
+	fetch_add_seq_cst(&progress->closing, 1);
 	progress_kick();
 	progress->sleep_lock.lock();
 	progress->sleep_lock.unlock();
-	__atomic_sub_fetch(&progress->closing, 1, __ATOMIC_RELAXED);
+	fetch_sub_relaxed(&progress->closing, 1);
 }
 
 bool queue_done(u64 epoch)

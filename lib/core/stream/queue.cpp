@@ -26,7 +26,7 @@ struct call_token {
 
 static void token_unref(call_token *t)
 {
-	if (t && __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL) == 0)
+	if (t && fetch_sub_acq_rel(&t->refs, 1) == 1)
 		delete t;
 }
 
@@ -75,7 +75,7 @@ static void finish_event(task &t)
 	record_unref(t.rec);
 	t.rec = nullptr;
 	if (t.ev && t.kind == task_kind::gate_event)
-		__atomic_sub_fetch(&t.ev->waits, 1, __ATOMIC_ACQ_REL);
+		fetch_sub_acq_rel(&t.ev->waits, 1);
 	event_unref(t.ev);
 	t.ev = nullptr;
 }
@@ -139,7 +139,7 @@ static outcome run_call(stream *s, task &t)
 		if (!all_before(s) || load_acquire(&s->pending_calls))
 			return outcome::later;
 		t.delivered = true;
-		__atomic_add_fetch(&t.token->refs, 1, __ATOMIC_RELAXED);
+		fetch_add_relaxed(&t.token->refs, 1);
 		t.deliver(t.arg, t.token);
 	}
 	if (!load_acquire(&t.token->done))
@@ -228,7 +228,7 @@ void stream_drop_queue(stream *s)
 
 static void queue_append(stream *s, queued *q)
 {
-	q->t.number = __atomic_add_fetch(&task_count, 1, __ATOMIC_RELAXED);
+	q->t.number = fetch_add_relaxed(&task_count, 1) + 1;
 	(s->queue ? s->queue_end->next : s->queue) = q;
 	s->queue_end = q;
 	store_relaxed(&s->gated, 1u);
@@ -366,7 +366,7 @@ bool stream_advance(stream *s)
 
 u64 queue_epoch()
 {
-	return __atomic_load_n(&task_count, __ATOMIC_ACQUIRE);
+	return load_acquire(&task_count);
 }
 
 /* ---- gates and calls -------------------------------------------------------------------------------- */

@@ -180,12 +180,12 @@ record *record_new(const device *on)
 
 void record_ref(record *r)
 {
-	__atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
+	fetch_add_relaxed(&r->refs, 1);
 }
 
 void record_unref(record *r)
 {
-	if (!r || __atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL))
+	if (!r || fetch_sub_acq_rel(&r->refs, 1) != 1)
 		return;
 	if (r->stamp)
 		stamp_put({r->stamp, r->dev, r->opening, r->ln, r->seq});

@@ -30,7 +30,7 @@ enum : u8 { tried_nothing, tried_channel, tried_device };
 
 static int dead_error(device *dev)
 {
-	const int err = dev->dead.load(std::memory_order_relaxed);
+	const int err = load_relaxed(&dev->dead);
 
 	if (err == ETIMEDOUT)
 		return fail(ENODEV,
@@ -44,7 +44,7 @@ static int dead_error(device *dev)
 /* Makes sleepers recheck and rearm their interrupt; without this they recheck every 50 ms. */
 static void wake_sleepers(hw_queue *l)
 {
-	l->recheck.store(true, std::memory_order_release);
+	store_release(&l->recheck, true);
 	/* Must not block: the device's server shares the eventfd, and locks are held here. */
 	if (!eventfd_raise(l->ch->irq_fd[dma::irq_waiter]))
 		log_debug("waking hardware queue %u failed", l->ch->index);
@@ -56,9 +56,9 @@ void device_fail(device *dev, int err, const char *why)
 
 	/* First: a caller that sees the device dead must not get memory that the device can still access. */
 	host_generation_renew(dev->host_reach);
-	if (!dev->dead.compare_exchange_strong(none, err))
+	if (!cmpxchg_seq_cst(&dev->dead, &none, err))
 		return;
-	dev->lost_at_ns.store(now_ns(), std::memory_order_relaxed);
+	store_relaxed(&dev->lost_at_ns, now_ns());
 	log_error("device %u (%s): %s", dev->slot, dev->spec.c_str(), why);
 	std::lock_guard guard(dev->lock);
 	for (auto &l : dev->hw_queues)
@@ -298,35 +298,35 @@ static void check_for_hangs(device *dev)
 }
 
 /* Add rather than subtract: another thread may have stored a later time than now. */
-static bool is_time(std::atomic<u64> *last, u64 every)
+static bool is_time(u64 *last, u64 every)
 {
 	const u64 now = now_ns();
-	u64 was = last->load(std::memory_order_relaxed);
+	u64 was = load_relaxed(last);
 
-	return now >= was + every && last->compare_exchange_strong(was, now);
+	return now >= was + every && cmpxchg_seq_cst(last, &was, now);
 }
 
 static void note_loss(device *dev)
 {
-	if (dev->eng->lost() && !dev->dead)
+	if (dev->eng->lost() && !load_seq_cst(&dev->dead))
 		device_fail(dev, ENODEV, "lost");
 }
 
 void devices_note_loss()
 {
-	static std::atomic<u32> seen{0};
+	static u32 seen;
 	const u32 now = load_acquire(&vfio::losses);
 
-	if (likely(now == seen.load(std::memory_order_acquire)))
+	if (likely(now == load_acquire(&seen)))
 		return;
 	device_each([](device *dev, void *) { note_loss(dev); }, nullptr);
-	seen.store(now, std::memory_order_release);
+	store_release(&seen, now);
 }
 
 static void device_poll(device *dev)
 {
 	note_loss(dev);
-	if (dev->dead || !is_time(&dev->polled_ns, check_interval))
+	if (load_seq_cst(&dev->dead) || !is_time(&dev->polled_ns, check_interval))
 		return;
 	device_check_faults(dev);
 	if (is_time(&dev->hangs_checked_ns, hang_interval))
@@ -335,7 +335,7 @@ static void device_poll(device *dev)
 
 void devices_poll()
 {
-	static std::atomic<u64> polled_ns{0};
+	static u64 polled_ns;
 
 	if (!is_time(&polled_ns, check_interval))
 		return;
@@ -346,7 +346,7 @@ void devices_poll()
 int device_alive(device *dev)
 {
 	device_poll(dev);
-	return dev->dead ? dead_error(dev) : 0;
+	return load_seq_cst(&dev->dead) ? dead_error(dev) : 0;
 }
 
 } // namespace usdma::core

@@ -16,7 +16,7 @@ template <class F> static bool each_part(stream *s, F fn)
 	if (!s->striped)
 		return false;
 	for (auto &one : s->dev->helper) {
-		hw_queue *h = one.load(std::memory_order_acquire);
+		hw_queue *h = load_acquire(&one);
 
 		if (!h)
 			continue;
@@ -192,7 +192,7 @@ void stripe_check_fault(hw_queue *h)
 void stripe_check_helpers(device *dev)
 {
 	for (auto &one : dev->helper) {
-		hw_queue *h = one.load(std::memory_order_acquire);
+		hw_queue *h = load_acquire(&one);
 
 		if (h && dma::halted(h->ch))
 			stripe_check_fault(h);
@@ -238,7 +238,7 @@ int stripe_cancel(stream *s)
 	if (!s->striped)
 		return 0;
 	for (auto &one : s->dev->helper) {
-		hw_queue *h = one.load(std::memory_order_acquire);
+		hw_queue *h = load_acquire(&one);
 		const int err = h ? cancel_in(h, s) : 0;
 
 		first = first ? first : err;

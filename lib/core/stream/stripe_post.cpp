@@ -42,7 +42,7 @@ void stripe_prepare(const stream *s)
 	const u32 own = engine_of(s->ln);
 
 	for (u32 u = 0; u < engines_of(s->dev); u++)
-		if (u != own && !s->dev->helper[u].load(std::memory_order_relaxed))
+		if (u != own && !load_relaxed(&s->dev->helper[u]))
 			hwq_get_helper(s->dev, u);
 }
 
@@ -92,7 +92,7 @@ static void acquire_helpers(helper_set *c, const stream *s, u32 most)
 
 	for (u32 u = 0; u < engines_of(s->dev) && c->n < most; u++) {
 		/* Acquire: its ledger is initialized. */
-		hw_queue *h = u == own ? nullptr : s->dev->helper[u].load(std::memory_order_acquire);
+		hw_queue *h = u == own ? nullptr : load_acquire(&s->dev->helper[u]);
 
 		if (!h)
 			continue;

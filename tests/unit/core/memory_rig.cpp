@@ -115,7 +115,7 @@ static int zero(device *dev, u64 dma, u64 len)
 
 static int alive(device *dev)
 {
-	return dev->dead ? -ENODEV : 0;
+	return load_relaxed(&dev->dead) ? -ENODEV : 0;
 }
 
 } // namespace usdma::test

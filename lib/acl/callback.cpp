@@ -109,7 +109,7 @@ static aclError subscribe(const char *call, service &v, u64 thread, aclrtStream 
 		return fault(call, ACL_ERROR_RT_THREAD_SUBSCRIBE, "thread %llu serves streams of another device",
 			     static_cast<unsigned long long>(thread));
 	r->dev = s->dev;
-	__atomic_add_fetch(&r->streams, 1, __ATOMIC_RELAXED);
+	fetch_add_relaxed(&r->streams, 1);
 	store_release(&s->user[v.word], reinterpret_cast<u64>(r));
 	return ACL_SUCCESS;
 }
@@ -127,7 +127,7 @@ static aclError unsubscribe(const char *call, service &v, u64 thread, aclrtStrea
 		return fault(call, ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream %p is not subscribed", handle);
 	if (r->thread != thread)
 		return fault(call, ACL_ERROR_RT_THREAD_SUBSCRIBE, "stream %p is subscribed by another thread", handle);
-	__atomic_sub_fetch(&r->streams, 1, __ATOMIC_RELAXED);
+	fetch_sub_relaxed(&r->streams, 1);
 	store_release(&s->user[v.word], u64(0));
 	return ACL_SUCCESS;
 }
@@ -140,7 +140,7 @@ void forget_subscriptions(core::stream *s)
 		reporter *r = reporter_of(v, s);
 
 		if (r)
-			__atomic_sub_fetch(&r->streams, 1, __ATOMIC_RELAXED);
+			fetch_sub_relaxed(&r->streams, 1);
 		store_release(&s->user[v.word], u64(0));
 	}
 }
@@ -193,7 +193,7 @@ static bool has_work(reporter *r)
 {
 	std::lock_guard guard(r->lock);
 
-	return __atomic_load_n(&r->streams, __ATOMIC_RELAXED) || r->queue;
+	return load_relaxed(&r->streams) || r->queue;
 }
 
 static void run(const delivery *d)
@@ -236,7 +236,7 @@ static aclrtExceptionInfoCallback exception_callback;
 
 void report_exception(const core::stream *s, aclError code)
 {
-	const aclrtExceptionInfoCallback fn = __atomic_load_n(&exception_callback, __ATOMIC_ACQUIRE);
+	const aclrtExceptionInfoCallback fn = load_acquire(&exception_callback);
 	const context *c = self().ctx;
 	aclrtExceptionInfo info{};
 
@@ -328,7 +328,7 @@ aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args)
 
 aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback)
 {
-	__atomic_store_n(&exception_callback, callback, __ATOMIC_RELEASE);
+	store_release(&exception_callback, callback);
 	return ACL_SUCCESS;
 }
 

@@ -70,8 +70,7 @@ static int reach(void *arg)
 	u64 now = load_acquire(word);
 
 	/* Records of several streams may complete in any order: the greatest number counts. */
-	while (now < step->number &&
-	       !__atomic_compare_exchange_n(word, &now, step->number, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	while (now < step->number && !cmpxchg_acq_rel(word, &now, step->number))
 		;
 	return 1;
 }
@@ -124,8 +123,8 @@ static u64 take_number(core::share *s, u64 *before)
 
 	*before = load_relaxed(owed);
 	/* Set before the number is visible: another process must never find a number without an owner. */
-	__atomic_store_n(owed, ~u64(0), __ATOMIC_SEQ_CST);
-	const u64 number = __atomic_add_fetch(word_of(s, word_recorded), 1, __ATOMIC_SEQ_CST);
+	store_seq_cst(owed, ~u64(0));
+	const u64 number = fetch_add_seq_cst(word_of(s, word_recorded), 1) + 1;
 	store_release(owed, number);
 	return number;
 }
@@ -137,8 +136,7 @@ static void give_number_back(core::share *s, u64 number, u64 before)
 	u64 *owed = &s->page->owed[s->index];
 	u64 recorded = number;
 
-	__atomic_compare_exchange_n(word_of(s, word_recorded), &recorded, number - 1, false, __ATOMIC_ACQ_REL,
-				    __ATOMIC_RELAXED);
+	cmpxchg_acq_rel(word_of(s, word_recorded), &recorded, number - 1);
 	if (load_relaxed(owed) == number)
 		store_release(owed, before);
 }

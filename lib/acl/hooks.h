@@ -2,6 +2,7 @@
 /* Callbacks that programs register by name. */
 #pragma once
 
+#include "driver/base/barrier.h"
 #include "driver/base/grow.h"
 #include "lib/acl/report.h"
 #include "lib/core/base/slab.h"
@@ -45,7 +46,7 @@ public:
 			h->fn = fn, h->args = args;
 		else if (!fits([&] { hooks_.push_back({name, fn, args, ++last_}); }))
 			return core_fault(call, no_memory("a callback's registration"), at::memory);
-		__atomic_store_n(&count_, hooks_.size(), __ATOMIC_RELEASE);
+		store_release(&count_, hooks_.size());
 		return ACL_SUCCESS;
 	}
 	template <class... A> void call(A... a)
@@ -88,7 +89,7 @@ private:
 	/* The number of the newest callback; 0: there are none. */
 	u64 newest()
 	{
-		if (!__atomic_load_n(&count_, __ATOMIC_ACQUIRE))
+		if (!load_acquire(&count_))
 			return 0;
 		std::lock_guard guard(lock_);
 		return last_;

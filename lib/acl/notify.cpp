@@ -23,7 +23,7 @@ static notify *fresh(bool counts)
 	notify *n = notify_slab->get();
 
 	if (n) {
-		n->id = __atomic_fetch_add(&next_id, 1, __ATOMIC_RELAXED) % max_notifies;
+		n->id = fetch_add_relaxed(&next_id, 1) % max_notifies;
 		n->counts = counts;
 	}
 	return n;
@@ -76,7 +76,7 @@ int notify_create(context *c, bool counts, notify **out)
 
 void notify_unref(notify *n)
 {
-	if (__atomic_sub_fetch(&n->refs, 1, __ATOMIC_ACQ_REL))
+	if (fetch_sub_acq_rel(&n->refs, 1) != 1)
 		return;
 	std::lock_guard guard(dying_lock);
 	n->next = std::exchange(dying, n);
@@ -116,14 +116,14 @@ static bool take(u64 *word)
 {
 	u64 one = 1;
 
-	return __atomic_compare_exchange_n(word, &one, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	return cmpxchg_acq_rel(word, &one, u64(0));
 }
 
 /* Streams of this process set n->word, those of other processes the shared word. */
 static int taken(void *arg)
 {
 	auto *n = static_cast<notify *>(arg);
-	core::share *share = __atomic_load_n(&n->share, __ATOMIC_ACQUIRE);
+	core::share *share = load_acquire(&n->share);
 	const bool own = take(n->word);
 
 	return (share && take(&share->page->words[0])) || own;
@@ -131,7 +131,7 @@ static int taken(void *arg)
 
 static void clear(notify *n)
 {
-	core::share *share = __atomic_load_n(&n->share, __ATOMIC_ACQUIRE);
+	core::share *share = load_acquire(&n->share);
 
 	store_release(n->word, u64(0));
 	if (share)
@@ -146,7 +146,7 @@ static void release_now(void *arg)
 
 int notify_wait(notify *n, core::stream *s, deadline until)
 {
-	__atomic_add_fetch(&n->refs, 1, __ATOMIC_RELAXED);
+	fetch_add_relaxed(&n->refs, 1);
 	return core::stream_wait_check(s, taken, release_now, n, until);
 }
 
@@ -186,8 +186,7 @@ static int change(void *arg)
 	const auto *step = static_cast<count_step *>(arg);
 	u64 now = load_acquire(step->n->word);
 
-	while (!__atomic_compare_exchange_n(step->n->word, &now, changed(now, *step), false, __ATOMIC_ACQ_REL,
-					    __ATOMIC_ACQUIRE))
+	while (!cmpxchg_acq_rel(step->n->word, &now, changed(now, *step)))
 		;
 	return 1;
 }
@@ -219,7 +218,7 @@ static int reached(void *arg)
 		if (!step->clear)
 			return 1;
 		/* Of two waiters that clear, one takes it. */
-	} while (!__atomic_compare_exchange_n(step->n->word, &now, u64(0), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+	} while (!cmpxchg_acq_rel(step->n->word, &now, u64(0)));
 	return 1;
 }
 
@@ -229,7 +228,7 @@ static int push_step(core::stream *s, const count_step &what, int (*check)(void 
 
 	if (!step)
 		return no_memory("a count notify's step");
-	__atomic_add_fetch(&what.n->refs, 1, __ATOMIC_RELAXED);
+	fetch_add_relaxed(&what.n->refs, 1);
 	return core::stream_wait_check(s, check, step_done, step, until);
 }
 
@@ -315,7 +314,7 @@ static int export_notify(notify *n, bool open)
 	}
 	const int err = core::share_export({core::share_kind::notify, open}, false, &share);
 	if (!err)
-		__atomic_store_n(&n->share, share, __ATOMIC_RELEASE);
+		store_release(&n->share, share);
 	return err;
 }
 

@@ -230,7 +230,7 @@ int context_create(s32 id, bool primary, context **out)
 	 * Set last: a thread that is about to take the previous context of this slot must not find a
 	 * half-initialised one.
 	 */
-	store_release(&c->generation, __atomic_add_fetch(&next_generation, 1, __ATOMIC_RELAXED));
+	store_release(&c->generation, fetch_add_relaxed(&next_generation, 1) + 1);
 	contexts->publish(c);
 	*out = c;
 	return 0;

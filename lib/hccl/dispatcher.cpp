@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/barrier.h"
 #include "lib/hccl/table.h"
 
 namespace hccl {
@@ -13,7 +14,7 @@ dispatcher *take_slot()
 		u32 expected = dispatcher::unused;
 
 		/* acquire: the destroying thread's writes to the slot are visible */
-		if (d.state.compare_exchange_strong(expected, dispatcher::making, std::memory_order_acquire))
+		if (usdma::cmpxchg_acquire(&d.state, &expected, dispatcher::making))
 			return &d;
 	}
 	return nullptr;
@@ -47,7 +48,7 @@ dispatcher *find_dispatcher(HcclDispatcher handle)
 	if (at < from || at >= from + sizeof(table) || (at - from) % sizeof(dispatcher))
 		return nullptr;
 	/* acquire: pairs with the release in HcclDispatcherInit, which publishes the fields */
-	return d->state.load(std::memory_order_acquire) == dispatcher::live ? d : nullptr;
+	return usdma::load_acquire(&d->state) == dispatcher::live ? d : nullptr;
 }
 
 } // namespace hccl
@@ -69,12 +70,12 @@ HcclResult HcclDispatcherInit(DispatcherType type, const s32 devicePhyId, HcclDi
 	if (!d)
 		return HCCL_E_MEMORY;
 	d->type = type;
-	d->wait_seconds.store(u32(NOTIFY_DEFAULT_WAIT_TIME), std::memory_order_relaxed);
+	usdma::store_relaxed(&d->wait_seconds, u32(NOTIFY_DEFAULT_WAIT_TIME));
 	if (HcclResult ret = hccl::set_device(d, devicePhyId)) {
-		d->state.store(dispatcher::unused, std::memory_order_release);
+		usdma::store_release(&d->state, dispatcher::unused);
 		return ret;
 	}
-	d->state.store(dispatcher::live, std::memory_order_release); /* the fields before the state */
+	usdma::store_release(&d->state, dispatcher::live); /* the fields before the state */
 	*out = d;
 	return HCCL_SUCCESS;
 }
@@ -86,13 +87,13 @@ HcclResult HcclDispatcherDestroy(HcclDispatcher handle)
 
 	if (!handle)
 		return HCCL_SUCCESS;
-	if (!d || !d->state.compare_exchange_strong(expected, dispatcher::making))
+	if (!d || !usdma::cmpxchg_seq_cst(&d->state, &expected, dispatcher::making))
 		return HCCL_E_PTR;
 	if (d->device_set) {
 		if (aclError code = aclrtResetDevice(d->device))
 			hccl::acl_failed("aclrtResetDevice", code);
 	}
-	d->state.store(dispatcher::unused, std::memory_order_release); /* after all writes to the slot */
+	usdma::store_release(&d->state, dispatcher::unused); /* after all writes to the slot */
 	return HCCL_SUCCESS;
 }
 
@@ -104,6 +105,6 @@ HcclResult HcclSetExecTimeOut(HcclDispatcher handle, s32 execTimeOut)
 		return HCCL_E_PTR;
 	if (execTimeOut < 0)
 		return HCCL_E_PARA;
-	d->wait_seconds.store(u32(execTimeOut), std::memory_order_relaxed);
+	usdma::store_relaxed(&d->wait_seconds, u32(execTimeOut));
 	return HCCL_SUCCESS;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/barrier.h"
 #include "lib/hccl/table.h"
 
 using namespace hccl;
@@ -36,8 +37,7 @@ HcclResult HcclSignalWait(HcclDispatcher dispatcherPtr, HcclRtNotify signal, Str
 	}
 	if (!stream.ptr())
 		return HCCL_E_PTR;
-	if (aclError code = aclrtWaitAndResetNotify(signal, stream.ptr(),
-						    d->wait_seconds.load(std::memory_order_relaxed)))
+	if (aclError code = aclrtWaitAndResetNotify(signal, stream.ptr(), usdma::load_relaxed(&d->wait_seconds)))
 		return acl_failed("aclrtWaitAndResetNotify", code);
 	return HCCL_SUCCESS;
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/barrier.h"
 #include "lib/hccl/call.h"
 
 #include <stream_pub.h>
 
-#include <atomic>
 #include <new>
 
 namespace hccl {
 
+/* Atomic. */
 struct Stream::Life {
-	std::atomic<u32> refs{1};
-	std::atomic<bool> dead{false};
+	u32 refs = 1;
+	bool dead = false;
 };
 
 struct Stream::Task {
@@ -89,7 +90,7 @@ Stream::Stream(const Stream &that)
 	  isMainStream_(that.isMainStream_)
 {
 	if (life_)
-		life_->refs.fetch_add(1, std::memory_order_relaxed);
+		usdma::fetch_add_relaxed(&life_->refs, 1);
 }
 
 Stream::Stream(Stream &&that) noexcept
@@ -141,11 +142,11 @@ void Stream::Forget()
 	last_ = nullptr;
 	if (owner_ && stream_) {
 		if (life_)
-			life_->dead.store(true, std::memory_order_release); /* pairs with IsInvalid() of a copy */
+			usdma::store_release(&life_->dead, true); /* pairs with IsInvalid() of a copy */
 		destroy_in_context(stream_, context_);
 	}
 	/* acq_rel: the last reference frees it after all other uses */
-	if (life_ && life_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)
+	if (life_ && usdma::fetch_sub_acq_rel(&life_->refs, 1) == 1)
 		delete life_;
 	life_ = nullptr;
 	stream_ = nullptr;
@@ -163,7 +164,7 @@ void Stream::Query()
 
 bool Stream::IsInvalid() const
 {
-	return life_ && life_->dead.load(std::memory_order_acquire); /* pairs with Forget() of the owner */
+	return life_ && usdma::load_acquire(&life_->dead); /* pairs with Forget() of the owner */
 }
 
 HcclResult Stream::SetMode(u64 stmMode)

@@ -6,18 +6,16 @@
 
 #include <dispatcher.h>
 
-#include <atomic>
-
 namespace hccl {
 
 struct dispatcher {
 	enum state : u32 { unused, making, live };
 
-	std::atomic<u32> state{unused};
+	u32 state = unused; /* atomic */
 	DispatcherType type = DispatcherType::DISPATCHER_NORMAL;
-	s32 device = HOST_DEVICE_ID; /* ACL's logical number */
-	bool device_set = false;     /* set here, so reset by HcclDispatcherDestroy */
-	std::atomic<u32> wait_seconds{u32(NOTIFY_DEFAULT_WAIT_TIME)};
+	s32 device = HOST_DEVICE_ID;                 /* ACL's logical number */
+	bool device_set = false;                     /* set here, so reset by HcclDispatcherDestroy */
+	u32 wait_seconds = NOTIFY_DEFAULT_WAIT_TIME; /* atomic */
 
 	bool records_tasks() const { return type == DispatcherType::DISPATCHER_VIRTURAL; }
 };

@@ -5,7 +5,6 @@
 #include "driver/base/log.h"
 #include "lib/core/config/setting.h"
 
-#include <atomic>
 #include <mutex>
 
 using namespace usdma;

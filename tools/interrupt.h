@@ -2,26 +2,28 @@
 /* SIGINT and SIGTERM end a measurement; its results so far are retained. */
 #pragma once
 
-#include <atomic>
+#include "driver/base/barrier.h"
+
 #include <cerrno>
 #include <csignal>
 #include <ctime>
 
 namespace usdma::tool {
 
-inline constinit std::atomic<int> caught_signal{0};
+/* Atomic, as the next. */
+inline int caught_signal;
 /* Process to forward the signal to, which measures for this one; 0: none. */
-inline constinit std::atomic<pid_t> interrupt_too{0};
+inline pid_t interrupt_too;
 
 inline bool interrupted()
 {
-	return caught_signal.load(std::memory_order_relaxed) != 0;
+	return load_relaxed(&caught_signal) != 0;
 }
 
 /* Exit status as a shell reports it for a signal; 0: none came. */
 inline int interrupt_status()
 {
-	const int sig = caught_signal.load(std::memory_order_relaxed);
+	const int sig = load_relaxed(&caught_signal);
 
 	return sig ? 128 + sig : 0;
 }
@@ -29,19 +31,19 @@ inline int interrupt_status()
 /* timeout(1) sends a signal twice; one that comes more than a second later ends the process at once. */
 inline void on_interrupt(int sig)
 {
-	static constinit std::atomic<time_t> first{0};
+	static time_t first;
 	const int err = errno;
 	timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	if (!interrupted()) {
-		first = now.tv_sec;
-		caught_signal = sig;
-	} else if (now.tv_sec > first + 1) {
+		store_seq_cst(&first, now.tv_sec);
+		store_seq_cst(&caught_signal, sig);
+	} else if (now.tv_sec > load_seq_cst(&first) + 1) {
 		signal(sig, SIG_DFL);
 		raise(sig);
 	}
-	if (const pid_t pid = interrupt_too; pid > 0)
+	if (const pid_t pid = load_seq_cst(&interrupt_too); pid > 0)
 		kill(pid, sig);
 	errno = err;
 }

@@ -13,6 +13,7 @@ sys.path.insert(0, os.path.join(TOP, "tests/support"))
 from tap import Points  # noqa: E402
 
 FORMATTER = "14"  # another version formats differently
+ATOMIC = re.compile(r"__atomic_|__sync_\w|\bstd::(atomic|memory_order)|\bmemory_order_|<atomic>|\batomic_(thread|signal)_fence")
 GENERATED = ("docs/abi/", "tests/fuzz/corpus/")
 
 
@@ -36,6 +37,12 @@ def is_shell(path):
         return path.endswith(".sh") or re.match(rb"#! ?/bin/(ba)?sh", f.readline())
 
 
+def atomics_of(path):
+    """Each line with an atomic access that is not one of driver/base/barrier.h."""
+    with open(os.path.join(TOP, path), encoding="utf-8") as f:
+        return [f"{path}:{n}: {line.strip()}" for n, line in enumerate(f, 1) if ATOMIC.search(line)]
+
+
 def main():
     to = Points()
     listed = run(["git", "ls-files"])
@@ -45,6 +52,9 @@ def main():
     files = [p for p in listed.stdout.split("\n") if p and not p.startswith(GENERATED) and os.path.isfile(os.path.join(TOP, p))]
     point(to, "spelling", "codespell", files)
     point(to, "format", "clang-format", ["--dry-run", "--Werror", *(p for p in files if p.endswith((".c", ".cpp", ".h")))], FORMATTER)
+    checked = [p for p in files if p.startswith(("driver/", "lib/", "tools/")) and p.endswith((".cpp", ".h")) and p != "driver/base/barrier.h"]
+    found = [line for p in checked for line in atomics_of(p)]
+    to.add(not found, "atomic accesses only by driver/base/barrier.h", "\n".join(found))
     for path in filter(is_shell, files):
         point(to, f"shell syntax: {path}", "bash", ["-n", path])
     return to.end()

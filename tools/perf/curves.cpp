@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Cost by the number of copies in flight, streams, registrations and threads. */
+#include "driver/base/barrier.h"
 #include "tools/perf/api.h"
 #include "tools/perf/clock.h"
 #include "tools/perf/curves.h"
@@ -98,7 +99,7 @@ double submit_cost_alone(usdma_device *dev, usdma_stream *s, u8 *dst, u8 *src)
 
 	return burst_cost([&](size_t, size_t i) { return usdma_copy(s, dst + i * 64, src + i * 64, 64); },
 			  [&] {
-				  __atomic_store_n(word.at, turn, __ATOMIC_RELEASE);
+				  store_release(word.at, turn);
 				  must(usdma_stream_sync(s, -1), "wait");
 			  },
 			  [&] { must(usdma_wait_value(s, word.at, USDMA_GEQ, ++turn), "a wait in the ring"); });

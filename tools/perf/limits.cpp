@@ -8,9 +8,9 @@
 
 #include <nlohmann/json.hpp>
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <fmt/core.h>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <sys/mman.h>
@@ -154,23 +154,21 @@ static constexpr size_t one_copy = MiB;
 static double together(const copy_method &how, const areas &a, unsigned n, const machine &m)
 {
 	std::vector<std::thread> workers;
-	std::atomic<double> sum = 0;
-	std::atomic<unsigned> ready = 0;
+	std::vector<double> rates(n);
+	unsigned ready = 0;
 	const size_t part = a.bytes() / n / one_copy * one_copy;
 
 	for (unsigned k = 0; k < n; k++)
 		workers.emplace_back([&, k] {
 			pin(m.cpus[k % m.cpus.size()]);
-			ready++;
-			while (ready < n)
+			fetch_add_seq_cst(&ready, 1);
+			while (load_seq_cst(&ready) < n)
 				std::this_thread::yield();
-			const double rate = memcpy_rate(how, a.dst() + k * part, a.src() + k * part, part, one_copy,
-							0.15);
-			sum.fetch_add(rate);
+			rates[k] = memcpy_rate(how, a.dst() + k * part, a.src() + k * part, part, one_copy, 0.15);
 		});
 	for (std::thread &t : workers)
 		t.join();
-	return sum;
+	return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
 
 static void measure_one_thread(limits &l, const areas &a, const areas &small)

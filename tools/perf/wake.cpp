@@ -6,7 +6,6 @@
 #include "tools/perf/clock.h"
 
 #include <algorithm>
-#include <atomic>
 #include <liburing.h>
 #include <sys/eventfd.h>
 #include <thread>
@@ -62,9 +61,9 @@ struct sleeper {
 double wake_latency(const machine &m, wake_by how)
 {
 	std::vector<double> ns;
-	std::atomic<u64> written = 0;
-	std::atomic<unsigned> turn = 0;
-	std::atomic<bool> failed = false;
+	u64 written = 0;
+	unsigned turn = 0;
+	bool failed = false;
 	sleeper s;
 
 	pin(m.client);
@@ -74,25 +73,25 @@ double wake_latency(const machine &m, wake_by how)
 		const u64 one = 1;
 
 		pin(m.engines[0]);
-		for (unsigned i = 1; i <= rounds && !failed; i++) {
-			while (turn < i && !failed)
+		for (unsigned i = 1; i <= rounds && !load_seq_cst(&failed); i++) {
+			while (load_seq_cst(&turn) < i && !load_seq_cst(&failed))
 				;
 			for (const u64 start = now_ns(); now_ns() - start < idle_ns;)
 				;
-			written = ticks();
+			store_seq_cst(&written, ticks());
 			if (write(s.fd.get(), &one, sizeof(one)) != sizeof(one))
-				failed = true;
+				store_seq_cst(&failed, true);
 		}
 	});
-	for (unsigned i = 1; i <= rounds && !failed; i++) {
-		turn = i;
+	for (unsigned i = 1; i <= rounds && !load_seq_cst(&failed); i++) {
+		store_seq_cst(&turn, i);
 		if (!s.sleep())
-			failed = true;
+			store_seq_cst(&failed, true);
 		if (i > warm)
-			ns.push_back(double(ticks() - written) * ns_per_tick());
+			ns.push_back(double(ticks() - load_seq_cst(&written)) * ns_per_tick());
 	}
 	waker.join();
-	if (failed || ns.empty())
+	if (load_seq_cst(&failed) || ns.empty())
 		return 0;
 	std::nth_element(ns.begin(), ns.begin() + ptrdiff_t(ns.size() / 2), ns.end());
 	return ns[ns.size() / 2];

@@ -3,6 +3,7 @@
  * Tunes the settings for this machine: usdma-perf measures them; this command
  * prints the result and merges it into the configuration file.
  */
+#include "driver/base/barrier.h"
 #include "driver/base/unique_fd.h"
 #include "lib/core/config/setting.h"
 #include "tools/interrupt.h"
@@ -70,13 +71,13 @@ bool calibrate(const std::string &device, std::string *out)
 		_exit(127);
 	}
 	close(fds[1]);
-	tool::interrupt_too = child;
-	if (const int sig = tool::caught_signal; sig && child > 0)
+	store_seq_cst(&tool::interrupt_too, child);
+	if (const int sig = load_seq_cst(&tool::caught_signal); sig && child > 0)
 		kill(child, sig);
 	for (ssize_t n; (n = read(fds[0], buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR);)
 		out->append(buf, n > 0 ? size_t(n) : 0);
 	close(fds[0]);
-	tool::interrupt_too = 0;
+	store_seq_cst(&tool::interrupt_too, 0);
 	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
 	       (WEXITSTATUS(status) == 0 || (tool::interrupted() && !out->empty()));
 }

@@ -168,6 +168,7 @@ static constexpr copy_routine fetches[] = {
 	{by_rows<4, rows_avx2<4, false>>, "AVX2, four pages at once"},
 };
 
+/* What this CPU can run: all need AVX2, the last one may need more. last: it is supported, too. */
 static std::span<const copy_routine> supported(std::span<const copy_routine> all, bool last)
 {
 	__builtin_cpu_init();

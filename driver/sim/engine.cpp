@@ -246,7 +246,7 @@ bool engine::checkpoint(hw_channel &ch)
 		return false;
 	if (ch.next - 1 != ch.written)
 		publish(ch);
-	store_relaxed(&ch.status->record.heartbeat, ++ch.heartbeat);
+	store_relaxed(&ch.record->heartbeat, ++ch.heartbeat);
 	if (unlikely(ch.remote != nullptr))
 		step_remote(ch);
 	step_others(ch);
@@ -297,21 +297,47 @@ void engine::lose_ring(hw_channel &ch, const char *why)
 	wind_up(ch);
 }
 
+/* w: the area of the last such address. nullptr: not mapped with these rights, dead, or reached by messages only. */
+static u8 *control_at(const dma_space &space, u64 iova, u32 rights, window *w)
+{
+	if (iova - w->base >= w->size && !space.find(iova, w))
+		return nullptr;
+	return w->host && (w->prot & rights) == rights && !is_dead(w->piece) ? w->host + (iova - w->base) : nullptr;
+}
+
+static bool set_status(hw_channel &ch, u8 *line0, u8 *line1)
+{
+	if (!line0 || !line1)
+		return false;
+	ch.record = reinterpret_cast<dma::completion_record *>(line0);
+	ch.asleep = reinterpret_cast<u32 *>(line1 + offsetof(status_block, asleep) - cache_line);
+	ch.cpu = reinterpret_cast<u32 *>(line1 + offsetof(status_block, cpu) - cache_line);
+	return true;
+}
+
+/* In a pass: looks up ring and status block again. */
 bool engine::resolve_control(hw_channel &ch)
 {
+	static constexpr u32 rw = vfio::dma_read | vfio::dma_write;
 	const u64 ring_size = (u64(ch.mask) + 1) * sizeof(descriptor);
 
 	if (ch.remote)
 		return remote_ring::reaches(m_.space, ch.ring_iova, ring_size, vfio::dma_read) &&
-		       remote_ring::reaches(m_.space, ch.record_iova, sizeof(status_block),
-					    vfio::dma_read | vfio::dma_write);
-	if (!ch.ring_memory.resolve(m_.space, ch.ring_iova, ring_size, vfio::dma_read) ||
-	    !ch.record_memory.resolve(m_.space, ch.record_iova, sizeof(status_block), vfio::dma_read | vfio::dma_write))
-		return false;
-	ch.ring = reinterpret_cast<const descriptor *>(ch.ring_memory.data());
+		       remote_ring::reaches(m_.space, ch.record_iova, sizeof(status_block), rw);
+	const u64 skip = ch.ring_iova % area_page;
+	window w;
+
+	for (u64 at = 0; at < skip + ring_size; at += area_page) {
+		u8 *const host = control_at(m_.space, ch.ring_iova - skip + at, vfio::dma_read, &w);
+
+		if (!host)
+			return false;
+		ch.ring_pages[at / area_page] = host;
+	}
+	ch.ring_skip = skip;
 	ch.slots = ch.mask;
-	ch.status = reinterpret_cast<status_block *>(ch.record_memory.data());
-	return true;
+	return set_status(ch, control_at(m_.space, ch.record_iova, rw, &w),
+			  control_at(m_.space, ch.record_iova + cache_line, rw, &w));
 }
 
 /* The ring or the status block is accessible only by messages to the client. */
@@ -320,13 +346,12 @@ bool engine::resolve_remote(hw_channel &ch)
 	ch.remote = remote_ring::make(m_.remote, wake_.get(), ch.ring_iova, ch.record_iova, ch.mask + 1);
 	if (!ch.remote || !resolve_control(ch))
 		return false;
-	ch.ring_memory.drop();
-	ch.record_memory.drop();
 	ch.remote->restart_after(ch.written);
-	ch.ring = ch.remote->ring();
+	ch.ring_pages[0] = ch.remote->ring();
+	ch.ring_skip = 0;
 	ch.slots = ch.remote->slots() - 1;
-	ch.status = ch.remote->status();
-	return true;
+	u8 *const status = reinterpret_cast<u8 *>(ch.remote->status());
+	return set_status(ch, status, status + cache_line);
 }
 
 void engine::idle()
@@ -361,7 +386,7 @@ void engine::publish_cpu()
 		return;
 	cpu_ = cpu;
 	for (hw_channel *ch : active_)
-		store_relaxed(&ch->status->cpu, cpu);
+		store_relaxed(ch->cpu, cpu);
 }
 
 /* True: nothing to run, to raise or to execute. */
@@ -381,7 +406,7 @@ bool engine::nothing_to_do()
 		}
 		if (!ch->runs() || (ch->remote && !ch->remote->state_is_sent()))
 			continue;
-		if (load_acquire(&ch->ring[ch->next & ch->slots].tag) == u32(ch->next))
+		if (load_acquire(&ch->slot(ch->next)->tag) == u32(ch->next))
 			return false;
 		if (s64(tail - ch->next) >= 0 && !(ch->remote && ch->remote->lacks(ch->next, tail)))
 			return false;
@@ -432,7 +457,7 @@ void engine::sleep()
 {
 	/* Sets asleep before the last check of the rings; the client posts before it reads asleep. */
 	for (hw_channel *ch : active_)
-		store_fence(&ch->status->asleep, 1u);
+		store_fence(ch->asleep, 1u);
 	/* hw_cap_sleep_ordered: the engine issues the barrier for the client. */
 	if (m_.in_client)
 		barrier_or_wait();
@@ -449,7 +474,7 @@ void engine::sleep()
 	/* Before the records are accessed: they may have been unmapped meanwhile. */
 	begin_poll();
 	for (hw_channel *ch : active_)
-		store_relaxed(&ch->status->asleep, 0u);
+		store_relaxed(ch->asleep, 0u);
 	publish_cpu();
 	idle_polls_ = 0;
 	nap_ns_ = napping_ ? (nap_ns_ * 2 < nap_max_ns ? nap_ns_ * 2 : nap_max_ns) : nap_min_ns;
@@ -516,10 +541,10 @@ static void start_registers(hw_channel &ch, const channel_regs &r)
 
 static void start_record(hw_channel &ch, u32 cpu)
 {
-	dma::completion_record &r = ch.status->record;
+	dma::completion_record &r = *ch.record;
 
-	store_relaxed(&ch.status->asleep, 0u);
-	store_relaxed(&ch.status->cpu, cpu);
+	store_relaxed(ch.asleep, 0u);
+	store_relaxed(ch.cpu, cpu);
 	store_relaxed(&r.reason, 0u);
 	store_relaxed(&r.fault_seq, u64(0));
 	store_relaxed(&r.fault_address, u64(0));
@@ -596,7 +621,7 @@ void engine::resume(hw_channel &ch)
 	ch.stop_due = false;
 	if (ch.state != chan_state_halted)
 		return;
-	dma::completion_record &r = ch.status->record; /* valid once the channel was enabled */
+	dma::completion_record &r = *ch.record; /* valid once the channel was enabled */
 
 	/* After a stop the same descriptor runs again, after a fault the next. */
 	if (ch.reason != dma::fault_reason::stopped)

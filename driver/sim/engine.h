@@ -10,7 +10,6 @@
 #include "driver/base/page_guard.h"
 #include "driver/dma/softop.h"
 #include "driver/engines/sdma/sdma_hw.h"
-#include "driver/sim/contiguous.h"
 #include "driver/sim/remote_ring.h"
 #include "driver/sim/machine.h"
 
@@ -22,6 +21,9 @@ namespace usdma::sim {
 /* Limits of this device (reg_max_len, reg_ring_order). */
 inline constexpr u64 model_max_len = 4 * GiB;
 inline constexpr u32 model_min_order = 2, model_max_order = 16;
+/* DMA areas are multiples of a page. */
+inline constexpr u64 area_page = 4096;
+inline constexpr u64 ring_pages_max = (sizeof(sdma::descriptor) << model_max_order) / area_page + 1;
 /* Longer copies are moved in slices. */
 inline constexpr u64 at_once = 64 * KiB;
 /* Bytes between two checks for a stop, an unmap or a command. */
@@ -43,14 +45,17 @@ struct channel_regs {
 
 /* A channel, owned by its engine; others only read state, head, waiting and listed. */
 struct alignas(cache_line) hw_channel {
-	const sdma::descriptor *ring = nullptr;
-	sdma::status_block *status = nullptr;
+	u8 **ring_pages = nullptr; /* ring_pages_max: a guest behind a virtual IOMMU maps scattered single pages */
+	u64 ring_skip = 0;         /* offset of the ring in the first */
+	/* The two lines of the status block, which may lie in two pages. */
+	dma::completion_record *record = nullptr;
+	u32 *asleep = nullptr, *cpu = nullptr;
 	u8 *doorbell = nullptr;
 	u64 next = 0;    /* sequence number of the descriptor to run next */
 	u64 written = 0; /* last completed number in the record */
 	u64 posted = 0;  /* last posted number read from the doorbell */
 	u32 mask = 0;    /* of the client's ring */
-	u32 slots = 0;   /* mask of `ring`, which may hold a part of it (remote_ring.h) */
+	u32 slots = 0;   /* mask of ring_pages, which may hold a part of it (remote_ring.h) */
 	u32 state = sdma::chan_state_off;
 	u64 head = 0;
 	window src, dst; /* areas of the last addresses */
@@ -74,11 +79,16 @@ struct alignas(cache_line) hw_channel {
 	dma::fault_reason reason = dma::fault_reason::none;
 	u32 index = 0;
 	u64 ring_iova = 0, record_iova = 0;
-	contiguous ring_memory, record_memory;
 	std::unique_ptr<remote_ring> remote; /* nullptr: the engine accesses both directly */
 	bool stop_due = false;               /* stop after the access in flight */
 	channel_regs regs;                   /* server thread only: engines get copies */
 
+	const sdma::descriptor *slot(u64 seq) const
+	{
+		const u64 at = ring_skip + (seq & slots) * sizeof(sdma::descriptor);
+
+		return reinterpret_cast<const sdma::descriptor *>(ring_pages[at / area_page] + at % area_page);
+	}
 	/* For the engine: the channel executes descriptors. */
 	bool runs() const { return state == sdma::chan_state_running && !waiting; }
 	/* It has a record that may be written. */
@@ -95,10 +105,8 @@ struct alignas(cache_line) hw_channel {
 	void forget_memory()
 	{
 		src = dst = window();
-		ring = nullptr;
-		status = nullptr;
-		ring_memory.drop();
-		record_memory.drop();
+		record = nullptr;
+		asleep = cpu = nullptr;
 		remote.reset();
 	}
 };

@@ -98,7 +98,7 @@ engine::result engine::op_backend::pause(u64)
 {
 	/* Rarely, as the client reads this cache line. */
 	if (++ch_.wait_polls % wait_beat == 0)
-		store_relaxed(&ch_.status->record.heartbeat, ++ch_.heartbeat);
+		store_relaxed(&ch_.record->heartbeat, ++ch_.heartbeat);
 	return result::blocked;
 }
 

@@ -124,7 +124,7 @@ unsigned engine::run_ring(hw_channel &ch, bool *dry)
 	unsigned n = 0;
 
 	for (moved_ = 0; n < turn && moved_ < turn_bytes; n++) {
-		const descriptor *slot = &ch.ring[ch.next & ch.slots];
+		const descriptor *slot = ch.slot(ch.next);
 
 		/* Acquire: the tag is written last (sdma_hw.h), so the rest is there. */
 		if (load_acquire(&slot->tag) != u32(ch.next)) {
@@ -134,7 +134,7 @@ unsigned engine::run_ring(hw_channel &ch, bool *dry)
 		if (n == run_length && s64(ch.posted - ch.next) < s64(turn + run_ahead))
 			ch.posted = load_relaxed(doorbell_word(ch, doorbell_tail));
 		if (s64(ch.posted - ch.next) >= s64(run_ahead))
-			__builtin_prefetch(&ch.ring[(ch.next + run_ahead) & ch.slots]);
+			__builtin_prefetch(ch.slot(ch.next + run_ahead));
 		descriptor d;
 		read_descriptor(slot, &d);
 		const u64 mem_base = load_relaxed(&m_.mem_base);
@@ -191,7 +191,7 @@ void engine::fault_in_page()
 	log_warn_limited("sim: channel %u: the memory at %p cannot be read or written any more", ch.index,
 			 guard_.address);
 	if (ch.state == chan_state_running)
-		halt(ch, dma::fault_reason::transfer, to_iova(ch, guard_.address), ch.ring[ch.next & ch.slots].cookie);
+		halt(ch, dma::fault_reason::transfer, to_iova(ch, guard_.address), ch.slot(ch.next)->cookie);
 	ch.src = ch.dst = window();
 }
 
@@ -236,7 +236,7 @@ void engine::publish(hw_channel &ch)
 	if (unlikely(m_.wrong) && m_.wrong->drop_record(ch.index, completed))
 		return;
 	/* Release: what the descriptors wrote is visible before the completed number. */
-	store_release(&ch.status->record.completed, completed);
+	store_release(&ch.record->completed, completed);
 	ch.written = completed;
 	if (unlikely(ch.remote != nullptr))
 		ch.remote->note_completed();
@@ -270,7 +270,7 @@ void engine::check_tail(hw_channel &ch)
 
 	if (s64(tail - ch.next) < 0 || (ch.remote && ch.remote->lacks(ch.next, tail)))
 		return;
-	if (load_acquire(&ch.ring[ch.next & ch.slots].tag) != u32(ch.next))
+	if (load_acquire(&ch.slot(ch.next)->tag) != u32(ch.next))
 		halt(ch, dma::fault_reason::bad_tag, ch.ring_iova + (ch.next & ch.mask) * sizeof(descriptor), 0);
 }
 
@@ -320,7 +320,7 @@ void engine::flush_interrupt(hw_channel &ch, bool dry)
 
 void engine::halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 cookie)
 {
-	dma::completion_record &r = ch.status->record;
+	dma::completion_record &r = *ch.record;
 
 	if (ch.next - 1 != ch.written)
 		publish(ch);

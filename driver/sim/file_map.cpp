@@ -176,7 +176,6 @@ int file_map::add_piece(client_file *f, int fd, u64 offset, u64 size, const stru
 		store_relaxed(&p->size, end - begin);
 		store_release(&p->dead, 0u);
 		p->offset = begin;
-		p->serial = ++serial_;
 		p->areas = 0;
 		p->file = f;
 		p->present = u64(st.st_blocks) * 512;

@@ -18,7 +18,6 @@ namespace usdma::sim {
 /* A mapped part of a file, shared by many areas. */
 struct file_piece : guarded {
 	u64 offset = 0; /* in the file */
-	u64 serial = 0; /* unique: distinguishes pieces that reused an address */
 	u64 areas = 0;
 	u8 *populated = nullptr; /* a flag for each block of populate_block */
 	u64 present = 0;         /* bytes that may still be prefaulted, of the file's blocks */
@@ -65,7 +64,7 @@ private:
 	std::deque<file_piece> slab_; /* never shrinks: a late reader may access a removed piece */
 	file_piece *free_ = nullptr;
 	u32 pieces_ = 0, held_ = 0;
-	u64 serial_ = 0, populated_ = 0;
+	u64 populated_ = 0;
 };
 
 /* A file of the client; exists while it has pieces. */

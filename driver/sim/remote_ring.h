@@ -27,7 +27,7 @@ public:
 	remote_ring &operator=(const remote_ring &) = delete;
 
 	/* Slot n modulo slots() holds the n-th descriptor, once it has been fetched. */
-	const sdma::descriptor *ring() const { return ring_; }
+	u8 *ring() { return reinterpret_cast<u8 *>(ring_); }
 	u32 slots() const { return slots_; }
 	sdma::status_block *status() { return &status_; }
 

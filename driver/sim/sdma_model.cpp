@@ -126,13 +126,13 @@ int sdma_model::start()
 	if (const int err = make_memory())
 		return err;
 	channels_.reset(new (std::nothrow) hw_channel[cfg_.channels]);
-	if (!channels_)
+	ring_pages_.reset(new (std::nothrow) u8 *[cfg_.channels * ring_pages_max]);
+	if (!channels_ || !ring_pages_)
 		return fail(ENOMEM, "sim: no memory for %u channels", cfg_.channels);
 	for (u32 i = 0; i < cfg_.channels; i++) {
 		channels_[i].index = i;
 		channels_[i].doorbell = m_.doorbell_pages + i * chan_stride;
-		if (channels_[i].ring_memory.prepare() || channels_[i].record_memory.prepare())
-			return -ENOMEM;
+		channels_[i].ring_pages = &ring_pages_[i * ring_pages_max];
 	}
 	if (!try_reserve(engines_, cfg_.engines))
 		return no_memory("the list of engines");

@@ -80,6 +80,7 @@ private:
 	mapping doorbell_pages_, mem_;
 	std::vector<u8> msix_; /* table and pending bits: stored, without effect; the client masks vectors */
 	std::vector<doorbell_desc> doorbells_;
+	std::unique_ptr<u8 *[]> ring_pages_;
 	std::unique_ptr<hw_channel[]> channels_;
 	std::vector<std::unique_ptr<engine>> engines_;
 	u32 ctrl_ = 0;

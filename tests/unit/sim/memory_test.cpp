@@ -194,7 +194,7 @@ static void test_ring_page_replaced(void **)
 	}
 }
 
-/* Seen through the ring's own mapping of the pages, by nobody else. */
+/* By the engine, which polls the ring, and by nobody else. */
 static void test_ring_cut_short(void **)
 {
 	rig r(rig::small(), reach::file);

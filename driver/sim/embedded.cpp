@@ -1,134 +1,150 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/sim/embedded.h"
-
+/* The software device inside this process: server and engines on threads of their own, joined by a socketpair. */
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
-#include "driver/dma/registry.h"
 #include "driver/sim/fault_plan.h"
 #include "driver/sim/sdma_model.h"
 #include "driver/sim/server.h"
 #include "driver/sim/transport.h"
-#include "driver/vfio/user_client.h"
+#include "driver/vfio/user_device.h"
 
 #include <csignal>
 #include <mutex>
-#include <new>
 #include <sys/socket.h>
 
 namespace usdma::sim {
 
-/* Used by the server's thread and by the device, which frees it after that thread has ended. */
-struct embedded {
-	/* False: no memory. */
-	bool make(const config &cfg, faults *wrong)
+/* The model, and the thread that serves it until the client closes the connection. */
+class embedded {
+protected:
+	embedded() = default;
+	~embedded()
 	{
-		if (cfg.faulty && !wrong) {
-			plan.reset(new (std::nothrow) fault_plan(false));
-			if (!plan)
-				return false;
-		}
-		model = try_unique<sdma_model>(cfg, plan ? plan.get() : wrong);
-		if (model)
-			model->set_in_client();
-		return model != nullptr;
+		if (running_)
+			pthread_join(thread_, nullptr);
+	}
+	embedded(const embedded &) = delete;
+	embedded &operator=(const embedded &) = delete;
+
+	int start(const config &cfg, unique_fd sock);
+	vfio::user_options options(const dma::open_options &how);
+	/* Never blocks. */
+	bool has_ended()
+	{
+		std::lock_guard guard(end_lock_);
+
+		if (running_)
+			running_ = pthread_tryjoin_np(thread_, nullptr) != 0;
+		return !running_;
 	}
 
-	/* The model may end at any time, with the connection: a device that vanishes. */
-	int share(u64 iova, void *vaddr, u64 size)
-	{
-		std::lock_guard guard(model_lock);
+	bool faulty_ = false;
+	fault_plan plan_{false};
 
-		return model ? model->share(iova, vaddr, size) : fail(ENODEV, "the software device has ended");
-	}
-	void end_model()
-	{
-		std::unique_ptr<sdma_model> ending;
-		{
-			std::lock_guard guard(model_lock);
+private:
+	static void *thread_main(void *arg);
+	int share(u64 iova, void *vaddr, u64 size);
+	void end_model();
 
-			ending = std::move(model);
-		}
-	}
-
-	std::unique_ptr<fault_plan> plan; /* injected faults; null: none */
-	std::mutex model_lock;            /* model, once the server's thread runs */
-	std::unique_ptr<sdma_model> model;
-	std::unique_ptr<server> link;
-	pthread_t thread = {};
+	std::mutex model_lock_; /* protects model_, once the thread runs */
+	std::unique_ptr<sdma_model> model_;
+	std::unique_ptr<server> link_;
+	std::mutex end_lock_; /* protects running_ */
+	bool running_ = false;
+	pthread_t thread_ = {};
 };
 
-/* The client's device, and the thread that serves it. */
-class embedded_device final : public vfio::device {
-public:
-	embedded_device(std::unique_ptr<vfio::device> client, std::unique_ptr<embedded> e)
-		: client_(std::move(client)), e_(std::move(e))
-	{
+int embedded::start(const config &cfg, unique_fd sock)
+{
+	faulty_ = cfg.faulty;
+	if (const int err = faulty_ ? plan_.set(cfg.faults) : 0)
+		return err;
+	model_ = try_unique<sdma_model>(cfg, faulty_ ? &plan_ : nullptr);
+	if (!model_)
+		return fail(ENOMEM, "sim: no memory for a device");
+	model_->set_in_client();
+	if (const int err = model_->start())
+		return err;
+	link_ = try_unique<server>(std::move(sock), *model_);
+	if (!link_)
+		return fail(ENOMEM, "sim: no memory for a server");
+	if (!link_->ready()) {
+		errno = EMFILE;
+		return fail_errno("sim: an eventfd for the server");
 	}
-	~embedded_device() override
-	{
-		/* Closing the client makes the server's thread exit. */
-		client_.reset();
-		if (!ended_)
-			pthread_join(e_->thread, nullptr);
-	}
+	const int err = thread_start(&thread_, "sdma-server", thread_main, this);
+	running_ = !err;
+	return err;
+}
 
-	int region(unsigned index, vfio::region_info *out) override { return client_->region(index, out); }
-	int region_map(unsigned index, u64 offset, u64 size, mapping *out) override
+vfio::user_options embedded::options(const dma::open_options &how)
+{
+	vfio::user_options opt;
+
+	opt.share_local = [](void *arg, u64 iova, void *vaddr, u64 size) {
+		return static_cast<embedded *>(arg)->share(iova, vaddr, size);
+	};
+	opt.share_arg = this;
+	opt.name = opt.backend = "sim";
+	if (how.reply_ms)
+		opt.timeout_ms = how.reply_ms;
+	return opt;
+}
+
+void *embedded::thread_main(void *arg)
+{
+	auto *e = static_cast<embedded *>(arg);
+
+	if (e->link_->serve(-1))
+		log_error("sim: %s", error_text());
+	/* Before the link: the engines use it until they end. */
+	e->end_model();
+	e->link_.reset();
+	return nullptr;
+}
+
+/* The model may end at any time, with the connection: a device that vanishes. */
+int embedded::share(u64 iova, void *vaddr, u64 size)
+{
+	std::lock_guard guard(model_lock_);
+
+	return model_ ? model_->share(iova, vaddr, size) : fail(ENODEV, "the software device has ended");
+}
+
+void embedded::end_model()
+{
+	std::unique_ptr<sdma_model> ending;
 	{
-		return client_->region_map(index, offset, size, out);
+		std::lock_guard guard(model_lock_);
+
+		ending = std::move(model_);
 	}
-	int region_read(unsigned index, u64 offset, void *buf, size_t len) override
-	{
-		return client_->region_read(index, offset, buf, len);
-	}
-	int region_write(unsigned index, u64 offset, const void *buf, size_t len) override
-	{
-		return client_->region_write(index, offset, buf, len);
-	}
-	int region_fd(unsigned index, u64 *fd_offset) override { return client_->region_fd(index, fd_offset); }
-	int region_doorbell_fd(unsigned index, u64 offset) override
-	{
-		return client_->region_doorbell_fd(index, offset);
-	}
-	bool doorbell_ring(int fd) override { return client_->doorbell_ring(fd); }
-	int irq(unsigned index, vfio::irq_info *out) override { return client_->irq(index, out); }
-	int irq_set(unsigned index, unsigned first, std::span<const int> fds) override
-	{
-		return client_->irq_set(index, first, fds);
-	}
-	int limits(vfio::address_limits *out) override { return client_->limits(out); }
-	int dma_map(const vfio::dma_area &area) override { return client_->dma_map(area); }
-	int dma_unmap(u64 iova, u64 size) override { return client_->dma_unmap(iova, size); }
-	int reset() override { return client_->reset(); }
-	void set_deadline(u64 ms) override { client_->set_deadline(ms); }
-	bool lost() const override { return client_->lost(); }
-	int answers() override { return client_->answers(); }
-	int lost_fd() const override { return client_->lost_fd(); }
+}
+
+/* The client's base is destroyed first: it closes the connection, which the thread waits for. */
+class embedded_device final : embedded, public vfio::user_device {
+public:
+	explicit embedded_device(const dma::open_options &how) : user_device(options(how)) {}
+
+	int open(const config &cfg);
 	/*
 	 * The connection closes before the engines stop, and these access this process's memory: wait until the
 	 * server's thread has ended.
 	 */
 	int quiesce() override
 	{
-		std::lock_guard guard(end_lock_);
-
-		client_->quiesce();
-		if (!ended_)
-			ended_ = pthread_tryjoin_np(e_->thread, nullptr) == 0;
-		return ended_ ? 0 : -EAGAIN;
+		user_device::quiesce();
+		return has_ended() ? 0 : -EAGAIN;
 	}
-	const char *name() const override { return client_->name(); }
-	const char *backend() const override { return "sim"; }
-	bool own_connection() const override { return true; }
-	int inject(std::string_view rules) override { return e_->plan ? e_->plan->set(rules) : no_plan(); }
+	int inject(std::string_view rules) override { return faulty_ ? plan_.set(rules) : no_plan(); }
 	int injected(std::string *out) override
 	{
-		if (!e_->plan)
+		if (!faulty_)
 			return no_plan();
 		return within_memory("the report of faults", [&] {
-			*out = e_->plan->report();
+			*out = plan_.report();
 			return 0;
 		});
 	}
@@ -138,87 +154,36 @@ private:
 	{
 		return fail(EOPNOTSUPP, "this software device was opened without faults= in its device string");
 	}
-
-	std::unique_ptr<vfio::device> client_;
-	std::unique_ptr<embedded> e_;
-	std::mutex end_lock_; /* ended_ */
-	bool ended_ = false;  /* the server's thread has been joined */
 };
 
-static void *serve_main(void *arg)
+int embedded_device::open(const config &cfg)
 {
-	auto *e = static_cast<embedded *>(arg);
-
-	if (e->link->serve(-1))
-		log_error("sim: %s", error_text());
-	/* Before the link: the engines use it until they end. */
-	e->end_model();
-	e->link.reset();
-	return nullptr;
-}
-
-static int share(void *arg, u64 iova, void *vaddr, u64 size)
-{
-	return static_cast<embedded *>(arg)->share(iova, vaddr, size);
-}
-
-int embedded_open_config(const config &cfg, faults *wrong, std::string_view name, std::unique_ptr<vfio::device> *out,
-			 const dma::open_options &how)
-{
-	std::unique_ptr<embedded> e(new (std::nothrow) embedded);
-	std::unique_ptr<vfio::device> client;
-	vfio::user_options opt;
 	int pair[2];
 
-	if (!e || !e->make(cfg, wrong))
-		return fail(ENOMEM, "sim: no memory for a device");
-	if (e->plan)
-		if (const int err = e->plan->set(cfg.faults))
-			return err;
-	if (int err = e->model->start())
-		return err;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return fail_errno("sim: cannot make a pair of sockets");
 	unique_fd ours(fd_above_stdio(pair[0])), theirs(fd_above_stdio(pair[1]));
 	if (!ours.valid() || !theirs.valid())
 		return fail_errno("sim: cannot move a socket above the standard descriptors");
-	e->link.reset(new (std::nothrow) server(std::move(ours), *e->model));
-	if (!e->link)
-		return fail(ENOMEM, "sim: no memory for a server");
-	if (!e->link->ready()) {
-		errno = EMFILE;
-		return fail_errno("sim: an eventfd for the server");
-	}
-	opt.share_local = share;
-	opt.share_arg = e.get();
-	opt.name = name;
-	if (how.reply_ms)
-		opt.timeout_ms = how.reply_ms;
-	if (int err = thread_start(&e->thread, "sdma-server", serve_main, e.get()))
+	if (const int err = embedded::start(cfg, std::move(ours)))
 		return err;
-	const int err = vfio::user_attach(std::move(theirs), opt, &client);
-	if (err) {
-		pthread_join(e->thread, nullptr);
-		return err;
-	}
-	const pthread_t thread = e->thread;
-	auto *dev = new (std::nothrow) embedded_device(std::move(client), std::move(e));
-	if (!dev) { /* the allocation failed, so nothing was moved */
-		client.reset();
-		pthread_join(thread, nullptr);
-		return fail(ENOMEM, "sim: no memory for a device");
-	}
-	out->reset(dev);
-	return 0;
+	const int err = user_device::start(std::move(theirs));
+	return err ? fail_in(err, "%s", name()) : 0;
 }
 
-int embedded_open(std::string_view spec, const dma::open_options &opt, std::unique_ptr<vfio::device> *out)
+static int embedded_open(std::string_view spec, const dma::open_options &opt, std::unique_ptr<vfio::device> *out)
 {
 	config cfg;
 
 	if (const int err = parse_config(spec, &cfg))
 		return err;
-	return embedded_open_config(cfg, nullptr, "sim", out, opt);
+	auto dev = try_unique<embedded_device>(opt);
+	if (!dev)
+		return fail(ENOMEM, "sim: no memory for a device");
+	if (const int err = within_memory("a software device", [&] { return dev->open(cfg); }))
+		return err;
+	*out = std::move(dev);
+	return 0;
 }
 
 const dma::transport sim_transport = {"sim", embedded_open};

@@ -16,7 +16,7 @@
 
 namespace usdma::vfio {
 
-class user_device final : public device {
+class user_device : public device {
 public:
 	explicit user_device(const user_options &opt);
 	~user_device() override;

@@ -4,7 +4,6 @@
 
 #include "driver/base/error.h"
 #include "driver/dma/registry.h"
-#include "driver/sim/embedded.h"
 
 #include <cstring>
 #include <dirent.h>

@@ -5,7 +5,7 @@
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
 #include "driver/sim/fault_plan.h"
-#include "driver/sim/sdma_model.h"
+#include "driver/sim/models/sdma/sdma_model.h"
 #include "driver/sim/server.h"
 #include "driver/sim/transport.h"
 #include "driver/vfio/user_device.h"

@@ -4,7 +4,7 @@
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/sim/fault_plan.h"
-#include "driver/sim/sdma_model.h"
+#include "driver/sim/models/sdma/sdma_model.h"
 #include "driver/sim/server.h"
 #include "driver/vfio/user_socket.h"
 

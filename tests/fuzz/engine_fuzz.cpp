@@ -10,7 +10,7 @@
 #include "driver/base/barrier.h"
 #include "driver/base/clock.h"
 #include "driver/base/log.h"
-#include "driver/sim/sdma_model.h"
+#include "driver/sim/models/sdma/sdma_model.h"
 
 #include <sched.h>
 #include <sys/mman.h>

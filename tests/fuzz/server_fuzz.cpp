@@ -10,7 +10,7 @@
 #include "tests/fuzz/kinds.h"
 
 #include "driver/base/log.h"
-#include "driver/sim/sdma_model.h"
+#include "driver/sim/models/sdma/sdma_model.h"
 #include "driver/sim/server.h"
 
 #include <sys/eventfd.h>

@@ -4,7 +4,7 @@
 
 #include "tests/support/test.h"
 
-#include "driver/sim/sdma_model.h"
+#include "driver/sim/models/sdma/sdma_model.h"
 #include "driver/sim/server.h"
 
 #include <sys/eventfd.h>

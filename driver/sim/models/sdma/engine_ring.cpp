@@ -3,7 +3,7 @@
 #include "driver/base/clock.h"
 #include "driver/base/log.h"
 #include "driver/sim/bus_error.h"
-#include "driver/sim/engine.h"
+#include "driver/sim/models/sdma/engine.h"
 
 #include <cstring>
 

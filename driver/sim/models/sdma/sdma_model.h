@@ -4,8 +4,8 @@
 
 #include "driver/sim/config.h"
 #include "driver/sim/model.h"
-#include "driver/sim/pci_config.h"
-#include "driver/sim/engine.h"
+#include "driver/sim/models/sdma/pci_config.h"
+#include "driver/sim/models/sdma/engine.h"
 
 #include <memory>
 

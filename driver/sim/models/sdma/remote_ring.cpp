@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/sim/remote_ring.h"
+#include "driver/sim/models/sdma/remote_ring.h"
 
 #include "driver/base/barrier.h"
 

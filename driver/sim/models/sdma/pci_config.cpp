@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/sim/pci_config.h"
+#include "driver/sim/models/sdma/pci_config.h"
 
 #include "driver/engines/sdma/sdma_hw.h"
 

@@ -10,8 +10,8 @@
 #include "driver/base/page_guard.h"
 #include "driver/dma/softop.h"
 #include "driver/engines/sdma/sdma_hw.h"
-#include "driver/sim/remote_ring.h"
-#include "driver/sim/machine.h"
+#include "driver/sim/models/sdma/remote_ring.h"
+#include "driver/sim/models/sdma/machine.h"
 
 #include <memory>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/sim/engine.h"
+#include "driver/sim/models/sdma/engine.h"
 
 #include "driver/base/clock.h"
 #include "driver/base/cpu.h"

@@ -4,7 +4,7 @@
  * the common copy, which bypasses it.
  */
 #include "driver/base/clock.h"
-#include "driver/sim/engine.h"
+#include "driver/sim/models/sdma/engine.h"
 #include "driver/vfio/device.h"
 
 namespace usdma::sim {

@@ -3,7 +3,7 @@
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
-#include "driver/sim/sdma_model.h"
+#include "driver/sim/models/sdma/sdma_model.h"
 
 #include <cstring>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/sim/sdma_model.h"
+#include "driver/sim/models/sdma/sdma_model.h"
 
 #include "driver/base/grow.h"
 #include "driver/base/log.h"

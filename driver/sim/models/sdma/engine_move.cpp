@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Address translation and data movement. */
 #include "driver/base/clock.h"
-#include "driver/sim/engine.h"
+#include "driver/sim/models/sdma/engine.h"
 #include "driver/vfio/device.h"
 
 #include <poll.h>

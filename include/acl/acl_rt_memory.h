@@ -226,24 +226,35 @@ ACL_FUNC_VISIBILITY aclError aclrtMemGetAllocationPropertiesFromHandle(aclrtDrvM
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType,
 							     uint64_t flags, uint64_t *shareableHandle);
-/* The same; shareType DEFAULT: shareableHandle is a uint64_t *.  FABRIC: 207000.  100000: NULL or no such type. */
+/*
+ * The same; shareableHandle: DEFAULT: a uint64_t *; FABRIC: an aclrtMemFabricHandle *, 128 bytes that hold a random key
+ * and are valid in all processes of this user on this host. 100000: NULL; 107000: flags, no such type, or DEFAULT and
+ * exported already; FABRIC: 107002; 507899: exported already.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtMemExportToShareableHandleV2(aclrtDrvMemHandle handle, uint64_t flags,
 							       aclrtMemSharedHandleType shareType,
 							       void *shareableHandle);
 /* Permits more processes to import it.  100000: NULL or 0; 107000: no such export. */
 ACL_FUNC_VISIBILITY aclError aclrtMemSetPidToShareableHandle(uint64_t shareableHandle, int32_t *pid, size_t pidNum);
-/* The same.  FABRIC: 207000.  100000: NULL, 0, or no such type. */
+/*
+ * The same.  100000: NULL or 0; 107000: no such type, no such number, not a FABRIC handle, or FABRIC and all pids 0;
+ * FABRIC: 107017: not exported (any more); 507899: exported by another process; 207006: exported for any process.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtMemSetPidToShareableHandleV2(void *shareableHandle,
 							       aclrtMemSharedHandleType shareType, int32_t *pid,
 							       size_t pidNum);
 /*
- * Imports memory that another process exported; free with aclrtFreePhysical. 100000: NULL; 107001: no such device;
- * 107000: no such export, or of this process; 207006: this process is not permitted; 207001: cannot be mapped
- * here.
+ * Imports memory that this or another process exported, for a device; each import is freed with aclrtFreePhysical,
+ * in any order with the export. 100000: NULL; 107001: no such device; 107000: no such export; 207006: this process is
+ * not permitted; 207001: cannot be mapped here.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId,
 							       aclrtDrvMemHandle *handle);
-/* The same.  FABRIC: 207000.  100000: NULL, flags not 0, or no such type. */
+/*
+ * The same, for the current device. 100000: NULL or flags not 0; 107002; 107000: no such type, no such number, or
+ * not a FABRIC handle; FABRIC: 107017: nothing is exported under it (any more), or its key is wrong; 507899: this
+ * process is not permitted; 207000: of another host or pid namespace.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtMemImportFromShareableHandleV2(void *shareableHandle,
 								 aclrtMemSharedHandleType shareType, uint64_t flags,
 								 aclrtDrvMemHandle *handle);

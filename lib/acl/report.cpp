@@ -49,9 +49,25 @@ static aclError row_of(int err, bool task)
 	return ACL_ERROR_RT_DRV_INTERNAL_ERROR;
 }
 
+/* As the driver's codes are translated there: an unknown handle, no permission, exported twice, open to any. */
+static aclError of_fabric(int err)
+{
+	switch (err) {
+	case ENOENT:
+		return ACL_ERROR_RT_INVALID_HANDLE;
+	case EACCES:
+	case EEXIST:
+		return ACL_ERROR_RT_DRV_INTERNAL_ERROR;
+	default:
+		return row_of(err, false);
+	}
+}
+
 aclError code_of(int err, at where)
 {
 	err = -err;
+	if (where == at::fabric)
+		return of_fabric(err);
 	if (where == at::wait && err == ETIMEDOUT)
 		return ACL_ERROR_RT_STREAM_SYNC_TIMEOUT;
 	if (where == at::event && err == ETIMEDOUT)

@@ -49,6 +49,7 @@ enum class at : u8 {
 	copy,   /* a copy without a stream */
 	open,   /* opening a device */
 	memory, /* allocating, mapping, registering */
+	fabric, /* exporting and importing by a FABRIC handle */
 };
 aclError code_of(int err, at where);
 /* err: 0 or -errno of the core, whose text becomes the message. */

@@ -114,24 +114,68 @@ static aclError map(const char *call, void *va, size_t size, size_t offset, aclr
 	return check(call, core::vmm_map(reinterpret_cast<u64>(va), size, p, access), at::memory);
 }
 
-static aclError check_share_type(const char *call, aclrtMemSharedHandleType type)
+static aclError bad_share_type(const char *call, aclrtMemSharedHandleType type)
 {
-	if (type == ACL_MEM_SHARE_HANDLE_TYPE_FABRIC)
-		return unsupported(call, "shareType FABRIC: there is no fabric between machines");
-	if (type != ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT)
-		return bad_arg(call, "shareType %d is unknown", type);
-	return ACL_SUCCESS;
+	return fault(call, ACL_ERROR_RT_PARAM_INVALID, "shareType %u is unknown", number_in(type));
+}
+
+static aclError export_check(const char *call, aclrtDrvMemHandle handle, u64 flags, physical_guard *p)
+{
+	if (flags & ~u64(ACL_RT_VMM_EXPORT_FLAG_DISABLE_PID_VALIDATION))
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown",
+			     static_cast<unsigned long long>(flags));
+	return get_physical(call, handle, p);
 }
 
 static aclError export_number(const char *call, aclrtDrvMemHandle handle, u64 flags, u64 *number)
 {
 	physical_guard p;
+	const aclError err = export_check(call, handle, flags, &p);
 
-	if (flags & ~u64(ACL_RT_VMM_EXPORT_FLAG_DISABLE_PID_VALIDATION))
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "flags 0x%llx are unknown",
-			     static_cast<unsigned long long>(flags));
-	const aclError err = get_physical(call, handle, &p);
 	return err ? err : check(call, core::physical_export(p, flags != 0, number), at::memory);
+}
+
+static aclError export_fabric(const char *call, aclrtDrvMemHandle handle, u64 flags, void *out)
+{
+	core::fabric_handle made;
+	physical_guard p;
+
+	if (!has_context())
+		return no_context(call);
+	aclError err = export_check(call, handle, flags, &p);
+	if (!err)
+		err = check(call, core::physical_export_fabric(p, flags != 0, &made), at::fabric);
+	if (!err)
+		memcpy(out, &made, sizeof(made));
+	return err;
+}
+
+/* The caller's 128 bytes have no alignment. */
+static core::fabric_handle fabric_in(const void *from)
+{
+	core::fabric_handle h;
+
+	static_assert(sizeof(h) == sizeof(aclrtMemFabricHandle));
+	memcpy(&h, from, sizeof(h));
+	return h;
+}
+
+static aclError allow_fabric(const char *call, const void *handle, const s32 *pids, size_t n)
+{
+	const core::fabric_handle h = fabric_in(handle);
+
+	return check(call, core::physical_allow_fabric(&h, pids, n), at::fabric);
+}
+
+static aclrtDrvMemHandle finish_import(core::physical *p, s32 id)
+{
+	aclrtPhysicalMemProp *prop = prop_of(p);
+	const bool host = core::physical_on_host(p);
+
+	*prop = {};
+	prop->memAttr = host ? ACL_DDR_MEM_NORMAL : ACL_HBM_MEM_HUGE;
+	prop->location = {host ? 0 : u32(id), host ? ACL_MEM_LOCATION_TYPE_HOST : ACL_MEM_LOCATION_TYPE_DEVICE};
+	return core::physical_handle(p);
 }
 
 static aclError import_number(const char *call, u64 number, s32 id, aclrtDrvMemHandle *handle)
@@ -150,12 +194,20 @@ static aclError import_number(const char *call, u64 number, s32 id, aclrtDrvMemH
 	core::device_put(dev);
 	if (err)
 		return core_fault(call, err, at::memory);
-	aclrtPhysicalMemProp *prop = prop_of(p);
-	*prop = {};
-	const bool host = core::physical_on_host(p);
-	prop->memAttr = host ? ACL_DDR_MEM_NORMAL : ACL_HBM_MEM_HUGE;
-	prop->location = {host ? 0 : u32(id), host ? ACL_MEM_LOCATION_TYPE_HOST : ACL_MEM_LOCATION_TYPE_DEVICE};
-	*handle = core::physical_handle(p);
+	*handle = finish_import(p, id);
+	return ACL_SUCCESS;
+}
+
+/* For the device of the thread's context, which holds it open. */
+static aclError import_fabric(const char *call, const void *from, const context_guard &c, aclrtDrvMemHandle *handle)
+{
+	const core::fabric_handle h = fabric_in(from);
+	core::physical *p = nullptr;
+	const int err = core::physical_import_fabric(&h, c->dev, &p);
+
+	if (err)
+		return core_fault(call, err, at::fabric);
+	*handle = finish_import(p, c->id);
 	return ACL_SUCCESS;
 }
 
@@ -314,8 +366,11 @@ aclError aclrtMemExportToShareableHandleV2(aclrtDrvMemHandle handle, uint64_t fl
 {
 	if (!handle || !shareableHandle)
 		return bad_arg(__func__, "handle or shareableHandle is NULL");
-	const aclError err = check_share_type(__func__, shareType);
-	return err ? err : export_number(__func__, handle, flags, static_cast<u64 *>(shareableHandle));
+	if (shareType == ACL_MEM_SHARE_HANDLE_TYPE_FABRIC)
+		return export_fabric(__func__, handle, flags, shareableHandle);
+	if (shareType != ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT)
+		return bad_share_type(__func__, shareType);
+	return export_number(__func__, handle, flags, static_cast<u64 *>(shareableHandle));
 }
 
 aclError aclrtMemSetPidToShareableHandle(uint64_t shareableHandle, int32_t *pid, size_t pidNum)
@@ -330,10 +385,11 @@ aclError aclrtMemSetPidToShareableHandleV2(void *shareableHandle, aclrtMemShared
 {
 	if (!shareableHandle || !pid || !pidNum)
 		return bad_arg(__func__, "shareableHandle or pid is NULL, or pidNum is 0");
-	const aclError err = check_share_type(__func__, shareType);
-	return err ? err :
-		     check(__func__, core::physical_allow(*static_cast<u64 *>(shareableHandle), pid, pidNum),
-			   at::memory);
+	if (shareType == ACL_MEM_SHARE_HANDLE_TYPE_FABRIC)
+		return allow_fabric(__func__, shareableHandle, pid, pidNum);
+	if (shareType != ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT)
+		return bad_share_type(__func__, shareType);
+	return check(__func__, core::physical_allow(*static_cast<u64 *>(shareableHandle), pid, pidNum), at::memory);
 }
 
 aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId, aclrtDrvMemHandle *handle)
@@ -348,11 +404,14 @@ aclError aclrtMemImportFromShareableHandleV2(void *shareableHandle, aclrtMemShar
 {
 	if (!shareableHandle || !handle || flags)
 		return bad_arg(__func__, "shareableHandle or handle is NULL, or flags are not 0");
-	const aclError err = check_share_type(__func__, shareType);
-	if (err)
-		return err;
 	const context_guard c;
-	return c ? import_number(__func__, *static_cast<u64 *>(shareableHandle), c->id, handle) : no_context(__func__);
+	if (!c)
+		return no_context(__func__);
+	if (shareType == ACL_MEM_SHARE_HANDLE_TYPE_FABRIC)
+		return import_fabric(__func__, shareableHandle, c, handle);
+	if (shareType != ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT)
+		return bad_share_type(__func__, shareType);
+	return import_number(__func__, *static_cast<u64 *>(shareableHandle), c->id, handle);
 }
 
 aclError aclrtMemP2PMap(void *devPtr, size_t size, int32_t dstDevId, uint64_t flags)

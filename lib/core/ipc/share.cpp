@@ -313,13 +313,17 @@ u64 share_number(const share *s)
 	return u64(getpid()) << 32 | u32(s->fd.get());
 }
 
+u64 share_number_of(const char *key)
+{
+	parsed_key k;
+
+	return parse_key(key, &k) ? u64(k.pid) << 32 | k.fd : 0;
+}
+
 int share_import_number(u64 number, share_kind kind, share **out)
 {
 	const parsed_key k{unsigned(kind), unsigned(number >> 32), unsigned(number), 0, 0, 0, true};
 
-	if (k.pid == unsigned(getpid()))
-		return fail(EINVAL, "%#llx was exported by this process itself: use its handle",
-			    static_cast<unsigned long long>(number));
 	return import_parsed(k, false, out);
 }
 
@@ -332,6 +336,8 @@ int share_allow(share *s, const s32 *pids, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		const u32 have = load_relaxed(&p->npids);
 
+		if (!pids[i])
+			continue;
 		if (have >= share_pids)
 			return fail(ENOSPC, "%zu processes are allowed already", share_pids);
 		store_relaxed(&p->pids[have], pids[i]);

@@ -14,7 +14,7 @@
 
 namespace usdma::core {
 
-enum class share_kind : u32 { memory = 1, notify = 2, event = 3, physical = 4 };
+enum class share_kind : u32 { memory = 1, notify = 2, event = 3, physical = 4, fabric = 5 };
 
 inline constexpr size_t share_key_len = 64; /* without the NUL */
 inline constexpr size_t share_pids = 256;
@@ -62,10 +62,12 @@ int share_export(const share_spec &spec, bool pin, share **out);
  * -EOPNOTSUPP: another pid namespace, or no /proc of this one.
  */
 int share_import(const char *key, share_kind kind, bool pin, share **out);
-/* Import by a number, without the key's secret; not by the exporter itself (-EINVAL). */
+/* Import by a number, without the key's secret. */
 u64 share_number(const share *s);
+/* The number of a key's share; 0: this is no key. */
+u64 share_number_of(const char *key);
 int share_import_number(u64 number, share_kind kind, share **out);
-/* -EINVAL: not exported by this process. -ENOSPC: too many. */
+/* 0 in pids is skipped. -EINVAL: not exported by this process. -ENOSPC: too many. */
 int share_allow(share *s, const s32 *pids, size_t n);
 void share_ref(share *s);
 void share_unref(share *s);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lib/core/device/device.h"
+#include "lib/core/ipc/fabric.h"
 #include "lib/core/ipc/share.h"
 
 #pragma GCC visibility push(default) /* front ends are separate libraries */
@@ -48,6 +49,15 @@ int vmm_retain(u64 va, physical **out);
 int physical_export(physical *p, bool open, u64 *number);
 int physical_allow(u64 number, const s32 *pids, size_t n);
 int physical_import(u64 number, device *dev, physical **out);
+/* The same by a FABRIC handle. Each import has its own handle and mapping, in the exporting process, too. */
+int physical_export_fabric(physical *p, bool open, fabric_handle *out);
+/*
+ * -EINVAL: not a FABRIC handle, or no process is named. -EACCES: exported by another process. -ENOENT: not exported
+ * (any more). -EPERM: any process may import it already.
+ */
+int physical_allow_fabric(const fabric_handle *h, const s32 *pids, size_t n);
+/* -EINVAL: not a FABRIC handle. -ENOENT: nothing is exported under it (any more). -EACCES, -EOPNOTSUPP: as by key. */
+int physical_import_fabric(const fabric_handle *h, device *dev, physical **out);
 
 /* ---- device memory shared by key -------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 #include "lib/core/stream/guard.h"
 #include "lib/core/ipc/vmm_internal.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
@@ -44,11 +45,10 @@ static number_table &exported()
 	return *numbers;
 }
 
-int physical_export(physical *p, bool open, u64 *number)
+/* Under the lock. */
+static int export_as(physical *p, share_kind kind, bool open)
 {
-	const no_cancel scope;
-	std::lock_guard guard(export_lock);
-	share_spec spec{share_kind::physical, open, p->fd.get(), 0, p->size, p->host};
+	share_spec spec{kind, open, p->fd.get(), 0, p->size, p->host};
 	int err = 0;
 
 	if (forked())
@@ -63,14 +63,35 @@ int physical_export(physical *p, bool open, u64 *number)
 		err = share_export(spec, false, &p->shared);
 	if (err)
 		return err;
-	*number = share_number(p->shared);
-	if (!try_emplace(exported().of, *number, p->shared)) {
+	if (!try_emplace(exported().of, share_number(p->shared), p->shared)) {
 		share_unref(p->shared);
 		p->shared = nullptr;
 		return no_memory("the list of exported memory");
 	}
 	share_ref(p->shared);
 	return 0;
+}
+
+int physical_export(physical *p, bool open, u64 *number)
+{
+	const no_cancel scope;
+	std::lock_guard guard(export_lock);
+	const int err = export_as(p, share_kind::physical, open);
+
+	if (!err)
+		*number = share_number(p->shared);
+	return err;
+}
+
+int physical_export_fabric(physical *p, bool open, fabric_handle *out)
+{
+	const no_cancel scope;
+	std::lock_guard guard(export_lock);
+	const int err = export_as(p, share_kind::fabric, open);
+
+	if (!err)
+		fabric_make(p->shared, out);
+	return err;
 }
 
 void physical_unshare(physical *p)
@@ -100,6 +121,40 @@ int physical_allow(u64 number, const s32 *pids, size_t n)
 	return share_allow(it->second, pids, n);
 }
 
+static int find_export(const char *key, share **out)
+{
+	const u64 number = share_number_of(key);
+	const auto it = exported().of.find(number);
+
+	if (number && number >> 32 != u64(getpid()))
+		return fail(EACCES, "the memory was exported by process %u: only that one can allow others",
+			    unsigned(number >> 32));
+	if (it == exported().of.end() || strcmp(it->second->key, key) != 0)
+		return fail(ENOENT, "this process does not export the memory of this FABRIC handle (any more)");
+	*out = it->second;
+	return 0;
+}
+
+int physical_allow_fabric(const fabric_handle *h, const s32 *pids, size_t n)
+{
+	const no_cancel scope;
+	char key[share_key_len + 1];
+	share *s = nullptr;
+	int err = fabric_key(h, key);
+
+	if (err)
+		return err;
+	std::lock_guard guard(export_lock);
+	err = find_export(key, &s);
+	if (err)
+		return err;
+	if (load_relaxed(&s->page->open))
+		return fail(EPERM, "the memory was exported for any process: there is no list");
+	if (std::all_of(pids, pids + n, [](s32 pid) { return !pid; }))
+		return fail(EINVAL, "all %zu process ids are 0", n);
+	return share_allow(s, pids, n);
+}
+
 static int fill_import(physical *p, share *s)
 {
 	p->shared = s;
@@ -112,18 +167,12 @@ static int fill_import(physical *p, share *s)
 	return foreign_map(p->dev, s->data.get(), s->offset, p->size, &p->mem);
 }
 
-int physical_import(u64 number, device *dev, physical **out)
+/* Consumes the share. */
+static int import_share(share *s, device *dev, physical **out)
 {
-	const no_cancel scope;
 	physical *p;
-	share *s;
 	int err;
 
-	if (forked())
-		return fail_forked();
-	err = share_import_number(number, share_kind::physical, &s);
-	if (err)
-		return err;
 	err = s->data.valid() && s->offset % 4096 == 0 && s->size % 4096 == 0 ?
 		      physical_new(dev, s->size, &p) :
 		      fail(EINVAL, "the exporter's memory is not whole pages");
@@ -139,6 +188,35 @@ int physical_import(u64 number, device *dev, physical **out)
 	physical_ready(p);
 	*out = p;
 	return 0;
+}
+
+int physical_import(u64 number, device *dev, physical **out)
+{
+	const no_cancel scope;
+	share *s;
+
+	if (forked())
+		return fail_forked();
+	const int err = share_import_number(number, share_kind::physical, &s);
+	return err ? err : import_share(s, dev, out);
+}
+
+int physical_import_fabric(const fabric_handle *h, device *dev, physical **out)
+{
+	const no_cancel scope;
+	char key[share_key_len + 1];
+	share *s;
+
+	if (forked())
+		return fail_forked();
+	int err = fabric_key(h, key);
+	if (err)
+		return err;
+	err = share_import(key, share_kind::fabric, false, &s);
+	if (!err)
+		return import_share(s, dev, out);
+	/* The key, or what it refers to by now, is invalid. */
+	return err == -EINVAL ? -ENOENT : err;
 }
 
 /* ---- keys ------------------------------------------------------------------------------------------- */

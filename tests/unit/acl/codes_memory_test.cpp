@@ -161,7 +161,7 @@ static void test_virtual_memory(void **)
 	static aclrtMemAccessDesc access = {ACL_RT_MEM_ACCESS_FLAGS_READWRITE, {0, ACL_MEM_LOCATION_TYPE_DEVICE}, {}};
 	static aclrtMemLocation here = {0, ACL_MEM_LOCATION_TYPE_DEVICE};
 	static aclrtMemFabricHandle fabric;
-	static const auto plain = ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT, far = ACL_MEM_SHARE_HANDLE_TYPE_FABRIC;
+	static const auto plain = ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT, fabrics = ACL_MEM_SHARE_HANDLE_TYPE_FABRIC;
 	static const auto unknown = static_cast<aclrtMemSharedHandleType>(9);
 	static const row rows[] = {
 		ALONE(107002, aclrtReserveMemAddress(&va, size, 0, nullptr, 0)),
@@ -189,22 +189,27 @@ static void test_virtual_memory(void **)
 		ROW(0, aclrtMemGetAllocationPropertiesFromHandle(h, &said) ?: said.memAttr != good.memAttr),
 		ROW(107017, aclrtMemExportToShareableHandle(f.stream, ACL_MEM_HANDLE_TYPE_NONE, 0, &number)),
 		ROW(100000, aclrtMemExportToShareableHandleV2(h, 0, plain, nullptr)),
-		ROW(100000, aclrtMemExportToShareableHandleV2(h, 0, unknown, &number)),
-		ROW(207000, aclrtMemExportToShareableHandleV2(h, 0, far, &fabric)),
+		ROW(107000, aclrtMemExportToShareableHandleV2(h, 0, unknown, &number)),
+		ROW(107000, aclrtMemExportToShareableHandleV2(h, 2, fabrics, &fabric)),
+		ROW(107017, aclrtMemExportToShareableHandleV2(f.stream, 0, fabrics, &fabric)),
+		ALONE(107002, aclrtMemExportToShareableHandleV2(h, 0, fabrics, &fabric)),
 		ROW(107000, aclrtMemSetPidToShareableHandle(0x1234, &pid, 1)),
 		ROW(0, aclrtMemExportToShareableHandleV2(h, 0, plain, &number)),
 		ROW(100000, aclrtMemSetPidToShareableHandle(number, nullptr, 1)),
 		ROW(100000, aclrtMemSetPidToShareableHandle(number, &pid, 0)),
 		ROW(100000, aclrtMemSetPidToShareableHandleV2(nullptr, plain, &pid, 1)),
-		ROW(100000, aclrtMemSetPidToShareableHandleV2(&number, unknown, &pid, 1)),
-		ROW(207000, aclrtMemSetPidToShareableHandleV2(&fabric, far, &pid, 1)),
+		ROW(107000, aclrtMemSetPidToShareableHandleV2(&number, unknown, &pid, 1)),
+		ROW(107000, aclrtMemSetPidToShareableHandleV2(&fabric, fabrics, &pid, 1)),
 		ROW(0, aclrtMemSetPidToShareableHandleV2(&number, plain, &pid, 1)),
 		ROW(100000, aclrtMemImportFromShareableHandle(number, 0, nullptr)),
 		ROW(107001, aclrtMemImportFromShareableHandle(number, 99, &h2)),
 		ROW(100000, aclrtMemImportFromShareableHandleV2(nullptr, plain, 0, &h2)),
 		ROW(100000, aclrtMemImportFromShareableHandleV2(&number, plain, 1, &h2)),
-		ROW(100000, aclrtMemImportFromShareableHandleV2(&number, unknown, 0, &h2)),
-		ROW(207000, aclrtMemImportFromShareableHandleV2(&fabric, far, 0, &h2)),
+		ALONE(107002, aclrtMemImportFromShareableHandleV2(&number, unknown, 0, &h2)),
+		ROW(107000, aclrtMemImportFromShareableHandleV2(&number, unknown, 0, &h2)),
+		ROW(107000, aclrtMemImportFromShareableHandleV2(&fabric, fabrics, 0, &h2)),
+		/* One export of one kind. */
+		ROW(507899, aclrtMemExportToShareableHandleV2(h, 0, fabrics, &fabric)),
 		ROW(100000, aclrtMemP2PMap(nullptr, 8, 1, 0)),
 		ROW(100000, aclrtMemP2PMap(f.dev, 0, 1, 0)),
 		ROW(107000, aclrtMemP2PMap(f.dev, 8, 1, 1)),
@@ -229,6 +234,66 @@ static void test_virtual_memory(void **)
 	ddr = good;
 	ddr.memAttr = ACL_DDR_MEM_HUGE;
 	run_rows(rows);
+}
+
+/* Where a FABRIC handle of this library has the host, and in its key the process and the secret. */
+static constexpr size_t host_at = 8, process_at = 32, secret_at = 50;
+
+static aclrtMemFabricHandle *other_byte(const aclrtMemFabricHandle *h, size_t at)
+{
+	static aclrtMemFabricHandle wrong;
+
+	wrong = *h;
+	wrong.data[at] ^= 1;
+	return &wrong;
+}
+
+static void test_fabric(void **)
+{
+	static aclrtDrvMemHandle listed, open, h;
+	static aclrtMemFabricHandle key, open_key;
+	static int32_t self, zeros[2];
+	static uint64_t number;
+	static aclrtPhysicalMemProp good;
+	static const auto fabric = ACL_MEM_SHARE_HANDLE_TYPE_FABRIC, plain = ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT;
+	static const row rows[] = {
+		ROW(0, aclrtMemExportToShareableHandleV2(listed, 0, fabric, &key)),
+		ROW(507899, aclrtMemExportToShareableHandleV2(listed, 0, fabric, &key)),
+		ROW(107000, aclrtMemExportToShareableHandleV2(listed, 0, plain, &number)),
+		ROW(507899, aclrtMemImportFromShareableHandleV2(&key, fabric, 0, &h)),
+		ROW(107000, aclrtMemSetPidToShareableHandleV2(&key, fabric, zeros, 2)),
+		ROW(107017, aclrtMemSetPidToShareableHandleV2(other_byte(&key, secret_at), fabric, &self, 1)),
+		ROW(507899, aclrtMemSetPidToShareableHandleV2(other_byte(&key, process_at), fabric, &self, 1)),
+		ROW(0, aclrtMemSetPidToShareableHandleV2(&key, fabric, &self, 1)),
+		ROW(107000, aclrtMemImportFromShareableHandleV2(other_byte(&key, 0), fabric, 0, &h)),
+		ROW(207000, aclrtMemImportFromShareableHandleV2(other_byte(&key, host_at), fabric, 0, &h)),
+		ROW(107017, aclrtMemImportFromShareableHandleV2(other_byte(&key, process_at), fabric, 0, &h)),
+		ROW(107017, aclrtMemImportFromShareableHandleV2(other_byte(&key, secret_at), fabric, 0, &h)),
+		ROW(0, aclrtMemImportFromShareableHandleV2(&key, fabric, 0, &h)),
+		ROW(207000, aclrtMemExportToShareableHandleV2(h, 0, fabric, &open_key)),
+		ROW(0, aclrtFreePhysical(h)),
+		ROW(107017, aclrtFreePhysical(h)),
+		ROW(0, aclrtFreePhysical(listed)),
+		ROW(107017, aclrtMemSetPidToShareableHandleV2(&key, fabric, &self, 1)),
+		ROW(107017, aclrtMemImportFromShareableHandleV2(&key, fabric, 0, &h)),
+		ROW(0, aclrtMemExportToShareableHandleV2(open, 1, fabric, &open_key)),
+		ROW(207006, aclrtMemSetPidToShareableHandleV2(&open_key, fabric, &self, 1)),
+		ROW(0, aclrtMemImportFromShareableHandleV2(&open_key, fabric, 0, &h)),
+		ROW(0, aclrtFreePhysical(open)),
+		ROW(0, aclrtFreePhysical(h)),
+	};
+
+	self = getpid();
+	good = {ACL_MEM_HANDLE_TYPE_NONE,
+		ACL_MEM_ALLOCATION_TYPE_PINNED,
+		ACL_HBM_MEM_HUGE,
+		{0, ACL_MEM_LOCATION_TYPE_DEVICE},
+		0};
+	assert_int_equal(aclrtSetDevice(0), 0);
+	assert_int_equal(aclrtMallocPhysical(&listed, 2 << 20, &good, 0), 0);
+	assert_int_equal(aclrtMallocPhysical(&open, 2 << 20, &good, 0), 0);
+	run_rows(rows);
+	assert_int_equal(aclrtResetDevice(0), 0);
 }
 
 static void test_keys(void **)
@@ -345,6 +410,7 @@ int main()
 		cmocka_unit_test(test_host_memory),    cmocka_unit_test(test_managed),
 		cmocka_unit_test(test_virtual_memory), cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_pools),          cmocka_unit_test(test_host_node),
+		cmocka_unit_test(test_fabric),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -2,6 +2,8 @@
 /* Misuse of devices, contexts, streams, events, callbacks, notifies, virtual memory, keys and pools. */
 #include "misuse.h"
 
+#include <unistd.h>
+
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* they are to be tested too */
 #pragma GCC diagnostic ignored "-Wpedantic"                /* a ?: b is: b where a gave 0 */
 
@@ -395,6 +397,7 @@ static void test_virtual_memory(void **)
 	static aclrtDrvMemHandle h, h2;
 	static size_t g;
 	static uint64_t number, flag;
+	static int32_t self;
 	static aclrtPhysicalMemProp good, ddr, away;
 	static aclrtMemAccessDesc access = {ACL_RT_MEM_ACCESS_FLAGS_READWRITE, {0, ACL_MEM_LOCATION_TYPE_DEVICE}, {}};
 	static aclrtMemLocation loc = {0, ACL_MEM_LOCATION_TYPE_DEVICE};
@@ -435,7 +438,12 @@ static void test_virtual_memory(void **)
 		ROW(100000, aclrtMemExportToShareableHandle(h, ACL_MEM_HANDLE_TYPE_POSIX, 0, &number)),
 		ROW(0, aclrtMemExportToShareableHandle(h, ACL_MEM_HANDLE_TYPE_NONE, 0, &number)),
 		ROW(107000, aclrtMemExportToShareableHandle(h, ACL_MEM_HANDLE_TYPE_NONE, 0, &number)),
-		ROW(107000, aclrtMemImportFromShareableHandle(number, 0, &h2)),
+		ROW(107000, aclrtMemImportFromShareableHandle(number ^ 1ull << 33, 0, &h2)),
+		ROW(207006, aclrtMemImportFromShareableHandle(number, 0, &h2)),
+		ROW(0, aclrtMemSetPidToShareableHandle(number, &self, 1)),
+		ROW(0, aclrtMemImportFromShareableHandle(number, 0, &h2)),
+		ROW(0, h2 == h),
+		ROW(0, aclrtFreePhysical(h2)),
 		ROW(0, aclrtFreePhysical(h)),
 		ROW(107017, aclrtFreePhysical(h)),
 		ROW(0, aclrtMemset(va, size, 8, size)),
@@ -453,6 +461,7 @@ static void test_virtual_memory(void **)
 		{0, ACL_MEM_LOCATION_TYPE_DEVICE},
 		0};
 	ddr = away = good;
+	self = getpid();
 	ddr.memAttr = ACL_DDR_MEM_HUGE;
 	away.location.id = 99;
 	run_rows(rows);

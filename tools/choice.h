@@ -5,18 +5,20 @@
 #include "driver/base/words.h"
 
 #include <CLI/CLI.hpp>
+#include <cstring>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace usdma::tool {
 
-inline std::string joined(const std::vector<std::string> &words)
+inline std::string joined(const std::vector<std::string> &words, const char *between = ", ")
 {
 	std::string out;
 
 	for (const std::string &w : words)
-		out += (out.empty() ? "" : ", ") + w;
+		out += (out.empty() ? "" : between) + w;
 	return out;
 }
 
@@ -30,34 +32,58 @@ inline std::string nearest(const std::string &word, const std::vector<std::strin
 	});
 }
 
-/* A word of a list, passed on as its number. */
-template <class T> CLI::Validator word_of(std::vector<std::pair<std::string, T>> choices)
+/* The name of a validator of words is this and the words, for choices_of(). */
+inline constexpr const char *words_mark = "words: ";
+
+inline CLI::Validator word_of(const std::vector<std::string> &choices)
 {
 	return CLI::Validator(
-		[choices = std::move(choices)](std::string &word) -> std::string {
-			std::vector<std::string> all;
-
-			for (const auto &[name, value] : choices) {
-				if (word == name) {
-					word = std::to_string(int(value));
-					return "";
-				}
-				all.push_back(name);
-			}
-			return "there is no \"" + word + "\"; there are " + joined(all);
-		},
-		"", "word");
-}
-
-inline CLI::Validator word_of(std::vector<std::string> choices)
-{
-	return CLI::Validator(
-		[choices = std::move(choices)](std::string &word) -> std::string {
+		[choices](std::string &word) -> std::string {
 			if (std::find(choices.begin(), choices.end(), word) != choices.end())
 				return "";
 			return "there is no \"" + word + "\"; there are " + joined(choices);
 		},
-		"", "word");
+		"", words_mark + joined(choices, " "));
+}
+
+/* A word of a list, passed on as its number. */
+template <class T> CLI::Validator word_of(std::vector<std::pair<std::string, T>> choices)
+{
+	std::vector<std::string> all;
+
+	for (const auto &choice : choices)
+		all.push_back(choice.first);
+	CLI::Validator check = word_of(all);
+	return CLI::Validator(
+		[choices = std::move(choices), check](std::string &word) -> std::string {
+			const std::string wrong = check(word);
+
+			for (const auto &[name, value] : choices)
+				if (word == name) {
+					word = std::to_string(int(value));
+					break;
+				}
+			return wrong;
+		},
+		"", check.get_name());
+}
+
+/* The words that an option accepts; none: anything else. */
+inline std::vector<std::string> choices_of(CLI::Option *o)
+{
+	std::vector<std::string> out;
+	std::string name;
+
+	try {
+		name = o->get_validator(0)->get_name();
+	} catch (const CLI::OptionNotFound &) {
+	}
+	if (!name.starts_with(words_mark))
+		return out;
+	std::istringstream words(name.substr(strlen(words_mark)));
+	for (std::string word; words >> word;)
+		out.push_back(word);
+	return out;
 }
 
 /* A size in the syntax of all settings, passed on in bytes; the two bounds are in the same syntax. */

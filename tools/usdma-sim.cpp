@@ -6,6 +6,7 @@
 #include "driver/sim/bus_error.h"
 #include "driver/sim/console.h"
 #include "driver/sim/interrupting.h"
+#include "tools/complete.h"
 #include "tools/help.h"
 #include "tools/output.h"
 #include "tools/sim_clients.h"
@@ -31,14 +32,13 @@ struct options {
 };
 
 /* An option that sets a key of the device string. */
-void add_setting(CLI::App &app, options &opt, const char *name, const char *key, const char *help)
+CLI::Option *add_setting(CLI::App &app, options &opt, const char *name, const char *key, const char *help)
 {
-	app.add_option_function<std::string>(
-		   name, [&opt, key](const std::string &v) { opt.settings.push_back(std::string(key) + "=" + v); },
-		   help)
-		->type_name(std::string(key) == "cpus" ? "LIST" :
-			    std::string(key) == "huge" ? "HOW" :
-							 "N");
+	return app
+		.add_option_function<std::string>(
+			name, [&opt, key](const std::string &v) { opt.settings.push_back(std::string(key) + "=" + v); },
+			help)
+		->type_name("N");
 }
 
 void describe(CLI::App &app, options &opt)
@@ -59,12 +59,15 @@ void describe(CLI::App &app, options &opt)
 	add_setting(app, opt, "--latency-us,--latency", "latency",
 		    "Each descriptor takes at least so many microseconds");
 	add_setting(app, opt, "--rate", "rate", "Bytes a second of each engine, such as 500M");
-	add_setting(app, opt, "--cpus", "cpus", "CPUs of the engines, such as 2+3");
+	add_setting(app, opt, "--cpus", "cpus", "CPUs of the engines, such as 2+3")->type_name("LIST");
 	add_setting(app, opt, "--share", "share",
 		    "Memory of its own that a client may map at a time (default: a quarter of the machine's)");
 	add_setting(app, opt, "--copy-rows,--copy_rows", "copy_rows",
-		    "Pages that a long copy goes over at a time: auto (by the CPU; default), 1, 2 or 4");
-	add_setting(app, opt, "--huge", "huge", "Pages of 2 MiB for its memory: off, advise (default) or require");
+		    "Pages that a long copy goes over at a time: auto (by the CPU; default), 1, 2 or 4")
+		->check(tool::word_of({"auto", "1", "2", "4"}));
+	add_setting(app, opt, "--huge", "huge", "Pages of 2 MiB for its memory: off, advise (default) or require")
+		->type_name("HOW")
+		->check(tool::word_of({"off", "advise", "require"}));
 	app.add_option_function<std::string>(
 		   "--nomem",
 		   [&opt](const std::string &v) { opt.settings.push_back("nomem=" + (v.empty() ? "1" : v)); },
@@ -204,6 +207,8 @@ int main(int argc, char **argv)
 
 	help_in_80_columns(app);
 	describe(app, opt);
+	if (tool::complete(&app, argc, argv, [] { return tool::words(); }))
+		return tool::end_output("usdma-sim", 0);
 	try {
 		app.parse(argc, argv);
 	} catch (const CLI::ParseError &e) {

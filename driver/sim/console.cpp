@@ -21,8 +21,7 @@ using std::string_view;
 /* An idle peer is disconnected after this time. */
 static constexpr u64 idle_timeout_ns = 60 * ns_per_s;
 static constexpr u64 max_pause_ms = 24 * 3600 * 1000;
-static constexpr string_view words[] = {"state", "faults", "clear", "vanish", "return", "help"};
-static_assert(std::size(words) == size_t(console_word::count));
+static_assert(std::size(console_words) == size_t(console_word::count));
 
 /* ---- parsing --------------------------------------------------------------------------------------- */
 
@@ -46,8 +45,8 @@ static int parse_ms(string_view word, u64 *out)
 
 static int parse_word(string_view word, console_word *out)
 {
-	for (size_t i = 0; i < std::size(words); i++)
-		if (words[i] == word) {
+	for (size_t i = 0; i < std::size(console_words); i++)
+		if (console_words[i] == word) {
 			*out = console_word(i);
 			return 0;
 		}

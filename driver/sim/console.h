@@ -26,6 +26,7 @@
 namespace usdma::sim {
 
 enum class console_word : u8 { state, faults, clear, vanish, come_back, help, count };
+inline constexpr std::string_view console_words[] = {"state", "faults", "clear", "vanish", "return", "help"};
 
 struct console_command {
 	console_word what = console_word::state;

@@ -157,63 +157,61 @@ def tracepoints(build):
         point(uses and not wrong, f"{os.path.basename(script)} uses what there is", str(wrong))
 
 
-def completed(words, path, function):
-    script = f'. "{path}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); {function}; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    got, out = run(["bash", "--norc", "-ec", script, "bash", *words])
-    return set(out.split()) if got == 0 else set()
+def shells(build, scratch):
+    """Each shell's command, and what it reads before the prompt."""
+    files = {"bash": "complete.bash", "zsh": "zsh/_usdma", "fish": "complete.fish"}
+    os.makedirs(os.path.join(scratch, "zsh"))
+    shutil.copy(os.path.join(SYSTEM, "complete.zsh"), os.path.join(scratch, files["zsh"]))
+    path = ":".join([*(os.path.join(build, "tools", t) for t in ("usdmactl", "perf", ".")), os.environ["PATH"]])
+    env = {**os.environ, "PATH": path, "PS1": "$ ", "TERM": "dumb", "INPUTRC": "/dev/null", "HOME": scratch, "ZDOTDIR": scratch}
+    zsh = f"fpath=({scratch}/zsh $fpath); autoload -Uz compinit; compinit -u -D; unsetopt beep"
+    return env, {"bash": (["bash", "--norc", "--noprofile", "-i"], f". {SYSTEM}/{files['bash']}"), "zsh": (["zsh", "-f", "-i"], zsh),
+                 "fish": (["fish", "--no-config", "-c"], f"source {SYSTEM}/{files['fish']}")}
 
 
-def help_options(*words):
-    return set(re.findall(r"^ +(?:-\w, ?)?(--[a-z][a-z-]+)", run([*words, "--help"])[1], re.M))
-
-
-def completions(build):
-    """A real bash offers each command and option that --help knows, and no other."""
-    for tool, program in (("usdma-sim", "tools/usdma-sim"), ("usdma-perf", "tools/perf/usdma-perf")):
-        program = os.path.join(build, program)
-        if os.path.exists(program):
-            known = help_options(program)
-            offered = completed([tool, "--"], os.path.join(SYSTEM, tool + ".bash"), "_" + tool.replace("-", "_"))
-            point(known and known == offered, f"{tool}: bash completes each option", f"differ: {known ^ offered}")
-    program, bash = os.path.join(build, "tools/usdmactl/usdmactl"), os.path.join(TOP, "tools/usdmactl/usdmactl.bash")
-    if not os.path.exists(program):
-        return
-    names = set(re.findall(r"^  ([a-z]+) ", run([program, "--help"])[1].partition("Subcommands:")[2], re.M))
-    offered = completed(["usdmactl", ""], bash, "_usdmactl")
-    point(names and names == {w for w in offered if not w.startswith("-")}, "usdmactl: bash completes each command", f"{names ^ offered}")
-    wrong = {}
-    for name in names - {"sim"}:  # which takes words, not options
-        known = help_options(program, name) | {"--json"}
-        offered = {w for w in completed(["usdmactl", name, "--"], bash, "_usdmactl")}
-        if known != offered:
-            wrong[name] = known ^ offered
-    point(not wrong, "usdmactl: and its options", f"differ: {wrong}")
-    point("usdmactl selftest " in typed(build, bash, b"usdmactl self\t"), "TAB completes a command in a bash that somebody types into")
-
-
-def typed(build, completion, keys):
-    """What the line is after these keys in an interactive shell."""
+def typed(command, first, env, keys, wanted):
+    """What an interactive shell shows when somebody types these keys and TAB, until it is what is wanted."""
     master, slave = os.openpty()
-    shell = subprocess.Popen(["bash", "--norc", "--noprofile", "-i"], stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-                             env={**os.environ, "PS1": "$ ", "TERM": "dumb", "INPUTRC": "/dev/null",
-                                  "PATH": os.path.join(build, "tools/usdmactl") + ":" + os.environ["PATH"]})
+    shell = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, env=env)
     os.close(slave)
     seen = ""
-    os.write(master, f". {completion}; echo rea''dy\n".encode())
+    os.write(master, f"{first}; echo rea''dy\n".encode())
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         sent = False
-        while time.monotonic() < deadline and "usdmactl selftest " not in seen:
+        while time.monotonic() < deadline and wanted not in seen.rpartition("\nready")[2]:
             if select.select([master], [], [], 0.2)[0]:
                 seen += os.read(master, 4096).decode(errors="replace")
             if not sent and "\nready" in seen:
-                os.write(master, keys)
+                os.write(master, f"{keys}\t".encode())
                 sent = True
     finally:
         shell.kill()
         shell.wait()
         os.close(master)
-    return seen
+    return seen.rpartition("\nready")[2]
+
+
+def completions(build, scratch):
+    """TAB in a real shell: commands, options, choices, devices and files."""
+    with open(os.path.join(scratch, "a socket"), "w", encoding="ascii"):
+        pass
+    env, all_shells = shells(build, scratch)
+    rows = (("usdmactl self", "usdmactl selftest "), ("usdmactl selftest --si", "selftest --size "), ("usdmactl --json info s", "info sim "),
+            ("usdmactl sim x fau", "x faults "), ("usdmactl tune --device vfio", "--device vfio-user:"),
+            (f"usdmactl info vfio-user:{scratch}/a", f"vfio-user:{scratch}/a\\ socket "), ("usdma-perf --depth 4 --wait poll,hy", "--wait poll,hybrid"),
+            ("usdma-perf --wait=int", "--wait=interrupt "), ("usdma-sim --huge req", "--huge require "), ("usdma-sim --onc", "usdma-sim --once "))
+    for shell, (command, first) in all_shells.items():
+        if not shutil.which(command[0]):
+            skip(f"completion by {shell}", f"no {shell} here")
+            continue
+        for keys, wanted in rows:
+            if shell == "fish":  # it does not talk to a dumb terminal
+                wanted = wanted.split()[-1].replace("\\", "") if "socket" not in wanted else "socket"
+                seen = run([*command, f"{first}; complete -C '{keys}'"], env=env)[1]
+            else:
+                seen = typed(command, first, env, keys, wanted)
+            point(wanted in seen, f"{shell}: {keys.replace(scratch, '')}TAB", seen)
 
 
 def attach(build, script, seconds):
@@ -264,11 +262,10 @@ def main():
                 odd_instances(build)
         tracepoints(build)
         live_tracing(build)
-        completions(build)
-        for path in (os.path.join(SYSTEM, "usdma-sim.bash"), os.path.join(SYSTEM, "usdma-perf.bash"),
-                     os.path.join(TOP, "tools/usdmactl/usdmactl.bash")):
-            got, log = run(["bash", "-n", path])
-            point(got == 0, f"{os.path.basename(path)} is bash", log)
+        if all(os.path.exists(os.path.join(build, "tools", t)) for t in ("usdmactl/usdmactl", "usdma-sim", "perf/usdma-perf")):
+            completions(build, scratch)
+        else:
+            skip("completions", "built without tools")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return points.end()

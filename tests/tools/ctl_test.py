@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
 Tests of usdmactl on made-up system trees and on this machine: what it says, not
-how it lays it out.  ctl_test.py USDMACTL COMPLETION USDMA-SIM; prints TAP.
+how it lays it out.  ctl_test.py USDMACTL USDMA-SIM; prints TAP.
 """
 
 import ctypes
@@ -690,18 +690,6 @@ def test_help(s):
     s.check(s.run("frobnicate").returncode == 2 and s.run().returncode == 2, "usage errors have their own status")
 
 
-def test_completion(s, script):
-    def complete(*words):
-        told = " ".join(f"'{w}'" for w in words)
-        done = subprocess.run(["bash", "-c", f". {script}; COMP_WORDS=({told}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _usdmactl; "
-                               "printf '%s\\n' \"${COMPREPLY[@]}\""], capture_output=True, text=True, check=False, timeout=20,
-                              env=dict(os.environ, PATH=os.path.dirname(s.program) + ":" + os.environ["PATH"]))
-        return done.stdout.split()
-    s.check(complete("usdmactl", "do") == ["doctor"], "completion: commands")
-    s.check("--dry-run" in complete("usdmactl", "bind", "--"), "completion: a command's options")
-    s.check("sim" in complete("usdmactl", "selftest", ""), "completion: devices")
-
-
 TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
          test_doctor_modules, test_doctor_group, test_doctor_memlock, test_doctor_permissions, test_doctor_cdev,
          test_doctor_silent, test_noiommu, test_doctor_advice, test_doctor_prices, test_doctor_in_a_container,
@@ -711,7 +699,7 @@ TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_unbind_in_use, t
 
 def main():
     suite = Suite(sys.argv[1])
-    return suite.run_all(TESTS + [lambda suite: test_completion(suite, sys.argv[2]), lambda suite: test_sim(suite, sys.argv[3])])
+    return suite.run_all(TESTS + [lambda suite: test_sim(suite, sys.argv[2])])
 
 
 if __name__ == "__main__":

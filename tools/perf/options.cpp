@@ -2,11 +2,13 @@
 #include "tools/perf/options.h"
 
 #include "tools/choice.h"
+#include "tools/complete.h"
 #include "tools/help.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -160,6 +162,18 @@ static std::string problem(const options &o)
 	return "";
 }
 
+/* Addresses of the PCI devices that are bound to vfio-pci. */
+static std::vector<std::string> device_addresses()
+{
+	std::vector<std::string> out;
+	std::error_code none;
+
+	for (const auto &entry : std::filesystem::directory_iterator("/sys/bus/pci/drivers/vfio-pci", none))
+		if (entry.path().filename().string().find('.') != std::string::npos)
+			out.push_back(entry.path().filename());
+	return out;
+}
+
 int parse(int argc, char **argv, options *out)
 {
 	CLI::App app("Measures copies by DMA engines: latency, rate and CPU use, compared with the machine's limits.",
@@ -171,6 +185,8 @@ int parse(int argc, char **argv, options *out)
 	describe_how(app, *out);
 	describe_output(app, *out);
 	describe_modes(app, *out);
+	if (tool::complete(&app, argc, argv, device_addresses))
+		return tool::end_output("usdma-perf", 0) ? 2 : -1;
 	try {
 		app.parse(argc, argv);
 	} catch (const CLI::ParseError &e) {

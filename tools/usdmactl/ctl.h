@@ -46,8 +46,7 @@ struct stat_options {
 	double interval = 1;
 };
 struct sim_options {
-	std::string socket;
-	std::vector<std::string> words;
+	std::string socket, command, argument;
 };
 
 struct tune_options {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* usdmactl: devices from the command line. */
 #include "driver/base/fd.h"
+#include "driver/sim/console.h"
 #include "tools/choice.h"
+#include "tools/complete.h"
 #include "tools/help.h"
 #include "tools/interrupt.h"
 #include "tools/output.h"
@@ -38,7 +40,13 @@ void add_device(CLI::App *sub, std::string &where, bool required = true)
 {
 	sub->add_option("DEVICE", where,
 			"DDDD:BB:DD.F, vfio-user:PATH[:trust=no|checked|yes] or sim[:…], each with [:isolated=yes]")
-		->required(required);
+		->required(required)
+		->type_name("");
+}
+
+void add_address(CLI::App *sub, std::string &where)
+{
+	sub->add_option("DEVICE", where, "DDDD:BB:DD.F")->required()->type_name("PCI");
 }
 
 void add_list(CLI::App &app, arguments &a)
@@ -55,13 +63,13 @@ void add_binds(CLI::App &app, arguments &a)
 	CLI::App *sub = command(app, "bind", "Bind a device to vfio-pci for programs to use",
 				"  sudo usdmactl bind 0000:03:00.0\n  usdmactl bind 0000:03:00.0 --dry-run");
 
-	sub->add_option("DEVICE", a.bind.device, "DDDD:BB:DD.F")->required();
+	add_address(sub, a.bind.device);
 	sub->add_option("--driver", a.bind.driver, "Another VFIO driver than vfio-pci")->type_name("NAME");
 	sub->add_flag("-n,--dry-run", a.bind.dry_run, "Check and report, change nothing");
 	sub->callback([&a] { a.status = run_bind(a.ctx, a.bind); });
 
 	sub = command(app, "unbind", "Bind a device to its former driver again", "  sudo usdmactl unbind 0000:03:00.0");
-	sub->add_option("DEVICE", a.bind.device, "DDDD:BB:DD.F")->required();
+	add_address(sub, a.bind.device);
 	sub->add_flag("-n,--dry-run", a.bind.dry_run, "Check and report, change nothing");
 	sub->callback([&a] { a.status = run_unbind(a.ctx, a.bind); });
 }
@@ -127,8 +135,16 @@ void add_sim(CLI::App &app, arguments &a)
 				"Commands: state, faults [RULES], clear, vanish [MS], return, help.\n"
 				"The rules are in docs/reliability.md.");
 
-	sub->add_option("CONTROL_SOCKET", a.sim.socket, "The path given to usdma-sim --control")->required();
-	sub->add_option("COMMAND", a.sim.words, "One of the commands below")->required()->expected(1, 2);
+	const std::vector<std::string> words(std::begin(usdma::sim::console_words),
+					     std::end(usdma::sim::console_words));
+	sub->add_option("CONTROL_SOCKET", a.sim.socket, "The path given to usdma-sim --control")
+		->required()
+		->type_name("PATH");
+	sub->add_option("COMMAND", a.sim.command, "One of the commands below")
+		->required()
+		->type_name("")
+		->check(usdma::tool::word_of(words));
+	sub->add_option("ARGUMENT", a.sim.argument, "RULES or MS")->type_name("");
 	sub->callback([&a] { a.status = run_sim(a.ctx, a.sim); });
 }
 
@@ -151,6 +167,17 @@ void add_tune(CLI::App &app, arguments &a)
 		a.tune.write = write->count() > 0;
 		a.status = run_tune(a.ctx, a.tune);
 	});
+}
+
+std::vector<std::string> device_addresses()
+{
+	std::vector<candidate> found;
+	std::vector<std::string> out;
+
+	find_candidates({}, false, &found);
+	for (const candidate &c : found)
+		out.push_back(usdma::pci::address_format(c.fn.addr));
+	return out;
 }
 
 /* The first argument that is not an option; "": none. */
@@ -183,6 +210,8 @@ std::string wrong_command(const CLI::App &app, const std::string &word)
 
 int run(CLI::App &app, int argc, char **argv, arguments &a)
 {
+	if (usdma::tool::complete(&app, argc, argv, device_addresses))
+		return exit_ok;
 	try {
 		app.parse(argc, argv);
 	} catch (const CLI::ParseError &e) {

@@ -87,11 +87,9 @@ static int show(const context &ctx, const std::string &line)
 
 int run_sim(const context &ctx, const sim_options &opt)
 {
-	std::string request, line;
+	std::string request = opt.command + (opt.argument.empty() ? "" : " " + opt.argument), line;
 	unique_fd fd;
 
-	for (const std::string &w : opt.words)
-		request += (request.empty() ? "" : " ") + w;
 	if (request.find('\n') != request.npos)
 		return report(ctx, "a command is one line");
 	request += "\n";

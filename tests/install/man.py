@@ -63,6 +63,21 @@ def commands(tool):
     point(names and not missing, "usdmactl.8 has every command and option", str(missing))
 
 
+def settings():
+    """A setting has one text: what usdmactl info prints begins its entry in usdma(7) and its row in tables."""
+    rows = re.findall(r'<&config::\w+>\(\s*"([a-z_]+)",(.*?)\),\n', read("lib/core/config/setting.cpp"), re.S)
+    meanings = {name: "".join(re.findall(r'"([^"]*)"', re.search(r'(?:"[^"]*"\s*)+$', rest)[0])) for name, rest in rows}
+    page = re.split(r"^\.It Ev ", read("docs/man/usdma.7"), flags=re.M)
+    entries = {entry.split("\n", 1)[0]: entry.split("\n", 1)[1].replace("\\-", "-").replace("\n", " ").lower() for entry in page[1:]}
+    wrong = [n for n, m in meanings.items() if not entries.get(f"USDMA_{n.upper()}", "").startswith(m.lower())]
+    point(len(meanings) > 20 and not wrong, "usdma(7) has every setting, with the text of usdmactl info", str(wrong))
+    for where, row in (("README.md", r"^\| `USDMA_([A-Z_]+)` \| (.*?) \|"), ("docs/tuning.md", r"^\| `([a-z_]+)` \| (.*?) \|$")):
+        table = [(name.lower(), text) for name, text in re.findall(row, read(where), re.M) if name.lower() in meanings]
+        wrong = [name for name, text in table if not text.startswith(meanings[name])]
+        point(len(table) > 9 and not wrong, f"the tables of {where} have their texts, too", str(wrong))
+    return list(meanings)
+
+
 def main():
     build = sys.argv[1]
     pages = sorted(glob.glob(os.path.join(build, "docs/man/*.3"))) + sorted(glob.glob(os.path.join(TOP, "docs/man/*.[178]")))
@@ -73,10 +88,7 @@ def main():
     text = "".join(open(p, encoding="utf-8").read() for p in pages if p.endswith(".3"))
     missing = sorted(f for f in functions if f".It Fn {f}\n" not in text or f".Fo {f}\n" not in text)
     point(functions and not missing, "every function of the headers has its page", str(missing))
-    variables = re.findall(r'^\t\w+<&config::\w+>\("([a-z_]+)", ', read("lib/core/config/setting.cpp"), re.M)
-    named = " ".join(re.findall(r"^\.It Ev (.*)$", read("docs/man/usdma.7"), re.M)).replace(",", " ").split()
-    missing = [v for v in variables if f"USDMA_{v.upper()}" not in named]
-    point(variables and not missing, "every setting is in usdma(7)", str(missing))
+    variables = settings()
     explained = re.findall(r"^## (.*?):", read("docs/tuning.md"), re.M) + re.findall(r"^\| (`.*?) \|", read("docs/tuning.md"), re.M)
     missing = [v for v in variables if not re.search(rf"\b{v}\b", " ".join(explained))]
     point(variables and not missing, "docs/tuning.md explains every setting", str(missing))

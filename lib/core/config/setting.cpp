@@ -56,25 +56,26 @@ static constexpr s64 day_ms = 86400000;
 
 static constexpr setting table[] = {
 	words<&config::device_list>("devices", setting_type::text,
-				    "the devices, separated by commas; empty: what is bound to vfio-pci, else sim,sim"),
+				    "devices, separated by commas; empty: those bound to vfio-pci, or else sim,sim"),
 	words<&config::sim_cpus>("sim_cpus", setting_type::cpus,
-				 "CPUs on which the engines of software devices run, such as 2,3; empty: any"),
+				 "CPUs of the engines of software devices, such as 2,3 or 2-5; empty: any"),
 	words<&config::faults>("faults", setting_type::text,
 			       "faults to inject in software devices, such as fail@3+drop-irq%2"),
 	choice<&config::wait>("wait", "poll interrupt hybrid",
 			      "wait mode: spin, sleep at once, or spin for an adaptive time, then sleep"),
-	number<&config::spin_us>("spin_us", 0, 1000000, "us", "most that a hybrid wait spins before it sleeps"),
-	number<&config::coalesce_count>(
-		"coalesce_count", 1, 65535, "",
-		"callbacks and signals: completions of a stream's work an interrupt; 1: one each"),
-	number<&config::coalesce_us>("coalesce_us", 0, 65535, "us",
-				     "... or after at most this time; 0: when the ring is empty"),
+	number<&config::spin_us>("spin_us", 0, 1000000, "us", "longest time that a hybrid wait spins before it sleeps"),
+	number<&config::coalesce_count>("coalesce_count", 1, 65535, "",
+					"callbacks and signals of a stream: completions for each interrupt"),
+	number<&config::coalesce_us>(
+		"coalesce_us", 0, 65535, "us",
+		"callbacks and signals of a stream: longest time that coalesce_count delays an interrupt; 0: until "
+		"the ring is empty"),
 	size<&config::stripe>(
 		"stripe", 0, u64(1) << 40,
 		"copies between pinned and device memory from this size on are spread over a device's engines; 0: "
-		"none are"),
-	size<&config::bounce_chunk>("bounce_chunk", 4 * KiB, GiB, "one staging buffer of a pageable copy"),
-	number<&config::bounce_count>("bounce_count", 2, 64, "", "staging buffers of one pageable copy"),
+		"none"),
+	size<&config::bounce_chunk>("bounce_chunk", 4 * KiB, GiB, "size of a staging buffer of a pageable copy"),
+	number<&config::bounce_count>("bounce_count", 2, 64, "", "staging buffers of a pageable copy"),
 	choice<&config::bounce_stores>(
 		"bounce_stores", "auto cached nontemporal",
 		"stores to staging buffers: non-temporal for copies longer than all of them, always cached, "
@@ -83,26 +84,28 @@ static constexpr setting table[] = {
 				   "pages that a long CPU copy accesses in parallel: chosen by CPU, or this number"),
 	size<&config::direct_store_max>(
 		"direct_store", 0, GiB,
-		"pageable copies up to this size are stored by the CPU through the BAR; 0: none are"),
+		"pageable copies up to this size are made by the CPU, through the device's BAR; 0: none"),
 	size<&config::host_arena>("host_arena", 64 * KiB, 64 * GiB,
-				  "pinned host memory is taken from the system in pieces of this size"),
+				  "size of the pieces in which pinned host memory is taken from the system"),
 	choice<&config::huge_pages>(
 		"huge_pages", "auto off advise require",
-		"pages of 2 MiB for pinned and device memory: reserved ones if there are some, never, if the kernel "
-		"makes some, or only reserved ones"),
+		"pages of 2 MiB for pinned memory and that of software devices: reserved or else transparent ones, "
+		"none, transparent ones, or reserved ones only"),
 	number<&config::numa_node>("numa_node", -1, 1023, "", "NUMA node of pinned memory; -1: the device's"),
 	size<&config::pool_size>("pool_size", 4 * KiB, window_slot,
 				 "host memory provided to a device without memory of its own"),
 	number<&config::lend_memory>("lend_memory", 0, 1, "",
 				     "1: provide host memory also to devices with memory of their own"),
 	number<&config::dump_memory>("dump_memory", 0, 1, "",
-				     "1: allocated device memory is in core dumps, if mapped for the CPU"),
+				     "1: core dumps include allocated device memory that the CPU can access"),
 	choice<&config::clear_memory>(
 		"clear_memory", "never alloc open close",
 		"device memory that may hold another user's data is cleared: never, when it is first allocated, all "
 		"of it before the first allocation, or as first allocated and again when the device is closed"),
-	number<&config::hang_ms>("hang_ms", 1, day_ms, "ms",
-				 "a device without progress for this time is reset, then lost"),
+	number<&config::hang_ms>(
+		"hang_ms", 1, day_ms, "ms",
+		"a channel with work but without progress for this time is reset, then its device, which is lost if "
+		"that fails, too"),
 	number<&config::reply_ms>("reply_ms", 10, 600000, "ms",
 				  "time limit for a reply of a device's server; after it the call fails, or the device "
 				  "is lost"),
@@ -111,8 +114,9 @@ static constexpr setting table[] = {
 		"memory shared with the servers of vfio-user devices: none, only memory that neither side can "
 		"revoke, or any; a device string may override this"),
 	number<&config::io_uring>("io_uring", 0, 1, "", "0: sleep in ppoll instead of io_uring"),
-	number<&config::first_seq>("first_seq", 0, ~u64(0) >> 1, "", "first sequence number (for tests)"),
-	choice<&config::log>("log", "none error warn info debug", "what the library logs"),
+	number<&config::first_seq>("first_seq", 0, ~u64(0) >> 1, "", "first sequence number of channels, for tests"),
+	choice<&config::log>("log", "none error warn info debug",
+			     "what the library logs: nothing, or messages of this severity and above"),
 };
 
 std::span<const setting> settings()

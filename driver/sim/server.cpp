@@ -226,7 +226,8 @@ int server::answer_command(vfio::user_message &m, int err)
 		log_info("vfio-user client: command %u: %s", m.head.cmd, error_text());
 		h.flags |= proto::flag_error;
 		h.error = u32(-err);
-		a.body.clear();
+		if (!a.explains)
+			a.body.clear();
 		a.n_fds = 0;
 	}
 	if (m.head.flags & proto::flag_no_reply || (!err && hold(h)))

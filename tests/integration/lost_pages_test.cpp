@@ -163,7 +163,7 @@ static void each_use(const std::function<void(const use &u, size_t len)> &fn)
 {
 	for (const use &u : uses)
 		for (const size_t len : lengths)
-			if (len <= u.most)
+			if (len <= u.most && len <= sized(most, 4096))
 				fn(u, len);
 }
 

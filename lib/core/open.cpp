@@ -12,7 +12,7 @@
 #include "lib/core/copy/staging.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/memory/retire.h"
-#include "lib/core/stream/recover.h"
+#include "lib/core/channel/recover.h"
 #include "lib/core/stream/stripe.h"
 #include "lib/core/stream/task.h"
 

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Fills in the functions that each layer calls in the layers above it. */
-#include "lib/core/channel/wait.h"
 #include "lib/core/copy/copy.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/open.h"
 #include "lib/core/stream/fault.h"
-#include "lib/core/stream/recover.h"
+#include "lib/core/channel/recover.h"
 
 namespace usdma::core {
 
 constinit const device_upcalls device_up = {.open = device_open, .close = device_close};
 constinit const memory_upcalls memory_up = {
 	.queue_epoch = queue_epoch, .queue_done = queue_done, .zero = zero_device, .alive = device_alive};
-constinit const channel_upcalls channel_up = {
-	.check_fault = hwq_check_fault, .poll_devices = devices_poll, .alive = device_alive};
+constinit const queue_listener queue_up = {.on_fault = hwq_check_fault, .on_reset = hwq_note_reset};
 
 } // namespace usdma::core

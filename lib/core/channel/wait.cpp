@@ -26,25 +26,6 @@ static constexpr u64 helper_check_interval = 2 * ns_per_ms;
 static constexpr unsigned fast_polls = 256; /* without reading the clock: about a microsecond */
 static constexpr unsigned polls_per_clock = 32;
 
-/* ---- faults ----------------------------------------------------------------------------------------- */
-
-static void check_hw_queue(hw_queue *l)
-{
-	if (l && l->ch && dma::halted(l->ch)) /* helpers are checked by themselves */
-		channel_up.check_fault(l);
-}
-
-void device_check_faults(device *dev)
-{
-	/* Contended while a channel is opened or reset: the next check is soon. */
-	std::unique_lock guard(dev->lock, std::try_to_lock);
-
-	if (!guard.owns_lock())
-		return;
-	for (auto &l : dev->hw_queues)
-		check_hw_queue(l.get());
-}
-
 bool member_halted(const device *dev)
 {
 	for (const auto &one : dev->helper) {
@@ -131,8 +112,8 @@ static bool burst(const hw_queue *l, u64 seq)
 /* Checks all devices, as its ring may wait for a ring of another one. */
 static int check_channel(hw_queue *l)
 {
-	channel_up.poll_devices();
-	return channel_up.alive(l->dev);
+	devices_poll();
+	return device_alive(l->dev);
 }
 
 /* 0: done; -EAGAIN: budget used up; or an error. */
@@ -146,7 +127,7 @@ static int spin(hw_queue *l, u64 seq, deadline until, u64 budget)
 			return 0;
 		const u64 now = now_ns();
 		if (unlikely(hwq_halted(l)))
-			channel_up.check_fault(l);
+			queue_up.on_fault(l);
 		if (now >= until.at() && !until.is_never()) {
 			const int err = check_channel(l);
 
@@ -273,7 +254,7 @@ static u64 next_check(const hw_queue *l, deadline until)
 static int wait_check(hw_queue *l, u64 seq, deadline until)
 {
 	if (hwq_halted(l))
-		channel_up.check_fault(l);
+		queue_up.on_fault(l);
 	if (hwq_done(l, seq))
 		return 1;
 	if (const int err = check_channel(l))

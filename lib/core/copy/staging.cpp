@@ -4,7 +4,7 @@
 #include "driver/base/error.h"
 #include "lib/core/channel/wait.h"
 #include "lib/core/memory/memory.h"
-#include "lib/core/stream/recover.h"
+#include "lib/core/channel/recover.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/stream/event.h"
-#include "lib/core/stream/recover.h"
+#include "lib/core/channel/recover.h"
 
 #include "driver/base/error.h"
 #include "lib/core/stream/guard.h"

@@ -54,4 +54,20 @@ void hwq_check_fault(hw_queue *l)
 	hwq_handle_fault(l);
 }
 
+void hwq_note_reset(hw_queue *l)
+{
+	const auto on_hw_queue = [](const stream *s, const void *arg) { return s->ln == arg; };
+
+	/* Iterate by reference, not by visitor: noting an error may call back into the list. */
+	for (size_t at = 0; stream *s = stream_next(&at, on_hw_queue, l);) {
+		if (!hwq_done(l, s->last)) {
+			stream_note_error(s, dma::fault_errno(dma::fault_reason::reset), dma::fault_reason::reset, 0,
+					  s->last);
+			if (s->stopped)
+				stream_drop_queue(s);
+		}
+		stream_unref(s);
+	}
+}
+
 } // namespace usdma::core

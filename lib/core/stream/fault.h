@@ -8,6 +8,8 @@ namespace usdma::core {
 
 /* Takes the lock of the hardware queue, or those of helpers and their owners. */
 void hwq_check_fault(hw_queue *l);
+/* A reset of its device has ended all its requests: notes an error on each affected stream. With its lock held. */
+void hwq_note_reset(hw_queue *l);
 /* As hwq_check_fault() for this channel only, with its lock held; not for helpers. */
 void hwq_handle_fault(hw_queue *l);
 

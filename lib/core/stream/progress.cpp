@@ -10,7 +10,7 @@
 #include "driver/base/thread.h"
 #include "lib/core/base/section.h"
 #include "lib/core/stream/fault.h"
-#include "lib/core/stream/recover.h"
+#include "lib/core/channel/recover.h"
 #include "lib/core/stream/task.h"
 #include "lib/core/channel/wait.h"
 

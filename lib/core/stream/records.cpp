@@ -6,7 +6,7 @@
 #include "lib/core/stream/task.h"
 #include "lib/core/channel/wait.h"
 #include "lib/core/stream/fault.h"
-#include "lib/core/stream/recover.h"
+#include "lib/core/channel/recover.h"
 
 #include <new>
 

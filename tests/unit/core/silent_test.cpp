@@ -3,7 +3,7 @@
  * A device that is gone without a word (its link is down) is given up by being asked, long before a hang's time
  * is over.
  */
-#include "lib/core/stream/recover.h"
+#include "lib/core/channel/recover.h"
 #include "lib/core/channel/wait.h"
 #include "tests/support/core.h"
 #include "tests/unit/core/fake_engine.h"

@@ -8,12 +8,9 @@
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/log.h"
+#include "lib/core/channel/recover.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/memory/retire.h"
-#include "lib/core/stream/fault.h"
-#include "lib/core/stream/recover.h"
-#include "lib/core/stream/task.h"
-#include "lib/core/channel/wait.h"
 
 #include <unistd.h>
 
@@ -85,7 +82,7 @@ static int channel_reset(hw_queue *l)
 {
 	if (const int err = channel_cancel(l))
 		return err;
-	hwq_check_fault(l);
+	queue_up.on_fault(l);
 	return load_relaxed(&l->stuck) ? -EIO : 0;
 }
 
@@ -94,21 +91,10 @@ static int channel_reset(hw_queue *l)
 /* Terminates all pending work of the queue and notes an error on each affected stream. */
 static int hwq_restart(hw_queue *l)
 {
-	const auto on_hw_queue = [](const stream *s, const void *arg) { return s->ln == arg; };
 	std::lock_guard guard(l->lock);
-	int err;
 
-	/* Iterate by reference, not by visitor: noting an error may call back into the list. */
-	for (size_t at = 0; stream *s = stream_next(&at, on_hw_queue, l);) {
-		if (!hwq_done(l, s->last)) {
-			stream_note_error(s, dma::fault_errno(dma::fault_reason::reset), dma::fault_reason::reset, 0,
-					  s->last);
-			if (s->stopped)
-				stream_drop_queue(s);
-		}
-		stream_unref(s);
-	}
-	err = l->ch->ops->restart(l->ch);
+	queue_up.on_reset(l);
+	const int err = l->ch->ops->restart(l->ch);
 	store_relaxed(&l->stuck, u32(err != 0));
 	return err;
 }
@@ -323,12 +309,25 @@ void devices_note_loss()
 	store_release(&seen, now);
 }
 
+/* Halted channels: reported to their streams, and resumed. */
+static void check_for_faults(device *dev)
+{
+	/* Contended while a channel is opened or reset: the next check is soon. */
+	std::unique_lock guard(dev->lock, std::try_to_lock);
+
+	if (!guard.owns_lock())
+		return;
+	for (auto &l : dev->hw_queues)
+		if (l && l->ch && dma::halted(l->ch)) /* helpers are checked by themselves */
+			queue_up.on_fault(l.get());
+}
+
 static void device_poll(device *dev)
 {
 	note_loss(dev);
 	if (load_seq_cst(&dev->dead) || !is_time(&dev->polled_ns, check_interval))
 		return;
-	device_check_faults(dev);
+	check_for_faults(dev);
 	if (is_time(&dev->hangs_checked_ns, hang_interval))
 		check_for_hangs(dev);
 }

@@ -23,5 +23,32 @@ void devices_note_loss();
  */
 int device_alive(device *dev);
 
+/* By then a hang was reset or the device lost: each step takes USDMA_HANG_MS. */
+inline u64 hang_over_ms()
+{
+	return 4 * u64(config_get().hang_ms);
+}
+
+/* Its ring is in a WAIT, perhaps for an action that the calling thread is yet to take. */
+inline bool hwq_in_wait(const hw_queue *l)
+{
+	return dma::completed(l->ch) < load_relaxed(&l->wait_seq);
+}
+
+/* Its ring has a pending WAIT for parts in helpers' rings (stripe.h). */
+inline bool hwq_joins(const hw_queue *l)
+{
+	return load_relaxed(&l->join_seq) > dma::completed(l->ch);
+}
+
+/* What the streams of a hardware queue do: lib/core/upcalls.cpp. */
+struct queue_listener {
+	/* Its channel has halted, or a helper's: hwq_check_fault(). */
+	void (*on_fault)(hw_queue *l);
+	/* A reset of the device has ended all its requests; with its lock held. */
+	void (*on_reset)(hw_queue *l);
+};
+extern const queue_listener queue_up;
+
 } // namespace usdma::core
 #pragma GCC visibility pop

@@ -22,29 +22,6 @@
 
 using namespace usdma;
 
-static void bits_masks(void **)
-{
-	assert_int_equal(bit(63), u64(1) << 63);
-	assert_int_equal(genmask(63, 0), ~u64(0));
-	assert_int_equal(genmask(0, 0), 1);
-	assert_int_equal(genmask(15, 8), 0xff00);
-	assert_int_equal(genmask(63, 60), 0xf000000000000000);
-}
-
-static void bits_fields(void **)
-{
-	auto gen = test::rng(1);
-
-	for (int i = 0; i < 1000; i++) {
-		const unsigned low = unsigned(gen() % 64), high = low + unsigned(gen() % (64 - low));
-		const u64 mask = genmask(high, low), reg = gen(), value = gen();
-		const u64 fits = high - low == 63 ? value : value & (bit(high - low + 1) - 1);
-
-		assert_int_equal(field_get(mask, field_prep(mask, value)), fits);
-		assert_int_equal(field_prep(mask, field_get(mask, reg)), reg & mask);
-	}
-}
-
 static void words_numbers(void **)
 {
 	static constexpr const char *bad[] = {"",
@@ -431,8 +408,6 @@ static void fds_are_owned(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(bits_masks),
-		cmocka_unit_test(bits_fields),
 		cmocka_unit_test(types_ranges),
 		cmocka_unit_test(words_numbers),
 		cmocka_unit_test(words_sizes),

@@ -47,11 +47,10 @@ int clients::wait_end(client_process &p, int stop_fd, bool *killed)
 	bool stopping = false, left = false;
 
 	for (;;) {
-		pollfd f[4 + sim::console::poll_fds] = {{p.over_fd(), 0, 0},
+		pollfd f[3 + sim::console::poll_fds] = {{p.over_fd(), 0, 0},
 							{stopping ? -1 : stop_fd, POLLIN, 0},
-							{left ? -1 : p.client_fd(), POLLRDHUP, 0},
-							{control_ && !stopping ? control_->drop_fd() : -1, POLLIN, 0}};
-		if (const int err = sim::wait_any(f, 4, control_, until))
+							{left ? -1 : p.client_fd(), POLLRDHUP, 0}};
+		if (const int err = sim::wait_any(f, 3, control_, until))
 			return err;
 		if (f[0].revents)
 			return 0;
@@ -59,7 +58,7 @@ int clients::wait_end(client_process &p, int stop_fd, bool *killed)
 			left = true;
 			until = deadline::sooner(until, deadline::in_ms(leave_ms));
 		}
-		if (f[1].revents || f[3].revents) {
+		if (f[1].revents || (!stopping && control_ && control_->is_dropping())) {
 			stopping = true;
 			p.report_end();
 			until = deadline::sooner(until, deadline::in_ms(stop_ms));

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/console.h"
 
-#include "driver/base/fd.h"
 #include "driver/base/grow.h"
-#include "driver/base/log.h"
-#include "driver/base/thread.h"
 #include "driver/base/words.h"
-#include "driver/sim/signal_fd.h"
 
 #include <climits>
-#include <csignal>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 namespace usdma::sim {
 
@@ -105,9 +100,9 @@ std::string console::state()
 		rules += (rules.empty() ? "" : ", ") + ("{\"rule\": " + json_text(rule)) +
 			 ", \"seen\": " + std::string(seen) + ", \"struck\": " + std::string(next_word(&line)) + "}";
 	}
-	return std::string("{\"ok\": true, \"serving\": ") + (load_seq_cst(&serving_) ? "true" : "false") +
-	       ", \"away\": " + (paused() ? "true" : "false") +
-	       ", \"clients\": " + std::to_string(load_seq_cst(&clients_)) + ", \"faults\": [" + rules + "]}\n";
+	return std::string("{\"ok\": true, \"serving\": ") + (serving_ ? "true" : "false") +
+	       ", \"away\": " + (paused() ? "true" : "false") + ", \"clients\": " + std::to_string(clients_) +
+	       ", \"faults\": [" + rules + "]}\n";
 }
 
 std::string console::execute(const console_command &c)
@@ -118,17 +113,17 @@ std::string console::execute(const console_command &c)
 	case console_word::faults:
 		err = c.has_rules ? plan_.set(c.rules) : 0;
 		if (c.has_rules && !err)
-			store_seq_cst(&rules_set_, true);
+			rules_set_ = true;
 		break;
 	case console_word::clear:
 		plan_.set("");
-		store_seq_cst(&rules_set_, true);
+		rules_set_ = true;
 		break;
 	case console_word::vanish:
 		vanish(c.ms);
 		break;
 	case console_word::come_back:
-		store_seq_cst(&paused_until_, 0);
+		paused_until_ = 0;
 		break;
 	case console_word::help:
 		return "{\"ok\": true, \"help\": \"state, faults [RULES], clear, vanish [MS], return, help\"}\n";
@@ -149,49 +144,38 @@ std::string console::answer(string_view line)
 
 bool console::paused() const
 {
-	return now_ns() < load_seq_cst(&paused_until_);
+	return now_ns() < paused_until_;
 }
 
 /* Refuse new clients before the current one is dropped: it must not reconnect in between. */
 void console::vanish(u64 ms)
 {
-	store_seq_cst(&paused_until_, ms ? now_ns() + ms * ns_per_ms : ~u64(0));
-	eventfd_add(drop_.get());
+	paused_until_ = ms ? now_ns() + ms * ns_per_ms : ~u64(0);
+	dropping_ = true;
 }
 
 bool console::client_comes()
 {
-	u64 count;
-
 	if (paused())
 		return false;
-	/* Discard drop requests for earlier clients. */
-	while (read(drop_.get(), &count, sizeof(count)) > 0) {
-	}
-	/* A "vanish" in between lost its event to the read above. */
-	if (paused())
-		return false;
-	plan_.new_client(!load_seq_cst(&rules_set_));
-	store_seq_cst(&serving_, true);
-	fetch_add_seq_cst(&clients_, 1);
+	dropping_ = false;
+	plan_.new_client(!rules_set_);
+	serving_ = true;
+	clients_++;
 	return true;
 }
 
 void console::client_left()
 {
-	store_seq_cst(&serving_, false);
+	serving_ = false;
 }
 
-/* ---- the thread ------------------------------------------------------------------------------------- */
+/* ---- the socket ------------------------------------------------------------------------------------- */
 
 int console::open(const std::string &path, string_view rules)
 {
 	if (const int err = plan_.set(rules))
 		return err;
-	quit_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-	drop_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-	if (!quit_.valid() || !drop_.valid())
-		return fail_errno("eventfd for the control socket");
 	return socket_.open(path);
 }
 
@@ -204,31 +188,6 @@ int console::share()
 	page_ = mapping(page, sizeof(fault_page));
 	plan_.publish(this->page());
 	return 0;
-}
-
-static constexpr const char *thread_title = "usdma-console";
-
-int console::start()
-{
-	const int err = thread_start(&thread_, thread_title, thread_main, this);
-
-	running_ = !err;
-	return err;
-}
-
-console::~console()
-{
-	if (!running_)
-		return;
-	eventfd_add(quit_.get());
-	pthread_join(thread_, nullptr);
-}
-
-void *console::thread_main(void *arg)
-{
-	thread_name(thread_title); /* thread_start() needs /proc for that, which usdma-sim has given up */
-	static_cast<console *>(arg)->run();
-	return nullptr;
 }
 
 /* A connection beyond the limit is closed. */
@@ -312,24 +271,6 @@ int wait_any(pollfd *p, unsigned n, console *control, deadline until)
 	if (control)
 		control->handle_poll(p + n);
 	return 0;
-}
-
-void console::run()
-{
-	for (;;) {
-		pollfd fds[poll_fds + 1] = {{quit_.get(), POLLIN, 0}};
-
-		fill_poll(fds + 1);
-		if (poll(fds, poll_fds + 1, poll_ms) < 0) {
-			if (errno != EINTR)
-				break;
-			continue;
-		}
-		if (fds[0].revents)
-			return;
-		handle_poll(fds + 1);
-	}
-	log_error("the control socket's poll failed (errno %d): it is no longer served", errno);
 }
 
 } // namespace usdma::sim

@@ -19,7 +19,6 @@
 #include "driver/sim/fault_plan.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <string>
 #include <string_view>
 
@@ -43,10 +42,10 @@ std::string json_text(std::string_view text);
 inline constexpr size_t console_line = 4096; /* most bytes of a command */
 inline constexpr unsigned console_peers = 8; /* most connections */
 
+/* Used by one thread; fault_plan by others, too. */
 class console {
 public:
 	console() = default;
-	~console();
 	console(const console &) = delete;
 	console &operator=(const console &) = delete;
 
@@ -54,11 +53,7 @@ public:
 	int open(const std::string &path, std::string_view rules);
 	void remove_path() { socket_.remove_path(); }
 	void leave_path() { socket_.leave_path(); }
-	/*
-	 * Either start() runs a thread until the destructor, or an event loop calls the other two: what to poll, and
-	 * after poll.
-	 */
-	int start();
+	/* For an event loop: what to poll, and after poll (wait_any()). */
 	static constexpr unsigned poll_fds = console_peers + 1;
 	static constexpr int poll_ms = 1000; /* longest poll timeout */
 	unsigned fill_poll(pollfd *out) const;
@@ -69,7 +64,8 @@ public:
 	/* Publishes the rules in shared memory, for clients that are served by their own processes; -ENOMEM. */
 	int share();
 	fault_page *page() const { return reinterpret_cast<fault_page *>(page_.data()); }
-	int drop_fd() const { return drop_.get(); }
+	/* The client is to lose the device. */
+	bool is_dropping() const { return dropping_; }
 	/* False: the device has vanished. */
 	bool client_comes();
 	void client_left();
@@ -84,8 +80,6 @@ private:
 		u64 until = 0;    /* ns: end of the idle timeout */
 	};
 
-	static void *thread_main(void *arg);
-	void run();
 	void accept_peer();
 	bool read_some(peer &p);
 	bool take(peer &p, std::string_view more);
@@ -96,14 +90,12 @@ private:
 	bool paused() const;
 
 	fault_plan plan_{true};
-	bool rules_set_ = false; /* rules were set over the socket: their counts continue across clients; atomic */
+	bool rules_set_ = false; /* rules were set over the socket: their counts continue across clients */
 	mapping page_;
 	peer peers_[console_peers];
 	unix_listener socket_;
-	unique_fd quit_, drop_;
-	pthread_t thread_ = {};
-	bool running_ = false;
-	u64 paused_until_ = 0; /* ns; ~0: until "return"; atomic, as the next two */
+	bool dropping_ = false;
+	u64 paused_until_ = 0; /* ns; ~0: until "return" */
 	u64 clients_ = 0;
 	bool serving_ = false;
 };

@@ -78,18 +78,4 @@ int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wr
 	return 0;
 }
 
-int listener::run(const config &cfg, int stop_fd, bool once, faults *wrong)
-{
-	for (int err = 0; !err;) {
-		unique_fd client;
-
-		err = wait_client(stop_fd, nullptr, &client);
-		if (!err)
-			err = serve(std::move(client), cfg, stop_fd, wrong);
-		if (err || once)
-			return err == -ECANCELED ? 0 : err;
-	}
-	return 0;
-}
-
 } // namespace usdma::sim

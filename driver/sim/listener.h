@@ -18,15 +18,12 @@ public:
 	void remove_path() { socket_.remove_path(); }
 	void leave_path() { socket_.leave_path(); }
 
-	/*
-	 * Serves clients, one at a time, until stop_fd becomes readable (0), or one only. -errno: the device or the
-	 * socket failed.
-	 */
-	int run(const config &cfg, int stop_fd, bool once, faults *wrong = nullptr);
-
-	/* The two halves of run(). A console may refuse clients. -ECANCELED: stop_fd is readable. */
+	/* A console may refuse clients. -ECANCELED: stop_fd is readable. */
 	int wait_client(int stop_fd, console *control, unique_fd *out);
-	/* wrong: replaces the fault rules of the settings. A resource shortage rejects this client only: 0. */
+	/*
+	 * Until the client leaves or stop_fd becomes readable: 0. -errno: the device failed. wrong: replaces the fault
+	 * rules of the settings. A resource shortage rejects this client only: 0.
+	 */
 	static int serve(unique_fd client, const config &cfg, int stop_fd, faults *wrong);
 
 	/* Replies to a client's VERSION with err, an errno, as the reason for the rejection. */

@@ -13,7 +13,6 @@
 
 #include <nlohmann/json.hpp>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -32,7 +31,7 @@ struct served {
 		must_hold(mkdtemp(name));
 		folder = name;
 		path = folder + "/ctl";
-		must_hold(!desk.open(path, "") && !desk.start());
+		must_hold(!desk.open(path, ""));
 	}
 	~served()
 	{
@@ -45,32 +44,44 @@ struct served {
 };
 
 struct peer {
-	void connect(const std::string &path);
+	void connect(served *to);
 	bool open() const { return sock.valid(); }
 	void say(const std::string &text);
+	void wait();
 	std::string hear();
 	bool hears_end();
 	void leave() { *this = {}; }
 
 	unique_fd sock;
+	served *server = nullptr;
 	std::string pending; /* of a line that has no end yet */
 };
 
-void peer::connect(const std::string &path)
+void peer::connect(served *to)
 {
-	const timeval patience = {20, 0}; /* an answer that does not come is a finding */
 	sockaddr_un a = {};
 
+	server = to;
 	sock.reset(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	a.sun_family = AF_UNIX;
-	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path.c_str());
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", to->path.c_str());
 	must_hold(!::connect(sock.get(), reinterpret_cast<sockaddr *>(&a), sizeof(a)));
-	must_hold(!setsockopt(sock.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)));
 }
 
 void peer::say(const std::string &text)
 {
 	must_hold(send(sock.get(), text.data(), text.size(), MSG_NOSIGNAL) == ssize_t(text.size()));
+}
+
+/* The console serves until there is something to hear; an answer that does not come is a finding. */
+void peer::wait()
+{
+	const deadline until = deadline::in_ms(20000);
+	pollfd p[1 + sim::console::poll_fds] = {{sock.get(), POLLIN, 0}};
+
+	do
+		must_hold(!until.passed() && !sim::wait_any(p, 1, &server->desk, until));
+	while (!p[0].revents);
 }
 
 /* One line, without its end. */
@@ -80,6 +91,7 @@ std::string peer::hear()
 	char buf[4096];
 
 	while (!out.ends_with('\n')) {
+		wait();
 		ssize_t n = recv(sock.get(), buf, sizeof(buf), MSG_PEEK);
 		must_hold(n > 0);
 		const void *end = memchr(buf, '\n', size_t(n));
@@ -94,6 +106,8 @@ std::string peer::hear()
 bool peer::hears_end()
 {
 	char c;
+
+	wait();
 	const ssize_t n = recv(sock.get(), &c, 1, 0);
 
 	return n == 0 || (n < 0 && errno == ECONNRESET);
@@ -228,7 +242,7 @@ static void record(served *s, peer *p, u8 control, const std::string &piece, exp
 	if (control & 4)
 		text += '\n';
 	if (!p->open())
-		p->connect(s->path);
+		p->connect(s);
 	if (!text.empty())
 		talk(p, text, e);
 	meanwhile(s->desk, control >> 5);
@@ -246,7 +260,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	if (size > 4096)
 		return 0;
 	log_set_level(log_level::none);
-	all[0].connect(s.path);
+	all[0].connect(&s);
 	talk(&all[0], "clear\nreturn\n", &e);
 	while (!in.empty()) {
 		const u8 control = in.get<u8>();

@@ -453,14 +453,24 @@ struct served {
 		path = std::string(dir) + "/socket";
 		assert_int_equal(socket.open(path), 0);
 		stop.reset(eventfd(0, EFD_CLOEXEC));
-		thread = std::thread([this] { result = socket.run(cfg, stop.get(), false); });
+		thread = std::thread([this] { result = serve_all(); });
 	}
 	~served()
 	{
 		eventfd_write(stop.get(), 1);
 		thread.join();
-		assert_int_equal(result, 0);
+		assert_int_equal(result, -ECANCELED);
 		rmdir(dir);
+	}
+
+	int serve_all()
+	{
+		unique_fd client;
+		int err;
+
+		while (!(err = socket.wait_client(stop.get(), nullptr, &client)))
+			assert_int_equal(sim::listener::serve(std::move(client), cfg, stop.get(), nullptr), 0);
+		return err;
 	}
 
 	char dir[32] = "/tmp/usdma-sim-XXXXXX";

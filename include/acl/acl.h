@@ -50,8 +50,9 @@ typedef aclError (*aclFinalizeCallbackFunc)(void *userData);
 /*
  * Initialises the library. configPath: a JSON file, or NULL or "" for none. Recognised members: "defaultDevice":
  * {"default_device": "N"} (for threads that set no device), "err_msg_mode": "0" (messages by thread, the default)
- * or "1" (by process). 100002: initialised already, and counted once more; 100003: the file cannot be read;
- * 100006: it is not a JSON object; 100000: its content differs from that of the first aclInit of this process.
+ * or "1" (by process). 100002: initialised already, and counted once more (aclGetRecentErrMsg has no text of that);
+ * 100003: the file cannot be read; 100006: it is not a JSON object; 100000: its content differs from that of the
+ * first aclInit of this process.
  */
 ACL_FUNC_VISIBILITY aclError aclInit(const char *configPath);
 /* Finalises the library, regardless of the number of aclInit calls. Devices stay set. 100037: not initialised. */
@@ -74,7 +75,7 @@ ACL_FUNC_VISIBILITY aclError aclsysGetVersionNum(char *pkgName, int32_t *version
 /* The SoC name that this library reports; a static string. */
 ACL_FUNC_VISIBILITY const char *aclrtGetSocName(void);
 /*
- * The errors of this thread since the last call, newest last, one a line; NULL if there were none. Owned by the
+ * The errors of this thread since the last call, newest first, one a line; NULL if there were none. Owned by the
  * library, valid until this thread's next call of this function.
  */
 ACL_FUNC_VISIBILITY const char *aclGetRecentErrMsg(void);

@@ -93,15 +93,16 @@ ACL_FUNC_VISIBILITY aclError aclrtFreeHost(void *hostPtr);
 ACL_FUNC_VISIBILITY aclError aclrtFreeHostWithDevSync(void *hostPtr);
 /*
  * Pins the caller's memory [ptr, ptr + size) until aclrtHostUnregister; *devPtr: the address that
- * kernels would use.  type: MAPPED, IOMEMORY, READONLY or the last two together.  100000: NULL or size
- * 0; 207000: another type; 107002; 507910: overlaps a registration; 107000: not all of it is mapped
- * readable and writable; 207001: cannot be pinned.
+ * kernels would use.  Both are multiples of 4096.  Memory inside a block of aclrtMallocHost may be
+ * registered too, until the block is freed.  type: MAPPED, IOMEMORY, READONLY or the last two together.
+ * 100000: NULL or size 0; 207000: another type; 107002; 507899: ptr or size is not aligned; 507910:
+ * overlaps a registration; 107000: not all of it is mapped readable and writable; 207001: cannot be pinned.
  */
 ACL_FUNC_VISIBILITY aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type, void **devPtr);
 /*
  * The same with flags ACL_HOST_REG_*.  PINNED makes copies with the range asynchronous.  100000: NULL
- * or size 0; 107000: no or another flag, or not mapped so; 107002; 507910: overlaps; 207001: cannot
- * be pinned.
+ * or size 0; 107000: no or another flag, or not mapped so; 107002; 507899: not aligned; 507910: overlaps;
+ * 207001: cannot be pinned.
  */
 ACL_FUNC_VISIBILITY aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag);
 /* 100000: NULL; 507911: not the start of a registration. */

@@ -46,6 +46,9 @@ static aclError release(const char *call, void *ptr)
 	return check(call, core::host_free(ptr), at::memory);
 }
 
+/* As drivers require it. */
+static constexpr u64 register_grain = 4096;
+
 static aclError register_range(const char *call, void *ptr, u64 size, u32 flags)
 {
 	const u32 how = flags & ACL_HOST_REG_READONLY ? u32(core::host_reg_readonly) : 0;
@@ -54,15 +57,14 @@ static aclError register_range(const char *call, void *ptr, u64 size, u32 flags)
 	const context_guard c;
 	if (!c)
 		return no_context(call);
-	err = core::host_register(ptr, size, how, c->dev);
+	if ((reinterpret_cast<u64>(ptr) | size) % register_grain)
+		return fault(call, ACL_ERROR_RT_DRV_INTERNAL_ERROR,
+			     "ptr %p and size %llu must be multiples of 4096, as a driver requires it", ptr,
+			     static_cast<unsigned long long>(size));
+	err = core::host_register(ptr, size, how | core::host_reg_over_pinned, c->dev, flags);
 	if (err == -EEXIST)
 		return fault(call, ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "%s", error_text());
-	if (err)
-		return core_fault(call, err, at::memory);
-	core::region *r = core::translate(ptr).reg;
-	if (r)
-		r->user = flags;
-	return ACL_SUCCESS;
+	return check(call, err, at::memory);
 }
 
 } // namespace usdma::acl
@@ -140,9 +142,8 @@ aclError aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag)
 		return bad_arg(__func__, "pHost or pDevice is NULL");
 	if (flag)
 		return bad_arg(__func__, "flag is 0x%x, it must be 0", flag);
-	const core::translation p = core::translate(pHost);
-	if (p.kind != core::region_kind::registered || p.cls != core::mem_class::host || !p.reg ||
-	    !(p.reg->user & ACL_HOST_REG_MAPPED))
+	u64 flags;
+	if (!core::host_registration(pHost, &flags) || !(flags & ACL_HOST_REG_MAPPED))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "pHost %p is not registered as mapped", pHost);
 	*pDevice = pHost;
 	return ACL_SUCCESS;

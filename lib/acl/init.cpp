@@ -261,9 +261,9 @@ static aclError start(const char *call, const char *path)
 	aclError err = ACL_SUCCESS;
 
 	if (state->count) {
+		/* No message, as with the official library: callers that share a process expect this. */
 		state->count++;
-		return fault(call, ACL_ERROR_REPEAT_INITIALIZE, "initialised already; the use count is now %llu",
-			     static_cast<unsigned long long>(state->count));
+		return ACL_ERROR_REPEAT_INITIALIZE;
 	}
 	if (!fits([&] { err = configure(call, path); }))
 		return no_space(call);

@@ -124,16 +124,16 @@ void messages_by_process(bool on)
 	by_process = on;
 }
 
-/* Drops the oldest lines until the new one fits. */
+/* Newest first. Drops the oldest lines until the new one fits. */
 static void add_line(message_log *log, const char *line, size_t len)
 {
 	while (log->used && log->used + len >= message_log::size) {
-		const char *end = static_cast<const char *>(memchr(log->lines, '\n', log->used));
-		const size_t dropped = end ? size_t(end - log->lines) + 1 : log->used;
+		const void *end = memrchr(log->lines, '\n', log->used - 1);
 
-		memmove(log->lines, log->lines + dropped, log->used -= dropped);
+		log->used = end ? size_t(static_cast<const char *>(end) - log->lines) + 1 : 0;
 	}
-	memcpy(log->lines + log->used, line, len);
+	memmove(log->lines + len, log->lines, log->used);
+	memcpy(log->lines, line, len);
 	log->used += len;
 }
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Module acl: what the calls do, and the codes of misuse."""
+import mmap
 import os
 import subprocess
 import sys
@@ -170,9 +171,10 @@ def test_malloc_host(rt, memory):
 
 
 def test_register(rt):
-    array = numpy.zeros(1 << 16, numpy.uint8)
+    array = numpy.frombuffer(mmap.mmap(-1, 1 << 16), numpy.uint8)
     ptr, _ = util.numpy_contiguous_to_ptr(array)
     assert rt.pointer_get_attributes(ptr)[0]["location"]["type"] == 2
+    assert rt.host_register(ptr + 1, 4096, 0)[1] == RT_DRIVER
     assert rt.host_register(ptr, array.nbytes, 1)[1] == RT_NOT_SUPPORTED
     dev, ret = rt.host_register(ptr, array.nbytes, 0)
     assert ret == 0 and dev

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """256 MiB (USDMA_TEST_SCALE times that) to the device and back from four threads, and Python goes on meanwhile."""
+import mmap
 import os
 import sys
 import threading
@@ -75,8 +76,10 @@ def copy_part(n, dev, src, dst, counter, counted, pinned):
 @pytest.mark.parametrize("pinned", [False, True], ids=["pageable", "registered"])
 def test_large(rt, counter, pinned):
     source = numpy.random.default_rng(7).integers(0, 1 << 63, SIZE // 8, dtype=numpy.int64)
-    back = numpy.zeros_like(source)
-    src, dst = (acl.util.numpy_contiguous_to_ptr(a)[0] for a in (source, back))
+    pages = numpy.frombuffer(mmap.mmap(-1, SIZE), source.dtype)
+    back = numpy.frombuffer(mmap.mmap(-1, SIZE), source.dtype)
+    pages[:] = source
+    src, dst = (acl.util.numpy_contiguous_to_ptr(a)[0] for a in (pages, back))
     dev, ret = rt.malloc(SIZE, 0)
     assert ret == 0
     if pinned:

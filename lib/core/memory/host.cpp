@@ -246,6 +246,7 @@ int host_free(void *ptr)
 	item.what = deferred_free::arena_block;
 	item.from = static_cast<arena *>(r->owner);
 	item.offset = r->base - reinterpret_cast<u64>(item.from->where->vaddr);
+	pinned_unregister_block(r->base, r->size);
 	region_remove(r);
 	deferred_add(std::move(item), clear);
 	return 0;

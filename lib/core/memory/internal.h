@@ -118,6 +118,12 @@ struct device_heap {
 	std::mutex clean_lock;
 };
 
+/* A registration of memory inside a pinned block. */
+struct pinned_registration {
+	u64 size;
+	u64 user;
+};
+
 /* Work in flight at the time of a free: passed when the channel has completed seq, or when the device has quiesced. */
 struct mark {
 	device *dev;  /* ln is valid only while dev->attach == attach */
@@ -152,6 +158,7 @@ struct memory_state {
 	bool iovas_ready = false;
 	std::map<u64, dma_range> ranges; /* by IOVA */
 	std::map<arena *, std::unique_ptr<arena>> arenas;
+	std::map<u64, pinned_registration> over_pinned; /* by address */
 	std::vector<deferred_free> deferred;
 	size_t reserved = 0; /* number of blocks that may be freed: deferred has capacity for all, so that freeing needs
 				no memory */
@@ -164,6 +171,12 @@ memory_state &mem_state();
 
 /* region.cpp */
 region *region_at(u64 base); /* the region that starts here */
+
+/* register_pinned.cpp; all under mem_state().lock */
+int pinned_register(u64 base, u64 size, u64 user); /* -EEXIST: overlaps another */
+bool pinned_unregister(u64 base);                  /* false: none starts here */
+void pinned_unregister_block(u64 base, u64 size);  /* all in a block that is freed */
+const pinned_registration *pinned_registered(u64 addr);
 
 /* dma_range.cpp; all under mem_state().lock */
 /* Assigns an IOVA and maps the memory into every attached device in reach; on error it is mapped nowhere. */

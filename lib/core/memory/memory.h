@@ -113,12 +113,17 @@ int host_alloc(u64 size, int numa_node, void **out, const device *dev = nullptr)
 /* -EINVAL: not the start of such a block. Deferred while a device may still access it. */
 int host_free(void *ptr);
 
-enum host_register_flags : u32 { host_reg_readonly = 1 };
+enum host_register_flags : u32 {
+	host_reg_readonly = 1,
+	host_reg_over_pinned = 2, /* memory inside a block of pinned memory too; until that is freed */
+};
 /*
- * Pins the caller's memory [ptr, ptr+size), any alignment; dev as for host_alloc(). -EEXIST: overlaps
- * registered or pinned memory.
+ * Pins the caller's memory [ptr, ptr+size), any alignment; dev as for host_alloc(); user: a tag for the API layer.
+ * -EEXIST: overlaps registered or pinned memory.
  */
-int host_register(void *ptr, u64 size, u32 flags, const device *dev = nullptr);
+int host_register(void *ptr, u64 size, u32 flags, const device *dev = nullptr, u64 user = 0);
+/* The tag of the registration that contains ptr; false: there is none. */
+bool host_registration(const void *ptr, u64 *user);
 /* -ENOENT: not the start of a registration. -EBUSY: a lost device may still write there; it stays registered. */
 int host_unregister(void *ptr);
 

@@ -85,7 +85,7 @@ static int check_access(u64 first, u64 size, bool readonly)
 	return err ? fail(-err, "faulting in %llu bytes to register", static_cast<unsigned long long>(size)) : 0;
 }
 
-static int add(u64 base, u64 size, bool readonly, const device *dev)
+static int add(u64 base, u64 size, bool readonly, const device *dev, u64 user)
 {
 	region *made;
 	region r;
@@ -99,6 +99,7 @@ static int add(u64 base, u64 size, bool readonly, const device *dev)
 	r.flags = readonly ? u32(region_readonly) : 0;
 	r.slot = u8(dev ? dev->slot : 0);
 	r.reach = host_reach_of(dev);
+	r.user = user;
 	std::lock_guard guard(mem_state().lock);
 	deferred_run();
 	err = deferred_reserve();
@@ -133,7 +134,18 @@ static int check_overlap(u64 base, u64 size)
 		    static_cast<unsigned long long>(base), static_cast<unsigned long long>(size));
 }
 
-int host_register(void *ptr, u64 size, u32 flags, const device *dev)
+/* 1: not all of it is inside one block of pinned memory. */
+static int add_over_pinned(u64 base, u64 size, u64 user)
+{
+	std::lock_guard guard(mem_state().lock);
+	const translation p = translate(base);
+
+	if (!p.reg || p.kind != region_kind::pinned || p.flags & region_shared || base - p.base + size > p.size)
+		return 1;
+	return pinned_register(base, size, user);
+}
+
+int host_register(void *ptr, u64 size, u32 flags, const device *dev, u64 user)
 {
 	const no_cancel scope;
 	const u64 base = reinterpret_cast<u64>(ptr);
@@ -147,6 +159,11 @@ int host_register(void *ptr, u64 size, u32 flags, const device *dev)
 			    static_cast<unsigned long long>(size));
 	if (window_overlaps(base, size))
 		return fail(EINVAL, "%p is device memory: only host memory can be registered", ptr);
+	if (flags & host_reg_over_pinned) {
+		err = add_over_pinned(base, size, user);
+		if (err <= 0)
+			return err;
+	}
 	err = check_overlap(base, size);
 	if (err)
 		return err;
@@ -155,7 +172,7 @@ int host_register(void *ptr, u64 size, u32 flags, const device *dev)
 	/* The program may have replaced signal handlers since the device was opened. */
 	if (!err)
 		err = page_guard_install();
-	return err ? err : add(base, size, readonly, dev);
+	return err ? err : add(base, size, readonly, dev, user);
 }
 
 /* With the lock held. */
@@ -257,6 +274,29 @@ static int unregister(void *ptr, deadline until)
 	return revoke(removed, sp);
 }
 
+static bool take_out_pinned(void *ptr)
+{
+	std::lock_guard guard(mem_state().lock);
+
+	return pinned_unregister(reinterpret_cast<u64>(ptr));
+}
+
+bool host_registration(const void *ptr, u64 *user)
+{
+	const u64 addr = reinterpret_cast<u64>(ptr);
+	std::lock_guard guard(mem_state().lock);
+	const translation p = translate(addr);
+
+	if (p.reg && p.kind == region_kind::registered && p.cls == mem_class::host) {
+		*user = p.reg->user;
+		return true;
+	}
+	const pinned_registration *over = pinned_registered(addr);
+	if (over)
+		*user = over->user;
+	return over;
+}
+
 int host_unregister(void *ptr)
 {
 	const no_cancel scope;
@@ -265,6 +305,8 @@ int host_unregister(void *ptr)
 
 	if (forked())
 		return fail_forked();
+	if (take_out_pinned(ptr))
+		return 0;
 	/* Retry: a device may be lost while it releases the memory. */
 	do {
 		err = unregister(ptr, until);

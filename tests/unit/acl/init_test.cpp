@@ -175,6 +175,7 @@ static void test_counts(void **)
 			CHECK(!aclInit(round % 2 ? "" : nullptr));
 			CHECK(aclInit(nullptr) == 100002);
 			CHECK(aclInit("/no/such/file") == 100002);
+			CHECK(!aclGetRecentErrMsg());
 			CHECK(!aclFinalizeReference(&left) && left == 2);
 			CHECK(!aclFinalizeReference(nullptr));
 			CHECK(!aclFinalizeReference(&left) && left == 0);
@@ -258,6 +259,9 @@ static void test_message_mode(void **)
 			CHECK(!aclGetRecentErrMsg());
 			CHECK(make_message() == 100000);
 			CHECK(aclGetRecentErrMsg() && !aclGetRecentErrMsg());
+			CHECK(make_message() == 100000 && aclrtGetDeviceCount(nullptr) == 100000);
+			text = aclGetRecentErrMsg();
+			CHECK(strstr(text, "aclrtGetDeviceCount") == text && strstr(text, "\naclrtGetRunMode"));
 			CHECK(!aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL));
 		});
 }

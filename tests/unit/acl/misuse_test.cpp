@@ -177,6 +177,8 @@ static void test_registration(void **)
 		ROW(0, aclrtHostRegister(f.heap, 8192, ACL_HOST_REGISTER_MAPPED, &p)),
 		ROW(507910, aclrtHostRegister(f.heap, 8192, ACL_HOST_REGISTER_MAPPED, &p)),
 		ROW(507910, aclrtHostRegisterV2(f.heap + 4096, 8192, ACL_HOST_REG_PINNED)),
+		ROW(507899, aclrtHostRegister(f.heap2 + 64, 4096, ACL_HOST_REGISTER_MAPPED, &p)),
+		ROW(507899, aclrtHostRegisterV2(f.heap2, 4095, ACL_HOST_REG_PINNED)),
 		ROW(507911, aclrtHostUnregister(f.heap + 64)),
 		ROW(0, aclrtHostGetDevicePointer(f.heap, &p, 0)),
 		ROW(100000, aclrtHostGetDevicePointer(f.heap, &p, 1)),
@@ -191,6 +193,36 @@ static void test_registration(void **)
 		ROW(107000, aclrtHostGetDevicePointer(f.heap, &p, 0)),
 		ROW(207000, ASYNC(f.heap, 64, f.pin, 64, 4, f.stream)),
 		ROW(0, aclrtHostUnregister(f.heap)),
+	};
+
+	run_rows(rows, true);
+}
+
+/* Memory of aclrtMallocHost can be registered, in parts too; copies with it go on as before. */
+static void test_registration_of_pinned(void **)
+{
+	static void *p;
+	static const row rows[] = {
+		ROW(107000, aclrtHostGetDevicePointer(f.pin, &p, 0)),
+		ROW(507910, aclrtHostRegister(f.pin, block + 4096, ACL_HOST_REGISTER_MAPPED, &p)),
+		ROW(507899, aclrtHostRegister(f.pin, 100, ACL_HOST_REGISTER_MAPPED, &p)),
+		ROW(0, aclrtHostRegister(f.pin, 8192, ACL_HOST_REGISTER_MAPPED, &p)),
+		ROW(0, p == f.pin ? 0 : 1),
+		ROW(507910, aclrtHostRegisterV2(static_cast<char *>(f.pin) + 4096, 8192, ACL_HOST_REG_PINNED)),
+		ROW(0, aclrtHostRegisterV2(static_cast<char *>(f.pin) + 8192, block - 8192, ACL_HOST_REG_PINNED)),
+		ROW(507910, aclrtHostRegisterV2(f.pin, block, ACL_HOST_REG_PINNED)),
+		ROW(0, aclrtHostGetDevicePointer(static_cast<char *>(f.pin) + 8191, &p, 0)),
+		ROW(107000, aclrtHostGetDevicePointer(static_cast<char *>(f.pin) + 8192, &p, 0)),
+		ROW(0, ASYNC(f.dev, block, f.pin, block, 1, f.stream)),
+		ROW(507911, aclrtHostUnregister(static_cast<char *>(f.pin) + 4096)),
+		ROW(0, aclrtHostUnregister(f.pin)),
+		ROW(507911, aclrtHostUnregister(f.pin)),
+		ROW(0, ASYNC(f.pin, block, f.dev, block, 2, f.stream)),
+		ROW(0, aclrtFreeHost(f.pin)),
+		ROW(507911, aclrtHostUnregister(static_cast<char *>(f.pin) + 8192)),
+		ROW(0, aclrtMallocHost(&f.pin, block)),
+		ROW(0, aclrtHostRegisterV2(f.pin, block, ACL_HOST_REG_MAPPED)),
+		ROW(0, aclrtHostUnregister(f.pin)),
 	};
 
 	run_rows(rows, true);
@@ -339,6 +371,7 @@ int main()
 		cmocka_unit_test(test_memcpy_async_kinds),
 		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_registration),
+		cmocka_unit_test(test_registration_of_pinned),
 		cmocka_unit_test(test_memset),
 		cmocka_unit_test(test_rectangles),
 		cmocka_unit_test(test_descriptors),

@@ -286,6 +286,31 @@ static void registering(void **)
 	munmap(mem, 8 * 4096);
 }
 
+/* Parts of a pinned block, up to its last byte; a free removes them. */
+static void registering_pinned(void **)
+{
+	attached f(0);
+	auto *p = static_cast<u8 *>(pinned(3 * 4096));
+	const size_t before = f.vfio().count();
+	u64 tag = 0;
+
+	assert_int_equal(host_register(p, 3 * 4096 + 1, host_reg_over_pinned), -EEXIST);
+	assert_int_equal(host_register(p + 100, 4096, host_reg_over_pinned, nullptr, 5), 0);
+	assert_int_equal(host_register(p + 4196, 1, host_reg_over_pinned, nullptr, 6), 0);
+	for (const auto &[off, len] : {std::pair<u64, u64>{0, 101}, {4195, 1}, {0, 3 * 4096}, {4196, 50}})
+		assert_int_equal(host_register(p + off, len, host_reg_over_pinned), -EEXIST);
+	assert_false(host_registration(p + 99, &tag) || host_registration(p + 4197, &tag));
+	assert_true(host_registration(p + 4195, &tag) && tag == 5);
+	assert_true(host_registration(p + 4196, &tag) && tag == 6);
+	assert_true(translate(p + 100).kind == region_kind::pinned);
+	assert_int_equal(f.vfio().count(), before);
+	assert_int_equal(host_unregister(p), -ENOENT);
+	assert_int_equal(host_unregister(p + 100), 0);
+	assert_reached(f, p + 100);
+	assert_int_equal(host_free(p), 0);
+	assert_int_equal(host_unregister(p + 4196), -ENOENT);
+}
+
 static void registering_what_is_not_there(void **)
 {
 	attached f(0);
@@ -592,6 +617,7 @@ int main()
 		unit(lost_device_harms_no_other),
 		unit(child_does_not_have_it),
 		unit(registering),
+		unit(registering_pinned),
 		unit(registering_what_is_not_there),
 		unit(many_registrations),
 		unit(narrower_device),

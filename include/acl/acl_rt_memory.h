@@ -167,10 +167,10 @@ ACL_FUNC_VISIBILITY aclError aclrtMemManagedGetAttrs(aclrtMemManagedRangeAttribu
 /* ---- virtual ranges -------------------------------------------------------------------------------- */
 
 /*
- * Reserves size bytes of device addresses (rounded up to 2 MiB) until aclrtReleaseMemAddress.
- * expectPtr: NULL, or the address wanted.  flags 0, or 1 for huge pages; alignment 0 or a power of
- * two.  100000: NULL, size 0 or other flags; 107000: the address is unavailable, alignment, or more than
- * 8 TiB; 107002; 207001: not enough left.
+ * Reserves size bytes of device addresses (rounded up to 2 MiB) until aclrtReleaseMemAddress; they take no
+ * memory, and 32 TiB are usually possible.  expectPtr: NULL, or the address wanted.  flags 0, or 1 for huge
+ * pages; alignment 0 or a power of two.  100000: NULL, size 0 or other flags; 107000: the address is
+ * unavailable, alignment, or more than 256 TiB; 107002; 207001: the process has not enough addresses left.
  */
 ACL_FUNC_VISIBILITY aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr,
 						    uint64_t flags);

@@ -11,6 +11,7 @@
 namespace usdma::core {
 
 inline constexpr u64 vmm_grain = 2 * MiB;
+inline constexpr u64 vmm_limit = u64(1) << 48; /* bytes of a reservation: a process has fewer addresses */
 
 struct physical;
 

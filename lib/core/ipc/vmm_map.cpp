@@ -62,7 +62,7 @@ int vmm_reserve(u64 size, u64 align, u64 expect, u64 *va)
 
 	if (forked())
 		return fail_forked();
-	if (!size || whole < size || whole > window_size || (align && !is_pow2(align)))
+	if (!size || whole < size || whole > vmm_limit || (align && !is_pow2(align)))
 		return fail(EINVAL, "%llu bytes aligned to %llu cannot be reserved", ull(size), ull(align));
 	err = vmm_take_addresses(whole, align, expect, va);
 	if (err)

@@ -31,6 +31,8 @@ static constexpr u64 slots_size = max_devices * window_slot;
 static constexpr u64 bases[] = {window_base, window_base + window_size, window_base + 2 * window_size,
 				window_base + 3 * window_size};
 static constexpr u64 all_bases = std::size(bases) * window_size;
+/* Below this, bit 46 of an address is clear. */
+static constexpr u64 device_end = u64(1) << 46;
 static constexpr u64 nowhere = ~u64(0);
 
 struct taken {
@@ -201,6 +203,16 @@ static int find_range(u64 offset, u64 size, u64 align, u64 *base)
 	return reserve_at_bases(offset, size, base) || reserve_anywhere(size, align, base) ? 0 : fail_occupied(size);
 }
 
+/* What the window has no space for: above its first base, where device pointers still differ by bit 46, else anywhere.
+ */
+static int find_beyond(u64 size, u64 align, u64 *base)
+{
+	for (*base = window_base + window_size; size <= device_end && *base <= device_end - size; *base += window_size)
+		if (*base % align == 0 && reserve_at(*base, size))
+			return 0;
+	return reserve_anywhere(size, align, base) ? 0 : fail_occupied(size);
+}
+
 /* A device takes at most half of the remaining RLIMIT_AS, so that the program can still map memory. */
 static bool within_half(u64 size)
 {
@@ -221,7 +233,7 @@ static int record(window_state &w, u64 base, const taken &t)
 		munmap(reinterpret_cast<void *>(base), t.size);
 		return -ENOBUFS;
 	}
-	if (base - window_base >= all_bases)
+	if (!range_within(base - window_base, t.size, all_bases))
 		store_release(&w.outside, true);
 	return 0;
 }
@@ -280,7 +292,7 @@ static int take_any(window_state &w, u64 size, u64 align, u64 *base, u64 *offset
 {
 	*offset = nowhere;
 	if (const int err = w.ranges.alloc(size, align, offset))
-		return err == -ENOMEM ? fail(ENOMEM, "%llu bytes of addresses are not left", ull(size)) : err;
+		return err == -ENOMEM ? find_beyond(size, align, base) : err;
 	return find_range(slots_size + *offset, size, align, base);
 }
 

@@ -6,7 +6,8 @@
  * Each device's memory or virtual range is reserved on demand. One reservation of many TiB would be simpler,
  * but exceeds a limit on address space, makes valgrind track every page, and does not fit beside the shadow
  * memory of a sanitizer. The first choice is the window, which programs usually leave free, then a few other
- * bases, then any address that the kernel returns.
+ * bases, then any address that the kernel returns. A virtual range may be larger than the window: unused
+ * addresses cost nothing.
  */
 #pragma once
 

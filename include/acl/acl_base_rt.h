@@ -70,6 +70,7 @@ typedef struct aclrtUtilizationExtendInfo aclrtUtilizationExtendInfo;
 /* Codes below 600000 other than runtime codes. The library returns only those with a comment. */
 static const int ACL_ERROR_NONE = 0;
 static const int ACL_SUCCESS = 0;
+static const int ACL_ERROR_INVALID_EXCEPTION_INFO = -1;
 static const int ACL_ERROR_INVALID_PARAM = 100000;     /* an argument is null, zero or out of range; checked first */
 static const int ACL_ERROR_UNINITIALIZE = 100001;      /* aclInit has not been called */
 static const int ACL_ERROR_REPEAT_INITIALIZE = 100002; /* aclInit was called again; the reference is counted */
@@ -169,7 +170,9 @@ typedef enum {
 	ACL_FLOAT6_E3M2 = 38,
 	ACL_FLOAT6_E2M3 = 39,
 	ACL_FLOAT4_E2M1 = 40,
-	ACL_FLOAT4_E1M2 = 41
+	ACL_FLOAT4_E1M2 = 41,
+	ACL_HIFLOAT4 = 42,
+	ACL_HIFLOAT4_SCALE = 43
 } aclDataType;
 
 typedef enum { ACL_MEMTYPE_DEVICE = 0, ACL_MEMTYPE_HOST = 1, ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT = 2 } aclMemType;
@@ -183,6 +186,30 @@ typedef enum {
 	ACL_CANN_ATTR_BF16 = 1,
 	ACL_CANN_ATTR_JIT_COMPILE = 2
 } aclCannAttr;
+
+/* Layouts of tensors, for the headers of operators: this library has none. */
+typedef enum {
+	ACL_FORMAT_UNDEFINED = -1,
+	ACL_FORMAT_NCHW = 0,
+	ACL_FORMAT_NHWC = 1,
+	ACL_FORMAT_ND = 2,
+	ACL_FORMAT_NC1HWC0 = 3,
+	ACL_FORMAT_FRACTAL_Z = 4,
+	ACL_FORMAT_NC1HWC0_C04 = 12,
+	ACL_FORMAT_HWCN = 16,
+	ACL_FORMAT_NDHWC = 27,
+	ACL_FORMAT_FRACTAL_NZ = 29,
+	ACL_FORMAT_NCDHW = 30,
+	ACL_FORMAT_NDC1HWC0 = 32,
+	ACL_FRACTAL_Z_3D = 33,
+	ACL_FORMAT_NC = 35,
+	ACL_FORMAT_NCL = 47,
+	ACL_FORMAT_FRACTAL_NZ_C0_16 = 50,
+	ACL_FORMAT_FRACTAL_NZ_C0_32 = 51,
+	ACL_FORMAT_FRACTAL_NZ_C0_2 = 52,
+	ACL_FORMAT_FRACTAL_NZ_C0_4 = 53,
+	ACL_FORMAT_FRACTAL_NZ_C0_8 = 54
+} aclFormat;
 
 /* Bytes of one element; 0 for UNDEFINED and STRING, 8 for an unknown type. */
 ACL_FUNC_VISIBILITY size_t aclDataTypeSize(aclDataType dataType);
@@ -204,6 +231,13 @@ ACL_FUNC_VISIBILITY aclError aclUpdateDataBuffer(aclDataBuffer *dataBuffer, void
 ACL_FUNC_VISIBILITY void *aclGetDataBufferAddr(const aclDataBuffer *dataBuffer);
 /* The size in bytes; 0 for NULL. */
 ACL_FUNC_VISIBILITY size_t aclGetDataBufferSizeV2(const aclDataBuffer *dataBuffer);
+
+/* The SoC name that this library reports; a static string. */
+ACL_FUNC_VISIBILITY const char *aclrtGetSocName(void);
+/* The attributes that aclGetCannAttribute accepts; the library owns the array. 100000: NULL. */
+ACL_FUNC_VISIBILITY aclError aclGetCannAttributeList(const aclCannAttr **cannAttrList, size_t *num);
+/* 1: supported, 0: not. 100000: NULL, or no such attribute. */
+ACL_FUNC_VISIBILITY aclError aclGetCannAttribute(aclCannAttr cannAttr, int32_t *value);
 
 #ifdef __cplusplus
 }

@@ -7,7 +7,7 @@
 #ifndef USDMA_ACL_RT_MEMORY_SOMA_H
 #define USDMA_ACL_RT_MEMORY_SOMA_H
 
-#include "acl_rt_types.h"
+#include "acl_rt.h"
 
 #ifdef __cplusplus
 extern "C" {

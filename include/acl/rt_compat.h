@@ -6,7 +6,7 @@
 #ifndef USDMA_ACL_RT_COMPAT_H
 #define USDMA_ACL_RT_COMPAT_H
 
-#include "acl_rt_types.h"
+#include "acl_rt.h"
 
 #ifdef __cplusplus
 extern "C" {

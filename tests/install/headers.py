@@ -34,7 +34,8 @@ def compile_alone(compiler, language, top, header, scratch):
     with open(source, "w") as f:
         f.write(f"#include <{header}>\n#include <{header}>\nextern int not_empty;\n")
     # -isystem would silence warnings in the header: it must be clean in a user's own -I too.
-    return subprocess.run([*compiler, *LANGUAGES[language], *STRICT, f"-I{top}", f"-I{os.path.join(top, 'usdma')}", source],
+    return subprocess.run([*compiler, *LANGUAGES[language], *STRICT, f"-I{top}", f"-I{os.path.join(top, 'usdma')}",
+                           f"-I{os.path.join(top, 'usdma-hccl')}", source],
                           capture_output=True, text=True)
 
 

@@ -163,6 +163,33 @@ def valgrind_programs(points, where, scratch, **env):
         sim.terminate()
 
 
+def header_layout(points, where, scratch):
+    """Build systems search the text of acl_rt.h; an HCCL's own headers come behind ours on the command line."""
+    prefix, lib = where
+    with open(os.path.join(prefix, "include/usdma/acl/acl_rt.h"), encoding="ascii") as f:
+        text = f.read()
+    names = ("aclInit", "aclrtMalloc", "aclrtMemRetainAllocationHandle", "aclrtMemExportToShareableHandleV2", "aclrtMemcpyBatch")
+    points.add(all(re.search(rf"\b{n}\(", text) for n in names), "acl_rt.h itself has the declarations")
+    own = os.path.join(scratch, "own/hccl")
+    os.makedirs(own)
+    with open(os.path.join(own, "hccl_types.h"), "w", encoding="ascii") as f:
+        f.write("typedef void *HcclComm;\n")
+    with open(os.path.join(scratch, "own.c"), "w", encoding="ascii") as f:
+        f.write("#include <acl/acl.h>\n#include <hccl/hccl_types.h>\nHcclComm c;\naclFormat f = ACL_FORMAT_ND;\n")
+    points.add(*reorder(run(["cc", "-fsyntax-only", *pkg_config(prefix, lib, "--cflags", "usdma-acl"), "-I" + os.path.dirname(own),
+                             os.path.join(scratch, "own.c")]), "the headers of HCCL are not hidden"))
+
+
+def linked_library(points, where, scratch):
+    """A link in a folder that has nothing else of usdma's."""
+    prefix, lib = where
+    link = os.path.join(scratch, "links/libascendcl.so")
+    os.makedirs(os.path.dirname(link))
+    os.symlink(os.path.join(prefix, lib, "usdma/libascendcl.so"), link)
+    points.add(*reorder(run([sys.executable, "-c", f"import ctypes; ctypes.CDLL({link!r}).aclInit(None)"]),
+                        "libascendcl.so loads through a link"))
+
+
 def use(points, where, scratch):
     prefix, lib = where
     path = {"LD_LIBRARY_PATH": os.path.join(prefix, lib)}  # usdma.pc adds no rpath, usdma-acl.pc does
@@ -172,6 +199,8 @@ def use(points, where, scratch):
     consume(points, where, "README's program", ["cc"], readme_program(scratch), "usdma", scratch, **path)
     consume(points, where, "ACL program", ["cc", "-std=c11"], acl, "usdma-acl", scratch)
     consume(points, where, "ACL program in C++", ["c++", "-std=c++17", "-xc++"], acl, "usdma-acl", scratch)
+    header_layout(points, where, scratch)
+    linked_library(points, where, scratch)
     sanitized_programs(points, where, scratch, **path)
     valgrind_programs(points, where, scratch, **path)
     cmake_programs(points, prefix, scratch)

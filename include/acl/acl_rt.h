@@ -68,10 +68,10 @@ extern "C" {
 #define ACL_RT_VMM_EXPORT_FLAG_DISABLE_PID_VALIDATION 0x1UL
 
 /* aclrtHostRegisterV2. */
-#define ACL_HOST_REG_MAPPED 0x2U
-#define ACL_HOST_REG_IOMEMORY 0x4U
-#define ACL_HOST_REG_READONLY 0x8U
-#define ACL_HOST_REG_PINNED 0x10000000U
+#define ACL_HOST_REG_MAPPED 0x2UL
+#define ACL_HOST_REG_IOMEMORY 0x4UL
+#define ACL_HOST_REG_READONLY 0x8UL
+#define ACL_HOST_REG_PINNED 0x10000000UL
 
 /* aclrtCheckMemType. */
 #define ACL_RT_MEM_TYPE_DEV 0x2U
@@ -226,10 +226,10 @@ typedef enum {
 typedef enum { ACL_RT_IPC_MEM_ATTR_ACCESS_LINK = 0 } aclrtIpcMemAttrType;
 
 typedef enum {
-	ACL_RT_MEM_LINK_TYPE_SIO = 0,
-	ACL_RT_MEM_LINK_TYPE_HCCS = 1,
-	ACL_RT_MEM_LINK_TYPE_UB_ONE_PORT_PATH = 2,
-	ACL_RT_MEM_LINK_TYPE_UB_MULTI_PORT_PATH = 3
+	ACL_RT_MEM_ACCESS_LINK_SIO = 0,
+	ACL_RT_MEM_ACCESS_LINK_HCCS = 1,
+	ACL_RT_MEM_ACCESS_UB_ONE_PORT_PATH = 2,
+	ACL_RT_MEM_ACCESS_UB_MULTI_PORT_PATH = 3
 } aclrtMemLinkType;
 
 typedef enum { ACL_RT_HOST_MEM_MAP_NOT_SUPPORTED = 0, ACL_RT_HOST_MEM_MAP_SUPPORTED = 1 } aclrtHostMemMapCapability;
@@ -360,9 +360,11 @@ typedef enum {
 	ACL_DEV_ATTR_MAX_THREAD_PER_VECTOR_CORE = 203,
 	ACL_DEV_ATTR_LOCAL_MEM_PER_VECTOR_CORE = 204, /* deprecated: UBUF_PER_VECTOR_CORE */
 	ACL_DEV_ATTR_UBUF_PER_VECTOR_CORE = 204,
-	ACL_DEV_ATTR_MAX_GRID_DIM_X = 207,
-	ACL_DEV_ATTR_MAX_GRID_DIM_Y = 208,
-	ACL_DEV_ATTR_MAX_GRID_DIM_Z = 209,
+	ACL_DEV_ATTR_MAX_GRID_DIM_X = 205,
+	ACL_DEV_ATTR_MAX_GRID_DIM_Y = 206,
+	ACL_DEV_ATTR_MAX_GRID_DIM_Z = 207,
+	ACL_DEV_ATTR_MAX_BLOCK_PER_GRID = 208,
+	ACL_DEV_ATTR_MAX_THREADS_PER_BLOCK = 209,
 	ACL_DEV_ATTR_MAX_BLOCK_DIM_X = 210,
 	ACL_DEV_ATTR_MAX_BLOCK_DIM_Y = 211,
 	ACL_DEV_ATTR_MAX_BLOCK_DIM_Z = 212,
@@ -377,10 +379,16 @@ typedef enum {
 	ACL_DEV_ATTR_CUST_OP_PRIVILEGE = 406,
 	ACL_DEV_ATTR_MAINBOARD_ID = 407,
 	ACL_DEV_ATTR_HD_CONNECT_TYPE = 408,
-	ACL_DEV_ATTR_DEVICE_FORM_FACTOR = 409,
+	ACL_DEV_ATTR_DEVICE_FORM_FACTOR = 409, /* ACL_DEVICE_FORM_FACTOR_* */
+	ACL_DEV_ATTR_SUPER_POD_CHASSIS_ID = 410,
 	ACL_DEV_ATTR_IS_VIRTUAL = 501,
 	ACL_DEV_ATTR_NPU_ARCH = 601
 } aclrtDevAttr;
+
+#define ACL_DEVICE_FORM_FACTOR_POD 0
+#define ACL_DEVICE_FORM_FACTOR_A_K 1
+#define ACL_DEVICE_FORM_FACTOR_A_X 2
+#define ACL_DEVICE_FORM_FACTOR_PCIE_CARD 3
 
 typedef enum {
 	ACL_FEATURE_TSCPU_TASK_UPDATE_SUPPORT_AIC_AIV = 1,
@@ -616,10 +624,10 @@ ACL_DEPRECATED_MESSAGE("use aclsysGetVersionNum")
 ACL_FUNC_VISIBILITY aclError aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *patchVersion);
 /*
  * The version of a package ("runtime", "driver") as text; versionStr holds ACL_PKG_VERSION_MAX_SIZE bytes.
- * 100000: NULL, or no such package.
+ * 100000: NULL; 100003: no such package.
  */
 ACL_FUNC_VISIBILITY aclError aclsysGetVersionStr(char *pkgName, char *versionStr);
-/* The same as a number: major * 10000000 + minor * 100000 + patch * 1000.  100000: NULL, or no such package. */
+/* The same as a number: major * 10000000 + minor * 100000 + patch * 1000.  100000: NULL; 100003: no such package. */
 ACL_FUNC_VISIBILITY aclError aclsysGetVersionNum(char *pkgName, int32_t *versionNum);
 /*
  * The errors of this thread since the last call, newest first, one a line; NULL if there were none. Owned by the
@@ -697,8 +705,7 @@ ACL_FUNC_VISIBILITY aclError aclrtGetDeviceCapability(int32_t deviceId, aclrtDev
 /* Priorities 0 and 0: all streams have the same. Either pointer may be NULL. 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *greatestPriority);
 /*
- * Percentages; -1 for parts that the device lacks. 100000: NULL; 107001: no such device; 107000: utilizationExtend
- * is not NULL.
+ * Each is -1: not counted. 100000: NULL, or utilizationExtend is not NULL; 107001: no such device.
  */
 ACL_FUNC_VISIBILITY aclError aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *utilizationInfo);
 /* The process id that peers add to their lists of allowed processes. 100000: NULL. */
@@ -741,13 +748,16 @@ ACL_FUNC_VISIBILITY aclError aclrtSetDeviceTaskAbortCallback(const char *regName
 							     void *args);
 /* No effect (one scheduler).  100000: no such tsId. */
 ACL_FUNC_VISIBILITY aclError aclrtSetTsDevice(aclrtTsId tsId);
-/* 207000: a copy engine has no cores to limit. */
+/*
+ * How many cores kernels may use: a number that is stored and returned, at first that of the SoC's cores. 100000:
+ * NULL; 107001: no such device; 107000: no such type.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtGetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t *value);
-/* 207000: a copy engine has no cores to limit. */
+/* 107001; 107000: no such type, or value 0 or more than the SoC's cores. */
 ACL_FUNC_VISIBILITY aclError aclrtSetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t value);
-/* 207000: a copy engine has no cores to limit. */
+/* Back to the SoC's cores. 107001. */
 ACL_FUNC_VISIBILITY aclError aclrtResetDeviceResLimit(int32_t deviceId);
-/* 207000: a copy engine has no cores to limit. */
+/* That of the current device. 100000: NULL; 107000: no such type; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t *value);
 /*
  * The device's error: ACL_RT_NO_ERROR, or ACL_RT_ERROR_OTHERS once it is lost. 100000: NULL; 107001: no such
@@ -778,13 +788,13 @@ ACL_FUNC_VISIBILITY aclError aclrtCtxGetCurrentDefaultStream(aclrtStream *stream
  * or flags not; 107001: no such device.
  */
 ACL_FUNC_VISIBILITY aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active);
-/* Stores an option of the current context. 107000: no such option; 107002. */
+/* Stores an option of the current context. 100000: no such option; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value);
-/* 100000: NULL; 107000: no such option; 107002; 107021: never set. */
+/* 100000: NULL, or no such option; 107002; 107021: never set. */
 ACL_FUNC_VISIBILITY aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value);
-/* Stores an option of the process. 107000: no such option. */
+/* Stores an option of the process. 100000: no such option. */
 ACL_FUNC_VISIBILITY aclError aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value);
-/* 100000: NULL; 107000: no such option; 107021: never set. */
+/* 100000: NULL, or no such option; 107021: never set. */
 ACL_FUNC_VISIBILITY aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t *value);
 
 /*
@@ -928,11 +938,11 @@ ACL_FUNC_VISIBILITY aclError aclrtMemAllocManaged(void **ptr, uint64_t size, uin
 /* 207000.  100000: NULL. */
 ACL_FUNC_VISIBILITY aclError aclrtMemManagedAdvise(const void *const ptr, uint64_t size,
 						   aclrtMemManagedAdviseType advise, aclrtMemManagedLocation location);
-/* 207000.  100000: NULL. */
+/* 207000.  100000: NULL, size 0, flags not 0, or no such location. */
 ACL_FUNC_VISIBILITY aclError aclrtMemManagedPrefetchAsync(const void *ptr, size_t size,
 							  aclrtMemManagedLocation location, uint32_t flags,
 							  aclrtStream stream);
-/* 207000.  100000: NULL. */
+/* 207000.  100000: NULL, a count of 0, flags not 0, or no such location. */
 ACL_FUNC_VISIBILITY aclError aclrtMemManagedPrefetchBatchAsync(const void **ptrs, size_t *sizes, size_t count,
 							       aclrtMemManagedLocation *prefetchLocs,
 							       size_t *prefetchLocIdxs, size_t numPrefetchLocs,
@@ -954,7 +964,7 @@ ACL_FUNC_VISIBILITY aclError aclrtMemManagedGetAttrs(aclrtMemManagedRangeAttribu
  */
 ACL_FUNC_VISIBILITY aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr,
 						    uint64_t flags);
-/* 207000: only other devices have such addresses. 100000: NULL or size 0. */
+/* 207000: only other devices have such addresses. 100000: NULL, size 0 or other flags than 0 and 1. */
 ACL_FUNC_VISIBILITY aclError aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t alignment,
 							      void *expectPtr, uint64_t flags);
 /* 100000: NULL; 107000: not the start of a reservation, or something is still mapped there. */
@@ -987,7 +997,7 @@ ACL_FUNC_VISIBILITY aclError aclrtMemSetAccess(void *virPtr, size_t size, aclrtM
 /* The access of a location. 100000: NULL; 107000: not mapped. */
 ACL_FUNC_VISIBILITY aclError aclrtMemGetAccess(void *virPtr, aclrtMemLocation *location, uint64_t *flag);
 /*
- * 2 MiB for device memory, 1 GiB for HUGE1G, 4 KiB for the host's normal pages (MINIMUM). 100000: NULL; 107000:
+ * 2 MiB for device memory, 1 GiB for HUGE1G, 4 KiB for the host's normal pages (MINIMUM). 100000: NULL, or
  * invalid prop; 207000: no such option.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop,
@@ -1040,11 +1050,11 @@ ACL_FUNC_VISIBILITY aclError aclrtMemImportFromShareableHandleV2(void *shareable
 								 aclrtMemSharedHandleType shareType, uint64_t flags,
 								 aclrtDrvMemHandle *handle);
 /*
- * Nothing to map: copies between any two devices of this process work.  100000: NULL or size 0; 107000:
- * flags not 0 or not device memory; 107001: no such device.
+ * Nothing to map: copies between any two devices of this process work.  100000: NULL, size 0 or flags not 0;
+ * 107000: not device memory; 107001: no such device.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemP2PMap(void *devPtr, size_t size, int32_t dstDevId, uint64_t flags);
-/* 207000: there is one link.  100000: NULL or size 0. */
+/* 207000: there is one link.  100000: NULL, size 0 or linkIdx not 0 or 1. */
 ACL_FUNC_VISIBILITY aclError aclrtMemMapSelectedLink(void *virPtrDst, size_t size, void *virPtrSrc, uint32_t linkIdx);
 /* 207000: there is one link.  100000: NULL. */
 ACL_FUNC_VISIBILITY aclError aclrtMemMapSetLink(aclrtDrvMemHandle handle, aclrtMemLinkType adviceLink);
@@ -1293,7 +1303,7 @@ ACL_FUNC_VISIBILITY aclError aclrtStreamAbort(aclrtStream stream);
 ACL_FUNC_VISIBILITY aclError aclrtStreamStop(aclrtStream stream);
 /* For ACL_STREAM_PERSISTENT streams. 207000: streams retain no tasks here. 107017. */
 ACL_FUNC_VISIBILITY aclError aclrtPersistentTaskClean(aclrtStream stream);
-/* 207000: streams are never inactive here.  107017. */
+/* 207000: streams are never inactive here.  100000: NULL; 107017. */
 ACL_FUNC_VISIBILITY aclError aclrtActiveStream(aclrtStream activeStream, aclrtStream stream);
 /*
  * callback runs after a stream was created and before one is destroyed, in the calling thread; registering the
@@ -1508,7 +1518,7 @@ ACL_FUNC_VISIBILITY aclError aclrtCmoAsync(void *src, size_t size, aclrtCmoType 
 /* 207000: there are no barriers.  100000: NULL or size 0. */
 ACL_FUNC_VISIBILITY aclError aclrtCmoAsyncWithBarrier(void *src, size_t size, aclrtCmoType cmoType, uint32_t barrierId,
 						      aclrtStream stream);
-/* 207000: there are no barriers.  100000: NULL. */
+/* 207000: there are no barriers.  100000: NULL, or no or more than ACL_RT_CMO_MAX_BARRIER_NUM barriers. */
 ACL_FUNC_VISIBILITY aclError aclrtCmoWaitBarrier(aclrtBarrierTaskInfo *taskInfo, aclrtStream stream, uint32_t flag);
 
 #ifdef __cplusplus

@@ -16,7 +16,7 @@ static bool valid_opt(aclSysParamOpt opt)
 
 static aclError unknown_opt(const char *call, aclSysParamOpt opt)
 {
-	return fault(call, ACL_ERROR_RT_PARAM_INVALID, "opt %d is unknown", opt);
+	return bad_arg(call, "opt %d is unknown", opt);
 }
 
 static void set_opt(options *o, aclSysParamOpt opt, s64 value)

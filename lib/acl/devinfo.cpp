@@ -2,6 +2,7 @@
 /* Device information: numbers, attributes, utilization, topology, peers. */
 #include "acl/rt_compat.h"
 #include "lib/core/memory/memory.h"
+#include "lib/acl/cores.h"
 #include "lib/acl/state.h"
 
 #include <cstdio>
@@ -50,10 +51,9 @@ static aclError memory_size(const char *call, int slot, int64_t *value)
 /* Attributes of parts that a copy engine lacks. */
 static bool lacking_attr(int attr)
 {
-	return attr == ACL_DEV_ATTR_AICPU_CORE_NUM || attr == ACL_DEV_ATTR_AICORE_CORE_NUM ||
-	       attr == ACL_DEV_ATTR_CUBE_CORE_NUM ||
-	       (attr >= ACL_DEV_ATTR_VECTOR_CORE_NUM && attr <= ACL_DEV_ATTR_MAX_BLOCK_DIM_Z) ||
-	       attr == ACL_DEV_ATTR_L2_CACHE_SIZE || attr == ACL_DEV_ATTR_NPU_ARCH;
+	return attr == ACL_DEV_ATTR_AICPU_CORE_NUM ||
+	       (attr >= ACL_DEV_ATTR_WARP_SIZE && attr <= ACL_DEV_ATTR_MAX_BLOCK_DIM_Z) ||
+	       attr == ACL_DEV_ATTR_L2_CACHE_SIZE;
 }
 
 static aclError device_attr(const char *call, int slot, int attr, int64_t *value)
@@ -71,7 +71,18 @@ static aclError device_attr(const char *call, int slot, int attr, int64_t *value
 	case ACL_DEV_ATTR_CUST_OP_PRIVILEGE:
 	case ACL_DEV_ATTR_MAINBOARD_ID:
 	case ACL_DEV_ATTR_DEVICE_FORM_FACTOR:
+	case ACL_DEV_ATTR_SUPER_POD_CHASSIS_ID:
 		*value = 0;
+		return ACL_SUCCESS;
+	case ACL_DEV_ATTR_AICORE_CORE_NUM:
+	case ACL_DEV_ATTR_CUBE_CORE_NUM:
+		*value = soc_cube_cores;
+		return ACL_SUCCESS;
+	case ACL_DEV_ATTR_VECTOR_CORE_NUM:
+		*value = soc_vector_cores;
+		return ACL_SUCCESS;
+	case ACL_DEV_ATTR_NPU_ARCH:
+		*value = soc_arch;
 		return ACL_SUCCESS;
 	case ACL_DEV_ATTR_HD_CONNECT_TYPE:
 		*value = ACL_HOST_DEVICE_CONNECT_TYPE_PCIE;
@@ -208,21 +219,13 @@ aclError aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *grea
 
 aclError aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *utilizationInfo)
 {
-	const int slot = slot_of(deviceId);
-
 	if (!utilizationInfo)
 		return bad_arg(__func__, "utilizationInfo is NULL");
-	if (slot < 0)
+	if (slot_of(deviceId) < 0)
 		return no_device(__func__, deviceId);
 	if (utilizationInfo->utilizationExtend)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "utilizationExtend is reserved and must be NULL");
-	*utilizationInfo = {-1, -1, -1, 0, nullptr};
-	const core::slot_guard dev{unsigned(slot)};
-	if (dev) {
-		const core::heap_info h = core::device_heap_info(dev.get());
-
-		utilizationInfo->memoryUtilization = h.total ? int32_t((h.total - h.free) * 100 / h.total) : 0;
-	}
+		return bad_arg(__func__, "utilizationExtend is reserved and must be NULL");
+	*utilizationInfo = {-1, -1, -1, -1, nullptr};
 	return ACL_SUCCESS;
 }
 

@@ -105,7 +105,7 @@ aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type,
 		return bad_arg(__func__, "ptr or devPtr is NULL, or size is 0");
 	if (u32(type) & ~valid)
 		return unsupported(__func__, "type 0x%x: only MAPPED, IOMEMORY and READONLY are supported", u32(type));
-	const aclError err = register_range(__func__, ptr, size, u32(type) | ACL_HOST_REG_MAPPED | ACL_HOST_REG_PINNED);
+	const aclError err = register_range(__func__, ptr, size, u32(type | ACL_HOST_REG_MAPPED | ACL_HOST_REG_PINNED));
 	if (!err)
 		*devPtr = ptr; /* one address serves host and device */
 	return err;

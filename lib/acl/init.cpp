@@ -401,6 +401,11 @@ aclError aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *
 	return ACL_SUCCESS;
 }
 
+static aclError no_package(const char *call, const char *name)
+{
+	return fault(call, ACL_ERROR_INVALID_FILE, "pkgName %s is unknown, there are runtime and driver", name);
+}
+
 /* Packages whose versions programs query; this library provides both. */
 static bool valid_package(const char *name)
 {
@@ -412,7 +417,7 @@ aclError aclsysGetVersionStr(char *pkgName, char *versionStr)
 	if (!pkgName || !versionStr)
 		return bad_arg(__func__, "pkgName or versionStr is NULL");
 	if (!valid_package(pkgName))
-		return bad_arg(__func__, "pkgName %s is unknown, there are runtime and driver", pkgName);
+		return no_package(__func__, pkgName);
 	snprintf(versionStr, ACL_PKG_VERSION_MAX_SIZE, "9.1.0");
 	return ACL_SUCCESS;
 }
@@ -422,7 +427,7 @@ aclError aclsysGetVersionNum(char *pkgName, int32_t *versionNum)
 	if (!pkgName || !versionNum)
 		return bad_arg(__func__, "pkgName or versionNum is NULL");
 	if (!valid_package(pkgName))
-		return bad_arg(__func__, "pkgName %s is unknown, there are runtime and driver", pkgName);
+		return no_package(__func__, pkgName);
 	*versionNum = 90100000;
 	return ACL_SUCCESS;
 }

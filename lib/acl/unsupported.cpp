@@ -5,11 +5,6 @@
 using namespace usdma;
 using namespace usdma::acl;
 
-static aclError no_cores(const char *call)
-{
-	return unsupported(call, "a copy engine has no compute cores to limit");
-}
-
 static aclError no_symbols(const char *call, const void *a, const void *b, size_t count)
 {
 	if (!count)
@@ -22,31 +17,16 @@ static aclError no_symbols(const char *call, const void *a, const void *b, size_
 static aclError no_migration(const char *call, bool args_good)
 {
 	if (!args_good)
-		return bad_arg(call, "a pointer is NULL");
+		return bad_arg(call, "a pointer is NULL, a count is 0, or flags or a location are unknown");
 	return unsupported(call, "no device here migrates pages on demand: use aclrtMalloc or aclrtMallocHost");
 }
 
+static bool valid_location(const aclrtMemManagedLocation &l)
+{
+	return l.type > ACL_MEM_LOCATIONTYPE_INVALID && l.type <= ACL_MEM_LOCATIONTYPE_HOST_NUMA_CURRENT;
+}
+
 extern "C" {
-
-aclError aclrtGetDeviceResLimit(int32_t, aclrtDevResLimitType, uint32_t *)
-{
-	return no_cores(__func__);
-}
-
-aclError aclrtSetDeviceResLimit(int32_t, aclrtDevResLimitType, uint32_t)
-{
-	return no_cores(__func__);
-}
-
-aclError aclrtResetDeviceResLimit(int32_t)
-{
-	return no_cores(__func__);
-}
-
-aclError aclrtGetResInCurrentThread(aclrtDevResLimitType, uint32_t *)
-{
-	return no_cores(__func__);
-}
 
 aclError aclrtMemcpyFromSymbol(void *dst, size_t, const void *symbol, size_t count, size_t, aclrtMemcpyKind)
 {
@@ -86,16 +66,21 @@ aclError aclrtMemManagedAdvise(const void *const ptr, uint64_t, aclrtMemManagedA
 	return no_migration(__func__, ptr);
 }
 
-aclError aclrtMemManagedPrefetchAsync(const void *ptr, size_t, aclrtMemManagedLocation, uint32_t, aclrtStream)
+aclError aclrtMemManagedPrefetchAsync(const void *ptr, size_t size, aclrtMemManagedLocation location, uint32_t flags,
+				      aclrtStream)
 {
-	return no_migration(__func__, ptr);
+	return no_migration(__func__, ptr && size && !flags && valid_location(location));
 }
 
-aclError aclrtMemManagedPrefetchBatchAsync(const void **ptrs, size_t *sizes, size_t,
-					   aclrtMemManagedLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t,
-					   uint64_t, aclrtStream)
+aclError aclrtMemManagedPrefetchBatchAsync(const void **ptrs, size_t *sizes, size_t count,
+					   aclrtMemManagedLocation *prefetchLocs, size_t *prefetchLocIdxs,
+					   size_t numPrefetchLocs, uint64_t flags, aclrtStream)
 {
-	return no_migration(__func__, ptrs && sizes && prefetchLocs && prefetchLocIdxs);
+	bool good = ptrs && sizes && prefetchLocs && prefetchLocIdxs && count && numPrefetchLocs && !flags;
+
+	for (size_t i = 0; good && i < numPrefetchLocs; i++)
+		good = valid_location(prefetchLocs[i]);
+	return no_migration(__func__, good);
 }
 
 aclError aclrtMemManagedGetAttr(aclrtMemManagedRangeAttribute, const void *ptr, size_t, void *data, size_t)
@@ -109,17 +94,17 @@ aclError aclrtMemManagedGetAttrs(aclrtMemManagedRangeAttribute *attributes, size
 	return no_migration(__func__, attributes && ptr && data && dataSizes);
 }
 
-aclError aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t, void *, uint64_t)
+aclError aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t, void *, uint64_t flags)
 {
-	if (!virPtr || !size)
-		return bad_arg(__func__, "virPtr is NULL or size is 0");
+	if (!virPtr || !size || flags > 1)
+		return bad_arg(__func__, "virPtr is NULL, size is 0, or flags are not 0 or 1");
 	return unsupported(__func__, "there are no such addresses here: use aclrtReserveMemAddress");
 }
 
-aclError aclrtMemMapSelectedLink(void *virPtrDst, size_t size, void *virPtrSrc, uint32_t)
+aclError aclrtMemMapSelectedLink(void *virPtrDst, size_t size, void *virPtrSrc, uint32_t linkIdx)
 {
-	if (!virPtrDst || !virPtrSrc || !size)
-		return bad_arg(__func__, "an address is NULL or size is 0");
+	if (!virPtrDst || !virPtrSrc || !size || linkIdx > ACL_RT_MEM_LINK_IDX_1)
+		return bad_arg(__func__, "an address is NULL, size is 0, or linkIdx %u is unknown", linkIdx);
 	return unsupported(__func__, "there is one link between devices, it cannot be selected");
 }
 
@@ -139,8 +124,9 @@ aclError aclrtCmoAsyncWithBarrier(void *src, size_t size, aclrtCmoType, uint32_t
 
 aclError aclrtCmoWaitBarrier(aclrtBarrierTaskInfo *taskInfo, aclrtStream, uint32_t)
 {
-	if (!taskInfo)
-		return bad_arg(__func__, "taskInfo is NULL");
+	if (!taskInfo || !taskInfo->barrierNum || taskInfo->barrierNum > ACL_RT_CMO_MAX_BARRIER_NUM)
+		return bad_arg(__func__, "taskInfo is NULL, or has no barrier or more than %u",
+			       ACL_RT_CMO_MAX_BARRIER_NUM);
 	return unsupported(__func__, "cache barriers: device memory is coherent and has none");
 }
 
@@ -163,8 +149,10 @@ aclError aclrtPersistentTaskClean(aclrtStream stream)
 aclError aclrtActiveStream(aclrtStream activeStream, aclrtStream stream)
 {
 	stream_guard s;
-	aclError err = get_any_stream(__func__, activeStream, &s);
 
+	if (!activeStream || !stream)
+		return bad_arg(__func__, "activeStream or stream is NULL");
+	aclError err = get_any_stream(__func__, activeStream, &s);
 	if (!err)
 		err = get_any_stream(__func__, stream, &s);
 	return err ? err : unsupported(__func__, "streams are never inactive here");

@@ -321,7 +321,7 @@ aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop, aclrtMemGr
 		return unsupported(__func__, "option %d is unknown", option);
 	wrong = fault_in(*prop);
 	if (wrong)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "prop: %s", wrong);
+		return bad_arg(__func__, "prop: %s", wrong);
 	const bool small = on_host(*prop) && option == ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM &&
 			   (prop->memAttr == ACL_DDR_MEM_NORMAL || prop->memAttr == ACL_DDR_MEM_P2P_NORMAL ||
 			    prop->memAttr == ACL_MEM_NORMAL || prop->memAttr == ACL_MEM_P2P_NORMAL);
@@ -416,17 +416,14 @@ aclError aclrtMemImportFromShareableHandleV2(void *shareableHandle, aclrtMemShar
 
 aclError aclrtMemP2PMap(void *devPtr, size_t size, int32_t dstDevId, uint64_t flags)
 {
-	if (!devPtr || !size)
-		return bad_arg(__func__, "devPtr is NULL or size is 0");
+	if (!devPtr || !size || flags)
+		return bad_arg(__func__, "devPtr is NULL, size is 0, or flags are not 0");
 	if (slot_of(dstDevId) < 0)
 		return no_device(__func__, dstDevId);
 	const core::translation p = core::translate(devPtr);
-	if (flags || p.cls != core::mem_class::device ||
-	    !range_within(reinterpret_cast<u64>(devPtr) - p.base, size, p.size))
+	if (p.cls != core::mem_class::device || !range_within(reinterpret_cast<u64>(devPtr) - p.base, size, p.size))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID,
-			     "flags are not 0, or %p and %zu bytes from there are not one block "
-			     "of device memory",
-			     devPtr, size);
+			     "%p and %zu bytes from there are not one block of device memory", devPtr, size);
 	return ACL_SUCCESS; /* every device of the process can access it already */
 }
 

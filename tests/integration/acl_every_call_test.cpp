@@ -172,7 +172,7 @@ static const std::set<std::string> need_no_device = words(
 	"aclrtGetDeviceCount aclrtGetDeviceInfo aclrtGetDeviceResLimit aclrtGetDeviceUtilizationRate "
 	"aclrtGetDevicesTopo aclrtGetErrorVerbose aclrtGetLastError aclrtGetLogicDevIdByPhyDevId "
 	"aclrtGetLogicDevIdByUserDevId aclrtGetMemUsageInfo aclrtGetMemcpyDescSize "
-	"aclrtGetPhyDevIdByLogicDevId aclrtGetPrimaryCtxState aclrtGetResInCurrentThread aclrtGetRunMode "
+	"aclrtGetPhyDevIdByLogicDevId aclrtGetPrimaryCtxState aclrtGetRunMode "
 	"aclrtGetSocName aclrtGetSysParamOpt aclrtGetUserDevIdByLogicDevId aclrtGetVersion "
 	"aclrtHostGetDevicePointer aclrtHostMemMapCapabilities aclrtIpcMemImportPidInterServer "
 	"aclrtIpcMemSetAttr aclrtIpcMemSetImportPid aclrtMemAllocManaged aclrtMemFlush "

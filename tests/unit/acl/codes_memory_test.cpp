@@ -129,6 +129,7 @@ static void test_host_memory(void **)
 static void test_managed(void **)
 {
 	static aclrtMemManagedLocation where = {ACL_MEM_LOCATIONTYPE_DEVICE, 0};
+	static aclrtMemManagedLocation nowhere = {ACL_MEM_LOCATIONTYPE_INVALID, 0};
 	static const void *p;
 	static size_t n = 8, zero;
 	static uint32_t data;
@@ -138,9 +139,16 @@ static void test_managed(void **)
 		ROW(100000, aclrtMemManagedAdvise(nullptr, 8, ACL_MEM_ADVISE_SET_READ_MOSTLY, where)),
 		ROW(207000, aclrtMemManagedAdvise(f.dev, 8, ACL_MEM_ADVISE_SET_READ_MOSTLY, where)),
 		ROW(100000, aclrtMemManagedPrefetchAsync(nullptr, 8, where, 0, f.stream)),
+		ROW(100000, aclrtMemManagedPrefetchAsync(f.dev, 0, where, 0, f.stream)),
+		ROW(100000, aclrtMemManagedPrefetchAsync(f.dev, 8, where, 1, f.stream)),
+		ROW(100000, aclrtMemManagedPrefetchAsync(f.dev, 8, nowhere, 0, f.stream)),
 		ROW(207000, aclrtMemManagedPrefetchAsync(f.dev, 8, where, 0, f.stream)),
 		ROW(100000, aclrtMemManagedPrefetchBatchAsync(nullptr, &n, 1, &where, &zero, 1, 0, f.stream)),
-		ROW(207000, (p = f.dev, aclrtMemManagedPrefetchBatchAsync(&p, &n, 1, &where, &zero, 1, 0, f.stream))),
+		ROW(100000, (p = f.dev, aclrtMemManagedPrefetchBatchAsync(&p, &n, 0, &where, &zero, 1, 0, f.stream))),
+		ROW(100000, aclrtMemManagedPrefetchBatchAsync(&p, &n, 1, &where, &zero, 0, 0, f.stream)),
+		ROW(100000, aclrtMemManagedPrefetchBatchAsync(&p, &n, 1, &where, &zero, 1, 1, f.stream)),
+		ROW(100000, aclrtMemManagedPrefetchBatchAsync(&p, &n, 1, &nowhere, &zero, 1, 0, f.stream)),
+		ROW(207000, aclrtMemManagedPrefetchBatchAsync(&p, &n, 1, &where, &zero, 1, 0, f.stream)),
 		ROW(100000, aclrtMemManagedGetAttr(attr, f.dev, 8, nullptr, 4)),
 		ROW(207000, aclrtMemManagedGetAttr(attr, f.dev, 8, &data, 4)),
 		ROW(100000, aclrtMemManagedGetAttrs(nullptr, 1, f.dev, 8, &out, &n)),
@@ -169,11 +177,12 @@ static void test_virtual_memory(void **)
 		ROW(107000, aclrtReserveMemAddress(&va, size_t(1) << 60, 0, nullptr, 0)),
 		ROW(207001, aclrtReserveMemAddress(&va, size_t(1) << 48, 0, nullptr, 0)),
 		ROW(100000, aclrtReserveMemAddressNoUCMemory(nullptr, size, 0, nullptr, 0)),
+		ROW(100000, aclrtReserveMemAddressNoUCMemory(&va, size, 0, nullptr, 2)),
 		ROW(207000, aclrtReserveMemAddressNoUCMemory(&va, size, 0, nullptr, 0)),
 		ROW(100000, aclrtReleaseMemAddress(nullptr)),
 		ROW(207001, aclrtMallocPhysical(&h, too_much, &good, 0)),
 		ROW(100000, aclrtFreePhysical(nullptr)),
-		ROW(107000, aclrtMemGetAllocationGranularity(&ddr, ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM, &g)),
+		ROW(100000, aclrtMemGetAllocationGranularity(&ddr, ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM, &g)),
 		ROW(0, aclrtReserveMemAddress(&va, size, 0, nullptr, 0) ?: aclrtMallocPhysical(&h, size, &good, 0)),
 		ROW(107000, aclrtMemGetAccess(va, &here, &flag)),
 		ROW(107000, aclrtMemRetainAllocationHandle(va, &h2)),
@@ -213,14 +222,15 @@ static void test_virtual_memory(void **)
 		ROW(507899, aclrtMemExportToShareableHandleV2(h, 0, fabrics, &fabric)),
 		ROW(100000, aclrtMemP2PMap(nullptr, 8, 1, 0)),
 		ROW(100000, aclrtMemP2PMap(f.dev, 0, 1, 0)),
-		ROW(107000, aclrtMemP2PMap(f.dev, 8, 1, 1)),
+		ROW(100000, aclrtMemP2PMap(f.dev, 8, 1, 1)),
 		ROW(107000, aclrtMemP2PMap(f.heap, 8, 1, 0)),
 		ROW(107001, aclrtMemP2PMap(f.dev, 8, 99, 0)),
 		ROW(0, aclrtMemP2PMap(f.dev, 8, 1, 0)),
 		ROW(100000, aclrtMemMapSelectedLink(nullptr, 8, f.dev, 0)),
+		ROW(100000, aclrtMemMapSelectedLink(f.dev2, 8, f.dev, 2)),
 		ROW(207000, aclrtMemMapSelectedLink(f.dev2, 8, f.dev, 0)),
-		ROW(100000, aclrtMemMapSetLink(nullptr, ACL_RT_MEM_LINK_TYPE_SIO)),
-		ROW(207000, aclrtMemMapSetLink(h, ACL_RT_MEM_LINK_TYPE_SIO)),
+		ROW(100000, aclrtMemMapSetLink(nullptr, ACL_RT_MEM_ACCESS_LINK_SIO)),
+		ROW(207000, aclrtMemMapSetLink(h, ACL_RT_MEM_ACCESS_LINK_SIO)),
 		ROW(0, aclrtUnmapMem(va)            ?:
 			       aclrtFreePhysical(h) ?:
 						      aclrtReleaseMemAddress(va)),

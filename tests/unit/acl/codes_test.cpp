@@ -32,7 +32,7 @@ static void test_use(void **)
 	static const row rows[] = {
 		ROW(100000, aclsysGetVersionStr(runtime, nullptr)),
 		ROW(100000, aclsysGetVersionStr(nullptr, text)),
-		ROW(100000, aclsysGetVersionStr(other, text)),
+		ROW(100003, aclsysGetVersionStr(other, text)),
 		ROW(100000, aclFinalizeCallbackRegister(ACL_REG_TYPE_OTHER, nullptr, nullptr)),
 		ROW(100000, aclFinalizeCallbackRegister(static_cast<aclRegisterCallbackType>(99), no_end, nullptr)),
 		ROW(100000, aclFinalizeCallbackUnRegister(ACL_REG_TYPE_OTHER, nullptr)),
@@ -84,10 +84,10 @@ static void test_devices(void **)
 		ROW(0, aclrtDeviceGetStreamPriorityRange(nullptr, &id) ?: id),
 		ROW(100000, aclrtGetDeviceUtilizationRate(0, nullptr)),
 		ROW(107001, aclrtGetDeviceUtilizationRate(99, &load)),
-		ROW(107000, (extended.utilizationExtend = reinterpret_cast<aclrtUtilizationExtendInfo *>(f.heap),
+		ROW(100000, (extended.utilizationExtend = reinterpret_cast<aclrtUtilizationExtendInfo *>(f.heap),
 			     aclrtGetDeviceUtilizationRate(0, &extended))),
 		ROW(0, aclrtGetDeviceUtilizationRate(0, &load) ?:
-			       load.cubeUtilization != -1 || load.memoryUtilization < 0),
+			       load.cubeUtilization != -1 || load.memoryUtilization != -1),
 		ROW(100000, aclrtDeviceGetUuid(0, nullptr)),
 		ROW(107001, aclrtDeviceGetUuid(99, &uuid)),
 		ROW(0, aclrtDeviceGetUuid(0, &uuid)          ?:
@@ -109,9 +109,22 @@ static void test_devices(void **)
 		ROW(107001, aclrtGetDevicesTopo(99, 0, &topo)),
 		ROW(100000, aclrtSetTsDevice(static_cast<aclrtTsId>(7))),
 		ROW(0, aclrtSetTsDevice(ACL_TS_ID_AICORE)),
-		ROW(207000, aclrtSetDeviceResLimit(0, ACL_RT_DEV_RES_CUBE_CORE, 1)),
-		ROW(207000, aclrtResetDeviceResLimit(0)),
-		ROW(207000, aclrtGetResInCurrentThread(ACL_RT_DEV_RES_CUBE_CORE, &u)),
+		ROW(107001, aclrtSetDeviceResLimit(99, ACL_RT_DEV_RES_CUBE_CORE, 1)),
+		ROW(107000, aclrtSetDeviceResLimit(0, static_cast<aclrtDevResLimitType>(2), 1)),
+		ROW(107000, aclrtSetDeviceResLimit(0, ACL_RT_DEV_RES_CUBE_CORE, 0)),
+		ROW(107000, aclrtSetDeviceResLimit(0, ACL_RT_DEV_RES_CUBE_CORE, 21)),
+		ROW(107001, aclrtResetDeviceResLimit(99)),
+		ROW(107001, aclrtGetDeviceResLimit(99, ACL_RT_DEV_RES_CUBE_CORE, &u)),
+		ROW(107000, aclrtGetDeviceResLimit(0, static_cast<aclrtDevResLimitType>(2), &u)),
+		ROW(100000, aclrtGetResInCurrentThread(ACL_RT_DEV_RES_CUBE_CORE, nullptr)),
+		ROW(107000, aclrtGetResInCurrentThread(static_cast<aclrtDevResLimitType>(2), &u)),
+		ALONE(107002, aclrtGetResInCurrentThread(ACL_RT_DEV_RES_CUBE_CORE, &u)),
+		ROW(0, aclrtGetResInCurrentThread(ACL_RT_DEV_RES_VECTOR_CORE, &u) ?: int(u) - 40),
+		ROW(0, aclrtSetDeviceResLimit(0, ACL_RT_DEV_RES_VECTOR_CORE, 7)),
+		ROW(0, aclrtGetResInCurrentThread(ACL_RT_DEV_RES_VECTOR_CORE, &u) ?: int(u) - 7),
+		ROW(0, aclrtGetDeviceResLimit(1, ACL_RT_DEV_RES_VECTOR_CORE, &u) ?: int(u) - 40),
+		ROW(0, aclrtResetDeviceResLimit(0)),
+		ROW(0, aclrtGetDeviceResLimit(0, ACL_RT_DEV_RES_VECTOR_CORE, &u) ?: int(u) - 40),
 		ROW(100000, aclrtGetErrorVerbose(0, nullptr)),
 		ROW(107001, aclrtGetErrorVerbose(99, &info)),
 		ROW(0, aclrtGetErrorVerbose(0, &info) ?: info.errorType != ACL_RT_NO_ERROR),
@@ -145,11 +158,11 @@ static void test_contexts(void **)
 	static const row rows[] = {
 		ALONE(107002, aclrtCtxSetSysParamOpt(known, 1)),
 		ROW(100000, aclrtCtxGetSysParamOpt(known, nullptr)),
-		ROW(107000, aclrtCtxGetSysParamOpt(none, &v)),
+		ROW(100000, aclrtCtxGetSysParamOpt(none, &v)),
 		ALONE(107002, aclrtCtxGetSysParamOpt(known, &v)),
-		ROW(107000, aclrtSetSysParamOpt(none, 1)),
+		ROW(100000, aclrtSetSysParamOpt(none, 1)),
 		ROW(100000, aclrtGetSysParamOpt(known, nullptr)),
-		ROW(107000, aclrtGetSysParamOpt(none, &v)),
+		ROW(100000, aclrtGetSysParamOpt(none, &v)),
 		ROW(107021, aclrtGetSysParamOpt(known, &v)),
 		ROW(0, aclrtSetSysParamOpt(known, 7)          ?:
 			       aclrtGetSysParamOpt(known, &v) ?:
@@ -194,6 +207,8 @@ static void test_streams(void **)
 		ROW(107003, aclrtStreamStop(f.foreign)),
 		ROW(107017, aclrtPersistentTaskClean(f.dead_stream)),
 		ROW(207000, aclrtPersistentTaskClean(f.stream)),
+		ROW(100000, aclrtActiveStream(nullptr, f.stream)),
+		ROW(100000, aclrtActiveStream(f.stream, nullptr)),
 		ROW(107017, aclrtActiveStream(f.dead_stream, f.stream)),
 		ROW(107017, aclrtActiveStream(f.stream, f.dead_stream)),
 		ROW(107000, aclrtRegStreamStateCallback("nobody", nullptr, nullptr)),
@@ -288,6 +303,7 @@ static void test_notifies(void **)
 {
 	static aclrtNotify n;
 	static aclrtCntNotify c, dead;
+	static aclrtBarrierTaskInfo barriers;
 	static aclrtCntNotifyRecordInfo one = {ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE, 1};
 	static aclrtCntNotifyWaitInfo two = {ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE, 2, 1, 0, {}}, none = two;
 	static char key[128];
@@ -338,7 +354,10 @@ static void test_notifies(void **)
 		ROW(100000, aclrtCmoAsyncWithBarrier(nullptr, 8, ACL_RT_CMO_TYPE_FLUSH, 0, f.stream)),
 		ROW(207000, aclrtCmoAsyncWithBarrier(f.dev, 8, ACL_RT_CMO_TYPE_FLUSH, 0, f.stream)),
 		ROW(100000, aclrtCmoWaitBarrier(nullptr, f.stream, 0)),
-		ROW(207000, aclrtCmoWaitBarrier(reinterpret_cast<aclrtBarrierTaskInfo *>(f.heap), f.stream, 0)),
+		ROW(100000, aclrtCmoWaitBarrier(&barriers, f.stream, 0)),
+		ROW(100000, (barriers.barrierNum = ACL_RT_CMO_MAX_BARRIER_NUM + 1,
+			     aclrtCmoWaitBarrier(&barriers, f.stream, 0))),
+		ROW(207000, (barriers.barrierNum = 1, aclrtCmoWaitBarrier(&barriers, f.stream, 0))),
 	};
 
 	run_rows(rows);

@@ -35,7 +35,7 @@ static void test_init(void **)
 	}
 	assert_int_equal(aclrtGetVersion(nullptr, &n, &n), 100000);
 	assert_int_equal(aclsysGetVersionStr(runtime, text), 0);
-	assert_int_equal(aclsysGetVersionNum(other, &n), 100000);
+	assert_int_equal(aclsysGetVersionNum(other, &n), 100003);
 	assert_int_equal(aclsysGetVersionNum(nullptr, &n), 100000);
 	assert_non_null(aclrtGetSocName());
 }
@@ -100,7 +100,10 @@ static void test_devices(void **)
 		ROW(100000, aclrtDeviceGetBareTgid(nullptr)),
 		ROW(100000, aclrtGetDeviceInfo(0, ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE, nullptr)),
 		ROW(0, aclrtGetDeviceInfo(0, ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE, &v)),
-		ROW(207000, aclrtGetDeviceInfo(0, ACL_DEV_ATTR_CUBE_CORE_NUM, &v)),
+		ROW(0, aclrtGetDeviceInfo(0, ACL_DEV_ATTR_CUBE_CORE_NUM, &v) ?: v != 20),
+		ROW(0, aclrtGetDeviceInfo(0, ACL_DEV_ATTR_VECTOR_CORE_NUM, &v) ?: v != 40),
+		ROW(0, aclrtGetDeviceInfo(0, ACL_DEV_ATTR_NPU_ARCH, &v) ?: v != 2201),
+		ROW(207000, aclrtGetDeviceInfo(0, ACL_DEV_ATTR_AICPU_CORE_NUM, &v)),
 		ROW(107000, aclrtGetDeviceInfo(0, static_cast<aclrtDevAttr>(999), &v)),
 		ROW(107000, aclrtDeviceCanAccessPeer(nullptr, 0, 1)),
 		ROW(100000, aclrtDeviceCanAccessPeer(&id, 0, 0)),
@@ -113,7 +116,8 @@ static void test_devices(void **)
 		ROW(0, aclrtDevicePeerAccessStatus(0, 1, &id) ?: id - 1),
 		ROW(0, aclrtDeviceDisablePeerAccess(1)),
 		ROW(107000, aclrtDeviceDisablePeerAccess(1)),
-		ROW(207000, aclrtGetDeviceResLimit(0, ACL_RT_DEV_RES_CUBE_CORE, &n)),
+		ROW(100000, aclrtGetDeviceResLimit(0, ACL_RT_DEV_RES_CUBE_CORE, nullptr)),
+		ROW(0, aclrtGetDeviceResLimit(0, ACL_RT_DEV_RES_CUBE_CORE, &n) ?: int(n) - 20),
 	};
 
 	run_rows(rows);
@@ -144,7 +148,7 @@ static void test_contexts(void **)
 		ROW(0, aclrtGetPrimaryCtxState(0, nullptr, &active) ?: active - 1),
 		ROW(0, aclrtGetPrimaryCtxState(1, nullptr, &active) ?: active),
 		ROW(107021, aclrtCtxGetSysParamOpt(ACL_OPT_DETERMINISTIC, &v)),
-		ROW(107000, aclrtCtxSetSysParamOpt(static_cast<aclSysParamOpt>(9), 1)),
+		ROW(100000, aclrtCtxSetSysParamOpt(static_cast<aclSysParamOpt>(9), 1)),
 		ROW(0, aclrtCtxSetSysParamOpt(ACL_OPT_DETERMINISTIC, 1)),
 		ROW(0, aclrtCtxGetSysParamOpt(ACL_OPT_DETERMINISTIC, &v)),
 		ALONE(0, aclrtCreateContext(&c, 0)),

@@ -190,6 +190,17 @@ def linked_library(points, where, scratch):
                         "libascendcl.so loads through a link"))
 
 
+def ascend_home(points, where, scratch):
+    """The tree that programs for CANN expect, as they use it."""
+    prefix = where[0]
+    top, program = os.path.join(scratch, "ascend"), os.path.join(scratch, "with-ascend-home")
+    if not points.add(*reorder(run([os.path.join(prefix, "bin/usdmactl"), "ascend-home", top]), "usdmactl ascend-home")):
+        return
+    script = (f'. {top}/set_env.sh && tree=$ASCEND_HOME_PATH/$(uname -m)-linux && '
+              f'cc {HERE}/consumer_acl.c -o {program} -I$tree/include -L$tree/lib64 -lascendcl && {program} && npu-smi info')
+    points.add(*reorder(run(["sh", "-c", script]), "a program with ASCEND_HOME_PATH"))
+
+
 def use(points, where, scratch):
     prefix, lib = where
     path = {"LD_LIBRARY_PATH": os.path.join(prefix, lib)}  # usdma.pc adds no rpath, usdma-acl.pc does
@@ -201,6 +212,7 @@ def use(points, where, scratch):
     consume(points, where, "ACL program in C++", ["c++", "-std=c++17", "-xc++"], acl, "usdma-acl", scratch)
     header_layout(points, where, scratch)
     linked_library(points, where, scratch)
+    ascend_home(points, where, scratch)
     sanitized_programs(points, where, scratch, **path)
     valgrind_programs(points, where, scratch, **path)
     cmake_programs(points, prefix, scratch)

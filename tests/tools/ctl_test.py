@@ -618,6 +618,10 @@ def test_stat(s):
     with open(fifo, "wb") as f:  # opened when the process has done its other steps
         status, said = s.json("stat", "--pid", str(user.pid), "--count", "1", "--interval", "0.05")
         mine = said["processes"]
+        npu = json.loads(s.run("--json", "npu-smi", env={"USDMA_DEVICES": "sim:mem=64M"}).stdout)[0]
+        users = [u for u in npu["processes"] if u["pid"] == user.pid]
+        s.check(len(users) == 1 and npu["memory_size"] == 64 << 20 and 0 < users[0]["memory_used"] <= 64 << 20,
+                "npu-smi: the device's memory that the process uses", npu)
         s.check(status == 0 and len(mine) == 1 and mine[0]["pid"] == user.pid and mine[0]["device"] == "sim:mem=64M"
                 and mine[0]["driver"] == "sdma", "stat: the process and its device", said)
         # two copies each of the pinned step, three within the device, six in odd pieces; pageable ones come on top
@@ -681,8 +685,97 @@ def test_sim(s, program):
     s.check(s.run("sim").returncode == 2, "sim: where?")
 
 
+NPU_COLUMNS = [0, 28, 44, 97]
+
+
+def cells(line):
+    """The text between the bars; None: they are not where those of npu-smi are."""
+    bars = [i for i, c in enumerate(line) if c == "|"]
+    return [line[a + 1:b].split() for a, b in zip(bars, bars[1:])] if bars == NPU_COLUMNS else None
+
+
+def test_npu_smi(s):
+    done = s.run("npu-smi", env={"USDMA_DEVICES": "sim:mem=61M,vfio-user:/nonexistent"})
+    lines = done.stdout.splitlines()
+    s.check(done.returncode == 0 and {len(line) for line in lines} == {98}, "npu-smi: a table of 98 columns", done.stdout)
+    s.check(lines[1].split()[1:3] == ["npu-smi", "25.2.0"] and lines[3].split("|")[1].split() == ["NPU", "Name"], "npu-smi: heading", done.stdout)
+    rows = [cells(line) for line in lines if cells(line) and cells(line)[0][0].isdigit()]
+    s.check(rows == [[["0", "Ascend910"], ["OK"], ["NA", "NA", "0", "/", "0"]],
+                     [["0", "0"], ["NA"], ["0", "0", "/", "0", "0", "/", "61"]],
+                     [["1", "Ascend910"], ["UNKNOWN"], ["NA", "NA", "0", "/", "0"]],
+                     [["0", "1"], ["NA"], ["0", "0", "/", "0", "0", "/", "NA"]]], "npu-smi: a device that answers, and one that does not", rows)
+    s.check("No running processes found in NPU 1 " in done.stdout, "npu-smi: no process", done.stdout)
+    said = json.loads(s.run("--json", "npu-smi", env={"USDMA_DEVICES": "sim:mem=61M"}).stdout)
+    s.check([(n["npu"], n["healthy"], n["memory_size"], n["processes"]) for n in said] == [(0, True, 61 << 20, [])], "npu-smi: JSON", said)
+    s.check(s.run("npu-smi", env={"USDMA_DEVICES": "nonsense"}).returncode == 1, "npu-smi: settings that are wrong")
+
+
+def test_npu_smi_users(s):
+    """A process that has a device open, by the page that it shows to others."""
+    fd = os.memfd_create("usdma-stats", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, 4096 + 16 * 1024 * 64)
+    os.pwrite(fd, struct.pack("=8sIIII", b"usdmast1", 1, os.getpid(), 16, 1024), 0)
+    os.pwrite(fd, struct.pack("=96s16sIIQ", b"sim:mem=61M", b"sdma", 1, 0, 1), 64 + 128)
+    os.pwrite(fd, struct.pack("=QQ", 5 << 20, 61 << 20), 64 + 16 * 128 + 16)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    devices = {"USDMA_DEVICES": "sim:mem=31M,sim:mem=61M"}
+    try:
+        with open("/proc/self/comm", encoding="ascii") as f:
+            command = f.read().strip()
+        text = s.run("npu-smi", env=devices).stdout
+        s.check("| 0     1                   | NA            | 0           0    / 0          5    / 61            |" in text,
+                "npu-smi: memory in use", text)
+        said = json.loads(s.run("--json", "npu-smi", env=devices).stdout)
+        s.check(said[1]["memory_used"] == 5 << 20 and not said[0]["processes"] and
+                [(u["pid"], u["command"], u["memory_used"]) for u in said[1]["processes"]] == [(os.getpid(), command, 5 << 20)],
+                "npu-smi: a process", said)
+        s.check("No running processes found in NPU 0 " in text and "in NPU 1 " not in text, "npu-smi: processes", text)
+        s.check(f"| 1       0                 | {os.getpid():<13} | {command:<24.24} | 5                       |" in text,
+                "npu-smi: a process, readable", text)
+    finally:
+        os.close(fd)
+
+
+def fake_installation(s):
+    """A copy of the program where it would be installed, and what it says is missing, until nothing is."""
+    top = tempfile.mkdtemp(dir=s.scratch)
+    program = os.path.join(top, "bin/usdmactl")
+    os.makedirs(os.path.dirname(program))
+    shutil.copy(s.program, program)
+    for _ in range(2):
+        missing = subprocess.run([program, "ascend-home", top + "/a"], capture_output=True, text=True, check=False).stderr.split(" ")[1]
+        s.check(missing.startswith(top), "ascend-home: what is not installed is named", missing)
+        os.makedirs(os.path.dirname(missing), exist_ok=True)
+        with open(missing, "w", encoding="ascii"):
+            pass
+    return program, top + "/a"
+
+
+def test_ascend_home(s):
+    program, top = fake_installation(s)
+    for words in (), ("--json",):
+        done = subprocess.run([program, *words, "ascend-home", top + "/"], capture_output=True, text=True, check=False)
+        s.check(done.returncode == 0 and top in done.stdout, f"ascend-home: makes a folder {words}", done.stdout + done.stderr)
+    arch = os.uname().machine + "-linux"
+    for path in ("include/acl/acl.h", "lib64/libascendcl.so", arch + "/include/acl/acl.h", arch + "/lib64/libascendcl.so"):
+        s.check(os.path.exists(os.path.join(top, path)), f"ascend-home: {path}", path)
+    shown = subprocess.run(["sh", "-c", '. "$0"/set_env.sh && echo $ASCEND_HOME_PATH:$ASCEND_TOOLKIT_HOME:$LD_LIBRARY_PATH:$PATH', top],
+                          capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"}).stdout.strip()
+    s.check(shown == f"{top}:{top}:{top}/lib64:{top}/bin:/usr/bin:/bin", "ascend-home: set_env.sh", shown)
+    with open(top + "/version.cfg", encoding="ascii") as f:
+        s.check("runtime_running_version=[9.1.0:9.1.0]" in f.read(), "ascend-home: version.cfg")
+    smi = subprocess.run([top + "/bin/npu-smi", "info"], capture_output=True, text=True, check=False, env=dict(os.environ, USDMA_DEVICES="sim"))
+    s.check("NPU   Name" in smi.stdout, "ascend-home: npu-smi info", smi.stdout + smi.stderr)
+    other = tempfile.mkdtemp(dir=s.scratch)
+    with open(other + "/mine", "w", encoding="ascii"):
+        pass
+    done = subprocess.run([program, "ascend-home", other], capture_output=True, text=True, check=False)
+    s.check(done.returncode == 1 and os.listdir(other) == ["mine"], "ascend-home: not into another folder", done.stderr)
+    s.check(s.run("ascend-home").returncode == 2, "ascend-home: where?")
+
+
 def test_help(s):
-    for command in ("list", "bind", "unbind", "info", "doctor", "reset", "selftest", "sim", "stat", "tune", None):
+    for command in ("list", "bind", "unbind", "info", "doctor", "reset", "selftest", "sim", "stat", "tune", "npu-smi", "ascend-home", None):
         done = s.run(*filter(None, (command, "--help")))
         lines = done.stdout.splitlines()
         s.check(done.returncode == 0 and max(map(len, lines)) <= 80 and (not command or "Examples:" in done.stdout),
@@ -694,7 +787,7 @@ TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_unbind_in_use, t
          test_doctor_modules, test_doctor_group, test_doctor_memlock, test_doctor_permissions, test_doctor_cdev,
          test_doctor_silent, test_noiommu, test_doctor_advice, test_doctor_prices, test_doctor_in_a_container,
          test_doctor_here, test_info_and_reset, test_settings, test_tune, test_thresholds, test_selftest, test_stat, test_stat_kept,
-         test_help]
+         test_npu_smi, test_npu_smi_users, test_ascend_home, test_help]
 
 
 def main():

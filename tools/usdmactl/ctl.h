@@ -65,6 +65,8 @@ int run_reset(const context &ctx, const std::string &device);
 int run_selftest(const context &ctx, const selftest_options &opt);
 int run_stat(const context &ctx, const stat_options &opt);
 int run_sim(const context &ctx, const sim_options &opt);
+int run_npu_smi(const context &ctx);
+int run_ascend_home(const context &ctx, const std::string &folder);
 
 /* ---- helpers --------------------------------------------------------------------------------------- */
 

@@ -25,6 +25,7 @@ struct arguments {
 	stat_options stat;
 	tune_options tune;
 	sim_options sim;
+	std::string folder;
 	int status = exit_ok;
 };
 
@@ -180,6 +181,20 @@ std::vector<std::string> device_addresses()
 	return out;
 }
 
+void add_ascend(CLI::App &app, arguments &a)
+{
+	CLI::App *sub = command(app, "npu-smi", "Show the devices as \"npu-smi info\" does",
+				"  usdmactl npu-smi\n  usdmactl npu-smi --json | jq '.[].processes'");
+
+	sub->callback([&a] { a.status = run_npu_smi(a.ctx); });
+	sub = command(app, "ascend-home", "Make a folder laid out as a CANN installation",
+		      "  usdmactl ascend-home ~/ascend && . ~/ascend/set_env.sh\n"
+		      "It has include, lib64 and their like as links to this installation, set_env.sh,\n"
+		      "version.cfg and bin/npu-smi. Run again, it is made anew.");
+	sub->add_option("DIR", a.folder, "A new folder, or one made by this command")->required();
+	sub->callback([&a] { a.status = run_ascend_home(a.ctx, a.folder); });
+}
+
 /* The first argument that is not an option; "": none. */
 std::string first_word(int argc, char **argv)
 {
@@ -250,5 +265,6 @@ int main(int argc, char **argv)
 	add_stat(app, a);
 	add_tune(app, a);
 	add_sim(app, a);
+	add_ascend(app, a);
 	return usdma::tool::end_output("usdmactl", run(app, argc, argv, a));
 }

@@ -83,6 +83,14 @@ void stats_retain(u64 devices, u64 bytes)
 	store_relaxed(&page->head.retained_bytes, bytes);
 }
 
+void stats_memory(unsigned slot, u64 used, u64 size)
+{
+	if (!page)
+		return;
+	store_relaxed(&page->head.memory[slot].used, used);
+	store_relaxed(&page->head.memory[slot].size, size);
+}
+
 hwq_counters *stats_hw_queue(unsigned slot, unsigned hw_queue)
 {
 	stats_slot &s = page->head.slot[slot];

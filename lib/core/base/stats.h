@@ -33,6 +33,11 @@ struct stats_slot {
 };
 static_assert(sizeof(stats_slot) == 128);
 
+/* Bytes of the device's memory; size: all of it, used: by the process. */
+struct stats_memory_use {
+	u64 used, size;
+};
+
 struct alignas(4096) stats_head {
 	char magic[8];
 	u32 version, pid;
@@ -41,6 +46,7 @@ struct alignas(4096) stats_head {
 	u64 retained_bytes;   /* host memory retained for them */
 	u64 reserved[3];
 	stats_slot slot[stats_slots];
+	stats_memory_use memory[stats_slots];
 };
 
 struct stats_page {
@@ -53,6 +59,8 @@ int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_n
 void stats_close(unsigned slot);
 /* Publishes the number of retired devices and the bytes retained for them. */
 void stats_retain(u64 devices, u64 bytes);
+/* Publishes the use of a device's memory. */
+void stats_memory(unsigned slot, u64 used, u64 size);
 /* The counters of a hardware queue; never unmapped. Call between stats_open() and stats_close() of its slot. */
 hwq_counters *stats_hw_queue(unsigned slot, unsigned hw_queue);
 

@@ -4,6 +4,7 @@
 #include "driver/base/error.h"
 #include "driver/base/memory_limit.h"
 #include "driver/vfio/region.h"
+#include "lib/core/base/stats.h"
 #include "lib/core/memory/internal.h"
 
 #include <algorithm>
@@ -43,17 +44,30 @@ static void dump_block(const device_heap *h, u64 offset, u64 bytes, bool dump)
 		madvise(h->cpu + begin, end - begin, dump ? MADV_DODUMP : MADV_DONTDUMP);
 }
 
-static void count_in(device_heap *h, u64 bytes, bool huge)
+static void publish(const device *dev)
 {
+	const device_heap *h = heap_of(dev);
+
+	stats_memory(dev->slot, h->normal + h->huge, h->size);
+}
+
+static void count_in(device *dev, u64 bytes, bool huge)
+{
+	device_heap *h = heap_of(dev);
+
 	(huge ? h->huge : h->normal) += bytes;
 	h->count++;
 	h->peak = std::max(h->peak, h->normal + h->huge);
+	publish(dev);
 }
 
-static void count_out(device_heap *h, u64 bytes, bool huge)
+static void count_out(device *dev, u64 bytes, bool huge)
 {
+	device_heap *h = heap_of(dev);
+
 	(huge ? h->huge : h->normal) -= bytes;
 	h->count--;
+	publish(dev);
 }
 
 /* ---- the control group -------------------------------------------------------------------------------- */
@@ -143,7 +157,7 @@ static int block_add(device *dev, u64 offset, u64 size, u64 page, u64 *out)
 		h->blocks.free(offset);
 		return err == -ENOMEM ? -ENOBUFS : err;
 	}
-	count_in(h, bytes, page > page_normal);
+	count_in(dev, bytes, page > page_normal);
 	dump_block(h, offset, bytes, true);
 	*out = r.base;
 	return 0;
@@ -252,7 +266,7 @@ int device_free(u64 addr)
 	device *dev = mem_state().attached[r->slot];
 	device_heap *h = heap_of(dev);
 	const u64 offset = addr - slot_base(dev);
-	count_out(h, h->blocks.size_at(offset), r->page_size > page_normal);
+	count_out(dev, h->blocks.size_at(offset), r->page_size > page_normal);
 	region_remove(r);
 	release_now(dev, offset, clear);
 	return 0;
@@ -294,7 +308,7 @@ static int carve(device *dev, u64 size, u64 align, u64 *offset)
 	if (err)
 		deferred_unreserve(1);
 	else
-		count_in(h, h->blocks.size_at(*offset), is_huge(*offset, h->blocks.size_at(*offset)));
+		count_in(dev, h->blocks.size_at(*offset), is_huge(*offset, h->blocks.size_at(*offset)));
 	if (!err)
 		dump_block(h, *offset, h->blocks.size_at(*offset), true);
 	return err;
@@ -340,7 +354,7 @@ void device_uncarve(device *dev, u64 offset, u64 size)
 			  ull(offset));
 		return;
 	}
-	count_out(h, bytes, is_huge(offset, bytes));
+	count_out(dev, bytes, is_huge(offset, bytes));
 	release_now(dev, offset, clear);
 }
 
@@ -438,6 +452,7 @@ int heap_attach(device *dev)
 		return failed;
 	}
 	dev->heap = h.release();
+	publish(dev);
 	return 0;
 }
 

@@ -179,6 +179,14 @@ typedef enum { ACL_MEMTYPE_DEVICE = 0, ACL_MEMTYPE_HOST = 1, ACL_MEMTYPE_HOST_CO
 
 typedef enum { ACL_DEBUG = 0, ACL_INFO = 1, ACL_WARNING = 2, ACL_ERROR = 3 } aclLogLevel;
 
+/* For aclGetDeviceCapability. */
+typedef enum {
+	ACL_DEVICE_INFO_UNDEFINED = -1,
+	ACL_DEVICE_INFO_AI_CORE_NUM = 0,
+	ACL_DEVICE_INFO_VECTOR_CORE_NUM = 1,
+	ACL_DEVICE_INFO_L2_SIZE = 2
+} aclDeviceInfo;
+
 /* Capabilities of the software stack, for aclGetCannAttribute. */
 typedef enum {
 	ACL_CANN_ATTR_UNDEFINED = -1,
@@ -231,6 +239,14 @@ ACL_FUNC_VISIBILITY aclError aclUpdateDataBuffer(aclDataBuffer *dataBuffer, void
 ACL_FUNC_VISIBILITY void *aclGetDataBufferAddr(const aclDataBuffer *dataBuffer);
 /* The size in bytes; 0 for NULL. */
 ACL_FUNC_VISIBILITY size_t aclGetDataBufferSizeV2(const aclDataBuffer *dataBuffer);
+/* The size's low 32 bits. */
+ACL_DEPRECATED_MESSAGE("use aclGetDataBufferSizeV2")
+ACL_FUNC_VISIBILITY uint32_t aclGetDataBufferSize(const aclDataBuffer *dataBuffer);
+
+/* A line of the program's own in this library's log, up to 1023 bytes. */
+ACL_FUNC_VISIBILITY void aclAppLog(aclLogLevel logLevel, const char *func, const char *file, uint32_t line,
+				   const char *fmt, ...);
+#define ACL_APP_LOG(level, fmt, ...) aclAppLog(level, __FUNCTION__, __FILE__, __LINE__, fmt, ##__VA_ARGS__)
 
 /* The SoC name that this library reports; a static string. */
 ACL_FUNC_VISIBILITY const char *aclrtGetSocName(void);
@@ -238,6 +254,10 @@ ACL_FUNC_VISIBILITY const char *aclrtGetSocName(void);
 ACL_FUNC_VISIBILITY aclError aclGetCannAttributeList(const aclCannAttr **cannAttrList, size_t *num);
 /* 1: supported, 0: not. 100000: NULL, or no such attribute. */
 ACL_FUNC_VISIBILITY aclError aclGetCannAttribute(aclCannAttr cannAttr, int32_t *value);
+/*
+ * The SoC's cores. 100000: NULL, or no such deviceInfo; 107001: no such device; 207000: the device has no such part.
+ */
+ACL_FUNC_VISIBILITY aclError aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, int64_t *value);
 
 #ifdef __cplusplus
 }

@@ -723,6 +723,10 @@ ACL_FUNC_VISIBILITY aclError aclrtGetUserDevIdByLogicDevId(const int32_t logicDe
 ACL_FUNC_VISIBILITY aclError aclrtGetLogicDevIdByPhyDevId(const int32_t phyDevId, int32_t *const logicDevId);
 /* The same number, checked.  100000: NULL; 107001: no such device. */
 ACL_FUNC_VISIBILITY aclError aclrtGetPhyDevIdByLogicDevId(const int32_t logicDevId, int32_t *const phyDevId);
+/* The number among all devices of the machine, and back. 100000: NULL; 107001: no such device. */
+ACL_FUNC_VISIBILITY aclError aclrtGetPhyDevIdByUserDevId(const int32_t userDevId, int32_t *const phyDevId);
+/* 100000: NULL; 107001: no such device, or not a visible one. */
+ACL_FUNC_VISIBILITY aclError aclrtGetUserDevIdByPhyDevId(const int32_t phyDevId, int32_t *const userDevId);
 /* How two devices are connected, ACL_RT_DEVS_TOPOLOGY_*. 100000: NULL; 107001: no such device. */
 ACL_FUNC_VISIBILITY aclError aclrtGetDevicesTopo(uint32_t deviceId, uint32_t otherDeviceId, uint64_t *value);
 /*
@@ -1520,6 +1524,112 @@ ACL_FUNC_VISIBILITY aclError aclrtCmoAsyncWithBarrier(void *src, size_t size, ac
 						      aclrtStream stream);
 /* 207000: there are no barriers.  100000: NULL, or no or more than ACL_RT_CMO_MAX_BARRIER_NUM barriers. */
 ACL_FUNC_VISIBILITY aclError aclrtCmoWaitBarrier(aclrtBarrierTaskInfo *taskInfo, aclrtStream stream, uint32_t flag);
+
+/* ---- kernels --------------------------------------------------------------------------------------- */
+
+/*
+ * A copy engine runs none. Programs with these calls link and start; a call answers 207000.
+ */
+#define ACL_RT_BINARY_MAGIC_ELF_AICORE 0x43554245U
+#define ACL_RT_BINARY_MAGIC_ELF_VECTOR_CORE 0x41415246U
+#define ACL_RT_BINARY_MAGIC_ELF_CUBE_CORE 0x41494343U
+
+typedef enum aclrtBinaryLoadOptionType {
+	ACL_RT_BINARY_LOAD_OPT_LAZY_LOAD = 1,
+	ACL_RT_BINARY_LOAD_OPT_LAZY_MAGIC = 2,
+	ACL_RT_BINARY_LOAD_OPT_MAGIC = 2,
+	ACL_RT_BINARY_LOAD_OPT_CPU_KERNEL_MODE = 3
+} aclrtBinaryLoadOptionType;
+
+typedef union aclrtBinaryLoadOptionValue {
+	uint32_t isLazyLoad;
+	uint32_t magic;
+	int32_t cpuKernelMode;
+	uint32_t rsv[4];
+} aclrtBinaryLoadOptionValue;
+
+typedef struct {
+	aclrtBinaryLoadOptionType type;
+	aclrtBinaryLoadOptionValue value;
+} aclrtBinaryLoadOption;
+
+typedef struct aclrtBinaryLoadOptions {
+	aclrtBinaryLoadOption *options;
+	size_t numOpt;
+} aclrtBinaryLoadOptions;
+
+typedef enum { ACL_RT_ENGINE_TYPE_AIC = 0, ACL_RT_ENGINE_TYPE_AIV = 1 } aclrtEngineType;
+
+typedef enum aclrtLaunchKernelAttrId {
+	ACL_RT_LAUNCH_KERNEL_ATTR_SCHEM_MODE = 1,
+	ACL_RT_LAUNCH_KERNEL_ATTR_LOCAL_MEMORY_SIZE = 2, /* deprecated: DYN_UBUF_SIZE */
+	ACL_RT_LAUNCH_KERNEL_ATTR_DYN_UBUF_SIZE = 2,
+	ACL_RT_LAUNCH_KERNEL_ATTR_ENGINE_TYPE = 3,
+	ACL_RT_LAUNCH_KERNEL_ATTR_BLOCKDIM_OFFSET = 4,
+	ACL_RT_LAUNCH_KERNEL_ATTR_BLOCK_TASK_PREFETCH = 5,
+	ACL_RT_LAUNCH_KERNEL_ATTR_DATA_DUMP = 6,
+	ACL_RT_LAUNCH_KERNEL_ATTR_TIMEOUT = 7,    /* seconds */
+	ACL_RT_LAUNCH_KERNEL_ATTR_TIMEOUT_US = 8, /* not with TIMEOUT */
+	ACL_RT_LAUNCH_KERNEL_ATTR_ENABLE_PROFILING = 9
+} aclrtLaunchKernelAttrId;
+
+typedef struct {
+	uint32_t timeoutLow;
+	uint32_t timeoutHigh;
+} aclrtTimeoutUs;
+
+typedef union aclrtLaunchKernelAttrValue {
+	uint8_t schemMode;
+	uint32_t localMemorySize;
+	uint32_t dynUBufSize;
+	aclrtEngineType engineType;
+	uint32_t blockDimOffset;
+	uint8_t isBlockTaskPrefetch;
+	uint8_t isDataDump;
+	uint16_t timeout;
+	aclrtTimeoutUs timeoutUs;
+	uint8_t enableProfiling;
+	uint32_t rsv[4];
+} aclrtLaunchKernelAttrValue;
+
+typedef struct aclrtLaunchKernelAttr {
+	aclrtLaunchKernelAttrId id;
+	aclrtLaunchKernelAttrValue value;
+} aclrtLaunchKernelAttr;
+
+typedef struct aclrtLaunchKernelCfg {
+	aclrtLaunchKernelAttr *attrs;
+	size_t numAttrs;
+} aclrtLaunchKernelCfg;
+
+/* 207000.  100000: NULL. */
+ACL_FUNC_VISIBILITY aclError aclrtBinaryLoadFromFile(const char *binPath, aclrtBinaryLoadOptions *options,
+						     aclrtBinHandle *binHandle);
+/* 207000.  100000: NULL or length 0. */
+ACL_FUNC_VISIBILITY aclError aclrtBinaryLoadFromData(const void *data, size_t length,
+						     const aclrtBinaryLoadOptions *options, aclrtBinHandle *binHandle);
+/* 207000.  100000: NULL. */
+ACL_FUNC_VISIBILITY aclError aclrtBinaryUnLoad(aclrtBinHandle binHandle);
+/* 207000.  100000: NULL. */
+ACL_FUNC_VISIBILITY aclError aclrtBinaryGetFunction(const aclrtBinHandle binHandle, const char *kernelName,
+						    aclrtFuncHandle *funcHandle);
+/* 207000.  100000: NULL. */
+ACL_FUNC_VISIBILITY aclError aclrtKernelArgsInit(aclrtFuncHandle funcHandle, aclrtArgsHandle *argsHandle);
+/* 207000.  100000: NULL or paramSize 0. */
+ACL_FUNC_VISIBILITY aclError aclrtKernelArgsAppend(aclrtArgsHandle argsHandle, void *param, size_t paramSize,
+						   aclrtParamHandle *paramHandle);
+/* 207000.  100000: NULL. */
+ACL_FUNC_VISIBILITY aclError aclrtKernelArgsFinalize(aclrtArgsHandle argsHandle);
+/* 207000.  100000: NULL. */
+ACL_FUNC_VISIBILITY aclError aclrtLaunchKernel(aclrtFuncHandle funcHandle, uint32_t numBlocks, const void *argsData,
+					       size_t argsSize, aclrtStream stream);
+/* 207000.  100000: NULL. */
+ACL_FUNC_VISIBILITY aclError aclrtLaunchKernelV2(aclrtFuncHandle funcHandle, uint32_t numBlocks, const void *argsData,
+						 size_t argsSize, aclrtLaunchKernelCfg *cfg, aclrtStream stream);
+/* 207000.  100000: NULL. */
+ACL_FUNC_VISIBILITY aclError aclrtLaunchKernelWithConfig(aclrtFuncHandle funcHandle, uint32_t numBlocks,
+							 aclrtStream stream, aclrtLaunchKernelCfg *cfg,
+							 aclrtArgsHandle argsHandle, void *reserve);
 
 #ifdef __cplusplus
 }

@@ -35,6 +35,20 @@ using namespace usdma::acl;
 
 extern "C" {
 
+aclError aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, int64_t *value)
+{
+	if (!value)
+		return bad_arg(__func__, "value is NULL");
+	if (number_in(deviceInfo) > ACL_DEVICE_INFO_L2_SIZE)
+		return bad_arg(__func__, "deviceInfo %d is unknown", deviceInfo);
+	if (slot_of(deviceId) < 0)
+		return no_device(__func__, deviceId);
+	if (deviceInfo == ACL_DEVICE_INFO_L2_SIZE)
+		return unsupported(__func__, "a copy engine has no L2 cache");
+	*value = deviceInfo == ACL_DEVICE_INFO_AI_CORE_NUM ? soc_cube_cores : soc_vector_cores;
+	return ACL_SUCCESS;
+}
+
 aclError aclrtGetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t *value)
 {
 	const int slot = slot_of(deviceId);

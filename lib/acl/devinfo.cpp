@@ -289,6 +289,16 @@ aclError aclrtGetPhyDevIdByLogicDevId(const int32_t logicDevId, int32_t *const p
 	return map_number(__func__, logicDevId, phyDevId, present(logicDevId));
 }
 
+aclError aclrtGetPhyDevIdByUserDevId(const int32_t userDevId, int32_t *const phyDevId)
+{
+	return map_number(__func__, userDevId, phyDevId, slot_of(userDevId));
+}
+
+aclError aclrtGetUserDevIdByPhyDevId(const int32_t phyDevId, int32_t *const userDevId)
+{
+	return map_number(__func__, phyDevId, userDevId, phyDevId < 0 ? -1 : user_of(unsigned(phyDevId)));
+}
+
 aclError aclrtGetDevicesTopo(uint32_t deviceId, uint32_t otherDeviceId, uint64_t *value)
 {
 	const int a = slot_of(deviceId), b = slot_of(otherDeviceId);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Data types, half-precision numbers, data buffers. */
-#include "lib/acl/report.h"
+#include "driver/base/log.h"
+#include "lib/acl/state.h"
 
 #include <cmath>
+#include <cstdarg>
+#include <cstdio>
 #include <cstring>
 #include <new>
 
@@ -129,6 +132,26 @@ void *aclGetDataBufferAddr(const aclDataBuffer *dataBuffer)
 size_t aclGetDataBufferSizeV2(const aclDataBuffer *dataBuffer)
 {
 	return dataBuffer ? dataBuffer->size : 0;
+}
+
+uint32_t aclGetDataBufferSize(const aclDataBuffer *dataBuffer)
+{
+	return uint32_t(aclGetDataBufferSizeV2(dataBuffer));
+}
+
+void aclAppLog(aclLogLevel logLevel, const char *func, const char *file, uint32_t line, const char *fmt, ...)
+{
+	static constexpr log_level levels[] = {log_level::debug, log_level::info, log_level::warn, log_level::error};
+	const u32 at = number_in(logLevel);
+	char text[1024];
+	va_list ap;
+
+	if (at >= std::size(levels) || !fmt || !log_enabled(levels[at]))
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	log_write(levels[at], "%s:%u: %s: %s", file ? file : "", line, func ? func : "", text);
 }
 
 } // extern "C"

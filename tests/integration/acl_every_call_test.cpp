@@ -163,9 +163,10 @@ static const std::vector<named_call<world>> calls = {
  * devices that are not open, and what is refused anywhere.
  */
 static const std::set<std::string> need_no_device = words(
-	"aclCreateDataBuffer aclDataTypeSize aclDestroyDataBuffer aclFinalize aclFinalizeCallbackRegister "
+	"aclAppLog aclCreateDataBuffer aclDataTypeSize aclDestroyDataBuffer aclFinalize aclFinalizeCallbackRegister "
 	"aclFinalizeCallbackUnRegister aclFinalizeReference aclFloat16ToFloat aclFloatToFloat16 "
-	"aclGetCannAttribute aclGetCannAttributeList aclGetDataBufferAddr aclGetDataBufferSizeV2 "
+	"aclGetCannAttribute aclGetCannAttributeList aclGetDataBufferAddr aclGetDataBufferSize "
+	"aclGetDataBufferSizeV2 aclGetDeviceCapability aclrtGetPhyDevIdByUserDevId aclrtGetUserDevIdByPhyDevId "
 	"aclGetRecentErrMsg aclInit aclInitCallbackRegister aclInitCallbackUnRegister aclUpdateDataBuffer "
 	"aclrtCreateStreamConfigHandle aclrtDestroyStreamConfigHandle aclrtDeviceCanAccessPeer "
 	"aclrtDeviceGetBareTgid aclrtDeviceGetUuid aclrtDevicePeerAccessStatus aclrtGetDeviceCapability "
@@ -188,7 +189,10 @@ static const std::set<std::string> need_no_device = words(
 	"aclrtMemManagedGetAttr aclrtMemManagedGetAttrs aclrtMemManagedPrefetchAsync "
 	"aclrtMemManagedPrefetchBatchAsync aclrtMemMapSelectedLink aclrtMemMapSetLink aclrtMemcpyFromSymbol "
 	"aclrtMemcpyFromSymbolAsync aclrtMemcpyToSymbol aclrtMemcpyToSymbolAsync "
-	"aclrtReserveMemAddressNoUCMemory");
+	"aclrtReserveMemAddressNoUCMemory aclrtBinaryGetFunction "
+	"aclrtBinaryLoadFromData aclrtBinaryLoadFromFile aclrtBinaryUnLoad aclrtKernelArgsAppend "
+	"aclrtKernelArgsFinalize aclrtKernelArgsInit aclrtLaunchKernel aclrtLaunchKernelV2 "
+	"aclrtLaunchKernelWithConfig");
 
 static std::atomic<int> turns_wrong;
 

@@ -98,7 +98,7 @@ def parameters(text):
         callback = re.match(r'\s*void \(\*(\w+)\)', one)
         if callback:
             yield 'void (*', callback.group(1)
-        elif one.strip() != 'void':
+        elif one.strip() not in ('void', '...'):
             kind, name = re.match(r'\s*(.*?)(\w+)\s*$', one).groups()
             yield kind.strip(), name
 

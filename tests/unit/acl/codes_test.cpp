@@ -488,6 +488,61 @@ static void test_all_notifies(void **)
 		aclrtCntNotifyDestroy);
 }
 
+/* Kernels: programs link, and each call is refused. */
+static void test_kernels(void **)
+{
+	static void *some = &some, *got;
+	static const row rows[] = {
+		ROW(100000, aclrtBinaryLoadFromFile(nullptr, nullptr, &got)),
+		ROW(207000, aclrtBinaryLoadFromFile("/kernel.o", nullptr, &got)),
+		ROW(100000, aclrtBinaryLoadFromData(some, 0, nullptr, &got)),
+		ROW(207000, aclrtBinaryLoadFromData(some, 8, nullptr, &got)),
+		ROW(100000, aclrtBinaryUnLoad(nullptr)),
+		ROW(207000, aclrtBinaryUnLoad(some)),
+		ROW(100000, aclrtBinaryGetFunction(some, nullptr, &got)),
+		ROW(207000, aclrtBinaryGetFunction(some, "add", &got)),
+		ROW(100000, aclrtKernelArgsInit(nullptr, &got)),
+		ROW(207000, aclrtKernelArgsInit(some, &got)),
+		ROW(100000, aclrtKernelArgsAppend(some, some, 0, &got)),
+		ROW(207000, aclrtKernelArgsAppend(some, some, 8, &got)),
+		ROW(100000, aclrtKernelArgsFinalize(nullptr)),
+		ROW(207000, aclrtKernelArgsFinalize(some)),
+		ROW(100000, aclrtLaunchKernel(nullptr, 1, some, 8, f.stream)),
+		ROW(207000, aclrtLaunchKernel(some, 1, some, 8, f.stream)),
+		ROW(100000, aclrtLaunchKernelV2(some, 1, nullptr, 8, nullptr, f.stream)),
+		ROW(207000, aclrtLaunchKernelV2(some, 1, some, 8, nullptr, f.stream)),
+		ROW(100000, aclrtLaunchKernelWithConfig(some, 1, f.stream, nullptr, nullptr, nullptr)),
+		ROW(207000, aclrtLaunchKernelWithConfig(some, 1, f.stream, nullptr, some, nullptr)),
+	};
+
+	run_rows(rows);
+}
+
+static void test_capability(void **)
+{
+	static const auto none = static_cast<aclDeviceInfo>(3);
+	static int64_t v;
+	static int32_t id;
+	static const row rows[] = {
+		ROW(100000, aclGetDeviceCapability(0, ACL_DEVICE_INFO_AI_CORE_NUM, nullptr)),
+		ROW(100000, aclGetDeviceCapability(0, none, &v)),
+		ROW(100000, aclGetDeviceCapability(0, ACL_DEVICE_INFO_UNDEFINED, &v)),
+		ROW(107001, aclGetDeviceCapability(99, ACL_DEVICE_INFO_AI_CORE_NUM, &v)),
+		ROW(207000, aclGetDeviceCapability(0, ACL_DEVICE_INFO_L2_SIZE, &v)),
+		ROW(0, aclGetDeviceCapability(0, ACL_DEVICE_INFO_AI_CORE_NUM, &v) ?: v != 20),
+		ROW(0, aclGetDeviceCapability(1, ACL_DEVICE_INFO_VECTOR_CORE_NUM, &v) ?: v != 40),
+		ROW(100000, aclrtGetPhyDevIdByUserDevId(0, nullptr)),
+		ROW(107001, aclrtGetPhyDevIdByUserDevId(99, &id)),
+		ROW(0, aclrtGetPhyDevIdByUserDevId(1, &id) ?: id - 1),
+		ROW(100000, aclrtGetUserDevIdByPhyDevId(0, nullptr)),
+		ROW(107001, aclrtGetUserDevIdByPhyDevId(99, &id)),
+		ROW(107001, aclrtGetUserDevIdByPhyDevId(-1, &id)),
+		ROW(0, aclrtGetUserDevIdByPhyDevId(1, &id) ?: id - 1),
+	};
+
+	run_rows(rows);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -499,6 +554,8 @@ int main()
 		cmocka_unit_test(test_events),
 		cmocka_unit_test(test_callbacks),
 		cmocka_unit_test(test_notifies),
+		cmocka_unit_test(test_kernels),
+		cmocka_unit_test(test_capability),
 		cmocka_unit_test(test_abort_takes_long),
 		cmocka_unit_test(test_function_does_not_end),
 		cmocka_unit_test(test_abort_callback_fails),

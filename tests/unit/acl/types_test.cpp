@@ -5,6 +5,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static void test_sizes(void **)
 {
@@ -86,13 +89,35 @@ static void test_far_values(void **)
 	}
 }
 
+/* What the library's log writes to standard error, without the lines of lower levels and up to 1023 bytes. */
+static void test_app_log(void **)
+{
+	const std::string many(2000, 'x');
+	char text[4096] = {};
+	const int file = memfd_create("log", MFD_CLOEXEC), old = dup(STDERR_FILENO);
+
+	dup2(file, STDERR_FILENO);
+	ACL_APP_LOG(ACL_ERROR, "value %d of %s", 7, "a program");
+	ACL_APP_LOG(ACL_DEBUG, "%s", "unseen");
+	aclAppLog(static_cast<aclLogLevel>(9), "f", "file", 1, "unseen");
+	aclAppLog(ACL_ERROR, nullptr, nullptr, 1, "%s", many.c_str());
+	dup2(old, STDERR_FILENO);
+	const ssize_t n = pread(file, text, sizeof(text) - 1, 0);
+	assert_true(n > 0 && n < 1500);
+	assert_non_null(strstr(text, "types_test.cpp"));
+	assert_non_null(strstr(text, "test_app_log: value 7 of a program\n"));
+	assert_null(strstr(text, "unseen"));
+	assert_non_null(strstr(text, "xxxx"));
+	close(old);
+	close(file);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_there_and_back),
-		cmocka_unit_test(test_rounding),
-		cmocka_unit_test(test_far_values),
+		cmocka_unit_test(test_sizes),    cmocka_unit_test(test_there_and_back),
+		cmocka_unit_test(test_rounding), cmocka_unit_test(test_far_values),
+		cmocka_unit_test(test_app_log),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -55,7 +55,8 @@ bool size_parse(std::string_view text, u64 *out, u64 low, u64 high)
 
 	if (shift)
 		text.remove_suffix(1);
-	if (!number_parse(text, &v, 0, ~u64(0) >> shift) || v << shift < low || v << shift > high)
+	/* Digits only: 0x is not a size. */
+	if (!number_take(&text, &v) || !text.empty() || v > ~u64(0) >> shift || v << shift < low || v << shift > high)
 		return false;
 	*out = v << shift;
 	return true;

@@ -91,7 +91,7 @@ class Suite:
     def run(self, *args, tree=None, env=None):
         command = [self.program, *(["--root", tree.top] if tree else []), *args]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
-                              env=dict(os.environ, USDMA_DEVICES="sim", **(env or {})))
+                              env=os.environ | {"USDMA_DEVICES": "sim"} | (env or {}))
 
     def json(self, *args, tree=None):
         done = self.run("--json", *args, tree=tree)

@@ -172,6 +172,7 @@ static void test_counts(void **)
 		CHECK(!aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL) && aclGetRecentErrMsg());
 		CHECK(aclFinalizeReference(&left) == 100037 && left == 7);
 		for (int round = 0; round < 3; round++) {
+			CHECK(aclGetRecentErrMsg());
 			CHECK(!aclInit(round % 2 ? "" : nullptr));
 			CHECK(aclInit(nullptr) == 100002);
 			CHECK(aclInit("/no/such/file") == 100002);

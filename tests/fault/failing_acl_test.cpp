@@ -15,7 +15,7 @@
 using namespace usdma;
 using namespace test::failing;
 
-static constexpr size_t size = 256 << 10, half = size / 2;
+static constexpr size_t size = 16 << 10, half = size / 2;
 static constexpr size_t page = 2 << 20; /* of virtual memory */
 static char config[64];
 /* What each way copies: made once, for all children, too. */

@@ -14,7 +14,7 @@ using namespace usdma::core;
 using test::ptr;
 using namespace test::failing;
 
-static constexpr u64 size = 256 * KiB;
+static constexpr u64 size = 16 * KiB;
 static constexpr u64 longest = 20000; /* ms */
 
 /* What each way copies: made once, for all children, too. */

@@ -20,7 +20,7 @@ namespace {
 constexpr size_t size = 4096; /* of a buffer */
 constexpr int buffers = 9, streams = 4;
 constexpr int ops_in_program = 40;
-const unsigned programs = unsigned(usdma::test::sized(500, 1)); /* a thread, at scale 1 */
+const unsigned programs = unsigned(usdma::test::sized(200, 1)); /* a thread, at scale 1 */
 
 enum place { device, pinned, pageable };
 

@@ -337,7 +337,7 @@ static void under_every_kind_of_wait(void **)
 {
 	device stays;
 
-	for (uint64_t i = 0; i < 12 * scale(); i++)
+	for (uint64_t i = 0; i < 6 * scale(); i++)
 		play(stays, i + 1);
 }
 

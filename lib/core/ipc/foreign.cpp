@@ -2,11 +2,10 @@
 #include "lib/core/ipc/foreign.h"
 
 #include "driver/base/error.h"
+#include "driver/vfio/region.h"
 #include "lib/core/memory/memory.h"
 
 namespace usdma::core {
-
-static constexpr u64 page = 4096;
 
 foreign_memory &foreign_memory::operator=(foreign_memory &&o) noexcept
 {
@@ -26,6 +25,7 @@ foreign_memory::~foreign_memory()
 
 int foreign_map(const device *dev, int fd, u64 offset, u64 size, foreign_memory *out)
 {
+	const u64 page = vfio::is_hugetlb(fd) ? 2 * MiB : 4 * KiB;
 	const u64 first = align_down(offset, page), whole = align_up(offset + size, page) - first;
 	void *p = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off_t(first));
 	foreign_memory m;

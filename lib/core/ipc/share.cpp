@@ -252,6 +252,22 @@ static int check_page(const share *s, const parsed_key &k)
 	return 0;
 }
 
+/* Keeps the exporter from reusing the memory, until the file is closed and unmapped (memory/exports.h). */
+static int lock_data(share *s, const parsed_key &k)
+{
+	struct flock l = {};
+
+	l.l_type = F_RDLCK;
+	l.l_whence = SEEK_SET;
+	l.l_start = off_t(s->offset);
+	l.l_len = off_t(s->size);
+	if (fcntl(s->data.get(), F_OFD_SETLK, &l))
+		return fail_errno("lock on shared memory");
+	/* The exporter closes the key before it queries the locks. */
+	barrier_full();
+	return load_acquire(&s->page->closed) ? not_exported(k.pid) : 0;
+}
+
 static int open_data(share *s, const parsed_key &k)
 {
 	const share_page *p = s->page;
@@ -268,7 +284,7 @@ static int open_data(share *s, const parsed_key &k)
 		return err;
 	if (!s->size || !range_within(s->offset, s->size, file))
 		return fail(EINVAL, "the exporter's offset and size do not fit its file");
-	return 0;
+	return lock_data(s, k);
 }
 
 static int import_parsed(const parsed_key &k, bool pin, share **out)
@@ -404,7 +420,7 @@ void share_unref(share *s)
 void share_close(share *s)
 {
 	if (s->mine)
-		store_release(&s->page->closed, 1u);
+		store_fence(&s->page->closed, 1u);
 }
 
 } // namespace usdma::core

@@ -78,7 +78,7 @@ void share_unref(share *s);
 int share_join(share *s);
 /* False: no live participant has promised this number or a higher one. */
 bool share_owed_by(const share *s, u64 number);
-/* By the exporter: prevents further imports. */
+/* By the exporter: prevents further imports. Ordered before a query for locks of importers (memory/exports.h). */
 void share_close(share *s);
 
 } // namespace usdma::core

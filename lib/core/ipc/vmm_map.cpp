@@ -138,9 +138,9 @@ static void physical_end(physical *p)
 {
 	device *dev = p->dev;
 
+	physical_unshare(p);
 	if (p->carved)
 		device_uncarve(dev, p->offset, p->size);
-	physical_unshare(p);
 	physicals->put(p); /* frees its memory */
 	device_put(dev);
 }

@@ -3,6 +3,7 @@
 #include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "lib/core/base/slab.h"
+#include "lib/core/memory/exports.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/stream/guard.h"
 #include "lib/core/ipc/vmm_internal.h"
@@ -21,13 +22,11 @@ namespace usdma::core {
 /* The file behind device memory at a DMA address. */
 static int file_of(device *dev, u64 dma, int *fd, u64 *offset)
 {
-	const memory_view m = device_memory(dev);
-
-	*fd = m.space == dma::space::device ? dev->eng->memory_fd(offset) : -1;
+	*fd = device_memory_fd(dev, offset);
 	if (*fd < 0)
 		return fail(EOPNOTSUPP, "the memory of device %u (%s) has no file that another process could map",
 			    dev->slot, dev->spec.c_str());
-	*offset += dma - m.dma;
+	*offset += dma - device_memory(dev).dma;
 	return 0;
 }
 
@@ -59,6 +58,8 @@ static int export_as(physical *p, share_kind kind, bool open)
 			       fail(EOPNOTSUPP, "this memory belongs to another process: only that one can export it");
 	if (p->carved)
 		err = file_of(p->dev, device_memory(p->dev).dma + p->offset, &spec.data_fd, &spec.offset);
+	if (!err && p->carved)
+		err = device_export(p->dev, p->offset, nullptr);
 	if (!err)
 		err = share_export(spec, false, &p->shared);
 	if (err)
@@ -221,6 +222,12 @@ int physical_import_fabric(const fabric_handle *h, device *dev, physical **out)
 
 /* ---- keys ------------------------------------------------------------------------------------------- */
 
+struct export_entry {
+	share *what = nullptr;
+	const device *dev = nullptr; /* compared only: it may be closed */
+	u64 block = 0;
+};
+
 /* Another process's memory, mapped at device addresses. */
 struct import {
 	share *from = nullptr;
@@ -233,7 +240,7 @@ struct import {
 
 struct ipc_state {
 	std::mutex lock;
-	std::map<std::string, share *, std::less<>> exports;
+	std::map<std::string, export_entry, std::less<>> exports;
 	std::map<std::string, std::unique_ptr<import>, std::less<>> imports;
 };
 
@@ -249,13 +256,39 @@ static int no_key()
 	return fail(ENOENT, "no such key is exported or imported by this process");
 }
 
+static void export_end(const export_entry &e)
+{
+	device_unexport(e.dev, e.block, &e.what->page->closed);
+	share_close(e.what);
+	share_unref(e.what);
+}
+
+/* The file, and the block of p's memory that is allocated as one. */
+static int find_file(device *dev, const void *ptr, const translation &p, share_spec *spec, u64 *block)
+{
+	const memory_view m = device_memory(dev);
+
+	if (p.space != m.space || !range_within(p.dma - m.dma, spec->size, m.size))
+		return fail(EOPNOTSUPP, "%p is memory that has no file of this process", ptr);
+	*block = p.dma - m.dma - (reinterpret_cast<u64>(ptr) - p.base);
+	return file_of(dev, p.dma, &spec->data_fd, &spec->offset);
+}
+
+static int list_export(const export_entry &e)
+{
+	ipc_state &st = ipc();
+	std::lock_guard guard(st.lock);
+
+	return try_emplace(st.exports, e.what->key, e) ? 0 : no_memory("the list of exported memory");
+}
+
 int ipc_memory_export(const void *ptr, u64 size, bool open, char *key)
 {
 	const no_cancel scope;
 	const translation p = translate(ptr);
 	const slot_guard dev(p.slot);
 	share_spec spec{share_kind::memory, open, -1, 0, size, 0};
-	share *s;
+	export_entry e;
 	int err;
 
 	if (forked())
@@ -264,19 +297,20 @@ int ipc_memory_export(const void *ptr, u64 size, bool open, char *key)
 	    !range_within(reinterpret_cast<u64>(ptr) - p.base, size, p.size))
 		return fail(EFAULT, "%p and %llu bytes from there are not one block of device memory", ptr,
 			    static_cast<unsigned long long>(size));
-	err = p.space == dma::space::device ? file_of(dev.get(), p.dma, &spec.data_fd, &spec.offset) :
-					      fail(EOPNOTSUPP, "%p is memory that has no file of this process", ptr);
+	e.dev = dev.get();
+	err = find_file(dev.get(), ptr, p, &spec, &e.block);
 	if (!err)
-		err = share_export(spec, false, &s);
+		err = share_export(spec, false, &e.what);
 	if (err)
 		return err;
-	ipc_state &st = ipc();
-	std::lock_guard guard(st.lock);
-	if (!try_emplace(st.exports, s->key, s)) {
-		share_unref(s);
-		return no_memory("the list of exported memory");
+	err = device_export(dev.get(), e.block, &e.what->page->closed);
+	if (!err)
+		err = list_export(e);
+	if (err) {
+		export_end(e);
+		return err;
 	}
-	memcpy(key, s->key, share_key_len + 1);
+	memcpy(key, e.what->key, share_key_len + 1);
 	return 0;
 }
 
@@ -287,7 +321,7 @@ int ipc_memory_allow(const char *key, const s32 *pids, size_t n)
 	std::lock_guard guard(st.lock);
 	const auto it = st.exports.find(key);
 
-	return it == st.exports.end() ? no_key() : share_allow(it->second, pids, n);
+	return it == st.exports.end() ? no_key() : share_allow(it->second.what, pids, n);
 }
 
 static void import_end(import *i)
@@ -381,8 +415,7 @@ int ipc_memory_close(const char *key)
 	}
 	if (out == st.exports.end())
 		return no_key();
-	share_close(out->second);
-	share_unref(out->second);
+	export_end(out->second);
 	st.exports.erase(out);
 	return 0;
 }

@@ -31,7 +31,7 @@ static u64 slot_base(const device *dev)
 
 static u64 free_of(const device_heap *h)
 {
-	return h->size - h->normal - h->huge;
+	return h->size - h->normal - h->huge - h->held;
 }
 
 /* Core dumps include pages of live blocks; a shared page is excluded once one of its blocks is freed. */
@@ -48,7 +48,7 @@ static void publish(const device *dev)
 {
 	const device_heap *h = heap_of(dev);
 
-	stats_memory(dev->slot, h->normal + h->huge, h->size);
+	stats_memory(dev->slot, h->normal + h->huge + h->held, h->size);
 }
 
 static void count_in(device *dev, u64 bytes, bool huge)
@@ -67,6 +67,15 @@ static void count_out(device *dev, u64 bytes, bool huge)
 
 	(huge ? h->huge : h->normal) -= bytes;
 	h->count--;
+	publish(dev);
+}
+
+void device_count_held(device *dev, u64 offset, bool held)
+{
+	device_heap *h = heap_of(dev);
+	const u64 bytes = h->blocks.size_at(offset);
+
+	h->held = held ? h->held + bytes : h->held - bytes;
 	publish(dev);
 }
 
@@ -200,7 +209,8 @@ static int block_try(device *dev, u64 size, page_policy policy, u64 *out, bool *
 	std::lock_guard guard(mem_state().lock);
 
 	deferred_run();
-	*more = !mem_state().deferred.empty();
+	exports_reap(false);
+	*more = !mem_state().deferred.empty() || mem_state().exports_held;
 	return block_by_policy(dev, size, policy, out);
 }
 
@@ -209,8 +219,23 @@ static int fail_full(device *dev, u64 size)
 	std::lock_guard guard(mem_state().lock);
 	const device_heap *h = heap_of(dev);
 
+	if (h->held)
+		return fail(
+			ENOMEM,
+			"device %u has no space for %llu bytes: %llu of %llu are free, and %llu were freed but other "
+			"processes still map them",
+			dev->slot, ull(size), ull(free_of(h)), ull(h->size), ull(h->held));
 	return fail(ENOMEM, "device %u has no space for %llu bytes: %llu of %llu are free, the largest block has %llu",
 		    dev->slot, ull(size), ull(free_of(h)), ull(h->size), ull(h->blocks.largest()));
+}
+
+/* Waits for deferred frees, and frees what other processes have unmapped. */
+static void drain()
+{
+	deferred_drain();
+	std::lock_guard guard(mem_state().lock);
+	deferred_run();
+	exports_reap(true);
 }
 
 int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
@@ -225,7 +250,7 @@ int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
 		return fail(EINVAL, "device memory of 0 bytes: size is 0");
 	err = block_try(dev, size, policy, out, &more);
 	if (err == -ENOMEM && more && size <= heap_of(dev)->size) {
-		deferred_drain();
+		drain();
 		err = block_try(dev, size, policy, out, &more);
 	}
 	if (err)
@@ -266,6 +291,7 @@ int device_free(u64 addr)
 	device *dev = mem_state().attached[r->slot];
 	device_heap *h = heap_of(dev);
 	const u64 offset = addr - slot_base(dev);
+	exports_close(dev, offset);
 	count_out(dev, h->blocks.size_at(offset), r->page_size > page_normal);
 	region_remove(r);
 	release_now(dev, offset, clear);
@@ -283,6 +309,7 @@ void device_put_block(device *dev, u64 offset)
 heap_info device_heap_info(device *dev)
 {
 	std::lock_guard guard(mem_state().lock);
+	exports_reap(true);
 	const device_heap *h = heap_of(dev);
 
 	return {h->size, free_of(h), h->normal, h->huge, h->count, h->peak};
@@ -301,6 +328,7 @@ static int carve(device *dev, u64 size, u64 align, u64 *offset)
 	device_heap *h = heap_of(dev);
 
 	deferred_run();
+	exports_reap(false);
 	int err = deferred_reserve();
 	if (err)
 		return -ENOBUFS;
@@ -314,6 +342,13 @@ static int carve(device *dev, u64 size, u64 align, u64 *offset)
 	return err;
 }
 
+static bool has_deferred()
+{
+	std::lock_guard guard(mem_state().lock);
+
+	return !mem_state().deferred.empty() || mem_state().exports_held;
+}
+
 int device_carve(device *dev, u64 size, u64 align, u64 *offset)
 {
 	int err;
@@ -323,8 +358,8 @@ int device_carve(device *dev, u64 size, u64 align, u64 *offset)
 	if (!size || (align && !is_pow2(align)))
 		return fail(EINVAL, "device memory of %llu bytes aligned to %llu is invalid", ull(size), ull(align));
 	err = carve(dev, size, align, offset);
-	if (err == -ENOMEM && size <= heap_of(dev)->size && load_relaxed(&mem_state().deferred_count)) {
-		deferred_drain();
+	if (err == -ENOMEM && size <= heap_of(dev)->size && has_deferred()) {
+		drain();
 		err = carve(dev, size, align, offset);
 	}
 	if (err)
@@ -354,6 +389,7 @@ void device_uncarve(device *dev, u64 offset, u64 size)
 			  ull(offset));
 		return;
 	}
+	exports_close(dev, offset);
 	count_out(dev, bytes, is_huge(offset, bytes));
 	release_now(dev, offset, clear);
 }
@@ -464,6 +500,7 @@ void heap_detach(device *dev, bool clear)
 	dev->heap = nullptr;
 	if (!h)
 		return;
+	exports_forget(dev);
 	deferred_unreserve(h->blocks.blocks());
 	h->blocks.each([&h](u64 offset) {
 		region *r = region_at(h->at.base + offset);

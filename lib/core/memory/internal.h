@@ -112,6 +112,7 @@ struct device_heap {
 	dma_range *peer = nullptr; /* mapping for other devices; null: not yet requested */
 	/* As shown to the user: deferred frees count as free. */
 	u64 normal = 0, huge = 0, count = 0, peak = 0;
+	u64 held = 0;    /* bytes of freed blocks that other processes map */
 	u64 granted = 0; /* bytes of blocks that the control group was found to allow */
 	/* One byte per granule, 1: holds no data of another user; null: not tracked. Written under clean_lock. */
 	std::unique_ptr<u8[]> clean;
@@ -146,6 +147,13 @@ struct deferred_free {
 	std::vector<mark> marks;
 };
 
+/* A block of device memory that was exported. */
+struct exported_block {
+	device *dev = nullptr;
+	std::vector<u32 *> closed; /* words of its exports */
+	bool freed = false;        /* and not reused, as it is imported */
+};
+
 struct memory_state {
 	std::mutex lock;
 	device *attached[max_devices] = {};
@@ -158,7 +166,10 @@ struct memory_state {
 	bool iovas_ready = false;
 	std::map<u64, dma_range> ranges; /* by IOVA */
 	std::map<arena *, std::unique_ptr<arena>> arenas;
-	std::map<u64, pinned_registration> over_pinned; /* by address */
+	std::map<u64, pinned_registration> over_pinned;                   /* by address */
+	std::map<std::pair<const device *, u64>, exported_block> exports; /* by device and offset */
+	size_t exports_held = 0;                                          /* of them freed */
+	u64 reap_ns = 0;                                                  /* when to check those again */
 	std::vector<deferred_free> deferred;
 	size_t reserved = 0; /* number of blocks that may be freed: deferred has capacity for all, so that freeing needs
 				no memory */
@@ -223,8 +234,20 @@ void arena_put_block(arena *a, u64 offset);
 /* Closes empty arenas: all, or only the tainted ones and those that no device can access. */
 void arenas_trim(bool all);
 void device_put_block(device *dev, u64 offset);
+/* Counts a freed block as used, or no longer so, as other processes map it. */
+void device_count_held(device *dev, u64 offset, bool held);
 int heap_attach(device *dev);
 void heap_detach(device *dev, bool clear);
+
+/* exports.cpp; under mem_state().lock */
+/* The block is freed by the caller: no new imports. */
+void exports_close(const device *dev, u64 block);
+/* Before the block is reused. True: it is imported; freed by a later exports_reap(). */
+bool exports_hold(device *dev, u64 block);
+/* Frees blocks that are not imported any more; now: even if it checked them a moment ago. */
+void exports_reap(bool now);
+/* The device is detached. */
+void exports_forget(const device *dev);
 
 /* clean.cpp; without mem_state().lock */
 int heap_track_clean(const device *dev, device_heap *h);

@@ -228,6 +228,8 @@ void deferred_unreserve(size_t n)
 
 static void complete_free(const deferred_free &item)
 {
+	if (item.what == deferred_free::device_block && exports_hold(item.dev, item.offset))
+		return;
 	deferred_unreserve(1);
 	switch (item.what) {
 	case deferred_free::nothing:

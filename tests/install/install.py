@@ -137,17 +137,25 @@ def sanitized_programs(points, where, scratch, **env):
                         [compiler, "-std=c11", "-g", f"-fsanitize={sanitizer}"], os.path.join(HERE, source), package, scratch, **env)
 
 
+def valgrind_runs():
+    """(program, tool, wait mode)"""
+    for tool in ("memcheck", "helgrind", "callgrind"):
+        for mode in ("hybrid", "poll", "interrupt"):
+            yield "consumer_acl", tool, mode
+    yield "consumer", "memcheck", "hybrid"
+
+
 def valgrind_programs(points, where, scratch, **env):
     """Default settings but for the wait mode; helgrind and callgrind are only to get to the end."""
     prefix, lib = where
     env |= {"USDMA_CONFIG": "/dev/null"}
-    flags = pkg_config(prefix, lib, "--cflags", "--libs", "usdma-acl")
-    program = os.path.join(scratch, "under-valgrind")
     if not shutil.which("valgrind"):
         points.skip("under valgrind", "it is not here")
         return
-    if not points.add(*reorder(run(["cc", "-g", os.path.join(HERE, "consumer_acl.c"), "-o", program, *flags]), "under valgrind: compiles")):
-        return
+    for name, package in (("consumer", "usdma"), ("consumer_acl", "usdma-acl")):
+        build = ["cc", "-g", os.path.join(HERE, name + ".c"), "-o", os.path.join(scratch, name), *pkg_config(prefix, lib, "--cflags", "--libs", package)]
+        if not points.add(*reorder(run(build), f"under valgrind: {name} compiles")):
+            return
     socket = os.path.join(scratch, "dev0")
     ready, said = os.pipe()
     with subprocess.Popen([os.path.join(prefix, "bin/usdma-sim"), "--socket", socket, "--ready-fd", str(said)], pass_fds=[said],
@@ -156,10 +164,13 @@ def valgrind_programs(points, where, scratch, **env):
         os.read(ready, 1)
         os.close(ready)
         for device in ("sim", "vfio-user:" + socket):
-            for tool, mode in (("memcheck", "hybrid"), ("memcheck", "poll"), ("memcheck", "interrupt"), ("helgrind", "hybrid"), ("callgrind", "hybrid")):
+            for name, tool, mode in valgrind_runs():
                 own = ["--error-exitcode=99"] if tool == "memcheck" else [f"--callgrind-out-file={scratch}/calls"] if tool == "callgrind" else []
-                points.add(*reorder(run(["valgrind", f"--tool={tool}", "--quiet", *own, program], USDMA_DEVICES=device, USDMA_WAIT=mode, **env),
-                                    f"under {tool}, {device.partition(':')[0]}, {mode}"))
+                before = os.times()
+                result = run(["valgrind", f"--tool={tool}", "--quiet", *own, os.path.join(scratch, name)], USDMA_DEVICES=device, USDMA_WAIT=mode, **env)
+                used = os.times().children_user - before.children_user
+                points.add(*reorder(result, f"{name} under {tool}, {device.partition(':')[0]}, {mode}"))
+                print(f"# {used:.1f} s of CPU", flush=True)
         sim.terminate()
 
 

@@ -1632,6 +1632,77 @@ ACL_FUNC_VISIBILITY aclError aclrtLaunchKernelWithConfig(aclrtFuncHandle funcHan
 							 aclrtStream stream, aclrtLaunchKernelCfg *cfg,
 							 aclrtArgsHandle argsHandle, void *reserve);
 
+/* ---- capture -------------------------------------------------------------------------------------- */
+
+/*
+ * Capture: from aclmdlRICaptureBegin to aclmdlRICaptureEnd the work that is submitted to a stream is recorded in an
+ * instance (aclmdlRI) and not executed; aclmdlRIExecuteAsync executes it, as often as wanted. Recorded are copies of
+ * pinned and device memory, fills, reductions, value writes and waits, notifies, host functions, callbacks, and
+ * records and waits of events of aclrtCreateEventExWithFlag with ACL_EVENT_SYNC. A stream that waits for an event
+ * of the capture joins it; its last work must be the record of an event that a stream of the capture waits for.
+ * Events made with ACL_EVENT_EXTERNAL, and records and waits with the flag EXTERNAL, order each execution with other
+ * work. Addresses, sizes, values and functions are those of the capture, the contents of memory those of the
+ * execution; the caller keeps all of them valid.
+ *
+ * What a capture forbids is refused, and the capture continues: a synchronous call 107030, a copy of ordinary memory
+ * 107000 or 107041, waiting for, querying or destroying a stream that is captured 107027, an event that is captured
+ * 107028, a wait for an event that was recorded before 107024, a wait of the default stream 107031, a copy in a task
+ * group 507009. It is invalidated by a wait for an event of another capture (107032), by work in a stream while
+ * another one has an open task group (107034), and by lack of memory.
+ */
+
+/*
+ * Begins a capture. mode: in which threads aclrtMemcpy, aclrtMemcpy2d, aclrtMemset and copies of ordinary memory in
+ * other streams are forbidden meanwhile: GLOBAL, in all of this context; THREAD_LOCAL, in this one; RELAXED, in none
+ * (see aclmdlRICaptureThreadExchangeMode). 107000: mode is unknown; 107027: the stream is captured already; 207000:
+ * the default stream; 507000: made with ACL_STREAM_CPU_SCHEDULE or ACL_STREAM_DEVICE_USE_ONLY.
+ */
+ACL_FUNC_VISIBILITY aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode);
+/*
+ * Whether a stream is captured, and the instance that aclmdlRICaptureEnd will return (NULL: it is not). One of the
+ * pointers may be NULL. INVALIDATED: the capture has failed.
+ */
+ACL_FUNC_VISIBILITY aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status,
+						    aclmdlRI *modelRI);
+/*
+ * The end of the capture that was begun in this stream. 107029: the stream is not captured; 107036: it joined the
+ * capture, which continues. After any other failure the capture is over: 107025: a stream that joined has not come
+ * back; 107033: a task group is open; 107038: called by another thread, and the mode is not RELAXED; 507903: an earlier
+ * error has invalidated it.
+ */
+ACL_FUNC_VISIBILITY aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI);
+/*
+ * Sets the calling thread's mode and returns the one before in *mode. GLOBAL (the default): captures of all threads
+ * count for it; THREAD_LOCAL: only its own; RELAXED: none. 107000: *mode is unknown.
+ */
+ACL_FUNC_VISIBILITY aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode);
+/*
+ * Executes an instance in any stream of its context (NULL: the default stream), ordered as any other work there.
+ * Task errors are the stream's. 107004: the instance belongs to another context; 107026: still being captured; 107027:
+ * the stream is being captured; 507011: the capture failed; 507899: memory was freed since the capture.
+ */
+ACL_FUNC_VISIBILITY aclError aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream);
+/* For instances that were built, which there are none of: 107000 for captured ones. */
+ACL_FUNC_VISIBILITY aclError aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout);
+/*
+ * Waits until its executions have ended, calls the functions registered for that, and destroys it. 107004: it belongs
+ * to another context; 107026: still being captured; 107037: an execution has not ended within 10 s.
+ */
+ACL_FUNC_VISIBILITY aclError aclmdlRIDestroy(aclmdlRI modelRI);
+/* func is called by aclmdlRIDestroy. */
+ACL_FUNC_VISIBILITY aclError aclmdlRIDestroyRegisterCallback(aclmdlRI modelRI, aclrtCallback func, void *userData);
+/* 107000: func is not registered. */
+ACL_FUNC_VISIBILITY aclError aclmdlRIDestroyUnregisterCallback(aclmdlRI modelRI, aclrtCallback func);
+/*
+ * Task groups are for kernels, so a group stays empty here. 107029: the stream is not captured; 107033: a group is open
+ * already, or none is.
+ */
+ACL_FUNC_VISIBILITY aclError aclmdlRICaptureTaskGrpBegin(aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp *handle);
+/* 107027: the stream is being captured; 107033: the group or the stream is in an update already, or in none. */
+ACL_FUNC_VISIBILITY aclError aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp handle);
+ACL_FUNC_VISIBILITY aclError aclmdlRICaptureTaskUpdateEnd(aclrtStream stream);
+
 #ifdef __cplusplus
 }
 #endif

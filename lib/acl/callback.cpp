@@ -5,6 +5,7 @@
  * has subscribed to them.
  */
 #include "driver/base/grow.h"
+#include "lib/acl/capture.h"
 #include "lib/acl/report_thread.h"
 
 #include <condition_variable>
@@ -161,18 +162,23 @@ static void deliver(void *arg, core::call_token *done)
 	to->some.notify_one();
 }
 
-static aclError launch(const char *call, core::stream *s, reporter *to, void (*fn)(void *), void *arg, bool block)
+static int launch(core::stream *s, reporter *to, void (*fn)(void *), void *arg, bool block)
 {
 	core::call_group *group = core::call_group_of(s);
 	auto *d = group ? new (std::nothrow) delivery{to, fn, arg, group} : nullptr;
 	const int err = d ? core::stream_call(s, deliver, d, block, to->thread) : no_memory("a callback");
 
-	note_task();
 	if (err) {
 		delete d;
 		core::call_group_unref(group);
 	}
-	return check(call, err, at::submit);
+	return err;
+}
+
+static aclError launch(const char *call, core::stream *s, reporter *to, void (*fn)(void *), void *arg, bool block)
+{
+	note_task();
+	return submit(call, s, [=](core::stream *in) { return launch(in, to, fn, arg, block); });
 }
 
 /* Takes all queued deliveries; waits for the first. */
@@ -323,7 +329,7 @@ aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args)
 	if (to)
 		return launch(__func__, s, to, fn, args, true);
 	note_task();
-	return check(__func__, core::stream_host_func(s, fn, args, true), at::submit);
+	return submit(__func__, s, [=](core::stream *in) { return core::stream_host_func(in, fn, args, true); });
 }
 
 aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback)

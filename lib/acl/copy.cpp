@@ -4,6 +4,7 @@
  * interface: programs and their tests see which one comes first.
  */
 #include "lib/acl/copy.h"
+#include "lib/acl/capture.h"
 
 #include "acl/rt_compat.h"
 
@@ -95,6 +96,8 @@ static aclError memcpy_pageable(const char *call, core::stream *s, const core::e
 	const kind_rule &rule = rules[size_t(e.src.cls)][size_t(e.dst.cls)];
 	int err;
 
+	if (const aclError refused = capture_allows_pageable(call, s))
+		return refused;
 	if (!(rule.accepted >> kind & 1))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "kind %u does not fit the memory of dst %p and src %p",
 			     kind, dst, src);
@@ -125,6 +128,8 @@ static aclError memcpy_buffered(const char *call, core::stream *s, void *dst, co
 			"kind HOST_TO_BUF_TO_DEVICE needs a source in host memory and a destination in device memory");
 	if (owner_of(s) != current_now())
 		return foreign_stream(call, s);
+	if (captures(s))
+		return unsupported(call, "kind HOST_TO_BUF_TO_DEVICE cannot be captured");
 	note_task();
 	err = core::copy_staged(s, dst, src, count);
 	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
@@ -145,6 +150,15 @@ static inline __attribute__((always_inline)) int try_cached(void *dst, size_t ma
 		return 1;
 	core::stream *s = stream ? as_stream(stream) : c->deflt;
 	return likely(owner_of(s) == c) ? core::copy_fast_device(core::thread_here()->cache, s, dst, src, count) : 1;
+}
+
+[[gnu::cold, gnu::noinline]] static aclError capture_copy(const char *call, core::stream *s, void *dst, const void *src,
+							  size_t count)
+{
+	const core::copy_item item{dst, src, count};
+	size_t done;
+
+	return capture_copies(call, s, &item, 1, &done);
 }
 
 /* The order of the checks is part of the interface. */
@@ -176,7 +190,9 @@ static inline __attribute__((always_inline)) int try_cached(void *dst, size_t ma
 		return foreign_stream(call, stream);
 	self().tasks++;
 	const int err = core::copy_direct(s, e, dst, src, count);
-	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
+	return likely(!err) ? ACL_SUCCESS :
+	       err == held  ? capture_copy(call, s, dst, src, count) :
+			      copy_fault(call, err, e);
 }
 
 /* The part after the argument checks. */
@@ -249,6 +265,8 @@ aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, a
 	const context_guard c;
 	if (unlikely(!c))
 		return no_context(__func__);
+	if (const aclError refused = capture_allows(__func__))
+		return refused;
 	if (unlikely(dst == src))
 		return ACL_SUCCESS;
 	if (unlikely(overlap(dst, src, count)) && core::translate(dst).cls != core::mem_class::device)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Batches: many copies in one call, each checked against the locations that the caller states. */
 #include "lib/acl/copy.h"
+#include "lib/acl/capture.h"
 
 #include <algorithm>
 
@@ -128,8 +129,11 @@ static aclError submit(const batch &b, core::stream *s, const core::copy_item *i
 
 	if (likely(!err))
 		return ACL_SUCCESS;
-	*b.fail = from + done;
-	return copy_fault(b.call, err, at[done]);
+	const aclError code = err == held ? capture_copies(b.call, s, items, n, &done) :
+					    copy_fault(b.call, err, at[done]);
+	if (code)
+		*b.fail = from + done;
+	return code;
 }
 
 /* Translates, checks and submits each of the items [from, end), which have one attribute. */
@@ -165,7 +169,7 @@ static aclError run_attribute(const batch &b, core::stream *s, size_t from, size
 		if (fits)
 			from += core::copy_batch_fast(s, {b.dsts + from, b.srcs + from, b.sizes + from}, end - from,
 						      said, &err);
-		if (unlikely(err)) {
+		if (unlikely(err && err != held)) {
 			*b.fail = from;
 			return copy_fault(b.call, err, core::translate_both(b.dsts[from], b.srcs[from]));
 		}

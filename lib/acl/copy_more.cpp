@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies by descriptor, copies by address cells, rectangles; reductions. */
 #include "lib/acl/copy.h"
+#include "lib/acl/capture.h"
 
 #include <cstring>
 
@@ -61,6 +62,16 @@ static aclError write_desc(const char *call, const context *c, void *desc, const
 	d.src = e.src.dma;
 	d.dst = e.dst.dma;
 	return check(call, core::copy_sync(c->dev, desc, &d, sizeof(d), deadline::never()), at::copy);
+}
+
+static int copy_cells(core::stream *s, void **dst, const void **src, size_t count, size_t dst_offset, size_t src_offset)
+{
+	int err = 0;
+
+	for (size_t done = 0; done < count && !err; done += s->max_len)
+		err = core::copy_cells_async(s, dst, src, count - done < s->max_len ? count - done : s->max_len,
+					     dst_offset + done, src_offset + done);
+	return err;
 }
 
 /* ---- rectangles ------------------------------------------------------------------------------------- */
@@ -213,7 +224,8 @@ aclError aclrtMemcpyAsyncWithDesc(void *desc, aclrtMemcpyKind kind, aclrtStream 
 	if (unlikely(err))
 		return err;
 	self().tasks++;
-	return check(__func__, core::copy_indirect_async(s, desc), at::submit);
+	return submit(__func__, s, [=](core::stream *to) { return core::copy_indirect_async(to, desc); },
+		      {{desc, sizeof(memcpy_desc)}});
 }
 
 aclError aclrtMemcpyAsyncWithOffset(void **dst, size_t destMax, size_t dstDataOffset, const void **src, size_t count,
@@ -221,7 +233,6 @@ aclError aclrtMemcpyAsyncWithOffset(void **dst, size_t destMax, size_t dstDataOf
 {
 	stream_guard s;
 	aclError err;
-	int bad = 0;
 
 	if (!count)
 		return ACL_SUCCESS;
@@ -235,10 +246,9 @@ aclError aclrtMemcpyAsyncWithOffset(void **dst, size_t destMax, size_t dstDataOf
 	if (err)
 		return err;
 	self().tasks++;
-	for (size_t done = 0; done < count && !bad; done += s->max_len)
-		bad = core::copy_cells_async(s, dst, src, count - done < s->max_len ? count - done : s->max_len,
-					     dstDataOffset + done, srcDataOffset + done);
-	return check(__func__, bad, at::submit);
+	return submit(__func__, s,
+		      [=](core::stream *to) { return copy_cells(to, dst, src, count, dstDataOffset, srcDataOffset); },
+		      {{dst, sizeof(*dst)}, {src, sizeof(*src)}});
 }
 
 aclError aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
@@ -258,6 +268,8 @@ aclError aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spitch,
 	if (!c)
 		return no_context(__func__);
 	err = check_rect_kind(__func__, r, u32(kind));
+	if (!err)
+		err = capture_allows(__func__);
 	if (err)
 		return err;
 	const core::endpoints e = core::translate_both(dst, src);
@@ -287,10 +299,13 @@ aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t sp
 		err = check_rect_kind(__func__, r, u32(kind));
 	if (!err)
 		err = get_stream(__func__, stream, &s);
+	if (!err && core::is_pageable(core::translate_both(dst, src)))
+		err = capture_allows_pageable(__func__, s);
 	if (err)
 		return err;
 	self().tasks++;
-	return check(__func__, core::copy_2d_async(s, r), at::submit);
+	return submit(__func__, s, [=](core::stream *to) { return core::copy_2d_async(to, r); },
+		      {{dst, dpitch * (height - 1) + width}, {src, spitch * (height - 1) + width}});
 }
 
 aclError aclrtReduceAsync(void *dst, const void *src, uint64_t count, aclrtReduceKind kind, aclDataType type,
@@ -312,7 +327,10 @@ aclError aclrtReduceAsync(void *dst, const void *src, uint64_t count, aclrtReduc
 	if (err)
 		return err;
 	self().tasks++;
-	return check(__func__, core::reduce_async(s, dst, src, count, t->element, op_of(kind)), at::submit);
+	return submit(
+		__func__, s,
+		[=](core::stream *to) { return core::reduce_async(to, dst, src, count, t->element, op_of(kind)); },
+		{{dst, count}, {src, count}});
 }
 
 } // extern "C"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sets, resets and waits for devices; their primary contexts. */
+#include "lib/acl/capture.h"
 #include "lib/acl/hooks.h"
-#include "lib/acl/state.h"
 
 #include <mutex>
 
@@ -98,6 +98,8 @@ static aclError synchronize(const char *call, deadline until)
 	core::device_guard dev;
 	aclError code = get_device(call, &dev);
 
+	if (!code)
+		code = capture_allows_sync(call);
 	if (code)
 		return code;
 	const int late = core::device_sync(dev, until);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/acl/event.h"
+#include "lib/acl/capture.h"
 
 #include <algorithm>
 
@@ -95,7 +96,7 @@ static aclError create_checked(const char *call, aclrtEvent *out, event_kind kin
 
 /* ---- recording and waiting -------------------------------------------------------------------------- */
 
-static aclError record(const char *call, aclrtEvent event, aclrtStream stream)
+static aclError record(const char *call, aclrtEvent event, aclrtStream stream, bool external = false)
 {
 	event_guard e;
 	stream_guard s;
@@ -106,10 +107,15 @@ static aclError record(const char *call, aclrtEvent event, aclrtStream stream)
 	if (unlikely(err))
 		return err;
 	note_task();
-	return check(call, share_of(e) ? shared_record(e, s) : core::event_record(e, s), at::submit);
+	const int bad = external ? held : share_of(e) ? shared_record(e, s) : core::event_record(e, s);
+	if (unlikely(bad == held))
+		return capture_record(call, s, e, external);
+	if (is_captured(e))
+		capture_forget(e);
+	return check(call, bad, at::submit);
 }
 
-static aclError wait(const char *call, aclrtStream stream, aclrtEvent event, deadline until)
+static aclError wait(const char *call, aclrtStream stream, aclrtEvent event, deadline until, bool external = false)
 {
 	event_guard e;
 	stream_guard s;
@@ -122,11 +128,23 @@ static aclError wait(const char *call, aclrtStream stream, aclrtEvent event, dea
 	if (!can_wait(e))
 		return unsupported(call, "event %p was made without ACL_EVENT_SYNC: streams cannot wait for it", event);
 	note_task();
+	if ((captures(s) || is_captured(e) || external) && capture_wait(call, s, e, external, &err))
+		return err;
 	if (share_of(e))
 		return check(call, shared_wait(e, s, until), at::submit);
 	if (kind_of(e) == kind_default && core::event_query(e) == core::event_state::never)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "event %p was never recorded", event);
 	return check(call, core::stream_wait_event(s, e, until), at::submit);
+}
+
+/* Events that the host cannot see: those of a capture in progress (107028), and EXTERNAL ones (207000). */
+static aclError hidden(const char *call, core::event *e)
+{
+	if (is_captured(e))
+		return event_captured(call, e);
+	if (kind_of(e) == kind_flag && e->user[word_flags] & ACL_EVENT_EXTERNAL)
+		return unsupported(call, "event %p was made with ACL_EVENT_EXTERNAL", core::event_handle(e));
+	return ACL_SUCCESS;
 }
 
 static core::event_state state_of(core::event *e)
@@ -142,6 +160,8 @@ static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 
 	if (err)
 		return err;
+	if (const aclError refused = hidden(call, e))
+		return refused;
 	/*
 	 * Wait and error are separate steps: a task may have timed out as well, and its error differs from that of
 	 * the caller's deadline.
@@ -162,6 +182,8 @@ static aclError time_of(const char *call, aclrtEvent event, core::event *e, u64 
 {
 	int bad;
 
+	if (is_captured(e))
+		return event_captured(call, e);
 	if (core::event_query(e) != core::event_state::never && !has_time(e))
 		return fault(call, ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,
 			     "event %p was made without ACL_EVENT_TIME_LINE", event);
@@ -225,9 +247,7 @@ aclError aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t
 {
 	if (!event || flag > ACL_EVENT_RECORD_EXTERNAL)
 		return bad_arg(__func__, "event is NULL, or flag %u is unknown", flag);
-	if (flag == ACL_EVENT_RECORD_EXTERNAL)
-		return unsupported(__func__, "EXTERNAL is for streams that are being captured");
-	return record(__func__, event, stream);
+	return record(__func__, event, stream, flag == ACL_EVENT_RECORD_EXTERNAL);
 }
 
 aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)
@@ -243,7 +263,8 @@ aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)
 	if (kind_of(e) == kind_ex || !can_wait(e))
 		return unsupported(__func__, "event %p is an Ex event, or was made without ACL_EVENT_SYNC", event);
 	note_task();
-	return check(__func__, core::event_reset(e, s), at::submit);
+	const int bad = core::event_reset(e, s);
+	return bad == held ? capture_reset(__func__, s, e) : check(__func__, bad, at::submit);
 }
 
 aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status)
@@ -257,6 +278,8 @@ aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status)
 		return err;
 	if (kind_of(e) == kind_ex)
 		return unsupported(__func__, "event %p is an Ex event: use aclrtQueryEventStatus", event);
+	if (const aclError refused = hidden(__func__, e))
+		return refused;
 	*status = state_of(e) == core::event_state::pending ? ACL_EVENT_STATUS_NOT_READY : ACL_EVENT_STATUS_COMPLETE;
 	return ACL_SUCCESS;
 }
@@ -270,6 +293,8 @@ aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *statu
 	const aclError err = get_event(__func__, event, &e);
 	if (err)
 		return err;
+	if (const aclError refused = hidden(__func__, e))
+		return refused;
 	const core::event_state state = state_of(e);
 	const bool complete = state == core::event_state::done ||
 			      (state == core::event_state::never && kind_of(e) == kind_ex);
@@ -288,6 +313,8 @@ aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *statu
 		return err;
 	if (kind_of(e) == kind_ex)
 		return unsupported(__func__, "event %p is an Ex event", event);
+	if (const aclError refused = hidden(__func__, e))
+		return refused;
 	*status = core::event_waits(e) ? ACL_EVENT_WAIT_STATUS_NOT_READY : ACL_EVENT_WAIT_STATUS_COMPLETE;
 	return ACL_SUCCESS;
 }
@@ -365,9 +392,11 @@ aclError aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint
 {
 	if (!event || flag > ACL_EVENT_WAIT_EXTERNAL)
 		return bad_arg(__func__, "event is NULL, or flag %u is unknown", flag);
-	if (flag == ACL_EVENT_WAIT_EXTERNAL)
-		return unsupported(__func__, "EXTERNAL is for streams that are being captured");
-	return wait(__func__, stream, event, timeout ? deadline::in_ms(u64(timeout) * 1000) : deadline::never());
+	if (flag == ACL_EVENT_WAIT_EXTERNAL && timeout)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %u s, with EXTERNAL it must be 0",
+			     timeout);
+	return wait(__func__, stream, event, timeout ? deadline::in_ms(u64(timeout) * 1000) : deadline::never(),
+		    flag == ACL_EVENT_WAIT_EXTERNAL);
 }
 
 aclError aclrtSetOpWaitTimeout(uint32_t timeout)

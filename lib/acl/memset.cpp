@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memset with bytes and with 32-bit words. */
-#include "lib/acl/state.h"
-#include "lib/core/copy/copy.h"
+#include "lib/acl/capture.h"
 
 namespace usdma::acl {
 
@@ -31,7 +30,8 @@ static aclError check_words(const char *call, const void *p, size_t size, size_t
 static aclError fill(const char *call, core::stream *s, void *p, u64 pattern, unsigned width, size_t len)
 {
 	note_task();
-	return check(call, core::fill_async(s, p, pattern, width, len), at::submit);
+	return submit(call, s, [=](core::stream *to) { return core::fill_async(to, p, pattern, width, len); },
+		      {{p, len}});
 }
 
 } // namespace usdma::acl
@@ -52,6 +52,8 @@ aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count)
 	const context_guard c;
 	if (!c)
 		return no_context(__func__);
+	if (const aclError refused = capture_allows(__func__))
+		return refused;
 	return check(__func__, core::fill_sync(c->dev, devPtr, u8(value), 1, count, deadline::never()), at::copy);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/acl/notify.h"
 
+#include "lib/acl/capture.h"
 #include "lib/acl/event.h"
-#include "lib/core/copy/copy.h"
 
 #include <cstring>
 #include <mutex>
@@ -240,6 +240,24 @@ int notify_record(notify *n, core::stream *s)
 	return core::write_value_async(s, n->word, 1);
 }
 
+/* 0 and `forever`: as aclrtSetOpWaitTimeout says. */
+static deadline wait_limit(u32 timeout_s)
+{
+	return timeout_s && timeout_s != forever ? deadline::in_ms(u64(timeout_s) * 1000) : default_wait();
+}
+
+/* As submit(); a capture keeps the notify. */
+template <class F> static aclError submit_keeping(const char *call, core::stream *s, notify *n, const F &f)
+{
+	const auto with = [=](core::stream *in) { return f(n, in); };
+	const int err = with(s);
+
+	if (likely(err != held))
+		return check(call, err, at::submit);
+	fetch_add_relaxed(&n->refs, 1);
+	return capture_call(call, s, replayed(with), {}, {n, release_now});
+}
+
 static bool valid_record(u32 mode)
 {
 	return mode == ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE || mode == ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE ||
@@ -377,7 +395,7 @@ aclError aclrtRecordNotify(aclrtNotify notify, aclrtStream stream)
 	if (err)
 		return err;
 	note_task();
-	return check(__func__, notify_record(n, s), at::submit);
+	return submit_keeping(__func__, s, n, notify_record);
 }
 
 aclError aclrtWaitAndResetNotify(aclrtNotify notify, aclrtStream stream, uint32_t timeout)
@@ -392,8 +410,9 @@ aclError aclrtWaitAndResetNotify(aclrtNotify notify, aclrtStream stream, uint32_
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID,
 			     "notify %p must be waited for on the device that it was created on", notify);
 	note_task();
-	const deadline until = timeout && timeout != forever ? deadline::in_ms(u64(timeout) * 1000) : default_wait();
-	return check(__func__, notify_wait(n, s, until), at::submit);
+	return submit_keeping(__func__, s, n, [=](acl::notify *at, core::stream *in) {
+		return notify_wait(at, in, wait_limit(timeout));
+	});
 }
 
 aclError aclrtGetNotifyId(aclrtNotify notify, uint32_t *notifyId)
@@ -501,8 +520,10 @@ aclError aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream, aclr
 	if (!valid_record(u32(info->mode)))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "info->mode %d is unknown", info->mode);
 	note_task();
-	return check(__func__, push_step(s, {n, u32(info->mode), info->value, false}, change, deadline::never()),
-		     at::submit);
+	const count_step step{n, u32(info->mode), info->value, false};
+	return submit_keeping(__func__, s, n, [=](acl::notify *, core::stream *in) {
+		return push_step(in, step, change, deadline::never());
+	});
 }
 
 aclError aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream stream, aclrtCntNotifyWaitInfo *info)
@@ -518,10 +539,10 @@ aclError aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream str
 	if (u32(info->mode) > ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "info->mode %d is unknown", info->mode);
 	note_task();
-	const deadline until = info->timeout && info->timeout != forever ? deadline::in_ms(u64(info->timeout) * 1000) :
-									   default_wait();
-	return check(__func__, push_step(s, {n, u32(info->mode), info->value, info->isClear != 0}, reached, until),
-		     at::submit);
+	const count_step step{n, u32(info->mode), info->value, info->isClear != 0};
+	return submit_keeping(__func__, s, n, [step, timeout = info->timeout](acl::notify *, core::stream *in) {
+		return push_step(in, step, reached, wait_limit(timeout));
+	});
 }
 
 aclError aclrtCntNotifyReset(aclrtCntNotify cntNotify, aclrtStream stream)
@@ -533,9 +554,10 @@ aclError aclrtCntNotifyReset(aclrtCntNotify cntNotify, aclrtStream stream)
 	if (err)
 		return err;
 	note_task();
-	return check(__func__,
-		     push_step(s, {n, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 0, false}, change, deadline::never()),
-		     at::submit);
+	const count_step step{n, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 0, false};
+	return submit_keeping(__func__, s, n, [=](acl::notify *, core::stream *in) {
+		return push_step(in, step, change, deadline::never());
+	});
 }
 
 aclError aclrtCntNotifyGetId(aclrtCntNotify cntNotify, uint32_t *notifyId)

@@ -273,6 +273,7 @@ bool context_destroy(context *c, bool force)
 	store_release(&c->generation, u64(0));
 	core::grace_wait();
 	c->calls.drain();
+	capture_discard(c, force);
 	for (size_t at = 0; core::stream *s = core::stream_next(&at, owned, c);) {
 		end_stream(s, s == c->deflt, force);
 		core::stream_unref(s);

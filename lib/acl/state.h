@@ -47,8 +47,10 @@ struct thread_state {
 	context *ctx;
 	u64 generation; /* of ctx when it became current */
 	aclError last_error;
-	u32 tasks;    /* submitted by this thread */
-	bool starved; /* no memory for the read section of its first call */
+	u32 tasks;          /* submitted by this thread */
+	bool starved;       /* no memory for the read section of its first call */
+	u8 capture_mode;    /* of aclmdlRICaptureThreadExchangeMode */
+	u32 capture_thread; /* a number; 0: it has begun no capture yet */
 	message_log *log;
 };
 
@@ -179,7 +181,7 @@ inline bool stream_live(const void *handle)
 }
 
 /* Indices of a stream's user words. */
-enum stream_word { word_subscription = 0, word_tag = 1, word_host_subscription = 2, word_cache = 3 };
+enum stream_word { word_subscription = 0, word_tag = 1, word_host_subscription = 2, word_cache = 3, word_branch = 4 };
 
 /* 107017. */
 [[gnu::cold, gnu::noinline]] aclError bad_stream(const char *call, const void *handle);
@@ -201,5 +203,7 @@ void note_task();
 /* Calls the exception callback for a task error that a synchronisation has just returned. */
 void report_exception(const core::stream *s, aclError code);
 void report_stream_state(aclrtStream handle, aclrtStreamState state);
+/* The context is being destroyed: so are its captures and instances. */
+void capture_discard(const context *c, bool force);
 
 } // namespace usdma::acl

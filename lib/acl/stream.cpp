@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Streams: creation, destruction, synchronisation, attributes. */
+#include "lib/acl/capture.h"
 #include "lib/acl/hooks.h"
 #include "lib/acl/report_thread.h"
 #include "lib/acl/state.h"
@@ -57,6 +58,8 @@ static aclError announce_end(const char *call, aclrtStream handle, bool waits)
 	if (s == owner_of(s)->deflt)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
 			     "stream %p is a context's default stream: it is destroyed with the context", handle);
+	if (captures(s))
+		return stream_captured(call, s);
 	if (const int bad = waits ? core::call_allows_wait(s) : 0)
 		return core_fault(call, bad, at::wait);
 	s.drop();
@@ -105,6 +108,8 @@ static inline bool query_quick(aclrtStream stream)
 	err = get_any_stream("aclrtStreamQuery", stream, &s);
 	if (err)
 		return err;
+	if (captures(s))
+		return stream_captured("aclrtStreamQuery", s);
 	state = core::stream_query(s);
 	if (state < 0)
 		return core_fault("aclrtStreamQuery", state, at::task);
@@ -123,6 +128,8 @@ static aclError synchronize(const char *call, aclrtStream handle, deadline until
 
 	if (unlikely(err) || (s->opt.flags & unwaited))
 		return err;
+	if (captures(s))
+		return stream_captured(call, s);
 	/*
 	 * Wait and error are separate steps: a task may have timed out as well, and its error differs from that of
 	 * the caller's deadline.
@@ -370,6 +377,9 @@ aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType
 	if (!value)
 		return bad_arg(__func__, "value is NULL");
 	const aclError err = get_stream(__func__, stream, &s);
+	if (!err && captures(s) &&
+	    (stmAttrType == ACL_STREAM_ATTR_USER_CUSTOM_TAG || stmAttrType == ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK))
+		return stream_captured(__func__, s);
 	return err ? err : set_attr(__func__, s, stmAttrType, *value);
 }
 

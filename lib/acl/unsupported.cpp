@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls that a copy engine cannot serve: each returns 207000 after its argument checks. */
-#include "lib/acl/state.h"
+#include "lib/acl/capture.h"
 
 using namespace usdma;
 using namespace usdma::acl;
@@ -135,6 +135,8 @@ aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t)
 	stream_guard s;
 	const aclError err = get_any_stream(__func__, stream, &s);
 
+	if (!err && captures(s))
+		return stream_captured(__func__, s);
 	return err ? err : unsupported(__func__, "copies do no arithmetic that could overflow");
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Words in device memory that streams store and wait for; cache hints. */
-#include "lib/acl/state.h"
-#include "lib/core/copy/copy.h"
+#include "lib/acl/capture.h"
 
 namespace usdma::acl {
 
@@ -45,7 +44,8 @@ aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStre
 	if (err)
 		return err;
 	note_task();
-	return check(__func__, core::write_value_async(s, devAddr, value), at::submit);
+	return submit(__func__, s, [=](core::stream *to) { return core::write_value_async(to, devAddr, value); },
+		      {{devAddr, sizeof(value)}});
 }
 
 aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream)
@@ -56,7 +56,9 @@ aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStrea
 	if (err)
 		return err;
 	note_task();
-	return check(__func__, core::wait_value_async(s, devAddr, dma::compare(flag), value), at::submit);
+	return submit(__func__, s,
+		      [=](core::stream *to) { return core::wait_value_async(to, devAddr, dma::compare(flag), value); },
+		      {{devAddr, sizeof(value)}});
 }
 
 aclError aclrtCmoAsync(void *src, size_t size, aclrtCmoType cmoType, aclrtStream stream)

@@ -34,6 +34,7 @@ struct world : memory_for_results {
 	aclrtCntNotify count;
 	aclrtDrvMemHandle physical, physical_guard;
 	aclrtMemPool pool;
+	aclmdlRI instance;
 	aclrtPhysicalMemProp prop{};
 	aclrtMemPoolProps pool_props{};
 	aclrtMemAccessDesc access{};
@@ -69,6 +70,7 @@ struct world : memory_for_results {
 	{
 		aclrtSetDevice(0);
 		aclrtDeviceTaskAbort(0, 0); /* some wait for what never comes */
+		aclmdlRIDestroy(instance);
 		aclrtUnmapMem(mapped);
 		aclrtReleaseMemAddress(mapped);
 		aclrtReleaseMemAddress(mapped_not);
@@ -142,6 +144,8 @@ private:
 		GOOD(aclrtCreateEventExWithFlag(&shared_event, ACL_EVENT_IPC));
 		GOOD(aclrtCreateNotify(&notify, 0));
 		GOOD(aclrtCntNotifyCreate(&count, 0));
+		GOOD(aclmdlRICaptureBegin(stream, ACL_MODEL_RI_CAPTURE_MODE_RELAXED));
+		GOOD(aclmdlRICaptureEnd(stream, &instance));
 		GOOD(aclrtRecordEvent(event, stream));
 		GOOD(aclrtRecordNotify(notify, stream));
 		GOOD(aclrtSynchronizeStream(stream));

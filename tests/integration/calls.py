@@ -57,6 +57,7 @@ SPECIAL = {
     ('aclrtSetMemcpyDesc', 'kind'): 'ACL_MEMCPY_INNER_DEVICE_TO_DEVICE', ('aclrtMemcpyAsyncWithDesc', 'kind'): 'ACL_MEMCPY_INNER_DEVICE_TO_DEVICE',
     ('aclrtGetMemcpyDescSize', 'kind'): 'ACL_MEMCPY_INNER_DEVICE_TO_DEVICE', ('aclrtMemFlush', 'devPtr'): 'w.mem',
     ('aclrtCtxGetSysParamOpt', 'opt'): 'ACL_OPT_DETERMINISTIC',
+    ('aclmdlRICaptureBegin', 'mode'): 'ACL_MODEL_RI_CAPTURE_MODE_RELAXED', ('aclmdlRICaptureTaskUpdateBegin', 'handle'): 'w.instance',
 }
 # By name, with the kinds of type that it goes for: h(andle), p(ointer), n(umber).
 NAMED = {
@@ -74,10 +75,10 @@ NAMED = {
     'dpitch': 'n 64', 'spitch': 'n 64', 'width': 'n 64', 'height': 'n 2', 'num': 'n 1', 'pidNum': 'n 1', 'numBatches': 'n 1',
     'numAttrs': 'n 1', 'inputNum': 'n 1', 'timeout': 'n 100', 'threadId': 'n w.thread', 'hostFuncThreadId': 'n w.thread',
     'dsts': 'p w.places', 'srcs': 'p w.places_from', 'destMaxs': 'p w.sizes', 'sizes': 'p w.sizes', 'value': 'n 1', 'attrs': 'p &w.batch',
-    'ptrs': 'p w.const_places', 'notifies': 'p &w.notify', 'dataBuffer': 'p w.buffer',
+    'modelRI': 'h w.instance', 'ptrs': 'p w.const_places', 'notifies': 'p &w.notify', 'dataBuffer': 'p w.buffer',
 }
 FUNCTIONS = {'aclrtHostFunc', 'aclrtCallback', 'void (*'}
-HANDLES = {'aclrtStream', 'aclrtEvent', 'aclrtContext', 'aclrtNotify', 'aclrtCntNotify', 'aclrtDrvMemHandle', 'aclrtMemPool',
+HANDLES = {'aclrtStream', 'aclrtEvent', 'aclrtContext', 'aclrtNotify', 'aclrtCntNotify', 'aclrtDrvMemHandle', 'aclrtMemPool', 'aclmdlRI',
            'usdma_device *', 'usdma_stream *', 'usdma_event *', 'usdma_completion *'}
 NUMBERS = {'size_t', 'uint64_t', 'uint32_t', 'int32_t', 'int64_t', 'int', 'unsigned', 'float', 'aclFloat16'}
 

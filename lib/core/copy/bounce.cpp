@@ -328,12 +328,18 @@ static int move(const endpoints &e, void *dst, const void *src, u64 len, deadlin
 	return move_staged(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len, until);
 }
 
+/* Before a copy that is synchronous: waits for the stream's work. */
+static int sync_before(stream *s, deadline until)
+{
+	const int err = stream_held(s) ? 0 : stream_sync(s, until);
+
+	return err ? err : stream_refuses(s);
+}
+
 int copy_pageable(stream *s, const endpoints &e, void *dst, const void *src, u64 len)
 {
-	int err = stream_sync(s, deadline::never());
+	int err = sync_before(s, deadline::never());
 
-	if (!err)
-		err = stream_refuses(s);
 	if (!err)
 		err = move(e, dst, src, len, deadline::never());
 	return err;
@@ -446,10 +452,8 @@ static int move_rows(const endpoints &e, const copy_rect &c, deadline until)
 
 int copy_2d_rows(stream *s, const endpoints &e, const copy_rect &c, deadline until)
 {
-	int err = stream_sync(s, until);
+	const int err = sync_before(s, until);
 
-	if (!err)
-		err = stream_refuses(s);
 	return err ? err : move_rows(e, c, until);
 }
 

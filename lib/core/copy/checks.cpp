@@ -26,6 +26,19 @@ int check_range(const translation &p, u64 addr, u64 len, const char *which)
 	return 0;
 }
 
+[[gnu::cold]] static int fail_ordinary(const void *p, const char *which)
+{
+	return fail(EFAULT, "%s %p is ordinary memory: it must be device memory or pinned", which, p);
+}
+
+int check_access(const void *p, u64 len, const char *which)
+{
+	const translation at = translate(p);
+
+	return at.cls == mem_class::unregistered ? fail_ordinary(p, which) :
+						   check_range(at, reinterpret_cast<u64>(p), len, which);
+}
+
 [[gnu::cold]] static int fail_apart(const device *dev)
 {
 	return dev->isolated() ?
@@ -48,7 +61,7 @@ int reachable(stream *s, const void *p, u64 len, const char *which, translation 
 {
 	*out = translate(p);
 	if (out->cls == mem_class::unregistered)
-		return fail(EFAULT, "%s %p is ordinary memory: it must be device memory or pinned", which, p);
+		return fail_ordinary(p, which);
 	if (const int err = reach_peer(s->dev, out))
 		return out->cls == mem_class::host ?
 			       fail_in(err, "%s %p", which, p) :

@@ -38,6 +38,8 @@ inline bool is_pageable(const endpoints &e)
 	return e.dst.cls == mem_class::unregistered || e.src.cls == mem_class::unregistered;
 }
 
+/* -EFAULT unless [p, p+len) is allocated device memory, or pinned; which: names it. */
+int check_access(const void *p, u64 len, const char *which);
 /* Direct path: neither side unregistered. Returns once the copy is in the ring (or the stream's queue). */
 int copy_direct(stream *s, const endpoints &e, void *dst, const void *src, u64 len, u8 flags = 0);
 /*

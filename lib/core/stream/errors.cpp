@@ -41,10 +41,17 @@ int fail_stopped(const stream *s)
 						 "the stream stopped at an earlier failure (failure mode stop)");
 }
 
+static int fail_held(const stream *s)
+{
+	return fail(EINPROGRESS, "stream %u is being captured", s->id);
+}
+
 int stream_refuses(const stream *s)
 {
 	if (load_relaxed(&s->stopped))
 		return fail_stopped(s);
+	if (unlikely(stream_held(s)))
+		return fail_held(s);
 	if (unlikely(!load_relaxed(&s->alive)))
 		return fail_dead();
 	if (s->dev->lost())
@@ -77,6 +84,17 @@ int stream_take_error(stream *s, stream_error *out)
 	if (out)
 		*out = e;
 	return e.err ? fail_task(s, e) : 0;
+}
+
+int stream_take_error_locked(stream *s)
+{
+	const int err = pending_error(s).err;
+
+	if (!s->stopped) {
+		s->error = {};
+		store_relaxed(&s->has_error, 0u);
+	}
+	return err;
 }
 
 int peek_error(stream *s, bool once)

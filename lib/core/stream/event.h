@@ -74,6 +74,8 @@ event_state event_query(event *e);
 bool event_is_lost(event *e);
 /* Inside a read section. True: reached. False: not reached, unknown, never recorded, or destroyed. */
 bool event_is_reached(const void *handle);
+/* For a check of stream_wait_check() by the holder of a reference: it is recorded and reached. */
+bool event_is_set(event *e);
 /* 0 at once if never recorded. -ETIMEDOUT. Returns a task error of the recorded stream and leaves it pending there. */
 int event_sync(event *e, deadline until);
 /* As event_sync() without task errors: returns the result of the wait only (-ETIMEDOUT). */

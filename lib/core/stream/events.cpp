@@ -204,15 +204,25 @@ bool event_is_lost(event *e)
 	return lost;
 }
 
+/* Inside a read section. */
+static bool is_set_inside(event *e)
+{
+	std::lock_guard guard(e->lock);
+
+	return e->rec && !e->rec->future && record_passed_inside(e->rec);
+}
+
 bool event_is_reached(const void *handle)
 {
-	event *e = event_of(handle);
-
-	if (!event_valid(handle))
-		return false;
 	/* Freed only after a grace period: valid until the end of the section. */
-	std::lock_guard guard(e->lock);
-	return e->rec && !e->rec->future && record_passed_inside(e->rec);
+	return event_valid(handle) && is_set_inside(event_of(handle));
+}
+
+bool event_is_set(event *e)
+{
+	const read_section in;
+
+	return in && is_set_inside(e);
 }
 
 static int recorder_allows_wait(const record *r)

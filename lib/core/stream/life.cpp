@@ -41,6 +41,13 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	return 0;
 }
 
+void stream_hold(stream *s, bool on)
+{
+	std::lock_guard guard(s->ln->lock);
+
+	store_release(&s->gated, on ? s->gated | gate_held : s->gated & ~u32(gate_held));
+}
+
 size_t stream_live()
 {
 	return all_streams->live();

@@ -106,7 +106,7 @@ private:
 void remove_if_idle(stream *s)
 {
 	s->ln->lock.lock();
-	const bool unlisted = !s->gated && progress_remove(s);
+	const bool unlisted = !queue_waits(s) && progress_remove(s);
 	s->ln->lock.unlock();
 	if (unlisted)
 		stream_unref(s);

@@ -212,6 +212,12 @@ static void queue_pop(stream *s)
 	delete q;
 }
 
+/* Release: a reader that sees gated clear sees the stream's last number. */
+static void queue_emptied(stream *s)
+{
+	store_release(&s->gated, s->gated & ~u32(gate_queue));
+}
+
 void stream_drop_queue(stream *s)
 {
 	for (const queued *q = s->queue; q; q = s->queue) {
@@ -221,7 +227,7 @@ void stream_drop_queue(stream *s)
 		drop_task(t, true);
 		queue_pop(s);
 	}
-	store_release(&s->gated, 0u);
+	queue_emptied(s);
 }
 
 /* ---- queueing --------------------------------------------------------------------------------------- */
@@ -231,14 +237,14 @@ static void queue_append(stream *s, queued *q)
 	q->t.number = fetch_add_relaxed(&task_count, 1) + 1;
 	(s->queue ? s->queue_end->next : s->queue) = q;
 	s->queue_end = q;
-	store_relaxed(&s->gated, 1u);
+	store_relaxed(&s->gated, s->gated | gate_queue);
 }
 
 /* With the hardware queue's lock held; on error the caller still has to drop_task(). */
 static int enqueue(stream *s, task &t)
 {
 	auto *q = new (std::nothrow) queued{std::move(t)};
-	const int err = !q ? no_memory("work behind a gate") : s->gated ? 0 : progress_add(s);
+	const int err = !q ? no_memory("work behind a gate") : queue_waits(s) ? 0 : progress_add(s);
 
 	if (err) {
 		delete q;
@@ -267,14 +273,14 @@ int stream_push_all(stream *s, queued *first)
 	l->lock.lock();
 	err = stream_refuses(s);
 	/* List the stream first, as only that may fail. The progress thread unlists a stream with an empty queue. */
-	if (!err && !s->gated)
+	if (!err && !queue_waits(s))
 		err = progress_add(s);
 	while (first && !err) {
 		queued *q = first;
 
 		first = q->next;
 		q->next = nullptr;
-		if (s->gated || run_task(s, q->t) == outcome::later)
+		if (queue_waits(s) || run_task(s, q->t) == outcome::later)
 			queue_append(s, q);
 		else
 			delete q;
@@ -306,7 +312,7 @@ int stream_push(stream *s, task &&t)
 	l->lock.lock();
 	/* Checked under the lock: a failure may stop the stream at any time. */
 	err = stream_refuses(s);
-	if (!err && (s->gated || run_task(s, t) == outcome::later))
+	if (!err && (queue_waits(s) || run_task(s, t) == outcome::later))
 		err = enqueue(s, t);
 	l->lock.unlock();
 	progress_kick();
@@ -337,7 +343,7 @@ bool stream_advance(stream *s)
 	l->lock.lock();
 	if (dma::halted(l->ch))
 		hwq_handle_fault(l);
-	if (s->dev->lost() && s->gated) {
+	if (s->dev->lost() && queue_waits(s)) {
 		stream_note_error(s, ENODEV, dma::fault_reason::lost, 0, s->last);
 		stream_drop_queue(s);
 		moved = true;
@@ -351,9 +357,8 @@ bool stream_advance(stream *s)
 		if (s->stopped)
 			stream_drop_queue(s);
 	}
-	/* Release: a reader that sees gated clear sees the stream's last number. */
 	if (!s->queue)
-		store_release(&s->gated, 0u);
+		queue_emptied(s);
 	hw_queue *other = waits_for(s);
 	l->lock.unlock();
 	/* Outside this hardware queue's lock: two queues that wait for each other would deadlock. */

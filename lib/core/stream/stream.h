@@ -27,6 +27,12 @@ struct record;
 
 enum class fail_mode : u8 { go_on, stop };
 
+/* Why a stream's fast paths do not apply. */
+enum gate_bits : u32 {
+	gate_queue = 1, /* its queue is not empty */
+	gate_held = 2,  /* stream_hold() */
+};
+
 struct stream_options {
 	u32 flags = 0;         /* opaque to the core; set by the front end */
 	int wait = -1;         /* a wait_mode; -1: as configured */
@@ -53,7 +59,7 @@ struct alignas(64) stream {
 	device *dev = nullptr;
 	u64 plain_len = 0; /* copies up to this length are one request; longer ones are split, or spread over engines */
 	u64 last = 0;      /* last sequence number of this stream in the ring; under ln->lock */
-	u32 gated = 0;     /* queue is not empty; under ln->lock; a hint without it */
+	u32 gated = 0;     /* bits of gate_bits, 0: the fast paths apply; under ln->lock; a hint without it */
 	u32 stopped = 0;   /* an errno: failed with fail_mode::stop, or aborted; new work is refused */
 	u64 copies = 0, bytes = 0;
 
@@ -79,7 +85,7 @@ struct alignas(64) stream {
 	u32 ending = 0;        /* being destroyed; its work may still run; atomic */
 	u32 timed_out = 0;     /* internal: its call timed out before its work had ended; atomic */
 	u64 until = ~u64(0);   /* internal: deadline of its call's wait for ring slots */
-	u64 user[4] = {};      /* for the front end */
+	u64 user[5] = {};      /* for the front end */
 	stream *next_idle = nullptr; /* internal and not in use: link in the device's list */
 };
 
@@ -124,6 +130,15 @@ inline int stream_destroy_force(stream *s)
 	return stream_destroy_force(stream_handle(s));
 }
 wait_mode stream_wait_mode(const stream *s);
+/*
+ * A held stream accepts no work: what would be submitted fails with -EINPROGRESS after all checks of its
+ * arguments, without effect. What was submitted before runs.
+ */
+void stream_hold(stream *s, bool on);
+inline bool stream_held(const stream *s)
+{
+	return load_relaxed(&s->gated) & gate_held;
+}
 size_t stream_live();
 
 /* Waits for all work submitted before. Returns and clears the first task error (see stream_take_error()). */
@@ -141,6 +156,8 @@ int fail_dead();
 int fail_task(const stream *s, const stream_error &e);
 /* Returns the pending error (0 or -errno) and clears it unless the stream has stopped. */
 int stream_take_error(stream *s, stream_error *out);
+/* As stream_take_error(), for a check of stream_wait_check(): a positive errno, or 0. */
+int stream_take_error_locked(stream *s);
 /* As stream_take_error(), but leaves the error pending. */
 int stream_see_error(stream *s);
 /* Drops queued work and aborts running work; later calls return -ECANCELED until the stream is destroyed. */

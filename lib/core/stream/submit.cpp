@@ -89,7 +89,7 @@ static posting post_some(stream *s, const dma::request *r, size_t n, unsigned *d
 	/* Checked again under the lock: a failure may have stopped the stream meanwhile. */
 	if (s->stopped)
 		return posting::refused;
-	if (s->gated)
+	if (queue_waits(s))
 		return posting::gated;
 	*done = post(s, l, r, n);
 	return posting::done;

@@ -18,7 +18,7 @@ static bool ring_target(stream *s, u64 *seq)
 	std::lock_guard guard(s->ln->lock);
 
 	*seq = s->last;
-	return !s->gated;
+	return !queue_waits(s);
 }
 
 static int wait_ungated(stream *s, deadline until)

@@ -69,7 +69,12 @@ void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address
 unsigned stream_post(stream *s, const dma::request *r, size_t n);
 /* Resets the event to "never recorded". */
 void event_forget_record(event *e);
-/* -errno if the stream accepts no work: stopped, destroyed, or its device lost. */
+/* Its queue is not empty; with the hardware queue's lock held. */
+inline bool queue_waits(const stream *s)
+{
+	return s->gated & gate_queue;
+}
+/* -errno if the stream accepts no work: stopped, held, destroyed, or its device lost. */
 int stream_refuses(const stream *s);
 /* The error of a stopped stream; exact with the hardware queue's lock held, else a hint. */
 int fail_stopped(const stream *s);

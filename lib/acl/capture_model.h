@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a capture has recorded: an instance (aclmdlRI). */
+#pragma once
+
+#include "driver/base/grow.h"
+#include "lib/acl/capture.h"
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace usdma::acl {
+
+struct branch;
+struct model;
+
+/* A record of an event by a capture, which waits of the same capture follow. */
+struct join {
+	branch *from = nullptr;
+	core::event *user = nullptr; /* a reference; null once the capture is over */
+	core::event *own = nullptr;  /* for replays; null: none waits for it */
+	bool waited = false;
+};
+
+/* One stream of a capture. The first is that of Begin, its work is replayed in the target stream. */
+struct branch {
+	model *of = nullptr;
+	u32 index = 0;
+	void *handle = nullptr;          /* the captured stream's */
+	size_t last = SIZE_MAX;          /* index of its last step */
+	const join *record = nullptr;    /* if that is a record; else null */
+	core::stream *replays = nullptr; /* the stream that replays it, made at the first launch */
+};
+
+struct step {
+	u32 branch = 0;
+	bool reports = false; /* the last of a branch: the errors of its stream are the target's before it */
+	replayed f;           /* null: copies */
+	std::vector<core::copy_item> copies;
+};
+
+enum class phase : u8 {
+	capturing,
+	spoilt, /* still capturing; its end fails */
+	over,   /* failed; not destroyed */
+	ready,
+};
+
+/* A stream that the instance was launched in. */
+struct target {
+	void *handle;
+	core::event *done; /* the last launch */
+};
+
+struct destroy_hook {
+	aclrtCallback fn;
+	void *arg;
+};
+
+/* How many of an event's records and waits a capture has with the flag EXTERNAL, and has without. */
+struct event_use {
+	core::event *e; /* a reference */
+	bool recorded = false, waited = false, joins = false;
+};
+
+/* A group of tasks that could be updated; a copy engine has none, so groups are empty. */
+struct alignas(64) task_group {
+	u64 alive = 0; /* the handle */
+	const model *of = nullptr;
+	const void *updated_in = nullptr; /* a stream's handle */
+};
+
+struct alignas(64) model {
+	u64 alive = 0; /* the handle */
+	u32 refs = 1;
+	phase at = phase::capturing;
+	u8 mode = 0;
+	bool force = false; /* its context is being destroyed by force */
+	u32 thread = 0;     /* of Begin */
+	context *ctx = nullptr;
+	std::vector<std::unique_ptr<branch>> branches;
+	std::vector<std::unique_ptr<join>> joins;
+	std::vector<step> steps;
+	std::vector<memory_use> uses;
+	std::vector<retained_object> retained;
+	std::vector<event_use> events;    /* used with the flag EXTERNAL, or not */
+	const branch *group_in = nullptr; /* its open task group */
+
+	std::mutex launching;  /* the next four */
+	u64 checked = ~u64(0); /* the translations' generation in which all memory was found */
+	std::vector<target> targets;
+	std::vector<destroy_hook> hooks;
+};
+
+/* Flags of streams that do not capture. */
+inline constexpr u32 not_captured = ACL_STREAM_CPU_SCHEDULE | ACL_STREAM_DEVICE_USE_ONLY;
+
+/* All members of models that capture, and the words of streams and events. A hardware queue's lock nests inside. */
+extern std::mutex capture_lock;
+
+/* With the lock held. */
+inline branch *branch_of(const core::stream *s)
+{
+	return reinterpret_cast<branch *>(s->user[word_branch]);
+}
+inline join *join_of(const core::event *e)
+{
+	return reinterpret_cast<join *>(e->user[word_record]);
+}
+void capture_spoil(model *m);
+/* Adds a stream; it captures from now on. nullptr: no memory. */
+branch *capture_add_stream(model *m, core::stream *s);
+
+model *model_enter(const void *handle);
+void model_leave(model *m);
+using model_guard = object_guard<model, model_enter, model_leave>;
+inline void *model_handle(const model *m)
+{
+	return reinterpret_cast<void *>(load_relaxed(&m->alive));
+}
+/* 100000 for NULL, 107017. */
+aclError get_model(const char *call, const void *handle, model_guard *out);
+/* 107027, 107029 and 507903 are not among its codes. 0: *out captures; with the lock held. */
+aclError capture_of(const char *call, const core::stream *s, branch **out);
+
+/* ---- task groups (capture_group.cpp); with the lock held ------------------------------------------------ */
+
+/* 507009, 107034: an open group does not allow a task in this stream. */
+aclError group_allows_task(const char *call, const branch *b);
+void groups_end(const model *m); /* the instance is being destroyed */
+
+} // namespace usdma::acl

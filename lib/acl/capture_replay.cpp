@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Replays of captures. A step runs again as its call did; copies that follow each other go as one batch. The first
+ * stream's work goes into the target stream. Each joined stream has one of its own; events order them as the
+ * capture did, so a launch is in the target's order.
+ */
+#include "lib/acl/capture_model.h"
+
+#include <algorithm>
+
+namespace usdma::acl {
+
+inline constexpr u64 destroy_ms = 10000;
+
+/* Launches in one stream do not mix: one lock for some of the streams. */
+static std::mutex target_locks[64];
+
+/* ---- errors of joined streams --------------------------------------------------------------------------- */
+
+/* One launch of several streams: the first error of those that joined. */
+struct launch {
+	u32 refs = 1;
+	int err = 0;
+};
+
+struct error_step {
+	launch *of;
+	core::stream *s;
+};
+
+static void launch_unref(launch *l)
+{
+	if (fetch_sub_acq_rel(&l->refs, 1) == 1)
+		delete l;
+}
+
+static void error_step_done(void *arg)
+{
+	auto *step = static_cast<error_step *>(arg);
+
+	launch_unref(step->of);
+	delete step;
+}
+
+/* In a joined stream, when its work has ended. */
+static int report_error(void *arg)
+{
+	const auto *step = static_cast<error_step *>(arg);
+
+	if (const int err = core::stream_take_error_locked(step->s))
+		store_release(&step->of->err, err);
+	return 1;
+}
+
+/* In the target, when all has ended. */
+static int collect_error(void *arg)
+{
+	const int err = load_acquire(&static_cast<error_step *>(arg)->of->err);
+
+	return err ? -err : 1;
+}
+
+static int push_error_step(launch *l, core::stream *s, int (*check)(void *arg))
+{
+	auto *step = new (std::nothrow) error_step{l, s};
+
+	if (!step)
+		return no_memory("a launch");
+	fetch_add_relaxed(&l->refs, 1);
+	return core::stream_wait_check(s, check, error_step_done, step, deadline::never());
+}
+
+/* ---- a launch; with the instance's lock held ---------------------------------------------------------------- */
+
+/* Memory may have been freed since the capture: nothing is submitted then. */
+static int check_memory(model *m)
+{
+	const u64 now = core::region_map->generation();
+	int err = 0;
+
+	if (m->checked == now)
+		return 0;
+	for (const memory_use &u : m->uses)
+		if ((err = core::check_access(u.at, u.len, "captured address")))
+			return err;
+	for (const step &s : m->steps)
+		for (const core::copy_item &i : s.copies)
+			if ((err = core::check_access(i.dst, i.len, "captured destination")) ||
+			    (err = core::check_access(i.src, i.len, "captured source")))
+				return err;
+	m->checked = now;
+	return 0;
+}
+
+/* The stream that replays a joined one; a new one after an abort. */
+static int make_stream(const model *m, branch *b)
+{
+	core::stream_options opt;
+
+	if (b->replays && !load_relaxed(&b->replays->stopped))
+		return 0;
+	if (b->replays)
+		core::stream_destroy_force(std::exchange(b->replays, nullptr));
+	opt.owner = m->ctx;
+	return core::stream_create(m->ctx->dev, opt, &b->replays);
+}
+
+static int make_streams(const model *m)
+{
+	int err = 0;
+
+	for (size_t i = 1; i < m->branches.size() && !err; i++)
+		err = make_stream(m, m->branches[i].get());
+	return err;
+}
+
+static int run_step(const model *m, const step &st, core::stream *target, launch *l)
+{
+	core::stream *s = st.branch ? m->branches[st.branch]->replays : target;
+	int err = st.reports ? push_error_step(l, s, report_error) : 0;
+	size_t done;
+
+	if (err)
+		return err;
+	return st.f.run ? st.f(s) : core::copy_batch(s, st.copies.data(), st.copies.size(), &done);
+}
+
+static int run_steps(const model *m, core::stream *target)
+{
+	launch *l = m->branches.size() > 1 ? new (std::nothrow) launch : nullptr;
+	int err = m->branches.size() > 1 && !l ? no_memory("a launch") : 0;
+
+	for (const step &st : m->steps)
+		if ((err = err ? err : run_step(m, st, target, l)))
+			break;
+	if (!err && l)
+		err = push_error_step(l, target, collect_error);
+	if (l)
+		launch_unref(l);
+	return err;
+}
+
+/* Where the last launch of each stream is recorded; nullptr: no memory. */
+static target *target_of(model *m, const core::stream *s)
+{
+	void *const handle = core::stream_handle(s);
+	target *unused = nullptr;
+	core::event *e;
+
+	for (target &t : m->targets) {
+		if (t.handle == handle)
+			return &t;
+		if (core::event_query(t.done) != core::event_state::pending)
+			unused = &t;
+	}
+	if (!unused && !core::event_create(s->dev, 0, &e)) {
+		if (try_push(m->targets, target{handle, e}))
+			unused = &m->targets.back();
+		else
+			core::event_destroy(e);
+	}
+	if (unused)
+		unused->handle = handle;
+	return unused;
+}
+
+/* Not submitted in part, except for lack of memory or a device that is lost. */
+static aclError run(const char *call, model *m, core::stream *s)
+{
+	std::lock_guard one_target(target_locks[s->id % std::size(target_locks)]);
+	std::lock_guard one_launch(m->launching);
+	int err = check_memory(m);
+
+	if (err == -EFAULT)
+		return fault(call, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "%s; it was freed since the capture", error_text());
+	if (!err)
+		err = make_streams(m);
+	target *t = err ? nullptr : target_of(m, s);
+	if (!t)
+		return core_fault(call, err ? err : -ENOMEM, at::memory);
+	err = run_steps(m, s);
+	const int noted = core::event_record(t->done, s);
+	return check(call, err ? err : noted, at::submit);
+}
+
+static aclError wrong_context(const char *call, const void *handle)
+{
+	return fault(call, ACL_ERROR_RT_MODEL_CONTEXT, "modelRI %p belongs to another context than this thread's",
+		     handle);
+}
+
+static aclError check_ready(const char *call, const model *m, const void *handle)
+{
+	std::lock_guard guard(capture_lock);
+
+	if (m->at == phase::capturing || m->at == phase::spoilt)
+		return fault(call, ACL_ERROR_RT_MODEL_CAPTURED, "modelRI %p is still being captured", handle);
+	return m->at == phase::ready ? ACL_SUCCESS :
+				       fault(call, ACL_ERROR_RT_MODEL_EXECUTE,
+					     "the capture of modelRI %p failed: it can only be destroyed", handle);
+}
+
+static aclError execute(const char *call, const void *handle, model *m, core::stream *s)
+{
+	if (captures(s))
+		return stream_captured(call, s);
+	if (!has_context())
+		return no_context(call);
+	if (current_now() != m->ctx)
+		return wrong_context(call, handle);
+	if (owner_of(s) != m->ctx)
+		return foreign_stream(call, core::stream_handle(s));
+	if (const aclError err = check_ready(call, m, handle))
+		return err;
+	note_task();
+	return run(call, m, s);
+}
+
+/* ---- destroying ---------------------------------------------------------------------------------------------- */
+
+/* -ETIMEDOUT: a launch has not ended; other errors of the wait mean that it will not run. */
+static int wait_launches(model *m)
+{
+	const deadline until = deadline::in_ms(destroy_ms);
+	std::lock_guard guard(m->launching);
+
+	for (const target &t : m->targets) {
+		const int err = core::event_wait(t.done, until);
+
+		if (err == -ETIMEDOUT || err == -EDEADLK)
+			return err;
+	}
+	return 0;
+}
+
+static aclError check_destroy(const char *call, const void *handle, model *m)
+{
+	{
+		std::lock_guard guard(capture_lock);
+
+		if (m->at == phase::capturing || m->at == phase::spoilt)
+			return fault(call, ACL_ERROR_RT_MODEL_CAPTURED, "modelRI %p is still being captured", handle);
+	}
+	if (!has_context())
+		return no_context(call);
+	if (current_now() != m->ctx)
+		return wrong_context(call, handle);
+	const int err = wait_launches(m);
+	if (err == -ETIMEDOUT)
+		return fault(call, ACL_ERROR_RT_MODEL_RUNNING, "a launch of modelRI %p has not ended within %llu s",
+			     handle, static_cast<unsigned long long>(destroy_ms / 1000));
+	return check(call, err, at::wait);
+}
+
+static void call_hooks(model *m)
+{
+	m->launching.lock();
+	const std::vector<destroy_hook> hooks = std::move(m->hooks);
+	m->launching.unlock();
+
+	for (const destroy_hook &h : hooks)
+		h.fn(h.arg);
+}
+
+static aclError add_hook(const char *call, model *m, const destroy_hook &h)
+{
+	std::lock_guard guard(m->launching);
+
+	return try_push(m->hooks, h) ? ACL_SUCCESS : core_fault(call, no_memory("a callback"), at::memory);
+}
+
+static aclError remove_hook(const char *call, model *m, aclrtCallback fn)
+{
+	std::lock_guard guard(m->launching);
+
+	if (std::erase_if(m->hooks, [=](const destroy_hook &h) { return h.fn == fn; }))
+		return ACL_SUCCESS;
+	return fault(call, ACL_ERROR_RT_PARAM_INVALID, "func is not registered");
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream)
+{
+	model_guard m;
+	stream_guard s;
+	aclError err = get_model(__func__, modelRI, &m);
+
+	if (!err)
+		err = get_any_stream(__func__, stream, &s);
+	return err ? err : execute(__func__, modelRI, m, s);
+}
+
+aclError aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout)
+{
+	model_guard m;
+
+	if (!modelRI)
+		return bad_arg(__func__, "modelRI is NULL");
+	if (timeout == 0 || timeout < -1)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %d, it must be -1 or above 0", timeout);
+	const aclError err = get_model(__func__, modelRI, &m);
+	return err ? err :
+		     fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "modelRI %p is of a capture: use aclmdlRIExecuteAsync",
+			   modelRI);
+}
+
+aclError aclmdlRIDestroy(aclmdlRI modelRI)
+{
+	model_guard m;
+	aclError err = get_model(__func__, modelRI, &m);
+
+	if (!err)
+		err = check_destroy(__func__, modelRI, m);
+	if (err)
+		return err;
+	if (!core::handle_end<model>(m, modelRI))
+		return fault(__func__, ACL_ERROR_RT_INVALID_HANDLE, "%p was destroyed just now by another thread",
+			     modelRI);
+	call_hooks(m);
+	model_leave(m); /* the handle's reference */
+	return ACL_SUCCESS;
+}
+
+aclError aclmdlRIDestroyRegisterCallback(aclmdlRI modelRI, aclrtCallback func, void *userData)
+{
+	model_guard m;
+
+	if (!func)
+		return bad_arg(__func__, "func is NULL");
+	const aclError err = get_model(__func__, modelRI, &m);
+	return err ? err : add_hook(__func__, m, {func, userData});
+}
+
+aclError aclmdlRIDestroyUnregisterCallback(aclmdlRI modelRI, aclrtCallback func)
+{
+	model_guard m;
+
+	if (!func)
+		return bad_arg(__func__, "func is NULL");
+	const aclError err = get_model(__func__, modelRI, &m);
+	return err ? err : remove_hook(__func__, m, func);
+}
+
+} // extern "C"

@@ -111,4 +111,3 @@ inline void count_call(void *arg)
 } // namespace usdma::test
 
 /* One point of a test program. */
-#define TEST(f) cmocka_unit_test(f)

@@ -360,9 +360,10 @@ void test_threads(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		TEST(test_random_graphs), TEST(test_many_in_one_stream),
-		TEST(test_callbacks),     TEST(test_waits),
-		TEST(test_freed),         TEST(test_threads),
+		cmocka_unit_test(test_random_graphs), cmocka_unit_test(test_many_in_one_stream),
+		cmocka_unit_test(test_callbacks),     cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_freed),         cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_threads),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -410,10 +410,16 @@ void test_task_groups(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		TEST(test_begin_and_info), TEST(test_execute_and_destroy),   TEST(test_refused),
-		TEST(test_modes),          TEST(test_end_in_another_thread), TEST(test_destroy_while_running),
-		TEST(test_unjoined),       TEST(test_event_codes),           TEST(test_conflict),
-		TEST(test_task_groups),
+		cmocka_unit_test(test_begin_and_info),
+		cmocka_unit_test(test_execute_and_destroy),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_modes),
+		cmocka_unit_test(test_end_in_another_thread),
+		cmocka_unit_test(test_destroy_while_running),
+		cmocka_unit_test(test_unjoined),
+		cmocka_unit_test(test_event_codes),
+		cmocka_unit_test(test_conflict),
+		cmocka_unit_test(test_task_groups),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -574,14 +574,17 @@ static int tear_down(void **)
 	return aclrtDestroyStream(stream) ?: aclrtResetDevice(0);
 }
 
-#define unit(f) cmocka_unit_test(f)
-
 int main(int argc, char **)
 {
 	const CMUnitTest tests[] = {
-		unit(test_released_first),      unit(test_same_process),    unit(test_who_may),
-		unit(test_four_processes),      unit(test_exporter_killed), unit(test_importer_killed),
-		unit(test_key_of_freed_memory), unit(test_nothing_leaks),
+		cmocka_unit_test(test_released_first),
+		cmocka_unit_test(test_same_process),
+		cmocka_unit_test(test_who_may),
+		cmocka_unit_test(test_four_processes),
+		cmocka_unit_test(test_exporter_killed),
+		cmocka_unit_test(test_importer_killed),
+		cmocka_unit_test(test_key_of_freed_memory),
+		cmocka_unit_test(test_nothing_leaks),
 	};
 
 	if (argc > 1)

@@ -86,6 +86,19 @@ inline std::vector<std::string> choices_of(CLI::Option *o)
 	return out;
 }
 
+template <class T> CLI::Validator number_in(T low, T high)
+{
+	const CLI::Range range(low, high);
+	std::ostringstream bounds;
+
+	bounds << low << " to " << high;
+	return CLI::Validator(
+		[range, bounds = bounds.str()](std::string &text) -> std::string {
+			return range(text).empty() ? "" : "\"" + text + "\": it takes a number from " + bounds;
+		},
+		range.get_description(), "number");
+}
+
 /* A size in the syntax of all settings, passed on in bytes; the two bounds are in the same syntax. */
 inline CLI::Validator size_in(const char *low, const char *high)
 {

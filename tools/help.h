@@ -46,14 +46,17 @@ inline void help_in_80_columns(CLI::App &app)
 	app.formatter(std::make_shared<narrow_help>());
 }
 
-/* Prints help, the version or the error in the command line; returns 0 for the first two. */
+/* Prints help, the version (both 0) or what is wrong with the command line (2). */
 inline int leave(const CLI::App &app, const CLI::ParseError &e)
 {
-	std::ostringstream out;
-	const int status = app.exit(e, out, std::cerr);
+	std::ostringstream out, none;
 
-	tool::put(out.str());
-	return status;
+	if (!app.exit(e, out, none)) {
+		tool::put(out.str());
+		return 0;
+	}
+	fprintf(stderr, "%s: %s (%s --help)\n", app.get_name().c_str(), e.what(), app.get_name().c_str());
+	return 2;
 }
 
 } // namespace usdma

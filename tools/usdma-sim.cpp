@@ -17,6 +17,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <sched.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -106,12 +107,30 @@ u64 quarter_of_memory()
 	return align_down(u64(sysconf(_SC_PHYS_PAGES)) * u64(sysconf(_SC_PAGESIZE)) / 4, u64(4096));
 }
 
+/* Here rather than when a client comes, which would end the server. */
+int check_cpus(const sim::config &cfg)
+{
+	cpu_set_t before, set;
+	int err = sched_getaffinity(0, sizeof(before), &before) ? -errno : 0;
+
+	for (size_t i = 0; !err && i < cfg.cpus.size(); i++) {
+		CPU_ZERO(&set);
+		CPU_SET(cfg.cpus[i], &set);
+		if (sched_setaffinity(0, sizeof(set), &set))
+			return fail_errno("--cpus: CPU %d does not exist, or this process may not use it", cfg.cpus[i]);
+		sched_setaffinity(0, sizeof(before), &before);
+	}
+	return err;
+}
+
 int make_config(const options &opt, sim::config *cfg)
 {
 	cfg->share = quarter_of_memory();
 	for (const std::string &s : opt.settings)
 		if (const int err = sim::parse_setting(s, cfg))
 			return err;
+	if (const int err = check_cpus(*cfg))
+		return err;
 	return sim::check_config(*cfg);
 }
 

@@ -157,10 +157,24 @@ def test_wrong_words(s):
     done = s.done(s.ctl, "list", "--al")
     s.check(done.returncode == 2 and "--al" in done.stderr, "an unknown option of a command", done)
     for option, word, choices in (("-w", "h2x", "h2d d2h d2d page-h2d page-d2h 2d batch desc sync"), ("--wait", "7", "default poll interrupt hybrid"),
-                                  ("--api", "1", "native acl"), ("--model", "9b", "8b 70b"), ("--workload", "kv", "kv-cache")):
+                                  ("--api", "1", "native acl"), ("--model", "9b", "8b 70b"), ("--workload", "kv", "kv-cache"),
+                                  ("--client-cpu", "99999", " ".join(map(str, CPUS))), ("--engine-cpu", "x", " ".join(map(str, CPUS)))):
         done = s.done(s.perf, option, word)
-        s.check(done.returncode == 2 and f'there is no "{word}"; there are {", ".join(choices.split())}\n' in done.stderr and "{" not in done.stderr,
+        s.check(done.returncode == 2 and f'there is no "{word}"; there are {", ".join(choices.split())} (usdma-perf --help)\n' in done.stderr and "{" not in done.stderr,
                 f"usdma-perf {option} {word}: the choices, once", done)
+
+
+def test_before_work(s):
+    """What is wrong is named by the tool, before it measures or serves anything, with status 2 for the command line."""
+    for status, text, *command in ((2, 'usdma-perf: --depth: "x": it takes a number from 1 to 65536 (usdma-perf --help)', s.perf, "--depth", "x"),
+                                   (2, "usdma-perf: --json: /nonexistent/x cannot be written: No such file or directory", s.perf, "--json", "/nonexistent/x"),
+                                   (2, 'usdmactl: --count: "0": it takes a number from 1 to 2147483647 (usdmactl --help)', s.ctl, "stat", "--count", "0"),
+                                   (2, "usdmactl: The following argument was not expected: more (usdmactl --help)", s.ctl, "list", "more"),
+                                   (2, "usdma-sim: The following argument was not expected: more (usdma-sim --help)", s.sim, "--socket", "/nonexistent/dev", "more"),
+                                   (1, "usdma-sim: --cpus: CPU 1023 does not exist, or this process may not use it: Invalid argument", s.sim,
+                                    "--socket", "/nonexistent/dev", "--cpus", "1023")):
+        done = s.done(*command)
+        s.check(done.returncode == status and done.stderr == text + "\n" and not done.stdout, text, done)
 
 
 RULE = "digits, then K, M, G or T for powers of 1024, such as 64K"
@@ -263,7 +277,7 @@ def test_without_proc(s):
         s.check(done.returncode == 0 and not done.stderr, f"{name}: {device}", done)
 
 
-TESTS = [test_without_proc, test_turned_away, test_server_refuses, test_wrong_words, test_sizes, test_device_first, test_full, test_closed_pipe, test_interrupted_sweep, test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
+TESTS = [test_without_proc, test_turned_away, test_server_refuses, test_wrong_words, test_before_work, test_sizes, test_device_first, test_full, test_closed_pipe, test_interrupted_sweep, test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
 
 
 def main():

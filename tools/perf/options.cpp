@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -21,6 +22,16 @@ std::string size_text(u64 bytes)
 		if (bytes >= factor && bytes % factor == 0)
 			return fmt::format("{}{}", bytes / factor, name);
 	return std::to_string(bytes);
+}
+
+/* On another CPU a thread is not pinned, and the figures mean nothing. */
+static CLI::Validator usable_cpu()
+{
+	std::vector<std::string> names;
+
+	for (int cpu : usable_cpus())
+		names.push_back(std::to_string(cpu));
+	return tool::word_of(names);
 }
 
 static void describe_sweep(CLI::App &app, options &o)
@@ -46,22 +57,22 @@ static void describe_sweep(CLI::App &app, options &o)
 		->group(sweep);
 	app.add_option("-d,--depth", o.depths, "Copies in flight")
 		->delimiter(',')
-		->check(CLI::Range(1, 65536))
+		->check(tool::number_in(1, 65536))
 		->type_name("N")
 		->group(sweep);
 	app.add_option("-b,--batch", o.batches, "Copies in one batch call (default 32)")
 		->delimiter(',')
-		->check(CLI::Range(1, 4096))
+		->check(tool::number_in(1, 4096))
 		->type_name("N")
 		->group(sweep);
 	app.add_option("-t,--threads", o.threads, "Threads that submit")
 		->delimiter(',')
-		->check(CLI::Range(1, 256))
+		->check(tool::number_in(1, 256))
 		->type_name("N")
 		->group(sweep);
 	app.add_option("--streams", o.streams, "Streams of each thread")
 		->delimiter(',')
-		->check(CLI::Range(1, 60000))
+		->check(tool::number_in(1, 60000))
 		->type_name("N")
 		->group(sweep);
 	app.add_option("--wait", o.waits, "default poll interrupt hybrid")
@@ -71,6 +82,7 @@ static void describe_sweep(CLI::App &app, options &o)
 		->group(sweep);
 	app.add_option("--client-cpu", o.client_cpus, "CPU of the first thread (default: nearest to the engine)")
 		->delimiter(',')
+		->check(usable_cpu())
 		->type_name("CPU")
 		->group(sweep);
 	app.add_option("--numa", o.numa,
@@ -91,17 +103,20 @@ static void describe_how(CLI::App &app, options &o)
 		->type_name("SIZE");
 	app.add_flag("--verify", o.verify, "Compare every byte that was copied");
 	app.add_option("--seconds", o.seconds, "Of each repeat (default 0.2)")
-		->check(CLI::Range(0.001, 3600.0))
+		->check(tool::number_in(0.001, 3600.0))
 		->type_name("S");
 	app.add_option("--repeats", o.repeats, "Timed repeats after a warm-up (default 3)")
-		->check(CLI::Range(1, 1000))
+		->check(tool::number_in(1, 1000))
 		->type_name("N");
 	app.add_option("--device", o.device, "A device string (default: an embedded software device)")
 		->type_name("DEVICE");
 	app.add_option("--engines", o.engines, "Engines of that software device (default 1)")
-		->check(CLI::Range(1, 64))
+		->check(tool::number_in(1, 64))
 		->type_name("N");
-	app.add_option("--engine-cpu", o.engine_cpus, "CPUs of the engines")->delimiter(',')->type_name("CPU");
+	app.add_option("--engine-cpu", o.engine_cpus, "CPUs of the engines")
+		->delimiter(',')
+		->check(usable_cpu())
+		->type_name("CPU");
 	app.add_flag("-q,--quiet", o.quiet, "Do not print progress");
 }
 
@@ -121,26 +136,46 @@ static void describe_modes(CLI::App &app, options &o)
 		->check(tool::word_of({"kv-cache"}))
 		->type_name("NAME");
 	app.add_option("--model", o.kv.model, "8b or 70b")->check(tool::word_of({"8b", "70b"}))->type_name("MODEL");
-	app.add_option("--layers", o.kv.layers, "Instead of the model's")->check(CLI::Range(1, 1000))->type_name("N");
-	app.add_option("--heads", o.kv.heads, "Key/value heads")->check(CLI::Range(1, 1024))->type_name("N");
-	app.add_option("--head-size", o.kv.head_size, "Elements of a head")->check(CLI::Range(1, 4096))->type_name("N");
+	app.add_option("--layers", o.kv.layers, "Instead of the model's")
+		->check(tool::number_in(1, 1000))
+		->type_name("N");
+	app.add_option("--heads", o.kv.heads, "Key/value heads")->check(tool::number_in(1, 1024))->type_name("N");
+	app.add_option("--head-size", o.kv.head_size, "Elements of a head")
+		->check(tool::number_in(1, 4096))
+		->type_name("N");
 	app.add_option("--element", o.kv.element, "Bytes of an element (default 2)")
-		->check(CLI::Range(1, 8))
+		->check(tool::number_in(1, 8))
 		->type_name("N");
 	app.add_option("--block-tokens", o.kv.block_tokens, "Tokens of a block (default 16)")
-		->check(CLI::Range(1, 4096))
+		->check(tool::number_in(1, 4096))
 		->type_name("N");
 	app.add_option("--tokens", o.kv.tokens, "Tokens of a request (default 1024)")
-		->check(CLI::Range(1, 1 << 20))
+		->check(tool::number_in(1, 1 << 20))
 		->type_name("N");
 	app.add_option("--requests", o.kv.requests, "Requests in each direction (default 4)")
-		->check(CLI::Range(1, 10000))
+		->check(tool::number_in(1, 10000))
 		->type_name("N");
 	app.add_flag("--curves", o.curves,
 		     "Cost by the number of copies in flight, streams, registrations and threads");
 	app.add_flag("--calibrate", o.calibrate, "Measure which settings suit this machine");
 	app.add_option("--write", o.write_to, "Write the proposals of --calibrate as a configuration file")
 		->type_name("FILE");
+}
+
+/* Before anything is measured: what cannot be written in the end. "": nothing. */
+static std::string unwritable(const options &o)
+{
+	for (const auto &[option, path] :
+	     {std::pair("--json", o.json), {"--csv", o.csv}, {"--plot", o.plot}, {"--write", o.write_to}}) {
+		const std::string folder = std::filesystem::path(path).parent_path();
+		const char *const target = access(path.c_str(), F_OK) == 0 ? path.c_str() :
+					   folder.empty()                  ? "." :
+									     folder.c_str();
+
+		if (!path.empty() && path != "-" && access(target, W_OK))
+			return fmt::format("{}: {} cannot be written: {}", option, path, strerror(errno));
+	}
+	return "";
 }
 
 static std::string problem(const options &o)
@@ -159,7 +194,7 @@ static std::string problem(const options &o)
 		return "--numa chooses CPUs and devices: it excludes --client-cpu, --engine-cpu and --device";
 	if (!o.numa.empty() && (o.curves || o.calibrate || !o.workload.empty()))
 		return "--numa excludes --workload, --curves and --calibrate";
-	return "";
+	return unwritable(o);
 }
 
 /* Addresses of the PCI devices that are bound to vfio-pci. */
@@ -190,9 +225,7 @@ int parse(int argc, char **argv, options *out)
 	try {
 		app.parse(argc, argv);
 	} catch (const CLI::ParseError &e) {
-		const int status = leave(app, e);
-
-		return status ? 2 : -1;
+		return leave(app, e) ? 2 : -1;
 	}
 	const std::string wrong = problem(*out);
 	if (!wrong.empty())

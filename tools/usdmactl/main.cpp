@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 #include <CLI/CLI.hpp>
+#include <climits>
 
 using namespace usdma::ctl;
 
@@ -118,11 +119,15 @@ void add_stat(CLI::App &app, arguments &a)
 				"  usdmactl stat\n  usdmactl stat --pid 4711 --interval 0.2\n"
 				"  usdmactl stat --json --count 1 | jq '.processes[].bytes'");
 
-	sub->add_option("--pid", a.stat.pid, "Only this process")->type_name("PID")->check(CLI::PositiveNumber);
+	sub->add_option("--pid", a.stat.pid, "Only this process")
+		->type_name("PID")
+		->check(usdma::tool::number_in(1, INT_MAX));
 	sub->add_option("--interval", a.stat.interval, "Seconds between two samples (default 1)")
 		->type_name("S")
-		->check(CLI::Range(0.01, 3600.0));
-	sub->add_option("--count", a.stat.count, "Exit after N tables")->type_name("N")->check(CLI::PositiveNumber);
+		->check(usdma::tool::number_in(0.01, 3600.0));
+	sub->add_option("--count", a.stat.count, "Exit after N tables")
+		->type_name("N")
+		->check(usdma::tool::number_in(1, INT_MAX));
 	sub->callback([&a] { a.status = run_stat(a.ctx, a.stat); });
 }
 
@@ -233,7 +238,7 @@ int run(CLI::App &app, int argc, char **argv, arguments &a)
 		const std::string wrong = e.get_exit_code() ? wrong_command(app, first_word(argc, argv)) : "";
 
 		if (wrong.empty())
-			return usdma::leave(app, e) ? exit_usage : exit_ok;
+			return usdma::leave(app, e);
 		print_error(wrong);
 		return exit_usage;
 	} catch (const std::exception &e) {

@@ -296,8 +296,9 @@ int run_tune(const context &ctx, const tune_options &opt)
 		all = read_proposals(j);
 		others = read_skipped(j);
 	} catch (const std::exception &e) {
-		return report(ctx, fmt::format("{}: {}", opt.from.empty() ? "the result of the calibration" : opt.from,
-					       e.what()));
+		return report(ctx,
+			      fmt::format("{}: not the output of usdmactl tune --json: {}",
+					  opt.from.empty() ? "the result of the calibration" : opt.from, e.what()));
 	}
 	const std::string path = opt.file.empty() ? default_file(ctx) : opt.file;
 	const bool write = opt.write && !tool::interrupted();

@@ -187,7 +187,8 @@ std::string tell_sim(const std::string &path, const std::string &line)
 	const std::string text = line + "\n";
 
 	assert_int_equal(send(fd, text.data(), text.size(), MSG_NOSIGNAL), text.size());
-	const std::string answer = read_line(fd);
+	std::string answer = read_line(fd);
+
 	close(fd);
 	return answer;
 }

@@ -159,7 +159,7 @@ def headers(run):
         for h in run.must("list of headers", ["git", "ls-files", "driver/*.h", "lib/*.h", "tools/*.h"]).split()])
 
 
-@job("tidy", 25, "clang-tidy 14 with .clang-tidy: driver, lib, tools; any finding fails", BUILD + ("tidy", "clang"))
+@job("tidy", 25, "clang-tidy 14 with .clang-tidy: driver, lib, tools, what tests share; any finding fails", BUILD + ("tidy", "clang"))
 def tidy(run):
     where = one_by_one(run)
     run.must("clang-tidy", ["clang-tidy", "--version"])
@@ -167,7 +167,8 @@ def tidy(run):
     extra = ["-enable-trivial-auto-var-init-zero-knowing-it-will-be-removed-from-clang", "-Wno-unused-command-line-argument",
              "-Wno-ignored-optimization-argument", "-Wno-unknown-warning-option"]
     run.each("tidy", [(p, ["clang-tidy", "-p", where, "--quiet", *(f"--extra-arg={w}" for w in extra), p])
-                      for p in commands_of(where) if p.startswith(("driver/", "lib/", "tools/"))], deadline=1200)
+                      for p in commands_of(where)
+                      if p.startswith(("driver/", "lib/", "tools/")) or p.startswith("tests/support/") and "test_pch" not in p], deadline=1200)
 
 
 @job("coverage", 15, "line and branch coverage of driver and lib by the suites unit, integration and fault", BUILD + ("coverage",))

@@ -167,7 +167,7 @@ static void pound(fake *f, unsigned number, const u8 *shared, std::atomic<bool> 
 	void *p;
 	u64 d;
 
-	for (unsigned i = 0; i < test::sized(1500, 60) * test::scale(); i++) {
+	for (unsigned i = 0; i < test::sized(500, 60) * test::scale(); i++) {
 		const u64 size = 1 + gen() % 300000;
 
 		assert_int_equal(host_alloc(size, -1, &p), 0);

@@ -29,7 +29,7 @@ def said_of(message, date):
         git = ["git", "-C", where, "-c", "user.name=a", "-c", "user.email=a@b.invalid"]
         subprocess.run([*git, "init", "-q"], check=True, env=env)
         subprocess.run([*git, "commit", "-q", "--allow-empty", "--cleanup=verbatim", "-m", message], check=True, env=env)
-        done = subprocess.run([os.path.join(TOP, "tests/style/commits.py"), where], capture_output=True, text=True, check=False, env=env)
+        done = subprocess.run([sys.executable, os.path.join(TOP, "tests/style/commits.py"), where], capture_output=True, text=True, check=False, env=env)
         return done.returncode, done.stdout + done.stderr
 
 

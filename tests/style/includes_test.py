@@ -32,7 +32,7 @@ def said_of(files):
             os.makedirs(os.path.dirname(os.path.join(where, path)), exist_ok=True)
             with open(os.path.join(where, path), "w", encoding="ascii") as f:
                 f.write(f'#include "{included}"\n' if included else "")
-        done = subprocess.run([os.path.join(TOP, "tests/style/includes.py"), where], capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, os.path.join(TOP, "tests/style/includes.py"), where], capture_output=True, text=True, check=False)
         # The circles that are known are not in this tree, which is said.
         return [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("no circle any more")]
 

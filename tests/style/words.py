@@ -68,7 +68,10 @@ def places(top, folder=""):
                 text = ALLOWED.sub(lambda m: " " * len(m[0]), f.read())
         except (UnicodeDecodeError, IsADirectoryError, FileNotFoundError):
             continue
+        lower = text.lower()
         for word, pattern in PATTERNS.items():
+            if word.split()[0] not in lower:
+                continue  # far quicker than the pattern
             for found in pattern.finditer(text):
                 yield word, path, text.count("\n", 0, found.start()) + 1
 

@@ -24,7 +24,7 @@ def run(text, ceiling, *words):
                 f.write(content)
         subprocess.run(["git", "init", "-q", where], check=True)
         subprocess.run(["git", "-C", where, "add", "."], check=True)
-        return subprocess.run([os.path.join(TOP, "tests/style/words.py"), where, *words], capture_output=True, text=True, check=False)
+        return subprocess.run([sys.executable, os.path.join(TOP, "tests/style/words.py"), where, *words], capture_output=True, text=True, check=False)
 
 
 def main():

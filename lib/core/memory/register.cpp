@@ -283,15 +283,17 @@ static bool take_out_pinned(void *ptr)
 
 bool host_registration(const void *ptr, u64 *user)
 {
-	const u64 addr = reinterpret_cast<u64>(ptr);
-	std::lock_guard guard(mem_state().lock);
-	const translation p = translate(addr);
+	const translation p = translate(ptr);
 
 	if (p.reg && p.kind == region_kind::registered && p.cls == mem_class::host) {
 		*user = p.reg->user;
 		return true;
 	}
-	const pinned_registration *over = pinned_registered(addr);
+	/* After fork: a thread of the parent may have held the lock. */
+	if (p.kind != region_kind::pinned || forked())
+		return false;
+	std::lock_guard guard(mem_state().lock);
+	const pinned_registration *over = pinned_registered(reinterpret_cast<u64>(ptr));
 	if (over)
 		*user = over->user;
 	return over;

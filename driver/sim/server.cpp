@@ -226,8 +226,7 @@ int server::answer_command(vfio::user_message &m, int err)
 		log_info("vfio-user client: command %u: %s", m.head.cmd, error_text());
 		h.flags |= proto::flag_error;
 		h.error = u32(-err);
-		if (!a.explains)
-			a.body.clear();
+		a.body.clear();
 		a.n_fds = 0;
 	}
 	if (m.head.flags & proto::flag_no_reply || (!err && hold(h)))

@@ -46,7 +46,6 @@ private:
 		vfio::message_body body;
 		int fds[vfio::proto::our_max_msg_fds];
 		size_t n_fds = 0;
-		bool explains = false; /* the body belongs to an error, too */
 	};
 
 	int turn(int stop_fd);

@@ -95,12 +95,9 @@ int server::do_version(vfio::user_message &m, answer *out)
 		return fail(EINVAL, "a second VERSION");
 	if (const int err = take(m, &v))
 		return err;
-	if (v.major != proto::version_major) {
-		put(&out->body, proto::version_head{proto::version_major, proto::version_minor});
-		out->explains = true;
+	if (v.major != proto::version_major)
 		return fail(ENOTSUP, "client speaks vfio-user %u.%u, this server %u.%u", v.major, v.minor,
 			    proto::version_major, proto::version_minor);
-	}
 	const std::string_view json(reinterpret_cast<const char *>(m.body.data()) + sizeof(v),
 				    m.body.size() - sizeof(v));
 	if (const int err = vfio::user_caps_parse(json, &client_))

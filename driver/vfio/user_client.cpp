@@ -77,25 +77,8 @@ int user_device::accept_version(const user_message &reply)
 	return 0;
 }
 
-/* usdma-sim puts the version that it speaks into its refusal; other servers need not. */
-static int rejected_version(const user_message &reply)
-{
-	proto::version_head theirs;
-
-	if (reply.body.size() < sizeof(theirs))
-		return fail(EPROTO,
-			    "the vfio-user server rejected this client: it does not support protocol %u.%u, which this "
-			    "client uses",
-			    proto::version_major, proto::version_minor);
-	memcpy(&theirs, reply.body.data(), sizeof(theirs));
-	return fail(EPROTO,
-		    "the vfio-user server rejected this client: it uses protocol %u.%u, this client protocol %u.%u: "
-		    "install the same release of usdma for both",
-		    theirs.major, theirs.minor, proto::version_major, proto::version_minor);
-}
-
 /* The server replied with an error: it is alive, and may serve others. */
-static int rejected(int err, const user_message &reply)
+static int rejected(int err)
 {
 	switch (err) {
 	case -EACCES:
@@ -119,7 +102,10 @@ static int rejected(int err, const user_message &reply)
 					     "descriptors");
 	case -ENOTSUP:
 	case -EPROTO:
-		return rejected_version(reply);
+		return fail(EPROTO,
+			    "the vfio-user server rejected this client: it does not support protocol %u.%u, which this "
+			    "client uses",
+			    proto::version_major, proto::version_minor);
 	}
 	return err;
 }
@@ -134,7 +120,7 @@ int user_device::negotiate()
 	int err = link_.call(proto::command::version, parts, {}, &reply);
 
 	if (err)
-		return reply.head.flags & proto::flag_error ? rejected(err, reply) : err;
+		return reply.head.flags & proto::flag_error ? rejected(err) : err;
 	err = accept_version(reply);
 	return err ? broken(err) : 0;
 }

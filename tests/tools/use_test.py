@@ -238,10 +238,8 @@ def test_turned_away(s):
             with socket.socket(socket.AF_UNIX) as sock:
                 sock.connect(path)
                 sock.sendall(struct.pack("<HHIIIHH", 0x4711, 1, 20, 0, 0, major, 1))
-                number, command, size, flags, told = struct.unpack("<HHIII", sock.recv(16, socket.MSG_WAITALL))
-                body = sock.recv(size - 16, socket.MSG_WAITALL)
-            s.check((number, command, told) == (0x4711, 1, error) and flags == (0x21 if error else 1) and body[:4] == struct.pack("<HH", 0, 1),
-                    f"a client of version {major}.1 hears 0.1", (number, command, flags, told, body))
+                number, command, _, flags, told = struct.unpack("<HHIII", sock.recv(16, socket.MSG_WAITALL))
+            s.check((number, command, told) == (0x4711, 1, error) and flags == (0x21 if error else 1), f"a client of version {major}.1", (number, command, flags, told))
 
 
 def test_server_refuses(s):
@@ -250,17 +248,15 @@ def test_server_refuses(s):
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(path)
         door.listen(4)
-        newer = struct.pack("<HH", 7, 3)  # the server's version, as usdma-sim puts it into its refusal
-        for error, words, body in ((errno.EACCES, "another user", b""), (errno.EBUSY, "maximum number of clients", b""), (errno.ENOTSUP, "support protocol 0.1", b""),
-                                   (errno.ENOTSUP, "it uses protocol 7.3, this client protocol 0.1", newer), (errno.EMFILE, "descriptors", b""),
-                                   (errno.EINVAL, "refuses VERSION", b""), (None, "is lost", b"")):
+        for error, words in ((errno.EACCES, "another user"), (errno.EBUSY, "maximum number of clients"), (errno.ENOTSUP, "protocol 0.1"),
+                             (errno.EMFILE, "descriptors"), (errno.EINVAL, "refuses VERSION"), (None, "is lost")):
             with subprocess.Popen([s.ctl, "selftest", f"vfio-user:{path}"], stderr=subprocess.PIPE, text=True, env=s.env) as client:
                 sock = door.accept()[0]
                 with sock:
                     number, command, size, _, _ = struct.unpack("<HHIII", sock.recv(16, socket.MSG_WAITALL))
                     sock.recv(size - 16, socket.MSG_WAITALL)
                     if error:
-                        sock.sendall(struct.pack("<HHIII", number, command, 16 + len(body), 0x21, error) + body)
+                        sock.sendall(struct.pack("<HHIII", number, command, 16, 0x21, error))
                 said = client.communicate(timeout=ENOUGH)[1]
             s.check(client.returncode == 1 and words in said and (not error or "gone" not in said), f"VERSION answered by {error}: {words}", said)
 

@@ -267,7 +267,7 @@ static void test_events(void **)
 		ROW(107003, aclrtStreamWaitEvent(f.foreign, f.event)),
 		ROW(100000, aclrtStreamWaitEventWithFlag(f.stream, nullptr, 0, 0)),
 		ROW(100000, aclrtStreamWaitEventWithFlag(f.stream, f.event, 0, 2)),
-		ROW(207000, aclrtStreamWaitEventWithFlag(f.stream, f.event, 0, 1)),
+		ROW(107029, aclrtStreamWaitEventWithFlag(f.stream, f.event, 0, 1)),
 		ROW(100000, aclrtGetEventId(nullptr, &u)),
 		ROW(100000, aclrtGetEventId(f.event, nullptr)),
 		ROW(107017, aclrtGetEventId(f.dead_event, &u)),

@@ -257,7 +257,7 @@ static void test_events(void **)
 		ROW(107017, aclrtRecordEvent(f.event, f.dead_stream)),
 		ROW(107003, aclrtRecordEvent(f.event, f.foreign)),
 		ROW(100000, aclrtRecordEventWithFlag(f.event, f.stream, 2)),
-		ROW(207000, aclrtRecordEventWithFlag(f.event, f.stream, 1)),
+		ROW(107029, aclrtRecordEventWithFlag(f.event, f.stream, 1)),
 		/* never recorded */
 		ROW(0, aclrtQueryEvent(f.event, &st) ?: st),
 		ROW(207000, aclrtQueryEvent(f.ex, &st)),

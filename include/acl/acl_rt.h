@@ -1350,7 +1350,11 @@ ACL_FUNC_VISIBILITY aclError aclrtDestroyEvent(aclrtEvent event);
  * record.  100000: event NULL; 107017; 107003; 107002.
  */
 ACL_FUNC_VISIBILITY aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
-/* The same.  100000: event NULL or flag above 1; 207000: EXTERNAL. */
+/*
+ * The same. flag EXTERNAL, in a capture only: each execution records the event itself. 100000: event NULL or flag
+ * above 1; EXTERNAL: 107029: the stream is not being captured; 207000: not an Ex event with SYNC; 107000: the capture
+ * has used the event otherwise.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t flag);
 /* Makes the event never recorded, in stream order. 100000: event NULL; 107017; 107003; 207000: Ex, or no SYNC. */
 ACL_FUNC_VISIBILITY aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream);
@@ -1389,7 +1393,11 @@ ACL_FUNC_VISIBILITY aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent
  * 0; as aclrtStreamWaitEvent.
  */
 ACL_FUNC_VISIBILITY aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event, int32_t timeout);
-/* The same.  100000: event NULL or flag above 1; 207000: EXTERNAL. */
+/*
+ * The same. flag EXTERNAL, in a capture only: each execution waits for the event itself. 100000: event NULL or flag
+ * above 1; EXTERNAL: 107029: the stream is not being captured; 207000: not an Ex event with SYNC; 107000: timeout
+ * not 0, or the capture has used the event otherwise.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint32_t timeout,
 							  uint32_t flag);
 /* A small integer. 100000: NULL; 107017. */

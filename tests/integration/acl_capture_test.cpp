@@ -325,6 +325,7 @@ void test_event_codes(void **)
 	IS(107024, aclrtStreamWaitEvent(r.s, live));
 	IS(207000, aclrtRecordEventWithFlag(plain, r.s, ACL_EVENT_RECORD_EXTERNAL));
 	IS(207000, aclrtRecordEventWithFlag(time, r.s, ACL_EVENT_RECORD_EXTERNAL));
+	IS(207000, aclrtStreamWaitEventWithFlag(r.s, plain, 0, ACL_EVENT_WAIT_EXTERNAL));
 	IS(107000, aclrtStreamWaitEventWithFlag(r.s, live, 1, ACL_EVENT_WAIT_EXTERNAL));
 	GOOD(aclrtStreamWaitEventWithFlag(r.s, live, 0, ACL_EVENT_WAIT_EXTERNAL));
 	IS(107000, aclrtStreamWaitEventWithFlag(r.s, live, 0, ACL_EVENT_WAIT_EXTERNAL));

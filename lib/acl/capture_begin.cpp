@@ -344,12 +344,12 @@ extern "C" {
 aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode)
 {
 	stream_guard s;
-	const aclError err = get_begin(__func__, stream, u32(mode), &s);
+	const aclError err = get_begin(__func__, stream, number_in(mode), &s);
 
 	if (err)
 		return err;
 	std::lock_guard guard(capture_lock);
-	return start(__func__, s, u32(mode));
+	return start(__func__, s, number_in(mode));
 }
 
 aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status, aclmdlRI *modelRI)

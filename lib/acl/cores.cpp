@@ -17,8 +17,9 @@ static u32 limits[core::max_devices][std::size(cores)];
 
 static aclError check_type(const char *call, aclrtDevResLimitType type)
 {
-	return number_in(type) < std::size(cores) ? ACL_SUCCESS :
-						    fault(call, ACL_ERROR_RT_PARAM_INVALID, "type %d is unknown", type);
+	return number_in(type) < std::size(cores) ?
+		       ACL_SUCCESS :
+		       fault(call, ACL_ERROR_RT_PARAM_INVALID, "type %u is unknown", number_in(type));
 }
 
 static u32 limit_of(unsigned slot, aclrtDevResLimitType type)
@@ -40,7 +41,7 @@ aclError aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, int
 	if (!value)
 		return bad_arg(__func__, "value is NULL");
 	if (number_in(deviceInfo) > ACL_DEVICE_INFO_L2_SIZE)
-		return bad_arg(__func__, "deviceInfo %d is unknown", deviceInfo);
+		return bad_arg(__func__, "deviceInfo %u is unknown", number_in(deviceInfo));
 	if (slot_of(deviceId) < 0)
 		return no_device(__func__, deviceId);
 	if (deviceInfo == ACL_DEVICE_INFO_L2_SIZE)

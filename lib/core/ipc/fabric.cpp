@@ -11,13 +11,13 @@
 
 namespace usdma::core {
 
-static constexpr char mark[sizeof(fabric_handle::mark)] = {'u', 's', 'd', 'm', 'a', 'f', 'a', '1'};
+static constexpr char magic[sizeof(fabric_handle::magic)] = {'u', 's', 'd', 'm', 'a', 'f', 'a', '1'};
 
-struct boot_id {
-	u8 bytes[sizeof(fabric_handle::host)];
+struct host_id {
+	u8 bytes[sizeof(fabric_handle::boot_id)];
 
-	bool valid() const { return *this != boot_id{}; }
-	bool operator==(const boot_id &o) const = default;
+	bool valid() const { return *this != host_id{}; }
+	bool operator==(const host_id &o) const = default;
 };
 
 static u8 digit_of(char c)
@@ -26,11 +26,11 @@ static u8 digit_of(char c)
 }
 
 /* The kernel's random number of this boot, the same in all containers of a host; 0: /proc does not show it. */
-static boot_id read_boot_id()
+static host_id read_boot_id()
 {
 	const unique_fd file(fd_above_stdio(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)));
 	char text[36]; /* 32 digits and 4 dashes */
-	boot_id id = {};
+	host_id id = {};
 	size_t n = 0;
 
 	if (!file.valid() || read(file.get(), text, sizeof(text)) != ssize_t(sizeof(text)))
@@ -45,25 +45,27 @@ static boot_id read_boot_id()
 
 void fabric_make(const share *s, fabric_handle *out)
 {
-	const boot_id here = read_boot_id();
+	const host_id here = read_boot_id();
 
 	*out = {};
-	memcpy(out->mark, mark, sizeof(mark));
-	memcpy(out->host, here.bytes, sizeof(out->host));
+	memcpy(out->magic, magic, sizeof(magic));
+	memcpy(out->boot_id, here.bytes, sizeof(out->boot_id));
 	memcpy(out->key, s->key, share_key_len);
 }
 
 int fabric_key(const fabric_handle *h, char key[share_key_len + 1])
 {
-	const boot_id here = read_boot_id();
-	boot_id there;
+	static constexpr u8 none[sizeof(h->reserved)] = {};
+	const host_id here = read_boot_id();
+	host_id there;
 
-	if (memcmp(h->mark, mark, sizeof(mark)) != 0)
+	if (memcmp(h->magic, magic, sizeof(magic)) != 0 || memcmp(h->reserved, none, sizeof(none)) != 0)
 		return fail(EINVAL, "these 128 bytes are not a FABRIC handle");
-	memcpy(there.bytes, h->host, sizeof(there.bytes));
+	memcpy(there.bytes, h->boot_id, sizeof(there.bytes));
 	if (here.valid() && there.valid() && there != here)
-		return fail(EOPNOTSUPP, "the FABRIC handle is of another host, or of this one before it was restarted: "
-					"memory is shared within one host only");
+		return fail(EOPNOTSUPP,
+			    "the FABRIC handle is from another host, or from before this host was restarted: "
+			    "memory is shared within one host only");
 	memcpy(key, h->key, share_key_len);
 	key[share_key_len] = '\0';
 	return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * FABRIC handles: 128 bytes that name exported memory for a process on any host. They hold the key of the export
- * (share.h) and the host on which it is valid. There is no transport between hosts: a handle of another one is refused.
+ * FABRIC handles: 128 bytes that name exported memory. They contain the key of the export (share.h) and the boot id
+ * of the exporter's host. There is no transport between hosts: a handle from another host is refused.
  */
 #pragma once
 
@@ -12,15 +12,15 @@
 namespace usdma::core {
 
 struct fabric_handle {
-	char mark[8];
-	u8 host[16]; /* boot id; 0: unknown */
+	char magic[8];
+	u8 boot_id[16]; /* 0: unknown */
 	char key[share_key_len];
-	u8 zero[40];
+	u8 reserved[40]; /* 0 */
 };
 static_assert(sizeof(fabric_handle) == 128);
 
 void fabric_make(const share *s, fabric_handle *out);
-/* -EINVAL: not a FABRIC handle. -EOPNOTSUPP: of another host. */
+/* -EINVAL: not a FABRIC handle. -EOPNOTSUPP: from another host. */
 int fabric_key(const fabric_handle *h, char key[share_key_len + 1]);
 
 } // namespace usdma::core

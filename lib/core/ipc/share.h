@@ -64,7 +64,7 @@ int share_export(const share_spec &spec, bool pin, share **out);
 int share_import(const char *key, share_kind kind, bool pin, share **out);
 /* Import by a number, without the key's secret. */
 u64 share_number(const share *s);
-/* The number of a key's share; 0: this is no key. */
+/* The number of a key's share; 0: not a key. */
 u64 share_number_of(const char *key);
 int share_import_number(u64 number, share_kind kind, share **out);
 /* 0 in pids is skipped. -EINVAL: not exported by this process. -ENOSPC: too many. */

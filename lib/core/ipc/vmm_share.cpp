@@ -50,8 +50,6 @@ static int export_as(physical *p, share_kind kind, bool open)
 	share_spec spec{kind, open, p->fd.get(), 0, p->size, p->host};
 	int err = 0;
 
-	if (forked())
-		return fail_forked();
 	if (p->shared)
 		return p->shared->mine ?
 			       fail(EEXIST, "this memory is exported already") :
@@ -76,6 +74,9 @@ static int export_as(physical *p, share_kind kind, bool open)
 int physical_export(physical *p, bool open, u64 *number)
 {
 	const no_cancel scope;
+
+	if (forked())
+		return fail_forked();
 	std::lock_guard guard(export_lock);
 	const int err = export_as(p, share_kind::physical, open);
 
@@ -87,6 +88,9 @@ int physical_export(physical *p, bool open, u64 *number)
 int physical_export_fabric(physical *p, bool open, fabric_handle *out)
 {
 	const no_cancel scope;
+
+	if (forked())
+		return fail_forked();
 	std::lock_guard guard(export_lock);
 	const int err = export_as(p, share_kind::fabric, open);
 
@@ -113,6 +117,9 @@ void physical_unshare(physical *p)
 int physical_allow(u64 number, const s32 *pids, size_t n)
 {
 	const no_cancel scope;
+
+	if (forked())
+		return fail_forked();
 	std::lock_guard guard(export_lock);
 	const auto it = exported().of.find(number);
 
@@ -141,8 +148,10 @@ int physical_allow_fabric(const fabric_handle *h, const s32 *pids, size_t n)
 	const no_cancel scope;
 	char key[share_key_len + 1];
 	share *s = nullptr;
-	int err = fabric_key(h, key);
 
+	if (forked())
+		return fail_forked();
+	int err = fabric_key(h, key);
 	if (err)
 		return err;
 	std::lock_guard guard(export_lock);
@@ -318,9 +327,11 @@ int ipc_memory_allow(const char *key, const s32 *pids, size_t n)
 {
 	const no_cancel scope;
 	ipc_state &st = ipc();
+
+	if (forked())
+		return fail_forked();
 	std::lock_guard guard(st.lock);
 	const auto it = st.exports.find(key);
-
 	return it == st.exports.end() ? no_key() : share_allow(it->second.what, pids, n);
 }
 
@@ -363,12 +374,12 @@ int ipc_memory_import(device *dev, const char *key, void **out)
 {
 	const no_cancel scope;
 	ipc_state &st = ipc();
-	std::lock_guard guard(st.lock);
-	const auto it = st.imports.find(key);
 	int err;
 
 	if (forked())
 		return fail_forked();
+	std::lock_guard guard(st.lock);
+	const auto it = st.imports.find(key);
 	if (it != st.imports.end()) {
 		it->second->uses++;
 		*out = reinterpret_cast<void *>(it->second->reg->base);
@@ -400,12 +411,12 @@ int ipc_memory_close(const char *key)
 {
 	const no_cancel scope;
 	ipc_state &st = ipc();
-	std::lock_guard guard(st.lock);
-	const auto in = st.imports.find(key);
-	const auto out = st.exports.find(key);
 
 	if (forked())
 		return fail_forked();
+	std::lock_guard guard(st.lock);
+	const auto in = st.imports.find(key);
+	const auto out = st.exports.find(key);
 	if (in != st.imports.end()) {
 		if (--in->second->uses)
 			return 0;
@@ -424,6 +435,9 @@ int ipc_memory_close_at(const void *ptr)
 {
 	const no_cancel scope;
 	char key[share_key_len + 1] = "";
+
+	if (forked())
+		return fail_forked();
 	{
 		ipc_state &st = ipc();
 		std::lock_guard guard(st.lock);
@@ -438,8 +452,10 @@ int ipc_memory_close_at(const void *ptr)
 bool ipc_memory_known(const char *key)
 {
 	ipc_state &st = ipc();
-	std::lock_guard guard(st.lock);
 
+	if (forked())
+		return false;
+	std::lock_guard guard(st.lock);
 	return st.exports.contains(key) || st.imports.contains(key);
 }
 

@@ -203,14 +203,20 @@ static int block_by_policy(device *dev, u64 size, page_policy policy, u64 *out)
 	return block_get(dev, size, page_normal, out);
 }
 
-/* Tries to allocate. *more: there are deferred frees to wait for. */
+/* Under the lock: memory may become free without a free by the caller. */
+static bool may_free_later()
+{
+	return !mem_state().deferred.empty() || mem_state().exports_held;
+}
+
+/* Tries to allocate. *more: it may succeed after drain(). */
 static int block_try(device *dev, u64 size, page_policy policy, u64 *out, bool *more)
 {
 	std::lock_guard guard(mem_state().lock);
 
 	deferred_run();
 	exports_reap(false);
-	*more = !mem_state().deferred.empty() || mem_state().exports_held;
+	*more = may_free_later();
 	return block_by_policy(dev, size, policy, out);
 }
 
@@ -232,7 +238,8 @@ static int fail_full(device *dev, u64 size)
 /* Waits for deferred frees, and frees what other processes have unmapped. */
 static void drain()
 {
-	deferred_drain();
+	if (load_relaxed(&mem_state().deferred_count))
+		deferred_drain();
 	std::lock_guard guard(mem_state().lock);
 	deferred_run();
 	exports_reap(true);
@@ -342,11 +349,11 @@ static int carve(device *dev, u64 size, u64 align, u64 *offset)
 	return err;
 }
 
-static bool has_deferred()
+static bool can_drain()
 {
 	std::lock_guard guard(mem_state().lock);
 
-	return !mem_state().deferred.empty() || mem_state().exports_held;
+	return may_free_later();
 }
 
 int device_carve(device *dev, u64 size, u64 align, u64 *offset)
@@ -358,7 +365,7 @@ int device_carve(device *dev, u64 size, u64 align, u64 *offset)
 	if (!size || (align && !is_pow2(align)))
 		return fail(EINVAL, "device memory of %llu bytes aligned to %llu is invalid", ull(size), ull(align));
 	err = carve(dev, size, align, offset);
-	if (err == -ENOMEM && size <= heap_of(dev)->size && has_deferred()) {
+	if (err == -ENOMEM && size <= heap_of(dev)->size && can_drain()) {
 		drain();
 		err = carve(dev, size, align, offset);
 	}

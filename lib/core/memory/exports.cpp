@@ -33,6 +33,9 @@ int device_export(device *dev, u64 block, u32 *closed)
 		return fail(ENOENT, "device %u has no memory at offset %#llx", dev->slot,
 			    static_cast<unsigned long long>(block));
 	exported_block *b = try_emplace(m.exports, std::pair<const device *, u64>(dev, block));
+	if (b && b->freed)
+		return fail(ENOENT, "the device memory at offset %#llx of device %u was freed",
+			    static_cast<unsigned long long>(block), dev->slot);
 	if (!b || (closed && !try_push(b->closed, closed)))
 		return no_memory("the list of exported memory");
 	b->dev = dev;
@@ -76,7 +79,8 @@ static bool is_imported(device *dev, u64 block)
 	l.l_whence = SEEK_SET;
 	l.l_start = off_t(offset + block);
 	l.l_len = off_t(heap_of(dev)->blocks.size_at(block));
-	return fd >= 0 && !fcntl(fd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK;
+	/* If the query fails, assume an importer. */
+	return fd >= 0 && (fcntl(fd, F_OFD_GETLK, &l) || l.l_type != F_UNLCK);
 }
 
 bool exports_hold(device *dev, u64 block)
@@ -86,6 +90,7 @@ bool exports_hold(device *dev, u64 block)
 
 	if (it == m.exports.end())
 		return false;
+	close_all(&it->second); /* an export that raced with the free, too */
 	if (is_imported(dev, block)) {
 		it->second.freed = true;
 		m.exports_held++;

@@ -15,11 +15,11 @@ namespace usdma::core {
 int device_memory_fd(device *dev, u64 *offset);
 
 /*
- * The block of device memory at this offset is exported. closed, or nullptr: set to 1 when the block is freed or the
- * device is closed, until device_unexport(). -ENOENT: no block starts there. -ENOMEM.
+ * Marks the block of device memory at this offset as exported. closed (or nullptr): this word is set to 1 when the
+ * block is freed or the device is closed, until device_unexport(). -ENOENT: no block starts there. -ENOMEM.
  */
 int device_export(device *dev, u64 block, u32 *closed);
-/* Forgets closed; dev may be closed already. */
+/* *closed is not accessed any more after this call. dev is only compared: it may be closed already. */
 void device_unexport(const device *dev, u64 block, const u32 *closed);
 
 } // namespace usdma::core

@@ -31,7 +31,7 @@ static constexpr u64 slots_size = max_devices * window_slot;
 static constexpr u64 bases[] = {window_base, window_base + window_size, window_base + 2 * window_size,
 				window_base + 3 * window_size};
 static constexpr u64 all_bases = std::size(bases) * window_size;
-/* Below this, bit 46 of an address is clear. */
+/* Device pointers lie below this where possible: bit 46 is clear there. */
 static constexpr u64 device_end = u64(1) << 46;
 static constexpr u64 nowhere = ~u64(0);
 
@@ -203,7 +203,9 @@ static int find_range(u64 offset, u64 size, u64 align, u64 *base)
 	return reserve_at_bases(offset, size, base) || reserve_anywhere(size, align, base) ? 0 : fail_occupied(size);
 }
 
-/* What the window has no space for: above its first base, where device pointers still differ by bit 46, else anywhere.
+/*
+ * For ranges that the window cannot hold. First the bases after the first one, below bit 46, so that the bit still
+ * distinguishes device from host pointers; then any address.
  */
 static int find_beyond(u64 size, u64 align, u64 *base)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shell completion out of a tool's own definitions: "TOOL --complete WORD..." prints what the last WORD may become, one
- * candidate a line, or ":files" where a path belongs. The functions of the shells are in system/.
+ * Shell completion out of a tool's own definitions, for the functions in system/ only: "TOOL --complete WORD..." prints
+ * what the last WORD may become, one candidate a line, or ":files" where a path belongs. The functions of the shells
+ * are in system/.
  */
 #pragma once
 
@@ -79,7 +80,7 @@ class completion {
 	{
 		const std::string k = kind(o);
 
-		if (k == "FILE" || k == "PATH" || (k == "DEVICE" && start.starts_with("vfio-user:")))
+		if (k == "FILE" || k == "PATH" || k == "DIR" || (k == "DEVICE" && start.starts_with("vfio-user:")))
 			return {":files"};
 		if (k != "DEVICE" && k != "PCI")
 			return choices_of(o);

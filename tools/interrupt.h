@@ -11,7 +11,7 @@
 
 namespace usdma::tool {
 
-/* Atomic, as the next. */
+/* These two are shared with the signal handler: accessed by the helpers of barrier.h only. */
 inline int caught_signal;
 /* Process to forward the signal to, which measures for this one; 0: none. */
 inline pid_t interrupt_too;

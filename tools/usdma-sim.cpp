@@ -107,7 +107,7 @@ u64 quarter_of_memory()
 	return align_down(u64(sysconf(_SC_PHYS_PAGES)) * u64(sysconf(_SC_PAGESIZE)) / 4, u64(4096));
 }
 
-/* Here rather than when a client comes, which would end the server. */
+/* Checked at start: an engine thread that cannot be pinned would end the server at the first client. */
 int check_cpus(const sim::config &cfg)
 {
 	cpu_set_t before, set;

@@ -24,7 +24,7 @@ inline constexpr const char *size_rule = "digits, then K, M, G or T for powers o
 bool number_parse(std::string_view text, u64 *out, u64 low = 0, u64 high = ~u64(0));
 /* The same with an optional minus. */
 bool number_parse_signed(std::string_view text, s64 *out, s64 low = s64_min, s64 high = s64_max);
-/* Removes a number's digits from the start of the text. */
+/* Removes a number's digits from the start of the text. False: no digit, or more than 64 bits; *text is unchanged. */
 bool number_take(std::string_view *text, u64 *out, int base = 10);
 bool size_parse(std::string_view text, u64 *out, u64 low = 0, u64 high = ~u64(0));
 #pragma GCC visibility pop

@@ -42,7 +42,7 @@ std::string json_text(std::string_view text);
 inline constexpr size_t console_line = 4096; /* most bytes of a command */
 inline constexpr unsigned console_peers = 8; /* most connections */
 
-/* Used by one thread; fault_plan by others, too. */
+/* Not thread-safe, except plan(). */
 class console {
 public:
 	console() = default;
@@ -64,7 +64,7 @@ public:
 	/* Publishes the rules in shared memory, for clients that are served by their own processes; -ENOMEM. */
 	int share();
 	fault_page *page() const { return reinterpret_cast<fault_page *>(page_.data()); }
-	/* The client is to lose the device. */
+	/* True from "vanish" until the next client: the current one's connection has to end. */
 	bool is_dropping() const { return dropping_; }
 	/* False: the device has vanished. */
 	bool client_comes();

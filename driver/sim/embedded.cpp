@@ -123,7 +123,8 @@ void embedded::end_model()
 	}
 }
 
-/* The client's base is destroyed first: it closes the connection, which the thread waits for. */
+/* Bases are destroyed in reverse: user_device closes the connection; embedded then joins the thread that waits for
+ * that. */
 class embedded_device final : embedded, public vfio::user_device {
 public:
 	explicit embedded_device(const dma::open_options &how) : user_device(options(how)) {}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Stream capture, for the calls that submit work. A capturing stream is held (core::stream_hold): a submission
- * makes all its checks and then fails with -EINPROGRESS, in the slow path that it takes anyway, and the call hands
- * its work to one of the functions below instead.
+ * Stream capture, for the calls that submit work. A capturing stream is marked by core::stream_set_captured(): a
+ * submission makes all its checks and then fails with -EINPROGRESS, in the slow path that it takes anyway, and the call
+ * hands its work to one of the functions below instead.
  */
 #pragma once
 
@@ -16,18 +16,18 @@
 
 namespace usdma::acl {
 
-inline constexpr int held = -EINPROGRESS;
+inline constexpr int err_captured = -EINPROGRESS;
 
 /* A function int(core::stream *) with its arguments, by value. */
-struct replayed {
+struct captured_call {
 	static constexpr size_t most = 80;
 
 	int (*run)(const void *args, core::stream *s) = nullptr;
 	alignas(8) unsigned char args[most];
 
-	replayed() = default;
+	captured_call() = default;
 	template <class F>
-	explicit replayed(const F &f)
+	explicit captured_call(const F &f)
 		: run([](const void *a, core::stream *s) -> int { return (*static_cast<const F *>(a))(s); })
 	{
 		static_assert(sizeof(F) <= most && alignof(F) <= 8 && std::is_trivially_copyable_v<F>);
@@ -42,24 +42,24 @@ struct memory_use {
 	u64 len;
 };
 
-/* An object that the instance refers to. drop is called once, also if nothing was captured. */
+/* An object that the instance refers to. release is called once, also if nothing was captured. */
 struct retained_object {
 	void *what = nullptr;
-	void (*drop)(void *what) = nullptr;
+	void (*release)(void *what) = nullptr;
 };
 
 /* The stream captures; a hint. */
 inline bool captures(const core::stream *s)
 {
-	return unlikely(core::stream_held(s));
+	return unlikely(core::stream_is_captured(s));
 }
 
 /* Number of captures in progress; atomic. */
 extern u32 open_captures;
 
 /* The stream has refused f. If the capture has ended meanwhile, runs it. */
-aclError capture_call(const char *call, core::stream *s, const replayed &f, std::initializer_list<memory_use> uses = {},
-		      retained_object retained = {});
+aclError capture_call(const char *call, core::stream *s, const captured_call &f,
+		      std::initializer_list<memory_use> uses = {}, retained_object retained = {});
 /* As capture_call(); *done: how many items were accepted. */
 aclError capture_copies(const char *call, core::stream *s, const core::copy_item *items, size_t n, size_t *done);
 
@@ -69,25 +69,23 @@ inline aclError submit(const char *call, core::stream *s, const F &f, std::initi
 {
 	const int err = f(s);
 
-	return likely(err != held) ? check(call, err, at::submit) : capture_call(call, s, replayed(f), uses);
+	return likely(err != err_captured) ? check(call, err, at::submit) :
+					     capture_call(call, s, captured_call(f), uses);
 }
 
 /* ---- events ------------------------------------------------------------------------------------------ */
-
-/* Index of the word of an event that a capture has recorded. */
-inline constexpr unsigned word_record = 3;
 
 /* Recorded by a capture in progress; a hint. */
 inline bool is_captured(const core::event *e)
 {
 	return unlikely(load_relaxed(&e->user[word_record]));
 }
-/* s captures, or has just ended that. */
+/* s is being captured, or was until just now: then the call runs normally. */
 aclError capture_record(const char *call, core::stream *s, core::event *e, bool external);
 aclError capture_reset(const char *call, core::stream *s, core::event *e);
 /* False: neither s nor e belongs to a capture, nothing was done. */
 bool capture_wait(const char *call, core::stream *s, core::event *e, bool external, aclError *err);
-/* It is recorded outside of captures. */
+/* A stream that is not being captured has recorded e: the capture's record no longer counts. */
 void capture_forget(core::event *e);
 /* 107028. */
 [[gnu::cold, gnu::noinline]] aclError event_captured(const char *call, core::event *e);

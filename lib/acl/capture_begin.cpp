@@ -19,18 +19,21 @@ static u32 next_thread;
 /* Frees an instance: its work has ended, or its streams are waited for. */
 static void end(model *m)
 {
-	for (const auto &b : m->branches)
-		if (b->replays)
-			m->force ? core::stream_destroy_force(b->replays) : core::stream_destroy(b->replays);
+	for (const auto &b : m->streams)
+		if (b->launch_stream) {
+			m->force ? core::stream_destroy_force(b->launch_stream) :
+				   core::stream_destroy(b->launch_stream);
+			core::stream_unref(b->launch_stream); /* the context may have destroyed it before */
+		}
 	for (const auto &j : m->joins)
-		if (j->own)
-			core::event_destroy(j->own);
+		if (j->launch_event)
+			core::event_destroy(j->launch_event);
 	for (const target &t : m->targets)
 		core::event_destroy(t.done);
 	for (const event_use &u : m->events)
 		core::event_unref(u.e);
 	for (const retained_object &o : m->retained)
-		o.drop(o.what);
+		o.release(o.what);
 	groups_end(m);
 	models->put(m);
 }
@@ -73,50 +76,50 @@ aclError stream_captured(const char *call, const core::stream *s)
 	return fault(call, ACL_ERROR_RT_STREAM_CAPTURED, "stream %p is being captured", core::stream_handle(s));
 }
 
-branch *capture_add_stream(model *m, core::stream *s)
+captured_stream *capture_add_stream(model *m, core::stream *s)
 {
-	auto b = try_unique<branch>();
+	auto b = try_unique<captured_stream>();
 
 	if (!b)
 		return nullptr;
 	b->of = m;
-	b->index = u32(m->branches.size());
+	b->index = u32(m->streams.size());
 	b->handle = core::stream_handle(s);
-	branch *const added = b.get();
-	if (!try_push(m->branches, std::move(b)))
+	captured_stream *const added = b.get();
+	if (!try_push(m->streams, std::move(b)))
 		return nullptr;
-	store_relaxed(&s->user[word_branch], reinterpret_cast<u64>(added));
-	core::stream_hold(s, true);
+	store_relaxed(&s->user[word_capture], reinterpret_cast<u64>(added));
+	core::stream_set_captured(s, true);
 	return added;
 }
 
-aclError capture_of(const char *call, const core::stream *s, branch **out)
+aclError capture_of(const char *call, const core::stream *s, captured_stream **out)
 {
-	*out = branch_of(s);
+	*out = captured_of(s);
 	return *out ? ACL_SUCCESS :
 		      fault(call, ACL_ERROR_RT_STREAM_NOT_CAPTURED, "stream %p is not being captured",
 			    core::stream_handle(s));
 }
 
-void capture_spoil(model *m)
+void capture_invalidate(model *m)
 {
 	if (m->at == phase::capturing)
-		m->at = phase::spoilt;
+		m->at = phase::invalidated;
 }
 
 /* With the lock held: its streams and events are live again. */
 static void close(model *m, phase to)
 {
-	for (const auto &b : m->branches) {
+	for (const auto &b : m->streams) {
 		const stream_guard s(b->handle);
 
-		if (!s || branch_of(s) != b.get())
+		if (!s || captured_of(s) != b.get())
 			continue;
-		store_relaxed(&s->user[word_branch], u64(0));
-		core::stream_hold(s, false);
+		store_relaxed(&s->user[word_capture], u64(0));
+		core::stream_set_captured(s, false);
 	}
 	for (const auto &j : m->joins)
-		if (core::event *e = std::exchange(j->user, nullptr)) {
+		if (core::event *e = std::exchange(j->user_event, nullptr)) {
 			if (join_of(e) == j.get())
 				store_relaxed(&e->user[word_record], u64(0));
 			core::event_unref(e);
@@ -127,7 +130,7 @@ static void close(model *m, phase to)
 	store_relaxed(&open_captures, u32(open_models->size()));
 }
 
-static aclError no_more(const char *call, const char *what)
+static aclError fail_no_memory(const char *call, const char *what)
 {
 	return core_fault(call, no_memory(what), at::memory);
 }
@@ -135,7 +138,7 @@ static aclError no_more(const char *call, const char *what)
 /* With the lock held. */
 static aclError start(const char *call, core::stream *s, u32 mode)
 {
-	if (branch_of(s))
+	if (captured_of(s))
 		return stream_captured(call, s);
 	model *m = models->get();
 	if (!m)
@@ -145,7 +148,7 @@ static aclError start(const char *call, core::stream *s, u32 mode)
 	m->thread = self().capture_thread ? self().capture_thread : self().capture_thread = ++next_thread;
 	if (!try_reserve(*open_models, open_models->size() + 1) || !capture_add_stream(m, s)) {
 		models->put(m);
-		return no_more(call, "a capture");
+		return fail_no_memory(call, "a capture");
 	}
 	push_reserved(*open_models, m);
 	models->publish(m);
@@ -178,7 +181,7 @@ static aclError get_begin(const char *call, aclrtStream handle, u32 mode, stream
 /* With the lock held. */
 static aclError check_joined(const char *call, const model *m)
 {
-	for (const auto &b : m->branches)
+	for (const auto &b : m->streams)
 		if (b->index && !(b->record && b->record->waited))
 			return fault(call, ACL_ERROR_RT_STREAM_UNJOINED,
 				     "stream %p joined the capture and has not come back: its last work must be the "
@@ -193,7 +196,7 @@ static aclError check_end(const char *call, const model *m)
 	if (m->mode != ACL_MODEL_RI_CAPTURE_MODE_RELAXED && m->thread != self().capture_thread)
 		return fault(call, ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD,
 			     "another thread began the capture, and its mode is not RELAXED");
-	if (m->at == phase::spoilt)
+	if (m->at == phase::invalidated)
 		return fault(call, ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, "an earlier error has ended the capture");
 	if (m->group_in)
 		return fault(call, ACL_ERROR_STREAM_TASK_GROUP_STATUS, "a task group is open");
@@ -207,15 +210,15 @@ static int make_events(model *m)
 
 	for (const auto &j : m->joins)
 		if (j->waited && !err)
-			err = core::event_create(m->ctx->dev, 0, &j->own);
-	for (const auto &b : m->branches)
+			err = core::event_create(m->ctx->dev, 0, &j->launch_event);
+	for (const auto &b : m->streams)
 		if (b->index && b->last != SIZE_MAX)
 			m->steps[b->last].reports = true;
 	return err;
 }
 
 /* The end of a capture. *dead: to be dropped once the lock is released. */
-static aclError finish(const char *call, branch *b, aclmdlRI *out, model **dead)
+static aclError finish(const char *call, captured_stream *b, aclmdlRI *out, model **dead)
 {
 	model *m = b->of;
 	aclError err;
@@ -225,11 +228,11 @@ static aclError finish(const char *call, branch *b, aclmdlRI *out, model **dead)
 	*out = nullptr;
 	if (b->index)
 		return fault(call, ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED,
-			     "stream %p joined the capture, which stream %p began", b->handle, m->branches[0]->handle);
+			     "stream %p joined the capture, which stream %p began", b->handle, m->streams[0]->handle);
 	err = check_end(call, m);
 	if (!err)
 		err = check(call, make_events(m), at::memory);
-	close(m, err ? phase::over : phase::ready);
+	close(m, err ? phase::failed : phase::ready);
 	if (!err)
 		*out = model_handle(m);
 	else if (err != ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD && core::handle_end(m, model_handle(m)))
@@ -242,8 +245,8 @@ void capture_discard(const context *c, bool force)
 	for (size_t at = 0;;) {
 		capture_lock.lock();
 		model *m = models->next(&at, [&](model &o) { return o.ctx == c && core::ref_if_any(&o.refs); });
-		if (m && (m->at == phase::capturing || m->at == phase::spoilt))
-			close(m, phase::over);
+		if (m && (m->at == phase::capturing || m->at == phase::invalidated))
+			close(m, phase::failed);
 		capture_lock.unlock();
 		if (!m)
 			return;
@@ -316,7 +319,7 @@ aclError capture_allows_sync(const char *call)
 	for (const model *m : *open_models)
 		if (m->ctx == self().ctx)
 			return fault(call, ACL_ERROR_RT_STREAM_CAPTURED, "stream %p of this context is being captured",
-				     m->branches[0]->handle);
+				     m->streams[0]->handle);
 	return ACL_SUCCESS;
 }
 
@@ -324,12 +327,12 @@ aclError capture_allows_sync(const char *call)
 static void info_of(const core::stream *s, aclmdlRICaptureStatus *status, aclmdlRI *instance)
 {
 	std::lock_guard guard(capture_lock);
-	const branch *b = branch_of(s);
+	const captured_stream *b = captured_of(s);
 
 	if (status)
-		*status = !b                         ? ACL_MODEL_RI_CAPTURE_STATUS_NONE :
-			  b->of->at == phase::spoilt ? ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED :
-						       ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE;
+		*status = !b                              ? ACL_MODEL_RI_CAPTURE_STATUS_NONE :
+			  b->of->at == phase::invalidated ? ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED :
+							    ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE;
 	if (instance)
 		*instance = b ? model_handle(b->of) : nullptr;
 }
@@ -343,6 +346,7 @@ extern "C" {
 
 aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode)
 {
+	const context_guard c; /* capture_discard() has to find the capture */
 	stream_guard s;
 	const aclError err = get_begin(__func__, stream, number_in(mode), &s);
 
@@ -368,7 +372,7 @@ aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI)
 {
 	stream_guard s;
 	model *dead = nullptr;
-	branch *b;
+	captured_stream *b;
 
 	if (!stream)
 		return bad_arg(__func__, "stream is NULL");

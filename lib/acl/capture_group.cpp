@@ -7,7 +7,7 @@ namespace usdma::acl {
 inline constexpr size_t max_groups = 65536;
 static constinit core::no_destructor<core::slab<task_group, max_groups>> groups; /* under capture_lock */
 
-aclError group_allows_task(const char *call, const branch *b)
+aclError group_allows_task(const char *call, const captured_stream *b)
 {
 	model *m = b->of;
 
@@ -15,7 +15,7 @@ aclError group_allows_task(const char *call, const branch *b)
 		return ACL_SUCCESS;
 	if (m->group_in == b)
 		return fault(call, ACL_ERROR_RT_TASK_TYPE_NOT_SUPPORT, "only kernels can be in a task group");
-	capture_spoil(m);
+	capture_invalidate(m);
 	return fault(call, ACL_ERROR_STREAM_TASK_GROUP_INTR, "stream %p has an open task group", m->group_in->handle);
 }
 
@@ -34,17 +34,17 @@ static aclError wrong_status(const char *call, const char *what)
 	return fault(call, ACL_ERROR_STREAM_TASK_GROUP_STATUS, "%s", what);
 }
 
-/* With the lock held, as the next three. */
-static aclError get_capturing(const char *call, const core::stream *s, branch **b)
+/* With capture_lock held, up to begin_update(). */
+static aclError get_capturing(const char *call, const core::stream *s, captured_stream **b)
 {
 	const aclError err = capture_of(call, s, b);
 
-	if (!err && (*b)->of->at == phase::spoilt)
+	if (!err && (*b)->of->at == phase::invalidated)
 		return fault(call, ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, "an earlier error has ended the capture");
 	return err;
 }
 
-static aclError end_group(const char *call, const branch *b, aclrtTaskGrp *out)
+static aclError end_group(const char *call, const captured_stream *b, aclrtTaskGrp *out)
 {
 	if (b->of->group_in != b)
 		return wrong_status(call, "no task group is open in this stream");
@@ -95,7 +95,7 @@ extern "C" {
 aclError aclmdlRICaptureTaskGrpBegin(aclrtStream stream)
 {
 	stream_guard s;
-	branch *b;
+	captured_stream *b;
 
 	if (!stream)
 		return bad_arg(__func__, "stream is NULL");
@@ -115,7 +115,7 @@ aclError aclmdlRICaptureTaskGrpBegin(aclrtStream stream)
 aclError aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp *handle)
 {
 	stream_guard s;
-	branch *b;
+	captured_stream *b;
 
 	if (!stream || !handle)
 		return bad_arg(__func__, "%s is NULL", stream ? "handle" : "stream");

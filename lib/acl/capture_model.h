@@ -11,38 +11,38 @@
 
 namespace usdma::acl {
 
-struct branch;
+struct captured_stream;
 struct model;
 
 /* A record of an event by a capture, which waits of the same capture follow. */
 struct join {
-	branch *from = nullptr;
-	core::event *user = nullptr; /* a reference; null once the capture is over */
-	core::event *own = nullptr;  /* for replays; null: none waits for it */
+	captured_stream *from = nullptr;
+	core::event *user_event = nullptr;   /* a reference; null once the capture is over */
+	core::event *launch_event = nullptr; /* for replays; null: none waits for it */
 	bool waited = false;
 };
 
 /* One stream of a capture. The first is that of Begin, its work is replayed in the target stream. */
-struct branch {
+struct captured_stream {
 	model *of = nullptr;
 	u32 index = 0;
-	void *handle = nullptr;          /* the captured stream's */
-	size_t last = SIZE_MAX;          /* index of its last step */
-	const join *record = nullptr;    /* if that is a record; else null */
-	core::stream *replays = nullptr; /* the stream that replays it, made at the first launch */
+	void *handle = nullptr;                /* the captured stream's */
+	size_t last = SIZE_MAX;                /* index of its last step */
+	const join *record = nullptr;          /* if that is a record; else null */
+	core::stream *launch_stream = nullptr; /* the stream that replays it, made at the first launch */
 };
 
 struct step {
-	u32 branch = 0;
-	bool reports = false; /* the last of a branch: the errors of its stream are the target's before it */
-	replayed f;           /* null: copies */
+	u32 stream = 0;       /* index */
+	bool reports = false; /* the last of a captured_stream: the errors of its stream are the target's before it */
+	captured_call f;      /* null: copies */
 	std::vector<core::copy_item> copies;
 };
 
 enum class phase : u8 {
 	capturing,
-	spoilt, /* still capturing; its end fails */
-	over,   /* failed; not destroyed */
+	invalidated, /* still capturing; its end fails */
+	failed,      /* not destroyed yet */
 	ready,
 };
 
@@ -57,10 +57,10 @@ struct destroy_hook {
 	void *arg;
 };
 
-/* How many of an event's records and waits a capture has with the flag EXTERNAL, and has without. */
+/* An event that the capture records or waits for with the flag EXTERNAL: each at most once. */
 struct event_use {
 	core::event *e; /* a reference */
-	bool recorded = false, waited = false, joins = false;
+	bool recorded = false, waited = false;
 };
 
 /* A group of tasks that could be updated; a copy engine has none, so groups are empty. */
@@ -78,13 +78,13 @@ struct alignas(64) model {
 	bool force = false; /* its context is being destroyed by force */
 	u32 thread = 0;     /* of Begin */
 	context *ctx = nullptr;
-	std::vector<std::unique_ptr<branch>> branches;
+	std::vector<std::unique_ptr<captured_stream>> streams;
 	std::vector<std::unique_ptr<join>> joins;
 	std::vector<step> steps;
 	std::vector<memory_use> uses;
 	std::vector<retained_object> retained;
-	std::vector<event_use> events;    /* used with the flag EXTERNAL, or not */
-	const branch *group_in = nullptr; /* its open task group */
+	std::vector<event_use> events;             /* recorded or waited for live, when the graph runs */
+	const captured_stream *group_in = nullptr; /* its open task group */
 
 	std::mutex launching;  /* the next four */
 	u64 checked = ~u64(0); /* the translations' generation in which all memory was found */
@@ -99,17 +99,17 @@ inline constexpr u32 not_captured = ACL_STREAM_CPU_SCHEDULE | ACL_STREAM_DEVICE_
 extern std::mutex capture_lock;
 
 /* With the lock held. */
-inline branch *branch_of(const core::stream *s)
+inline captured_stream *captured_of(const core::stream *s)
 {
-	return reinterpret_cast<branch *>(s->user[word_branch]);
+	return reinterpret_cast<captured_stream *>(s->user[word_capture]);
 }
 inline join *join_of(const core::event *e)
 {
 	return reinterpret_cast<join *>(e->user[word_record]);
 }
-void capture_spoil(model *m);
+void capture_invalidate(model *m);
 /* Adds a stream; it captures from now on. nullptr: no memory. */
-branch *capture_add_stream(model *m, core::stream *s);
+captured_stream *capture_add_stream(model *m, core::stream *s);
 
 model *model_enter(const void *handle);
 void model_leave(model *m);
@@ -120,13 +120,13 @@ inline void *model_handle(const model *m)
 }
 /* 100000 for NULL, 107017. */
 aclError get_model(const char *call, const void *handle, model_guard *out);
-/* 107027, 107029 and 507903 are not among its codes. 0: *out captures; with the lock held. */
-aclError capture_of(const char *call, const core::stream *s, branch **out);
+/* 0: s is being captured, as *out. 107029: it is not. With capture_lock held. */
+aclError capture_of(const char *call, const core::stream *s, captured_stream **out);
 
 /* ---- task groups (capture_group.cpp); with the lock held ------------------------------------------------ */
 
 /* 507009, 107034: an open group does not allow a task in this stream. */
-aclError group_allows_task(const char *call, const branch *b);
+aclError group_allows_task(const char *call, const captured_stream *b);
 void groups_end(const model *m); /* the instance is being destroyed */
 
 } // namespace usdma::acl

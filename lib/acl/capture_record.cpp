@@ -8,14 +8,14 @@ namespace usdma::acl {
 /* ---- calls and copies; with the lock held -------------------------------------------------------------- */
 
 /* A failure to record spoils the capture. */
-static aclError no_more(const char *call, branch *b)
+static aclError invalidate_no_memory(const char *call, captured_stream *b)
 {
-	capture_spoil(b->of);
+	capture_invalidate(b->of);
 	return core_fault(call, no_memory("a captured call"), at::memory);
 }
 
 /* A new last step of the stream; nullptr: no memory. */
-static step *add_step(branch *b)
+static step *add_step(captured_stream *b)
 {
 	model *m = b->of;
 
@@ -23,11 +23,12 @@ static step *add_step(branch *b)
 		return nullptr;
 	b->last = m->steps.size() - 1;
 	b->record = nullptr;
-	m->steps.back().branch = b->index;
+	m->steps.back().stream = b->index;
 	return &m->steps.back();
 }
 
-static aclError add_call(const char *call, branch *b, const replayed &f, std::initializer_list<memory_use> uses = {})
+static aclError add_call(const char *call, captured_stream *b, const captured_call &f,
+			 std::initializer_list<memory_use> uses = {})
 {
 	model *m = b->of;
 	const aclError err = group_allows_task(call, b);
@@ -36,7 +37,7 @@ static aclError add_call(const char *call, branch *b, const replayed &f, std::in
 		return err;
 	step *s = try_reserve(m->uses, m->uses.size() + uses.size()) ? add_step(b) : nullptr;
 	if (!s)
-		return no_more(call, b);
+		return invalidate_no_memory(call, b);
 	s->f = f;
 	for (const memory_use &u : uses)
 		push_reserved(m->uses, u);
@@ -44,7 +45,7 @@ static aclError add_call(const char *call, branch *b, const replayed &f, std::in
 }
 
 /* Copies that follow each other in a stream are one step. */
-static step *copies_step(branch *b)
+static step *copies_step(captured_stream *b)
 {
 	model *m = b->of;
 
@@ -53,7 +54,7 @@ static step *copies_step(branch *b)
 	return add_step(b);
 }
 
-static aclError add_copies(const char *call, branch *b, const core::copy_item *items, size_t n, size_t *done)
+static aclError add_copies(const char *call, captured_stream *b, const core::copy_item *items, size_t n, size_t *done)
 {
 	if (const aclError err = group_allows_task(call, b))
 		return err;
@@ -67,7 +68,7 @@ static aclError add_copies(const char *call, branch *b, const core::copy_item *i
 			return core_fault(call, err, at::submit);
 		step *s = copies_step(b);
 		if (!s || !try_push(s->copies, i))
-			return no_more(call, b);
+			return invalidate_no_memory(call, b);
 	}
 	return ACL_SUCCESS;
 }
@@ -77,37 +78,38 @@ aclError capture_copies(const char *call, core::stream *s, const core::copy_item
 	{
 		std::lock_guard guard(capture_lock);
 
-		if (branch *b = branch_of(s))
+		if (captured_stream *b = captured_of(s))
 			return add_copies(call, b, items, n, done);
 	}
 	return check(call, core::copy_batch(s, items, n, done), at::submit);
 }
 
-static void drop(const retained_object &k)
+static void release_object(const retained_object &k)
 {
-	if (k.drop)
-		k.drop(k.what);
+	if (k.release)
+		k.release(k.what);
 }
 
 /* False: the stream does not capture any more. */
-static bool try_call(const char *call, core::stream *s, const replayed &f, std::initializer_list<memory_use> uses,
+static bool try_call(const char *call, core::stream *s, const captured_call &f, std::initializer_list<memory_use> uses,
 		     const retained_object &retained, aclError *err)
 {
 	std::lock_guard guard(capture_lock);
-	branch *b = branch_of(s);
+	captured_stream *b = captured_of(s);
 
 	if (!b)
 		return false;
-	*err = !retained.drop || try_reserve(b->of->retained, b->of->retained.size() + 1) ? add_call(call, b, f, uses) :
-											    no_more(call, b);
-	if (!*err && retained.drop)
+	*err = !retained.release || try_reserve(b->of->retained, b->of->retained.size() + 1) ?
+		       add_call(call, b, f, uses) :
+		       invalidate_no_memory(call, b);
+	if (!*err && retained.release)
 		push_reserved(b->of->retained, retained);
 	else
-		drop(retained);
+		release_object(retained);
 	return true;
 }
 
-aclError capture_call(const char *call, core::stream *s, const replayed &f, std::initializer_list<memory_use> uses,
+aclError capture_call(const char *call, core::stream *s, const captured_call &f, std::initializer_list<memory_use> uses,
 		      retained_object retained)
 {
 	aclError err;
@@ -115,7 +117,7 @@ aclError capture_call(const char *call, core::stream *s, const replayed &f, std:
 	if (try_call(call, s, f, uses, retained, &err))
 		return err;
 	err = check(call, f(s), at::submit);
-	drop(retained);
+	release_object(retained);
 	return err;
 }
 
@@ -126,7 +128,7 @@ static bool is_ex(const core::event *e)
 	return e->user[word_kind] == kind_ex;
 }
 
-static bool made_external(const core::event *e)
+static bool is_external(const core::event *e)
 {
 	return e->user[word_kind] == kind_flag && e->user[word_flags] & ACL_EVENT_EXTERNAL;
 }
@@ -156,7 +158,7 @@ static event_use *external_use(model *m, const core::event *e)
 static bool joins(const model *m, const core::event *e)
 {
 	for (const auto &j : m->joins)
-		if (j->user == e)
+		if (j->user_event == e)
 			return true;
 	return false;
 }
@@ -169,10 +171,12 @@ static aclError used_otherwise(const char *call, core::event *e)
 }
 
 /* Notes a record or wait of a live event; the instance holds a reference to it. */
-static aclError note_external(const char *call, branch *b, core::event *e, bool event_use::*what)
+static aclError note_external(const char *call, captured_stream *b, core::event *e, bool event_use::*what)
 {
 	event_use *u = external_use(b->of, e);
 
+	if (const aclError err = group_allows_task(call, b))
+		return err;
 	if (joins(b->of, e) || (u && u->*what))
 		return used_otherwise(call, e);
 	if (!u && try_push(b->of->events, event_use{e})) {
@@ -180,18 +184,18 @@ static aclError note_external(const char *call, branch *b, core::event *e, bool 
 		u = &b->of->events.back();
 	}
 	if (!u)
-		return no_more(call, b);
+		return invalidate_no_memory(call, b);
 	u->*what = true;
 	return ACL_SUCCESS;
 }
 
 /* An event made with ACL_EVENT_EXTERNAL may be used as often as wanted. */
-static aclError keep_event(const char *call, branch *b, core::event *e)
+static aclError retain_event(const char *call, captured_stream *b, core::event *e)
 {
 	if (external_use(b->of, e))
 		return ACL_SUCCESS;
 	if (!try_push(b->of->events, event_use{e}))
-		return no_more(call, b);
+		return invalidate_no_memory(call, b);
 	core::event_ref(e);
 	return ACL_SUCCESS;
 }
@@ -218,27 +222,29 @@ static int wait_set(core::event *e, core::stream *s)
 	return core::stream_wait_check(s, is_set, leave_event, e, deadline::never());
 }
 
-static aclError add_external(const char *call, branch *b, core::event *e, int (*f)(core::event *, core::stream *))
+static aclError add_external(const char *call, captured_stream *b, core::event *e,
+			     int (*f)(core::event *, core::stream *))
 {
-	const aclError err = keep_event(call, b, e);
+	const aclError err = retain_event(call, b, e);
 
-	return err ? err : add_call(call, b, replayed([=](core::stream *s) { return f(e, s); }));
+	return err ? err : add_call(call, b, captured_call([=](core::stream *s) { return f(e, s); }));
 }
 
 /* The record of a join. An earlier record of the event counts for the waits until now. */
-static aclError add_join(const char *call, branch *b, core::event *e)
+static aclError add_join(const char *call, captured_stream *b, core::event *e)
 {
 	auto j = try_unique<join>();
 	join *const at = j.get();
 
 	if (!j || !try_reserve(b->of->joins, b->of->joins.size() + 1))
-		return no_more(call, b);
-	const aclError err = add_call(
-		call, b, replayed([=](core::stream *s) { return at->own ? core::event_record(at->own, s) : 0; }));
+		return invalidate_no_memory(call, b);
+	const aclError err = add_call(call, b, captured_call([=](core::stream *s) {
+					      return at->launch_event ? core::event_record(at->launch_event, s) : 0;
+				      }));
 	if (err)
 		return err;
 	j->from = b;
-	j->user = e;
+	j->user_event = e;
 	core::event_ref(e);
 	b->record = at;
 	push_reserved(b->of->joins, std::move(j));
@@ -246,9 +252,9 @@ static aclError add_join(const char *call, branch *b, core::event *e)
 	return ACL_SUCCESS;
 }
 
-static aclError add_record(const char *call, branch *b, core::event *e, bool external)
+static aclError add_record(const char *call, captured_stream *b, core::event *e, bool external)
 {
-	if (made_external(e))
+	if (is_external(e))
 		return external ? wrong_kind(call, e) : add_external(call, b, e, record_live);
 	if (!is_ex(e) || share_of(e))
 		return wrong_kind(call, e);
@@ -272,7 +278,7 @@ aclError capture_record(const char *call, core::stream *s, core::event *e, bool 
 	{
 		std::lock_guard guard(capture_lock);
 
-		if (branch *b = branch_of(s))
+		if (captured_stream *b = captured_of(s))
 			return add_record(call, b, e, external);
 	}
 	return external ? not_capturing(call, s) : check(call, core::event_record(e, s), at::submit);
@@ -288,8 +294,8 @@ aclError capture_reset(const char *call, core::stream *s, core::event *e)
 	{
 		std::lock_guard guard(capture_lock);
 
-		if (branch *b = branch_of(s))
-			return made_external(e) ? add_external(call, b, e, reset_live) : wrong_kind(call, e);
+		if (captured_stream *b = captured_of(s))
+			return is_external(e) ? add_external(call, b, e, reset_live) : wrong_kind(call, e);
 	}
 	return check(call, core::event_reset(e, s), at::submit);
 }
@@ -305,16 +311,16 @@ void capture_forget(core::event *e)
 
 static aclError conflict(const char *call, model *a, model *b)
 {
-	capture_spoil(a);
-	capture_spoil(b);
+	capture_invalidate(a);
+	capture_invalidate(b);
 	return fault(call, ACL_ERROR_STREAM_CAPTURE_CONFLICT,
 		     "the event is recorded by another capture: neither can be completed");
 }
 
-static aclError add_wait(const char *call, branch *b, join *j)
+static aclError add_wait(const char *call, captured_stream *b, join *j)
 {
-	const aclError err = add_call(call, b, replayed([=](core::stream *s) {
-					      return core::stream_wait_event(s, j->own, deadline::never());
+	const aclError err = add_call(call, b, captured_call([=](core::stream *s) {
+					      return core::stream_wait_event(s, j->launch_event, deadline::never());
 				      }));
 	j->waited |= !err;
 	return err;
@@ -333,12 +339,12 @@ static aclError join_capture(const char *call, core::stream *s, join *j)
 			     core::stream_handle(s));
 	if (owner_of(s) != m->ctx)
 		return unsupported(call, "the event is recorded by a capture of another context");
-	branch *b = capture_add_stream(m, s);
-	return b ? add_wait(call, b, j) : no_more(call, j->from);
+	captured_stream *b = capture_add_stream(m, s);
+	return b ? add_wait(call, b, j) : invalidate_no_memory(call, j->from);
 }
 
 /* A wait by a stream that captures for an event that its capture has not recorded. */
-static aclError wait_outside(const char *call, branch *b, core::event *e)
+static aclError wait_outside(const char *call, captured_stream *b, core::event *e)
 {
 	if (core::event_query(e) == core::event_state::never)
 		return ACL_SUCCESS;
@@ -351,13 +357,13 @@ static int wait_live(core::event *e, core::stream *s)
 	return core::stream_wait_event(s, e, deadline::never());
 }
 
-static aclError add_any_wait(const char *call, core::stream *s, branch *b, core::event *e, bool external)
+static aclError add_any_wait(const char *call, core::stream *s, captured_stream *b, core::event *e, bool external)
 {
 	join *j = join_of(e);
 
 	if (!b)
 		return join_capture(call, s, j);
-	if (made_external(e))
+	if (is_external(e))
 		return external ? wrong_kind(call, e) : add_external(call, b, e, wait_set);
 	if (!is_ex(e) || share_of(e) || (external && !(e->user[word_flags] & ACL_EVENT_SYNC)))
 		return wrong_kind(call, e);
@@ -376,7 +382,7 @@ static aclError add_any_wait(const char *call, core::stream *s, branch *b, core:
 bool capture_wait(const char *call, core::stream *s, core::event *e, bool external, aclError *err)
 {
 	std::lock_guard guard(capture_lock);
-	branch *b = branch_of(s);
+	captured_stream *b = captured_of(s);
 
 	if (!b && external)
 		*err = not_capturing(call, s);

@@ -46,9 +46,10 @@ static void error_step_done(void *arg)
 static int report_error(void *arg)
 {
 	const auto *step = static_cast<error_step *>(arg);
+	int none = 0;
 
 	if (const int err = core::stream_take_error_locked(step->s))
-		store_release(&step->of->err, err);
+		cmpxchg_release(&step->of->err, &none, err);
 	return 1;
 }
 
@@ -93,30 +94,37 @@ static int check_memory(model *m)
 }
 
 /* The stream that replays a joined one; a new one after an abort. */
-static int make_stream(const model *m, branch *b)
+static int make_stream(const model *m, captured_stream *b)
 {
 	core::stream_options opt;
 
-	if (b->replays && !load_relaxed(&b->replays->stopped))
+	if (b->launch_stream && !load_relaxed(&b->launch_stream->stopped))
 		return 0;
-	if (b->replays)
-		core::stream_destroy_force(std::exchange(b->replays, nullptr));
+	if (b->launch_stream) {
+		core::stream_destroy_force(b->launch_stream);
+		core::stream_unref(std::exchange(b->launch_stream, nullptr));
+	}
 	opt.owner = m->ctx;
-	return core::stream_create(m->ctx->dev, opt, &b->replays);
+	const int err = core::stream_create(m->ctx->dev, opt, &b->launch_stream);
+	if (!err)
+		fetch_add_relaxed(&b->launch_stream->refs, 1u);
+	return err;
 }
 
+/* While the context exists: destroying it waits for the guard. */
 static int make_streams(const model *m)
 {
-	int err = 0;
+	const context_guard c;
+	int err = c.get() == m->ctx ? 0 : fail(ECANCELED, "the context is being destroyed");
 
-	for (size_t i = 1; i < m->branches.size() && !err; i++)
-		err = make_stream(m, m->branches[i].get());
+	for (size_t i = 1; i < m->streams.size() && !err; i++)
+		err = make_stream(m, m->streams[i].get());
 	return err;
 }
 
 static int run_step(const model *m, const step &st, core::stream *target, launch *l)
 {
-	core::stream *s = st.branch ? m->branches[st.branch]->replays : target;
+	core::stream *s = st.stream ? m->streams[st.stream]->launch_stream : target;
 	int err = st.reports ? push_error_step(l, s, report_error) : 0;
 	size_t done;
 
@@ -127,8 +135,8 @@ static int run_step(const model *m, const step &st, core::stream *target, launch
 
 static int run_steps(const model *m, core::stream *target)
 {
-	launch *l = m->branches.size() > 1 ? new (std::nothrow) launch : nullptr;
-	int err = m->branches.size() > 1 && !l ? no_memory("a launch") : 0;
+	launch *l = m->streams.size() > 1 ? new (std::nothrow) launch : nullptr;
+	int err = m->streams.size() > 1 && !l ? no_memory("a launch") : 0;
 
 	for (const step &st : m->steps)
 		if ((err = err ? err : run_step(m, st, target, l)))
@@ -140,28 +148,44 @@ static int run_steps(const model *m, core::stream *target)
 	return err;
 }
 
-/* Where the last launch of each stream is recorded; nullptr: no memory. */
-static target *target_of(model *m, const core::stream *s)
+/* Where the last launch in the stream is recorded. */
+static int find_target(model *m, const core::stream *s, target **out)
 {
 	void *const handle = core::stream_handle(s);
 	target *unused = nullptr;
 	core::event *e;
 
 	for (target &t : m->targets) {
-		if (t.handle == handle)
-			return &t;
+		if (t.handle == handle) {
+			*out = &t;
+			return 0;
+		}
 		if (core::event_query(t.done) != core::event_state::pending)
 			unused = &t;
 	}
-	if (!unused && !core::event_create(s->dev, 0, &e)) {
-		if (try_push(m->targets, target{handle, e}))
-			unused = &m->targets.back();
-		else
+	if (!unused) {
+		if (const int err = core::event_create(s->dev, 0, &e))
+			return err;
+		if (!try_push(m->targets, target{handle, e})) {
 			core::event_destroy(e);
+			return no_memory("a launch");
+		}
+		unused = &m->targets.back();
 	}
-	if (unused)
-		unused->handle = handle;
-	return unused;
+	unused->handle = handle;
+	*out = unused;
+	return 0;
+}
+
+/* After a launch that failed in part: nothing waits for what was submitted. make_stream() replaces them. */
+static int abort_joined(const model *m, int err)
+{
+	const saved_error saved;
+
+	for (const auto &b : m->streams)
+		if (b->launch_stream)
+			core::stream_abort(b->launch_stream);
+	return saved.again(err);
 }
 
 /* Not submitted in part, except for lack of memory or a device that is lost. */
@@ -169,16 +193,20 @@ static aclError run(const char *call, model *m, core::stream *s)
 {
 	std::lock_guard one_target(target_locks[s->id % std::size(target_locks)]);
 	std::lock_guard one_launch(m->launching);
+	target *t = nullptr;
 	int err = check_memory(m);
 
 	if (err == -EFAULT)
 		return fault(call, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "%s; it was freed since the capture", error_text());
 	if (!err)
 		err = make_streams(m);
-	target *t = err ? nullptr : target_of(m, s);
-	if (!t)
-		return core_fault(call, err ? err : -ENOMEM, at::memory);
+	if (!err)
+		err = find_target(m, s, &t);
+	if (err)
+		return core_fault(call, err, at::memory);
 	err = run_steps(m, s);
+	if (err)
+		err = abort_joined(m, err);
 	const int noted = core::event_record(t->done, s);
 	return check(call, err ? err : noted, at::submit);
 }
@@ -193,7 +221,7 @@ static aclError check_ready(const char *call, const model *m, const void *handle
 {
 	std::lock_guard guard(capture_lock);
 
-	if (m->at == phase::capturing || m->at == phase::spoilt)
+	if (m->at == phase::capturing || m->at == phase::invalidated)
 		return fault(call, ACL_ERROR_RT_MODEL_CAPTURED, "modelRI %p is still being captured", handle);
 	return m->at == phase::ready ? ACL_SUCCESS :
 				       fault(call, ACL_ERROR_RT_MODEL_EXECUTE,
@@ -218,19 +246,35 @@ static aclError execute(const char *call, const void *handle, model *m, core::st
 
 /* ---- destroying ---------------------------------------------------------------------------------------------- */
 
+/* References to the events of the last launches. */
+static int last_launches(model *m, std::vector<core::event *> *out)
+{
+	std::lock_guard guard(m->launching);
+
+	if (!try_reserve(*out, m->targets.size()))
+		return no_memory("a wait for launches");
+	for (const target &t : m->targets) {
+		core::event_ref(t.done);
+		push_reserved(*out, t.done);
+	}
+	return 0;
+}
+
 /* -ETIMEDOUT: a launch has not ended; other errors of the wait mean that it will not run. */
 static int wait_launches(model *m)
 {
 	const deadline until = deadline::in_ms(destroy_ms);
-	std::lock_guard guard(m->launching);
+	std::vector<core::event *> last;
+	int err = last_launches(m, &last);
 
-	for (const target &t : m->targets) {
-		const int err = core::event_wait(t.done, until);
+	for (core::event *e : last) {
+		const int waited = err ? 0 : core::event_wait(e, until);
 
-		if (err == -ETIMEDOUT || err == -EDEADLK)
-			return err;
+		if (waited == -ETIMEDOUT || waited == -EDEADLK)
+			err = waited;
+		core::event_unref(e);
 	}
-	return 0;
+	return err;
 }
 
 static aclError check_destroy(const char *call, const void *handle, model *m)
@@ -238,7 +282,7 @@ static aclError check_destroy(const char *call, const void *handle, model *m)
 	{
 		std::lock_guard guard(capture_lock);
 
-		if (m->at == phase::capturing || m->at == phase::spoilt)
+		if (m->at == phase::capturing || m->at == phase::invalidated)
 			return fault(call, ACL_ERROR_RT_MODEL_CAPTURED, "modelRI %p is still being captured", handle);
 	}
 	if (!has_context())

@@ -190,9 +190,9 @@ static inline __attribute__((always_inline)) int try_cached(void *dst, size_t ma
 		return foreign_stream(call, stream);
 	self().tasks++;
 	const int err = core::copy_direct(s, e, dst, src, count);
-	return likely(!err) ? ACL_SUCCESS :
-	       err == held  ? capture_copy(call, s, dst, src, count) :
-			      copy_fault(call, err, e);
+	return likely(!err)        ? ACL_SUCCESS :
+	       err == err_captured ? capture_copy(call, s, dst, src, count) :
+				     copy_fault(call, err, e);
 }
 
 /* The part after the argument checks. */

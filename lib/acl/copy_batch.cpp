@@ -124,15 +124,15 @@ static inline aclError check_item(const batch &b, size_t i, const core::endpoint
 static aclError submit(const batch &b, core::stream *s, const core::copy_item *items, const core::endpoints *at,
 		       size_t n, size_t from)
 {
-	size_t done = 0;
+	size_t done = 0, captured = 0;
 	const int err = n ? core::copy_batch_translated(s, items, at, n, &done) : 0;
 
 	if (likely(!err))
 		return ACL_SUCCESS;
-	const aclError code = err == held ? capture_copies(b.call, s, items, n, &done) :
-					    copy_fault(b.call, err, at[done]);
+	const aclError code = err == err_captured ? capture_copies(b.call, s, items + done, n - done, &captured) :
+						    copy_fault(b.call, err, at[done]);
 	if (code)
-		*b.fail = from + done;
+		*b.fail = from + done + captured;
 	return code;
 }
 
@@ -169,7 +169,7 @@ static aclError run_attribute(const batch &b, core::stream *s, size_t from, size
 		if (fits)
 			from += core::copy_batch_fast(s, {b.dsts + from, b.srcs + from, b.sizes + from}, end - from,
 						      said, &err);
-		if (unlikely(err && err != held)) {
+		if (unlikely(err && err != err_captured)) {
 			*b.fail = from;
 			return copy_fault(b.call, err, core::translate_both(b.dsts[from], b.srcs[from]));
 		}

@@ -107,10 +107,12 @@ static aclError record(const char *call, aclrtEvent event, aclrtStream stream, b
 	if (unlikely(err))
 		return err;
 	note_task();
-	const int bad = external ? held : share_of(e) ? shared_record(e, s) : core::event_record(e, s);
-	if (unlikely(bad == held))
+	const int bad = external || (share_of(e) && captures(s)) ? err_captured :
+			share_of(e)                              ? shared_record(e, s) :
+								   core::event_record(e, s);
+	if (unlikely(bad == err_captured))
 		return capture_record(call, s, e, external);
-	if (is_captured(e))
+	if (unlikely(!bad && is_captured(e)))
 		capture_forget(e);
 	return check(call, bad, at::submit);
 }
@@ -264,7 +266,7 @@ aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)
 		return unsupported(__func__, "event %p is an Ex event, or was made without ACL_EVENT_SYNC", event);
 	note_task();
 	const int bad = core::event_reset(e, s);
-	return bad == held ? capture_reset(__func__, s, e) : check(__func__, bad, at::submit);
+	return bad == err_captured ? capture_reset(__func__, s, e) : check(__func__, bad, at::submit);
 }
 
 aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status)

@@ -8,8 +8,6 @@
 namespace usdma::acl {
 
 enum event_kind : u64 { kind_default, kind_flag, kind_ex };
-/* Indices of an event's user words. */
-enum event_word { word_kind = 0, word_flags = 1, word_shared = 2 };
 
 inline core::event *as_event(aclrtEvent e)
 {

@@ -46,7 +46,7 @@ static aclError release(const char *call, void *ptr)
 	return check(call, core::host_free(ptr), at::memory);
 }
 
-/* As drivers require it. */
+/* Ascend's driver refuses other ranges. */
 static constexpr u64 register_grain = 4096;
 
 static aclError register_range(const char *call, void *ptr, u64 size, u32 flags)
@@ -58,9 +58,8 @@ static aclError register_range(const char *call, void *ptr, u64 size, u32 flags)
 	if (!c)
 		return no_context(call);
 	if ((reinterpret_cast<u64>(ptr) | size) % register_grain)
-		return fault(call, ACL_ERROR_RT_DRV_INTERNAL_ERROR,
-			     "ptr %p and size %llu must be multiples of 4096, as a driver requires it", ptr,
-			     static_cast<unsigned long long>(size));
+		return fault(call, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "ptr %p and size %llu must be multiples of 4096",
+			     ptr, static_cast<unsigned long long>(size));
 	err = core::host_register(ptr, size, how | core::host_reg_over_pinned, c->dev, flags);
 	if (err == -EEXIST)
 		return fault(call, ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "%s", error_text());

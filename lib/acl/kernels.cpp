@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernels: a copy engine runs none. Programs that have the calls link and start; the calls are refused by 207000, with
- * a message, so that their other parts work.
+ * Kernels: a copy engine does not run any. The calls exist so that programs link; each fails with 207000 and a message.
  */
 #include "lib/acl/state.h"
 
@@ -11,7 +10,7 @@ using namespace usdma::acl;
 static aclError no_kernels(const char *call, bool args_good)
 {
 	if (!args_good)
-		return bad_arg(call, "a pointer or handle is NULL");
+		return bad_arg(call, "a pointer or handle is NULL, or a size is 0");
 	return unsupported(call, "no device here runs kernels: there are copies, memsets and reductions");
 }
 

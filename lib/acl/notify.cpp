@@ -246,16 +246,16 @@ static deadline wait_limit(u32 timeout_s)
 	return timeout_s && timeout_s != forever ? deadline::in_ms(u64(timeout_s) * 1000) : default_wait();
 }
 
-/* As submit(); a capture keeps the notify. */
-template <class F> static aclError submit_keeping(const char *call, core::stream *s, notify *n, const F &f)
+/* As submit(); a capture retains the notify. */
+template <class F> static aclError submit_retaining(const char *call, core::stream *s, notify *n, const F &f)
 {
 	const auto with = [=](core::stream *in) { return f(n, in); };
 	const int err = with(s);
 
-	if (likely(err != held))
+	if (likely(err != err_captured))
 		return check(call, err, at::submit);
 	fetch_add_relaxed(&n->refs, 1);
-	return capture_call(call, s, replayed(with), {}, {n, release_now});
+	return capture_call(call, s, captured_call(with), {}, {n, release_now});
 }
 
 static bool valid_record(u32 mode)
@@ -395,7 +395,7 @@ aclError aclrtRecordNotify(aclrtNotify notify, aclrtStream stream)
 	if (err)
 		return err;
 	note_task();
-	return submit_keeping(__func__, s, n, notify_record);
+	return submit_retaining(__func__, s, n, notify_record);
 }
 
 aclError aclrtWaitAndResetNotify(aclrtNotify notify, aclrtStream stream, uint32_t timeout)
@@ -410,7 +410,7 @@ aclError aclrtWaitAndResetNotify(aclrtNotify notify, aclrtStream stream, uint32_
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID,
 			     "notify %p must be waited for on the device that it was created on", notify);
 	note_task();
-	return submit_keeping(__func__, s, n, [=](acl::notify *at, core::stream *in) {
+	return submit_retaining(__func__, s, n, [=](acl::notify *at, core::stream *in) {
 		return notify_wait(at, in, wait_limit(timeout));
 	});
 }
@@ -521,7 +521,7 @@ aclError aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream, aclr
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "info->mode %d is unknown", info->mode);
 	note_task();
 	const count_step step{n, u32(info->mode), info->value, false};
-	return submit_keeping(__func__, s, n, [=](acl::notify *, core::stream *in) {
+	return submit_retaining(__func__, s, n, [=](acl::notify *, core::stream *in) {
 		return push_step(in, step, change, deadline::never());
 	});
 }
@@ -540,7 +540,7 @@ aclError aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream str
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "info->mode %d is unknown", info->mode);
 	note_task();
 	const count_step step{n, u32(info->mode), info->value, info->isClear != 0};
-	return submit_keeping(__func__, s, n, [step, timeout = info->timeout](acl::notify *, core::stream *in) {
+	return submit_retaining(__func__, s, n, [step, timeout = info->timeout](acl::notify *, core::stream *in) {
 		return push_step(in, step, reached, wait_limit(timeout));
 	});
 }
@@ -555,7 +555,7 @@ aclError aclrtCntNotifyReset(aclrtCntNotify cntNotify, aclrtStream stream)
 		return err;
 	note_task();
 	const count_step step{n, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 0, false};
-	return submit_keeping(__func__, s, n, [=](acl::notify *, core::stream *in) {
+	return submit_retaining(__func__, s, n, [=](acl::notify *, core::stream *in) {
 		return push_step(in, step, change, deadline::never());
 	});
 }

@@ -109,5 +109,3 @@ inline void count_call(void *arg)
 }
 
 } // namespace usdma::test
-
-/* One point of a test program. */

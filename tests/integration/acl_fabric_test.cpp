@@ -4,6 +4,7 @@
  * the first, and its peers, which are this program again, the others.  A peer does what it is sent over a socket.
  */
 #include "acl/acl.h"
+#include "tests/support/until.h"
 #include "tests/support/test.h"
 
 #include <cerrno>
@@ -226,16 +227,11 @@ static void copy_for_ever(int slot)
 	send(peer_fd, &a, sizeof(a), 0);
 }
 
-/* A server takes a moment from one client to the next. */
+/* usdma-sim serves one client of a device at a time: refused until the process before has ended. */
 static int open_device()
 {
-	int code = aclrtSetDevice(0);
-
-	for (int i = 0; code && i < 200; i++) {
-		usleep(50000);
-		code = aclrtSetDevice(0);
-	}
-	return code ? code : aclrtCreateStream(&stream);
+	usdma::test::until("the server takes the next client", [] { return !aclrtSetDevice(0); });
+	return aclrtCreateStream(&stream);
 }
 
 static int peer_main()
@@ -324,13 +320,18 @@ static void use_up()
 		all.push_back(p);
 		GOOD(aclrtMemset(p, 2 << 20, 0xee, 2 << 20));
 	}
+	assert_false(all.empty());
 	for (void *q : all)
 		GOOD(aclrtFree(q));
 }
 
 static size_t free_bytes()
 {
-	return here({op::count}).free;
+	const answer a = here({op::count});
+
+	GOOD(a.code);
+	assert_true(a.free > 0);
+	return a.free;
 }
 
 /* The export is released first: both imports stay valid, and only then its memory is free. */
@@ -547,6 +548,8 @@ static void test_nothing_leaks(void **)
 	rounds(&p, 100 * usdma::test::scale());
 	after[0] = here({op::count}), after[1] = p.call({op::count});
 	for (int i : {0, 1}) {
+		GOOD(before[i].code);
+		GOOD(after[i].code);
 		assert_int_equal(after[i].free, before[i].free);
 		assert_int_equal(after[i].fds, before[i].fds);
 		assert_in_range(after[i].maps, 1, before[i].maps + 16); /* stacks and arenas of malloc come and go */

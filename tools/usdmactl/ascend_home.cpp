@@ -4,6 +4,7 @@
  * Headers and libraries are links to the installed ones.
  */
 #include "tools/usdmactl/ctl.h"
+#include "tools/usdmactl/doctor.h"
 
 #include <nlohmann/json.hpp>
 #include <filesystem>
@@ -49,15 +50,6 @@ static installed find_installed()
 	return at;
 }
 
-static std::string quoted(const std::string &text)
-{
-	std::string out = "'";
-
-	for (char c : text)
-		out += c == '\'' ? "'\\''" : std::string(1, c);
-	return out + "'";
-}
-
 static void link_to(const fs::path &target, const fs::path &name)
 {
 	if (fs::is_symlink(name))
@@ -92,7 +84,7 @@ static std::string environment(const fs::path &top)
 			   "export ASCEND_TOOLKIT_HOME=\"$ASCEND_HOME_PATH\"\n"
 			   "export LD_LIBRARY_PATH=\"$ASCEND_HOME_PATH/lib64${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\"\n"
 			   "export PATH=\"$ASCEND_HOME_PATH/bin:$PATH\"\n",
-			   mark, quoted(top.string()));
+			   mark, shell_word(top.string()));
 }
 
 static std::string versions()
@@ -129,7 +121,7 @@ static void make_tree(const installed &at, const fs::path &top)
 	link_to("../lib64", arch / "lib64");
 	write_file(top / "bin/npu-smi",
 		   fmt::format("#!/bin/sh\n{}\n[ \"$1\" != info ] || shift\nexec {} npu-smi \"$@\"\n", mark,
-			       quoted(fs::read_symlink("/proc/self/exe").string())),
+			       shell_word(fs::read_symlink("/proc/self/exe").string())),
 		   fs::perms(0755));
 	write_file(top / "version.cfg", versions());
 }
@@ -146,7 +138,7 @@ int run_ascend_home(const context &ctx, const std::string &folder)
 		if (ctx.json)
 			print_json({{"ascend_home", top.string()}});
 		else
-			print_line(". " + quoted((top / "set_env.sh").string()));
+			print_line(". " + shell_word((top / "set_env.sh").string()));
 		return exit_ok;
 	} catch (const failure &f) {
 		return report(ctx, f.text);

@@ -196,7 +196,7 @@ void add_ascend(CLI::App &app, arguments &a)
 		      "  usdmactl ascend-home ~/ascend && . ~/ascend/set_env.sh\n"
 		      "It has include, lib64 and their like as links to this installation, set_env.sh,\n"
 		      "version.cfg and bin/npu-smi. Run again, it is made anew.");
-	sub->add_option("DIR", a.folder, "A new folder, or one made by this command")->required();
+	sub->add_option("DIR", a.folder, "A new folder, or one made by this command")->required()->type_name("");
 	sub->callback([&a] { a.status = run_ascend_home(a.ctx, a.folder); });
 }
 

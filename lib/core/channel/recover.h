@@ -41,7 +41,7 @@ inline bool hwq_joins(const hw_queue *l)
 	return load_relaxed(&l->join_seq) > dma::completed(l->ch);
 }
 
-/* What the streams of a hardware queue do: lib/core/upcalls.cpp. */
+/* Functions of the stream layer that this layer calls: lib/core/upcalls.cpp. */
 struct queue_listener {
 	/* Its channel has halted, or a helper's: hwq_check_fault(). */
 	void (*on_fault)(hw_queue *l);

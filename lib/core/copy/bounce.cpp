@@ -331,7 +331,7 @@ static int move(const endpoints &e, void *dst, const void *src, u64 len, deadlin
 /* Before a copy that is synchronous: waits for the stream's work. */
 static int sync_before(stream *s, deadline until)
 {
-	const int err = stream_held(s) ? 0 : stream_sync(s, until);
+	const int err = stream_is_captured(s) ? 0 : stream_sync(s, until);
 
 	return err ? err : stream_refuses(s);
 }

@@ -41,7 +41,7 @@ int fail_stopped(const stream *s)
 						 "the stream stopped at an earlier failure (failure mode stop)");
 }
 
-static int fail_held(const stream *s)
+static int fail_captured(const stream *s)
 {
 	return fail(EINPROGRESS, "stream %u is being captured", s->id);
 }
@@ -50,8 +50,8 @@ int stream_refuses(const stream *s)
 {
 	if (load_relaxed(&s->stopped))
 		return fail_stopped(s);
-	if (unlikely(stream_held(s)))
-		return fail_held(s);
+	if (unlikely(stream_is_captured(s)))
+		return fail_captured(s);
 	if (unlikely(!load_relaxed(&s->alive)))
 		return fail_dead();
 	if (s->dev->lost())
@@ -67,6 +67,19 @@ static stream_error pending_error(const stream *s)
 	return s->error;
 }
 
+/* With the hardware queue's lock held. */
+static stream_error take_pending(stream *s)
+{
+	const stream_error e = pending_error(s);
+
+	s->error_reported |= e.err == s->error.err;
+	if (!s->stopped) {
+		s->error = {};
+		store_relaxed(&s->has_error, 0u);
+	}
+	return e;
+}
+
 int stream_take_error(stream *s, stream_error *out)
 {
 	stream_error e;
@@ -74,12 +87,7 @@ int stream_take_error(stream *s, stream_error *out)
 	if (likely(!load_acquire(&s->has_error)))
 		return 0;
 	s->ln->lock.lock();
-	e = pending_error(s);
-	s->error_reported |= e.err == s->error.err;
-	if (!s->stopped) {
-		s->error = {};
-		store_relaxed(&s->has_error, 0u);
-	}
+	e = take_pending(s);
 	s->ln->lock.unlock();
 	if (out)
 		*out = e;
@@ -88,13 +96,7 @@ int stream_take_error(stream *s, stream_error *out)
 
 int stream_take_error_locked(stream *s)
 {
-	const int err = pending_error(s).err;
-
-	if (!s->stopped) {
-		s->error = {};
-		store_relaxed(&s->has_error, 0u);
-	}
-	return err;
+	return take_pending(s).err;
 }
 
 int peek_error(stream *s, bool once)

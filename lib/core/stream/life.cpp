@@ -41,11 +41,11 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	return 0;
 }
 
-void stream_hold(stream *s, bool on)
+void stream_set_captured(stream *s, bool on)
 {
 	std::lock_guard guard(s->ln->lock);
 
-	store_release(&s->gated, on ? s->gated | gate_held : s->gated & ~u32(gate_held));
+	store_release(&s->gated, on ? s->gated | gate_captured : s->gated & ~u32(gate_captured));
 }
 
 size_t stream_live()

@@ -29,8 +29,8 @@ enum class fail_mode : u8 { go_on, stop };
 
 /* Why a stream's fast paths do not apply. */
 enum gate_bits : u32 {
-	gate_queue = 1, /* its queue is not empty */
-	gate_held = 2,  /* stream_hold() */
+	gate_queue = 1,    /* its queue is not empty */
+	gate_captured = 2, /* stream_set_captured() */
 };
 
 struct stream_options {
@@ -131,13 +131,13 @@ inline int stream_destroy_force(stream *s)
 }
 wait_mode stream_wait_mode(const stream *s);
 /*
- * A held stream accepts no work: what would be submitted fails with -EINPROGRESS after all checks of its
- * arguments, without effect. What was submitted before runs.
+ * A stream that is being captured accepts no work: what would be submitted fails with -EINPROGRESS after all checks of
+ * its arguments. What was submitted before runs, the first parts of the same call included.
  */
-void stream_hold(stream *s, bool on);
-inline bool stream_held(const stream *s)
+void stream_set_captured(stream *s, bool on);
+inline bool stream_is_captured(const stream *s)
 {
-	return load_relaxed(&s->gated) & gate_held;
+	return load_relaxed(&s->gated) & gate_captured;
 }
 size_t stream_live();
 

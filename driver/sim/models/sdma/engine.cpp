@@ -297,7 +297,7 @@ void engine::lose_ring(hw_channel &ch, const char *why)
 	wind_up(ch);
 }
 
-/* w: the area of the last such address. nullptr: not mapped with these rights, dead, or reached by messages only. */
+/* w caches the area that was found last. nullptr: not mapped with these rights, dead, or reached by messages only. */
 static u8 *control_at(const dma_space &space, u64 iova, u32 rights, window *w)
 {
 	if (iova - w->base >= w->size && !space.find(iova, w))

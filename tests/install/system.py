@@ -3,6 +3,7 @@
 """The files that join usdma to a system: units, the udev helper, a passed socket, completions.  TAP.
 
 system.py BUILD_DIR
+system.py BUILD_DIR --trace    the bpftrace scripts at a running program
 """
 import glob
 import os
@@ -26,9 +27,9 @@ point = points.add
 skip = points.skip
 
 
-def run(words, **kw):
+def run(words, timeout=60, **kw):
     p = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                       timeout=60, check=False, **kw)
+                       timeout=timeout, check=False, **kw)
     return p.returncode, p.stdout
 
 
@@ -164,7 +165,7 @@ def shells(build, scratch):
     shutil.copy(os.path.join(SYSTEM, "complete.zsh"), os.path.join(scratch, files["zsh"]))
     path = ":".join([*(os.path.join(build, "tools", t) for t in ("usdmactl", "perf", ".")), os.environ["PATH"]])
     env = {**os.environ, "PATH": path, "PS1": "$ ", "TERM": "dumb", "INPUTRC": "/dev/null", "HOME": scratch, "ZDOTDIR": scratch}
-    zsh = f"fpath=({scratch}/zsh $fpath); autoload -Uz compinit; compinit -u -D; unsetopt beep"
+    zsh = f"fpath=({scratch}/zsh $fpath); autoload -Uz compinit; compinit -u -d {scratch}/dump; unsetopt beep"
     return env, {"bash": (["bash", "--norc", "--noprofile", "-i"], f". {SYSTEM}/{files['bash']}"), "zsh": (["zsh", "-f", "-i"], zsh),
                  "fish": (["fish", "--no-config", "-c"], f"source {SYSTEM}/{files['fish']}")}
 
@@ -219,7 +220,8 @@ def attach(build, script, seconds):
     work = subprocess.Popen([os.path.join(build, "tools/perf/usdma-perf"), "-q", "--way", "h2d", "--size", "64", "--depth", "4",
                              "--seconds", "1", "--repeats", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        got, log = run(["timeout", "-s", "INT", str(seconds), "bpftrace", "-p", str(work.pid), script])
+        # bpftrace may not act on SIGINT while it attaches; killed, it counts as not attached yet.
+        got, log = run(["timeout", "-k", "60", "-s", "INT", str(seconds), "bpftrace", "-p", str(work.pid), script], timeout=seconds + 120)
     finally:
         work.kill()
         work.wait()
@@ -239,7 +241,7 @@ def live_tracing(build):
         if lack:
             skip(name, lack)
             continue
-        for seconds in (2, 8, 32):  # a busy machine takes longer to attach it
+        for seconds in (2, 8, 32, 128):  # a busy machine takes longer to attach it
             ok, log = attach(build, script, seconds)
             if ok:
                 break
@@ -247,7 +249,11 @@ def live_tracing(build):
 
 
 def main():
-    build, scratch = sys.argv[1], tempfile.mkdtemp(prefix="usdma-system-")
+    build = sys.argv[1]
+    if "--trace" in sys.argv:
+        live_tracing(build)
+        return points.end()
+    scratch = tempfile.mkdtemp(prefix="usdma-system-")
     try:
         udev_helper(os.path.join(scratch, "sys"))
         rule_numbers()
@@ -261,7 +267,6 @@ def main():
             if os.path.exists(os.path.join(build, "tools/usdmactl/usdmactl")):
                 odd_instances(build)
         tracepoints(build)
-        live_tracing(build)
         if all(os.path.exists(os.path.join(build, "tools", t)) for t in ("usdmactl/usdmactl", "usdma-sim", "perf/usdma-perf")):
             completions(build, scratch)
         else:

@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sched.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace usdma::test {
 
@@ -51,6 +53,14 @@ void fill_random(void *buf, size_t len, std::mt19937_64 &gen)
 	}
 	for (; len; len--)
 		*p++ = static_cast<unsigned char>(gen());
+}
+
+void poll_pause(unsigned step)
+{
+	if (step < 50)
+		sched_yield();
+	else
+		usleep(100);
 }
 
 unsigned scale()

@@ -36,6 +36,11 @@ unsigned open_fds();
 unsigned fds_of(int fd);
 /* This process's threads of that name. */
 unsigned threads_named(const std::string &name);
+/*
+ * One step of a loop that polls: yields at first, then sleeps 100 us, so that a waiter leaves the CPU to what it
+ * waits for.
+ */
+void poll_pause(unsigned step);
 /* How long a test may wait: there, time is virtual and passes by itself while all sleep. */
 inline std::uint64_t patience_ms(std::uint64_t usual)
 {

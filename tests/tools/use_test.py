@@ -181,7 +181,7 @@ RULE = "digits, then K, M, G or T for powers of 1024, such as 64K"
 
 
 def test_sizes(s):
-    """One rule: each place takes and refuses the same spellings, and says the rule."""
+    """One rule (all its spellings: unit test words_sizes): each place takes and refuses the same, and says the rule."""
     places = {"usdma-perf -s": lambda size: s.done(*s.brief, "-s", size),
               "usdma-perf --cold-bytes": lambda size: s.done(*(size if w == "4M" else w for w in s.brief), "-s", "64"),
               "selftest --size": lambda size: s.done(s.ctl, "selftest", "sim:mem=64M", "--size", size),
@@ -191,10 +191,10 @@ def test_sizes(s):
               "usdma-sim --share": lambda size: s.done(s.sim, "--socket", "/nonexistent/dev", "--share", size),
               "a variable": lambda size: s.done(s.ctl, "info", env=dict(s.env, USDMA_HOST_ARENA=size))}
     for where, use in places.items():
-        for size in ("4194304", "4096K", "4M", "4m"):
+        for size in ("4096K", "4m"):
             done = use(size)
             s.check(RULE not in done.stderr, f"{where} takes {size}", done)
-        for size in ("12Z", "4MB", "4 M", "0x400000", "4.5M", "-1", "M", "99999999999999999999", "17179869184G"):
+        for size in ("4MB", "-1", "17179869184G"):
             done = use(size)
             s.check(done.returncode not in (0, 124) and done.stderr.count(RULE) == 1 and size in done.stderr, f"{where} refuses {size!r}", done)
 

@@ -172,13 +172,13 @@ class Run:
         return where
 
     def test(self, names, where, setup=None, wrapper=(), repeat=1):
-        """Runs these tests by meson test; each TAP point counts."""
+        """Runs these tests by meson test; each TAP point counts. Tests wait as well as compute: half as many more at a time than jobs."""
         log = os.path.join(where, "meson-logs", f"testlog{'-' + setup if setup else ''}.json")
         if os.path.exists(log):
             os.unlink(log)
         status, out = self.timed(
             f"{len(names)} tests" + (f", {repeat} times" if repeat > 1 else ""),
-            ["meson", "test", "-C", where, "--no-rebuild", "--num-processes", str(self.jobs), "--repeat", str(repeat),
+            ["meson", "test", "-C", where, "--no-rebuild", "--num-processes", str(self.jobs + self.jobs // 2), "--repeat", str(repeat),
              *(["--setup", setup] if setup else ["--timeout-multiplier", str(PATIENCE)]), *wrapper, *names],
             deadline=4 * 3600, line=progress(r"\s*(\d+)/(\d+) ", self),
             env={"USDMA_TEST_PATIENCE": str(PATIENCE), **({"USDMA_TEST_CASE": self.options.case} if self.options.case else {})})

@@ -217,10 +217,10 @@ bool chan::done(u64 seq)
 {
 	const deadline until = deadline::in_ms(wait_ms);
 
-	while (completed() < seq) {
+	for (unsigned step = 0; completed() < seq; step++) {
 		if (until.passed() || load_acquire(&status->record.state) == dma::state_halted)
 			return false;
-		sched_yield();
+		poll_pause(step);
 	}
 	return true;
 }
@@ -229,10 +229,10 @@ bool chan::halted()
 {
 	const deadline until = deadline::in_ms(wait_ms);
 
-	while (load_acquire(&status->record.state) != dma::state_halted) {
+	for (unsigned step = 0; load_acquire(&status->record.state) != dma::state_halted; step++) {
 		if (until.passed())
 			return false;
-		sched_yield();
+		poll_pause(step);
 	}
 	return true;
 }

@@ -7,6 +7,9 @@
  *  - 0 is success.  Arguments are checked first (100000), then handles (107017)
  *    and ranges (107000), then features (207000), then the context (107002, 107003).
  *  - Copies and memsets of 0 bytes return 0 before any check.
+ *  - Functions whose comment is "Refused" need what a copy engine lacks. They check nothing, return 207000 (NULL, 0 or
+ *    the enumeration's undefined value where they return something else), and leave a message that says what is
+ * missing.
  *  - After a failure aclGetRecentErrMsg() returns a text that names call, argument and cause.
  *  - Any thread may make any call; the current context is a property of each thread.
  *  - A thread that is cancelled (pthread_cancel(3)) during a call completes the call first.

@@ -100,6 +100,10 @@ extern "C" {
 #define ACL_RT_CMO_MAX_BARRIER_NUM 6U
 #define ACL_RT_MEM_UCE_INFO_MAX_NUM 20
 #define ACL_RT_MAX_RECORD_PA_NUM_PER_DEV 20U
+#define MAX_MEM_UCE_INFO_ARRAY_SIZE 128
+#define UCE_INFO_RESERVED_SIZE 14
+#define ACL_MDLRI_DEBUG_JSON_PRINT_SUMMARY 0x0UL
+#define ACL_MDLRI_DEBUG_JSON_PRINT_VERBOSE 0x1UL
 
 /* ---- enums ----------------------------------------------------------------------------------------- */
 
@@ -415,6 +419,135 @@ typedef enum {
 
 typedef enum { ACL_RT_PROCESS_STATE_RUNNING = 0, ACL_RT_PROCESS_STATE_LOCKED = 1 } aclrtProcessState;
 
+/* Groups of cores. */
+typedef enum aclrtGroupAttr {
+	ACL_GROUP_AICORE_INT = 0,
+	ACL_GROUP_AIV_INT = 1,
+	ACL_GROUP_AIC_INT = 2,
+	ACL_GROUP_SDMANUM_INT = 3,
+	ACL_GROUP_ASQNUM_INT = 4,
+	ACL_GROUP_GROUPID_INT = 5
+} aclrtGroupAttr;
+
+typedef enum {
+	ACL_RT_EQUAL = 0,
+	ACL_RT_NOT_EQUAL = 1,
+	ACL_RT_GREATER = 2,
+	ACL_RT_GREATER_OR_EQUAL = 3,
+	ACL_RT_LESS = 4,
+	ACL_RT_LESS_OR_EQUAL = 5
+} aclrtCondition;
+
+typedef enum { ACL_RT_SWITCH_INT32 = 0, ACL_RT_SWITCH_INT64 = 1 } aclrtCompareDataType;
+
+typedef enum {
+	ACL_RT_RANDOM_NUM_FUNC_TYPE_DROPOUT_BITMASK = 0,
+	ACL_RT_RANDOM_NUM_FUNC_TYPE_UNIFORM_DIS = 1,
+	ACL_RT_RANDOM_NUM_FUNC_TYPE_NORMAL_DIS = 2,
+	ACL_RT_RANDOM_NUM_FUNC_TYPE_TRUNCATED_NORMAL_DIS = 3
+} aclrtRandomNumFuncType;
+
+typedef enum { ACL_RT_UPDATE_RANDOM_TASK = 1, ACL_RT_UPDATE_AIC_AIV_TASK = 2 } aclrtUpdateTaskAttrId;
+
+typedef enum {
+	ACL_RT_SNAPSHOT_LOCK_PRE = 0,
+	ACL_RT_SNAPSHOT_BACKUP_PRE = 1,
+	ACL_RT_SNAPSHOT_BACKUP_POST = 2,
+	ACL_RT_SNAPSHOT_RESTORE_PRE = 3,
+	ACL_RT_SNAPSHOT_RESTORE_POST = 4,
+	ACL_RT_SNAPSHOT_UNLOCK_POST = 5
+} aclrtSnapShotStage;
+
+typedef enum {
+	ACL_FUNC_ATTR_KERNEL_TYPE = 1,
+	ACL_FUNC_ATTR_KERNEL_RATIO = 2,
+	ACL_FUNC_ATTR_KERNEL_SCHED_MODE = 3
+} aclrtFuncAttribute;
+
+typedef enum {
+	ACL_KERNEL_TYPE_AICORE = 0,
+	ACL_KERNEL_TYPE_CUBE = 1,
+	ACL_KERNEL_TYPE_VECTOR = 2,
+	ACL_KERNEL_TYPE_MIX = 3,
+	ACL_KERNEL_TYPE_AICPU = 100
+} aclrtKernelType;
+
+typedef enum aclrtDeviceLimit {
+	ACL_RT_DEV_LIMIT_SIMT_STACK_SIZE = 0,
+	ACL_RT_DEV_LIMIT_SIMT_DVG_WARP_STACK_SIZE = 1,
+	ACL_RT_DEV_LIMIT_SIMD_STACK_SIZE = 2,
+	ACL_RT_DEV_LIMIT_SIMD_PRINTF_FIFO_SIZE_PER_CORE = 3,
+	ACL_RT_DEV_LIMIT_SIMT_PRINTF_FIFO_SIZE = 4
+} aclrtDeviceLimit;
+
+/* Bits of a capability. */
+typedef enum aclrtAtomicOperationCapability {
+	ACL_RT_ATOMIC_CAPABILITY_SIGNED = 0x1,
+	ACL_RT_ATOMIC_CAPABILITY_UNSIGNED = 0x2,
+	ACL_RT_ATOMIC_CAPABILITY_REDUCATION = 0x4, /* deprecated spelling */
+	ACL_RT_ATOMIC_CAPABILITY_REDUCTION = 0x4,
+	ACL_RT_ATOMIC_CAPABILITY_SCALAR8 = 0x8,
+	ACL_RT_ATOMIC_CAPABILITY_SCALAR16 = 0x10,
+	ACL_RT_ATOMIC_CAPABILITY_SCALAR32 = 0x20,
+	ACL_RT_ATOMIC_CAPABILITY_SCALAR64 = 0x40,
+	ACL_RT_ATOMIC_CAPABILITY_SCALAR128 = 0x80,
+	ACL_RT_ATOMIC_CAPABILITY_VECTOR32X4 = 0x100
+} aclrtAtomicOperationCapability;
+
+typedef enum aclrtAtomicOperation {
+	ACL_RT_ATOMIC_OPERATION_INTEGER_ADD = 0,
+	ACL_RT_ATOMIC_OPERATION_INTEGER_MIN = 1,
+	ACL_RT_ATOMIC_OPERATION_INTEGER_MAX = 2,
+	ACL_RT_ATOMIC_OPERATION_INTEGER_INCREMENT = 3,
+	ACL_RT_ATOMIC_OPERATION_INTEGER_DECREMENT = 4,
+	ACL_RT_ATOMIC_OPERATION_AND = 5,
+	ACL_RT_ATOMIC_OPERATION_OR = 6,
+	ACL_RT_ATOMIC_OPERATION_XOR = 7,
+	ACL_RT_ATOMIC_OPERATION_EXCHANGE = 8,
+	ACL_RT_ATOMIC_OPERATION_CAS = 9,
+	ACL_RT_ATOMIC_OPERATION_FLOAT_ADD = 10,
+	ACL_RT_ATOMIC_OPERATION_FLOAT_MIN = 11,
+	ACL_RT_ATOMIC_OPERATION_FLOAT_MAX = 12,
+	ACL_RT_ATOMIC_OPERATION_DMA_ADD = 30,
+	ACL_RT_ATOMIC_OPERATION_DMA_MIN = 31,
+	ACL_RT_ATOMIC_OPERATION_DMA_MAX = 32,
+	ACL_RT_ATOMIC_OPERATION_SIMD_SCALAR_ADD = 40,
+	ACL_RT_ATOMIC_OPERATION_SIMD_SCALAR_MIN = 41,
+	ACL_RT_ATOMIC_OPERATION_SIMD_SCALAR_MAX = 42,
+	ACL_RT_ATOMIC_OPERATION_SIMD_SCALAR_CAS = 43,
+	ACL_RT_ATOMIC_OPERATION_SIMD_SCALAR_EXCH = 44
+} aclrtAtomicOperation;
+
+/* What a task of an instance is. */
+typedef enum aclmdlRITaskType {
+	ACL_MODEL_RI_TASK_DEFAULT = 0,
+	ACL_MODEL_RI_TASK_KERNEL = 1,
+	ACL_MODEL_RI_TASK_EVENT_RECORD = 2,
+	ACL_MODEL_RI_TASK_EVENT_WAIT = 3,
+	ACL_MODEL_RI_TASK_EVENT_RESET = 4,
+	ACL_MODEL_RI_TASK_VALUE_WRITE = 5,
+	ACL_MODEL_RI_TASK_VALUE_WAIT = 6
+} aclmdlRITaskType;
+
+typedef enum { ACL_MODEL_RI_COND_HANDLE_ASSIGN_DEFAULT = 1 } aclmdlRICondHandleFlag;
+
+typedef enum {
+	ACL_MODEL_RI_COND_TYPE_IF = 0,
+	ACL_MODEL_RI_COND_TYPE_WHILE = 1,
+	ACL_MODEL_RI_COND_TYPE_SWITCH = 2
+} aclmdlRICondTaskType;
+
+typedef enum aclCANNPackageName {
+	ACL_PKG_NAME_CANN = 0,
+	ACL_PKG_NAME_RUNTIME = 1,
+	ACL_PKG_NAME_COMPILER = 2,
+	ACL_PKG_NAME_HCCL = 3,
+	ACL_PKG_NAME_TOOLKIT = 4,
+	ACL_PKG_NAME_OPP = 5,
+	ACL_PKG_NAME_OPP_KERNEL = 6,
+	ACL_PKG_NAME_DRIVER = 7
+} aclCANNPackageName;
+
 /* ---- structs --------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -567,24 +700,123 @@ typedef struct {
 	aclrtBarrierCmoInfo cmoInfo[ACL_RT_CMO_MAX_BARRIER_NUM];
 } aclrtBarrierTaskInfo;
 
+/* An argument of kernels that is an address: offsets of it and of its data among the arguments. */
+typedef struct {
+	uint32_t addrOffset;
+	uint32_t dataOffset;
+} aclrtPlaceHolderInfo;
+
+/* A number, or the address of one in device memory. */
+typedef struct {
+	uint8_t isAddr;
+	uint8_t valueOrAddr[8];
+	uint8_t size; /* bytes */
+	uint8_t rsv[6];
+} aclrtRandomParaInfo;
+
+typedef struct {
+	aclrtRandomParaInfo dropoutRation;
+} aclrtDropoutBitmaskInfo;
+
+typedef struct {
+	aclrtRandomParaInfo min;
+	aclrtRandomParaInfo max;
+} aclrtUniformDisInfo;
+
+typedef struct {
+	aclrtRandomParaInfo mean;
+	aclrtRandomParaInfo stddev;
+} aclrtNormalDisInfo;
+
+typedef struct {
+	aclrtRandomNumFuncType funcType;
+	union {
+		aclrtDropoutBitmaskInfo dropoutBitmaskInfo;
+		aclrtUniformDisInfo uniformDisInfo;
+		aclrtNormalDisInfo normalDisInfo;
+	} paramInfo;
+} aclrtRandomNumFuncParaInfo;
+
+typedef struct {
+	aclDataType dataType;
+	aclrtRandomNumFuncParaInfo randomNumFuncParaInfo;
+	void *randomParaAddr;
+	void *randomResultAddr;
+	void *randomCounterAddr;
+	aclrtRandomParaInfo randomSeed;
+	aclrtRandomParaInfo randomNum;
+	uint8_t rsv[8];
+} aclrtRandomNumTaskInfo;
+
+typedef struct {
+	void *srcAddr;
+	size_t size;
+	uint32_t rsv[4];
+} aclrtRandomTaskUpdateAttr;
+
+typedef struct {
+	void *binHandle;
+	void *funcEntryAddr;
+	void *blockDimAddr;
+	uint32_t rsv[4];
+} aclrtAicAivTaskUpdateAttr;
+
+typedef union {
+	aclrtRandomTaskUpdateAttr randomTaskAttr;
+	aclrtAicAivTaskUpdateAttr aicAivTaskAttr;
+} aclrtUpdateTaskAttrVal;
+
+typedef struct {
+	aclrtUpdateTaskAttrId id;
+	aclrtUpdateTaskAttrVal val;
+} aclrtTaskUpdateInfo;
+
+typedef struct aclrtSnapShotBackupArgs {
+	uint32_t backupFlags;
+	char reserved[60];
+} aclrtSnapShotBackupArgs;
+
+typedef struct aclrtSnapShotRestoreArgs {
+	uint32_t restoreFlags;
+	char reserved[60];
+} aclrtSnapShotRestoreArgs;
+
+typedef struct aclrtAddrRange {
+	void *startAddr;
+	void *endAddr;
+} aclrtAddrRange;
+
+#define ACL_PKG_VERSION_MAX_SIZE 128
+#define ACL_PKG_VERSION_PARTS_MAX_SIZE 64
+
+/* All are text. */
+typedef struct aclCANNPackageVersion {
+	char version[ACL_PKG_VERSION_MAX_SIZE];
+	char majorVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE];
+	char minorVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE];
+	char releaseVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE];
+	char patchVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE];
+	char reserved[ACL_PKG_VERSION_MAX_SIZE];
+} aclCANNPackageVersion;
+
 /* ---- callbacks ------------------------------------------------------------------------------------- */
 
 typedef void (*aclrtCallback)(void *userData);
 typedef void (*aclrtHostFunc)(void *args);
 typedef void (*aclrtExceptionInfoCallback)(aclrtExceptionInfo *exceptionInfo);
+typedef void (*aclrtOpExceptionCallback)(aclrtExceptionInfo *exceptionInfo, void *userData);
 typedef void (*aclrtDeviceStateCallback)(int32_t devId, aclrtDeviceState state, void *args);
 typedef void (*aclrtStreamStateCallback)(aclrtStream stream, aclrtStreamState state, void *args);
 typedef int32_t (*aclrtDeviceTaskAbortCallback)(int32_t devId, aclrtDeviceTaskAbortStage stage, uint32_t timeout,
 						void *args);
 typedef uint32_t (*aclrtSnapShotCallBack)(int32_t devId, void *args);
+typedef int (*aclrtApiFunc)(void);
 
 /* ---- initialisation, versions, messages --------------------------------------------------------- */
 
 #define ACL_MAJOR_VERSION 1
 #define ACL_MINOR_VERSION 17
 #define ACL_PATCH_VERSION 0
-#define ACL_PKG_VERSION_MAX_SIZE 128
-#define ACL_PKG_VERSION_PARTS_MAX_SIZE 64
 
 /* Parts of the software stack that can register callbacks for aclInit and aclFinalize. */
 typedef enum {
@@ -629,6 +861,9 @@ ACL_FUNC_VISIBILITY aclError aclrtGetVersion(int32_t *majorVersion, int32_t *min
 ACL_FUNC_VISIBILITY aclError aclsysGetVersionStr(char *pkgName, char *versionStr);
 /* The same as a number: major * 10000000 + minor * 100000 + patch * 1000.  100000: NULL; 100003: no such package. */
 ACL_FUNC_VISIBILITY aclError aclsysGetVersionNum(char *pkgName, int32_t *versionNum);
+/* As aclsysGetVersionStr for RUNTIME and DRIVER, in parts. 100000: NULL; 100003: another package. */
+ACL_DEPRECATED_MESSAGE("use aclsysGetVersionStr")
+ACL_FUNC_VISIBILITY aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion *version);
 /*
  * The errors of this thread since the last call, newest first, one a line; NULL if there were none. Owned by the
  * library, valid until this thread's next call of this function.
@@ -768,6 +1003,94 @@ ACL_FUNC_VISIBILITY aclError aclrtGetResInCurrentThread(aclrtDevResLimitType typ
  * device.
  */
 ACL_FUNC_VISIBILITY aclError aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo);
+/*
+ * The PCI address of the device as text, "0000:3d:00.0", into len bytes (at least 13). 100000: NULL or len; 107001: no
+ * such device; 207000: it has none.
+ */
+ACL_FUNC_VISIBILITY aclError aclrtDeviceGetPCIBusId(int32_t deviceId, char *pciBusId, int32_t len);
+/* The device with that address. 100000: NULL, or not an address; 107001: none has it, or it is not visible. */
+ACL_FUNC_VISIBILITY aclError aclrtDeviceGetByPCIBusId(const char *pciBusId, int32_t *deviceId);
+/*
+ * Which operations of a device on host memory, or on another device's, are atomic for all others: none, so each of the
+ * count capabilities becomes 0. 100000: NULL or count 0; 107000: no such operation; 107001: no such device.
+ */
+ACL_FUNC_VISIBILITY aclError aclrtDeviceGetHostAtomicCapabilities(uint32_t *capabilities,
+								  const aclrtAtomicOperation *operations,
+								  const uint32_t count, int32_t deviceId);
+/* 100000: NULL or count 0; 107000: no such operation; 107001: no such device. */
+ACL_FUNC_VISIBILITY aclError aclrtDeviceGetP2PAtomicCapabilities(uint32_t *capabilities,
+								 const aclrtAtomicOperation *operations,
+								 const uint32_t count, int32_t srcDeviceId,
+								 int32_t dstDeviceId);
+/* Nothing to do: memory is coherent. 100000: rsv is not NULL; 107002. */
+ACL_FUNC_VISIBILITY aclError aclrtDeviceL2CacheFlush(void *rsv);
+/*
+ * Uncorrectable errors of the device's memory: there are none, *retSize becomes 0. 100000: NULL or arraySize 0;
+ * 107001: no such device.
+ */
+ACL_FUNC_VISIBILITY aclError aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize,
+						size_t *retSize);
+/*
+ * canCompatible: 1 if what is built for socVersion runs on the SoC that aclrtGetSocName names: all names that begin
+ * with Ascend910_93; else 0. 100000: NULL.
+ */
+ACL_FUNC_VISIBILITY aclError aclrtCheckArchCompatibility(const char *socVersion, int32_t *canCompatible);
+/* Groups of cores: there are none. 100000: NULL. */
+ACL_FUNC_VISIBILITY aclError aclrtGetGroupCount(uint32_t *count);
+/*
+ * The limits of a stream, at first those of its device; stored and returned as aclrtSetDeviceResLimit does. 100000:
+ * NULL, also the stream; 107000: no such type; 107017.
+ */
+ACL_FUNC_VISIBILITY aclError aclrtGetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t *value);
+/* 100000: the stream is NULL; 107000: no such type, or value 0 or more than the SoC's cores; 107017. */
+ACL_FUNC_VISIBILITY aclError aclrtSetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t value);
+/* 100000: the stream is NULL; 107017. */
+ACL_FUNC_VISIBILITY aclError aclrtResetStreamResLimit(aclrtStream stream);
+/* From now on aclrtGetResInCurrentThread gives the stream's limits in this thread. 100000: NULL; 107017. */
+ACL_FUNC_VISIBILITY aclError aclrtUseStreamResInCurrentThread(aclrtStream stream);
+/* It gives the device's again. 100000: NULL; 107017. */
+ACL_FUNC_VISIBILITY aclError aclrtUnuseStreamResInCurrentThread(aclrtStream stream);
+/* INFNAN: reductions give infinities and NaNs. 100000: NULL; 107002. */
+ACL_FUNC_VISIBILITY aclError aclrtGetDeviceSatMode(aclrtFloatOverflowMode *mode);
+/* INFNAN is the only mode. 100000: no such mode; 107002; 207000: SATURATION. */
+ACL_FUNC_VISIBILITY aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode);
+
+/*
+ * Refused: groups and limits of cores, repair of memory, floating-point status of cores, snapshots of a process, and
+ * the exchange of functions.
+ */
+
+ACL_FUNC_VISIBILITY aclError aclrtSetGroup(int32_t groupId);
+ACL_FUNC_VISIBILITY aclrtGroupInfo *aclrtCreateGroupInfo(void);
+ACL_FUNC_VISIBILITY aclError aclrtDestroyGroupInfo(aclrtGroupInfo *groupInfo);
+ACL_FUNC_VISIBILITY aclError aclrtGetAllGroupInfo(aclrtGroupInfo *groupInfo);
+ACL_FUNC_VISIBILITY aclError aclrtGetGroupInfoDetail(const aclrtGroupInfo *groupInfo, int32_t groupIndex,
+						     aclrtGroupAttr attr, void *attrValue, size_t valueLen,
+						     size_t *paramRetSize);
+ACL_FUNC_VISIBILITY aclError aclrtDeviceSetLimit(aclrtDeviceLimit limit, size_t value);
+ACL_FUNC_VISIBILITY aclError aclrtDeviceGetLimit(aclrtDeviceLimit limit, size_t *value);
+ACL_FUNC_VISIBILITY aclError aclrtMemUceRepair(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize);
+ACL_FUNC_VISIBILITY aclError aclrtRepairError(int32_t deviceId, const aclrtErrorInfo *errorInfo);
+ACL_FUNC_VISIBILITY aclError aclrtGetOverflowStatus(void *outputAddr, size_t outputSize, aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclrtResetOverflowStatus(aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclrtCtxGetFloatOverflowAddr(void **overflowAddr);
+ACL_FUNC_VISIBILITY aclError aclrtGetFloatOverflowStatus(void *outputAddr, uint64_t outputSize, aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclrtResetFloatOverflowStatus(aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclrtNpuGetFloatOverFlowStatus(void *outputAddr, uint64_t outputSize, uint32_t checkMode,
+							    aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclrtNpuClearFloatOverFlowStatus(uint32_t checkMode, aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclrtGetHardwareSyncAddr(void **addr);
+ACL_FUNC_VISIBILITY aclError aclrtHostGetDevicePointerAddrRange(aclrtAddrRange *addrRange, uint32_t *count);
+ACL_FUNC_VISIBILITY aclError aclrtSnapShotProcessLock(int pid, void *reserve);
+ACL_FUNC_VISIBILITY aclError aclrtSnapShotProcessUnlock(int pid, void *reserve);
+ACL_FUNC_VISIBILITY aclError aclrtSnapShotProcessBackup(int pid, aclrtSnapShotBackupArgs *args);
+ACL_FUNC_VISIBILITY aclError aclrtSnapShotProcessRestore(int pid, aclrtSnapShotRestoreArgs *args);
+ACL_FUNC_VISIBILITY aclError aclrtSnapShotCallbackRegister(aclrtSnapShotStage stage, aclrtSnapShotCallBack callback,
+							   void *args);
+ACL_FUNC_VISIBILITY aclError aclrtSnapShotCallbackUnregister(aclrtSnapShotStage stage, aclrtSnapShotCallBack callback);
+ACL_FUNC_VISIBILITY aclError aclrtApiInjectionSetFunc(const char *name, aclrtApiFunc func);
+ACL_FUNC_VISIBILITY aclError aclrtApiInjectionGetFunc(const char *name, aclrtApiFunc *originFunc,
+						      aclrtApiFunc *currentFunc);
 
 /* ---- contexts -------------------------------------------------------------------------------------- */
 
@@ -1324,6 +1647,18 @@ ACL_FUNC_VISIBILITY aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, ui
 ACL_FUNC_VISIBILITY aclError aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t *flag);
 /* Timeout in seconds of later waits for events and notifies without their own; 0: none. */
 ACL_FUNC_VISIBILITY aclError aclrtSetOpWaitTimeout(uint32_t timeout);
+/*
+ * How long an operator may run: a number that is stored and returned, no operator runs here. In seconds, milliseconds,
+ * and microseconds; it is rounded up to a whole interval, and V2 stores the result in *actualTimeout.
+ */
+ACL_FUNC_VISIBILITY aclError aclrtSetOpExecuteTimeOut(uint32_t timeout);
+ACL_FUNC_VISIBILITY aclError aclrtSetOpExecuteTimeOutWithMs(uint32_t timeout);
+/* 100000: NULL. */
+ACL_FUNC_VISIBILITY aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t *actualTimeout);
+/* That interval: 1000 microseconds. 100000: NULL. */
+ACL_FUNC_VISIBILITY aclError aclrtGetOpTimeOutInterval(uint64_t *interval);
+/* In milliseconds; 0: none has been set. 100000: NULL. */
+ACL_FUNC_VISIBILITY aclError aclrtGetOpExecuteTimeout(uint32_t *const timeoutMs);
 
 /*
  * Events.
@@ -1453,9 +1788,39 @@ ACL_FUNC_VISIBILITY aclError aclrtSubscribeHostFunc(uint64_t hostFuncThreadId, a
 ACL_FUNC_VISIBILITY aclError aclrtProcessHostFunc(int32_t timeout);
 /* As aclrtUnSubscribeReport, for functions of aclrtLaunchHostFunc. */
 ACL_FUNC_VISIBILITY aclError aclrtUnSubscribeHostFunc(uint64_t hostFuncThreadId, aclrtStream exeStream);
-/* callback runs once for each failed task, when a synchronisation takes its error; NULL: none. */
-ACL_DEPRECATED
+/* ---- failed tasks ---------------------------------------------------------------------------------- */
+
+/*
+ * callback runs once for each failed task, when a synchronisation takes its error; NULL: none. The information is the
+ * library's, and valid until the callback returns.
+ */
+ACL_DEPRECATED_MESSAGE("use aclrtExceptionInfoCallbackRegister")
 ACL_FUNC_VISIBILITY aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback);
+/*
+ * Adds a callback to that one: they run in the order of their registration, up to 16, each once however often it was
+ * registered. 100000: NULL; 207005: there are 16.
+ */
+ACL_FUNC_VISIBILITY aclError aclrtExceptionInfoCallbackRegister(aclrtExceptionInfoCallback callback);
+/* A call that has begun may still be running. 0 also if it is not registered. 100000: NULL. */
+ACL_FUNC_VISIBILITY aclError aclrtExceptionInfoCallbackUnregister(aclrtExceptionInfoCallback callback);
+/* What failed. 0xFFFFFFFF: info is NULL, or it cannot be said, as which task of the stream it was. */
+ACL_FUNC_VISIBILITY uint32_t aclrtGetTaskIdFromExceptionInfo(const aclrtExceptionInfo *info);
+/* The stream, as aclrtStreamGetId; 0xFFFFFFFF when the device was synchronised. */
+ACL_FUNC_VISIBILITY uint32_t aclrtGetStreamIdFromExceptionInfo(const aclrtExceptionInfo *info);
+/* The thread that synchronised, as gettid(2). */
+ACL_FUNC_VISIBILITY uint32_t aclrtGetThreadIdFromExceptionInfo(const aclrtExceptionInfo *info);
+/* The device of that thread's context. */
+ACL_FUNC_VISIBILITY uint32_t aclrtGetDeviceIdFromExceptionInfo(const aclrtExceptionInfo *info);
+/* The code that the synchronisation returns. */
+ACL_FUNC_VISIBILITY uint32_t aclrtGetErrorCodeFromExceptionInfo(const aclrtExceptionInfo *info);
+
+/* Refused: a copy has no kernel and no arguments. */
+
+ACL_FUNC_VISIBILITY aclError aclrtGetArgsFromExceptionInfo(const aclrtExceptionInfo *info, void **devArgsPtr,
+							   uint32_t *devArgsLen);
+ACL_FUNC_VISIBILITY aclError aclrtGetFuncHandleFromExceptionInfo(const aclrtExceptionInfo *info, aclrtFuncHandle *func);
+ACL_FUNC_VISIBILITY aclError aclrtBinarySetExceptionCallback(aclrtBinHandle binHandle,
+							     aclrtOpExceptionCallback callback, void *userData);
 
 /* ---- words ----------------------------------------------------------------------------------------- */
 
@@ -1498,6 +1863,9 @@ ACL_FUNC_VISIBILITY aclError aclrtNotifyBatchReset(aclrtNotify *notifies, size_t
 ACL_FUNC_VISIBILITY aclError aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, uint64_t flags);
 /* Permits more processes to import it. 100000: NULL; 107000: num 0, or not exported; 107017. */
 ACL_FUNC_VISIBILITY aclError aclrtNotifySetImportPid(aclrtNotify notify, int32_t *pid, size_t num);
+/* The same for each of num lists; sdid is ignored: there is one server. 100000: NULL; 107000: as there; 107017. */
+ACL_FUNC_VISIBILITY aclError aclrtNotifySetImportPidInterServer(aclrtNotify notify, aclrtServerPid *serverPids,
+								size_t num);
 /*
  * Opens a notify of another process, to record and destroy. 100000: NULL; 107000: flags or no such key; 207006:
  * this process is not permitted; 107002.
@@ -1533,6 +1901,41 @@ ACL_FUNC_VISIBILITY aclError aclrtCmoAsyncWithBarrier(void *src, size_t size, ac
 						      aclrtStream stream);
 /* 207000: there are no barriers.  100000: NULL, or no or more than ACL_RT_CMO_MAX_BARRIER_NUM barriers. */
 ACL_FUNC_VISIBILITY aclError aclrtCmoWaitBarrier(aclrtBarrierTaskInfo *taskInfo, aclrtStream stream, uint32_t flag);
+
+/*
+ * Refused: cache operations by descriptor, random numbers, updates of tasks, labels, conditions between streams, chains
+ * of buffers.
+ */
+
+ACL_FUNC_VISIBILITY aclError aclrtCmoGetDescSize(size_t *size);
+ACL_FUNC_VISIBILITY aclError aclrtCmoSetDesc(void *cmoDesc, void *src, size_t size);
+ACL_FUNC_VISIBILITY aclError aclrtCmoAsyncWithDesc(void *cmoDesc, aclrtCmoType cmoType, aclrtStream stream,
+						   const void *reserve);
+ACL_FUNC_VISIBILITY aclError aclrtRandomNumAsync(const aclrtRandomNumTaskInfo *taskInfo, const aclrtStream stream,
+						 void *reserve);
+ACL_FUNC_VISIBILITY aclError aclrtTaskUpdateAsync(aclrtStream taskStream, uint32_t taskId, aclrtTaskUpdateInfo *info,
+						  aclrtStream execStream);
+ACL_FUNC_VISIBILITY aclError aclrtCreateLabel(aclrtLabel *label);
+ACL_FUNC_VISIBILITY aclError aclrtSetLabel(aclrtLabel label, aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclrtDestroyLabel(aclrtLabel label);
+ACL_FUNC_VISIBILITY aclError aclrtCreateLabelList(aclrtLabel *labels, size_t num, aclrtLabelList *labelList);
+ACL_FUNC_VISIBILITY aclError aclrtDestroyLabelList(aclrtLabelList labelList);
+ACL_FUNC_VISIBILITY aclError aclrtSwitchLabelByIndex(void *ptr, uint32_t maxValue, aclrtLabelList labelList,
+						     aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclrtSwitchStream(void *leftValue, aclrtCondition cond, void *rightValue,
+					       aclrtCompareDataType dataType, aclrtStream trueStream,
+					       aclrtStream falseStream, aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclrtAllocBuf(aclrtMbuf *buf, size_t size);
+ACL_FUNC_VISIBILITY aclError aclrtFreeBuf(aclrtMbuf buf);
+ACL_FUNC_VISIBILITY aclError aclrtGetBufData(const aclrtMbuf buf, void **dataPtr, size_t *size);
+ACL_FUNC_VISIBILITY aclError aclrtSetBufDataLen(aclrtMbuf buf, size_t len);
+ACL_FUNC_VISIBILITY aclError aclrtGetBufDataLen(aclrtMbuf buf, size_t *len);
+ACL_FUNC_VISIBILITY aclError aclrtGetBufUserData(const aclrtMbuf buf, void *dataPtr, size_t size, size_t offset);
+ACL_FUNC_VISIBILITY aclError aclrtSetBufUserData(aclrtMbuf buf, const void *dataPtr, size_t size, size_t offset);
+ACL_FUNC_VISIBILITY aclError aclrtCopyBufRef(const aclrtMbuf buf, aclrtMbuf *newBuf);
+ACL_FUNC_VISIBILITY aclError aclrtAppendBufChain(aclrtMbuf headBuf, aclrtMbuf buf);
+ACL_FUNC_VISIBILITY aclError aclrtGetBufChainNum(aclrtMbuf headBuf, uint32_t *num);
+ACL_FUNC_VISIBILITY aclError aclrtGetBufFromChain(aclrtMbuf headBuf, uint32_t index, aclrtMbuf *buf);
 
 /* ---- kernels --------------------------------------------------------------------------------------- */
 
@@ -1611,6 +2014,18 @@ typedef struct aclrtLaunchKernelCfg {
 	size_t numAttrs;
 } aclrtLaunchKernelCfg;
 
+/* A size in three dimensions, 1 by default. */
+#ifndef __BISHENG_CCEC__
+typedef struct dim3 {
+	uint32_t x;
+	uint32_t y;
+	uint32_t z;
+#ifdef __cplusplus
+	constexpr dim3(uint32_t vx = 1, uint32_t vy = 1, uint32_t vz = 1) : x(vx), y(vy), z(vz) {}
+#endif
+} dim3;
+#endif
+
 /* 207000.  100000: NULL. */
 ACL_FUNC_VISIBILITY aclError aclrtBinaryLoadFromFile(const char *binPath, aclrtBinaryLoadOptions *options,
 						     aclrtBinHandle *binHandle);
@@ -1639,6 +2054,65 @@ ACL_FUNC_VISIBILITY aclError aclrtLaunchKernelV2(aclrtFuncHandle funcHandle, uin
 ACL_FUNC_VISIBILITY aclError aclrtLaunchKernelWithConfig(aclrtFuncHandle funcHandle, uint32_t numBlocks,
 							 aclrtStream stream, aclrtLaunchKernelCfg *cfg,
 							 aclrtArgsHandle argsHandle, void *reserve);
+
+/* Refused, whatever the arguments: the other calls of kernels, binaries and symbols, and their traces. */
+
+ACL_FUNC_VISIBILITY aclError aclrtLaunchKernelWithHostArgs(aclrtFuncHandle funcHandle, uint32_t numBlocks,
+							   aclrtStream stream, aclrtLaunchKernelCfg *cfg,
+							   void *hostArgs, size_t argsSize,
+							   aclrtPlaceHolderInfo *placeHolderArray,
+							   size_t placeHolderNum);
+ACL_FUNC_VISIBILITY aclError aclrtLaunchKernelWithArgsArray(void *func, uint32_t numBlocks, aclrtStream stream,
+							    aclrtLaunchKernelCfg *cfg, void **args);
+ACL_FUNC_VISIBILITY aclError aclrtLaunchSIMTKernelWithArgsArray(void *func, dim3 gridDim, dim3 blockDim,
+								size_t dynUbufSize, aclrtStream stream,
+								aclrtLaunchKernelCfg *cfg, void **args);
+ACL_FUNC_VISIBILITY aclError aclrtLaunchSIMTKernelWithHostArgs(void *func, dim3 gridDim, dim3 blockDim,
+							       size_t dynUbufSize, aclrtStream stream,
+							       aclrtLaunchKernelCfg *cfg, void *hostArgs,
+							       size_t argsSize, aclrtPlaceHolderInfo *placeHolderArray,
+							       size_t placeHolderNum);
+ACL_FUNC_VISIBILITY aclError aclrtKernelArgsGetHandleMemSize(aclrtFuncHandle funcHandle, size_t *memSize);
+ACL_FUNC_VISIBILITY aclError aclrtKernelArgsGetMemSize(aclrtFuncHandle funcHandle, size_t userArgsSize,
+						       size_t *actualArgsSize);
+ACL_FUNC_VISIBILITY aclError aclrtKernelArgsInitByUserMem(aclrtFuncHandle funcHandle, aclrtArgsHandle argsHandle,
+							  void *userHostMem, size_t actualArgsSize);
+ACL_FUNC_VISIBILITY aclError aclrtKernelArgsAppendPlaceHolder(aclrtArgsHandle argsHandle,
+							      aclrtParamHandle *paramHandle);
+ACL_FUNC_VISIBILITY aclError aclrtKernelArgsGetPlaceHolderBuffer(aclrtArgsHandle argsHandle,
+								 aclrtParamHandle paramHandle, size_t dataSize,
+								 void **bufferAddr);
+ACL_FUNC_VISIBILITY aclError aclrtKernelArgsParaUpdate(aclrtArgsHandle argsHandle, aclrtParamHandle paramHandle,
+						       void *param, size_t paramSize);
+ACL_FUNC_VISIBILITY aclrtBinary aclrtCreateBinary(const void *data, size_t dataLen);
+ACL_FUNC_VISIBILITY aclError aclrtDestroyBinary(aclrtBinary binary);
+ACL_FUNC_VISIBILITY aclError aclrtBinaryLoad(const aclrtBinary binary, aclrtBinHandle *binHandle);
+ACL_FUNC_VISIBILITY aclError aclrtBinaryGetDevAddress(const aclrtBinHandle binHandle, void **binAddr, size_t *binSize);
+ACL_FUNC_VISIBILITY aclError aclrtBinaryGetFunctionByEntry(aclrtBinHandle binHandle, uint64_t funcEntry,
+							   aclrtFuncHandle *funcHandle);
+ACL_FUNC_VISIBILITY aclError aclrtBinaryGetFunctionCount(aclrtBinHandle binHandle, uint32_t *count);
+ACL_FUNC_VISIBILITY aclError aclrtBinaryEnumerateFunctions(const aclrtBinHandle binHandle, aclrtFuncHandle *funcHandles,
+							   uint32_t numFunctions);
+ACL_FUNC_VISIBILITY aclError aclrtBinaryGetGlobal(aclrtBinHandle binHandle, const char *name, void **dptr,
+						  size_t *size);
+ACL_FUNC_VISIBILITY aclError aclrtRegisterCpuFunc(const aclrtBinHandle handle, const char *funcName,
+						  const char *kernelName, aclrtFuncHandle *funcHandle);
+ACL_FUNC_VISIBILITY aclError aclrtGetFuncBySymbol(const void *symbol, aclrtFuncHandle *funcHandle);
+ACL_FUNC_VISIBILITY aclError aclrtGetFunctionAddr(aclrtFuncHandle funcHandle, void **aicAddr, void **aivAddr);
+ACL_FUNC_VISIBILITY aclError aclrtGetFunctionSize(aclrtFuncHandle funcHandle, size_t *aicSize, size_t *aivSize);
+ACL_FUNC_VISIBILITY aclError aclrtGetFunctionName(aclrtFuncHandle funcHandle, uint32_t maxLen, char *name);
+ACL_FUNC_VISIBILITY aclError aclrtGetFunctionAttribute(aclrtFuncHandle funcHandle, aclrtFuncAttribute attrType,
+						       int64_t *attrValue);
+ACL_FUNC_VISIBILITY aclError aclrtFunctionGetBinary(const aclrtFuncHandle funcHandle, aclrtBinHandle *binHandle);
+ACL_FUNC_VISIBILITY aclError aclrtFunctionGetParamCount(const void *func, size_t *paramCount);
+ACL_FUNC_VISIBILITY aclError aclrtFunctionGetParamInfo(const void *func, size_t paramIndex, size_t *paramOffset,
+						       size_t *paramSize);
+ACL_FUNC_VISIBILITY aclError aclrtFunctionGetAvailDynUbufPerBlock(void *func, uint32_t flags, size_t *dynamicUbufSize);
+ACL_FUNC_VISIBILITY aclError aclrtGetSymbolAddress(const void *symbol, void **devPtr);
+ACL_FUNC_VISIBILITY aclError aclrtGetSymbolSize(const void *symbol, size_t *size);
+ACL_FUNC_VISIBILITY aclError aclrtProfTrace(void *userdata, int32_t length, aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclrtCacheLastTaskOpInfo(const void *const infoPtr, const size_t infoSize);
+ACL_FUNC_VISIBILITY aclError aclrtCacheLastTaskExtendInfo(const char *const extendInfoPtr, const size_t infoSize);
 
 /* ---- capture -------------------------------------------------------------------------------------- */
 
@@ -1710,6 +2184,111 @@ ACL_FUNC_VISIBILITY aclError aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrt
 /* 107027: the stream is being captured; 107033: the group or the stream is in an update already, or in none. */
 ACL_FUNC_VISIBILITY aclError aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp handle);
 ACL_FUNC_VISIBILITY aclError aclmdlRICaptureTaskUpdateEnd(aclrtStream stream);
+/* The name of an instance, at most 127 bytes; "" at first. 100000: NULL; 107000: too long; 107017. */
+ACL_FUNC_VISIBILITY aclError aclmdlRISetName(aclmdlRI modelRI, const char *name);
+/* Into maxLen bytes. 100000: NULL or maxLen 0; 107000: the name does not fit; 107017. */
+ACL_FUNC_VISIBILITY aclError aclmdlRIGetName(aclmdlRI modelRI, uint32_t maxLen, char *name);
+/* A number that no other instance of this process has. 100000: NULL; 107017. */
+ACL_FUNC_VISIBILITY aclError aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId);
+
+/* The parameters of a task of an instance. */
+typedef struct aclmdlRIKernelTaskParams {
+	aclrtFuncHandle funcHandle;
+	aclrtLaunchKernelCfg *cfg;
+	void *args;
+	uint32_t isHostArgs;
+	size_t argsSize;
+	uint32_t numBlocks;
+	uint32_t rsv[10];
+} aclmdlRIKernelTaskParams;
+
+typedef struct aclmdlRIEventRecordTaskParams {
+	aclrtEvent event;
+	uint32_t eventFlag;
+	uint32_t recordFlag;
+} aclmdlRIEventRecordTaskParams;
+
+typedef struct aclmdlRIEventWaitTaskParams {
+	aclrtEvent event;
+	uint32_t eventFlag;
+	uint32_t waitFlag;
+} aclmdlRIEventWaitTaskParams;
+
+typedef struct aclmdlRIEventResetTaskParams {
+	aclrtEvent event;
+	uint32_t eventFlag;
+	uint32_t resetFlag;
+} aclmdlRIEventResetTaskParams;
+
+typedef struct aclmdlRIValueWriteTaskParams {
+	void *devAddr;
+	uint64_t value;
+} aclmdlRIValueWriteTaskParams;
+
+typedef struct aclmdlRIValueWaitTaskParams {
+	void *devAddr;
+	uint64_t value;
+	uint32_t flag;
+} aclmdlRIValueWaitTaskParams;
+
+typedef struct aclmdlRITaskParams {
+	aclmdlRITaskType type;
+	uint32_t rsv0[3];
+	aclrtTaskGrp taskGrp;
+	void *opInfoPtr;
+	size_t opInfoSize;
+	uint8_t rsv1[32];
+	union {
+		uint8_t rsv2[128];
+		struct aclmdlRIKernelTaskParams kernelTaskParams;
+		struct aclmdlRIEventRecordTaskParams eventRecordTaskParams;
+		struct aclmdlRIEventWaitTaskParams eventWaitTaskParams;
+		struct aclmdlRIEventResetTaskParams eventResetTaskParams;
+		struct aclmdlRIValueWriteTaskParams valueWriteTaskParams;
+		struct aclmdlRIValueWaitTaskParams valueWaitTaskParams;
+	};
+} aclmdlRITaskParams;
+
+typedef struct tagAclmdlRICondTaskParams {
+	aclmdlRICondHandle handle;
+	aclmdlRICondTaskType type;
+	uint32_t size; /* of modelRIArray */
+	aclmdlRI *modelRIArray;
+} aclmdlRICondTaskParams;
+
+/*
+ * Refused: instances that are built instead of captured, the tasks of an instance, conditions, an instance within
+ * another, and what an instance prints and dumps.
+ */
+
+ACL_FUNC_VISIBILITY aclError aclmdlRIBuildBegin(aclmdlRI *modelRI, uint32_t flag);
+ACL_FUNC_VISIBILITY aclError aclmdlRIBindStream(aclmdlRI modelRI, aclrtStream stream, uint32_t flag);
+ACL_FUNC_VISIBILITY aclError aclmdlRIEndTask(aclmdlRI modelRI, aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclmdlRIBuildEnd(aclmdlRI modelRI, void *reserve);
+ACL_FUNC_VISIBILITY aclError aclmdlRIUnbindStream(aclmdlRI modelRI, aclrtStream stream);
+ACL_FUNC_VISIBILITY aclError aclmdlRIAbort(aclmdlRI modelRI);
+ACL_FUNC_VISIBILITY aclError aclmdlRIUpdate(aclmdlRI modelRI);
+ACL_FUNC_VISIBILITY aclError aclmdlRIGetStreams(aclmdlRI modelRI, aclrtStream *streams, uint32_t *numStreams);
+ACL_FUNC_VISIBILITY aclError aclmdlRIGetTasksByStream(aclrtStream stream, aclmdlRITask *tasks, uint32_t *numTasks);
+ACL_FUNC_VISIBILITY aclError aclmdlRITaskGetType(aclmdlRITask task, aclmdlRITaskType *type);
+ACL_FUNC_VISIBILITY aclError aclmdlRITaskGetSeqId(aclmdlRITask task, uint32_t *id);
+ACL_FUNC_VISIBILITY aclError aclmdlRITaskGetParams(aclmdlRITask task, aclmdlRITaskParams *params);
+ACL_FUNC_VISIBILITY aclError aclmdlRITaskSetParams(aclmdlRITask task, aclmdlRITaskParams *params);
+ACL_FUNC_VISIBILITY aclError aclmdlRITaskDisable(aclmdlRITask task);
+ACL_FUNC_VISIBILITY aclError aclmdlRIKernelTaskGetAttribute(aclmdlRITask task, aclrtLaunchKernelAttrId attrId,
+							    aclrtLaunchKernelAttrValue *attrValue);
+ACL_FUNC_VISIBILITY aclError aclmdlRICondHandleCreate(aclmdlRI modelRI, uint32_t defaultLaunchValue,
+						      aclmdlRICondHandleFlag flag, aclmdlRICondHandle *handle);
+ACL_FUNC_VISIBILITY aclError aclmdlRICondHandleGetCondPtr(aclmdlRICondHandle handle, uint64_t **ptr);
+ACL_FUNC_VISIBILITY aclError aclmdlRIAddCondTask(aclmdlRICondTaskParams params, aclrtStream stream, uint32_t flags);
+ACL_FUNC_VISIBILITY aclError aclmdlRICaptureToModelRIBegin(aclrtStream stream, aclmdlRI modelRI,
+							   aclmdlRICaptureMode mode);
+ACL_DEPRECATED_MESSAGE("use aclmdlRIDebugJsonPrint")
+ACL_FUNC_VISIBILITY aclError aclmdlRIDebugPrint(aclmdlRI modelRI);
+ACL_FUNC_VISIBILITY aclError aclmdlRIDebugJsonPrint(aclmdlRI modelRI, const char *path, uint32_t flags);
+ACL_FUNC_VISIBILITY aclError aclmdlInitDump(void);
+ACL_FUNC_VISIBILITY aclError aclmdlSetDump(const char *dumpCfgPath);
+ACL_FUNC_VISIBILITY aclError aclmdlFinalizeDump(void);
 
 #ifdef __cplusplus
 }

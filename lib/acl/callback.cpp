@@ -231,33 +231,6 @@ static aclError process(const char *call, service &v, s32 timeout)
 
 } // namespace usdma::acl
 
-/* Argument of the exception callback; functions of later versions read the fields. */
-struct aclrtExceptionInfo {
-	uint32_t task, stream, thread, device, code;
-};
-
-namespace usdma::acl {
-
-static aclrtExceptionInfoCallback exception_callback;
-
-void report_exception(const core::stream *s, aclError code)
-{
-	const aclrtExceptionInfoCallback fn = load_acquire(&exception_callback);
-	const context *c = self().ctx;
-	aclrtExceptionInfo info{};
-
-	if (!fn || code == ACL_ERROR_RT_STREAM_ABORT)
-		return;
-	info.task = self().tasks;
-	info.stream = s ? s->id : 0;
-	info.thread = u32(u64(pthread_self()));
-	info.device = c ? u32(c->id) : 0;
-	info.code = u32(code);
-	fn(&info);
-}
-
-} // namespace usdma::acl
-
 using namespace usdma;
 using namespace usdma::acl;
 
@@ -330,12 +303,6 @@ aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args)
 		return launch(__func__, s, to, fn, args, true);
 	note_task();
 	return submit(__func__, s, [=](core::stream *in) { return core::stream_host_func(in, fn, args, true); });
-}
-
-aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback)
-{
-	store_release(&exception_callback, callback);
-	return ACL_SUCCESS;
 }
 
 } // extern "C"

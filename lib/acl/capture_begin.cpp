@@ -11,8 +11,8 @@ inline constexpr size_t max_models = 65536;
 std::mutex capture_lock;
 u32 open_captures;
 static constinit core::no_destructor<core::slab<model, max_models>> models;
-static constinit core::no_destructor<std::vector<model *>> open_models; /* under the lock, as next_thread */
-static u32 next_thread;
+static constinit core::no_destructor<std::vector<model *>> open_models; /* under the lock, as the next two */
+static u32 next_thread, next_id;
 
 /* ---- instances ----------------------------------------------------------------------------------------- */
 
@@ -144,6 +144,7 @@ static aclError start(const char *call, core::stream *s, u32 mode)
 	if (!m)
 		return core_fault(call, models->fail_full(ENOSPC, "instances"), at::memory);
 	m->mode = u8(mode);
+	m->id = ++next_id;
 	m->ctx = owner_of(s);
 	m->thread = self().capture_thread ? self().capture_thread : self().capture_thread = ++next_thread;
 	if (!try_reserve(*open_models, open_models->size() + 1) || !capture_add_stream(m, s)) {

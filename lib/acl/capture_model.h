@@ -77,6 +77,7 @@ struct alignas(64) model {
 	u8 mode = 0;
 	bool force = false; /* its context is being destroyed by force */
 	u32 thread = 0;     /* of Begin */
+	u32 id = 0;         /* no other instance has it */
 	context *ctx = nullptr;
 	std::vector<std::unique_ptr<captured_stream>> streams;
 	std::vector<std::unique_ptr<join>> joins;
@@ -86,10 +87,11 @@ struct alignas(64) model {
 	std::vector<event_use> events;             /* recorded or waited for live, when the graph runs */
 	const captured_stream *group_in = nullptr; /* its open task group */
 
-	std::mutex launching;  /* the next four */
+	std::mutex launching;  /* the next five */
 	u64 checked = ~u64(0); /* the translations' generation in which all memory was found */
 	std::vector<target> targets;
 	std::vector<destroy_hook> hooks;
+	char name[128] = {};
 };
 
 /* Flags of streams that do not capture. */

@@ -7,6 +7,7 @@
 #include "lib/acl/capture_model.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace usdma::acl {
 
@@ -379,6 +380,52 @@ aclError aclmdlRIDestroyRegisterCallback(aclmdlRI modelRI, aclrtCallback func, v
 		return bad_arg(__func__, "func is NULL");
 	const aclError err = get_model(__func__, modelRI, &m);
 	return err ? err : add_hook(__func__, m, {func, userData});
+}
+
+aclError aclmdlRISetName(aclmdlRI modelRI, const char *name)
+{
+	model_guard m;
+
+	if (!name)
+		return bad_arg(__func__, "name is NULL");
+	if (const aclError err = get_model(__func__, modelRI, &m))
+		return err;
+	const size_t len = strlen(name);
+	if (len >= sizeof(m->name))
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "the name has %zu bytes, it may have %zu", len,
+			     sizeof(m->name) - 1);
+	std::lock_guard guard(m->launching);
+	memcpy(m->name, name, len + 1);
+	return ACL_SUCCESS;
+}
+
+aclError aclmdlRIGetName(aclmdlRI modelRI, uint32_t maxLen, char *name)
+{
+	model_guard m;
+
+	if (!name || !maxLen)
+		return bad_arg(__func__, "name is NULL, or maxLen is 0");
+	if (const aclError err = get_model(__func__, modelRI, &m))
+		return err;
+	std::lock_guard guard(m->launching);
+	const size_t len = strlen(m->name);
+	if (len >= maxLen)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "the name has %zu bytes, and maxLen is %u", len,
+			     maxLen);
+	memcpy(name, m->name, len + 1);
+	return ACL_SUCCESS;
+}
+
+aclError aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId)
+{
+	model_guard m;
+
+	if (!modelRIId)
+		return bad_arg(__func__, "modelRIId is NULL");
+	if (const aclError err = get_model(__func__, modelRI, &m))
+		return err;
+	*modelRIId = m->id;
+	return ACL_SUCCESS;
 }
 
 aclError aclmdlRIDestroyUnregisterCallback(aclmdlRI modelRI, aclrtCallback func)

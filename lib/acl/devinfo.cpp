@@ -2,11 +2,12 @@
 /* Device information: numbers, attributes, utilization, topology, peers. */
 #include "acl/rt_compat.h"
 #include "lib/core/memory/memory.h"
-#include "lib/acl/cores.h"
+#include "lib/acl/soc.h"
 #include "lib/acl/state.h"
 
 #include <cstdio>
 #include <cstring>
+#include <strings.h>
 #include <unistd.h>
 
 namespace usdma::acl {
@@ -109,6 +110,31 @@ static int numa_of(int slot)
 	const core::slot_guard dev{unsigned(slot)};
 
 	return dev ? dev->eng->limits().numa_node : -1;
+}
+
+/* The PCI address of a slot's device: the start of its device string. */
+static bool pci_address(int slot, char (*text)[13])
+{
+	const char *spec = core::device_spec(unsigned(slot));
+
+	if (!spec || is_software(slot))
+		return false;
+	snprintf(*text, sizeof(*text), "%s", spec);
+	return true;
+}
+
+static aclError no_atomics(const char *call, uint32_t *capabilities, const aclrtAtomicOperation *operations, u32 count)
+{
+	if (!capabilities || !operations || !count)
+		return bad_arg(call, "capabilities or operations is NULL, or count is 0");
+	for (u32 i = 0; i < count; i++) {
+		const u32 op = number_in(operations[i]);
+
+		if (op > ACL_RT_ATOMIC_OPERATION_SIMD_SCALAR_EXCH)
+			return fault(call, ACL_ERROR_RT_PARAM_INVALID, "operation %u is unknown", op);
+	}
+	memset(capabilities, 0, count * sizeof(*capabilities));
+	return ACL_SUCCESS;
 }
 
 /* ---- peers ------------------------------------------------------------------------------------------ */
@@ -329,6 +355,73 @@ aclError aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo)
 	const core::slot_guard dev{unsigned(slot)};
 	memset(errorInfo, 0, sizeof(*errorInfo));
 	errorInfo->errorType = dev && dev->lost() ? ACL_RT_ERROR_OTHERS : ACL_RT_NO_ERROR;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtDeviceGetPCIBusId(int32_t deviceId, char *pciBusId, int32_t len)
+{
+	const int slot = slot_of(deviceId);
+	char text[13];
+
+	if (!pciBusId || len < int(sizeof(text)))
+		return bad_arg(__func__, "pciBusId is NULL, or len is %d and less than %zu", len, sizeof(text));
+	if (slot < 0)
+		return no_device(__func__, deviceId);
+	if (!pci_address(slot, &text))
+		return unsupported(__func__, "device %d is a software device: it has no PCI address", deviceId);
+	memcpy(pciBusId, text, sizeof(text));
+	return ACL_SUCCESS;
+}
+
+aclError aclrtDeviceGetByPCIBusId(const char *pciBusId, int32_t *deviceId)
+{
+	unsigned part[4];
+	char text[13], want[40];
+	int end = 0;
+
+	if (!pciBusId || !deviceId)
+		return bad_arg(__func__, "pciBusId or deviceId is NULL");
+	if (sscanf(pciBusId, "%4x:%2x:%2x.%1x%n", &part[0], &part[1], &part[2], &part[3], &end) != 4 || pciBusId[end])
+		return bad_arg(__func__, "\"%.20s\" is not a PCI address", pciBusId);
+	snprintf(want, sizeof(want), "%04x:%02x:%02x.%x", part[0], part[1], part[2], part[3]);
+	for (int slot = 0; slot < core::device_count(); slot++)
+		if (user_of(unsigned(slot)) >= 0 && pci_address(slot, &text) && !strcasecmp(text, want)) {
+			*deviceId = user_of(unsigned(slot));
+			return ACL_SUCCESS;
+		}
+	return fault(__func__, ACL_ERROR_RT_INVALID_DEVICEID, "no device has PCI address %s", want);
+}
+
+aclError aclrtDeviceGetHostAtomicCapabilities(uint32_t *capabilities, const aclrtAtomicOperation *operations,
+					      const uint32_t count, int32_t deviceId)
+{
+	if (capabilities && slot_of(deviceId) < 0)
+		return no_device(__func__, deviceId);
+	return no_atomics(__func__, capabilities, operations, count);
+}
+
+aclError aclrtDeviceGetP2PAtomicCapabilities(uint32_t *capabilities, const aclrtAtomicOperation *operations,
+					     const uint32_t count, int32_t srcDeviceId, int32_t dstDeviceId)
+{
+	if (capabilities && (slot_of(srcDeviceId) < 0 || slot_of(dstDeviceId) < 0))
+		return no_device(__func__, slot_of(srcDeviceId) < 0 ? srcDeviceId : dstDeviceId);
+	return no_atomics(__func__, capabilities, operations, count);
+}
+
+aclError aclrtDeviceL2CacheFlush(void *rsv)
+{
+	if (rsv)
+		return bad_arg(__func__, "rsv must be NULL");
+	return has_context() ? ACL_SUCCESS : no_context(__func__);
+}
+
+aclError aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize, size_t *retSize)
+{
+	if (!memUceInfoArray || !arraySize || !retSize)
+		return bad_arg(__func__, "memUceInfoArray or retSize is NULL, or arraySize is 0");
+	if (slot_of(deviceId) < 0)
+		return no_device(__func__, deviceId);
+	*retSize = 0;
 	return ACL_SUCCESS;
 }
 

@@ -16,6 +16,9 @@ inline constexpr u32 alone = ACL_EVENT_DEVICE_USE_ONLY | ACL_EVENT_EXTERNAL | AC
 inline constexpr u32 waitable = ACL_EVENT_SYNC | alone;
 
 static u32 op_wait_s; /* 0: none */
+/* Of operators, which do not run here; the most that the milliseconds of aclrtGetOpExecuteTimeout() hold. */
+static u64 op_execute_us;
+static constexpr u64 execute_interval_us = 1000, most_execute_us = u64(UINT32_MAX) * 1000;
 
 deadline default_wait()
 {
@@ -404,6 +407,44 @@ aclError aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint
 aclError aclrtSetOpWaitTimeout(uint32_t timeout)
 {
 	store_relaxed(&op_wait_s, timeout);
+	return ACL_SUCCESS;
+}
+
+aclError aclrtSetOpExecuteTimeOut(uint32_t timeout)
+{
+	store_relaxed(&op_execute_us, u64(timeout) * 1000000);
+	return ACL_SUCCESS;
+}
+
+aclError aclrtSetOpExecuteTimeOutWithMs(uint32_t timeout)
+{
+	store_relaxed(&op_execute_us, u64(timeout) * 1000);
+	return ACL_SUCCESS;
+}
+
+aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t *actualTimeout)
+{
+	if (!actualTimeout)
+		return bad_arg(__func__, "actualTimeout is NULL");
+	const u64 us = std::min(timeout, most_execute_us);
+	*actualTimeout = (us + execute_interval_us - 1) / execute_interval_us * execute_interval_us;
+	store_relaxed(&op_execute_us, *actualTimeout);
+	return ACL_SUCCESS;
+}
+
+aclError aclrtGetOpTimeOutInterval(uint64_t *interval)
+{
+	if (!interval)
+		return bad_arg(__func__, "interval is NULL");
+	*interval = execute_interval_us;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtGetOpExecuteTimeout(uint32_t *const timeoutMs)
+{
+	if (!timeoutMs)
+		return bad_arg(__func__, "timeoutMs is NULL");
+	*timeoutMs = u32(std::min<u64>(load_relaxed(&op_execute_us) / 1000, UINT32_MAX));
 	return ACL_SUCCESS;
 }
 

@@ -2,6 +2,7 @@
 /* Initialisation and finalisation, the configuration file, versions. */
 #include "driver/base/grow.h"
 #include "driver/base/words.h"
+#include "lib/acl/soc.h"
 #include "lib/acl/state.h"
 
 #include <cstdio>
@@ -406,19 +407,27 @@ static aclError no_package(const char *call, const char *name)
 	return fault(call, ACL_ERROR_INVALID_FILE, "pkgName %s is unknown, there are runtime and driver", name);
 }
 
-/* Packages whose versions programs query; this library provides both. */
-static bool valid_package(const char *name)
+/* Packages whose versions programs query; this library provides both. nullptr: another one. */
+static const package_version *version_of(const char *name)
 {
-	return !strcmp(name, "runtime") || !strcmp(name, "driver");
+	if (!strcmp(name, "runtime"))
+		return &runtime_version;
+	return strcmp(name, "driver") ? nullptr : &driver_version;
+}
+
+static void write_part(char *to, unsigned number)
+{
+	snprintf(to, ACL_PKG_VERSION_PARTS_MAX_SIZE, "%u", number);
 }
 
 aclError aclsysGetVersionStr(char *pkgName, char *versionStr)
 {
 	if (!pkgName || !versionStr)
 		return bad_arg(__func__, "pkgName or versionStr is NULL");
-	if (!valid_package(pkgName))
+	const package_version *v = version_of(pkgName);
+	if (!v)
 		return no_package(__func__, pkgName);
-	snprintf(versionStr, ACL_PKG_VERSION_MAX_SIZE, "9.1.0");
+	snprintf(versionStr, ACL_PKG_VERSION_MAX_SIZE, "%s", v->text);
 	return ACL_SUCCESS;
 }
 
@@ -426,15 +435,32 @@ aclError aclsysGetVersionNum(char *pkgName, int32_t *versionNum)
 {
 	if (!pkgName || !versionNum)
 		return bad_arg(__func__, "pkgName or versionNum is NULL");
-	if (!valid_package(pkgName))
+	const package_version *v = version_of(pkgName);
+	if (!v)
 		return no_package(__func__, pkgName);
-	*versionNum = 90100000;
+	*versionNum = int32_t(v->major * 10000000 + v->minor * 100000 + v->patch * 1000);
+	return ACL_SUCCESS;
+}
+
+aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion *version)
+{
+	if (!version)
+		return bad_arg(__func__, "version is NULL");
+	if (name != ACL_PKG_NAME_RUNTIME && name != ACL_PKG_NAME_DRIVER)
+		return fault(__func__, ACL_ERROR_INVALID_FILE, "package %u is unknown, there are RUNTIME and DRIVER",
+			     number_in(name));
+	const package_version &v = name == ACL_PKG_NAME_RUNTIME ? runtime_version : driver_version;
+	*version = {};
+	snprintf(version->version, sizeof(version->version), "%s", v.text);
+	write_part(version->majorVersion, v.major);
+	write_part(version->minorVersion, v.minor);
+	write_part(version->releaseVersion, v.patch);
 	return ACL_SUCCESS;
 }
 
 const char *aclrtGetSocName(void)
 {
-	return "Ascend910_9362";
+	return soc_name;
 }
 
 aclError aclrtGetRunMode(aclrtRunMode *runMode)

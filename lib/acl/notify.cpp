@@ -480,6 +480,18 @@ aclError aclrtNotifySetImportPid(aclrtNotify notify, int32_t *pid, size_t num)
 	return check(__func__, core::share_allow(n->share, pid, num), at::memory);
 }
 
+aclError aclrtNotifySetImportPidInterServer(aclrtNotify notify, aclrtServerPid *serverPids, size_t num)
+{
+	if (!notify || !serverPids)
+		return bad_arg(__func__, "notify or serverPids is NULL");
+	if (!num)
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "num is 0");
+	for (size_t i = 0; i < num; i++)
+		if (const aclError err = aclrtNotifySetImportPid(notify, serverPids[i].pid, serverPids[i].num))
+			return err;
+	return ACL_SUCCESS;
+}
+
 aclError aclrtNotifyImportByKey(aclrtNotify *notify, const char *key, uint64_t flags)
 {
 	acl::notify *n = nullptr;

@@ -86,6 +86,7 @@ aclError code_of(int err, at where)
 struct message_log {
 	static constexpr size_t size = 4096;
 
+	const void *limits = nullptr; /* stream_of_limits(): seldom used, as the log is */
 	size_t used = 0;
 	char lines[size];
 	char given[size];
@@ -115,7 +116,15 @@ static message_log *own_log()
 		return nullptr;
 	}
 	log->used = 0;
+	log->limits = nullptr;
 	return self().log = log;
+}
+
+const void **stream_of_limits()
+{
+	message_log *log = own_log();
+
+	return log ? &log->limits : nullptr;
 }
 
 void messages_by_process(bool on)

@@ -69,4 +69,7 @@ inline aclError check(const char *call, int err, at where)
 
 void messages_by_process(bool on);
 
+/* The stream whose limits of cores count for the calling thread; nullptr: no memory for it. */
+const void **stream_of_limits();
+
 } // namespace usdma::acl

@@ -8,5 +8,7 @@ namespace usdma::acl {
 
 /* Removes the stream's subscriptions, before it is destroyed. */
 void forget_subscriptions(core::stream *s);
+/* Removes the allocator registered for a stream, before it is destroyed. */
+void forget_allocator(void *stream);
 
 } // namespace usdma::acl

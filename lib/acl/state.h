@@ -181,7 +181,14 @@ inline bool stream_live(const void *handle)
 }
 
 /* Indices of a stream's user words. */
-enum stream_word { word_subscription = 0, word_tag = 1, word_host_subscription = 2, word_cache = 3, word_capture = 4 };
+enum stream_word {
+	word_subscription = 0,
+	word_tag = 1,
+	word_host_subscription = 2,
+	word_cache = 3,
+	word_capture = 4,
+	word_limits = 5
+};
 /* Indices of an event's user words. */
 enum event_word { word_kind = 0, word_flags = 1, word_shared = 2, word_record = 3 };
 

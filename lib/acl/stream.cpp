@@ -66,6 +66,7 @@ static aclError announce_end(const char *call, aclrtStream handle, bool waits)
 	report_stream_state(handle, ACL_RT_STREAM_STATE_DESTROY_PRE);
 	if (!s.take(handle))
 		forget_subscriptions(s);
+	forget_allocator(handle);
 	return ACL_SUCCESS;
 }
 

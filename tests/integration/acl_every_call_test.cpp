@@ -4,6 +4,10 @@
  * their own; and by threads that are being cancelled.
  */
 #include "acl/acl.h"
+#include "acl/acl_dump.h"
+#include "acl/acl_prof.h"
+#include "acl/acl_tdt.h"
+#include "acl/acl_tdt_queue.h"
 #include "acl/rt_compat.h"
 #include "tests/integration/every_call.h"
 #include "tests/support/sanitizer.h"
@@ -77,6 +81,8 @@ struct world : memory_for_results {
 		aclrtFreePhysical(physical);
 		aclrtFreePhysical(physical_guard);
 		aclrtMemPoolDestroy(pool);
+		for (void *p : {static_cast<void *>(mem), mem_to_free, static_cast<void *>(descriptor)})
+			aclrtFree(p);
 		aclrtFreeHost(host);
 		aclrtFreeHost(host_to_free);
 		aclrtHostUnregister(registered);
@@ -188,6 +194,16 @@ static const std::set<std::string> need_no_device = words(
 	"aclrtSetExceptionInfoCallback aclrtSetOpWaitTimeout aclrtSetStreamConfigOpt aclrtSetSysParamOpt "
 	"aclrtSetTsDevice aclsysGetVersionNum aclsysGetVersionStr rtDeviceGetBareTgid rtDisableP2P "
 	"rtEnableP2P rtGetDeviceInfo rtGetLogicDevIdByUserDevId rtSetIpcMemPid rtSetIpcMemorySuperPodPid "
+	"aclsysGetCANNVersion aclrtExceptionInfoCallbackRegister aclrtExceptionInfoCallbackUnregister "
+	"aclrtGetTaskIdFromExceptionInfo aclrtGetStreamIdFromExceptionInfo aclrtGetThreadIdFromExceptionInfo "
+	"aclrtGetDeviceIdFromExceptionInfo aclrtGetErrorCodeFromExceptionInfo aclrtSetOpExecuteTimeOut "
+	"aclrtSetOpExecuteTimeOutWithMs aclrtSetOpExecuteTimeOutV2 aclrtGetOpTimeOutInterval "
+	"aclrtGetOpExecuteTimeout aclrtDeviceGetPCIBusId aclrtDeviceGetByPCIBusId "
+	"aclrtDeviceGetHostAtomicCapabilities aclrtDeviceGetP2PAtomicCapabilities aclrtGetMemUceInfo "
+	"aclrtCheckArchCompatibility aclrtGetGroupCount aclrtNotifySetImportPidInterServer "
+	"aclrtAllocatorCreateDesc aclrtAllocatorDestroyDesc aclrtAllocatorSetObjToDesc "
+	"aclrtAllocatorSetAllocFuncToDesc aclrtAllocatorSetFreeFuncToDesc aclrtAllocatorSetAllocAdviseFuncToDesc "
+	"aclrtAllocatorSetGetAddrFromBlockFuncToDesc aclrtAllocatorRegister "
 	/* Not supported anywhere. */
 	"aclrtCmoAsyncWithBarrier aclrtCmoWaitBarrier aclrtMallocCached aclrtMemManagedAdvise "
 	"aclrtMemManagedGetAttr aclrtMemManagedGetAttrs aclrtMemManagedPrefetchAsync "
@@ -196,7 +212,11 @@ static const std::set<std::string> need_no_device = words(
 	"aclrtReserveMemAddressNoUCMemory aclrtBinaryGetFunction "
 	"aclrtBinaryLoadFromData aclrtBinaryLoadFromFile aclrtBinaryUnLoad aclrtKernelArgsAppend "
 	"aclrtKernelArgsFinalize aclrtKernelArgsInit aclrtLaunchKernel aclrtLaunchKernelV2 "
-	"aclrtLaunchKernelWithConfig");
+	"aclrtLaunchKernelWithConfig "
+#define R(name) #name " "
+#include "refused.inc"
+#undef R
+);
 
 static std::atomic<int> turns_wrong;
 

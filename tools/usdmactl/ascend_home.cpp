@@ -3,6 +3,7 @@
  * usdmactl ascend-home: a folder laid out as a CANN installation, for build systems and programs that expect one.
  * Headers and libraries are links to the installed ones.
  */
+#include "lib/acl/soc.h"
 #include "tools/usdmactl/ctl.h"
 #include "tools/usdmactl/doctor.h"
 
@@ -16,8 +17,6 @@ namespace fs = std::filesystem;
 
 namespace usdma::ctl {
 
-/* The version of CANN whose interface the ACL library has, as aclsysGetVersionStr() gives it. */
-static constexpr const char *cann_version = "9.1.0";
 static constexpr const char *mark = "# Made by usdmactl ascend-home.";
 
 namespace {
@@ -93,7 +92,8 @@ static std::string versions()
 
 	for (const char *state : {"running", "upgrade", "installed"})
 		for (const char *package : {"runtime", "toolkit"})
-			text += fmt::format("{}_{}_version=[{}:{}]\n", package, state, cann_version, cann_version);
+			text += fmt::format("{}_{}_version=[{}:{}]\n", package, state, acl::runtime_version.text,
+					    acl::runtime_version.text);
 	return text;
 }
 

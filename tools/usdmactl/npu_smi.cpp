@@ -2,6 +2,7 @@
 /* usdmactl npu-smi: the devices and their processes, in the layout of "npu-smi info", which programs parse. */
 #include "driver/base/printable.h"
 #include "driver/dma/registry.h"
+#include "lib/acl/soc.h"
 #include "lib/core/config/config.h"
 #include "tools/usdmactl/pages.h"
 
@@ -10,9 +11,6 @@
 #include <fmt/format.h>
 
 namespace usdma::ctl {
-
-/* Of the driver whose answers the ACL library gives. */
-static constexpr const char *driver_version = "25.2.0";
 
 static constexpr const char
 	*dashes = "+---------------------------+---------------+----------------------------------------------------+";
@@ -96,7 +94,7 @@ static void print_npu(const npu &n)
 {
 	const std::string size = n.healthy ? std::to_string(n.size / MiB) : "NA";
 
-	print_line(fmt::format("| {:<5} {:<19} | {:<13} | {:<11} {:<17} {:<4} / {:<13} |", n.number, "Ascend910",
+	print_line(fmt::format("| {:<5} {:<19} | {:<13} | {:<11} {:<17} {:<4} / {:<13} |", n.number, acl::chip_name,
 			       n.healthy ? "OK" : "UNKNOWN", "NA", "NA", 0, 0));
 	print_line(fmt::format("| {:<5} {:<19} | {:<13.13} | {:<11} {:<4} / {:<10} {:<4} / {:<13} |", 0, n.number,
 			       printable(n.bus), 0, 0, 0, n.used / MiB, size));
@@ -116,7 +114,8 @@ static void print_users(const npu &n)
 static void print_table(const std::vector<npu> &all)
 {
 	print_line("+" + std::string(96, '-') + "+");
-	print_line(fmt::format("| npu-smi {:<24} Version: {:<52} |", driver_version, driver_version));
+	print_line(
+		fmt::format("| npu-smi {:<24} Version: {:<52} |", acl::driver_version.text, acl::driver_version.text));
 	print_line(dashes);
 	print_line(
 		"| NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|");

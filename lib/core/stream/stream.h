@@ -85,7 +85,7 @@ struct alignas(64) stream {
 	u32 ending = 0;        /* being destroyed; its work may still run; atomic */
 	u32 timed_out = 0;     /* internal: its call timed out before its work had ended; atomic */
 	u64 until = ~u64(0);   /* internal: deadline of its call's wait for ring slots */
-	u64 user[5] = {};      /* for the front end */
+	u64 user[6] = {};      /* for the front end */
 	stream *next_idle = nullptr; /* internal and not in use: link in the device's list */
 };
 

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Constants and layouts of the ACL headers, as the C and the C++ compiler see them. */
 #include "acl/acl.h"
+#include "acl/acl_dump.h"
+#include "acl/acl_prof.h"
 #include "acl/acl_rt_allocator.h"
 #include "acl/acl_rt_api.h"
+#include "acl/acl_tdt.h"
+#include "acl/acl_tdt_queue.h"
 #include "acl/rt_compat.h"
 #include "tests/support/test.h"
 

@@ -13,6 +13,8 @@
 #include <pthread.h>
 #include <string>
 #include <thread>
+#include <unistd.h>
+#include <utility>
 #include <vector>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* aclrtSetExceptionInfoCallback */
@@ -259,6 +261,69 @@ static void on_exception(aclrtExceptionInfo *info)
 	exceptions += info ? 1 : 100;
 }
 
+/* What the registered callbacks got, and in which order. */
+static std::vector<uint32_t> reported;
+
+static void first_callback(aclrtExceptionInfo *info)
+{
+	reported = {aclrtGetTaskIdFromExceptionInfo(info), aclrtGetStreamIdFromExceptionInfo(info),
+		    aclrtGetThreadIdFromExceptionInfo(info), aclrtGetDeviceIdFromExceptionInfo(info),
+		    aclrtGetErrorCodeFromExceptionInfo(info)};
+}
+
+static void second_callback(aclrtExceptionInfo *)
+{
+	reported.push_back(2);
+}
+
+template <int n> static void one_of_many(aclrtExceptionInfo *) {}
+
+template <int... n> static void register_many(std::integer_sequence<int, n...>)
+{
+	const aclrtExceptionInfoCallback all[] = {one_of_many<n>...};
+
+	for (const auto fn : all)
+		GOOD(aclrtExceptionInfoCallbackRegister(fn));
+	assert_int_equal(aclrtExceptionInfoCallbackRegister(second_callback), 207005);
+	for (const auto fn : all)
+		GOOD(aclrtExceptionInfoCallbackUnregister(fn));
+}
+
+/* Each registered callback is called once, in order, with the stream, device and code; and none that was taken back. */
+static void test_registered_callbacks(void **)
+{
+	int32_t id;
+
+	assert_int_equal(aclrtExceptionInfoCallbackRegister(nullptr), 100000);
+	assert_int_equal(aclrtExceptionInfoCallbackUnregister(nullptr), 100000);
+	for (uint32_t (*const read)(const aclrtExceptionInfo *) :
+	     {aclrtGetTaskIdFromExceptionInfo, aclrtGetStreamIdFromExceptionInfo, aclrtGetThreadIdFromExceptionInfo,
+	      aclrtGetDeviceIdFromExceptionInfo, aclrtGetErrorCodeFromExceptionInfo})
+		assert_int_equal(read(nullptr), 0xFFFFFFFF);
+	register_many(std::make_integer_sequence<int, 16>());
+	GOOD(aclrtExceptionInfoCallbackRegister(first_callback));
+	GOOD(aclrtExceptionInfoCallbackRegister(on_exception));
+	GOOD(aclrtExceptionInfoCallbackRegister(second_callback));
+	GOOD(aclrtExceptionInfoCallbackRegister(first_callback));
+	GOOD(aclrtExceptionInfoCallbackUnregister(on_exception));
+	GOOD(aclrtExceptionInfoCallbackUnregister(on_exception));
+	exceptions = 0;
+	for (int by_device = 0; by_device < 2; by_device++) {
+		bench b(failing);
+
+		reported.clear();
+		b.set(0, 1);
+		GOOD(aclrtStreamGetId(b.s, &id));
+		assert_int_equal(by_device ? aclrtSynchronizeDevice() : aclrtSynchronizeStream(b.s), 507013);
+		const std::vector<uint32_t> want = {
+			~0u, by_device ? ~0u : uint32_t(id), uint32_t(gettid()), failing, 507013, 2};
+		assert_true(reported == want);
+	}
+	assert_int_equal(exceptions.load(), 0);
+	GOOD(aclrtExceptionInfoCallbackUnregister(first_callback));
+	GOOD(aclrtExceptionInfoCallbackUnregister(second_callback));
+}
+
 /* A synchronous copy fails to its own caller, also while others synchronise the device. */
 static void test_failed_copy_is_its_callers(void **)
 {
@@ -387,7 +452,7 @@ static void test_task_abort(void **)
 	GOOD(aclrtMemsetAsync(b.mem, size, 5, size, fresh));
 	GOOD(aclrtSynchronizeStream(fresh));
 	assert_int_equal(b.first_byte(0), 5);
-	/* One that fails does not keep it from being done, and is told. */
+	/* One that fails does not keep it from being done, and is reported. */
 	GOOD(aclrtSetDeviceTaskAbortCallback("unhappy", fail_at_post, &l));
 	GOOD(aclrtMemsetAsync(b.mem, size, 6, size, fresh));
 	GOOD(aclrtSynchronizeStream(fresh));
@@ -465,6 +530,7 @@ int main()
 		cmocka_unit_test(test_stale_memory_handles), cmocka_unit_test(test_failed_copy_is_its_callers),
 		cmocka_unit_test(test_failed_before_copy),   cmocka_unit_test(test_stop_on_failure),
 		cmocka_unit_test(test_task_abort),           cmocka_unit_test(test_reports),
+		cmocka_unit_test(test_registered_callbacks),
 	};
 
 	setenv("USDMA_DEVICES", "sim:mem=64M:engines=1:channels=4,sim:mem=64M:engines=1:channels=4:faults=fail@1", 1);

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Callbacks for failed tasks, and what they are called with. */
+#include "lib/acl/state.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unistd.h>
+
+/* Each ~0: cannot be said. */
+struct aclrtExceptionInfo {
+	uint32_t task, stream, thread, device, code;
+};
+
+namespace usdma::acl {
+
+inline constexpr unsigned max_callbacks = 16;
+
+namespace {
+
+/* The first is that of aclrtSetExceptionInfoCallback() and may be null; the others are in the order of registration. */
+struct callback_list {
+	aclrtExceptionInfoCallback fn[1 + max_callbacks] = {};
+	unsigned count = 1;
+};
+
+} // namespace
+
+static std::mutex lock;
+static callback_list callbacks;
+
+void report_exception(const core::stream *s, aclError code)
+{
+	const context *c = self().ctx;
+	callback_list now;
+
+	if (code == ACL_ERROR_RT_STREAM_ABORT)
+		return;
+	{
+		std::lock_guard guard(lock);
+		now = callbacks;
+	}
+	aclrtExceptionInfo info{~0u, s ? s->id : ~0u, uint32_t(gettid()), c ? uint32_t(c->id) : ~0u, uint32_t(code)};
+	for (unsigned i = 0; i < now.count; i++)
+		if (now.fn[i])
+			now.fn[i](&info);
+}
+
+} // namespace usdma::acl
+
+using namespace usdma;
+using namespace usdma::acl;
+
+extern "C" {
+
+aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback)
+{
+	std::lock_guard guard(lock);
+
+	callbacks.fn[0] = callback;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtExceptionInfoCallbackRegister(aclrtExceptionInfoCallback callback)
+{
+	if (!callback)
+		return bad_arg(__func__, "callback is NULL");
+	std::lock_guard guard(lock);
+	auto *const end = callbacks.fn + callbacks.count;
+	if (std::find(callbacks.fn + 1, end, callback) != end)
+		return ACL_SUCCESS;
+	if (callbacks.count == std::size(callbacks.fn))
+		return fault(__func__, ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, "there are %u callbacks already",
+			     max_callbacks);
+	callbacks.fn[callbacks.count++] = callback;
+	return ACL_SUCCESS;
+}
+
+aclError aclrtExceptionInfoCallbackUnregister(aclrtExceptionInfoCallback callback)
+{
+	if (!callback)
+		return bad_arg(__func__, "callback is NULL");
+	std::lock_guard guard(lock);
+	auto *const end = callbacks.fn + callbacks.count;
+	callbacks.count = unsigned(std::remove(callbacks.fn + 1, end, callback) - callbacks.fn);
+	return ACL_SUCCESS;
+}
+
+uint32_t aclrtGetTaskIdFromExceptionInfo(const aclrtExceptionInfo *info)
+{
+	return info ? info->task : ~0u;
+}
+
+uint32_t aclrtGetStreamIdFromExceptionInfo(const aclrtExceptionInfo *info)
+{
+	return info ? info->stream : ~0u;
+}
+
+uint32_t aclrtGetThreadIdFromExceptionInfo(const aclrtExceptionInfo *info)
+{
+	return info ? info->thread : ~0u;
+}
+
+uint32_t aclrtGetDeviceIdFromExceptionInfo(const aclrtExceptionInfo *info)
+{
+	return info ? info->device : ~0u;
+}
+
+uint32_t aclrtGetErrorCodeFromExceptionInfo(const aclrtExceptionInfo *info)
+{
+	return info ? info->code : ~0u;
+}
+
+} // extern "C"

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The versions and the SoC that programs read from this library and its kin, and from usdmactl. */
+#pragma once
+
+#include "driver/base/types.h"
+
+namespace usdma::acl {
+
+/* Of the runtime whose interface this is, and of the driver below it. */
+struct package_version {
+	const char *text;
+	unsigned major, minor, patch;
+};
+
+inline constexpr package_version runtime_version = {"9.1.0", 9, 1, 0}, driver_version = {"25.2.0", 25, 2, 0};
+
+inline constexpr const char *soc_name = "Ascend910_9362", *soc_family = "Ascend910_93", *chip_name = "Ascend910";
+inline constexpr u32 soc_cube_cores = 20, soc_vector_cores = 40;
+inline constexpr u32 soc_arch = 2201;
+
+} // namespace usdma::acl

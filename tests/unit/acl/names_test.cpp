@@ -174,7 +174,7 @@ static void test_stream_limits(void **)
 	assert_int_equal(u, 40);
 }
 
-/* ---- numbers that are kept ------------------------------------------------------------------------------- */
+/* ---- numbers that are stored ------------------------------------------------------------------------------- */
 
 static void test_timeouts(void **)
 {
@@ -203,7 +203,7 @@ static void test_timeouts(void **)
 	assert_int_equal(aclrtSetOpExecuteTimeOut(0), 0);
 }
 
-/* Programs get what lib/acl/soc.h has, in each way that they ask. */
+/* Programs get what lib/acl/soc.h has, by each function. */
 static void test_versions(void **)
 {
 	char runtime[] = "runtime", driver[] = "driver", text[ACL_PKG_VERSION_MAX_SIZE];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Functions of the layer below ACL that programs look up in libascendcl.so with
- * dlsym.  Each behaves as the ACL function named in its comment and returns its codes.
+ * Functions of the layer below ACL that programs look up with dlsym in libascendcl.so, or in libruntime.so, which is
+ * another name of it.  Each behaves as the ACL function named in its comment and returns its codes.
  */
 #ifndef USDMA_ACL_RT_COMPAT_H
 #define USDMA_ACL_RT_COMPAT_H
@@ -36,6 +36,26 @@ ACL_FUNC_VISIBILITY int32_t rtEnableP2P(uint32_t devIdDes, uint32_t phyIdSrc, ui
 ACL_FUNC_VISIBILITY int32_t rtDisableP2P(uint32_t devIdDes, uint32_t phyIdSrc);
 /* aclrtGetLogicDevIdByUserDevId */
 ACL_FUNC_VISIBILITY int32_t rtGetLogicDevIdByUserDevId(const int32_t userDevId, int32_t *const logicDevId);
+/* aclrtGetPhyDevIdByUserDevId, and back */
+ACL_FUNC_VISIBILITY int32_t rtGetDevicePhyIdByIndex(uint32_t devIndex, uint32_t *phyId);
+ACL_FUNC_VISIBILITY int32_t rtGetDeviceIndexByPhyId(uint32_t phyId, uint32_t *devIndex);
+/* A number of the stream's queue, aclrtStreamGetId: there is no queue behind it that a program could write to. */
+ACL_FUNC_VISIBILITY int32_t rtStreamGetSqid(const void *stm, uint32_t *sqId);
+/* The same number twice. */
+ACL_FUNC_VISIBILITY int32_t rtStreamGetCqid(const void *stm, uint32_t *cqId, uint32_t *logicCqId);
+/* Refused: a notify here has no address. */
+ACL_FUNC_VISIBILITY int32_t rtNotifyGetAddrOffset(void *notify, uint64_t *devAddrOffset);
+
+/* aclrtPtrAttributes in the order of this layer. */
+typedef struct tagRtPointerAttributes {
+	uint32_t memoryType; /* 1 host, 2 device */
+	aclrtMemLocationType locationType;
+	uint32_t deviceID;
+	uint32_t pageSize; /* bytes */
+} rtPointerAttributes_t;
+
+/* aclrtPointerGetAttributes */
+ACL_FUNC_VISIBILITY int32_t rtPointerGetAttributes(rtPointerAttributes_t *attributes, const void *ptr);
 /* aclrtMemcpyAsync; kind is ignored */
 ACL_FUNC_VISIBILITY int32_t rtMemcpyAsyncWithoutCheckKind(void *dst, uint64_t destMax, const void *src, uint64_t cnt,
 							  uint32_t kind, void *stm);

@@ -325,6 +325,16 @@ aclError aclrtGetUserDevIdByPhyDevId(const int32_t phyDevId, int32_t *const user
 	return map_number(__func__, phyDevId, userDevId, phyDevId < 0 ? -1 : user_of(unsigned(phyDevId)));
 }
 
+int32_t rtGetDevicePhyIdByIndex(uint32_t devIndex, uint32_t *phyId)
+{
+	return map_number(__func__, s32(devIndex), reinterpret_cast<int32_t *>(phyId), slot_of(devIndex));
+}
+
+int32_t rtGetDeviceIndexByPhyId(uint32_t phyId, uint32_t *devIndex)
+{
+	return map_number(__func__, s32(phyId), reinterpret_cast<int32_t *>(devIndex), user_of(phyId));
+}
+
 aclError aclrtGetDevicesTopo(uint32_t deviceId, uint32_t otherDeviceId, uint64_t *value)
 {
 	const int a = slot_of(deviceId), b = slot_of(otherDeviceId);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Device memory: allocation, attributes, usage. */
+#include "acl/rt_compat.h"
 #include "lib/acl/state.h"
 #include "lib/core/memory/memory.h"
 
@@ -197,6 +198,19 @@ aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attribut
 		attributes->location = {0, ACL_MEM_LOCATION_TYPE_UNREGISTERED};
 	}
 	return ACL_SUCCESS;
+}
+
+int32_t rtPointerGetAttributes(rtPointerAttributes_t *attributes, const void *ptr)
+{
+	aclrtPtrAttributes a;
+
+	if (!attributes)
+		return bad_arg(__func__, "attributes is NULL");
+	const aclError err = aclrtPointerGetAttributes(ptr, &a);
+	if (!err)
+		*attributes = {a.location.type == ACL_MEM_LOCATION_TYPE_DEVICE ? 2u : 1u, a.location.type,
+			       a.location.id, a.pageSize};
+	return err;
 }
 
 aclError aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Streams: creation, destruction, synchronisation, attributes. */
+#include "acl/rt_compat.h"
 #include "lib/acl/capture.h"
 #include "lib/acl/hooks.h"
 #include "lib/acl/report_thread.h"
@@ -326,6 +327,21 @@ aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId)
 	const aclError err = get_any_stream(__func__, stream, &s);
 	if (!err)
 		*streamId = int32_t(s->id & 0x7fffffff);
+	return err;
+}
+
+int32_t rtStreamGetSqid(const void *stm, uint32_t *sqId)
+{
+	return aclrtStreamGetId(const_cast<void *>(stm), reinterpret_cast<int32_t *>(sqId));
+}
+
+int32_t rtStreamGetCqid(const void *stm, uint32_t *cqId, uint32_t *logicCqId)
+{
+	if (!logicCqId)
+		return bad_arg(__func__, "logicCqId is NULL");
+	const aclError err = rtStreamGetSqid(stm, cqId);
+	if (!err)
+		*logicCqId = *cqId;
 	return err;
 }
 

@@ -204,6 +204,7 @@ static const std::set<std::string> need_no_device = words(
 	"aclrtAllocatorCreateDesc aclrtAllocatorDestroyDesc aclrtAllocatorSetObjToDesc "
 	"aclrtAllocatorSetAllocFuncToDesc aclrtAllocatorSetFreeFuncToDesc aclrtAllocatorSetAllocAdviseFuncToDesc "
 	"aclrtAllocatorSetGetAddrFromBlockFuncToDesc aclrtAllocatorRegister "
+	"rtGetDevicePhyIdByIndex rtGetDeviceIndexByPhyId "
 	/* Not supported anywhere. */
 	"aclrtCmoAsyncWithBarrier aclrtCmoWaitBarrier aclrtMallocCached aclrtMemManagedAdvise "
 	"aclrtMemManagedGetAttr aclrtMemManagedGetAttrs aclrtMemManagedPrefetchAsync "

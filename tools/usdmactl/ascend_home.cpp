@@ -115,7 +115,8 @@ static void make_tree(const installed &at, const fs::path &top)
 		fs::create_directories(dir);
 	/* First, so that a second run goes on where one was interrupted. */
 	write_file(top / "set_env.sh", environment(top));
-	link_to(at.include / "usdma/acl", top / "include/acl");
+	for (const char *headers : {"acl", "driver"})
+		link_to(at.include / "usdma" / headers, top / "include" / headers);
 	link_libraries(at, top / "lib64");
 	link_to("../include", arch / "include");
 	link_to("../lib64", arch / "lib64");

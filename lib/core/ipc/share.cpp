@@ -362,6 +362,14 @@ int share_allow(share *s, const s32 *pids, size_t n)
 	return 0;
 }
 
+int share_allow_all(share *s)
+{
+	if (!s->mine)
+		return fail(EINVAL, "the key was exported by another process: only that one can allow others");
+	store_release(&s->page->open, 1u);
+	return 0;
+}
+
 /* Lock of the file's byte at a participant's index; the byte need not exist. */
 static struct flock index_lock(unsigned index)
 {

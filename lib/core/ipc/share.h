@@ -69,6 +69,8 @@ u64 share_number_of(const char *key);
 int share_import_number(u64 number, share_kind kind, share **out);
 /* 0 in pids is skipped. -EINVAL: not exported by this process. -ENOSPC: too many. */
 int share_allow(share *s, const s32 *pids, size_t n);
+/* All processes of the user. -EINVAL: not exported by this process. */
+int share_allow_all(share *s);
 void share_ref(share *s);
 void share_unref(share *s);
 /*

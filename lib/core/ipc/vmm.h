@@ -49,6 +49,8 @@ int vmm_retain(u64 va, physical **out);
 /* Exports a physical once, as a number for other processes; -EEXIST, -EOPNOTSUPP: its memory has no file. */
 int physical_export(physical *p, bool open, u64 *number);
 int physical_allow(u64 number, const s32 *pids, size_t n);
+/* All processes of the user. -ENOENT: this process exports nothing under the number. */
+int physical_allow_all(u64 number);
 int physical_import(u64 number, device *dev, physical **out);
 /* The same by a FABRIC handle. Each import has its own handle and mapping, in the exporting process, too. */
 int physical_export_fabric(physical *p, bool open, fabric_handle *out);

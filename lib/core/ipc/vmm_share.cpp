@@ -114,7 +114,8 @@ void physical_unshare(physical *p)
 	p->shared = nullptr;
 }
 
-int physical_allow(u64 number, const s32 *pids, size_t n)
+/* Runs f with the share that this process exports under the number. */
+template <class F> static int with_exported(u64 number, F &&f)
 {
 	const no_cancel scope;
 
@@ -126,7 +127,17 @@ int physical_allow(u64 number, const s32 *pids, size_t n)
 	if (it == exported().of.end())
 		return fail(ENOENT, "this process exports nothing under %#llx",
 			    static_cast<unsigned long long>(number));
-	return share_allow(it->second, pids, n);
+	return f(it->second);
+}
+
+int physical_allow(u64 number, const s32 *pids, size_t n)
+{
+	return with_exported(number, [=](auto &s) { return share_allow(s, pids, n); });
+}
+
+int physical_allow_all(u64 number)
+{
+	return with_exported(number, [](auto &s) { return share_allow_all(s); });
 }
 
 static int find_export(const char *key, share **out)

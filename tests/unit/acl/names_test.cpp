@@ -8,6 +8,7 @@
 #include "acl/acl_rt_allocator.h"
 #include "acl/acl_tdt.h"
 #include "acl/acl_tdt_queue.h"
+#include "acl/rt_compat.h"
 #include "lib/acl/soc.h"
 #include "misuse.h"
 

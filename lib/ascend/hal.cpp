@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* libascend_hal.so: names of the driver over libascendcl.so. */
+#include "acl/rt_compat.h"
+#include <driver/ascend_hal.h>
+#include "driver/base/error.h"
+#include "lib/core/ipc/vmm.h"
+
+#include <cerrno>
+#include <iterator>
+#include <unistd.h>
+
+namespace {
+
+constexpr uint32_t host_id = 65; /* of the driver: after those of 64 devices and one */
+
+/* The driver's code for an ACL one. */
+drvError_t drv(aclError code)
+{
+	switch (code) {
+	case ACL_SUCCESS:
+		return DRV_ERROR_NONE;
+	case ACL_ERROR_INVALID_PARAM:
+	case ACL_ERROR_RT_PARAM_INVALID:
+	case ACL_ERROR_RT_ADDR_UNALIGNED:
+	case ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED:
+		return DRV_ERROR_INVALID_VALUE;
+	case ACL_ERROR_RT_INVALID_DEVICEID:
+		return DRV_ERROR_INVALID_DEVICE;
+	case ACL_ERROR_RT_NO_DEVICE:
+		return DRV_ERROR_NO_DEVICE;
+	case ACL_ERROR_RT_INVALID_HANDLE:
+		return DRV_ERROR_INVALID_HANDLE;
+	case ACL_ERROR_RT_MEMORY_ALLOCATION:
+		return DRV_ERROR_OUT_OF_MEMORY;
+	case ACL_ERROR_RT_CONTEXT_NULL:
+	case ACL_ERROR_RT_CONTEXT_RELEASE_ERROR:
+		return DRV_ERROR_UNINIT;
+	case ACL_ERROR_HOST_MEMORY_NOT_REGISTERED:
+		return DRV_ERROR_NOT_EXIST;
+	case ACL_ERROR_RT_NO_PERMISSION:
+		return DRV_ERROR_OPER_NOT_PERMITTED;
+	case ACL_ERROR_RT_FEATURE_NOT_SUPPORT:
+	case ACL_ERROR_FEATURE_UNSUPPORTED:
+		return DRV_ERROR_NOT_SUPPORT;
+	default:
+		return DRV_ERROR_INNER_ERR;
+	}
+}
+
+/*
+ * The context of a device while it is in scope, in place of the thread's own of another one. The device must be set in
+ * this process: a reference of ours would be the last, and end what the call made.
+ */
+class of_device {
+public:
+	explicit of_device(uint32_t id) : id_(int32_t(id))
+	{
+		int32_t now, active = 0;
+
+		if (aclrtGetDevice(&now) == ACL_SUCCESS && now == id_)
+			return;
+		if (aclrtGetCurrentContext(&before_) != ACL_SUCCESS)
+			before_ = nullptr;
+		code_ = aclrtGetPrimaryCtxState(id_, nullptr, &active);
+		if (!code_)
+			code_ = active ? aclrtSetDevice(id_) : ACL_ERROR_RT_CONTEXT_NULL;
+		set_ = !code_;
+	}
+	~of_device()
+	{
+		if (set_)
+			aclrtResetDevice(id_);
+		if (set_ && before_)
+			aclrtSetCurrentContext(before_);
+	}
+	of_device(const of_device &) = delete;
+	of_device &operator=(const of_device &) = delete;
+	aclError code() const { return code_; }
+
+private:
+	int32_t id_;
+	aclError code_ = ACL_SUCCESS;
+	aclrtContext before_ = nullptr;
+	bool set_ = false;
+};
+
+/* By mem_type and pg_type of a device's memory, and by pg_type of the host's. */
+constexpr aclrtMemAttr device_memory[][3] = {
+	{ACL_HBM_MEM_NORMAL, ACL_HBM_MEM_HUGE, ACL_HBM_MEM_HUGE1G},
+	{ACL_DDR_MEM_NORMAL, ACL_DDR_MEM_HUGE, ACL_DDR_MEM_HUGE},
+	{ACL_MEM_P2P_NORMAL, ACL_MEM_P2P_HUGE, ACL_MEM_P2P_HUGE1G},
+	{ACL_DDR_MEM_P2P_NORMAL, ACL_DDR_MEM_P2P_HUGE, ACL_DDR_MEM_P2P_HUGE},
+};
+constexpr aclrtMemAttr host_memory[] = {ACL_MEM_NORMAL, ACL_MEM_HUGE, ACL_MEM_HUGE1G};
+constexpr aclrtMemLocationType sides[] = {ACL_MEM_LOCATION_TYPE_HOST, ACL_MEM_LOCATION_TYPE_DEVICE,
+					  ACL_MEM_LOCATION_TYPE_HOST_NUMA};
+
+/* False: a value is unknown. */
+bool acl_prop(const drv_mem_prop *p, aclrtPhysicalMemProp *out)
+{
+	*out = {};
+	if (!p || p->side >= std::size(sides) || p->pg_type >= std::size(host_memory) ||
+	    p->mem_type >= std::size(device_memory))
+		return false;
+	out->location = {p->side == MEM_HOST_SIDE ? 0 : p->devid, sides[p->side]};
+	out->memAttr = p->side == MEM_DEV_SIDE ? device_memory[p->mem_type][p->pg_type] : host_memory[p->pg_type];
+	return true;
+}
+
+bool acl_location(const drv_mem_location &l, aclrtMemLocation *out)
+{
+	if (unsigned(l.side) >= std::size(sides))
+		return false;
+	*out = {l.id, sides[l.side]};
+	return true;
+}
+
+/* Host memory is created and imported through a device: the thread's. */
+bool is_host(uint32_t id)
+{
+	return id == host_id;
+}
+
+} // namespace
+
+extern "C" {
+
+drvError_t drvGetDevNum(uint32_t *num_dev)
+{
+	return drv(aclrtGetDeviceCount(num_dev));
+}
+
+drvError_t drvGetDevIDs(uint32_t *devices, uint32_t len)
+{
+	uint32_t count;
+
+	if (!devices)
+		return DRV_ERROR_INVALID_VALUE;
+	if (const aclError code = aclrtGetDeviceCount(&count))
+		return drv(code);
+	for (uint32_t i = 0; i < len && i < count; i++)
+		devices[i] = i;
+	return len <= count ? DRV_ERROR_NONE : DRV_ERROR_INVALID_VALUE;
+}
+
+drvError_t drvDeviceGetPhyIdByIndex(uint32_t devIndex, uint32_t *phyId)
+{
+	return drv(aclrtGetPhyDevIdByUserDevId(int32_t(devIndex), reinterpret_cast<int32_t *>(phyId)));
+}
+
+drvError_t drvDeviceGetIndexByPhyId(uint32_t phyId, uint32_t *devIndex)
+{
+	return drv(aclrtGetUserDevIdByPhyDevId(int32_t(phyId), reinterpret_cast<int32_t *>(devIndex)));
+}
+
+drvError_t halGetDeviceInfo(uint32_t devId, int32_t moduleType, int32_t infoType, int64_t *value)
+{
+	return drv(rtGetDeviceInfo(devId, moduleType, infoType, value));
+}
+
+drvError_t drvGetPlatformInfo(uint32_t *info)
+{
+	if (!info)
+		return DRV_ERROR_INVALID_VALUE;
+	*info = 1;
+	return DRV_ERROR_NONE;
+}
+
+drvError_t halGetHostID(uint32_t *id)
+{
+	if (!id)
+		return DRV_ERROR_INVALID_VALUE;
+	*id = host_id;
+	return DRV_ERROR_NONE;
+}
+
+int drvDeviceGetBareTgid(void)
+{
+	return getpid();
+}
+
+drvError_t halDeviceOpen(uint32_t devid, halDevOpenIn *, halDevOpenOut *)
+{
+	return drv(aclrtSetDevice(int32_t(devid)));
+}
+
+drvError_t halDeviceClose(uint32_t devid, halDevCloseIn *)
+{
+	return drv(aclrtResetDevice(int32_t(devid)));
+}
+
+int halSetRuntimeApiVer(int)
+{
+	return DRV_ERROR_NONE;
+}
+
+drvError_t halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t devid, void **dstPtr)
+{
+	if (!srcPtr || !dstPtr || flag > DEV_MEM_MAP_HOST)
+		return DRV_ERROR_INVALID_VALUE;
+	if (flag == DEV_SVM_MAP_HOST || flag == DEV_MEM_MAP_HOST)
+		return DRV_ERROR_NOT_SUPPORT;
+	const of_device dev(devid);
+	return drv(dev.code() ? dev.code() : aclrtHostRegister(srcPtr, size, ACL_HOST_REGISTER_MAPPED, dstPtr));
+}
+
+drvError_t halHostUnregister(void *srcPtr, uint32_t)
+{
+	return drv(aclrtHostUnregister(srcPtr));
+}
+
+drvError_t halHostUnregisterEx(void *srcPtr, uint32_t devid, uint32_t)
+{
+	return halHostUnregister(srcPtr, devid);
+}
+
+drvError_t halHostRegisterCapabilities(uint32_t devid, uint32_t acc_module_type, uint32_t *mem_map_cap)
+{
+	aclrtHostMemMapCapability can;
+
+	if (!mem_map_cap || acc_module_type > ACL_RT_HAC_TYPE_CCU)
+		return DRV_ERROR_INVALID_VALUE;
+	const aclError code = aclrtHostMemMapCapabilities(devid, aclrtHacType(acc_module_type), &can);
+	if (!code)
+		*mem_map_cap = can;
+	return drv(code);
+}
+
+drvError_t halMemAddressReserve(void **ptr, size_t size, size_t alignment, void *addr, uint64_t flag)
+{
+	if (flag & ~uint64_t(0x301))
+		return DRV_ERROR_NOT_SUPPORT;
+	return drv(aclrtReserveMemAddress(ptr, size, alignment, addr, flag & 1));
+}
+
+drvError_t halMemAddressFree(void *ptr)
+{
+	return drv(aclrtReleaseMemAddress(ptr));
+}
+
+drvError_t halMemCreate(drv_mem_handle_t **handle, size_t size, const struct drv_mem_prop *prop, uint64_t flag)
+{
+	aclrtPhysicalMemProp p;
+
+	if (!acl_prop(prop, &p))
+		return DRV_ERROR_INVALID_VALUE;
+	return drv(aclrtMallocPhysical(reinterpret_cast<aclrtDrvMemHandle *>(handle), size, &p, flag));
+}
+
+drvError_t halMemRelease(drv_mem_handle_t *handle)
+{
+	return drv(aclrtFreePhysical(handle));
+}
+
+drvError_t halMemMap(void *ptr, size_t size, size_t offset, drv_mem_handle_t *handle, uint64_t flag)
+{
+	return drv(aclrtMapMem(ptr, size, offset, handle, flag));
+}
+
+drvError_t halMemUnmap(void *ptr)
+{
+	return drv(aclrtUnmapMem(ptr));
+}
+
+drvError_t halMemSetAccess(void *ptr, size_t size, struct drv_mem_access_desc *desc, size_t count)
+{
+	if (!desc || !count)
+		return DRV_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < count; i++) {
+		aclrtMemAccessDesc one = {};
+
+		one.flags = aclrtMemAccessFlags(desc[i].type);
+		if (!acl_location(desc[i].location, &one.location))
+			return DRV_ERROR_INVALID_VALUE;
+		if (const aclError code = aclrtMemSetAccess(ptr, size, &one, 1))
+			return drv(code);
+	}
+	return DRV_ERROR_NONE;
+}
+
+drvError_t halMemGetAccess(void *ptr, struct drv_mem_location *location, uint64_t *flags)
+{
+	aclrtMemLocation l;
+
+	if (!location || !acl_location(*location, &l))
+		return DRV_ERROR_INVALID_VALUE;
+	return drv(aclrtMemGetAccess(ptr, &l, flags));
+}
+
+drvError_t halMemGetAllocationGranularity(const struct drv_mem_prop *prop, drv_mem_granularity_options option,
+					  size_t *granularity)
+{
+	aclrtPhysicalMemProp p;
+
+	if (!acl_prop(prop, &p) || unsigned(option) >= MEM_ALLOC_GRANULARITY_INVALID)
+		return DRV_ERROR_INVALID_VALUE;
+	return drv(aclrtMemGetAllocationGranularity(&p, aclrtMemGranularityOptions(option), granularity));
+}
+
+drvError_t halMemExportToShareableHandle(drv_mem_handle_t *handle, drv_mem_handle_type handle_type, uint64_t flags,
+					 uint64_t *share_handle)
+{
+	if (handle_type != MEM_HANDLE_TYPE_NONE || flags)
+		return DRV_ERROR_INVALID_VALUE;
+	return drv(aclrtMemExportToShareableHandle(handle, ACL_MEM_HANDLE_TYPE_NONE, 0, share_handle));
+}
+
+drvError_t halMemShareHandleSetAttribute(uint64_t share_handle, enum ShareHandleAttrType type,
+					 struct ShareHandleAttr attr)
+{
+	if (type != SHR_HANDLE_ATTR_NO_WLIST_IN_SERVER || attr.enableFlag > SHR_HANDLE_NO_WLIST_ENABLE)
+		return DRV_ERROR_INVALID_VALUE;
+	if (attr.enableFlag == SHR_HANDLE_WLIST_ENABLE)
+		return DRV_ERROR_NONE; /* as it is exported */
+	switch (usdma::core::physical_allow_all(share_handle)) {
+	case 0:
+		return DRV_ERROR_NONE;
+	case -ENOENT:
+		return DRV_ERROR_NOT_EXIST;
+	default:
+		return DRV_ERROR_INNER_ERR;
+	}
+}
+
+drvError_t halMemImportFromShareableHandle(uint64_t share_handle, uint32_t devid, drv_mem_handle_t **handle)
+{
+	int32_t id = int32_t(devid);
+
+	if (is_host(devid))
+		if (const aclError code = aclrtGetDevice(&id))
+			return drv(code);
+	return drv(aclrtMemImportFromShareableHandle(share_handle, id, reinterpret_cast<aclrtDrvMemHandle *>(handle)));
+}
+
+} // extern "C"

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The libraries below ACL, as programs use them: registered host memory, and memory of one process that another maps.
+ * The other is this program with a share handle as its argument.
+ */
+#include <acl/rt_compat.h>
+#include <driver/ascend_hal.h>
+#include <driver/dsmi_common_interface.h>
+
+#include "tests/support/test.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace usdma::test;
+
+#define GOOD(call) assert_int_equal(call, 0)
+
+static constexpr size_t size = 2 << 20;
+
+static void test_host_memory(void **)
+{
+	auto *mem = static_cast<unsigned char *>(aligned_alloc(4096, size));
+	void *dev, *to;
+	uint32_t can = 7;
+	std::mt19937_64 gen = rng(31);
+
+	fill_random(mem, size, gen);
+	assert_int_equal(halHostRegister(mem, size, HOST_MEM_MAP_DEV_PCIE_TH, 0, &to), DRV_ERROR_UNINIT);
+	GOOD(halDeviceOpen(0, nullptr, nullptr));
+	assert_int_equal(halHostRegister(nullptr, size, HOST_MEM_MAP_DEV, 0, &to), DRV_ERROR_INVALID_VALUE);
+	assert_int_equal(halHostRegister(mem, size, 9, 0, &to), DRV_ERROR_INVALID_VALUE);
+	assert_int_equal(halHostRegister(mem, size, DEV_SVM_MAP_HOST, 0, &to), DRV_ERROR_NOT_SUPPORT);
+	assert_int_equal(halHostRegister(mem, size, HOST_MEM_MAP_DEV, 99, &to), DRV_ERROR_INVALID_DEVICE);
+	GOOD(halHostRegister(mem, size, HOST_MEM_MAP_DEV_PCIE_TH, 0, &to));
+	assert_int_equal(halHostRegister(mem, size, HOST_MEM_MAP_DEV, 0, &to), DRV_ERROR_INVALID_VALUE);
+	/* From another thread, which has no context. */
+	std::thread([&] { GOOD(halHostUnregisterEx(mem, 0, HOST_MEM_MAP_DEV_PCIE_TH)); }).join();
+	std::thread([&] { GOOD(halHostRegister(mem, size, HOST_SVM_MAP_DEV, 0, &to)); }).join();
+	GOOD(aclrtMalloc(&dev, size, ACL_MEM_MALLOC_HUGE_FIRST));
+	GOOD(aclrtMemcpyAsync(dev, size, mem, size, ACL_MEMCPY_HOST_TO_DEVICE, nullptr));
+	GOOD(aclrtSynchronizeStream(nullptr));
+	const std::string before(reinterpret_cast<char *>(mem), size);
+	memset(mem, 0, size);
+	GOOD(aclrtMemcpy(mem, size, dev, size, ACL_MEMCPY_DEVICE_TO_HOST));
+	assert_memory_equal(mem, before.data(), size);
+	GOOD(aclrtFree(dev));
+	GOOD(halHostUnregister(mem, 0));
+	assert_int_equal(halHostUnregister(mem, 0), DRV_ERROR_NOT_EXIST);
+	GOOD(halHostRegisterCapabilities(0, ACL_RT_HAC_TYPE_SDMA, &can));
+	assert_int_equal(can, 1);
+	assert_int_equal(halHostRegisterCapabilities(0, 99, &can), DRV_ERROR_INVALID_VALUE);
+	GOOD(halDeviceClose(0, nullptr));
+	free(mem);
+}
+
+/* Maps memory at addresses of its own. */
+static unsigned char *mapped(drv_mem_handle_t *handle)
+{
+	void *va = nullptr;
+
+	GOOD(halMemAddressReserve(&va, size, 0, nullptr, 1));
+	GOOD(halMemMap(va, size, 0, handle, 0));
+	return static_cast<unsigned char *>(va);
+}
+
+static void unmapped(void *va, drv_mem_handle_t *handle)
+{
+	GOOD(halMemUnmap(va));
+	GOOD(halMemAddressFree(va));
+	GOOD(halMemRelease(handle));
+}
+
+/* The other process: 0, or the driver's code, with another number for wrong data. */
+static int import(const char *share_handle)
+{
+	drv_mem_handle_t *handle;
+	void *back;
+	uint32_t host;
+	int wrong = 0;
+
+	if (halDeviceOpen(0, nullptr, nullptr) || halGetHostID(&host))
+		return 100;
+	if (const drvError_t err = halMemImportFromShareableHandle(strtoull(share_handle, nullptr, 10), host, &handle))
+		return err;
+	unsigned char *va = mapped(handle);
+	GOOD(aclrtMallocHost(&back, size));
+	GOOD(aclrtMemcpy(back, size, va, size, ACL_MEMCPY_DEFAULT));
+	for (size_t i = 0; i < size; i++)
+		wrong |= static_cast<unsigned char *>(back)[i] != (i * 7 & 0xff);
+	GOOD(aclrtFreeHost(back));
+	unmapped(va, handle);
+	return wrong ? 101 : halDeviceClose(0, nullptr);
+}
+
+static int run_importer(uint64_t share_handle)
+{
+	const std::string text = std::to_string(share_handle);
+	int status;
+	const pid_t pid = fork();
+
+	if (!pid) {
+		execl("/proc/self/exe", "importer", text.c_str(), nullptr);
+		_exit(102);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_shared_memory(void **)
+{
+	drv_mem_prop prop = {MEM_HOST_SIDE, 0, 0, MEM_HUGE_PAGE_TYPE, MEM_DDR_TYPE, 0}, wrong = prop;
+	ShareHandleAttr attr = {SHR_HANDLE_NO_WLIST_ENABLE, {}};
+	drv_mem_location cpu = {0, MEM_HOST_SIDE};
+	drv_mem_access_desc access = {MEM_ACCESS_TYPE_READWRITE, {0, MEM_DEV_SIDE}, {}};
+	drv_mem_handle_t *handle;
+	uint64_t number, flags = 0;
+	size_t granule;
+
+	GOOD(halDeviceOpen(0, nullptr, nullptr));
+	GOOD(halMemGetAllocationGranularity(&prop, MEM_ALLOC_GRANULARITY_RECOMMENDED, &granule));
+	assert_int_equal(granule, size);
+	wrong.side = MEM_MAX_SIDE;
+	assert_int_equal(halMemCreate(&handle, size, &wrong, 0), DRV_ERROR_INVALID_VALUE);
+	assert_int_equal(halMemCreate(&handle, size, nullptr, 0), DRV_ERROR_INVALID_VALUE);
+	GOOD(halMemCreate(&handle, size, &prop, 0));
+	unsigned char *va = mapped(handle);
+	GOOD(halMemSetAccess(va, size, &access, 1));
+	GOOD(halMemGetAccess(va, &cpu, &flags));
+	assert_int_equal(flags, MEM_ACCESS_TYPE_READWRITE);
+	for (size_t i = 0; i < size; i++)
+		va[i] = (unsigned char)(i * 7);
+	GOOD(halMemExportToShareableHandle(handle, MEM_HANDLE_TYPE_NONE, 0, &number));
+	assert_int_equal(run_importer(number), DRV_ERROR_OPER_NOT_PERMITTED);
+	assert_int_equal(halMemShareHandleSetAttribute(number + 1, SHR_HANDLE_ATTR_NO_WLIST_IN_SERVER, attr),
+			 DRV_ERROR_NOT_EXIST);
+	GOOD(halMemShareHandleSetAttribute(number, SHR_HANDLE_ATTR_NO_WLIST_IN_SERVER, attr));
+	assert_int_equal(run_importer(number), 0);
+	unmapped(va, handle);
+	assert_int_equal(halMemRelease(handle), DRV_ERROR_INVALID_HANDLE);
+	GOOD(halDeviceClose(0, nullptr));
+}
+
+static void test_numbers(void **)
+{
+	uint32_t n, ids[2], one = 7, two = 7;
+	int64_t chip;
+	int count, list[2];
+	char version[16], same[ACL_PKG_VERSION_MAX_SIZE], driver[] = "driver";
+	unsigned len = 0, number;
+
+	GOOD(drvGetDevNum(&n));
+	assert_int_equal(n, 2);
+	GOOD(drvGetDevIDs(ids, 2));
+	assert_int_equal(ids[1], 1);
+	GOOD(drvDeviceGetPhyIdByIndex(1, &one));
+	assert_int_equal(one, 1);
+	assert_int_equal(drvDeviceGetPhyIdByIndex(2, &one), DRV_ERROR_INVALID_DEVICE);
+	GOOD(drvDeviceGetIndexByPhyId(1, &one));
+	GOOD(halGetDeviceInfo(1, 0, 18, &chip));
+	assert_int_equal(chip, 1);
+	GOOD(drvGetPlatformInfo(&one));
+	assert_int_equal(one, 1);
+	assert_int_equal(drvDeviceGetBareTgid(), getpid());
+	GOOD(dsmi_get_version(0, version, sizeof(version), &len));
+	GOOD(aclsysGetVersionStr(driver, same));
+	assert_string_equal(version, same);
+	assert_int_equal(len, strlen(same));
+	assert_int_equal(dsmi_get_version(0, version, len, &len), 8);
+	assert_int_equal(dsmi_get_version(9, version, sizeof(version), &len), 2);
+	GOOD(dsmi_get_device_count(&count));
+	assert_int_equal(count, 2);
+	GOOD(dsmi_list_device(list, 2));
+	assert_int_equal(list[1], 1);
+	assert_int_equal(dsmi_list_device(list, 3), 8);
+	GOOD(dsmi_get_phyid_from_logicid(1, &number));
+	GOOD(dsmi_get_logicid_from_phyid(number, &number));
+	assert_int_equal(number, 1);
+	GOOD(rtGetDevicePhyIdByIndex(1, &two));
+	assert_int_equal(two, 1);
+	assert_int_equal(rtGetDevicePhyIdByIndex(2, &two), 107001);
+	assert_int_equal(rtGetDevicePhyIdByIndex(0, nullptr), 100000);
+	GOOD(rtGetDeviceIndexByPhyId(1, &two));
+}
+
+static void test_runtime(void **)
+{
+	aclrtStream s;
+	uint32_t sq = 7, cq = 8, logic = 9;
+	rtPointerAttributes_t a;
+	void *dev;
+	int here;
+
+	GOOD(aclrtSetDevice(1));
+	GOOD(aclrtCreateStream(&s));
+	GOOD(rtStreamGetSqid(s, &sq));
+	GOOD(rtStreamGetCqid(s, &cq, &logic));
+	assert_true(sq == cq && cq == logic);
+	assert_int_equal(rtStreamGetCqid(s, &cq, nullptr), 100000);
+	GOOD(aclrtMalloc(&dev, size, ACL_MEM_MALLOC_HUGE_FIRST));
+	GOOD(rtPointerGetAttributes(&a, dev));
+	assert_true(a.memoryType == 2 && a.locationType == ACL_MEM_LOCATION_TYPE_DEVICE && a.deviceID == 1);
+	GOOD(rtPointerGetAttributes(&a, &here));
+	assert_true(a.memoryType == 1 && a.locationType == ACL_MEM_LOCATION_TYPE_UNREGISTERED);
+	assert_int_equal(rtPointerGetAttributes(nullptr, dev), 100000);
+	GOOD(aclrtFree(dev));
+	GOOD(aclrtDestroyStream(s));
+	assert_int_equal(rtStreamGetSqid(s, &sq), 107017);
+	GOOD(aclrtResetDevice(1));
+}
+
+int main(int argc, char **argv)
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_host_memory),
+		cmocka_unit_test(test_shared_memory),
+		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_runtime),
+	};
+
+	if (argc > 1)
+		return import(argv[1]);
+	return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -19,7 +19,7 @@ typedef enum {
  * Copies in the stream's order.  count 0: HCCL_SUCCESS, nothing enqueued.
  * E_PTR: dst, src or stream NULL; E_PARA: kind, or destMax < count; E_RUNTIME: the ACL call failed.
  */
-USDMA_HCCL_API HcclResult hrtMemAsyncCopy(void *dst, uint64_t destMax, const void *src, uint64_t count,
-					  HcclRtMemcpyKind kind, rtStream_t stream);
+extern "C" USDMA_HCCL_API HcclResult hrtMemAsyncCopy(void *dst, uint64_t destMax, const void *src, uint64_t count,
+						     HcclRtMemcpyKind kind, rtStream_t stream);
 
 #endif

@@ -52,6 +52,8 @@ void destroy_in_context(aclrtStream stream, aclrtContext context)
 
 } // namespace
 
+Stream::Stream() = default;
+
 Stream::Stream(StreamType streamType, bool isMainStream) : isMainStream_(isMainStream)
 {
 	if (streamType < StreamType::STREAM_TYPE_OFFLINE || streamType >= StreamType::STREAM_TYPE_RESERVED) {
@@ -63,7 +65,7 @@ Stream::Stream(StreamType streamType, bool isMainStream) : isMainStream_(isMainS
 		acl_failed("aclrtCreateStreamWithConfig", code);
 		return;
 	}
-	life_ = new (std::nothrow) Life;
+	SetLife(new (std::nothrow) Life);
 	if (!life_) {
 		log_error("hccl: no memory for a stream");
 		aclrtDestroyStream(stream_);
@@ -81,14 +83,15 @@ Stream::Stream(rtStream_t rtStream, bool isMainStream) : stream_(rtStream), isMa
 	Query();
 }
 
-Stream::Stream(const HcclComStreamInfo &streamInfo, bool isMainStream) : info_(streamInfo), isMainStream_(isMainStream)
+Stream::Stream(const HcclComStreamInfo &streamInfo, bool isMainStream) : isMainStream_(isMainStream)
 {
+	SetNumbers(streamInfo);
 }
 
-Stream::Stream(const Stream &that)
-	: stream_(that.stream_), life_(that.life_), context_(that.context_), info_(that.info_),
-	  isMainStream_(that.isMainStream_)
+Stream::Stream(const Stream &that) : stream_(that.stream_), isMainStream_(that.isMainStream_), context_(that.context_)
 {
+	SetNumbers(that.info_);
+	SetLife(that.life_);
 	if (life_)
 		usdma::fetch_add_relaxed(&life_->refs, 1);
 }
@@ -105,24 +108,24 @@ Stream &Stream::operator=(const Stream &that)
 	return *this;
 }
 
-Stream &Stream::operator=(Stream &&that) noexcept
+Stream Stream::operator=(Stream &&that)
 {
 	if (this == &that)
 		return *this;
 	Forget();
 	stream_ = that.stream_;
-	life_ = that.life_;
+	SetLife(that.life_);
 	first_ = that.first_;
 	last_ = that.last_;
 	context_ = that.context_;
-	info_ = that.info_;
+	SetNumbers(that.info_);
 	owner_ = that.owner_;
 	isMainStream_ = that.isMainStream_;
 	that.stream_ = nullptr;
-	that.life_ = nullptr;
+	that.SetLife(nullptr);
 	that.first_ = that.last_ = nullptr;
 	that.owner_ = false;
-	that.info_ = {-1, -1, 0, nullptr, INVALID_UINT};
+	that.SetNumbers({-1, -1, 0, nullptr, INVALID_UINT});
 	return *this;
 }
 
@@ -148,9 +151,23 @@ void Stream::Forget()
 	/* acq_rel: the last reference frees it after all other uses */
 	if (life_ && usdma::fetch_sub_acq_rel(&life_->refs, 1) == 1)
 		delete life_;
-	life_ = nullptr;
+	SetLife(nullptr);
 	stream_ = nullptr;
 	owner_ = false;
+}
+
+void Stream::SetNumbers(const HcclComStreamInfo &info)
+{
+	info_ = info;
+	id_ = info.actualStreamId;
+	sqId_ = u32(info.sqId);
+	cqId_ = logicCqId_ = info.logicCqId;
+}
+
+void Stream::SetLife(Life *life)
+{
+	life_ = life;
+	dead_ = life ? &life->dead : nullptr;
 }
 
 /* Callers query queue numbers; the runtime only has the stream's id. */
@@ -159,7 +176,7 @@ void Stream::Query()
 	int32_t id = -1;
 
 	if (stream_ && aclrtStreamGetId(stream_, &id) == ACL_SUCCESS)
-		info_.actualStreamId = id;
+		info_.actualStreamId = id_ = id;
 }
 
 bool Stream::IsInvalid() const
@@ -167,14 +184,53 @@ bool Stream::IsInvalid() const
 	return life_ && usdma::load_acquire(&life_->dead); /* pairs with Forget() of the owner */
 }
 
-HcclResult Stream::SetMode(u64 stmMode)
+HcclResult Stream::SetInvalidFlag()
+{
+	if (!life_)
+		return HCCL_E_PTR;
+	usdma::store_release(&life_->dead, true);
+	return HCCL_SUCCESS;
+}
+
+HcclResult Stream::GetStreamInfo(const HcclComStreamInfo *&streamInfo)
+{
+	streamInfo = &info_;
+	return HCCL_SUCCESS;
+}
+
+HcclResult Stream::InitSqAndCqeContext(uint32_t, uint32_t, SqCqeContext *)
+{
+	return HCCL_E_NOT_SUPPORT;
+}
+
+HcclResult Stream::GetNextSqeBufferAddr(uint8_t *&, uint8_t *&, uint8_t *&, uint16_t &)
+{
+	return HCCL_E_NOT_SUPPORT;
+}
+
+HcclResult Stream::SetCqeContext(const ErrCqeContext &)
+{
+	return HCCL_E_NOT_SUPPORT;
+}
+
+HcclResult Stream::GetCqeContext(ErrCqeContext &)
+{
+	return HCCL_E_NOT_SUPPORT;
+}
+
+HcclResult Stream::ClearLocalBuff()
+{
+	return HCCL_E_NOT_SUPPORT;
+}
+
+HcclResult Stream::SetMode(const uint64_t stmMode)
 {
 	if (aclError code = aclrtSetStreamFailureMode(stream_, stmMode))
 		return acl_failed("aclrtSetStreamFailureMode", code, HCCL_E_INTERNAL);
 	return HCCL_SUCCESS;
 }
 
-HcclResult Stream::GetMode(u64 *stmMode)
+HcclResult Stream::GetMode(uint64_t *const stmMode)
 {
 	aclrtStreamAttrValue value = {};
 

@@ -3,6 +3,7 @@
 #include "tests/integration/hccl/support.h"
 
 #include <cstring>
+#include <dlfcn.h>
 #include <type_traits>
 #include <utility>
 
@@ -265,7 +266,7 @@ void test_stream_context(void **)
 void test_stream_mode(void **)
 {
 	Stream s(StreamType::STREAM_TYPE_ONLINE), dead(reinterpret_cast<void *>(0x10));
-	u64 mode = 99;
+	uint64_t mode = 99;
 
 	assert_int_equal(s.GetMode(&mode), HCCL_SUCCESS);
 	assert_int_equal(mode, ACL_CONTINUE_ON_FAILURE);
@@ -275,6 +276,56 @@ void test_stream_mode(void **)
 	assert_int_equal(s.GetMode(nullptr), HCCL_E_PTR);
 	assert_int_equal(dead.SetMode(0), HCCL_E_INTERNAL);
 	assert_int_equal(dead.GetMode(&mode), HCCL_E_INTERNAL);
+}
+
+template <typename T> T read_at(const Stream &s, size_t offset)
+{
+	T value;
+
+	std::memcpy(&value, reinterpret_cast<const char *>(&s) + offset, sizeof(value));
+	return value;
+}
+
+/* What code compiled with hcomm's own headers reads at fixed offsets, and the names it links. */
+void test_stream_layout(void **)
+{
+	Stream owner(StreamType::STREAM_TYPE_ONLINE);
+	HcclComStreamInfo numbers = {5, 6, 7, nullptr, 8};
+	Stream copy(owner), refs(numbers, true), none;
+	const HcclComStreamInfo *info = nullptr;
+	const char *const names[] = {
+		"hrtMemAsyncCopy",
+		"_ZN4hccl6StreamC1Ev",
+		"_ZN4hccl6StreamaSEOS0_",
+		"_ZN4hccl6Stream7SetModeEm",
+		"_ZN4hccl6Stream7GetModeEPm",
+		"_ZN4hccl6Stream19InitSqAndCqeContextEjjPNS_12SqCqeContextE",
+	};
+
+	for (const char *name : names)
+		if (!dlsym(RTLD_DEFAULT, name))
+			print_error("%s is not exported\n", name);
+	assert_int_equal(sizeof(Stream), 208);
+	assert_ptr_equal(read_at<void *>(owner, 8), owner.ptr());
+	assert_true(read_at<bool>(owner, 20));
+	assert_false(read_at<bool>(copy, 20));
+	assert_int_equal(read_at<s32>(owner, 104), owner.id());
+	assert_int_not_equal(owner.id(), -1);
+	assert_int_equal(read_at<s32>(refs, 104), 5);
+	assert_true(read_at<bool>(refs, 108));
+	assert_int_equal(read_at<u32>(refs, 120), 6);
+	assert_int_equal(read_at<u32>(refs, 136), 8);
+	assert_int_equal(read_at<u32>(refs, 140), 8);
+	assert_int_equal(read_at<HcclComStreamInfo>(refs, 160).sqDepth, 7);
+	assert_int_equal(refs.GetStreamInfo(info), HCCL_SUCCESS);
+	assert_int_equal(info->sqId, 6);
+	assert_int_equal(none.SetInvalidFlag(), HCCL_E_PTR);
+	assert_false(*read_at<const bool *>(copy, 192));
+	assert_int_equal(owner.SetInvalidFlag(), HCCL_SUCCESS);
+	assert_true(*read_at<const bool *>(copy, 192));
+	assert_true(copy.IsInvalid());
+	assert_int_equal(owner.ClearLocalBuff(), HCCL_E_NOT_SUPPORT);
+	assert_int_equal(owner.InitSqAndCqeContext(0, 0, nullptr), HCCL_E_NOT_SUPPORT);
 }
 
 void test_stream_tasks(void **)
@@ -313,6 +364,7 @@ int main()
 		cmocka_unit_test(test_stream_owner),
 		cmocka_unit_test(test_stream_context),
 		cmocka_unit_test(test_stream_mode),
+		cmocka_unit_test(test_stream_layout),
 		cmocka_unit_test(test_stream_tasks),
 	};
 

@@ -8,6 +8,7 @@
 #include <driver/dsmi_common_interface.h>
 
 #include "tests/support/test.h"
+#include "tests/support/until.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -75,7 +76,7 @@ static void unmapped(void *va, drv_mem_handle_t *handle)
 	GOOD(halMemRelease(handle));
 }
 
-/* The other process: 0, or the driver's code, with another number for wrong data. */
+/* The other process: 0, or the driver's code, with another number for wrong data. usdma-sim serves one at a time. */
 static int import(const char *share_handle)
 {
 	drv_mem_handle_t *handle;
@@ -83,8 +84,8 @@ static int import(const char *share_handle)
 	uint32_t host;
 	int wrong = 0;
 
-	if (halDeviceOpen(0, nullptr, nullptr) || halGetHostID(&host))
-		return 100;
+	until("the server takes the next client", [] { return !halDeviceOpen(0, nullptr, nullptr); });
+	GOOD(halGetHostID(&host));
 	if (const drvError_t err = halMemImportFromShareableHandle(strtoull(share_handle, nullptr, 10), host, &handle))
 		return err;
 	unsigned char *va = mapped(handle);
@@ -99,11 +100,12 @@ static int import(const char *share_handle)
 
 static int run_importer(uint64_t share_handle)
 {
-	const std::string text = std::to_string(share_handle);
+	const std::string text = std::to_string(share_handle), all = getenv("USDMA_DEVICES");
 	int status;
 	const pid_t pid = fork();
 
 	if (!pid) {
+		setenv("USDMA_DEVICES", all.substr(all.find(',') + 1).c_str(), 1); /* device 0 is this process's */
 		execl("/proc/self/exe", "importer", text.c_str(), nullptr);
 		_exit(102);
 	}
@@ -195,7 +197,7 @@ static void test_runtime(void **)
 	void *dev;
 	int here;
 
-	GOOD(aclrtSetDevice(1));
+	until("the server takes the next client", [] { return !aclrtSetDevice(1); });
 	GOOD(aclrtCreateStream(&s));
 	GOOD(rtStreamGetSqid(s, &sq));
 	GOOD(rtStreamGetCqid(s, &cq, &logic));

@@ -5,6 +5,7 @@
  */
 #include "lib/acl/copy.h"
 #include "lib/acl/capture.h"
+#include "lib/acl/copy_cached.h"
 
 #include "acl/rt_compat.h"
 
@@ -133,23 +134,6 @@ static aclError memcpy_buffered(const char *call, core::stream *s, void *dst, co
 	note_task();
 	err = core::copy_staged(s, dst, src, count);
 	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
-}
-
-/*
- * Fast path: all checks of memcpy_checked() hold, and both ranges are in this thread's translation cache. 1: not
- * so, nothing was done.
- */
-static inline __attribute__((always_inline)) int try_cached(void *dst, size_t max, const void *src, size_t count,
-							    u32 kind, aclrtStream stream)
-{
-	const core::read_section in;
-	const context *c = likely(in) ? current_now() : nullptr;
-
-	if (unlikely(!c || (stream && !stream_live(stream)) || count > max ||
-		     kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE || dst == src))
-		return 1;
-	core::stream *s = stream ? as_stream(stream) : c->deflt;
-	return likely(owner_of(s) == c) ? core::copy_fast_device(core::thread_here()->cache, s, dst, src, count) : 1;
 }
 
 [[gnu::cold, gnu::noinline]] static aclError capture_copy(const char *call, core::stream *s, void *dst, const void *src,

@@ -488,6 +488,31 @@ def test_callbacks(rt, stream):
         rt.launch_callback(7, 0, 0, stream)
 
 
+def test_copy_that_waits_for_a_callback(rt, memory, stream):
+    """A copy of pageable memory waits for the stream, and that for a Python function: the GIL has to be free."""
+    dev, data, stop, order = memory.device(1000), random_bytes(1000), threading.Event(), []
+    ready = threading.Event()
+
+    def serve():
+        rt.set_device(0)
+        ready.set()
+        while not stop.is_set():
+            rt.process_report(50)
+
+    t = threading.Thread(target=serve)
+    t.start()
+    ready.wait()
+    assert rt.subscribe_report(t.ident, stream) == 0
+    for copy in (rt.memcpy_async, rt.memcpy_async_with_condition):
+        assert rt.launch_callback(lambda _: order.append("function"), None, 1, stream) == 0
+        assert copy(dev, 1000, util.numpy_contiguous_to_ptr(data)[0], 1000, H2D, stream) == 0
+        order.append("copy")
+    stop.set()
+    t.join()
+    assert order == ["function", "copy"] * 2
+    assert rt.unsubscribe_report(t.ident, stream) == 0
+
+
 def test_callback_that_raises(rt, stream, monkeypatch):
     seen = []
     monkeypatch.setattr("sys.unraisablehook", lambda u: seen.append(u.exc_type))

@@ -2,9 +2,11 @@
 """Every name is there, says no to what it cannot take, and has a stub that fits."""
 import ast
 import os
+import re
 import types
 
 import acl
+import numpy
 import pytest
 from acl_names import RT, TOP, UTIL
 
@@ -18,9 +20,14 @@ def stub(part):
         return {node.name: node.args for node in ast.parse(f.read()).body if isinstance(node, ast.FunctionDef)}
 
 
+def full_name(part, name):
+    return f"acl.{part}.{name}" if part else f"acl.{name}"
+
+
 @pytest.mark.parametrize("part,name", EVERY)
 def test_there(part, name):
-    assert callable(getattr(PARTS[part][0], name))
+    function = getattr(PARTS[part][0], name)
+    assert (function.__name__, function.__module__) == (name, full_name(part, name).rpartition(".")[0])
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -41,12 +48,13 @@ def test_counts_arguments(part, name):
     args = stub(part)[name]
     function = getattr(PARTS[part][0], name)
     most, least = len(args.posonlyargs), len(args.posonlyargs) - len(args.defaults)
-    wrong = [most + 1] + ([least - 1] if least else [])
-    full = f"acl.{part}.{name}" if part else f"acl.{name}"
-    for count in wrong:
-        with pytest.raises(TypeError, match=f"^{full} args parse failed$"):
+    wrong = [(most + 1, most)] + ([(least - 1, least)] if least else [])
+    for count, wanted in wrong:
+        how = "exactly" if least == most else "at least" if count < least else "at most"
+        text = f"function takes {how} {wanted} argument{'s' if wanted != 1 else ''} ({count} given)"
+        with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
             function(*[0] * count)
-    with pytest.raises(TypeError, match=f"^{full} args parse failed$"):
+    with pytest.raises(TypeError, match=f"^{full_name(part, name)}.. takes no keyword arguments$"):
         function(*[0] * least, nonsense=1)
 
 
@@ -64,8 +72,37 @@ def test_wants_ints(part, name):
         for at in range(count):
             values = [0] * count
             values[at] = wrong
-            with pytest.raises(TypeError, match=f"^acl.rt.{name} args parse failed$"):
+            if isinstance(wrong, int):
+                text = f"acl.rt.{name} args parse failed"
+            else:
+                kind = type(wrong).__name__
+                shown = "None" if wrong is None else kind
+                text = f"(argument {at + 1} must be int, not {shown}|'{kind}' object cannot be interpreted as an integer)"
+            with pytest.raises(TypeError, match=f"^{text}$"):
                 function(*values)
+
+
+def test_takes_what_is_like_an_int():
+    class Index:
+        def __init__(self, value):
+            self.value = value
+
+        def __index__(self):
+            return self.value
+
+    class Wrong:
+        def __index__(self):
+            raise ZeroDivisionError
+
+    for value in (0, False, Index(0), numpy.uint64(0), numpy.int8(0)):
+        assert acl.rt.memcpy(value, value, value, value, value) == 0
+    for value in (Wrong(), Index(1 << 64), 1 << 31, -(1 << 31) - 1):
+        with pytest.raises(TypeError, match="^acl.rt.memcpy args parse failed$"):
+            acl.rt.memcpy(0, 0, 0, 0, value)
+    with pytest.raises(TypeError, match="^acl.rt.memcpy args parse failed$"):
+        acl.rt.memcpy(0, -1, 0, 0, 0)
+    with pytest.raises(TypeError, match="^argument 1 must be str, not int$"):
+        acl.rt.ipc_mem_close(1)
 
 
 def test_other_parts_say_why():

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Argument parsing as in pyACL: positional only; integers for C pointers, handles,
- * sizes and enums.  A wrong argument raises a TypeError, "NAME args parse failed";
- * None is not an integer.
+ * Functions of the module: CPython's vector calls, without pybind11, whose dispatch costs more than a copy's
+ * submission. Arguments are as in pyACL: positional only; integers for C pointers, handles, sizes and enums; None is
+ * not one. A wrong argument raises a TypeError, with the text of PyArg_ParseTuple(), which pyACL uses, or "NAME args
+ * parse failed".
  */
 #pragma once
 
@@ -22,24 +23,32 @@ namespace pyacl {
 
 namespace py = pybind11;
 
-/* False, without a Python error: the object does not fit the parameter. */
-template <std::integral T> bool read(PyObject *o, T &out)
+/* False, without a Python error: it is no number of this type. o: an int. */
+template <std::integral T> bool read_int(PyObject *o, T &out)
 {
-	using wide = std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>;
-	wide value = 0;
+	using wide = std::conditional_t<std::is_signed_v<T>, long, unsigned long>;
+	const wide value = std::is_signed_v<T> ? wide(PyLong_AsLong(o)) : wide(PyLong_AsUnsignedLong(o));
 
-	if (!PyIndex_Check(o))
-		return false;
-	py::object number = py::reinterpret_steal<py::object>(PyNumber_Index(o));
-	if (number)
-		value = std::is_signed_v<T> ? wide(PyLong_AsLongLong(number.ptr())) :
-					      wide(PyLong_AsUnsignedLongLong(number.ptr()));
-	if (PyErr_Occurred()) {
+	if (value == wide(-1) && PyErr_Occurred()) {
 		PyErr_Clear();
 		return false;
 	}
 	out = T(value);
 	return value >= wide(std::numeric_limits<T>::min()) && value <= wide(std::numeric_limits<T>::max());
+}
+
+/* False, without a Python error: the object does not fit the parameter. */
+template <std::integral T> bool read(PyObject *o, T &out)
+{
+	if (PyLong_CheckExact(o)) [[likely]]
+		return read_int(o, out);
+	if (!PyIndex_Check(o))
+		return false;
+	const py::object number = py::reinterpret_steal<py::object>(PyNumber_Index(o));
+	if (number)
+		return read_int(number.ptr(), out);
+	PyErr_Clear();
+	return false;
 }
 
 inline bool read(PyObject *o, void *&out)
@@ -107,78 +116,103 @@ template <class T> bool read(PyObject *o, std::vector<T> &out)
 	return true;
 }
 
-/* Thrown by a function that detects an invalid argument after parsing. */
+/* Thrown for an invalid argument: "NAME args parse failed". */
 struct bad_args {};
-
-[[noreturn]] inline void parse_failed(const std::string &name)
-{
-	throw py::type_error(name + " args parse failed");
-}
 
 template <class T> struct is_optional : std::false_type {
 };
 template <class T> struct is_optional<std::optional<T>> : std::true_type {
 };
 
-template <class T> T take(const py::args &args, size_t i)
+[[noreturn, gnu::cold]] void wrong_count(size_t least, size_t most, size_t given);
+/* The i-th argument, from 0; wide: 8 bytes. */
+[[noreturn, gnu::cold]] void wrong_number(PyObject *o, size_t i, bool wide);
+[[noreturn, gnu::cold]] void wrong_text(PyObject *o, size_t i);
+/* In a handler: makes a C++ exception a Python error. */
+[[gnu::cold]] PyObject *raise(PyObject *module, const char *name);
+
+template <class T> [[noreturn, gnu::cold]] void wrong_argument(PyObject *o, size_t i)
+{
+	if constexpr (std::is_integral_v<T> || std::is_pointer_v<T>)
+		wrong_number(o, i, sizeof(T) == 8);
+	else if constexpr (std::is_same_v<T, std::string>)
+		wrong_text(o, i);
+	else
+		throw bad_args();
+}
+
+template <class T> T take(PyObject *const *args, size_t n, size_t i)
 {
 	if constexpr (is_optional<T>::value) {
-		if (i >= args.size())
+		if (i >= n)
 			return std::nullopt;
-		return take<typename T::value_type>(args, i);
+		return take<typename T::value_type>(args, n, i);
 	} else {
 		T out{};
 
-		if (i >= args.size() || !read(PyTuple_GET_ITEM(args.ptr(), Py_ssize_t(i)), out))
-			throw bad_args();
+		if (!read(args[i], out)) [[unlikely]]
+			wrong_argument<T>(args[i], i);
 		return out;
 	}
 }
 
 template <class F> struct signature;
 template <class R, class C, class... A> struct signature<R (C::*)(A...) const> {
-	template <class F> static R call(const F &f, const py::args &args)
+	static constexpr size_t most = sizeof...(A), least = (size_t(!is_optional<std::decay_t<A>>::value) + ... + 0);
+
+	template <class F> static R call(const F &f, PyObject *const *args, size_t n)
 	{
-		if (args.size() > sizeof...(A))
-			throw bad_args();
-		return spread(f, args, std::index_sequence_for<A...>());
+		if (n < least || n > most) [[unlikely]]
+			wrong_count(least, most, n);
+		return spread(f, args, n, std::index_sequence_for<A...>());
 	}
 
 private:
-	template <class F, size_t... I> static R spread(const F &f, const py::args &args, std::index_sequence<I...>)
+	template <class F, size_t... I>
+	static R spread(const F &f, [[maybe_unused]] PyObject *const *args, [[maybe_unused]] size_t n,
+			std::index_sequence<I...>)
 	{
 		/* braces: evaluated from left to right */
-		std::tuple<std::decay_t<A>...> values{take<std::decay_t<A>>(args, I)...};
+		std::tuple<std::decay_t<A>...> values{take<std::decay_t<A>>(args, n, I)...};
 
 		return std::apply(f, std::move(values));
 	}
 };
 
-template <class R> py::object as_object(R &&value)
+/* A new reference. */
+template <class R> PyObject *as_object(R &&value)
 {
-	if constexpr (std::is_base_of_v<py::object, std::decay_t<R>>)
-		return std::forward<R>(value);
+	if constexpr (std::is_same_v<std::decay_t<R>, int>)
+		return PyLong_FromLong(value);
+	else if constexpr (std::is_base_of_v<py::object, std::decay_t<R>>)
+		return value.release().ptr();
 	else
-		return py::cast(std::forward<R>(value));
+		return py::cast(std::forward<R>(value)).release().ptr();
 }
 
-/* doc: the call in Python syntax. */
-template <class F> void def(py::module_ &m, const char *name, const char *doc, F f)
-{
-	std::string full = py::cast<std::string>(m.attr("__name__")) + "." + name;
-	auto wrapped = [full, f](const py::args &args, const py::kwargs &kwargs) -> py::object {
-		if (kwargs.size())
-			parse_failed(full);
-		try {
-			return as_object(signature<decltype(&F::operator())>::call(f, args));
-		} catch (const bad_args &) {
-			parse_failed(full);
-		}
-	};
-	py::options options;
+/* F: a lambda without captures, used once. */
+template <class F> struct function {
+	static inline PyMethodDef method;
 
-	options.disable_function_signatures();
-	m.def(name, wrapped, doc);
+	static PyObject *call(PyObject *module, PyObject *const *args, Py_ssize_t n)
+	{
+		try {
+			return as_object(signature<decltype(&F::operator())>::call(F(), args, size_t(n)));
+		} catch (...) {
+			return raise(module, method.ml_name);
+		}
+	}
+};
+
+void add_function(py::module_ &m, PyMethodDef *method);
+
+/* doc: the call in Python syntax. Both texts are literals. */
+template <class F> void def(py::module_ &m, const char *name, const char *doc, F)
+{
+	using fn = function<F>;
+
+	fn::method = {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&fn::call)), METH_FASTCALL, doc};
+	add_function(m, &fn::method);
 }
 
 using usdma::python::without_gil;

@@ -25,9 +25,10 @@ void add_buffers(py::module_ &acl)
 	    });
 	def(acl, "get_data_buffer_addr", "ptr = get_data_buffer_addr(buffer)",
 	    [](void *buffer) { return number(aclGetDataBufferAddr(static_cast<aclDataBuffer *>(buffer))); });
-	for (const char *name : {"get_data_buffer_size", "get_data_buffer_size_v2"})
-		def(acl, name, "size = get_data_buffer_size(buffer)",
-		    [](void *buffer) { return aclGetDataBufferSizeV2(static_cast<aclDataBuffer *>(buffer)); });
+	def(acl, "get_data_buffer_size", "size = get_data_buffer_size(buffer)",
+	    [](void *buffer) { return aclGetDataBufferSizeV2(static_cast<aclDataBuffer *>(buffer)); });
+	def(acl, "get_data_buffer_size_v2", "size = get_data_buffer_size_v2(buffer)",
+	    [](void *buffer) { return aclGetDataBufferSizeV2(static_cast<aclDataBuffer *>(buffer)); });
 }
 
 std::tuple<int32_t, int32_t, int32_t, int> version()

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/acl/copy_cached.h"
 #include "lib/python/acl/args.h"
 
 #include <acl/acl.h>
@@ -11,6 +12,17 @@ namespace {
 constexpr auto copy_with_condition = aclrtMemcpyAsyncWithCondition;
 #pragma GCC diagnostic pop
 
+/*
+ * Releasing the GIL and taking it again costs more than the copy's submission, and lets another thread in between. All
+ * other cases may wait, for a full ring or for work before them, which may be a Python callback.
+ */
+int submit(decltype(&aclrtMemcpyAsync) slow, void *dst, size_t max, void *src, size_t count, int32_t kind, void *stream)
+{
+	if (usdma::acl::memcpy_async_at_once(dst, max, src, count, uint32_t(kind), stream)) [[likely]]
+		return ACL_SUCCESS;
+	return without_gil([&] { return slow(dst, max, src, count, aclrtMemcpyKind(kind), stream); });
+}
+
 void add_plain(py::module_ &rt)
 {
 	def(rt, "memcpy", "ret = memcpy(dst, dest_max, src, count, kind)",
@@ -19,14 +31,12 @@ void add_plain(py::module_ &rt)
 	    });
 	def(rt, "memcpy_async", "ret = memcpy_async(dst, dest_max, src, count, kind, stream)",
 	    [](void *dst, size_t max, void *src, size_t count, int32_t kind, void *stream) {
-		    return without_gil(
-			    [&] { return aclrtMemcpyAsync(dst, max, src, count, aclrtMemcpyKind(kind), stream); });
+		    return submit(aclrtMemcpyAsync, dst, max, src, count, kind, stream);
 	    });
 	def(rt, "memcpy_async_with_condition",
 	    "ret = memcpy_async_with_condition(dst, dest_max, src, count, kind, stream)",
 	    [](void *dst, size_t max, void *src, size_t count, int32_t kind, void *stream) {
-		    return without_gil(
-			    [&] { return copy_with_condition(dst, max, src, count, aclrtMemcpyKind(kind), stream); });
+		    return submit(copy_with_condition, dst, max, src, count, kind, stream);
 	    });
 }
 

@@ -26,7 +26,7 @@ FLAG_UNSUPPORTED = 200006
 
 TOP = """init finalize finalize_reference get_version get_soc_name get_recent_err_msg data_type_size create_data_buffer
 destroy_data_buffer get_data_buffer_addr get_data_buffer_size get_data_buffer_size_v2 update_data_buffer float16_to_float
-float_to_float16""".split()
+float_to_float16 app_log""".split()
 
 RT = """set_device reset_device reset_device_force get_device get_device_count get_run_mode synchronize_device
 synchronize_device_with_timeout query_device_status device_get_stream_priority_range get_device_info device_get_bare_tgid
@@ -45,6 +45,7 @@ query_event_status query_event_wait_status synchronize_event synchronize_event_w
 event_get_timestamp get_event_id get_event_avail_num stream_wait_event set_op_wait_timeout subscribe_report
 unsubscribe_report process_report launch_callback value_write value_wait cmo_async create_notify destroy_notify record_notify
 wait_and_reset_notify get_notify_id notify_batch_reset notify_get_export_key notify_set_import_pid notify_import_by_key
-peek_at_last_error get_last_error set_exception_info_callback""".split()
+peek_at_last_error get_last_error set_exception_info_callback malloc_for_task_scheduler get_thread_last_task_id
+get_device_utilization_rate""".split()
 
 UTIL = """bytes_to_ptr ptr_to_bytes numpy_to_ptr numpy_contiguous_to_ptr ptr_to_numpy start_thread stop_thread""".split()

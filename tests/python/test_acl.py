@@ -53,6 +53,16 @@ def test_base():
     assert acl.float16_to_float(0xC000) == -2.0
 
 
+def test_log():
+    program = 'import acl\n\ndef speak(): acl.app_log(3, "100% said")\n\nspeak()\nacl.app_log(0, "not shown")'
+    out = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert "<string>:3: speak: 100% said" in out.stderr and "not shown" not in out.stderr
+    assert acl.app_log(0, "") is None
+    for wrong in ((), (0,), (0, 1), ("0", "text")):
+        with pytest.raises(TypeError):
+            acl.app_log(*wrong)
+
+
 def test_data_buffer():
     buffer = acl.create_data_buffer(4096, 100)
     assert acl.get_data_buffer_addr(buffer) == 4096
@@ -95,6 +105,10 @@ def test_device(rt):
     total, ret = rt.get_device_info(0, 301)
     assert ret == 0 and total > 0
     assert rt.device_get_bare_tgid() == (os.getpid(), 0)
+    rates, ret = rt.get_device_utilization_rate(0)
+    assert ret == 0 and rates == {"cube_utilization": -1, "vector_utilization": -1, "aicpu_utilization": -1,
+                                  "memory_utilization": -1, "utilization_extend": 0}
+    assert rt.get_device_utilization_rate(count)[1] == RT_DEVICE_ID
 
 
 def test_context(rt):
@@ -138,6 +152,7 @@ def test_peers(rt):
 
 def test_malloc(rt):
     for make in (rt.malloc, rt.malloc_align32, lambda s, p: rt.malloc_cached(s, NORMAL_ONLY),
+                 lambda s, p: rt.malloc_for_task_scheduler(s, p, {}),
                  lambda s, p: rt.malloc_with_cfg(s, p, {}),
                  lambda s, p: rt.malloc_with_cfg(s, p, {"attrs": [{"attr": 1, "value": {"moduleId": 3}}]})):
         ptr, ret = make(1000, HUGE_FIRST)
@@ -264,6 +279,9 @@ def test_memcpy_async(rt, memory, stream, copy):
     assert copy(0, size, src, size, H2D, stream) == PARAM
     assert copy(dev, size - 1, src, size, H2D, stream) == RT_PARAM
     assert copy(dev, size, src, size, H2D, stream + 64) == RT_HANDLE
+    task, ret = rt.get_thread_last_task_id()
+    assert ret == 0 and copy(dev, size, src, size, H2D, stream) == 0
+    assert rt.get_thread_last_task_id() == (task + 1, 0)
     array = random_bytes(size)  # pageable: D2H does not fit
     assert copy(dev, size, util.numpy_contiguous_to_ptr(array)[0], size, D2H, stream) == RT_PARAM
     assert copy(dev, size, src, size, H2D, 0) == 0  # the default stream
@@ -484,7 +502,7 @@ def test_callbacks(rt, stream):
     # Each of them waits for the stream's work before; only blocking ones are work that others wait for.
     assert [n for n, _ in calls if n % 2] == list(range(1, 200, 2))
     assert rt.unsubscribe_report(t.ident, stream) == 0
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="^parameter must be callable$"):
         rt.launch_callback(7, 0, 0, stream)
 
 
@@ -527,7 +545,8 @@ def test_callback_that_raises(rt, stream, monkeypatch):
 def test_exception_callback(rt):
     assert rt.set_exception_info_callback(lambda info: None) == 0
     assert rt.set_exception_info_callback(None) == 0
-    with pytest.raises(TypeError):
+    assert rt.set_exception_info_callback() == 0
+    with pytest.raises(TypeError, match="^parameter must be callable$"):
         rt.set_exception_info_callback(1)
 
 

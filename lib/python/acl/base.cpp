@@ -42,6 +42,24 @@ std::tuple<int32_t, int32_t, int32_t, int> version()
 	return {major, minor, patch, ret};
 }
 
+/* As ACL_APP_LOG in C: with the place of the caller, here a Python function. */
+py::object app_log(int32_t level, const std::string &text)
+{
+	const auto frame = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(PyEval_GetFrame()));
+	std::string file = "?", function = "?";
+	int line = 0;
+
+	if (frame) {
+		const py::object code = frame.attr("f_code");
+
+		file = py::cast<std::string>(code.attr("co_filename"));
+		function = py::cast<std::string>(code.attr("co_name"));
+		line = PyFrame_GetLineNumber(reinterpret_cast<PyFrameObject *>(frame.ptr()));
+	}
+	aclAppLog(aclLogLevel(level), function.c_str(), file.c_str(), uint32_t(line), "%s", text.c_str());
+	return py::none();
+}
+
 } // namespace
 
 void add_base(py::module_ &acl)
@@ -66,6 +84,8 @@ void add_base(py::module_ &acl)
 	    [](uint16_t value) { return double(aclFloat16ToFloat(value)); });
 	def(acl, "float_to_float16", "bits = float_to_float16(value)",
 	    [](double value) { return aclFloatToFloat16(float(value)); });
+	def(acl, "app_log", "app_log(level, message)",
+	    [](int32_t level, const std::string &text) { return app_log(level, text); });
 	add_buffers(acl);
 }
 

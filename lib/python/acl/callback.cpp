@@ -33,12 +33,17 @@ void deliver(void *arg)
 	run(c->fn, c->data);
 }
 
+void need_callable(const py::object &fn)
+{
+	if (!PyCallable_Check(fn.ptr()))
+		throw py::type_error("parameter must be callable");
+}
+
 int launch(py::object fn, py::object data, int32_t block, void *stream)
 {
 	int ret;
 
-	if (!PyCallable_Check(fn.ptr()))
-		throw bad_args();
+	need_callable(fn);
 	auto c = std::make_unique<call>(call{std::move(fn), std::move(data)});
 	call *raw = c.get();
 
@@ -68,8 +73,8 @@ int set_exception_callback(py::object fn)
 	const bool none = fn.is_none();
 	int ret;
 
-	if (!none && !PyCallable_Check(fn.ptr()))
-		throw bad_args();
+	if (!none)
+		need_callable(fn);
 	ret = without_gil([&] { return aclrtSetExceptionInfoCallback(none ? nullptr : deliver_exception); });
 	if (ret != ACL_SUCCESS)
 		return ret;
@@ -94,8 +99,8 @@ void add_callback(py::module_ &rt)
 	    [](py::object fn, py::object data, int32_t block, void *stream) {
 		    return launch(std::move(fn), std::move(data), block, stream);
 	    });
-	def(rt, "set_exception_info_callback", "ret = set_exception_info_callback(fn or None)",
-	    [](py::object fn) { return set_exception_callback(std::move(fn)); });
+	def(rt, "set_exception_info_callback", "ret = set_exception_info_callback([fn or None])",
+	    [](std::optional<py::object> fn) { return set_exception_callback(fn ? std::move(*fn) : py::none()); });
 }
 
 } // namespace pyacl

@@ -38,6 +38,20 @@ void add_contexts(py::module_ &rt)
 	});
 }
 
+std::tuple<py::dict, int> utilization(int32_t id)
+{
+	aclrtUtilizationInfo info = {};
+	int ret = without_gil([&] { return aclrtGetDeviceUtilizationRate(id, &info); });
+	py::dict d;
+
+	d["cube_utilization"] = info.cubeUtilization;
+	d["vector_utilization"] = info.vectorUtilization;
+	d["aicpu_utilization"] = info.aicpuUtilization;
+	d["memory_utilization"] = info.memoryUtilization;
+	d["utilization_extend"] = number(info.utilizationExtend);
+	return {d, ret};
+}
+
 void add_device_queries(py::module_ &rt)
 {
 	def(rt, "get_device_count", "count, ret = get_device_count()", [] {
@@ -70,6 +84,8 @@ void add_device_queries(py::module_ &rt)
 
 		return std::tuple(value, ret);
 	});
+	def(rt, "get_device_utilization_rate", "rates, ret = get_device_utilization_rate(device_id)",
+	    [](int32_t id) { return utilization(id); });
 	def(rt, "device_get_bare_tgid", "pid, ret = device_get_bare_tgid()", [] {
 		int32_t pid = 0;
 		int ret = aclrtDeviceGetBareTgid(&pid);

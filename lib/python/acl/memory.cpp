@@ -70,20 +70,26 @@ template <auto Fn> auto allocate()
 	};
 }
 
+template <auto Fn> auto allocate_with()
+{
+	return [](size_t size, int32_t policy, const py::dict &d) {
+		malloc_config cfg(d);
+		void *ptr = nullptr;
+		int ret = without_gil([&] { return Fn(&ptr, size, aclrtMemMallocPolicy(policy), cfg.get()); });
+
+		return std::tuple(number(ptr), ret);
+	};
+}
+
 void add_device_memory(py::module_ &rt)
 {
 	def(rt, "malloc", "ptr, ret = malloc(size, policy)", allocate<aclrtMalloc>());
 	def(rt, "malloc_align32", "ptr, ret = malloc_align32(size, policy)", allocate<aclrtMallocAlign32>());
 	def(rt, "malloc_cached", "ptr, ret = malloc_cached(size, policy)", allocate<aclrtMallocCached>());
 	def(rt, "malloc_with_cfg", "ptr, ret = malloc_with_cfg(size, policy, cfg)",
-	    [](size_t size, int32_t policy, const py::dict &d) {
-		    malloc_config cfg(d);
-		    void *ptr = nullptr;
-		    int ret = without_gil(
-			    [&] { return aclrtMallocWithCfg(&ptr, size, aclrtMemMallocPolicy(policy), cfg.get()); });
-
-		    return std::tuple(number(ptr), ret);
-	    });
+	    allocate_with<aclrtMallocWithCfg>());
+	def(rt, "malloc_for_task_scheduler", "ptr, ret = malloc_for_task_scheduler(size, policy, cfg)",
+	    allocate_with<aclrtMallocForTaskScheduler>());
 	def(rt, "free", "ret = free(ptr)", [](void *ptr) { return without_gil([&] { return aclrtFree(ptr); }); });
 	def(rt, "get_mem_info", "free, total, ret = get_mem_info(attr)", [](int32_t attr) {
 		size_t free = 0, total = 0;

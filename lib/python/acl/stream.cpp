@@ -53,6 +53,12 @@ void add_stream_queries(py::module_ &rt)
 
 		return std::tuple(id, ret);
 	});
+	def(rt, "get_thread_last_task_id", "task_id, ret = get_thread_last_task_id()", [] {
+		uint32_t id = 0;
+		int ret = aclrtGetThreadLastTaskId(&id);
+
+		return std::tuple(id, ret);
+	});
 	def(rt, "get_stream_available_num", "count, ret = get_stream_available_num()", [] {
 		uint32_t count = 0;
 		int ret = without_gil([&] { return aclrtGetStreamAvailableNum(&count); });

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Explicit contexts and parameters. */
+#include "lib/acl/profile.h"
 #include "lib/acl/state.h"
 
 #include <mutex>
@@ -53,7 +54,9 @@ aclError aclrtCreateContext(aclrtContext *context, int32_t deviceId)
 		return bad_arg(__func__, "context is NULL");
 	if (slot_of(deviceId) < 0)
 		return no_device(__func__, deviceId);
-	err = context_create(deviceId, false, &c);
+	err = refusals_take_effect();
+	if (!err)
+		err = context_create(deviceId, false, &c);
 	if (err)
 		return core_fault(__func__, err, at::open);
 	set_current(c);

@@ -6,6 +6,7 @@
 #include "lib/acl/copy.h"
 #include "lib/acl/capture.h"
 #include "lib/acl/copy_cached.h"
+#include "lib/acl/profile.h"
 
 #include "acl/rt_compat.h"
 
@@ -151,6 +152,8 @@ static aclError memcpy_buffered(const char *call, core::stream *s, void *dst, co
 {
 	stream_guard s;
 
+	if (const aclError refusal = refuse_hot(call))
+		return refusal;
 	if (stream && (s.take(stream) || !owner_of(s)))
 		return core::forked() ? no_context(call) : bad_stream(call, stream);
 	if (count > max)

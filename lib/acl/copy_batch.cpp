@@ -2,6 +2,7 @@
 /* Batches: many copies in one call, each checked against the locations that the caller states. */
 #include "lib/acl/copy.h"
 #include "lib/acl/capture.h"
+#include "lib/acl/profile.h"
 
 #include <algorithm>
 
@@ -144,6 +145,8 @@ static aclError run_checked(const batch &b, core::stream *s, size_t from, size_t
 	aclError bad = ACL_SUCCESS, err;
 	size_t k = 0;
 
+	if (const aclError refusal = refuse_hot(b.call))
+		return refusal;
 	for (; from + k < end && !bad; k += !bad) {
 		const size_t i = from + k;
 

@@ -2,6 +2,7 @@
 /* Sets, resets and waits for devices; their primary contexts. */
 #include "lib/acl/capture.h"
 #include "lib/acl/hooks.h"
+#include "lib/acl/profile.h"
 
 #include <mutex>
 
@@ -45,9 +46,9 @@ static int use_primary(s32 id, unsigned slot)
 {
 	std::lock_guard guard(primaries->lock);
 	primary &p = primaries->of[slot];
-	int err;
+	int err = p.ctx ? 0 : refusals_take_effect();
 
-	if (!p.ctx && (err = context_create(id, true, &p.ctx)))
+	if (err || (!p.ctx && (err = context_create(id, true, &p.ctx))))
 		return err;
 	p.uses++;
 	set_current(p.ctx);

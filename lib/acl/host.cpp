@@ -36,7 +36,7 @@ static aclError allocate(const char *call, void **out, u64 size, const aclrtMall
 	const context_guard c;
 	if (!c)
 		return no_context(call);
-	return check(call, core::host_alloc(size, -1, out, c->dev), at::memory);
+	return check(call, core::host_alloc_charged(size, -1, out, c->dev), at::memory);
 }
 
 static aclError release(const char *call, void *ptr)
@@ -60,7 +60,7 @@ static aclError register_range(const char *call, void *ptr, u64 size, u32 flags)
 	if ((reinterpret_cast<u64>(ptr) | size) % register_grain)
 		return fault(call, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "ptr %p and size %llu must be multiples of 4096",
 			     ptr, static_cast<unsigned long long>(size));
-	err = core::host_register(ptr, size, how | core::host_reg_over_pinned, c->dev, flags);
+	err = core::host_register(ptr, size, how | core::host_reg_over_pinned | core::host_reg_charged, c->dev, flags);
 	if (err == -EEXIST)
 		return fault(call, ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "%s", error_text());
 	return check(call, err, at::memory);

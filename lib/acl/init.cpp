@@ -2,7 +2,7 @@
 /* Initialisation and finalisation, the configuration file, versions. */
 #include "driver/base/grow.h"
 #include "driver/base/words.h"
-#include "lib/acl/soc.h"
+#include "lib/acl/profile.h"
 #include "lib/acl/state.h"
 
 #include <cstdio>
@@ -460,7 +460,7 @@ aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion *ve
 
 const char *aclrtGetSocName(void)
 {
-	return soc_name;
+	return profile_soc();
 }
 
 aclError aclrtGetRunMode(aclrtRunMode *runMode)

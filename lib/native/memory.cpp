@@ -19,7 +19,7 @@ static int alloc_for(const char *call, const core::device *dev, size_t size, voi
 {
 	const int err = need_size(call, size);
 
-	return err ? err : core::host_alloc(size, -1, out, dev);
+	return err ? err : core::host_alloc_charged(size, -1, out, dev);
 }
 
 int usdma_host_alloc(usdma_device *dev, size_t size, void **out)
@@ -44,7 +44,7 @@ int usdma_host_register(void *ptr, size_t size, unsigned flags)
 		return fail(EINVAL, "%s: unknown flags 0x%x", __func__, flags);
 	if (const int err = need_size(__func__, size))
 		return err;
-	return core::host_register(ptr, size, flags);
+	return core::host_register(ptr, size, flags | core::host_reg_charged);
 }
 
 int usdma_host_unregister(void *ptr)

@@ -288,6 +288,21 @@ def test_memcpy_async(rt, memory, stream, copy):
     assert rt.synchronize_stream(0) == 0
 
 
+def test_refused_copies():
+    """The copies that keep the GIL are refused as well."""
+    program = """if 1:
+        import acl
+        rt = acl.rt
+        assert rt.set_device(0) == 0
+        dev, host = rt.malloc(64, 0)[0], rt.malloc_host(64)[0]
+        codes = [f(dev, 64, host, 64, 1, 0) for f in (rt.memcpy_async, rt.memcpy_async_with_condition) for _ in range(3)]
+        assert rt.synchronize_stream(0) == 0
+        print(codes)"""
+    out = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=60, check=True,
+                         env={**os.environ, "USDMA_REFUSE": "aclrtMemcpyAsync"})
+    assert out.stdout == f"{[RT_NOT_SUPPORTED] * 3 + [0] * 3}\n"
+
+
 def test_memcpy2d(rt, memory, stream):
     rows, width, pitch = 37, 100, 128
     dev, src, dst = memory.device(rows * pitch), memory.host(rows * pitch), memory.host(rows * pitch)

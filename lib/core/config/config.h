@@ -34,6 +34,9 @@ enum class store_mode : u8 { automatic, cached, nontemporal };
 /* When device memory that may hold another user's data is cleared. */
 enum class clear_mode : u8 { never, alloc, open, close };
 
+/* Whose ACL calls answer 207000 as they do there: Ascend products, some with an older driver (25.5). */
+enum class product : u8 { none, ascend_910b, ascend_910c, ascend_910b_25, ascend_910c_25 };
+
 inline constexpr const char *config_system_file = "/etc/usdma/usdma.conf";
 
 /* Source of a setting's value. */
@@ -67,6 +70,9 @@ struct config {
 	bool lend_memory = false;
 	bool dump_memory = false;
 	clear_mode clear_memory = clear_mode::close;
+	u64 pin_limit = 0; /* 0: none */
+	product profile = product::none;
+	std::string refuse; /* names of ACL calls */
 	u64 first_seq = 0;
 	bool io_uring = true;
 	log_level log = log_level::warn;

@@ -102,6 +102,13 @@ static constexpr setting table[] = {
 		"clear_memory", "never alloc open close",
 		"device memory that may hold another user's data is cleared: never, when it is first allocated, all "
 		"of it before the first allocation, or as first allocated and again when the device is closed"),
+	size<&config::pin_limit>(
+		"pin_limit", 0, u64(1) << 50,
+		"most host memory that the program may pin at a time, allocated or registered; 0: as much as there is"),
+	choice<&config::profile>("profile", "none 910B 910C 910B-25.5 910C-25.5",
+				 "ACL calls that the product, or its driver 25.5, lacks answer 207000"),
+	words<&config::refuse>("refuse", setting_type::text,
+			       "ACL calls that answer 207000, such as aclrtMemcpyBatch,aclrtMemcpyBatchAsync"),
 	number<&config::hang_ms>(
 		"hang_ms", 1, day_ms, "ms",
 		"a channel with work but without progress for this time is reset, then its device, which is lost if "

@@ -24,7 +24,41 @@ struct host_request {
 	int node;
 	const device *dev; /* nullptr: all */
 	u32 reach;
+	u32 flags; /* the region's */
 };
+
+/* ---- pin_limit ---------------------------------------------------------------------------------------- */
+
+static u64 pinned_bytes; /* of charged regions; atomic */
+
+/* *flags: of the region, for pin_discharge(). */
+int pin_charge(u64 size, u32 *flags)
+{
+	const u64 limit = config_get().pin_limit;
+
+	*flags = 0;
+	if (likely(!limit))
+		return 0;
+	const u64 before = fetch_add_relaxed(&pinned_bytes, size);
+	if (before <= limit && size <= limit - before) {
+		*flags = region_charged;
+		return 0;
+	}
+	fetch_add_relaxed(&pinned_bytes, -size);
+	return fail(
+		ENOMEM,
+		"pinning %llu bytes more than the %llu pinned already exceeds pin_limit (USDMA_PIN_LIMIT), %llu bytes",
+		static_cast<unsigned long long>(size), static_cast<unsigned long long>(before),
+		static_cast<unsigned long long>(limit));
+}
+
+void pin_discharge(u64 size, u32 flags)
+{
+	if (unlikely(flags & region_charged))
+		fetch_add_relaxed(&pinned_bytes, -size);
+}
+
+/* ---- arenas ------------------------------------------------------------------------------------------- */
 
 static int first_device_node()
 {
@@ -140,6 +174,7 @@ static int block_carve(arena *a, const host_request &w, void **out)
 	r.kind = region_kind::pinned;
 	r.slot = u8(w.dev ? w.dev->slot : 0);
 	r.reach = w.reach;
+	r.flags = w.flags;
 	r.page_size = u32(a->where->store->page);
 	r.delta = a->where->iova - reinterpret_cast<u64>(a->where->vaddr);
 	r.owner = a;
@@ -211,7 +246,7 @@ static int carve_from_shared(const host_request &w, void **out)
 	return err > 0 ? carve_from_new(w, out) : err;
 }
 
-int host_alloc(u64 size, int numa_node, void **out, const device *dev)
+static int allocate(u64 size, int numa_node, void **out, const device *dev, u32 flags)
 {
 	const no_cancel scope;
 	int err;
@@ -227,8 +262,26 @@ int host_alloc(u64 size, int numa_node, void **out, const device *dev)
 	err = setting_node_check();
 	if (err)
 		return err;
-	const host_request w = {size, node_for(numa_node, config_get().numa_node, dev), dev, host_reach_of(dev)};
+	const host_request w = {size, node_for(numa_node, config_get().numa_node, dev), dev, host_reach_of(dev), flags};
 	return is_large(size) ? carve_from_new(w, out) : carve_from_shared(w, out);
+}
+
+int host_alloc(u64 size, int numa_node, void **out, const device *dev)
+{
+	return allocate(size, numa_node, out, dev, 0);
+}
+
+int host_alloc_charged(u64 size, int numa_node, void **out, const device *dev)
+{
+	u32 flags;
+	int err = pin_charge(size, &flags);
+
+	if (err)
+		return err;
+	err = allocate(size, numa_node, out, dev, flags);
+	if (err)
+		pin_discharge(size, flags);
+	return err;
 }
 
 int host_free(void *ptr)
@@ -247,6 +300,7 @@ int host_free(void *ptr)
 	item.from = static_cast<arena *>(r->owner);
 	item.offset = r->base - reinterpret_cast<u64>(item.from->where->vaddr);
 	pinned_unregister_block(r->base, r->size);
+	pin_discharge(r->size, r->flags);
 	region_remove(r);
 	deferred_add(std::move(item), clear);
 	return 0;

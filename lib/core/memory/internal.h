@@ -183,6 +183,10 @@ memory_state &mem_state();
 /* region.cpp */
 region *region_at(u64 base); /* the region that starts here */
 
+/* host.cpp */
+int pin_charge(u64 size, u32 *flags);
+void pin_discharge(u64 size, u32 flags);
+
 /* register_pinned.cpp; all under mem_state().lock */
 int pinned_register(u64 base, u64 size, u64 user); /* -EEXIST: overlaps another */
 bool pinned_unregister(u64 base);                  /* false: none starts here */

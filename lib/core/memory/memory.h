@@ -23,6 +23,7 @@ enum region_flags : u32 {
 	region_chains = 1,   /* a copy may continue in the next region (pages of one virtual range) */
 	region_shared = 2,   /* a view of memory owned elsewhere: not to be freed as a heap block */
 	region_readonly = 4, /* devices must not write it */
+	region_charged = 8,  /* counts against pin_limit */
 };
 
 struct region : range_entry {
@@ -71,6 +72,8 @@ static_assert(translation_entries * sizeof(cached_translation) == cache_bytes);
 
 /* Looks up the region and fills the cache entry. */
 translation translate_slow(u64 addr);
+/* From now on no thread caches translations: each copy takes its slow path. Before memory is allocated. */
+void translations_stay_uncached();
 
 /* Bit 46 separates device from host pointers; adjacent 2 MiB blocks use different entries. */
 inline unsigned translation_index(u64 addr)
@@ -110,12 +113,15 @@ void region_remove(region *r);
  * dev only; at least 64-byte aligned. -ENOMEM, or a device's error.
  */
 int host_alloc(u64 size, int numa_node, void **out, const device *dev = nullptr);
+/* For the program: counts against pin_limit. */
+int host_alloc_charged(u64 size, int numa_node, void **out, const device *dev);
 /* -EINVAL: not the start of such a block. Deferred while a device may still access it. */
 int host_free(void *ptr);
 
 enum host_register_flags : u32 {
 	host_reg_readonly = 1,
 	host_reg_over_pinned = 2, /* memory inside a block of pinned memory too; until that is freed */
+	host_reg_charged = 4,     /* for the program: counts against pin_limit */
 };
 /*
  * Pins the caller's memory [ptr, ptr+size), any alignment; dev as for host_alloc(); user: a tag for the API layer.

@@ -160,9 +160,18 @@ static void translations_end(thread_end *e)
 	free(reinterpret_cast<u8 *>(e) - offsetof(translation_block, end));
 }
 
+static bool stay_uncached; /* atomic */
+
+void translations_stay_uncached()
+{
+	store_relaxed(&stay_uncached, true);
+}
+
 /* The cache entry for addr; nullptr: no memory, not cached. */
 static cached_translation *own_entry(u64 addr)
 {
+	if (unlikely(load_relaxed(&stay_uncached)))
+		return nullptr;
 	if (unlikely(thread_here()->cache == cache_empty)) {
 		void *const p = aligned_alloc(alignof(translation_block), sizeof(translation_block));
 		if (!p)

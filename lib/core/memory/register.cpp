@@ -85,8 +85,9 @@ static int check_access(u64 first, u64 size, bool readonly)
 	return err ? fail(-err, "faulting in %llu bytes to register", static_cast<unsigned long long>(size)) : 0;
 }
 
-static int add(u64 base, u64 size, bool readonly, const device *dev, u64 user)
+static int add(u64 base, u64 size, u32 flags, const device *dev, u64 user)
 {
+	const bool readonly = flags & region_readonly;
 	region *made;
 	region r;
 	dma_range *sp;
@@ -96,7 +97,7 @@ static int add(u64 base, u64 size, bool readonly, const device *dev, u64 user)
 	r.size = size;
 	r.cls = mem_class::host;
 	r.kind = region_kind::registered;
-	r.flags = readonly ? u32(region_readonly) : 0;
+	r.flags = flags;
 	r.slot = u8(dev ? dev->slot : 0);
 	r.reach = host_reach_of(dev);
 	r.user = user;
@@ -121,6 +122,19 @@ static int add(u64 base, u64 size, bool readonly, const device *dev, u64 user)
 		return why.again(err);
 	}
 	return 0;
+}
+
+static int add_charged(u64 base, u64 size, u32 flags, const device *dev, u64 user)
+{
+	u32 charged = 0;
+	int err = flags & host_reg_charged ? pin_charge(size, &charged) : 0;
+
+	if (err)
+		return err;
+	err = add(base, size, (flags & host_reg_readonly ? u32(region_readonly) : 0) | charged, dev, user);
+	if (err)
+		pin_discharge(size, charged);
+	return err;
 }
 
 /* Early check for the most common mistake, before pages are faulted in and mapped. */
@@ -172,7 +186,7 @@ int host_register(void *ptr, u64 size, u32 flags, const device *dev, u64 user)
 	/* The program may have replaced signal handlers since the device was opened. */
 	if (!err)
 		err = page_guard_install();
-	return err ? err : add(base, size, readonly, dev, user);
+	return err ? err : add_charged(base, size, flags, dev, user);
 }
 
 /* With the lock held. */
@@ -271,7 +285,10 @@ static int unregister(void *ptr, deadline until)
 	grace_wait();
 	/* Let earlier work end first: after the return the caller owns the memory. */
 	deferred_drain();
-	return revoke(removed, sp);
+	err = revoke(removed, sp);
+	if (!err)
+		pin_discharge(removed.size, removed.flags);
+	return err;
 }
 
 static bool take_out_pinned(void *ptr)

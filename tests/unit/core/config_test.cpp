@@ -89,6 +89,9 @@ static void every_variable(void **)
 				{"USDMA_REPLY_MS", "250"},
 				{"USDMA_TRUST", "no"},
 				{"USDMA_BOUNCE_STORES", "nontemporal"},
+				{"USDMA_PIN_LIMIT", "3G"},
+				{"USDMA_PROFILE", "910C-25.5"},
+				{"USDMA_REFUSE", "aclrtA,aclrtB"},
 				{"USDMA_COPY_ROWS", "4"}});
 
 	assert_string_equal(c.error.c_str(), "");
@@ -109,12 +112,17 @@ static void every_variable(void **)
 	assert_int_equal(c.stripe, 2 * MiB);
 	assert_true(c.bounce_stores == core::store_mode::nontemporal);
 	assert_true(c.copy_rows == copy_rows::four);
+	assert_int_equal(c.pin_limit, 3 * GiB);
+	assert_true(c.profile == core::product::ascend_910c_25);
+	assert_string_equal(c.refuse.c_str(), "aclrtA,aclrtB");
 }
 
 static void bad_values_are_named(void **)
 {
 	const std::pair<const char *, const char *> bad[] = {
 		{"USDMA_WAIT", "sometimes"},
+		{"USDMA_PROFILE", "910A"},
+		{"USDMA_PIN_LIMIT", "all"},
 		{"USDMA_SPIN_US", "-1"},
 		{"USDMA_SPIN_US", "1000001"},
 		{"USDMA_SPIN_US", "5 "},

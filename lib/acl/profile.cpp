@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/acl/profile.h"
+#include "lib/acl/soc.h"
+#include "lib/core/config/config.h"
+#include "lib/core/memory/memory.h"
+
+#include <cstring>
+#include <string_view>
+
+namespace usdma::acl {
+
+u8 hot_refused;
+
+/* Calls that the runtime's documentation marks as not supported on Atlas A2 (910B) and A3 (910C). */
+static constexpr std::string_view not_on_910 = "aclrtCntNotifyCreate,aclrtCntNotifyDestroy,aclrtCntNotifyGetId,"
+					       "aclrtCntNotifyRecord,aclrtCntNotifyReset,aclrtCntNotifyWaitWithTimeout";
+/* On A2 only. */
+static constexpr std::string_view not_on_910b = "aclrtIpcMemImportPidInterServer,aclrtIpcMemSetAttr,"
+						"aclrtMemMapSelectedLink,aclrtReserveMemAddressNoUCMemory";
+/* By drivers before 26.0.RC1 (25.5: Mooncake#4137). */
+static constexpr std::string_view not_by_25 = "aclrtMemRetainAllocationHandle";
+
+static bool is_910b(core::product p)
+{
+	return p == core::product::ascend_910b || p == core::product::ascend_910b_25;
+}
+
+static bool is_driver_25(core::product p)
+{
+	return p == core::product::ascend_910b_25 || p == core::product::ascend_910c_25;
+}
+
+const char *profile_soc()
+{
+	return is_910b(core::config_get().profile) ? "Ascend910B3" : soc_name;
+}
+
+aclError refuse_by_setting(const char *call)
+{
+	return unsupported(call, "refused, as profile or refuse say (USDMA_PROFILE, USDMA_REFUSE)");
+}
+
+/* Index of a name; wrapped_count: none. */
+static unsigned index_of(std::string_view name)
+{
+	unsigned i = 0;
+
+	while (i < wrapped_count && name != wrapped_calls[i].name)
+		i++;
+	return i;
+}
+
+aclError refuse_if_named(const char *call)
+{
+	const unsigned i = index_of(call);
+
+	return i < wrapped_count && load_relaxed(&call_refused[i]) ? refuse_by_setting(call) : ACL_SUCCESS;
+}
+
+/* Calls f for each name in a list that commas or spaces separate. */
+template <class F> static void for_names(std::string_view list, const F &f)
+{
+	static constexpr const char *between = ", \t";
+
+	for (size_t at; (at = list.find_first_not_of(between)) != list.npos;) {
+		list.remove_prefix(at);
+		const size_t n = std::min(list.find_first_of(between), list.size());
+
+		f(list.substr(0, n));
+		list.remove_prefix(n);
+	}
+}
+
+static void refuse_all(std::string_view list)
+{
+	for_names(list, [](std::string_view name) {
+		const unsigned i = index_of(name);
+
+		if (i == wrapped_count)
+			return;
+		store_relaxed(&call_refused[i], u8(1));
+		if (wrapped_calls[i].hot)
+			store_relaxed(&hot_refused, u8(1));
+	});
+}
+
+static int check_names(std::string_view list)
+{
+	char unknown[256] = "";
+
+	for_names(list, [&](std::string_view name) {
+		const size_t used = strlen(unknown);
+
+		if (index_of(name) == wrapped_count)
+			snprintf(unknown + used, sizeof(unknown) - used, "%s%.*s", used ? ", " : "", int(name.size()),
+				 name.data());
+	});
+	return *unknown ? fail(EINVAL,
+			       "refuse (USDMA_REFUSE) names %s: not a call of libascendcl that returns a code, or one "
+			       "that every driver has",
+			       unknown) :
+			  0;
+}
+
+int refusals_take_effect()
+{
+	const core::config &c = core::config_get();
+
+	if (c.refuse.empty() && c.profile == core::product::none)
+		return 0;
+	if (const int err = check_names(c.refuse))
+		return err;
+	refuse_all(c.refuse);
+	if (c.profile != core::product::none)
+		refuse_all(not_on_910);
+	if (is_910b(c.profile))
+		refuse_all(not_on_910b);
+	if (is_driver_25(c.profile))
+		refuse_all(not_by_25);
+	if (load_relaxed(&hot_refused))
+		core::translations_stay_uncached();
+	return 0;
+}
+
+} // namespace usdma::acl

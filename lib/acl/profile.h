@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Calls that answer 207000 because another product or driver does: settings profile and refuse. The exported function
+ * of each is a wrapper (wrappers.py) that looks at one byte. The calls of the fast path have none: while one of them
+ * is refused, no thread caches translations, so that all take their slow path, which asks refuse_hot().
+ */
+#pragma once
+
+#include "driver/base/barrier.h"
+#include "lib/acl/report.h"
+
+namespace usdma::acl {
+
+struct wrapped_call {
+	const char *name;
+	bool hot; /* of the fast path */
+};
+
+extern const wrapped_call wrapped_calls[]; /* sorted */
+extern const unsigned wrapped_count;
+extern u8 call_refused[]; /* in that order; atomic */
+extern u8 hot_refused;
+
+/* 207000. */
+[[gnu::cold, gnu::noinline]] aclError refuse_by_setting(const char *call);
+[[gnu::cold, gnu::noinline]] aclError refuse_if_named(const char *call);
+
+/* In the slow path of a call of the fast path. */
+inline aclError refuse_hot(const char *call)
+{
+	return likely(!load_relaxed(&hot_refused)) ? ACL_SUCCESS : refuse_if_named(call);
+}
+
+/* Before the first context is created. -EINVAL: a name of the setting cannot be refused. */
+int refusals_take_effect();
+/* The SoC of the product that the profile names. */
+const char *profile_soc();
+
+} // namespace usdma::acl

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Settings profile, refuse and pin_limit: ACL calls that answer as another product, driver or machine does. */
+#include "acl/acl.h"
+#include "tests/support/test.h"
+#include "usdma/usdma.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <set>
+#include <string>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+using namespace usdma::test;
+
+namespace {
+
+constexpr unsigned patience_s = 100;
+constexpr size_t size = 64 << 10, mib = 1 << 20;
+
+#define CHECK(what)                                                                                                    \
+	do {                                                                                                           \
+		if (!(what)) {                                                                                         \
+			const char *text_ = aclGetRecentErrMsg();                                                      \
+			fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #what, text_ ? text_ : "");                    \
+			_exit(1);                                                                                      \
+		}                                                                                                      \
+	} while (0)
+
+/* The text of the last error, once. */
+bool told(const std::string &what)
+{
+	const char *text = aclGetRecentErrMsg();
+
+	return text && strstr(text, what.c_str());
+}
+
+using settings = std::vector<std::pair<const char *, std::string>>;
+
+/* In a process of its own, as settings are read once. */
+template <class F> void with(const settings &all, F look)
+{
+	int status = -1;
+	const pid_t child = fork();
+
+	if (!child) {
+		alarm(patience_s);
+		for (const auto &[name, value] : all)
+			setenv(name, value.c_str(), 1);
+		look();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+struct rig {
+	aclrtStream stream = nullptr;
+	void *dev = nullptr, *host = nullptr, *back = nullptr;
+
+	rig()
+	{
+		CHECK(!aclrtSetDevice(0) && !aclrtCreateStream(&stream));
+		CHECK(!aclrtMalloc(&dev, size, ACL_MEM_MALLOC_HUGE_FIRST));
+		CHECK(!aclrtMallocHost(&host, size) && !aclrtMallocHost(&back, size));
+		auto gen = rng(1);
+		fill_random(host, size, gen);
+		fill_random(back, size, gen);
+	}
+	aclError copy(void *to, void *from, aclrtMemcpyKind kind)
+	{
+		return aclrtMemcpyAsync(to, size, from, size, kind, stream);
+	}
+	aclError copy_with_condition()
+	{
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* it shares its slow path with aclrtMemcpyAsync */
+		return aclrtMemcpyAsyncWithCondition(dev, size, host, size, ACL_MEMCPY_HOST_TO_DEVICE, stream);
+#pragma GCC diagnostic pop
+	}
+	aclError batch()
+	{
+		aclrtMemcpyBatchAttr attr = {{0, ACL_MEM_LOCATION_TYPE_DEVICE}, {0, ACL_MEM_LOCATION_TYPE_HOST}, {}};
+		size_t len = size, first = 0, fail = 0;
+
+		return aclrtMemcpyBatchAsync(&dev, &len, &host, &len, 1, &attr, &first, 1, &fail, stream);
+	}
+	void same()
+	{
+		CHECK(!copy(back, dev, ACL_MEMCPY_DEVICE_TO_HOST) && !aclrtSynchronizeStream(stream));
+		CHECK(!memcmp(host, back, size));
+	}
+};
+
+void nothing_is_refused(void **)
+{
+	with({}, [] {
+		rig r;
+		void *dev;
+
+		for (int i = 0; i < 3; i++)
+			CHECK(!r.batch() && !r.copy(r.dev, r.host, ACL_MEMCPY_HOST_TO_DEVICE));
+		r.same();
+		CHECK(!aclrtHostRegister(
+			mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), size,
+			ACL_HOST_REGISTER_MAPPED, &dev));
+		CHECK(!strcmp(aclrtGetSocName(), "Ascend910_9362"));
+	});
+}
+
+void named_calls(void **)
+{
+	with({{"USDMA_REFUSE", "aclrtMemcpyBatchAsync, aclrtHostRegister"}}, [] {
+		rig r;
+		void *dev;
+
+		for (int i = 0; i < 3; i++) {
+			CHECK(r.batch() == ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
+			CHECK(told("aclrtMemcpyBatchAsync: 207000: refused"));
+			CHECK(!r.copy(r.dev, r.host, ACL_MEMCPY_HOST_TO_DEVICE));
+		}
+		r.same();
+		CHECK(aclrtHostRegister(r.host, size, ACL_HOST_REGISTER_MAPPED, &dev) ==
+		      ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
+		CHECK(told("aclrtHostRegister: 207000: refused"));
+	});
+}
+
+/* A refused call of the fast path is refused each time, and the others do their work. */
+void hot_calls(void **)
+{
+	with({{"USDMA_REFUSE", "aclrtMemcpyAsync"}}, [] {
+		rig r;
+
+		for (int i = 0; i < 3; i++) {
+			CHECK(!r.batch() && !r.copy_with_condition());
+			CHECK(r.copy(r.dev, r.host, ACL_MEMCPY_HOST_TO_DEVICE) == ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
+		}
+		CHECK(!aclrtSynchronizeStream(r.stream));
+		CHECK(!aclrtMemcpy(r.back, size, r.dev, size, ACL_MEMCPY_DEVICE_TO_HOST));
+		CHECK(!memcmp(r.host, r.back, size));
+	});
+}
+
+using any_call = long (*)(long, long, long, long, long, long, long, long, long, long);
+
+/* The wrapper refuses before it looks at an argument. */
+void every_call(void **)
+{
+	static const char *const wrapped[] = {
+#define N(name) #name,
+#include "wrapped_list.inc"
+#undef N
+	};
+	std::string list;
+
+	for (const char *name : wrapped)
+		list += std::string(list.empty() ? "" : ",") + name;
+	assert_true(std::size(wrapped) > 200);
+	with({{"USDMA_REFUSE", list}}, [] {
+		CHECK(!aclrtSetDevice(0));
+		for (const char *name : wrapped) {
+			const auto call = reinterpret_cast<any_call>(dlsym(RTLD_DEFAULT, name));
+			const bool refuses = call && int(call(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)) ==
+							     ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
+
+			if (!refuses)
+				fprintf(stderr, "%s is not refused\n", name);
+			CHECK(refuses);
+			CHECK(told(std::string(name) + ": 207000: refused"));
+		}
+	});
+}
+
+struct product {
+	const char *name, *soc;
+	bool no_link, no_retain;
+};
+
+void products(void **)
+{
+	static constexpr product all[] = {{"910B", "Ascend910B3", true, false},
+					  {"910C", "Ascend910_9362", false, false},
+					  {"910B-25.5", "Ascend910B3", true, true},
+					  {"910C-25.5", "Ascend910_9362", false, true}};
+
+	for (const product &p : all)
+		with({{"USDMA_PROFILE", p.name}}, [&] {
+			rig r;
+			aclrtDrvMemHandle handle;
+			aclrtCntNotify count;
+
+			CHECK(!strcmp(aclrtGetSocName(), p.soc));
+			CHECK(aclrtCntNotifyCreate(&count, 0) == ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
+			CHECK((aclrtIpcMemSetAttr("key", ACL_RT_IPC_MEM_ATTR_ACCESS_LINK, 0) ==
+			       ACL_ERROR_RT_FEATURE_NOT_SUPPORT) == p.no_link);
+			CHECK((aclrtMemRetainAllocationHandle(r.dev, &handle) == ACL_ERROR_RT_FEATURE_NOT_SUPPORT) ==
+			      p.no_retain);
+			CHECK(!r.batch());
+			r.same();
+		});
+}
+
+void wrong_settings(void **)
+{
+	with({{"USDMA_REFUSE", "aclrtNonsense,aclrtMemcpyBatch,aclrtStreamQuery"}}, [] {
+		CHECK(aclrtSetDevice(0));
+		CHECK(told("refuse (USDMA_REFUSE) names aclrtNonsense, aclrtStreamQuery:"));
+	});
+	for (const auto &[name, value] : settings{{"USDMA_PROFILE", "910A"}, {"USDMA_PIN_LIMIT", "much"}})
+		with({{name, value}}, [name = name] {
+			CHECK(aclrtSetDevice(0));
+			CHECK(told(name));
+		});
+}
+
+void pin_limit(void **)
+{
+	with({{"USDMA_PIN_LIMIT", "1M"}}, [] {
+		void *p, *more, *dev;
+		void *const own = mmap(nullptr, 16 * mib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		CHECK(!aclrtSetDevice(0));
+		CHECK(aclrtMallocHost(&p, mib + 1) == ACL_ERROR_RT_MEMORY_ALLOCATION);
+		for (int i = 0; i < 3; i++) {
+			CHECK(!aclrtMallocHost(&p, mib));
+			CHECK(aclrtMallocHost(&more, 64) == ACL_ERROR_RT_MEMORY_ALLOCATION);
+			CHECK(told("USDMA_PIN_LIMIT"));
+			CHECK(aclrtHostRegister(own, 4096, ACL_HOST_REGISTER_MAPPED, &dev) ==
+			      ACL_ERROR_RT_MEMORY_ALLOCATION);
+			CHECK(usdma_host_register(own, 4096, 0) == -ENOMEM);
+			CHECK(usdma_host_alloc(nullptr, 64, &more) == -ENOMEM);
+			/* Memory that is pinned already costs nothing. */
+			CHECK(!aclrtHostRegister(p, mib, ACL_HOST_REGISTER_MAPPED, &dev) && !aclrtHostUnregister(p));
+			CHECK(!aclrtFreeHost(p));
+			CHECK(!aclrtHostRegister(own, mib, ACL_HOST_REGISTER_MAPPED, &dev));
+			CHECK(aclrtMallocHost(&more, 64) == ACL_ERROR_RT_MEMORY_ALLOCATION);
+			CHECK(!aclrtHostUnregister(own));
+			/* Nor does what fails. */
+			CHECK(usdma_host_register(reinterpret_cast<void *>(4096), 4096, 0) == -EFAULT);
+		}
+		/* The library's staging buffers do not count. */
+		CHECK(!aclrtMalloc(&dev, 16 * mib, ACL_MEM_MALLOC_HUGE_FIRST));
+		CHECK(!aclrtMemcpy(dev, 16 * mib, own, 16 * mib, ACL_MEMCPY_HOST_TO_DEVICE));
+		CHECK(!aclrtMallocHost(&p, mib));
+	});
+}
+
+} // namespace
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_is_refused), cmocka_unit_test(named_calls), cmocka_unit_test(hot_calls),
+		cmocka_unit_test(every_call),         cmocka_unit_test(products),    cmocka_unit_test(wrong_settings),
+		cmocka_unit_test(pin_limit),
+	};
+
+	return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -565,6 +565,45 @@ def test_exception_callback(rt):
         rt.set_exception_info_callback(1)
 
 
+def test_exception_info():
+    """A process of its own: the device fails its first descriptor."""
+    program = """if 1:
+        import acl, threading
+        rt, seen = acl.rt, []
+        def failed(info):
+            seen.append([rt.get_error_code_from_exception_info(info), rt.get_stream_id_from_exception_info(info),
+                         rt.get_device_id_from_exception_info(info), rt.get_thread_id_from_exception_info(info),
+                         rt.get_task_id_from_exception_info(info)])
+        assert rt.set_device(0) == 0 and rt.set_exception_info_callback(failed) == 0
+        stream, dev, host = rt.create_stream()[0], rt.malloc(64, 0)[0], rt.malloc_host(64)[0]
+        assert rt.memcpy_async(dev, 64, host, 64, 1, stream) == 0
+        code = rt.synchronize_stream(stream)
+        assert code and seen == [[code, rt.stream_get_id(stream)[0], 0, threading.get_native_id(), (1 << 32) - 1]], seen
+        assert rt.set_exception_info_callback() == 0
+        print("seen")"""
+    out = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=60, check=False,
+                         env={**os.environ, "USDMA_FAULTS": "fail@1", "USDMA_CLEAR_MEMORY": "never", "USDMA_LOG": "none"})
+    assert out.stdout == "seen\n", out.stderr
+
+
+def test_operator_timeouts(rt):
+    interval, ret = rt.get_op_timeout_interval()
+    assert ret == 0 and interval > 0
+    assert rt.set_op_execute_timeout_v2(interval + 1) == (2 * interval, 0)
+    assert rt.set_op_execute_timeout(3) == 0
+    assert rt.get_op_execute_timeout() == (3000, 0)
+    assert rt.set_op_execute_timeout(0) == 0
+
+
+def test_memory_errors(rt):
+    assert rt.get_mem_uce_info(0, 20) == ([], 0)
+    assert rt.get_mem_uce_info(0, 0) == ([], PARAM)
+    assert rt.get_mem_uce_info(99, 20)[1] == RT_DEVICE_ID
+    assert rt.mem_uce_repair(0, [{"addr": 0, "len": 1, "reserved": [0] * 14}]) == RT_NOT_SUPPORTED
+    with pytest.raises(TypeError):
+        rt.mem_uce_repair(0, [{"addr": "0"}])
+
+
 # ---- util --------------------------------------------------------------------------------------------------
 
 

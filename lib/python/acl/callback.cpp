@@ -83,6 +83,21 @@ int set_exception_callback(py::object fn)
 }
 #pragma GCC diagnostic pop
 
+/* info: the number that the exception callback is called with, valid during the call. */
+void add_exception_info(py::module_ &rt)
+{
+	def(rt, "get_error_code_from_exception_info", "code = get_error_code_from_exception_info(info)",
+	    [](void *info) { return aclrtGetErrorCodeFromExceptionInfo(static_cast<aclrtExceptionInfo *>(info)); });
+	def(rt, "get_task_id_from_exception_info", "task_id = get_task_id_from_exception_info(info)",
+	    [](void *info) { return aclrtGetTaskIdFromExceptionInfo(static_cast<aclrtExceptionInfo *>(info)); });
+	def(rt, "get_stream_id_from_exception_info", "stream_id = get_stream_id_from_exception_info(info)",
+	    [](void *info) { return aclrtGetStreamIdFromExceptionInfo(static_cast<aclrtExceptionInfo *>(info)); });
+	def(rt, "get_thread_id_from_exception_info", "thread_id = get_thread_id_from_exception_info(info)",
+	    [](void *info) { return aclrtGetThreadIdFromExceptionInfo(static_cast<aclrtExceptionInfo *>(info)); });
+	def(rt, "get_device_id_from_exception_info", "device_id = get_device_id_from_exception_info(info)",
+	    [](void *info) { return aclrtGetDeviceIdFromExceptionInfo(static_cast<aclrtExceptionInfo *>(info)); });
+}
+
 } // namespace
 
 void add_callback(py::module_ &rt)
@@ -93,6 +108,7 @@ void add_callback(py::module_ &rt)
 	def(rt, "unsubscribe_report", "ret = unsubscribe_report(thread_id, stream)", [](uint64_t thread, void *stream) {
 		return without_gil([&] { return aclrtUnSubscribeReport(thread, stream); });
 	});
+	add_exception_info(rt);
 	def(rt, "process_report", "ret = process_report(timeout_ms)",
 	    [](int32_t ms) { return without_gil([&] { return aclrtProcessReport(ms); }); });
 	def(rt, "launch_callback", "ret = launch_callback(fn, user_data, block_type, stream)",

@@ -41,6 +41,32 @@ void add_creation(py::module_ &rt)
 	    [](void *event) { return without_gil([&] { return aclrtDestroyEvent(event); }); });
 }
 
+void add_timeouts(py::module_ &rt)
+{
+	def(rt, "set_op_wait_timeout", "ret = set_op_wait_timeout(seconds)",
+	    [](uint32_t seconds) { return aclrtSetOpWaitTimeout(seconds); });
+	def(rt, "set_op_execute_timeout", "ret = set_op_execute_timeout(seconds)",
+	    [](uint32_t seconds) { return aclrtSetOpExecuteTimeOut(seconds); });
+	def(rt, "set_op_execute_timeout_v2", "actual, ret = set_op_execute_timeout_v2(microseconds)", [](uint64_t us) {
+		uint64_t actual = 0;
+		int ret = aclrtSetOpExecuteTimeOutV2(us, &actual);
+
+		return std::tuple(actual, ret);
+	});
+	def(rt, "get_op_timeout_interval", "microseconds, ret = get_op_timeout_interval()", [] {
+		uint64_t us = 0;
+		int ret = aclrtGetOpTimeOutInterval(&us);
+
+		return std::tuple(us, ret);
+	});
+	def(rt, "get_op_execute_timeout", "milliseconds, ret = get_op_execute_timeout()", [] {
+		uint32_t ms = 0;
+		int ret = aclrtGetOpExecuteTimeout(&ms);
+
+		return std::tuple(ms, ret);
+	});
+}
+
 void add_event_queries(py::module_ &rt)
 {
 	def(rt, "query_event", "status, ret = query_event(event)", [](void *event) { return query(event); });
@@ -99,8 +125,7 @@ void add_event(py::module_ &rt)
 	    });
 	def(rt, "stream_wait_event", "ret = stream_wait_event(stream, event)",
 	    [](void *stream, void *event) { return without_gil([&] { return aclrtStreamWaitEvent(stream, event); }); });
-	def(rt, "set_op_wait_timeout", "ret = set_op_wait_timeout(seconds)",
-	    [](uint32_t seconds) { return without_gil([&] { return aclrtSetOpWaitTimeout(seconds); }); });
+	add_timeouts(rt);
 	add_event_queries(rt);
 }
 

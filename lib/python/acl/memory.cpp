@@ -109,6 +109,44 @@ void add_device_memory(py::module_ &rt)
 	    [](void *ptr, size_t size) { return aclrtMemInvalidate(ptr, size); });
 }
 
+/* {"addr": …, "len": …, "reserved": […]} */
+py::dict memory_error(const aclrtMemUceInfo &info)
+{
+	py::dict d;
+	py::list reserved;
+
+	for (size_t r : info.reserved)
+		reserved.append(r);
+	d["addr"] = number(info.addr);
+	d["len"] = info.len;
+	d["reserved"] = reserved;
+	return d;
+}
+
+void add_memory_errors(py::module_ &rt)
+{
+	def(rt, "get_mem_uce_info", "errors, ret = get_mem_uce_info(device_id, most)", [](int32_t id, uint32_t most) {
+		std::vector<aclrtMemUceInfo> all(std::min<size_t>(most, MAX_MEM_UCE_INFO_ARRAY_SIZE));
+		size_t n = 0;
+		int ret = without_gil([&] { return aclrtGetMemUceInfo(id, all.data(), all.size(), &n); });
+		py::list errors;
+
+		for (size_t i = 0; i < std::min(n, all.size()); i++)
+			errors.append(memory_error(all[i]));
+		return std::tuple(errors, ret);
+	});
+	def(rt, "mem_uce_repair", "ret = mem_uce_repair(device_id, errors)",
+	    [](int32_t id, std::vector<py::dict> errors) {
+		    std::vector<aclrtMemUceInfo> all(errors.size());
+
+		    for (size_t i = 0; i < errors.size(); i++) {
+			    field(errors[i], "addr", all[i].addr);
+			    field(errors[i], "len", all[i].len);
+		    }
+		    return without_gil([&] { return aclrtMemUceRepair(id, all.data(), all.size()); });
+	    });
+}
+
 void add_registered(py::module_ &rt)
 {
 	def(rt, "host_register", "dev_ptr, ret = host_register(ptr, size, type)",
@@ -164,6 +202,7 @@ void add_memory(py::module_ &rt)
 		    return without_gil([&] { return aclrtMemsetAsync(ptr, max, value, count, stream); });
 	    });
 	add_registered(rt);
+	add_memory_errors(rt);
 }
 
 } // namespace pyacl

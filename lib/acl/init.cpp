@@ -3,6 +3,7 @@
 #include "driver/base/grow.h"
 #include "driver/base/words.h"
 #include "lib/acl/profile.h"
+#include "lib/acl/soc.h"
 #include "lib/acl/state.h"
 
 #include <cstdio>

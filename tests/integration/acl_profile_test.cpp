@@ -33,7 +33,7 @@ constexpr size_t size = 64 << 10, mib = 1 << 20;
 	} while (0)
 
 /* The text of the last error, once. */
-bool told(const std::string &what)
+bool reported(const std::string &what)
 {
 	const char *text = aclGetRecentErrMsg();
 
@@ -43,7 +43,7 @@ bool told(const std::string &what)
 using settings = std::vector<std::pair<const char *, std::string>>;
 
 /* In a process of its own, as settings are read once. */
-template <class F> void with(const settings &all, F look)
+template <class F> void with(const settings &all, F run)
 {
 	int status = -1;
 	const pid_t child = fork();
@@ -52,7 +52,7 @@ template <class F> void with(const settings &all, F look)
 		alarm(patience_s);
 		for (const auto &[name, value] : all)
 			setenv(name, value.c_str(), 1);
-		look();
+		run();
 		_exit(0);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
@@ -121,13 +121,13 @@ void named_calls(void **)
 
 		for (int i = 0; i < 3; i++) {
 			CHECK(r.batch() == ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
-			CHECK(told("aclrtMemcpyBatchAsync: 207000: refused"));
+			CHECK(reported("aclrtMemcpyBatchAsync: 207000: refused"));
 			CHECK(!r.copy(r.dev, r.host, ACL_MEMCPY_HOST_TO_DEVICE));
 		}
 		r.same();
 		CHECK(aclrtHostRegister(r.host, size, ACL_HOST_REGISTER_MAPPED, &dev) ==
 		      ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
-		CHECK(told("aclrtHostRegister: 207000: refused"));
+		CHECK(reported("aclrtHostRegister: 207000: refused"));
 	});
 }
 
@@ -149,7 +149,7 @@ void hot_calls(void **)
 
 using any_call = long (*)(long, long, long, long, long, long, long, long, long, long);
 
-/* The wrapper refuses before it looks at an argument. */
+/* The wrapper refuses before it reads an argument. */
 void every_call(void **)
 {
 	static const char *const wrapped[] = {
@@ -172,7 +172,7 @@ void every_call(void **)
 			if (!refuses)
 				fprintf(stderr, "%s is not refused\n", name);
 			CHECK(refuses);
-			CHECK(told(std::string(name) + ": 207000: refused"));
+			CHECK(reported(std::string(name) + ": 207000: refused"));
 		}
 	});
 }
@@ -210,12 +210,12 @@ void wrong_settings(void **)
 {
 	with({{"USDMA_REFUSE", "aclrtNonsense,aclrtMemcpyBatch,aclrtStreamQuery"}}, [] {
 		CHECK(aclrtSetDevice(0));
-		CHECK(told("refuse (USDMA_REFUSE) names aclrtNonsense, aclrtStreamQuery:"));
+		CHECK(reported("refuse (USDMA_REFUSE) names aclrtNonsense, aclrtStreamQuery:"));
 	});
 	for (const auto &[name, value] : settings{{"USDMA_PROFILE", "910A"}, {"USDMA_PIN_LIMIT", "much"}})
 		with({{name, value}}, [name = name] {
 			CHECK(aclrtSetDevice(0));
-			CHECK(told(name));
+			CHECK(reported(name));
 		});
 }
 
@@ -230,7 +230,7 @@ void pin_limit(void **)
 		for (int i = 0; i < 3; i++) {
 			CHECK(!aclrtMallocHost(&p, mib));
 			CHECK(aclrtMallocHost(&more, 64) == ACL_ERROR_RT_MEMORY_ALLOCATION);
-			CHECK(told("USDMA_PIN_LIMIT"));
+			CHECK(reported("USDMA_PIN_LIMIT"));
 			CHECK(aclrtHostRegister(own, 4096, ACL_HOST_REGISTER_MAPPED, &dev) ==
 			      ACL_ERROR_RT_MEMORY_ALLOCATION);
 			CHECK(usdma_host_register(own, 4096, 0) == -ENOMEM);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Results, data types and reductions of HCCL.  Names and values are HCCL's. */
+/* Results, data types, reductions, and the types of communicators of HCCL.  Names and values are HCCL's. */
 #ifndef USDMA_HCCL_TYPES_H
 #define USDMA_HCCL_TYPES_H
+
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -66,6 +68,73 @@ typedef enum {
 	HCCL_DATA_TYPE_FP8E8M0 = 17,
 	HCCL_DATA_TYPE_RESERVED = 255
 } HcclDataType;
+
+/* A communicator: one rank of a group. */
+typedef void *HcclComm;
+
+/* Macros, not constants: the arrays are those of C structures too. */
+#define HCCL_ROOT_INFO_BYTES 4108
+#define HCCL_COMM_CONFIG_INFO_BYTES 24
+#define COMM_NAME_MAX_LENGTH 128
+#define BUFFER_NAME_MAX_LENGTH 128
+#define UDI_MAX_LENGTH 128
+#define HCCL_COMM_ALGO_MAX_LENGTH 1600
+#define HCCL_COMM_RETRY_ENABLE_MAX_LENGTH 50
+#define HCCL_COMM_RETRY_PARAMS_MAX_LENGTH 128
+
+#define HCCL_COMM_CONFIG_MAGIC_WORD 0xf0f0f0f0U
+#define HCCL_COMM_CONFIG_VERSION 10U
+#define HCCL_COMM_BUFFSIZE_CONFIG_NOT_SET 0xffffffffU
+#define HCCL_COMM_DETERMINISTIC_CONFIG_NOT_SET 0xffffffffU
+#define HCCL_COMM_DEFAULT_OP_EXPANSION_MODE 0U
+#define HCCL_COMM_TRAFFIC_CLASS_CONFIG_NOT_SET 0xffffffffU
+#define HCCL_COMM_SERVICE_LEVEL_CONFIG_NOT_SET 0xffffffffU
+#define HCCL_COMM_EXECTIMEOUT_CONFIG_NOT_SET (-1)
+#define HCCL_COMM_QOS_CONFIG_NOT_SET 0xffffffffU
+
+/* Names a group to its ranks: made by one of them, and passed to the others by the program. */
+typedef struct HcclRootInfoDef {
+	char internal[HCCL_ROOT_INFO_BYTES];
+} HcclRootInfo;
+
+/* Set all of it by HcclCommConfigInit(). usdma reads hcclBufferSize, hcclCommName and hcclExecTimeOut. */
+typedef struct HcclCommConfigDef {
+	char reserved[HCCL_COMM_CONFIG_INFO_BYTES]; /* by HcclCommConfigInit() only */
+	uint32_t hcclBufferSize;                    /* MiB of device memory for communication */
+	uint32_t hcclDeterministic;                 /* reductions always are */
+	char hcclCommName[COMM_NAME_MAX_LENGTH];
+	char hcclUdi[UDI_MAX_LENGTH];
+	uint32_t hcclOpExpansionMode;
+	uint32_t hcclRdmaTrafficClass;
+	uint32_t hcclRdmaServiceLevel;
+	uint32_t hcclWorldRankID;
+	uint64_t hcclJobID;
+	uint8_t aclGraphZeroCopyEnable;
+	int32_t hcclExecTimeOut; /* seconds that an operation may wait for other ranks */
+	char hcclAlgo[HCCL_COMM_ALGO_MAX_LENGTH];
+	char hcclRetryEnable[HCCL_COMM_RETRY_ENABLE_MAX_LENGTH];
+	char hcclRetryParams[HCCL_COMM_RETRY_PARAMS_MAX_LENGTH];
+	char hcclBufferName[BUFFER_NAME_MAX_LENGTH];
+	uint32_t hcclQos;
+	uint64_t hcclSymWinMaxMemSizePerRank;
+} HcclCommConfig;
+
+typedef enum { HCCL_DETERMINISTIC = 0, HCCL_CONFIG_RESERVED } HcclConfig;
+
+typedef union {
+	int32_t value;
+} HcclConfigValue;
+
+typedef enum { HCCL_SEND = 0, HCCL_RECV = 1, HCCL_SEND_RECV_RESERVED } HcclSendRecvType;
+
+/* One transfer of HcclBatchSendRecv(). */
+typedef struct HcclSendRecvItemDef {
+	HcclSendRecvType sendRecvType;
+	void *buf;      /* device memory */
+	uint64_t count; /* elements */
+	HcclDataType dataType;
+	uint32_t remoteRank;
+} HcclSendRecvItem;
 
 #ifdef __cplusplus
 }

@@ -7,7 +7,7 @@ names.py LIBRARY... [--absent]      --absent: names the absent ones, too
 tests/install/names/*.list has a program each: its comment says which, and from where; "works", "refuses" and "absent" begin
 what is expected of the names that follow. A name that works must not vanish or be refused; one that is listed as refused
 or absent and has become better belongs to another part of the list. What is refused is lib/acl/refused.list, kernels.cpp and
-unsupported.cpp.
+unsupported.cpp, and lib/hccl_comm/refused.cpp.
 """
 import glob
 import os
@@ -33,6 +33,8 @@ def refused():
     for source in ("kernels.cpp", "unsupported.cpp"):
         with open(os.path.join(ACL, source), encoding="utf-8") as f:
             names.update(re.findall(r"^aclError (\w+)\(", f.read(), re.M))
+    with open(os.path.join(ACL, "../hccl_comm/refused.cpp"), encoding="utf-8") as f:
+        names.update(re.findall(r"^HcclResult (\w+)\(", f.read(), re.M))
     return names
 
 

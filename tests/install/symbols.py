@@ -27,7 +27,8 @@ def declared(headers, pattern):
     text = "".join(open(h).read() for h in headers)
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
     text = re.sub(r"^\s*#.*?(?<!\\)$", "", text, flags=re.M)
-    return {name for name in re.findall(r"\b(\w+)\s*\(", text) if re.fullmatch(pattern, name)}
+    inline = set(re.findall(r"\binline\b[^;{(]*?\b(\w+)\s*\(", text))
+    return {name for name in re.findall(r"\b(\w+)\s*\(", text) if re.fullmatch(pattern, name)} - inline
 
 
 def main():

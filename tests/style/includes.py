@@ -18,7 +18,7 @@ FLOORS = ("driver/base", "driver/copy", "driver/pci", "driver/vfio", "driver/dma
           "driver/dma/registry", "driver/dma/reduce", "driver/dma/softop", "driver/engines/sdma/sdma_hw", "driver/sim",
           "driver/dma/transports", "driver/dma", "driver/engines/edu", "driver/engines/sdma", "driver/engines",
           "lib/core/base", "lib/core/config", "lib/core/device", "lib/core/memory", "lib/core/channel", "lib/core/stream", "lib/core/copy",
-          "lib/core/ipc", "lib/core", "lib/native", "lib/acl", "lib/ascend", "lib/hccl", "lib/python")
+          "lib/core/ipc", "lib/core", "lib/native", "lib/acl", "lib/ascend", "lib/hccl", "lib/hccl_comm", "lib/python")
 # Each of these folders stands alone; what two of them need is driver/dma's.
 APART = re.compile(r"driver/(?:sim|engines/[^/]+)(?=/)")
 # A register map (driver/engines/*/*_hw) is also its model's.

@@ -102,7 +102,8 @@ static void link_libraries(const installed &at, const fs::path &lib64)
 	for (const fs::directory_entry &e : fs::directory_iterator(at.libexec))
 		if (e.path().extension() == ".so")
 			link_to(e.path(), lib64 / e.path().filename());
-	link_to(at.lib / "libusdma.so.0", lib64 / "libusdma.so.0");
+	for (const char *below : {"libusdma.so.0", "libusdma-hccl.so.0"})
+		link_to(at.lib / below, lib64 / below);
 }
 
 static void make_tree(const installed &at, const fs::path &top)
@@ -117,6 +118,7 @@ static void make_tree(const installed &at, const fs::path &top)
 	write_file(top / "set_env.sh", environment(top));
 	for (const char *headers : {"acl", "driver"})
 		link_to(at.include / "usdma" / headers, top / "include" / headers);
+	link_to(at.include / "usdma-hccl/hccl", top / "include/hccl");
 	link_libraries(at, top / "lib64");
 	link_to("../include", arch / "include");
 	link_to("../lib64", arch / "lib64");

@@ -43,6 +43,13 @@ static host_id read_boot_id()
 	return id;
 }
 
+void fabric_boot_id(u8 out[16])
+{
+	const host_id here = read_boot_id();
+
+	memcpy(out, here.bytes, sizeof(here.bytes));
+}
+
 void fabric_make(const share *s, fabric_handle *out)
 {
 	const host_id here = read_boot_id();

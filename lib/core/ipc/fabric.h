@@ -19,6 +19,8 @@ struct fabric_handle {
 };
 static_assert(sizeof(fabric_handle) == 128);
 
+/* Of this host, as in a handle. */
+void fabric_boot_id(u8 out[16]);
 void fabric_make(const share *s, fabric_handle *out);
 /* -EINVAL: not a FABRIC handle. -EOPNOTSUPP: from another host. */
 int fabric_key(const fabric_handle *h, char key[share_key_len + 1]);

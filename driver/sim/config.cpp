@@ -3,7 +3,7 @@
 
 #include "driver/base/error.h"
 #include "driver/base/words.h"
-#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/hw/sdma_regs.h"
 #include "driver/sim/fault_plan.h"
 
 #include <sched.h>

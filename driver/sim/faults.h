@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/hw/sdma_regs.h"
 
 namespace usdma::sim {
 

@@ -13,7 +13,7 @@
 #include "driver/base/barrier.h"
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
-#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/hw/sdma_regs.h"
 #include "driver/vfio/user_client.h"
 
 #include "tools/sim_sandbox.h"

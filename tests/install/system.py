@@ -62,8 +62,8 @@ def rule_numbers():
         rules = f.read()
     bare = [r for r in rules.splitlines() if r.startswith("SUBSYSTEM") and "vfio" in r and 'KERNEL=="' not in r]
     point(not bare, "udev: no rule takes in the device files of noiommu mode", "\n".join(bare))
-    for engine in ("sdma", "edu"):
-        with open(os.path.join(TOP, f"driver/engines/{engine}/{engine}_hw.h"), encoding="utf-8") as f:
+    for engine, header in (("sdma", "driver/hw/sdma_regs.h"), ("edu", "driver/engines/edu/edu_hw.h")):
+        with open(os.path.join(TOP, header), encoding="utf-8") as f:
             pair = re.search(r"pci_vendor = 0x(\w{4}), pci_device = 0x(\w{4})", f.read())
         point(pair is not None and f"{pair[1]}:{pair[2]}" in rules.split('PROGRAM="')[1] and
               f'ATTRS{{vendor}}=="0x{pair[1]}", ATTRS{{device}}=="0x{pair[2]}"' in rules, f"udev: knows the {engine} engine")

@@ -17,10 +17,9 @@ CASES = [("a floor below", {"lib/core/new.cpp": "driver/base/new.h", "driver/bas
          ("from a model to an engine", {"driver/engines/edu/new.cpp": "driver/sim/new.h", "driver/sim/new.h": ""}, "do not know each other"),
          ("from an engine to another", {"driver/engines/sdma/new.cpp": "driver/engines/edu/new.h", "driver/engines/edu/new.h": ""},
           "do not know each other"),
-         ("from an engine's registers to another engine",
-          {"driver/engines/edu/new.cpp": "driver/engines/sdma/sdma_hw.h", "driver/engines/sdma/sdma_hw.h": ""}, "do not know each other"),
-         ("from an engine's registers to a model",
-          {"driver/sim/new.cpp": "driver/engines/sdma/sdma_hw.h", "driver/engines/sdma/sdma_hw.h": ""}, ""),
+         ("from a register map to an engine", {"driver/hw/new.h": "driver/engines/new/a.h", "driver/engines/new/a.h": ""}, "upward"),
+         ("from an engine to a register map", {"driver/engines/edu/new.cpp": "driver/hw/new.h", "driver/hw/new.h": ""}, ""),
+         ("from a model to a register map", {"driver/sim/new.cpp": "driver/hw/new.h", "driver/hw/new.h": ""}, ""),
          ("a folder of no floor", {"driver/new/a.cpp": "driver/base/new.h", "driver/base/new.h": ""}, "no folder of FLOORS"),
          ("a circle of header and source", {"lib/acl/a.h": "", "lib/acl/a.cpp": "lib/acl/b.h", "lib/acl/b.h": "lib/acl/a.h"},
           "a circle: lib/acl/a, lib/acl/b")]

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "driver/base/mapping.h"
-#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/hw/sdma_regs.h"
 #include "driver/vfio/device.h"
 #include "driver/vfio/user_socket.h"
 

@@ -15,7 +15,7 @@
 #include "driver/base/unique_fd.h"
 #include "driver/dma/engine.h"
 #include "driver/dma/registry.h"
-#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/hw/sdma_regs.h"
 
 #include <mutex>
 #include <vector>

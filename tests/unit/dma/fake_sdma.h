@@ -6,7 +6,7 @@
 #pragma once
 
 #include "driver/base/error.h"
-#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/hw/sdma_regs.h"
 #include "driver/vfio/device.h"
 
 #include <cerrno>

@@ -3,7 +3,7 @@
 #include "driver/base/error.h"
 #include "driver/engines/edu/driver.h"
 #include "driver/engines/edu/edu.h"
-#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/hw/sdma_regs.h"
 #include "tests/support/test.h"
 #include "tests/unit/edu/fake_edu.h"
 

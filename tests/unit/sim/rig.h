@@ -6,7 +6,7 @@
 
 #include "driver/base/barrier.h"
 #include "driver/base/clock.h"
-#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/hw/sdma_regs.h"
 #include "driver/sim/models/sdma/sdma_model.h"
 #include "driver/sim/server.h"
 #include "driver/vfio/user_client.h"

@@ -9,7 +9,7 @@
 
 #include "driver/base/page_guard.h"
 #include "driver/dma/softop.h"
-#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/hw/sdma_regs.h"
 #include "driver/sim/models/sdma/remote_ring.h"
 #include "driver/sim/models/sdma/machine.h"
 

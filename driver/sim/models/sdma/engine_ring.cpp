@@ -126,7 +126,7 @@ unsigned engine::run_ring(hw_channel &ch, bool *dry)
 	for (moved_ = 0; n < turn && moved_ < turn_bytes; n++) {
 		const descriptor *slot = ch.slot(ch.next);
 
-		/* Acquire: the tag is written last (sdma_hw.h), so the rest is there. */
+		/* Acquire: the tag is written last (sdma_regs.h), so the rest is there. */
 		if (load_acquire(&slot->tag) != u32(ch.next)) {
 			*dry = true;
 			return n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/models/sdma/pci_config.h"
 
-#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/hw/sdma_regs.h"
 
 #include <cstring>
 #include <initializer_list>

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "driver/base/clock.h"
-#include "driver/engines/sdma/sdma_hw.h"
+#include "driver/hw/sdma_regs.h"
 #include "driver/sim/dma_space.h"
 #include "driver/sim/remote.h"
 

@@ -4,8 +4,8 @@
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
+#include "driver/sim/config.h"
 #include "driver/sim/fault_plan.h"
-#include "driver/sim/models/sdma/sdma_model.h"
 #include "driver/sim/server.h"
 #include "driver/sim/transport.h"
 #include "driver/vfio/user_device.h"
@@ -49,7 +49,7 @@ private:
 	void end_model();
 
 	std::mutex model_lock_; /* protects model_, once the thread runs */
-	std::unique_ptr<sdma_model> model_;
+	std::unique_ptr<device_model> model_;
 	std::unique_ptr<server> link_;
 	std::mutex end_lock_; /* protects running_ */
 	bool running_ = false;
@@ -61,7 +61,7 @@ int embedded::start(const config &cfg, unique_fd sock)
 	faulty_ = cfg.faulty;
 	if (const int err = faulty_ ? plan_.set(cfg.faults) : 0)
 		return err;
-	model_ = try_unique<sdma_model>(cfg, faulty_ ? &plan_ : nullptr);
+	model_ = make_model(cfg, faulty_ ? &plan_ : nullptr);
 	if (!model_)
 		return fail(ENOMEM, "sim: no memory for a device");
 	model_->set_in_client();
@@ -115,7 +115,7 @@ int embedded::share(u64 iova, void *vaddr, u64 size)
 
 void embedded::end_model()
 {
-	std::unique_ptr<sdma_model> ending;
+	std::unique_ptr<device_model> ending;
 	{
 		std::lock_guard guard(model_lock_);
 

@@ -331,12 +331,12 @@ void fault_plan::device_reset()
 			r.holds = false;
 }
 
-dma::fault_reason fault_plan::descriptor(u32, u64, const sdma::descriptor &d, u64 *address)
+dma::fault_reason fault_plan::descriptor(u32, u64, u64 dst, u64 *address)
 {
 	std::lock_guard guard(lock_);
 	const rule *r = hit(action::fail);
 
-	*address = d.dst;
+	*address = dst;
 	return r ? dma::fault_reason(r->arg) : dma::fault_reason::none;
 }
 

@@ -62,7 +62,7 @@ public:
 	/* Called in that other process: applies the published rules. */
 	void follow(fault_page *b);
 
-	dma::fault_reason descriptor(u32 channel, u64 seq, const sdma::descriptor &d, u64 *address) override;
+	dma::fault_reason descriptor(u32 channel, u64 seq, u64 dst, u64 *address) override;
 	bool hang(u32 channel, u64 seq) override;
 	bool vanish(u32 channel, u64 seq) override;
 	void channel_off(u32 channel) override;

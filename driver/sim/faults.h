@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "driver/hw/sdma_regs.h"
+#include "driver/dma/request.h"
 
 namespace usdma::sim {
 
@@ -16,8 +16,8 @@ class faults {
 public:
 	virtual ~faults() = default;
 
-	/* Before a descriptor runs: a reason fails it, none lets it run. */
-	virtual dma::fault_reason descriptor(u32, u64 /* seq */, const sdma::descriptor &, u64 * /* address */)
+	/* Before a descriptor runs: a reason fails it, at *address (or dst, its destination); none lets it run. */
+	virtual dma::fault_reason descriptor(u32, u64 /* seq */, u64 /* dst */, u64 * /* address */)
 	{
 		return dma::fault_reason::none;
 	}

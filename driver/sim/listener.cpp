@@ -4,7 +4,6 @@
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/sim/fault_plan.h"
-#include "driver/sim/models/sdma/sdma_model.h"
 #include "driver/sim/server.h"
 #include "driver/vfio/user_socket.h"
 
@@ -67,7 +66,7 @@ int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wr
 			return err;
 		wrong = &plan;
 	}
-	auto model = try_unique<sdma_model>(cfg, wrong);
+	auto model = make_model(cfg, wrong);
 	if (const int err = model ? model->start() : no_memory("a device"))
 		return refuse(client.get(), err);
 	server link(std::move(client), *model);

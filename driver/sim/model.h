@@ -11,6 +11,7 @@
 #include "driver/sim/remote.h"
 #include "driver/vfio/device.h"
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -33,6 +34,13 @@ struct doorbell_desc {
 class device_model {
 public:
 	virtual ~device_model() = default;
+
+	/* Before start: the client is this process. */
+	virtual void set_in_client() {}
+	/* Allocates its memory and starts its engines; before it is served. 0 or -errno. */
+	virtual int start() = 0;
+	/* Same process: see dma_space::share. */
+	virtual int share(u64 iova, void *vaddr, u64 size) = 0;
 
 	virtual u32 region_count() const = 0;
 	virtual const region_desc &region(u32 index) const = 0;
@@ -70,5 +78,8 @@ public:
 	 */
 	virtual void connect(remote_port *port) = 0;
 };
+
+/* The model that the settings name; nullptr: no memory. It keeps wrong, not cfg. */
+std::unique_ptr<device_model> make_model(const struct config &cfg, faults *wrong);
 
 } // namespace usdma::sim

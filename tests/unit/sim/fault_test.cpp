@@ -264,7 +264,7 @@ static void test_neighbours(void **)
 
 /* What was asked for by a test, and what a hook may hold up. */
 struct on_demand final : sim::faults {
-	fault_reason descriptor(u32, u64 seq, const sdma::descriptor &, u64 *address) override
+	fault_reason descriptor(u32, u64 seq, u64, u64 *address) override
 	{
 		*address = 0x1234;
 		return seq == 2 ? fault_reason::injected : fault_reason::none;

@@ -377,7 +377,7 @@ engine::result engine::run_special(hw_channel &ch, const descriptor &d, u64 mem_
 				m_.remote->hang_up();
 			return result::blocked;
 		}
-		const dma::fault_reason reason = m_.wrong->descriptor(ch.index, seq, d, &address);
+		const dma::fault_reason reason = m_.wrong->descriptor(ch.index, seq, d.dst, &address);
 		if (reason != dma::fault_reason::none)
 			return fault(reason, address);
 		const u64 more = m_.wrong->delay_ns(ch.index, seq);

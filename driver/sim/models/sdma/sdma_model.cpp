@@ -103,7 +103,15 @@ int sdma_model::describe_regions()
 {
 	static constexpr u32 rw = vfio::region_readable | vfio::region_writable;
 
-	pci_.init(bar0_size, mem_.size(), bar4_size, m_.irqs.count(), pba_offset);
+	pci_.init({.vendor = pci_vendor,
+		   .device = pci_device,
+		   .class_code = pci_class,
+		   .revision = pci_revision,
+		   .bar = {{bar0_size, 0}, {}, {mem_.size(), bar_64 | bar_prefetch}, {}, {bar4_size, 0}, {}},
+		   .vectors = m_.irqs.count(),
+		   .msix_bar = 4,
+		   .msix_table = 0,
+		   .msix_pba = pba_offset});
 	if (!try_reserve(regions_[vfio::region_bar0].mappable, 1) || !try_reserve(doorbells_, cfg_.channels))
 		return no_memory("the list of doorbells");
 	/* Only the doorbell pages: other registers act on access, which must be trapped. */

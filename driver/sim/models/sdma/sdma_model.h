@@ -4,8 +4,8 @@
 
 #include "driver/sim/config.h"
 #include "driver/sim/model.h"
-#include "driver/sim/models/sdma/pci_config.h"
 #include "driver/sim/models/sdma/engine.h"
+#include "driver/sim/pci_config.h"
 
 #include <memory>
 
@@ -16,12 +16,9 @@ public:
 	explicit sdma_model(const config &cfg, faults *wrong = nullptr);
 	~sdma_model() override;
 
-	/* Makes the memory and starts the engines. */
-	int start();
-	/* Before start: the client is this process. */
-	void set_in_client() { m_.in_client = asym_barrier_ready(); }
-	/* Same process: see dma_space::share. */
-	int share(u64 iova, void *vaddr, u64 size) { return m_.space.share(iova, vaddr, size); }
+	int start() override;
+	void set_in_client() override { m_.in_client = asym_barrier_ready(); }
+	int share(u64 iova, void *vaddr, u64 size) override { return m_.space.share(iova, vaddr, size); }
 
 	u32 region_count() const override { return vfio::region_count; }
 	const region_desc &region(u32 index) const override { return regions_[index]; }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The model's PCI configuration space: what reads return, which bits a write changes (PCI 3.0 §6, MSI-X §6.8.2;
+ * A model's PCI configuration space: what reads return, which bits a write changes (PCI 3.0 §6, MSI-X §6.8.2;
  * PCI Power Management 1.2 §3.2; PCI Express 3.0 §7.8).
  */
 #pragma once
@@ -8,6 +8,19 @@
 #include "driver/base/types.h"
 
 namespace usdma::sim {
+
+struct pci_layout {
+	u16 vendor = 0, device = 0;
+	u32 class_code = 0;
+	u8 revision = 0;
+	struct {
+		u64 size = 0;  /* a power of two; 0: none */
+		u32 flags = 0; /* bits 3:0 of the register; bar_64: takes the next one, too */
+	} bar[6];
+	u32 vectors = 0; /* of MSI-X */
+	u32 msix_bar = 0, msix_table = 0, msix_pba = 0;
+};
+inline constexpr u32 bar_64 = 4, bar_prefetch = 8;
 
 class pci_config {
 public:
@@ -17,8 +30,7 @@ public:
 	/* Side effect of a write. */
 	enum class effect : u8 { none, reset /* function reset: the caller resets the registers */ };
 
-	/* Sizes are powers of two; bar2 0: there is none. */
-	void init(u64 bar0_size, u64 bar2_size, u64 bar4_size, u32 vectors, u32 pba_offset);
+	void init(const pci_layout &l);
 	/* busy: the function has accesses in flight (device status, transactions pending). */
 	void read(u32 offset, u8 *buf, u32 len, bool busy) const;
 	/* On effect::reset this space has been reset already. */
@@ -28,6 +40,7 @@ public:
 
 private:
 	void put(u32 offset, u64 value, unsigned bytes, u64 writable = 0);
+	void put_bars(const pci_layout &l);
 	unsigned power_state() const;
 
 	u8 space_[size] = {};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/sim/models/sdma/machine.h"
+#include "driver/sim/interrupts.h"
 
 #include "driver/base/grow.h"
 #include "driver/base/log.h"

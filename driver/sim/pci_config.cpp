@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/sim/models/sdma/pci_config.h"
-
-#include "driver/hw/sdma_regs.h"
+#include "driver/sim/pci_config.h"
 
 #include <cstring>
 #include <initializer_list>
@@ -23,22 +21,27 @@ void pci_config::put(u32 offset, u64 value, unsigned bytes, u64 writable)
 	memcpy(writable_ + offset, &writable, bytes);
 }
 
-void pci_config::init(u64 bar0_size, u64 bar2_size, u64 bar4_size, u32 vectors, u32 pba_offset)
+void pci_config::put_bars(const pci_layout &l)
 {
-	static constexpr u32 memory_64_prefetch = 0xc;
+	for (u32 i = 0; i < 6; i++) {
+		const auto &b = l.bar[i];
 
-	put(0x00, sdma::pci_vendor, 2);
-	put(0x02, sdma::pci_device, 2);
+		if (b.size)
+			put(0x10 + 4 * i, b.flags, b.flags & bar_64 ? 8 : 4, -b.size);
+	}
+}
+
+void pci_config::init(const pci_layout &l)
+{
+	put(0x00, l.vendor, 2);
+	put(0x02, l.device, 2);
 	put(command, 0, 2, 0x0406); /* memory space, bus master, INTx disable */
 	put(0x06, 0x0010, 2);       /* status: capability list */
-	put(0x08, sdma::pci_revision | u64(sdma::pci_class) << 8, 4);
+	put(0x08, l.revision | u64(l.class_code) << 8, 4);
 	put(0x0c, 0, 1, 0xff); /* cache line size: writable, without effect */
-	put(0x10, 0, 4, u32(-bar0_size));
-	if (bar2_size)
-		put(0x18, memory_64_prefetch, 8, -bar2_size);
-	put(0x20, 0, 4, u32(-bar4_size));
-	put(0x2c, sdma::pci_vendor, 2);
-	put(0x2e, sdma::pci_device, 2);
+	put_bars(l);
+	put(0x2c, l.vendor, 2);
+	put(0x2e, l.device, 2);
 	put(0x34, power, 1);
 	put(0x3c, 0, 1, 0xff); /* interrupt line: writable, without effect */
 
@@ -54,9 +57,9 @@ void pci_config::init(u64 bar0_size, u64 bar2_size, u64 bar4_size, u32 vectors, 
 	put(express + 0x12, 0x0011, 2);           /* … that is up */
 
 	put(msix, 0x11, 2);
-	put(msix_control, vectors - 1, 2, 0xc000); /* enable, function mask */
-	put(msix + 4, 4, 4);                       /* table: BAR4, offset 0 */
-	put(msix + 8, pba_offset | 4, 4);
+	put(msix_control, l.vectors - 1, 2, 0xc000); /* enable, function mask */
+	put(msix + 4, l.msix_table | l.msix_bar, 4);
+	put(msix + 8, l.msix_pba | l.msix_bar, 4);
 }
 
 void pci_config::read(u32 offset, u8 *buf, u32 len, bool busy) const

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The models by name: add new ones here and to model_kind in config.h. */
+#include "driver/base/grow.h"
+#include "driver/sim/config.h"
+#include "driver/sim/models/sdma/sdma_model.h"
+
+namespace usdma::sim {
+
+std::unique_ptr<device_model> make_model(const config &cfg, faults *wrong)
+{
+	return try_unique<sdma_model>(cfg, wrong);
+}
+
+} // namespace usdma::sim

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Areas mapped for the device. It does not report access to an unmapped address (its transfer completes
- * normally), so the driver checks first.
+ * The host memory mapped for a device, for drivers that access it by the CPU as well: to check addresses before a
+ * device that does not, to name the address of a fault that the device reports without one, and to run the operations
+ * that the hardware lacks.
  */
 #pragma once
 
 #include "driver/base/grow.h"
-#include "driver/dma/request.h"
+#include "driver/dma/softop.h"
 #include "driver/vfio/device.h"
 
 #include <map>
+#include <mutex>
 
-namespace usdma::edu {
+namespace usdma::dma {
 
-/* Not thread-safe: the engine's lock protects it. */
+/* Not thread-safe: the driver's lock protects it, also while memory is accessed, so that an unmap waits. */
 class area_list {
 public:
 	/* False: out of memory. */
@@ -26,12 +28,55 @@ public:
 		u64 len;
 	};
 	/* The bytes at addr within one area, at most len. right: dma_read for a source, otherwise a destination. */
-	dma::fault_reason translate(u64 addr, u64 len, u32 right, piece *out) const;
+	fault_reason translate(u64 addr, u64 len, u32 right, piece *out) const;
 	/* Checks all of [addr, addr + len); on a fault *at is the first bad address. */
-	dma::fault_reason check(u64 addr, u64 len, u32 right, u64 *at) const;
+	fault_reason check(u64 addr, u64 len, u32 right, u64 *at) const;
+	/*
+	 * Copies from and to checked memory; an aligned word in one access, released or acquired. transfer: the
+	 * program has truncated or unmapped the memory at *at.
+	 */
+	fault_reason get(u64 addr, void *buf, u64 len, u32 right, u64 *at) const;
+	fault_reason put(u64 addr, const void *buf, u64 len, u32 right, u64 *at) const;
 
 private:
 	std::map<u64, vfio::dma_area> areas_;
 };
 
-} // namespace usdma::edu
+/* The mapped memory of an engine that has none of its own, and its lock. */
+struct host_memory {
+	std::mutex lock; /* protects what follows; held during each access */
+	area_list areas;
+	bool closed = false; /* the device was disabled: no more access */
+};
+
+/* softop's access to it. A driver adds step(), wait_until() and pause(). */
+class host_backend : public softop::backend {
+public:
+	fault_reason reason() const { return reason_; }
+	u64 address() const { return address_; }
+
+protected:
+	explicit host_backend(host_memory &memory);
+	~host_backend() = default;
+
+private:
+	using result = softop::result;
+	using end = softop::end;
+
+	result fail(fault_reason reason, u64 address) override;
+	bool check(const end &e, u64 len) override;
+	bool translate(const end &e, u64 len, softop::piece *out) override;
+	result get_piece(const end &src, void *buf, u64 len) override;
+	result put_piece(const end &dst, const void *buf, u64 len, bool whole) override;
+	u8 *buffer(unsigned which) override { return buffers_[which]; }
+	result move(end dst, end src, u64 len, cache_hint hint) override;
+	fault_reason move_piece(const end &dst, const end &src, u64 len, u64 *done, u64 *at);
+
+	static constexpr u64 buffer_bytes = 16 * KiB;
+	host_memory &memory_;
+	fault_reason reason_ = fault_reason::none;
+	u64 address_ = 0;
+	alignas(8) u8 buffers_[2][buffer_bytes];
+};
+
+} // namespace usdma::dma

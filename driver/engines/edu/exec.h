@@ -7,8 +7,7 @@
 #pragma once
 
 #include "driver/base/barrier.h"
-#include "driver/dma/softop.h"
-#include "driver/engines/edu/areas.h"
+#include "driver/dma/host_memory.h"
 #include "driver/engines/edu/fair_lock.h"
 #include "driver/engines/edu/edu_dma.h"
 
@@ -22,7 +21,7 @@ struct shared_state {
 
 	/* Held during one transfer, so that an unmap waits for a transfer that may use the area. */
 	fair_lock lock;
-	area_list areas;
+	dma::area_list areas;
 	edu_dma dma;
 	u8 *page = nullptr; /* bounce page of memory_bytes; protected by lock */
 	u64 page_iova = 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Address checks and copies: one transfer, or one CPU copy, per acquisition of the lock. */
 #include "driver/base/barrier.h"
-#include "driver/base/page_guard.h"
 #include "driver/engines/edu/exec.h"
 
 #include <algorithm>
@@ -85,45 +84,6 @@ outcome executor::transfer(const end &dst, const end &src, u64 len, u64 *done)
 	return push(s_.page_iova, dst.addr, n);
 }
 
-/* An aligned word is accessed atomically, as others may write it concurrently; nullptr: not an aligned word. */
-static u64 *as_word(const area_list::piece &p, u64 addr, u64 len)
-{
-	return len == sizeof(u64) && p.len == len && addr % len == 0 ? reinterpret_cast<u64 *>(p.host) : nullptr;
-}
-
-/* False: the memory is no longer accessible. */
-static bool load_piece(const area_list::piece &p, const u64 *at, u8 *to)
-{
-	const void *bad;
-
-	return page_guarded(
-		[&] {
-			const u64 word = at ? load_acquire(at) : 0;
-
-			memcpy(to, at ? reinterpret_cast<const u8 *>(&word) : p.host, p.len);
-		},
-		&bad);
-}
-
-/* Release: a waiter on this word, on the host or in another channel, sees the data copied before. */
-static bool store_piece(const area_list::piece &p, u64 *at, const u8 *from)
-{
-	const void *bad;
-
-	return page_guarded(
-		[&] {
-			u64 word;
-
-			if (!at) {
-				memcpy(p.host, from, p.len);
-				return;
-			}
-			memcpy(&word, from, sizeof(word));
-			store_release(at, word);
-		},
-		&bad);
-}
-
 /* Copy from and to a buffer of the driver; at most memory_usable bytes. */
 outcome executor::get(end src, void *buf, u64 len)
 {
@@ -138,13 +98,9 @@ outcome executor::get(end src, void *buf, u64 len)
 			memcpy(buf, s_.page, len);
 		return o;
 	}
-	area_list::piece p;
-	for (auto *to = static_cast<u8 *>(buf); len; to += p.len, src.addr += p.len, len -= p.len) {
-		s_.areas.translate(src.addr, len, src.rights, &p);
-		if (!load_piece(p, as_word(p, src.addr, len), to))
-			return {fault_reason::transfer, src.addr};
-	}
-	return {};
+	outcome o;
+	o.reason = s_.areas.get(src.addr, buf, len, src.rights, &o.address);
+	return o;
 }
 
 outcome executor::put(end dst, const void *buf, u64 len)
@@ -157,13 +113,9 @@ outcome executor::put(end dst, const void *buf, u64 len)
 		memcpy(s_.page, buf, len);
 		return push(s_.page_iova, dst.addr, len);
 	}
-	area_list::piece p;
-	for (auto *from = static_cast<const u8 *>(buf); len; from += p.len, dst.addr += p.len, len -= p.len) {
-		s_.areas.translate(dst.addr, len, dst.rights, &p);
-		if (!store_piece(p, as_word(p, dst.addr, len), from))
-			return {fault_reason::transfer, dst.addr};
-	}
-	return {};
+	outcome o;
+	o.reason = s_.areas.put(dst.addr, buf, len, dst.rights, &o.address);
+	return o;
 }
 
 } // namespace usdma::edu

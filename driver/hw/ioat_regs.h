@@ -170,7 +170,7 @@ enum : u32 {
 	desc_sources_shift = 5,    /* XOR, PQ: sources - 2, bits 7:5 */
 	desc_p_disable = 1u << 11,
 	desc_q_disable = 1u << 12,
-	desc_write_back = 1u << 15, /* cap_dwbes: PQ_VAL stores its errors in size, as wb_* */
+	desc_write_back = 1u << 15, /* cap_dwbes: PQ_VAL stores its errors in size, as wb_*. Model: not there */
 	desc_op_shift = 24,
 };
 enum : u8 { op_copy = 0x00, op_fill = 0x01, op_xor = 0x87, op_xor_val = 0x88, op_pq = 0x89, op_pq_val = 0x8a };

@@ -3,6 +3,7 @@
 
 #include "driver/base/error.h"
 #include "driver/base/words.h"
+#include "driver/hw/ioat_regs.h"
 #include "driver/hw/sdma_regs.h"
 #include "driver/sim/fault_plan.h"
 
@@ -25,6 +26,21 @@ static int set_u32(u32 *field, string_view v, u64 low, u64 high)
 		return -EINVAL;
 	*field = u32(n);
 	return 0;
+}
+
+static int set_model(config &c, string_view v)
+{
+	if (v != "sdma" && v != "ioat" && v != "ioat-3.3")
+		return -EINVAL;
+	c.model = v == "sdma" ? model_kind::sdma : model_kind::ioat;
+	c.ioat_version = v == "ioat-3.3" ? ioat::version_3_3 : ioat::version_3_2;
+	return 0;
+}
+
+static int set_channels(config &c, string_view v)
+{
+	c.channels_set = true;
+	return set_u32(&c.channels, v, 1, sdma::max_channels);
 }
 
 static int set_nomem(config &c, string_view v)
@@ -110,11 +126,11 @@ struct key {
 };
 
 static constexpr key keys[] = {
+	{"model", "sdma, ioat or ioat-3.3", set_model},
 	{"mem", "a size from 64K to 16T in pages of 4K", set_mem, true},
 	{"engines", "a number from 1 to 64",
 	 [](config &c, string_view v) { return set_u32(&c.engines, v, 1, max_engines); }},
-	{"channels", "a number from 1 to 1024",
-	 [](config &c, string_view v) { return set_u32(&c.channels, v, 1, sdma::max_channels); }},
+	{"channels", "a number from 1 to 1024", set_channels},
 	{"spin", "microseconds from 0 to 10000000",
 	 [](config &c, string_view v) { return set_u32(&c.spin_us, v, 0, max_spin_us); }},
 	{"latency", "microseconds from 0 to 10000000",
@@ -150,13 +166,27 @@ int parse_setting(string_view setting, config *out)
 			return err && err != -ENOMEM ? bad(k, value) : err;
 		}
 	return fail(EINVAL,
-		    "sim: there is no setting \"%.*s\"; there are mem, engines, channels, spin, latency, rate, cpus, "
-		    "nomem, stale, copy_rows, huge, share, files, faults",
+		    "sim: there is no setting \"%.*s\"; there are model, mem, engines, channels, spin, latency, "
+		    "rate, cpus, nomem, stale, copy_rows, huge, share, files, faults",
 		    int(name.size()), name.data());
+}
+
+u32 ioat_channels(const config &cfg)
+{
+	return cfg.channels_set ? cfg.channels : 1;
+}
+
+static int check_ioat(const config &cfg)
+{
+	if (ioat_channels(cfg) > ioat::max_channels)
+		return fail(EINVAL, "sim: model=ioat has at most %u channels", ioat::max_channels);
+	return 0;
 }
 
 int check_config(const config &cfg)
 {
+	if (cfg.model == model_kind::ioat)
+		return check_ioat(cfg);
 	if (cfg.huge == huge_pages::require && cfg.mem % (2 * MiB))
 		return fail(EINVAL, "sim: huge=require needs mem in whole pages of 2 MiB");
 	if (cfg.engines > cfg.channels)

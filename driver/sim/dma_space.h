@@ -49,7 +49,7 @@ public:
 		thread_ = thread;
 		store_release(&runs_, true);
 	}
-	void thread_ends() { store_release(&runs_, false); }
+	void thread_stopped() { store_release(&runs_, false); }
 	void interrupt() const
 	{
 		if (load_acquire(&runs_))

@@ -142,7 +142,7 @@ void engine::stop()
 		if (!load_acquire(&ended_))
 			interrupt_thread(thread_);
 	}
-	reader_.thread_ends();
+	reader_.thread_stopped();
 	pthread_join(thread_, nullptr);
 	running_ = false;
 }

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The thread that runs the channels' descriptors, one at a time and in order, so that a fence needs no action. */
+#include "driver/base/clock.h"
+#include "driver/base/error.h"
+#include "driver/base/futex_lock.h"
+#include "driver/base/thread.h"
+#include "driver/sim/models/ioat/ioat_model.h"
+#include "driver/sim/signal_fd.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <poll.h>
+
+namespace usdma::sim {
+
+using namespace ioat;
+
+/* How often an injected hang is checked again. */
+static constexpr int hang_poll_ms = 1;
+static constexpr u64 rekick_ns = 20 * ns_per_ms;
+static constexpr u64 delay_step_ns = ns_per_ms;
+static constexpr u64 fill_block = 4 * KiB;
+
+int ioat_model::start_thread()
+{
+	const int err = thread_start(&thread_, "ioat-engine", thread_main, this, interrupting_allowed() ? SIGUSR1 : 0);
+
+	running_ = !err;
+	if (!err)
+		memory_.reader().belongs_to(thread_);
+	return err;
+}
+
+void ioat_model::stop_thread()
+{
+	if (!running_)
+		return;
+	store_release(&quit_, 1u);
+	while (!load_acquire(&ended_)) {
+		kick();
+		futex_wait_until(&ended_, 0, now_ns() + rekick_ns);
+		if (!load_acquire(&ended_))
+			interrupt_thread(thread_);
+	}
+	memory_.reader().thread_stopped();
+	pthread_join(thread_, nullptr);
+	running_ = false;
+}
+
+void ioat_model::kick()
+{
+	eventfd_add(wake_.get());
+}
+
+void *ioat_model::thread_main(void *arg)
+{
+	auto *m = static_cast<ioat_model *>(arg);
+
+	thread_name("ioat-engine");
+	m->run();
+	return nullptr;
+}
+
+void ioat_model::run()
+{
+	dma_reader &reader = memory_.reader();
+
+	reader.enter();
+	while (!load_acquire(&quit_)) {
+		bool busy = false;
+
+		raise_triggered();
+		for (u32 i = 0; i < channels_count_; i++)
+			busy |= run_channel(channels_[i]);
+		if (busy) {
+			reader.pass();
+			continue;
+		}
+		reader.leave();
+		sleep();
+		reader.enter();
+	}
+	reader.leave();
+	store_release(&ended_, 1u);
+	futex_wake(&ended_, 1);
+}
+
+/* Until there is work: the server's thread adds some and kicks, and the eventfd holds the kick until it is read. */
+void ioat_model::sleep()
+{
+	pollfd p = {wake_.get(), POLLIN, 0};
+	bool hung = false;
+	{
+		std::lock_guard guard(lock_);
+
+		for (const ioat_channel &ch : channels_)
+			hung |= ch.hung;
+	}
+	if (poll(&p, 1, hung ? hang_poll_ms : -1) == 1)
+		eventfd_take(wake_.get());
+}
+
+/* ---- interrupts ------------------------------------------------------------------------------------ */
+
+void ioat_model::raise_triggered()
+{
+	u64 due;
+	{
+		std::lock_guard guard(lock_);
+
+		due = triggered_;
+		triggered_ = 0;
+	}
+	for (u32 i = 0; due; i++, due >>= 1)
+		if (due & 1)
+			irqs_.raise(i);
+}
+
+void ioat_model::raise(u32 vector)
+{
+	if (wrong_ && wrong_->drop_interrupt(vector))
+		return;
+	irqs_.raise(vector);
+}
+
+/* With lock_ held. True: raise *vector. */
+bool ioat_model::interrupt(ioat_channel &ch, bool failed, u32 control, u32 *vector)
+{
+	const bool wanted = failed ? ch.ctrl & ctrl_err_int : control & desc_interrupt;
+
+	if (!wanted || ch.ctrl & ctrl_int_rearm)
+		return false;
+	/* Disabled until the client writes the bit. */
+	ch.ctrl |= ctrl_int_rearm;
+	*vector = ch.index;
+	if (intrctrl_ & intr_vectors)
+		return true;
+	attention_ |= 1u << ch.index;
+	*vector = 0;
+	return intrctrl_ & intr_master;
+}
+
+/* ---- a descriptor ---------------------------------------------------------------------------------- */
+
+/* True: run the descriptor at *at. */
+bool ioat_model::begin(ioat_channel &ch, u64 *at)
+{
+	std::lock_guard guard(lock_);
+
+	apply_pending(ch);
+	if (!ch.has_work())
+		return false;
+	ch.busy = true;
+	ch.seq += !ch.hung;
+	*at = ch.current = ch.next;
+	return true;
+}
+
+/* The completion is written before the interrupt is raised; a reset waits until both are done. */
+void ioat_model::report(ioat_channel &ch, u64 status, const outcome &o)
+{
+	u32 vector = 0;
+	u64 cmp;
+	bool wanted;
+	{
+		std::lock_guard guard(lock_);
+
+		cmp = ch.cmp;
+		wanted = o.err ? ch.ctrl & ctrl_err_completion : o.control & desc_completion;
+	}
+	if (wanted && wrong_ && wrong_->drop_record(ch.index, ch.seq))
+		wanted = false;
+	const bool written = !wanted || (cmp % 8 == 0 && memory_.write(cmp, &status, sizeof(status)));
+	{
+		std::lock_guard guard(lock_);
+
+		if (!written)
+			halt(ch, err_completion_address);
+		wanted = interrupt(ch, o.err || !written, o.control, &vector);
+	}
+	if (wanted)
+		raise(vector);
+}
+
+void ioat_model::end(ioat_channel &ch, u64 at, outcome o)
+{
+	u64 status;
+	{
+		std::lock_guard guard(lock_);
+
+		/* Differences that validation found do not halt it if they are masked. */
+		o.err &= ~(ch.errmask & (err_xor_p | err_xor_q));
+		ch.run = u16(ch.run + o.counted);
+		if (o.err) {
+			halt(ch, o.err);
+		} else {
+			ch.completed = at & sts_address;
+			ch.next = o.next;
+		}
+		status = ch.completed | (o.err ? u64(sts_halted) : ch.has_work() ? u64(sts_active) : u64(sts_idle));
+	}
+	report(ch, status, o);
+	std::lock_guard guard(lock_);
+
+	ch.busy = false;
+	apply_pending(ch);
+}
+
+/* True: a descriptor was run. */
+bool ioat_model::run_channel(ioat_channel &ch)
+{
+	const u64 start = wrong_ || cfg_.latency_us || cfg_.rate ? now_ns() : 0;
+	u64 at;
+
+	if (!begin(ch, &at) || (wrong_ && hangs(ch)))
+		return false;
+	const outcome o = execute(ch, at);
+	u64 ns = std::max(o.delay_ns, cfg_.latency_us * ns_per_us);
+	if (cfg_.rate)
+		ns = std::max(ns, u64(double(o.moved) * double(ns_per_s) / double(cfg_.rate)));
+	if (ns)
+		delay(ch, start + ns);
+	end(ch, at, o);
+	return true;
+}
+
+/* Outside of a pass, so that areas can be unmapped; a reset aborts it. */
+void ioat_model::delay(const ioat_channel &ch, u64 until_ns)
+{
+	for (u64 now = now_ns(); now < until_ns && !load_acquire(&quit_); now = now_ns()) {
+		const u64 left = std::min(until_ns - now, delay_step_ns);
+		const timespec t = {0, long(left)};
+		{
+			std::lock_guard guard(lock_);
+
+			if (ch.reset_due != ioat_channel::pending::none)
+				return;
+		}
+		memory_.reader().leave();
+		nanosleep(&t, nullptr);
+		memory_.reader().enter();
+	}
+}
+
+/* ---- injected faults ------------------------------------------------------------------------------- */
+
+/* Checked once for each descriptor, and again while the channel hangs. */
+bool ioat_model::hangs(ioat_channel &ch)
+{
+	bool hung = wrong_->hang(ch.index, ch.seq);
+
+	if (!hung && wrong_->vanish(ch.index, ch.seq)) {
+		hung = true;
+		if (remote_)
+			remote_->hang_up();
+	}
+	std::lock_guard guard(lock_);
+
+	ch.hung = hung;
+	if (hung) {
+		ch.busy = false;
+		apply_pending(ch);
+	}
+	return hung;
+}
+
+/* The bit of CHANERR that the driver of a real device would see. */
+static u32 chanerr_of(dma::fault_reason reason)
+{
+	using dma::fault_reason;
+
+	switch (reason) {
+	case fault_reason::none:
+		return 0;
+	case fault_reason::bad_op:
+		return err_control;
+	case fault_reason::bad_length:
+		return err_length;
+	case fault_reason::src_unmapped:
+	case fault_reason::src_denied:
+		return err_read_data;
+	case fault_reason::dst_unmapped:
+	case fault_reason::dst_denied:
+		return err_write_data;
+	case fault_reason::unaligned:
+	case fault_reason::bad_tag:
+		return err_descriptor;
+	default:
+		return err_dma_integrity;
+	}
+}
+
+u32 ioat_model::injected(ioat_channel &ch, u64 dst)
+{
+	u64 address;
+
+	return wrong_ ? chanerr_of(wrong_->descriptor(ch.index, ch.seq, dst, &address)) : 0;
+}
+
+/* ---- operations ------------------------------------------------------------------------------------ */
+
+u32 ioat_model::execute_copy(const descriptor &d)
+{
+	bool at_source = false;
+
+	if (d.control & desc_null)
+		return 0;
+	if (memory_.copy(d.dst, d.src, d.size, &at_source))
+		return 0;
+	return at_source ? err_read_data : err_write_data;
+}
+
+/* The pattern begins at the destination. */
+u32 ioat_model::execute_fill(const descriptor &d)
+{
+	u8 block[fill_block];
+
+	for (u64 at = 0; at < sizeof(block); at += sizeof(d.src))
+		memcpy(block + at, &d.src, sizeof(d.src));
+	for (u64 at = 0, n; at < d.size; at += n) {
+		n = std::min<u64>(d.size - at, sizeof(block));
+		if (!memory_.write(d.dst + at, block, n))
+			return err_write_data;
+	}
+	return 0;
+}
+
+u32 ioat_model::execute_op(const descriptor &d, outcome *o)
+{
+	if (!d.size || d.size > 1u << usual_xfercap)
+		return err_length;
+	o->moved = d.size;
+	switch (d.control >> desc_op_shift) {
+	case op_copy:
+		return execute_copy(d);
+	case op_fill:
+		return execute_fill(d);
+	case op_xor:
+	case op_xor_val:
+	case op_pq:
+	case op_pq_val:
+		return execute_raid(d, o);
+	}
+	return err_control;
+}
+
+ioat_model::outcome ioat_model::execute(ioat_channel &ch, u64 at)
+{
+	descriptor d;
+	outcome o;
+
+	if (at % sizeof(d))
+		o.err = ch.run ? err_descriptor : err_chain_address;
+	else if (!load_acquire(&reach_) || !memory_.read(at, &d, sizeof(d)))
+		o.err = err_next_address;
+	if (o.err)
+		return o;
+	o.control = d.control;
+	o.next = d.next;
+	o.err = injected(ch, d.dst);
+	if (!o.err)
+		o.err = execute_op(d, &o);
+	if (wrong_)
+		o.delay_ns = wrong_->delay_ns(ch.index, ch.seq);
+	return o;
+}
+
+} // namespace usdma::sim

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The I/OAT model by its registers, as drivers of others use them (driver/hw/ioat_regs.h has the sources). */
+#include "tests/support/test.h"
+
+#include "driver/base/clock.h"
+#include "driver/base/error.h"
+#include "driver/base/unique_fd.h"
+#include "driver/dma/registry.h"
+#include "driver/hw/ioat_regs.h"
+
+#include <cstring>
+#include <memory>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+using namespace usdma;
+using namespace usdma::ioat;
+
+static constexpr u64 iova = 0x100000000, size = 4 * MiB, patience = 60000;
+static constexpr u64 ring_at = 0, cmp_at = 64 * KiB, data_at = MiB;
+static constexpr u16 ctrl_run = ctrl_int_rearm | ctrl_err_int | ctrl_err_completion | ctrl_any_err_abort;
+
+/* A device with a page range, a ring of linked descriptors in it, and nothing set up yet. */
+struct bench {
+	explicit bench(const char *spec = "sim:model=ioat:faults=", unsigned vectors = 1)
+	{
+		if (dma::open_device(spec, &dev) < 0)
+			print_error("%s\n", error_text());
+		assert_non_null(dev.get());
+		void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		assert_ptr_not_equal(p, MAP_FAILED);
+		map = mapping(p, size);
+		bytes = map.data();
+		ring = reinterpret_cast<descriptor *>(bytes + ring_at);
+		cmp = reinterpret_cast<u64 *>(bytes + cmp_at);
+		assert_int_equal(dev->dma_map({.iova = iova, .size = size, .vaddr = p}), 0);
+		assert_int_equal(vfio::config_bus_master(*dev, true), 0);
+		for (unsigned i = 0; i < 256; i++)
+			ring[i].next = at(i + 1);
+		int fds[4];
+		for (unsigned i = 0; i < vectors; i++) {
+			irq[i].reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+			fds[i] = irq[i].get();
+		}
+		assert_int_equal(dev->irq_set(vfio::irq_msix, 0, {fds, vectors}), 0);
+	}
+	static u64 at(u64 i) { return iova + ring_at + i % 256 * sizeof(descriptor); }
+
+	template <class T> T get(u32 reg)
+	{
+		T v = 0;
+
+		assert_int_equal(dev->region_read(vfio::region_bar0, reg, &v, sizeof(v)), 0);
+		return v;
+	}
+	template <class T> void put(u32 reg, T v)
+	{
+		assert_int_equal(dev->region_write(vfio::region_bar0, reg, &v, sizeof(v)), 0);
+	}
+	u64 state(u32 ch = 0) { return get<u64>(chan_base(ch) + chan_sts) & sts_mask; }
+	void until(u64 want, u32 ch = 0)
+	{
+		const deadline end = deadline::in_ms(patience);
+
+		while (state(ch) != want)
+			assert_false(end.passed());
+	}
+	void reset(u32 ch = 0)
+	{
+		const u32 base = chan_base(ch);
+		const deadline end = deadline::in_ms(patience);
+
+		put(base + chan_err, get<u32>(base + chan_err));
+		put<u8>(base + chan_cmd, cmd_reset);
+		while (get<u8>(base + chan_cmd) & cmd_reset)
+			assert_false(end.passed());
+		assert_int_equal(state(ch), sts_halted);
+	}
+	void start(u64 first = 0, u32 ch = 0)
+	{
+		const u32 base = chan_base(ch);
+
+		reset(ch);
+		put<u8>(reg_intrctrl, intr_vectors);
+		put<u16>(base + chan_ctrl, ctrl_run);
+		put<u32>(base + chan_cmp, u32(iova + cmp_at));
+		put<u32>(base + chan_cmp + 4, u32((iova + cmp_at) >> 32));
+		put<u64>(base + chan_chainaddr, at(first));
+		assert_int_equal(get<u64>(base + chan_sts), sts_armed);
+	}
+	void copy(unsigned i, u64 to, u64 from, u32 len, u32 control = desc_completion)
+	{
+		ring[i] = {len, control, iova + data_at + from, iova + data_at + to, at(i + 1), {}};
+	}
+	void count(u16 n, u32 ch = 0) { put<u16>(chan_base(ch) + chan_dmacount, n); }
+	/* Runs one descriptor that fails: CHANERR, cleared. */
+	u32 error_of(const descriptor &d)
+	{
+		start();
+		ring[0] = d;
+		count(1);
+		until(sts_halted);
+		const u32 err = get<u32>(chan_base(0) + chan_err);
+		put<u32>(chan_base(0) + chan_err, err);
+		assert_int_equal(get<u32>(chan_base(0) + chan_err), 0);
+		return err;
+	}
+	u64 signals(unsigned i, bool wait)
+	{
+		pollfd p = {irq[i].get(), POLLIN, 0};
+		u64 n = 0;
+
+		if (poll(&p, 1, wait ? int(patience) : 0) == 1)
+			assert_int_equal(read(irq[i].get(), &n, 8), 8);
+		return n;
+	}
+
+	std::unique_ptr<vfio::device> dev;
+	mapping map;
+	u8 *bytes;
+	descriptor *ring;
+	u64 *cmp;
+	unique_fd irq[4];
+};
+
+static void test_identity(void **)
+{
+	bench one, four("sim:model=ioat-3.3:channels=4", 4);
+	u16 id;
+
+	assert_int_equal(vfio::config_read16(*one.dev, 2, &id), 0);
+	assert_int_equal(id, 0x2021);
+	assert_int_equal(one.get<u8>(reg_version), version_3_2);
+	assert_int_equal(one.get<u8>(reg_chancnt), 1);
+	assert_int_equal(one.get<u8>(reg_xfercap), 20);
+	assert_int_equal(one.get<u32>(reg_dmacap), cap_fill | cap_xor | cap_pq);
+	assert_int_equal(vfio::config_read16(*four.dev, 2, &id), 0);
+	assert_int_equal(id, 0x0c50);
+	assert_int_equal(four.get<u8>(reg_version), version_3_3);
+	assert_int_equal(four.get<u8>(reg_chancnt), 4);
+	/* Two registers in one access. */
+	assert_int_equal(four.get<u16>(reg_chancnt), 4 | 20 << 8);
+	assert_int_equal(one.get<u32>(chan_base(1) + chan_err), 0);
+	assert_int_equal(one.dev->region_read(vfio::region_bar0, 2, &id, 8), -EINVAL);
+}
+
+/* As DPDK starts: a 64-bit CHAINADDR, the status primed, DMACOUNT as the doorbell. */
+static void test_copies_fills_and_completions(void **)
+{
+	bench b;
+	auto gen = test::rng(1);
+
+	test::fill_random(b.bytes + data_at, 64 * KiB, gen);
+	b.start();
+	for (unsigned i = 0; i < 8; i++)
+		b.copy(i, MiB + i * 8191, i * 5000, 4999);
+	b.ring[8] = {64, u32(op_fill) << desc_op_shift | desc_completion, 0x1122334455667788, iova + 3 * MiB, b.at(9),
+		     {}};
+	b.ring[9] = {1, desc_null, 0, 0, b.at(10), {}};
+	b.count(4);
+	b.until(sts_idle);
+	assert_int_equal(b.get<u64>(chan_base(0) + chan_sts), b.at(3) | sts_idle);
+	assert_int_equal(load_acquire(b.cmp), b.at(3) | sts_idle);
+	b.count(10);
+	b.until(sts_idle);
+	for (unsigned i = 0; i < 8; i++)
+		assert_memory_equal(b.bytes + data_at + MiB + i * 8191, b.bytes + data_at + i * 5000, 4999);
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(reinterpret_cast<u64 *>(b.bytes + 3 * MiB)[i], 0x1122334455667788);
+	/* The last one writes no completion, but is the completed one. */
+	assert_int_equal(load_acquire(b.cmp) & sts_address, b.at(8));
+	assert_int_equal(b.get<u64>(chan_base(0) + chan_sts), b.at(9) | sts_idle);
+}
+
+static void test_counter_wraps(void **)
+{
+	bench b;
+	u32 counted = 0;
+
+	b.start();
+	for (unsigned i = 0; i < 256; i++)
+		b.ring[i] = {1, desc_null | desc_completion, 0, 0, b.at(i + 1), {}};
+	while (counted < 0x10000 + 300) {
+		counted += 200;
+		b.count(u16(counted));
+		b.until(sts_idle);
+		assert_int_equal(b.get<u64>(chan_base(0) + chan_sts) & sts_address, b.at(counted - 1));
+	}
+}
+
+/* One interrupt for each rearm, whatever completes. */
+static void test_interrupts(void **)
+{
+	bench b("sim:model=ioat:channels=2", 2);
+
+	b.start();
+	for (unsigned i = 0; i < 20; i++)
+		b.copy(i, 0, 4096, 8, desc_interrupt | desc_completion);
+	b.count(1);
+	b.until(sts_idle);
+	assert_int_equal(b.signals(0, true), 1);
+	assert_int_equal(b.get<u16>(chan_base(0)) & ctrl_int_rearm, ctrl_int_rearm); /* disabled */
+	b.count(5);
+	b.until(sts_idle);
+	assert_int_equal(b.signals(0, false), 0);
+	b.put<u16>(chan_base(0), ctrl_run);
+	assert_int_equal(b.get<u16>(chan_base(0)) & ctrl_int_rearm, 0);
+	b.count(7);
+	b.until(sts_idle);
+	assert_int_equal(b.signals(0, true), 1);
+	/* The second channel has its own vector; or all share the first, which is gated. */
+	b.start(0, 1);
+	b.count(1, 1);
+	b.until(sts_idle, 1);
+	assert_int_equal(b.signals(1, true), 1);
+	assert_int_equal(b.signals(0, false), 0);
+	b.put<u8>(reg_intrctrl, intr_master);
+	b.put<u16>(chan_base(1), ctrl_run);
+	b.count(2, 1);
+	b.until(sts_idle, 1);
+	assert_int_equal(b.signals(0, true), 1);
+	assert_int_equal(b.get<u8>(reg_intrctrl), intr_master | intr_status | intr_raised);
+	assert_int_equal(b.get<u32>(reg_attnstatus), 2);
+	assert_int_equal(b.get<u32>(reg_attnstatus), 0);
+}
+
+static void test_errors(void **)
+{
+	bench b;
+	const u64 good = iova + data_at, bad = 0x5000;
+
+	assert_int_equal(b.error_of({64, 0, bad, good, b.at(1), {}}), err_read_data);
+	assert_int_equal(b.error_of({64, 0, good, bad, b.at(1), {}}), err_write_data);
+	assert_int_equal(b.error_of({64, 0, good, iova + size - 8, b.at(1), {}}), err_write_data);
+	assert_int_equal(b.error_of({0, 0, good, good, b.at(1), {}}), err_length);
+	assert_int_equal(b.error_of({0, desc_null, 0, 0, b.at(1), {}}), err_length);
+	assert_int_equal(b.error_of({MiB + 1, 0, good, good, b.at(1), {}}), err_length);
+	assert_int_equal(b.error_of({64, 0x55u << desc_op_shift, good, good, b.at(1), {}}), err_control);
+	/* What it writes about it: the last one that completed, and an interrupt. */
+	b.signals(0, false);
+	b.start();
+	b.copy(0, 0, 4096, 64);
+	b.ring[1] = {64, 0, bad, good, b.at(2), {}};
+	b.copy(2, 8192, 4096, 64);
+	b.count(3);
+	b.until(sts_halted);
+	assert_int_equal(b.signals(0, true), 1);
+	assert_int_equal(load_acquire(b.cmp), b.at(0) | sts_halted);
+	assert_int_equal(b.get<u64>(chan_base(0) + chan_sts), b.at(0) | sts_halted);
+	/* A chain address does not arm it before the error is cleared. */
+	b.put<u64>(chan_base(0) + chan_chainaddr, b.at(2));
+	assert_int_equal(b.state(), sts_halted);
+	b.put<u32>(chan_base(0) + chan_err, err_write_data);
+	assert_int_equal(b.get<u32>(chan_base(0) + chan_err), err_read_data);
+	b.put<u32>(chan_base(0) + chan_err, err_read_data);
+	b.put<u64>(chan_base(0) + chan_chainaddr, b.at(2));
+	assert_int_equal(b.state(), sts_armed);
+	b.count(1);
+	b.until(sts_idle);
+	assert_int_equal(load_acquire(b.cmp), b.at(2) | sts_idle);
+	/* Addresses of the chain and of the completion. */
+	b.reset();
+	b.put<u64>(chan_base(0) + chan_chainaddr, b.at(0) + 8);
+	b.count(1);
+	b.until(sts_halted);
+	assert_int_equal(b.get<u32>(chan_base(0) + chan_err), err_chain_address);
+	b.start();
+	b.ring[0].next = bad;
+	b.count(2);
+	b.until(sts_halted);
+	assert_int_equal(b.get<u32>(chan_base(0) + chan_err), err_next_address);
+	b.start();
+	b.copy(0, 0, 4096, 64);
+	b.put<u64>(chan_base(0) + chan_cmp, bad);
+	b.count(1);
+	b.until(sts_halted);
+	assert_int_equal(b.get<u32>(chan_base(0) + chan_err), err_completion_address);
+}
+
+static void test_suspend_resume_reset(void **)
+{
+	bench b;
+
+	b.start();
+	for (unsigned i = 0; i < 200; i++)
+		b.copy(i, 0, 4096, 64);
+	assert_int_equal(b.dev->inject("slow%1/1000"), 0);
+	b.count(100);
+	b.put<u8>(chan_base(0) + chan_cmd, cmd_suspend);
+	b.until(sts_suspended);
+	const u64 done = b.get<u64>(chan_base(0) + chan_sts) & sts_address;
+	assert_true(!done || done < b.at(99));
+	assert_int_equal(b.dev->inject(""), 0);
+	b.put<u8>(chan_base(0) + chan_cmd, cmd_resume);
+	b.until(sts_idle);
+	assert_int_equal(load_acquire(b.cmp), b.at(99) | sts_idle);
+	/* From idle and armed, too; a new chain starts the counts anew. */
+	b.put<u8>(chan_base(0) + chan_cmd, cmd_suspend);
+	b.until(sts_suspended);
+	b.put<u64>(chan_base(0) + chan_chainaddr, b.at(7));
+	assert_int_equal(b.get<u16>(chan_base(0) + chan_dmacount), 0);
+	assert_int_equal(b.get<u64>(chan_base(0) + chan_sts), sts_armed);
+	b.count(1);
+	b.until(sts_idle);
+	assert_int_equal(load_acquire(b.cmp), b.at(7) | sts_idle);
+	/* A reset in the middle; settings stay, the completed address does not. */
+	b.start();
+	assert_int_equal(b.dev->inject("slow%1/1000"), 0);
+	b.count(100);
+	b.put<u8>(chan_base(0) + chan_cmd, cmd_reset);
+	b.until(sts_halted);
+	assert_int_equal(b.get<u64>(chan_base(0) + chan_sts), sts_halted);
+	assert_int_equal(b.get<u64>(chan_base(0) + chan_cmp), iova + cmp_at);
+	/* The function: nothing stays. */
+	assert_int_equal(b.dev->reset(), 0);
+	assert_int_equal(b.get<u64>(chan_base(0) + chan_cmp), 0);
+	assert_int_equal(b.get<u8>(reg_intrctrl), 0);
+}
+
+/* A product in GF(2^8), by another path than the model's: shifts of the long product, then the remainder. */
+static u8 product(u8 a, u8 b)
+{
+	u32 sum = 0;
+
+	for (unsigned i = 0; i < 8; i++)
+		sum ^= b >> i & 1 ? u32(a) << i : 0;
+	for (int i = 14; i >= 8; i--)
+		sum ^= sum >> i & 1 ? 0x11du << (i - 8) : 0;
+	return u8(sum);
+}
+
+struct sources {
+	u64 at[8];
+	u8 coefficient[8];
+};
+
+/* The descriptor, and its extension in the slot after it. */
+static void put_raid(bench &b, unsigned i, u8 op, unsigned n, u32 len, const sources &s, u64 p, u64 q)
+{
+	const bool pq = op == op_pq || op == op_pq_val;
+	auto &e = reinterpret_cast<extension &>(b.ring[i + 1]);
+	descriptor &d = b.ring[i];
+	u64 coefficients;
+
+	memcpy(&coefficients, s.coefficient, 8);
+	d = {len, u32(op) << desc_op_shift | (n - 2) << desc_sources_shift | desc_completion, s.at[0], p, b.at(i + 1),
+	     {}};
+	if (pq) {
+		d.more[0] = s.at[1];
+		d.more[1] = s.at[2];
+		d.more[2] = coefficients;
+		d.more[3] = q;
+		e = {{s.at[3], s.at[4], s.at[5]}, b.at(i + 2), {s.at[6], s.at[7], 0, 0}};
+	} else {
+		memcpy(d.more, s.at + 1, 32);
+		e = {{s.at[5], s.at[6], s.at[7]}, b.at(i + 2), {}};
+	}
+}
+
+static void test_parity(void **)
+{
+	static constexpr u32 len = 9001;
+	static constexpr u64 p_at = 2 * MiB, q_at = 2 * MiB + 64 * KiB;
+	bench b;
+	auto gen = test::rng(7);
+	u8 *data = b.bytes + data_at;
+	sources s;
+
+	test::fill_random(data, MiB, gen);
+	for (unsigned i = 0; i < 8; i++) {
+		s.at[i] = iova + data_at + i * 16 * KiB + i;
+		s.coefficient[i] = u8(gen());
+	}
+	for (unsigned n = 2; n <= 8; n++)
+		for (u8 op : {op_xor, op_pq}) {
+			const u8 check = u8(op + 1);
+			const u16 slots = 1 + (n > (op == op_pq ? 3 : 5));
+
+			b.start();
+			put_raid(b, 0, op, n, len, s, iova + p_at, iova + q_at);
+			b.count(slots);
+			b.until(sts_idle);
+			assert_int_equal(load_acquire(b.cmp), b.at(0) | sts_idle);
+			for (u32 at = 0; at < len; at++) {
+				u8 p = 0, q = 0;
+
+				for (unsigned i = 0; i < n; i++) {
+					const u8 byte = b.bytes[s.at[i] - iova + at];
+
+					p ^= byte;
+					q ^= product(byte, s.coefficient[i]);
+				}
+				assert_int_equal(b.bytes[p_at + at], p);
+				if (op == op_pq)
+					assert_int_equal(b.bytes[q_at + at], q);
+			}
+			/* Validation: equal, and with one bit of P, then of Q, wrong. */
+			b.start();
+			put_raid(b, 0, check, n, len, s, iova + p_at, iova + q_at);
+			b.count(slots);
+			b.until(sts_idle);
+			b.bytes[p_at + len - 1] ^= 1;
+			b.start();
+			b.count(slots);
+			b.until(sts_halted);
+			assert_int_equal(b.get<u32>(chan_base(0) + chan_err), err_xor_p);
+			/* Masked, it only goes on. */
+			b.put<u32>(chan_base(0) + chan_errmask, err_xor_p);
+			b.start();
+			b.count(slots);
+			b.until(sts_idle);
+			b.put<u32>(chan_base(0) + chan_errmask, 0);
+			if (op != op_pq)
+				continue;
+			b.bytes[q_at] ^= 0x80;
+			b.start();
+			b.count(slots);
+			b.until(sts_halted);
+			assert_int_equal(b.get<u32>(chan_base(0) + chan_err), err_xor_p | err_xor_q);
+		}
+}
+
+/* The bit that reserves a channel is set by reading it. */
+static void test_in_use(void **)
+{
+	bench b;
+
+	assert_int_equal(b.get<u16>(chan_base(0)) & ctrl_in_use, 0);
+	assert_int_equal(b.get<u16>(chan_base(0)) & ctrl_in_use, ctrl_in_use);
+	b.put<u16>(chan_base(0), 0);
+	assert_int_equal(b.get<u16>(chan_base(0)) & ctrl_in_use, 0);
+}
+
+static void test_needs_bus_mastering(void **)
+{
+	bench b;
+
+	b.start();
+	b.copy(0, 0, 4096, 64);
+	assert_int_equal(vfio::config_bus_master(*b.dev, false), 0);
+	b.count(1);
+	b.until(sts_halted);
+	assert_int_equal(b.get<u32>(chan_base(0) + chan_err), err_next_address);
+}
+
+static void test_unmapped_memory_is_not_touched(void **)
+{
+	bench b;
+
+	b.start();
+	b.copy(0, 0, 4096, 64);
+	b.count(1);
+	b.until(sts_idle);
+	assert_int_equal(b.dev->dma_unmap(iova, size), 0);
+	b.count(2);
+	b.until(sts_halted);
+	assert_int_equal(b.get<u32>(chan_base(0) + chan_err), err_next_address | err_completion_address);
+}
+
+static void test_settings(void **)
+{
+	std::unique_ptr<vfio::device> dev;
+
+	for (const char *spec : {"sim:model=cbdma", "sim:model=ioat-3.4", "sim:model=ioat:channels=5"})
+		assert_int_equal(dma::open_device(spec, &dev), -EINVAL);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_copies_fills_and_completions),
+		cmocka_unit_test(test_counter_wraps),
+		cmocka_unit_test(test_interrupts),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_suspend_resume_reset),
+		cmocka_unit_test(test_parity),
+		cmocka_unit_test(test_in_use),
+		cmocka_unit_test(test_needs_bus_mastering),
+		cmocka_unit_test(test_unmapped_memory_is_not_touched),
+		cmocka_unit_test(test_settings),
+	};
+
+	return cmocka_run_group_tests_name("ioat-model", tests, nullptr, nullptr);
+}

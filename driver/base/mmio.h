@@ -9,6 +9,11 @@
 
 namespace usdma {
 
+inline u8 mmio_read8(const volatile void *reg)
+{
+	return load_acquire(static_cast<const volatile u8 *>(reg));
+}
+
 inline u32 mmio_read32(const volatile void *reg)
 {
 	return load_acquire(static_cast<const volatile u32 *>(reg));
@@ -20,6 +25,16 @@ inline u64 mmio_read64(const volatile void *reg)
 }
 
 /* Release: earlier stores to host memory are visible to the device before the register write. */
+inline void mmio_write8(volatile void *reg, u8 value)
+{
+	store_release(static_cast<volatile u8 *>(reg), value);
+}
+
+inline void mmio_write16(volatile void *reg, u16 value)
+{
+	store_release(static_cast<volatile u16 *>(reg), value);
+}
+
 inline void mmio_write32(volatile void *reg, u32 value)
 {
 	store_release(static_cast<volatile u32 *>(reg), value);

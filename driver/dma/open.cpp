@@ -21,17 +21,17 @@ struct id_list {
 	char text[256] = "none";
 };
 
+/* A driver of many devices is named with the first. */
 static id_list supported_ids()
 {
 	id_list l;
 	size_t at = 0;
 
 	for (const driver *d : drivers)
-		for (const pci_id &id : d->ids)
-			if (at < sizeof(l.text))
-				at += size_t(snprintf(l.text + at, sizeof(l.text) - at, "%s%04x:%04x (%s)",
-						      at ? ", " : "", unsigned(id.vendor), unsigned(id.device),
-						      d->name));
+		if (at < sizeof(l.text))
+			at += size_t(snprintf(l.text + at, sizeof(l.text) - at, "%s%04x:%04x (%s%s)", at ? ", " : "",
+					      unsigned(d->ids[0].vendor), unsigned(d->ids[0].device), d->name,
+					      d->ids.size() > 1 ? " and others" : ""));
 	return l;
 }
 

@@ -2,6 +2,7 @@
 /* Tables of engine drivers and transports: add new ones here. */
 #include "driver/dma/transports.h"
 #include "driver/engines/edu/driver.h"
+#include "driver/engines/ioat/driver.h"
 #include "driver/engines/sdma/driver.h"
 #include "driver/sim/transport.h"
 
@@ -10,6 +11,7 @@ namespace usdma::dma {
 static constexpr const driver *driver_table[] = {
 	&sdma::driver,
 	&edu::driver,
+	&ioat::driver,
 };
 
 constinit const std::span<const driver *const> drivers = driver_table;

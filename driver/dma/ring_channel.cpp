@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/dma/ring_channel.h"
+
+#include "driver/base/barrier.h"
+#include "driver/base/clock.h"
+#include "driver/base/error.h"
+#include "driver/base/eventfd.h"
+#include "driver/base/fd.h"
+#include "driver/base/grow.h"
+#include "driver/base/thread.h"
+
+#include <algorithm>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+namespace usdma::dma {
+
+static constexpr u64 no_arm = ~u64(0);
+/* Without a waiter the interrupt is rearmed only after this time, so that a busy channel raises few; faults need it. */
+static constexpr u64 rearm_ns = ns_per_ms;
+/* While requests are pending, in case an interrupt is lost; without any. */
+static constexpr int recheck_ms = 50, poll_no_irq_ms = 1;
+/* Polls of a WAIT. */
+static constexpr u64 wait_poll_ns = 20 * ns_per_us, wait_poll_max_ns = ns_per_ms;
+
+ring_channel::ring_channel(engine &e, host_memory &host, u32 index_) : channel(), host_(host)
+{
+	eng = &e;
+	index = index_;
+	asleep = &never_asleep_;
+	asleep_ordered = true;
+	for (u64 &a : arm_)
+		store_relaxed(&a, no_arm);
+}
+
+int ring_channel::begin(const channel_config &cfg, completion_record *rec, int vector)
+{
+	if (!try_resize(slots_, ring_size))
+		return no_memory("a channel's ring");
+	cfg_ = cfg;
+	vector_ = vector;
+	record = record_ = rec;
+	posted = tail_ = issued_ = served_ = flagged_ = cfg.first_seq;
+	post_limit = cfg.first_seq + ring_size;
+	store_release(&rec->completed, cfg.first_seq);
+	control_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	for (unsigned i = 0; i < irq_slots; i++) {
+		/* Blocking: a read through io_uring then sleeps. */
+		irq_[i].reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC)));
+		irq_fd[i] = irq_[i].get();
+	}
+	if (!control_.valid() || !irq_[0].valid() || !irq_[1].valid())
+		return fail_errno("no eventfd for a channel");
+	int err = start_hardware();
+	if (!err)
+		err = thread_start(&thread_, "usdma-ring", thread_main, this);
+	started_ = !err;
+	return err;
+}
+
+void ring_channel::end_thread()
+{
+	if (!started_)
+		return;
+	{
+		std::lock_guard g(lock_);
+
+		quit_ = true;
+		store_seq_cst(&stop_, 1u);
+	}
+	wake_thread();
+	pthread_join(thread_, nullptr);
+	started_ = false;
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------- */
+
+unsigned ring_channel::post(const request *r, unsigned n)
+{
+	/* Acquire in completed(): the hardware has read a slot before it counts it as completed. */
+	post_limit = completed(this) + ring_size;
+	n = unsigned(std::min<u64>(n, post_limit - posted));
+	std::lock_guard g(lock_);
+
+	for (unsigned i = 0; i < n; i++) {
+		slot(++posted) = r[i];
+		if (r[i].flags & flag_interrupt)
+			flagged_ = posted;
+	}
+	return n;
+}
+
+/* Hands requests to the hardware, up to one that the thread must run. */
+void ring_channel::issue()
+{
+	const u64 before = hw_;
+
+	while (!is_halted_ && !soft_ && issued_ != tail_) {
+		const request &r = slot(issued_ + 1);
+
+		soft_ = !in_hardware(r);
+		if (!soft_)
+			build(++hw_, ++issued_, r);
+	}
+	if (hw_ != before)
+		ring(hw_);
+}
+
+void ring_channel::doorbell()
+{
+	bool wake;
+	{
+		std::lock_guard g(lock_);
+
+		/* Before the slots are rung, so that it is there when they end. */
+		if (s64(flagged_ - tail_) > 0 && !exchange_seq_cst(&armed_, 1u))
+			rearm(false);
+		tail_ = posted;
+		issue();
+		wake = deep_ || (soft_ && !soft_running_);
+		deep_ = false;
+	}
+	if (wake)
+		wake_thread();
+}
+
+/* ---- interrupts ------------------------------------------------------------------------------------ */
+
+void ring_channel::wake_thread()
+{
+	eventfd_signal(control_.get());
+}
+
+void ring_channel::raise(unsigned slot)
+{
+	eventfd_signal(irq_[slot].get());
+}
+
+void ring_channel::arm(unsigned slot, u64 seq)
+{
+	/* Sequentially consistent: orders the arm before the read of armed_, and the caller's of the record. */
+	store_seq_cst(&arm_[slot], seq);
+	if (!exchange_seq_cst(&armed_, 1u))
+		rearm(true);
+	barrier_full();
+}
+
+void ring_channel::raise_due(bool all)
+{
+	const u64 done = completed(this);
+
+	for (unsigned slot = 0; slot < irq_slots; slot++) {
+		u64 want = load_seq_cst(&arm_[slot]);
+
+		if (want == no_arm || (!all && s64(done - want) < 0))
+			continue;
+		if (cmpxchg_seq_cst(&arm_[slot], &want, no_arm))
+			raise(slot);
+	}
+}
+
+/* At most one service interrupt per coalesce_count completions or coalesce_us. */
+void ring_channel::serve()
+{
+	const u64 done = completed(this);
+
+	for (; s64(done - served_) > 0; served_++) {
+		const u64 seq = served_ + 1;
+		/* A slot that was posted again has lost the flag. */
+		const bool flagged = posted - seq >= ring_size || slot(seq).flags & flag_interrupt;
+
+		if (flagged && s64(flagged_ - seq) >= 0 && !held_++)
+			held_since_ = now_ns();
+	}
+	if (!held_ || (held_ < cfg_.coalesce_count && now_ns() - held_since_ < cfg_.coalesce_us * ns_per_us))
+		return;
+	held_ = 0;
+	raise(irq_service);
+}
+
+/* Someone waits for a completion. */
+bool ring_channel::expects_interrupt() const
+{
+	const u64 done = completed(this);
+
+	return load_seq_cst(&arm_[0]) != no_arm || load_seq_cst(&arm_[1]) != no_arm || s64(flagged_ - done) > 0 ||
+	       (soft_ && issued_ != done);
+}
+
+/* What ended before the rearm raised no interrupt, and is seen after it. */
+void ring_channel::rearm_if_due()
+{
+	if (vector_ < 0 || is_halted_ || load_seq_cst(&armed_))
+		return;
+	if (!expects_interrupt() && now_ns() < rearm_at_)
+		return;
+	store_seq_cst(&armed_, 1u);
+	rearm(true);
+	check_halt();
+	raise_due(false);
+	serve();
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------ */
+
+void *ring_channel::thread_main(void *arg)
+{
+	static_cast<ring_channel *>(arg)->run();
+	return nullptr;
+}
+
+/* How long to sleep: for ever only when no request came for a while, so that few of them have to wake the thread. */
+int ring_channel::poll_ms()
+{
+	const bool busy = issued_ != completed(this) || expects_interrupt();
+
+	if (soft_is_next())
+		return 0;
+	if (held_ || (vector_ >= 0 && !is_halted_ && !load_seq_cst(&armed_)))
+		return 1;
+	if (busy && vector_ < 0)
+		return poll_no_irq_ms;
+	deep_ = !busy && seen_ == tail_;
+	seen_ = tail_;
+	return deep_ ? -1 : recheck_ms;
+}
+
+void ring_channel::sleep(guard &g)
+{
+	pollfd p[2] = {{control_.get(), POLLIN, 0}, {vector_, POLLIN, 0}};
+	const int ms = poll_ms();
+
+	g.unlock();
+	poll(p, 2, ms);
+	eventfd_clear(control_.get());
+	const bool raised = vector_ >= 0 && eventfd_clear(vector_);
+	g.lock();
+	if (!raised)
+		return;
+	rearm_at_ = now_ns() + rearm_ns;
+	store_seq_cst(&armed_, 0u);
+}
+
+void ring_channel::run()
+{
+	guard g(lock_);
+
+	while (!quit_) {
+		sleep(g);
+		work(g);
+	}
+}
+
+void ring_channel::work(guard &g)
+{
+	do {
+		if (frozen_ || quit_)
+			return;
+		check_halt();
+		if (load_seq_cst(&stop_) && !is_halted_)
+			handle_stop();
+		raise_due(false);
+		serve();
+		rearm_if_due();
+	} while (soft_is_next() && run_soft(g));
+}
+
+/* ---- operations that the hardware lacks --------------------------------------------------------------- */
+
+class soft_backend final : public host_backend {
+public:
+	explicit soft_backend(ring_channel &c) : host_backend(c.host_), c_(c) {}
+
+private:
+	void beat() { store_relaxed(&c_.record_->heartbeat, c_.record_->heartbeat + 1); }
+	bool step(u64, bool) override
+	{
+		beat();
+		return !load_seq_cst(&c_.stop_);
+	}
+	u64 wait_until(u32 limit_ms) override
+	{
+		store_relaxed(&c_.waiting_, 1u);
+		return limit_ms ? deadline::in_ms(limit_ms).at() : deadline::never().at();
+	}
+	softop::result pause(u64 until_ns) override
+	{
+		const u64 left = deadline::sooner(deadline::at_ns(until_ns), deadline::in_ns(poll_ns_)).left_ns();
+		const timespec t = {0, long(std::min(left, wait_poll_max_ns))};
+		pollfd p = {c_.control_.get(), POLLIN, 0};
+
+		if (ppoll(&p, 1, &t, nullptr) == 1)
+			eventfd_clear(c_.control_.get());
+		poll_ns_ = std::min(poll_ns_ * 2, wait_poll_max_ns);
+		beat();
+		return load_seq_cst(&c_.stop_) ? softop::result::stopped : softop::result::done;
+	}
+
+	ring_channel &c_;
+	u64 poll_ns_ = wait_poll_ns;
+};
+
+/* Runs the next request. True: done, run the next. */
+bool ring_channel::run_soft(guard &g)
+{
+	const u64 seq = issued_ + 1;
+	const request r = slot(seq);
+	soft_backend backend(*this);
+
+	soft_running_ = true;
+	g.unlock();
+	const softop::result got = softop::run(backend, r);
+	g.lock();
+	soft_running_ = false;
+	store_relaxed(&waiting_, 0u);
+	changed_.notify_all();
+	if (frozen_ || quit_)
+		return false;
+	if (got == softop::result::fault)
+		halt(seq, r.cookie, backend.reason(), backend.address());
+	else if (got != softop::result::done)
+		halt(seq, r.cookie, fault_reason::stopped, 0);
+	if (got != softop::result::done)
+		return false;
+	soft_ = false;
+	issued_ = seq;
+	/* Full barrier: completed is visible before the arms are read. */
+	store_fence(&record_->completed, seq);
+	raise_due(false);
+	serve();
+	issue();
+	return true;
+}
+
+/* ---- the table ----------------------------------------------------------------------------------- */
+
+struct ring_table {
+	static ring_channel *to(channel *ch) { return static_cast<ring_channel *>(ch); }
+	static unsigned post(channel *ch, const request *r, unsigned n) { return to(ch)->post(r, n); }
+	static void doorbell(channel *ch) { to(ch)->doorbell(); }
+	static void wake(channel *) {} /* never reported as asleep */
+	static void arm(channel *ch, unsigned slot, u64 seq) { to(ch)->arm(slot, seq); }
+	static unsigned cancel(channel *ch, u64 cookie) { return to(ch)->cancel(cookie); }
+	static int resume(channel *ch) { return to(ch)->resume(); }
+	static int stop(channel *ch) { return to(ch)->stop(); }
+	static int abort(channel *ch) { return to(ch)->abort(); }
+	static int restart(channel *ch) { return to(ch)->restart(); }
+	static bool in_wait(const channel *ch)
+	{
+		return load_relaxed(&static_cast<const ring_channel *>(ch)->waiting_);
+	}
+	static void describe(const channel *ch, char *buf, size_t size)
+	{
+		to(const_cast<channel *>(ch))->describe(buf, size);
+	}
+	static void close(channel *ch) { to(ch)->close(); }
+};
+
+const channel_ops ring_channel_ops = {
+	.post = ring_table::post,
+	.doorbell = ring_table::doorbell,
+	.submit_copy = nullptr,
+	.wake = ring_table::wake,
+	.arm = ring_table::arm,
+	.cancel = ring_table::cancel,
+	.resume = ring_table::resume,
+	.stop = ring_table::stop,
+	.abort = ring_table::abort,
+	.restart = ring_table::restart,
+	.begun = nullptr,
+	.in_wait = ring_table::in_wait,
+	.describe = ring_table::describe,
+	.close = ring_table::close,
+};
+
+} // namespace usdma::dma

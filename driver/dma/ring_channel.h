@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A channel over a hardware ring that runs some operations. An engine's driver adds the hardware: how a request becomes
+ * a slot of the ring, how the ring is started, suspended and reset, and why it has halted.
+ *
+ * The hardware stores completion_record::completed itself, so no thread is on the path of a copy. The channel has a
+ * thread that sleeps until the hardware's interrupt; it raises the eventfds of waiters, reports faults, and runs
+ * operations that the hardware lacks, each when all before it have ended (softop.h). Slots of the ring have numbers of
+ * their own, as these operations take none.
+ *
+ *   ring_channel.cpp   the path of a request, interrupts, the thread
+ *   ring_recover.cpp   faults, stop, resume, cancel, abort
+ */
+#pragma once
+
+#include "driver/base/unique_fd.h"
+#include "driver/dma/engine.h"
+#include "driver/dma/host_memory.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <pthread.h>
+#include <vector>
+
+namespace usdma::dma {
+
+class ring_channel : public channel {
+public:
+	ring_channel(engine &e, host_memory &host, u32 index_);
+	virtual ~ring_channel() = default;
+	ring_channel(const ring_channel &) = delete;
+	ring_channel &operator=(const ring_channel &) = delete;
+
+	/* Stops the thread and whatever it runs. */
+	void end_thread();
+	/* Stops what the thread runs, until restart(). -ETIMEDOUT. */
+	int freeze();
+
+protected:
+	/*
+	 * Before begin(): ring_size, record. vector: the hardware's interrupt; -1: none, the thread polls. Starts the
+	 * hardware and the thread.
+	 */
+	int begin(const channel_config &cfg, completion_record *rec, int vector);
+
+	/* ---- the hardware: with lock_ held, unless said otherwise ---- */
+	/* All else, and bad arguments, is softop's. */
+	virtual bool in_hardware(const request &r) const = 0;
+	/* Hot. Request seq into slot number i, modulo ring_size; its end stores seq in the record. */
+	virtual void build(u64 i, u64 seq, const request &r) = 0;
+	/* Hot. Slots up to number last are to be run. */
+	virtual void ring(u64 last) = 0;
+	/* From any state: it is reset and will begin with slot number first. */
+	virtual int start(u64 first) = 0;
+	/* Stops between two requests, or has halted. */
+	virtual int suspend() = 0;
+	/* On return of 0 it accesses no memory; the record shows what completed before. */
+	virtual int reset() = 0;
+	/* It has halted by an error, read from memory. */
+	virtual bool has_halted() const = 0;
+	/* The same, read from registers. */
+	virtual int read_halted(bool *out) = 0;
+	/* Why; r: the request that failed. Clears the error. */
+	virtual void read_fault(const request &r, fault_reason *why, u64 *at) = 0;
+	/*
+	 * Any thread: it may raise one interrupt when the next slot completes or it halts. flush: on return, a slot
+	 * that completed before shows in the record.
+	 */
+	virtual void rearm(bool flush) = 0;
+	/* Its state, for messages. */
+	virtual void describe_hardware(char *buf, size_t size) = 0;
+	/* Without the lock: stops and deletes the channel. */
+	virtual void close() = 0;
+
+	host_memory &host_;
+
+private:
+	friend struct ring_table;
+	friend class soft_backend;
+	using guard = std::unique_lock<std::mutex>;
+
+	unsigned post(const request *r, unsigned n);
+	void doorbell();
+	void arm(unsigned slot, u64 seq);
+	unsigned cancel(u64 cookie);
+	int resume();
+	int stop();
+	int abort();
+	int restart();
+	void describe(char *buf, size_t size);
+
+	static void *thread_main(void *arg);
+	void run();
+	void sleep(guard &g);
+	void work(guard &g);
+	bool run_soft(guard &g);
+	void issue();
+	bool soft_is_next() const { return soft_ && !is_halted_ && !frozen_ && issued_ == completed(this); }
+	request &slot(u64 seq) { return slots_[seq & (ring_size - 1)]; }
+	u64 number_of(u64 seq) const { return hw_ - (issued_ - seq); }
+	void raise(unsigned slot);
+	void raise_due(bool all);
+	void serve();
+	bool expects_interrupt() const;
+	void rearm_if_due();
+	int poll_ms();
+	void wake_thread();
+
+	void check_halt();
+	void fault();
+	void halt(u64 seq, u64 cookie, fault_reason why, u64 at);
+	void handle_stop();
+	int start_hardware();
+	void run_again();
+	u64 cookie_of(u64 seq) { return s64(tail_ - seq) >= 0 ? slot(seq).cookie : 0; }
+
+	channel_config cfg_;
+	completion_record *record_ = nullptr;
+	u32 never_asleep_ = 0;
+	unique_fd irq_[irq_slots], control_;
+	int vector_ = -1;
+
+	u64 arm_[irq_slots]; /* atomic, as the next three */
+	u32 armed_ = 0;      /* the hardware may raise an interrupt, or the thread has one to handle */
+	u32 waiting_ = 0;    /* in a WAIT */
+	u32 stop_ = 0;
+
+	std::mutex lock_; /* protects what follows */
+	std::condition_variable changed_;
+	std::vector<request> slots_;
+	u64 tail_ = 0;    /* last sequence number of a doorbell */
+	u64 issued_ = 0;  /* last one handed to the hardware, or run by the thread */
+	u64 hw_ = 0;      /* number of the last slot handed to the hardware */
+	u64 seen_ = 0;    /* tail_ when the thread went to sleep */
+	u64 served_ = 0;  /* last one that was checked for service interrupts … */
+	u64 flagged_ = 0; /* … and the last one that has one */
+	u32 held_ = 0;    /* coalesced service interrupts, and since when */
+	u64 held_since_ = 0, rearm_at_ = 0;
+	bool deep_ = false;         /* the thread sleeps until it is woken */
+	bool soft_ = false;         /* the next one is run by the thread … */
+	bool soft_running_ = false; /* … which has begun */
+	bool is_halted_ = false, frozen_ = false, quit_ = false;
+	pthread_t thread_ = {};
+	bool started_ = false;
+};
+
+/* For channel::ops. */
+extern const channel_ops ring_channel_ops;
+
+} // namespace usdma::dma

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/barrier.h"
+#include "driver/base/clock.h"
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/base/memfd.h"
+#include "driver/base/memory_limit.h"
+#include "driver/base/mmio.h"
+#include "driver/engines/ioat/ioat.h"
+
+#include <cstdio>
+#include <fcntl.h>
+
+namespace usdma::ioat {
+
+using dma::fault_reason;
+using dma::opcode;
+
+/* ---- registers --------------------------------------------------------------------------------------- */
+
+/* Linux waits 100 ms for a suspend and 200 ms for a reset; a machine whose CPUs are all busy takes longer. */
+static constexpr u64 command_ms = 2000;
+static constexpr u16 ctrl_run = ctrl_int_rearm | ctrl_err_int | ctrl_err_completion | ctrl_any_err_abort;
+
+template <class T> int channel_regs::read(u32 reg, T *out)
+{
+	return dev_.region_read(vfio::region_bar0, base_ + reg, out, sizeof(T));
+}
+
+template <class T> int channel_regs::write(u32 reg, T value)
+{
+	return dev_.region_write(vfio::region_bar0, base_ + reg, &value, sizeof(T));
+}
+
+/* Low half first: some chips do not take 64 bits at once. */
+int channel_regs::write_address(u32 reg, u64 value)
+{
+	const int err = write(reg, u32(value));
+
+	return err ? err : write(reg + 4, u32(value >> 32));
+}
+
+void channel_regs::count(u16 descriptors)
+{
+	if (likely(bar_ != nullptr))
+		mmio_write16(bar_ + base_ + chan_dmacount, descriptors);
+	else
+		write(chan_dmacount, descriptors);
+}
+
+/* Flush: a completion before the rearm, which raised no interrupt, has then reached memory. */
+void channel_regs::rearm(bool flush)
+{
+	u32 status;
+
+	if (likely(bar_ != nullptr)) {
+		mmio_write16(bar_ + base_ + chan_ctrl, ctrl_run);
+		if (flush)
+			mmio_read32(bar_ + base_ + chan_sts);
+	} else if (!write(chan_ctrl, ctrl_run) && flush) {
+		read(chan_sts, &status);
+	}
+}
+
+static void nap()
+{
+	const timespec t = {0, 20 * 1000};
+
+	nanosleep(&t, nullptr);
+}
+
+int channel_regs::suspend()
+{
+	const deadline until = deadline::in_ms(command_ms);
+	u64 now = sts_active;
+	int err = write(chan_cmd, u8(cmd_suspend));
+
+	for (; !err; nap()) {
+		err = read(chan_sts, &now);
+		if (err || (now & sts_mask) == sts_suspended || (now & sts_mask) == sts_halted)
+			return err;
+		if (until.passed())
+			err = fail(ETIMEDOUT, "the channel is not suspended after %llu ms (status 0x%llx)",
+				   static_cast<unsigned long long>(command_ms), static_cast<unsigned long long>(now));
+	}
+	return err;
+}
+
+/* Errors first, as a reset leaves them; those of the configuration space belong to versions before 3.3. */
+int channel_regs::reset()
+{
+	const deadline until = deadline::in_ms(command_ms);
+	u32 errors;
+	u8 cmd;
+	int err = read(chan_err, &errors);
+
+	if (!err && errors)
+		err = write(chan_err, errors);
+	if (!err && !dev_.region_read(vfio::region_config, cfg_chanerr_int, &errors, sizeof(errors)) && errors)
+		dev_.region_write(vfio::region_config, cfg_chanerr_int, &errors, sizeof(errors));
+	if (!err)
+		err = write(chan_cmd, u8(cmd_reset));
+	for (; !err; nap()) {
+		err = read(chan_cmd, &cmd);
+		if (err || !(cmd & cmd_reset))
+			return err;
+		if (until.passed())
+			err = fail(ETIMEDOUT, "the channel's reset is not done after %llu ms",
+				   static_cast<unsigned long long>(command_ms));
+	}
+	return err;
+}
+
+int channel_regs::start(u64 chain, u64 completion)
+{
+	int err = reset();
+
+	if (!err)
+		err = write(chan_ctrl, ctrl_run);
+	if (!err)
+		err = write_address(chan_cmp, completion);
+	return err ? err : write_address(chan_chainaddr, chain);
+}
+
+/* ---- opening ---------------------------------------------------------------------------------------- */
+
+static constexpr u64 page = 4096;
+
+ioat_channel::ioat_channel(ioat_engine &e, u32 index_)
+	: ring_channel(e, e.host(), index_), owner_(e), regs_(e.transport(), e.bar(), index_)
+{
+	ops = &dma::ring_channel_ops;
+}
+
+/* In a memfd, which a server in another process can map; a child does not inherit what the device writes. */
+static int make_memory(u64 size, unique_fd *file, mapping *out)
+{
+	int err = memfd_make("usdma-ioat", size, 0, file);
+
+	if (!err)
+		err = memory_available(size, "a ring");
+	if (err)
+		return err;
+	if (fallocate(file->get(), 0, 0, off_t(size)) < 0)
+		return fail_errno("no memory of %llu bytes for a ring", static_cast<unsigned long long>(size));
+	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file->get(), 0);
+	if (p == MAP_FAILED)
+		return fail_map(size, false, "a ring");
+	madvise(p, size, MADV_DONTFORK);
+	*out = mapping(p, size);
+	return 0;
+}
+
+int ioat_channel::open(const dma::channel_config &cfg, u32 size)
+{
+	const u64 bytes = align_up(page + size * sizeof(pair), page);
+	int err = make_memory(bytes, &file_, &memory_);
+
+	if (!err)
+		err = owner_.map_own({.size = bytes, .vaddr = memory_.data(), .fd = file_.get()}, &iova_);
+	if (err)
+		return err;
+	ring_size = size;
+	page_ = reinterpret_cast<shared_page *>(memory_.data());
+	ring_ = reinterpret_cast<pair *>(memory_.data() + page);
+	ring_iova_ = iova_ + page;
+	record_iova = iova_;
+	return begin(cfg, &page_->record, owner_.vector(index));
+}
+
+int ioat_channel::end()
+{
+	end_thread();
+	return iova_ && !owner_.lost() ? regs_.reset() : 0;
+}
+
+ioat_channel::~ioat_channel()
+{
+	if (iova_)
+		owner_.unmap_own(iova_, memory_);
+}
+
+void ioat_channel::close()
+{
+	owner_.close(this);
+}
+
+/* ---- descriptors ------------------------------------------------------------------------------------- */
+
+/* No source says where the pattern of a fill begins, which is equal for these only: equal bytes, or aligned words. */
+static bool fill_is_plain(const dma::request &r)
+{
+	return r.arg == 1 || (r.arg == 8 && r.dst % 8 == 0 && r.len % 8 == 0);
+}
+
+bool ioat_channel::in_hardware(const dma::request &r) const
+{
+	const dma::engine_limits &l = owner_.limits();
+
+	if (r.op >= opcode::op_count || !(l.ops & op_bit(r.op)) || (r.flags & ~dma::valid_flags) || r.spaces)
+		return false;
+	return r.op == opcode::nop || (r.len - 1 < l.max_len && (r.op == opcode::copy || fill_is_plain(r)));
+}
+
+static u32 control_of(opcode op)
+{
+	return op == opcode::fill ? u32(op_fill) << desc_op_shift : op == opcode::nop ? u32(desc_null) : 0;
+}
+
+/* A null descriptor of size 0 is an error. */
+void ioat_channel::build(u64 i, u64 seq, const dma::request &r)
+{
+	static constexpr u64 number_at = offsetof(pair, done) + offsetof(descriptor, more[2]);
+	const u64 at = address_of(i), byte = (r.a & 0xff) * 0x0101010101010101;
+	pair &p = ring_[i & (ring_size - 1)];
+
+	p.data = {r.op == opcode::nop ? 1 : u32(r.len),
+		  desc_fence | control_of(r.op),
+		  r.op != opcode::fill ? r.src :
+		  r.arg == 1           ? byte :
+					 r.a,
+		  r.dst,
+		  at + sizeof(descriptor),
+		  {}};
+	p.done = {sizeof(u64), desc_interrupt | desc_fence, at + number_at, iova_, address_of(i + 1), {0, 0, seq, 0}};
+}
+
+int ioat_channel::start(u64 first)
+{
+	base_ = first - 1;
+	store_relaxed(&page_->halt, u64(0));
+	return regs_.start(address_of(first), iova_ + offsetof(shared_page, halt));
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------ */
+
+bool ioat_channel::has_halted() const
+{
+	/* Acquire: what completed before is visible. */
+	return (load_acquire(&page_->halt) & sts_mask) == sts_halted;
+}
+
+int ioat_channel::read_halted(bool *out)
+{
+	u64 status = 0;
+	const int err = regs_.status(&status);
+
+	*out = (status & sts_mask) == sts_halted;
+	return err;
+}
+
+/* The device reports neither the address nor whether it was the mapping: both follow from the list of areas. */
+void ioat_channel::read_fault(const dma::request &r, fault_reason *why, u64 *at)
+{
+	u32 error = 0;
+
+	if (regs_.error(&error) < 0 || regs_.clear_error(error) < 0)
+		log_warn("%s: channel %u: %s", owner_.transport().name(), index, error_text());
+	log_debug("%s: channel %u: error 0x%x", owner_.transport().name(), index, error);
+	std::lock_guard g(host_.lock);
+
+	*why = r.op == opcode::copy ? host_.areas.check(r.src, r.len, vfio::dma_read, at) : fault_reason::none;
+	if (*why == fault_reason::none && r.op != opcode::nop)
+		*why = host_.areas.check(r.dst, r.len, vfio::dma_write, at);
+	if (*why != fault_reason::none)
+		return;
+	*why = error & err_length ? fault_reason::bad_length : fault_reason::transfer;
+	*at = error & (err_src_address | err_read_data) ? r.src : r.dst;
+}
+
+void ioat_channel::describe_hardware(char *buf, size_t size)
+{
+	u64 status = 0;
+	u32 error = 0;
+
+	regs_.status(&status);
+	regs_.error(&error);
+	snprintf(buf, size, "status 0x%llx, error 0x%x", static_cast<unsigned long long>(status), error);
+}
+
+} // namespace usdma::ioat

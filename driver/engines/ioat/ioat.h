@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The driver of Intel I/OAT. driver/hw/ioat_regs.h has the device and its quirks; driver/dma/ring_channel.h the path of
+ * a request, interrupts and recovery.
+ *
+ * A request is a pair of descriptors: the copy or fill, and a copy of 8 bytes that stores the request's sequence
+ * number, stored in a word of that very descriptor which the device does not use, into the completion record. Both have
+ * the fence bit, so the number follows the data, and a fault is that of the first request that is not completed. The
+ * device's own completion write (CHANCMP) reports halts only.
+ *
+ *   engine.cpp   probe, interrupts, memory, reset
+ *   channel.cpp  a channel: its memory, registers and descriptors
+ */
+#pragma once
+
+#include "driver/base/mapping.h"
+#include "driver/dma/ring_channel.h"
+#include "driver/hw/ioat_regs.h"
+
+namespace usdma::ioat {
+
+/* Registers of one channel. */
+class channel_regs {
+public:
+	channel_regs(vfio::device &dev, u8 *bar, u32 index) : dev_(dev), bar_(bar), base_(chan_base(index)) {}
+
+	/* From any state: reset, and armed with a chain of descriptors. */
+	int start(u64 chain, u64 completion);
+	int suspend();
+	int reset();
+	/* Hot. */
+	void count(u16 descriptors);
+	/* One more interrupt may be raised. flush: it has reached the device on return. */
+	void rearm(bool flush);
+	int status(u64 *out) { return read(chan_sts, out); }
+	int error(u32 *out) { return read(chan_err, out); }
+	int clear_error(u32 error) { return write(chan_err, error); }
+
+private:
+	template <class T> int read(u32 reg, T *out);
+	template <class T> int write(u32 reg, T value);
+	int write_address(u32 reg, u64 value);
+
+	vfio::device &dev_;
+	u8 *bar_; /* nullptr: trapped accesses */
+	u32 base_;
+};
+
+/* The first page of a channel's memory; its ring follows. */
+struct shared_page {
+	dma::completion_record record;
+	alignas(64) u64 halt; /* CHANCMP: CHANSTS when the channel halts */
+};
+
+struct pair {
+	descriptor data, done;
+};
+
+class ioat_engine;
+
+class ioat_channel final : public dma::ring_channel {
+public:
+	ioat_channel(ioat_engine &e, u32 index_);
+	~ioat_channel() override;
+
+	int open(const dma::channel_config &cfg, u32 size);
+	/* Stops the thread, and the device's access to the channel. */
+	int end();
+
+private:
+	bool in_hardware(const dma::request &r) const override;
+	void build(u64 i, u64 seq, const dma::request &r) override;
+	void ring(u64 last) override { regs_.count(u16(2 * (last - base_))); }
+	int start(u64 first) override;
+	int suspend() override { return regs_.suspend(); }
+	int reset() override { return regs_.reset(); }
+	bool has_halted() const override;
+	int read_halted(bool *out) override;
+	void read_fault(const dma::request &r, dma::fault_reason *why, u64 *at) override;
+	void rearm(bool flush) override { regs_.rearm(flush); }
+	void describe_hardware(char *buf, size_t size) override;
+	void close() override;
+
+	u64 address_of(u64 i) const { return ring_iova_ + (i & (ring_size - 1)) * sizeof(pair); }
+
+	ioat_engine &owner_;
+	channel_regs regs_;
+	unique_fd file_;
+	mapping memory_;
+	u64 iova_ = 0, ring_iova_ = 0;
+	shared_page *page_ = nullptr;
+	pair *ring_ = nullptr;
+	u64 base_ = 0; /* number of the last slot before the chain's first */
+};
+
+class ioat_engine final : public dma::engine {
+public:
+	explicit ioat_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev)) {}
+	~ioat_engine() override;
+
+	int start();
+	/* After a failed start: returns the device. */
+	std::unique_ptr<vfio::device> release();
+
+	const char *driver_name() const override { return "ioat"; }
+	int channel_open(unsigned index, const dma::channel_config &cfg, dma::channel **out) override;
+	int map(const vfio::dma_area &area) override;
+	int unmap(u64 iova, u64 size) override;
+	int set_memory_base(u64) override { return 0; }
+	int reset() override;
+	int give_up() override;
+	int quiesce() override;
+
+	void close(ioat_channel *c);
+	/* Memory of a channel, at an address of its own. */
+	int map_own(const vfio::dma_area &area, u64 *iova);
+	void unmap_own(u64 iova, mapping &memory);
+
+	u8 *bar() const { return bar_.data(); }
+	int vector(u32 index) const { return index < vectors_.size() ? vectors_[index].get() : -1; }
+	dma::host_memory &host() { return host_; }
+
+private:
+	int read(u32 reg, void *out, size_t len) { return dev_->region_read(vfio::region_bar0, reg, out, len); }
+	int check_identity();
+	int enable();
+	int setup_interrupts();
+
+	dma::host_memory host_;
+	mapping bar_;
+	std::vector<unique_fd> vectors_;
+	std::mutex lock_; /* open_, stuck_ */
+	ioat_channel *open_[max_channels] = {};
+	std::vector<mapping> stuck_; /* memory that a device that did not obey may still access */
+	u8 version_ = 0;
+};
+
+} // namespace usdma::ioat

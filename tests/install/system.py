@@ -48,10 +48,13 @@ def udev_helper(scratch):
     function(scratch, 3, "0000:04:00.0", "0x088000", "0x5553", "0x0d3a")
     function(scratch, 3, "0000:04:00.1", "0x020000", "0x8086", "0x1521")
     function(scratch, 4, "0000:05:00.0", "0x060400", "0x8086", "0x1234")
+    function(scratch, 6, "0000:06:00.0", "0x088000", "0x8086", "0x3c2e")
+    function(scratch, 7, "0000:07:00.0", "0x088000", "0x8086", "0x3c28")
     for group, want, what in ((1, 0, "our device alone"), (2, 0, "our device behind a bridge"),
                               (3, 1, "our device with a network card"), (4, 1, "nothing but a bridge"),
-                              (5, 1, "a group that is not there")):
-        got, log = run([os.path.join(SYSTEM, "usdma-iommu-group"), "5553:0d3a,1234:11e8", str(group)],
+                              (5, 1, "a group that is not there"), (6, 0, "a device of a pattern"),
+                              (7, 1, "a device beside a pattern")):
+        got, log = run([os.path.join(SYSTEM, "usdma-iommu-group"), "5553:0d3a,1234:11e8,8086:3c2[0-7ef]", str(group)],
                        env={**os.environ, "SYSFS": scratch})
         point(got == want, f"udev: {what} is {'given' if want == 0 else 'not given'} to the group", f"{got}\n{log}")
 

@@ -17,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 
+IOAT = ("0x8086", "0x2021", "0x088000")
 EDU, NIC, BRIDGE = ("0x1234", "0x11e8", "0x00ff00"), ("0x8086", "0x10d3", "0x020000"), ("0x1b36", "0x000e", "0x060400")
 
 
 class Tree:
-    """A fake root: sysfs, procfs and what else usdmactl looks at."""
+    """A fake root: sysfs, procfs and what else usdmactl reads."""
 
     def __init__(self, top):
         self.top = top
@@ -186,6 +187,22 @@ def test_bind_dry_run(s):
     with open(t.path("sys/bus/pci/devices/0000:00:04.0/driver_override"), encoding="utf-8") as f:
         untouched = f.read() == "(null)\n"
     s.check(untouched and not os.path.exists(t.path("run/usdma")), "bind --dry-run: changes nothing")
+
+
+def test_ioat(s):
+    t = ready_machine(s)
+    t.device("0000:00:04.1", IOAT, "ioatdma", 4)
+    t.device("0000:00:04.2", ("0x8086", "0x3c28", "0x088000"), None, 5)
+    by = {d["address"]: d for d in s.json("list", tree=t)[1]}
+    s.check(sorted(by) == ["0000:00:04.0", "0000:00:04.1"] and by["0000:00:04.1"]["engine"] == "ioat", "I/OAT: listed, its neighbours not", by)
+    status, said, at = s.doctor(t)
+    s.check(status == 0 and at["devices"]["state"] == "advice" and "ioatdma" in at["devices"]["text"] and
+            "bind 0000:00:04.1" in at["devices"]["fix"] and "unbind 0000:00:04.1" in json.dumps(said),
+            "I/OAT: the kernel's driver is no mistake, and how to take it over and give it back", said)
+    said = s.json("bind", "0000:00:04.1", "--dry-run", tree=t)[1]
+    s.check(said["former_driver"] == "ioatdma" and said["driver"] == "vfio-pci", "I/OAT: bind names the former driver", said)
+    t.device("0000:00:06.0", EDU, None, 8)
+    s.check("0000:00:06.0" in s.doctor(t)[2]["devices"]["text"], "doctor: what is missing comes before advice")
 
 
 def test_unbind_in_use(s):
@@ -783,7 +800,7 @@ def test_help(s):
     s.check(s.run("frobnicate").returncode == 2 and s.run().returncode == 2, "usage errors have their own status")
 
 
-TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
+TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_ioat, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
          test_doctor_modules, test_doctor_group, test_doctor_memlock, test_doctor_permissions, test_doctor_cdev,
          test_doctor_silent, test_noiommu, test_doctor_advice, test_doctor_prices, test_doctor_in_a_container,
          test_doctor_here, test_info_and_reset, test_settings, test_tune, test_thresholds, test_selftest, test_stat, test_stat_kept,

@@ -54,6 +54,11 @@ static finding check_device(const checkup &c, const candidate &d)
 			fmt::format("{} shares IOMMU group {} with {}: VFIO assigns whole groups", name,
 				    d.fn.iommu_group, other),
 			"move it to a slot with a separate group"};
+	/* A driver of the kernel's that serves it is no mistake. */
+	if (d.fn.driver == "ioatdma")
+		return {verdict::advice, name + " is at ioatdma, by which the kernel itself uses it",
+			"sudo usdmactl bind " + name,
+			"copies and parity of md and others are the CPU's again, until: sudo usdmactl unbind " + name};
 	return {verdict::failed, fmt::format("{} is at driver {}", name, d.fn.driver.empty() ? "none" : d.fn.driver),
 		"sudo usdmactl bind " + name};
 }
@@ -62,10 +67,17 @@ finding check_devices(checkup &c)
 {
 	if (c.devices.empty())
 		return {verdict::skipped, "there is no device that usdma supports", ""};
-	for (const candidate &d : c.devices)
-		if (finding f = check_device(c, d); f.state != verdict::ok)
+	finding advice;
+	for (const candidate &d : c.devices) {
+		finding f = check_device(c, d);
+
+		if (f.state == verdict::failed)
 			return f;
-	return {verdict::ok, fmt::format("all {} ready", c.devices.size()), ""};
+		if (f.state != verdict::ok && advice.state == verdict::ok)
+			advice = std::move(f);
+	}
+	return advice.state != verdict::ok ? advice :
+					     finding{verdict::ok, fmt::format("all {} ready", c.devices.size()), ""};
 }
 
 /* The path without the fake root of a test. */

@@ -76,6 +76,14 @@ job("foreign", 60, "QEMU and kernels of Debian's backports on usdma-sim's device
     BUILD + ("vm", "foreign"))(lambda run: guests(run, "foreign", "--results", run.dir("foreign.json"), deadline=6 * 3600))
 job("foreign-long", 10, "the same: 8 GiB pinned behind a virtual IOMMU", BUILD + ("vm", "foreign"), in_all=False)(
     lambda run: guests(run, "foreign", "--situation", "8-gib", "--results", run.dir("foreign-long.json"), deadline=7200))
+
+
+@job("foreign-dpdk", 3, "DPDK's own I/OAT driver: its dmadev_autotest on the model; the first run downloads 26 MB of packages", BUILD)
+def foreign_dpdk(run):
+    run.build(where=run.dir("gcc"), targets=["tests/foreign/libdpdk-ioat.so"])
+    run.tap("foreign-dpdk", [os.path.join(TOP, "tests/foreign/dpdk"), "--build-dir", run.dir("gcc")], deadline=2400)
+
+
 job("follow", 8, "runs the commands of README and docs/: build, install, own program, a bound device in a virtual machine",
     BUILD + ("install", "package", "vm"))(lambda run: run.tap("docs", [os.path.join(TOP, "tests/docs/follow.py")], deadline=3600))
 

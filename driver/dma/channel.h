@@ -2,7 +2,8 @@
 /*
  * A channel: one ring, executed in order, one submitter at a time.
  *
- * Sequence numbers are 64-bit and never wrap: the n-th request posted on a channel has number start + n.
+ * Sequence numbers are 64-bit and never wrap: the n-th request posted on a channel has number start + n. If it
+ * spreads copies over several rings (striped.h), such a copy takes several numbers, of which posted is the last.
  * Completion is a number in host memory: when record->completed >= s, request s and all before it have
  * completed, and their writes are visible. A request that fails halts the channel *before* completed reaches
  * it: the owner reads the fault, notifies its submitter, and resumes.
@@ -42,6 +43,12 @@ struct fault {
 	u64 cookie;
 };
 
+/* What a watchdog samples: pending work hangs if neither number changes. */
+struct progress {
+	u64 completed, heartbeat;
+	bool halted; /* no progress is due: it waits for read_fault() and resume() */
+};
+
 enum : unsigned { irq_waiter = 0, irq_service = 1, irq_slots = 2 };
 
 struct channel_ops {
@@ -50,8 +57,9 @@ struct channel_ops {
 	/* Hot path. Notifies the device of posted requests, which are visible before the doorbell. */
 	void (*doorbell)(channel *ch);
 	/*
-	 * Hot path. post() and doorbell() for a single copy, whose arguments stay in registers. Only while posted !=
-	 * post_limit; cookie as in a request. nullptr: the engine has no such fast path.
+	 * Hot path. post() and doorbell() for a single copy of at most submit_max bytes, whose arguments stay in
+	 * registers. Only while posted != post_limit; cookie as in a request. nullptr: the engine has no such fast
+	 * path.
 	 */
 	void (*submit_copy)(channel *ch, u32 spaces, u64 src, u64 dst, u64 len, u64 cookie);
 	/*
@@ -96,6 +104,13 @@ struct channel_ops {
 	 * registers. nullptr: the engine has no such state.
 	 */
 	bool (*in_wait)(const channel *ch);
+	/*
+	 * For a channel of several rings (striped.h), nullptr: the record says it. As read_fault(), and resumes rings
+	 * whose halt is not to be reported.
+	 */
+	bool (*read_fault)(channel *ch, fault *out) = nullptr;
+	/* As read_progress(); nullptr: as above. */
+	progress (*read_progress)(const channel *ch) = nullptr;
 	/* For the message about a hung channel: its state as text; may read registers. nullptr: as above. */
 	void (*describe)(const channel *ch, char *buf, size_t size);
 	/* Closes and frees the channel; the device does not write to host memory after it returns. */
@@ -118,6 +133,10 @@ struct alignas(64) channel {
 	/* 1 + the CPU of this system on which a software engine runs, or last ran; 0: unknown. A hint. */
 	const u32 *engine_cpu = &cpu_unknown;
 	u64 record_iova; /* IOVA of record->completed, for a WAIT on another channel's progress; 0: not reachable */
+	u64 submit_max = ~u64(0); /* longest copy of submit_copy(), beside engine_limits::max_len */
+	/* The channel's rings, if there are several: it has halted when one of them has, without an interrupt. */
+	const channel *const *rings = nullptr;
+	u32 n_rings = 0;
 };
 
 inline u64 completed(const channel *ch)
@@ -126,12 +145,19 @@ inline u64 completed(const channel *ch)
 	return load_acquire(&ch->record->completed);
 }
 
+bool any_halted(const channel *const *rings, u32 n);
+
 inline bool halted(const channel *ch)
 {
-	return load_acquire(&ch->record->state) != state_running;
+	return load_acquire(&ch->record->state) != state_running ||
+	       (unlikely(ch->rings != nullptr) && any_halted(ch->rings, ch->n_rings));
 }
 
-/* The halted channel's fault; false while it runs. */
-bool read_fault(const channel *ch, fault *out);
+/* The halted channel's fault; false while it runs, or if it goes on by itself. */
+bool read_fault(channel *ch, fault *out);
+/* The same of one ring. */
+bool record_fault(const completion_record *r, fault *out);
+/* Called under the owner's lock. */
+progress read_progress(const channel *ch);
 
 } // namespace usdma::dma

@@ -31,7 +31,7 @@ int device_by_name(const char *name)
 
 static void add_hw_queue(device_stats *st, const hw_queue &l)
 {
-	st->streams += l.parts ? 0 : load_relaxed(&l.streams); /* a helper has no streams */
+	st->streams += load_relaxed(&l.streams);
 	st->copies += load_relaxed(&l.count->copies);
 	st->bytes += load_relaxed(&l.count->bytes);
 	st->requests += load_relaxed(&l.count->requests);

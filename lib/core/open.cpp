@@ -6,6 +6,7 @@
 #include "driver/base/log.h"
 #include "driver/base/page_guard.h"
 #include "driver/dma/registry.h"
+#include "driver/dma/striped.h"
 #include "lib/core/base/section.h"
 #include "lib/core/channel/hw_queues.h"
 #include "lib/core/channel/wait.h"
@@ -13,7 +14,6 @@
 #include "lib/core/memory/memory.h"
 #include "lib/core/memory/retire.h"
 #include "lib/core/channel/recover.h"
-#include "lib/core/stream/stripe.h"
 #include "lib/core/stream/task.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ static int device_make(device *dev, unsigned slot)
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
 	if (!dev->eng->limits().channels || !dev->eng->limits().max_len)
 		return fail(EPROTO, "device %u (%s) offers no channels", slot, dev->spec.c_str());
-	if (!try_resize(dev->hw_queues, dev->eng->limits().channels))
+	if (!try_resize(dev->hw_queues, dma::striped_channels(dev->eng->limits(), config_get().stripe)))
 		return no_memory("a device's channels");
 	dev->opened_ns = now_ns();
 	err = stats_open(slot, dev->spec.c_str(), dev->eng->driver_name(), dev->opened_ns);
@@ -99,8 +99,6 @@ static void hwq_close(hw_queue *l)
 	std::lock_guard guard(l->lock);
 	l->ch->ops->close(l->ch);
 	l->ch = nullptr;
-	delete l->parts;
-	l->parts = nullptr;
 }
 
 template <class F> static void each_hw_queue(device *dev, F fn)

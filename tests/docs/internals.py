@@ -135,7 +135,7 @@ def check_files(page):
         if head == "lock":
             path, names = QUOTED.findall(cells[1])[0], QUOTED.findall(cells[0])
             text = code(path)
-            lost = [n for n in names if text is None or (not re.search(rf"\b{n}\b", text) and "helper" not in cells[0])]
+            lost = [n for n in names if text is None or (not re.search(rf"\b{n}\b", text))]
             point(f"{cells[0]}: {path}", [f"{n} is not there" for n in lost])
     lost = [p for p in QUOTED.findall(page) if re.match(r"(lib|driver|tests|tools)/", p) and not os.path.exists(os.path.join(TOP, p))]
     point("every path is there", lost)

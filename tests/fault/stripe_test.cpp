@@ -8,7 +8,7 @@
 #include "driver/vfio/device.h"
 #include "lib/core/copy/copy.h"
 #include "lib/core/stream/event.h"
-#include "lib/core/stream/stripe.h"
+#include "lib/core/stream/stream.h"
 #include "tests/support/core.h"
 
 #include <cstdlib>
@@ -23,7 +23,7 @@ using usdma::test::ptr;
 using usdma::test::soon;
 
 static constexpr u64 size = MiB, small = 4 * KiB;
-/* Three parts, two WAITs in the stream's ring; behind other work also a NOP and two WAITs of the helpers. */
+/* Three parts, two WAITs in the first ring; behind other work also a NOP and a WAIT in each other ring. */
 static constexpr unsigned alone = 5, behind = 8;
 
 struct setting {

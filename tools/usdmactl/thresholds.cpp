@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lengths at which the library switches its copy routine: set by the CPU's features or by settings. */
 #include "driver/copy/copy.h"
+#include "driver/dma/striped.h"
 #include "lib/core/config/config.h"
-#include "lib/core/stream/stripe.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ json thresholds_json()
 {
 	const core::config &c = core::config_get();
 	const copy_tuning &t = copy_for_cpu(c.copy_rows);
-	const u64 spread = core::stripe_from(c.stripe);
+	const u64 spread = dma::striped_from(c.stripe);
 
 	return {{"memmove_max", t.small_max},
 		{"look_from", length_json(t.probe_min)},

@@ -3,7 +3,7 @@
 #include "lib/core/channel/hw_queues.h"
 
 #include "driver/base/error.h"
-#include "lib/core/channel/parts.h"
+#include "driver/dma/striped.h"
 
 #include <algorithm>
 #include <new>
@@ -49,10 +49,10 @@ static int hwq_open(device *dev, u32 i)
 	l->dev = dev;
 	l->count = stats_hw_queue(dev->slot, i);
 	l->exclusive = i < shared_from(dev);
-	l->wait_seq = l->join_seq = cfg.first_seq;
+	l->wait_seq = cfg.first_seq;
 	/* dev->lock excludes other channel opens, and the device is neither being opened nor closed. */
 	dev->eng->transport().set_deadline(open_timeout_ms());
-	err = dev->eng->channel_open(i, cfg, &l->ch);
+	err = dma::striped_open(dev->eng.get(), i, cfg, config_get().stripe, &l->ch);
 	dev->eng->transport().set_deadline(0);
 	if (err)
 		return err;
@@ -93,36 +93,6 @@ int hwq_get(device *dev, hw_queue **out)
 	}
 	dev->hw_queues[i]->streams++;
 	*out = dev->hw_queues[i].get();
-	return 0;
-}
-
-/* From the end, as streams take theirs from the beginning. */
-static hw_queue *hwq_idle(device *dev, u32 engine)
-{
-	for (u32 i = shared_from(dev); i-- > 0;) {
-		if (i % dev->eng->limits().engines != engine || (dev->hw_queues[i] && dev->hw_queues[i]->streams))
-			continue;
-		return dev->hw_queues[i] || !hwq_open(dev, i) ? dev->hw_queues[i].get() : nullptr;
-	}
-	return nullptr;
-}
-
-int hwq_get_helper(device *dev, u32 engine)
-{
-	std::lock_guard guard(dev->lock);
-
-	if (load_relaxed(&dev->helper[engine]))
-		return 0;
-	hw_queue *l = hwq_idle(dev, engine);
-	if (!l)
-		return -EBUSY;
-	auto *parts = new (std::nothrow) stripe_ledger;
-	if (!parts)
-		return fail(ENOMEM, "no memory for a list of parts");
-	store_release(&l->parts, parts);
-	l->streams = 1;
-	/* Release: a reader that sees the helper sees its ledger. */
-	store_release(&dev->helper[engine], l);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Assignment of hardware queues to streams and to parts of copies. */
+/* Assignment of hardware queues to streams. */
 #pragma once
 
 #include "lib/core/device/device.h"
@@ -17,7 +17,5 @@ inline u64 open_timeout_ms()
 /* A hardware queue for a new stream: an exclusive one if available, else the least used shared one. */
 int hwq_get(device *dev, hw_queue **out);
 void hwq_put(hw_queue *l);
-/* Reserves an unused hardware queue of this engine for parts of copies: dev->helper[engine]. -EBUSY: none is unused. */
-int hwq_get_helper(device *dev, u32 engine);
 
 } // namespace usdma::core

@@ -116,30 +116,32 @@ static int device_reset(device *dev)
 
 /* ---- hang detection --------------------------------------------------------------------------------- */
 
-/* The ring shows a WAIT (for a word, an event or helpers). */
-static bool waits_outside(const hw_queue *l)
-{
-	return hwq_in_wait(l) || hwq_joins(l);
-}
-
 /* No progress for too long with work pending. With recover_lock held. */
 static bool is_hung(hw_queue *l, u64 now)
 {
 	/* Contended: another thread submits or runs a command; the next check is soon. */
 	if (!l->lock.try_lock())
 		return false;
-	const u64 done = dma::completed(l->ch), beat = load_relaxed(&l->ch->record->heartbeat);
-	const bool pending = l->ch->posted != done;
+	const dma::progress p = dma::read_progress(l->ch);
+	const bool pending = l->ch->posted != dma::completed(l->ch);
 	l->lock.unlock();
-	const bool busy = pending && (!dma::halted(l->ch) || load_relaxed(&l->stuck));
+	const bool busy = pending && (!p.halted || load_relaxed(&l->stuck));
 
-	return l->hang.sample(now, busy, done, beat, u64(config_get().hang_ms) * ns_per_ms, waits_outside(l));
+	return l->hang.sample(now, busy, p.completed, p.heartbeat, u64(config_get().hang_ms) * ns_per_ms,
+			      hwq_in_wait(l));
 }
 
 /* May be in a WAIT, which this engine cannot distinguish from a hang. */
 static bool may_wait(const hw_queue *l)
 {
-	return !l->ch->ops->abort && waits_outside(l);
+	return !l->ch->ops->abort && hwq_in_wait(l);
+}
+
+static dma::progress progress_of(hw_queue *l)
+{
+	std::lock_guard guard(l->lock);
+
+	return dma::read_progress(l->ch);
 }
 
 static bool tried(hw_queue *l, u8 what, int err)
@@ -147,7 +149,7 @@ static bool tried(hw_queue *l, u8 what, int err)
 	log_warn("device %u channel %u hangs: %s reset: %s", l->dev->slot, l->ch->index,
 		 what == tried_channel ? "channel" : "device", err ? error_text() : "done");
 	l->tried = what;
-	l->tried_at = dma::completed(l->ch);
+	l->tried_at = progress_of(l).completed;
 	l->hang.restart();
 	return !err;
 }
@@ -174,9 +176,10 @@ static void escalate(hw_queue *l)
 	device *dev = l->dev;
 
 	/* Check again: this thread may have been preempted since the sample. */
-	if (!l->hang.as_seen(dma::completed(l->ch), load_relaxed(&l->ch->record->heartbeat)))
+	const dma::progress p = progress_of(l);
+	if (!l->hang.as_seen(p.completed, p.heartbeat))
 		return;
-	if (l->tried && l->tried_at != dma::completed(l->ch))
+	if (l->tried && l->tried_at != p.completed)
 		l->tried = tried_nothing;
 	if (l->tried < tried_channel && may_wait(l))
 		return l->hang.restart();
@@ -203,7 +206,7 @@ static void escalate(hw_queue *l)
 	device_fail(dev, ETIMEDOUT, "no progress for too long, and resets did not help: device disabled");
 }
 
-/* Time of the last progress seen on any channel of the same engine; with the device's lock held. */
+/* Time of the last progress seen on any channel of the same engine, or any engine; with the device's lock held. */
 static u64 engine_moved(const hw_queue *of)
 {
 	device *dev = of->dev;
@@ -211,7 +214,7 @@ static u64 engine_moved(const hw_queue *of)
 	u64 moved = 0;
 
 	for (auto &l : dev->hw_queues)
-		if (l && l->ch && l->ch->index % engines == of->ch->index % engines)
+		if (l && l->ch && (of->ch->rings || l->ch->index % engines == of->ch->index % engines))
 			moved = std::max(moved, l->hang.moved());
 	return moved;
 }
@@ -318,7 +321,7 @@ static void check_for_faults(device *dev)
 	if (!guard.owns_lock())
 		return;
 	for (auto &l : dev->hw_queues)
-		if (l && l->ch && dma::halted(l->ch)) /* helpers are checked by themselves */
+		if (l && l->ch && dma::halted(l->ch))
 			queue_up.on_fault(l.get());
 }
 

@@ -35,15 +35,9 @@ inline bool hwq_in_wait(const hw_queue *l)
 	return dma::completed(l->ch) < load_relaxed(&l->wait_seq);
 }
 
-/* Its ring has a pending WAIT for parts in helpers' rings (stripe.h). */
-inline bool hwq_joins(const hw_queue *l)
-{
-	return load_relaxed(&l->join_seq) > dma::completed(l->ch);
-}
-
 /* Functions of the stream layer that this layer calls: lib/core/upcalls.cpp. */
 struct queue_listener {
-	/* Its channel has halted, or a helper's: hwq_check_fault(). */
+	/* Its channel has halted: hwq_check_fault(). */
 	void (*on_fault)(hw_queue *l);
 	/* A reset of the device has ended all its requests; with its lock held. */
 	void (*on_reset)(hw_queue *l);

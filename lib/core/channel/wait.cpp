@@ -21,21 +21,10 @@ struct waiter {
 
 /* Longest sleep without a check of the ring: bounds the cost of a lost interrupt. */
 static constexpr u64 recheck_interval = 50 * ns_per_ms;
-/* The same while waiting for helpers, whose halt raises no interrupt for the waiter. */
-static constexpr u64 helper_check_interval = 2 * ns_per_ms;
+/* The same for a channel of several rings, some of which raise no interrupt for the waiter when they halt. */
+static constexpr u64 rings_check_interval = 2 * ns_per_ms;
 static constexpr unsigned fast_polls = 256; /* without reading the clock: about a microsecond */
 static constexpr unsigned polls_per_clock = 32;
-
-bool member_halted(const device *dev)
-{
-	for (const auto &one : dev->helper) {
-		const hw_queue *h = load_acquire(&one);
-
-		if (h && dma::halted(h->ch))
-			return true;
-	}
-	return false;
-}
 
 /* ---- spinning --------------------------------------------------------------------------------------- */
 
@@ -126,7 +115,7 @@ static int spin(hw_queue *l, u64 seq, deadline until, u64 budget)
 		if (burst(l, seq))
 			return 0;
 		const u64 now = now_ns();
-		if (unlikely(hwq_halted(l)))
+		if (unlikely(dma::halted(l->ch)))
 			queue_up.on_fault(l);
 		if (now >= until.at() && !until.is_never()) {
 			const int err = check_channel(l);
@@ -247,13 +236,13 @@ static void leave(hw_queue *l, waiter *me)
 
 static u64 next_check(const hw_queue *l, deadline until)
 {
-	return std::min(until.at(), now_ns() + (hwq_joins(l) ? helper_check_interval : recheck_interval));
+	return std::min(until.at(), now_ns() + (l->ch->rings ? rings_check_interval : recheck_interval));
 }
 
 /* Check of each wait iteration. 0: keep waiting; 1: done; or an error. */
 static int wait_check(hw_queue *l, u64 seq, deadline until)
 {
-	if (hwq_halted(l))
+	if (dma::halted(l->ch))
 		queue_up.on_fault(l);
 	if (hwq_done(l, seq))
 		return 1;

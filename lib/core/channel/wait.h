@@ -23,14 +23,5 @@ inline bool hwq_done(const hw_queue *l, u64 seq)
 	return dma::completed(l->ch) >= seq;
 }
 
-/* True: a helper of the device has halted. */
-bool member_halted(const device *dev);
-
-/* Its channel has halted, or a helper that it may wait for. */
-inline bool hwq_halted(const hw_queue *l)
-{
-	return dma::halted(l->ch) || unlikely(hwq_joins(l) && member_halted(l->dev));
-}
-
 } // namespace usdma::core
 #pragma GCC visibility pop

@@ -20,7 +20,7 @@ namespace usdma::core {
 
 		n = std::min(n, std::min(left_in(e.dst, dst), left_in(e.src, src)));
 		const dma::request r = copy_request(s, e.dst, e.src, n, flags);
-		err = n > s->plain_len ? stream_submit_long(s, r) : stream_submit(s, &r, 1);
+		err = stream_submit(s, &r, 1);
 		dst += n;
 		src += n;
 		len -= n;

@@ -26,7 +26,6 @@
 namespace usdma::core {
 
 struct waiter;
-struct stripe_ledger;
 
 /*
  * Reach of memory: the devices that can access it, a bit for each slot and one for all devices that are not
@@ -66,13 +65,8 @@ struct alignas(64) hw_queue {
 	u8 tried = 0;              /* recover.cpp: last recovery step … */
 	u64 tried_at = 0;          /* … and the completed number at that time */
 	u32 stuck = 0;             /* halted and could not be resumed */
-	u64 join_seq = 0;          /* last WAIT for parts in helpers' rings; changed under lock (stripe.h) */
-	stripe_ledger *parts = nullptr; /* helper only: the parts in its ring; it has no streams */
-	hwq_counters own_count;         /* counters of a queue without a slot in the status page */
+	hwq_counters own_count;    /* counters of a queue without a slot in the status page */
 };
-
-/* Most engines over which one copy is spread. */
-inline constexpr u32 stripe_engines = 16;
 
 class alignas(64) device {
 public:
@@ -104,8 +98,6 @@ public:
 	std::mutex recover_lock;        /* hang state; taken before lock and the hardware queues' locks */
 	u64 polled_ns = 0, hangs_checked_ns = 0; /* atomic */
 	u64 probed_ns = 0;                       /* under recover_lock */
-	hw_queue *helper[stripe_engines] =
-		{}; /* by engine, for parts of copies (stripe.h); changed under lock; atomic */
 
 	/* Isolated: no peer access in either direction, and host memory of its own only. */
 	bool isolated() const { return !(reaches & reach_common); }

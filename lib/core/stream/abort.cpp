@@ -3,7 +3,6 @@
 #include "driver/base/error.h"
 #include "lib/core/channel/wait.h"
 #include "lib/core/stream/fault.h"
-#include "lib/core/stream/stripe.h"
 #include "lib/core/stream/task.h"
 
 namespace usdma::core {
@@ -21,7 +20,6 @@ static int cancel_own(stream *s)
 	if (err)
 		return err;
 	ch->ops->cancel(ch, reinterpret_cast<u64>(s));
-	err = stripe_cancel(s);
 	if (dma::read_fault(ch, &f) && f.reason != dma::fault_reason::stopped)
 		hwq_handle_fault(s->ln);
 	else

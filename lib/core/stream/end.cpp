@@ -7,7 +7,6 @@
 #include "lib/core/channel/hw_queues.h"
 #include "lib/core/stream/guard.h"
 #include "lib/core/stream/stream.h"
-#include "lib/core/stream/stripe.h"
 #include "lib/core/stream/task.h"
 #include "lib/core/channel/wait.h"
 
@@ -27,7 +26,6 @@ static void stream_end(stream *s)
 	hw_queue *l = s->ln;
 
 	l->lock.lock();
-	stripe_forget(s);
 	stream_drop_queue(s);
 	/* Not left to the progress thread: streams may end faster than it runs. */
 	const bool listed = progress_remove(s);

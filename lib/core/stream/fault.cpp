@@ -5,7 +5,6 @@
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "lib/core/channel/wait.h"
-#include "lib/core/stream/stripe.h"
 #include "lib/core/stream/task.h"
 
 namespace usdma::core {
@@ -17,25 +16,22 @@ void hwq_handle_fault(hw_queue *l)
 
 	if (!dma::read_fault(ch, &f))
 		return;
-	auto *s = reinterpret_cast<stream *>(f.cookie & ~stripe_sync_words);
+	auto *s = reinterpret_cast<stream *>(f.cookie);
 	/* The cookie comes from the device: verify that it is a stream of this hardware queue. */
-	const bool ours = all_streams->within(s) && s->ln == l, sync_words = f.cookie & stripe_sync_words;
-	/* Only a WAIT for parts failed: the CPU waits instead. */
-	if (ours && sync_words && stripe_pending(s, f.seq))
-		return;
+	const bool ours = all_streams->within(s) && s->ln == l;
+	const bool failed = f.reason != dma::fault_reason::stopped;
+	/* Other rings of the channel must not run what is behind the failure. */
+	if (ours && (s->stopped || (failed && s->mode == fail_mode::stop)) && ch->ops->stop(ch))
+		return; /* stays halted, the next check retries */
 	store_relaxed(&l->count->faults, l->count->faults + 1);
 	log_warn("device %u channel %u: request %llu failed: %s at 0x%llx", l->dev->slot, ch->index,
 		 static_cast<unsigned long long>(f.seq), dma::fault_name(f.reason),
 		 static_cast<unsigned long long>(f.address));
-	if (ours) {
-		if (f.reason != dma::fault_reason::stopped && !sync_words && stripe_reports(s, f.seq))
-			stream_note_error(s, dma::fault_errno(f.reason), f.reason, f.address, f.seq);
-		if (s->stopped) {
-			ch->ops->cancel(ch, reinterpret_cast<u64>(s));
-			stream_drop_queue(s);
-			if (stripe_cancel(s))
-				return; /* its parts must not run: stay halted, the next check retries */
-		}
+	if (ours && failed)
+		stream_note_error(s, dma::fault_errno(f.reason), f.reason, f.address, f.seq);
+	if (ours && s->stopped) {
+		ch->ops->cancel(ch, f.cookie);
+		stream_drop_queue(s);
 	}
 	const int err = ch->ops->resume(ch);
 	if (err && !load_relaxed(&l->stuck))
@@ -45,10 +41,6 @@ void hwq_handle_fault(hw_queue *l)
 
 void hwq_check_fault(hw_queue *l)
 {
-	if (load_acquire(&l->parts))
-		return stripe_check_fault(l);
-	if (hwq_joins(l))
-		stripe_check_helpers(l->dev);
 	std::lock_guard guard(l->lock);
 
 	hwq_handle_fault(l);

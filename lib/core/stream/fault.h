@@ -6,11 +6,11 @@
 
 namespace usdma::core {
 
-/* Takes the lock of the hardware queue, or those of helpers and their owners. */
+/* Takes the lock of the hardware queue. */
 void hwq_check_fault(hw_queue *l);
 /* A reset of its device has ended all its requests: notes an error on each affected stream. With its lock held. */
 void hwq_note_reset(hw_queue *l);
-/* As hwq_check_fault() for this channel only, with its lock held; not for helpers. */
+/* As hwq_check_fault() with its lock held. */
 void hwq_handle_fault(hw_queue *l);
 
 } // namespace usdma::core

@@ -2,7 +2,6 @@
 /* Stream creation. */
 #include "driver/base/error.h"
 #include "lib/core/channel/hw_queues.h"
-#include "lib/core/stream/stripe.h"
 #include "lib/core/stream/task.h"
 
 namespace usdma::core {
@@ -33,7 +32,7 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	s->dev = dev;
 	s->opt = opt;
 	s->max_len = dev->eng->limits().max_len;
-	s->plain_len = stripe_plain_len(dev);
+	s->plain_len = std::min(s->max_len, s->ln->ch->submit_max);
 	s->id = fetch_add_relaxed(&next_id, 1) + 1;
 	s->last = dma::completed(s->ln->ch);
 	all_streams->publish(s);

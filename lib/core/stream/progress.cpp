@@ -114,7 +114,7 @@ void remove_if_idle(stream *s)
 
 bool call_slot_ready(const call_slot &w)
 {
-	if (hwq_halted(w.s->ln))
+	if (dma::halted(w.s->ln->ch))
 		hwq_check_fault(w.s->ln);
 	return hwq_done(w.s->ln, w.seq) || w.s->dev->lost();
 }

@@ -8,7 +8,6 @@
 #include "driver/base/log.h"
 #include "driver/base/page_guard.h"
 #include "lib/core/base/section.h"
-#include "lib/core/stream/stripe.h"
 #include "lib/core/channel/wait.h"
 
 #include <new>
@@ -49,8 +48,6 @@ static bool all_before(const stream *s)
 
 static outcome run_request(stream *s, task &t)
 {
-	if (t.req.op == dma::opcode::copy && t.req.len > s->plain_len && stripe_post(s, t.req))
-		return outcome::done;
 	return stream_post(s, &t.req, 1) ? outcome::done : outcome::later;
 }
 
@@ -338,8 +335,6 @@ bool stream_advance(stream *s)
 	hw_queue *l = s->ln;
 	bool moved = false;
 
-	if (unlikely(hwq_joins(l) && member_halted(l->dev)))
-		hwq_check_fault(l);
 	l->lock.lock();
 	if (dma::halted(l->ch))
 		hwq_handle_fault(l);
@@ -362,9 +357,9 @@ bool stream_advance(stream *s)
 	hw_queue *other = waits_for(s);
 	l->lock.unlock();
 	/* Outside this hardware queue's lock: two queues that wait for each other would deadlock. */
-	if (other && hwq_halted(other)) {
+	if (other && dma::halted(other->ch)) {
 		hwq_check_fault(other);
-		moved |= !hwq_halted(other);
+		moved |= !dma::halted(other->ch);
 	}
 	return moved;
 }

@@ -276,7 +276,7 @@ bool record_reached(record *r)
 		return true;
 	hw_queue *l = enter_hw_queue(r);
 	if (l) {
-		if (hwq_halted(l))
+		if (dma::halted(l->ch))
 			hwq_check_fault(l);
 		l->calls.leave();
 	}

@@ -57,10 +57,11 @@ struct alignas(64) stream {
 	u64 alive = 0; /* the handle */
 	hw_queue *ln = nullptr;
 	device *dev = nullptr;
-	u64 plain_len = 0; /* copies up to this length are one request; longer ones are split, or spread over engines */
-	u64 last = 0;      /* last sequence number of this stream in the ring; under ln->lock */
-	u32 gated = 0;     /* bits of gate_bits, 0: the fast paths apply; under ln->lock; a hint without it */
-	u32 stopped = 0;   /* an errno: failed with fail_mode::stop, or aborted; new work is refused */
+	u64 plain_len =
+		0;       /* copies up to this length are one request; longer ones are split, or spread by the channel */
+	u64 last = 0;    /* last sequence number of this stream in the ring; under ln->lock */
+	u32 gated = 0;   /* bits of gate_bits, 0: the fast paths apply; under ln->lock; a hint without it */
+	u32 stopped = 0; /* an errno: failed with fail_mode::stop, or aborted; new work is refused */
 	u64 copies = 0, bytes = 0;
 
 	u64 errors = 0;
@@ -75,17 +76,14 @@ struct alignas(64) stream {
 	struct call_group *group = nullptr; /* its host functions; freed with the last reference; under ln->lock */
 	stream_options opt;
 	fail_mode mode = fail_mode::go_on;
-	u32 refs = 1;          /* held by the handle and the progress thread; atomic */
-	u64 listed = 0;        /* number on the progress thread's list, 0: not listed; under the list's lock */
-	u32 pending_calls = 0; /* non-blocking calls not yet delivered; atomic */
-	u32 striped = 0;       /* a copy was spread over engines; under ln->lock */
-	u64 reported_first = 0,
-	    reported_last = 0; /* sequence numbers of the latest striped copy reported as failed; under ln->lock */
-	u32 held_back = 0;     /* last scan of the progress thread in which a call was not due */
-	u32 ending = 0;        /* being destroyed; its work may still run; atomic */
-	u32 timed_out = 0;     /* internal: its call timed out before its work had ended; atomic */
-	u64 until = ~u64(0);   /* internal: deadline of its call's wait for ring slots */
-	u64 user[6] = {};      /* for the front end */
+	u32 refs = 1;                /* held by the handle and the progress thread; atomic */
+	u64 listed = 0;              /* number on the progress thread's list, 0: not listed; under the list's lock */
+	u32 pending_calls = 0;       /* non-blocking calls not yet delivered; atomic */
+	u32 held_back = 0;           /* last scan of the progress thread in which a call was not due */
+	u32 ending = 0;              /* being destroyed; its work may still run; atomic */
+	u32 timed_out = 0;           /* internal: its call timed out before its work had ended; atomic */
+	u64 until = ~u64(0);         /* internal: deadline of its call's wait for ring slots */
+	u64 user[6] = {};            /* for the front end */
 	stream *next_idle = nullptr; /* internal and not in use: link in the device's list */
 };
 
@@ -196,8 +194,6 @@ int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted = n
  * blocks. 1: not possible now, nothing was done; take the slow path.
  */
 int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len);
-/* One copy, striped over the device's engines where possible. */
-int stream_submit_long(stream *s, const dma::request &r);
 
 /* Gated work is numbered. Once queue_done(n) holds, all work up to n = queue_epoch() was posted or dropped. */
 u64 queue_epoch();

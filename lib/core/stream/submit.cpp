@@ -3,7 +3,6 @@
 #include "driver/base/error.h"
 #include "lib/core/channel/submit.h"
 #include "lib/core/channel/wait.h"
-#include "lib/core/stream/stripe.h"
 #include "lib/core/stream/task.h"
 
 namespace usdma::core {
@@ -177,20 +176,6 @@ int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
 	const bool done = post_copy(s, l, spaces, src, dst, len);
 	l->lock.unlock_own();
 	return !done;
-}
-
-int stream_submit_long(stream *s, const dma::request &r)
-{
-	hw_queue *l = s->ln;
-	bool done;
-
-	if (r.len <= s->plain_len)
-		return stream_submit(s, &r, 1);
-	stripe_prepare(s);
-	l->lock.lock();
-	done = !s->gated && !s->stopped && stripe_post(s, r);
-	l->lock.unlock();
-	return done ? 0 : stream_submit(s, &r, 1);
 }
 
 } // namespace usdma::core

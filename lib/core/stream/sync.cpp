@@ -7,7 +7,6 @@
 #include "lib/core/memory/memory.h"
 #include "lib/core/stream/fault.h"
 #include "lib/core/channel/recover.h"
-#include "lib/core/stream/stripe.h"
 #include "lib/core/stream/task.h"
 
 namespace usdma::core {
@@ -92,7 +91,7 @@ int stream_query(stream *s)
 		if (!ring_target(s, &seq))
 			return s->dev->lost() ? stream_refuses(s) : 1;
 	}
-	if (hwq_halted(s->ln))
+	if (dma::halted(s->ln->ch))
 		hwq_check_fault(s->ln);
 	if (hwq_done(s->ln, seq)) {
 		trace_complete(s->ln, seq);

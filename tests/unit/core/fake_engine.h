@@ -163,6 +163,7 @@ public:
 struct fake {
 	core::device dev;
 	dma::completion_record record = {};
+	dma::channel_ops ops = {};
 	dma::channel ch = {};
 
 	fake(unsigned slot, u64 memory, bool isolated = false)
@@ -175,6 +176,7 @@ struct fake {
 		dev.hw_queues.resize(4);
 		dev.hw_queues[1] = std::make_unique<core::hw_queue>();
 		dev.hw_queues[1]->dev = &dev;
+		ch.ops = &ops;
 		ch.record = &record;
 		dev.hw_queues[1]->ch = &ch;
 	}

@@ -93,27 +93,11 @@ int device_open(unsigned slot, device **out)
 
 /* ---- closing ---------------------------------------------------------------------------------------- */
 
-static void hwq_close(hw_queue *l)
-{
-	/* Deferred frees take a null ch as the end of the channel's work. */
-	std::lock_guard guard(l->lock);
-	l->ch->ops->close(l->ch);
-	l->ch = nullptr;
-}
-
 template <class F> static void each_hw_queue(device *dev, F fn)
 {
 	for (auto &l : dev->hw_queues)
 		if (l && l->ch)
 			fn(l.get());
-}
-
-/* True: idle, or blocked in a WAIT. */
-static bool hwq_is_idle(hw_queue *l)
-{
-	std::lock_guard guard(l->lock);
-
-	return hwq_done(l, l->ch->posted) || (l->ch->ops->in_wait && l->ch->ops->in_wait(l->ch));
 }
 
 /* Aborts streams with pending work: WAITs and what is behind them. */

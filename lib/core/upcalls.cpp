@@ -4,6 +4,7 @@
 #include "lib/core/memory/memory.h"
 #include "lib/core/open.h"
 #include "lib/core/stream/fault.h"
+#include "lib/core/channel/fault.h"
 #include "lib/core/channel/recover.h"
 
 namespace usdma::core {
@@ -11,6 +12,7 @@ namespace usdma::core {
 constinit const device_upcalls device_up = {.open = device_open, .close = device_close};
 constinit const memory_upcalls memory_up = {
 	.queue_epoch = queue_epoch, .queue_done = queue_done, .zero = zero_device, .alive = device_alive};
-constinit const queue_listener queue_up = {.on_fault = hwq_check_fault, .on_reset = hwq_note_reset};
+constinit const queue_listener queue_up = {
+	.cancels_after = stream_cancels_after, .on_fault = stream_note_fault, .on_reset = streams_note_reset};
 
 } // namespace usdma::core

@@ -14,6 +14,8 @@ from tap import Points  # noqa: E402
 
 FORMATTER = "14"  # another version formats differently
 ATOMIC = re.compile(r"__atomic_|__sync_\w|\bstd::(atomic|memory_order)|\bmemory_order_|<atomic>|\batomic_(thread|signal)_fence")
+# Only a hardware queue, which has the lock, calls its engine.
+OPERATION = re.compile(r"\bops->")
 GENERATED = ("docs/abi/", "tests/fuzz/corpus/")
 
 
@@ -37,10 +39,12 @@ def is_shell(path):
         return path.endswith(".sh") or re.match(rb"#! ?/bin/(ba)?sh", f.readline())
 
 
-def atomics_of(path):
-    """Each line with an atomic access that is not one of driver/base/barrier.h."""
-    with open(os.path.join(TOP, path), encoding="utf-8") as f:
-        return [f"{path}:{n}: {line.strip()}" for n, line in enumerate(f, 1) if ATOMIC.search(line)]
+def lines_with(pattern, paths):
+    found = []
+    for path in paths:
+        with open(os.path.join(TOP, path), encoding="utf-8") as f:
+            found += [f"{path}:{n}: {line.strip()}" for n, line in enumerate(f, 1) if pattern.search(line)]
+    return found
 
 
 def main():
@@ -53,8 +57,10 @@ def main():
     point(to, "spelling", "codespell", files)
     point(to, "format", "clang-format", ["--dry-run", "--Werror", *(p for p in files if p.endswith((".c", ".cpp", ".h")))], FORMATTER)
     checked = [p for p in files if p.startswith(("driver/", "lib/", "tools/")) and p.endswith((".cpp", ".h")) and p != "driver/base/barrier.h"]
-    found = [line for p in checked for line in atomics_of(p)]
+    found = lines_with(ATOMIC, checked)
     to.add(not found, "atomic accesses only by driver/base/barrier.h", "\n".join(found))
+    found = lines_with(OPERATION, [p for p in checked if p.startswith("lib/") and not p.startswith("lib/core/channel/")])
+    to.add(not found, "operations of an engine only by lib/core/channel", "\n".join(found))
     for path in filter(is_shell, files):
         point(to, f"shell syntax: {path}", "bash", ["-n", path])
     return to.end()

@@ -96,6 +96,15 @@ int hwq_get(device *dev, hw_queue **out)
 	return 0;
 }
 
+void hwq_close(hw_queue *l)
+{
+	/* Deferred frees take a null ch as the end of the channel's work. */
+	std::lock_guard guard(l->lock);
+
+	l->ch->ops->close(l->ch);
+	l->ch = nullptr;
+}
+
 void hwq_put(hw_queue *l)
 {
 	std::lock_guard guard(l->dev->lock);

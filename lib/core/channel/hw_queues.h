@@ -17,5 +17,7 @@ inline u64 open_timeout_ms()
 /* A hardware queue for a new stream: an exclusive one if available, else the least used shared one. */
 int hwq_get(device *dev, hw_queue **out);
 void hwq_put(hw_queue *l);
+/* At the end of its device, without work or users. */
+void hwq_close(hw_queue *l);
 
 } // namespace usdma::core

@@ -8,6 +8,7 @@
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/log.h"
+#include "lib/core/channel/fault.h"
 #include "lib/core/channel/recover.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/memory/retire.h"
@@ -82,7 +83,7 @@ static int channel_reset(hw_queue *l)
 {
 	if (const int err = channel_cancel(l))
 		return err;
-	queue_up.on_fault(l);
+	hwq_check_fault(l);
 	return load_relaxed(&l->stuck) ? -EIO : 0;
 }
 
@@ -322,7 +323,7 @@ static void check_for_faults(device *dev)
 		return;
 	for (auto &l : dev->hw_queues)
 		if (l && l->ch && dma::halted(l->ch))
-			queue_up.on_fault(l.get());
+			hwq_check_fault(l.get());
 }
 
 static void device_poll(device *dev)

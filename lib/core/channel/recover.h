@@ -35,14 +35,5 @@ inline bool hwq_in_wait(const hw_queue *l)
 	return dma::completed(l->ch) < load_relaxed(&l->wait_seq);
 }
 
-/* Functions of the stream layer that this layer calls: lib/core/upcalls.cpp. */
-struct queue_listener {
-	/* Its channel has halted: hwq_check_fault(). */
-	void (*on_fault)(hw_queue *l);
-	/* A reset of the device has ended all its requests; with its lock held. */
-	void (*on_reset)(hw_queue *l);
-};
-extern const queue_listener queue_up;
-
 } // namespace usdma::core
 #pragma GCC visibility pop

@@ -5,6 +5,7 @@
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "lib/core/base/trace.h"
+#include "lib/core/channel/fault.h"
 #include "lib/core/channel/sleep.h"
 
 #include <sched.h>
@@ -116,7 +117,7 @@ static int spin(hw_queue *l, u64 seq, deadline until, u64 budget)
 			return 0;
 		const u64 now = now_ns();
 		if (unlikely(dma::halted(l->ch)))
-			queue_up.on_fault(l);
+			hwq_check_fault(l);
 		if (now >= until.at() && !until.is_never()) {
 			const int err = check_channel(l);
 
@@ -243,7 +244,7 @@ static u64 next_check(const hw_queue *l, deadline until)
 static int wait_check(hw_queue *l, u64 seq, deadline until)
 {
 	if (dma::halted(l->ch))
-		queue_up.on_fault(l);
+		hwq_check_fault(l);
 	if (hwq_done(l, seq))
 		return 1;
 	if (const int err = check_channel(l))
@@ -363,6 +364,20 @@ int hwq_wait(hw_queue *l, u64 seq, deadline until, wait_mode mode)
 	if (unlikely(err && l->dev->lost()))
 		device_quiesce(l->dev);
 	return err;
+}
+
+void hwq_arm_service(hw_queue *l, u64 seq)
+{
+	std::lock_guard guard(l->lock);
+
+	l->ch->ops->arm(l->ch, dma::irq_service, seq);
+}
+
+bool hwq_is_idle(hw_queue *l)
+{
+	std::lock_guard guard(l->lock);
+
+	return hwq_done(l, l->ch->posted) || (l->ch->ops->in_wait && l->ch->ops->in_wait(l->ch));
 }
 
 bool hwq_drain(hw_queue *l, deadline until)

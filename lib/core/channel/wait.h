@@ -17,6 +17,10 @@ int hwq_wait(hw_queue *l, u64 seq, deadline until, wait_mode mode);
 bool hwq_spin(hw_queue *l, u64 seq);
 /* For closing: waits for all posted requests. False: timed out, or the device is dead. */
 bool hwq_drain(hw_queue *l, deadline until);
+/* True: idle, or blocked in a WAIT. Takes its lock. */
+bool hwq_is_idle(hw_queue *l);
+/* Requests the service interrupt at seq, after which the caller rechecks the completion record. Takes its lock. */
+void hwq_arm_service(hw_queue *l, u64 seq);
 
 inline bool hwq_done(const hw_queue *l, u64 seq)
 {

@@ -1,52 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fault handling of halted channels. */
 #include "lib/core/stream/fault.h"
 
-#include "driver/base/error.h"
-#include "driver/base/log.h"
 #include "lib/core/channel/wait.h"
 #include "lib/core/stream/task.h"
 
 namespace usdma::core {
 
-void hwq_handle_fault(hw_queue *l)
+/* The cookie comes from the device: verify that it is a stream of this hardware queue. */
+static stream *stream_of_fault(const hw_queue *l, const dma::fault &f)
 {
-	dma::channel *ch = l->ch;
-	dma::fault f;
-
-	if (!dma::read_fault(ch, &f))
-		return;
 	auto *s = reinterpret_cast<stream *>(f.cookie);
-	/* The cookie comes from the device: verify that it is a stream of this hardware queue. */
-	const bool ours = all_streams->within(s) && s->ln == l;
-	const bool failed = f.reason != dma::fault_reason::stopped;
-	/* Other rings of the channel must not run what is behind the failure. */
-	if (ours && (s->stopped || (failed && s->mode == fail_mode::stop)) && ch->ops->stop(ch))
-		return; /* stays halted, the next check retries */
-	store_relaxed(&l->count->faults, l->count->faults + 1);
-	log_warn("device %u channel %u: request %llu failed: %s at 0x%llx", l->dev->slot, ch->index,
-		 static_cast<unsigned long long>(f.seq), dma::fault_name(f.reason),
-		 static_cast<unsigned long long>(f.address));
-	if (ours && failed)
-		stream_note_error(s, dma::fault_errno(f.reason), f.reason, f.address, f.seq);
-	if (ours && s->stopped) {
-		ch->ops->cancel(ch, f.cookie);
-		stream_drop_queue(s);
-	}
-	const int err = ch->ops->resume(ch);
-	if (err && !load_relaxed(&l->stuck))
-		log_error("device %u channel %u cannot be resumed: %s", l->dev->slot, ch->index, error_text());
-	store_relaxed(&l->stuck, u32(err != 0));
+
+	return all_streams->within(s) && s->ln == l ? s : nullptr;
 }
 
-void hwq_check_fault(hw_queue *l)
+bool stream_cancels_after(const hw_queue *l, const dma::fault &f)
 {
-	std::lock_guard guard(l->lock);
+	const stream *s = stream_of_fault(l, f);
 
-	hwq_handle_fault(l);
+	return s && (s->stopped || (s->mode == fail_mode::stop && f.reason != dma::fault_reason::stopped));
 }
 
-void hwq_note_reset(hw_queue *l)
+void stream_note_fault(const hw_queue *l, const dma::fault &f)
+{
+	stream *s = stream_of_fault(l, f);
+
+	if (s && f.reason != dma::fault_reason::stopped)
+		stream_note_error(s, dma::fault_errno(f.reason), f.reason, f.address, f.seq);
+	if (s && s->stopped)
+		stream_drop_queue(s);
+}
+
+void streams_note_reset(hw_queue *l)
 {
 	const auto on_hw_queue = [](const stream *s, const void *arg) { return s->ln == arg; };
 

@@ -9,7 +9,7 @@
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
 #include "lib/core/base/section.h"
-#include "lib/core/stream/fault.h"
+#include "lib/core/channel/fault.h"
 #include "lib/core/channel/recover.h"
 #include "lib/core/stream/task.h"
 #include "lib/core/channel/wait.h"
@@ -227,13 +227,6 @@ bool listen(hw_queue *l, std::vector<pollfd> *fds)
 	return fd < 0 || try_push(*fds, pollfd{fd, POLLIN, 0});
 }
 
-void arm(hw_queue *l, u64 seq)
-{
-	std::lock_guard guard(l->lock);
-
-	l->ch->ops->arm(l->ch, dma::irq_service, seq);
-}
-
 struct interest {
 	hw_queue *ln;
 	u64 seq; /* no_arm: an interrupt is already requested */
@@ -302,7 +295,7 @@ u64 arm_all(sleep_lists *to)
 	for (const interest &i : to->hw_queues) {
 		all &= listen(i.ln, &to->fds);
 		if (i.seq != no_arm)
-			arm(i.ln, i.seq);
+			hwq_arm_service(i.ln, i.seq);
 	}
 	/* Without memory to wait for all interrupts, poll. */
 	return all ? sleep_ns : std::min(sleep_ns, word_poll_ns);

@@ -2,7 +2,7 @@
 /* Running queued work of each kind, and advancing a stream's queue. */
 #include "lib/core/stream/task.h"
 #include "lib/core/memory/memory.h"
-#include "lib/core/stream/fault.h"
+#include "lib/core/channel/fault.h"
 
 #include "driver/base/error.h"
 #include "driver/base/log.h"

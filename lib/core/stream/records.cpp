@@ -5,7 +5,7 @@
 #include "lib/core/memory/memory.h"
 #include "lib/core/stream/task.h"
 #include "lib/core/channel/wait.h"
-#include "lib/core/stream/fault.h"
+#include "lib/core/channel/fault.h"
 #include "lib/core/channel/recover.h"
 
 #include <new>

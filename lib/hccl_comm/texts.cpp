@@ -26,7 +26,7 @@ const char *HcclGetErrorString(HcclResult code)
 		"CCE error",                          /* 18 */
 		"network error",                      /* 19 */
 		"try again",                          /* 20 */
-		"another rank has failed or is gone", /* 21 */
+		"another rank has failed or is lost", /* 21 */
 		"the communicator is suspended",      /* 22 */
 		"the operation's retry failed",       /* 23 */
 		"out of memory",                      /* 24 */

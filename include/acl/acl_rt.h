@@ -1032,7 +1032,7 @@ ACL_FUNC_VISIBILITY aclError aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInf
 						size_t *retSize);
 /*
  * canCompatible: 1 if what is built for socVersion runs on the SoC that aclrtGetSocName names: all names that begin
- * with Ascend910_93; else 0. 100000: NULL.
+ * with Ascend910_93 (of the profiles 910B: Ascend910B); else 0. 100000: NULL.
  */
 ACL_FUNC_VISIBILITY aclError aclrtCheckArchCompatibility(const char *socVersion, int32_t *canCompatible);
 /* Groups of cores: there are none. 100000: NULL. */

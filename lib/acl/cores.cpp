@@ -4,7 +4,7 @@
  * the SoC that aclrtGetSocName() names.
  */
 #include "driver/base/barrier.h"
-#include "lib/acl/soc.h"
+#include "lib/acl/profile.h"
 #include "lib/acl/state.h"
 
 #include <mutex>
@@ -212,7 +212,7 @@ aclError aclrtCheckArchCompatibility(const char *socVersion, int32_t *canCompati
 {
 	if (!socVersion || !canCompatible)
 		return bad_arg(__func__, "socVersion or canCompatible is NULL");
-	*canCompatible = !strncmp(socVersion, soc_family, strlen(soc_family));
+	*canCompatible = !strncmp(socVersion, profile_soc().family, strlen(profile_soc().family));
 	return ACL_SUCCESS;
 }
 

@@ -461,7 +461,7 @@ aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion *ve
 
 const char *aclrtGetSocName(void)
 {
-	return profile_soc();
+	return profile_soc().name;
 }
 
 aclError aclrtGetRunMode(aclrtRunMode *runMode)

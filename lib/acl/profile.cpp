@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/acl/profile.h"
-#include "lib/acl/soc.h"
 #include "lib/core/config/config.h"
 #include "lib/core/memory/memory.h"
 
@@ -30,9 +29,9 @@ static bool is_driver_25(core::product p)
 	return p == core::product::ascend_910b_25 || p == core::product::ascend_910c_25;
 }
 
-const char *profile_soc()
+const soc &profile_soc()
 {
-	return is_910b(core::config_get().profile) ? "Ascend910B3" : soc_name;
+	return is_910b(core::config_get().profile) ? soc_910b : soc_910c;
 }
 
 aclError refuse_by_setting(const char *call)

@@ -8,6 +8,7 @@
 
 #include "driver/base/barrier.h"
 #include "lib/acl/report.h"
+#include "lib/acl/soc.h"
 
 namespace usdma::acl {
 
@@ -34,6 +35,6 @@ inline aclError refuse_hot(const char *call)
 /* Before the first context is created. -EINVAL: a name of the setting cannot be refused. */
 int refusals_take_effect();
 /* The SoC of the product that the profile names. */
-const char *profile_soc();
+const soc &profile_soc();
 
 } // namespace usdma::acl

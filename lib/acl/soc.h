@@ -14,7 +14,13 @@ struct package_version {
 
 inline constexpr package_version runtime_version = {"9.1.0", 9, 1, 0}, driver_version = {"25.2.0", 25, 2, 0};
 
-inline constexpr const char *soc_name = "Ascend910_9362", *soc_family = "Ascend910_93", *chip_name = "Ascend910";
+struct soc {
+	const char *name, *family;
+};
+
+/* soc_910b: of the profiles 910B. */
+inline constexpr soc soc_910c = {"Ascend910_9362", "Ascend910_93"}, soc_910b = {"Ascend910B3", "Ascend910B"};
+inline constexpr const char *chip_name = "Ascend910";
 inline constexpr u32 soc_cube_cores = 20, soc_vector_cores = 40;
 inline constexpr u32 soc_arch = 2201;
 

@@ -194,8 +194,11 @@ void products(void **)
 			rig r;
 			aclrtDrvMemHandle handle;
 			aclrtCntNotify count;
+			int32_t can = 7;
 
 			CHECK(!strcmp(aclrtGetSocName(), p.soc));
+			CHECK(!aclrtCheckArchCompatibility(p.soc, &can) && can == 1);
+			CHECK(!aclrtCheckArchCompatibility("Ascend310P3", &can) && !can);
 			CHECK(aclrtCntNotifyCreate(&count, 0) == ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
 			CHECK((aclrtIpcMemSetAttr("key", ACL_RT_IPC_MEM_ATTR_ACCESS_LINK, 0) ==
 			       ACL_ERROR_RT_FEATURE_NOT_SUPPORT) == p.no_link);

@@ -233,7 +233,7 @@ static void test_versions(void **)
 		assert_string_equal(p.text, (std::to_string(p.major) + "." + std::to_string(p.minor) + "." +
 					     std::to_string(p.patch))
 						    .c_str());
-	assert_string_equal(aclrtGetSocName(), usdma::acl::soc_name);
+	assert_string_equal(aclrtGetSocName(), usdma::acl::soc_910c.name);
 }
 
 /* ---- objects ---------------------------------------------------------------------------------------------- */

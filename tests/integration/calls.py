@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Prints a call of each function that the given headers declare, with arguments that are mostly right.
 
-calls.py MARK HEADER...      MARK is what a declaration begins with (USDMA_API)
+calls.py MARK HEADER... [--but LIST]      MARK is what a declaration begins with (USDMA_API); names in LIST are left out
 
 One line a function: CALL(name, expression), in which `w` is the test's world (every_call.h).
 Arguments go by function and name, by name, then by type; a type that is not known is an error, so
@@ -66,7 +66,7 @@ NAMED = {
     'completion': 'h w.completion', 'sqe': 'p w.out<io_uring_sqe>()', 'dst': 'p w.mem', 'src': 'p w.mem + 8192', 'addr': 'p w.mem',
     'ptr': 'p w.mem', 'items': 'p &w.item', 'rect': 'p &w.rect', 'len': 'n 64', 'size': 'n 64', 'n': 'n 1', 'timeout_ms': 'n 100',
     'pattern_size': 'n 8', 'rules': 'p ""', 'fd': 'n w.fd', 'arg': 'p nullptr', 'name': 'p w.key', 'buf': 'p w.text',
-    'activeStream': 'h w.stream', 'exeStream': 'h w.stream', 'trueStream': 'h w.stream', 'falseStream': 'h w.stream', 'taskStream': 'h w.stream', 'execStream': 'h w.stream', 'stm': 'p w.stream', 'startEvent': 'h w.event', 'endEvent': 'h w.event',
+    'activeStream': 'h w.stream', 'exeStream': 'h w.stream', 'stm': 'p w.stream', 'startEvent': 'h w.event', 'endEvent': 'h w.event',
     'context': 'h w.context', 'notify': 'h w.notify', 'cntNotify': 'h w.count', 'handle': 'h w.physical', 'memPool': 'h w.pool',
     'devPtr': 'p w.mem', 'devAddr': 'p w.mem', 'srcAddr': 'p w.mem', 'dstAddr': 'p w.mem + 8192', 'desc': 'p w.mem', 'virPtr': 'p w.mapped',
     'virPtrDst': 'p w.mem', 'virPtrSrc': 'p w.mem', 'hostPtr': 'p w.host', 'pHost': 'p w.host', 'userData': 'p nullptr', 'args': 'p nullptr',
@@ -97,9 +97,9 @@ def declared(mark, paths):
 def parameters(text):
     """(type, name) of each."""
     for one in re.split(r',(?![^()]*\))', text):
-        callback = re.match(r'\s*(\w+) \(\*(?:const )?(\w+)\)', one)
+        callback = re.match(r'\s*void \(\*(\w+)\)', one)
         if callback:
-            yield 'void (*' if callback.group(1) == 'void' else 'Func', callback.group(2)
+            yield 'void (*', callback.group(1)
         elif one.strip() not in ('void', '...'):
             kind, name = re.match(r'\s*(.*?)(\w+)\s*$', one).groups()
             yield kind.strip(), name
@@ -124,7 +124,7 @@ def argument(function, kind, name):
     is_a = kind_of(kind)
     want, _, said = NAMED.get(name, '').partition(' ')
     # What a call gives back goes to a place of the world; a void * of these names is memory.
-    if want == is_a and (is_a != 'p' or name != 'value') and not (is_a == 'p' and kind.endswith('**') and name in ('devPtr', 'ptr', 'virPtr', 'hostPtr', 'dst', 'src', 'addr') and 'Offset' not in function) and (name != 'buf' or 'char' in kind):
+    if want == is_a and (is_a != 'p' or name != 'value') and not (is_a == 'p' and kind.endswith('**') and name in ('devPtr', 'ptr', 'virPtr', 'hostPtr', 'dst', 'src') and 'Offset' not in function):
         if kind in ('void **', 'const void **') and name in ('dst', 'src'):
             return 'w.places' if name == 'dst' else 'w.const_places'
         return said
@@ -139,9 +139,14 @@ def argument(function, kind, name):
 
 
 def main():
-    mark, paths = sys.argv[1], sys.argv[2:]
+    args, but = sys.argv[1:], set()
+    if '--but' in args:
+        with open(args.pop(), encoding='utf-8') as f:
+            but = {name for line in f if line[0] not in '#=' for name in line.split()}
+        args.pop()
+    mark, paths = args[0], args[1:]
     for name, text in sorted(set(declared(mark, paths))):
-        if ' inline ' not in text:
+        if ' inline ' not in text and name not in but:
             print(f'CALL({name}, {name}({", ".join(argument(name, k, n) for k, n in parameters(text))}))')
 
 

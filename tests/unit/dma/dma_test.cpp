@@ -55,10 +55,12 @@ static void fault_errnos(void **)
 
 static void reads_faults(void **)
 {
+	static constexpr channel_ops ops = {};
 	completion_record rec = {};
 	channel ch = {};
 	fault f = {};
 
+	ch.ops = &ops;
 	ch.record = &rec;
 	assert_false(read_fault(&ch, &f));
 	rec.reason = u32(fault_reason::src_unmapped);

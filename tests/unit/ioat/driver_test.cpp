@@ -76,6 +76,17 @@ struct bench {
 		assert_false(halted(ch));
 		return f;
 	}
+	/* The injected rule has been applied: a reset before would leave it to a later request. */
+	void until_struck()
+	{
+		const deadline until = deadline::in_ms(patience);
+		std::string hit;
+
+		for (; hit.find("struck 1") == hit.npos; sched_yield()) {
+			assert_false(until.passed());
+			assert_int_equal(eng->transport().injected(&hit), 0);
+		}
+	}
 	void until_halted()
 	{
 		const deadline until = deadline::in_ms(patience);
@@ -469,10 +480,7 @@ static void test_hang_abort_and_reset(void **)
 	b.post(fill(8192, 8, 1, 0x77));
 	b.ch->ops->describe(b.ch, text, sizeof(text));
 	assert_non_null(strstr(text, "posted 2"));
-	const deadline until = deadline::in_ms(patience);
-	std::string hit;
-	while (hit.find("struck 1") == hit.npos && !until.passed())
-		assert_int_equal(b.eng->transport().injected(&hit), 0);
+	b.until_struck();
 	assert_int_equal(b.ch->ops->abort(b.ch), 0);
 	assert_true(read_fault(b.ch, &f));
 	assert_int_equal(f.reason, fault_reason::reset);
@@ -488,6 +496,7 @@ static void test_hang_abort_and_reset(void **)
 	assert_int_equal(b.inject("hang@1/device"), 0);
 	b.post(copy(0, 4096, 64));
 	b.post(wait_word(0, 99));
+	b.until_struck();
 	assert_int_equal(b.eng->reset(), 0);
 	for (channel *c : {b.ch, other}) {
 		assert_int_equal(c->ops->restart(c), 0);

@@ -45,7 +45,8 @@ job("valgrind", 4, "memcheck on the unit tests: no error, no leak", BUILD + ("va
 def tsan(run):
     # g++ 12's run time library handles address layouts of up to 28 random bits.
     random = read_json("/proc/sys/vm/mmap_rnd_bits") <= 28 or run.command(["setarch", "-R", "true"])[0] != 0
-    sanitized(run, "tsan", "thread", ["unit", "integration", "threads"], wrapper=[] if random else ["--wrapper", "setarch -R"])
+    sanitized(run, "tsan", "thread", ["unit", "integration", "threads"], without=["slow"],
+              wrapper=[] if random else ["--wrapper", "setarch -R"])
 
 
 @job("clang", 6, "clang++ 14 with warnings as errors: libraries, tests, benchmarks; unit tests run", BUILD + ("clang",))

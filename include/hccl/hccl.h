@@ -5,14 +5,14 @@
  * Each returns when its work is in the stream, and runs there in order; synchronise the stream for the result. Buffers
  * are device memory of the communicator's device, and stay the caller's; counts are elements. All ranks call the same
  * operations with the same counts, types, reductions and roots, in the same order. A full stream makes a call wait
- * until there is space: each rank needs a thread of its own. Input and output are the same buffer (in place), or do not
- * overlap.
+ * until there is space: each rank needs a thread of its own. Input and output do not overlap, or are in place as a call
+ * says.
  *
  * HCCL_E_PTR: a NULL; HCCL_E_PARA: a type, reduction, root or rank out of range, more than 2^63 bytes;
  * HCCL_E_NOT_SUPPORT: a reduction of a type other than int8 to int64, uint8 to uint64, fp16, bfp16, fp32, fp64;
- * HCCL_E_REMOTE: a rank is lost (HcclGetCommAsyncError); HCCL_E_RUNTIME: an ACL call failed, and the group with it.
- * An operation waits for other ranks for at most hcclExecTimeOut, HCCL_EXEC_TIMEOUT or 1836 seconds; then the stream
- * has the error 107020.
+ * HCCL_E_REMOTE, HCCL_E_TIMEOUT: the group has failed (HcclGetCommAsyncError); HCCL_E_RUNTIME: an ACL call failed, and
+ * the group with it. When the last operation is not complete hcclExecTimeOut, HCCL_EXEC_TIMEOUT or 1836 seconds after
+ * its call, the group fails. When a group fails, the stream of what is not complete is aborted on each rank (107023).
  */
 #ifndef USDMA_HCCL_H
 #define USDMA_HCCL_H
@@ -23,22 +23,31 @@
 extern "C" {
 #endif
 
-/* recvBuf: count elements on each rank, reduced over all sendBufs; the same bits on each rank. */
+/*
+ * recvBuf: count elements on each rank, reduced over all sendBufs; the same bits on each rank. In place: recvBuf is
+ * sendBuf.
+ */
 HCCL_API HcclResult HcclAllReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataType dataType, HcclReduceOp op,
 				  HcclComm comm, aclrtStream stream);
 /* The root's count elements to all. */
 HCCL_API HcclResult HcclBroadcast(void *buf, uint64_t count, HcclDataType dataType, uint32_t root, HcclComm comm,
 				  aclrtStream stream);
-/* sendBuf: recvCount elements for each rank; rank r receives the reduction of the r-th parts. */
+/*
+ * sendBuf: recvCount elements for each rank; rank r receives the reduction of the r-th parts. In place: recvBuf is the
+ * own part of sendBuf; HCCL_E_PARA if it is another rank's part 0.
+ */
 HCCL_API HcclResult HcclReduceScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, HcclDataType dataType,
 				      HcclReduceOp op, HcclComm comm, aclrtStream stream);
-/* The root's sendBuf: recvCount elements for each rank. Other ranks' sendBuf is ignored. */
+/*
+ * The root's sendBuf: recvCount elements for each rank. Other ranks' sendBuf is ignored. In place: the root's recvBuf
+ * is its part of sendBuf, or sendBuf.
+ */
 HCCL_API HcclResult HcclScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, HcclDataType dataType, uint32_t root,
 				HcclComm comm, aclrtStream stream);
 /* recvBuf: sendCount elements of each rank, in the order of ranks. In place: sendBuf is the own part of recvBuf. */
 HCCL_API HcclResult HcclAllGather(void *sendBuf, void *recvBuf, uint64_t sendCount, HcclDataType dataType,
 				  HcclComm comm, aclrtStream stream);
-/* As HcclAllReduce, for the root only. Other ranks' recvBuf is ignored. */
+/* As HcclAllReduce, for the root only; in place too. Other ranks' recvBuf is ignored. */
 HCCL_API HcclResult HcclReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataType dataType, HcclReduceOp op,
 			       uint32_t root, HcclComm comm, aclrtStream stream);
 /* What follows in the stream runs when all ranks have come to this call. */
@@ -52,10 +61,11 @@ HCCL_API HcclResult HcclRecv(void *recvBuf, uint64_t count, HcclDataType dataTyp
 /* All at once, so that exchanges do not block each other; the n-th item to a rank meets its n-th from this one. */
 HCCL_API HcclResult HcclBatchSendRecv(HcclSendRecvItem *sendRecvInfo, uint32_t itemNum, HcclComm comm,
 				      aclrtStream stream);
-/* sendCount elements to each rank, from each recvCount; both types must have one size. Not in place. */
+/* sendCount elements to each rank, from each recvCount; both types must have one size. HCCL_E_PARA also: in place. */
 HCCL_API HcclResult HcclAlltoAll(const void *sendBuf, uint64_t sendCount, HcclDataType sendType, const void *recvBuf,
 				 uint64_t recvCount, HcclDataType recvType, HcclComm comm, aclrtStream stream);
-/* The same by arrays of uint64_t in host memory, an entry for each rank: counts, and offsets in elements. */
+/* The same by arrays of uint64_t in host memory, an entry for each rank: counts, and offsets in elements. A buffer of
+ * no element may be NULL. */
 HCCL_API HcclResult HcclAlltoAllV(const void *sendBuf, const void *sendCounts, const void *sdispls,
 				  HcclDataType sendType, const void *recvBuf, const void *recvCounts,
 				  const void *rdispls, HcclDataType recvType, HcclComm comm, aclrtStream stream);

@@ -21,8 +21,8 @@ extern "C" {
 #define HCCL_API __attribute__((visibility("default")))
 
 /*
- * Makes the name of a group, without waiting; each info serves one group. The process must live until its ranks
- * have joined. HCCL_E_SYSCALL: no socket; HCCL_E_UNAVAIL: 64 groups without a rank yet.
+ * Makes the name of a group, without waiting; each info serves one group. A rank of this process must join it.
+ * HCCL_E_SYSCALL: no socket; HCCL_E_UNAVAIL: 64 groups without a rank yet.
  */
 HCCL_API HcclResult HcclGetRootInfo(HcclRootInfo *rootInfo);
 /*
@@ -40,8 +40,8 @@ HCCL_API HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootIn
 /* Makes a group of devices of this process: comms[i] is rank i, of devices[i]. Errors as HcclCommInitRootInfo. */
 HCCL_API HcclResult HcclCommInitAll(uint32_t ndev, int32_t *devices, HcclComm *comms);
 /*
- * Synchronise the streams of its operations first: what is not complete is aborted. Waits for no other rank.
- * HCCL_E_PTR: destroyed before.
+ * Synchronise the streams of its operations first: what is not complete is aborted, and the group fails. Waits for no
+ * other rank. No other thread may be in an operation of it. HCCL_E_PTR: destroyed before.
  */
 HCCL_API HcclResult HcclCommDestroy(HcclComm comm);
 
@@ -50,8 +50,9 @@ HCCL_API HcclResult HcclGetRankId(HcclComm comm, uint32_t *rank);
 /* commName: at least COMM_NAME_MAX_LENGTH bytes. The config's name, or one that is unique on this host. */
 HCCL_API HcclResult HcclGetCommName(HcclComm comm, char *commName);
 /*
- * HCCL_SUCCESS, or why operations fail: HCCL_E_REMOTE: another rank's process ended, or left the group after an error;
- * the stream of a pending operation is aborted (its calls return 107023). It stays until the communicator's end.
+ * HCCL_SUCCESS, or why operations fail: HCCL_E_REMOTE: another rank's process ended, or its part of the group failed
+ * (once the rank that made the root info has left, the end of another is noticed by the time limit only);
+ * HCCL_E_TIMEOUT: an operation took too long. It stays until the communicator's end.
  */
 HCCL_API HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult *asyncError);
 /* A static text; of an unknown code, too. */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/base/barrier.h"
 #include "lib/hccl_comm/comm.h"
 
 namespace usdma::hccl_comm {
@@ -59,26 +58,22 @@ HcclResult check_reduction(HcclDataType type, HcclReduceOp op)
  * Runs an operation after the last one, in whichever stream that is. If only a part of it gets into the stream, the
  * group has failed: the other ranks wait for the rest.
  */
-template <class F> HcclResult run(comm *c, aclrtStream stream, F operation)
+template <class F> HcclResult run(comm *c, aclrtStream stream, F work)
 {
 	const std::lock_guard hold(c->order);
-	const aclrtStream last = load_relaxed(&c->last);
 
-	if (HcclResult ret = error_of(c))
+	if (HcclResult ret = operation_begin(c, stream))
 		return ret;
-	if (last && last != stream)
+	HcclResult ret = HCCL_SUCCESS;
+	if (c->last.stream && c->last.stream != stream)
 		if (aclError code = aclrtStreamWaitEvent(stream, c->done))
-			return acl_failed("aclrtStreamWaitEvent", code);
-	store_release(&c->last, stream);
-	store_seq_cst(&c->busy, 1U);
-	HcclResult ret = operation();
+			ret = acl_failed("aclrtStreamWaitEvent", code);
+	if (!ret)
+		ret = work();
 	if (!ret)
 		if (aclError code = aclrtRecordEvent(c->done, stream))
 			ret = acl_failed("aclrtRecordEvent", code);
-	if (ret)
-		set_error(c, ret);
-	store_seq_cst(&c->busy, 0U);
-	return ret && error_of(c) ? error_of(c) : ret;
+	return operation_end(c, ret);
 }
 
 /* Parts of a buffer, one for each rank but this one. */
@@ -181,6 +176,8 @@ HcclResult check_layout(const layout &l, u32 ranks)
 		if (l.counts && (__builtin_add_overflow(l.counts[r], l.offsets[r], &end) ||
 				 __builtin_mul_overflow(end, l.element, &end) || end >> 63))
 			return HCCL_E_PARA;
+		if (!l.base && l.bytes(r))
+			return HCCL_E_PTR;
 	}
 	return HCCL_SUCCESS;
 }
@@ -256,6 +253,8 @@ HcclResult HcclReduceScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, H
 	HcclResult ret = prepare(handle, stream, !sendBuf || !recvBuf, recvCount, dataType, &c, &bytes);
 
 	ret = ret ? ret : check_reduction(dataType, op);
+	if (!ret && recvBuf == sendBuf && c->rank)
+		return HCCL_E_PARA; /* the own part is elsewhere */
 	if (ret || !bytes)
 		return ret;
 	return run(c, stream, [&] {
@@ -336,10 +335,11 @@ HcclResult HcclScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, HcclDat
 		for (u32 r = 0; r < c->size && c->rank == root; r++)
 			if (r != root)
 				all.add(r, bytes_at(sendBuf, bytes * r), bytes);
-		if (c->rank == root)
-			if (HcclResult err = copy_local(stream, recvBuf, bytes_at(sendBuf, bytes * root), bytes))
-				return err;
-		return from_root(c, stream, root, {root, bytes_at(recvBuf), bytes}, all);
+		/* The root's own part last: recvBuf may be a part of sendBuf. */
+		if (HcclResult err = from_root(c, stream, root, {root, bytes_at(recvBuf), bytes}, all))
+			return err;
+		return c->rank == root ? copy_local(stream, recvBuf, bytes_at(sendBuf, bytes * root), bytes) :
+					 HCCL_SUCCESS;
 	});
 }
 
@@ -421,9 +421,9 @@ static HcclResult all_to_all_call(HcclComm handle, aclrtStream stream, const lay
 {
 	comm *const c = find_comm(handle);
 
-	if (!c || !stream || !from.base || !to.base)
+	if (!c || !stream)
 		return HCCL_E_PTR;
-	if (!from.element || !to.element)
+	if (!from.element || !to.element || (from.base && from.base == to.base))
 		return HCCL_E_PARA;
 	for (const layout *l : {&from, &to})
 		if (HcclResult ret = check_layout(*l, c->size))

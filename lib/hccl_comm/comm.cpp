@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/base/barrier.h"
 #include "driver/base/thread.h"
 #include "driver/base/words.h"
 #include "lib/core/config/config.h"
@@ -67,8 +66,9 @@ void name_comm(comm *c, const options &o, const root_info &root)
 void destroy(comm *c)
 {
 	monitor_end(c);
-	abort_pending(c);
 	drop_resources(c);
+	if (c->owns_device)
+		(void)aclrtResetDevice(c->device);
 	delete c;
 }
 
@@ -137,10 +137,15 @@ void *init_member(void *arg)
 {
 	auto *m = static_cast<member *>(arg);
 
-	if (aclError code = aclrtSetDevice(m->device))
+	if (aclError code = aclrtSetDevice(m->device)) {
 		m->result = acl_failed("aclrtSetDevice", code);
+		return nullptr;
+	}
+	m->result = init(m->size, m->root, m->rank, nullptr, m->out);
+	if (m->result)
+		(void)aclrtResetDevice(m->device);
 	else
-		m->result = init(m->size, m->root, m->rank, nullptr, m->out);
+		static_cast<comm *>(*m->out)->owns_device = true;
 	return nullptr;
 }
 
@@ -214,40 +219,46 @@ HcclResult HcclCommDestroy(HcclComm handle)
 
 HcclResult HcclGetRankSize(HcclComm handle, uint32_t *rankSize)
 {
-	const comm *c = find_comm(handle);
-
-	if (!c || !rankSize)
-		return HCCL_E_PTR;
-	*rankSize = c->size;
-	return HCCL_SUCCESS;
+	return with_comm(
+		handle,
+		[](comm *c, void *out) {
+			*static_cast<u32 *>(out) = c->size;
+			return HCCL_SUCCESS;
+		},
+		rankSize);
 }
 
 HcclResult HcclGetRankId(HcclComm handle, uint32_t *rank)
 {
-	const comm *c = find_comm(handle);
-
-	if (!c || !rank)
-		return HCCL_E_PTR;
-	*rank = c->rank;
-	return HCCL_SUCCESS;
+	return with_comm(
+		handle,
+		[](comm *c, void *out) {
+			*static_cast<u32 *>(out) = c->rank;
+			return HCCL_SUCCESS;
+		},
+		rank);
 }
 
 HcclResult HcclGetCommName(HcclComm handle, char *commName)
 {
-	const comm *c = find_comm(handle);
-
-	if (!c || !commName)
-		return HCCL_E_PTR;
-	memcpy(commName, c->name, sizeof(c->name));
-	return HCCL_SUCCESS;
+	return with_comm(
+		handle,
+		[](comm *c, void *out) {
+			memcpy(out, c->name, sizeof(c->name));
+			return HCCL_SUCCESS;
+		},
+		commName);
 }
 
 HcclResult HcclGetCommAsyncError(HcclComm handle, HcclResult *asyncError)
 {
-	const comm *c = find_comm(handle);
+	return with_comm(
+		handle,
+		[](comm *c, void *out) {
+			const std::lock_guard hold(c->state);
 
-	if (!c || !asyncError)
-		return HCCL_E_PTR;
-	*asyncError = error_of(c);
-	return HCCL_SUCCESS;
+			*static_cast<HcclResult *>(out) = c->error;
+			return HCCL_SUCCESS;
+		},
+		asyncError);
 }

@@ -54,6 +54,12 @@ struct peer {
 	bool imported = false;
 };
 
+/* The stream of an operation, and the context to which that belongs. */
+struct operation {
+	aclrtStream stream = nullptr;
+	aclrtContext context = nullptr;
+};
+
 struct comm {
 	u32 rank = 0, size = 0;
 	s32 device = 0;
@@ -65,26 +71,33 @@ struct comm {
 	rank_info own{};
 	std::unique_ptr<peer[]> peers; /* by rank; the own one is unused */
 
-	void *reducer = nullptr; /* an HcclDispatcher */
-	std::mutex order;        /* of operations */
-	aclrtEvent done = nullptr;
-	aclrtStream last = nullptr; /* atomic: the stream of the last operation, where done is recorded */
-	u32 busy = 0;               /* atomic: an operation is put into it */
+	void *reducer = nullptr;   /* an HcclDispatcher */
+	aclrtEvent done = nullptr; /* recorded at the end of each operation */
+	bool owns_device = false;  /* HcclCommInitAll() set it */
 
-	std::unique_ptr<unique_fd[]>
-		sockets;      /* the rank that accepts: one for each rank; the others: one, to that rank */
+	std::mutex order;                /* of operations */
+	std::mutex state;                /* the next ones; innermost */
+	HcclResult error = HCCL_SUCCESS; /* the first */
+	operation active, last;          /* being put into its stream; complete there when done is */
+	u64 due = 0;                     /* when the last operation has taken too long */
+	bool idle = true;                /* the monitor sleeps without a time limit */
+
+	/* The rank that accepts: a socket for each rank; the others: one, to that rank. */
+	std::unique_ptr<unique_fd[]> sockets;
 	u32 socket_count = 0; /* length of the array */
-	unique_fd stop;       /* stops the monitor */
+	unique_fd wake;       /* of the monitor: an operation has begun, or the end */
+	bool stop = false;    /* under state */
 	pthread_t monitor{};
-	u32 error = HCCL_SUCCESS; /* atomic: the first */
 
 	comm *next = nullptr; /* of the table */
 };
 
 /* ---- table.cpp ---------------------------------------------------------------------------------------- */
 
-/* nullptr: no communicator of this process. */
+/* nullptr: no communicator of this process. It stays until HcclCommDestroy(), which no operation may run beside. */
 comm *find_comm(HcclComm handle);
+/* Calls f under the table's lock, which HcclCommDestroy() takes too: for calls that any thread may make at any time. */
+HcclResult with_comm(HcclComm handle, HcclResult (*f)(comm *c, void *arg), void *arg);
 void publish(comm *c);
 /* False: it is none. */
 bool withdraw(comm *c);
@@ -114,15 +127,14 @@ HcclResult join(comm *c, const root_info &root, u64 bytes);
 
 /* ---- monitor.cpp ---------------------------------------------------------------------------------------- */
 
-/* Starts the thread that notices when another rank is lost. */
+/* Starts the thread that notices when another rank is lost, or an operation takes too long. */
 HcclResult monitor_start(comm *c);
-/* Stops it, if it runs, and notifies the others that this rank leaves. */
+/* Stops it, if it runs: it aborts what is not complete, and notifies the others that this rank leaves. */
 void monitor_end(comm *c);
-/* The group has failed: notifies the others, aborts what is not complete. The first error stays. */
-void set_error(comm *c, HcclResult why);
-HcclResult error_of(const comm *c);
-/* Aborts the stream of the last operation unless that is complete. */
-void abort_pending(comm *c);
+/* Registers an operation of this thread's context; the group's error. */
+HcclResult operation_begin(comm *c, aclrtStream stream);
+/* done is recorded, unless ret is an error. The group's error, or ret. */
+HcclResult operation_end(comm *c, HcclResult ret);
 
 /* ---- exchange.cpp ------------------------------------------------------------------------------------- */
 

@@ -15,9 +15,10 @@ HcclResult record(aclrtNotify notify, aclrtStream stream)
 	return HCCL_SUCCESS;
 }
 
-HcclResult wait(const comm *c, aclrtNotify notify, aclrtStream stream)
+/* Without a time limit, which is the monitor's. */
+HcclResult wait(aclrtNotify notify, aclrtStream stream)
 {
-	if (aclError code = aclrtWaitAndResetNotify(notify, stream, c->wait_s))
+	if (aclError code = aclrtWaitAndResetNotify(notify, stream, 0))
 		return acl_failed("aclrtWaitAndResetNotify", code);
 	return HCCL_SUCCESS;
 }
@@ -49,7 +50,7 @@ HcclResult get(comm *c, aclrtStream stream, const transfer &t, u64 from, const r
 
 	if (!in_round(c, t, from, &len))
 		return HCCL_SUCCESS;
-	if (HcclResult ret = wait(c, p.mine.arrived, stream))
+	if (HcclResult ret = wait(p.mine.arrived, stream))
 		return ret;
 	if (HcclResult ret = by ? reduce_into(c, stream, t.at + from, slot, len, *by) :
 				  copy_local(stream, t.at + from, slot, len))
@@ -62,7 +63,7 @@ HcclResult put_end(comm *c, aclrtStream stream, const transfer &t, u64 from)
 {
 	u64 len;
 
-	return in_round(c, t, from, &len) ? wait(c, c->peers[t.peer].mine.taken, stream) : HCCL_SUCCESS;
+	return in_round(c, t, from, &len) ? wait(c->peers[t.peer].mine.taken, stream) : HCCL_SUCCESS;
 }
 
 HcclResult round(comm *c, aclrtStream stream, const transfer *out, u32 outs, const transfer *in, u32 ins,

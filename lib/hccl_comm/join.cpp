@@ -23,7 +23,7 @@ namespace usdma::hccl_comm {
 namespace {
 
 constexpr char root_magic[8] = "usdmaR1";
-constexpr u64 connect_s = 120;
+constexpr u64 connect_s = 120, hello_ms = 5000;
 
 /* The first message of a rank; size pair_infos follow it. */
 struct hello {
@@ -143,14 +143,6 @@ void terminate(rank_info *all, pair_info *pairs, u32 size)
 	}
 }
 
-/* ---- the rank that accepts ------------------------------------------------------------------------------- */
-
-/* What all ranks have sent: rank r for rank p at pairs[r * size + p]. */
-struct roll {
-	std::unique_ptr<rank_info[]> ranks;
-	std::unique_ptr<pair_info[]> pairs;
-};
-
 bool same_user(int fd)
 {
 	ucred who{};
@@ -159,11 +151,20 @@ bool same_user(int fd)
 	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) && who.uid == geteuid();
 }
 
+/* ---- the rank that accepts ------------------------------------------------------------------------------- */
+
+/* What all ranks have sent: rank r for rank p at pairs[r * size + p]. */
+struct roll {
+	std::unique_ptr<rank_info[]> ranks;
+	std::unique_ptr<pair_info[]> pairs;
+};
+
 /* Another program's connection is dropped, a rank that does not fit is answered. */
 void take_in(comm *c, const root_info &root, unique_fd fd, roll *all, deadline until)
 {
 	hello h;
 
+	until = deadline::sooner(until, deadline::in_ms(hello_ms)); /* one that is silent does not stop the others */
 	if (!same_user(fd.get()) || get(fd.get(), &h, 1, until) || memcmp(h.magic, root_magic, sizeof(h.magic)) ||
 	    memcmp(h.cookie, root.cookie, sizeof(h.cookie)))
 		return;
@@ -285,6 +286,9 @@ HcclResult meet(comm *c, const root_info &root, pair_info *mine, rank_info *all,
 	const int fd = c->sockets[0].get();
 	hello h{};
 
+	if (!same_user(fd))
+		return HCCL_E_TCP_CONNECT;
+
 	memcpy(h.magic, root_magic, sizeof(h.magic));
 	memcpy(h.cookie, root.cookie, sizeof(h.cookie));
 	h.size = c->size;
@@ -368,9 +372,10 @@ HcclResult join(comm *c, const root_info &root, u64 bytes)
 		log_warn("hccl: the root info is of another host");
 		return HCCL_E_NOT_SUPPORT;
 	}
+	/* First: if this rank fails, it is closed, and the others fail at once. */
+	const unique_fd listening = take_listener(root);
 	if (HcclResult ret = make_resources(c, bytes, mine))
 		return ret;
-	const unique_fd listening = take_listener(root);
 	return listening.valid() ? accept_all(c, root, listening.get(), mine, until) :
 				   connect_and_meet(c, root, mine, until);
 }

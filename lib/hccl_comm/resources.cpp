@@ -127,6 +127,8 @@ HcclResult import_peers(comm *c, const rank_info *all, const pair_info *pairs)
 
 		p->is = all[r];
 		c->slot_bytes = std::min(c->slot_bytes, p->is.slot_bytes);
+		if (p->is.rank != r || !p->is.slot_bytes || p->is.slot_bytes % slot_align)
+			return HCCL_E_REMOTE;
 		if (r == c->rank)
 			continue;
 		if (HcclResult ret = p->is.pid == c->own.pid ? reach_here(c, p, pairs[r]) : import(c, p, pairs[r]))
@@ -137,7 +139,7 @@ HcclResult import_peers(comm *c, const rank_info *all, const pair_info *pairs)
 
 void drop_resources(comm *c)
 {
-	for (u32 r = 0; r < c->size; r++)
+	for (u32 r = 0; c->peers && r < c->size; r++)
 		drop_peer(&c->peers[r]);
 	(void)HcclDispatcherDestroy(c->reducer); /* null: nothing */
 	if (c->memory)

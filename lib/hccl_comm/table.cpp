@@ -10,14 +10,28 @@ constinit comm *first = nullptr;
 
 } // namespace
 
-comm *find_comm(HcclComm handle)
+static comm *find(HcclComm handle)
 {
-	const std::lock_guard hold(lock);
 	comm *c = first;
 
 	while (c && c != handle)
 		c = c->next;
 	return c;
+}
+
+comm *find_comm(HcclComm handle)
+{
+	const std::lock_guard hold(lock);
+
+	return find(handle);
+}
+
+HcclResult with_comm(HcclComm handle, HcclResult (*f)(comm *c, void *arg), void *arg)
+{
+	const std::lock_guard hold(lock);
+	comm *const c = arg ? find(handle) : nullptr;
+
+	return c ? f(c, arg) : HCCL_E_PTR;
 }
 
 void publish(comm *c)

@@ -279,6 +279,10 @@ static bool refusals(rank_of &r)
 	MUST(HcclAllReduce(a.at, a.at, ~0ull, f32, sum, r.comm, r.stream) == HCCL_E_PARA);
 	MUST(HcclBroadcast(a.at, 1, f32, ranks, r.comm, r.stream) == HCCL_E_PARA);
 	MUST(HcclBatchSendRecv(&self, 1, r.comm, r.stream) == HCCL_E_PARA);
+	MUST(r.rank == 0 || HcclReduceScatter(a.at, a.at, 1, f32, sum, r.comm, r.stream) == HCCL_E_PARA);
+	MUST(HcclAlltoAll(a.at, 1, f32, a.at, 1, f32, r.comm, r.stream) == HCCL_E_PARA);
+	MUST(HcclAlltoAll(nullptr, 1, f32, a.at, 1, f32, r.comm, r.stream) == HCCL_E_PTR);
+	GOOD(HcclAlltoAll(nullptr, 0, f32, nullptr, 0, f32, r.comm, r.stream));
 	MUST(HcclCommSuspend(r.comm) == HCCL_E_NOT_SUPPORT);
 	GOOD(HcclGetCommAsyncError(r.comm, &error));
 	MUST(error == HCCL_SUCCESS);
@@ -308,6 +312,15 @@ static std::uint32_t read_word(const std::uint32_t *word)
 	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
+/* Not until(), whose failure is cmocka's: this is a child. */
+static bool eventually(bool (*done)())
+{
+	for (int tries = 0; tries < 60000; tries++, usleep(1000))
+		if (done())
+			return true;
+	return false;
+}
+
 static bool join_group(rank_of &r, uint32_t size = ranks)
 {
 	HcclCommConfig config;
@@ -316,8 +329,7 @@ static bool join_group(rank_of &r, uint32_t size = ranks)
 		GOOD(HcclGetRootInfo(&common->root));
 		__atomic_store_n(&common->rooted, 1, __ATOMIC_RELEASE);
 	}
-	while (!read_word(&common->rooted))
-		usleep(1000);
+	MUST(eventually([] { return read_word(&common->rooted) != 0; }));
 	HcclCommConfigInit(&config);
 	config.hcclBufferSize = 1;
 	strcpy(config.hcclCommName, "the group");
@@ -326,7 +338,7 @@ static bool join_group(rank_of &r, uint32_t size = ranks)
 
 static bool open_rank(rank_of &r)
 {
-	until("the server takes the next client", [] { return !aclrtSetDevice(0); });
+	MUST(eventually([] { return !aclrtSetDevice(0); })); /* the server takes the next client */
 	GOOD(aclrtCreateStream(&r.stream));
 	GOOD(aclrtCreateStream(&r.other));
 	return true;
@@ -390,37 +402,64 @@ static void in_processes(void **)
 		assert_int_equal(status_of(pid), 0);
 }
 
-/* A rank is killed while the others wait for it: they hear of it, and their streams end. */
-static bool loses_one(rank_of &r)
+/* The others wait for a rank, which is killed, or just late: they are notified, and their streams end. */
+static bool is_missed(rank_of &r, HcclResult why)
 {
 	buffer<float> a(100000);
 	HcclResult error = HCCL_SUCCESS;
+	const bool victim = r.rank == common->go;
 
+	if (!victim)
+		GOOD(HcclAllReduce(a.at, a.at, 100000, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, r.comm, r.stream));
 	__atomic_add_fetch(&common->joined, 1, __ATOMIC_ACQ_REL);
-	if (r.rank == common->go) /* the victim */
-		for (;;)
-			pause();
-	MUST(HcclAllReduce(a.at, a.at, 100000, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, r.comm, r.stream) != HCCL_E_PTR);
+	for (int s = 0; victim && s < 60; s++)
+		sleep(1); /* until it is killed */
 	MUST(aclrtSynchronizeStreamWithTimeout(r.stream, 60000) != 0);
-	until("the group has failed", [&] { return !HcclGetCommAsyncError(r.comm, &error) && error; });
-	MUST(error == HCCL_E_REMOTE);
-	MUST(HcclAllReduce(a.at, a.at, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, r.comm, r.other) == HCCL_E_REMOTE);
+	GOOD(HcclGetCommAsyncError(r.comm, &error));
+	MUST(error == why || error == HCCL_E_REMOTE);
+	MUST(HcclAllReduce(a.at, a.at, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, r.comm, r.other) == error);
 	return true;
+}
+
+static bool misses_killed(rank_of &r)
+{
+	return is_missed(r, HCCL_E_REMOTE);
+}
+
+static bool misses_late(rank_of &r)
+{
+	return is_missed(r, HCCL_E_TIMEOUT);
+}
+
+static void lose(uint32_t victim, work what)
+{
+	std::vector<pid_t> pids;
+
+	common->rooted = common->joined = 0;
+	common->go = victim;
+	for (uint32_t rank = 0; rank < ranks; rank++)
+		pids.push_back(start(rank, what));
+	until("all have joined", [] { return read_word(&common->joined) == ranks; });
+	if (what == misses_killed)
+		kill(pids[victim], SIGKILL);
+	for (uint32_t rank = 0; rank < ranks; rank++)
+		if (rank != victim)
+			assert_int_equal(status_of(pids[rank]), 0);
+	kill(pids[victim], SIGKILL);
+	assert_true(WIFSIGNALED(status_of(pids[victim])));
 }
 
 static void a_rank_is_killed(void **)
 {
-	for (uint32_t victim : {0U, ranks - 1}) { /* the one that accepted, and another */
-		common->rooted = common->joined = 0;
-		common->go = victim;
-		std::vector<pid_t> pids;
-		for (uint32_t rank = 0; rank < ranks; rank++)
-			pids.push_back(start(rank, loses_one));
-		until("all have joined", [] { return read_word(&common->joined) == ranks; });
-		kill(pids[victim], SIGKILL);
-		for (uint32_t rank = 0; rank < ranks; rank++)
-			assert_true(rank == victim ? WIFSIGNALED(status_of(pids[rank])) : status_of(pids[rank]) == 0);
-	}
+	lose(0, misses_killed); /* the one that accepted */
+	lose(ranks - 1, misses_killed);
+}
+
+static void a_rank_is_late(void **)
+{
+	setenv("HCCL_EXEC_TIMEOUT", "1", 1);
+	lose(1, misses_late);
+	unsetenv("HCCL_EXEC_TIMEOUT");
 }
 
 /* ---- the group in threads ---------------------------------------------------------------------------------- */
@@ -496,6 +535,7 @@ static void wrong_groups(void **)
 int main()
 {
 	const CMUnitTest tests[] = {cmocka_unit_test(in_processes), cmocka_unit_test(a_rank_is_killed),
+				    cmocka_unit_test(a_rank_is_late),
 				    /* This process uses the library from here on, and so forks no more. */
 				    cmocka_unit_test(in_threads), cmocka_unit_test(wrong_groups)};
 	std::string list = getenv("USDMA_DEVICES");

@@ -332,7 +332,7 @@ static int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine
 
 /*
  * [L] init.c, hw.h. Sandy Bridge, Ivy Bridge, Haswell, Broadwell: 0 to 7, e and f of sixteen; those between are parts
- * of the IIO that are no DMA engines. Then Broadwell-DE, Atom C2000, Skylake, Ice Lake.
+ * of the IIO that are no DMA engines. Then Broadwell-DE, Atom S1200, Skylake, Ice Lake.
  */
 static constexpr u16 series[] = {0x3c20, 0x0e20, 0x2f20, 0x6f20}, of_series[] = {0, 1, 2, 3, 4, 5, 6, 7, 0xe, 0xf};
 static constexpr u16 singles[] = {0x6f50, 0x6f51, 0x6f52, 0x6f53, 0x0c50, 0x0c51, 0x0c52, 0x0c53, 0x2021, 0x0b00};

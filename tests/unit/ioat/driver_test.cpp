@@ -387,7 +387,7 @@ static void test_stop_and_resume(void **)
 	assert_int_equal(b.ch->ops->resume(b.ch), 0);
 	b.run({.op = opcode::nop});
 	/* In the hardware's queue: what was not reached is cancelled, or runs after all. */
-	assert_int_equal(b.inject("slow%1/2000"), 0);
+	assert_int_equal(b.inject("slow%1/50000"), 0);
 	for (u64 i = 0; i < 40; i++)
 		b.post(fill(4096 + i * 8, 8, 1, 0xa0, i % 2));
 	assert_int_equal(b.ch->ops->stop(b.ch), 0);

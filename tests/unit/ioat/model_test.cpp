@@ -285,7 +285,7 @@ static void test_suspend_resume_reset(void **)
 	b.start();
 	for (unsigned i = 0; i < 200; i++)
 		b.copy(i, 0, 4096, 64);
-	assert_int_equal(b.dev->inject("slow%1/1000"), 0);
+	assert_int_equal(b.dev->inject("slow%1/50000"), 0);
 	b.count(100);
 	b.put<u8>(chan_base(0) + chan_cmd, cmd_suspend);
 	b.until(sts_suspended);

@@ -40,12 +40,16 @@ struct ioat_channel {
 	bool hung = false; /* by an injected fault */
 	bool suspend_due = false;
 	pending reset_due = pending::none;
-	u64 seq = 0; /* descriptors begun, for injected faults */
+	bool chain_due = false; /* CHAINADDR was written while it was busy or about to be reset; */
+	u16 count_due = 0;      /* and DMACOUNT after it */
+	u64 seq = 0;            /* descriptors begun, for injected faults */
 
 	bool has_work() const { return state == ioat::sts_active && run != dmacount; }
 	/* Bits 2:0 of CHANSTS. */
 	u64 status() const
 	{
+		if (busy && state == ioat::sts_halted)
+			return ioat::sts_active; /* until the completion is written */
 		return state == ioat::sts_active && !busy && run == dmacount ? u64(ioat::sts_idle) : u64(state);
 	}
 };
@@ -100,6 +104,8 @@ private:
 	void write_reg(u32 offset, u64 value, u32 len);
 	void write_channel(ioat_channel &ch, u32 reg, u64 value);
 	void write_chain(ioat_channel &ch, u64 value);
+	void write_count(ioat_channel &ch, u16 value);
+	void apply_chain(ioat_channel &ch);
 	void command(ioat_channel &ch, u8 cmd);
 	void write_ctrl(ioat_channel &ch, u16 value);
 	void apply_pending(ioat_channel &ch);

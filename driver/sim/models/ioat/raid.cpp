@@ -54,6 +54,8 @@ u32 ioat_model::read_raid(const descriptor &d, raid *r, outcome *o)
 	r->is_pq = op == op_pq || op == op_pq_val;
 	r->validates = op == op_xor_val || op == op_pq_val;
 	r->sources = (d.control >> desc_sources_shift & 7) + 2;
+	if (r->sources > most_sources)
+		return err_control;
 	const u32 own = r->is_pq ? 3 : 5;
 	if (r->sources > own) {
 		if (d.next % sizeof(e))

@@ -178,9 +178,15 @@ void ioat_model::apply_pending(ioat_channel &ch)
 			fresh.errmask = ch.errmask;
 			fresh.dcactrl = ch.dcactrl;
 		}
+		if (!all) {
+			fresh.chain = ch.chain;
+			fresh.chain_due = ch.chain_due;
+			fresh.count_due = ch.count_due;
+		}
 		ch = fresh;
 		if (wrong_)
 			wrong_->channel_off(ch.index);
+		apply_chain(ch);
 		return;
 	}
 	/* A hung channel obeys a reset only. */
@@ -189,6 +195,7 @@ void ioat_model::apply_pending(ioat_channel &ch)
 			ch.state = sts_suspended;
 		ch.suspend_due = false;
 	}
+	apply_chain(ch);
 }
 
 void ioat_model::halt(ioat_channel &ch, u32 err)
@@ -202,6 +209,7 @@ void ioat_model::command(ioat_channel &ch, u8 cmd)
 	if (cmd & cmd_reset) {
 		if (ch.reset_due == ioat_channel::pending::none)
 			ch.reset_due = ioat_channel::pending::reset;
+		ch.chain_due = false;
 	} else if (cmd & cmd_suspend) {
 		ch.suspend_due = ch.state != sts_halted;
 	} else if (cmd & cmd_resume) {
@@ -221,17 +229,43 @@ void ioat_model::write_ctrl(ioat_channel &ch, u16 value)
 	ch.ctrl = u16((ch.ctrl & ctrl_int_rearm & ~value) | (value & stored));
 }
 
-/* The counts start anew, and the channel is armed; not while it runs, nor before its errors are cleared. */
+/*
+ * The counts start anew, and the channel is armed; not while it runs, nor before its errors are cleared. A client may
+ * write it as soon as it sees a halt or has written a reset, before the engine has left the channel: it waits.
+ */
 void ioat_model::write_chain(ioat_channel &ch, u64 value)
 {
 	ch.chain = value;
-	if (ch.busy || ch.has_work() || ch.err || ch.reset_due != ioat_channel::pending::none)
+	ch.chain_due = true;
+	ch.count_due = 0;
+	apply_pending(ch);
+}
+
+void ioat_model::apply_chain(ioat_channel &ch)
+{
+	if (!ch.chain_due)
+		return;
+	ch.chain_due = false;
+	if (ch.has_work() || ch.err)
 		return;
 	ch.state = sts_armed;
 	ch.dmacount = ch.run = 0;
 	ch.completed = 0;
-	ch.next = value;
+	ch.next = ch.chain;
 	ch.suspend_due = false;
+	write_count(ch, ch.count_due);
+}
+
+void ioat_model::write_count(ioat_channel &ch, u16 value)
+{
+	if (ch.chain_due) {
+		ch.count_due = value;
+		return;
+	}
+	ch.dmacount = value;
+	if (ch.state == sts_armed && ch.run != ch.dmacount)
+		ch.state = sts_active;
+	kick();
 }
 
 void ioat_model::write_channel(ioat_channel &ch, u32 reg, u64 value)
@@ -256,10 +290,7 @@ void ioat_model::write_channel(ioat_channel &ch, u32 reg, u64 value)
 		ch.dcactrl = u32(value);
 		return;
 	case chan_dmacount:
-		ch.dmacount = u16(value);
-		if (ch.state == sts_armed && ch.run != ch.dmacount)
-			ch.state = sts_active;
-		kick();
+		write_count(ch, u16(value));
 	}
 }
 

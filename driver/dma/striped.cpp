@@ -34,6 +34,8 @@ struct striped : channel {
 	u64 rung[max_rings] = {}; /* the doorbell's last value */
 	u64 from = 0;             /* shortest copy that is spread */
 	u64 head = 0, tail = 0;   /* free-running: copies that have not completed */
+	u32 fault_ring = 0;       /* what read_fault() returned last: that request of this ring; */
+	u64 fault_seq = 0;        /* 0: none that failed */
 	spread_copy copies[max_copies];
 	channel_ops table;
 
@@ -232,14 +234,37 @@ static role role_of(const striped *c, u32 ring, u64 seq, const spread_copy **s)
 	return completed(c->ring[other]) >= (ring ? (*s)->first : (*s)->part[other]) ? role::sync : role::unmet;
 }
 
-/* The ring that has to make progress: ring 0, or the one whose part ring 0 waits for. */
+static role next_role(const striped *c, u32 ring)
+{
+	const spread_copy *s;
+
+	return role_of(c, ring, completed(c->ring[ring]) + 1, &s);
+}
+
+/*
+ * The ring that has to make progress: ring 0, or the one whose part ring 0 waits for. If that has halted, another one
+ * that still has something to run, which may hang.
+ */
 static channel *active_ring(const channel *ch)
 {
 	const auto *c = static_cast<const striped *>(ch);
 	const u64 next = completed(c) + 1;
 	const spread_copy *s;
+	channel *const r = c->ring[role_of(c, 0, next, &s) == role::unmet ? next - s->part[0] : 0];
 
-	return c->ring[role_of(c, 0, next, &s) == role::unmet ? next - s->part[0] : 0];
+	for (u32 k = 0; halted(r) && k < c->n_rings; k++)
+		if (!halted(c->ring[k]) && completed(c->ring[k]) != c->ring[k]->posted &&
+		    next_role(c, k) != role::unmet)
+			return c->ring[k];
+	return r;
+}
+
+/* WAITs between parts are not the owner's. */
+static bool striped_in_wait(const channel *ch)
+{
+	const auto *c = static_cast<const striped *>(ch);
+
+	return next_role(c, 0) == role::request && c->ring[0]->ops->in_wait(c->ring[0]);
 }
 
 /* False: it goes on by itself: it is a sync request, once its condition is met, or its copy's failure was reported. */
@@ -266,20 +291,35 @@ static bool striped_read_fault(channel *ch, fault *out)
 	bool stopped = false;
 	fault f;
 
+	c->fault_seq = 0;
 	for (u32 k = 0; k < c->n_rings; k++) {
 		if (!record_fault(c->ring[k]->record, &f))
 			continue;
+		const u64 seq = f.seq;
 		if (f.reason != fault_reason::stopped && !is_reported(c, k, &f))
 			continue;
 		*out = f;
-		if (f.reason != fault_reason::stopped)
+		if (f.reason != fault_reason::stopped) {
+			c->fault_ring = k;
+			c->fault_seq = seq;
 			return true;
+		}
 		stopped = true;
 	}
 	return stopped;
 }
 
-/* Finds all halted rings first: once one runs, the next copy may begin, and fail. */
+/* The failure that was returned, or another part's of the same copy. What failed after that is returned next. */
+static bool was_returned(striped *c, u32 ring, u64 seq, spread_copy *s)
+{
+	if (s && (s->failed || (c->fault_seq && c->fault_ring < s->n && s->part[c->fault_ring] == c->fault_seq))) {
+		s->failed = true;
+		return true;
+	}
+	return ring == c->fault_ring && seq == c->fault_seq;
+}
+
+/* Finds all rings to resume first: once one runs, the next copy may begin, and fail. */
 static int striped_resume(channel *ch)
 {
 	striped *c = to_striped(ch);
@@ -292,10 +332,10 @@ static int striped_resume(channel *ch)
 	for (u32 k = 0; k < c->n_rings; k++) {
 		if (!record_fault(c->ring[k]->record, &f))
 			continue;
-		const role what = f.reason == fault_reason::stopped ? role::request : role_of(c, k, f.seq, &s);
-		if (what == role::part)
-			const_cast<spread_copy *>(s)->failed = true;
-		if (what != role::unmet)
+		const role what = role_of(c, k, f.seq, &s);
+		const bool of_owner = what == role::request || what == role::part;
+		if (f.reason == fault_reason::stopped ||
+		    (of_owner ? was_returned(c, k, f.seq, const_cast<spread_copy *>(s)) : what != role::unmet))
 			halted_rings[n++] = c->ring[k];
 	}
 	for (u32 k = 0; k < n; k++) {
@@ -375,7 +415,7 @@ static constexpr channel_ops striped_ops = {
 	.abort = [](channel *ch) { return ch->rings[0]->ops->abort(active_ring(ch)); },
 	.restart = striped_restart,
 	.begun = [](const channel *ch) { return ch->rings[0]->ops->begun(active_ring(ch)); },
-	.in_wait = [](const channel *ch) { return ch->rings[0]->ops->in_wait(active_ring(ch)); },
+	.in_wait = striped_in_wait,
 	.read_fault = striped_read_fault,
 	.read_progress = striped_progress,
 	.describe = [](const channel *ch, char *buf,

@@ -8,8 +8,8 @@
  * completed, and their writes are visible. A request that fails halts the channel *before* completed reaches
  * it: the owner reads the fault, notifies its submitter, and resumes.
  *
- * Locking: post, doorbell, cancel, resume and arm are called under the owner's lock; wake after it is released;
- * the record may be read by any thread at any time.
+ * Locking: post, doorbell, cancel, resume and arm are called under the owner's lock; wake under it or after it is
+ * released; the record may be read by any thread at any time.
  */
 #pragma once
 

@@ -1791,8 +1791,9 @@ ACL_FUNC_VISIBILITY aclError aclrtUnSubscribeHostFunc(uint64_t hostFuncThreadId,
 /* ---- failed tasks ---------------------------------------------------------------------------------- */
 
 /*
- * callback runs once for each failed task, when a synchronisation takes its error; NULL: none. The information is the
- * library's, and valid until the callback returns.
+ * callback runs when a synchronisation of a stream, an event or the device returns the error of a failed task: again if
+ * a later one of the event or the device returns it again. NULL: none. The information is the library's, and valid
+ * until the callback returns. It must not destroy the stream, nor reset the device, that is synchronised.
  */
 ACL_DEPRECATED_MESSAGE("use aclrtExceptionInfoCallbackRegister")
 ACL_FUNC_VISIBILITY aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback);

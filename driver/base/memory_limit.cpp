@@ -25,7 +25,6 @@
 
 namespace usdma {
 
-using ull = unsigned long long;
 using file_ptr = std::unique_ptr<FILE, int (*)(FILE *)>;
 
 static constexpr u64 page = 4096, unknown = ~u64(0);

@@ -13,6 +13,7 @@ using u32 = std::uint32_t;
 using u64 = std::uint64_t;
 using s32 = std::int32_t;
 using s64 = std::int64_t;
+using ull = unsigned long long; /* what printf's %llu and %llx print */
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)

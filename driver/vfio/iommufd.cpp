@@ -16,14 +16,14 @@ namespace usdma::vfio {
 
 namespace {
 
-struct registry {
+struct open_spaces {
 	std::mutex lock;
 	std::vector<std::weak_ptr<iommufd_space>> spaces;
 };
 
-registry &opened()
+open_spaces &iommufd_spaces()
 {
-	static registry r;
+	static open_spaces r;
 
 	return r;
 }
@@ -143,9 +143,9 @@ static int open_cdev(const std::string &path, const kernel_options &opt, unique_
 int iommufd_open(const pci::address &addr, int group, const std::string &cdev, const kernel_options &opt,
 		 unique_fd *device, std::shared_ptr<dma_space> *space)
 {
-	std::lock_guard guard(opened().lock);
+	std::lock_guard guard(iommufd_spaces().lock);
 	const std::string path = opt.dev + "/vfio/devices/" + cdev;
-	auto &spaces = opened().spaces;
+	auto &spaces = iommufd_spaces().spaces;
 	std::shared_ptr<iommufd_space> s;
 	int err;
 

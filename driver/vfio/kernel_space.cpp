@@ -11,11 +11,6 @@
 
 namespace usdma::vfio {
 
-static unsigned long long ull(u64 v)
-{
-	return v;
-}
-
 /* Locked and pinned memory of this process, in KiB (/proc/self/status; see proc(5)). */
 static u64 locked_kib()
 {

@@ -11,11 +11,6 @@
 
 namespace usdma::vfio {
 
-static unsigned long long ull(u64 v)
-{
-	return v;
-}
-
 /* Devices have one or two: the areas around the MSI-X table. */
 static constexpr u32 most_areas = 256;
 

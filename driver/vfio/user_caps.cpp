@@ -11,11 +11,6 @@ namespace usdma::vfio {
 
 using json = nlohmann::json;
 
-static unsigned long long ull(u64 v)
-{
-	return v;
-}
-
 caps_text user_caps_json(const user_caps &caps)
 {
 	caps_text out;

@@ -112,10 +112,10 @@ static int rejected(int err)
 
 int user_device::negotiate()
 {
-	caps_text json = user_caps_json(
+	caps_text text = user_caps_json(
 		{proto::our_max_msg_fds, proto::our_max_data_xfer, proto::our_max_dma_maps, proto::default_pgsizes});
 	proto::version_head v = {proto::version_major, proto::version_minor};
-	const iovec parts[] = {{&v, sizeof(v)}, {json.text, strlen(json.text) + 1}};
+	const iovec parts[] = {{&v, sizeof(v)}, {text.text, strlen(text.text) + 1}};
 	user_message reply;
 	int err = link_.call(proto::command::version, parts, {}, &reply);
 

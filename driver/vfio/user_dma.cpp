@@ -10,11 +10,6 @@
 
 namespace usdma::vfio {
 
-static unsigned long long ull(u64 v)
-{
-	return v;
-}
-
 static int check_area(const dma_area &a, u64 page_size)
 {
 	if (!a.size || a.iova + (a.size - 1) < a.iova)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The versions and the SoC that programs read from this library and its kin, and from usdmactl. */
+/* The versions and the SoC that programs read from this library, the libraries beside it and usdmactl. */
 #pragma once
 
 #include "driver/base/types.h"

@@ -54,7 +54,7 @@ template <auto member> static constexpr setting words(const char *name, setting_
 
 static constexpr s64 day_ms = 86400000;
 
-static constexpr setting table[] = {
+static constexpr setting all_settings[] = {
 	words<&config::device_list>("devices", setting_type::text,
 				    "devices, separated by commas; empty: those bound to vfio-pci, or else sim,sim"),
 	words<&config::sim_cpus>("sim_cpus", setting_type::cpus,
@@ -128,12 +128,12 @@ static constexpr setting table[] = {
 
 std::span<const setting> settings()
 {
-	return table;
+	return all_settings;
 }
 
 const setting *setting_find(std::string_view name)
 {
-	for (const setting &s : table)
+	for (const setting &s : all_settings)
 		if (name.size() == strlen(s.name) && !strncasecmp(name.data(), s.name, name.size()))
 			return &s;
 	return nullptr;
@@ -146,7 +146,7 @@ const char *setting_nearest(const std::string &name)
 
 	for (char &ch : start)
 		ch = char(tolower(static_cast<unsigned char>(ch)));
-	return std::min_element(std::begin(table), std::end(table),
+	return std::min_element(std::begin(all_settings), std::end(all_settings),
 				[&](const setting &a, const setting &b) {
 					return unlikeness(start, a.name) < unlikeness(start, b.name);
 				})

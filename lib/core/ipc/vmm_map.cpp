@@ -35,11 +35,6 @@ static vmm_state &vmm()
 	return *made;
 }
 
-static unsigned long long ull(u64 v)
-{
-	return v;
-}
-
 /* ---- addresses -------------------------------------------------------------------------------------- */
 
 int vmm_take_addresses(u64 size, u64 align, u64 expect, u64 *va)

@@ -15,8 +15,6 @@
 
 namespace usdma::core {
 
-using ull = unsigned long long;
-
 static constexpr u64 block_grain = 512;
 static constexpr u64 small_max = MiB; /* huge_first: up to here normal pages */
 static constexpr u64 grant_step = 64 * MiB;

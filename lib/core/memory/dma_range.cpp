@@ -7,8 +7,6 @@
 
 namespace usdma::core {
 
-using ull = unsigned long long;
-
 static u32 bit_of(const device *dev)
 {
 	return u32(1) << dev->slot;

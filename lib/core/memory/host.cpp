@@ -10,7 +10,7 @@
 
 namespace usdma::core {
 
-static constexpr u64 block_grain = cache_line;
+static constexpr u64 host_grain = cache_line;
 
 /* Large blocks get a dedicated arena. */
 static bool is_large(u64 size)
@@ -85,7 +85,7 @@ static int arena_make(const host_request &w, u64 size, bool single, std::unique_
 	u8 *base = mem->mem.data();
 
 	std::unique_ptr<arena> *listed = a ? try_emplace(mem_state().arenas, a.get()) : nullptr;
-	if (!listed || a->blocks.init(size, block_grain)) {
+	if (!listed || a->blocks.init(size, host_grain)) {
 		mem_state().arenas.erase(a.get());
 		return no_memory("tracking pinned memory");
 	}
@@ -156,7 +156,7 @@ void arenas_trim(bool all)
 
 static int block_carve(arena *a, const host_request &w, void **out)
 {
-	const u64 size = w.size, align = size >= page_normal ? page_normal : block_grain;
+	const u64 size = w.size, align = size >= page_normal ? page_normal : host_grain;
 	u64 offset;
 	int err = a->blocks.alloc(size, align, &offset);
 

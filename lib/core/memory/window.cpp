@@ -20,8 +20,6 @@
 
 namespace usdma::core {
 
-using ull = unsigned long long;
-
 static constexpr u64 page = 4096;
 static constexpr u64 slots_size = max_devices * window_slot;
 /*

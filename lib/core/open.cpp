@@ -8,12 +8,12 @@
 #include "driver/dma/registry.h"
 #include "driver/dma/striped.h"
 #include "lib/core/base/section.h"
-#include "lib/core/channel/hw_queues.h"
-#include "lib/core/channel/wait.h"
+#include "lib/core/queue/hw_queues.h"
+#include "lib/core/queue/wait.h"
 #include "lib/core/copy/staging.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/memory/retire.h"
-#include "lib/core/channel/recover.h"
+#include "lib/core/queue/recover.h"
 #include "lib/core/stream/task.h"
 
 #include <algorithm>

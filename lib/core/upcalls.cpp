@@ -4,8 +4,8 @@
 #include "lib/core/memory/memory.h"
 #include "lib/core/open.h"
 #include "lib/core/stream/fault.h"
-#include "lib/core/channel/fault.h"
-#include "lib/core/channel/recover.h"
+#include "lib/core/queue/fault.h"
+#include "lib/core/queue/recover.h"
 
 namespace usdma::core {
 

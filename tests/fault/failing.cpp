@@ -7,7 +7,7 @@
 
 #include "driver/base/clock.h"
 #include "driver/base/unique_fd.h"
-#include "lib/core/channel/sleep.h"
+#include "lib/core/queue/sleep.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/memory/retire.h"
 #include "tests/support/level.h"

@@ -59,8 +59,8 @@ def main():
     checked = [p for p in files if p.startswith(("driver/", "lib/", "tools/")) and p.endswith((".cpp", ".h")) and p != "driver/base/barrier.h"]
     found = lines_with(ATOMIC, checked)
     to.add(not found, "atomic accesses only by driver/base/barrier.h", "\n".join(found))
-    found = lines_with(OPERATION, [p for p in checked if p.startswith("lib/") and not p.startswith("lib/core/channel/")])
-    to.add(not found, "operations of an engine only by lib/core/channel", "\n".join(found))
+    found = lines_with(OPERATION, [p for p in checked if p.startswith("lib/") and not p.startswith("lib/core/queue/")])
+    to.add(not found, "operations of an engine only by lib/core/queue", "\n".join(found))
     for path in filter(is_shell, files):
         point(to, f"shell syntax: {path}", "bash", ["-n", path])
     return to.end()

@@ -9,7 +9,7 @@
 #include "lib/core/base/section.h"
 #include "lib/core/copy/staging.h"
 #include "lib/core/stream/task.h"
-#include "lib/core/channel/wait.h"
+#include "lib/core/queue/wait.h"
 
 #include <cstring>
 

@@ -2,9 +2,9 @@
 #include "lib/core/copy/staging.h"
 
 #include "driver/base/error.h"
-#include "lib/core/channel/wait.h"
+#include "lib/core/queue/wait.h"
 #include "lib/core/memory/memory.h"
-#include "lib/core/channel/recover.h"
+#include "lib/core/queue/recover.h"
 
 #include <algorithm>
 #include <utility>

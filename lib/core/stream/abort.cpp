@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Aborting a stream: drops queued work and removes its requests from the ring. */
-#include "lib/core/channel/fault.h"
-#include "lib/core/channel/wait.h"
+#include "lib/core/queue/fault.h"
+#include "lib/core/queue/wait.h"
 #include "lib/core/stream/task.h"
 
 namespace usdma::core {

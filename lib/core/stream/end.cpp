@@ -4,11 +4,11 @@
 #include "driver/base/error.h"
 #include "lib/core/base/section.h"
 #include "lib/core/memory/memory.h"
-#include "lib/core/channel/hw_queues.h"
+#include "lib/core/queue/hw_queues.h"
 #include "lib/core/stream/guard.h"
 #include "lib/core/stream/stream.h"
 #include "lib/core/stream/task.h"
-#include "lib/core/channel/wait.h"
+#include "lib/core/queue/wait.h"
 
 namespace usdma::core {
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/stream/event.h"
-#include "lib/core/channel/recover.h"
+#include "lib/core/queue/recover.h"
 
 #include "driver/base/error.h"
 #include "lib/core/stream/guard.h"
 #include "lib/core/base/section.h"
 #include "lib/core/stream/task.h"
-#include "lib/core/channel/wait.h"
+#include "lib/core/queue/wait.h"
 
 #include <new>
 

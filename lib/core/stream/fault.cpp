@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/stream/fault.h"
 
-#include "lib/core/channel/wait.h"
+#include "lib/core/queue/wait.h"
 #include "lib/core/stream/task.h"
 
 namespace usdma::core {

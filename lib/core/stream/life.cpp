@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Stream creation. */
 #include "driver/base/error.h"
-#include "lib/core/channel/hw_queues.h"
+#include "lib/core/queue/hw_queues.h"
 #include "lib/core/stream/task.h"
 
 namespace usdma::core {

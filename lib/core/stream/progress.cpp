@@ -9,10 +9,10 @@
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
 #include "lib/core/base/section.h"
-#include "lib/core/channel/fault.h"
-#include "lib/core/channel/recover.h"
+#include "lib/core/queue/fault.h"
+#include "lib/core/queue/recover.h"
 #include "lib/core/stream/task.h"
-#include "lib/core/channel/wait.h"
+#include "lib/core/queue/wait.h"
 
 #include <algorithm>
 #include <poll.h>

@@ -2,13 +2,13 @@
 /* Running queued work of each kind, and advancing a stream's queue. */
 #include "lib/core/stream/task.h"
 #include "lib/core/memory/memory.h"
-#include "lib/core/channel/fault.h"
+#include "lib/core/queue/fault.h"
 
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "driver/base/page_guard.h"
 #include "lib/core/base/section.h"
-#include "lib/core/channel/wait.h"
+#include "lib/core/queue/wait.h"
 
 #include <new>
 

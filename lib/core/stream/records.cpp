@@ -4,9 +4,9 @@
 #include "lib/core/base/section.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/stream/task.h"
-#include "lib/core/channel/wait.h"
-#include "lib/core/channel/fault.h"
-#include "lib/core/channel/recover.h"
+#include "lib/core/queue/wait.h"
+#include "lib/core/queue/fault.h"
+#include "lib/core/queue/recover.h"
 
 #include <new>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Submission: to the ring while the stream is not gated, else to its queue. */
 #include "driver/base/error.h"
-#include "lib/core/channel/submit.h"
-#include "lib/core/channel/wait.h"
+#include "lib/core/queue/submit.h"
+#include "lib/core/queue/wait.h"
 #include "lib/core/stream/task.h"
 
 namespace usdma::core {

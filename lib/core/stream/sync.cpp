@@ -3,10 +3,10 @@
 #include "driver/base/error.h"
 #include "lib/core/base/section.h"
 #include "lib/core/base/trace.h"
-#include "lib/core/channel/wait.h"
+#include "lib/core/queue/wait.h"
 #include "lib/core/memory/memory.h"
-#include "lib/core/channel/fault.h"
-#include "lib/core/channel/recover.h"
+#include "lib/core/queue/fault.h"
+#include "lib/core/queue/recover.h"
 #include "lib/core/stream/task.h"
 
 namespace usdma::core {

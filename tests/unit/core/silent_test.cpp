@@ -3,8 +3,8 @@
  * A device that is gone without a word (its link is down) is given up by being asked, long before a hang's time
  * is over.
  */
-#include "lib/core/channel/recover.h"
-#include "lib/core/channel/wait.h"
+#include "lib/core/queue/recover.h"
+#include "lib/core/queue/wait.h"
 #include "tests/support/core.h"
 #include "tests/unit/core/fake_engine.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A thread's sleep in io_uring, when the kernel does not give a read back. */
 #include "driver/base/clock.h"
-#include "lib/core/channel/sleep.h"
-#include "lib/core/channel/wait.h"
+#include "lib/core/queue/sleep.h"
+#include "lib/core/queue/wait.h"
 #include "tests/support/test.h"
 
 #include <dlfcn.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/core/channel/wait.h"
+#include "lib/core/queue/wait.h"
 
 #include "driver/base/cpu.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "lib/core/base/trace.h"
-#include "lib/core/channel/fault.h"
-#include "lib/core/channel/sleep.h"
+#include "lib/core/queue/fault.h"
+#include "lib/core/queue/sleep.h"
 
 #include <sched.h>
 #include <unistd.h>

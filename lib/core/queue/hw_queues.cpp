@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The hardware queues of a device, opened on demand. */
-#include "lib/core/channel/hw_queues.h"
+#include "lib/core/queue/hw_queues.h"
 
 #include "driver/base/error.h"
 #include "driver/dma/striped.h"

@@ -8,8 +8,8 @@
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/log.h"
-#include "lib/core/channel/fault.h"
-#include "lib/core/channel/recover.h"
+#include "lib/core/queue/fault.h"
+#include "lib/core/queue/recover.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/memory/retire.h"
 

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "lib/core/channel/recover.h"
+#include "lib/core/queue/recover.h"
 
 #pragma GCC visibility push(default)
 namespace usdma::core {

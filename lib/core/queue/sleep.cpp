@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sleeping on an eventfd with a per-thread io_uring. */
-#include "lib/core/channel/sleep.h"
+#include "lib/core/queue/sleep.h"
 
 #include "driver/base/barrier.h"
 #include "driver/base/clock.h"

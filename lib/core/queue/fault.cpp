@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/core/channel/fault.h"
+#include "lib/core/queue/fault.h"
 
 #include "driver/base/error.h"
 #include "driver/base/log.h"

@@ -10,8 +10,7 @@
 namespace usdma::core {
 
 constinit const device_upcalls device_up = {.open = device_open, .close = device_close};
-constinit const memory_upcalls memory_up = {
-	.queue_epoch = queue_epoch, .queue_done = queue_done, .zero = zero_device, .alive = device_alive};
+constinit const memory_upcalls memory_up = {.gated = stream_gated_work, .zero = zero_device, .alive = device_alive};
 constinit const queue_listener queue_up = {
 	.cancels_after = stream_cancels_after, .on_fault = stream_note_fault, .on_reset = streams_note_reset};
 

@@ -80,7 +80,7 @@ static void close_while_looked_at(void **)
 	for (std::thread &t : lookers)
 		t = std::thread([&] {
 			while (!stop)
-				seen_done += queue_done(~u64(0));
+				seen_done += stream_gated_work().all_posted();
 		});
 	for (int i = 0; i < 2; i++)
 		close_once(&fds);

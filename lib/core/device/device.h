@@ -65,7 +65,19 @@ struct alignas(64) hw_queue {
 	u8 tried = 0;              /* recover.cpp: last recovery step … */
 	u64 tried_at = 0;          /* … and the completed number at that time */
 	u32 stuck = 0;             /* halted and could not be resumed */
+	u64 mark[2] = {};          /* see grace_batches; 0: passed; under memory_state::lock */
 	hwq_counters own_count;    /* counters of a queue without a slot in the status page */
+};
+
+/*
+ * Deferred frees (lib/core/memory/reclaim.cpp) that the device's rings have passed, by their numbers. Two batches
+ * wait: the older one for hw_queue::mark[at], the next one for mark[!at].
+ */
+struct grace_batches {
+	u64 passed = 0; /* up to this free */
+	u64 waits = 0;  /* last free of the older batch */
+	u64 next = 0;   /* … of the next one */
+	unsigned at = 0;
 };
 
 class alignas(64) device {
@@ -86,11 +98,11 @@ public:
 	std::mutex idle_lock;                             /* idle, timed_out */
 	int dead = 0; /* an errno once the device is lost or hung: terminates every wait; atomic */
 	u64 opened_ns = 0;
-	u64 opening = 0;                /* number of this opening while its hardware queues are valid; atomic */
-	u64 closing = 0;                /* the same, from close until it has quiesced; atomic */
-	u64 attach = 0;                 /* number of this opening until it has quiesced; under memory_state::lock */
+	u64 opening = 0;       /* number of this opening while its hardware queues are valid; atomic */
+	u64 closing = 0;       /* the same, from close until it has quiesced; atomic */
+	bool attached = false; /* until it has quiesced; under memory_state::lock, as is the next */
+	grace_batches grace;
 	u64 lost_bit = 0;               /* in dma_range::mapped_by_lost; of a closed device that may still write */
-	device *next_retired = nullptr; /* memory_state::retired */
 	device *next_closed = nullptr;  /* list in retire.cpp */
 	bool is_mapped_by_lost = false; /* its memory is still mapped into a lost device */
 	u64 lost_at_ns = 0;             /* when dead was set; atomic */

@@ -272,14 +272,14 @@ int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
 	return 0;
 }
 
-static void release_now(device *dev, u64 offset, bool clear)
+static void release_now(device *dev, u64 offset, const gated_work &before)
 {
 	deferred_free item = {};
 
 	item.what = deferred_free::device_block;
 	item.dev = dev;
 	item.offset = offset;
-	deferred_add(std::move(item), clear);
+	deferred_add(item, before);
 }
 
 int device_free(u64 addr)
@@ -288,7 +288,7 @@ int device_free(u64 addr)
 
 	if (forked())
 		return fail_forked();
-	const bool clear = deferred_snapshot();
+	const gated_work before = deferred_snapshot();
 	std::lock_guard guard(mem_state().lock);
 	region *r = region_at(addr);
 	if (!r || r->cls != mem_class::device || r->kind != region_kind::heap || r->flags & region_shared)
@@ -299,7 +299,7 @@ int device_free(u64 addr)
 	exports_close(dev, offset);
 	count_out(dev, h->blocks.size_at(offset), r->page_size > page_normal);
 	region_remove(r);
-	release_now(dev, offset, clear);
+	release_now(dev, offset, before);
 	return 0;
 }
 
@@ -385,7 +385,7 @@ void device_uncarve(device *dev, u64 offset, u64 size)
 {
 	if (forked())
 		return;
-	const bool clear = deferred_snapshot();
+	const gated_work before = deferred_snapshot();
 	std::lock_guard guard(mem_state().lock);
 	device_heap *h = heap_of(dev);
 	const u64 bytes = h->blocks.size_at(offset);
@@ -396,7 +396,7 @@ void device_uncarve(device *dev, u64 offset, u64 size)
 	}
 	exports_close(dev, offset);
 	count_out(dev, bytes, is_huge(offset, bytes));
-	release_now(dev, offset, clear);
+	release_now(dev, offset, before);
 }
 
 memory_view device_memory(device *dev)
@@ -498,7 +498,7 @@ int heap_attach(device *dev)
 }
 
 /* Removes the regions of blocks that were not freed. */
-void heap_detach(device *dev, bool clear)
+void heap_detach(device *dev, const gated_work &before)
 {
 	const std::unique_ptr<device_heap> h(heap_of(dev));
 
@@ -520,7 +520,7 @@ void heap_detach(device *dev, bool clear)
 	deferred_free item = {};
 	item.what = deferred_free::whole_range;
 	item.sp = h->pool;
-	deferred_add(std::move(item), clear);
+	deferred_add(item, before);
 }
 
 /* ---- peers ------------------------------------------------------------------------------------------- */

@@ -19,9 +19,9 @@
  *
  * Deferred frees. A free removes the region at once, so no new copy finds the memory; but requests in a ring,
  * or work behind a gate, may still use it. So reclaim.cpp numbers it: first all work that was queued behind
- * gates by then must have reached the rings (serial, epoch), then each ring of a device in reach must have
- * completed what was posted by then (marks). Until that, the block, the range or the IOVA is not used again.
- * Synchronisations, allocations and frees check the list. A device that was lost may write at any later
+ * gates by then must have reached the rings, then each ring of a device in reach must have completed what was
+ * posted by then, of which a batch of frees takes one snapshot. Until that, the block, the range or the IOVA is not
+ * used again. Synchronisations, allocations and frees check the list. A device that was lost may write at any later
  * time: what it reaches is retained until it has quiesced (retire.h).
  */
 #pragma once
@@ -125,14 +125,6 @@ struct pinned_registration {
 	u64 user;
 };
 
-/* Work in flight at the time of a free: passed when the channel has completed seq, or when the device has quiesced. */
-struct mark {
-	device *dev;  /* ln is valid only while dev->attach == attach */
-	hw_queue *ln; /* null: any work of a lost device */
-	u64 seq;
-	u64 attach;
-};
-
 /* Freed, but a device may still access it. */
 struct deferred_free {
 	enum { nothing, device_block, arena_block, whole_range, iova } what;
@@ -140,11 +132,8 @@ struct deferred_free {
 	arena *from = nullptr;
 	dma_range *sp = nullptr;
 	u64 offset = 0;
-	/* First work queued at the time of the free must reach the rings, then the rings must pass it. */
-	bool queued = true;
-	u64 epoch = 0;
-	u64 serial = 0;
-	std::vector<mark> marks;
+	u64 after = 0;  /* gated_work::last at the time of the free: that must reach the rings, … */
+	u64 serial = 0; /* … then grace_batches::passed this */
 };
 
 /* A block of device memory that was exported. */
@@ -157,8 +146,6 @@ struct exported_block {
 struct memory_state {
 	std::mutex lock;
 	device *attached[max_devices] = {};
-	u64 last_attach = 0;
-	device *retired = nullptr;   /* detached devices that may still write; by device::next_retired */
 	u64 lost_bits = 0;           /* lost bits in use */
 	bool ranges_pending = false; /* a removed range is retained for a lost device … */
 	u64 retry_ns = 0;            /* … and this is when to check all of them again */
@@ -173,9 +160,9 @@ struct memory_state {
 	std::vector<deferred_free> deferred;
 	size_t reserved = 0; /* number of blocks that may be freed: deferred has capacity for all, so that freeing needs
 				no memory */
-	size_t deferred_count = 0; /* atomic, as queued_until */
+	size_t deferred_count = 0; /* atomic */
 	u64 last_serial = 0;       /* of the latest deferred free */
-	u64 queued_until = 0;      /* work queued before this serial number is in the rings */
+	u64 queued_until = 0;      /* work behind gates before this free is in the rings */
 };
 
 memory_state &mem_state();
@@ -241,7 +228,7 @@ void device_put_block(device *dev, u64 offset);
 /* Counts a freed block as used, or no longer so, as other processes map it. */
 void device_count_held(device *dev, u64 offset, bool held);
 int heap_attach(device *dev);
-void heap_detach(device *dev, bool clear);
+void heap_detach(device *dev, const gated_work &before);
 
 /* exports.cpp; under mem_state().lock */
 /* The block is freed by the caller: no new imports. */
@@ -259,12 +246,12 @@ int heap_track_clean(const device *dev, device_heap *h);
 int device_clean(device *dev, u64 offset, u64 size);
 
 /* reclaim.cpp; the first four under mem_state().lock, the others not */
-int deferred_reserve();                            /* reserves a deferred free for a new block or pool */
-void deferred_unreserve(size_t n);                 /* returns n such reservations */
-void deferred_add(deferred_free item, bool clear); /* frees it at once, or later */
+int deferred_reserve();                                          /* reserves a deferred free for a new block or pool */
+void deferred_unreserve(size_t n);                               /* returns n such reservations */
+void deferred_add(deferred_free item, const gated_work &before); /* frees it at once, or later */
 void deferred_run();
-/* Before a free: records which queued work is in the rings. True: all submitted so far is. */
-bool deferred_snapshot();
+/* Before a free, for deferred_add(): how much of the work behind gates is in the rings. */
+gated_work deferred_snapshot();
 /* Waits up to a second for the work in flight now. False: not ended. */
 bool deferred_drain();
 

@@ -202,11 +202,17 @@ void memory_reclaim();
 u32 host_generation(u32 host_reach); /* device::host_reach */
 void host_generation_renew(u32 host_reach);
 
+/* Work behind gates is numbered: the latest number, and that up to which all was posted or dropped. */
+struct gated_work {
+	u64 last, posted;
+
+	bool all_posted() const { return posted >= last; }
+};
+
 /* Functions of upper layers that this layer calls: lib/core/upcalls.cpp. */
 struct memory_upcalls {
-	/* Gated work is numbered. Once queue_done(n) holds, all work up to n = queue_epoch() was posted or dropped. */
-	u64 (*queue_epoch)();
-	bool (*queue_done)(u64 epoch);
+	/* Takes locks of hardware queues. */
+	gated_work (*gated)();
 	/* Zeroes device memory at a DMA address; synchronous. */
 	int (*zero)(device *dev, u64 dma, u64 len);
 	/* Checks the device. 0, or -errno if it is dead. */

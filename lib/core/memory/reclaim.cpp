@@ -18,131 +18,110 @@ static constexpr u64 short_drain_ms = 1, short_drain_period_ns = 10 * ns_per_s;
 /* Interval of checks of memory retained for lost devices. */
 static constexpr u64 retry_interval = 100 * ns_per_ms;
 
-/* ---- queues ------------------------------------------------------------------------------------------ */
-
-/* The oldest and the newest deferred free. */
-struct deferred_bounds {
-	u64 serial[2] = {}, epoch[2] = {};
-};
-
-static deferred_bounds bounds_now()
-{
-	memory_state &m = mem_state();
-	std::lock_guard guard(m.lock);
-	deferred_bounds e;
-
-	if (m.deferred.empty())
-		return e;
-	e.serial[0] = m.deferred.front().serial;
-	e.epoch[0] = m.deferred.front().epoch;
-	e.serial[1] = m.deferred.back().serial;
-	e.epoch[1] = m.deferred.back().epoch;
-	return e;
-}
-
-static void note_queued(u64 serial)
-{
-	u64 *const queued_until = &mem_state().queued_until;
-	u64 was = load_seq_cst(queued_until);
-
-	while (was < serial && !cmpxchg_seq_cst(queued_until, &was, serial))
-		;
-}
+/* ---- work before a free ------------------------------------------------------------------------------- */
 
 /*
- * Queries the progress of the streams' queues. That takes their locks, so it is never done under
- * mem_state().lock, nor by allocations, which upper layers make under their own locks. The result holds for
- * items deferred before the query, not for later items of the same epoch: a task is numbered before it is
- * queued.
+ * Takes the locks of streams' queues, so it is never done under mem_state().lock, nor by allocations, which upper
+ * layers make under their own locks. The result holds for items that were deferred before.
  */
-bool deferred_snapshot()
+gated_work deferred_snapshot()
 {
 	memory_state &m = mem_state();
+	m.lock.lock();
+	const u64 last = m.last_serial;
+	m.lock.unlock();
+	const gated_work w = memory_up.gated();
+	std::lock_guard guard(m.lock);
 
-	if (load_relaxed(&m.deferred_count)) {
-		const deferred_bounds b = bounds_now();
-
-		for (int i : {0, 1})
-			if (load_seq_cst(&m.queued_until) < b.serial[i] && memory_up.queue_done(b.epoch[i]))
-				note_queued(b.serial[i]);
-	}
-	return memory_up.queue_done(memory_up.queue_epoch());
+	if (w.all_posted())
+		m.queued_until = std::max(m.queued_until, last);
+	auto at = std::upper_bound(m.deferred.begin(), m.deferred.end(), m.queued_until,
+				   [](u64 serial, const deferred_free &item) { return serial < item.serial; });
+	for (; at != m.deferred.end() && at->serial <= last && at->after <= w.posted; ++at)
+		m.queued_until = at->serial;
+	return w;
 }
-
-/* ---- marks ------------------------------------------------------------------------------------------- */
 
 /*
  * Tries a hardware queue's lock for a short time: it protects posted, and the channel against closing. A
  * try-lock, as no lock may be waited for under mem_state().lock.
  */
-class hwq_snapshot {
-public:
-	explicit hwq_snapshot(hw_queue *l) : l_(l)
-	{
-		for (int i = 0; i < tries && !held_; i++) {
-			held_ = l->lock.try_lock();
-			if (!held_)
-				cpu_relax();
-		}
-	}
-	~hwq_snapshot()
-	{
-		if (held_)
-			l_->lock.unlock();
-	}
-	hwq_snapshot(const hwq_snapshot &) = delete;
-	hwq_snapshot &operator=(const hwq_snapshot &) = delete;
-	bool held() const { return held_; }
-
-private:
+static std::unique_lock<biased_lock> try_queue(hw_queue *l)
+{
 	static constexpr int tries = 200;
-	hw_queue *l_;
-	bool held_ = false;
-};
+	std::unique_lock held(l->lock, std::defer_lock);
 
-/* No request of this opening of the device can write any more. */
-static bool is_over(const mark &m)
-{
-	return m.dev->attach != m.attach || m.dev->stopped();
+	for (int i = 0; i < tries && !held.try_lock(); i++)
+		cpu_relax();
+	return held;
 }
 
-static bool mark_passed(const mark &m)
+/* False: lock contended; a mark that was changed already includes later work, which is harmless. */
+static bool mark_take(hw_queue *l, unsigned at)
 {
-	if (is_over(m))
-		return true;
-	if (!m.ln)
+	const auto held = try_queue(l);
+
+	if (!held)
 		return false;
-	const hwq_snapshot snapshot(m.ln);
-
-	if (!snapshot.held())
-		return false;
-	/* A closed channel has ended, unless its device was lost. */
-	return m.ln->ch ? dma::completed(m.ln->ch) >= m.seq : !m.dev->lost();
-}
-
-/* False: lock contended, or no memory for the mark. */
-static bool mark_take(device *dev, hw_queue *l, std::vector<mark> *marks)
-{
-	const hwq_snapshot snapshot(l);
-
-	if (snapshot.held() && l->ch && dma::completed(l->ch) < l->ch->posted)
-		return try_push(*marks, mark{dev, l, l->ch->posted, dev->attach});
-	/* Closed while the device was lost: its work may still run. */
-	if (snapshot.held() && !l->ch && dev->lost() && !dev->stopped())
-		return try_push(*marks, mark{dev, nullptr, 0, dev->attach});
-	return snapshot.held();
-}
-
-static bool marks_of(device *dev, std::vector<mark> *marks)
-{
-	std::unique_lock guard(dev->lock, std::try_to_lock);
-
-	if (!guard.owns_lock())
-		return false;
-	for (const auto &l : dev->hw_queues)
-		if (l && !mark_take(dev, l.get(), marks))
-			return false;
+	if (l->ch)
+		l->mark[at] = dma::completed(l->ch) < l->ch->posted ? l->ch->posted : 0;
+	else
+		l->mark[at] = l->dev->lost(); /* closed while the device was lost: its work may still run */
 	return true;
+}
+
+static bool mark_passed(hw_queue *l, unsigned at)
+{
+	if (!l->mark[at])
+		return true;
+	const auto held = try_queue(l);
+
+	/* A closed channel has ended, unless its device was lost. */
+	if (held && (l->ch ? dma::completed(l->ch) >= l->mark[at] : !l->dev->lost()))
+		l->mark[at] = 0;
+	return !l->mark[at];
+}
+
+static bool all_marks(device *dev, unsigned at, bool (*fn)(hw_queue *l, unsigned at))
+{
+	const std::unique_lock opening(dev->lock, std::try_to_lock);
+
+	return opening && std::all_of(dev->hw_queues.begin(), dev->hw_queues.end(),
+				      [&](const auto &l) { return !l || fn(l.get(), at); });
+}
+
+/*
+ * A batch of frees waits for what the rings had at its last free. While one batch waits, later frees join the
+ * next one.
+ */
+static void device_advance(device *dev)
+{
+	const u64 until = mem_state().queued_until;
+	grace_batches &g = dev->grace;
+
+	/* No request can write any more. */
+	if (dev->stopped()) {
+		g.passed = g.waits = g.next = until;
+		return;
+	}
+	if (g.next < until && all_marks(dev, !g.at, mark_take))
+		g.next = until;
+	while (g.passed < g.next) {
+		if (g.waits == g.passed) {
+			g.waits = g.next;
+			g.at = !g.at;
+		}
+		if (!all_marks(dev, g.at, mark_passed))
+			return;
+		g.passed = g.waits;
+	}
+}
+
+static void devices_advance()
+{
+	for (device *dev : mem_state().attached)
+		if (dev)
+			device_advance(dev);
 }
 
 /* The range through which devices access the item; nullptr: its own device only. */
@@ -167,45 +146,15 @@ static bool is_apart(const deferred_free &item, const device *dev)
 	return sp && !reaches(dev, sp);
 }
 
-/* Marks for closed devices that may still write there. */
-static bool marks_of_retired(const dma_range *sp, std::vector<mark> *marks)
+/* No work submitted before the free can still run. */
+static bool passed(const deferred_free &item)
 {
-	for (device *dev = sp && sp->mapped_by_lost ? mem_state().retired : nullptr; dev; dev = dev->next_retired)
-		if (sp->mapped_by_lost & dev->lost_bit && !try_push(*marks, mark{dev, nullptr, 0, dev->attach}))
-			return false;
-	return true;
-}
+	const dma_range *sp = reach_of(item);
 
-/*
- * Marks for the work now in the rings of all devices that can access the item (null: all). False: retry later;
- * the marks then include later work, which is harmless.
- */
-static bool marks_take(const deferred_free *item, std::vector<mark> *marks)
-{
-	marks->clear();
-	for (device *dev : mem_state().attached)
-		if (dev && !(item && is_apart(*item, dev)) && !marks_of(dev, marks))
-			return false;
-	return !item || marks_of_retired(reach_of(*item), marks);
-}
-
-static bool marks_pass(std::vector<mark> *marks)
-{
-	while (!marks->empty() && mark_passed(marks->back()))
-		marks->pop_back();
-	return marks->empty();
-}
-
-/* True: no work submitted before the item was made can still run. */
-static bool passed(deferred_free *item)
-{
-	if (item->queued) {
-		if (load_seq_cst(&mem_state().queued_until) < item->serial ||
-		    !marks_take(item->what == deferred_free::nothing ? nullptr : item, &item->marks))
-			return false;
-		item->queued = false;
-	}
-	return marks_pass(&item->marks);
+	return mem_state().queued_until >= item.serial && !(sp && sp->mapped_by_lost) &&
+	       std::all_of(std::begin(mem_state().attached), std::end(mem_state().attached), [&](const device *dev) {
+		       return !dev || dev->grace.passed >= item.serial || is_apart(item, dev);
+	       });
 }
 
 /* ---- deferred frees ------------------------------------------------------------------------------------- */
@@ -258,20 +207,20 @@ static void deferred_changed()
 	store_relaxed(&mem_state().deferred_count, mem_state().deferred.size());
 }
 
-void deferred_add(deferred_free item, bool clear)
+void deferred_add(deferred_free item, const gated_work &before)
 {
 	memory_state &m = mem_state();
 
-	item.epoch = memory_up.queue_epoch();
-	item.serial = clear ? 0 : ++m.last_serial; /* 0: no queued work to wait for */
-	if (passed(&item)) {
+	item.after = before.last;
+	item.serial = ++m.last_serial;
+	if (before.all_posted() && m.queued_until == item.serial - 1)
+		m.queued_until = item.serial;
+	devices_advance();
+	if (passed(item)) {
 		complete_free(item);
 		return;
 	}
-	/* Serial numbers in the list are ascending, as are epochs. */
-	if (clear)
-		item.serial = ++m.last_serial;
-	push_reserved(m.deferred, std::move(item));
+	push_reserved(m.deferred, item);
 	deferred_changed();
 }
 
@@ -285,8 +234,9 @@ void deferred_run()
 	}
 	if (m.deferred.empty())
 		return;
-	std::erase_if(m.deferred, [](deferred_free &item) {
-		const bool over = passed(&item);
+	devices_advance();
+	std::erase_if(m.deferred, [](const deferred_free &item) {
+		const bool over = passed(item);
 
 		if (over)
 			complete_free(item);
@@ -315,16 +265,40 @@ void memory_reclaim()
 		deferred_run();
 }
 
-/* *dead_end: only work of lost devices is left, which may never end. */
-static bool all_passed(deferred_free *now, bool *dead_end)
+/* The list has no such item any more. *dead_end: it waits for lost devices only, which may never end. */
+static bool has_passed(u64 serial, bool *dead_end)
+{
+	memory_state &m = mem_state();
+	std::lock_guard guard(m.lock);
+
+	deferred_run();
+	const bool over = std::none_of(m.deferred.begin(), m.deferred.end(),
+				       [serial](const deferred_free &item) { return item.serial == serial; });
+	*dead_end = !over && m.queued_until >= serial &&
+		    std::all_of(std::begin(m.attached), std::end(m.attached), [serial](const device *dev) {
+			    return !dev || dev->grace.passed >= serial || dev->lost();
+		    });
+	return over;
+}
+
+/* Defers the free of nothing. 0: no memory. */
+static u64 nothing_add(const gated_work &before)
 {
 	std::lock_guard guard(mem_state().lock);
-	const bool over = passed(now);
 
-	*dead_end = !over && !now->queued && std::all_of(now->marks.begin(), now->marks.end(), [](const mark &m) {
-		return is_over(m) || m.dev->lost();
-	});
-	return over;
+	if (deferred_reserve())
+		return 0;
+	deferred_add({}, before);
+	return mem_state().last_serial;
+}
+
+static void nothing_remove(u64 serial)
+{
+	std::lock_guard guard(mem_state().lock);
+
+	deferred_unreserve(std::erase_if(mem_state().deferred,
+					 [serial](const deferred_free &item) { return item.serial == serial; }));
+	deferred_changed();
 }
 
 bool deferred_drain()
@@ -333,25 +307,21 @@ bool deferred_drain()
 	const u64 last = load_relaxed(&last_timeout);
 	const bool recent_timeout = last && now_ns() - last < short_drain_period_ns;
 	const deadline until = deadline::in_ms(recent_timeout ? short_drain_ms : drain_ms);
-	deferred_free now = {};
-	bool dead_end;
+	const u64 serial = nothing_add(deferred_snapshot());
+	bool dead_end = !serial;
 
-	now.epoch = memory_up.queue_epoch();
-	now.serial = ~u64(0);
-	for (;;) {
-		deferred_snapshot();
-		if (now.serial && memory_up.queue_done(now.epoch))
-			now.serial = 0;
-		if (all_passed(&now, &dead_end))
-			return true;
-		if (dead_end)
-			return false;
+	while (!dead_end && !has_passed(serial, &dead_end)) {
 		if (until.passed()) {
 			store_relaxed(&last_timeout, now_ns());
-			return false;
+			dead_end = true;
+		} else if (!dead_end) {
+			usleep(drain_step_us);
+			deferred_snapshot();
 		}
-		usleep(drain_step_us);
 	}
+	if (dead_end)
+		nothing_remove(serial);
+	return !dead_end;
 }
 
 /* ---- devices ----------------------------------------------------------------------------------------- */
@@ -362,7 +332,7 @@ static void lost_bit_put(device *dev)
 	memory_state &m = mem_state();
 	const u64 bit = dev->lost_bit;
 
-	dev->attach = 0;
+	dev->attached = false;
 	dev->lost_bit = 0;
 	/* The last bit may be shared. */
 	if (!bit || bit == u64(1) << 63)
@@ -373,7 +343,7 @@ static void lost_bit_put(device *dev)
 	ranges_quiesce();
 }
 
-/* Unmaps all memory from a device. If that fails, the device is retired until it has quiesced. */
+/* Unmaps all memory from a device. What it may still write has its lost_bit until it has quiesced. */
 static void unmap_device(device *dev)
 {
 	int none = 0;
@@ -381,12 +351,8 @@ static void unmap_device(device *dev)
 	if (!ranges_detach(dev) && !dev->lost())
 		cmpxchg_seq_cst(&dev->dead, &none, ENODEV);
 	arenas_trim(false);
-	if (!dev->lost() || dev->stopped()) {
+	if (!dev->lost() || dev->stopped())
 		lost_bit_put(dev);
-		return;
-	}
-	dev->next_retired = mem_state().retired;
-	mem_state().retired = dev;
 }
 
 int memory_attach(device *dev)
@@ -400,7 +366,8 @@ int memory_attach(device *dev)
 	deferred_run();
 	arenas_trim(true); /* an empty arena must not prevent attaching the device */
 	m.attached[dev->slot] = dev;
-	dev->attach = ++m.last_attach;
+	dev->attached = true;
+	dev->grace.passed = dev->grace.waits = dev->grace.next = m.last_serial;
 	err = ranges_attach(dev);
 	if (!err)
 		err = heap_attach(dev);
@@ -415,26 +382,20 @@ void memory_detach(device *dev)
 {
 	memory_state &m = mem_state();
 
-	const bool clear = deferred_snapshot();
+	const gated_work before = deferred_snapshot();
 	std::lock_guard guard(m.lock);
 	if (dev->slot >= max_devices || m.attached[dev->slot] != dev)
 		return;
 	deferred_forget(dev);
-	heap_detach(dev, clear);
+	heap_detach(dev, before);
 	unmap_device(dev);
 	deferred_run();
 }
 
 void memory_forget(device *dev)
 {
-	memory_state &m = mem_state();
-	std::lock_guard guard(m.lock);
+	std::lock_guard guard(mem_state().lock);
 
-	for (device **at = &m.retired; *at; at = &(*at)->next_retired)
-		if (*at == dev) {
-			*at = dev->next_retired;
-			break;
-		}
 	lost_bit_put(dev);
 	deferred_run();
 }

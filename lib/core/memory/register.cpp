@@ -254,7 +254,7 @@ static int take_out(void *ptr, region *removed, dma_range **sp)
 static int revoke(const region &removed, dma_range *sp)
 {
 	deferred_free item = {};
-	const bool clear = deferred_snapshot();
+	const gated_work before = deferred_snapshot();
 	std::lock_guard guard(mem_state().lock);
 
 	if (range_unmap_all(sp) || range_may_be_written(sp)) {
@@ -267,7 +267,7 @@ static int revoke(const region &removed, dma_range *sp)
 	sp->dead = sp->is_deferred = true;
 	item.what = deferred_free::iova;
 	item.sp = sp;
-	deferred_add(std::move(item), clear);
+	deferred_add(item, before);
 	return 0;
 }
 

@@ -21,7 +21,7 @@ static constinit no_destructor<closed_list> closed;
 /* It cannot access other memory, and no device can access its memory. */
 static bool is_over(device *dev)
 {
-	return !dev->eng || ((!dev->attach || dev->stopped()) && !dev->is_mapped_by_lost);
+	return !dev->eng || ((!dev->attached || dev->stopped()) && !dev->is_mapped_by_lost);
 }
 
 static void device_free(device *dev)

@@ -9,6 +9,7 @@
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
 #include "lib/core/base/section.h"
+#include "lib/core/memory/memory.h"
 #include "lib/core/queue/fault.h"
 #include "lib/core/queue/recover.h"
 #include "lib/core/stream/task.h"
@@ -60,6 +61,7 @@ struct progress_state {
 	u32 waiters = 0;    /* threads asleep on count */
 	u64 interrupts = 0; /* device interrupts that woke the thread */
 	u32 scans = 0;      /* passes over call_slots; under run_lock */
+	u64 tasks = 0;      /* ever queued; atomic */
 };
 
 constinit no_destructor<progress_state> progress;
@@ -521,19 +523,25 @@ void progress_quiesce()
 	fetch_sub_relaxed(&progress->closing, 1);
 }
 
-bool queue_done(u64 epoch)
+u64 progress_number()
+{
+	return fetch_add_relaxed(&progress->tasks, 1) + 1;
+}
+
+gated_work stream_gated_work()
 {
 	std::lock_guard scanning(progress->scan_lock);
-	bool done = true;
+	gated_work w;
 
+	w.last = w.posted = load_acquire(&progress->tasks);
 	for (gated_streams all; stream *s = all.next();) {
 		s->ln->lock.lock();
-		if (s->queue && s->queue->t.number <= epoch)
-			done = false;
+		if (s->queue)
+			w.posted = std::min(w.posted, s->queue->t.number - 1);
 		s->ln->lock.unlock();
 		stream_unref(s);
 	}
-	return done;
+	return w;
 }
 
 } // namespace usdma::core

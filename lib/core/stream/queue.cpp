@@ -14,8 +14,6 @@
 
 namespace usdma::core {
 
-static u64 task_count; /* tasks ever queued; atomic */
-
 /* ---- tokens ----------------------------------------------------------------------------------------- */
 
 struct call_token {
@@ -231,7 +229,7 @@ void stream_drop_queue(stream *s)
 
 static void queue_append(stream *s, queued *q)
 {
-	q->t.number = fetch_add_relaxed(&task_count, 1) + 1;
+	q->t.number = progress_number();
 	(s->queue ? s->queue_end->next : s->queue) = q;
 	s->queue_end = q;
 	store_relaxed(&s->gated, s->gated | gate_queue);
@@ -362,11 +360,6 @@ bool stream_advance(stream *s)
 		moved |= !dma::halted(other->ch);
 	}
 	return moved;
-}
-
-u64 queue_epoch()
-{
-	return load_acquire(&task_count);
 }
 
 /* ---- gates and calls -------------------------------------------------------------------------------- */

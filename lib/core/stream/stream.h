@@ -24,6 +24,7 @@ struct queued;
 struct stream;
 struct call_token;
 struct record;
+struct gated_work;
 
 enum class fail_mode : u8 { go_on, stop };
 
@@ -195,9 +196,8 @@ int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted = n
  */
 int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len);
 
-/* Gated work is numbered. Once queue_done(n) holds, all work up to n = queue_epoch() was posted or dropped. */
-u64 queue_epoch();
-bool queue_done(u64 epoch);
+/* How much of the work behind gates is in the rings; takes locks of hardware queues. */
+gated_work stream_gated_work();
 
 /* ---- gates and callbacks ---------------------------------------------------------------------------- */
 

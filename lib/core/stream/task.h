@@ -20,7 +20,7 @@ struct task {
 	task_kind kind = task_kind::request;
 	bool block = false;     /* call: the stream waits for call_done */
 	bool delivered = false; /* call: delivered, not yet done */
-	u64 number = 0;         /* for queue_epoch */
+	u64 number = 0;         /* in gated_work */
 	deadline until = deadline::never();
 	dma::request req{};
 	record *rec = nullptr;                /* record, gate_event: a reference */
@@ -107,6 +107,8 @@ int record_wait(record *r, deadline until);
 
 /* ---- progress thread ------------------------------------------------------------------------------------------- */
 
+/* The number of a task that is queued next, for stream_gated_work(). */
+u64 progress_number();
 /* Lists a stream whose queue is not empty; with its hardware queue's lock held. Starts the thread on first use. */
 int progress_add(stream *s);
 /* Unlists it; true: the caller now owns the list's reference. With its hardware queue's lock held. */

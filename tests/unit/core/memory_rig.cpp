@@ -98,14 +98,9 @@ static int open(unsigned, device **)
 
 static void close(device *) {}
 
-static u64 queue_epoch()
+static core::gated_work gated()
 {
-	return epoch_now;
-}
-
-static bool queue_done(u64 epoch)
-{
-	return epoch_done >= epoch;
+	return {epoch_now, std::min<u64>(epoch_now, epoch_done)};
 }
 
 static int zero(device *dev, u64 dma, u64 len)
@@ -123,8 +118,7 @@ static int alive(device *dev)
 namespace usdma::core {
 
 constinit const device_upcalls device_up = {.open = test::open, .close = test::close};
-constinit const memory_upcalls memory_up = {
-	.queue_epoch = test::queue_epoch, .queue_done = test::queue_done, .zero = test::zero, .alive = test::alive};
+constinit const memory_upcalls memory_up = {.gated = test::gated, .zero = test::zero, .alive = test::alive};
 
 bool forked()
 {

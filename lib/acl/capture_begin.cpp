@@ -40,15 +40,7 @@ static void end(model *m)
 
 model *model_enter(const void *handle)
 {
-	model *m = core::object_at<model>(handle);
-
-	if (!models->holds(handle) || !core::ref_if_any(&m->refs))
-		return nullptr;
-	/* Check again: the slot may have been reused. */
-	if (models->holds(handle))
-		return m;
-	model_leave(m);
-	return nullptr;
+	return models->ref(handle, model_leave);
 }
 
 void model_leave(model *m)

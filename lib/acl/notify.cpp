@@ -84,17 +84,7 @@ void notify_unref(notify *n)
 
 notify *notify_enter(const void *handle)
 {
-	notify *n = core::object_at<notify>(handle);
-
-	if (!notify_slab->holds(handle))
-		return nullptr;
-	if (!core::ref_if_any(&n->refs))
-		return nullptr;
-	/* Check again: the slot may have been reused. */
-	if (notify_slab->holds(handle))
-		return n;
-	notify_unref(n);
-	return nullptr;
+	return notify_slab->ref(handle, notify_unref);
 }
 
 aclError get_notify(const char *call, const void *handle, bool counts, notify_guard *out)

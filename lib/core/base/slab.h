@@ -126,6 +126,19 @@ public:
 
 		return within(t) && load_acquire(&t->alive) == reinterpret_cast<u64>(handle);
 	}
+	/* The object of a live handle with a reference (T::refs), which unref() drops; nullptr: not live. */
+	T *ref(const void *handle, void (*unref)(T *t)) const
+	{
+		T *t = object_at<T>(handle);
+
+		if (!holds(handle) || !ref_if_any(&t->refs))
+			return nullptr;
+		/* Check again: the slot may have been reused. */
+		if (holds(handle))
+			return t;
+		unref(t);
+		return nullptr;
+	}
 	/* Makes the object alive, under a new handle. */
 	void publish(T *t)
 	{

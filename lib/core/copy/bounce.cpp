@@ -261,15 +261,12 @@ static int move_direct(const endpoints &e, void *dst, const void *src, u64 len, 
 /* -ENODEV if the memory belongs to a lost device. */
 static int check_present(const translation &p)
 {
-	device *dev = is_host(p) ? nullptr : device_enter(p.slot);
-
-	if (!dev)
+	if (is_host(p))
 		return 0;
-	const int err = dev->lost() ? fail(ENODEV, "device %u (%s), which owns the memory, was lost", dev->slot,
-					   dev->spec.c_str()) :
-				      0;
-	device_leave(dev);
-	return err;
+	const slot_guard dev(p.slot);
+	return dev && dev->lost() ?
+		       fail(ENODEV, "device %u (%s), which owns the memory, was lost", dev->slot, dev->spec.c_str()) :
+		       0;
 }
 
 static int check_device_sides(const endpoints &e, const void *dst, const void *src, u64 len)
@@ -288,14 +285,10 @@ static int check_device_sides(const endpoints &e, const void *dst, const void *s
 /* The destination's engine can access the source's memory directly. */
 static bool peers(const endpoints &e)
 {
-	device *dev = device_enter(e.dst.slot);
+	const slot_guard dev(e.dst.slot);
 	translation p = e.src;
 
-	if (!dev)
-		return false;
-	const bool accessible = !peer_translate(dev, &p);
-	device_leave(dev);
-	return accessible;
+	return dev && !peer_translate(dev.get(), &p);
 }
 
 /* Both sides belong to one device, or to a device and host memory that it can access. */

@@ -140,19 +140,18 @@ static stream *take_idle(device *dev)
 	return s;
 }
 
-internal_stream::internal_stream(unsigned slot, deadline until)
+internal_stream::internal_stream(unsigned slot, deadline until) : dev_(slot)
 {
 	stream_options opt;
 
-	dev_ = device_enter(slot);
 	if (!dev_) {
 		err_ = fail(ENODEV, "device %u is not open", slot);
 		return;
 	}
 	opt.internal = true;
-	s_ = take_idle(dev_);
+	s_ = take_idle(dev_.get());
 	if (!s_)
-		err_ = stream_create(dev_, opt, &s_);
+		err_ = stream_create(dev_.get(), opt, &s_);
 	if (!s_)
 		return;
 	/* Clear an error of the previous call, which did not wait for it. */
@@ -172,8 +171,6 @@ internal_stream::~internal_stream()
 		store_relaxed(&s_->timed_out, u32(!idle));
 		s_->next_idle = std::exchange(list, s_);
 	}
-	if (dev_)
-		device_leave(dev_);
 }
 
 } // namespace usdma::core

@@ -2,7 +2,7 @@
 /* Resources of a synchronous copy: staging buffers in pinned memory, and an internal stream. */
 #pragma once
 
-#include "lib/core/stream/stream.h"
+#include "lib/core/stream/guard.h"
 
 namespace usdma::core {
 
@@ -62,8 +62,8 @@ public:
 
 private:
 	stream *s_ = nullptr;
-	device *dev_ = nullptr;
 	int err_ = 0;
+	const slot_guard dev_;
 };
 
 } // namespace usdma::core

@@ -29,8 +29,6 @@ struct alignas(64) physical {
 
 int physical_new(device *dev, u64 size, physical **out);
 void physical_ready(physical *p);
-/* Frees it before physical_ready(). */
-void physical_drop(physical *p);
 /* Stops its export. */
 void physical_unshare(physical *p);
 /* Addresses for [0, size), until window_give(). */

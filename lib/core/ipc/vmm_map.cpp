@@ -140,15 +140,10 @@ static void physical_end(physical *p)
 	device_put(dev);
 }
 
-static void physical_unref(physical *p)
+void physical_leave(physical *p)
 {
 	if (fetch_sub_acq_rel(&p->refs, 1) == 1)
 		physical_end(p);
-}
-
-void physical_drop(physical *p)
-{
-	physical_unref(p);
 }
 
 int physical_device(device *dev, u64 size, u64 align, physical **out)
@@ -164,7 +159,7 @@ int physical_device(device *dev, u64 size, u64 align, physical **out)
 		return err;
 	err = device_carve(dev, size, std::max(align, vmm_grain), &p->offset);
 	if (err) {
-		physical_unref(p);
+		physical_leave(p);
 		return err;
 	}
 	p->carved = true;
@@ -201,7 +196,7 @@ int physical_host(device *dev, u64 size, int node, physical **out)
 	p->host = true;
 	err = make_host(p, size, node);
 	if (err) {
-		physical_unref(p);
+		physical_leave(p);
 		return err;
 	}
 	physical_ready(p);
@@ -211,22 +206,7 @@ int physical_host(device *dev, u64 size, int node, physical **out)
 
 physical *physical_enter(const void *handle)
 {
-	physical *p = object_at<physical>(handle);
-
-	if (!physicals->holds(handle))
-		return nullptr;
-	if (!ref_if_any(&p->refs))
-		return nullptr;
-	/* Check again: it may have been freed and reused. */
-	if (physicals->holds(handle))
-		return p;
-	physical_unref(p);
-	return nullptr;
-}
-
-void physical_leave(physical *p)
-{
-	physical_unref(p);
+	return physicals->ref(handle, physical_leave);
 }
 
 void *physical_handle(const physical *p)
@@ -247,7 +227,7 @@ void physical_put(physical *p)
 		if (--p->handles == 0)
 			store_release(&p->alive, u64(0));
 	}
-	physical_unref(p);
+	physical_leave(p);
 }
 
 bool physical_on_host(const physical *p)
@@ -376,7 +356,7 @@ int vmm_unmap(u64 va)
 		}
 		v.mapped.erase(va);
 	}
-	physical_unref(p);
+	physical_leave(p);
 	return 0;
 }
 

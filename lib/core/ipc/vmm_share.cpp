@@ -203,7 +203,7 @@ static int import_share(share *s, device *dev, physical **out)
 	}
 	err = fill_import(p, s);
 	if (err) {
-		physical_drop(p);
+		physical_leave(p);
 		return err;
 	}
 	physical_ready(p);

@@ -54,6 +54,8 @@ inline void *event_handle(const event *e)
 }
 
 int event_create(device *dev, u32 flags, event **out);
+/* Takes a reference; nullptr: invalid handle. */
+event *event_enter(const void *handle);
 void event_ref(event *e);
 void event_unref(event *e);
 /* Invalidates the handle at once; pending waits complete normally. -EBADF: destroyed already. */

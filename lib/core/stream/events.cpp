@@ -30,6 +30,11 @@ int event_create(device *dev, u32 flags, event **out)
 	return 0;
 }
 
+event *event_enter(const void *handle)
+{
+	return events->ref(handle, event_unref);
+}
+
 void event_ref(event *e)
 {
 	fetch_add_relaxed(&e->refs, 1);

@@ -34,15 +34,9 @@ inline void guard_leave(stream *s)
 {
 	s->calls.leave();
 }
-/* Events internal to the library (of a pool) end without a grace period: validate again. */
-inline bool guard_enter(event *e, const void *handle)
+inline bool guard_enter(event *, const void *handle)
 {
-	if (!ref_if_any(&e->refs))
-		return false;
-	if (event_valid(handle))
-		return true;
-	event_unref(e);
-	return false;
+	return event_enter(handle);
 }
 inline void guard_leave(event *e)
 {

@@ -81,7 +81,7 @@ aclError capture_copies(const char *call, core::stream *s, const core::copy_item
 		if (captured_stream *b = captured_of(s))
 			return add_copies(call, b, items, n, done);
 	}
-	return check(call, core::copy_batch(s, items, n, done), at::submit);
+	return check(call, core::copy_submit(s, items, n, nullptr, done), at::submit);
 }
 
 static void release_object(const retained_object &k)

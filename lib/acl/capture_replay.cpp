@@ -131,7 +131,7 @@ static int run_step(const model *m, const step &st, core::stream *target, launch
 
 	if (err)
 		return err;
-	return st.f.run ? st.f(s) : core::copy_batch(s, st.copies.data(), st.copies.size(), &done);
+	return st.f.run ? st.f(s) : core::copy_submit(s, st.copies.data(), st.copies.size(), nullptr, &done);
 }
 
 static int run_steps(const model *m, core::stream *target)

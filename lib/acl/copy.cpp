@@ -114,7 +114,7 @@ static aclError memcpy_pageable(const char *call, core::stream *s, const core::e
 	err = core::stream_sync(s, deadline::never());
 	if (err)
 		return sync_error(call, s, err);
-	err = core::copy_sync(s->dev, dst, src, count, deadline::never());
+	err = core::copy_sync(s->dev, e, dst, src, count, deadline::never());
 	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
 }
 

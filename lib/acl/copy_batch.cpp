@@ -9,7 +9,6 @@
 namespace usdma::acl {
 
 inline constexpr size_t most_sync = 4096;
-inline constexpr size_t group = 32; /* items checked, then submitted, at a time */
 
 struct batch {
 	const char *call;
@@ -121,42 +120,23 @@ static inline aclError check_item(const batch &b, size_t i, const core::endpoint
 	return ACL_SUCCESS;
 }
 
-/* Submits items [from, from + n) to the stream. */
-static aclError submit(const batch &b, core::stream *s, const core::copy_item *items, const core::endpoints *at,
-		       size_t n, size_t from)
+/* Checks and submits an item. */
+static aclError run_item(const batch &b, core::stream *s, size_t i, core::sides said, bool async)
 {
-	size_t done = 0, captured = 0;
-	const int err = n ? core::copy_batch_translated(s, items, at, n, &done) : 0;
+	const core::copy_item item{b.dsts[i], b.srcs[i], b.sizes[i]};
+	const core::endpoints e = core::translate_both(item.dst, item.src);
+	size_t done;
 
+	if (const aclError bad = check_item(b, i, e, said, async))
+		return bad;
+	const int err = core::copy_async(s, item.dst, item.src, item.len);
 	if (likely(!err))
 		return ACL_SUCCESS;
-	const aclError code = err == err_captured ? capture_copies(b.call, s, items + done, n - done, &captured) :
-						    copy_fault(b.call, err, at[done]);
+	const aclError code = err == err_captured ? capture_copies(b.call, s, &item, 1, &done) :
+						    copy_fault(b.call, err, e);
 	if (code)
-		*b.fail = from + done + captured;
+		*b.fail = i;
 	return code;
-}
-
-/* Translates, checks and submits each of the items [from, end), which have one attribute. */
-static aclError run_checked(const batch &b, core::stream *s, size_t from, size_t end, core::sides said, bool async)
-{
-	core::copy_item items[group];
-	core::endpoints at[group];
-	aclError bad = ACL_SUCCESS, err;
-	size_t k = 0;
-
-	if (const aclError refusal = refuse_hot(b.call))
-		return refusal;
-	for (; from + k < end && !bad; k += !bad) {
-		const size_t i = from + k;
-
-		at[k] = core::translate_both(b.dsts[i], b.srcs[i]);
-		items[k] = {b.dsts[i], b.srcs[i], b.sizes[i]};
-		bad = check_item(b, i, at[k], said, async);
-	}
-	/* Items before an invalid one are submitted nevertheless. */
-	err = submit(b, s, items, at, k, from);
-	return err ? err : bad;
 }
 
 /* Submits the items [from, end), which have one attribute. */
@@ -166,28 +146,25 @@ static aclError run_attribute(const batch &b, core::stream *s, size_t from, size
 	aclError bad = ACL_SUCCESS;
 
 	while (from < end && !bad) {
-		int err = 0;
-
+		const core::copy_list rest(b.dsts + from, b.srcs + from, b.sizes + from, sizeof(void *));
+		size_t done = 0;
 		/* Fast path: every check holds. */
-		if (fits)
-			from += core::copy_batch_fast(s, {b.dsts + from, b.srcs + from, b.sizes + from}, end - from,
-						      said, &err);
-		if (unlikely(err && err != err_captured)) {
+		const int err = fits ? core::copy_submit(s, rest, end - from, &said, &done) : 1;
+
+		from += done;
+		if (unlikely(err < 0 && err != err_captured)) {
 			*b.fail = from;
 			return copy_fault(b.call, err, core::translate_both(b.dsts[from], b.srcs[from]));
 		}
-		if (from == end)
-			break;
-		const size_t to = std::min(end, from + group);
-		bad = run_checked(b, s, from, to, said, async);
-		from = to;
+		if (err)
+			bad = run_item(b, s, from++, said, async);
 	}
 	return bad;
 }
 
 static aclError run(const batch &b, core::stream *s, bool async)
 {
-	aclError err = ACL_SUCCESS;
+	aclError err = refuse_hot(b.call);
 
 	for (size_t a = 0; a < b.attr_count && !err; a++) {
 		const size_t end = a + 1 < b.attr_count ? b.indexes[a + 1] : b.n;

@@ -19,7 +19,7 @@ inline __attribute__((always_inline)) int try_cached(void *dst, size_t max, cons
 		     kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE || dst == src))
 		return 1;
 	core::stream *s = stream ? as_stream(stream) : c->deflt;
-	return likely(owner_of(s) == c) ? core::copy_fast_device(core::thread_here()->cache, s, dst, src, count) : 1;
+	return likely(owner_of(s) == c) ? core::copy_fast(core::thread_here()->cache, s, dst, src, count, true) : 1;
 }
 
 /* False: nothing was done; aclrtMemcpyAsync() does it, or names the error. */

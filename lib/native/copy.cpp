@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API: copies and other work. */
 #include "lib/core/copy/copy.h"
-#include "lib/core/copy/copy_fast.h"
 
 #include "lib/native/handles.h"
-
-#include <cstddef>
 
 using namespace usdma;
 using native::until_ms;
 
-/* The public types have the layout and the values of core's. */
-static_assert(sizeof(usdma_copy_item) == sizeof(core::copy_item));
-static_assert(offsetof(usdma_copy_item, src) == offsetof(core::copy_item, src));
-static_assert(offsetof(usdma_copy_item, len) == offsetof(core::copy_item, len));
+/* The public types have the values of core's. */
 static_assert(USDMA_INT8 == int(dma::element::i8) && USDMA_UINT8 == int(dma::element::u8));
 static_assert(USDMA_FLOAT16 == int(dma::element::f16) && USDMA_FLOAT64 == int(dma::element::f64));
 static_assert(USDMA_SUM == int(dma::reduce_op::sum) && USDMA_PROD == int(dma::reduce_op::prod));
@@ -33,7 +27,7 @@ static inline int try_cached(usdma_stream *stream, void *dst, const void *src, s
 	const core::read_section in;
 
 	return likely(in && core::stream_valid(stream)) ?
-		       core::copy_fast(cache, core::stream_of(stream), dst, src, len) :
+		       core::copy_fast(cache, core::stream_of(stream), dst, src, len, false) :
 		       1;
 }
 
@@ -60,7 +54,8 @@ int usdma_copy_batch(usdma_stream *stream, const struct usdma_copy_item *items, 
 	if (!n)
 		return 0;
 	need_pointer(items);
-	const int err = core::copy_batch(s, reinterpret_cast<const core::copy_item *>(items), n, &submitted);
+	const core::copy_list list(&items->dst, &items->src, &items->len, sizeof(*items));
+	const int err = core::copy_submit(s, list, n, nullptr, &submitted);
 
 	if (done)
 		*done = err ? submitted : n;

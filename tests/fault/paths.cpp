@@ -90,12 +90,12 @@ static int batch(setting *t)
 
 	for (u64 off = 0; off < path_size; off += 4096)
 		items.push_back({ptr(t->d + off), t->in + off, 4096});
-	err = copy_batch(t->s, items.data(), items.size(), &done);
+	err = copy_submit(t->s, items.data(), items.size(), nullptr, &done);
 	items.clear();
 	for (u64 off = 0; off < path_size; off += 4096)
 		items.push_back({t->out + off, ptr(t->d + off), 4096});
 	if (!err)
-		err = copy_batch(t->s, items.data(), items.size(), &done);
+		err = copy_submit(t->s, items.data(), items.size(), nullptr, &done);
 	return ended(t, err);
 }
 

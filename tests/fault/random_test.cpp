@@ -205,7 +205,7 @@ static u64 submit_batch(world *w, hwq_of_work &l, u64 i, std::mt19937_64 &gen)
 		items[k] = {ptr(l.dev + (i + k) * slot), w->in + from, len};
 		l.under_way.push_back({kind::batch, cpu, w->in + from, len, 0, 0});
 	}
-	const int err = copy_batch(l.s, items, n, &done);
+	const int err = copy_submit(l.s, items, n, nullptr, &done);
 	for (u64 k = done; err && k < n; k++)
 		l.under_way[l.under_way.size() - n + k].ret = err;
 	return n;

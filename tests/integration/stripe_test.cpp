@@ -122,7 +122,7 @@ static void in_a_batch(void **)
 
 	test::fill_random(m.a, size, gen);
 	const u64 before = spread();
-	ok(copy_batch(s, in, 4, &done));
+	ok(copy_submit(s, in, 4, nullptr, &done));
 	assert_int_equal(done, 4);
 	ok(copy_async(s, m.b, ptr(m.d), 107 + 2 * MiB));
 	ok(stream_sync(s, soon()));

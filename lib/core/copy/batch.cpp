@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Batches of copies: one lock and one doorbell a group. */
-#include "lib/core/copy/copy_fast.h"
 #include "lib/core/copy/internal.h"
 
 namespace usdma::core {
-
-static bool batchable(stream *s, const endpoints &e, const copy_item &i)
-{
-	return i.len && i.len <= s->plain_len && !is_pageable(e) && reaches(s->dev, e.dst) && reaches(s->dev, e.src) &&
-	       holds(e.dst, reinterpret_cast<u64>(i.dst), i.len) && holds(e.src, reinterpret_cast<u64>(i.src), i.len);
-}
 
 static constexpr size_t group = 32; /* copies a group */
 
@@ -20,19 +13,12 @@ union request_buffer {
 	request_buffer() {}
 };
 
-/* The region of the last item's source or destination. */
-struct run_endpoint {
-	u64 base = 0, size = 0, delta = 0;
-	dma::space space = dma::space::host;
-
-	bool holds(u64 addr, u64 len) const { return range_within(addr - base, len, size); }
-};
-
+/* An item in the same regions as the one before needs no lookup. */
 struct run {
 	stream *s;
-	const sides *expected; /* nullptr: any memory */
+	const sides *expected;
 	u64 generation = region_map->generation();
-	run_endpoint dst, src;
+	translation dst = {}, src = {}; /* of the last item */
 
 	/* The regions may have changed during a wait for ring slots. */
 	void renew()
@@ -42,113 +28,78 @@ struct run {
 	}
 };
 
-static inline bool on_side(const cached_translation *l, int side)
+static bool on_side(const translation &p, int side)
 {
-	return side == side_host ? l->cls == mem_class::host : l->cls == mem_class::device && l->slot == side;
+	return side == side_host ? p.cls == mem_class::host : p.cls == mem_class::device && p.slot == side;
 }
 
-[[gnu::noinline]] static bool enter(const run &b, run_endpoint *e, u64 addr, u64 len, const int *side)
+[[gnu::noinline]] static bool enter(const run &b, translation *p, u64 addr, u64 len, const int *side)
 {
-	const cached_translation *l = translation_entry(thread_here()->cache, addr);
+	*p = translate(addr);
+	const bool direct = p->cls != mem_class::unregistered && reaches(b.s->dev, *p) && holds(*p, addr, len) &&
+			    (!side || on_side(*p, *side));
 
-	if (!entry_covers(b.s->dev, l, addr, len, b.generation) || (side && !on_side(l, *side)))
-		return false;
-	*e = {l->base, l->size, l->delta, l->space};
-	return true;
+	if (!direct)
+		p->size = 0;
+	return direct;
 }
 
-/* As copy_is_fast(), but an item in the same regions as the one before needs no cache lookup. */
-static inline bool request_in_run(run *b, u64 dst, u64 src, u64 len, dma::request *r)
+/* False: it needs checks, or more than one request. */
+static inline bool request_in_run(run *b, const copy_item &i, dma::request *r)
 {
-	if (unlikely(len - 1 >= b->s->plain_len))
+	const u64 dst = reinterpret_cast<u64>(i.dst), src = reinterpret_cast<u64>(i.src);
+
+	/* A length of 0, too. */
+	if (unlikely(i.len - 1 >= b->s->plain_len))
 		return false;
-	if (unlikely(!b->dst.holds(dst, len)) &&
-	    !enter(*b, &b->dst, dst, len, b->expected ? &b->expected->dst : nullptr))
+	if (unlikely(!range_within(dst - b->dst.base, i.len, b->dst.size)) &&
+	    !enter(*b, &b->dst, dst, i.len, b->expected ? &b->expected->dst : nullptr))
 		return false;
-	if (unlikely(!b->src.holds(src, len)) &&
-	    !enter(*b, &b->src, src, len, b->expected ? &b->expected->src : nullptr))
+	if (unlikely(!range_within(src - b->src.base, i.len, b->src.size)) &&
+	    !enter(*b, &b->src, src, i.len, b->expected ? &b->expected->src : nullptr))
 		return false;
-	dma::set_copy(r, dma::spaces(b->src.space, b->dst.space), src + b->src.delta, dst + b->dst.delta, len,
+	dma::set_copy(r, dma::spaces(b->src.space, b->dst.space), src + b->src.delta, dst + b->dst.delta, i.len,
 		      reinterpret_cast<u64>(b->s));
 	return true;
 }
 
-static inline bool request_in_run(run *b, const copy_item &i, dma::request *r)
-{
-	return request_in_run(b, reinterpret_cast<u64>(i.dst), reinterpret_cast<u64>(i.src), i.len, r);
-}
-
-static bool request_translated(stream *s, const endpoints &e, const copy_item &i, dma::request *r)
-{
-	if (!batchable(s, e, i))
-		return false;
-	*r = copy_request(s, e.dst, e.src, i.len);
-	return true;
-}
-
-/*
- * Submits requests for the first of n items, until make(index, request) returns false; *k: their number. On an
- * error: the number submitted.
- */
-template <class Make> [[gnu::always_inline]] static inline int submit_run(run *b, size_t n, size_t *k, const Make &make)
+/* Submits requests for the first of n items; *done: their number, also on an error. */
+[[gnu::always_inline]] static inline int submit_run(run *b, const copy_list &items, size_t first, size_t n,
+						    size_t *done)
 {
 	request_buffer q;
+	size_t k = 0;
 
 	n = std::min(n, group);
 	b->renew();
-	for (*k = 0; *k < n && likely(make(*k, &q.r[*k]));)
-		++*k;
-	return likely(*k) ? stream_submit(b->s, q.r, *k, k) : 0;
+	while (k < n && likely(request_in_run(b, items[first + k], &q.r[k])))
+		k++;
+	*done = k;
+	return likely(k) ? stream_submit(b->s, q.r, k, done) : 0;
 }
 
-/* Submits groups; an item that make() rejects is copied by copy_async(). */
-template <class Make>
-[[gnu::always_inline]] static inline int batch(run *b, const copy_item *items, size_t n, size_t *done, const Make &make)
+int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done)
 {
-	for (*done = 0; *done < n;) {
-		const copy_item *const first = items + *done;
-		size_t k;
-		int err = submit_run(b, n - *done, &k, [&](size_t i, dma::request *r) { return make(*done + i, r); });
+	run b{s, expected};
+	size_t k;
 
-		if (!k && !err) {
-			err = copy_async(b->s, first->dst, first->src, first->len);
-			k = !err;
-		}
-		*done += k;
-		if (err)
+	for (*done = 0; *done < n; *done += k) {
+		const int err = submit_run(&b, items, *done, n - *done, &k);
+
+		if (unlikely(err)) {
+			*done += k;
 			return err;
+		}
+		if (likely(k))
+			continue;
+		if (expected)
+			return 1;
+		const copy_item i = items[*done];
+		if (const int one = copy_async(s, i.dst, i.src, i.len))
+			return one;
+		k = 1;
 	}
 	return 0;
-}
-
-int copy_batch(stream *s, const copy_item *items, size_t n, size_t *done)
-{
-	run b{s, nullptr};
-
-	return batch(&b, items, n, done, [&](size_t i, dma::request *r) {
-		return likely(request_in_run(&b, items[i], r)) ||
-		       request_translated(s, translate_both(items[i].dst, items[i].src), items[i], r);
-	});
-}
-
-int copy_batch_translated(stream *s, const copy_item *items, const endpoints *at, size_t n, size_t *done)
-{
-	run b{s, nullptr};
-
-	return batch(&b, items, n, done,
-		     [&](size_t i, dma::request *r) { return request_translated(s, at[i], items[i], r); });
-}
-
-size_t copy_batch_fast(stream *s, const copy_lists &items, size_t n, sides expected, int *err)
-{
-	run b{s, &expected};
-	size_t done = 0, k = group;
-
-	for (*err = 0; k == group && done < n && !*err; done += k)
-		*err = submit_run(&b, n - done, &k, [&](size_t i, dma::request *r) {
-			return request_in_run(&b, {items.dst[done + i], items.src[done + i], items.len[done + i]}, r);
-		});
-	return done;
 }
 
 } // namespace usdma::core

@@ -338,12 +338,7 @@ int copy_pageable(stream *s, const endpoints &e, void *dst, const void *src, u64
 	return err;
 }
 
-int copy_between(stream *s, const endpoints &e, void *dst, const void *src, u64 len)
-{
-	return copy_pageable(s, e, dst, src, len);
-}
-
-int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline until)
+int copy_sync(device *dev, const endpoints &e, void *dst, const void *src, u64 len, deadline until)
 {
 	const no_cancel scope;
 
@@ -351,7 +346,12 @@ int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline until)
 		return fail_forked();
 	if (dev->lost())
 		return fail(ENODEV, "device %u (%s) was lost", dev->slot, dev->spec.c_str());
-	return move(translate_both(dst, src), dst, src, len, until);
+	return move(e, dst, src, len, until);
+}
+
+int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline until)
+{
+	return copy_sync(dev, translate_both(dst, src), dst, src, len, until);
 }
 
 int copy_staged(stream *s, void *dst, const void *src, u64 len)

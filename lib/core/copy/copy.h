@@ -43,17 +43,19 @@ int check_access(const void *p, u64 len, const char *which);
 /* Direct path: neither side unregistered. Returns once the copy is in the ring (or the stream's queue). */
 int copy_direct(stream *s, const endpoints &e, void *dst, const void *src, u64 len, u8 flags = 0);
 /*
- * Fast path that requires device memory on one side. Inside a read section. 1: no translation cache entry for
- * one side, or the slow path is needed; nothing was done. cache: the thread's (thread_words.h).
+ * Fast path: one request between regions in the thread's translation cache (thread_words.h), which holds no
+ * pageable memory. Inside a read section that validated the stream. with_device: one side must be device memory.
+ * 1: nothing was done, take the slow path.
  */
-int copy_fast_device(const void *cache, stream *s, void *dst, const void *src, u64 len);
+int copy_fast(const void *cache, stream *s, void *dst, const void *src, u64 len, bool with_device);
 /*
  * Any memory classes: direct, or waits for the stream and copies synchronously. Front ends try copy_fast()
- * first (copy_fast.h).
+ * first.
  */
 int copy_async(stream *s, void *dst, const void *src, u64 len);
 /* Copies on an internal stream of the device and waits for it; does not wait for other streams. */
 int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline until);
+int copy_sync(device *dev, const endpoints &e, void *dst, const void *src, u64 len, deadline until);
 /* Reads src before it returns (staged in pinned memory), then asynchronous. dst: device memory. */
 int copy_staged(stream *s, void *dst, const void *src, u64 len);
 
@@ -62,25 +64,38 @@ struct copy_item {
 	const void *src;
 	u64 len;
 };
-/* Copies in order, with one doorbell a group of direct items; *done: how many were submitted when it fails. */
-int copy_batch(stream *s, const copy_item *items, size_t n, size_t *done);
-/* As copy_batch() for items that the caller has translated. */
-int copy_batch_translated(stream *s, const copy_item *items, const endpoints *at, size_t n, size_t *done);
+/* Items in memory, as a front end has them: an array of structures or three arrays. */
+class copy_list {
+public:
+	copy_list(void *const *dst, const void *const *src, const u64 *len, size_t stride)
+		: dst_(dst), src_(src), len_(len), stride_(stride)
+	{
+	}
+	copy_list(const copy_item *items) : copy_list(&items->dst, &items->src, &items->len, sizeof(*items)) {}
 
-struct copy_lists {
-	void *const *dst, *const *src;
-	const size_t *len;
+	copy_item operator[](size_t i) const { return {*at(dst_, i), *at(src_, i), *at(len_, i)}; }
+
+private:
+	template <class T> const T *at(const T *first, size_t i) const
+	{
+		return reinterpret_cast<const T *>(reinterpret_cast<const char *>(first) + i * stride_);
+	}
+
+	void *const *dst_;
+	const void *const *src_;
+	const u64 *len_;
+	size_t stride_; /* bytes */
 };
-/* Expected memory of destination and source: a device's slot, or host memory. */
+/* Expected memory of destination and source: a device's slot, or pinned host memory. */
 inline constexpr int side_host = -1;
 struct sides {
 	int dst, src;
 };
 /*
- * Fast path for the first of n items whose translations are cached and match the expected sides, one of which
- * is the host. Returns how many were submitted; the next item needs the slow path or has failed: *err.
+ * Copies in order, with one doorbell a group of direct items; *done: how many were submitted when it fails.
+ * expected: 1: the next item is of other memory, or needs more than one request; nothing was done with it.
  */
-size_t copy_batch_fast(stream *s, const copy_lists &items, size_t n, sides expected, int *err);
+int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done);
 
 struct copy_rect {
 	void *dst;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Direct copies: requests to the engine, which can access both sides. */
-#include "lib/core/copy/copy_fast.h"
 #include "lib/core/copy/internal.h"
 
 namespace usdma::core {
@@ -34,13 +33,13 @@ namespace usdma::core {
 [[gnu::cold]] static int copy_to_peer(stream *s, endpoints e, void *dst, const void *src, u64 len, u8 flags)
 {
 	if (is_apart(s->dev, e.dst) || is_apart(s->dev, e.src))
-		return copy_between(s, e, dst, src, len);
+		return copy_pageable(s, e, dst, src, len);
 	int err = reach_peer(s->dev, &e.dst);
 	if (!err)
 		err = reach_peer(s->dev, &e.src);
 	if (!err)
 		return copy_pieces(s, e, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, flags);
-	return err == -EXDEV ? copy_between(s, e, dst, src, len) : err;
+	return err == -EXDEV ? copy_pageable(s, e, dst, src, len) : err;
 }
 
 int copy_direct(stream *s, const endpoints &e, void *dst, const void *src, u64 len, u8 flags)
@@ -59,15 +58,23 @@ int copy_direct(stream *s, const endpoints &e, void *dst, const void *src, u64 l
 	return copy_pieces(s, e, d, f, len, flags);
 }
 
-int copy_fast_device(const void *cache, stream *s, void *dst, const void *src, u64 len)
+/* A valid cache entry of [addr, addr+len), which is not empty, and this device can access the region. */
+static inline bool entry_covers(const device *dev, const translation *l, u64 addr, u64 len, u64 generation)
 {
-	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
-	copy_args c;
+	return l->generation == generation && range_within(addr - l->base, len, l->size) && dev->reaches & l->reach;
+}
 
-	if (unlikely(translation_entry(cache, d)->cls != mem_class::device &&
-		     translation_entry(cache, f)->cls != mem_class::device))
+int copy_fast(const void *cache, stream *s, void *dst, const void *src, u64 len, bool with_device)
+{
+	const u64 to = reinterpret_cast<u64>(dst), from = reinterpret_cast<u64>(src);
+	const u64 generation = region_map->generation();
+	const translation *d = translation_entry(cache, to), *f = translation_entry(cache, from);
+
+	if (unlikely(len - 1 >= s->plain_len || !entry_covers(s->dev, d, to, len, generation) ||
+		     !entry_covers(s->dev, f, from, len, generation) ||
+		     (with_device && d->cls != mem_class::device && f->cls != mem_class::device)))
 		return 1;
-	return likely(copy_is_fast(cache, s, d, f, len, &c)) ? stream_submit_copy(s, c.spaces, c.src, c.dst, c.len) : 1;
+	return stream_submit_copy(s, dma::spaces(f->space, d->space), from + f->delta, to + d->delta, len);
 }
 
 int copy_async(stream *s, void *dst, const void *src, u64 len)

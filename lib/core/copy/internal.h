@@ -12,15 +12,10 @@ namespace usdma::core {
 /* ---- bounce.cpp: copies that the engine cannot do by itself ------------------------------------------ */
 
 /*
- * Waits for the stream, then copies synchronously. At least one side is unregistered or not accessible by the
- * engine.
+ * Waits for the stream, then copies synchronously, through the host: one side is unregistered or not accessible
+ * by the engine.
  */
 int copy_pageable(stream *s, const endpoints &e, void *dst, const void *src, u64 len);
-/*
- * Copies through the host, for memory that the stream's device cannot access, or of two devices without peer
- * access; synchronous.
- */
-int copy_between(stream *s, const endpoints &e, void *dst, const void *src, u64 len);
 /* A rectangle that needs more than one request. Waits for the stream; synchronous. */
 int copy_2d_rows(stream *s, const endpoints &e, const copy_rect &c, deadline until);
 

@@ -560,7 +560,8 @@ int peer_translate(device *dev, translation *p)
 		return err;
 	if (!(sp->mapped & (1u << dev->slot)))
 		return fail(EXDEV, "device %u cannot reach the memory of device %u", dev->slot, of->slot);
-	p->dma = sp->iova + (p->dma - heap_of(of)->dma);
+	p->delta += sp->iova - heap_of(of)->dma;
+	p->dma += sp->iova - heap_of(of)->dma;
 	p->space = dma::space::host;
 	p->reach = dev->reaches;
 	return 0;

@@ -40,35 +40,27 @@ struct region : range_entry {
 	void *owner = nullptr; /* heap, arena or range */
 };
 
-/* Result of a translation. Unallocated device addresses: size == 0. */
+/*
+ * What is at an address: the result of a lookup, and an entry of a thread's cache, valid while the registry's
+ * generation is unchanged. Unallocated device addresses: size == 0.
+ */
 struct translation {
-	mem_class cls;
-	region_kind kind;
-	u8 slot;
-	dma::space space;
-	u32 reach;      /* unregistered: unused */
+	u64 generation;
 	u64 base, size; /* of the region */
-	u64 dma;        /* DMA address */
+	u64 delta;      /* DMA address = address + delta */
 	region *reg;
 	u32 flags;
-};
-
-/* Per-thread translation cache entry, one cache line; valid while the registry's generation is unchanged. */
-struct alignas(64) cached_translation {
-	u64 generation, base, size, delta;
-	region *reg;
-	u32 flags, reach;
+	u32 reach; /* unregistered: unused */
 	mem_class cls;
 	region_kind kind;
 	u8 slot;
 	dma::space space;
-
-	translation at(u64 addr) const { return {cls, kind, slot, space, reach, base, size, addr + delta, reg, flags}; }
+	u64 dma; /* of the address that was looked up */
 };
 
 extern no_destructor<range_map> region_map;
 inline constexpr unsigned translation_entries = 4;
-static_assert(translation_entries * sizeof(cached_translation) == cache_bytes);
+static_assert(translation_entries * sizeof(translation) == cache_bytes);
 
 /* Looks up the region and fills the cache entry. */
 translation translate_slow(u64 addr);
@@ -82,19 +74,21 @@ inline unsigned translation_index(u64 addr)
 }
 
 /* cache: the thread's (thread_words.h), allocated on first use. */
-inline const cached_translation *translation_entry(const void *cache, u64 addr)
+inline const translation *translation_entry(const void *cache, u64 addr)
 {
-	return static_cast<const cached_translation *>(cache) + translation_index(addr);
+	return static_cast<const translation *>(cache) + translation_index(addr);
 }
 
 /* Lock-free, no system call; cached per thread. */
 inline translation translate(u64 addr)
 {
-	const cached_translation *l = translation_entry(thread_here()->cache, addr);
+	const translation *l = translation_entry(thread_here()->cache, addr);
 
 	if (unlikely(addr - l->base >= l->size || l->generation != region_map->generation()))
 		return translate_slow(addr);
-	return l->at(addr);
+	translation p = *l;
+	p.dma = addr + p.delta;
+	return p;
 }
 
 inline translation translate(const void *p)

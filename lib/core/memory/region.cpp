@@ -123,7 +123,7 @@ static translation nowhere(u64 addr)
 	return p;
 }
 
-static void region_read(region *r, cached_translation *l)
+static void region_read(region *r, translation *l)
 {
 	l->reg = r;
 	l->delta = load_acquire(&r->delta);
@@ -136,7 +136,7 @@ static void region_read(region *r, cached_translation *l)
 }
 
 /* False: raced with a writer. *found false: the address is in no region. */
-static bool read_entry(u64 addr, cached_translation *l, bool *found)
+static bool read_entry(u64 addr, translation *l, bool *found)
 {
 	l->generation = region_map->generation();
 	auto *r = static_cast<region *>(region_map->find(addr, &l->base, &l->size));
@@ -150,7 +150,7 @@ static bool read_entry(u64 addr, cached_translation *l, bool *found)
 
 /* A thread's translation cache. */
 struct translation_block {
-	alignas(64) cached_translation entry[translation_entries];
+	alignas(64) translation entry[translation_entries];
 	thread_end end;
 };
 
@@ -168,7 +168,7 @@ void translations_stay_uncached()
 }
 
 /* The cache entry for addr; nullptr: no memory, not cached. */
-static cached_translation *own_entry(u64 addr)
+static translation *own_entry(u64 addr)
 {
 	if (unlikely(load_relaxed(&stay_uncached)))
 		return nullptr;
@@ -181,12 +181,12 @@ static cached_translation *own_entry(u64 addr)
 		thread_here()->cache = b->entry;
 		at_thread_end(&b->end);
 	}
-	return const_cast<cached_translation *>(translation_entry(thread_here()->cache, addr));
+	return const_cast<translation *>(translation_entry(thread_here()->cache, addr));
 }
 
 translation translate_slow(u64 addr)
 {
-	cached_translation l = {};
+	translation l = {};
 	bool found, stable = false;
 
 	/* After fork: another thread of the parent may have been changing the table. */
@@ -201,9 +201,10 @@ translation translate_slow(u64 addr)
 	}
 	if (!found)
 		return nowhere(addr);
-	if (cached_translation *own = own_entry(addr))
+	if (translation *own = own_entry(addr))
 		*own = l;
-	return l.at(addr);
+	l.dma = addr + l.delta;
+	return l;
 }
 
 } // namespace usdma::core

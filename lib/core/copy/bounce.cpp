@@ -245,17 +245,21 @@ static int move_between(const endpoints &e, u8 *dst, const u8 *src, u64 len, dea
 	return err ? err : end_from ? end_from : end_to;
 }
 
-/* One copy on an internal stream; synchronous. */
-static int move_direct(const endpoints &e, void *dst, const void *src, u64 len, deadline until)
+/* Waits for what submit() submits to an internal stream. */
+template <class F> static int run_sync(unsigned slot, deadline until, const F &submit)
 {
-	internal_stream s(e.dst.cls == mem_class::device ? e.dst.slot : e.src.slot, until);
-	int err, end;
+	internal_stream s(slot, until);
 
 	if (s.error())
 		return s.error();
-	err = copy_direct(s.get(), e, dst, src, len);
-	end = drain(s.get(), nullptr, until);
+	const int err = submit(s.get()), end = drain(s.get(), nullptr, until);
 	return err ? err : end;
+}
+
+static int move_direct(const endpoints &e, void *dst, const void *src, u64 len, deadline until)
+{
+	return run_sync(is_host(e.dst) ? e.src.slot : e.dst.slot, until,
+			[&](stream *s) { return copy_direct(s, e, dst, src, len); });
 }
 
 /* -ENODEV if the memory belongs to a lost device. */
@@ -453,16 +457,8 @@ int copy_2d_rows(stream *s, const endpoints &e, const copy_rect &c, deadline unt
 int copy_2d_sync(device *dev, const copy_rect &c, deadline until)
 {
 	const no_cancel scope;
-	internal_stream s(dev->slot, until);
-	int err, end;
 
-	if (forked())
-		return fail_forked();
-	if (s.error())
-		return s.error();
-	err = copy_2d_async(s.get(), c);
-	end = drain(s.get(), nullptr, until);
-	return err ? err : end;
+	return forked() ? fail_forked() : run_sync(dev->slot, until, [&](stream *s) { return copy_2d_async(s, c); });
 }
 
 /* ---- fills ------------------------------------------------------------------------------------------ */
@@ -494,13 +490,7 @@ int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 le
 		return fill_host(dst, pattern, pattern_size, len);
 	if (const int err = check_present(p))
 		return err;
-	internal_stream s(p.slot, until);
-	int err, end;
-	if (s.error())
-		return s.error();
-	err = fill_async(s.get(), dst, pattern, pattern_size, len);
-	end = drain(s.get(), nullptr, until);
-	return err ? err : end;
+	return run_sync(p.slot, until, [&](stream *s) { return fill_async(s, dst, pattern, pattern_size, len); });
 }
 
 static int zero_by(stream *s, u64 dma, u64 len)

@@ -201,21 +201,15 @@ static int block_by_policy(device *dev, u64 size, page_policy policy, u64 *out)
 	return block_get(dev, size, page_normal, out);
 }
 
-/* Under the lock: memory may become free without a free by the caller. */
-static bool may_free_later()
-{
-	return !mem_state().deferred.empty() || mem_state().exports_held;
-}
-
-/* Tries to allocate. *more: it may succeed after drain(). */
-static int block_try(device *dev, u64 size, page_policy policy, u64 *out, bool *more)
+/* *more: memory may become free without a free by the caller. */
+template <class F> static int take_now(const F &take, bool *more)
 {
 	std::lock_guard guard(mem_state().lock);
 
 	deferred_run();
 	exports_reap(false);
-	*more = may_free_later();
-	return block_by_policy(dev, size, policy, out);
+	*more = !mem_state().deferred.empty() || mem_state().exports_held;
+	return take();
 }
 
 static int fail_full(device *dev, u64 size)
@@ -243,33 +237,46 @@ static void drain()
 	exports_reap(true);
 }
 
-int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
+/* take(): gets size bytes, with mem_state().lock held; give(): gives them back after an error. */
+template <class F, class G> static int allocate(device *dev, u64 size, const u64 *offset, const F &take, const G &give)
 {
-	const no_cancel scope;
 	bool more;
-	int err;
+	int err = take_now(take, &more);
 
-	if (forked())
-		return fail_forked();
-	if (!size)
-		return fail(EINVAL, "device memory of 0 bytes: size is 0");
-	err = block_try(dev, size, policy, out, &more);
 	if (err == -ENOMEM && more && size <= heap_of(dev)->size) {
 		drain();
-		err = block_try(dev, size, policy, out, &more);
+		err = take_now(take, &more);
 	}
 	if (err)
 		return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
 	err = query_group(dev);
 	if (!err)
-		err = device_clean(dev, *out - slot_base(dev), size);
+		err = device_clean(dev, *offset, size);
 	if (err) {
 		const saved_error why;
 
-		device_free(*out);
+		give();
 		return why.again(err);
 	}
 	return 0;
+}
+
+int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
+{
+	const no_cancel scope;
+	u64 offset;
+
+	if (forked())
+		return fail_forked();
+	if (!size)
+		return fail(EINVAL, "device memory of 0 bytes: size is 0");
+	const auto take = [&] {
+		const int err = block_by_policy(dev, size, policy, out);
+
+		offset = err ? 0 : *out - slot_base(dev);
+		return err;
+	};
+	return allocate(dev, size, &offset, take, [&] { device_free(*out); });
 }
 
 static void release_now(device *dev, u64 offset, const gated_work &before)
@@ -329,12 +336,9 @@ static bool is_huge(u64 offset, u64 size)
 
 static int carve(device *dev, u64 size, u64 align, u64 *offset)
 {
-	std::lock_guard guard(mem_state().lock);
 	device_heap *h = heap_of(dev);
-
-	deferred_run();
-	exports_reap(false);
 	int err = deferred_reserve();
+
 	if (err)
 		return -ENOBUFS;
 	err = h->blocks.alloc(size, std::max(align, block_grain), offset);
@@ -347,38 +351,15 @@ static int carve(device *dev, u64 size, u64 align, u64 *offset)
 	return err;
 }
 
-static bool can_drain()
-{
-	std::lock_guard guard(mem_state().lock);
-
-	return may_free_later();
-}
-
 int device_carve(device *dev, u64 size, u64 align, u64 *offset)
 {
-	int err;
-
 	if (forked())
 		return fail_forked();
 	if (!size || (align && !is_pow2(align)))
 		return fail(EINVAL, "device memory of %llu bytes aligned to %llu is invalid", ull(size), ull(align));
-	err = carve(dev, size, align, offset);
-	if (err == -ENOMEM && size <= heap_of(dev)->size && can_drain()) {
-		drain();
-		err = carve(dev, size, align, offset);
-	}
-	if (err)
-		return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
-	err = query_group(dev);
-	if (!err)
-		err = device_clean(dev, *offset, size);
-	if (err) {
-		const saved_error why;
-
-		device_uncarve(dev, *offset, size);
-		return why.again(err);
-	}
-	return 0;
+	return allocate(
+		dev, size, offset, [&] { return carve(dev, size, align, offset); },
+		[&] { device_uncarve(dev, *offset, size); });
 }
 
 void device_uncarve(device *dev, u64 offset, u64 size)

@@ -349,7 +349,7 @@ int copy_sync(device *dev, const endpoints &e, void *dst, const void *src, u64 l
 	if (forked())
 		return fail_forked();
 	if (dev->lost())
-		return fail(ENODEV, "device %u (%s) was lost", dev->slot, dev->spec.c_str());
+		return fail_lost(dev);
 	return move(e, dst, src, len, until);
 }
 
@@ -483,7 +483,7 @@ int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 le
 	if (forked())
 		return fail_forked();
 	if (dev->lost())
-		return fail(ENODEV, "device %u (%s) was lost", dev->slot, dev->spec.c_str());
+		return fail_lost(dev);
 	if (const int err = check_pattern(pattern_size, len))
 		return err;
 	if (is_host(p))

@@ -153,6 +153,8 @@ device *device_new();
 void device_start(device *dev);
 void device_delete(device *dev);
 void slot_set_reaches(unsigned slot, u32 reaches);
+/* -ENODEV. */
+[[gnu::cold]] int fail_lost(const device *dev);
 /*
  * After a wait that failed because the device is lost: waits until it has quiesced, at most until a second
  * after the loss.

@@ -2,6 +2,8 @@
 /* Detects whether a lost device may still write. */
 #include "lib/core/device/device.h"
 
+#include "driver/base/error.h"
+
 namespace usdma::core {
 
 /* Time after the loss by which an embedded device has stopped and a dead server was detected. */
@@ -15,6 +17,11 @@ bool device::stopped()
 		return false;
 	store_release(&quiesced, true);
 	return true;
+}
+
+int fail_lost(const device *dev)
+{
+	return fail(ENODEV, "device %u (%s) was lost", dev->slot, dev->spec.c_str());
 }
 
 void device_quiesce(device *dev)

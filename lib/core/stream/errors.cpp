@@ -54,9 +54,7 @@ int stream_refuses(const stream *s)
 		return fail_captured(s);
 	if (unlikely(!load_relaxed(&s->alive)))
 		return fail_dead();
-	if (s->dev->lost())
-		return fail(ENODEV, "device %u (%s) was lost", s->dev->slot, s->dev->spec.c_str());
-	return 0;
+	return s->dev->lost() ? fail_lost(s->dev) : 0;
 }
 
 /* The pending error as reported to waiters; with the hardware queue's lock held. */

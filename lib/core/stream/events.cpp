@@ -74,26 +74,29 @@ size_t event_live()
 	return events->live();
 }
 
-/* The latest record with a reference, or null. */
-static record *latest(event *e)
+/* The latest record with a reference, or null. made: not the placeholder of a future record. */
+static record *latest(event *e, bool made)
 {
 	std::lock_guard guard(e->lock);
 
-	if (e->rec)
-		record_ref(e->rec);
-	return e->rec;
-}
-
-/* As latest(), but null for a placeholder of a future record. */
-static record *latest_made(event *e)
-{
-	std::lock_guard guard(e->lock);
-
-	if (!e->rec || e->rec->future)
+	if (!e->rec || (made && e->rec->future))
 		return nullptr;
 	record_ref(e->rec);
 	return e->rec;
 }
+
+class latest_record {
+public:
+	explicit latest_record(event *e, bool made = true) : r_(latest(e, made)) {}
+	~latest_record() { record_unref(r_); }
+	latest_record(const latest_record &) = delete;
+	latest_record &operator=(const latest_record &) = delete;
+	record *operator->() const { return r_; }
+	operator record *() const { return r_; }
+
+private:
+	record *const r_;
+};
 
 /* r (a reference, may be null) becomes the latest. */
 static void replace_latest(event *e, record *r)
@@ -188,25 +191,20 @@ void event_forget_record(event *e)
 
 event_state event_query(event *e)
 {
-	record *r = latest_made(e);
-	event_state state = event_state::never;
+	const latest_record r(e);
 
-	if (r) {
-		if (load_acquire(&r->at) == record::queued)
-			progress_run();
-		state = record_reached(r) ? event_state::done : event_state::pending;
-	}
-	record_unref(r);
-	return state;
+	if (!r)
+		return event_state::never;
+	if (load_acquire(&r->at) == record::queued)
+		progress_run();
+	return record_reached(r) ? event_state::done : event_state::pending;
 }
 
 bool event_is_lost(event *e)
 {
-	record *r = latest_made(e);
-	const bool lost = r && record_lost(r);
+	const latest_record r(e);
 
-	record_unref(r);
-	return lost;
+	return r && record_lost(r);
 }
 
 /* Inside a read section. */
@@ -270,56 +268,47 @@ static int wait_made(record *r, deadline until)
 
 int event_wait(event *e, deadline until)
 {
-	record *r = latest_made(e);
-	const int err = r ? wait_made(r, until) : 0;
-	record_unref(r);
-	return err;
+	const latest_record r(e);
+
+	return r ? wait_made(r, until) : 0;
 }
 
 int event_see_error(event *e)
 {
-	record *r = latest_made(e);
-	const int err = r ? recorder_error(r) : 0;
+	const latest_record r(e);
 
-	record_unref(r);
-	return err;
+	return r ? recorder_error(r) : 0;
 }
 
 /* Uses one record throughout: the event may be recorded again meanwhile. */
 int event_sync(event *e, deadline until)
 {
-	record *r = latest_made(e);
-	const int wait = r ? wait_made(r, until) : 0, err = r && !wait ? recorder_error(r) : wait;
-	record_unref(r);
-	return err;
+	const latest_record r(e);
+	const int err = r ? wait_made(r, until) : 0;
+
+	return r && !err ? recorder_error(r) : err;
 }
 
 u32 event_waits(event *e)
 {
-	record *r = latest(e);
-	u32 n;
+	const latest_record r(e, false);
 
 	progress_run();
-	n = load_acquire(&e->waits) + (r && !record_reached(r) ? load_relaxed(&r->ring_waits) : 0);
-	record_unref(r);
-	return n;
+	return load_acquire(&e->waits) + (r && !record_reached(r) ? load_relaxed(&r->ring_waits) : 0);
 }
 
 int event_time_ns(event *e, u64 *out)
 {
-	record *r = latest_made(e);
-	int err = 0;
+	const latest_record r(e);
 
 	if (!r)
-		err = fail(ENOENT, "the event was never recorded");
-	else if (!r->stamp)
-		err = fail(EINVAL, "the event was made without timing");
-	else if (!record_reached(r))
-		err = fail(EAGAIN, "the event was recorded but is not reached yet");
-	else
-		*out = load_relaxed(r->stamp);
-	record_unref(r);
-	return err;
+		return fail(ENOENT, "the event was never recorded");
+	if (!r->stamp)
+		return fail(EINVAL, "the event was made without timing");
+	if (!record_reached(r))
+		return fail(EAGAIN, "the event was recorded but is not reached yet");
+	*out = load_relaxed(r->stamp);
+	return 0;
 }
 
 /* ---- waiting by streams ------------------------------------------------------------------------------ */
@@ -385,7 +374,7 @@ int stream_wait_event(stream *s, event *e, deadline until)
 	/* Also if there is nothing to wait for. */
 	if (const int err = stream_refuses(s))
 		return err;
-	record *r = latest(e);
+	record *r = latest(e, false);
 	task t;
 
 	if (!r && (e->flags & event_wait_future))

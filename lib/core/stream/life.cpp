@@ -20,7 +20,7 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	int err;
 
 	if (dev->lost())
-		return fail(ENODEV, "device %u was lost", dev->slot);
+		return fail_lost(dev);
 	s = all_streams->get();
 	if (!s)
 		return all_streams->fail_full(ENOSPC, "streams");

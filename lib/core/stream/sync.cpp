@@ -99,7 +99,7 @@ int stream_query(stream *s)
 	}
 	/* Its ring may wait for another ring. */
 	devices_poll();
-	return s->dev->lost() ? fail(ENODEV, "device %u was lost", s->dev->slot) : 1;
+	return s->dev->lost() ? fail_lost(s->dev) : 1;
 }
 
 stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg), const void *arg)

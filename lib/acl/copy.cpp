@@ -182,13 +182,15 @@ static aclError memcpy_buffered(const char *call, core::stream *s, void *dst, co
 				     copy_fault(call, err, e);
 }
 
-/* The part after the argument checks. */
 static inline __attribute__((always_inline)) aclError memcpy_async(const char *call, void *dst, size_t max,
 								   const void *src, size_t count, u32 kind,
 								   aclrtStream stream)
 {
+	if (unlikely(!count))
+		return ACL_SUCCESS;
+	if (unlikely(!dst || !src || kind > ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE))
+		return bad_copy(call, dst, src, kind);
 	const int err = try_cached(dst, max, src, count, kind, stream);
-
 	if (unlikely(err > 0))
 		return memcpy_checked(call, dst, max, src, count, kind, stream);
 	self().tasks++;
@@ -213,29 +215,17 @@ extern "C" {
 aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
 			  aclrtStream stream)
 {
-	if (unlikely(!count))
-		return ACL_SUCCESS;
-	if (unlikely(!dst || !src || u32(kind) > ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE))
-		return bad_copy(__func__, dst, src, kind);
 	return memcpy_async(__func__, dst, destMax, src, count, kind, stream);
 }
 
 aclError aclrtMemcpyAsyncWithCondition(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
 				       aclrtStream stream)
 {
-	if (!count)
-		return ACL_SUCCESS;
-	if (!dst || !src || u32(kind) > ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE)
-		return bad_copy(__func__, dst, src, kind);
 	return memcpy_async(__func__, dst, destMax, src, count, kind, stream);
 }
 
 int32_t rtMemcpyAsyncWithoutCheckKind(void *dst, uint64_t destMax, const void *src, uint64_t cnt, uint32_t, void *stm)
 {
-	if (!cnt)
-		return ACL_SUCCESS;
-	if (!dst || !src)
-		return bad_copy(__func__, dst, src, 0);
 	return memcpy_async(__func__, dst, destMax, src, cnt, ACL_MEMCPY_DEFAULT, stm);
 }
 

@@ -6,13 +6,13 @@
  */
 #pragma once
 
+#include "driver/base/fd.h"
 #include "driver/base/types.h"
 
-#include <cerrno>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 namespace usdma {
 
@@ -22,6 +22,12 @@ inline bool eventfd_ready(int fd, short events)
 	const timespec now = {0, 0};
 
 	return syscall(SYS_ppoll, &p, 1, &now, nullptr, 0) == 1 && p.revents & events;
+}
+
+/* A new one, above standard error; -1 with errno. */
+inline int eventfd_make()
+{
+	return fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
 /* By /proc/self/fd, whose text for an eventfd no file name can imitate. */

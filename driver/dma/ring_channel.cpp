@@ -43,7 +43,7 @@ int ring_channel::begin(const channel_config &cfg, completion_record *rec, int v
 	posted = tail_ = issued_ = served_ = flagged_ = cfg.first_seq;
 	post_limit = cfg.first_seq + ring_size;
 	store_release(&rec->completed, cfg.first_seq);
-	control_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	control_.reset(eventfd_make());
 	for (unsigned i = 0; i < irq_slots; i++) {
 		/* Blocking: a read through io_uring then sleeps. */
 		irq_[i].reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC)));

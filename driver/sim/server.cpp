@@ -4,7 +4,7 @@
 
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
-#include "driver/base/fd.h"
+#include "driver/base/eventfd.h"
 #include "driver/base/log.h"
 #include "driver/sim/signal_fd.h"
 
@@ -12,7 +12,6 @@
 #include <climits>
 #include <cstring>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 namespace usdma::sim {
@@ -27,10 +26,7 @@ static constexpr u64 hello_ms = 3000;
 static constexpr u64 held_ms = 1000;
 static constexpr int held_poll_ms = 2;
 
-server::server(unique_fd sock, device_model &model)
-	: sock_(std::move(sock)), model_(model), wake_(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)))
-{
-}
+server::server(unique_fd sock, device_model &model) : sock_(std::move(sock)), model_(model), wake_(eventfd_make()) {}
 
 int server::serve(int stop_fd)
 {

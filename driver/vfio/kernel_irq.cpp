@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Interrupts and loss detection of kernel devices (linux/vfio.h: VFIO_DEVICE_SET_IRQS). */
 #include "driver/base/barrier.h"
-#include "driver/base/fd.h"
+#include "driver/base/eventfd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <linux/vfio.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -248,9 +247,9 @@ int kernel_device::monitor_start()
 	u32 count;
 	int err;
 
-	lost_fd_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-	request_fd_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-	stop_fd_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	lost_fd_.reset(eventfd_make());
+	request_fd_.reset(eventfd_make());
+	stop_fd_.reset(eventfd_make());
 	if (!lost_fd_.valid() || !request_fd_.valid() || !stop_fd_.valid())
 		return fail_errno("eventfd");
 	err = irq_count(irq_req, &count);

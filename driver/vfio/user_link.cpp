@@ -3,7 +3,7 @@
 
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
-#include "driver/base/fd.h"
+#include "driver/base/eventfd.h"
 #include "driver/base/futex_lock.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
@@ -11,7 +11,6 @@
 
 #include <climits>
 #include <cstring>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 namespace usdma::vfio {
@@ -58,7 +57,7 @@ int user_link::start(unique_fd sock, u64 timeout_ms, const user_link_ops *ops, v
 {
 	int err;
 
-	lost_fd_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	lost_fd_.reset(eventfd_make());
 	if (!lost_fd_.valid())
 		return fail_errno("eventfd");
 	sock_ = std::move(sock);

@@ -5,14 +5,13 @@
  * waits in the streams have no time limit of their own: one that ended would let the stream go on with wrong data.
  */
 #include "driver/base/clock.h"
-#include "driver/base/fd.h"
+#include "driver/base/eventfd.h"
 #include "driver/base/thread.h"
 #include "lib/hccl_comm/comm.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 namespace usdma::hccl_comm {
@@ -181,7 +180,7 @@ HcclResult monitor_start(comm *c)
 {
 	if (c->size == 1)
 		return HCCL_SUCCESS;
-	c->wake.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	c->wake.reset(eventfd_make());
 	if (!c->wake.valid())
 		return HCCL_E_SYSCALL;
 	if (thread_start(&c->monitor, "usdma-hccl", monitor_main, c)) {

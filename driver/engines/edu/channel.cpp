@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/barrier.h"
-#include "driver/base/fd.h"
+#include "driver/base/eventfd.h"
 #include "driver/base/grow.h"
 #include "driver/base/thread.h"
 #include "driver/engines/edu/edu.h"
 
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 namespace usdma::edu {
@@ -32,7 +31,7 @@ int edu_channel::begin(const dma::channel_config &cfg, u32 size, dma::completion
 	store_release(&rec->completed, cfg.first_seq);
 	for (unsigned i = 0; i < dma::irq_slots; i++) {
 		store_seq_cst(&arm_[i], no_arm);
-		irq_[i].reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+		irq_[i].reset(eventfd_make());
 		if (!irq_[i].valid())
 			return fail_errno("no eventfd for a channel");
 		irq_fd[i] = irq_[i].get();

@@ -2,13 +2,11 @@
 #include "driver/engines/edu/edu_dma.h"
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
-#include "driver/base/fd.h"
 #include "driver/base/log.h"
 #include "driver/base/mmio.h"
 
 #include <cinttypes>
 #include <poll.h>
-#include <sys/eventfd.h>
 
 namespace usdma::edu {
 
@@ -71,7 +69,7 @@ int edu_dma::check_identity()
 void edu_dma::setup_interrupt()
 {
 	vfio::irq_info info;
-	unique_fd fd(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	unique_fd fd(eventfd_make());
 	const int raw = fd.get();
 
 	irq_.reset();

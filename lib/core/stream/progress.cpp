@@ -4,7 +4,6 @@
  * progress thread does when there is no waiter, and sleeps on the engines' service interrupts in between.
  */
 #include "driver/base/eventfd.h"
-#include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
@@ -18,7 +17,6 @@
 #include <algorithm>
 #include <poll.h>
 #include <sched.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 #include <utility>
 
@@ -379,7 +377,7 @@ int start()
 	if (progress->started)
 		return 0;
 	if (progress->wake_fd < 0)
-		progress->wake_fd = fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+		progress->wake_fd = eventfd_make();
 	if (progress->wake_fd < 0)
 		return fail_errno("eventfd for the library's background thread");
 	if (const int err = thread_start_detached("usdma-progress", thread_main, nullptr))

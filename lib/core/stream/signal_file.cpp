@@ -18,7 +18,6 @@
 #include <fcntl.h>
 #include <new>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -121,7 +120,7 @@ int start_writer()
 	if (writer->started)
 		return 0;
 	if (writer->wake_fd < 0)
-		writer->wake_fd = fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+		writer->wake_fd = eventfd_make();
 	if (writer->wake_fd < 0)
 		return fail_errno("eventfd for the thread that signals files");
 	if (const int err = thread_start_detached("usdma-signal", writer_main, nullptr))

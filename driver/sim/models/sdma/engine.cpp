@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/models/sdma/engine.h"
 
+#include "driver/base/eventfd.h"
 #include "driver/base/clock.h"
 #include "driver/base/cpu.h"
 #include "driver/base/fd.h"
@@ -17,7 +18,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 namespace usdma::sim {
@@ -101,8 +101,8 @@ int engine::make_wake()
 {
 	epoll_event e = {};
 
-	wake_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-	bell_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+	wake_.reset(eventfd_make());
+	bell_.reset(eventfd_make());
 	sleeps_.reset(fd_above_stdio(epoll_create1(EPOLL_CLOEXEC)));
 	e.events = EPOLLIN | EPOLLET;
 	if (!wake_.valid() || !bell_.valid() || !sleeps_.valid() ||

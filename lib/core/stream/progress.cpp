@@ -22,17 +22,6 @@
 
 namespace usdma::core {
 
-/* Allocated with the call, so that delivery cannot fail. */
-struct call_slot {
-	stream *s = nullptr; /* a reference */
-	u64 seq = 0;
-	bool marked = false; /* a request in the ring raises the interrupt: none is armed */
-	bool due = false;    /* used within a pass */
-	void (*deliver)(void *arg, call_token *done) = nullptr;
-	void *arg = nullptr;
-	call_slot *next = nullptr; /* atomic: a pass iterates while others append */
-};
-
 namespace {
 
 /* Entry of the list, in ascending order of numbers. */
@@ -457,16 +446,6 @@ bool progress_remove(stream *s)
 	if (number)
 		progress->gated.erase(first_behind(number - 1));
 	return number != 0;
-}
-
-void call_slot_free::operator()(call_slot *w) const
-{
-	delete w;
-}
-
-std::unique_ptr<call_slot, call_slot_free> progress_call_slot()
-{
-	return std::unique_ptr<call_slot, call_slot_free>(new (std::nothrow) call_slot);
 }
 
 int progress_add_call(stream *s, bool marked, task &t)

@@ -446,8 +446,7 @@ int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *a
 	t.arg = arg;
 	t.by = by;
 	t.block = block;
-	/* Allocated now, as delivery must not fail. */
-	t.slot = progress_call_slot();
+	t.slot.reset(new (std::nothrow) call_slot);
 	t.token = block ? new (std::nothrow) call_token : nullptr;
 	if (t.slot && (t.token || !block))
 		return stream_push(s, std::move(t));

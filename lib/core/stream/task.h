@@ -11,9 +11,15 @@ namespace usdma::core {
 
 enum class task_kind : u8 { request, record, reset, gate_event, gate_check, call };
 
-struct call_slot;
-struct call_slot_free {
-	void operator()(call_slot *w) const;
+/* A call that the progress thread delivers. Allocated with the task, so that delivery cannot fail. */
+struct call_slot {
+	stream *s = nullptr; /* a reference */
+	u64 seq = 0;
+	bool marked = false; /* a request in the ring raises the interrupt: none is armed */
+	bool due = false;    /* used within a pass */
+	void (*deliver)(void *arg, call_token *done) = nullptr;
+	void *arg = nullptr;
+	call_slot *next = nullptr; /* atomic: a pass iterates while others append */
 };
 
 struct task {
@@ -29,10 +35,9 @@ struct task {
 	void (*release)(void *arg) = nullptr; /* gate_check: always called at its end */
 	void (*deliver)(void *arg, call_token *done) = nullptr;
 	void *arg = nullptr;
-	u64 by = 0;                  /* call: as stream_call() */
-	call_token *token = nullptr; /* call: a reference */
-	std::unique_ptr<call_slot, call_slot_free>
-		slot; /* call: preallocated; null once passed to the progress thread */
+	u64 by = 0;                      /* call: as stream_call() */
+	call_token *token = nullptr;     /* call: a reference */
+	std::unique_ptr<call_slot> slot; /* call: null once passed to the progress thread */
 };
 
 /* A task in its stream's queue. */
@@ -113,8 +118,6 @@ u64 progress_number();
 int progress_add(stream *s);
 /* Unlists it; true: the caller now owns the list's reference. With its hardware queue's lock held. */
 bool progress_remove(stream *s);
-/* Allocates a call's slot; nullptr: no memory. */
-std::unique_ptr<call_slot, call_slot_free> progress_call_slot();
 /*
  * Calls t.deliver(t.arg, nullptr) once the present work of s in the ring has ended or its device is dead.
  * marked: a request in the ring raises the interrupt. With the hardware queue's lock held.

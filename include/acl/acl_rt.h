@@ -1791,9 +1791,10 @@ ACL_FUNC_VISIBILITY aclError aclrtUnSubscribeHostFunc(uint64_t hostFuncThreadId,
 /* ---- failed tasks ---------------------------------------------------------------------------------- */
 
 /*
- * callback runs when a synchronisation of a stream, an event or the device returns the error of a failed task: again if
- * a later one of the event or the device returns it again. NULL: none. The information is the library's, and valid
- * until the callback returns. It must not destroy the stream, nor reset the device, that is synchronised.
+ * callback runs each time that a synchronisation of a stream, an event or the device, or aclrtMemcpyAsync of ordinary
+ * memory, returns the error of a failed task (but 107023), just before it returns. It may destroy what was
+ * synchronised, and reset the device. NULL: none. The information is the library's, and valid until the callback
+ * returns.
  */
 ACL_DEPRECATED_MESSAGE("use aclrtExceptionInfoCallbackRegister")
 ACL_FUNC_VISIBILITY aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback);

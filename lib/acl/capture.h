@@ -96,8 +96,8 @@ void capture_forget(core::event *e);
 [[gnu::cold, gnu::noinline]] aclError stream_captured(const char *call, const core::stream *s);
 /* 107027 if a stream of the calling thread's context captures. */
 aclError capture_allows_sync(const char *call);
-/* 107000, or waits for the stream and returns 107041. */
-aclError capture_allows_pageable(const char *call, core::stream *s);
+/* 107000, or waits for the stream and returns 107041. The guard may be dropped when it fails. */
+aclError capture_allows_pageable(const char *call, stream_guard &s);
 [[gnu::cold, gnu::noinline]] aclError capture_allows_slow(const char *call);
 /* 107030 if a capture's mode forbids synchronous copies and fills in this thread. */
 inline aclError capture_allows(const char *call)

@@ -287,19 +287,15 @@ aclError capture_allows_slow(const char *call)
 			     ACL_SUCCESS;
 }
 
-aclError capture_allows_pageable(const char *call, core::stream *s)
+aclError capture_allows_pageable(const char *call, stream_guard &s)
 {
 	if (captures(s))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
 			     "ordinary host memory cannot be captured: it must be pinned");
 	if (likely(!load_relaxed(&open_captures)) || !forbidden())
 		return ACL_SUCCESS;
-	if (const int err = core::stream_sync(s, deadline::never())) {
-		const aclError code = core_fault(call, err, at::task);
-
-		report_exception(s, code);
-		return code;
-	}
+	if (const int err = core::stream_sync(s, deadline::never()))
+		return task_failed(call, s, s->id, err);
 	return fault(call, ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC,
 		     "a copy of ordinary host memory is synchronous, which a capture forbids in this thread");
 }

@@ -57,14 +57,6 @@ static bool unallocated(const core::translation &p)
 	return unsupported(call, "both sides are host memory: use aclrtMemcpy");
 }
 
-aclError sync_error(const char *call, core::stream *s, int err)
-{
-	const aclError code = core_fault(call, err, at::task);
-
-	report_exception(s, code);
-	return code;
-}
-
 /* ---- kinds ------------------------------------------------------------------------------------------ */
 
 /* Copies of pageable memory depend on the kind: which kinds are accepted, and what DEFAULT means. */
@@ -92,7 +84,7 @@ static constexpr kind_rule rules[3][3] = {
 };
 
 /* Either side is pageable memory: waits for the stream, copies, and returns when done. */
-static aclError memcpy_pageable(const char *call, core::stream *s, const core::endpoints &e, void *dst, const void *src,
+static aclError memcpy_pageable(const char *call, stream_guard &s, const core::endpoints &e, void *dst, const void *src,
 				size_t count, u32 kind)
 {
 	const kind_rule &rule = rules[size_t(e.src.cls)][size_t(e.dst.cls)];
@@ -113,7 +105,7 @@ static aclError memcpy_pageable(const char *call, core::stream *s, const core::e
 		return foreign_stream(call, s);
 	err = core::stream_sync(s, deadline::never());
 	if (err)
-		return sync_error(call, s, err);
+		return task_failed(call, s, s->id, err);
 	err = core::copy_sync(s->dev, e, dst, src, count, deadline::never());
 	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
 }

@@ -9,7 +9,5 @@ namespace usdma::acl {
 
 /* The code of a failed submission; an unallocated address has its own code. */
 aclError copy_fault(const char *call, int err, const core::endpoints &e);
-/* The code of a stream's earlier task error, found by a call that had to wait for the stream. */
-aclError sync_error(const char *call, core::stream *s, int err);
 
 } // namespace usdma::acl

@@ -111,11 +111,7 @@ static aclError synchronize(const char *call, deadline until)
 	 * it.
 	 */
 	const int err = late ? late : core::device_peek_error(dev);
-	if (!err)
-		return ACL_SUCCESS;
-	code = core_fault(call, err, at::task);
-	report_exception(nullptr, code);
-	return code;
+	return err ? task_failed(call, dev, no_stream, err) : ACL_SUCCESS;
 }
 
 static aclError abort_device(const char *call, core::device *dev, deadline until)

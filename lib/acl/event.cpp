@@ -176,11 +176,7 @@ static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 		return core_fault(call, bad, at::event);
 	if (likely(!bad) && !share_of(e))
 		bad = core::event_see_error(e);
-	if (likely(!bad))
-		return ACL_SUCCESS;
-	const aclError code = core_fault(call, bad, at::task);
-	report_exception(nullptr, code);
-	return code;
+	return likely(!bad) ? ACL_SUCCESS : task_failed(call, e, no_stream, bad);
 }
 
 static aclError time_of(const char *call, aclrtEvent event, core::event *e, u64 *ns)

@@ -28,9 +28,17 @@ struct callback_list {
 static std::mutex lock;
 static callback_list callbacks;
 
-void report_exception(const core::stream *s, aclError code)
+/* The device of the calling thread's context. */
+static u32 device_here()
 {
-	const context *c = self().ctx;
+	const core::read_section in;
+	const context *c = in ? current_now() : nullptr;
+
+	return c ? u32(c->id) : ~0u;
+}
+
+void report_exception(u32 stream, aclError code)
+{
 	callback_list now;
 
 	if (code == ACL_ERROR_RT_STREAM_ABORT)
@@ -39,7 +47,7 @@ void report_exception(const core::stream *s, aclError code)
 		std::lock_guard guard(lock);
 		now = callbacks;
 	}
-	aclrtExceptionInfo info{~0u, s ? s->id : ~0u, uint32_t(gettid()), c ? uint32_t(c->id) : ~0u, uint32_t(code)};
+	aclrtExceptionInfo info{~0u, stream, uint32_t(gettid()), device_here(), uint32_t(code)};
 	for (unsigned i = 0; i < now.count; i++)
 		if (now.fn[i])
 			now.fn[i](&info);

@@ -8,7 +8,7 @@ namespace usdma::acl {
 
 /* Removes the stream's subscriptions, before it is destroyed. */
 void forget_subscriptions(core::stream *s);
-/* Removes the allocator registered for a stream, before it is destroyed. */
+/* Removes the allocator registered for a stream, when none can be registered any more: it is destroyed. */
 void forget_allocator(void *stream);
 
 } // namespace usdma::acl

@@ -243,8 +243,8 @@ static void end_stream(core::stream *s, bool is_default, bool force)
 	if (!is_default)
 		report_stream_state(handle, ACL_RT_STREAM_STATE_DESTROY_PRE);
 	forget_subscriptions(s);
-	forget_allocator(handle);
 	force ? core::stream_destroy_force(handle) : core::stream_destroy(handle);
+	forget_allocator(handle);
 }
 
 static bool owned(const core::stream *s, const void *arg)

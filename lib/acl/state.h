@@ -209,8 +209,21 @@ aclError get_device(const char *call, core::device_guard *out);
 
 void note_task();
 
-/* Calls the exception callback for a task error that a synchronisation has just returned. */
-void report_exception(const core::stream *s, aclError code);
+inline constexpr u32 no_stream = ~0u;
+/*
+ * Calls the exception callbacks for a task error that a synchronisation returns. The caller holds nothing: they may
+ * destroy what was synchronised.
+ */
+void report_exception(u32 stream, aclError code);
+/* Drops the guard, and reports the error of a task. stream: its id, or no_stream. */
+template <class G> aclError task_failed(const char *call, G &held, u32 stream, int err)
+{
+	const aclError code = core_fault(call, err, at::task);
+
+	held.drop();
+	report_exception(stream, code);
+	return code;
+}
 void report_stream_state(aclrtStream handle, aclrtStreamState state);
 /* The context is being destroyed: so are its captures and instances. */
 void capture_discard(const context *c, bool force);

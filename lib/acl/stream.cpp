@@ -67,7 +67,6 @@ static aclError announce_end(const char *call, aclrtStream handle, bool waits)
 	report_stream_state(handle, ACL_RT_STREAM_STATE_DESTROY_PRE);
 	if (!s.take(handle))
 		forget_subscriptions(s);
-	forget_allocator(handle);
 	return ACL_SUCCESS;
 }
 
@@ -79,7 +78,11 @@ static aclError destroy(const char *call, aclrtStream handle, bool force)
 	if (err)
 		return err;
 	const int bad = force ? core::stream_destroy_force(handle) : core::stream_destroy(handle);
-	return bad == -EBADF ? bad_stream(call, handle) : check(call, bad, at::task);
+	if (bad == -EBADF)
+		return bad_stream(call, handle);
+	if (!core::stream_valid(handle))
+		forget_allocator(handle);
+	return check(call, bad, at::task);
 }
 
 /* Fast path: usually the work has ended, or ends within a microsecond, so no reference is taken. */
@@ -125,7 +128,7 @@ static aclError synchronize(const char *call, aclrtStream handle, deadline until
 		return ACL_SUCCESS;
 
 	stream_guard s;
-	aclError err = get_any_stream(call, handle, &s);
+	const aclError err = get_any_stream(call, handle, &s);
 	int bad;
 
 	if (unlikely(err) || (s->opt.flags & unwaited))
@@ -141,11 +144,7 @@ static aclError synchronize(const char *call, aclrtStream handle, deadline until
 		return core_fault(call, bad, at::wait);
 	if (likely(!bad))
 		bad = core::stream_take_error(s, nullptr);
-	if (likely(!bad))
-		return ACL_SUCCESS;
-	err = core_fault(call, bad, at::task);
-	report_exception(s, err);
-	return err;
+	return likely(!bad) ? ACL_SUCCESS : task_failed(call, s, s->id, bad);
 }
 
 static aclError abort_and_wait(const char *call, aclrtStream handle)

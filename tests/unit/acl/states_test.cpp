@@ -324,6 +324,45 @@ static void test_registered_callbacks(void **)
 	GOOD(aclrtExceptionInfoCallbackUnregister(second_callback));
 }
 
+static aclrtStream to_end;
+static std::vector<aclError> ended;
+
+static void ending_callback(aclrtExceptionInfo *)
+{
+	ended = {aclrtDestroyStream(to_end), aclrtResetDevice(failing)};
+}
+
+/* A callback may destroy the stream that is synchronised, and reset the device. */
+static void test_callback_destroys_what_failed(void **)
+{
+	char heap[64] = {};
+
+	GOOD(aclrtExceptionInfoCallbackRegister(ending_callback));
+	for (int by = 0; by < 4; by++) {
+		void *mem;
+		aclrtEvent e;
+
+		ended.clear();
+		GOOD(aclrtSetDevice(failing));
+		GOOD(aclrtCreateStream(&to_end));
+		GOOD(aclrtCreateEvent(&e));
+		GOOD(aclrtMalloc(&mem, size, ACL_MEM_MALLOC_HUGE_FIRST));
+		GOOD(aclrtMemsetAsync(mem, size, 1, size, to_end));
+		GOOD(aclrtRecordEvent(e, to_end));
+		assert_int_equal(by == 0 ? aclrtSynchronizeStream(to_end) :
+				 by == 1 ? aclrtMemcpyAsync(mem, 64, heap, 64, ACL_MEMCPY_HOST_TO_DEVICE, to_end) :
+				 by == 2 ? aclrtSynchronizeDevice() :
+					   aclrtSynchronizeEvent(e),
+				 507013);
+		/* The device's and the event's leave the error to the stream. */
+		assert_true(ended == std::vector<aclError>({by < 2 ? 0 : 507013, 0}));
+		assert_int_equal(aclrtSynchronizeStream(to_end), 107017);
+		assert_int_equal(aclrtSynchronizeDevice(), 107002);
+		aclrtDestroyEvent(e);
+	}
+	GOOD(aclrtExceptionInfoCallbackUnregister(ending_callback));
+}
+
 /* A synchronous copy fails to its own caller, also while others synchronise the device. */
 static void test_failed_copy_is_its_callers(void **)
 {
@@ -530,7 +569,7 @@ int main()
 		cmocka_unit_test(test_stale_memory_handles), cmocka_unit_test(test_failed_copy_is_its_callers),
 		cmocka_unit_test(test_failed_before_copy),   cmocka_unit_test(test_stop_on_failure),
 		cmocka_unit_test(test_task_abort),           cmocka_unit_test(test_reports),
-		cmocka_unit_test(test_registered_callbacks),
+		cmocka_unit_test(test_registered_callbacks), cmocka_unit_test(test_callback_destroys_what_failed),
 	};
 
 	setenv("USDMA_DEVICES", "sim:mem=64M:engines=1:channels=4,sim:mem=64M:engines=1:channels=4:faults=fail@1", 1);

@@ -302,6 +302,14 @@ void range_map::remove(range_entry *e)
 	change_end(count_ - 1);
 }
 
+void range_map::renew()
+{
+	std::lock_guard guard(write_lock_);
+
+	change_begin();
+	change_end(count_);
+}
+
 range_entry *range_map::first_in(u64 first, u64 last) const
 {
 	static constexpr u64 highest = bit(address_bits) - 1;

@@ -49,6 +49,8 @@ public:
 
 	/* Grows with every change: a result of find() may be cached while this stays the same. */
 	u64 generation() const { return load_acquire(&seq_); }
+	/* Makes cached results invalid. */
+	void renew();
 	size_t count() const { return load_relaxed(&count_); }
 	/* Memory used, without the entries; never shrinks. */
 	size_t bytes() const;

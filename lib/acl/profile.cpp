@@ -8,7 +8,7 @@
 
 namespace usdma::acl {
 
-u8 hot_refused;
+u8 hot_refused = undecided;
 
 /* Calls that the runtime's documentation marks as not supported on Atlas A2 (910B) and A3 (910C). */
 static constexpr std::string_view not_on_910 = "aclrtCntNotifyCreate,aclrtCntNotifyDestroy,aclrtCntNotifyGetId,"
@@ -34,11 +34,6 @@ const soc &profile_soc()
 	return is_910b(core::config_get().profile) ? soc_910b : soc_910c;
 }
 
-aclError refuse_by_setting(const char *call)
-{
-	return unsupported(call, "refused, as profile or refuse say (USDMA_PROFILE, USDMA_REFUSE)");
-}
-
 /* Index of a name; wrapped_count: none. */
 static unsigned index_of(std::string_view name)
 {
@@ -47,13 +42,6 @@ static unsigned index_of(std::string_view name)
 	while (i < wrapped_count && name != wrapped_calls[i].name)
 		i++;
 	return i;
-}
-
-aclError refuse_if_named(const char *call)
-{
-	const unsigned i = index_of(call);
-
-	return i < wrapped_count && load_relaxed(&call_refused[i]) ? refuse_by_setting(call) : ACL_SUCCESS;
 }
 
 /* Calls f for each name in a list that commas or spaces separate. */
@@ -70,17 +58,61 @@ template <class F> static void for_names(std::string_view list, const F &f)
 	}
 }
 
-static void refuse_all(std::string_view list)
+static bool is_in(std::string_view list, std::string_view name)
 {
-	for_names(list, [](std::string_view name) {
-		const unsigned i = index_of(name);
+	bool found = false;
 
-		if (i == wrapped_count)
-			return;
-		store_relaxed(&call_refused[i], u8(1));
-		if (wrapped_calls[i].hot)
-			store_relaxed(&hot_refused, u8(1));
-	});
+	for_names(list, [&](std::string_view one) { found |= one == name; });
+	return found;
+}
+
+static bool is_refused(const core::config &c, const char *name)
+{
+	return is_in(c.refuse, name) || (c.profile != core::product::none && is_in(not_on_910, name)) ||
+	       (is_910b(c.profile) && is_in(not_on_910b, name)) || (is_driver_25(c.profile) && is_in(not_by_25, name));
+}
+
+/* Threads that do so at the same time come to the same result. */
+static void decide()
+{
+	if (core::config_ready())
+		return; /* no memory: the next call tries again */
+	const core::config &c = core::config_get();
+	bool hot = false;
+
+	for (unsigned i = 0; i < wrapped_count; i++) {
+		const bool refused = is_refused(c, wrapped_calls[i].name);
+
+		hot |= refused && wrapped_calls[i].hot;
+		store_relaxed(&call_refused[i], u8(refused));
+	}
+	if (hot)
+		core::translations_stay_uncached();
+	store_relaxed(&hot_refused, u8(hot));
+}
+
+static aclError refusal(unsigned i)
+{
+	return load_relaxed(&call_refused[i]) == 1 ?
+		       unsupported(wrapped_calls[i].name,
+				   "refused, as profile or refuse say (USDMA_PROFILE, USDMA_REFUSE)") :
+		       ACL_SUCCESS;
+}
+
+aclError refuse_wrapped(unsigned i)
+{
+	if (load_relaxed(&call_refused[i]) == undecided)
+		decide();
+	return refusal(i);
+}
+
+aclError refuse_named(const char *call)
+{
+	const unsigned i = index_of(call);
+
+	if (load_relaxed(&hot_refused) == undecided)
+		decide();
+	return i < wrapped_count ? refusal(i) : ACL_SUCCESS;
 }
 
 static int check_names(std::string_view list)
@@ -103,22 +135,9 @@ static int check_names(std::string_view list)
 
 int refusals_take_effect()
 {
-	const core::config &c = core::config_get();
-
-	if (c.refuse.empty() && c.profile == core::product::none)
-		return 0;
-	if (const int err = check_names(c.refuse))
-		return err;
-	refuse_all(c.refuse);
-	if (c.profile != core::product::none)
-		refuse_all(not_on_910);
-	if (is_910b(c.profile))
-		refuse_all(not_on_910b);
-	if (is_driver_25(c.profile))
-		refuse_all(not_by_25);
-	if (load_relaxed(&hot_refused))
-		core::translations_stay_uncached();
-	return 0;
+	if (load_relaxed(&hot_refused) == undecided)
+		decide();
+	return check_names(core::config_get().refuse);
 }
 
 } // namespace usdma::acl

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Calls that answer 207000 because another product or driver does: settings profile and refuse. The exported function
- * of each is a wrapper (wrappers.py) that checks one byte. The calls of the fast path have none: while one of them
- * is refused, no thread caches translations, so that all take their slow path, which calls refuse_hot().
+ * of each is a wrapper (wrappers.py) that checks one byte, which the first call of all sets. The calls of the fast path
+ * have none: while one of them is refused, no thread caches translations, so that all take their slow path, which calls
+ * refuse_hot().
  */
 #pragma once
 
@@ -19,20 +20,29 @@ struct wrapped_call {
 
 extern const wrapped_call wrapped_calls[]; /* sorted */
 extern const unsigned wrapped_count;
-extern u8 call_refused[]; /* in that order; atomic */
-extern u8 hot_refused;
+inline constexpr u8 undecided = 2; /* the settings have not been read */
+extern u8 call_refused[];          /* in that order; atomic: 0, 1 or undecided */
+extern u8 hot_refused;             /* one of the fast path is */
 
-/* 207000. */
-[[gnu::cold, gnu::noinline]] aclError refuse_by_setting(const char *call);
-[[gnu::cold, gnu::noinline]] aclError refuse_if_named(const char *call);
+/* 207000 if the call is refused. */
+[[gnu::cold, gnu::noinline]] aclError refuse_wrapped(unsigned index);
+[[gnu::cold, gnu::noinline]] aclError refuse_named(const char *call);
+
+/* The rest of a wrapper, of a call that is refused or may be. */
+template <unsigned index, auto call, class... A> [[gnu::cold, gnu::noinline]] aclError call_unless_refused(A... a)
+{
+	const aclError refused = refuse_wrapped(index);
+
+	return refused ? refused : call(a...);
+}
 
 /* In the slow path of a call of the fast path. */
 inline aclError refuse_hot(const char *call)
 {
-	return likely(!load_relaxed(&hot_refused)) ? ACL_SUCCESS : refuse_if_named(call);
+	return likely(!load_relaxed(&hot_refused)) ? ACL_SUCCESS : refuse_named(call);
 }
 
-/* Before the first context is created. -EINVAL: a name of the setting cannot be refused. */
+/* Before a context is created. -EINVAL: a name of the setting cannot be refused. */
 int refusals_take_effect();
 /* The SoC of the product that the profile names. */
 const soc &profile_soc();

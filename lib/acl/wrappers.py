@@ -45,7 +45,8 @@ def wrapper(name, parameters, index):
     passed = ", ".join(a or b for a, b in arguments(parameters))
     print(f"[[gnu::visibility(\"hidden\")]] aclError usdma_impl_{name}({parameters});\n"
           f"aclError {name}({parameters})\n{{\n"
-          f"\treturn unlikely(load_relaxed(&call_refused[{index}])) ? refuse_by_setting(\"{name}\") : usdma_impl_{name}({passed});\n}}\n")
+          f"\treturn unlikely(load_relaxed(&call_refused[{index}])) ?\n"
+          f"\t\tcall_unless_refused<{index}, usdma_impl_{name}>({passed}) : usdma_impl_{name}({passed});\n}}\n")
 
 
 def source(calls, paths):
@@ -55,7 +56,7 @@ def source(calls, paths):
     print("#include \"lib/acl/profile.h\"\n\nnamespace usdma::acl {\n\nconst wrapped_call wrapped_calls[] = {")
     for name in table:
         print(f"\t{{\"{name}\", {'true' if name in HOT else 'false'}}},")
-    print(f"}};\nconst unsigned wrapped_count = {len(table)};\nu8 call_refused[{len(table)}];\n\n}} // namespace usdma::acl\n\n"
+    print(f"}};\nconst unsigned wrapped_count = {len(table)};\nu8 call_refused[] = {{{', '.join(['undecided'] * len(table))}}};\n\n}} // namespace usdma::acl\n\n"
           "using namespace usdma;\nusing namespace usdma::acl;\n\nextern \"C\" {\n")
     for index, name in enumerate(table):
         if name not in HOT:

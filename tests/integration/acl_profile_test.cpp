@@ -147,6 +147,42 @@ void hot_calls(void **)
 	});
 }
 
+/* With memory that the thread has copied by the native API before: its translation is cached. */
+void hot_calls_after_native_copies(void **)
+{
+	with({{"USDMA_REFUSE", "aclrtMemcpyAsync"}}, [] {
+		usdma_device *d;
+		usdma_stream *s;
+		void *dev, *host;
+		aclrtStream stream;
+
+		CHECK(!usdma_open_index(0, &d) && !usdma_stream_create(d, nullptr, &s));
+		CHECK(!usdma_device_alloc(d, size, &dev) && !usdma_host_alloc(d, size, &host));
+		CHECK(!aclrtSetDevice(0) && !aclrtCreateStream(&stream));
+		for (int i = 0; i < 3; i++) {
+			CHECK(!usdma_copy(s, dev, host, size) && !usdma_stream_sync(s, 60000));
+			CHECK(aclrtMemcpyAsync(dev, size, host, size, ACL_MEMCPY_HOST_TO_DEVICE, stream) ==
+			      ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
+		}
+	});
+}
+
+/* Before a device is set: the first call of all, and calls after aclInit. */
+void calls_without_device(void **)
+{
+	for (const bool init : {false, true})
+		with({{"USDMA_REFUSE", "aclrtGetDeviceCount,aclrtMemcpyAsync"}}, [=] {
+			uint32_t count;
+			int host[2];
+
+			CHECK(!init || !aclInit(nullptr));
+			CHECK(aclrtMemcpyAsync(host, 4, host + 1, 4, ACL_MEMCPY_HOST_TO_HOST, nullptr) ==
+			      ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
+			CHECK(aclrtGetDeviceCount(&count) == ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
+			CHECK(reported("aclrtGetDeviceCount: 207000: refused"));
+		});
+}
+
 using any_call = long (*)(long, long, long, long, long, long, long, long, long, long);
 
 /* The wrapper refuses before it reads an argument. */
@@ -163,7 +199,6 @@ void every_call(void **)
 		list += std::string(list.empty() ? "" : ",") + name;
 	assert_true(std::size(wrapped) > 200);
 	with({{"USDMA_REFUSE", list}}, [] {
-		CHECK(!aclrtSetDevice(0));
 		for (const char *name : wrapped) {
 			const auto call = reinterpret_cast<any_call>(dlsym(RTLD_DEFAULT, name));
 			const bool refuses = call && int(call(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)) ==
@@ -259,8 +294,14 @@ void pin_limit(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_is_refused), cmocka_unit_test(named_calls), cmocka_unit_test(hot_calls),
-		cmocka_unit_test(every_call),         cmocka_unit_test(products),    cmocka_unit_test(wrong_settings),
+		cmocka_unit_test(nothing_is_refused),
+		cmocka_unit_test(named_calls),
+		cmocka_unit_test(hot_calls),
+		cmocka_unit_test(hot_calls_after_native_copies),
+		cmocka_unit_test(calls_without_device),
+		cmocka_unit_test(every_call),
+		cmocka_unit_test(products),
+		cmocka_unit_test(wrong_settings),
 		cmocka_unit_test(pin_limit),
 	};
 

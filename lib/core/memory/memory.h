@@ -64,7 +64,7 @@ static_assert(translation_entries * sizeof(translation) == cache_bytes);
 
 /* Looks up the region and fills the cache entry. */
 translation translate_slow(u64 addr);
-/* From now on no thread caches translations: each copy takes its slow path. Before memory is allocated. */
+/* From now on no thread caches translations: each copy takes its slow path. */
 void translations_stay_uncached();
 
 /* Bit 46 separates device from host pointers; adjacent 2 MiB blocks use different entries. */

@@ -165,6 +165,7 @@ static bool stay_uncached; /* atomic */
 void translations_stay_uncached()
 {
 	store_relaxed(&stay_uncached, true);
+	region_map->renew(); /* what threads have cached already */
 }
 
 /* The cache entry for addr; nullptr: no memory, not cached. */

@@ -139,7 +139,8 @@ USDMA_HAL_API int halSetRuntimeApiVer(int Version);
 /* ---- host memory ----------------------------------------------------------------------------------- */
 
 /*
- * aclrtHostRegister with ACL_HOST_REGISTER_MAPPED: memory until halHostUnregister, and the device's address of it.
+ * As aclrtHostRegister with ACL_HOST_REGISTER_MAPPED, in any thread: memory until halHostUnregister, and the device's
+ * address of it. DRV_ERROR_UNINIT: the process has not opened the device.
  */
 USDMA_HAL_API drvError_t halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t devid, void **dstPtr);
 /* aclrtHostUnregister */

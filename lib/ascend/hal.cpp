@@ -4,10 +4,14 @@
 #include <driver/ascend_hal.h>
 #include "driver/base/error.h"
 #include "lib/core/ipc/vmm.h"
+#include "lib/core/memory/memory.h"
+#include "lib/core/stream/guard.h"
 
 #include <cerrno>
 #include <iterator>
 #include <unistd.h>
+
+using namespace usdma;
 
 namespace {
 
@@ -47,42 +51,26 @@ drvError_t drv(aclError code)
 	}
 }
 
-/*
- * The context of a device while it is in scope, in place of the thread's own of another one. The device must be set in
- * this process: a reference of ours would be the last, and end what the call made.
- */
-class of_device {
-public:
-	explicit of_device(uint32_t id) : id_(int32_t(id))
-	{
-		int32_t now, active = 0;
-
-		if (aclrtGetDevice(&now) == ACL_SUCCESS && now == id_)
-			return;
-		if (aclrtGetCurrentContext(&before_) != ACL_SUCCESS)
-			before_ = nullptr;
-		code_ = aclrtGetPrimaryCtxState(id_, nullptr, &active);
-		if (!code_)
-			code_ = active ? aclrtSetDevice(id_) : ACL_ERROR_RT_CONTEXT_NULL;
-		set_ = !code_;
+/* The same for -errno. */
+drvError_t drv_of(int err)
+{
+	switch (err) {
+	case 0:
+		return DRV_ERROR_NONE;
+	case -EINVAL:
+	case -EEXIST:
+	case -EFAULT:
+		return DRV_ERROR_INVALID_VALUE;
+	case -ENOENT:
+		return DRV_ERROR_NOT_EXIST;
+	case -ENOMEM:
+		return DRV_ERROR_OUT_OF_MEMORY;
+	default:
+		return DRV_ERROR_INNER_ERR;
 	}
-	~of_device()
-	{
-		if (set_)
-			aclrtResetDevice(id_);
-		if (set_ && before_)
-			aclrtSetCurrentContext(before_);
-	}
-	of_device(const of_device &) = delete;
-	of_device &operator=(const of_device &) = delete;
-	aclError code() const { return code_; }
+}
 
-private:
-	int32_t id_;
-	aclError code_ = ACL_SUCCESS;
-	aclrtContext before_ = nullptr;
-	bool set_ = false;
-};
+constexpr uint64_t register_grain = 4096; /* as aclrtHostRegister's */
 
 /* By mem_type and pg_type of a device's memory, and by pg_type of the host's. */
 constexpr aclrtMemAttr device_memory[][3] = {
@@ -99,8 +87,9 @@ constexpr aclrtMemLocationType sides[] = {ACL_MEM_LOCATION_TYPE_HOST, ACL_MEM_LO
 bool acl_prop(const drv_mem_prop *p, aclrtPhysicalMemProp *out)
 {
 	*out = {};
-	if (!p || p->side >= std::size(sides) || p->pg_type >= std::size(host_memory) ||
-	    p->mem_type >= std::size(device_memory))
+	if (!p || p->side >= std::size(sides) || p->pg_type >= std::size(host_memory))
+		return false;
+	if (p->side == MEM_DEV_SIDE && p->mem_type >= std::size(device_memory))
 		return false;
 	out->location = {p->side == MEM_HOST_SIDE ? 0 : p->devid, sides[p->side]};
 	out->memAttr = p->side == MEM_DEV_SIDE ? device_memory[p->mem_type][p->pg_type] : host_memory[p->pg_type];
@@ -196,17 +185,29 @@ int halSetRuntimeApiVer(int)
 
 drvError_t halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t devid, void **dstPtr)
 {
+	int32_t slot;
+
 	if (!srcPtr || !dstPtr || flag > DEV_MEM_MAP_HOST)
 		return DRV_ERROR_INVALID_VALUE;
 	if (flag == DEV_SVM_MAP_HOST || flag == DEV_MEM_MAP_HOST)
 		return DRV_ERROR_NOT_SUPPORT;
-	const of_device dev(devid);
-	return drv(dev.code() ? dev.code() : aclrtHostRegister(srcPtr, size, ACL_HOST_REGISTER_MAPPED, dstPtr));
+	if ((reinterpret_cast<uint64_t>(srcPtr) | size) % register_grain || !size)
+		return DRV_ERROR_INVALID_VALUE;
+	if (const aclError code = aclrtGetPhyDevIdByUserDevId(int32_t(devid), &slot))
+		return drv(code);
+	const core::slot_guard dev{unsigned(slot)};
+	if (!dev)
+		return DRV_ERROR_UNINIT;
+	const int err = core::host_register(srcPtr, size, core::host_reg_over_pinned | core::host_reg_charged,
+					    dev.get(), ACL_HOST_REG_MAPPED | ACL_HOST_REG_PINNED);
+	if (!err)
+		*dstPtr = srcPtr; /* one address serves host and device */
+	return drv_of(err);
 }
 
 drvError_t halHostUnregister(void *srcPtr, uint32_t)
 {
-	return drv(aclrtHostUnregister(srcPtr));
+	return srcPtr ? drv_of(core::host_unregister(srcPtr)) : DRV_ERROR_INVALID_VALUE;
 }
 
 drvError_t halHostUnregisterEx(void *srcPtr, uint32_t devid, uint32_t)
@@ -264,18 +265,16 @@ drvError_t halMemUnmap(void *ptr)
 
 drvError_t halMemSetAccess(void *ptr, size_t size, struct drv_mem_access_desc *desc, size_t count)
 {
+	aclrtMemAccessDesc one = {};
+
 	if (!desc || !count)
 		return DRV_ERROR_INVALID_VALUE;
-	for (size_t i = 0; i < count; i++) {
-		aclrtMemAccessDesc one = {};
-
-		one.flags = aclrtMemAccessFlags(desc[i].type);
-		if (!acl_location(desc[i].location, &one.location))
+	for (size_t i = 0; i < count; i++)
+		if (desc[i].type != MEM_ACCESS_TYPE_READWRITE || !acl_location(desc[i].location, &one.location))
 			return DRV_ERROR_INVALID_VALUE;
-		if (const aclError code = aclrtMemSetAccess(ptr, size, &one, 1))
-			return drv(code);
-	}
-	return DRV_ERROR_NONE;
+	/* Once: what one device of the process can access all can. */
+	one.flags = ACL_RT_MEM_ACCESS_FLAGS_READWRITE;
+	return drv(aclrtMemSetAccess(ptr, size, &one, 1));
 }
 
 drvError_t halMemGetAccess(void *ptr, struct drv_mem_location *location, uint64_t *flags)
@@ -312,14 +311,7 @@ drvError_t halMemShareHandleSetAttribute(uint64_t share_handle, enum ShareHandle
 		return DRV_ERROR_INVALID_VALUE;
 	if (attr.enableFlag == SHR_HANDLE_WLIST_ENABLE)
 		return DRV_ERROR_NONE; /* as it is exported */
-	switch (usdma::core::physical_allow_all(share_handle)) {
-	case 0:
-		return DRV_ERROR_NONE;
-	case -ENOENT:
-		return DRV_ERROR_NOT_EXIST;
-	default:
-		return DRV_ERROR_INNER_ERR;
-	}
+	return drv_of(core::physical_allow_all(share_handle));
 }
 
 drvError_t halMemImportFromShareableHandle(uint64_t share_handle, uint32_t devid, drv_mem_handle_t **handle)

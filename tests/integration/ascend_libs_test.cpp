@@ -41,7 +41,14 @@ static void test_host_memory(void **)
 	assert_int_equal(halHostRegister(mem, size, HOST_MEM_MAP_DEV, 0, &to), DRV_ERROR_INVALID_VALUE);
 	/* From another thread, which has no context. */
 	std::thread([&] { GOOD(halHostUnregisterEx(mem, 0, HOST_MEM_MAP_DEV_PCIE_TH)); }).join();
-	std::thread([&] { GOOD(halHostRegister(mem, size, HOST_SVM_MAP_DEV, 0, &to)); }).join();
+	std::thread([&] {
+		int32_t set;
+
+		GOOD(halHostRegister(mem, size, HOST_SVM_MAP_DEV, 0, &to));
+		/* Nothing of it stays with the thread. */
+		GOOD(aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL));
+		assert_int_equal(aclrtGetDevice(&set), 107002);
+	}).join();
 	GOOD(aclrtMalloc(&dev, size, ACL_MEM_MALLOC_HUGE_FIRST));
 	GOOD(aclrtMemcpyAsync(dev, size, mem, size, ACL_MEMCPY_HOST_TO_DEVICE, nullptr));
 	GOOD(aclrtSynchronizeStream(nullptr));
@@ -118,7 +125,7 @@ static void test_shared_memory(void **)
 	drv_mem_prop prop = {MEM_HOST_SIDE, 0, 0, MEM_HUGE_PAGE_TYPE, MEM_DDR_TYPE, 0}, wrong = prop;
 	ShareHandleAttr attr = {SHR_HANDLE_NO_WLIST_ENABLE, {}};
 	drv_mem_location cpu = {0, MEM_HOST_SIDE};
-	drv_mem_access_desc access = {MEM_ACCESS_TYPE_READWRITE, {0, MEM_DEV_SIDE}, {}};
+	drv_mem_access_desc access[2] = {{MEM_ACCESS_TYPE_READWRITE, {0, MEM_DEV_SIDE}, {}}, {}};
 	drv_mem_handle_t *handle;
 	uint64_t number, flags = 0;
 	size_t granule;
@@ -129,9 +136,12 @@ static void test_shared_memory(void **)
 	wrong.side = MEM_MAX_SIDE;
 	assert_int_equal(halMemCreate(&handle, size, &wrong, 0), DRV_ERROR_INVALID_VALUE);
 	assert_int_equal(halMemCreate(&handle, size, nullptr, 0), DRV_ERROR_INVALID_VALUE);
+	prop.mem_type = 77; /* of the host all are the same */
 	GOOD(halMemCreate(&handle, size, &prop, 0));
 	unsigned char *va = mapped(handle);
-	GOOD(halMemSetAccess(va, size, &access, 1));
+	GOOD(halMemSetAccess(va, size, access, 1));
+	access[1].type = MEM_ACCESS_TYPE_READ;
+	assert_int_equal(halMemSetAccess(va, size, access, 2), DRV_ERROR_INVALID_VALUE);
 	GOOD(halMemGetAccess(va, &cpu, &flags));
 	assert_int_equal(flags, MEM_ACCESS_TYPE_READWRITE);
 	for (size_t i = 0; i < size; i++)

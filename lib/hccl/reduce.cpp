@@ -2,6 +2,7 @@
 #include "driver/base/error.h"
 #include "lib/core/copy/copy.h"
 #include "lib/core/stream/guard.h"
+#include "lib/hccl/data_type.h"
 #include "lib/hccl/table.h"
 
 namespace hccl {
@@ -11,32 +12,6 @@ using usdma::dma::element;
 using usdma::dma::reduce_op;
 
 constexpr u64 piece = u64(1) << 31; /* bytes; a multiple of every element size, and below ACL's limit */
-
-HcclResult find_element(HcclDataType type, element *out)
-{
-	static constexpr struct {
-		HcclDataType type;
-		element is;
-	} elements[] = {
-		{HCCL_DATA_TYPE_INT8, element::i8},    {HCCL_DATA_TYPE_INT16, element::i16},
-		{HCCL_DATA_TYPE_INT32, element::i32},  {HCCL_DATA_TYPE_INT64, element::i64},
-		{HCCL_DATA_TYPE_UINT8, element::u8},   {HCCL_DATA_TYPE_UINT16, element::u16},
-		{HCCL_DATA_TYPE_UINT32, element::u32}, {HCCL_DATA_TYPE_UINT64, element::u64},
-		{HCCL_DATA_TYPE_FP16, element::f16},   {HCCL_DATA_TYPE_BFP16, element::bf16},
-		{HCCL_DATA_TYPE_FP32, element::f32},   {HCCL_DATA_TYPE_FP64, element::f64},
-	};
-
-	for (const auto &e : elements) {
-		if (e.type == type) {
-			*out = e.is;
-			return HCCL_SUCCESS;
-		}
-	}
-	/* HCCL does not use 13 */
-	if (type >= HCCL_DATA_TYPE_INT128 && type <= HCCL_DATA_TYPE_FP8E8M0 && int(type) != 13)
-		return HCCL_E_NOT_SUPPORT;
-	return HCCL_E_PARA;
-}
 
 HcclResult find_op(HcclReduceOp op, reduce_op *out)
 {

@@ -1,39 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/hccl/data_type.h"
 #include "lib/hccl_comm/comm.h"
 
 namespace usdma::hccl_comm {
 namespace {
 
-/* Bytes of an element; 0: no type. */
-u64 element_bytes(HcclDataType type)
-{
-	switch (int(type)) {
-	case HCCL_DATA_TYPE_INT8:
-	case HCCL_DATA_TYPE_UINT8:
-	case HCCL_DATA_TYPE_HIF8:
-	case HCCL_DATA_TYPE_FP8E4M3:
-	case HCCL_DATA_TYPE_FP8E5M2:
-	case HCCL_DATA_TYPE_FP8E8M0:
-		return 1;
-	case HCCL_DATA_TYPE_INT16:
-	case HCCL_DATA_TYPE_UINT16:
-	case HCCL_DATA_TYPE_FP16:
-	case HCCL_DATA_TYPE_BFP16:
-		return 2;
-	case HCCL_DATA_TYPE_INT32:
-	case HCCL_DATA_TYPE_UINT32:
-	case HCCL_DATA_TYPE_FP32:
-		return 4;
-	case HCCL_DATA_TYPE_INT64:
-	case HCCL_DATA_TYPE_UINT64:
-	case HCCL_DATA_TYPE_FP64:
-		return 8;
-	case HCCL_DATA_TYPE_INT128:
-		return 16;
-	default:
-		return 0;
-	}
-}
+using ::hccl::element_bytes;
 
 /* Of all ranks' parts together, so that no offset overflows. */
 HcclResult measure(u64 count, HcclDataType type, u32 ranks, u64 *bytes)
@@ -49,9 +21,9 @@ HcclResult measure(u64 count, HcclDataType type, u32 ranks, u64 *bytes)
 
 HcclResult check_reduction(HcclDataType type, HcclReduceOp op)
 {
-	if (unsigned(op) > unsigned(HCCL_REDUCE_MIN) || !element_bytes(type))
-		return HCCL_E_PARA;
-	return int(type) > int(HCCL_DATA_TYPE_BFP16) ? HCCL_E_NOT_SUPPORT : HCCL_SUCCESS;
+	dma::element is;
+
+	return unsigned(op) > unsigned(HCCL_REDUCE_MIN) ? HCCL_E_PARA : ::hccl::find_element(type, &is);
 }
 
 /*
@@ -225,6 +197,7 @@ HcclResult prepare(HcclComm handle, aclrtStream stream, bool missing, u64 count,
 } // namespace usdma::hccl_comm
 
 using namespace usdma::hccl_comm;
+using hccl::element_bytes;
 using usdma::u32;
 using usdma::u64;
 

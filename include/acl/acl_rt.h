@@ -1399,13 +1399,17 @@ ACL_FUNC_VISIBILITY aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, 
 /* Permits more processes to import it.  100000: NULL; 107000: num 0 or no such key. */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num);
 /*
- * Maps the memory of another process; unmap it with aclrtIpcMemClose. Both processes must be in one pid namespace
- * with its /proc mounted: otherwise 207000, and the text says which is missing. flags 0, or 1: also enable peer
- * access. 100000: NULL; 107000: flags, or no such key; 107002; 207006: this process is not permitted; 207001:
- * cannot be mapped here.
+ * Maps the memory of another process for the device of the thread's context; imports of a key for one device have one
+ * address and are counted, another device gets its own. Unmap it with aclrtIpcMemClose. Both processes must be in one
+ * pid namespace with its /proc mounted: otherwise 207000, and the text says which is missing. flags 0, or 1: also
+ * enable peer access. 100000: NULL; 107000: flags, or no such key; 107002; 207006: this process is not permitted;
+ * 207001: cannot be mapped here.
  */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags);
-/* Closes the importer's mapping, or the export itself. 100000: NULL; 107000: no such key. */
+/*
+ * Closes an import: of the device of the thread's context, if that has imported the key, else of any device; or the
+ * export itself. 100000: NULL; 107000: no such key.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemClose(const char *key);
 /* Accepted for live keys: there is one link.  100000: NULL; 107000: no such attribute or key. */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemSetAttr(const char *key, aclrtIpcMemAttrType type, uint64_t attr);

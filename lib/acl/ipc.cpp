@@ -37,9 +37,18 @@ static aclError import_key(const char *call, void **out, const char *key, u64 fl
 	return c ? check(call, core::ipc_memory_import(c->dev, key, out), at::memory) : no_context(call);
 }
 
+/* The slot of the device of the thread's context; -1: it has none. */
+static int slot_here()
+{
+	const core::read_section in;
+	const context *c = in ? current_now() : nullptr;
+
+	return c ? int(c->dev->slot) : -1;
+}
+
 static aclError close_key(const char *call, const char *key)
 {
-	return key ? check(call, core::ipc_memory_close(key), at::memory) : bad_arg(call, "key is NULL");
+	return key ? check(call, core::ipc_memory_close(key, slot_here()), at::memory) : bad_arg(call, "key is NULL");
 }
 
 } // namespace usdma::acl

@@ -51,7 +51,7 @@ struct peer {
 	pair_info mine;
 	aclrtNotify arrived = nullptr, taken = nullptr; /* the peer's for this rank */
 	char *slot = nullptr;                           /* in the peer's memory, for this rank */
-	bool imported = false;
+	void *memory = nullptr;                         /* the peer's, if it is imported from another process */
 };
 
 /* The stream of an operation, and the context to which that belongs. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/hccl_comm/comm.h"
 
+#include "acl/rt_compat.h"
+
 #include <dispatcher.h>
 
 #include <algorithm>
@@ -60,12 +62,10 @@ HcclResult reach_here(comm *c, peer *p, const pair_info &theirs)
 
 HcclResult import(comm *c, peer *p, const pair_info &theirs)
 {
-	void *memory;
-
-	if (aclError code = aclrtIpcMemImportByKey(&memory, p->is.key, ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS))
+	if (aclError code = aclrtIpcMemImportByKey(&p->memory, p->is.key,
+						   ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS))
 		return acl_failed("aclrtIpcMemImportByKey", code);
-	p->imported = true;
-	p->slot = static_cast<char *>(memory) + p->is.slot_bytes * c->rank;
+	p->slot = static_cast<char *>(p->memory) + p->is.slot_bytes * c->rank;
 	if (aclError code = aclrtNotifyImportByKey(&p->arrived, theirs.arrived_key, 0))
 		return acl_failed("aclrtNotifyImportByKey", code);
 	if (aclError code = aclrtNotifyImportByKey(&p->taken, theirs.taken_key, 0))
@@ -81,10 +81,10 @@ void destroy(aclrtNotify notify)
 
 void drop_peer(peer *p)
 {
-	if (p->imported) {
+	if (p->memory) {
 		destroy(p->arrived);
 		destroy(p->taken);
-		(void)aclrtIpcMemClose(p->is.key);
+		(void)rtIpcCloseMemory(p->memory); /* by key it might be that of another device's rank */
 	}
 	destroy(p->mine.arrived);
 	destroy(p->mine.taken);

@@ -107,6 +107,34 @@ static int child_memory(const message &m, aclrtStream s)
 	return aclrtFree(dev) | aclrtFreeHost(pin);
 }
 
+/* Another device of the process has a mapping of its own. */
+static int child_second_device(const message &m)
+{
+	const std::vector<char> want = pattern(m.seed);
+	aclrtMemcpyBatchAttr from_second = {{0, ACL_MEM_LOCATION_TYPE_HOST}, {1, ACL_MEM_LOCATION_TYPE_DEVICE}, {}};
+	void *first = nullptr, *again = nullptr, *second = nullptr, *pin = nullptr;
+	size_t len = size, zero = 0, failed;
+	std::vector<char> got(size);
+	aclrtContext context;
+	aclrtPtrAttributes a;
+
+	MUST(60, aclrtGetCurrentContext(&context) == 0 && aclrtIpcMemImportByKey(&first, m.memory, 0) == 0);
+	MUST(61, aclrtIpcMemImportByKey(&again, m.memory, 0) == 0 && again == first);
+	MUST(62, aclrtSetDevice(1) == 0 && aclrtIpcMemImportByKey(&second, m.memory, 0) == 0 && second != first);
+	MUST(63, aclrtPointerGetAttributes(second, &a) == 0 && a.location.id == 1);
+	MUST(64, aclrtPointerGetAttributes(first, &a) == 0 && a.location.id == 0);
+	MUST(65, aclrtMallocHost(&pin, size) == 0);
+	MUST(66, aclrtMemcpyBatchAsync(&pin, &len, &second, &len, 1, &from_second, &zero, 1, &failed, nullptr) == 0);
+	MUST(67, aclrtSynchronizeStream(nullptr) == 0 && !memcmp(pin, want.data(), size));
+	/* Its own is closed first. */
+	MUST(68, aclrtIpcMemClose(m.memory) == 0 && aclrtMemcpy(pin, 8, second, 8, ACL_MEMCPY_DEFAULT) == 107000);
+	MUST(69, aclrtMemcpy(got.data(), size, first, size, ACL_MEMCPY_DEVICE_TO_HOST) == 0 && got == want);
+	MUST(70, aclrtFreeHost(pin) == 0 && aclrtResetDevice(1) == 0 && aclrtSetCurrentContext(context) == 0);
+	MUST(71, aclrtIpcMemClose(m.memory) == 0 && aclrtMemcpy(got.data(), 8, first, 8, ACL_MEMCPY_DEFAULT) == 0);
+	MUST(72, aclrtIpcMemClose(m.memory) == 0 && aclrtIpcMemClose(m.memory) == 107000);
+	return 0;
+}
+
 static int child_physical(const message &m)
 {
 	aclrtDrvMemHandle h;
@@ -147,6 +175,8 @@ static int child_main()
 	hear(to_child[0], &m, sizeof(m));
 	MUST(1, aclrtSetDevice(0) == 0 && aclrtCreateStream(&s) == 0);
 	err = child_without_room(m);
+	if (!err)
+		err = child_second_device(m);
 	if (!err)
 		err = child_memory(m, s);
 	if (!err)
@@ -280,7 +310,7 @@ static pid_t start(int (*run)())
 	if (pid)
 		return pid;
 	close(STDOUT_FILENO); /* the parent's report */
-	setenv("USDMA_DEVICES", "sim:mem=64M:faults=", 1);
+	setenv("USDMA_DEVICES", "sim:mem=64M:faults=,sim:mem=64M:faults=", 1);
 	_exit(run());
 }
 

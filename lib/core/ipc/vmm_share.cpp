@@ -9,6 +9,7 @@
 #include "lib/core/ipc/vmm_internal.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
@@ -248,7 +249,7 @@ struct export_entry {
 	u64 block = 0;
 };
 
-/* Another process's memory, mapped at device addresses. */
+/* Another process's memory, mapped at device addresses for one device. */
 struct import {
 	share *from = nullptr;
 	foreign_memory mem;
@@ -258,10 +259,23 @@ struct import {
 	u64 uses = 1;
 };
 
+/* A key and the slot of the device that imports it. */
+struct import_name {
+	char text[share_key_len + 16];
+
+	/* Of a key that is too long one character more: it names nothing. */
+	import_name(const char *key, int slot)
+	{
+		snprintf(text, sizeof(text), "%.*s %d", int(share_key_len) + 1, key, slot);
+	}
+};
+
+using import_table = std::map<std::string, std::unique_ptr<import>, std::less<>>;
+
 struct ipc_state {
 	std::mutex lock;
 	std::map<std::string, export_entry, std::less<>> exports;
-	std::map<std::string, std::unique_ptr<import>, std::less<>> imports;
+	import_table imports; /* by import_name */
 };
 
 static ipc_state &ipc()
@@ -358,6 +372,25 @@ static void import_end(import *i)
 		device_put(i->dev);
 }
 
+/* Drops a use, and with the last one the mapping. */
+static void import_drop(ipc_state &st, import_table::iterator it)
+{
+	if (--it->second->uses)
+		return;
+	import_end(it->second.get());
+	st.imports.erase(it);
+}
+
+/* That of the device in the slot, else of any device. */
+static import_table::iterator find_import(ipc_state &st, const char *key, int slot)
+{
+	auto it = st.imports.find(import_name(key, slot).text);
+
+	if (it == st.imports.end())
+		it = st.imports.lower_bound(key);
+	return it != st.imports.end() && !strcmp(it->second->from->key, key) ? it : st.imports.end();
+}
+
 static int import_map(import *i)
 {
 	const share *from = i->from;
@@ -384,20 +417,21 @@ static int import_map(import *i)
 int ipc_memory_import(device *dev, const char *key, void **out)
 {
 	const no_cancel scope;
+	const import_name name(key, int(dev->slot));
 	ipc_state &st = ipc();
 	int err;
 
 	if (forked())
 		return fail_forked();
 	std::lock_guard guard(st.lock);
-	const auto it = st.imports.find(key);
+	const auto it = st.imports.find(name.text);
 	if (it != st.imports.end()) {
 		it->second->uses++;
 		*out = reinterpret_cast<void *>(it->second->reg->base);
 		return 0;
 	}
 	std::unique_ptr<import> made(new (std::nothrow) import);
-	std::unique_ptr<import> *listed = made ? try_emplace(st.imports, key) : nullptr;
+	std::unique_ptr<import> *listed = made ? try_emplace(st.imports, name.text) : nullptr;
 	if (!listed)
 		return no_memory("the list of imported memory");
 	import *const i = made.get();
@@ -410,7 +444,7 @@ int ipc_memory_import(device *dev, const char *key, void **out)
 		err = import_map(i);
 	if (err) {
 		import_end(i);
-		st.imports.erase(st.imports.find(key));
+		st.imports.erase(st.imports.find(name.text));
 		return err;
 	}
 	*out = reinterpret_cast<void *>(i->reg->base);
@@ -418,7 +452,7 @@ int ipc_memory_import(device *dev, const char *key, void **out)
 	return 0;
 }
 
-int ipc_memory_close(const char *key)
+int ipc_memory_close(const char *key, int slot)
 {
 	const no_cancel scope;
 	ipc_state &st = ipc();
@@ -426,13 +460,10 @@ int ipc_memory_close(const char *key)
 	if (forked())
 		return fail_forked();
 	std::lock_guard guard(st.lock);
-	const auto in = st.imports.find(key);
+	const auto in = find_import(st, key, slot);
 	const auto out = st.exports.find(key);
 	if (in != st.imports.end()) {
-		if (--in->second->uses)
-			return 0;
-		import_end(in->second.get());
-		st.imports.erase(in);
+		import_drop(st, in);
 		return 0;
 	}
 	if (out == st.exports.end())
@@ -445,19 +476,17 @@ int ipc_memory_close(const char *key)
 int ipc_memory_close_at(const void *ptr)
 {
 	const no_cancel scope;
-	char key[share_key_len + 1] = "";
+	ipc_state &st = ipc();
 
 	if (forked())
 		return fail_forked();
-	{
-		ipc_state &st = ipc();
-		std::lock_guard guard(st.lock);
-
-		for (const auto &[k, i] : st.imports)
-			if (i->reg->base == reinterpret_cast<u64>(ptr))
-				snprintf(key, sizeof(key), "%s", k.c_str());
-	}
-	return *key ? ipc_memory_close(key) : fail(ENOENT, "%p is not the start of imported memory", ptr);
+	std::lock_guard guard(st.lock);
+	const auto it = std::find_if(st.imports.begin(), st.imports.end(),
+				     [=](const auto &i) { return i.second->reg->base == reinterpret_cast<u64>(ptr); });
+	if (it == st.imports.end())
+		return fail(ENOENT, "%p is not the start of imported memory", ptr);
+	import_drop(st, it);
+	return 0;
 }
 
 bool ipc_memory_known(const char *key)
@@ -467,7 +496,7 @@ bool ipc_memory_known(const char *key)
 	if (forked())
 		return false;
 	std::lock_guard guard(st.lock);
-	return st.exports.contains(key) || st.imports.contains(key);
+	return st.exports.contains(key) || find_import(st, key, -1) != st.imports.end();
 }
 
 } // namespace usdma::core

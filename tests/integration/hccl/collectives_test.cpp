@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libhccl's groups: four processes, each with one of the devices of USDMA_DEVICES, and threads of one process with all
- * of them. Every operation is checked by element against what plain loops say.
+ * libhccl's groups: processes with one of the devices of USDMA_DEVICES each, with two of them, and threads of one
+ * process with all of them. Every operation is checked by element against what plain loops say.
  */
 #include <acl/acl.h>
 #include <hccl.h>
@@ -23,8 +23,8 @@
 
 using namespace usdma::test;
 
-static constexpr uint32_t ranks = 4;
 static std::vector<std::string> devices;
+static uint32_t ranks; /* as many as devices: four, or two in the virtual machine */
 
 /* In the ranks' processes and threads cmocka's asserts are of no use: the first line that fails is said. */
 #define MUST(is)                                                                                                       \
@@ -38,6 +38,7 @@ static std::vector<std::string> devices;
 
 struct rank_of {
 	uint32_t rank = 0;
+	int32_t device = 0;
 	HcclComm comm = nullptr;
 	aclrtStream stream = nullptr, other = nullptr;
 };
@@ -313,7 +314,7 @@ static std::uint32_t read_word(const std::uint32_t *word)
 }
 
 /* Not until(), whose failure is cmocka's: this is a child. */
-static bool eventually(bool (*done)())
+static bool eventually(const std::function<bool()> &done)
 {
 	for (int tries = 0; tries < 60000; tries++, usleep(1000))
 		if (done())
@@ -338,7 +339,7 @@ static bool join_group(rank_of &r, uint32_t size = ranks)
 
 static bool open_rank(rank_of &r)
 {
-	MUST(eventually([] { return !aclrtSetDevice(0); })); /* the server takes the next client */
+	MUST(eventually([&] { return !aclrtSetDevice(r.device); })); /* the server takes the next client */
 	GOOD(aclrtCreateStream(&r.stream));
 	GOOD(aclrtCreateStream(&r.other));
 	return true;
@@ -346,9 +347,9 @@ static bool open_rank(rank_of &r)
 
 using work = bool (*)(rank_of &);
 
-static bool member(uint32_t rank, work what)
+static bool member(uint32_t rank, work what, int32_t device = 0)
 {
-	rank_of r{rank};
+	rank_of r{rank, device};
 
 	MUST(open_rank(r));
 	MUST(join_group(r));
@@ -357,19 +358,24 @@ static bool member(uint32_t rank, work what)
 	MUST(HcclCommDestroy(r.comm) == HCCL_E_PTR);
 	GOOD(aclrtDestroyStream(r.stream));
 	GOOD(aclrtDestroyStream(r.other));
-	GOOD(aclrtResetDevice(0));
+	GOOD(aclrtResetDevice(device));
 	return true;
 }
 
-static pid_t start(uint32_t rank, work what)
+static pid_t start(const std::string &with, const std::function<bool()> &run)
 {
-	setenv("USDMA_DEVICES", devices.at(rank).c_str(), 1);
+	setenv("USDMA_DEVICES", with.c_str(), 1);
 	const pid_t pid = fork();
 
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	_exit(member(rank, what) ? 0 : 1);
+	_exit(run() ? 0 : 1);
+}
+
+static pid_t start(uint32_t rank, work what)
+{
+	return start(devices.at(rank), [=] { return member(rank, what); });
 }
 
 static std::vector<pid_t> start_all(work what)
@@ -399,6 +405,28 @@ static bool everything(rank_of &r)
 static void in_processes(void **)
 {
 	for (pid_t pid : start_all(everything))
+		assert_int_equal(status_of(pid), 0);
+}
+
+/* Ranks of one process that meet those of another: each device has its own imports. */
+static bool two_members(uint32_t first)
+{
+	bool second = false;
+	std::thread thread([&] { second = member(first + 1, everything, 1); });
+	const bool both = member(first, everything);
+
+	thread.join();
+	return both && second;
+}
+
+static void in_two_processes(void **)
+{
+	std::vector<pid_t> pids;
+
+	common->rooted = 0;
+	for (uint32_t i = 0; i < ranks; i += 2)
+		pids.push_back(start(devices.at(i) + "," + devices.at(i + 1), [=] { return two_members(i); }));
+	for (pid_t pid : pids)
 		assert_int_equal(status_of(pid), 0);
 }
 
@@ -466,10 +494,10 @@ static void a_rank_is_late(void **)
 
 static void in_threads(void **)
 {
-	int32_t numbers[ranks];
-	HcclComm comms[ranks];
+	std::vector<int32_t> numbers(ranks);
+	std::vector<HcclComm> comms(ranks);
 	std::vector<std::thread> threads;
-	bool done[ranks] = {};
+	std::vector<char> done(ranks);
 	std::string list;
 
 	for (const std::string &d : devices)
@@ -478,10 +506,10 @@ static void in_threads(void **)
 	for (uint32_t i = 0; i < ranks; i++)
 		numbers[i] = int32_t(i);
 	assert_int_equal(aclInit(nullptr), 0);
-	assert_int_equal(HcclCommInitAll(ranks, numbers, comms), 0);
+	assert_int_equal(HcclCommInitAll(ranks, numbers.data(), comms.data()), 0);
 	for (uint32_t i = 0; i < ranks; i++)
 		threads.emplace_back([&, i] {
-			rank_of r{i, comms[i]};
+			rank_of r{i, int32_t(i), comms[i]};
 			const bool set = !aclrtSetDevice(int32_t(i)) && !aclrtCreateStream(&r.stream) &&
 					 !aclrtCreateStream(&r.other);
 
@@ -534,8 +562,8 @@ static void wrong_groups(void **)
 
 int main()
 {
-	const CMUnitTest tests[] = {cmocka_unit_test(in_processes), cmocka_unit_test(a_rank_is_killed),
-				    cmocka_unit_test(a_rank_is_late),
+	const CMUnitTest tests[] = {cmocka_unit_test(in_processes), cmocka_unit_test(in_two_processes),
+				    cmocka_unit_test(a_rank_is_killed), cmocka_unit_test(a_rank_is_late),
 				    /* This process uses the library from here on, and so forks no more. */
 				    cmocka_unit_test(in_threads), cmocka_unit_test(wrong_groups)};
 	std::string list = getenv("USDMA_DEVICES");
@@ -544,6 +572,7 @@ int main()
 	for (size_t at; (at = list.find(',')) != list.npos; list.erase(0, at + 1))
 		devices.push_back(list.substr(0, at));
 	devices.push_back(list);
+	ranks = uint32_t(devices.size());
 	common = static_cast<shared *>(
 		mmap(nullptr, sizeof(shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 	return cmocka_run_group_tests_name("hccl_collectives", tests, nullptr, nullptr);

@@ -63,11 +63,22 @@ void poll_pause(unsigned step)
 		usleep(100);
 }
 
-unsigned scale()
+/* A number of at least 1; 1 if there is none. */
+static unsigned factor(const char *variable)
 {
-	const char *s = getenv("USDMA_TEST_SCALE");
+	const char *s = getenv(variable);
 
 	return s && atoi(s) > 0 ? unsigned(atoi(s)) : 1;
+}
+
+unsigned scale()
+{
+	return factor("USDMA_TEST_SCALE");
+}
+
+std::uint64_t patience_ms(std::uint64_t usual)
+{
+	return usual * factor("USDMA_TEST_PATIENCE") * (small() ? 100 : 1);
 }
 
 bool small()

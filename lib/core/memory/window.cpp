@@ -358,9 +358,10 @@ bool in_window(u64 addr)
 
 	if (!inside && !load_acquire(&window().outside))
 		return false;
-	/* After fork: a thread of the parent may have held the lock. */
+	/* A thread of the parent may have held the lock: no call of a child of fork has a device that it could reach.
+	 */
 	if (unlikely(forked()))
-		return inside;
+		return true;
 	return window_overlaps(addr, 1) || (inside && !is_mapped(addr));
 }
 

@@ -32,7 +32,8 @@ void window_give(u64 base);
 
 /*
  * True for a device pointer, allocated or not: inside a reservation, or unmapped inside the window or one of
- * its other bases (a pointer well past the end of its memory). Takes a lock.
+ * its other bases (a pointer well past the end of its memory). Takes a lock. In a child of fork, which cannot take it,
+ * also for other memory.
  */
 bool in_window(u64 addr);
 /* True: overlaps a reservation. */

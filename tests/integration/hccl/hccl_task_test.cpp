@@ -138,9 +138,12 @@ void test_d2d_nothing_to_do(void **)
 void test_d2d_runtime_error(void **)
 {
 	bench t;
-	DeviceMem wild = DeviceMem::create(static_cast<char *>(t.a.ptr()) + (u64(1) << 40), 64);
+	void *nothing;
 
+	assert_int_equal(aclrtReserveMemAddress(&nothing, 64, 0, nullptr, 0), 0);
+	DeviceMem wild = DeviceMem::create(nothing, 64);
 	assert_int_equal(HcclD2DMemcpyAsync(t.d, wild, t.a.range(0, 64), t.stream), HCCL_E_RUNTIME);
+	assert_int_equal(aclrtReleaseMemAddress(nothing), 0);
 }
 
 void test_d2d_without_stream(void **)

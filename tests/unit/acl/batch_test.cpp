@@ -153,11 +153,7 @@ static void test_items(void **)
 		{f.pin, f.dev, {0, ACL_MEM_LOCATION_TYPE_HOST}, {0, ACL_MEM_LOCATION_TYPE_DEVICE}, 0},
 		{f.dev, f.heap, {0, ACL_MEM_LOCATION_TYPE_DEVICE}, {0, ACL_MEM_LOCATION_TYPE_HOST}, 0},
 		{f.dev, nullptr, {0, ACL_MEM_LOCATION_TYPE_DEVICE}, {0, ACL_MEM_LOCATION_TYPE_HOST}, 107000},
-		{reinterpret_cast<void *>(0x17ffff000000),
-		 f.pin,
-		 {0, ACL_MEM_LOCATION_TYPE_DEVICE},
-		 {0, ACL_MEM_LOCATION_TYPE_HOST},
-		 507899},
+		{f.lost, f.pin, {0, ACL_MEM_LOCATION_TYPE_DEVICE}, {0, ACL_MEM_LOCATION_TYPE_HOST}, 507899},
 	};
 
 	for (size_t at : {0, 3, 40})

@@ -18,9 +18,6 @@
 
 using namespace usdma::test;
 
-/* A device's address, of nothing. */
-#define NOT_ALLOCATED reinterpret_cast<void *>(0x17f000000000)
-
 /* Bytes: more than any machine has. */
 static constexpr size_t too_much = size_t(1) << 45;
 
@@ -28,7 +25,7 @@ static void test_copies(void **)
 {
 	static aclrtMemcpyBatchAttr to_device;
 	static size_t n = 8, zero, at, none = 7, most[2] = {8, 8}, sizes[2] = {0, 8};
-	static void *bad = NOT_ALLOCATED, *to[2], *from[2];
+	static void *to[2], *from[2];
 	static char symbol[8];
 	static const row rows[] = {
 		ROW(100000, aclrtMemcpyAsync(nullptr, 8, f.pin, 8, ACL_MEMCPY_DEFAULT, f.stream)),
@@ -40,7 +37,7 @@ static void test_copies(void **)
 		ROW(107000, aclrtMemcpy2dAsync(f.dev, block, f.pin, 64, 8, 8, ACL_MEMCPY_HOST_TO_DEVICE, f.stream)),
 		ROW(107000, aclrtMemcpyBatch(&f.dev, &n, &f.pin, &n, 1, &to_device, &none, 1, &at)),
 		ROW(107000, aclrtMemcpyBatch(&f.pin, &n, &f.dev, &n, 1, &to_device, &zero, 1, &at)),
-		ROW(507899, aclrtMemcpyBatch(&bad, &n, &f.pin, &n, 1, &to_device, &zero, 1, &at)),
+		ROW(507899, aclrtMemcpyBatch(&f.lost, &n, &f.pin, &n, 1, &to_device, &zero, 1, &at)),
 		ALONE(107002, aclrtMemcpyBatch(&f.dev, &n, &f.pin, &n, 1, &to_device, &zero, 1, &at)),
 		ROW(0, aclrtMemcpyBatchAsync(&f.dev, &n, &f.pin, &zero, 1, &to_device, &zero, 1, &at, f.stream)),
 		ROW(0, (to[0] = to[1] = f.dev, from[0] = from[1] = f.pin, 0)),

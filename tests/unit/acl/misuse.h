@@ -16,6 +16,7 @@ inline constexpr size_t block = 64 * 1024;
 /* Good arguments to make bad ones from. */
 struct fixture {
 	void *dev = nullptr, *dev2 = nullptr;   /* device memory of block bytes each */
+	void *lost = nullptr;                   /* a device address of nothing */
 	void *pin = nullptr, *pin2 = nullptr;   /* pinned */
 	char *heap = nullptr, *heap2 = nullptr; /* malloc, 64-byte aligned */
 	aclrtStream stream = nullptr, dead_stream = nullptr, foreign = nullptr;
@@ -32,6 +33,7 @@ struct fixture {
 		assert_int_equal(aclrtSetCurrentContext(context), 0);
 		assert_int_equal(aclrtMalloc(&dev, block, ACL_MEM_MALLOC_HUGE_FIRST), 0);
 		assert_int_equal(aclrtMalloc(&dev2, block, ACL_MEM_MALLOC_NORMAL_ONLY), 0);
+		assert_int_equal(aclrtReserveMemAddress(&lost, 1, 0, nullptr, 0), 0);
 		assert_int_equal(aclrtMallocHost(&pin, block), 0);
 		assert_int_equal(aclrtMallocHost(&pin2, block), 0);
 		heap = static_cast<char *>(aligned_alloc(4096, block));
@@ -49,6 +51,7 @@ struct fixture {
 		aclrtDestroyStream(stream);
 		aclrtFree(dev);
 		aclrtFree(dev2);
+		aclrtReleaseMemAddress(lost);
 		aclrtFreeHost(pin);
 		aclrtFreeHost(pin2);
 		free(heap);

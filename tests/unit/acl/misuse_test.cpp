@@ -9,8 +9,6 @@
 
 using namespace usdma::test;
 
-/* A fixed, unallocated address inside the device window. */
-#define LOST reinterpret_cast<void *>(0x17ffff000000)
 #define GARBAGE reinterpret_cast<void *>(0x1234567890)
 #define KIND(n) static_cast<aclrtMemcpyKind>(n)
 
@@ -39,8 +37,8 @@ static void test_memcpy(void **)
 		ROW(0, aclrtMemcpy(f.dev2, block, f.dev, block, ACL_MEMCPY_DEFAULT)),
 		ROW(107000, aclrtMemcpy(f.heap + 4, 64, f.heap, 64, ACL_MEMCPY_HOST_TO_HOST)),
 		ROW(0, aclrtMemcpy(f.heap + 64, 64, f.heap, 64, ACL_MEMCPY_HOST_TO_HOST)),
-		ROW(107000, aclrtMemcpy(LOST, 8, f.heap, 8, ACL_MEMCPY_DEFAULT)),
-		ROW(107000, aclrtMemcpy(f.pin, 8, LOST, 8, ACL_MEMCPY_DEFAULT)),
+		ROW(107000, aclrtMemcpy(f.lost, 8, f.heap, 8, ACL_MEMCPY_DEFAULT)),
+		ROW(107000, aclrtMemcpy(f.pin, 8, f.lost, 8, ACL_MEMCPY_DEFAULT)),
 	};
 
 	run_rows(rows, true);
@@ -69,9 +67,9 @@ static void test_memcpy_async_checks(void **)
 		ROW(107003, ASYNC(f.dev, 8, f.pin, 8, 1, f.foreign)),
 		ROW(0, ASYNC(f.dev, 8, f.dev, 8, 1, f.foreign)),
 		ROW(0, ASYNC(f.dev, 8, f.pin, 8, 1, nullptr)),
-		ROW(507899, ASYNC(LOST, 8, f.pin, 8, 1, f.stream)),
-		ROW(507899, ASYNC(f.pin, 8, LOST, 8, 2, f.stream)),
-		ROW(507899, ASYNC(LOST, 8, f.heap, 8, 1, f.stream)),
+		ROW(507899, ASYNC(f.lost, 8, f.pin, 8, 1, f.stream)),
+		ROW(507899, ASYNC(f.pin, 8, f.lost, 8, 2, f.stream)),
+		ROW(507899, ASYNC(f.lost, 8, f.heap, 8, 1, f.stream)),
 		ROW(0, rtMemcpyAsyncWithoutCheckKind(f.dev, 8, f.dev2, 8, 77, f.stream)),
 		ROW(107000, rtMemcpyAsyncWithoutCheckKind(f.dev, 7, f.dev2, 8, 3, f.stream)),
 		ROW(100000, aclrtMemcpyAsyncWithCondition(f.dev, 8, f.pin, 8, KIND(6), f.stream)),
@@ -132,7 +130,7 @@ static void test_memory(void **)
 		ROW(100000, aclrtFree(nullptr)),
 		ROW(107000, aclrtFree(static_cast<char *>(f.dev) + 512)),
 		ROW(107000, aclrtFree(f.heap)),
-		ROW(107000, aclrtFree(LOST)),
+		ROW(107000, aclrtFree(f.lost)),
 		ROW(100000, aclrtMallocHost(nullptr, 8)),
 		ROW(100000, aclrtMallocHost(&p, 0)),
 		ALONE(107002, aclrtMallocHost(&p, 8)),
@@ -149,7 +147,7 @@ static void test_memory(void **)
 		ROW(0, aclrtGetMemInfo(ACL_HBM_MEM, &a, &b)),
 		ROW(100000, aclrtPointerGetAttributes(nullptr, &attr)),
 		ROW(100000, aclrtPointerGetAttributes(f.dev, nullptr)),
-		ROW(507899, aclrtPointerGetAttributes(LOST, &attr)),
+		ROW(507899, aclrtPointerGetAttributes(f.lost, &attr)),
 		ROW(100000, aclrtMemGetAddressRange(nullptr, &p, &a)),
 		ROW(107000, aclrtMemGetAddressRange(f.dev, nullptr, nullptr)),
 		ROW(0, aclrtMemGetAddressRange(f.dev, &p, nullptr)),
@@ -236,7 +234,7 @@ static void test_memset(void **)
 		ROW(107000, aclrtMemset(f.dev, 7, 0, 8)),
 		ALONE(107002, aclrtMemset(f.dev, 8, 0, 8)),
 		ROW(0, aclrtMemset(f.heap, 8, 0x141, 8)),
-		ROW(107000, aclrtMemset(LOST, 8, 0, 8)),
+		ROW(107000, aclrtMemset(f.lost, 8, 0, 8)),
 		ALONE(0, aclrtMemsetAsync(nullptr, 0, 0, 0, GARBAGE)),
 		ROW(100000, aclrtMemsetAsync(nullptr, 8, 0, 8, GARBAGE)),
 		ROW(107017, aclrtMemsetAsync(f.dev, 7, 0, 8, GARBAGE)),

@@ -42,6 +42,30 @@ private:
 	std::map<u64, vfio::dma_area> areas_;
 };
 
+/* engine::map() of a driver with such a list. The transport below rejects an overlapping area. */
+template <class Lock> int map_listed(vfio::device &dev, Lock &lock, area_list &areas, const vfio::dma_area &area)
+{
+	std::lock_guard guard(lock);
+
+	if (int err = dev.dma_map(area); err < 0)
+		return err;
+	if (areas.add(area))
+		return 0;
+	dev.dma_unmap(area.iova, area.size);
+	return no_memory("the list of DMA areas");
+}
+
+/* engine::unmap(). The lock waits for an access that may use the area; later ones find it unmapped. */
+template <class Lock> int unmap_listed(vfio::device &dev, Lock &lock, area_list &areas, u64 iova, u64 size)
+{
+	std::lock_guard guard(lock);
+
+	if (int err = dev.dma_unmap(iova, size); err < 0)
+		return err;
+	areas.remove(iova);
+	return 0;
+}
+
 /* The mapped memory of an engine that has none of its own, and its lock. */
 struct host_memory {
 	std::mutex lock; /* protects what follows; held during each access */

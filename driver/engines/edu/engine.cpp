@@ -2,15 +2,12 @@
 #include "driver/base/bits.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
-#include "driver/base/memfd.h"
-#include "driver/base/memory_limit.h"
+#include "driver/dma/own_memory.h"
 #include "driver/engines/edu/edu.h"
 #include "driver/engines/edu/driver.h"
 
-#include <algorithm>
 #include <cinttypes>
 #include <cstring>
-#include <fcntl.h>
 #include <new>
 
 namespace usdma::edu {
@@ -18,9 +15,6 @@ namespace usdma::edu {
 static constexpr u32 channel_count = 8, default_ring = 256, max_ring = 65536;
 static constexpr u64 page = 4096, shared_size = 2 * page;
 static_assert(channel_count * sizeof(dma::completion_record) <= page);
-/* IOVA range for the engines' own memory; the memory registry does not use it. */
-static constexpr u64 own_low = 1 * GiB, own_high = 4 * GiB;
-static constexpr unsigned map_tries = 4096;
 
 edu_engine::edu_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev)), state_(*dev_)
 {
@@ -66,61 +60,18 @@ void edu_engine::stop_all()
 	unmap_shared();
 }
 
-static bool usable(const vfio::address_limits &l, u64 iova, u64 size)
-{
-	return std::any_of(l.usable.begin(), l.usable.end(), [=](const vfio::range &r) {
-		return iova >= r.start && iova <= r.last && size - 1 <= r.last - iova;
-	});
-}
-
-/*
- * In a memfd: a device in another process can map it. Not inherited by a child, as the device writes the pages,
- * and sealed so that no one can truncate it.
- */
-static int make_memory(u64 size, unique_fd *file, mapping *out)
-{
-	unique_fd fd;
-
-	if (int err = memfd_make("usdma-edu", size, 0, &fd); err < 0)
-		return err;
-	if (int err = memory_available(size, "the device"); err < 0)
-		return err;
-	if (fallocate(fd.get(), 0, 0, off_t(size)) < 0)
-		return fail_errno("no memory of %" PRIu64 " bytes for the device", size);
-	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd.get(), 0);
-	if (p == MAP_FAILED)
-		return fail_map(size, false, "the device");
-	madvise(p, size, MADV_DONTFORK);
-	*out = mapping(p, size);
-	*file = std::move(fd);
-	return 0;
-}
-
 /* Maps one page for records, one as bounce buffer, at the first free address. */
 int edu_engine::map_shared()
 {
-	vfio::address_limits l;
 	vfio::dma_area area;
-	int err = make_memory(shared_size, &file_, &memory_);
+	int err = dma::own_memory_make("usdma-edu", shared_size, &file_, &memory_);
 
-	if (!err)
-		err = dev_->limits(&l);
 	if (err)
 		return err;
-	const u64 grain = std::max(l.page_size, page);
-	if (grain > page)
-		return fail(EOPNOTSUPP, "the IOMMU maps no less than %" PRIu64 " bytes", grain);
-	area = {.iova = own_low, .size = shared_size, .vaddr = memory_.data(), .fd = file_.get()};
-	err = -ENOSPC;
-	for (unsigned i = 0; i < map_tries && area.iova < own_high; i++, area.iova += shared_size) {
-		if (!usable(l, area.iova, shared_size))
-			continue;
-		err = dev_->dma_map(area);
-		if (err != -EEXIST)
-			break;
-	}
+	area = {.size = shared_size, .vaddr = memory_.data(), .fd = file_.get()};
+	err = dma::own_memory_map(*dev_, &area);
 	if (err)
-		return fail_in(err, "cannot map two pages for the device");
+		return err;
 	iova_ = area.iova;
 	if (!state_.areas.add(area))
 		return no_memory("the list of DMA areas");
@@ -149,7 +100,7 @@ public:
 	}
 	int map(u64 iova)
 	{
-		int err = make_memory(page, &file_, &memory_);
+		int err = dma::own_memory_make("usdma-edu", page, &file_, &memory_);
 
 		if (err < 0)
 			return err;
@@ -208,7 +159,7 @@ int edu_engine::check_reach()
 	for (unsigned i = 0; i < 16; i++, high -= page) {
 		const u64 alias = high & default_mask;
 
-		if (high <= default_mask || high < top.start || !usable(l, alias, page))
+		if (high <= default_mask || high < top.start || !dma::is_usable(l, alias, page))
 			continue;
 		err = probe_address(high, alias);
 		if (err != -EEXIST)
@@ -273,26 +224,12 @@ void edu_engine::release_index(unsigned index)
 
 int edu_engine::map(const vfio::dma_area &area)
 {
-	std::lock_guard guard(state_.lock);
-
-	/* The transport below rejects an overlapping area. */
-	if (int err = dev_->dma_map(area); err < 0)
-		return err;
-	if (state_.areas.add(area))
-		return 0;
-	dev_->dma_unmap(area.iova, area.size);
-	return no_memory("the list of DMA areas");
+	return dma::map_listed(*dev_, state_.lock, state_.areas, area);
 }
 
-/* The lock waits for a transfer that may use the area; later steps find it unmapped. */
 int edu_engine::unmap(u64 iova, u64 size)
 {
-	std::lock_guard guard(state_.lock);
-
-	if (int err = dev_->dma_unmap(iova, size); err < 0)
-		return err;
-	state_.areas.remove(iova);
-	return 0;
+	return dma::unmap_listed(*dev_, state_.lock, state_.areas, iova, size);
 }
 
 int edu_engine::set_memory_base(u64 base)

@@ -12,7 +12,6 @@
 #include "driver/sim/signal_fd.h"
 #include "driver/vfio/device.h"
 
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <poll.h>
@@ -119,32 +118,19 @@ int engine::start()
 
 	engine_name(name, index_);
 	if (!err)
-		err = thread_start(&thread_, name, thread_main, this, interrupting_allowed() ? SIGUSR1 : 0);
+		err = thread_.start(name, thread_main, this);
 	if (err)
 		return err;
-	running_ = true;
-	reader_.belongs_to(thread_);
 	const auto &cpus = m_.cfg.cpus;
 	if (!cpus.empty())
-		return pin_thread(thread_, cpus[index_ % cpus.size()]);
-	leave_the_only_cpu(thread_);
+		return pin_thread(thread_.handle(), cpus[index_ % cpus.size()]);
+	leave_the_only_cpu(thread_.handle());
 	return 0;
 }
 
 void engine::stop()
 {
-	if (!running_)
-		return;
-	store_release(&quit_, 1u);
-	while (!load_acquire(&ended_)) {
-		kick();
-		futex_wait_until(&ended_, 0, now_ns() + rekick_ns);
-		if (!load_acquire(&ended_))
-			interrupt_thread(thread_);
-	}
-	reader_.thread_stopped();
-	pthread_join(thread_, nullptr);
-	running_ = false;
+	thread_.stop(wake_.get());
 }
 
 void engine::kick()
@@ -167,7 +153,7 @@ int engine::carry_out(const order &o)
 				    o.cmd, o.channel ? o.channel->index : ~0u);
 		futex_wait_until(&cmd_pending_, 1, now_ns() + rekick_ns);
 		if (load_acquire(&cmd_pending_))
-			interrupt_thread(thread_);
+			thread_.interrupt();
 	}
 	return 0;
 }
@@ -204,7 +190,7 @@ void engine::run()
 	page_guard_enter(&guard_);
 	if (sigsetjmp(guard_.resume, 0))
 		fault_in_page();
-	while (!load_relaxed(&quit_)) {
+	while (!thread_.quits()) {
 		bool busy = false;
 
 		begin_poll();
@@ -220,8 +206,7 @@ void engine::run()
 	}
 	page_guard_leave(&guard_);
 	reader_.leave();
-	store_release(&ended_, 1u);
-	futex_wake(&ended_, 1);
+	thread_.ended();
 }
 
 void engine::begin_poll()
@@ -242,7 +227,7 @@ bool engine::checkpoint(hw_channel &ch)
 		note_death(ch.dst);
 	}
 	begin_poll();
-	if (unlikely(ch.state != chan_state_running || load_relaxed(&quit_)))
+	if (unlikely(ch.state != chan_state_running || thread_.quits()))
 		return false;
 	if (ch.next - 1 != ch.written)
 		publish(ch);
@@ -411,7 +396,7 @@ bool engine::nothing_to_do()
 		if (s64(tail - ch->next) >= 0 && !(ch->remote && ch->remote->lacks(ch->next, tail)))
 			return false;
 	}
-	return !load_acquire(&cmd_pending_) && !load_acquire(&quit_);
+	return !load_acquire(&cmd_pending_) && !thread_.quits();
 }
 
 /* Longest sleep without a wake-up: WAITs are polled, coalesced interrupts become due. */

@@ -10,11 +10,11 @@
 #include "driver/base/page_guard.h"
 #include "driver/dma/softop.h"
 #include "driver/hw/sdma_regs.h"
+#include "driver/sim/engine_thread.h"
 #include "driver/sim/models/sdma/remote_ring.h"
 #include "driver/sim/models/sdma/machine.h"
 
 #include <memory>
-#include <pthread.h>
 
 namespace usdma::sim {
 
@@ -252,11 +252,9 @@ private:
 	unique_fd wake_;   /* private to this process */
 	unique_fd bell_;   /* shared with the client */
 	unique_fd sleeps_; /* edge-triggered epoll of both: neither is read, as a read could block */
-	pthread_t thread_ = {};
-	bool running_ = false;
-	order cmd_; /* owned by the engine while pending */
+	order cmd_;        /* owned by the engine while pending */
 	alignas(cache_line) u32 cmd_pending_ = 0;
-	u32 quit_ = 0, ended_ = 0;
+	engine_thread thread_{reader_};
 };
 
 /* Host address of [addr, addr + len); nullptr if not wholly in a mapped window. */

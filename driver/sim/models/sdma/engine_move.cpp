@@ -186,7 +186,7 @@ u8 *engine::bounce(unsigned which)
 s32 engine::wait_reply(hw_channel &ch, u64 until, bool whole)
 {
 	access_channel_ = &ch;
-	for (u64 now = now_ns(); load_acquire(&remote_.result) == 1 && now < until && !load_relaxed(&quit_);
+	for (u64 now = now_ns(); load_acquire(&remote_.result) == 1 && now < until && !thread_.quits();
 	     now = now_ns()) {
 		const u64 left = until - now;
 
@@ -220,7 +220,7 @@ engine::result engine::remote(hw_channel &ch, bool write, u64 addr, void *buf, u
 			halt(ch, fault_reason::stopped, 0, 0);
 			return result::stopped;
 		}
-		if (ch.state != sdma::chan_state_running || load_relaxed(&quit_))
+		if (ch.state != sdma::chan_state_running || thread_.quits())
 			return result::stopped;
 		if (err)
 			return fault(fault_reason::transfer, addr + done);

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A driver's own memory that its device accesses: rings, records, bounce pages. */
+#pragma once
+
+#include "driver/base/mapping.h"
+#include "driver/base/unique_fd.h"
+#include "driver/vfio/device.h"
+
+namespace usdma::dma {
+
+/* In a memfd, which a server in another process can map; a child does not inherit what the device writes. */
+int own_memory_make(const char *name, u64 size, unique_fd *file, mapping *out);
+/*
+ * Maps the area at the first free address between 1 GiB and 4 GiB, which the memory registry leaves to engines: another
+ * device in the same address space may have memory there. Sets area->iova.
+ */
+int own_memory_map(vfio::device &dev, vfio::dma_area *area);
+/* The device may map these addresses. */
+bool is_usable(const vfio::address_limits &l, u64 iova, u64 size);
+
+} // namespace usdma::dma

@@ -187,6 +187,8 @@ int check_config(const config &cfg)
 {
 	if (cfg.model == model_kind::ioat)
 		return check_ioat(cfg);
+	if (cfg.faults.find("wrong") != cfg.faults.npos)
+		return fail(EINVAL, "sim: only the model of I/OAT makes mistakes (fault rule wrong)");
 	if (cfg.huge == huge_pages::require && cfg.mem % (2 * MiB))
 		return fail(EINVAL, "sim: huge=require needs mem in whole pages of 2 MiB");
 	if (cfg.engines > cfg.channels)

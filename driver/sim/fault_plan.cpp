@@ -24,8 +24,10 @@ static constexpr string_view reasons[] = {
 static_assert(std::size(reasons) == size_t(dma::fault_reason::count));
 static constexpr string_view replies[] = {"none", "drop", "close", "short", "long", "wrong-id", "garbage"};
 static_assert(std::size(replies) == size_t(reply_fault::count));
-static constexpr string_view actions[] = {"fail",        "hang",     "slow",       "die",  "vanish",
-					  "drop-record", "drop-irq", "refuse-map", "reply"};
+static constexpr string_view actions[] = {"fail",        "hang",     "slow",  "die",        "vanish",
+					  "drop-record", "drop-irq", "wrong", "refuse-map", "reply"};
+static constexpr string_view mistakes[] = {"length", "early", "completion", "error", "vector"};
+static_assert(std::size(mistakes) == size_t(mistake::count));
 static constexpr string_view limits[] = {"channel", "device", "for-good"};
 static constexpr u64 longest_slow_us = 3600000000; /* an hour */
 /* More or longer rules are rejected. */
@@ -52,6 +54,8 @@ int fault_plan::parse_argument(string_view text, rule *out)
 	case action::hang:
 		static_assert(std::size(limits) == size_t(until::count));
 		return text.empty() || find(limits, text, &out->arg) ? 0 : -EINVAL;
+	case action::wrong:
+		return find(mistakes, text, &out->arg) ? 0 : -EINVAL;
 	case action::reply:
 		return find(replies, text, &out->arg) && out->arg ? 0 : -EINVAL;
 	default:
@@ -98,7 +102,7 @@ int fault_plan::parse(string_view text, std::vector<rule> *out) const
 				EINVAL,
 				"fault rule \"%.*s\" is not ACTION@N, ACTION%%N or ACTION~P with /ARGUMENT where it "
 				"takes "
-				"one (fail hang slow die vanish drop-record drop-irq refuse-map reply)",
+				"one (fail hang slow die vanish drop-record drop-irq wrong refuse-map reply)",
 				int(std::min(one.size(), max_rule)), one.data());
 		if (rules.size() == max_rules)
 			return fail(EINVAL, "more than %zu fault rules", max_rules);
@@ -265,14 +269,14 @@ bool fault_plan::turn(rule &r)
 	return false;
 }
 
-/* Caller holds lock_. Counts an event for all rules of the kind; returns the first that applies. */
-fault_plan::rule *fault_plan::hit(action what)
+/* Caller holds lock_. Counts an event for all rules of the kind, with this argument; returns the first that applies. */
+fault_plan::rule *fault_plan::hit(action what, u64 arg)
 {
 	rule *first = nullptr;
 
 	refresh();
 	for (rule &r : rules_) {
-		if (r.what != what)
+		if (r.what != what || (arg != any_arg && r.arg != arg))
 			continue;
 		const bool strikes = turn(r) && !first;
 
@@ -360,6 +364,13 @@ bool fault_plan::drop_record(u32, u64)
 	std::lock_guard guard(lock_);
 
 	return hit(action::drop_record) != nullptr;
+}
+
+bool fault_plan::wrong(mistake what)
+{
+	std::lock_guard guard(lock_);
+
+	return hit(action::wrong, u64(what)) != nullptr;
 }
 
 int fault_plan::refuse_map(u64, u64)

@@ -10,6 +10,8 @@
  *   die@N             the process is killed (SIGKILL) at the N-th descriptor; usdma-sim only
  *   drop-record@N     the N-th write of a completion record is skipped; a later one covers it
  *   drop-irq@N        the N-th interrupt is not raised
+ *   wrong@N/WHAT      a mistake, of the N-th event of its kind: length, early, completion, error, vector (faults.h);
+ *                     model=ioat only
  *   refuse-map@N      the N-th DMA_MAP is refused
  *   reply@N/HOW       the N-th reply to the client: drop, close, short, long, wrong-id, garbage
  *
@@ -70,18 +72,19 @@ public:
 	u64 delay_ns(u32 channel, u64 seq) override;
 	bool drop_interrupt(u32 vector) override;
 	bool drop_record(u32 channel, u64 completed) override;
+	bool wrong(mistake what) override;
 	int refuse_map(u64 iova, u64 size) override;
 	reply_fault reply() override;
 
 private:
-	enum class action : u8 { fail, hang, slow, die, vanish, drop_record, drop_irq, refuse_map, reply };
+	enum class action : u8 { fail, hang, slow, die, vanish, drop_record, drop_irq, wrong, refuse_map, reply };
 	enum class until : u8 { channel, device, for_good, count };
 	enum class when : u8 { once, every, chance };
 	struct rule {
 		action what;
 		when how;
 		u64 n;
-		u64 arg; /* reason, microseconds, reply_fault, until */
+		u64 arg; /* reason, microseconds, mistake, reply_fault, until */
 		std::string text;
 		u64 seen = 0, struck = 0;
 		bool holds = false; /* hang: active, on `channel` */
@@ -96,8 +99,9 @@ private:
 	void note(const rule &r);
 	static int parse_rule(std::string_view text, rule *out);
 	static int parse_argument(std::string_view text, rule *out);
+	static constexpr u64 any_arg = ~u64(0);
 	bool turn(rule &r);
-	rule *hit(action what);
+	rule *hit(action what, u64 arg = any_arg);
 
 	const bool may_die_;
 	std::mutex lock_;

@@ -12,6 +12,16 @@ namespace usdma::sim {
 /* Faults of a reply to the client. */
 enum class reply_fault : u8 { none, drop, close, cut_short, too_long, wrong_id, garbage, count };
 
+/* What a device does wrong without a word. Made by the model of I/OAT. */
+enum class mistake : u8 {
+	length,     /* a copy or fill leaves out its last byte */
+	early,      /* a completion is reported before its data is written */
+	completion, /* a completion names the descriptor before it */
+	error,      /* a failed descriptor sets the wrong bit of CHANERR */
+	vector,     /* a channel's reset loses its MSI-X vector, as an erratum of S1200 does */
+	count
+};
+
 class faults {
 public:
 	virtual ~faults() = default;
@@ -33,6 +43,8 @@ public:
 	virtual bool drop_interrupt(u32 /* vector */) { return false; }
 	/* True: this write of the record is skipped; a later one covers its completions. */
 	virtual bool drop_record(u32 /* channel */, u64 /* completed */) { return false; }
+	/* Called once for each event of that kind. */
+	virtual bool wrong(mistake) { return false; }
 	/* Called for each reply to the client. */
 	virtual reply_fault reply() { return reply_fault::none; }
 	/* A positive errno refuses the DMA_MAP. */

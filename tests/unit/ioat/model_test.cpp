@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -441,7 +442,76 @@ static void test_needs_bus_mastering(void **)
 	assert_int_equal(vfio::config_bus_master(*b.dev, false), 0);
 	b.count(1);
 	b.until(sts_halted);
-	assert_int_equal(b.get<u32>(chan_base(0) + chan_err), err_next_address);
+	assert_int_equal(b.get<u32>(chan_base(0) + chan_err), err_next_address | err_completion_address);
+	assert_int_equal(b.signals(0, false), 0);
+	assert_int_equal(load_acquire(b.cmp), 0);
+	/* In the middle of a chain: nothing comes after the reply to the write. */
+	assert_int_equal(vfio::config_bus_master(*b.dev, true), 0);
+	b.start();
+	for (unsigned i = 0; i < 200; i++)
+		b.copy(i, i * 4 * KiB, 2 * MiB, 4 * KiB, desc_completion | desc_interrupt);
+	b.count(200);
+	while (!load_acquire(b.cmp))
+		sched_yield();
+	assert_int_equal(vfio::config_bus_master(*b.dev, false), 0);
+	b.signals(0, false);
+	memset(b.bytes + data_at, 0x5a, MiB);
+	store_release(b.cmp, u64(0));
+	b.put<u16>(chan_base(0), ctrl_run);
+	b.until(b.state() == sts_idle ? sts_idle : sts_halted);
+	for (u64 i = 0; i < MiB; i++)
+		assert_int_equal(b.bytes[data_at + i], 0x5a);
+	assert_int_equal(load_acquire(b.cmp), 0);
+	assert_int_equal(b.signals(0, false), 0);
+}
+
+/* Mistakes on demand, for the drivers of others to notice (tests/foreign). */
+static void test_mistakes(void **)
+{
+	bench b;
+	const u32 run = desc_completion | desc_interrupt;
+
+	memset(b.bytes + data_at, 0x11, 64);
+	assert_int_equal(b.dev->inject("wrong@1/length"), 0);
+	b.start();
+	b.copy(0, 4096, 0, 64);
+	b.count(1);
+	b.until(sts_idle);
+	assert_int_equal(b.bytes[data_at + 4096 + 62], 0x11);
+	assert_int_equal(b.bytes[data_at + 4096 + 63], 0);
+	assert_int_equal(b.dev->inject("wrong@2/completion"), 0);
+	b.copy(1, 4096, 0, 64);
+	b.copy(2, 4096, 0, 64);
+	b.count(3);
+	b.until(sts_idle);
+	assert_int_equal(load_acquire(b.cmp), b.at(1) | sts_idle);
+	/* Reported twice, before and after its data. */
+	assert_int_equal(b.dev->inject("wrong@1/early"), 0);
+	b.copy(3, 8192, 0, 64, run);
+	store_release(b.cmp, u64(0));
+	b.count(4);
+	while (!load_acquire(b.cmp))
+		sched_yield();
+	assert_int_equal(load_relaxed(b.bytes + data_at + 8192), 0);
+	b.until(sts_idle);
+	assert_int_equal(b.bytes[data_at + 8192], 0x11);
+	assert_int_equal(b.dev->inject("wrong@1/error"), 0);
+	assert_int_equal(b.error_of({64, 0, 0x5000, iova + data_at, b.at(1), {}}), err_write_data);
+	/* Until it is set again. */
+	assert_int_equal(b.dev->inject("wrong@1/vector"), 0);
+	b.signals(0, false);
+	b.start();
+	b.copy(0, 4096, 0, 64, run);
+	b.count(1);
+	b.until(sts_idle);
+	const int fd = b.irq[0].get();
+	assert_int_equal(b.signals(0, false), 0);
+	assert_int_equal(b.dev->irq_set(vfio::irq_msix, 0, {&fd, 1}), 0);
+	b.put<u16>(chan_base(0), ctrl_run);
+	b.copy(1, 4096, 0, 64, run);
+	b.count(2);
+	b.until(sts_idle);
+	assert_int_equal(b.signals(0, true), 1);
 }
 
 static void test_unmapped_memory_is_not_touched(void **)
@@ -462,7 +532,8 @@ static void test_settings(void **)
 {
 	std::unique_ptr<vfio::device> dev;
 
-	for (const char *spec : {"sim:model=cbdma", "sim:model=ioat-3.4", "sim:model=ioat:channels=5"})
+	for (const char *spec :
+	     {"sim:faults=wrong@1/length", "sim:model=cbdma", "sim:model=ioat-3.4", "sim:model=ioat:channels=5"})
 		assert_int_equal(dma::open_device(spec, &dev), -EINVAL);
 }
 
@@ -478,6 +549,7 @@ int main()
 		cmocka_unit_test(test_parity),
 		cmocka_unit_test(test_in_use),
 		cmocka_unit_test(test_needs_bus_mastering),
+		cmocka_unit_test(test_mistakes),
 		cmocka_unit_test(test_unmapped_memory_is_not_touched),
 		cmocka_unit_test(test_settings),
 	};

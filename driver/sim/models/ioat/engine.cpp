@@ -2,13 +2,11 @@
 /* The thread that runs the channels' descriptors, one at a time and in order, so that a fence needs no action. */
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
-#include "driver/base/futex_lock.h"
 #include "driver/base/thread.h"
 #include "driver/sim/models/ioat/ioat_model.h"
 #include "driver/sim/signal_fd.h"
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 #include <poll.h>
 
@@ -18,35 +16,10 @@ using namespace ioat;
 
 /* How often an injected hang is checked again. */
 static constexpr int hang_poll_ms = 1;
-static constexpr u64 rekick_ns = 20 * ns_per_ms;
 static constexpr u64 delay_step_ns = ns_per_ms;
 static constexpr u64 fill_block = 4 * KiB;
-
-int ioat_model::start_thread()
-{
-	const int err = thread_start(&thread_, "ioat-engine", thread_main, this, interrupting_allowed() ? SIGUSR1 : 0);
-
-	running_ = !err;
-	if (!err)
-		memory_.reader().belongs_to(thread_);
-	return err;
-}
-
-void ioat_model::stop_thread()
-{
-	if (!running_)
-		return;
-	store_release(&quit_, 1u);
-	while (!load_acquire(&ended_)) {
-		kick();
-		futex_wait_until(&ended_, 0, now_ns() + rekick_ns);
-		if (!load_acquire(&ended_))
-			interrupt_thread(thread_);
-	}
-	memory_.reader().thread_stopped();
-	pthread_join(thread_, nullptr);
-	running_ = false;
-}
+/* Longer than a client takes to check what was copied, in a virtual machine too. */
+static constexpr u64 early_ns = 100 * ns_per_ms;
 
 void ioat_model::kick()
 {
@@ -67,7 +40,7 @@ void ioat_model::run()
 	dma_reader &reader = memory_.reader();
 
 	reader.enter();
-	while (!load_acquire(&quit_)) {
+	while (!thread_.quits()) {
 		bool busy = false;
 
 		raise_triggered();
@@ -82,8 +55,7 @@ void ioat_model::run()
 		reader.enter();
 	}
 	reader.leave();
-	store_release(&ended_, 1u);
-	futex_wake(&ended_, 1);
+	thread_.ended();
 }
 
 /* Until there is work: the server's thread adds some and kicks, and the eventfd holds the kick until it is read. */
@@ -119,7 +91,8 @@ void ioat_model::raise_triggered()
 
 void ioat_model::raise(u32 vector)
 {
-	if (wrong_ && wrong_->drop_interrupt(vector))
+	/* An MSI-X message is a write to memory. */
+	if (!memory_.is_allowed() || (wrong_ && wrong_->drop_interrupt(vector)))
 		return;
 	irqs_.raise(vector);
 }
@@ -135,7 +108,7 @@ bool ioat_model::interrupt(ioat_channel &ch, bool failed, u32 control, u32 *vect
 	ch.ctrl |= ctrl_int_rearm;
 	*vector = ch.index;
 	if (intrctrl_ & intr_vectors)
-		return true;
+		return !ch.mute;
 	attention_ |= 1u << ch.index;
 	*vector = 0;
 	return intrctrl_ & intr_master;
@@ -193,13 +166,15 @@ void ioat_model::end(ioat_channel &ch, u64 at, outcome o)
 		o.err &= ~(ch.errmask & (err_xor_p | err_xor_q));
 		ch.run = u16(ch.run + o.counted);
 		if (o.err) {
-			halt(ch, o.err);
+			halt(ch, wrong_ && wrong_->wrong(mistake::error) ? o.err << 1 : o.err);
 		} else {
 			ch.completed = at & sts_address;
 			ch.next = o.next;
 		}
 		status = ch.completed | (o.err ? u64(sts_halted) : ch.has_work() ? u64(sts_active) : u64(sts_idle));
 	}
+	if (o.control & desc_completion && !o.err && wrong_ && wrong_->wrong(mistake::completion))
+		status -= sizeof(descriptor);
 	report(ch, status, o);
 	std::lock_guard guard(lock_);
 
@@ -228,7 +203,7 @@ bool ioat_model::run_channel(ioat_channel &ch)
 /* Outside of a pass, so that areas can be unmapped; a reset aborts it. */
 void ioat_model::delay(const ioat_channel &ch, u64 until_ns)
 {
-	for (u64 now = now_ns(); now < until_ns && !load_acquire(&quit_); now = now_ns()) {
+	for (u64 now = now_ns(); now < until_ns && !thread_.quits(); now = now_ns()) {
 		const u64 left = std::min(until_ns - now, delay_step_ns);
 		const timespec t = {0, long(left)};
 		{
@@ -298,6 +273,15 @@ u32 ioat_model::injected(ioat_channel &ch, u64 dst)
 	return wrong_ ? chanerr_of(wrong_->descriptor(ch.index, ch.seq, dst, &address)) : 0;
 }
 
+/* Reported, and reported again when it is done. */
+void ioat_model::complete_early(ioat_channel &ch, u64 at, u32 control)
+{
+	if (!(control & (desc_completion | desc_interrupt)) || !wrong_->wrong(mistake::early))
+		return;
+	report(ch, (at & sts_address) | sts_idle, {.control = control});
+	delay(ch, now_ns() + early_ns);
+}
+
 /* ---- operations ------------------------------------------------------------------------------------ */
 
 u32 ioat_model::execute_copy(const descriptor &d)
@@ -326,11 +310,12 @@ u32 ioat_model::execute_fill(const descriptor &d)
 	return 0;
 }
 
-u32 ioat_model::execute_op(const descriptor &d, outcome *o)
+u32 ioat_model::execute_op(descriptor d, outcome *o)
 {
 	if (!d.size || d.size > 1u << usual_xfercap)
 		return err_length;
 	o->moved = d.size;
+	d.size -= wrong_ && d.size > 1 && wrong_->wrong(mistake::length);
 	switch (d.control >> desc_op_shift) {
 	case op_copy:
 		return execute_copy(d);
@@ -352,13 +337,15 @@ ioat_model::outcome ioat_model::execute(ioat_channel &ch, u64 at)
 
 	if (at % sizeof(d))
 		o.err = ch.run ? err_descriptor : err_chain_address;
-	else if (!load_acquire(&reach_) || !memory_.read(at, &d, sizeof(d)))
+	else if (!memory_.read(at, &d, sizeof(d)))
 		o.err = err_next_address;
 	if (o.err)
 		return o;
 	o.control = d.control;
 	o.next = d.next;
 	o.err = injected(ch, d.dst);
+	if (!o.err && wrong_)
+		complete_early(ch, at, d.control);
 	if (!o.err)
 		o.err = execute_op(d, &o);
 	if (wrong_)

@@ -52,15 +52,15 @@ int ioat_model::start()
 	wake_.reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
 	if (!wake_.valid())
 		return fail_errno("sim: cannot make an engine's eventfd");
-	if (const int err = memory_.ready(wake_.get(), &quit_))
+	if (const int err = memory_.ready(wake_.get(), thread_.quit_flag()))
 		return err;
-	return start_thread();
+	return thread_.start("ioat-engine", thread_main, this);
 }
 
 /* The engine first: this stops its accesses, and nothing else uses what is released next. */
 void ioat_model::quiesce()
 {
-	stop_thread();
+	thread_.stop(wake_.get());
 	if (space_.unmap_all())
 		log_warn_limited("%s", error_text());
 	irqs_.clear(0, irqs_.count());
@@ -101,8 +101,12 @@ int ioat_model::region_write(u32 index, u64 offset, const u8 *buf, u32 len)
 
 	if (index == vfio::region_config) {
 		const bool resets = pci_.write(u32(offset), buf, len) == pci_config::effect::reset;
+		const bool was_allowed = memory_.is_allowed();
 
-		store_release(&reach_, u32(pci_.may_reach_memory()));
+		memory_.allow(pci_.may_reach_memory());
+		/* Neither data nor an interrupt comes after the reply. */
+		if (was_allowed && !memory_.is_allowed() && !space_.quiesce())
+			log_warn("sim: the engine accesses memory for longer than an unmap waits");
 		return resets ? reset() : 0;
 	}
 	if (offset >= msix_table) {
@@ -130,10 +134,15 @@ u32 ioat_model::irq_count(u32 index) const
 
 int ioat_model::irq_set(u32 index, u32 first, std::span<unique_fd> fds)
 {
-	if (index == vfio::irq_msix)
-		irqs_.set(first, fds);
-	else
+	if (index != vfio::irq_msix) {
 		error_ = std::move(fds[0]);
+		return 0;
+	}
+	const u32 count = u32(fds.size());
+	irqs_.set(first, fds);
+	std::lock_guard guard(lock_);
+	for (u32 i = first; i < first + count; i++)
+		channels_[i].mute = false;
 	return 0;
 }
 

@@ -13,13 +13,13 @@
 
 #include "driver/hw/ioat_regs.h"
 #include "driver/sim/config.h"
+#include "driver/sim/engine_thread.h"
 #include "driver/sim/interrupts.h"
 #include "driver/sim/model.h"
 #include "driver/sim/models/ioat/memory.h"
 #include "driver/sim/pci_config.h"
 
 #include <mutex>
-#include <pthread.h>
 
 namespace usdma::sim {
 
@@ -38,6 +38,7 @@ struct ioat_channel {
 
 	bool busy = false; /* the engine runs a descriptor of it, without the lock */
 	bool hung = false; /* by an injected fault */
+	bool mute = false; /* its vector is lost until the client sets it again */
 	bool suspend_due = false;
 	pending reset_due = pending::none;
 	bool chain_due = false; /* CHAINADDR was written while it was busy or about to be reset; */
@@ -113,8 +114,6 @@ private:
 
 	/* engine.cpp */
 	static void *thread_main(void *arg);
-	int start_thread();
-	void stop_thread();
 	void kick();
 	void run();
 	void raise_triggered();
@@ -125,11 +124,12 @@ private:
 	void report(ioat_channel &ch, u64 status, const outcome &o);
 	bool interrupt(ioat_channel &ch, bool failed, u32 control, u32 *vector);
 	void raise(u32 vector);
+	void complete_early(ioat_channel &ch, u64 at, u32 control);
 	void delay(const ioat_channel &ch, u64 until_ns);
 	bool hangs(ioat_channel &ch);
 	u32 injected(ioat_channel &ch, u64 dst);
 	outcome execute(ioat_channel &ch, u64 at);
-	u32 execute_op(const ioat::descriptor &d, outcome *o);
+	u32 execute_op(ioat::descriptor d, outcome *o);
 	u32 execute_copy(const ioat::descriptor &d);
 	u32 execute_fill(const ioat::descriptor &d);
 
@@ -159,10 +159,7 @@ private:
 	u64 triggered_ = 0; /* vectors to raise at the client's request */
 
 	unique_fd wake_;
-	pthread_t thread_ = {};
-	bool running_ = false;
-	u32 quit_ = 0, ended_ = 0; /* atomic, as the next */
-	u32 reach_ = 0;            /* bus mastering is on */
+	engine_thread thread_{memory_.reader()};
 };
 
 } // namespace usdma::sim

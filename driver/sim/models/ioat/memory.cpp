@@ -33,7 +33,7 @@ bool client_memory::translate(u64 iova, u64 len, u32 right, piece *out) const
 {
 	window w;
 
-	if (!space_.find(iova, &w) || (w.prot & right) != right || is_dead(w.piece))
+	if (!is_allowed() || !space_.find(iova, &w) || (w.prot & right) != right || is_dead(w.piece))
 		return false;
 	const u64 off = iova - w.base;
 	*out = {w.host ? w.host + off : nullptr, std::min(len, w.size - off), w.piece};

@@ -20,12 +20,15 @@ public:
 
 	/* Before the thread runs: its wake-up eventfd, and a flag that aborts waits. */
 	int ready(int wake_fd, const u32 *quit);
+	/* Any thread: whether memory may be accessed at all (bus mastering). Not within a pass that has begun. */
+	void allow(bool on) { store_release(&allowed_, u32(on)); }
+	bool is_allowed() const { return load_acquire(&allowed_); }
 	void connect(remote_port *port) { port_ = port; }
 	dma_reader &reader() { return reader_; }
 
 	/*
-	 * False: not mapped, without the right, dead, or the client did not answer. Eight aligned bytes are one
-	 * access.
+	 * False: not allowed, not mapped, without the right, dead, or the client did not answer. Eight aligned bytes
+	 * are one access.
 	 */
 	bool read(u64 iova, void *buf, u64 len);
 	bool write(u64 iova, const void *buf, u64 len);
@@ -52,6 +55,7 @@ private:
 	std::unique_ptr<u8[]> bounce_;
 	int wake_fd_ = -1;
 	const u32 *quit_ = nullptr;
+	u32 allowed_ = 0; /* atomic */
 };
 
 } // namespace usdma::sim

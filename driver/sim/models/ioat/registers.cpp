@@ -183,6 +183,7 @@ void ioat_model::apply_pending(ioat_channel &ch)
 			fresh.chain_due = ch.chain_due;
 			fresh.count_due = ch.count_due;
 		}
+		fresh.mute = !all && (ch.mute || (wrong_ && wrong_->wrong(mistake::vector)));
 		ch = fresh;
 		if (wrong_)
 			wrong_->channel_off(ch.index);

@@ -66,11 +66,15 @@ void ring_channel::check_halt()
 
 void ring_channel::handle_stop()
 {
-	const int err = issued_ == completed(this) ? 0 : suspend();
+	const bool idle = issued_ == completed(this);
+	bool halted = false;
+	int err = idle ? 0 : suspend();
 
-	check_halt();
-	if (is_halted_)
-		return;
+	/* By the register: what the hardware writes of a halt may be lost, or come later. */
+	if (!err && !idle)
+		err = read_halted(&halted);
+	if (halted)
+		return fault();
 	if (err < 0) {
 		log_warn("%s: channel %u: %s", eng->transport().name(), index, error_text());
 		store_seq_cst(&stop_, 0u);

@@ -6,6 +6,7 @@
  * Intel has published no complete specification. Each fact names its source:
  *   [L]  Linux, drivers/dma/ioat: registers.h, hw.h, dma.c, prep.c, init.c
  *   [D]  DPDK, drivers/dma/ioat: ioat_hw_defs.h, ioat_dmadev.c
+ *   [K]  Linux, drivers/vfio/pci/vfio_pci_intrs.c, vfio_msi_set_vector_signal
  *   [S]  SPDK, lib/ioat/ioat.c, include/spdk/ioat_spec.h
  *   [V]  Linux, tools/testing/selftests/vfio/lib/drivers/ioat/ioat.c
  *   [E7] Xeon E7 v2 datasheet, volume 2, sections 14.4 and 14.5
@@ -17,13 +18,14 @@
  *   - A null descriptor of size 0 is an error ([L] dma.h: NULL_DESC_BUFFER_SIZE): its size is 1.
  *   - CHANCMP and CHAINADDR do not take one write of 64 bits on some chips ([L] init.c, ioat_alloc_chan_resources): two
  *     of 32, low half first.
- *   - SUSPEND and RESET take time: poll CHANSTS and CHANCMD ([L] ioat_quiesce, ioat_reset_sync; [S]; [D]).
+ *   - SUSPEND and RESET take time: poll CHANSTS and CHANCMD ([L] ioat_quiesce, ioat_reset_sync; [S]; [D]). A channel is
+ *     suspended before it is reset, for at most 100 ms ([L] ioat_reset_hw).
  *   - After a reset the completed address is 0, which is not a completion ([L] __cleanup).
  *   - CHANERR is cleared before RESET, and on versions before 3.3 also CHANERR_INT in config space
- *     ([L] ioat_reset_hw).
- *   - 3.3: RESET clears the MSI-X table, and the driver saves and restores it ([L] ioat_reset_hw, "errata workaround").
- *     vfio-pci does not let a user write the table; so a channel is reset only to stop or recover it, and no wait
- * relies on an interrupt alone.
+ *     ([L] ioat_reset_hw; [S]). Other sources clear it on any version ([V]); the driver does as Linux.
+ *   - Atom S1200 and Broadwell-DE (0c5x, 6f5x): RESET clears the MSI-X table, and the driver saves and restores it
+ *     ([L] ioat_reset_hw, "errata workaround"). vfio-pci does not let a user write the table, but writes the entry when
+ *     the vector's eventfd is set ([K]): that is done after each reset of a channel.
  *   - Skylake reports a version above 3.2, but is to be used as 3.2 ([L] ioat_pci_probe).
  *   - XOR and PQ are reported by Xeons, but unusable there ([L] ioat3_dma_probe); suspending a channel that runs them
  *     can corrupt the transfers of others ([EU] CF5). The driver uses neither.
@@ -32,7 +34,8 @@
  *     DMACOUNT is not changed before the channel is suspended, and then the chain is started anew.
  *   - CHANCMP is written again when a channel is restarted ([L] ioat_restart_channel).
  *   - Older parts have 40 address bits ([C5]); those in the table of ids are used with 64-bit masks ([L]).
- *   - Relaxed ordering is turned off in the device control register ([L] ioat3_dma_probe).
+ *   - Relaxed ordering is turned off in the device control register ([L] ioat3_dma_probe): a request's number must not
+ *     pass its data.
  *   - CHANCTRL has a bit that reserves the channel by being read ([E7] 14.5.12): released by writing it as 0 ([D]).
  */
 #pragma once

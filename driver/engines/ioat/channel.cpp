@@ -3,13 +3,11 @@
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
-#include "driver/base/memfd.h"
-#include "driver/base/memory_limit.h"
 #include "driver/base/mmio.h"
+#include "driver/dma/own_memory.h"
 #include "driver/engines/ioat/ioat.h"
 
 #include <cstdio>
-#include <fcntl.h>
 
 namespace usdma::ioat {
 
@@ -19,7 +17,7 @@ using dma::opcode;
 /* ---- registers --------------------------------------------------------------------------------------- */
 
 /* Linux waits 100 ms for a suspend and 200 ms for a reset; a machine whose CPUs are all busy takes longer. */
-static constexpr u64 command_ms = 2000;
+static constexpr u64 command_ms = 2000, quiesce_ms = 100;
 static constexpr u16 ctrl_run = ctrl_int_rearm | ctrl_err_int | ctrl_err_completion | ctrl_any_err_abort;
 
 template <class T> int channel_regs::read(u32 reg, T *out)
@@ -69,35 +67,53 @@ static void nap()
 	nanosleep(&t, nullptr);
 }
 
-int channel_regs::suspend()
+int channel_regs::stop(u64 ms, u64 *status)
 {
-	const deadline until = deadline::in_ms(command_ms);
-	u64 now = sts_active;
+	const deadline until = deadline::in_ms(ms);
 	int err = write(chan_cmd, u8(cmd_suspend));
 
 	for (; !err; nap()) {
-		err = read(chan_sts, &now);
-		if (err || (now & sts_mask) == sts_suspended || (now & sts_mask) == sts_halted)
+		err = read(chan_sts, status);
+		if (err || (*status & sts_mask) == sts_suspended || (*status & sts_mask) == sts_halted)
 			return err;
 		if (until.passed())
 			err = fail(ETIMEDOUT, "the channel is not suspended after %llu ms (status 0x%llx)",
-				   static_cast<unsigned long long>(command_ms), static_cast<unsigned long long>(now));
+				   static_cast<unsigned long long>(ms), static_cast<unsigned long long>(*status));
 	}
 	return err;
 }
 
-/* Errors first, as a reset leaves them; those of the configuration space belong to versions before 3.3. */
-int channel_regs::reset()
+int channel_regs::suspend(u64 *status)
 {
-	const deadline until = deadline::in_ms(command_ms);
+	return stop(command_ms, status);
+}
+
+int channel_regs::clear_errors()
+{
 	u32 errors;
-	u8 cmd;
 	int err = read(chan_err, &errors);
 
 	if (!err && errors)
 		err = write(chan_err, errors);
-	if (!err && !dev_.region_read(vfio::region_config, cfg_chanerr_int, &errors, sizeof(errors)) && errors)
+	if (err || chip_.version >= version_3_3)
+		return err;
+	if (!dev_.region_read(vfio::region_config, cfg_chanerr_int, &errors, sizeof(errors)) && errors)
 		dev_.region_write(vfio::region_config, cfg_chanerr_int, &errors, sizeof(errors));
+	return 0;
+}
+
+/* One that does not obey the suspend is reset all the same. */
+int channel_regs::reset()
+{
+	const deadline until = deadline::in_ms(command_ms);
+	u64 status;
+	u8 cmd;
+	int err = read(chan_sts, &status);
+
+	if (!err && (status & sts_mask) <= sts_idle)
+		err = stop(quiesce_ms, &status);
+	if (!err || err == -ETIMEDOUT)
+		err = clear_errors();
 	if (!err)
 		err = write(chan_cmd, u8(cmd_reset));
 	for (; !err; nap()) {
@@ -111,12 +127,10 @@ int channel_regs::reset()
 	return err;
 }
 
-int channel_regs::start(u64 chain, u64 completion)
+int channel_regs::arm(u64 chain, u64 completion)
 {
-	int err = reset();
+	int err = write(chan_ctrl, ctrl_run);
 
-	if (!err)
-		err = write(chan_ctrl, ctrl_run);
 	if (!err)
 		err = write_address(chan_cmp, completion);
 	return err ? err : write_address(chan_chainaddr, chain);
@@ -127,34 +141,15 @@ int channel_regs::start(u64 chain, u64 completion)
 static constexpr u64 page = 4096;
 
 ioat_channel::ioat_channel(ioat_engine &e, u32 index_)
-	: ring_channel(e, e.host(), index_), owner_(e), regs_(e.transport(), e.bar(), index_)
+	: ring_channel(e, e.host(), index_), owner_(e), regs_(e.transport(), e.bar(), e.quirks(), index_)
 {
 	ops = &dma::ring_channel_ops;
-}
-
-/* In a memfd, which a server in another process can map; a child does not inherit what the device writes. */
-static int make_memory(u64 size, unique_fd *file, mapping *out)
-{
-	int err = memfd_make("usdma-ioat", size, 0, file);
-
-	if (!err)
-		err = memory_available(size, "a ring");
-	if (err)
-		return err;
-	if (fallocate(file->get(), 0, 0, off_t(size)) < 0)
-		return fail_errno("no memory of %llu bytes for a ring", static_cast<unsigned long long>(size));
-	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file->get(), 0);
-	if (p == MAP_FAILED)
-		return fail_map(size, false, "a ring");
-	madvise(p, size, MADV_DONTFORK);
-	*out = mapping(p, size);
-	return 0;
 }
 
 int ioat_channel::open(const dma::channel_config &cfg, u32 size)
 {
 	const u64 bytes = align_up(page + size * sizeof(pair), page);
-	int err = make_memory(bytes, &file_, &memory_);
+	int err = dma::own_memory_make("usdma-ioat", bytes, &file_, &memory_);
 
 	if (!err)
 		err = owner_.map_own({.size = bytes, .vaddr = memory_.data(), .fd = file_.get()}, &iova_);
@@ -227,9 +222,28 @@ void ioat_channel::build(u64 i, u64 seq, const dma::request &r)
 
 int ioat_channel::start(u64 first)
 {
+	if (int err = regs_.reset(); err < 0)
+		return err;
+	owner_.restore_vector(index);
 	base_ = first - 1;
+	/* The reset has ended the writes of earlier halts. */
 	store_relaxed(&page_->halt, u64(0));
-	return regs_.start(address_of(first), iova_ + offsetof(shared_page, halt));
+	return regs_.arm(address_of(first), iova_ + offsetof(shared_page, halt));
+}
+
+/* Between the descriptors of a pair the request has run: its number is stored here, as it must not run again. */
+int ioat_channel::suspend()
+{
+	u64 status = 0;
+	const int err = regs_.suspend(&status);
+	const u64 at = (status & sts_address) - ring_iova_;
+
+	if (err || (status & sts_mask) != sts_suspended || at >= ring_size * sizeof(pair) || at % sizeof(pair))
+		return err;
+	const u64 seq = ring_[at / sizeof(pair)].done.more[2];
+	if (seq == completed(this) + 1)
+		store_release(&page_->record.completed, seq);
+	return 0;
 }
 
 /* ---- faults ------------------------------------------------------------------------------------------ */

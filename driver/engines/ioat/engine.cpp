@@ -3,11 +3,14 @@
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
+#include "driver/dma/own_memory.h"
 #include "driver/engines/ioat/driver.h"
 #include "driver/engines/ioat/ioat.h"
+#include "driver/vfio/capability.h"
 
 #include <algorithm>
 #include <array>
+#include <endian.h>
 #include <new>
 #include <sys/eventfd.h>
 
@@ -16,18 +19,33 @@ namespace usdma::ioat {
 static constexpr u32 default_ring = 256, min_ring = 2;
 /* DMACOUNT has 16 bits, and a request is two descriptors. */
 static constexpr u32 max_ring = 16384;
-/* IOVA range for the engines' own memory; the memory registry does not use it. */
-static constexpr u64 own_low = 1 * GiB, own_high = 4 * GiB;
 static constexpr u64 bar_page = 4096;
 /* A chip whose XFERCAP says 4 GiB, which does not fit the field. */
 static constexpr u32 most_xfercap = 30;
+static constexpr u16 skylake = 0x2021, atom_s1200 = 0x0c50, broadwell_de = 0x6f50;
+/* PCI Express 3.0 §7.8. */
+static constexpr u8 express_capability = 0x10;
+static constexpr u32 device_control = 8;
+static constexpr u16 relaxed_ordering = 0x10;
 
 /* ---- probe ------------------------------------------------------------------------------------------- */
+
+/* [L] ioat_pci_probe, is_bwd_ioat. */
+int ioat_engine::check_chip()
+{
+	u16 id = 0;
+	const int err = vfio::config_read16(*dev_, 2, &id);
+
+	if (id == skylake)
+		chip_.version = version_3_2;
+	chip_.loses_vectors = (id & 0xfffc) == atom_s1200 || (id & 0xfffc) == broadwell_de;
+	return err;
+}
 
 int ioat_engine::check_identity()
 {
 	vfio::region_info bar;
-	u8 channels = 0, xfercap = 0;
+	u8 channels = 0, xfercap = 0, version = 0;
 	u32 dmacap = 0;
 	int err = dev_->region(vfio::region_bar0, &bar);
 
@@ -35,7 +53,7 @@ int ioat_engine::check_identity()
 		return fail(ENODEV, "BAR0 has %llu bytes, an I/OAT has %llu", static_cast<unsigned long long>(bar.size),
 			    static_cast<unsigned long long>(bar0_size));
 	if (!err)
-		err = read(reg_version, &version_, 1);
+		err = read(reg_version, &version, 1);
 	if (!err)
 		err = read(reg_chancnt, &channels, 1);
 	if (!err)
@@ -46,11 +64,11 @@ int ioat_engine::check_identity()
 		return err;
 	channels &= 0x1f;
 	xfercap &= 0x1f;
-	if (version_ == 0xff)
+	if (version == 0xff)
 		return fail(ENODEV, "its registers read as ones: it is off, or its memory space is disabled");
-	if (version_ < version_3_2)
-		return fail(EPROTONOSUPPORT, "I/OAT version %u.%u: this driver supports 3.2 and newer", version_ >> 4,
-			    version_ & 0xf);
+	if (version < version_3_2)
+		return fail(EPROTONOSUPPORT, "I/OAT version %u.%u: this driver supports 3.2 and newer", version >> 4,
+			    version & 0xf);
 	if (!channels || channels > max_channels || (xfercap && xfercap < min_xfercap))
 		return fail(EPROTO,
 			    "the device reports %u channels of 2^%u bytes: 1 to %u, and at least 2^%u, are valid",
@@ -63,7 +81,8 @@ int ioat_engine::check_identity()
 	limits_.ops = dma::op_bit(dma::opcode::nop) | dma::op_bit(dma::opcode::copy) |
 		      (dmacap & cap_fill ? dma::op_bit(dma::opcode::fill) : 0);
 	limits_.numa_node = dev_->numa_node();
-	return 0;
+	chip_.version = version;
+	return check_chip();
 }
 
 /* One vector a channel; without them the channels' threads poll. */
@@ -93,14 +112,41 @@ int ioat_engine::setup_interrupts()
 	return 0;
 }
 
+/* VFIO writes the entry of the table anew, even for the same eventfd. */
+void ioat_engine::restore_vector(u32 index)
+{
+	const int fd = vector(index);
+
+	if (chip_.loses_vectors && fd >= 0 && dev_->irq_set(vfio::irq_msix, index, std::span(&fd, 1)) < 0)
+		log_warn("%s: channel %u: its interrupt is lost: %s", dev_->name(), index, error_text());
+}
+
+/* The number of a request must not pass its data. */
+int ioat_engine::keep_order()
+{
+	unsigned at = 0;
+	u16 control = 0;
+	int err = vfio::config_capability(*dev_, express_capability, &at);
+
+	if (err || !at)
+		return err;
+	err = vfio::config_read16(*dev_, at + device_control, &control);
+	if (err || !(control & relaxed_ordering))
+		return err;
+	control = htole16(u16(control & ~relaxed_ordering));
+	return dev_->region_write(vfio::region_config, at + device_control, &control, sizeof(control));
+}
+
 /* No channel of an earlier user may run once the function may access memory. */
 int ioat_engine::enable()
 {
 	const u8 control = intr_vectors | intr_master;
 
 	for (u32 i = 0; i < limits_.channels; i++)
-		if (int err = channel_regs(*dev_, nullptr, i).reset(); err < 0)
+		if (int err = channel_regs(*dev_, nullptr, chip_, i).reset(); err < 0)
 			return fail_in(err, "channel %u", i);
+	if (int err = keep_order(); err < 0)
+		return err;
 	if (int err = dev_->region_write(vfio::region_bar0, reg_intrctrl, &control, 1); err < 0)
 		return err;
 	return vfio::config_bus_master(*dev_, true);
@@ -119,8 +165,8 @@ int ioat_engine::start()
 		return err;
 	if (int err = setup_interrupts(); err < 0)
 		return err;
-	log_info("%s: I/OAT %u.%u over %s, %u channels", dev_->name(), version_ >> 4, version_ & 0xf, dev_->backend(),
-		 limits_.channels);
+	log_info("%s: I/OAT %u.%u over %s, %u channels", dev_->name(), chip_.version >> 4, chip_.version & 0xf,
+		 dev_->backend(), limits_.channels);
 	return 0;
 }
 
@@ -187,37 +233,16 @@ void ioat_engine::close(ioat_channel *c)
 	delete c;
 }
 
-static bool usable(const vfio::address_limits &l, u64 iova, u64 size)
-{
-	return std::any_of(l.usable.begin(), l.usable.end(), [=](const vfio::range &r) {
-		return iova >= r.start && iova <= r.last && size - 1 <= r.last - iova;
-	});
-}
-
 int ioat_engine::map_own(const vfio::dma_area &area, u64 *iova)
 {
 	vfio::dma_area at = area;
-	vfio::address_limits l;
-	int err = dev_->limits(&l);
-
-	if (err)
-		return err;
 	std::lock_guard guard(lock_);
 
 	/* For unmap_own(), which must not fail. */
 	if (!try_reserve(stuck_, stuck_.size() + max_channels))
 		return no_memory("a ring");
-	err = -ENOSPC;
-	for (at.iova = own_low; at.iova < own_high; at.iova += at.size) {
-		if (!usable(l, at.iova, at.size))
-			continue;
-		err = dev_->dma_map(at);
-		if (err != -EEXIST)
-			break;
-	}
-	if (err)
-		return fail_in(err, "cannot map a ring of %llu bytes for the device",
-			       static_cast<unsigned long long>(area.size));
+	if (int err = dma::own_memory_map(*dev_, &at); err < 0)
+		return err;
 	*iova = at.iova;
 	/* Another channel may wait for its record. */
 	at.prot = vfio::dma_read;
@@ -249,26 +274,12 @@ void ioat_engine::unmap_own(u64 iova, mapping &memory)
 
 int ioat_engine::map(const vfio::dma_area &area)
 {
-	std::lock_guard guard(host_.lock);
-
-	/* The transport below rejects an overlapping area. */
-	if (int err = dev_->dma_map(area); err < 0)
-		return err;
-	if (host_.areas.add(area))
-		return 0;
-	dev_->dma_unmap(area.iova, area.size);
-	return no_memory("the list of DMA areas");
+	return dma::map_listed(*dev_, host_.lock, host_.areas, area);
 }
 
-/* The lock waits for an operation of the driver that may use the area; its later steps find it unmapped. */
 int ioat_engine::unmap(u64 iova, u64 size)
 {
-	std::lock_guard guard(host_.lock);
-
-	if (int err = dev_->dma_unmap(iova, size); err < 0)
-		return err;
-	host_.areas.remove(iova);
-	return 0;
+	return dma::unmap_listed(*dev_, host_.lock, host_.areas, iova, size);
 }
 
 /* A function without a reset of its own has its channels reset, which suffices. */

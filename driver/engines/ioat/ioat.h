@@ -19,14 +19,25 @@
 
 namespace usdma::ioat {
 
+/* What differs between chips. */
+struct chip {
+	u8 version = 0;             /* as the quirks count it: Skylake is a 3.2 */
+	bool loses_vectors = false; /* a channel's reset clears its entry of the MSI-X table */
+};
+
 /* Registers of one channel. */
 class channel_regs {
 public:
-	channel_regs(vfio::device &dev, u8 *bar, u32 index) : dev_(dev), bar_(bar), base_(chan_base(index)) {}
+	channel_regs(vfio::device &dev, u8 *bar, const chip &c, u32 index)
+		: dev_(dev), bar_(bar), chip_(c), base_(chan_base(index))
+	{
+	}
 
-	/* From any state: reset, and armed with a chain of descriptors. */
-	int start(u64 chain, u64 completion);
-	int suspend();
+	/* After a reset: begins with this chain of descriptors. */
+	int arm(u64 chain, u64 completion);
+	/* status: CHANSTS, suspended or halted. */
+	int suspend(u64 *status);
+	/* From any state. */
 	int reset();
 	/* Hot. */
 	void count(u16 descriptors);
@@ -40,9 +51,12 @@ private:
 	template <class T> int read(u32 reg, T *out);
 	template <class T> int write(u32 reg, T value);
 	int write_address(u32 reg, u64 value);
+	int stop(u64 ms, u64 *status);
+	int clear_errors();
 
 	vfio::device &dev_;
 	u8 *bar_; /* nullptr: trapped accesses */
+	const chip &chip_;
 	u32 base_;
 };
 
@@ -72,7 +86,7 @@ private:
 	void build(u64 i, u64 seq, const dma::request &r) override;
 	void ring(u64 last) override { regs_.count(u16(2 * (last - base_))); }
 	int start(u64 first) override;
-	int suspend() override { return regs_.suspend(); }
+	int suspend() override;
 	int reset() override { return regs_.reset(); }
 	bool has_halted() const override;
 	int read_halted(bool *out) override;
@@ -118,11 +132,16 @@ public:
 
 	u8 *bar() const { return bar_.data(); }
 	int vector(u32 index) const { return index < vectors_.size() ? vectors_[index].get() : -1; }
+	/* After the reset of a channel. */
+	void restore_vector(u32 index);
+	const chip &quirks() const { return chip_; }
 	dma::host_memory &host() { return host_; }
 
 private:
 	int read(u32 reg, void *out, size_t len) { return dev_->region_read(vfio::region_bar0, reg, out, len); }
 	int check_identity();
+	int check_chip();
+	int keep_order();
 	int enable();
 	int setup_interrupts();
 
@@ -132,7 +151,7 @@ private:
 	std::mutex lock_; /* open_, stuck_ */
 	ioat_channel *open_[max_channels] = {};
 	std::vector<mapping> stuck_; /* memory that a device that did not obey may still access */
-	u8 version_ = 0;
+	chip chip_;
 };
 
 } // namespace usdma::ioat

@@ -5,6 +5,7 @@
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/dma/registry.h"
+#include "driver/vfio/capability.h"
 
 #include <cstring>
 #include <memory>
@@ -77,12 +78,12 @@ struct bench {
 		return f;
 	}
 	/* The injected rule has been applied: a reset before would leave it to a later request. */
-	void until_struck()
+	void until_struck(const char *what = "struck 1")
 	{
 		const deadline until = deadline::in_ms(patience);
 		std::string hit;
 
-		for (; hit.find("struck 1") == hit.npos; sched_yield()) {
+		for (; hit.find(what) == hit.npos; sched_yield()) {
 			assert_false(until.passed());
 			assert_int_equal(eng->transport().injected(&hit), 0);
 		}
@@ -404,6 +405,79 @@ static void test_stop_and_resume(void **)
 	assert_int_equal(b.bytes[4096 + 39 * 8], 0);
 }
 
+/* Between the two descriptors of a request it has run, and does not run again. */
+static void test_stop_inside_a_request(void **)
+{
+	bench b(faulty);
+	fault f;
+
+	for (unsigned i = 0; i < 3; i++) {
+		memset(b.bytes, int(i + 1), 64);
+		assert_int_equal(b.inject("slow@1/300000"), 0);
+		const u64 seq = b.post(copy(4096, 0, 64));
+		b.post(copy(8192, 0, 64));
+		b.until_struck();
+		assert_int_equal(b.ch->ops->stop(b.ch), 0);
+		assert_true(read_fault(b.ch, &f));
+		assert_int_equal(f.reason, fault_reason::stopped);
+		assert_int_equal(completed(b.ch), seq);
+		assert_memory_equal(b.bytes + 4096, b.bytes, 64);
+		memset(b.bytes, 0xff, 64);
+		assert_int_equal(b.ch->ops->resume(b.ch), 0);
+		assert_true(b.await(b.ch->posted));
+		assert_int_equal(b.bytes[4096], i + 1);
+		assert_int_equal(b.bytes[8192], 0xff);
+	}
+}
+
+/* The device has halted, and its report was lost: the stop finds it in the registers. */
+static void test_stop_of_a_halted_channel(void **)
+{
+	bench b(faulty);
+	fault f;
+
+	assert_int_equal(b.inject("drop-record@1+fail@1"), 0);
+	const u64 seq = b.post(copy(0, 4096, 64, 7));
+	b.until_struck("drop-record@1 seen 1 struck 1");
+	assert_int_equal(b.ch->ops->stop(b.ch), 0);
+	assert_true(read_fault(b.ch, &f));
+	assert_int_equal(f.reason, fault_reason::transfer);
+	assert_int_equal(f.seq, seq);
+	assert_int_equal(f.cookie, 7);
+	assert_int_equal(b.ch->ops->resume(b.ch), 0);
+	b.run(copy(0, 4096, 64));
+}
+
+/* The reset of a channel loses its vector, which is set again: interrupts are raised after it. */
+static void test_vector_is_lost_by_a_reset(void **)
+{
+	bench b("sim:model=ioat-3.3:faults=wrong%1/vector+drop-irq@1000000");
+	std::string said;
+
+	for (unsigned i = 0; i < 3; i++)
+		b.run(copy(0, 4096, 64));
+	assert_int_equal(b.run_fault(copy(host_bytes, 0, 8)).reason, fault_reason::dst_unmapped);
+	b.run(copy(0, 4096, 64));
+	assert_int_equal(b.eng->transport().injected(&said), 0);
+	assert_null(strstr(said.c_str(), "vector seen 0"));
+	assert_null(strstr(said.c_str(), "drop-irq@1000000 seen 0"));
+}
+
+/* A number that passes its data would report a copy that is not done. */
+static void test_relaxed_ordering_is_off(void **)
+{
+	bench b;
+	unsigned at = 0;
+	u16 control = 0;
+
+	assert_int_equal(vfio::config_capability(b.eng->transport(), 0x10, &at), 0);
+	assert_int_not_equal(at, 0);
+	assert_int_equal(vfio::config_read16(b.eng->transport(), at + 8, &control), 0);
+	assert_int_equal(control & 0x10, 0);
+	assert_int_equal(vfio::config_capability(b.eng->transport(), 0x15, &at), 0);
+	assert_int_equal(at, 0);
+}
+
 static void test_full_ring_takes_no_more(void **)
 {
 	bench b(plain, {.ring_size = 4, .first_seq = 0xfffffffd});
@@ -602,6 +676,10 @@ int main()
 		cmocka_unit_test(test_cancel_and_order),
 		cmocka_unit_test(test_faults_in_a_row),
 		cmocka_unit_test(test_stop_and_resume),
+		cmocka_unit_test(test_stop_inside_a_request),
+		cmocka_unit_test(test_stop_of_a_halted_channel),
+		cmocka_unit_test(test_vector_is_lost_by_a_reset),
+		cmocka_unit_test(test_relaxed_ordering_is_off),
 		cmocka_unit_test(test_full_ring_takes_no_more),
 		cmocka_unit_test(test_more_requests_than_the_counter_holds),
 		cmocka_unit_test(test_lost_interrupts),

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <memory>
+#include <string>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -135,6 +136,15 @@ static void handle(int signal, void (*how)(int, siginfo_t *, void *))
 	sigaction(signal, &act, nullptr);
 }
 
+/* Whether the injected faults happened. */
+static void report()
+{
+	std::string rules;
+
+	if (!model->injected(&rules))
+		printf("dpdk_ioat: rules: %s", rules.c_str());
+}
+
 static void attach()
 {
 	using walk = int (*)(int (*)(const void *, const memseg *, size_t, void *), void *);
@@ -152,6 +162,7 @@ static void attach()
 	dev.mem_resource[0] = {0, page, bar};
 	const int err = ioat_driver->probe(ioat_driver, &dev);
 	printf("dpdk_ioat: probe: %d\n", err);
+	atexit(report);
 	if (err)
 		_exit(98);
 }

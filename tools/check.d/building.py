@@ -79,6 +79,10 @@ job("foreign-long", 10, "the same: 8 GiB pinned behind a virtual IOMMU", BUILD +
     lambda run: guests(run, "foreign", "--situation", "8-gib", "--results", run.dir("foreign-long.json"), deadline=7200))
 
 
+job("foreign-ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's, dmatest, md, DPDK, the kernel's VFIO tests; and ours by kernel VFIO",
+    BUILD + ("vm", "foreign"))(lambda run: guests(run, "foreign", "--engine", "ioat", "--results", run.dir("foreign-ioat.json"), deadline=6 * 3600))
+
+
 @job("foreign-dpdk", 3, "DPDK's own I/OAT driver: its dmadev_autotest on the model; the first run downloads 26 MB of packages", BUILD)
 def foreign_dpdk(run):
     run.build(where=run.dir("gcc"), targets=["tests/foreign/libdpdk-ioat.so"])

@@ -47,12 +47,12 @@ def debian_stable(_root, _say, at):
 KERNELS = {"own": own, "newest": debian_newest, "stable": debian_stable}
 
 
-def file_system(path, choice, iommu, programs, extra, build_dir, scratch):
+def file_system(path, choice, iommu, programs, extra, build_dir, scratch, modules=()):
     """The initramfs: busybox, modules that this kernel has, programs with their libraries; extra: {name there: file here}."""
     archive = initramfs.Archive()
     initramfs.add_base(archive, initramfs.guest_text("guest-base", "guest-init"), initramfs.BUSYBOX)
     have = kernel.Modules(choice)
-    wanted = [m for m in BASE + MORE.get(iommu, []) if m in have.paths or m not in have.builtin]
+    wanted = [m for m in [*BASE, *MORE.get(iommu, []), *modules] if m in have.paths or m not in have.builtin]
     initramfs.add_modules(archive, choice, have, wanted)
     for p in programs:
         initramfs.add_program(archive, p, f"usr/bin/{os.path.basename(p)}", build_dir, scratch)

@@ -37,8 +37,8 @@ class Linux:
     """An image and its modules."""
 
     def __init__(self, place):
-        self.known = cache.manifest(place)
-        self.release = self.known["release"]
+        self.facts = cache.manifest(place)
+        self.release = self.facts["release"]
         self.image = os.path.join(place, "vmlinuz")
         self.modules = os.path.join(place, "lib/modules", self.release)
 
@@ -49,11 +49,11 @@ def config():
 
 
 def name(root):
-    return cache.key(RECIPE, root.known["linux_source"], config(), CONFIGURE, BUILD)
+    return cache.key(RECIPE, root.facts["linux_source"], config(), CONFIGURE, BUILD)
 
 
 def tests_name(root):
-    return cache.key(RECIPE, root.known["linux_source"], TESTS)
+    return cache.key(RECIPE, root.facts["linux_source"], TESTS)
 
 
 def place(root, at=cache.AT):
@@ -86,7 +86,7 @@ def _keep(work, folder):
 
 
 def _make(root, folder, say):
-    say(f"linux: {root.known['linux_source']}, built once (ten to twenty minutes on two cores)")
+    say(f"linux: {root.facts['linux_source']}, built once (ten to twenty minutes on two cores)")
     work = _unpacked(root, folder)
     with open(os.path.join(work, "config"), "w", encoding="utf-8") as f:
         f.write(config())
@@ -97,7 +97,7 @@ def _make(root, folder, say):
         release = f.read().strip()
     if not os.path.isdir(os.path.join(folder, "lib/modules", release, "kernel")):
         raise cache.CacheError(f"the kernel's build made no modules for release {release!r}")
-    return {"release": release, "source": root.known["linux_source"]}
+    return {"release": release, "source": root.facts["linux_source"]}
 
 
 def _make_tests(root, folder, say):
@@ -108,8 +108,8 @@ def _make_tests(root, folder, say):
     _keep(work, folder)
     found = sorted(os.listdir(folder))
     if not found:
-        raise cache.CacheError(f"{SELFTESTS} of {root.known['linux_source']} has no tests")
-    return {"tests": found, "source": root.known["linux_source"]}
+        raise cache.CacheError(f"{SELFTESTS} of {root.facts['linux_source']} has no tests")
+    return {"tests": found, "source": root.facts["linux_source"]}
 
 
 def get(root, say, at=cache.AT):

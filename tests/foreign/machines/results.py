@@ -14,9 +14,9 @@ from guests import report  # noqa: E402
 class Ledger:
     """Sums of points, one for each kernel, transport, IOMMU, suite and situation."""
 
-    def __init__(self):
+    def __init__(self, engine_of):
         self._lock = threading.Lock()
-        self._rows = {}
+        self._rows, self._engine_of = {}, engine_of
 
     def add(self, where, ok):
         with self._lock:
@@ -29,7 +29,7 @@ class Ledger:
 
     def rows(self):
         with self._lock:
-            return [{"kernel": k, "transport": t, "iommu": i, "suite": s, "situation": m,
+            return [{"kernel": k, "transport": t, "iommu": i, "suite": s, "situation": m, "engine": self._engine_of[m],
                      "passed": n[0], "failed": n[1], "seconds": round(n[2], 1)}
                     for (k, t, i, s, m), n in sorted(self._rows.items()) if n[0] or n[1]]
 
@@ -83,7 +83,7 @@ class Scope(report.Scope):
 
 
 def write(path, ledger, versions, seconds, made, complete):
-    """For tests/foreign/table.  complete: all situations were visited that a full check visits."""
+    """For tests/foreign/table.  complete: all situations were visited that a full check of this engine visits; "": not all."""
     today = time.strftime("%Y-%m-%d", time.gmtime())
     with open(path + ".part", "w", encoding="utf-8") as f:
         json.dump({"date": today, "cpus": os.cpu_count(), "seconds": round(seconds), "made": made, "versions": versions, "complete": complete,

@@ -20,7 +20,7 @@ PACKAGES = ("qemu-system-x86", "gcc", "make", "bc", "bison", "flex", "libelf-dev
 SOURCE = "linux-source.deb"
 VERSIONS = ("qemu-system-x86", "gcc", "libc6")
 APT_SETTINGS = re.compile(r'^Acquire::(https?::|Check-Valid-Until|Check-Date|Retries)[^\n]*;$', re.M)
-RECIPE = "2"  # another number makes another root, where the lists above stay as they are
+RECIPE = "3"  # another number makes another root, where the lists above stay as they are
 
 
 class Root:
@@ -28,8 +28,8 @@ class Root:
 
     def __init__(self, place):
         self.place, self.path = place, os.path.join(place, "fs")
-        self.known = cache.manifest(place)
-        self.versions = self.known["versions"]
+        self.facts = cache.manifest(place)
+        self.versions = self.facts["versions"]
 
     def emulator(self):
         """
@@ -43,7 +43,7 @@ class Root:
 
     def debian_kernel(self):
         """(image, folder of modules) of Debian's newest kernel."""
-        modules = os.path.join(self.place, "kernel/usr/lib/modules", self.known["debian_kernel"])
+        modules = os.path.join(self.place, "kernel/usr/lib/modules", self.facts["debian_kernel"])
         return os.path.join(modules, "vmlinuz"), modules
 
     def source_archive(self, to):
@@ -151,6 +151,8 @@ def _make(folder, say):
     must(inside(fs, f"apt-get -q -y --no-install-recommends -t {BACKPORTS} install {' '.join(PACKAGES)} && apt-get clean", 1500),
          "installing packages in the second root")
     release, source = _debian_kernel(fs, folder), _linux_source(fs, folder)
+    must(inside(fs, f"apt-get -q -y --no-install-recommends -t {BACKPORTS} install linux-headers-{release} && apt-get clean", 900),
+         "installing the headers of Debian's newest kernel")
     shown = must(inside(fs, "dpkg-query -W -f '${Package} ${Version}\\n' " + " ".join(VERSIONS)), "dpkg-query").split("\n")
     return {"versions": dict(line.split() for line in shown if line), "debian_kernel": release, "linux_source": source, "suite": SUITE}
 

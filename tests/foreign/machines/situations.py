@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The machines that are booted."""
 
-from machines import asks
+from machines import cases, ioat
 
 # Two devices that every suite is content with: the first has engines enough for copies in parts.
 PAIR = [["--mem", "512M", "--engines", "3", "--channels", "16"], ["--mem", "256M", "--engines", "1", "--channels", "16"]]
@@ -12,9 +12,16 @@ ROOMY = [[*PAIR[0], "--share", "16G"]]
 EIGHT = [["--mem", "64M"]] * 8
 
 
+# Intel I/OAT: 3.2, whose channels Linux uses for copies only, and 3.3, with XOR and PQ.
+IOAT = ["--model", "ioat"]
+IOAT_FOUR = [*IOAT, "--channels", "4"]
+IOAT_RAID = ["--model", "ioat-3.3"]
+RAID = ("ioatdma", "brd", "raid456")
+
+
 class Situation:
-    def __init__(self, name, kernel, iommu, devices, ask, **more):
-        self.name, self.kernel, self.iommu, self.devices, self.ask = name, kernel, iommu, devices, ask
+    def __init__(self, name, kernel, iommu, devices, case, **more):
+        self.name, self.kernel, self.iommu, self.devices, self.case = name, kernel, iommu, devices, case
         self.memory = more.get("memory", 2048)
         self.cpus = more.get("cpus", 2)
         self.cmdline = more.get("cmdline", "")
@@ -22,36 +29,52 @@ class Situation:
         self.deadline = more.get("deadline", 5400)
         self.selftests = more.get("selftests", False)
         self.all_suites = more.get("all_suites", False)
-        self.long = more.get("long", False)  # only when asked for
+        self.engine = more.get("engine", "sdma")  # the devices'; run by the job foreign, or foreign-ENGINE
+        self.programs = more.get("programs", "all")  # ours: all, ioat (its suites), tools, none
+        self.modules = more.get("modules", ())
+        self.more = more.get("more", ())  # of the cache: dmatest, dpdk
+        self.long = more.get("long", False)  # only with --long
         self.first = more.get("first", False)  # also where time is short
         self.short = more.get("short", False)  # there only: a bit of what the others do in full
 
-    def extra(self, programs):
+    def extra(self, shop):
         """More files: {name there: file here}."""
-        return {f"selftests/{n}": path for n, path in programs.selftests.items()} if self.selftests else {}
+        files = {f"selftests/{n}": path for n, path in shop.selftests.items()} if self.selftests else {}
+        if "dmatest" in self.more:
+            files["dmatest.ko"] = shop.dmatest()
+        if "dpdk" in self.more:
+            files.update(shop.dpdk().files())
+        return files
 
 
 # The long ones begin first, so that two at a time end together.
 ALL = [
-    Situation("intel", "own", "Intel", PAIR, asks.everything),
+    Situation("intel", "own", "Intel", PAIR, cases.everything),
     # Linux 7 takes QEMU's AMD IOMMU for one that remaps no interrupts: it looks for a bridge at the I/O APIC's address.
-    Situation("amd", "own", "AMD", PAIR, asks.unsafe_interrupts, all_suites=True),
-    Situation("debian-stable-amd", "stable", "AMD", PAIR, asks.everything),
-    Situation("debian-stable", "stable", "Intel", PAIR, asks.everything),
-    Situation("debian-newest", "newest", "Intel", PAIR, asks.everything),
-    Situation("debian-newest-amd", "newest", "AMD", PAIR, asks.unsafe_interrupts),
-    Situation("virtio", "own", "virtio", PAIR, asks.unsafe_interrupts),
-    Situation("use", "own", "Intel", PAIR, asks.use_and_abuse),
-    Situation("short", "own", "Intel", PAIR, asks.in_short, first=True, short=True),
-    Situation("others-pages", "own", "Intel", ONE, asks.others_get_the_pages),
-    Situation("others-pages-amd", "stable", "AMD", ONE, asks.others_get_the_pages),
-    Situation("eight", "own", "Intel", EIGHT, asks.eight_devices),
-    Situation("ends", "own", "Intel", PAIR, asks.ends),
-    Situation("machine-ends", "own", "Intel", ONE, asks.machine_ends),
-    Situation("unplug", "own", "Intel", PAIR, asks.unplug),
-    Situation("kernels-tests", "own", "Intel", ONE, asks.kernels_tests, selftests=True, first=True, memory=4096,
+    Situation("amd", "own", "AMD", PAIR, cases.unsafe_interrupts, all_suites=True),
+    Situation("debian-stable-amd", "stable", "AMD", PAIR, cases.everything),
+    Situation("debian-stable", "stable", "Intel", PAIR, cases.everything),
+    Situation("debian-newest", "newest", "Intel", PAIR, cases.everything),
+    Situation("debian-newest-amd", "newest", "AMD", PAIR, cases.unsafe_interrupts),
+    Situation("virtio", "own", "virtio", PAIR, cases.unsafe_interrupts),
+    Situation("use", "own", "Intel", PAIR, cases.use_and_abuse),
+    Situation("short", "own", "Intel", PAIR, cases.in_short, first=True, short=True),
+    Situation("others-pages", "own", "Intel", ONE, cases.others_get_the_pages),
+    Situation("others-pages-amd", "stable", "AMD", ONE, cases.others_get_the_pages),
+    Situation("eight", "own", "Intel", EIGHT, cases.eight_devices),
+    Situation("ends", "own", "Intel", PAIR, cases.ends),
+    Situation("machine-ends", "own", "Intel", ONE, cases.machine_ends),
+    Situation("unplug", "own", "Intel", PAIR, cases.unplug),
+    Situation("kernels-tests", "own", "Intel", ONE, cases.kernels_tests, selftests=True, first=True, memory=4096,
               cmdline="hugepagesz=1G hugepages=1"),
-    Situation("no-iommu", "own", "none", ONE, asks.without_iommu, first=True),
-    Situation("private-memory", "own", "Intel", ONE, asks.private_memory, share=False),
-    Situation("8-gib", "own", "Intel", ROOMY, asks.all_of_the_memory, memory=11264, long=True),
+    Situation("no-iommu", "own", "none", ONE, cases.without_iommu, first=True),
+    Situation("private-memory", "own", "Intel", ONE, cases.private_memory, share=False),
+    Situation("8-gib", "own", "Intel", ROOMY, cases.all_of_the_memory, memory=11264, long=True),
+    Situation("ioat-linux", "newest", "none", [IOAT, [*IOAT_RAID, "--channels", "4"]], ioat.linux, engine="ioat", programs="none",
+              modules=RAID, more=("dmatest",)),
+    Situation("ioat-linux-iommu", "newest", "Intel", [IOAT_RAID], ioat.linux_probe_and_dmatest, engine="ioat", programs="none",
+              modules=RAID, more=("dmatest",)),
+    Situation("ioat-linux-mistakes", "newest", "none", [IOAT, IOAT_RAID], ioat.mistakes, engine="ioat", programs="none", modules=RAID, more=("dmatest",)),
+    Situation("ioat-dpdk", "newest", "Intel", [IOAT], ioat.dpdk, engine="ioat", programs="tools", more=("dpdk",)),
+    Situation("ioat-ours", "newest", "Intel", [IOAT_FOUR, IOAT], ioat.ours, engine="ioat", programs="ioat", modules=("ioatdma",)),
 ]

@@ -34,32 +34,39 @@ def _tests(build_dir):
         raise SuiteError(f"{build_dir} is no build directory: meson setup {build_dir}") from e
 
 
-def suites(build_dir):
+def suites(build_dir, engine="sdma"):
     """Each test that takes any device by USDMA_DEVICES is "runner … -- PROGRAM [ARGUMENT]…"."""
+    suffix = "-embedded" if engine == "sdma" else f"-{engine}-embedded"
     for test in _tests(build_dir):
-        if SUITE not in test["suite"] or "--" not in test["cmd"]:
+        if not (SUITE in test["suite"] if engine == "sdma" else test["name"].endswith(suffix)) or "--" not in test["cmd"]:
             continue
         command = test["cmd"][test["cmd"].index("--") + 1:]
         if command[0].endswith(".py"):
             continue  # drives programs of its own; there is no Python in the guest
         if any("faults=" in word for word in test["cmd"]):
-            continue  # asks the device for faults, which here the host sets (asks.faults)
+            continue  # asks the device for faults, which here the host sets (cases.faults)
         env = {k: v for k, v in test["env"].items() if k.startswith("USDMA_")}
-        yield Suite(test["name"].removesuffix("-embedded"), os.path.join(build_dir, command[0]), command[1:], env,
+        yield Suite(test["name"].removesuffix(suffix), os.path.join(build_dir, command[0]), command[1:], env,
                     max(test["cmd"].count("--device"), 1))
 
 
 class Programs:
-    def __init__(self, build_dir, selftests):
-        self.selftests = selftests
+    def __init__(self, build_dir):
+        self.build_dir = build_dir
         self.suites = list(suites(build_dir))
+        self.of = {"sdma": self.suites, "ioat": list(suites(build_dir, "ioat"))}
         if not self.suites:
             raise SuiteError(f"{build_dir} has no tests of the suite {SUITE}: meson configure -Dtests=enabled")
         self.own = [os.path.join(build_dir, "tests/foreign", n) for n in OWN]
         self.tools = [os.path.join(build_dir, t) for t in TOOLS]
-        for p in self.all():
+
+    def some(self, which):
+        wanted = {"all": self.all(), "ioat": list(dict.fromkeys([s.program for s in self.of["ioat"]] + self.tools)),
+                  "tools": self.tools, "none": []}[which]
+        for p in wanted:
             if not os.access(p, os.X_OK):
-                raise SuiteError(f"{p} is missing: ninja -C {build_dir}")
+                raise SuiteError(f"{p} is missing: ninja -C {self.build_dir}")
+        return wanted
 
     def all(self):
         return list(dict.fromkeys([s.program for s in self.suites] + self.own + self.tools))

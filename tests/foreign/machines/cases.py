@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What each machine is asked."""
+"""The cases that machines run."""
 
 import json
 import os
@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from guests.guest import GuestError  # noqa: E402
 from machines.machine import QEMU_ABORTS  # noqa: E402
 
-OURS = "for d in /sys/bus/pci/devices/*; do case $(cat $d/class) in 0x0801*) basename $d;; esac; done"
+OURS = "for d in /sys/bus/pci/devices/*; do case $(cat $d/class) in 0x0801*|0x0880*) basename $d;; esac; done"
 SECONDS = 400
 
 
@@ -20,7 +20,7 @@ def addresses(guest):
     return guest.run(OURS).out.split()
 
 
-def ask_json(guest, arguments, prefix=""):
+def query_json(guest, arguments, prefix=""):
     """(status, what a command of usdmactl says)."""
     result = guest.run(f"{prefix} usdmactl --json {arguments}", SECONDS)
     try:
@@ -49,7 +49,7 @@ def transport(guest, to, name, first):
     changed = guest.run(TRANSPORTS[name])
     to.transport = name
     to.suite("tools")
-    status, said = ask_json(guest, f"info {first}")
+    status, said = query_json(guest, f"info {first}")
     return to.check(status == 0 and said.get("transport") == BACKENDS[name], "info: this transport is the one that is used",
                     (changed.err, said))
 
@@ -57,31 +57,32 @@ def transport(guest, to, name, first):
 # ---- tools ------------------------------------------------------------------------------------------------
 
 
-def bind_all(guest, to, devices):
+def bind_all(guest, to, devices, engine="sdma"):
     to.suite("tools")
     guest.run("modprobe -a vfio-pci vfio_iommu_type1")
-    status, found = ask_json(guest, "list")
+    status, found = query_json(guest, "list")
     engines = {d["address"]: d.get("engine") for d in found} if isinstance(found, list) else {}
-    to.check(status == 0 and all(engines.get(d) == "sdma" for d in devices), "list: names the engine of each device", found)
+    to.check(status == 0 and all(engines.get(d) == engine for d in devices), "list: names the engine of each device", found)
     for d in devices:
         bound = guest.run(f"usdmactl bind {d}")
         to.check(bound.status == 0, f"bind {d}", bound.out + bound.err)
 
 
-def tools(guest, to, devices):
+def tools(guest, to, devices, driver="sdma"):
     to.suite("tools")
-    status, said = ask_json(guest, "doctor")
+    status, said = query_json(guest, "doctor")
     checks = {c["id"]: c for c in said.get("checks", [])}
     to.check(status == 0 and checks.get("devices", {}).get("state") == "ok" and checks.get("permissions", {}).get("state") == "ok",
              "doctor: nothing stands in the way", said)
     for d in devices:
-        status, said = ask_json(guest, f"info {d}")
+        status, said = query_json(guest, f"info {d}")
         engine, regions = said.get("engine") or {}, {r["name"]: r for r in said.get("regions", [])}
-        to.check(status == 0 and engine.get("driver") == "sdma" and engine.get("channels", 0) >= 1 and regions.get("BAR2", {}).get("mappable"),
+        to.check(status == 0 and engine.get("driver") == driver and engine.get("channels", 0) >= 1 and
+                 (driver != "sdma" or regions.get("BAR2", {}).get("mappable")),
                  f"info {d}: regions and the engine's limits", said)
         done = guest.run(f"usdmactl selftest {d}", SECONDS)
         to.check(done.status == 0, f"selftest {d}: every way of copying", done.out + done.err)
-        status, said = ask_json(guest, f"reset {d}")
+        status, said = query_json(guest, f"reset {d}")
         to.check(status == 0 and said.get("reset"), f"reset {d}", said)
         done = guest.run(f"usdmactl selftest {d} --size 64K", SECONDS)
         to.check(done.status == 0, f"selftest {d}: after its reset", done.out + done.err)
@@ -98,8 +99,8 @@ def quickstart(guest, to, devices):
 # ---- suites -----------------------------------------------------------------------------------------------
 
 
-def run_suites(guest, to, programs, devices, names=None, without=()):
-    for s in programs.suites:
+def run_suites(guest, to, programs, devices, names=None, without=(), engine="sdma"):
+    for s in programs.of[engine]:
         if (names and s.name not in names) or s.name in without or s.devices > len(devices):
             continue
         to.suite(s.name)
@@ -131,7 +132,7 @@ def cdev_of(guest, device):
 
 def names_the_file(guest, to, device, path, name):
     """Doctor and open say the same file."""
-    _, said = ask_json(guest_as(guest), "doctor")
+    _, said = query_json(guest_as(guest), "doctor")
     checks = {c["id"]: c for c in said.get("checks", [])}
     to.check(path in (checks.get("permissions", {}).get("fix") or ""), f"doctor: {name}", checks.get("permissions"))
     done = guest.run(as_user(f"usdmactl selftest {device}"))
@@ -139,7 +140,7 @@ def names_the_file(guest, to, device, path, name):
 
 
 def works_for_user(guest, to, device, name):
-    status, said = ask_json(guest_as(guest), "doctor")
+    status, said = query_json(guest_as(guest), "doctor")
     to.check(status == 0, f"doctor: {name}", said)
     done = guest.run(as_user(f"usdmactl selftest {device}"), SECONDS)
     to.check(done.status == 0, f"selftest: {name}", done.out + done.err)
@@ -243,7 +244,7 @@ def server_killed(visit, device, server):
     to.note(f"it ended {time.monotonic() - begun:.1f} s after its device")
     done = guest.run(f"usdmactl info {device}")
     to.check(done.status == 1 and "does not answer" in done.err, "info: the device does not answer", done.out + done.err)
-    status, said = ask_json(guest, "doctor")
+    status, said = query_json(guest, "doctor")
     text = {c["id"]: c for c in said.get("checks", [])}.get("devices", {})
     to.check(status == 1 and text.get("state") == "failed" and "does not answer" in text.get("text", ""), "doctor: the same", text)
 
@@ -349,8 +350,9 @@ def huge_pages(guest, to, programs, devices):
 class Visit:
     """A machine, what is asked of it, and where it is written down."""
 
-    def __init__(self, machine, to, programs, kernel, situation):
-        self.machine, self.to, self.programs, self.kernel, self.situation = machine, to, programs, kernel, situation
+    def __init__(self, machine, to, shop, kernel, situation):
+        self.machine, self.to, self.shop, self.kernel, self.situation = machine, to, shop, kernel, situation
+        self.programs = shop.programs
         self.servers = machine.servers
         self.dead = []  # servers that were killed on purpose
         self.gone = False  # so was the machine
@@ -503,7 +505,7 @@ def without_iommu(visit):
     first = devices[0]
     to.suite("tools")
     guest.run("modprobe -a vfio-pci vfio_iommu_type1")
-    _, said = ask_json(guest, "doctor")
+    _, said = query_json(guest, "doctor")
     checks = {c["id"]: c for c in said.get("checks", [])}
     to.check(checks["iommu"]["state"] == "failed" and checks["iommu"]["fix"], "doctor: no IOMMU, and what to do", checks)
     done = guest.run(f"usdmactl bind {first}")
@@ -531,7 +533,7 @@ def bound_without_iommu(guest, to, first):
     guest.run(f"echo vfio-pci > /sys/bus/pci/devices/{first}/driver_override; echo {first} > /sys/bus/pci/drivers_probe")
     at = guest.run(f"basename $(readlink /sys/bus/pci/devices/{first}/driver); ls /dev/vfio /dev/vfio/devices").out
     to.check("vfio-pci" in at and "noiommu-" in at, "the kernel has bound it in noiommu mode", at)
-    _, said = ask_json(guest, "doctor")
+    _, said = query_json(guest, "doctor")
     checks = {c["id"]: c for c in said.get("checks", [])}
     to.check(checks["iommu"]["state"] == "failed" and checks["devices"]["state"] == "failed" and "noiommu" in checks["devices"]["text"],
              "doctor: that is no IOMMU", checks)
@@ -547,10 +549,10 @@ KSELFTEST_POINT = re.compile(r"^(not )?ok (\d+) (.*?)(?: # (SKIP|XFAIL)\s*(.*))?
 
 def kernels_tests(visit):
     guest, to, devices = visit.machine, visit.to, found(visit)
-    bind_all(guest, to, devices)
+    bind_all(guest, to, devices, visit.situation.engine)
     to.transport = "all"
     guest.run("echo 16 > /proc/sys/vm/nr_hugepages")
-    for name in sorted(visit.programs.selftests):
+    for name in sorted(visit.shop.selftests):
         to.suite("the kernel's tests")
         result = guest.run(f"/selftests/{name} {devices[0]}", SECONDS)
         kernels_points(to, name, result)

@@ -4,7 +4,7 @@
 import re
 
 from machines import cases
-from machines.cases import SECONDS, query_json, bind_all, found, quickstart, run_suites, tools, transport
+from machines.cases import SECONDS, query_json, bind_all, found, run_suites, tools, transport
 from guests.guest import GuestError
 
 NO_ERRORS = ("Self-test", "failed to start", "fatal error")
@@ -192,15 +192,17 @@ def noticed_by_dmatest(visit, rule):
 
 
 def noticed_by_probe(visit):
-    """The self-test of XOR validation meets an error that it does not expect: the kernel gives up.  The machine's end."""
+    """
+    The self-test of XOR validation meets an error that it does not expect: the kernel stops, or, where its timer sees the
+    halt first, resets the channel and fails the test.
+    """
     guest = visit.machine
     guest.run("rmmod ioatdma")
     visit.servers[1].tell("faults", "wrong%1/error")
-    visit.gone = True
     try:
-        guest.run("modprobe ioatdma", 120)
+        return "Self-test" in guest.run("modprobe ioatdma; dmesg -c", SECONDS).out
     except GuestError:
-        pass
+        visit.gone = True
     return "fatal error" in guest.logs()
 
 
@@ -263,6 +265,10 @@ def given_back(guest, to, devices, channels):
     at_ioatdma(guest, to, devices, channels, "ioatdma has them all again; no self-test fails")
 
 
+# Each doorbell is a message through the emulator: the others, and quickstart's thousands of single copies, take too long.
+SUITES = ("async", "acl-order", "hccl-memory", "copies")
+
+
 def ours(visit):
     guest, to, devices = visit.machine, visit.to, found(visit)
     channels = sum(map(channels_of, visit.situation.devices))
@@ -272,6 +278,5 @@ def ours(visit):
     for name in visit.kernel.transports:
         if transport(guest, to, name, devices[0]):
             tools(guest, to, devices, "ioat")
-            quickstart(guest, to, devices)
-            run_suites(guest, to, visit.programs, devices, engine="ioat")
+            run_suites(guest, to, visit.programs, devices, names=SUITES, engine="ioat", seconds=1500)
     given_back(guest, to, devices, channels)

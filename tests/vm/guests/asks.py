@@ -175,8 +175,6 @@ def engine_below_streams(guest, to, programs, first):
 
 # Suites that fit into edu's own memory of 3.5 KiB; all run with host memory lent to it, so that each copy passes through it.
 OWN_MEMORY = ("copies",)
-# Take as many devices as there are, from two on.
-ANY_NUMBER = ("acl-fabric", "hccl-collectives")
 # Run once more with each device in an address space of its own.
 ISOLATED = ("native", "core-peers")
 
@@ -193,7 +191,6 @@ NOT_HERE = {
 def suites(guest, to, programs, devices):
     to.check(programs.suites, "there are suites for every transport")
     for name, program, arguments, needed in programs.suites:
-        needed = min(needed, len(devices)) if name in ANY_NUMBER else needed
         if name in NOT_HERE or needed > len(devices):
             to.skip(f"{name} on kernel VFIO", NOT_HERE.get(name, f"needs {needed} devices, this machine has {len(devices)}"))
             continue

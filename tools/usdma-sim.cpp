@@ -63,6 +63,9 @@ void describe(CLI::App &app, options &opt)
 	add_setting(app, opt, "--latency-us,--latency", "latency",
 		    "Each descriptor takes at least so many microseconds");
 	add_setting(app, opt, "--rate", "rate", "Bytes a second of each engine, such as 500M");
+	add_setting(app, opt, "--timing", "timing",
+		    "When descriptors run: plain (default), early, late or\nshuffle@SEED (docs/checking.md)")
+		->type_name("HOW");
 	add_setting(app, opt, "--cpus", "cpus", "CPUs of the engines, such as 2+3")->type_name("LIST");
 	add_setting(app, opt, "--share", "share",
 		    "Memory of its own that a client may map at a time (default: a quarter of the machine's)");

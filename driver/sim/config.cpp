@@ -105,6 +105,22 @@ static int set_cpus(config &c, string_view v)
 	return 0;
 }
 
+static int set_timing(config &c, string_view v)
+{
+	static constexpr string_view shuffle = "shuffle@";
+
+	if (v.starts_with(shuffle)) {
+		if (!number_parse(v.substr(shuffle.size()), &c.timing_seed))
+			return -EINVAL;
+		c.timing = timing_kind::shuffle;
+		return 0;
+	}
+	if (v != "plain" && v != "early" && v != "late")
+		return -EINVAL;
+	c.timing = v == "plain" ? timing_kind::plain : v == "early" ? timing_kind::early : timing_kind::late;
+	return 0;
+}
+
 static int set_faults(config &c, string_view v)
 {
 	/* Whether "die" is allowed is checked later; the rest of the grammar is checked here. */
@@ -137,6 +153,7 @@ static constexpr key keys[] = {
 	 [](config &c, string_view v) { return set_u32(&c.latency_us, v, 0, max_latency_us); }},
 	{"rate", "bytes a second; 0 for no limit",
 	 [](config &c, string_view v) { return size_parse(v, &c.rate) ? 0 : -EINVAL; }, true},
+	{"timing", "plain, early, late or shuffle@SEED, see docs/checking.md", set_timing},
 	{"cpus", "CPU numbers joined by +, such as 2+3", set_cpus},
 	{"nomem", "0 or 1", set_nomem},
 	{"stale", "0 or 1", set_stale},
@@ -167,7 +184,7 @@ int parse_setting(string_view setting, config *out)
 		}
 	return fail(EINVAL,
 		    "sim: there is no setting \"%.*s\"; there are model, mem, engines, channels, spin, latency, "
-		    "rate, cpus, nomem, stale, copy_rows, huge, share, files, faults",
+		    "rate, timing, cpus, nomem, stale, copy_rows, huge, share, files, faults",
 		    int(name.size()), name.data());
 }
 
@@ -178,6 +195,8 @@ u32 ioat_channels(const config &cfg)
 
 static int check_ioat(const config &cfg)
 {
+	if (cfg.timing != timing_kind::plain)
+		return fail(EINVAL, "sim: timing= is for model=sdma; model=ioat does not have it");
 	if (ioat_channels(cfg) > ioat::max_channels)
 		return fail(EINVAL, "sim: model=ioat has at most %u channels", ioat::max_channels);
 	return 0;

@@ -16,6 +16,10 @@ enum class huge_pages : u8 { advise, off, require };
 
 enum class model_kind : u8 { sdma, ioat };
 
+/* Legal but hostile timing: as soon as possible, as late as possible, or late and in a random order (docs/checking.md).
+ */
+enum class timing_kind : u8 { plain, early, late, shuffle };
+
 struct config {
 	model_kind model = model_kind::sdma;  /* model=sdma|ioat|ioat-3.3 */
 	u8 ioat_version = 0x32;               /* as in its register */
@@ -28,8 +32,10 @@ struct config {
 	u32 engines = 2;    /* engines=N: one thread each */
 	u32 channels = 64;  /* channels=N; ioat: at most 4, by default 1 */
 	bool channels_set = false;
-	u32 spin_us = 50;    /* spin=US: how long an idle engine polls before it sleeps */
-	u32 latency_us = 0;  /* latency=US: minimum duration of a descriptor */
+	u32 spin_us = 50;                        /* spin=US: how long an idle engine polls before it sleeps */
+	u32 latency_us = 0;                      /* latency=US: minimum duration of a descriptor */
+	timing_kind timing = timing_kind::plain; /* timing=early|late|shuffle@SEED */
+	u64 timing_seed = 0;
 	u64 rate = 0;        /* rate=BYTES: bytes per second of each engine; 0: unlimited */
 	bool faulty = false; /* faults=RULES (fault_plan.h): fault injection; "faults=" alone: rules may be set later */
 	std::string faults;

@@ -64,6 +64,7 @@ static int device_make(device *dev, unsigned slot)
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
 	}
 	dev->eng->transport().set_deadline(0);
+	dev->timing = dev->spec.starts_with("sim") ? check_timing_of(dev->spec) : config_get().checks.timing;
 	dev->bar_cached = dev->spec.starts_with("sim") || dev->spec.starts_with("vfio-user");
 	return 0;
 }

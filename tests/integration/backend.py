@@ -35,6 +35,8 @@ class Sim:
         self.path = path
         ready, told = os.pipe()
         settings = ["--" + pair for pair in options.replace("nomem=1", "nomem").split(":") if pair and pair != "faults="]
+        if os.environ.get("USDMA_CHECK"):
+            settings += ["--timing", os.environ["USDMA_CHECK"].replace(":", "@")]
         if "faults=" in options:
             settings += ["--control", path + ".control"]
         self.log = tempfile.TemporaryFile()

@@ -23,6 +23,7 @@ WITHIN = {
     "driver/vfio/iommufd.cpp": "opening: under vfio::kernel_open",
     "driver/vfio/kernel_check.cpp": "opening: under vfio::kernel_open",
     "driver/vfio/kernel_open.cpp": "opening: under vfio::kernel_open",
+    "lib/core/config/check_words.cpp": "settings: as config.cpp; device strings: under device_add",
     "lib/core/config/config_load.cpp": "settings: under take_into_use, setting_set and setting_save_log",
     "lib/core/config/config_file.cpp": "settings: as config.cpp",
     "lib/core/config/default_devices.cpp": "settings: as config.cpp",

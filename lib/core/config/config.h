@@ -12,6 +12,7 @@
 #include "driver/base/types.h"
 #include "driver/copy/copy.h"
 #include "driver/vfio/device.h"
+#include "lib/core/config/check_words.h"
 
 #include <string>
 #include <vector>
@@ -48,8 +49,9 @@ struct setting_origin {
 };
 
 struct config {
-	std::vector<std::string> devices;          /* each sim's string includes sim_cpus, faults and huge_pages */
-	std::string device_list, sim_cpus, faults; /* as configured */
+	std::vector<std::string> devices; /* each sim's string includes sim_cpus, faults, huge_pages and the timing */
+	std::string device_list, sim_cpus, faults, check; /* as configured */
+	check_words checks;                               /* what check says */
 	wait_mode wait = wait_mode::hybrid;
 	u32 spin_us = 50;
 	u32 coalesce_count = 1;

@@ -85,6 +85,28 @@ static void add_to_sims(config *c, const char *key, const std::string &value)
 			spec += setting + value;
 }
 
+/* Other engines run when they do. A server has its own option. */
+static void check_devices(config *c)
+{
+	for (const std::string &spec : c->devices)
+		if (!spec.starts_with("sim") && !spec.starts_with("vfio-user:"))
+			config_add_error(c, "check (USDMA_CHECK) " + c->check + ": device " + spec +
+						    " is no software device");
+}
+
+static void choose_timing(config *c)
+{
+	if (check_parse(c->check, &c->checks))
+		return config_add_error(c, std::string("check (USDMA_CHECK): ") + error_text());
+	if (c->checks.timing == check_timing::late || c->checks.timing == check_timing::shuffle)
+		check_devices(c);
+	if (c->checks.drawn)
+		c->warning += (c->warning.empty() ? "" : "; ") + std::string("USDMA_CHECK=shuffle:") +
+			      std::to_string(c->checks.seed) + " repeats this order";
+	for (std::string &spec : c->devices)
+		spec = check_device(c->checks, spec);
+}
+
 static void choose_devices(config *c)
 {
 	std::string cpus;
@@ -106,6 +128,7 @@ static void choose_devices(config *c)
 		add_to_sims(c, "copy_rows", setting_show(*setting_find("copy_rows"), *c));
 	if (c->huge_pages != huge_mode::automatic)
 		add_to_sims(c, "huge", setting_show(*setting_find("huge_pages"), *c));
+	choose_timing(c);
 }
 
 /* ---- together ---------------------------------------------------------------------------------------- */

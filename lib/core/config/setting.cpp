@@ -61,6 +61,9 @@ static constexpr setting all_settings[] = {
 				 "CPUs of the engines of software devices, such as 2,3 or 2-5; empty: any"),
 	words<&config::faults>("faults", setting_type::text,
 			       "faults to inject in software devices, such as fail@3+drop-irq%2"),
+	words<&config::check>(
+		"check", setting_type::text,
+		"hostile but legal timing of software devices: late, early or shuffle[:SEED]; empty: none"),
 	choice<&config::wait>("wait", "poll interrupt hybrid",
 			      "wait mode: spin, sleep at once, or spin for an adaptive time, then sleep"),
 	number<&config::spin_us>("spin_us", 0, 1000000, "us", "longest time that a hybrid wait spins before it sleeps"),

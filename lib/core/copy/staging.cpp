@@ -123,7 +123,7 @@ static stream *take_timed_out(device *dev)
 	for (stream **at = &dev->timed_out; *at; at = &(*at)->next_idle) {
 		stream *s = *at;
 
-		if (load_acquire(&s->gated) || !hwq_done(s->ln, s->last))
+		if (stream_is_gated(s) || !hwq_done(s->ln, s->last))
 			continue;
 		*at = s->next_idle;
 		store_relaxed(&s->timed_out, 0u);
@@ -164,7 +164,7 @@ internal_stream::internal_stream(unsigned slot, deadline until) : dev_(slot)
 internal_stream::~internal_stream()
 {
 	if (s_) {
-		const bool idle = !load_acquire(&s_->gated) && hwq_done(s_->ln, s_->last);
+		const bool idle = !stream_is_gated(s_) && hwq_done(s_->ln, s_->last);
 		std::lock_guard guard(dev_->idle_lock);
 		stream *&list = idle ? dev_->idle : dev_->timed_out;
 

@@ -66,6 +66,7 @@ struct alignas(64) hw_queue {
 	u64 tried_at = 0;          /* … and the completed number at that time */
 	u32 stuck = 0;             /* halted and could not be resumed */
 	u64 mark[2] = {};          /* see grace_batches; 0: passed; under memory_state::lock */
+	u32 polls = 0;             /* timing late: queries that found work incomplete; atomic */
 	hwq_counters own_count;    /* counters of a queue without a slot in the status page */
 };
 
@@ -117,6 +118,7 @@ public:
 	/* Lost and quiesced. A lost device may merely hang and resume its work later. */
 	bool stopped();
 
+	check_timing timing = check_timing::plain;
 	bool bar_cached = false; /* CPU loads from its memory are cached (a software device) */
 };
 

@@ -47,31 +47,40 @@ const char *device_spec(unsigned slot)
 	return slot - configured < load_acquire(&table->n_added) ? table->added[slot - configured] : nullptr;
 }
 
-int device_add(const char *spec)
+/* As slot n, the first that is free. */
+static int add_name(const char *spec, const char *whole, int n)
 {
-	std::lock_guard adding(table->open_lock);
-	const int n = device_count();
-
-	if (n < 0)
-		return n;
-	for (int i = 0; i < n; i++)
-		if (!strcmp(device_spec(unsigned(i)), spec))
-			return i;
-	if (const int err = within_memory("a device's name", [spec] {
-		    std::string scheme;
-
-		    return dma::parse_scheme(spec, &scheme);
-	    }))
-		return err;
 	if (unsigned(n) >= max_devices)
 		return fail(ENOSPC, "'%s' would be one device too many: there can be %u", spec, max_devices);
 	const unsigned at = load_relaxed(&table->n_added);
-	table->added[at] = strdup(spec);
+	table->added[at] = strdup(whole);
 	if (!table->added[at])
 		return fail(ENOMEM, "no memory for a device's name");
 	/* Release: the name is stored before the count. */
 	store_release(&table->n_added, at + 1);
-	return n;
+	return 0;
+}
+
+int device_add(const char *spec)
+{
+	std::lock_guard adding(table->open_lock);
+	const int n = device_count();
+	int slot = n;
+
+	if (n < 0)
+		return n;
+	const int err = within_memory("a device's name", [&] {
+		const std::string whole = check_device(config_get().checks, spec);
+		std::string scheme;
+
+		for (int i = n; i-- > 0;)
+			slot = whole == device_spec(unsigned(i)) ? i : slot;
+		if (slot < n)
+			return 0;
+		const int wrong = dma::parse_scheme(spec, &scheme);
+		return wrong ? wrong : add_name(spec, whole.c_str(), n);
+	});
+	return err ? err : slot;
 }
 
 device *device_peek(unsigned slot)

@@ -7,6 +7,7 @@
 #include "lib/core/base/trace.h"
 #include "lib/core/queue/fault.h"
 #include "lib/core/queue/sleep.h"
+#include "lib/core/queue/submit.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -137,6 +138,30 @@ static int spin(hw_queue *l, u64 seq, deadline until, u64 budget)
 			sched_yield(); /* the engine's thread may need this CPU */
 		}
 	}
+}
+
+/* ---- timing late (docs/checking.md) ---------------------------------------------------------------- */
+
+/* A device that holds its work runs what an interrupt is armed for, and learns of that when it is awake. */
+[[gnu::cold, gnu::noinline]] static void demand(hw_queue *l, u64 seq)
+{
+	std::lock_guard guard(l->lock);
+
+	l->ch->ops->arm(l->ch, dma::irq_waiter, seq);
+	hwq_wake(l);
+}
+
+static bool holds_work(const hw_queue *l)
+{
+	return unlikely(l->dev->timing >= check_timing::late);
+}
+
+void hwq_note_poll(hw_queue *l, u64 seq)
+{
+	static constexpr u32 every = 8;
+
+	if (holds_work(l) && fetch_add_relaxed(&l->polls, 1) % every == every - 1)
+		demand(l, seq);
 }
 
 /* ---- sleeping --------------------------------------------------------------------------------------- */
@@ -332,6 +357,8 @@ static int spin_then_sleep(hw_queue *l, u64 seq, deadline until, wait_mode mode)
 	const u64 budget = spin_budget(l, kind, mode), start = now_ns();
 	int err = -EAGAIN;
 
+	if (holds_work(l))
+		demand(l, seq);
 	if (budget)
 		err = spin(l, seq, until, budget);
 	const bool slept = err == -EAGAIN;

@@ -15,6 +15,10 @@ namespace usdma::core {
 int hwq_wait(hw_queue *l, u64 seq, deadline until, wait_mode mode);
 /* Polls for about a microsecond; takes no lock. True: completed >= seq. */
 bool hwq_spin(hw_queue *l, u64 seq);
+/*
+ * A caller found seq incomplete, and may poll: with timing late, the device runs up to seq after several calls.
+ */
+void hwq_note_poll(hw_queue *l, u64 seq);
 /* For closing: waits for all posted requests. False: timed out, or the device is dead. */
 bool hwq_drain(hw_queue *l, deadline until);
 /* True: idle, or blocked in a WAIT. Takes its lock. */

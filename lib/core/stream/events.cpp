@@ -339,7 +339,7 @@ static bool behind_in_ring(stream *s, const record *r)
 	if (load_acquire(&r->at) != record::in_ring || r->ln != s->ln || r->opening != s->dev->opening)
 		return false;
 	std::lock_guard guard(s->ln->lock);
-	if (s->gated)
+	if (stream_is_gated(s))
 		return false;
 	store_relaxed(&s->last, std::max(s->last, r->seq));
 	return true;
@@ -363,7 +363,7 @@ static bool wait_in_ring(stream *s, record *r)
 	q.a = r->seq;
 	q.cookie = reinterpret_cast<u64>(s);
 	std::lock_guard guard(l->lock);
-	if (s->gated || s->stopped || !stream_post(s, &q, 1))
+	if (stream_is_gated(s) || s->stopped || !stream_post(s, &q, 1))
 		return false;
 	fetch_add_relaxed(&r->ring_waits, 1);
 	return true;

@@ -278,6 +278,7 @@ bool record_reached(record *r)
 	if (l) {
 		if (dma::halted(l->ch))
 			hwq_check_fault(l);
+		hwq_note_poll(l, r->seq);
 		l->calls.leave();
 	}
 	/* Its ring may wait for another ring, or the recording stream for a gate. */

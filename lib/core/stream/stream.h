@@ -32,6 +32,7 @@ enum class fail_mode : u8 { go_on, stop };
 enum gate_bits : u32 {
 	gate_queue = 1,    /* its queue is not empty */
 	gate_captured = 2, /* stream_set_captured() */
+	gate_checked = 4,  /* always set: what is submitted is checked (USDMA_CHECK) */
 };
 
 struct stream_options {
@@ -137,6 +138,11 @@ void stream_set_captured(stream *s, bool on);
 inline bool stream_is_captured(const stream *s)
 {
 	return load_relaxed(&s->gated) & gate_captured;
+}
+/* Work may have to wait for more than the ring. A hint without the lock. */
+inline bool stream_is_gated(const stream *s)
+{
+	return load_acquire(&s->gated) & ~u32(gate_checked);
 }
 size_t stream_live();
 

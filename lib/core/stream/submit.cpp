@@ -119,6 +119,25 @@ static int submit_rest(stream *s, const dma::request *r, size_t n, size_t *at)
 	return 0;
 }
 
+/*
+ * Timing early: the work is done before the call returns, unless it waits for other work. Not for long if a WAIT is
+ * in the ring, which may wait for something that the calling thread is yet to do.
+ */
+static void complete_early(stream *s)
+{
+	static constexpr u64 wait_ms = 1, most_ms = 1000;
+	const saved_error why;
+	hw_queue *l = s->ln;
+
+	l->lock.lock();
+	const u64 last = s->last;
+	const bool waits = queue_waits(s);
+	l->lock.unlock();
+	if (!waits)
+		hwq_wait(l, last, deadline::in_ms(hwq_in_wait(l) ? wait_ms : most_ms), stream_wait_mode(s));
+	why.again(0);
+}
+
 [[gnu::cold, gnu::noinline]] static int submit_slow(stream *s, const dma::request *r, size_t n, size_t at,
 						    size_t *posted)
 {
@@ -126,6 +145,8 @@ static int submit_rest(stream *s, const dma::request *r, size_t n, size_t *at)
 
 	if (posted)
 		*posted = at;
+	if (unlikely(load_relaxed(&s->gated) & gate_checked) && !err)
+		complete_early(s);
 	return err;
 }
 

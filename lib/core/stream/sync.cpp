@@ -97,6 +97,7 @@ int stream_query(stream *s)
 		trace_complete(s->ln, seq);
 		return 0;
 	}
+	hwq_note_poll(s->ln, seq);
 	/* Its ring may wait for another ring. */
 	devices_poll();
 	return s->dev->lost() ? fail_lost(s->dev) : 1;

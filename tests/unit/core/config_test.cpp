@@ -69,6 +69,29 @@ static void defaults(void **)
 	assert_true(c.io_uring);
 }
 
+static void checks(void **)
+{
+	static constexpr const char *good[][2] = {
+		{"late", "sim:timing=late"}, {"early", "sim:timing=early"}, {"shuffle:9", "sim:timing=shuffle@9"}};
+
+	for (const auto &[value, device] : good) {
+		const config c = parse({{"USDMA_CHECK", value}});
+
+		assert_string_equal(c.error.c_str(), "");
+		assert_string_equal(c.devices[0].c_str(), device);
+		assert_true(core::check_timing_of(device) == c.checks.timing);
+	}
+	for (const char *bad : {"lat", "late,early", "late,", "shuffle:", "shuffle:x", "shuffle9", "guard"})
+		assert_names(parse({{"USDMA_CHECK", bad}}), "USDMA_CHECK");
+	const config drawn = parse({{"USDMA_CHECK", "shuffle"}});
+	assert_non_null(strstr(drawn.warning.c_str(), ("shuffle:" + std::to_string(drawn.checks.seed)).c_str()));
+	/* The device's own option counts. */
+	assert_string_equal(parse({{"USDMA_CHECK", "late"}, {"USDMA_DEVICES", "sim:timing=early"}}).devices[0].c_str(),
+			    "sim:timing=early");
+	assert_names(parse({{"USDMA_CHECK", "late"}, {"USDMA_DEVICES", "0000:01:00.0"}}), "no software device");
+	assert_string_equal(parse({{"USDMA_CHECK", "early"}, {"USDMA_DEVICES", "0000:01:00.0"}}).error.c_str(), "");
+}
+
 static void every_variable(void **)
 {
 	const config c = parse({{"USDMA_WAIT", "poll"},
@@ -441,6 +464,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(defaults),
+		cmocka_unit_test(checks),
 		cmocka_unit_test(every_variable),
 		cmocka_unit_test(bad_values_are_named),
 		cmocka_unit_test(file_and_environment),

@@ -569,6 +569,11 @@ static void test_settings(void **)
 		"sim:rate=1Q",
 		"sim:files=",
 		"sim:files=all",
+		"sim:timing=",
+		"sim:timing=shuffle",
+		"sim:timing=shuffle@",
+		"sim:timing=shuffle@1x",
+		"sim:model=ioat:timing=late",
 	};
 	sim::config c;
 
@@ -591,6 +596,8 @@ static void test_settings(void **)
 	assert_int_equal(c.rate, 3 * KiB);
 	assert_false(c.has_mem);
 	assert_int_equal(c.cpus.size(), 1);
+	assert_int_equal(sim::parse_config("sim:timing=shuffle@18446744073709551615", &c), 0);
+	assert_true(c.timing == sim::timing_kind::shuffle && c.timing_seed == ~u64(0));
 }
 
 int main()

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/models/sdma/engine.h"
+#include "driver/sim/models/sdma/timing.h"
 
 #include "driver/base/eventfd.h"
 #include "driver/base/clock.h"
@@ -39,7 +40,9 @@ static constexpr u64 rekick_ns = 20 * ns_per_ms;
 
 engine::engine(machine &m, unsigned index)
 	: m_(m), reader_(m.space.needs_fences()), deaths_(load_acquire(&bus_deaths)),
-	  special_(m.wrong || m.cfg.latency_us || m.cfg.rate), spin_ns_(m.cfg.spin_us * ns_per_us), index_(index)
+	  special_(m.wrong || m.cfg.latency_us || m.cfg.rate || m.order),
+	  always_(m.cfg.timing == timing_kind::early ? u8(dma::flag_complete) : u8(0)),
+	  spin_ns_(m.cfg.spin_us * ns_per_us), index_(index)
 {
 }
 
@@ -389,7 +392,7 @@ bool engine::nothing_to_do()
 			if (arm != arm_none && arm != ch->fired[slot] && ch->has_record() && ch->has_reached_arm(arm))
 				return false;
 		}
-		if (!ch->runs() || (ch->remote && !ch->remote->state_is_sent()))
+		if (!ch->runs() || ch->hold.held || (ch->remote && !ch->remote->state_is_sent()))
 			continue;
 		if (load_acquire(&ch->slot(ch->next)->tag) == u32(ch->next))
 			return false;
@@ -414,6 +417,8 @@ u64 engine::sleep_limit()
 			continue;
 		if (ch->waiting && nap_ns_ < limit)
 			limit = nap_ns_;
+		if (ch->hold.held && timing::nap_ns < limit)
+			limit = timing::nap_ns;
 		if (ch->irq_count && ch->irq_due) {
 			const u64 now = now_ns(), left = ch->irq_due > now ? ch->irq_due - now : 1;
 
@@ -554,6 +559,8 @@ void engine::enable(hw_channel &ch, const channel_regs &regs)
 		return;
 	}
 	start_record(ch, cpu_);
+	if (m_.order)
+		m_.order->start(ch);
 	if (ch.remote)
 		ch.remote->send_all();
 	push_reserved(active_, &ch);
@@ -613,6 +620,8 @@ void engine::resume(hw_channel &ch)
 		ch.next++;
 	ch.written = ch.next - 1;
 	store_relaxed(&ch.waiting, false);
+	if (m_.order)
+		m_.order->start(ch);
 	/* The halt has fired the armed interrupts: rearm them for the completion of their requests. */
 	for (u64 &seq : ch.fired)
 		seq = arm_none;

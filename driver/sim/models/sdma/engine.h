@@ -9,21 +9,11 @@
 
 #include "driver/base/page_guard.h"
 #include "driver/dma/softop.h"
-#include "driver/hw/sdma_regs.h"
 #include "driver/sim/engine_thread.h"
-#include "driver/sim/models/sdma/remote_ring.h"
-#include "driver/sim/models/sdma/machine.h"
-
-#include <memory>
+#include "driver/sim/models/sdma/hw_channel.h"
 
 namespace usdma::sim {
 
-/* Limits of this device (reg_max_len, reg_ring_order). */
-inline constexpr u64 model_max_len = 4 * GiB;
-inline constexpr u32 model_min_order = 2, model_max_order = 16;
-/* DMA areas are multiples of a page. */
-inline constexpr u64 area_page = 4096;
-inline constexpr u64 ring_pages_max = (sizeof(sdma::descriptor) << model_max_order) / area_page + 1;
 /* Longer copies are moved in slices. */
 inline constexpr u64 at_once = 64 * KiB;
 /* Bytes between two checks for a stop, an unmap or a command. */
@@ -32,84 +22,6 @@ inline constexpr u64 slice = 256 * KiB;
 inline constexpr u32 bounce_size = 64 * KiB;
 using dma::valid_flags;
 using dma::valid_spaces;
-
-/* A channel's setup registers, as the client wrote them; server thread only. */
-struct channel_regs {
-	u64 ring_base = 0;
-	u32 ring_order = 0;
-	u32 vectors = 0;
-	u64 record = 0;
-	u64 first_seq = 0;
-	u32 coalesce = 0;
-};
-
-/* A channel, owned by its engine; others only read state, head, waiting and listed. */
-struct alignas(cache_line) hw_channel {
-	u8 **ring_pages = nullptr; /* ring_pages_max: a guest behind a virtual IOMMU maps scattered single pages */
-	u64 ring_skip = 0;         /* offset of the ring in the first */
-	/* The two lines of the status block, which may lie in two pages. */
-	dma::completion_record *record = nullptr;
-	u32 *asleep = nullptr, *cpu = nullptr;
-	u8 *doorbell = nullptr;
-	u64 next = 0;    /* sequence number of the descriptor to run next */
-	u64 written = 0; /* last completed number in the record */
-	u64 posted = 0;  /* last posted number read from the doorbell */
-	u32 mask = 0;    /* of the client's ring */
-	u32 slots = 0;   /* mask of ring_pages, which may hold a part of it (remote_ring.h) */
-	u32 state = sdma::chan_state_off;
-	u64 head = 0;
-	window src, dst; /* areas of the last addresses */
-	u64 fired[dma::irq_slots] = {};
-	u32 vectors[dma::irq_slots] = {};
-	bool waiting = false, listed = false; /* atomic: also read for chan_debug */
-	u32 wait_polls = 0;
-	bool hung = false; /* by an injected fault */
-	/* An interrupted descriptor: the part that must not be repeated. */
-	struct {
-		bool valid = false, ended = false;
-		u64 seq = 0, bytes = 0;
-		sdma::descriptor of = {};
-	} part;
-	u64 wait_until = 0; /* ns; ~0: no limit */
-	u64 mem_base = 0;   /* as it was when the waiting descriptor started */
-	u32 irq_count = 0;  /* coalesced service interrupts */
-	u32 irq_max = 0;
-	u64 irq_due = 0, irq_hold_ns = 0;
-	u64 heartbeat = 0;
-	dma::fault_reason reason = dma::fault_reason::none;
-	u32 index = 0;
-	u64 ring_iova = 0, record_iova = 0;
-	std::unique_ptr<remote_ring> remote; /* nullptr: the engine accesses both directly */
-	bool stop_due = false;               /* stop after the access in flight */
-	channel_regs regs;                   /* server thread only: engines get copies */
-
-	const sdma::descriptor *slot(u64 seq) const
-	{
-		const u64 at = ring_skip + (seq & slots) * sizeof(sdma::descriptor);
-
-		return reinterpret_cast<const sdma::descriptor *>(ring_pages[at / area_page] + at % area_page);
-	}
-	/* For the engine: the channel executes descriptors. */
-	bool runs() const { return state == sdma::chan_state_running && !waiting; }
-	/* It has a record that may be written. */
-	bool has_record() const { return state == sdma::chan_state_running || state == sdma::chan_state_halted; }
-	/* An armed interrupt is due: the client's record shows what it signals. */
-	bool has_reached_arm(u64 arm) const
-	{
-		if (state == sdma::chan_state_halted)
-			return !remote || remote->is_synced();
-		return (remote ? remote->sent_completed() : written) >= arm;
-	}
-
-	/* By its engine, or after that has ended: drops all references to the client's memory. */
-	void forget_memory()
-	{
-		src = dst = window();
-		record = nullptr;
-		asleep = cpu = nullptr;
-		remote.reset();
-	}
-};
 
 /* The error in a channel's setup registers; nullptr: none. */
 const char *setup_error(const channel_regs &r);
@@ -192,6 +104,8 @@ private:
 	void save_part(hw_channel &ch, const sdma::descriptor &d, u64 bytes, bool ended);
 	bool is_part(const hw_channel &ch, const sdma::descriptor &d) const;
 	result run_special(hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
+	result run_timed(hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
+	result run_delayed(hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
 	result after_death(hw_channel &ch, result r, const sdma::descriptor &d);
 	void note_death(const window &w);
 	void finish(hw_channel &ch, u8 flags);
@@ -231,6 +145,7 @@ private:
 	u32 deaths_;            /* bus_deaths when last checked */
 	bool met_dead_ = false; /* the current descriptor used a mapping that died since */
 	bool special_;
+	u8 always_; /* flags that every descriptor counts as having */
 	bool napping_ = true;
 	u32 idle_polls_ = 0;
 	u32 cpu_ = 0; /* as published in the status blocks */

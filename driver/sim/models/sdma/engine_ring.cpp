@@ -4,6 +4,7 @@
 #include "driver/base/log.h"
 #include "driver/sim/bus_error.h"
 #include "driver/sim/models/sdma/engine.h"
+#include "driver/sim/models/sdma/timing.h"
 
 #include <cstring>
 
@@ -148,12 +149,14 @@ unsigned engine::run_ring(hw_channel &ch, bool *dry)
 		if (unlikely(load_relaxed(&bus_deaths) != deaths_))
 			r = after_death(ch, r, d);
 		if (likely(r == result::done)) {
-			finish(ch, d.flags);
+			finish(ch, u8(d.flags | always_));
 			continue;
 		}
 		if (r == result::fault)
 			halt(ch, fault_reason_, fault_address_, d.cookie);
-		store_relaxed(&ch.waiting, r == result::blocked);
+		/* One that is held remains what it was, in a WAIT or not. */
+		if (likely(!ch.hold.held))
+			store_relaxed(&ch.waiting, r == result::blocked);
 		return n;
 	}
 	return n;
@@ -357,8 +360,31 @@ bool engine::is_part(const hw_channel &ch, const descriptor &d) const
 	return unlikely(ch.part.valid) && ch.part.seq == ch.next && !memcmp(&ch.part.of, &d, sizeof(d));
 }
 
-/* Slow path: with delays or injected faults. */
+/* Slow path: with hostile timing, delays or injected faults. */
 engine::result engine::run_special(hw_channel &ch, const descriptor &d, u64 mem_base)
+{
+	return m_.order ? run_timed(ch, d, mem_base) : run_delayed(ch, d, mem_base);
+}
+
+engine::result engine::run_timed(hw_channel &ch, const descriptor &d, u64 mem_base)
+{
+	/* Held descriptors are no hang. */
+	static constexpr u32 polls_per_beat = 8;
+
+	if (!m_.order->may_run(ch)) {
+		if (++ch.wait_polls % polls_per_beat == 0)
+			store_relaxed(&ch.record->heartbeat, ++ch.heartbeat);
+		return result::blocked;
+	}
+	const result r = run_delayed(ch, d, mem_base);
+	if (r == result::blocked)
+		m_.order->blocked(ch, d);
+	else if (r != result::stopped)
+		m_.order->ended(ch);
+	return r;
+}
+
+engine::result engine::run_delayed(hw_channel &ch, const descriptor &d, u64 mem_base)
 {
 	const u64 begin = now_ns(), seq = ch.next;
 	u64 delay = m_.cfg.latency_us * ns_per_us;

@@ -11,6 +11,8 @@
 
 namespace usdma::sim {
 
+class timing;
+
 struct machine {
 	explicit machine(const config &c, const dma_bounds &most, u32 vectors)
 		: cfg(c), space(most), irqs(vectors, space), tuning(copy_for_cpu(c.copy_rows))
@@ -29,6 +31,7 @@ struct machine {
 	bool in_client = false; /* in the client's process, where membarrier(2) reaches its CPUs */
 	remote_port *remote = nullptr;
 	faults *wrong = nullptr;
+	timing *order = nullptr; /* nullptr: descriptors run as they come */
 };
 
 } // namespace usdma::sim

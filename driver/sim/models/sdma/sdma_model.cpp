@@ -142,6 +142,13 @@ int sdma_model::start()
 		channels_[i].doorbell = m_.doorbell_pages + i * chan_stride;
 		channels_[i].ring_pages = &ring_pages_[i * ring_pages_max];
 	}
+	if (cfg_.timing == timing_kind::late || cfg_.timing == timing_kind::shuffle) {
+		order_ = try_unique<timing>(cfg_);
+		if (!order_)
+			return no_memory("the order of descriptors");
+		order_->set_channels(channels_.get(), cfg_.channels);
+		m_.order = order_.get();
+	}
 	if (!try_reserve(engines_, cfg_.engines))
 		return no_memory("the list of engines");
 	for (u32 i = 0; i < cfg_.engines; i++) {

@@ -5,6 +5,7 @@
 #include "driver/sim/config.h"
 #include "driver/sim/model.h"
 #include "driver/sim/models/sdma/engine.h"
+#include "driver/sim/models/sdma/timing.h"
 #include "driver/sim/pci_config.h"
 
 #include <memory>
@@ -79,6 +80,7 @@ private:
 	std::vector<doorbell_desc> doorbells_;
 	std::unique_ptr<u8 *[]> ring_pages_;
 	std::unique_ptr<hw_channel[]> channels_;
+	std::unique_ptr<timing> order_;
 	std::vector<std::unique_ptr<engine>> engines_;
 	u32 ctrl_ = 0;
 };

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/config/check_words.h"
+
+#include "driver/base/clock.h"
+#include "driver/base/error.h"
+#include "driver/base/words.h"
+
+namespace usdma::core {
+
+using std::string_view;
+
+static constexpr string_view shuffle = "shuffle", key = ":timing=";
+
+static bool parse_seed(string_view text, check_words *out)
+{
+	out->timing = check_timing::shuffle;
+	out->drawn = text.empty();
+	if (!out->drawn)
+		return text.front() == ':' && number_parse(text.substr(1), &out->seed);
+	/* Few digits, as people copy them. */
+	out->seed = now_ns() / 1000 % 1000000;
+	return true;
+}
+
+static bool parse_word(string_view word, check_words *out)
+{
+	if (word.starts_with(shuffle))
+		return parse_seed(word.substr(shuffle.size()), out);
+	out->timing = word == "late" ? check_timing::late : check_timing::early;
+	return word == "late" || word == "early";
+}
+
+int check_parse(string_view text, check_words *out)
+{
+	check_words c;
+
+	if (!text.empty() && !parse_word(text, &c))
+		return fail(EINVAL, "\"%.*s\" is no check: there are late, early and shuffle[:SEED], one at a time",
+			    int(text.size()), text.data());
+	*out = c;
+	return 0;
+}
+
+/* The value of the option timing=; "": none. */
+static std::string sim_timing(const check_words &c)
+{
+	switch (c.timing) {
+	case check_timing::plain:
+		break;
+	case check_timing::early:
+		return "early";
+	case check_timing::late:
+		return "late";
+	case check_timing::shuffle:
+		return "shuffle@" + std::to_string(c.seed);
+	}
+	return "";
+}
+
+std::string check_device(const check_words &c, const std::string &spec)
+{
+	const std::string timing = sim_timing(c);
+	const bool embedded = spec == "sim" || spec.starts_with("sim:");
+
+	return !embedded || timing.empty() || spec.find(key) != std::string::npos ? spec :
+										    spec + std::string(key) + timing;
+}
+
+check_timing check_timing_of(string_view spec)
+{
+	const size_t at = spec.find(key);
+	const string_view value = at == string_view::npos ? "" : spec.substr(at + key.size());
+
+	return value.starts_with("early") ? check_timing::early :
+	       value.starts_with("late")  ? check_timing::late :
+	       value.starts_with(shuffle) ? check_timing::shuffle :
+					    check_timing::plain;
+}
+
+} // namespace usdma::core

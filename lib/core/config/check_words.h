@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The words of the setting check (USDMA_CHECK). */
+#pragma once
+
+#include "driver/base/types.h"
+
+#include <string>
+#include <string_view>
+
+namespace usdma::core {
+
+/* When work runs (docs/checking.md). */
+enum class check_timing : u8 { plain, early, late, shuffle };
+
+struct check_words {
+	check_timing timing = check_timing::plain;
+	bool drawn = false; /* shuffle without a seed: it was drawn */
+	u64 seed = 0;
+};
+
+/* "late", "early", "shuffle" or "shuffle:SEED". -EINVAL with a text. */
+int check_parse(std::string_view text, check_words *out);
+/* The device string with what an embedded software device has to know of the checks. */
+std::string check_device(const check_words &c, const std::string &spec);
+/* The timing in a software device's string. */
+check_timing check_timing_of(std::string_view spec);
+
+} // namespace usdma::core

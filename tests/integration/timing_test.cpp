@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Hostile timing (USDMA_CHECK, set by the runner): programs that lack a wait or an edge get wrong data each time under
+ * late, either result under shuffle, the same ones for the same seed, and right ones under early; programs that lack
+ * nothing get right data, and polling succeeds.
+ */
+#include "tests/integration/native.h"
+#include "tests/support/sanitizer.h"
+
+#include <vector>
+
+TEST_TSAN_SUPPRESSIONS(TEST_MOVES_IN_ANY_ORDER)
+
+using namespace usdma::test;
+
+static constexpr unsigned rounds = 100;
+static constexpr size_t size = 4096;
+
+static bool timing_is(const char *name)
+{
+	return !strncmp(getenv("USDMA_CHECK"), name, strlen(name));
+}
+
+/* Two streams, and a block of each kind that they copy between. */
+struct bench {
+	device dev;
+	stream a{dev}, b{dev};
+	block from{dev, kind::pinned, size}, mem{dev, kind::device, size}, to{dev, kind::pinned, size};
+
+	void wait(usdma_stream *s) { WORKS(usdma_stream_sync(s, long_ms)); }
+	void fetch()
+	{
+		WORKS(usdma_copy(b, to.data(), mem.data(), size));
+		wait(b);
+	}
+};
+
+/* How often the source's new data was copied, which was written after the call. */
+static void the_source_is_overwritten(void **)
+{
+	bench t;
+	unsigned late = 0, early = 0;
+
+	for (unsigned i = 0; i < rounds; i++) {
+		memset(t.from.data(), 1, size);
+		WORKS(usdma_copy(t.a, t.mem.data(), t.from.data(), size));
+		memset(t.from.data(), 2, size);
+		t.wait(t.a);
+		t.fetch();
+		late += all_are(t.to.data(), size, 2);
+		early += all_are(t.to.data(), size, 1);
+	}
+	assert_int_equal(timing_is("early") ? early : late, rounds);
+}
+
+static void the_destination_is_read_at_once(void **)
+{
+	bench t;
+	unsigned late = 0, early = 0;
+
+	WORKS(usdma_fill_sync(t.dev, t.mem.data(), 0x0202020202020202, 8, size, long_ms));
+	for (unsigned i = 0; i < rounds; i++) {
+		memset(t.to.data(), 1, size);
+		WORKS(usdma_copy(t.a, t.to.data(), t.mem.data(), size));
+		late += all_are(t.to.data(), size, 1);
+		early += all_are(t.to.data(), size, 2);
+		t.wait(t.a);
+		assert_true(all_are(t.to.data(), size, 2));
+	}
+	assert_int_equal(timing_is("early") ? early : late, rounds);
+}
+
+/* Stream b reads what stream a writes; true for each round in which it read the new data. */
+static std::vector<bool> without_an_edge()
+{
+	std::vector<bool> fresh;
+	bench t;
+
+	for (unsigned i = 0; i < rounds; i++) {
+		memset(t.from.data(), int(i % 200 + 1), size);
+		WORKS(usdma_copy(t.a, t.mem.data(), t.from.data(), size));
+		t.fetch();
+		fresh.push_back(all_are(t.to.data(), size, static_cast<unsigned char>(i % 200 + 1)));
+		t.wait(t.a);
+	}
+	return fresh;
+}
+
+static void an_edge_is_missing(void **)
+{
+	const std::vector<bool> fresh = without_an_edge();
+	const long n = std::count(fresh.begin(), fresh.end(), true);
+
+	if (timing_is("early"))
+		assert_int_equal(n, rounds);
+	else if (timing_is("late"))
+		assert_int_equal(n, 0);
+	else {
+		assert_true(n > 0 && n < rounds);
+		/* A new device begins with the seed. */
+		assert_true(without_an_edge() == fresh);
+	}
+}
+
+static void an_edge_orders(void **)
+{
+	bench t;
+	event done(t.dev);
+	stream c(t.dev);
+	block other(t.dev, kind::device, size);
+
+	for (unsigned i = 0; i < rounds; i++) {
+		memset(t.from.data(), int(i % 200 + 1), size);
+		WORKS(usdma_copy(t.a, t.mem.data(), t.from.data(), size));
+		WORKS(usdma_event_record(done, t.a));
+		WORKS(usdma_stream_wait_event(t.b, done));
+		WORKS(usdma_fill(c, other.data(), i, 8, size));
+		t.fetch();
+		assert_true(all_are(t.to.data(), size, static_cast<unsigned char>(i % 200 + 1)));
+	}
+	t.wait(c);
+}
+
+/* Queries, and a word that the program itself reads: nothing waits by an interrupt. */
+static void polling_succeeds(void **)
+{
+	bench t;
+	event done(t.dev);
+	auto *word = reinterpret_cast<volatile std::uint64_t *>(t.to.data());
+
+	WORKS(usdma_copy(t.a, t.mem.data(), t.from.data(), size));
+	for (unsigned i = 0; WORKS(usdma_stream_query(t.a)) == 0; i++)
+		poll_pause(i);
+	WORKS(usdma_copy(t.a, t.mem.data(), t.from.data(), size));
+	WORKS(usdma_event_record(done, t.a));
+	for (unsigned i = 0; WORKS(usdma_event_query(done)) == 0; i++)
+		poll_pause(i);
+	*word = 0;
+	WORKS(usdma_write_value(t.a, t.to.data(), 1));
+	for (unsigned i = 0; __atomic_load_n(word, __ATOMIC_ACQUIRE) == 0; i++)
+		poll_pause(i);
+}
+
+/* A value that one stream waits for and another one writes; a full ring; a host function. */
+static void what_is_needed_runs(void **)
+{
+	bench t;
+	unsigned calls = 0;
+
+	WORKS(usdma_fill_sync(t.dev, t.mem.data(), 0, 8, size, long_ms));
+	WORKS(usdma_wait_value(t.b, t.mem.data(), USDMA_EQ, 7));
+	WORKS(usdma_copy(t.b, t.to.data(), t.mem.data(), size));
+	WORKS(usdma_write_value(t.a, t.mem.data(), 7));
+	t.wait(t.b);
+	assert_int_equal(t.to.data()[0], 7);
+	for (unsigned i = 0; i < 20000; i++)
+		WORKS(usdma_copy(t.a, t.mem.data() + i % 64 * 64, t.from.data(), 64));
+	WORKS(usdma_stream_call(
+		t.a, [](void *n) { ++*static_cast<unsigned *>(n); }, &calls, 1));
+	t.wait(t.a);
+	assert_int_equal(calls, 1);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(the_source_is_overwritten), cmocka_unit_test(the_destination_is_read_at_once),
+		cmocka_unit_test(an_edge_is_missing),        cmocka_unit_test(an_edge_orders),
+		cmocka_unit_test(polling_succeeds),          cmocka_unit_test(what_is_needed_runs),
+	};
+
+	return cmocka_run_group_tests_name("timing", tests, nullptr, nullptr);
+}

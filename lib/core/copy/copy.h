@@ -49,7 +49,7 @@ int copy_direct(stream *s, const endpoints &e, void *dst, const void *src, u64 l
  */
 int copy_fast(const void *cache, stream *s, void *dst, const void *src, u64 len, bool with_device);
 /*
- * Any memory classes: direct, or waits for the stream and copies synchronously. Front ends try copy_fast()
+ * Any memory classes: direct, or waits for the stream and copies synchronously. The APIs try copy_fast()
  * first.
  */
 int copy_async(stream *s, void *dst, const void *src, u64 len);

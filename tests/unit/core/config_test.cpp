@@ -425,7 +425,7 @@ static int look_without_rights(const std::string &home, const std::string &named
 		return 2;
 	if (c.warning.find(home + "/.config/usdma/usdma.conf: cannot be read: Permission denied") == std::string::npos)
 		return 3;
-	/* What was asked for by name is an error. */
+	/* A file that was named is required. */
 	env["USDMA_CONFIG"] = named;
 	const config d = core::config_parse({look, &env, "/dev/null"});
 	return d.error.find("USDMA_CONFIG names it") != std::string::npos && d.warning.empty() ? 0 : 4;

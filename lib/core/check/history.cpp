@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/check/history.h"
+
+namespace usdma::core {
+
+/* ---- contexts -------------------------------------------------------------------------------------- */
+
+context_id history::add(bool stream)
+{
+	context_id id = context_id(contexts_.size());
+
+	if (!free_.empty()) {
+		id = free_.back();
+		free_.pop_back();
+	} else if (!try_push(contexts_) || !try_reserve(free_, contexts_.size())) {
+		counts_.no_memory++;
+		return ~0u;
+	}
+	context *c = &contexts_[id];
+	c->used = true;
+	c->is_stream = stream;
+	count(c->clock.raise(id, c->time));
+	return id;
+}
+
+/* The next user of the number begins at a later time: its accesses differ from the old ones. */
+void history::remove(context_id id)
+{
+	context *c = get(id);
+
+	if (!c)
+		return;
+	drain(id, true);
+	const u64 time = c->time + 1, version = c->version + 1;
+	*c = context();
+	c->time = time;
+	c->version = version;
+	push_reserved(free_, id);
+}
+
+/* Before an access: those that know the context's present time did not see it. */
+void history::tick(context *c, context_id id)
+{
+	if (!c->shared)
+		return;
+	c->shared = false;
+	c->version++;
+	count(c->clock.raise(id, ++c->time));
+}
+
+void history::join(context *to, const vector_clock &from)
+{
+	count(to->clock.join(from));
+	to->version++;
+}
+
+/* What the thread did before happened before the stream's next operation. */
+void history::begin(context *stream, context *thread, context_id thread_id)
+{
+	if (stream->from == thread_id && stream->from_version == thread->version)
+		return;
+	pass_on(thread, &stream->clock);
+	stream->version++;
+	stream->from = thread_id;
+	stream->from_version = thread->version;
+}
+
+void history::pass_on(context *c, vector_clock *to)
+{
+	count(to->join(c->clock));
+	c->shared = true;
+}
+
+/* All that was done so far. */
+void history::pass_all(vector_clock *to)
+{
+	for (context_id id = 0; id < contexts_.size(); id++)
+		if (contexts_[id].used) {
+			count(to->raise(id, contexts_[id].time));
+			contexts_[id].shared = true;
+		}
+}
+
+/* ---- operations ------------------------------------------------------------------------------------ */
+
+/* All reads first: an operation that reads and writes the same bytes is not in conflict with itself. */
+void history::run_access(context *c, context_id id, std::span<const stream_access> what, u32 operation)
+{
+	tick(c, id);
+	for (const bool writes : {false, true})
+		for (const stream_access &a : what) {
+			const access_stamp by = {id, operation, c->time};
+
+			if (a.writes == writes && writes)
+				accesses_.write(a.where, by, c->clock, found_, arg_);
+			else if (a.writes == writes)
+				accesses_.read(a.where, by, c->clock, found_, arg_);
+		}
+}
+
+/* True: the stream waits; the operation was queued, or dropped. */
+bool history::enqueue(context *stream, context *thread, queued &&q)
+{
+	if (stream->queue.empty())
+		return false;
+	q.from = vector_clock();
+	pass_on(thread, &q.from);
+	if (queued_ >= max_queued || !try_push(stream->queue, std::move(q)))
+		counts_.queued_forgotten++;
+	else
+		queued_++;
+	return true;
+}
+
+void history::submit(context_id stream, context_id thread, std::span<const stream_access> what, u32 operation)
+{
+	context *const s = get(stream), *const t = get(thread);
+
+	if (!s || !t)
+		return;
+	if (likely(s->queue.empty())) {
+		begin(s, t, thread);
+		return run_access(s, stream, what, operation);
+	}
+	queued q{queued::access, {}, {}, operation, nullptr};
+	if (!fits([&] { q.accesses.assign(what.begin(), what.end()); }))
+		counts_.no_memory++;
+	enqueue(s, t, std::move(q));
+}
+
+void history::submit_signal(context_id stream, context_id thread, const signal_ref &signal)
+{
+	context *const s = get(stream), *const t = get(thread);
+
+	if (!s || !t || enqueue(s, t, {queued::give, {}, {}, 0, signal}))
+		return;
+	begin(s, t, thread);
+	pass_on(s, &signal->clock_);
+	signal->given_ = true;
+	drain_all();
+}
+
+void history::submit_wait(context_id stream, context_id thread, const signal_ref &signal)
+{
+	context *const s = get(stream), *const t = get(thread);
+
+	if (!s || !t || enqueue(s, t, {queued::wait, {}, {}, 0, signal}))
+		return;
+	begin(s, t, thread);
+	if (signal->given_)
+		return join(s, signal->clock_);
+	/* The first in the queue is what the stream waits for. */
+	if (queued_ >= max_queued || !try_push(s->queue, queued{queued::wait, {}, {}, 0, signal}))
+		counts_.queued_forgotten++;
+	else
+		queued_++;
+}
+
+void history::join_unseen(context *stream)
+{
+	counts_.unseen_signals++;
+	pass_all(&stream->clock);
+	stream->version++;
+}
+
+/* Runs what no longer waits; force: all of it. */
+void history::drain(context_id stream, bool force)
+{
+	context *const s = get(stream);
+
+	while (s && !s->queue.empty()) {
+		queued &q = s->queue.front();
+
+		if (q.what == queued::wait && !q.signal->given_ && !force)
+			return;
+		join(s, q.from);
+		s->from = ~0u;
+		if (q.what == queued::access)
+			run_access(s, stream, q.accesses, q.operation);
+		else if (q.what == queued::wait && q.signal->given_)
+			join(s, q.signal->clock_);
+		else if (q.what == queued::wait)
+			join_unseen(s);
+		if (q.what == queued::give) {
+			pass_on(s, &q.signal->clock_);
+			q.signal->given_ = true;
+		}
+		s->queue.pop_front();
+		queued_--;
+	}
+}
+
+/* A signal was given: streams that waited for it may give others. */
+void history::drain_all()
+{
+	for (size_t before = queued_ + 1; queued_ && queued_ < before;) {
+		before = queued_;
+		for (context_id id = 0; id < contexts_.size(); id++)
+			if (!contexts_[id].queue.empty())
+				drain(id, false);
+	}
+}
+
+/* ---- threads --------------------------------------------------------------------------------------- */
+
+void history::access(context_id thread, byte_range where, bool writes, u32 operation)
+{
+	context *const t = get(thread);
+	const stream_access a = {where, writes};
+
+	if (t)
+		run_access(t, thread, {&a, 1}, operation);
+}
+
+void history::give(context_id thread, const signal_ref &signal)
+{
+	context *const t = get(thread);
+
+	if (!t)
+		return;
+	pass_on(t, &signal->clock_);
+	signal->given_ = true;
+	drain_all();
+}
+
+void history::give_unseen(const signal_ref &signal)
+{
+	counts_.unseen_signals++;
+	pass_all(&signal->clock_);
+	signal->given_ = true;
+	drain_all();
+}
+
+void history::waited_for(context_id thread, const order_signal &signal)
+{
+	context *const t = get(thread);
+
+	if (t)
+		join(t, signal.clock_);
+}
+
+void history::waited_for_stream(context_id thread, context_id stream)
+{
+	context *const t = get(thread), *const s = get(stream);
+
+	if (!t || !s)
+		return;
+	if (unlikely(!s->queue.empty())) {
+		drain(stream, true);
+		drain_all();
+	}
+	pass_on(s, &t->clock);
+	t->version++;
+}
+
+} // namespace usdma::core

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The order of a program's operations, and the accesses that have none (happens-before). Pure: knows neither devices
+ * nor threads, and takes no lock; the caller reports what the program does.
+ *
+ * A thread and a stream are contexts. An operation of a stream happens after what its thread did before it submitted
+ * it, and after the stream's earlier operations. A signal carries the order from where it was given to those that
+ * waited for it: an event's record, a host function's end, a value, a notify. A stream may wait for a signal that is
+ * given later: its operations are then queued here until that is.
+ */
+#pragma once
+
+#include "lib/core/check/access_map.h"
+
+#include <deque>
+#include <memory>
+#include <span>
+
+namespace usdma::core {
+
+/* Given at most once. Shared by who gives it and those who wait for it. */
+class order_signal {
+public:
+	bool given() const { return given_; }
+
+private:
+	friend class history;
+	bool given_ = false;
+	vector_clock clock_;
+};
+using signal_ref = std::shared_ptr<order_signal>;
+
+struct stream_access {
+	byte_range where;
+	bool writes;
+};
+
+class history {
+public:
+	using report = access_map::report;
+
+	history(report found, void *arg, size_t max_ranges = access_map::default_ranges)
+		: accesses_(max_ranges), found_(found), arg_(arg)
+	{
+	}
+
+	/* ~0: no memory; the other calls ignore it. A context's number is used again after it was removed. */
+	context_id add_thread() { return add(false); }
+	context_id add_stream() { return add(true); }
+	/* A stream has no queued operations. */
+	void remove(context_id c);
+
+	/* ---- what a thread submits to a stream ---- */
+	void submit(context_id stream, context_id thread, std::span<const stream_access> what, u32 operation);
+	/* The stream gives the signal when it gets here. */
+	void submit_signal(context_id stream, context_id thread, const signal_ref &s);
+	/* Later operations of the stream happen after the signal. */
+	void submit_wait(context_id stream, context_id thread, const signal_ref &s);
+
+	/* ---- what a thread does ---- */
+	void access(context_id thread, byte_range where, bool writes, u32 operation);
+	void give(context_id thread, const signal_ref &s);
+	void waited_for(context_id thread, const order_signal &s);
+	/* As give(), by means unseen here: after all operations so far. */
+	void give_unseen(const signal_ref &s);
+	/*
+	 * All that was submitted to the stream has ended. What it waited for and was not given was given by means
+	 * unseen here.
+	 */
+	void waited_for_stream(context_id thread, context_id stream);
+
+	void forget(byte_range r) { accesses_.forget(r); }
+
+	struct counts {
+		access_counts accesses;
+		u64 unseen_signals = 0; /* a stream passed a wait for a signal that was not given */
+		u64 queued_forgotten = 0;
+		u64 no_memory = 0;
+	};
+	counts result() const
+	{
+		counts c = counts_;
+
+		c.accesses = accesses_.counts();
+		return c;
+	}
+
+	static constexpr size_t max_queued = 1 << 16; /* operations behind signals that are not given */
+
+private:
+	/* An operation of a stream behind a wait. */
+	struct queued {
+		enum kind : u8 { access, give, wait } what;
+		vector_clock from; /* the thread's at submission */
+		std::vector<stream_access> accesses;
+		u32 operation = 0;
+		signal_ref signal;
+	};
+	struct context {
+		vector_clock clock;
+		u64 time = 1;
+		u64 version = 1;     /* of the clock */
+		bool shared = false; /* its time was passed on since its last access */
+		bool is_stream = false, used = false;
+		context_id from = ~0u; /* the thread whose clock was joined last, */
+		u64 from_version = 0;  /* at this version */
+		std::deque<queued> queue;
+	};
+
+	context_id add(bool stream);
+	context *get(context_id c) { return c < contexts_.size() && contexts_[c].used ? &contexts_[c] : nullptr; }
+	void count(bool ok) { counts_.no_memory += !ok; }
+	void tick(context *c, context_id id);
+	void join(context *to, const vector_clock &from);
+	void begin(context *stream, context *thread, context_id thread_id);
+	void pass_on(context *c, vector_clock *to);
+	void pass_all(vector_clock *to);
+	void join_unseen(context *stream);
+	void run_access(context *c, context_id id, std::span<const stream_access> what, u32 operation);
+	bool enqueue(context *stream, context *thread, queued &&q);
+	void drain(context_id stream, bool force);
+	void drain_all();
+
+	std::deque<context> contexts_;
+	std::vector<context_id> free_;
+	access_map accesses_;
+	size_t queued_ = 0;
+	counts counts_;
+	report found_;
+	void *arg_;
+};
+
+} // namespace usdma::core

@@ -56,6 +56,8 @@ struct native_api {
 	void unmark(event e) { usdma_event_destroy(e); }
 	int record(event e, stream s) { return usdma_event_record(e, s); }
 	int wait_for(event e) { return usdma_event_sync(e, -1); }
+	/* 1: ended, successfully or not; 0: not yet; negative: an error */
+	int reached(event e) { return usdma_event_query(e); }
 	int sync(stream s) { return usdma_stream_sync(s, -1); }
 
 	int copy(stream s, void *dst, const void *src, size_t len, copy_kind kind)
@@ -140,6 +142,13 @@ struct acl_api {
 	void unmark(event e) { aclrtDestroyEvent(e); }
 	int record(event e, stream s) { return -aclrtRecordEvent(e, s); }
 	int wait_for(event e) { return -aclrtSynchronizeEvent(e); }
+	int reached(event e)
+	{
+		aclrtEventRecordedStatus status;
+		const aclError err = aclrtQueryEventStatus(e, &status);
+
+		return err ? -err : status == ACL_EVENT_RECORDED_STATUS_COMPLETE;
+	}
 	int sync(stream s) { return -aclrtSynchronizeStream(s); }
 
 	int copy(stream s, void *dst, const void *src, size_t len, copy_kind kind)

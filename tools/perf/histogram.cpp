@@ -10,6 +10,12 @@ namespace usdma::perf {
 
 namespace bh = boost::histogram;
 
+double median(std::vector<double> v)
+{
+	std::sort(v.begin(), v.end());
+	return v[v.size() / 2];
+}
+
 using axis = bh::axis::regular<double, bh::axis::transform::log>;
 
 /* From 1 ns to 100 s, each bin 0.5 % wider than the one before. */

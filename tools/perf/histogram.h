@@ -6,8 +6,12 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace usdma::perf {
+
+/* v: not empty */
+double median(std::vector<double> v);
 
 class histogram {
 public:

@@ -6,6 +6,7 @@
 #include "tools/perf/numa.h"
 
 #include <string>
+#include <vector>
 
 struct usdma_device;
 
@@ -32,9 +33,14 @@ struct job {
 	bool verify = false;
 	double seconds = 0.2; /* of each repeat */
 	unsigned repeats = 3;
-	int client_cpu = -1;  /* of the first thread; the others run on any CPU, or on the client's node */
-	int engine_cpu = -1;  /* -1: chosen by read_machine() */
-	node_pair nodes = {}; /* if --numa was given */
+	int client_cpu = -1;    /* of the first thread; the others run on any CPU, or on the client's node */
+	int engine_cpu = -1;    /* -1: chosen by read_machine() */
+	node_pair nodes = {};   /* if --numa was given */
+	double rate = 0;        /* copies a second of all threads, by a schedule; 0: as fast as depth allows */
+	double load = 0;        /* rate in percent of that without a schedule; 0: rate was given */
+	bool mark_each = false; /* an event after each copy, not after depth / 4 of them */
+	unsigned processes = 1; /* each with so many threads */
+	unsigned process = 0;   /* the number of this one */
 };
 
 /* An open device with its memory for measurements. */
@@ -65,10 +71,17 @@ struct outcome {
 	bool verified = false;
 	bool interrupted = false; /* by a signal: shorter than requested */
 	u64 copies = 0;
+	struct {
+		std::vector<double> gbps, p50_ns, p99_ns;
+	} repeats; /* of each */
 };
 
 /* Throws std::runtime_error, also for wrong data. copies is 0 after a signal in the warm-up. */
 outcome measure(bench_device &dev, const job &j);
+/* The same by job.processes processes, which open the device themselves: the caller must not have used the library. */
+outcome measure_in_processes(unsigned device, size_t cold_bytes, const job &j);
+/* Whether a process of its own can open the device; throws its error. */
+void check_in_process(unsigned device);
 /* True: built with ACL. */
 bool have_acl();
 

@@ -158,12 +158,6 @@ void check_blocks(usdma_device *dev, const layout &l, const pools &p, const requ
 			}
 }
 
-double middle(std::vector<double> v)
-{
-	std::sort(v.begin(), v.end());
-	return v[v.size() / 2];
-}
-
 struct line {
 	const char *what, *how;
 	double ms, tokens, gbps, call_ms, cpu;
@@ -197,11 +191,11 @@ template <class Api> std::vector<line> run(Api &a, usdma_device *dev, const opti
 			if (got.ns.empty())
 				continue; /* interrupted */
 			check_blocks(dev, l, p, r);
-			const double ns = middle(got.ns);
+			const double ns = median(got.ns);
 			out.push_back({kind == copy_kind::h2d ? "swap in" : "swap out",
 				       batched ? "one batch call" : "a call a block", ns / 1e6,
 				       double(o.kv.tokens) / ns * 1e9, double(l.request_bytes()) / ns,
-				       middle(got.call_ns) / 1e6, middle(got.cpu_ns) / ns * 100});
+				       median(got.call_ns) / 1e6, median(got.cpu_ns) / ns * 100});
 		}
 	progress(o, "");
 	a.close(s);

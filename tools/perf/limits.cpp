@@ -4,6 +4,7 @@
 #include "driver/base/barrier.h"
 #include "driver/base/unique_fd.h"
 #include "tools/perf/clock.h"
+#include "tools/perf/histogram.h"
 #include "tools/perf/wake.h"
 
 #include <nlohmann/json.hpp>
@@ -113,12 +114,6 @@ private:
 	void *mem_;
 	size_t bytes_;
 };
-
-double median(std::vector<double> v)
-{
-	std::nth_element(v.begin(), v.begin() + ptrdiff_t(v.size() / 2), v.end());
-	return v[v.size() / 2];
-}
 
 } // namespace
 

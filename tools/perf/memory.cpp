@@ -120,7 +120,7 @@ void bench_memory::renew(u8 *dst, u8 *src, size_t bytes)
 	must(usdma_fill_sync(dev, dst, 0, 1, bytes, -1), "clearing the destination");
 }
 
-std::vector<part> bench_memory::parts(const job &j, size_t cold_bytes)
+std::vector<part> bench_memory::parts(const job &j, size_t cold_bytes, bench_memory *source)
 {
 	const size_t slot = slot_bytes(j);
 	const size_t each = j.cold ? std::max(slot, cold_bytes / j.threads / 4096 * 4096) :
@@ -135,7 +135,7 @@ std::vector<part> bench_memory::parts(const job &j, size_t cold_bytes)
 		break;
 	case copy_kind::d2d:
 	case copy_kind::desc:
-		src = device(0, all), dst = device(1, all);
+		src = (source ? source : this)->device(0, all), dst = device(1, all);
 		break;
 	case copy_kind::page_h2d:
 		src = pageable(all), dst = device(0, all);

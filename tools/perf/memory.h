@@ -31,8 +31,11 @@ struct bench_memory {
 	~bench_memory();
 	bench_memory(const bench_memory &) = delete;
 
-	/* Random bytes in the sources; the destinations are cleared if the job is verified. */
-	std::vector<part> parts(const job &j, size_t cold_bytes);
+	/*
+	 * Random bytes in the sources; the destinations are cleared if the job is verified. source: of the device
+	 * that a copy between devices reads; nullptr: this one.
+	 */
+	std::vector<part> parts(const job &j, size_t cold_bytes, bench_memory *source = nullptr);
 	/* Throws if one of the first n slots, in their order of use, has wrong data. */
 	void check(const job &j, const part &p, size_t slots, u64 n);
 	/* The node of the first page of the job's host memory; -1: none, or unknown. */

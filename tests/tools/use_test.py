@@ -30,6 +30,9 @@ class Tools(Suite):
         self.measure = [perf, "--client-cpu", str(CPUS[0]), "--cold-bytes", "4M", "--seconds", "0.02", "--repeats", "1"]
         # On one CPU: between two, the time of a cache line is measured first, which takes a second on a busy machine.
         self.brief = [*self.measure, "--engine-cpu", str(CPUS[0])]
+        # ... by the affinity of the process, where these options are refused.
+        self.placed = ["taskset", "-c", str(CPUS[0]), perf, "--cold-bytes", "4M", "--seconds", "0.002", "--repeats", "1"]
+        self.matrix = [*self.placed, "--matrix"]
 
     def path(self, name):
         return os.path.join(self.scratch, name)
@@ -273,7 +276,81 @@ def test_without_proc(s):
         s.check(done.returncode == 0 and not done.stderr, f"{name}: {device}", done)
 
 
-TESTS = [test_without_proc, test_turned_away, test_server_refuses, test_wrong_words, test_before_work, test_sizes, test_device_first, test_full, test_closed_pipe, test_interrupted_sweep, test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
+def rows_of(s, *args, **env):
+    done = s.done(*args, "--json", "-", env=dict(s.env, **env))
+    return done, json.loads(done.stdout)["rows"] if done.returncode == 0 else []
+
+
+def test_open_loop(s):
+    done, rows = rows_of(s, *s.brief, "-s", "64", "--rate", "2000,50%")
+    s.check([(r["load_percent"], r["offered_per_s"] > 0) for r in rows] == [(0, False), (0, True), (50, True)] and rows[1]["offered_per_s"] == 2000,
+            "--rate: the rate without a schedule, a number, a percentage", done)
+    # A copy takes a millisecond at least, and two are due in that time: the k-th one waits for k times half a millisecond.
+    late = [w.replace("0.02", "0.2") for w in s.brief]
+    done, rows = rows_of(s, *late, "--rate", "2000", "-s", "64", "-d", "1", USDMA_DEVICES="sim:mem=64M:latency=1000")
+    s.check(len(rows) == 1 and rows[0]["latency_ns"]["max"] > 50e6 and rows[0]["latency_ns"]["p50"] > 20e6,
+            "--rate: the time for which copies wait for their turn is in their latency", done)
+    for args in (("--rate", "0"), ("--rate", "5k"), ("--rate", "%"), ("--rate", "10", "--streams", "2"), ("--rate", "10", "--wait", "hybrid")):
+        done = s.done(*s.brief, *args)
+        s.check(done.returncode == 2 and "--rate" in done.stderr, f"{' '.join(args)} is refused", done)
+
+
+def test_processes(s):
+    measure = [*s.placed, "-s", "64"]
+    done, rows = rows_of(s, *measure, "--processes", "1,2", "--verify")
+    s.check([(r["processes"], r["copies"] > 0, r["verified"]) for r in rows] == [(1, True, True), (2, True, True)], "--processes: a row each", done)
+    done = s.done(*measure, "--processes", "2", "--device", "foo")
+    s.check(done.returncode == 1 and not done.stdout and "foo" in done.stderr, "--processes --device foo: no table", done)
+    with served(s) as path:
+        done = s.done(*measure, "--processes", "2", "--device", f"vfio-user:{path}")
+    s.check(done.returncode == 1 and "usdma-perf: device: " in done.stderr, "--processes on a device that has one user", done)
+
+
+def test_matrix(s):
+    brief = [*s.matrix, "-s", "64K", "--verify"]
+    done, rows = rows_of(s, *brief, USDMA_DEVICES="sim:mem=64M,sim:mem=64M")
+    sets = {n: {(r["from"], r["to"]) for r in rows if r["set"] == n} for n in ("single", "bidirectional", "host-to-all", "all-to-host", "host-both")}
+    among = {("0", "1"), ("1", "0")}
+    into, back = {("host", "0"), ("host", "1")}, {("0", "host"), ("1", "host")}
+    s.check(sets == {"single": into | back | among | {("0", "0"), ("1", "1")}, "bidirectional": into | back | among, "host-to-all": into, "all-to-host": back,
+                     "host-both": into | back} and all(r["gbps"] > 0 and r["verified"] for r in rows), "--matrix: all cells of two devices", done)
+    done = s.done(*brief)
+    lines = [line.split() for line in done.stdout.split("\n")]
+    s.check(done.returncode == 0 and ["host", "0"] in lines and any(line[:2] == ["host", "-"] and len(line) == 3 for line in lines) and "sum" not in done.stdout,
+            "--matrix: a table of one device", done)
+    done = s.done(*brief, "-w", "h2d")
+    s.check(done.returncode == 2 and "excludes --matrix" in done.stderr, "--matrix -w is refused", done)
+
+
+def test_against(s):
+    saved, other = s.path("saved.json"), s.path("other.json")
+    s.done(*s.matrix, "-s", "64K", "--json", saved)
+    done = s.done(*s.matrix, "-s", "64K", "--against", saved)
+    s.check(done.returncode == 0 and " of 5 figures of 5 rows changed" in done.stdout, "--against: compares the cells", done)
+    with open(saved, encoding="utf-8") as f:
+        doc = json.load(f)
+    for row in doc["rows"]:
+        row["repeats"]["gbps"] = [1e6 if row["to"] == "host" else 1e-6]
+    with open(other, "w", encoding="utf-8") as f:
+        json.dump(doc, f)
+    done = s.done(*s.matrix, "-s", "64K", "--against", other, "--json", "-")
+    said = json.loads(done.stdout)["against"]
+    s.check(sorted((f["then"]["median"] > 1, f["change_percent"] < 0, f["beyond_spread"]) for f in said["figures"]) ==
+            [(False, False, True)] * 3 + [(True, True, True)] * 2, "--against: what is worse and what is better", done)
+    done = s.done(*s.matrix, "-s", "32K", "--against", saved)
+    s.check(done.returncode == 0 and "no row of this measurement is in that file" in done.stdout, "--against: other rows", done)
+    for text in ("", "{}", '{"rows": []}', '{"rows": [1]}', '{"rows": [{"gbps": 1}]}'):
+        with open(other, "w", encoding="utf-8") as f:
+            f.write(text)
+        done = s.done(*s.brief, "--against", other)
+        s.check(done.returncode == 1 and not done.stdout and f"--against: {other} is no result" in done.stderr, f"--against a file of {text!r}", done)
+    done = s.done(*s.brief, "--against", "/nonexistent")
+    s.check(done.returncode == 2 and "--against" in done.stderr and "/nonexistent" in done.stderr, "--against: no such file", done)
+    done = s.done(*s.brief, "--against", saved, "--curves")
+    s.check(done.returncode == 2 and "--against excludes" in done.stderr, "--against --curves is refused", done)
+
+
+TESTS = [test_open_loop, test_processes, test_matrix, test_against, test_without_proc, test_turned_away, test_server_refuses, test_wrong_words, test_before_work, test_sizes, test_device_first, test_full, test_closed_pipe, test_interrupted_sweep, test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
 
 
 def main():

@@ -23,6 +23,10 @@ class first_device {
 public:
 	explicit first_device(const options &o)
 	{
+		if (!o.processes.empty()) {
+			check_in_process(0); /* the processes open it, each for itself */
+			return;
+		}
 		if (usdma_open_index(0, &dev_))
 			throw std::runtime_error(usdma_error_text());
 		if (o.calibrate)
@@ -50,6 +54,8 @@ static int run(const options &o)
 		return run_calibration(o, m);
 	if (o.curves)
 		return run_curves(o, m);
+	if (o.matrix)
+		return run_matrix(o, m);
 	return o.workload.empty() ? run_sweep(o, m) : run_kv_cache(o, m);
 }
 

@@ -34,6 +34,24 @@ static CLI::Validator usable_cpu()
 	return tool::word_of(names);
 }
 
+/* Copies a second, or percent with %. */
+static CLI::Validator offered_rate()
+{
+	return CLI::Validator(
+		[](std::string &text) -> std::string {
+			const bool percent = is_percent(text);
+			const double most = percent ? 1000 : 1e9;
+			char *end = nullptr;
+			const double value = strtod(text.c_str(), &end);
+
+			if (isdigit(text[0]) && end == text.c_str() + text.size() - percent && value > 0 &&
+			    value <= most)
+				return "";
+			return "\"" + text + "\": it takes copies a second up to 1e9, or percent up to 1000%";
+		},
+		"", "rate");
+}
+
 static void describe_sweep(CLI::App &app, options &o)
 {
 	const std::vector<std::pair<std::string, copy_kind>> kinds = {
@@ -75,20 +93,36 @@ static void describe_sweep(CLI::App &app, options &o)
 		->check(tool::number_in(1, 60000))
 		->type_name("N")
 		->group(sweep);
+	app.add_option("--rate", o.rates,
+		       "Copies a second at scheduled times (an open loop), or percent of the rate without a schedule: "
+		       "100000, 50%; latency counts from the scheduled time")
+		->delimiter(',')
+		->check(offered_rate())
+		->type_name("RATE")
+		->excludes("--streams")
+		->group(sweep);
+	app.add_option("--processes", o.processes, "Processes at the same time, each with a device of its own")
+		->delimiter(',')
+		->check(tool::number_in(1, 256))
+		->type_name("N")
+		->group(sweep);
 	app.add_option("--wait", o.waits, "default poll interrupt hybrid")
 		->delimiter(',')
 		->transform(tool::word_of(waits))
 		->type_name("MODE")
+		->excludes("--rate")
 		->group(sweep);
 	app.add_option("--client-cpu", o.client_cpus, "CPU of the first thread (default: nearest to the engine)")
 		->delimiter(',')
 		->check(usable_cpu())
 		->type_name("CPU")
+		->excludes("--processes")
 		->group(sweep);
 	app.add_option("--numa", o.numa,
 		       "NUMA nodes of client and host memory, and of the engines of its software devices: "
 		       "0:0,0:1; or all pairs")
 		->type_name("CLIENT:ENGINE")
+		->excludes("--processes")
 		->group(sweep);
 }
 
@@ -116,7 +150,8 @@ static void describe_how(CLI::App &app, options &o)
 	app.add_option("--engine-cpu", o.engine_cpus, "CPUs of the engines")
 		->delimiter(',')
 		->check(usable_cpu())
-		->type_name("CPU");
+		->type_name("CPU")
+		->excludes("--processes");
 	app.add_flag("-q,--quiet", o.quiet, "Do not print progress");
 }
 
@@ -127,11 +162,19 @@ static void describe_output(CLI::App &app, options &o)
 	app.add_option("--csv", o.csv, "Write the rows as CSV")->type_name("FILE");
 	app.add_option("--plot", o.plot, "Draw bandwidth and latency over size (.svg or .png; needs gnuplot)")
 		->type_name("FILE");
+	app.add_option("--against", o.against, "Compare with a result of --json: what changed beyond the spread")
+		->check(CLI::ExistingFile)
+		->type_name("FILE");
 	app.add_flag("--limits", o.limits, "Also measure the machine's limits, and print each figure's ratio to them");
 }
 
 static void describe_modes(CLI::App &app, options &o)
 {
+	CLI::Option *const matrix = app.add_flag(
+		"--matrix", o.matrix, "Bandwidth between host and devices, and among devices: each alone, and at once");
+	for (const char *other : {"-w", "--batch", "--threads", "--streams", "--rate", "--processes", "--client-cpu",
+				  "--engine-cpu", "--numa", "--api", "--limits", "--csv", "--plot"})
+		matrix->excludes(other);
 	app.add_option("--workload", o.workload, "kv-cache: swapping requests of an LLM's cache in and out")
 		->check(tool::word_of({"kv-cache"}))
 		->type_name("NAME");
@@ -178,21 +221,31 @@ static std::string unwritable(const options &o)
 	return "";
 }
 
+/* Other measurements than the sweep and the matrix. */
+static unsigned modes_of(const options &o)
+{
+	return unsigned(o.curves) + unsigned(o.calibrate) + unsigned(!o.workload.empty());
+}
+
 static std::string problem(const options &o)
 {
 	if (!o.write_to.empty() && !o.calibrate)
 		return "--write needs --calibrate";
 	if (!o.plot.empty() && !o.plot.ends_with(".svg") && !o.plot.ends_with(".png"))
 		return "--plot: the file's name must end in .svg or .png";
-	if (unsigned(o.curves) + unsigned(o.calibrate) + unsigned(!o.workload.empty()) > 1)
-		return "--workload, --curves and --calibrate exclude each other";
+	if (modes_of(o) + unsigned(o.matrix) > 1)
+		return "--matrix, --workload, --curves and --calibrate exclude each other";
+	if (modes_of(o) && !o.against.empty())
+		return "--against excludes --workload, --curves and --calibrate";
+	if (modes_of(o) && !o.processes.empty())
+		return "--processes excludes --workload, --curves and --calibrate";
 	if (o.through == api::acl && !have_acl())
 		return "--api acl: this usdma-perf was built without libascendcl";
 	if (o.through != api::acl && std::find(o.kinds.begin(), o.kinds.end(), copy_kind::desc) != o.kinds.end())
 		return "--way desc: descriptors are ACL's: add --api acl";
 	if (!o.numa.empty() && (!o.client_cpus.empty() || !o.engine_cpus.empty() || !o.device.empty()))
 		return "--numa chooses CPUs and devices: it excludes --client-cpu, --engine-cpu and --device";
-	if (!o.numa.empty() && (o.curves || o.calibrate || !o.workload.empty()))
+	if (!o.numa.empty() && modes_of(o))
 		return "--numa excludes --workload, --curves and --calibrate";
 	return unwritable(o);
 }
@@ -207,6 +260,17 @@ static std::vector<std::string> device_addresses()
 		if (entry.path().filename().string().find('.') != std::string::npos)
 			out.push_back(entry.path().filename());
 	return out;
+}
+
+/* What the command line left open, and is not the same for all measurements. */
+static void choose_defaults(const CLI::App &app, options &o)
+{
+	if (!app.count("--depth") && (o.matrix || !o.rates.empty()))
+		o.depths = {o.matrix ? 4u : 256u};
+	if (!app.count("--size") && o.matrix)
+		o.sizes = {16 * MiB};
+	if (!app.count("--wait") && o.matrix)
+		o.waits = {wait::any};
 }
 
 int parse(int argc, char **argv, options *out)
@@ -227,6 +291,7 @@ int parse(int argc, char **argv, options *out)
 	} catch (const CLI::ParseError &e) {
 		return leave(app, e) ? 2 : -1;
 	}
+	choose_defaults(app, *out);
 	const std::string wrong = problem(*out);
 	if (!wrong.empty())
 		fmt::print(stderr, "usdma-perf: {}\n", wrong);
@@ -237,16 +302,20 @@ static std::string software_device(const options &o, const std::vector<int> &cpu
 {
 	const size_t mem = std::max<size_t>(GiB, align_up<size_t>(2 * o.cold_bytes + 512 * MiB, GiB));
 
-	return fmt::format("sim:mem={}:engines={}:cpus={}", mem, o.engines,
+	return fmt::format("sim:mem={}:engines={}{}{}", mem, o.engines, cpus.empty() ? "" : ":cpus=",
 			   fmt::join(cpus.begin(), cpus.begin() + std::min<ptrdiff_t>(o.engines, ssize(cpus)), "+"));
 }
 
-/* One device for each set of engine CPUs. */
+/* One device for each set of engine CPUs. Several clients at once: the kernel chooses their CPUs. */
 static std::string software_devices(const options &o, const machine &m)
 {
 	std::string out;
 	unsigned n = 0;
 
+	if (o.matrix)
+		return software_device(o, {}) + "," + software_device(o, {});
+	if (!o.processes.empty())
+		return software_device(o, {});
 	for (const placement &p : m.placements)
 		if (p.device == n) {
 			out += (n ? "," : "") + software_device(o, p.engine_cpus);

@@ -19,12 +19,18 @@ struct kv_shape {
 	unsigned requests = 4;
 };
 
+inline bool is_percent(const std::string &rate)
+{
+	return !rate.empty() && rate.back() == '%';
+}
+
 struct options {
 	std::vector<copy_kind> kinds = {copy_kind::h2d};
 	std::vector<wait> waits = {wait::poll};
 	std::vector<size_t> sizes = {64, 4 * KiB, 64 * KiB, MiB};
-	std::vector<unsigned> depths = {1}, batches = {32}, threads = {1}, streams = {1};
-	std::vector<int> client_cpus; /* empty: the nearest pair */
+	std::vector<unsigned> depths = {1}, batches = {32}, threads = {1}, streams = {1}, processes;
+	std::vector<std::string> rates; /* copies a second, or percent */
+	std::vector<int> client_cpus;   /* empty: the nearest pair */
 	std::vector<int> engine_cpus;
 	unsigned engines = 1;
 	std::string numa; /* node pairs */
@@ -33,11 +39,11 @@ struct options {
 	double seconds = 0.2;
 	unsigned repeats = 3;
 	size_t cold_bytes = 512 * MiB;
-	std::string device, json, csv, plot;
+	std::string device, json, csv, plot, against;
 	bool limits = false;
 	std::string workload;
 	kv_shape kv;
-	bool curves = false, calibrate = false;
+	bool curves = false, calibrate = false, matrix = false;
 	std::string write_to;
 };
 
@@ -48,6 +54,7 @@ int parse(int argc, char **argv, options *out);
 machine set_up(const options &o);
 
 int run_sweep(const options &o, const machine &m);
+int run_matrix(const options &o, const machine &m);
 int run_kv_cache(const options &o, const machine &m);
 int run_curves(const options &o, const machine &m);
 int run_calibration(const options &o, const machine &m);

@@ -40,6 +40,20 @@ static std::string rate_text(double v)
 	return fmt::format("{:.{}f}", v, v < 9.995 ? 2 : v < 99.95 ? 1 : 0);
 }
 
+/* The rate of the schedule; "": there is none. */
+static std::string offered(const outcome &o)
+{
+	const job &j = o.job;
+	std::string out;
+
+	if (j.rate <= 0)
+		return "";
+	out = fmt::format("offered {:.0f}/s", j.rate);
+	if (j.load > 0)
+		out += fmt::format(" ({:g} %)", j.load);
+	return out + (o.mcps < 0.95e-6 * j.rate ? " (too many), " : ", ");
+}
+
 static std::string ratios(const outcome &o, const machine &m, const limits *lim)
 {
 	std::string out = fmt::format("{:8} ", name_of(o.job.wait));
@@ -47,6 +61,9 @@ static std::string ratios(const outcome &o, const machine &m, const limits *lim)
 
 	if (o.job.nodes.client >= 0)
 		out += fmt::format("nodes {}:{}, ", o.job.nodes.client, o.job.nodes.engine);
+	out += offered(o);
+	if (o.job.processes > 1)
+		out += fmt::format("{} processes, ", o.job.processes);
 	if (line > 0 && o.job.depth == 1)
 		out += fmt::format("{:.2f} x cache line, ", o.latency.percentile(50) / line);
 	if (o.base_gbps > 0)
@@ -97,7 +114,8 @@ std::string where_it_pays(const std::vector<outcome> &all)
 	std::string out;
 
 	for (const outcome &o : all)
-		groups[{o.job.kind, o.job.depth}].try_emplace(o.job.size, &o);
+		if (o.job.rate <= 0)
+			groups[{o.job.kind, o.job.depth}].try_emplace(o.job.size, &o);
 	for (const auto &[key, by_size] : groups) {
 		if (by_size.size() < 2)
 			continue;
@@ -147,9 +165,13 @@ nlohmann::json to_json(const outcome &o, const machine &m, const limits *lim)
 			      {"engine_cpu_percent", o.engine_cpu},
 			      {"memcpy_gbps", o.base_gbps},
 			      {"copies", o.copies},
+			      {"processes", j.processes},
+			      {"offered_per_s", j.rate},
+			      {"load_percent", j.load},
 			      {"interrupted", o.interrupted},
 			      {"verified", o.verified}};
 
+	out["repeats"] = {{"gbps", o.repeats.gbps}, {"p50_ns", o.repeats.p50_ns}, {"p99_ns", o.repeats.p99_ns}};
 	out["ratio"]["memcpy"] = o.base_gbps > 0 ? o.gbps / o.base_gbps : 0;
 	if (const double line = line_of(m, j.client_cpu, j.engine_cpu); line > 0)
 		out["ratio"]["line"] = o.latency.percentile(50) / line;
@@ -170,7 +192,8 @@ std::string to_csv(const std::vector<outcome> &all)
 		"threads,"
 		"streams,"
 		"cold,client_cpu,engine_cpu,client_node,engine_node,submit_p50_ns,p50_ns,p90_ns,p99_ns,p99_9_ns,"
-		"max_ns,gbps,mcopies_per_s,memcpy_gbps,client_cpu_percent,engine_cpu_percent,spread_percent\n";
+		"max_ns,gbps,mcopies_per_s,memcpy_gbps,client_cpu_percent,engine_cpu_percent,spread_percent,processes,"
+		"offered_per_s\n";
 
 	for (const outcome &o : all) {
 		const job &j = o.job;
@@ -182,12 +205,12 @@ std::string to_csv(const std::vector<outcome> &all)
 			"{},"
 			"{},"
 			"{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.1f},{:.4f},{:.4f},{:.3f},{:.1f},"
-			"{:.1f},{:.1f}\n",
+			"{:.1f},{:.1f},{},{:.0f}\n",
 			name_of(j.kind), j.api == api::acl ? "acl" : "native", name_of(j.wait), j.size, j.depth,
 			j.kind == copy_kind::batch ? j.batch : 1, j.threads, j.streams, int(j.cold), j.client_cpu,
 			j.engine_cpu, j.nodes.client, j.nodes.engine, o.submit.percentile(50), o.latency.percentile(50),
 			o.latency.percentile(90), o.latency.percentile(99), o.latency.percentile(99.9), o.latency.max(),
-			o.gbps, o.mcps, o.base_gbps, o.client_cpu, o.engine_cpu, o.spread);
+			o.gbps, o.mcps, o.base_gbps, o.client_cpu, o.engine_cpu, o.spread, j.processes, j.rate);
 	}
 	return out;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Measures every combination of the lists on the command line. */
 #include "tools/interrupt.h"
+#include "tools/perf/against.h"
 #include "tools/perf/options.h"
 #include "tools/perf/report.h"
 
@@ -22,21 +23,75 @@ static std::vector<placement> placements_of(const options &o, const machine &m)
 	return out;
 }
 
-/* Calls fn for each combination in one placement. */
-template <class F> static void each_job(const options &o, const placement &at, F fn)
+/* Each job with each of the values, unless set() refuses one. */
+template <class T, class F> static void vary(std::vector<job> &jobs, const std::vector<T> &values, F set)
 {
-	for (copy_kind kind : o.kinds)
-		for (wait mode : o.waits)
-			for (unsigned threads : o.threads)
-				for (unsigned streams : o.streams)
-					for (unsigned depth : o.depths)
-						for (unsigned batch :
-						     kind == copy_kind::batch ? o.batches : std::vector<unsigned>{1})
-							for (size_t size : o.sizes)
-								fn(job{o.through, kind, mode, size, depth, batch,
-								       threads, streams, o.cold, o.verify, o.seconds,
-								       o.repeats, at.client_cpu, at.engine_cpus[0],
-								       at.nodes});
+	std::vector<job> out;
+
+	for (const job &j : jobs)
+		for (const T &v : values) {
+			job with = j;
+
+			if (set(with, v))
+				out.push_back(with);
+		}
+	jobs = std::move(out);
+}
+
+template <class T, class M> static void vary(std::vector<job> &jobs, const std::vector<T> &values, M job::*member)
+{
+	vary(jobs, values, [member](job &j, const T &v) {
+		j.*member = v;
+		return true;
+	});
+}
+
+/* Before percents of it: the rate without a schedule, "". */
+static std::vector<std::string> rates_of(const options &o)
+{
+	std::vector<std::string> out = o.rates;
+
+	if (std::any_of(out.begin(), out.end(), is_percent))
+		out.insert(out.begin(), "");
+	return out;
+}
+
+static bool set_rate(job &j, const std::string &text)
+{
+	const double value = text.empty() ? 0 : std::stod(text);
+
+	j.mark_each = true;
+	(is_percent(text) ? j.load : j.rate) = value;
+	return true;
+}
+
+/* Every combination in one placement. */
+static std::vector<job> jobs_at(const options &o, const placement &at)
+{
+	std::vector<job> jobs(1);
+	job &j = jobs[0];
+
+	j.api = o.through;
+	j.cold = o.cold, j.verify = o.verify;
+	j.seconds = o.seconds, j.repeats = o.repeats;
+	j.client_cpu = o.processes.empty() ? at.client_cpu : -1;
+	j.engine_cpu = at.engine_cpus[0];
+	j.nodes = at.nodes;
+	vary(jobs, o.kinds, &job::kind);
+	vary(jobs, o.waits, &job::wait);
+	if (!o.processes.empty())
+		vary(jobs, o.processes, &job::processes);
+	vary(jobs, o.threads, &job::threads);
+	vary(jobs, o.streams, &job::streams);
+	vary(jobs, o.depths, &job::depth);
+	vary(jobs, o.batches, [&o](job &with, unsigned n) {
+		with.batch = with.kind == copy_kind::batch ? n : 1;
+		return with.kind == copy_kind::batch || n == o.batches[0];
+	});
+	vary(jobs, o.sizes, &job::size);
+	if (!o.rates.empty())
+		vary(jobs, rates_of(o), set_rate);
+	return jobs;
 }
 
 namespace {
@@ -46,13 +101,18 @@ public:
 	sweep(const options &o, const machine &m)
 		: o_(o), m_(m), placements_(placements_of(o, m)), table_(o.json != "-")
 	{
+		if (!o.against.empty())
+			before_.emplace(o.against);
 	}
 	void run();
-	void write() const;
+	/* Compares the rows and writes the files. */
+	void finish() const;
 
 private:
 	void measure_machine();
-	void one(bench_device &dev, const job &j);
+	/* dev: nullptr: processes open it. */
+	void one(bench_device *dev, job j);
+	void measure_at(const placement &at);
 	nlohmann::json document() const;
 	/* Prints to standard output unless it is used for JSON. */
 	void print(const std::string &text) const
@@ -68,7 +128,9 @@ private:
 	std::vector<placement> placements_;
 	bool table_;
 	std::optional<limits> lim_;
+	std::optional<baseline> before_;
 	std::vector<outcome> all_;
+	double unscheduled_ = 0; /* copies a second of the latest row without a schedule */
 	size_t count_ = 0;
 };
 
@@ -80,17 +142,31 @@ void sweep::measure_machine()
 	print(describe(*lim_));
 }
 
-void sweep::one(bench_device &dev, const job &j)
+void sweep::one(bench_device *dev, job j)
 {
 	if (stopped())
 		return;
+	if (j.load > 0)
+		j.rate = unscheduled_ * j.load / 100;
 	progress(o_, fmt::format("{} of {}: {} {}", all_.size() + 1, count_, name_of(j.kind), size_text(j.size)));
-	outcome out = measure(dev, j);
+	outcome out = dev ? measure(*dev, j) : measure_in_processes(0, o_.cold_bytes, j);
 	progress(o_, "");
 	if (!out.copies)
 		return;
+	if (j.rate <= 0)
+		unscheduled_ = out.mcps * out.held * 1e4;
 	print(table_row(out, m_, lim()));
 	all_.push_back(std::move(out));
+}
+
+void sweep::measure_at(const placement &at)
+{
+	std::optional<bench_device> dev;
+
+	if (o_.processes.empty())
+		dev.emplace(at.device, o_.cold_bytes, at.nodes.client);
+	for (const job &j : jobs_at(o_, at))
+		one(dev ? &*dev : nullptr, j);
 }
 
 void sweep::run()
@@ -99,13 +175,10 @@ void sweep::run()
 	if (o_.limits)
 		measure_machine();
 	for (const placement &at : placements_)
-		each_job(o_, at, [&](const job &) { count_++; });
+		count_ += jobs_at(o_, at).size();
 	print("\n" + table_head());
-	for (const placement &at : placements_) {
-		bench_device dev(at.device, o_.cold_bytes, at.nodes.client);
-
-		each_job(o_, at, [&](const job &j) { one(dev, j); });
-	}
+	for (const placement &at : placements_)
+		measure_at(at);
 	print("\n" + where_it_pays(all_));
 	if (tool::interrupted())
 		fmt::print(stderr, "usdma-perf: interrupted: {} of {} rows are measured{}\n", all_.size(), count_,
@@ -128,8 +201,9 @@ nlohmann::json sweep::document() const
 }
 
 /* Writes each file, even if others fail. */
-void sweep::write() const
+void sweep::finish() const
 {
+	nlohmann::json doc = document();
 	std::string wrong;
 	auto attempt = [&wrong](auto fn) {
 		try {
@@ -139,7 +213,9 @@ void sweep::write() const
 		}
 	};
 
-	attempt([this] { write_json(o_.json, document()); });
+	if (before_)
+		print("\n" + before_->compare(doc));
+	attempt([&] { write_json(o_.json, doc); });
 	if (!o_.csv.empty())
 		attempt([this] { write_file(o_.csv, to_csv(all_)); });
 	if (!o_.plot.empty() && !all_.empty())
@@ -155,7 +231,7 @@ int run_sweep(const options &o, const machine &m)
 	sweep s(o, m);
 
 	s.run();
-	s.write();
+	s.finish();
 	return 0;
 }
 

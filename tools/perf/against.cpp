@@ -2,7 +2,7 @@
 /*
  * What changed since a saved result. A figure changed if the range of its repeats, from the least to the most, does not
  * overlap the saved one: nothing is assumed of how figures are distributed. For n repeats then and m now, equal speeds
- * are told apart so by chance in 2 of binomial(n + m, n) cases.
+ * appear to differ by chance in 2 of binomial(n + m, n) cases.
  */
 #include "tools/perf/against.h"
 
@@ -27,7 +27,7 @@ constexpr const char *key_fields[] = {"set",         "from",       "to",        
 				      "client_node", "engine_node"};
 
 struct figure {
-	const char *name, *text, *unit;
+	const char *name, *text, *in;
 	bool more_is_better;
 };
 constexpr figure figures[] = {
@@ -149,11 +149,11 @@ baseline::~baseline() = default;
 /* Percent of pairs of equal figures whose ranges are apart by chance. */
 static double by_chance(unsigned n, unsigned m)
 {
-	double ways = 1;
+	double choices = 1;
 
 	for (unsigned i = 1; i <= n; i++)
-		ways = ways * (m + i) / i;
-	return 200 / ways;
+		choices = choices * (m + i) / i;
+	return 200 / choices;
 }
 
 static std::string number(const figure &f, double v)
@@ -167,7 +167,7 @@ static std::string line_of(const change &c)
 
 	return fmt::format("{}\n         {}: {} ({} to {}) -> {} ({} to {}) {}: {:+.1f} %, {}\n", c.row, f.text,
 			   number(f, c.then.median), number(f, c.then.least), number(f, c.then.most),
-			   number(f, c.now.median), number(f, c.now.least), number(f, c.now.most), f.unit, c.percent(),
+			   number(f, c.now.median), number(f, c.now.least), number(f, c.now.most), f.in, c.percent(),
 			   c.better() ? "better" : "worse");
 }
 

@@ -242,7 +242,7 @@ static std::string problem(const options &o)
 	if (o.through == api::acl && !have_acl())
 		return "--api acl: this usdma-perf was built without libascendcl";
 	if (o.through != api::acl && std::find(o.kinds.begin(), o.kinds.end(), copy_kind::desc) != o.kinds.end())
-		return "--way desc: descriptors are ACL's: add --api acl";
+		return "-w desc: descriptors are ACL's: add --api acl";
 	if (!o.numa.empty() && (!o.client_cpus.empty() || !o.engine_cpus.empty() || !o.device.empty()))
 		return "--numa chooses CPUs and devices: it excludes --client-cpu, --engine-cpu and --device";
 	if (!o.numa.empty() && modes_of(o))

@@ -176,13 +176,13 @@ template <class F> [[noreturn]] void child_main(pid_t parent, int to, const F &w
 template <class F> child start_child(const F &work)
 {
 	const pid_t parent = getpid();
-	int ends[2];
+	int fds[2];
 	child c;
 
-	if (pipe2(ends, O_CLOEXEC))
+	if (pipe2(fds, O_CLOEXEC))
 		throw std::runtime_error(fmt::format("a pipe for a process: {}", strerror(errno)));
-	c.from.reset(ends[0]);
-	const unique_fd to(ends[1]);
+	c.from.reset(fds[0]);
+	const unique_fd to(fds[1]);
 	c.pid = fork();
 	if (!c.pid)
 		child_main(parent, to.get(), work);
@@ -229,7 +229,7 @@ void forward_interrupt(const std::vector<child> &all, bool *forwarded)
 /* Until all have ended; throws when the first one fails. */
 void collect(std::vector<child> &all)
 {
-	constexpr int look_ms = 200; /* a signal may come just before poll() */
+	constexpr int recheck_ms = 200; /* a signal may come just before poll() */
 	bool forwarded = false;
 
 	for (;;) {
@@ -240,7 +240,7 @@ void collect(std::vector<child> &all)
 		if (std::all_of(all.begin(), all.end(), [](const child &c) { return !c.from.valid(); }))
 			return;
 		forward_interrupt(all, &forwarded);
-		if (poll(fds.data(), fds.size(), look_ms) <= 0)
+		if (poll(fds.data(), fds.size(), recheck_ms) <= 0)
 			continue;
 		for (size_t i = 0; i < all.size(); i++)
 			if (fds[i].revents)
@@ -248,7 +248,7 @@ void collect(std::vector<child> &all)
 	}
 }
 
-/* work(k): the result of process k, by which the process ends. */
+/* work(k): the result of process k, with which the process exits. */
 std::vector<std::string> in_processes(unsigned n, const std::function<std::string(unsigned)> &work)
 {
 	std::vector<std::string> out;

@@ -64,7 +64,7 @@ void describe(CLI::App &app, options &opt)
 		    "Each descriptor takes at least so many microseconds");
 	add_setting(app, opt, "--rate", "rate", "Bytes a second of each engine, such as 500M");
 	add_setting(app, opt, "--timing", "timing",
-		    "When descriptors run: plain (default), early, late or\nshuffle@SEED (docs/checking.md)")
+		    "When descriptors run: plain (default), early, late or shuffle@SEED (docs/checking.md)")
 		->type_name("HOW");
 	add_setting(app, opt, "--cpus", "cpus", "CPUs of the engines, such as 2+3")->type_name("LIST");
 	add_setting(app, opt, "--share", "share",

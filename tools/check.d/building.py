@@ -79,7 +79,7 @@ job("foreign-long", 10, "the same: 8 GiB pinned behind a virtual IOMMU", BUILD +
     lambda run: guests(run, "foreign", "--situation", "8-gib", "--results", run.dir("foreign-long.json"), deadline=7200))
 
 
-job("foreign-ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's, dmatest, md, DPDK, the kernel's VFIO tests; and ours by kernel VFIO",
+job("foreign-ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's, dmatest, md, DPDK; and ours by kernel VFIO",
     BUILD + ("vm", "foreign"))(lambda run: guests(run, "foreign", "--engine", "ioat", "--results", run.dir("foreign-ioat.json"), deadline=6 * 3600))
 
 

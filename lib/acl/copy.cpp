@@ -106,7 +106,8 @@ static aclError memcpy_pageable(const char *call, stream_guard &s, const core::e
 	err = core::stream_sync(s, deadline::never());
 	if (err)
 		return task_failed(call, s, s->id, err);
-	err = core::copy_sync(s->dev, e, dst, src, count, deadline::never());
+	/* Looked up again: what ran meanwhile may have mapped other memory there. */
+	err = core::copy_sync(s->dev, dst, src, count, deadline::never());
 	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
 }
 

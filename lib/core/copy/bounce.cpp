@@ -333,16 +333,15 @@ static int sync_before(stream *s, deadline until)
 	return err ? err : stream_refuses(s);
 }
 
-int copy_pageable(stream *s, const endpoints &e, void *dst, const void *src, u64 len)
+int copy_pageable(stream *s, void *dst, const void *src, u64 len)
 {
-	int err = sync_before(s, deadline::never());
+	const int err = sync_before(s, deadline::never());
 
-	if (!err)
-		err = move(e, dst, src, len, deadline::never());
-	return err;
+	/* Looked up after the wait: what ran meanwhile may have mapped other memory there. */
+	return err ? err : move(translate_both(dst, src), dst, src, len, deadline::never());
 }
 
-int copy_sync(device *dev, const endpoints &e, void *dst, const void *src, u64 len, deadline until)
+int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline until)
 {
 	const no_cancel scope;
 
@@ -350,12 +349,7 @@ int copy_sync(device *dev, const endpoints &e, void *dst, const void *src, u64 l
 		return fail_forked();
 	if (dev->lost())
 		return fail_lost(dev);
-	return move(e, dst, src, len, until);
-}
-
-int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline until)
-{
-	return copy_sync(dev, translate_both(dst, src), dst, src, len, until);
+	return move(translate_both(dst, src), dst, src, len, until);
 }
 
 int copy_staged(stream *s, void *dst, const void *src, u64 len)

@@ -33,13 +33,13 @@ namespace usdma::core {
 [[gnu::cold]] static int copy_to_peer(stream *s, endpoints e, void *dst, const void *src, u64 len, u8 flags)
 {
 	if (is_apart(s->dev, e.dst) || is_apart(s->dev, e.src))
-		return copy_pageable(s, e, dst, src, len);
+		return copy_pageable(s, dst, src, len);
 	int err = reach_peer(s->dev, &e.dst);
 	if (!err)
 		err = reach_peer(s->dev, &e.src);
 	if (!err)
 		return copy_pieces(s, e, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, flags);
-	return err == -EXDEV ? copy_pageable(s, e, dst, src, len) : err;
+	return err == -EXDEV ? copy_pageable(s, dst, src, len) : err;
 }
 
 int copy_direct(stream *s, const endpoints &e, void *dst, const void *src, u64 len, u8 flags)
@@ -81,7 +81,7 @@ int copy_async(stream *s, void *dst, const void *src, u64 len)
 {
 	const endpoints e = translate_both(dst, src);
 
-	return likely(!is_pageable(e)) ? copy_direct(s, e, dst, src, len) : copy_pageable(s, e, dst, src, len);
+	return likely(!is_pageable(e)) ? copy_direct(s, e, dst, src, len) : copy_pageable(s, dst, src, len);
 }
 
 } // namespace usdma::core

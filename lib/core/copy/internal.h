@@ -15,7 +15,7 @@ namespace usdma::core {
  * Waits for the stream, then copies synchronously, through the host: one side is unregistered or not accessible
  * by the engine.
  */
-int copy_pageable(stream *s, const endpoints &e, void *dst, const void *src, u64 len);
+int copy_pageable(stream *s, void *dst, const void *src, u64 len);
 /* A rectangle that needs more than one request. Waits for the stream; synchronous. */
 int copy_2d_rows(stream *s, const endpoints &e, const copy_rect &c, deadline until);
 

@@ -74,7 +74,9 @@ void ring_channel::handle_stop()
 	if (!err && !idle)
 		err = read_halted(&halted);
 	if (halted)
-		return fault();
+		fault();
+	if (is_halted_)
+		return;
 	if (err < 0) {
 		log_warn("%s: channel %u: %s", eng->transport().name(), index, error_text());
 		store_seq_cst(&stop_, 0u);

@@ -99,7 +99,8 @@ USDMA_API void usdma_log_set_callback(usdma_log_fn fn, void *arg);
  * names a file that replaces both files. usdmactl info lists all settings with their values, docs/tuning.md
  * describes them.
  *
- * The first call that counts or opens devices puts the settings into use; they cannot be changed afterwards.
+ * The first call that counts or opens devices, or of ACL, puts the settings into use; they cannot be changed
+ * afterwards.
  */
 
 /*

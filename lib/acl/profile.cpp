@@ -88,7 +88,8 @@ static void decide()
 	}
 	if (hot)
 		core::translations_stay_uncached();
-	store_relaxed(&hot_refused, u8(hot));
+	/* After the others: refuse_named() decides by this one. */
+	store_release(&hot_refused, u8(hot));
 }
 
 static aclError refusal(unsigned i)
@@ -110,7 +111,7 @@ aclError refuse_named(const char *call)
 {
 	const unsigned i = index_of(call);
 
-	if (load_relaxed(&hot_refused) == undecided)
+	if (load_acquire(&hot_refused) == undecided)
 		decide();
 	return i < wrapped_count ? refusal(i) : ACL_SUCCESS;
 }

@@ -65,6 +65,8 @@ drvError_t drv_of(int err)
 		return DRV_ERROR_NOT_EXIST;
 	case -ENOMEM:
 		return DRV_ERROR_OUT_OF_MEMORY;
+	case -EPERM:
+		return DRV_ERROR_OPER_NOT_PERMITTED;
 	default:
 		return DRV_ERROR_INNER_ERR;
 	}

@@ -235,7 +235,7 @@ static int set(const char *name, const char *value)
 	if (program->in_use)
 		return fail(EBUSY,
 			    "%s cannot be set any more: settings are fixed by the first call that counts or opens "
-			    "devices; set it before that, or by %s",
+			    "devices, or of ACL; set it before that, or by %s",
 			    s->name, setting_variable(*s).c_str());
 	program->made.emplace_back(s, value);
 	return 0;

@@ -197,7 +197,7 @@ event_state event_query(event *e)
 		return event_state::never;
 	if (load_acquire(&r->at) == record::queued)
 		progress_run();
-	return record_reached(r) ? event_state::done : event_state::pending;
+	return record_reached(r, true) ? event_state::done : event_state::pending;
 }
 
 bool event_is_lost(event *e)

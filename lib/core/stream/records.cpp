@@ -270,7 +270,7 @@ int record_wait(record *r, deadline until)
 	return err;
 }
 
-bool record_reached(record *r)
+bool record_reached(record *r, bool polled)
 {
 	if (record_passed(r))
 		return true;
@@ -278,7 +278,8 @@ bool record_reached(record *r)
 	if (l) {
 		if (dma::halted(l->ch))
 			hwq_check_fault(l);
-		hwq_note_poll(l, r->seq);
+		if (polled)
+			hwq_note_poll(l, r->seq);
 		l->calls.leave();
 	}
 	/* Its ring may wait for another ring, or the recording stream for a gate. */

@@ -98,7 +98,7 @@ bool record_start(record *r, stream *s);
 /* The hardware queue whose ring holds it; nullptr: none, or the device was closed. Inside a read section. */
 hw_queue *record_hw_queue(const record *r);
 /* True: reached. Also handles faults of its hardware queue, which takes locks of hardware queues. */
-bool record_reached(record *r);
+bool record_reached(record *r, bool polled = false);
 /* As record_reached() without fault handling: the caller may hold a queue lock. */
 bool record_passed(const record *r);
 /* As record_passed() inside a read section. */

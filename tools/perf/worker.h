@@ -34,6 +34,12 @@ inline bool time_left(u64 until)
 	return now_ns() < until && !tool::interrupted();
 }
 
+/* One copy is made, unless interrupted: a busy machine may take all of a short time. */
+inline bool goes_on(u64 made, u64 until)
+{
+	return made ? time_left(until) : !tool::interrupted();
+}
+
 /*
  * On a shared machine this thread or the engine is preempted for milliseconds
  * now and then.  The rate is therefore measured in much shorter windows: their
@@ -246,7 +252,7 @@ template <class Api> void worker<Api>::one_at_a_time(u64 until, share &out)
 	int err = 0;
 
 	w.from = next_;
-	for (u64 i = 0; !err && ((i & 15) || time_left(until)); i++) {
+	for (u64 i = 0; !err && ((i & 15) || goes_on(i, until)); i++) {
 		const auto s = stream();
 		const u64 t0 = ticks();
 
@@ -279,7 +285,7 @@ template <class Api> void worker<Api>::several(u64 until, share &out)
 	int err = 0;
 
 	w.from = next_;
-	while (!err && time_left(until)) {
+	for (u64 i = 0; !err && goes_on(i, until); i++) {
 		const auto s = stream();
 
 		if (flying_.size() == most_) {
@@ -346,13 +352,13 @@ template <class Api> void worker<Api>::leave_behind(schedule at, u64 end, share 
  */
 template <class Api> void worker<Api>::by_schedule(u64 until, share &out)
 {
-	const double seconds = (double(until) - double(now_ns())) / 1e9;
+	const double seconds = std::max(0.0, double(until) - double(now_ns())) / 1e9;
 	const u64 end = ticks() + u64(seconds * 1e9 / ns_per_tick());
 	schedule at(j_.rate / group_, k_, j_.threads * j_.processes);
 	int err = 0;
 
 	at.sample_for(seconds);
-	while (!err && ticks() < end && !tool::interrupted()) {
+	for (u64 i = 0; !err && (!i || ticks() < end) && !tool::interrupted(); i++) {
 		err = collect(out);
 		if (err || flying_.size() == most_ || ticks() < at.due())
 			continue;

@@ -20,7 +20,7 @@ inline constexpr u64 ring_pages_max = (sizeof(sdma::descriptor) << model_max_ord
 /* Of a channel, for timing.h. */
 struct channel_hold {
 	bool held = false; /* its next descriptor; the engine's, as are the next two */
-	u64 upto = 0;      /* these were posted … */
+	u64 last = 0;      /* up to here were posted … */
 	u64 since = 0;     /* … when they began to be held, in ns */
 	u64 needed = 0;    /* all up to this one are; atomic: any engine raises it */
 	u64 done = 0;      /* last that has ended; under the lock, as is the rest */

@@ -41,7 +41,7 @@ void timing::start(hw_channel &ch)
 	std::lock_guard guard(lock_);
 
 	ch.hold.held = false;
-	ch.hold.upto = ch.hold.since = 0;
+	ch.hold.last = ch.hold.since = 0;
 	store_relaxed(&ch.hold.needed, u64(0));
 	ch.hold.done = ch.next - 1;
 	ch.hold.record = ch.record_iova;
@@ -60,8 +60,8 @@ void timing::find_need(hw_channel &ch)
 	const u64 tail = doorbell_read(ch, doorbell_tail), arm = doorbell_read(ch, doorbell_arm);
 	const u64 service = doorbell_read(ch, doorbell_arm_service), now = now_ns();
 
-	if (h.upto < ch.next) {
-		h.upto = tail > ch.next ? tail : ch.next;
+	if (h.last < ch.next) {
+		h.last = tail > ch.next ? tail : ch.next;
 		h.since = now;
 	}
 	if (arm != arm_none && arm >= ch.next)
@@ -71,7 +71,7 @@ void timing::find_need(hw_channel &ch)
 	else if (service != arm_none && service >= ch.next && now - h.since > service_delay_ns)
 		raise_to(&h.needed, service);
 	else if (now - h.since > max_delay_ns)
-		raise_to(&h.needed, h.upto);
+		raise_to(&h.needed, h.last);
 }
 
 /* The channel whose turn is next; nullptr: nothing is needed, or all that is pending is blocked. With the lock held. */

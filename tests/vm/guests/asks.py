@@ -158,11 +158,14 @@ def bind_remembers(guest, to, bdf):
 
 # ---- programs -------------------------------------------------------------------------------------------
 
+# Real time for one program: four processes that reduce by edu's transfers of 4 KiB take two minutes.
+PROGRAM_SECONDS = 300
+
 
 def run_tap(guest, to, name, program, arguments, devices, env=""):
     command = " ".join([program.rsplit("/", 1)[1], *arguments])
     env += f" CMOCKA_MESSAGE_OUTPUT=TAP USDMA_TEST_BACKEND=kernel USDMA_TEST_SMALL=1 USDMA_DEVICES={','.join(devices)}"
-    to.tap(f"{name} on kernel VFIO", guest.run(f"exec env {env} {command}", 90))
+    to.tap(f"{name} on kernel VFIO", guest.run(f"exec env {env} {command}", PROGRAM_SECONDS))
 
 
 def engine_below_streams(guest, to, programs, first):
@@ -179,7 +182,7 @@ OWN_MEMORY = ("copies",)
 ISOLATED = ("native", "core-peers")
 
 
-LENT = "USDMA_LEND_MEMORY=1 USDMA_POOL_SIZE=8M USDMA_HOST_ARENA=1M"
+LENT = "USDMA_LEND_MEMORY=1 USDMA_POOL_SIZE=16M USDMA_HOST_ARENA=1M"
 
 # What kernel VFIO cannot show, and why.
 NOT_HERE = {

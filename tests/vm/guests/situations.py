@@ -7,9 +7,14 @@ EDU = "edu,dma_mask=0xffffffffffffffff"
 MACHINE_IOMMU = ["-machine", "q35,kernel-irqchip=split", "-device", "intel-iommu,intremap=on"]
 MACHINE_PLAIN = ["-machine", "q35"]
 
-# Behind a root port of its own: alone in its group, and resettable by the port.
-EDU_ALONE = ["-device", "pcie-root-port,id=port1,chassis=1,slot=1", "-device", f"{EDU},bus=port1"]
-EDU_SECOND = ["-device", "pcie-root-port,id=port2,chassis=2,slot=2", "-device", f"{EDU},bus=port2"]
+
+def edu_alone(n):
+    """Behind a root port of its own: alone in its group, and resettable by the port."""
+    return ["-device", f"pcie-root-port,id=port{n},chassis={n},slot={n}", "-device", f"{EDU},bus=port{n}"]
+
+
+# One for each process of the suites that run in four.
+FOUR_EDUS = [word for n in range(1, 5) for word in edu_alone(n)]
 # Behind a bridge to conventional PCI, with a neighbour: one group of both.
 EDU_SHARED = ["-device", "pcie-pci-bridge,id=bridge1", "-device", f"{EDU},bus=bridge1,addr=1",
               "-device", f"{EDU},bus=bridge1,addr=2"]
@@ -31,10 +36,10 @@ class Situation:
 
 
 ALL = [
-    Situation("iommu", MACHINE_IOMMU + EDU_ALONE + EDU_SECOND, "intel_iommu=on", asks.with_iommu),
-    Situation("kernel-vfio", MACHINE_IOMMU + EDU_ALONE + EDU_SECOND, "intel_iommu=on", asks.all_suites),
-    Situation("no-iommu", MACHINE_PLAIN + EDU_ALONE, "", asks.without_iommu),
+    Situation("iommu", MACHINE_IOMMU + edu_alone(1) + edu_alone(2), "intel_iommu=on", asks.with_iommu),
+    Situation("kernel-vfio", MACHINE_IOMMU + FOUR_EDUS, "intel_iommu=on", asks.all_suites),
+    Situation("no-iommu", MACHINE_PLAIN + edu_alone(1), "", asks.without_iommu),
     Situation("numa", MACHINE_PLAIN + NODES, "", asks.two_nodes, guest.STEADY_FOUR),
-    Situation("reset", MACHINE_IOMMU + EDU_ALONE, "intel_iommu=on", asks.is_hung),
+    Situation("reset", MACHINE_IOMMU + edu_alone(1), "intel_iommu=on", asks.is_hung),
     Situation("shared-group", MACHINE_IOMMU + EDU_SHARED, "intel_iommu=on", asks.shared_group),
 ]

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 
-from check import TOP, in_suites, job, read_json, tail
+from check import TOP, files_of, in_suites, job, read_json, tail
 
 BUILD = ("build", "test")
 # -g1: line numbers and function names in reports.
@@ -145,8 +145,10 @@ job("cppcheck", 2, "cppcheck: driver, lib, tools; each suppression has a reason"
 
 
 def one_by_one(run):
-    """A build tree that compiles each source separately, also those of the tools."""
-    return run.configure("-Dbuildtype=release", "-Db_pch=false", where=run.dir("commands"))
+    """A build tree that compiles each source separately, also those of the tools, with the files that they include."""
+    where = run.configure("-Dbuildtype=release", "-Db_pch=false", where=run.dir("commands"))
+    generated = files_of(where, lambda t: t["type"] == "custom" and t["filename"][0].endswith((".h", ".inc")))
+    return run.build(where=where, targets=generated, what="generate what sources include")
 
 
 def commands_of(where):

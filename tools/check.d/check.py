@@ -189,11 +189,13 @@ class Run:
         self.say(f"{what}: {len(cases)}")
         if not cases:
             self.results.add(False, f"{what}: nothing to check")
+        show = progress(r"(\d+) of (\d+)", self)
         with ThreadPoolExecutor(self.jobs) as pool:
             running = [(name, pool.submit(self.command, words, **more)) for name, words in cases]
-            for name, done in running:
+            for n, (name, done) in enumerate(running):
                 status, out = done.result()
                 self.results.add(status == 0, f"{what}: {name}", tail(out))
+                show(f"{n + 1} of {len(cases)}")
 
     def tap(self, what, words, **more):
         """Runs a program that prints TAP."""

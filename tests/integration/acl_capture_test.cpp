@@ -288,6 +288,17 @@ void test_unjoined(void **)
 	IS(107025, aclmdlRICaptureEnd(r.s, &m));
 }
 
+/* The capture has recorded nothing, nor has the replay. */
+static void check_unrecorded(const rig &r)
+{
+	std::uint64_t us;
+
+	GOOD(aclrtSynchronizeEvent(r.join));
+	IS(507000, aclrtEventGetTimestamp(r.join, &us));
+	GOOD(aclrtRecordEvent(r.join, r.t));
+	GOOD(aclrtSynchronizeEvent(r.join));
+}
+
 void test_event_codes(void **)
 {
 	rig r(7);
@@ -342,11 +353,7 @@ void test_event_codes(void **)
 	m = r.end(r.s);
 	GOOD(aclmdlRIExecuteAsync(m, r.s));
 	GOOD(aclrtSynchronizeStream(r.s));
-	/* The capture has recorded nothing, nor has the replay. */
-	GOOD(aclrtSynchronizeEvent(r.join));
-	IS(507000, aclrtEventGetTimestamp(r.join, &us));
-	GOOD(aclrtRecordEvent(r.join, r.t));
-	GOOD(aclrtSynchronizeEvent(r.join));
+	check_unrecorded(r);
 	GOOD(aclmdlRIDestroy(m));
 	for (aclrtEvent e : {plain, flag, time, ipc, never, live, outside})
 		GOOD(aclrtDestroyEvent(e));

@@ -75,7 +75,7 @@ static int child_without_room(const message &m)
 	aclrtDrvMemHandle h;
 	void *p;
 
-	MUST(50, usdma_open(0, &dev) == 0 && usdma_device_inject(dev, "refuse-map@1") == 0);
+	MUST(50, usdma_open(nullptr, &dev) == 0 && usdma_device_inject(dev, "refuse-map@1") == 0);
 	MUST(51, aclrtIpcMemImportByKey(&p, m.memory, 0) == 207001);
 	MUST(52, usdma_device_inject(dev, "refuse-map@1") == 0);
 	MUST(53, aclrtMemImportFromShareableHandle(m.physical, 0, &h) == 207001);

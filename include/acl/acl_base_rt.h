@@ -246,7 +246,7 @@ ACL_FUNC_VISIBILITY uint32_t aclGetDataBufferSize(const aclDataBuffer *dataBuffe
 /* A line of the program's own in this library's log, up to 1023 bytes. */
 ACL_FUNC_VISIBILITY void aclAppLog(aclLogLevel logLevel, const char *func, const char *file, uint32_t line,
 				   const char *fmt, ...);
-#define ACL_APP_LOG(level, fmt, ...) aclAppLog(level, __FUNCTION__, __FILE__, __LINE__, fmt, ##__VA_ARGS__)
+#define ACL_APP_LOG(level, ...) aclAppLog(level, __FUNCTION__, __FILE__, __LINE__, __VA_ARGS__)
 
 /* The SoC name that this library reports; a static string. */
 ACL_FUNC_VISIBILITY const char *aclrtGetSocName(void);

@@ -9,7 +9,7 @@
 
 using namespace usdma::test;
 
-#define GARBAGE reinterpret_cast<void *>(0x1234567890)
+#define GARBAGE (reinterpret_cast<void *>(0x1234567890))
 
 static void nothing(void *) {}
 

@@ -9,7 +9,7 @@
 
 using namespace usdma::test;
 
-#define GARBAGE reinterpret_cast<void *>(0x1234567890)
+#define GARBAGE (reinterpret_cast<void *>(0x1234567890))
 #define KIND(n) static_cast<aclrtMemcpyKind>(n)
 
 static void test_memcpy(void **)

@@ -250,9 +250,9 @@ static void *advised(aclrtAllocator, size_t, aclrtAllocatorAddr)
 	return nullptr;
 }
 
-static void *address(aclrtAllocatorBlock block)
+static void *address(aclrtAllocatorBlock of)
 {
-	return block;
+	return of;
 }
 
 static void test_allocators(void **)

@@ -157,7 +157,7 @@ static void test_streams_and_events(void **)
 static void test_refused(void **)
 {
 	bench b;
-	int symbol, *managed;
+	int symbol = 0, *managed;
 	void *at;
 	size_t size, sizes[] = {8}, first[] = {0};
 	const int *ptrs[] = {b.dev};

@@ -13,7 +13,6 @@
 using namespace usdma;
 using namespace usdma::core;
 using test::attached;
-using test::epoch_done;
 using test::epoch_now;
 using test::fake;
 using test::pages;

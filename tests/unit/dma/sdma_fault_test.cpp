@@ -4,7 +4,6 @@
 
 using namespace usdma;
 using namespace usdma::dma;
-using usdma::test::fake_device;
 using usdma::test::fake_sdma;
 using usdma::test::numbered;
 using usdma::test::open_channel;

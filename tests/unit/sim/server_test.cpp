@@ -516,7 +516,7 @@ static void test_paths(void **)
 
 	assert_non_null(mkdtemp(dir));
 	const std::string d = dir, file = d + "/file", old = d + "/old";
-	unique_fd(open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	assert_true(unique_fd(open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600)).valid());
 	assert_int_equal(l.open(file), -EEXIST);
 	assert_int_equal(l.open(""), -EINVAL);
 	assert_int_equal(l.open(std::string(200, 'x')), -EINVAL);

@@ -52,9 +52,10 @@ void describe(CLI::App &app, options &opt)
 		->check(CLI::NonNegativeNumber)
 		->type_name("N");
 	where->require_option(1);
-	add_setting(app, opt, "--model", "model", "The device: sdma (default), ioat or ioat-3.3 (docs/engines.md)")
+	add_setting(app, opt, "--model", "model",
+		    "The device: sdma (default), ioat, ioat-3.3, dsa or dsa-2 (docs/engines.md)")
 		->type_name("NAME")
-		->check(tool::word_of({"sdma", "ioat", "ioat-3.3"}));
+		->check(tool::word_of({"sdma", "ioat", "ioat-3.3", "dsa", "dsa-2"}));
 	add_setting(app, opt, "--mem", "mem", "Device memory, such as 512M or 1G (default 1G)");
 	add_setting(app, opt, "--engines", "engines", "Engines that copy at the same time, a thread each (default 2)");
 	add_setting(app, opt, "--channels", "channels", "Channels (default 64, at most 1024)");

@@ -30,11 +30,23 @@ static int set_u32(u32 *field, string_view v, u64 low, u64 high)
 
 static int set_model(config &c, string_view v)
 {
-	if (v != "sdma" && v != "ioat" && v != "ioat-3.3")
-		return -EINVAL;
-	c.model = v == "sdma" ? model_kind::sdma : model_kind::ioat;
-	c.ioat_version = v == "ioat-3.3" ? ioat::version_3_3 : ioat::version_3_2;
-	return 0;
+	static constexpr struct {
+		string_view name;
+		model_kind kind;
+	} models[] = {{"sdma", model_kind::sdma},
+		      {"ioat", model_kind::ioat},
+		      {"ioat-3.3", model_kind::ioat},
+		      {"dsa", model_kind::dsa},
+		      {"dsa-2", model_kind::dsa}};
+
+	for (const auto &m : models)
+		if (v == m.name) {
+			c.model = m.kind;
+			c.ioat_version = v == "ioat-3.3" ? ioat::version_3_3 : ioat::version_3_2;
+			c.dsa_version = v == "dsa-2" ? 0x200 : 0x100;
+			return 0;
+		}
+	return -EINVAL;
 }
 
 static int set_channels(config &c, string_view v)
@@ -142,7 +154,7 @@ struct key {
 };
 
 static constexpr key keys[] = {
-	{"model", "sdma, ioat or ioat-3.3", set_model},
+	{"model", "sdma, ioat, ioat-3.3, dsa or dsa-2", set_model},
 	{"mem", "a size from 64K to 16T in pages of 4K", set_mem, true},
 	{"engines", "a number from 1 to 64",
 	 [](config &c, string_view v) { return set_u32(&c.engines, v, 1, max_engines); }},
@@ -193,21 +205,28 @@ u32 ioat_channels(const config &cfg)
 	return cfg.channels_set ? cfg.channels : 1;
 }
 
-static int check_ioat(const config &cfg)
+u32 dsa_queues(const config &cfg)
+{
+	return cfg.channels_set ? cfg.channels : most_dsa_queues;
+}
+
+static int check_foreign(const config &cfg, const char *name, u32 channels, u32 most)
 {
 	if (cfg.timing != timing_kind::plain)
-		return fail(EINVAL, "sim: timing= is for model=sdma; model=ioat does not have it");
-	if (ioat_channels(cfg) > ioat::max_channels)
-		return fail(EINVAL, "sim: model=ioat has at most %u channels", ioat::max_channels);
+		return fail(EINVAL, "sim: timing= is for model=sdma; model=%s does not have it", name);
+	if (channels > most)
+		return fail(EINVAL, "sim: model=%s has at most %u channels", name, most);
 	return 0;
 }
 
 int check_config(const config &cfg)
 {
 	if (cfg.model == model_kind::ioat)
-		return check_ioat(cfg);
+		return check_foreign(cfg, "ioat", ioat_channels(cfg), ioat::max_channels);
+	if (cfg.model == model_kind::dsa)
+		return check_foreign(cfg, "dsa", dsa_queues(cfg), most_dsa_queues);
 	if (cfg.faults.find("wrong") != cfg.faults.npos)
-		return fail(EINVAL, "sim: only the model of I/OAT makes mistakes (fault rule wrong)");
+		return fail(EINVAL, "sim: only the models of I/OAT and DSA make mistakes (fault rule wrong)");
 	if (cfg.huge == huge_pages::require && cfg.mem % (2 * MiB))
 		return fail(EINVAL, "sim: huge=require needs mem in whole pages of 2 MiB");
 	if (cfg.engines > cfg.channels)

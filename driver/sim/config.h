@@ -14,15 +14,16 @@ namespace usdma::sim {
 /* 2 MiB pages for device memory: if the kernel provides some; never; only reserved ones. */
 enum class huge_pages : u8 { advise, off, require };
 
-enum class model_kind : u8 { sdma, ioat };
+enum class model_kind : u8 { sdma, ioat, dsa };
 
 /* Legal but hostile timing: as soon as possible, as late as possible, or late and in a random order (docs/checking.md).
  */
 enum class timing_kind : u8 { plain, early, late, shuffle };
 
 struct config {
-	model_kind model = model_kind::sdma;  /* model=sdma|ioat|ioat-3.3 */
+	model_kind model = model_kind::sdma;  /* model=sdma|ioat|ioat-3.3|dsa|dsa-2 */
 	u8 ioat_version = 0x32;               /* as in its register */
+	u16 dsa_version = 0x100;              /* the same */
 	u64 mem = GiB;                        /* mem=SIZE: device memory, sparse until touched */
 	bool has_mem = true;                  /* nomem=1: a variant without device memory and without BAR2 */
 	u64 share = u64(1) << 40;             /* share=SIZE: most bytes of its files that a client may map at a time */
@@ -30,7 +31,7 @@ struct config {
 	huge_pages huge = huge_pages::advise; /* huge=off|advise|require */
 	bool stale = false; /* stale=1: memory starts as stale_byte, not 0, and is not reported as zeroed */
 	u32 engines = 2;    /* engines=N: one thread each */
-	u32 channels = 64;  /* channels=N; ioat: at most 4, by default 1 */
+	u32 channels = 64;  /* channels=N; ioat: at most 4, by default 1; dsa: queues, at most 8, by default all */
 	bool channels_set = false;
 	u32 spin_us = 50;                        /* spin=US: how long an idle engine polls before it sleeps */
 	u32 latency_us = 0;                      /* latency=US: minimum duration of a descriptor */
@@ -47,8 +48,10 @@ inline constexpr u8 stale_byte = 0xa5;
 inline constexpr u64 min_mem = 64 * KiB, max_mem = u64(1) << 44;
 inline constexpr u32 max_engines = 64, max_spin_us = 10000000, max_latency_us = 10000000;
 
-/* Channels of an ioat. */
+/* Channels of an ioat, queues of a dsa. */
 u32 ioat_channels(const config &cfg);
+u32 dsa_queues(const config &cfg);
+inline constexpr u32 most_dsa_queues = 8;
 
 /* "sim[:key=value]…" over the defaults. -EINVAL with a text that names the key and what it takes. */
 int parse_config(std::string_view spec, config *out);

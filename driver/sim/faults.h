@@ -12,13 +12,13 @@ namespace usdma::sim {
 /* Faults of a reply to the client. */
 enum class reply_fault : u8 { none, drop, close, cut_short, too_long, wrong_id, garbage, count };
 
-/* What a device does wrong without a word. Made by the model of I/OAT. */
+/* What a device does wrong without a word. Made by the models of I/OAT and DSA. */
 enum class mistake : u8 {
 	length,     /* a copy or fill leaves out its last byte */
 	early,      /* a completion is reported before its data is written */
-	completion, /* a completion names the descriptor before it */
-	error,      /* a failed descriptor sets the wrong bit of CHANERR */
-	vector,     /* a channel's reset loses its MSI-X vector, as an erratum of S1200 does */
+	completion, /* a completion names the descriptor before it; DSA: it is written behind its record */
+	error,      /* a failed descriptor sets the wrong bit of CHANERR; DSA: it reports success */
+	vector,     /* a channel's reset loses its MSI-X vector, as an erratum of S1200 does; I/OAT only */
 	count
 };
 

@@ -14,6 +14,10 @@ static constexpr u32 express = 0x50, device_caps = express + 4, device_control =
 static constexpr u8 pending = 0x20;           /* in device_status */
 static constexpr u32 function_reset = 0x8000; /* in device_control: reads as 0 */
 static constexpr u32 msix = 0x90, msix_control = msix + 2;
+/* The list of extended capabilities. */
+static constexpr u32 ats = 0x100, ats_control = ats + 6;
+static constexpr u32 pri = 0x110, pri_control = pri + 4;
+static constexpr u32 pasid = 0x120, pasid_control = pasid + 6;
 
 void pci_config::put(u32 offset, u64 value, unsigned bytes, u64 writable)
 {
@@ -29,6 +33,21 @@ void pci_config::put_bars(const pci_layout &l)
 		if (b.size)
 			put(0x10 + 4 * i, b.flags, b.flags & bar_64 ? 8 : 4, -b.size);
 	}
+}
+
+void pci_config::put_translation()
+{
+	put(ats, 0x1000f | pri << 20, 4);
+	put(ats + 4, 0x20, 2);          /* aligned requests */
+	put(ats_control, 0, 2, 0x801f); /* enable, smallest page */
+	put(pri, 0x10013 | pasid << 20, 4);
+	put(pri_control, 0, 2, 1);       /* enable */
+	put(pri + 6, 0x100, 2);          /* stopped */
+	put(pri + 8, 512, 4);            /* requests that it may have … */
+	put(pri + 12, 0, 4, 0xffffffff); /* … and those that it is allowed */
+	put(pasid, 0x1001b, 4);
+	put(pasid + 4, 20 << 8 | 4, 2); /* 20 bits; privileged mode */
+	put(pasid_control, 0, 2, 5);    /* enable, privileged mode */
 }
 
 void pci_config::init(const pci_layout &l)
@@ -60,6 +79,8 @@ void pci_config::init(const pci_layout &l)
 	put(msix_control, l.vectors - 1, 2, 0xc000); /* enable, function mask */
 	put(msix + 4, l.msix_table | l.msix_bar, 4);
 	put(msix + 8, l.msix_pba | l.msix_bar, 4);
+	if (l.translates)
+		put_translation();
 }
 
 void pci_config::read(u32 offset, u8 *buf, u32 len, bool busy) const
@@ -77,6 +98,16 @@ unsigned pci_config::power_state() const
 bool pci_config::may_reach_memory() const
 {
 	return space_[command] & bus_master && power_state() == 0;
+}
+
+bool pci_config::has_page_requests() const
+{
+	return space_[pri_control] & 1;
+}
+
+bool pci_config::has_pasid() const
+{
+	return space_[pasid_control] & 1;
 }
 
 /* D1 and D2 are not supported: writing them leaves the power state unchanged (PCI PM 1.2 §3.2.4). */
@@ -97,7 +128,8 @@ pci_config::effect pci_config::write(u32 offset, const u8 *buf, u32 len)
 	if (!reset)
 		return effect::none;
 	/* Restores power-on values, except addresses and sizes, which the platform restores anyway. */
-	for (u32 at : {command, command + 1, power_control, msix_control + 1})
+	for (u32 at :
+	     {command, command + 1, power_control, msix_control + 1, ats_control + 1, pri_control, pasid_control})
 		space_[at] = u8(space_[at] & ~writable_[at]);
 	return effect::reset;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A model's PCI configuration space: what reads return, which bits a write changes (PCI 3.0 §6, MSI-X §6.8.2;
- * PCI Power Management 1.2 §3.2; PCI Express 3.0 §7.8).
+ * PCI Power Management 1.2 §3.2; PCI Express 3.0 §7.8; address translation: PCI Express 5.0 §10.5, §7.8.8).
  */
 #pragma once
 
@@ -19,12 +19,13 @@ struct pci_layout {
 	} bar[6];
 	u32 vectors = 0; /* of MSI-X */
 	u32 msix_bar = 0, msix_table = 0, msix_pba = 0;
+	bool translates = false; /* has ATS, page requests and PASID */
 };
 inline constexpr u32 bar_64 = 4, bar_prefetch = 8;
 
 class pci_config {
 public:
-	/* As PCI Express has it; the extended part is empty. */
+	/* As PCI Express has it; the extended part is empty without pci_layout::translates. */
 	static constexpr u32 size = 4096;
 
 	/* Side effect of a write. */
@@ -37,10 +38,14 @@ public:
 	effect write(u32 offset, const u8 *buf, u32 len);
 	/* The function may access memory: bus mastering is on, and the power state is D0. */
 	bool may_reach_memory() const;
+	/* The client has enabled them. */
+	bool has_page_requests() const;
+	bool has_pasid() const;
 
 private:
 	void put(u32 offset, u64 value, unsigned bytes, u64 writable = 0);
 	void put_bars(const pci_layout &l);
+	void put_translation();
 	unsigned power_state() const;
 
 	u8 space_[size] = {};

@@ -37,7 +37,7 @@ struct fake_sdma {
 	u64 foreign_iova = 0, foreign_size = 0; /* another device's, in the same address space */
 	bool mappable = true, lost = false, dead_commands = false, blind = false, dead_reset = false,
 	     lose_on_command = false;
-	unsigned stopping = 0; /* looks at the state after a disable that still say so */
+	unsigned stopping = 0; /* reads of the state after a disable that still say so */
 	unsigned gone = 0;     /* devices freed */
 	u64 next = 0;          /* of the one channel that the test runs */
 	u32 channel = 0;

@@ -7,16 +7,15 @@
  *   registers.cpp    BAR0
  *   engine.cpp       the thread that runs descriptors
  *   raid.cpp         XOR and PQ
- *   memory.cpp       access to the client's memory
  */
 #pragma once
 
 #include "driver/hw/ioat_regs.h"
+#include "driver/sim/client_memory.h"
 #include "driver/sim/config.h"
 #include "driver/sim/engine_thread.h"
 #include "driver/sim/interrupts.h"
 #include "driver/sim/model.h"
-#include "driver/sim/models/ioat/memory.h"
 #include "driver/sim/pci_config.h"
 
 #include <mutex>

@@ -32,6 +32,8 @@ public:
 	 */
 	bool read(u64 iova, void *buf, u64 len);
 	bool write(u64 iova, const void *buf, u64 len);
+	/* The first bytes of the range that may be accessed so. */
+	u64 reach(u64 iova, u64 len, u32 right) const;
 	/* *at_source: reading failed, not writing. */
 	bool copy(u64 dst, u64 src, u64 len, bool *at_source);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/sim/models/ioat/memory.h"
+#include "driver/sim/client_memory.h"
 
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
@@ -38,6 +38,16 @@ bool client_memory::translate(u64 iova, u64 len, u32 right, piece *out) const
 	const u64 off = iova - w.base;
 	*out = {w.host ? w.host + off : nullptr, std::min(len, w.size - off), w.piece};
 	return true;
+}
+
+u64 client_memory::reach(u64 iova, u64 len, u32 right) const
+{
+	u64 done = 0;
+	piece p;
+
+	for (; done < len && translate(iova + done, len - done, right, &p); done += p.len)
+		;
+	return done;
 }
 
 /* An aligned word is accessed as one: the client may poll it. */

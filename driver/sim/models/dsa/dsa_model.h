@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Intel DSA in software, for drivers that were written for the hardware. driver/hw/dsa_regs.h has the registers and
+ * rules, and their sources.
+ *
+ *   dsa_model.cpp    the PCI function: regions, interrupts, reset
+ *   registers.cpp    BAR0: capabilities, tables, errors
+ *   commands.cpp     administrative commands
+ *   portals.cpp      BAR2
+ *   engine.cpp       the thread that runs descriptors, batches, completions
+ *   checks.cpp       what a descriptor must be
+ *   operations.cpp   operations on memory
+ *
+ * What it chooses where the specification leaves a choice:
+ *   - All engines are one thread, which takes a descriptor from each queue in turn. Descriptors of a queue run in
+ *     order, also within a batch; priorities change nothing.
+ *   - Addresses are translated as with ATS enabled: reads and writes of what the client has not mapped are page faults.
+ *   - A page request is answered by the client's mapping of the address within 100 ms; else it counts as refused.
+ *   - An abort drops all descriptors that have not begun, and those of a batch that has.
+ *   - A handle of dsa-2 is the index of its vector plus handle_base.
+ *   - MSI-X only: there is no interrupt message storage, and writes to its portals are ignored.
+ *   - Portals: a message of 64 bytes is a descriptor, as is a sequence of aligned writes of 4 to 32 bytes from its
+ * first byte to its last on one page, which takes it with the last; anything else on that page starts anew. The
+ * hardware ignores such pieces. In a shared queue either counts as a deferrable write: -EAGAIN is its retry.
+ */
+#pragma once
+
+#include "driver/hw/dsa_regs.h"
+#include "driver/sim/client_memory.h"
+#include "driver/sim/config.h"
+#include "driver/sim/engine_thread.h"
+#include "driver/sim/interrupts.h"
+#include "driver/sim/model.h"
+#include "driver/sim/pci_config.h"
+
+#include <mutex>
+
+namespace usdma::sim {
+
+/* A work queue, protected by dsa_model::lock_; running and batch are the engine's while busy is set. */
+struct dsa_queue {
+	static constexpr u32 most = 128; /* as the total of all queues */
+
+	u32 index = 0;
+	dsa::wq_state state = dsa::wq_state::disabled;
+	u32 cfg[16] = {};
+
+	dsa::work slots[most];
+	u32 head = 0, count = 0;
+	u64 submitted = 0, finished = 0; /* descriptors; those in a batch do not count */
+
+	dsa::work running = {};
+	bool active = false; /* running is one */
+	bool busy = false;   /* the engine works on it, without the lock */
+	bool hung = false;   /* by an injected fault */
+	bool abort = false;
+	u64 seq = 0; /* descriptors begun, for injected faults; the batch itself does not count */
+
+	/* Of a running batch. */
+	u32 position = 0;
+	bool in_batch = false, failed = false;
+
+	/* A descriptor that is written in pieces, for each of its portals. */
+	struct {
+		u64 at;
+		u32 have;
+		u8 bytes[sizeof(dsa::work)];
+	} pieces[4] = {};
+
+	bool is_idle() const { return !count && !active; }
+	u32 size() const { return cfg[dsa::wq_word_size] & 0xffff; }
+	bool is_dedicated() const { return cfg[dsa::wq_word_mode] & dsa::wq_dedicated; }
+	u64 max_xfer() const { return u64(1) << (cfg[dsa::wq_word_limits] & 0x1f); }
+	u32 max_batch() const { return 1u << (cfg[dsa::wq_word_limits] >> dsa::wq_batch_shift & 0xf); }
+};
+
+class dsa_model final : public device_model {
+public:
+	explicit dsa_model(const config &cfg, faults *wrong = nullptr);
+	~dsa_model() override;
+
+	int start() override;
+	int share(u64 iova, void *vaddr, u64 size) override { return space_.share(iova, vaddr, size); }
+
+	u32 region_count() const override { return vfio::region_count; }
+	const region_desc &region(u32 index) const override { return regions_[index]; }
+	int region_read(u32 index, u64 offset, u8 *buf, u32 len) override;
+	int region_write(u32 index, u64 offset, const u8 *buf, u32 len) override;
+	std::span<const doorbell_desc> doorbells(u32) const override { return {}; }
+
+	u32 irq_types() const override { return vfio::irq_req + 1; }
+	u32 irq_count(u32 index) const override;
+	int irq_set(u32 index, u32 first, std::span<unique_fd> fds) override;
+	int irq_clear(u32 index, u32 first, u32 count) override;
+	int irq_trigger(u32 index, u32 vector) override;
+
+	u32 max_areas() const override { return dma_bounds().areas; }
+	int dma_map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 offset) override;
+	bool takes_any_file() const override { return cfg_.any_file; }
+	int dma_unmap(u64 iova, u64 size) override { return space_.unmap(iova, size); }
+	int dma_unmap_all() override { return space_.unmap_all(); }
+
+	int reset() override;
+	bool is_resetting() const override;
+	void quiesce() override;
+	reply_fault next_reply() override { return wrong_ ? wrong_->reply() : reply_fault::none; }
+	void connect(remote_port *port) override;
+
+	static constexpr u32 max_queues = most_dsa_queues, groups = 4, engines = 4, total_size = 128, read_buffers = 96;
+	static constexpr u32 xfer_log2 = 31, batch_log2 = 10, handle_base = 0x40;
+	static constexpr u64 opcap = 0x3027f; /* the operations of dsa_regs.h */
+
+private:
+	/* How a descriptor ended. */
+	struct outcome {
+		dsa::status status = dsa::status::success;
+		u8 result = 0, operand = 0;
+		bool write = false; /* of a page fault */
+		u32 bytes = 0, detail = 0;
+		u64 address = 0;
+
+		bool is_fault() const
+		{
+			return status == dsa::status::page_fault || status == dsa::status::page_fault_blocked ||
+			       status == dsa::status::batch_page_fault || status == dsa::status::record_fault;
+		}
+	};
+	/* Memory of an operation; number: its operand 8.2.3. */
+	struct range {
+		u64 at;
+		u32 right;
+		u8 number;
+	};
+
+	/* registers.cpp; with lock_ held */
+	bool is_v2() const { return cfg_.dsa_version >= 0x200; }
+	u32 wqcfg_size() const { return is_v2() ? 64 : 32; }
+	u64 read_word(u32 at) const;
+	u64 read_capability(u32 at) const;
+	void write_word(u32 at, u64 value, u64 mask);
+	void write_group(u32 at, u64 value, u64 mask);
+	void write_queue(u32 at, u32 value, u32 mask);
+	u32 queue_word(const dsa_queue &q, u32 word) const;
+	static u32 writable_bits(const dsa_queue &q, u32 word, bool enabled);
+	void power_on();
+	void reset_config();
+	void reset_queue_config(dsa_queue &q, bool with_size);
+	void software_error(u8 code, const dsa_queue *q, const dsa::work *w, const outcome &o);
+	void halt();
+	void misc_interrupt(u32 cause);
+
+	/* commands.cpp; with lock_ held */
+	void write_command(u32 value);
+	dsa::cmd_error begin_command(u32 value);
+	dsa::cmd_error enable_device();
+	dsa::cmd_error check_groups() const;
+	dsa::cmd_error check_buffers() const;
+	dsa::cmd_error enable_queue(u32 index);
+	dsa::cmd_error stop_queues(dsa::command code, u32 operand);
+	dsa::cmd_error take_handle(u32 operand, bool request);
+	void abort(dsa_queue &q);
+	void drop(dsa_queue &q);
+	void advance_command();
+	void finish_command(dsa::cmd_error err);
+	void complete_stop();
+
+	/* portals.cpp */
+	int write_portal(u64 offset, const u8 *buf, u32 len);
+	int submit(dsa_queue &q, u32 page, const dsa::work &w);
+
+	/* engine.cpp */
+	static void *thread_main(void *arg);
+	void kick();
+	void run();
+	void raise_due();
+	void sleep();
+	bool run_queue(dsa_queue &q);
+	bool begin(dsa_queue &q);
+	void end(dsa_queue &q, bool done);
+	bool hangs(dsa_queue &q);
+	bool step(dsa_queue &q);
+	bool step_batch(dsa_queue &q);
+	outcome run_one(dsa_queue &q, const dsa::work &w);
+	void complete(dsa_queue &q, const dsa::work &w, outcome o);
+	void put_record(const dsa::work &w, const outcome &o);
+	void report(dsa_queue &q, const dsa::work &w, const outcome &o, u8 code);
+	void interrupt(const dsa::work &w, const outcome &o);
+	void delay(const dsa_queue &q, u64 until_ns);
+	outcome injected(dsa_queue &q, const dsa::work &w);
+
+	/* checks.cpp */
+	outcome check_record(const dsa::work &w);
+	outcome check(const dsa_queue &q, const dsa::work &w);
+	outcome check_handle(const dsa_queue &q, const dsa::work &w);
+	bool vector_of(u16 handle, u32 *vector) const;
+
+	/* operations.cpp */
+	outcome execute(dsa_queue &q, dsa::work w);
+	template <class F>
+	outcome over(dsa_queue &q, const dsa::work &w, std::span<const range> ops, bool backward, const F &f);
+	bool await_page(const dsa_queue &q, const range &o, u64 at);
+	outcome move(dsa_queue &q, const dsa::work &w);
+	outcome fill(dsa_queue &q, const dsa::work &w);
+	outcome compare(dsa_queue &q, const dsa::work &w);
+	outcome dualcast(dsa_queue &q, const dsa::work &w);
+	outcome crc(dsa_queue &q, const dsa::work &w);
+
+	config cfg_;
+	const u32 queues_count_;
+	dma_space space_;
+	interrupts irqs_;
+	client_memory memory_;
+	faults *wrong_;
+	pci_config pci_;
+	region_desc regions_[vfio::region_count];
+	std::vector<u8> msix_; /* table and pending bits: stored, without effect; the client masks vectors */
+	std::unique_ptr<u8[]> buffer_[2];
+	unique_fd error_; /* the client's eventfd for errors */
+	remote_port *remote_ = nullptr;
+
+	mutable std::mutex lock_; /* protects what follows */
+	std::unique_ptr<dsa_queue[]> queues_;
+	dsa::group_config groups_[groups] = {};
+	u32 gencfg_ = 0, genctrl_ = 0, intcause_ = 0, permissions_[max_queues + 1] = {};
+	dsa::device_state state_ = dsa::device_state::disabled;
+	u64 swerror_[4] = {};
+	u32 cmdstatus_ = 0;
+	u32 command_ = 0;             /* while active */
+	u32 stopping_ = 0;            /* queues that the command affects … */
+	u64 target_[max_queues] = {}; /* … and what each must have finished */
+	u32 handles_ = 0;             /* vectors whose handles were requested */
+	bool reset_due_ = false;
+	u64 due_ = 0; /* vectors to raise */
+
+	unique_fd wake_;
+	engine_thread thread_{memory_.reader()};
+};
+
+} // namespace usdma::sim

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The thread that runs descriptors: one of each queue in turn, in order, so that a fence or a drain needs no action. */
+#include "driver/base/clock.h"
+#include "driver/base/thread.h"
+#include "driver/sim/models/dsa/dsa_model.h"
+#include "driver/sim/signal_fd.h"
+
+#include <algorithm>
+#include <cstring>
+#include <poll.h>
+
+namespace usdma::sim {
+
+using dsa::operation;
+using dsa::status;
+
+/* How often an injected hang is checked again. */
+static constexpr int dsa_hang_ms = 1;
+static constexpr u64 dsa_delay_ns = ns_per_ms;
+/* Longer than a client takes to check what was copied, on a busy machine too. */
+static constexpr u64 dsa_early_ns = ns_per_s;
+
+static operation op_of(const dsa::work &w)
+{
+	return operation(w.flags_operation >> 24);
+}
+
+void dsa_model::kick()
+{
+	eventfd_add(wake_.get());
+}
+
+void *dsa_model::thread_main(void *arg)
+{
+	auto *m = static_cast<dsa_model *>(arg);
+
+	thread_name("dsa-engine");
+	m->run();
+	return nullptr;
+}
+
+void dsa_model::run()
+{
+	dma_reader &reader = memory_.reader();
+
+	reader.enter();
+	while (!thread_.quits()) {
+		bool worked = false;
+
+		raise_due();
+		for (u32 i = 0; i < queues_count_; i++)
+			worked |= run_queue(queues_[i]);
+		if (worked) {
+			reader.pass();
+			continue;
+		}
+		reader.leave();
+		sleep();
+		reader.enter();
+	}
+	reader.leave();
+	thread_.ended();
+}
+
+/* Until there is work: the server's thread adds some and kicks, and the eventfd holds the kick until it is read. */
+void dsa_model::sleep()
+{
+	pollfd p = {wake_.get(), POLLIN, 0};
+	bool hung = false;
+	{
+		std::lock_guard guard(lock_);
+
+		if (due_)
+			return;
+		for (u32 i = 0; i < queues_count_; i++)
+			hung |= queues_[i].hung;
+	}
+	if (poll(&p, 1, hung ? dsa_hang_ms : -1) == 1)
+		eventfd_take(wake_.get());
+}
+
+/* ---- interrupts ------------------------------------------------------------------------------------ */
+
+void dsa_model::raise_due()
+{
+	u64 due;
+	{
+		std::lock_guard guard(lock_);
+
+		due = due_;
+		due_ = 0;
+	}
+	/* An MSI-X message is a write to memory. */
+	for (u32 i = 0; due; i++, due >>= 1)
+		if (due & 1 && memory_.is_allowed() && !(wrong_ && wrong_->drop_interrupt(i)))
+			irqs_.raise(i);
+}
+
+/* Of a descriptor whose handle is valid. */
+void dsa_model::interrupt(const dsa::work &w, const outcome &o)
+{
+	u32 vector;
+
+	if (!(w.flags_operation & dsa::flag_interrupt) || o.status == status::handle)
+		return;
+	{
+		std::lock_guard guard(lock_);
+
+		if (!vector_of(w.handle, &vector) || permissions_[vector] & dsa::perm_ignore)
+			return;
+	}
+	if (memory_.is_allowed() && !(wrong_ && wrong_->drop_interrupt(vector)))
+		irqs_.raise(vector);
+}
+
+/* ---- a descriptor ---------------------------------------------------------------------------------- */
+
+/* True: go on with q.running. */
+bool dsa_model::begin(dsa_queue &q)
+{
+	std::lock_guard guard(lock_);
+
+	if (q.abort) {
+		drop(q);
+		advance_command();
+	}
+	if (reset_due_ || state_ == dsa::device_state::halt)
+		return false;
+	if (!q.active && q.count) {
+		q.running = q.slots[q.head];
+		q.head = (q.head + 1) % dsa_queue::most;
+		q.count--;
+		q.active = true;
+	}
+	q.busy = q.active;
+	return q.active;
+}
+
+void dsa_model::end(dsa_queue &q, bool done)
+{
+	std::lock_guard guard(lock_);
+
+	q.busy = false;
+	q.active &= !done;
+	q.finished += done;
+	if (q.abort)
+		drop(q);
+	if (reset_due_)
+		power_on();
+	advance_command();
+}
+
+/* True: something was run. */
+bool dsa_model::run_queue(dsa_queue &q)
+{
+	if (!begin(q))
+		return false;
+	const bool done = step(q);
+	const bool hung = q.hung;
+
+	end(q, done);
+	return !hung;
+}
+
+/* Outside of a pass, so that areas can be unmapped; not after an abort. */
+void dsa_model::delay(const dsa_queue &q, u64 until_ns)
+{
+	for (u64 now = now_ns(); now < until_ns && !thread_.quits(); now = now_ns()) {
+		const timespec t = {0, long(std::min(until_ns - now, dsa_delay_ns))};
+		{
+			std::lock_guard guard(lock_);
+
+			if (q.abort || reset_due_)
+				return;
+		}
+		memory_.reader().leave();
+		nanosleep(&t, nullptr);
+		memory_.reader().enter();
+	}
+}
+
+/* The next step of q.running. True: it has completed. */
+bool dsa_model::step(dsa_queue &q)
+{
+	const dsa::work &w = q.running;
+	const bool reports = w.flags_operation & (dsa::flag_record_always | dsa::flag_interrupt);
+	outcome o;
+
+	if (q.in_batch)
+		return step_batch(q);
+	if (op_of(w) != operation::batch && hangs(q))
+		return false;
+	o = check_record(w);
+	if (o.status == status::success)
+		o = check(q, w);
+	if (o.status == status::success && reports && wrong_ && wrong_->wrong(mistake::early)) {
+		complete(q, w, {.bytes = op_of(w) == operation::batch ? w.size : 0});
+		delay(q, now_ns() + dsa_early_ns);
+	}
+	if (op_of(w) == operation::batch && o.status == status::success) {
+		q.in_batch = true;
+		return step_batch(q);
+	}
+	complete(q, w, op_of(w) == operation::batch ? o : run_one(q, w));
+	return true;
+}
+
+/* The next descriptor of a batch, or its end. */
+bool dsa_model::step_batch(dsa_queue &q)
+{
+	const u64 at = q.running.src + q.position * sizeof(dsa::work);
+	const u64 got = memory_.reach(at, sizeof(dsa::work), vfio::dma_read);
+	outcome all = {.status = q.failed ? status::batch_failed : status::success, .bytes = q.position};
+	dsa::work w;
+
+	if (got < sizeof(w) || !memory_.read(at, &w, sizeof(w)))
+		all = {.status = status::batch_page_fault, .operand = 1, .bytes = q.position, .address = at + got};
+	else if (!(q.failed && w.flags_operation & dsa::flag_fence)) {
+		if (hangs(q))
+			return false;
+		const outcome o = run_one(q, w);
+
+		complete(q, w, o);
+		q.failed |= o.status != status::success;
+		if (++q.position < q.running.size)
+			return false;
+		all = {.status = q.failed ? status::batch_failed : status::success, .bytes = q.position};
+	}
+	q.in_batch = false;
+	complete(q, q.running, all);
+	q.position = 0;
+	q.failed = false;
+	return true;
+}
+
+dsa_model::outcome dsa_model::run_one(dsa_queue &q, const dsa::work &w)
+{
+	const u64 start = wrong_ || cfg_.latency_us || cfg_.rate ? now_ns() : 0;
+	outcome o = check_record(w);
+
+	if (o.status == status::success)
+		o = check(q, w);
+	if (o.status == status::success && wrong_)
+		o = injected(q, w);
+	if (o.status == status::success)
+		o = execute(q, w);
+	if (o.status != status::success && wrong_ && wrong_->wrong(mistake::error))
+		o = {};
+	u64 ns = std::max(wrong_ ? wrong_->delay_ns(q.index, q.seq) : 0, cfg_.latency_us * ns_per_us);
+	if (cfg_.rate)
+		ns = std::max(ns, u64(double(w.size) * double(ns_per_s) / double(cfg_.rate)));
+	if (ns)
+		delay(q, start + ns);
+	return o;
+}
+
+/* ---- completion 3.6 ------------------------------------------------------------------------------------------ */
+
+/* The first word last: it has the status. */
+void dsa_model::put_record(const dsa::work &w, const outcome &o)
+{
+	const u64 at = w.record + (wrong_ && wrong_->wrong(mistake::completion) ? sizeof(dsa::completion) : 0);
+	const dsa::completion c = {.status = u8(u8(o.status) | (o.is_fault() && o.write ? dsa::status_write : 0)),
+				   .result = o.result,
+				   .fault_info = u8(is_v2() ? o.operand << 1 : 0),
+				   .unused = 0,
+				   .bytes = o.bytes,
+				   .address = o.address,
+				   .detail = o.detail,
+				   .more = {}};
+	u8 bytes[sizeof(c)];
+
+	memcpy(bytes, &c, sizeof(c));
+	if (memory_.write(at + 8, bytes + 8, sizeof(c) - 8))
+		memory_.write(at, bytes, 8);
+}
+
+void dsa_model::report(dsa_queue &q, const dsa::work &w, const outcome &o, u8 code)
+{
+	std::lock_guard guard(lock_);
+
+	software_error(code, &q, &w, o);
+}
+
+void dsa_model::complete(dsa_queue &q, const dsa::work &w, outcome o)
+{
+	const u32 flags = w.flags_operation;
+	const bool bad_record = o.status == status::record_fault || o.status == status::record_alignment;
+	const bool failed = o.status != status::success && o.status != status::false_predicate &&
+			    o.status != status::batch_failed;
+	const bool has_record = flags & dsa::flag_record && !bad_record;
+
+	if (failed && (!has_record || o.status == status::handle))
+		report(q, w, o, u8(o.status));
+	if (bad_record)
+		return;
+	if (has_record && (failed || flags & dsa::flag_record_always) &&
+	    !(wrong_ && wrong_->drop_record(q.index, q.seq)))
+		put_record(w, o);
+	interrupt(w, o);
+}
+
+/* ---- injected faults ------------------------------------------------------------------------------- */
+
+/* Checked once for each descriptor, and again while the queue hangs. */
+bool dsa_model::hangs(dsa_queue &q)
+{
+	if (!wrong_)
+		return false;
+	q.seq += !q.hung;
+	bool hung = wrong_->hang(q.index, q.seq);
+	if (!hung && wrong_->vanish(q.index, q.seq)) {
+		hung = true;
+		if (remote_)
+			remote_->hang_up();
+	}
+	std::lock_guard guard(lock_);
+
+	q.hung = hung;
+	return hung;
+}
+
+dsa_model::outcome dsa_model::injected(dsa_queue &q, const dsa::work &w)
+{
+	using dma::fault_reason;
+	u64 at = w.dst;
+
+	switch (wrong_->descriptor(q.index, q.seq, w.dst, &at)) {
+	case fault_reason::none:
+		return {};
+	case fault_reason::bad_op:
+		return {.status = status::operation};
+	case fault_reason::bad_length:
+		return {.status = status::size};
+	case fault_reason::src_unmapped:
+	case fault_reason::src_denied:
+		return {.status = status::page_fault, .operand = 1, .address = w.src};
+	case fault_reason::dst_unmapped:
+	case fault_reason::dst_denied:
+		return {.status = status::page_fault, .operand = 3, .write = true, .address = at};
+	case fault_reason::unaligned:
+		return {.status = status::alignment};
+	case fault_reason::bad_tag:
+		return {.status = status::reserved};
+	default:
+		return {.status = status::hardware};
+	}
+}
+
+} // namespace usdma::sim

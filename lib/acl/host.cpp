@@ -43,6 +43,7 @@ static aclError release(const char *call, void *ptr)
 {
 	if (!ptr)
 		return bad_arg(call, "hostPtr is NULL");
+	core::memory_check_free(ptr);
 	return check(call, core::host_free(ptr), at::memory);
 }
 

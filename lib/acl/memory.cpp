@@ -88,6 +88,7 @@ static aclError release(const char *call, void *ptr)
 {
 	if (!ptr)
 		return bad_arg(call, "devPtr is NULL");
+	core::memory_check_free(ptr);
 	return check(call, core::device_free(reinterpret_cast<u64>(ptr)), at::memory);
 }
 

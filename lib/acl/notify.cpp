@@ -136,8 +136,11 @@ static void release_now(void *arg)
 
 int notify_wait(notify *n, core::stream *s, deadline until)
 {
+	const core::seen_word seen = {n->word, dma::compare::eq, 1, true};
+
 	fetch_add_relaxed(&n->refs, 1);
-	return core::stream_wait_check(s, taken, release_now, n, until);
+	/* Those of other processes are not seen. */
+	return core::stream_wait_check(s, taken, release_now, n, until, load_acquire(&n->share) ? nullptr : &seen);
 }
 
 /* ---- counts ----------------------------------------------------------------------------------------- */

@@ -38,6 +38,16 @@ static int set_reach(device *dev)
 	return 0;
 }
 
+/* The late timing of race is for devices that have it. */
+static check_timing timing_of(const std::string &spec)
+{
+	const check_words &c = config_get().checks;
+
+	if (spec.starts_with("sim"))
+		return check_timing_of(spec);
+	return c.implied && !spec.starts_with("vfio-user:") ? check_timing::plain : c.timing;
+}
+
 static int device_make(device *dev, unsigned slot)
 {
 	dev->slot = slot;
@@ -64,7 +74,7 @@ static int device_make(device *dev, unsigned slot)
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
 	}
 	dev->eng->transport().set_deadline(0);
-	dev->timing = dev->spec.starts_with("sim") ? check_timing_of(dev->spec) : config_get().checks.timing;
+	dev->timing = timing_of(dev->spec);
 	dev->bar_cached = dev->spec.starts_with("sim") || dev->spec.starts_with("vfio-user");
 	return 0;
 }

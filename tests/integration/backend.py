@@ -35,8 +35,9 @@ class Sim:
         self.path = path
         ready, told = os.pipe()
         settings = ["--" + pair for pair in options.replace("nomem=1", "nomem").split(":") if pair and pair != "faults="]
-        if os.environ.get("USDMA_CHECK"):
-            settings += ["--timing", os.environ["USDMA_CHECK"].replace(":", "@")]
+        words = [word for word in os.environ.get("USDMA_CHECK", "").split(",") if word]
+        if words:
+            settings += ["--timing", next((word for word in words if word != "race"), "late").replace(":", "@")]
         if "faults=" in options:
             settings += ["--control", path + ".control"]
         self.log = tempfile.TemporaryFile()

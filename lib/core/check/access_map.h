@@ -53,6 +53,18 @@ public:
 	/* The bytes are not in use any more. */
 	void forget(byte_range r);
 
+	/* f(range, stamp) of each last write in r. */
+	template <class F> void each_write(byte_range r, const F &f) const
+	{
+		auto it = ranges_.upper_bound(r.begin);
+
+		if (it != ranges_.begin() && std::prev(it)->second.end > r.begin)
+			--it;
+		for (; it != ranges_.end() && it->first < r.end; ++it)
+			if (it->second.written.time)
+				f(byte_range{it->first, it->second.end}, it->second.written);
+	}
+
 	size_t ranges() const { return ranges_.size(); }
 	const access_counts &counts() const { return counts_; }
 

@@ -71,14 +71,13 @@ void history::pass_on(context *c, vector_clock *to)
 	c->shared = true;
 }
 
-/* All that was done so far. */
+/* All that was done so far, also by contexts that were removed since. */
 void history::pass_all(vector_clock *to)
 {
-	for (context_id id = 0; id < contexts_.size(); id++)
-		if (contexts_[id].used) {
-			count(to->raise(id, contexts_[id].time));
-			contexts_[id].shared = true;
-		}
+	for (context_id id = 0; id < contexts_.size(); id++) {
+		count(to->raise(id, contexts_[id].time));
+		contexts_[id].shared = true;
+	}
 }
 
 /* ---- operations ------------------------------------------------------------------------------------ */
@@ -112,20 +111,22 @@ bool history::enqueue(context *stream, context *thread, queued &&q)
 	return true;
 }
 
-void history::submit(context_id stream, context_id thread, std::span<const stream_access> what, u32 operation)
+u64 history::submit(context_id stream, context_id thread, std::span<const stream_access> what, u32 operation)
 {
 	context *const s = get(stream), *const t = get(thread);
 
 	if (!s || !t)
-		return;
+		return 0;
 	if (likely(s->queue.empty())) {
 		begin(s, t, thread);
-		return run_access(s, stream, what, operation);
+		run_access(s, stream, what, operation);
+		return s->time;
 	}
 	queued q{queued::access, {}, {}, operation, nullptr};
 	if (!fits([&] { q.accesses.assign(what.begin(), what.end()); }))
 		counts_.no_memory++;
 	enqueue(s, t, std::move(q));
+	return 0;
 }
 
 void history::submit_signal(context_id stream, context_id thread, const signal_ref &signal)
@@ -163,12 +164,12 @@ void history::join_unseen(context *stream)
 	stream->version++;
 }
 
-/* Runs what no longer waits; force: all of it. */
-void history::drain(context_id stream, bool force)
+/* Runs what no longer waits; force: all of it, or until that is given. */
+void history::drain(context_id stream, bool force, const order_signal *until)
 {
 	context *const s = get(stream);
 
-	while (s && !s->queue.empty()) {
+	while (s && !s->queue.empty() && !(until && until->given_)) {
 		queued &q = s->queue.front();
 
 		if (q.what == queued::wait && !q.signal->given_ && !force)
@@ -237,6 +238,12 @@ void history::waited_for(context_id thread, const order_signal &signal)
 
 	if (t)
 		join(t, signal.clock_);
+}
+
+void history::reach(context_id stream, const order_signal &s)
+{
+	drain(stream, true, &s);
+	drain_all();
 }
 
 void history::waited_for_stream(context_id thread, context_id stream)

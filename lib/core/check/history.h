@@ -51,7 +51,8 @@ public:
 	void remove(context_id c);
 
 	/* ---- what a thread submits to a stream ---- */
-	void submit(context_id stream, context_id thread, std::span<const stream_access> what, u32 operation);
+	/* Returns the stream's time of it; 0: it waits. */
+	u64 submit(context_id stream, context_id thread, std::span<const stream_access> what, u32 operation);
 	/* The stream gives the signal when it gets here. */
 	void submit_signal(context_id stream, context_id thread, const signal_ref &s);
 	/* Later operations of the stream happen after the signal. */
@@ -68,7 +69,15 @@ public:
 	 * unseen here.
 	 */
 	void waited_for_stream(context_id thread, context_id stream);
+	/* The signal, which the stream gives, was given. */
+	void reach(context_id stream, const order_signal &s);
 
+	/* What the stream did at that time happened before what the thread does now. */
+	bool knows(context_id thread, context_id stream, u64 time) const
+	{
+		return thread < contexts_.size() && contexts_[thread].clock.at(stream) >= time;
+	}
+	template <class F> void each_write(byte_range r, const F &f) const { accesses_.each_write(r, f); }
 	void forget(byte_range r) { accesses_.forget(r); }
 
 	struct counts {
@@ -118,7 +127,7 @@ private:
 	void join_unseen(context *stream);
 	void run_access(context *c, context_id id, std::span<const stream_access> what, u32 operation);
 	bool enqueue(context *stream, context *thread, queued &&q);
-	void drain(context_id stream, bool force);
+	void drain(context_id stream, bool force, const order_signal *until = nullptr);
 	void drain_all();
 
 	std::deque<context> contexts_;

@@ -5,6 +5,8 @@
 #include "driver/base/error.h"
 #include "driver/base/words.h"
 
+#include <utility>
+
 namespace usdma::core {
 
 using std::string_view;
@@ -24,6 +26,10 @@ static bool parse_seed(string_view text, check_words *out)
 
 static bool parse_word(string_view word, check_words *out)
 {
+	if (word == "race")
+		return !std::exchange(out->race, true);
+	if (out->timing != check_timing::plain)
+		return false;
 	if (word.starts_with(shuffle))
 		return parse_seed(word.substr(shuffle.size()), out);
 	out->timing = word == "late" ? check_timing::late : check_timing::early;
@@ -33,10 +39,22 @@ static bool parse_word(string_view word, check_words *out)
 int check_parse(string_view text, check_words *out)
 {
 	check_words c;
+	bool good = true;
 
-	if (!text.empty() && !parse_word(text, &c))
-		return fail(EINVAL, "\"%.*s\" is no check: there are late, early and shuffle[:SEED], one at a time",
+	for (string_view rest = text; good && rest.data() && !text.empty();) {
+		const size_t comma = rest.find(',');
+
+		good = parse_word(rest.substr(0, comma), &c);
+		rest = comma == string_view::npos ? string_view() : rest.substr(comma + 1);
+	}
+	if (!good)
+		return fail(EINVAL,
+			    "\"%.*s\" is no check: there are race, and late, early or shuffle[:SEED], with a comma "
+			    "between two",
 			    int(text.size()), text.data());
+	c.implied = c.race && c.timing == check_timing::plain;
+	if (c.implied)
+		c.timing = check_timing::late;
 	*out = c;
 	return 0;
 }

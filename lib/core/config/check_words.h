@@ -14,11 +14,13 @@ enum class check_timing : u8 { plain, early, late, shuffle };
 
 struct check_words {
 	check_timing timing = check_timing::plain;
-	bool drawn = false; /* shuffle without a seed: it was drawn */
+	bool race = false;
+	bool implied = false; /* the timing: of race, on devices that have it */
+	bool drawn = false;   /* shuffle without a seed: it was drawn */
 	u64 seed = 0;
 };
 
-/* "late", "early", "shuffle" or "shuffle:SEED". -EINVAL with a text. */
+/* "race" and one of "late", "early", "shuffle" and "shuffle:SEED", or one of them. -EINVAL with a text. */
 int check_parse(std::string_view text, check_words *out);
 /* The device string with what an embedded software device has to know of the checks. */
 std::string check_device(const check_words &c, const std::string &spec);

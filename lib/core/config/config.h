@@ -52,6 +52,8 @@ struct config {
 	std::vector<std::string> devices; /* each sim's string includes sim_cpus, faults, huge_pages and the timing */
 	std::string device_list, sim_cpus, faults, check; /* as configured */
 	check_words checks;                               /* what check says */
+	std::string check_report, check_suppressions;     /* files; "": none */
+	u32 check_exit = 66;
 	wait_mode wait = wait_mode::hybrid;
 	u32 spin_us = 50;
 	u32 coalesce_count = 1;

@@ -98,7 +98,7 @@ static void choose_timing(config *c)
 {
 	if (check_parse(c->check, &c->checks))
 		return config_add_error(c, std::string("check (USDMA_CHECK): ") + error_text());
-	if (c->checks.timing == check_timing::late || c->checks.timing == check_timing::shuffle)
+	if (!c->checks.implied && c->checks.timing >= check_timing::late)
 		check_devices(c);
 	if (c->checks.drawn)
 		c->warning += (c->warning.empty() ? "" : "; ") + std::string("USDMA_CHECK=shuffle:") +

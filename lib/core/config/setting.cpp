@@ -63,7 +63,15 @@ static constexpr setting all_settings[] = {
 			       "faults to inject in software devices, such as fail@3+drop-irq%2"),
 	words<&config::check>(
 		"check", setting_type::text,
-		"hostile but legal timing of software devices: late, early or shuffle[:SEED]; empty: none"),
+		"race: accesses without an order are reported; late, early or shuffle[:SEED]: hostile but legal timing "
+		"of software devices, late with race; empty: none"),
+	words<&config::check_report>("check_report", setting_type::text,
+				     "file to which reports of check are appended as lines of JSON; empty: none"),
+	words<&config::check_suppressions>(
+		"check_suppressions", setting_type::text,
+		"file with a text a line: reports of check that contain one are left out; empty: none"),
+	number<&config::check_exit>("check_exit", 0, 255, "",
+				    "exit status of a program of which check has reported something; 0: its own"),
 	choice<&config::wait>("wait", "poll interrupt hybrid",
 			      "wait mode: spin, sleep at once, or spin for an adaptive time, then sleep"),
 	number<&config::spin_us>("spin_us", 0, 1000000, "us", "longest time that a hybrid wait spins before it sleeps"),

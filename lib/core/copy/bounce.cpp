@@ -23,6 +23,24 @@ static bool is_host(const translation &p)
 	return p.cls != mem_class::device;
 }
 
+/* Accesses of the CPU, by USDMA_CHECK=race. device: also those to device memory. */
+static void check_cpu(const endpoints &e, u64 len, bool device)
+{
+	stream_access all[2];
+	size_t n = 0;
+
+	if (likely(!race_on()))
+		return;
+	for (const bool writes : {false, true}) {
+		const translation &p = writes ? e.dst : e.src;
+		const u64 key = race_key(p.space == dma::space::host, p.slot, p.dma);
+
+		if (p.cls != mem_class::unregistered && (device || is_host(p)))
+			all[n++] = {{key, key + len}, writes};
+	}
+	race_access("copy by the CPU", {all, n});
+}
+
 /* Runs f, which accesses memory of the caller that may be unmapped: -EFAULT. */
 template <class F> static int touch(const F &f)
 {
@@ -218,6 +236,7 @@ static int move_staged(const endpoints &e, u8 *dst, const u8 *src, u64 len, dead
 
 	if (s.error())
 		return s.error();
+	check_cpu(e, len, false);
 	staging st(len, s.get()->dev);
 	if (st.error())
 		return st.error();
@@ -312,9 +331,13 @@ static int move(const endpoints &e, void *dst, const void *src, u64 len, deadlin
 		err = check_writable(e.dst, dst);
 	if (err || !len)
 		return err;
-	if (is_host(e.dst) && is_host(e.src))
+	if (is_host(e.dst) && is_host(e.src)) {
+		check_cpu(e, len, true);
 		return touch([&] { memmove(dst, src, len); });
+	}
 	err = move_by_cpu(e, dst, src, len);
+	if (!err)
+		check_cpu(e, len, true);
 	if (err <= 0)
 		return err;
 	if (within_reach(e))

@@ -541,6 +541,9 @@ int peer_translate(device *dev, translation *p)
 		return err;
 	if (!(sp->mapped & (1u << dev->slot)))
 		return fail(EXDEV, "device %u cannot reach the memory of device %u", dev->slot, of->slot);
+	if (race_on())
+		race_alias(race_key(true, 0, sp->iova),
+			   race_key(heap_of(of)->space == dma::space::host, of->slot, heap_of(of)->dma), sp->size);
 	p->delta += sp->iova - heap_of(of)->dma;
 	p->dma += sp->iova - heap_of(of)->dma;
 	p->space = dma::space::host;

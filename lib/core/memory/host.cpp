@@ -278,7 +278,7 @@ int host_alloc_charged(u64 size, int numa_node, void **out, const device *dev)
 
 	if (err)
 		return err;
-	err = allocate(size, numa_node, out, dev, flags);
+	err = allocate(size, numa_node, out, dev, flags | region_program);
 	if (err)
 		pin_discharge(size, flags);
 	return err;

@@ -28,6 +28,7 @@
 
 #include "driver/base/mapping.h"
 #include "driver/base/unique_fd.h"
+#include "lib/core/check/race.h"
 #include "lib/core/device/device.h"
 #include "lib/core/memory/heap.h"
 #include "lib/core/memory/memory.h"

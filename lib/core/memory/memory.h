@@ -24,6 +24,7 @@ enum region_flags : u32 {
 	region_shared = 2,   /* a view of memory owned elsewhere: not to be freed as a heap block */
 	region_readonly = 4, /* devices must not write it */
 	region_charged = 8,  /* counts against pin_limit */
+	region_program = 16, /* the program's own host memory, which the race check follows */
 };
 
 struct region : range_entry {
@@ -186,6 +187,8 @@ void memory_detach(device *dev);
 void memory_forget(device *dev);
 /* Bytes of host memory that a detached device may still access. */
 u64 memory_retained_by(const device *dev);
+/* Before the program frees what is at ptr: reported if that is in use (USDMA_CHECK=race). */
+void memory_check_free(const void *ptr);
 /* Completes deferred frees whose devices cannot access the memory any more. Cheap if there are none. */
 void memory_reclaim();
 

@@ -71,6 +71,35 @@ static void region_retire(region *r)
 	store->used = r;
 }
 
+/* ---- for the race check ----------------------------------------------------------------------------- */
+
+static bool is_followed(const region &r)
+{
+	return r.cls == mem_class::device || r.flags & region_program || r.kind >= region_kind::vmm;
+}
+
+static u64 key_of(const region &r)
+{
+	return race_key(r.space == dma::space::host, r.slot, r.base + r.delta);
+}
+
+static const char *region_name(const region &r)
+{
+	return r.cls == mem_class::device        ? "device memory" :
+	       r.kind == region_kind::registered ? "registered memory" :
+						   "pinned memory";
+}
+
+void memory_check_free(const void *ptr)
+{
+	const translation p = race_on() ? translate(ptr) : translation();
+
+	if (p.size && p.base == reinterpret_cast<u64>(ptr))
+		race_block_free(race_key(p.space == dma::space::host, p.slot, p.dma));
+}
+
+/* ---- changes ---------------------------------------------------------------------------------------- */
+
 int region_add(const region &from, region **out)
 {
 	std::lock_guard guard(store->lock);
@@ -90,6 +119,8 @@ int region_add(const region &from, region **out)
 	}
 	if (out)
 		*out = r;
+	if (race_on() && is_followed(from))
+		race_block_add({key_of(from), from.size, from.base, region_name(from), from.cls == mem_class::host});
 	return 0;
 }
 
@@ -99,6 +130,8 @@ void region_remove(region *r)
 
 	if (!load_acquire(&r->alive))
 		return;
+	if (race_on() && is_followed(*r))
+		race_block_remove(key_of(*r), r->size);
 	region_map->remove(r);
 	region_retire(r);
 }

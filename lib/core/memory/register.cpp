@@ -131,7 +131,10 @@ static int add_charged(u64 base, u64 size, u32 flags, const device *dev, u64 use
 
 	if (err)
 		return err;
-	err = add(base, size, (flags & host_reg_readonly ? u32(region_readonly) : 0) | charged, dev, user);
+	err = add(base, size,
+		  (flags & host_reg_readonly ? u32(region_readonly) : 0) |
+			  (flags & host_reg_charged ? u32(region_program) : 0) | charged,
+		  dev, user);
 	if (err)
 		pin_discharge(size, charged);
 	return err;

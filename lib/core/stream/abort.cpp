@@ -26,6 +26,8 @@ int stream_abort(stream *s)
 	if (err)
 		return err;
 	err = hwq_wait(l, seq, deadline::in_ms(hang_over_ms()), wait_mode::hybrid);
+	if (!err && s->order)
+		race_stream_waited(s->order);
 	return err == -ENODEV ? 0 : err;
 }
 

@@ -18,6 +18,8 @@ void stream_unref(stream *s)
 		return;
 	/* Not in stream_end(): device_abort() may hold ended streams and read their call group. */
 	call_group_unref(s->group);
+	if (s->order)
+		race_stream_remove(s->order);
 	all_streams->put(s);
 }
 
@@ -25,6 +27,8 @@ static void stream_end(stream *s)
 {
 	hw_queue *l = s->ln;
 
+	if (s->order)
+		race_stream_waited(s->order);
 	l->lock.lock();
 	stream_drop_queue(s);
 	/* Not left to the progress thread: streams may end faster than it runs. */

@@ -14,6 +14,8 @@ enum event_flags : u32 {
 
 enum class event_state : u8 { never, pending, done };
 
+struct race_signal;
+
 /* One recording: ring and position at which the event is reached. Shared by the event and its waiters. */
 struct record {
 	enum stage : u32 { queued, in_ring, reached };
@@ -27,7 +29,11 @@ struct record {
 	u64 *stamp = nullptr; /* pinned word for the device's time stamp; null: no timing */
 	void *on = nullptr;   /* the stream's handle; may be invalid by now */
 	u32 ring_waits = 0;   /* WAIT requests posted for it; atomic */
-	u32 future = 0;       /* placeholder for the first record (event_wait_future) */
+	/* by_check: event_is_reached() does not see it; by_future: placeholder for the first record
+	 * (event_wait_future). */
+	enum hidden_by : u32 { seen, by_check, by_future };
+	u32 hidden = seen;
+	race_signal *order = nullptr; /* its signal in the race check; null: none */
 };
 
 struct alignas(64) event {

@@ -79,7 +79,7 @@ static record *latest(event *e, bool made)
 {
 	std::lock_guard guard(e->lock);
 
-	if (!e->rec || (made && e->rec->future))
+	if (!e->rec || (made && e->rec->hidden == record::by_future))
 		return nullptr;
 	record_ref(e->rec);
 	return e->rec;
@@ -111,14 +111,14 @@ static void replace_latest(event *e, record *r)
 static int claim_future(event *e, const stream *s, record **out)
 {
 	std::lock_guard guard(e->lock);
-	record *r = e->rec && e->rec->future ? e->rec : nullptr;
+	record *r = e->rec && e->rec->hidden == record::by_future ? e->rec : nullptr;
 
 	*out = r;
 	if (!r)
 		return 0;
 	if (e->flags & event_timing && record_time(r, s->dev))
 		return fail_in(-ENOMEM, "an event's record");
-	r->future = 0;
+	r->hidden = record::seen;
 	record_ref(r);
 	return 0;
 }
@@ -126,6 +126,11 @@ static int claim_future(event *e, const stream *s, record **out)
 static int push_record(stream *s, record *r)
 {
 	task t;
+
+	if (s->order) {
+		race_record(s->order, &r->order);
+		store_relaxed(&r->hidden, u32(record::by_check));
+	}
 
 	t.kind = task_kind::record;
 	t.rec = r;
@@ -183,10 +188,17 @@ void event_forget_record(event *e)
 	record *r = nullptr;
 
 	e->lock.lock();
-	if (e->rec && !e->rec->future)
+	if (e->rec && e->rec->hidden != record::by_future)
 		std::swap(e->rec, r);
 	e->lock.unlock();
 	record_unref(r);
+}
+
+/* The caller knows that it was reached. */
+static void check_reached(const record *r)
+{
+	if (r->order)
+		race_record_waited(&r->order);
 }
 
 event_state event_query(event *e)
@@ -197,7 +209,10 @@ event_state event_query(event *e)
 		return event_state::never;
 	if (load_acquire(&r->at) == record::queued)
 		progress_run();
-	return record_reached(r, true) ? event_state::done : event_state::pending;
+	if (!record_reached(r, true))
+		return event_state::pending;
+	check_reached(r);
+	return event_state::done;
 }
 
 bool event_is_lost(event *e)
@@ -208,24 +223,24 @@ bool event_is_lost(event *e)
 }
 
 /* Inside a read section. */
-static bool is_set_inside(event *e)
+static inline bool is_set_inside(event *e, u32 hidden)
 {
 	std::lock_guard guard(e->lock);
 
-	return e->rec && !e->rec->future && record_passed_inside(e->rec);
+	return e->rec && e->rec->hidden <= hidden && record_passed_inside(e->rec);
 }
 
 bool event_is_reached(const void *handle)
 {
 	/* Freed only after a grace period: valid until the end of the section. */
-	return event_valid(handle) && is_set_inside(event_of(handle));
+	return event_valid(handle) && is_set_inside(event_of(handle), record::seen);
 }
 
 bool event_is_set(event *e)
 {
 	const read_section in;
 
-	return in && is_set_inside(e);
+	return in && is_set_inside(e, record::by_check);
 }
 
 static int recorder_allows_wait(const record *r)
@@ -261,9 +276,13 @@ static int recorder_error(const record *r)
 
 static int wait_made(record *r, deadline until)
 {
-	const int err = wait_queued(r, until);
+	int err = wait_queued(r, until);
 
-	return err ? err : record_wait(r, until);
+	if (!err)
+		err = record_wait(r, until);
+	if (!err)
+		check_reached(r);
+	return err;
 }
 
 int event_wait(event *e, deadline until)
@@ -294,7 +313,12 @@ u32 event_waits(event *e)
 	const latest_record r(e, false);
 
 	progress_run();
-	return load_acquire(&e->waits) + (r && !record_reached(r) ? load_relaxed(&r->ring_waits) : 0);
+	if (!r || record_reached(r)) {
+		if (r)
+			check_reached(r);
+		return load_acquire(&e->waits);
+	}
+	return load_acquire(&e->waits) + load_relaxed(&r->ring_waits);
 }
 
 int event_time_ns(event *e, u64 *out)
@@ -307,6 +331,7 @@ int event_time_ns(event *e, u64 *out)
 		return fail(EINVAL, "the event was made without timing");
 	if (!record_reached(r))
 		return fail(EAGAIN, "the event was recorded but is not reached yet");
+	check_reached(r);
 	*out = load_relaxed(r->stamp);
 	return 0;
 }
@@ -323,7 +348,7 @@ static record *future_of(event *e)
 		e->rec = record_new(nullptr);
 		if (!e->rec)
 			return nullptr;
-		e->rec->future = 1;
+		e->rec->hidden = record::by_future;
 	}
 	record_ref(e->rec);
 	return e->rec;
@@ -379,6 +404,8 @@ int stream_wait_event(stream *s, event *e, deadline until)
 
 	if (!r && (e->flags & event_wait_future))
 		r = future_of(e);
+	if (r && s->order)
+		race_record_wait(s->order, &r->order);
 	if (!r || record_reached(r) || behind_in_ring(s, r)) {
 		record_unref(r);
 		return 0;

@@ -35,7 +35,8 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	s->plain_len = std::min(s->max_len, s->ln->ch->submit_max);
 	s->id = fetch_add_relaxed(&next_id, 1) + 1;
 	s->last = dma::completed(s->ln->ch);
-	s->gated = dev->timing == check_timing::early ? u32(gate_checked) : 0;
+	s->order = race_stream_add(s->id, opt.internal);
+	s->gated = s->order || dev->timing == check_timing::early ? u32(gate_checked) : 0;
 	all_streams->publish(s);
 	*out = s;
 	return 0;

@@ -167,6 +167,9 @@ void deliver_all(call_slot *w)
 	while (w) {
 		call_slot *const next = w->next;
 
+		/* A file's reader is unknown: the program counts as having read. */
+		if (w->s->order && !w->by)
+			race_call_starts(w->s, 0);
 		w->deliver(w->arg, nullptr);
 		/* Release: a blocking call that reads 0 is delivered after this one. */
 		fetch_sub_release(&w->s->pending_calls, 1);
@@ -461,6 +464,7 @@ int progress_add_call(stream *s, bool marked, task &t)
 	fetch_add_relaxed(&s->pending_calls, 1);
 	w->s = s;
 	w->seq = s->last;
+	w->by = t.by;
 	w->marked = marked;
 	w->deliver = t.deliver;
 	w->arg = t.arg;

@@ -31,6 +31,8 @@ void call_done(call_token *t)
 {
 	if (!t)
 		return;
+	if (race_on())
+		race_call_done(t);
 	store_release(&t->done, 1u);
 	token_unref(t);
 	progress_kick();
@@ -364,10 +366,13 @@ bool stream_advance(stream *s)
 
 /* ---- gates and calls -------------------------------------------------------------------------------- */
 
-int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until)
+int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until,
+		      const seen_word *seen)
 {
 	task t;
 
+	if (s->order)
+		stream_check_gate(s, seen);
 	t.kind = task_kind::gate_check;
 	t.check = check;
 	t.release = release;
@@ -422,9 +427,10 @@ static void word_release(void *arg)
 
 static int wait_gate(stream *s, int (*check)(void *arg), const word_gate &what, deadline until)
 {
+	const seen_word seen = {what.addr, what.cmp, what.value, false};
 	auto *g = new (std::nothrow) word_gate(what);
 
-	return g ? stream_wait_check(s, check, word_release, g, until) : no_memory("a wait");
+	return g ? stream_wait_check(s, check, word_release, g, until, &seen) : no_memory("a wait");
 }
 
 int stream_wait_word(stream *s, const u64 *word, dma::compare cmp, u64 value, deadline until)
@@ -435,6 +441,18 @@ int stream_wait_word(stream *s, const u64 *word, dma::compare cmp, u64 value, de
 int stream_wait_memory(stream *s, const void *addr, dma::compare cmp, u64 value)
 {
 	return wait_gate(s, memory_check, {addr, cmp, value}, deadline::never());
+}
+
+static int push_checked_call(stream *s, task &t)
+{
+	const u64 by = t.by;
+
+	if (s->order)
+		stream_check_call(s, by, t.token);
+	const int err = stream_push(s, std::move(t));
+	if (err && s->order)
+		stream_check_no_call(s, by);
+	return err;
 }
 
 int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block, u64 by)
@@ -449,7 +467,7 @@ int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *a
 	t.slot.reset(new (std::nothrow) call_slot);
 	t.token = block ? new (std::nothrow) call_token : nullptr;
 	if (t.slot && (t.token || !block))
-		return stream_push(s, std::move(t));
+		return push_checked_call(s, t);
 	drop_task(t, false);
 	return no_memory("a call");
 }

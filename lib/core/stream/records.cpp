@@ -189,6 +189,8 @@ void record_unref(record *r)
 		return;
 	if (r->stamp)
 		stamp_put({r->stamp, r->dev, r->opening, r->ln, r->seq});
+	if (r->order)
+		race_signal_delete(r->order);
 	delete r;
 }
 

@@ -32,7 +32,7 @@ enum class fail_mode : u8 { go_on, stop };
 enum gate_bits : u32 {
 	gate_queue = 1,    /* its queue is not empty */
 	gate_captured = 2, /* stream_set_captured() */
-	gate_checked = 4,  /* always set: what is submitted is checked (USDMA_CHECK) */
+	gate_checked = 4,  /* USDMA_CHECK: always set: what is submitted is checked, and so is what is waited for */
 };
 
 struct stream_options {
@@ -84,6 +84,7 @@ struct alignas(64) stream {
 	u32 held_back = 0;           /* last scan of the progress thread in which a call was not due */
 	u32 ending = 0;              /* being destroyed; its work may still run; atomic */
 	u32 timed_out = 0;           /* internal: its call timed out before its work had ended; atomic */
+	u32 order = 0;               /* its context in the race check; 0: none */
 	u64 until = ~u64(0);         /* internal: deadline of its call's wait for ring slots */
 	u64 user[6] = {};            /* for the front end */
 	stream *next_idle = nullptr; /* internal and not in use: link in the device's list */
@@ -218,7 +219,17 @@ int stream_wait_memory(stream *s, const void *addr, dma::compare cmp, u64 value)
  * For custom conditions (count notify): check(arg) is called until it returns true and has taken effect. check
  * and release run under the stream's lock: they must not wait, free memory or call into the library.
  */
-int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until);
+struct seen_word;
+int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until,
+		      const seen_word *seen = nullptr);
+/* For the race check: the word that check waits for, which other streams write. Without it any may have been waited
+ * for. */
+struct seen_word {
+	const void *word;
+	dma::compare cmp;
+	u64 value;
+	bool takes; /* and is reset to 0 */
+};
 
 /*
  * Host call after all earlier work. deliver(arg, done) runs in whichever thread detects completion; it must not

@@ -141,11 +141,13 @@ static void complete_early(stream *s)
 [[gnu::cold, gnu::noinline]] static int submit_slow(stream *s, const dma::request *r, size_t n, size_t at,
 						    size_t *posted)
 {
+	if (unlikely(s->order) && !stream_refuses(s))
+		stream_check_requests(s, r + at, n - at);
 	const int err = submit_rest(s, r, n, &at);
 
 	if (posted)
 		*posted = at;
-	if (unlikely(load_relaxed(&s->gated) & gate_checked) && !err)
+	if (unlikely(s->dev->timing == check_timing::early) && !err)
 		complete_early(s);
 	return err;
 }

@@ -43,6 +43,14 @@ static int wait_ungated(stream *s, deadline until)
 	}
 }
 
+/* The caller knows that all work has ended. */
+static int waited(const stream *s)
+{
+	if (unlikely(s->order))
+		race_stream_waited(s->order);
+	return 0;
+}
+
 int stream_wait(stream *s, deadline until)
 {
 	u64 seq;
@@ -53,7 +61,8 @@ int stream_wait(stream *s, deadline until)
 		if (err)
 			return err;
 	}
-	return hwq_wait(s->ln, seq, until, stream_wait_mode(s));
+	err = hwq_wait(s->ln, seq, until, stream_wait_mode(s));
+	return err ? err : waited(s);
 }
 
 int stream_sync(stream *s, deadline until)
@@ -95,7 +104,7 @@ int stream_query(stream *s)
 		hwq_check_fault(s->ln);
 	if (hwq_done(s->ln, seq)) {
 		trace_complete(s->ln, seq);
-		return 0;
+		return waited(s);
 	}
 	hwq_note_poll(s->ln, seq);
 	/* Its ring may wait for another ring. */

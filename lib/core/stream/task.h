@@ -2,6 +2,8 @@
 /* Work of a stream that is queued behind a gate. */
 #pragma once
 
+#include "lib/core/check/race.h"
+#include "lib/core/memory/memory.h"
 #include "lib/core/stream/event.h"
 #include "lib/core/stream/stream.h"
 
@@ -15,6 +17,7 @@ enum class task_kind : u8 { request, record, reset, gate_event, gate_check, call
 struct call_slot {
 	stream *s = nullptr; /* a reference */
 	u64 seq = 0;
+	u64 by = 0;          /* as stream_call() */
 	bool marked = false; /* a request in the ring raises the interrupt: none is armed */
 	bool due = false;    /* used within a pass */
 	void (*deliver)(void *arg, call_token *done) = nullptr;
@@ -85,6 +88,16 @@ int stream_refuses(const stream *s);
 int fail_stopped(const stream *s);
 /* The pending error, left pending. once: reported once. */
 int peek_error(stream *s, bool once);
+
+/* ---- checks (USDMA_CHECK=race), for streams with an order ------------------------------------------ */
+
+/* What is submitted. */
+void stream_check_requests(const stream *s, const dma::request *r, size_t n);
+/* A gate. */
+void stream_check_gate(const stream *s, const seen_word *seen);
+/* A call, before it is pushed; nothing: it was refused. */
+void stream_check_call(const stream *s, u64 by, const call_token *done);
+void stream_check_no_call(const stream *s, u64 by);
 
 /* ---- records ---------------------------------------------------------------------------------------- */
 

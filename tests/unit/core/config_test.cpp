@@ -72,7 +72,9 @@ static void defaults(void **)
 static void checks(void **)
 {
 	static constexpr const char *good[][2] = {
-		{"late", "sim:timing=late"}, {"early", "sim:timing=early"}, {"shuffle:9", "sim:timing=shuffle@9"}};
+		{"late", "sim:timing=late"},           {"early", "sim:timing=early"},
+		{"shuffle:9", "sim:timing=shuffle@9"}, {"race", "sim:timing=late"},
+		{"race,early", "sim:timing=early"},    {"shuffle:9,race", "sim:timing=shuffle@9"}};
 
 	for (const auto &[value, device] : good) {
 		const config c = parse({{"USDMA_CHECK", value}});
@@ -80,8 +82,10 @@ static void checks(void **)
 		assert_string_equal(c.error.c_str(), "");
 		assert_string_equal(c.devices[0].c_str(), device);
 		assert_true(core::check_timing_of(device) == c.checks.timing);
+		assert_int_equal(c.checks.race, strstr(value, "race") != nullptr);
 	}
-	for (const char *bad : {"lat", "late,early", "late,", "shuffle:", "shuffle:x", "shuffle9", "guard"})
+	for (const char *bad : {"lat", "late,early", "late,", "shuffle:", "shuffle:x", "shuffle9", "guard", "race,race",
+				"race,", "races"})
 		assert_names(parse({{"USDMA_CHECK", bad}}), "USDMA_CHECK");
 	const config drawn = parse({{"USDMA_CHECK", "shuffle"}});
 	assert_non_null(strstr(drawn.warning.c_str(), ("shuffle:" + std::to_string(drawn.checks.seed)).c_str()));
@@ -89,7 +93,8 @@ static void checks(void **)
 	assert_string_equal(parse({{"USDMA_CHECK", "late"}, {"USDMA_DEVICES", "sim:timing=early"}}).devices[0].c_str(),
 			    "sim:timing=early");
 	assert_names(parse({{"USDMA_CHECK", "late"}, {"USDMA_DEVICES", "0000:01:00.0"}}), "no software device");
-	assert_string_equal(parse({{"USDMA_CHECK", "early"}, {"USDMA_DEVICES", "0000:01:00.0"}}).error.c_str(), "");
+	for (const char *any : {"early", "race"})
+		assert_string_equal(parse({{"USDMA_CHECK", any}, {"USDMA_DEVICES", "0000:01:00.0"}}).error.c_str(), "");
 }
 
 static void every_variable(void **)

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/check/race.h"
+
+#include "driver/base/cancel.h"
+#include "driver/base/grow.h"
+#include "driver/base/log.h"
+#include "lib/core/base/fork.h"
+#include "lib/core/base/slab.h"
+#include "lib/core/check/race_report.h"
+#include "lib/core/check/race_sources.h"
+#include "lib/core/check/race_words.h"
+#include "lib/core/config/config.h"
+
+#include <cstdio>
+#include <mutex>
+#include <unistd.h>
+#include <unordered_map>
+#include <utility>
+
+namespace usdma::core {
+
+/* Of an event's record. */
+struct race_signal {
+	signal_ref given;
+	context_id by = ~0u; /* the stream that gives it */
+};
+
+namespace {
+
+struct block {
+	u64 end, address;
+	const char *what;
+	u32 stack;
+	bool host;
+};
+
+struct alias {
+	u64 end, to;
+};
+
+struct race_state {
+	std::mutex lock;
+	call_stacks stacks;
+	race_operations operations;
+	history order{[](void *arg, const access_conflict &c) { static_cast<race_state *>(arg)->found(c); }, this};
+	context_id host = order.add_thread();
+	std::map<context_id, race_context> contexts{{host, {0, true, false}}};
+	std::map<u64, block> blocks;  /* by key */
+	std::map<u64, alias> aliases; /* by key */
+	race_words words;
+	std::map<std::pair<const void *, u64>, std::deque<race_signal>> calls; /* by group and thread, oldest first */
+	std::unordered_map<const void *, signal_ref> tokens;
+	race_sources sources{[](void *arg, const source_change &c) { static_cast<race_state *>(arg)->changed(c); },
+			     this};
+	u64 no_memory = 0;
+
+	void changed(const source_change &c);
+	void add_sources(context_id s, u64 time, std::span<const stream_access> ranges, u32 number);
+	void found(const access_conflict &c);
+	race_location location_of(byte_range r) const;
+	u64 key_of(u64 key) const;
+	u32 operation(const char *what, context_id by);
+	void submit(context_id s, const char *what, std::span<const stream_access> ranges);
+	const block *block_at(u64 key, u64 *begin) const;
+	void reached(const race_signal &s);
+};
+
+int thread_number()
+{
+	static __thread int number;
+
+	return number ? number : number = gettid();
+}
+
+/* Never freed: threads may still run at exit. */
+constinit no_destructor<std::mutex> making;
+race_state *race_made; /* atomic */
+
+race_state *race_get()
+{
+	race_state *r = load_acquire(&race_made);
+
+	if (r)
+		return r;
+	std::lock_guard guard(*making);
+	if (!race_made)
+		store_release(&race_made, try_unique<race_state>().release());
+	return race_made;
+}
+
+/* Runs f(state) with the lock. Nothing it does may fail the program's call: lack of memory is counted. */
+template <class F> void within_race(const F &f)
+{
+	const no_cancel scope;
+	const saved_error why;
+	race_state *const r = race_get();
+
+	if (!r)
+		return;
+	std::lock_guard guard(r->lock);
+	if (!fits([&] { f(*r); }))
+		r->no_memory++;
+	why.again(0);
+}
+
+} // namespace
+
+bool race_on()
+{
+	return unlikely(config_get().checks.race) && !forked();
+}
+
+void race_no_memory()
+{
+	within_race([](race_state &r) { r.no_memory++; });
+}
+
+/* ---- findings --------------------------------------------------------------------------------------- */
+
+race_location race_state::location_of(byte_range r) const
+{
+	u64 begin;
+	const block *const b = block_at(r.begin, &begin);
+
+	if (!b)
+		return {};
+	return {b->what, b->address, b->end - begin, r.begin - begin, r.end - r.begin, b->stack};
+}
+
+void race_state::found(const access_conflict &c)
+{
+	const race_operation *first = operations.find(c.first.operation), *second = operations.find(c.second.operation);
+	race_finding f = {};
+
+	f.first_writes = c.first_writes;
+	f.second_writes = c.second_writes;
+	f.first = first ? *first : race_operation();
+	f.second = second ? *second : race_operation();
+	f.where = location_of(c.where);
+	race_report(f, stacks);
+}
+
+/* Noticed by the call that waited. */
+void race_state::changed(const source_change &c)
+{
+	const race_operation *first = operations.find(c.operation);
+	race_finding f = {};
+
+	f.second_writes = true;
+	f.first = first ? *first : race_operation();
+	f.second = *operations.find(operation(store_by_cpu, host));
+	f.where = location_of(c.where);
+	race_report(f, stacks);
+}
+
+/* ---- memory ----------------------------------------------------------------------------------------- */
+
+void race_block_add(const race_block &b)
+{
+	within_race([&](race_state &r) {
+		r.order.forget({b.key, b.key + b.size});
+		r.words.forget({b.key, b.key + b.size});
+		r.blocks.insert_or_assign(
+			b.key, block{b.key + b.size, b.address, b.what, r.stacks.here(thread_number()), b.host});
+	});
+}
+
+void race_block_remove(u64 key, u64 size)
+{
+	within_race([&](race_state &r) {
+		r.blocks.erase(key);
+		r.sources.forget({key, key + size});
+		r.order.forget({key, key + size});
+		r.words.forget({key, key + size});
+	});
+}
+
+void race_block_free(u64 key)
+{
+	within_race([&](race_state &r) {
+		const auto it = r.blocks.find(key);
+
+		if (it == r.blocks.end())
+			return;
+		r.order.access(r.host, {key, it->second.end}, true, r.operation("free", r.host));
+	});
+}
+
+void race_alias(u64 from, u64 to, u64 size)
+{
+	within_race([&](race_state &r) { r.aliases.insert_or_assign(from, alias{from + size, to}); });
+}
+
+u64 race_state::key_of(u64 key) const
+{
+	auto it = aliases.upper_bound(key);
+
+	return it == aliases.begin() || (--it)->second.end <= key ? key : key - it->first + it->second.to;
+}
+
+/* nullptr: not the program's memory. */
+const block *race_state::block_at(u64 key, u64 *begin) const
+{
+	auto it = blocks.upper_bound(key);
+
+	if (it == blocks.begin() || (--it)->second.end <= key)
+		return nullptr;
+	*begin = it->first;
+	return &it->second;
+}
+
+/* ---- operations ------------------------------------------------------------------------------------- */
+
+u32 race_state::operation(const char *what, context_id by)
+{
+	return operations.add({what, 0, stacks.here(thread_number()), contexts[by], thread_number()});
+}
+
+void race_state::submit(context_id s, const char *what, std::span<const stream_access> ranges)
+{
+	std::vector<stream_access> all;
+	u64 unused;
+
+	for (const stream_access &a : ranges) {
+		const u64 begin = key_of(a.where.begin);
+
+		if (block_at(begin, &unused))
+			all.push_back({{begin, begin + (a.where.end - a.where.begin)}, a.writes});
+	}
+	if (all.empty())
+		return;
+	for (const stream_access &a : all)
+		if (a.writes)
+			words.forget(a.where);
+	const u32 number = operation(what, s);
+	if (s != host)
+		return add_sources(s, order.submit(s, host, all, number), all, number);
+	for (const stream_access &a : all)
+		order.access(host, a.where, a.writes, number);
+}
+
+/* Host memory that is read: its address is the program's. */
+void race_state::add_sources(context_id s, u64 time, std::span<const stream_access> ranges, u32 number)
+{
+	/* Those that the call itself waits for do not change. */
+	if (contexts[s].internal)
+		return;
+	for (const stream_access &a : ranges) {
+		u64 begin;
+		const block *const b = a.writes || a.where.begin >> 62 ? nullptr : block_at(a.where.begin, &begin);
+
+		if (b && a.where.end <= b->end && b->host)
+			sources.add(order, host, s, time, a, b->address + (a.where.begin - begin), number);
+	}
+}
+
+context_id race_stream_add(u32 number, bool internal)
+{
+	context_id id = 0;
+
+	if (race_on())
+		within_race([&](race_state &r) {
+			id = r.order.add_stream();
+			r.contexts.insert_or_assign(id, race_context{number, false, internal});
+		});
+	return id == ~0u ? 0 : id;
+}
+
+void race_stream_remove(context_id s)
+{
+	within_race([&](race_state &r) {
+		r.order.remove(s);
+		r.contexts.erase(s);
+	});
+}
+
+void race_submit(context_id s, const char *what, std::span<const stream_access> ranges)
+{
+	within_race([&](race_state &r) { r.submit(s, what, ranges); });
+}
+
+void race_access(const char *what, std::span<const stream_access> ranges)
+{
+	within_race([&](race_state &r) { r.submit(r.host, what, ranges); });
+}
+
+void race_stream_waited(context_id s)
+{
+	within_race([&](race_state &r) {
+		r.order.waited_for_stream(r.host, s);
+		r.sources.verify(r.order, r.host);
+	});
+}
+
+void race_unseen_wait(context_id s)
+{
+	within_race([&](race_state &r) { r.order.submit_wait(s, r.host, std::make_shared<order_signal>()); });
+}
+
+/* ---- signals ---------------------------------------------------------------------------------------- */
+
+/* With the lock held. */
+static race_signal *signal_at(race_signal **at)
+{
+	if (!*at)
+		*at = std::make_unique<race_signal>(race_signal{std::make_shared<order_signal>()}).release();
+	return *at;
+}
+
+void race_record(context_id s, race_signal **at)
+{
+	within_race([&](race_state &r) {
+		race_signal *const sig = signal_at(at);
+
+		sig->by = s;
+		r.order.submit_signal(s, r.host, sig->given);
+	});
+}
+
+void race_record_wait(context_id s, race_signal **at)
+{
+	within_race([&](race_state &r) { r.order.submit_wait(s, r.host, signal_at(at)->given); });
+}
+
+/* It was given in fact: what it waits for in here was given by means unseen. */
+void race_state::reached(const race_signal &s)
+{
+	if (!s.given->given())
+		order.reach(s.by, *s.given);
+	order.waited_for(host, *s.given);
+	sources.verify(order, host);
+}
+
+void race_record_waited(race_signal *const *at)
+{
+	within_race([&](race_state &r) {
+		if (*at)
+			r.reached(**at);
+	});
+}
+
+void race_signal_delete(race_signal *s)
+{
+	delete s;
+}
+
+/* ---- words ------------------------------------------------------------------------------------------ */
+
+void race_word_write(context_id s, u64 key, u64 value)
+{
+	within_race([&](race_state &r) {
+		for (const signal_ref &given : r.words.write(r.key_of(key), value))
+			r.order.submit_signal(s, r.host, given);
+	});
+}
+
+void race_word_wait(context_id s, u64 key, dma::compare cmp, u64 value, bool takes)
+{
+	within_race([&](race_state &r) {
+		for (const signal_ref &from : r.words.wait(r.key_of(key), {cmp, value, takes}))
+			r.order.submit_wait(s, r.host, from);
+	});
+}
+
+/* ---- host functions --------------------------------------------------------------------------------- */
+
+void race_call(context_id s, const void *group, u64 by, const void *token)
+{
+	within_race([&](race_state &r) {
+		const race_signal start = {std::make_shared<order_signal>(), s};
+
+		r.order.submit_signal(s, r.host, start.given);
+		/* That of a test's own delivery has no start. */
+		if (by || !token)
+			r.calls[{group, by}].push_back(start);
+		if (!token)
+			return;
+		const signal_ref end = std::make_shared<order_signal>();
+		r.tokens.insert_or_assign(token, end);
+		r.order.submit_wait(s, r.host, end);
+	});
+}
+
+void race_call_refused(const void *group, u64 by)
+{
+	within_race([&](race_state &r) {
+		if (const auto it = r.calls.find({group, by}); it != r.calls.end())
+			it->second.pop_back();
+	});
+}
+
+void race_call_starts(const void *group, u64 by)
+{
+	within_race([&](race_state &r) {
+		const auto it = r.calls.find({group, by});
+
+		if (it == r.calls.end() || it->second.empty())
+			return;
+		r.reached(it->second.front());
+		it->second.pop_front();
+		if (it->second.empty())
+			r.calls.erase(it);
+	});
+}
+
+void race_call_done(const void *token)
+{
+	within_race([&](race_state &r) {
+		const auto it = r.tokens.find(token);
+
+		if (it == r.tokens.end())
+			return;
+		r.order.give(r.host, it->second);
+		r.tokens.erase(it);
+	});
+}
+
+/* ---- the end ---------------------------------------------------------------------------------------- */
+
+static race_dropped dropped_by(const race_state &r)
+{
+	const history::counts c = r.order.result();
+
+	return {c.accesses.ranges_forgotten, c.accesses.readers_forgotten,
+		c.queued_forgotten,          0,
+		r.stacks.forgotten(),        c.no_memory + c.accesses.no_memory + r.no_memory};
+}
+
+/*
+ * At exit: a summary, and the status that says that something was found. Here, as the library has no other part in
+ * the exit status: after the program's own handlers and destructors, and what it printed is written first.
+ */
+[[gnu::destructor]] static void race_end()
+{
+	race_state *const r = load_acquire(&race_made);
+
+	if (!r || forked())
+		return;
+	/* A thread that has the lock at exit may never return it. */
+	if (r->lock.try_lock()) {
+		if (!fits([&] { race_report_end(dropped_by(*r)); }))
+			log_warn("check: no memory for the summary");
+		r->lock.unlock();
+	}
+	const int status = int(config_get().check_exit);
+	if (!race_reports() || !status)
+		return;
+	fflush(nullptr);
+	_exit(status);
+}
+
+} // namespace usdma::core

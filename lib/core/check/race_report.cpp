@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/check/race_report.h"
+
+#include "driver/base/fd.h"
+#include "driver/base/grow.h"
+#include "driver/base/log.h"
+#include "driver/base/unique_fd.h"
+#include "lib/core/base/slab.h"
+#include "lib/core/config/config.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <string_view>
+#include <tuple>
+#include <unistd.h>
+#include <unwind.h>
+
+namespace usdma::core {
+
+/* ---- what was done ---------------------------------------------------------------------------------- */
+
+namespace {
+
+struct unwound {
+	call_stacks::frames ip = {};
+	void *const *slots[call_stacks::depth] = {};
+	unsigned n = 0;
+	bool in_slots = true; /* each return address is where the processor's convention puts it */
+};
+
+_Unwind_Reason_Code add_frame(_Unwind_Context *c, void *arg)
+{
+	auto *const u = static_cast<unwound *>(arg);
+
+	if (u->n == call_stacks::depth)
+		return _URC_END_OF_STACK;
+	u->ip[u->n] = reinterpret_cast<void *>(_Unwind_GetIP(c));
+	u->slots[u->n] = reinterpret_cast<void *const *>(_Unwind_GetCFA(c)) - 1;
+	/* The first is a call within call_stacks::here(), always the same. */
+	if (u->n && u->ip[u->n] && *u->slots[u->n] != u->ip[u->n])
+		u->in_slots = false;
+	u->n += u->ip[u->n] != nullptr;
+	return _URC_NO_REASON;
+}
+
+} // namespace
+
+u32 call_stacks::number_of(const frames &f)
+{
+	const auto it = numbers_.find(f);
+
+	if (it != numbers_.end())
+		return it->second;
+	if (numbers_.size() == max_stacks) {
+		forgotten_++;
+		return 0;
+	}
+	by_id_.reserve(by_id_.size() + 1);
+	const auto made = numbers_.emplace(f, u32(by_id_.size() + 1)).first;
+	by_id_.push_back(&made->first);
+	return made->second;
+}
+
+[[gnu::noinline]] u32 call_stacks::here(int thread)
+{
+	const void *const below = __builtin_frame_address(0);
+	recent &r = recent_[(reinterpret_cast<u64>(below) >> 4) % max_recent];
+	bool same = r.id && r.below == below && r.thread == thread;
+
+	for (unsigned i = 1; same && i < r.n; i++)
+		same = *r.slots[i] == (*r.was)[i];
+	if (same)
+		return r.id;
+	unwound u;
+	_Unwind_Backtrace(add_frame, &u);
+	const u32 id = number_of(u.ip);
+	r.id = u.in_slots ? id : 0;
+	r.thread = thread;
+	r.n = u.n;
+	r.below = below;
+	r.was = at(id);
+	std::copy(std::begin(u.slots), std::end(u.slots), std::begin(r.slots));
+	return id;
+}
+
+u32 race_operations::add(const race_operation &op)
+{
+	const u32 number = ++last_ ? last_ : ++last_; /* 0: none */
+
+	if (ring_.empty())
+		ring_.resize(capacity);
+	ring_[number % capacity] = op;
+	ring_[number % capacity].number = number;
+	return number;
+}
+
+const race_operation *race_operations::find(u32 number) const
+{
+	const race_operation *op = ring_.empty() ? nullptr : &ring_[number % capacity];
+
+	return op && op->number == number ? op : nullptr;
+}
+
+namespace {
+
+/* ---- frames ----------------------------------------------------------------------------------------- */
+
+struct frame {
+	std::string function, module; /* function: "": unknown */
+	u64 offset = 0;               /* in the module, of the call */
+	bool own = false;             /* in a library of this project */
+};
+
+std::string base_name(const char *path)
+{
+	const char *slash = path ? strrchr(path, '/') : nullptr;
+
+	return slash ? slash + 1 : path ? path : "?";
+}
+
+bool is_front_end(const std::string &module)
+{
+	static constexpr std::string_view names[] = {"libascendcl.so", "libacl_rt.so", "libhccl", "libruntime.so",
+						     "libascend_hal.so"};
+
+	for (const std::string_view name : names)
+		if (module.starts_with(name))
+			return true;
+	return false;
+}
+
+frame frame_of(void *address)
+{
+	/* A return address: the call lies before it. */
+	const char *const at = static_cast<const char *>(address) - 1;
+	Dl_info own = {}, i = {};
+	frame f;
+
+	if (!dladdr(at, &i))
+		return f;
+	dladdr(reinterpret_cast<const void *>(&race_reports), &own);
+	f.module = base_name(i.dli_fname);
+	f.offset = u64(at - static_cast<const char *>(i.dli_fbase));
+	f.own = i.dli_fbase == own.dli_fbase || is_front_end(f.module);
+	if (i.dli_sname && *i.dli_sname != '_')
+		f.function = i.dli_sname;
+	return f;
+}
+
+bool is_call(const frame &f)
+{
+	static constexpr std::string_view apis[] = {"acl", "usdma_", "Hccl", "rt", "hal", "drv"};
+
+	for (const std::string_view api : apis)
+		if (f.function.starts_with(api))
+			return true;
+	return false;
+}
+
+/* From the call on; all if the program is linked with the library. */
+std::vector<frame> frames_of(const call_stacks &stacks, u32 id)
+{
+	const call_stacks::frames *const s = stacks.at(id);
+	std::vector<frame> all;
+	size_t first = 0;
+
+	for (size_t i = 0; s && i < s->size() && (*s)[i]; i++)
+		all.push_back(frame_of((*s)[i]));
+	while (first < all.size() && all[first].own)
+		first++;
+	if (first == all.size())
+		first = 0;
+	else if (first && is_call(all[first - 1]))
+		first--;
+	all.erase(all.begin(), all.begin() + long(first));
+	return all;
+}
+
+std::string text_of(const frame &f)
+{
+	char offset[32];
+
+	snprintf(offset, sizeof(offset), "+0x%llx", static_cast<unsigned long long>(f.offset));
+	return (f.function.empty() ? "" : f.function + " ") + "(" + f.module + offset + ")";
+}
+
+/* "aclrtMemcpyAsync"; "": the stack says nothing. */
+std::string call_of(const std::vector<frame> &stack)
+{
+	return !stack.empty() && is_call(stack[0]) ? stack[0].function : "";
+}
+
+/* ---- texts ------------------------------------------------------------------------------------------ */
+
+struct side {
+	const race_operation &op;
+	bool writes;
+	std::vector<frame> stack;
+	std::string call; /* "aclrtMemcpyAsync", or else "a copy" */
+};
+
+side side_of(const race_operation &op, bool writes, const call_stacks &stacks)
+{
+	side s = {op, writes, frames_of(stacks, op.stack), ""};
+
+	s.call = call_of(s.stack);
+	if (s.call.empty())
+		s.call = op.what ? std::string("a ") + op.what : "an operation of long ago";
+	return s;
+}
+
+std::string stream_name(const race_context &c)
+{
+	return c.host ? "the host" : "stream " + std::to_string(c.stream);
+}
+
+std::string who(const side &s)
+{
+	if (!s.op.what || s.op.by.host || s.op.by.internal)
+		return s.call;
+	return s.call + " on " + stream_name(s.op.by);
+}
+
+std::string kind_of(const race_finding &f)
+{
+	if (f.second.what && !strcmp(f.second.what, "free"))
+		return "free in use";
+	if (f.second.what == store_by_cpu)
+		return "source changed";
+	return std::string(f.second_writes ? "write" : "read") + " after " + (f.first_writes ? "write" : "read");
+}
+
+std::string missing_edge(const race_finding &f, const side &a, const side &b)
+{
+	if (f.second.what == store_by_cpu)
+		return "the program changed the source before it waited for " + stream_name(f.first.by) +
+		       ": a copy reads it when it runs, not when it is called";
+	if (f.second.by.host || f.second.by.internal)
+		return b.call + " does not wait for " + stream_name(f.first.by) + ", and nothing before it did";
+	if (f.first.by.internal)
+		return "nothing waited for the end of " + a.call;
+	return stream_name(f.second.by) + " does not wait for " + stream_name(f.first.by);
+}
+
+/* The smallest change, in the words of the API that the second call is of. */
+std::string fix_of(const race_finding &f, const side &a, const side &b)
+{
+	const bool acl = b.call.starts_with("acl");
+	const std::string first = std::to_string(f.first.by.stream), second = std::to_string(f.second.by.stream);
+
+	if (f.second.what == store_by_cpu)
+		return "the wait that noticed it, earlier; or another buffer";
+	if (f.second.by.host || f.second.by.internal || f.first.by.internal)
+		return std::string(acl ? "aclrtSynchronizeStream" : "usdma_stream_sync") + " of stream " + first +
+		       " before " + b.call;
+	return std::string(acl ? "aclrtRecordEvent(event, stream " : "usdma_event_record(event, stream ") + first +
+	       ") after " + a.call + ", and " +
+	       (acl ? "aclrtStreamWaitEvent(stream " + second + ", event)" :
+		      "usdma_stream_wait_event(stream " + second + ", event)") +
+	       " before " + b.call;
+}
+
+std::string stack_text(const std::vector<frame> &stack, const char *indent)
+{
+	std::string out;
+
+	for (size_t i = 0; i < stack.size(); i++)
+		out += std::string(indent) + "#" + std::to_string(i) + " " + text_of(stack[i]) + "\n";
+	return out;
+}
+
+std::string range_text(const race_location &w)
+{
+	char at[32];
+
+	if (!w.block)
+		return "memory that was freed since";
+	snprintf(at, sizeof(at), "0x%llx", static_cast<unsigned long long>(w.address));
+	return "bytes " + std::to_string(w.offset) + " to " + std::to_string(w.offset + w.bytes - 1) + " of the " +
+	       std::to_string(w.size) + " bytes of " + w.block + " at " + at;
+}
+
+std::string operation_text(const side &s, const char *which)
+{
+	return std::string("  ") + which + ": " + who(s) + (s.writes ? " writes" : " reads") +
+	       (s.op.what ? std::string(" (") + s.op.what + ", thread " + std::to_string(s.op.thread) + ")" : "") +
+	       "\n" + stack_text(s.stack, "    ");
+}
+
+struct written_report {
+	std::string kind, missing, fix, text, json;
+};
+
+/* ---- JSON ------------------------------------------------------------------------------------------- */
+
+std::string quoted(const std::string &s)
+{
+	std::string out = "\"";
+
+	for (const char c : s) {
+		char code[8];
+
+		if (c == '"' || c == '\\')
+			out += '\\';
+		if (static_cast<unsigned char>(c) >= 0x20) {
+			out += c;
+			continue;
+		}
+		snprintf(code, sizeof(code), "\\u%04x", c);
+		out += code;
+	}
+	return out + "\"";
+}
+
+std::string stack_json(const std::vector<frame> &stack)
+{
+	std::string out = "[";
+
+	for (const frame &f : stack)
+		out += std::string(out.size() > 1 ? ", " : "") + "{\"function\": " + quoted(f.function) +
+		       ", \"module\": " + quoted(f.module) + ", \"offset\": " + std::to_string(f.offset) + "}";
+	return out + "]";
+}
+
+std::string side_json(const side &s)
+{
+	return "{\"call\": " + quoted(s.call) + ", \"operation\": " + quoted(s.op.what ? s.op.what : "") +
+	       ", \"writes\": " + (s.writes ? "true" : "false") +
+	       ", \"stream\": " + (s.op.by.host ? "null" : std::to_string(s.op.by.stream)) +
+	       ", \"thread\": " + std::to_string(s.op.thread) + ", \"stack\": " + stack_json(s.stack) + "}";
+}
+
+std::string location_json(const race_location &w, const std::vector<frame> &allocated)
+{
+	return "{\"block\": " + quoted(w.block ? w.block : "") + ", \"address\": " + std::to_string(w.address) +
+	       ", \"size\": " + std::to_string(w.size) + ", \"offset\": " + std::to_string(w.offset) +
+	       ", \"bytes\": " + std::to_string(w.bytes) + ", \"stack\": " + stack_json(allocated) + "}";
+}
+
+written_report write_report(const race_finding &f, const call_stacks &stacks, u64 number)
+{
+	const side a = side_of(f.first, f.first_writes, stacks), b = side_of(f.second, f.second_writes, stacks);
+	const std::vector<frame> allocated = frames_of(stacks, f.where.stack);
+	written_report r;
+
+	r.kind = kind_of(f);
+	r.missing = missing_edge(f, a, b);
+	r.fix = fix_of(f, a, b);
+	r.text = "usdma: race " + std::to_string(number) + ": " + r.kind + ": " + range_text(f.where) + "\n" +
+		 operation_text(a, "first") + operation_text(b, "then") +
+		 (allocated.empty() ? "" : "  allocated by:\n" + stack_text(allocated, "    ")) +
+		 "  missing: " + r.missing + "\n  fix: " + r.fix + "\n";
+	r.json = "{\"report\": " + std::to_string(number) + ", \"kind\": " + quoted(r.kind) +
+		 ", \"first\": " + side_json(a) + ", \"second\": " + side_json(b) +
+		 ", \"where\": " + location_json(f.where, allocated) + ", \"missing\": " + quoted(r.missing) +
+		 ", \"fix\": " + quoted(r.fix) + "}\n";
+	return r;
+}
+
+/* ---- where reports go ------------------------------------------------------------------------------- */
+
+using report_key = std::tuple<u32, u32, u32, bool, bool, const char *, const char *>;
+
+struct counted {
+	u64 number; /* 0: suppressed */
+	u64 count;
+};
+
+struct report_state {
+	static constexpr size_t max_reports = 1000;
+	std::map<report_key, counted> all;
+	u64 reports = 0, suppressed = 0, beyond = 0;
+};
+
+report_state &all_reports()
+{
+	static no_destructor<report_state> s;
+
+	return *s;
+}
+
+u64 written; /* atomic: race_reports() */
+
+void write_all(int fd, const std::string &text)
+{
+	for (size_t at = 0; at < text.size();) {
+		const ssize_t n = write(fd, text.data() + at, text.size() - at);
+
+		if (n <= 0)
+			return;
+		at += size_t(n);
+	}
+}
+
+/* In one write: processes may share the file. */
+void append_line(const std::string &line)
+{
+	const std::string &path = config_get().check_report;
+
+	if (path.empty())
+		return;
+	const unique_fd fd(fd_above_stdio(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)));
+	if (!fd.valid())
+		log_warn("check_report (USDMA_CHECK_REPORT) %s: %s", path.c_str(), strerrordesc_np(errno));
+	else
+		write_all(fd.get(), line);
+}
+
+std::string file_text(const std::string &path)
+{
+	const unique_fd fd(fd_above_stdio(open(path.c_str(), O_RDONLY | O_CLOEXEC)));
+	std::string all;
+	char part[4096];
+	ssize_t n = 0;
+
+	if (!fd.valid())
+		log_warn("check_suppressions (USDMA_CHECK_SUPPRESSIONS) %s: %s", path.c_str(), strerrordesc_np(errno));
+	while (fd.valid() && (n = read(fd.get(), part, sizeof(part))) > 0)
+		all.append(part, size_t(n));
+	return all;
+}
+
+/* A line of the file, that is not empty and no comment, is in the report. */
+bool is_suppressed(const std::string &text)
+{
+	const std::string &path = config_get().check_suppressions;
+	const std::string lines = path.empty() ? "" : file_text(path);
+
+	for (std::string_view rest = lines; !rest.empty();) {
+		const std::string_view line = rest.substr(0, rest.find('\n'));
+
+		if (!line.empty() && line[0] != '#' && text.find(line) != std::string::npos)
+			return true;
+		rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+	}
+	return false;
+}
+
+} // namespace
+
+void race_report(const race_finding &f, const call_stacks &stacks)
+{
+	report_state &s = all_reports();
+	const report_key key = {f.first.stack,   f.second.stack, f.where.stack, f.first_writes,
+				f.second_writes, f.first.what,   f.second.what};
+	const auto it = s.all.find(key);
+
+	if (it != s.all.end()) {
+		it->second.count++;
+		return;
+	}
+	if (s.all.size() >= report_state::max_reports) {
+		s.beyond++;
+		return;
+	}
+	const written_report r = write_report(f, stacks, s.reports + 1);
+	const bool hidden = is_suppressed(r.text);
+	s.all.emplace(key, counted{hidden ? 0 : ++s.reports, 1});
+	if (hidden) {
+		s.suppressed++;
+		return;
+	}
+	store_relaxed(&written, s.reports);
+	write_all(STDERR_FILENO, r.text);
+	append_line(r.json);
+}
+
+u64 race_reports()
+{
+	return load_relaxed(&written);
+}
+
+static std::string dropped_text(const race_dropped &d)
+{
+	return "{\"ranges\": " + std::to_string(d.ranges) + ", \"readers\": " + std::to_string(d.readers) +
+	       ", \"waits\": " + std::to_string(d.waits) + ", \"reports\": " + std::to_string(d.reports) +
+	       ", \"stacks\": " + std::to_string(d.stacks) + ", \"no_memory\": " + std::to_string(d.no_memory) + "}";
+}
+
+/* "[3, 1]": how often each report was found. */
+static std::string counts_text(const report_state &s)
+{
+	std::vector<u64> counts(s.reports);
+	std::string out = "[";
+
+	for (const auto &[key, c] : s.all)
+		if (c.number)
+			counts[c.number - 1] = c.count;
+	for (const u64 n : counts)
+		out += (out.size() > 1 ? ", " : "") + std::to_string(n);
+	return out + "]";
+}
+
+void race_report_end(race_dropped d)
+{
+	const report_state &s = all_reports();
+
+	d.reports = s.beyond;
+	append_line("{\"summary\": " + std::to_string(s.reports) + ", \"counts\": " + counts_text(s) +
+		    ", \"suppressed\": " + std::to_string(s.suppressed) + ", \"dropped\": " + dropped_text(d) + "}\n");
+	if (s.reports || d.any())
+		write_all(STDERR_FILENO, "usdma: check: " + std::to_string(s.reports) + " races, found " +
+						 counts_text(s) + " times; dropped: " + dropped_text(d) + "\n");
+}
+
+} // namespace usdma::core

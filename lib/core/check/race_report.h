@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Operations as the race check remembers them, and the reports. With the lock of the check held. */
+#pragma once
+
+#include "lib/core/check/history.h"
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace usdma::core {
+
+/* Where in the program: return addresses, innermost first. Equal ones are stored once. */
+class call_stacks {
+public:
+	static constexpr size_t depth = 24, max_stacks = 1 << 16;
+	using frames = std::array<void *, depth>; /* nullptr behind the last */
+
+	/* The caller's. 0: there are too many, or no memory. */
+	u32 here(int thread);
+	const frames *at(u32 id) const { return id && id <= by_id_.size() ? by_id_[id - 1] : nullptr; }
+	u64 forgotten() const { return forgotten_; }
+
+private:
+	/*
+	 * Most calls come from where others came from: the words of a thread's stack that hold the return addresses
+	 * say so at less cost than unwinding does.
+	 */
+	struct recent {
+		int thread = 0;
+		u32 id = 0;
+		unsigned n = 0;
+		const void *below = nullptr; /* the frame of here() */
+		void *const *slots[depth];
+		const frames *was = nullptr;
+	};
+	static constexpr size_t max_recent = 256;
+
+	u32 number_of(const frames &f);
+	std::map<frames, u32> numbers_;
+	recent recent_[max_recent];
+	std::vector<const frames *> by_id_;
+	u64 forgotten_ = 0;
+};
+
+/* A stream or the host. */
+struct race_context {
+	u32 stream = 0; /* its number */
+	bool host = false, internal = false;
+};
+
+struct race_operation {
+	const char *what = nullptr; /* "copy", "free"; nullptr: forgotten */
+	u32 number = 0, stack = 0;
+	race_context by;
+	int thread = 0; /* as in gettid(2) */
+};
+
+/* The last ones, by number. */
+/* What a store is called that was found by its effect. */
+inline constexpr const char *store_by_cpu = "store by the CPU";
+
+class race_operations {
+public:
+	static constexpr size_t capacity = 1 << 17;
+
+	u32 add(const race_operation &op);
+	/* nullptr: too long ago. */
+	const race_operation *find(u32 number) const;
+
+private:
+	std::vector<race_operation> ring_;
+	u32 last_ = 0;
+};
+
+struct race_location {
+	const char *block = nullptr; /* "device memory", nullptr: unknown */
+	u64 address = 0, size = 0;   /* of the block */
+	u64 offset = 0, bytes = 0;   /* in it */
+	u32 stack = 0;               /* of its allocation */
+};
+
+struct race_finding {
+	bool first_writes, second_writes;
+	race_operation first, second;
+	race_location where;
+};
+
+/* What went beyond the limits. */
+struct race_dropped {
+	u64 ranges, readers, waits, reports, stacks, no_memory;
+
+	u64 any() const { return ranges | readers | waits | reports | stacks | no_memory; }
+};
+
+/* Writes a report, or counts it if there was an equal one. */
+void race_report(const race_finding &f, const call_stacks &stacks);
+u64 race_reports();
+/* At the end of the process. */
+void race_report_end(race_dropped d);
+
+} // namespace usdma::core

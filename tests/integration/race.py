@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""USDMA_CHECK=race over small programs: each racy one is reported in each run, no fixed one in any.  Prints TAP.
+
+race.py RACE-CASES [USDMACTL]      USDMA_TEST_SCALE times 3 runs of each, which take turns in their timing
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from tap import Points  # noqa: E402
+
+TIMINGS = ("race", "race,early", "race,shuffle:3")
+STATUS = 66
+KINDS = {"write_after_read": "write after read", "read_before_load": "read after write", "early_record": "read after write",
+         "stale_wait": "read after write", "shared_staging": "write after write", "reused_buffer": "read after write",
+         "synchronous_copy": "read after write", "wrong_stream": "write after write", "block_reused": "write after read",
+         "free_in_flight": "free in use", "source_reused": "source changed", "notify_missed": "read after write", "rows_overlap": "write after write"}
+
+
+def run(program, words, check, more=()):
+    """(the process, the reports, the summary)"""
+    with tempfile.TemporaryDirectory() as where:
+        path = os.path.join(where, "report")
+        env = dict(os.environ, USDMA_DEVICES="sim:mem=64M:engines=2:channels=16", USDMA_CHECK=check, USDMA_CHECK_REPORT=path, **dict(more))
+        done = subprocess.run([program, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, env=env)
+        lines = []
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as f:
+                lines = [json.loads(line) for line in f]
+    return done, [line for line in lines if "report" in line], ([line for line in lines if "summary" in line] or [{}])[-1]
+
+
+def wrong_racy(name, done, reports, summary):
+    """What is wrong with the run of a racy program; "": nothing."""
+    if done.returncode != STATUS or len(reports) != 1:
+        return f"exit status {done.returncode}, {len(reports)} reports"
+    if reports[0]["kind"] != KINDS[name] or summary.get("summary") != 1:
+        return f"{reports[0]['kind']}; {summary}"
+    return "" if reports[0]["where"]["block"] and "usdma: race 1:" in done.stderr else "the text lacks it"
+
+
+def check_case(to, program, name, rounds):
+    for form in ("racy", "fixed"):
+        for i in range(rounds):
+            done, reports, summary = run(program, (name, form), TIMINGS[i % len(TIMINGS)])
+            wrong = wrong_racy(name, done, reports, summary) if form == "racy" else \
+                "" if not done.returncode and not reports and summary.get("summary") == 0 else f"exit status {done.returncode}"
+            if wrong:
+                to.add(False, f"{name}: {form}", f"{TIMINGS[i % len(TIMINGS)]}: {wrong}\n{done.stderr}")
+                break
+        else:
+            to.add(True, f"{name}: {form}")
+
+
+def check_settings(to, program):
+    racy = ("read_before_load", "racy")
+    to.add(run(program, racy, "race", {"USDMA_CHECK_EXIT": "5"}.items())[0].returncode == 5, "the exit status is set")
+    to.add(run(program, racy, "race", {"USDMA_CHECK_EXIT": "0"}.items())[0].returncode == 0, "the exit status stays the program's")
+    with tempfile.NamedTemporaryFile("w", suffix=".supp") as f:
+        f.write("# a comment\nread after write\n")
+        f.flush()
+        done, reports, summary = run(program, racy, "race", {"USDMA_CHECK_SUPPRESSIONS": f.name}.items())
+    to.add(done.returncode == 0 and not reports and summary.get("suppressed") == 1, "a suppressed report is only counted", done.stderr)
+    done, reports, _ = run(program, racy, "late")
+    to.add(done.returncode == 0 and not reports and "race 1" not in done.stderr, "nothing is checked without the word", done.stderr)
+
+
+def check_tool(to, program, tool):
+    env = dict(os.environ, USDMA_DEVICES="sim:mem=64M:engines=2:channels=16")
+
+    def said(*words):
+        return subprocess.run([tool, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, env=env)
+    done = said("--json", "check", "--timing", "early", "--", program, "stale_wait", "racy")
+    found = json.loads(done.stdout or "{}")
+    to.add(done.returncode == STATUS and len(found["reports"]) == found["count"] == 1 and found["status"] == STATUS, "usdmactl check: racy",
+           done.stdout + done.stderr)
+    done = said("check", "--", program, "stale_wait", "fixed")
+    to.add(done.returncode == 0 and "No race was found." in done.stdout, "usdmactl check: fixed", done.stdout + done.stderr)
+    done = said("check", "--", program, "no", "program")
+    to.add(done.returncode == 2 and "nothing was checked" in done.stdout, "usdmactl check: the program's own status", done.stdout + done.stderr)
+    done = said("check", "--", "/nonexistent/program")
+    to.add(done.returncode == 127 and "/nonexistent/program" in done.stderr, "usdmactl check: no program", done.stdout + done.stderr)
+
+
+def main():
+    to, program = Points(), sys.argv[1]
+    names = subprocess.run([program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+    to.add(sorted(names) == sorted(KINDS), "each program has its kind", f"{names}")
+    for name in names:
+        check_case(to, program, name, 3 * int(os.environ.get("USDMA_TEST_SCALE", "1")))
+    check_settings(to, program)
+    for tool in sys.argv[2:]:
+        check_tool(to, program, tool)
+    return to.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

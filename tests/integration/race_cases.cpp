@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Bugs as public reports have them, in few lines, each racy and fixed: race_cases NAME racy|fixed. race.py runs them
+ * under USDMA_CHECK=race, which reports each racy one and no fixed one.
+ */
+#include "acl/acl.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+
+namespace {
+
+constexpr size_t size = 64 << 10, half = size / 2;
+
+void works(aclError err, const char *call)
+{
+	if (!err)
+		return;
+	fprintf(stderr, "%s: %d: %s\n", call, err, aclGetRecentErrMsg());
+	exit(1);
+}
+#define WORKS(call) works((call), #call)
+
+struct program {
+	bool fixed;
+	aclrtStream a, b;
+	aclrtEvent event;
+	char *host, *out, *cache, *other; /* two pinned, two of the device */
+
+	explicit program(bool is_fixed) : fixed(is_fixed)
+	{
+		WORKS(aclInit(nullptr));
+		WORKS(aclrtSetDevice(0));
+		WORKS(aclrtCreateStream(&a));
+		WORKS(aclrtCreateStream(&b));
+		WORKS(aclrtCreateEvent(&event));
+		for (char **p : {&host, &out})
+			WORKS(aclrtMallocHost(reinterpret_cast<void **>(p), size));
+		for (char **p : {&cache, &other})
+			WORKS(aclrtMalloc(reinterpret_cast<void **>(p), size, ACL_MEM_MALLOC_HUGE_FIRST));
+		memset(host, 1, size);
+	}
+	void load(aclrtStream s, char *to, const char *from, size_t n = size)
+	{
+		WORKS(aclrtMemcpyAsync(to, n, from, n, ACL_MEMCPY_HOST_TO_DEVICE, s));
+	}
+	void save(aclrtStream s, char *to, const char *from, size_t n = size)
+	{
+		WORKS(aclrtMemcpyAsync(to, n, from, n, ACL_MEMCPY_DEVICE_TO_HOST, s));
+	}
+	void move(aclrtStream s, char *to, const char *from, size_t n = size)
+	{
+		WORKS(aclrtMemcpyAsync(to, n, from, n, ACL_MEMCPY_DEVICE_TO_DEVICE, s));
+	}
+	void sync(aclrtStream s) { WORKS(aclrtSynchronizeStream(s)); }
+	/* b after a. */
+	void edge()
+	{
+		WORKS(aclrtRecordEvent(event, a));
+		WORKS(aclrtStreamWaitEvent(b, event));
+	}
+};
+
+/* The load stream overwrites blocks that the compute stream still reads (vllm#47282). */
+void write_after_read(program &p)
+{
+	p.load(p.a, p.cache, p.host);
+	p.sync(p.a);
+	p.move(p.a, p.other, p.cache);
+	if (p.fixed)
+		p.edge();
+	p.load(p.b, p.cache, p.host);
+}
+
+/* The layer is used before its load has ended: another stream's event is missing. */
+void read_before_load(program &p)
+{
+	p.load(p.a, p.cache, p.host);
+	if (p.fixed)
+		p.edge();
+	p.move(p.b, p.other, p.cache);
+}
+
+/* The event is recorded before the copy that it is to stand for. */
+void early_record(program &p)
+{
+	if (!p.fixed)
+		WORKS(aclrtRecordEvent(p.event, p.a));
+	p.load(p.a, p.cache, p.host);
+	if (p.fixed)
+		WORKS(aclrtRecordEvent(p.event, p.a));
+	WORKS(aclrtStreamWaitEvent(p.b, p.event));
+	p.move(p.b, p.other, p.cache);
+}
+
+/* One event for two layers: recorded again, it says nothing of the first wait's copy. */
+void stale_wait(program &p)
+{
+	p.load(p.a, p.cache, p.host, half);
+	p.edge();
+	p.load(p.a, p.cache + half, p.host, half);
+	if (p.fixed)
+		p.edge();
+	p.move(p.b, p.other, p.cache);
+}
+
+/* Two streams store into one staging buffer at once. */
+void shared_staging(program &p)
+{
+	p.load(p.a, p.cache, p.host);
+	p.load(p.a, p.other, p.host);
+	p.sync(p.a);
+	p.save(p.a, p.out, p.cache);
+	if (p.fixed)
+		p.edge();
+	p.save(p.b, p.out + half, p.other, half);
+}
+
+/* A pinned buffer is reused for the next load while the last save fills it. */
+void reused_buffer(program &p)
+{
+	p.load(p.a, p.cache, p.host);
+	p.save(p.a, p.out, p.cache);
+	if (p.fixed)
+		p.edge();
+	p.load(p.b, p.other, p.out);
+}
+
+/* A synchronous copy of what another stream still writes. */
+void synchronous_copy(program &p)
+{
+	p.load(p.a, p.cache, p.host);
+	if (p.fixed)
+		p.sync(p.a);
+	WORKS(aclrtMemcpy(p.out, size, p.cache, size, ACL_MEMCPY_DEVICE_TO_HOST));
+}
+
+/* The wrong stream is waited for. */
+void wrong_stream(program &p)
+{
+	p.load(p.a, p.cache, p.host);
+	p.sync(p.fixed ? p.a : p.b);
+	WORKS(aclrtMemset(p.cache, size, 0, size));
+}
+
+/* A block of the cache goes to the next request while its save still runs. */
+void block_reused(program &p)
+{
+	p.load(p.a, p.cache, p.host);
+	p.sync(p.a);
+	p.save(p.a, p.out, p.cache);
+	if (p.fixed)
+		WORKS(aclrtSynchronizeDevice());
+	WORKS(aclrtMemsetAsync(p.cache, size, 0, size, p.b));
+}
+
+/* The host frees the buffer, that a copy reads. */
+void free_in_flight(program &p)
+{
+	p.load(p.a, p.cache, p.host);
+	if (p.fixed)
+		p.sync(p.a);
+	WORKS(aclrtFreeHost(p.host));
+}
+
+/* A notify is waited for by the wrong stream. */
+void notify_missed(program &p)
+{
+	aclrtNotify n;
+
+	WORKS(aclrtCreateNotify(&n, 0));
+	p.load(p.a, p.cache, p.host);
+	WORKS(aclrtRecordNotify(n, p.a));
+	WORKS(aclrtWaitAndResetNotify(n, p.fixed ? p.b : p.a, 10000));
+	p.move(p.b, p.other, p.cache);
+}
+
+/* Rows of a 2D copy reach into the next block, whose gaps are free. */
+void rows_overlap(program &p)
+{
+	WORKS(aclrtMemcpy2dAsync(p.cache, 1024, p.host, 1024, 512, 32, ACL_MEMCPY_HOST_TO_DEVICE, p.a));
+	WORKS(aclrtMemcpy2dAsync(p.cache + (p.fixed ? 512 : 511), 1024, p.host, 1024, 512, 32,
+				 ACL_MEMCPY_HOST_TO_DEVICE, p.b));
+}
+
+/* The array of block numbers is filled for the next batch while the copy of the last one waits (vllm-ascend#16428). */
+void source_reused(program &p)
+{
+	p.load(p.a, p.cache, p.host);
+	if (p.fixed)
+		p.sync(p.a);
+	p.host[half] = 2;
+	p.sync(p.a);
+}
+
+struct one {
+	const char *name;
+	void (*run)(program &p);
+};
+
+constexpr one all[] = {
+	{"write_after_read", write_after_read}, {"read_before_load", read_before_load},
+	{"early_record", early_record},         {"stale_wait", stale_wait},
+	{"shared_staging", shared_staging},     {"reused_buffer", reused_buffer},
+	{"synchronous_copy", synchronous_copy}, {"wrong_stream", wrong_stream},
+	{"block_reused", block_reused},         {"source_reused", source_reused},
+	{"free_in_flight", free_in_flight},     {"notify_missed", notify_missed},
+	{"rows_overlap", rows_overlap},
+};
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	for (const one &o : all) {
+		if (argc < 3)
+			printf("%s\n", o.name);
+		if (argc < 3 || strcmp(o.name, argv[1]))
+			continue;
+		program p(!strcmp(argv[2], "fixed"));
+
+		o.run(p);
+		WORKS(aclrtSynchronizeDevice());
+		return 0;
+	}
+	return argc < 3 ? 0 : 2;
+}

@@ -36,6 +36,9 @@ inline constexpr u32 reach_common = u32(1) << max_devices;
 class device;
 struct hw_queue;
 
+/* Most batches of deferred frees, see grace_batches. */
+inline constexpr unsigned grace_most = 4;
+
 /* Hardware queues whose waiters share one interrupt eventfd: one thread at a time sleeps on it for all of them. */
 struct irq_line {
 	hw_queue *queues = nullptr; /* by hw_queue::next_on_line */
@@ -65,20 +68,22 @@ struct alignas(64) hw_queue {
 	u8 tried = 0;              /* recover.cpp: last recovery step … */
 	u64 tried_at = 0;          /* … and the completed number at that time */
 	u32 stuck = 0;             /* halted and could not be resumed */
-	u64 mark[2] = {};          /* see grace_batches; 0: passed; under memory_state::lock */
+	u64 mark[grace_most] = {}; /* see grace_batches; 0: passed; under memory_state::lock */
 	u32 polls = 0;             /* timing late: queries that found work incomplete; atomic */
 	hwq_counters own_count;    /* counters of a queue without a slot in the status page */
 };
 
 /*
- * Deferred frees (lib/core/memory/reclaim.cpp) that the device's rings have passed, by their numbers. Two batches
- * wait: the older one for hw_queue::mark[at], the next one for mark[!at].
+ * Deferred frees (lib/core/memory/reclaim.cpp) that the device's rings have passed, by their numbers. Batch i, counted
+ * from `first`, waits for hw_queue::mark[slot(i)].
  */
 struct grace_batches {
-	u64 passed = 0; /* up to this free */
-	u64 waits = 0;  /* last free of the older batch */
-	u64 next = 0;   /* … of the next one */
-	unsigned at = 0;
+	u64 passed = 0;            /* up to this free */
+	u64 last[grace_most] = {}; /* last free of each batch */
+	unsigned first = 0, n = 0;
+
+	unsigned slot(unsigned i) const { return (first + i) % grace_most; }
+	u64 newest() const { return n ? last[slot(n - 1)] : passed; }
 };
 
 class alignas(64) device {

@@ -56,17 +56,33 @@ static std::unique_lock<biased_lock> try_queue(hw_queue *l)
 	return held;
 }
 
-/* False: lock contended; a mark that was changed already includes later work, which is harmless. */
-static bool mark_take(hw_queue *l, unsigned at)
+/* With the queue's lock held. */
+static void mark_set(hw_queue *l, unsigned at)
 {
-	const auto held = try_queue(l);
-
-	if (!held)
-		return false;
 	if (l->ch)
 		l->mark[at] = dma::completed(l->ch) < l->ch->posted ? l->ch->posted : 0;
 	else
 		l->mark[at] = l->dev->lost(); /* closed while the device was lost: its work may still run */
+}
+
+/* False: lock contended. */
+static bool mark_take(hw_queue *l, unsigned at)
+{
+	const auto held = try_queue(l);
+
+	if (held)
+		mark_set(l, at);
+	return bool(held);
+}
+
+/* Includes later work. False: lock contended, or it has a WAIT, which may last for any time. */
+static bool mark_move(hw_queue *l, unsigned at)
+{
+	const auto held = try_queue(l);
+
+	if (!held || (l->ch && std::max(l->mark[at], dma::completed(l->ch)) < l->wait_seq))
+		return false;
+	mark_set(l, at);
 	return true;
 }
 
@@ -91,9 +107,29 @@ static bool all_marks(device *dev, unsigned at, bool (*fn)(hw_queue *l, unsigned
 }
 
 /*
- * A batch of frees waits for what the rings had at its last free. While one batch waits, later frees join the
- * next one.
+ * Adds the frees up to `until` to the newest batch, or makes it a new one. Not to the oldest, which would never pass if
+ * work and frees go on, and not if earlier frees would then wait for a WAIT. Without a new batch they wait for one. A
+ * mark that was moved in vain is harmless.
  */
+static void batch_take(grace_batches &g, device *dev, u64 until)
+{
+	const unsigned newest = g.slot(g.n - 1), next = g.slot(g.n);
+
+	if (g.n > 1 && all_marks(dev, newest, mark_move))
+		g.last[newest] = until;
+	else if (g.n < grace_most && all_marks(dev, next, mark_take))
+		g.last[next] = until, g.n++;
+}
+
+static void batches_pass(grace_batches &g, device *dev)
+{
+	for (; g.n && all_marks(dev, g.first, mark_passed); g.n--) {
+		g.passed = g.last[g.first];
+		g.first = g.slot(1);
+	}
+}
+
+/* A batch of frees waits for what the rings had at its last free. */
 static void device_advance(device *dev)
 {
 	const u64 until = mem_state().queued_until;
@@ -101,19 +137,14 @@ static void device_advance(device *dev)
 
 	/* No request can write any more. */
 	if (dev->stopped()) {
-		g.passed = g.waits = g.next = until;
+		g.passed = until;
+		g.n = 0;
 		return;
 	}
-	if (g.next < until && all_marks(dev, !g.at, mark_take))
-		g.next = until;
-	while (g.passed < g.next) {
-		if (g.waits == g.passed) {
-			g.waits = g.next;
-			g.at = !g.at;
-		}
-		if (!all_marks(dev, g.at, mark_passed))
-			return;
-		g.passed = g.waits;
+	batches_pass(g, dev);
+	if (g.newest() < until) {
+		batch_take(g, dev, until);
+		batches_pass(g, dev);
 	}
 }
 
@@ -367,7 +398,7 @@ int memory_attach(device *dev)
 	arenas_trim(true); /* an empty arena must not prevent attaching the device */
 	m.attached[dev->slot] = dev;
 	dev->attached = true;
-	dev->grace.passed = dev->grace.waits = dev->grace.next = m.last_serial;
+	dev->grace = {.passed = m.last_serial};
 	err = ranges_attach(dev);
 	if (!err)
 		err = heap_attach(dev);

@@ -99,6 +99,57 @@ static void freed_behind_a_gate(void **)
 	assert_int_equal(f.vfio().count(), before - 1);
 }
 
+/* A free does not wait for a WAIT that was posted before a later free, also if more batches wait than there are. */
+static void a_later_free_prolongs_none(void **)
+{
+	static constexpr unsigned frees = 3 * grace_most;
+	attached f(0);
+	core::hw_queue *const l = f.dev.hw_queues[1].get();
+	void *p[frees];
+	size_t before;
+
+	for (void *&one : p)
+		one = pinned(2 * MiB);
+	before = f.vfio().count();
+	for (void *one : p) {
+		f.post(1);
+		l->wait_seq = f.ch.posted;
+		assert_int_equal(host_free(one), 0);
+	}
+	for (u64 i = 1; i <= grace_most; i++) {
+		store_release(&f.record.completed, i);
+		memory_reclaim();
+		assert_int_equal(f.vfio().count(), before - i);
+	}
+	f.complete();
+	memory_reclaim();
+	assert_int_equal(f.vfio().count(), before - frees);
+}
+
+/* Frees between copies share batches: an older WAIT holds up the first ones only. */
+static void copies_join_a_batch(void **)
+{
+	attached f(0);
+	core::hw_queue *const l = f.dev.hw_queues[1].get();
+	void *p[3 * grace_most];
+	size_t before;
+
+	for (void *&one : p)
+		one = pinned(2 * MiB);
+	before = f.vfio().count();
+	for (void *one : p) {
+		f.post(1);
+		assert_int_equal(host_free(one), 0);
+	}
+	const u64 last = f.ch.posted;
+	f.post(1);
+	l->wait_seq = f.ch.posted;
+	store_release(&f.record.completed, last);
+	memory_reclaim();
+	assert_int_equal(f.vfio().count(), before - std::size(p));
+	f.complete();
+}
+
 /*
  * A hardware queue whose lock is held for long, or by the caller, is not waited for: the memory stays among the
  * deferred frees.
@@ -223,6 +274,8 @@ int main()
 		unit(freed_while_busy),
 		unit(isolated_holds_nothing_of_others),
 		unit(freed_behind_a_gate),
+		unit(a_later_free_prolongs_none),
+		unit(copies_join_a_batch),
 		unit(freed_under_a_queue_lock),
 		unit(alloc_waits_for_deferred_frees),
 		unit(detach_ends_deferred_frees),

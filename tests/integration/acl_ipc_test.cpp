@@ -302,6 +302,37 @@ static void test_recorder_dies(void **)
 	GOOD(aclrtResetDevice(0));
 }
 
+/* The device that exports closes its export, and the other device's import of the same key stays. */
+static void test_export_is_closed(void **)
+{
+	std::vector<char> got(size);
+	const std::vector<char> data = pattern(usdma::test::seed());
+	aclrtContext exports, imports;
+	void *p, *second, *none;
+	char key[65];
+
+	GOOD(aclrtSetDevice(0));
+	GOOD(aclrtGetCurrentContext(&exports));
+	GOOD(aclrtMalloc(&p, size, ACL_MEM_MALLOC_HUGE_FIRST));
+	GOOD(aclrtMemcpy(p, size, data.data(), size, ACL_MEMCPY_HOST_TO_DEVICE));
+	GOOD(aclrtIpcMemGetExportKey(p, size, key, sizeof(key), ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION));
+	GOOD(aclrtSetDevice(1));
+	GOOD(aclrtGetCurrentContext(&imports));
+	GOOD(aclrtIpcMemImportByKey(&second, key, 0));
+	GOOD(aclrtSetCurrentContext(exports));
+	GOOD(aclrtIpcMemClose(key));
+	assert_int_equal(aclrtIpcMemImportByKey(&none, key, 0), 107000);
+	GOOD(aclrtSetCurrentContext(imports));
+	GOOD(aclrtMemcpy(got.data(), size, second, size, ACL_MEMCPY_DEVICE_TO_HOST));
+	assert_true(got == data);
+	GOOD(aclrtIpcMemClose(key));
+	assert_int_equal(aclrtIpcMemClose(key), 107000);
+	GOOD(aclrtResetDevice(1));
+	GOOD(aclrtSetCurrentContext(exports));
+	GOOD(aclrtFree(p));
+	GOOD(aclrtResetDevice(0));
+}
+
 /* Before the library is used. */
 static pid_t start(int (*run)())
 {
@@ -316,7 +347,8 @@ static pid_t start(int (*run)())
 
 int main()
 {
-	const CMUnitTest tests[] = {cmocka_unit_test(test_two_processes), cmocka_unit_test(test_recorder_dies)};
+	const CMUnitTest tests[] = {cmocka_unit_test(test_two_processes), cmocka_unit_test(test_recorder_dies),
+				    cmocka_unit_test(test_export_is_closed)};
 
 	if (pipe(to_child) || pipe(to_victim) || pipe(from_victim))
 		return 1;

@@ -381,13 +381,11 @@ static void import_drop(ipc_state &st, import_table::iterator it)
 	st.imports.erase(it);
 }
 
-/* That of the device in the slot, else of any device. */
-static import_table::iterator find_import(ipc_state &st, const char *key, int slot)
+/* That of any device. */
+static import_table::iterator find_import(ipc_state &st, const char *key)
 {
-	auto it = st.imports.find(import_name(key, slot).text);
+	const auto it = st.imports.lower_bound(key);
 
-	if (it == st.imports.end())
-		it = st.imports.lower_bound(key);
 	return it != st.imports.end() && !strcmp(it->second->from->key, key) ? it : st.imports.end();
 }
 
@@ -460,16 +458,18 @@ int ipc_memory_close(const char *key, int slot)
 	if (forked())
 		return fail_forked();
 	std::lock_guard guard(st.lock);
-	const auto in = find_import(st, key, slot);
 	const auto out = st.exports.find(key);
-	if (in != st.imports.end()) {
-		import_drop(st, in);
+	auto in = st.imports.find(import_name(key, slot).text);
+	if (in == st.imports.end() && out != st.exports.end()) {
+		export_end(out->second);
+		st.exports.erase(out);
 		return 0;
 	}
-	if (out == st.exports.end())
+	if (in == st.imports.end())
+		in = find_import(st, key);
+	if (in == st.imports.end())
 		return no_key();
-	export_end(out->second);
-	st.exports.erase(out);
+	import_drop(st, in);
 	return 0;
 }
 
@@ -496,7 +496,7 @@ bool ipc_memory_known(const char *key)
 	if (forked())
 		return false;
 	std::lock_guard guard(st.lock);
-	return st.exports.contains(key) || find_import(st, key, -1) != st.imports.end();
+	return st.exports.contains(key) || find_import(st, key) != st.imports.end();
 }
 
 } // namespace usdma::core

@@ -173,7 +173,7 @@ int open_sockets(const options &opt, const sim::config &cfg, sim::listener *sock
 {
 	if (const int err = opt.listen_fd < 0 ? socket->open(opt.socket) : socket->adopt(unique_fd(opt.listen_fd)))
 		return err;
-	return opt.control.empty() ? 0 : control->open(opt.control, cfg.faults);
+	return opt.control.empty() ? 0 : control->open(opt.control, cfg);
 }
 
 /* No file access from here on: a child that does nothing else removes the sockets. */

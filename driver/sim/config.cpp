@@ -219,14 +219,22 @@ static int check_foreign(const config &cfg, const char *name, u32 channels, u32 
 	return 0;
 }
 
+static int check_mistakes(const config &cfg)
+{
+	fault_plan check(true);
+
+	check.makes_mistakes(false);
+	return check.set(cfg.faults);
+}
+
 int check_config(const config &cfg)
 {
 	if (cfg.model == model_kind::ioat)
 		return check_foreign(cfg, "ioat", ioat_channels(cfg), ioat::max_channels);
 	if (cfg.model == model_kind::dsa)
 		return check_foreign(cfg, "dsa", dsa_queues(cfg), most_dsa_queues);
-	if (cfg.faults.find("wrong") != cfg.faults.npos)
-		return fail(EINVAL, "sim: only the models of I/OAT and DSA make mistakes (fault rule wrong)");
+	if (const int err = check_mistakes(cfg))
+		return err;
 	if (cfg.huge == huge_pages::require && cfg.mem % (2 * MiB))
 		return fail(EINVAL, "sim: huge=require needs mem in whole pages of 2 MiB");
 	if (cfg.engines > cfg.channels)

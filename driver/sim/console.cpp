@@ -172,9 +172,10 @@ void console::client_left()
 
 /* ---- the socket ------------------------------------------------------------------------------------- */
 
-int console::open(const std::string &path, string_view rules)
+int console::open(const std::string &path, const config &cfg)
 {
-	if (const int err = plan_.set(rules))
+	plan_.makes_mistakes(cfg.model != model_kind::sdma);
+	if (const int err = plan_.set(cfg.faults))
 		return err;
 	return socket_.open(path);
 }

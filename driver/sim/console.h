@@ -15,6 +15,7 @@
 
 #include "driver/base/clock.h"
 #include "driver/base/mapping.h"
+#include "driver/sim/config.h"
 #include "driver/sim/unix_listener.h"
 #include "driver/sim/fault_plan.h"
 
@@ -49,8 +50,8 @@ public:
 	console(const console &) = delete;
 	console &operator=(const console &) = delete;
 
-	/* Sets the initial rules; opens the socket as unix_listener::open does. */
-	int open(const std::string &path, std::string_view rules);
+	/* Sets the initial rules of the device; opens the socket as unix_listener::open does. */
+	int open(const std::string &path, const config &cfg);
 	void remove_path() { socket_.remove_path(); }
 	void leave_path() { socket_.leave_path(); }
 	/* For an event loop: what to poll, and after poll (wait_any()). */

@@ -59,6 +59,7 @@ private:
 int embedded::start(const config &cfg, unique_fd sock)
 {
 	faulty_ = cfg.faulty;
+	plan_.makes_mistakes(cfg.model != model_kind::sdma);
 	if (const int err = faulty_ ? plan_.set(cfg.faults) : 0)
 		return err;
 	model_ = make_model(cfg, faulty_ ? &plan_ : nullptr);

@@ -50,6 +50,8 @@ class fault_plan final : public faults {
 public:
 	/* In usdma-sim a plan may kill the process; embedded it may not. */
 	explicit fault_plan(bool may_die) : may_die_(may_die) {}
+	/* The device's model makes mistakes; unless this is called, as if it did. Before set(). */
+	void makes_mistakes(bool on) { makes_mistakes_ = on; }
 
 	/* Replaces all rules and resets the counts; "": none. -EINVAL names the rule; then nothing changes. */
 	int set(std::string_view text);
@@ -104,6 +106,7 @@ private:
 	rule *hit(action what, u64 arg = any_arg);
 
 	const bool may_die_;
+	bool makes_mistakes_ = true;
 	std::mutex lock_;
 	std::vector<rule> rules_;
 	fault_page *page_ = nullptr;

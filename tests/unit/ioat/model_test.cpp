@@ -535,6 +535,10 @@ static void test_settings(void **)
 	for (const char *spec :
 	     {"sim:faults=wrong@1/length", "sim:model=cbdma", "sim:model=ioat-3.4", "sim:model=ioat:channels=5"})
 		assert_int_equal(dma::open_device(spec, &dev), -EINVAL);
+	/* As long as it runs, too; a rule of another kind may have the word. */
+	assert_int_equal(dma::open_device("sim:mem=1M:faults=reply@1000/wrong-id", &dev), 0);
+	assert_int_equal(dev->inject("reply@1000/wrong-id+wrong@1/length"), -EINVAL);
+	assert_non_null(strstr(error_text(), "I/OAT"));
 }
 
 int main()

@@ -181,13 +181,23 @@ bool client_memory::remote(bool write, u64 iova, void *buf, u64 len)
 	const u64 until = now_ns() + remote_ms * ns_per_ms;
 	u32 done = 0;
 
-	for (; port_ && done < len; done += access_.len) {
+	/* In the pass in which it begins: see cancel_unsent(). */
+	for (; port_ && done < len && is_allowed(); done += access_.len) {
 		access_ = {write, iova + done, static_cast<u8 *>(buf) + done, 0, wake_fd_, 1};
 		access_.len = u32(std::min<u64>(len - done, port_->max_len()));
 		if (port_->begin(&access_) || wait_reply(until))
 			return false;
 	}
 	return done == len && (write || verify_read(iova, static_cast<const u8 *>(buf), len));
+}
+
+/* No other thread changes access_ now, as no access begins; the engine's thread may be waiting for its result. */
+void client_memory::cancel_unsent()
+{
+	if (!port_ || !port_->take_back(&access_))
+		return;
+	store_release(&access_.result, -ECANCELED);
+	eventfd_add(wake_fd_);
 }
 
 /*

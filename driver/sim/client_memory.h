@@ -22,6 +22,9 @@ public:
 	int ready(int wake_fd, const u32 *quit);
 	/* Any thread: whether memory may be accessed at all (bus mastering). Not within a pass that has begun. */
 	void allow(bool on) { store_release(&allowed_, u32(on)); }
+	/* The server's thread, once passes in which it was allowed have ended: an access that was not sent is
+	 * cancelled. */
+	void cancel_unsent();
 	bool is_allowed() const { return load_acquire(&allowed_); }
 	void connect(remote_port *port) { port_ = port; }
 	dma_reader &reader() { return reader_; }

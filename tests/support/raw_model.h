@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The model in this process, served on a socketpair: for raw clients. */
+/* A model in this process, served on a socketpair: for raw clients. */
 #pragma once
 
 #include "tests/support/test.h"
 
-#include "driver/sim/models/sdma/sdma_model.h"
+#include "driver/sim/config.h"
 #include "driver/sim/server.h"
 
 #include <sys/eventfd.h>
@@ -32,10 +32,10 @@ public:
 		if (send_room)
 			assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &send_room, sizeof(send_room)), 0);
 		thread_ = std::thread([this, fd = pair[0]] {
-			sim::sdma_model model(cfg_, wrong_);
+			const std::unique_ptr<sim::device_model> model = sim::make_model(cfg_, wrong_);
 
-			if (!model.start()) {
-				sim::server link(unique_fd(fd), model);
+			if (model && !model->start()) {
+				sim::server link(unique_fd(fd), *model);
 
 				link.serve(stop_.get());
 			}

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The I/OAT model by its registers, as drivers of others use them (driver/hw/ioat_regs.h has the sources). */
+#include "tests/support/raw_client.h"
+#include "tests/support/raw_model.h"
 #include "tests/support/test.h"
 
 #include "driver/base/clock.h"
@@ -541,6 +543,108 @@ static void test_settings(void **)
 	assert_non_null(strstr(error_text(), "I/OAT"));
 }
 
+/* ---- by messages -------------------------------------------------------------------------------------- */
+
+static constexpr u64 remote = u64(1) << 40, remote_size = 64 * KiB;
+static constexpr u32 most = 4096; /* bytes of a message */
+
+/* A client whose ring and completions the model maps, and whose other memory it reaches by messages. */
+struct message_bench {
+	message_bench() : model(settings()), client(model.connect()), local("ioat", size)
+	{
+		const std::string hello = "{\"capabilities\":{\"max_data_xfer_size\":" + std::to_string(most) + "}}";
+
+		assert_int_equal(client.hello(hello.c_str()), 0);
+		assert_int_equal(client.map(iova, size, local.fd.get()), 0);
+		assert_int_equal(client.map(remote, remote_size), 0);
+		master(true);
+		client.put<u8>(base + chan_cmd, cmd_reset);
+		while (client.get<u8>(base + chan_cmd) & cmd_reset)
+			sched_yield();
+		client.put<u16>(base + chan_ctrl, ctrl_run);
+		client.put<u64>(base + chan_cmp, iova + cmp_at);
+		client.put<u64>(base + chan_chainaddr, iova + ring_at);
+	}
+	static sim::config settings()
+	{
+		sim::config c;
+
+		c.model = sim::model_kind::ioat;
+		return c;
+	}
+	void master(bool on)
+	{
+		const u16 command = on ? 6 : 2;
+
+		assert_int_equal(client.region_write(vfio::region_config, 4, &command, sizeof(command)), 0);
+	}
+	void send(test::proto::command cmd, u32 reg, const void *data, u32 len, u32 flags)
+	{
+		const test::proto::region_access_head h = {reg, vfio::region_bar0, len};
+		std::vector<u8> body(sizeof(h) + (data ? len : 0));
+
+		memcpy(body.data(), &h, sizeof(h));
+		if (data)
+			memcpy(body.data() + sizeof(h), data, len);
+		assert_true(client.say(cmd, body.data(), body.size(), {}, flags));
+	}
+	vfio::user_message hear()
+	{
+		vfio::user_message m;
+
+		assert_int_equal(vfio::user_recv(client.fd(), deadline::in_ms(patience), test::raw_wait_ms, &m), 0);
+		return m;
+	}
+	void run(const descriptor &d)
+	{
+		const u16 one = 1;
+
+		memcpy(local.data + ring_at, &d, sizeof(d));
+		send(test::proto::command::region_write, base + chan_dmacount, &one, sizeof(one),
+		     test::proto::flag_no_reply);
+	}
+	void answer(const vfio::user_message &m)
+	{
+		const iovec part = {const_cast<u8 *>(m.body.data()), sizeof(test::proto::dma_access_head)};
+
+		assert_int_equal(vfio::user_send(client.fd(), {m.head.id, m.head.cmd, 0, test::proto::type_reply, 0},
+						 {&part, 1}, {}, deadline::in_ms(patience)),
+				 0);
+	}
+	/* The state of the channel; fails if the model accesses memory meanwhile. */
+	u64 state_only()
+	{
+		u64 status;
+
+		send(test::proto::command::region_read, base + chan_sts, nullptr, sizeof(status), 0);
+		const vfio::user_message m = hear();
+		assert_int_equal(m.head.flags & test::proto::flag_type_mask, test::proto::type_reply);
+		memcpy(&status, m.body.data() + sizeof(test::proto::region_access_head), sizeof(status));
+		return status & sts_mask;
+	}
+
+	static constexpr u32 base = chan_base(0);
+	test::raw_model model;
+	test::raw_client client;
+	test::raw_memory local;
+};
+
+/* Bus mastering is switched off during an access of many messages: that in flight is the last. */
+static void test_last_message(void **)
+{
+	message_bench b;
+
+	b.run({remote_size, desc_completion, iova + data_at, remote, iova + ring_at + sizeof(descriptor), {}});
+	const vfio::user_message first = b.hear();
+	assert_int_equal(first.head.cmd, int(test::proto::command::dma_write));
+	b.master(false);
+	b.answer(first);
+	while (b.state_only() != sts_halted)
+		sched_yield();
+	/* A reply to it would be behind anything that came meanwhile. */
+	assert_int_equal(b.state_only(), sts_halted);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -556,6 +660,7 @@ int main()
 		cmocka_unit_test(test_mistakes),
 		cmocka_unit_test(test_unmapped_memory_is_not_touched),
 		cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_last_message),
 	};
 
 	return cmocka_run_group_tests_name("ioat-model", tests, nullptr, nullptr);

@@ -95,6 +95,15 @@ int ioat_model::region_read(u32 index, u64 offset, u8 *buf, u32 len)
 	return 0;
 }
 
+/* Neither data nor an interrupt comes after the reply to the write. */
+void ioat_model::end_accesses()
+{
+	if (space_.quiesce())
+		memory_.cancel_unsent();
+	else
+		log_warn("sim: the engine accesses memory for longer than an unmap waits");
+}
+
 int ioat_model::region_write(u32 index, u64 offset, const u8 *buf, u32 len)
 {
 	u64 value = 0;
@@ -104,9 +113,8 @@ int ioat_model::region_write(u32 index, u64 offset, const u8 *buf, u32 len)
 		const bool was_allowed = memory_.is_allowed();
 
 		memory_.allow(pci_.may_reach_memory());
-		/* Neither data nor an interrupt comes after the reply. */
-		if (was_allowed && !memory_.is_allowed() && !space_.quiesce())
-			log_warn("sim: the engine accesses memory for longer than an unmap waits");
+		if (was_allowed && !memory_.is_allowed())
+			end_accesses();
 		return resets ? reset() : 0;
 	}
 	if (offset >= msix_table) {

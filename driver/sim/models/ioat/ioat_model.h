@@ -96,6 +96,8 @@ private:
 		u64 delay_ns = 0, moved = 0;
 	};
 
+	void end_accesses();
+
 	/* registers.cpp; with lock_ held */
 	u64 read_reg(u32 offset, u32 len);
 	u64 read_general(u32 reg) const;

@@ -119,17 +119,14 @@ static int set_cpus(config &c, string_view v)
 
 static int set_timing(config &c, string_view v)
 {
-	static constexpr string_view shuffle = "shuffle@";
+	const size_t mark = v.find(timing_seed_mark);
+	timing_kind kind;
 
-	if (v.starts_with(shuffle)) {
-		if (!number_parse(v.substr(shuffle.size()), &c.timing_seed))
-			return -EINVAL;
-		c.timing = timing_kind::shuffle;
-		return 0;
-	}
-	if (v != "plain" && v != "early" && v != "late")
+	if (!timing_named(v.substr(0, mark), &kind) || (kind == timing_kind::shuffle) != (mark != string_view::npos))
 		return -EINVAL;
-	c.timing = v == "plain" ? timing_kind::plain : v == "early" ? timing_kind::early : timing_kind::late;
+	if (mark != string_view::npos && !number_parse(v.substr(mark + 1), &c.timing_seed))
+		return -EINVAL;
+	c.timing = kind;
 	return 0;
 }
 

@@ -2,7 +2,7 @@
 /* Settings of a software device, embedded or in usdma-sim. */
 #pragma once
 
-#include "driver/base/types.h"
+#include "driver/base/timing.h"
 #include "driver/copy/copy.h"
 
 #include <string>
@@ -15,10 +15,6 @@ namespace usdma::sim {
 enum class huge_pages : u8 { advise, off, require };
 
 enum class model_kind : u8 { sdma, ioat, dsa };
-
-/* Legal but hostile timing: as soon as possible, as late as possible, or late and in a random order (docs/checking.md).
- */
-enum class timing_kind : u8 { plain, early, late, shuffle };
 
 struct config {
 	model_kind model = model_kind::sdma;  /* model=sdma|ioat|ioat-3.3|dsa|dsa-2 */

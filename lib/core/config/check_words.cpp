@@ -59,40 +59,24 @@ int check_parse(string_view text, check_words *out)
 	return 0;
 }
 
-/* The value of the option timing=; "": none. */
-static std::string sim_timing(const check_words &c)
-{
-	switch (c.timing) {
-	case check_timing::plain:
-		break;
-	case check_timing::early:
-		return "early";
-	case check_timing::late:
-		return "late";
-	case check_timing::shuffle:
-		return "shuffle@" + std::to_string(c.seed);
-	}
-	return "";
-}
-
 std::string check_device(const check_words &c, const std::string &spec)
 {
-	const std::string timing = sim_timing(c);
 	const bool embedded = spec == "sim" || spec.starts_with("sim:");
 
-	return !embedded || timing.empty() || spec.find(key) != std::string::npos ? spec :
-										    spec + std::string(key) + timing;
+	if (!embedded || c.timing == check_timing::plain || spec.find(key) != std::string::npos)
+		return spec;
+	const std::string timed = spec + std::string(key) + std::string(timing_names[size_t(c.timing)]);
+	return c.timing == check_timing::shuffle ? timed + timing_seed_mark + std::to_string(c.seed) : timed;
 }
 
 check_timing check_timing_of(string_view spec)
 {
 	const size_t at = spec.find(key);
 	const string_view value = at == string_view::npos ? "" : spec.substr(at + key.size());
+	check_timing found = check_timing::plain;
 
-	return value.starts_with("early") ? check_timing::early :
-	       value.starts_with("late")  ? check_timing::late :
-	       value.starts_with(shuffle) ? check_timing::shuffle :
-					    check_timing::plain;
+	timing_named(value.substr(0, value.find_first_of(":@")), &found);
+	return found;
 }
 
 } // namespace usdma::core

@@ -2,15 +2,14 @@
 /* The words of the setting check (USDMA_CHECK). */
 #pragma once
 
-#include "driver/base/types.h"
+#include "driver/base/timing.h"
 
 #include <string>
 #include <string_view>
 
 namespace usdma::core {
 
-/* When work runs (docs/checking.md). */
-enum class check_timing : u8 { plain, early, late, shuffle };
+using check_timing = timing_kind;
 
 struct check_words {
 	check_timing timing = check_timing::plain;

@@ -597,7 +597,7 @@ static void test_settings(void **)
 	assert_false(c.has_mem);
 	assert_int_equal(c.cpus.size(), 1);
 	assert_int_equal(sim::parse_config("sim:timing=shuffle@18446744073709551615", &c), 0);
-	assert_true(c.timing == sim::timing_kind::shuffle && c.timing_seed == ~u64(0));
+	assert_true(c.timing == timing_kind::shuffle && c.timing_seed == ~u64(0));
 }
 
 int main()

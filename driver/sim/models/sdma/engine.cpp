@@ -41,7 +41,7 @@ static constexpr u64 rekick_ns = 20 * ns_per_ms;
 engine::engine(machine &m, unsigned index)
 	: m_(m), reader_(m.space.needs_fences()), deaths_(load_acquire(&bus_deaths)),
 	  special_(m.wrong || m.cfg.latency_us || m.cfg.rate || m.order),
-	  always_(m.cfg.timing == timing_kind::early ? u8(dma::flag_complete) : u8(0)),
+	  always_(m.cfg.timing == timing_kind::plain ? u8(0) : u8(dma::flag_complete)),
 	  spin_ns_(m.cfg.spin_us * ns_per_us), index_(index)
 {
 }

@@ -226,8 +226,12 @@ inline void engine::finish(hw_channel &ch, u8 flags)
 {
 	store_relaxed(&ch.waiting, false);
 	ch.next++;
-	if ((flags & (dma::flag_complete | dma::flag_interrupt)) || ch.next - 1 - ch.written >= publish_every)
+	if ((flags & (dma::flag_complete | dma::flag_interrupt)) || ch.next - 1 - ch.written >= publish_every) {
 		publish(ch);
+		/* Each of them, by always_. After the record, so that the next channel's WAIT finds it. */
+		if (unlikely(m_.order != nullptr))
+			m_.order->ended(ch, ch.next - 1);
+	}
 	if (unlikely(flags & dma::flag_interrupt))
 		service_interrupt(ch);
 }
@@ -379,8 +383,8 @@ engine::result engine::run_timed(hw_channel &ch, const descriptor &d, u64 mem_ba
 	const result r = run_delayed(ch, d, mem_base);
 	if (r == result::blocked)
 		m_.order->blocked(ch, d);
-	else if (r != result::stopped)
-		m_.order->ended(ch);
+	else if (r == result::fault)
+		m_.order->ended(ch, ch.next);
 	return r;
 }
 

@@ -118,11 +118,11 @@ bool timing::may_run(hw_channel &ch)
 	return !ch.hold.held;
 }
 
-void timing::ended(hw_channel &ch)
+void timing::ended(hw_channel &ch, u64 seq)
 {
 	std::lock_guard guard(lock_);
 
-	ch.hold.done = ch.next;
+	ch.hold.done = seq;
 	round_++;
 	if (turn_ == &ch)
 		turn_ = nullptr;

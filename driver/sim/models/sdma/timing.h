@@ -34,8 +34,8 @@ public:
 	void start(hw_channel &ch);
 	/* Its next descriptor is posted: may it run? */
 	bool may_run(hw_channel &ch);
-	/* It did, and has ended, or is blocked (a WAIT). */
-	void ended(hw_channel &ch);
+	/* Descriptor seq did, and has ended: its number is in the record. Or it is blocked (a WAIT). */
+	void ended(hw_channel &ch, u64 seq);
 	void blocked(hw_channel &ch, const sdma::descriptor &d);
 
 private:

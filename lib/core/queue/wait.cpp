@@ -28,6 +28,45 @@ static constexpr u64 rings_check_interval = 2 * ns_per_ms;
 static constexpr unsigned fast_polls = 256; /* without reading the clock: about a microsecond */
 static constexpr unsigned polls_per_clock = 32;
 
+/* ---- timing late (docs/checking.md) ---------------------------------------------------------------- */
+
+/* Of the threads that sleep; with the line's lock held. */
+static u64 least_seq(const hw_queue *l)
+{
+	u64 least = ~u64(0);
+
+	for (const waiter *w = l->waiters; w; w = w->next)
+		least = std::min(least, w->seq);
+	return least;
+}
+
+/*
+ * A device that holds its work runs what an interrupt is armed for, and learns of that when it is awake. One number can
+ * be armed, and another thread may replace it before the device reads it: a caller that goes on waiting repeats this.
+ */
+[[gnu::cold, gnu::noinline]] static void demand(hw_queue *l, u64 seq)
+{
+	std::lock_guard waiting(l->line->lock);
+	std::lock_guard guard(l->lock);
+
+	/* A thread that sleeps for less is woken first. */
+	l->ch->ops->arm(l->ch, dma::irq_waiter, std::min(least_seq(l), seq));
+	hwq_wake(l);
+}
+
+static bool holds_work(const hw_queue *l)
+{
+	return unlikely(l->dev->timing >= check_timing::late);
+}
+
+void hwq_note_poll(hw_queue *l, u64 seq)
+{
+	static constexpr u32 every = 8;
+
+	if (holds_work(l) && fetch_add_relaxed(&l->polls, 1) % every == every - 1)
+		demand(l, seq);
+}
+
 /* ---- spinning --------------------------------------------------------------------------------------- */
 
 /* Classifies a wait by the bytes submitted since the last wait of this hardware queue. */
@@ -134,46 +173,15 @@ static int spin(hw_queue *l, u64 seq, deadline until, u64 budget)
 
 			if (err)
 				return err;
+			if (holds_work(l))
+				demand(l, seq);
 			checked = now;
 			sched_yield(); /* the engine's thread may need this CPU */
 		}
 	}
 }
 
-/* ---- timing late (docs/checking.md) ---------------------------------------------------------------- */
-
-/* A device that holds its work runs what an interrupt is armed for, and learns of that when it is awake. */
-[[gnu::cold, gnu::noinline]] static void demand(hw_queue *l, u64 seq)
-{
-	std::lock_guard guard(l->lock);
-
-	l->ch->ops->arm(l->ch, dma::irq_waiter, seq);
-	hwq_wake(l);
-}
-
-static bool holds_work(const hw_queue *l)
-{
-	return unlikely(l->dev->timing >= check_timing::late);
-}
-
-void hwq_note_poll(hw_queue *l, u64 seq)
-{
-	static constexpr u32 every = 8;
-
-	if (holds_work(l) && fetch_add_relaxed(&l->polls, 1) % every == every - 1)
-		demand(l, seq);
-}
-
 /* ---- sleeping --------------------------------------------------------------------------------------- */
-
-static u64 least_seq(const hw_queue *l)
-{
-	u64 least = ~u64(0);
-
-	for (const waiter *w = l->waiters; w; w = w->next)
-		least = std::min(least, w->seq);
-	return least;
-}
 
 /* With the line's lock held. The caller must recheck the completion record afterwards. */
 static void arm_least(hw_queue *l)

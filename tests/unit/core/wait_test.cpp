@@ -21,10 +21,14 @@ using namespace usdma;
 using namespace usdma::core;
 using test::soon;
 
-/* The budget is 50 ms: the first device takes 1 ms a copy, the second 400 ms, the third 2 ms. */
+/*
+ * The budget is 50 ms: the first device takes 1 ms a copy, the second 400 ms, the third 2 ms. The fourth holds its work
+ * until somebody waits for it.
+ */
 static constexpr const char *devices = "sim:mem=1M:engines=1:channels=4:latency=1000,"
 				       "sim:mem=1M:engines=1:channels=4:latency=400000,"
-				       "sim:mem=1M:engines=1:channels=4:latency=2000";
+				       "sim:mem=1M:engines=1:channels=4:latency=2000,"
+				       "sim:mem=1M:engines=1:channels=4:timing=late";
 static constexpr u64 most = 50 * ns_per_ms;
 
 struct rig {
@@ -195,6 +199,32 @@ static void coalesced(void **)
 	assert_true(interrupts <= n / 2);
 }
 
+/* ---- timing late ------------------------------------------------------------------------------------- */
+
+static const dma::channel_ops *real_ops;
+static std::atomic<unsigned> arms;
+
+/* The first number is replaced before the device has read it. */
+static void arm_but_the_first(dma::channel *ch, unsigned slot, u64 seq)
+{
+	if (slot != dma::irq_waiter || arms++)
+		real_ops->arm(ch, slot, seq);
+}
+
+static void a_spinning_thread_demands_again(void **)
+{
+	rig r(3, wait_mode::poll);
+	dma::channel_ops ops = *r.s->ln->ch->ops;
+
+	real_ops = r.s->ln->ch->ops;
+	ops.arm = arm_but_the_first;
+	r.copy();
+	r.s->ln->ch->ops = &ops;
+	ok(stream_sync(r.s, soon()));
+	r.s->ln->ch->ops = real_ops;
+	assert_true(arms >= 2);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -205,6 +235,7 @@ int main()
 		cmocka_unit_test(modes_that_do_not_learn),
 		cmocka_unit_test(the_engines_cpu),
 		cmocka_unit_test(coalesced),
+		cmocka_unit_test(a_spinning_thread_demands_again),
 	};
 
 	setenv("USDMA_CONFIG", "/dev/null", 1);

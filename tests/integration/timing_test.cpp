@@ -200,6 +200,21 @@ static void what_is_needed_runs(void **)
 	assert_int_equal(calls, 1);
 }
 
+/* A device that takes 700 ms for a copy, and a call that has less time. */
+static void a_deadline_counts(void **)
+{
+	if (!timing_is("early"))
+		skip();
+	usdma_device *slow;
+	WORKS(usdma_open("sim:mem=1M:latency=700000", &slow));
+	{
+		block from(slow, kind::device, size), mem(slow, kind::device, size);
+
+		assert_int_equal(usdma_copy_sync(slow, mem.data(), from.data(), size, 20), -ETIMEDOUT);
+	}
+	WORKS(usdma_close(slow));
+}
+
 /* Three streams with edges between them: the same seed gives the same order. */
 static std::vector<int> with_edges()
 {
@@ -243,7 +258,7 @@ int main()
 		cmocka_unit_test(the_source_is_overwritten), cmocka_unit_test(the_destination_is_read_at_once),
 		cmocka_unit_test(an_edge_is_missing),        cmocka_unit_test(an_edge_orders),
 		cmocka_unit_test(polling_succeeds),          cmocka_unit_test(what_is_needed_runs),
-		cmocka_unit_test(edges_repeat_an_order),
+		cmocka_unit_test(a_deadline_counts),         cmocka_unit_test(edges_repeat_an_order),
 	};
 
 	return cmocka_run_group_tests_name("timing", tests, nullptr, nullptr);

@@ -120,8 +120,8 @@ static int submit_rest(stream *s, const dma::request *r, size_t n, size_t *at)
 }
 
 /*
- * Timing early: the work is done before the call returns, unless it waits for other work. Not for long if a WAIT is
- * in the ring, which may wait for something that the calling thread is yet to do.
+ * Timing early: the work is done before the call returns, unless it waits for other work. Not for long if a WAIT is in
+ * the ring, which may wait for something that the calling thread is yet to do; and not beyond the call's own deadline.
  */
 static void complete_early(stream *s)
 {
@@ -133,8 +133,9 @@ static void complete_early(stream *s)
 	const u64 last = s->last;
 	const bool waits = queue_waits(s);
 	l->lock.unlock();
+	const deadline most = deadline::in_ms(hwq_in_wait(l) ? wait_ms : most_ms);
 	if (!waits)
-		hwq_wait(l, last, deadline::in_ms(hwq_in_wait(l) ? wait_ms : most_ms), stream_wait_mode(s));
+		hwq_wait(l, last, deadline::sooner(deadline::at_ns(s->until), most), stream_wait_mode(s));
 	why.again(0);
 }
 

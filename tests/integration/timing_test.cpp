@@ -200,6 +200,23 @@ static void what_is_needed_runs(void **)
 	assert_int_equal(calls, 1);
 }
 
+/* The device's clock is read within the call, too. */
+static void a_time_is_taken_at_once(void **)
+{
+	bench t;
+	event first(t.dev, USDMA_EVENT_TIMING), last(t.dev, USDMA_EVENT_TIMING);
+	int64_t ns;
+
+	if (!timing_is("early"))
+		skip();
+	for (unsigned i = 0; i < rounds; i++) {
+		WORKS(usdma_event_record(first, t.a));
+		WORKS(usdma_event_record(last, t.a));
+		assert_int_equal(WORKS(usdma_event_query(last)), 1);
+		WORKS(usdma_event_elapsed(first, last, &ns));
+	}
+}
+
 /* A device that takes 700 ms for a copy, and a call that has less time. */
 static void a_deadline_counts(void **)
 {
@@ -258,7 +275,8 @@ int main()
 		cmocka_unit_test(the_source_is_overwritten), cmocka_unit_test(the_destination_is_read_at_once),
 		cmocka_unit_test(an_edge_is_missing),        cmocka_unit_test(an_edge_orders),
 		cmocka_unit_test(polling_succeeds),          cmocka_unit_test(what_is_needed_runs),
-		cmocka_unit_test(a_deadline_counts),         cmocka_unit_test(edges_repeat_an_order),
+		cmocka_unit_test(a_time_is_taken_at_once),   cmocka_unit_test(a_deadline_counts),
+		cmocka_unit_test(edges_repeat_an_order),
 	};
 
 	return cmocka_run_group_tests_name("timing", tests, nullptr, nullptr);

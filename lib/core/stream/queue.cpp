@@ -315,6 +315,8 @@ int stream_push(stream *s, task &&t)
 	progress_kick();
 	if (err)
 		drop_task(t, false);
+	else if (unlikely(s->dev->timing == check_timing::early))
+		stream_complete_early(s);
 	return err;
 }
 

@@ -120,10 +120,10 @@ static int submit_rest(stream *s, const dma::request *r, size_t n, size_t *at)
 }
 
 /*
- * Timing early: the work is done before the call returns, unless it waits for other work. Not for long if a WAIT is in
- * the ring, which may wait for something that the calling thread is yet to do; and not beyond the call's own deadline.
+ * Not for long if a WAIT is in the ring, which may wait for something that the calling thread is yet to do; and not
+ * beyond the call's own deadline.
  */
-static void complete_early(stream *s)
+void stream_complete_early(stream *s)
 {
 	static constexpr u64 wait_ms = 1, most_ms = 1000;
 	const saved_error why;
@@ -149,7 +149,7 @@ static void complete_early(stream *s)
 	if (posted)
 		*posted = at;
 	if (unlikely(s->dev->timing == check_timing::early) && !err)
-		complete_early(s);
+		stream_complete_early(s);
 	return err;
 }
 

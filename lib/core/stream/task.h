@@ -75,6 +75,8 @@ void stream_drop_queue(stream *s);
 void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq);
 /* Posts as many of n requests as fit and returns their number; with the hardware queue's lock held. */
 unsigned stream_post(stream *s, const dma::request *r, size_t n);
+/* Timing early: the stream's work is done before the call returns, unless it waits for other work. */
+void stream_complete_early(stream *s);
 /* Resets the event to "never recorded". */
 void event_forget_record(event *e);
 /* Its queue is not empty; with the hardware queue's lock held. */

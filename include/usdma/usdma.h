@@ -155,10 +155,10 @@ USDMA_API int usdma_device_count(void);
  *                                             is allowed to end this process
  *   DDDD:BB:DD.F                              a PCI device bound to vfio-pci
  * Each may be followed by [:isolated=yes|no]; yes: the device must not see what others copy (rules at the top). A
- * string that is not in the list is appended to it and stays there. -EINVAL: name is malformed; -ENODEV: no such
- * device; -ENOSPC: sixteen devices are listed already; -ENOENT, -ECONNREFUSED, -EACCES, -ETIMEDOUT, -EPROTO: the
- * device cannot be reached; -EBUSY: another process has the PCI device, also a child of fork(2) until it has
- * ended; -ENOMEM.
+ * string that is not in the list is appended to it and stays there. -EINVAL: name is malformed, or USDMA_CHECK is
+ * not for such a device; -ENODEV: no such device; -ENOSPC: sixteen devices are listed already; -ENOENT,
+ * -ECONNREFUSED, -EACCES, -ETIMEDOUT, -EPROTO: the device cannot be reached; -EBUSY: another process has the PCI
+ * device, also a child of fork(2) until it has ended; -ENOMEM.
  */
 USDMA_API int usdma_open(const char *name, usdma_device **out);
 /* As usdma_open(), by number. */

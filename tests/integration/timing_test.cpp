@@ -232,6 +232,16 @@ static void a_deadline_counts(void **)
 	WORKS(usdma_close(slow));
 }
 
+static void other_devices_are_refused(void **)
+{
+	usdma_device *dev;
+
+	if (timing_is("early"))
+		skip();
+	assert_int_equal(usdma_open("0000:01:00.0", &dev), -EINVAL);
+	assert_non_null(strstr(usdma_error_text(), "no software device"));
+}
+
 /* Three streams with edges between them: the same seed gives the same order. */
 static std::vector<int> with_edges()
 {
@@ -276,7 +286,7 @@ int main()
 		cmocka_unit_test(an_edge_is_missing),        cmocka_unit_test(an_edge_orders),
 		cmocka_unit_test(polling_succeeds),          cmocka_unit_test(what_is_needed_runs),
 		cmocka_unit_test(a_time_is_taken_at_once),   cmocka_unit_test(a_deadline_counts),
-		cmocka_unit_test(edges_repeat_an_order),
+		cmocka_unit_test(other_devices_are_refused), cmocka_unit_test(edges_repeat_an_order),
 	};
 
 	return cmocka_run_group_tests_name("timing", tests, nullptr, nullptr);

@@ -69,6 +69,15 @@ std::string check_device(const check_words &c, const std::string &spec)
 	return c.timing == check_timing::shuffle ? timed + timing_seed_mark + std::to_string(c.seed) : timed;
 }
 
+/* Other engines run when they do. A server has its own option. */
+int check_allows(const check_words &c, string_view spec)
+{
+	if (c.timing < check_timing::late || spec.starts_with("sim") || spec.starts_with("vfio-user:"))
+		return 0;
+	return fail(EINVAL, "check (USDMA_CHECK): device %.*s is no software device, as late and shuffle need",
+		    int(spec.size()), spec.data());
+}
+
 check_timing check_timing_of(string_view spec)
 {
 	const size_t at = spec.find(key);

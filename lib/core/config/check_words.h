@@ -23,6 +23,8 @@ struct check_words {
 int check_parse(std::string_view text, check_words *out);
 /* The device string with what an embedded software device has to know of the checks. */
 std::string check_device(const check_words &c, const std::string &spec);
+/* -EINVAL with a text: they need a software device, and the string is not that of one. */
+int check_allows(const check_words &c, std::string_view spec);
 /* The timing in a software device's string. */
 check_timing check_timing_of(std::string_view spec);
 

@@ -85,13 +85,11 @@ static void add_to_sims(config *c, const char *key, const std::string &value)
 			spec += setting + value;
 }
 
-/* Other engines run when they do. A server has its own option. */
 static void check_devices(config *c)
 {
 	for (const std::string &spec : c->devices)
-		if (!spec.starts_with("sim") && !spec.starts_with("vfio-user:"))
-			config_add_error(c, "check (USDMA_CHECK) " + c->check + ": device " + spec +
-						    " is no software device");
+		if (check_allows(c->checks, spec))
+			config_add_error(c, error_text());
 }
 
 static void choose_timing(config *c)

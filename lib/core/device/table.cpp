@@ -77,7 +77,9 @@ int device_add(const char *spec)
 			slot = whole == device_spec(unsigned(i)) ? i : slot;
 		if (slot < n)
 			return 0;
-		const int wrong = dma::parse_scheme(spec, &scheme);
+		int wrong = dma::parse_scheme(spec, &scheme);
+		if (!wrong)
+			wrong = check_allows(config_get().checks, spec);
 		return wrong ? wrong : add_name(spec, whole.c_str(), n);
 	});
 	return err ? err : slot;

@@ -110,13 +110,14 @@ static outcome run_gate_check(stream *s, task &t)
 
 /*
  * With interrupt coalescing a NOP requests the interrupt for the progress thread, and the device delays it as
- * configured. If the ring is full, the progress thread arms an interrupt instead.
+ * configured. If the ring is full, or the device holds what nothing is armed for (timing late), the progress thread
+ * arms an interrupt instead.
  */
 static bool post_marker(stream *s)
 {
 	dma::request q;
 
-	if (config_get().coalesce_count <= 1 || hwq_done(s->ln, s->last))
+	if (config_get().coalesce_count <= 1 || hwq_done(s->ln, s->last) || s->dev->timing >= check_timing::late)
 		return false;
 	q.op = dma::opcode::nop;
 	q.flags = dma::flag_interrupt;

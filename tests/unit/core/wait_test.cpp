@@ -225,6 +225,22 @@ static void a_spinning_thread_demands_again(void **)
 	assert_true(arms >= 2);
 }
 
+/* What signals it would be held as well. */
+static void no_interrupt_is_coalesced(void **)
+{
+	static std::atomic<unsigned> called;
+	rig r(3, wait_mode::interrupt);
+
+	r.copy();
+	const u64 posted = r.s->ln->ch->posted;
+	ok(stream_host_func(
+		r.s, [](void *) { called++; }, nullptr, false));
+	assert_int_equal(r.s->ln->ch->posted, posted);
+	for (const deadline until = soon(); !called && !until.passed();)
+		std::this_thread::yield();
+	assert_int_equal(called, 1);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -236,6 +252,7 @@ int main()
 		cmocka_unit_test(the_engines_cpu),
 		cmocka_unit_test(coalesced),
 		cmocka_unit_test(a_spinning_thread_demands_again),
+		cmocka_unit_test(no_interrupt_is_coalesced),
 	};
 
 	setenv("USDMA_CONFIG", "/dev/null", 1);

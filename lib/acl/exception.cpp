@@ -47,10 +47,15 @@ void report_exception(u32 stream, aclError code)
 		std::lock_guard guard(lock);
 		now = callbacks;
 	}
+	/* A call that fails in a callback leaves nothing to the caller of the synchronisation. */
+	const saved_error text;
+	const aclError last = self().last_error;
 	aclrtExceptionInfo info{~0u, stream, uint32_t(gettid()), device_here(), uint32_t(code)};
 	for (unsigned i = 0; i < now.count; i++)
 		if (now.fn[i])
 			now.fn[i](&info);
+	self().last_error = last;
+	text.again(0);
 }
 
 } // namespace usdma::acl

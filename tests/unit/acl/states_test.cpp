@@ -274,6 +274,7 @@ static void first_callback(aclrtExceptionInfo *info)
 static void second_callback(aclrtExceptionInfo *)
 {
 	reported.push_back(2);
+	assert_int_equal(aclrtIpcMemClose("no key"), 107000);
 }
 
 template <int n> static void one_of_many(aclrtExceptionInfo *) {}
@@ -318,6 +319,8 @@ static void test_registered_callbacks(void **)
 		const std::vector<uint32_t> want = {
 			~0u, by_device ? ~0u : uint32_t(id), uint32_t(gettid()), failing, 507013, 2};
 		assert_true(reported == want);
+		/* Not that of the callback's own call. */
+		assert_int_equal(aclrtGetLastError(ACL_RT_THREAD_LEVEL), 507013);
 	}
 	assert_int_equal(exceptions.load(), 0);
 	GOOD(aclrtExceptionInfoCallbackUnregister(first_callback));

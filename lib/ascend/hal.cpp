@@ -3,6 +3,7 @@
 #include "acl/rt_compat.h"
 #include <driver/ascend_hal.h>
 #include "driver/base/error.h"
+#include "lib/acl/state.h"
 #include "lib/core/ipc/vmm.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/stream/guard.h"
@@ -106,6 +107,16 @@ bool acl_location(const drv_mem_location &l, aclrtMemLocation *out)
 	return true;
 }
 
+/* In any thread, whose last error of the runtime stays: this is not a call of that. */
+aclError slot_of(uint32_t devid, uint32_t *slot)
+{
+	const aclError before = acl::self().last_error;
+	const aclError code = rtGetDevicePhyIdByIndex(devid, slot);
+
+	acl::self().last_error = before;
+	return code;
+}
+
 /* Host memory is created and imported through a device: the thread's. */
 bool is_host(uint32_t id)
 {
@@ -187,7 +198,7 @@ int halSetRuntimeApiVer(int)
 
 drvError_t halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t devid, void **dstPtr)
 {
-	int32_t slot;
+	uint32_t slot;
 
 	if (!srcPtr || !dstPtr || flag > DEV_MEM_MAP_HOST)
 		return DRV_ERROR_INVALID_VALUE;
@@ -195,9 +206,9 @@ drvError_t halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t 
 		return DRV_ERROR_NOT_SUPPORT;
 	if ((reinterpret_cast<uint64_t>(srcPtr) | size) % register_grain || !size)
 		return DRV_ERROR_INVALID_VALUE;
-	if (const aclError code = aclrtGetPhyDevIdByUserDevId(int32_t(devid), &slot))
+	if (const aclError code = slot_of(devid, &slot))
 		return drv(code);
-	const core::slot_guard dev{unsigned(slot)};
+	const core::slot_guard dev{slot};
 	if (!dev)
 		return DRV_ERROR_UNINIT;
 	const int err = core::host_register(srcPtr, size, core::host_reg_over_pinned | core::host_reg_charged,

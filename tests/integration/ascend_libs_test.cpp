@@ -37,6 +37,7 @@ static void test_host_memory(void **)
 	assert_int_equal(halHostRegister(mem, size, 9, 0, &to), DRV_ERROR_INVALID_VALUE);
 	assert_int_equal(halHostRegister(mem, size, DEV_SVM_MAP_HOST, 0, &to), DRV_ERROR_NOT_SUPPORT);
 	assert_int_equal(halHostRegister(mem, size, HOST_MEM_MAP_DEV, 99, &to), DRV_ERROR_INVALID_DEVICE);
+	GOOD(aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL));
 	GOOD(halHostRegister(mem, size, HOST_MEM_MAP_DEV_PCIE_TH, 0, &to));
 	assert_int_equal(halHostRegister(mem, size, HOST_MEM_MAP_DEV, 0, &to), DRV_ERROR_INVALID_VALUE);
 	/* From another thread, which has no context. */

@@ -62,26 +62,44 @@ struct memseg {
 	size_t len;
 };
 
+struct reg {
+	u32 at, size;
+};
+
 static pci_driver *ioat_driver;
 static std::unique_ptr<vfio::device> model;
 static u8 *bar;
-static u32 pending; /* the register of a write that is being run; ~0: of a read */
+static reg pending; /* what a write that is being run writes; size 0: a read */
 static constexpr u64 page = 4096;
-static constexpr u32 none = ~0u;
 
 /* ---- register accesses --------------------------------------------------------------------------------- */
 
-static u32 size_of(u32 reg)
+/* The register that has the byte. */
+static reg reg_of(u32 byte)
 {
-	static constexpr struct {
-		u32 at, size;
-	} wide[] = {{0x04, 4}, {0x0c, 2}, {0x0e, 2}, {0x10, 4}, {0x80, 2}, {0x86, 2},
-		    {0x88, 8}, {0x90, 8}, {0x98, 8}, {0xa8, 4}, {0xac, 4}};
+	static constexpr reg wide[] = {{0x04, 4}, {0x0c, 2}, {0x0e, 2}, {0x10, 4}, {0x80, 2}, {0x86, 2},
+				       {0x88, 8}, {0x90, 8}, {0x98, 8}, {0xa8, 4}, {0xac, 4}};
 
-	for (const auto &w : wide)
-		if (w.at == reg)
-			return w.size;
-	return 1;
+	for (const reg &w : wide)
+		if (byte - w.at < w.size)
+			return w;
+	return {byte, 1};
+}
+
+/* The bytes that a MOV to memory writes (Intel's manual, volume 2); 0: another instruction. */
+static u32 width_of(const u8 *code)
+{
+	bool narrow = false, wide = false;
+
+	for (; *code == 0x66 || (*code & 0xf0) == 0x40; code++) {
+		narrow |= *code == 0x66;
+		wide |= *code != 0x66 && *code & 8;
+	}
+	if (*code == 0x88 || *code == 0xc6)
+		return 1;
+	if (*code == 0x89 || *code == 0xc7)
+		return wide ? 8 : narrow ? 2 : 4;
+	return 0;
 }
 
 [[noreturn]] static void give_up(const char *what)
@@ -101,9 +119,13 @@ static void on_fault(int, siginfo_t *info, void *context)
 		return;
 	}
 	mprotect(bar, page, PROT_READ | PROT_WRITE);
-	if (!writes && model->region_read(vfio::region_bar0, at, bar + at, size_of(u32(at))))
+	const reg r = reg_of(u32(at));
+	const u32 width = width_of(reinterpret_cast<const u8 *>(regs[REG_RIP]));
+	if (!writes && model->region_read(vfio::region_bar0, r.at, bar + r.at, r.size))
 		give_up("a register is not read");
-	pending = writes ? u32(at) : none;
+	if (writes && !width)
+		give_up("a register is written by another instruction than MOV");
+	pending = {u32(at), writes ? width : 0};
 	regs[REG_EFL] |= 0x100; /* one instruction, then SIGTRAP */
 }
 
@@ -112,7 +134,7 @@ static void on_step(int, siginfo_t *, void *context)
 	auto &regs = static_cast<ucontext_t *>(context)->uc_mcontext.gregs;
 
 	regs[REG_EFL] &= ~0x100;
-	if (pending != none && model->region_write(vfio::region_bar0, pending, bar + pending, size_of(pending)))
+	if (pending.size && model->region_write(vfio::region_bar0, pending.at, bar + pending.at, pending.size))
 		give_up("a register is not written");
 	mprotect(bar, page, PROT_NONE);
 }

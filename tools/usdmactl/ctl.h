@@ -49,6 +49,11 @@ struct sim_options {
 	std::string socket, command, argument;
 };
 
+struct check_options {
+	std::vector<std::string> program;
+	std::string timing, report, suppressions; /* "": late; a temporary file; none */
+};
+
 struct tune_options {
 	bool write = false;
 	std::string file, from, device; /* "": the library's own file; measure now; a software device */
@@ -65,6 +70,7 @@ int run_reset(const context &ctx, const std::string &device);
 int run_selftest(const context &ctx, const selftest_options &opt);
 int run_stat(const context &ctx, const stat_options &opt);
 int run_sim(const context &ctx, const sim_options &opt);
+int run_check(const context &ctx, const check_options &opt);
 int run_npu_smi(const context &ctx);
 int run_ascend_home(const context &ctx, const std::string &folder);
 

@@ -26,6 +26,7 @@ struct arguments {
 	stat_options stat;
 	tune_options tune;
 	sim_options sim;
+	check_options check;
 	std::string folder;
 	int status = exit_ok;
 };
@@ -154,6 +155,24 @@ void add_sim(CLI::App &app, arguments &a)
 	sub->callback([&a] { a.status = run_sim(a.ctx, a.sim); });
 }
 
+void add_check(CLI::App &app, arguments &a)
+{
+	CLI::App *sub = command(app, "check", "Run a program, and report accesses without an order",
+				"  usdmactl check -- ./kv_test --blocks 64\n"
+				"  usdmactl check --timing shuffle:7 --report races.json -- python3 serve.py\n"
+				"Exit status 66: something was reported; else the program's.");
+
+	sub->add_option("--timing", a.check.timing, "late, early or shuffle:SEED (default late)")->type_name("WORD");
+	sub->add_option("--report", a.check.report, "Leave the reports here, as lines of JSON")->type_name("FILE");
+	sub->add_option("--suppressions", a.check.suppressions, "Reports that contain a line of this are left out")
+		->check(CLI::ExistingFile)
+		->type_name("");
+	sub->add_option("PROGRAM", a.check.program, "The program and its arguments, behind --")
+		->required()
+		->type_name("");
+	sub->callback([&a] { a.status = run_check(a.ctx, a.check); });
+}
+
 void add_tune(CLI::App &app, arguments &a)
 {
 	CLI::App *sub = command(
@@ -270,6 +289,7 @@ int main(int argc, char **argv)
 	add_stat(app, a);
 	add_tune(app, a);
 	add_sim(app, a);
+	add_check(app, a);
 	add_ascend(app, a);
 	return usdma::tool::end_output("usdmactl", run(app, argc, argv, a));
 }

@@ -3,6 +3,7 @@
 
 #include "driver/base/page_guard.h"
 
+#include <bit>
 #include <cstring>
 
 namespace usdma::core {
@@ -11,25 +12,24 @@ static constexpr u64 part_size = 4096;
 
 static u64 mix(u64 h, u64 word)
 {
-	h = (h ^ word) * 0x9e3779b97f4a7c15;
-	return h ^ h >> 29;
+	return std::rotl(h ^ word, 27) * 0x9e3779b97f4a7c15;
 }
 
 /* Four sums, so that a CPU adds to them at once. */
 static u64 digest(const u8 *p, u64 n)
 {
-	u64 h[4] = {0, 1, 2, 3}, w[4] = {}, sum = n;
+	u64 a = n, b = 1, c = 2, d = 3, w[4] = {};
 
 	for (; n >= sizeof(w); p += sizeof(w), n -= sizeof(w)) {
 		memcpy(w, p, sizeof(w));
-		for (unsigned i = 0; i < 4; i++)
-			h[i] = mix(h[i], w[i]);
+		a = mix(a, w[0]);
+		b = mix(b, w[1]);
+		c = mix(c, w[2]);
+		d = mix(d, w[3]);
 	}
 	memset(w, 0, sizeof(w));
 	memcpy(w, p, n);
-	for (unsigned i = 0; i < 4; i++)
-		sum = mix(sum, h[i] ^ w[i]);
-	return sum;
+	return mix(mix(mix(mix(mix(mix(mix(a, b), c), d), w[0]), w[1]), w[2]), w[3]);
 }
 
 /* Of each part. False: it cannot be read. */

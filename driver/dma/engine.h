@@ -14,6 +14,8 @@ namespace usdma::dma {
 enum capability : u32 {
 	cap_memory = 1,        /* has memory of its own; otherwise the library provides host memory */
 	cap_memory_zeroed = 2, /* its memory is all zeros when a process opens it */
+	cap_memory_cached =
+		4, /* memory() is cached and coherent: the CPU copies as fast as the engine, with its effects */
 };
 
 struct engine_limits {

@@ -29,6 +29,12 @@ int device_by_name(const char *name)
 	return int(slot);
 }
 
+bool pageable_by_cpu(const dma::engine_limits &l, check_timing timing)
+{
+	return l.caps & dma::cap_memory_cached && timing == check_timing::plain &&
+	       config_get().pageable == pageable_mode::automatic;
+}
+
 static void add_hw_queue(device_stats *st, const hw_queue &l)
 {
 	st->streams += load_relaxed(&l.streams);

@@ -7,6 +7,9 @@
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
+/* Pageable copies longer than direct_store: by the CPU; false: through staging buffers. */
+bool pageable_by_cpu(const dma::engine_limits &l, check_timing timing);
+
 /* Slot of a name: nullptr: the first; "2": a number; or a device string (device_add()). -ENODEV, … */
 int device_by_name(const char *name);
 

@@ -8,6 +8,7 @@
 #include "driver/dma/registry.h"
 #include "driver/dma/striped.h"
 #include "lib/core/base/section.h"
+#include "lib/core/info.h"
 #include "lib/core/queue/hw_queues.h"
 #include "lib/core/queue/wait.h"
 #include "lib/core/copy/staging.h"
@@ -76,6 +77,7 @@ static int device_make(device *dev, unsigned slot)
 	dev->eng->transport().set_deadline(0);
 	dev->timing = timing_of(dev->spec);
 	dev->bar_cached = dev->spec.starts_with("sim") || dev->spec.starts_with("vfio-user");
+	dev->cpu_copies = pageable_by_cpu(dev->eng->limits(), dev->timing);
 	return 0;
 }
 

@@ -399,6 +399,42 @@ static void killed_and_started_again(void **)
 	there_and_back(again, host);
 }
 
+/* The pages of its memory stay, and the loss is reported all the same. */
+static void kill_under_copies_by_the_cpu(usdma_device *dev)
+{
+	std::vector<unsigned char> in(large / 2, 0x5a), out(large / 2);
+	block mem(dev, kind::device, large / 2);
+	unsigned rounds = 0;
+	int err = 0;
+
+	while (!err) {
+		err = usdma_copy_sync(dev, mem.data(), in.data(), in.size(), -1);
+		if (!err)
+			err = usdma_copy_sync(dev, out.data(), mem.data(), out.size(), -1);
+		if (!err)
+			assert_true(out == in);
+		if (++rounds == 4)
+			kill(sim, SIGKILL);
+	}
+	assert_int_equal(err, -ENODEV);
+	assert_true(rounds >= 4);
+	assert_int_equal(usdma_copy_sync(dev, out.data(), mem.data(), 64, -1), -ENODEV);
+}
+
+static void killed_under_copies_by_the_cpu(void **)
+{
+	usdma_device *dev;
+
+	end_sim(sim, SIGTERM);
+	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev", {"--mem", "16M"});
+	assert_true(sim > 0);
+	WORKS(usdma_open_index(process, &dev));
+	kill_under_copies_by_the_cpu(dev);
+	WORKS(usdma_close(dev));
+	waitpid(sim, nullptr, 0);
+	serve();
+}
+
 static void who_can_be_notified(void **)
 {
 	device e(embedded), p(process), without(2);
@@ -431,6 +467,7 @@ int main()
 		cmocka_unit_test(away_for_a_while),
 		cmocka_unit_test(given_up_in_mid_copy),
 		cmocka_unit_test(killed_and_started_again),
+		cmocka_unit_test(killed_under_copies_by_the_cpu),
 	};
 
 	setenv("USDMA_LOG", "none", 1);

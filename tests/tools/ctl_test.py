@@ -490,6 +490,10 @@ def test_info_and_reset(s):
     status, said = s.json("info", "sim:mem=64M:channels=8")
     s.check(status == 0 and said["engine"]["driver"] == "sdma" and said["engine"]["memory_size"] == 64 << 20
             and said["engine"]["channels"] == 8, "info: the engine's limits", said)
+    for device, env, path in (("sim", {}, "cpu"), ("sim:faults=", {}, "staging"), ("sim:latency=1", {}, "staging"),
+                              ("sim", {"USDMA_PAGEABLE": "staging"}, "staging"), ("sim:timing=late", {}, "staging")):
+        done = s.run("--json", "info", device, env=env)
+        s.check(json.loads(done.stdout)["engine"]["pageable"] == path, f"info: who makes pageable copies, {device} {env}", done)
     s.check(any(r["name"] == "BAR2" and r["size"] == 64 << 20 for r in said["regions"]) and said["interrupts"]["MSI-X"] > 0
             and any(c["name"] == "MSI-X" for c in said["capabilities"]), "info: regions, interrupts, capabilities", said)
     t = ready_machine(s)
@@ -602,7 +606,7 @@ def test_thresholds(s):
     far = base["far"]
     for rows, name in (("1", "non-temporal"), ("2", "two pages at once"), ("4", "four pages at once")):
         s.check(base["far"] == "memmove" or name in thresholds(USDMA_COPY_ROWS=rows)["far"], f"tune: copy_rows {rows} is in force")
-    for env, words in (({}, ("4 KiB", "one engine")), ({"USDMA_STRIPE": "2M", "USDMA_DIRECT_STORE": "0"}, ("2 MiB", "staging buffers"))):
+    for env, words in (({}, ("4 KiB", "one engine")), ({"USDMA_STRIPE": "2M", "USDMA_DIRECT_STORE": "0", "USDMA_PAGEABLE": "staging"}, ("2 MiB", "staging buffers"))):
         done = s.run("tune", "--from", result, env=dict(env, USDMA_CONFIG="/dev/null"))
         s.check(all(w in done.stdout for w in ("memmove", far, "three CPUs", *words))
                 and max(map(len, done.stdout.splitlines())) <= 80, f"tune: says it in words {env}", done)

@@ -44,6 +44,7 @@ public:
 	void staging();
 	void stripe();
 	void huge_pages();
+	bool copies_by_cpu() const;
 	void all();
 	const std::vector<proposal> &found() const { return found_; }
 	const std::vector<skipped> &others() const { return others_; }
@@ -187,9 +188,20 @@ void calibration::spin()
 		"us", before, better ? after : before, false});
 }
 
+/* The device's memory is the CPU's, and pageable copies of any length take neither the engine nor a staging buffer. */
+bool calibration::copies_by_cpu() const
+{
+	return in_force("pageable") == "auto" &&
+	       (m_.own_device || o_.device.starts_with("sim") || o_.device.starts_with("vfio-user"));
+}
+
+static constexpr const char *by_cpu = "the CPU makes the pageable copies of this device (pageable)";
+
 /* The largest size that the CPU copies faster than the engine. */
 void calibration::direct_store()
 {
+	if (copies_by_cpu())
+		return skip("direct_store", by_cpu);
 	const std::string now = in_force("direct_store"),
 			  args = "-w page-h2d,page-d2h --seconds 0.05 --cold --cold-bytes 64M -s ";
 	size_t best = 0, last = 0;
@@ -228,6 +240,8 @@ std::string calibration::best_of(const char *name, const std::string &now, std::
 
 void calibration::staging()
 {
+	if (copies_by_cpu())
+		return skip("bounce_chunk", by_cpu);
 	const std::string args = "-w page-h2d,page-d2h -s 32M --seconds 0.1 --repeats 3 --cold-bytes 64M --cold";
 	const std::string chunk_now = in_force("bounce_chunk"), count_now = in_force("bounce_count");
 	const std::string chunk = best_of("bounce_chunk", chunk_now, {"64K", "128K", "256K", "512K", "1M", "2M"},
@@ -290,6 +304,8 @@ void calibration::stripe()
 
 void calibration::bounce_stores()
 {
+	if (copies_by_cpu())
+		return skip("bounce_stores", by_cpu);
 	one("bounce_stores", {"auto", "cached", "nontemporal"},
 	    "-w page-h2d,page-d2h -s 32M --seconds 0.1 --repeats 3 --cold-bytes 64M --cold", "pageable 32M");
 }

@@ -3,6 +3,7 @@
 #include "driver/base/error.h"
 #include "driver/dma/registry.h"
 #include "driver/dma/softop.h"
+#include "lib/core/info.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <nlohmann/json.hpp>
@@ -117,7 +118,16 @@ static json operations(u32 ops)
 	return names;
 }
 
-static json limits_of(const dma::engine &e)
+/* Where copies of pageable memory are made that are longer than direct_store. */
+static const char *pageable_path(const dma::engine &e, const std::string &spec)
+{
+	const core::check_timing timing = spec.starts_with("sim") ? core::check_timing_of(spec) :
+								    core::config_get().checks.timing;
+
+	return core::pageable_by_cpu(e.limits(), timing) ? "cpu" : "staging";
+}
+
+static json limits_of(const dma::engine &e, const std::string &spec)
 {
 	const dma::engine_limits &l = e.limits();
 
@@ -128,6 +138,7 @@ static json limits_of(const dma::engine &e)
 		{"max_copy", l.max_len},
 		{"memory_size", l.memory_size},
 		{"own_memory", bool(l.caps & dma::cap_memory)},
+		{"pageable", pageable_path(e, spec)},
 		{"hardware_operations", operations(l.ops)},
 		{"driver_operations", operations(dma::all_ops & ~l.ops)},
 		{"numa_node", l.numa_node < 0 ? json() : json(l.numa_node)}};
@@ -162,7 +173,7 @@ static int describe_open(std::unique_ptr<vfio::device> dev, json *j)
 	}
 	if (int err = d->probe(dev, &eng); err < 0)
 		return err;
-	(*j)["engine"] = limits_of(*eng);
+	(*j)["engine"] = limits_of(*eng, (*j)["device"]);
 	return 0;
 }
 
@@ -213,6 +224,9 @@ static void print_device(const json &j)
 			    e["units"] == 1 ? "" : "s", e["ring_size"].get<u32>(), human_size(e["max_copy"]),
 			    human_size(e["memory_size"]), e["own_memory"] ? "" : "host "),
 		2, 4);
+	print_folded(e["pageable"] == "cpu" ? "pageable copies: by the CPU" :
+					      "pageable copies: through staging buffers",
+		     2, 4);
 }
 
 /* Reads a PCI function from sysfs, bound or not. *open: it is bound to VFIO and can be opened. */

@@ -2,7 +2,7 @@
 /* Lengths at which the library switches its copy routine: set by the CPU's features or by settings. */
 #include "driver/copy/copy.h"
 #include "driver/dma/striped.h"
-#include "lib/core/config/config.h"
+#include "lib/core/config/setting.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <nlohmann/json.hpp>
@@ -30,6 +30,7 @@ json thresholds_json()
 		{"far", t.stream_name},
 		{"far_to_staging", t.fetch_name},
 		{"direct_store_max", c.direct_store_max},
+		{"pageable", core::setting_show(*core::setting_find("pageable"), c)},
 		{"stripe_from", spread ? json(spread) : json()}};
 }
 
@@ -58,13 +59,17 @@ static void print_cpu(const json &j)
 void print_thresholds(const json &j)
 {
 	const u64 direct = j["direct_store_max"];
+	const char *const longer = j["pageable"] == "auto" ? "by the CPU, or staged, as the device says (pageable)" :
+							     "through staging buffers (pageable)";
 
 	print_cpu(j);
 	print_line("With the settings in force:");
-	if (direct)
+	if (direct) {
 		print_lengths("pageable, up to " + human_size(direct), "the CPU's own stores and loads (direct_store)");
-	else
-		print_lengths("pageable, any length", "through staging buffers (direct_store)");
+		print_lengths("pageable, longer", longer);
+	} else {
+		print_lengths("pageable, any length", longer);
+	}
 	if (j["stripe_from"].is_null())
 		print_lengths("pinned, any length", "one engine (stripe)");
 	else

@@ -155,6 +155,9 @@ int sdma_engine::identify()
 	 */
 	if (hw_caps_ & hw_cap_memory_zeroed && dev_->own_connection())
 		limits_.caps |= dma::cap_memory_zeroed;
+	/* In a guest, the hypervisor's mapping decides. */
+	if (hw_caps_ & hw_cap_memory_cached && dev_->own_connection())
+		limits_.caps |= dma::cap_memory_cached;
 	limits_.numa_node = dev_->numa_node();
 	return 0;
 }

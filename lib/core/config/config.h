@@ -32,6 +32,9 @@ enum class huge_mode : u8 { automatic, off, advise, require };
 /* Stores to staging buffers: cached, non-temporal, or by the length of the copy. */
 enum class store_mode : u8 { automatic, cached, nontemporal };
 
+/* Pageable copies: by the CPU where it can access the device memory; always through staging buffers. */
+enum class pageable_mode : u8 { automatic, staging };
+
 /* When device memory that may hold another user's data is cleared. */
 enum class clear_mode : u8 { never, alloc, open, close };
 
@@ -59,6 +62,7 @@ struct config {
 	u32 coalesce_count = 1;
 	u32 coalesce_us = 0;
 	u64 stripe = 0;
+	pageable_mode pageable = pageable_mode::automatic;
 	u64 bounce_chunk = 512 * KiB;
 	u32 bounce_count = 8;
 	store_mode bounce_stores = store_mode::automatic;

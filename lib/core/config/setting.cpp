@@ -85,6 +85,10 @@ static constexpr setting all_settings[] = {
 		"stripe", 0, u64(1) << 40,
 		"copies between pinned and device memory from this size on are spread over a device's engines; 0: "
 		"none"),
+	choice<&config::pageable>(
+		"pageable", "auto staging",
+		"pageable copies longer than direct_store: by the CPU where the device says that its memory is the "
+		"CPU's, or always through staging buffers"),
 	size<&config::bounce_chunk>("bounce_chunk", 4 * KiB, GiB, "size of a staging buffer of a pageable copy"),
 	number<&config::bounce_count>("bounce_count", 2, 64, "", "staging buffers of a pageable copy"),
 	choice<&config::bounce_stores>(

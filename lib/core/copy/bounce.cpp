@@ -3,10 +3,8 @@
 #include "lib/core/copy/internal.h"
 
 #include "driver/base/cancel.h"
-#include "driver/base/page_guard.h"
 #include "driver/copy/copy.h"
 #include "driver/base/error.h"
-#include "lib/core/base/section.h"
 #include "lib/core/copy/staging.h"
 #include "lib/core/stream/task.h"
 #include "lib/core/queue/wait.h"
@@ -16,12 +14,6 @@
 namespace usdma::core {
 
 /* ---- parts ------------------------------------------------------------------------------------------ */
-
-/* Pinned or pageable host memory, which the CPU can access. */
-static bool is_host(const translation &p)
-{
-	return p.cls != mem_class::device;
-}
 
 /* Accesses of the CPU, by USDMA_CHECK=race. device: also those to device memory. */
 static void check_cpu(const endpoints &e, u64 len, bool device)
@@ -39,52 +31,6 @@ static void check_cpu(const endpoints &e, u64 len, bool device)
 			all[n++] = {{key, key + len}, writes};
 	}
 	race_access("copy by the CPU", {all, n});
-}
-
-/* Runs f, which accesses memory of the caller that may be unmapped: -EFAULT. */
-template <class F> static int touch(const F &f)
-{
-	const void *bad;
-
-	return page_guarded(f, &bad) ? 0 : fail(EFAULT, "the memory at %p cannot be read or written", bad);
-}
-
-/* CPU copies honour USDMA_REGISTER_READ_ONLY, as devices do. */
-static int check_writable(const translation &dst, const void *at)
-{
-	return dst.flags & region_readonly ? fail(EFAULT, "destination %p is registered as read-only", at) : 0;
-}
-
-/* CPU mapping of device memory, inside a read section; nullptr: use the engine. */
-static u8 *direct_view(const translation &p, bool load)
-{
-	device *dev = device_peek(p.slot);
-
-	if (!dev || dev->lost())
-		return nullptr;
-	const memory_view v = device_memory(dev);
-	/* Loads through a real BAR are uncached and much slower than DMA. */
-	if (!v.cpu || (load && !dev->bar_cached) || p.space != v.space)
-		return nullptr;
-	return v.cpu + (p.dma - v.dma);
-}
-
-/* A small pageable copy by the CPU, directly to or from device memory. 1: not possible. */
-static int move_by_cpu(const endpoints &e, void *dst, const void *src, u64 len)
-{
-	const read_section in; /* keeps the memory valid */
-
-	if (!in || len > config_get().direct_store_max || is_host(e.dst) == is_host(e.src))
-		return 1;
-	const bool load = is_host(e.dst);
-	u8 *const view = direct_view(load ? e.src : e.dst, load);
-	if (!view)
-		return 1;
-	const int err = touch([&] { load ? memcpy(dst, view, len) : memcpy(view, src, len); });
-	/* Order write-combined stores before the next doorbell. */
-	if (!load)
-		barrier_full();
-	return err;
 }
 
 static int submit_piece(stream *s, void *dst, const void *src, u64 n, u64 *seq, u8 flags = 0)
@@ -319,12 +265,28 @@ static bool within_reach(const endpoints &e)
 {
 	if (is_host(e.dst) || is_host(e.src))
 		return is_host(e.dst) ? slot_reaches(e.src.slot) & e.dst.reach : slot_reaches(e.dst.slot) & e.src.reach;
-	return e.dst.slot == e.src.slot;
+	return e.dst.slot == e.src.slot || peers(e);
+}
+
+static bool is_short(const endpoints &e, u64 len)
+{
+	return len <= config_get().direct_store_max && (is_host(e.dst) || is_host(e.src));
+}
+
+/* By the engine. */
+static int move_by_engine(const endpoints &e, u8 *dst, const u8 *src, u64 len, deadline until)
+{
+	if (within_reach(e))
+		return move_direct(e, dst, src, len, until);
+	return is_host(e.dst) || is_host(e.src) ? move_staged(e, dst, src, len, until) :
+						  move_between(e, dst, src, len, until);
 }
 
 /* Copies between any memory; synchronous, except on -ETIMEDOUT. */
 static int move(const endpoints &e, void *dst, const void *src, u64 len, deadline until)
 {
+	u8 *const to = static_cast<u8 *>(dst);
+	const u8 *const from = static_cast<const u8 *>(src);
 	int err = check_device_sides(e, dst, src, len);
 
 	if (!err)
@@ -335,17 +297,14 @@ static int move(const endpoints &e, void *dst, const void *src, u64 len, deadlin
 		check_cpu(e, len, true);
 		return touch([&] { memmove(dst, src, len); });
 	}
-	err = move_by_cpu(e, dst, src, len);
-	if (!err)
-		check_cpu(e, len, true);
-	if (err <= 0)
-		return err;
-	if (within_reach(e))
-		return move_direct(e, dst, src, len, until);
-	if (!is_host(e.dst) && !is_host(e.src))
-		return peers(e) ? move_direct(e, dst, src, len, until) :
-				  move_between(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len, until);
-	return move_staged(e, static_cast<u8 *>(dst), static_cast<const u8 *>(src), len, until);
+	if (is_short(e, len) || !within_reach(e)) {
+		err = copy_by_cpu(to, from, len, until);
+		if (!err)
+			check_cpu(e, len, true);
+		if (err <= 0)
+			return err;
+	}
+	return move_by_engine(e, to, from, len, until);
 }
 
 /* Before a copy that is synchronous: waits for the stream's work. */
@@ -443,6 +402,13 @@ static int move_rows_one_by_one(const copy_rect &c, deadline until)
 	return err;
 }
 
+static bool by_cpu(const endpoints &e)
+{
+	const slot_guard dev(is_host(e.dst) ? e.src.slot : e.dst.slot);
+
+	return dev && dev->cpu_copies;
+}
+
 static int move_rows(const endpoints &e, const copy_rect &c, deadline until)
 {
 	const u64 rows = config_get().bounce_chunk / c.width;
@@ -450,7 +416,7 @@ static int move_rows(const endpoints &e, const copy_rect &c, deadline until)
 
 	if (err)
 		return err;
-	if (!rows || is_host(e.dst) == is_host(e.src))
+	if (!rows || is_host(e.dst) == is_host(e.src) || by_cpu(e))
 		return move_rows_one_by_one(c, until);
 	internal_stream s(is_host(e.src) ? e.dst.slot : e.src.slot, until);
 	if (s.error())
@@ -480,18 +446,6 @@ int copy_2d_sync(device *dev, const copy_rect &c, deadline until)
 
 /* ---- fills ------------------------------------------------------------------------------------------ */
 
-int fill_host(void *dst, u64 pattern, unsigned size, u64 len)
-{
-	if (const int err = check_writable(translate(dst), dst))
-		return err;
-	return touch([&] {
-		if (size == 1)
-			memset(dst, int(pattern & 0xff), len);
-		for (u64 off = 0; size > 1 && off + size <= len; off += size)
-			memcpy(static_cast<u8 *>(dst) + off, &pattern, size);
-	});
-}
-
 int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 len, deadline until)
 {
 	const no_cancel scope;
@@ -508,42 +462,6 @@ int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 le
 	if (const int err = check_present(p))
 		return err;
 	return run_sync(p.slot, until, [&](stream *s) { return fill_async(s, dst, pattern, pattern_size, len); });
-}
-
-static int zero_by(stream *s, u64 dma, u64 len)
-{
-	const u64 most = std::min<u64>(align_down<u64>(s->max_len, 8), GiB);
-	dma::request r;
-
-	r.op = dma::opcode::fill;
-	r.spaces = dma::spaces(dma::space::device, dma::space::device);
-	r.arg = 1;
-	/* Attributes a failure to the stream. */
-	r.cookie = reinterpret_cast<u64>(s);
-	for (u64 at = 0; at < len; at += r.len) {
-		r.dst = dma + at;
-		r.len = std::min(len - at, most);
-		if (const int err = stream_submit(s, &r, 1))
-			return err;
-	}
-	return stream_sync(s, deadline::never());
-}
-
-int zero_device(device *dev, u64 dma, u64 len)
-{
-	stream_options opt;
-	stream *s;
-	int err, end;
-
-	/* A separate stream: a device that is being closed provides no internal ones. */
-	opt.internal = true;
-	err = stream_create(dev, opt, &s);
-	if (err)
-		return err;
-	err = zero_by(s, dma, len);
-	const saved_error why;
-	end = stream_destroy(s);
-	return err ? why.again(err) : end;
 }
 
 } // namespace usdma::core

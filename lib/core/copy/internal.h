@@ -3,6 +3,7 @@
 #pragma once
 
 #include "driver/base/error.h"
+#include "driver/base/page_guard.h"
 #include "lib/core/copy/copy.h"
 
 #include <cinttypes>
@@ -18,6 +19,34 @@ namespace usdma::core {
 int copy_pageable(stream *s, void *dst, const void *src, u64 len);
 /* A rectangle that needs more than one request. Waits for the stream; synchronous. */
 int copy_2d_rows(stream *s, const endpoints &e, const copy_rect &c, deadline until);
+
+/* ---- cpu.cpp: copies by the CPU ----------------------------------------------------------------------- */
+
+/*
+ * Copies to or from device memory, or between that of two devices. 1: the CPU cannot access it all, or should not;
+ * a part may have been copied.
+ */
+int copy_by_cpu(u8 *dst, const u8 *src, u64 len, deadline until);
+
+/* Pinned or pageable host memory, which the CPU can access. */
+inline bool is_host(const translation &p)
+{
+	return p.cls != mem_class::device;
+}
+
+/* Runs f, which accesses memory of the caller that may be unmapped: -EFAULT. */
+template <class F> int touch(const F &f)
+{
+	const void *bad;
+
+	return page_guarded(f, &bad) ? 0 : fail(EFAULT, "the memory at %p cannot be read or written", bad);
+}
+
+/* CPU copies honour USDMA_REGISTER_READ_ONLY, as devices do. */
+inline int check_writable(const translation &dst, const void *at)
+{
+	return dst.flags & region_readonly ? fail(EFAULT, "destination %p is registered as read-only", at) : 0;
+}
 
 /* ---- checks.cpp --------------------------------------------------------------------------------------- */
 

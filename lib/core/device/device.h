@@ -125,6 +125,7 @@ public:
 
 	check_timing timing = check_timing::plain;
 	bool bar_cached = false; /* CPU loads from its memory are cached (a software device) */
+	bool cpu_copies = false; /* the CPU makes copies that the engine cannot do directly, of any length */
 };
 
 /* Number of configured devices, or -errno (bad USDMA_DEVICES). Opens none. */

@@ -622,7 +622,8 @@ static void test_registers(void **)
 
 	assert_int_equal(r.read32(reg_id), id_value);
 	assert_int_equal(r.read32(reg_version), version_major << 16 | version_minor);
-	assert_int_equal(r.read64(reg_caps), hw_cap_sleep | hw_cap_memory | hw_cap_heartbeat | hw_cap_memory_zeroed);
+	assert_int_equal(r.read64(reg_caps),
+			 hw_cap_sleep | hw_cap_memory | hw_cap_heartbeat | hw_cap_memory_zeroed | hw_cap_memory_cached);
 	assert_int_equal(r.read32(reg_channels), 8);
 	assert_int_equal(r.read32(reg_engines), 2);
 	assert_int_equal(r.read64(reg_mem_size), 8 * MiB);
@@ -638,6 +639,18 @@ static void test_registers(void **)
 	assert_int_equal(id, pci_vendor | u32(pci_device) << 16);
 }
 
+/* Copies that have something of their own are the engines' alone. */
+static void test_memory_is_not_cached(void **)
+{
+	sim::config slow = rig::small(), late = rig::small(), timed = rig::small();
+
+	slow.rate = GiB;
+	late.latency_us = 1;
+	timed.timing = sim::timing_kind::early;
+	for (const sim::config &cfg : {slow, late, timed})
+		assert_int_equal(rig(cfg).read64(reg_caps) & (hw_cap_memory | hw_cap_memory_cached), hw_cap_memory);
+}
+
 static void test_no_memory(void **)
 {
 	sim::config cfg = rig::small();
@@ -648,7 +661,7 @@ static void test_no_memory(void **)
 	chan ch(r, 0);
 	vfio::region_info bar2;
 
-	assert_int_equal(r.read64(reg_caps) & (hw_cap_memory | hw_cap_memory_zeroed), 0);
+	assert_int_equal(r.read64(reg_caps) & (hw_cap_memory | hw_cap_memory_zeroed | hw_cap_memory_cached), 0);
 	assert_int_equal(r.read64(reg_mem_size), 0);
 	assert_int_equal(r.dev->region(vfio::region_bar2, &bar2), 0);
 	assert_int_equal(bar2.size, 0);
@@ -722,6 +735,7 @@ int main()
 		cmocka_unit_test(test_bad_setup),
 		cmocka_unit_test(test_reset),
 		cmocka_unit_test(test_registers),
+		cmocka_unit_test(test_memory_is_not_cached),
 		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_late_command),
 		cmocka_unit_test(test_config_reset),

@@ -18,6 +18,8 @@ struct machine {
 		: cfg(c), space(most), irqs(vectors, space), tuning(copy_for_cpu(c.copy_rows))
 	{
 	}
+	/* Copies have no faults on demand, no speed limit and no timing: the client's CPU may make them, too. */
+	bool is_plain() const { return !wrong && !cfg.latency_us && !cfg.rate && cfg.timing == timing_kind::plain; }
 
 	const config &cfg;
 	dma_space space;

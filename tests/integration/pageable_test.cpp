@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who makes pageable copies: the calling CPU, or the engine through staging buffers. The engine's counters say which it
+ * was, and the runner which it must be (USDMA_TEST_BY). Both obey the stream, the deadline and the memory's limits.
+ */
+#include "tests/integration/native.h"
+
+#include <sys/mman.h>
+#include <vector>
+
+using namespace usdma::test;
+
+static constexpr size_t MiB = 1 << 20;
+
+static bool by_engine()
+{
+	return !strcmp(getenv("USDMA_TEST_BY"), "engine");
+}
+
+static uint64_t engine_bytes(usdma_device *dev)
+{
+	usdma_device_stats st = {};
+
+	st.struct_size = sizeof(st);
+	WORKS(usdma_device_get_stats(dev, &st));
+	return st.bytes;
+}
+
+struct bench {
+	static constexpr size_t most = 4 * MiB + 12345;
+
+	device dev;
+	stream s{dev};
+	block mem{dev, kind::device, most}, plain{dev, kind::pageable, most}, pinned{dev, kind::pinned, most};
+	std::vector<unsigned char> was = std::vector<unsigned char>(most);
+	std::mt19937_64 gen = rng(1);
+
+	bench() { fill_random(was.data(), most, gen); }
+	unsigned char *at(const block &b, size_t len) { return b.data() + gen() % (most - len + 1); }
+};
+
+static void path_is_the_expected_one(void **)
+{
+	bench b;
+
+	for (const size_t len : {size_t(4097), size_t(70000), MiB + 1, b.most})
+		for (unsigned i = 0; i < 4; i++) {
+			unsigned char *const host = b.at(b.plain, len), *const mem = b.at(b.mem, len);
+			const uint64_t before = engine_bytes(b.dev);
+
+			memcpy(host, b.was.data(), len);
+			WORKS(usdma_copy(b.s, mem, host, len));
+			memset(host, 0, len);
+			WORKS(usdma_copy_sync(b.dev, host, mem, len, long_ms));
+			assert_memory_equal(host, b.was.data(), len);
+			assert_int_equal(engine_bytes(b.dev) - before, by_engine() ? 2 * len : 0);
+		}
+}
+
+/* Copies of the engine before it in the stream have ended, and those after it see what it wrote. */
+static void stream_order_holds(void **)
+{
+	bench b;
+	block back(b.dev, kind::pinned, b.most);
+
+	for (unsigned i = 0; i < 8; i++) {
+		memcpy(b.pinned.data(), b.was.data(), b.most);
+		b.pinned.data()[b.most - 1] = static_cast<unsigned char>(i);
+		WORKS(usdma_copy(b.s, b.mem.data(), b.pinned.data(), b.most));
+		WORKS(usdma_copy(b.s, b.plain.data(), b.mem.data(), b.most));
+		assert_memory_equal(b.plain.data(), b.pinned.data(), b.most);
+		memset(b.plain.data(), int(i), b.most);
+		WORKS(usdma_copy(b.s, b.mem.data(), b.plain.data(), b.most));
+		WORKS(usdma_copy(b.s, back.data(), b.mem.data(), b.most));
+		memset(b.plain.data(), 0xff, b.most);
+		WORKS(usdma_stream_sync(b.s, long_ms));
+		assert_true(all_are(back.data(), b.most, static_cast<unsigned char>(i)));
+	}
+}
+
+static void batches_and_rectangles(void **)
+{
+	static constexpr size_t piece = 8192, pieces = bench::most / piece;
+	std::vector<usdma_copy_item> in, out;
+	bench b;
+	size_t done;
+
+	for (size_t i = 0; i < pieces; i++) {
+		unsigned char *const mem = b.mem.data() + i * piece;
+
+		in.push_back({mem, b.was.data() + (pieces - 1 - i) * piece, piece});
+		out.push_back({b.plain.data() + (pieces - 1 - i) * piece, mem, piece});
+	}
+	WORKS(usdma_copy_batch(b.s, in.data(), pieces, &done));
+	assert_int_equal(done, pieces);
+	WORKS(usdma_copy_batch(b.s, out.data(), pieces, &done));
+	assert_memory_equal(b.plain.data(), b.was.data(), pieces * piece);
+
+	usdma_copy_rect r = {};
+	r.dst = b.mem.data();
+	r.dst_pitch = 7000;
+	r.src = b.was.data();
+	r.src_pitch = 9001;
+	r.width = 6001;
+	r.height = 400;
+	WORKS(usdma_copy_2d_sync(b.dev, &r, long_ms));
+	WORKS(usdma_copy_sync(b.dev, b.plain.data(), b.mem.data(), 7000 * 400, long_ms));
+	for (size_t i = 0; i < r.height; i++)
+		assert_memory_equal(b.plain.data() + i * r.dst_pitch, b.was.data() + i * r.src_pitch, r.width);
+}
+
+static void time_limit_holds(void **)
+{
+	bench b;
+
+	assert_int_equal(usdma_copy_sync(b.dev, b.mem.data(), b.was.data(), b.most, 0), -ETIMEDOUT);
+	/* Staging buffers may still be read: wait for them. */
+	WORKS(usdma_device_sync(b.dev, long_ms));
+	WORKS(usdma_copy_sync(b.dev, b.mem.data(), b.was.data(), b.most, long_ms));
+	WORKS(usdma_copy_sync(b.dev, b.plain.data(), b.mem.data(), b.most, long_ms));
+	assert_memory_equal(b.plain.data(), b.was.data(), b.most);
+}
+
+/* Its second half is not there: an error, not a signal, and the device goes on. */
+static void unmapped_memory_is_an_error(void **)
+{
+	bench b;
+	void *const p = mmap(nullptr, 2 * MiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(p != MAP_FAILED);
+	assert_int_equal(munmap(static_cast<char *>(p) + MiB, MiB), 0);
+	memset(p, 1, MiB);
+	assert_int_equal(usdma_copy(b.s, b.mem.data(), p, 2 * MiB), -EFAULT);
+	assert_int_equal(usdma_copy_sync(b.dev, p, b.mem.data(), 2 * MiB, long_ms), -EFAULT);
+	WORKS(usdma_copy(b.s, b.mem.data(), p, MiB));
+	assert_int_equal(munmap(p, MiB), 0);
+	WORKS(usdma_device_free(b.mem.data()));
+	assert_int_equal(usdma_copy(b.s, b.mem.data(), b.was.data(), MiB), -EFAULT);
+	assert_int_equal(usdma_copy(b.s, b.plain.data(), b.mem.data(), MiB), -EFAULT);
+	void *again;
+	WORKS(usdma_device_alloc(b.dev, b.most, &again));
+	assert_ptr_equal(again, b.mem.data());
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(path_is_the_expected_one),    cmocka_unit_test(stream_order_holds),
+		cmocka_unit_test(batches_and_rectangles),      cmocka_unit_test(time_limit_holds),
+		cmocka_unit_test(unmapped_memory_is_an_error),
+	};
+
+	return cmocka_run_group_tests_name("pageable", tests, nullptr, nullptr);
+}

@@ -30,6 +30,7 @@ protected:
 
 	int start(const config &cfg, unique_fd sock);
 	vfio::user_options options(const dma::open_options &how);
+	std::shared_ptr<shared_mapping> memory();
 	/* Never blocks. */
 	bool has_ended()
 	{
@@ -114,6 +115,13 @@ int embedded::share(u64 iova, void *vaddr, u64 size)
 	return model_ ? model_->share(iova, vaddr, size) : fail(ENODEV, "the software device has ended");
 }
 
+std::shared_ptr<shared_mapping> embedded::memory()
+{
+	std::lock_guard guard(model_lock_);
+
+	return model_ ? model_->memory() : nullptr;
+}
+
 void embedded::end_model()
 {
 	std::unique_ptr<device_model> ending;
@@ -131,6 +139,7 @@ public:
 	explicit embedded_device(const dma::open_options &how) : user_device(options(how)) {}
 
 	int open(const config &cfg);
+	int region_map(unsigned index, u64 offset, u64 size, mapping *out) override;
 	/*
 	 * The connection closes before the engines stop, and these access this process's memory: wait until the
 	 * server's thread has ended.
@@ -171,6 +180,18 @@ int embedded_device::open(const config &cfg)
 		return err;
 	const int err = user_device::start(std::move(theirs));
 	return err ? fail_in(err, "%s", name()) : 0;
+}
+
+/* A page that one side has touched needs no fault of the other. */
+int embedded_device::region_map(unsigned index, u64 offset, u64 size, mapping *out)
+{
+	std::shared_ptr<shared_mapping> mem = index == vfio::region_bar2 ? memory() : nullptr;
+
+	if (!mem || !range_within(offset, size, mem->whole.size()))
+		return user_device::region_map(index, offset, size, out);
+	u8 *const at = mem->whole.data() + offset;
+	*out = mapping(at, size, std::move(mem));
+	return 0;
 }
 
 static int embedded_open(std::string_view spec, const dma::open_options &opt, std::unique_ptr<vfio::device> *out)

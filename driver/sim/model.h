@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "driver/base/mapping.h"
 #include "driver/base/unique_fd.h"
 #include "driver/sim/faults.h"
 #include "driver/sim/remote.h"
@@ -31,6 +32,14 @@ struct doorbell_desc {
 	int fd = -1;
 };
 
+/* A mapping that is unmapped with its last user: each holds a mapping of a part, with this as its guard. */
+class shared_mapping final : public mapping_guard {
+public:
+	void unmap(void *, size_t) override {}
+
+	mapping whole;
+};
+
 class device_model {
 public:
 	virtual ~device_model() = default;
@@ -41,6 +50,8 @@ public:
 	virtual int start() = 0;
 	/* Same process: see dma_space::share. */
 	virtual int share(u64 iova, void *vaddr, u64 size) = 0;
+	/* Same process: the mapping of BAR2 that its engines use; nullptr: none. */
+	virtual std::shared_ptr<shared_mapping> memory() const { return nullptr; }
 
 	virtual u32 region_count() const = 0;
 	virtual const region_desc &region(u32 index) const = 0;

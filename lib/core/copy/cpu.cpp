@@ -6,6 +6,7 @@
 #include "driver/copy/copy.h"
 #include "lib/core/base/section.h"
 #include "lib/core/copy/internal.h"
+#include "lib/core/memory/touch.h"
 
 #include <algorithm>
 
@@ -13,6 +14,8 @@ namespace usdma::core {
 
 /* Bytes copied inside one read section: closing a device waits for that. */
 static constexpr u64 piece_most = 256 * KiB;
+/* Shorter pieces fault in the pages that they access, not those around them. */
+static constexpr u64 touch_from = 16 * KiB;
 
 /*
  * CPU mapping of len bytes of device memory, inside a read section; nullptr: use the engine. On a real BAR loads are
@@ -27,7 +30,11 @@ static u8 *cpu_view(const translation &p, u64 len, bool load, bool is_short)
 	const memory_view v = device_memory(dev);
 	if (!v.cpu || p.space != v.space || !range_within(p.dma - v.dma, len, v.size))
 		return nullptr;
-	return dev->cpu_copies || (is_short && (!load || dev->bar_cached)) ? v.cpu + (p.dma - v.dma) : nullptr;
+	if (!dev->cpu_copies && (!is_short || (load && !dev->bar_cached)))
+		return nullptr;
+	if (len >= touch_from)
+		device_touch(dev, p.dma - v.dma, len);
+	return v.cpu + (p.dma - v.dma);
 }
 
 /* total: bytes of the whole copy, which select the routine. 1: not possible, nothing was done. */

@@ -6,6 +6,7 @@
 #include "driver/vfio/region.h"
 #include "lib/core/base/stats.h"
 #include "lib/core/memory/internal.h"
+#include "lib/core/memory/touch.h"
 
 #include <algorithm>
 #include <fcntl.h>
@@ -258,6 +259,7 @@ template <class F, class G> static int allocate(device *dev, u64 size, const u64
 		give();
 		return why.again(err);
 	}
+	device_touch_block(dev, *offset, size);
 	return 0;
 }
 
@@ -466,8 +468,10 @@ int heap_attach(device *dev)
 
 	if (err)
 		return err;
-	const int failed = h->blocks.init(h->size, block_grain) ? no_memory("the device's heap") :
-								  heap_track_clean(dev, h.get());
+	int failed = h->blocks.init(h->size, block_grain) ? no_memory("the device's heap") :
+							    heap_track_clean(dev, h.get());
+	if (!failed)
+		failed = heap_track_touched(dev, h.get());
 	if (failed) {
 		if (h->pool)
 			deferred_unreserve(1), range_remove(h->pool);

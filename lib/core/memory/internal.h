@@ -118,6 +118,9 @@ struct device_heap {
 	/* One byte per granule, 1: holds no data of another user; null: not tracked. Written under clean_lock. */
 	std::unique_ptr<u8[]> clean;
 	std::mutex clean_lock;
+	/* One bit per 64 KiB: its pages were faulted in; null: not tracked. Atomic, as is the next. */
+	std::unique_ptr<u64[]> touched;
+	u64 touched_blocks = 0; /* bytes of blocks faulted in at allocation */
 };
 
 /* A registration of memory inside a pinned block. */

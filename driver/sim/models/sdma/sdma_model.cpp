@@ -85,11 +85,14 @@ int sdma_model::make_memory()
 	if (!err)
 		err = map_file(bar0_fd_.get(), chan_doorbell_base, cfg_.channels * chan_stride, &doorbell_pages_);
 	if (!err && bar2_size)
-		err = make_device_memory(bar2_size, cfg_.huge, &mem_fd_, &mem_);
+		mem_ = try_shared<shared_mapping>();
+	if (!err && bar2_size)
+		err = mem_ ? make_device_memory(bar2_size, cfg_.huge, &mem_fd_, &mem_->whole) :
+			     no_memory("the device's memory");
 	if (err)
 		return err;
 	m_.doorbell_pages = doorbell_pages_.data();
-	m_.mem = mem_.data();
+	m_.mem = mem_ ? mem_->whole.data() : nullptr;
 	if (cfg_.stale && m_.mem_size)
 		err = memory_available(m_.mem_size, "the memory of a software device (stale=1)");
 	if (err)
@@ -102,12 +105,13 @@ int sdma_model::make_memory()
 int sdma_model::describe_regions()
 {
 	static constexpr u32 rw = vfio::region_readable | vfio::region_writable;
+	const u64 mem_size = mem_ ? mem_->whole.size() : 0;
 
 	pci_.init({.vendor = pci_vendor,
 		   .device = pci_device,
 		   .class_code = pci_class,
 		   .revision = pci_revision,
-		   .bar = {{bar0_size, 0}, {}, {mem_.size(), bar_64 | bar_prefetch}, {}, {bar4_size, 0}, {}},
+		   .bar = {{bar0_size, 0}, {}, {mem_size, bar_64 | bar_prefetch}, {}, {bar4_size, 0}, {}},
 		   .vectors = m_.irqs.count(),
 		   .msix_bar = 4,
 		   .msix_table = 0,
@@ -120,8 +124,8 @@ int sdma_model::describe_regions()
 	regions_[vfio::region_bar0].fd = bar0_fd_.get();
 	push_reserved(regions_[vfio::region_bar0].mappable,
 		      vfio::range{chan_doorbell_base, chan_doorbell(cfg_.channels) - 1});
-	if (mem_.size())
-		regions_[vfio::region_bar2] = {mem_.size(), rw | vfio::region_mappable, mem_fd_.get(), {}};
+	if (mem_size)
+		regions_[vfio::region_bar2] = {mem_size, rw | vfio::region_mappable, mem_fd_.get(), {}};
 	regions_[vfio::region_bar4] = {bar4_size, rw, -1, {}};
 	regions_[vfio::region_config] = {pci_config::size, rw, -1, {}};
 	for (u32 i = 0; i < cfg_.channels; i++)

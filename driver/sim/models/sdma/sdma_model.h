@@ -20,6 +20,7 @@ public:
 	int start() override;
 	void set_in_client() override { m_.in_client = asym_barrier_ready(); }
 	int share(u64 iova, void *vaddr, u64 size) override { return m_.space.share(iova, vaddr, size); }
+	std::shared_ptr<shared_mapping> memory() const override { return mem_; }
 
 	u32 region_count() const override { return vfio::region_count; }
 	const region_desc &region(u32 index) const override { return regions_[index]; }
@@ -75,7 +76,8 @@ private:
 	pci_config pci_;
 	unique_fd bar0_fd_, mem_fd_;
 	unique_fd error_; /* the client's eventfd for errors */
-	mapping doorbell_pages_, mem_;
+	mapping doorbell_pages_;
+	std::shared_ptr<shared_mapping> mem_; /* nullptr: it has no memory */
 	std::vector<u8> msix_; /* table and pending bits: stored, without effect; the client masks vectors */
 	std::vector<doorbell_desc> doorbells_;
 	std::unique_ptr<u8 *[]> ring_pages_;

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/memory/touch.h"
+
+#include "driver/base/barrier.h"
+#include "driver/base/error.h"
+#include "driver/base/memory_limit.h"
+#include "lib/core/memory/internal.h"
+
+#include <algorithm>
+#include <new>
+#include <sys/mman.h>
+
+namespace usdma::core {
+
+/* Faulted in, and noted, together. */
+static constexpr u64 grain = 64 * KiB;
+/* At allocation: blocks of at most this size, and of a device this much. Larger ones may stay unused in part. */
+static constexpr u64 block_most = 64 * MiB, device_most = 256 * MiB;
+
+int heap_track_touched(const device *dev, device_heap *h)
+{
+	if (!h->cpu || h->space != dma::space::device || !(dev->eng->limits().caps & dma::cap_memory_cached))
+		return 0;
+	h->touched.reset(new (std::nothrow) u64[h->size / (64 * grain) + 1]());
+	return h->touched ? 0 : no_memory("tracking device memory");
+}
+
+static bool is_touched(const device_heap *h, u64 i)
+{
+	return load_relaxed(&h->touched[i / 64]) >> (i % 64) & 1;
+}
+
+static bool all_touched(const device_heap *h, u64 offset, u64 size)
+{
+	for (u64 i = offset / grain; i * grain < offset + size; i++)
+		if (!is_touched(h, i))
+			return false;
+	return true;
+}
+
+/* Only a hint: what is not faulted in here, for lack of memory or on an old kernel, is by its first access. */
+static void fault_in_grains(device_heap *h, u64 first, u64 end)
+{
+	madvise(h->cpu + first * grain, std::min(end * grain, h->size) - first * grain, MADV_POPULATE_WRITE);
+	for (u64 i = first; i < end; i++)
+		fetch_or_acq_rel(&h->touched[i / 64], u64(1) << (i % 64));
+}
+
+void device_touch(device *dev, u64 offset, u64 size)
+{
+	device_heap *const h = heap_of(dev);
+	const u64 end = h->touched ? (offset + size + grain - 1) / grain : 0;
+
+	for (u64 at = offset / grain, run; at < end; at = run + 1) {
+		run = at;
+		while (run < end && !is_touched(h, run))
+			run++;
+		if (run > at)
+			fault_in_grains(h, at, run);
+	}
+}
+
+void device_touch_block(device *dev, u64 offset, u64 size)
+{
+	device_heap *const h = heap_of(dev);
+
+	if (!h->touched || size > block_most || all_touched(h, offset, size) ||
+	    fetch_add_relaxed(&h->touched_blocks, size) > device_most)
+		return;
+	const saved_error why;
+	if (!memory_available(size, "the pages of device memory"))
+		device_touch(dev, offset, size);
+	why.again(0);
+}
+
+} // namespace usdma::core

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Formats: Documentation/admin-guide/cgroup-v2.rst and
- * cgroup-v1/memory.rst of Linux, proc_pid_mountinfo(5), proc_meminfo(5).
+ * Formats: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux, proc_meminfo(5).
  */
 #include "driver/base/memory_limit.h"
 
 #include "driver/base/barrier.h"
+#include "driver/base/cgroup.h"
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 
@@ -30,10 +30,12 @@ using file_ptr = std::unique_ptr<FILE, int (*)(FILE *)>;
 static constexpr u64 page = 4096, unknown = ~u64(0);
 static constexpr size_t path_size = 1024, dir_size = 3 * path_size, line_size = 1024;
 
-/* ---- limits of the machine and its control groups
- * ------------------------------------------------------------------------------------ */
+/* ---- limits of the machine and its control groups ---------------------------------------------------- */
+
+struct hierarchy;
 
 struct budget {
+	const hierarchy *at = nullptr; /* that is being visited */
 	u64 left = unknown;
 	char *text;
 	size_t size;
@@ -82,87 +84,23 @@ static u64 read_stat(const char *dir, const char *const (&rows)[3])
 }
 
 struct hierarchy {
-	const char *type, *controller; /* of its mount; version 2 has one hierarchy for all controllers */
+	const char *controller;
 	const char *limit, *usage;
 	const char *reclaimable[3];
 };
 
 static constexpr hierarchy versions[] = {
-	{"cgroup2", nullptr, "memory.max", "memory.current", {"inactive_file", "active_file", "slab_reclaimable"}},
-	{"cgroup",
-	 "memory",
+	{nullptr, "memory.max", "memory.current", {"inactive_file", "active_file", "slab_reclaimable"}},
+	{"memory",
 	 "memory.limit_in_bytes",
 	 "memory.usage_in_bytes",
 	 {"total_inactive_file", "total_active_file", nullptr}},
 };
 
-/* list is comma-separated. */
-static bool has_word(const char *list, const char *word)
+static void check_group(const char *dir, const char *shown, void *arg)
 {
-	const size_t n = strlen(word);
-
-	for (const char *at = strstr(list, word); at; at = strstr(at + 1, word))
-		if ((at == list || at[-1] == ',') && (!at[n] || at[n] == ',' || at[n] == '\n'))
-			return true;
-	return false;
-}
-
-/* This process's group in the hierarchy, from /proc/self/cgroup. */
-static bool find_group(const char *root, const hierarchy &h, char *out)
-{
-	char path[path_size], line[line_size];
-
-	snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
-	const file_ptr file(fopen(path, "re"), fclose);
-	while (file && fgets(line, sizeof(line), file.get())) {
-		char *const list = strchr(line, ':');
-		char *const group = list ? strchr(list + 1, ':') : nullptr;
-
-		if (!group)
-			continue;
-		*group = '\0';
-		if (h.controller ? !has_word(list + 1, h.controller) : list[1] != '\0')
-			continue;
-		group[1 + strcspn(group + 1, "\n")] = '\0';
-		snprintf(out, path_size, "%s", group + 1);
-		return true;
-	}
-	return false;
-}
-
-/* Finds the mount point of the hierarchy (at) and which of its groups is mounted there (top). */
-static bool find_mount(const char *root, const hierarchy &h, char *top, char *at)
-{
-	char path[path_size], line[line_size], type[32], options[line_size];
-
-	snprintf(path, sizeof(path), "%s/proc/self/mountinfo", root);
-	const file_ptr file(fopen(path, "re"), fclose);
-	while (file && fgets(line, sizeof(line), file.get())) {
-		const char *const rest = strstr(line, " - ");
-
-		if (!rest || sscanf(rest, " - %31s %*s %1023s", type, options) != 2 || strcmp(type, h.type) ||
-		    (h.controller && !has_word(options, h.controller)))
-			continue;
-		if (sscanf(line, "%*s %*s %*s %1023s %1023s", top, at) == 2)
-			return true;
-	}
-	return false;
-}
-
-/* In a container the group's path may be the host's: the mounted group or one below it. */
-static const char *below(const char *group, const char *top)
-{
-	const size_t n = strcmp(top, "/") ? strlen(top) : 0;
-
-	if (strstr(group, "/.."))
-		return "";
-	if (n && (strncmp(group, top, n) || (group[n] && group[n] != '/')))
-		return "";
-	return group + n;
-}
-
-static void check_group(const hierarchy &h, const char *dir, const char *shown, budget *r)
-{
+	budget *const r = static_cast<budget *>(arg);
+	const hierarchy &h = *r->at;
 	static constexpr u64 unlimited = u64(1) << 60; /* version 1 reports "unlimited" as a huge number */
 	const u64 limit = read_number(dir, h.limit), usage = read_number(dir, h.usage);
 
@@ -173,22 +111,6 @@ static void check_group(const hierarchy &h, const char *dir, const char *shown, 
 
 	limit_to(r, left, "the control group %s has a limit of %llu bytes (%s), of which %llu are left", shown,
 		 ull(limit), h.limit, ull(left));
-}
-
-static void check_groups(const char *root, const hierarchy &h, budget *r)
-{
-	char group[path_size], top[path_size], at[path_size], dir[dir_size];
-
-	if (!find_group(root, h, group) || !find_mount(root, h, top, at))
-		return;
-	snprintf(dir, sizeof(dir), "%s%s%s", root, at, below(group, top));
-	const size_t shortest = strlen(root) + strlen(at);
-	for (size_t n = strlen(dir); n >= shortest; n = size_t(strrchr(dir, '/') - dir)) {
-		dir[n] = '\0';
-		check_group(h, dir, dir + strlen(root), r);
-		if (!strchr(dir + shortest, '/'))
-			break;
-	}
 }
 
 static void check_machine(const char *root, budget *r)
@@ -209,8 +131,10 @@ u64 memory_left(const memory_source &from, char *text, size_t size)
 
 	r.text = text;
 	r.size = size;
-	for (const hierarchy &h : versions)
-		check_groups(from.root, h, &r);
+	for (const hierarchy &h : versions) {
+		r.at = &h;
+		cgroup_each(from.root, h.controller, check_group, &r);
+	}
 	if (from.machine)
 		check_machine(from.root, &r);
 	return r.left;

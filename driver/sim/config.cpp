@@ -55,6 +55,12 @@ static int set_channels(config &c, string_view v)
 	return set_u32(&c.channels, v, 1, sdma::max_channels);
 }
 
+static int set_engines(config &c, string_view v)
+{
+	c.engines_set = true;
+	return set_u32(&c.engines, v, 1, max_engines);
+}
+
 static int set_nomem(config &c, string_view v)
 {
 	if (v != "0" && v != "1")
@@ -153,8 +159,7 @@ struct key {
 static constexpr key keys[] = {
 	{"model", "sdma, ioat, ioat-3.3, dsa or dsa-2", set_model},
 	{"mem", "a size from 64K to 16T in pages of 4K", set_mem, true},
-	{"engines", "a number from 1 to 64",
-	 [](config &c, string_view v) { return set_u32(&c.engines, v, 1, max_engines); }},
+	{"engines", "a number from 1 to 64", set_engines},
 	{"channels", "a number from 1 to 1024", set_channels},
 	{"spin", "microseconds from 0 to 10000000",
 	 [](config &c, string_view v) { return set_u32(&c.spin_us, v, 0, max_spin_us); }},

@@ -27,7 +27,8 @@ struct config {
 	huge_pages huge = huge_pages::advise; /* huge=off|advise|require */
 	bool stale = false; /* stale=1: memory starts as stale_byte, not 0, and is not reported as zeroed */
 	u32 engines = 2;    /* engines=N: one thread each */
-	u32 channels = 64;  /* channels=N; ioat: at most 4, by default 1; dsa: queues, at most 8, by default all */
+	bool engines_set = false;
+	u32 channels = 64; /* channels=N; ioat: at most 4, by default 1; dsa: queues, at most 8, by default all */
 	bool channels_set = false;
 	u32 spin_us = 50;                        /* spin=US: how long an idle engine polls before it sleeps */
 	u32 latency_us = 0;                      /* latency=US: minimum duration of a descriptor */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The software device inside this process: server and engines on threads of their own, joined by a socketpair. */
+#include "driver/base/cpus.h"
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
@@ -10,6 +11,7 @@
 #include "driver/sim/transport.h"
 #include "driver/vfio/user_device.h"
 
+#include <algorithm>
 #include <csignal>
 #include <mutex>
 #include <sys/socket.h>
@@ -194,12 +196,20 @@ int embedded_device::region_map(unsigned index, u64 offset, u64 size, mapping *o
 	return 0;
 }
 
+/* By default as many engines as find a CPU beside the program's. */
+static void fit_engines(config *cfg)
+{
+	if (!cfg->engines_set && cfg->cpus.empty())
+		cfg->engines = std::clamp(usable_cpus() - 1, 1u, cfg->engines);
+}
+
 static int embedded_open(std::string_view spec, const dma::open_options &opt, std::unique_ptr<vfio::device> *out)
 {
 	config cfg;
 
 	if (const int err = parse_config(spec, &cfg))
 		return err;
+	fit_engines(&cfg);
 	auto dev = try_unique<embedded_device>(opt);
 	if (!dev)
 		return fail(ENOMEM, "sim: no memory for a device");

@@ -2,6 +2,7 @@
 /* On which CPUs the engines of an embedded device run. */
 #include "tests/support/test.h"
 
+#include "driver/base/cpus.h"
 #include "driver/base/error.h"
 #include "driver/dma/registry.h"
 
@@ -59,6 +60,29 @@ static void check_unit_mask(const char *spec, int pinned, bool (*right)(const cp
 	assert_true(right(masks[0], pinned));
 }
 
+static u32 engines_of(const char *spec)
+{
+	std::unique_ptr<dma::engine> eng;
+
+	assert_int_equal(dma::open(spec, &eng), 0);
+	return eng->limits().engines;
+}
+
+/* Unless it says how many: the program needs a CPU, too. */
+static void test_engines_fit_the_cpus(void **)
+{
+	cpu_set_t before;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+	assert_int_equal(engines_of("sim:mem=1M"), usable_cpus() > 2 ? 2 : 1);
+	assert_int_equal(engines_of("sim:mem=1M:engines=3"), 3);
+	const cpu_set_t one = only(cpu_but(before, -1));
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	assert_int_equal(engines_of("sim:mem=1M"), 1);
+	assert_int_equal(engines_of("sim:mem=1M:engines=2"), 2);
+	sched_setaffinity(0, sizeof(before), &before);
+}
+
 /* A process that may use one CPU has its engine there too. */
 static void test_process_of_one_cpu(void **)
 {
@@ -110,6 +134,7 @@ static void test_no_such_cpu(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_engines_fit_the_cpus),
 		cmocka_unit_test(test_process_of_one_cpu),
 		cmocka_unit_test(test_opened_by_a_pinned_thread),
 		cmocka_unit_test(test_no_such_cpu),

@@ -11,6 +11,7 @@
 #include "lib/core/info.h"
 #include "lib/core/queue/hw_queues.h"
 #include "lib/core/queue/wait.h"
+#include "lib/core/copy/helper.h"
 #include "lib/core/copy/staging.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/memory/retire.h"
@@ -99,6 +100,8 @@ int device_open(unsigned slot, device **out)
 		device_retire(dev);
 		return why.again(err);
 	}
+	if (dev->cpu_copies)
+		helper_get();
 	device_start(dev);
 	*out = dev;
 	return 0;
@@ -168,6 +171,8 @@ void device_close(device *dev)
 	each_hw_queue(dev, [](hw_queue *l) { l->calls.drain(); });
 	each_hw_queue(dev, hwq_close);
 	memory_detach(dev);
+	if (dev->cpu_copies)
+		helper_put();
 	/* Its server may have retained the memory, or the memory was allocated for this device only. */
 	if (dev->isolated() || dev->eng->transport().retains_files()) {
 		host_generation_renew(dev->host_reach);

@@ -6,6 +6,7 @@
 #include "tests/integration/native.h"
 
 #include <sys/mman.h>
+#include <thread>
 #include <vector>
 
 using namespace usdma::test;
@@ -142,12 +143,43 @@ static void unmapped_memory_is_an_error(void **)
 	assert_ptr_equal(again, b.mem.data());
 }
 
+/* Only one copy at a time has the help of the library's thread; which stops with the last device. */
+static void copies_of_many_threads(void **)
+{
+	static constexpr unsigned threads = 4, rounds = 12;
+	{
+		device dev;
+		std::vector<std::thread> all;
+		unsigned wrong[threads] = {};
+
+		assert_true(threads_named("usdma-copy") <= unsigned(!by_engine()));
+		for (unsigned t = 0; t < threads; t++)
+			all.emplace_back([&, t] {
+				std::vector<unsigned char> in(MiB + 4097 * t), out(in.size());
+				block mem(dev, kind::device, in.size());
+				auto gen = rng(10 + t);
+
+				for (unsigned i = 0; i < rounds; i++) {
+					fill_random(in.data(), in.size(), gen);
+					wrong[t] += usdma_copy_sync(dev, mem.data(), in.data(), in.size(), -1) ||
+						    usdma_copy_sync(dev, out.data(), mem.data(), in.size(), -1) ||
+						    out != in;
+				}
+			});
+		for (std::thread &t : all)
+			t.join();
+		for (const unsigned n : wrong)
+			assert_int_equal(n, 0);
+	}
+	assert_int_equal(threads_named("usdma-copy"), 0);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(path_is_the_expected_one),    cmocka_unit_test(stream_order_holds),
 		cmocka_unit_test(batches_and_rectangles),      cmocka_unit_test(time_limit_holds),
-		cmocka_unit_test(unmapped_memory_is_an_error),
+		cmocka_unit_test(unmapped_memory_is_an_error), cmocka_unit_test(copies_of_many_threads),
 	};
 
 	return cmocka_run_group_tests_name("pageable", tests, nullptr, nullptr);

@@ -3,8 +3,10 @@
  * Copies by the calling CPU, where it can access the device memory. In pieces, each of which looks up its memory
  * again: between two of them it may be freed, and its device may be lost.
  */
+#include "driver/base/cpu.h"
 #include "driver/copy/copy.h"
 #include "lib/core/base/section.h"
+#include "lib/core/copy/helper.h"
 #include "lib/core/copy/internal.h"
 #include "lib/core/memory/touch.h"
 
@@ -108,13 +110,53 @@ static int copy_alone(const cpu_copy &c, deadline until)
 	return 0;
 }
 
+static int helper_part(void *arg, u64 from, u64 to)
+{
+	return copy_range(*static_cast<const cpu_copy *>(arg), from, to);
+}
+
+/* The parts that the helper leaves. */
+static int copy_rest(const cpu_copy &c, shared_work *w, deadline until)
+{
+	u64 from;
+
+	while ((from = fetch_add_acq_rel(&w->next, shared_work::part)) < c.len) {
+		store_relaxed(&w->cpu, this_cpu());
+		if (from && until.passed())
+			return fail(ETIMEDOUT, "a synchronous copy of %" PRIu64 " bytes is not done in time", c.len);
+		if (const int err = copy_range(c, from, std::min(from + shared_work::part, c.len)))
+			return err;
+	}
+	return 0;
+}
+
+/* With the helper, if it is free. */
+static int copy_shared(cpu_copy c, deadline until)
+{
+	shared_work w = {helper_part, &c, c.len};
+
+	if (!helper_offer(&w))
+		return copy_alone(c, until);
+	int err = copy_rest(c, &w, until);
+	if (err)
+		store_release(&w.next, c.len);
+	helper_take_back();
+	/* Again, for the error and its text. */
+	if (!err && w.failed != shared_work::none)
+		err = copy_range(c, w.failed, std::min(w.failed + shared_work::part, c.len));
+	return err;
+}
+
 int copy_by_cpu(u8 *dst, const u8 *src, u64 len, deadline until)
 {
-	if (const int err = copy_alone({dst, src, len}, until))
-		return err;
+	const cpu_copy c = {dst, src, len};
+	const int err = len < helped_from ? copy_alone(c, until) : copy_shared(c, until);
+
+	if (len >= helped_from)
+		helper_copy_ended();
 	/* Order write-combined stores before the next doorbell. */
 	barrier_full();
-	return 0;
+	return err;
 }
 
 } // namespace usdma::core

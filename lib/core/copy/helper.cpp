@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/core/copy/helper.h"
+
+#include "driver/base/clock.h"
+#include "driver/base/cpu.h"
+#include "driver/base/cpus.h"
+#include "driver/base/error.h"
+#include "driver/base/futex_lock.h"
+#include "driver/base/log.h"
+#include "driver/base/no_destructor.h"
+#include "driver/base/thread.h"
+
+#include <algorithm>
+
+namespace usdma::core {
+
+/* How long it polls for the next copy before it sleeps, and a caller for the end of its last part. */
+static constexpr u64 helper_spin_ns = 20 * ns_per_us;
+/* It is woken for copies of this length, and for shorter ones when so many have followed one another in this time. */
+static constexpr u64 wake_from = 4 * MiB, burst_ns = 50 * ns_per_us;
+static constexpr u32 burst = 8;
+/* A wait for the helper does not rely on a wake-up alone. */
+static constexpr u64 recheck_ns = 10 * ns_per_ms;
+
+enum : u32 { idle, busy, busy_with_waiter };
+
+struct helper_state {
+	futex_lock lock;             /* held by the caller whose copy it helps with */
+	shared_work *work = nullptr; /* atomic, as are the next five */
+	u32 state = idle;
+	u32 offers = 0; /* counts, as the address of a new copy may be that of the one before */
+	u32 asleep = 0;
+	u32 quit = 0;
+	u32 running = 0;
+	u32 users = 0;
+	/* Atomic; a lost update only delays a wake-up. */
+	u64 ended_ns = 0; /* when the last copy ended … */
+	u32 in_a_row = 0; /* … and how many have followed one another */
+	pthread_t thread = {};
+};
+static constinit no_destructor<helper_state> helper;
+
+/* ---- the thread -------------------------------------------------------------------------------------- */
+
+static void take_parts(shared_work *w)
+{
+	while (!this_cpu() || this_cpu() != load_relaxed(&w->cpu)) {
+		const u64 from = fetch_add_acq_rel(&w->next, shared_work::part);
+
+		if (from >= w->size)
+			return;
+		if (w->copy(w->arg, from, std::min(from + shared_work::part, w->size))) {
+			w->failed = from;
+			return;
+		}
+	}
+}
+
+/* It stores its state, then loads work; a caller clears work, then loads the state. */
+static void serve_offer()
+{
+	store_fence(&helper->state, u32(busy));
+	if (shared_work *const w = load_seq_cst(&helper->work))
+		take_parts(w);
+	if (exchange_acq_rel(&helper->state, u32(idle)) == busy_with_waiter)
+		futex_wake(&helper->state, 1);
+}
+
+/* It stores asleep, then loads offers; a caller counts its offer, then loads asleep. */
+static void sleep_until_offer(u32 seen)
+{
+	store_fence(&helper->asleep, 1u);
+	if (load_seq_cst(&helper->offers) == seen)
+		futex_wait_until(&helper->offers, seen, now_ns() + 60 * ns_per_s);
+	store_relaxed(&helper->asleep, 0u);
+}
+
+static bool poll_for_offer(u32 seen)
+{
+	for (const u64 until = now_ns() + helper_spin_ns; now_ns() < until; cpu_relax())
+		if (load_acquire(&helper->offers) != seen)
+			return true;
+	return false;
+}
+
+static void *helper_main(void *)
+{
+	u32 seen = 0;
+
+	while (!load_acquire(&helper->quit)) {
+		const u32 now = load_acquire(&helper->offers);
+
+		if (now != seen) {
+			seen = now;
+			serve_offer();
+			if (!poll_for_offer(seen))
+				sleep_until_offer(seen);
+		} else {
+			sleep_until_offer(seen);
+		}
+	}
+	return nullptr;
+}
+
+static void notify()
+{
+	fetch_add_seq_cst(&helper->offers, 1);
+	if (load_seq_cst(&helper->asleep))
+		futex_wake(&helper->offers, 1);
+}
+
+void helper_get()
+{
+	if (helper->users++ || usable_cpus() < 2)
+		return;
+	store_relaxed(&helper->quit, 0u);
+	if (thread_start(&helper->thread, "usdma-copy", helper_main, nullptr))
+		log_warn("long pageable copies use one CPU: %s", error_text());
+	else
+		store_release(&helper->running, 1u);
+}
+
+void helper_put()
+{
+	if (--helper->users || !load_relaxed(&helper->running))
+		return;
+	store_release(&helper->running, 0u);
+	store_release(&helper->quit, 1u);
+	notify();
+	pthread_join(helper->thread, nullptr);
+}
+
+/* ---- its callers --------------------------------------------------------------------------------------- */
+
+static bool is_worth_waking(u64 size)
+{
+	const bool follows = now_ns() - load_relaxed(&helper->ended_ns) < burst_ns;
+	const u32 n = follows ? load_relaxed(&helper->in_a_row) + 1 : 0;
+
+	store_relaxed(&helper->in_a_row, n);
+	return size >= wake_from || n >= burst;
+}
+
+bool helper_offer(shared_work *w)
+{
+	if (!load_acquire(&helper->running) || (load_relaxed(&helper->asleep) && !is_worth_waking(w->size)) ||
+	    !helper->lock.try_lock())
+		return false;
+	store_relaxed(&w->cpu, this_cpu());
+	store_release(&helper->work, w);
+	notify();
+	return true;
+}
+
+void helper_take_back()
+{
+	const u64 spin_until = now_ns() + helper_spin_ns;
+	u32 seen;
+
+	exchange_seq_cst(&helper->work, nullptr);
+	while ((seen = load_seq_cst(&helper->state)) != idle) {
+		if (now_ns() < spin_until)
+			cpu_relax();
+		else if (seen == busy_with_waiter || cmpxchg_seq_cst(&helper->state, &seen, u32(busy_with_waiter)))
+			futex_wait_until(&helper->state, busy_with_waiter, now_ns() + recheck_ns);
+	}
+	helper->lock.unlock();
+}
+
+void helper_copy_ended()
+{
+	if (load_relaxed(&helper->running))
+		store_relaxed(&helper->ended_ns, now_ns());
+}
+
+} // namespace usdma::core

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A thread of the library that makes a part of long copies by the CPU. It takes parts only while it runs on another
+ * CPU than the caller: without a free CPU the caller makes the whole copy.
+ */
+#pragma once
+
+#include "driver/base/types.h"
+
+namespace usdma::core {
+
+/* From this length on the helper takes a part while it is awake. */
+inline constexpr u64 helped_from = 512 * KiB;
+
+/* A copy that two threads make. */
+struct shared_work {
+	static constexpr u64 part = 64 * KiB;
+	static constexpr u64 none = ~u64(0);
+
+	/* Copies [from, to). Not 0: the helper takes no more parts. */
+	int (*copy)(void *arg, u64 from, u64 to);
+	void *arg;
+	u64 size;
+	u64 next = 0;      /* start of the next part; atomic */
+	u64 failed = none; /* start of the part that the helper could not copy */
+	u32 cpu = 0;       /* this_cpu() of the caller; atomic */
+};
+
+/* Starts the thread with the first user, if the process may use two CPUs; stops it with the last. Serialized. */
+void helper_get();
+void helper_put();
+/*
+ * Offers w to the helper. False: there is none, another copy has it, or it sleeps and the copy is too short for a
+ * wake-up, which costs the caller what a copy of a megabyte does in some virtual machines.
+ */
+bool helper_offer(shared_work *w);
+/* A copy has ended in which the helper may have taken part: the next one may follow at once. */
+void helper_copy_ended();
+/* On return the helper does not use w. */
+void helper_take_back();
+
+} // namespace usdma::core

@@ -2,6 +2,7 @@
 #include "driver/copy/copy.h"
 
 #include "driver/base/barrier.h"
+#include "driver/copy/unordered.h"
 
 #include <algorithm>
 #include <cstring>
@@ -66,6 +67,11 @@ template <size_t rows>
 					    _mm512_loadu_si512(s + k * row + at));
 }
 
+void copy_order()
+{
+	_mm_sfence();
+}
+
 /* Copies up to the next cache line boundary of dst, so that streaming stores are whole lines. */
 ordered_elsewhere static size_t align_head(u8 *&d, const u8 *&s, size_t len)
 {
@@ -80,7 +86,7 @@ ordered_elsewhere static size_t align_head(u8 *&d, const u8 *&s, size_t len)
 	return len - head;
 }
 
-template <size_t rows, void block(u8 *, const u8 *, size_t)>
+template <size_t rows, void block(u8 *, const u8 *, size_t), bool ordered = true>
 ordered_elsewhere static void by_rows(void *dst, const void *src, size_t len)
 {
 	auto *d = static_cast<u8 *>(dst);
@@ -96,7 +102,8 @@ ordered_elsewhere static void by_rows(void *dst, const void *src, size_t len)
 		len -= rows * row;
 	}
 	/* Streaming stores are weakly ordered: the completion must not overtake them. */
-	_mm_sfence();
+	if (ordered)
+		copy_order();
 	memcpy(d, s, len);
 }
 
@@ -164,6 +171,23 @@ static constexpr copy_routine streams[] = {
 	{by_rows<4, rows_avx2<4, true>>, "AVX2 non-temporal, four pages at once"},
 	{by_rows<4, rows_avx512<4>>, "AVX-512 non-temporal, four pages at once"},
 };
+/* The same, but unordered. */
+static constexpr copy_fn unordered[] = {
+	by_rows<1, rows_avx2<1, true>, false>,
+	by_rows<2, rows_avx2<2, true>, false>,
+	by_rows<4, rows_avx2<4, true>, false>,
+	by_rows<4, rows_avx512<4>, false>,
+};
+static_assert(std::size(unordered) == std::size(streams));
+
+copy_fn stream_unordered(const copy_tuning &t)
+{
+	for (size_t i = 0; i < std::size(streams); i++)
+		if (t.stream == streams[i].copy)
+			return unordered[i];
+	return t.stream;
+}
+
 static constexpr copy_routine fetches[] = {
 	{by_rows<4, rows_avx2<4, false>>, "AVX2, four pages at once"},
 };
@@ -234,6 +258,13 @@ static copy_tuning with_rows(copy_tuning t, copy_rows rows)
 }
 
 #else
+
+void copy_order() {}
+
+copy_fn stream_unordered(const copy_tuning &t)
+{
+	return t.stream;
+}
 
 bool source_is_local(const copy_tuning &, const void *, size_t)
 {

@@ -2,6 +2,7 @@
 #include "tests/support/test.h"
 
 #include "driver/copy/copy.h"
+#include "driver/copy/unordered.h"
 
 #include <algorithm>
 #include <cstring>
@@ -46,6 +47,8 @@ static void every_size_and_alignment(void **)
 	check_sizes(t.medium, 1);
 	check_sizes(t.fetch, 2);
 	check_sizes(t.stream, 3);
+	check_sizes(stream_unordered(t), 3);
+	copy_order();
 	for (const auto &routines : {stream_routines(), fetch_routines()})
 		for (const copy_routine &routine : routines) {
 			print_message("%s\n", routine.name);

@@ -42,7 +42,7 @@ engine::engine(machine &m, unsigned index)
 	: m_(m), reader_(m.space.needs_fences()), deaths_(load_acquire(&bus_deaths)),
 	  special_(m.wrong || m.cfg.latency_us || m.cfg.rate || m.order),
 	  always_(m.cfg.timing == timing_kind::plain ? u8(0) : u8(dma::flag_complete)),
-	  spin_ns_(m.cfg.spin_us * ns_per_us), index_(index)
+	  spin_ns_(m.cfg.spin_us * ns_per_us), stream_(stream_unordered(m.tuning)), index_(index)
 {
 }
 

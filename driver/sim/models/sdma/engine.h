@@ -8,6 +8,8 @@
 #pragma once
 
 #include "driver/base/page_guard.h"
+#include "driver/copy/copy.h"
+#include "driver/copy/unordered.h"
 #include "driver/dma/softop.h"
 #include "driver/sim/engine_thread.h"
 #include "driver/sim/models/sdma/hw_channel.h"
@@ -130,6 +132,8 @@ private:
 	bool check_mapping(const end &e, u64 len);
 	bool translate(const end &e, u64 left, piece *out);
 	void fill_window(const end &e);
+	void order_copies();
+	void copy_in_run(u8 *dst, const u8 *src, u64 len, cache_hint hint);
 	bool copy_at_once(const hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
 	result move(hw_channel &ch, end dst, end src, u64 len, cache_hint hint);
 	result move_remote(hw_channel &ch, const end &dst, const piece &t, const end &src, const piece &s, u64 len);
@@ -151,8 +155,12 @@ private:
 	u32 cpu_ = 0; /* as published in the status blocks */
 	u64 idle_since_ = 0, nap_ns_ = 0;
 	u64 spin_ns_;
-	u64 moved_ = 0;    /* bytes in this turn of a channel */
-	u64 mem_base_ = 0; /* for the current descriptor */
+	u64 moved_ = 0;               /* bytes in this turn of a channel */
+	const copy_fn stream_;        /* stream_unordered() of the machine's tuning */
+	const u8 *run_end_ = nullptr; /* end of the source of the last copy of copy_in_run() … */
+	u64 run_ = 0;                 /* … and the bytes since a source that did not follow the one before */
+	bool unordered_ = false;      /* copies since the last order_copies() may become visible late */
+	u64 mem_base_ = 0;            /* for the current descriptor */
 	dma::fault_reason fault_reason_ = dma::fault_reason::none;
 	u64 fault_address_ = 0;
 	std::vector<hw_channel *> active_;
@@ -185,6 +193,37 @@ inline cache_hint hint_of(const sdma::descriptor &d)
 	return d.flags & dma::flag_cache ? cache_hint::keep : cache_hint::none;
 }
 
+/* What was copied is visible before what this thread stores next. */
+inline void engine::order_copies()
+{
+	if (likely(!unordered_))
+		return;
+	copy_order();
+	unordered_ = false;
+}
+
+/* A copy that begins where the source of the one before ended is a part of a long one: its routine follows from all. */
+inline void engine::copy_in_run(u8 *dst, const u8 *src, u64 len, cache_hint hint)
+{
+	const copy_tuning &t = m_.tuning;
+
+	if (likely(len <= t.small_max)) {
+		order_copies();
+		memmove(dst, src, len);
+		return;
+	}
+	run_ = src == run_end_ ? run_ + len : len;
+	run_end_ = src + len;
+	copy_fn copy = copy_pick(t, run_, src, len, hint);
+	if (copy == t.stream) {
+		copy = stream_;
+		unordered_ = true;
+	} else {
+		order_copies();
+	}
+	copy(dst, src, len);
+}
+
 /*
  * Fast path: a short copy between the areas of the channel's last copies or device memory. False: not such a copy,
  * or an invalid one; nothing was done.
@@ -201,7 +240,7 @@ inline bool engine::copy_at_once(const hw_channel &ch, const sdma::descriptor &d
 
 	if (unlikely(!src || !dst))
 		return false;
-	copy_bytes(m_.tuning, dst, src, d.len, hint_of(d));
+	copy_in_run(dst, src, d.len, hint_of(d));
 	moved_ += d.len;
 	return true;
 }

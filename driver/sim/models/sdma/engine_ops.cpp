@@ -121,6 +121,7 @@ engine::result engine::execute(hw_channel &ch, const descriptor &d, u64 mem_base
 		return fault(fault_reason::bad_op, 0);
 	if (d.op == u8(opcode::copy) && copy_elsewhere(ch, d))
 		return result::done;
+	order_copies();
 	op_backend backend(*this, ch, d);
 	return softop::run(backend,
 			   {opcode(d.op), d.flags, d.spaces, d.arg, d.height, d.src, d.dst, d.len, d.a, d.b, d.cookie});

@@ -242,6 +242,7 @@ void engine::publish(hw_channel &ch)
 
 	if (unlikely(m_.wrong) && m_.wrong->drop_record(ch.index, completed))
 		return;
+	order_copies();
 	/* Release: what the descriptors wrote is visible before the completed number. */
 	store_release(&ch.record->completed, completed);
 	ch.written = completed;

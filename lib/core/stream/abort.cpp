@@ -25,10 +25,13 @@ int stream_abort(stream *s)
 	progress_kick();
 	if (err)
 		return err;
-	err = hwq_wait(l, seq, deadline::in_ms(hang_over_ms()), wait_mode::hybrid);
-	if (!err && s->order)
+	const deadline until = deadline::in_ms(hang_over_ms());
+
+	err = hwq_wait(l, seq, until, wait_mode::hybrid);
+	const int outside = stream_outside_wait(s, until);
+	if (!err && !outside && s->order)
 		race_stream_waited(s->order);
-	return err == -ENODEV ? 0 : err;
+	return err == -ENODEV ? outside : err ? err : outside;
 }
 
 } // namespace usdma::core

@@ -169,6 +169,7 @@ void streams_reap(device *dev)
 	while (stream *s = dev->orphaned) {
 		dev->orphaned = s->next_idle;
 		s->calls.drain();
+		stream_outside_wait(s, deadline::in_ms(hang_over_ms()));
 		stream_end(s);
 	}
 }

@@ -4,6 +4,7 @@
 #include "lib/core/base/trace.h"
 #include "lib/core/stream/task.h"
 
+#include <cstring>
 #include <utility>
 
 namespace usdma::core {
@@ -15,22 +16,35 @@ int fail_dead()
 
 int fail_task(const stream *s, const stream_error &e)
 {
+	if (e.file)
+		return fail(e.err, "stream %u: %s a file failed at offset %llu: %s", s->id, e.file, ull(e.address),
+			    strerrordesc_np(e.err));
 	return fail(e.err, "stream %u: a task failed: %s (address 0x%llx, sequence %llu)", s->id,
 		    dma::fault_name(e.reason), static_cast<unsigned long long>(e.address),
 		    static_cast<unsigned long long>(e.seq));
 }
 
-void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq)
+static void note_error(stream *s, const stream_error &e)
 {
-	trace_error(s->id, err, reason, address, seq);
+	trace_error(s->id, e.err, e.reason, e.address, e.seq);
 	s->errors++;
 	if (!s->error.err) {
-		s->error = {err, reason, address, seq};
+		s->error = e;
 		s->error_reported = s->error_peeked = false;
 		store_release(&s->has_error, 1u);
 	}
 	if (s->mode == fail_mode::stop && !s->stopped)
-		store_relaxed(&s->stopped, u32(err));
+		store_relaxed(&s->stopped, u32(e.err));
+}
+
+void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq)
+{
+	note_error(s, {err, reason, address, seq});
+}
+
+void stream_note_file_error(stream *s, int err, const char *what, u64 offset)
+{
+	note_error(s, {err, dma::fault_reason::none, offset, s->last, what});
 }
 
 int fail_stopped(const stream *s)

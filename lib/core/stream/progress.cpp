@@ -245,7 +245,7 @@ interest interest_of(stream *s, u64 *sleep_ns)
 		return {s->ln, s->ln->ch->posted - s->ln->ch->ring_size / 2};
 	if (!hwq_done(s->ln, s->last))
 		return {s->ln, s->last};
-	if (t.kind == task_kind::gate_check)
+	if (t.kind == task_kind::gate_check && !t.kicked)
 		*sleep_ns = std::min(*sleep_ns, word_poll_ns);
 	return {nullptr, 0};
 }

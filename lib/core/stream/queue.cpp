@@ -370,7 +370,7 @@ bool stream_advance(stream *s)
 /* ---- gates and calls -------------------------------------------------------------------------------- */
 
 int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until,
-		      const seen_word *seen)
+		      const seen_word *seen, bool kicked)
 {
 	task t;
 
@@ -381,6 +381,7 @@ int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *
 	t.release = release;
 	t.arg = arg;
 	t.until = until;
+	t.kicked = kicked;
 	return stream_push(s, std::move(t));
 }
 

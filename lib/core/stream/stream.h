@@ -46,8 +46,9 @@ struct stream_options {
 struct stream_error {
 	int err = 0; /* 0: none; a positive errno */
 	dma::fault_reason reason = dma::fault_reason::none;
-	u64 address = 0;
+	u64 address = 0; /* of a file: the offset */
 	u64 seq = 0;
+	const char *file = nullptr; /* of a file: what was done, "reading" */
 };
 
 struct stream_stats {
@@ -83,6 +84,7 @@ struct alignas(64) stream {
 	u32 pending_calls = 0;       /* non-blocking calls not yet delivered; atomic */
 	u32 held_back = 0;           /* last scan of the progress thread in which a call was not due */
 	u32 ending = 0;              /* being destroyed; its work may still run; atomic */
+	u32 outside = 0;             /* see stream_outside_enter(); futex */
 	u32 timed_out = 0;           /* internal: its call timed out before its work had ended; atomic */
 	u32 order = 0;               /* its context in the race check; 0: none */
 	u64 until = ~u64(0);         /* internal: deadline of its call's wait for ring slots */
@@ -217,11 +219,12 @@ int stream_wait_word(stream *s, const u64 *word, dma::compare cmp, u64 value, de
 int stream_wait_memory(stream *s, const void *addr, dma::compare cmp, u64 value);
 /*
  * For custom conditions (count notify): check(arg) is called until it returns true and has taken effect. check
- * and release run under the stream's lock: they must not wait, free memory or call into the library.
+ * and release run under the stream's lock: they must not wait, free memory or call into the library. kicked:
+ * what makes it true calls progress_kick(), so that it is not polled.
  */
 struct seen_word;
 int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until,
-		      const seen_word *seen = nullptr);
+		      const seen_word *seen = nullptr, bool kicked = false);
 /* For the race check: the word that check waits for, which other streams write. Without it any may have been waited
  * for. */
 struct seen_word {
@@ -278,6 +281,15 @@ void call_done(call_token *done);
  * the stream's owner or device.
  */
 int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block);
+
+/*
+ * Work of the stream by another thread, which accesses memory of the program: aborts, the end of the stream and waits
+ * for a lost device wait for it. The other thread holds a reference to the stream.
+ */
+void stream_outside_enter(stream *s);
+void stream_outside_leave(stream *s);
+/* -ETIMEDOUT. */
+int stream_outside_wait(stream *s, deadline until);
 
 /* Adds 1 to fd (duplicated) after all earlier work; never blocks or raises a signal. */
 int stream_signal_fd(stream *s, int fd);

@@ -9,6 +9,8 @@
 #include "lib/core/queue/recover.h"
 #include "lib/core/stream/task.h"
 
+#include <climits>
+
 namespace usdma::core {
 
 /* The stream's last sequence number in the ring; false while work is queued behind a gate. */
@@ -43,6 +45,43 @@ static int wait_ungated(stream *s, deadline until)
 	}
 }
 
+/* ---- work outside of the ring ----------------------------------------------------------------------- */
+
+void stream_outside_enter(stream *s)
+{
+	fetch_add_acquire(&s->outside, 1);
+}
+
+void stream_outside_leave(stream *s)
+{
+	if (fetch_sub_acq_rel(&s->outside, 1) == 1)
+		futex_wake(&s->outside, INT_MAX);
+}
+
+int stream_outside_wait(stream *s, deadline until)
+{
+	while (const u32 n = load_acquire(&s->outside)) {
+		if (until.passed())
+			return fail(ETIMEDOUT, "stream %u: a file operation was not cancelled in time", s->id);
+		futex_wait_until(&s->outside, n, std::min(until.at(), now_ns() + 100 * ns_per_ms));
+	}
+	return 0;
+}
+
+/* The device is lost: what it would have done is over, but for what other threads do. */
+static int wait_failed(stream *s, int err)
+{
+	static constexpr u64 lost_ms = 2000;
+
+	if (unlikely(load_acquire(&s->outside)) && s->dev->lost()) {
+		const saved_error why;
+
+		stream_outside_wait(s, deadline::in_ms(lost_ms));
+		why.again(err);
+	}
+	return err;
+}
+
 /* The caller knows that all work has ended. */
 static int waited(const stream *s)
 {
@@ -59,10 +98,10 @@ int stream_wait(stream *s, deadline until)
 	while (!ring_target(s, &seq)) {
 		err = wait_ungated(s, until);
 		if (err)
-			return err;
+			return wait_failed(s, err);
 	}
 	err = hwq_wait(s->ln, seq, until, stream_wait_mode(s));
-	return err ? err : waited(s);
+	return unlikely(err) ? wait_failed(s, err) : waited(s);
 }
 
 int stream_sync(stream *s, deadline until)
@@ -97,8 +136,8 @@ int stream_query(stream *s)
 	if (!ring_target(s, &seq)) {
 		progress_run();
 		devices_poll();
-		if (!ring_target(s, &seq))
-			return s->dev->lost() ? stream_refuses(s) : 1;
+		if (!ring_target(s, &seq) || load_acquire(&s->outside))
+			return s->dev->lost() && !load_acquire(&s->outside) ? stream_refuses(s) : 1;
 	}
 	if (dma::halted(s->ln->ch))
 		hwq_check_fault(s->ln);

@@ -28,6 +28,7 @@ struct call_slot {
 struct task {
 	task_kind kind = task_kind::request;
 	bool block = false;     /* call: the stream waits for call_done */
+	bool kicked = false;    /* gate_check: as stream_wait_check() */
 	bool delivered = false; /* call: delivered, not yet done */
 	u64 number = 0;         /* in gated_work */
 	deadline until = deadline::never();
@@ -73,6 +74,8 @@ bool stream_advance(stream *s);
  */
 void stream_drop_queue(stream *s);
 void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq);
+/* what: "reading", …; with the hardware queue's lock held. */
+void stream_note_file_error(stream *s, int err, const char *what, u64 offset);
 /* Posts as many of n requests as fit and returns their number; with the hardware queue's lock held. */
 unsigned stream_post(stream *s, const dma::request *r, size_t n);
 /* Timing early: the stream's work is done before the call returns, unless it waits for other work. */

@@ -19,6 +19,7 @@ ABOUT = {
     "copies": "copies, fills, reductions and values in memory",
     "events": "marks in a stream's work",
     "uring.h": "completions in the caller's io_uring",
+    "file.h": "files, in the order of a stream",
 }
 GROUP = re.compile(r"^/\* ---- (.*?) -*\s*-+ \*/$", re.M)
 DECLARATION = re.compile(r"(?P<comment>/\*(?:[^*]|\*(?!/))*\*/\n)?(?P<code>(?:USDMA_API|enum|struct|typedef)\b[^;{]*(?:\{[^\n]*\}|\{.*?^\})?[^;]*;)",

@@ -354,7 +354,7 @@ struct usdma_error_info {
 	uint32_t reason; /* the device's code for it (docs/hardware.md) … */
 	uint32_t reserved;
 	char reason_name[32]; /* … and its name */
-	uint64_t address;     /* reported by the device; 0: none */
+	uint64_t address;     /* reported by the device; of a file: its offset; 0: none */
 	uint64_t sequence;    /* sequence number of the descriptor in its ring */
 };
 /* Takes the first failure since one was last taken or returned by a sync. Returns 0 also when there was none. */

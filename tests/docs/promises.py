@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
 The table "Promises of the headers" in docs/reliability.md: each row has its number, names calls that stand in its header, and
-tests that are there; each call of <usdma/usdma.h> and <usdma/uring.h> is in one.  TAP.
+tests that are there; each call of <usdma/usdma.h>, <usdma/uring.h> and <usdma/file.h> is in one.  TAP.
 
 promises.py [BUILD-DIR]     with a build directory its tests are those of meson, too
 """
@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 from pages import TOP, point, points, read  # noqa: E402
 
 PAGE, TITLE = "docs/reliability.md", "Promises of the headers"
-NATIVE = ("usdma/usdma.h", "usdma/uring.h")
+NATIVE = ("usdma/usdma.h", "usdma/uring.h", "usdma/file.h")
 BACKENDS = ("", "-embedded", "-process")
 QUOTED = re.compile(r"`([^`]+)`")
 

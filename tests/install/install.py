@@ -19,7 +19,7 @@ EXPECTED = ["{lib}/libusdma.so", "{lib}/libusdma.so.0", "{lib}/pkgconfig/usdma.p
             "{lib}/pkgconfig/usdma-hccl.pc", "{lib}/cmake/usdma/usdmaConfig.cmake", "{lib}/cmake/usdma/usdma-acl.cmake",
             "{lib}/usdma/libascendcl.so", "{lib}/usdma/libacl_rt.so", "{lib}/usdma/libruntime.so", "{lib}/usdma/libascend_hal.so",
             "{lib}/usdma/libdrvdsmi_host.so", "{lib}/usdma/libhccl.so", "include/usdma-hccl/hccl/hccl.h", "include/usdma/driver/ascend_hal.h",
-            "{lib}/libusdma-hccl.so", "include/usdma/usdma.h", "include/usdma/uring.h", "include/usdma/acl/acl.h",
+            "{lib}/libusdma-hccl.so", "include/usdma/usdma.h", "include/usdma/uring.h", "include/usdma/file.h", "include/usdma/acl/acl.h",
             "bin/usdmactl", "bin/usdma-perf", "bin/usdma-sim", "share/man/man3/usdma_copy.3", "share/man/man7/usdma.7",
             "share/man/man8/usdmactl.8", "lib/systemd/system/usdma-bind@.service", "lib/systemd/system/usdma-sim@.socket",
             "lib/udev/rules.d/70-usdma.rules", "lib/sysusers.d/usdma.conf", "lib/tmpfiles.d/usdma.conf"]

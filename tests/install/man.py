@@ -84,7 +84,7 @@ def main():
     rendered = [render(page) for page in pages]
     if not all(rendered):
         skip("rendering", "neither mandoc nor groff here")
-    functions = set(re.findall(r"USDMA_API [^;]*?\b(usdma_\w+)\(", read("include/usdma/usdma.h") + read("include/usdma/uring.h")))
+    functions = set(re.findall(r"USDMA_API [^;]*?\b(usdma_\w+)\(", "".join(read(f"include/usdma/{h}.h") for h in ("usdma", "uring", "file"))))
     text = "".join(open(p, encoding="utf-8").read() for p in pages if p.endswith(".3"))
     missing = sorted(f for f in functions if f".It Fn {f}\n" not in text or f".Fo {f}\n" not in text)
     point(functions and not missing, "every function of the headers has its page", str(missing))

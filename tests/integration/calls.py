@@ -19,7 +19,7 @@ SPECIAL = {
     ('usdma_setting_set', 'name'): '"spin_us"', ('usdma_setting_set', 'value'): '"1"', ('usdma_setting_get', 'size'): '64',
     ('usdma_open', 'name'): 'nullptr', ('usdma_stream_create', 'options'): 'nullptr',
     ('usdma_log_set_callback', 'fn'): 'nullptr', ('usdma_log_set_level', 'level'): '2', ('usdma_fill', 'len'): '64',
-    ('usdma_wait_value', 'value'): '0', ('aclrtFreeHost', 'hostPtr'): 'w.host_to_free',
+    ('usdma_file_import', 'fd'): 'w.file_fd', ('usdma_file_import', 'flags'): '0', ('usdma_wait_value', 'value'): '0', ('aclrtFreeHost', 'hostPtr'): 'w.host_to_free',
     ('aclrtFreeHostWithDevSync', 'hostPtr'): 'w.host_to_free', ('aclrtFree', 'devPtr'): 'w.mem_to_free',
     ('aclrtFreeWithDevSync', 'devPtr'): 'w.mem_to_free', ('aclrtHostRegister', 'ptr'): 'w.plain',
     ('aclrtHostRegisterV2', 'ptr'): 'w.plain', ('aclrtHostUnregister', 'ptr'): 'w.registered',
@@ -63,7 +63,7 @@ SPECIAL = {
 # By name, with the kinds of type that it goes for: h(andle), p(ointer), n(umber).
 NAMED = {
     'dev': 'h w.dev', 'stream': 'h w.stream', 'event': 'h w.event', 'start': 'h w.event', 'end': 'h w.event',
-    'completion': 'h w.completion', 'sqe': 'p w.out<io_uring_sqe>()', 'dst': 'p w.mem', 'src': 'p w.mem + 8192', 'addr': 'p w.mem',
+    'completion': 'h w.completion', 'file': 'h w.file', 'offset': 'n 0', 'moved': 'p nullptr', 'sqe': 'p w.out<io_uring_sqe>()', 'dst': 'p w.mem', 'src': 'p w.mem + 8192', 'addr': 'p w.mem',
     'ptr': 'p w.mem', 'items': 'p &w.item', 'rect': 'p &w.rect', 'len': 'n 64', 'size': 'n 64', 'n': 'n 1', 'timeout_ms': 'n 100',
     'pattern_size': 'n 8', 'rules': 'p ""', 'fd': 'n w.fd', 'arg': 'p nullptr', 'name': 'p w.key', 'buf': 'p w.text',
     'activeStream': 'h w.stream', 'exeStream': 'h w.stream', 'stm': 'p w.stream', 'startEvent': 'h w.event', 'endEvent': 'h w.event',
@@ -80,7 +80,7 @@ NAMED = {
 }
 FUNCTIONS = {'aclrtHostFunc', 'aclrtCallback', 'void (*'}
 HANDLES = {'aclrtStream', 'aclrtEvent', 'aclrtContext', 'aclrtNotify', 'aclrtCntNotify', 'aclrtDrvMemHandle', 'aclrtMemPool', 'aclmdlRI',
-           'usdma_device *', 'usdma_stream *', 'usdma_event *', 'usdma_completion *'}
+           'usdma_device *', 'usdma_stream *', 'usdma_event *', 'usdma_completion *', 'usdma_file *'}
 NUMBERS = {'size_t', 'uint64_t', 'uint32_t', 'int32_t', 'int64_t', 'int', 'unsigned', 'float', 'aclFloat16'}
 
 

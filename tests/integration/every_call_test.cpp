@@ -6,6 +6,7 @@
 #include "tests/integration/every_call.h"
 #include "tests/integration/native.h"
 #include "tests/support/sanitizer.h"
+#include "usdma/file.h"
 #include "usdma/uring.h"
 
 #include <atomic>
@@ -36,7 +37,8 @@ struct world : memory_for_results {
 	usdma_copy_item item;
 	usdma_copy_rect rect;
 	char text[256] = "", key[64] = "";
-	int fd;
+	usdma_file *file = nullptr;
+	int fd, file_fd;
 
 	world()
 	{
@@ -57,6 +59,9 @@ struct world : memory_for_results {
 		item = {mem, host, 64};
 		rect = {mem, 64, host, 64, 64, 2};
 		fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+		file_fd = memfd_create("file", MFD_CLOEXEC);
+		assert_int_equal(ftruncate(file_fd, size), 0);
+		WORKS(usdma_file_import(dev, file_fd, 0, &file));
 	}
 	/* Some call may have ended any of these. */
 	~world()
@@ -72,6 +77,8 @@ struct world : memory_for_results {
 		usdma_host_unregister(plain);
 		free(plain);
 		free(registered);
+		usdma_file_close(file);
+		close(file_fd);
 		close(fd);
 	}
 	world(const world &) = delete;

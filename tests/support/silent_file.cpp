@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/support/silent_file.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -74,7 +75,7 @@ static struct stat status_of(fuse_ino_t ino)
 	st.st_ino = ino;
 	st.st_nlink = 1;
 	st.st_mode = ino == root ? S_IFDIR | 0755 : S_IFREG | 0666;
-	st.st_size = 1 << 20;
+	st.st_size = 4 << 20;
 	return st;
 }
 
@@ -108,6 +109,44 @@ static void say_yes(fuse_req_t r, fuse_ino_t, fuse_file_info *)
 	fuse_reply_err(r, 0);
 }
 
+/* Past the page cache: each read and write is a request. */
+static void open_past_cache(fuse_req_t r, fuse_ino_t, fuse_file_info *info)
+{
+	info->direct_io = 1;
+	fuse_reply_open(r, info);
+}
+
+static void read_until(fuse_req_t r, fuse_ino_t, size_t size, off_t at, fuse_file_info *)
+{
+	static char data[faulty_at];
+	const size_t from = size_t(at);
+
+	if (from >= silent_at)
+		return;
+	if (from + size > faulty_at) {
+		fuse_reply_err(r, EIO);
+		return;
+	}
+	for (size_t i = 0; i < size; i++)
+		data[i] = char(faulty_byte(from + i));
+	fuse_reply_buf(r, data, size);
+}
+
+static void write_until(fuse_req_t r, fuse_ino_t, const char *, size_t size, off_t at, fuse_file_info *)
+{
+	if (size_t(at) >= silent_at)
+		return;
+	if (size_t(at) + size > faulty_at)
+		fuse_reply_err(r, ENOSPC);
+	else
+		fuse_reply_write(r, size);
+}
+
+static void sync_not(fuse_req_t r, fuse_ino_t, int, fuse_file_info *)
+{
+	fuse_reply_err(r, EIO);
+}
+
 [[noreturn]] static void open_and_send(int to, const char *where)
 {
 	char path[64];
@@ -119,8 +158,10 @@ static void say_yes(fuse_req_t r, fuse_ino_t, fuse_file_info *)
 		pause();
 }
 
+enum class manner { silent, closes, faulty };
+
 /* In a mount namespace of its own: nothing is left when it ends. */
-[[noreturn]] static void be_file_system(int to, bool closes)
+[[noreturn]] static void be_file_system(int to, manner how)
 {
 	fuse_lowlevel_ops ops = {};
 	char name[] = "silent", where[] = "/tmp";
@@ -129,7 +170,9 @@ static void say_yes(fuse_req_t r, fuse_ino_t, fuse_file_info *)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	ops.lookup = look_up, ops.getattr = attributes, ops.open = open_it;
-	ops.flush = ops.release = closes ? say_yes : say_nothing;
+	ops.flush = ops.release = how == manner::silent ? say_nothing : say_yes;
+	if (how == manner::faulty)
+		ops.open = open_past_cache, ops.read = read_until, ops.write = write_until, ops.fsync = sync_not;
 	fuse_session *s = !unshare(CLONE_NEWNS) && !mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ?
 				  fuse_session_new(&args, &ops, sizeof(ops), nullptr) :
 				  nullptr;
@@ -146,7 +189,7 @@ static void say_yes(fuse_req_t r, fuse_ino_t, fuse_file_info *)
 
 static pid_t server = -1;
 
-static int make(const char **why, bool closes)
+static int make(const char **why, manner how)
 {
 	int two[2], fd;
 
@@ -156,7 +199,7 @@ static int make(const char **why, bool closes)
 	server = fork();
 	if (!server) {
 		close(two[0]);
-		be_file_system(two[1], closes);
+		be_file_system(two[1], how);
 	}
 	close(two[1]);
 	fd = receive_fd(two[0]);
@@ -174,7 +217,9 @@ void end_silent_file()
 
 #else
 
-static int make(const char **why, bool)
+enum class manner { silent, closes, faulty };
+
+static int make(const char **why, manner)
 {
 	*why = "the tests were built without libfuse3 (libfuse3-dev)";
 	return -1;
@@ -186,7 +231,12 @@ void end_silent_file() {}
 
 int silent_file(const char **why, bool closes)
 {
-	return make(why, closes);
+	return make(why, closes ? manner::closes : manner::silent);
+}
+
+int faulty_file(const char **why)
+{
+	return make(why, manner::faulty);
 }
 
 int lingering_socket()

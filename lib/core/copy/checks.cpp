@@ -39,6 +39,17 @@ int check_access(const void *p, u64 len, const char *which)
 						   check_range(at, reinterpret_cast<u64>(p), len, which);
 }
 
+int check_memory(const void *p, u64 len, bool writes)
+{
+	const translation at = translate(p);
+
+	if (at.cls == mem_class::unregistered)
+		return 0;
+	if (writes && at.flags & region_readonly)
+		return fail(EFAULT, "destination %p is registered as read-only", p);
+	return check_range(at, reinterpret_cast<u64>(p), len, writes ? "destination" : "source");
+}
+
 [[gnu::cold]] static int fail_apart(const device *dev)
 {
 	return dev->isolated() ?

@@ -40,6 +40,9 @@ inline bool is_pageable(const endpoints &e)
 
 /* -EFAULT unless [p, p+len) is allocated device memory, or pinned; which: names it. */
 int check_access(const void *p, u64 len, const char *which);
+/* -EFAULT: neither unregistered memory nor a range of allocated device memory or of pinned memory; writes: read-only.
+ */
+int check_memory(const void *p, u64 len, bool writes);
 /* Direct path: neither side unregistered. Returns once the copy is in the ring (or the stream's queue). */
 int copy_direct(stream *s, const endpoints &e, void *dst, const void *src, u64 len, u8 flags = 0);
 /*

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How an operation runs. Two own it: its front (the gate in its stream, or the caller of file_run()), and the file
+ * thread, which does all of its work and frees it:
+ *
+ *	front                                       file thread
+ *	the gate is reached: sets reached     →     may access the memory of the program
+ *	                                      ←     writes *moved, sets ended
+ *	opens the gate, or drops it: front_left →   frees it, once no piece is at the disk
+ *
+ * A front that leaves before the end cancels the operation. Abort and wait for a lost device wait until the thread
+ *does not access the program's memory any more (stream_outside_wait()).
+ *
+ * The data pass through pieces: staging memory that engines and io_uring have mapped, one request to the disk each.
+ */
+#pragma once
+
+#include "driver/base/unique_fd.h"
+#include "lib/core/file/file.h"
+
+namespace usdma::core {
+
+struct operation;
+struct piece_block;
+
+struct alignas(64) file {
+	u64 alive = 0; /* the handle */
+	u32 refs = 1;
+	unsigned slot = 0;
+	unique_fd fd, direct; /* direct: with O_DIRECT; may be none */
+	u32 group = 0;        /* of files, for their unfinished writes */
+	u64 align = 0;        /* of offsets and lengths of direct requests */
+	bool prefers_direct = false;
+	bool may_choose = false; /* direct or not, by operation */
+	bool reads = false, writes = false;
+};
+
+/* closes: by a caller's thread, which may wait for the file system. */
+void file_unref(file *f, bool closes);
+
+/*
+ * Writes that have not ended: while there are any, a read of the same file does not overtake them. By groups of files:
+ * one file may be imported twice.
+ */
+void file_writes_add(const file *f, u32 n);
+bool file_has_writes(const file *f);
+
+struct piece {
+	operation *op = nullptr;
+	piece *next = nullptr; /* of its operation, or of the free ones */
+	piece *next_queued = nullptr;
+	piece_block *block = nullptr; /* none: a sync */
+	u8 *mem = nullptr;
+	u64 at = 0; /* offset in the operation */
+	u64 want = 0, done = 0;
+	int res = 0; /* of the last request */
+	int err = 0;
+	bool direct = false;
+	bool at_disk = false;
+};
+
+enum front_state : u32 { front_here, front_cancels, front_left };
+
+struct operation {
+	operation *next = nullptr;
+	file_request r{};
+	stream *s = nullptr; /* a reference; null: synchronous */
+	u32 reached = 0;     /* set by the front; atomic */
+	u32 front = front_here;
+	u32 ended = 0; /* set by the thread, after the next three; futex */
+	int err = 0;   /* a positive errno */
+	u64 landed = 0;
+	char text[200] = ""; /* of an error of a copy */
+	bool direct = false, reads_ahead = false;
+	/* The thread's: */
+	bool entered = false, finished = false;
+	u64 started = 0; /* bytes that have a piece */
+	u64 progress_ns = 0;
+	unsigned at_disk = 0, held = 0; /* pieces */
+	piece *first = nullptr, *last = nullptr;
+	piece sync_piece;
+};
+
+/* ---- thread.cpp ---------------------------------------------------------------------------------------- */
+
+/* Starts the thread at first use. */
+int file_thread_start();
+void file_thread_add(operation *op);
+void file_thread_wake();
+
+/* ---- steps.cpp: an operation's work; by the thread --------------------------------------------------------- */
+
+/* True: something was done. */
+bool file_step(operation *op);
+/* The thread may free it. */
+bool file_is_over(const operation *op);
+/* Handles the result of a piece's request. */
+void file_piece_done(piece *p);
+
+/* ---- pieces.cpp: staging memory; by the thread --------------------------------------------------------------- */
+
+inline constexpr u64 piece_size = 512 * KiB;
+inline constexpr unsigned pieces_per_block = 16;
+
+/* nullptr with *err == 0: none is free. */
+piece *piece_take(operation *op, int *err);
+void piece_put(piece *p);
+/* The operation's pieces do not count as read ahead any more. */
+void pieces_reached(const operation *op);
+/* Frees unused blocks. False: there are none. */
+bool pieces_trim();
+/* Where the piece's memory is registered with the ring; -1: it is not. */
+int piece_index(const piece *p);
+
+/* ---- disk.cpp: requests; by the thread ------------------------------------------------------------------------- */
+
+/* wake_fd: an eventfd that a completion raises. Never fails: without io_uring, threads make the calls. */
+int disk_open(int wake_fd);
+/* False: too many requests are in flight. */
+bool disk_start(piece *p);
+/* Passes what was started to the disk. */
+void disk_flush();
+/* Requests that have ended; each has its res. */
+piece *disk_take();
+void disk_cancel(const piece *p);
+/* The ring's table of staging memory; -1: none is left, or it is refused. */
+int disk_register(void *mem, u64 size);
+void disk_unregister(int index);
+
+} // namespace usdma::core

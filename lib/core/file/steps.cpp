@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The work of an operation: pieces from disk to memory and back, in order. By the file thread. */
+#include "lib/core/file/internal.h"
+
+#include "driver/base/error.h"
+#include "driver/base/futex_lock.h"
+#include "driver/base/page_guard.h"
+#include "lib/core/copy/copy.h"
+#include "lib/core/stream/guard.h"
+#include "lib/core/stream/task.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace usdma::core {
+
+/* ---- the end ----------------------------------------------------------------------------------------------- */
+
+/* Pieces that are at the disk stay until they are back. */
+static void put_pieces(operation *op)
+{
+	piece *left = nullptr;
+
+	while (piece *p = op->first) {
+		op->first = p->next;
+		if (!p->at_disk) {
+			piece_put(p);
+			continue;
+		}
+		disk_cancel(p);
+		p->next = left;
+		left = p;
+	}
+	op->first = left;
+}
+
+/* err: a positive errno, or 0. From here on the memory of the program is not accessed. */
+static bool finish(operation *op, int err)
+{
+	const void *bad;
+
+	op->err = err;
+	op->finished = true;
+	if (op->r.op == file_op::write)
+		file_writes_add(op->r.f, ~u32(0));
+	if (op->r.moved)
+		page_guarded([&] { *op->r.moved = op->landed; }, &bad);
+	put_pieces(op);
+	if (op->sync_piece.at_disk)
+		disk_cancel(&op->sync_piece);
+	if (stream *s = op->s) {
+		stream_outside_leave(s);
+		store_release(&op->ended, 1u);
+		stream_unref(s);
+		progress_kick();
+	} else {
+		store_release(&op->ended, 1u);
+		futex_wake(&op->ended, 1);
+	}
+	return true;
+}
+
+static bool finish_copy(operation *op, int err)
+{
+	snprintf(op->text, sizeof(op->text), "%s", error_text());
+	return finish(op, -err);
+}
+
+bool file_is_over(const operation *op)
+{
+	return op->finished && !op->at_disk && load_acquire(&op->front) == front_left;
+}
+
+/* ---- pieces ------------------------------------------------------------------------------------------------ */
+
+/* The next piece: up to a multiple of its size in the file; direct if offset and length are aligned. */
+static u64 piece_length(const operation *op, bool *direct)
+{
+	const u64 at = op->r.offset + op->started, end = op->r.offset + op->r.len, align = op->r.f->align;
+	const u64 limit = std::min(end, align_down(at, piece_size) + piece_size);
+
+	*direct = false;
+	if (!op->direct || end - at < align)
+		return limit - at;
+	if (at % align)
+		return std::min(end, align_up(at, align)) - at;
+	*direct = true;
+	return align_down(limit, align) - at;
+}
+
+/*
+ * nullptr: not now; on an error *err is set. Writes through the page cache and past it are not at the disk at the same
+ * time: a page that both touch, or one that is read ahead, could keep old bytes.
+ */
+static piece *next_piece(operation *op, int *err)
+{
+	bool direct;
+
+	*err = 0;
+	if (op->started == op->r.len)
+		return nullptr;
+	const u64 want = piece_length(op, &direct);
+	if (op->at_disk && op->r.op == file_op::write && direct != op->last->direct)
+		return nullptr;
+	piece *p = piece_take(op, err);
+	if (!p)
+		return nullptr;
+	p->want = want;
+	p->direct = direct;
+	p->at = op->started;
+	return p;
+}
+
+static bool send(operation *op, piece *p)
+{
+	if (!disk_start(p))
+		return false;
+	op->at_disk++;
+	return true;
+}
+
+static void append(operation *op, piece *p)
+{
+	(op->first ? op->last->next : op->first) = p;
+	op->last = p;
+	op->started += p->want;
+}
+
+/* Back from the disk with an error, or with all that there was. */
+static bool is_ready(const piece *p)
+{
+	return p && !p->at_disk;
+}
+
+/* A direct request that the file system refuses after all is repeated through the page cache. */
+static bool needs_more(piece *p)
+{
+	const bool again = p->res == -EINTR || p->res == -EAGAIN;
+
+	if (p->res == -EINVAL && p->direct) {
+		p->direct = false;
+		return true;
+	}
+	if (p->res < 0 && !again)
+		p->err = -p->res;
+	if (p->res > 0)
+		p->done += unsigned(p->res);
+	if (p->direct && p->done % p->op->r.f->align)
+		p->direct = false;
+	return again || (p->res > 0 && p->done < p->want);
+}
+
+void file_piece_done(piece *p)
+{
+	operation *op = p->op;
+
+	op->at_disk--;
+	op->progress_ns = now_ns();
+	if (needs_more(p) && !op->finished) {
+		if (send(op, p))
+			return;
+		p->err = EBUSY;
+	}
+	if (op->finished && p != &op->sync_piece) {
+		piece **at = &op->first;
+
+		while (*at != p)
+			at = &(*at)->next;
+		*at = p->next;
+		piece_put(p);
+	}
+}
+
+static void put_first(operation *op)
+{
+	piece *p = op->first;
+
+	op->first = p->next;
+	piece_put(p);
+}
+
+/* ---- read, write, sync --------------------------------------------------------------------------------------- */
+
+static u8 *memory_at(const operation *op, u64 at)
+{
+	return static_cast<u8 *>(op->r.mem) + at;
+}
+
+static int copy_piece(const operation *op, void *dst, const void *src, u64 n)
+{
+	const slot_guard dev(op->r.f->slot);
+
+	if (!dev)
+		return fail(ENODEV, "device %u is not open", op->r.f->slot);
+	return copy_sync(dev.get(), dst, src, n, deadline::never());
+}
+
+static bool start_reads(operation *op)
+{
+	bool moved = false;
+	int err;
+
+	while (piece *p = next_piece(op, &err)) {
+		if (!send(op, p)) {
+			piece_put(p);
+			return moved;
+		}
+		append(op, p);
+		moved = true;
+	}
+	return err ? finish_copy(op, err) : moved;
+}
+
+/* Copies in order, so that nothing behind a failure changes. */
+static bool take_reads(operation *op)
+{
+	bool moved = false;
+
+	for (; is_ready(op->first); moved = true) {
+		const piece *p = op->first;
+		const bool is_end = p->done < p->want;
+		const int failed = p->err;
+
+		/* What was read before a failure belongs to the prefix. */
+		if (const int err = p->done ? copy_piece(op, memory_at(op, p->at), p->mem, p->done) : 0)
+			return finish_copy(op, err);
+		op->landed += p->done;
+		put_first(op);
+		if (failed || is_end)
+			return finish(op, failed);
+	}
+	return op->landed == op->r.len ? finish(op, 0) : moved;
+}
+
+static bool step_read(operation *op)
+{
+	const bool moved = (op->entered || op->reads_ahead) && start_reads(op);
+
+	return op->finished || !op->entered ? moved : take_reads(op) || moved;
+}
+
+static bool start_writes(operation *op)
+{
+	bool moved = false;
+	int err;
+
+	while (piece *p = next_piece(op, &err)) {
+		err = copy_piece(op, p->mem, memory_at(op, p->at), p->want);
+		if (err || !send(op, p)) {
+			piece_put(p);
+			break;
+		}
+		append(op, p);
+		moved = true;
+	}
+	return err ? finish_copy(op, err) : moved;
+}
+
+static bool take_writes(operation *op)
+{
+	bool moved = false;
+
+	for (; is_ready(op->first); moved = true) {
+		const piece *p = op->first;
+		/* A disk that accepts nothing says no error. */
+		const int failed = p->err ? p->err : p->done < p->want ? EIO : 0;
+
+		op->landed += p->done;
+		put_first(op);
+		if (failed)
+			return finish(op, failed);
+	}
+	return op->landed == op->r.len ? finish(op, 0) : moved;
+}
+
+static bool step_write(operation *op)
+{
+	if (!op->entered)
+		return false;
+	const bool moved = start_writes(op);
+	return op->finished || take_writes(op) || moved;
+}
+
+static bool step_sync(operation *op)
+{
+	piece *p = &op->sync_piece;
+
+	if (!op->entered || p->at_disk)
+		return false;
+	if (op->started)
+		return finish(op, p->err);
+	p->op = op;
+	op->started = send(op, p);
+	return op->started;
+}
+
+static bool step_work(operation *op)
+{
+	switch (op->r.op) {
+	case file_op::read:
+		return step_read(op);
+	case file_op::write:
+		return step_write(op);
+	case file_op::sync:
+		return step_sync(op);
+	}
+	return false;
+}
+
+static bool enter(operation *op)
+{
+	if (op->entered || !load_acquire(&op->reached))
+		return false;
+	pieces_reached(op);
+	op->entered = true;
+	op->progress_ns = now_ns();
+	return true;
+}
+
+/* The limit of a device. */
+static bool hangs(const operation *op)
+{
+	return op->entered && now_ns() - op->progress_ns > u64(config_get().hang_ms) * ns_per_ms;
+}
+
+static bool is_lost(const operation *op)
+{
+	const slot_guard dev(op->r.f->slot);
+
+	return !dev || dev->lost();
+}
+
+bool file_step(operation *op)
+{
+	if (op->finished)
+		return false;
+	if (load_acquire(&op->front) != front_here)
+		return finish(op, ECANCELED);
+	if (is_lost(op))
+		return finish(op, ENODEV);
+	const bool moved = enter(op);
+	if (step_work(op) || moved)
+		return true;
+	return hangs(op) ? finish(op, ETIMEDOUT) : false;
+}
+
+} // namespace usdma::core

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The file thread: one for all files of the process. It sleeps on one eventfd, which fronts and the disk raise. */
+#include "lib/core/file/internal.h"
+
+#include "driver/base/error.h"
+#include "driver/base/eventfd.h"
+#include "driver/base/thread.h"
+
+#include <poll.h>
+#include <utility>
+
+namespace usdma::core {
+
+namespace {
+
+struct file_thread {
+	std::mutex lock;
+	bool started = false;
+	int wake_fd = -1;
+	operation *fresh = nullptr, **fresh_end = &fresh; /* under the lock */
+};
+
+constinit no_destructor<file_thread> worker;
+
+/* The longest sleep while there are operations: a lost device and a disk that hangs raise no eventfd. */
+constexpr int recheck_ms = 50;
+/* Staging memory that was unused for that long is freed. */
+constexpr int keep_ms = 2000;
+
+/* The ones that were added last go to the end: who comes first is served first. */
+void take_new(operation **end)
+{
+	std::lock_guard guard(worker->lock);
+
+	*end = std::exchange(worker->fresh, nullptr);
+	worker->fresh_end = &worker->fresh;
+}
+
+void operation_free(operation *op)
+{
+	file_unref(op->r.f, false);
+	delete op;
+}
+
+/* Steps each, and frees those that are over. */
+bool step_all(operation **all)
+{
+	bool moved = false;
+
+	for (operation **at = all; operation *op = *at;) {
+		moved |= file_step(op);
+		if (file_is_over(op)) {
+			*at = op->next;
+			operation_free(op);
+			continue;
+		}
+		at = &op->next;
+	}
+	return moved;
+}
+
+bool take_done()
+{
+	bool any = false;
+
+	for (; piece *p = disk_take(); any = true)
+		file_piece_done(p);
+	return any;
+}
+
+void rest(bool busy, bool *staging)
+{
+	pollfd p = {worker->wake_fd, POLLIN, 0};
+	const int n = poll(&p, 1, busy ? recheck_ms : *staging ? keep_ms : -1);
+
+	if (n == 0 && !busy)
+		*staging = pieces_trim();
+}
+
+void *file_main(void *)
+{
+	operation *all = nullptr;
+	bool staging = false;
+
+	thread_name("usdma-file");
+	for (;;) {
+		operation **end = &all;
+
+		/* First: what is raised from here on stops the next sleep. */
+		eventfd_clear(worker->wake_fd);
+		while (*end)
+			end = &(*end)->next;
+		take_new(end);
+		bool moved = take_done();
+		moved |= step_all(&all);
+		disk_flush();
+		staging |= moved;
+		if (!moved)
+			rest(all != nullptr, &staging);
+	}
+}
+
+/* With the lock held. */
+int start_file_thread()
+{
+	if (worker->wake_fd < 0)
+		worker->wake_fd = eventfd_make();
+	if (worker->wake_fd < 0)
+		return fail_errno("eventfd for the thread that moves files");
+	if (const int err = disk_open(worker->wake_fd))
+		return err;
+	return thread_start_detached("usdma-file", file_main, nullptr);
+}
+
+} // namespace
+
+int file_thread_start()
+{
+	std::lock_guard guard(worker->lock);
+	const int err = worker->started ? 0 : start_file_thread();
+
+	worker->started |= !err;
+	return err;
+}
+
+void file_thread_add(operation *op)
+{
+	{
+		std::lock_guard guard(worker->lock);
+
+		*worker->fresh_end = op;
+		worker->fresh_end = &op->next;
+	}
+	file_thread_wake();
+}
+
+void file_thread_wake()
+{
+	eventfd_signal(worker->wake_fd);
+}
+
+} // namespace usdma::core

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* <usdma/file.h>: operations that are aborted, lose their device or their memory, or fail; and what is left then. */
+#include "tests/integration/faults.h"
+#include "tests/integration/files.h"
+#include "tests/support/silent_file.h"
+#include "tests/support/until.h"
+
+#include <thread>
+
+using namespace usdma::test;
+
+/* ---- the end before the end ------------------------------------------------------------------------------- */
+
+static void aborted(void **)
+{
+	auto gen = rng(9);
+	device dev;
+
+	for (const kind k : all_kinds) {
+		stream s(dev);
+		gate g(dev);
+		const temporary t;
+		const bytes want = fill_file(t, 2 * MiB, gen);
+		const file f(dev, t.fd());
+		const block dst(dev, k, want.size());
+		size_t moved = 77;
+
+		wipe(dev, dst);
+		if (gen() % 2)
+			g.close(s);
+		WORKS(usdma_file_read(s, dst.data(), f, 0, want.size(), &moved));
+		WORKS(usdma_stream_abort(s));
+		const bytes at_once = get(dev, dst);
+		assert_prefix(at_once, want, 0, moved);
+		assert_int_equal(usdma_file_read(s, dst.data(), f, 0, want.size(), nullptr), -ECANCELED);
+		assert_int_equal(usdma_file_write(s, f, 0, dst.data(), want.size(), nullptr), -ECANCELED);
+		assert_int_equal(usdma_file_sync(s, f), -ECANCELED);
+		g.open();
+		assert_true(get(dev, dst) == at_once);
+		assert_true(t.get() == want);
+	}
+}
+
+static void memory_is_freed_before(void **)
+{
+	device dev;
+	stream s(dev);
+	gate g(dev);
+	const temporary t;
+	const file f(dev, t.fd());
+	size_t moved = 77;
+
+	t.put(bytes(MiB, 1));
+	g.close(s);
+	{
+		const block dst(dev, kind::device, MiB);
+
+		WORKS(usdma_file_read(s, dst.data(), f, 0, MiB, &moved));
+	}
+	g.open();
+	assert_int_equal(usdma_stream_sync(s, long_ms), -EFAULT);
+	assert_int_equal(moved, 0);
+}
+
+static void the_device_is_lost(void **)
+{
+	auto gen = rng(10);
+	const temporary t;
+	const bytes want = fill_file(t, 3 * MiB, gen);
+
+	for (const kind k : {kind::device, kind::pageable}) {
+		usdma_device *dev;
+		usdma_stream *s;
+		usdma_file *f;
+		void *mem;
+		size_t moved = 77;
+		bytes plain(want.size(), untouched);
+
+		WORKS(usdma_open_index(0, &dev));
+		WORKS(usdma_stream_create(dev, nullptr, &s));
+		WORKS(usdma_file_import(dev, t.fd(), USDMA_FILE_AUTO, &f));
+		WORKS(usdma_device_alloc(dev, want.size(), &mem));
+		set_faults(dev, 0, "vanish@2");
+		for (unsigned i = 0; i < 3; i++) /* descriptors that count */
+			usdma_file_read(s, mem, f, 0, want.size(), &moved);
+		if (k == kind::pageable)
+			usdma_file_read(s, plain.data(), f, 0, want.size(), &moved);
+		assert_int_equal(usdma_stream_sync(s, long_ms), -ENODEV);
+		assert_true(moved <= want.size());
+		const bytes left = plain;
+		assert_int_equal(usdma_file_read(s, mem, f, 0, 1, nullptr), -ENODEV);
+		assert_int_equal(usdma_file_read_sync(mem, f, 0, 1, nullptr, long_ms), -ENODEV);
+		usdma_stream_destroy(s); /* -ENODEV, unless the wait has reported it */
+		assert_true(plain == left);
+		WORKS(usdma_close(dev));
+		/* The file stays; it is read again when its device is back. */
+		until("the device is back", [&] { return usdma_open_index(0, &dev) == 0; });
+		set_faults(dev, 0, "");
+		WORKS(usdma_file_read_sync(plain.data(), f, 0, plain.size(), &moved, long_ms));
+		assert_true(plain == want);
+		WORKS(usdma_file_close(f));
+		WORKS(usdma_close(dev));
+	}
+}
+
+/* A stream of a device that is closed: what waits there is dropped. */
+static void the_device_is_closed(void **)
+{
+	const temporary t;
+	usdma_device *dev;
+	usdma_stream *s;
+	usdma_file *f;
+	void *word;
+	bytes plain(2 * MiB, untouched);
+	size_t moved = 77;
+
+	t.put(bytes(plain.size(), 1));
+	WORKS(usdma_open_index(0, &dev));
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	WORKS(usdma_file_import(dev, t.fd(), USDMA_FILE_AUTO, &f));
+	WORKS(usdma_device_alloc(dev, 64, &word));
+	WORKS(usdma_fill_sync(dev, word, 0, 8, 64, long_ms));
+	WORKS(usdma_wait_value(s, word, USDMA_EQ, 1));
+	WORKS(usdma_file_read(s, plain.data(), f, 0, plain.size(), &moved));
+	WORKS(usdma_close(dev));
+	assert_true(moved == 0 && all_are(plain.data(), plain.size(), untouched));
+	WORKS(usdma_file_close(f));
+}
+
+/* ---- failures ---------------------------------------------------------------------------------------------- */
+
+static int faulty = -1; /* made before there are threads */
+static const char *why_not;
+
+static void need_faulty()
+{
+	if (faulty < 0) {
+		print_message("# %s\n", why_not);
+		skip();
+	}
+}
+
+static bytes faulty_bytes()
+{
+	bytes all(faulty_at);
+
+	for (size_t i = 0; i < all.size(); i++)
+		all[i] = faulty_byte(i);
+	return all;
+}
+
+static void a_read_fails(void **)
+{
+	need_faulty();
+	device dev;
+	const file f(dev, faulty);
+
+	for (const kind k : all_kinds) {
+		stream s(dev);
+		const block dst(dev, k, MiB + 4096);
+		usdma_error_info info = {};
+		size_t moved = 77;
+
+		wipe(dev, dst);
+		WORKS(usdma_file_read(s, dst.data(), f, 100000, dst.size(), &moved));
+		assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
+		assert_non_null(strstr(usdma_error_text(),
+				       ("reading a file failed at offset " + std::to_string(100000 + moved)).c_str()));
+		assert_true(moved > 0 && moved <= faulty_at - 100000);
+		assert_prefix(get(dev, dst), faulty_bytes(), 100000, moved);
+		/* The stream goes on. */
+		WORKS(usdma_file_read(s, dst.data(), f, 0, 4096, &moved));
+		WORKS(usdma_stream_sync(s, long_ms));
+		assert_int_equal(usdma_file_read_sync(dst.data(), f, faulty_at, 4096, &moved, long_ms), -EIO);
+		assert_int_equal(moved, 0);
+		info.struct_size = sizeof(info);
+		WORKS(usdma_file_read(s, dst.data(), f, faulty_at + 5, 1, &moved));
+		while (WORKS(usdma_stream_query(s)) == 0)
+			std::this_thread::yield();
+		WORKS(usdma_stream_take_error(s, &info));
+		assert_true(info.error == -EIO && info.address == faulty_at + 5);
+	}
+}
+
+static void a_write_fails(void **)
+{
+	need_faulty();
+	device dev;
+	stream s(dev);
+	const file f(dev, faulty);
+	const block src(dev, kind::device, MiB);
+	size_t moved = 77;
+
+	WORKS(usdma_file_write(s, f, 100000, src.data(), src.size(), &moved));
+	assert_int_equal(usdma_stream_sync(s, long_ms), -ENOSPC);
+	assert_non_null(strstr(usdma_error_text(), "writing a file failed at offset"));
+	assert_true(moved > 0 && moved <= faulty_at - 100000);
+	WORKS(usdma_file_sync(s, f));
+	assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
+	assert_non_null(strstr(usdma_error_text(), "syncing a file failed"));
+	/* As a disk that fills up: a copy that fails stops at what had landed. */
+	WORKS(usdma_file_write(s, f, 0, src.data(), 4096, &moved));
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_int_equal(moved, 4096);
+}
+
+/* A disk that does not answer: each wait returns, and other files go on. */
+static void a_disk_is_silent(void **)
+{
+	need_faulty();
+	auto gen = rng(11);
+	device dev;
+	stream aborted(dev), hangs(dev), goes(dev);
+	const file f(dev, faulty);
+	const temporary t;
+	const bytes want = fill_file(t, MiB, gen);
+	const file well(dev, t.fd());
+	const block dst(dev, kind::device, MiB), other(dev, kind::device, MiB);
+	size_t moved = 77;
+
+	wipe(dev, dst);
+	assert_int_equal(usdma_file_read_sync(dst.data(), f, silent_at, 4096, &moved, 50), -ETIMEDOUT);
+	WORKS(usdma_file_read(aborted, dst.data(), f, silent_at, dst.size(), &moved));
+	WORKS(usdma_stream_abort(aborted));
+	WORKS(usdma_file_read(hangs, dst.data(), f, silent_at, dst.size(), &moved));
+	WORKS(usdma_file_read(goes, other.data(), well, 0, want.size(), &moved));
+	WORKS(usdma_stream_sync(goes, long_ms));
+	assert_true(get(dev, other) == want);
+	assert_int_equal(usdma_stream_sync(hangs, long_ms), -ETIMEDOUT);
+	assert_non_null(strstr(usdma_error_text(), "reading a file failed at offset"));
+	assert_prefix(get(dev, dst), want, 0, 0);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(aborted),
+		cmocka_unit_test(memory_is_freed_before),
+		cmocka_unit_test(the_device_is_lost),
+		cmocka_unit_test(the_device_is_closed),
+		cmocka_unit_test(a_read_fails),
+		cmocka_unit_test(a_write_fails),
+		cmocka_unit_test(a_disk_is_silent),
+	};
+
+	faulty = faulty_file(&why_not);
+	const int failed = cmocka_run_group_tests_name("files-faults", tests, nullptr, nullptr);
+	end_silent_file();
+	return failed;
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* <usdma/file.h>: every byte, in the order of the stream; arguments. */
+#include "tests/integration/files.h"
+#include "tests/support/refuse_call.h"
+
+#include <memory>
+#include <sys/wait.h>
+
+using namespace usdma::test;
+
+/* ---- every byte --------------------------------------------------------------------------------------- */
+
+static void read_one(usdma_device *dev, usdma_stream *s, const file &f, const bytes &want, bool sync,
+		     std::mt19937_64 &gen)
+{
+	const block dst(dev, all_kinds[gen() % 4], 3 * MiB);
+	const size_t offset = any_size(want.size() + 4 * KiB, gen), at = any_size(4 * KiB, gen);
+	const size_t len = any_size(dst.size() - at, gen),
+		     due = offset < want.size() ? std::min(len, want.size() - offset) : 0;
+	size_t moved = 77;
+
+	wipe(dev, dst);
+	if (sync)
+		WORKS(usdma_file_read_sync(dst.data() + at, f, offset, len, &moved, long_ms));
+	else
+		WORKS(usdma_file_read(s, dst.data() + at, f, offset, len, &moved));
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_int_equal(moved, due);
+	const bytes got = get(dev, dst);
+	assert_true(all_are(got.data(), at, untouched));
+	assert_prefix(bytes(got.begin() + long(at), got.end()), want, offset, due);
+}
+
+static void write_one(usdma_device *dev, usdma_stream *s, const file &f, bytes *want, bool sync, std::mt19937_64 &gen)
+{
+	const block src(dev, all_kinds[gen() % 4], 3 * MiB);
+	const size_t offset = any_size(want->size(), gen), at = any_size(4 * KiB, gen),
+		     len = any_size(src.size() - at, gen);
+	const bytes data = random_bytes(src.size(), gen);
+	size_t moved = 77;
+
+	put(dev, src, data);
+	if (sync)
+		WORKS(usdma_file_write_sync(f, offset, src.data() + at, len, &moved, long_ms));
+	else
+		WORKS(usdma_file_write(s, f, offset, src.data() + at, len, &moved));
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_int_equal(moved, len);
+	if (len && want->size() < offset + len)
+		want->resize(offset + len);
+	std::copy_n(data.begin() + long(at), len, want->begin() + long(offset));
+}
+
+static void any_range(const char *dir, std::mt19937_64 &gen)
+{
+	device dev;
+	stream s(dev);
+	const temporary t(dir);
+	bytes want = fill_file(t, any_size(4 * MiB, gen), gen);
+
+	for (unsigned i = 0; i < 12 * scale(); i++) {
+		const file f(dev, t.fd(), any_flags(dev, t.fd(), gen));
+
+		if (gen() % 3)
+			read_one(dev, s, f, want, gen() % 2, gen);
+		else
+			write_one(dev, s, f, &want, gen() % 2, gen);
+		if (gen() % 4 == 0) {
+			WORKS(usdma_file_sync(s, f));
+			WORKS(usdma_stream_sync(s, long_ms));
+			posix_fadvise(t.fd(), 0, 0, POSIX_FADV_DONTNEED);
+		}
+	}
+	assert_true(t.get() == want);
+}
+
+static void every_byte(void **)
+{
+	auto gen = rng(1);
+
+	for (unsigned i = 0; i < 3; i++) {
+		any_range("/tmp", gen);
+		any_range("/dev/shm", gen);
+	}
+}
+
+/* As in a container with the usual filter. */
+static void io_uring_is_forbidden(void **)
+{
+	int status = -1;
+	const pid_t child = fork();
+
+	if (!child) {
+		for (const int sig : {SIGSEGV, SIGBUS, SIGABRT})
+			signal(sig, SIG_DFL);
+		alarm(unsigned(long_ms / 1000));
+		auto gen = rng(2);
+		if (!refuse_call(SYS_io_uring_setup, EPERM))
+			_exit(2);
+		any_range("/tmp", gen);
+		_exit(threads_named("usdma-disk") ? 0 : 3);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+static void many_files_at_once(void **)
+{
+	auto gen = rng(3);
+	device dev;
+	std::vector<stream> streams;
+	std::vector<std::unique_ptr<temporary>> files;
+	std::vector<bytes> want;
+	std::vector<block> dst;
+	std::vector<size_t> moved(40);
+
+	for (unsigned i = 0; i < 4; i++)
+		streams.emplace_back(dev);
+	for (size_t i = 0; i < moved.size(); i++) {
+		files.push_back(std::make_unique<temporary>(i % 2 ? "/tmp" : "/dev/shm"));
+		want.push_back(fill_file(*files.back(), 1 + any_size(MiB, gen), gen));
+		dst.emplace_back(dev, all_kinds[gen() % 4], want.back().size());
+	}
+	for (size_t i = 0; i < moved.size(); i++) {
+		const file f(dev, files[i]->fd()); /* closed while it is read */
+
+		WORKS(usdma_file_read(streams[i % 4], dst[i].data(), f, 0, want[i].size(), &moved[i]));
+	}
+	for (const stream &s : streams)
+		WORKS(usdma_stream_sync(s, long_ms));
+	assert_int_equal(threads_named("usdma-file"), 1);
+	for (size_t i = 0; i < moved.size(); i++) {
+		assert_int_equal(moved[i], want[i].size());
+		assert_true(get(dev, dst[i]) == want[i]);
+	}
+}
+
+/* ---- order -------------------------------------------------------------------------------------------- */
+
+static void a_read_waits_for_earlier_work(void **)
+{
+	auto gen = rng(4);
+	device dev;
+	stream s(dev);
+	gate g(dev);
+	const temporary t;
+	const bytes want = fill_file(t, 2 * MiB + 5, gen);
+	const file f(dev, t.fd());
+	const block dst(dev, kind::device, want.size()), old(dev, kind::pinned, want.size()),
+		later(dev, kind::pinned, want.size());
+	size_t moved = 77;
+
+	wipe(dev, dst);
+	wipe(dev, later);
+	put(dev, old, random_bytes(old.size(), gen));
+	g.close(s);
+	WORKS(usdma_copy(s, dst.data(), old.data(), old.size()));
+	WORKS(usdma_file_read(s, dst.data(), f, 0, want.size(), &moved));
+	WORKS(usdma_copy(s, later.data(), dst.data(), later.size()));
+	assert_int_equal(usdma_stream_sync(s, 20), -ETIMEDOUT);
+	assert_prefix(get(dev, dst), want, 0, 0);
+	assert_int_equal(moved, 0);
+	g.open();
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_int_equal(moved, want.size());
+	assert_true(get(dev, later) == want);
+}
+
+static void a_write_waits_for_earlier_work(void **)
+{
+	auto gen = rng(5);
+	device dev;
+	stream s(dev);
+	gate g(dev);
+	const temporary t;
+	const file f(dev, t.fd()), same(dev, t.fd());
+	const bytes data = random_bytes(2 * MiB + 5, gen);
+	const block src(dev, kind::device, data.size()), fresh(dev, kind::pinned, data.size()),
+		back(dev, kind::device, data.size());
+	size_t written = 77, moved = 77;
+
+	wipe(dev, src);
+	put(dev, fresh, data);
+	g.close(s);
+	WORKS(usdma_copy(s, src.data(), fresh.data(), data.size()));
+	WORKS(usdma_file_write(s, f, 3, src.data(), data.size(), &written));
+	WORKS(usdma_file_sync(s, f));
+	WORKS(usdma_fill(s, src.data(), 0, 1, src.size()));
+	/* By another import of it. */
+	WORKS(usdma_file_read(s, back.data(), same, 3, data.size(), &moved));
+	assert_int_equal(usdma_stream_sync(s, 20), -ETIMEDOUT);
+	assert_int_equal(t.get().size(), 0);
+	g.open();
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_int_equal(written, data.size());
+	assert_true(moved == data.size() && get(dev, back) == data);
+	assert_int_equal(t.get().size(), data.size() + 3);
+}
+
+/* More reads that wait than there is staging memory; a stream that does not wait goes on. */
+static void others_go_on(void **)
+{
+	auto gen = rng(6);
+	device dev;
+	stream waits(dev), goes(dev);
+	gate g(dev);
+	const temporary t;
+	const bytes want = fill_file(t, 3 * MiB, gen);
+	const file f(dev, t.fd());
+	std::vector<block> dst;
+	std::vector<size_t> moved(12);
+
+	g.close(waits);
+	for (size_t i = 0; i < moved.size(); i++) {
+		dst.emplace_back(dev, kind::device, want.size());
+		WORKS(usdma_file_read(i + 1 < moved.size() ? waits : goes, dst[i].data(), f, 0, want.size(),
+				      &moved[i]));
+	}
+	WORKS(usdma_stream_sync(goes, long_ms));
+	assert_true(get(dev, dst.back()) == want);
+	g.open();
+	WORKS(usdma_stream_sync(waits, long_ms));
+	for (const block &b : dst)
+		assert_true(get(dev, b) == want);
+}
+
+/* ---- files that change --------------------------------------------------------------------------------- */
+
+static void the_descriptor_stays_the_callers(void **)
+{
+	auto gen = rng(7);
+	device dev;
+	std::unique_ptr<temporary> t = std::make_unique<temporary>();
+	const bytes want = fill_file(*t, MiB, gen);
+	const unsigned before = open_fds();
+	const file f(dev, t->fd());
+	const block dst(dev, kind::device, want.size());
+	size_t moved;
+
+	assert_true(open_fds() > before && lseek(t->fd(), 0, SEEK_CUR) == 0);
+	t.reset();
+	WORKS(usdma_file_read_sync(dst.data(), f, 0, want.size(), &moved, long_ms));
+	assert_true(moved == want.size() && get(dev, dst) == want);
+}
+
+static void a_file_is_truncated(void **)
+{
+	auto gen = rng(8);
+	device dev;
+
+	for (const unsigned flags : {USDMA_FILE_BUFFERED, USDMA_FILE_AUTO}) {
+		stream s(dev);
+		gate g(dev);
+		const temporary t;
+		const bytes want = fill_file(t, 9 * MiB, gen);
+		const file f(dev, t.fd(), flags);
+		const block dst(dev, kind::device, want.size());
+		size_t moved;
+
+		wipe(dev, dst);
+		g.close(s);
+		WORKS(usdma_file_read(s, dst.data(), f, 0, want.size(), &moved));
+		/* More than what is read ahead. */
+		assert_int_equal(ftruncate(t.fd(), MiB + 7), 0);
+		g.open();
+		WORKS(usdma_stream_sync(s, long_ms));
+		assert_true(moved >= MiB + 7 && moved < want.size());
+		assert_prefix(get(dev, dst), want, 0, moved);
+	}
+}
+
+/* ---- arguments --------------------------------------------------------------------------------------------- */
+
+static void descriptors_that_are_refused(void **)
+{
+	device dev;
+	const temporary t;
+	usdma_file *f = nullptr;
+	int pipe_fds[2];
+
+	assert_int_equal(pipe(pipe_fds), 0);
+	const int closed = dup(t.fd()), dir = open("/tmp", O_RDONLY), path = open("/proc/self/exe", O_PATH);
+	close(closed);
+	assert_int_equal(usdma_file_import(dev, -1, 0, &f), -EBADF);
+	assert_int_equal(usdma_file_import(dev, closed, 0, &f), -EBADF);
+	assert_int_equal(usdma_file_import(dev, path, 0, &f), -EBADF);
+	assert_int_equal(usdma_file_import(dev, dir, 0, &f), -EISDIR);
+	assert_int_equal(usdma_file_import(dev, pipe_fds[0], 0, &f), -ESPIPE);
+	assert_int_equal(usdma_file_import(dev, t.fd(), 3, &f), -EINVAL);
+	assert_null(f);
+	assert_int_equal(usdma_file_import(dev, t.fd(), 0, nullptr), -EINVAL);
+	assert_int_equal(usdma_file_import(nullptr, t.fd(), 0, &f), -EBADF);
+	const int none = open("/proc/version", O_RDONLY);
+	assert_int_equal(usdma_file_import(dev, none, USDMA_FILE_DIRECT, &f), -EOPNOTSUPP);
+	for (const int fd : {pipe_fds[0], pipe_fds[1], dir, path, none})
+		close(fd);
+}
+
+static void arguments_that_are_refused(void **)
+{
+	device dev, second(1);
+	stream s(dev), other(second);
+	const temporary reads("/tmp", O_RDONLY), writes("/tmp", O_WRONLY), appends("/tmp", O_RDWR | O_APPEND);
+	const file r(dev, reads.fd()), w(dev, writes.fd()), a(dev, appends.fd());
+	const block mem(dev, kind::device, 4096);
+	size_t moved = 77;
+	usdma_file *closed = nullptr;
+
+	assert_int_equal(usdma_file_read(s, mem.data(), w, 0, 1, &moved), -EACCES);
+	assert_int_equal(moved, 0);
+	assert_int_equal(usdma_file_write(s, r, 0, mem.data(), 1, nullptr), -EACCES);
+	assert_int_equal(usdma_file_write(s, a, 0, mem.data(), 1, nullptr), -EACCES);
+	assert_int_equal(usdma_file_read(s, mem.data(), r, uint64_t(1) << 63, 1, nullptr), -EOVERFLOW);
+	assert_int_equal(usdma_file_read(s, mem.data(), r, (uint64_t(1) << 63) - 2, 2, nullptr), -EOVERFLOW);
+	assert_int_equal(usdma_file_read(s, mem.data(), r, 1, SIZE_MAX, nullptr), -EOVERFLOW);
+	assert_int_equal(usdma_file_read(s, mem.data(), r, 0, mem.size() + 1, nullptr), -EFAULT);
+	assert_int_equal(usdma_file_write(s, w, 0, mem.data() + mem.size(), 1, nullptr), -EFAULT);
+	assert_int_equal(usdma_file_read(s, nullptr, r, 0, 1, nullptr), -EINVAL);
+	assert_int_equal(usdma_file_read_sync(nullptr, r, 0, 1, nullptr, 1), -EINVAL);
+	assert_int_equal(usdma_file_write_sync(w, 0, nullptr, 1, nullptr, 1), -EINVAL);
+	assert_int_equal(usdma_file_read(other, mem.data(), r, 0, 1, nullptr), -EXDEV);
+	assert_int_equal(usdma_file_write(other, w, 0, mem.data(), 1, nullptr), -EXDEV);
+	assert_int_equal(usdma_file_sync(other, w), -EXDEV);
+	WORKS(usdma_file_read(s, nullptr, r, 0, 0, &moved));
+	WORKS(usdma_file_read_sync(nullptr, r, 0, 0, &moved, 0));
+	WORKS(usdma_file_import(dev, reads.fd(), 0, &closed));
+	WORKS(usdma_file_close(closed));
+	for (usdma_file *no : {closed, static_cast<usdma_file *>(nullptr)}) {
+		assert_int_equal(usdma_file_close(no), -EBADF);
+		assert_int_equal(usdma_file_read(s, mem.data(), no, 0, 1, nullptr), -EBADF);
+		assert_int_equal(usdma_file_write(s, no, 0, mem.data(), 1, nullptr), -EBADF);
+		assert_int_equal(usdma_file_sync(s, no), -EBADF);
+		assert_int_equal(usdma_file_read_sync(mem.data(), no, 0, 1, nullptr, 1), -EBADF);
+		assert_int_equal(usdma_file_write_sync(no, 0, mem.data(), 1, nullptr, 1), -EBADF);
+	}
+	assert_int_equal(usdma_file_read(nullptr, mem.data(), r, 0, 1, nullptr), -EBADF);
+	WORKS(usdma_stream_sync(s, long_ms));
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(io_uring_is_forbidden),
+		cmocka_unit_test(every_byte),
+		cmocka_unit_test(many_files_at_once),
+		cmocka_unit_test(a_read_waits_for_earlier_work),
+		cmocka_unit_test(a_write_waits_for_earlier_work),
+		cmocka_unit_test(others_go_on),
+		cmocka_unit_test(the_descriptor_stays_the_callers),
+		cmocka_unit_test(a_file_is_truncated),
+		cmocka_unit_test(descriptors_that_are_refused),
+		cmocka_unit_test(arguments_that_are_refused),
+	};
+
+	return cmocka_run_group_tests_name("files", tests, nullptr, nullptr);
+}

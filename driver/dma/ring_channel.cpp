@@ -259,6 +259,8 @@ void ring_channel::work(guard &g)
 		check_halt();
 		if (load_seq_cst(&stop_) && !is_halted_)
 			handle_stop();
+		if (!is_halted_)
+			proceed();
 		raise_due(false);
 		serve();
 		rearm_if_due();

@@ -50,6 +50,8 @@ protected:
 	virtual void build(u64 i, u64 seq, const request &r) = 0;
 	/* Hot. Slots up to number last are to be run. */
 	virtual void ring(u64 last) = 0;
+	/* The thread runs, and it has not halted: hands over what had to wait. */
+	virtual void proceed() {}
 	/* From any state: it is reset and will begin with slot number first. */
 	virtual int start(u64 first) = 0;
 	/* Stops between two requests, or has halted. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tables of engine drivers and transports: add new ones here. */
 #include "driver/dma/transports.h"
+#include "driver/engines/dsa/driver.h"
 #include "driver/engines/edu/driver.h"
 #include "driver/engines/ioat/driver.h"
 #include "driver/engines/sdma/driver.h"
@@ -12,6 +13,7 @@ static constexpr const driver *driver_table[] = {
 	&sdma::driver,
 	&edu::driver,
 	&ioat::driver,
+	&dsa::driver,
 };
 
 constinit const std::span<const driver *const> drivers = driver_table;

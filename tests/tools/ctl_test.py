@@ -18,6 +18,7 @@ import sys
 import tempfile
 
 IOAT = ("0x8086", "0x2021", "0x088000")
+DSA = ("0x8086", "0x0b25", "0x088000")
 EDU, NIC, BRIDGE = ("0x1234", "0x11e8", "0x00ff00"), ("0x8086", "0x10d3", "0x020000"), ("0x1b36", "0x000e", "0x060400")
 
 
@@ -203,6 +204,27 @@ def test_ioat(s):
     s.check(said["former_driver"] == "ioatdma" and said["driver"] == "vfio-pci", "I/OAT: bind names the former driver", said)
     t.device("0000:00:06.0", EDU, None, 8)
     s.check("0000:00:06.0" in s.doctor(t)[2]["devices"]["text"], "doctor: what is missing comes before advice")
+
+
+def test_dsa(s):
+    t = ready_machine(s)
+    t.device("0000:6a:01.0", DSA, "idxd", 4)
+    by = {d["address"]: d for d in s.json("list", tree=t)[1]}
+    s.check(by["0000:6a:01.0"]["engine"] == "dsa", "DSA: listed", by)
+    status, said, at = s.doctor(t)
+    s.check(status == 1 and at["denylist"]["state"] == "failed" and "0000:6a:01.0" in at["denylist"]["text"] and
+            "disable_denylist=1" in at["denylist"]["fix"], "DSA of Sapphire Rapids: the option that lifts VFIO's denylist", at)
+    s.check(at["devices"]["state"] == "advice" and "idxd" in at["devices"]["text"] and "/dev/dsa" in json.dumps(said),
+            "DSA: the kernel's driver is no mistake", at)
+    for device, driver in ((DSA, "vfio-pci"), (("0x8086", "0x11fb", "0x088000"), "idxd")):
+        t = ready_machine(s)
+        t.device("0000:6a:01.0", device, driver, 4)
+        if driver == "vfio-pci":
+            t.vfio([3, 4])
+        s.check(s.doctor(t)[2]["denylist"]["state"] == "ok", f"DSA: {device[1]} at {driver} is not denied")
+    t.write("sys/module/vfio_pci/parameters/disable_denylist", "Y\n")
+    t.device("0000:6a:02.0", DSA, "idxd", 5)
+    s.check(s.doctor(t)[2]["denylist"]["state"] == "ok", "DSA: the option lifts it")
 
 
 def test_unbind_in_use(s):
@@ -804,7 +826,7 @@ def test_help(s):
     s.check(s.run("frobnicate").returncode == 2 and s.run().returncode == 2, "usage errors have their own status")
 
 
-TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_ioat, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
+TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_ioat, test_dsa, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
          test_doctor_modules, test_doctor_group, test_doctor_memlock, test_doctor_permissions, test_doctor_cdev,
          test_doctor_silent, test_noiommu, test_doctor_advice, test_doctor_prices, test_doctor_in_a_container,
          test_doctor_here, test_info_and_reset, test_settings, test_tune, test_thresholds, test_selftest, test_stat, test_stat_kept,

@@ -55,10 +55,13 @@ static finding check_device(const checkup &c, const candidate &d)
 				    d.fn.iommu_group, other),
 			"move it to a slot with a separate group"};
 	/* A driver of the kernel's that serves it is no mistake. */
-	if (d.fn.driver == "ioatdma")
-		return {verdict::advice, name + " is at ioatdma, by which the kernel itself uses it",
+	if (d.fn.driver == "ioatdma" || d.fn.driver == "idxd")
+		return {verdict::advice,
+			fmt::format("{} is at {}, by which the kernel itself uses it", name, d.fn.driver),
 			"sudo usdmactl bind " + name,
-			"copies and parity of md and others are the CPU's again, until: sudo usdmactl unbind " + name};
+			(d.fn.driver == "idxd" ? "its work queues are lost to the kernel and to /dev/dsa" :
+						 "copies and parity of md and others are the CPU's again") +
+				std::string(", until: sudo usdmactl unbind ") + name};
 	return {verdict::failed, fmt::format("{} is at driver {}", name, d.fn.driver.empty() ? "none" : d.fn.driver),
 		"sudo usdmactl bind " + name};
 }

@@ -105,16 +105,20 @@ finding check_modules(checkup &c)
 
 /* ---- denylists --------------------------------------------------------------------------------------- */
 
-/* The kernel's denylist of vfio-pci: Intel's QuickAssist functions (drivers/vfio/pci/vfio_pci.c). */
+/*
+ * The kernel's denylist of vfio-pci (drivers/vfio/pci/vfio_pci.c): Intel's QuickAssist functions, and DSA of Sapphire
+ * Rapids since Linux 6.9 and the stable releases of that time. One that is bound is not denied by this kernel.
+ */
 static bool on_kernel_denylist(const pci::function &f)
 {
+	static constexpr u16 dsa = 0x0b25;
 	static constexpr u16 ids[] = {0x0435, 0x0442, 0x0443, 0x18a0, 0x18a1, 0x19e2,
 				      0x19e3, 0x37c8, 0x37c9, 0x6f54, 0x6f55};
 
-	for (u16 id : ids)
-		if (f.vendor == 0x8086 && f.device == id)
-			return true;
-	return false;
+	if (f.vendor != 0x8086)
+		return false;
+	return std::find(std::begin(ids), std::end(ids), f.device) != std::end(ids) ||
+	       (f.device == dsa && f.driver != "vfio-pci");
 }
 
 static std::string with_underscores(std::string name)

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The driver of Intel DSA. driver/hw/dsa_regs.h has the device and its rules; driver/dma/ring_channel.h the path of a
+ * request, interrupts and recovery.
+ *
+ * A channel is a dedicated work queue. A request is a pair of descriptors in memory: the copy or fill, and a copy of 8
+ * bytes that stores the request's sequence number into the completion record. All have the Fence flag, and are
+ * submitted as batches: so they run in order, the number follows the data, and a failure stops all that follow. Order
+ * exists within a batch only, so the next one is submitted when all numbers of the one before are there: by the
+ * doorbell, or else by the channel's thread, for which the batch, or a drain behind it, raises an interrupt.
+ *
+ *   engine.cpp   probe, commands, interrupts, memory, reset
+ *   channel.cpp  a channel: its memory, descriptors, batches
+ */
+#pragma once
+
+#include "driver/base/clock.h"
+#include "driver/base/mapping.h"
+#include "driver/dma/ring_channel.h"
+#include "driver/hw/dsa_regs.h"
+
+namespace usdma::dsa {
+
+inline constexpr u32 max_channels = 16;
+
+/* The first page of a channel's memory; its ring and the requests' numbers follow. */
+struct shared_page {
+	static constexpr u32 batches = 64;
+
+	dma::completion_record record;
+	completion fault; /* of the one descriptor that may fail */
+	completion batch[batches];
+};
+
+struct pair {
+	work data, number;
+};
+
+class dsa_engine;
+
+class dsa_channel final : public dma::ring_channel {
+public:
+	dsa_channel(dsa_engine &e, u32 index_);
+	~dsa_channel() override;
+
+	int open(const dma::channel_config &cfg, u32 size);
+	/* Stops the thread, and the device's access to the channel. */
+	int end();
+	/* The device was reset, and with it the queue. */
+	void forget();
+
+private:
+	bool in_hardware(const dma::request &r) const override;
+	void build(u64 i, u64 seq, const dma::request &r) override;
+	void ring(u64 last) override
+	{
+		last_ = last;
+		proceed();
+	}
+	void proceed() override;
+	int start(u64 first) override;
+	int suspend() override;
+	int reset() override;
+	bool has_halted() const override;
+	int read_halted(bool *out) override;
+	void read_fault(const dma::request &r, dma::fault_reason *why, u64 *at) override;
+	void rearm(bool flush) override;
+	void describe_hardware(char *buf, size_t size) override;
+	void close() override;
+
+	pair &slot(u64 i) { return ring_[i & (ring_size - 1)]; }
+	u64 iova_of(const void *at) const { return iova_ + u64(static_cast<const u8 *>(at) - memory_.data()); }
+	u8 batch_status() const;
+	bool in_flight() const;
+	bool is_done();
+	void submit_batch(u32 requests, bool more);
+	void submit_drain();
+
+	dsa_engine &owner_;
+	unique_fd file_;
+	mapping memory_;
+	u64 iova_ = 0;
+	shared_page *page_ = nullptr;
+	pair *ring_ = nullptr;
+	u64 *numbers_ = nullptr;
+	bool enabled_ = false;
+	u64 sent_ = 0, last_ = 0; /* slots that were submitted, and that are to be */
+
+	std::mutex batch_lock_; /* protects what follows, and orders batches and drains */
+	u64 batch_ = 0;         /* batches submitted */
+	u64 batch_seq_ = 0;     /* last request of the newest */
+	bool raises_ = false;   /* it will raise an interrupt, or a drain behind it */
+	bool wanted_ = false;   /* the next one shall */
+};
+
+class dsa_engine final : public dma::engine {
+public:
+	explicit dsa_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev)) {}
+	~dsa_engine() override;
+
+	int start();
+	/* After a failed start: returns the device. */
+	std::unique_ptr<vfio::device> release();
+
+	const char *driver_name() const override { return "dsa"; }
+	int channel_open(unsigned index, const dma::channel_config &cfg, dma::channel **out) override;
+	int map(const vfio::dma_area &area) override;
+	int unmap(u64 iova, u64 size) override;
+	int set_memory_base(u64) override { return 0; }
+	int reset() override;
+	int give_up() override;
+	int quiesce() override;
+
+	void close(dsa_channel *c);
+	/* Memory of a channel, at an address of its own. */
+	int map_own(const vfio::dma_area &area, u64 *iova);
+	void unmap_own(u64 iova, mapping &memory);
+
+	template <class T> int read(u32 reg, T *out)
+	{
+		return dev_->region_read(vfio::region_bar0, reg, out, sizeof(T));
+	}
+	template <class T> int write(u32 reg, T value)
+	{
+		return dev_->region_write(vfio::region_bar0, reg, &value, sizeof(T));
+	}
+	/* Runs an administrative command, one at a time. result: may be null. */
+	int run(command code, u32 operand, u32 *result = nullptr);
+	/* It no longer executes anything. */
+	bool is_off() const { return lost() || load_seq_cst(&given_up_); }
+	/* Of this queue, in SWERROR. */
+	void clear_error(u32 index);
+	/* Configures and enables the queue of a channel. */
+	int enable_queue(u32 index);
+	/* A register of a queue's configuration. */
+	u32 queue_reg(u32 index, u32 word) const { return chip_.queues_at + index * chip_.queue_bytes + word * 4; }
+	/* Hot: hands a descriptor to a queue. */
+	void submit(u32 index, const work &w);
+	bool copies_overlap() const { return chip_.gencap & gencap_overlap; }
+	u32 cache_flag() const { return chip_.gencap & gencap_cache ? u32(flag_cache1) : 0; }
+	u16 handle(u32 index) const { return chip_.handles[index]; }
+	int vector(u32 index) const { return index + 1 < vectors_.size() ? vectors_[index + 1].get() : -1; }
+	dma::host_memory &host() { return host_; }
+
+private:
+	int check_identity();
+	int check_capabilities(u64 wqcap, u64 grpcap, u64 engcap, u64 opcap);
+	int map_portals();
+	int setup();
+	int setup_groups();
+	int setup_interrupts();
+	int wait_command(deadline until, u32 *status);
+
+	dma::host_memory host_;
+	mapping portals_; /* empty: by messages */
+	std::vector<unique_fd> vectors_;
+	std::mutex lock_; /* open_, stuck_ */
+	dsa_channel *open_[max_channels] = {};
+	std::vector<mapping> stuck_; /* memory that a device that did not obey may still access */
+	std::mutex command_lock_;
+	struct {
+		u64 gencap = 0, offsets = 0;
+		u32 groups = 0, queue_slots = 0, queue_bytes = 0, queues_at = 0;
+		bool has_handles = false;
+		u16 handles[max_channels] = {};
+	} chip_;
+};
+
+} // namespace usdma::dsa

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/error.h"
+#include "driver/base/fd.h"
+#include "driver/base/grow.h"
+#include "driver/base/log.h"
+#include "driver/dma/own_memory.h"
+#include "driver/engines/dsa/driver.h"
+#include "driver/engines/dsa/dsa.h"
+
+#include <algorithm>
+#include <bit>
+#include <new>
+#include <sys/eventfd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace usdma::dsa {
+
+static constexpr u32 usual_ring = 256, least_ring = 2, most_ring = 16384;
+/* What a batch may hold must end before a stop does. */
+static constexpr u32 most_xfer_log2 = 24;
+/* Of a queue: a batch, the one before whose record is not written yet, and drains. */
+static constexpr u32 least_slots = 8, batch_log2 = 6;
+static constexpr u64 command_ms = 2000;
+static constexpr u64 needed_ops = u64(1) << u32(operation::noop) | u64(1) << u32(operation::batch) |
+				  u64(1) << u32(operation::drain) | u64(1) << u32(operation::move) |
+				  u64(1) << u32(operation::fill);
+
+/* ---- the CPU ----------------------------------------------------------------------------------------- */
+
+static bool has_movdir64b()
+{
+#if defined(__x86_64__)
+	u32 a = 0, b = 0, c = 0, d = 0;
+
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && c & 1u << 28;
+#else
+	return false;
+#endif
+}
+
+/* One write of 64 bytes. It is not ordered after earlier stores: what the descriptor points to must be visible. */
+static void movdir64b([[maybe_unused]] u8 *to, [[maybe_unused]] const work &w)
+{
+#if defined(__x86_64__)
+	asm volatile("sfence; .byte 0x66, 0x0f, 0x38, 0xf8, 0x02" : : "a"(to), "d"(&w) : "memory");
+#endif
+}
+
+void dsa_engine::submit(u32 index, const work &w)
+{
+	const u64 at = index * portals_step + portal_limited * portal_page;
+
+	if (likely(portals_.data() != nullptr))
+		movdir64b(portals_.data() + at, w);
+	else
+		dev_->region_write(vfio::region_bar2, at, &w, sizeof(w));
+}
+
+/* ---- commands ---------------------------------------------------------------------------------------- */
+
+int dsa_engine::wait_command(deadline until, u32 *value)
+{
+	const timespec t = {0, 20 * 1000};
+
+	for (;; nanosleep(&t, nullptr)) {
+		if (int err = read(off_cmdstatus, value); err < 0)
+			return err;
+		if (!(*value & cmd_active))
+			return 0;
+		if (until.passed())
+			return fail(ETIMEDOUT, "a command is not done after %llu ms",
+				    static_cast<unsigned long long>(command_ms));
+	}
+}
+
+int dsa_engine::run(command code, u32 operand, u32 *result)
+{
+	const deadline until = deadline::in_ms(command_ms);
+	std::lock_guard guard(command_lock_);
+	u32 value = 0;
+	int err = wait_command(until, &value);
+
+	if (!err)
+		err = write(off_cmd, u32(code) << cmd_code_shift | operand);
+	if (!err)
+		err = wait_command(until, &value);
+	if (err)
+		return err;
+	if (value & cmd_error_mask)
+		return fail(EIO, "the device refuses command %u (operand 0x%x) with error 0x%x", u32(code), operand,
+			    value & cmd_error_mask);
+	if (result)
+		*result = value >> cmd_result_shift & 0xffff;
+	return 0;
+}
+
+void dsa_engine::clear_error(u32 index)
+{
+	u64 error = 0;
+
+	if (read(off_swerror, &error) < 0 || !(error & swerr_valid))
+		return;
+	log_warn("%s: channel %u: software error 0x%llx", dev_->name(), index, static_cast<unsigned long long>(error));
+	write(off_swerror, u64(swerr_valid | swerr_overflow));
+}
+
+/* ---- probe ------------------------------------------------------------------------------------------- */
+
+int dsa_engine::check_capabilities(u64 wqcap, u64 grpcap, u64 engcap, u64 opcap)
+{
+	const u32 queues = wqcap >> 16 & 0xff, slots = wqcap & 0xffff;
+
+	if (!(chip_.gencap & gencap_config))
+		return fail(EOPNOTSUPP, "its configuration is fixed (GENCAP): another driver has set it up, or a "
+					"virtual machine's");
+	if (!(wqcap & wqcap_dedicated))
+		return fail(EOPNOTSUPP, "it has shared work queues only, which need a PASID; VFIO gives none");
+	if ((opcap & needed_ops) != needed_ops || (chip_.gencap >> gencap_batch_shift & 0xf) < batch_log2)
+		return fail(EOPNOTSUPP, "it lacks operations, or batches of %u: OPCAP 0x%llx, GENCAP 0x%llx",
+			    1u << batch_log2, static_cast<unsigned long long>(opcap),
+			    static_cast<unsigned long long>(chip_.gencap));
+	const u32 groups = u32(std::min(grpcap & 0xff, engcap & 0xff));
+	const u32 channels = std::min({queues, max_channels, slots / least_slots});
+	if (!groups || !channels)
+		return fail(EPROTO, "it reports %u queues, %u slots, %u groups with an engine", queues, slots, groups);
+	chip_.groups = std::min(groups, channels);
+	chip_.queue_slots = slots / channels;
+	chip_.queue_bytes = 32u << (wqcap >> 24 & 0xf);
+	limits_.channels = channels;
+	limits_.engines = chip_.groups;
+	return 0;
+}
+
+int dsa_engine::check_identity()
+{
+	u64 wqcap = 0, grpcap = 0, engcap = 0, opcap = 0;
+	const struct {
+		u32 at;
+		u64 *to;
+	} regs[] = {{off_gencap, &chip_.gencap}, {off_wqcap, &wqcap}, {off_grpcap, &grpcap},
+		    {off_engcap, &engcap},       {off_opcap, &opcap}, {off_offsets, &chip_.offsets}};
+	u32 version = 0, commands = 0;
+	int err = read(off_version, &version);
+
+	if (!err && version == ~0u)
+		return fail(ENODEV, "its registers read as ones: it is off, or its memory space is disabled");
+	for (const auto &r : regs)
+		if (!err)
+			err = read(r.at, r.to);
+	if (!err && chip_.gencap & gencap_cmdcap)
+		err = read(off_cmdcap, &commands);
+	if (!err)
+		err = check_capabilities(wqcap, grpcap, engcap, opcap);
+	if (err)
+		return err;
+	chip_.has_handles = commands >> u32(command::request_handle) & 1;
+	chip_.queues_at = u32(chip_.offsets >> 16 & 0xffff) * table_step;
+	limits_.max_len = u64(1) << std::min<u64>(chip_.gencap >> gencap_xfer_shift & 0x1f, most_xfer_log2);
+	limits_.ring_size = usual_ring;
+	limits_.ops = dma::op_bit(dma::opcode::nop) | dma::op_bit(dma::opcode::copy) | dma::op_bit(dma::opcode::fill);
+	limits_.numa_node = dev_->numa_node();
+	return 0;
+}
+
+/* A bus that is not the model's takes a descriptor as one write only, which no trapped access is. */
+int dsa_engine::map_portals()
+{
+	vfio::region_info bar;
+
+	if (int err = dev_->region(vfio::region_bar2, &bar); err < 0)
+		return err;
+	if (bar.size < limits_.channels * portals_step)
+		return fail(ENODEV, "BAR2 has %llu bytes for the portals of %u queues",
+			    static_cast<unsigned long long>(bar.size), limits_.channels);
+	if (!(bar.flags & vfio::region_mappable))
+		return 0;
+	if (!has_movdir64b())
+		return fail(EOPNOTSUPP, "this CPU lacks MOVDIR64B, by which descriptors are submitted");
+	return dev_->region_map(vfio::region_bar2, 0, limits_.channels * portals_step, &portals_);
+}
+
+/* A queue in each group with one engine, so that its descriptors run in order; further queues share them. */
+int dsa_engine::setup_groups()
+{
+	const u32 at = u32(chip_.offsets & 0xffff) * table_step, n = limits_.channels;
+	int err = 0;
+
+	for (u32 g = 0; g < chip_.groups && !err; g++) {
+		const u32 group = at + g * u32(sizeof(group_config));
+		u64 queues = 0;
+
+		for (u32 i = g; i < n; i += chip_.groups)
+			queues |= u64(1) << i;
+		err = write(group, queues);
+		if (!err)
+			err = write(group + u32(offsetof(group_config, engines)), u64(1) << g);
+	}
+	for (u32 i = 0; i < n && !err; i++)
+		err = write(queue_reg(i, wq_word_size), chip_.queue_slots);
+	return err;
+}
+
+/* From any state: then no descriptor of an earlier user runs, and the device is enabled. */
+int dsa_engine::setup()
+{
+	u32 general = 0, handle;
+	int err = read(off_gensts, &general);
+
+	/* The command does not end this state. */
+	if (!err && device_state(general & 3) == device_state::halt)
+		err = dev_->reset();
+	if (!err)
+		err = run(command::reset_device, 0);
+	if (!err)
+		err = setup_groups();
+	if (!err)
+		err = vfio::config_bus_master(*dev_, true);
+	if (!err)
+		err = run(command::enable_device, 0);
+	for (u32 i = 0; i < limits_.channels && !err; i++) {
+		handle = i + 1;
+		if (chip_.has_handles)
+			err = run(command::request_handle, i + 1, &handle);
+		chip_.handles[i] = u16(handle);
+	}
+	return err;
+}
+
+int dsa_engine::enable_queue(u32 index)
+{
+	const u32 xfer = u32(std::countr_zero(limits_.max_len));
+	int err = write(queue_reg(index, wq_word_mode), u32(wq_dedicated | 1 << wq_priority_shift));
+
+	if (!err)
+		err = write(queue_reg(index, wq_word_limits), xfer | batch_log2 << wq_batch_shift);
+	return err ? err : run(command::enable_wq, index);
+}
+
+/* One vector a queue, after the first; without them the channels' threads poll. */
+int dsa_engine::setup_interrupts()
+{
+	const u32 needed = limits_.channels + 1;
+	vfio::irq_info irq;
+	std::vector<int> raw;
+
+	if (dev_->irq(vfio::irq_msix, &irq) < 0 || std::min(irq.count, irq.share) < needed) {
+		log_warn("%s: MSI-X has too few vectors: polling", dev_->name());
+		return 0;
+	}
+	if (!try_reserve(raw, needed) || !try_reserve(vectors_, needed))
+		return no_memory("the list of interrupts");
+	for (u32 i = 0; i < needed; i++) {
+		unique_fd fd(i ? fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) : -1);
+
+		if (i && !fd.valid())
+			return fail_errno("no eventfd for an interrupt");
+		push_reserved(raw, fd.get());
+		push_reserved(vectors_, std::move(fd));
+	}
+	if (dev_->irq_set(vfio::irq_msix, 0, raw) < 0) {
+		log_warn("%s: no MSI-X, polling: %s", dev_->name(), error_text());
+		vectors_.clear();
+	}
+	return 0;
+}
+
+int dsa_engine::start()
+{
+	int err = check_identity();
+
+	if (!err)
+		err = map_portals();
+	if (!err)
+		err = setup();
+	if (!err)
+		err = setup_interrupts();
+	if (err)
+		return err;
+	log_info("%s: DSA over %s, %u channels, descriptors by %s", dev_->name(), dev_->backend(), limits_.channels,
+		 portals_.data() ? "MOVDIR64B" : "messages");
+	return 0;
+}
+
+std::unique_ptr<vfio::device> dsa_engine::release()
+{
+	if (!dev_->lost())
+		vfio::config_bus_master(*dev_, false);
+	portals_ = mapping();
+	return std::move(dev_);
+}
+
+dsa_engine::~dsa_engine()
+{
+	if (!dev_)
+		return;
+	for (dsa_channel *c : open_)
+		if (c)
+			close(c);
+	/* It would halt if it were still enabled. */
+	if (!is_off() && run(command::reset_device, 0) < 0)
+		log_warn("%s: %s", dev_->name(), error_text());
+	if (!dev_->lost())
+		vfio::config_bus_master(*dev_, false);
+	/* The device first: it may still access the memory in stuck_. */
+	dev_.reset();
+}
+
+/* ---- channels ---------------------------------------------------------------------------------------- */
+
+int dsa_engine::channel_open(unsigned index, const dma::channel_config &cfg, dma::channel **out)
+{
+	const u32 size = cfg.ring_size ? cfg.ring_size : usual_ring;
+
+	if (index >= limits_.channels)
+		return fail(EINVAL, "channel %u: the device has %u", index, limits_.channels);
+	if (!is_pow2(size) || size < least_ring || size > most_ring)
+		return fail(EINVAL, "ring size %u: a power of two from %u to %u is needed", size, least_ring,
+			    most_ring);
+	auto *c = new (std::nothrow) dsa_channel(*this, index);
+	if (!c)
+		return fail(ENOMEM, "no memory for channel %u", index);
+	{
+		std::lock_guard guard(lock_);
+
+		if (open_[index]) {
+			delete c;
+			return fail(EBUSY, "channel %u is open already", index);
+		}
+		open_[index] = c;
+	}
+	if (int err = c->open(cfg, size); err < 0) {
+		close(c);
+		return fail_in(err, "channel %u", index);
+	}
+	*out = c;
+	return 0;
+}
+
+void dsa_engine::close(dsa_channel *c)
+{
+	/* The unmap stops even a device that does not obey. */
+	if (c->end() < 0)
+		log_warn("%s: channel %u: %s", dev_->name(), c->index, error_text());
+	{
+		std::lock_guard guard(lock_);
+
+		open_[c->index] = nullptr;
+	}
+	delete c;
+}
+
+int dsa_engine::map_own(const vfio::dma_area &area, u64 *iova)
+{
+	vfio::dma_area at = area;
+	std::lock_guard guard(lock_);
+
+	/* For unmap_own(), which must not fail. */
+	if (!try_reserve(stuck_, stuck_.size() + max_channels))
+		return no_memory("a ring");
+	if (int err = dma::own_memory_map(*dev_, &at); err < 0)
+		return err;
+	*iova = at.iova;
+	/* Another channel may wait for its record. */
+	at.prot = vfio::dma_read;
+	std::lock_guard of_areas(host_.lock);
+
+	if (host_.areas.add(at))
+		return 0;
+	dev_->dma_unmap(at.iova, at.size);
+	*iova = 0;
+	return no_memory("the list of DMA areas");
+}
+
+void dsa_engine::unmap_own(u64 iova, mapping &memory)
+{
+	std::lock_guard guard(lock_);
+	{
+		std::lock_guard of_areas(host_.lock);
+
+		host_.areas.remove(iova);
+	}
+	if (!dev_->dma_unmap(iova, memory.size()))
+		return;
+	if (!dev_->lost())
+		log_warn("%s: cannot unmap a ring: %s", dev_->name(), error_text());
+	push_reserved(stuck_, std::move(memory));
+}
+
+/* ---- memory, reset ------------------------------------------------------------------------------------- */
+
+int dsa_engine::map(const vfio::dma_area &area)
+{
+	return dma::map_listed(*dev_, host_.lock, host_.areas, area);
+}
+
+int dsa_engine::unmap(u64 iova, u64 size)
+{
+	return dma::unmap_listed(*dev_, host_.lock, host_.areas, iova, size);
+}
+
+/* A function without a reset of its own is reset by the command, which waits for what has begun. */
+int dsa_engine::reset()
+{
+	for (dsa_channel *c : open_)
+		if (c)
+			if (int err = c->freeze(); err < 0)
+				return err;
+	if (int err = dev_->reset(); err < 0 && err != -EOPNOTSUPP && err != -ENOTTY)
+		return err;
+	for (dsa_channel *c : open_)
+		if (c)
+			c->forget();
+	return setup();
+}
+
+static void close_memory(dma::host_memory &host)
+{
+	host.closed = true;
+	host.areas.clear();
+}
+
+int dsa_engine::give_up()
+{
+	const int err = engine::give_up();
+
+	if (err)
+		return err;
+	std::lock_guard guard(host_.lock);
+
+	close_memory(host_);
+	return 0;
+}
+
+/* The driver accesses memory by the CPU, too. */
+int dsa_engine::quiesce()
+{
+	std::unique_lock guard(host_.lock, std::try_to_lock);
+
+	if (!guard.owns_lock())
+		return -EAGAIN;
+	close_memory(host_);
+	guard.unlock();
+	return engine::quiesce();
+}
+
+/* ---- the driver ---------------------------------------------------------------------------------------- */
+
+static int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine> *out)
+{
+	auto *e = new (std::nothrow) dsa_engine(std::move(dev));
+
+	if (!e)
+		return fail(ENOMEM, "no memory for an engine");
+	if (int err = e->start(); err < 0) {
+		dev = e->release();
+		delete e;
+		return err;
+	}
+	out->reset(e);
+	return 0;
+}
+
+static constexpr dma::pci_id ids[] = {{vendor_intel, id_spr}, {vendor_intel, id_gnrd}, {vendor_intel, id_dmr}};
+
+const dma::driver driver = {"dsa", ids, probe};
+
+} // namespace usdma::dsa

@@ -114,7 +114,7 @@ static int push_gate(stream *s, operation *op)
 	fetch_add_relaxed(&s->refs, 1);
 	op->s = s;
 	stream_outside_enter(s);
-	const int err = stream_wait_check(s, gate_check, gate_release, op, deadline::never(), true);
+	const int err = stream_wait_check(s, gate_check, gate_release, op, deadline::never(), nullptr, true);
 
 	if (err) {
 		const saved_error why;

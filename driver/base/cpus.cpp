@@ -61,4 +61,18 @@ unsigned usable_cpus(const char *root)
 	return std::max(cpus, 1u);
 }
 
+void leave_the_only_cpu(pthread_t thread)
+{
+	cpu_set_t mine, others;
+
+	if (pthread_getaffinity_np(thread, sizeof(mine), &mine) || CPU_COUNT(&mine) != 1 ||
+	    sched_getaffinity(getpid(), sizeof(others), &others))
+		return;
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &mine))
+			CPU_CLR(cpu, &others);
+	if (CPU_COUNT(&others))
+		pthread_setaffinity_np(thread, sizeof(others), &others);
+}
+
 } // namespace usdma

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #pragma once
 
+#include <pthread.h>
+
 namespace usdma {
 
 /*
@@ -8,5 +10,11 @@ namespace usdma {
  * control groups' quota of CPU time, rounded up. root: "" or a test's directory.
  */
 [[gnu::visibility("default")]] unsigned usable_cpus(const char *root = "");
+
+/*
+ * A thread that was started by one that is pinned to one CPU would share that CPU with it: lets the thread use the
+ * other CPUs of the process's first thread, if that has any.
+ */
+[[gnu::visibility("default")]] void leave_the_only_cpu(pthread_t thread);
 
 } // namespace usdma

@@ -115,11 +115,33 @@ static void time_limit_holds(void **)
 	bench b;
 
 	assert_int_equal(usdma_copy_sync(b.dev, b.mem.data(), b.was.data(), b.most, 0), -ETIMEDOUT);
+	const usdma_copy_rect rows = {b.mem.data(), MiB, b.was.data(), MiB, 64 * 1024, 4};
+	assert_int_equal(usdma_copy_2d_sync(b.dev, &rows, 0), -ETIMEDOUT);
 	/* Staging buffers may still be read: wait for them. */
 	WORKS(usdma_device_sync(b.dev, long_ms));
 	WORKS(usdma_copy_sync(b.dev, b.mem.data(), b.was.data(), b.most, long_ms));
 	WORKS(usdma_copy_sync(b.dev, b.plain.data(), b.mem.data(), b.most, long_ms));
 	assert_memory_equal(b.plain.data(), b.was.data(), b.most);
+}
+
+/* So long that the library's thread is woken for it, and finds the hole. */
+static void hole_in_a_long_copy_is_an_error(void **)
+{
+	static constexpr size_t len = 16 * MiB;
+	bench b;
+	block mem(b.dev, kind::device, len);
+	void *const p = mmap(nullptr, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *const hole = static_cast<char *>(p) + 12 * MiB;
+
+	assert_true(p != MAP_FAILED);
+	assert_int_equal(munmap(hole, MiB), 0);
+	for (unsigned i = 0; i < 8; i++) {
+		assert_int_equal(usdma_copy_sync(b.dev, mem.data(), p, len, long_ms), -EFAULT);
+		assert_int_equal(usdma_copy_sync(b.dev, p, mem.data(), len, long_ms), -EFAULT);
+	}
+	WORKS(usdma_copy_sync(b.dev, mem.data(), p, 12 * MiB, long_ms));
+	assert_int_equal(munmap(p, 12 * MiB), 0);
+	assert_int_equal(munmap(hole + MiB, len - 13 * MiB), 0);
 }
 
 /* Its second half is not there: an error, not a signal, and the device goes on. */
@@ -179,7 +201,8 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(path_is_the_expected_one),    cmocka_unit_test(stream_order_holds),
 		cmocka_unit_test(batches_and_rectangles),      cmocka_unit_test(time_limit_holds),
-		cmocka_unit_test(unmapped_memory_is_an_error), cmocka_unit_test(copies_of_many_threads),
+		cmocka_unit_test(unmapped_memory_is_an_error), cmocka_unit_test(hole_in_a_long_copy_is_an_error),
+		cmocka_unit_test(copies_of_many_threads),
 	};
 
 	return cmocka_run_group_tests_name("pageable", tests, nullptr, nullptr);

@@ -105,12 +105,23 @@ int section_error()
 	return forked() ? -EPERM : -ENOMEM;
 }
 
+void section_pass()
+{
+	section_record *const r = thread_here()->joined;
+
+	/* Release: accesses inside the section that was left precede it. */
+	if (r && !load_relaxed(&r->depth))
+		store_release(&r->passes, load_relaxed(&r->passes) + 1);
+}
+
+/* A section that the thread entered after a pass began after the caller's barrier: it sees the handle cleared. */
 static void wait_outside(const section_record *r)
 {
 	const timespec nap = {0, long(nap_ns)};
+	const u32 seen = load_acquire(&r->passes);
 
 	/* Acquire: the thread's accesses inside the section precede what follows. */
-	for (unsigned polls = 0; load_acquire(&r->depth); polls++) {
+	for (unsigned polls = 0; load_acquire(&r->depth) && load_acquire(&r->passes) == seen; polls++) {
 		if (polls < spin_polls)
 			cpu_relax();
 		else

@@ -27,6 +27,7 @@ struct alignas(64) section_record {
 	u32 depth = 0;  /* nesting depth; written by its thread only */
 	u32 fences = 0; /* no membarrier: the reader uses full barriers (section_enter()) */
 	u32 taken = 0;  /* in use by a thread; under the list's lock */
+	u32 passes = 0; /* section_pass() */
 	section_record *next = nullptr;
 };
 
@@ -65,6 +66,12 @@ private:
 
 	section_record *const r_;
 };
+
+/*
+ * Between two sections of a long operation, which leaves one and enters the next at once: a grace_wait() that polls
+ * does not miss it.
+ */
+void section_pass();
 
 /* Returns when every section entered before has been left. Must not be called inside one. */
 void grace_wait();

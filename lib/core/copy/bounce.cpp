@@ -9,6 +9,7 @@
 #include "lib/core/stream/task.h"
 #include "lib/core/queue/wait.h"
 
+#include <cinttypes>
 #include <cstring>
 
 namespace usdma::core {
@@ -397,6 +398,9 @@ static int move_rows_one_by_one(const copy_rect &c, deadline until)
 	for (u64 i = 0; i < c.height && !err; i++) {
 		const copy_rect r = rows_of(c, i, 1);
 
+		if (i && until.passed())
+			return fail(ETIMEDOUT, "a copy of %" PRIu64 " rows: %" PRIu64 " were copied in time", c.height,
+				    i);
 		err = move(translate_both(r.dst, r.src), r.dst, r.src, r.width, until);
 	}
 	return err;

@@ -15,7 +15,7 @@
 namespace usdma::core {
 
 /* Bytes copied inside one read section: closing a device waits for that. */
-static constexpr u64 piece_most = 256 * KiB;
+static constexpr u64 piece_most = MiB;
 /* Shorter pieces fault in the pages that they access, not those around them. */
 static constexpr u64 touch_from = 16 * KiB;
 
@@ -91,6 +91,7 @@ static int copy_range(const cpu_copy &c, u64 from, u64 to)
 
 		if (const int err = n ? copy_piece(e, dst, src, n, c.len) : 1)
 			return err;
+		section_pass();
 		from += n;
 	}
 	return 0;

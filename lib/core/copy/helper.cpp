@@ -42,28 +42,31 @@ static constinit no_destructor<helper_state> helper;
 
 /* ---- the thread -------------------------------------------------------------------------------------- */
 
-static void take_parts(shared_work *w)
+/* False: on the caller's CPU the helper is of no use. */
+static bool take_parts(shared_work *w)
 {
-	while (!this_cpu() || this_cpu() != load_relaxed(&w->cpu)) {
+	/* Once a part has failed, the caller makes that one and the rest: the same work may be offered twice. */
+	while (w->failed == shared_work::none) {
+		if (this_cpu() && this_cpu() == load_relaxed(&w->cpu))
+			return false;
 		const u64 from = fetch_add_acq_rel(&w->next, shared_work::part);
-
 		if (from >= w->size)
-			return;
-		if (w->copy(w->arg, from, std::min(from + shared_work::part, w->size))) {
+			break;
+		if (w->copy(w->arg, from, std::min(from + shared_work::part, w->size)))
 			w->failed = from;
-			return;
-		}
 	}
+	return true;
 }
 
 /* It stores its state, then loads work; a caller clears work, then loads the state. */
-static void serve_offer()
+static bool serve_offer()
 {
 	store_fence(&helper->state, u32(busy));
-	if (shared_work *const w = load_seq_cst(&helper->work))
-		take_parts(w);
+	shared_work *const w = load_seq_cst(&helper->work);
+	const bool is_of_use = !w || take_parts(w);
 	if (exchange_acq_rel(&helper->state, u32(idle)) == busy_with_waiter)
 		futex_wake(&helper->state, 1);
+	return is_of_use;
 }
 
 /* It stores asleep, then loads offers; a caller counts its offer, then loads asleep. */
@@ -92,8 +95,7 @@ static void *helper_main(void *)
 
 		if (now != seen) {
 			seen = now;
-			serve_offer();
-			if (!poll_for_offer(seen))
+			if (!serve_offer() || !poll_for_offer(seen))
 				sleep_until_offer(seen);
 		} else {
 			sleep_until_offer(seen);
@@ -114,10 +116,12 @@ void helper_get()
 	if (helper->users++ || usable_cpus() < 2)
 		return;
 	store_relaxed(&helper->quit, 0u);
-	if (thread_start(&helper->thread, "usdma-copy", helper_main, nullptr))
+	if (thread_start(&helper->thread, "usdma-copy", helper_main, nullptr)) {
 		log_warn("long pageable copies use one CPU: %s", error_text());
-	else
-		store_release(&helper->running, 1u);
+		return;
+	}
+	leave_the_only_cpu(helper->thread);
+	store_release(&helper->running, 1u);
 }
 
 void helper_put()

@@ -14,7 +14,7 @@ inline constexpr u64 helped_from = 512 * KiB;
 
 /* A copy that two threads make. */
 struct shared_work {
-	static constexpr u64 part = 64 * KiB;
+	static constexpr u64 part = 128 * KiB;
 	static constexpr u64 none = ~u64(0);
 
 	/* Copies [from, to). Not 0: the helper takes no more parts. */

@@ -646,7 +646,7 @@ static void test_memory_is_not_cached(void **)
 
 	slow.rate = GiB;
 	late.latency_us = 1;
-	timed.timing = sim::timing_kind::early;
+	timed.timing = timing_kind::early;
 	for (const sim::config &cfg : {slow, late, timed})
 		assert_int_equal(rig(cfg).read64(reg_caps) & (hw_cap_memory | hw_cap_memory_cached), hw_cap_memory);
 }

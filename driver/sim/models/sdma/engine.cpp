@@ -5,6 +5,7 @@
 #include "driver/base/eventfd.h"
 #include "driver/base/clock.h"
 #include "driver/base/cpu.h"
+#include "driver/base/cpus.h"
 #include "driver/base/fd.h"
 #include "driver/base/futex_lock.h"
 #include "driver/base/grow.h"
@@ -70,24 +71,6 @@ static int pin_thread(pthread_t thread, int cpu)
 	return err ? fail(err, "sim: cpus: CPU %d does not exist, or this process may not use it (error %d)", cpu,
 			  err) :
 		     0;
-}
-
-/*
- * A thread that is pinned to one CPU when it opens the device would have its engine on that CPU, where the two
- * take turns. Uses the other CPUs of the process's first thread, if it has any.
- */
-static void leave_the_only_cpu(pthread_t thread)
-{
-	cpu_set_t mine, others;
-
-	if (pthread_getaffinity_np(thread, sizeof(mine), &mine) || CPU_COUNT(&mine) != 1 ||
-	    sched_getaffinity(getpid(), sizeof(others), &others))
-		return;
-	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-		if (CPU_ISSET(cpu, &mine))
-			CPU_CLR(cpu, &others);
-	if (CPU_COUNT(&others))
-		pthread_setaffinity_np(thread, sizeof(others), &others);
 }
 
 static void engine_name(char (&name)[16], unsigned index)
@@ -214,6 +197,7 @@ void engine::run()
 
 void engine::begin_poll()
 {
+	order_copies();
 	reader_.pass();
 	/* Before commands, as these may access the record. */
 	if (unlikely(m_.space.generation() != generation_))

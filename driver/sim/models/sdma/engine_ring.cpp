@@ -330,6 +330,7 @@ void engine::halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 coo
 {
 	dma::completion_record &r = *ch.record;
 
+	order_copies();
 	if (ch.next - 1 != ch.written)
 		publish(ch);
 	store_relaxed(&r.reason, u32(reason));

@@ -26,7 +26,7 @@ cmd_error dsa_model::check_groups() const
 			return cmd_error::group_half;
 		if (g.queues[0] & ~all || g.queues[1] || g.queues[2] || g.queues[3] || g.queues[0] & queues)
 			return cmd_error::group_queues;
-		if (g.engines & ~((u64(1) << engines) - 1) || g.engines & used)
+		if (g.engines & ~((u64(1) << groups_count_) - 1) || g.engines & used)
 			return cmd_error::group_engines;
 		queues |= g.queues[0];
 		used |= g.engines;

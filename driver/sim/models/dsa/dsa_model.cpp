@@ -18,7 +18,7 @@ static constexpr u64 dsa_bar0_size = 64 * KiB, vectors_at = 0x4000, vectors_end 
 static constexpr u64 buffer_size = 64 * KiB;
 
 dsa_model::dsa_model(const config &cfg, faults *wrong)
-	: cfg_(cfg), queues_count_(dsa_queues(cfg)),
+	: cfg_(cfg), queues_count_(dsa_queues(cfg)), groups_count_(std::min(queues_count_, max_groups)),
 	  space_({.file_bytes = cfg.share, .files = {.any_file = cfg.any_file}}), irqs_(queues_count_ + 1, space_),
 	  memory_(space_, copy_for_cpu(cfg.copy_rows)), wrong_(wrong)
 {

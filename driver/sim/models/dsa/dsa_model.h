@@ -106,7 +106,7 @@ public:
 	reply_fault next_reply() override { return wrong_ ? wrong_->reply() : reply_fault::none; }
 	void connect(remote_port *port) override;
 
-	static constexpr u32 max_queues = most_dsa_queues, groups = 4, engines = 4, total_size = 128, read_buffers = 96;
+	static constexpr u32 max_queues = most_dsa_queues, max_groups = 4, total_size = 128, read_buffers = 96;
 	static constexpr u32 xfer_log2 = 31, batch_log2 = 10, handle_base = 0x40;
 	static constexpr u64 opcap = 0x3027f; /* the operations of dsa_regs.h */
 
@@ -207,6 +207,7 @@ private:
 
 	config cfg_;
 	const u32 queues_count_;
+	const u32 groups_count_; /* engines, too; no more than queues, as drivers give each group a queue */
 	dma_space space_;
 	interrupts irqs_;
 	client_memory memory_;
@@ -220,7 +221,7 @@ private:
 
 	mutable std::mutex lock_; /* protects what follows */
 	std::unique_ptr<dsa_queue[]> queues_;
-	dsa::group_config groups_[groups] = {};
+	dsa::group_config groups_[max_groups] = {};
 	u32 gencfg_ = 0, genctrl_ = 0, intcause_ = 0, permissions_[max_queues + 1] = {};
 	dsa::device_state state_ = dsa::device_state::disabled;
 	u64 swerror_[4] = {};

@@ -24,9 +24,9 @@ u64 dsa_model::read_capability(u32 at) const
 		return total_size | u64(queues_count_) << 16 | dsa::wqcap_shared | dsa::wqcap_dedicated |
 		       dsa::wqcap_priority | dsa::wqcap_occupancy | (is_v2() ? dsa::wqcap_opcfg | 1 << 24 : 0);
 	case dsa::off_grpcap:
-		return groups | read_buffers << 8 | dsa::grpcap_buffer_control | dsa::grpcap_buffer_limit;
+		return groups_count_ | read_buffers << 8 | dsa::grpcap_buffer_control | dsa::grpcap_buffer_limit;
 	case dsa::off_engcap:
-		return engines;
+		return groups_count_;
 	case dsa::off_opcap:
 		return opcap;
 	case dsa::off_offsets:
@@ -48,7 +48,7 @@ u64 dsa_model::read_word(u32 at) const
 
 		return queue_word(queues_[queue], word) | u64(queue_word(queues_[queue], word + 1)) << 32;
 	}
-	if (at >= groups_at && group < groups)
+	if (at >= groups_at && group < groups_count_)
 		return reinterpret_cast<const u64 *>(&groups_[group])[at % sizeof(dsa::group_config) / 8];
 	if (at >= permissions_at && permission < irqs_.count())
 		return permissions_[permission];
@@ -107,7 +107,7 @@ void dsa_model::write_group(u32 at, u64 value, u64 mask)
 {
 	const u32 group = at / sizeof(dsa::group_config), word = at % sizeof(dsa::group_config) / 8;
 
-	if (group >= groups || state_ != dsa::device_state::disabled)
+	if (group >= groups_count_ || state_ != dsa::device_state::disabled)
 		return;
 	u64 &w = reinterpret_cast<u64 *>(&groups_[group])[word];
 	w = (w & ~mask) | (value & mask);

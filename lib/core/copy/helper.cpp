@@ -69,11 +69,11 @@ static bool serve_offer()
 	return is_of_use;
 }
 
-/* It stores asleep, then loads offers; a caller counts its offer, then loads asleep. */
+/* It stores asleep, then loads offers; a caller counts its offer, then loads asleep. The stop counts as an offer. */
 static void sleep_until_offer(u32 seen)
 {
 	store_fence(&helper->asleep, 1u);
-	if (load_seq_cst(&helper->offers) == seen)
+	if (load_seq_cst(&helper->offers) == seen && !load_acquire(&helper->quit))
 		futex_wait_until(&helper->offers, seen, now_ns() + 60 * ns_per_s);
 	store_relaxed(&helper->asleep, 0u);
 }

@@ -31,7 +31,7 @@ void helper_get();
 void helper_put();
 /*
  * Offers w to the helper. False: there is none, another copy has it, or it sleeps and the copy is too short for a
- * wake-up, which costs the caller what a copy of a megabyte does in some virtual machines.
+ * wake-up, whose system call takes 8 to 31 us in a virtual machine.
  */
 bool helper_offer(shared_work *w);
 /* A copy has ended in which the helper may have taken part: the next one may follow at once. */

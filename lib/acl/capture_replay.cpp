@@ -69,7 +69,7 @@ static int push_error_step(launch *l, core::stream *s, int (*check)(void *arg))
 	if (!step)
 		return no_memory("a launch");
 	fetch_add_relaxed(&l->refs, 1);
-	return core::stream_wait_check(s, check, error_step_done, step, deadline::never());
+	return core::stream_wait_check(s, check, error_step_done, step, deadline::never(), &core::seen_nothing);
 }
 
 /* ---- a launch; with the instance's lock held ---------------------------------------------------------------- */

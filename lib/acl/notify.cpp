@@ -222,7 +222,8 @@ static int push_step(core::stream *s, const count_step &what, int (*check)(void 
 	if (!step)
 		return no_memory("a count notify's step");
 	fetch_add_relaxed(&what.n->refs, 1);
-	return core::stream_wait_check(s, check, step_done, step, until);
+	return core::stream_wait_check(s, check, step_done, step, until,
+				       check == change ? &core::seen_nothing : nullptr);
 }
 
 int notify_record(notify *n, core::stream *s)

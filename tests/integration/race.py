@@ -90,6 +90,9 @@ def main():
     to, program = Points(), sys.argv[1]
     names = subprocess.run([program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True).stdout.split()
     to.add(sorted(names) == sorted(KINDS), "each program has its kind", f"{names}")
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/checking.md"), encoding="utf-8") as f:
+        page = f.read()
+    to.add(all(f"| `{name}` |" in page for name in names), "docs/checking.md has each program")
     for name in names:
         check_case(to, program, name, 3 * int(os.environ.get("USDMA_TEST_SCALE", "1")))
     check_settings(to, program)

@@ -77,6 +77,8 @@ public:
 	{
 		return thread < contexts_.size() && contexts_[thread].clock.at(stream) >= time;
 	}
+	/* Accesses are behind signals that are not given: each_write() lacks them. */
+	bool is_behind() const { return queued_ != 0; }
 	template <class F> void each_write(byte_range r, const F &f) const { accesses_.each_write(r, f); }
 	void forget(byte_range r) { accesses_.forget(r); }
 

@@ -52,6 +52,7 @@ struct race_state {
 	std::unordered_map<const void *, signal_ref> tokens;
 	race_sources sources{[](void *arg, const source_change &c) { static_cast<race_state *>(arg)->changed(c); },
 			     this};
+	std::vector<stream_access> scratch; /* of submit(): most calls need no memory */
 	u64 no_memory = 0;
 
 	void changed(const source_change &c);
@@ -218,9 +219,10 @@ u32 race_state::operation(const char *what, context_id by)
 
 void race_state::submit(context_id s, const char *what, std::span<const stream_access> ranges)
 {
-	std::vector<stream_access> all;
+	std::vector<stream_access> &all = scratch;
 	u64 unused;
 
+	all.clear();
 	for (const stream_access &a : ranges) {
 		const u64 begin = key_of(a.where.begin);
 
@@ -242,8 +244,8 @@ void race_state::submit(context_id s, const char *what, std::span<const stream_a
 /* Host memory that is read: its address is the program's. */
 void race_state::add_sources(context_id s, u64 time, std::span<const stream_access> ranges, u32 number)
 {
-	/* Those that the call itself waits for do not change. */
-	if (contexts[s].internal)
+	/* Those that the call itself waits for do not change; a host function that has yet to run may change any. */
+	if (contexts[s].internal || !calls.empty() || !tokens.empty())
 		return;
 	for (const stream_access &a : ranges) {
 		u64 begin;

@@ -32,17 +32,19 @@ static u64 digest(const u8 *p, u64 n)
 	return mix(mix(mix(mix(mix(mix(mix(a, b), c), d), w[0]), w[1]), w[2]), w[3]);
 }
 
-/* Of each part. False: it cannot be read. */
-static bool digests_of(u64 address, u64 len, std::vector<u64> *out)
+/* False: the memory is not there any more. */
+bool race_sources::read(u64 address, u64 len, content *out)
 {
+	const auto *const p = reinterpret_cast<const u8 *>(address);
 	const void *bad;
 
-	out->resize((len + part_size - 1) / part_size);
+	if (len > part_size)
+		out->others.resize((len - 1) / part_size);
 	return page_guarded(
 		[&] {
-			for (u64 i = 0; i < out->size(); i++)
-				(*out)[i] = digest(reinterpret_cast<const u8 *>(address + i * part_size),
-						   std::min(part_size, len - i * part_size));
+			out->first = digest(p, std::min(part_size, len));
+			for (u64 at = part_size, i = 0; at < len; at += part_size)
+				out->others[i++] = digest(p + at, std::min(part_size, len - at));
 		},
 		&bad);
 }
@@ -66,13 +68,13 @@ void race_sources::add(const history &order, context_id thread, context_id by, u
 	source s = {time, address, a.where, operation, writes_of(order, thread, a.where), {}};
 
 	/* A device has yet to write what is read. */
-	if (!time || !s.writes)
+	if (!time || !s.writes || order.is_behind())
 		return;
 	if (count_ >= max_pending) {
 		forgotten_++;
 		return;
 	}
-	if (!digests_of(address, a.where.end - a.where.begin, &s.digests))
+	if (!read(address, a.where.end - a.where.begin, &s.was))
 		return;
 	pending_[by].push_back(std::move(s));
 	count_++;
@@ -80,13 +82,15 @@ void race_sources::add(const history &order, context_id thread, context_id by, u
 
 void race_sources::compare(const history &order, const source &s)
 {
-	std::vector<u64> now;
+	content now;
 	byte_range where = {0, 0};
 
-	if (writes_of(order, ~0u, s.where) != s.writes || !digests_of(s.address, s.where.end - s.where.begin, &now))
+	/* A device may have written it since. */
+	if (order.is_behind() || writes_of(order, ~0u, s.where) != s.writes ||
+	    !read(s.address, s.where.end - s.where.begin, &now))
 		return;
-	for (u64 i = 0; i < now.size(); i++)
-		if (now[i] != s.digests[i]) {
+	for (u64 i = 0; i <= now.others.size(); i++)
+		if (now.at(i) != s.was.at(i)) {
 			const u64 begin = s.where.begin + i * part_size;
 
 			where = {where.end ? where.begin : begin, std::min(begin + part_size, s.where.end)};

@@ -33,14 +33,22 @@ public:
 	u64 forgotten() const { return forgotten_; }
 
 private:
+	/* Digests of the parts. Most sources have one. */
+	struct content {
+		u64 first = 0;
+		std::vector<u64> others;
+
+		u64 at(size_t i) const { return i ? others[i - 1] : first; }
+	};
 	struct source {
 		u64 time, address;
 		byte_range where;
 		u32 operation;
 		u64 writes; /* those that were there, as a digest */
-		std::vector<u64> digests;
+		content was;
 	};
 
+	static bool read(u64 address, u64 len, content *out);
 	void compare(const history &order, const source &s);
 
 	std::map<context_id, std::deque<source>> pending_; /* oldest first */

@@ -51,9 +51,6 @@ void request_accesses::add_request(const dma::request &r)
 	switch (r.op) {
 	case dma::opcode::copy_2d:
 		return add_rows(r);
-	case dma::opcode::copy:
-		add(r.src, space_of_src(r), r.len, false);
-		break;
 	case dma::opcode::reduce:
 		add(r.src, space_of_src(r), r.len, false);
 		add(r.dst, space_of_dst(r), r.len, false);
@@ -76,8 +73,6 @@ void request_accesses::add_request(const dma::request &r)
 const char *name_of(dma::opcode op)
 {
 	switch (op) {
-	case dma::opcode::copy:
-		return "copy";
 	case dma::opcode::copy_2d:
 		return "2D copy";
 	case dma::opcode::fill:
@@ -95,6 +90,12 @@ void check_request(const stream *s, const dma::request &r)
 {
 	request_accesses a = {s, {}};
 
+	if (likely(r.op == dma::opcode::copy)) {
+		const u64 src = a.key(r.src, space_of_src(r)), dst = a.key(r.dst, space_of_dst(r));
+		const stream_access both[] = {{{src, src + r.len}, false}, {{dst, dst + r.len}, true}};
+
+		return race_submit(s->order, "copy", both);
+	}
 	if (r.op == dma::opcode::write)
 		return race_word_write(s->order, a.key(r.dst, space_of_dst(r)), r.a);
 	if (r.op == dma::opcode::wait)
@@ -115,8 +116,9 @@ void stream_check_requests(const stream *s, const dma::request *r, size_t n)
 
 void stream_check_gate(const stream *s, const seen_word *seen)
 {
+	if (seen == &seen_nothing)
+		return;
 	const translation p = seen ? translate(seen->word) : translation();
-
 	if (!p.size)
 		return race_unseen_wait(s->order);
 	race_word_wait(s->order, race_key(p.space == dma::space::host, p.slot, p.dma), seen->cmp, seen->value,

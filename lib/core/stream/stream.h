@@ -233,6 +233,8 @@ struct seen_word {
 	u64 value;
 	bool takes; /* and is reset to 0 */
 };
+/* It waits for no other stream. */
+inline constexpr seen_word seen_nothing = {nullptr, dma::compare::eq, 0, false};
 
 /*
  * Host call after all earlier work. deliver(arg, done) runs in whichever thread detects completion; it must not

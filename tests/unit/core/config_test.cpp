@@ -263,7 +263,7 @@ static void files_that_are_none(void **)
 	assert_names(parse({{"USDMA_CONFIG", big}}), "larger than 256 KiB");
 	assert_names(parse({{"USDMA_CONFIG", "/dev/zero"}}), "larger than 256 KiB");
 	assert_names(parse({{"USDMA_CONFIG", dir}}), "Is a directory");
-	/* Nobody writes to it: reading it would wait for ever. */
+	/* It has no writer: reading it would wait for ever. */
 	assert_int_equal(mkfifo(fifo.c_str(), 0600), 0);
 	assert_string_equal(parse({{"USDMA_CONFIG", fifo}}).error.c_str(), "");
 }

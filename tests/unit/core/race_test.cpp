@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Parts of the race check: words that streams wait for, sources that the program changes, removed streams. */
+#include "tests/support/test.h"
+
+#include "lib/core/check/race_sources.h"
+#include "lib/core/check/race_words.h"
+
+#include <cstring>
+
+using namespace usdma;
+using namespace usdma::core;
+
+static constexpr word_wait is_one = {dma::compare::eq, 1, false}, takes_one = {dma::compare::eq, 1, true};
+static constexpr u64 key = 4096;
+
+/* A wait is after each write that may have been the one, or the next that is. */
+static void waits_are_after_writes(void **)
+{
+	race_words w;
+
+	const auto early = w.wait(key, is_one);
+	assert_int_equal(early.size(), 1);
+	const auto other = w.write(key, 2), one = w.write(key, 1);
+	assert_int_equal(other.size(), 1);
+	assert_int_equal(one.size(), 2);
+	assert_true(one[0] == early[0] || one[1] == early[0]);
+	const auto again = w.write(key, 1), late = w.wait(key, is_one);
+	assert_int_equal(again.size(), 1);
+	assert_int_equal(late.size(), 2);
+	assert_true(late[1] == again[0]);
+	assert_int_equal(w.wait(key + 8, is_one).size(), 1);
+}
+
+/* A notify is given once. */
+static void a_notify_is_taken(void **)
+{
+	race_words w;
+
+	const auto first = w.wait(key, takes_one), second = w.wait(key, takes_one);
+	assert_true(w.write(key, 1)[0] == first[0]);
+	assert_true(w.write(key, 1)[0] == second[0]);
+	const auto given = w.write(key, 1), third = w.wait(key, takes_one), fourth = w.wait(key, takes_one);
+	assert_true(third[0] == given[0]);
+	assert_true(fourth[0] != given[0]);
+}
+
+/* What wrote over a word is unseen: the next wait is not for the writes before. */
+static void a_word_is_forgotten(void **)
+{
+	race_words w;
+
+	const auto given = w.write(key, 1);
+	w.forget({key - 8, key + 1});
+	const auto from = w.wait(key, is_one);
+	assert_int_equal(from.size(), 1);
+	assert_true(from[0] != given[0]);
+}
+
+namespace {
+
+/* A stream that reads memory of the host. */
+struct bench {
+	std::vector<source_change> found;
+	history order{[](void *, const access_conflict &) {}, nullptr};
+	context_id host = order.add_thread(), stream = order.add_stream();
+	race_sources sources{[](void *arg, const source_change &c) { static_cast<bench *>(arg)->found.push_back(c); },
+			     this};
+	std::vector<unsigned char> memory = std::vector<unsigned char>(10000, 1);
+	byte_range all{key, key + memory.size()};
+
+	void read(u32 operation)
+	{
+		const stream_access a = {all, false};
+		const u64 time = order.submit(stream, host, {&a, 1}, operation);
+
+		sources.add(order, host, stream, time, a, reinterpret_cast<u64>(memory.data()), operation);
+	}
+	void write(context_id by, u32 operation)
+	{
+		const stream_access a = {all, true};
+
+		order.submit(by, host, {&a, 1}, operation);
+	}
+	void wait()
+	{
+		order.waited_for_stream(host, stream);
+		sources.verify(order, host);
+	}
+};
+
+} // namespace
+
+static void a_changed_source_is_found(void **)
+{
+	bench b;
+
+	b.read(1);
+	b.wait();
+	assert_int_equal(b.found.size(), 0);
+	b.memory[9999] = 2;
+	b.read(2);
+	b.memory[5000]++;
+	b.sources.verify(b.order, b.host); /* its end was not waited for */
+	assert_int_equal(b.found.size(), 0);
+	b.wait();
+	assert_int_equal(b.found.size(), 1);
+	assert_int_equal(b.found[0].operation, 2);
+	assert_int_equal(b.found[0].where.begin, key + 4096);
+	assert_int_equal(b.found[0].where.end, key + 8192);
+	b.wait();
+	assert_int_equal(b.found.size(), 1);
+}
+
+/* It was a device, or may have been. */
+static void devices_change_sources(void **)
+{
+	bench b;
+
+	b.write(b.stream, 1);
+	b.read(2); /* of what is yet to come */
+	b.memory[0]++;
+	b.wait();
+	b.read(3);
+	b.write(b.stream, 4);
+	b.memory[0]++;
+	b.wait();
+	b.read(5);
+	b.sources.forget({key, key + 1});
+	b.memory[0]++;
+	b.wait();
+	assert_int_equal(b.found.size(), 0);
+}
+
+/* All accesses so far: also those of a stream that was removed. */
+static void an_unseen_signal_is_after_all(void **)
+{
+	unsigned conflicts = 0;
+	history h([](void *arg, const access_conflict &) { ++*static_cast<unsigned *>(arg); }, &conflicts);
+	const context_id host = h.add_thread(), removed = h.add_stream(), waits = h.add_stream();
+	const stream_access writes = {{0, 8}, true}, reads = {{0, 8}, false};
+
+	h.submit_wait(waits, host, std::make_shared<order_signal>());
+	h.submit(waits, host, {&reads, 1}, 2);
+	h.submit(removed, host, {&writes, 1}, 1);
+	h.remove(removed);
+	h.waited_for_stream(host, waits);
+	assert_int_equal(conflicts, 0);
+}
+
+/* The host knows of a record that was reached, and no more. */
+static void a_record_is_reached(void **)
+{
+	unsigned conflicts = 0;
+	history h([](void *arg, const access_conflict &) { ++*static_cast<unsigned *>(arg); }, &conflicts);
+	const context_id host = h.add_thread(), stream = h.add_stream();
+	const stream_access writes = {{0, 8}, true}, more = {{8, 16}, true};
+	const auto record = std::make_shared<order_signal>();
+
+	h.submit_wait(stream, host, std::make_shared<order_signal>());
+	h.submit(stream, host, {&writes, 1}, 1);
+	h.submit_signal(stream, host, record);
+	h.submit(stream, host, {&more, 1}, 2);
+	assert_false(record->given());
+	h.reach(stream, *record);
+	assert_true(record->given());
+	h.waited_for(host, *record);
+	h.access(host, {0, 8}, true, 3);
+	assert_int_equal(conflicts, 0);
+	assert_false(h.is_behind());
+	h.access(host, {8, 16}, true, 4);
+	assert_int_equal(conflicts, 1);
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(waits_are_after_writes), cmocka_unit_test(a_notify_is_taken),
+		cmocka_unit_test(a_word_is_forgotten),    cmocka_unit_test(a_changed_source_is_found),
+		cmocka_unit_test(devices_change_sources), cmocka_unit_test(an_unseen_signal_is_after_all),
+		cmocka_unit_test(a_record_is_reached),
+	};
+
+	return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -2,6 +2,7 @@
 /* <usdma/file.h>: operations that are aborted, lose their device or their memory, or fail; and what is left then. */
 #include "tests/integration/faults.h"
 #include "tests/integration/files.h"
+#include "tests/support/held_memory.h"
 #include "tests/support/silent_file.h"
 #include "tests/support/until.h"
 
@@ -127,6 +128,105 @@ static void the_device_is_closed(void **)
 	WORKS(usdma_file_close(f));
 }
 
+/* ---- the file thread is late ---------------------------------------------------------------------------------- */
+
+/* The stream's work is over, but for a file thread that is held in memory of the program: it does not end before. */
+static void assert_waits(usdma_stream *s, const held_memory &mem, int err)
+{
+	until("the work was dropped", [&] { return usdma_stream_take_error(s, nullptr) == err; });
+	mem.wait_for_access();
+	assert_int_equal(usdma_stream_query(s), 1);
+	assert_int_equal(usdma_stream_sync(s, 50), -ETIMEDOUT);
+}
+
+static void aborted_while_it_copies(void **)
+{
+	auto gen = rng(12);
+	device dev;
+	stream s(dev);
+	const temporary t;
+	const bytes want = fill_file(t, 2 * MiB, gen);
+	const file f(dev, t.fd());
+	const held_memory dst(want.size());
+	size_t moved = 77;
+
+	dst.hold();
+	WORKS(usdma_file_read(s, dst.data(), f, 0, want.size(), &moved));
+	dst.wait_for_access();
+	std::thread other([&] { WORKS(usdma_stream_abort(s)); });
+	assert_waits(s, dst, -ECANCELED);
+	dst.release();
+	assert_int_equal(usdma_stream_sync(s, long_ms), -ECANCELED);
+	assert_true(moved < want.size() && memcmp(dst.data(), want.data(), moved) == 0);
+	other.join();
+}
+
+static void the_device_is_lost_while_it_copies(void **)
+{
+	auto gen = rng(13);
+	const temporary t;
+	const bytes want = fill_file(t, MiB, gen);
+	const held_memory dst(want.size());
+	usdma_device *dev;
+	usdma_stream *s, *other;
+	usdma_file *f;
+	void *mem;
+	size_t moved = 77;
+
+	WORKS(usdma_open_index(0, &dev));
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	WORKS(usdma_stream_create(dev, nullptr, &other));
+	WORKS(usdma_file_import(dev, t.fd(), USDMA_FILE_AUTO, &f));
+	WORKS(usdma_device_alloc(dev, 4096, &mem));
+	dst.hold();
+	WORKS(usdma_file_read(s, dst.data(), f, 0, want.size(), &moved));
+	dst.wait_for_access();
+	set_faults(dev, 0, "vanish@1");
+	usdma_fill(other, mem, 0, 8, 4096);
+	assert_int_equal(usdma_stream_sync(other, long_ms), -ENODEV);
+	assert_waits(s, dst, -ENODEV);
+	dst.release();
+	WORKS(usdma_stream_sync(s, long_ms)); /* its error was taken */
+	assert_true(moved < want.size() && memcmp(dst.data(), want.data(), moved) == 0);
+	usdma_stream_destroy(s);
+	usdma_stream_destroy(other);
+	WORKS(usdma_file_close(f));
+	WORKS(usdma_close(dev));
+	until("the device is back", [&] { return usdma_open_index(0, &dev) == 0; });
+	set_faults(dev, 0, "");
+	WORKS(usdma_close(dev));
+}
+
+static void a_stream_stops_while_moved_is_written(void **)
+{
+	device dev;
+	usdma_stream *s;
+	gate g(dev);
+	const temporary t;
+	const file f(dev, t.fd());
+	const held_memory late(4096);
+	auto *const moved = static_cast<size_t *>(late.data());
+	bytes plain(MiB);
+
+	t.put(bytes(MiB, 1));
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	WORKS(usdma_stream_set_fail_mode(s, USDMA_FAIL_STOP));
+	g.close(s);
+	{
+		const block freed(dev, kind::device, MiB);
+
+		WORKS(usdma_file_read(s, freed.data(), f, 0, MiB, nullptr));
+	}
+	WORKS(usdma_file_read(s, plain.data(), f, 0, MiB, moved));
+	late.hold();
+	g.open();
+	assert_waits(s, late, -EFAULT);
+	late.release();
+	assert_int_equal(usdma_stream_sync(s, long_ms), -EFAULT);
+	assert_int_equal(*moved, 0);
+	usdma_stream_destroy(s);
+}
+
 /* ---- failures ---------------------------------------------------------------------------------------------- */
 
 static int faulty = -1; /* made before there are threads */
@@ -238,6 +338,9 @@ int main()
 		cmocka_unit_test(memory_is_freed_before),
 		cmocka_unit_test(the_device_is_lost),
 		cmocka_unit_test(the_device_is_closed),
+		cmocka_unit_test(aborted_while_it_copies),
+		cmocka_unit_test(the_device_is_lost_while_it_copies),
+		cmocka_unit_test(a_stream_stops_while_moved_is_written),
 		cmocka_unit_test(a_read_fails),
 		cmocka_unit_test(a_write_fails),
 		cmocka_unit_test(a_disk_is_silent),

@@ -23,12 +23,12 @@ int stream_abort(stream *s)
 	seq = s->last;
 	l->lock.unlock();
 	progress_kick();
+	const deadline until = deadline::in_ms(hang_over_ms());
+	const int outside = stream_outside_wait(s, until);
+
 	if (err)
 		return err;
-	const deadline until = deadline::in_ms(hang_over_ms());
-
 	err = hwq_wait(l, seq, until, wait_mode::hybrid);
-	const int outside = stream_outside_wait(s, until);
 	if (!err && !outside && s->order)
 		race_stream_waited(s->order);
 	return err == -ENODEV ? outside : err ? err : outside;

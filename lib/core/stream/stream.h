@@ -69,7 +69,7 @@ struct alignas(64) stream {
 
 	u64 errors = 0;
 	queued *queue = nullptr, *queue_end = nullptr; /* work behind a gate, first and last; under ln->lock */
-	u32 id = 0;
+	u32 outside = 0;                               /* see stream_outside_enter(); futex */
 	u32 has_error = 0;
 	u64 max_len = 0;                    /* longest request of the engine */
 	stream_error error;                 /* under ln->lock, as are the next two */
@@ -79,12 +79,12 @@ struct alignas(64) stream {
 	struct call_group *group = nullptr; /* its host functions; freed with the last reference; under ln->lock */
 	stream_options opt;
 	fail_mode mode = fail_mode::go_on;
-	u32 refs = 1;                /* held by the handle and the progress thread; atomic */
-	u64 listed = 0;              /* number on the progress thread's list, 0: not listed; under the list's lock */
-	u32 pending_calls = 0;       /* non-blocking calls not yet delivered; atomic */
-	u32 held_back = 0;           /* last scan of the progress thread in which a call was not due */
-	u32 ending = 0;              /* being destroyed; its work may still run; atomic */
-	u32 outside = 0;             /* see stream_outside_enter(); futex */
+	u32 refs = 1;          /* held by the handle and the progress thread; atomic */
+	u64 listed = 0;        /* number on the progress thread's list, 0: not listed; under the list's lock */
+	u32 pending_calls = 0; /* non-blocking calls not yet delivered; atomic */
+	u32 held_back = 0;     /* last scan of the progress thread in which a call was not due */
+	u32 ending = 0;        /* being destroyed; its work may still run; atomic */
+	u32 id = 0;
 	u32 timed_out = 0;           /* internal: its call timed out before its work had ended; atomic */
 	u32 order = 0;               /* its context in the race check; 0: none */
 	u64 until = ~u64(0);         /* internal: deadline of its call's wait for ring slots */
@@ -285,8 +285,8 @@ void call_done(call_token *done);
 int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block);
 
 /*
- * Work of the stream by another thread, which accesses memory of the program: aborts, the end of the stream and waits
- * for a lost device wait for it. The other thread holds a reference to the stream.
+ * Work of the stream by another thread, which accesses memory of the program: waits for the stream, aborts and its end
+ * wait for it, also when its gate was dropped. The other thread holds a reference to the stream.
  */
 void stream_outside_enter(stream *s);
 void stream_outside_leave(stream *s);

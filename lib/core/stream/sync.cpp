@@ -58,25 +58,34 @@ void stream_outside_leave(stream *s)
 		futex_wake(&s->outside, INT_MAX);
 }
 
+/* Sleeps until some of it may have ended; -ETIMEDOUT. */
+static int outside_step(stream *s, deadline until)
+{
+	const u32 n = load_acquire(&s->outside);
+
+	if (n && until.passed())
+		return fail(ETIMEDOUT, "stream %u: a file operation was not cancelled in time", s->id);
+	if (n)
+		futex_wait_until(&s->outside, n, std::min(until.at(), now_ns() + 20 * ns_per_ms));
+	return 0;
+}
+
 int stream_outside_wait(stream *s, deadline until)
 {
-	while (const u32 n = load_acquire(&s->outside)) {
-		if (until.passed())
-			return fail(ETIMEDOUT, "stream %u: a file operation was not cancelled in time", s->id);
-		futex_wait_until(&s->outside, n, std::min(until.at(), now_ns() + 100 * ns_per_ms));
-	}
-	return 0;
+	int err = 0;
+
+	while (load_acquire(&s->outside) && !err)
+		err = outside_step(s, until);
+	return err;
 }
 
 /* The device is lost: what it would have done is over, but for what other threads do. */
 static int wait_failed(stream *s, int err)
 {
-	static constexpr u64 lost_ms = 2000;
-
 	if (unlikely(load_acquire(&s->outside)) && s->dev->lost()) {
 		const saved_error why;
 
-		stream_outside_wait(s, deadline::in_ms(lost_ms));
+		stream_outside_wait(s, deadline::in_ms(hang_over_ms()));
 		why.again(err);
 	}
 	return err;
@@ -95,13 +104,18 @@ int stream_wait(stream *s, deadline until)
 	u64 seq;
 	int err;
 
-	while (!ring_target(s, &seq)) {
-		err = wait_ungated(s, until);
-		if (err)
+	do {
+		while (!ring_target(s, &seq)) {
+			err = wait_ungated(s, until);
+			if (err)
+				return wait_failed(s, err);
+		}
+		err = hwq_wait(s->ln, seq, until, stream_wait_mode(s));
+		if (unlikely(err))
 			return wait_failed(s, err);
-	}
-	err = hwq_wait(s->ln, seq, until, stream_wait_mode(s));
-	return unlikely(err) ? wait_failed(s, err) : waited(s);
+		/* A gate that was dropped does not wait for its other thread. */
+	} while (unlikely(load_acquire(&s->outside)) && !(err = outside_step(s, until)));
+	return unlikely(err) ? err : waited(s);
 }
 
 int stream_sync(stream *s, deadline until)
@@ -119,7 +133,8 @@ bool stream_is_done(const stream *s)
 	 * The order matters: gated work is numbered in the ring before gated is cleared, and a failure is
 	 * reported before its ring resumes.
 	 */
-	return !load_acquire(&s->gated) && hwq_done(s->ln, load_relaxed(&s->last)) && !load_acquire(&s->has_error);
+	return !load_acquire(&s->gated) && hwq_done(s->ln, load_relaxed(&s->last)) && !load_acquire(&s->has_error) &&
+	       !load_acquire(&s->outside);
 }
 
 bool stream_spin(const stream *s)
@@ -136,9 +151,11 @@ int stream_query(stream *s)
 	if (!ring_target(s, &seq)) {
 		progress_run();
 		devices_poll();
-		if (!ring_target(s, &seq) || load_acquire(&s->outside))
+		if (!ring_target(s, &seq))
 			return s->dev->lost() && !load_acquire(&s->outside) ? stream_refuses(s) : 1;
 	}
+	if (unlikely(load_acquire(&s->outside)))
+		return 1;
 	if (dma::halted(s->ln->ch))
 		hwq_check_fault(s->ln);
 	if (hwq_done(s->ln, seq)) {

@@ -22,6 +22,7 @@ namespace usdma::core {
 
 struct operation;
 struct piece_block;
+struct race_signal;
 
 struct alignas(64) file {
 	u64 alive = 0; /* the handle */
@@ -64,8 +65,9 @@ enum front_state : u32 { front_here, front_cancels, front_left };
 struct operation {
 	operation *next = nullptr;
 	file_request r{};
-	stream *s = nullptr; /* a reference; null: synchronous */
-	u32 reached = 0;     /* set by the front; atomic */
+	stream *s = nullptr;           /* a reference; null: synchronous */
+	race_signal *before = nullptr; /* for the race check: the stream's earlier work */
+	u32 reached = 0;               /* set by the front; atomic */
 	u32 front = front_here;
 	u32 ended = 0; /* set by the thread, after the next three; futex */
 	int err = 0;   /* a positive errno */

@@ -312,6 +312,9 @@ static bool enter(operation *op)
 	if (op->entered || !load_acquire(&op->reached))
 		return false;
 	pieces_reached(op);
+	/* The copies are the program's: it has waited. */
+	if (op->before)
+		race_record_waited(&op->before);
 	op->entered = true;
 	op->progress_ns = now_ns();
 	return true;

@@ -114,6 +114,8 @@ static int push_gate(stream *s, operation *op)
 	fetch_add_relaxed(&s->refs, 1);
 	op->s = s;
 	stream_outside_enter(s);
+	if (s->order)
+		race_record(s->order, &op->before);
 	const int err = stream_wait_check(s, gate_check, gate_release, op, deadline::never(), nullptr, true);
 
 	if (err) {
@@ -124,6 +126,7 @@ static int push_gate(stream *s, operation *op)
 		if (op->r.op == file_op::write)
 			file_writes_add(op->r.f, ~u32(0));
 		file_unref(op->r.f, true);
+		race_signal_delete(op->before);
 		delete op;
 		return why.again(err);
 	}

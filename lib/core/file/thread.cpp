@@ -5,6 +5,7 @@
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/thread.h"
+#include "lib/core/check/race.h"
 
 #include <poll.h>
 #include <utility>
@@ -39,6 +40,7 @@ void take_new(operation **end)
 void operation_free(operation *op)
 {
 	file_unref(op->r.f, false);
+	race_signal_delete(op->before);
 	delete op;
 }
 

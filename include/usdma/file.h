@@ -68,7 +68,7 @@ USDMA_API int usdma_file_write(usdma_stream *stream, usdma_file *file, uint64_t 
 			       size_t *moved);
 /*
  * Has the disk store what was written to the file before, as fdatasync(2) does, when the stream's earlier work has
- * ended. Returns at once. -EXDEV, -ECANCELED, -ENOMEM, -EAGAIN as usdma_file_read.
+ * ended, however long it takes. Returns at once. -EXDEV, -ECANCELED, -ENOMEM, -EAGAIN as usdma_file_read.
  */
 USDMA_API int usdma_file_sync(usdma_stream *stream, usdma_file *file);
 

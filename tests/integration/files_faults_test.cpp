@@ -295,6 +295,7 @@ static void a_write_fails(void **)
 	assert_int_equal(usdma_stream_sync(s, long_ms), -ENOSPC);
 	assert_non_null(strstr(usdma_error_text(), "writing a file failed at offset"));
 	assert_true(moved > 0 && moved <= faulty_at - 100000);
+	/* Takes longer than USDMA_HANG_MS. */
 	WORKS(usdma_file_sync(s, f));
 	assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
 	assert_non_null(strstr(usdma_error_text(), "syncing a file failed"));

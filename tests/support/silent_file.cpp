@@ -144,6 +144,7 @@ static void write_until(fuse_req_t r, fuse_ino_t, const char *, size_t size, off
 
 static void sync_not(fuse_req_t r, fuse_ino_t, int, fuse_file_info *)
 {
+	usleep(faulty_sync_ms * 1000);
 	fuse_reply_err(r, EIO);
 }
 

@@ -16,10 +16,12 @@ int silent_file(const char **why, bool closes = false);
 void end_silent_file();
 /*
  * As silent_file(), a file of 4 MiB, byte n of which is faulty_byte(n): the first MiB is read and written, the second
- * one gives EIO (read) and ENOSPC (write), and from the third one on there is no answer. fsync(2) gives EIO.
+ * one gives EIO (read) and ENOSPC (write), and from the third one on there is no answer. fsync(2) gives EIO, after
+ * faulty_sync_ms.
  */
 int faulty_file(const char **why);
 inline constexpr unsigned long faulty_at = 1 << 20, silent_at = 2 << 20;
+inline constexpr unsigned faulty_sync_ms = 6000;
 inline unsigned char faulty_byte(unsigned long n)
 {
 	return static_cast<unsigned char>(n ^ n >> 8 ^ n >> 16);

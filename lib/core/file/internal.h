@@ -92,8 +92,8 @@ void file_thread_wake();
 
 /* ---- steps.cpp: an operation's work; by the thread --------------------------------------------------------- */
 
-/* True: something was done. */
-bool file_step(operation *op);
+/* True: something was done. looked_ns: when disk_take() was called last. */
+bool file_step(operation *op, u64 looked_ns);
 /* The thread may free it. */
 bool file_is_over(const operation *op);
 /* Handles the result of a piece's request. */

@@ -73,6 +73,13 @@ bool file_is_over(const operation *op)
 
 /* ---- pieces ------------------------------------------------------------------------------------------------ */
 
+static u64 any_progress_ns;
+
+static void progressed(operation *op)
+{
+	op->progress_ns = any_progress_ns = now_ns();
+}
+
 /* The next piece: up to a multiple of its size in the file; direct if offset and length are aligned. */
 static u64 piece_length(const operation *op, bool *direct)
 {
@@ -124,6 +131,7 @@ static void append(operation *op, piece *p)
 	(op->first ? op->last->next : op->first) = p;
 	op->last = p;
 	op->started += p->want;
+	progressed(op);
 }
 
 /* Back from the disk with an error, or with all that there was. */
@@ -132,10 +140,16 @@ static bool is_ready(const piece *p)
 	return p && !p->at_disk;
 }
 
+/* To be repeated: no progress. */
+static bool is_refused(const piece *p)
+{
+	return p->res == -EINTR || p->res == -EAGAIN;
+}
+
 /* A direct request that the file system refuses after all is repeated through the page cache. */
 static bool needs_more(piece *p)
 {
-	const bool again = p->res == -EINTR || p->res == -EAGAIN;
+	const bool again = is_refused(p);
 
 	if (p->res == -EINVAL && p->direct) {
 		p->direct = false;
@@ -155,7 +169,8 @@ void file_piece_done(piece *p)
 	operation *op = p->op;
 
 	op->at_disk--;
-	op->progress_ns = now_ns();
+	if (!is_refused(p))
+		progressed(op);
 	if (needs_more(p) && !op->finished) {
 		if (send(op, p))
 			return;
@@ -186,13 +201,16 @@ static u8 *memory_at(const operation *op, u64 at)
 	return static_cast<u8 *>(op->r.mem) + at;
 }
 
-static int copy_piece(const operation *op, void *dst, const void *src, u64 n)
+static int copy_piece(operation *op, void *dst, const void *src, u64 n)
 {
 	const slot_guard dev(op->r.f->slot);
 
 	if (!dev)
 		return fail(ENODEV, "device %u is not open", op->r.f->slot);
-	return copy_sync(dev.get(), dst, src, n, deadline::never());
+	const int err = copy_sync(dev.get(), dst, src, n, deadline::never());
+	/* The time of a copy is not the disk's. */
+	progressed(op);
+	return err;
 }
 
 static bool start_reads(operation *op)
@@ -316,14 +334,19 @@ static bool enter(operation *op)
 	if (op->before)
 		race_record_waited(&op->before);
 	op->entered = true;
-	op->progress_ns = now_ns();
+	progressed(op);
 	return true;
 }
 
-/* The limit of a device. */
-static bool hangs(const operation *op)
+/*
+ * Longer than the limit of a device. What waits for staging memory hangs if nothing moves. A sync is one request of any
+ * length. looked_ns: when the disk was asked last.
+ */
+static bool hangs(const operation *op, u64 looked_ns)
 {
-	return op->entered && now_ns() - op->progress_ns > u64(config_get().hang_ms) * ns_per_ms;
+	const u64 since = op->at_disk ? op->progress_ns : std::max(op->progress_ns, any_progress_ns);
+
+	return op->entered && op->r.op != file_op::sync && looked_ns > since + u64(config_get().hang_ms) * ns_per_ms;
 }
 
 static bool is_lost(const operation *op)
@@ -333,7 +356,7 @@ static bool is_lost(const operation *op)
 	return !dev || dev->lost();
 }
 
-bool file_step(operation *op)
+bool file_step(operation *op, u64 looked_ns)
 {
 	if (op->finished)
 		return false;
@@ -344,7 +367,7 @@ bool file_step(operation *op)
 	const bool moved = enter(op);
 	if (step_work(op) || moved)
 		return true;
-	return hangs(op) ? finish(op, ETIMEDOUT) : false;
+	return hangs(op, looked_ns) ? finish(op, ETIMEDOUT) : false;
 }
 
 } // namespace usdma::core

@@ -45,12 +45,12 @@ void operation_free(operation *op)
 }
 
 /* Steps each, and frees those that are over. */
-bool step_all(operation **all)
+bool step_all(operation **all, u64 looked_ns)
 {
 	bool moved = false;
 
 	for (operation **at = all; operation *op = *at;) {
-		moved |= file_step(op);
+		moved |= file_step(op, looked_ns);
 		if (file_is_over(op)) {
 			*at = op->next;
 			operation_free(op);
@@ -93,8 +93,9 @@ void *file_main(void *)
 		while (*end)
 			end = &(*end)->next;
 		take_new(end);
+		const u64 looked_ns = now_ns();
 		bool moved = take_done();
-		moved |= step_all(&all);
+		moved |= step_all(&all, looked_ns);
 		disk_flush();
 		staging |= moved;
 		if (!moved)

@@ -224,6 +224,30 @@ static void others_go_on(void **)
 		assert_true(get(dev, b) == want);
 }
 
+/* Of O_TMPFILE: it is opened once more, for direct access, as others are. */
+static void a_file_had_no_name(void **)
+{
+	auto gen = rng(14);
+	device dev;
+	const temporary named;
+	const int fd = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+
+	if (fd < 0) {
+		print_message("# no O_TMPFILE in /tmp: %s\n", strerror(errno));
+		skip();
+	}
+	const bytes want = random_bytes(MiB, gen);
+	const block mem(dev, kind::pinned, want.size());
+	assert_int_equal(has_direct(dev, fd), has_direct(dev, named.fd()));
+	const file f(dev, fd, has_direct(dev, fd) ? USDMA_FILE_DIRECT : USDMA_FILE_AUTO);
+	put(dev, mem, want);
+	WORKS(usdma_file_write_sync(f, 0, mem.data(), mem.size(), nullptr, long_ms));
+	wipe(dev, mem);
+	WORKS(usdma_file_read_sync(mem.data(), f, 0, mem.size(), nullptr, long_ms));
+	assert_true(get(dev, mem) == want);
+	close(fd);
+}
+
 /* ---- files that change --------------------------------------------------------------------------------- */
 
 static void the_descriptor_stays_the_callers(void **)
@@ -346,6 +370,7 @@ int main()
 		cmocka_unit_test(a_read_waits_for_earlier_work),
 		cmocka_unit_test(a_write_waits_for_earlier_work),
 		cmocka_unit_test(others_go_on),
+		cmocka_unit_test(a_file_had_no_name),
 		cmocka_unit_test(the_descriptor_stays_the_callers),
 		cmocka_unit_test(a_file_is_truncated),
 		cmocka_unit_test(descriptors_that_are_refused),

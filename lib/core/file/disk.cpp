@@ -46,32 +46,43 @@ constinit no_destructor<disk_state> disk;
 
 /* ---- io_uring --------------------------------------------------------------------------------------------- */
 
-bool ring_open(int wake_fd)
+int ring_above_stdio()
 {
-	int err = config_get().io_uring ? 0 : -EPERM;
+	if (disk->ring.ring_fd > STDERR_FILENO)
+		return 0;
+	const int up = fcntl(disk->ring.ring_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 
-	/* valgrind (3.19) knows not all of its calls. */
-	if (on_valgrind())
-		return false;
-	if (!err)
-		err = io_uring_queue_init(ring_entries, &disk->ring, 0);
-	if (!err && disk->ring.ring_fd <= STDERR_FILENO) {
-		const int up = fcntl(disk->ring.ring_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (up < 0)
+		return -errno;
+	close(disk->ring.ring_fd);
+	disk->ring.ring_fd = disk->ring.enter_ring_fd = up;
+	return 0;
+}
 
-		err = up < 0 ? -errno : 0;
-		if (!err) {
-			close(disk->ring.ring_fd);
-			disk->ring.ring_fd = disk->ring.enter_ring_fd = up;
-		}
-	}
+int ring_make(int wake_fd)
+{
+	int err = io_uring_queue_init(ring_entries, &disk->ring, 0);
+
+	if (err)
+		return err;
+	err = ring_above_stdio();
 	if (!err)
 		err = io_uring_register_eventfd(&disk->ring, wake_fd);
-	if (!err)
-		return true;
-	if (config_get().io_uring)
+	if (err)
+		io_uring_queue_exit(&disk->ring);
+	return err;
+}
+
+bool ring_open(int wake_fd)
+{
+	/* valgrind (3.19) knows not all of its calls. */
+	if (on_valgrind() || !config_get().io_uring)
+		return false;
+	const int err = ring_make(wake_fd);
+	if (err)
 		log_warn("io_uring is not available for files (%s): threads read and write them",
 			 strerrordesc_np(-err));
-	return false;
+	return !err;
 }
 
 int fd_for(const piece *p)

@@ -16,7 +16,7 @@ namespace {
 
 struct file_thread {
 	std::mutex lock;
-	bool started = false;
+	bool has_disk = false, started = false;
 	int wake_fd = -1;
 	operation *fresh = nullptr, **fresh_end = &fresh; /* under the lock */
 };
@@ -110,8 +110,9 @@ int start_file_thread()
 		worker->wake_fd = eventfd_make();
 	if (worker->wake_fd < 0)
 		return fail_errno("eventfd for the thread that moves files");
-	if (const int err = disk_open(worker->wake_fd))
+	if (const int err = worker->has_disk ? 0 : disk_open(worker->wake_fd))
 		return err;
+	worker->has_disk = true;
 	return thread_start_detached("usdma-file", file_main, nullptr);
 }
 

@@ -50,7 +50,10 @@ enum usdma_file_flags {
  * flags; -EMFILE, -ENFILE; or the error of opening the file once more, with or without O_DIRECT.
  */
 USDMA_API int usdma_file_import(usdma_device *dev, int fd, unsigned flags, usdma_file **out);
-/* Invalidates the handle at once. Operations in progress complete normally. */
+/*
+ * Invalidates the handle at once. Operations in progress complete normally. Then descriptors are closed, by which the
+ * process loses its record locks of the file (F_SETLK of fcntl(2)), as by each close(2); not those of F_OFD_SETLK.
+ */
 USDMA_API int usdma_file_close(usdma_file *file);
 
 /*

@@ -267,6 +267,39 @@ static void the_descriptor_stays_the_callers(void **)
 	assert_true(moved == want.size() && get(dev, dst) == want);
 }
 
+/* By one who asks through another descriptor. */
+static bool is_locked(int fd)
+{
+	struct flock l = {};
+
+	l.l_type = F_WRLCK;
+	l.l_whence = SEEK_SET;
+	assert_int_equal(fcntl(fd, F_OFD_GETLK, &l), 0);
+	return l.l_type != F_UNLCK;
+}
+
+static void record_locks_end(void **)
+{
+	device dev;
+	const temporary t;
+
+	for (const int kind : {F_SETLK, F_OFD_SETLK}) {
+		struct flock l = {};
+		const int other = open(("/proc/self/fd/" + std::to_string(t.fd())).c_str(), O_RDWR);
+
+		l.l_type = F_WRLCK;
+		l.l_whence = SEEK_SET;
+		assert_int_equal(fcntl(t.fd(), kind, &l), 0);
+		{
+			const file f(dev, t.fd(), USDMA_FILE_BUFFERED);
+
+			assert_true(is_locked(other));
+		}
+		assert_int_equal(is_locked(other), kind == F_OFD_SETLK);
+		close(other);
+	}
+}
+
 static void a_file_is_truncated(void **)
 {
 	auto gen = rng(8);
@@ -372,6 +405,7 @@ int main()
 		cmocka_unit_test(others_go_on),
 		cmocka_unit_test(a_file_had_no_name),
 		cmocka_unit_test(the_descriptor_stays_the_callers),
+		cmocka_unit_test(record_locks_end),
 		cmocka_unit_test(a_file_is_truncated),
 		cmocka_unit_test(descriptors_that_are_refused),
 		cmocka_unit_test(arguments_that_are_refused),

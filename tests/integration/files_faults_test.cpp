@@ -161,6 +161,34 @@ static void aborted_while_it_copies(void **)
 	other.join();
 }
 
+/* One thread copies for all: a call that has not begun keeps its limit. */
+static void others_time_out_while_it_copies(void **)
+{
+	auto gen = rng(15);
+	device dev;
+	stream s(dev);
+	const temporary t;
+	const bytes want = fill_file(t, MiB, gen);
+	const file f(dev, t.fd());
+	const held_memory dst(want.size());
+	const block other(dev, kind::pinned, want.size());
+	size_t moved = 77, landed = 77;
+
+	wipe(dev, other);
+	dst.hold();
+	WORKS(usdma_file_read(s, dst.data(), f, 0, want.size(), &moved));
+	dst.wait_for_access();
+	assert_int_equal(usdma_file_read_sync(other.data(), f, 0, other.size(), &landed, 50), -ETIMEDOUT);
+	dst.release();
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_true(moved == want.size() && memcmp(dst.data(), want.data(), moved) == 0);
+	/* Behind the call that was too late. */
+	WORKS(usdma_file_read(s, dst.data(), f, 0, want.size(), &moved));
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_int_equal(landed, 0);
+	assert_true(all_are(other.data(), other.size(), untouched));
+}
+
 static void the_device_is_lost_while_it_copies(void **)
 {
 	auto gen = rng(13);
@@ -340,6 +368,7 @@ int main()
 		cmocka_unit_test(the_device_is_lost),
 		cmocka_unit_test(the_device_is_closed),
 		cmocka_unit_test(aborted_while_it_copies),
+		cmocka_unit_test(others_time_out_while_it_copies),
 		cmocka_unit_test(the_device_is_lost_while_it_copies),
 		cmocka_unit_test(a_stream_stops_while_moved_is_written),
 		cmocka_unit_test(a_read_fails),

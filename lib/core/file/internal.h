@@ -60,6 +60,7 @@ struct piece {
 	bool at_disk = false;
 };
 
+enum reached_state : u32 { not_reached, is_reached, is_entered };
 enum front_state : u32 { front_here, front_cancels, front_left };
 
 struct operation {
@@ -67,7 +68,7 @@ struct operation {
 	file_request r{};
 	stream *s = nullptr;           /* a reference; null: synchronous */
 	race_signal *before = nullptr; /* for the race check: the stream's earlier work */
-	u32 reached = 0;               /* set by the front; atomic */
+	u32 reached = not_reached;     /* set by the front, and entered by the thread; atomic */
 	u32 front = front_here;
 	u32 ended = 0; /* set by the thread, after the next three; futex */
 	int err = 0;   /* a positive errno */

@@ -327,7 +327,9 @@ static bool step_work(operation *op)
 
 static bool enter(operation *op)
 {
-	if (op->entered || !load_acquire(&op->reached))
+	u32 seen = is_reached;
+
+	if (op->entered || !cmpxchg_acq_rel(&op->reached, &seen, is_entered))
 		return false;
 	pieces_reached(op);
 	/* The copies are the program's: it has waited. */

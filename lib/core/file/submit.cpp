@@ -13,6 +13,7 @@
 #include <new>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <utility>
 
 namespace usdma::core {
 
@@ -90,7 +91,7 @@ static int gate_check(void *arg)
 	auto *op = static_cast<operation *>(arg);
 
 	if (!load_relaxed(&op->reached)) {
-		store_release(&op->reached, 1u);
+		store_release(&op->reached, u32(is_reached));
 		file_thread_wake();
 	}
 	if (!load_acquire(&op->ended))
@@ -170,6 +171,14 @@ static int fail_operation(const operation *op, bool late)
 			 0;
 }
 
+/* True: the thread has not begun to move it, and will not. */
+static bool take_back(operation *op)
+{
+	u32 seen = is_reached;
+
+	return cmpxchg_acq_rel(&op->reached, &seen, not_reached);
+}
+
 int file_run(const file_request &r, deadline until)
 {
 	const no_cancel scope;
@@ -177,15 +186,23 @@ int file_run(const file_request &r, deadline until)
 
 	if (const int err = operation_new(r, &op))
 		return err;
-	op->reached = 1;
+	op->reached = is_reached;
+	/* Here, not by the thread, which may end it after the return. */
+	size_t *const moved = std::exchange(op->r.moved, nullptr);
 	file_thread_add(op);
 	const bool late = !wait_ended(op, until.at());
+	if (late && take_back(op)) {
+		gate_release(op);
+		return fail(ETIMEDOUT, "%s a file: not begun in time", verb(r.op));
+	}
 	if (late) {
 		/* The thread finishes it after the piece that it copies. */
 		store_release(&op->front, u32(front_cancels));
 		file_thread_wake();
 		wait_ended(op, ~u64(0));
 	}
+	if (moved)
+		*moved = op->landed;
 	const int err = fail_operation(op, late);
 	gate_release(op);
 	return err;

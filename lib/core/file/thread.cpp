@@ -18,6 +18,7 @@ struct file_thread {
 	std::mutex lock;
 	bool has_disk = false, started = false;
 	int wake_fd = -1;
+	u32 asleep = 0;                                   /* it sleeps, or is about to */
 	operation *fresh = nullptr, **fresh_end = &fresh; /* under the lock */
 };
 
@@ -82,7 +83,7 @@ void rest(bool busy, bool *staging)
 void *file_main(void *)
 {
 	operation *all = nullptr;
-	bool staging = false;
+	bool staging = false, asleep = false;
 
 	thread_name("usdma-file");
 	for (;;) {
@@ -98,8 +99,16 @@ void *file_main(void *)
 		moved |= step_all(&all, looked_ns);
 		disk_flush();
 		staging |= moved;
+		/* One more look: fronts that came before did not raise the eventfd. */
+		if (!moved && !asleep) {
+			store_fence(&worker->asleep, 1u);
+			asleep = true;
+			continue;
+		}
 		if (!moved)
 			rest(all != nullptr, &staging);
+		store_relaxed(&worker->asleep, 0u);
+		asleep = false;
 	}
 }
 
@@ -138,9 +147,11 @@ void file_thread_add(operation *op)
 	file_thread_wake();
 }
 
+/* Adds 0: either this sees the thread asleep, or the thread sees what the front has stored. */
 void file_thread_wake()
 {
-	eventfd_signal(worker->wake_fd);
+	if (fetch_add_seq_cst(&worker->asleep, 0))
+		eventfd_signal(worker->wake_fd);
 }
 
 } // namespace usdma::core

@@ -93,8 +93,16 @@ void file_thread_wake();
 
 /* ---- steps.cpp: an operation's work; by the thread --------------------------------------------------------- */
 
-/* True: something was done. looked_ns: when disk_take() was called last. */
-bool file_step(operation *op, u64 looked_ns);
+/* One look at all operations: what holds for many of them is found out once. Bits by slot. */
+struct file_pass {
+	u64 looked_ns; /* disk_take() was called */
+	u64 known = 0, lost = 0;
+	u64 full = 0; /* there is no memory to read ahead */
+};
+static_assert(max_devices <= 64);
+
+/* True: something was done. */
+bool file_step(operation *op, file_pass *pass);
 /* The thread may free it. */
 bool file_is_over(const operation *op);
 /* Handles the result of a piece's request. */

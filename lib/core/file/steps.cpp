@@ -250,9 +250,24 @@ static bool take_reads(operation *op)
 	return op->landed == op->r.len ? finish(op, 0) : moved;
 }
 
-static bool step_read(operation *op)
+static u64 slot_bit(const operation *op)
 {
-	const bool moved = (op->entered || op->reads_ahead) && start_reads(op);
+	return u64(1) << op->r.f->slot;
+}
+
+static bool read_ahead(operation *op, file_pass *pass)
+{
+	if (!op->reads_ahead || pass->full & slot_bit(op))
+		return false;
+	const bool moved = start_reads(op);
+	if (!op->held)
+		pass->full |= slot_bit(op);
+	return moved;
+}
+
+static bool step_read(operation *op, file_pass *pass)
+{
+	const bool moved = op->entered ? start_reads(op) : read_ahead(op, pass);
 
 	return op->finished || !op->entered ? moved : take_reads(op) || moved;
 }
@@ -312,11 +327,11 @@ static bool step_sync(operation *op)
 	return op->started;
 }
 
-static bool step_work(operation *op)
+static bool step_work(operation *op, file_pass *pass)
 {
 	switch (op->r.op) {
 	case file_op::read:
-		return step_read(op);
+		return step_read(op, pass);
 	case file_op::write:
 		return step_write(op);
 	case file_op::sync:
@@ -329,7 +344,7 @@ static bool enter(operation *op)
 {
 	u32 seen = is_reached;
 
-	if (op->entered || !cmpxchg_acq_rel(&op->reached, &seen, is_entered))
+	if (op->entered || !load_relaxed(&op->reached) || !cmpxchg_acq_rel(&op->reached, &seen, is_entered))
 		return false;
 	pieces_reached(op);
 	/* The copies are the program's: it has waited. */
@@ -351,25 +366,31 @@ static bool hangs(const operation *op, u64 looked_ns)
 	return op->entered && op->r.op != file_op::sync && looked_ns > since + u64(config_get().hang_ms) * ns_per_ms;
 }
 
-static bool is_lost(const operation *op)
+static bool is_lost(const operation *op, file_pass *pass)
 {
-	const slot_guard dev(op->r.f->slot);
+	const u64 bit = slot_bit(op);
 
-	return !dev || dev->lost();
+	if (!(pass->known & bit)) {
+		const slot_guard dev(op->r.f->slot);
+
+		pass->known |= bit;
+		pass->lost |= !dev || dev->lost() ? bit : 0;
+	}
+	return pass->lost & bit;
 }
 
-bool file_step(operation *op, u64 looked_ns)
+bool file_step(operation *op, file_pass *pass)
 {
 	if (op->finished)
 		return false;
 	if (load_acquire(&op->front) != front_here)
 		return finish(op, ECANCELED);
-	if (is_lost(op))
+	if (is_lost(op, pass))
 		return finish(op, ENODEV);
 	const bool moved = enter(op);
-	if (step_work(op) || moved)
+	if (step_work(op, pass) || moved)
 		return true;
-	return hangs(op, looked_ns) ? finish(op, ETIMEDOUT) : false;
+	return hangs(op, pass->looked_ns) ? finish(op, ETIMEDOUT) : false;
 }
 
 } // namespace usdma::core

@@ -48,10 +48,11 @@ void operation_free(operation *op)
 /* Steps each, and frees those that are over. */
 bool step_all(operation **all, u64 looked_ns)
 {
+	file_pass pass = {looked_ns};
 	bool moved = false;
 
 	for (operation **at = all; operation *op = *at;) {
-		moved |= file_step(op, looked_ns);
+		moved |= file_step(op, &pass);
 		if (file_is_over(op)) {
 			*at = op->next;
 			operation_free(op);

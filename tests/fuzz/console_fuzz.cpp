@@ -31,7 +31,7 @@ struct served {
 		must_hold(mkdtemp(name));
 		folder = name;
 		path = folder + "/ctl";
-		must_hold(!desk.open(path, ""));
+		must_hold(!desk.open(path, sim::config()));
 	}
 	~served()
 	{

@@ -18,7 +18,8 @@ STATUS = 66
 KINDS = {"write_after_read": "write after read", "read_before_load": "read after write", "early_record": "read after write",
          "stale_wait": "read after write", "shared_staging": "write after write", "reused_buffer": "read after write",
          "synchronous_copy": "read after write", "wrong_stream": "write after write", "block_reused": "write after read",
-         "free_in_flight": "free in use", "source_reused": "source changed", "notify_missed": "read after write", "rows_overlap": "write after write"}
+         "free_in_flight": "free in use", "source_reused": "source changed", "notify_missed": "read after write", "rows_overlap": "write after write",
+         "credits": "read after write"}
 
 
 def run(program, words, check, more=()):

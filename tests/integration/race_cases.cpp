@@ -177,6 +177,30 @@ void notify_missed(program &p)
 	p.move(p.b, p.other, p.cache);
 }
 
+/* Two values in turn: blocks that were loaded, and blocks that were read. The second block's wait is missing. */
+void credits(program &p)
+{
+	uint64_t *words;
+	void *loaded, *read;
+
+	WORKS(aclrtMalloc(reinterpret_cast<void **>(&words), size, ACL_MEM_MALLOC_HUGE_FIRST));
+	WORKS(aclrtMemset(words, size, 0, size));
+	loaded = words;
+	read = words + 8;
+	p.load(p.a, p.cache, p.host);
+	WORKS(aclrtValueWrite(loaded, 1, 0, p.a));
+	WORKS(aclrtValueWait(read, 1, ACL_STREAM_WAIT_VALUE_GEQ, p.a));
+	p.load(p.a, p.cache, p.host);
+	WORKS(aclrtValueWrite(loaded, 2, 0, p.a));
+	for (uint64_t i = 1; i <= 2; i++) {
+		if (i == 1 || p.fixed)
+			WORKS(aclrtValueWait(loaded, i, ACL_STREAM_WAIT_VALUE_GEQ, p.b));
+		p.move(p.b, p.other, p.cache);
+		WORKS(aclrtValueWrite(read, i, 0, p.b));
+	}
+	p.sync(p.b);
+}
+
 /* Rows of a 2D copy reach into the next block, whose gaps are free. */
 void rows_overlap(program &p)
 {
@@ -201,12 +225,19 @@ struct one {
 };
 
 constexpr one all[] = {
-	{"write_after_read", write_after_read}, {"read_before_load", read_before_load},
-	{"early_record", early_record},         {"stale_wait", stale_wait},
-	{"shared_staging", shared_staging},     {"reused_buffer", reused_buffer},
-	{"synchronous_copy", synchronous_copy}, {"wrong_stream", wrong_stream},
-	{"block_reused", block_reused},         {"source_reused", source_reused},
-	{"free_in_flight", free_in_flight},     {"notify_missed", notify_missed},
+	{"write_after_read", write_after_read},
+	{"read_before_load", read_before_load},
+	{"early_record", early_record},
+	{"stale_wait", stale_wait},
+	{"shared_staging", shared_staging},
+	{"reused_buffer", reused_buffer},
+	{"synchronous_copy", synchronous_copy},
+	{"wrong_stream", wrong_stream},
+	{"block_reused", block_reused},
+	{"source_reused", source_reused},
+	{"free_in_flight", free_in_flight},
+	{"notify_missed", notify_missed},
+	{"credits", credits},
 	{"rows_overlap", rows_overlap},
 };
 

@@ -30,7 +30,7 @@ void history::remove(context_id id)
 
 	if (!c)
 		return;
-	drain(id, true);
+	drain_by_force(id);
 	const u64 time = c->time + 1, version = c->version + 1;
 	*c = context();
 	c->time = time;
@@ -122,7 +122,7 @@ u64 history::submit(context_id stream, context_id thread, std::span<const stream
 		run_access(s, stream, what, operation);
 		return s->time;
 	}
-	queued q{queued::access, {}, {}, operation, nullptr};
+	queued q{queued::kind::access, {}, {}, operation, nullptr};
 	if (!fits([&] { q.accesses.assign(what.begin(), what.end()); }))
 		counts_.no_memory++;
 	enqueue(s, t, std::move(q));
@@ -133,7 +133,7 @@ void history::submit_signal(context_id stream, context_id thread, const signal_r
 {
 	context *const s = get(stream), *const t = get(thread);
 
-	if (!s || !t || enqueue(s, t, {queued::give, {}, {}, 0, signal}))
+	if (!s || !t || enqueue(s, t, {queued::kind::give, {}, {}, 0, signal}))
 		return;
 	begin(s, t, thread);
 	pass_on(s, &signal->clock_);
@@ -145,13 +145,13 @@ void history::submit_wait(context_id stream, context_id thread, const signal_ref
 {
 	context *const s = get(stream), *const t = get(thread);
 
-	if (!s || !t || enqueue(s, t, {queued::wait, {}, {}, 0, signal}))
+	if (!s || !t || enqueue(s, t, {queued::kind::wait, {}, {}, 0, signal}))
 		return;
 	begin(s, t, thread);
 	if (signal->given_)
 		return join(s, signal->clock_);
 	/* The first in the queue is what the stream waits for. */
-	if (queued_ >= max_queued || !try_push(s->queue, queued{queued::wait, {}, {}, 0, signal}))
+	if (queued_ >= max_queued || !try_push(s->queue, queued{queued::kind::wait, {}, {}, 0, signal}))
 		counts_.queued_forgotten++;
 	else
 		queued_++;
@@ -164,25 +164,25 @@ void history::join_unseen(context *stream)
 	stream->version++;
 }
 
-/* Runs what no longer waits; force: all of it, or until that is given. */
-void history::drain(context_id stream, bool force, const order_signal *until)
+/* Runs what no longer waits; force: passes the first wait, too. */
+void history::drain(context_id stream, bool force)
 {
 	context *const s = get(stream);
 
-	while (s && !s->queue.empty() && !(until && until->given_)) {
+	for (; s && !s->queue.empty(); force = false) {
 		queued &q = s->queue.front();
 
-		if (q.what == queued::wait && !q.signal->given_ && !force)
+		if (q.what == queued::kind::wait && !q.signal->given_ && !force)
 			return;
 		join(s, q.from);
 		s->from = ~0u;
-		if (q.what == queued::access)
+		if (q.what == queued::kind::access)
 			run_access(s, stream, q.accesses, q.operation);
-		else if (q.what == queued::wait && q.signal->given_)
+		else if (q.what == queued::kind::wait && q.signal->given_)
 			join(s, q.signal->clock_);
-		else if (q.what == queued::wait)
+		else if (q.what == queued::kind::wait)
 			join_unseen(s);
-		if (q.what == queued::give) {
+		if (q.what == queued::kind::give) {
 			pass_on(s, &q.signal->clock_);
 			q.signal->given_ = true;
 		}
@@ -199,6 +199,17 @@ void history::drain_all()
 		for (context_id id = 0; id < contexts_.size(); id++)
 			if (!contexts_[id].queue.empty())
 				drain(id, false);
+	}
+}
+
+/* All of it, or until that is given. Others go on after each wait: a later one may be for them. */
+void history::drain_by_force(context_id stream, const order_signal *until)
+{
+	const context *const s = get(stream);
+
+	while (s && !s->queue.empty() && !(until && until->given_)) {
+		drain(stream, true);
+		drain_all();
 	}
 }
 
@@ -242,8 +253,7 @@ void history::waited_for(context_id thread, const order_signal &signal)
 
 void history::reach(context_id stream, const order_signal &s)
 {
-	drain(stream, true, &s);
-	drain_all();
+	drain_by_force(stream, &s);
 }
 
 void history::waited_for_stream(context_id thread, context_id stream)
@@ -252,10 +262,7 @@ void history::waited_for_stream(context_id thread, context_id stream)
 
 	if (!t || !s)
 		return;
-	if (unlikely(!s->queue.empty())) {
-		drain(stream, true);
-		drain_all();
-	}
+	drain_by_force(stream);
 	pass_on(s, &t->clock);
 	t->version++;
 }

@@ -101,7 +101,7 @@ public:
 private:
 	/* An operation of a stream behind a wait. */
 	struct queued {
-		enum kind : u8 { access, give, wait } what;
+		enum class kind : u8 { access, give, wait } what;
 		vector_clock from; /* the thread's at submission */
 		std::vector<stream_access> accesses;
 		u32 operation = 0;
@@ -129,7 +129,8 @@ private:
 	void join_unseen(context *stream);
 	void run_access(context *c, context_id id, std::span<const stream_access> what, u32 operation);
 	bool enqueue(context *stream, context *thread, queued &&q);
-	void drain(context_id stream, bool force, const order_signal *until = nullptr);
+	void drain(context_id stream, bool force);
+	void drain_by_force(context_id stream, const order_signal *until = nullptr);
 	void drain_all();
 
 	std::deque<context> contexts_;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/check/race_words.h"
 
+#include <algorithm>
+
 namespace usdma::core {
 
 static bool meets(const word_wait &w, u64 value)
@@ -54,11 +56,14 @@ std::vector<signal_ref> race_words::wait(u64 key, const word_wait &what)
 			w.waits.pop_front();
 		return from;
 	}
-	for (const written &one : w.writes)
-		if (meets(what, one.value))
-			from.push_back(one.given);
+	/* Those that were reached; a later one may itself wait for this wait. */
+	for (const bool given : {true, false})
+		for (const written &one : w.writes)
+			if (meets(what, one.value) && one.given->given() == given && (given || from.empty()))
+				from.push_back(one.given);
 	if (what.takes)
-		w.writes.clear();
+		std::erase_if(w.writes,
+			      [&](const written &one) { return std::ranges::find(from, one.given) != from.end(); });
 	return from;
 }
 

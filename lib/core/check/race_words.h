@@ -16,8 +16,9 @@ struct word_wait {
 };
 
 /*
- * In the order of submission. If the word's last value meets a wait, the wait is after all writes that meet it, as
- * any may have been the one; else after the next write that does.
+ * In the order of submission. If the word's last value meets a wait, the wait is after all writes that meet it and
+ * were reached, as any may have been the one; if none was reached, after the first. Else after the next write that
+ * meets it.
  */
 class race_words {
 public:

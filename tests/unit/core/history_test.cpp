@@ -408,6 +408,24 @@ static void an_unseen_signal_is_counted(void **)
 	assert_int_equal(p.found, 0);
 }
 
+/* Two rounds, of which the second waits for the other stream: only the first wait was for what is unseen. */
+static void a_signal_is_unseen_among_others(void **)
+{
+	by_hand p;
+	const auto first = std::make_shared<order_signal>(), second = std::make_shared<order_signal>();
+
+	p.h.submit_wait(p.a, p.t, first);
+	p.write(p.a, 0, 10);
+	p.h.submit_signal(p.a, p.t, second);
+	p.h.submit_wait(p.b, p.t, std::make_shared<order_signal>());
+	p.h.submit_signal(p.b, p.t, first);
+	p.h.submit_wait(p.b, p.t, second);
+	p.read(p.b, 0, 10);
+	p.h.waited_for_stream(p.t, p.b);
+	assert_int_equal(p.h.result().unseen_signals, 1);
+	assert_int_equal(p.found, 0);
+}
+
 static void memory_is_bounded(void **)
 {
 	access_map m(1000);
@@ -442,10 +460,15 @@ static void readers_are_bounded(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(random_programs),        cmocka_unit_test(programs_without_a_race),
-		cmocka_unit_test(missing_edges),          cmocka_unit_test(memory_is_used_again),
-		cmocka_unit_test(numbers_are_used_again), cmocka_unit_test(an_unseen_signal_is_counted),
-		cmocka_unit_test(memory_is_bounded),      cmocka_unit_test(readers_are_bounded),
+		cmocka_unit_test(random_programs),
+		cmocka_unit_test(programs_without_a_race),
+		cmocka_unit_test(missing_edges),
+		cmocka_unit_test(memory_is_used_again),
+		cmocka_unit_test(numbers_are_used_again),
+		cmocka_unit_test(an_unseen_signal_is_counted),
+		cmocka_unit_test(memory_is_bounded),
+		cmocka_unit_test(readers_are_bounded),
+		cmocka_unit_test(a_signal_is_unseen_among_others),
 	};
 
 	return cmocka_run_group_tests_name("history", tests, nullptr, nullptr);

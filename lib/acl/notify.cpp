@@ -35,6 +35,7 @@ static std::mutex dying_lock;
 
 static void end(notify *n)
 {
+	core::memory_check_reset(n->word);
 	if (!n->imported)
 		core::host_free(n->word); /* deferred while an engine may still store there */
 	core::share_unref(n->share);
@@ -123,6 +124,7 @@ static void clear(notify *n)
 {
 	core::share *share = load_acquire(&n->share);
 
+	core::memory_check_reset(n->word);
 	store_release(n->word, u64(0));
 	if (share)
 		store_release(&share->page->words[0], u64(0));

@@ -19,7 +19,8 @@ KINDS = {"write_after_read": "write after read", "read_before_load": "read after
          "stale_wait": "read after write", "shared_staging": "write after write", "reused_buffer": "read after write",
          "synchronous_copy": "read after write", "wrong_stream": "write after write", "block_reused": "write after read",
          "free_in_flight": "free in use", "source_reused": "source changed", "notify_missed": "read after write", "rows_overlap": "write after write",
-         "credits": "read after write"}
+         "credits": "read after write", "cleared_early": "write after read",
+         "notify_again": "write after read"}
 
 
 def run(program, words, check, more=()):

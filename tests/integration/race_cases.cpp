@@ -165,6 +165,40 @@ void free_in_flight(program &p)
 	WORKS(aclrtFreeHost(p.host));
 }
 
+/* Pinned memory is cleared by the CPU while a copy is still to read it. */
+void cleared_early(program &p)
+{
+	p.load(p.a, p.cache, p.host);
+	if (p.fixed)
+		p.sync(p.a);
+	WORKS(aclrtMemset(p.host, size, 0, size));
+}
+
+/* A notify is used again: its last record, which was dropped, is not what the wait is for. */
+void notify_again(program &p)
+{
+	for (const bool reset : {true, false}) {
+		aclrtNotify n;
+
+		WORKS(aclrtCreateNotify(&n, 0));
+		WORKS(aclrtRecordNotify(n, p.a));
+		WORKS(aclrtSynchronizeDevice());
+		if (reset) {
+			WORKS(aclrtNotifyBatchReset(&n, 1));
+		} else {
+			WORKS(aclrtDestroyNotify(n));
+			WORKS(aclrtCreateNotify(&n, 0));
+		}
+		if (p.fixed)
+			WORKS(aclrtWaitAndResetNotify(n, p.b, 10000));
+		p.move(p.b, p.other, p.cache);
+		p.load(p.a, p.cache, p.host);
+		WORKS(aclrtRecordNotify(n, p.a));
+		WORKS(aclrtSynchronizeDevice());
+		WORKS(aclrtDestroyNotify(n));
+	}
+}
+
 /* A notify is waited for by the wrong stream. */
 void notify_missed(program &p)
 {
@@ -236,7 +270,9 @@ constexpr one all[] = {
 	{"block_reused", block_reused},
 	{"source_reused", source_reused},
 	{"free_in_flight", free_in_flight},
+	{"cleared_early", cleared_early},
 	{"notify_missed", notify_missed},
+	{"notify_again", notify_again},
 	{"credits", credits},
 	{"rows_overlap", rows_overlap},
 };

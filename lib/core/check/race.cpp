@@ -364,6 +364,11 @@ void race_word_wait(context_id s, u64 key, dma::compare cmp, u64 value, bool tak
 	});
 }
 
+void race_word_reset(u64 key)
+{
+	within_race([&](race_state &r) { r.words.reset(r.key_of(key)); });
+}
+
 /* ---- host functions --------------------------------------------------------------------------------- */
 
 void race_call(context_id s, const void *group, u64 by, const void *token)

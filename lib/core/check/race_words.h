@@ -31,6 +31,8 @@ public:
 	std::vector<signal_ref> wait(u64 key, const word_wait &w);
 	/* Written by other means, or freed. */
 	void forget(byte_range r);
+	/* Nothing waits for it any more, either. */
+	void reset(u64 key) { words_.erase(key); }
 
 private:
 	struct written {

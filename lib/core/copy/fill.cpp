@@ -1,15 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Fills of host memory by the CPU, and of a device's memory when it is cleared. */
+#include "lib/core/check/race.h"
 #include "lib/core/copy/internal.h"
 
 #include <cstring>
 
 namespace usdma::core {
 
+/* By USDMA_CHECK=race. */
+static void check_fill(const translation &p, u64 len)
+{
+	const u64 key = race_key(p.space == dma::space::host, p.slot, p.dma);
+	const stream_access a = {{key, key + len}, true};
+
+	if (p.cls != mem_class::unregistered)
+		race_access("fill by the CPU", {&a, 1});
+}
+
 int fill_host(void *dst, u64 pattern, unsigned size, u64 len)
 {
-	if (const int err = check_writable(translate(dst), dst))
+	const translation p = translate(dst);
+
+	if (const int err = check_writable(p, dst))
 		return err;
+	if (race_on())
+		check_fill(p, len);
 	return touch([&] {
 		if (size == 1)
 			memset(dst, int(pattern & 0xff), len);

@@ -189,6 +189,8 @@ void memory_forget(device *dev);
 u64 memory_retained_by(const device *dev);
 /* Before the program frees what is at ptr: reported if that is in use (USDMA_CHECK=race). */
 void memory_check_free(const void *ptr);
+/* The host stores to a word that streams write and wait for. */
+void memory_check_reset(const u64 *word);
 /* Completes deferred frees whose devices cannot access the memory any more. Cheap if there are none. */
 void memory_reclaim();
 

@@ -98,6 +98,14 @@ void memory_check_free(const void *ptr)
 		race_block_free(race_key(p.space == dma::space::host, p.slot, p.dma));
 }
 
+void memory_check_reset(const u64 *word)
+{
+	const translation p = race_on() ? translate(word) : translation();
+
+	if (p.size)
+		race_word_reset(race_key(p.space == dma::space::host, p.slot, p.dma));
+}
+
 /* ---- changes ---------------------------------------------------------------------------------------- */
 
 int region_add(const region &from, region **out)

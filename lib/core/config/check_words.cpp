@@ -63,7 +63,10 @@ std::string check_device(const check_words &c, const std::string &spec)
 {
 	const bool embedded = spec == "sim" || spec.starts_with("sim:");
 
-	if (!embedded || c.timing == check_timing::plain || spec.find(key) != std::string::npos)
+	const size_t model = spec.find(":model=");
+	const bool other = model != std::string::npos && !spec.substr(model).starts_with(":model=sdma");
+
+	if (!embedded || (c.implied && other) || c.timing == check_timing::plain || spec.find(key) != std::string::npos)
 		return spec;
 	const std::string timed = spec + std::string(key) + std::string(timing_names[size_t(c.timing)]);
 	return c.timing == check_timing::shuffle ? timed + timing_seed_mark + std::to_string(c.seed) : timed;
@@ -72,7 +75,7 @@ std::string check_device(const check_words &c, const std::string &spec)
 /* Other engines run when they do. A server has its own option. */
 int check_allows(const check_words &c, string_view spec)
 {
-	if (c.timing < check_timing::late || spec.starts_with("sim") || spec.starts_with("vfio-user:"))
+	if (c.implied || c.timing < check_timing::late || spec.starts_with("sim") || spec.starts_with("vfio-user:"))
 		return 0;
 	return fail(EINVAL, "check (USDMA_CHECK): device %.*s is no software device, as late and shuffle need",
 		    int(spec.size()), spec.data());

@@ -93,6 +93,15 @@ static void checks(void **)
 	assert_string_equal(parse({{"USDMA_CHECK", "late"}, {"USDMA_DEVICES", "sim:timing=early"}}).devices[0].c_str(),
 			    "sim:timing=early");
 	assert_names(parse({{"USDMA_CHECK", "late"}, {"USDMA_DEVICES", "0000:01:00.0"}}), "no software device");
+	/* The timing that race implies is for devices that have it. */
+	for (const char *other : {"sim:model=ioat", "sim:model=dsa", "0000:01:00.0"}) {
+		const config c = parse({{"USDMA_CHECK", "race"}, {"USDMA_DEVICES", other}});
+
+		assert_string_equal(c.devices[0].c_str(), other);
+		assert_int_equal(core::check_allows(c.checks, other), 0);
+	}
+	assert_string_equal(parse({{"USDMA_CHECK", "race"}, {"USDMA_DEVICES", "sim:model=sdma"}}).devices[0].c_str(),
+			    "sim:model=sdma:timing=late");
 	for (const char *any : {"early", "race"})
 		assert_string_equal(parse({{"USDMA_CHECK", any}, {"USDMA_DEVICES", "0000:01:00.0"}}).error.c_str(), "");
 }

@@ -19,7 +19,7 @@ KINDS = {"write_after_read": "write after read", "read_before_load": "read after
          "stale_wait": "read after write", "shared_staging": "write after write", "reused_buffer": "read after write",
          "synchronous_copy": "read after write", "wrong_stream": "write after write", "block_reused": "write after read",
          "free_in_flight": "free in use", "source_reused": "source changed", "notify_missed": "read after write", "rows_overlap": "write after write",
-         "credits": "read after write", "cleared_early": "write after read",
+         "credits": "read after write", "free_after_abort": "free in use", "cleared_early": "write after read",
          "notify_again": "write after read"}
 
 
@@ -71,6 +71,13 @@ def check_settings(to, program):
     to.add(done.returncode == 0 and not reports and "race 1" not in done.stderr, "nothing is checked without the word", done.stderr)
 
 
+def check_lost(to, program):
+    """A lost device accesses nothing any more."""
+    for name in ("free_in_flight", "free_after_abort"):
+        done, reports, summary = run(program, (name, "lost"), "race", {"USDMA_FAULTS": "vanish@1"}.items())
+        to.add(done.returncode == 0 and not reports and summary.get("summary") == 0 and "lost" in done.stderr, f"{name}: a lost device", done.stderr)
+
+
 def check_tool(to, program, tool):
     env = dict(os.environ, USDMA_DEVICES="sim:mem=64M:engines=2:channels=16")
 
@@ -98,6 +105,7 @@ def main():
     for name in names:
         check_case(to, program, name, 3 * int(os.environ.get("USDMA_TEST_SCALE", "1")))
     check_settings(to, program)
+    check_lost(to, program)
     for tool in sys.argv[2:]:
         check_tool(to, program, tool)
     return to.end()

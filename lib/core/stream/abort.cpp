@@ -29,7 +29,7 @@ int stream_abort(stream *s)
 	if (err)
 		return err;
 	err = hwq_wait(l, seq, until, wait_mode::hybrid);
-	if (!err && !outside && s->order)
+	if ((!err || err == -ENODEV) && !outside && s->order)
 		race_stream_waited(s->order);
 	return err == -ENODEV ? outside : err ? err : outside;
 }

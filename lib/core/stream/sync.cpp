@@ -88,6 +88,8 @@ static int wait_failed(stream *s, int err)
 		stream_outside_wait(s, deadline::in_ms(hang_over_ms()));
 		why.again(err);
 	}
+	if (unlikely(s->order) && s->dev->lost())
+		race_stream_waited(s->order);
 	return err;
 }
 

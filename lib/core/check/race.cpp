@@ -159,6 +159,10 @@ void race_state::changed(const source_change &c)
 void race_block_add(const race_block &b)
 {
 	within_race([&](race_state &r) {
+		/* Memory of the host now, which was a view of another device's. */
+		if (b.host)
+			std::erase_if(r.aliases,
+				      [&](const auto &a) { return a.first < b.key + b.size && b.key < a.second.end; });
 		r.order.forget({b.key, b.key + b.size});
 		r.words.forget({b.key, b.key + b.size});
 		r.blocks.insert_or_assign(

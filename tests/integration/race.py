@@ -23,12 +23,12 @@ KINDS = {"write_after_read": "write after read", "read_before_load": "read after
          "notify_again": "write after read"}
 
 
-def run(program, words, check, more=()):
+def run(program, words, check, more=(), stdin=subprocess.DEVNULL):
     """(the process, the reports, the summary)"""
     with tempfile.TemporaryDirectory() as where:
         path = os.path.join(where, "report")
         env = dict(os.environ, USDMA_DEVICES="sim:mem=64M:engines=2:channels=16", USDMA_CHECK=check, USDMA_CHECK_REPORT=path, **dict(more))
-        done = subprocess.run([program, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, env=env)
+        done = subprocess.run([program, *words], stdin=stdin, capture_output=True, text=True, timeout=60, check=False, env=env)
         lines = []
         if os.path.exists(path):
             with open(path, encoding="utf-8") as f:
@@ -78,6 +78,18 @@ def check_lost(to, program):
         to.add(done.returncode == 0 and not reports and summary.get("summary") == 0 and "lost" in done.stderr, f"{name}: a lost device", done.stderr)
 
 
+def check_exit(to, program):
+    """A thread that reads standard input has its lock."""
+    end, other = os.pipe()
+    try:
+        done = run(program, ("read_before_load", "racy", "reading"), "race", stdin=end)[0]
+        to.add(done.returncode == STATUS, "the process exits while a thread reads", done.stderr)
+    except subprocess.TimeoutExpired as e:
+        to.add(False, "the process exits while a thread reads", str(e))
+    os.close(end)
+    os.close(other)
+
+
 def check_tool(to, program, tool):
     env = dict(os.environ, USDMA_DEVICES="sim:mem=64M:engines=2:channels=16")
 
@@ -106,6 +118,7 @@ def main():
         check_case(to, program, name, 3 * int(os.environ.get("USDMA_TEST_SCALE", "1")))
     check_settings(to, program)
     check_lost(to, program)
+    check_exit(to, program)
     for tool in sys.argv[2:]:
         check_tool(to, program, tool)
     return to.end()

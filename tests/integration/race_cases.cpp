@@ -2,6 +2,7 @@
 /*
  * Bugs as public reports have them, in few lines, each racy and fixed: race_cases NAME racy|fixed. race.py runs them
  * under USDMA_CHECK=race, which reports each racy one and no fixed one. NAME lost: the fixed one goes on after errors.
+ * With a third word a thread reads standard input meanwhile.
  */
 #include "acl/acl.h"
 
@@ -9,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <thread>
 
 namespace {
 
@@ -293,6 +295,8 @@ int main(int argc, char **argv)
 		if (argc < 3 || strcmp(o.name, argv[1]))
 			continue;
 		lost = !strcmp(argv[2], "lost");
+		if (argc > 3)
+			std::thread([] { getchar(); }).detach();
 		program p(strcmp(argv[2], "racy") != 0);
 
 		o.run(p);

@@ -432,9 +432,13 @@ static race_dropped dropped_by(const race_state &r)
 {
 	const history::counts c = r.order.result();
 
-	return {c.accesses.ranges_forgotten, c.accesses.readers_forgotten,
-		c.queued_forgotten,          0,
-		r.stacks.forgotten(),        c.no_memory + c.accesses.no_memory + r.no_memory};
+	return {c.accesses.ranges_forgotten,
+		c.accesses.readers_forgotten,
+		c.queued_forgotten,
+		r.sources.forgotten(),
+		0,
+		r.stacks.forgotten(),
+		c.no_memory + c.accesses.no_memory + r.no_memory};
 }
 
 /*

@@ -58,7 +58,8 @@ u32 call_stacks::number_of(const frames &f)
 		forgotten_++;
 		return 0;
 	}
-	by_id_.reserve(by_id_.size() + 1);
+	if (by_id_.size() == by_id_.capacity())
+		by_id_.reserve(by_id_.size() * 2 + 1);
 	const auto made = numbers_.emplace(f, u32(by_id_.size() + 1)).first;
 	by_id_.push_back(&made->first);
 	return made->second;
@@ -476,8 +477,9 @@ u64 race_reports()
 static std::string dropped_text(const race_dropped &d)
 {
 	return "{\"ranges\": " + std::to_string(d.ranges) + ", \"readers\": " + std::to_string(d.readers) +
-	       ", \"waits\": " + std::to_string(d.waits) + ", \"reports\": " + std::to_string(d.reports) +
-	       ", \"stacks\": " + std::to_string(d.stacks) + ", \"no_memory\": " + std::to_string(d.no_memory) + "}";
+	       ", \"waits\": " + std::to_string(d.waits) + ", \"sources\": " + std::to_string(d.sources) +
+	       ", \"reports\": " + std::to_string(d.reports) + ", \"stacks\": " + std::to_string(d.stacks) +
+	       ", \"no_memory\": " + std::to_string(d.no_memory) + "}";
 }
 
 /* "[3, 1]": how often each report was found. */

@@ -89,9 +89,9 @@ struct race_finding {
 
 /* What went beyond the limits. */
 struct race_dropped {
-	u64 ranges, readers, waits, reports, stacks, no_memory;
+	u64 ranges, readers, waits, sources, reports, stacks, no_memory;
 
-	u64 any() const { return ranges | readers | waits | reports | stacks | no_memory; }
+	u64 any() const { return ranges | readers | waits | sources | reports | stacks | no_memory; }
 };
 
 /* Writes a report, or counts it if there was an equal one. */

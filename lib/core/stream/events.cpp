@@ -118,7 +118,7 @@ static int claim_future(event *e, const stream *s, record **out)
 		return 0;
 	if (e->flags & event_timing && record_time(r, s->dev))
 		return fail_in(-ENOMEM, "an event's record");
-	r->hidden = record::seen;
+	r->hidden = s->order ? record::by_check : record::seen;
 	record_ref(r);
 	return 0;
 }

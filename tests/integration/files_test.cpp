@@ -267,7 +267,7 @@ static void the_descriptor_stays_the_callers(void **)
 	assert_true(moved == want.size() && get(dev, dst) == want);
 }
 
-/* By one who asks through another descriptor. */
+/* Queried through another descriptor. */
 static bool is_locked(int fd)
 {
 	struct flock l = {};

@@ -63,11 +63,11 @@ static u32 group_of(const struct statx &st)
 /* Not its other flags: with O_TMPFILE it would be a new file. */
 static int open_again(int fd, int flags)
 {
-	static constexpr int kept = O_ACCMODE | O_APPEND | O_DIRECT | O_NOATIME | O_NONBLOCK | O_SYNC;
+	static constexpr int reopened = O_ACCMODE | O_APPEND | O_DIRECT | O_NOATIME | O_NONBLOCK | O_SYNC;
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return fd_above_stdio(open(path, (flags & kept) | O_CLOEXEC | O_NOCTTY));
+	return fd_above_stdio(open(path, (flags & reopened) | O_CLOEXEC | O_NOCTTY));
 }
 
 static int check_kind(int fd, const struct statx &st)

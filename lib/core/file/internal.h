@@ -93,10 +93,10 @@ void file_thread_wake();
 
 /* ---- steps.cpp: an operation's work; by the thread --------------------------------------------------------- */
 
-/* One look at all operations: what holds for many of them is found out once. Bits by slot. */
+/* One pass over all operations: what holds for many of them is found out once. Bits by slot. */
 struct file_pass {
-	u64 looked_ns; /* disk_take() was called */
-	u64 known = 0, lost = 0;
+	u64 polled_ns; /* disk_take() was called */
+	u64 checked = 0, lost = 0;
 	u64 full = 0; /* there is no memory to read ahead */
 };
 static_assert(max_devices <= 64);

@@ -357,23 +357,23 @@ static bool enter(operation *op)
 
 /*
  * Longer than the limit of a device. What waits for staging memory hangs if nothing moves. A sync is one request of any
- * length. looked_ns: when the disk was asked last.
+ * length. polled_ns: when the disk was last polled.
  */
-static bool hangs(const operation *op, u64 looked_ns)
+static bool hangs(const operation *op, u64 polled_ns)
 {
 	const u64 since = op->at_disk ? op->progress_ns : std::max(op->progress_ns, any_progress_ns);
 
-	return op->entered && op->r.op != file_op::sync && looked_ns > since + u64(config_get().hang_ms) * ns_per_ms;
+	return op->entered && op->r.op != file_op::sync && polled_ns > since + u64(config_get().hang_ms) * ns_per_ms;
 }
 
 static bool is_lost(const operation *op, file_pass *pass)
 {
 	const u64 bit = slot_bit(op);
 
-	if (!(pass->known & bit)) {
+	if (!(pass->checked & bit)) {
 		const slot_guard dev(op->r.f->slot);
 
-		pass->known |= bit;
+		pass->checked |= bit;
 		pass->lost |= !dev || dev->lost() ? bit : 0;
 	}
 	return pass->lost & bit;
@@ -390,7 +390,7 @@ bool file_step(operation *op, file_pass *pass)
 	const bool moved = enter(op);
 	if (step_work(op, pass) || moved)
 		return true;
-	return hangs(op, pass->looked_ns) ? finish(op, ETIMEDOUT) : false;
+	return hangs(op, pass->polled_ns) ? finish(op, ETIMEDOUT) : false;
 }
 
 } // namespace usdma::core

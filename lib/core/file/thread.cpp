@@ -46,9 +46,9 @@ void operation_free(operation *op)
 }
 
 /* Steps each, and frees those that are over. */
-bool step_all(operation **all, u64 looked_ns)
+bool step_all(operation **all, u64 polled_ns)
 {
-	file_pass pass = {looked_ns};
+	file_pass pass = {polled_ns};
 	bool moved = false;
 
 	for (operation **at = all; operation *op = *at;) {
@@ -95,12 +95,12 @@ void *file_main(void *)
 		while (*end)
 			end = &(*end)->next;
 		take_new(end);
-		const u64 looked_ns = now_ns();
+		const u64 polled_ns = now_ns();
 		bool moved = take_done();
-		moved |= step_all(&all, looked_ns);
+		moved |= step_all(&all, polled_ns);
 		disk_flush();
 		staging |= moved;
-		/* One more look: fronts that came before did not raise the eventfd. */
+		/* Once more: fronts that came before did not raise the eventfd. */
 		if (!moved && !asleep) {
 			store_fence(&worker->asleep, 1u);
 			asleep = true;

@@ -346,6 +346,31 @@ void devices_poll()
 	retired_poll();
 }
 
+static void arm_posted(hw_queue *l)
+{
+	std::lock_guard guard(l->lock);
+
+	if (dma::completed(l->ch) < l->ch->posted)
+		l->ch->ops->arm(l->ch, dma::irq_service, l->ch->posted);
+}
+
+static void arm_held(device *dev)
+{
+	if (dev->timing < check_timing::late)
+		return;
+	std::unique_lock guard(dev->lock, std::try_to_lock);
+	if (!guard.owns_lock())
+		return;
+	for (auto &l : dev->hw_queues)
+		if (l && l->ch)
+			arm_posted(l.get());
+}
+
+void devices_arm_held()
+{
+	device_each([](device *dev, void *) { arm_held(dev); }, nullptr);
+}
+
 int device_alive(device *dev)
 {
 	device_poll(dev);

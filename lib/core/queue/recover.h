@@ -15,6 +15,8 @@ void device_fail(device *dev, int err, const char *why);
  * devices and hardware queues.
  */
 void devices_poll();
+/* A word that a stream waits for may be written by any request: devices that hold their work run it soon. */
+void devices_arm_held();
 /* Detects losses only, without rate limit; reads one word if there is none. */
 void devices_note_loss();
 /*

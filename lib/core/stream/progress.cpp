@@ -225,8 +225,14 @@ struct interest {
 };
 constexpr u64 no_arm = ~u64(0);
 
-/* What the first task of a stream waits for; *sleep_ns: limits the sleep. */
-interest interest_of(stream *s, u64 *sleep_ns)
+/* How the thread may sleep. */
+struct sleep_limits {
+	u64 ns = max_sleep_ns;
+	bool polls_words = false; /* that a device may write */
+};
+
+/* What the first task of a stream waits for. */
+interest interest_of(stream *s, sleep_limits *limits)
 {
 	std::lock_guard guard(s->ln->lock);
 
@@ -234,7 +240,7 @@ interest interest_of(stream *s, u64 *sleep_ns)
 		return {nullptr, 0};
 	const task &t = s->queue->t;
 	if (!t.until.is_never())
-		*sleep_ns = std::min(*sleep_ns, t.until.left_ns());
+		limits->ns = std::min(limits->ns, t.until.left_ns());
 	if (t.kind == task_kind::gate_event) {
 		const read_section in;
 		hw_queue *l = in ? record_hw_queue(t.rec) : nullptr;
@@ -245,8 +251,10 @@ interest interest_of(stream *s, u64 *sleep_ns)
 		return {s->ln, s->ln->ch->posted - s->ln->ch->ring_size / 2};
 	if (!hwq_done(s->ln, s->last))
 		return {s->ln, s->last};
-	if (t.kind == task_kind::gate_check && !t.kicked)
-		*sleep_ns = std::min(*sleep_ns, word_poll_ns);
+	if (t.kind == task_kind::gate_check && !t.kicked) {
+		limits->ns = std::min(limits->ns, word_poll_ns);
+		limits->polls_words |= t.by_device;
+	}
 	return {nullptr, 0};
 }
 
@@ -269,28 +277,36 @@ struct sleep_lists {
 	std::vector<pollfd> fds;
 };
 
+/* A marked request interrupts by itself, but a device that holds its work runs only what is armed. */
+interest interest_of_call(const call_slot *w)
+{
+	return {w->s->ln, w->marked && w->s->dev->timing < check_timing::late ? no_arm : w->seq};
+}
+
 u64 arm_all(sleep_lists *to)
 {
 	std::lock_guard scanning(progress->scan_lock);
-	u64 sleep_ns = max_sleep_ns;
+	sleep_limits limits;
 	bool all = true;
 
 	to->hw_queues.clear();
 	for (gated_streams some; stream *s = some.next();) {
-		all &= add_interest(&to->hw_queues, interest_of(s, &sleep_ns));
+		all &= add_interest(&to->hw_queues, interest_of(s, &limits));
 		stream_unref(s);
 	}
 	progress->list_lock.lock();
 	for (const call_slot *w = progress->call_slots; w; w = w->next)
-		all &= add_interest(&to->hw_queues, {w->s->ln, w->marked ? no_arm : w->seq});
+		all &= add_interest(&to->hw_queues, interest_of_call(w));
 	progress->list_lock.unlock();
+	if (limits.polls_words)
+		devices_arm_held();
 	for (const interest &i : to->hw_queues) {
 		all &= listen(i.ln, &to->fds);
 		if (i.seq != no_arm)
 			hwq_arm_service(i.ln, i.seq);
 	}
 	/* Without memory to wait for all interrupts, poll. */
-	return all ? sleep_ns : std::min(sleep_ns, word_poll_ns);
+	return all ? limits.ns : std::min(limits.ns, word_poll_ns);
 }
 
 void drain(const std::vector<pollfd> &fds)

@@ -382,6 +382,7 @@ int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *
 	t.arg = arg;
 	t.until = until;
 	t.kicked = kicked;
+	t.by_device = seen && seen != &seen_nothing;
 	return stream_push(s, std::move(t));
 }
 

@@ -29,6 +29,7 @@ struct task {
 	task_kind kind = task_kind::request;
 	bool block = false;     /* call: the stream waits for call_done */
 	bool kicked = false;    /* gate_check: as stream_wait_check() */
+	bool by_device = false; /* gate_check: a device of this process may write what it polls */
 	bool delivered = false; /* call: delivered, not yet done */
 	u64 number = 0;         /* in gated_work */
 	deadline until = deadline::never();

@@ -101,7 +101,7 @@ void test_ownership(void **)
 		} /* neither was an owner */
 		assert_false(freed(ptr));
 		DeviceMem moved(std::move(owner));
-		assert_null(owner.ptr()); /* NOLINT(bugprone-use-after-move): empty by promise */
+		assert_null(owner.ptr()); /* empty by promise */
 		assert_int_equal(owner.size(), 0);
 		assert_false(freed(ptr));
 		DeviceMem target;
@@ -233,7 +233,7 @@ void test_stream_owner(void **)
 		handle = owner.ptr();
 		copy = owner;
 		Stream moved(std::move(owner));
-		assert_null(owner.ptr()); /* NOLINT(bugprone-use-after-move): empty by promise */
+		assert_null(owner.ptr()); /* empty by promise */
 		assert_ptr_equal(moved.ptr(), handle);
 		assert_false(copy.IsInvalid());
 		assert_int_equal(aclrtStreamQuery(handle, &status), 0);

@@ -4,11 +4,10 @@ import os
 import re
 import shutil
 
-from check import TOP, files_of, in_suites, job, read_json, tail
+from check import QUICK, TOP, files_of, in_suites, job, read_json, tail
 
 BUILD = ("build", "test")
-# -g1: line numbers and function names in reports.
-SANITIZED = ("-Doptimization=1", "-Dcpp_args=-g1", "-Db_lundef=false", "-Dpython=disabled")
+SANITIZED = (*QUICK, "-Db_lundef=false", "-Dpython=disabled")
 CLANG = {"CC": "clang-14", "CXX": "clang++-14"}
 GATE = ("style", "docs", "artifacts", "tools", "python", "unit", "integration", "fault")
 
@@ -33,10 +32,10 @@ def sanitized(run, name, sanitizer, names, **more):
 
 
 job("slow", 5, "long-running tests (suite slow)", BUILD)(lambda run: suites(run, ["slow"]))
-job("asan", 8, "AddressSanitizer, LeakSanitizer and UBSan: the suites unit and integration", BUILD)(
-    lambda run: sanitized(run, "asan", "address,undefined", ["unit", "integration"], without=["slow", "style"]))
-job("asan-fault", 5, "the same: the suite fault, and the slow tests", BUILD)(
-    lambda run: sanitized(run, "asan", "address,undefined", ["fault", "slow"]))
+job("asan", 10, "AddressSanitizer, LeakSanitizer and UBSan: the suites unit and integration-embedded", BUILD)(
+    lambda run: sanitized(run, "asan", "address,undefined", ["unit", "integration-embedded"], without=["slow", "style"]))
+job("asan-rest", 20, "the same: the other tests of integration, the suite fault, the slow tests", BUILD)(
+    lambda run: sanitized(run, "asan", "address,undefined", ["integration", "fault", "slow"], without=["integration-embedded", "style"]))
 job("valgrind", 4, "memcheck on the unit tests: no error, no leak", BUILD + ("valgrind",))(
     lambda run: suites(run, ["memcheck"], setup="valgrind"))
 

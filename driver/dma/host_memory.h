@@ -7,11 +7,13 @@
 #pragma once
 
 #include "driver/base/grow.h"
+#include "driver/base/mapping.h"
 #include "driver/dma/softop.h"
 #include "driver/vfio/device.h"
 
 #include <map>
 #include <mutex>
+#include <vector>
 
 namespace usdma::dma {
 
@@ -70,7 +72,8 @@ template <class Lock> int unmap_listed(vfio::device &dev, Lock &lock, area_list 
 struct host_memory {
 	std::mutex lock; /* protects what follows; held during each access */
 	area_list areas;
-	bool closed = false; /* the device was disabled: no more access */
+	std::vector<mapping> stuck; /* rings that a device that did not obey may still access */
+	bool closed = false;        /* the device was disabled: no more access */
 };
 
 /* softop's access to it. A driver adds step(), wait_until() and pause(). */

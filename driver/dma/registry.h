@@ -6,8 +6,10 @@
  */
 #pragma once
 
+#include "driver/base/error.h"
 #include "driver/dma/engine.h"
 
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -46,6 +48,21 @@ struct transport {
 	/* spec: the device string without its options; its scheme is this one. */
 	int (*open)(std::string_view spec, const open_options &opt, std::unique_ptr<vfio::device> *out);
 };
+
+/* A driver's probe, for an engine that has start(), and release() for when that fails. */
+template <class E> int probe_as(std::unique_ptr<vfio::device> &dev, std::unique_ptr<engine> *out)
+{
+	std::unique_ptr<E> e(new (std::nothrow) E(std::move(dev)));
+
+	if (!e)
+		return no_memory("an engine");
+	if (int err = e->start(); err < 0) {
+		dev = e->release();
+		return err;
+	}
+	*out = std::move(e);
+	return 0;
+}
 
 extern const std::span<const driver *const> drivers;
 extern const std::span<const transport *const> transports;

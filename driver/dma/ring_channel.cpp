@@ -25,6 +25,7 @@ static constexpr u64 wait_poll_ns = 20 * ns_per_us, wait_poll_max_ns = ns_per_ms
 
 ring_channel::ring_channel(engine &e, host_memory &host, u32 index_) : channel(), host_(host)
 {
+	ops = &ring_channel_ops;
 	eng = &e;
 	index = index_;
 	asleep = &never_asleep_;
@@ -33,16 +34,15 @@ ring_channel::ring_channel(engine &e, host_memory &host, u32 index_) : channel()
 		store_relaxed(&a, no_arm);
 }
 
-int ring_channel::begin(const channel_config &cfg, completion_record *rec, int vector)
+int ring_channel::begin(const channel_config &cfg, int vector)
 {
 	if (!try_resize(slots_, ring_size))
 		return no_memory("a channel's ring");
 	cfg_ = cfg;
 	vector_ = vector;
-	record = record_ = rec;
 	posted = tail_ = issued_ = served_ = flagged_ = cfg.first_seq;
 	post_limit = cfg.first_seq + ring_size;
-	store_release(&rec->completed, cfg.first_seq);
+	store_release(&record_->completed, cfg.first_seq);
 	control_.reset(eventfd_make());
 	for (unsigned i = 0; i < irq_slots; i++) {
 		/* Blocking: a read through io_uring then sleeps. */
@@ -71,6 +71,12 @@ void ring_channel::end_thread()
 	wake_thread();
 	pthread_join(thread_, nullptr);
 	started_ = false;
+}
+
+int ring_channel::end(bool is_off)
+{
+	end_thread();
+	return iova_ && !is_off ? reset() : 0;
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------- */

@@ -10,9 +10,11 @@
  *
  *   ring_channel.cpp   the path of a request, interrupts, the thread
  *   ring_recover.cpp   faults, stop, resume, cancel, abort
+ *   ring_memory.cpp    the memory that the hardware accesses
  */
 #pragma once
 
+#include "driver/base/mapping.h"
 #include "driver/base/unique_fd.h"
 #include "driver/dma/engine.h"
 #include "driver/dma/host_memory.h"
@@ -27,21 +29,33 @@ namespace usdma::dma {
 class ring_channel : public channel {
 public:
 	ring_channel(engine &e, host_memory &host, u32 index_);
-	virtual ~ring_channel() = default;
+	virtual ~ring_channel();
 	ring_channel(const ring_channel &) = delete;
 	ring_channel &operator=(const ring_channel &) = delete;
 
-	/* Stops the thread and whatever it runs. */
-	void end_thread();
+	/* size: requests. make_memory(), then begin(). */
+	virtual int open(const channel_config &cfg, u32 size) = 0;
+	/* Stops the thread and whatever it runs, and the hardware, if that may still execute something. */
+	int end(bool is_off);
 	/* Stops what the thread runs, until restart(). -ETIMEDOUT. */
 	int freeze();
+	/* The function was reset, and with it the hardware. */
+	virtual void forget() {}
 
 protected:
+	/* Zeroed memory that the hardware accesses; the record is at its beginning. */
+	int make_memory(const char *name, u64 bytes);
+	u8 *memory() const { return memory_.data(); }
+	u64 iova() const { return iova_; }
+	u64 iova_of(const void *at) const { return iova_ + u64(static_cast<const u8 *>(at) - memory_.data()); }
+	/* The list of areas explains a fault of r. */
+	bool find_fault(const request &r, fault_reason *why, u64 *at);
+
 	/*
-	 * Before begin(): ring_size, record. vector: the hardware's interrupt; -1: none, the thread polls. Starts the
-	 * hardware and the thread.
+	 * Before begin(): ring_size. vector: the hardware's interrupt; -1: none, the thread polls. Starts the hardware
+	 * and the thread.
 	 */
-	int begin(const channel_config &cfg, completion_record *rec, int vector);
+	int begin(const channel_config &cfg, int vector);
 
 	/* ---- the hardware: with lock_ held, unless said otherwise ---- */
 	/* All else, and bad arguments, is softop's. */
@@ -91,7 +105,10 @@ private:
 	int restart();
 	void describe(char *buf, size_t size);
 
+	int map_memory(vfio::dma_area area);
+	void unmap_memory();
 	static void *thread_main(void *arg);
+	void end_thread();
 	void run();
 	void sleep(guard &g);
 	void work(guard &g);
@@ -117,6 +134,9 @@ private:
 	u64 cookie_of(u64 seq) { return s64(tail_ - seq) >= 0 ? slot(seq).cookie : 0; }
 
 	channel_config cfg_;
+	unique_fd file_;
+	mapping memory_;
+	u64 iova_ = 0;
 	completion_record *record_ = nullptr;
 	u32 never_asleep_ = 0;
 	unique_fd irq_[irq_slots], control_;

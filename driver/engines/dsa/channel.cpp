@@ -3,7 +3,6 @@
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
-#include "driver/dma/own_memory.h"
 #include "driver/engines/dsa/dsa.h"
 
 #include <algorithm>
@@ -23,42 +22,22 @@ static constexpr u8 free_record = 0xff;
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
-dsa_channel::dsa_channel(dsa_engine &e, u32 index_) : ring_channel(e, e.host(), index_), owner_(e)
-{
-	ops = &dma::ring_channel_ops;
-}
+dsa_channel::dsa_channel(dsa_engine &e, u32 index_) : ring_channel(e, e.host(), index_), owner_(e) {}
 
 int dsa_channel::open(const dma::channel_config &cfg, u32 size)
 {
 	static_assert(sizeof(shared_page) <= shared_bytes);
-	const u64 bytes = align_up(shared_bytes + size * (sizeof(pair) + sizeof(u64)), shared_bytes);
-	int err = dma::own_memory_make("usdma-dsa", bytes, &file_, &memory_);
 
-	if (!err)
-		err = owner_.map_own({.size = bytes, .vaddr = memory_.data(), .fd = file_.get()}, &iova_);
-	if (err)
+	if (int err = make_memory("usdma-dsa", shared_bytes + size * (sizeof(pair) + sizeof(u64))); err < 0)
 		return err;
 	ring_size = size;
-	page_ = reinterpret_cast<shared_page *>(memory_.data());
-	ring_ = reinterpret_cast<pair *>(memory_.data() + shared_bytes);
+	page_ = reinterpret_cast<shared_page *>(memory());
+	ring_ = reinterpret_cast<pair *>(memory() + shared_bytes);
 	numbers_ = reinterpret_cast<u64 *>(ring_ + size);
 	for (completion &c : page_->batch)
 		c.status = free_record;
-	record_iova = iova_;
 	batch_seq_ = cfg.first_seq;
-	return begin(cfg, &page_->record, owner_.vector(index));
-}
-
-int dsa_channel::end()
-{
-	end_thread();
-	return iova_ && !owner_.is_off() ? reset() : 0;
-}
-
-dsa_channel::~dsa_channel()
-{
-	if (iova_)
-		owner_.unmap_own(iova_, memory_);
+	return begin(cfg, owner_.vector(index));
 }
 
 void dsa_channel::close()
@@ -310,12 +289,7 @@ void dsa_channel::read_fault(const dma::request &r, fault_reason *why, u64 *at)
 	owner_.clear_error(index);
 	log_debug("%s: channel %u: batch 0x%x, descriptor 0x%x", owner_.transport().name(), index, batch_status(),
 		  code);
-	std::lock_guard g(host_.lock);
-
-	*why = r.op == opcode::copy ? host_.areas.check(r.src, r.len, vfio::dma_read, at) : fault_reason::none;
-	if (*why == fault_reason::none && r.op != opcode::nop)
-		*why = host_.areas.check(r.dst, r.len, vfio::dma_write, at);
-	if (*why != fault_reason::none)
+	if (find_fault(r, why, at))
 		return;
 	*why = reason_of(code);
 	*at = *why == fault_reason::src_unmapped || *why == fault_reason::dst_unmapped ? page_->fault.address : r.dst;

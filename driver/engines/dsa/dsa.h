@@ -15,8 +15,7 @@
 #pragma once
 
 #include "driver/base/clock.h"
-#include "driver/base/mapping.h"
-#include "driver/dma/ring_channel.h"
+#include "driver/dma/ring_engine.h"
 #include "driver/hw/dsa_regs.h"
 
 namespace usdma::dsa {
@@ -41,13 +40,9 @@ class dsa_engine;
 class dsa_channel final : public dma::ring_channel {
 public:
 	dsa_channel(dsa_engine &e, u32 index_);
-	~dsa_channel() override;
 
-	int open(const dma::channel_config &cfg, u32 size);
-	/* Stops the thread, and the device's access to the channel. */
-	int end();
-	/* The device was reset, and with it the queue. */
-	void forget();
+	int open(const dma::channel_config &cfg, u32 size) override;
+	void forget() override;
 
 private:
 	bool in_hardware(const dma::request &r) const override;
@@ -69,7 +64,6 @@ private:
 	void close() override;
 
 	pair &slot(u64 i) { return ring_[i & (ring_size - 1)]; }
-	u64 iova_of(const void *at) const { return iova_ + u64(static_cast<const u8 *>(at) - memory_.data()); }
 	u8 batch_status() const;
 	bool in_flight() const;
 	bool is_done();
@@ -77,9 +71,6 @@ private:
 	void submit_drain();
 
 	dsa_engine &owner_;
-	unique_fd file_;
-	mapping memory_;
-	u64 iova_ = 0;
 	shared_page *page_ = nullptr;
 	pair *ring_ = nullptr;
 	u64 *numbers_ = nullptr;
@@ -93,28 +84,13 @@ private:
 	bool wanted_ = false;   /* the next one shall */
 };
 
-class dsa_engine final : public dma::engine {
+class dsa_engine final : public dma::ring_engine {
 public:
-	explicit dsa_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev)) {}
+	explicit dsa_engine(std::unique_ptr<vfio::device> dev) : ring_engine(std::move(dev)) {}
 	~dsa_engine() override;
 
 	int start();
-	/* After a failed start: returns the device. */
-	std::unique_ptr<vfio::device> release();
-
 	const char *driver_name() const override { return "dsa"; }
-	int channel_open(unsigned index, const dma::channel_config &cfg, dma::channel **out) override;
-	int map(const vfio::dma_area &area) override;
-	int unmap(u64 iova, u64 size) override;
-	int set_memory_base(u64) override { return 0; }
-	int reset() override;
-	int give_up() override;
-	int quiesce() override;
-
-	void close(dsa_channel *c);
-	/* Memory of a channel, at an address of its own. */
-	int map_own(const vfio::dma_area &area, u64 *iova);
-	void unmap_own(u64 iova, mapping &memory);
 
 	template <class T> int read(u32 reg, T *out)
 	{
@@ -126,8 +102,6 @@ public:
 	}
 	/* Runs an administrative command, one at a time. result: may be null. */
 	int run(command code, u32 operand, u32 *result = nullptr);
-	/* It no longer executes anything. */
-	bool is_off() const { return lost() || load_seq_cst(&given_up_); }
 	/* Of this queue, in SWERROR. */
 	void clear_error(u32 index);
 	/* Configures and enables the queue of a channel. */
@@ -139,24 +113,18 @@ public:
 	bool copies_overlap() const { return chip_.gencap & gencap_overlap; }
 	u32 cache_flag() const { return chip_.gencap & gencap_cache ? u32(flag_cache1) : 0; }
 	u16 handle(u32 index) const { return chip_.handles[index]; }
-	int vector(u32 index) const { return index + 1 < vectors_.size() ? vectors_[index + 1].get() : -1; }
-	dma::host_memory &host() { return host_; }
 
 private:
 	int check_identity();
 	int check_capabilities(u64 wqcap, u64 grpcap, u64 engcap, u64 opcap);
 	int map_portals();
-	int setup();
+	int setup() override;
 	int setup_groups();
-	int setup_interrupts();
+	dma::ring_channel *make_channel(u32 index) override;
 	int wait_command(deadline until, u32 *status);
 
-	dma::host_memory host_;
+	static_assert(max_channels <= most_channels);
 	mapping portals_; /* empty: by messages */
-	std::vector<unique_fd> vectors_;
-	std::mutex lock_; /* open_, stuck_ */
-	dsa_channel *open_[max_channels] = {};
-	std::vector<mapping> stuck_; /* memory that a device that did not obey may still access */
 	std::mutex command_lock_;
 	struct {
 		u64 gencap = 0, offsets = 0;

@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/error.h"
-#include "driver/base/fd.h"
-#include "driver/base/grow.h"
 #include "driver/base/log.h"
-#include "driver/dma/own_memory.h"
 #include "driver/engines/dsa/driver.h"
 #include "driver/engines/dsa/dsa.h"
 
 #include <algorithm>
 #include <bit>
 #include <new>
-#include <sys/eventfd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
 namespace usdma::dsa {
 
-static constexpr u32 usual_ring = 256, least_ring = 2, most_ring = 16384;
+static constexpr u32 usual_ring = 256;
 /* What a batch may hold must end before a stop does. */
 static constexpr u32 most_xfer_log2 = 24;
 /* Of a queue: a batch, the one before whose record is not written yet, and drains. */
@@ -238,34 +234,6 @@ int dsa_engine::enable_queue(u32 index)
 	return err ? err : run(command::enable_wq, index);
 }
 
-/* One vector a queue, after the first; without them the channels' threads poll. */
-int dsa_engine::setup_interrupts()
-{
-	const u32 needed = limits_.channels + 1;
-	vfio::irq_info irq;
-	std::vector<int> raw;
-
-	if (dev_->irq(vfio::irq_msix, &irq) < 0 || std::min(irq.count, irq.share) < needed) {
-		log_warn("%s: MSI-X has too few vectors: polling", dev_->name());
-		return 0;
-	}
-	if (!try_reserve(raw, needed) || !try_reserve(vectors_, needed))
-		return no_memory("the list of interrupts");
-	for (u32 i = 0; i < needed; i++) {
-		unique_fd fd(i ? fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) : -1);
-
-		if (i && !fd.valid())
-			return fail_errno("no eventfd for an interrupt");
-		push_reserved(raw, fd.get());
-		push_reserved(vectors_, std::move(fd));
-	}
-	if (dev_->irq_set(vfio::irq_msix, 0, raw) < 0) {
-		log_warn("%s: no MSI-X, polling: %s", dev_->name(), error_text());
-		vectors_.clear();
-	}
-	return 0;
-}
-
 int dsa_engine::start()
 {
 	int err = check_identity();
@@ -275,7 +243,7 @@ int dsa_engine::start()
 	if (!err)
 		err = setup();
 	if (!err)
-		err = setup_interrupts();
+		err = setup_interrupts(1);
 	if (err)
 		return err;
 	log_info("%s: DSA over %s, %u channels, descriptors by %s", dev_->name(), dev_->backend(), limits_.channels,
@@ -283,187 +251,21 @@ int dsa_engine::start()
 	return 0;
 }
 
-std::unique_ptr<vfio::device> dsa_engine::release()
-{
-	if (!dev_->lost())
-		vfio::config_bus_master(*dev_, false);
-	portals_ = mapping();
-	return std::move(dev_);
-}
-
 dsa_engine::~dsa_engine()
 {
-	if (!dev_)
-		return;
-	for (dsa_channel *c : open_)
-		if (c)
-			close(c);
-	/* It would halt if it were still enabled. */
-	if (!is_off() && run(command::reset_device, 0) < 0)
+	close_all();
+	/* It would halt if it were still enabled when bus mastering is turned off. */
+	if (dev_ && !is_off() && run(command::reset_device, 0) < 0)
 		log_warn("%s: %s", dev_->name(), error_text());
-	if (!dev_->lost())
-		vfio::config_bus_master(*dev_, false);
-	/* The device first: it may still access the memory in stuck_. */
-	dev_.reset();
 }
 
-/* ---- channels ---------------------------------------------------------------------------------------- */
-
-int dsa_engine::channel_open(unsigned index, const dma::channel_config &cfg, dma::channel **out)
+dma::ring_channel *dsa_engine::make_channel(u32 index)
 {
-	const u32 size = cfg.ring_size ? cfg.ring_size : usual_ring;
-
-	if (index >= limits_.channels)
-		return fail(EINVAL, "channel %u: the device has %u", index, limits_.channels);
-	if (!is_pow2(size) || size < least_ring || size > most_ring)
-		return fail(EINVAL, "ring size %u: a power of two from %u to %u is needed", size, least_ring,
-			    most_ring);
-	auto *c = new (std::nothrow) dsa_channel(*this, index);
-	if (!c)
-		return fail(ENOMEM, "no memory for channel %u", index);
-	{
-		std::lock_guard guard(lock_);
-
-		if (open_[index]) {
-			delete c;
-			return fail(EBUSY, "channel %u is open already", index);
-		}
-		open_[index] = c;
-	}
-	if (int err = c->open(cfg, size); err < 0) {
-		close(c);
-		return fail_in(err, "channel %u", index);
-	}
-	*out = c;
-	return 0;
-}
-
-void dsa_engine::close(dsa_channel *c)
-{
-	/* The unmap stops even a device that does not obey. */
-	if (c->end() < 0)
-		log_warn("%s: channel %u: %s", dev_->name(), c->index, error_text());
-	{
-		std::lock_guard guard(lock_);
-
-		open_[c->index] = nullptr;
-	}
-	delete c;
-}
-
-int dsa_engine::map_own(const vfio::dma_area &area, u64 *iova)
-{
-	vfio::dma_area at = area;
-	std::lock_guard guard(lock_);
-
-	/* For unmap_own(), which must not fail. */
-	if (!try_reserve(stuck_, stuck_.size() + max_channels))
-		return no_memory("a ring");
-	if (int err = dma::own_memory_map(*dev_, &at); err < 0)
-		return err;
-	*iova = at.iova;
-	/* Another channel may wait for its record. */
-	at.prot = vfio::dma_read;
-	std::lock_guard of_areas(host_.lock);
-
-	if (host_.areas.add(at))
-		return 0;
-	dev_->dma_unmap(at.iova, at.size);
-	*iova = 0;
-	return no_memory("the list of DMA areas");
-}
-
-void dsa_engine::unmap_own(u64 iova, mapping &memory)
-{
-	std::lock_guard guard(lock_);
-	{
-		std::lock_guard of_areas(host_.lock);
-
-		host_.areas.remove(iova);
-	}
-	if (!dev_->dma_unmap(iova, memory.size()))
-		return;
-	if (!dev_->lost())
-		log_warn("%s: cannot unmap a ring: %s", dev_->name(), error_text());
-	push_reserved(stuck_, std::move(memory));
-}
-
-/* ---- memory, reset ------------------------------------------------------------------------------------- */
-
-int dsa_engine::map(const vfio::dma_area &area)
-{
-	return dma::map_listed(*dev_, host_.lock, host_.areas, area);
-}
-
-int dsa_engine::unmap(u64 iova, u64 size)
-{
-	return dma::unmap_listed(*dev_, host_.lock, host_.areas, iova, size);
-}
-
-/* A function without a reset of its own is reset by the command, which waits for what has begun. */
-int dsa_engine::reset()
-{
-	for (dsa_channel *c : open_)
-		if (c)
-			if (int err = c->freeze(); err < 0)
-				return err;
-	if (int err = dev_->reset(); err < 0 && err != -EOPNOTSUPP && err != -ENOTTY)
-		return err;
-	for (dsa_channel *c : open_)
-		if (c)
-			c->forget();
-	return setup();
-}
-
-static void close_memory(dma::host_memory &host)
-{
-	host.closed = true;
-	host.areas.clear();
-}
-
-int dsa_engine::give_up()
-{
-	const int err = engine::give_up();
-
-	if (err)
-		return err;
-	std::lock_guard guard(host_.lock);
-
-	close_memory(host_);
-	return 0;
-}
-
-/* The driver accesses memory by the CPU, too. */
-int dsa_engine::quiesce()
-{
-	std::unique_lock guard(host_.lock, std::try_to_lock);
-
-	if (!guard.owns_lock())
-		return -EAGAIN;
-	close_memory(host_);
-	guard.unlock();
-	return engine::quiesce();
-}
-
-/* ---- the driver ---------------------------------------------------------------------------------------- */
-
-static int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine> *out)
-{
-	auto *e = new (std::nothrow) dsa_engine(std::move(dev));
-
-	if (!e)
-		return fail(ENOMEM, "no memory for an engine");
-	if (int err = e->start(); err < 0) {
-		dev = e->release();
-		delete e;
-		return err;
-	}
-	out->reset(e);
-	return 0;
+	return new (std::nothrow) dsa_channel(*this, index);
 }
 
 static constexpr dma::pci_id ids[] = {{vendor_intel, id_spr}, {vendor_intel, id_gnrd}, {vendor_intel, id_dmr}};
 
-const dma::driver driver = {"dsa", ids, probe};
+const dma::driver driver = {"dsa", ids, dma::probe_as<dsa_engine>};
 
 } // namespace usdma::dsa

@@ -271,23 +271,8 @@ int edu_engine::quiesce()
 	return engine::quiesce();
 }
 
-static int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine> *out)
-{
-	auto *e = new (std::nothrow) edu_engine(std::move(dev));
-
-	if (!e)
-		return fail(ENOMEM, "no memory for an engine");
-	if (int err = e->start(); err < 0) {
-		dev = e->release();
-		delete e;
-		return err;
-	}
-	out->reset(e);
-	return 0;
-}
-
 static constexpr dma::pci_id ids[] = {{pci_vendor, pci_device}};
 
-const dma::driver driver = {"edu", ids, probe};
+const dma::driver driver = {"edu", ids, dma::probe_as<edu_engine>};
 
 } // namespace usdma::edu

@@ -4,7 +4,6 @@
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "driver/base/mmio.h"
-#include "driver/dma/own_memory.h"
 #include "driver/engines/ioat/ioat.h"
 
 #include <cstdio>
@@ -143,36 +142,17 @@ static constexpr u64 page = 4096;
 ioat_channel::ioat_channel(ioat_engine &e, u32 index_)
 	: ring_channel(e, e.host(), index_), owner_(e), regs_(e.transport(), e.bar(), e.quirks(), index_)
 {
-	ops = &dma::ring_channel_ops;
 }
 
 int ioat_channel::open(const dma::channel_config &cfg, u32 size)
 {
-	const u64 bytes = align_up(page + size * sizeof(pair), page);
-	int err = dma::own_memory_make("usdma-ioat", bytes, &file_, &memory_);
-
-	if (!err)
-		err = owner_.map_own({.size = bytes, .vaddr = memory_.data(), .fd = file_.get()}, &iova_);
-	if (err)
+	if (int err = make_memory("usdma-ioat", page + size * sizeof(pair)); err < 0)
 		return err;
 	ring_size = size;
-	page_ = reinterpret_cast<shared_page *>(memory_.data());
-	ring_ = reinterpret_cast<pair *>(memory_.data() + page);
-	ring_iova_ = iova_ + page;
-	record_iova = iova_;
-	return begin(cfg, &page_->record, owner_.vector(index));
-}
-
-int ioat_channel::end()
-{
-	end_thread();
-	return iova_ && !owner_.lost() ? regs_.reset() : 0;
-}
-
-ioat_channel::~ioat_channel()
-{
-	if (iova_)
-		owner_.unmap_own(iova_, memory_);
+	page_ = reinterpret_cast<shared_page *>(memory());
+	ring_ = reinterpret_cast<pair *>(memory() + page);
+	ring_iova_ = iova() + page;
+	return begin(cfg, owner_.vector(index));
 }
 
 void ioat_channel::close()
@@ -217,7 +197,7 @@ void ioat_channel::build(u64 i, u64 seq, const dma::request &r)
 		  r.dst,
 		  at + sizeof(descriptor),
 		  {}};
-	p.done = {sizeof(u64), desc_interrupt | desc_fence, at + number_at, iova_, address_of(i + 1), {0, 0, seq, 0}};
+	p.done = {sizeof(u64), desc_interrupt | desc_fence, at + number_at, iova(), address_of(i + 1), {0, 0, seq, 0}};
 }
 
 int ioat_channel::start(u64 first)
@@ -228,7 +208,7 @@ int ioat_channel::start(u64 first)
 	base_ = first - 1;
 	/* The reset has ended the writes of earlier halts. */
 	store_relaxed(&page_->halt, u64(0));
-	return regs_.arm(address_of(first), iova_ + offsetof(shared_page, halt));
+	return regs_.arm(address_of(first), iova() + offsetof(shared_page, halt));
 }
 
 /* Between the descriptors of a pair the request has run: its number is stored here, as it must not run again. */
@@ -271,12 +251,7 @@ void ioat_channel::read_fault(const dma::request &r, fault_reason *why, u64 *at)
 	if (regs_.error(&error) < 0 || regs_.clear_error(error) < 0)
 		log_warn("%s: channel %u: %s", owner_.transport().name(), index, error_text());
 	log_debug("%s: channel %u: error 0x%x", owner_.transport().name(), index, error);
-	std::lock_guard g(host_.lock);
-
-	*why = r.op == opcode::copy ? host_.areas.check(r.src, r.len, vfio::dma_read, at) : fault_reason::none;
-	if (*why == fault_reason::none && r.op != opcode::nop)
-		*why = host_.areas.check(r.dst, r.len, vfio::dma_write, at);
-	if (*why != fault_reason::none)
+	if (find_fault(r, why, at))
 		return;
 	*why = error & err_length ? fault_reason::bad_length : fault_reason::transfer;
 	*at = error & (err_src_address | err_read_data) ? r.src : r.dst;

@@ -13,8 +13,7 @@
  */
 #pragma once
 
-#include "driver/base/mapping.h"
-#include "driver/dma/ring_channel.h"
+#include "driver/dma/ring_engine.h"
 #include "driver/hw/ioat_regs.h"
 
 namespace usdma::ioat {
@@ -75,11 +74,8 @@ class ioat_engine;
 class ioat_channel final : public dma::ring_channel {
 public:
 	ioat_channel(ioat_engine &e, u32 index_);
-	~ioat_channel() override;
 
-	int open(const dma::channel_config &cfg, u32 size);
-	/* Stops the thread, and the device's access to the channel. */
-	int end();
+	int open(const dma::channel_config &cfg, u32 size) override;
 
 private:
 	bool in_hardware(const dma::request &r) const override;
@@ -99,58 +95,35 @@ private:
 
 	ioat_engine &owner_;
 	channel_regs regs_;
-	unique_fd file_;
-	mapping memory_;
-	u64 iova_ = 0, ring_iova_ = 0;
+	u64 ring_iova_ = 0;
 	shared_page *page_ = nullptr;
 	pair *ring_ = nullptr;
 	u64 base_ = 0; /* number of the last slot before the chain's first */
 };
 
-class ioat_engine final : public dma::engine {
+class ioat_engine final : public dma::ring_engine {
 public:
-	explicit ioat_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev)) {}
+	explicit ioat_engine(std::unique_ptr<vfio::device> dev) : ring_engine(std::move(dev)) {}
 	~ioat_engine() override;
 
 	int start();
-	/* After a failed start: returns the device. */
-	std::unique_ptr<vfio::device> release();
-
 	const char *driver_name() const override { return "ioat"; }
-	int channel_open(unsigned index, const dma::channel_config &cfg, dma::channel **out) override;
-	int map(const vfio::dma_area &area) override;
-	int unmap(u64 iova, u64 size) override;
-	int set_memory_base(u64) override { return 0; }
-	int reset() override;
-	int give_up() override;
-	int quiesce() override;
-
-	void close(ioat_channel *c);
-	/* Memory of a channel, at an address of its own. */
-	int map_own(const vfio::dma_area &area, u64 *iova);
-	void unmap_own(u64 iova, mapping &memory);
 
 	u8 *bar() const { return bar_.data(); }
-	int vector(u32 index) const { return index < vectors_.size() ? vectors_[index].get() : -1; }
 	/* After the reset of a channel. */
 	void restore_vector(u32 index);
 	const chip &quirks() const { return chip_; }
-	dma::host_memory &host() { return host_; }
 
 private:
 	int read(u32 reg, void *out, size_t len) { return dev_->region_read(vfio::region_bar0, reg, out, len); }
 	int check_identity();
 	int check_chip();
 	int keep_order();
-	int enable();
-	int setup_interrupts();
+	int setup() override;
+	dma::ring_channel *make_channel(u32 index) override;
 
-	dma::host_memory host_;
+	static_assert(max_channels <= most_channels);
 	mapping bar_;
-	std::vector<unique_fd> vectors_;
-	std::mutex lock_; /* open_, stuck_ */
-	ioat_channel *open_[max_channels] = {};
-	std::vector<mapping> stuck_; /* memory that a device that did not obey may still access */
 	chip chip_;
 };
 

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/dma/ring_engine.h"
+
+#include "driver/base/error.h"
+#include "driver/base/fd.h"
+#include "driver/base/grow.h"
+#include "driver/base/log.h"
+
+#include <algorithm>
+#include <sys/eventfd.h>
+
+namespace usdma::dma {
+
+static constexpr u32 least_ring = 2, most_ring = 16384;
+
+std::unique_ptr<vfio::device> ring_engine::release()
+{
+	if (!dev_->lost())
+		vfio::config_bus_master(*dev_, false);
+	return std::move(dev_);
+}
+
+/* The device first: it may still access the memory that is stuck. */
+ring_engine::~ring_engine()
+{
+	if (dev_)
+		release();
+}
+
+/* ---- channels ---------------------------------------------------------------------------------------- */
+
+int ring_engine::channel_open(unsigned index, const channel_config &cfg, channel **out)
+{
+	const u32 size = cfg.ring_size ? cfg.ring_size : limits_.ring_size;
+
+	if (index >= limits_.channels)
+		return fail(EINVAL, "channel %u: the device has %u", index, limits_.channels);
+	if (!is_pow2(size) || size < least_ring || size > most_ring)
+		return fail(EINVAL, "ring size %u: a power of two from %u to %u is needed", size, least_ring,
+			    most_ring);
+	std::unique_ptr<ring_channel> made(make_channel(index));
+	ring_channel *const c = made.get();
+	if (!c)
+		return fail(ENOMEM, "no memory for channel %u", index);
+	{
+		std::lock_guard guard(lock_);
+
+		if (open_[index])
+			return fail(EBUSY, "channel %u is open already", index);
+		open_[index] = made.release();
+	}
+	if (int err = c->open(cfg, size); err < 0) {
+		close(c);
+		return fail_in(err, "channel %u", index);
+	}
+	*out = c;
+	return 0;
+}
+
+void ring_engine::close(ring_channel *c)
+{
+	/* The unmap stops even a device that does not obey. */
+	if (c->end(is_off()) < 0)
+		log_warn("%s: channel %u: %s", dev_->name(), c->index, error_text());
+	{
+		std::lock_guard guard(lock_);
+
+		open_[c->index] = nullptr;
+	}
+	delete c;
+}
+
+void ring_engine::close_all()
+{
+	for (ring_channel *c : open_)
+		if (c)
+			close(c);
+}
+
+/* ---- interrupts -------------------------------------------------------------------------------------- */
+
+/* raw: for the device; -1 below the first. */
+int ring_engine::make_vectors(u32 first, std::vector<int> *raw)
+{
+	if (!try_resize(*raw, first + limits_.channels, -1) || !try_reserve(vectors_, limits_.channels))
+		return no_memory("the list of interrupts");
+	for (u32 i = 0; i < limits_.channels; i++) {
+		unique_fd fd(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+
+		if (!fd.valid())
+			return fail_errno("no eventfd for an interrupt");
+		(*raw)[first + i] = fd.get();
+		push_reserved(vectors_, std::move(fd));
+	}
+	return 0;
+}
+
+int ring_engine::setup_interrupts(u32 first)
+{
+	vfio::irq_info irq;
+	std::vector<int> raw;
+
+	if (dev_->irq(vfio::irq_msix, &irq) < 0 || std::min(irq.count, irq.share) < first + limits_.channels) {
+		log_warn("%s: MSI-X has too few vectors: polling", dev_->name());
+		return 0;
+	}
+	if (int err = make_vectors(first, &raw); err < 0)
+		return err;
+	if (dev_->irq_set(vfio::irq_msix, 0, raw) < 0) {
+		log_warn("%s: no MSI-X, polling: %s", dev_->name(), error_text());
+		vectors_.clear();
+	}
+	return 0;
+}
+
+/* ---- memory, reset ------------------------------------------------------------------------------------- */
+
+int ring_engine::map(const vfio::dma_area &area)
+{
+	return map_listed(*dev_, host_.lock, host_.areas, area);
+}
+
+int ring_engine::unmap(u64 iova, u64 size)
+{
+	return unmap_listed(*dev_, host_.lock, host_.areas, iova, size);
+}
+
+/* A function without a reset of its own is stopped by setup(), which suffices. */
+int ring_engine::reset()
+{
+	for (ring_channel *c : open_)
+		if (c)
+			if (int err = c->freeze(); err < 0)
+				return err;
+	if (int err = dev_->reset(); err < 0 && err != -EOPNOTSUPP && err != -ENOTTY)
+		return err;
+	for (ring_channel *c : open_)
+		if (c)
+			c->forget();
+	return setup();
+}
+
+/* With host_.lock held. */
+void ring_engine::close_host()
+{
+	host_.closed = true;
+	host_.areas.clear();
+}
+
+int ring_engine::give_up()
+{
+	const int err = engine::give_up();
+
+	if (err)
+		return err;
+	std::lock_guard guard(host_.lock);
+
+	close_host();
+	return 0;
+}
+
+/* The driver accesses memory by the CPU, too. */
+int ring_engine::quiesce()
+{
+	std::unique_lock guard(host_.lock, std::try_to_lock);
+
+	if (!guard.owns_lock())
+		return -EAGAIN;
+	close_host();
+	guard.unlock();
+	return engine::quiesce();
+}
+
+} // namespace usdma::dma

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An engine without memory of its own whose channels are ring_channels: opening and closing them, the memory that is
+ * mapped for the device, interrupts, reset. An engine's driver adds probing, and the registers.
+ */
+#pragma once
+
+#include "driver/dma/ring_channel.h"
+
+namespace usdma::dma {
+
+class ring_engine : public engine {
+public:
+	~ring_engine() override;
+	/* After a failed start: returns the device. */
+	std::unique_ptr<vfio::device> release();
+
+	int channel_open(unsigned index, const channel_config &cfg, channel **out) override;
+	int map(const vfio::dma_area &area) override;
+	int unmap(u64 iova, u64 size) override;
+	int set_memory_base(u64) override { return 0; }
+	int reset() override;
+	int give_up() override;
+	int quiesce() override;
+
+	/* Stops and deletes it. */
+	void close(ring_channel *c);
+	/* The interrupt of a channel; -1: none. */
+	int vector(u32 index) const { return index < vectors_.size() ? vectors_[index].get() : -1; }
+	host_memory &host() { return host_; }
+	/* It executes nothing any more, and takes no commands. */
+	bool is_off() const { return lost() || load_seq_cst(&given_up_); }
+
+protected:
+	explicit ring_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev)) {}
+
+	/* nullptr: no memory. */
+	virtual ring_channel *make_channel(u32 index) = 0;
+	/* From any state: then nothing of an earlier user runs, and the device can access memory. */
+	virtual int setup() = 0;
+	/* For the destructor of a driver, as channels use the driver's registers. */
+	void close_all();
+	/* One vector a channel, from this one on, after limits_ is set; without them the channels' threads poll. */
+	int setup_interrupts(u32 first);
+
+	static constexpr u32 most_channels = 32;
+
+private:
+	int make_vectors(u32 first, std::vector<int> *raw);
+	void close_host();
+
+	host_memory host_;
+	std::vector<unique_fd> vectors_;
+	std::mutex lock_; /* open_ */
+	ring_channel *open_[most_channels] = {};
+};
+
+} // namespace usdma::dma

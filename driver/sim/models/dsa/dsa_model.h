@@ -7,7 +7,7 @@
  *   registers.cpp    BAR0: capabilities, tables, errors
  *   commands.cpp     administrative commands
  *   portals.cpp      BAR2
- *   engine.cpp       the thread that runs descriptors, batches, completions
+ *   engine.cpp       what the thread runs: descriptors, batches, completions
  *   checks.cpp       what a descriptor must be
  *   operations.cpp   operations on memory
  *
@@ -26,14 +26,7 @@
 #pragma once
 
 #include "driver/hw/dsa_regs.h"
-#include "driver/sim/client_memory.h"
-#include "driver/sim/config.h"
-#include "driver/sim/engine_thread.h"
-#include "driver/sim/interrupts.h"
-#include "driver/sim/model.h"
-#include "driver/sim/pci_config.h"
-
-#include <mutex>
+#include "driver/sim/threaded_model.h"
 
 namespace usdma::sim {
 
@@ -74,37 +67,14 @@ struct dsa_queue {
 	u32 max_batch() const { return 1u << (cfg[dsa::wq_word_limits] >> dsa::wq_batch_shift & 0xf); }
 };
 
-class dsa_model final : public device_model {
+class dsa_model final : public threaded_model {
 public:
 	explicit dsa_model(const config &cfg, faults *wrong = nullptr);
 	~dsa_model() override;
 
 	int start() override;
-	int share(u64 iova, void *vaddr, u64 size) override { return space_.share(iova, vaddr, size); }
-
-	u32 region_count() const override { return vfio::region_count; }
-	const region_desc &region(u32 index) const override { return regions_[index]; }
-	int region_read(u32 index, u64 offset, u8 *buf, u32 len) override;
-	int region_write(u32 index, u64 offset, const u8 *buf, u32 len) override;
-	std::span<const doorbell_desc> doorbells(u32) const override { return {}; }
-
-	u32 irq_types() const override { return vfio::irq_req + 1; }
-	u32 irq_count(u32 index) const override;
-	int irq_set(u32 index, u32 first, std::span<unique_fd> fds) override;
-	int irq_clear(u32 index, u32 first, u32 count) override;
-	int irq_trigger(u32 index, u32 vector) override;
-
-	u32 max_areas() const override { return dma_bounds().areas; }
-	int dma_map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 offset) override;
-	bool takes_any_file() const override { return cfg_.any_file; }
-	int dma_unmap(u64 iova, u64 size) override { return space_.unmap(iova, size); }
-	int dma_unmap_all() override { return space_.unmap_all(); }
-
 	int reset() override;
 	bool is_resetting() const override;
-	void quiesce() override;
-	reply_fault next_reply() override { return wrong_ ? wrong_->reply() : reply_fault::none; }
-	void connect(remote_port *port) override;
 
 	static constexpr u32 max_queues = most_dsa_queues, max_groups = 4, total_size = 128, read_buffers = 96;
 	static constexpr u32 xfer_log2 = 31, batch_log2 = 10, handle_base = 0x40;
@@ -135,6 +105,9 @@ private:
 	/* registers.cpp; with lock_ held */
 	bool is_v2() const { return cfg_.dsa_version >= 0x200; }
 	u32 wqcfg_size() const { return is_v2() ? 64 : 32; }
+	u64 read_register(u32 offset, u32 len) override;
+	void write_register(u32 offset, u64 value, u32 len) override;
+	void bus_master_off() override { halt(); }
 	u64 read_word(u32 at) const;
 	u64 read_capability(u32 at) const;
 	void write_word(u32 at, u64 value, u64 mask);
@@ -165,16 +138,14 @@ private:
 	void complete_stop();
 
 	/* portals.cpp */
-	int write_portal(u64 offset, const u8 *buf, u32 len);
+	int read_bar(u32 index, u64 offset, u8 *buf, u32 len) override;
+	int write_bar(u32 index, u64 offset, const u8 *buf, u32 len) override;
 	int submit(dsa_queue &q, u32 page, const dsa::work &w);
 
 	/* engine.cpp */
-	static void *thread_main(void *arg);
-	void kick();
-	void run();
-	void raise_due();
-	void sleep();
-	bool run_queue(dsa_queue &q);
+	bool run_queue(u32 index) override;
+	bool is_hung(u32 index) const override { return queues_[index].hung; }
+	bool is_cancelled(u32 index) const override { return queues_[index].abort || reset_due_; }
 	bool begin(dsa_queue &q);
 	void end(dsa_queue &q, bool done);
 	bool hangs(dsa_queue &q);
@@ -185,7 +156,6 @@ private:
 	void put_record(const dsa::work &w, const outcome &o);
 	void report(dsa_queue &q, const dsa::work &w, const outcome &o, u8 code);
 	void interrupt(const dsa::work &w, const outcome &o);
-	void delay(const dsa_queue &q, u64 until_ns);
 	outcome injected(dsa_queue &q, const dsa::work &w);
 
 	/* checks.cpp */
@@ -205,21 +175,10 @@ private:
 	outcome dualcast(dsa_queue &q, const dsa::work &w);
 	outcome crc(dsa_queue &q, const dsa::work &w);
 
-	config cfg_;
-	const u32 queues_count_;
 	const u32 groups_count_; /* engines, too; no more than queues, as drivers give each group a queue */
-	dma_space space_;
-	interrupts irqs_;
-	client_memory memory_;
-	faults *wrong_;
-	pci_config pci_;
-	region_desc regions_[vfio::region_count];
-	std::vector<u8> msix_; /* table and pending bits: stored, without effect; the client masks vectors */
 	std::unique_ptr<u8[]> buffer_[2];
-	unique_fd error_; /* the client's eventfd for errors */
-	remote_port *remote_ = nullptr;
 
-	mutable std::mutex lock_; /* protects what follows */
+	/* Protected by lock_. */
 	std::unique_ptr<dsa_queue[]> queues_;
 	dsa::group_config groups_[max_groups] = {};
 	u32 gencfg_ = 0, genctrl_ = 0, intcause_ = 0, permissions_[max_queues + 1] = {};
@@ -231,10 +190,6 @@ private:
 	u64 target_[max_queues] = {}; /* … and what each must have finished */
 	u32 handles_ = 0;             /* vectors whose handles were requested */
 	bool reset_due_ = false;
-	u64 due_ = 0; /* vectors to raise */
-
-	unique_fd wake_;
-	engine_thread thread_{memory_.reader()};
 };
 
 } // namespace usdma::sim

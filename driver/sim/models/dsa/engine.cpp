@@ -1,100 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The thread that runs descriptors: one of each queue in turn, in order, so that a fence or a drain needs no action. */
-#include "driver/base/clock.h"
-#include "driver/base/thread.h"
+/* What the thread runs: one descriptor of each queue in turn, in order, so that a fence or a drain needs no action. */
 #include "driver/sim/models/dsa/dsa_model.h"
-#include "driver/sim/signal_fd.h"
 
-#include <algorithm>
 #include <cstring>
-#include <poll.h>
 
 namespace usdma::sim {
 
 using dsa::operation;
 using dsa::status;
 
-/* How often an injected hang is checked again. */
-static constexpr int dsa_hang_ms = 1;
-static constexpr u64 dsa_delay_ns = ns_per_ms;
-/* Longer than a client takes to check what was copied, on a busy machine too. */
-static constexpr u64 dsa_early_ns = ns_per_s;
-
 static operation op_of(const dsa::work &w)
 {
 	return operation(w.flags_operation >> 24);
 }
 
-void dsa_model::kick()
-{
-	eventfd_add(wake_.get());
-}
-
-void *dsa_model::thread_main(void *arg)
-{
-	auto *m = static_cast<dsa_model *>(arg);
-
-	thread_name("dsa-engine");
-	m->run();
-	return nullptr;
-}
-
-void dsa_model::run()
-{
-	dma_reader &reader = memory_.reader();
-
-	reader.enter();
-	while (!thread_.quits()) {
-		bool worked = false;
-
-		raise_due();
-		for (u32 i = 0; i < queues_count_; i++)
-			worked |= run_queue(queues_[i]);
-		if (worked) {
-			reader.pass();
-			continue;
-		}
-		reader.leave();
-		sleep();
-		reader.enter();
-	}
-	reader.leave();
-	thread_.ended();
-}
-
-/* Until there is work: the server's thread adds some and kicks, and the eventfd holds the kick until it is read. */
-void dsa_model::sleep()
-{
-	pollfd p = {wake_.get(), POLLIN, 0};
-	bool hung = false;
-	{
-		std::lock_guard guard(lock_);
-
-		if (due_)
-			return;
-		for (u32 i = 0; i < queues_count_; i++)
-			hung |= queues_[i].hung;
-	}
-	if (poll(&p, 1, hung ? dsa_hang_ms : -1) == 1)
-		eventfd_take(wake_.get());
-}
-
 /* ---- interrupts ------------------------------------------------------------------------------------ */
-
-void dsa_model::raise_due()
-{
-	u64 due;
-	{
-		std::lock_guard guard(lock_);
-
-		due = due_;
-		due_ = 0;
-	}
-	/* An MSI-X message is a write to memory. */
-	for (u32 i = 0; due; i++, due >>= 1)
-		if (due & 1 && memory_.is_allowed() && !(wrong_ && wrong_->drop_interrupt(i)))
-			irqs_.raise(i);
-}
 
 /* Of a descriptor whose handle is valid. */
 void dsa_model::interrupt(const dsa::work &w, const outcome &o)
@@ -109,8 +29,7 @@ void dsa_model::interrupt(const dsa::work &w, const outcome &o)
 		if (!vector_of(w.handle, &vector) || permissions_[vector] & dsa::perm_ignore)
 			return;
 	}
-	if (memory_.is_allowed() && !(wrong_ && wrong_->drop_interrupt(vector)))
-		irqs_.raise(vector);
+	raise(vector);
 }
 
 /* ---- a descriptor ---------------------------------------------------------------------------------- */
@@ -150,9 +69,10 @@ void dsa_model::end(dsa_queue &q, bool done)
 	advance_command();
 }
 
-/* True: something was run. */
-bool dsa_model::run_queue(dsa_queue &q)
+bool dsa_model::run_queue(u32 index)
 {
+	dsa_queue &q = queues_[index];
+
 	if (!begin(q))
 		return false;
 	const bool done = step(q);
@@ -160,23 +80,6 @@ bool dsa_model::run_queue(dsa_queue &q)
 
 	end(q, done);
 	return !hung;
-}
-
-/* Outside of a pass, so that areas can be unmapped; not after an abort. */
-void dsa_model::delay(const dsa_queue &q, u64 until_ns)
-{
-	for (u64 now = now_ns(); now < until_ns && !thread_.quits(); now = now_ns()) {
-		const timespec t = {0, long(std::min(until_ns - now, dsa_delay_ns))};
-		{
-			std::lock_guard guard(lock_);
-
-			if (q.abort || reset_due_)
-				return;
-		}
-		memory_.reader().leave();
-		nanosleep(&t, nullptr);
-		memory_.reader().enter();
-	}
 }
 
 /* The next step of q.running. True: it has completed. */
@@ -195,7 +98,7 @@ bool dsa_model::step(dsa_queue &q)
 		o = check(q, w);
 	if (o.status == status::success && reports && wrong_ && wrong_->wrong(mistake::early)) {
 		complete(q, w, {.bytes = op_of(w) == operation::batch ? w.size : 0});
-		delay(q, now_ns() + dsa_early_ns);
+		delay_early(q.index);
 	}
 	if (op_of(w) == operation::batch && o.status == status::success) {
 		q.in_batch = true;
@@ -235,7 +138,7 @@ bool dsa_model::step_batch(dsa_queue &q)
 
 dsa_model::outcome dsa_model::run_one(dsa_queue &q, const dsa::work &w)
 {
-	const u64 start = wrong_ || cfg_.latency_us || cfg_.rate ? now_ns() : 0;
+	const u64 from = pace_from();
 	outcome o = check_record(w);
 
 	if (o.status == status::success)
@@ -246,11 +149,7 @@ dsa_model::outcome dsa_model::run_one(dsa_queue &q, const dsa::work &w)
 		o = execute(q, w);
 	if (o.status != status::success && wrong_ && wrong_->wrong(mistake::error))
 		o = {};
-	u64 ns = std::max(wrong_ ? wrong_->delay_ns(q.index, q.seq) : 0, cfg_.latency_us * ns_per_us);
-	if (cfg_.rate)
-		ns = std::max(ns, u64(double(w.size) * double(ns_per_s) / double(cfg_.rate)));
-	if (ns)
-		delay(q, start + ns);
+	pace(q.index, from, wrong_ ? wrong_->delay_ns(q.index, q.seq) : 0, w.size);
 	return o;
 }
 
@@ -308,12 +207,7 @@ bool dsa_model::hangs(dsa_queue &q)
 	if (!wrong_)
 		return false;
 	q.seq += !q.hung;
-	bool hung = wrong_->hang(q.index, q.seq);
-	if (!hung && wrong_->vanish(q.index, q.seq)) {
-		hung = true;
-		if (remote_)
-			remote_->hang_up();
-	}
+	const bool hung = injected_hang(q.index, q.seq);
 	std::lock_guard guard(lock_);
 
 	q.hung = hung;

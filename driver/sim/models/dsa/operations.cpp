@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Operations on memory (8.3), in pieces between which areas can be unmapped. */
-#include "driver/base/clock.h"
 #include "driver/sim/models/dsa/dsa_model.h"
 
 #include <algorithm>
@@ -25,7 +24,7 @@ bool dsa_model::await_page(const dsa_queue &q, const range &o, u64 at)
 	bool found = false;
 
 	while (!found && now_ns() < until && !thread_.quits()) {
-		delay(q, now_ns() + page_poll_ns);
+		delay(q.index, now_ns() + page_poll_ns);
 		found = memory_.reach(at, 1, o.right);
 		std::lock_guard guard(lock_);
 

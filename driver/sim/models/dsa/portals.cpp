@@ -30,7 +30,13 @@ int dsa_model::submit(dsa_queue &q, u32 page, const dsa::work &w)
 	return 0;
 }
 
-int dsa_model::write_portal(u64 offset, const u8 *buf, u32 len)
+int dsa_model::read_bar(u32, u64, u8 *buf, u32 len)
+{
+	memset(buf, 0xff, len);
+	return 0;
+}
+
+int dsa_model::write_bar(u32, u64 offset, const u8 *buf, u32 len)
 {
 	const u32 index = u32(offset / dsa::portals_step), page = offset / dsa::portal_page % 4;
 	const u32 within = offset % sizeof(dsa::work);

@@ -38,6 +38,11 @@ u64 dsa_model::read_capability(u32 at) const
 	return 0;
 }
 
+u64 dsa_model::read_register(u32 offset, u32)
+{
+	return read_word(offset & ~7u) >> 8 * (offset & 7);
+}
+
 u64 dsa_model::read_word(u32 at) const
 {
 	const u32 permission = (at - permissions_at) / dsa::msixperm_step;
@@ -137,6 +142,14 @@ void dsa_model::write_word(u32 at, u64 value, u64 mask)
 	} else if (at == dsa::off_swerror) {
 		swerror_[0] &= ~(value & mask & (dsa::swerr_valid | dsa::swerr_overflow));
 	}
+}
+
+void dsa_model::write_register(u32 offset, u64 value, u32 len)
+{
+	const u32 shift = 8 * (offset & 7);
+	const u64 mask = len == 8 ? ~u64(0) : (u64(1) << 8 * len) - 1;
+
+	write_word(offset & ~7u, value << shift, mask << shift);
 }
 
 /* ---- resets (table 9-3) ---------------------------------------------------------------------------------- */

@@ -1,101 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The thread that runs the channels' descriptors, one at a time and in order, so that a fence needs no action. */
-#include "driver/base/clock.h"
-#include "driver/base/error.h"
-#include "driver/base/thread.h"
+/* What the thread runs: the channels' descriptors, one at a time and in order, so that a fence needs no action. */
 #include "driver/sim/models/ioat/ioat_model.h"
-#include "driver/sim/signal_fd.h"
 
 #include <algorithm>
 #include <cstring>
-#include <poll.h>
 
 namespace usdma::sim {
 
 using namespace ioat;
 
-/* How often an injected hang is checked again. */
-static constexpr int hang_poll_ms = 1;
-static constexpr u64 delay_step_ns = ns_per_ms;
 static constexpr u64 fill_block = 4 * KiB;
-/* Longer than a client takes to check what was copied, on a busy machine too. */
-static constexpr u64 early_ns = ns_per_s;
-
-void ioat_model::kick()
-{
-	eventfd_add(wake_.get());
-}
-
-void *ioat_model::thread_main(void *arg)
-{
-	auto *m = static_cast<ioat_model *>(arg);
-
-	thread_name("ioat-engine");
-	m->run();
-	return nullptr;
-}
-
-void ioat_model::run()
-{
-	dma_reader &reader = memory_.reader();
-
-	reader.enter();
-	while (!thread_.quits()) {
-		bool busy = false;
-
-		raise_triggered();
-		for (u32 i = 0; i < channels_count_; i++)
-			busy |= run_channel(channels_[i]);
-		if (busy) {
-			reader.pass();
-			continue;
-		}
-		reader.leave();
-		sleep();
-		reader.enter();
-	}
-	reader.leave();
-	thread_.ended();
-}
-
-/* Until there is work: the server's thread adds some and kicks, and the eventfd holds the kick until it is read. */
-void ioat_model::sleep()
-{
-	pollfd p = {wake_.get(), POLLIN, 0};
-	bool hung = false;
-	{
-		std::lock_guard guard(lock_);
-
-		for (const ioat_channel &ch : channels_)
-			hung |= ch.hung;
-	}
-	if (poll(&p, 1, hung ? hang_poll_ms : -1) == 1)
-		eventfd_take(wake_.get());
-}
-
 /* ---- interrupts ------------------------------------------------------------------------------------ */
-
-void ioat_model::raise_triggered()
-{
-	u64 due;
-	{
-		std::lock_guard guard(lock_);
-
-		due = triggered_;
-		triggered_ = 0;
-	}
-	for (u32 i = 0; due; i++, due >>= 1)
-		if (due & 1)
-			irqs_.raise(i);
-}
-
-void ioat_model::raise(u32 vector)
-{
-	/* An MSI-X message is a write to memory. */
-	if (!memory_.is_allowed() || (wrong_ && wrong_->drop_interrupt(vector)))
-		return;
-	irqs_.raise(vector);
-}
 
 /* With lock_ held. True: raise *vector. */
 bool ioat_model::interrupt(ioat_channel &ch, bool failed, u32 control, u32 *vector)
@@ -182,40 +97,18 @@ void ioat_model::end(ioat_channel &ch, u64 at, outcome o)
 	apply_pending(ch);
 }
 
-/* True: a descriptor was run. */
-bool ioat_model::run_channel(ioat_channel &ch)
+bool ioat_model::run_queue(u32 index)
 {
-	const u64 start = wrong_ || cfg_.latency_us || cfg_.rate ? now_ns() : 0;
+	ioat_channel &ch = channels_[index];
+	const u64 from = pace_from();
 	u64 at;
 
 	if (!begin(ch, &at) || (wrong_ && hangs(ch)))
 		return false;
 	const outcome o = execute(ch, at);
-	u64 ns = std::max(o.delay_ns, cfg_.latency_us * ns_per_us);
-	if (cfg_.rate)
-		ns = std::max(ns, u64(double(o.moved) * double(ns_per_s) / double(cfg_.rate)));
-	if (ns)
-		delay(ch, start + ns);
+	pace(index, from, o.delay_ns, o.moved);
 	end(ch, at, o);
 	return true;
-}
-
-/* Outside of a pass, so that areas can be unmapped; a reset aborts it. */
-void ioat_model::delay(const ioat_channel &ch, u64 until_ns)
-{
-	for (u64 now = now_ns(); now < until_ns && !thread_.quits(); now = now_ns()) {
-		const u64 left = std::min(until_ns - now, delay_step_ns);
-		const timespec t = {0, long(left)};
-		{
-			std::lock_guard guard(lock_);
-
-			if (ch.reset_due != ioat_channel::pending::none)
-				return;
-		}
-		memory_.reader().leave();
-		nanosleep(&t, nullptr);
-		memory_.reader().enter();
-	}
 }
 
 /* ---- injected faults ------------------------------------------------------------------------------- */
@@ -223,13 +116,7 @@ void ioat_model::delay(const ioat_channel &ch, u64 until_ns)
 /* Checked once for each descriptor, and again while the channel hangs. */
 bool ioat_model::hangs(ioat_channel &ch)
 {
-	bool hung = wrong_->hang(ch.index, ch.seq);
-
-	if (!hung && wrong_->vanish(ch.index, ch.seq)) {
-		hung = true;
-		if (remote_)
-			remote_->hang_up();
-	}
+	const bool hung = injected_hang(ch.index, ch.seq);
 	std::lock_guard guard(lock_);
 
 	ch.hung = hung;
@@ -279,7 +166,7 @@ void ioat_model::complete_early(ioat_channel &ch, u64 at, u32 control)
 	if (!(control & (desc_completion | desc_interrupt)) || !wrong_->wrong(mistake::early))
 		return;
 	report(ch, (at & sts_address) | sts_idle, {.control = control});
-	delay(ch, now_ns() + early_ns);
+	delay_early(ch.index);
 }
 
 /* ---- operations ------------------------------------------------------------------------------------ */

@@ -16,7 +16,7 @@ u64 ioat_model::read_general(u32 reg) const
 {
 	switch (reg) {
 	case reg_chancnt:
-		return channels_count_;
+		return queues_count_;
 	case reg_xfercap:
 		return usual_xfercap;
 	case reg_genctrl:
@@ -97,11 +97,11 @@ static ioat_channel *channel_at(ioat_channel *all, u32 count, u32 offset)
 	return i && i <= count ? &all[i - 1] : nullptr;
 }
 
-u64 ioat_model::read_reg(u32 offset, u32 len)
+u64 ioat_model::read_register(u32 offset, u32 len)
 {
 	u64 value = 0;
 
-	if (ioat_channel *ch = channel_at(channels_, channels_count_, offset)) {
+	if (ioat_channel *ch = channel_at(channels_, queues_count_, offset)) {
 		each_reg(channel_regs, offset % chan_size, len, [&](const reg_shape &r, int at) {
 			value |= shifted(read_channel(*ch, r.at), at);
 			/* The first to read it as 0 owns the channel. */
@@ -137,9 +137,9 @@ u64 ioat_model::unwritten(const ioat_channel &ch, u32 reg) const
 	return read_channel(ch, reg) & (reg == chan_ctrl ? ~u64(ctrl_int_rearm) : ~u64(0));
 }
 
-void ioat_model::write_reg(u32 offset, u64 value, u32 len)
+void ioat_model::write_register(u32 offset, u64 value, u32 len)
 {
-	if (ioat_channel *ch = channel_at(channels_, channels_count_, offset)) {
+	if (ioat_channel *ch = channel_at(channels_, queues_count_, offset)) {
 		each_reg(channel_regs, offset % chan_size, len, [&](const reg_shape &r, int at) {
 			write_channel(*ch, r.at, merged(unwritten(*ch, r.at), r, value, len, at));
 		});

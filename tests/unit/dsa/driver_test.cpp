@@ -1,415 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The DSA driver on the embedded model: what docs/porting.md lists for any engine. */
-#include "tests/support/test.h"
-
-#include "driver/base/clock.h"
-#include "driver/base/error.h"
-#include "driver/dma/registry.h"
-
-#include <cstring>
-#include <memory>
-#include <poll.h>
-#include <sched.h>
-#include <unistd.h>
-#include <vector>
+/* The DSA driver on the embedded model. */
+#include "tests/unit/dma/ring_cases.h"
 
 using namespace usdma;
 using namespace usdma::dma;
+using namespace usdma::test;
 
-static constexpr u64 host = 0x40000000000, host_bytes = 4 * MiB, patience = 60000;
-static constexpr const char *plain = "sim:model=dsa", *faulty = "sim:model=dsa:faults=";
-
-struct bench {
-	explicit bench(const char *spec = plain, channel_config cfg = {})
-	{
-		if (dma::open(spec, &eng) < 0)
-			print_error("%s\n", error_text());
-		assert_non_null(eng.get());
-		void *p = mmap(nullptr, host_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		assert_ptr_not_equal(p, MAP_FAILED);
-		map = mapping(p, host_bytes);
-		bytes = map.data();
-		assert_int_equal(eng->map({.iova = host, .size = host_bytes, .vaddr = p}), 0);
-		assert_int_equal(eng->channel_open(0, cfg, &ch), 0);
-	}
-	~bench()
-	{
-		if (ch)
-			ch->ops->close(ch);
-	}
-	int inject(const char *rules) { return eng->transport().inject(rules); }
-	u64 post(const request &r)
-	{
-		assert_int_equal(ch->ops->post(ch, &r, 1), 1);
-		ch->ops->doorbell(ch);
-		return ch->posted;
-	}
-	/* As the wait of lib/core does: arm, read again, sleep. True: done; false: halted. */
-	bool await(u64 seq)
-	{
-		const deadline until = deadline::in_ms(patience);
-
-		for (;;) {
-			ch->ops->arm(ch, irq_waiter, seq);
-			if (s64(completed(ch) - seq) >= 0)
-				return true;
-			if (halted(ch))
-				return false;
-			pollfd p = {ch->irq_fd[irq_waiter], POLLIN, 0};
-			u64 n;
-			assert_int_equal(poll(&p, 1, until.left_ms(int(patience))), 1); /* else: no interrupt */
-			assert_int_equal(read(p.fd, &n, 8), 8);
-		}
-	}
-	void run(const request &r) { assert_true(await(post(r))); }
-	fault run_fault(const request &r)
-	{
-		fault f;
-		const u64 seq = post(r);
-
-		assert_false(await(seq));
-		assert_true(read_fault(ch, &f));
-		assert_int_equal(f.seq, seq);
-		assert_int_equal(completed(ch), seq - 1);
-		assert_int_equal(ch->ops->resume(ch), 0);
-		assert_int_equal(completed(ch), seq);
-		assert_false(halted(ch));
-		return f;
-	}
-	/* The injected rule has been applied: a reset before would leave it to a later request. */
-	void until_struck(const char *what = "struck 1")
-	{
-		const deadline until = deadline::in_ms(patience);
-		std::string hit;
-
-		for (; hit.find(what) == hit.npos; sched_yield()) {
-			assert_false(until.passed());
-			assert_int_equal(eng->transport().injected(&hit), 0);
-		}
-	}
-	void until_halted()
-	{
-		const deadline until = deadline::in_ms(patience);
-
-		while (!halted(ch)) {
-			assert_false(until.passed());
-			sched_yield();
-		}
-	}
-
-	std::unique_ptr<engine> eng;
-	mapping map;
-	u8 *bytes;
-	channel *ch = nullptr;
-};
-
-static request copy(u64 to, u64 from, u64 len, u64 cookie = 0)
-{
-	return {.op = opcode::copy, .src = host + from, .dst = host + to, .len = len, .cookie = cookie};
-}
-
-static request fill(u64 to, u64 len, u8 width, u64 pattern, u64 cookie = 0)
-{
-	return {.op = opcode::fill, .arg = width, .dst = host + to, .len = len, .a = pattern, .cookie = cookie};
-}
-
-static request wait_word(u64 at, u64 value, u64 cookie = 0)
-{
-	return {.op = opcode::wait, .arg = u8(compare::eq), .src = host + at, .a = value, .cookie = cookie};
-}
+const ring_kind test::kind = {"sim:model=dsa", "sim:model=dsa:faults=", "dsa", 8, 10000, 4};
 
 static void test_limits(void **)
 {
-	for (const char *spec : {"sim:model=dsa:channels=3", "sim:model=dsa-2"}) {
-		bench b(spec);
-		const engine_limits &l = b.eng->limits();
-
-		assert_string_equal(b.eng->driver_name(), "dsa");
-		assert_int_equal(l.max_len, 16 * MiB);
-		assert_int_equal(l.channels, strstr(spec, "channels") ? 3 : 8);
-		assert_int_equal(l.engines, strstr(spec, "channels") ? 3 : 4);
-		assert_int_equal(l.memory_size, 0);
-		assert_int_equal(l.caps, 0);
-		assert_int_equal(l.ops, op_bit(opcode::nop) | op_bit(opcode::copy) | op_bit(opcode::fill));
-		b.run(copy(0, 4096, 64));
-	}
+	check_limits("sim:model=dsa:channels=3", 16 * MiB, 3, 3);
+	check_limits("sim:model=dsa-2", 16 * MiB, 8, 4);
 }
 
-/* Operations of the hardware and of the driver in turn, compared with plain memory. */
-static void test_random_ops_against_memory(void **)
-{
-	bench b(plain, {.ring_size = 16, .first_seq = 0xfffffff0});
-	auto gen = test::rng(1);
-	std::vector<u8> want(host_bytes);
-	static constexpr u64 words = 2 * MiB;
-
-	test::fill_random(b.bytes, host_bytes, gen);
-	memcpy(want.data(), b.bytes, host_bytes);
-	for (unsigned i = 0; i < 300 * test::scale(); i++) {
-		const u64 len = 8 + gen() % (i % 50 ? 3000 : MiB - 8), x = gen() % (words - len);
-		const u64 y = words + gen() % (host_bytes - words - len), even = align_up(x, u64(8));
-		const u64 pattern = gen();
-
-		switch (gen() % 6) {
-		case 0:
-		case 1:
-			b.post(copy(y, x, len));
-			memcpy(&want[y], &want[x], len);
-			break;
-		case 2:
-			b.post(fill(x, len, 1, i));
-			memset(&want[x], int(i & 0xff), len);
-			break;
-		case 3:
-			b.post(fill(even, 8, 8, pattern));
-			memcpy(&want[even], &pattern, 8);
-			break;
-		case 4:
-			b.post({.op = opcode::write, .dst = host + even, .a = pattern});
-			memcpy(&want[even], &pattern, 8);
-			break;
-		case 5:
-			b.post({.op = opcode::copy_2d,
-				.height = 4,
-				.src = host + x / 2,
-				.dst = host + words,
-				.len = 5,
-				.a = 100,
-				.b = 7});
-			for (u64 row = 0; row < 4; row++)
-				memcpy(&want[words + row * 7], &want[x / 2 + row * 100], 5);
-			break;
-		}
-		if (b.ch->posted - completed(b.ch) >= 15)
-			assert_true(b.await(b.ch->posted - gen() % 8));
-	}
-	assert_true(b.await(b.ch->posted));
-	assert_memory_equal(b.bytes, want.data(), host_bytes);
-}
-
-static void test_fill_widths(void **)
-{
-	bench b;
-	u8 want[64];
-
-	for (u64 at : {0, 3})
-		for (u8 width : {1, 4, 8}) {
-			const u64 pattern = 0x1122334455667788;
-
-			b.run(fill(at, 64, width, pattern));
-			for (unsigned i = 0; i < 64; i++)
-				want[i] = reinterpret_cast<const u8 *>(&pattern)[i % width];
-			assert_memory_equal(b.bytes + at, want, 64);
-		}
-}
-
-static void test_indirect_wait_reduce_timestamp(void **)
-{
-	bench b;
-	auto *word = reinterpret_cast<u64 *>(b.bytes);
-	auto *sums = reinterpret_cast<u32 *>(b.bytes + 8192);
-	channel *other;
-
-	const indirect_block block = {{0, 0}, 0, 256, host + 1024, host + 2048};
-	memcpy(b.bytes + 512, &block, sizeof(block));
-	memset(b.bytes + 1024, 0x5a, 256);
-	b.run({.op = opcode::copy_indirect, .arg = indirect_host, .src = host + 512});
-	assert_memory_equal(b.bytes + 1024, b.bytes + 2048, 256);
-
-	assert_int_equal(b.eng->channel_open(1, {}, &other), 0);
-	const u64 seq = b.post(wait_word(0, 7));
-	const request w = {.op = opcode::write, .dst = host, .a = 7};
-	assert_int_equal(other->ops->post(other, &w, 1), 1);
-	other->ops->doorbell(other);
-	assert_true(b.await(seq));
-	/* For the other channel's record, too. */
-	const u64 next = b.post({.op = opcode::wait, .arg = u8(compare::geq), .src = other->record_iova, .a = 2});
-	assert_int_equal(other->ops->post(other, &w, 1), 1);
-	other->ops->doorbell(other);
-	assert_true(b.await(next));
-	other->ops->close(other);
-
-	const u64 before = now_ns();
-	b.run({.op = opcode::timestamp, .dst = host + 8});
-	assert_in_range(word[1], before, now_ns());
-	for (u32 i = 0; i < 100; i++)
-		sums[i] = sums[100 + i] = i;
-	b.run({.op = opcode::reduce,
-	       .arg = reduce_arg(element::u32, reduce_op::sum),
-	       .src = host + 8192,
-	       .dst = host + 8192 + 400,
-	       .len = 400});
-	for (u32 i = 0; i < 100; i++)
-		assert_int_equal(sums[100 + i], 2 * i);
-	request late = wait_word(0, 8);
-	late.height = 20;
-	assert_int_equal(b.run_fault(late).reason, fault_reason::timeout);
-}
-
-struct bad_case {
-	request r;
-	fault_reason reason;
-	u64 address;
-};
-
-static void test_faults(void **)
-{
-	bench b;
-	const u64 end = host + host_bytes, locked = 0x50000000000;
-	void *page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	const bad_case cases[] = {
-		{{.op = opcode(200)}, fault_reason::bad_op, 0},
-		{{.op = opcode::copy, .flags = 0x80, .src = host, .dst = host, .len = 1}, fault_reason::bad_op, 0},
-		{{.op = opcode::copy, .spaces = 0x22, .src = host, .dst = host, .len = 1}, fault_reason::bad_op, 0},
-		{{.op = opcode::copy, .src = host, .dst = host, .len = 0}, fault_reason::bad_length, 0},
-		{{.op = opcode::fill, .arg = 3, .dst = host, .len = 12}, fault_reason::bad_op, 0},
-		{{.op = opcode::fill, .arg = 8, .dst = host, .len = 12}, fault_reason::bad_length, 0},
-		{{.op = opcode::write, .dst = host + 4}, fault_reason::unaligned, host + 4},
-		/* These reach the device. */
-		{{.op = opcode::copy, .src = 0x1000, .dst = host, .len = 8}, fault_reason::src_unmapped, 0x1000},
-		{{.op = opcode::copy, .src = end - 4, .dst = host, .len = 8}, fault_reason::src_unmapped, end},
-		{{.op = opcode::copy, .src = host, .dst = end - 4, .len = 8}, fault_reason::dst_unmapped, end},
-		{{.op = opcode::copy, .src = ~u64(0) - 3, .dst = host, .len = 8},
-		 fault_reason::src_unmapped,
-		 ~u64(0) - 3},
-		{{.op = opcode::copy, .src = host, .dst = locked + 8, .len = 8}, fault_reason::dst_denied, locked + 8},
-		{{.op = opcode::fill, .arg = 1, .dst = locked, .len = 8}, fault_reason::dst_denied, locked},
-		{{.op = opcode::write, .dst = 0x2000}, fault_reason::dst_unmapped, 0x2000},
-	};
-
-	assert_int_equal(b.eng->map({.iova = locked, .size = 4096, .vaddr = page, .prot = vfio::dma_read}), 0);
-	for (size_t i = 0; i < std::size(cases); i++) {
-		request r = cases[i].r;
-
-		r.cookie = 1000 + i;
-		const fault f = b.run_fault(r);
-		assert_int_equal(f.reason, cases[i].reason);
-		assert_int_equal(f.address, cases[i].address);
-		assert_int_equal(f.cookie, 1000 + i);
-		b.run(copy(0, 4096, 64));
-	}
-	assert_int_equal(b.eng->unmap(locked, 4096), 0);
-	assert_int_equal(b.eng->unmap(host, host_bytes), 0);
-	assert_int_equal(b.run_fault(copy(0, 4096, 64)).reason, fault_reason::src_unmapped);
-	munmap(page, 4096);
-}
-
-/* What the device reports, where the addresses are right. */
 static void test_errors_of_the_device(void **)
 {
-	bench b(faulty);
-	struct {
-		const char *rule;
-		fault_reason reason;
-		u64 address;
-	} cases[] = {
+	check_device_errors({
 		{"fail@1", fault_reason::transfer, host},
 		{"fail@1/src-unmapped", fault_reason::src_unmapped, host + 4096},
 		{"fail@1/dst-denied", fault_reason::dst_unmapped, host},
 		{"fail@1/bad-length", fault_reason::bad_length, host},
 		{"fail@1/bad-op", fault_reason::bad_op, host},
 		{"fail@2", fault_reason::transfer, host}, /* the descriptor that stores the number */
-	};
-
-	for (const auto &c : cases) {
-		assert_int_equal(b.inject(c.rule), 0);
-		const fault f = b.run_fault(copy(0, 4096, 64, 5));
-		assert_int_equal(f.reason, c.reason);
-		assert_int_equal(f.address, c.address);
-		assert_int_equal(f.cookie, 5);
-		b.run(copy(0, 4096, 64));
-	}
-}
-
-static void test_cancel_and_order(void **)
-{
-	bench b(plain, {.ring_size = 64, .first_seq = (u64(1) << 32) - 3});
-	const u64 first = b.ch->posted;
-	const request list[] = {fill(0, 8, 1, 0x11, 1),
-				{.op = opcode::copy, .src = 0x1000, .dst = host, .len = 8, .cookie = 7},
-				fill(8, 8, 1, 0x22, 2),
-				fill(16, 8, 1, 0x33, 7),
-				{.op = opcode::write, .dst = host + 24, .a = 4, .cookie = 7},
-				fill(32, 8, 1, 0x44, 2)};
-	fault f;
-
-	memset(b.bytes, 0, 64);
-	assert_int_equal(b.ch->ops->post(b.ch, list, 6), 6);
-	b.ch->ops->doorbell(b.ch);
-	assert_false(b.await(b.ch->posted));
-	assert_true(read_fault(b.ch, &f));
-	assert_int_equal(f.seq, first + 2);
-	assert_int_equal(f.cookie, 7);
-	assert_int_equal(b.bytes[8], 0);
-	assert_int_equal(b.ch->ops->cancel(b.ch, 7), 2);
-	assert_int_equal(b.ch->ops->resume(b.ch), 0);
-	assert_true(b.await(b.ch->posted));
-	assert_int_equal(b.bytes[0], 0x11);
-	assert_int_equal(b.bytes[8], 0x22);
-	assert_int_equal(b.bytes[16], 0);
-	assert_int_equal(b.bytes[24], 0);
-	assert_int_equal(b.bytes[32], 0x44);
-}
-
-static void test_faults_in_a_row(void **)
-{
-	bench b;
-	fault f;
-
-	for (u64 i = 0; i < 20; i++)
-		b.post({.op = opcode::copy, .src = 0x1000, .dst = host, .len = 8, .cookie = i});
-	for (u64 i = 0; i < 20; i++) {
-		b.until_halted();
-		assert_true(read_fault(b.ch, &f));
-		assert_int_equal(f.seq, i + 1);
-		assert_int_equal(f.cookie, i);
-		assert_int_equal(b.ch->ops->resume(b.ch), 0);
-	}
-	assert_true(b.await(20));
-}
-
-static void test_stop_and_resume(void **)
-{
-	bench b(faulty);
-	auto *word = reinterpret_cast<u64 *>(b.bytes);
-	fault f;
-
-	/* In a wait. */
-	const u64 seq = b.post(wait_word(0, 1, 77));
-	assert_int_equal(b.ch->ops->stop(b.ch), 0);
-	assert_true(read_fault(b.ch, &f));
-	assert_int_equal(f.reason, fault_reason::stopped);
-	assert_int_equal(f.seq, seq);
-	assert_int_equal(f.cookie, 77);
-	store_release(word, u64(1));
-	assert_int_equal(b.ch->ops->resume(b.ch), 0);
-	assert_true(b.await(seq)); /* it ran again, and found its word */
-	/* With nothing to do. */
-	assert_int_equal(b.ch->ops->stop(b.ch), 0);
-	assert_int_equal(b.ch->ops->resume(b.ch), 0);
-	b.run({.op = opcode::nop});
-	/* In the hardware's queue: what was not reached is cancelled, or runs after all. */
-	assert_int_equal(b.inject("slow%1/10000"), 0);
-	for (u64 i = 0; i < 40; i++)
-		b.post(fill(4096 + i * 8, 8, 1, 0xa0, i % 2));
-	assert_int_equal(b.ch->ops->stop(b.ch), 0);
-	assert_true(read_fault(b.ch, &f));
-	assert_int_equal(f.reason, fault_reason::stopped);
-	assert_int_equal(f.seq, completed(b.ch) + 1);
-	assert_true(f.seq < b.ch->posted);
-	const u64 left = b.ch->posted - completed(b.ch);
-	assert_in_range(b.ch->ops->cancel(b.ch, 1), left / 2, (left + 1) / 2);
-	assert_int_equal(b.inject(""), 0);
-	assert_int_equal(b.ch->ops->resume(b.ch), 0);
-	assert_true(b.await(b.ch->posted));
-	assert_int_equal(b.bytes[4096 + 38 * 8], 0xa0);
-	assert_int_equal(b.bytes[4096 + 39 * 8], 0);
+	});
 }
 
 /* A stop waits for the batch: what it holds has run, and what follows has not. */
 static void test_stop_between_batches(void **)
 {
-	bench b(faulty);
+	ring_bench b(kind.faulty);
 	fault f;
 
 	memset(b.bytes, 1, 64);
@@ -432,7 +52,7 @@ static void test_stop_between_batches(void **)
 /* The record of a failed batch is lost: the channel hangs, and a reset recovers it. */
 static void test_lost_record(void **)
 {
-	bench b(faulty);
+	ring_bench b(kind.faulty);
 	fault f;
 
 	assert_int_equal(b.inject("fail@1+drop-record@2"), 0);
@@ -453,7 +73,7 @@ static void test_lost_record(void **)
 /* Each request waits for the one before, also across batches and the end of the ring. */
 static void test_order(void **)
 {
-	bench b(plain, {.ring_size = 64, .first_seq = 50});
+	ring_bench b(kind.plain, {.ring_size = 64, .first_seq = 50});
 
 	for (unsigned round = 0; round < 20 * test::scale(); round++) {
 		std::vector<request> list;
@@ -471,7 +91,7 @@ static void test_order(void **)
 /* More than batches have records, each with its own. */
 static void test_many_small_batches(void **)
 {
-	bench b;
+	ring_bench b;
 
 	for (u64 i = 0; i < 500; i++) {
 		const u64 seq = b.post(fill(i * 8, 8, 8, i));
@@ -485,188 +105,9 @@ static void test_many_small_batches(void **)
 		assert_int_equal(reinterpret_cast<u64 *>(b.bytes)[i], i);
 }
 
-static void test_full_ring_takes_no_more(void **)
-{
-	bench b(plain, {.ring_size = 4, .first_seq = 0xfffffffd});
-	const request list[8] = {wait_word(0, 1)};
-
-	assert_int_equal(b.ch->ops->post(b.ch, list, 8), 4);
-	assert_int_equal(b.ch->ops->post(b.ch, list, 8), 0);
-	assert_int_equal(b.ch->posted, 0xfffffffd + 4ull);
-	b.ch->ops->doorbell(b.ch);
-	store_release(reinterpret_cast<u64 *>(b.bytes), u64(1));
-	assert_true(b.await(b.ch->posted));
-	assert_int_equal(b.ch->ops->post(b.ch, list + 1, 7), 4);
-	b.ch->ops->doorbell(b.ch);
-	assert_true(b.await(b.ch->posted));
-}
-
-/* Many batches, one after the other. */
-static void test_long_lists(void **)
-{
-	bench b(plain, {.ring_size = 1024});
-	std::vector<request> list(1024, fill(0, 8, 1, 1));
-
-	for (unsigned i = 0; i < 4; i++) {
-		assert_int_equal(b.ch->ops->post(b.ch, list.data(), 1024), 1024);
-		b.ch->ops->doorbell(b.ch);
-		assert_true(b.await(b.ch->posted));
-	}
-	b.run(copy(64, 0, 8));
-	assert_int_equal(b.bytes[64], 1);
-}
-
-/* Without a single interrupt from the device. */
-static void test_lost_interrupts(void **)
-{
-	bench b(faulty);
-
-	assert_int_equal(b.inject("drop-irq%1"), 0);
-	for (unsigned i = 0; i < 5; i++)
-		b.run(fill(i * 8, 8, 1, i));
-	assert_int_equal(b.run_fault(copy(host_bytes, 0, 8)).reason, fault_reason::dst_unmapped);
-}
-
-static void test_service_interrupts(void **)
-{
-	bench b(plain, {.coalesce_count = 3, .coalesce_us = 1000000});
-	pollfd p = {b.ch->irq_fd[irq_service], POLLIN, 0};
-	u64 n = 0, got = 0;
-
-	for (unsigned i = 0; i < 6; i++)
-		b.run({.op = i % 2 ? opcode::nop : opcode::timestamp, .flags = flag_interrupt, .dst = host});
-	while (got < 1) {
-		assert_int_equal(poll(&p, 1, int(patience)), 1);
-		assert_int_equal(read(p.fd, &n, 8), 8);
-		got += n;
-	}
-	assert_in_range(got, 1, 2);
-	/* One alone comes after its time. */
-	b.run({.op = opcode::nop, .flags = flag_interrupt});
-	assert_int_equal(poll(&p, 1, int(patience)), 1);
-}
-
-static void test_hang_abort_and_reset(void **)
-{
-	bench b(faulty);
-	channel *other;
-	fault f;
-	char text[400] = "";
-
-	assert_int_equal(b.eng->channel_open(1, {}, &other), 0);
-	/* One channel: the other goes on. */
-	assert_int_equal(b.ch->ops->abort(b.ch), -EAGAIN);
-	assert_int_equal(b.inject("hang@1"), 0);
-	const u64 seq = b.post(copy(0, 4096, 64, 9));
-	b.post(fill(8192, 8, 1, 0x77));
-	b.ch->ops->describe(b.ch, text, sizeof(text));
-	assert_non_null(strstr(text, "posted 2"));
-	b.until_struck();
-	assert_int_equal(b.ch->ops->abort(b.ch), 0);
-	assert_true(read_fault(b.ch, &f));
-	assert_int_equal(f.reason, fault_reason::reset);
-	assert_int_equal(f.seq, seq);
-	assert_int_equal(f.cookie, 9);
-	const request one = fill(64, 8, 1, 0x12);
-	assert_int_equal(other->ops->post(other, &one, 1), 1);
-	other->ops->doorbell(other);
-	assert_int_equal(b.ch->ops->resume(b.ch), 0);
-	assert_true(b.await(b.ch->posted));
-	assert_int_equal(b.bytes[8192], 0x77);
-	/* The device: what is posted is lost. */
-	assert_int_equal(b.inject("hang@1/device"), 0);
-	b.post(copy(0, 4096, 64));
-	b.post(wait_word(0, 99));
-	b.until_struck();
-	assert_int_equal(b.eng->reset(), 0);
-	for (channel *c : {b.ch, other}) {
-		assert_int_equal(c->ops->restart(c), 0);
-		assert_int_equal(completed(c), c->posted);
-		assert_false(halted(c));
-	}
-	b.run(fill(8, 8, 1, 0x31));
-	b.run({.op = opcode::write, .dst = host + 16, .a = 5});
-	assert_int_equal(b.bytes[8], 0x31);
-	other->ops->close(other);
-}
-
-static void test_reset_in_a_wait(void **)
-{
-	bench b;
-
-	b.post(wait_word(0, 1));
-	assert_int_equal(b.eng->reset(), 0);
-	assert_int_equal(b.ch->ops->restart(b.ch), 0);
-	assert_int_equal(completed(b.ch), b.ch->posted);
-	b.run({.op = opcode::write, .dst = host, .a = 5});
-}
-
-static void test_lost_device(void **)
-{
-	bench b(faulty);
-	const deadline until = deadline::in_ms(patience);
-
-	assert_int_equal(b.inject("vanish@1"), 0);
-	b.post(copy(0, 4096, 64));
-	while (!b.eng->lost()) {
-		assert_false(until.passed());
-		sched_yield();
-	}
-	assert_int_equal(completed(b.ch), 0);
-}
-
-/* Given up: its memory is the caller's again, so not one more byte of it may be written, by the driver neither. */
-static void test_given_up(void **)
-{
-	bench b;
-
-	b.post(wait_word(0, 1));
-	b.post({.op = opcode::write, .dst = host + 8, .a = 5});
-	assert_int_equal(b.eng->give_up(), 0);
-	store_release(reinterpret_cast<u64 *>(b.bytes), u64(1));
-	b.until_halted();
-	assert_int_equal(reinterpret_cast<u64 *>(b.bytes)[1], 0);
-}
-
-static void test_channel_arguments(void **)
-{
-	bench b;
-	channel *ch;
-
-	assert_int_equal(b.eng->channel_open(0, {}, &ch), -EBUSY);
-	assert_int_equal(b.eng->channel_open(8, {}, &ch), -EINVAL);
-	assert_int_equal(b.eng->channel_open(1, {.ring_size = 100}, &ch), -EINVAL);
-	assert_int_equal(b.eng->channel_open(1, {.ring_size = 32768}, &ch), -EINVAL);
-}
-
-static void test_closes_while_busy(void **)
-{
-	bench b;
-
-	for (unsigned i = 0; i < 10; i++) {
-		std::vector<request> list(50, copy(2 * MiB, 0, MiB));
-
-		list[20] = wait_word(0, 1);
-		assert_int_equal(b.ch->ops->post(b.ch, list.data(), 50), 50);
-		b.ch->ops->doorbell(b.ch);
-		b.ch->ops->close(b.ch);
-		b.ch = nullptr;
-		assert_int_equal(b.eng->channel_open(0, {.first_seq = i * 1000}, &b.ch), 0);
-		assert_int_equal(completed(b.ch), i * 1000);
-	}
-	b.run(copy(0, 64, 8));
-}
-
 static void test_ids(void **)
 {
-	for (u16 id : {0x0b25, 0x11fb, 0x1212}) {
-		const driver *d = find_driver(0x8086, id);
-
-		assert_non_null(d);
-		assert_string_equal(d->name, "dsa");
-	}
-	for (u16 id : {0x0b24, 0x0cfe, 0x1216}) /* the last two: IAA */
-		assert_null(find_driver(0x8086, id));
+	check_ids({0x0b25, 0x11fb, 0x1212}, {0x0b24, 0x0cfe, 0x1216}); /* the last two: IAA */
 }
 
 /* Whatever an earlier user left: it is reset, also from the state that only a reset of the function leaves. */
@@ -676,7 +117,7 @@ static void test_takes_over(void **)
 	std::unique_ptr<engine> eng;
 	u32 state = 0;
 
-	assert_int_equal(open_device(plain, &dev), 0);
+	assert_int_equal(open_device(kind.plain, &dev), 0);
 	assert_int_equal(probe(std::move(dev), &eng), 0);
 	vfio::device &at = eng->transport();
 	assert_int_equal(vfio::config_bus_master(at, false), 0);
@@ -691,31 +132,14 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_random_ops_against_memory),
-		cmocka_unit_test(test_fill_widths),
-		cmocka_unit_test(test_indirect_wait_reduce_timestamp),
-		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_errors_of_the_device),
-		cmocka_unit_test(test_cancel_and_order),
-		cmocka_unit_test(test_faults_in_a_row),
-		cmocka_unit_test(test_stop_and_resume),
 		cmocka_unit_test(test_stop_between_batches),
 		cmocka_unit_test(test_lost_record),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_many_small_batches),
-		cmocka_unit_test(test_full_ring_takes_no_more),
-		cmocka_unit_test(test_long_lists),
-		cmocka_unit_test(test_lost_interrupts),
-		cmocka_unit_test(test_service_interrupts),
-		cmocka_unit_test(test_hang_abort_and_reset),
-		cmocka_unit_test(test_reset_in_a_wait),
-		cmocka_unit_test(test_lost_device),
-		cmocka_unit_test(test_given_up),
-		cmocka_unit_test(test_channel_arguments),
-		cmocka_unit_test(test_closes_while_busy),
 		cmocka_unit_test(test_ids),
 		cmocka_unit_test(test_takes_over),
 	};
 
-	return cmocka_run_group_tests_name("dsa", tests, nullptr, nullptr);
+	return ring_main("dsa", tests);
 }

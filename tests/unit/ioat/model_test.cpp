@@ -1,66 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The I/OAT model by its registers, as drivers of others use them (driver/hw/ioat_regs.h has the sources). */
-#include "tests/support/raw_client.h"
-#include "tests/support/raw_model.h"
-#include "tests/support/test.h"
+#include "tests/unit/sim/model_bench.h"
 
-#include "driver/base/clock.h"
-#include "driver/base/error.h"
-#include "driver/base/unique_fd.h"
-#include "driver/dma/registry.h"
 #include "driver/hw/ioat_regs.h"
-
-#include <cstring>
-#include <memory>
-#include <poll.h>
-#include <sched.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 using namespace usdma;
 using namespace usdma::ioat;
+using namespace usdma::test;
 
-static constexpr u64 iova = 0x100000000, size = 4 * MiB, patience = 60000;
 static constexpr u64 ring_at = 0, cmp_at = 64 * KiB, data_at = MiB;
 static constexpr u16 ctrl_run = ctrl_int_rearm | ctrl_err_int | ctrl_err_completion | ctrl_any_err_abort;
 
-/* A device with a page range, a ring of linked descriptors in it, and nothing set up yet. */
-struct bench {
-	explicit bench(const char *spec = "sim:model=ioat:faults=", unsigned vectors = 1)
+/* With a ring of linked descriptors. */
+struct bench : model_bench {
+	explicit bench(const char *spec = "sim:model=ioat:faults=") : model_bench(spec)
 	{
-		if (dma::open_device(spec, &dev) < 0)
-			print_error("%s\n", error_text());
-		assert_non_null(dev.get());
-		void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		assert_ptr_not_equal(p, MAP_FAILED);
-		map = mapping(p, size);
-		bytes = map.data();
 		ring = reinterpret_cast<descriptor *>(bytes + ring_at);
 		cmp = reinterpret_cast<u64 *>(bytes + cmp_at);
-		assert_int_equal(dev->dma_map({.iova = iova, .size = size, .vaddr = p}), 0);
-		assert_int_equal(vfio::config_bus_master(*dev, true), 0);
 		for (unsigned i = 0; i < 256; i++)
 			ring[i].next = at(i + 1);
-		int fds[4];
-		for (unsigned i = 0; i < vectors; i++) {
-			irq[i].reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-			fds[i] = irq[i].get();
-		}
-		assert_int_equal(dev->irq_set(vfio::irq_msix, 0, {fds, vectors}), 0);
 	}
 	static u64 at(u64 i) { return iova + ring_at + i % 256 * sizeof(descriptor); }
-
-	template <class T> T get(u32 reg)
-	{
-		T v = 0;
-
-		assert_int_equal(dev->region_read(vfio::region_bar0, reg, &v, sizeof(v)), 0);
-		return v;
-	}
-	template <class T> void put(u32 reg, T v)
-	{
-		assert_int_equal(dev->region_write(vfio::region_bar0, reg, &v, sizeof(v)), 0);
-	}
 	u64 state(u32 ch = 0) { return get<u64>(chan_base(ch) + chan_sts) & sts_mask; }
 	void until(u64 want, u32 ch = 0)
 	{
@@ -109,27 +69,14 @@ struct bench {
 		assert_int_equal(get<u32>(chan_base(0) + chan_err), 0);
 		return err;
 	}
-	u64 signals(unsigned i, bool wait)
-	{
-		pollfd p = {irq[i].get(), POLLIN, 0};
-		u64 n = 0;
 
-		if (poll(&p, 1, wait ? int(patience) : 0) == 1)
-			assert_int_equal(read(irq[i].get(), &n, 8), 8);
-		return n;
-	}
-
-	std::unique_ptr<vfio::device> dev;
-	mapping map;
-	u8 *bytes;
 	descriptor *ring;
 	u64 *cmp;
-	unique_fd irq[4];
 };
 
 static void test_identity(void **)
 {
-	bench one, four("sim:model=ioat-3.3:channels=4", 4);
+	bench one, four("sim:model=ioat-3.3:channels=4");
 	u16 id;
 
 	assert_int_equal(vfio::config_read16(*one.dev, 2, &id), 0);
@@ -195,7 +142,7 @@ static void test_counter_wraps(void **)
 /* One interrupt for each rearm, whatever completes. */
 static void test_interrupts(void **)
 {
-	bench b("sim:model=ioat:channels=2", 2);
+	bench b("sim:model=ioat:channels=2");
 
 	b.start();
 	for (unsigned i = 0; i < 20; i++)
@@ -545,104 +492,28 @@ static void test_settings(void **)
 
 /* ---- by messages -------------------------------------------------------------------------------------- */
 
-static constexpr u64 remote = u64(1) << 40, remote_size = 64 * KiB;
-static constexpr u32 most = 4096; /* bytes of a message */
-
-/* A client whose ring and completions the model maps, and whose other memory it reaches by messages. */
-struct message_bench {
-	message_bench() : model(settings()), client(model.connect()), local("ioat", size)
-	{
-		const std::string hello = "{\"capabilities\":{\"max_data_xfer_size\":" + std::to_string(most) + "}}";
-
-		assert_int_equal(client.hello(hello.c_str()), 0);
-		assert_int_equal(client.map(iova, size, local.fd.get()), 0);
-		assert_int_equal(client.map(remote, remote_size), 0);
-		master(true);
-		client.put<u8>(base + chan_cmd, cmd_reset);
-		while (client.get<u8>(base + chan_cmd) & cmd_reset)
-			sched_yield();
-		client.put<u16>(base + chan_ctrl, ctrl_run);
-		client.put<u64>(base + chan_cmp, iova + cmp_at);
-		client.put<u64>(base + chan_chainaddr, iova + ring_at);
-	}
-	static sim::config settings()
-	{
-		sim::config c;
-
-		c.model = sim::model_kind::ioat;
-		return c;
-	}
-	void master(bool on)
-	{
-		const u16 command = on ? 6 : 2;
-
-		assert_int_equal(client.region_write(vfio::region_config, 4, &command, sizeof(command)), 0);
-	}
-	void send(test::proto::command cmd, u32 reg, const void *data, u32 len, u32 flags)
-	{
-		const test::proto::region_access_head h = {reg, vfio::region_bar0, len};
-		std::vector<u8> body(sizeof(h) + (data ? len : 0));
-
-		memcpy(body.data(), &h, sizeof(h));
-		if (data)
-			memcpy(body.data() + sizeof(h), data, len);
-		assert_true(client.say(cmd, body.data(), body.size(), {}, flags));
-	}
-	vfio::user_message hear()
-	{
-		vfio::user_message m;
-
-		assert_int_equal(vfio::user_recv(client.fd(), deadline::in_ms(patience), test::raw_wait_ms, &m), 0);
-		return m;
-	}
-	void run(const descriptor &d)
-	{
-		const u16 one = 1;
-
-		memcpy(local.data + ring_at, &d, sizeof(d));
-		send(test::proto::command::region_write, base + chan_dmacount, &one, sizeof(one),
-		     test::proto::flag_no_reply);
-	}
-	void answer(const vfio::user_message &m)
-	{
-		const iovec part = {const_cast<u8 *>(m.body.data()), sizeof(test::proto::dma_access_head)};
-
-		assert_int_equal(vfio::user_send(client.fd(), {m.head.id, m.head.cmd, 0, test::proto::type_reply, 0},
-						 {&part, 1}, {}, deadline::in_ms(patience)),
-				 0);
-	}
-	/* The state of the channel; fails if the model accesses memory meanwhile. */
-	u64 state_only()
-	{
-		u64 status;
-
-		send(test::proto::command::region_read, base + chan_sts, nullptr, sizeof(status), 0);
-		const vfio::user_message m = hear();
-		assert_int_equal(m.head.flags & test::proto::flag_type_mask, test::proto::type_reply);
-		memcpy(&status, m.body.data() + sizeof(test::proto::region_access_head), sizeof(status));
-		return status & sts_mask;
-	}
-
-	static constexpr u32 base = chan_base(0);
-	test::raw_model model;
-	test::raw_client client;
-	test::raw_memory local;
-};
-
 /* Bus mastering is switched off during an access of many messages: that in flight is the last. */
 static void test_last_message(void **)
 {
-	message_bench b;
+	static constexpr u32 base = chan_base(0);
+	message_bench b(sim::model_kind::ioat);
+	const descriptor d = {
+		b.remote_size, desc_completion, iova + data_at, b.remote, iova + ring_at + sizeof(descriptor), {}};
+	const u16 one = 1;
 
-	b.run({remote_size, desc_completion, iova + data_at, remote, iova + ring_at + sizeof(descriptor), {}});
-	const vfio::user_message first = b.hear();
-	assert_int_equal(first.head.cmd, int(test::proto::command::dma_write));
-	b.master(false);
-	b.answer(first);
-	while (b.state_only() != sts_halted)
+	b.client.put<u8>(base + chan_cmd, cmd_reset);
+	while (b.client.get<u8>(base + chan_cmd) & cmd_reset)
+		sched_yield();
+	b.client.put<u16>(base + chan_ctrl, ctrl_run);
+	b.client.put<u64>(base + chan_cmp, iova + cmp_at);
+	b.client.put<u64>(base + chan_chainaddr, iova + ring_at);
+	memcpy(b.local.data + ring_at, &d, sizeof(d));
+	b.start(vfio::region_bar0, base + chan_dmacount, &one, sizeof(one));
+	b.stop_in_a_write();
+	while ((b.get_only(base + chan_sts) & sts_mask) != sts_halted)
 		sched_yield();
 	/* A reply to it would be behind anything that came meanwhile. */
-	assert_int_equal(b.state_only(), sts_halted);
+	assert_int_equal(b.get_only(base + chan_sts) & sts_mask, sts_halted);
 }
 
 int main()

@@ -110,10 +110,15 @@ u8 dsa_channel::batch_status() const
 	return load_acquire(&page_->batch[batch_ % shared_page::batches].status);
 }
 
-/* With batch_lock_ held. The newest batch has neither stored its last number nor ended by a failure. */
-bool dsa_channel::in_flight() const
+/* With batch_lock_ held. The newest batch, of this status, has neither stored its last number nor ended. */
+bool dsa_channel::in_flight(u8 status) const
 {
-	return s64(dma::completed(this) - batch_seq_) < 0 && !batch_status();
+	return !status && s64(dma::completed(this) - batch_seq_) < 0;
+}
+
+static bool is_failure(u8 s)
+{
+	return s && s != u8(status::success) && s != free_record;
 }
 
 /* Slots from sent_ on. */
@@ -145,12 +150,14 @@ void dsa_channel::submit_batch(u32 requests, bool more)
 void dsa_channel::proceed()
 {
 	std::lock_guard g(batch_lock_);
+	/* Read once: a batch that fails now must not count as done. */
+	const u8 newest = batch_status();
 	const u8 next = load_acquire(&page_->batch[(batch_ + 1) % shared_page::batches].status);
 	const u64 to_end = ring_size - ((sent_ + 1) & (ring_size - 1));
 
-	if (sent_ == last_ || has_halted())
+	if (sent_ == last_ || is_failure(newest))
 		return;
-	if (in_flight() || !next) {
+	if (in_flight(newest) || !next) {
 		if (!raises_)
 			submit_drain();
 		return;
@@ -174,7 +181,7 @@ void dsa_channel::rearm(bool)
 {
 	std::lock_guard g(batch_lock_);
 
-	if (!in_flight())
+	if (!in_flight(batch_status()))
 		wanted_ = true;
 	else if (!raises_)
 		submit_drain();
@@ -206,13 +213,15 @@ bool dsa_channel::is_done()
 {
 	std::lock_guard g(batch_lock_);
 
-	return !in_flight();
+	return !in_flight(batch_status());
 }
 
 int dsa_channel::start(u64 first)
 {
 	int err = enabled_ && !is_done() ? reset() : 0;
 
+	/* An error of what was dropped is not one of what follows. */
+	owner_.clear_error(index);
 	if (!err && !enabled_)
 		err = owner_.enable_queue(index);
 	if (err)
@@ -245,9 +254,7 @@ int dsa_channel::suspend()
 
 bool dsa_channel::has_halted() const
 {
-	const u8 s = batch_status();
-
-	return s && s != u8(status::success) && s != free_record;
+	return is_failure(batch_status());
 }
 
 /* Only its record shows that a batch has failed; an error without one is in SWERROR. */
@@ -259,8 +266,7 @@ int dsa_channel::read_halted(bool *out)
 
 	if (!err)
 		err = owner_.read(off_swerror, &error);
-	const bool ours = error & swerr_valid && error & swerr_has_wq && (error >> swerr_wq_shift & 0xff) == index;
-	*out = has_halted() || device_state(general & 3) == device_state::halt || ours;
+	*out = has_halted() || device_state(general & 3) == device_state::halt || is_error_of(index, error);
 	return err;
 }
 

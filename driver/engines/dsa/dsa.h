@@ -35,6 +35,12 @@ struct pair {
 	work data, number;
 };
 
+/* SWERROR has an error of this queue. */
+constexpr bool is_error_of(u32 index, u64 swerror)
+{
+	return swerror & swerr_valid && swerror & swerr_has_wq && (swerror >> swerr_wq_shift & 0xff) == index;
+}
+
 class dsa_engine;
 
 class dsa_channel final : public dma::ring_channel {
@@ -65,7 +71,7 @@ private:
 
 	pair &slot(u64 i) { return ring_[i & (ring_size - 1)]; }
 	u8 batch_status() const;
-	bool in_flight() const;
+	bool in_flight(u8 status) const;
 	bool is_done();
 	void submit_batch(u32 requests, bool more);
 	void submit_drain();
@@ -102,7 +108,7 @@ public:
 	}
 	/* Runs an administrative command, one at a time. result: may be null. */
 	int run(command code, u32 operand, u32 *result = nullptr);
-	/* Of this queue, in SWERROR. */
+	/* In SWERROR, unless it is another queue's. */
 	void clear_error(u32 index);
 	/* Configures and enables the queue of a channel. */
 	int enable_queue(u32 index);
@@ -129,7 +135,7 @@ private:
 	struct {
 		u64 gencap = 0, offsets = 0;
 		u32 groups = 0, queue_slots = 0, queue_bytes = 0, queues_at = 0;
-		bool has_handles = false;
+		bool has_handles = false, has_opcfg = false;
 		u16 handles[max_channels] = {};
 	} chip_;
 };

@@ -15,10 +15,11 @@ namespace usdma::dsa {
 
 static constexpr u32 usual_ring = 256;
 /* What a batch may hold must end before a stop does. */
-static constexpr u32 most_xfer_log2 = 24;
+static constexpr u32 most_xfer_log2 = 24, least_xfer_log2 = 12;
 /* Of a queue: a batch, the one before whose record is not written yet, and drains. */
 static constexpr u32 least_slots = 8, batch_log2 = 6;
 static constexpr u64 command_ms = 2000;
+static constexpr u64 swerr_ack = swerr_valid | swerr_overflow;
 static constexpr u64 needed_ops = u64(1) << u32(operation::noop) | u64(1) << u32(operation::batch) |
 				  u64(1) << u32(operation::drain) | u64(1) << u32(operation::move) |
 				  u64(1) << u32(operation::fill);
@@ -98,8 +99,11 @@ void dsa_engine::clear_error(u32 index)
 
 	if (read(off_swerror, &error) < 0 || !(error & swerr_valid))
 		return;
+	/* That queue has yet to see it. */
+	if (error & swerr_has_wq && !is_error_of(index, error))
+		return;
 	log_warn("%s: channel %u: software error 0x%llx", dev_->name(), index, static_cast<unsigned long long>(error));
-	write(off_swerror, u64(swerr_valid | swerr_overflow));
+	write(off_swerror, swerr_ack);
 }
 
 /* ---- probe ------------------------------------------------------------------------------------------- */
@@ -117,6 +121,9 @@ int dsa_engine::check_capabilities(u64 wqcap, u64 grpcap, u64 engcap, u64 opcap)
 		return fail(EOPNOTSUPP, "it lacks operations, or batches of %u: OPCAP 0x%llx, GENCAP 0x%llx",
 			    1u << batch_log2, static_cast<unsigned long long>(opcap),
 			    static_cast<unsigned long long>(chip_.gencap));
+	if ((chip_.gencap >> gencap_xfer_shift & 0x1f) < least_xfer_log2)
+		return fail(EOPNOTSUPP, "it copies no more than 2^%u bytes at a time: 2^%u are needed",
+			    u32(chip_.gencap >> gencap_xfer_shift & 0x1f), least_xfer_log2);
 	const u32 groups = u32(std::min(grpcap & 0xff, engcap & 0xff));
 	const u32 channels = std::min({queues, max_channels, slots / least_slots});
 	if (!groups || !channels)
@@ -124,6 +131,8 @@ int dsa_engine::check_capabilities(u64 wqcap, u64 grpcap, u64 engcap, u64 opcap)
 	chip_.groups = std::min(groups, channels);
 	chip_.queue_slots = slots / channels;
 	chip_.queue_bytes = 32u << (wqcap >> 24 & 0xf);
+	/* Of the words of the smallest table it would be beyond the register. */
+	chip_.has_opcfg = wqcap & wqcap_opcfg && chip_.queue_bytes > wq_word_opcfg * 4;
 	limits_.channels = channels;
 	limits_.engines = chip_.groups;
 	return 0;
@@ -209,6 +218,9 @@ int dsa_engine::setup()
 		err = dev_->reset();
 	if (!err)
 		err = run(command::reset_device, 0);
+	/* The command leaves the error of an earlier user there, which would count as one of ours. */
+	if (!err)
+		err = write(off_swerror, swerr_ack);
 	if (!err)
 		err = setup_groups();
 	if (!err)
@@ -231,6 +243,8 @@ int dsa_engine::enable_queue(u32 index)
 
 	if (!err)
 		err = write(queue_reg(index, wq_word_limits), xfer | batch_log2 << wq_batch_shift);
+	if (!err && chip_.has_opcfg)
+		err = write(queue_reg(index, wq_word_opcfg), u32(needed_ops));
 	return err ? err : run(command::enable_wq, index);
 }
 

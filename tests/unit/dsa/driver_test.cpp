@@ -2,6 +2,8 @@
 /* The DSA driver on the embedded model. */
 #include "tests/unit/dma/ring_cases.h"
 
+#include "driver/engines/dsa/dsa.h"
+
 using namespace usdma;
 using namespace usdma::dma;
 using namespace usdma::test;
@@ -105,9 +107,74 @@ static void test_many_small_batches(void **)
 		assert_int_equal(reinterpret_cast<u64 *>(b.bytes)[i], i);
 }
 
+static u64 software_error(engine &eng)
+{
+	u64 error = 0;
+
+	assert_int_equal(eng.transport().region_read(vfio::region_bar0, dsa::off_swerror, &error, sizeof(error)), 0);
+	return error & dsa::swerr_valid ? error : 0;
+}
+
+/* A descriptor of no request, whose failure only SWERROR reports. */
+static void make_error(vfio::device &dev, u32 queue)
+{
+	const dsa::work bad = {0, dsa::op_and_flags(dsa::operation::move, 0), 0, 0x1000, host, 8, 0, 0, {}};
+	const deadline until = deadline::in_ms(patience);
+	u64 error = 0;
+
+	assert_int_equal(dev.region_write(vfio::region_bar2, queue * dsa::portals_step, &bad, sizeof(bad)), 0);
+	for (; !(error & dsa::swerr_valid); sched_yield()) {
+		assert_false(until.passed());
+		assert_int_equal(dev.region_read(vfio::region_bar0, dsa::off_swerror, &error, sizeof(error)), 0);
+	}
+}
+
+/* SWERROR has one error for all queues: each channel clears its own, when it starts again. */
+static void test_error_of_another_queue(void **)
+{
+	ring_bench b;
+	channel *other;
+
+	assert_int_equal(b.eng->channel_open(1, {}, &other), 0);
+	make_error(b.eng->transport(), 1);
+	assert_int_equal(b.run_fault(copy(host_bytes, 0, 8)).reason, fault_reason::dst_unmapped);
+	assert_true(dsa::is_error_of(1, software_error(*b.eng)));
+	assert_int_equal(other->ops->stop(other), 0);
+	assert_int_equal(other->ops->resume(other), 0);
+	assert_int_equal(software_error(*b.eng), 0);
+	other->ops->close(other);
+}
+
+/* Where a queue has a list of operations, it is ours. */
+static void test_operations_of_a_queue(void **)
+{
+	ring_bench b("sim:model=dsa-2");
+	u64 ops = 0;
+
+	assert_int_equal(b.eng->transport().region_read(vfio::region_bar0, 0x800 + 4 * dsa::wq_word_opcfg, &ops, 8), 0);
+	assert_int_equal(ops, 0x1f); /* no-op, batch, drain, move, fill */
+}
+
 static void test_ids(void **)
 {
 	check_ids({0x0b25, 0x11fb, 0x1212}, {0x0b24, 0x0cfe, 0x1216}); /* the last two: IAA */
+}
+
+/* What an earlier user leaves that ended without a reset: queue 0 is enabled, and has failed. */
+static void leave_an_error(vfio::device &dev)
+{
+	const u32 set[][2] = {{0x800, 16},
+			      {0x800 + 4 * dsa::wq_word_mode, dsa::wq_dedicated | 1 << dsa::wq_priority_shift},
+			      {0x800 + 4 * dsa::wq_word_limits, 20 | 6 << dsa::wq_batch_shift},
+			      {0x600, 1},
+			      {0x600 + 32, 1},
+			      {dsa::off_cmd, u32(dsa::command::enable_device) << dsa::cmd_code_shift},
+			      {dsa::off_cmd, u32(dsa::command::enable_wq) << dsa::cmd_code_shift}};
+
+	assert_int_equal(vfio::config_bus_master(dev, true), 0);
+	for (const auto &[reg, value] : set)
+		assert_int_equal(dev.region_write(vfio::region_bar0, reg, &value, sizeof(value)), 0);
+	make_error(dev, 0);
 }
 
 /* Whatever an earlier user left: it is reset, also from the state that only a reset of the function leaves. */
@@ -118,7 +185,9 @@ static void test_takes_over(void **)
 	u32 state = 0;
 
 	assert_int_equal(open_device(kind.plain, &dev), 0);
+	leave_an_error(*dev);
 	assert_int_equal(probe(std::move(dev), &eng), 0);
+	assert_int_equal(software_error(*eng), 0);
 	vfio::device &at = eng->transport();
 	assert_int_equal(vfio::config_bus_master(at, false), 0);
 	assert_int_equal(at.region_read(vfio::region_bar0, 0x90, &state, 4), 0);
@@ -137,6 +206,8 @@ int main()
 		cmocka_unit_test(test_lost_record),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_many_small_batches),
+		cmocka_unit_test(test_error_of_another_queue),
+		cmocka_unit_test(test_operations_of_a_queue),
 		cmocka_unit_test(test_ids),
 		cmocka_unit_test(test_takes_over),
 	};

@@ -371,6 +371,20 @@ static void test_settings(void **)
 		assert_int_equal(dma::open_device(spec, &dev), -EINVAL);
 }
 
+/* A command whose descriptors can no longer end says so. */
+static void test_halt_completes_a_command(void **)
+{
+	dsa_bench b;
+
+	b.start();
+	assert_int_equal(b.dev->inject("hang@1"), 0);
+	assert_int_equal(b.submit(b.make(operation::noop, 0, 0, 0)), 0);
+	b.put<u32>(off_cmd, u32(command::drain_wq) << cmd_code_shift | 1);
+	assert_true(b.get<u32>(off_cmdstatus) & cmd_active);
+	assert_int_equal(vfio::config_bus_master(*b.dev, false), 0);
+	assert_int_equal(b.get<u32>(off_cmdstatus), cmd_error::halted);
+}
+
 /* Bus mastering is switched off during an access of many messages: that in flight is the last. */
 static void test_last_message(void **)
 {
@@ -407,6 +421,7 @@ int main()
 		cmocka_unit_test(test_full_queues),
 		cmocka_unit_test(test_disable_abort_reset),
 		cmocka_unit_test(test_bus_mastering),
+		cmocka_unit_test(test_halt_completes_a_command),
 		cmocka_unit_test(test_last_message),
 		cmocka_unit_test(test_settings),
 	};

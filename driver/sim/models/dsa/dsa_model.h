@@ -153,7 +153,7 @@ private:
 	bool step_batch(dsa_queue &q);
 	outcome run_one(dsa_queue &q, const dsa::work &w);
 	void complete(dsa_queue &q, const dsa::work &w, outcome o);
-	void put_record(const dsa::work &w, const outcome &o);
+	bool put_record(const dsa::work &w, const outcome &o);
 	void report(dsa_queue &q, const dsa::work &w, const outcome &o, u8 code);
 	void interrupt(const dsa::work &w, const outcome &o);
 	outcome injected(dsa_queue &q, const dsa::work &w);

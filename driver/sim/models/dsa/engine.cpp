@@ -155,8 +155,8 @@ dsa_model::outcome dsa_model::run_one(dsa_queue &q, const dsa::work &w)
 
 /* ---- completion 3.6 ------------------------------------------------------------------------------------------ */
 
-/* The first word last: it has the status. */
-void dsa_model::put_record(const dsa::work &w, const outcome &o)
+/* The first word last: it has the status. False: the client has unmapped it meanwhile. */
+bool dsa_model::put_record(const dsa::work &w, const outcome &o)
 {
 	const u64 at = w.record + (wrong_ && wrong_->wrong(mistake::completion) ? sizeof(dsa::completion) : 0);
 	const dsa::completion c = {.status = u8(u8(o.status) | (o.is_fault() && o.write ? dsa::status_write : 0)),
@@ -170,12 +170,14 @@ void dsa_model::put_record(const dsa::work &w, const outcome &o)
 	u8 bytes[sizeof(c)];
 
 	memcpy(bytes, &c, sizeof(c));
-	if (memory_.write(at + 8, bytes + 8, sizeof(c) - 8))
-		memory_.write(at, bytes, 8);
+	return memory_.write(at + 8, bytes + 8, sizeof(c) - 8) && memory_.write(at, bytes, 8);
 }
 
+/* Not what comes of bus mastering that was switched off: the device halts for that. */
 void dsa_model::report(dsa_queue &q, const dsa::work &w, const outcome &o, u8 code)
 {
+	if (!memory_.is_allowed())
+		return;
 	std::lock_guard guard(lock_);
 
 	software_error(code, &q, &w, o);
@@ -193,9 +195,11 @@ void dsa_model::complete(dsa_queue &q, const dsa::work &w, outcome o)
 		report(q, w, o, u8(o.status));
 	if (bad_record)
 		return;
-	if (has_record && (failed || flags & dsa::flag_record_always) &&
-	    !(wrong_ && wrong_->drop_record(q.index, q.seq)))
-		put_record(w, o);
+	const bool writes = has_record && (failed || flags & dsa::flag_record_always) &&
+			    !(wrong_ && wrong_->drop_record(q.index, q.seq));
+	if (writes && !put_record(w, o))
+		return report(q, w, {.status = status::record_fault, .write = true, .address = w.record},
+			      u8(status::record_fault));
 	interrupt(w, o);
 }
 

@@ -237,6 +237,9 @@ void dsa_model::halt()
 		return;
 	state_ = dsa::device_state::halt;
 	software_error(dsa::swerr_config, nullptr, nullptr, {});
+	/* What it waits for will not end. */
+	if (cmdstatus_ & dsa::cmd_active)
+		finish_command(dsa::cmd_error::halted);
 	if (genctrl_ & dsa::genctrl_halt)
 		misc_interrupt(dsa::cause_halt);
 }

@@ -371,6 +371,22 @@ static void test_settings(void **)
 		assert_int_equal(dma::open_device(spec, &dev), -EINVAL);
 }
 
+/* The client's own request for an interrupt is no access of the device: it needs no bus mastering. */
+static void test_triggered_interrupt(void **)
+{
+	message_bench b(sim::model_kind::dsa);
+	const unique_fd ev(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	proto::irq_set_head h = {sizeof(h), proto::irq_set_data_eventfd | proto::irq_set_action_trigger, vfio::irq_msix,
+				 3, 1};
+	pollfd p = {ev.get(), POLLIN, 0};
+
+	b.set_irqs(h, {ev.get()});
+	b.master(false);
+	h.flags = proto::irq_set_data_none | proto::irq_set_action_trigger;
+	b.set_irqs(h);
+	assert_int_equal(poll(&p, 1, int(patience)), 1);
+}
+
 /* A command whose descriptors can no longer end says so. */
 static void test_halt_completes_a_command(void **)
 {
@@ -421,6 +437,7 @@ int main()
 		cmocka_unit_test(test_full_queues),
 		cmocka_unit_test(test_disable_abort_reset),
 		cmocka_unit_test(test_bus_mastering),
+		cmocka_unit_test(test_triggered_interrupt),
 		cmocka_unit_test(test_halt_completes_a_command),
 		cmocka_unit_test(test_last_message),
 		cmocka_unit_test(test_settings),

@@ -138,6 +138,11 @@ struct message_bench {
 						 {&part, 1}, {}, deadline::in_ms(patience)),
 				 0);
 	}
+	void set_irqs(const proto::irq_set_head &h, const std::vector<int> &fds = {})
+	{
+		assert_true(client.say(proto::command::device_set_irqs, &h, sizeof(h), fds));
+		assert_int_equal(hear().head.error, 0);
+	}
 	/* A register of BAR0; fails if the model accesses memory meanwhile. */
 	u64 get_only(u32 reg)
 	{

@@ -171,6 +171,8 @@ static aclError run(const batch &b, core::stream *s, bool async)
 
 		err = run_attribute(b, s, b.indexes[a], end, sides_of(b.attrs[a]), async);
 	}
+	if (unlikely(s->order) && !err)
+		core::copy_check_batch(s, core::copy_list(b.dsts, b.srcs, b.sizes, sizeof(void *)), b.n);
 	self().tasks += !err;
 	return err;
 }

@@ -258,6 +258,18 @@ void rows_overlap(program &p)
 				 ACL_MEMCPY_HOST_TO_DEVICE, p.b));
 }
 
+/* Two blocks of one batch go to the same range: a batch has no order of its own. */
+void batch_overlap(program &p)
+{
+	void *to[] = {p.cache, p.fixed ? p.cache + half : p.cache}, *from[] = {p.host, p.host + half};
+	size_t sizes[] = {half, half}, first = 0, fail;
+	aclrtMemcpyBatchAttr attr = {};
+
+	attr.dstLoc.type = ACL_MEM_LOCATION_TYPE_DEVICE;
+	attr.srcLoc.type = ACL_MEM_LOCATION_TYPE_HOST;
+	WORKS(aclrtMemcpyBatchAsync(to, sizes, from, sizes, 2, &attr, &first, 1, &fail, p.a));
+}
+
 /* The array of block numbers is filled for the next batch while the copy of the last one waits (vllm-ascend#16428). */
 void source_reused(program &p)
 {
@@ -282,7 +294,7 @@ constexpr one all[] = {
 	{"free_in_flight", free_in_flight},     {"free_after_abort", free_after_abort},
 	{"cleared_early", cleared_early},       {"notify_missed", notify_missed},
 	{"notify_again", notify_again},         {"credits", credits},
-	{"rows_overlap", rows_overlap},
+	{"rows_overlap", rows_overlap},         {"batch_overlap", batch_overlap},
 };
 
 } // namespace

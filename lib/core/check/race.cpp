@@ -6,12 +6,14 @@
 #include "driver/base/log.h"
 #include "lib/core/base/fork.h"
 #include "lib/core/base/slab.h"
+#include "lib/core/check/race_batch.h"
 #include "lib/core/check/race_report.h"
 #include "lib/core/check/race_sources.h"
 #include "lib/core/check/race_words.h"
 #include "lib/core/config/config.h"
 
 #include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <unistd.h>
 #include <unordered_map>
@@ -62,6 +64,7 @@ struct race_state {
 	u64 key_of(u64 key) const;
 	u32 operation(const char *what, context_id by);
 	void submit(context_id s, const char *what, std::span<const stream_access> ranges);
+	void batch(context_id s, const char *what, std::span<const stream_access> items);
 	const block *block_at(u64 key, u64 *begin) const;
 	void reached(const race_signal &s);
 };
@@ -133,6 +136,8 @@ void race_state::found(const access_conflict &c)
 	const race_operation *first = operations.find(c.first.operation), *second = operations.find(c.second.operation);
 	race_finding f = {};
 
+	if (second && !strcmp(second->what, "free"))
+		f.kind = race_kind::free_in_use;
 	f.first_writes = c.first_writes;
 	f.second_writes = c.second_writes;
 	f.first = first ? *first : race_operation();
@@ -147,9 +152,10 @@ void race_state::changed(const source_change &c)
 	const race_operation *first = operations.find(c.operation);
 	race_finding f = {};
 
+	f.kind = race_kind::source_changed;
 	f.second_writes = true;
 	f.first = first ? *first : race_operation();
-	f.second = *operations.find(operation(store_by_cpu, host));
+	f.second = *operations.find(operation("store by the CPU", host));
 	f.where = location_of(c.where);
 	race_report(f, stacks);
 }
@@ -260,6 +266,33 @@ void race_state::add_sources(context_id s, u64 time, std::span<const stream_acce
 	}
 }
 
+/* The addresses of both sides of an item are in one call's report. */
+void race_state::batch(context_id s, const char *what, std::span<const stream_access> items)
+{
+	std::vector<item_access> all;
+	race_finding f = {};
+	u64 unused;
+
+	for (size_t i = 0; i < items.size(); i++) {
+		const u64 begin = key_of(items[i].where.begin);
+
+		if (block_at(begin, &unused))
+			all.push_back({{{begin, begin + (items[i].where.end - items[i].where.begin)}, items[i].writes},
+				       i / 2});
+	}
+	const auto o = find_overlap(all);
+	if (!o)
+		return;
+	f.kind = race_kind::batch;
+	f.first_writes = o->first.what.writes;
+	f.second_writes = o->second.what.writes;
+	f.first = f.second = *operations.find(operation(what, s));
+	f.first_item = o->first.item;
+	f.second_item = o->second.item;
+	f.where = location_of(o->where);
+	race_report(f, stacks);
+}
+
 context_id race_stream_add(u32 number, bool internal)
 {
 	context_id id = 0;
@@ -283,6 +316,11 @@ void race_stream_remove(context_id s)
 void race_submit(context_id s, const char *what, std::span<const stream_access> ranges)
 {
 	within_race([&](race_state &r) { r.submit(s, what, ranges); });
+}
+
+void race_batch(context_id s, const char *what, std::span<const stream_access> items)
+{
+	within_race([&](race_state &r) { r.batch(s, what, items); });
 }
 
 void race_access(const char *what, std::span<const stream_access> ranges)

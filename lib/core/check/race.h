@@ -48,6 +48,8 @@ context_id race_stream_add(u32 number, bool internal);
 void race_stream_remove(context_id s);
 /* what: a static text. */
 void race_submit(context_id s, const char *what, std::span<const stream_access> ranges);
+/* Items of a batch, each a read and a write in turn: after all of them were submitted. */
+void race_batch(context_id s, const char *what, std::span<const stream_access> items);
 /* By a thread, at once. */
 void race_access(const char *what, std::span<const stream_access> ranges);
 /* All that was submitted has ended, and the caller knows. */

@@ -199,14 +199,18 @@ std::string call_of(const std::vector<frame> &stack)
 struct side {
 	const race_operation &op;
 	bool writes;
+	std::string item; /* "item 3 of ", or "" */
 	std::vector<frame> stack;
 	std::string call; /* "aclrtMemcpyAsync", or else "a copy" */
 };
 
-side side_of(const race_operation &op, bool writes, const call_stacks &stacks)
+side side_of(const race_finding &f, bool second, const call_stacks &stacks)
 {
-	side s = {op, writes, frames_of(stacks, op.stack), ""};
+	const race_operation &op = second ? f.second : f.first;
+	side s = {op, second ? f.second_writes : f.first_writes, "", frames_of(stacks, op.stack), ""};
 
+	if (f.kind == race_kind::batch)
+		s.item = "item " + std::to_string(second ? f.second_item : f.first_item) + " of ";
 	s.call = call_of(s.stack);
 	if (s.call.empty())
 		s.call = op.what ? std::string("a ") + op.what : "an operation of long ago";
@@ -221,22 +225,30 @@ std::string stream_name(const race_context &c)
 std::string who(const side &s)
 {
 	if (!s.op.what || s.op.by.host || s.op.by.internal)
-		return s.call;
-	return s.call + " on " + stream_name(s.op.by);
+		return s.item + s.call;
+	return s.item + s.call + " on " + stream_name(s.op.by);
 }
 
 std::string kind_of(const race_finding &f)
 {
-	if (f.second.what && !strcmp(f.second.what, "free"))
+	switch (f.kind) {
+	case race_kind::free_in_use:
 		return "free in use";
-	if (f.second.what == store_by_cpu)
+	case race_kind::source_changed:
 		return "source changed";
+	case race_kind::batch:
+		return "overlap in a batch";
+	case race_kind::no_order:
+		break;
+	}
 	return std::string(f.second_writes ? "write" : "read") + " after " + (f.first_writes ? "write" : "read");
 }
 
 std::string missing_edge(const race_finding &f, const side &a, const side &b)
 {
-	if (f.second.what == store_by_cpu)
+	if (f.kind == race_kind::batch)
+		return "the items of one call have no order among themselves";
+	if (f.kind == race_kind::source_changed)
 		return "the program changed the source before it waited for " + stream_name(f.first.by) +
 		       ": a copy reads it when it runs, not when it is called";
 	if (f.second.by.host || f.second.by.internal)
@@ -252,7 +264,10 @@ std::string fix_of(const race_finding &f, const side &a, const side &b)
 	const bool acl = b.call.starts_with("acl");
 	const std::string first = std::to_string(f.first.by.stream), second = std::to_string(f.second.by.stream);
 
-	if (f.second.what == store_by_cpu)
+	if (f.kind == race_kind::batch)
+		return "ranges that do not overlap, or item " + std::to_string(f.second_item) +
+		       " in another call after " + b.call;
+	if (f.kind == race_kind::source_changed)
 		return "the wait that noticed it, earlier; or another buffer";
 	if (f.second.by.host || f.second.by.internal || f.first.by.internal)
 		return std::string(acl ? "aclrtSynchronizeStream" : "usdma_stream_sync") + " of stream " + first +
@@ -343,7 +358,7 @@ std::string location_json(const race_location &w, const std::vector<frame> &allo
 
 written_report write_report(const race_finding &f, const call_stacks &stacks, u64 number)
 {
-	const side a = side_of(f.first, f.first_writes, stacks), b = side_of(f.second, f.second_writes, stacks);
+	const side a = side_of(f, false, stacks), b = side_of(f, true, stacks);
 	const std::vector<frame> allocated = frames_of(stacks, f.where.stack);
 	written_report r;
 
@@ -363,7 +378,7 @@ written_report write_report(const race_finding &f, const call_stacks &stacks, u6
 
 /* ---- where reports go ------------------------------------------------------------------------------- */
 
-using report_key = std::tuple<u32, u32, u32, bool, bool, const char *, const char *>;
+using report_key = std::tuple<race_kind, u32, u32, u32, bool, bool, const char *, const char *>;
 
 struct counted {
 	u64 number; /* 0: suppressed */
@@ -445,8 +460,8 @@ bool is_suppressed(const std::string &text)
 void race_report(const race_finding &f, const call_stacks &stacks)
 {
 	report_state &s = all_reports();
-	const report_key key = {f.first.stack,   f.second.stack, f.where.stack, f.first_writes,
-				f.second_writes, f.first.what,   f.second.what};
+	const report_key key = {f.kind,         f.first.stack,   f.second.stack, f.where.stack,
+				f.first_writes, f.second_writes, f.first.what,   f.second.what};
 	const auto it = s.all.find(key);
 
 	if (it != s.all.end()) {

@@ -58,9 +58,6 @@ struct race_operation {
 };
 
 /* The last ones, by number. */
-/* What a store is called that was found by its effect. */
-inline constexpr const char *store_by_cpu = "store by the CPU";
-
 class race_operations {
 public:
 	static constexpr size_t capacity = 1 << 17;
@@ -81,10 +78,19 @@ struct race_location {
 	u32 stack = 0;               /* of its allocation */
 };
 
+enum class race_kind : u8 {
+	no_order,
+	free_in_use,    /* no_order, and the second is a free */
+	source_changed, /* the second is a store of the CPU that was found by its effect */
+	batch,          /* both are items of one call */
+};
+
 struct race_finding {
+	race_kind kind = race_kind::no_order;
 	bool first_writes, second_writes;
 	race_operation first, second;
 	race_location where;
+	u64 first_item = 0, second_item = 0; /* batch: their numbers */
 };
 
 /* What went beyond the limits. */

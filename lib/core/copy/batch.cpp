@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Batches of copies: one lock and one doorbell a group. */
+#include "lib/core/check/race.h"
 #include "lib/core/copy/internal.h"
 
 namespace usdma::core {
@@ -100,6 +101,32 @@ int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expect
 		k = 1;
 	}
 	return 0;
+}
+
+static stream_access access_of(const void *address, u64 len, bool writes)
+{
+	const translation p = translate(address);
+	const u64 key = race_key(p.space == dma::space::host, p.slot, p.dma);
+
+	return {{key, p.cls == mem_class::unregistered ? key : key + len}, writes};
+}
+
+void copy_check_batch(const stream *s, const copy_list &items, size_t n)
+{
+	std::vector<stream_access> all;
+
+	const bool fit = fits([&] {
+		all.reserve(2 * n);
+		for (size_t i = 0; i < n; i++) {
+			const copy_item one = items[i];
+
+			all.push_back(access_of(one.src, one.len, false));
+			all.push_back(access_of(one.dst, one.len, true));
+		}
+	});
+	if (!fit)
+		return race_no_memory();
+	race_batch(s->order, "copy", all);
 }
 
 } // namespace usdma::core

@@ -98,6 +98,8 @@ struct sides {
  * expected: 1: the next item is of other memory, or needs more than one request; nothing was done with it.
  */
 int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done);
+/* By USDMA_CHECK=race: items that a call submitted which promises no order among them. */
+void copy_check_batch(const stream *s, const copy_list &items, size_t n);
 
 struct copy_rect {
 	void *dst;

@@ -2,6 +2,7 @@
 /* Parts of the race check: words that streams wait for, sources that the program changes, removed streams. */
 #include "tests/support/test.h"
 
+#include "lib/core/check/race_batch.h"
 #include "lib/core/check/race_sources.h"
 #include "lib/core/check/race_words.h"
 
@@ -9,6 +10,7 @@
 
 using namespace usdma;
 using namespace usdma::core;
+using namespace usdma::test;
 
 static constexpr word_wait is_one = {dma::compare::eq, 1, false}, takes_one = {dma::compare::eq, 1, true};
 static constexpr u64 key = 4096;
@@ -181,13 +183,53 @@ static void a_record_is_reached(void **)
 	assert_int_equal(conflicts, 1);
 }
 
+static bool overlap(const item_access &a, const item_access &b)
+{
+	const u64 begin = std::max(a.what.where.begin, b.what.where.begin);
+
+	return a.item != b.item && (a.what.writes || b.what.writes) && begin < a.what.where.end &&
+	       begin < b.what.where.end;
+}
+
+/* As a comparison of each with each; one side of all items is apart from the other. */
+static void items_of_a_batch_overlap(void **)
+{
+	auto gen = rng();
+	unsigned found = 0;
+
+	for (unsigned round = 0; round < 2000; round++) {
+		const bool loads = gen() % 2;
+		std::vector<item_access> all;
+		bool expected = false;
+
+		for (u64 item = 0; item < 2 + gen() % 6; item++)
+			for (const bool writes : {false, true}) {
+				const u64 begin = gen() % 60 + (writes == loads ? 1000 : 0), len = gen() % 9;
+				all.push_back({{{begin, begin + len}, writes}, item});
+			}
+		for (const item_access &a : all)
+			for (const item_access &b : all)
+				expected = expected || overlap(a, b);
+		const auto got = find_overlap(all);
+		assert_int_equal(got.has_value(), expected);
+		if (!got)
+			continue;
+		found++;
+		assert_true(got->first.item < got->second.item && overlap(got->first, got->second));
+		assert_int_equal(got->where.begin,
+				 std::max(got->first.what.where.begin, got->second.what.where.begin));
+		assert_int_equal(got->where.end, std::min(got->first.what.where.end, got->second.what.where.end));
+	}
+	assert_in_range(found, 1, 1999);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(waits_are_after_writes), cmocka_unit_test(a_notify_is_taken),
 		cmocka_unit_test(a_word_is_forgotten),    cmocka_unit_test(a_changed_source_is_found),
 		cmocka_unit_test(devices_change_sources), cmocka_unit_test(an_unseen_signal_is_after_all),
-		cmocka_unit_test(a_record_is_reached),
+		cmocka_unit_test(a_record_is_reached),    cmocka_unit_test(items_of_a_batch_overlap),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

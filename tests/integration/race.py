@@ -20,7 +20,7 @@ KINDS = {"write_after_read": "write after read", "read_before_load": "read after
          "synchronous_copy": "read after write", "wrong_stream": "write after write", "block_reused": "write after read",
          "free_in_flight": "free in use", "source_reused": "source changed", "notify_missed": "read after write", "rows_overlap": "write after write",
          "credits": "read after write", "free_after_abort": "free in use", "cleared_early": "write after read",
-         "notify_again": "write after read", "batch_overlap": "overlap in a batch"}
+         "notify_again": "write after read", "batch_overlap": "overlap in a batch", "cache_unwritten": "read of unwritten memory"}
 
 
 def run(program, words, check, more=(), stdin=subprocess.DEVNULL):

@@ -192,6 +192,7 @@ void cleared_early(program &p)
 /* A notify is used again: its last record, which was dropped, is not what the wait is for. */
 void notify_again(program &p)
 {
+	p.load(p.a, p.cache, p.host);
 	for (const bool reset : {true, false}) {
 		aclrtNotify n;
 
@@ -270,6 +271,15 @@ void batch_overlap(program &p)
 	WORKS(aclrtMemcpyBatchAsync(to, sizes, from, sizes, 2, &attr, &first, 1, &fail, p.a));
 }
 
+/* The cache is allocated and not cleared, and what of it no request filled is read (vllm#31928). */
+void cache_unwritten(program &p)
+{
+	if (p.fixed)
+		WORKS(aclrtMemset(p.cache, size, 0, size));
+	p.load(p.a, p.cache, p.host, half);
+	p.save(p.a, p.out, p.cache);
+}
+
 /* The array of block numbers is filled for the next batch while the copy of the last one waits (vllm-ascend#16428). */
 void source_reused(program &p)
 {
@@ -295,6 +305,7 @@ constexpr one all[] = {
 	{"cleared_early", cleared_early},       {"notify_missed", notify_missed},
 	{"notify_again", notify_again},         {"credits", credits},
 	{"rows_overlap", rows_overlap},         {"batch_overlap", batch_overlap},
+	{"cache_unwritten", cache_unwritten},
 };
 
 } // namespace

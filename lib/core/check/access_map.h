@@ -29,6 +29,7 @@ struct access_conflict {
 	byte_range where;
 	bool first_writes, second_writes;
 	access_stamp first, second;
+	bool unwritten = false; /* there was no first: nothing has written what the second reads */
 };
 
 /* Limits, and what exceeded them. */

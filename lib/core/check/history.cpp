@@ -82,6 +82,18 @@ void history::pass_all(vector_clock *to)
 
 /* ---- operations ------------------------------------------------------------------------------------ */
 
+/* A second read of the same bytes is not reported again. */
+void history::check_unwritten(const stream_access &a, const access_stamp &by)
+{
+	if (likely(!unwritten_.ranges()))
+		return;
+	const byte_range r = a.writes ? byte_range() : unwritten_.first_in(a.where);
+
+	unwritten_.remove(a.where);
+	if (r.begin < r.end)
+		found_(arg_, {r, false, false, {}, by, true});
+}
+
 /* All reads first: an operation that reads and writes the same bytes is not in conflict with itself. */
 void history::run_access(context *c, context_id id, std::span<const stream_access> what, u32 operation)
 {
@@ -90,6 +102,8 @@ void history::run_access(context *c, context_id id, std::span<const stream_acces
 		for (const stream_access &a : what) {
 			const access_stamp by = {id, operation, c->time};
 
+			if (a.writes == writes)
+				check_unwritten(a, by);
 			if (a.writes == writes && writes)
 				accesses_.write(a.where, by, c->clock, found_, arg_);
 			else if (a.writes == writes)

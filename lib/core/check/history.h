@@ -11,6 +11,7 @@
 #pragma once
 
 #include "lib/core/check/access_map.h"
+#include "lib/core/check/unwritten.h"
 
 #include <deque>
 #include <memory>
@@ -80,10 +81,20 @@ public:
 	/* Accesses are behind signals that are not given: each_write() lacks them. */
 	bool is_behind() const { return queued_ != 0; }
 	template <class F> void each_write(byte_range r, const F &f) const { accesses_.each_write(r, f); }
-	void forget(byte_range r) { accesses_.forget(r); }
+	void forget(byte_range r)
+	{
+		accesses_.forget(r);
+		unwritten_.remove(r);
+	}
+	/* ---- memory whose first read is reported if nothing has written it ---- */
+	void allocated(byte_range r) { unwritten_.add(r); }
+	/* By means unseen here. */
+	void written(byte_range r) { unwritten_.remove(r); }
+	void all_written() { unwritten_.clear(); }
 
 	struct counts {
 		access_counts accesses;
+		u64 unwritten_forgotten = 0;
 		u64 unseen_signals = 0; /* a stream passed a wait for a signal that was not given */
 		u64 queued_forgotten = 0;
 		u64 no_memory = 0;
@@ -93,6 +104,7 @@ public:
 		counts c = counts_;
 
 		c.accesses = accesses_.counts();
+		c.unwritten_forgotten = unwritten_.forgotten();
 		return c;
 	}
 
@@ -127,6 +139,7 @@ private:
 	void pass_on(context *c, vector_clock *to);
 	void pass_all(vector_clock *to);
 	void join_unseen(context *stream);
+	void check_unwritten(const stream_access &a, const access_stamp &by);
 	void run_access(context *c, context_id id, std::span<const stream_access> what, u32 operation);
 	bool enqueue(context *stream, context *thread, queued &&q);
 	void drain(context_id stream, bool force);
@@ -136,6 +149,7 @@ private:
 	std::deque<context> contexts_;
 	std::vector<context_id> free_;
 	access_map accesses_;
+	unwritten_ranges unwritten_;
 	size_t queued_ = 0;
 	counts counts_;
 	report found_;

@@ -138,6 +138,8 @@ void race_state::found(const access_conflict &c)
 
 	if (second && !strcmp(second->what, "free"))
 		f.kind = race_kind::free_in_use;
+	if (c.unwritten)
+		f.kind = race_kind::unwritten;
 	f.first_writes = c.first_writes;
 	f.second_writes = c.second_writes;
 	f.first = first ? *first : race_operation();
@@ -171,6 +173,8 @@ void race_block_add(const race_block &b)
 				      [&](const auto &a) { return a.first < b.key + b.size && b.key < a.second.end; });
 		r.order.forget({b.key, b.key + b.size});
 		r.words.forget({b.key, b.key + b.size});
+		if (!b.written)
+			r.order.allocated({b.key, b.key + b.size});
 		r.blocks.insert_or_assign(
 			b.key, block{b.key + b.size, b.address, b.what, r.stacks.here(thread_number()), b.host});
 	});
@@ -184,6 +188,16 @@ void race_block_remove(u64 key, u64 size)
 		r.order.forget({key, key + size});
 		r.words.forget({key, key + size});
 	});
+}
+
+void race_written(u64 key, u64 size)
+{
+	within_race([&](race_state &r) { r.order.written({key, key + size}); });
+}
+
+void race_writes_anywhere()
+{
+	within_race([&](race_state &r) { r.order.all_written(); });
 }
 
 void race_block_free(u64 key)
@@ -393,7 +407,10 @@ void race_signal_delete(race_signal *s)
 void race_word_write(context_id s, u64 key, u64 value)
 {
 	within_race([&](race_state &r) {
-		for (const signal_ref &given : r.words.write(r.key_of(key), value))
+		const u64 at = r.key_of(key);
+
+		r.order.written({at, at + sizeof(value)});
+		for (const signal_ref &given : r.words.write(at, value))
 			r.order.submit_signal(s, r.host, given);
 	});
 }
@@ -470,13 +487,10 @@ static race_dropped dropped_by(const race_state &r)
 {
 	const history::counts c = r.order.result();
 
-	return {c.accesses.ranges_forgotten,
-		c.accesses.readers_forgotten,
-		c.queued_forgotten,
-		r.sources.forgotten(),
-		0,
-		r.stacks.forgotten(),
-		c.no_memory + c.accesses.no_memory + r.no_memory};
+	return {c.accesses.ranges_forgotten, c.accesses.readers_forgotten,
+		c.queued_forgotten,          r.sources.forgotten(),
+		c.unwritten_forgotten,       0,
+		r.stacks.forgotten(),        c.no_memory + c.accesses.no_memory + r.no_memory};
 }
 
 /*

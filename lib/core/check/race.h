@@ -32,12 +32,17 @@ struct race_block {
 	u64 key, size;
 	u64 address; /* the program's */
 	const char *what;
-	bool host; /* the CPU can access it */
+	bool host;    /* the CPU can access it */
+	bool written; /* others may have written it, or the CPU */
 };
 void race_block_add(const race_block &b);
 void race_block_remove(u64 key, u64 size);
 /* Memory [to, to + size) is, for other devices, at from. */
 void race_alias(u64 from, u64 to, u64 size);
+/* Others may write it from now on. */
+void race_written(u64 key, u64 size);
+/* The device writes at addresses that are not seen here. */
+void race_writes_anywhere();
 /* The program frees a block: nothing may use it any more. */
 void race_block_free(u64 key);
 

@@ -236,6 +236,8 @@ std::string kind_of(const race_finding &f)
 		return "free in use";
 	case race_kind::source_changed:
 		return "source changed";
+	case race_kind::unwritten:
+		return "read of unwritten memory";
 	case race_kind::batch:
 		return "overlap in a batch";
 	case race_kind::no_order:
@@ -246,6 +248,8 @@ std::string kind_of(const race_finding &f)
 
 std::string missing_edge(const race_finding &f, const side &a, const side &b)
 {
+	if (f.kind == race_kind::unwritten)
+		return "nothing has written these bytes since they were allocated";
 	if (f.kind == race_kind::batch)
 		return "the items of one call have no order among themselves";
 	if (f.kind == race_kind::source_changed)
@@ -264,6 +268,9 @@ std::string fix_of(const race_finding &f, const side &a, const side &b)
 	const bool acl = b.call.starts_with("acl");
 	const std::string first = std::to_string(f.first.by.stream), second = std::to_string(f.second.by.stream);
 
+	if (f.kind == race_kind::unwritten)
+		return std::string("a copy or ") + (acl ? "aclrtMemset" : "usdma_fill") + " to these bytes before " +
+		       b.call + ", or a shorter range";
 	if (f.kind == race_kind::batch)
 		return "ranges that do not overlap, or item " + std::to_string(f.second_item) +
 		       " in another call after " + b.call;
@@ -366,13 +373,14 @@ written_report write_report(const race_finding &f, const call_stacks &stacks, u6
 	r.missing = missing_edge(f, a, b);
 	r.fix = fix_of(f, a, b);
 	r.text = "usdma: race " + std::to_string(number) + ": " + r.kind + ": " + range_text(f.where) + "\n" +
-		 operation_text(a, "first") + operation_text(b, "then") +
+		 (f.kind == race_kind::unwritten ? operation_text(b, "by") :
+						   operation_text(a, "first") + operation_text(b, "then")) +
 		 (allocated.empty() ? "" : "  allocated by:\n" + stack_text(allocated, "    ")) +
 		 "  missing: " + r.missing + "\n  fix: " + r.fix + "\n";
 	r.json = "{\"report\": " + std::to_string(number) + ", \"kind\": " + quoted(r.kind) +
-		 ", \"first\": " + side_json(a) + ", \"second\": " + side_json(b) +
-		 ", \"where\": " + location_json(f.where, allocated) + ", \"missing\": " + quoted(r.missing) +
-		 ", \"fix\": " + quoted(r.fix) + "}\n";
+		 ", \"first\": " + (f.kind == race_kind::unwritten ? "null" : side_json(a)) +
+		 ", \"second\": " + side_json(b) + ", \"where\": " + location_json(f.where, allocated) +
+		 ", \"missing\": " + quoted(r.missing) + ", \"fix\": " + quoted(r.fix) + "}\n";
 	return r;
 }
 
@@ -493,8 +501,8 @@ static std::string dropped_text(const race_dropped &d)
 {
 	return "{\"ranges\": " + std::to_string(d.ranges) + ", \"readers\": " + std::to_string(d.readers) +
 	       ", \"waits\": " + std::to_string(d.waits) + ", \"sources\": " + std::to_string(d.sources) +
-	       ", \"reports\": " + std::to_string(d.reports) + ", \"stacks\": " + std::to_string(d.stacks) +
-	       ", \"no_memory\": " + std::to_string(d.no_memory) + "}";
+	       ", \"unwritten\": " + std::to_string(d.unwritten) + ", \"reports\": " + std::to_string(d.reports) +
+	       ", \"stacks\": " + std::to_string(d.stacks) + ", \"no_memory\": " + std::to_string(d.no_memory) + "}";
 }
 
 /* "[3, 1]": how often each report was found. */

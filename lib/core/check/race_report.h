@@ -82,6 +82,7 @@ enum class race_kind : u8 {
 	no_order,
 	free_in_use,    /* no_order, and the second is a free */
 	source_changed, /* the second is a store of the CPU that was found by its effect */
+	unwritten,      /* there is no first: nothing has written what the second reads */
 	batch,          /* both are items of one call */
 };
 
@@ -95,9 +96,9 @@ struct race_finding {
 
 /* What went beyond the limits. */
 struct race_dropped {
-	u64 ranges, readers, waits, sources, reports, stacks, no_memory;
+	u64 ranges, readers, waits, sources, unwritten, reports, stacks, no_memory;
 
-	u64 any() const { return ranges | readers | waits | sources | reports | stacks | no_memory; }
+	u64 any() const { return ranges | readers | waits | sources | unwritten | reports | stacks | no_memory; }
 };
 
 /* Writes a report, or counts it if there was an equal one. */

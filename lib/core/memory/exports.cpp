@@ -39,6 +39,9 @@ int device_export(device *dev, u64 block, u32 *closed)
 	if (!b || (closed && !try_push(b->closed, closed)))
 		return no_memory("the list of exported memory");
 	b->dev = dev;
+	if (race_on())
+		race_written(race_key(heap_of(dev)->space == dma::space::host, dev->slot, heap_of(dev)->dma + block),
+			     heap_of(dev)->blocks.size_at(block));
 	return 0;
 }
 

@@ -78,6 +78,12 @@ static bool is_followed(const region &r)
 	return r.cls == mem_class::device || r.flags & region_program || r.kind >= region_kind::vmm;
 }
 
+/* A new block of a device: its content is of no one. */
+static bool is_empty(const region &r)
+{
+	return r.cls == mem_class::device && r.kind == region_kind::heap && !(r.flags & region_shared);
+}
+
 static u64 key_of(const region &r)
 {
 	return race_key(r.space == dma::space::host, r.slot, r.base + r.delta);
@@ -128,7 +134,8 @@ int region_add(const region &from, region **out)
 	if (out)
 		*out = r;
 	if (race_on() && is_followed(from))
-		race_block_add({key_of(from), from.size, from.base, region_name(from), from.cls == mem_class::host});
+		race_block_add({key_of(from), from.size, from.base, region_name(from), from.cls == mem_class::host,
+				!is_empty(from)});
 	return 0;
 }
 

@@ -57,6 +57,7 @@ void request_accesses::add_request(const dma::request &r)
 		break;
 	case dma::opcode::copy_indirect:
 		/* The addresses are read when it runs. */
+		race_writes_anywhere();
 		add(r.src, space_of_src(r),
 		    r.arg & u8(dma::indirect_mode::cells) ? sizeof(u64) : sizeof(dma::indirect_block), false);
 		if (r.arg & u8(dma::indirect_mode::cells))

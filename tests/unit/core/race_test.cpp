@@ -5,7 +5,9 @@
 #include "lib/core/check/race_batch.h"
 #include "lib/core/check/race_sources.h"
 #include "lib/core/check/race_words.h"
+#include "lib/core/check/unwritten.h"
 
+#include <bitset>
 #include <cstring>
 
 using namespace usdma;
@@ -216,20 +218,113 @@ static void items_of_a_batch_overlap(void **)
 			continue;
 		found++;
 		assert_true(got->first.item < got->second.item && overlap(got->first, got->second));
-		assert_int_equal(got->where.begin,
-				 std::max(got->first.what.where.begin, got->second.what.where.begin));
+		assert_int_equal(got->where.begin, std::max(got->first.what.where.begin, got->second.what.where.begin));
 		assert_int_equal(got->where.end, std::min(got->first.what.where.end, got->second.what.where.end));
 	}
 	assert_in_range(found, 1, 1999);
 }
 
+/* As a set of bytes. */
+static void unwritten_bytes_are_found(void **)
+{
+	static constexpr u64 bytes = 64;
+	auto gen = rng();
+	std::bitset<bytes> model;
+	unwritten_ranges u;
+
+	for (unsigned i = 0; i < 20000; i++) {
+		const u64 begin = gen() % bytes, end = begin + gen() % (bytes - begin + 1);
+		const bool adds = gen() % 3 == 0;
+
+		adds ? u.add({begin, end}) : u.remove({begin, end});
+		for (u64 b = begin; b < end; b++)
+			model.set(b, adds);
+		const u64 from = gen() % bytes, to = from + gen() % (bytes - from + 1);
+		u64 first = from;
+		while (first < to && !model[first])
+			first++;
+		const byte_range got = u.first_in({from, to});
+		assert_int_equal(got.begin < got.end, first < to);
+		assert_true(first == to || (got.begin == first && got.end <= to));
+		for (u64 b = got.begin; b < got.end; b++)
+			assert_true(model[b]);
+	}
+	assert_int_equal(u.forgotten(), 0);
+}
+
+/* What is beyond the limit counts as written. */
+static void unwritten_ranges_are_bounded(void **)
+{
+	unwritten_ranges u(4);
+
+	u.add({0, 100});
+	for (u64 at = 1; at < 100; at += 2)
+		u.remove({at, at + 1});
+	assert_int_equal(u.ranges(), 4);
+	assert_true(u.forgotten() > 0);
+	assert_int_equal(u.first_in({0, 100}).begin, 0);
+	assert_int_equal(u.first_in({50, 100}).end, 0);
+}
+
+/* Once for the bytes; not after a write, wherever it was. */
+static void a_read_of_unwritten_memory_is_found(void **)
+{
+	std::vector<access_conflict> found;
+	history h([](void *arg, const access_conflict &c) { static_cast<decltype(found) *>(arg)->push_back(c); },
+		  &found);
+	const context_id host = h.add_thread(), stream = h.add_stream();
+	const stream_access part = {{16, 32}, true}, all = {{0, 64}, false};
+
+	h.allocated({0, 48});
+	h.submit(stream, host, {&part, 1}, 1);
+	h.submit(stream, host, {&all, 1}, 2);
+	assert_int_equal(found.size(), 1);
+	assert_true(found[0].unwritten && found[0].second.operation == 2);
+	assert_int_equal(found[0].where.begin, 0);
+	assert_int_equal(found[0].where.end, 16);
+	h.submit(stream, host, {&all, 1}, 3);
+	h.allocated({0, 64});
+	h.written({0, 64});
+	h.submit(stream, host, {&all, 1}, 4);
+	h.allocated({0, 64});
+	h.all_written();
+	h.submit(stream, host, {&all, 1}, 5);
+	assert_int_equal(found.size(), 1);
+}
+
+/* Behind a wait: the write that it waits for comes first. */
+static void a_queued_read_is_after_the_write(void **)
+{
+	unsigned found = 0;
+	history h([](void *arg, const access_conflict &) { ++*static_cast<unsigned *>(arg); }, &found);
+	const context_id host = h.add_thread(), reads = h.add_stream(), writes = h.add_stream();
+	const stream_access in = {{0, 8}, false}, out = {{0, 8}, true};
+	const auto loaded = std::make_shared<order_signal>();
+
+	h.allocated({0, 8});
+	h.submit_wait(reads, host, loaded);
+	h.submit(reads, host, {&in, 1}, 1);
+	h.submit(writes, host, {&out, 1}, 2);
+	h.submit_signal(writes, host, loaded);
+	h.waited_for_stream(host, reads);
+	assert_int_equal(found, 0);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(waits_are_after_writes), cmocka_unit_test(a_notify_is_taken),
-		cmocka_unit_test(a_word_is_forgotten),    cmocka_unit_test(a_changed_source_is_found),
-		cmocka_unit_test(devices_change_sources), cmocka_unit_test(an_unseen_signal_is_after_all),
-		cmocka_unit_test(a_record_is_reached),    cmocka_unit_test(items_of_a_batch_overlap),
+		cmocka_unit_test(waits_are_after_writes),
+		cmocka_unit_test(a_notify_is_taken),
+		cmocka_unit_test(a_word_is_forgotten),
+		cmocka_unit_test(a_changed_source_is_found),
+		cmocka_unit_test(devices_change_sources),
+		cmocka_unit_test(an_unseen_signal_is_after_all),
+		cmocka_unit_test(a_record_is_reached),
+		cmocka_unit_test(items_of_a_batch_overlap),
+		cmocka_unit_test(unwritten_bytes_are_found),
+		cmocka_unit_test(unwritten_ranges_are_bounded),
+		cmocka_unit_test(a_read_of_unwritten_memory_is_found),
+		cmocka_unit_test(a_queued_read_is_after_the_write),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -23,6 +23,17 @@ context_id history::add(bool stream)
 	return id;
 }
 
+/* Until enough(the stream). Others go on after each wait: a later one may be for them. */
+template <class F> void history::drain_by_force(context_id stream, const F &enough)
+{
+	const context *const s = get(stream);
+
+	while (s && !s->queue.empty() && !enough(*s)) {
+		drain(stream, true);
+		drain_all();
+	}
+}
+
 /* The next user of the number begins at a later time: its accesses differ from the old ones. */
 void history::remove(context_id id)
 {
@@ -30,7 +41,7 @@ void history::remove(context_id id)
 
 	if (!c)
 		return;
-	drain_by_force(id);
+	drain_by_force(id, [](const context &) { return false; });
 	const u64 time = c->time + 1, version = c->version + 1;
 	*c = context();
 	c->time = time;
@@ -201,6 +212,7 @@ void history::drain(context_id stream, bool force)
 			q.signal->given_ = true;
 		}
 		s->queue.pop_front();
+		s->left++;
 		queued_--;
 	}
 }
@@ -213,17 +225,6 @@ void history::drain_all()
 		for (context_id id = 0; id < contexts_.size(); id++)
 			if (!contexts_[id].queue.empty())
 				drain(id, false);
-	}
-}
-
-/* All of it, or until that is given. Others go on after each wait: a later one may be for them. */
-void history::drain_by_force(context_id stream, const order_signal *until)
-{
-	const context *const s = get(stream);
-
-	while (s && !s->queue.empty() && !(until && until->given_)) {
-		drain(stream, true);
-		drain_all();
 	}
 }
 
@@ -267,16 +268,16 @@ void history::waited_for(context_id thread, const order_signal &signal)
 
 void history::reach(context_id stream, const order_signal &s)
 {
-	drain_by_force(stream, &s);
+	drain_by_force(stream, [&](const context &) { return s.given_; });
 }
 
-void history::waited_for_stream(context_id thread, context_id stream)
+void history::waited_for_stream(context_id thread, context_id stream, u64 mark)
 {
 	context *const t = get(thread), *const s = get(stream);
 
 	if (!t || !s)
 		return;
-	drain_by_force(stream);
+	drain_by_force(stream, [&](const context &c) { return c.left >= mark; });
 	pass_on(s, &t->clock);
 	t->version++;
 }

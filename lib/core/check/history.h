@@ -66,10 +66,15 @@ public:
 	/* As give(), by means unseen here: after all operations so far. */
 	void give_unseen(const signal_ref &s);
 	/*
-	 * All that was submitted to the stream has ended. What it waited for and was not given was given by means
-	 * unseen here.
+	 * All that was submitted to the stream before its mark was taken has ended. What it waited for and was not
+	 * given was given by means unseen here. What another thread submitted since may still wait.
 	 */
-	void waited_for_stream(context_id thread, context_id stream);
+	void waited_for_stream(context_id thread, context_id stream, u64 mark = everything);
+	static constexpr u64 everything = ~u64(0);
+	u64 mark(context_id stream) const
+	{
+		return stream < contexts_.size() ? contexts_[stream].left + contexts_[stream].queue.size() : 0;
+	}
 	/* The signal, which the stream gives, was given. */
 	void reach(context_id stream, const order_signal &s);
 
@@ -128,6 +133,7 @@ private:
 		context_id from = ~0u; /* the thread whose clock was joined last, */
 		u64 from_version = 0;  /* at this version */
 		std::deque<queued> queue;
+		u64 left = 0; /* how many left the queue */
 	};
 
 	context_id add(bool stream);
@@ -143,7 +149,7 @@ private:
 	void run_access(context *c, context_id id, std::span<const stream_access> what, u32 operation);
 	bool enqueue(context *stream, context *thread, queued &&q);
 	void drain(context_id stream, bool force);
-	void drain_by_force(context_id stream, const order_signal *until = nullptr);
+	template <class F> void drain_by_force(context_id stream, const F &enough);
 	void drain_all();
 
 	std::deque<context> contexts_;

@@ -342,10 +342,18 @@ void race_access(const char *what, std::span<const stream_access> ranges)
 	within_race([&](race_state &r) { r.submit(r.host, what, ranges); });
 }
 
-void race_stream_waited(context_id s)
+u64 race_stream_mark(context_id s)
+{
+	u64 mark = 0;
+
+	within_race([&](race_state &r) { mark = r.order.mark(s); });
+	return mark;
+}
+
+void race_stream_waited(context_id s, u64 mark)
 {
 	within_race([&](race_state &r) {
-		r.order.waited_for_stream(r.host, s);
+		r.order.waited_for_stream(r.host, s, mark);
 		r.sources.verify(r.order, r.host);
 	});
 }

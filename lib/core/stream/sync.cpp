@@ -88,20 +88,10 @@ static int wait_failed(stream *s, int err)
 		stream_outside_wait(s, deadline::in_ms(hang_over_ms()));
 		why.again(err);
 	}
-	if (unlikely(s->order) && s->dev->lost())
-		race_stream_waited(s->order);
 	return err;
 }
 
-/* The caller knows that all work has ended. */
-static int waited(const stream *s)
-{
-	if (unlikely(s->order))
-		race_stream_waited(s->order);
-	return 0;
-}
-
-int stream_wait(stream *s, deadline until)
+[[gnu::always_inline]] static inline int wait_all(stream *s, deadline until)
 {
 	u64 seq;
 	int err;
@@ -117,7 +107,23 @@ int stream_wait(stream *s, deadline until)
 			return wait_failed(s, err);
 		/* A gate that was dropped does not wait for its other thread. */
 	} while (unlikely(load_acquire(&s->outside)) && !(err = outside_step(s, until)));
-	return unlikely(err) ? err : waited(s);
+	return err;
+}
+
+/* The caller knows then that all work before has ended. */
+[[gnu::cold, gnu::noinline]] static int wait_checked(stream *s, deadline until)
+{
+	const u64 mark = race_stream_mark(s->order);
+	const int err = wait_all(s, until);
+
+	if (!err || s->dev->lost())
+		race_stream_waited(s->order, mark);
+	return err;
+}
+
+int stream_wait(stream *s, deadline until)
+{
+	return likely(!s->order) ? wait_all(s, until) : wait_checked(s, until);
 }
 
 int stream_sync(stream *s, deadline until)
@@ -146,7 +152,7 @@ bool stream_spin(const stream *s)
 	return stream_is_done(s);
 }
 
-int stream_query(stream *s)
+[[gnu::always_inline]] static inline int query(stream *s)
 {
 	u64 seq;
 
@@ -162,12 +168,27 @@ int stream_query(stream *s)
 		hwq_check_fault(s->ln);
 	if (hwq_done(s->ln, seq)) {
 		trace_complete(s->ln, seq);
-		return waited(s);
+		return 0;
 	}
 	hwq_note_poll(s->ln, seq);
 	/* Its ring may wait for another ring. */
 	devices_poll();
 	return s->dev->lost() ? fail_lost(s->dev) : 1;
+}
+
+[[gnu::cold, gnu::noinline]] static int query_checked(stream *s)
+{
+	const u64 mark = race_stream_mark(s->order);
+	const int done = query(s);
+
+	if (!done)
+		race_stream_waited(s->order, mark);
+	return done;
+}
+
+int stream_query(stream *s)
+{
+	return likely(!s->order) ? query(s) : query_checked(s);
 }
 
 stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg), const void *arg)

@@ -185,6 +185,29 @@ static void a_record_is_reached(void **)
 	assert_int_equal(conflicts, 1);
 }
 
+/* Of two threads one waits for a stream, and the other one submits meanwhile what waits for a later signal. */
+static void a_wait_is_for_what_was_before(void **)
+{
+	unsigned conflicts = 0;
+	history h([](void *arg, const access_conflict &) { ++*static_cast<unsigned *>(arg); }, &conflicts);
+	const context_id host = h.add_thread(), stream = h.add_stream(), other = h.add_stream();
+	const stream_access writes = {{0, 8}, true}, reads = {{0, 8}, false}, first = {{8, 16}, true};
+	const auto loaded = std::make_shared<order_signal>();
+
+	h.submit_wait(stream, host, std::make_shared<order_signal>());
+	h.submit(stream, host, {&first, 1}, 1);
+	const u64 mark = h.mark(stream);
+	h.submit_wait(stream, host, loaded);
+	h.submit(stream, host, {&reads, 1}, 2);
+	h.waited_for_stream(host, stream, mark);
+	assert_true(h.is_behind());
+	h.access(host, {8, 16}, true, 3); /* it has ended */
+	h.submit(other, host, {&writes, 1}, 4);
+	h.submit_signal(other, host, loaded);
+	assert_false(h.is_behind());
+	assert_int_equal(conflicts, 0);
+}
+
 static bool overlap(const item_access &a, const item_access &b)
 {
 	const u64 begin = std::max(a.what.where.begin, b.what.where.begin);
@@ -321,6 +344,7 @@ int main()
 		cmocka_unit_test(an_unseen_signal_is_after_all),
 		cmocka_unit_test(a_record_is_reached),
 		cmocka_unit_test(items_of_a_batch_overlap),
+		cmocka_unit_test(a_wait_is_for_what_was_before),
 		cmocka_unit_test(unwritten_bytes_are_found),
 		cmocka_unit_test(unwritten_ranges_are_bounded),
 		cmocka_unit_test(a_read_of_unwritten_memory_is_found),

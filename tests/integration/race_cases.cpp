@@ -1,72 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Bugs as public reports have them, in few lines, each racy and fixed: race_cases NAME racy|fixed. race.py runs them
- * under USDMA_CHECK=race, which reports each racy one and no fixed one. NAME lost: the fixed one goes on after errors.
- * With a third word a thread reads standard input meanwhile.
- */
-#include "acl/acl.h"
+/* Bugs in few lines. */
+#include "race_program.h"
 
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <initializer_list>
 #include <thread>
 
+using namespace race;
+
 namespace {
-
-constexpr size_t size = 64 << 10, half = size / 2;
-
-bool lost; /* the device is, on purpose */
-
-void works(aclError err, const char *call)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "%s: %d: %s\n", call, err, aclGetRecentErrMsg());
-	if (!lost)
-		exit(1);
-}
-#define WORKS(call) works((call), #call)
-
-struct program {
-	bool fixed;
-	aclrtStream a, b;
-	aclrtEvent event;
-	char *host, *out, *cache, *other; /* two pinned, two of the device */
-
-	explicit program(bool is_fixed) : fixed(is_fixed)
-	{
-		WORKS(aclInit(nullptr));
-		WORKS(aclrtSetDevice(0));
-		WORKS(aclrtCreateStream(&a));
-		WORKS(aclrtCreateStream(&b));
-		WORKS(aclrtCreateEvent(&event));
-		for (char **p : {&host, &out})
-			WORKS(aclrtMallocHost(reinterpret_cast<void **>(p), size));
-		for (char **p : {&cache, &other})
-			WORKS(aclrtMalloc(reinterpret_cast<void **>(p), size, ACL_MEM_MALLOC_HUGE_FIRST));
-		memset(host, 1, size);
-	}
-	void load(aclrtStream s, char *to, const char *from, size_t n = size)
-	{
-		WORKS(aclrtMemcpyAsync(to, n, from, n, ACL_MEMCPY_HOST_TO_DEVICE, s));
-	}
-	void save(aclrtStream s, char *to, const char *from, size_t n = size)
-	{
-		WORKS(aclrtMemcpyAsync(to, n, from, n, ACL_MEMCPY_DEVICE_TO_HOST, s));
-	}
-	void move(aclrtStream s, char *to, const char *from, size_t n = size)
-	{
-		WORKS(aclrtMemcpyAsync(to, n, from, n, ACL_MEMCPY_DEVICE_TO_DEVICE, s));
-	}
-	void sync(aclrtStream s) { WORKS(aclrtSynchronizeStream(s)); }
-	/* b after a. */
-	void edge()
-	{
-		WORKS(aclrtRecordEvent(event, a));
-		WORKS(aclrtStreamWaitEvent(b, event));
-	}
-};
 
 /* The load stream overwrites blocks that the compute stream still reads (vllm#47282). */
 void write_after_read(program &p)
@@ -290,11 +230,6 @@ void source_reused(program &p)
 	p.sync(p.a);
 }
 
-struct one {
-	const char *name;
-	void (*run)(program &p);
-};
-
 constexpr one all[] = {
 	{"write_after_read", write_after_read}, {"read_before_load", read_before_load},
 	{"early_record", early_record},         {"stale_wait", stale_wait},
@@ -310,21 +245,27 @@ constexpr one all[] = {
 
 } // namespace
 
+static int run(const one &o, char **words)
+{
+	lost = !strcmp(words[0], "lost");
+	if (words[1])
+		std::thread([] { getchar(); }).detach();
+	program p(strcmp(words[0], "racy") != 0);
+
+	o.run(p);
+	WORKS(aclrtSynchronizeDevice());
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
-	for (const one &o : all) {
-		if (argc < 3)
-			printf("%s\n", o.name);
-		if (argc < 3 || strcmp(o.name, argv[1]))
-			continue;
-		lost = !strcmp(argv[2], "lost");
-		if (argc > 3)
-			std::thread([] { getchar(); }).detach();
-		program p(strcmp(argv[2], "racy") != 0);
-
-		o.run(p);
-		WORKS(aclrtSynchronizeDevice());
-		return 0;
-	}
+	for (const std::vector<one> &some :
+	     {std::vector<one>(std::begin(all), std::end(all)), report_cases, cusan_cases})
+		for (const one &o : some) {
+			if (argc < 3)
+				printf("%s\n", o.name);
+			else if (!strcmp(o.name, argv[1]))
+				return run(o, argv + 2);
+		}
 	return argc < 3 ? 0 : 2;
 }

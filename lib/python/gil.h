@@ -8,6 +8,8 @@
  */
 #pragma once
 
+#include "lib/python/frames.h"
+
 #include <pybind11/pybind11.h>
 
 #include <cxxabi.h>
@@ -51,6 +53,7 @@ public:
 	gil_released(const gil_released &) = delete;
 
 private:
+	const frames_noted frames_;
 	PyThreadState *state_;
 };
 

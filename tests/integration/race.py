@@ -5,6 +5,8 @@
 race.py RACE-CASES [USDMACTL]      USDMA_TEST_SCALE times 3 runs of each, which take turns in their timing
 """
 import concurrent.futures
+import ctypes
+import importlib.util
 import json
 import os
 import subprocess
@@ -14,6 +16,22 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from tap import Points  # noqa: E402
 
+SCRIPT = """import acl
+
+def load(to, host, stream):
+    assert acl.rt.memcpy_async(to, 4096, host, 4096, 1, stream) == 0
+
+def use(cache, to, stream):
+    assert acl.rt.memcpy_async(to, 4096, cache, 4096, 3, stream) == 0
+
+assert acl.init() == 0 and acl.rt.set_device(0) == 0
+streams = [acl.rt.create_stream()[0] for i in range(2)]
+host = acl.rt.malloc_host(4096)[0]
+cache, other = acl.rt.malloc(4096, 0)[0], acl.rt.malloc(4096, 0)[0]
+load(cache, host, streams[0])
+use(cache, other, streams[1])
+assert acl.rt.synchronize_device() == 0
+"""
 TIMINGS = ("race", "race,early", "race,shuffle:3")
 STATUS = 66
 KINDS = {"write_after_read": "write after read", "read_before_load": "read after write", "early_record": "read after write",
@@ -88,6 +106,41 @@ def check_settings(to, program):
     to.add(done.returncode == 0 and not reports and "race 1" not in done.stderr, "nothing is checked without the word", done.stderr)
 
 
+def has_library(name):
+    try:
+        return bool(ctypes.CDLL(name))
+    except OSError:
+        return False
+
+
+def check_stacks(to, program):
+    """Both operations and the allocation, with lines where libdw is."""
+    _, reports, _ = run(program, ("read_before_load", "racy"), "race")
+    report = reports[0] if reports else {"first": {}, "second": {}, "where": {}}
+    stacks = [report[side].get("stack", []) for side in ("first", "second", "where")]
+    to.add(all(stacks) and stacks[0][0]["function"] == "aclrtMemcpyAsync", "both operations and the allocation have a stack", f"{stacks}")
+    if not has_library("libdw.so.1"):
+        return to.skip("stacks have lines of source", "libdw.so.1 is not installed")
+    lines = [[f["line"] for f in stack if f["file"].endswith(("race_cases.cpp", "race_program.h")) and f["line"]] for stack in stacks]
+    named = [any("race::" in f["function"] for f in stack) for stack in stacks]
+    return to.add(all(lines) and lines[0] != lines[1] and all(named), "stacks have lines of source", f"{stacks}")
+
+
+def check_python(to):
+    """The lines of a script, without the interpreter's own frames."""
+    if not importlib.util.find_spec("acl"):
+        return to.skip("stacks have lines of Python", "there is no module acl")
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as f:
+        f.write(SCRIPT)
+        f.flush()
+        done, reports, _ = run(sys.executable, ("-B", f.name), "race")
+        at = {word: SCRIPT.split("\n").index(next(line for line in SCRIPT.split("\n") if word in line and "assert" in line)) + 1
+              for word in ("host, 4096", "cache, 4096")}
+    first, second = ([(s["function"], s["line"]) for s in reports[0][side]["stack"] if s["file"] == f.name] if reports else [] for side in ("first", "second"))
+    return to.add(done.returncode == STATUS and first[:1] == [("load", at["host, 4096"])]
+                  and second[:1] == [("use", at["cache, 4096"])] and first[1][0] == "<module>", "stacks have lines of Python", done.stderr)
+
+
 def check_lost(to, program):
     """A lost device accesses nothing any more."""
     for name in ("free_in_flight", "free_after_abort"):
@@ -134,6 +187,8 @@ def main():
     to.add(all(f"| `{name}` |" in page for name in KINDS) and f"has {len(cusan)} cases of" in page, "docs/checking.md has each program", f"{len(cusan)}")
     check_cases(to, program, names, 3 * int(os.environ.get("USDMA_TEST_SCALE", "1")))
     check_settings(to, program)
+    check_stacks(to, program)
+    check_python(to)
     check_lost(to, program)
     check_exit(to, program)
     for tool in sys.argv[2:]:

@@ -23,6 +23,7 @@ WITHIN = {
     "driver/vfio/iommufd.cpp": "opening: under vfio::kernel_open",
     "driver/vfio/kernel_check.cpp": "opening: under vfio::kernel_open",
     "driver/vfio/kernel_open.cpp": "opening: under vfio::kernel_open",
+    "lib/core/check/frames.cpp": "as race.cpp",
     "lib/core/check/race.cpp": "under within_race, which counts the lack",
     "lib/core/check/race_report.cpp": "as race.cpp; the summary under race_end's fits",
     "lib/core/check/race_sources.cpp": "as race.cpp",

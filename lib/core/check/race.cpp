@@ -32,7 +32,7 @@ namespace {
 struct block {
 	u64 end, address;
 	const char *what;
-	u32 stack;
+	u32 stack, frames;
 	bool host;
 };
 
@@ -42,7 +42,7 @@ struct alias {
 
 struct race_state {
 	std::mutex lock;
-	call_stacks stacks;
+	report_stacks stacks;
 	race_operations operations;
 	history order{[](void *arg, const access_conflict &c) { static_cast<race_state *>(arg)->found(c); }, this};
 	context_id host = order.add_thread();
@@ -74,6 +74,13 @@ int thread_number()
 	static __thread int number;
 
 	return number ? number : number = gettid();
+}
+
+u32 *frames_of_thread()
+{
+	static __thread u32 frames;
+
+	return &frames;
 }
 
 /* Never freed: threads may still run at exit. */
@@ -128,7 +135,7 @@ race_location race_state::location_of(byte_range r) const
 
 	if (!b)
 		return {};
-	return {b->what, b->address, b->end - begin, r.begin - begin, r.end - r.begin, b->stack};
+	return {b->what, b->address, b->end - begin, r.begin - begin, r.end - r.begin, b->stack, b->frames};
 }
 
 void race_state::found(const access_conflict &c)
@@ -175,8 +182,9 @@ void race_block_add(const race_block &b)
 		r.words.forget({b.key, b.key + b.size});
 		if (!b.written)
 			r.order.allocated({b.key, b.key + b.size});
-		r.blocks.insert_or_assign(
-			b.key, block{b.key + b.size, b.address, b.what, r.stacks.here(thread_number()), b.host});
+		r.blocks.insert_or_assign(b.key,
+					  block{b.key + b.size, b.address, b.what,
+						r.stacks.native.here(thread_number()), *frames_of_thread(), b.host});
 	});
 }
 
@@ -238,7 +246,8 @@ const block *race_state::block_at(u64 key, u64 *begin) const
 
 u32 race_state::operation(const char *what, context_id by)
 {
-	return operations.add({what, 0, stacks.here(thread_number()), contexts[by], thread_number()});
+	return operations.add(
+		{what, 0, stacks.native.here(thread_number()), contexts[by], thread_number(), *frames_of_thread()});
 }
 
 void race_state::submit(context_id s, const char *what, std::span<const stream_access> ranges)
@@ -436,6 +445,21 @@ void race_word_reset(u64 key)
 	within_race([&](race_state &r) { r.words.reset(r.key_of(key)); });
 }
 
+/* ---- frames of an interpreter ----------------------------------------------------------------------- */
+
+u32 race_frames(const std::string &lines)
+{
+	u32 frames = 0;
+
+	within_race([&](race_state &r) { frames = r.stacks.texts.number_of(lines); });
+	return frames;
+}
+
+u32 race_frames_enter(u32 frames)
+{
+	return std::exchange(*frames_of_thread(), frames);
+}
+
 /* ---- host functions --------------------------------------------------------------------------------- */
 
 void race_call(context_id s, const void *group, u64 by, const void *token)
@@ -498,7 +522,7 @@ static race_dropped dropped_by(const race_state &r)
 	return {c.accesses.ranges_forgotten, c.accesses.readers_forgotten,
 		c.queued_forgotten,          r.sources.forgotten(),
 		c.unwritten_forgotten,       0,
-		r.stacks.forgotten(),        c.no_memory + c.accesses.no_memory + r.no_memory};
+		r.stacks.native.forgotten(), c.no_memory + c.accesses.no_memory + r.no_memory};
 }
 
 /*

@@ -81,6 +81,13 @@ void race_word_wait(context_id s, u64 key, dma::compare cmp, u64 value, bool tak
 /* The host sets it anew: no write so far counts. */
 void race_word_reset(u64 key);
 
+/* ---- frames of an interpreter --------------------------------------------------------------------- */
+
+/* lines: "kv.py:12 in load\nmain.py:3 in main\n", innermost first. 0: there are too many. */
+u32 race_frames(const std::string &lines);
+/* The calling thread is in these, for what it does from now on; 0: in none. Returns those before. */
+u32 race_frames_enter(u32 frames);
+
 /* ---- host functions ------------------------------------------------------------------------------- */
 
 /* group, by: those of its call_scope; token: of call_done(), nullptr: the stream does not wait. */

@@ -6,12 +6,13 @@
 #include "driver/base/log.h"
 #include "driver/base/unique_fd.h"
 #include "lib/core/base/slab.h"
+#include "lib/core/check/frames.h"
 #include "lib/core/config/config.h"
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <string_view>
 #include <tuple>
@@ -87,6 +88,26 @@ u32 call_stacks::number_of(const frames &f)
 	return id;
 }
 
+u32 frame_texts::number_of(const std::string &lines)
+{
+	const auto it = numbers_.find(lines);
+
+	if (it != numbers_.end() || numbers_.size() == max_texts)
+		return it != numbers_.end() ? it->second : 0;
+	if (by_id_.size() == by_id_.capacity())
+		by_id_.reserve(by_id_.size() * 2 + 1);
+	const auto made = numbers_.emplace(lines, u32(by_id_.size() + 1)).first;
+	by_id_.push_back(&made->first);
+	return made->second;
+}
+
+const std::string &frame_texts::at(u32 id) const
+{
+	static no_destructor<std::string> none;
+
+	return id && id <= by_id_.size() ? *by_id_[id - 1] : *none;
+}
+
 u32 race_operations::add(const race_operation &op)
 {
 	const u32 number = ++last_ ? last_ : ++last_; /* 0: none */
@@ -109,48 +130,6 @@ namespace {
 
 /* ---- frames ----------------------------------------------------------------------------------------- */
 
-struct frame {
-	std::string function, module; /* function: "": unknown */
-	u64 offset = 0;               /* in the module, of the call */
-	bool own = false;             /* in a library of this project */
-};
-
-std::string base_name(const char *path)
-{
-	const char *slash = path ? strrchr(path, '/') : nullptr;
-
-	return slash ? slash + 1 : path ? path : "?";
-}
-
-bool is_front_end(const std::string &module)
-{
-	static constexpr std::string_view names[] = {"libascendcl.so", "libacl_rt.so", "libhccl", "libruntime.so",
-						     "libascend_hal.so"};
-
-	for (const std::string_view name : names)
-		if (module.starts_with(name))
-			return true;
-	return false;
-}
-
-frame frame_of(void *address)
-{
-	/* A return address: the call lies before it. */
-	const char *const at = static_cast<const char *>(address) - 1;
-	Dl_info own = {}, i = {};
-	frame f;
-
-	if (!dladdr(at, &i))
-		return f;
-	dladdr(reinterpret_cast<const void *>(&race_reports), &own);
-	f.module = base_name(i.dli_fname);
-	f.offset = u64(at - static_cast<const char *>(i.dli_fbase));
-	f.own = i.dli_fbase == own.dli_fbase || is_front_end(f.module);
-	if (i.dli_sname && *i.dli_sname != '_')
-		f.function = i.dli_sname;
-	return f;
-}
-
 bool is_call(const frame &f)
 {
 	static constexpr std::string_view apis[] = {"acl", "usdma_", "Hccl", "rt", "hal", "drv"};
@@ -161,37 +140,66 @@ bool is_call(const frame &f)
 	return false;
 }
 
-/* From the call on; all if the program is linked with the library. */
-std::vector<frame> frames_of(const call_stacks &stacks, u32 id)
+/* "kv.py:12 in load" */
+frame frame_of_line(const std::string &line)
 {
-	const call_stacks::frames *const s = stacks.at(id);
+	const size_t in = line.rfind(" in "), colon = line.rfind(':', in);
+	frame f;
+
+	if (in == std::string::npos || colon == std::string::npos)
+		return f;
+	f.function = line.substr(in + 4);
+	f.file = line.substr(0, colon);
+	f.line = atoi(line.c_str() + colon + 1);
+	return f;
+}
+
+void add_lines(const std::string &text, std::vector<frame> *to)
+{
+	for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+		to->push_back(frame_of_line(text.substr(at, end - at)));
+}
+
+/* From the call on; all if the program is linked with the library. Of an interpreter: the call, and its lines. */
+std::vector<frame> stack_of(const report_stacks &from, u32 id, u32 frames)
+{
+	const call_stacks::frames *const s = from.native.at(id);
 	std::vector<frame> all;
 	size_t first = 0;
 
-	for (size_t i = 0; s && i < s->size() && (*s)[i]; i++)
+	for (size_t i = 0; s && i < s->size() && (*s)[i]; i++) {
 		all.push_back(frame_of((*s)[i]));
+		if (frames && !all.back().own)
+			break;
+	}
 	while (first < all.size() && all[first].own)
 		first++;
-	if (first == all.size())
-		first = 0;
-	else if (first && is_call(all[first - 1]))
-		first--;
+	const bool call = first && first < all.size() && is_call(all[first - 1]);
+	first = first == all.size() ? 0 : first - call;
 	all.erase(all.begin(), all.begin() + long(first));
+	if (frames)
+		all.resize(call);
+	add_lines(from.texts.at(frames), &all);
 	return all;
 }
 
 std::string text_of(const frame &f)
 {
+	std::string out = f.function;
 	char offset[32];
 
+	if (!f.file.empty())
+		out += " at " + f.file.substr(f.file.rfind('/') + 1) + ":" + std::to_string(f.line);
+	if (f.module.empty())
+		return out;
 	snprintf(offset, sizeof(offset), "+0x%llx", static_cast<unsigned long long>(f.offset));
-	return (f.function.empty() ? "" : f.function + " ") + "(" + f.module + offset + ")";
+	return out + (out.empty() ? "" : " ") + "(" + f.module + offset + ")";
 }
 
 /* "aclrtMemcpyAsync"; "": the stack says nothing. */
 std::string call_of(const std::vector<frame> &stack)
 {
-	return !stack.empty() && is_call(stack[0]) ? stack[0].function : "";
+	return !stack.empty() && stack[0].own && is_call(stack[0]) ? stack[0].function : "";
 }
 
 /* ---- texts ------------------------------------------------------------------------------------------ */
@@ -204,10 +212,10 @@ struct side {
 	std::string call; /* "aclrtMemcpyAsync", or else "a copy" */
 };
 
-side side_of(const race_finding &f, bool second, const call_stacks &stacks)
+side side_of(const race_finding &f, bool second, const report_stacks &from)
 {
 	const race_operation &op = second ? f.second : f.first;
-	side s = {op, second ? f.second_writes : f.first_writes, "", frames_of(stacks, op.stack), ""};
+	side s = {op, second ? f.second_writes : f.first_writes, "", stack_of(from, op.stack, op.frames), ""};
 
 	if (f.kind == race_kind::batch)
 		s.item = "item " + std::to_string(second ? f.second_item : f.first_item) + " of ";
@@ -344,7 +352,8 @@ std::string stack_json(const std::vector<frame> &stack)
 
 	for (const frame &f : stack)
 		out += std::string(out.size() > 1 ? ", " : "") + "{\"function\": " + quoted(f.function) +
-		       ", \"module\": " + quoted(f.module) + ", \"offset\": " + std::to_string(f.offset) + "}";
+		       ", \"module\": " + quoted(f.module) + ", \"offset\": " + std::to_string(f.offset) +
+		       ", \"file\": " + quoted(f.file) + ", \"line\": " + std::to_string(f.line) + "}";
 	return out + "]";
 }
 
@@ -363,10 +372,10 @@ std::string location_json(const race_location &w, const std::vector<frame> &allo
 	       ", \"bytes\": " + std::to_string(w.bytes) + ", \"stack\": " + stack_json(allocated) + "}";
 }
 
-written_report write_report(const race_finding &f, const call_stacks &stacks, u64 number)
+written_report write_report(const race_finding &f, const report_stacks &from, u64 number)
 {
-	const side a = side_of(f, false, stacks), b = side_of(f, true, stacks);
-	const std::vector<frame> allocated = frames_of(stacks, f.where.stack);
+	const side a = side_of(f, false, from), b = side_of(f, true, from);
+	const std::vector<frame> allocated = stack_of(from, f.where.stack, f.where.frames);
 	written_report r;
 
 	r.kind = kind_of(f);
@@ -386,7 +395,7 @@ written_report write_report(const race_finding &f, const call_stacks &stacks, u6
 
 /* ---- where reports go ------------------------------------------------------------------------------- */
 
-using report_key = std::tuple<race_kind, u32, u32, u32, bool, bool, const char *, const char *>;
+using report_key = std::tuple<race_kind, std::array<u32, 6>, bool, bool, const char *, const char *>;
 
 struct counted {
 	u64 number; /* 0: suppressed */
@@ -465,11 +474,16 @@ bool is_suppressed(const std::string &text)
 
 } // namespace
 
-void race_report(const race_finding &f, const call_stacks &stacks)
+void race_report(const race_finding &f, const report_stacks &from)
 {
 	report_state &s = all_reports();
-	const report_key key = {f.kind,         f.first.stack,   f.second.stack, f.where.stack,
-				f.first_writes, f.second_writes, f.first.what,   f.second.what};
+	const report_key key = {
+		f.kind,
+		{f.first.stack, f.second.stack, f.where.stack, f.first.frames, f.second.frames, f.where.frames},
+		f.first_writes,
+		f.second_writes,
+		f.first.what,
+		f.second.what};
 	const auto it = s.all.find(key);
 
 	if (it != s.all.end()) {
@@ -480,7 +494,7 @@ void race_report(const race_finding &f, const call_stacks &stacks)
 		s.beyond++;
 		return;
 	}
-	const written_report r = write_report(f, stacks, s.reports + 1);
+	const written_report r = write_report(f, from, s.reports + 1);
 	const bool hidden = is_suppressed(r.text);
 	s.all.emplace(key, counted{hidden ? 0 : ++s.reports, 1});
 	if (hidden) {

@@ -44,6 +44,20 @@ private:
 	u64 forgotten_ = 0;
 };
 
+/* The frames of an interpreter, as text. Equal ones are stored once. */
+class frame_texts {
+public:
+	static constexpr size_t max_texts = 1 << 14;
+
+	u32 number_of(const std::string &lines);
+	/* "": unknown. */
+	const std::string &at(u32 id) const;
+
+private:
+	std::map<std::string, u32> numbers_;
+	std::vector<const std::string *> by_id_;
+};
+
 /* A stream or the host. */
 struct race_context {
 	u32 stream = 0; /* its number */
@@ -55,6 +69,7 @@ struct race_operation {
 	u32 number = 0, stack = 0;
 	race_context by;
 	int thread = 0; /* as in gettid(2) */
+	u32 frames = 0; /* of an interpreter */
 };
 
 /* The last ones, by number. */
@@ -75,7 +90,7 @@ struct race_location {
 	const char *block = nullptr; /* "device memory", nullptr: unknown */
 	u64 address = 0, size = 0;   /* of the block */
 	u64 offset = 0, bytes = 0;   /* in it */
-	u32 stack = 0;               /* of its allocation */
+	u32 stack = 0, frames = 0;   /* of its allocation */
 };
 
 enum class race_kind : u8 {
@@ -101,8 +116,13 @@ struct race_dropped {
 	u64 any() const { return ranges | readers | waits | sources | unwritten | reports | stacks | no_memory; }
 };
 
+struct report_stacks {
+	call_stacks native;
+	frame_texts texts;
+};
+
 /* Writes a report, or counts it if there was an equal one. */
-void race_report(const race_finding &f, const call_stacks &stacks);
+void race_report(const race_finding &f, const report_stacks &from);
 u64 race_reports();
 /* At the end of the process. */
 void race_report_end(race_dropped d);

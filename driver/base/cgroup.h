@@ -9,7 +9,7 @@ using cgroup_visit = void(const char *dir, const char *shown, void *arg);
 
 /*
  * Visits this process's group in the hierarchy of a controller (nullptr: version 2, which has one for all), then each
- * group above it, as far as they are mounted. root: "" or a test's directory.
+ * group above it up to the mount point. root: "" or a test's directory.
  */
 void cgroup_each(const char *root, const char *controller, cgroup_visit *visit, void *arg);
 

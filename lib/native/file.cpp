@@ -36,7 +36,7 @@ int usdma_file_import(usdma_device *dev, int fd, unsigned flags, usdma_file **ou
 	*out = nullptr;
 	guard_device(d, dev);
 	if (flags > USDMA_FILE_DIRECT)
-		return fail(EINVAL, "%s: there are no flags 0x%x", __func__, flags);
+		return fail(EINVAL, "%s: unknown flags 0x%x", __func__, flags);
 	if (const int err = core::file_import(d, fd, core::file_access(flags), &handle))
 		return fail_in(err, "%s", __func__);
 	*out = static_cast<usdma_file *>(handle);

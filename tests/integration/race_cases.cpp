@@ -28,7 +28,7 @@ void read_before_load(program &p)
 	p.move(p.b, p.other, p.cache);
 }
 
-/* The event is recorded before the copy that it is to stand for. */
+/* The event is recorded before the copy that it represents. */
 void early_record(program &p)
 {
 	if (!p.fixed)

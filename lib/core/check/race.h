@@ -78,7 +78,7 @@ void race_signal_delete(race_signal *s);
 void race_word_write(context_id s, u64 key, u64 value);
 /* takes: the one that passes resets the word to 0. */
 void race_word_wait(context_id s, u64 key, dma::compare cmp, u64 value, bool takes);
-/* The host sets it anew: no write so far counts. */
+/* The host resets it: no write so far counts. */
 void race_word_reset(u64 key);
 
 /* ---- frames of an interpreter --------------------------------------------------------------------- */

@@ -79,7 +79,7 @@ static void stream_order_holds(void **)
 	}
 }
 
-static void batches_and_rectangles(void **)
+static void batches(void **)
 {
 	static constexpr size_t piece = 8192, pieces = bench::most / piece;
 	std::vector<usdma_copy_item> in, out;
@@ -96,18 +96,94 @@ static void batches_and_rectangles(void **)
 	assert_int_equal(done, pieces);
 	WORKS(usdma_copy_batch(b.s, out.data(), pieces, &done));
 	assert_memory_equal(b.plain.data(), b.was.data(), pieces * piece);
+}
 
-	usdma_copy_rect r = {};
-	r.dst = b.mem.data();
-	r.dst_pitch = 7000;
-	r.src = b.was.data();
-	r.src_pitch = 9001;
-	r.width = 6001;
-	r.height = 400;
-	WORKS(usdma_copy_2d_sync(b.dev, &r, long_ms));
-	WORKS(usdma_copy_sync(b.dev, b.plain.data(), b.mem.data(), 7000 * 400, long_ms));
-	for (size_t i = 0; i < r.height; i++)
-		assert_memory_equal(b.plain.data() + i * r.dst_pitch, b.was.data() + i * r.src_pitch, r.width);
+/* Of any memory and length, in order: an item reads what those before it wrote, by the CPU or the engine. */
+static void mixed_batch_runs_in_order(void **)
+{
+	bench b;
+	const block *const side[] = {&b.mem, &b.plain, &b.pinned};
+	std::vector<unsigned char> model[] = {b.was, b.was, b.was};
+
+	for (const block *to : side)
+		WORKS(usdma_copy_sync(b.dev, to->data(), b.was.data(), b.most, long_ms));
+	for (unsigned round = 0; round < 4 * scale(); round++) {
+		std::vector<usdma_copy_item> items;
+		size_t done = 0;
+
+		for (unsigned i = 0; i < 300; i++) {
+			/* Mostly pageable ones, so that many in a row are. */
+			const bool any = !(b.gen() % 64);
+			const size_t to = b.gen() % (any ? 3 : 2), from = any ? (to + 1 + b.gen() % 2) % 3 : 1 - to,
+				     len = b.gen() % (b.gen() % 32 ? 9000 : 600000), dst = b.gen() % (b.most - len),
+				     src = b.gen() % (b.most - len);
+
+			items.push_back({side[to]->data() + dst, side[from]->data() + src, len});
+			memcpy(model[to].data() + dst, model[from].data() + src, len);
+		}
+		WORKS(usdma_copy_batch(b.s, items.data(), items.size(), &done));
+		assert_int_equal(done, items.size());
+		WORKS(usdma_stream_sync(b.s, long_ms));
+	}
+	assert_memory_equal(b.plain.data(), model[1].data(), b.most);
+	assert_memory_equal(b.pinned.data(), model[2].data(), b.most);
+	WORKS(usdma_copy_sync(b.dev, b.plain.data(), b.mem.data(), b.most, long_ms));
+	assert_memory_equal(b.plain.data(), model[0].data(), b.most);
+}
+
+/* Those before it are done, those behind it are not begun. */
+static void batch_stops_at_the_item_that_fails(void **)
+{
+	static constexpr size_t piece = 3001, pieces = 256;
+	void *const hole = mmap(nullptr, piece, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bench b;
+
+	assert_true(hole != MAP_FAILED);
+	for (unsigned i = 0; i < 16; i++) {
+		const size_t bad = std::vector<size_t>{0, 1, 100, pieces - 1}[i / 4];
+		const bool in = i & 1, unmapped = i & 2;
+		std::vector<usdma_copy_item> items;
+		size_t done;
+
+		memset(b.plain.data(), 0, b.most);
+		WORKS(usdma_copy_sync(b.dev, b.mem.data(), in ? b.plain.data() : b.was.data(), b.most, long_ms));
+		for (size_t n = 0; n < pieces; n++) {
+			unsigned char *const plain = in ? b.was.data() : b.plain.data();
+			void *const host = n == bad && unmapped ? hole : plain + n * piece;
+			void *const mem = b.mem.data() + (n == bad && !unmapped ? 2 * b.most : n * piece);
+
+			items.push_back({in ? mem : host, in ? host : mem, piece});
+		}
+		assert_int_equal(usdma_copy_batch(b.s, items.data(), pieces, &done), -EFAULT);
+		assert_int_equal(done, bad);
+		if (in)
+			WORKS(usdma_copy_sync(b.dev, b.plain.data(), b.mem.data(), b.most, long_ms));
+		assert_memory_equal(b.plain.data(), b.was.data(), bad * piece);
+		assert_true(all_are(b.plain.data() + (bad + 1) * piece, (pieces - bad - 1) * piece, 0));
+	}
+	assert_int_equal(munmap(hole, piece), 0);
+}
+
+/* Of one row and many, narrow and wide, with pitches of any alignment. */
+static void rectangles(void **)
+{
+	bench b;
+
+	for (const size_t width : {1, 63, 64, 1000, 2049, 20000, 70000, 600000})
+		for (unsigned i = 0; i < 4; i++) {
+			const size_t pitch = width + b.gen() % 100, other = width + b.gen() % 100,
+				     rows = 1 + b.gen() % std::min<size_t>(150, b.most / (width + 100));
+			const usdma_copy_rect in = {b.mem.data(), pitch, b.was.data(), other, width, rows},
+					      out = {b.plain.data(), other, b.mem.data(), pitch, width, rows};
+			std::vector<unsigned char> want(rows * other, 0xee);
+
+			memset(b.plain.data(), 0xee, want.size());
+			for (size_t row = 0; row < rows; row++)
+				memcpy(&want[row * other], b.was.data() + row * other, width);
+			WORKS(usdma_copy_2d(b.s, &in));
+			WORKS(usdma_copy_2d_sync(b.dev, &out, long_ms));
+			assert_memory_equal(b.plain.data(), want.data(), want.size());
+		}
 }
 
 static void time_limit_holds(void **)
@@ -198,10 +274,17 @@ static void copies_of_many_threads(void **)
 
 int main()
 {
+	/* Unmapped memory first: cmocka has handlers of its own for each, and the library replaces eight. */
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(path_is_the_expected_one),    cmocka_unit_test(stream_order_holds),
-		cmocka_unit_test(batches_and_rectangles),      cmocka_unit_test(time_limit_holds),
-		cmocka_unit_test(unmapped_memory_is_an_error), cmocka_unit_test(hole_in_a_long_copy_is_an_error),
+		cmocka_unit_test(unmapped_memory_is_an_error),
+		cmocka_unit_test(hole_in_a_long_copy_is_an_error),
+		cmocka_unit_test(batch_stops_at_the_item_that_fails),
+		cmocka_unit_test(path_is_the_expected_one),
+		cmocka_unit_test(stream_order_holds),
+		cmocka_unit_test(batches),
+		cmocka_unit_test(mixed_batch_runs_in_order),
+		cmocka_unit_test(rectangles),
+		cmocka_unit_test(time_limit_holds),
 		cmocka_unit_test(copies_of_many_threads),
 	};
 

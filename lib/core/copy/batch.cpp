@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Batches of copies: one lock and one doorbell a group. */
+#include "lib/core/base/section.h"
 #include "lib/core/check/race.h"
 #include "lib/core/copy/internal.h"
 
 namespace usdma::core {
 
 static constexpr size_t group = 32; /* copies a group */
+/* Copies by the CPU in one read section. */
+static constexpr u64 cpu_group_bytes = MiB;
+static constexpr size_t cpu_group_most = 1024;
 
 /* Uninitialized requests: each is fully written before use. */
 union request_buffer {
@@ -79,6 +83,26 @@ static inline bool request_in_run(run *b, const copy_item &i, dma::request *r)
 	return likely(k) ? stream_submit(b->s, q.r, k, done) : 0;
 }
 
+/* Copies leading items of pageable memory by the CPU, after the stream's work; *done: their number. */
+[[gnu::cold]] static int copy_run_by_cpu(stream *s, const copy_list &items, size_t n, const sides *expected,
+					 size_t *done)
+{
+	u64 total = 0;
+	size_t k = 0;
+
+	*done = 0;
+	if (!is_for_cpu(items[0], expected))
+		return 0;
+	if (const int err = sync_before(s, deadline::never()))
+		return err;
+	n = std::min(n, cpu_group_most);
+	while (k < n && total < cpu_group_bytes)
+		total += std::min(items[k++].len, cpu_group_bytes);
+	*done = copy_group_by_cpu(items, k, total, expected);
+	section_pass();
+	return 0;
+}
+
 int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done)
 {
 	run b{s, expected};
@@ -92,6 +116,10 @@ int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expect
 			return err;
 		}
 		if (likely(k))
+			continue;
+		if (const int late = copy_run_by_cpu(s, items.from(*done), n - *done, expected, &k))
+			return late;
+		if (k)
 			continue;
 		if (expected)
 			return 1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies that the engine cannot do directly: pageable memory through staging buffers, and between devices. */
+#include "lib/core/base/section.h"
 #include "lib/core/copy/internal.h"
 
 #include "driver/base/cancel.h"
@@ -286,10 +287,14 @@ static int move_by_engine(const endpoints &e, u8 *dst, const u8 *src, u64 len, d
 /* Copies between any memory; synchronous, except on -ETIMEDOUT. */
 static int move(const endpoints &e, void *dst, const void *src, u64 len, deadline until)
 {
+	const copy_item one = {dst, src, len};
 	u8 *const to = static_cast<u8 *>(dst);
 	const u8 *const from = static_cast<const u8 *>(src);
-	int err = check_device_sides(e, dst, src, len);
+	int err;
 
+	if (is_pageable(e) && copy_group_by_cpu(&one, 1, len, nullptr))
+		return 0;
+	err = check_device_sides(e, dst, src, len);
 	if (!err)
 		err = check_writable(e.dst, dst);
 	if (err || !len)
@@ -308,8 +313,7 @@ static int move(const endpoints &e, void *dst, const void *src, u64 len, deadlin
 	return move_by_engine(e, to, from, len, until);
 }
 
-/* Before a copy that is synchronous: waits for the stream's work. */
-static int sync_before(stream *s, deadline until)
+int sync_before(stream *s, deadline until)
 {
 	const int err = stream_is_captured(s) ? 0 : stream_sync(s, until);
 
@@ -391,26 +395,40 @@ static copy_rect rows_of(const copy_rect &c, u64 first, u64 rows)
 		rows};
 }
 
-static int move_rows_one_by_one(const copy_rect &c, deadline until)
+/* The next rows in one step, if they are short copies by the CPU; returns how many. */
+static u64 rows_by_cpu(const copy_rect &c, u64 first)
 {
+	static constexpr u64 rows_most = 64, bytes_most = 128 * KiB;
+	const u64 n = std::min(std::clamp<u64>(bytes_most / c.width, 1, rows_most), c.height - first);
+	copy_item rows[rows_most];
+
+	for (u64 i = 0; i < n; i++) {
+		const copy_rect r = rows_of(c, first + i, 1);
+
+		rows[i] = {r.dst, r.src, r.width};
+	}
+	const u64 done = copy_group_by_cpu(rows, n, c.width * c.height, nullptr);
+	section_pass();
+	return done;
+}
+
+static int move_each_row(const endpoints &e, const copy_rect &c, deadline until)
+{
+	const bool in_groups = is_pageable(e) && is_host(e.dst) != is_host(e.src);
 	int err = 0;
 
-	for (u64 i = 0; i < c.height && !err; i++) {
-		const copy_rect r = rows_of(c, i, 1);
-
+	for (u64 i = 0, done; i < c.height && !err; i += done) {
 		if (i && until.passed())
 			return fail(ETIMEDOUT, "a copy of %" PRIu64 " rows: %" PRIu64 " were copied in time", c.height,
 				    i);
+		done = in_groups ? rows_by_cpu(c, i) : 0;
+		if (done)
+			continue;
+		const copy_rect r = rows_of(c, i, 1);
 		err = move(translate_both(r.dst, r.src), r.dst, r.src, r.width, until);
+		done = 1;
 	}
 	return err;
-}
-
-static bool by_cpu(const endpoints &e)
-{
-	const slot_guard dev(is_host(e.dst) ? e.src.slot : e.dst.slot);
-
-	return dev && dev->cpu_copies;
 }
 
 static int move_rows(const endpoints &e, const copy_rect &c, deadline until)
@@ -420,8 +438,8 @@ static int move_rows(const endpoints &e, const copy_rect &c, deadline until)
 
 	if (err)
 		return err;
-	if (!rows || is_host(e.dst) == is_host(e.src) || by_cpu(e))
-		return move_rows_one_by_one(c, until);
+	if (!rows || is_host(e.dst) == is_host(e.src) || is_by_cpu(e))
+		return move_each_row(e, c, until);
 	internal_stream s(is_host(e.src) ? e.dst.slot : e.src.slot, until);
 	if (s.error())
 		return s.error();

@@ -76,6 +76,7 @@ public:
 	copy_list(const copy_item *items) : copy_list(&items->dst, &items->src, &items->len, sizeof(*items)) {}
 
 	copy_item operator[](size_t i) const { return {*at(dst_, i), *at(src_, i), *at(len_, i)}; }
+	copy_list from(size_t i) const { return {at(dst_, i), at(src_, i), at(len_, i), stride_}; }
 
 private:
 	template <class T> const T *at(const T *first, size_t i) const

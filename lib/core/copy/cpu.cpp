@@ -5,10 +5,13 @@
  */
 #include "driver/base/cpu.h"
 #include "driver/copy/copy.h"
+#include "driver/copy/unordered.h"
 #include "lib/core/base/section.h"
+#include "lib/core/check/race.h"
 #include "lib/core/copy/helper.h"
 #include "lib/core/copy/internal.h"
 #include "lib/core/memory/touch.h"
+#include "lib/core/stream/guard.h"
 
 #include <algorithm>
 
@@ -19,24 +22,44 @@ static constexpr u64 piece_most = MiB;
 /* Shorter pieces fault in the pages that they access, not those around them. */
 static constexpr u64 touch_from = 16 * KiB;
 
-/*
- * CPU mapping of len bytes of device memory, inside a read section; nullptr: use the engine. On a real BAR loads are
- * uncached, and only short copies gain from stores.
- */
-static u8 *cpu_view(const translation &p, u64 len, bool load, bool is_short)
+/* The memory of a device as the CPU has it mapped; inside a read section. */
+struct cpu_view {
+	device *dev = nullptr;
+	memory_view mem = {};
+};
+
+/* False: use the engine. On a real BAR loads are uncached, and only short copies gain from stores. */
+static bool view_device(cpu_view *v, unsigned slot, bool load, bool is_short)
 {
-	device *dev = device_peek(p.slot);
+	device *const dev = device_peek(slot);
 
 	if (!dev || dev->lost() || dev->timing != check_timing::plain)
-		return nullptr;
-	const memory_view v = device_memory(dev);
-	if (!v.cpu || p.space != v.space || !range_within(p.dma - v.dma, len, v.size))
-		return nullptr;
+		return false;
 	if (!dev->cpu_copies && (!is_short || (load && !dev->bar_cached)))
+		return false;
+	v->mem = device_memory(dev);
+	v->dev = v->mem.cpu ? dev : nullptr;
+	return v->dev;
+}
+
+/* nullptr: not in this memory. */
+static u8 *in_view(const cpu_view &v, const translation &p, u64 len)
+{
+	const u64 off = p.dma - v.mem.dma;
+
+	if (p.space != v.mem.space || !range_within(off, len, v.mem.size))
 		return nullptr;
 	if (len >= touch_from)
-		device_touch(dev, p.dma - v.dma, len);
-	return v.cpu + (p.dma - v.dma);
+		device_touch(v.dev, off, len);
+	return v.mem.cpu + off;
+}
+
+/* CPU mapping of len bytes of device memory; nullptr: use the engine. */
+static u8 *cpu_mapping(const translation &p, u64 len, bool load, bool is_short)
+{
+	cpu_view v;
+
+	return view_device(&v, p.slot, load, is_short) ? in_view(v, p, len) : nullptr;
 }
 
 /* total: bytes of the whole copy, which select the routine. 1: not possible, nothing was done. */
@@ -49,8 +72,8 @@ static int copy_piece(const endpoints &e, u8 *dst, const u8 *src, u64 n, u64 tot
 
 	if (!in)
 		return 1;
-	u8 *const to = is_host(e.dst) ? dst : cpu_view(e.dst, n, false, is_short);
-	const u8 *const from = is_host(e.src) ? src : cpu_view(e.src, n, true, is_short);
+	u8 *const to = is_host(e.dst) ? dst : cpu_mapping(e.dst, n, false, is_short);
+	const u8 *const from = is_host(e.src) ? src : cpu_mapping(e.src, n, true, is_short);
 	if (!to || !from)
 		return 1;
 	return touch([&] {
@@ -158,6 +181,96 @@ int copy_by_cpu(u8 *dst, const u8 *src, u64 len, deadline until)
 	/* Order write-combined stores before the next doorbell. */
 	barrier_full();
 	return err;
+}
+
+/* ---- short copies, many at once --------------------------------------------------------------------- */
+
+struct cpu_group {
+	const sides *expected;
+	const copy_tuning &tuning;
+	u64 total;
+	copy_fn copy = nullptr; /* for what is not small; chosen at the first such copy */
+	cpu_view view;          /* of the last item's device */
+};
+
+/* One side is device memory, the other one pageable. */
+static bool is_short_pageable(const endpoints &e, const copy_item &i, const sides *expected)
+{
+	const bool in = is_host(e.src);
+	const translation &mem = in ? e.dst : e.src, &host = in ? e.src : e.dst;
+
+	if (i.len - 1 >= piece_most || !i.dst || !i.src || host.cls != mem_class::unregistered ||
+	    mem.cls != mem_class::device || e.dst.flags & region_readonly ||
+	    !holds(mem, reinterpret_cast<u64>(in ? i.dst : i.src), i.len))
+		return false;
+	return !expected ||
+	       ((in ? expected->dst : expected->src) == mem.slot && (in ? expected->src : expected->dst) == side_host);
+}
+
+static void copy_in_group(cpu_group *g, u8 *dst, const u8 *src, u64 len)
+{
+	if (len <= g->tuning.small_max) {
+		memmove(dst, src, len);
+		return;
+	}
+	if (!g->copy) {
+		g->copy = copy_pick(g->tuning, g->total, src, len, cache_hint::none);
+		if (g->copy == g->tuning.stream)
+			g->copy = stream_unordered(g->tuning);
+	}
+	g->copy(dst, src, len);
+}
+
+/* False: it takes another path, nothing was done. */
+static bool copy_item_in_group(cpu_group *g, const copy_item &i)
+{
+	const endpoints e = translate_both(i.dst, i.src);
+
+	if (!is_short_pageable(e, i, g->expected))
+		return false;
+	const bool in = is_host(e.src);
+	const translation &mem = in ? e.dst : e.src;
+	if ((!g->view.dev || g->view.dev->slot != mem.slot) && !view_device(&g->view, mem.slot, !in, false))
+		return false;
+	u8 *const at = in_view(g->view, mem, i.len);
+	if (!at)
+		return false;
+	copy_in_group(g, in ? at : static_cast<u8 *>(i.dst), in ? static_cast<const u8 *>(i.src) : at, i.len);
+	return true;
+}
+
+bool is_by_cpu(const endpoints &e)
+{
+	const slot_guard dev(is_host(e.dst) ? e.src.slot : e.dst.slot);
+
+	return dev && dev->cpu_copies;
+}
+
+bool is_for_cpu(const copy_item &i, const sides *expected)
+{
+	const endpoints e = translate_both(i.dst, i.src);
+
+	return !race_on() && is_short_pageable(e, i, expected) && is_by_cpu(e);
+}
+
+size_t copy_group_by_cpu(const copy_list &items, size_t n, u64 total, const sides *expected)
+{
+	cpu_group g = {expected, copy_for_cpu(config_get().copy_rows), total};
+	volatile size_t done = 0;
+	const void *bad;
+	const read_section in;
+
+	if (!in || race_on())
+		return 0;
+	/* A fault stops the group at its item. */
+	page_guarded(
+		[&] {
+			while (done < n && copy_item_in_group(&g, items[done]))
+				done = done + 1;
+		},
+		&bad);
+	barrier_full();
+	return done;
 }
 
 } // namespace usdma::core

@@ -17,6 +17,8 @@ namespace usdma::core {
  * by the engine.
  */
 int copy_pageable(stream *s, void *dst, const void *src, u64 len);
+/* Before a copy that is synchronous: waits for the stream's work. */
+int sync_before(stream *s, deadline until);
 /* A rectangle that needs more than one request. Waits for the stream; synchronous. */
 int copy_2d_rows(stream *s, const endpoints &e, const copy_rect &c, deadline until);
 
@@ -27,6 +29,15 @@ int copy_2d_rows(stream *s, const endpoints &e, const copy_rect &c, deadline unt
  * a part may have been copied.
  */
 int copy_by_cpu(u8 *dst, const u8 *src, u64 len, deadline until);
+/*
+ * Copies the first of n items by the CPU, in order, and returns how many: those between pageable and device memory. The
+ * next one takes another path, which also finds its error. One read section: closing a device waits for all of them.
+ * total: bytes of the whole operation, which select the routine.
+ */
+size_t copy_group_by_cpu(const copy_list &items, size_t n, u64 total, const sides *expected);
+/* The CPU makes the copies that the device's engine cannot do directly, of any length. */
+bool is_by_cpu(const endpoints &e);
+bool is_for_cpu(const copy_item &i, const sides *expected);
 
 /* Pinned or pageable host memory, which the CPU can access. */
 inline bool is_host(const translation &p)

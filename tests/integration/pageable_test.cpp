@@ -244,7 +244,7 @@ static void unmapped_memory_is_an_error(void **)
 /* Only one copy at a time has the help of the library's thread; which stops with the last device. */
 static void copies_of_many_threads(void **)
 {
-	static constexpr unsigned threads = 4, rounds = 12;
+	static constexpr unsigned threads = 4, rounds = 4;
 	{
 		device dev;
 		std::vector<std::thread> all;
@@ -253,7 +253,7 @@ static void copies_of_many_threads(void **)
 		assert_true(threads_named("usdma-copy") <= unsigned(!by_engine()));
 		for (unsigned t = 0; t < threads; t++)
 			all.emplace_back([&, t] {
-				std::vector<unsigned char> in(MiB + 4097 * t), out(in.size());
+				std::vector<unsigned char> in(4 * MiB + 4097 * t), out(in.size());
 				block mem(dev, kind::device, in.size());
 				auto gen = rng(10 + t);
 

@@ -176,8 +176,6 @@ int copy_by_cpu(u8 *dst, const u8 *src, u64 len, deadline until)
 	const cpu_copy c = {dst, src, len};
 	const int err = len < helped_from ? copy_alone(c, until) : copy_shared(c, until);
 
-	if (len >= helped_from)
-		helper_copy_ended();
 	/* Order write-combined stores before the next doorbell. */
 	barrier_full();
 	return err;

@@ -16,9 +16,6 @@ namespace usdma::core {
 
 /* How long it polls for the next copy before it sleeps, and a caller for the end of its last part. */
 static constexpr u64 helper_spin_ns = 20 * ns_per_us;
-/* It is woken for copies of this length, and for shorter ones when so many have followed one another in this time. */
-static constexpr u64 wake_from = 4 * MiB, burst_ns = 50 * ns_per_us;
-static constexpr u32 burst = 8;
 /* A wait for the helper does not rely on a wake-up alone. */
 static constexpr u64 recheck_ns = 10 * ns_per_ms;
 
@@ -33,9 +30,6 @@ struct helper_state {
 	u32 quit = 0;
 	u32 running = 0;
 	u32 users = 0;
-	/* Atomic; a lost update only delays a wake-up. */
-	u64 ended_ns = 0; /* when the last copy ended … */
-	u32 in_a_row = 0; /* … and how many have followed one another */
 	pthread_t thread = {};
 };
 static constinit no_destructor<helper_state> helper;
@@ -136,19 +130,9 @@ void helper_put()
 
 /* ---- its callers --------------------------------------------------------------------------------------- */
 
-static bool is_worth_waking(u64 size)
-{
-	const bool follows = now_ns() - load_relaxed(&helper->ended_ns) < burst_ns;
-	const u32 n = follows ? load_relaxed(&helper->in_a_row) + 1 : 0;
-
-	store_relaxed(&helper->in_a_row, n);
-	return size >= wake_from || n >= burst;
-}
-
 bool helper_offer(shared_work *w)
 {
-	if (!load_acquire(&helper->running) || (load_relaxed(&helper->asleep) && !is_worth_waking(w->size)) ||
-	    !helper->lock.try_lock())
+	if (!load_acquire(&helper->running) || !helper->lock.try_lock())
 		return false;
 	store_relaxed(&w->cpu, this_cpu());
 	store_release(&helper->work, w);
@@ -169,12 +153,6 @@ void helper_take_back()
 			futex_wait_until(&helper->state, busy_with_waiter, now_ns() + recheck_ns);
 	}
 	helper->lock.unlock();
-}
-
-void helper_copy_ended()
-{
-	if (load_relaxed(&helper->running))
-		store_relaxed(&helper->ended_ns, now_ns());
 }
 
 } // namespace usdma::core

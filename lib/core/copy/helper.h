@@ -9,8 +9,11 @@
 
 namespace usdma::core {
 
-/* From this length on the helper takes a part while it is awake. */
-inline constexpr u64 helped_from = 512 * KiB;
+/*
+ * From this length on: the system call that wakes it takes 8 to 31 us in a virtual machine, and on a busy machine it
+ * may be preempted in a part that the caller waits for.
+ */
+inline constexpr u64 helped_from = 4 * MiB;
 
 /* A copy that two threads make. */
 struct shared_work {
@@ -29,13 +32,8 @@ struct shared_work {
 /* Starts the thread with the first user, if the process may use two CPUs; stops it with the last. Serialized. */
 void helper_get();
 void helper_put();
-/*
- * Offers w to the helper. False: there is none, another copy has it, or it sleeps and the copy is too short for a
- * wake-up, whose system call takes 8 to 31 us in a virtual machine.
- */
+/* Offers w to the helper, which it wakes. False: there is none, or another copy has it. */
 bool helper_offer(shared_work *w);
-/* A copy has ended in which the helper may have taken part: the next one may follow at once. */
-void helper_copy_ended();
 /* On return the helper does not use w. */
 void helper_take_back();
 

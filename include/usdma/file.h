@@ -75,6 +75,26 @@ USDMA_API int usdma_file_write(usdma_stream *stream, usdma_file *file, uint64_t 
  */
 USDMA_API int usdma_file_sync(usdma_stream *stream, usdma_file *file);
 
+enum usdma_file_kind { USDMA_FILE_READ = 0, USDMA_FILE_WRITE = 1 };
+struct usdma_file_item {
+	usdma_file *file;
+	void *mem; /* what is read into; or what is written, which is not changed */
+	uint64_t offset, len;
+	size_t *moved;     /* or NULL */
+	int *error;        /* or NULL: 0 or -errno of this item */
+	uint32_t kind;     /* enum usdma_file_kind */
+	uint32_t reserved; /* 0 */
+};
+/*
+ * n reads and writes at one position of the stream, in no order among each other: their memory must not overlap, nor
+ * what they write in files. The array itself may be changed after the call. All items are checked first: with an error
+ * nothing was started, no *moved and *error is written, and the text names the item. Later work starts when all
+ * have ended. A failure of one does not stop the others: each has its *moved and *error, *done (if not NULL) is the
+ * number of items that have succeeded, and the stream's error is that of the first failed one in the array. Returns at
+ * once. Errors as usdma_file_read and usdma_file_write; -EINVAL also: kind, reserved.
+ */
+USDMA_API int usdma_file_batch(usdma_stream *stream, const struct usdma_file_item *items, size_t n, size_t *done);
+
 /*
  * Without a stream: return when the bytes were moved, or with the error; do not wait for streams. On an error *moved
  * is the number of bytes that were moved before. -ETIMEDOUT: cancelled; the memory is not accessed any more. Other

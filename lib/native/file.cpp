@@ -10,6 +10,7 @@
 using namespace usdma;
 
 static_assert(USDMA_FILE_BUFFERED == int(core::file_access::buffered));
+static_assert(USDMA_FILE_READ == 0 && USDMA_FILE_WRITE == 1);
 static_assert(USDMA_FILE_DIRECT == int(core::file_access::direct));
 
 namespace {
@@ -92,6 +93,39 @@ int usdma_file_sync(usdma_stream *stream, usdma_file *file)
 	guard_stream(s, stream);
 	guard_file(f, file);
 	return queue_it(__func__, s, {core::file_op::sync, f.get(), nullptr, 0, 0, nullptr});
+}
+
+static int check_item(const usdma_file_item &item)
+{
+	if (item.kind > USDMA_FILE_WRITE || item.reserved)
+		return fail(EINVAL, "its kind is %u, reserved is %u", item.kind, item.reserved);
+	return item.mem || !item.len ? 0 : fail(EINVAL, "mem is NULL");
+}
+
+static int item_request(const void *arg, size_t i, core::file_request *out)
+{
+	const usdma_file_item &item = static_cast<const usdma_file_item *>(arg)[i];
+	const core::file_op op = item.kind == USDMA_FILE_READ ? core::file_op::read : core::file_op::write;
+
+	if (const int err = check_item(item))
+		return err;
+	core::file *f = core::file_enter(item.file);
+	if (!f)
+		return fail(EBADF, "the file is NULL, unknown, or closed already");
+	*out = {op, f, item.mem, item.offset, item.len, item.moved, item.error};
+	return 0;
+}
+
+int usdma_file_batch(usdma_stream *stream, const struct usdma_file_item *items, size_t n, size_t *done)
+{
+	if (done)
+		*done = 0;
+	guard_stream(s, stream);
+	if (!n)
+		return 0;
+	need_pointer(items);
+	const int err = core::file_submit_all(s, n, item_request, items, done);
+	return err ? fail_in(err, "%s", __func__) : 0;
 }
 
 int usdma_file_read_sync(void *dst, usdma_file *file, uint64_t offset, size_t len, size_t *moved, int timeout_ms)

@@ -19,7 +19,7 @@ SPECIAL = {
     ('usdma_setting_set', 'name'): '"spin_us"', ('usdma_setting_set', 'value'): '"1"', ('usdma_setting_get', 'size'): '64',
     ('usdma_open', 'name'): 'nullptr', ('usdma_stream_create', 'options'): 'nullptr',
     ('usdma_log_set_callback', 'fn'): 'nullptr', ('usdma_log_set_level', 'level'): '2', ('usdma_fill', 'len'): '64',
-    ('usdma_file_import', 'fd'): 'w.file_fd', ('usdma_file_import', 'flags'): '0', ('usdma_wait_value', 'value'): '0', ('aclrtFreeHost', 'hostPtr'): 'w.host_to_free',
+    ('usdma_file_import', 'fd'): 'w.file_fd', ('usdma_file_import', 'flags'): '0', ('usdma_file_batch', 'items'): '&w.file_item', ('usdma_wait_value', 'value'): '0', ('aclrtFreeHost', 'hostPtr'): 'w.host_to_free',
     ('aclrtFreeHostWithDevSync', 'hostPtr'): 'w.host_to_free', ('aclrtFree', 'devPtr'): 'w.mem_to_free',
     ('aclrtFreeWithDevSync', 'devPtr'): 'w.mem_to_free', ('aclrtHostRegister', 'ptr'): 'w.plain',
     ('aclrtHostRegisterV2', 'ptr'): 'w.plain', ('aclrtHostUnregister', 'ptr'): 'w.registered',

@@ -36,6 +36,7 @@ struct world : memory_for_results {
 	void *mem_to_free, *host_to_free;
 	usdma_copy_item item;
 	usdma_copy_rect rect;
+	usdma_file_item file_item;
 	char text[256] = "", key[64] = "";
 	usdma_file *file = nullptr;
 	int fd, file_fd;
@@ -62,6 +63,7 @@ struct world : memory_for_results {
 		file_fd = memfd_create("file", MFD_CLOEXEC);
 		assert_int_equal(ftruncate(file_fd, size), 0);
 		WORKS(usdma_file_import(dev, file_fd, 0, &file));
+		file_item = {file, mem, 0, 64, nullptr, nullptr, USDMA_FILE_READ, 0};
 	}
 	/* Some call may have ended any of these. */
 	~world()

@@ -6,6 +6,7 @@
 #include "tests/support/silent_file.h"
 #include "tests/support/until.h"
 
+#include <algorithm>
 #include <thread>
 
 using namespace usdma::test;
@@ -364,6 +365,152 @@ static void a_disk_is_silent(void **)
 	assert_prefix(get(dev, dst), want, 0, 0);
 }
 
+/* ---- batches ------------------------------------------------------------------------------------------------- */
+
+/* Reads of len bytes each, one behind the other in memory and file. */
+struct batch {
+	std::vector<usdma_file_item> items;
+	std::vector<size_t> moved;
+	std::vector<int> error;
+	size_t len, done = 77;
+
+	batch(usdma_file *f, unsigned char *mem, size_t n, size_t each)
+		: items(n), moved(n, 77), error(n, 77), len(each)
+	{
+		for (size_t i = 0; i < n; i++)
+			items[i] = {f, mem + i * each, i * each, each, &moved[i], &error[i], USDMA_FILE_READ, 0};
+	}
+	/* Each has succeeded, or has this error and the prefix that it says. */
+	void assert_ended(const bytes &got, const bytes &want, int err) const
+	{
+		size_t n = 0;
+
+		for (size_t i = 0; i < items.size(); i++) {
+			const auto at = got.begin() + long(i * len);
+
+			n += error[i] == 0;
+			assert_true(error[i] == err || (error[i] == 0 && moved[i] == len));
+			assert_prefix(bytes(at, at + long(len)), want, i * len, moved[i]);
+		}
+		assert_int_equal(done, n);
+	}
+};
+
+static void a_batch_is_aborted(void **)
+{
+	auto gen = rng(18);
+	device dev;
+
+	for (const kind k : all_kinds) {
+		stream s(dev);
+		gate g(dev);
+		const temporary t;
+		const bytes want = fill_file(t, 6 * MiB, gen);
+		const file f(dev, t.fd(), gen() % 2 ? USDMA_FILE_BUFFERED : USDMA_FILE_AUTO);
+		const block dst(dev, k, want.size());
+		batch b(f, dst.data(), 48, 128 * KiB);
+
+		wipe(dev, dst);
+		if (gen() % 2)
+			g.close(s);
+		WORKS(usdma_file_batch(s, b.items.data(), b.items.size(), &b.done));
+		WORKS(usdma_stream_abort(s));
+		const bytes at_once = get(dev, dst);
+		b.assert_ended(at_once, want, -ECANCELED);
+		g.open();
+		assert_true(get(dev, dst) == at_once);
+	}
+}
+
+static void a_batch_loses_its_device(void **)
+{
+	auto gen = rng(19);
+	const temporary t;
+	const bytes want = fill_file(t, 4 * MiB, gen);
+	usdma_device *dev;
+	usdma_stream *s;
+	usdma_file *f;
+	void *mem;
+	bytes plain(want.size(), untouched);
+
+	WORKS(usdma_open_index(0, &dev));
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	WORKS(usdma_file_import(dev, t.fd(), USDMA_FILE_AUTO, &f));
+	WORKS(usdma_device_alloc(dev, 4096, &mem));
+	batch b(f, plain.data(), 64, 64 * KiB);
+	set_faults(dev, 0, "vanish@1");
+	usdma_fill(s, mem, 0, 8, 4096);
+	const int err = usdma_file_batch(s, b.items.data(), b.items.size(), &b.done);
+	assert_int_equal(usdma_stream_sync(s, long_ms), -ENODEV);
+	const bytes left = plain;
+	if (err == 0)
+		b.assert_ended(left, want, -ENODEV);
+	else
+		assert_int_equal(err, -ENODEV);
+	usdma_stream_destroy(s); /* -ENODEV, unless the wait has reported it */
+	assert_true(plain == left);
+	WORKS(usdma_file_close(f));
+	WORKS(usdma_close(dev));
+	until("the device is back", [&] { return usdma_open_index(0, &dev) == 0; });
+	set_faults(dev, 0, "");
+	WORKS(usdma_close(dev));
+}
+
+static void a_batch_fails_in_part(void **)
+{
+	need_faulty();
+	auto gen = rng(20);
+	device dev;
+	stream s(dev);
+	const temporary t;
+	const bytes want = fill_file(t, 2 * MiB, gen);
+	const file f(dev, t.fd()), bad(dev, faulty);
+	const block dst(dev, kind::device, want.size());
+	batch b(f, dst.data(), 32, 64 * KiB);
+
+	wipe(dev, dst);
+	for (const size_t i : {9u, 5u, 20u}) {
+		b.items[i].file = bad;
+		b.items[i].offset = faulty_at + i;
+	}
+	b.items[20].kind = USDMA_FILE_WRITE;
+	WORKS(usdma_file_batch(s, b.items.data(), b.items.size(), &b.done));
+	assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
+	assert_non_null(strstr(usdma_error_text(),
+			       ("reading a file failed at offset " + std::to_string(faulty_at + 5)).c_str()));
+	assert_true(b.error[5] == -EIO && b.error[9] == -EIO && b.error[20] == -ENOSPC);
+	assert_true(b.moved[5] == 0 && b.moved[9] == 0 && b.moved[20] == 0);
+	assert_int_equal(std::count(b.error.begin(), b.error.end(), 0), 29);
+	b.error[9] = b.error[5] = b.error[20] = -EIO;
+	b.assert_ended(get(dev, dst), want, -EIO);
+	/* The stream goes on. */
+	WORKS(usdma_file_read(s, dst.data(), f, 0, 4096, &b.done));
+	WORKS(usdma_stream_sync(s, long_ms));
+}
+
+/* An item without an answer: the others end, and it has its own error. */
+static void a_batch_waits_for_a_silent_disk(void **)
+{
+	need_faulty();
+	auto gen = rng(21);
+	device dev;
+	stream s(dev);
+	const temporary t;
+	const bytes want = fill_file(t, 2 * MiB, gen);
+	const file f(dev, t.fd()), bad(dev, faulty);
+	const block dst(dev, kind::device, want.size());
+	batch b(f, dst.data(), 32, 64 * KiB);
+
+	wipe(dev, dst);
+	b.items[3].file = bad;
+	b.items[3].offset = silent_at;
+	WORKS(usdma_file_batch(s, b.items.data(), b.items.size(), &b.done));
+	assert_int_equal(usdma_stream_sync(s, long_ms), -ETIMEDOUT);
+	assert_int_equal(b.error[3], -ETIMEDOUT);
+	assert_int_equal(b.done, 31);
+	b.assert_ended(get(dev, dst), want, -ETIMEDOUT);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -377,6 +524,10 @@ int main()
 		cmocka_unit_test(a_stream_stops_while_moved_is_written),
 		cmocka_unit_test(a_read_fails),
 		cmocka_unit_test(a_write_fails),
+		cmocka_unit_test(a_batch_is_aborted),
+		cmocka_unit_test(a_batch_loses_its_device),
+		cmocka_unit_test(a_batch_fails_in_part),
+		cmocka_unit_test(a_batch_waits_for_a_silent_disk),
 		cmocka_unit_test(a_disk_is_silent),
 	};
 

@@ -3,6 +3,7 @@
 #include "tests/integration/files.h"
 #include "tests/support/refuse_call.h"
 
+#include <algorithm>
 #include <memory>
 #include <sys/wait.h>
 
@@ -248,6 +249,178 @@ static void a_file_had_no_name(void **)
 	close(fd);
 }
 
+/* ---- batches ------------------------------------------------------------------------------------------- */
+
+struct results {
+	std::vector<size_t> moved;
+	std::vector<int> error;
+
+	explicit results(size_t n) : moved(n, 77), error(n, 77) {}
+	bool untouched() const
+	{
+		return std::count(moved.begin(), moved.end(), 77u) == long(moved.size()) &&
+		       std::count(error.begin(), error.end(), 77) == long(error.size());
+	}
+};
+
+/* The range [0, size) in pieces of any length, in any order; some are empty. */
+static std::vector<usdma_file_item> any_items(usdma_file *f, unsigned char *mem, size_t size, std::mt19937_64 &gen)
+{
+	std::vector<usdma_file_item> items;
+
+	for (size_t at = 0, n; at < size; at += n) {
+		n = std::min(size - at, any_size(700 * KiB, gen));
+		items.push_back({f, mem + at, at, n, nullptr, nullptr, USDMA_FILE_READ, 0});
+	}
+	std::shuffle(items.begin(), items.end(), gen);
+	return items;
+}
+
+static void set_results(std::vector<usdma_file_item> *items, results *r)
+{
+	for (size_t i = 0; i < items->size(); i++)
+		(*items)[i].moved = &r->moved[i], (*items)[i].error = &r->error[i];
+}
+
+/* What is behind the end of the file stays as it was. */
+static void assert_read(const std::vector<usdma_file_item> &items, const results &r, size_t size)
+{
+	for (size_t i = 0; i < items.size(); i++) {
+		const size_t left = size - std::min<size_t>(size, items[i].offset);
+
+		assert_int_equal(r.error[i], 0);
+		assert_int_equal(r.moved[i], std::min<size_t>(left, items[i].len));
+	}
+}
+
+static void batch_of_any(const char *dir, kind k, std::mt19937_64 &gen)
+{
+	device dev;
+	stream s(dev);
+	const temporary from(dir), to(dir);
+	const bytes want = fill_file(from, 1 + any_size(4 * MiB, gen), gen);
+	const file f(dev, from.fd(), any_flags(dev, from.fd(), gen)), t(dev, to.fd(), any_flags(dev, to.fd(), gen));
+	const block mem(dev, k, want.size() + 9);
+	std::vector<usdma_file_item> items = any_items(f, mem.data(), mem.size(), gen);
+	results r(items.size());
+	size_t done = 77;
+
+	wipe(dev, mem);
+	set_results(&items, &r);
+	WORKS(usdma_file_batch(s, items.data(), items.size(), &done));
+	/* It was copied. */
+	for (usdma_file_item &i : items)
+		i = {t, i.mem, i.offset, i.len, nullptr, nullptr, USDMA_FILE_WRITE, 0};
+	WORKS(usdma_file_batch(s, items.data(), items.size(), nullptr));
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_int_equal(done, items.size());
+	assert_read(items, r, want.size());
+	assert_prefix(get(dev, mem), want, 0, want.size());
+	assert_true(to.get() == get(dev, mem));
+}
+
+static void batches(void **)
+{
+	auto gen = rng(16);
+
+	for (unsigned i = 0; i < 2 * scale(); i++)
+		for (const kind k : all_kinds)
+			batch_of_any(i % 2 ? "/tmp" : "/dev/shm", k, gen);
+}
+
+/* Of many files, more than there are pieces: between the stream's earlier work and its later one. */
+static void a_batch_keeps_its_order(void **)
+{
+	auto gen = rng(17);
+	device dev;
+	stream s(dev);
+	gate g(dev);
+	const temporary one("/tmp"), two("/dev/shm");
+	const bytes want = fill_file(one, 3 * MiB, gen);
+	const file f(dev, one.fd()), t(dev, two.fd());
+	const block mem(dev, kind::device, want.size()), later(dev, kind::pinned, want.size());
+	std::vector<usdma_file_item> items = any_items(f, mem.data(), mem.size(), gen);
+	results r(items.size());
+	size_t done = 77;
+
+	two.put(want);
+	for (usdma_file_item &i : items)
+		if (gen() % 2)
+			i.file = t;
+	set_results(&items, &r);
+	g.close(s);
+	WORKS(usdma_fill(s, mem.data(), 0, 1, mem.size()));
+	WORKS(usdma_file_batch(s, items.data(), items.size(), &done));
+	WORKS(usdma_copy(s, later.data(), mem.data(), later.size()));
+	wipe(dev, mem);
+	assert_int_equal(usdma_stream_sync(s, 20), -ETIMEDOUT);
+	assert_prefix(get(dev, mem), want, 0, 0);
+	assert_true(r.untouched() && done == 0);
+	g.open();
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_int_equal(done, items.size());
+	assert_read(items, r, want.size());
+	assert_true(get(dev, later) == want);
+}
+
+/* The last item is wrong: no other has begun. */
+static void refuse(usdma_stream *s, std::vector<usdma_file_item> items, const results &r, const usdma_file_item &wrong,
+		   int err)
+{
+	size_t done = 77;
+
+	items.back() = wrong;
+	items.back().moved = const_cast<size_t *>(&r.moved.back());
+	items.back().error = const_cast<int *>(&r.error.back());
+	assert_int_equal(usdma_file_batch(s, items.data(), items.size(), &done), err);
+	assert_non_null(strstr(usdma_error_text(), ("item " + std::to_string(items.size() - 1) + ":").c_str()));
+	assert_int_equal(done, 0);
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_true(r.untouched());
+}
+
+static void a_batch_with_a_wrong_item(void **)
+{
+	device dev, second(1);
+	stream s(dev), other(second);
+	const temporary t, reads("/tmp", O_RDONLY);
+	const file f(dev, t.fd()), only(dev, reads.fd()), on_other(second, t.fd());
+	const block mem(dev, kind::device, 4096), written(dev, kind::device, 4096);
+	const usdma_file_item good = {f, mem.data(), 0, 4096, nullptr, nullptr, USDMA_FILE_READ, 0};
+	std::vector<usdma_file_item> items(5, good);
+	results r(items.size());
+	usdma_file_item wrong = good;
+	size_t done = 77;
+
+	t.put(bytes(4096, 1));
+	wipe(dev, mem);
+	put(dev, written, bytes(4096, 2));
+	items[1].mem = written.data();
+	items[1].kind = USDMA_FILE_WRITE;
+	set_results(&items, &r);
+	wrong.kind = 2, refuse(s, items, r, wrong, -EINVAL), wrong = good;
+	wrong.reserved = 1, refuse(s, items, r, wrong, -EINVAL), wrong = good;
+	wrong.mem = nullptr, refuse(s, items, r, wrong, -EINVAL), wrong = good;
+	wrong.file = nullptr, refuse(s, items, r, wrong, -EBADF), wrong = good;
+	wrong.file = on_other, refuse(s, items, r, wrong, -EXDEV), wrong = good;
+	wrong.file = only, wrong.kind = USDMA_FILE_WRITE, refuse(s, items, r, wrong, -EACCES), wrong = good;
+	wrong.len++, refuse(s, items, r, wrong, -EFAULT), wrong = good;
+	wrong.offset = uint64_t(1) << 63, refuse(s, items, r, wrong, -EOVERFLOW);
+	assert_prefix(get(dev, mem), {}, 0, 0);
+	assert_true(t.get() == bytes(4096, 1));
+	assert_int_equal(usdma_file_batch(s, nullptr, 1, &done), -EINVAL);
+	assert_int_equal(usdma_file_batch(s, items.data(), SIZE_MAX / 2, &done), -ENOMEM);
+	WORKS(usdma_file_batch(s, nullptr, 0, &done));
+	assert_int_equal(done, 0);
+	assert_int_equal(usdma_file_batch(nullptr, items.data(), 1, &done), -EBADF);
+	/* What was refused holds up no read of the file. */
+	WORKS(usdma_file_read_sync(mem.data(), f, 0, 4096, &done, long_ms));
+	assert_true(get(dev, mem) == bytes(4096, 1));
+	WORKS(usdma_stream_abort(s));
+	assert_int_equal(usdma_file_batch(s, items.data(), items.size(), &done), -ECANCELED);
+	assert_true(r.untouched());
+}
+
 /* ---- files that change --------------------------------------------------------------------------------- */
 
 static void the_descriptor_stays_the_callers(void **)
@@ -404,6 +577,9 @@ int main()
 		cmocka_unit_test(a_write_waits_for_earlier_work),
 		cmocka_unit_test(others_go_on),
 		cmocka_unit_test(a_file_had_no_name),
+		cmocka_unit_test(batches),
+		cmocka_unit_test(a_batch_keeps_its_order),
+		cmocka_unit_test(a_batch_with_a_wrong_item),
 		cmocka_unit_test(the_descriptor_stays_the_callers),
 		cmocka_unit_test(record_locks_end),
 		cmocka_unit_test(a_file_is_truncated),

@@ -18,7 +18,8 @@ struct file_request {
 	file *f;
 	void *mem;
 	u64 offset, len;
-	size_t *moved; /* or null */
+	size_t *moved;        /* or null */
+	int *error = nullptr; /* 0 or -errno */
 };
 
 /* fd is duplicated. */
@@ -31,6 +32,10 @@ void file_leave(file *f);
 
 /* Queues the operation; a failure of its work is the stream's error. */
 int file_submit(stream *s, const file_request &r);
+/* The i-th one, with a reference of its file; 0, or -errno: it is invalid. */
+using file_requests = int (*)(const void *arg, size_t i, file_request *out);
+/* n operations, not ordered among each other, or none. *done, or null: how many have succeeded, when all have ended. */
+int file_submit_all(stream *s, size_t n, file_requests request, const void *arg, size_t *done);
 /* Without a stream; -ETIMEDOUT: cancelled, the memory is not accessed any more. */
 int file_run(const file_request &r, deadline until);
 

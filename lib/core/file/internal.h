@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How an operation runs. Two own it: its front (the gate in its stream, or the caller of file_run()), and the file
- * thread, which does all of its work and frees it:
+ * How operations run. A group of them, of one call, has two owners: its front (the gate in its stream, or the caller
+ * of file_run()), and the file thread, which does all of its work and frees it:
  *
  *	front                                       file thread
  *	the gate is reached: sets reached     →     may access the memory of the program
- *	                                      ←     writes *moved, sets ended
+ *	                                      ←     writes the results, sets ended
  *	opens the gate, or drops it: front_left →   frees it, once no piece is at the disk
  *
- * A front that leaves before the end cancels the operation. Abort and wait for a lost device wait until the thread
- *does not access the program's memory any more (stream_outside_wait()).
+ * A front that leaves before the end cancels the operations. Abort and wait for a lost device wait until the thread
+ * does not access the program's memory any more (stream_outside_wait()).
  *
  * The data pass through pieces: staging memory that engines and io_uring have mapped, one request to the disk each.
  */
@@ -20,6 +20,7 @@
 
 namespace usdma::core {
 
+struct file_group;
 struct operation;
 struct piece_block;
 struct race_signal;
@@ -64,36 +65,54 @@ enum reached_state : u32 { not_reached, is_reached, is_entered };
 enum front_state : u32 { front_here, front_cancels, front_left };
 
 struct operation {
-	operation *next = nullptr;
+	file_group *g = nullptr;
 	file_request r{};
-	stream *s = nullptr;           /* a reference; null: synchronous */
-	race_signal *before = nullptr; /* for the race check: the stream's earlier work */
-	u32 reached = not_reached;     /* set by the front, and entered by the thread; atomic */
-	u32 front = front_here;
-	u32 ended = 0; /* set by the thread, after the next three; futex */
-	int err = 0;   /* a positive errno */
+	int err = 0; /* a positive errno */
 	u64 landed = 0;
-	char text[200] = ""; /* of an error of a copy */
 	bool direct = false, reads_ahead = false;
-	/* The thread's: */
-	bool entered = false, finished = false;
+	bool finished = false;
 	u64 started = 0; /* bytes that have a piece */
 	u64 progress_ns = 0;
-	unsigned at_disk = 0, held = 0; /* pieces */
+	unsigned at_disk = 0; /* pieces */
 	piece *first = nullptr, *last = nullptr;
 	piece sync_piece;
 };
+
+struct file_group {
+	file_group *next = nullptr;
+	stream *s = nullptr;           /* a reference; null: synchronous */
+	race_signal *before = nullptr; /* for the race check: the stream's earlier work */
+	size_t *done = nullptr;        /* or null */
+	u32 reached = not_reached;     /* set by the front, and entered by the thread; atomic */
+	u32 front = front_here;
+	u32 ended = 0;                     /* set by the thread, after the next two; futex */
+	const operation *failed = nullptr; /* the first one in the list */
+	char text[200] = "";               /* of an error of a copy */
+	/* The thread's: */
+	bool entered = false;
+	bool starved = false; /* in this step: no piece is free */
+	size_t begin = 0;     /* those before have finished */
+	size_t left = 0, succeeded = 0;
+	unsigned at_disk = 0, held = 0; /* pieces */
+	size_t n = 0;
+	operation *ops = nullptr;
+};
+
+/* ---- submit.cpp ------------------------------------------------------------------------------------------ */
+
+/* closes: as file_unref(). */
+void file_group_free(file_group *g, bool closes);
 
 /* ---- thread.cpp ---------------------------------------------------------------------------------------- */
 
 /* Starts the thread at first use. */
 int file_thread_start();
-void file_thread_add(operation *op);
+void file_thread_add(file_group *g);
 void file_thread_wake();
 
-/* ---- steps.cpp: an operation's work; by the thread --------------------------------------------------------- */
+/* ---- steps.cpp: the work; by the thread -------------------------------------------------------------------- */
 
-/* One pass over all operations: what holds for many of them is found out once. Bits by slot. */
+/* One pass over all groups: what holds for many of them is found out once. Bits by slot. */
 struct file_pass {
 	u64 polled_ns; /* disk_take() was called */
 	u64 checked = 0, lost = 0;
@@ -102,9 +121,9 @@ struct file_pass {
 static_assert(max_devices <= 64);
 
 /* True: something was done. */
-bool file_step(operation *op, file_pass *pass);
+bool file_step(file_group *g, file_pass *pass);
 /* The thread may free it. */
-bool file_is_over(const operation *op);
+bool file_is_over(const file_group *g);
 /* Handles the result of a piece's request. */
 void file_piece_done(piece *p);
 

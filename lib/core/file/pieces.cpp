@@ -89,21 +89,21 @@ static int block_of(unsigned slot, piece_block **out)
 	return err;
 }
 
-/* An operation takes at most half of what is free, so that the next one finds some. */
+/* A group takes at most half of what is free, so that the next one finds some. */
 piece *piece_take(operation *op, int *err)
 {
-	const bool ahead = !op->entered;
+	file_group *g = op->g;
+	const bool ahead = !g->entered;
 	piece_block *b = nullptr;
 
 	*err = block_of(op->r.f->slot, &b);
-	if (*err || !b->free || op->held >= std::max(1u, (op->held + b->n_free) / 2) ||
-	    (ahead && b->ahead >= most_ahead))
+	if (*err || !b->free || g->held >= std::max(1u, (g->held + b->n_free) / 2) || (ahead && b->ahead >= most_ahead))
 		return nullptr;
 	piece *p = b->free;
 	b->free = p->next;
 	b->n_free--;
 	b->ahead += ahead;
-	op->held++;
+	g->held++;
 	p->op = op;
 	p->next = nullptr;
 	p->done = 0;
@@ -115,8 +115,8 @@ void piece_put(piece *p)
 {
 	piece_block *b = p->block;
 
-	b->ahead -= !p->op->entered;
-	p->op->held--;
+	b->ahead -= !p->op->g->entered;
+	p->op->g->held--;
 	p->op = nullptr;
 	p->next = b->free;
 	b->free = p;

@@ -34,41 +34,78 @@ static void put_pieces(operation *op)
 	op->first = left;
 }
 
-/* err: a positive errno, or 0. From here on the memory of the program is not accessed. */
-static bool finish(operation *op, int err)
+static void report(const operation *op)
+{
+	const file_request &r = op->r;
+	const void *bad;
+
+	if (r.moved || r.error)
+		page_guarded(
+			[&] {
+				if (r.moved)
+					*r.moved = op->landed;
+				if (r.error)
+					*r.error = -op->err;
+			},
+			&bad);
+}
+
+/* From here on the memory of the program is not accessed. */
+static void group_ended(file_group *g)
 {
 	const void *bad;
+
+	if (g->done)
+		page_guarded([&] { *g->done = g->succeeded; }, &bad);
+	if (stream *s = g->s) {
+		stream_outside_leave(s);
+		store_release(&g->ended, 1u);
+		stream_unref(s);
+		progress_kick();
+	} else {
+		store_release(&g->ended, 1u);
+		futex_wake(&g->ended, 1);
+	}
+}
+
+/* err: a positive errno, or 0. */
+static bool finish(operation *op, int err)
+{
+	file_group *g = op->g;
 
 	op->err = err;
 	op->finished = true;
 	if (op->r.op == file_op::write)
 		file_writes_add(op->r.f, ~u32(0));
-	if (op->r.moved)
-		page_guarded([&] { *op->r.moved = op->landed; }, &bad);
+	report(op);
 	put_pieces(op);
 	if (op->sync_piece.at_disk)
 		disk_cancel(&op->sync_piece);
-	if (stream *s = op->s) {
-		stream_outside_leave(s);
-		store_release(&op->ended, 1u);
-		stream_unref(s);
-		progress_kick();
-	} else {
-		store_release(&op->ended, 1u);
-		futex_wake(&op->ended, 1);
-	}
+	g->succeeded += !err;
+	if (err && (!g->failed || op < g->failed))
+		g->failed = op;
+	if (!--g->left)
+		group_ended(g);
 	return true;
 }
 
 static bool finish_copy(operation *op, int err)
 {
-	snprintf(op->text, sizeof(op->text), "%s", error_text());
+	snprintf(op->g->text, sizeof(op->g->text), "%s", error_text());
 	return finish(op, -err);
 }
 
-bool file_is_over(const operation *op)
+static bool finish_all(file_group *g, int err)
 {
-	return op->finished && !op->at_disk && load_acquire(&op->front) == front_left;
+	for (size_t i = g->begin; i < g->n; i++)
+		if (!g->ops[i].finished)
+			finish(&g->ops[i], err);
+	return true;
+}
+
+bool file_is_over(const file_group *g)
+{
+	return !g->left && !g->at_disk && load_acquire(&g->front) == front_left;
 }
 
 /* ---- pieces ------------------------------------------------------------------------------------------------ */
@@ -110,8 +147,10 @@ static piece *next_piece(operation *op, int *err)
 	if (op->at_disk && op->r.op == file_op::write && direct != op->last->direct)
 		return nullptr;
 	piece *p = piece_take(op, err);
-	if (!p)
+	if (!p) {
+		op->g->starved = true;
 		return nullptr;
+	}
 	p->want = want;
 	p->direct = direct;
 	p->at = op->started;
@@ -123,6 +162,7 @@ static bool send(operation *op, piece *p)
 	if (!disk_start(p))
 		return false;
 	op->at_disk++;
+	op->g->at_disk++;
 	return true;
 }
 
@@ -169,6 +209,7 @@ void file_piece_done(piece *p)
 	operation *op = p->op;
 
 	op->at_disk--;
+	op->g->at_disk--;
 	if (!is_refused(p))
 		progressed(op);
 	if (needs_more(p) && !op->finished) {
@@ -260,16 +301,16 @@ static bool read_ahead(operation *op, file_pass *pass)
 	if (!op->reads_ahead || pass->full & slot_bit(op))
 		return false;
 	const bool moved = start_reads(op);
-	if (!op->held)
+	if (!op->g->held)
 		pass->full |= slot_bit(op);
 	return moved;
 }
 
 static bool step_read(operation *op, file_pass *pass)
 {
-	const bool moved = op->entered ? start_reads(op) : read_ahead(op, pass);
+	const bool moved = op->g->entered ? start_reads(op) : read_ahead(op, pass);
 
-	return op->finished || !op->entered ? moved : take_reads(op) || moved;
+	return op->finished || !op->g->entered ? moved : take_reads(op) || moved;
 }
 
 static bool start_writes(operation *op)
@@ -308,7 +349,7 @@ static bool take_writes(operation *op)
 
 static bool step_write(operation *op)
 {
-	if (!op->entered)
+	if (!op->g->entered)
 		return false;
 	const bool moved = start_writes(op);
 	return op->finished || take_writes(op) || moved;
@@ -318,7 +359,7 @@ static bool step_sync(operation *op)
 {
 	piece *p = &op->sync_piece;
 
-	if (!op->entered || p->at_disk)
+	if (!op->g->entered || p->at_disk)
 		return false;
 	if (op->started)
 		return finish(op, p->err);
@@ -340,18 +381,22 @@ static bool step_work(operation *op, file_pass *pass)
 	return false;
 }
 
-static bool enter(operation *op)
+static bool enter(file_group *g)
 {
 	u32 seen = is_reached;
 
-	if (op->entered || !load_relaxed(&op->reached) || !cmpxchg_acq_rel(&op->reached, &seen, is_entered))
+	if (g->entered || !load_relaxed(&g->reached) || !cmpxchg_acq_rel(&g->reached, &seen, is_entered))
 		return false;
-	pieces_reached(op);
+	for (size_t i = g->begin; i < g->n; i++)
+		if (g->ops[i].first) {
+			pieces_reached(&g->ops[i]);
+			progressed(&g->ops[i]);
+		}
 	/* The copies are the program's: it has waited. */
-	if (op->before)
-		race_record_waited(&op->before);
-	op->entered = true;
-	progressed(op);
+	if (g->before)
+		race_record_waited(&g->before);
+	g->entered = true;
+	any_progress_ns = now_ns();
 	return true;
 }
 
@@ -363,15 +408,15 @@ static bool hangs(const operation *op, u64 polled_ns)
 {
 	const u64 since = op->at_disk ? op->progress_ns : std::max(op->progress_ns, any_progress_ns);
 
-	return op->entered && op->r.op != file_op::sync && polled_ns > since + u64(config_get().hang_ms) * ns_per_ms;
+	return op->g->entered && op->r.op != file_op::sync && polled_ns > since + u64(config_get().hang_ms) * ns_per_ms;
 }
 
-static bool is_lost(const operation *op, file_pass *pass)
+static bool is_lost(const file_group *g, file_pass *pass)
 {
-	const u64 bit = slot_bit(op);
+	const u64 bit = slot_bit(g->ops);
 
 	if (!(pass->checked & bit)) {
-		const slot_guard dev(op->r.f->slot);
+		const slot_guard dev(g->ops->r.f->slot);
 
 		pass->checked |= bit;
 		pass->lost |= !dev || dev->lost() ? bit : 0;
@@ -379,18 +424,43 @@ static bool is_lost(const operation *op, file_pass *pass)
 	return pass->lost & bit;
 }
 
-bool file_step(operation *op, file_pass *pass)
+static bool step_operation(operation *op, file_pass *pass)
 {
-	if (op->finished)
-		return false;
-	if (load_acquire(&op->front) != front_here)
-		return finish(op, ECANCELED);
-	if (is_lost(op, pass))
-		return finish(op, ENODEV);
-	const bool moved = enter(op);
-	if (step_work(op, pass) || moved)
+	if (step_work(op, pass))
 		return true;
-	return hangs(op, pass->polled_ns) ? finish(op, ETIMEDOUT) : false;
+	return !op->finished && hangs(op, pass->polled_ns) ? finish(op, ETIMEDOUT) : false;
+}
+
+/* Those that have pieces, or can get some. */
+static bool step_some(file_group *g, file_pass *pass)
+{
+	bool moved = false;
+
+	g->starved = !g->entered && pass->full & slot_bit(g->ops);
+	for (size_t i = g->begin; i < g->n; i++) {
+		operation *op = &g->ops[i];
+
+		if (!op->finished)
+			moved |= step_operation(op, pass);
+		if (op->finished)
+			g->begin += i == g->begin;
+		else if (g->starved && !op->started)
+			break;
+	}
+	return moved;
+}
+
+bool file_step(file_group *g, file_pass *pass)
+{
+	if (!g->left)
+		return false;
+	/* First: the stream of a lost device drops its gates. */
+	if (is_lost(g, pass))
+		return finish_all(g, ENODEV);
+	if (load_acquire(&g->front) != front_here)
+		return finish_all(g, ECANCELED);
+	const bool moved = enter(g);
+	return step_some(g, pass) || moved;
 }
 
 } // namespace usdma::core

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The front of an operation: checks, the gate in its stream, the wait of a synchronous call. */
+/* The front of operations: checks, the gate in its stream, the wait of a synchronous call. */
 #include "lib/core/file/internal.h"
 
 #include "driver/base/cancel.h"
@@ -9,6 +9,7 @@
 #include "lib/core/stream/task.h"
 
 #include <climits>
+#include <cstdint>
 #include <cstring>
 #include <new>
 #include <sys/syscall.h>
@@ -64,22 +65,95 @@ static bool choose_direct(const file_request &r)
 	return r.op == file_op::read && r.len >= piece_size && !is_cached(r);
 }
 
-static int operation_new(const file_request &r, operation **out)
+/* A group is built of requests, whose references it takes over. */
+static int add_operation(file_group *g, const file_request &r)
 {
-	if (const int err = check_request(r))
-		return err;
-	if (const int err = file_thread_start())
-		return err;
-	auto *op = new (std::nothrow) operation;
-	if (!op)
-		return no_memory("a file operation");
-	fetch_add_relaxed(&r.f->refs, 1);
+	const unsigned slot = r.f->slot;
+	operation *op = &g->ops[g->n++];
+
+	op->g = g;
 	op->r = r;
-	op->direct = choose_direct(r);
-	op->reads_ahead = r.op == file_op::read && !file_has_writes(r.f);
 	if (r.op == file_op::write)
 		file_writes_add(r.f, 1);
-	*out = op;
+	if (g->s && slot != g->s->dev->slot)
+		return fail(EXDEV, "the file was imported for device %u, the stream runs on device %u", slot,
+			    g->s->dev->slot);
+	return check_request(r);
+}
+
+/* Once all are valid: no file system is queried before. */
+static void plan(file_group *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		operation *op = &g->ops[i];
+
+		op->direct = choose_direct(op->r);
+		op->reads_ahead = op->r.op == file_op::read && !file_has_writes(op->r.f);
+	}
+	g->left = g->n;
+}
+
+void file_group_free(file_group *g, bool closes)
+{
+	for (size_t i = 0; i < g->n; i++)
+		file_unref(g->ops[i].r.f, closes);
+	race_signal_delete(g->before);
+	delete[] g->ops;
+	delete g;
+}
+
+/* Of a group that was not accepted. */
+static int drop(file_group *g, int err)
+{
+	const saved_error why;
+
+	for (size_t i = 0; i < g->n; i++)
+		if (g->ops[i].r.op == file_op::write)
+			file_writes_add(g->ops[i].r.f, ~u32(0));
+	file_group_free(g, true);
+	return why.again(err);
+}
+
+static file_group *group_new(stream *s, size_t n)
+{
+	auto *g = new (std::nothrow) file_group;
+
+	if (!g)
+		return nullptr;
+	g->s = s;
+	if (n <= PTRDIFF_MAX / sizeof(operation))
+		g->ops = new (std::nothrow) operation[n];
+	if (g->ops)
+		return g;
+	delete g;
+	return nullptr;
+}
+
+static int same_request(const void *arg, size_t, file_request *out)
+{
+	*out = *static_cast<const file_request *>(arg);
+	fetch_add_relaxed(&out->f->refs, 1);
+	return 0;
+}
+
+static int group_make(stream *s, size_t n, file_requests request, const void *arg, file_group **out)
+{
+	file_group *g = group_new(s, n);
+	int err = g ? file_thread_start() : no_memory("file operations");
+
+	for (size_t i = 0; i < n && !err; i++) {
+		file_request r;
+
+		err = request(arg, i, &r);
+		if (!err)
+			err = add_operation(g, r);
+		if (err && n > 1)
+			fail_in(err, "item %zu", i);
+	}
+	if (err)
+		return g ? drop(g, err) : err;
+	plan(g);
+	*out = g;
 	return 0;
 }
 
@@ -88,76 +162,64 @@ static int operation_new(const file_request &r, operation **out)
 /* Under the lock of the stream's hardware queue, when its earlier work has ended. */
 static int gate_check(void *arg)
 {
-	auto *op = static_cast<operation *>(arg);
+	auto *g = static_cast<file_group *>(arg);
 
-	if (!load_relaxed(&op->reached)) {
-		store_release(&op->reached, u32(is_reached));
+	if (!load_relaxed(&g->reached)) {
+		store_release(&g->reached, u32(is_reached));
 		file_thread_wake();
 	}
-	if (!load_acquire(&op->ended))
+	if (!load_acquire(&g->ended))
 		return 0;
-	if (op->err)
-		stream_note_file_error(op->s, op->err, verb(op->r.op), op->r.offset + op->landed);
+	if (const operation *op = g->failed)
+		stream_note_file_error(g->s, op->err, verb(op->r.op), op->r.offset + op->landed);
 	return 1;
 }
 
 static void gate_release(void *arg)
 {
-	auto *op = static_cast<operation *>(arg);
+	auto *g = static_cast<file_group *>(arg);
 
 	/* Last: the thread may free it. */
-	store_release(&op->front, u32(front_left));
+	store_release(&g->front, u32(front_left));
 	file_thread_wake();
 }
 
-static int push_gate(stream *s, operation *op)
+int file_submit_all(stream *s, size_t n, file_requests request, const void *arg, size_t *done)
 {
+	file_group *g;
+
+	if (const int err = group_make(s, n, request, arg, &g))
+		return err;
+	g->done = done;
 	fetch_add_relaxed(&s->refs, 1);
-	op->s = s;
 	stream_outside_enter(s);
 	if (s->order)
-		race_record(s->order, &op->before);
-	const int err = stream_wait_check(s, gate_check, gate_release, op, deadline::never(), nullptr, true);
-
-	if (err) {
+		race_record(s->order, &g->before);
+	if (const int err = stream_wait_check(s, gate_check, gate_release, g, deadline::never(), nullptr, true)) {
 		const saved_error why;
 
 		stream_outside_leave(s);
 		stream_unref(s);
-		if (op->r.op == file_op::write)
-			file_writes_add(op->r.f, ~u32(0));
-		file_unref(op->r.f, true);
-		race_signal_delete(op->before);
-		delete op;
-		return why.again(err);
+		return drop(g, why.again(err));
 	}
+	file_thread_add(g);
 	return 0;
 }
 
 int file_submit(stream *s, const file_request &r)
 {
-	operation *op;
-
-	if (r.f->slot != s->dev->slot)
-		return fail(EXDEV, "the file was imported for device %u, the stream runs on device %u", r.f->slot,
-			    s->dev->slot);
-	if (const int err = operation_new(r, &op))
-		return err;
-	if (const int err = push_gate(s, op))
-		return err;
-	file_thread_add(op);
-	return 0;
+	return file_submit_all(s, 1, same_request, &r, nullptr);
 }
 
 /* ---- without one ------------------------------------------------------------------------------------------------ */
 
-static bool wait_ended(operation *op, u64 until_ns)
+static bool wait_ended(file_group *g, u64 until_ns)
 {
 	static constexpr u64 step_ns = 1000 * ns_per_ms;
 
-	while (!load_acquire(&op->ended) && now_ns() < until_ns)
-		futex_wait_until(&op->ended, 0, std::min(until_ns, now_ns() + step_ns));
-	return load_acquire(&op->ended);
+	while (!load_acquire(&g->ended) && now_ns() < until_ns)
+		futex_wait_until(&g->ended, 0, std::min(until_ns, now_ns() + step_ns));
+	return load_acquire(&g->ended);
 }
 
 static int fail_operation(const operation *op, bool late)
@@ -167,44 +229,45 @@ static int fail_operation(const operation *op, bool late)
 	if (late && op->err == ECANCELED)
 		return fail(ETIMEDOUT, "%s a file: not done in time, cancelled at offset %llu", verb(op->r.op), at);
 	return op->err ? fail(op->err, "%s a file failed at offset %llu: %s", verb(op->r.op), at,
-			      *op->text ? op->text : strerrordesc_np(op->err)) :
+			      *op->g->text ? op->g->text : strerrordesc_np(op->err)) :
 			 0;
 }
 
 /* True: the thread has not begun to move it, and will not. */
-static bool take_back(operation *op)
+static bool take_back(file_group *g)
 {
 	u32 seen = is_reached;
 
-	return cmpxchg_acq_rel(&op->reached, &seen, not_reached);
+	return cmpxchg_acq_rel(&g->reached, &seen, not_reached);
 }
 
 int file_run(const file_request &r, deadline until)
 {
 	const no_cancel scope;
-	operation *op;
+	file_group *g;
 
-	if (const int err = operation_new(r, &op))
+	if (const int err = group_make(nullptr, 1, same_request, &r, &g))
 		return err;
-	op->reached = is_reached;
+	operation *op = g->ops;
+	g->reached = is_reached;
 	/* Here, not by the thread, which may end it after the return. */
 	size_t *const moved = std::exchange(op->r.moved, nullptr);
-	file_thread_add(op);
-	const bool late = !wait_ended(op, until.at());
-	if (late && take_back(op)) {
-		gate_release(op);
+	file_thread_add(g);
+	const bool late = !wait_ended(g, until.at());
+	if (late && take_back(g)) {
+		gate_release(g);
 		return fail(ETIMEDOUT, "%s a file: not begun in time", verb(r.op));
 	}
 	if (late) {
 		/* The thread finishes it after the piece that it copies. */
-		store_release(&op->front, u32(front_cancels));
+		store_release(&g->front, u32(front_cancels));
 		file_thread_wake();
-		wait_ended(op, ~u64(0));
+		wait_ended(g, ~u64(0));
 	}
 	if (moved)
 		*moved = op->landed;
 	const int err = fail_operation(op, late);
-	gate_release(op);
+	gate_release(g);
 	return err;
 }
 

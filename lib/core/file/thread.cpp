@@ -5,7 +5,6 @@
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/thread.h"
-#include "lib/core/check/race.h"
 
 #include <poll.h>
 #include <utility>
@@ -18,8 +17,8 @@ struct file_thread {
 	std::mutex lock;
 	bool has_disk = false, started = false;
 	int wake_fd = -1;
-	u32 asleep = 0;                                   /* it sleeps, or is about to */
-	operation *fresh = nullptr, **fresh_end = &fresh; /* under the lock */
+	u32 asleep = 0;                                    /* it sleeps, or is about to */
+	file_group *fresh = nullptr, **fresh_end = &fresh; /* under the lock */
 };
 
 constinit no_destructor<file_thread> worker;
@@ -30,7 +29,7 @@ constexpr int recheck_ms = 50;
 constexpr int keep_ms = 2000;
 
 /* The ones that were added last go to the end: who comes first is served first. */
-void take_new(operation **end)
+void take_new(file_group **end)
 {
 	std::lock_guard guard(worker->lock);
 
@@ -38,27 +37,20 @@ void take_new(operation **end)
 	worker->fresh_end = &worker->fresh;
 }
 
-void operation_free(operation *op)
-{
-	file_unref(op->r.f, false);
-	race_signal_delete(op->before);
-	delete op;
-}
-
 /* Steps each, and frees those that are over. */
-bool step_all(operation **all, u64 polled_ns)
+bool step_all(file_group **all, u64 polled_ns)
 {
 	file_pass pass = {polled_ns};
 	bool moved = false;
 
-	for (operation **at = all; operation *op = *at;) {
-		moved |= file_step(op, &pass);
-		if (file_is_over(op)) {
-			*at = op->next;
-			operation_free(op);
+	for (file_group **at = all; file_group *g = *at;) {
+		moved |= file_step(g, &pass);
+		if (file_is_over(g)) {
+			*at = g->next;
+			file_group_free(g, false);
 			continue;
 		}
-		at = &op->next;
+		at = &g->next;
 	}
 	return moved;
 }
@@ -83,12 +75,12 @@ void rest(bool busy, bool *staging)
 
 void *file_main(void *)
 {
-	operation *all = nullptr;
+	file_group *all = nullptr;
 	bool staging = false, asleep = false;
 
 	thread_name("usdma-file");
 	for (;;) {
-		operation **end = &all;
+		file_group **end = &all;
 
 		/* First: what is raised from here on stops the next sleep. */
 		eventfd_clear(worker->wake_fd);
@@ -137,13 +129,13 @@ int file_thread_start()
 	return err;
 }
 
-void file_thread_add(operation *op)
+void file_thread_add(file_group *g)
 {
 	{
 		std::lock_guard guard(worker->lock);
 
-		*worker->fresh_end = op;
-		worker->fresh_end = &op->next;
+		*worker->fresh_end = g;
+		worker->fresh_end = &g->next;
 	}
 	file_thread_wake();
 }

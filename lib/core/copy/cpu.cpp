@@ -9,6 +9,7 @@
 #include "lib/core/base/section.h"
 #include "lib/core/check/race.h"
 #include "lib/core/copy/helper.h"
+#include "lib/core/copy/mapped.h"
 #include "lib/core/copy/internal.h"
 #include "lib/core/memory/touch.h"
 #include "lib/core/stream/guard.h"
@@ -82,6 +83,23 @@ static int copy_piece(const endpoints &e, u8 *dst, const u8 *src, u64 n, u64 tot
 		else
 			copy_pick(t, total, from, n, cache_hint::none)(to, from, n);
 	});
+}
+
+/* The race check knows copies only. */
+ssize_t fill_mapped(void *dst, u64 len, mapped_fill fill, void *arg)
+{
+	const translation p = translate(dst);
+	const read_section in;
+	u64 n = std::min(len, piece_most);
+
+	if (!in || race_on() || p.flags & region_readonly)
+		return -EAGAIN;
+	if (p.size)
+		n = std::min(n, left_in(p, reinterpret_cast<u64>(dst)));
+	else if (!is_host(p))
+		return -EAGAIN;
+	u8 *const to = is_host(p) ? static_cast<u8 *>(dst) : cpu_mapping(p, n, false, false);
+	return to ? fill(arg, to, n) : -EAGAIN;
 }
 
 /* A copy of any length. */

@@ -12,7 +12,9 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <iterator>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 namespace usdma::core {
 
@@ -122,6 +124,14 @@ static int open_both(file *f, int fd, int flags, file_access access)
 			  fail(EOPNOTSUPP, "file descriptor %d: its file system has no direct access", fd);
 }
 
+/* The others' pages are read without waiting; these have no such call, and are always there. */
+static bool is_in_memory(int fd)
+{
+	struct statfs st;
+
+	return fstatfs(fd, &st) == 0 && (st.f_type == TMPFS_MAGIC || st.f_type == HUGETLBFS_MAGIC);
+}
+
 static int file_open(file *f, int fd, file_access access)
 {
 	const int flags = fcntl(fd, F_GETFL);
@@ -139,6 +149,7 @@ static int file_open(file *f, int fd, file_access access)
 	f->reads = (flags & O_ACCMODE) != O_WRONLY;
 	f->writes = (flags & O_ACCMODE) != O_RDONLY && !(flags & O_APPEND);
 	f->prefers_direct = access == file_access::direct || (access == file_access::automatic && flags & O_DIRECT);
+	f->in_memory = is_in_memory(fd);
 	f->may_choose = access == file_access::automatic;
 	return open_both(f, fd, flags, access);
 }

@@ -18,6 +18,8 @@
 #include "driver/base/unique_fd.h"
 #include "lib/core/file/file.h"
 
+#include <sys/types.h>
+
 namespace usdma::core {
 
 struct file_group;
@@ -33,6 +35,8 @@ struct alignas(64) file {
 	u32 group = 0;        /* of files, for their unfinished writes */
 	u64 align = 0;        /* of offsets and lengths of direct requests */
 	bool prefers_direct = false;
+	bool in_memory = false;  /* its file system has no disk */
+	u32 no_cached = 0;       /* atomic: it refuses reads that do not wait */
 	bool may_choose = false; /* direct or not, by operation */
 	bool reads = false, writes = false;
 };
@@ -64,14 +68,18 @@ struct piece {
 enum reached_state : u32 { not_reached, is_reached, is_entered };
 enum front_state : u32 { front_here, front_cancels, front_left };
 
+/* unknown: the page cache is read first. */
+enum class read_source : u8 { unknown, cache, disk };
+
 struct operation {
 	file_group *g = nullptr;
 	file_request r{};
 	int err = 0; /* a positive errno */
 	u64 landed = 0;
+	read_source from = read_source::unknown;
 	bool direct = false, reads_ahead = false;
 	bool finished = false;
-	u64 started = 0; /* bytes that have a piece */
+	u64 started = 0; /* bytes that have a piece, or had none and landed */
 	u64 progress_ns = 0;
 	unsigned at_disk = 0; /* pieces */
 	piece *first = nullptr, *last = nullptr;
@@ -91,11 +99,12 @@ struct file_group {
 	/* The thread's: */
 	bool entered = false;
 	bool starved = false; /* in this step: no piece is free */
+	u64 copied = 0;       /* in this step, from the page cache */
 	size_t begin = 0;     /* those before have finished */
 	size_t left = 0, succeeded = 0;
 	unsigned at_disk = 0, held = 0; /* pieces */
 	size_t n = 0;
-	operation *ops = nullptr;
+	operation *items = nullptr;
 };
 
 /* ---- submit.cpp ------------------------------------------------------------------------------------------ */
@@ -126,6 +135,16 @@ bool file_step(file_group *g, file_pass *pass);
 bool file_is_over(const file_group *g);
 /* Handles the result of a piece's request. */
 void file_piece_done(piece *p);
+
+/* ---- cached.cpp: reads from the page cache ------------------------------------------------------------------ */
+
+/* What is left comes from the disk: directly or not. */
+void file_from_disk(operation *op);
+/* Before the stream has reached it: what is in memory is not read ahead. */
+void file_choose_ahead(operation *op);
+bool file_reads_cached(const file *f);
+/* Bytes that were read, of a first part; 0: the end of the file; -errno: by the disk, or by a copy. */
+ssize_t file_read_cached(file *f, void *mem, u64 offset, u64 len);
 
 /* ---- pieces.cpp: staging memory; by the thread --------------------------------------------------------------- */
 

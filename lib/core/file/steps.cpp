@@ -98,8 +98,8 @@ static bool finish_copy(operation *op, int err)
 static bool finish_all(file_group *g, int err)
 {
 	for (size_t i = g->begin; i < g->n; i++)
-		if (!g->ops[i].finished)
-			finish(&g->ops[i], err);
+		if (!g->items[i].finished)
+			finish(&g->items[i], err);
 	return true;
 }
 
@@ -300,17 +300,41 @@ static bool read_ahead(operation *op, file_pass *pass)
 {
 	if (!op->reads_ahead || pass->full & slot_bit(op))
 		return false;
+	if (op->from == read_source::unknown)
+		file_choose_ahead(op);
+	if (op->from == read_source::cache)
+		return false;
 	const bool moved = start_reads(op);
 	if (!op->g->held)
 		pass->full |= slot_bit(op);
 	return moved;
 }
 
+/* One part of what the page cache holds. */
+static bool take_cached(operation *op)
+{
+	const ssize_t n = file_read_cached(op->r.f, memory_at(op, op->landed), op->r.offset + op->landed,
+					   op->r.len - op->landed);
+
+	if (n < 0) {
+		file_from_disk(op);
+		return false;
+	}
+	op->landed += u64(n);
+	op->started = op->landed;
+	op->g->copied += u64(n);
+	progressed(op);
+	return n == 0 || op->landed == op->r.len ? finish(op, 0) : true;
+}
+
 static bool step_read(operation *op, file_pass *pass)
 {
-	const bool moved = op->g->entered ? start_reads(op) : read_ahead(op, pass);
-
-	return op->finished || !op->g->entered ? moved : take_reads(op) || moved;
+	if (!op->g->entered)
+		return read_ahead(op, pass);
+	if (op->from != read_source::disk && take_cached(op))
+		return true;
+	const bool moved = start_reads(op);
+	return op->finished || take_reads(op) || moved;
 }
 
 static bool start_writes(operation *op)
@@ -388,9 +412,9 @@ static bool enter(file_group *g)
 	if (g->entered || !load_relaxed(&g->reached) || !cmpxchg_acq_rel(&g->reached, &seen, is_entered))
 		return false;
 	for (size_t i = g->begin; i < g->n; i++)
-		if (g->ops[i].first) {
-			pieces_reached(&g->ops[i]);
-			progressed(&g->ops[i]);
+		if (g->items[i].first) {
+			pieces_reached(&g->items[i]);
+			progressed(&g->items[i]);
 		}
 	/* The copies are the program's: it has waited. */
 	if (g->before)
@@ -413,10 +437,10 @@ static bool hangs(const operation *op, u64 polled_ns)
 
 static bool is_lost(const file_group *g, file_pass *pass)
 {
-	const u64 bit = slot_bit(g->ops);
+	const u64 bit = slot_bit(g->items);
 
 	if (!(pass->checked & bit)) {
-		const slot_guard dev(g->ops->r.f->slot);
+		const slot_guard dev(g->items->r.f->slot);
 
 		pass->checked |= bit;
 		pass->lost |= !dev || dev->lost() ? bit : 0;
@@ -436,15 +460,19 @@ static bool step_some(file_group *g, file_pass *pass)
 {
 	bool moved = false;
 
-	g->starved = !g->entered && pass->full & slot_bit(g->ops);
+	g->copied = 0;
+	g->starved = !g->entered && pass->full & slot_bit(g->items);
 	for (size_t i = g->begin; i < g->n; i++) {
-		operation *op = &g->ops[i];
+		operation *op = &g->items[i];
 
 		if (!op->finished)
 			moved |= step_operation(op, pass);
 		if (op->finished)
 			g->begin += i == g->begin;
 		else if (g->starved && !op->started)
+			break;
+		/* Others have their turn. */
+		if (g->copied >= piece_size)
 			break;
 	}
 	return moved;

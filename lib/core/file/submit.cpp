@@ -8,13 +8,11 @@
 #include "lib/core/copy/copy.h"
 #include "lib/core/stream/task.h"
 
+#include <algorithm>
 #include <climits>
 #include <cstdint>
 #include <cstring>
 #include <new>
-#include <sys/syscall.h>
-#include <unistd.h>
-#include <utility>
 
 namespace usdma::core {
 
@@ -37,39 +35,11 @@ static int check_request(const file_request &r)
 	return r.op == file_op::sync ? 0 : check_memory(r.mem, r.len, r.op == file_op::read);
 }
 
-/* cachestat(2), of Linux 6.5. */
-struct cached_range {
-	u64 off, len;
-};
-struct cached_pages {
-	u64 cached, dirty, writeback, evicted, recently_evicted;
-};
-static constexpr long nr_cachestat = 451;
-
-/* True: at least half of it. False also: unknown. */
-static bool is_cached(const file_request &r)
-{
-	const cached_range range = {r.offset, r.len};
-	cached_pages pages = {};
-
-	return syscall(nr_cachestat, r.f->fd.get(), &range, &pages, 0) == 0 && pages.cached >= r.len / (8 * KiB);
-}
-
-/* A short read, or one of cached pages, is faster through the page cache; so is a write, which is complete earlier. */
-static bool choose_direct(const file_request &r)
-{
-	if (!r.f->direct.valid() || r.op == file_op::sync)
-		return false;
-	if (r.f->prefers_direct || !r.f->may_choose)
-		return r.f->prefers_direct;
-	return r.op == file_op::read && r.len >= piece_size && !is_cached(r);
-}
-
 /* A group is built of requests, whose references it takes over. */
 static int add_operation(file_group *g, const file_request &r)
 {
 	const unsigned slot = r.f->slot;
-	operation *op = &g->ops[g->n++];
+	operation *op = &g->items[g->n++];
 
 	op->g = g;
 	op->r = r;
@@ -85,10 +55,11 @@ static int add_operation(file_group *g, const file_request &r)
 static void plan(file_group *g)
 {
 	for (size_t i = 0; i < g->n; i++) {
-		operation *op = &g->ops[i];
+		operation *op = &g->items[i];
 
-		op->direct = choose_direct(op->r);
 		op->reads_ahead = op->r.op == file_op::read && !file_has_writes(op->r.f);
+		if (op->r.op == file_op::write || (op->r.op == file_op::read && !file_reads_cached(op->r.f)))
+			file_from_disk(op);
 	}
 	g->left = g->n;
 }
@@ -96,9 +67,9 @@ static void plan(file_group *g)
 void file_group_free(file_group *g, bool closes)
 {
 	for (size_t i = 0; i < g->n; i++)
-		file_unref(g->ops[i].r.f, closes);
+		file_unref(g->items[i].r.f, closes);
 	race_signal_delete(g->before);
-	delete[] g->ops;
+	delete[] g->items;
 	delete g;
 }
 
@@ -108,8 +79,8 @@ static int drop(file_group *g, int err)
 	const saved_error why;
 
 	for (size_t i = 0; i < g->n; i++)
-		if (g->ops[i].r.op == file_op::write)
-			file_writes_add(g->ops[i].r.f, ~u32(0));
+		if (g->items[i].r.op == file_op::write)
+			file_writes_add(g->items[i].r.f, ~u32(0));
 	file_group_free(g, true);
 	return why.again(err);
 }
@@ -122,8 +93,8 @@ static file_group *group_new(stream *s, size_t n)
 		return nullptr;
 	g->s = s;
 	if (n <= PTRDIFF_MAX / sizeof(operation))
-		g->ops = new (std::nothrow) operation[n];
-	if (g->ops)
+		g->items = new (std::nothrow) operation[n];
+	if (g->items)
 		return g;
 	delete g;
 	return nullptr;
@@ -186,7 +157,7 @@ static void gate_release(void *arg)
 
 int file_submit_all(stream *s, size_t n, file_requests request, const void *arg, size_t *done)
 {
-	file_group *g;
+	file_group *g = nullptr;
 
 	if (const int err = group_make(s, n, request, arg, &g))
 		return err;
@@ -241,17 +212,17 @@ static bool take_back(file_group *g)
 	return cmpxchg_acq_rel(&g->reached, &seen, not_reached);
 }
 
-int file_run(const file_request &r, deadline until)
+/* By the thread. *landed: of this call. */
+static int run_by_thread(const file_request &r, deadline until, u64 *landed)
 {
-	const no_cancel scope;
-	file_group *g;
+	file_group *g = nullptr;
 
 	if (const int err = group_make(nullptr, 1, same_request, &r, &g))
 		return err;
-	operation *op = g->ops;
+	operation *op = g->items;
 	g->reached = is_reached;
-	/* Here, not by the thread, which may end it after the return. */
-	size_t *const moved = std::exchange(op->r.moved, nullptr);
+	/* By the caller: the thread may end it after the return. */
+	op->r.moved = nullptr;
 	file_thread_add(g);
 	const bool late = !wait_ended(g, until.at());
 	if (late && take_back(g)) {
@@ -264,10 +235,48 @@ int file_run(const file_request &r, deadline until)
 		file_thread_wake();
 		wait_ended(g, ~u64(0));
 	}
-	if (moved)
-		*moved = op->landed;
+	*landed += op->landed;
 	const int err = fail_operation(op, late);
 	gate_release(g);
+	return err;
+}
+
+/* By the caller, as far as the page cache goes. True: up to the end. */
+static bool run_cached(const file_request &r, deadline until, u64 *landed)
+{
+	ssize_t n;
+
+	do {
+		n = file_read_cached(r.f, static_cast<u8 *>(r.mem) + *landed, r.offset + *landed, r.len - *landed);
+		*landed += u64(std::max<ssize_t>(n, 0));
+	} while (n > 0 && *landed < r.len && !until.passed());
+	return n == 0 || *landed == r.len;
+}
+
+static int run(const file_request &r, deadline until, u64 *landed)
+{
+	file_request left = r;
+
+	if (r.op == file_op::read && file_reads_cached(r.f)) {
+		if (const int err = check_request(r))
+			return err;
+		if (run_cached(r, until, landed))
+			return 0;
+		left.mem = static_cast<u8 *>(r.mem) + *landed;
+		left.offset += *landed;
+		left.len -= *landed;
+	}
+	return run_by_thread(left, until, landed);
+}
+
+int file_run(const file_request &r, deadline until)
+{
+	const no_cancel scope;
+	u64 landed = 0;
+	const int err = run(r, until, &landed);
+
+	if (r.moved)
+		*r.moved = landed;
 	return err;
 }
 

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory that the CPU fills through a mapping, by other means than a copy. */
+#pragma once
+
+#include "driver/base/types.h"
+
+#include <sys/types.h>
+
+namespace usdma::core {
+
+/* Stores up to n bytes at `at`, without waiting; their number, or -errno. Runs inside a read section. */
+using mapped_fill = ssize_t (*)(void *arg, u8 *at, u64 n);
+
+/*
+ * Calls fill once, for a first part of dst: host memory, or device memory to which the CPU makes the copies. -EAGAIN:
+ * this memory is to be filled by a copy.
+ */
+ssize_t fill_mapped(void *dst, u64 len, mapped_fill fill, void *arg);
+
+} // namespace usdma::core

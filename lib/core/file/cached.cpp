@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the page cache holds: it is read straight into the memory, by one copy of the kernel's, without the disk's
+ * requests. RWF_NOWAIT: such a read never waits for the disk.
+ */
+#include "lib/core/file/internal.h"
+
+#include "driver/base/error.h"
+#include "lib/core/copy/mapped.h"
+#include "lib/core/stream/guard.h"
+
+#include <climits>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace usdma::core {
+
+/* ---- direct or not ---------------------------------------------------------------------------------------- */
+
+/* cachestat(2), of Linux 6.5. */
+struct cached_range {
+	u64 off, len;
+};
+struct cached_pages {
+	u64 cached, dirty, writeback, evicted, recently_evicted;
+};
+static constexpr long nr_cachestat = 451;
+
+/* True: at least half of it. False also: unknown. */
+static bool is_half_cached(const file *f, u64 offset, u64 len)
+{
+	const cached_range range = {offset, len};
+	cached_pages pages = {};
+
+	if (f->in_memory)
+		return true;
+	return syscall(nr_cachestat, f->fd.get(), &range, &pages, 0) == 0 && pages.cached >= len / (8 * KiB);
+}
+
+/* A short read is faster through the page cache; so is a write, which is complete earlier. */
+static bool is_direct(const operation *op)
+{
+	const file *f = op->r.f;
+	const u64 left = op->r.len - op->landed;
+
+	if (!f->direct.valid())
+		return false;
+	if (f->prefers_direct || !f->may_choose)
+		return f->prefers_direct;
+	return op->r.op == file_op::read && left >= piece_size && !is_half_cached(f, op->r.offset + op->landed, left);
+}
+
+void file_from_disk(operation *op)
+{
+	op->from = read_source::disk;
+	op->direct = is_direct(op);
+}
+
+void file_choose_ahead(operation *op)
+{
+	if (is_half_cached(op->r.f, op->r.offset, op->r.len))
+		op->from = read_source::cache;
+	else
+		file_from_disk(op);
+}
+
+/* ---- reads without a disk ---------------------------------------------------------------------------------- */
+
+namespace {
+
+struct cached_read {
+	file *f;
+	u64 offset;
+};
+
+ssize_t read_now(void *arg, u8 *at, u64 n)
+{
+	const auto *c = static_cast<const cached_read *>(arg);
+	const iovec v = {at, n};
+	const ssize_t got = preadv2(c->f->fd.get(), &v, 1, off_t(c->offset), c->f->in_memory ? 0 : RWF_NOWAIT);
+
+	if (got >= 0)
+		return got;
+	if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EPERM)
+		store_relaxed(&c->f->no_cached, 1u);
+	return -errno;
+}
+
+} // namespace
+
+bool file_reads_cached(const file *f)
+{
+	return !(f->prefers_direct && f->direct.valid()) && !load_relaxed(&f->no_cached);
+}
+
+ssize_t file_read_cached(file *f, void *mem, u64 offset, u64 len)
+{
+	const slot_guard dev(f->slot);
+	cached_read c = {f, offset};
+
+	if (!dev || dev->lost())
+		return -EAGAIN;
+	return fill_mapped(mem, len, read_now, &c);
+}
+
+} // namespace usdma::core

@@ -547,6 +547,42 @@ static void a_file_is_truncated(void **)
 	}
 }
 
+/* By rename, as editors and package managers do it. */
+static void a_file_is_replaced(void **)
+{
+	auto gen = rng(22);
+	device dev;
+	const bytes before = random_bytes(MiB, gen), after = random_bytes(MiB, gen);
+
+	for (const unsigned flags : {USDMA_FILE_BUFFERED, USDMA_FILE_AUTO}) {
+		stream s(dev);
+		gate g(dev);
+		std::string path = "/tmp/usdma-files-XXXXXX", other = path;
+		const int fd = mkstemp(path.data()), other_fd = mkstemp(other.data());
+		const block dst(dev, kind::device, MiB);
+		size_t moved = 77;
+
+		assert_int_equal(pwrite(fd, before.data(), MiB, 0), MiB);
+		assert_int_equal(pwrite(other_fd, after.data(), MiB, 0), MiB);
+		const file f(dev, fd, flags);
+		g.close(s);
+		WORKS(usdma_file_read(s, dst.data(), f, 0, MiB, &moved));
+		assert_int_equal(rename(other.c_str(), path.c_str()), 0);
+		g.open();
+		WORKS(usdma_stream_sync(s, long_ms));
+		assert_true(moved == MiB && get(dev, dst) == before);
+		WORKS(usdma_file_write_sync(f, 0, bytes(10, 7).data(), 10, nullptr, long_ms));
+		bytes now(10);
+		assert_int_equal(pread(fd, now.data(), 10, 0), 10);
+		assert_true(now == bytes(10, 7));
+		assert_int_equal(pread(other_fd, now.data(), 10, 0), 10);
+		assert_memory_equal(now.data(), after.data(), 10);
+		unlink(path.c_str());
+		close(fd);
+		close(other_fd);
+	}
+}
+
 /* ---- arguments --------------------------------------------------------------------------------------------- */
 
 static void descriptors_that_are_refused(void **)
@@ -619,6 +655,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(io_uring_is_forbidden),
+		cmocka_unit_test(the_page_cache_is_read_at_once),
 		cmocka_unit_test(every_byte),
 		cmocka_unit_test(many_files_at_once),
 		cmocka_unit_test(a_read_waits_for_earlier_work),
@@ -631,10 +668,10 @@ int main()
 		cmocka_unit_test(the_descriptor_stays_the_callers),
 		cmocka_unit_test(record_locks_end),
 		cmocka_unit_test(a_file_is_truncated),
+		cmocka_unit_test(a_file_is_replaced),
 		cmocka_unit_test(descriptors_that_are_refused),
 		cmocka_unit_test(arguments_that_are_refused),
 	};
 
 	return cmocka_run_group_tests_name("files", tests, nullptr, nullptr);
 }
-		cmocka_unit_test(the_page_cache_is_read_at_once),

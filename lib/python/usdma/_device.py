@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 from . import _native
 from ._closing import Closing
+from ._file import File
 from ._memory import DeviceBuffer, HostBuffer
 from ._stream import Event, Stream
 
@@ -35,6 +36,9 @@ class Device(Closing):
 
     def device_buffer(self, size):
         return DeviceBuffer(self, size)
+
+    def file(self, file, mode="r", access="auto"):
+        return File(self, file, mode, access)
 
     def synchronize(self, timeout_ms=-1):
         """Waits until all work of the device has ended."""

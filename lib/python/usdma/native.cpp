@@ -5,6 +5,7 @@
  * Python may release them in any order.
  */
 #include "lib/python/main_only.h"
+#include "lib/python/usdma/files.h"
 #include "lib/python/usdma/objects.h"
 
 using namespace pyusdma;
@@ -103,6 +104,7 @@ PYBIND11_MODULE(_native, m)
 	add_device(m);
 	add_memory(m);
 	add_stream(m);
+	add_files(m);
 	m.def("version", usdma_version);
 	m.def("device_count", [] { return check(without_gil(usdma_device_count)); });
 }

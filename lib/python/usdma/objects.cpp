@@ -8,11 +8,6 @@ namespace {
 
 PyObject *error_type; /* lives as long as the interpreter */
 
-void *address(uintptr_t at)
-{
-	return reinterpret_cast<void *>(at);
-}
-
 } // namespace
 
 void make_error(py::module_ &m)

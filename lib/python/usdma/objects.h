@@ -29,6 +29,11 @@ inline int check(int err)
 
 using usdma::python::without_gil;
 
+inline void *address(uintptr_t at)
+{
+	return reinterpret_cast<void *>(at);
+}
+
 /* A library handle that close() takes; later calls return -EBADF. */
 template <class H> class handle {
 public:

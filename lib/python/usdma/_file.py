@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files that are read into, and written from, device and host memory."""
+import os
+
+from . import _native
+from ._closing import Closing
+from ._memory import buffer_range
+
+ACCESS = {"auto": 0, "buffered": 1, "direct": 2}
+MODES = {"r": os.O_RDONLY, "r+": os.O_RDWR, "w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
+         "w+": os.O_RDWR | os.O_CREAT | os.O_TRUNC, "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL}
+
+
+class Transfer:
+    """Reads and writes that were queued in a stream. What it says is final once the stream was waited for."""
+
+    def __init__(self, native):
+        self._native = native
+
+    @property
+    def moved(self):
+        """Bytes of each; less than its length at the end of a file. 0 until it has ended."""
+        return self._native.moved()
+
+    @property
+    def errors(self):
+        """The errno of each; 0: none."""
+        return [-e for e in self._native.errors()]
+
+
+class File(Closing):
+    """A file: a path, or an open file or descriptor, which stays the caller's.
+
+    Memory is a DeviceBuffer, a HostBuffer, or any object with the buffer protocol. Without a stream a call returns
+    when the bytes were moved, with their number; with one it returns a Transfer at once, and the stream's wait
+    raises the error.
+    """
+
+    def __init__(self, device, file, mode="r", access="auto"):
+        """mode, of a path: "r", "r+", "w", "w+" or "x", as of open(); access: "auto", "buffered" or "direct"."""
+        flags = ACCESS[access]
+        if isinstance(file, (str, bytes, os.PathLike)):
+            fd = os.open(file, MODES[mode] | os.O_CLOEXEC, 0o666)
+            try:
+                self._native = _native.File(device._native, fd, flags)
+            finally:
+                os.close(fd)
+        else:
+            self._native = _native.File(device._native, file if isinstance(file, int) else file.fileno(), flags)
+
+    def read(self, dst, offset=0, stream=None, timeout_ms=-1):
+        """Fills dst with the file's bytes from offset on."""
+        if stream is not None:
+            return self.batch(stream, reads=[(dst, offset)])
+        at, size, keep = buffer_range(dst, True)
+        try:
+            return self._native.read(at, offset, size, timeout_ms)
+        finally:
+            del keep
+
+    def write(self, src, offset=0, stream=None, timeout_ms=-1):
+        """Writes src to the file at offset."""
+        if stream is not None:
+            return self.batch(stream, writes=[(src, offset)])
+        at, size, keep = buffer_range(src, False)
+        try:
+            return self._native.write(at, offset, size, timeout_ms)
+        finally:
+            del keep
+
+    def batch(self, stream, reads=(), writes=()):
+        """Many at one position of the stream, in no order: lists of (memory, offset). The Transfer has the reads first."""
+        ranges = [(False, buffer_range(memory, True), offset) for memory, offset in reads]
+        ranges += [(True, buffer_range(memory, False), offset) for memory, offset in writes]
+        items = [(self._native, writing, at, offset, size) for writing, (at, size, _), offset in ranges]
+        native = _native.FileBatch(stream._native, items)
+        stream._busy.append((native, [keep for _, (_, _, keep), _ in ranges]))
+        return Transfer(native)
+
+    def sync(self, stream):
+        """In the stream's order: the disk stores what was written before, or the stream has the error."""
+        self._native.sync(stream._native)
+
+    async def read_done(self, stream, dst, offset=0):
+        return (await self.batch_done(stream, reads=[(dst, offset)])).moved[0]
+
+    async def write_done(self, stream, src, offset=0):
+        return (await self.batch_done(stream, writes=[(src, offset)])).moved[0]
+
+    async def batch_done(self, stream, reads=(), writes=()):
+        transfer = self.batch(stream, reads, writes)
+        await stream.done()
+        return transfer
+
+    async def sync_done(self, stream):
+        self.sync(stream)
+        await stream.done()
+
+    def close(self):
+        """Operations in progress complete; later ones raise EBADF."""
+        self._native.close()

@@ -81,7 +81,8 @@ def test_closed_pipe(s):
 
 def interrupted(s, sig, until, *args):
     """Interrupted once standard output has a line that contains until."""
-    with subprocess.Popen([*s.measure, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=s.env) as p:
+    measure = s.measure[:-2] if "--repeats" in args else s.measure
+    with subprocess.Popen([*measure, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=s.env) as p:
         out = ""
         for line in p.stdout:
             out += line
@@ -124,7 +125,9 @@ def test_interrupted_row(s):
 
 def test_interrupted_modes(s):
     for args, key, until in ((("--curves",), "curves", "in flight"), (("--calibrate",), "settings", "sim_cpus"),
-                             (("--workload", "kv-cache", "--layers", "1", "--requests", "10000"), "kv_cache", "kv-cache")):
+                             (("--workload", "kv-cache", "--layers", "1", "--requests", "10000"), "kv_cache", "kv-cache"),
+                             (("--workload", "weights", "--file-size", "8M", "--repeats", "1000"), "weights", "weights"),
+                             (("--workload", "kv-file", "--layers", "2", "--repeats", "1000"), "kv_file", "kv-file")):
         status, out, err = interrupted(s, signal.SIGINT, until, *args, "--json", s.path("m.json"))
         with open(s.path("m.json"), encoding="utf-8") as f:
             said = json.load(f)
@@ -132,6 +135,22 @@ def test_interrupted_modes(s):
     conf = s.path("half.conf")
     status, out, err = interrupted(s, signal.SIGTERM, "sim_cpus", "--calibrate", "--write", conf)
     s.check(status == 143 and conf in err and not os.path.exists(conf), "interrupted: half a calibration is not written", (status, out, err))
+
+
+def test_file_workloads(s):
+    """Each compares what it moved, and has a row for each of its methods."""
+    for name, args, key, n in (("weights", ("--file-size", "3M"), "weights", 10), ("kv-file", ("--layers", "1", "--tokens", "100"), "kv_file", 4)):
+        done = s.done(*s.measure, "--workload", name, *args, "--folder", s.scratch, "--json", s.path("w.json"))
+        with open(s.path("w.json"), encoding="utf-8") as f:
+            rows = json.load(f)[key]
+        s.check(done.returncode == 0 and len(rows) == n and all(r["ms"] > 0 and r["gbps"] > 0 for r in rows) and "usdma_file_batch" in done.stdout
+                and not os.path.exists(os.path.join(s.scratch, name)), f"--workload {name}", (done, rows))
+    done = s.done(*s.measure, "--workload", "weights", "--folder", "/nonexistent")
+    s.check(done.returncode == 2 and "/nonexistent" in done.stderr, "--folder that is not there", done)
+    done = s.done(*s.measure, "--workload", "weights", "--file-size", "1M", "--folder", "/proc")
+    s.check(done.returncode == 1 and "usdma-perf: a file in /proc: " in done.stderr, "--folder that takes no files", done)
+    done = s.done(*s.measure, "--workload", "weights", "--file-size", "1G")
+    s.check(done.returncode == 1 and "reduce --file-size" in done.stderr, "--file-size of more than the device has", done)
 
 
 def test_interrupted_tune(s):
@@ -160,7 +179,7 @@ def test_wrong_words(s):
     done = s.done(s.ctl, "list", "--al")
     s.check(done.returncode == 2 and "--al" in done.stderr, "an unknown option of a command", done)
     for option, word, choices in (("-w", "h2x", "h2d d2h d2d page-h2d page-d2h 2d batch desc sync"), ("--wait", "7", "default poll interrupt hybrid"),
-                                  ("--api", "1", "native acl"), ("--model", "9b", "8b 70b"), ("--workload", "kv", "kv-cache"),
+                                  ("--api", "1", "native acl"), ("--model", "9b", "8b 70b"), ("--workload", "kv", "kv-cache kv-file weights"),
                                   ("--client-cpu", "99999", " ".join(map(str, CPUS))), ("--engine-cpu", "x", " ".join(map(str, CPUS)))):
         done = s.done(s.perf, option, word)
         s.check(done.returncode == 2 and f'there is no "{word}"; there are {", ".join(choices.split())} (usdma-perf --help)\n' in done.stderr and "{" not in done.stderr,
@@ -350,7 +369,7 @@ def test_against(s):
     s.check(done.returncode == 2 and "--against excludes" in done.stderr, "--against --curves is refused", done)
 
 
-TESTS = [test_open_loop, test_processes, test_matrix, test_against, test_without_proc, test_turned_away, test_server_refuses, test_wrong_words, test_before_work, test_sizes, test_device_first, test_full, test_closed_pipe, test_interrupted_sweep, test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
+TESTS = [test_open_loop, test_file_workloads, test_processes, test_matrix, test_against, test_without_proc, test_turned_away, test_server_refuses, test_wrong_words, test_before_work, test_sizes, test_device_first, test_full, test_closed_pipe, test_interrupted_sweep, test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
 
 
 def main():

@@ -8,6 +8,7 @@
 #include "tools/perf/api.h"
 #include "tools/perf/clock.h"
 #include "tools/perf/cpu_use.h"
+#include "tools/perf/kv_layout.h"
 #include "tools/perf/options.h"
 #include "tools/perf/report.h"
 
@@ -15,62 +16,14 @@
 #include <algorithm>
 #include <cstring>
 #include <fmt/core.h>
-#include <numeric>
 #include <random>
 
 namespace usdma::perf {
 
 namespace {
 
-struct model {
-	const char *name;
-	unsigned layers, heads, head_size;
-};
-/* Grouped-query models of 8 and 70 billion parameters. */
-constexpr model models[] = {{"8b", 32, 8, 128}, {"70b", 80, 8, 128}};
-
-struct layout {
-	unsigned layers;
-	size_t block;    /* bytes: keys or values of some tokens in one layer */
-	unsigned blocks; /* of one request */
-	unsigned pool;   /* blocks in each pool */
-	size_t pool_bytes() const { return size_t(pool) * block; }
-	size_t total() const { return 2 * layers * pool_bytes(); }
-	/* part: 0 keys, 1 values */
-	size_t at(unsigned layer, unsigned part, unsigned b) const
-	{
-		return (2 * layer + part) * pool_bytes() + b * block;
-	}
-	size_t copies() const { return size_t(2) * layers * blocks; }
-	size_t request_bytes() const { return copies() * block; }
-};
-
-layout layout_of(const kv_shape &s)
-{
-	const model &m = s.model == "70b" ? models[1] : models[0];
-	layout l;
-
-	l.layers = s.layers ? s.layers : m.layers;
-	l.block = size_t(s.block_tokens) * (s.heads ? s.heads : m.heads) * (s.head_size ? s.head_size : m.head_size) *
-		  s.element;
-	l.blocks = (s.tokens + s.block_tokens - 1) / s.block_tokens;
-	l.pool = 2 * l.blocks;
-	return l;
-}
-
-/* Random pool blocks for the blocks of a request. */
-std::vector<unsigned> random_table(const layout &l, std::mt19937_64 &gen)
-{
-	std::vector<unsigned> all(l.pool);
-
-	std::iota(all.begin(), all.end(), 0);
-	std::shuffle(all.begin(), all.end(), gen);
-	all.resize(l.blocks);
-	return all;
-}
-
 struct pools {
-	pools(usdma_device *d, const layout &l)
+	pools(usdma_device *d, const kv_layout &l)
 	{
 		void *h, *v;
 
@@ -93,7 +46,7 @@ struct request {
 	std::vector<unsigned> on_host, on_device;
 };
 
-template <class Api> typename Api::batch batch_of(const layout &l, const pools &p, const request &r, copy_kind kind)
+template <class Api> typename Api::batch batch_of(const kv_layout &l, const pools &p, const request &r, copy_kind kind)
 {
 	typename Api::batch b;
 
@@ -114,7 +67,7 @@ struct swap_result {
 
 /* Copies a request by one call a block, or by one batch call. */
 template <class Api>
-void swap_one(Api &a, typename Api::stream s, const layout &l, const pools &p, const request &r, copy_kind kind,
+void swap_one(Api &a, typename Api::stream s, const kv_layout &l, const pools &p, const request &r, copy_kind kind,
 	      bool batched, swap_result &out)
 {
 	auto b = batch_of<Api>(l, p, r, kind);
@@ -142,7 +95,7 @@ void swap_one(Api &a, typename Api::stream s, const layout &l, const pools &p, c
 	out.cpu_ns.push_back(double(thread_cpu_ns() - cpu));
 }
 
-void check_blocks(usdma_device *dev, const layout &l, const pools &p, const request &r)
+void check_blocks(usdma_device *dev, const kv_layout &l, const pools &p, const request &r)
 {
 	std::vector<u8> back(l.block);
 
@@ -163,7 +116,7 @@ struct line {
 	double ms, tokens, gbps, call_ms, cpu;
 };
 
-template <class Api> std::vector<line> run(Api &a, usdma_device *dev, const options &o, const layout &l)
+template <class Api> std::vector<line> run(Api &a, usdma_device *dev, const options &o, const kv_layout &l)
 {
 	std::mt19937_64 gen(std::random_device{}());
 	const pools p(dev, l);
@@ -230,7 +183,7 @@ nlohmann::json json_of(const std::vector<line> &all)
 
 int run_kv_cache(const options &o, const machine &m)
 {
-	const layout l = layout_of(o.kv);
+	const kv_layout l = layout_of(o.kv);
 	const bool table = o.json != "-";
 	std::vector<line> all;
 

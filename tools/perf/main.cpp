@@ -56,6 +56,10 @@ static int run(const options &o)
 		return run_curves(o, m);
 	if (o.matrix)
 		return run_matrix(o, m);
+	if (o.workload == "weights")
+		return run_weights(o, m);
+	if (o.workload == "kv-file")
+		return run_kv_file(o, m);
 	return o.workload.empty() ? run_sweep(o, m) : run_kv_cache(o, m);
 }
 

@@ -175,8 +175,10 @@ static void describe_modes(CLI::App &app, options &o)
 	for (const char *other : {"-w", "--batch", "--threads", "--streams", "--rate", "--processes", "--client-cpu",
 				  "--engine-cpu", "--numa", "--api", "--limits", "--csv", "--plot"})
 		matrix->excludes(other);
-	app.add_option("--workload", o.workload, "kv-cache: swapping requests of an LLM's cache in and out")
-		->check(tool::word_of({"kv-cache"}))
+	app.add_option("--workload", o.workload,
+		       "kv-cache: swapping requests of an LLM's cache in and out; kv-file: to a file and back; "
+		       "weights: a file into device memory")
+		->check(tool::word_of({"kv-cache", "kv-file", "weights"}))
 		->type_name("NAME");
 	app.add_option("--model", o.kv.model, "8b or 70b")->check(tool::word_of({"8b", "70b"}))->type_name("MODEL");
 	app.add_option("--layers", o.kv.layers, "Instead of the model's")
@@ -198,6 +200,12 @@ static void describe_modes(CLI::App &app, options &o)
 	app.add_option("--requests", o.kv.requests, "Requests in each direction (default 4)")
 		->check(tool::number_in(1, 10000))
 		->type_name("N");
+	app.add_option("--folder", o.folder, "Where kv-file and weights make their file (default /tmp)")
+		->check(CLI::ExistingDirectory)
+		->type_name("FOLDER");
+	app.add_option("--file-size", o.file_size, "Of weights (default 256M)")
+		->transform(tool::size_in("4K", "64G"))
+		->type_name("SIZE");
 	app.add_flag("--curves", o.curves,
 		     "Cost by the number of copies in flight, streams, registrations and threads");
 	app.add_flag("--calibrate", o.calibrate, "Measure which settings suit this machine");
@@ -300,7 +308,8 @@ int parse(int argc, char **argv, options *out)
 
 static std::string software_device(const options &o, const std::vector<int> &cpus)
 {
-	const size_t mem = std::max<size_t>(GiB, align_up<size_t>(2 * o.cold_bytes + 512 * MiB, GiB));
+	const size_t area = std::max<size_t>(2 * o.cold_bytes, o.workload == "weights" ? o.file_size : 0);
+	const size_t mem = std::max<size_t>(GiB, align_up<size_t>(area + 512 * MiB, GiB));
 
 	return fmt::format("sim:mem={}:engines={}{}{}", mem, o.engines, cpus.empty() ? "" : ":cpus=",
 			   fmt::join(cpus.begin(), cpus.begin() + std::min<ptrdiff_t>(o.engines, ssize(cpus)), "+"));

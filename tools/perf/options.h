@@ -43,6 +43,8 @@ struct options {
 	bool limits = false;
 	std::string workload;
 	kv_shape kv;
+	std::string folder = "/tmp"; /* of the files that are measured */
+	size_t file_size = 256 * MiB;
 	bool curves = false, calibrate = false, matrix = false;
 	std::string write_to;
 };
@@ -55,6 +57,8 @@ machine set_up(const options &o);
 
 int run_sweep(const options &o, const machine &m);
 int run_matrix(const options &o, const machine &m);
+int run_weights(const options &o, const machine &m);
+int run_kv_file(const options &o, const machine &m);
 int run_kv_cache(const options &o, const machine &m);
 int run_curves(const options &o, const machine &m);
 int run_calibration(const options &o, const machine &m);

@@ -6,20 +6,19 @@
 
 namespace usdma::preload {
 
-/* Capabilities and groups are of 64 bits, the others and the queues of 32; a portal takes a descriptor. */
-static u32 width(unsigned region, u64 at)
+/* Capabilities and groups are of 64 bits, the others and the queues of 32. */
+static reg reg_of(unsigned region, u64 at)
 {
-	if (region == vfio::region_bar2)
-		return at % sizeof(dsa::work) ? 4 : sizeof(dsa::work);
-	const bool wide = at < dsa::off_gencfg || (at >= dsa::off_swerror && at < 0x800);
+	const bool wide = region == vfio::region_bar0 &&
+			  (at < dsa::off_gencfg || (at >= dsa::off_swerror && at < 0x800));
+	const u32 size = wide ? 8 : 4;
 
-	return wide && at % 8 == 0 ? 8 : at % 4 == 0 ? 4 : 1;
+	return {align_down<u64>(at, size), size};
 }
 
 const target the_target = {"dmadev_idxd",
 			   "sim:model=dsa",
 			   {{vfio::region_bar0, 64 * KiB}, {vfio::region_bar2, 8 * dsa::portals_step}},
-			   width,
-			   true};
+			   reg_of};
 
 } // namespace usdma::preload

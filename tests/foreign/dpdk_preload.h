@@ -27,6 +27,11 @@
 
 namespace usdma::preload {
 
+struct reg {
+	u64 at;
+	u32 size; /* 0: none */
+};
+
 /* What differs between engines. */
 struct target {
 	const char *driver, *device;
@@ -34,9 +39,7 @@ struct target {
 		unsigned region;
 		u64 size; /* 0: none */
 	} bars[2];
-	/* The bytes of an access. */
-	u32 (*width)(unsigned region, u64 at);
-	bool modifies; /* a write may be that of an instruction that reads before, and reading does nothing else */
+	reg (*reg_of)(unsigned region, u64 at); /* the register that has the byte */
 };
 extern const target the_target;
 
@@ -88,8 +91,7 @@ struct window {
 };
 static window windows[2];
 static window *stepping; /* the window of an access that is being run, */
-static u64 pending;      /* and the register of a write; none: of a read */
-static constexpr u64 none = ~u64(0);
+static reg pending;      /* and what a write writes; size 0: a read */
 
 /* ---- register accesses --------------------------------------------------------------------------------- */
 
@@ -99,10 +101,32 @@ static constexpr u64 none = ~u64(0);
 	_exit(99);
 }
 
-static void write_register(window &w, u64 at)
+static void write_register(window &w, const reg &r)
 {
-	if (model->region_write(w.region, at, w.base + at, the_target.width(w.region, at)))
+	if (model->region_write(w.region, r.at, w.base + r.at, r.size))
 		give_up("a register is not written");
+}
+
+/* In memory at rdx and to the address in rax, as DPDK has it. */
+static constexpr u8 movdir64b[] = {0x66, 0x0f, 0x38, 0xf8, 0x02};
+static constexpr u32 movdir64b_bytes = 64;
+
+/* The bytes that a MOV to memory writes (Intel's manual, volume 2); 0: another instruction. */
+static u32 width_of(const u8 *code)
+{
+	bool narrow = false, wide = false;
+
+	if (!memcmp(code, movdir64b, sizeof(movdir64b)))
+		return movdir64b_bytes;
+	for (; *code == 0x66 || (*code & 0xf0) == 0x40; code++) {
+		narrow |= *code == 0x66;
+		wide |= *code != 0x66 && *code & 8;
+	}
+	if (*code == 0x88 || *code == 0xc6)
+		return 1;
+	if (*code == 0x89 || *code == 0xc7)
+		return wide ? 8 : narrow ? 2 : 4;
+	return 0;
 }
 
 static void on_fault(int, siginfo_t *info, void *context)
@@ -122,10 +146,12 @@ static void on_fault(int, siginfo_t *info, void *context)
 		return;
 	}
 	mprotect(stepping->base, stepping->size, PROT_READ | PROT_WRITE);
-	if ((!writes || the_target.modifies) &&
-	    model->region_read(stepping->region, at, stepping->base + at, the_target.width(stepping->region, at)))
+	const reg r = the_target.reg_of(stepping->region, at);
+	pending = {at, writes ? width_of(reinterpret_cast<const u8 *>(regs[REG_RIP])) : 0};
+	if (writes && !pending.size)
+		give_up("a register is written by another instruction than MOV");
+	if (!writes && model->region_read(stepping->region, r.at, stepping->base + r.at, r.size))
 		give_up("a register is not read");
-	pending = writes ? at : none;
 	regs[REG_EFL] |= 0x100; /* one instruction, then SIGTRAP */
 }
 
@@ -134,15 +160,14 @@ static void on_step(int, siginfo_t *, void *context)
 	auto &regs = static_cast<ucontext_t *>(context)->uc_mcontext.gregs;
 
 	regs[REG_EFL] &= ~0x100;
-	if (pending != none)
+	if (pending.size)
 		write_register(*stepping, pending);
 	mprotect(stepping->base, stepping->size, PROT_NONE);
 }
 
-/* A CPU without MOVDIR64B: DPDK has its operands in rax and rdx. */
+/* A CPU without MOVDIR64B. */
 static void on_illegal(int, siginfo_t *, void *context)
 {
-	static constexpr u8 movdir64b[] = {0x66, 0x0f, 0x38, 0xf8, 0x02};
 	auto &regs = static_cast<ucontext_t *>(context)->uc_mcontext.gregs;
 	const u64 to = u64(regs[REG_RAX]);
 
@@ -150,8 +175,8 @@ static void on_illegal(int, siginfo_t *, void *context)
 		if (!memcmp(reinterpret_cast<void *>(regs[REG_RIP]), movdir64b, sizeof(movdir64b)) &&
 		    to - u64(w.base) < w.size) {
 			mprotect(w.base, w.size, PROT_READ | PROT_WRITE);
-			memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(regs[REG_RDX]), 64);
-			write_register(w, to - u64(w.base));
+			memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(regs[REG_RDX]), movdir64b_bytes);
+			write_register(w, {to - u64(w.base), movdir64b_bytes});
 			mprotect(w.base, w.size, PROT_NONE);
 			regs[REG_RIP] += sizeof(movdir64b);
 			return;

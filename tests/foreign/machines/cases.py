@@ -99,12 +99,12 @@ def quickstart(guest, to, devices):
 # ---- suites -----------------------------------------------------------------------------------------------
 
 
-def run_suites(guest, to, programs, devices, names=None, without=(), engine="sdma", seconds=SECONDS):
+def run_suites(guest, to, programs, devices, names=None, without=(), engine="sdma", seconds=SECONDS, settings=None):
     for s in programs.of[engine]:
         if (names and s.name not in names) or s.name in without or s.devices > len(devices):
             continue
         to.suite(s.name)
-        to.tap(s.name, guest.run(s.command(devices), seconds))
+        to.tap(s.name, guest.run(s.command(devices, settings), seconds))
 
 
 # ---- users --------------------------------------------------------------------------------------------------

@@ -17,9 +17,9 @@ class Suite:
     def __init__(self, name, program, arguments, env, devices):
         self.name, self.program, self.arguments, self.env, self.devices = name, program, arguments, env, devices
 
-    def command(self, devices):
+    def command(self, devices, settings=None):
         """What a shell in the guest is told."""
-        env = {"CMOCKA_MESSAGE_OUTPUT": "TAP", "USDMA_TEST_BACKEND": "kernel", **self.env,
+        env = {"CMOCKA_MESSAGE_OUTPUT": "TAP", "USDMA_TEST_BACKEND": "kernel", **self.env, **(settings or {}),
                "USDMA_DEVICES": ",".join(devices[:self.devices])}
         words = [os.path.basename(self.program), *self.arguments]
         return f"exec env {' '.join(f'{k}={v}' for k, v in env.items())} {' '.join(words)}"

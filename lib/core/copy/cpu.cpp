@@ -289,4 +289,13 @@ size_t copy_group_by_cpu(const copy_list &items, size_t n, u64 total, const side
 	return done;
 }
 
+int copy_mapped(void *dst, const void *src, u64 len)
+{
+	const endpoints e = translate_both(dst, src);
+
+	if (race_on() || is_host(e.dst) == is_host(e.src) || e.dst.flags & region_readonly || !is_by_cpu(e))
+		return 1;
+	return copy_by_cpu(static_cast<u8 *>(dst), static_cast<const u8 *>(src), len, deadline::never());
+}
+
 } // namespace usdma::core

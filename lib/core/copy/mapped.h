@@ -17,4 +17,7 @@ using mapped_fill = ssize_t (*)(void *arg, u8 *at, u64 n);
  */
 ssize_t fill_mapped(void *dst, u64 len, mapped_fill fill, void *arg);
 
+/* By the CPU alone, where it makes the copies of device memory. 1: not possible; a part may have been copied. */
+int copy_mapped(void *dst, const void *src, u64 len);
+
 } // namespace usdma::core

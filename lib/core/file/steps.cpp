@@ -6,6 +6,7 @@
 #include "driver/base/futex_lock.h"
 #include "driver/base/page_guard.h"
 #include "lib/core/copy/copy.h"
+#include "lib/core/copy/mapped.h"
 #include "lib/core/stream/guard.h"
 #include "lib/core/stream/task.h"
 
@@ -248,7 +249,9 @@ static int copy_piece(operation *op, void *dst, const void *src, u64 n)
 
 	if (!dev)
 		return fail(ENODEV, "device %u is not open", op->r.f->slot);
-	const int err = copy_sync(dev.get(), dst, src, n, deadline::never());
+	int err = copy_mapped(dst, src, n);
+	if (err > 0)
+		err = copy_sync(dev.get(), dst, src, n, deadline::never());
 	/* The time of a copy is not the disk's. */
 	progressed(op);
 	return err;

@@ -296,6 +296,17 @@ static void test_disable_abort_reset(void **)
 		assert_int_equal(b.state(),
 				 c == command::reset_device ? device_state::disabled : device_state::enabled);
 	}
+	/* What was submitted after the command is not dropped. */
+	for (u32 i = 0; i < 200; i++) {
+		b.start();
+		memset(b.records, 0, 16 * 32);
+		for (u32 r = 0; r < 15; r++)
+			assert_int_equal(b.submit(b.make(operation::noop, 0, 0, 0, with_record, r)), 0);
+		b.put<u32>(off_cmd, u32(command::abort_wq) << cmd_code_shift | 1);
+		b.submit(b.make(operation::noop, 0, 0, 0, with_record, 15));
+		b.wait_command();
+		b.await(15);
+	}
 	/* A batch is left in its middle. */
 	b.start();
 	for (u32 i = 0; i < 100; i++)

@@ -110,11 +110,15 @@ cmd_error dsa_model::enable_queue(u32 index)
 
 /* ---- stopping ---------------------------------------------------------------------------------------------- */
 
-/* Descriptors that have not begun. Nothing of the queue is busy. */
-void dsa_model::drop(dsa_queue &q)
+/* Descriptors up to this one that have not finished. Nothing of the queue is busy. */
+void dsa_model::drop(dsa_queue &q, u64 last)
 {
-	q.finished = q.submitted;
-	q.count = q.position = 0;
+	const u32 left = u32(q.submitted - last);
+
+	q.finished = last;
+	q.head = (q.head + q.count - left) % dsa_queue::most;
+	q.count = left;
+	q.position = 0;
 	q.active = q.hung = q.abort = q.in_batch = q.failed = false;
 	if (wrong_)
 		wrong_->channel_off(q.index);
@@ -126,7 +130,7 @@ void dsa_model::abort(dsa_queue &q)
 	if (q.busy || q.hung)
 		q.abort = true;
 	else
-		drop(q);
+		drop(q, target_[q.index]);
 }
 
 cmd_error dsa_model::stop_queues(command code, u32 operand)

@@ -16,7 +16,7 @@
  *     order, also within a batch; priorities change nothing.
  *   - Addresses are translated as with ATS enabled: reads and writes of what the client has not mapped are page faults.
  *   - A page request is answered by the client's mapping of the address within 100 ms; else it counts as refused.
- *   - An abort drops all descriptors that have not begun, and those of a batch that has.
+ *   - An abort drops all descriptors before it that have not begun, and those of a batch that has.
  *   - A handle of dsa-2 is the index of its vector plus handle_base.
  *   - MSI-X only: there is no interrupt message storage, and writes to its portals are ignored.
  *   - Portals: a message of 64 bytes is a descriptor, as is a sequence of aligned writes of 4 to 32 bytes from its
@@ -132,7 +132,7 @@ private:
 	dsa::cmd_error stop_queues(dsa::command code, u32 operand);
 	dsa::cmd_error take_handle(u32 operand, bool request);
 	void abort(dsa_queue &q);
-	void drop(dsa_queue &q);
+	void drop(dsa_queue &q, u64 last);
 	void advance_command();
 	void finish_command(dsa::cmd_error err);
 	void complete_stop();

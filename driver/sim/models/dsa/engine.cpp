@@ -40,7 +40,7 @@ bool dsa_model::begin(dsa_queue &q)
 	std::lock_guard guard(lock_);
 
 	if (q.abort) {
-		drop(q);
+		drop(q, target_[q.index]);
 		advance_command();
 	}
 	if (reset_due_ || state_ == dsa::device_state::halt)
@@ -63,7 +63,7 @@ void dsa_model::end(dsa_queue &q, bool done)
 	q.active &= !done;
 	q.finished += done;
 	if (q.abort)
-		drop(q);
+		drop(q, target_[q.index]);
 	if (reset_due_)
 		power_on();
 	advance_command();

@@ -185,7 +185,7 @@ void dsa_model::power_on()
 	for (u32 i = 0; i < queues_count_; i++) {
 		dsa_queue &q = queues_[i];
 
-		drop(q);
+		drop(q, q.submitted);
 		q.state = dsa::wq_state::disabled;
 		for (auto &p : q.pieces)
 			p.have = 0;

@@ -84,8 +84,12 @@ int ring_channel::end(bool is_off)
 unsigned ring_channel::post(const request *r, unsigned n)
 {
 	/* Acquire in completed(): the hardware has read a slot before it counts it as completed. */
-	post_limit = completed(this) + ring_size;
-	n = unsigned(std::min<u64>(n, post_limit - posted));
+	const u64 done = completed(this);
+	/* The device may store anything. */
+	const u64 space = u64(std::clamp<s64>(s64(done + ring_size - posted), 0, ring_size));
+
+	post_limit = posted + space;
+	n = unsigned(std::min<u64>(n, space));
 	std::lock_guard g(lock_);
 
 	for (unsigned i = 0; i < n; i++) {
@@ -101,7 +105,7 @@ void ring_channel::issue()
 {
 	const u64 before = hw_;
 
-	while (!is_halted_ && !soft_ && issued_ != tail_) {
+	while (!is_halted_ && !frozen_ && !soft_ && issued_ != tail_) {
 		const request &r = slot(issued_ + 1);
 
 		soft_ = !in_hardware(r);
@@ -170,6 +174,9 @@ void ring_channel::serve()
 {
 	const u64 done = completed(this);
 
+	/* A device that stores nonsense: the loop would not end. */
+	if (s64(done - issued_) > 0)
+		return;
 	for (; s64(done - served_) > 0; served_++) {
 		const u64 seq = served_ + 1;
 		/* A slot that was posted again has lost the flag. */

@@ -37,10 +37,12 @@ public:
 	virtual int open(const channel_config &cfg, u32 size) = 0;
 	/* Stops the thread and whatever it runs, and the hardware, if that may still execute something. */
 	int end(bool is_off);
+	/* Its memory stays, and mapped, as long as the device: end() has failed. */
+	void retain_memory();
 	/* Stops what the thread runs, until restart(). -ETIMEDOUT. */
 	int freeze();
 	/* The function was reset, and with it the hardware. */
-	virtual void forget() {}
+	void forget();
 
 protected:
 	/* Zeroed memory that the hardware accesses; the record is at its beginning. */
@@ -72,6 +74,8 @@ protected:
 	virtual int suspend() = 0;
 	/* On return of 0 it accesses no memory; the record shows what completed before. */
 	virtual int reset() = 0;
+	/* It was, alone or with the function. */
+	virtual void was_reset() {}
 	/* It has halted by an error, read from memory. */
 	virtual bool has_halted() const = 0;
 	/* The same, read from registers. */

@@ -59,9 +59,11 @@ int ring_engine::channel_open(unsigned index, const channel_config &cfg, channel
 
 void ring_engine::close(ring_channel *c)
 {
-	/* The unmap stops even a device that does not obey. */
-	if (c->end(is_off()) < 0)
+	/* Another channel must not get the addresses that the device may still write to. */
+	if (c->end(is_off()) < 0) {
 		log_warn("%s: channel %u: %s", dev_->name(), c->index, error_text());
+		c->retain_memory();
+	}
 	{
 		std::lock_guard guard(lock_);
 

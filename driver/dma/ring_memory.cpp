@@ -54,6 +54,17 @@ void ring_channel::unmap_memory()
 	push_reserved(host_.stuck, std::move(memory_));
 }
 
+void ring_channel::retain_memory()
+{
+	std::lock_guard guard(host_.lock);
+
+	if (!iova_)
+		return;
+	host_.areas.remove(iova_);
+	iova_ = 0;
+	push_reserved(host_.stuck, std::move(memory_));
+}
+
 ring_channel::~ring_channel()
 {
 	if (iova_)

@@ -80,6 +80,7 @@ void ring_channel::handle_stop()
 	if (err < 0) {
 		log_warn("%s: channel %u: %s", eng->transport().name(), index, error_text());
 		store_seq_cst(&stop_, 0u);
+		changed_.notify_all();
 		return;
 	}
 	const u64 seq = completed(this) + 1;
@@ -92,10 +93,16 @@ int ring_channel::stop()
 
 	if (is_halted_)
 		return 0;
-	store_seq_cst(&stop_, 1u);
+	if (!frozen_)
+		store_seq_cst(&stop_, 1u);
 	wake_thread();
-	if (changed_.wait_for(g, std::chrono::milliseconds(stop_ms), [this] { return is_halted_; }))
+	changed_.wait_for(g, std::chrono::milliseconds(stop_ms),
+			  [this] { return is_halted_ || frozen_ || !load_seq_cst(&stop_); });
+	if (is_halted_)
 		return 0;
+	/* The request to stop is then freeze()'s. */
+	if (frozen_)
+		return fail(EBUSY, "channel %u is being reset", index);
 	store_seq_cst(&stop_, 0u);
 	return fail(ETIMEDOUT, "channel %u does not stop", index);
 }
@@ -114,6 +121,8 @@ int ring_channel::resume()
 
 	if (!is_halted_)
 		return fail(EINVAL, "channel %u is not halted", index);
+	if (frozen_)
+		return fail(EBUSY, "channel %u is being reset", index);
 	const u64 seq = load_relaxed(&record_->fault_seq);
 	const bool stopped = load_relaxed(&record_->reason) == u32(fault_reason::stopped);
 	/* One that the thread has run has no slot. */
@@ -184,10 +193,18 @@ int ring_channel::freeze()
 
 	frozen_ = true;
 	store_seq_cst(&stop_, 1u);
+	changed_.notify_all();
 	wake_thread();
 	if (changed_.wait_for(g, std::chrono::milliseconds(stop_ms), [this] { return !soft_running_; }))
 		return 0;
 	return fail(ETIMEDOUT, "channel %u does not stop", index);
+}
+
+void ring_channel::forget()
+{
+	std::lock_guard g(lock_);
+
+	was_reset();
 }
 
 int ring_channel::restart()

@@ -194,12 +194,12 @@ int dsa_channel::reset()
 	const int err = owner_.run(command::reset_wq, 1u << index);
 
 	if (!err)
-		forget();
+		was_reset();
 	return err;
 }
 
 /* Nothing is written any more, nor are the records of what was dropped. */
-void dsa_channel::forget()
+void dsa_channel::was_reset()
 {
 	std::lock_guard g(batch_lock_);
 

@@ -48,7 +48,6 @@ public:
 	dsa_channel(dsa_engine &e, u32 index_);
 
 	int open(const dma::channel_config &cfg, u32 size) override;
-	void forget() override;
 
 private:
 	bool in_hardware(const dma::request &r) const override;
@@ -62,6 +61,7 @@ private:
 	int start(u64 first) override;
 	int suspend() override;
 	int reset() override;
+	void was_reset() override;
 	bool has_halted() const override;
 	int read_halted(bool *out) override;
 	void read_fault(const dma::request &r, dma::fault_reason *why, u64 *at) override;

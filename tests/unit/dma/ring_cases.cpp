@@ -2,6 +2,8 @@
 /* The cases of any ring engine. */
 #include "tests/unit/dma/ring_cases.h"
 
+#include "driver/dma/ring_channel.h"
+
 namespace usdma::test {
 
 using namespace usdma::dma;
@@ -366,6 +368,53 @@ static void test_reset_in_a_wait(void **)
 	b.run({.op = opcode::write, .dst = host, .a = 5});
 }
 
+/* Until the owner of the reset starts it again. */
+static void test_no_stop_or_resume_during_a_reset(void **)
+{
+	ring_bench b;
+
+	assert_int_equal(static_cast<ring_channel *>(b.ch)->freeze(), 0);
+	assert_int_equal(b.ch->ops->stop(b.ch), -EBUSY);
+	assert_int_equal(b.eng->reset(), 0);
+	assert_int_equal(b.ch->ops->restart(b.ch), 0);
+	assert_int_equal(b.ch->ops->stop(b.ch), 0);
+	b.post(fill(0, 8, 1, 0x11));
+	assert_int_equal(static_cast<ring_channel *>(b.ch)->freeze(), 0);
+	assert_int_equal(b.ch->ops->resume(b.ch), -EBUSY);
+	assert_int_equal(b.eng->reset(), 0);
+	assert_int_equal(b.ch->ops->resume(b.ch), -EBUSY);
+	assert_int_equal(b.ch->ops->restart(b.ch), 0);
+	b.run(fill(8, 8, 1, 0x22));
+	assert_int_equal(b.bytes[0], 0);
+	assert_int_equal(b.bytes[8], 0x22);
+}
+
+/* A device that stores what it likes as its progress: no endless loop, no ring that is overrun. */
+static void test_device_stores_nonsense(void **)
+{
+	ring_bench b(kind.faulty, {.ring_size = 8});
+	auto *r = const_cast<completion_record *>(b.ch->record);
+	const request list[32] = {};
+
+	assert_int_equal(b.inject("hang@1"), 0);
+	const u64 seq = b.post(copy(0, 4096, 64));
+	b.until_struck();
+	for (u64 value : {seq + (u64(1) << 40), seq - (u64(1) << 40)}) {
+		store_release(&r->completed, value);
+		/* The thread reads it. */
+		b.ch->ops->arm(b.ch, irq_waiter, value);
+		pollfd p = {b.ch->irq_fd[irq_waiter], POLLIN, 0};
+		assert_int_equal(poll(&p, 1, int(patience)), 1);
+		assert_int_equal(read(p.fd, &value, 8), 8);
+		assert_true(b.ch->ops->post(b.ch, list, 32) <= 8);
+		assert_true(b.ch->post_limit - b.ch->posted <= 8);
+	}
+	assert_int_equal(b.eng->reset(), 0);
+	assert_int_equal(b.ch->ops->restart(b.ch), 0);
+	b.run(fill(8, 8, 1, 0x22));
+	assert_int_equal(b.bytes[8], 0x22);
+}
+
 static void test_lost_device(void **)
 {
 	ring_bench b(kind.faulty);
@@ -479,6 +528,8 @@ int ring_main(const char *name, std::span<const CMUnitTest> own)
 		cmocka_unit_test(test_service_interrupts),
 		cmocka_unit_test(test_hang_abort_and_reset),
 		cmocka_unit_test(test_reset_in_a_wait),
+		cmocka_unit_test(test_no_stop_or_resume_during_a_reset),
+		cmocka_unit_test(test_device_stores_nonsense),
 		cmocka_unit_test(test_lost_device),
 		cmocka_unit_test(test_given_up),
 		cmocka_unit_test(test_channel_arguments),

@@ -193,6 +193,7 @@ int dsa_channel::reset()
 {
 	const int err = owner_.run(command::reset_wq, 1u << index);
 
+	unsure_ = err < 0;
 	if (!err)
 		was_reset();
 	return err;
@@ -203,7 +204,7 @@ void dsa_channel::was_reset()
 {
 	std::lock_guard g(batch_lock_);
 
-	enabled_ = false;
+	enabled_ = unsure_ = false;
 	batch_seq_ = dma::completed(this);
 	for (completion &c : page_->batch)
 		store_relaxed(&c.status, free_record);
@@ -218,12 +219,13 @@ bool dsa_channel::is_done()
 
 int dsa_channel::start(u64 first)
 {
-	int err = enabled_ && !is_done() ? reset() : 0;
+	int err = unsure_ || (enabled_ && !is_done()) ? reset() : 0;
 
 	/* An error of what was dropped is not one of what follows. */
 	owner_.clear_error(index);
 	if (!err && !enabled_)
 		err = owner_.enable_queue(index);
+	unsure_ = err < 0;
 	if (err)
 		return err;
 	std::lock_guard g(batch_lock_);
@@ -257,7 +259,10 @@ bool dsa_channel::has_halted() const
 	return is_failure(batch_status());
 }
 
-/* Only its record shows that a batch has failed; an error without one is in SWERROR. */
+/*
+ * Only its record shows that a batch has failed; an error without one is in SWERROR, as is one of a descriptor that was
+ * no request's: it counts only while a batch is in flight.
+ */
 int dsa_channel::read_halted(bool *out)
 {
 	u32 general = 0;
@@ -266,7 +271,8 @@ int dsa_channel::read_halted(bool *out)
 
 	if (!err)
 		err = owner_.read(off_swerror, &error);
-	*out = has_halted() || device_state(general & 3) == device_state::halt || is_error_of(index, error);
+	*out = has_halted() || device_state(general & 3) == device_state::halt ||
+	       (is_error_of(index, error) && !is_done());
 	return err;
 }
 

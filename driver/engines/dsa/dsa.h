@@ -81,6 +81,7 @@ private:
 	pair *ring_ = nullptr;
 	u64 *numbers_ = nullptr;
 	bool enabled_ = false;
+	bool unsure_ = true;      /* whether it is: it was another channel's, or a command has failed */
 	u64 sent_ = 0, last_ = 0; /* slots that were submitted, and that are to be */
 
 	std::mutex batch_lock_; /* protects what follows, and orders batches and drains */
@@ -127,7 +128,7 @@ private:
 	int setup() override;
 	int setup_groups();
 	dma::ring_channel *make_channel(u32 index) override;
-	int wait_command(deadline until, u32 *status);
+	int wait_command(u32 *status);
 
 	static_assert(max_channels <= most_channels);
 	mapping portals_; /* empty: by messages */

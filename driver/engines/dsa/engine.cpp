@@ -57,8 +57,9 @@ void dsa_engine::submit(u32 index, const work &w)
 
 /* ---- commands ---------------------------------------------------------------------------------------- */
 
-int dsa_engine::wait_command(deadline until, u32 *value)
+int dsa_engine::wait_command(u32 *value)
 {
+	const deadline until = deadline::in_ms(command_ms);
 	const timespec t = {0, 20 * 1000};
 
 	for (;; nanosleep(&t, nullptr)) {
@@ -74,15 +75,15 @@ int dsa_engine::wait_command(deadline until, u32 *value)
 
 int dsa_engine::run(command code, u32 operand, u32 *result)
 {
-	const deadline until = deadline::in_ms(command_ms);
 	std::lock_guard guard(command_lock_);
 	u32 value = 0;
-	int err = wait_command(until, &value);
+	/* The one before may have timed out. */
+	int err = wait_command(&value);
 
 	if (!err)
 		err = write(off_cmd, u32(code) << cmd_code_shift | operand);
 	if (!err)
-		err = wait_command(until, &value);
+		err = wait_command(&value);
 	if (err)
 		return err;
 	if (value & cmd_error_mask)
@@ -169,7 +170,7 @@ int dsa_engine::check_identity()
 	return 0;
 }
 
-/* A bus that is not the model's takes a descriptor as one write only, which no trapped access is. */
+/* The hardware takes a descriptor as one write only, which no trapped access is. A vfio-user server gets a message. */
 int dsa_engine::map_portals()
 {
 	vfio::region_info bar;
@@ -179,8 +180,10 @@ int dsa_engine::map_portals()
 	if (bar.size < limits_.channels * portals_step)
 		return fail(ENODEV, "BAR2 has %llu bytes for the portals of %u queues",
 			    static_cast<unsigned long long>(bar.size), limits_.channels);
-	if (!(bar.flags & vfio::region_mappable))
+	if (!(bar.flags & vfio::region_mappable) && dev_->own_connection())
 		return 0;
+	if (!(bar.flags & vfio::region_mappable))
+		return fail(EOPNOTSUPP, "BAR2 cannot be mapped, which descriptors need: VFIO traps it");
 	if (!has_movdir64b())
 		return fail(EOPNOTSUPP, "this CPU lacks MOVDIR64B, by which descriptors are submitted");
 	return dev_->region_map(vfio::region_bar2, 0, limits_.channels * portals_step, &portals_);

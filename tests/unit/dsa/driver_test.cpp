@@ -28,6 +28,24 @@ static void test_errors_of_the_device(void **)
 	});
 }
 
+/* Stops while the first of two copies runs, and returns its number; a stop that is too late is tried again. */
+static u64 stop_in_the_first(ring_bench &b)
+{
+	const deadline until = deadline::in_ms(patience);
+
+	for (;;) {
+		assert_int_equal(b.inject("slow@1/300000"), 0);
+		const u64 seq = b.post(copy(4096, 0, 64));
+		b.post(copy(8192, 0, 64));
+		b.until_struck();
+		assert_int_equal(b.ch->ops->stop(b.ch), 0);
+		if (completed(b.ch) != b.ch->posted)
+			return seq;
+		assert_false(until.passed());
+		assert_int_equal(b.ch->ops->resume(b.ch), 0);
+	}
+}
+
 /* A stop waits for the batch: what it holds has run, and what follows has not. */
 static void test_stop_between_batches(void **)
 {
@@ -35,11 +53,7 @@ static void test_stop_between_batches(void **)
 	fault f;
 
 	memset(b.bytes, 1, 64);
-	assert_int_equal(b.inject("slow@1/300000"), 0);
-	const u64 seq = b.post(copy(4096, 0, 64));
-	b.post(copy(8192, 0, 64));
-	b.until_struck();
-	assert_int_equal(b.ch->ops->stop(b.ch), 0);
+	const u64 seq = stop_in_the_first(b);
 	assert_true(read_fault(b.ch, &f));
 	assert_int_equal(f.reason, fault_reason::stopped);
 	assert_int_equal(completed(b.ch), seq);
@@ -49,6 +63,21 @@ static void test_stop_between_batches(void **)
 	assert_true(b.await(b.ch->posted));
 	assert_int_equal(b.bytes[4096], 1);
 	assert_int_equal(b.bytes[8192], 2);
+}
+
+/* A batch that does not end cannot be stopped, only reset. */
+static void test_stop_of_a_hung_batch(void **)
+{
+	ring_bench b(kind.faulty);
+
+	assert_int_equal(b.inject("hang@1"), 0);
+	b.post(copy(4096, 0, 64));
+	b.until_struck();
+	assert_int_equal(b.ch->ops->stop(b.ch), -ETIMEDOUT);
+	assert_false(halted(b.ch));
+	assert_int_equal(b.ch->ops->abort(b.ch), 0);
+	assert_int_equal(b.ch->ops->resume(b.ch), 0);
+	b.run(copy(4096, 0, 64));
 }
 
 /* The record of a failed batch is lost: the channel hangs, and a reset recovers it. */
@@ -107,6 +136,92 @@ static void test_many_small_batches(void **)
 		assert_int_equal(reinterpret_cast<u64 *>(b.bytes)[i], i);
 }
 
+/* A device of another transport, or one that is slow to obey. */
+class other_bus final : public vfio::device {
+public:
+	explicit other_bus(std::unique_ptr<vfio::device> below) : dev_(std::move(below)) {}
+	int region(unsigned i, vfio::region_info *out) override { return dev_->region(i, out); }
+	int region_map(unsigned, u64, u64, mapping *) override { return -EOPNOTSUPP; }
+	int region_read(unsigned i, u64 at, void *buf, size_t len) override
+	{
+		const int err = dev_->region_read(i, at, buf, len);
+
+		if (i == vfio::region_bar0 && at == dsa::off_cmdstatus && has_stalled)
+			*static_cast<u32 *>(buf) |= dsa::cmd_active;
+		return err;
+	}
+	int region_write(unsigned i, u64 at, const void *buf, size_t len) override
+	{
+		if (i == vfio::region_bar0 && at == dsa::off_cmd)
+			has_stalled |= *static_cast<const u32 *>(buf) >> dsa::cmd_code_shift == u32(stalls);
+		return dev_->region_write(i, at, buf, len);
+	}
+	int region_fd(unsigned, u64 *) override { return -1; }
+	int region_doorbell_fd(unsigned, u64) override { return -1; }
+	int irq(unsigned i, vfio::irq_info *out) override { return dev_->irq(i, out); }
+	int irq_set(unsigned i, unsigned n, std::span<const int> fds) override { return dev_->irq_set(i, n, fds); }
+	int limits(vfio::address_limits *out) override { return dev_->limits(out); }
+	int dma_map(const vfio::dma_area &area) override { return dev_->dma_map(area); }
+	int dma_unmap(u64 iova, u64 size) override { return dev_->dma_unmap(iova, size); }
+	int reset() override { return dev_->reset(); }
+	bool lost() const override { return dev_->lost(); }
+	int lost_fd() const override { return dev_->lost_fd(); }
+	const char *name() const override { return dev_->name(); }
+	const char *backend() const override { return dev_->backend(); }
+	bool own_connection() const override { return is_own; }
+
+	bool is_own = true, has_stalled = false;
+	dsa::command stalls = {}; /* it is never done */
+
+private:
+	std::unique_ptr<vfio::device> dev_;
+};
+
+static std::unique_ptr<other_bus> open_other()
+{
+	std::unique_ptr<vfio::device> dev;
+
+	assert_int_equal(open_device(kind.plain, &dev), 0);
+	return std::make_unique<other_bus>(std::move(dev));
+}
+
+/* Whether the queue is enabled is unknown then, and what the channel's memory is used for. */
+static void test_command_times_out(void **)
+{
+	std::unique_ptr<other_bus> bus = open_other();
+	other_bus &dev = *bus;
+	std::unique_ptr<engine> eng;
+	channel *ch;
+	const request nop = {};
+
+	assert_int_equal(probe(std::move(bus), &eng), 0);
+	assert_int_equal(eng->channel_open(0, {}, &ch), 0);
+	const u64 at = ch->record_iova;
+	ch->ops->close(ch);
+	dev.stalls = dsa::command::enable_wq;
+	assert_int_equal(eng->channel_open(0, {}, &ch), -ETIMEDOUT);
+	dev.stalls = {};
+	dev.has_stalled = false;
+	assert_int_equal(eng->channel_open(0, {}, &ch), 0);
+	assert_int_not_equal(ch->record_iova, at);
+	assert_int_equal(ch->ops->post(ch, &nop, 1), 1);
+	ch->ops->doorbell(ch);
+	for (const deadline until = deadline::in_ms(patience); completed(ch) != ch->posted; sched_yield())
+		assert_false(until.passed());
+	ch->ops->close(ch);
+}
+
+/* The hardware would ignore each descriptor. */
+static void test_portals_are_trapped(void **)
+{
+	std::unique_ptr<other_bus> bus = open_other();
+	std::unique_ptr<engine> eng;
+
+	bus->is_own = false;
+	assert_int_equal(probe(std::move(bus), &eng), -EOPNOTSUPP);
+	assert_non_null(strstr(error_text(), "BAR2"));
+}
+
 static u64 software_error(engine &eng)
 {
 	u64 error = 0;
@@ -143,6 +258,21 @@ static void test_error_of_another_queue(void **)
 	assert_int_equal(other->ops->resume(other), 0);
 	assert_int_equal(software_error(*b.eng), 0);
 	other->ops->close(other);
+}
+
+/* That of no request, which is none of the request that a stop finds first. */
+static void test_error_of_no_request(void **)
+{
+	ring_bench b(kind.faulty);
+	fault f;
+
+	make_error(b.eng->transport(), 0);
+	const u64 seq = stop_in_the_first(b);
+	assert_true(read_fault(b.ch, &f));
+	assert_int_equal(f.reason, fault_reason::stopped);
+	assert_int_equal(completed(b.ch), seq);
+	assert_int_equal(b.ch->ops->resume(b.ch), 0);
+	assert_true(b.await(b.ch->posted));
 }
 
 /* Where a queue has a list of operations, it is ours. */
@@ -203,10 +333,14 @@ int main()
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_errors_of_the_device),
 		cmocka_unit_test(test_stop_between_batches),
+		cmocka_unit_test(test_stop_of_a_hung_batch),
 		cmocka_unit_test(test_lost_record),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_many_small_batches),
+		cmocka_unit_test(test_command_times_out),
+		cmocka_unit_test(test_portals_are_trapped),
 		cmocka_unit_test(test_error_of_another_queue),
+		cmocka_unit_test(test_error_of_no_request),
 		cmocka_unit_test(test_operations_of_a_queue),
 		cmocka_unit_test(test_ids),
 		cmocka_unit_test(test_takes_over),

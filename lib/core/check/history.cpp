@@ -13,7 +13,7 @@ context_id history::add(bool stream)
 		id = free_.back();
 		free_.pop_back();
 	} else if (!try_push(contexts_) || !try_reserve(free_, contexts_.size())) {
-		counts_.no_memory++;
+		lost(&counts_.no_memory);
 		return ~0u;
 	}
 	context *c = &contexts_[id];
@@ -93,6 +93,48 @@ void history::pass_all(vector_clock *to)
 
 /* ---- operations ------------------------------------------------------------------------------------ */
 
+static bool overlaps(byte_range a, byte_range b)
+{
+	return a.begin < b.end && b.begin < a.end;
+}
+
+/* By another stream: it may have run, if the order was made by means unseen here. */
+bool history::write_is_queued(byte_range r, context_id but) const
+{
+	for (context_id id = 0; queued_ && id < contexts_.size(); id++)
+		for (const queued &q : contexts_[id].queue)
+			for (const stream_access &a : q.accesses)
+				if (id != but && a.writes && overlaps(a.where, r))
+					return true;
+	return false;
+}
+
+static bool trim(std::vector<stream_access> *all, byte_range r)
+{
+	for (size_t i = 0, n = all->size(); i < n; i++) {
+		const stream_access a = (*all)[i];
+
+		if (!overlaps(a.where, r))
+			continue;
+		(*all)[i].where.end = std::max(a.where.begin, r.begin);
+		if (a.where.end > r.end && !try_push(*all, stream_access{{r.end, a.where.end}, a.writes}))
+			return false;
+	}
+	std::erase_if(*all, [](const stream_access &a) { return a.where.begin >= a.where.end; });
+	return true;
+}
+
+/* They were of memory whose address may be that of another block soon. */
+void history::forget_queued(byte_range r)
+{
+	for (context &c : contexts_)
+		for (queued &q : c.queue)
+			if (!trim(&q.accesses, r)) {
+				q.accesses.clear();
+				lost(&counts_.no_memory);
+			}
+}
+
 /* A second read of the same bytes is not reported again. */
 void history::check_unwritten(const stream_access &a, const access_stamp &by)
 {
@@ -101,7 +143,7 @@ void history::check_unwritten(const stream_access &a, const access_stamp &by)
 	const byte_range r = a.writes ? byte_range() : unwritten_.first_in(a.where);
 
 	unwritten_.remove(a.where);
-	if (r.begin < r.end)
+	if (r.begin < r.end && !write_is_queued(r, by.context))
 		found_(arg_, {r, false, false, {}, by, true});
 }
 
@@ -130,7 +172,7 @@ bool history::enqueue(context *stream, context *thread, queued &&q)
 	q.from = vector_clock();
 	pass_on(thread, &q.from);
 	if (queued_ >= max_queued || !try_push(stream->queue, std::move(q)))
-		counts_.queued_forgotten++;
+		lost(&counts_.queued_forgotten);
 	else
 		queued_++;
 	return true;
@@ -149,7 +191,7 @@ u64 history::submit(context_id stream, context_id thread, std::span<const stream
 	}
 	queued q{queued::kind::access, {}, {}, operation, nullptr};
 	if (!fits([&] { q.accesses.assign(what.begin(), what.end()); }))
-		counts_.no_memory++;
+		lost(&counts_.no_memory);
 	enqueue(s, t, std::move(q));
 	return 0;
 }
@@ -177,7 +219,7 @@ void history::submit_wait(context_id stream, context_id thread, const signal_ref
 		return join(s, signal->clock_);
 	/* The first in the queue is what the stream waits for. */
 	if (queued_ >= max_queued || !try_push(s->queue, queued{queued::kind::wait, {}, {}, 0, signal}))
-		counts_.queued_forgotten++;
+		lost(&counts_.queued_forgotten);
 	else
 		queued_++;
 }

@@ -90,12 +90,23 @@ public:
 	{
 		accesses_.forget(r);
 		unwritten_.remove(r);
+		if (queued_)
+			forget_queued(r);
 	}
 	/* ---- memory whose first read is reported if nothing has written it ---- */
-	void allocated(byte_range r) { unwritten_.add(r); }
+	void allocated(byte_range r)
+	{
+		if (!writes_unseen_)
+			unwritten_.add(r);
+	}
 	/* By means unseen here. */
 	void written(byte_range r) { unwritten_.remove(r); }
-	void all_written() { unwritten_.clear(); }
+	/* There may be writes at any address, or some were lost: all memory counts as written from now on. */
+	void writes_unseen()
+	{
+		writes_unseen_ = true;
+		unwritten_.clear();
+	}
 
 	struct counts {
 		access_counts accesses;
@@ -139,12 +150,19 @@ private:
 	context_id add(bool stream);
 	context *get(context_id c) { return c < contexts_.size() && contexts_[c].used ? &contexts_[c] : nullptr; }
 	void count(bool ok) { counts_.no_memory += !ok; }
+	void lost(u64 *counter)
+	{
+		++*counter;
+		writes_unseen();
+	}
 	void tick(context *c, context_id id);
 	void join(context *to, const vector_clock &from);
 	void begin(context *stream, context *thread, context_id thread_id);
 	void pass_on(context *c, vector_clock *to);
 	void pass_all(vector_clock *to);
 	void join_unseen(context *stream);
+	bool write_is_queued(byte_range r, context_id but) const;
+	void forget_queued(byte_range r);
 	void check_unwritten(const stream_access &a, const access_stamp &by);
 	void run_access(context *c, context_id id, std::span<const stream_access> what, u32 operation);
 	bool enqueue(context *stream, context *thread, queued &&q);
@@ -156,6 +174,7 @@ private:
 	std::vector<context_id> free_;
 	access_map accesses_;
 	unwritten_ranges unwritten_;
+	bool writes_unseen_ = false;
 	size_t queued_ = 0;
 	counts counts_;
 	report found_;

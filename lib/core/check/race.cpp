@@ -67,6 +67,7 @@ struct race_state {
 	void batch(context_id s, const char *what, std::span<const stream_access> items);
 	const block *block_at(u64 key, u64 *begin) const;
 	void reached(const race_signal &s);
+	void lost();
 };
 
 int thread_number()
@@ -99,6 +100,13 @@ race_state *race_get()
 	return race_made;
 }
 
+/* Something, which may have been a write. */
+void race_state::lost()
+{
+	no_memory++;
+	order.writes_unseen();
+}
+
 /* Runs f(state) with the lock. Nothing it does may fail the program's call: lack of memory is counted. */
 template <class F> void within_race(const F &f)
 {
@@ -110,7 +118,7 @@ template <class F> void within_race(const F &f)
 		return;
 	std::lock_guard guard(r->lock);
 	if (!fits([&] { f(*r); }))
-		r->no_memory++;
+		r->lost();
 	why.again(0);
 }
 
@@ -123,7 +131,7 @@ bool race_on()
 
 void race_no_memory()
 {
-	within_race([](race_state &r) { r.no_memory++; });
+	within_race([](race_state &r) { r.lost(); });
 }
 
 /* ---- findings --------------------------------------------------------------------------------------- */
@@ -205,7 +213,7 @@ void race_written(u64 key, u64 size)
 
 void race_writes_anywhere()
 {
-	within_race([&](race_state &r) { r.order.all_written(); });
+	within_race([&](race_state &r) { r.order.writes_unseen(); });
 }
 
 void race_block_free(u64 key)

@@ -41,7 +41,7 @@ void race_block_remove(u64 key, u64 size);
 void race_alias(u64 from, u64 to, u64 size);
 /* Others may write it from now on. */
 void race_written(u64 key, u64 size);
-/* The device writes at addresses that are not seen here. */
+/* From now on the device may write at addresses that are not seen here. */
 void race_writes_anywhere();
 /* The program frees a block: nothing may use it any more. */
 void race_block_free(u64 key);

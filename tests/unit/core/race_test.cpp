@@ -310,8 +310,10 @@ static void a_read_of_unwritten_memory_is_found(void **)
 	h.written({0, 64});
 	h.submit(stream, host, {&all, 1}, 4);
 	h.allocated({0, 64});
-	h.all_written();
+	h.writes_unseen();
 	h.submit(stream, host, {&all, 1}, 5);
+	h.allocated({0, 64});
+	h.submit(stream, host, {&all, 1}, 6);
 	assert_int_equal(found.size(), 1);
 }
 
@@ -333,6 +335,84 @@ static void a_queued_read_is_after_the_write(void **)
 	assert_int_equal(found, 0);
 }
 
+namespace {
+
+/* Streams, and how many conflicts there were. */
+struct counted {
+	unsigned found = 0;
+	history h{[](void *arg, const access_conflict &) { ++static_cast<counted *>(arg)->found; }, this};
+	context_id host = h.add_thread(), a = h.add_stream(), b = h.add_stream();
+
+	void submit(context_id by, byte_range where, bool writes)
+	{
+		const stream_access one = {where, writes};
+
+		h.submit(by, host, {&one, 1}, 1);
+	}
+	/* Until a thread waits for the stream. */
+	void hold(context_id s) { h.submit_wait(s, host, std::make_shared<order_signal>()); }
+};
+
+} // namespace
+
+/* The write is behind a wait that is passed by means unseen, and the read after the write. */
+static void a_queued_write_counts(void **)
+{
+	for (const bool other : {true, false}) {
+		const auto record = std::make_shared<order_signal>();
+		counted c;
+
+		c.h.allocated({0, 8});
+		c.hold(c.a);
+		if (!other)
+			c.submit(c.a, {0, 8}, false);
+		c.submit(c.a, {0, 8}, true);
+		c.h.submit_signal(c.a, c.host, record);
+		c.h.submit_wait(c.b, c.host, record);
+		c.submit(c.b, {0, 8}, false);
+		c.h.waited_for_stream(c.host, other ? c.b : c.a);
+		assert_int_equal(c.found, other ? 0 : 1);
+	}
+}
+
+/* One more than there is space for: it may have been the write of what is read, also of memory from later. */
+static void lost_operations_may_be_writes(void **)
+{
+	counted c;
+
+	c.h.allocated({0, 16});
+	c.hold(c.a);
+	for (size_t i = 1; i < history::max_queued; i++)
+		c.submit(c.a, {16, 24}, true);
+	assert_int_equal(c.h.result().queued_forgotten, 0);
+	c.submit(c.b, {0, 8}, false);
+	assert_int_equal(c.found, 1);
+	c.submit(c.a, {8, 16}, true);
+	assert_int_equal(c.h.result().queued_forgotten, 1);
+	c.h.allocated({24, 32});
+	c.submit(c.b, {8, 16}, false);
+	c.submit(c.b, {24, 32}, false);
+	assert_int_equal(c.found, 1);
+}
+
+/* A block is freed and its address is another's, before what was submitted for the first has run. */
+static void queued_accesses_are_of_their_block(void **)
+{
+	const auto go = std::make_shared<order_signal>();
+	counted c;
+
+	c.h.submit_wait(c.a, c.host, go);
+	c.submit(c.a, {0, 32}, false);
+	c.submit(c.a, {8, 16}, true);
+	c.h.forget({8, 16});
+	c.h.allocated({8, 16});
+	c.submit(c.b, {8, 16}, true);
+	c.submit(c.b, {7, 8}, true);
+	c.submit(c.b, {16, 17}, true);
+	c.h.give(c.host, go);
+	assert_int_equal(c.found, 2);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -349,6 +429,9 @@ int main()
 		cmocka_unit_test(unwritten_ranges_are_bounded),
 		cmocka_unit_test(a_read_of_unwritten_memory_is_found),
 		cmocka_unit_test(a_queued_read_is_after_the_write),
+		cmocka_unit_test(a_queued_write_counts),
+		cmocka_unit_test(lost_operations_may_be_writes),
+		cmocka_unit_test(queued_accesses_are_of_their_block),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

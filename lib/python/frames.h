@@ -40,24 +40,17 @@ inline std::string frames_here()
 	return lines;
 }
 
-/* Made and destroyed by one thread; made with the GIL. */
-class frames_noted {
-public:
-	frames_noted() : on_(core::race_on())
-	{
-		if (on_) [[unlikely]]
-			before_ = core::race_frames_enter(core::race_frames(frames_here()));
-	}
-	~frames_noted()
-	{
-		if (on_) [[unlikely]]
-			core::race_frames_enter(before_);
-	}
-	frames_noted(const frames_noted &) = delete;
+/*
+ * PyEval_SaveThread(), and the calling thread is in these frames from now on; *before: those it was in. The race
+ * check's lock is taken without the GIL: who has it may be writing a report into a pipe that a thread of Python reads.
+ */
+[[gnu::noinline]] inline PyThreadState *save_thread_noting_frames(u32 *before)
+{
+	const std::string lines = frames_here();
+	PyThreadState *const state = PyEval_SaveThread();
 
-private:
-	const bool on_;
-	u32 before_ = 0;
-};
+	*before = core::race_frames_enter(core::race_frames(lines));
+	return state;
+}
 
 } // namespace usdma::python

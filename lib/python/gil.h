@@ -45,15 +45,21 @@ inline bool interpreter_is_ending()
 
 class gil_released {
 public:
-	gil_released() : state_(PyEval_SaveThread()) {}
+	gil_released()
+		: noted_(core::race_on()), state_(noted_ ? save_thread_noting_frames(&before_) : PyEval_SaveThread())
+	{
+	}
 	~gil_released()
 	{
+		if (noted_) [[unlikely]]
+			core::race_frames_enter(before_);
 		guarded([this] { PyEval_RestoreThread(state_); });
 	}
 	gil_released(const gil_released &) = delete;
 
 private:
-	const frames_noted frames_;
+	const bool noted_;
+	u32 before_ = 0; /* frames, for the race check */
 	PyThreadState *state_;
 };
 

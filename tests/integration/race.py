@@ -32,6 +32,59 @@ load(cache, host, streams[0])
 use(cache, other, streams[1])
 assert acl.rt.synchronize_device() == 0
 """
+# Standard error is a full pipe. It is read when calls make no progress any more, and one more was made.
+PIPE_SCRIPT = """import os, threading, time
+import acl
+
+assert acl.init() == 0 and acl.rt.set_device(0) == 0
+streams = [acl.rt.create_stream()[0] for i in range(3)]
+host = acl.rt.malloc_host(4096)[0]
+cache, other = acl.rt.malloc(4096, 0)[0], acl.rt.malloc(4096, 0)[0]
+calls, full, reported = 0, threading.Event(), threading.Event()
+source, sink = os.pipe()
+standard = os.dup(2)
+os.dup2(sink, 2)
+
+def race():
+    assert acl.rt.set_device(0) == 0
+    assert acl.rt.memcpy_async(cache, 4096, host, 4096, 1, streams[0]) == 0
+    assert acl.rt.memcpy_async(other, 4096, cache, 4096, 3, streams[1]) == 0
+
+def call():
+    global calls
+    while not reported.is_set():
+        assert acl.rt.synchronize_stream(streams[2]) == 0
+        calls += 1
+
+def read():
+    text = b""
+    full.wait()
+    while b"usdma: race 1: read after write" not in text:
+        text = text[-100:] + os.read(source, 65536)
+    reported.set()
+
+os.set_blocking(sink, False)
+for n in (4096, 1):
+    try:
+        while True:
+            os.write(sink, b"-" * n)
+    except BlockingIOError:
+        pass
+os.set_blocking(sink, True)
+threads = [threading.Thread(target=f) for f in (call, race, read)]
+for t in threads:
+    t.start()
+before = -1
+while before != calls:
+    before = calls
+    time.sleep(0.2)
+full.set()
+assert acl.rt.synchronize_stream(streams[2]) == 0
+for t in threads:
+    t.join()
+os.dup2(standard, 2)
+assert acl.rt.synchronize_device() == 0
+"""
 TIMINGS = ("race", "race,early", "race,shuffle:3")
 STATUS = 66
 KINDS = {"write_after_read": "write after read", "read_before_load": "read after write", "early_record": "read after write",
@@ -141,6 +194,18 @@ def check_python(to):
                   and second[:1] == [("use", at["cache, 4096"])] and first[1][0] == "<module>", "stacks have lines of Python", done.stderr)
 
 
+def check_python_pipe(to):
+    """Who writes a report has the check's lock, and another thread of Python has to read it."""
+    what = "a thread of Python reads the reports"
+    if not importlib.util.find_spec("acl"):
+        return to.skip(what, "there is no module acl")
+    try:
+        done, reports, _ = run(sys.executable, ("-B", "-c", PIPE_SCRIPT), "race")
+    except subprocess.TimeoutExpired as e:
+        return to.add(False, what, str(e))
+    return to.add(done.returncode == STATUS and len(reports) == 1, what, done.stderr)
+
+
 def check_lost(to, program):
     """A lost device accesses nothing any more."""
     for name in ("free_in_flight", "free_after_abort"):
@@ -189,6 +254,7 @@ def main():
     check_settings(to, program)
     check_stacks(to, program)
     check_python(to)
+    check_python_pipe(to)
     check_lost(to, program)
     check_exit(to, program)
     for tool in sys.argv[2:]:

@@ -176,7 +176,11 @@ def check_stacks(to, program):
         return to.skip("stacks have lines of source", "libdw.so.1 is not installed")
     lines = [[f["line"] for f in stack if f["file"].endswith(("race_cases.cpp", "race_program.h")) and f["line"]] for stack in stacks]
     named = [any("race::" in f["function"] for f in stack) for stack in stacks]
-    return to.add(all(lines) and lines[0] != lines[1] and all(named), "stacks have lines of source", f"{stacks}")
+    to.add(all(lines) and lines[0] != lines[1] and all(named), "stacks have lines of source", f"{stacks}")
+    # Else a file that libdw opens would be the program's standard input.
+    _, reports, _ = run("sh", ("-c", 'exec "$0" "$@" <&-', program, "read_before_load", "racy"), "race")
+    stack = reports[0]["first"]["stack"] if reports else []
+    return to.add(bool(stack) and not any(f["line"] for f in stack), "no lines of source while a standard stream is closed", f"{stack}")
 
 
 def check_python(to):

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
 #include <string_view>
 #include <unistd.h>
 
@@ -27,7 +29,7 @@ struct dwfl_callbacks {
 
 struct libdwfl {
 	void *(*begin)(const dwfl_callbacks *callbacks);
-	void (*report_begin_add)(void *dwfl);
+	void (*report_begin)(void *dwfl);
 	int (*linux_proc_report)(void *dwfl, int pid);
 	int (*report_end)(void *dwfl, void *removed, void *arg);
 	void *(*addrmodule)(void *dwfl, u64 address);
@@ -36,6 +38,7 @@ struct libdwfl {
 	const char *(*lineinfo)(void *line, u64 *addr, int *number, int *column, void *mtime, void *length);
 	dwfl_callbacks callbacks;
 	void *dwfl = nullptr; /* nullptr: it is not there */
+	u64 changes = 0;      /* of the modules, when they were reported; 0: they were not */
 
 	libdwfl();
 	void *module_of(const void *address);
@@ -57,7 +60,7 @@ libdwfl::libdwfl()
 
 	callbacks.debuginfo_path = nullptr;
 	callbacks.section_address = nullptr;
-	if (lib && find_in(lib, "dwfl_begin", &begin) && find_in(lib, "dwfl_report_begin_add", &report_begin_add) &&
+	if (lib && find_in(lib, "dwfl_begin", &begin) && find_in(lib, "dwfl_report_begin", &report_begin) &&
 	    find_in(lib, "dwfl_linux_proc_report", &linux_proc_report) &&
 	    find_in(lib, "dwfl_report_end", &report_end) && find_in(lib, "dwfl_addrmodule", &addrmodule) &&
 	    find_in(lib, "dwfl_module_getsrc", &module_getsrc) &&
@@ -70,17 +73,39 @@ libdwfl::libdwfl()
 /* The modules that the process has now. */
 bool libdwfl::report()
 {
-	report_begin_add(dwfl);
+	report_begin(dwfl);
 	return !linux_proc_report(dwfl, getpid()) && !report_end(dwfl, nullptr, nullptr);
 }
 
-/* Modules may have been loaded since. */
+/* How often modules were loaded or unloaded: another one may be at an address then. */
+u64 module_changes()
+{
+	u64 n = 0;
+
+	dl_iterate_phdr(
+		[](dl_phdr_info *info, size_t, void *arg) {
+			*static_cast<u64 *>(arg) = info->dlpi_adds + info->dlpi_subs;
+			return 1;
+		},
+		&n);
+	return n;
+}
+
+/* Else a file that libdw opens may be one of them meanwhile, and children of the program inherit it. */
+bool standard_streams_are_open()
+{
+	return fcntl(0, F_GETFD) >= 0 && fcntl(1, F_GETFD) >= 0 && fcntl(2, F_GETFD) >= 0;
+}
+
 void *libdwfl::module_of(const void *address)
 {
-	const u64 at = reinterpret_cast<u64>(address);
-	void *const module = dwfl ? addrmodule(dwfl, at) : nullptr;
+	const u64 now = dwfl ? module_changes() : 0;
 
-	return module || !dwfl ? module : report() ? addrmodule(dwfl, at) : nullptr;
+	if (!dwfl || !standard_streams_are_open())
+		return nullptr;
+	if (changes != now)
+		changes = report() ? now : 0;
+	return changes ? addrmodule(dwfl, reinterpret_cast<u64>(address)) : nullptr;
 }
 
 std::string base_name(const char *path)

@@ -490,6 +490,37 @@ static void a_batch_fails_in_part(void **)
 	WORKS(usdma_stream_sync(s, long_ms));
 }
 
+/* The read has all the staging memory that the batch may hold; the write before it gets some once it is copied. */
+static void a_batch_does_not_starve_itself(void **)
+{
+	auto gen = rng(22);
+	device dev;
+	stream s(dev);
+	gate g(dev);
+	const temporary from, to, other;
+	const bytes want = fill_file(from, 8 * MiB, gen), data = random_bytes(4096, gen);
+
+	if (!has_direct(dev, from.fd())) {
+		print_message("# no O_DIRECT in /tmp\n");
+		skip();
+	}
+	const file reads(dev, from.fd(), USDMA_FILE_DIRECT), writes(dev, to.fd()), behind(dev, other.fd());
+	const block dst(dev, kind::device, want.size()), src(dev, kind::pinned, data.size());
+	batch b(reads, dst.data(), 2, want.size());
+
+	put(dev, src, data);
+	b.items[1] = b.items[0];
+	b.items[0] = {writes, src.data(), 0, data.size(), nullptr, nullptr, USDMA_FILE_WRITE, 0};
+	g.close(s);
+	WORKS(usdma_file_batch(s, b.items.data(), b.items.size(), &b.done));
+	/* The thread takes them in order: it has begun to read ahead. */
+	WORKS(usdma_file_write_sync(behind, 0, data.data(), data.size(), nullptr, long_ms));
+	g.open();
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_int_equal(b.done, 2);
+	assert_true(get(dev, dst) == want && to.get() == data);
+}
+
 /* An item without an answer: the others end, and it has its own error. */
 static void a_batch_waits_for_a_silent_disk(void **)
 {
@@ -529,6 +560,7 @@ int main()
 		cmocka_unit_test(a_batch_is_aborted),
 		cmocka_unit_test(a_batch_loses_its_device),
 		cmocka_unit_test(a_batch_fails_in_part),
+		cmocka_unit_test(a_batch_does_not_starve_itself),
 		cmocka_unit_test(a_batch_waits_for_a_silent_disk),
 		cmocka_unit_test(a_disk_is_silent),
 	};

@@ -101,6 +101,7 @@ struct file_group {
 	bool starved = false; /* in this step: no piece is free */
 	u64 copied = 0;       /* in this step, from the page cache */
 	size_t begin = 0;     /* those before have finished */
+	size_t reach = 0;     /* those from here on never had a piece */
 	size_t left = 0, succeeded = 0;
 	unsigned at_disk = 0, held = 0; /* pieces */
 	size_t n = 0;

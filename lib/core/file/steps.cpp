@@ -169,9 +169,12 @@ static bool send(operation *op, piece *p)
 
 static void append(operation *op, piece *p)
 {
+	file_group *g = op->g;
+
 	(op->first ? op->last->next : op->first) = p;
 	op->last = p;
 	op->started += p->want;
+	g->reach = std::max(g->reach, size_t(op - g->items) + 1);
 	progressed(op);
 }
 
@@ -414,7 +417,8 @@ static bool enter(file_group *g)
 
 	if (g->entered || !load_relaxed(&g->reached) || !cmpxchg_acq_rel(&g->reached, &seen, is_entered))
 		return false;
-	for (size_t i = g->begin; i < g->n; i++)
+	/* Also those that have failed and whose pieces are at the disk. */
+	for (size_t i = 0; i < g->n; i++)
 		if (g->items[i].first) {
 			pieces_reached(&g->items[i]);
 			progressed(&g->items[i]);
@@ -458,7 +462,10 @@ static bool step_operation(operation *op, file_pass *pass)
 	return !op->finished && hangs(op, pass->polled_ns) ? finish(op, ETIMEDOUT) : false;
 }
 
-/* Those that have pieces, or can get some. */
+/*
+ * Those that have pieces, or can get some. Without a free one too: an item that read ahead may have all that the group
+ * may hold, and gives them back only when it is stepped.
+ */
 static bool step_some(file_group *g, file_pass *pass)
 {
 	bool moved = false;
@@ -472,7 +479,7 @@ static bool step_some(file_group *g, file_pass *pass)
 			moved |= step_operation(op, pass);
 		if (op->finished)
 			g->begin += i == g->begin;
-		else if (g->starved && !op->started)
+		else if (g->starved && i >= g->reach)
 			break;
 		/* Others have their turn. */
 		if (g->copied >= piece_size)

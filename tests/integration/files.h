@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
@@ -128,6 +129,22 @@ inline bool has_direct(usdma_device *dev, int fd)
 inline unsigned any_flags(usdma_device *dev, int fd, std::mt19937_64 &gen)
 {
 	return unsigned(gen() % (has_direct(dev, fd) ? 3 : 2));
+}
+
+/* In a new process; work() returns its status: 0. */
+template <class Work> void in_a_child(Work work)
+{
+	int status = -1;
+	const pid_t child = fork();
+
+	if (!child) {
+		for (const int sig : {SIGSEGV, SIGBUS, SIGABRT})
+			signal(sig, SIG_DFL);
+		alarm(unsigned(long_ms / 1000));
+		_exit(work());
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
 }
 
 /* Random data with a hole. */

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <sys/uio.h>
-#include <sys/wait.h>
 
 using namespace usdma::test;
 
@@ -91,66 +89,14 @@ static void every_byte(void **)
 /* As in a container with the usual filter. */
 static void io_uring_is_forbidden(void **)
 {
-	int status = -1;
-	const pid_t child = fork();
-
-	if (!child) {
-		for (const int sig : {SIGSEGV, SIGBUS, SIGABRT})
-			signal(sig, SIG_DFL);
-		alarm(unsigned(long_ms / 1000));
+	in_a_child([] {
 		auto gen = rng(2);
+
 		if (!refuse_call(SYS_io_uring_setup, EPERM))
-			_exit(2);
+			return 2;
 		any_range("/tmp", gen);
-		_exit(threads_named("usdma-disk") ? 0 : 3);
-	}
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
-}
-
-/* In a new process: what is in the page cache needs no thread, into memory that the CPU can access. */
-static void read_from_page_cache(const char *dir, std::mt19937_64 &gen)
-{
-	device dev;
-	const temporary t(dir);
-	const bytes want = fill_file(t, 3 * MiB + 5, gen);
-	const file f(dev, t.fd());
-	bytes got(want.size() + 9, untouched);
-	const iovec probe = {got.data(), 1};
-	size_t moved = 77;
-
-	if (strcmp(dir, "/dev/shm") != 0 && preadv2(t.fd(), &probe, 1, 0, RWF_NOWAIT) != 1)
-		return;
-	got[0] = untouched;
-	WORKS(usdma_file_read_sync(got.data(), f, 3, got.size(), &moved, long_ms));
-	assert_int_equal(moved, want.size() - 3);
-	assert_prefix(got, want, 3, moved);
-	for (const kind k : {kind::pinned, kind::pageable}) {
-		const block dst(dev, k, want.size());
-
-		WORKS(usdma_file_read_sync(dst.data(), f, 0, dst.size(), nullptr, long_ms));
-		assert_true(get(dev, dst) == want);
-	}
-	/* The check follows copies only. */
-	assert_true(getenv("USDMA_CHECK") || threads_named("usdma-file") == 0);
-}
-
-static void the_page_cache_is_read_at_once(void **)
-{
-	int status = -1;
-
-	const pid_t child = fork();
-	if (!child) {
-		for (const int sig : {SIGSEGV, SIGBUS, SIGABRT})
-			signal(sig, SIG_DFL);
-		alarm(unsigned(long_ms / 1000));
-		auto gen = rng(23);
-		read_from_page_cache("/tmp", gen);
-		read_from_page_cache("/dev/shm", gen);
-		_exit(0);
-	}
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
+		return threads_named("usdma-disk") ? 0 : 3;
+	});
 }
 
 static void many_files_at_once(void **)
@@ -655,7 +601,6 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(io_uring_is_forbidden),
-		cmocka_unit_test(the_page_cache_is_read_at_once),
 		cmocka_unit_test(every_byte),
 		cmocka_unit_test(many_files_at_once),
 		cmocka_unit_test(a_read_waits_for_earlier_work),

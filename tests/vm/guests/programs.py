@@ -14,7 +14,7 @@ class ProgramError(Exception):
 SUITE = "integration-embedded"
 # Look for parts of copies on several units of an engine, where edu has one; want faults on demand; move too much for it.
 NOT_ON_EDU = ("stripe", "errors", "promises-faults", "promises", "promises-work", "waits", "explorer", "every-call", "acl-every-call",
-              "holds", "acl-holds", "beats", "files", "files-threads", "files-faults", "files-faults-threads")
+              "holds", "acl-holds", "beats", "files", "files-cached", "files-threads", "files-faults", "files-faults-threads")
 
 
 class Programs:

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* <usdma/file.h>: reads of what the page cache holds, and of what it does not. */
+#include "tests/integration/files.h"
+#include "tests/support/refuse_call.h"
+#include "tests/support/until.h"
+
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+using namespace usdma::test;
+
+/* What is in the page cache needs no thread, into memory that the CPU can access. */
+static void read_from_page_cache(const char *dir, std::mt19937_64 &gen)
+{
+	device dev;
+	const temporary t(dir);
+	const bytes want = fill_file(t, 3 * MiB + 5, gen);
+	const file f(dev, t.fd());
+	bytes got(want.size() + 9, untouched);
+	const iovec probe = {got.data(), 1};
+	size_t moved = 77;
+
+	if (strcmp(dir, "/dev/shm") != 0 && preadv2(t.fd(), &probe, 1, 0, RWF_NOWAIT) != 1)
+		return;
+	got[0] = untouched;
+	WORKS(usdma_file_read_sync(got.data(), f, 3, got.size(), &moved, long_ms));
+	assert_int_equal(moved, want.size() - 3);
+	assert_prefix(got, want, 3, moved);
+	for (const kind k : {kind::pinned, kind::pageable}) {
+		const block dst(dev, k, want.size());
+
+		WORKS(usdma_file_read_sync(dst.data(), f, 0, dst.size(), nullptr, long_ms));
+		assert_true(get(dev, dst) == want);
+	}
+	/* The check follows copies only. */
+	assert_true(getenv("USDMA_CHECK") || threads_named("usdma-file") == 0);
+}
+
+static void the_page_cache_is_read_at_once(void **)
+{
+	in_a_child([] {
+		auto gen = rng(23);
+
+		read_from_page_cache("/tmp", gen);
+		read_from_page_cache("/dev/shm", gen);
+		return 0;
+	});
+}
+
+static void read_any(usdma_device *dev, usdma_stream *s, usdma_file *f, const bytes &want, std::mt19937_64 &gen)
+{
+	const block dst(dev, all_kinds[gen() % 4], want.size());
+	const size_t offset = any_size(want.size() + 4 * KiB, gen),
+		     due = offset < want.size() ? want.size() - offset : 0;
+	size_t moved = 77;
+
+	wipe(dev, dst);
+	if (gen() % 2)
+		WORKS(usdma_file_read_sync(dst.data(), f, offset, dst.size(), &moved, long_ms));
+	else
+		WORKS(usdma_file_read(s, dst.data(), f, offset, dst.size(), &moved));
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_int_equal(moved, due);
+	assert_prefix(get(dev, dst), want, offset, due);
+}
+
+/* Linux 5.9 and 5.10: RWF_NOWAIT returns 0 for what is not in the page cache. */
+static void a_false_end_of_the_file(void **)
+{
+	in_a_child([] {
+		auto gen = rng(24);
+		device dev;
+		stream s(dev);
+		const temporary t;
+		const bytes want = fill_file(t, MiB + 5, gen);
+		const file f(dev, t.fd());
+
+		if (!refuse_call(SYS_preadv2, 0))
+			return 2;
+		for (unsigned i = 0; i < 20; i++)
+			read_any(dev, s, f, want, gen);
+		return 0;
+	});
+}
+
+/* A short read is also read ahead; mincore(2): what was read is in the page cache. */
+static void a_short_read_is_read_ahead(void **)
+{
+	auto gen = rng(25);
+	device dev;
+	stream s(dev);
+	gate g(dev);
+	const temporary t;
+	const bytes want = fill_file(t, 4 * KiB, gen);
+	const file f(dev, t.fd());
+	const block dst(dev, kind::pinned, want.size());
+	void *const map = mmap(nullptr, want.size(), PROT_READ, MAP_SHARED, t.fd(), 0);
+	const auto is_cached = [&] {
+		unsigned char is = 0;
+
+		assert_int_equal(mincore(map, want.size(), &is), 0);
+		return is & 1;
+	};
+
+	assert_true(map != MAP_FAILED && fdatasync(t.fd()) == 0);
+	posix_fadvise(t.fd(), 0, 0, POSIX_FADV_DONTNEED);
+	g.close(s);
+	WORKS(usdma_file_read(s, dst.data(), f, 0, want.size(), nullptr));
+	until("it is read", is_cached);
+	g.open();
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_true(get(dev, dst) == want);
+	munmap(map, want.size());
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(the_page_cache_is_read_at_once),
+		cmocka_unit_test(a_false_end_of_the_file),
+		cmocka_unit_test(a_short_read_is_read_ahead),
+	};
+
+	return cmocka_run_group_tests_name("files-cached", tests, nullptr, nullptr);
+}

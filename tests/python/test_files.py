@@ -163,6 +163,24 @@ def test_an_item_fails(dev, stream):
         assert e.value.errno == errno.EOVERFLOW
 
 
+def test_who_waits_takes_the_error(dev, stream):
+    """One wait raises the stream's error; the others' operations have their own."""
+    mem = dev.device_buffer(50)
+
+    async def run():
+        for call in (lambda: f.read_done(stream, mem), lambda: f.write_done(stream, mem), lambda: f.batch_done(stream, [(mem, 0)])):
+            waits = asyncio.create_task(call())
+            await asyncio.sleep(0)
+            with pytest.raises(OSError):
+                stream.synchronize()
+            with pytest.raises(OSError) as e:
+                await waits
+            assert e.value.errno == errno.EIO
+
+    with dev.file("/proc/self/mem", "r+", access="buffered") as f:  # a process has nothing at address 0
+        asyncio.run(run())
+
+
 # ---- safetensors --------------------------------------------------------------------------------------------------
 
 def file_of(header, data=b"", length=None):
@@ -227,6 +245,17 @@ BROKEN = {
     "negative": (file_of(one(shape=[-2, -2]), bytes(8)), "shape"),
     "true": (file_of(one(shape=[True, 4]), bytes(8)), "shape"),
     "fraction": (file_of(one(shape=[2.0, 2]), bytes(8)), "shape"),
+    "many": (file_of(one(shape=[1 << 40] * 100_000), bytes(8)), "8 bytes are no F16"),
+    "digits": (file_of(one(shape=[int("9" * 4300)] * 100), bytes(8)), "8 bytes are no F16"),
+    "digits of an offset": (file_of(one(data_offsets=[0, int("9" * 4300)]), bytes(8)), "no range"),
+    "too many digits": (file_of(b'{"a": ' + b"9" * 5000 + b"}"), "digits"),
+    "a long name": (file_of({"a" * 10_000: one(shape=[2, 3])["a"]}, bytes(8)), "8 bytes are no F16"),
+    "a long dtype": (file_of(one(dtype="F" * 10_000), bytes(8)), "is unknown"),
+    "a long list": (file_of({"a": ["F"] * 10_000}), "not an object"),
+    "a long shape": (file_of(one(shape=["F"] * 10_000), bytes(8)), "not a list of numbers"),
+    "long names overlap": (file_of({c * 10_000: {"dtype": "U8", "shape": [2], "data_offsets": [i, i + 2]} for i, c in enumerate("ab")}, bytes(3)), "overlap"),
+    "twice of many": (file_of(b"{" + b"".join(b'"%d": 1,' % i for i in range(100_000)) + b'"99999": 1}'), "'99999' twice"),
+    "a long name twice": (file_of(b'{"%b": 1, "%b": 1}' % (b"a" * 10_000, b"a" * 10_000)), "twice"),
     "size": (file_of(one(shape=[2, 3]), bytes(8)), "8 bytes are no F16"),
     "huge": (file_of(one(shape=[1 << 40, 1 << 40]), bytes(8)), "8 bytes are no F16"),
     "three offsets": (file_of(one(data_offsets=[0, 4, 8]), bytes(8)), "no range"),
@@ -243,8 +272,24 @@ def test_broken(dev, tmp_path, what):
     content, text = BROKEN[what]
     path = tmp_path / "m.safetensors"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises(ValueError, match=text) as e:
         usdma.load_safetensors(path, dev)
+    assert len(str(e.value)) < 1000
+
+
+def test_shapes_without_an_end():
+    assert _safetensors._bytes_of((1 << 40,) * 100_000, 2, 100).bit_length() < 100
+    assert _safetensors._bytes_of((1 << 40, 0, 1 << 40), 2, 100) == 0
+    assert _safetensors._bytes_of((), 2, 100) == 2 and _safetensors._bytes_of((5, 10), 2, 100) == 100
+
+
+def test_a_tensor_fails(dev, tmp_path, monkeypatch):
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(file_of(one(), bytes(8)))
+    monkeypatch.setattr(usdma.Transfer, "errors", property(lambda _: [errno.EIO]))
+    with pytest.raises(OSError, match="tensor 'a'") as e:
+        usdma.load_safetensors(path, dev)
+    assert e.value.errno == errno.EIO and e.value.filename == path
 
 
 def test_any_broken_byte(dev, tmp_path, seed):
@@ -275,6 +320,14 @@ def test_truncated_while_it_is_read(dev, tmp_path, monkeypatch):
     monkeypatch.setattr(_safetensors, "_read_header", shorten)
     with pytest.raises(ValueError, match="ended while it was read"):
         usdma.load_safetensors(path, dev)
+
+
+@pytest.mark.parametrize("progress", [None, True])
+def test_no_standard_error(dev, tmp_path, seed, monkeypatch, progress):
+    path, tensors = tmp_path / "m.safetensors", tensors_of(seed)
+    write_safetensors(path, tensors)
+    monkeypatch.setattr("sys.stderr", None)
+    assert usdma.load_safetensors(path, dev, progress=progress).keys() == tensors.keys()
 
 
 class Terminal(io.StringIO):

@@ -4,6 +4,7 @@ import array
 import asyncio
 import errno
 import gc
+import weakref
 
 import numpy
 import pytest
@@ -214,6 +215,29 @@ def test_await_takes_the_error(dev):
         with dev.stream() as s:
             s.fill(dev.device_buffer(64))
             await s.done()
+
+    asyncio.run(main())
+
+
+def test_waiters_keep_what_runs(dev):
+    """What was submitted after a wait began stays, however many others have waited."""
+    later_ones = []
+
+    async def work(s, mem):
+        host = dev.host_buffer(4096)
+        s.copy(mem, host)
+        await s.done()
+        later = dev.host_buffer(4096)
+        s.copy(mem, later)
+        later_ones.append(weakref.ref(later))
+
+    async def main():
+        with dev.stream() as s:
+            await asyncio.gather(*(work(s, dev.device_buffer(4096)) for _ in range(5)))
+            assert len(later_ones) == 5 and all(k() for k in later_ones)
+            await s.done()
+            gc.collect()
+            assert not any(k() for k in later_ones)
 
     asyncio.run(main())
 

@@ -27,6 +27,11 @@ class Transfer:
         """The errno of each; 0: none."""
         return [-e for e in self._native.errors()]
 
+    def _raise_error(self):
+        """The first one; the stream's may have been raised by another wait."""
+        for code in filter(None, self.errors):
+            raise _native.Error(code, os.strerror(code))
+
 
 class File(Closing):
     """A file: a path, or an open file or descriptor, which stays the caller's.
@@ -74,7 +79,7 @@ class File(Closing):
         ranges += [(True, buffer_range(memory, False), offset) for memory, offset in writes]
         items = [(self._native, writing, at, offset, size) for writing, (at, size, _), offset in ranges]
         native = _native.FileBatch(stream._native, items)
-        stream._busy.append((native, [keep for _, (_, _, keep), _ in ranges]))
+        stream._keep(native, [keep for _, (_, _, keep), _ in ranges])
         return Transfer(native)
 
     def sync(self, stream):
@@ -90,6 +95,7 @@ class File(Closing):
     async def batch_done(self, stream, reads=(), writes=()):
         transfer = self.batch(stream, reads, writes)
         await stream.done()
+        transfer._raise_error()
         return transfer
 
     async def sync_done(self, stream):

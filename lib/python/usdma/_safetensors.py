@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Weights in the format safetensors, straight into device memory."""
 import json
-import math
 import os
+import reprlib
 import sys
 import time
 
@@ -16,6 +16,10 @@ DTYPES = {"BOOL": ("bool", 1), "U8": ("uint8", 1), "I8": ("int8", 1), "F8_E4M3":
           "U64": ("uint64", 8), "I64": ("int64", 8), "F64": ("float64", 8), "C64": ("complex64", 8)}
 MOST_HEADER = 100_000_000  # the format's own limit
 SHOWN_AFTER_S = 1.0
+
+_texts = reprlib.Repr()  # of what a file says: it may be long
+_texts.maxstring = 200
+_short = _texts.repr
 
 
 def load_safetensors(path, device, stream=None, progress=None):
@@ -40,9 +44,11 @@ def _load(path, device, file, tensors, stream, progress):
     finally:
         if own:
             own.close()
-    for (name, _, _, begin, end), moved in zip(tensors, transfer.moved):
+    for (name, _, _, begin, end), moved, error in zip(tensors, transfer.moved, transfer.errors):
+        if error:  # another wait may have raised the stream's
+            raise OSError(error, f"tensor {_short(name)}: {os.strerror(error)}", path)
         if moved != end - begin:
-            raise ValueError(f"{path}: tensor {name!r}: the file ended while it was read: it is changed by another program")
+            raise ValueError(f"{path}: tensor {_short(name)}: the file ended while it was read: it is changed by another program")
     return loaded
 
 
@@ -77,8 +83,9 @@ def _header_bytes(f):
 def _unique(pairs):
     names = dict(pairs)
     if len(names) != len(pairs):
-        twice = next(name for i, (name, _) in enumerate(pairs) if name in dict(pairs[:i]))
-        raise ValueError(f"its header has {twice!r} twice")
+        seen = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"its header has {_short(twice)} twice")
     return names
 
 
@@ -102,21 +109,32 @@ def _is_count(value):
 def _counts(name, entry, key):
     value = entry.get(key)
     if not isinstance(value, list) or not all(map(_is_count, value)):
-        raise ValueError(f"tensor {name!r}: {key} is {value!r}, not a list of numbers from 0 on")
+        raise ValueError(f"tensor {_short(name)}: {key} is {_short(value)}, not a list of numbers from 0 on")
     return tuple(value)
+
+
+def _bytes_of(shape, item, most):
+    """Of a tensor; exact up to most, and more than that otherwise."""
+    if 0 in shape:
+        return 0
+    for count in shape:
+        item *= count
+        if item > most:
+            break
+    return item
 
 
 def _tensor(name, entry, data, size):
     if not isinstance(entry, dict):
-        raise ValueError(f"tensor {name!r} is {entry!r}, not an object")
+        raise ValueError(f"tensor {_short(name)} is {_short(entry)}, not an object")
     dtype = entry.get("dtype")
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ValueError(f"tensor {name!r}: dtype {dtype!r} is unknown")
+        raise ValueError(f"tensor {_short(name)}: dtype {_short(dtype)} is unknown")
     shape, offsets = _counts(name, entry, "shape"), _counts(name, entry, "data_offsets")
     if len(offsets) != 2 or not offsets[0] <= offsets[1] <= size - data:
-        raise ValueError(f"tensor {name!r}: data_offsets {list(offsets)} are no range of the {size - data} bytes of data")
-    if offsets[1] - offsets[0] != math.prod(shape) * DTYPES[dtype][1]:
-        raise ValueError(f"tensor {name!r}: {offsets[1] - offsets[0]} bytes are no {dtype} of shape {list(shape)}")
+        raise ValueError(f"tensor {_short(name)}: data_offsets {_short(list(offsets))} are no range of the {size - data} bytes of data")
+    if offsets[1] - offsets[0] != _bytes_of(shape, DTYPES[dtype][1], size):
+        raise ValueError(f"tensor {_short(name)}: {offsets[1] - offsets[0]} bytes are no {dtype} of shape {_short(list(shape))}")
     return name, DTYPES[dtype][0], shape, data + offsets[0], data + offsets[1]
 
 
@@ -125,9 +143,9 @@ def _check_layout(tensors, data, size):
     at, before = data, None
     for name, _, _, begin, end in tensors:
         if begin < at:
-            raise ValueError(f"tensors {before!r} and {name!r} overlap")
+            raise ValueError(f"tensors {_short(before)} and {_short(name)} overlap")
         if begin > at:
-            raise ValueError(f"{begin - at} bytes before tensor {name!r} belong to none")
+            raise ValueError(f"{begin - at} bytes before tensor {_short(name)} belong to none")
         at, before = end, name
     if at != size:
         raise ValueError(f"the last {size - at} bytes belong to no tensor")
@@ -136,7 +154,8 @@ def _check_layout(tensors, data, size):
 # ---- progress -----------------------------------------------------------------------------------------------------
 
 def _wait(stream, transfer, total, progress):
-    if progress or (progress is None and sys.stderr.isatty()):
+    # Without standard error, as in a window's program, nothing is shown.
+    if sys.stderr is not None and (progress or (progress is None and sys.stderr.isatty())):
         _show_until_done(stream, transfer, total, 0 if progress else SHOWN_AFTER_S)
     stream.synchronize()
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import asyncio
+import itertools
 import os
 
 from . import _native
@@ -19,7 +20,8 @@ class Stream(Closing):
 
     def __init__(self, device):
         self._native = _native.Stream(device._native)
-        self._busy = []
+        self._numbers = itertools.count()
+        self._busy = {}
         self._waiter = None
 
     def copy(self, dst, src):
@@ -33,12 +35,12 @@ class Stream(Closing):
         if size > space:
             raise ValueError(f"{size} bytes do not fit in {space}")
         self._native.copy(to, at, size)
-        self._busy.append((keep_dst, keep_src))
+        self._keep(keep_dst, keep_src)
 
     def fill(self, dst, pattern=0, pattern_size=1):
         to, space, keep = buffer_range(dst, True)
         self._native.fill(to, pattern, pattern_size, space)
-        self._busy.append((keep,))
+        self._keep(keep)
 
     def reduce(self, dst, src, element, op="sum"):
         """dst[i] = op(dst[i], src[i]); element: a name in ELEMENTS, or a numpy dtype of that name."""
@@ -47,7 +49,7 @@ class Stream(Closing):
         if size > space:
             raise ValueError(f"{size} bytes do not fit in {space}")
         self._native.reduce(to, at, size, ELEMENTS[str(element)], OPERATIONS[op])
-        self._busy.append((keep_dst, keep_src))
+        self._keep(keep_dst, keep_src)
 
     def wait_event(self, event):
         """Later work starts after the event's mark."""
@@ -55,9 +57,9 @@ class Stream(Closing):
 
     def synchronize(self, timeout_ms=-1):
         """Waits until the work submitted before has ended; raises its first error."""
-        busy = len(self._busy)
+        mark = next(self._numbers)
         self._native.synchronize(timeout_ms)
-        del self._busy[:busy]
+        self._drop(mark)
 
     def query(self):
         """True: all work has ended."""
@@ -70,13 +72,23 @@ class Stream(Closing):
         """Waits as synchronize() does, but lets other coroutines run."""
         if self._waiter is None:
             self._waiter = _Waiter()
-        busy = len(self._busy)
+        mark = next(self._numbers)
         await self._waiter.wait(self._native)
         error = self._native.take_error()
-        del self._busy[:busy]
+        self._drop(mark)
         if error:
             code, reason, address = error
             raise _native.Error(code, f"{os.strerror(code)} ({reason} at {address:#x})")
+
+    # Other threads and coroutines wait, too. Without a lock: each access to _busy is atomic.
+    def _keep(self, *memory):
+        """Until a wait that begins later has returned."""
+        self._busy[next(self._numbers)] = memory
+
+    def _drop(self, mark):
+        for number in list(self._busy):
+            if number < mark:
+                self._busy.pop(number, None)
 
     async def copy_done(self, dst, src):
         self.copy(dst, src)

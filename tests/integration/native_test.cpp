@@ -250,7 +250,6 @@ static void values_and_reductions(void **)
 
 	for (int i = 0; i < 256; i++)
 		f[i] = float(i);
-	WORKS(usdma_fill(s, mem.data(), 0, 1, 4096));
 	WORKS(usdma_copy(s, mem.data(), f, 1024));
 	WORKS(usdma_reduce(s, mem.data(), f, 1024, USDMA_FLOAT32, USDMA_SUM));
 	WORKS(usdma_write_value(s, mem.data() + 2048, 0x1122334455667788));

@@ -86,13 +86,14 @@ os.dup2(standard, 2)
 assert acl.rt.synchronize_device() == 0
 """
 TIMINGS = ("race", "race,early", "race,shuffle:3")
+UNWRITTEN = "read of unwritten memory"
 STATUS = 66
 KINDS = {"write_after_read": "write after read", "read_before_load": "read after write", "early_record": "read after write",
          "stale_wait": "read after write", "shared_staging": "write after write", "reused_buffer": "read after write",
          "synchronous_copy": "read after write", "wrong_stream": "write after write", "block_reused": "write after read",
          "free_in_flight": "free in use", "source_reused": "source changed", "notify_missed": "read after write", "rows_overlap": "write after write",
          "credits": "read after write", "free_after_abort": "free in use", "cleared_early": "write after read",
-         "notify_again": "write after read", "batch_overlap": "overlap in a batch", "cache_unwritten": "read of unwritten memory", "store_unordered": "read after write",
+         "notify_again": "write after read", "batch_overlap": "overlap in a batch", "cache_unwritten": UNWRITTEN, "store_unordered": "read after write",
          "one_table": "source changed", "staging_two_peers": "write after read", "store_not_waited": "read after write",
          "local_freed": "free in use", "freed_before_event": "free in use", "prefetch_overtakes": "write after read",
          "not_recorded": "write after read", "pages_released": "write after write", "event_ignored": "write after read",
@@ -131,11 +132,12 @@ def wrong_racy(name, done, reports, summary):
 def check_form(program, name, form, rounds):
     """(whether each round is as it should be, the point's name, what else)"""
     for i in range(rounds):
-        done, reports, summary = run(program, (name, form), TIMINGS[i % len(TIMINGS)])
+        check = TIMINGS[i % len(TIMINGS)] + (",unwritten" if kind_of(name) == UNWRITTEN or i % 3 == 2 else "")
+        done, reports, summary = run(program, (name, form), check)
         wrong = wrong_racy(name, done, reports, summary) if form == "racy" else \
             "" if not done.returncode and not reports and summary.get("summary") == 0 else f"exit status {done.returncode}"
         if wrong:
-            return False, f"{name}: {form}", f"{TIMINGS[i % len(TIMINGS)]}: {wrong}\n{done.stderr}"
+            return False, f"{name}: {form}", f"{check}: {wrong}\n{done.stderr}"
     return True, f"{name}: {form}", ""
 
 
@@ -157,6 +159,8 @@ def check_settings(to, program):
     to.add(done.returncode == 0 and not reports and summary.get("suppressed") == 1, "a suppressed report is only counted", done.stderr)
     done, reports, _ = run(program, racy, "late")
     to.add(done.returncode == 0 and not reports and "race 1" not in done.stderr, "nothing is checked without the word", done.stderr)
+    done, reports, _ = run(program, ("cache_unwritten", "racy"), "race")
+    to.add(done.returncode == 0 and not reports, "unwritten memory is read without a report if the word is not there", done.stderr)
 
 
 def has_library(name):
@@ -240,6 +244,8 @@ def check_tool(to, program, tool):
            done.stdout + done.stderr)
     done = said("check", "--", program, "stale_wait", "fixed")
     to.add(done.returncode == 0 and "No race was found." in done.stdout, "usdmactl check: fixed", done.stdout + done.stderr)
+    done = said("check", "--unwritten", "--", program, "cache_unwritten", "racy")
+    to.add(done.returncode == STATUS and UNWRITTEN in done.stdout, "usdmactl check: unwritten memory", done.stdout + done.stderr)
     done = said("check", "--", program, "no", "program")
     to.add(done.returncode == 2 and "nothing was checked" in done.stdout, "usdmactl check: the program's own status", done.stdout + done.stderr)
     done = said("check", "--", "/nonexistent/program")

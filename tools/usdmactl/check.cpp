@@ -111,11 +111,16 @@ static void print_found(const found &f)
 				       f.dropped));
 }
 
+static std::string words_of(const check_options &opt)
+{
+	return std::string("race") + (opt.unwritten ? ",unwritten" : "") + (opt.timing.empty() ? "" : "," + opt.timing);
+}
+
 [[noreturn]] static void become(const check_options &opt, const std::string &report)
 {
 	std::vector<char *> words;
 
-	setenv("USDMA_CHECK", ("race" + (opt.timing.empty() ? "" : "," + opt.timing)).c_str(), 1);
+	setenv("USDMA_CHECK", words_of(opt).c_str(), 1);
 	setenv("USDMA_CHECK_REPORT", report.c_str(), 1);
 	setenv("USDMA_CHECK_EXIT", std::to_string(status_found).c_str(), 1);
 	if (!opt.suppressions.empty())

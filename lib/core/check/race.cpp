@@ -188,7 +188,7 @@ void race_block_add(const race_block &b)
 				      [&](const auto &a) { return a.first < b.key + b.size && b.key < a.second.end; });
 		r.order.forget({b.key, b.key + b.size});
 		r.words.forget({b.key, b.key + b.size});
-		if (!b.written)
+		if (!b.written && config_get().checks.unwritten)
 			r.order.allocated({b.key, b.key + b.size});
 		r.blocks.insert_or_assign(b.key,
 					  block{b.key + b.size, b.address, b.what,

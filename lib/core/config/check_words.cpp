@@ -28,6 +28,8 @@ static bool parse_word(string_view word, check_words *out)
 {
 	if (word == "race")
 		return !std::exchange(out->race, true);
+	if (word == "unwritten")
+		return !std::exchange(out->unwritten, true);
 	if (out->timing != check_timing::plain)
 		return false;
 	if (word.starts_with(shuffle))
@@ -49,8 +51,11 @@ int check_parse(string_view text, check_words *out)
 	}
 	if (!good)
 		return fail(EINVAL,
-			    "\"%.*s\" is no check: there are race, and late, early or shuffle[:SEED], with a comma "
-			    "between two",
+			    "\"%.*s\" is no check: there are race, unwritten with race, and late, early or "
+			    "shuffle[:SEED], with a comma between two",
+			    int(text.size()), text.data());
+	if (c.unwritten && !c.race)
+		return fail(EINVAL, "\"%.*s\" is no check: unwritten needs race, as in race,unwritten",
 			    int(text.size()), text.data());
 	c.implied = c.race && c.timing == check_timing::plain;
 	if (c.implied)

@@ -14,12 +14,16 @@ using check_timing = timing_kind;
 struct check_words {
 	check_timing timing = check_timing::plain;
 	bool race = false;
-	bool implied = false; /* the timing: of race, on devices that have it */
-	bool drawn = false;   /* shuffle without a seed: it was drawn */
+	bool unwritten = false; /* with race: reads of device memory that nothing wrote */
+	bool implied = false;   /* the timing: of race, on devices that have it */
+	bool drawn = false;     /* shuffle without a seed: it was drawn */
 	u64 seed = 0;
 };
 
-/* "race" and one of "late", "early", "shuffle" and "shuffle:SEED", or one of them. -EINVAL with a text. */
+/*
+ * "race" and one of "late", "early", "shuffle" and "shuffle:SEED", or one of them; "unwritten" with "race". -EINVAL
+ * with a text.
+ */
 int check_parse(std::string_view text, check_words *out);
 /* The device string with what an embedded software device has to know of the checks. */
 std::string check_device(const check_words &c, const std::string &spec);

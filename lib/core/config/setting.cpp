@@ -63,8 +63,9 @@ static constexpr setting all_settings[] = {
 			       "faults to inject in software devices, such as fail@3+drop-irq%2"),
 	words<&config::check>(
 		"check", setting_type::text,
-		"race: accesses without an order are reported; late, early or shuffle[:SEED]: hostile but legal timing "
-		"of software devices, late with race; empty: none"),
+		"race: accesses without an order are reported; unwritten, with race: also reads of device memory that "
+		"nothing wrote; late, early or shuffle[:SEED]: hostile but legal timing of software devices, late with "
+		"race; empty: none"),
 	words<&config::check_report>("check_report", setting_type::text,
 				     "file to which reports of check are appended as lines of JSON; empty: none"),
 	words<&config::check_suppressions>(

@@ -74,7 +74,8 @@ static void checks(void **)
 	static constexpr const char *good[][2] = {
 		{"late", "sim:timing=late"},           {"early", "sim:timing=early"},
 		{"shuffle:9", "sim:timing=shuffle@9"}, {"race", "sim:timing=late"},
-		{"race,early", "sim:timing=early"},    {"shuffle:9,race", "sim:timing=shuffle@9"}};
+		{"race,early", "sim:timing=early"},    {"shuffle:9,race", "sim:timing=shuffle@9"},
+		{"race,unwritten", "sim:timing=late"}, {"unwritten,early,race", "sim:timing=early"}};
 
 	for (const auto &[value, device] : good) {
 		const config c = parse({{"USDMA_CHECK", value}});
@@ -83,10 +84,13 @@ static void checks(void **)
 		assert_string_equal(c.devices[0].c_str(), device);
 		assert_true(core::check_timing_of(device) == c.checks.timing);
 		assert_int_equal(c.checks.race, strstr(value, "race") != nullptr);
+		assert_int_equal(c.checks.unwritten, strstr(value, "unwritten") != nullptr);
 	}
 	for (const char *bad : {"lat", "late,early", "late,", "shuffle:", "shuffle:x", "shuffle9", "guard", "race,race",
-				"race,", "races"})
-		assert_names(parse({{"USDMA_CHECK", bad}}), "USDMA_CHECK");
+				"race,", "races", "race,unwritten,unwritten"})
+		assert_names(parse({{"USDMA_CHECK", bad}}), "there are race, unwritten with race,");
+	for (const char *alone : {"unwritten", "late,unwritten"})
+		assert_names(parse({{"USDMA_CHECK", alone}}), "unwritten needs race");
 	const config drawn = parse({{"USDMA_CHECK", "shuffle"}});
 	assert_non_null(strstr(drawn.warning.c_str(), ("shuffle:" + std::to_string(drawn.checks.seed)).c_str()));
 	/* The device's own option counts. */

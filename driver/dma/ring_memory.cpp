@@ -24,7 +24,7 @@ int ring_channel::make_memory(const char *name, u64 bytes)
 int ring_channel::map_memory(vfio::dma_area area)
 {
 	vfio::device &dev = eng->transport();
-	std::lock_guard guard(host_.lock);
+	std::lock_guard holding(host_.lock);
 
 	/* For unmap_memory() of each channel, which must not fail. */
 	if (!try_reserve(host_.stuck, host_.stuck.size() + eng->limits().channels))
@@ -44,7 +44,7 @@ int ring_channel::map_memory(vfio::dma_area area)
 void ring_channel::unmap_memory()
 {
 	vfio::device &dev = eng->transport();
-	std::lock_guard guard(host_.lock);
+	std::lock_guard holding(host_.lock);
 
 	host_.areas.remove(iova_);
 	if (!dev.dma_unmap(iova_, memory_.size()))
@@ -56,7 +56,7 @@ void ring_channel::unmap_memory()
 
 void ring_channel::retain_memory()
 {
-	std::lock_guard guard(host_.lock);
+	std::lock_guard holding(host_.lock);
 
 	if (!iova_)
 		return;
@@ -73,7 +73,7 @@ ring_channel::~ring_channel()
 
 bool ring_channel::find_fault(const request &r, fault_reason *why, u64 *at)
 {
-	std::lock_guard guard(host_.lock);
+	std::lock_guard holding(host_.lock);
 
 	*why = r.op == opcode::copy ? host_.areas.check(r.src, r.len, vfio::dma_read, at) : fault_reason::none;
 	if (*why == fault_reason::none && r.op != opcode::nop)

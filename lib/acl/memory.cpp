@@ -203,7 +203,7 @@ aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attribut
 
 int32_t rtPointerGetAttributes(rtPointerAttributes_t *attributes, const void *ptr)
 {
-	aclrtPtrAttributes a;
+	aclrtPtrAttributes a = {};
 
 	if (!attributes)
 		return bad_arg(__func__, "attributes is NULL");

@@ -34,8 +34,10 @@ inline PyObject *init_in_main(PyObject *(*init)())
 
 } // namespace usdma::python
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): a part of a name cannot have any */
 #define USDMA_MAIN_ONLY(name, init)                                                                                    \
 	extern "C" PYBIND11_EXPORT PyObject *PyInit_##name()                                                           \
 	{                                                                                                              \
 		return usdma::python::init_in_main(init);                                                              \
 	}
+/* NOLINTEND(bugprone-macro-parentheses) */

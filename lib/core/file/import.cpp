@@ -112,12 +112,12 @@ static int open_both(file *f, int fd, int flags, file_access access)
 			return fail_errno("opening file descriptor %d without O_DIRECT, for unaligned bytes", fd);
 	}
 	f->align = access == file_access::buffered ? 0 : direct_align(fd, is_direct);
-	if (f->align && is_direct)
-		f->direct = std::move(same);
-	else if (f->align)
-		f->direct.reset(open_again(fd, flags | O_DIRECT));
 	if (!is_direct)
 		f->fd = std::move(same);
+	else if (f->align)
+		f->direct = std::move(same);
+	if (f->align && !is_direct)
+		f->direct.reset(open_again(fd, flags | O_DIRECT));
 	if (access != file_access::direct || f->direct.valid())
 		return 0;
 	return f->align ? fail_errno("opening file descriptor %d with O_DIRECT", fd) :

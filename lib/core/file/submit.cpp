@@ -159,7 +159,7 @@ int file_submit_all(stream *s, size_t n, file_requests request, const void *arg,
 {
 	file_group *g = nullptr;
 
-	if (const int err = group_make(s, n, request, arg, &g))
+	if (const int err = group_make(s, n, request, arg, &g); !g)
 		return err;
 	g->done = done;
 	fetch_add_relaxed(&s->refs, 1);
@@ -217,7 +217,7 @@ static int run_by_thread(const file_request &r, deadline until, u64 *landed)
 {
 	file_group *g = nullptr;
 
-	if (const int err = group_make(nullptr, 1, same_request, &r, &g))
+	if (const int err = group_make(nullptr, 1, same_request, &r, &g); !g)
 		return err;
 	operation *op = g->items;
 	g->reached = is_reached;

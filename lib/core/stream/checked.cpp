@@ -120,7 +120,7 @@ void stream_check_gate(const stream *s, const seen_word *seen)
 	if (seen == &seen_nothing)
 		return;
 	const translation p = seen ? translate(seen->word) : translation();
-	if (!p.size)
+	if (!seen || !p.size)
 		return race_unseen_wait(s->order);
 	race_word_wait(s->order, race_key(p.space == dma::space::host, p.slot, p.dma), seen->cmp, seen->value,
 		       seen->takes);

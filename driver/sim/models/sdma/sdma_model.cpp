@@ -97,7 +97,7 @@ int sdma_model::make_memory()
 		err = memory_available(m_.mem_size, "the memory of a software device (stale=1)");
 	if (err)
 		return err;
-	if (cfg_.stale && m_.mem_size)
+	if (cfg_.stale && m_.mem)
 		memset(m_.mem, stale_byte, m_.mem_size);
 	return try_resize(msix_, bar4_size) ? 0 : no_memory("the MSI-X table");
 }

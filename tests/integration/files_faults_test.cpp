@@ -458,36 +458,47 @@ static void a_batch_loses_its_device(void **)
 	WORKS(usdma_close(dev));
 }
 
+/* A batch that reads a file into device memory, and a file that fails. */
+struct faulty_batch {
+	std::mt19937_64 gen;
+	const device dev;
+	const stream s{dev};
+	const temporary t;
+	const bytes want = fill_file(t, 2 * MiB, gen);
+	const file f{dev, t.fd()}, bad{dev, faulty};
+	const block dst{dev, kind::device, want.size()};
+	batch b{f, dst.data(), 32, 64 * KiB};
+
+	explicit faulty_batch(std::uint64_t stream_of_numbers) : gen(rng(stream_of_numbers)) { wipe(dev, dst); }
+	int run()
+	{
+		WORKS(usdma_file_batch(s, b.items.data(), b.items.size(), &b.done));
+		return usdma_stream_sync(s, long_ms);
+	}
+};
+
 static void a_batch_fails_in_part(void **)
 {
 	need_faulty();
-	auto gen = rng(20);
-	device dev;
-	stream s(dev);
-	const temporary t;
-	const bytes want = fill_file(t, 2 * MiB, gen);
-	const file f(dev, t.fd()), bad(dev, faulty);
-	const block dst(dev, kind::device, want.size());
-	batch b(f, dst.data(), 32, 64 * KiB);
+	faulty_batch w(20);
+	batch &b = w.b;
 
-	wipe(dev, dst);
 	for (const size_t i : {9u, 5u, 20u}) {
-		b.items[i].file = bad;
+		b.items[i].file = w.bad;
 		b.items[i].offset = faulty_at + i;
 	}
 	b.items[20].kind = USDMA_FILE_WRITE;
-	WORKS(usdma_file_batch(s, b.items.data(), b.items.size(), &b.done));
-	assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
+	assert_int_equal(w.run(), -EIO);
 	assert_non_null(strstr(usdma_error_text(),
 			       ("reading a file failed at offset " + std::to_string(faulty_at + 5)).c_str()));
 	assert_true(b.error[5] == -EIO && b.error[9] == -EIO && b.error[20] == -ENOSPC);
 	assert_true(b.moved[5] == 0 && b.moved[9] == 0 && b.moved[20] == 0);
 	assert_int_equal(std::count(b.error.begin(), b.error.end(), 0), 29);
 	b.error[9] = b.error[5] = b.error[20] = -EIO;
-	b.assert_ended(get(dev, dst), want, -EIO);
+	b.assert_ended(get(w.dev, w.dst), w.want, -EIO);
 	/* The stream goes on. */
-	WORKS(usdma_file_read(s, dst.data(), f, 0, 4096, &b.done));
-	WORKS(usdma_stream_sync(s, long_ms));
+	WORKS(usdma_file_read(w.s, w.dst.data(), w.f, 0, 4096, &b.done));
+	WORKS(usdma_stream_sync(w.s, long_ms));
 }
 
 /* The read has all the staging memory that the batch may hold; the write before it gets some once it is copied. */
@@ -525,23 +536,15 @@ static void a_batch_does_not_starve_itself(void **)
 static void a_batch_waits_for_a_silent_disk(void **)
 {
 	need_faulty();
-	auto gen = rng(21);
-	device dev;
-	stream s(dev);
-	const temporary t;
-	const bytes want = fill_file(t, 2 * MiB, gen);
-	const file f(dev, t.fd()), bad(dev, faulty);
-	const block dst(dev, kind::device, want.size());
-	batch b(f, dst.data(), 32, 64 * KiB);
+	faulty_batch w(21);
+	batch &b = w.b;
 
-	wipe(dev, dst);
-	b.items[3].file = bad;
+	b.items[3].file = w.bad;
 	b.items[3].offset = silent_at;
-	WORKS(usdma_file_batch(s, b.items.data(), b.items.size(), &b.done));
-	assert_int_equal(usdma_stream_sync(s, long_ms), -ETIMEDOUT);
+	assert_int_equal(w.run(), -ETIMEDOUT);
 	assert_int_equal(b.error[3], -ETIMEDOUT);
 	assert_int_equal(b.done, 31);
-	b.assert_ended(get(dev, dst), want, -ETIMEDOUT);
+	b.assert_ended(get(w.dev, w.dst), w.want, -ETIMEDOUT);
 }
 
 int main()

@@ -57,7 +57,7 @@ void race_submit(context_id s, const char *what, std::span<const stream_access> 
 void race_batch(context_id s, const char *what, std::span<const stream_access> items);
 /* By a thread, at once. */
 void race_access(const char *what, std::span<const stream_access> ranges);
-/* What was submitted so far, for: all of that has ended, and the caller knows. */
+/* The mark of what was submitted so far. race_stream_waited: all of that has ended, and the caller knows. */
 u64 race_stream_mark(context_id s);
 inline constexpr u64 race_everything = history::everything;
 void race_stream_waited(context_id s, u64 mark = race_everything);

@@ -260,7 +260,7 @@ static void test_error_of_another_queue(void **)
 	other->ops->close(other);
 }
 
-/* That of no request, which is none of the request that a stop finds first. */
+/* An error of a descriptor that belongs to no request: it is not reported for the request that a stop finds first. */
 static void test_error_of_no_request(void **)
 {
 	ring_bench b(kind.faulty);

@@ -51,12 +51,13 @@ template <class T> CLI::Validator word_of(std::vector<std::pair<std::string, T>>
 {
 	std::vector<std::string> all;
 
+	all.reserve(choices.size());
 	for (const auto &choice : choices)
 		all.push_back(choice.first);
 	CLI::Validator check = word_of(all);
 	return CLI::Validator(
 		[choices = std::move(choices), check](std::string &word) -> std::string {
-			const std::string wrong = check(word);
+			std::string wrong = check(word);
 
 			for (const auto &[name, value] : choices)
 				if (word == name) {

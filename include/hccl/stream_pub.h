@@ -44,7 +44,7 @@ public:
 	Stream(Stream &&that) noexcept;
 	Stream &operator=(const Stream &that);
 	/* Returns a copy, which owns nothing. */
-	Stream operator=(Stream &&that);
+	Stream operator=(Stream &&that) noexcept;
 	/* If it is the owner, destroys the stream, in the context that created it. */
 	virtual ~Stream();
 

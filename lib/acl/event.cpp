@@ -340,7 +340,7 @@ aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout)
 aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent)
 {
 	event_guard first, second;
-	u64 from, to;
+	u64 from = 0, to = 0;
 	aclError err;
 
 	if (!ms || !startEvent || !endEvent)
@@ -360,7 +360,7 @@ aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endE
 aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp)
 {
 	event_guard e;
-	u64 ns;
+	u64 ns = 0;
 
 	if (!timestamp)
 		return bad_arg(__func__, "timestamp is NULL");

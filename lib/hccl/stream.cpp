@@ -108,7 +108,7 @@ Stream &Stream::operator=(const Stream &that)
 	return *this;
 }
 
-Stream Stream::operator=(Stream &&that)
+Stream Stream::operator=(Stream &&that) noexcept
 {
 	if (this == &that)
 		return *this;

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 
-from check import QUICK, TOP, files_of, in_suites, job, read_json, tail
+from check import QUICK, TOP, files_of, in_suites, job, progress, read_json, tail
 
 BUILD = ("build", "test")
 SANITIZED = (*QUICK, "-Db_lundef=false", "-Dpython=disabled")
@@ -95,22 +95,9 @@ job("follow", 8, "runs the commands of README and docs/: build, install, own pro
 def fuzz(run):
     suites(run, ["fuzz"], what="build the replays")
     run.build("-Dfuzz=true", "-Db_sanitize=address,undefined", *SANITIZED, env=CLANG, targets=["fuzzers"])
-    targets = sorted(os.listdir(os.path.join(TOP, "tests/fuzz/corpus")))
-    for name in targets:
-        search(run, name, max(1, run.options.fuzz_seconds // len(targets)))
-
-
-def search(run, name, seconds):
-    """New inputs are saved in the build folder for the next run; a failing input is saved as fuzz-NAME-*."""
-    found = run.dir(f"fuzz-corpus/{name}")
-    os.makedirs(found, exist_ok=True)
-    status, out = run.command([run.dir() + f"/tests/fuzz/fuzz-{name}", f"-max_total_time={seconds}", "-print_final_stats=1", "-timeout=30",
-                               "-rss_limit_mb=4000", f"-artifact_prefix={run.dir()}/fuzz-{name}-", found, f"{TOP}/tests/fuzz/corpus/{name}"],
-                              deadline=seconds * 3 + 300, env={"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"})
-    executions = int((re.findall(r"number_of_executed_units: *([0-9]+)", out) or [0])[0])
-    edges, features = (re.findall(r"cov: ([0-9]+) ft: ([0-9]+)", out) or [(0, 0)])[-1]
-    run.say(f"{name}: {executions} executions, {edges} edges, {features} features")
-    run.results.add(status == 0 and executions > 0, f"fuzz {name}", tail(out))
+    run.tap("search", ["python3", "-B", os.path.join(TOP, "tests/fuzz/search.py"), run.dir(), run.dir("fuzz-corpus"),
+                       "--seconds", str(run.options.fuzz_seconds)], deadline=run.options.fuzz_seconds * 3 + 3600,
+            line=lambda text: text.startswith("# ") and run.say(text[2:].strip()))
 
 
 @job("packages", 15, "Debian packages in a clean root: build, lintian, install, use, purge; then in a booted system",
@@ -150,22 +137,12 @@ def one_by_one(run):
     return run.build(where=where, targets=generated, what="generate what sources include")
 
 
-def commands_of(where):
-    """The compile command of each source of the tree, by path."""
-    found = {}
-    for e in read_json(where, "compile_commands.json"):
-        path = os.path.relpath(os.path.join(e["directory"], e["file"]), TOP)
-        if not path.startswith("..") and not os.path.join(TOP, path).startswith(where) and os.path.exists(os.path.join(TOP, path)):
-            found.setdefault(path, e)
-    return dict(sorted(found.items()))
-
-
 @job("headers", 2, "each private header compiles alone; public ones also by clang", BUILD + ("clang",))
 def headers(run):
     where = one_by_one(run)
     run.tap("public headers by clang", ["python3", "-B", os.path.join(TOP, "tests/install/headers.py"), os.path.join(TOP, "include"),
                                         CLANG["CC"], CLANG["CXX"]])
-    includes = sorted({w for e in commands_of(where).values() for w in re.findall(r"-isystem ?\S+|-I(?=/)\S+", e["command"])})
+    includes = sorted({w for e in read_json(where, "compile_commands.json") for w in re.findall(r"-isystem ?\S+|-I(?=/)\S+", e["command"])})
     flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wno-interference-size", "-Wno-missing-field-initializers",
              *(w for i in includes for w in i.split()), f"-I{TOP}", f"-I{TOP}/include", f"-I{TOP}/include/hccl"]
     run.each("private header", [
@@ -173,16 +150,11 @@ def headers(run):
         for h in run.must("list of headers", ["git", "ls-files", "driver/*.h", "lib/*.h", "tools/*.h"]).split()])
 
 
-@job("tidy", 40, "clang-tidy 14 with .clang-tidy: driver, lib, tools, tests; any finding fails", BUILD + ("tidy", "clang"))
+@job("tidy", 40, "clang-tidy 14 with .clang-tidy: driver, lib, tools, tests; any finding fails; reads only what changed since it passed",
+     BUILD + ("tidy", "clang"))
 def tidy(run):
-    where = one_by_one(run)
-    run.must("clang-tidy", ["clang-tidy", "--version"])
-    # clang before 16 needs the first with -ftrivial-auto-var-init=zero, g++ 12 rejects it; the others accept options of g++.
-    extra = ["-enable-trivial-auto-var-init-zero-knowing-it-will-be-removed-from-clang", "-Wno-unused-command-line-argument",
-             "-Wno-ignored-optimization-argument", "-Wno-unknown-warning-option"]
-    run.each("tidy", [(p, ["clang-tidy", "-p", where, "--quiet", *(f"--extra-arg={w}" for w in extra), p])
-                      for p in commands_of(where)
-                      if p.startswith(("driver/", "lib/", "tools/", "tests/"))], deadline=1200)
+    run.tap("tidy", ["python3", "-B", os.path.join(TOP, "tests/style/tidy.py"), one_by_one(run), "--jobs", str(run.jobs)],
+            deadline=4 * 3600, line=progress(r"# (\d+) of (\d+)", run))
 
 
 @job("coverage", 15, "line and branch coverage of driver and lib by the suites unit, integration and fault", BUILD + ("coverage",))

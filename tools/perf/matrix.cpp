@@ -24,6 +24,7 @@ constexpr int host = -1;
 /* From one memory to another; the number of a device, or host. */
 struct direction {
 	int from, to;
+	// NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 of a generated comparison for a pointer
 	auto operator<=>(const direction &) const = default;
 };
 

@@ -235,6 +235,7 @@ void collect(std::vector<child> &all)
 	for (;;) {
 		std::vector<pollfd> fds;
 
+		fds.reserve(all.size());
 		for (const child &c : all)
 			fds.push_back({c.from.get(), POLLIN, 0});
 		if (std::all_of(all.begin(), all.end(), [](const child &c) { return !c.from.valid(); }))

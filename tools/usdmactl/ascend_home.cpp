@@ -39,7 +39,7 @@ static installed find_installed()
 	const auto beside = [&](const char *configured) {
 		return (bin / fs::path(configured).lexically_relative(USDMA_BINDIR)).lexically_normal();
 	};
-	const installed at = {beside(USDMA_INCLUDEDIR), beside(USDMA_LIBDIR), beside(USDMA_LIBDIR "/usdma")};
+	installed at = {beside(USDMA_INCLUDEDIR), beside(USDMA_LIBDIR), beside(USDMA_LIBDIR "/usdma")};
 
 	for (const fs::path &need : {at.include / "usdma/acl/acl.h", at.libexec / "libascendcl.so"})
 		if (!fs::exists(need))

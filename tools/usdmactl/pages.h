@@ -23,6 +23,7 @@ struct process_slot {
 	unsigned pid, slot;
 	u64 opened_ns;
 
+	// NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 of a generated comparison for a pointer
 	auto operator<=>(const process_slot &) const = default;
 };
 

@@ -12,15 +12,18 @@ class ProgramError(Exception):
 
 # Suites whose programs take any device by USDMA_DEVICES; each test there is "runner … -- PROGRAM [ARGUMENT]…".
 SUITE = "integration-embedded"
-# Look for parts of copies on several units of an engine, where edu has one; want faults on demand; move too much for it.
+# Look for parts of copies on several units of an engine, where edu has one; want faults on demand, or a timing that only a
+# software device has; move too much for it.
 NOT_ON_EDU = ("stripe", "errors", "promises-faults", "promises", "promises-work", "waits", "explorer", "every-call", "acl-every-call",
-              "holds", "acl-holds", "beats", "files", "files-cached", "files-threads", "files-faults", "files-faults-threads")
+              "holds", "acl-holds", "beats", "files", "files-cached", "files-threads", "files-faults", "files-faults-threads", "pageable", "timing")
 
 
 class Programs:
     def __init__(self, build_dir, pattern="*"):
         self.build_dir = build_dir
-        self.suites = [s for s in self._suite_tests() if fnmatch.fnmatchcase(s[0], pattern)]
+        # Once each: variants of a suite differ in settings of the software device.
+        once = {(program, *arguments): (name, program, arguments, devices) for name, program, arguments, devices in reversed(list(self._suite_tests()))}
+        self.suites = [s for s in reversed(once.values()) if s[0] not in NOT_ON_EDU and fnmatch.fnmatchcase(s[0], pattern)]
         self._own = list(self._below("tests/vm"))
         self.tools = [p for p in self._below("tools/usdmactl") if os.path.basename(p) == "usdmactl"]
         self.tools += [p for p in self._below("tools/perf") if os.path.basename(p) == "usdma-perf"]
@@ -47,8 +50,6 @@ class Programs:
                 name = test["name"].removesuffix("-embedded")
                 if command[0].endswith(".py") or os.path.basename(command[0]).startswith("python"):
                     continue  # drives programs of its own; there is no Python in the guest
-                if name in NOT_ON_EDU:
-                    continue
                 path = os.path.join(self.build_dir, command[0])
                 yield name, path, command[1:], max(test["cmd"].count("--device"), 1)
 

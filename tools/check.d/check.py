@@ -201,20 +201,20 @@ class Run:
 
     def tap(self, what, words, **more):
         """Runs a program that prints TAP."""
-        status, out = self.timed(what, words, **more)
+        status, out = self.timed(what, words, **{"line": progress(r"(not )?ok\b.{0,80}", self), **more})
         self.results.add_tap(what, out, status, tail(out))
 
 
 def progress(pattern, run):
-    """Prints a command's progress from its output: on a terminal each step, else each minute."""
+    """Prints a command's progress, lines of its output: on a terminal each step, else each minute."""
     due = [time.monotonic() + 60]
 
     def show(line):
         at = re.match(pattern, line)
         if at and sys.stdout.isatty():
-            print(f"\r\033[K[{run.name}] {at[1]} of {at[2]}", end="\n" if at[1] == at[2] else "", flush=True)
+            print(f"\r\033[K[{run.name}] {at[0].strip()}", end="\n" if at.lastindex == 2 and at[1] == at[2] else "", flush=True)
         elif at and time.monotonic() >= due[0]:
-            run.say(f"{at[1]} of {at[2]}")
+            run.say(at[0].strip())
             due[0] += 60
     return show
 

@@ -89,7 +89,7 @@ def foreign_dpdk(run):
 
 
 job("follow", 8, "runs the commands of README and docs/: build, install, own program, a bound device in a virtual machine",
-    BUILD + ("install", "package", "vm"))(lambda run: run.tap("docs", [os.path.join(TOP, "tests/docs/follow.py")], deadline=3600))
+    BUILD + ("install", "package", "vm"))(lambda run: run.tap("docs", [os.path.join(TOP, "tests/docs/follow.py")], deadline=2 * 3600))
 
 @job("fuzz", 5, "replays the corpora; runs libFuzzer on each target (--fuzz-seconds in all); a finding fails", BUILD + ("clang",))
 def fuzz(run):

@@ -53,9 +53,9 @@ void describe(CLI::App &app, options &opt)
 		->type_name("N");
 	where->require_option(1);
 	add_setting(app, opt, "--model", "model",
-		    "The device: sdma (default), ioat, ioat-3.3, dsa or dsa-2 (docs/engines.md)")
+		    "The device: sdma (default), ioat, ioat-3.3, dsa, dsa-2, hisi or hisi-hip09 (docs/engines.md)")
 		->type_name("NAME")
-		->check(tool::word_of({"sdma", "ioat", "ioat-3.3", "dsa", "dsa-2"}));
+		->check(tool::word_of({"sdma", "ioat", "ioat-3.3", "dsa", "dsa-2", "hisi", "hisi-hip09"}));
 	add_setting(app, opt, "--mem", "mem", "Device memory, such as 512M or 1G (default 1G)");
 	add_setting(app, opt, "--engines", "engines", "Engines that copy at the same time, a thread each (default 2)");
 	add_setting(app, opt, "--channels", "channels", "Channels (default 64, at most 1024)");

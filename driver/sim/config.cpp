@@ -3,6 +3,7 @@
 
 #include "driver/base/error.h"
 #include "driver/base/words.h"
+#include "driver/hw/hisi_regs.h"
 #include "driver/hw/ioat_regs.h"
 #include "driver/hw/sdma_regs.h"
 #include "driver/sim/fault_plan.h"
@@ -33,17 +34,16 @@ static int set_model(config &c, string_view v)
 	static constexpr struct {
 		string_view name;
 		model_kind kind;
-	} models[] = {{"sdma", model_kind::sdma},
-		      {"ioat", model_kind::ioat},
-		      {"ioat-3.3", model_kind::ioat},
-		      {"dsa", model_kind::dsa},
-		      {"dsa-2", model_kind::dsa}};
+	} models[] = {{"sdma", model_kind::sdma},      {"ioat", model_kind::ioat}, {"ioat-3.3", model_kind::ioat},
+		      {"dsa", model_kind::dsa},        {"dsa-2", model_kind::dsa}, {"hisi", model_kind::hisi},
+		      {"hisi-hip09", model_kind::hisi}};
 
 	for (const auto &m : models)
 		if (v == m.name) {
 			c.model = m.kind;
 			c.ioat_version = v == "ioat-3.3" ? ioat::version_3_3 : ioat::version_3_2;
 			c.dsa_version = v == "dsa-2" ? 0x200 : 0x100;
+			c.hisi_revision = v == "hisi-hip09" ? hisi::revision_hip09 : hisi::revision_hip08;
 			return 0;
 		}
 	return -EINVAL;
@@ -157,7 +157,7 @@ struct key {
 };
 
 static constexpr key keys[] = {
-	{"model", "sdma, ioat, ioat-3.3, dsa or dsa-2", set_model},
+	{"model", "sdma, ioat, ioat-3.3, dsa, dsa-2, hisi or hisi-hip09", set_model},
 	{"mem", "a size from 64K to 16T in pages of 4K", set_mem, true},
 	{"engines", "a number from 1 to 64", set_engines},
 	{"channels", "a number from 1 to 1024", set_channels},
@@ -235,6 +235,10 @@ int check_config(const config &cfg)
 		return check_foreign(cfg, "ioat", ioat_channels(cfg), ioat::max_channels);
 	if (cfg.model == model_kind::dsa)
 		return check_foreign(cfg, "dsa", dsa_queues(cfg), most_dsa_queues);
+	if (cfg.model == model_kind::hisi && cfg.channels_set)
+		return fail(EINVAL, "sim: model=hisi has the queues of the hardware: channels= is for other models");
+	if (cfg.model == model_kind::hisi)
+		return check_foreign(cfg, "hisi", 0, 0);
 	if (const int err = check_mistakes(cfg))
 		return err;
 	if (cfg.huge == huge_pages::require && cfg.mem % (2 * MiB))

@@ -14,12 +14,13 @@ namespace usdma::sim {
 /* 2 MiB pages for device memory: if the kernel provides some; never; only reserved ones. */
 enum class huge_pages : u8 { advise, off, require };
 
-enum class model_kind : u8 { sdma, ioat, dsa };
+enum class model_kind : u8 { sdma, ioat, dsa, hisi };
 
 struct config {
-	model_kind model = model_kind::sdma;  /* model=sdma|ioat|ioat-3.3|dsa|dsa-2 */
+	model_kind model = model_kind::sdma;  /* model=NAME, of the table in config.cpp */
 	u8 ioat_version = 0x32;               /* as in its register */
 	u16 dsa_version = 0x100;              /* the same */
+	u8 hisi_revision = 0x21;              /* of the function: HIP08 or HIP09 */
 	u64 mem = GiB;                        /* mem=SIZE: device memory, sparse until touched */
 	bool has_mem = true;                  /* nomem=1: a variant without device memory and without BAR2 */
 	u64 share = u64(1) << 40;             /* share=SIZE: most bytes of its files that a client may map at a time */

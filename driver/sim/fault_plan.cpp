@@ -111,7 +111,8 @@ int fault_plan::parse(string_view text, std::vector<rule> *out) const
 				    "fault rule \"%.*s\": only a device in a process of its own (usdma-sim) can die",
 				    int(one.size()), one.data());
 		if (r.what == action::wrong && !makes_mistakes_)
-			return fail(EINVAL, "fault rule \"%.*s\": only the models of I/OAT and DSA make mistakes",
+			return fail(EINVAL,
+				    "fault rule \"%.*s\": only the models of I/OAT, DSA and HiSilicon make mistakes",
 				    int(one.size()), one.data());
 		rules.push_back(std::move(r));
 		more = end != string_view::npos;

@@ -11,7 +11,7 @@
  *   drop-record@N     the N-th write of a completion record is skipped; a later one covers it
  *   drop-irq@N        the N-th interrupt is not raised
  *   wrong@N/WHAT      a mistake, of the N-th event of its kind: length, early, completion, error, vector (faults.h);
- *                     models of I/OAT and DSA only
+ *                     all models but sdma's
  *   refuse-map@N      the N-th DMA_MAP is refused
  *   reply@N/HOW       the N-th reply to the client: drop, close, short, long, wrong-id, garbage
  *

@@ -12,12 +12,12 @@ namespace usdma::sim {
 /* Faults of a reply to the client. */
 enum class reply_fault : u8 { none, drop, close, cut_short, too_long, wrong_id, garbage, count };
 
-/* What a device does wrong without a word. Made by the models of I/OAT and DSA. */
+/* What a device does wrong without a word. Made by all models but sdma's. */
 enum class mistake : u8 {
 	length,     /* a copy or fill leaves out its last byte */
 	early,      /* a completion is reported before its data is written */
 	completion, /* a completion names the descriptor before it; DSA: it is written behind its record */
-	error,      /* a failed descriptor sets the wrong bit of CHANERR; DSA: it reports success */
+	error,      /* a failed descriptor sets the wrong bit of CHANERR; DSA, HiSilicon: it reports success */
 	vector,     /* a channel's reset loses its MSI-X vector, as an erratum of S1200 does; I/OAT only */
 	count
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/pci_config.h"
 
+#include <bit>
 #include <cstring>
 #include <initializer_list>
 
@@ -11,9 +12,9 @@ static constexpr u32 command = 0x04, bus_master = 4;
 static constexpr u32 power = 0x40, power_control = power + 4, power_mask = 3, d3hot = 3;
 static constexpr u32 express = 0x50, device_caps = express + 4, device_control = express + 8,
 		     device_status = express + 10;
-static constexpr u8 pending = 0x20;           /* in device_status */
-static constexpr u32 function_reset = 0x8000; /* in device_control: reads as 0 */
-static constexpr u32 msix = 0x90, msix_control = msix + 2;
+static constexpr u8 pending = 0x20;                                   /* in device_status */
+static constexpr u32 function_reset = 0x8000;                         /* in device_control: reads as 0 */
+static constexpr u32 messages = 0x90, message_control = messages + 2; /* MSI-X, or MSI */
 /* The list of extended capabilities. */
 static constexpr u32 ats = 0x100, ats_control = ats + 6;
 static constexpr u32 pri = 0x110, pri_control = pri + 4;
@@ -33,6 +34,23 @@ void pci_config::put_bars(const pci_layout &l)
 		if (b.size)
 			put(0x10 + 4 * i, b.flags, b.flags & bar_64 ? 8 : 4, -b.size);
 	}
+}
+
+void pci_config::put_interrupts(const pci_layout &l)
+{
+	if (!l.has_msi) {
+		put(messages, 0x11, 2);
+		put(message_control, l.vectors - 1, 2, 0xc000); /* enable, function mask */
+		put(messages + 4, l.msix_table | l.msix_bar, 4);
+		put(messages + 8, l.msix_pba | l.msix_bar, 4);
+		return;
+	}
+	put(messages, 0x05, 2);
+	/* 64-bit addresses, vectors that it may have; enable, and those that it is allowed. */
+	put(message_control, 0x80 | u32(std::countr_zero(l.vectors)) << 1, 2, 0x71);
+	put(messages + 4, 0, 4, 0xfffffffc);
+	put(messages + 8, 0, 4, 0xffffffff);
+	put(messages + 12, 0, 2, 0xffff);
 }
 
 void pci_config::put_translation()
@@ -68,17 +86,14 @@ void pci_config::init(const pci_layout &l)
 	put(power + 2, 3, 2);                 /* version 1.2; no PME, neither D1 nor D2 */
 	put(power_control, 0, 2, power_mask); /* leaving D3hot resets: bit 3 is 0 */
 
-	put(express, 0x10 | msix << 8, 2);
+	put(express, 0x10 | messages << 8, 2);
 	put(express + 2, 2, 2);                   /* an endpoint, version 2 of the capability */
 	put(device_caps, 1u << 28 | 1u << 15, 4); /* function-level reset; role-based error reporting */
 	put(device_control, 0x2810, 2, 0x78ff);   /* payload 128, reads of 512: writable, without effect */
 	put(express + 0x0c, 0x0011, 4);           /* a link of 2.5 GT/s, width 1 … */
 	put(express + 0x12, 0x0011, 2);           /* … that is up */
 
-	put(msix, 0x11, 2);
-	put(msix_control, l.vectors - 1, 2, 0xc000); /* enable, function mask */
-	put(msix + 4, l.msix_table | l.msix_bar, 4);
-	put(msix + 8, l.msix_pba | l.msix_bar, 4);
+	put_interrupts(l);
 	if (l.translates)
 		put_translation();
 }
@@ -128,8 +143,8 @@ pci_config::effect pci_config::write(u32 offset, const u8 *buf, u32 len)
 	if (!reset)
 		return effect::none;
 	/* Restores power-on values, except addresses and sizes, which the platform restores anyway. */
-	for (u32 at :
-	     {command, command + 1, power_control, msix_control + 1, ats_control + 1, pri_control, pasid_control})
+	for (u32 at : {command, command + 1, power_control, message_control, message_control + 1, ats_control + 1,
+		       pri_control, pasid_control})
 		space_[at] = u8(space_[at] & ~writable_[at]);
 	return effect::reset;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A model's PCI configuration space: what reads return, which bits a write changes (PCI 3.0 §6, MSI-X §6.8.2;
- * PCI Power Management 1.2 §3.2; PCI Express 3.0 §7.8; address translation: PCI Express 5.0 §10.5, §7.8.8).
+ * A model's PCI configuration space: what reads return, which bits a write changes (PCI 3.0 §6, MSI §6.8.1, MSI-X
+ * §6.8.2; PCI Power Management 1.2 §3.2; PCI Express 3.0 §7.8; address translation: PCI Express 5.0 §10.5, §7.8.8).
  */
 #pragma once
 
 #include "driver/base/types.h"
+
+#include <cstddef>
 
 namespace usdma::sim {
 
@@ -13,14 +15,18 @@ struct pci_layout {
 	u16 vendor = 0, device = 0;
 	u32 class_code = 0;
 	u8 revision = 0;
+	u8 registers = 0;        /* the BAR whose registers act when they are accessed */
+	bool has_msi = false;    /* instead of MSI-X */
+	bool translates = false; /* has ATS, page requests and PASID */
 	struct {
 		u64 size = 0;  /* a power of two; 0: none */
 		u32 flags = 0; /* bits 3:0 of the register; bar_64: takes the next one, too */
 	} bar[6];
-	u32 vectors = 0; /* of MSI-X */
+	u32 vectors = 0;
 	u32 msix_bar = 0, msix_table = 0, msix_pba = 0;
-	bool translates = false; /* has ATS, page requests and PASID */
 };
+/* With -ftrivial-auto-var-init, g++ 12 clears padding behind an array of structures at wrong addresses. */
+static_assert(offsetof(pci_layout, msix_pba) + sizeof(u32) == sizeof(pci_layout));
 inline constexpr u32 bar_64 = 4, bar_prefetch = 8;
 
 class pci_config {
@@ -45,6 +51,7 @@ public:
 private:
 	void put(u32 offset, u64 value, unsigned bytes, u64 writable = 0);
 	void put_bars(const pci_layout &l);
+	void put_interrupts(const pci_layout &l);
 	void put_translation();
 	unsigned power_state() const;
 

@@ -30,6 +30,8 @@ int threaded_model::start_function(const char *name, const pci_layout &layout, u
 	static constexpr u32 rw = vfio::region_readable | vfio::region_writable;
 
 	name_ = name;
+	registers_ = vfio::region_bar0 + layout.registers;
+	irq_type_ = layout.has_msi ? vfio::irq_msi : vfio::irq_msix;
 	if (!try_resize(msix_, msix_bytes))
 		return no_memory("the MSI-X table");
 	msix_at_ = layout.msix_table;
@@ -89,7 +91,7 @@ int threaded_model::region_read(u32 index, u64 offset, u8 *buf, u32 len)
 		pci_.read(u32(offset), buf, len, is_resetting());
 		return 0;
 	}
-	if (index != vfio::region_bar0)
+	if (index != registers_)
 		return read_bar(index, offset, buf, len);
 	if (offset >= msix_at_ && offset + len <= msix_at_ + msix_.size()) {
 		memcpy(buf, msix_.data() + (offset - msix_at_), len);
@@ -135,7 +137,7 @@ int threaded_model::region_write(u32 index, u64 offset, const u8 *buf, u32 len)
 
 	if (index == vfio::region_config)
 		return write_config(u32(offset), buf, len);
-	if (index != vfio::region_bar0)
+	if (index != registers_)
 		return write_bar(index, offset, buf, len);
 	if (offset >= msix_at_ && offset + len <= msix_at_ + msix_.size()) {
 		memcpy(msix_.data() + (offset - msix_at_), buf, len);
@@ -155,12 +157,12 @@ int threaded_model::region_write(u32 index, u64 offset, const u8 *buf, u32 len)
 /* The error interrupt is never raised, but without its eventfd QEMU offers its guest no error recovery. */
 u32 threaded_model::irq_count(u32 index) const
 {
-	return index == vfio::irq_msix ? irqs_.count() : index == vfio::irq_err ? 1 : 0;
+	return index == irq_type_ ? irqs_.count() : index == vfio::irq_err ? 1 : 0;
 }
 
 int threaded_model::irq_set(u32 index, u32 first, std::span<unique_fd> fds)
 {
-	if (index == vfio::irq_msix)
+	if (index == irq_type_)
 		irqs_.set(first, fds);
 	else
 		error_ = std::move(fds[0]);
@@ -169,7 +171,7 @@ int threaded_model::irq_set(u32 index, u32 first, std::span<unique_fd> fds)
 
 int threaded_model::irq_clear(u32 index, u32 first, u32 count)
 {
-	if (index == vfio::irq_msix)
+	if (index == irq_type_)
 		irqs_.clear(first, count);
 	else
 		error_.reset();
@@ -179,7 +181,7 @@ int threaded_model::irq_clear(u32 index, u32 first, u32 count)
 /* By the engine's thread: only that writes to descriptors that the client holds. */
 int threaded_model::irq_trigger(u32 index, u32 vector)
 {
-	if (index != vfio::irq_msix)
+	if (index != irq_type_)
 		return fail(ENOTSUP, "sim: interrupt type %u is not raised", index);
 	std::lock_guard guard(lock_);
 
@@ -196,7 +198,7 @@ int threaded_model::dma_map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 offs
 	return space_.map(iova, size, prot, std::move(fd), offset);
 }
 
-/* An MSI-X message is a write to memory. */
+/* A message is a write to memory. */
 void threaded_model::raise(u32 vector)
 {
 	if (memory_.is_allowed() && !(wrong_ && wrong_->drop_interrupt(vector)))

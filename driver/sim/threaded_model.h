@@ -47,11 +47,12 @@ public:
 protected:
 	/* queues: that the thread runs. */
 	threaded_model(const config &cfg, faults *wrong, u32 queues, u32 vectors);
-	/* Makes the function and starts the thread; its name is that of the engine, too. The table is in BAR0. */
+	/* Makes the function and starts the thread; its name is that of the engine, too. The MSI-X table is with the
+	 * registers. */
 	int start_function(const char *name, const pci_layout &layout, u64 msix_bytes);
 
 	/* ---- the device: with lock_ held, unless said otherwise ---- */
-	/* BAR0 but the MSI-X table: 1, 2, 4 or 8 bytes, aligned. */
+	/* The BAR of registers but the MSI-X table: 1, 2, 4 or 8 bytes, aligned. */
 	virtual u64 read_register(u32 offset, u32 len) = 0;
 	virtual void write_register(u32 offset, u64 value, u32 len) = 0;
 	/* The server's thread, without the lock: another BAR. */
@@ -106,6 +107,7 @@ private:
 	u64 triggered_ = 0; /* … and those of the client's own request */
 
 	const char *name_ = nullptr;
+	u32 registers_ = 0, irq_type_ = 0; /* indexes of a region and of interrupts */
 	region_desc regions_[vfio::region_count];
 	u64 msix_at_ = 0;
 	std::vector<u8> msix_; /* table and pending bits: stored, without effect; the client masks vectors */

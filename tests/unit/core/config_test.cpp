@@ -98,7 +98,7 @@ static void checks(void **)
 			    "sim:timing=early");
 	assert_names(parse({{"USDMA_CHECK", "late"}, {"USDMA_DEVICES", "0000:01:00.0"}}), "no software device");
 	/* The timing that race implies is for devices that have it. */
-	for (const char *other : {"sim:model=ioat", "sim:model=dsa", "0000:01:00.0"}) {
+	for (const char *other : {"sim:model=ioat", "sim:model=dsa", "sim:model=hisi", "0000:01:00.0"}) {
 		const config c = parse({{"USDMA_CHECK", "race"}, {"USDMA_DEVICES", other}});
 
 		assert_string_equal(c.devices[0].c_str(), other);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests' faults, device strings, and the way from ids to a driver. */
+/* Requests' faults, device strings, and the driver of an id. */
 #include "tests/support/test.h"
 
 #include "driver/base/error.h"

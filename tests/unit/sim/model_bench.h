@@ -24,9 +24,11 @@ namespace usdma::test {
 inline constexpr u64 iova = 0x100000000, size = 4 * MiB, patience = 60000;
 
 struct model_bench {
-	static constexpr unsigned most_vectors = 9;
+	static constexpr unsigned most_vectors = 32;
 
-	explicit model_bench(const char *spec)
+	/* bar: with the registers; irq_type: of the interrupts. */
+	explicit model_bench(const char *spec, unsigned bar_ = vfio::region_bar0, unsigned irq_type = vfio::irq_msix)
+		: bar(bar_)
 	{
 		if (dma::open_device(spec, &dev) < 0)
 			print_error("%s\n", error_text());
@@ -38,7 +40,7 @@ struct model_bench {
 		assert_int_equal(dev->dma_map({.iova = iova, .size = size, .vaddr = p}), 0);
 		assert_int_equal(vfio::config_bus_master(*dev, true), 0);
 		vfio::irq_info info;
-		assert_int_equal(dev->irq(vfio::irq_msix, &info), 0);
+		assert_int_equal(dev->irq(irq_type, &info), 0);
 		vectors = info.count;
 		int fds[most_vectors];
 		assert_in_range(vectors, 1, most_vectors);
@@ -46,20 +48,17 @@ struct model_bench {
 			irq[i].reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 			fds[i] = irq[i].get();
 		}
-		assert_int_equal(dev->irq_set(vfio::irq_msix, 0, {fds, vectors}), 0);
+		assert_int_equal(dev->irq_set(irq_type, 0, {fds, vectors}), 0);
 	}
 
 	template <class T> T get(u32 reg)
 	{
 		T v = 0;
 
-		assert_int_equal(dev->region_read(vfio::region_bar0, reg, &v, sizeof(v)), 0);
+		assert_int_equal(dev->region_read(bar, reg, &v, sizeof(v)), 0);
 		return v;
 	}
-	template <class T> void put(u32 reg, T v)
-	{
-		assert_int_equal(dev->region_write(vfio::region_bar0, reg, &v, sizeof(v)), 0);
-	}
+	template <class T> void put(u32 reg, T v) { assert_int_equal(dev->region_write(bar, reg, &v, sizeof(v)), 0); }
 	u64 signals(unsigned i, bool wait)
 	{
 		pollfd p = {irq[i].get(), POLLIN, 0};
@@ -70,6 +69,7 @@ struct model_bench {
 		return n;
 	}
 
+	const unsigned bar;
 	std::unique_ptr<vfio::device> dev;
 	mapping map;
 	u8 *bytes;
@@ -143,12 +143,12 @@ struct message_bench {
 		assert_true(client.say(proto::command::device_set_irqs, &h, sizeof(h), fds));
 		assert_int_equal(hear().head.error, 0);
 	}
-	/* A register of BAR0; fails if the model accesses memory meanwhile. */
-	u64 get_only(u32 reg)
+	/* A register; fails if the model accesses memory meanwhile. */
+	u64 get_only(u32 reg, u32 region = vfio::region_bar0)
 	{
 		u64 value;
 
-		send(proto::command::region_read, vfio::region_bar0, reg, nullptr, sizeof(value), 0);
+		send(proto::command::region_read, region, reg, nullptr, sizeof(value), 0);
 		const vfio::user_message m = hear();
 		assert_int_equal(m.head.flags & proto::flag_type_mask, proto::type_reply);
 		memcpy(&value, m.body.data() + sizeof(proto::region_access_head), sizeof(value));

@@ -40,13 +40,12 @@ int dsa_model::start()
 		{.vendor = dsa::vendor_intel,
 		 .device = is_v2() ? dsa::id_gnrd : dsa::id_spr,
 		 .class_code = dsa::class_dsa,
-		 .revision = 0,
+		 .translates = true,
 		 .bar = {{dsa_bar0_size, bar_64 | bar_prefetch}, {}, {portals, bar_64 | bar_prefetch}, {}, {}, {}},
 		 .vectors = irqs_.count(),
 		 .msix_bar = 0,
 		 .msix_table = vectors_at,
-		 .msix_pba = pending_at,
-		 .translates = true},
+		 .msix_pba = pending_at},
 		vectors_end - vectors_at);
 }
 

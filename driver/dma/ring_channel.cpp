@@ -251,6 +251,7 @@ void ring_channel::sleep(guard &g)
 	if (!raised)
 		return;
 	rearm_at_ = now_ns() + rearm_ns;
+	disarm();
 	store_seq_cst(&armed_, 0u);
 }
 

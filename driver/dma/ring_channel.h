@@ -77,7 +77,7 @@ protected:
 	/* It was, alone or with the function. */
 	virtual void was_reset() {}
 	/* It has halted by an error, read from memory. */
-	virtual bool has_halted() const = 0;
+	virtual bool has_halted() = 0;
 	/* The same, read from registers. */
 	virtual int read_halted(bool *out) = 0;
 	/* Why; r: the request that failed. Clears the error. */
@@ -87,6 +87,8 @@ protected:
 	 * that completed before shows in the record.
 	 */
 	virtual void rearm(bool flush) = 0;
+	/* The thread, after an interrupt: it need raise none until the next rearm(). */
+	virtual void disarm() {}
 	/* Its state, for messages. */
 	virtual void describe_hardware(char *buf, size_t size) = 0;
 	/* Without the lock: stops and deletes the channel. */

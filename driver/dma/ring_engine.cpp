@@ -5,13 +5,19 @@
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
+#include "driver/vfio/capability.h"
 
 #include <algorithm>
+#include <endian.h>
 #include <sys/eventfd.h>
 
 namespace usdma::dma {
 
-static constexpr u32 least_ring = 2, most_ring = 16384;
+static constexpr u32 least_ring = 2;
+/* PCI Express 3.0 §7.8. */
+static constexpr u8 express_capability = 0x10;
+static constexpr u32 device_control = 8;
+static constexpr u16 relaxed_ordering = 0x10;
 
 std::unique_ptr<vfio::device> ring_engine::release()
 {
@@ -35,9 +41,9 @@ int ring_engine::channel_open(unsigned index, const channel_config &cfg, channel
 
 	if (index >= limits_.channels)
 		return fail(EINVAL, "channel %u: the device has %u", index, limits_.channels);
-	if (!is_pow2(size) || size < least_ring || size > most_ring)
+	if (!is_pow2(size) || size < least_ring || size > most_ring_)
 		return fail(EINVAL, "ring size %u: a power of two from %u to %u is needed", size, least_ring,
-			    most_ring);
+			    most_ring_);
 	std::unique_ptr<ring_channel> made(make_channel(index));
 	ring_channel *const c = made.get();
 	if (!c)
@@ -97,22 +103,37 @@ int ring_engine::make_vectors(u32 first, std::vector<int> *raw)
 	return 0;
 }
 
-int ring_engine::setup_interrupts(u32 first)
+int ring_engine::setup_interrupts(u32 first, unsigned type)
 {
 	vfio::irq_info irq;
 	std::vector<int> raw;
 
-	if (dev_->irq(vfio::irq_msix, &irq) < 0 || std::min(irq.count, irq.share) < first + limits_.channels) {
-		log_warn("%s: MSI-X has too few vectors: polling", dev_->name());
+	if (dev_->irq(type, &irq) < 0 || std::min(irq.count, irq.share) < first + limits_.channels) {
+		log_warn("%s: it has too few interrupts: polling", dev_->name());
 		return 0;
 	}
 	if (int err = make_vectors(first, &raw); err < 0)
 		return err;
-	if (dev_->irq_set(vfio::irq_msix, 0, raw) < 0) {
-		log_warn("%s: no MSI-X, polling: %s", dev_->name(), error_text());
+	if (dev_->irq_set(type, 0, raw) < 0) {
+		log_warn("%s: no interrupts, polling: %s", dev_->name(), error_text());
 		vectors_.clear();
 	}
 	return 0;
+}
+
+int ring_engine::keep_order()
+{
+	unsigned at = 0;
+	u16 control = 0;
+	int err = vfio::config_capability(*dev_, express_capability, &at);
+
+	if (err || !at)
+		return err;
+	err = vfio::config_read16(*dev_, at + device_control, &control);
+	if (err || !(control & relaxed_ordering))
+		return err;
+	control = htole16(u16(control & ~relaxed_ordering));
+	return dev_->region_write(vfio::region_config, at + device_control, &control, sizeof(control));
 }
 
 /* ---- memory, reset ------------------------------------------------------------------------------------- */

@@ -41,9 +41,12 @@ protected:
 	/* For the destructor of a driver, as channels use the driver's registers. */
 	void close_all();
 	/* One vector a channel, from this one on, after limits_ is set; without them the channels' threads poll. */
-	int setup_interrupts(u32 first);
+	int setup_interrupts(u32 first, unsigned type = vfio::irq_msix);
+	/* The number of a request must not pass its data. */
+	int keep_order();
 
 	static constexpr u32 most_channels = 32;
+	u32 most_ring_ = 16384; /* requests */
 
 private:
 	int make_vectors(u32 first, std::vector<int> *raw);

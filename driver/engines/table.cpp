@@ -3,6 +3,7 @@
 #include "driver/dma/transports.h"
 #include "driver/engines/dsa/driver.h"
 #include "driver/engines/edu/driver.h"
+#include "driver/engines/hisi/driver.h"
 #include "driver/engines/ioat/driver.h"
 #include "driver/engines/sdma/driver.h"
 #include "driver/sim/transport.h"
@@ -10,10 +11,7 @@
 namespace usdma::dma {
 
 static constexpr const driver *driver_table[] = {
-	&sdma::driver,
-	&edu::driver,
-	&ioat::driver,
-	&dsa::driver,
+	&sdma::driver, &edu::driver, &ioat::driver, &dsa::driver, &hisi::driver,
 };
 
 constinit const std::span<const driver *const> drivers = driver_table;

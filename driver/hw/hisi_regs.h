@@ -5,7 +5,7 @@
  *
  * There is no public specification. Each fact names its source:
  *   [L]  Linux 6.1, drivers/dma/hisi_dma.c
- *   [D]  DPDK 22.11, drivers/dma/hisilicon/hisi_dmadev.h and hisi_dmadev.c
+ *   [D]  DPDK 22.11, drivers/dma/hisilicon/hisi_dmadev.h and hisi_dmadev.c; 22.11.11 has HIP08 alone
  * "Model:" marks what neither says and the model had to choose; the driver does not depend on it.
  *
  * A queue has a ring of submissions (SQ) and one of completions (CQ). The client writes submissions, then their end to

@@ -65,11 +65,14 @@ def rule_numbers():
         rules = f.read()
     bare = [r for r in rules.splitlines() if r.startswith("SUBSYSTEM") and "vfio" in r and 'KERNEL=="' not in r]
     point(not bare, "udev: no rule takes in the device files of noiommu mode", "\n".join(bare))
-    for engine, header in (("sdma", "driver/hw/sdma_regs.h"), ("edu", "driver/engines/edu/edu_hw.h")):
+    for engine, header in (("sdma", "driver/hw/sdma_regs.h"), ("edu", "driver/engines/edu/edu_hw.h"), ("hisi", "driver/hw/hisi_regs.h")):
         with open(os.path.join(TOP, header), encoding="utf-8") as f:
             pair = re.search(r"pci_vendor = 0x(\w{4}), pci_device = 0x(\w{4})", f.read())
         point(pair is not None and f"{pair[1]}:{pair[2]}" in rules.split('PROGRAM="')[1] and
               f'ATTRS{{vendor}}=="0x{pair[1]}", ATTRS{{device}}=="0x{pair[2]}"' in rules, f"udev: knows the {engine} engine")
+    with open(os.path.join(TOP, "driver/hw/dsa_regs.h"), encoding="utf-8") as f:
+        ids = re.findall(r"\bid_\w+ = 0x(\w{4})", f.read())
+    point(len(ids) == 3 and all(f"8086:{i}" in rules.split('PROGRAM="')[1] and f"|0x{i}" in rules for i in ids), "udev: knows the dsa engine")
 
 
 def passed_socket(build, scratch):

@@ -16,7 +16,7 @@ import sys
 # From the ground up; a folder includes those before it, and itself.
 FLOORS = ("driver/base", "driver/copy", "driver/pci", "driver/vfio", "driver/dma/request", "driver/dma/channel", "driver/dma/engine",
           "driver/dma/registry", "driver/dma/reduce", "driver/dma/softop", "driver/hw", "driver/sim",
-          "driver/dma/transports", "driver/dma", "driver/engines/dsa", "driver/engines/edu", "driver/engines/ioat", "driver/engines/sdma", "driver/engines",
+          "driver/dma/transports", "driver/dma", "driver/engines/dsa", "driver/engines/edu", "driver/engines/hisi", "driver/engines/ioat", "driver/engines/sdma", "driver/engines",
           "lib/core/base", "lib/core/config", "lib/core/check", "lib/core/device", "lib/core/memory", "lib/core/queue", "lib/core/stream", "lib/core/copy",
           "lib/core/file", "lib/core/ipc", "lib/core", "lib/native", "lib/acl", "lib/ascend", "lib/hccl", "lib/hccl_comm", "lib/python")
 # Each of these folders stands alone; what two of them need is driver/dma's, or a register map in driver/hw.

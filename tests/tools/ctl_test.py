@@ -19,6 +19,7 @@ import tempfile
 
 IOAT = ("0x8086", "0x2021", "0x088000")
 DSA = ("0x8086", "0x0b25", "0x088000")
+HISI = ("0x19e5", "0xa122", "0x088000")
 EDU, NIC, BRIDGE = ("0x1234", "0x11e8", "0x00ff00"), ("0x8086", "0x10d3", "0x020000"), ("0x1b36", "0x000e", "0x060400")
 
 
@@ -225,6 +226,17 @@ def test_dsa(s):
     t.write("sys/module/vfio_pci/parameters/disable_denylist", "Y\n")
     t.device("0000:6a:02.0", DSA, "idxd", 5)
     s.check(s.doctor(t)[2]["denylist"]["state"] == "ok", "DSA: the option lifts it")
+
+
+def test_hisi(s):
+    t = ready_machine(s)
+    t.device("0000:7b:00.0", HISI, "hisi_dma", 4)
+    by = {d["address"]: d for d in s.json("list", tree=t)[1]}
+    s.check(by["0000:7b:00.0"]["engine"] == "hisi", "HiSilicon: listed", by)
+    status, said, at = s.doctor(t)
+    s.check(status == 0 and at["devices"]["state"] == "advice" and "hisi_dma" in at["devices"]["text"] and
+            "bind 0000:7b:00.0" in at["devices"]["fix"] and "unbind 0000:7b:00.0" in json.dumps(said),
+            "HiSilicon: the kernel's driver is no mistake, and how to take it over and give it back", said)
 
 
 def test_unbind_in_use(s):
@@ -826,7 +838,7 @@ def test_help(s):
     s.check(s.run("frobnicate").returncode == 2 and s.run().returncode == 2, "usage errors have their own status")
 
 
-TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_ioat, test_dsa, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
+TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_ioat, test_dsa, test_hisi, test_unbind_in_use, test_doctor_ready, test_doctor_iommu,
          test_doctor_modules, test_doctor_group, test_doctor_memlock, test_doctor_permissions, test_doctor_cdev,
          test_doctor_silent, test_noiommu, test_doctor_advice, test_doctor_prices, test_doctor_in_a_container,
          test_doctor_here, test_info_and_reset, test_settings, test_tune, test_thresholds, test_selftest, test_stat, test_stat_kept,

@@ -55,12 +55,13 @@ static finding check_device(const checkup &c, const candidate &d)
 				    d.fn.iommu_group, other),
 			"move it to a slot with a separate group"};
 	/* A driver of the kernel's that serves it is no mistake. */
-	if (d.fn.driver == "ioatdma" || d.fn.driver == "idxd")
+	if (d.fn.driver == "ioatdma" || d.fn.driver == "idxd" || d.fn.driver == "hisi_dma")
 		return {verdict::advice,
 			fmt::format("{} is at {}, by which the kernel itself uses it", name, d.fn.driver),
 			"sudo usdmactl bind " + name,
-			(d.fn.driver == "idxd" ? "its work queues are lost to the kernel and to /dev/dsa" :
-						 "copies and parity of md and others are the CPU's again") +
+			(d.fn.driver == "idxd"     ? "its work queues are lost to the kernel and to /dev/dsa" :
+			 d.fn.driver == "hisi_dma" ? "copies of its users in the kernel are the CPU's again" :
+						     "copies and parity of md and others are the CPU's again") +
 				std::string(", until: sudo usdmactl unbind ") + name};
 	return {verdict::failed, fmt::format("{} is at driver {}", name, d.fn.driver.empty() ? "none" : d.fn.driver),
 		"sudo usdmactl bind " + name};

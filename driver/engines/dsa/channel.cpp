@@ -254,7 +254,7 @@ int dsa_channel::suspend()
 
 /* ---- faults ------------------------------------------------------------------------------------------ */
 
-bool dsa_channel::has_halted() const
+bool dsa_channel::has_halted()
 {
 	return is_failure(batch_status());
 }

@@ -62,7 +62,7 @@ private:
 	int suspend() override;
 	int reset() override;
 	void was_reset() override;
-	bool has_halted() const override;
+	bool has_halted() override;
 	int read_halted(bool *out) override;
 	void read_fault(const dma::request &r, dma::fault_reason *why, u64 *at) override;
 	void rearm(bool flush) override;

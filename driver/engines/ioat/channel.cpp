@@ -228,7 +228,7 @@ int ioat_channel::suspend()
 
 /* ---- faults ------------------------------------------------------------------------------------------ */
 
-bool ioat_channel::has_halted() const
+bool ioat_channel::has_halted()
 {
 	/* Acquire: what completed before is visible. */
 	return (load_acquire(&page_->halt) & sts_mask) == sts_halted;

@@ -3,11 +3,9 @@
 #include "driver/base/log.h"
 #include "driver/engines/ioat/driver.h"
 #include "driver/engines/ioat/ioat.h"
-#include "driver/vfio/capability.h"
 
 #include <algorithm>
 #include <array>
-#include <endian.h>
 #include <new>
 
 namespace usdma::ioat {
@@ -18,10 +16,6 @@ static constexpr u64 bar_page = 4096;
 /* A chip whose XFERCAP says 4 GiB, which does not fit the field. */
 static constexpr u32 most_xfercap = 30;
 static constexpr u16 skylake = 0x2021, atom_s1200 = 0x0c50, broadwell_de = 0x6f50;
-/* PCI Express 3.0 §7.8. */
-static constexpr u8 express_capability = 0x10;
-static constexpr u32 device_control = 8;
-static constexpr u16 relaxed_ordering = 0x10;
 
 /* ---- probe ------------------------------------------------------------------------------------------- */
 
@@ -87,22 +81,6 @@ void ioat_engine::restore_vector(u32 index)
 
 	if (chip_.loses_vectors && fd >= 0 && dev_->irq_set(vfio::irq_msix, index, std::span(&fd, 1)) < 0)
 		log_warn("%s: channel %u: its interrupt is lost: %s", dev_->name(), index, error_text());
-}
-
-/* The number of a request must not pass its data. */
-int ioat_engine::keep_order()
-{
-	unsigned at = 0;
-	u16 control = 0;
-	int err = vfio::config_capability(*dev_, express_capability, &at);
-
-	if (err || !at)
-		return err;
-	err = vfio::config_read16(*dev_, at + device_control, &control);
-	if (err || !(control & relaxed_ordering))
-		return err;
-	control = htole16(u16(control & ~relaxed_ordering));
-	return dev_->region_write(vfio::region_config, at + device_control, &control, sizeof(control));
 }
 
 /* No channel of an earlier user may run once the function may access memory. */

@@ -84,7 +84,7 @@ private:
 	int start(u64 first) override;
 	int suspend() override;
 	int reset() override { return regs_.reset(); }
-	bool has_halted() const override;
+	bool has_halted() override;
 	int read_halted(bool *out) override;
 	void read_fault(const dma::request &r, dma::fault_reason *why, u64 *at) override;
 	void rearm(bool flush) override { regs_.rearm(flush); }
@@ -118,7 +118,6 @@ private:
 	int read(u32 reg, void *out, size_t len) { return dev_->region_read(vfio::region_bar0, reg, out, len); }
 	int check_identity();
 	int check_chip();
-	int keep_order();
 	int setup() override;
 	dma::ring_channel *make_channel(u32 index) override;
 

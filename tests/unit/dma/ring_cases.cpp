@@ -3,6 +3,7 @@
 #include "tests/unit/dma/ring_cases.h"
 
 #include "driver/dma/ring_channel.h"
+#include "driver/vfio/capability.h"
 
 namespace usdma::test {
 
@@ -236,8 +237,9 @@ static void test_stop_and_resume(void **)
 	b.run({.op = opcode::nop});
 	/* In the hardware's queue: what was not reached is cancelled, or runs after all. */
 	assert_int_equal(b.inject(("slow%1/" + std::to_string(kind.slow_us)).c_str()), 0);
+	memset(b.bytes + 2 * MiB, 0xa0, 8);
 	for (u64 i = 0; i < 40; i++)
-		b.post(fill(4096 + i * 8, 8, 1, 0xa0, i % 2));
+		b.post(copy(4096 + i * 8, 2 * MiB, 8, i % 2));
 	assert_int_equal(b.ch->ops->stop(b.ch), 0);
 	assert_true(read_fault(b.ch, &f));
 	assert_int_equal(f.reason, fault_reason::stopped);
@@ -272,8 +274,9 @@ static void test_full_ring_takes_no_more(void **)
 static void test_long_lists(void **)
 {
 	ring_bench b(kind.plain, {.ring_size = 1024});
-	std::vector<request> list(1024, fill(0, 8, 1, 1));
+	std::vector<request> list(1024, copy(0, 4096, 8));
 
+	b.bytes[4096] = 1;
 	for (unsigned i = 0; i < kind.long_rounds; i++) {
 		assert_int_equal(b.ch->ops->post(b.ch, list.data(), 1024), 1024);
 		b.ch->ops->doorbell(b.ch);
@@ -290,7 +293,7 @@ static void test_lost_interrupts(void **)
 
 	assert_int_equal(b.inject("drop-irq%1"), 0);
 	for (unsigned i = 0; i < 5; i++)
-		b.run(fill(i * 8, 8, 1, i));
+		b.run(copy(i * 8, 4096, 8));
 	assert_int_equal(b.run_fault(copy(host_bytes, 0, 8)).reason, fault_reason::dst_unmapped);
 }
 
@@ -482,7 +485,7 @@ void check_limits(const char *spec, u64 max_len, u32 channels, u32 engines)
 	assert_int_equal(l.engines, engines);
 	assert_int_equal(l.memory_size, 0);
 	assert_int_equal(l.caps, 0);
-	assert_int_equal(l.ops, op_bit(opcode::nop) | op_bit(opcode::copy) | op_bit(opcode::fill));
+	assert_int_equal(l.ops, kind.ops);
 	b.run(copy(0, 4096, 64));
 }
 
@@ -500,16 +503,30 @@ void check_device_errors(std::initializer_list<device_error> cases)
 	}
 }
 
+void check_relaxed_ordering_is_off()
+{
+	ring_bench b;
+	unsigned at = 0;
+	u16 control = 0;
+
+	assert_int_equal(vfio::config_capability(b.eng->transport(), 0x10, &at), 0);
+	assert_int_not_equal(at, 0);
+	assert_int_equal(vfio::config_read16(b.eng->transport(), at + 8, &control), 0);
+	assert_int_equal(control & 0x10, 0);
+	assert_int_equal(vfio::config_capability(b.eng->transport(), 0x15, &at), 0);
+	assert_int_equal(at, 0);
+}
+
 void check_ids(std::initializer_list<u16> ids, std::initializer_list<u16> others)
 {
 	for (u16 id : ids) {
-		const driver *d = find_driver(0x8086, id);
+		const driver *d = find_driver(kind.vendor, id);
 
 		assert_non_null(d);
 		assert_string_equal(d->name, kind.driver);
 	}
 	for (u16 id : others)
-		assert_null(find_driver(0x8086, id));
+		assert_null(find_driver(kind.vendor, id));
 }
 
 int ring_main(const char *name, std::span<const CMUnitTest> own)

@@ -27,9 +27,12 @@ inline constexpr u64 host = 0x40000000000, host_bytes = 4 * MiB, patience = 6000
 struct ring_kind {
 	const char *plain, *faulty; /* device strings; the second takes faults */
 	const char *driver;
-	u32 channels;         /* of both */
+	u32 channels;         /* of the first */
 	unsigned slow_us;     /* of a descriptor, so that a stop finds most of 40 requests in the ring */
 	unsigned long_rounds; /* of 1024 requests */
+	u16 vendor = 0x8086;
+	u32 ops = op_bit(dma::opcode::nop) | op_bit(dma::opcode::copy) |
+		  op_bit(dma::opcode::fill); /* of the hardware */
 };
 extern const ring_kind kind;
 
@@ -142,6 +145,8 @@ struct device_error {
 void check_device_errors(std::initializer_list<device_error> cases);
 /* On this device, as far as all engines have them. */
 void check_limits(const char *spec, u64 max_len, u32 channels, u32 engines);
+/* A number that passes its data would report a copy that is not done. */
+void check_relaxed_ordering_is_off();
 /* The driver takes the first ids, and no driver the others. */
 void check_ids(std::initializer_list<u16> ids, std::initializer_list<u16> others);
 /* Runs the cases of any engine, and those of this one. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The DSA driver on the embedded model. */
+#include "tests/unit/dma/forwarding_device.h"
 #include "tests/unit/dma/ring_cases.h"
 
 #include "driver/engines/dsa/dsa.h"
@@ -136,12 +137,10 @@ static void test_many_small_batches(void **)
 		assert_int_equal(reinterpret_cast<u64 *>(b.bytes)[i], i);
 }
 
-/* A device of another transport, or one that is slow to obey. */
-class other_bus final : public vfio::device {
+/* One that is slow to obey. */
+class other_bus final : public forwarding_device {
 public:
-	explicit other_bus(std::unique_ptr<vfio::device> below) : dev_(std::move(below)) {}
-	int region(unsigned i, vfio::region_info *out) override { return dev_->region(i, out); }
-	int region_map(unsigned, u64, u64, mapping *) override { return -EOPNOTSUPP; }
+	using forwarding_device::forwarding_device;
 	int region_read(unsigned i, u64 at, void *buf, size_t len) override
 	{
 		const int err = dev_->region_read(i, at, buf, len);
@@ -156,25 +155,9 @@ public:
 			has_stalled |= *static_cast<const u32 *>(buf) >> dsa::cmd_code_shift == u32(stalls);
 		return dev_->region_write(i, at, buf, len);
 	}
-	int region_fd(unsigned, u64 *) override { return -1; }
-	int region_doorbell_fd(unsigned, u64) override { return -1; }
-	int irq(unsigned i, vfio::irq_info *out) override { return dev_->irq(i, out); }
-	int irq_set(unsigned i, unsigned n, std::span<const int> fds) override { return dev_->irq_set(i, n, fds); }
-	int limits(vfio::address_limits *out) override { return dev_->limits(out); }
-	int dma_map(const vfio::dma_area &area) override { return dev_->dma_map(area); }
-	int dma_unmap(u64 iova, u64 size) override { return dev_->dma_unmap(iova, size); }
-	int reset() override { return dev_->reset(); }
-	bool lost() const override { return dev_->lost(); }
-	int lost_fd() const override { return dev_->lost_fd(); }
-	const char *name() const override { return dev_->name(); }
-	const char *backend() const override { return dev_->backend(); }
-	bool own_connection() const override { return is_own; }
 
-	bool is_own = true, has_stalled = false;
+	bool has_stalled = false;
 	dsa::command stalls = {}; /* it is never done */
-
-private:
-	std::unique_ptr<vfio::device> dev_;
 };
 
 static std::unique_ptr<other_bus> open_other()

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/error.h"
+#include "driver/base/log.h"
+#include "driver/engines/hisi/driver.h"
+#include "driver/engines/hisi/hisi.h"
+
+#include <new>
+
+namespace usdma::hisi {
+
+static constexpr u32 default_ring = 256;
+/* No source says how long a copy may be; a stop waits for its end. */
+static constexpr u64 most_len = MiB;
+/* What the driver uses of BAR2. */
+static constexpr u64 used_bar = 0x4000;
+
+/* ---- probe ------------------------------------------------------------------------------------------- */
+
+int hisi_engine::check_identity()
+{
+	vfio::region_info bar;
+	u8 revision = 0;
+	u32 state = 0;
+	int err = dev_->region_read(vfio::region_config, cfg_revision, &revision, sizeof(revision));
+
+	if (!err)
+		layout_ = layout_of(revision);
+	if (!err && !layout_)
+		return fail(EPROTONOSUPPORT, "revision 0x%x: this driver supports 0x%x (HIP08), 0x%x (HIP09) and newer",
+			    revision, revision_hip08, revision_hip09);
+	if (!err)
+		err = dev_->region(vfio::region_bar2, &bar);
+	if (!err && bar.size < used_bar)
+		return fail(ENODEV, "BAR2 has %llu bytes, the registers have %llu",
+			    static_cast<unsigned long long>(bar.size), static_cast<unsigned long long>(used_bar));
+	if (!err)
+		err = dev_->region_read(vfio::region_bar2, layout_->queue_base + q_fsm, &state, sizeof(state));
+	if (err)
+		return err;
+	if (state == ~0u)
+		return fail(ENODEV, "its registers read as ones: it is off, or its memory space is disabled");
+	limits_.max_len = most_len;
+	limits_.channels = layout_->queues;
+	/* No source says how many queues run at the same time. */
+	limits_.engines = 1;
+	limits_.ring_size = default_ring;
+	limits_.ops = dma::op_bit(dma::opcode::nop) | dma::op_bit(dma::opcode::copy);
+	limits_.numa_node = dev_->numa_node();
+	/* Twice the submissions of as many requests. */
+	most_ring_ = most_depth / 4;
+	return 0;
+}
+
+int hisi_engine::set_mode()
+{
+	u32 value = mode_rc;
+	int err = 0;
+
+	if (!layout_->err_bits)
+		return dev_->region_write(vfio::region_bar2, hip08_mode, &value, sizeof(value));
+	for (u32 i = 0; i < hip09_ports && !err; i++) {
+		const u32 at = hip09_port + i * hip09_port_step;
+
+		err = dev_->region_read(vfio::region_bar2, at, &value, sizeof(value));
+		value |= port_link_mask;
+		if (!err)
+			err = dev_->region_write(vfio::region_bar2, at, &value, sizeof(value));
+	}
+	return err;
+}
+
+/* No queue of an earlier user may run once the function may access memory. */
+int hisi_engine::setup()
+{
+	for (u32 i = 0; i < limits_.channels; i++)
+		if (int err = queue_regs(*dev_, nullptr, *layout_, i).reset(); err < 0)
+			return fail_in(err, "channel %u", i);
+	int err = set_mode();
+	if (!err)
+		err = keep_order();
+	return err ? err : vfio::config_bus_master(*dev_, true);
+}
+
+int hisi_engine::start()
+{
+	vfio::region_info bar;
+
+	if (int err = check_identity(); err < 0)
+		return err;
+	if (!dev_->region(vfio::region_bar2, &bar) && bar.flags & vfio::region_mappable &&
+	    dev_->region_map(vfio::region_bar2, 0, used_bar, &bar_) < 0)
+		log_info("%s: BAR2 is not mapped: %s", dev_->name(), error_text());
+	if (int err = setup(); err < 0)
+		return err;
+	if (int err = setup_interrupts(0, vfio::irq_msi); err < 0)
+		return err;
+	log_info("%s: HiSilicon %s over %s, %u channels", dev_->name(), layout_->name, dev_->backend(),
+		 limits_.channels);
+	return 0;
+}
+
+hisi_engine::~hisi_engine()
+{
+	close_all();
+}
+
+dma::ring_channel *hisi_engine::make_channel(u32 index)
+{
+	return new (std::nothrow) hisi_channel(*this, index);
+}
+
+static constexpr dma::pci_id ids[] = {{pci_vendor, pci_device}};
+
+const dma::driver driver = {"hisi", ids, dma::probe_as<hisi_engine>};
+
+} // namespace usdma::hisi

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The driver of HiSilicon's DMA engine. driver/hw/hisi_regs.h has the device and its quirks; driver/dma/ring_channel.h
+ * the path of a request, interrupts and recovery.
+ *
+ * A channel is a queue. A request is a pair of submissions: the copy, and a copy of 8 bytes that stores the request's
+ * sequence number into the completion record. Both are fenced, so the number follows the data, and the queue stops at
+ * an error, so a failure is that of the first request that is not completed. The device's own completions report
+ * failures only; they are read so that it has space for more.
+ *
+ *   engine.cpp   probe, interrupts, memory, reset
+ *   channel.cpp  a channel: its memory, registers, submissions and completions
+ */
+#pragma once
+
+#include "driver/dma/ring_engine.h"
+#include "driver/hw/hisi_regs.h"
+
+namespace usdma::hisi {
+
+/* Registers of one queue. */
+class queue_regs {
+public:
+	queue_regs(vfio::device &dev, u8 *bar, const layout &l, u32 index)
+		: dev_(dev), bar_(bar), layout_(l), base_(queue_at(l, index))
+	{
+	}
+
+	/* From any state: idle, its interrupts masked. */
+	int reset();
+	/* After a reset. */
+	int start(u64 sq, u64 cq, u32 depth);
+	/* Completes what it has begun. */
+	int pause();
+	int state(u32 *out);
+	/* Hot. */
+	void put(u32 reg, u32 value);
+	/* flush: it has reached the device on return, and what the device wrote before has reached memory. */
+	void mask(bool on, bool flush);
+
+private:
+	int read(u32 reg, u32 *out) { return dev_.region_read(vfio::region_bar2, base_ + reg, out, sizeof(*out)); }
+	int write(u32 reg, u32 value)
+	{
+		return dev_.region_write(vfio::region_bar2, base_ + reg, &value, sizeof(value));
+	}
+	int change(u32 reg, u32 clear, u32 set);
+	int mask_all();
+	int set_rings(u64 sq, u64 cq, u32 depth);
+	template <class F> int wait(u64 ms, const char *what, const F &is_so);
+
+	vfio::device &dev_;
+	u8 *bar_; /* nullptr: trapped accesses */
+	const layout &layout_;
+	u32 base_;
+};
+
+/* The first page of a channel's memory; the rings and the requests' numbers follow. */
+struct shared_page {
+	dma::completion_record record;
+	u64 unused; /* where a request without an operation copies to */
+};
+
+struct pair {
+	submission data, number;
+};
+
+class hisi_engine;
+
+class hisi_channel final : public dma::ring_channel {
+public:
+	hisi_channel(hisi_engine &e, u32 index_);
+
+	int open(const dma::channel_config &cfg, u32 size) override;
+
+private:
+	bool in_hardware(const dma::request &r) const override;
+	void build(u64 i, u64 seq, const dma::request &r) override;
+	void ring(u64 last) override;
+	int start(u64 first) override;
+	int suspend() override;
+	int reset() override { return regs_.reset(); }
+	bool has_halted() override;
+	int read_halted(bool *out) override;
+	void read_fault(const dma::request &r, dma::fault_reason *why, u64 *at) override;
+	void rearm(bool flush) override { regs_.mask(false, flush); }
+	void disarm() override { regs_.mask(true, false); }
+	void describe_hardware(char *buf, size_t size) override;
+	void close() override;
+
+	u64 pair_of(u64 i) const { return (i - base_) & (pairs_ - 1); }
+	void read_completions();
+
+	hisi_engine &owner_;
+	queue_regs regs_;
+	u64 pairs_ =
+		0; /* in the ring of submissions: more than ring_size, as a full one would be taken for an empty one */
+	shared_page *page_ = nullptr;
+	pair *ring_ = nullptr;
+	completion *done_ = nullptr; /* one for each submission */
+	u64 *numbers_ = nullptr;
+	u64 base_ = 0; /* number of the slot at the beginning of the ring */
+
+	u32 head_ = 0,
+	    unread_ = 0;         /* the next completion; those of which the device does not know that they were read */
+	u32 ended_ = 0;          /* the last submission that has a completion … */
+	bool has_ended_ = false; /* … if one has */
+	u64 valid_ = 0;          /* the bit of the next completion */
+	u32 status_ = 0;         /* of the failure; 0: none */
+};
+
+class hisi_engine final : public dma::ring_engine {
+public:
+	explicit hisi_engine(std::unique_ptr<vfio::device> dev) : ring_engine(std::move(dev)) {}
+	~hisi_engine() override;
+
+	int start();
+	const char *driver_name() const override { return "hisi"; }
+
+	u8 *bar() const { return bar_.data(); }
+	const layout &registers() const { return *layout_; }
+
+private:
+	int check_identity();
+	int set_mode();
+	int setup() override;
+	dma::ring_channel *make_channel(u32 index) override;
+
+	static_assert(hip08.queues <= most_channels && hip09.queues <= most_channels);
+	mapping bar_;
+	const layout *layout_ = nullptr;
+};
+
+} // namespace usdma::hisi

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A device in front of another, whose answers a test changes; none of its regions can be mapped. */
+#pragma once
+
+#include "driver/vfio/device.h"
+
+#include <memory>
+
+namespace usdma::test {
+
+class forwarding_device : public vfio::device {
+public:
+	explicit forwarding_device(std::unique_ptr<vfio::device> below) : dev_(std::move(below)) {}
+	int region(unsigned i, vfio::region_info *out) override { return dev_->region(i, out); }
+	int region_map(unsigned, u64, u64, mapping *) override { return -EOPNOTSUPP; }
+	int region_read(unsigned i, u64 at, void *buf, size_t len) override
+	{
+		return dev_->region_read(i, at, buf, len);
+	}
+	int region_write(unsigned i, u64 at, const void *buf, size_t len) override
+	{
+		return dev_->region_write(i, at, buf, len);
+	}
+	int region_fd(unsigned, u64 *) override { return -1; }
+	int region_doorbell_fd(unsigned, u64) override { return -1; }
+	int irq(unsigned i, vfio::irq_info *out) override { return dev_->irq(i, out); }
+	int irq_set(unsigned i, unsigned n, std::span<const int> fds) override { return dev_->irq_set(i, n, fds); }
+	int limits(vfio::address_limits *out) override { return dev_->limits(out); }
+	int dma_map(const vfio::dma_area &area) override { return dev_->dma_map(area); }
+	int dma_unmap(u64 iova, u64 size) override { return dev_->dma_unmap(iova, size); }
+	int reset() override { return dev_->reset(); }
+	bool lost() const override { return dev_->lost(); }
+	int lost_fd() const override { return dev_->lost_fd(); }
+	const char *name() const override { return dev_->name(); }
+	const char *backend() const override { return dev_->backend(); }
+	bool own_connection() const override { return is_own; }
+
+	bool is_own = true;
+
+protected:
+	std::unique_ptr<vfio::device> dev_;
+};
+
+} // namespace usdma::test

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The HiSilicon driver on the embedded model. */
+#include "tests/unit/dma/forwarding_device.h"
+#include "tests/unit/dma/ring_cases.h"
+
+#include "driver/hw/hisi_regs.h"
+
+using namespace usdma;
+using namespace usdma::dma;
+using namespace usdma::test;
+
+/* Both layouts. The ring of submissions wraps, and that of completions. */
+const ring_kind test::kind = {"sim:model=hisi-hip09",
+			      "sim:model=hisi:faults=",
+			      "hisi",
+			      4,
+			      50000,
+			      40,
+			      0x19e5,
+			      op_bit(opcode::nop) | op_bit(opcode::copy)};
+static constexpr const char *faulty[] = {"sim:model=hisi:faults=", "sim:model=hisi-hip09:faults="};
+
+static void test_limits(void **)
+{
+	check_limits("sim:model=hisi", MiB, 30, 1);
+	check_limits("sim:model=hisi-hip09", MiB, 4, 1);
+	/* Four submissions for each request of the ring. */
+	ring_bench b;
+	channel *ch;
+	assert_int_equal(b.eng->channel_open(1, {.ring_size = 4096}, &ch), -EINVAL);
+	assert_non_null(strstr(error_text(), "2048"));
+	assert_int_equal(b.eng->channel_open(1, {.ring_size = 2048}, &ch), 0);
+	ch->ops->close(ch);
+}
+
+static void test_errors_of_the_device(void **)
+{
+	check_device_errors({
+		{"fail@1", fault_reason::transfer, host},
+		{"fail@1/src-unmapped", fault_reason::transfer, host + 4096},
+		{"fail@1/dst-denied", fault_reason::transfer, host},
+		{"fail@1/bad-length", fault_reason::bad_length, host},
+		{"fail@1/bad-op", fault_reason::bad_op, host},
+		{"fail@1/unaligned", fault_reason::transfer, host},
+		{"fail@2", fault_reason::transfer, host}, /* the submission that stores the number */
+	});
+}
+
+/* Between the two submissions of a request it has run, and does not run again. */
+static void test_stop_inside_a_request(void **)
+{
+	for (const char *spec : faulty) {
+		ring_bench b(spec);
+		fault f;
+
+		for (unsigned i = 0; i < 3; i++) {
+			memset(b.bytes, int(i + 1), 64);
+			assert_int_equal(b.inject("slow@1/300000"), 0);
+			const u64 seq = b.post(copy(4096, 0, 64));
+			b.post(copy(8192, 0, 64));
+			b.until_struck();
+			assert_int_equal(b.ch->ops->stop(b.ch), 0);
+			assert_true(read_fault(b.ch, &f));
+			assert_int_equal(f.reason, fault_reason::stopped);
+			assert_int_equal(completed(b.ch), seq);
+			assert_memory_equal(b.bytes + 4096, b.bytes, 64);
+			memset(b.bytes, 0xff, 64);
+			assert_int_equal(b.ch->ops->resume(b.ch), 0);
+			assert_true(b.await(b.ch->posted));
+			assert_int_equal(b.bytes[4096], i + 1);
+			assert_int_equal(b.bytes[8192], 0xff);
+		}
+	}
+}
+
+/* The queue has stopped, and its completion was lost: the stop finds it in the registers. */
+static void test_stop_of_a_halted_channel(void **)
+{
+	for (const char *spec : faulty) {
+		ring_bench b(spec);
+		fault f;
+
+		assert_int_equal(b.inject("drop-record@1+fail@1"), 0);
+		const u64 seq = b.post(copy(0, 4096, 64, 7));
+		b.until_struck("drop-record@1 seen 1 struck 1");
+		assert_int_equal(b.ch->ops->stop(b.ch), 0);
+		assert_true(read_fault(b.ch, &f));
+		assert_int_equal(f.reason, fault_reason::transfer);
+		assert_int_equal(f.seq, seq);
+		assert_int_equal(f.cookie, 7);
+		assert_int_equal(b.ch->ops->resume(b.ch), 0);
+		b.run(copy(0, 4096, 64));
+	}
+}
+
+/* What is left in the ring is moved to its beginning, wherever it is, and runs once. */
+static void test_restarts_anywhere_in_the_ring(void **)
+{
+	for (const char *spec : faulty) {
+		ring_bench b(spec, {.ring_size = 16});
+		auto *words = reinterpret_cast<u64 *>(b.bytes);
+
+		for (u64 round = 0; round < 40; round++) {
+			const u64 failing = round % 6;
+
+			for (u64 i = 0; i < 8; i++) {
+				words[512 + i] = 100 * round + i;
+				words[i] = 0;
+			}
+			for (u64 i = 0; i < 8; i++)
+				b.post(copy(8 * i, i == failing ? host_bytes : 4096 + 8 * i, 8));
+			b.until_halted();
+			assert_int_equal(completed(b.ch), 8 * round + failing);
+			assert_int_equal(b.ch->ops->resume(b.ch), 0);
+			assert_true(b.await(b.ch->posted));
+			for (u64 i = 0; i < 8; i++)
+				assert_int_equal(words[i], i == failing ? 0 : 100 * round + i);
+		}
+	}
+}
+
+static u32 get(vfio::device &dev, u32 reg)
+{
+	u32 value = 0;
+
+	assert_int_equal(dev.region_read(vfio::region_bar2, reg, &value, sizeof(value)), 0);
+	return value;
+}
+
+/* The mode of a HIP08, and the links of a HIP09; errors stop a queue, whose rings are local. */
+static void test_settings_of_the_device(void **)
+{
+	ring_bench one("sim:model=hisi"), two("sim:model=hisi-hip09");
+	vfio::device &a = one.eng->transport(), &b = two.eng->transport();
+
+	assert_int_equal(get(a, hisi::hip08_mode), 1);
+	assert_int_equal(get(a, 0x20), 1 | 1 << 2);
+	for (u32 i = 0; i < 16; i++)
+		assert_int_equal(get(b, 0x800 + i * 0x20), 1 << 16);
+	assert_int_equal(get(b, 0x2020), 0xf0000001);
+	assert_int_equal(get(b, 0x2024), 4); /* addresses are translated */
+}
+
+/* Whatever an earlier user left: a queue that has stopped at an error, and one whose pause it forgot. */
+static void test_takes_over(void **)
+{
+	for (const char *spec : faulty) {
+		std::unique_ptr<vfio::device> dev;
+		std::unique_ptr<engine> eng;
+		u8 revision = 0;
+
+		assert_int_equal(open_device(spec, &dev), 0);
+		assert_int_equal(dev->region_read(vfio::region_config, hisi::cfg_revision, &revision, 1), 0);
+		const hisi::layout &l = *hisi::layout_of(revision);
+		const u32 base = l.queue_base, second = base + hisi::queue_size;
+		const u32 set[][2] = {{base + hisi::q_sq_depth, 7},
+				      {base + hisi::q_cq_depth, 7},
+				      {base + hisi::q_ctrl0, hisi::ctrl0_enable | l.ctrl0_abort | l.ctrl0_remote},
+				      {base + hisi::q_sq_tail, 1},
+				      {second + hisi::q_ctrl0, hisi::ctrl0_pause | hisi::ctrl0_enable}};
+
+		assert_int_equal(vfio::config_bus_master(*dev, true), 0);
+		for (const auto &[reg, value] : set)
+			assert_int_equal(dev->region_write(vfio::region_bar2, reg, &value, sizeof(value)), 0);
+		for (const deadline until = deadline::in_ms(patience); get(*dev, base + hisi::q_fsm) == hisi::fsm_run;)
+			assert_false(until.passed());
+		assert_int_equal(probe(std::move(dev), &eng), 0);
+		for (u32 q : {base, second})
+			assert_int_equal(get(eng->transport(), q + hisi::q_fsm), hisi::fsm_idle);
+		for (u32 i : {0, 1}) {
+			channel *ch;
+			const request nop = {};
+
+			assert_int_equal(eng->channel_open(i, {}, &ch), 0);
+			assert_int_equal(ch->ops->post(ch, &nop, 1), 1);
+			ch->ops->doorbell(ch);
+			for (const deadline until = deadline::in_ms(patience); completed(ch) != ch->posted;
+			     sched_yield())
+				assert_false(until.passed());
+			assert_int_equal(get(eng->transport(), l.queue_base + i * hisi::queue_size + hisi::q_ctrl0) &
+						 l.ctrl0_remote,
+					 0);
+			ch->ops->close(ch);
+		}
+	}
+}
+
+/* Of another revision, with another BAR, or one that does not obey. */
+class other_device final : public forwarding_device {
+public:
+	using forwarding_device::forwarding_device;
+	int region(unsigned i, vfio::region_info *out) override
+	{
+		const int err = dev_->region(i, out);
+
+		if (bar_size && i == vfio::region_bar2)
+			out->size = bar_size;
+		return err;
+	}
+	int region_read(unsigned i, u64 at, void *buf, size_t len) override
+	{
+		const int err = dev_->region_read(i, at, buf, len);
+
+		if (revision && i == vfio::region_config && at == hisi::cfg_revision)
+			*static_cast<u8 *>(buf) = revision;
+		if (state && i == vfio::region_bar2 && at == hisi::q_fsm)
+			*static_cast<u32 *>(buf) = state;
+		return err;
+	}
+
+	u8 revision = 0;
+	u32 state = 0;
+	u64 bar_size = 0;
+};
+
+static int probe_other(u8 revision, u32 state, u64 bar_size)
+{
+	std::unique_ptr<vfio::device> dev;
+	std::unique_ptr<engine> eng;
+
+	assert_int_equal(open_device("sim:model=hisi", &dev), 0);
+	auto bus = std::make_unique<other_device>(std::move(dev));
+	bus->revision = revision;
+	bus->state = state;
+	bus->bar_size = bar_size;
+	return probe(std::move(bus), &eng);
+}
+
+static void test_refuses_other_devices(void **)
+{
+	assert_int_equal(probe_other(0, 0, 0), 0);
+	assert_int_equal(probe_other(0x20, 0, 0), -EPROTONOSUPPORT);
+	assert_non_null(strstr(error_text(), "0x20"));
+	assert_int_equal(probe_other(0, 0, 8192), -ENODEV);
+	assert_int_equal(probe_other(0, ~0u, 0), -ENODEV);
+	assert_int_equal(probe_other(0, hisi::fsm_abort, 0), -ETIMEDOUT);
+	assert_non_null(strstr(error_text(), "state 5"));
+}
+
+static void test_relaxed_ordering_is_off(void **)
+{
+	check_relaxed_ordering_is_off();
+}
+
+static void test_ids(void **)
+{
+	check_ids({0xa122}, {0xa121, 0xa123});
+}
+
+int main()
+{
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_errors_of_the_device),
+		cmocka_unit_test(test_stop_inside_a_request),
+		cmocka_unit_test(test_stop_of_a_halted_channel),
+		cmocka_unit_test(test_restarts_anywhere_in_the_ring),
+		cmocka_unit_test(test_settings_of_the_device),
+		cmocka_unit_test(test_takes_over),
+		cmocka_unit_test(test_refuses_other_devices),
+		cmocka_unit_test(test_relaxed_ordering_is_off),
+		cmocka_unit_test(test_ids),
+	};
+
+	return ring_main("hisi", tests);
+}

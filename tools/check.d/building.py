@@ -82,9 +82,9 @@ job("foreign-ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's,
     BUILD + ("vm", "foreign"))(lambda run: guests(run, "foreign", "--engine", "ioat", "--results", run.dir("foreign-ioat.json"), deadline=6 * 3600))
 
 
-@job("foreign-dpdk", 8, "DPDK's own drivers of I/OAT and DSA: its dmadev_autotest on the models; the first run downloads 26 MB of packages", BUILD)
+@job("foreign-dpdk", 8, "DPDK's own drivers of I/OAT, DSA and HiSilicon: its dmadev_autotest on the models; the first run downloads 26 MB of packages", BUILD)
 def foreign_dpdk(run):
-    run.build(where=run.dir("gcc"), targets=[f"tests/foreign/libdpdk-{engine}.so" for engine in ("ioat", "dsa")])
+    run.build(where=run.dir("gcc"), targets=[f"tests/foreign/libdpdk-{engine}.so" for engine in ("ioat", "dsa", "hisi")])
     run.tap("foreign-dpdk", [os.path.join(TOP, "tests/foreign/dpdk"), "--build-dir", run.dir("gcc")], deadline=2 * 3600)
 
 

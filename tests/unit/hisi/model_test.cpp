@@ -441,8 +441,11 @@ static void test_mistakes(void **)
 		b.ring(3);
 		b.until_last(2);
 		assert_int_equal(load_relaxed(b.bytes + data_at + 8192), 0);
-		b.until(fsm_done);
+		assert_int_equal(b.state(), fsm_done);
+		for (const deadline end = deadline::in_ms(patience); b.read(q_sq_sts) != 3;)
+			assert_false(end.passed());
 		assert_int_equal(b.bytes[data_at + 8192], 0x11);
+		b.until(fsm_done);
 		assert_int_equal(b.dev->inject("wrong@1/error"), 0);
 		assert_int_equal(b.status_of({sqe_copy, {}, 64, 0x5000, iova + data_at}), st_success);
 		/* A record that is skipped is covered by the next. */

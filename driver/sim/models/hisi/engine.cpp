@@ -87,7 +87,7 @@ void hisi_model::end(hisi_queue &q, outcome o)
 	report(q, at, word, o);
 	std::lock_guard guard(lock_);
 
-	q.busy = false;
+	q.busy = q.early = false;
 	apply_pending(q);
 }
 
@@ -121,6 +121,7 @@ void hisi_model::complete_early(hisi_queue &q, u32 control)
 		if (!wrong_->wrong(mistake::early))
 			return;
 		word = take_entry(q, q.head, st_success, &at);
+		q.early = true;
 	}
 	report(q, at, word, {.control = control});
 	delay_early(q.index);

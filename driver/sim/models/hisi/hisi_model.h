@@ -25,8 +25,9 @@ struct hisi_queue {
 	u32 unreported = 0; /* submissions that ended without a completion entry */
 	u64 valid = hisi::cqe_valid;
 
-	bool busy = false; /* the engine runs a submission of it, without the lock */
-	bool hung = false; /* by an injected fault */
+	bool busy = false;  /* the engine runs a submission of it, without the lock */
+	bool hung = false;  /* by an injected fault */
+	bool early = false; /* the same: it claims to be done */
 	pending reset_due = pending::none;
 	u64 seq = 0; /* submissions begun, for injected faults */
 

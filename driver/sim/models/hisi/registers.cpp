@@ -11,6 +11,8 @@ using namespace hisi;
 
 u32 hisi_queue::fsm() const
 {
+	if (early)
+		return fsm_done;
 	if (busy || hung || has_unreported())
 		return fsm_run;
 	if (is_stopped())

@@ -85,7 +85,8 @@ job("foreign-ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's,
 @job("foreign-dpdk", 8, "DPDK's own drivers of I/OAT, DSA and HiSilicon: its dmadev_autotest on the models; the first run downloads 26 MB of packages", BUILD)
 def foreign_dpdk(run):
     run.build(where=run.dir("gcc"), targets=[f"tests/foreign/libdpdk-{engine}.so" for engine in ("ioat", "dsa", "hisi")])
-    run.tap("foreign-dpdk", [os.path.join(TOP, "tests/foreign/dpdk"), "--build-dir", run.dir("gcc")], deadline=2 * 3600)
+    run.tap("foreign-dpdk", [os.path.join(TOP, "tests/foreign/dpdk"), "--build-dir", run.dir("gcc"), "--results", run.dir("foreign-dpdk.json")],
+            deadline=2 * 3600)
 
 
 job("follow", 8, "runs the commands of README and docs/: build, install, own program, a bound device in a virtual machine",

@@ -271,7 +271,18 @@ SMALL = {"USDMA_TEST_SMALL": "1", "USDMA_POOL_SIZE": "64M"}
 LARGE_PAGES = "echo advise >/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
 
+def without_guest(visit):
+    """The same suites on the model in the program itself, and over vfio-user."""
+    to = visit.to.elsewhere("no guest", "none")
+    for transport_ in ("embedded", "vfio-user"):
+        to.transport = transport_
+        for s in visit.programs.of["ioat"]:
+            to.suite(s.name)
+            to.tap(s.name, s.run_here(transport_, visit.programs.build_dir))
+
+
 def ours(visit):
+    without_guest(visit)
     guest, to, devices = visit.machine, visit.to, found(visit)
     channels = sum(map(channels_of, visit.situation.devices))
     guest.run(f"{LARGE_PAGES}; modprobe ioatdma", SECONDS)

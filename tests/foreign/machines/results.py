@@ -42,6 +42,10 @@ class Scope(report.Scope):
         self._ledger, self._kernel, self._iommu = ledger, kernel, iommu
         self._transport, self._suite, self._since = "none", "machine", time.monotonic()
 
+    def elsewhere(self, kernel, iommu):
+        """Points of the same situation that are not seen in its machine."""
+        return Scope(self.report, self._ledger, self.name, kernel, iommu)
+
     def _where(self):
         return self._kernel, self._transport, self._iommu, self._suite, self.name
 
@@ -82,10 +86,10 @@ class Scope(report.Scope):
             self.note(f"{name} said:\n{report.excerpt(result)}")
 
 
-def write(path, ledger, versions, seconds, made, complete):
-    """For tests/foreign/table.  complete: all situations were visited that a full check of this engine visits; "": not all."""
+def write(path, ledger, versions, seconds, made, situations):
+    """For tests/foreign/table.  situations: those that were visited."""
     today = time.strftime("%Y-%m-%d", time.gmtime())
     with open(path + ".part", "w", encoding="utf-8") as f:
-        json.dump({"date": today, "cpus": os.cpu_count(), "seconds": round(seconds), "made": made, "versions": versions, "complete": complete,
+        json.dump({"date": today, "cpus": os.cpu_count(), "seconds": round(seconds), "made": made, "versions": versions, "situations": situations,
                    "rows": ledger.rows()}, f, indent=1)
     os.rename(path + ".part", path)

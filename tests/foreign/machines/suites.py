@@ -3,6 +3,11 @@
 
 import json
 import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
+from guests import guest  # noqa: E402
 
 SUITE = "usdma:integration-embedded"
 OWN = ("foreign-churn", "foreign-big", "foreign-faults", "foreign-load")
@@ -14,8 +19,9 @@ class SuiteError(Exception):
 
 
 class Suite:
-    def __init__(self, name, program, arguments, env, devices):
+    def __init__(self, name, program, arguments, env, devices, here):
         self.name, self.program, self.arguments, self.env, self.devices = name, program, arguments, env, devices
+        self.here = here  # the tests of this suite that need no guest, by transport
 
     def command(self, devices, settings=None):
         """What a shell in the guest is told."""
@@ -23,6 +29,13 @@ class Suite:
                "USDMA_DEVICES": ",".join(devices[:self.devices])}
         words = [os.path.basename(self.program), *self.arguments]
         return f"exec env {' '.join(f'{k}={v}' for k, v in env.items())} {' '.join(words)}"
+
+    def run_here(self, transport, build_dir):
+        """As meson runs it; what a guest answers, too."""
+        test = self.here[transport]
+        p = subprocess.run(test["cmd"], env={**os.environ, **test["env"]}, cwd=test["workdir"] or build_dir, capture_output=True, text=True,
+                           check=False, timeout=test["timeout"])
+        return guest.Result(p.returncode, p.stdout, p.stderr)
 
 
 def _tests(build_dir):
@@ -37,7 +50,9 @@ def _tests(build_dir):
 def suites(build_dir, engine="sdma"):
     """Each test that takes any device by USDMA_DEVICES is "runner … -- PROGRAM [ARGUMENT]…"."""
     suffix = "-embedded" if engine == "sdma" else f"-{engine}-embedded"
-    for test in _tests(build_dir):
+    tests = _tests(build_dir)
+    by_name = {t["name"]: t for t in tests}
+    for test in tests:
         if not (SUITE in test["suite"] if engine == "sdma" else test["name"].endswith(suffix)) or "--" not in test["cmd"]:
             continue
         command = test["cmd"][test["cmd"].index("--") + 1:]
@@ -46,8 +61,9 @@ def suites(build_dir, engine="sdma"):
         if any("faults=" in word for word in test["cmd"]):
             continue  # asks the device for faults, which here the host sets (cases.faults)
         env = {k: v for k, v in test["env"].items() if k.startswith("USDMA_")}
+        process = by_name.get(test["name"].removesuffix("embedded") + "process")
         yield Suite(test["name"].removesuffix(suffix), os.path.join(build_dir, command[0]), command[1:], env,
-                    max(test["cmd"].count("--device"), 1))
+                    max(test["cmd"].count("--device"), 1), {"embedded": test, "vfio-user": process})
 
 
 class Programs:

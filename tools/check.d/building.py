@@ -82,6 +82,10 @@ job("foreign-ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's,
     BUILD + ("vm", "foreign"))(lambda run: guests(run, "foreign", "--engine", "ioat", "--results", run.dir("foreign-ioat.json"), deadline=6 * 3600))
 
 
+job("foreign-dsa", 10, "the driver of the kernel's VFIO tests on the model of Intel DSA", BUILD + ("vm", "foreign"))(
+    lambda run: guests(run, "foreign", "--engine", "dsa", "--results", run.dir("foreign-dsa.json"), deadline=3 * 3600))
+
+
 @job("foreign-dpdk", 8, "DPDK's own drivers of I/OAT, DSA and HiSilicon: its dmadev_autotest on the models; the first run downloads 26 MB of packages", BUILD)
 def foreign_dpdk(run):
     run.build(where=run.dir("gcc"), targets=[f"tests/foreign/libdpdk-{engine}.so" for engine in ("ioat", "dsa", "hisi")])

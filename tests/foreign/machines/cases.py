@@ -565,6 +565,26 @@ def kernels_tests(visit):
     to.check(done.status == 0, "after all of them the device copies", done.out + done.err)
 
 
+def kernels_driver(visit):
+    """The engine's driver that the kernel's tests bring along: theirs over VFIO, in each mode that this kernel has."""
+    guest, to, devices, name = visit.machine, visit.to, found(visit), "vfio_pci_driver_test"
+    bind_all(guest, to, devices, visit.situation.engine)
+    to.transport = "selftests"
+    to.suite(name)
+    # 1 GiB of shared memory is mapped for each test, and each page of it is a message.
+    guest.run("echo force >/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+    modes = () if "iommufd" in visit.kernel.transports else ("vfio_type1_iommu", "vfio_type1v2_iommu")
+    left_out = visit.situation.without
+    words = [f"-T {t}" for t in left_out] + [f"-v {m}" for m in modes]
+    for t, why in left_out.items():
+        to.skip(f"{name}: {t}", why)
+    kernels_points(to, name, guest.run(f"/selftests/{name} {' '.join(words)} {devices[0]}", 3000))
+    to.suite("mistakes")
+    case = f"{name}.vfio_type1_iommu.memcpy_success"
+    done = visit.servers[0].failing("wrong%1/length", lambda: guest.run(f"/selftests/{name} -r {case} {devices[0]}", 600))
+    to.check(done.status == 1 and f"not ok 1 {case}" in done.out, "a length that is off by one is noticed", done.out + done.err)
+
+
 def kernels_points(to, name, result):
     """kselftest's TAP; a whole program that has nothing to test says so by status 4."""
     points = [m for m in map(KSELFTEST_POINT.match, result.out.splitlines()) if m]

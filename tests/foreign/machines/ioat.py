@@ -185,9 +185,7 @@ MISTAKES = {
 
 def noticed_by_dmatest(visit, rule):
     """The first device has copies only, so that no later completion of another operation hides a wrong one."""
-    visit.servers[0].tell("faults", rule)
-    summaries, said = dmatest(visit.machine, threads_of(visit.situation), 3, 3000)
-    visit.servers[0].tell("clear")
+    summaries, said = visit.servers[0].failing(rule, lambda: dmatest(visit.machine, threads_of(visit.situation), 3, 3000))
     return any(bad for _, bad in summaries.values()), said
 
 

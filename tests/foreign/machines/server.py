@@ -63,6 +63,13 @@ class Server:
         p = subprocess.run([ctl, "sim", self.control, *words], capture_output=True, text=True, check=False, timeout=30)
         return p.returncode == 0, p.stdout + p.stderr
 
+    def failing(self, rule, run):
+        """What run() returns while the device has this fault."""
+        self.tell("faults", rule)
+        result = run()
+        self.tell("clear")
+        return result
+
     def alive(self):
         return self.process.poll() is None
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The machines that are booted."""
 
-from machines import cases, ioat
+from machines import cases, dsa, ioat
 
 # Two devices that every suite is content with: the first has engines enough for copies in parts.
 PAIR = [["--mem", "512M", "--engines", "3", "--channels", "16"], ["--mem", "256M", "--engines", "1", "--channels", "16"]]
@@ -16,6 +16,7 @@ EIGHT = [["--mem", "64M"]] * 8
 IOAT = ["--model", "ioat"]
 IOAT_FOUR = [*IOAT, "--channels", "4"]
 IOAT_RAID = ["--model", "ioat-3.3"]
+DSA = ["--model", "dsa"]
 RAID = ("ioatdma", "brd", "raid456")
 
 
@@ -28,6 +29,7 @@ class Situation:
         self.share = more.get("share", True)  # the guest's memory, with the device
         self.deadline = more.get("deadline", 5400)
         self.selftests = more.get("selftests", False)
+        self.without = more.get("without", {})  # of the kernel's driver test: {case: why}
         self.all_suites = more.get("all_suites", False)
         self.engine = more.get("engine", "sdma")  # the devices'; run by the job foreign, or foreign-ENGINE
         self.programs = more.get("programs", "all")  # ours: all, ioat (its suites), tools, none
@@ -76,5 +78,8 @@ ALL = [
               modules=RAID, more=("dmatest",)),
     Situation("ioat-linux-mistakes", "newest", "none", [IOAT, IOAT_RAID], ioat.mistakes, engine="ioat", programs="none", modules=RAID, more=("dmatest",)),
     Situation("ioat-dpdk", "newest", "Intel", [IOAT], ioat.dpdk, engine="ioat", programs="tools", more=("dpdk",)),
+    Situation("ioat-kernels-driver", "newest", "Intel", [IOAT], cases.kernels_driver, engine="ioat", programs="tools", selftests=True, memory=4096),
+    Situation("dsa-kernels-driver", "newest", "Intel", [DSA], dsa.kernels_driver, engine="dsa", programs="tools", selftests=True, memory=4096,
+              modules=("idxd",), without={"memcpy_storm": "250 GiB: too much for a model in software"}),
     Situation("ioat-ours", "newest", "Intel", [IOAT_FOUR, IOAT], ioat.ours, engine="ioat", programs="ioat", modules=("ioatdma",)),
 ]

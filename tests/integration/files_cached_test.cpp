@@ -5,6 +5,7 @@
 #include "tests/support/until.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 
 using namespace usdma::test;
@@ -83,6 +84,15 @@ static void a_false_end_of_the_file(void **)
 	});
 }
 
+/* Linux 6.5. */
+static bool has_cachestat(int fd)
+{
+	const std::uint64_t range[2] = {0, 4 * KiB};
+	std::uint64_t pages[5];
+
+	return syscall(451, fd, range, pages, 0) == 0;
+}
+
 /* A short read is also read ahead; mincore(2): what was read is in the page cache. */
 static void a_short_read_is_read_ahead(void **)
 {
@@ -113,12 +123,46 @@ static void a_short_read_is_read_ahead(void **)
 	munmap(map, want.size());
 }
 
+/* Nor does a query of the page cache read ahead into it; mincore(2). */
+static void a_long_read_is_direct(void **)
+{
+	auto gen = rng(26);
+	device dev;
+	stream s(dev);
+	const temporary t;
+	const bytes want = fill_file(t, 6 * MiB, gen);
+	const file f(dev, t.fd());
+	const block dst(dev, kind::device, want.size());
+	void *const map = mmap(nullptr, want.size(), PROT_READ, MAP_SHARED, t.fd(), 0);
+	bytes cached(want.size() / (4 * KiB), 0);
+	const auto is_cached = [&] {
+		assert_int_equal(mincore(map, want.size(), cached.data()), 0);
+		return !all_are(cached.data(), cached.size(), 0);
+	};
+
+	assert_true(map != MAP_FAILED && fdatasync(t.fd()) == 0);
+	posix_fadvise(t.fd(), 0, 0, POSIX_FADV_DONTNEED);
+	const bool is_direct = has_direct(dev, t.fd()) && has_cachestat(t.fd()) && !is_cached();
+	for (const bool in_order : {false, true}) {
+		wipe(dev, dst);
+		if (in_order)
+			WORKS(usdma_file_read(s, dst.data(), f, 0, dst.size(), nullptr));
+		else
+			WORKS(usdma_file_read_sync(dst.data(), f, 0, dst.size(), nullptr, long_ms));
+		WORKS(usdma_stream_sync(s, long_ms));
+		assert_true(get(dev, dst) == want);
+		assert_true(!is_direct || !is_cached());
+	}
+	munmap(map, want.size());
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(the_page_cache_is_read_at_once),
 		cmocka_unit_test(a_false_end_of_the_file),
 		cmocka_unit_test(a_short_read_is_read_ahead),
+		cmocka_unit_test(a_long_read_is_direct),
 	};
 
 	return cmocka_run_group_tests_name("files-cached", tests, nullptr, nullptr);

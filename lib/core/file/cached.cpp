@@ -10,6 +10,7 @@
 #include "lib/core/copy/mapped.h"
 #include "lib/core/stream/guard.h"
 
+#include <algorithm>
 #include <climits>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -30,20 +31,23 @@ struct cached_pages {
 };
 static constexpr long nr_cachestat = 451;
 
-/* True: at least half of it. False also: unknown. */
-static bool is_half_cached(const file *f, u64 offset, u64 len)
+/* Shorter reads are faster through the page cache; so is a write, which is complete earlier. */
+static constexpr u64 direct_from = 512 * KiB;
+
+/* Where at least half of it is. */
+static read_source source_of(const file *f, u64 offset, u64 len)
 {
 	const cached_range range = {offset, len};
 	cached_pages pages = {};
 	const u64 page_len = u64(sysconf(_SC_PAGESIZE));
 
 	if (f->in_memory)
-		return true;
-	return syscall(nr_cachestat, f->fd.get(), &range, &pages, 0) == 0 && pages.cached &&
-	       pages.cached >= len / (2 * page_len);
+		return read_source::cache;
+	if (syscall(nr_cachestat, f->fd.get(), &range, &pages, 0))
+		return read_source::unknown;
+	return pages.cached && pages.cached >= len / (2 * page_len) ? read_source::cache : read_source::disk;
 }
 
-/* A short read is faster through the page cache; so is a write, which is complete earlier. */
 static bool is_direct(const operation *op)
 {
 	const file *f = op->r.f;
@@ -53,7 +57,8 @@ static bool is_direct(const operation *op)
 		return false;
 	if (f->prefers_direct || !f->may_choose)
 		return f->prefers_direct;
-	return op->r.op == file_op::read && left >= piece_size && !is_half_cached(f, op->r.offset + op->landed, left);
+	return op->r.op == file_op::read && left >= direct_from &&
+	       source_of(f, op->r.offset + op->landed, left) != read_source::cache;
 }
 
 void file_from_disk(operation *op)
@@ -64,10 +69,20 @@ void file_from_disk(operation *op)
 
 void file_choose_ahead(operation *op)
 {
-	if (is_half_cached(op->r.f, op->r.offset, op->r.len))
+	if (source_of(op->r.f, op->r.offset, op->r.len) == read_source::cache)
 		op->from = read_source::cache;
 	else
 		file_from_disk(op);
+}
+
+/* A read that does not wait makes the kernel read ahead into the page cache, which delays the direct one. */
+bool file_begins_on_disk(const file_request &r, u64 landed)
+{
+	static constexpr u64 begin = 4 * MiB;
+	const u64 left = r.len - landed;
+
+	return r.f->may_choose && r.f->direct.valid() && left >= direct_from &&
+	       source_of(r.f, r.offset + landed, std::min(left, begin)) == read_source::disk;
 }
 
 /* ---- reads without a disk ---------------------------------------------------------------------------------- */

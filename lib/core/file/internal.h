@@ -68,7 +68,7 @@ struct piece {
 enum reached_state : u32 { not_reached, is_reached, is_entered };
 enum front_state : u32 { front_here, front_cancels, front_left };
 
-/* unknown: the page cache is read first. */
+/* unknown: not determined. */
 enum class read_source : u8 { unknown, cache, disk };
 
 struct operation {
@@ -144,12 +144,15 @@ void file_from_disk(operation *op);
 /* Before the stream has reached it: what is in memory is not read ahead. */
 void file_choose_ahead(operation *op);
 bool file_reads_cached(const file *f);
+/* The first part of what is left is not in the page cache, and the disk is read without it. */
+bool file_begins_on_disk(const file_request &r, u64 landed);
 /* Bytes that were read, of a first part; 0: the end of the file; -errno: by the disk, or by a copy. */
 ssize_t file_read_cached(file *f, void *mem, u64 offset, u64 len);
 
 /* ---- pieces.cpp: staging memory; by the thread --------------------------------------------------------------- */
 
-inline constexpr u64 piece_size = 512 * KiB;
+/* The disk of a virtual machine needs some MiB in flight. */
+inline constexpr u64 piece_size = MiB;
 inline constexpr unsigned pieces_per_block = 16;
 
 /* nullptr with *err == 0: none is free. */

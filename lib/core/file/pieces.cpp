@@ -27,7 +27,6 @@ struct piece_block {
 	piece pieces[pieces_per_block];
 };
 
-static constexpr u64 page = 4 * KiB;
 /* So that reads ahead of streams that wait do not stop the others. */
 static constexpr unsigned most_ahead = pieces_per_block / 2;
 static piece_block *blocks[1 + max_devices];
@@ -49,20 +48,19 @@ static void block_retire(piece_block *b)
 static int block_new(const device *dev, piece_block **out)
 {
 	auto *b = new (std::nothrow) piece_block;
-	u64 at;
 
 	if (!b)
 		return no_memory("staging memory for a file");
 	b->made = host_generation(dev->host_reach);
-	if (const int err = host_alloc(pieces_per_block * piece_size + page, -1, &b->mem, dev)) {
+	if (const int err = host_alloc(pieces_per_block * piece_size, -1, &b->mem, dev)) {
 		delete b;
 		return fail_in(err, "staging memory for a file");
 	}
-	at = align_up(reinterpret_cast<u64>(b->mem), page);
-	b->index = disk_register(reinterpret_cast<void *>(at), pieces_per_block * piece_size);
+	auto *at = static_cast<u8 *>(b->mem);
+	b->index = disk_register(at, pieces_per_block * piece_size);
 	for (piece &p : b->pieces) {
 		p.block = b;
-		p.mem = reinterpret_cast<u8 *>(at);
+		p.mem = at;
 		at += piece_size;
 		p.next = b->free;
 		b->free = &p;

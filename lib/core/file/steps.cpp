@@ -337,6 +337,11 @@ static bool step_read(operation *op, file_pass *pass)
 {
 	if (!op->g->entered)
 		return read_ahead(op, pass);
+	if (op->from == read_source::unknown) {
+		op->from = read_source::cache;
+		if (file_begins_on_disk(op->r, op->landed))
+			file_from_disk(op);
+	}
 	if (op->from != read_source::disk && take_cached(op))
 		return true;
 	const bool moved = start_reads(op);

@@ -257,7 +257,7 @@ static int run(const file_request &r, deadline until, u64 *landed)
 {
 	file_request left = r;
 
-	if (r.op == file_op::read && file_reads_cached(r.f)) {
+	if (r.op == file_op::read && file_reads_cached(r.f) && !file_begins_on_disk(r, 0)) {
 		if (const int err = check_request(r))
 			return err;
 		if (run_cached(r, until, landed))

@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -607,6 +609,47 @@ static void nodes(void **)
 	assert_int_equal(node_for(4, 3, &other.dev), 4);
 }
 
+/* KiB of the mapping at p that are in pages of 2 MiB. */
+static u64 huge_kib(const void *p)
+{
+	const u64 at = reinterpret_cast<u64>(p);
+	std::ifstream maps("/proc/self/smaps");
+	unsigned long from, to, kib;
+	bool here = false;
+	u64 sum = 0;
+
+	for (std::string line; std::getline(maps, line);) {
+		if (sscanf(line.c_str(), "%lx-%lx ", &from, &to) == 2)
+			here = at >= from && at < to;
+		for (const char *field : {"ShmemPmdMapped: %lu", "Shared_Hugetlb: %lu", "Private_Hugetlb: %lu"})
+			sum += here && sscanf(line.c_str(), field, &kib) == 1 ? kib : 0;
+	}
+	return sum;
+}
+
+/* What the kernel has: since Linux 6.1, unless its memory is fragmented. */
+static bool has_huge_pages()
+{
+	static constexpr int collapse = 25;
+	const mapping m(mmap(nullptr, 4 * MiB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), 4 * MiB);
+	u8 *const at = reinterpret_cast<u8 *>(align_up(reinterpret_cast<u64>(m.data()), 2 * MiB));
+
+	*at = 1;
+	return madvise(at, 2 * MiB, collapse) == 0;
+}
+
+static void pinned_memory_is_huge(void **)
+{
+	attached f(0);
+	void *const p = pinned(4 * MiB);
+	const u64 huge = huge_kib(p);
+
+	assert_int_equal(host_free(p), 0);
+	if (huge < 4 * KiB && !has_huge_pages())
+		skip();
+	assert_int_equal(huge, 4 * KiB);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -629,6 +672,7 @@ int main()
 		unit(policies),
 		unit(carving),
 		unit(nodes),
+		unit(pinned_memory_is_huge),
 		unit(lent_pool),
 		unit(attach_fails_whole),
 	};

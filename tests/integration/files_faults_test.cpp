@@ -7,6 +7,7 @@
 #include "tests/support/until.h"
 
 #include <algorithm>
+#include <memory>
 #include <thread>
 
 using namespace usdma::test;
@@ -369,7 +370,7 @@ static void a_disk_is_silent(void **)
 
 /* ---- batches ------------------------------------------------------------------------------------------------- */
 
-/* Reads of len bytes each, one behind the other in memory and file. */
+/* Reads (or writes) of len bytes each, one behind the other in memory and file. */
 struct batch {
 	std::vector<usdma_file_item> items;
 	std::vector<size_t> moved;
@@ -547,6 +548,76 @@ static void a_batch_waits_for_a_silent_disk(void **)
 	b.assert_ended(get(w.dev, w.dst), w.want, -ETIMEDOUT);
 }
 
+/* Short writes that follow each other, which share a request to the disk. */
+static batch short_writes(usdma_file *f, unsigned char *mem, size_t offset)
+{
+	batch b(f, mem, 40, 16 * KiB);
+
+	for (usdma_file_item &i : b.items) {
+		i.kind = USDMA_FILE_WRITE;
+		i.offset += offset;
+	}
+	return b;
+}
+
+static void each_short_write_has_its_result(void **)
+{
+	need_faulty();
+	device dev;
+	stream s(dev);
+	const file f(dev, faulty);
+	const block src(dev, kind::device, MiB);
+	batch full = short_writes(f, src.data(), faulty_at - 20 * 16 * KiB - 5),
+	      silent = short_writes(f, src.data(), silent_at);
+
+	WORKS(usdma_file_batch(s, full.items.data(), full.items.size(), &full.done));
+	assert_int_equal(usdma_stream_sync(s, long_ms), -ENOSPC);
+	assert_non_null(
+		strstr(usdma_error_text(),
+		       ("writing a file failed at offset " + std::to_string(faulty_at - 5 + full.moved[20])).c_str()));
+	for (size_t i = 0; i < full.items.size(); i++) {
+		assert_int_equal(full.error[i], i < 20 ? 0 : -ENOSPC);
+		assert_in_range(full.moved[i], i < 20 ? full.len : 0, i < 20 ? full.len : i == 20 ? 5 : 0);
+	}
+	assert_int_equal(full.done, 20);
+	WORKS(usdma_file_batch(s, silent.items.data(), silent.items.size(), &silent.done));
+	assert_int_equal(usdma_stream_sync(s, long_ms), -ETIMEDOUT);
+	assert_int_equal(std::count(silent.error.begin(), silent.error.end(), -ETIMEDOUT), silent.items.size());
+	assert_int_equal(std::count(silent.moved.begin(), silent.moved.end(), 0), silent.items.size());
+	assert_int_equal(silent.done, 0);
+}
+
+static void a_short_write_loses_its_memory(void **)
+{
+	auto gen = rng(28);
+	device dev;
+
+	for (unsigned round = 0; round < 4; round++) {
+		stream s(dev);
+		gate g(dev);
+		const temporary t;
+		const file f(dev, t.fd(), any_flags(dev, t.fd(), gen));
+		const block src(dev, all_kinds[round], 40 * 16 * KiB);
+		auto freed = std::make_unique<block>(dev, kind::device, 16 * KiB);
+		batch b = short_writes(f, src.data(), 0);
+		const size_t k = gen() % 39;
+		bytes want = random_bytes(src.size(), gen);
+
+		put(dev, src, want);
+		b.items[k].mem = freed->data();
+		g.close(s);
+		WORKS(usdma_file_batch(s, b.items.data(), b.items.size(), &b.done));
+		freed.reset();
+		g.open();
+		assert_int_equal(usdma_stream_sync(s, long_ms), -EFAULT);
+		for (size_t i = 0; i < b.items.size(); i++)
+			assert_true(b.error[i] == (i == k ? -EFAULT : 0) && b.moved[i] == (i == k ? 0 : b.len));
+		assert_int_equal(b.done, 39);
+		std::fill_n(want.begin() + long(k * b.len), b.len, 0);
+		assert_true(t.get() == want);
+	}
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -565,6 +636,8 @@ int main()
 		cmocka_unit_test(a_batch_fails_in_part),
 		cmocka_unit_test(a_batch_does_not_starve_itself),
 		cmocka_unit_test(a_batch_waits_for_a_silent_disk),
+		cmocka_unit_test(each_short_write_has_its_result),
+		cmocka_unit_test(a_short_write_loses_its_memory),
 		cmocka_unit_test(a_disk_is_silent),
 	};
 

@@ -56,6 +56,7 @@ struct piece {
 	piece *next = nullptr; /* of its operation, or of the free ones */
 	piece *next_queued = nullptr;
 	piece_block *block = nullptr; /* none: a sync */
+	unsigned carried = 0;         /* next items of the group, whose bytes it holds too */
 	u8 *mem = nullptr;
 	u64 at = 0; /* offset in the operation */
 	u64 want = 0, done = 0;
@@ -79,7 +80,9 @@ struct operation {
 	read_source from = read_source::unknown;
 	bool direct = false, reads_ahead = false;
 	bool finished = false;
-	u64 started = 0; /* bytes that have a piece, or had none and landed */
+	bool is_carried = false; /* by the piece of an item before it */
+	bool alone = false;      /* not again */
+	u64 started = 0;         /* bytes that have a piece, or had none and landed */
 	u64 progress_ns = 0;
 	unsigned at_disk = 0; /* pieces */
 	piece *first = nullptr, *last = nullptr;

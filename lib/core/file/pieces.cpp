@@ -104,6 +104,7 @@ piece *piece_take(operation *op, int *err)
 	g->held++;
 	p->op = op;
 	p->next = nullptr;
+	p->carried = 0;
 	p->done = 0;
 	p->err = 0;
 	return p;

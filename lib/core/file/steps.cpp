@@ -15,9 +15,38 @@
 
 namespace usdma::core {
 
+/* err: a positive errno, or 0. */
+static bool finish(operation *op, int err);
+
+/* ---- pieces of several items ---------------------------------------------------------------------------------- */
+
+/* The part of the operation that took it. */
+static u64 own_length(const piece *p)
+{
+	return std::min(p->want, p->op->r.len - p->at);
+}
+
+/* What was not written whole is written again, for the result of each, as is the rest of the one that took the piece.
+ */
+static void end_carried(piece *p)
+{
+	u64 at = own_length(p);
+
+	for (operation *op = p->op + 1; p->carried; op++, p->carried--) {
+		at += op->r.len;
+		op->is_carried = false;
+		op->alone = true;
+		if (op->finished || at > p->done)
+			continue;
+		op->landed = op->r.len;
+		finish(op, 0);
+	}
+}
+
 /* ---- the end ----------------------------------------------------------------------------------------------- */
 
-/* Pieces that are at the disk stay until they are back. */
+/* Pieces that are at the disk stay until they are back, and what they carry waits: late, they could destroy newer data.
+ */
 static void put_pieces(operation *op)
 {
 	piece *left = nullptr;
@@ -25,6 +54,7 @@ static void put_pieces(operation *op)
 	while (piece *p = op->first) {
 		op->first = p->next;
 		if (!p->at_disk) {
+			end_carried(p);
 			piece_put(p);
 			continue;
 		}
@@ -69,7 +99,6 @@ static void group_ended(file_group *g)
 	}
 }
 
-/* err: a positive errno, or 0. */
 static bool finish(operation *op, int err)
 {
 	file_group *g = op->g;
@@ -173,8 +202,8 @@ static void append(operation *op, piece *p)
 
 	(op->first ? op->last->next : op->first) = p;
 	op->last = p;
-	op->started += p->want;
-	g->reach = std::max(g->reach, size_t(op - g->items) + 1);
+	op->started += own_length(p);
+	g->reach = std::max(g->reach, size_t(op - g->items) + p->carried + 1);
 	progressed(op);
 }
 
@@ -227,6 +256,7 @@ void file_piece_done(piece *p)
 		while (*at != p)
 			at = &(*at)->next;
 		*at = p->next;
+		end_carried(p);
 		piece_put(p);
 	}
 }
@@ -348,6 +378,33 @@ static bool step_read(operation *op, file_pass *pass)
 	return op->finished || take_reads(op) || moved;
 }
 
+static bool can_carry(const piece *p, const operation *next)
+{
+	const file_request &r = next->r;
+
+	return r.op == file_op::write && r.f == p->op->r.f && r.offset == p->op->r.offset + p->at + p->want && r.len &&
+	       r.len <= piece_size - p->want && next->direct == p->direct && (!p->direct || r.len % r.f->align == 0) &&
+	       !next->finished && !next->started && !next->alone;
+}
+
+/* Short writes that follow each other in the file become one request: the kernel runs those of a file one by one. */
+static void carry_next(piece *p)
+{
+	const file_group *g = p->op->g;
+
+	if (p->op->alone || p->at + p->want < p->op->r.len)
+		return;
+	for (operation *next = p->op + 1; next < g->items + g->n && can_carry(p, next); next++) {
+		/* A failure is found, and reported, once more. */
+		next->alone = copy_piece(next, p->mem + p->want, next->r.mem, next->r.len) < 0;
+		if (next->alone)
+			break;
+		next->is_carried = true;
+		p->want += next->r.len;
+		p->carried++;
+	}
+}
+
 static bool start_writes(operation *op)
 {
 	bool moved = false;
@@ -355,7 +412,10 @@ static bool start_writes(operation *op)
 
 	while (piece *p = next_piece(op, &err)) {
 		err = copy_piece(op, p->mem, memory_at(op, p->at), p->want);
+		if (!err)
+			carry_next(p);
 		if (err || !send(op, p)) {
+			end_carried(p);
 			piece_put(p);
 			break;
 		}
@@ -370,21 +430,28 @@ static bool take_writes(operation *op)
 	bool moved = false;
 
 	for (; is_ready(op->first); moved = true) {
-		const piece *p = op->first;
+		piece *p = op->first;
+		const u64 own = own_length(p), done = std::min(p->done, own);
 		/* A disk that accepts nothing says no error. */
-		const int failed = p->err ? p->err : p->done < p->want ? EIO : 0;
+		const int failed = done == own ? 0 : p->err ? p->err : EIO;
+		const bool shared = p->carried;
 
-		op->landed += p->done;
+		op->landed += done;
+		end_carried(p);
 		put_first(op);
-		if (failed)
+		if (failed && !shared)
 			return finish(op, failed);
+		if (failed) {
+			op->alone = true;
+			op->started = op->landed;
+		}
 	}
 	return op->landed == op->r.len ? finish(op, 0) : moved;
 }
 
 static bool step_write(operation *op)
 {
-	if (!op->g->entered)
+	if (!op->g->entered || op->is_carried)
 		return false;
 	const bool moved = start_writes(op);
 	return op->finished || take_writes(op) || moved;
@@ -442,7 +509,7 @@ static bool enter(file_group *g)
  */
 static bool hangs(const operation *op, u64 polled_ns)
 {
-	const u64 since = op->at_disk ? op->progress_ns : std::max(op->progress_ns, any_progress_ns);
+	const u64 since = op->at_disk || op->is_carried ? op->progress_ns : std::max(op->progress_ns, any_progress_ns);
 
 	return op->g->entered && op->r.op != file_op::sync && polled_ns > since + u64(config_get().hang_ms) * ns_per_ms;
 }

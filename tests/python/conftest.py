@@ -48,8 +48,23 @@ def memory(rt):
 
 
 @pytest.fixture
-def stream(rt):
+def acl_stream(rt):
     s, ret = rt.create_stream()
     assert ret == 0
     yield s
     assert rt.destroy_stream_force(s) == 0
+
+
+@pytest.fixture
+def dev():
+    """A device of package usdma."""
+    import usdma
+
+    with usdma.Device() as d:
+        yield d
+
+
+@pytest.fixture
+def stream(dev):
+    with dev.stream() as s:
+        yield s

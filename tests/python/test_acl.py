@@ -204,14 +204,14 @@ def test_register(rt):
     assert rt.host_unregister(ptr) == 0
 
 
-def test_memset(rt, memory, stream):
+def test_memset(rt, memory, acl_stream):
     dev, host = memory.device(1000), memory.host(1000)
     assert rt.memset(dev, 1000, 0x1AB, 1000) == 0
     assert rt.memcpy(host, 1000, dev, 1000, D2H) == 0
     assert (view(host, 1000) == 0xAB).all()
-    assert rt.memset_async(dev, 1000, 7, 500, stream) == 0
-    assert rt.memcpy_async(host, 1000, dev, 1000, D2H, stream) == 0
-    assert rt.synchronize_stream(stream) == 0
+    assert rt.memset_async(dev, 1000, 7, 500, acl_stream) == 0
+    assert rt.memcpy_async(host, 1000, dev, 1000, D2H, acl_stream) == 0
+    assert rt.synchronize_stream(acl_stream) == 0
     assert (view(host, 500) == 7).all() and (view(host + 500, 500) == 0xAB).all()
     assert rt.memset(dev, 10, 0, 11) == RT_PARAM
     assert rt.memset(0, 0, 0, 0) == 0
@@ -265,25 +265,25 @@ def test_memcpy(rt, memory):
 
 
 @pytest.mark.parametrize("copy", ["memcpy_async", "memcpy_async_with_condition"])
-def test_memcpy_async(rt, memory, stream, copy):
+def test_memcpy_async(rt, memory, acl_stream, copy):
     size = 70_007
     copy = getattr(rt, copy)
     dev, src, dst = memory.device(size), memory.host(size), memory.host(size)
     view(src, size)[:] = random_bytes(size)
-    assert copy(dev, size, src, size, H2D, stream) == 0
-    assert copy(dst, size, dev, size, D2H, stream) == 0
-    assert rt.synchronize_stream(stream) == 0
+    assert copy(dev, size, src, size, H2D, acl_stream) == 0
+    assert copy(dst, size, dev, size, D2H, acl_stream) == 0
+    assert rt.synchronize_stream(acl_stream) == 0
     assert (view(src, size) == view(dst, size)).all()
-    assert copy(dst, size, src, size, H2H, stream) == RT_NOT_SUPPORTED
-    assert copy(dev, size, src, size, 7, stream) == PARAM
-    assert copy(0, size, src, size, H2D, stream) == PARAM
-    assert copy(dev, size - 1, src, size, H2D, stream) == RT_PARAM
-    assert copy(dev, size, src, size, H2D, stream + 64) == RT_HANDLE
+    assert copy(dst, size, src, size, H2H, acl_stream) == RT_NOT_SUPPORTED
+    assert copy(dev, size, src, size, 7, acl_stream) == PARAM
+    assert copy(0, size, src, size, H2D, acl_stream) == PARAM
+    assert copy(dev, size - 1, src, size, H2D, acl_stream) == RT_PARAM
+    assert copy(dev, size, src, size, H2D, acl_stream + 64) == RT_HANDLE
     task, ret = rt.get_thread_last_task_id()
-    assert ret == 0 and copy(dev, size, src, size, H2D, stream) == 0
+    assert ret == 0 and copy(dev, size, src, size, H2D, acl_stream) == 0
     assert rt.get_thread_last_task_id() == (task + 1, 0)
     array = random_bytes(size)  # pageable: D2H does not fit
-    assert copy(dev, size, util.numpy_contiguous_to_ptr(array)[0], size, D2H, stream) == RT_PARAM
+    assert copy(dev, size, util.numpy_contiguous_to_ptr(array)[0], size, D2H, acl_stream) == RT_PARAM
     assert copy(dev, size, src, size, H2D, 0) == 0  # the default stream
     assert rt.synchronize_stream(0) == 0
 
@@ -303,14 +303,14 @@ def test_refused_copies():
     assert out.stdout == f"{[RT_NOT_SUPPORTED] * 3 + [0] * 3}\n"
 
 
-def test_memcpy2d(rt, memory, stream):
+def test_memcpy2d(rt, memory, acl_stream):
     rows, width, pitch = 37, 100, 128
     dev, src, dst = memory.device(rows * pitch), memory.host(rows * pitch), memory.host(rows * pitch)
     view(src, rows * pitch)[:] = random_bytes(rows * pitch)
     view(dst, rows * pitch)[:] = 0
     assert rt.memcpy2d(dev, pitch, src, pitch, width, rows, H2D) == 0
-    assert rt.memcpy2d_async(dst, pitch, dev, pitch, width, rows, D2H, stream) == 0
-    assert rt.synchronize_stream(stream) == 0
+    assert rt.memcpy2d_async(dst, pitch, dev, pitch, width, rows, D2H, acl_stream) == 0
+    assert rt.synchronize_stream(acl_stream) == 0
     a = view(src, rows * pitch).reshape(rows, pitch)
     b = view(dst, rows * pitch).reshape(rows, pitch)
     assert (a[:, :width] == b[:, :width]).all() and not b[:, width:].any()
@@ -318,7 +318,7 @@ def test_memcpy2d(rt, memory, stream):
     assert rt.memcpy2d(dst, pitch, src, pitch, width, rows, H2H) == PARAM
 
 
-def test_descriptor(rt, memory, stream):
+def test_descriptor(rt, memory, acl_stream):
     size, ret = rt.get_memcpy_desc_size(INNER)
     assert (size, ret) == (32, 0)
     assert rt.get_memcpy_desc_size(D2D)[1] == RT_NOT_SUPPORTED
@@ -329,28 +329,28 @@ def test_descriptor(rt, memory, stream):
     assert rt.set_memcpy_desc(desc, INNER, dev, dev2, 4096, 0) == (desc, 0)
     assert rt.set_memcpy_desc(desc, INNER, dev, dev2, 4096) == (desc, 0)
     assert rt.set_memcpy_desc(desc, INNER, 0, dev2, 4096) == (desc, PARAM)
-    assert rt.memcpy_async_with_desc(desc, INNER, stream) == 0
-    assert rt.synchronize_stream(stream) == 0
+    assert rt.memcpy_async_with_desc(desc, INNER, acl_stream) == 0
+    assert rt.synchronize_stream(acl_stream) == 0
     assert rt.memcpy(host, 4096, dev2, 4096, D2H) == 0
     assert (view(host, 4096) == data).all()
     assert rt.memcpy_async_with_desc(desc, INNER, 0) == PARAM
 
 
-def test_reduce(rt, memory, stream):
+def test_reduce(rt, memory, acl_stream):
     a, b = numpy.arange(1000, dtype=numpy.float32), numpy.arange(1000, dtype=numpy.float32)[::-1].copy()
     dev, dev2 = memory.device(4000), memory.device(4000)
     for kind, expected in ((10, a + b), (11, numpy.maximum(a, b)), (12, numpy.minimum(a, b))):
         assert rt.memcpy(dev, 4000, util.numpy_contiguous_to_ptr(a)[0], 4000, H2D) == 0
         assert rt.memcpy(dev2, 4000, util.numpy_contiguous_to_ptr(b)[0], 4000, H2D) == 0
-        assert rt.reduce_async(dev, dev2, 4000, kind, 0, stream, 0) == 0
-        assert rt.synchronize_stream(stream) == 0
+        assert rt.reduce_async(dev, dev2, 4000, kind, 0, acl_stream, 0) == 0
+        assert rt.synchronize_stream(acl_stream) == 0
         out = numpy.zeros_like(a)
         assert rt.memcpy(util.numpy_contiguous_to_ptr(out)[0], 4000, dev, 4000, D2H) == 0
         assert (out == expected).all()
-    assert rt.reduce_async(dev, dev2, 0, 10, 0, stream, 0) == RT_PARAM
-    assert rt.reduce_async(dev, dev2, 4000, 9, 0, stream, 0) == RT_PARAM
-    assert rt.reduce_async(dev, dev2, 4000, 10, 99, stream, 0) == PARAM
-    assert rt.reduce_async(dev, dev2, 4000, 10, 0, stream, 1) == PARAM
+    assert rt.reduce_async(dev, dev2, 0, 10, 0, acl_stream, 0) == RT_PARAM
+    assert rt.reduce_async(dev, dev2, 4000, 9, 0, acl_stream, 0) == RT_PARAM
+    assert rt.reduce_async(dev, dev2, 4000, 10, 99, acl_stream, 0) == PARAM
+    assert rt.reduce_async(dev, dev2, 4000, 10, 0, acl_stream, 1) == PARAM
 
 
 # ---- streams and events ------------------------------------------------------------------------------------
@@ -379,32 +379,32 @@ def test_stream(rt):
     assert rt.destroy_stream(0) == PARAM
 
 
-def test_timeout_goes_on(rt, memory, stream):
+def test_timeout_goes_on(rt, memory, acl_stream):
     word = memory.device(8)
     assert rt.memset(word, 8, 0, 8) == 0
-    assert rt.value_wait(word, 5, 1, stream) == 0
-    assert rt.stream_query(stream) == (1, 0)
-    assert rt.synchronize_stream_with_timeout(stream, 10) == RT_STREAM_TIMEOUT
+    assert rt.value_wait(word, 5, 1, acl_stream) == 0
+    assert rt.stream_query(acl_stream) == (1, 0)
+    assert rt.synchronize_stream_with_timeout(acl_stream, 10) == RT_STREAM_TIMEOUT
     other, _ = rt.create_stream()
     assert rt.value_write(word, 5, 0, other) == 0
-    assert rt.synchronize_stream(stream) == 0
-    assert rt.value_wait(word, 5, 4, stream) == RT_PARAM
-    assert rt.value_write(0, 5, 0, stream) == PARAM
+    assert rt.synchronize_stream(acl_stream) == 0
+    assert rt.value_wait(word, 5, 4, acl_stream) == RT_PARAM
+    assert rt.value_write(0, 5, 0, acl_stream) == PARAM
     assert rt.destroy_stream(other) == 0
-    assert rt.cmo_async(word, 8, 0, stream) == 0
-    assert rt.cmo_async(0, 8, 0, stream) == PARAM
+    assert rt.cmo_async(word, 8, 0, acl_stream) == 0
+    assert rt.cmo_async(0, 8, 0, acl_stream) == PARAM
 
 
-def test_event(rt, memory, stream):
+def test_event(rt, memory, acl_stream):
     start, ret = rt.create_event()
     end, _ = rt.create_event()
     assert ret == 0
     assert rt.query_event_status(start) == (0, 0)
     assert rt.event_elapsed_time(start, end)[1] == 507000
     dev, host = memory.device(1 << 20), memory.host(1 << 20)
-    assert rt.record_event(start, stream) == 0
-    assert rt.memcpy_async(dev, 1 << 20, host, 1 << 20, H2D, stream) == 0
-    assert rt.record_event(end, stream) == 0
+    assert rt.record_event(start, acl_stream) == 0
+    assert rt.memcpy_async(dev, 1 << 20, host, 1 << 20, H2D, acl_stream) == 0
+    assert rt.record_event(end, acl_stream) == 0
     assert rt.synchronize_event(end) == 0
     assert rt.synchronize_event_with_timeout(end, 1000) == 0
     assert rt.synchronize_event_with_timeout(end, 0) == RT_PARAM
@@ -415,23 +415,23 @@ def test_event(rt, memory, stream):
     assert ret == 0 and isinstance(ms, float) and ms >= 0
     us, ret = rt.event_get_timestamp(end)
     assert ret == 0 and us > 0
-    assert rt.reset_event(end, stream) == 0
+    assert rt.reset_event(end, acl_stream) == 0
     assert rt.get_event_id(start)[1] == 0 and rt.get_event_avail_num()[0] > 0
     assert rt.create_event_with_flag(0) == (0, RT_PARAM)
     ex, ret = rt.create_event_ex_with_flag(1)
     assert ret == 0 and rt.query_event_status(ex) == (1, 0)
-    assert rt.reset_event(ex, stream) == RT_NOT_SUPPORTED
+    assert rt.reset_event(ex, acl_stream) == RT_NOT_SUPPORTED
     for e in (start, end, ex):
         assert rt.destroy_event(e) == 0
         assert rt.destroy_event(e) == RT_HANDLE
 
 
-def test_stream_wait_event(rt, memory, stream):
+def test_stream_wait_event(rt, memory, acl_stream):
     word, other = memory.device(16), rt.create_stream()[0]
     event, _ = rt.create_event_ex_with_flag(1)
     assert rt.memset(word, 16, 0, 16) == 0
-    assert rt.value_wait(word, 1, 1, stream) == 0
-    assert rt.record_event(event, stream) == 0
+    assert rt.value_wait(word, 1, 1, acl_stream) == 0
+    assert rt.record_event(event, acl_stream) == 0
     assert rt.stream_wait_event(other, event) == 0
     assert rt.stream_query(other) == (1, 0)
     third, _ = rt.create_stream()
@@ -443,17 +443,17 @@ def test_stream_wait_event(rt, memory, stream):
     assert rt.set_op_wait_timeout(0) == 0
 
 
-def test_notify(rt, stream):
+def test_notify(rt, acl_stream):
     other = rt.create_stream()[0]
     n, ret = rt.create_notify(0)
     assert ret == 0 and rt.get_notify_id(n)[1] == 0
     assert rt.create_notify(2) == (0, RT_PARAM)
-    assert rt.wait_and_reset_notify(n, stream, 60) == 0
+    assert rt.wait_and_reset_notify(n, acl_stream, 60) == 0
     assert rt.record_notify(n, other) == 0
-    assert rt.synchronize_stream(stream) == 0
+    assert rt.synchronize_stream(acl_stream) == 0
     for wrong in (-1, 1 << 32):
         with pytest.raises(TypeError):
-            rt.wait_and_reset_notify(n, stream, wrong)
+            rt.wait_and_reset_notify(n, acl_stream, wrong)
     assert rt.notify_batch_reset([n]) == 0
     assert rt.notify_batch_reset([]) in (PARAM, RT_PARAM)
     with pytest.raises(TypeError):
@@ -465,7 +465,7 @@ def test_notify(rt, stream):
     assert rt.notify_set_import_pid(n, [1]) == 0
     assert rt.notify_import_by_key("nonsense", 0)[1] == RT_PARAM
     assert rt.destroy_notify(n) == 0
-    assert rt.record_notify(n, stream) == RT_HANDLE
+    assert rt.record_notify(n, acl_stream) == RT_HANDLE
     assert rt.destroy_stream(other) == 0
 
 
@@ -483,7 +483,7 @@ def test_ipc_key(rt, memory):
 # ---- callbacks ---------------------------------------------------------------------------------------------
 
 
-def test_callbacks(rt, stream):
+def test_callbacks(rt, acl_stream):
     calls, ready, stop = [], threading.Event(), threading.Event()
     failures = []
 
@@ -498,30 +498,30 @@ def test_callbacks(rt, stream):
     t = threading.Thread(target=serve)
     t.start()
     ready.wait()
-    assert rt.launch_callback(print, 0, 0, stream) == RT_NO_CALLBACKS
-    assert rt.subscribe_report(t.ident, stream) == 0
+    assert rt.launch_callback(print, 0, 0, acl_stream) == RT_NO_CALLBACKS
+    assert rt.subscribe_report(t.ident, acl_stream) == 0
     assert rt.process_report(10) == RT_NOT_SUBSCRIBED  # this thread is not the one
     assert rt.process_report(0) == PARAM
 
     for i in range(200):
         payload = {"n": i}
-        assert rt.launch_callback(lambda data: calls.append((data["n"], threading.get_ident())), payload, i % 2, stream) == 0
-    assert rt.launch_callback(print, 0, 2, stream) == PARAM
+        assert rt.launch_callback(lambda data: calls.append((data["n"], threading.get_ident())), payload, i % 2, acl_stream) == 0
+    assert rt.launch_callback(print, 0, 2, acl_stream) == PARAM
     done = threading.Event()
-    assert rt.launch_callback(lambda _: done.set(), None, 1, stream) == 0
-    assert rt.synchronize_stream(stream) == 0
+    assert rt.launch_callback(lambda _: done.set(), None, 1, acl_stream) == 0
+    assert rt.synchronize_stream(acl_stream) == 0
     assert done.is_set()  # the last one blocks: its stream waited for it, and it for those before
     stop.set()
     t.join()
     assert calls == [(i, t.ident) for i in range(200)] and not failures
     # Each of them waits for the stream's work before; only blocking ones are work that others wait for.
     assert [n for n, _ in calls if n % 2] == list(range(1, 200, 2))
-    assert rt.unsubscribe_report(t.ident, stream) == 0
+    assert rt.unsubscribe_report(t.ident, acl_stream) == 0
     with pytest.raises(TypeError, match="^parameter must be callable$"):
-        rt.launch_callback(7, 0, 0, stream)
+        rt.launch_callback(7, 0, 0, acl_stream)
 
 
-def test_copy_that_waits_for_a_callback(rt, memory, stream):
+def test_copy_that_waits_for_a_callback(rt, memory, acl_stream):
     """A copy of pageable memory waits for the stream, and that for a Python function: the GIL has to be free."""
     dev, data, stop, order = memory.device(1000), random_bytes(1000), threading.Event(), []
     ready = threading.Event()
@@ -535,26 +535,26 @@ def test_copy_that_waits_for_a_callback(rt, memory, stream):
     t = threading.Thread(target=serve)
     t.start()
     ready.wait()
-    assert rt.subscribe_report(t.ident, stream) == 0
+    assert rt.subscribe_report(t.ident, acl_stream) == 0
     for copy in (rt.memcpy_async, rt.memcpy_async_with_condition):
-        assert rt.launch_callback(lambda _: order.append("function"), None, 1, stream) == 0
-        assert copy(dev, 1000, util.numpy_contiguous_to_ptr(data)[0], 1000, H2D, stream) == 0
+        assert rt.launch_callback(lambda _: order.append("function"), None, 1, acl_stream) == 0
+        assert copy(dev, 1000, util.numpy_contiguous_to_ptr(data)[0], 1000, H2D, acl_stream) == 0
         order.append("copy")
     stop.set()
     t.join()
     assert order == ["function", "copy"] * 2
-    assert rt.unsubscribe_report(t.ident, stream) == 0
+    assert rt.unsubscribe_report(t.ident, acl_stream) == 0
 
 
-def test_callback_that_raises(rt, stream, monkeypatch):
+def test_callback_that_raises(rt, acl_stream, monkeypatch):
     seen = []
     monkeypatch.setattr("sys.unraisablehook", lambda u: seen.append(u.exc_type))
-    assert rt.subscribe_report(threading.get_ident(), stream) == 0
-    assert rt.launch_callback(lambda _: 1 / 0, None, 1, stream) == 0
+    assert rt.subscribe_report(threading.get_ident(), acl_stream) == 0
+    assert rt.launch_callback(lambda _: 1 / 0, None, 1, acl_stream) == 0
     assert rt.process_report(60000) == 0
     assert seen == [ZeroDivisionError]
-    assert rt.synchronize_stream(stream) == 0
-    assert rt.unsubscribe_report(threading.get_ident(), stream) == 0
+    assert rt.synchronize_stream(acl_stream) == 0
+    assert rt.unsubscribe_report(threading.get_ident(), acl_stream) == 0
 
 
 def test_exception_callback(rt):

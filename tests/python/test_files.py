@@ -14,18 +14,6 @@ from usdma import _safetensors
 
 
 @pytest.fixture
-def dev():
-    with usdma.Device() as d:
-        yield d
-
-
-@pytest.fixture
-def stream(dev):
-    with dev.stream() as s:
-        yield s
-
-
-@pytest.fixture
 def seed():
     value = int(os.environ.get("USDMA_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
     print("seed", value)

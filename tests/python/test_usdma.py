@@ -11,18 +11,6 @@ import pytest
 import usdma
 
 
-@pytest.fixture
-def dev():
-    with usdma.Device() as d:
-        yield d
-
-
-@pytest.fixture
-def stream(dev):
-    with dev.stream() as s:
-        yield s
-
-
 def test_device(dev):
     assert usdma.device_count() >= 1
     assert usdma.__version__ == usdma.version()

@@ -8,15 +8,28 @@ static bool happened_before(const access_stamp &a, const access_stamp &by, const
 	return !a.time || a.context == by.context || clock.at(a.context) >= a.time;
 }
 
-/* The first range not wholly below begin. Programs go through memory in ascending order, or again and again. */
-access_map::map::iterator access_map::find(u64 begin, map::iterator hint)
+/* The first range not wholly below begin. */
+access_map::map::const_iterator access_map::find(u64 begin) const
 {
-	if (hint != ranges_.end() && hint->first == begin)
-		return hint;
+	if (const entry *e = index_.empty() ? nullptr : &index_[entry_of(begin)]; likely(e && e->begin == begin))
+		return e->at;
 	auto it = ranges_.upper_bound(begin);
 	if (it != ranges_.begin() && std::prev(it)->second.end > begin)
 		--it;
 	return it;
+}
+
+access_map::map::iterator access_map::erase(map::iterator it)
+{
+	if (entry *e = index_.empty() ? nullptr : &index_[entry_of(it->first)]; e && e->begin == it->first)
+		*e = entry();
+	return ranges_.erase(it);
+}
+
+void access_map::erase(map::iterator from, map::iterator to)
+{
+	while (from != to)
+		from = erase(from);
 }
 
 /* Divides the range at `at`; both parts have the same accesses. */
@@ -34,10 +47,20 @@ bool access_map::split(map::iterator it, u64 at)
 }
 
 /* Makes ranges begin and end where r does; fill: also where none is. first: the first one in r. */
-bool access_map::prepare(byte_range r, bool fill, map::iterator hint, map::iterator *first)
+bool access_map::prepare(byte_range r, bool fill, map::iterator *first)
 {
-	auto it = find(r.begin, hint);
+	const auto found = find(r.begin);
+	auto it = ranges_.erase(found, found); /* the same, and no const_iterator */
 
+	*first = it;
+	if (it != ranges_.end() && it->first == r.begin) {
+		if (unlikely(index_.empty()) && !try_resize(index_, entries))
+			counts_.no_memory++;
+		else
+			index_[entry_of(r.begin)] = {r.begin, it};
+		if (likely(it->second.end == r.end))
+			return true;
+	}
 	if (it != ranges_.end() && it->first < r.begin) {
 		if (!split(it, r.begin))
 			return false;
@@ -70,6 +93,10 @@ bool access_map::prepare(byte_range r, bool fill, map::iterator hint, map::itera
 /* Those that happened before the new one are implied by it. */
 void access_map::add_reader(range *e, const access_stamp &by, const vector_clock &clock)
 {
+	if (likely(e->readers.size() == 1 && e->readers[0].context == by.context)) {
+		e->readers[0] = by;
+		return;
+	}
 	std::erase_if(e->readers, [&](const access_stamp &r) { return happened_before(r, by, clock); });
 	if (e->readers.size() == max_readers) {
 		e->readers.erase(e->readers.begin());
@@ -83,7 +110,7 @@ void access_map::read(byte_range r, const access_stamp &by, const vector_clock &
 {
 	map::iterator it;
 
-	if (r.begin >= r.end || !prepare(r, true, read_hint_, &it))
+	if (r.begin >= r.end || !prepare(r, true, &it))
 		return;
 	for (; it != ranges_.end() && it->first < r.end; ++it) {
 		range *const e = &it->second;
@@ -92,7 +119,6 @@ void access_map::read(byte_range r, const access_stamp &by, const vector_clock &
 			found(arg, {{it->first, e->end}, true, false, e->written, by});
 		add_reader(e, by, clock);
 	}
-	read_hint_ = it;
 	limit();
 }
 
@@ -100,7 +126,7 @@ void access_map::write(byte_range r, const access_stamp &by, const vector_clock 
 {
 	map::iterator it, first;
 
-	if (r.begin >= r.end || !prepare(r, false, write_hint_, &first))
+	if (r.begin >= r.end || !prepare(r, false, &first))
 		return;
 	for (it = first; it != ranges_.end() && it->first < r.end; ++it) {
 		const range &e = it->second;
@@ -113,20 +139,15 @@ void access_map::write(byte_range r, const access_stamp &by, const vector_clock 
 	}
 	/* One range replaces them all. */
 	if (first != it && first->first == r.begin) {
-		if (std::next(first) != it)
-			forget_hints();
-		ranges_.erase(std::next(first), it);
+		erase(std::next(first), it);
 		first->second.end = r.end;
 		first->second.written = by;
 		first->second.readers.clear();
 	} else {
-		if (first != it)
-			forget_hints();
-		ranges_.erase(first, it);
+		erase(first, it);
 		if (!fits([&] { ranges_.emplace_hint(it, r.begin, range{r.end, by, {}}); }))
 			counts_.no_memory++;
 	}
-	write_hint_ = it;
 	limit();
 }
 
@@ -134,26 +155,24 @@ void access_map::forget(byte_range r)
 {
 	map::iterator it;
 
-	forget_hints();
-	if (r.begin >= r.end || !prepare(r, false, ranges_.end(), &it))
+	if (r.begin >= r.end || !prepare(r, false, &it))
 		return;
 	while (it != ranges_.end() && it->first < r.end)
-		it = ranges_.erase(it);
+		it = erase(it);
 }
 
 /* In turns over the addresses, so that what a program uses often is learned again soon. */
 void access_map::limit()
 {
-	if (ranges_.size() <= max_ranges_)
+	if (likely(ranges_.size() <= max_ranges_))
 		return;
 	const size_t n = max_ranges_ / 8 + 1;
 	auto it = ranges_.lower_bound(next_victim_);
 
-	forget_hints();
 	for (size_t i = 0; i < n && !ranges_.empty(); i++) {
 		if (it == ranges_.end())
 			it = ranges_.begin();
-		it = ranges_.erase(it);
+		it = erase(it);
 	}
 	next_victim_ = it == ranges_.end() ? 0 : it->first;
 	counts_.ranges_forgotten += n;

@@ -57,11 +57,7 @@ public:
 	/* f(range, stamp) of each last write in r. */
 	template <class F> void each_write(byte_range r, const F &f) const
 	{
-		auto it = ranges_.upper_bound(r.begin);
-
-		if (it != ranges_.begin() && std::prev(it)->second.end > r.begin)
-			--it;
-		for (; it != ranges_.end() && it->first < r.end; ++it)
+		for (map::const_iterator it = find(r.begin); it != ranges_.end() && it->first < r.end; ++it)
 			if (it->second.written.time)
 				f(byte_range{it->first, it->second.end}, it->second.written);
 	}
@@ -77,16 +73,24 @@ private:
 	};
 	using map = std::map<u64, range>;
 
-	map::iterator find(u64 begin, map::iterator hint);
+	/* Programs access the same ranges again and again: where those are that begin at an address. */
+	struct entry {
+		u64 begin = ~u64(0);
+		map::iterator at;
+	};
+	static constexpr size_t entries = 1 << 12;
+
+	static size_t entry_of(u64 begin) { return begin * 0x9e3779b97f4a7c15 >> 52; }
+	map::const_iterator find(u64 begin) const;
+	map::iterator erase(map::iterator it);
+	void erase(map::iterator from, map::iterator to);
 	bool split(map::iterator it, u64 at);
-	bool prepare(byte_range r, bool fill, map::iterator hint, map::iterator *first);
-	void forget_hints() { read_hint_ = write_hint_ = ranges_.end(); }
+	bool prepare(byte_range r, bool fill, map::iterator *first);
 	void add_reader(range *e, const access_stamp &by, const vector_clock &clock);
 	void limit();
 
-	map ranges_; /* by first byte */
-	/* Behind the last access: the next one often begins there. */
-	map::iterator read_hint_ = ranges_.end(), write_hint_ = ranges_.end();
+	map ranges_;               /* by first byte */
+	std::vector<entry> index_; /* entries, or none yet */
 	size_t max_ranges_;
 	u64 next_victim_ = 0;
 	access_counts counts_;

@@ -138,8 +138,6 @@ void history::forget_queued(byte_range r)
 /* A second read of the same bytes is not reported again. */
 void history::check_unwritten(const stream_access &a, const access_stamp &by)
 {
-	if (likely(!unwritten_.ranges()))
-		return;
 	const byte_range r = a.writes ? byte_range() : unwritten_.first_in(a.where);
 
 	unwritten_.remove(a.where);
@@ -151,15 +149,16 @@ void history::check_unwritten(const stream_access &a, const access_stamp &by)
 void history::run_access(context *c, context_id id, std::span<const stream_access> what, u32 operation)
 {
 	tick(c, id);
+	const access_stamp by = {id, operation, c->time};
 	for (const bool writes : {false, true})
 		for (const stream_access &a : what) {
-			const access_stamp by = {id, operation, c->time};
-
-			if (a.writes == writes)
+			if (a.writes != writes)
+				continue;
+			if (unlikely(unwritten_.ranges()))
 				check_unwritten(a, by);
-			if (a.writes == writes && writes)
+			if (writes)
 				accesses_.write(a.where, by, c->clock, found_, arg_);
-			else if (a.writes == writes)
+			else
 				accesses_.read(a.where, by, c->clock, found_, arg_);
 		}
 }

@@ -79,9 +79,11 @@ public:
 	void reach(context_id stream, const order_signal &s);
 
 	/* What the stream did at that time happened before what the thread does now. */
-	bool knows(context_id thread, context_id stream, u64 time) const
+	bool knows(context_id thread, context_id stream, u64 time) const { return latest(thread, stream) >= time; }
+	/* The time of the stream up to which that is so. */
+	u64 latest(context_id thread, context_id stream) const
 	{
-		return thread < contexts_.size() && contexts_[thread].clock.at(stream) >= time;
+		return thread < contexts_.size() ? contexts_[thread].clock.at(stream) : 0;
 	}
 	/* Accesses are behind signals that are not given: each_write() lacks them. */
 	bool is_behind() const { return queued_ != 0; }

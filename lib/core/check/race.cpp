@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/check/race.h"
 
-#include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "lib/core/base/fork.h"
@@ -46,8 +45,12 @@ struct race_state {
 	race_operations operations;
 	history order{[](void *arg, const access_conflict &c) { static_cast<race_state *>(arg)->found(c); }, this};
 	context_id host = order.add_thread();
-	std::map<context_id, race_context> contexts{{host, {0, true, false}}};
-	std::map<u64, block> blocks;  /* by key */
+	std::vector<race_context> contexts{{0, true, false}}; /* by number; the first is the host */
+	std::map<u64, block> blocks;                          /* by key */
+	struct {
+		u64 begin = 0;
+		const block *is = nullptr;
+	} recent[2];                  /* blocks that were used last: of a device's memory, of the host's */
 	std::map<u64, alias> aliases; /* by key */
 	race_words words;
 	std::map<std::pair<const void *, u64>, std::deque<race_signal>> calls; /* by group and thread, oldest first */
@@ -60,12 +63,12 @@ struct race_state {
 	void changed(const source_change &c);
 	void add_sources(context_id s, u64 time, std::span<const stream_access> ranges, u32 number);
 	void found(const access_conflict &c);
-	race_location location_of(byte_range r) const;
+	race_location location_of(byte_range r);
 	u64 key_of(u64 key) const;
 	u32 operation(const char *what, context_id by);
 	void submit(context_id s, const char *what, std::span<const stream_access> ranges);
 	void batch(context_id s, const char *what, std::span<const stream_access> items);
-	const block *block_at(u64 key, u64 *begin) const;
+	const block *block_at(u64 key, u64 *begin);
 	void reached(const race_signal &s);
 	void lost();
 };
@@ -110,8 +113,6 @@ void race_state::lost()
 /* Runs f(state) with the lock. Nothing it does may fail the program's call: lack of memory is counted. */
 template <class F> void within_race(const F &f)
 {
-	const no_cancel scope;
-	const saved_error why;
 	race_state *const r = race_get();
 
 	if (!r)
@@ -119,7 +120,6 @@ template <class F> void within_race(const F &f)
 	std::lock_guard guard(r->lock);
 	if (!fits([&] { f(*r); }))
 		r->lost();
-	why.again(0);
 }
 
 } // namespace
@@ -136,7 +136,7 @@ void race_no_memory()
 
 /* ---- findings --------------------------------------------------------------------------------------- */
 
-race_location race_state::location_of(byte_range r) const
+race_location race_state::location_of(byte_range r)
 {
 	u64 begin;
 	const block *const b = block_at(r.begin, &begin);
@@ -190,6 +190,7 @@ void race_block_add(const race_block &b)
 		r.words.forget({b.key, b.key + b.size});
 		if (!b.written && config_get().checks.unwritten)
 			r.order.allocated({b.key, b.key + b.size});
+		r.recent[b.host].is = nullptr;
 		r.blocks.insert_or_assign(b.key,
 					  block{b.key + b.size, b.address, b.what,
 						r.stacks.native.here(thread_number()), *frames_of_thread(), b.host});
@@ -199,6 +200,7 @@ void race_block_add(const race_block &b)
 void race_block_remove(u64 key, u64 size)
 {
 	within_race([&](race_state &r) {
+		r.recent[0].is = r.recent[1].is = nullptr;
 		r.blocks.erase(key);
 		r.sources.forget({key, key + size});
 		r.order.forget({key, key + size});
@@ -234,20 +236,27 @@ void race_alias(u64 from, u64 to, u64 size)
 
 u64 race_state::key_of(u64 key) const
 {
+	if (likely(aliases.empty()))
+		return key;
 	auto it = aliases.upper_bound(key);
 
 	return it == aliases.begin() || (--it)->second.end <= key ? key : key - it->first + it->second.to;
 }
 
 /* nullptr: not the program's memory. */
-const block *race_state::block_at(u64 key, u64 *begin) const
+const block *race_state::block_at(u64 key, u64 *begin)
 {
-	auto it = blocks.upper_bound(key);
+	auto &cached = recent[!(key >> 62)];
 
-	if (it == blocks.begin() || (--it)->second.end <= key)
-		return nullptr;
-	*begin = it->first;
-	return &it->second;
+	if (unlikely(!cached.is || key < cached.begin || key >= cached.is->end)) {
+		auto it = blocks.upper_bound(key);
+
+		if (it == blocks.begin() || (--it)->second.end <= key)
+			return nullptr;
+		cached = {it->first, &it->second};
+	}
+	*begin = cached.begin;
+	return cached.is;
 }
 
 /* ---- operations ------------------------------------------------------------------------------------- */
@@ -281,7 +290,6 @@ void race_state::submit(context_id s, const char *what, std::span<const stream_a
 	for (const stream_access &a : all)
 		order.access(host, a.where, a.writes, number);
 }
-
 /* Host memory that is read: its address is the program's. */
 void race_state::add_sources(context_id s, u64 time, std::span<const stream_access> ranges, u32 number)
 {
@@ -331,17 +339,18 @@ context_id race_stream_add(u32 number, bool internal)
 	if (race_on())
 		within_race([&](race_state &r) {
 			id = r.order.add_stream();
-			r.contexts.insert_or_assign(id, race_context{number, false, internal});
+			if (id == ~0u)
+				return;
+			if (r.contexts.size() <= id)
+				r.contexts.resize(id + 1);
+			r.contexts[id] = {number, false, internal};
 		});
 	return id == ~0u ? 0 : id;
 }
 
 void race_stream_remove(context_id s)
 {
-	within_race([&](race_state &r) {
-		r.order.remove(s);
-		r.contexts.erase(s);
-	});
+	within_race([&](race_state &r) { r.order.remove(s); });
 }
 
 void race_submit(context_id s, const char *what, std::span<const stream_access> ranges)

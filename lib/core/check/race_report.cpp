@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/check/race_report.h"
 
+#include "driver/base/cancel.h"
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
@@ -114,6 +115,8 @@ u32 race_operations::add(const race_operation &op)
 
 	if (ring_.empty())
 		ring_.resize(capacity);
+	/* The ring is larger than the CPU's caches. */
+	prefetch_write(&ring_[(number + 4) % capacity]);
 	ring_[number % capacity] = op;
 	ring_[number % capacity].number = number;
 	return number;
@@ -472,6 +475,14 @@ bool is_suppressed(const std::string &text)
 	return false;
 }
 
+/* Of the program's call that finds a race: it is not cancelled here, and has its own error text afterwards. */
+struct calls_own {
+	no_cancel scope;
+	saved_error text;
+
+	~calls_own() { text.again(0); }
+};
+
 } // namespace
 
 void race_report(const race_finding &f, const report_stacks &from)
@@ -494,6 +505,7 @@ void race_report(const race_finding &f, const report_stacks &from)
 		s.beyond++;
 		return;
 	}
+	const calls_own saved;
 	const written_report r = write_report(f, from, s.reports + 1);
 	const bool hidden = is_suppressed(r.text);
 	s.all.emplace(key, counted{hidden ? 0 : ++s.reports, 1});

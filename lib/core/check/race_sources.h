@@ -51,6 +51,8 @@ private:
 	static bool read(u64 address, u64 len, content *out);
 	void compare(const history &order, const source &s);
 
+	static bool is_same(const source &s);
+	static size_t find_changed(const std::deque<source> &all, size_t from, size_t n);
 	std::map<context_id, std::deque<source>> pending_; /* oldest first */
 	size_t count_ = 0;
 	u64 forgotten_ = 0;

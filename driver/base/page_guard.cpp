@@ -33,6 +33,7 @@ struct guard_state {
 	taken of[2] = {{SIGSEGV}, {SIGBUS}};
 	pthread_key_t key = 0;
 	u32 ready = 0; /* the key is made */
+	protected_page on_protected = nullptr;
 };
 static constinit no_destructor<guard_state> state;
 
@@ -98,7 +99,14 @@ template <unsigned nth> static void on_fault(int sig, siginfo_t *info, void *con
 {
 	const int err = errno;
 	page_guard *const g = info->si_code > 0 && info->si_code != BUS_MCEERR_AO ? innermost() : nullptr;
+	const protected_page first = sig == SIGSEGV && info->si_code == SEGV_ACCERR ?
+					     load_acquire(&state->on_protected) :
+					     nullptr;
 
+	if (first && first(info->si_addr, context, g && g->armed)) {
+		errno = err;
+		return;
+	}
 	if (g && g->armed) {
 		g->armed = 0;
 		g->address = info->si_addr;
@@ -143,6 +151,11 @@ static int take_over(taken *t)
 		return fail_errno("cannot handle signal %d", t->sig);
 	t->times++;
 	return 0;
+}
+
+void page_guard_on_protected(protected_page f)
+{
+	store_release(&state->on_protected, f);
 }
 
 int page_guard_install()

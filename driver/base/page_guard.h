@@ -27,6 +27,13 @@ struct page_guard {
  */
 int page_guard_install();
 
+/*
+ * Called first for an access to a page whose protection forbids it; within: in a guard. True: the access is to be
+ * tried again. Async-signal-safe. nullptr: none.
+ */
+using protected_page = bool (*)(void *address, const void *context, bool within);
+void page_guard_on_protected(protected_page f);
+
 /* The calling thread's innermost guard from here on.  Before page_guard_install() there is none. */
 void page_guard_enter(page_guard *g);
 void page_guard_leave(page_guard *g);

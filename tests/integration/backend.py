@@ -37,7 +37,7 @@ class Sim:
         settings = ["--" + pair for pair in options.replace("nomem=1", "nomem").split(":") if pair and pair != "faults="]
         words = [word for word in os.environ.get("USDMA_CHECK", "").split(",") if word]
         if words:
-            settings += ["--timing", next((word for word in words if word not in ("race", "unwritten")), "late").replace(":", "@")]
+            settings += ["--timing", next((word for word in words if word not in ("race", "unwritten", "guard")), "late").replace(":", "@")]
         if "faults=" in options:
             settings += ["--control", path + ".control"]
         self.log = tempfile.TemporaryFile()

@@ -99,12 +99,16 @@ KINDS = {"write_after_read": "write after read", "read_before_load": "read after
          "not_recorded": "write after read", "pages_released": "write after write", "event_ignored": "write after read",
          "wait_elided": "write after read", "non_blocking_source": "source changed", "default_only": "free in use",
          "result_too_early": "read after write"}
+# With the word guard only.
+GUARD = {name: "read after write" if name == "guard_load" else "write after read"
+         for name in ("guard_store", "guard_load", "guard_shared", "guard_threads", "guard_chained", "guard_fork")}
+CHANGED = "source changed"
 # Of CuSan: what else than a read after write is reported; "": there is no racy one.
 CUSAN = {"04": "write after write", "31": "write after write", "07": "", "08": "", "09": "", "10": "", "21": "", "22": ""}
 
 
 def kind_of(name):
-    return CUSAN.get(name.split("_")[1], "read after write") if name.startswith("cusan_") else KINDS[name]
+    return CUSAN.get(name.split("_")[1], "read after write") if name.startswith("cusan_") else {**KINDS, **GUARD}[name]
 
 
 def run(program, words, check, more=(), stdin=subprocess.DEVNULL):
@@ -120,11 +124,20 @@ def run(program, words, check, more=(), stdin=subprocess.DEVNULL):
     return done, [line for line in lines if "report" in line], ([line for line in lines if "summary" in line] or [{}])[-1]
 
 
-def wrong_racy(name, done, reports, summary):
+def words_of(name, i):
+    """USDMA_CHECK of a round.  An embedded device opens what it writes, with early at once."""
+    if name == "guard_load":
+        return "race,guard"
+    return TIMINGS[i % len(TIMINGS)] + (",unwritten" if kind_of(name) == UNWRITTEN or i % 3 == 2 else "") + (",guard" if i % 2 or name in GUARD else "")
+
+
+def wrong_racy(name, check, done, reports, summary):
     """What is wrong with the run of a racy program; "": nothing."""
     if done.returncode != STATUS or len(reports) != 1:
         return f"exit status {done.returncode}, {len(reports)} reports"
-    if reports[0]["kind"] != kind_of(name) or summary.get("summary") != 1:
+    # The store itself is caught before it is noticed.
+    kind = "write after read" if kind_of(name) == CHANGED and "guard" in check else kind_of(name)
+    if reports[0]["kind"] != kind or summary.get("summary") != 1:
         return f"{reports[0]['kind']}; {summary}"
     return "" if reports[0]["where"]["block"] and "usdma: race 1:" in done.stderr else "the text lacks it"
 
@@ -132,9 +145,9 @@ def wrong_racy(name, done, reports, summary):
 def check_form(program, name, form, rounds):
     """(whether each round is as it should be, the point's name, what else)"""
     for i in range(rounds):
-        check = TIMINGS[i % len(TIMINGS)] + (",unwritten" if kind_of(name) == UNWRITTEN or i % 3 == 2 else "")
+        check = words_of(name, i)
         done, reports, summary = run(program, (name, form), check)
-        wrong = wrong_racy(name, done, reports, summary) if form == "racy" else \
+        wrong = wrong_racy(name, check, done, reports, summary) if form == "racy" else \
             "" if not done.returncode and not reports and summary.get("summary") == 0 else f"exit status {done.returncode}"
         if wrong:
             return False, f"{name}: {form}", f"{check}: {wrong}\n{done.stderr}"
@@ -185,6 +198,28 @@ def check_stacks(to, program):
     _, reports, _ = run("sh", ("-c", 'exec "$0" "$@" <&-', program, "read_before_load", "racy"), "race")
     stack = reports[0]["first"]["stack"] if reports else []
     return to.add(bool(stack) and not any(f["line"] for f in stack), "no lines of source while a standard stream is closed", f"{stack}")
+
+
+def check_guard(to, program):
+    """The instruction, and who called; without the word nothing is guarded."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "race_guard.cpp"), encoding="utf-8") as f:
+        lines = f.read().split("\n")
+    for name, mark in (("guard_store", "/* the store */"), ("guard_load", "/* the load */")):
+        done, reports, summary = run(program, (name, "racy"), "race,guard")
+        second = reports[0]["second"] if reports else {"stack": [], "call": ""}
+        to.add(len(second["stack"]) > 2 and second["call"] == f"a {mark.split()[2]} by the CPU" and summary.get("counts") == [1],
+               f"{name}: the CPU's access has a stack", done.stderr)
+        if not has_library("libdw.so.1"):
+            to.skip(f"{name}: the instruction has a line", "libdw.so.1 is not installed")
+            continue
+        line = 1 + next(i for i, line in enumerate(lines) if mark in line)
+        at = [(s["function"], s["line"]) for s in second["stack"]]
+        to.add(at[:1] and at[0][1] == line and any(name in f for f, _ in at[:2]), f"{name}: the instruction has a line", f"{at} {line}")
+    done, reports, _ = run(program, ("guard_load", "racy"), "race")
+    to.add(done.returncode == 0 and not reports, "no page is guarded without the word", done.stderr)
+    done, _, summary = run(program, ("guard_threads", "racy"), "race,guard")
+    counts, dropped = summary.get("counts", [0]), summary.get("dropped", {})
+    to.add(len(counts) == 1 and 16 <= counts[0] + dropped.get("pages", 0) <= 64, "each page is opened by one access", done.stderr)
 
 
 def check_python(to):
@@ -246,6 +281,8 @@ def check_tool(to, program, tool):
     to.add(done.returncode == 0 and "No race was found." in done.stdout, "usdmactl check: fixed", done.stdout + done.stderr)
     done = said("check", "--unwritten", "--", program, "cache_unwritten", "racy")
     to.add(done.returncode == STATUS and UNWRITTEN in done.stdout, "usdmactl check: unwritten memory", done.stdout + done.stderr)
+    done = said("check", "--guard", "--", program, "guard_store", "racy")
+    to.add(done.returncode == STATUS and "a store by the CPU" in done.stdout, "usdmactl check: a store to a guarded page", done.stdout + done.stderr)
     done = said("check", "--", program, "no", "program")
     to.add(done.returncode == 2 and "nothing was checked" in done.stdout, "usdmactl check: the program's own status", done.stdout + done.stderr)
     done = said("check", "--", "/nonexistent/program")
@@ -256,13 +293,14 @@ def main():
     to, program = Points(), sys.argv[1]
     names = subprocess.run([program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True).stdout.split()
     cusan = [name for name in names if name.startswith("cusan_")]
-    to.add(sorted(set(names) - set(cusan)) == sorted(KINDS), "each program has its kind", f"{names}")
+    to.add(sorted(set(names) - set(cusan)) == sorted([*KINDS, *GUARD]), "each program has its kind", f"{names}")
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/checking.md"), encoding="utf-8") as f:
         page = f.read()
-    to.add(all(f"| `{name}` |" in page for name in KINDS) and f"has {len(cusan)} cases of" in page, "docs/checking.md has each program", f"{len(cusan)}")
+    to.add(all(f"| `{name}` |" in page for name in [*KINDS, *GUARD]) and f"has {len(cusan)} cases of" in page, "docs/checking.md has each program", f"{len(cusan)}")
     check_cases(to, program, names, 3 * int(os.environ.get("USDMA_TEST_SCALE", "1")))
     check_settings(to, program)
     check_stacks(to, program)
+    check_guard(to, program)
     check_python(to)
     check_python_pipe(to)
     check_lost(to, program)

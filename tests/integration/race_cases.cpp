@@ -260,7 +260,7 @@ static int run(const one &o, char **words)
 int main(int argc, char **argv)
 {
 	for (const std::vector<one> &some :
-	     {std::vector<one>(std::begin(all), std::end(all)), report_cases, cusan_cases})
+	     {std::vector<one>(std::begin(all), std::end(all)), report_cases, cusan_cases, guard_cases})
 		for (const one &o : some) {
 			if (argc < 3)
 				printf("%s\n", o.name);

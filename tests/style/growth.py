@@ -26,6 +26,7 @@ WITHIN = {
     "lib/core/check/frames.cpp": "as race.cpp",
     "lib/core/check/race.cpp": "under within_race, which counts the lack",
     "lib/core/check/race_report.cpp": "as race.cpp; the summary under race_end's fits",
+    "lib/core/check/guarded_pages.cpp": "race_guards: as race.cpp",
     "lib/core/check/race_sources.cpp": "as race.cpp",
     "lib/core/check/race_words.cpp": "as race.cpp",
     "lib/core/stream/checked.cpp": "under check_request's fits",

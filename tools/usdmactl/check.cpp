@@ -113,7 +113,8 @@ static void print_found(const found &f)
 
 static std::string words_of(const check_options &opt)
 {
-	return std::string("race") + (opt.unwritten ? ",unwritten" : "") + (opt.timing.empty() ? "" : "," + opt.timing);
+	return std::string("race") + (opt.unwritten ? ",unwritten" : "") + (opt.guard ? ",guard" : "") +
+	       (opt.timing.empty() ? "" : "," + opt.timing);
 }
 
 [[noreturn]] static void become(const check_options &opt, const std::string &report)

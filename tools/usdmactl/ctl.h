@@ -51,7 +51,7 @@ struct sim_options {
 
 struct check_options {
 	std::vector<std::string> program;
-	bool unwritten = false;
+	bool unwritten = false, guard = false;
 	std::string timing, report, suppressions; /* "": late; a temporary file; none */
 };
 

@@ -164,6 +164,7 @@ void add_check(CLI::App &app, arguments &a)
 
 	sub->add_option("--timing", a.check.timing, "late, early or shuffle:SEED (default late)")->type_name("WORD");
 	sub->add_flag("--unwritten", a.check.unwritten, "Report reads of device memory that nothing wrote, too");
+	sub->add_flag("--guard", a.check.guard, "Report accesses by the CPU to pages that a copy uses, too");
 	sub->add_option("--report", a.check.report, "Leave the reports here, as lines of JSON")->type_name("FILE");
 	sub->add_option("--suppressions", a.check.suppressions, "Reports that contain a line of this are left out")
 		->check(CLI::ExistingFile)

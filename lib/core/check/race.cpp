@@ -5,6 +5,7 @@
 #include "driver/base/log.h"
 #include "lib/core/base/fork.h"
 #include "lib/core/base/slab.h"
+#include "lib/core/check/guarded_pages.h"
 #include "lib/core/check/race_batch.h"
 #include "lib/core/check/race_report.h"
 #include "lib/core/check/race_sources.h"
@@ -32,7 +33,7 @@ struct block {
 	u64 end, address;
 	const char *what;
 	u32 stack, frames;
-	bool host;
+	bool host, readonly;
 };
 
 struct alias {
@@ -57,10 +58,14 @@ struct race_state {
 	std::unordered_map<const void *, signal_ref> tokens;
 	race_sources sources{[](void *arg, const source_change &c) { static_cast<race_state *>(arg)->changed(c); },
 			     this};
+	race_guards guards;
 	std::vector<stream_access> scratch; /* of submit(): most calls need no memory */
 	u64 no_memory = 0;
 
 	void changed(const source_change &c);
+	void add_guards(context_id s, u64 time, std::span<const stream_access> ranges, u32 number);
+	void report_faults();
+	void host_knows();
 	void add_sources(context_id s, u64 time, std::span<const stream_access> ranges, u32 number);
 	void found(const access_conflict &c);
 	race_location location_of(byte_range r);
@@ -118,7 +123,10 @@ template <class F> void within_race(const F &f)
 	if (!r)
 		return;
 	std::lock_guard guard(r->lock);
-	if (!fits([&] { f(*r); }))
+	if (!fits([&] {
+		    r->report_faults();
+		    f(*r);
+	    }))
 		r->lost();
 }
 
@@ -177,6 +185,31 @@ void race_state::changed(const source_change &c)
 	race_report(f, stacks);
 }
 
+/* By the program, on pages that an operation uses. The same change is not reported again when it is noticed. */
+void race_state::report_faults()
+{
+	for (page_fault p; page_fault_take(&p);) {
+		const race_operation *first = operations.find(p.operation);
+		const char *const what = p.writes ? "store by the CPU" : "load by the CPU";
+		race_finding f = {};
+
+		f.first_writes = p.operation_writes;
+		f.second_writes = p.writes;
+		f.first = first ? *first : race_operation();
+		f.second = {what, 0, stacks.native.number_of(p.stack), contexts[host], p.thread, 0};
+		f.where = location_of({p.key, p.key + 1});
+		sources.drop(p.operation);
+		race_report(f, stacks);
+	}
+}
+
+/* What the host waited for has ended. */
+void race_state::host_knows()
+{
+	sources.verify(order, host);
+	guards.verify(order, host);
+}
+
 /* ---- memory ----------------------------------------------------------------------------------------- */
 
 void race_block_add(const race_block &b)
@@ -191,15 +224,19 @@ void race_block_add(const race_block &b)
 		if (!b.written && config_get().checks.unwritten)
 			r.order.allocated({b.key, b.key + b.size});
 		r.recent[b.host].is = nullptr;
-		r.blocks.insert_or_assign(b.key,
-					  block{b.key + b.size, b.address, b.what,
-						r.stacks.native.here(thread_number()), *frames_of_thread(), b.host});
+		r.blocks.insert_or_assign(b.key, block{b.key + b.size, b.address, b.what,
+						       r.stacks.native.here(thread_number()), *frames_of_thread(),
+						       b.host, b.readonly});
 	});
 }
 
 void race_block_remove(u64 key, u64 size)
 {
 	within_race([&](race_state &r) {
+		const auto it = r.blocks.find(key);
+
+		if (config_get().checks.guard && it != r.blocks.end() && it->second.host)
+			r.guards.forget({it->second.address, key, size});
 		r.recent[0].is = r.recent[1].is = nullptr;
 		r.blocks.erase(key);
 		r.sources.forget({key, key + size});
@@ -239,7 +276,6 @@ u64 race_state::key_of(u64 key) const
 	if (likely(aliases.empty()))
 		return key;
 	auto it = aliases.upper_bound(key);
-
 	return it == aliases.begin() || (--it)->second.end <= key ? key : key - it->first + it->second.to;
 }
 
@@ -285,23 +321,46 @@ void race_state::submit(context_id s, const char *what, std::span<const stream_a
 		if (a.writes)
 			words.forget(a.where);
 	const u32 number = operation(what, s);
-	if (s != host)
-		return add_sources(s, order.submit(s, host, all, number), all, number);
+	if (s != host) {
+		const u64 time = order.submit(s, host, all, number);
+
+		/*
+		 * Those that the call itself waits for do not change; a host function that has yet to run may change
+		 * any.
+		 */
+		if (contexts[s].internal || !calls.empty() || !tokens.empty())
+			return;
+		add_sources(s, time, all, number);
+		if (unlikely(config_get().checks.guard) && time)
+			add_guards(s, time, all, number);
+		return;
+	}
 	for (const stream_access &a : all)
 		order.access(host, a.where, a.writes, number);
 }
+
 /* Host memory that is read: its address is the program's. */
 void race_state::add_sources(context_id s, u64 time, std::span<const stream_access> ranges, u32 number)
 {
-	/* Those that the call itself waits for do not change; a host function that has yet to run may change any. */
-	if (contexts[s].internal || !calls.empty() || !tokens.empty())
-		return;
 	for (const stream_access &a : ranges) {
 		u64 begin;
 		const block *const b = a.writes || a.where.begin >> 62 ? nullptr : block_at(a.where.begin, &begin);
 
 		if (b && a.where.end <= b->end && b->host)
 			sources.add(order, host, s, time, a, b->address + (a.where.begin - begin), number);
+	}
+}
+
+void race_state::add_guards(context_id s, u64 time, std::span<const stream_access> ranges, u32 number)
+{
+	for (const stream_access &a : ranges) {
+		u64 begin;
+		const block *const b = a.where.begin >> 62 ? nullptr : block_at(a.where.begin, &begin);
+
+		if (b && a.where.end <= b->end && b->host && !b->readonly)
+			guards.add(s, time,
+				   {b->address + (a.where.begin - begin), a.where.begin, a.where.end - a.where.begin},
+				   a.writes, number);
 	}
 }
 
@@ -350,7 +409,10 @@ context_id race_stream_add(u32 number, bool internal)
 
 void race_stream_remove(context_id s)
 {
-	within_race([&](race_state &r) { r.order.remove(s); });
+	within_race([&](race_state &r) {
+		r.order.remove(s);
+		r.guards.remove(s);
+	});
 }
 
 void race_submit(context_id s, const char *what, std::span<const stream_access> ranges)
@@ -380,7 +442,7 @@ void race_stream_waited(context_id s, u64 mark)
 {
 	within_race([&](race_state &r) {
 		r.order.waited_for_stream(r.host, s, mark);
-		r.sources.verify(r.order, r.host);
+		r.host_knows();
 	});
 }
 
@@ -420,7 +482,7 @@ void race_state::reached(const race_signal &s)
 	if (!s.given->given())
 		order.reach(s.by, *s.given);
 	order.waited_for(host, *s.given);
-	sources.verify(order, host);
+	host_knows();
 }
 
 void race_record_waited(race_signal *const *at)
@@ -536,10 +598,15 @@ static race_dropped dropped_by(const race_state &r)
 {
 	const history::counts c = r.order.result();
 
-	return {c.accesses.ranges_forgotten, c.accesses.readers_forgotten,
-		c.queued_forgotten,          r.sources.forgotten(),
-		c.unwritten_forgotten,       0,
-		r.stacks.native.forgotten(), c.no_memory + c.accesses.no_memory + r.no_memory};
+	return {c.accesses.ranges_forgotten,
+		c.accesses.readers_forgotten,
+		c.queued_forgotten,
+		r.sources.forgotten(),
+		pages_unguarded(),
+		c.unwritten_forgotten,
+		0,
+		r.stacks.native.forgotten(),
+		c.no_memory + c.accesses.no_memory + r.no_memory};
 }
 
 /*
@@ -554,7 +621,10 @@ static race_dropped dropped_by(const race_state &r)
 		return;
 	/* A thread that has the lock at exit may never return it. */
 	if (r->lock.try_lock()) {
-		if (!fits([&] { race_report_end(dropped_by(*r)); }))
+		if (!fits([&] {
+			    r->report_faults();
+			    race_report_end(dropped_by(*r));
+		    }))
 			log_warn("check: no memory for the summary");
 		r->lock.unlock();
 	}

@@ -32,8 +32,9 @@ struct race_block {
 	u64 key, size;
 	u64 address; /* the program's */
 	const char *what;
-	bool host;    /* the CPU can access it */
-	bool written; /* others may have written it, or the CPU */
+	bool host;             /* the CPU can access it */
+	bool written;          /* others may have written it, or the CPU */
+	bool readonly = false; /* for the CPU */
 };
 void race_block_add(const race_block &b);
 void race_block_remove(u64 key, u64 size);

@@ -276,7 +276,7 @@ std::string missing_edge(const race_finding &f, const side &a, const side &b)
 /* The smallest change, in the words of the API that the second call is of. */
 std::string fix_of(const race_finding &f, const side &a, const side &b)
 {
-	const bool acl = b.call.starts_with("acl");
+	const bool acl = b.call.starts_with("acl") || a.call.starts_with("acl");
 	const std::string first = std::to_string(f.first.by.stream), second = std::to_string(f.second.by.stream);
 
 	if (f.kind == race_kind::unwritten)
@@ -527,8 +527,9 @@ static std::string dropped_text(const race_dropped &d)
 {
 	return "{\"ranges\": " + std::to_string(d.ranges) + ", \"readers\": " + std::to_string(d.readers) +
 	       ", \"waits\": " + std::to_string(d.waits) + ", \"sources\": " + std::to_string(d.sources) +
-	       ", \"unwritten\": " + std::to_string(d.unwritten) + ", \"reports\": " + std::to_string(d.reports) +
-	       ", \"stacks\": " + std::to_string(d.stacks) + ", \"no_memory\": " + std::to_string(d.no_memory) + "}";
+	       ", \"pages\": " + std::to_string(d.pages) + ", \"unwritten\": " + std::to_string(d.unwritten) +
+	       ", \"reports\": " + std::to_string(d.reports) + ", \"stacks\": " + std::to_string(d.stacks) +
+	       ", \"no_memory\": " + std::to_string(d.no_memory) + "}";
 }
 
 /* "[3, 1]": how often each report was found. */

@@ -20,6 +20,8 @@ public:
 	/* The caller's. 0: there are too many, or no memory. */
 	u32 here(int thread);
 	const frames *at(u32 id) const { return id && id <= by_id_.size() ? by_id_[id - 1] : nullptr; }
+	/* 0: as here(). */
+	u32 number_of(const frames &f);
 	u64 forgotten() const { return forgotten_; }
 
 private:
@@ -37,7 +39,6 @@ private:
 	};
 	static constexpr size_t max_recent = 256;
 
-	u32 number_of(const frames &f);
 	std::map<frames, u32> numbers_;
 	recent recent_[max_recent];
 	std::vector<const frames *> by_id_;
@@ -111,9 +112,12 @@ struct race_finding {
 
 /* What went beyond the limits. */
 struct race_dropped {
-	u64 ranges, readers, waits, sources, unwritten, reports, stacks, no_memory;
+	u64 ranges, readers, waits, sources, pages, unwritten, reports, stacks, no_memory;
 
-	u64 any() const { return ranges | readers | waits | sources | unwritten | reports | stacks | no_memory; }
+	u64 any() const
+	{
+		return ranges | readers | waits | sources | pages | unwritten | reports | stacks | no_memory;
+	}
 };
 
 struct report_stacks {

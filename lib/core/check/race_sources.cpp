@@ -185,6 +185,12 @@ void race_sources::verify(const history &order, context_id thread)
 	}
 }
 
+void race_sources::drop(u32 operation)
+{
+	for (auto &[by, all] : pending_)
+		count_ -= std::erase_if(all, [&](const source &s) { return s.operation == operation; });
+}
+
 void race_sources::forget(byte_range r)
 {
 	for (auto &[by, all] : pending_)

@@ -30,6 +30,8 @@ public:
 	void verify(const history &order, context_id thread);
 	/* The memory is no longer the program's. */
 	void forget(byte_range r);
+	/* The change was reported otherwise. */
+	void drop(u32 operation);
 	u64 forgotten() const { return forgotten_; }
 
 private:
@@ -49,10 +51,10 @@ private:
 	};
 
 	static bool read(u64 address, u64 len, content *out);
-	void compare(const history &order, const source &s);
-
 	static bool is_same(const source &s);
 	static size_t find_changed(const std::deque<source> &all, size_t from, size_t n);
+	void compare(const history &order, const source &s);
+
 	std::map<context_id, std::deque<source>> pending_; /* oldest first */
 	size_t count_ = 0;
 	u64 forgotten_ = 0;

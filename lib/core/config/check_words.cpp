@@ -30,6 +30,8 @@ static bool parse_word(string_view word, check_words *out)
 		return !std::exchange(out->race, true);
 	if (word == "unwritten")
 		return !std::exchange(out->unwritten, true);
+	if (word == "guard")
+		return !std::exchange(out->guard, true);
 	if (out->timing != check_timing::plain)
 		return false;
 	if (word.starts_with(shuffle))
@@ -51,12 +53,12 @@ int check_parse(string_view text, check_words *out)
 	}
 	if (!good)
 		return fail(EINVAL,
-			    "\"%.*s\" is no check: there are race, unwritten with race, and late, early or "
+			    "\"%.*s\" is no check: there are race, unwritten and guard with race, and late, early or "
 			    "shuffle[:SEED], with a comma between two",
 			    int(text.size()), text.data());
-	if (c.unwritten && !c.race)
-		return fail(EINVAL, "\"%.*s\" is no check: unwritten needs race, as in race,unwritten",
-			    int(text.size()), text.data());
+	if ((c.unwritten || c.guard) && !c.race)
+		return fail(EINVAL, "\"%.*s\" is no check: %s needs race, as in race,%s", int(text.size()), text.data(),
+			    c.unwritten ? "unwritten" : "guard", c.unwritten ? "unwritten" : "guard");
 	c.implied = c.race && c.timing == check_timing::plain;
 	if (c.implied)
 		c.timing = check_timing::late;
@@ -80,10 +82,12 @@ std::string check_device(const check_words &c, const std::string &spec)
 /* Other engines run when they do. A server has its own option. */
 int check_allows(const check_words &c, string_view spec)
 {
-	if (c.implied || c.timing < check_timing::late || spec.starts_with("sim") || spec.starts_with("vfio-user:"))
+	const bool needed = c.guard || (!c.implied && c.timing >= check_timing::late);
+
+	if (!needed || spec.starts_with("sim") || spec.starts_with("vfio-user:"))
 		return 0;
-	return fail(EINVAL, "check (USDMA_CHECK): device %.*s is no software device, as late and shuffle need",
-		    int(spec.size()), spec.data());
+	return fail(EINVAL, "check (USDMA_CHECK): device %.*s is no software device, as %s", int(spec.size()),
+		    spec.data(), c.guard ? "guard needs" : "late and shuffle need");
 }
 
 check_timing check_timing_of(string_view spec)

@@ -135,7 +135,7 @@ int region_add(const region &from, region **out)
 		*out = r;
 	if (race_on() && is_followed(from))
 		race_block_add({key_of(from), from.size, from.base, region_name(from), from.cls == mem_class::host,
-				!is_empty(from)});
+				!is_empty(from), (from.flags & region_readonly) != 0});
 	return 0;
 }
 

@@ -75,7 +75,8 @@ static void checks(void **)
 		{"late", "sim:timing=late"},           {"early", "sim:timing=early"},
 		{"shuffle:9", "sim:timing=shuffle@9"}, {"race", "sim:timing=late"},
 		{"race,early", "sim:timing=early"},    {"shuffle:9,race", "sim:timing=shuffle@9"},
-		{"race,unwritten", "sim:timing=late"}, {"unwritten,early,race", "sim:timing=early"}};
+		{"race,unwritten", "sim:timing=late"}, {"unwritten,early,race", "sim:timing=early"},
+		{"race,guard", "sim:timing=late"}};
 
 	for (const auto &[value, device] : good) {
 		const config c = parse({{"USDMA_CHECK", value}});
@@ -85,12 +86,14 @@ static void checks(void **)
 		assert_true(core::check_timing_of(device) == c.checks.timing);
 		assert_int_equal(c.checks.race, strstr(value, "race") != nullptr);
 		assert_int_equal(c.checks.unwritten, strstr(value, "unwritten") != nullptr);
+		assert_int_equal(c.checks.guard, strstr(value, "guard") != nullptr);
 	}
-	for (const char *bad : {"lat", "late,early", "late,", "shuffle:", "shuffle:x", "shuffle9", "guard", "race,race",
-				"race,", "races", "race,unwritten,unwritten"})
-		assert_names(parse({{"USDMA_CHECK", bad}}), "there are race, unwritten with race,");
+	for (const char *bad : {"lat", "late,early", "late,", "shuffle:", "shuffle:x", "shuffle9", "guards",
+				"race,race", "race,", "races", "race,unwritten,unwritten"})
+		assert_names(parse({{"USDMA_CHECK", bad}}), "there are race, unwritten and guard with race,");
 	for (const char *alone : {"unwritten", "late,unwritten"})
 		assert_names(parse({{"USDMA_CHECK", alone}}), "unwritten needs race");
+	assert_names(parse({{"USDMA_CHECK", "guard,early"}}), "guard needs race, as in race,guard");
 	const config drawn = parse({{"USDMA_CHECK", "shuffle"}});
 	assert_non_null(strstr(drawn.warning.c_str(), ("shuffle:" + std::to_string(drawn.checks.seed)).c_str()));
 	/* The device's own option counts. */

@@ -112,22 +112,26 @@ void access_map::read(byte_range r, const access_stamp &by, const vector_clock &
 
 	if (r.begin >= r.end || !prepare(r, true, &it))
 		return;
-	for (; it != ranges_.end() && it->first < r.end; ++it) {
+	/* Its neighbours may not be in the CPU's caches: none is visited behind the last one. */
+	for (;; ++it) {
 		range *const e = &it->second;
 
 		if (!happened_before(e->written, by, clock))
 			found(arg, {{it->first, e->end}, true, false, e->written, by});
 		add_reader(e, by, clock);
+		if (e->end == r.end)
+			break;
 	}
 	limit();
 }
 
 void access_map::write(byte_range r, const access_stamp &by, const vector_clock &clock, report found, void *arg)
 {
-	map::iterator it, first;
+	map::iterator first, it;
 
 	if (r.begin >= r.end || !prepare(r, false, &first))
 		return;
+	const bool one = first != ranges_.end() && first->first == r.begin && first->second.end == r.end;
 	for (it = first; it != ranges_.end() && it->first < r.end; ++it) {
 		const range &e = it->second;
 
@@ -136,10 +140,13 @@ void access_map::write(byte_range r, const access_stamp &by, const vector_clock 
 		for (const access_stamp &reader : e.readers)
 			if (!happened_before(reader, by, clock))
 				found(arg, {{it->first, e.end}, false, true, reader, by});
+		if (one)
+			break;
 	}
 	/* One range replaces them all. */
-	if (first != it && first->first == r.begin) {
-		erase(std::next(first), it);
+	if (first != ranges_.end() && first->first == r.begin) {
+		if (!one)
+			erase(std::next(first), it);
 		first->second.end = r.end;
 		first->second.written = by;
 		first->second.readers.clear();

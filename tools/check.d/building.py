@@ -76,12 +76,8 @@ job("foreign", 60, "QEMU and kernels of Debian's backports on usdma-sim's device
     BUILD + ("vm", "foreign"))(lambda run: guests(run, "foreign", "--results", run.dir("foreign.json"), deadline=6 * 3600))
 job("foreign-long", 10, "the same: 8 GiB pinned behind a virtual IOMMU", BUILD + ("vm", "foreign"), in_all=False)(
     lambda run: guests(run, "foreign", "--situation", "8-gib", "--results", run.dir("foreign-long.json"), deadline=7200))
-
-
 job("foreign-ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's, dmatest, md, DPDK; and ours by kernel VFIO",
     BUILD + ("vm", "foreign"))(lambda run: guests(run, "foreign", "--engine", "ioat", "--results", run.dir("foreign-ioat.json"), deadline=6 * 3600))
-
-
 job("foreign-dsa", 10, "the driver of the kernel's VFIO tests on the model of Intel DSA", BUILD + ("vm", "foreign"))(
     lambda run: guests(run, "foreign", "--engine", "dsa", "--results", run.dir("foreign-dsa.json"), deadline=3 * 3600))
 

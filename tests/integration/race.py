@@ -283,6 +283,16 @@ def check_tool(to, program, tool):
     to.add(done.returncode == STATUS and UNWRITTEN in done.stdout, "usdmactl check: unwritten memory", done.stdout + done.stderr)
     done = said("check", "--guard", "--", program, "guard_store", "racy")
     to.add(done.returncode == STATUS and "a store by the CPU" in done.stdout, "usdmactl check: a store to a guarded page", done.stdout + done.stderr)
+    with tempfile.TemporaryDirectory() as where:
+        saved, left_out = os.path.join(where, "races.json"), os.path.join(where, "left_out.txt")
+        with open(left_out, "w", encoding="utf-8") as f:
+            f.write("# a comment\nread after write\n")
+        done = said("check", "--report", saved, "--", program, "stale_wait", "racy")
+        with open(saved, encoding="utf-8") as f:
+            lines = [json.loads(line) for line in f]
+        to.add(done.returncode == STATUS and [list(line)[0] for line in lines] == ["report", "summary"], "usdmactl check --report leaves the lines", f"{lines}")
+        done = said("check", "--suppressions", left_out, "--", program, "stale_wait", "racy")
+        to.add(done.returncode == 0 and "1 were suppressed." in done.stdout, "usdmactl check --suppressions", done.stdout + done.stderr)
     done = said("check", "--", program, "no", "program")
     to.add(done.returncode == 2 and "nothing was checked" in done.stdout, "usdmactl check: the program's own status", done.stdout + done.stderr)
     done = said("check", "--", "/nonexistent/program")

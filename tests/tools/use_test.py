@@ -139,12 +139,19 @@ def test_interrupted_modes(s):
 
 def test_file_workloads(s):
     """Each compares what it moved, and has a row for each of its methods."""
-    for name, args, key, n in (("weights", ("--file-size", "3M"), "weights", 10), ("kv-file", ("--layers", "1", "--tokens", "100"), "kv_file", 4)):
+    for name, args, key, n in (("weights", ("--file-size", "3M"), "weights", 12), ("kv-file", ("--layers", "1", "--tokens", "100"), "kv_file", 4)):
         done = s.done(*s.measure, "--workload", name, *args, "--folder", s.scratch, "--json", s.path("w.json"))
         with open(s.path("w.json"), encoding="utf-8") as f:
             rows = json.load(f)[key]
-        s.check(done.returncode == 0 and len(rows) == n and all(r["ms"] > 0 and r["gbps"] > 0 for r in rows) and "usdma_file_batch" in done.stdout
+        s.check(done.returncode == 0 and len(rows) == n and all(r["ms"] > 0 and r["gbps"] > 0 and r["cpu_ms"] > 0 for r in rows) and "usdma_file_batch" in done.stdout
                 and not os.path.exists(os.path.join(s.scratch, name)), f"--workload {name}", (done, rows))
+    with open(s.path("own"), "wb") as f:
+        f.write(os.urandom(1 << 20))
+    done = s.done(*s.measure, "--workload", "weights", "--file", s.path("own"))
+    s.check(done.returncode == 0 and "weights: a file of 1M, " + s.path("own") in done.stdout, "weights of a file", done)
+    done = s.done(*s.measure, "--workload", "kv-file", "--file", s.path("own"))
+    s.check(done.returncode == 2 and "--file needs --workload weights" in done.stderr, "--file of another workload", done)
+    s.check(os.path.getsize(s.path("own")) == 1 << 20, "which is left as it was")
     done = s.done(*s.measure, "--workload", "weights", "--folder", "/nonexistent")
     s.check(done.returncode == 2 and "/nonexistent" in done.stderr, "--folder that is not there", done)
     done = s.done(*s.measure, "--workload", "weights", "--file-size", "1M", "--folder", "/proc")

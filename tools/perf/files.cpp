@@ -6,6 +6,7 @@
 #include "driver/base/unique_fd.h"
 #include "tools/perf/api.h"
 #include "tools/perf/clock.h"
+#include "tools/perf/cpu_use.h"
 #include "tools/perf/kv_layout.h"
 #include "tools/perf/options.h"
 #include "tools/perf/report.h"
@@ -17,6 +18,7 @@
 #include <fmt/core.h>
 #include <functional>
 #include <random>
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace usdma::perf {
@@ -29,9 +31,23 @@ void must_call(bool ok, const char *what, const std::string &name)
 		throw std::runtime_error(fmt::format("{} {}: {}", what, name, strerror(errno)));
 }
 
-/* A file without a name, with random content. */
+/* The file that is named, or one without a name, with random content. */
 struct bench_file {
-	bench_file(usdma_device *dev, const std::string &folder, size_t bytes) : size(bytes)
+	bench_file(usdma_device *dev, const std::string &folder, size_t bytes, const std::string &path = "")
+		: size(bytes)
+	{
+		if (path.empty()) {
+			make(folder);
+		} else {
+			fd.reset(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+			must_call(fd.valid(), "opening", path);
+		}
+		must(usdma_file_import(dev, fd.get(), USDMA_FILE_AUTO, &file), "importing a file");
+	}
+	~bench_file() { usdma_file_close(file); }
+	bench_file(const bench_file &) = delete;
+
+	void make(const std::string &folder)
 	{
 		std::mt19937_64 gen(std::random_device{}());
 		std::vector<u64> data(MiB / sizeof(u64));
@@ -46,11 +62,7 @@ struct bench_file {
 				  folder);
 		}
 		must_call(fsync(fd.get()) == 0, "writing a file in", folder);
-		must(usdma_file_import(dev, fd.get(), USDMA_FILE_AUTO, &file), "importing a file");
 	}
-	~bench_file() { usdma_file_close(file); }
-	bench_file(const bench_file &) = delete;
-
 	void evict() const { posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED); }
 	/* So that it is in the page cache, and the memory exists. */
 	void read_all(u8 *to, size_t from = 0, size_t n = SIZE_MAX) const
@@ -86,6 +98,7 @@ struct device_memory {
 struct row {
 	std::string what, cache;
 	double ms, gbps, ratio; /* to the first row of its kind */
+	double cpu_ms;          /* of the process */
 };
 
 /* One method to move the bytes; it leaves them where they are compared. */
@@ -101,22 +114,24 @@ public:
 	void measure(const std::string &cache, const std::vector<variant> &variants,
 		     const std::function<void()> &before, const std::function<void()> &check)
 	{
-		std::vector<std::vector<double>> ns(variants.size());
+		std::vector<std::vector<double>> ns(variants.size()), cpu(variants.size());
 
 		for (unsigned r = 0; r <= o_.repeats && !stopped(); r++)
 			for (size_t i = 0; i < variants.size() && !stopped(); i++) {
 				progress(o_, fmt::format("{} {}", variants[i].what, r));
 				before();
-				const u64 start = now_ns();
+				const u64 cpu_start = process_cpu_ns(), start = now_ns();
 				variants[i].run();
-				if (r) /* the first one warms up */
+				if (r) { /* the first one warms up */
 					ns[i].push_back(double(now_ns() - start));
-				else
+					cpu[i].push_back(double(process_cpu_ns() - cpu_start));
+				} else {
 					check();
+				}
 			}
 		for (size_t i = 0; i < variants.size() && !ns[i].empty() && !ns[0].empty(); i++)
 			rows.push_back({variants[i].what, cache, median(ns[i]) / 1e6, double(bytes_) / median(ns[i]),
-					median(ns[0]) / median(ns[i])});
+					median(ns[0]) / median(ns[i]), median(cpu[i]) / 1e6});
 		progress(o_, "");
 	}
 
@@ -129,9 +144,10 @@ private:
 
 void print_rows(const std::vector<row> &all)
 {
-	say(fmt::format("{:44} {:9} {:>9} {:>7} {:>9}\n", "", "", "ms", "GB/s", "to first"));
+	say(fmt::format("{:36} {:9} {:>9} {:>7} {:>9} {:>9}\n", "", "", "ms", "GB/s", "to first", "CPU ms"));
 	for (const row &r : all)
-		say(fmt::format("{:44} {:9} {:9.2f} {:7.2f} {:9.2f}\n", r.what, r.cache, r.ms, r.gbps, r.ratio));
+		say(fmt::format("{:36} {:9} {:9.2f} {:7.2f} {:9.2f} {:9.2f}\n", r.what, r.cache, r.ms, r.gbps, r.ratio,
+				r.cpu_ms));
 }
 
 int leave(const options &o, const machine &m, const char *key, const std::vector<row> &all)
@@ -143,7 +159,8 @@ int leave(const options &o, const machine &m, const char *key, const std::vector
 				{"state", r.cache},
 				{"ms", r.ms},
 				{"gbps", r.gbps},
-				{"ratio_to_first", r.ratio}});
+				{"ratio_to_first", r.ratio},
+				{"cpu_ms", r.cpu_ms}});
 	if (o.json != "-")
 		print_rows(all);
 	write_json(o.json, {{"machine", to_json(m)}, {"interrupted", stopped()}, {key, rows}});
@@ -169,7 +186,8 @@ std::vector<usdma_file_item> tensors(const bench_file &f, u8 *mem)
 
 struct weights {
 	weights(usdma_device *d, const options &o)
-		: dev(d), to(d, o.file_size), f(d, o.folder, o.file_size), items(tensors(f, to.at)), plain(o.file_size)
+		: dev(d), to(d, o.file_size), f(d, o.folder, o.file_size, o.file), items(tensors(f, to.at)),
+		  plain(o.file_size)
 	{
 		must(usdma_stream_create(dev, nullptr, &s), "stream");
 		f.read_all(plain.data());
@@ -186,6 +204,7 @@ struct weights {
 				 f.read_all(plain.data());
 				 must(usdma_copy_sync(dev, to.at, plain.data(), f.size, -1), "copy");
 			 }},
+			{"mmap, and a copy to the device", [this] { copy_mapped(); }},
 			{"usdma_file_read_sync",
 			 [this] { must(usdma_file_read_sync(to.at, f.file, 0, f.size, nullptr, -1), "reading"); }},
 			{"usdma_file_read",
@@ -197,6 +216,14 @@ struct weights {
 				 must(usdma_file_batch(s, items.data(), items.size(), nullptr), "reading");
 				 wait();
 			 }}};
+	}
+	void copy_mapped() const
+	{
+		void *const p = mmap(nullptr, f.size, PROT_READ, MAP_PRIVATE, f.fd.get(), 0);
+
+		must_call(p != MAP_FAILED, "mapping", "the file");
+		must(usdma_copy_sync(dev, to.at, p, f.size, -1), "copy");
+		munmap(p, f.size);
 	}
 	/* pread only does not fill it; then it has what was there before. */
 	void check()
@@ -328,8 +355,8 @@ int run_weights(const options &o, const machine &m)
 	rounds all(o, w.f.size);
 
 	if (o.json != "-")
-		say(describe(m) + fmt::format("weights: a file of {} in {}, {} tensors\n\n", size_text(w.f.size),
-					      o.folder, w.items.size()));
+		say(describe(m) + fmt::format("weights: a file of {}, {}, {} tensors\n\n", size_text(w.f.size),
+					      o.file.empty() ? o.folder : o.file, w.items.size()));
 	all.measure(
 		"cached", w.variants(), [] {}, [&] { w.check(); });
 	all.measure(

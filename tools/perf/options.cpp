@@ -206,6 +206,9 @@ static void describe_modes(CLI::App &app, options &o)
 	app.add_option("--file-size", o.file_size, "Of weights (default 256M)")
 		->transform(tool::size_in("4K", "64G"))
 		->type_name("SIZE");
+	app.add_option("--file", o.file, "Measure weights with this file, which is only read")
+		->check(CLI::ExistingFile)
+		->type_name("FILE");
 	app.add_flag("--curves", o.curves,
 		     "Cost by the number of copies in flight, streams, registrations and threads");
 	app.add_flag("--calibrate", o.calibrate, "Measure which settings suit this machine");
@@ -241,6 +244,8 @@ static std::string problem(const options &o)
 		return "--write needs --calibrate";
 	if (!o.plot.empty() && !o.plot.ends_with(".svg") && !o.plot.ends_with(".png"))
 		return "--plot: the file's name must end in .svg or .png";
+	if (!o.file.empty() && (o.workload != "weights" || !o.file_size || o.file_size > 64 * GiB))
+		return "--file needs --workload weights, and a file of 1 byte to 64G";
 	if (modes_of(o) + unsigned(o.matrix) > 1)
 		return "--matrix, --workload, --curves and --calibrate exclude each other";
 	if (modes_of(o) && !o.against.empty())
@@ -273,6 +278,10 @@ static std::vector<std::string> device_addresses()
 /* What the command line left open, and is not the same for all measurements. */
 static void choose_defaults(const CLI::App &app, options &o)
 {
+	std::error_code none;
+
+	if (!o.file.empty())
+		o.file_size = std::filesystem::file_size(o.file, none);
 	if (!app.count("--depth") && (o.matrix || !o.rates.empty()))
 		o.depths = {o.matrix ? 4u : 256u};
 	if (!app.count("--size") && o.matrix)

@@ -44,6 +44,7 @@ struct options {
 	std::string workload;
 	kv_shape kv;
 	std::string folder = "/tmp"; /* of the files that are measured */
+	std::string file;            /* or this one */
 	size_t file_size = 256 * MiB;
 	bool curves = false, calibrate = false, matrix = false;
 	std::string write_to;

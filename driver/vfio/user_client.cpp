@@ -30,7 +30,7 @@ user_device::~user_device()
 {
 	dma_area a;
 
-	while (!user_device::lost() && dma_.first(&a)) {
+	while (!lost() && dma_.first(&a)) {
 		if (dma_unmap(a.iova, a.size))
 			break;
 	}

@@ -36,11 +36,11 @@ public:
 
 	int limits(address_limits *out) override;
 	int dma_map(const dma_area &area) override;
-	int dma_unmap(u64 iova, u64 size) override;
+	int dma_unmap(u64 iova, u64 size) final;
 	int reset() override;
 
 	void set_deadline(u64 ms) override { link_.set_deadline(ms); }
-	bool lost() const override { return link_.lost(); }
+	bool lost() const final { return link_.lost(); }
 	/* The connection reports a loss; a server that hangs is not lost. */
 	int answers() override { return lost() ? lost_error() : 0; }
 	int lost_fd() const override { return link_.lost_fd(); }

@@ -52,47 +52,53 @@ static CLI::Validator offered_rate()
 		"", "rate");
 }
 
+static const char sweep_group[] = "What to measure (each takes a list, and every combination is a row)";
+
 static void describe_sweep(CLI::App &app, options &o)
 {
 	const std::vector<std::pair<std::string, copy_kind>> kinds = {
 		{"h2d", copy_kind::h2d},           {"d2h", copy_kind::d2h},           {"d2d", copy_kind::d2d},
 		{"page-h2d", copy_kind::page_h2d}, {"page-d2h", copy_kind::page_d2h}, {"2d", copy_kind::rect},
 		{"batch", copy_kind::batch},       {"desc", copy_kind::desc},         {"sync", copy_kind::sync}};
-	const std::vector<std::pair<std::string, wait>> waits = {
-		{"default", wait::any}, {"poll", wait::poll}, {"interrupt", wait::interrupt}, {"hybrid", wait::hybrid}};
-	const std::string sweep = "What to measure (each takes a list, and every combination is a row)";
 
 	app.add_option("-w,--way", o.kinds,
 		       "h2d d2h d2d page-h2d page-d2h 2d batch desc sync (h2d by the synchronous call)")
 		->delimiter(',')
 		->transform(tool::word_of(kinds))
 		->type_name("WAY")
-		->group(sweep);
+		->group(sweep_group);
 	app.add_option("-s,--size", o.sizes, "Bytes of a copy: 64, 4K, 1M")
 		->delimiter(',')
 		->transform(tool::size_in("1", "4G"))
 		->type_name("SIZE")
-		->group(sweep);
+		->group(sweep_group);
 	app.add_option("-d,--depth", o.depths, "Copies in flight")
 		->delimiter(',')
 		->check(tool::number_in(1, 65536))
 		->type_name("N")
-		->group(sweep);
+		->group(sweep_group);
 	app.add_option("-b,--batch", o.batches, "Copies in one batch call (default 32)")
 		->delimiter(',')
 		->check(tool::number_in(1, 4096))
 		->type_name("N")
-		->group(sweep);
+		->group(sweep_group);
 	app.add_option("-t,--threads", o.threads, "Threads that submit")
 		->delimiter(',')
 		->check(tool::number_in(1, 256))
 		->type_name("N")
-		->group(sweep);
+		->group(sweep_group);
 	app.add_option("--streams", o.streams, "Streams of each thread")
 		->delimiter(',')
 		->check(tool::number_in(1, 60000))
 		->type_name("N")
-		->group(sweep);
+		->group(sweep_group);
+}
+
+static void describe_sweep_of_load(CLI::App &app, options &o)
+{
+	const std::vector<std::pair<std::string, wait>> waits = {
+		{"default", wait::any}, {"poll", wait::poll}, {"interrupt", wait::interrupt}, {"hybrid", wait::hybrid}};
+
 	app.add_option("--rate", o.rates,
 		       "Copies a second at scheduled times (an open loop), or percent of the rate without a schedule: "
 		       "100000, 50%; latency counts from the scheduled time")
@@ -100,30 +106,30 @@ static void describe_sweep(CLI::App &app, options &o)
 		->check(offered_rate())
 		->type_name("RATE")
 		->excludes("--streams")
-		->group(sweep);
+		->group(sweep_group);
 	app.add_option("--processes", o.processes, "Processes at the same time, each with a device of its own")
 		->delimiter(',')
 		->check(tool::number_in(1, 256))
 		->type_name("N")
-		->group(sweep);
+		->group(sweep_group);
 	app.add_option("--wait", o.waits, "default poll interrupt hybrid")
 		->delimiter(',')
 		->transform(tool::word_of(waits))
 		->type_name("MODE")
 		->excludes("--rate")
-		->group(sweep);
+		->group(sweep_group);
 	app.add_option("--client-cpu", o.client_cpus, "CPU of the first thread (default: nearest to the engine)")
 		->delimiter(',')
 		->check(usable_cpu())
 		->type_name("CPU")
 		->excludes("--processes")
-		->group(sweep);
+		->group(sweep_group);
 	app.add_option("--numa", o.numa,
 		       "NUMA nodes of client and host memory, and of the engines of its software devices: "
 		       "0:0,0:1; or all pairs")
 		->type_name("CLIENT:ENGINE")
 		->excludes("--processes")
-		->group(sweep);
+		->group(sweep_group);
 }
 
 static void describe_how(CLI::App &app, options &o)
@@ -298,6 +304,7 @@ int parse(int argc, char **argv, options *out)
 	help_in_80_columns(app);
 	app.set_version_flag("--version", USDMA_VERSION);
 	describe_sweep(app, *out);
+	describe_sweep_of_load(app, *out);
 	describe_how(app, *out);
 	describe_output(app, *out);
 	describe_modes(app, *out);

@@ -255,6 +255,8 @@ std::vector<std::string> in_processes(unsigned n, const std::function<std::strin
 	std::vector<std::string> out;
 	std::vector<child> all;
 
+	all.reserve(n);
+	out.reserve(n);
 	for (unsigned k = 0; k < n; k++)
 		all.push_back(start_child([&] { return work(k); }));
 	collect(all);

@@ -202,6 +202,7 @@ std::vector<std::string> device_addresses()
 	std::vector<std::string> out;
 
 	find_candidates({}, false, &found);
+	out.reserve(found.size());
 	for (const candidate &c : found)
 		out.push_back(usdma::pci::address_format(c.fn.addr));
 	return out;

@@ -104,7 +104,7 @@ int queue_regs::reset()
 	if (!err)
 		err = write(q_cq_head, 0);
 	if (!err)
-		err = change(q_ctrl0, ctrl0_pause, 0);
+		err = unpause();
 	return err ? err : wait(idle_ms, "idle after a reset", [](u32 now) { return now == fsm_idle; });
 }
 
@@ -247,8 +247,12 @@ int hisi_channel::start(u64 first)
 /* Between the submissions of a pair the request has run: its number is stored here, as it must not run again. */
 int hisi_channel::suspend()
 {
-	if (int err = regs_.pause(); err < 0)
+	if (int err = regs_.pause(); err < 0) {
+		/* What was posted runs on, as the stop has failed. */
+		if (err == -ETIMEDOUT)
+			regs_.unpause();
 		return err;
+	}
 	read_completions();
 	if (status_ || !has_ended_ || ended_ % 2)
 		return 0;

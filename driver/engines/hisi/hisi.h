@@ -32,6 +32,7 @@ public:
 	int start(u64 sq, u64 cq, u32 depth);
 	/* Completes what it has begun. */
 	int pause();
+	int unpause() { return change(q_ctrl0, ctrl0_pause, 0); }
 	int state(u32 *out);
 	/* Hot. */
 	void put(u32 reg, u32 value);

@@ -84,7 +84,12 @@ int channel_regs::stop(u64 ms, u64 *status)
 
 int channel_regs::suspend(u64 *status)
 {
-	return stop(command_ms, status);
+	const int err = stop(command_ms, status);
+
+	/* What was posted runs on, as the stop has failed. */
+	if (err == -ETIMEDOUT)
+		write(chan_cmd, u8(cmd_resume));
+	return err;
 }
 
 int channel_regs::clear_errors()

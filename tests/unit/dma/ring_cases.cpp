@@ -503,6 +503,24 @@ void check_device_errors(std::initializer_list<device_error> cases)
 	}
 }
 
+void check_stop_that_fails()
+{
+	ring_bench b(kind.faulty);
+
+	for (unsigned i = 1; i < 3; i++) {
+		memset(b.bytes, int(i), 64);
+		assert_int_equal(b.inject("hang@1"), 0);
+		b.post(copy(4096, 0, 64));
+		b.post(copy(8192, 0, 64));
+		b.until_struck();
+		assert_int_equal(b.ch->ops->stop(b.ch), -ETIMEDOUT);
+		assert_int_equal(b.inject(""), 0);
+		assert_true(b.await(b.ch->posted));
+		assert_memory_equal(b.bytes + 4096, b.bytes, 64);
+		assert_memory_equal(b.bytes + 8192, b.bytes, 64);
+	}
+}
+
 void check_relaxed_ordering_is_off()
 {
 	ring_bench b;

@@ -145,6 +145,8 @@ struct device_error {
 void check_device_errors(std::initializer_list<device_error> cases);
 /* On this device, as far as all engines have them. */
 void check_limits(const char *spec, u64 max_len, u32 channels, u32 engines);
+/* A stop that times out leaves nothing behind: what was posted runs. */
+void check_stop_that_fails();
 /* A number that passes its data would report a copy that is not done. */
 void check_relaxed_ordering_is_off();
 /* The driver takes the first ids, and no driver the others. */

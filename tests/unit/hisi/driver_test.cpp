@@ -237,6 +237,11 @@ static void test_refuses_other_devices(void **)
 	assert_non_null(strstr(error_text(), "state 5"));
 }
 
+static void test_stop_that_fails(void **)
+{
+	check_stop_that_fails();
+}
+
 static void test_relaxed_ordering_is_off(void **)
 {
 	check_relaxed_ordering_is_off();
@@ -258,6 +263,7 @@ int main()
 		cmocka_unit_test(test_settings_of_the_device),
 		cmocka_unit_test(test_takes_over),
 		cmocka_unit_test(test_refuses_other_devices),
+		cmocka_unit_test(test_stop_that_fails),
 		cmocka_unit_test(test_relaxed_ordering_is_off),
 		cmocka_unit_test(test_ids),
 	};

@@ -84,6 +84,11 @@ static void test_vector_is_lost_by_a_reset(void **)
 	assert_null(strstr(said.c_str(), "drop-irq@1000000 seen 0"));
 }
 
+static void test_stop_that_fails(void **)
+{
+	check_stop_that_fails();
+}
+
 static void test_relaxed_ordering_is_off(void **)
 {
 	check_relaxed_ordering_is_off();
@@ -104,6 +109,7 @@ int main()
 		cmocka_unit_test(test_stop_inside_a_request),
 		cmocka_unit_test(test_stop_of_a_halted_channel),
 		cmocka_unit_test(test_vector_is_lost_by_a_reset),
+		cmocka_unit_test(test_stop_that_fails),
 		cmocka_unit_test(test_relaxed_ordering_is_off),
 		cmocka_unit_test(test_ids),
 	};

@@ -41,6 +41,14 @@ void queue_regs::mask(bool on, bool flush)
 		read(q_int_msk, &value);
 }
 
+int queue_regs::read(u32 reg, u32 *out)
+{
+	const int err = dev_.region_read(vfio::region_bar2, base_ + reg, out, sizeof(*out));
+
+	/* No register that is read here has all bits set. */
+	return err || *out != ~0u ? err : fail(EIO, "its registers read as ones: the device is off");
+}
+
 int queue_regs::change(u32 reg, u32 clear, u32 set)
 {
 	u32 value = 0;
@@ -155,7 +163,7 @@ int hisi_channel::open(const dma::channel_config &cfg, u32 size)
 	const u64 sq_bytes = align_up(pairs_ * sizeof(pair), page);
 	const u64 cq_bytes = align_up(2 * pairs_ * sizeof(completion), page);
 
-	if (int err = make_memory("usdma-hisi", page + sq_bytes + cq_bytes + size * sizeof(u64)); err < 0)
+	if (int err = make_memory("usdma-hisi", page + sq_bytes + cq_bytes + pairs_ * sizeof(u64)); err < 0)
 		return err;
 	ring_size = size;
 	page_ = reinterpret_cast<shared_page *>(memory());
@@ -183,7 +191,7 @@ bool hisi_channel::in_hardware(const dma::request &r) const
 void hisi_channel::build(u64 i, u64 seq, const dma::request &r)
 {
 	static constexpr u32 control = sqe_copy | sqe_fence;
-	u64 *const number = &numbers_[i & (ring_size - 1)];
+	u64 *const number = number_at(i);
 	pair &p = ring_[pair_of(i)];
 
 	*number = seq;
@@ -216,8 +224,10 @@ void hisi_channel::read_completions()
 			break;
 		ended_ = u32(word & cqe_index_mask);
 		has_ended_ = true;
-		if (!status_)
+		if (!status_) {
 			status_ = u32(word >> cqe_status_shift);
+			failed_ = ended_;
+		}
 		unread_++;
 		if (++head_ == 2 * pairs_) {
 			head_ = 0;
@@ -239,7 +249,7 @@ int hisi_channel::start(u64 first)
 	base_ = first;
 	memset(static_cast<void *>(done_), 0, 2 * pairs_ * sizeof(*done_));
 	head_ = unread_ = status_ = 0;
-	has_ended_ = false;
+	has_ended_ = paused_ = false;
 	valid_ = cqe_valid;
 	return regs_.start(iova_of(ring_), iova_of(done_), u32(2 * pairs_));
 }
@@ -256,7 +266,7 @@ int hisi_channel::suspend()
 	read_completions();
 	if (status_ || !has_ended_ || ended_ % 2)
 		return 0;
-	const u64 seq = numbers_[(base_ + ended_ / 2) & (ring_size - 1)];
+	const u64 seq = *number_at(base_ + ended_ / 2);
 	if (seq == completed(this) + 1)
 		store_release(&page_->record.completed, seq);
 	return 0;
@@ -264,9 +274,23 @@ int hisi_channel::suspend()
 
 /* ---- faults ------------------------------------------------------------------------------------------ */
 
+/* A device that goes on after an error, whatever ctrl0_abort says, runs nothing behind the report of it. */
+void hisi_channel::pause_after_error()
+{
+	paused_ = true;
+	if (regs_.pause() < 0)
+		log_warn("%s: channel %u: %s", owner_.transport().name(), index, error_text());
+	const u64 seq = *number_at(base_ + failed_ / 2);
+	if (s64(completed(this) - seq) >= 0)
+		log_error("%s: channel %u: request %llu failed, and the device went on: status 0x%x",
+			  owner_.transport().name(), index, static_cast<unsigned long long>(seq), status_);
+}
+
 bool hisi_channel::has_halted()
 {
 	read_completions();
+	if (status_ && !paused_)
+		pause_after_error();
 	return status_;
 }
 

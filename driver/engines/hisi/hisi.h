@@ -5,8 +5,8 @@
  *
  * A channel is a queue. A request is a pair of submissions: the copy, and a copy of 8 bytes that stores the request's
  * sequence number into the completion record. Both are fenced, so the number follows the data, and the queue stops at
- * an error, so a failure is that of the first request that is not completed. The device's own completions report
- * failures only; they are read so that it has space for more.
+ * an error, so a failure is that of the first request that is not completed; a queue that goes on is found out. The
+ * device's own completions report failures only; they are read so that it has space for more.
  *
  *   engine.cpp   probe, interrupts, memory, reset
  *   channel.cpp  a channel: its memory, registers, submissions and completions
@@ -40,7 +40,7 @@ public:
 	void mask(bool on, bool flush);
 
 private:
-	int read(u32 reg, u32 *out) { return dev_.region_read(vfio::region_bar2, base_ + reg, out, sizeof(*out)); }
+	int read(u32 reg, u32 *out);
 	int write(u32 reg, u32 value)
 	{
 		return dev_.region_write(vfio::region_bar2, base_ + reg, &value, sizeof(value));
@@ -90,7 +90,10 @@ private:
 	void close() override;
 
 	u64 pair_of(u64 i) const { return (i - base_) & (pairs_ - 1); }
+	/* Of twice as many slots as are in use: that of a failed one is still there when its completion is read. */
+	u64 *number_at(u64 i) const { return &numbers_[i & (pairs_ - 1)]; }
 	void read_completions();
+	void pause_after_error();
 
 	hisi_engine &owner_;
 	queue_regs regs_;
@@ -108,6 +111,8 @@ private:
 	bool has_ended_ = false; /* … if one has */
 	u64 valid_ = 0;          /* the bit of the next completion */
 	u32 status_ = 0;         /* of the failure; 0: none */
+	u32 failed_ = 0;         /* the submission that it is of */
+	bool paused_ = false;    /* because of it */
 };
 
 class hisi_engine final : public dma::ring_engine {

@@ -3,6 +3,7 @@
 #include "tests/unit/dma/forwarding_device.h"
 #include "tests/unit/dma/ring_cases.h"
 
+#include "driver/base/log.h"
 #include "driver/hw/hisi_regs.h"
 
 using namespace usdma;
@@ -141,6 +142,63 @@ static void test_settings_of_the_device(void **)
 	assert_int_equal(get(b, 0x2024), 4); /* addresses are translated */
 }
 
+static void keep_errors(log_level level, const char *text, void *arg)
+{
+	if (level == log_level::error)
+		*static_cast<std::string *>(arg) += text;
+}
+
+/* One that goes on after an error: its first request fails, the second is running when that is noticed. */
+static fault go_on(ring_bench &b, u32 base)
+{
+	const request r[] = {copy(0, host_bytes, 8), copy(4096, 0, 8), copy(8192, 0, 8)};
+	const u32 enabled = hisi::ctrl0_enable;
+	fault f;
+
+	memset(b.bytes, 0xff, 8);
+	memset(b.bytes + 8192, 0, 8);
+	assert_int_equal(b.inject("hang@3"), 0);
+	assert_int_equal(b.eng->transport().region_write(vfio::region_bar2, base + hisi::q_ctrl0, &enabled, 4), 0);
+	assert_int_equal(b.ch->ops->post(b.ch, r, 3), 3);
+	b.ch->ops->doorbell(b.ch);
+	b.until_halted();
+	assert_true(read_fault(b.ch, &f));
+	return f;
+}
+
+/* Nothing runs behind the report, which names the request that failed. */
+static void test_device_that_goes_on(void **)
+{
+	std::string said;
+
+	log_set_sink(keep_errors, &said);
+	for (u32 base : {hisi::hip08.queue_base, hisi::hip09.queue_base}) {
+		ring_bench b(faulty[base != 0]);
+		const deadline until = deadline::in_ms(patience);
+
+		/* Unless it is noticed at once: then the report is right. */
+		for (u64 seq = 1; go_on(b, base).seq == seq; seq = b.ch->posted + 1) {
+			assert_false(until.passed());
+			assert_int_equal(b.inject(""), 0);
+			assert_int_equal(b.ch->ops->resume(b.ch), 0);
+			assert_true(b.await(b.ch->posted));
+		}
+		const std::string first = "request " + std::to_string(b.ch->posted - 2) + " failed, and";
+		assert_non_null(strstr(said.c_str(), first.c_str()));
+		assert_int_equal(completed(b.ch), b.ch->posted - 2);
+		assert_int_equal(b.inject(""), 0);
+		while (get(b.eng->transport(), base + hisi::q_fsm) != hisi::fsm_pause)
+			assert_false(until.passed());
+		assert_int_equal(completed(b.ch), b.ch->posted - 2);
+		assert_int_equal(b.bytes[8192], 0);
+		assert_int_equal(b.ch->ops->resume(b.ch), 0);
+		assert_true(b.await(b.ch->posted));
+		assert_int_equal(b.bytes[8192], 0xff);
+		said.clear();
+	}
+	log_set_sink(nullptr, nullptr);
+}
+
 /* Whatever an earlier user left: a queue that has stopped at an error, and one whose pause it forgot. */
 static void test_takes_over(void **)
 {
@@ -242,6 +300,27 @@ static void test_stop_that_fails(void **)
 	check_stop_that_fails();
 }
 
+/* It is no state in which a queue is paused, or reset. */
+static void test_registers_of_ones(void **)
+{
+	std::unique_ptr<vfio::device> dev;
+	std::unique_ptr<engine> eng;
+	channel *ch;
+
+	assert_int_equal(open_device("sim:model=hisi", &dev), 0);
+	auto bus = std::make_unique<other_device>(std::move(dev));
+	other_device *const b = bus.get();
+	assert_int_equal(probe(std::move(bus), &eng), 0);
+	assert_int_equal(eng->channel_open(0, {}, &ch), 0);
+	b->state = ~0u;
+	assert_int_equal(eng->reset(), -EIO);
+	assert_non_null(strstr(error_text(), "ones"));
+	b->state = 0;
+	assert_int_equal(eng->reset(), 0);
+	assert_int_equal(ch->ops->restart(ch), 0);
+	ch->ops->close(ch);
+}
+
 static void test_relaxed_ordering_is_off(void **)
 {
 	check_relaxed_ordering_is_off();
@@ -261,9 +340,11 @@ int main()
 		cmocka_unit_test(test_stop_of_a_halted_channel),
 		cmocka_unit_test(test_restarts_anywhere_in_the_ring),
 		cmocka_unit_test(test_settings_of_the_device),
+		cmocka_unit_test(test_device_that_goes_on),
 		cmocka_unit_test(test_takes_over),
 		cmocka_unit_test(test_refuses_other_devices),
 		cmocka_unit_test(test_stop_that_fails),
+		cmocka_unit_test(test_registers_of_ones),
 		cmocka_unit_test(test_relaxed_ordering_is_off),
 		cmocka_unit_test(test_ids),
 	};

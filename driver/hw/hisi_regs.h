@@ -25,7 +25,7 @@
  *   - After an error the queue goes on with the next submission, or stops, by bits of CTRL0 ([L] "Abort the DMA queue
  *     if error occurs"). Both drivers let it go on. The driver here does not: what follows a failure must not run.
  *   - An interrupt is raised for each completion that requests it, whether INT_STS was cleared or not: Linux clears it
- *     at start only. Here they are masked while there is no waiter.
+ *     only before it unmasks ([L] hisi_dma_unmask_irq), at start. Here they are masked while there is no waiter.
  *   - A fence is needed for order: a submission with it begins when those before it have ended ([D] SQE_FENCE_FLAG,
  *     RTE_DMA_OP_FLAG_FENCE).
  *   - DPDK reports errors of HIP09 only ([D] hisi_dma_info_get). Here the state of the queue is read as well when it is

@@ -32,6 +32,9 @@ void queue_regs::mask(bool on, bool flush)
 {
 	u32 value;
 
+	/* As Linux does; rearm() finds what ended before. */
+	if (!on)
+		put(q_int_sts, layout_.int_bits);
 	put(q_int_msk, on ? layout_.int_bits : 0);
 	if (!flush)
 		return;
@@ -129,7 +132,7 @@ int queue_regs::set_rings(u64 sq, u64 cq, u32 depth)
 	return err;
 }
 
-/* The interrupt of errors is always on: the queue has stopped then. */
+/* HIP09 has an interrupt of errors of its own, which stays on; HIP08 masks errors with the rest. */
 int queue_regs::start(u64 sq, u64 cq, u32 depth)
 {
 	int err = set_rings(sq, cq, depth);

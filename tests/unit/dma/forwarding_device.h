@@ -2,7 +2,9 @@
 /* A device in front of another, whose answers a test changes; none of its regions can be mapped. */
 #pragma once
 
-#include "driver/vfio/device.h"
+#include "tests/support/test.h"
+
+#include "driver/dma/registry.h"
 
 #include <memory>
 
@@ -11,6 +13,7 @@ namespace usdma::test {
 class forwarding_device : public vfio::device {
 public:
 	explicit forwarding_device(std::unique_ptr<vfio::device> below) : dev_(std::move(below)) {}
+	explicit forwarding_device(const char *spec) { assert_int_equal(dma::open_device(spec, &dev_), 0); }
 	int region(unsigned i, vfio::region_info *out) override { return dev_->region(i, out); }
 	int region_map(unsigned, u64, u64, mapping *) override { return -EOPNOTSUPP; }
 	int region_read(unsigned i, u64 at, void *buf, size_t len) override
@@ -26,7 +29,11 @@ public:
 	int irq(unsigned i, vfio::irq_info *out) override { return dev_->irq(i, out); }
 	int irq_set(unsigned i, unsigned n, std::span<const int> fds) override { return dev_->irq_set(i, n, fds); }
 	int limits(vfio::address_limits *out) override { return dev_->limits(out); }
-	int dma_map(const vfio::dma_area &area) override { return dev_->dma_map(area); }
+	int dma_map(const vfio::dma_area &area) override
+	{
+		last_map = area;
+		return dev_->dma_map(area);
+	}
 	int dma_unmap(u64 iova, u64 size) override { return dev_->dma_unmap(iova, size); }
 	int reset() override { return dev_->reset(); }
 	bool lost() const override { return dev_->lost(); }
@@ -36,6 +43,7 @@ public:
 	bool own_connection() const override { return is_own; }
 
 	bool is_own = true;
+	vfio::dma_area last_map;
 
 protected:
 	std::unique_ptr<vfio::device> dev_;

@@ -42,6 +42,15 @@ struct ring_bench {
 	{
 		if (dma::open(spec, &eng) < 0)
 			print_error("%s\n", error_text());
+		begin(cfg);
+	}
+	explicit ring_bench(std::unique_ptr<vfio::device> dev)
+	{
+		assert_int_equal(dma::probe(std::move(dev), &eng), 0);
+		begin({});
+	}
+	void begin(const dma::channel_config &cfg)
+	{
 		assert_non_null(eng.get());
 		void *p = mmap(nullptr, host_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 		assert_ptr_not_equal(p, MAP_FAILED);

@@ -6,6 +6,8 @@
 #include "driver/base/log.h"
 #include "driver/hw/hisi_regs.h"
 
+#include <mutex>
+
 using namespace usdma;
 using namespace usdma::dma;
 using namespace usdma::test;
@@ -273,11 +275,9 @@ public:
 
 static int probe_other(u8 revision, u32 state, u64 bar_size)
 {
-	std::unique_ptr<vfio::device> dev;
+	auto bus = std::make_unique<other_device>("sim:model=hisi");
 	std::unique_ptr<engine> eng;
 
-	assert_int_equal(open_device("sim:model=hisi", &dev), 0);
-	auto bus = std::make_unique<other_device>(std::move(dev));
 	bus->revision = revision;
 	bus->state = state;
 	bus->bar_size = bar_size;
@@ -300,25 +300,103 @@ static void test_stop_that_fails(void **)
 	check_stop_that_fails();
 }
 
+/* Keeps what the driver does with the interrupts of channel 0. */
+class recording_device final : public forwarding_device {
+public:
+	using forwarding_device::forwarding_device;
+	int region_write(unsigned i, u64 at, const void *buf, size_t len) override
+	{
+		const int err = dev_->region_write(i, at, buf, len);
+		std::lock_guard guard(lock_);
+
+		if (i == vfio::region_bar2 && (at == hisi::q_int_sts || at == hisi::q_int_msk))
+			writes_.push_back({u32(at), *static_cast<const u32 *>(buf)});
+		return err;
+	}
+	std::vector<std::pair<u32, u32>> writes()
+	{
+		std::lock_guard guard(lock_);
+
+		return writes_;
+	}
+
+private:
+	std::mutex lock_;
+	std::vector<std::pair<u32, u32>> writes_;
+};
+
+/* Without a waiter an interrupt masks the next ones for a while; their status is cleared before they are unmasked. */
+static void test_mask_of_interrupts(void **)
+{
+	auto dev = std::make_unique<recording_device>("sim:model=hisi");
+	recording_device *const w = dev.get();
+	ring_bench b(std::move(dev));
+	const deadline until = deadline::in_ms(patience);
+	const size_t before = w->writes().size();
+	const std::pair<u32, u32> want[] = {
+		{hisi::q_int_msk, hisi::hip08.int_bits}, {hisi::q_int_sts, hisi::hip08.int_bits}, {hisi::q_int_msk, 0}};
+
+	assert_true(before >= 2);
+	assert_true(w->writes()[before - 2] == want[1]);
+	assert_true(w->writes()[before - 1] == want[2]);
+	b.post(copy(0, 4096, 64));
+	while (w->writes().size() < before + std::size(want))
+		assert_false(until.passed());
+	for (size_t i = 0; i < std::size(want); i++)
+		assert_true(w->writes()[before + i] == want[i]);
+}
+
+/* With a waiter they are raised; few may be missing, as the thread checks by itself, too. */
+static void test_interrupts_for_waiters(void **)
+{
+	for (const char *spec : faulty) {
+		ring_bench b(spec);
+		std::string said;
+		unsigned seen = 0;
+
+		assert_int_equal(b.inject("slow%1/10000+drop-irq@1000000"), 0);
+		for (unsigned i = 0; i < 8; i++) {
+			b.ch->ops->arm(b.ch, irq_waiter, b.ch->posted + 1);
+			b.run(copy(0, 4096, 64));
+		}
+		assert_int_equal(b.eng->transport().injected(&said), 0);
+		const char *at = strstr(said.c_str(), "drop-irq@1000000 seen ");
+		assert_non_null(at);
+		assert_int_equal(sscanf(at, "drop-irq@1000000 seen %u", &seen), 1);
+		assert_in_range(seen, 4, 8);
+	}
+}
+
+/* The model keeps the order without them. */
+static void test_submissions_have_fences(void **)
+{
+	auto dev = std::make_unique<forwarding_device>("sim:model=hisi");
+	const vfio::dma_area &rings = dev->last_map;
+	ring_bench b(std::move(dev));
+	vfio::device &d = b.eng->transport();
+
+	b.run(copy(0, 4096, 64));
+	b.run({.op = opcode::nop});
+	const u64 at = get(d, hisi::q_sq_base) | u64(get(d, hisi::q_sq_base + 4)) << 32;
+	auto *const sq = reinterpret_cast<const hisi::submission *>(static_cast<u8 *>(rings.vaddr) + (at - rings.iova));
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(sq[i].control & ~u32(hisi::sqe_interrupt), hisi::sqe_copy | hisi::sqe_fence);
+}
+
 /* It is no state in which a queue is paused, or reset. */
 static void test_registers_of_ones(void **)
 {
-	std::unique_ptr<vfio::device> dev;
-	std::unique_ptr<engine> eng;
-	channel *ch;
+	auto dev = std::make_unique<other_device>("sim:model=hisi");
+	other_device *const o = dev.get();
+	ring_bench b(std::move(dev));
 
-	assert_int_equal(open_device("sim:model=hisi", &dev), 0);
-	auto bus = std::make_unique<other_device>(std::move(dev));
-	other_device *const b = bus.get();
-	assert_int_equal(probe(std::move(bus), &eng), 0);
-	assert_int_equal(eng->channel_open(0, {}, &ch), 0);
-	b->state = ~0u;
-	assert_int_equal(eng->reset(), -EIO);
+	o->state = ~0u;
+	assert_int_equal(b.eng->reset(), -EIO);
 	assert_non_null(strstr(error_text(), "ones"));
-	b->state = 0;
-	assert_int_equal(eng->reset(), 0);
-	assert_int_equal(ch->ops->restart(ch), 0);
-	ch->ops->close(ch);
+	o->state = 0;
+	assert_int_equal(b.eng->reset(), 0);
+	assert_int_equal(b.ch->ops->restart(b.ch), 0);
+	b.run(copy(0, 4096, 64));
 }
 
 static void test_relaxed_ordering_is_off(void **)
@@ -344,6 +422,9 @@ int main()
 		cmocka_unit_test(test_takes_over),
 		cmocka_unit_test(test_refuses_other_devices),
 		cmocka_unit_test(test_stop_that_fails),
+		cmocka_unit_test(test_mask_of_interrupts),
+		cmocka_unit_test(test_interrupts_for_waiters),
+		cmocka_unit_test(test_submissions_have_fences),
 		cmocka_unit_test(test_registers_of_ones),
 		cmocka_unit_test(test_relaxed_ordering_is_off),
 		cmocka_unit_test(test_ids),

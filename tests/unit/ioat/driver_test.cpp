@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The I/OAT driver on the embedded model. */
+#include "tests/unit/dma/forwarding_device.h"
 #include "tests/unit/dma/ring_cases.h"
+
+#include "driver/hw/ioat_regs.h"
 
 using namespace usdma;
 using namespace usdma::dma;
@@ -84,6 +87,24 @@ static void test_vector_is_lost_by_a_reset(void **)
 	assert_null(strstr(said.c_str(), "drop-irq@1000000 seen 0"));
 }
 
+/* The model keeps the order without them. */
+static void test_descriptors_have_fences(void **)
+{
+	auto dev = std::make_unique<forwarding_device>("sim:model=ioat");
+	const vfio::dma_area &ring = dev->last_map;
+	ring_bench b(std::move(dev));
+	u64 at = 0;
+
+	b.run(copy(0, 4096, 64));
+	b.run({.op = opcode::nop});
+	assert_int_equal(b.eng->transport().region_read(vfio::region_bar0, ioat::chan_base(0) + ioat::chan_chainaddr,
+							&at, sizeof(at)),
+			 0);
+	auto *const d = reinterpret_cast<const ioat::descriptor *>(static_cast<u8 *>(ring.vaddr) + (at - ring.iova));
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(d[i].control & ioat::desc_fence, ioat::desc_fence);
+}
+
 static void test_stop_that_fails(void **)
 {
 	check_stop_that_fails();
@@ -109,6 +130,7 @@ int main()
 		cmocka_unit_test(test_stop_inside_a_request),
 		cmocka_unit_test(test_stop_of_a_halted_channel),
 		cmocka_unit_test(test_vector_is_lost_by_a_reset),
+		cmocka_unit_test(test_descriptors_have_fences),
 		cmocka_unit_test(test_stop_that_fails),
 		cmocka_unit_test(test_relaxed_ordering_is_off),
 		cmocka_unit_test(test_ids),

@@ -207,15 +207,19 @@ void hisi_channel::build(u64 i, u64 seq, const dma::request &r)
 
 void hisi_channel::ring(u64 last)
 {
-	read_completions();
+	if (last - read_at_ >= ring_size / 4) {
+		read_at_ = last;
+		read_completions();
+	}
 	regs_.put(q_sq_tail, u32(2 * pair_of(last + 1)));
 }
 
 /* ---- completions ------------------------------------------------------------------------------------- */
 
 /*
- * With at most two a request, and as many entries as submissions, half of the entries are free when ring_size requests
- * are in the ring. No more than a quarter is left to the device without saying so.
+ * The ring has four entries for each request that the ring of requests takes, and a request needs at most two. In use
+ * are half of them for requests in the ring, an eighth for those that ended since the last reading, and less than a
+ * quarter that was read without a report to the device, which so never waits for space.
  */
 void hisi_channel::read_completions()
 {
@@ -250,6 +254,7 @@ int hisi_channel::start(u64 first)
 		return err;
 	std::rotate(ring_, ring_ + pair_of(first), ring_ + pairs_);
 	base_ = first;
+	read_at_ = first - 1;
 	memset(static_cast<void *>(done_), 0, 2 * pairs_ * sizeof(*done_));
 	head_ = unread_ = status_ = 0;
 	has_ended_ = paused_ = false;

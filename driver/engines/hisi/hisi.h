@@ -103,7 +103,8 @@ private:
 	pair *ring_ = nullptr;
 	completion *done_ = nullptr; /* one for each submission */
 	u64 *numbers_ = nullptr;
-	u64 base_ = 0; /* number of the slot at the beginning of the ring */
+	u64 base_ = 0;    /* number of the slot at the beginning of the ring */
+	u64 read_at_ = 0; /* number of the last slot when completions were read for space */
 
 	u32 head_ = 0,
 	    unread_ = 0;         /* the next completion; those of which the device does not know that they were read */

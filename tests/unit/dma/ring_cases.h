@@ -44,10 +44,10 @@ struct ring_bench {
 			print_error("%s\n", error_text());
 		begin(cfg);
 	}
-	explicit ring_bench(std::unique_ptr<vfio::device> dev)
+	explicit ring_bench(std::unique_ptr<vfio::device> dev, dma::channel_config cfg = {})
 	{
 		assert_int_equal(dma::probe(std::move(dev), &eng), 0);
-		begin({});
+		begin(cfg);
 	}
 	void begin(const dma::channel_config &cfg)
 	{

@@ -300,7 +300,7 @@ static void test_stop_that_fails(void **)
 	check_stop_that_fails();
 }
 
-/* Keeps what the driver does with the interrupts of channel 0. */
+/* Keeps what the driver writes to the registers of channel 0 of a HIP08. */
 class recording_device final : public forwarding_device {
 public:
 	using forwarding_device::forwarding_device;
@@ -309,21 +309,55 @@ public:
 		const int err = dev_->region_write(i, at, buf, len);
 		std::lock_guard guard(lock_);
 
-		if (i == vfio::region_bar2 && (at == hisi::q_int_sts || at == hisi::q_int_msk))
+		if (i == vfio::region_bar2 && at < hisi::queue_size)
 			writes_.push_back({u32(at), *static_cast<const u32 *>(buf)});
 		return err;
 	}
-	std::vector<std::pair<u32, u32>> writes()
+	std::vector<std::pair<u32, u32>> writes(u32 reg, u32 other)
 	{
+		std::vector<std::pair<u32, u32>> out;
 		std::lock_guard guard(lock_);
 
-		return writes_;
+		for (const auto &w : writes_)
+			if (w.first == reg || w.first == other)
+				out.push_back(w);
+		return out;
 	}
 
 private:
 	std::mutex lock_;
 	std::vector<std::pair<u32, u32>> writes_;
 };
+
+/* However rarely completions are read, the queue never waits for space. The model writes one of each request. */
+static void test_space_for_completions(void **)
+{
+	static constexpr u32 size = 16, entries = 4 * size;
+	auto dev = std::make_unique<recording_device>("sim:model=hisi");
+	recording_device *const w = dev.get();
+	ring_bench b(std::move(dev), {.ring_size = size});
+	const deadline until = deadline::in_ms(patience);
+	const size_t before = w->writes(hisi::q_sq_tail, hisi::q_cq_head).size();
+	auto gen = test::rng(3);
+	const request nops[size] = {};
+	u32 rung = 0, freed = 0, most = 0;
+
+	while (b.ch->posted < 1000) {
+		assert_false(until.passed());
+		b.ch->ops->post(b.ch, nops, 1 + unsigned(gen() % size));
+		b.ch->ops->doorbell(b.ch);
+	}
+	assert_true(b.await(b.ch->posted));
+	const auto all = w->writes(hisi::q_sq_tail, hisi::q_cq_head);
+	for (size_t i = before; i < all.size(); i++) {
+		u32 &sum = all[i].first == hisi::q_sq_tail ? rung : freed;
+
+		sum += (all[i].second - sum) % entries;
+		most = std::max(most, rung / 2 - freed);
+	}
+	assert_int_equal(rung, 2 * b.ch->posted);
+	assert_in_range(most, size, 9 * size / 4);
+}
 
 /* Without a waiter an interrupt masks the next ones for a while; their status is cleared before they are unmasked. */
 static void test_mask_of_interrupts(void **)
@@ -332,18 +366,19 @@ static void test_mask_of_interrupts(void **)
 	recording_device *const w = dev.get();
 	ring_bench b(std::move(dev));
 	const deadline until = deadline::in_ms(patience);
-	const size_t before = w->writes().size();
+	const auto writes = [w] { return w->writes(hisi::q_int_sts, hisi::q_int_msk); };
+	const size_t before = writes().size();
 	const std::pair<u32, u32> want[] = {
 		{hisi::q_int_msk, hisi::hip08.int_bits}, {hisi::q_int_sts, hisi::hip08.int_bits}, {hisi::q_int_msk, 0}};
 
 	assert_true(before >= 2);
-	assert_true(w->writes()[before - 2] == want[1]);
-	assert_true(w->writes()[before - 1] == want[2]);
+	assert_true(writes()[before - 2] == want[1]);
+	assert_true(writes()[before - 1] == want[2]);
 	b.post(copy(0, 4096, 64));
-	while (w->writes().size() < before + std::size(want))
+	while (writes().size() < before + std::size(want))
 		assert_false(until.passed());
 	for (size_t i = 0; i < std::size(want); i++)
-		assert_true(w->writes()[before + i] == want[i]);
+		assert_true(writes()[before + i] == want[i]);
 }
 
 /* With a waiter they are raised; few may be missing, as the thread checks by itself, too. */
@@ -422,6 +457,7 @@ int main()
 		cmocka_unit_test(test_takes_over),
 		cmocka_unit_test(test_refuses_other_devices),
 		cmocka_unit_test(test_stop_that_fails),
+		cmocka_unit_test(test_space_for_completions),
 		cmocka_unit_test(test_mask_of_interrupts),
 		cmocka_unit_test(test_interrupts_for_waiters),
 		cmocka_unit_test(test_submissions_have_fences),

@@ -88,11 +88,11 @@ void ring_engine::close_all()
 /* ---- interrupts -------------------------------------------------------------------------------------- */
 
 /* raw: for the device; -1 below the first. */
-int ring_engine::make_vectors(u32 first, std::vector<int> *raw)
+int ring_engine::make_vectors(u32 first, u32 count, std::vector<int> *raw)
 {
-	if (!try_resize(*raw, first + limits_.channels, -1) || !try_reserve(vectors_, limits_.channels))
+	if (!try_resize(*raw, first + count, -1) || !try_reserve(vectors_, count))
 		return no_memory("the list of interrupts");
-	for (u32 i = 0; i < limits_.channels; i++) {
+	for (u32 i = 0; i < count; i++) {
 		unique_fd fd(fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
 
 		if (!fd.valid())
@@ -108,11 +108,15 @@ int ring_engine::setup_interrupts(u32 first, unsigned type)
 	vfio::irq_info irq;
 	std::vector<int> raw;
 
-	if (dev_->irq(type, &irq) < 0 || std::min(irq.count, irq.share) < first + limits_.channels) {
+	const u32 have = dev_->irq(type, &irq) < 0 ? 0 : std::min({irq.count, irq.share, first + limits_.channels});
+	if (have <= first) {
 		log_warn("%s: it has too few interrupts: polling", dev_->name());
 		return 0;
 	}
-	if (int err = make_vectors(first, &raw); err < 0)
+	if (have < first + limits_.channels)
+		log_info("%s: interrupts for the first %u of %u channels; the others poll", dev_->name(), have - first,
+			 limits_.channels);
+	if (int err = make_vectors(first, have - first, &raw); err < 0)
 		return err;
 	if (dev_->irq_set(type, 0, raw) < 0) {
 		log_warn("%s: no interrupts, polling: %s", dev_->name(), error_text());

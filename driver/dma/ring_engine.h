@@ -40,7 +40,10 @@ protected:
 	virtual int setup() = 0;
 	/* For the destructor of a driver, as channels use the driver's registers. */
 	void close_all();
-	/* One vector a channel, from this one on, after limits_ is set; without them the channels' threads poll. */
+	/*
+	 * One vector a channel, from this one on, as far as there are any, after limits_ is set. The thread of a
+	 * channel without one polls.
+	 */
 	int setup_interrupts(u32 first, unsigned type = vfio::irq_msix);
 	/* The number of a request must not pass its data. */
 	int keep_order();
@@ -49,7 +52,7 @@ protected:
 	u32 most_ring_ = 16384; /* requests */
 
 private:
-	int make_vectors(u32 first, std::vector<int> *raw);
+	int make_vectors(u32 first, u32 count, std::vector<int> *raw);
 	void close_host();
 
 	host_memory host_;

@@ -133,18 +133,18 @@ int queue_regs::set_rings(u64 sq, u64 cq, u32 depth)
 }
 
 /* HIP09 has an interrupt of errors of its own, which stays on; HIP08 masks errors with the rest. */
-int queue_regs::start(u64 sq, u64 cq, u32 depth)
+int queue_regs::start(u64 sq, u64 cq, u32 depth, bool has_vector)
 {
 	int err = set_rings(sq, cq, depth);
 
 	if (!err)
 		err = write(q_int_sts, layout_.int_bits);
 	if (!err)
-		err = write(q_int_msk, 0);
+		err = write(q_int_msk, has_vector ? 0 : layout_.int_bits);
 	if (!err && layout_.err_bits)
 		err = write(hip09_err_sts, layout_.err_bits);
 	if (!err && layout_.err_bits)
-		err = write(hip09_err_msk, 0);
+		err = write(hip09_err_msk, has_vector ? 0 : layout_.err_bits);
 	if (!err && layout_.err_bits)
 		err = change(q_ctrl1, 0, ctrl1_va);
 	return err ? err : change(q_ctrl0, layout_.ctrl0_remote, layout_.ctrl0_abort | ctrl0_enable);
@@ -259,7 +259,7 @@ int hisi_channel::start(u64 first)
 	head_ = unread_ = status_ = 0;
 	has_ended_ = paused_ = false;
 	valid_ = cqe_valid;
-	return regs_.start(iova_of(ring_), iova_of(done_), u32(2 * pairs_));
+	return regs_.start(iova_of(ring_), iova_of(done_), u32(2 * pairs_), owner_.vector(index) >= 0);
 }
 
 /* Between the submissions of a pair the request has run: its number is stored here, as it must not run again. */

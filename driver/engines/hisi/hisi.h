@@ -28,8 +28,8 @@ public:
 
 	/* From any state: idle, its interrupts masked. */
 	int reset();
-	/* After a reset. */
-	int start(u64 sq, u64 cq, u32 depth);
+	/* After a reset. Without a vector of its own its messages might be those of another queue: they stay masked. */
+	int start(u64 sq, u64 cq, u32 depth, bool has_vector);
 	/* Completes what it has begun. */
 	int pause();
 	int unpause() { return change(q_ctrl0, ctrl0_pause, 0); }

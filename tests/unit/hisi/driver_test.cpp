@@ -268,9 +268,23 @@ public:
 		return err;
 	}
 
+	int irq(unsigned i, vfio::irq_info *out) override
+	{
+		const int err = dev_->irq(i, out);
+
+		out->share = std::min(out->share, share);
+		return err;
+	}
+	int irq_set(unsigned i, unsigned n, std::span<const int> fds) override
+	{
+		vectors = fds.size();
+		return dev_->irq_set(i, n, fds);
+	}
+
 	u8 revision = 0;
-	u32 state = 0;
+	u32 state = 0, share = ~0u;
 	u64 bar_size = 0;
+	size_t vectors = 0;
 };
 
 static int probe_other(u8 revision, u32 state, u64 bar_size)
@@ -298,6 +312,27 @@ static void test_refuses_other_devices(void **)
 static void test_stop_that_fails(void **)
 {
 	check_stop_that_fails();
+}
+
+/* The first channels have those that there are. */
+static void test_few_interrupts(void **)
+{
+	for (u32 share : {1, 2}) {
+		auto dev = std::make_unique<other_device>("sim:model=hisi");
+		const other_device *const o = dev.get();
+		channel *second;
+
+		dev->share = share;
+		ring_bench b(std::move(dev));
+		assert_int_equal(o->vectors, share);
+		assert_int_equal(b.eng->channel_open(1, {}, &second), 0);
+		assert_int_equal(get(b.eng->transport(), hisi::queue_size + hisi::q_int_msk),
+				 share == 1 ? hisi::hip08.int_bits : 0);
+		b.run(copy(0, 4096, 64));
+		std::swap(b.ch, second);
+		b.run(copy(0, 4096, 64));
+		second->ops->close(second);
+	}
 }
 
 /* Keeps what the driver writes to the registers of channel 0 of a HIP08. */
@@ -457,6 +492,7 @@ int main()
 		cmocka_unit_test(test_takes_over),
 		cmocka_unit_test(test_refuses_other_devices),
 		cmocka_unit_test(test_stop_that_fails),
+		cmocka_unit_test(test_few_interrupts),
 		cmocka_unit_test(test_space_for_completions),
 		cmocka_unit_test(test_mask_of_interrupts),
 		cmocka_unit_test(test_interrupts_for_waiters),

@@ -4,6 +4,7 @@
 #include "tests/support/refuse_call.h"
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 
 using namespace usdma::test;
@@ -96,6 +97,46 @@ static void io_uring_is_forbidden(void **)
 			return 2;
 		any_range("/tmp", gen);
 		return threads_named("usdma-disk") ? 0 : 3;
+	});
+}
+
+/* Calls like write(2) of this process; 0: the kernel does not count them. */
+static size_t write_calls()
+{
+	std::ifstream io("/proc/self/io");
+	size_t n = 0;
+
+	for (std::string line; std::getline(io, line);)
+		sscanf(line.c_str(), "syscw: %zu", &n);
+	return n;
+}
+
+/* The kernel runs those of a file one by one. Threads make them, so that they are counted. */
+static void short_writes_share_a_request(void **)
+{
+	in_a_child([] {
+		auto gen = rng(29);
+
+		if (!refuse_call(SYS_io_uring_setup, EPERM))
+			return 2;
+		device dev;
+		stream s(dev);
+		const temporary t;
+		const file f(dev, t.fd());
+		const bytes want = random_bytes(60 * 4 * KiB, gen);
+		const block src(dev, kind::pinned, want.size());
+		std::vector<usdma_file_item> items;
+
+		for (size_t at = 0; at < want.size(); at += 4 * KiB)
+			items.push_back({f, src.data() + at, at, 4 * KiB, nullptr, nullptr, USDMA_FILE_WRITE, 0});
+		put(dev, src, want);
+		t.put(bytes(1));
+		const size_t before = write_calls();
+		WORKS(usdma_file_batch(s, items.data(), items.size(), nullptr));
+		WORKS(usdma_stream_sync(s, long_ms));
+		const size_t after = write_calls();
+		assert_true(t.get() == want);
+		return !before || after - before < items.size() ? 0 : 3;
 	});
 }
 
@@ -601,6 +642,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(io_uring_is_forbidden),
+		cmocka_unit_test(short_writes_share_a_request),
 		cmocka_unit_test(every_byte),
 		cmocka_unit_test(many_files_at_once),
 		cmocka_unit_test(a_read_waits_for_earlier_work),

@@ -80,9 +80,9 @@ struct operation {
 	read_source from = read_source::unknown;
 	bool direct = false, reads_ahead = false;
 	bool finished = false;
-	bool is_carried = false; /* by the piece of an item before it */
-	bool alone = false;      /* not again */
-	u64 started = 0;         /* bytes that have a piece, or had none and landed */
+	bool alone = false;           /* is not carried again */
+	operation *carrier = nullptr; /* an item before it, whose piece has its bytes */
+	u64 started = 0;              /* bytes that have a piece, or had none and landed */
 	u64 progress_ns = 0;
 	unsigned at_disk = 0; /* pieces */
 	piece *first = nullptr, *last = nullptr;

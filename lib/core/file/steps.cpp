@@ -34,7 +34,7 @@ static void end_carried(piece *p)
 
 	for (operation *op = p->op + 1; p->carried; op++, p->carried--) {
 		at += op->r.len;
-		op->is_carried = false;
+		op->carrier = nullptr;
 		op->alone = true;
 		if (op->finished || at > p->done)
 			continue;
@@ -387,19 +387,25 @@ static bool can_carry(const piece *p, const operation *next)
 	       !next->finished && !next->started && !next->alone;
 }
 
-/* Short writes that follow each other in the file become one request: the kernel runs those of a file one by one. */
+/*
+ * Short writes that follow each other in the file become one request: the kernel runs those of a file one by one. An
+ * abort does not wait for all of them, nor do other streams for any number.
+ */
 static void carry_next(piece *p)
 {
+	static constexpr unsigned most_carried = 64;
 	const file_group *g = p->op->g;
 
 	if (p->op->alone || p->at + p->want < p->op->r.len)
 		return;
 	for (operation *next = p->op + 1; next < g->items + g->n && can_carry(p, next); next++) {
+		if (p->carried == most_carried || load_acquire(&g->front) != front_here)
+			break;
 		/* A failure is found, and reported, once more. */
 		next->alone = copy_piece(next, p->mem + p->want, next->r.mem, next->r.len) < 0;
 		if (next->alone)
 			break;
-		next->is_carried = true;
+		next->carrier = p->op;
 		p->want += next->r.len;
 		p->carried++;
 	}
@@ -451,7 +457,7 @@ static bool take_writes(operation *op)
 
 static bool step_write(operation *op)
 {
-	if (!op->g->entered || op->is_carried)
+	if (!op->g->entered || op->carrier)
 		return false;
 	const bool moved = start_writes(op);
 	return op->finished || take_writes(op) || moved;
@@ -509,7 +515,9 @@ static bool enter(file_group *g)
  */
 static bool hangs(const operation *op, u64 polled_ns)
 {
-	const u64 since = op->at_disk || op->is_carried ? op->progress_ns : std::max(op->progress_ns, any_progress_ns);
+	/* What is carried has the clock of the request. */
+	const operation *at = op->carrier ? op->carrier : op;
+	const u64 since = at->at_disk || op->carrier ? at->progress_ns : std::max(at->progress_ns, any_progress_ns);
 
 	return op->g->entered && op->r.op != file_op::sync && polled_ns > since + u64(config_get().hang_ms) * ns_per_ms;
 }

@@ -34,7 +34,18 @@ static constexpr long nr_cachestat = 451;
 /* Shorter reads are faster through the page cache; so is a write, which is complete earlier. */
 static constexpr u64 direct_from = 512 * KiB;
 
-/* Where at least half of it is. */
+/* Up to the end of the file. Without a wait for the disk. */
+static u64 in_file(const file *f, u64 offset, u64 len)
+{
+	constexpr int flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
+	struct statx st;
+
+	if (statx(f->fd.get(), "", flags, STATX_TYPE | STATX_SIZE, &st) || !S_ISREG(st.stx_mode))
+		return len;
+	return offset < st.stx_size ? std::min<u64>(len, st.stx_size - offset) : 0;
+}
+
+/* Where at least half of it is, of what the file has. */
 static read_source source_of(const file *f, u64 offset, u64 len)
 {
 	const cached_range range = {offset, len};
@@ -45,7 +56,10 @@ static read_source source_of(const file *f, u64 offset, u64 len)
 		return read_source::cache;
 	if (syscall(nr_cachestat, f->fd.get(), &range, &pages, 0))
 		return read_source::unknown;
-	return pages.cached && pages.cached >= len / (2 * page_len) ? read_source::cache : read_source::disk;
+	if (pages.cached < len / (2 * page_len) || !pages.cached)
+		len = in_file(f, offset, len);
+	const bool cached = !len || (pages.cached && pages.cached >= len / (2 * page_len));
+	return cached ? read_source::cache : read_source::disk;
 }
 
 static bool is_direct(const operation *op)
@@ -107,16 +121,10 @@ ssize_t read_now(void *arg, u8 *at, u64 n)
 	return -errno;
 }
 
-/* RWF_NOWAIT may return 0 for what is not in memory (preadv2(2): Linux 5.9 and 5.10). Without a wait for the disk. */
+/* RWF_NOWAIT may return 0 for what is not in memory (preadv2(2): Linux 5.9 and 5.10). */
 bool is_past_end(const cached_read &c)
 {
-	constexpr int flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
-	struct statx st;
-
-	if (c.f->in_memory)
-		return true;
-	return statx(c.f->fd.get(), "", flags, STATX_TYPE | STATX_SIZE, &st) == 0 && S_ISREG(st.stx_mode) &&
-	       c.offset >= st.stx_size;
+	return c.f->in_memory || !in_file(c.f, c.offset, 1);
 }
 
 } // namespace

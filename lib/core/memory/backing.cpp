@@ -128,10 +128,15 @@ static int fail_pages(int err, u64 size)
  */
 static void collapse(u8 *mem, u64 size)
 {
+	const u64 whole = align_down(size, page_huge);
+
 	/* Only where the page table has an entry. */
-	for (u64 at = 0; at + page_huge <= size; at += page_huge)
-		if (madvise(mem + at, page_normal, MADV_POPULATE_WRITE) || madvise(mem + at, page_huge, MADV_COLLAPSE))
+	for (u64 at = 0; at < whole; at += page_huge)
+		if (madvise(mem + at, page_normal, MADV_POPULATE_WRITE))
 			return;
+	/* One call: each makes all CPUs give back the pages that they are about to list. */
+	if (whole)
+		madvise(mem, whole, MADV_COLLAPSE);
 }
 
 static int populate(const backing &b, u64 size, memory_claim *claim)

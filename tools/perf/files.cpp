@@ -360,7 +360,7 @@ int run_weights(const options &o, const machine &m)
 	all.measure(
 		"cached", w.variants(), [] {}, [&] { w.check(); });
 	all.measure(
-		"on disk", w.variants(), [&] { w.f.evict(); }, [] {});
+		"on disk", w.variants(), [&] { w.f.evict(); }, [&] { w.check(); });
 	return leave(o, m, "weights", all.rows);
 }
 

@@ -90,8 +90,9 @@ struct usdma_file_item {
  * what they write in files. The array itself may be changed after the call. All items are checked first: with an error
  * nothing was started, no *moved and *error is written, and the text names the item. Later work starts when all
  * have ended. A failure of one does not stop the others: each has its *moved and *error, *done (if not NULL) is the
- * number of items that have succeeded, and the stream's error is that of the first failed one in the array. Returns at
- * once. Errors as usdma_file_read and usdma_file_write; -EINVAL also: kind, reserved.
+ * number of items that have succeeded, and the stream's error is that of the first failed one in the array. Short
+ * writes behind each other in the array and in a file share a request: if the disk does not answer, they fail with
+ * -ETIMEDOUT together. Returns at once. Errors as usdma_file_read and usdma_file_write; -EINVAL also: kind, reserved.
  */
 USDMA_API int usdma_file_batch(usdma_stream *stream, const struct usdma_file_item *items, size_t n, size_t *done);
 

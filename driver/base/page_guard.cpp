@@ -25,6 +25,7 @@ static constexpr unsigned most_times = 8;
 struct taken {
 	int sig;
 	unsigned times = 0;
+	bool lost = false; /* replaced too often */
 	struct sigaction before[most_times] = {};
 };
 
@@ -135,9 +136,10 @@ static int take_over(taken *t)
 
 	if (sigaction(t->sig, nullptr, &now))
 		return fail_errno("cannot read the handler of signal %d", t->sig);
+	t->lost = !is_ours(now) && t->times == most_times;
 	if (is_ours(now))
 		return 0;
-	if (t->times == most_times) {
+	if (t->lost) {
 		log_warn_limited("the handler of signal %d was replaced %u times: memory unmapped while it is copied "
 				 "raises it from now on",
 				 t->sig, most_times);
@@ -171,6 +173,13 @@ int page_guard_install()
 		if (const int err = take_over(&t))
 			return err;
 	return 0;
+}
+
+bool page_guard_is_installed()
+{
+	std::lock_guard guard(state->lock);
+
+	return load_acquire(&state->ready) && !state->of[0].lost;
 }
 
 } // namespace usdma

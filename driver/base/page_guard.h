@@ -26,6 +26,8 @@ struct page_guard {
  * called for faults outside of guards.  Thread-safe.  0 or -errno.
  */
 int page_guard_install();
+/* After it: it has the handler of SIGSEGV. False: the program has replaced that too often. */
+bool page_guard_is_installed();
 
 /*
  * Called first for an access to a page whose protection forbids it; within: in a guard. True: the access is to be

@@ -101,7 +101,7 @@ KINDS = {"write_after_read": "write after read", "read_before_load": "read after
          "result_too_early": "read after write"}
 # With the word guard only.
 GUARD = {name: "read after write" if name == "guard_load" else "write after read"
-         for name in ("guard_store", "guard_load", "guard_shared", "guard_threads", "guard_chained", "guard_fork")}
+         for name in ("guard_store", "guard_load", "guard_shared", "guard_threads", "guard_chained", "guard_fork", "guard_waited")}
 CHANGED = "source changed"
 # Of CuSan: what else than a read after write is reported; "": there is no racy one.
 CUSAN = {"04": "write after write", "31": "write after write", "07": "", "08": "", "09": "", "10": "", "21": "", "22": ""}
@@ -215,6 +215,8 @@ def check_guard(to, program):
         line = 1 + next(i for i, line in enumerate(lines) if mark in line)
         at = [(s["function"], s["line"]) for s in second["stack"]]
         to.add(at[:1] and at[0][1] == line and any(name in f for f, _ in at[:2]), f"{name}: the instruction has a line", f"{at} {line}")
+    pending = [run(program, (name, "racy"), "race,guard")[1][0]["first"]["stream"] for name in ("guard_store", "guard_waited")]
+    to.add(pending[0] == pending[1], "a report names the copy that was not waited for", f"{pending}")
     done, reports, _ = run(program, ("guard_load", "racy"), "race")
     to.add(done.returncode == 0 and not reports, "no page is guarded without the word", done.stderr)
     done, _, summary = run(program, ("guard_threads", "racy"), "race,guard")

@@ -50,6 +50,18 @@ void guard_load(program &p)
 	check(!memcmp(p.out, p.host, size), "the copies are wrong");
 }
 
+/* Two streams read the source, and the last one is waited for. */
+void guard_waited(program &p)
+{
+	p.load(p.a, p.cache, p.host);
+	p.load(p.b, p.other, p.host);
+	p.sync(p.b);
+	if (p.fixed)
+		p.sync(p.a);
+	stores(p.host + half);
+	p.sync(p.a);
+}
+
 /* A load of what a copy only reads is no race. A part of a page is not guarded: others may use the rest of it. */
 void guard_shared(program &p)
 {
@@ -142,6 +154,7 @@ void guard_fork(program &p)
 constexpr one all[] = {
 	{"guard_store", guard_store},     {"guard_load", guard_load},       {"guard_shared", guard_shared},
 	{"guard_threads", guard_threads}, {"guard_chained", guard_chained}, {"guard_fork", guard_fork},
+	{"guard_waited", guard_waited},
 };
 
 } // namespace

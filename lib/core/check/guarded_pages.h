@@ -16,6 +16,7 @@ namespace usdma::core {
 /* An access of the program to a page that an operation uses. */
 struct page_fault {
 	u64 key; /* of the byte, see race_key() */
+	u64 address;
 	bool writes, operation_writes;
 	u32 operation;
 	int thread;
@@ -26,8 +27,11 @@ struct guarded_range {
 	u64 address, key, size;
 };
 
-/* Protects the pages that lie within the range. */
-void pages_guard(const guarded_range &r, bool writes, u32 operation);
+/* The pages that lie within the range. */
+byte_range pages_in(const guarded_range &r);
+/* These three: with the check's lock. */
+/* Protects the pages. False: there are none, or they cannot all be protected; there is no end of it then. */
+bool pages_guard(const guarded_range &r, bool writes, u32 operation);
 /* The end of one pages_guard(). */
 void pages_release(const guarded_range &r, bool writes);
 /* The memory is no longer the program's: all pages are open. */
@@ -40,18 +44,29 @@ u64 pages_unguarded();
 /* What is guarded for the operations of streams, until the program knows that they have ended. */
 class race_guards {
 public:
+	struct guard {
+		u64 time;
+		guarded_range where;
+		bool writes;
+		u32 operation;
+	};
+
 	void add(context_id by, u64 time, const guarded_range &r, bool writes, u32 operation);
 	void verify(const history &order, context_id thread);
 	void forget(const guarded_range &r);
 	/* The stream is no more. */
 	void remove(context_id by);
 
+	/* Those whose pages hold the address. */
+	template <class F> void each_at(u64 address, const F &f) const
+	{
+		for (const auto &[by, all] : pending_)
+			for (const guard &g : all)
+				if (const byte_range in = pages_in(g.where); in.begin <= address && address < in.end)
+					f(g);
+	}
+
 private:
-	struct guard {
-		u64 time;
-		guarded_range where;
-		bool writes;
-	};
 	std::map<context_id, std::deque<guard>> pending_; /* oldest first */
 };
 

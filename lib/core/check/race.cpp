@@ -33,7 +33,7 @@ struct block {
 	u64 end, address;
 	const char *what;
 	u32 stack, frames;
-	bool host, readonly;
+	bool host, unguarded;
 };
 
 struct alias {
@@ -64,6 +64,7 @@ struct race_state {
 
 	void changed(const source_change &c);
 	void add_guards(context_id s, u64 time, std::span<const stream_access> ranges, u32 number);
+	void name_operation(page_fault *p);
 	void report_faults();
 	void host_knows();
 	void add_sources(context_id s, u64 time, std::span<const stream_access> ranges, u32 number);
@@ -185,10 +186,32 @@ void race_state::changed(const source_change &c)
 	race_report(f, stacks);
 }
 
-/* By the program, on pages that an operation uses. The same change is not reported again when it is noticed. */
+/* The oldest that the access is in conflict with. A store is not reported again when its change is noticed. */
+void race_state::name_operation(page_fault *p)
+{
+	const u32 last = p->operation;
+	bool found = false;
+
+	guards.each_at(p->address, [&](const race_guards::guard &g) {
+		if (!p->writes && !g.writes)
+			return;
+		if (p->writes)
+			sources.drop(g.operation);
+		if (found && s32(g.operation - p->operation) >= 0)
+			return;
+		found = true;
+		p->operation = g.operation;
+		p->operation_writes = g.writes;
+	});
+	if (p->writes)
+		sources.drop(last);
+}
+
+/* By the program, on pages that an operation uses. */
 void race_state::report_faults()
 {
 	for (page_fault p; page_fault_take(&p);) {
+		name_operation(&p);
 		const race_operation *first = operations.find(p.operation);
 		const char *const what = p.writes ? "store by the CPU" : "load by the CPU";
 		race_finding f = {};
@@ -198,7 +221,6 @@ void race_state::report_faults()
 		f.first = first ? *first : race_operation();
 		f.second = {what, 0, stacks.native.number_of(p.stack), contexts[host], p.thread, 0};
 		f.where = location_of({p.key, p.key + 1});
-		sources.drop(p.operation);
 		race_report(f, stacks);
 	}
 }
@@ -226,17 +248,20 @@ void race_block_add(const race_block &b)
 		r.recent[b.host].is = nullptr;
 		r.blocks.insert_or_assign(b.key, block{b.key + b.size, b.address, b.what,
 						       r.stacks.native.here(thread_number()), *frames_of_thread(),
-						       b.host, b.readonly});
+						       b.host, b.unguarded});
 	});
 }
 
-void race_block_remove(u64 key, u64 size)
+void race_block_remove(u64 key, u64 size, u64 address)
 {
 	within_race([&](race_state &r) {
 		const auto it = r.blocks.find(key);
 
-		if (config_get().checks.guard && it != r.blocks.end() && it->second.host)
-			r.guards.forget({it->second.address, key, size});
+		if (config_get().checks.guard && !(key >> 62))
+			r.guards.forget({address, key, size});
+		/* The same memory is mapped at two addresses, and the other one remains. */
+		if (it != r.blocks.end() && it->second.address != address)
+			return;
 		r.recent[0].is = r.recent[1].is = nullptr;
 		r.blocks.erase(key);
 		r.sources.forget({key, key + size});
@@ -357,7 +382,7 @@ void race_state::add_guards(context_id s, u64 time, std::span<const stream_acces
 		u64 begin;
 		const block *const b = a.where.begin >> 62 ? nullptr : block_at(a.where.begin, &begin);
 
-		if (b && a.where.end <= b->end && b->host && !b->readonly)
+		if (b && a.where.end <= b->end && b->host && !b->unguarded)
 			guards.add(s, time,
 				   {b->address + (a.where.begin - begin), a.where.begin, a.where.end - a.where.begin},
 				   a.writes, number);
@@ -400,8 +425,12 @@ context_id race_stream_add(u32 number, bool internal)
 			id = r.order.add_stream();
 			if (id == ~0u)
 				return;
-			if (r.contexts.size() <= id)
-				r.contexts.resize(id + 1);
+			if (r.contexts.size() <= id && !try_resize(r.contexts, id + 1)) {
+				r.order.remove(id);
+				r.lost();
+				id = ~0u;
+				return;
+			}
 			r.contexts[id] = {number, false, internal};
 		});
 	return id == ~0u ? 0 : id;

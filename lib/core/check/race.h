@@ -32,12 +32,12 @@ struct race_block {
 	u64 key, size;
 	u64 address; /* the program's */
 	const char *what;
-	bool host;             /* the CPU can access it */
-	bool written;          /* others may have written it, or the CPU */
-	bool readonly = false; /* for the CPU */
+	bool host;              /* the CPU can access it */
+	bool written;           /* others may have written it, or the CPU */
+	bool unguarded = false; /* its pages cannot be protected: only read by the CPU, or huge */
 };
 void race_block_add(const race_block &b);
-void race_block_remove(u64 key, u64 size);
+void race_block_remove(u64 key, u64 size, u64 address);
 /* Memory [to, to + size) is, for other devices, at from. */
 void race_alias(u64 from, u64 to, u64 size);
 /* Others may write it from now on. */

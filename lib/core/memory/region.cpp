@@ -89,6 +89,12 @@ static u64 key_of(const region &r)
 	return race_key(r.space == dma::space::host, r.slot, r.base + r.delta);
 }
 
+/* mprotect() is for whole pages: those of a reserved one, for all that is in it. */
+static bool is_unguarded(const region &r)
+{
+	return r.flags & region_readonly || (r.kind < region_kind::vmm && r.page_size > 4096);
+}
+
 static const char *region_name(const region &r)
 {
 	return r.cls == mem_class::device        ? "device memory" :
@@ -135,7 +141,7 @@ int region_add(const region &from, region **out)
 		*out = r;
 	if (race_on() && is_followed(from))
 		race_block_add({key_of(from), from.size, from.base, region_name(from), from.cls == mem_class::host,
-				!is_empty(from), (from.flags & region_readonly) != 0});
+				!is_empty(from), is_unguarded(from)});
 	return 0;
 }
 
@@ -146,7 +152,7 @@ void region_remove(region *r)
 	if (!load_acquire(&r->alive))
 		return;
 	if (race_on() && is_followed(*r))
-		race_block_remove(key_of(*r), r->size);
+		race_block_remove(key_of(*r), r->size, r->base);
 	region_map->remove(r);
 	region_retire(r);
 }

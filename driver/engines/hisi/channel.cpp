@@ -190,7 +190,7 @@ bool hisi_channel::in_hardware(const dma::request &r) const
 	return r.op == opcode::nop || (r.op == opcode::copy && r.len - 1 < owner_.limits().max_len);
 }
 
-/* There is no operation without an effect. */
+/* The device has no operation without an effect: a nop copies to an unused word. */
 void hisi_channel::build(u64 i, u64 seq, const dma::request &r)
 {
 	static constexpr u32 control = sqe_copy | sqe_fence;
@@ -247,7 +247,7 @@ void hisi_channel::read_completions()
 	}
 }
 
-/* The device begins at the beginning of the ring, so that of what is left is moved there. */
+/* After a reset the device starts at the first entry of the ring: the pending requests are moved there. */
 int hisi_channel::start(u64 first)
 {
 	if (int err = regs_.reset(); err < 0)

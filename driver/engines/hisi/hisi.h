@@ -5,8 +5,8 @@
  *
  * A channel is a queue. A request is a pair of submissions: the copy, and a copy of 8 bytes that stores the request's
  * sequence number into the completion record. Both are fenced, so the number follows the data, and the queue stops at
- * an error, so a failure is that of the first request that is not completed; a queue that goes on is found out. The
- * device's own completions report failures only; they are read so that it has space for more.
+ * an error, so a failure is that of the first request that is not completed; a queue that goes on in spite of an error
+ * is paused. The device's own completions report failures only; they are read so that it has space for more.
  *
  *   engine.cpp   probe, interrupts, memory, reset
  *   channel.cpp  a channel: its memory, registers, submissions and completions
@@ -97,8 +97,7 @@ private:
 
 	hisi_engine &owner_;
 	queue_regs regs_;
-	u64 pairs_ =
-		0; /* in the ring of submissions: more than ring_size, as a full one would be taken for an empty one */
+	u64 pairs_ = 0; /* in the ring of submissions; more than ring_size, as head and tail of a full ring are equal */
 	shared_page *page_ = nullptr;
 	pair *ring_ = nullptr;
 	completion *done_ = nullptr; /* one for each submission */

@@ -489,6 +489,47 @@ void check_limits(const char *spec, u64 max_len, u32 channels, u32 engines)
 	b.run(copy(0, 4096, 64));
 }
 
+void check_stop_inside_a_request(const char *spec)
+{
+	ring_bench b(spec);
+	fault f;
+
+	for (unsigned i = 0; i < 3; i++) {
+		memset(b.bytes, int(i + 1), 64);
+		assert_int_equal(b.inject("slow@1/300000"), 0);
+		const u64 seq = b.post(copy(4096, 0, 64));
+		b.post(copy(8192, 0, 64));
+		b.until_struck();
+		assert_int_equal(b.ch->ops->stop(b.ch), 0);
+		assert_true(read_fault(b.ch, &f));
+		assert_int_equal(f.reason, fault_reason::stopped);
+		assert_int_equal(completed(b.ch), seq);
+		assert_memory_equal(b.bytes + 4096, b.bytes, 64);
+		memset(b.bytes, 0xff, 64);
+		assert_int_equal(b.ch->ops->resume(b.ch), 0);
+		assert_true(b.await(b.ch->posted));
+		assert_int_equal(b.bytes[4096], i + 1);
+		assert_int_equal(b.bytes[8192], 0xff);
+	}
+}
+
+void check_stop_of_a_halted_channel(const char *spec)
+{
+	ring_bench b(spec);
+	fault f;
+
+	assert_int_equal(b.inject("drop-record@1+fail@1"), 0);
+	const u64 seq = b.post(copy(0, 4096, 64, 7));
+	b.until_struck("drop-record@1 seen 1 struck 1");
+	assert_int_equal(b.ch->ops->stop(b.ch), 0);
+	assert_true(read_fault(b.ch, &f));
+	assert_int_equal(f.reason, fault_reason::transfer);
+	assert_int_equal(f.seq, seq);
+	assert_int_equal(f.cookie, 7);
+	assert_int_equal(b.ch->ops->resume(b.ch), 0);
+	b.run(copy(0, 4096, 64));
+}
+
 void check_device_errors(std::initializer_list<device_error> cases)
 {
 	ring_bench b(kind.faulty);

@@ -154,6 +154,10 @@ struct device_error {
 void check_device_errors(std::initializer_list<device_error> cases);
 /* On this device, as far as all engines have them. */
 void check_limits(const char *spec, u64 max_len, u32 channels, u32 engines);
+/* A request that ran before the stop, but whose number was not stored yet, does not run again. */
+void check_stop_inside_a_request(const char *spec);
+/* The device has halted, and its report was lost: the stop finds it in the registers. */
+void check_stop_of_a_halted_channel(const char *spec);
 /* A stop that times out leaves nothing behind: what was posted runs. */
 void check_stop_that_fails();
 /* A number that passes its data would report a copy that is not done. */

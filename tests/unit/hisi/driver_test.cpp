@@ -49,54 +49,15 @@ static void test_errors_of_the_device(void **)
 	});
 }
 
-/* Between the two submissions of a request it has run, and does not run again. */
-static void test_stop_inside_a_request(void **)
+static void test_stops(void **)
 {
 	for (const char *spec : faulty) {
-		ring_bench b(spec);
-		fault f;
-
-		for (unsigned i = 0; i < 3; i++) {
-			memset(b.bytes, int(i + 1), 64);
-			assert_int_equal(b.inject("slow@1/300000"), 0);
-			const u64 seq = b.post(copy(4096, 0, 64));
-			b.post(copy(8192, 0, 64));
-			b.until_struck();
-			assert_int_equal(b.ch->ops->stop(b.ch), 0);
-			assert_true(read_fault(b.ch, &f));
-			assert_int_equal(f.reason, fault_reason::stopped);
-			assert_int_equal(completed(b.ch), seq);
-			assert_memory_equal(b.bytes + 4096, b.bytes, 64);
-			memset(b.bytes, 0xff, 64);
-			assert_int_equal(b.ch->ops->resume(b.ch), 0);
-			assert_true(b.await(b.ch->posted));
-			assert_int_equal(b.bytes[4096], i + 1);
-			assert_int_equal(b.bytes[8192], 0xff);
-		}
+		check_stop_inside_a_request(spec);
+		check_stop_of_a_halted_channel(spec);
 	}
 }
 
-/* The queue has stopped, and its completion was lost: the stop finds it in the registers. */
-static void test_stop_of_a_halted_channel(void **)
-{
-	for (const char *spec : faulty) {
-		ring_bench b(spec);
-		fault f;
-
-		assert_int_equal(b.inject("drop-record@1+fail@1"), 0);
-		const u64 seq = b.post(copy(0, 4096, 64, 7));
-		b.until_struck("drop-record@1 seen 1 struck 1");
-		assert_int_equal(b.ch->ops->stop(b.ch), 0);
-		assert_true(read_fault(b.ch, &f));
-		assert_int_equal(f.reason, fault_reason::transfer);
-		assert_int_equal(f.seq, seq);
-		assert_int_equal(f.cookie, 7);
-		assert_int_equal(b.ch->ops->resume(b.ch), 0);
-		b.run(copy(0, 4096, 64));
-	}
-}
-
-/* What is left in the ring is moved to its beginning, wherever it is, and runs once. */
+/* The pending requests are moved to the beginning of the ring, wherever they are, and run once. */
 static void test_restarts_anywhere_in_the_ring(void **)
 {
 	for (const char *spec : faulty) {
@@ -484,8 +445,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_errors_of_the_device),
-		cmocka_unit_test(test_stop_inside_a_request),
-		cmocka_unit_test(test_stop_of_a_halted_channel),
+		cmocka_unit_test(test_stops),
 		cmocka_unit_test(test_restarts_anywhere_in_the_ring),
 		cmocka_unit_test(test_settings_of_the_device),
 		cmocka_unit_test(test_device_that_goes_on),

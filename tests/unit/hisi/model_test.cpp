@@ -319,7 +319,7 @@ static void test_errors(void **)
 		b.copy(0, 0, 64, 8);
 		b.ring(1);
 		b.until(fsm_halt);
-		/* A tail beyond the ring is none. */
+		/* A tail beyond the ring is ignored. */
 		b.start();
 		b.write(q_sq_tail, depth);
 		assert_int_equal(b.state(), fsm_idle);

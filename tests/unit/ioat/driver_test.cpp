@@ -29,47 +29,10 @@ static void test_errors_of_the_device(void **)
 	});
 }
 
-/* Between the two descriptors of a request it has run, and does not run again. */
-static void test_stop_inside_a_request(void **)
+static void test_stops(void **)
 {
-	ring_bench b(kind.faulty);
-	fault f;
-
-	for (unsigned i = 0; i < 3; i++) {
-		memset(b.bytes, int(i + 1), 64);
-		assert_int_equal(b.inject("slow@1/300000"), 0);
-		const u64 seq = b.post(copy(4096, 0, 64));
-		b.post(copy(8192, 0, 64));
-		b.until_struck();
-		assert_int_equal(b.ch->ops->stop(b.ch), 0);
-		assert_true(read_fault(b.ch, &f));
-		assert_int_equal(f.reason, fault_reason::stopped);
-		assert_int_equal(completed(b.ch), seq);
-		assert_memory_equal(b.bytes + 4096, b.bytes, 64);
-		memset(b.bytes, 0xff, 64);
-		assert_int_equal(b.ch->ops->resume(b.ch), 0);
-		assert_true(b.await(b.ch->posted));
-		assert_int_equal(b.bytes[4096], i + 1);
-		assert_int_equal(b.bytes[8192], 0xff);
-	}
-}
-
-/* The device has halted, and its report was lost: the stop finds it in the registers. */
-static void test_stop_of_a_halted_channel(void **)
-{
-	ring_bench b(kind.faulty);
-	fault f;
-
-	assert_int_equal(b.inject("drop-record@1+fail@1"), 0);
-	const u64 seq = b.post(copy(0, 4096, 64, 7));
-	b.until_struck("drop-record@1 seen 1 struck 1");
-	assert_int_equal(b.ch->ops->stop(b.ch), 0);
-	assert_true(read_fault(b.ch, &f));
-	assert_int_equal(f.reason, fault_reason::transfer);
-	assert_int_equal(f.seq, seq);
-	assert_int_equal(f.cookie, 7);
-	assert_int_equal(b.ch->ops->resume(b.ch), 0);
-	b.run(copy(0, 4096, 64));
+	check_stop_inside_a_request(kind.faulty);
+	check_stop_of_a_halted_channel(kind.faulty);
 }
 
 /* The reset of a channel loses its vector, which is set again: interrupts are raised after it. */
@@ -127,8 +90,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_errors_of_the_device),
-		cmocka_unit_test(test_stop_inside_a_request),
-		cmocka_unit_test(test_stop_of_a_halted_channel),
+		cmocka_unit_test(test_stops),
 		cmocka_unit_test(test_vector_is_lost_by_a_reset),
 		cmocka_unit_test(test_descriptors_have_fences),
 		cmocka_unit_test(test_stop_that_fails),

@@ -100,7 +100,8 @@ static void test_record_between_turns(void **)
 	begun(r, first, 1);
 	second.put_ready(make_copy(space::device, mem_base, space::device, mem_base + 64, 64));
 	begun(r, second, 1);
-	assert_true(first.completed() >= 1);
+	/* A record that comes by messages is sent when the one before it has been received. */
+	assert_true(r.far ? first.done(1) : first.completed() >= 1);
 	assert_true(first.done(2));
 }
 
@@ -382,7 +383,7 @@ static void test_unmap_while_copying(void **)
 			ch.ring_bell();
 			if (round % 2)
 				begun(r, ch, ch.posted - 5);
-			/* On return nobody reads it: the mapping goes with it, and a late access would be a crash. */
+			/* On return it is unused: the mapping goes with it, and a late access would be a crash. */
 			r.drop(a);
 			while (ch.completed() < ch.posted) {
 				if (load_acquire(&ch.status->record.state) != dma::state_halted)

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs a test program over a backend: the embedded device, or usdma-sim processes of its own.
 
-backend.py BACKEND --sim USDMA-SIM [--device OPTIONS]... [--deadline S] -- TEST [ARGUMENT]...
+backend.py BACKEND --sim USDMA-SIM [--device OPTIONS]... [--apart] [--deadline S] -- TEST [ARGUMENT]...
 
 OPTIONS are the software device's ("mem=256M:engines=2"), once for each device;
 default: one device as it comes.  One with "faults=" takes rules while it runs: a
 process by the control socket SOCKET.control.  The test finds USDMA_DEVICES set, and beside it
 USDMA_TEST_BACKEND and USDMA_SIM (the program, for tests that kill one).
+With --apart the device's engines have one CPU and the test the others, and the test finds
+USDMA_TEST_APART set; where there is one CPU only, they share it and it is not set.
 A test that hangs is killed at the deadline, and a device process that ends
 before it is told to, or badly, is a failure.
 """
@@ -99,7 +101,18 @@ def run_test(command, env, deadline):
         test.wait()
 
 
+def keep_apart(devices):
+    *others, engines = sorted(os.sched_getaffinity(0))
+    if not others:
+        return devices
+    os.sched_setaffinity(0, others)
+    os.environ["USDMA_TEST_APART"] = "1"
+    return [f"{d}:cpus={engines}" for d in devices]
+
+
 def run(args, scratch, sims):
+    if args.apart:
+        args.device = keep_apart(args.device)
     env = dict(os.environ, USDMA_SIM=args.sim, USDMA_TEST_BACKEND=args.backend)
     if args.backend == "embedded":
         env["USDMA_DEVICES"] = ",".join("sim" + (":" + d if d else "") + args.suffix for d in args.device)
@@ -120,6 +133,7 @@ def main():
     parser.add_argument("backend", choices=["embedded", "process"])
     parser.add_argument("--sim", required=True)
     parser.add_argument("--device", action="append")
+    parser.add_argument("--apart", action="store_true", help="the device's engines have a CPU of their own")
     parser.add_argument("--suffix", default="", help="what each device string ends in, such as :trust=no")
     parser.add_argument("--deadline", type=float, default=110)
     parser.add_argument("command", nargs="+")

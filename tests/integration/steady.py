@@ -4,9 +4,9 @@
 
 steady.py PROGRAM
 
-One exception: a wait that polls gives up its CPU once a millisecond, for the
-case that the device's thread waits for that very CPU.  On a busy machine that
-happens; more than one of it for each millisecond of the loop is a failure too.
+One exception: a wait that polls yields its CPU once a millisecond, in case the
+device's thread waits for that CPU; more yields than that are a failure too.  Where
+the two share a CPU (no USDMA_TEST_APART), each pass of the wait yields it.
 """
 import os
 import re
@@ -41,9 +41,10 @@ def sections(log):
 
 
 def unexpected(calls, seconds):
-    """What may not be there; all of it when there are more yields than milliseconds."""
+    """What is not allowed: any call but a yield, and the yields too when there are more than milliseconds."""
     others = [c for c in calls if "sched_yield" not in c]
-    return calls if len(calls) - len(others) > seconds * 1000 else others
+    too_many = "USDMA_TEST_APART" in os.environ and len(calls) - len(others) > seconds * 1000
+    return calls if too_many else others
 
 
 def main():

@@ -60,12 +60,24 @@ template <class T> [[gnu::always_inline]] inline void store_seq_cst(volatile T *
 }
 
 /*
- * Stores v and orders it before every later load (store → load, the only order that x86 does not give): one
- * locked exchange. For both sides of a sleep/wake-up protocol: publish, then check whether the peer sleeps.
+ * Stores v and orders it before every later load (store → load, the only order that x86 does not give); returns the
+ * value before. On x86 one locked exchange; elsewhere later loads may overtake the store of an exchange (arm64
+ * without LSE), so a barrier follows.
  */
+template <class T> [[gnu::always_inline]] inline T exchange_fence(volatile T *p, word_value<T> v)
+{
+	const T before = __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);
+
+#if !defined(__x86_64__)
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+	return before;
+}
+
+/* The same. For both sides of a sleep/wake-up protocol: publish, then check whether the peer sleeps. */
 template <class T> [[gnu::always_inline]] inline void store_fence(volatile T *p, word_value<T> v)
 {
-	__atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);
+	exchange_fence(p, v);
 }
 
 /* ---- read, modify, write: they return the value before ------------------------------------------------ */

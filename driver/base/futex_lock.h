@@ -28,7 +28,7 @@ public:
 	}
 	void unlock()
 	{
-		if (unlikely(exchange_seq_cst(&word_, 0) == 2))
+		if (unlikely(exchange_fence(&word_, 0) == 2))
 			wake_one();
 	}
 

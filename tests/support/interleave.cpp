@@ -651,7 +651,8 @@ bool search::views_step(const state &s, unsigned t, const step &st, bool &more)
 		if (x.carries)
 			join(&mine, x.of);
 		views_store(&m, t, st);
-		views_fence(&m, t);
+		if (!w_.bare_exchange)
+			views_fence(&m, t);
 		break;
 	}
 	case act::lock:

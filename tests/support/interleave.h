@@ -88,6 +88,7 @@ public:
 	void same_cell(u8 first, u8 second) { same_[second] = first; }
 	bool no_release = false, no_acquire = false; /* releases and acquires order nothing */
 	bool lost_release = false;                   /* a release of 0 is not stored */
+	bool bare_exchange = false; /* exchange_fence() without its fence, which only x86 can spare; model::views */
 
 	/* For the cells. */
 	static world *current;

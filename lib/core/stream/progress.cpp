@@ -334,7 +334,8 @@ bool notify(bool moved)
 	if (!moved)
 		return false;
 	fetch_add_seq_cst(&progress->count, 1);
-	if (load_relaxed(&progress->waiters))
+	/* Not relaxed: it could be loaded before the count is stored, which only x86 prevents. */
+	if (load_seq_cst(&progress->waiters))
 		futex_wake(&progress->count, 1 << 30);
 	return true;
 }

@@ -65,6 +65,30 @@ static void stores_wait_in_buffers(void **)
 	}
 }
 
+/* The same with exchange_fence(), and with a plain exchange of C++ (or of arm64). */
+static result exchange_load(model m, bool bare)
+{
+	world w(m, 2);
+	cell<u32> said[2], missed[2];
+
+	w.bare_exchange = bare;
+	return w.explore([&](unsigned t) {
+		store_fence(&said[t], 1u);
+		const bool first = !load_relaxed(&said[1 - t]);
+		fence();
+		store_relaxed(&missed[t], u32(first));
+		fence();
+		check(!first || !load_relaxed(&missed[1 - t]), "both missed");
+	});
+}
+
+static void exchange_needs_a_fence(void **)
+{
+	for (model m : both)
+		right(exchange_load(m, false));
+	wrong(exchange_load(model::views, true), "both missed");
+}
+
 /* A word says that data is there. */
 static result message(model m, bool release, bool acquire)
 {
@@ -153,9 +177,9 @@ static result submit_and_sleep(model m, sleep_order o)
 				store_release(&woken, 1u); /* ring_wake, ring.cpp */
 			return;
 		}
-		store_fence(&asleep, 1u); /* unit::sleep, unit.cpp */
+		store_fence(&asleep, 1u); /* engine::sleep */
 		if (o == sleep_order::by_engine)
-			fence_all();       /* unit::sleep: barrier_or_wait */
+			fence_all();       /* engine::sleep: barrier_or_wait */
 		if (!load_acquire(&tag)) { /* nothing_to_do, unit.cpp */
 			await(&woken, 1u); /* wait_wake */
 			check(load_acquire(&tag) == 1, "woken for nothing");
@@ -201,7 +225,7 @@ static result arm_and_record(model m, arm_flaws f)
 			if (f.engine)
 				store_relaxed(&asleep, 1u);
 			else
-				store_fence(&asleep, 1u); /* unit::sleep, unit.cpp */
+				store_fence(&asleep, 1u); /* engine::sleep */
 			fired = load_acquire(&arm) != 0;  /* nothing_to_do, then check_arms of the next pass */
 		}
 		if (fired)
@@ -317,6 +341,7 @@ int main()
 		cmocka_unit_test(dead_ends_are_found),    cmocka_unit_test(races_are_found),
 		cmocka_unit_test(engine_is_woken),        cmocka_unit_test(waiter_is_called),
 		cmocka_unit_test(nothing_ends_inside),    cmocka_unit_test(progress_thread_is_kicked),
+		cmocka_unit_test(exchange_needs_a_fence),
 	};
 
 	return cmocka_run_group_tests_name("pairs_model", tests, nullptr, nullptr);

@@ -118,6 +118,11 @@ int sdma_engine::map_memory()
 {
 	if (!limits_.memory_size)
 		return 0;
+#if defined(__aarch64__)
+	/* There VFIO maps a BAR as Device memory: unaligned accesses, and memcpy() with them, raise SIGBUS. */
+	if (!dev_->own_connection())
+		return 0;
+#endif
 	const int err = dev_->region_map(vfio::region_bar2, 0, limits_.memory_size, &memory_);
 	if (err == -EMFILE || err == -ENOMEM)
 		return err;

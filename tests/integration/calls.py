@@ -60,7 +60,7 @@ SPECIAL = {
     ('aclrtCtxGetSysParamOpt', 'opt'): 'ACL_OPT_DETERMINISTIC',
     ('aclmdlRICaptureBegin', 'mode'): 'ACL_MODEL_RI_CAPTURE_MODE_RELAXED', ('aclmdlRICaptureTaskUpdateBegin', 'handle'): 'w.instance',
 }
-# By name, with the kinds of type that it goes for: h(andle), p(ointer), n(umber).
+# By name, with the kinds of type that it goes for: h, a handle; p, a pointer; n, a number.
 NAMED = {
     'dev': 'h w.dev', 'stream': 'h w.stream', 'event': 'h w.event', 'start': 'h w.event', 'end': 'h w.event',
     'completion': 'h w.completion', 'file': 'h w.file', 'offset': 'n 0', 'moved': 'p nullptr', 'sqe': 'p w.out<io_uring_sqe>()', 'dst': 'p w.mem', 'src': 'p w.mem + 8192', 'addr': 'p w.mem',

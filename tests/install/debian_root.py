@@ -1,10 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A clean Debian 12 root: made by debootstrap once, unpacked for each run, commands in it."""
+"""A clean Debian root, by default of the release that runs: made by debootstrap once, unpacked for each run, commands in it."""
 import os
+import platform
+import re
 import shutil
 import subprocess
 
-SUITE = "bookworm"
+
+def release():
+    """Debian 12 or 13; 12 on other systems."""
+    here = platform.freedesktop_os_release()
+    return {"debian 12": "bookworm", "debian 13": "trixie"}.get(f"{here.get('ID')} {here.get('VERSION_ID')}", "bookworm")
+
+
+SUITE = release()
+APT_SETTINGS = re.compile(r'^Acquire::(https?::|Check-Valid-Until|Check-Date|Retries)[^\n]*;$', re.M)
 
 
 class Stop(Exception):
@@ -52,11 +62,24 @@ def mirror(suite=SUITE, otherwise="http://deb.debian.org/debian"):
     return sites[0] if sites else otherwise
 
 
-def root_dir(points, work):
+def apt_as_here(root, site, suites):
+    """The mirror, the proxy and the certificates that apt uses here are used there, too."""
+    with open(f"{root}/etc/apt/sources.list", "w", encoding="utf-8") as f:
+        f.write("".join(f"deb {site} {suite} main\n" for suite in suites))
+    ok, said = run(["apt-config", "dump"])
+    with open(f"{root}/etc/apt/apt.conf.d/90host", "w", encoding="utf-8") as f:
+        f.write("\n".join(m.group(0) for m in APT_SETTINGS.finditer(said if ok else "")) + "\n")
+    for name in ("etc/resolv.conf", "etc/hosts", "etc/ssl/certs/ca-certificates.crt"):
+        if os.path.exists("/" + name):
+            os.makedirs(os.path.dirname(f"{root}/{name}"), exist_ok=True)
+            shutil.copy("/" + name, f"{root}/{name}")
+
+
+def root_dir(points, work, suite=SUITE, site=None):
     base, root = os.path.join(work, "base.tar"), os.path.join(work, "root")
     shutil.rmtree(root, ignore_errors=True)
     if not os.path.exists(base):
-        points.must(run(["debootstrap", "--variant=minbase", SUITE, root, mirror()], 900), "debootstrap")
+        points.must(run(["debootstrap", "--variant=minbase", suite, root, site or mirror(suite)], 900), "debootstrap")
         points.must(run(["tar", "-C", root, "-cf", base + ".part", "."]), "the root is kept for the next run")
         os.rename(base + ".part", base)
     else:
@@ -70,10 +93,15 @@ def root_dir(points, work):
     return root
 
 
-def inside(root, script, deadline=600, folder=None):
-    """A shell script in the root, with its own processes and /proc, the host's /sys to read, and a folder as /mnt."""
-    outer = 'mount -t proc proc "$1/proc" && mount --bind /sys "$1/sys" && mount -o remount,bind,ro "$1/sys" && ' \
-        '{ [ -z "$3" ] || mount --bind "$3" "$1/mnt"; } && ' \
-        'exec chroot "$1" /bin/sh -ec "$2"'
-    return run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", outer, "sh", root, script, folder or ""], deadline,
-               PATH="/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root", TMPDIR="/tmp")
+# What is mounted below $1 is there for the commands alone.  They see no other root: user namespaces work in it.
+ENTER = '''mount --bind "$1" "$1"; mount -t proc proc "$1/proc"; mount --bind /sys "$1/sys"; mount -o remount,bind,ro "$1/sys"
+root=$1 script=$2; shift 2
+while [ $# -gt 0 ]; do mkdir -p "$root$2"; mount --rbind "$1" "$root$2"; shift 2; done
+cd "$root"; pivot_root . media; umount -l /media; cd /; exec /bin/sh -ec "$script"'''
+
+
+def inside(root, script, deadline=600, folder=None, binds=(), **env):
+    """A shell script in the root, with its own processes and /proc, the host's /sys to read, a folder as /mnt, and binds: (from, to)."""
+    mounts = [*([(folder, "/mnt")] if folder else []), *binds]
+    return run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", ENTER, "sh", root, script, *(p for pair in mounts for p in pair)],
+               deadline, **{"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "TMPDIR": "/tmp", **env})

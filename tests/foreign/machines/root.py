@@ -11,7 +11,7 @@ import sys
 from machines import cache
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../install"))
-from debian_root import inside, mirror, run  # noqa: E402
+from debian_root import apt_as_here, inside, mirror, run  # noqa: E402
 
 SUITE, BACKPORTS = "trixie", "trixie-backports"
 # The emulator; what builds a kernel and its tests.
@@ -19,7 +19,6 @@ PACKAGES = ("qemu-system-x86", "gcc", "make", "bc", "bison", "flex", "libelf-dev
             "xz-utils", "kmod", "cpio")
 SOURCE = "linux-source.deb"
 VERSIONS = ("qemu-system-x86", "gcc", "libc6")
-APT_SETTINGS = re.compile(r'^Acquire::(https?::|Check-Valid-Until|Check-Date|Retries)[^\n]*;$', re.M)
 RECIPE = "3"  # another number makes another root, where the lists above stay as they are
 
 
@@ -88,17 +87,7 @@ def _site():
     raise cache.CacheError("apt's sources name no mirror of Debian 12 or 13 (apt-get indextargets): apt-get update first")
 
 
-def _apt_as_here(fs, site):
-    """The mirror, the proxy and the certificates that apt uses here are used there, too."""
-    with open(f"{fs}/etc/apt/sources.list", "w", encoding="utf-8") as f:
-        f.write("".join(f"deb {site} {suite} main\n" for suite in (SUITE, f"{SUITE}-updates", BACKPORTS)))
-    ok, said = run(["apt-config", "dump"])
-    with open(f"{fs}/etc/apt/apt.conf.d/90host", "w", encoding="utf-8") as f:
-        f.write("\n".join(m.group(0) for m in APT_SETTINGS.finditer(said if ok else "")) + "\n")
-    for name in ("etc/resolv.conf", "etc/hosts", "etc/ssl/certs/ca-certificates.crt"):
-        if os.path.exists("/" + name):
-            os.makedirs(os.path.dirname(f"{fs}/{name}"), exist_ok=True)
-            shutil.copy("/" + name, f"{fs}/{name}")
+def _quick(fs):
     with open(f"{fs}/etc/dpkg/dpkg.cfg.d/quick", "w", encoding="ascii") as f:
         f.write("force-unsafe-io\npath-exclude=/usr/share/doc/*\npath-exclude=/usr/share/man/*\npath-exclude=/usr/share/locale/*\n")
 
@@ -145,7 +134,8 @@ def _make(folder, say):
     say(f"the second root: debootstrap of {SUITE} (some minutes; once)")
     must(run(["debootstrap", "--variant=minbase", SUITE, fs, site], 1200), f"debootstrap of {SUITE} from apt's mirror",
          "is the network there, and does the mirror have Debian 13?")
-    _apt_as_here(fs, site)
+    apt_as_here(fs, site, (SUITE, f"{SUITE}-updates", BACKPORTS))
+    _quick(fs)
     must(inside(fs, "apt-get -q update", 300), "apt-get update in the second root")
     say("the second root: QEMU, compiler, Debian's newest kernel")
     must(inside(fs, f"apt-get -q -y --no-install-recommends -t {BACKPORTS} install {' '.join(PACKAGES)} && apt-get clean", 1500),

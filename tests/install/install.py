@@ -128,7 +128,7 @@ def cmake_programs(points, prefix, scratch):
 def sanitized_programs(points, where, scratch, **env):
     """The release library in programs that are built with a sanitizer, as people do who test theirs."""
     env |= {"USDMA_CONFIG": "/dev/null", "USDMA_DEVICES": "sim:mem=1G"}
-    for compiler in ("gcc", "clang-14"):
+    for compiler in ("gcc", "clang"):
         if not shutil.which(compiler):
             points.skip(f"sanitizers of {compiler}", "it is not here")
             continue

@@ -8,7 +8,7 @@ from check import QUICK, TOP, files_of, in_suites, job, progress, read_json, tai
 
 BUILD = ("build", "test")
 SANITIZED = (*QUICK, "-Db_lundef=false", "-Dpython=disabled")
-CLANG = {"CC": "clang-14", "CXX": "clang++-14"}
+CLANG = {"CC": "clang", "CXX": "clang++"}
 GATE = ("style", "docs", "artifacts", "tools", "python", "unit", "integration", "fault")
 
 
@@ -48,7 +48,7 @@ def tsan(run):
               wrapper=[] if random else ["--wrapper", "setarch -R"])
 
 
-@job("clang", 6, "clang++ 14 with warnings as errors: libraries, tests, benchmarks; unit tests run", BUILD + ("clang",))
+@job("clang", 6, "clang++ with warnings as errors: libraries, tests, benchmarks; unit tests run", BUILD + ("clang",))
 def clang(run):
     where = run.configure("-Dpython=disabled", env=CLANG)
     run.build(where=where, env=CLANG, tests=in_suites(where, ["unit", "integration", "fault", "fuzz"]))
@@ -80,6 +80,8 @@ job("foreign-ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's,
     BUILD + ("vm", "foreign"))(lambda run: guests(run, "foreign", "--engine", "ioat", "--results", run.dir("foreign-ioat.json"), deadline=6 * 3600))
 job("foreign-dsa", 10, "the driver of the kernel's VFIO tests on the model of Intel DSA", BUILD + ("vm", "foreign"))(
     lambda run: guests(run, "foreign", "--engine", "dsa", "--results", run.dir("foreign-dsa.json"), deadline=3 * 3600))
+job("debian13", 60, "a fresh Debian 13: the gate, quickstart, clang++, packages; downloads 500 MB once", ("package", "style"))(lambda run: run.tap(
+    "debian13", [os.path.join(TOP, "tests/install/debian13"), "--jobs", str(run.jobs), "--results", run.dir("debian13.json")], deadline=6 * 3600))
 
 
 @job("foreign-dpdk", 8, "DPDK's own drivers of I/OAT, DSA and HiSilicon: its dmadev_autotest on the models; the first run downloads 26 MB of packages", BUILD)
@@ -104,8 +106,7 @@ def fuzz(run):
 @job("packages", 15, "Debian packages in a clean root: build, lintian, install, use, purge; then in a booted system",
      BUILD + ("package", "vm"))
 def packages(run):
-    run.tap("packages", [os.path.join(TOP, "tests/install/packages"), "--work", run.dir("packages"),
-                         "--jobs", str(run.jobs)], deadline=3600)
+    run.tap("packages", [os.path.join(TOP, "tests/install/packages"), "--work", run.dir("packages"), "--jobs", str(run.jobs)], deadline=3600)
     run.tap("booted", [os.path.join(TOP, "tests/install/booted"), "--work", run.dir("packages"), "--cache", run.dir("vm-cache"),
                        "--debs", run.dir("packages/deb")], deadline=1800)
 

@@ -67,13 +67,13 @@ class Results:
         if os.path.exists(path):
             with open(path, encoding="utf-8", errors="replace") as f:
                 entries = [json.loads(line) for line in f]
-        misread = any([self._add_test(t) for t in entries])
+        misread = any([self.add_test(t) for t in entries])
         if not entries:
             self.add(False, "meson test ran nothing", log)
         elif status and len(self.failed) == failed and not misread:
             self.add(False, f"meson test ended with status {status}", log)
 
-    def _add_test(self, t):
+    def add_test(self, t):
         """True: meson reported a skip as a failure."""
         out, name, verdict = t.get("stdout") or "", t["name"], t["result"]
         log = f"{out}\n{t.get('stderr') or ''}".strip()

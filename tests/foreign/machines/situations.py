@@ -34,7 +34,8 @@ class Situation:
         self.engine = more.get("engine", "sdma")  # the devices'; run by the job foreign, or foreign-ENGINE
         self.programs = more.get("programs", "all")  # ours: all, ioat (its suites), tools, none
         self.modules = more.get("modules", ())
-        self.more = more.get("more", ())  # of the cache: dmatest, dpdk
+        self.built = more.get("built", ())  # modules that the kernel leaves out
+        self.dpdk = more.get("dpdk", False)
         self.long = more.get("long", False)  # only with --long
         self.first = more.get("first", False)  # also where time is short
         self.short = more.get("short", False)  # there only: a bit of what the others do in full
@@ -42,9 +43,8 @@ class Situation:
     def extra(self, shop):
         """More files: {name there: file here}."""
         files = {f"selftests/{n}": path for n, path in shop.selftests.items()} if self.selftests else {}
-        if "dmatest" in self.more:
-            files["dmatest.ko"] = shop.dmatest()
-        if "dpdk" in self.more:
+        files.update({f"{m}.ko": shop.built()[m] for m in self.built})
+        if self.dpdk:
             files.update(shop.dpdk().files())
         return files
 
@@ -73,11 +73,11 @@ ALL = [
     Situation("private-memory", "own", "Intel", ONE, cases.private_memory, share=False),
     Situation("8-gib", "own", "Intel", ROOMY, cases.all_of_the_memory, memory=11264, long=True),
     Situation("ioat-linux", "newest", "none", [IOAT, [*IOAT_RAID, "--channels", "4"]], ioat.linux, engine="ioat", programs="none",
-              modules=RAID, more=("dmatest",)),
+              modules=RAID, built=("dmatest",)),
     Situation("ioat-linux-iommu", "newest", "Intel", [IOAT_RAID], ioat.linux_probe_and_dmatest, engine="ioat", programs="none",
-              modules=RAID, more=("dmatest",)),
-    Situation("ioat-linux-mistakes", "newest", "none", [IOAT, IOAT_RAID], ioat.mistakes, engine="ioat", programs="none", modules=RAID, more=("dmatest",)),
-    Situation("ioat-dpdk", "newest", "Intel", [IOAT], ioat.dpdk, engine="ioat", programs="tools", more=("dpdk",)),
+              modules=RAID, built=("dmatest",)),
+    Situation("ioat-linux-mistakes", "newest", "none", [IOAT, IOAT_RAID], ioat.mistakes, engine="ioat", programs="none", modules=RAID, built=("dmatest",)),
+    Situation("ioat-dpdk", "newest", "Intel", [IOAT], ioat.dpdk, engine="ioat", programs="tools", dpdk=True),
     Situation("ioat-kernels-driver", "newest", "Intel", [IOAT], cases.kernels_driver, engine="ioat", programs="tools", selftests=True, memory=4096),
     Situation("dsa-kernels-driver", "newest", "Intel", [DSA], dsa.kernels_driver, engine="dsa", programs="tools", selftests=True, memory=4096,
               modules=("idxd",), without={"memcpy_storm": "250 GiB: too much for a model in software"}),

@@ -3,79 +3,42 @@
 
 import re
 
-from machines import cases
-from machines.cases import SECONDS, query_json, bind_all, found, run_suites, tools, transport
+from machines import engines
+from machines.cases import SECONDS, bind_all, found
 from guests.guest import GuestError
 
-NO_ERRORS = ("Self-test", "failed to start", "fatal error")
-
-
 # ---- Linux: probe and dmatest --------------------------------------------------------------------------------
-
-
-def channels_of(options):
-    return int(options[options.index("--channels") + 1]) if "--channels" in options else 1
 
 
 def has_raid(options):
     return "ioat-3.3" in options
 
 
-def driver_of(guest, device):
-    return guest.run(f"basename $(readlink /sys/bus/pci/devices/{device}/driver)").out.strip()
+class Ioatdma(engines.LinuxDriver):
+    def __init__(self):
+        super().__init__("ioatdma", "ioat", "modprobe ioatdma", ("Self-test", "failed to start", "fatal error"))
+
+    def channels(self, options):
+        return int(options[options.index("--channels") + 1]) if "--channels" in options else 1
+
+    def threads(self, options):
+        return self.channels(options) * (3 if has_raid(options) else 1)
+
+    def probe(self, visit):
+        super().probe(visit)
+        options = visit.situation.devices
+        caps = visit.machine.run("cat /sys/class/dma/*/quickdata/cap").out.splitlines()
+        raid_channels = sum(self.channels(o) for o in options if has_raid(o))
+        visit.to.check(sum("xor" in c and "pq" in c for c in caps) == raid_channels and all("copy" in c for c in caps), "XOR and PQ are those of 3.3", caps)
 
 
-def at_ioatdma(guest, to, devices, channels, name):
-    """It has all functions, and found nothing wrong with them."""
-    drivers = [driver_of(guest, d) for d in devices]
-    there = guest.run("ls /sys/class/dma").out.split()
-    log = guest.run("dmesg").out
-    return to.check(all(d == "ioatdma" for d in drivers) and len(there) == channels and not any(e in log for e in NO_ERRORS), name,
-                    (drivers, there, log[-2000:]))
-
-
-def probe(visit):
-    guest, to, devices = visit.machine, visit.to, found(visit)
-    options = visit.situation.devices
-    to.transport = "ioatdma"
-    to.suite("probe")
-    done = guest.run("modprobe ioatdma", SECONDS)
-    to.check(done.status == 0, "the module is loaded", done.out + done.err)
-    at_ioatdma(guest, to, devices, sum(map(channels_of, options)), "takes each function and each channel; no self-test fails")
-    caps = guest.run("cat /sys/class/dma/*/quickdata/cap").out.splitlines()
-    raid = sum(channels_of(o) for o in options if has_raid(o))
-    to.check(sum("xor" in c and "pq" in c for c in caps) == raid and all("copy" in c for c in caps), "XOR and PQ are those of 3.3", caps)
-
-
-def threads_of(situation):
-    """How many dmatest starts: one for each operation of a channel."""
-    return sum(channels_of(o) * (3 if has_raid(o) else 1) for o in situation.devices)
-
-
-def dmatest(guest, threads, iterations, timeout=120000):
-    """({thread: (tests, failures)}, what it said): all operations of all channels."""
-    guest.run("dmesg -c >/dev/null")
-    # Its own parameter "wait" does not wait for threads that have not begun.
-    done = guest.run(f"insmod /dmatest.ko timeout={timeout} iterations={iterations} run=1 || exit 1; n=0\n"
-                     f"until [ $(dmesg | grep -c ': summary ') -ge {threads} ] || [ $n = 1500 ]; do n=$((n+1)); sleep 0.5; done\nrmmod dmatest", 900)
-    said = guest.run("dmesg").out
-    found_ = re.findall(r"dmatest: (\S+): summary (\d+) tests, (\d+) failures", said)
-    return {name: (int(n), int(bad)) for name, n, bad in found_}, f"{done.out}{done.err}\n{said[-3000:]}"
-
-
-def passes_dmatest(visit, iterations, name):
-    threads = threads_of(visit.situation)
-    summaries, said = dmatest(visit.machine, threads, iterations)
-    ok = len(summaries) == threads and all(s == (iterations, 0) for s in summaries.values())
-    if visit.to.check(ok, name, (summaries, said)):
-        visit.to.note(f"dmatest: {', '.join(sorted(summaries))}: {iterations} tests each")
-    return ok
+DRIVER = Ioatdma()
 
 
 def linux_probe_and_dmatest(visit):
-    probe(visit)
+    DRIVER.probe(visit)
     visit.to.suite("dmatest")
-    passes_dmatest(visit, 50, "copies, XOR and PQ on all channels are right")
+    engines.passes_dmatest(DRIVER, visit, 50, "copies, XOR and PQ on all channels are right")
 
 
 # ---- Linux: md -----------------------------------------------------------------------------------------------
@@ -163,9 +126,7 @@ def raid(visit, level, lost, spares):
 
 
 def linux(visit):
-    probe(visit)
-    visit.to.suite("dmatest")
-    passes_dmatest(visit, 50, "copies, XOR and PQ on all channels are right")
+    linux_probe_and_dmatest(visit)
     guest = visit.machine
     guest.run(f"modprobe brd rd_nr=8 rd_size={DISK_KIB}; modprobe raid456; cat >/tmp/md.sh <<'END'\n{MD}END", SECONDS)
     raid(visit, "raid5", ["ram1"], ["4"])
@@ -175,18 +136,13 @@ def linux(visit):
 
 # ---- Linux: deliberate faults of the model -------------------------------------------------------------------
 
+# The first device has copies only, so that no later completion of another operation hides a wrong one.
 MISTAKES = {
     "a length that is off by one": "wrong%1/length",
     "a completion that comes before the data": "wrong%1/early",
     "a completion that names another descriptor": "wrong@2/completion",
     "lost interrupts": "drop-irq%1",
 }
-
-
-def noticed_by_dmatest(visit, rule):
-    """The first device has copies only, so that no later completion of another operation hides a wrong one."""
-    summaries, said = visit.servers[0].failing(rule, lambda: dmatest(visit.machine, threads_of(visit.situation), 3, 3000))
-    return any(bad for _, bad in summaries.values()), said
 
 
 def noticed_by_probe(visit):
@@ -205,19 +161,11 @@ def noticed_by_probe(visit):
 
 
 def mistakes(visit):
-    to, noticed = visit.to, 0
-    probe(visit)
-    to.suite("mistakes")
-    passes_dmatest(visit, 3, "nothing is wrong: dmatest passes")
-    for name, rule in MISTAKES.items():
-        found_, said = noticed_by_dmatest(visit, rule)
-        noticed += found_
-        to.note(f"{name} ({rule}): {'noticed by dmatest' if found_ else 'not noticed'}")
-        if not passes_dmatest(visit, 3, f"after {name}: dmatest passes again"):
-            to.note(said)
+    DRIVER.probe(visit)
+    noticed = engines.mistakes(DRIVER, visit, MISTAKES)
     found_ = noticed_by_probe(visit)
-    to.note(f"the wrong error bit (wrong%1/error): {'noticed by the self-test' if found_ else 'not noticed'}")
-    to.check(noticed + found_ >= 4, "at least four of five faults are noticed", noticed + found_)
+    visit.to.note(f"the wrong error bit (wrong%1/error): {'noticed by the self-test' if found_ else 'not noticed'}")
+    visit.to.check(noticed + found_ >= 4, "at least four of five faults are noticed", noticed + found_)
 
 
 # ---- DPDK ----------------------------------------------------------------------------------------------------
@@ -236,58 +184,5 @@ def dpdk(visit):
     guest.run("echo 0 >/proc/sys/vm/nr_hugepages")
 
 
-# ---- our driver ----------------------------------------------------------------------------------------------
-
-
-def taken_from_ioatdma(guest, to, devices):
-    to.suite("tools")
-    guest.run("modprobe -a vfio-pci vfio_iommu_type1")
-    _, listed = query_json(guest, "list")
-    by = {d["address"]: d for d in listed} if isinstance(listed, list) else {}
-    to.check(all(by.get(d, {}).get("driver") == "ioatdma" and by[d].get("engine") == "ioat" for d in devices), "list: ioatdma has them", listed)
-    _, said = query_json(guest, "doctor")
-    about = {c["id"]: c for c in said.get("checks", [])}.get("devices", {})
-    to.check(about.get("state") == "advice" and "ioatdma" in about.get("text", ""), "doctor: ioatdma has them, which is no mistake", about)
-    for d in devices:
-        status, said = query_json(guest, f"bind {d}")
-        to.check(status == 0 and said.get("former_driver") == "ioatdma", f"bind {d}: taken from ioatdma", said)
-
-
-def given_back(guest, to, devices, channels):
-    to.transport = "none"
-    guest.run(cases.ALL_BACK)
-    to.suite("given back")
-    for d in devices:
-        status, said = query_json(guest, f"unbind {d}")
-        to.check(status == 0 and said.get("driver") == "ioatdma", f"unbind {d}: back to ioatdma", said)
-    at_ioatdma(guest, to, devices, channels, "ioatdma has them all again; no self-test fails")
-
-
-# Each doorbell is a message through the emulator: quickstart's thousands of single copies take too long.
-SMALL = {"USDMA_TEST_SMALL": "1", "USDMA_POOL_SIZE": "64M"}
-# Each page that the IOMMU maps is a message, too: 65536 of 4 KiB for one device's memory, and the guest's CPU is locked up meanwhile.
-LARGE_PAGES = "echo advise >/sys/kernel/mm/transparent_hugepage/shmem_enabled"
-
-
-def without_guest(visit):
-    """The same suites on the model in the program itself, and over vfio-user."""
-    to = visit.to.elsewhere("no guest", "none")
-    for transport_ in ("embedded", "vfio-user"):
-        to.transport = transport_
-        for s in visit.programs.of["ioat"]:
-            to.suite(s.name)
-            to.tap(s.name, s.run_here(transport_, visit.programs.build_dir))
-
-
 def ours(visit):
-    without_guest(visit)
-    guest, to, devices = visit.machine, visit.to, found(visit)
-    channels = sum(map(channels_of, visit.situation.devices))
-    guest.run(f"{LARGE_PAGES}; modprobe ioatdma", SECONDS)
-    at_ioatdma(guest, to, devices, channels, "ioatdma has the functions first")
-    taken_from_ioatdma(guest, to, devices)
-    for name in visit.kernel.transports:
-        if transport(guest, to, name, devices[0]):
-            tools(guest, to, devices, "ioat")
-            run_suites(guest, to, visit.programs, devices, engine="ioat", seconds=1500, settings=SMALL)
-    given_back(guest, to, devices, channels)
+    engines.ours(DRIVER, visit)

@@ -82,6 +82,8 @@ job("foreign-dsa", 10, "the driver of the kernel's VFIO tests on the model of In
     lambda run: guests(run, "foreign", "--engine", "dsa", "--results", run.dir("foreign-dsa.json"), deadline=3 * 3600))
 job("debian13", 60, "a fresh Debian 13: the gate, quickstart, clang++, packages; downloads 500 MB once", ("package", "style"))(lambda run: run.tap(
     "debian13", [os.path.join(TOP, "tests/install/debian13"), "--jobs", str(run.jobs), "--results", run.dir("debian13.json")], deadline=6 * 3600))
+job("foreign-hisi", 20, "Linux's driver with dmatest on the models of HiSilicon's engine", BUILD + ("vm", "foreign"))(
+    lambda run: guests(run, "foreign", "--engine", "hisi", "--results", run.dir("foreign-hisi.json"), deadline=3 * 3600))
 
 
 @job("foreign-dpdk", 8, "DPDK's own drivers of I/OAT, DSA and HiSilicon: its dmadev_autotest on the models; the first run downloads 26 MB of packages", BUILD)

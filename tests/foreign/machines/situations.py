@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The machines that are booted."""
 
-from machines import cases, dsa, ioat
+from machines import cases, dsa, hisi, ioat
 
 # Two devices that every suite is content with: the first has engines enough for copies in parts.
 PAIR = [["--mem", "512M", "--engines", "3", "--channels", "16"], ["--mem", "256M", "--engines", "1", "--channels", "16"]]
@@ -17,6 +17,8 @@ IOAT = ["--model", "ioat"]
 IOAT_FOUR = [*IOAT, "--channels", "4"]
 IOAT_RAID = ["--model", "ioat-3.3"]
 DSA = ["--model", "dsa"]
+HIP08 = ["--model", "hisi"]
+HIP09 = ["--model", "hisi-hip09"]
 RAID = ("ioatdma", "brd", "raid456")
 
 
@@ -82,4 +84,7 @@ ALL = [
     Situation("dsa-kernels-driver", "newest", "Intel", [DSA], dsa.kernels_driver, engine="dsa", programs="tools", selftests=True, memory=4096,
               modules=("idxd",), without={"memcpy_storm": "250 GiB: too much for a model in software"}),
     Situation("ioat-ours", "newest", "Intel", [IOAT_FOUR, IOAT], ioat.ours, engine="ioat", programs="ioat", modules=("ioatdma",)),
+    # So many MSI vectors of one function need an IOMMU that remaps interrupts.
+    Situation("hisi-linux", "newest", "Intel", [HIP08, HIP09], hisi.linux, engine="hisi", programs="none", built=("dmatest", "hisi_dma")),
+    Situation("hisi-linux-mistakes", "newest", "Intel", [HIP09], hisi.mistakes, engine="hisi", programs="none", built=("dmatest", "hisi_dma")),
 ]

@@ -207,6 +207,23 @@ def test_load(dev, stream, tmp_path, seed, own_stream):
         assert mem.size == 0 or content_of(stream, mem).tobytes() == a.tobytes()
 
 
+def test_theirs(dev, stream, tmp_path, seed):
+    """Python's package safetensors (Debian 13) writes what we read, and reads what we have written."""
+    theirs = pytest.importorskip("safetensors.numpy", reason="python3-safetensors is not installed")
+    tensors, path, back = tensors_of(seed), tmp_path / "m.safetensors", tmp_path / "back.safetensors"
+    theirs.save_file(tensors, path, {"format": "np"})
+    loaded = usdma.load_safetensors(path, dev)
+    assert {name: (dtype, shape, content_of(stream, mem).tobytes() if mem.size else b"") for name, (mem, dtype, shape) in loaded.items()} \
+        == {name: (str(a.dtype), a.shape, a.tobytes()) for name, a in tensors.items()}
+    with open(path, "rb") as f, dev.file(back, "w") as made:
+        ranges = [(loaded[name][0], at) for name, _, _, at, _ in _safetensors._read_header(path, f)]
+        made.write(path.read_bytes()[:min(at for _, at in ranges)])
+        for mem, at in ranges:
+            made.write(mem, at)
+    read = theirs.load_file(back)
+    assert read.keys() == tensors.keys() and all((read[n] == a).all() and read[n].shape == a.shape for n, a in tensors.items())
+
+
 def test_load_nothing(dev, tmp_path):
     path = tmp_path / "m.safetensors"
     path.write_bytes(file_of(b"{}   "))

@@ -79,7 +79,7 @@ def sum_of(path):
 
 
 def parts_of(size, rng):
-    """(offset, length, place in the buffer): one after the other, of all orders of magnitude."""
+    """(offset, length, position in the buffer): one after the other, of all orders of magnitude."""
     at = 0
     while at < size:
         n = min(size - at, rng.randrange(1, 2 << rng.randrange(BUFFER.bit_length() - 4, BUFFER.bit_length())), BUFFER)
@@ -116,7 +116,7 @@ def write(things, path, size, rng):
 
 
 def read(things, path, size, rng):
-    """The digest of what was read; one byte behind the end is asked for, too."""
+    """The digest of what was read; one byte behind the end is requested, too."""
     dev, stream, mem, host = things
     digest = hashlib.sha256()
     if rng.random() < 0.5:

@@ -76,14 +76,14 @@ job("foreign", 60, "QEMU and kernels of Debian's backports on usdma-sim's device
     BUILD + ("vm", "foreign"))(lambda run: guests(run, "foreign", "--results", run.dir("foreign.json"), deadline=6 * 3600))
 job("foreign-long", 10, "the same: 8 GiB pinned behind a virtual IOMMU", BUILD + ("vm", "foreign"), in_all=False)(
     lambda run: guests(run, "foreign", "--situation", "8-gib", "--results", run.dir("foreign-long.json"), deadline=7200))
-job("foreign-ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's, dmatest, md, DPDK; and ours by kernel VFIO",
-    BUILD + ("vm", "foreign"))(lambda run: guests(run, "foreign", "--engine", "ioat", "--results", run.dir("foreign-ioat.json"), deadline=6 * 3600))
-job("foreign-dsa", 10, "the driver of the kernel's VFIO tests on the model of Intel DSA", BUILD + ("vm", "foreign"))(
-    lambda run: guests(run, "foreign", "--engine", "dsa", "--results", run.dir("foreign-dsa.json"), deadline=3 * 3600))
+for engine, minutes, about in (
+        ("ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's, dmatest, md, DPDK; and ours by kernel VFIO"),
+        ("dsa", 10, "the driver of the kernel's VFIO tests on the model of Intel DSA"),
+        ("hisi", 20, "Linux's driver with dmatest on the models of HiSilicon's engine")):
+    job("foreign-" + engine, minutes, about, BUILD + ("vm", "foreign"))(lambda run, engine=engine: guests(
+        run, "foreign", "--engine", engine, "--results", run.dir(f"foreign-{engine}.json"), deadline=6 * 3600))
 job("debian13", 60, "a fresh Debian 13: the gate, quickstart, clang++, packages; downloads 500 MB once", ("package", "style"))(lambda run: run.tap(
     "debian13", [os.path.join(TOP, "tests/install/debian13"), "--jobs", str(run.jobs), "--results", run.dir("debian13.json")], deadline=6 * 3600))
-job("foreign-hisi", 20, "Linux's driver with dmatest on the models of HiSilicon's engine", BUILD + ("vm", "foreign"))(
-    lambda run: guests(run, "foreign", "--engine", "hisi", "--results", run.dir("foreign-hisi.json"), deadline=3 * 3600))
 
 
 @job("foreign-dpdk", 8, "DPDK's own drivers of I/OAT, DSA and HiSilicon: its dmadev_autotest on the models; the first run downloads 26 MB of packages", BUILD)

@@ -28,4 +28,4 @@ with usdma.Device() as device, device.stream() as stream, tempfile.NamedTemporar
     if (back != data).any() or wrote.moved != [SIZE] or read.moved != [SIZE]:
         raise SystemExit("the data read back differ")
 
-    print(f"{asyncio.run(again(file, stream, memory)) >> 20} MiB by way of {named.name}")
+    print(f"{asyncio.run(again(file, stream, memory)) >> 20} MiB through {named.name}")

@@ -79,7 +79,7 @@ job("foreign-long", 10, "the same: 8 GiB pinned behind a virtual IOMMU", BUILD +
 for engine, minutes, about in (
         ("ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's, dmatest, md, DPDK; and ours by kernel VFIO"),
         ("dsa", 10, "the driver of the kernel's VFIO tests on the model of Intel DSA"),
-        ("hisi", 20, "Linux's driver with dmatest on the models of HiSilicon's engine")):
+        ("hisi", 20, "Linux's driver with dmatest on the models of HiSilicon's engine; and ours by kernel VFIO")):
     job("foreign-" + engine, minutes, about, BUILD + ("vm", "foreign"))(lambda run, engine=engine: guests(
         run, "foreign", "--engine", engine, "--results", run.dir(f"foreign-{engine}.json"), deadline=6 * 3600))
 job("debian13", 60, "a fresh Debian 13: the gate, quickstart, clang++, packages; downloads 500 MB once", ("package", "style"))(lambda run: run.tap(

@@ -84,7 +84,8 @@ def mistakes(driver, visit, rules):
     for name, rule in rules.items():
         found_, said = noticed_by_dmatest(driver, visit, rule)
         noticed += found_
-        to.note(f"{name} ({rule}): {'noticed by dmatest' if found_ else 'not noticed'}")
+        how = ", ".join(sorted(set(re.findall(r"dmatest: \S+: result #\d+: '(?!test passed)([^']*)'", said))))
+        to.note(f"{name} ({rule}): {f'noticed by dmatest: {how}' if found_ else 'not noticed'}")
         if not passes_dmatest(driver, visit, 3, f"after {name}: dmatest passes again"):
             to.note(said)
     return noticed

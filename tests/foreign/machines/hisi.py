@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Cases of machines with HiSilicon's DMA engine: Linux's driver on our model of both chips."""
+"""Cases of machines with HiSilicon's DMA engine: Linux's driver on our model of both chips, and our driver by the kernel's VFIO."""
 
 from machines import engines
 from machines.cases import SECONDS
@@ -58,3 +58,10 @@ def mistakes(visit):
     reports_errors(visit)
     engines.passes_dmatest(DRIVER, visit, 3, "after that: dmatest passes again")
     visit.to.check(noticed >= 4, "at least four of five faults are noticed", noticed)
+
+
+# ---- our driver ----------------------------------------------------------------------------------------------
+
+
+def ours(visit):
+    engines.ours(DRIVER, visit)

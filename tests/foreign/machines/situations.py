@@ -34,7 +34,7 @@ class Situation:
         self.without = more.get("without", {})  # of the kernel's driver test: {case: why}
         self.all_suites = more.get("all_suites", False)
         self.engine = more.get("engine", "sdma")  # the devices'; run by the job foreign, or foreign-ENGINE
-        self.programs = more.get("programs", "all")  # ours: all, ioat (its suites), tools, none
+        self.programs = more.get("programs", "all")  # ours: all, ioat or hisi (their suites), tools, none
         self.modules = more.get("modules", ())
         self.built = more.get("built", ())  # modules that the kernel leaves out
         self.dpdk = more.get("dpdk", False)
@@ -87,4 +87,5 @@ ALL = [
     # So many MSI vectors of one function need an IOMMU that remaps interrupts.
     Situation("hisi-linux", "newest", "Intel", [HIP08, HIP09], hisi.linux, engine="hisi", programs="none", built=("dmatest", "hisi_dma")),
     Situation("hisi-linux-mistakes", "newest", "Intel", [HIP09], hisi.mistakes, engine="hisi", programs="none", built=("dmatest", "hisi_dma")),
+    Situation("hisi-ours", "newest", "Intel", [HIP08, HIP09], hisi.ours, engine="hisi", programs="hisi", built=("hisi_dma",)),
 ]

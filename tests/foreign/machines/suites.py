@@ -70,15 +70,15 @@ class Programs:
     def __init__(self, build_dir):
         self.build_dir = build_dir
         self.suites = list(suites(build_dir))
-        self.of = {"sdma": self.suites, "ioat": list(suites(build_dir, "ioat"))}
+        self.of = {"sdma": self.suites, **{e: list(suites(build_dir, e)) for e in ("ioat", "hisi")}}
         if not self.suites:
             raise SuiteError(f"{build_dir} has no tests of the suite {SUITE}: meson configure -Dtests=enabled")
         self.own = [os.path.join(build_dir, "tests/foreign", n) for n in OWN]
         self.tools = [os.path.join(build_dir, t) for t in TOOLS]
 
     def some(self, which):
-        wanted = {"all": self.all(), "ioat": list(dict.fromkeys([s.program for s in self.of["ioat"]] + self.tools)),
-                  "tools": self.tools, "none": []}[which]
+        wanted = {"all": self.all(), "tools": self.tools, "none": [],
+                  **{e: list(dict.fromkeys([s.program for s in self.of[e]] + self.tools)) for e in ("ioat", "hisi")}}[which]
         for p in wanted:
             if not os.access(p, os.X_OK):
                 raise SuiteError(f"{p} is missing: ninja -C {self.build_dir}")

@@ -217,7 +217,7 @@ inline void cpu_relax()
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
 #elif defined(__aarch64__)
-	asm volatile("yield" ::: "memory");
+	asm volatile("isb" ::: "memory"); /* yield does not wait on CPUs without hardware threads */
 #endif
 }
 

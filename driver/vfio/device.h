@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "driver/base/barrier.h"
 #include "driver/base/mapping.h"
 #include "driver/base/types.h"
 
@@ -44,8 +45,20 @@ struct irq_info {
 	u32 share = ~u32(0); /* use at most so many, to leave some to the machine's other devices */
 };
 
-/* Incremented before lost() of any device of this process becomes true: one load shows whether one may be lost. */
+/*
+ * Incremented before lost() of any device of this process becomes true, and once more after that: one load shows
+ * whether one may be lost. While it is odd, a search for lost devices may be too early.
+ */
 inline u32 losses = 0; /* atomic */
+
+/* False: it was set before. */
+inline bool set_lost(bool *lost)
+{
+	fetch_add_seq_cst(&losses, 1);
+	const bool first = !exchange_seq_cst(lost, true);
+	fetch_add_seq_cst(&losses, 1);
+	return first;
+}
 
 /* What is shared with a server in another process. */
 enum class server_trust : u8 {

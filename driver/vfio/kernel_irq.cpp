@@ -209,8 +209,7 @@ int kernel_device::irqs_off()
 /* Takes effect once; called by the monitor thread, or by a call that got ENODEV. */
 void kernel_device::mark_lost(const char *why)
 {
-	fetch_add_seq_cst(&losses, 1);
-	if (exchange_seq_cst(&lost_, true))
+	if (!set_lost(&lost_))
 		return;
 	log_warn("%s: device lost: %s", name_.c_str(), why);
 	bars_->replace_all();

@@ -135,8 +135,7 @@ void user_link::mark_lost()
 {
 	if (load_seq_cst(&stopping_))
 		return;
-	fetch_add_seq_cst(&losses, 1);
-	if (exchange_seq_cst(&lost_, true))
+	if (!set_lost(&lost_))
 		return;
 	/* Not shared with the server, and signalled first: a call that fails with -ENODEV finds it signalled. */
 	eventfd_write(lost_fd_.get(), 1);

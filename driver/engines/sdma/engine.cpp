@@ -120,8 +120,10 @@ int sdma_engine::map_memory()
 		return 0;
 #if defined(__aarch64__)
 	/* There VFIO maps a BAR as Device memory: unaligned accesses, and memcpy() with them, raise SIGBUS. */
-	if (!dev_->own_connection())
+	if (!dev_->own_connection()) {
+		log_info("%s: device memory is not mapped: no unaligned access to a BAR on arm64", dev_->name());
 		return 0;
+	}
 #endif
 	const int err = dev_->region_map(vfio::region_bar2, 0, limits_.memory_size, &memory_);
 	if (err == -EMFILE || err == -ENOMEM)

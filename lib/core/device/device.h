@@ -119,7 +119,7 @@ public:
 
 	/* Isolated: no peer access in either direction, and host memory of its own only. */
 	bool isolated() const { return !(reaches & reach_common); }
-	bool lost() const { return load_relaxed(&dead) || eng->lost(); }
+	bool lost() const { return load_acquire(&dead) || eng->lost(); }
 	/* Lost and quiesced. A lost device may merely hang and resume its work later. */
 	bool stopped();
 

@@ -434,6 +434,7 @@ void progress_wait(u32 seen, u64 abs_ns)
 	fetch_sub_relaxed(&progress->waiters, 1);
 }
 
+/* On arm64 the callers' store_release() is ordered before this load because it is seq_cst (STLR, then LDAR). */
 void progress_kick()
 {
 	const u64 one = 1;

@@ -4,7 +4,7 @@
  * control socket of usdma-sim, by which the latter is told to.
  * Run as: vanish_test (USDMA_SIM names the device program).
  */
-#include "tests/integration/native.h"
+#include "tests/integration/files.h"
 #include "tests/support/sim_process.h"
 #include "tests/support/until.h"
 
@@ -456,6 +456,54 @@ static void who_can_be_notified(void **)
 	WORKS(usdma_device_inject(e, ""));
 }
 
+/* In mid-file: each read has its prefix, and what waits for the device fails. */
+static void kill_under_files(usdma_device *dev, usdma_stream *s, usdma_file *f, const bytes &want)
+{
+	std::vector<bytes> dst(8, bytes(want.size(), untouched));
+	std::vector<size_t> moved(dst.size(), 77);
+	gate g(dev);
+	size_t written = 77;
+
+	for (size_t i = 0; i < dst.size(); i++) {
+		if (i + 1 == dst.size())
+			g.close(s);
+		WORKS(usdma_file_read(s, dst[i].data(), f, 0, want.size(), &moved[i]));
+	}
+	WORKS(usdma_file_write(s, f, 0, dst[0].data(), want.size(), &written));
+	kill(sim, SIGKILL);
+	assert_int_equal(usdma_stream_sync(s, long_ms), -ENODEV);
+	for (size_t i = 0; i < dst.size(); i++)
+		assert_prefix(dst[i], want, 0, moved[i]);
+	assert_int_equal(moved.back(), 0);
+	assert_int_equal(written, 0);
+	assert_int_equal(usdma_file_read_sync(dst[0].data(), f, 0, want.size(), &moved[0], long_ms), -ENODEV);
+}
+
+static void killed_under_files(void **)
+{
+	auto gen = rng(1);
+	const temporary t;
+	const bytes want = fill_file(t, 4 * MiB, gen);
+	usdma_device *dev;
+	usdma_stream *s;
+	usdma_file *f;
+
+	WORKS(usdma_open_index(process, &dev));
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	WORKS(usdma_file_import(dev, t.fd(), USDMA_FILE_AUTO, &f));
+	kill_under_files(dev, s, f, want);
+	usdma_stream_destroy(s);
+	WORKS(usdma_close(dev));
+	waitpid(sim, nullptr, 0);
+	assert_true(t.get() == want);
+	serve();
+	bytes back(want.size());
+	device again(process);
+	WORKS(usdma_file_read_sync(back.data(), f, 0, back.size(), nullptr, long_ms));
+	assert_true(back == want);
+	WORKS(usdma_file_close(f));
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -468,6 +516,7 @@ int main()
 		cmocka_unit_test(given_up_in_mid_copy),
 		cmocka_unit_test(killed_and_started_again),
 		cmocka_unit_test(killed_under_copies_by_the_cpu),
+		cmocka_unit_test(killed_under_files),
 	};
 
 	setenv("USDMA_LOG", "none", 1);

@@ -18,7 +18,7 @@ APT_SETTINGS = re.compile(r'^Acquire::(https?::|Check-Valid-Until|Check-Date|Ret
 
 
 class Stop(Exception):
-    """Nothing that follows makes sense; the point that failed has been told."""
+    """Nothing that follows makes sense; the point that failed has been reported."""
 
 
 class Points:

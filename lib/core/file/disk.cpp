@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Requests to the disk: by one io_uring, or, where that is not available, by a few threads. Both raise the file
- * thread's eventfd at a completion; no thread waits in io_uring.
+ * thread's eventfd at a completion; no thread waits in io_uring. Its workers start the requests: where a file is on the
+ * disk may have to be read first, and ext4 waits for that, also in io_uring_enter(2).
  */
 #include "lib/core/file/internal.h"
 
@@ -61,6 +62,7 @@ int ring_above_stdio()
 
 int ring_make(int wake_fd)
 {
+	unsigned workers[] = {most_callers, 0};
 	int err = io_uring_queue_init(ring_entries, &disk->ring, 0);
 
 	if (err)
@@ -68,6 +70,9 @@ int ring_make(int wake_fd)
 	err = ring_above_stdio();
 	if (!err)
 		err = io_uring_register_eventfd(&disk->ring, wake_fd);
+	/* One that never completes holds a worker. Before Linux 5.15: as many as the kernel likes. */
+	if (!err)
+		io_uring_register_iowq_max_workers(&disk->ring, workers);
 	if (err)
 		io_uring_queue_exit(&disk->ring);
 	return err;
@@ -120,6 +125,7 @@ void prepare(io_uring_sqe *sqe, piece *p)
 		io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
 		break;
 	}
+	io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
 	io_uring_sqe_set_data(sqe, p);
 }
 

@@ -219,12 +219,15 @@ static bool is_refused(const piece *p)
 	return p->res == -EINTR || p->res == -EAGAIN;
 }
 
-/* A direct request that the file system refuses after all is repeated through the page cache. */
+/*
+ * A direct request that the file system refuses after all is repeated through the page cache. So is a read that fails:
+ * a direct one does so as a whole, a buffered one at the block.
+ */
 static bool needs_more(piece *p)
 {
-	const bool again = is_refused(p);
+	const bool again = is_refused(p), reads = p->op->r.op == file_op::read;
 
-	if (p->res == -EINVAL && p->direct) {
+	if (p->direct && (p->res == -EINVAL || (reads && p->res < 0 && !again))) {
 		p->direct = false;
 		return true;
 	}

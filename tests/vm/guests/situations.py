@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The machines that the check boots."""
 
-from guests import asks, guest
+from guests import asks, disk, guest
 
 EDU = "edu,dma_mask=0xffffffffffffffff"
 MACHINE_IOMMU = ["-machine", "q35,kernel-irqchip=split", "-device", "intel-iommu,intremap=on"]
@@ -36,6 +36,7 @@ class Situation:
 
 
 ALL = [
+    Situation("disk", MACHINE_PLAIN, "", disk.fails),
     Situation("iommu", MACHINE_IOMMU + edu_alone(1) + edu_alone(2), "intel_iommu=on", asks.with_iommu),
     Situation("kernel-vfio", MACHINE_IOMMU + FOUR_EDUS, "intel_iommu=on", asks.all_suites),
     Situation("no-iommu", MACHINE_PLAIN + edu_alone(1), "", asks.without_iommu),

@@ -11,6 +11,12 @@
 
 namespace usdma::test {
 
+/* False: no filters here (qemu-user), skip the test. */
+inline bool can_refuse_calls()
+{
+	return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0;
+}
+
 /* For good, for this thread and those that it starts: call it in a child.  False: the filter cannot be installed. */
 inline bool refuse_call(unsigned call, unsigned err)
 {

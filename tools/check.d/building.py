@@ -44,8 +44,7 @@ job("valgrind", 4, "memcheck on the unit tests: no error, no leak", BUILD + ("va
 def tsan(run):
     # g++ 12's run time library handles address layouts of up to 28 random bits.
     random = read_json("/proc/sys/vm/mmap_rnd_bits") <= 28 or run.command(["setarch", "-R", "true"])[0] != 0
-    sanitized(run, "tsan", "thread", ["unit", "integration", "threads"], without=["slow"],
-              wrapper=[] if random else ["--wrapper", "setarch -R"])
+    sanitized(run, "tsan", "thread", ["unit", "integration", "threads"], without=["slow"], wrapper=[] if random else ["--wrapper", "setarch -R"])
 
 
 @job("clang", 6, "clang++ with warnings as errors: libraries, tests, benchmarks; unit tests run", BUILD + ("clang",))
@@ -76,41 +75,41 @@ job("foreign", 60, "QEMU and kernels of Debian's backports on usdma-sim's device
     BUILD + ("vm", "foreign"))(lambda run: guests(run, "foreign", "--results", run.dir("foreign.json"), deadline=6 * 3600))
 job("foreign-long", 10, "the same: 8 GiB pinned behind a virtual IOMMU", BUILD + ("vm", "foreign"), in_all=False)(
     lambda run: guests(run, "foreign", "--situation", "8-gib", "--results", run.dir("foreign-long.json"), deadline=7200))
-for engine, minutes, about in (
-        ("ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's, dmatest, md, DPDK; and ours by kernel VFIO"),
-        ("dsa", 10, "the driver of the kernel's VFIO tests on the model of Intel DSA"),
-        ("hisi", 20, "Linux's driver with dmatest on the models of HiSilicon's engine; and ours by kernel VFIO")):
+for engine, minutes, about in (("ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's, dmatest, md, DPDK; and ours by kernel VFIO"),
+                               ("dsa", 10, "the driver of the kernel's VFIO tests on the model of Intel DSA"),
+                               ("hisi", 20, "Linux's driver with dmatest on the models of HiSilicon's engine; and ours by kernel VFIO")):
     job("foreign-" + engine, minutes, about, BUILD + ("vm", "foreign"))(lambda run, engine=engine: guests(
         run, "foreign", "--engine", engine, "--results", run.dir(f"foreign-{engine}.json"), deadline=6 * 3600))
 job("debian13", 60, "a fresh Debian 13: the gate, quickstart, clang++, packages; downloads 500 MB once", ("package", "style"))(lambda run: run.tap(
     "debian13", [os.path.join(TOP, "tests/install/debian13"), "--jobs", str(run.jobs), "--results", run.dir("debian13.json")], deadline=6 * 3600))
+job("arm64", 60, "cross build for arm64 without a warning; its tests by qemu-user", BUILD + ("arm64",), in_all=False)(
+    lambda run: run.tap("arm64", [os.path.join(TOP, "tests/arm64/run"), "--build-dir", run.dir("arm64"), "--jobs", str(run.jobs)], deadline=6 * 3600))
 
 
 @job("foreign-dpdk", 8, "DPDK's own drivers of I/OAT, DSA and HiSilicon: its dmadev_autotest on the models; the first run downloads 26 MB of packages", BUILD)
 def foreign_dpdk(run):
     run.build(where=run.dir("gcc"), targets=[f"tests/foreign/libdpdk-{engine}.so" for engine in ("ioat", "dsa", "hisi")])
-    run.tap("foreign-dpdk", [os.path.join(TOP, "tests/foreign/dpdk"), "--build-dir", run.dir("gcc"), "--results", run.dir("foreign-dpdk.json")],
-            deadline=2 * 3600)
+    run.tap("foreign-dpdk", [os.path.join(TOP, "tests/foreign/dpdk"), "--build-dir", run.dir("gcc"), "--results", run.dir("foreign-dpdk.json")], deadline=2 * 3600)
 
 
 job("follow", 8, "runs the commands of README and docs/: build, install, own program, a bound device in a virtual machine",
     BUILD + ("install", "package", "vm"))(lambda run: run.tap("docs", [os.path.join(TOP, "tests/docs/follow.py")], deadline=2 * 3600))
 
+
 @job("fuzz", 5, "replays the corpora; runs libFuzzer on each target (--fuzz-seconds in all); a finding fails", BUILD + ("clang",))
 def fuzz(run):
     suites(run, ["fuzz"], what="build the replays")
     run.build("-Dfuzz=true", "-Db_sanitize=address,undefined", *SANITIZED, env=CLANG, targets=["fuzzers"])
-    run.tap("search", ["python3", "-B", os.path.join(TOP, "tests/fuzz/search.py"), run.dir(), run.dir("fuzz-corpus"),
-                       "--seconds", str(run.options.fuzz_seconds)], deadline=run.options.fuzz_seconds * 3 + 3600,
-            line=lambda text: text.startswith("# ") and run.say(text[2:].strip()))
+    run.tap("search", ["python3", "-B", os.path.join(TOP, "tests/fuzz/search.py"), run.dir(), run.dir("fuzz-corpus"), "--seconds", str(run.options.fuzz_seconds)],
+            deadline=run.options.fuzz_seconds * 3 + 3600, line=lambda text: text.startswith("# ") and run.say(text[2:].strip()))
 
 
 @job("packages", 15, "Debian packages in a clean root: build, lintian, install, use, purge; then in a booted system",
      BUILD + ("package", "vm"))
 def packages(run):
     run.tap("packages", [os.path.join(TOP, "tests/install/packages"), "--work", run.dir("packages"), "--jobs", str(run.jobs)], deadline=3600)
-    run.tap("booted", [os.path.join(TOP, "tests/install/booted"), "--work", run.dir("packages"), "--cache", run.dir("vm-cache"),
-                       "--debs", run.dir("packages/deb")], deadline=1800)
+    run.tap("booted", [os.path.join(TOP, "tests/install/booted"), "--work", run.dir("packages"), "--cache", run.dir("vm-cache"), "--debs",
+                       run.dir("packages/deb")], deadline=1800)
 
 
 @job("bench", 15, "prints the budget table and that of files; never fails because of time", BUILD + ("bench",), in_all=False)
@@ -164,8 +163,7 @@ def tidy(run):
 
 @job("coverage", 15, "line and branch coverage of driver and lib by the suites unit, integration and fault", BUILD + ("coverage",))
 def coverage(run):
-    where = suites(run, ["unit", "integration", "fault"], "-Db_coverage=true", "-Doptimization=0", "-Ddebug=false", "-Dpython=disabled",
-                   tree="coverage")
+    where = suites(run, ["unit", "integration", "fault"], "-Db_coverage=true", "-Doptimization=0", "-Ddebug=false", "-Dpython=disabled", tree="coverage")
     said = run.must("gcovr", ["gcovr", "--root", TOP, "--object-directory", where, "-j", str(run.jobs), "--exclude-throw-branches",
                               "--exclude-unreachable-branches", *(f"--filter={TOP}/{d}/" for d in ("driver", "lib")),
                               "--print-summary", "--html-details", os.path.join(where, "coverage.html"), where])

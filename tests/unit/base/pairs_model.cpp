@@ -180,7 +180,7 @@ static result submit_and_sleep(model m, sleep_order o)
 		store_fence(&asleep, 1u); /* engine::sleep */
 		if (o == sleep_order::by_engine)
 			fence_all();       /* engine::sleep: barrier_or_wait */
-		if (!load_acquire(&tag)) { /* nothing_to_do, unit.cpp */
+		if (!load_acquire(&tag)) { /* nothing_to_do */
 			await(&woken, 1u); /* wait_wake */
 			check(load_acquire(&tag) == 1, "woken for nothing");
 		}

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Debian's arm64 packages, unpacked, for the compiler and the programs; and a mount namespace in which Linux runs arm64 programs by qemu-user."""
+import glob
+import os
+import shutil
+import sys
+
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), folder) for folder in ("../foreign/machines", "../install")]
+import cache  # noqa: E402
+from debian_root import run  # noqa: E402
+
+AT = os.path.join(os.path.dirname(cache.AT), "arm64")
+PACKAGES = ("libc6-dev", "libstdc++-12-dev", "liburing-dev", "libnuma-dev", "libcli11-dev", "nlohmann-json3-dev", "libfmt-dev", "libpci-dev",
+            "libboost-dev", "libseccomp-dev", "libcmocka-dev", "libfuse3-dev", "systemtap-sdt-dev")
+QEMU = "/usr/bin/qemu-aarch64-static"
+TRIPLET = "aarch64-linux-gnu"
+# An executable or shared ELF file of 64 bits, little-endian, for machine 183 (AArch64). F: the interpreter is opened at once; P: it gets argv[0].
+FORMAT = rf":arm64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00" \
+         rf"\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:{QEMU}:FP"
+
+
+def must(result, what):
+    ok, said = result
+    if not ok:
+        raise cache.CacheError(f"{what} failed: is there a mirror with arm64 packages in apt's sources?\n{said[-2000:]}")
+    return said
+
+
+def _make(folder):
+    """Apt with a state of its own: this machine's architectures stay as they are."""
+    for name in ("lists/partial", "archives/partial", "fs/usr/lib"):
+        os.makedirs(os.path.join(folder, name))
+    with open(os.path.join(folder, "status"), "w", encoding="ascii"):
+        pass
+    settings = {"Dir::State::status": f"{folder}/status", "Dir::State::Lists": f"{folder}/lists", "Dir::Cache": folder,
+                "APT::Architecture": "arm64", "APT::Architectures": "arm64", "APT::Sandbox::User": "", "Debug::NoLocking": "1"}
+    apt = ["apt-get", "-q", "-y", *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
+    must(run([*apt, "update"], 300), "apt-get update for arm64")
+    must(run([*apt, "--no-install-recommends", "--download-only", "install", *PACKAGES], 900), "download of arm64 packages")
+    os.symlink("usr/lib", f"{folder}/fs/lib")
+    debs = sorted(glob.glob(f"{folder}/archives/*.deb"))
+    for deb in debs:
+        must(run(["dpkg-deb", "-x", deb, f"{folder}/fs"]), f"unpacking {deb}")
+    for name in ("lists", "archives", "fs/etc", "fs/usr/share/doc", "fs/usr/share/man"):
+        shutil.rmtree(os.path.join(folder, name))
+    return {"packages": [os.path.basename(deb) for deb in debs]}
+
+
+def get(say):
+    """The folder, made where there is none."""
+    return os.path.join(cache.made(AT, "root", cache.key("1", *PACKAGES), _make, say), "fs")
+
+
+def inside(fs):
+    """The words before a command whose arm64 programs, and those that they start, run by qemu-user; other processes see nothing of it."""
+    script = "mount -t binfmt_misc none /proc/sys/fs/binfmt_misc && printf %s \"$1\" >/proc/sys/fs/binfmt_misc/register && shift && exec \"$@\""
+    return ["env", f"QEMU_LD_PREFIX={fs}", "unshare", "--user", "--map-root-user", "--mount", "--kill-child", "sh", "-ec", script, "sh", FORMAT]
+
+
+def cross_file(fs, path):
+    """Meson's: the compiler, the folders of pkg-config, and that what was built can run."""
+    tools = {"c": "gcc", "cpp": "g++", "ar": "gcc-ar", "strip": "strip", "objcopy": "objcopy", "readelf": "readelf", "nm": "nm"}
+    ccache = ["ccache"] if shutil.which("ccache") else []
+    lines = [f"{name} = {(ccache if tool in ('gcc', 'g++') else []) + [f'{TRIPLET}-{tool}'] + ([f'--sysroot={fs}'] if tool in ('gcc', 'g++') else [])}"
+             for name, tool in tools.items()]
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("\n".join(["[binaries]", *lines, "pkgconfig = 'pkg-config'", "[properties]", "needs_exe_wrapper = false", f"sys_root = '{fs}'",
+                           f"pkg_config_libdir = ['{fs}/usr/lib/{TRIPLET}/pkgconfig', '{fs}/usr/share/pkgconfig']",
+                           "[host_machine]", "system = 'linux'", "cpu_family = 'aarch64'", "cpu = 'aarch64'", "endian = 'little'", ""]))

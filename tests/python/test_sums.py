@@ -24,7 +24,7 @@ try() { kind=$1; shift; why=$("$@" 2>&1) && echo "$kind" || echo "$kind" $why; }
 try disk true
 try tmpfs mount -t tmpfs -o "size=$2" none tmpfs
 try overlay mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work none overlay
-image() { truncate -s "$1" image && mke2fs -q -F -t ext4 image && mount -o loop image ext4; }
+image() { truncate -s "$1" image && mke2fs -q -F -t ext4 image && mount -o loop image ext4 && rm image; }
 try ext4 image "$2"
 echo end
 read -r end

@@ -4,6 +4,7 @@
 #include "driver/base/clock.h"
 #include "driver/base/futex_lock.h"
 #include "driver/base/thread.h"
+#include "driver/base/tsan.h"
 #include "driver/sim/signal_fd.h"
 
 #include <csignal>
@@ -12,9 +13,23 @@ namespace usdma::sim {
 
 static constexpr u64 rekick_ns = 20 * ns_per_ms;
 
+/*
+ * TSan sees the copies by memmove(), and no order between them and the program. With USDMA_CHECK=race the
+ * library reports what they access (lib/core/check/tsan_edges.h).
+ */
+void *engine_thread::main_of(void *arg)
+{
+	const auto *const t = static_cast<const engine_thread *>(arg);
+	const tsan_ignored scope;
+
+	return t->main_(t->arg_);
+}
+
 int engine_thread::start(const char *name, void *(*main)(void *), void *arg)
 {
-	const int err = thread_start(&thread_, name, main, arg, interrupting_allowed() ? SIGUSR1 : 0);
+	main_ = main;
+	arg_ = arg;
+	const int err = thread_start(&thread_, name, main_of, this, interrupting_allowed() ? SIGUSR1 : 0);
 
 	running_ = !err;
 	if (!err)

@@ -27,7 +27,11 @@ public:
 	void ended();
 
 private:
+	static void *main_of(void *arg);
+
 	dma_reader &reader_;
+	void *(*main_)(void *) = nullptr;
+	void *arg_ = nullptr;
 	pthread_t thread_ = {};
 	bool running_ = false;
 	u32 quit_ = 0, ended_ = 0; /* atomic */

@@ -245,6 +245,13 @@ constexpr one all[] = {
 
 } // namespace
 
+/* ThreadSanitizer knows no memory of a device. */
+#ifdef BESIDE_TSAN
+static const std::vector<one> &more_cases = thread_cases;
+#else
+static const std::vector<one> &more_cases = cusan_cases;
+#endif
+
 static int run(const one &o, char **words)
 {
 	lost = !strcmp(words[0], "lost");
@@ -260,7 +267,7 @@ static int run(const one &o, char **words)
 int main(int argc, char **argv)
 {
 	for (const std::vector<one> &some :
-	     {std::vector<one>(std::begin(all), std::end(all)), report_cases, cusan_cases, guard_cases})
+	     {std::vector<one>(std::begin(all), std::end(all)), report_cases, guard_cases, more_cases})
 		for (const one &o : some) {
 			if (argc < 3)
 				printf("%s\n", o.name);

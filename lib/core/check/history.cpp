@@ -66,8 +66,10 @@ void history::join(context *to, const vector_clock &from)
 }
 
 /* What the thread did before happened before the stream's next operation. */
-void history::begin(context *stream, context *thread, context_id thread_id)
+void history::begin(context *stream, context_id id, context *thread, context_id thread_id)
 {
+	if (unlikely(edges_))
+		edges_->submitted(id);
 	if (stream->from == thread_id && stream->from_version == thread->version)
 		return;
 	pass_on(thread, &stream->clock);
@@ -89,6 +91,29 @@ void history::pass_all(vector_clock *to)
 		count(to->raise(id, contexts_[id].time));
 		contexts_[id].shared = true;
 	}
+}
+
+void history::give_signal(context *c, context_id id, order_signal *s)
+{
+	pass_on(c, &s->clock_);
+	s->given_ = true;
+	s->blind_ = c->blind;
+	if (likely(!edges_))
+		return;
+	edges_->give(id, s);
+	if (s->word_)
+		edges_->give(id, reinterpret_cast<const void *>(s->word_));
+}
+
+void history::take_signal(context *c, context_id id, const order_signal &s)
+{
+	join(c, s.clock_);
+	c->blind = c->is_stream && (c->blind || s.blind_);
+	if (likely(!edges_))
+		return;
+	edges_->take(id, &s);
+	if (s.word_)
+		edges_->take(id, reinterpret_cast<const void *>(s.word_));
 }
 
 /* ---- operations ------------------------------------------------------------------------------------ */
@@ -161,6 +186,8 @@ void history::run_access(context *c, context_id id, std::span<const stream_acces
 			else
 				accesses_.read(a.where, by, c->clock, found_, arg_);
 		}
+	if (unlikely(edges_) && c->is_stream && !c->blind)
+		forward_(arg_, id, what, operation);
 }
 
 /* True: the stream waits; the operation was queued, or dropped. */
@@ -174,6 +201,8 @@ bool history::enqueue(context *stream, context *thread, queued &&q)
 		lost(&counts_.queued_forgotten);
 	else
 		queued_++;
+	if (unlikely(edges_))
+		edges_->give(0, &stream->queue.back());
 	return true;
 }
 
@@ -184,7 +213,7 @@ u64 history::submit(context_id stream, context_id thread, std::span<const stream
 	if (!s || !t)
 		return 0;
 	if (likely(s->queue.empty())) {
-		begin(s, t, thread);
+		begin(s, stream, t, thread);
 		run_access(s, stream, what, operation);
 		return s->time;
 	}
@@ -201,9 +230,8 @@ void history::submit_signal(context_id stream, context_id thread, const signal_r
 
 	if (!s || !t || enqueue(s, t, {queued::kind::give, {}, {}, 0, signal}))
 		return;
-	begin(s, t, thread);
-	pass_on(s, &signal->clock_);
-	signal->given_ = true;
+	begin(s, stream, t, thread);
+	give_signal(s, stream, signal.get());
 	drain_all();
 }
 
@@ -213,9 +241,9 @@ void history::submit_wait(context_id stream, context_id thread, const signal_ref
 
 	if (!s || !t || enqueue(s, t, {queued::kind::wait, {}, {}, 0, signal}))
 		return;
-	begin(s, t, thread);
+	begin(s, stream, t, thread);
 	if (signal->given_)
-		return join(s, signal->clock_);
+		return take_signal(s, stream, *signal);
 	/* The first in the queue is what the stream waits for. */
 	if (queued_ >= max_queued || !try_push(s->queue, queued{queued::kind::wait, {}, {}, 0, signal}))
 		lost(&counts_.queued_forgotten);
@@ -223,8 +251,12 @@ void history::submit_wait(context_id stream, context_id thread, const signal_ref
 		queued_++;
 }
 
-void history::join_unseen(context *stream)
+/* The CPU's own store to a word has an order for libtsan if it is atomic. */
+void history::join_unseen(context *stream, context_id id, u64 word)
 {
+	stream->blind |= !word;
+	if (unlikely(edges_) && word)
+		edges_->take(id, reinterpret_cast<const void *>(word));
 	counts_.unseen_signals++;
 	pass_all(&stream->clock);
 	stream->version++;
@@ -242,16 +274,16 @@ void history::drain(context_id stream, bool force)
 			return;
 		join(s, q.from);
 		s->from = ~0u;
+		if (unlikely(edges_))
+			edges_->take(stream, &q);
 		if (q.what == queued::kind::access)
 			run_access(s, stream, q.accesses, q.operation);
 		else if (q.what == queued::kind::wait && q.signal->given_)
-			join(s, q.signal->clock_);
+			take_signal(s, stream, *q.signal);
 		else if (q.what == queued::kind::wait)
-			join_unseen(s);
-		if (q.what == queued::kind::give) {
-			pass_on(s, &q.signal->clock_);
-			q.signal->given_ = true;
-		}
+			join_unseen(s, stream, q.signal->word_);
+		if (q.what == queued::kind::give)
+			give_signal(s, stream, q.signal.get());
 		s->queue.pop_front();
 		s->left++;
 		queued_--;
@@ -286,8 +318,7 @@ void history::give(context_id thread, const signal_ref &signal)
 
 	if (!t)
 		return;
-	pass_on(t, &signal->clock_);
-	signal->given_ = true;
+	give_signal(t, thread, signal.get());
 	drain_all();
 }
 
@@ -304,7 +335,7 @@ void history::waited_for(context_id thread, const order_signal &signal)
 	context *const t = get(thread);
 
 	if (t)
-		join(t, signal.clock_);
+		take_signal(t, thread, signal);
 }
 
 void history::reach(context_id stream, const order_signal &s)
@@ -321,6 +352,8 @@ void history::waited_for_stream(context_id thread, context_id stream, u64 mark)
 	drain_by_force(stream, [&](const context &c) { return c.left >= mark; });
 	pass_on(s, &t->clock);
 	t->version++;
+	if (unlikely(edges_))
+		edges_->waited(stream);
 }
 
 } // namespace usdma::core

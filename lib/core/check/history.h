@@ -11,6 +11,7 @@
 #pragma once
 
 #include "lib/core/check/access_map.h"
+#include "lib/core/check/tsan_edges.h"
 #include "lib/core/check/unwritten.h"
 
 #include <deque>
@@ -23,11 +24,15 @@ namespace usdma::core {
 class order_signal {
 public:
 	bool given() const { return given_; }
+	/* It is a value at this address, which the CPU may write and read, too. */
+	void is_word(u64 address) { word_ = address; }
 
 private:
 	friend class history;
 	bool given_ = false;
+	bool blind_ = false;
 	vector_clock clock_;
+	u64 word_ = 0;
 };
 using signal_ref = std::shared_ptr<order_signal>;
 
@@ -43,6 +48,16 @@ public:
 	history(report found, void *arg, size_t max_ranges = access_map::default_ranges)
 		: accesses_(max_ranges), found_(found), arg_(arg)
 	{
+	}
+
+	/* Forwards all edges to it, and accesses of streams to f, when they take effect. Context 0 is the threads then.
+	 */
+	using forward_accesses = void (*)(void *arg, context_id stream, std::span<const stream_access> what,
+					  u32 operation);
+	void forward(tsan_edges *to, forward_accesses f)
+	{
+		edges_ = to;
+		forward_ = f;
 	}
 
 	/* ~0: no memory; the other calls ignore it. A context's number is used again after it was removed. */
@@ -143,6 +158,7 @@ private:
 		u64 version = 1;     /* of the clock */
 		bool shared = false; /* its time was passed on since its last access */
 		bool is_stream = false, used = false;
+		bool blind = false;    /* it waited by means unseen: what it is ordered after is unknown to edges_ */
 		context_id from = ~0u; /* the thread whose clock was joined last, */
 		u64 from_version = 0;  /* at this version */
 		std::deque<queued> queue;
@@ -159,10 +175,12 @@ private:
 	}
 	void tick(context *c, context_id id);
 	void join(context *to, const vector_clock &from);
-	void begin(context *stream, context *thread, context_id thread_id);
+	void begin(context *stream, context_id id, context *thread, context_id thread_id);
 	void pass_on(context *c, vector_clock *to);
 	void pass_all(vector_clock *to);
-	void join_unseen(context *stream);
+	void give_signal(context *c, context_id id, order_signal *s);
+	void take_signal(context *c, context_id id, const order_signal &s);
+	void join_unseen(context *stream, context_id id, u64 word);
 	bool write_is_queued(byte_range r, context_id but) const;
 	void forget_queued(byte_range r);
 	void check_unwritten(const stream_access &a, const access_stamp &by);
@@ -181,6 +199,8 @@ private:
 	counts counts_;
 	report found_;
 	void *arg_;
+	tsan_edges *edges_ = nullptr;
+	forward_accesses forward_ = nullptr;
 };
 
 } // namespace usdma::core

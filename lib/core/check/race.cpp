@@ -59,9 +59,14 @@ struct race_state {
 	race_sources sources{[](void *arg, const source_change &c) { static_cast<race_state *>(arg)->changed(c); },
 			     this};
 	race_guards guards;
+	tsan_edges edges;
+	const bool beside = tsan_edges::available();
 	std::vector<stream_access> scratch; /* of submit(): most calls need no memory */
 	u64 no_memory = 0;
 
+	race_state();
+	void forward(context_id c, std::span<const stream_access> ranges, u32 number);
+	u64 word_at(u64 key);
 	void changed(const source_change &c);
 	void add_guards(context_id s, u64 time, std::span<const stream_access> ranges, u32 number);
 	void name_operation(page_fault *p);
@@ -141,6 +146,39 @@ bool race_on()
 void race_no_memory()
 {
 	within_race([](race_state &r) { r.lost(); });
+}
+
+race_state::race_state()
+{
+	if (beside)
+		order.forward(&edges, [](void *arg, context_id c, std::span<const stream_access> ranges, u32 number) {
+			static_cast<race_state *>(arg)->forward(c, ranges, number);
+		});
+}
+
+/* What libtsan knows, too: the host's memory. */
+void race_state::forward(context_id c, std::span<const stream_access> ranges, u32 number)
+{
+	const race_operation *const op = operations.find(number);
+	const call_stacks::frames *const stack = op ? stacks.native.at(op->stack) : nullptr;
+
+	for (const stream_access &a : ranges) {
+		u64 begin;
+		const block *const b = a.where.begin >> 62 ? nullptr : block_at(a.where.begin, &begin);
+
+		if (b && a.where.end <= b->end && b->host)
+			edges.access(c, b->address + (a.where.begin - begin), a.where.end - a.where.begin, a.writes,
+				     stack ? stack->data() : nullptr, stack ? stack->size() : 0);
+	}
+}
+
+/* 0: not one of the host's memory. */
+u64 race_state::word_at(u64 key)
+{
+	u64 begin;
+	const block *const b = beside && !(key >> 62) ? block_at(key, &begin) : nullptr;
+
+	return b && b->host ? b->address + (key - begin) : 0;
 }
 
 /* ---- findings --------------------------------------------------------------------------------------- */
@@ -246,6 +284,8 @@ void race_block_add(const race_block &b)
 		if (!b.written && config_get().checks.unwritten)
 			r.order.allocated({b.key, b.key + b.size});
 		r.recent[b.host].is = nullptr;
+		if (unlikely(r.beside) && b.host)
+			r.edges.memory_added();
 		r.blocks.insert_or_assign(b.key, block{b.key + b.size, b.address, b.what,
 						       r.stacks.native.here(thread_number()), *frames_of_thread(),
 						       b.host, b.unguarded});
@@ -257,6 +297,8 @@ void race_block_remove(u64 key, u64 size, u64 address)
 	within_race([&](race_state &r) {
 		const auto it = r.blocks.find(key);
 
+		if (unlikely(r.beside) && !(key >> 62))
+			r.edges.memory_removed();
 		if (config_get().checks.guard && !(key >> 62))
 			r.guards.forget({address, key, size});
 		/* The same memory is mapped at two addresses, and the other one remains. */
@@ -362,6 +404,8 @@ void race_state::submit(context_id s, const char *what, std::span<const stream_a
 	}
 	for (const stream_access &a : all)
 		order.access(host, a.where, a.writes, number);
+	if (unlikely(beside))
+		forward(host, all, number);
 }
 
 /* Host memory that is read: its address is the program's. */
@@ -535,16 +579,22 @@ void race_word_write(context_id s, u64 key, u64 value)
 		const u64 at = r.key_of(key);
 
 		r.order.written({at, at + sizeof(value)});
-		for (const signal_ref &given : r.words.write(at, value))
+		for (const signal_ref &given : r.words.write(at, value)) {
+			given->is_word(r.word_at(at));
 			r.order.submit_signal(s, r.host, given);
+		}
 	});
 }
 
 void race_word_wait(context_id s, u64 key, dma::compare cmp, u64 value, bool takes)
 {
 	within_race([&](race_state &r) {
-		for (const signal_ref &from : r.words.wait(r.key_of(key), {cmp, value, takes}))
+		const u64 at = r.key_of(key);
+
+		for (const signal_ref &from : r.words.wait(at, {cmp, value, takes})) {
+			from->is_word(r.word_at(at));
 			r.order.submit_wait(s, r.host, from);
+		}
 	});
 }
 

@@ -7,6 +7,7 @@
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
+#include "driver/base/tsan.h"
 #include "lib/core/base/section.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/queue/fault.h"
@@ -368,6 +369,7 @@ void arm_and_sleep(sleep_lists *to)
 
 void *thread_main(void *)
 {
+	const tsan_ignored scope;
 	sleep_lists lists;
 
 	thread_name("usdma-progress");

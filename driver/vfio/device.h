@@ -46,8 +46,8 @@ struct irq_info {
 };
 
 /*
- * Incremented before lost() of any device of this process becomes true, and once more after that: one load shows
- * whether one may be lost. While it is odd, a search for lost devices may be too early.
+ * Incremented before lost() of any device of this process becomes true: one load shows whether one may be lost. And
+ * once more after that, since a search in between finds nothing.
  */
 inline u32 losses = 0; /* atomic */
 

@@ -107,7 +107,7 @@ def fuzz(run):
 @job("packages", 15, "Debian packages in a clean root: build, lintian, install, use, purge; then in a booted system",
      BUILD + ("package", "vm"))
 def packages(run):
-    run.tap("packages", [os.path.join(TOP, "tests/install/packages"), "--work", run.dir("packages"), "--jobs", str(run.jobs)], deadline=3600)
+    run.tap("packages", [os.path.join(TOP, "tests/install/packages"), "--work", run.dir("packages"), "--jobs", str(run.jobs)], deadline=6000)
     run.tap("booted", [os.path.join(TOP, "tests/install/booted"), "--work", run.dir("packages"), "--cache", run.dir("vm-cache"), "--debs",
                        run.dir("packages/deb")], deadline=1800)
 

@@ -182,7 +182,7 @@ int device_get(unsigned slot, device **out)
 	std::lock_guard guard(table->lock);
 	/* A loss before the device was listed may have been missed: force a check. */
 	if (std::exchange(table->dev[slot], dev) != dev)
-		fetch_add_seq_cst(&vfio::losses, 2);
+		fetch_add_seq_cst(&vfio::losses, 1);
 	table->refs[slot]++;
 	*out = dev;
 	return 0;

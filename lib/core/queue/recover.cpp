@@ -310,8 +310,7 @@ void devices_note_loss()
 	if (likely(now == load_acquire(&seen)))
 		return;
 	device_each([](device *dev, void *) { note_loss(dev); }, nullptr);
-	if (!(now & 1))
-		store_release(&seen, now);
+	store_release(&seen, now);
 }
 
 /* Halted channels: reported to their streams, and resumed. */

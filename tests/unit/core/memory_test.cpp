@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory over devices that record what is mapped into them. */
 #include "tests/support/level.h"
+#include "driver/base/valgrind.h"
 #include "lib/core/memory/memory.h"
 #include "tests/unit/core/memory_rig.h"
 
@@ -430,7 +431,7 @@ static void terabytes(void **)
 	constexpr u64 TiB = 1024 * GiB;
 	void *const p = mmap(nullptr, 4 * TiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (p == MAP_FAILED && test::sanitized)
+	if (p == MAP_FAILED && (test::sanitized || on_valgrind()))
 		skip(); /* it leaves fewer addresses */
 	assert_ptr_not_equal(p, MAP_FAILED);
 	const mapping addresses(p, 4 * TiB);

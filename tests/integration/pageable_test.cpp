@@ -186,13 +186,24 @@ static void rectangles(void **)
 		}
 }
 
+/* A copy without any time is done only if the device was faster than the call: now and then on a busy machine. */
+template <class F> static bool times_out(const F &copy)
+{
+	for (unsigned i = 0; i < 100; i++)
+		if (const int err = copy()) {
+			assert_int_equal(err, -ETIMEDOUT);
+			return true;
+		}
+	return false;
+}
+
 static void time_limit_holds(void **)
 {
 	bench b;
-
-	assert_int_equal(usdma_copy_sync(b.dev, b.mem.data(), b.was.data(), b.most, 0), -ETIMEDOUT);
 	const usdma_copy_rect rows = {b.mem.data(), MiB, b.was.data(), MiB, 64 * 1024, 4};
-	assert_int_equal(usdma_copy_2d_sync(b.dev, &rows, 0), -ETIMEDOUT);
+
+	assert_true(times_out([&] { return usdma_copy_sync(b.dev, b.mem.data(), b.was.data(), b.most, 0); }));
+	assert_true(times_out([&] { return usdma_copy_2d_sync(b.dev, &rows, 0); }));
 	/* Staging buffers may still be read: wait for them. */
 	WORKS(usdma_device_sync(b.dev, long_ms));
 	WORKS(usdma_copy_sync(b.dev, b.mem.data(), b.was.data(), b.most, long_ms));

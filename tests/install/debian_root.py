@@ -15,6 +15,8 @@ def release():
 
 SUITE = release()
 APT_SETTINGS = re.compile(r'^Acquire::(https?::|Check-Valid-Until|Check-Date|Retries)[^\n]*;$', re.M)
+# Of the environment: where this machine's programs and libraries are, and how it compiles.
+HOST_ONLY = ("USDMA_", "LD", "DESTDIR", "PYTHON", "CC", "CXX", "CFLAGS", "CPPFLAGS")
 
 
 class Stop(Exception):
@@ -39,7 +41,7 @@ class Points:
 
 
 def run(words, deadline=600, cwd=None, **env):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("USDMA_", "LD_", "DESTDIR", "PYTHON"))}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(HOST_ONLY)}
     try:
         p = subprocess.run(words, cwd=cwd, env={**clean, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **env},
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -49,6 +51,17 @@ def run(words, deadline=600, cwd=None, **env):
         return False, f"{words[0]}: still running after {deadline} s\n{(e.stdout or b'').decode(errors='replace')}"
     except OSError as e:
         return False, str(e)
+
+
+def why_not(tools, packages):
+    """Why commands cannot run in such a root here; None: they can.  packages: arguments of ./tools/packages that install the tools."""
+    if os.geteuid():
+        return "not root, and debootstrap needs to be"
+    for tool in ("debootstrap", "unshare", "pivot_root", *tools):
+        if not shutil.which(tool, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin"):
+            return f"no {tool}: ./tools/packages {packages} installs it"
+    ok, said = run(["unshare", "--mount", "--pid", "--fork", "sh", "-ec", "mount --bind /mnt /mnt; cd /mnt; pivot_root . ."])
+    return None if ok else f"this container may not make namespaces or change its root (CAP_SYS_ADMIN): {said.strip()}"
 
 
 def swap(result, name):

@@ -128,6 +128,7 @@ LARGE_PAGES = "echo advise >/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 def without_guest(visit, engine):
     """The same suites on the model in the program itself, and over vfio-user."""
     to = visit.to.elsewhere("no guest", "none")
+    to.check(bool(visit.programs.of[engine]), f"the build has suites for {engine}")
     for transport_ in ("embedded", "vfio-user"):
         to.transport = transport_
         for s in visit.programs.of[engine]:

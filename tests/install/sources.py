@@ -8,10 +8,10 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 
 
 def copy_tree(to):
-    """What git knows, as it is in the tree now."""
-    listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                            cwd=TOP, capture_output=True, text=True, check=False)
-    if listed.returncode:
+    """What git knows, as it is in the tree now; without git, all but folders of builds."""
+    listed = shutil.which("git") and subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                                                    cwd=TOP, capture_output=True, text=True, check=False)
+    if not listed or listed.returncode:
         shutil.copytree(TOP, to, symlinks=True, ignore=shutil.ignore_patterns("build*", ".git", "__pycache__"))
         return
     for name in filter(None, listed.stdout.split("\0")):

@@ -269,8 +269,8 @@ class State:
     def __init__(self, root):
         # Identifies the tree: changes with each change of a tracked file, committed or not.
         said = [subprocess.run(["git", "-C", TOP, *words], capture_output=True, check=False).stdout
-                for words in (["rev-parse", "HEAD"], ["diff", "HEAD"])]
-        self.path, self.tree = os.path.join(root, "state.json"), hashlib.sha256(b"\0".join(said)).hexdigest()
+                for words in (["rev-parse", "HEAD"], ["diff", "HEAD"]) if shutil.which("git")]
+        self.path, self.tree = os.path.join(root, "state.json"), hashlib.sha256(b"\0".join(said)).hexdigest() if any(said) else ""
         try:
             self.jobs = read_json(self.path)
         except (OSError, ValueError):
@@ -280,7 +280,7 @@ class State:
         return max(1, round(self.jobs[name]["seconds"] / 60)) if name in self.jobs else JOBS[name]["minutes"]
 
     def passed(self, name):
-        return self.jobs.get(name, {}).get("passed_at") == self.tree
+        return bool(self.tree) and self.jobs.get(name, {}).get("passed_at") == self.tree
 
     def note(self, run):
         self.jobs[run.name] = {"seconds": round(run.seconds, 1), "passed_at": None if run.results.failed else self.tree}

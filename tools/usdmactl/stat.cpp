@@ -83,7 +83,7 @@ static void show(const context &ctx, const page_sample &now, const page_sample &
 										      json::error_handler_t::replace) +
 			  "\n");
 	else if (now.rows.empty() && now.lost.empty())
-		print_line("no process that can be read uses usdma (root can read all processes)");
+		print_line("no readable process uses usdma (root can read all processes)");
 	if (!ctx.json)
 		for (const retained &k : now.lost)
 			print_retained(k);

@@ -94,6 +94,8 @@ int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, st
 		return err;
 	c->stream = stream;
 	store_release(&c->busy, 1u);
+	/* liburing 2.5 and newer sets only a part: the rest is io_uring_get_sqe()'s, which the caller need not use. */
+	*sqe = {};
 	io_uring_prep_read(sqe, c->fd.get(), &c->count, sizeof(c->count), 0);
 	sqe->user_data = user_data;
 	return 0;

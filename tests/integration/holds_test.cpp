@@ -118,6 +118,7 @@ long user::poll_by_ring()
 
 	if (!has_ring)
 		return 0;
+	memset(&sqe, 0xff, sizeof(sqe));
 	if (const int ret = usdma_prep_completion(completion, s, &sqe, 7))
 		return ret;
 	*io_uring_get_sqe(&ring) = sqe;

@@ -14,7 +14,22 @@
 
 namespace usdma::python {
 
-inline PyObject *init_in_main(PyObject *(*init)())
+/* The module that the interpreter has, or a new one. */
+inline PyObject *find_or_make(const char *name, PyObject *(*init)())
+{
+	PyObject *const made = PyInterpreterState_GetDict(PyInterpreterState_Get());
+
+	if (!made)
+		return PyErr_NoMemory();
+	if (PyObject *const m = PyDict_GetItemString(made, name))
+		return Py_NewRef(m);
+	PyObject *m = init();
+	if (m && PyDict_SetItemString(made, name, m))
+		Py_CLEAR(m);
+	return m;
+}
+
+inline PyObject *init_in_main(const char *name, PyObject *(*init)())
 {
 	if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
 		PyErr_SetString(PyExc_ImportError,
@@ -22,7 +37,8 @@ inline PyObject *init_in_main(PyObject *(*init)())
 				"threads of the main one, or processes");
 		return nullptr;
 	}
-	PyObject *const m = init();
+	/* For an import by a sub-interpreter, Python 3.13 calls PyInit_ in the main one first; types are made once. */
+	PyObject *const m = find_or_make(name, init);
 	/*
 	 * Otherwise Python would copy the module's names into another interpreter; this makes it call PyInit_
 	 * there as well.
@@ -38,6 +54,6 @@ inline PyObject *init_in_main(PyObject *(*init)())
 #define USDMA_MAIN_ONLY(name, init)                                                                                    \
 	extern "C" PYBIND11_EXPORT PyObject *PyInit_##name()                                                           \
 	{                                                                                                              \
-		return usdma::python::init_in_main(init);                                                              \
+		return usdma::python::init_in_main(#name, init);                                                       \
 	}
 /* NOLINTEND(bugprone-macro-parentheses) */

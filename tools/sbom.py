@@ -25,7 +25,7 @@ def tagged(path, tag):
 def dependencies(build):
     """(name, version, soname) of each; soname is None for those without a shared library."""
     with open(os.path.join(build, "meson-info/intro-dependencies.json"), encoding="utf-8") as f:
-        listed = [d for d in json.load(f) if d["name"] not in NOT_SHIPPED and not d["name"].startswith("python")]
+        listed = [d for d in json.load(f) if d["name"] not in NOT_SHIPPED and not d["name"].startswith("python") and d.get("type") != "internal"]
     for d in listed:
         libraries = [a for a in d["link_args"] if ".so" in a and os.path.exists(a)]
         yield d["name"], d["version"], tagged(libraries[0], "SONAME")[0] if libraries else None

@@ -251,9 +251,9 @@ void wrong_settings(void **)
 		CHECK(reported("refuse (USDMA_REFUSE) names aclrtNonsense, aclrtStreamQuery:"));
 	});
 	for (const auto &[name, value] : settings{{"USDMA_PROFILE", "910A"}, {"USDMA_PIN_LIMIT", "much"}})
-		with({{name, value}}, [name = name] {
+		with({{name, value}}, [setting = name] {
 			CHECK(aclrtSetDevice(0));
-			CHECK(reported(name));
+			CHECK(reported(setting));
 		});
 }
 

@@ -98,8 +98,8 @@ static void forbidden(void **)
 	int others = 0;
 
 	for (const auto &[name, call] : calls) {
-		const int got = b.within([&call = call] {
-			const int err = call();
+		const int got = b.within([&wait = call] {
+			const int err = wait();
 
 			return strstr(usdma_error_text(), "may not wait") ? err : 1;
 		});

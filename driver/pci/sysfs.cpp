@@ -243,6 +243,11 @@ bool iommu_present(const std::string &root)
 	return !iommu_groups(root).empty();
 }
 
+bool iommu_group_pending(const std::string &root, const function &f)
+{
+	return f.iommu_group < 0 && !f.noiommu && f.driver.empty() && iommu_present(root);
+}
+
 int read_config(const std::string &root, const address &a, std::vector<u8> *out)
 {
 	std::string text;

@@ -45,6 +45,11 @@ bool driver_loaded(const std::string &root, const std::string &driver);
 std::vector<int> iommu_groups(const std::string &root);
 /* Whether the kernel uses an IOMMU. */
 bool iommu_present(const std::string &root);
+/*
+ * Whether a function without a group may get one when a driver binds to it: on arm64 kernels before 6.15 read what the
+ * firmware says about its IOMMU only then.
+ */
+bool iommu_group_pending(const std::string &root, const function &f);
 /* The part of config space that sysfs provides: 64 bytes for unprivileged users, 256 or 4096 for root. */
 int read_config(const std::string &root, const address &a, std::vector<u8> *out);
 

@@ -162,7 +162,7 @@ def test_bind_refusals(s):
     t.device("0000:00:06.1", NIC, "e1000e", 8)
     t.device("0000:00:07.0", NIC, "e1000e", 9)
     t.write("sys/bus/pci/devices/0000:00:07.0/net/eth0/mtu", "1500\n")
-    t.device("0000:00:08.0", EDU, None)
+    t.device("0000:00:08.0", EDU, "edu_pci")
     t.device("0000:00:1e.0", BRIDGE, "pcieport", 10)
     for bdf, word, name in (("0000:00:06.0", "0000:00:06.1", "a shared group, naming the other"),
                             ("0000:00:07.0", "eth0", "a device in use, naming its interface"),
@@ -174,6 +174,10 @@ def test_bind_refusals(s):
         s.check(done.returncode == 1 and word in done.stderr, f"bind refuses {name}", done)
     s.check(s.json("bind", "0000:00:04.0", tree=t)[1]["driver"] == "vfio-pci", "bind: what is bound stays bound")
     s.check(not os.path.exists(t.path("run/usdma")), "bind: refusals remember nothing")
+    t.device("0000:00:0a.0", EDU)
+    done = s.run("bind", "0000:00:0a.0", tree=t)
+    s.check(done.returncode == 1 and "no IOMMU group" in done.stderr and not os.listdir(t.path("run/usdma/former-driver")),
+            "bind: a group that does not appear with the driver is an error, and undone", done)
     u = s.tree()
     u.device("0000:00:04.0", EDU, None, 3)
     done = s.run("bind", "0000:00:04.0", tree=u)

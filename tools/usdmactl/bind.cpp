@@ -55,7 +55,7 @@ static std::string refusal(const context &ctx, const candidate &c, const bind_op
 			"{} is in use: {}; take it out of use first (ip link set … down, umount …), or choose another "
 			"device",
 			name, join(users));
-	if (c.fn.iommu_group < 0)
+	if (c.fn.iommu_group < 0 && !pci::iommu_group_pending(ctx.at.sys(), c.fn))
 		return fmt::format("{} has no IOMMU group: VFIO needs an IOMMU (usdmactl doctor says how to get one)",
 				   name);
 	if (!c.sharers.empty())
@@ -94,6 +94,21 @@ static int load(const context &ctx, const std::string &device, candidate *c)
 	return read_candidate(ctx, a, c);
 }
 
+/* The reason why the device is not to stay bound; "": it is. An IOMMU group that is created only now is checked now. */
+static std::string try_bind(const context &ctx, const candidate &c, const bind_options &opt)
+{
+	const bool pending = c.fn.iommu_group < 0;
+	int err = pci::bind(ctx.at.sys(), c.fn.addr, opt.driver);
+	candidate now;
+
+	if (!err && pending)
+		err = read_candidate(ctx, c.fn.addr, &now);
+	if (err)
+		return (pending ? address_format(c.fn.addr) + " has no IOMMU group: " : "") +
+		       (*error_text() ? error_text() : strerror(-err));
+	return pending ? refusal(ctx, now, opt) : "";
+}
+
 int run_bind(const context &ctx, const bind_options &opt)
 {
 	candidate c;
@@ -109,9 +124,7 @@ int run_bind(const context &ctx, const bind_options &opt)
 	/* The record first: without it a bound device could not be given back to its driver. */
 	if (const int err = remember(ctx, c))
 		return report_error(ctx, err);
-	if (const int err = pci::bind(ctx.at.sys(), c.fn.addr, opt.driver)) {
-		const std::string why = *error_text() ? error_text() : strerror(-err);
-
+	if (const std::string why = try_bind(ctx, c, opt); !why.empty()) {
 		if (pci::unbind(ctx.at.sys(), c.fn.addr, c.fn.driver) < 0)
 			return report(ctx, why + "; restoring the former driver failed, too: " + error_text());
 		unlink(memo_path(ctx, c.fn.addr).c_str());

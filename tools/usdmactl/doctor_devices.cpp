@@ -33,7 +33,7 @@ static finding check_device(const checkup &c, const candidate &d)
 	const std::string other = d.sharers.empty() ? "" : d.sharers[0];
 	const std::string dir = "/sys/bus/pci/devices/" + other.substr(0, other.find(' '));
 
-	if (d.fn.iommu_group < 0)
+	if (d.fn.iommu_group < 0 && !pci::iommu_group_pending(c.ctx.at.sys(), d.fn))
 		return {verdict::failed,
 			name + (d.fn.noiommu ? " is bound in noiommu mode, which usdma does not support" :
 					       " has no IOMMU group"),

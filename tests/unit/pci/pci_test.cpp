@@ -90,6 +90,8 @@ static void test_groups_that_translate(void **)
 
 	s.add("0000:00:04.0", 7, "vfio-pci");
 	s.add("0000:00:05.0", 12, "");
+	s.add("0000:00:06.0", -1, "");
+	s.add("0000:00:07.0", -1, "edu_pci");
 	s.file(s.sys() + "/kernel/iommu_groups/7/name", "vfio-noiommu\n");
 	s.file(s.sys() + "/kernel/iommu_groups/12/type", "DMA\n");
 	assert_int_equal(read_function(s.sys(), {0, 0, 4, 0}, &f), 0);
@@ -98,10 +100,16 @@ static void test_groups_that_translate(void **)
 	assert_int_equal(read_function(s.sys(), {0, 0, 5, 0}, &f), 0);
 	assert_int_equal(f.iommu_group, 12);
 	assert_false(f.noiommu);
+	assert_false(iommu_group_pending(s.sys(), f));
+	assert_int_equal(read_function(s.sys(), {0, 0, 7, 0}, &f), 0);
+	assert_false(iommu_group_pending(s.sys(), f));
+	assert_int_equal(read_function(s.sys(), {0, 0, 6, 0}, &f), 0);
+	assert_true(iommu_group_pending(s.sys(), f));
 	assert_int_equal(iommu_groups(s.sys()).size(), 1);
 	assert_int_equal(iommu_groups(s.sys())[0], 12);
 	s.file(s.sys() + "/kernel/iommu_groups/12/name", "vfio-noiommu\n");
 	assert_false(iommu_present(s.sys()));
+	assert_false(iommu_group_pending(s.sys(), f));
 }
 
 static void test_odd_files(void **)

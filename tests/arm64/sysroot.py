@@ -26,17 +26,21 @@ def must(result, what):
     return said
 
 
-def _make(folder):
-    """Apt with a state of its own: this machine's architectures stay as they are."""
+def apt(folder, **more):
+    """apt-get with a state of its own: this machine's architectures stay as they are."""
     for name in ("lists/partial", "archives/partial", "fs/usr/lib"):
         os.makedirs(os.path.join(folder, name))
     with open(os.path.join(folder, "status"), "w", encoding="ascii"):
         pass
     settings = {"Dir::State::status": f"{folder}/status", "Dir::State::Lists": f"{folder}/lists", "Dir::Cache": folder,
-                "APT::Architecture": "arm64", "APT::Architectures": "arm64", "APT::Sandbox::User": "", "Debug::NoLocking": "1"}
-    apt = ["apt-get", "-q", "-y", *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
-    must(run([*apt, "update"], 300), "apt-get update for arm64")
-    must(run([*apt, "--no-install-recommends", "--download-only", "install", *PACKAGES], 900), "download of arm64 packages")
+                "APT::Architecture": "arm64", "APT::Architectures": "arm64", "APT::Sandbox::User": "", "Debug::NoLocking": "1", **more}
+    return ["apt-get", "-q", "-y", *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
+
+
+def _make(folder):
+    words = apt(folder)
+    must(run([*words, "update"], 300), "apt-get update for arm64")
+    must(run([*words, "--no-install-recommends", "--download-only", "install", *PACKAGES], 900), "download of arm64 packages")
     os.symlink("usr/lib", f"{folder}/fs/lib")
     debs = sorted(glob.glob(f"{folder}/archives/*.deb"))
     for deb in debs:

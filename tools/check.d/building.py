@@ -36,8 +36,7 @@ job("asan", 10, "AddressSanitizer, LeakSanitizer and UBSan: the suites unit and 
     lambda run: sanitized(run, "asan", "address,undefined", ["unit", "integration-embedded"], without=["slow", "style"]))
 job("asan-rest", 20, "the same: the other tests of integration, the suite fault, the slow tests", BUILD)(
     lambda run: sanitized(run, "asan", "address,undefined", ["integration", "fault", "slow"], without=["integration-embedded", "style"]))
-job("valgrind", 4, "memcheck on the unit tests: no error, no leak", BUILD + ("valgrind",))(
-    lambda run: suites(run, ["memcheck"], setup="valgrind"))
+job("valgrind", 4, "memcheck on the unit tests: no error, no leak", BUILD + ("valgrind",))(lambda run: suites(run, ["memcheck"], setup="valgrind"))
 
 
 @job("tsan", 15, "ThreadSanitizer: the suites unit, integration and threads", BUILD)
@@ -77,8 +76,9 @@ job("foreign-long", 10, "the same: 8 GiB pinned behind a virtual IOMMU", BUILD +
     lambda run: guests(run, "foreign", "--situation", "8-gib", "--results", run.dir("foreign-long.json"), deadline=7200))
 for engine, minutes, about in (("ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's, dmatest, md, DPDK; and ours by kernel VFIO"),
                                ("dsa", 10, "the driver of the kernel's VFIO tests on the model of Intel DSA"),
-                               ("hisi", 20, "Linux's driver with dmatest on the models of HiSilicon's engine; and ours by kernel VFIO")):
-    job("foreign-" + engine, minutes, about, BUILD + ("vm", "foreign"))(lambda run, engine=engine: guests(
+                               ("hisi", 20, "Linux's driver with dmatest on the models of HiSilicon's engine; and ours by kernel VFIO"),
+                               ("arm64", 60, "machines of arm64, emulated: ours by kernel VFIO, QEMU's edu behind an SMMUv3; builds for arm64")):
+    job("foreign-" + engine, minutes, about, BUILD + ("vm", "foreign") + ("arm64",) * (engine == "arm64"), in_all=engine != "arm64")(lambda run, engine=engine: guests(
         run, "foreign", "--engine", engine, "--results", run.dir(f"foreign-{engine}.json"), deadline=6 * 3600))
 job("debian13", 60, "a fresh Debian 13: the gate, quickstart, clang++, packages; downloads 500 MB once", ("package", "style"))(lambda run: run.tap(
     "debian13", [os.path.join(TOP, "tests/install/debian13"), "--jobs", str(run.jobs), "--results", run.dir("debian13.json")], deadline=6 * 3600))

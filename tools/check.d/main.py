@@ -47,8 +47,8 @@ def arguments():
 
 
 def job_lines(state):
-    return "\n".join(textwrap.fill(f"{j['about']}; about {state.minutes(name) if state else j['minutes']} min", 100, subsequent_indent=" " * 15,
-                                   initial_indent=f"{' ' if j['in_all'] else '*'} {name:13}") for name, j in JOBS.items())
+    return "\n".join(textwrap.fill(f"{j['about']}; about {state.minutes(name) if state else j['minutes']} min", 100, subsequent_indent=" " * 16,
+                                   initial_indent=f"{' ' if j['in_all'] else '*'} {name:14}") for name, j in JOBS.items())
 
 
 def job_of_tests(args, names):

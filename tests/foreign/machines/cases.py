@@ -11,6 +11,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
 from guests.guest import GuestError  # noqa: E402
 from machines.machine import QEMU_ABORTS  # noqa: E402
+from machines.suites import SOME  # noqa: E402
 
 OURS = "for d in /sys/bus/pci/devices/*; do case $(cat $d/class) in 0x0801*|0x0880*) basename $d;; esac; done"
 SECONDS = 400
@@ -357,7 +358,7 @@ class Visit:
 
     def __init__(self, machine, to, shop, kernel, situation):
         self.machine, self.to, self.shop, self.kernel, self.situation = machine, to, shop, kernel, situation
-        self.programs = shop.programs
+        self.programs = shop.programs(situation)
         self.servers = machine.servers
         self.dead = []  # servers that were killed on purpose
         self.gone = False  # so was the machine
@@ -389,6 +390,9 @@ def everything(visit):
     for name in visit.kernel.transports:
         if transport(visit.machine, visit.to, name, devices[0]):
             tools(visit.machine, visit.to, devices)
+            if visit.situation.programs == "some":
+                run_suites(visit.machine, visit.to, visit.programs, devices, names=SOME)
+                continue
             quickstart(visit.machine, visit.to, devices)
             run_suites(visit.machine, visit.to, visit.programs, devices, without=NOT_HERE)
 
@@ -413,9 +417,6 @@ def unsafe_interrupts(visit):
             run_suites(guest, to, visit.programs, devices, names=None if all_of_them else SOME, without=NOT_HERE)
         guest.run("echo 0 > /sys/module/iommufd/parameters/allow_unsafe_interrupts")
 
-
-# What is run where all of them would take too long.
-SOME = ("async", "copies", "core-peers", "acl-order", "hccl-memory")
 
 # One process at a time has a device of the kernel's.
 NOT_HERE = ("acl-ipc",)

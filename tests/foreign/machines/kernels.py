@@ -5,7 +5,7 @@ import os
 import re
 import sys
 
-from machines import linux
+from machines import arm64, linux
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
 from guests import initramfs, kernel  # noqa: E402
@@ -14,11 +14,21 @@ BASE = ["virtio_pci", "virtio_console", "vfio", "vfio_iommu_type1", "vfio_pci"]
 MORE = {"virtio": ["virtio_iommu"]}
 
 
+class Amd64:
+    """What a kernel runs on, and how its programs are packed."""
+
+    machine, cpu, console, patience, tools = "q35", "max", "ttyS0", 1, initramfs.HERE
+
+    @staticmethod
+    def emulator(root):
+        return root.emulator()
+
+
 class KernelChoice:
     """A kernel by its name in the table."""
 
-    def __init__(self, name, release, image, modules, transports, noiommu=False):
-        self.name, self.release, self.transports, self.noiommu = name, release, transports, noiommu
+    def __init__(self, name, release, image, modules, transports, noiommu=False, arch=Amd64):
+        self.name, self.release, self.transports, self.noiommu, self.arch = name, release, transports, noiommu, arch
         self.image, self.modules = image, modules
 
 
@@ -44,18 +54,28 @@ def debian_stable(_root, _say, at):
     return KernelChoice(f"Debian's {version(found.release)}", found.release, found.image, found.modules, ("type1",))
 
 
-KERNELS = {"own": own, "newest": debian_newest, "stable": debian_stable}
+def debian_arm64(name):
+    def choice(root, say, at):
+        found = arm64.get(root, say, at)
+        release, image, modules = found.kernel(name)
+        return KernelChoice(f"Debian's {version(release)}, arm64", release, image, modules, ("type1",), arch=found)
+
+    return choice
+
+
+KERNELS = {"own": own, "newest": debian_newest, "stable": debian_stable,
+           "arm64-newest": debian_arm64("newest"), "arm64-stable": debian_arm64("stable")}
 
 
 def file_system(path, choice, iommu, programs, extra, build_dir, scratch, modules=()):
     """The initramfs: busybox, modules that this kernel has, programs with their libraries; extra: {name there: file here}."""
     archive = initramfs.Archive()
-    initramfs.add_base(archive, initramfs.guest_text("guest-base", "guest-init"), initramfs.BUSYBOX)
+    initramfs.add_base(archive, initramfs.guest_text("guest-base", "guest-init"), choice.arch.tools)
     have = kernel.Modules(choice)
     wanted = [m for m in [*BASE, *MORE.get(iommu, []), *modules] if m in have.paths or m not in have.builtin]
     initramfs.add_modules(archive, choice, have, wanted)
     for p in programs:
-        initramfs.add_program(archive, p, f"usr/bin/{os.path.basename(p)}", build_dir, scratch)
+        initramfs.add_program(archive, p, f"usr/bin/{os.path.basename(p)}", build_dir, scratch, choice.arch.tools)
     for there, here in extra.items():
         with open(here, "rb") as f:
             archive.file(there, f.read(), 0o755)

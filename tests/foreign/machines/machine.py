@@ -14,14 +14,14 @@ from machines.server import Server
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
 from guests import guest  # noqa: E402
 
-# What QEMU and the kernel are told for each IOMMU.  Interrupts are remapped by the first two, which VFIO asks for.
+# For each IOMMU: options of QEMU's machine, further words for QEMU, and for the kernel's command line.  VFIO requires that
+# interrupts are remapped: the first two do, and the GIC of arm64.
 IOMMUS = {
-    "Intel": (["-machine", "q35,kernel-irqchip=split,memory-backend=ram",
-               "-device", "intel-iommu,intremap=on,caching-mode=on"], "intel_iommu=on"),
-    "AMD": (["-machine", "q35,kernel-irqchip=split,memory-backend=ram",
-             "-device", "amd-iommu,intremap=on,dma-remap=on"], ""),
-    "virtio": (["-machine", "q35,memory-backend=ram", "-device", "virtio-iommu-pci"], ""),
-    "none": (["-machine", "q35,memory-backend=ram"], ""),
+    "Intel": ("kernel-irqchip=split", ["-device", "intel-iommu,intremap=on,caching-mode=on"], "intel_iommu=on"),
+    "AMD": ("kernel-irqchip=split", ["-device", "amd-iommu,intremap=on,dma-remap=on"], ""),
+    "virtio": ("", ["-device", "virtio-iommu-pci"], ""),
+    "SMMUv3": ("iommu=smmuv3", [], ""),
+    "none": ("", [], ""),
 }
 BOOT_SECONDS = 240
 # An emulated timer that is late, on a busy machine, is taken for a broken one.
@@ -33,8 +33,9 @@ QEMU_ENDS = {
     "error_setv: Assertion": "it sets an error twice, and aborts, when such a device's server dies",
     "amdvi_notify_iommu: Assertion": "its AMD IOMMU aborts when Linux 7.3 gives pages back",
 }
-# Unmaps of what was never mapped, as QEMU says that when it waits for the answer, and when it does not.
-KNOWN = re.compile(r"vfio_container_dma_unmap\(.*\) = -2 \(No such file or directory\)$|"
+# Unmaps of what was never mapped, as QEMU says that when it waits for the answer, and when it does not.  The second of two maps.
+KNOWN = re.compile(r"vfio_container_dma_map\(.*\) = -17 \(File exists\)$|"
+                   r"vfio_container_dma_unmap\(.*\) = -2 \(No such file or directory\)$|"
                    r"vfio_user_(process:|wait_reqs -) error reply on async request:? command 3 error No such file or directory$|" + QEMU_ABORTS)
 
 _running = []  # processes: machines and servers
@@ -98,18 +99,20 @@ class Monitor:
 class Machine(guest.Guest):
     """A guest whose devices are software devices of ours."""
 
-    def __init__(self, root, linux, initrd, scratch, servers, iommu, deadline, memory=2048, cpus=2, cmdline="", share=True):
-        words, asked = IOMMUS[iommu]
-        command, env = root.emulator()
+    def __init__(self, root, linux, initrd, scratch, servers, iommu, deadline, memory=2048, cpus=2, cmdline="", share=True, more=(), clock=None):
+        arch, (options, words, kernel_words) = linux.arch, IOMMUS[iommu]
+        command, env = arch.emulator(root)
         self.servers, self.iommu = servers, iommu
         self._qmp = os.path.join(scratch, "qmp")
         # Shared memory: the device reaches it by descriptor, which a guest in private memory has none of.
         backend = f"memory-backend-{'memfd,share=on' if share else 'ram'},id=ram,size={memory}M"
-        devices = [*words, "-object", backend, "-qmp", f"unix:{self._qmp},server=on,wait=off", *ports(len(servers))]
+        devices = ["-machine", ",".join(w for w in (arch.machine, options, "memory-backend=ram") if w), *words, "-object", backend,
+                   "-qmp", f"unix:{self._qmp},server=on,wait=off", *ports(len(servers)), *more]
         for n, s in enumerate(servers, 1):
             devices += ["-device", json.dumps(plug(n, s))]
-        super().__init__(linux, initrd, scratch, devices, f"{CMDLINE} {asked} {cmdline}", deadline, memory=memory,
-                         clock=["-accel", "tcg,thread=multi", "-smp", str(cpus)], boot_seconds=BOOT_SECONDS, emulator=command, env=env)
+        super().__init__(linux, initrd, scratch, devices, f"{CMDLINE} {kernel_words} {cmdline}", deadline, memory=memory,
+                         clock=clock or ["-accel", "tcg,thread=multi", "-smp", str(cpus)], boot_seconds=BOOT_SECONDS, emulator=command, env=env,
+                         cpu=arch.cpu, console=arch.console, patience=arch.patience)
         _running.append(self.process)
 
     def said(self, text, seconds):
@@ -123,7 +126,7 @@ class Machine(guest.Guest):
             time.sleep(0.1)
 
     def complaints(self):
-        """QEMU's, but for its unmaps of what was never mapped, and its assertion (docs/devices.md)."""
+        """QEMU's, but for its unmaps of what was never mapped, its second maps, and its assertion (docs/devices.md)."""
         with open(os.path.join(self.scratch, "qemu.log"), encoding="utf-8", errors="replace") as f:
             return [line for line in f.read().splitlines() if line and not KNOWN.search(line)]
 

@@ -30,13 +30,14 @@ class Root:
         self.facts = cache.manifest(place)
         self.versions = self.facts["versions"]
 
-    def emulator(self):
+    def emulator(self, program=None):
         """
-        QEMU of this root, run by its own loader: neither a chroot nor root is needed.  Returns (command, environment).
+        QEMU of this root, or one of the same version, run by this root's loader: neither a chroot nor root is needed.
+        Returns (command, environment).
         """
         libraries = [f"{self.path}/usr/lib/x86_64-linux-gnu", f"{self.path}/lib/x86_64-linux-gnu"]
         loader = f"{self.path}/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
-        return ([loader, "--library-path", ":".join(libraries), f"{self.path}/usr/bin/qemu-system-x86_64",
+        return ([loader, "--library-path", ":".join(libraries), program or f"{self.path}/usr/bin/qemu-system-x86_64",
                  "-L", f"{self.path}/usr/share/qemu", "-L", f"{self.path}/usr/share/seabios", "-L", f"{self.path}/usr/lib/ipxe/qemu"],
                 {"QEMU_MODULE_DIR": f"{self.path}/usr/lib/x86_64-linux-gnu/qemu"})
 
@@ -79,11 +80,11 @@ def must(result, what, cure=""):
     return said
 
 
-def _site():
+def site():
     for suite in ("bookworm", "trixie"):
-        site = mirror(suite, None)
-        if site:
-            return site
+        found = mirror(suite, None)
+        if found:
+            return found
     raise cache.CacheError("apt's sources name no mirror of Debian 12 or 13 (apt-get indextargets): apt-get update first")
 
 
@@ -130,11 +131,11 @@ def _linux_source(fs, folder):
 
 
 def _make(folder, say):
-    fs, site = os.path.join(folder, "fs"), _site()
+    fs, where = os.path.join(folder, "fs"), site()
     say(f"the second root: debootstrap of {SUITE} (some minutes; once)")
-    must(run(["debootstrap", "--variant=minbase", SUITE, fs, site], 1200), f"debootstrap of {SUITE} from apt's mirror",
+    must(run(["debootstrap", "--variant=minbase", SUITE, fs, where], 1200), f"debootstrap of {SUITE} from apt's mirror",
          "is the network there, and does the mirror have Debian 13?")
-    apt_as_here(fs, site, (SUITE, f"{SUITE}-updates", BACKPORTS))
+    apt_as_here(fs, where, (SUITE, f"{SUITE}-updates", BACKPORTS))
     _quick(fs)
     must(inside(fs, "apt-get -q update", 300), "apt-get update in the second root")
     say("the second root: QEMU, compiler, Debian's newest kernel")

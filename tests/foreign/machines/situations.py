@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The machines that are booted."""
 
-from machines import cases, dsa, hisi, ioat
+import os
+import sys
+
+from machines import cases, dsa, edu, hisi, ioat
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
+from guests import guest  # noqa: E402
 
 # Two devices that every suite is content with: the first has engines enough for copies in parts.
 PAIR = [["--mem", "512M", "--engines", "3", "--channels", "16"], ["--mem", "256M", "--engines", "1", "--channels", "16"]]
@@ -25,6 +31,9 @@ RAID = ("ioatdma", "brd", "raid456")
 class Situation:
     def __init__(self, name, kernel, iommu, devices, case, **more):
         self.name, self.kernel, self.iommu, self.devices, self.case = name, kernel, iommu, devices, case
+        self.arch = "arm64" if kernel.startswith("arm64-") else "amd64"
+        self.more = more.get("more", ())  # words for QEMU
+        self.clock = more.get("clock")  # of the machine's
         self.memory = more.get("memory", 2048)
         self.cpus = more.get("cpus", 2)
         self.cmdline = more.get("cmdline", "")
@@ -33,8 +42,8 @@ class Situation:
         self.selftests = more.get("selftests", False)
         self.without = more.get("without", {})  # of the kernel's driver test: {case: why}
         self.all_suites = more.get("all_suites", False)
-        self.engine = more.get("engine", "sdma")  # the devices'; run by the job foreign, or foreign-ENGINE
-        self.programs = more.get("programs", "all")  # ours: all, ioat or hisi (their suites), tools, none
+        self.engine = more.get("engine", "sdma")  # the devices', or arm64; run by the job foreign, or foreign-ENGINE
+        self.programs = more.get("programs", "all")  # ours: all, ioat or hisi (their suites), some, edu (some and the test of that), tools, none
         self.modules = more.get("modules", ())
         self.built = more.get("built", ())  # modules that the kernel leaves out
         self.dpdk = more.get("dpdk", False)
@@ -88,4 +97,10 @@ ALL = [
     Situation("hisi-linux", "newest", "Intel", [HIP08, HIP09], hisi.linux, engine="hisi", programs="none", built=("dmatest", "hisi_dma")),
     Situation("hisi-linux-mistakes", "newest", "Intel", [HIP09], hisi.mistakes, engine="hisi", programs="none", built=("dmatest", "hisi_dma")),
     Situation("hisi-ours", "newest", "Intel", [HIP08, HIP09], hisi.ours, engine="hisi", programs="hisi", built=("hisi_dma",)),
+    # QEMU's SMMUv3 refuses devices of other processes: it does not notice new mappings. QEMU's edu is behind it, ours behind virtio's IOMMU.
+    # By VFIO's type1 Linux 7.3 sets up no MSI there (iommu_dma_prepare_msi() fails where the IOMMU reserves a range for MSI); Linux 6.12 does.
+    Situation("arm64-ours", "arm64-stable", "virtio", PAIR, cases.everything, engine="arm64", programs="some",
+              cmdline="deferred_probe_timeout=-1"),  # until the module of virtio's IOMMU is loaded
+    Situation("arm64-edu", "arm64-newest", "SMMUv3", [], edu.on_edu, engine="arm64", programs="edu", modules=("pci_stub",),
+              more=edu.EDUS, clock=guest.JUMPING),
 ]

@@ -11,6 +11,8 @@ from guests import guest  # noqa: E402
 
 SUITE = "usdma:integration-embedded"
 OWN = ("foreign-churn", "foreign-big", "foreign-faults", "foreign-load")
+# What is run where all of them would take too long.
+SOME = ("async", "copies", "core-peers", "acl-order", "hccl-memory")
 TOOLS = ("tools/usdmactl/usdmactl", "tools/perf/usdma-perf", "tools/usdma-quickstart")
 
 
@@ -74,10 +76,12 @@ class Programs:
         if not self.suites:
             raise SuiteError(f"{build_dir} has no tests of the suite {SUITE}: meson configure -Dtests=enabled")
         self.own = [os.path.join(build_dir, "tests/foreign", n) for n in OWN]
+        self.edu = os.path.join(build_dir, "tests/vm/vm-edu-kernel")
         self.tools = [os.path.join(build_dir, t) for t in TOOLS]
 
     def some(self, which):
-        wanted = {"all": self.all(), "tools": self.tools, "none": [],
+        some = [s.program for s in self.suites if s.name in SOME] + self.tools
+        wanted = {"all": self.all(), "tools": self.tools, "none": [], "some": some, "edu": [*some, self.edu],
                   **{e: list(dict.fromkeys([s.program for s in self.of[e]] + self.tools)) for e in ("ioat", "hisi")}}[which]
         for p in wanted:
             if not os.access(p, os.X_OK):

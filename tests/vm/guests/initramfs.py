@@ -59,32 +59,45 @@ class Archive:
             f.write(self._out)
 
 
-def shared_libraries(program, build_dir):
+class Tools:
+    """For programs of this machine, or of another: their libraries then lie below SYSROOT, and RUNNER runs them here."""
+
+    def __init__(self, sysroot="", runner=(), strip="strip", busybox=BUSYBOX):
+        self.sysroot, self.runner, self.strip, self.busybox = sysroot, list(runner), strip, busybox
+
+    def here(self, library):
+        """Where the file lies that the loader names."""
+        return self.sysroot + library if library.startswith(STANDARD) else library
+
+
+HERE = Tools()
+
+
+def shared_libraries(program, build_dir, tools=HERE):
     """What the loader would map: (name in the guest, file here) of each library."""
-    env = dict(os.environ, LD_LIBRARY_PATH="")
-    shown = subprocess.run(["ldd", program], capture_output=True, text=True, env=env, check=False).stdout
+    env = dict(os.environ, LD_LIBRARY_PATH="", **({"LD_TRACE_LOADED_OBJECTS": "1"} if tools.runner else {}))
+    shown = subprocess.run([*(tools.runner or ["ldd"]), program], capture_output=True, text=True, env=env, check=False).stdout
     missing = re.findall(r"(\S+) => not found", shown)
     if missing:
         raise RuntimeError(f"{program}: libraries not found: {', '.join(missing)}")
     for name, path in re.findall(r"(\S+) => (/\S+)", shown):
-        yield ("/usr/lib/usdma-test/" + name if not path.startswith(STANDARD) or path.startswith(build_dir) else path), path
+        yield ("/usr/lib/usdma-test/" + name if not path.startswith(STANDARD) or path.startswith(build_dir) else path), tools.here(path)
     for path in re.findall(r"^\s+(/\S*ld-linux\S*)", shown, re.M):
-        yield path, path
+        yield path, tools.here(path)
 
 
-def _stripped(path, scratch):
+def _stripped(path, scratch, strip):
     out = os.path.join(scratch, "stripped")
-    if shutil.which("strip") and subprocess.run(["strip", "-S", "-o", out, path], check=False,
-                                                stderr=subprocess.DEVNULL).returncode == 0:
+    if shutil.which(strip) and subprocess.run([strip, "-S", "-o", out, path], check=False, stderr=subprocess.DEVNULL).returncode == 0:
         path = out
     with open(path, "rb") as f:
         return f.read()
 
 
-def add_program(archive, path, guest_path, build_dir, scratch):
-    archive.file(guest_path, _stripped(path, scratch), 0o755)
-    for guest_lib, lib in shared_libraries(path, build_dir):
-        archive.file(guest_lib, _stripped(lib, scratch), 0o755)
+def add_program(archive, path, guest_path, build_dir, scratch, tools=HERE):
+    archive.file(guest_path, _stripped(path, scratch, tools.strip), 0o755)
+    for guest_lib, lib in shared_libraries(path, build_dir, tools):
+        archive.file(guest_lib, _stripped(lib, scratch, tools.strip), 0o755)
 
 
 def add_modules(archive, kernel, modules, names):
@@ -111,10 +124,10 @@ def guest_text(*names):
     return text
 
 
-def add_base(archive, init, busybox):
-    with open(busybox, "rb") as f:
+def add_base(archive, init, tools=HERE):
+    with open(tools.busybox, "rb") as f:
         archive.file("bin/busybox", f.read(), 0o755)
-    applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    applets = subprocess.run([*tools.runner, tools.busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
     for a in applets:
         if a not in ("busybox", "ip"):
             archive.symlink(f"bin/{a}", "busybox")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #pragma once
 
-#include "driver/base/types.h"
+#include "driver/base/page.h"
 
 #include <memory>
 #include <sys/mman.h>
@@ -16,7 +16,15 @@ public:
 	virtual void unmap(void *addr, size_t size) = 0;
 };
 
-/* Owns a memory mapping. */
+/* Unmaps the pages around a range, which are its own. */
+inline void unmap_around(void *addr, size_t size)
+{
+	const page_range pages = pages_around(reinterpret_cast<u64>(addr), size);
+
+	munmap(reinterpret_cast<void *>(pages.first), pages.size);
+}
+
+/* Owns a memory mapping: of whole pages, of which it may show a part. */
 class mapping {
 public:
 	mapping() = default;
@@ -40,7 +48,7 @@ public:
 		if (addr_ && guard_)
 			guard_->unmap(addr_, size_);
 		else if (addr_)
-			munmap(addr_, size_);
+			unmap_around(addr_, size_);
 	}
 
 	u8 *data() const { return static_cast<u8 *>(addr_); }

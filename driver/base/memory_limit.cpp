@@ -8,6 +8,7 @@
 #include "driver/base/cgroup.h"
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
+#include "driver/base/page.h"
 
 #include <algorithm>
 #include <cstdarg>
@@ -27,7 +28,7 @@ namespace usdma {
 
 using file_ptr = std::unique_ptr<FILE, int (*)(FILE *)>;
 
-static constexpr u64 page = 4096, unknown = ~u64(0);
+static constexpr u64 unknown = ~u64(0);
 static constexpr size_t path_size = 1024, dir_size = 3 * path_size, line_size = 1024;
 
 /* ---- limits of the machine and its control groups ---------------------------------------------------- */
@@ -249,7 +250,7 @@ static u64 huge_bytes(u64 begin, u64 end)
 			if (from >= end)
 				break;
 			here = to > begin ? std::min<u64>(to, end) - std::max<u64>(from, begin) : 0;
-		} else if (here && sscanf(line, "KernelPageSize: %llu", &kib) == 1 && kib * KiB > page) {
+		} else if (here && sscanf(line, "KernelPageSize: %llu", &kib) == 1 && kib * KiB > os_page_size()) {
 			sum += here;
 		}
 	}
@@ -259,8 +260,8 @@ static u64 huge_bytes(u64 begin, u64 end)
 u64 memory_absent(const void *addr, u64 size)
 {
 	static constexpr u64 piece = 8 * MiB;
-	const u64 begin = reinterpret_cast<u64>(addr);
-	u8 there[piece / page];
+	const u64 begin = reinterpret_cast<u64>(addr), page = os_page_size();
+	u8 there[piece / os_page_least];
 	u64 absent = 0;
 
 	for (u64 at = 0; at < size; at += piece) {

@@ -7,11 +7,9 @@
 
 namespace usdma::dma {
 
-static constexpr u64 memory_page = 4096;
-
 int ring_channel::make_memory(const char *name, u64 bytes)
 {
-	bytes = align_up(bytes, memory_page);
+	bytes = align_up(bytes, os_page_size());
 	int err = own_memory_make(name, bytes, &file_, &memory_);
 
 	if (!err)

@@ -5,13 +5,14 @@
 #include "driver/base/clock.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
+#include "driver/vfio/user_proto.h"
 
 #include <cinttypes>
 #include <sched.h>
 
 namespace usdma::sim {
 
-static constexpr u64 page = 4096;
+static constexpr u64 area_grain = vfio::proto::default_pgsizes; /* whatever pages the client's OS has */
 static constexpr u64 max_iova = u64(1) << 57;
 static constexpr u64 release_ms = 4000;
 static constexpr u64 interrupt_ns = 20 * ns_per_ms;
@@ -117,8 +118,8 @@ void dma_space::put_area(area *a)
 
 int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
 {
-	if (!size || iova % page || size % page || fd_offset % page || !range_within(iova, size, max_iova) ||
-	    fd_offset + size < size)
+	if (!size || iova % area_grain || size % area_grain || fd_offset % area_grain ||
+	    !range_within(iova, size, max_iova) || fd_offset + size < size)
 		return fail(EINVAL,
 			    "sim: DMA_MAP: 0x%" PRIx64 " and 0x%" PRIx64
 			    " bytes are not page-aligned, or beyond the address space",

@@ -17,7 +17,6 @@
 
 namespace usdma::sim {
 
-static constexpr u64 page = 4096;
 /* Files are mapped in aligned pieces of this size, or of an area's where that is longer. */
 static constexpr u64 piece_size = GiB;
 /* Resident pages are prefaulted in blocks of this size; not for an area longer than populate_max. */
@@ -153,8 +152,9 @@ void file_map::free_piece(file_piece *p)
 int file_map::add_piece(client_file *f, int fd, u64 offset, u64 size, const struct stat &st, file_piece **out)
 {
 	const bool own = !f->fd.valid();
-	const u64 begin = own ? offset : align_down(offset, piece_size);
-	const u64 end = own ? offset + size :
+	const u64 page = os_page_size();
+	const u64 begin = align_down(offset, own ? page : piece_size);
+	const u64 end = own ? align_up(offset + size, page) :
 			      std::min(align_up(offset + size, piece_size), align_up(u64(st.st_size), page));
 	const int rights = f->writable ? PROT_READ | PROT_WRITE : PROT_READ;
 
@@ -206,7 +206,8 @@ int file_map::add_piece(client_file *f, int fd, u64 offset, u64 size, const stru
  */
 static void populate_present(u8 *at, u64 size, bool writable, u64 *left)
 {
-	unsigned char in_memory[populate_block / page];
+	unsigned char in_memory[populate_block / os_page_least];
+	const u64 page = os_page_size();
 	const size_t n = size / page;
 
 	if (mincore(at, size, in_memory))
@@ -234,7 +235,7 @@ void file_map::populate(file_piece *p, u64 offset, u64 size)
 			continue;
 		p->populated[block] = 1;
 		populated_ += len;
-		populate_present(base + at, align_down(len, page), p->file->writable, &p->present);
+		populate_present(base + at, align_down(len, os_page_size()), p->file->writable, &p->present);
 	}
 }
 

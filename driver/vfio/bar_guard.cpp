@@ -17,9 +17,11 @@ namespace usdma::vfio {
  * One file of ones is mapped repeatedly under a whole BAR; a BAR of many GiB uses a larger file, because of the
  * kernel's limit on mappings.
  */
+static constexpr size_t most_pieces = 4096;
+
 static size_t piece_size(size_t size)
 {
-	return std::max(size_t(2 * MiB), align_up(size / 4096, size_t(4096)));
+	return std::max(size_t(2 * MiB), align_up(size / most_pieces, size_t(os_page_size())));
 }
 
 static unique_fd make_ones(size_t size)
@@ -77,7 +79,9 @@ void bar_guard::replace_all()
 
 	replaced_ = true;
 	for (const live &l : live_) {
-		if (!put_ones(l.addr, l.size))
+		const page_range pages = pages_around(reinterpret_cast<u64>(l.addr), l.size);
+
+		if (!put_ones(reinterpret_cast<u8 *>(pages.first), pages.size))
 			log_error("cannot replace the BAR at %p of a lost device: an access to it may kill the "
 				  "process",
 				  static_cast<void *>(l.addr));
@@ -89,7 +93,7 @@ void bar_guard::unmap(void *addr, size_t size)
 	std::lock_guard guard(lock_);
 
 	std::erase_if(live_, [&](const live &l) { return l.addr == addr; });
-	munmap(addr, size);
+	unmap_around(addr, size);
 }
 
 } // namespace usdma::vfio

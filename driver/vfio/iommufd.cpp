@@ -53,7 +53,7 @@ int iommufd_space::limits(address_limits *out)
 	std::sort(out->usable.begin(), out->usable.end(),
 		  [](const range &a, const range &b) { return a.start < b.start; });
 	if (is_pow2(q.out_iova_alignment))
-		out->page_size = std::max(q.out_iova_alignment, u64(4096));
+		out->page_size = std::max(q.out_iova_alignment, address_limits().page_size);
 	return 0;
 }
 

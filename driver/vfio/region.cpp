@@ -13,6 +13,8 @@ namespace usdma::vfio {
 
 /* Devices have one or two: the areas around the MSI-X table. */
 static constexpr u32 most_areas = 256;
+/* Parts of a region are mapped in multiples of this, whatever the OS's pages: registers of one use fill it. */
+static constexpr u64 map_grain = 4 * KiB;
 
 static int add_area(const proto::sparse_area &a, u64 region_size, std::vector<range> *out)
 {
@@ -104,7 +106,7 @@ int region_check_map(const region_info &r, u64 offset, u64 size)
 {
 	if (!(r.flags & region_mappable))
 		return fail(EOPNOTSUPP, "the region cannot be mapped; read and write it");
-	if (!size || ((offset | size) & 4095) || !range_within(offset, size, r.size))
+	if (!size || ((offset | size) % map_grain) || !range_within(offset, size, r.size))
 		return fail(EINVAL, "mapping %#llx+%#llx of a region of %#llx bytes", ull(offset), ull(size),
 			    ull(r.size));
 	if (r.mappable.empty())
@@ -119,13 +121,14 @@ int region_check_map(const region_info &r, u64 offset, u64 size)
 int region_mmap(int fd, u32 flags, u64 fd_offset, u64 size, mapping *out)
 {
 	const int prot = (flags & region_readable ? PROT_READ : 0) | (flags & region_writable ? PROT_WRITE : 0);
-	void *const p = mmap(nullptr, size, prot, MAP_SHARED, fd, off_t(fd_offset));
+	const page_range pages = pages_around(fd_offset, size);
+	void *const p = mmap(nullptr, pages.size, prot, MAP_SHARED, fd, off_t(pages.first));
 
 	if (p == MAP_FAILED)
 		return fail_map(size, false, "a region of the device");
 	/* A core dump would read registers, and allocate untouched pages of device memory. */
-	madvise(p, size, MADV_DONTDUMP);
-	*out = mapping(p, size);
+	madvise(p, pages.size, MADV_DONTDUMP);
+	*out = mapping(static_cast<u8 *>(p) + (fd_offset - pages.first), size);
 	return 0;
 }
 

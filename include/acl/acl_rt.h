@@ -1324,7 +1324,7 @@ ACL_FUNC_VISIBILITY aclError aclrtMemSetAccess(void *virPtr, size_t size, aclrtM
 /* The access of a location. 100000: NULL; 107000: not mapped. */
 ACL_FUNC_VISIBILITY aclError aclrtMemGetAccess(void *virPtr, aclrtMemLocation *location, uint64_t *flag);
 /*
- * 2 MiB for device memory, 1 GiB for HUGE1G, 4 KiB for the host's normal pages (MINIMUM). 100000: NULL, or
+ * 2 MiB for device memory, 1 GiB for HUGE1G, the OS's page for the host's normal pages (MINIMUM). 100000: NULL, or
  * invalid prop; 207000: no such option.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop,

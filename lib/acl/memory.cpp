@@ -184,7 +184,7 @@ aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attribut
 		return no_context(__func__);
 	const core::translation p = core::translate(ptr);
 	*attributes = {};
-	attributes->pageSize = p.reg ? p.reg->page_size : 4096;
+	attributes->pageSize = p.reg ? p.reg->page_size : u32(os_page_size());
 	switch (p.cls) {
 	case core::mem_class::device:
 		if (!p.size)

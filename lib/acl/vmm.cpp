@@ -325,7 +325,7 @@ aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop, aclrtMemGr
 	const bool small = on_host(*prop) && option == ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM &&
 			   (prop->memAttr == ACL_DDR_MEM_NORMAL || prop->memAttr == ACL_DDR_MEM_P2P_NORMAL ||
 			    prop->memAttr == ACL_MEM_NORMAL || prop->memAttr == ACL_MEM_P2P_NORMAL);
-	*granularity = is_1g(prop->memAttr) ? GiB : small ? 4096 : core::vmm_grain;
+	*granularity = is_1g(prop->memAttr) ? GiB : small ? os_page_size() : core::vmm_grain;
 	return ACL_SUCCESS;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Cost by the number of copies in flight, streams, registrations and threads. */
 #include "driver/base/barrier.h"
+#include "driver/base/page.h"
 #include "tools/perf/api.h"
 #include "tools/perf/clock.h"
 #include "tools/perf/curves.h"
@@ -138,7 +139,7 @@ many_streams::~many_streams()
 
 many_regions::many_regions(size_t n)
 {
-	const size_t bytes = (2 * n + 1) * page;
+	const size_t page = os_page_size(), bytes = (2 * n + 1) * page;
 
 	mem_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (mem_ == MAP_FAILED)
@@ -159,7 +160,7 @@ many_regions::many_regions(size_t n)
 many_regions::~many_regions()
 {
 	while (count--)
-		usdma_host_unregister(static_cast<u8 *>(mem_) + 2 * count * page);
+		usdma_host_unregister(static_cast<u8 *>(mem_) + 2 * count * os_page_size());
 	munmap(mem_, bytes_);
 }
 
@@ -272,7 +273,7 @@ void curves::regions()
 		const many_regions r(n);
 		const u64 used = resident_bytes() - std::min(before, resident_bytes());
 		/* The registered pages are resident as well. */
-		const double each = double(used) / double(r.count ? r.count : 1) - double(many_regions::page);
+		const double each = double(used) / double(r.count ? r.count : 1) - double(os_page_size());
 		add({"registered regions", r.count, submit_cost(s.all.data(), 1, p.dst, p.src), 0,
 		     n >= 1000 && each > 0 ? each : 0});
 		if (r.count < n) {

@@ -25,8 +25,6 @@ struct many_streams {
 
 /* n registered regions of host memory with gaps between them. */
 struct many_regions {
-	static constexpr size_t page = 4096;
-
 	explicit many_regions(size_t n);
 	~many_regions();
 	many_regions(const many_regions &) = delete;

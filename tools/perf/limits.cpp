@@ -2,6 +2,7 @@
 #include "tools/perf/limits.h"
 
 #include "driver/base/barrier.h"
+#include "driver/base/page.h"
 #include "driver/base/unique_fd.h"
 #include "tools/perf/clock.h"
 #include "tools/perf/histogram.h"
@@ -222,7 +223,8 @@ std::string describe(const limits &l)
 
 	out += fmt::format("         memcpy {:.1f} GB/s hot, {:.1f} cold; best cold {:.1f} ({})\n", l.memcpy_hot,
 			   l.memcpy_cold, l.best_cold, l.best_name);
-	out += fmt::format("         best cold in shared 4 KiB pages {:.1f};", l.best_cold_small_pages);
+	out += fmt::format("         best cold in shared {} KiB pages {:.1f};", os_page_size() / KiB,
+			   l.best_cold_small_pages);
 	for (auto [n, rate] : l.threads)
 		out += fmt::format(" {} threads {:.1f}{}", n, rate, n == l.threads.rbegin()->first ? " GB/s\n" : ",");
 	return out;

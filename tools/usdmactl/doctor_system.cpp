@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Checks of the machine and the process. */
-#include "driver/base/types.h"
+#include "driver/base/page.h"
 #include "driver/base/words.h"
 #include "tools/usdmactl/doctor.h"
 
@@ -259,8 +259,9 @@ finding check_huge_pages(checkup &c)
 		return {verdict::skipped, "the kernel has no huge pages of 2 MiB", ""};
 	if (total == "0")
 		return {verdict::advice,
-			"none reserved: pinned memory is in pages of 4 KiB, which costs mappings and IOMMU "
-			"lookups",
+			fmt::format("none reserved: pinned memory is in pages of {} KiB, which costs mappings and "
+				    "IOMMU lookups",
+				    os_page_size() / KiB),
 			"sudo sysctl vm.nr_hugepages=128", "256 MiB are reserved for such pages"};
 	if (free == "0")
 		return {verdict::advice, fmt::format("all {} pages of 2 MiB are in use", total),

@@ -13,8 +13,14 @@
 namespace usdma::edu {
 
 static constexpr u32 channel_count = 8, default_ring = 256, max_ring = 65536;
-static constexpr u64 page = 4096, shared_size = 2 * page;
+/* Of the memory that records and the bounce buffer have. */
+static constexpr u64 page = 4096;
 static_assert(channel_count * sizeof(dma::completion_record) <= page);
+
+static u64 shared_size()
+{
+	return align_up(2 * page, os_page_size());
+}
 
 edu_engine::edu_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev)), state_(*dev_)
 {
@@ -64,11 +70,11 @@ void edu_engine::stop_all()
 int edu_engine::map_shared()
 {
 	vfio::dma_area area;
-	int err = dma::own_memory_make("usdma-edu", shared_size, &file_, &memory_);
+	int err = dma::own_memory_make("usdma-edu", shared_size(), &file_, &memory_);
 
 	if (err)
 		return err;
-	area = {.size = shared_size, .vaddr = memory_.data(), .fd = file_.get()};
+	area = {.size = shared_size(), .vaddr = memory_.data(), .fd = file_.get()};
 	err = dma::own_memory_map(*dev_, &area);
 	if (err)
 		return err;
@@ -84,7 +90,7 @@ void edu_engine::unmap_shared()
 {
 	if (!iova_ || dev_->lost())
 		return;
-	if (dev_->dma_unmap(iova_, shared_size) < 0)
+	if (dev_->dma_unmap(iova_, shared_size()) < 0)
 		log_warn("%s: %s", dev_->name(), error_text());
 	iova_ = 0;
 }
@@ -96,15 +102,15 @@ public:
 	~trial_page()
 	{
 		if (mapped_)
-			dev_.dma_unmap(area_.iova, page);
+			dev_.dma_unmap(area_.iova, area_.size);
 	}
 	int map(u64 iova)
 	{
-		int err = dma::own_memory_make("usdma-edu", page, &file_, &memory_);
+		int err = dma::own_memory_make("usdma-edu", os_page_size(), &file_, &memory_);
 
 		if (err < 0)
 			return err;
-		area_ = {.iova = iova, .size = page, .vaddr = memory_.data(), .fd = file_.get()};
+		area_ = {.iova = iova, .size = memory_.size(), .vaddr = memory_.data(), .fd = file_.get()};
 		err = dev_.dma_map(area_);
 		mapped_ = !err;
 		return err;
@@ -155,11 +161,12 @@ int edu_engine::check_reach()
 	if (err < 0 || l.usable.empty())
 		return err;
 	const vfio::range top = l.usable.back();
-	u64 high = align_down(top.last, page);
-	for (unsigned i = 0; i < 16; i++, high -= page) {
+	const u64 step = os_page_size();
+	u64 high = align_down(top.last, step);
+	for (unsigned i = 0; i < 16; i++, high -= step) {
 		const u64 alias = high & default_mask;
 
-		if (high <= default_mask || high < top.start || !dma::is_usable(l, alias, page))
+		if (high <= default_mask || high < top.start || !dma::is_usable(l, alias, step))
 			continue;
 		err = probe_address(high, alias);
 		if (err != -EEXIST)

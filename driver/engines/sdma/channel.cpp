@@ -14,6 +14,9 @@
 
 namespace usdma::sdma {
 
+/* In a channel's memory, behind the status block. */
+static constexpr u64 ring_at = 4096;
+
 /* Backed by a memfd, which a server in another process can map but not truncate. */
 static int make_memory(sdma_channel *c, u64 size, int node)
 {
@@ -187,7 +190,7 @@ int sdma_engine::program(sdma_channel *c, u64 first_seq)
 
 	if (int err = switch_off(c); err < 0)
 		return err;
-	w.put(chan_ring_base, u64(c->iova + 4096))
+	w.put(chan_ring_base, u64(c->iova + ring_at))
 		.put(chan_ring_order, u32(__builtin_ctz(c->ring_size)))
 		.put(chan_vectors, vectors)
 		.put(chan_record, c->iova)
@@ -215,12 +218,12 @@ int sdma_engine::program(sdma_channel *c, u64 first_seq)
 
 int sdma_engine::setup(sdma_channel *c, const dma::channel_config &cfg)
 {
-	const u64 size = align_up(4096 + u64(c->ring_size) * sizeof(descriptor), iova_.page_size());
+	const u64 size = align_up(ring_at + u64(c->ring_size) * sizeof(descriptor), iova_.page_size());
 
 	if (int err = make_memory(c, size, limits_.numa_node); err < 0)
 		return err;
 	c->status = reinterpret_cast<status_block *>(c->memory.data());
-	c->ring = reinterpret_cast<descriptor *>(c->memory.data() + 4096);
+	c->ring = reinterpret_cast<descriptor *>(c->memory.data() + ring_at);
 	clear_ring(c);
 	c->record = &c->status->record;
 	c->asleep = &c->status->asleep;

@@ -2,6 +2,7 @@
 #include "driver/engines/sdma/sdma.h"
 
 #include "driver/base/grow.h"
+#include "driver/base/page.h"
 
 #include <algorithm>
 
@@ -9,7 +10,7 @@ namespace usdma::sdma {
 
 int iova_space::init(const vfio::address_limits &limits)
 {
-	page_size_ = std::max<u64>(limits.page_size, 4096);
+	page_size_ = std::max(limits.page_size, os_page_size());
 	usable_.clear();
 	for (const vfio::range &r : limits.usable) {
 		const u64 start = std::max(r.start, low), last = std::min(r.last, high - 1);

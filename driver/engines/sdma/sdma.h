@@ -66,7 +66,7 @@ struct sdma_channel : dma::channel {
 	sdma_engine *owner = nullptr;
 	dma::channel_config cfg;
 	bool off = false; /* aborted: resume re-enables it */
-	mapping memory;   /* status block, then the ring from the next page on */
+	mapping memory;   /* status block, then the ring from ring_at on */
 	mapping doorbell_page;
 	unique_fd file;
 	u64 iova = 0; /* of memory; 0: not mapped */

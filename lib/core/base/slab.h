@@ -14,6 +14,7 @@
 #include "driver/base/error.h"
 #include "driver/base/no_destructor.h"
 #include "driver/base/memory_limit.h"
+#include "driver/base/page.h"
 #include "driver/base/types.h"
 
 #include <algorithm>
@@ -212,7 +213,7 @@ private:
 
 	static bool make_writable(void *from, void *to)
 	{
-		const u64 page = 4096, at = align_down(reinterpret_cast<u64>(from), page);
+		const u64 page = os_page_size(), at = align_down(reinterpret_cast<u64>(from), page);
 
 		return !mprotect(reinterpret_cast<void *>(at), align_up(reinterpret_cast<u64>(to), page) - at,
 				 PROT_READ | PROT_WRITE);

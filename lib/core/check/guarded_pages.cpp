@@ -3,6 +3,7 @@
 
 #include "driver/base/barrier.h"
 #include "driver/base/no_destructor.h"
+#include "driver/base/page.h"
 #include "driver/base/page_guard.h"
 
 #include <csignal>
@@ -46,7 +47,7 @@ struct forgotten {
 struct table {
 	u32 locked = 0, started = 0;
 	u64 forker = 0; /* the thread that has the lock during fork() */
-	u64 size = u64(sysconf(_SC_PAGESIZE));
+	u64 size = os_page_size();
 	page_map pages; /* by address */
 	page_fault faults[max_faults];
 	unsigned first = 0, n = 0; /* of faults */

@@ -50,7 +50,7 @@ static read_source source_of(const file *f, u64 offset, u64 len)
 {
 	const cached_range range = {offset, len};
 	cached_pages pages = {};
-	const u64 page_len = u64(sysconf(_SC_PAGESIZE));
+	const u64 page_len = os_page_size();
 
 	if (f->in_memory)
 		return read_source::cache;

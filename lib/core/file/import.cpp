@@ -90,12 +90,12 @@ static u64 direct_align(int fd, bool is_direct)
 	struct statx st = {};
 
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_DIOALIGN, &st) || !(st.stx_mask & STATX_DIOALIGN))
-		return is_direct ? 4 * KiB : 0;
+		return is_direct ? os_page_size() : 0;
 	/* The memory of pieces is aligned to pages. */
-	if (!st.stx_dio_offset_align || st.stx_dio_mem_align > 4 * KiB || st.stx_dio_offset_align > 64 * KiB)
+	if (!st.stx_dio_offset_align || st.stx_dio_mem_align > os_page_size() || st.stx_dio_offset_align > 64 * KiB)
 		return 0;
 	/* Not less than a page: no page is written directly and through the cache. */
-	return std::max<u64>(st.stx_dio_offset_align, 4 * KiB);
+	return std::max<u64>(st.stx_dio_offset_align, os_page_size());
 }
 
 /* f->fd is buffered, f->direct is not. */

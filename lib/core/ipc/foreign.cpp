@@ -25,7 +25,7 @@ foreign_memory::~foreign_memory()
 
 int foreign_map(const device *dev, int fd, u64 offset, u64 size, foreign_memory *out)
 {
-	const u64 page = vfio::is_hugetlb(fd) ? 2 * MiB : 4 * KiB;
+	const u64 page = vfio::is_hugetlb(fd) ? 2 * MiB : os_page_size();
 	const u64 first = align_down(offset, page), whole = align_up(offset + size, page) - first;
 	void *p = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off_t(first));
 	foreign_memory m;

@@ -4,6 +4,7 @@
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
 #include "driver/base/memfd.h"
+#include "driver/base/page.h"
 #include "driver/base/peer_file.h"
 #include "driver/base/words.h"
 #include "lib/core/memory/memory.h"
@@ -22,8 +23,7 @@
 namespace usdma::core {
 
 static constexpr u64 share_magic = 0x7573646d61736802;
-static constexpr size_t page_bytes = 4096;
-static_assert(sizeof(share_page) <= page_bytes);
+static_assert(sizeof(share_page) <= os_page_least);
 
 /* Inode of a namespace of this process; 0: unknown. */
 static unsigned namespace_id(const char *path)
@@ -72,7 +72,7 @@ static bool parse_key(const char *key, parsed_key *k)
 
 static int map_page(share *s, bool pin)
 {
-	void *p = mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd.get(), 0);
+	void *p = mmap(nullptr, os_page_size(), PROT_READ | PROT_WRITE, MAP_SHARED, s->fd.get(), 0);
 	int err;
 
 	if (p == MAP_FAILED)
@@ -80,7 +80,7 @@ static int map_page(share *s, bool pin)
 	s->page = static_cast<share_page *>(p);
 	if (!pin)
 		return 0;
-	err = host_register(p, page_bytes, 0);
+	err = host_register(p, os_page_size(), 0);
 	s->pinned = !err;
 	return err;
 }
@@ -91,7 +91,7 @@ static void share_free(share *s)
 	const bool retained = s->pinned && host_unregister(s->page) == -EBUSY;
 
 	if (s->page && !retained)
-		munmap(s->page, page_bytes);
+		munmap(s->page, os_page_size());
 	delete s;
 }
 
@@ -133,7 +133,7 @@ int share_export(const share_spec &spec, bool pin, share **out)
 		return no_memory("a shared page");
 
 	s->mine = true;
-	err = memfd_make("usdma-share", page_bytes, 0, &s->fd);
+	err = memfd_make("usdma-share", os_page_size(), 0, &s->fd);
 	if (!err)
 		err = map_page(s.get(), pin);
 	if (!err)
@@ -298,7 +298,7 @@ static int import_parsed(const parsed_key &k, bool pin, share **out)
 
 	if (err)
 		return err;
-	if (size != page_bytes)
+	if (size != os_page_size())
 		return not_exported(k.pid);
 	err = map_page(s.get(), pin);
 	if (!err)

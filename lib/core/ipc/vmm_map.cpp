@@ -188,7 +188,7 @@ int physical_host(device *dev, u64 size, int node, physical **out)
 	physical *p = nullptr;
 	int err;
 
-	if (!size || size % 4096)
+	if (!size || size % os_page_size())
 		return fail(EINVAL, "%llu bytes are not whole pages", ull(size));
 	err = physical_new(dev, size, &p);
 	if (err)
@@ -255,7 +255,7 @@ static region region_of(const physical *p, u64 va)
 	r.cls = p->host ? mem_class::host : mem_class::device;
 	r.space = p->carved ? m.space : dma::space::host;
 	r.reach = r.space == dma::space::host ? p->dev->host_reach : 1u << p->dev->slot;
-	r.page_size = p->carved ? u32(vmm_grain) : 4096;
+	r.page_size = u32(p->carved ? vmm_grain : os_page_size());
 	r.delta = (p->carved ? m.dma + p->offset : p->mem.iova) - va;
 	return r;
 }
@@ -286,7 +286,7 @@ static int grant(u64 va, vmm_mapping *m)
 
 static int check_map(const vmm_state &v, u64 va, u64 size, const physical *p)
 {
-	const u64 grain = p->host ? 4096 : vmm_grain;
+	const u64 grain = p->host ? os_page_size() : vmm_grain;
 	auto it = v.reserved.upper_bound(va);
 
 	if (size != p->size || va % grain)

@@ -195,7 +195,8 @@ static int import_share(share *s, device *dev, physical **out)
 	physical *p;
 	int err;
 
-	err = s->data.valid() && s->offset % 4096 == 0 && s->size % 4096 == 0 ?
+	const u64 grain = s->flags ? os_page_size() : device_page; /* host memory is mapped for the CPU, too */
+	err = s->data.valid() && s->offset % grain == 0 && s->size % grain == 0 ?
 		      physical_new(dev, s->size, &p) :
 		      fail(EINVAL, "the exporter's memory is not whole pages");
 	if (err) {

@@ -132,7 +132,7 @@ static void collapse(u8 *mem, u64 size)
 
 	/* Only where the page table has an entry. */
 	for (u64 at = 0; at < whole; at += page_huge)
-		if (madvise(mem + at, page_normal, MADV_POPULATE_WRITE))
+		if (madvise(mem + at, os_page_size(), MADV_POPULATE_WRITE))
 			return;
 	/* One call: each makes all CPUs give back the pages that they are about to list. */
 	if (whole)
@@ -142,7 +142,7 @@ static void collapse(u8 *mem, u64 size)
 static int populate(const backing &b, u64 size, memory_claim *claim)
 {
 	static constexpr u64 part = 64 * MiB;
-	const bool huge = b.page == page_normal && config_get().huge_pages != huge_mode::off;
+	const bool huge = !b.is_huge() && config_get().huge_pages != huge_mode::off;
 	int err = 0;
 
 	for (u64 at = 0; at < size && !err; at += part) {
@@ -159,7 +159,7 @@ static int fault_in(const backing &b, u64 size)
 {
 	memory_claim claim;
 	/* Huge pages are reserved: the mapping would have failed. */
-	int err = b.page == page_normal ? claim.take(size, "pinned memory") : 0;
+	int err = b.is_huge() ? 0 : claim.take(size, "pinned memory");
 
 	if (err)
 		return err;
@@ -181,7 +181,7 @@ static int make(u64 size, int node, bool huge, std::unique_ptr<backing> *out)
 
 	if (!b)
 		return fail(ENOMEM, "no memory for tracking %llu bytes", static_cast<unsigned long long>(size));
-	b->page = huge ? page_huge : page_normal;
+	b->page = huge ? page_huge : os_page_size();
 	err = memfd_make("usdma", size, huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0, &b->fd);
 	if (err)
 		return err;

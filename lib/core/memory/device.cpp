@@ -36,8 +36,9 @@ static u64 free_of(const device_heap *h)
 /* Core dumps include pages of live blocks; a shared page is excluded once one of its blocks is freed. */
 static void dump_block(const device_heap *h, u64 offset, u64 bytes, bool dump)
 {
-	const u64 begin = dump ? align_down(offset, page_normal) : align_up(offset, page_normal);
-	const u64 end = dump ? align_up(offset + bytes, page_normal) : align_down(offset + bytes, page_normal);
+	const u64 page = os_page_size();
+	const u64 begin = dump ? align_down(offset, page) : align_up(offset, page);
+	const u64 end = dump ? align_up(offset + bytes, page) : align_down(offset + bytes, page);
 
 	if (config_get().dump_memory && h->cpu && begin < end)
 		madvise(h->cpu + begin, end - begin, dump ? MADV_DODUMP : MADV_DONTDUMP);
@@ -521,7 +522,7 @@ static int peer_open(device *of, dma_range **out)
 	if (!h->peer && !h->cpu)
 		return fail(EXDEV, "device %u offers no view of its memory to others", of->slot);
 	if (!h->peer)
-		err = range_add_peer(of, h->cpu, align_down(h->size, page_normal), fd, offset, &h->peer);
+		err = range_add_peer(of, h->cpu, align_up(h->size, os_page_size()), fd, offset, &h->peer);
 	*out = h->peer;
 	return err;
 }

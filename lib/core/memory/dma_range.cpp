@@ -21,9 +21,9 @@ static int usable_of(const device *dev, std::vector<vfio::range> *out)
 
 	if (err)
 		return err;
-	if (lim.page_size > page_normal)
+	if (lim.page_size > os_page_size())
 		return fail(EOPNOTSUPP, "maps memory in pages of %llu bytes, the CPU has pages of %llu",
-			    ull(lim.page_size), ull(page_normal));
+			    ull(lim.page_size), ull(os_page_size()));
 	std::sort(lim.usable.begin(), lim.usable.end(),
 		  [](const vfio::range &a, const vfio::range &b) { return a.start < b.start; });
 	*out = std::move(lim.usable);
@@ -72,6 +72,7 @@ static int usable_of_all(std::vector<vfio::range> *out)
 /* IOVAs that all attached devices can access, without those in use. */
 static int iovas_make()
 {
+	const u64 page = os_page_size();
 	memory_state &m = mem_state();
 	std::vector<vfio::range> usable;
 	const int err = usable_of_all(&usable);
@@ -80,10 +81,10 @@ static int iovas_make()
 
 	if (err)
 		return err;
-	if (h.init(iova_end, page_normal))
+	if (h.init(iova_end, page))
 		return no_memory("the table of IOVAs");
 	for (const vfio::range &r : usable) {
-		const u64 first = align_up(r.start, page_normal), end = align_down(r.last + 1, page_normal);
+		const u64 first = align_up(r.start, page), end = align_down(r.last + 1, page);
 
 		if (first >= end)
 			continue;
@@ -141,7 +142,7 @@ static int fail_full(u64 size)
 static int iova_get(u64 size, u64 *iova)
 {
 	memory_state &m = mem_state();
-	const u64 align = size >= page_huge ? page_huge : page_normal;
+	const u64 align = size >= page_huge ? page_huge : os_page_size();
 	const int err = m.iovas_ready ? 0 : iovas_build();
 
 	if (err)
@@ -351,15 +352,16 @@ int range_add(const range_spec &what, std::unique_ptr<backing> &store, dma_range
 
 int range_add_around(const range_spec &what, dma_range **out)
 {
-	const u64 at = reinterpret_cast<u64>(what.vaddr), first = align_down(at, page_normal);
+	const u64 at = reinterpret_cast<u64>(what.vaddr);
+	const page_range around = pages_around(at, what.size);
 	range_spec pages = what;
 	dma_range *sp;
 
-	pages.vaddr = reinterpret_cast<u8 *>(first);
-	pages.size = align_up(at + what.size, page_normal) - first;
+	pages.vaddr = reinterpret_cast<u8 *>(around.first);
+	pages.size = around.size;
 	if (const int err = range_make(pages, &sp))
 		return err;
-	sp->skip = at - first;
+	sp->skip = at - around.first;
 	sp->used = what.size;
 	return range_spread(sp, out);
 }

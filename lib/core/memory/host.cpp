@@ -10,7 +10,7 @@
 
 namespace usdma::core {
 
-static constexpr u64 host_grain = cache_line;
+static constexpr u64 host_grain = cache_line, disk_block = 4 * KiB;
 
 /* Large blocks get a dedicated arena. */
 static bool is_large(u64 size)
@@ -154,9 +154,15 @@ void arenas_trim(bool all)
 	}
 }
 
+/* Blocks of a page or more begin at one; shorter ones where a disk can write to them, if they have a block of it. */
+static u64 alignment_of(u64 size)
+{
+	return size >= os_page_size() ? os_page_size() : size >= disk_block ? disk_block : host_grain;
+}
+
 static int block_carve(arena *a, const host_request &w, void **out)
 {
-	const u64 size = w.size, align = size >= page_normal ? page_normal : host_grain;
+	const u64 size = w.size, align = alignment_of(size);
 	u64 offset;
 	int err = a->blocks.alloc(size, align, &offset);
 
@@ -214,8 +220,8 @@ static int carve_from_any_present(const host_request &w, void **out)
 static int carve_from_new(const host_request &w, void **out)
 {
 	const bool single = is_large(w.size);
-	const u64 whole = single ? align_up(w.size, w.size >= page_huge ? page_huge : page_normal) :
-				   align_up(config_get().host_arena, page_normal);
+	const u64 whole = single ? align_up(w.size, w.size >= page_huge ? page_huge : os_page_size()) :
+				   align_up(config_get().host_arena, os_page_size());
 	std::unique_ptr<backing> mem;
 	arena *a = nullptr;
 	/* Faulting in is slow: not under the lock. */

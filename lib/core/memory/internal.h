@@ -40,7 +40,8 @@
 
 namespace usdma::core {
 
-inline constexpr u64 page_normal = 4 * KiB, page_huge = 2 * MiB, page_1g = GiB;
+/* Pages of device memory. Host memory has the OS's, or huge ones. */
+inline constexpr u64 page_normal = device_page, page_huge = 2 * MiB, page_1g = GiB;
 
 /* IOVAs: above those of the engines' rings; further limited by the open devices (iovas_make()). */
 inline constexpr u64 iova_first = 4 * GiB, iova_end = u64(1) << 56;
@@ -49,7 +50,9 @@ inline constexpr u64 iova_first = 4 * GiB, iova_end = u64(1) << 56;
 struct backing {
 	mapping mem;
 	unique_fd fd;
-	u64 page = page_normal;
+	u64 page = 0;
+
+	bool is_huge() const { return page > os_page_size(); }
 };
 
 /* Host memory at one IOVA, the same in all devices that can access it. */

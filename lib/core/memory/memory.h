@@ -27,6 +27,9 @@ enum region_flags : u32 {
 	region_program = 16, /* the program's own host memory, which the race check follows */
 };
 
+/* The normal ones; a heap's blocks share them. */
+inline constexpr u32 device_page = 4 * KiB;
+
 struct region : range_entry {
 	u32 alive = 0;
 	mem_class cls = mem_class::unregistered;
@@ -35,7 +38,7 @@ struct region : range_entry {
 	u8 slot = 0;                         /* slot of the device that owns it; host: that it was allocated for */
 	u32 reach = 0;                       /* bits of the devices that can access it (device::reaches) */
 	u32 flags = 0;
-	u32 page_size = 4096;
+	u32 page_size = device_page;
 	u64 delta = 0; /* DMA address = address + delta: an IOVA (host, same in all devices) or device memory address */
 	u64 user = 0;  /* tag for front ends */
 	void *owner = nullptr; /* heap, arena or range */

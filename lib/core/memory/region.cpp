@@ -92,7 +92,7 @@ static u64 key_of(const region &r)
 /* mprotect() is for whole pages: those of a reserved one, for all that is in it. */
 static bool is_unguarded(const region &r)
 {
-	return r.flags & region_readonly || (r.kind < region_kind::vmm && r.page_size > 4096);
+	return r.flags & region_readonly || (r.kind < region_kind::vmm && r.page_size > os_page_size());
 }
 
 static const char *region_name(const region &r)

@@ -26,10 +26,11 @@ static constexpr u64 quiesce_ms = 1000;
 static bool populates()
 {
 	static const bool can = [] {
-		void *p = mmap(nullptr, page_normal, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		const mapping page(p == MAP_FAILED ? nullptr : p, page_normal);
+		const u64 size = os_page_size();
+		void *p = mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		const mapping page(p == MAP_FAILED ? nullptr : p, size);
 
-		return page && !madvise(page.data(), page_normal, MADV_POPULATE_READ);
+		return page && !madvise(page.data(), size, MADV_POPULATE_READ);
 	}();
 
 	return can;
@@ -53,7 +54,7 @@ static bool readable(u64 first, u64 size)
 	for (u64 at = first, end = first + size; at < end;) {
 		size_t n = 0;
 
-		for (; n < batch && at < end; n++, at += page_normal)
+		for (; n < batch && at < end; n++, at += os_page_size())
 			from[n] = {reinterpret_cast<void *>(at), 1};
 		if (process_vm_readv(getpid(), &to, 1, from, n, 0) != ssize_t(n))
 			return false;
@@ -99,6 +100,7 @@ static int add(u64 base, u64 size, u32 flags, const device *dev, u64 user)
 	r.kind = region_kind::registered;
 	r.flags = flags;
 	r.slot = u8(dev ? dev->slot : 0);
+	r.page_size = u32(os_page_size());
 	r.reach = host_reach_of(dev);
 	r.user = user;
 	std::lock_guard guard(mem_state().lock);
@@ -184,8 +186,8 @@ int host_register(void *ptr, u64 size, u32 flags, const device *dev, u64 user)
 	err = check_overlap(base, size);
 	if (err)
 		return err;
-	const u64 first = align_down(base, page_normal), whole = align_up(base + size, page_normal) - first;
-	err = check_access(first, whole, readonly);
+	const page_range pages = pages_around(base, size);
+	err = check_access(pages.first, pages.size, readonly);
 	/* The program may have replaced signal handlers since the device was opened. */
 	if (!err)
 		err = page_guard_install();

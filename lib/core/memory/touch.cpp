@@ -14,6 +14,7 @@ namespace usdma::core {
 
 /* Faulted in, and noted, together. */
 static constexpr u64 grain = 64 * KiB;
+static_assert(grain % os_page_most == 0);
 /* At allocation: blocks of at most this size, and of a device this much. Larger ones may stay unused in part. */
 static constexpr u64 block_most = 64 * MiB, device_most = 256 * MiB;
 

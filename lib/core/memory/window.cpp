@@ -5,6 +5,7 @@
 #include "driver/base/error.h"
 #include "driver/base/grow.h"
 #include "driver/base/no_destructor.h"
+#include "driver/base/page.h"
 #include "lib/core/base/fork.h"
 #include "lib/core/memory/heap.h"
 
@@ -20,7 +21,6 @@
 
 namespace usdma::core {
 
-static constexpr u64 page = 4096;
 static constexpr u64 slots_size = max_devices * window_slot;
 /*
  * Possible bases of the window. AddressSanitizer's shadow memory covers the start of the first, and a ZGC heap
@@ -67,6 +67,7 @@ static void *map_none(u64 hint, u64 size)
  */
 static void *map_none_unlocked(u64 hint, u64 size)
 {
+	const u64 page = os_page_size();
 	void *const first = map_none(hint, page);
 	void *p = MAP_FAILED;
 
@@ -139,7 +140,7 @@ static map_summary read_maps()
 	map_summary s;
 	char line[512];
 	ull from, to;
-	u64 end = page;
+	u64 end = os_page_size();
 
 	while (file && fgets(line, sizeof(line), file.get())) {
 		if (sscanf(line, "%llx-%llx", &from, &to) != 2 || from >> 56) /* vsyscall is the kernel's */
@@ -224,7 +225,8 @@ static bool within_half(u64 size)
 		return true;
 	if (fscanf(file.get(), "%llu", &pages) != 1)
 		return true;
-	return pages * page < as.rlim_cur && size <= (as.rlim_cur - pages * page) / 2;
+	const u64 used = pages * os_page_size();
+	return used < as.rlim_cur && size <= (as.rlim_cur - used) / 2;
 }
 
 static int record(window_state &w, u64 base, const taken &t)
@@ -259,7 +261,7 @@ int window_take_slot(unsigned slot, u64 size, u64 *base)
 	window_state &w = window();
 	std::lock_guard guard(w.lock);
 	/* One page more: the address just past the memory must not be valid. */
-	taken t = {align_up(size, window_grain) + page, nowhere};
+	taken t = {align_up(size, window_grain) + os_page_size(), nowhere};
 	int err;
 
 	errno = ENOMEM;
@@ -347,9 +349,10 @@ bool window_overlaps(u64 addr, u64 size)
 
 static bool is_mapped(u64 addr)
 {
+	const page_range page = pages_around(addr, 1);
 	u8 resident;
 
-	return !mincore(reinterpret_cast<void *>(align_down(addr, page)), page, &resident) || errno != ENOMEM;
+	return !mincore(reinterpret_cast<void *>(page.first), page.size, &resident) || errno != ENOMEM;
 }
 
 bool in_window(u64 addr)

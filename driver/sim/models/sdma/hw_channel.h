@@ -13,7 +13,7 @@ namespace usdma::sim {
 /* Limits of this device (reg_max_len, reg_ring_order). */
 inline constexpr u64 model_max_len = 4 * GiB;
 inline constexpr u32 model_min_order = 2, model_max_order = 16;
-/* DMA areas are multiples of a page. */
+/* DMA areas are multiples of this. */
 inline constexpr u64 area_page = 4096;
 inline constexpr u64 ring_pages_max = (sizeof(sdma::descriptor) << model_max_order) / area_page + 1;
 

@@ -19,7 +19,6 @@
 #include "lib/core/stream/task.h"
 
 #include <algorithm>
-#include <unistd.h>
 
 namespace usdma::core {
 
@@ -85,19 +84,8 @@ static int device_make(device *dev, unsigned slot)
 
 static u64 last_opening;
 
-static int check_page_size()
-{
-	const long size = sysconf(_SC_PAGESIZE);
-
-	if (size == 4096)
-		return 0;
-	return fail(EOPNOTSUPP, "this kernel has pages of %ld bytes: the library needs 4096", size);
-}
-
 int device_open(unsigned slot, device **out)
 {
-	if (const int err = check_page_size())
-		return err;
 	retired_poll();
 	stamps_trim();
 	if (page_guard_install())

@@ -7,6 +7,8 @@
 #include "tests/support/far.h"
 
 #include <algorithm>
+#include <memory>
+#include <unistd.h>
 #include <vector>
 
 using namespace usdma::test;
@@ -273,13 +275,73 @@ static void repeated_addresses(void **)
 	}
 }
 
+struct part {
+	size_t at, len;
+};
+
+/* The range goes to the device and comes back, and nothing beside it changes. */
+static void check_round_trip(usdma_stream *s, const block &mem, unsigned char *host, size_t size, part p,
+			     std::mt19937_64 &gen)
+{
+	std::vector<unsigned char> want(host, host + size);
+
+	fill_random(want.data() + p.at, p.len, gen);
+	memcpy(host + p.at, want.data() + p.at, p.len);
+	WORKS(usdma_copy(s, mem.data() + p.at, host + p.at, p.len));
+	WORKS(usdma_stream_sync(s, long_ms));
+	memset(host + p.at, 0, p.len);
+	WORKS(usdma_copy(s, host + p.at, mem.data() + p.at, p.len));
+	WORKS(usdma_stream_sync(s, long_ms));
+	assert_memory_equal(host, want.data(), size);
+}
+
+/* Two ranges that meet in a page of the OS: the device reaches either while and after the other is unregistered. */
+static void registered_ranges_share_a_page(void **)
+{
+	const size_t page = size_t(sysconf(_SC_PAGESIZE)), size = 3 * page;
+	auto gen = rng(7);
+	device dev;
+	stream s(dev);
+	const block mem(dev, kind::device, size);
+	const std::unique_ptr<unsigned char, decltype(&free)> pages(
+		static_cast<unsigned char *>(aligned_alloc(page, size)), free);
+	unsigned char *const host = pages.get();
+
+	assert_non_null(host);
+	fill_random(host, size, gen);
+	for (unsigned n = 0; n < 8 * scale(); n++) {
+		/* In one page, or each with a page of its own, too. */
+		const size_t meet = page + 1 + gen() % (page - 1), out = n % 2 * page;
+		const size_t first = page - out + gen() % (meet - page),
+			     end = 2 * page + out - gen() % (2 * page - meet);
+		const part both[] = {{first, meet - first}, {meet, end - meet}};
+		const part removed = both[n / 2 % 2], stays = both[1 - n / 2 % 2];
+
+		for (const part p : both)
+			WORKS(usdma_host_register(host + p.at, p.len, 0));
+		for (const part p : both)
+			check_round_trip(s, mem, host, size, p, gen);
+		const std::vector<unsigned char> want(host + stays.at, host + stays.at + stays.len);
+		WORKS(usdma_copy(s, mem.data() + stays.at, host + stays.at, stays.len));
+		WORKS(usdma_host_unregister(host + removed.at));
+		WORKS(usdma_stream_sync(s, long_ms));
+		memset(host + stays.at, 0, stays.len);
+		WORKS(usdma_copy(s, host + stays.at, mem.data() + stays.at, stays.len));
+		WORKS(usdma_stream_sync(s, long_ms));
+		assert_memory_equal(host + stays.at, want.data(), stays.len);
+		for (const part p : both)
+			check_round_trip(s, mem, host, size, p, gen);
+		WORKS(usdma_host_unregister(host + stays.at));
+	}
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(streams_over_shared_blocks), cmocka_unit_test(each_direction_to_64_mib),
 		cmocka_unit_test(synchronous_copies),         cmocka_unit_test(batches),
 		cmocka_unit_test(rectangles_and_fills),       cmocka_unit_test(wrong_calls_are_refused),
-		cmocka_unit_test(repeated_addresses),
+		cmocka_unit_test(repeated_addresses),         cmocka_unit_test(registered_ranges_share_a_page),
 	};
 
 	return cmocka_run_group_tests_name("copies", tests, nullptr, nullptr);

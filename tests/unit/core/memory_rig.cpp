@@ -54,7 +54,7 @@ u64 on_device(fake &f, u64 size, core::page_policy policy)
 
 u8 *pages(size_t n, int prot)
 {
-	void *p = mmap(nullptr, n * 4096, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = mmap(nullptr, n * os_page_size(), prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	assert_true(p != MAP_FAILED);
 	return static_cast<u8 *>(p);

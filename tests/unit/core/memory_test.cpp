@@ -23,6 +23,8 @@ using test::own_memory;
 using test::pages;
 using test::pinned;
 
+static const u64 page = os_page_size();
+
 /* The device sees at p's DMA address what stands at p. */
 static void assert_reached(fake &f, const void *p)
 {
@@ -69,7 +71,7 @@ static void wrong_frees(void **)
 	u8 *r = pages(1);
 	const u64 d = on_device(f, 5000);
 
-	assert_int_equal(host_register(r, 4096, 0), 0);
+	assert_int_equal(host_register(r, page, 0), 0);
 	assert_int_equal(host_free(p + 64), -EINVAL);
 	assert_int_equal(host_free(&on_stack), -EINVAL);
 	assert_int_equal(host_free(nullptr), -EINVAL);
@@ -94,25 +96,25 @@ static void wrong_frees(void **)
 	assert_int_equal(host_alloc(64, -2, &none), -EINVAL);
 	assert_int_equal(device_alloc(&f.dev, 0, page_policy::normal_only, &no), -EINVAL);
 	assert_int_equal(device_alloc(&f.dev, ~u64(0), page_policy::huge_only, &no), -ENOMEM);
-	munmap(r, 4096);
+	munmap(r, page);
 }
 
 static void window_cannot_be_touched(void **)
 {
 	attached f(0);
-	u64 d = on_device(f, 4096), word = 0;
+	u64 d = on_device(f, page), word = 0;
 	const iovec to = {&word, 8}, from = {reinterpret_cast<void *>(d), 8};
 
 	assert_int_equal(process_vm_readv(getpid(), &to, 1, &from, 1, 0), -1);
 	assert_int_equal(errno, EFAULT);
 	/* And nothing else can land there. */
 	const u64 base = device_memory(&f.dev).base;
-	for (u64 at : {base, base + own_memory - 4096, base + own_memory}) {
-		void *p = mmap(reinterpret_cast<void *>(at), 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	for (u64 at : {base, base + own_memory - page, base + own_memory}) {
+		void *p = mmap(reinterpret_cast<void *>(at), page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		assert_true(p != MAP_FAILED && p != reinterpret_cast<void *>(at));
-		munmap(p, 4096);
+		munmap(p, page);
 	}
-	/* A pointer that runs past the memory is a device pointer still, allocated by nobody. */
+	/* A pointer that runs past the memory is a device pointer still, of no block. */
 	assert_true(translate(base + own_memory).cls == mem_class::device && !translate(base + own_memory).size);
 }
 
@@ -124,7 +126,7 @@ static void pinned_reaches_every_device(void **)
 	u8 *small = static_cast<u8 *>(pinned(100)), *large = static_cast<u8 *>(pinned(3 * MiB + 5));
 
 	assert_int_equal(reinterpret_cast<u64>(small) % 64, 0);
-	assert_int_equal(reinterpret_cast<u64>(large) % 4096, 0);
+	assert_int_equal(reinterpret_cast<u64>(large) % page, 0);
 	for (u8 *p : {small, small + 99, large, large + 3 * MiB + 4}) {
 		assert_reached(a, p);
 		assert_reached(b, p);
@@ -133,7 +135,7 @@ static void pinned_reaches_every_device(void **)
 	assert_reached(c, small);
 	assert_reached(c, large + 2 * MiB);
 	memset(large, 0x5a, 3 * MiB + 5);
-	/* The file that devices are told of holds the same bytes, and cannot be cut short. */
+	/* The file that devices get holds the same bytes, and cannot be truncated. */
 	const vfio::dma_area area = a.vfio().areas[translate(large).dma];
 	u8 byte = 0;
 	assert_true(area.fd >= 0);
@@ -173,7 +175,7 @@ static void failed_maps_are_undone(void **)
 		assert_int_equal(host_alloc(2 * MiB, -1, &none), -ENOSPC);
 		assert_non_null(strstr(error_text(), "no more mappings"));
 		f->vfio().fail_map_at = 1;
-		assert_int_equal(host_register(mem, 4 * 4096, 0), -ENOSPC);
+		assert_int_equal(host_register(mem, 4 * page, 0), -ENOSPC);
 		assert_true(translate(mem).cls == mem_class::unregistered);
 		for (attached *g : {&a, &b, &c})
 			assert_int_equal(g->vfio().count(), before);
@@ -185,11 +187,11 @@ static void failed_maps_are_undone(void **)
 		d.attach(-ENOSPC);
 		assert_int_equal(d.vfio().count(), 0);
 	}
-	assert_int_equal(host_register(mem, 4 * 4096, 0), 0);
-	assert_reached(c, mem + 4096);
+	assert_int_equal(host_register(mem, 4 * page, 0), 0);
+	assert_reached(c, mem + page);
 	assert_int_equal(host_unregister(mem), 0);
 	assert_int_equal(host_free(p), 0);
-	munmap(mem, 4 * 4096);
+	munmap(mem, 4 * page);
 }
 
 /* A device that does not release it keeps the memory alive until it is closed; its IOVA is not used again. */
@@ -208,14 +210,14 @@ static void failed_unmap_keeps_memory(void **)
 	assert_null(a.vfio().reach(iova));
 	assert_ptr_equal(b->vfio().reach(iova), p);
 	unsigned char in_core;
-	assert_int_equal(mincore(p, 4096, &in_core), 0); /* still mapped here */
+	assert_int_equal(mincore(p, page, &in_core), 0); /* still mapped here */
 	void *q = pinned(2 * MiB);
 	assert_true(translate(q).dma != iova);
 	assert_int_equal(host_free(q), 0);
 	attached c(2); /* gets none of the dead one */
 	assert_null(c.vfio().reach(iova));
 	b.reset();
-	assert_int_equal(mincore(p, 4096, &in_core), -1);
+	assert_int_equal(mincore(p, page, &in_core), -1);
 }
 
 static void lost_device_harms_no_other(void **)
@@ -236,7 +238,7 @@ static void lost_device_harms_no_other(void **)
 static void child_does_not_have_it(void **)
 {
 	attached f(0);
-	void *p = pinned(4096), *none;
+	void *p = pinned(page), *none;
 	u64 word = 0;
 	int status;
 
@@ -264,79 +266,80 @@ static void registering(void **)
 	attached f(0);
 	u8 *mem = pages(8);
 
-	assert_int_equal(host_register(mem + 100, 5000, 0), 0);
+	assert_int_equal(host_register(mem + 100, page + 904, 0), 0);
 	assert_true(translate(mem + 99).cls == mem_class::unregistered);
-	assert_true(translate(mem + 5100).cls == mem_class::unregistered);
-	assert_true(translate(mem + 5099).kind == region_kind::registered);
+	assert_true(translate(mem + page + 1004).cls == mem_class::unregistered);
+	assert_true(translate(mem + page + 1003).kind == region_kind::registered);
 	assert_reached(f, mem + 100);
-	assert_reached(f, mem + 5099);
-	assert_int_equal(f.vfio().areas[align_down(translate(mem + 100).dma, u64(4096))].fd, -1);
+	assert_reached(f, mem + page + 1003);
+	assert_int_equal(f.vfio().areas[align_down(translate(mem + 100).dma, page)].fd, -1);
 	/* A neighbour in the same page. */
-	assert_int_equal(host_register(mem + 5100, 100, host_reg_readonly), 0);
-	assert_reached(f, mem + 5100);
-	assert_null(f.vfio().reach(translate(mem + 5100).dma, vfio::dma_write));
-	assert_non_null(f.vfio().reach(translate(mem + 5099).dma, vfio::dma_write));
-	for (const auto &[off, len] : {std::pair<u64, u64>{0, 101}, {5099, 1}, {0, 8 * 4096}, {5199, 50}, {200, 10}})
+	assert_int_equal(host_register(mem + page + 1004, 100, host_reg_readonly), 0);
+	assert_reached(f, mem + page + 1004);
+	assert_null(f.vfio().reach(translate(mem + page + 1004).dma, vfio::dma_write));
+	assert_non_null(f.vfio().reach(translate(mem + page + 1003).dma, vfio::dma_write));
+	for (const auto &[off, len] :
+	     {std::pair<u64, u64>{0, 101}, {page + 1003, 1}, {0, 8 * page}, {page + 1103, 50}, {200, 10}})
 		assert_int_equal(host_register(mem + off, len, 0), -EEXIST);
 	assert_int_equal(host_unregister(mem + 100), 0);
-	assert_reached(f, mem + 5100);
-	assert_int_equal(host_register(mem, 5100, 0), 0);
+	assert_reached(f, mem + page + 1004);
+	assert_int_equal(host_register(mem, page + 1004, 0), 0);
 	attached late(1);
 	assert_reached(late, mem);
-	assert_reached(late, mem + 5150);
+	assert_reached(late, mem + page + 1054);
 	assert_int_equal(host_unregister(mem), 0);
-	assert_int_equal(host_unregister(mem + 5100), 0);
-	munmap(mem, 8 * 4096);
+	assert_int_equal(host_unregister(mem + page + 1004), 0);
+	munmap(mem, 8 * page);
 }
 
 /* Parts of a pinned block, up to its last byte; a free removes them. */
 static void registering_pinned(void **)
 {
 	attached f(0);
-	auto *p = static_cast<u8 *>(pinned(3 * 4096));
+	auto *p = static_cast<u8 *>(pinned(3 * page));
 	const size_t before = f.vfio().count();
 	u64 tag = 0;
 
-	assert_int_equal(host_register(p, 3 * 4096 + 1, host_reg_over_pinned), -EEXIST);
-	assert_int_equal(host_register(p + 100, 4096, host_reg_over_pinned, nullptr, 5), 0);
-	assert_int_equal(host_register(p + 4196, 1, host_reg_over_pinned, nullptr, 6), 0);
-	for (const auto &[off, len] : {std::pair<u64, u64>{0, 101}, {4195, 1}, {0, 3 * 4096}, {4196, 50}})
+	assert_int_equal(host_register(p, 3 * page + 1, host_reg_over_pinned), -EEXIST);
+	assert_int_equal(host_register(p + 100, page, host_reg_over_pinned, nullptr, 5), 0);
+	assert_int_equal(host_register(p + page + 100, 1, host_reg_over_pinned, nullptr, 6), 0);
+	for (const auto &[off, len] : {std::pair<u64, u64>{0, 101}, {page + 99, 1}, {0, 3 * page}, {page + 100, 50}})
 		assert_int_equal(host_register(p + off, len, host_reg_over_pinned), -EEXIST);
-	assert_false(host_registration(p + 99, &tag) || host_registration(p + 4197, &tag));
-	assert_true(host_registration(p + 4195, &tag) && tag == 5);
-	assert_true(host_registration(p + 4196, &tag) && tag == 6);
+	assert_false(host_registration(p + 99, &tag) || host_registration(p + page + 101, &tag));
+	assert_true(host_registration(p + page + 99, &tag) && tag == 5);
+	assert_true(host_registration(p + page + 100, &tag) && tag == 6);
 	assert_true(translate(p + 100).kind == region_kind::pinned);
 	assert_int_equal(f.vfio().count(), before);
 	assert_int_equal(host_unregister(p), -ENOENT);
 	assert_int_equal(host_unregister(p + 100), 0);
 	assert_reached(f, p + 100);
 	assert_int_equal(host_free(p), 0);
-	assert_int_equal(host_unregister(p + 4196), -ENOENT);
+	assert_int_equal(host_unregister(p + page + 100), -ENOENT);
 }
 
 static void registering_what_is_not_there(void **)
 {
 	attached f(0);
 	u8 *mem = pages(3), *readonly = pages(1, PROT_READ);
-	auto *mine = static_cast<u8 *>(pinned(4096));
+	auto *mine = static_cast<u8 *>(pinned(page));
 	const size_t before = f.vfio().count();
 
-	munmap(mem + 4096, 4096);
-	assert_int_equal(host_register(mem, 3 * 4096, 0), -EFAULT);
-	assert_int_equal(host_register(mem + 4095, 2, host_reg_readonly), -EFAULT);
-	assert_int_equal(host_register(readonly, 4096, 0), -EFAULT);
-	assert_int_equal(host_register(nullptr, 4096, 0), -EINVAL);
+	munmap(mem + page, page);
+	assert_int_equal(host_register(mem, 3 * page, 0), -EFAULT);
+	assert_int_equal(host_register(mem + page - 1, 2, host_reg_readonly), -EFAULT);
+	assert_int_equal(host_register(readonly, page, 0), -EFAULT);
+	assert_int_equal(host_register(nullptr, page, 0), -EINVAL);
 	assert_int_equal(host_register(mem, 0, 0), -EINVAL);
 	assert_int_equal(host_register(mem, ~u64(0), 0), -EINVAL);
-	assert_int_equal(host_register(reinterpret_cast<void *>(device_memory(&f.dev).base), 4096, 0), -EINVAL);
+	assert_int_equal(host_register(reinterpret_cast<void *>(device_memory(&f.dev).base), page, 0), -EINVAL);
 	assert_int_equal(host_register(mine + 64, 64, 0), -EEXIST);
 	assert_int_equal(f.vfio().count(), before);
-	assert_int_equal(host_register(readonly, 4096, host_reg_readonly), 0);
+	assert_int_equal(host_register(readonly, page, host_reg_readonly), 0);
 	assert_int_equal(host_unregister(readonly), 0);
 	assert_int_equal(host_free(mine), 0);
-	munmap(mem, 4096);
-	munmap(mem + 2 * 4096, 4096);
-	munmap(readonly, 4096);
+	munmap(mem, page);
+	munmap(mem + 2 * page, page);
+	munmap(readonly, page);
 }
 
 static void many_registrations(void **)
@@ -344,7 +347,7 @@ static void many_registrations(void **)
 	static constexpr size_t n = 100000, step = 192;
 	auto gen = test::rng(2);
 	attached f(0);
-	u8 *mem = pages(n * step / 4096 + 1);
+	u8 *mem = pages(n * step / page + 1);
 
 	for (size_t i = 0; i < n; i++)
 		assert_int_equal(host_register(mem + i * step, 128, 0), 0);
@@ -401,7 +404,7 @@ static void narrower_device(void **)
 	assert_int_equal(host_free(q), 0);
 	for (void *r : all)
 		assert_int_equal(host_free(r), 0);
-	b.vfio().lim.page_size = 65536;
+	b.vfio().lim.page_size = 16 * page;
 	b.attach(-EOPNOTSUPP);
 }
 
@@ -484,8 +487,8 @@ static void policies(void **)
 	assert_int_equal(small % 512, 0);
 	assert_int_equal(big % (2 * MiB), 0);
 	assert_int_equal(tiny_huge % (2 * MiB), 0);
-	assert_int_equal(translate(small).reg->page_size, 4096);
-	assert_int_equal(translate(normal).reg->page_size, 4096);
+	assert_int_equal(translate(small).reg->page_size, device_page);
+	assert_int_equal(translate(normal).reg->page_size, device_page);
 	assert_int_equal(translate(big).reg->page_size, 2 * MiB);
 	const heap_info info = device_heap_info(&f.dev);
 	assert_int_equal(info.total, own_memory);
@@ -508,7 +511,7 @@ static void policies(void **)
 	for (u64 d : pins)
 		assert_int_equal(device_free(d), 0);
 	const u64 shift = on_device(f, 512), rest = on_device(f, own_memory - 512);
-	assert_int_equal(translate(rest).reg->page_size, 4096);
+	assert_int_equal(translate(rest).reg->page_size, device_page);
 	assert_int_equal(rest, shift + 512);
 	assert_int_equal(translate(rest + own_memory - 513).slot, 2);
 	/* What is not freed ends with the device. */

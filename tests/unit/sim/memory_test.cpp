@@ -570,20 +570,21 @@ static void test_holes_stay_holes(void **)
 /* A file that grew: what is new can be mapped as well. */
 static void test_file_that_grows(void **)
 {
+	const u64 step = os_page_size(); /* what the test maps */
 	rig r(rig::small(), reach::file);
 	const unique_fd fd(memfd_create("growing", MFD_CLOEXEC));
 	chan ch(r, 0);
 	vfio::dma_area a;
 
 	for (u64 n = 1; n <= 8; n++) {
-		assert_int_equal(ftruncate(fd.get(), off_t(n * page)), 0);
-		mapping m(mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), off_t((n - 1) * page)),
-			  page);
-		a.iova = 0x10000000 + n * page;
-		a.size = page;
+		assert_int_equal(ftruncate(fd.get(), off_t(n * step)), 0);
+		mapping m(mmap(nullptr, step, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), off_t((n - 1) * step)),
+			  step);
+		a.iova = 0x10000000 + n * step;
+		a.size = step;
 		a.vaddr = m.data();
 		a.fd = fd.get();
-		a.fd_offset = (n - 1) * page;
+		a.fd_offset = (n - 1) * step;
 		m.data()[3] = u8(n);
 		assert_int_equal(r.dev->dma_map(a), 0);
 		assert_int_equal(ch.run(make_copy(space::host, a.iova + 3, space::device, mem_base, 1)),

@@ -122,8 +122,10 @@ int region_mmap(int fd, u32 flags, u64 fd_offset, u64 size, mapping *out)
 {
 	const int prot = (flags & region_readable ? PROT_READ : 0) | (flags & region_writable ? PROT_WRITE : 0);
 	const page_range pages = pages_around(fd_offset, size);
-	void *const p = mmap(nullptr, pages.size, prot, MAP_SHARED, fd, off_t(pages.first));
 
+	if (fd_offset % map_grain)
+		return fail(EINVAL, "a region at %#llx of its file: registers would not be aligned", ull(fd_offset));
+	void *const p = mmap(nullptr, pages.size, prot, MAP_SHARED, fd, off_t(pages.first));
 	if (p == MAP_FAILED)
 		return fail_map(size, false, "a region of the device");
 	/* A core dump would read registers, and allocate untouched pages of device memory. */

@@ -21,10 +21,7 @@ bool is_hugetlb(int fd);
 
 int region_check_access(const region_info &r, unsigned index, u64 offset, u64 len, u32 right);
 int region_check_map(const region_info &r, u64 offset, u64 size);
-/*
- * mmap with the region's access rights. With pages of more than 4 KiB neighbours are mapped, too; the kernel's VFIO
- * refuses that where it traps them.
- */
+/* mmap with the region's access rights. With pages of more than 4 KiB neighbours are mapped, too. */
 int region_mmap(int fd, u32 flags, u64 fd_offset, u64 size, mapping *out);
 
 } // namespace usdma::vfio

@@ -157,6 +157,7 @@ void fake_server::serve_region_info(user_message &m)
 			       proto::region_flag_caps;
 		r.info.cap_offset = offsetof(decltype(r), cap);
 		r.info.size = bar2_size;
+		r.info.offset = memory_offset;
 		r.cap = {proto::cap_sparse_mmap, 1, 0};
 		r.sparse.nr_areas = 1;
 		r.area = {4096, bar2_size - 4096};

@@ -49,7 +49,8 @@ public:
 	/* What the client asked for; read after the call that caused it, or after stop. */
 	std::string version_reply = "{\"capabilities\":{}}";
 	u16 minor = 1;
-	int memory = -1; /* BAR2's file */
+	int memory = -1;       /* BAR2's file */
+	u64 memory_offset = 0; /* of BAR 2 */
 	int doorbell = -1;
 	std::vector<u8> bar0 = std::vector<u8>(bar0_size);
 	std::vector<u8> config = std::vector<u8>(256);

@@ -323,6 +323,21 @@ static void whoever_is_trusted_may(void **)
 	assert_int_equal(s.map_fds.size(), 1);
 }
 
+/* Registers there would be no aligned words. */
+static void a_region_begins_on_a_page_of_its_file(void **)
+{
+	fake_server s;
+	device_ptr dev;
+	mapping m;
+
+	close(s.memory);
+	s.memory = file(4 * MiB, 0, F_SEAL_SHRINK).release();
+	s.memory_offset = 2;
+	assert_int_equal(s.attach(&dev), 0);
+	assert_int_equal(dev->region_map(region_bar2, 4096, 4096, &m), -EINVAL);
+	assert_false(dev->lost());
+}
+
 /* Huge pages go back to their pool by a hole: no server gets a descriptor for them, messages reach them. */
 static void huge_pages_are_not_handed_over(void **)
 {
@@ -450,6 +465,7 @@ int main()
 		cmocka_unit_test(doorbells_take_few_descriptors),
 		cmocka_unit_test(full_interrupts_and_gone),
 		cmocka_unit_test(regions_that_could_end_are_not_mapped),
+		cmocka_unit_test(a_region_begins_on_a_page_of_its_file),
 		cmocka_unit_test(whoever_is_trusted_may),
 		cmocka_unit_test(huge_pages_are_not_handed_over),
 		cmocka_unit_test(capabilities_do_not_overlap),

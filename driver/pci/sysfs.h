@@ -46,8 +46,8 @@ std::vector<int> iommu_groups(const std::string &root);
 /* Whether the kernel uses an IOMMU. */
 bool iommu_present(const std::string &root);
 /*
- * Whether a function without a group may get one when a driver binds to it: on arm64 kernels before 6.15 read what the
- * firmware says about its IOMMU only then.
+ * Whether a function without a group may get one when a driver binds to it: on arm64 Linux 6.12 reads the firmware's
+ * description of its IOMMU only then, 7.3 earlier.
  */
 bool iommu_group_pending(const std::string &root, const function &f);
 /* The part of config space that sysfs provides: 64 bytes for unprivileged users, 256 or 4096 for root. */

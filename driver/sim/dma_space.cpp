@@ -12,7 +12,7 @@
 
 namespace usdma::sim {
 
-static constexpr u64 area_grain = vfio::proto::default_pgsizes; /* whatever pages the client's OS has */
+static_assert(area_page == vfio::proto::default_pgsizes);
 static constexpr u64 max_iova = u64(1) << 57;
 static constexpr u64 release_ms = 4000;
 static constexpr u64 interrupt_ns = 20 * ns_per_ms;
@@ -118,7 +118,7 @@ void dma_space::put_area(area *a)
 
 int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
 {
-	if (!size || iova % area_grain || size % area_grain || fd_offset % area_grain ||
+	if (!size || iova % area_page || size % area_page || fd_offset % area_page ||
 	    !range_within(iova, size, max_iova) || fd_offset + size < size)
 		return fail(EINVAL,
 			    "sim: DMA_MAP: 0x%" PRIx64 " and 0x%" PRIx64

@@ -22,6 +22,9 @@
 
 namespace usdma::sim {
 
+/* DMA areas are multiples of this, whatever pages the client's OS has. */
+inline constexpr u64 area_page = 4096;
+
 /* An area as an engine looks it up. */
 struct window {
 	u64 base = 0;

@@ -17,14 +17,14 @@ namespace usdma::python {
 /* The module that the interpreter has, or a new one. */
 inline PyObject *find_or_make(const char *name, PyObject *(*init)())
 {
-	PyObject *const made = PyInterpreterState_GetDict(PyInterpreterState_Get());
+	PyObject *const dict = PyInterpreterState_GetDict(PyInterpreterState_Get());
 
-	if (!made)
+	if (!dict)
 		return PyErr_NoMemory();
-	if (PyObject *const m = PyDict_GetItemString(made, name))
+	if (PyObject *const m = PyDict_GetItemString(dict, name))
 		return Py_NewRef(m);
 	PyObject *m = init();
-	if (m && PyDict_SetItemString(made, name, m))
+	if (m && PyDict_SetItemString(dict, name, m))
 		Py_CLEAR(m);
 	return m;
 }
@@ -37,7 +37,7 @@ inline PyObject *init_in_main(const char *name, PyObject *(*init)())
 				"threads of the main one, or processes");
 		return nullptr;
 	}
-	/* For an import by a sub-interpreter, Python 3.13 calls PyInit_ in the main one first; types are made once. */
+	/* For an import by a sub-interpreter, Python 3.13 calls PyInit_ in the main one first; init() works once. */
 	PyObject *const m = find_or_make(name, init);
 	/*
 	 * Otherwise Python would copy the module's names into another interpreter; this makes it call PyInit_

@@ -186,7 +186,7 @@ static void rectangles(void **)
 		}
 }
 
-/* A copy without any time succeeds if this thread does not run for 100 ms between the doorbell and the wait. */
+/* A copy with a timeout of 0 succeeds if this thread does not run for 100 ms between the doorbell and the wait. */
 template <class F> static bool times_out(const F &copy)
 {
 	for (unsigned i = 0; i < 100; i++)

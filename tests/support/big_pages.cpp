@@ -6,7 +6,7 @@
  * The C library's own mappings (malloc's, stacks, programs) are not changed: in a page around such memory only a part
  * may be mapped or writable. It counts as a page that is.
  */
-/* It renames mmap. */
+/* With it <sys/mman.h> redirects mmap to mmap64. */
 #undef _FILE_OFFSET_BITS
 #include <cerrno>
 #include <cstdint>

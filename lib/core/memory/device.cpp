@@ -166,7 +166,7 @@ static int block_add(device *dev, u64 offset, u64 size, u64 page, u64 *out)
 		h->blocks.free(offset);
 		return err == -ENOMEM ? -ENOBUFS : err;
 	}
-	count_in(dev, bytes, page > page_normal);
+	count_in(dev, bytes, page > device_page);
 	dump_block(h, offset, bytes, true);
 	*out = r.base;
 	return 0;
@@ -174,7 +174,7 @@ static int block_add(device *dev, u64 offset, u64 size, u64 page, u64 *out)
 
 static int block_get(device *dev, u64 size, u64 page, u64 *out)
 {
-	const u64 grain = page == page_normal ? block_grain : page;
+	const u64 grain = page == device_page ? block_grain : page;
 	device_heap *h = heap_of(dev);
 	u64 offset;
 
@@ -196,11 +196,11 @@ static int block_by_policy(device *dev, u64 size, page_policy policy, u64 *out)
 		return block_get(dev, size, page_1g, out);
 	case page_policy::huge_first:
 		err = size > small_max ? block_get(dev, size, page_huge, out) : -ENOMEM;
-		return err == -ENOMEM ? block_get(dev, size, page_normal, out) : err;
+		return err == -ENOMEM ? block_get(dev, size, device_page, out) : err;
 	case page_policy::normal_only:
 		break;
 	}
-	return block_get(dev, size, page_normal, out);
+	return block_get(dev, size, device_page, out);
 }
 
 /* *more: memory may become free without a free by the caller. */
@@ -307,7 +307,7 @@ int device_free(u64 addr)
 	device_heap *h = heap_of(dev);
 	const u64 offset = addr - slot_base(dev);
 	exports_close(dev, offset);
-	count_out(dev, h->blocks.size_at(offset), r->page_size > page_normal);
+	count_out(dev, h->blocks.size_at(offset), r->page_size > device_page);
 	region_remove(r);
 	release_now(dev, offset, before);
 	return 0;

@@ -40,8 +40,8 @@
 
 namespace usdma::core {
 
-/* Pages of device memory. Host memory has the OS's, or huge ones. */
-inline constexpr u64 page_normal = device_page, page_huge = 2 * MiB, page_1g = GiB;
+/* Beside device_page, and the OS's pages of host memory. */
+inline constexpr u64 page_huge = 2 * MiB, page_1g = GiB;
 
 /* IOVAs: above those of the engines' rings; further limited by the open devices (iovas_make()). */
 inline constexpr u64 iova_first = 4 * GiB, iova_end = u64(1) << 56;

@@ -27,7 +27,7 @@ enum region_flags : u32 {
 	region_program = 16, /* the program's own host memory, which the race check follows */
 };
 
-/* The normal ones; a heap's blocks share them. */
+/* The normal pages of device memory; a heap's blocks share them. */
 inline constexpr u32 device_page = 4 * KiB;
 
 struct region : range_entry {

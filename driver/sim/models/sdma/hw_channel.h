@@ -3,6 +3,7 @@
 #pragma once
 
 #include "driver/hw/sdma_regs.h"
+#include "driver/sim/dma_space.h"
 #include "driver/sim/models/sdma/machine.h"
 #include "driver/sim/models/sdma/remote_ring.h"
 
@@ -13,8 +14,6 @@ namespace usdma::sim {
 /* Limits of this device (reg_max_len, reg_ring_order). */
 inline constexpr u64 model_max_len = 4 * GiB;
 inline constexpr u32 model_min_order = 2, model_max_order = 16;
-/* DMA areas are multiples of this. */
-inline constexpr u64 area_page = 4096;
 inline constexpr u64 ring_pages_max = (sizeof(sdma::descriptor) << model_max_order) / area_page + 1;
 
 /* Of a channel, for timing.h. */

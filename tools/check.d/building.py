@@ -104,8 +104,7 @@ def fuzz(run):
             deadline=run.options.fuzz_seconds * 3 + 3600, line=lambda text: text.startswith("# ") and run.say(text[2:].strip()))
 
 
-@job("packages", 15, "Debian packages in a clean root: build, lintian, install, use, purge; then in a booted system",
-     BUILD + ("package", "vm"))
+@job("packages", 15, "Debian packages in a clean root: build, lintian, install, use, purge; then in a booted system", BUILD + ("package", "vm"))
 def packages(run):
     run.tap("packages", [os.path.join(TOP, "tests/install/packages"), "--work", run.dir("packages"), "--jobs", str(run.jobs)], deadline=6000)
     run.tap("booted", [os.path.join(TOP, "tests/install/booted"), "--work", run.dir("packages"), "--cache", run.dir("vm-cache"), "--debs",
@@ -123,8 +122,8 @@ def bench(run):
      BUILD, in_all=False)
 def soak(run):
     run.build(where=run.dir("gcc"), tests=["random-faults", "acl-model-embedded"])
-    minutes = run.options.soak_minutes
-    run.tap("soak", [os.path.join(TOP, "tests/fault/soak.py"), run.dir("gcc"), "--minutes", str(minutes)], deadline=minutes * 60 + 3600)
+    run.tap("soak", [os.path.join(TOP, "tests/fault/soak.py"), run.dir("gcc"), "--minutes", str(run.options.soak_minutes)],
+            deadline=run.options.soak_minutes * 60 + 3600)
 
 
 CPPCHECK = ["cppcheck", "--std=c++20", "--language=c++", "--enable=warning,performance,portability", "--inline-suppr", "--quiet",
@@ -144,8 +143,7 @@ def one_by_one(run):
 @job("headers", 2, "each private header compiles alone; public ones also by clang", BUILD + ("clang",))
 def headers(run):
     where = one_by_one(run)
-    run.tap("public headers by clang", ["python3", "-B", os.path.join(TOP, "tests/install/headers.py"), os.path.join(TOP, "include"),
-                                        CLANG["CC"], CLANG["CXX"]])
+    run.tap("public headers by clang", ["python3", "-B", os.path.join(TOP, "tests/install/headers.py"), os.path.join(TOP, "include"), CLANG["CC"], CLANG["CXX"]])
     includes = sorted({w for e in read_json(where, "compile_commands.json") for w in re.findall(r"-isystem ?\S+|-I(?=/)\S+", e["command"])})
     flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wno-interference-size", "-Wno-missing-field-initializers",
              *(w for i in includes for w in i.split()), f"-I{TOP}", f"-I{TOP}/include", f"-I{TOP}/include/hccl"]
@@ -154,11 +152,10 @@ def headers(run):
         for h in run.must("list of headers", ["git", "ls-files", "driver/*.h", "lib/*.h", "tools/*.h"]).split()])
 
 
-@job("tidy", 40, "clang-tidy 14 with .clang-tidy: driver, lib, tools, tests; any finding fails; reads only what changed since it passed",
-     BUILD + ("tidy", "clang"))
-def tidy(run):
-    run.tap("tidy", ["python3", "-B", os.path.join(TOP, "tests/style/tidy.py"), one_by_one(run), "--jobs", str(run.jobs)],
-            deadline=4 * 3600, line=progress(r"# (\d+) of (\d+)", run))
+job("tidy", 40, "clang-tidy 14 with .clang-tidy: driver, lib, tools, tests; any finding fails; reads only what changed since it passed",
+    BUILD + ("tidy", "clang"))(lambda run: run.tap(
+        "tidy", ["python3", "-B", os.path.join(TOP, "tests/style/tidy.py"), one_by_one(run), "--jobs", str(run.jobs)],
+        deadline=4 * 3600, line=progress(r"# (\d+) of (\d+)", run)))
 
 
 @job("coverage", 15, "line and branch coverage of driver and lib by the suites unit, integration and fault", BUILD + ("coverage",))

@@ -112,8 +112,7 @@ def read_json(*path):
 class Run:
     def __init__(self, name, options):
         self.name, self.options, self.jobs = name, options, options.jobs
-        self.results, self.started = Results(), time.monotonic()
-        self.parts = []  # (what, seconds) of the steps, for the table
+        self.results, self.started, self.parts = Results(), time.monotonic(), []  # parts: (what, seconds), for the table
 
     def say(self, text):
         print(f"[{self.name}] {text}", flush=True)
@@ -160,8 +159,7 @@ class Run:
             self.must("reconfigure", ["ninja", "-C", where, "build.ninja"], env=env)
         else:
             shutil.rmtree(where, ignore_errors=True)
-            self.must("configure", ["meson", "setup", where, TOP, "-Dwerror=true", "-Dtests=enabled", "-Dtools=enabled",
-                                    *(options or QUICK)], env=env)
+            self.must("configure", ["meson", "setup", where, TOP, "-Dwerror=true", "-Dtests=enabled", "-Dtools=enabled", *(options or QUICK)], env=env)
         return where
 
     def build(self, *options, env=None, what="build without a warning", where=None, targets=(), tests=()):
@@ -284,6 +282,5 @@ class State:
 
     def note(self, run):
         self.jobs[run.name] = {"seconds": round(run.seconds, 1), "passed_at": None if run.results.failed else self.tree}
-        os.makedirs(os.path.dirname(self.path), exist_ok=True)
         with open(self.path, "w", encoding="utf-8") as f:
             json.dump(self.jobs, f, indent=1)

@@ -17,6 +17,7 @@ nothing failed and something ran.  Trees and logs are in build-check/.
 """
 import argparse
 import contextlib
+import fcntl
 import fnmatch
 import os
 import subprocess
@@ -38,11 +39,10 @@ def arguments():
     parser.add_argument("--fuzz-seconds", type=int, default=60, metavar="S", help="total duration of the job fuzz (60)")
     parser.add_argument("--soak-minutes", type=float, default=10, metavar="M", help="duration of the job soak (10)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes at a time (%(default)s)")
-    parser.add_argument("--build-root", default=os.path.join(TOP, "build-check"), metavar="DIR", help="build folder (build-check)")
+    parser.add_argument("--build-root", type=os.path.abspath, default=os.path.join(TOP, "build-check"), metavar="DIR", help="build folder (build-check)")
     args = parser.parse_intermixed_args()
     if args.jobs < 1 or not 0 < args.soak_minutes <= 100000 or args.fuzz_seconds < 1:
         parser.error("--jobs, --fuzz-seconds and --soak-minutes take numbers above 0")
-    args.build_root = os.path.abspath(args.build_root)
     return args
 
 
@@ -117,6 +117,12 @@ def main():
         print(f"passed already on this state: {' '.join(done) or 'none'}")
         if not todo:
             return 0
+    os.makedirs(args.build_root, exist_ok=True)
+    lock = os.open(args.build_root, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise SystemExit(f"./tools/check: another one runs in {args.build_root}; wait for it, or give --build-root") from None
     if len(todo) > 1:
         print("runs " + ", ".join(f"{n} ({state.minutes(n)} min)" for n, fn in todo if not fn) +
               f": about {sum(state.minutes(n) for n, fn in todo if not fn)} minutes", flush=True)

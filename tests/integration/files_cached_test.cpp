@@ -160,6 +160,32 @@ static void a_long_read_is_direct(void **)
 	munmap(map, want.size());
 }
 
+/* Long reads are shared with a thread; each meets ranges that are not in memory, and the end of the file. */
+static void long_reads_are_shared(const char *dir, std::mt19937_64 &gen)
+{
+	device dev;
+	stream s(dev);
+	const temporary t(dir);
+	const bytes want = fill_file(t, 20 * MiB + any_size(4 * MiB, gen), gen);
+	const file f(dev, t.fd());
+
+	assert_int_equal(fdatasync(t.fd()), 0);
+	for (unsigned i = 0; i < 8; i++) {
+		read_any(dev, s, f, want, gen);
+		if (i % 2)
+			posix_fadvise(t.fd(), off_t(any_size(want.size(), gen)), off_t(any_size(2 * MiB, gen)),
+				      POSIX_FADV_DONTNEED);
+	}
+}
+
+static void long_reads(void **)
+{
+	auto gen = rng(27);
+
+	long_reads_are_shared("/tmp", gen);
+	long_reads_are_shared("/dev/shm", gen);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -167,6 +193,7 @@ int main()
 		cmocka_unit_test(a_false_end_of_the_file),
 		cmocka_unit_test(a_short_read_is_read_ahead),
 		cmocka_unit_test(a_long_read_is_direct),
+		cmocka_unit_test(long_reads),
 	};
 
 	return cmocka_run_group_tests_name("files-cached", tests, nullptr, nullptr);

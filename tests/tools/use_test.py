@@ -139,7 +139,7 @@ def test_interrupted_modes(s):
 
 def test_file_workloads(s):
     """Each compares what it moved, and has a row for each of its methods."""
-    for name, args, key, n in (("weights", ("--file-size", "3M"), "weights", 12), ("kv-file", ("--layers", "1", "--tokens", "100"), "kv_file", 4)):
+    for name, args, key, n in (("weights", ("--file-size", "3M"), "weights", 13), ("kv-file", ("--layers", "1", "--tokens", "100"), "kv_file", 4)):
         done = s.done(*s.measure, "--workload", name, *args, "--folder", s.scratch, "--json", s.path("w.json"))
         with open(s.path("w.json"), encoding="utf-8") as f:
             rows = json.load(f)[key]

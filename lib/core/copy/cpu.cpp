@@ -107,6 +107,7 @@ struct cpu_copy {
 	u8 *dst;
 	const u8 *src;
 	u64 len;
+	deadline until;
 };
 
 /* Bytes of the next piece: up to the end of a region of device memory. */
@@ -138,10 +139,10 @@ static int copy_range(const cpu_copy &c, u64 from, u64 to)
 	return 0;
 }
 
-static int copy_alone(const cpu_copy &c, deadline until)
+static int copy_alone(const cpu_copy &c, u64 from)
 {
-	for (u64 from = 0, to; from < c.len; from = to) {
-		if (from && until.passed())
+	for (u64 to; from < c.len; from = to) {
+		if (from && c.until.passed())
 			return fail(ETIMEDOUT,
 				    "a synchronous copy of %" PRIu64 " bytes: %" PRIu64 " were copied in time", c.len,
 				    from);
@@ -152,47 +153,20 @@ static int copy_alone(const cpu_copy &c, deadline until)
 	return 0;
 }
 
-static int helper_part(void *arg, u64 from, u64 to)
+static int shared_part(void *arg, u64 from, u64 to)
 {
-	return copy_range(*static_cast<const cpu_copy *>(arg), from, to);
-}
+	const cpu_copy &c = *static_cast<const cpu_copy *>(arg);
 
-/* The parts that the helper leaves. */
-static int copy_rest(const cpu_copy &c, shared_work *w, deadline until)
-{
-	u64 from;
-
-	while ((from = fetch_add_acq_rel(&w->next, shared_work::part)) < c.len) {
-		store_relaxed(&w->cpu, this_cpu());
-		if (from && until.passed())
-			return fail(ETIMEDOUT, "a synchronous copy of %" PRIu64 " bytes is not done in time", c.len);
-		if (const int err = copy_range(c, from, std::min(from + shared_work::part, c.len)))
-			return err;
-	}
-	return 0;
-}
-
-/* With the helper, if it is free. */
-static int copy_shared(cpu_copy c, deadline until)
-{
-	shared_work w = {helper_part, &c, c.len};
-
-	if (!helper_offer(&w))
-		return copy_alone(c, until);
-	int err = copy_rest(c, &w, until);
-	if (err)
-		store_release(&w.next, c.len);
-	helper_take_back();
-	/* Again, for the error and its text. */
-	if (!err && w.failed != shared_work::none)
-		err = copy_range(c, w.failed, std::min(w.failed + shared_work::part, c.len));
-	return err;
+	return from && c.until.passed() ? 1 : copy_range(c, from, to);
 }
 
 int copy_by_cpu(u8 *dst, const u8 *src, u64 len, deadline until)
 {
-	const cpu_copy c = {dst, src, len};
-	const int err = len < helped_from ? copy_alone(c, until) : copy_shared(c, until);
+	cpu_copy c = {dst, src, len, until};
+	shared_work w = {shared_part, &c, len};
+	const u64 done = len < helped_from ? 0 : helper_share(&w);
+	/* After a failure: again, for the error and its text. */
+	const int err = copy_alone(c, done);
 
 	/* Order write-combined stores before the next doorbell. */
 	barrier_full();

@@ -130,7 +130,8 @@ void helper_put()
 
 /* ---- its callers --------------------------------------------------------------------------------------- */
 
-bool helper_offer(shared_work *w)
+/* Wakes it. False: there is none, or another copy has it. */
+static bool offer(shared_work *w)
 {
 	if (!load_acquire(&helper->running) || !helper->lock.try_lock())
 		return false;
@@ -140,7 +141,8 @@ bool helper_offer(shared_work *w)
 	return true;
 }
 
-void helper_take_back()
+/* On return the helper does not use the work. */
+static void take_back()
 {
 	const u64 spin_until = now_ns() + helper_spin_ns;
 	u32 seen;
@@ -153,6 +155,31 @@ void helper_take_back()
 			futex_wait_until(&helper->state, busy_with_waiter, now_ns() + recheck_ns);
 	}
 	helper->lock.unlock();
+}
+
+/* The parts that the helper leaves. Returns the start of one that failed, or the size. */
+static u64 share_rest(shared_work *w)
+{
+	u64 from;
+
+	while ((from = fetch_add_acq_rel(&w->next, shared_work::part)) < w->size) {
+		store_relaxed(&w->cpu, this_cpu());
+		if (w->copy(w->arg, from, std::min(from + shared_work::part, w->size)))
+			return from;
+	}
+	return w->size;
+}
+
+u64 helper_share(shared_work *w)
+{
+	const bool offered = offer(w);
+	const u64 end = share_rest(w);
+
+	if (end < w->size)
+		store_release(&w->next, w->size);
+	if (offered)
+		take_back();
+	return std::min(end, w->failed);
 }
 
 } // namespace usdma::core

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A thread of the library that makes a part of long copies by the CPU. It takes parts only while it runs on another
- * CPU than the caller: without a free CPU the caller makes the whole copy.
+ * A thread of the library that makes a part of long copies by the CPU, and of long reads from the page cache. It takes
+ * parts only while it runs on another CPU than the caller: without a free CPU the caller makes the whole copy.
  */
 #pragma once
 
@@ -15,12 +15,12 @@ namespace usdma::core {
  */
 inline constexpr u64 helped_from = 4 * MiB;
 
-/* A copy that two threads make. */
+/* A copy that two threads make, in parts. */
 struct shared_work {
 	static constexpr u64 part = 128 * KiB;
 	static constexpr u64 none = ~u64(0);
 
-	/* Copies [from, to). Not 0: the helper takes no more parts. */
+	/* Copies [from, to). Not 0: its thread takes no more parts. */
 	int (*copy)(void *arg, u64 from, u64 to);
 	void *arg;
 	u64 size;
@@ -32,9 +32,10 @@ struct shared_work {
 /* Starts the thread with the first user, if the process may use two CPUs; stops it with the last. Serialized. */
 void helper_get();
 void helper_put();
-/* Offers w to the helper, which it wakes. False: there is none, or another copy has it. */
-bool helper_offer(shared_work *w);
-/* On return the helper does not use w. */
-void helper_take_back();
+/*
+ * Makes the copy from w->next on with the helper, if that is free. Returns the length that was copied without a gap:
+ * less than the size if a part failed, behind which others may have been copied.
+ */
+u64 helper_share(shared_work *w);
 
 } // namespace usdma::core

@@ -7,6 +7,7 @@
 
 #include "driver/base/error.h"
 #include "lib/core/base/section.h"
+#include "lib/core/copy/helper.h"
 #include "lib/core/copy/mapped.h"
 #include "lib/core/stream/guard.h"
 
@@ -108,6 +109,16 @@ struct cached_read {
 	u64 offset;
 };
 
+/* A range of a file, and where it is read to. */
+struct file_range {
+	file *f;
+	u8 *mem;
+	u64 offset;
+};
+
+/* At most that much at once: in between, others have their turn, and deadlines are checked. */
+constexpr u64 shared_most = 16 * MiB;
+
 ssize_t read_now(void *arg, u8 *at, u64 n)
 {
 	const auto *c = static_cast<const cached_read *>(arg);
@@ -134,7 +145,8 @@ bool file_reads_cached(const file *f)
 	return !(f->prefers_direct && f->direct.valid()) && !load_relaxed(&f->no_cached);
 }
 
-ssize_t file_read_cached(file *f, void *mem, u64 offset, u64 len)
+/* Bytes of a first part, of 1 MiB at most; else as file_read_cached(). */
+static ssize_t read_part(file *f, void *mem, u64 offset, u64 len)
 {
 	const slot_guard dev(f->slot);
 	cached_read c = {f, offset};
@@ -145,6 +157,44 @@ ssize_t file_read_cached(file *f, void *mem, u64 offset, u64 len)
 	/* A long read has many parts. */
 	section_pass();
 	return n == 0 && len && !is_past_end(c) ? -EAGAIN : n;
+}
+
+/* Bytes of a range, as far as the page cache has it; else as file_read_cached(). */
+static ssize_t read_range(const file_range &r, u64 from, u64 to)
+{
+	const u64 start = from;
+	ssize_t n = 1;
+
+	for (; from < to && n > 0; from += u64(std::max<ssize_t>(n, 0)))
+		n = read_part(r.f, r.mem + from, r.offset + from, to - from);
+	return from > start ? ssize_t(from - start) : n;
+}
+
+static int shared_part(void *arg, u64 from, u64 to)
+{
+	return read_range(*static_cast<const file_range *>(arg), from, to) != ssize_t(to - from);
+}
+
+/*
+ * With the helper. The first part alone: a read of what is not in memory makes the kernel read ahead, which the next
+ * part of the helper would disturb.
+ */
+static ssize_t read_shared(file_range r, u64 len)
+{
+	shared_work w = {shared_part, &r, len};
+	const ssize_t n = read_range(r, 0, shared_work::part);
+
+	if (n != ssize_t(shared_work::part))
+		return n;
+	w.next = shared_work::part;
+	return ssize_t(helper_share(&w));
+}
+
+ssize_t file_read_cached(file *f, void *mem, u64 offset, u64 len)
+{
+	const file_range r = {f, static_cast<u8 *>(mem), offset};
+
+	return len < helped_from ? read_part(f, mem, offset, len) : read_shared(r, std::min(len, shared_most));
 }
 
 } // namespace usdma::core

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* <usdma/file.h>: reads of what the page cache holds, and of what it does not. */
 #include "tests/integration/files.h"
+#include "tests/support/held_memory.h"
 #include "tests/support/refuse_call.h"
 #include "tests/support/until.h"
 
+#include <chrono>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <thread>
 
 using namespace usdma::test;
 
@@ -186,6 +189,30 @@ static void long_reads(void **)
 	long_reads_are_shared("/dev/shm", gen);
 }
 
+/* Two threads read up to 16 MiB at once, but check the deadline more often. */
+static void a_long_read_stops_in_time(void **)
+{
+	constexpr unsigned limit_ms = 20;
+	auto gen = rng(28);
+	device dev;
+	const temporary t;
+	const bytes want = fill_file(t, 24 * MiB, gen);
+	const file f(dev, t.fd());
+	const held_memory dst(want.size(), 0);
+	size_t moved = 77;
+	int err = 77;
+
+	dst.hold();
+	std::thread reader([&] { err = usdma_file_read_sync(dst.data(), f, 0, want.size(), &moved, limit_ms); });
+	dst.wait_for_access();
+	const auto over = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
+	until("its time is over", [&] { return std::chrono::steady_clock::now() > over; });
+	dst.release();
+	reader.join();
+	assert_int_equal(err, -ETIMEDOUT);
+	assert_true(moved <= MiB && memcmp(dst.data(), want.data(), moved) == 0);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -194,6 +221,7 @@ int main()
 		cmocka_unit_test(a_short_read_is_read_ahead),
 		cmocka_unit_test(a_long_read_is_direct),
 		cmocka_unit_test(long_reads),
+		cmocka_unit_test(a_long_read_stops_in_time),
 	};
 
 	return cmocka_run_group_tests_name("files-cached", tests, nullptr, nullptr);

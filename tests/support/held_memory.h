@@ -16,8 +16,9 @@ namespace usdma::test {
 
 class held_memory {
 public:
-	explicit held_memory(size_t size)
-		: fd_(int(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY))), size_(size)
+	/* flags: UFFD_USER_MODE_ONLY, or 0 to hold system calls, too, which needs a privilege. */
+	explicit held_memory(size_t size, int flags = UFFD_USER_MODE_ONLY)
+		: fd_(int(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | flags))), size_(size)
 	{
 		uffdio_api api = {UFFD_API, 0, 0};
 

@@ -39,15 +39,17 @@ static constinit no_destructor<helper_state> helper;
 /* False: on the caller's CPU the helper is of no use. */
 static bool take_parts(shared_work *w)
 {
-	/* Once a part has failed, the caller makes that one and the rest: the same work may be offered twice. */
+	/* Once a part has failed, no more are taken: the same work may be offered twice. */
 	while (w->failed == shared_work::none) {
 		if (this_cpu() && this_cpu() == load_relaxed(&w->cpu))
 			return false;
 		const u64 from = fetch_add_acq_rel(&w->next, shared_work::part);
 		if (from >= w->size)
 			break;
-		if (w->copy(w->arg, from, std::min(from + shared_work::part, w->size)))
-			w->failed = from;
+		if (!w->copy(w->arg, from, std::min(from + shared_work::part, w->size)))
+			continue;
+		w->failed = from;
+		store_release(&w->next, w->size);
 	}
 	return true;
 }

@@ -114,9 +114,10 @@ struct file_range {
 	file *f;
 	u8 *mem;
 	u64 offset;
+	deadline until;
 };
 
-/* At most that much at once: in between, others have their turn, and deadlines are checked. */
+/* At most that much at once: in between, others have their turn. */
 constexpr u64 shared_most = 16 * MiB;
 
 ssize_t read_now(void *arg, u8 *at, u64 n)
@@ -172,7 +173,9 @@ static ssize_t read_range(const file_range &r, u64 from, u64 to)
 
 static int shared_part(void *arg, u64 from, u64 to)
 {
-	return read_range(*static_cast<const file_range *>(arg), from, to) != ssize_t(to - from);
+	const file_range &r = *static_cast<const file_range *>(arg);
+
+	return r.until.passed() || read_range(r, from, to) != ssize_t(to - from);
 }
 
 /*
@@ -190,9 +193,9 @@ static ssize_t read_shared(file_range r, u64 len)
 	return ssize_t(helper_share(&w));
 }
 
-ssize_t file_read_cached(file *f, void *mem, u64 offset, u64 len)
+ssize_t file_read_cached(file *f, void *mem, u64 offset, u64 len, deadline until)
 {
-	const file_range r = {f, static_cast<u8 *>(mem), offset};
+	const file_range r = {f, static_cast<u8 *>(mem), offset, until};
 
 	return len < helped_from ? read_part(f, mem, offset, len) : read_shared(r, std::min(len, shared_most));
 }

@@ -149,8 +149,11 @@ void file_choose_ahead(operation *op);
 bool file_reads_cached(const file *f);
 /* The first part of what is left is not in the page cache, and the disk is read without it. */
 bool file_begins_on_disk(const file_request &r, u64 landed);
-/* Bytes that were read, of a first part; 0: the end of the file; -errno: by the disk, or by a copy. */
-ssize_t file_read_cached(file *f, void *mem, u64 offset, u64 len);
+/*
+ * Bytes that were read, of a first part; 0: the end of the file; -errno: by the disk, or by a copy. Stops soon after
+ * the deadline.
+ */
+ssize_t file_read_cached(file *f, void *mem, u64 offset, u64 len, deadline until);
 
 /* ---- pieces.cpp: staging memory; by the thread --------------------------------------------------------------- */
 

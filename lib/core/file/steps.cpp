@@ -349,11 +349,12 @@ static bool read_ahead(operation *op, file_pass *pass)
 	return moved;
 }
 
-/* One part of what the page cache holds. */
+/* One part of what the page cache holds. An abort, and other files, wait for it. */
 static bool take_cached(operation *op)
 {
+	static constexpr u64 most_ms = 5;
 	const ssize_t n = file_read_cached(op->r.f, memory_at(op, op->landed), op->r.offset + op->landed,
-					   op->r.len - op->landed);
+					   op->r.len - op->landed, deadline::in_ms(most_ms));
 
 	if (n < 0) {
 		file_from_disk(op);

@@ -247,7 +247,8 @@ static bool run_cached(const file_request &r, deadline until, u64 *landed)
 	ssize_t n;
 
 	do {
-		n = file_read_cached(r.f, static_cast<u8 *>(r.mem) + *landed, r.offset + *landed, r.len - *landed);
+		n = file_read_cached(r.f, static_cast<u8 *>(r.mem) + *landed, r.offset + *landed, r.len - *landed,
+				     until);
 		*landed += u64(std::max<ssize_t>(n, 0));
 	} while (n > 0 && *landed < r.len && !until.passed());
 	return n == 0 || *landed == r.len;
@@ -265,6 +266,8 @@ static int run(const file_request &r, deadline until, u64 *landed)
 		left.mem = static_cast<u8 *>(r.mem) + *landed;
 		left.offset += *landed;
 		left.len -= *landed;
+		if (until.passed())
+			return fail(ETIMEDOUT, "reading a file: not done in time, at offset %llu", ull(left.offset));
 	}
 	return run_by_thread(left, until, landed);
 }

@@ -15,8 +15,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Factor for the timeouts of tests, because the machine may be busy.
-PATIENCE = 3
+PATIENCE = 3  # factor for the timeouts of tests, because the machine may be busy
 # -g1: line numbers and function names in reports. -O2 -g takes half as long again to compile; gold links in half of ld's time.
 QUICK = ("-Doptimization=1", "-Dcpp_args=-g1", *(["-Dcpp_link_args=-fuse-ld=gold"] if shutil.which("ld.gold") else []))
 
@@ -100,8 +99,10 @@ def tail(text, lines=80):
 
 
 def kill_group(process):
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    for number in (signal.SIGTERM, signal.SIGKILL):  # the first: meson stops its tests, which have sessions of their own
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, number)
+            process.wait(10)
 
 
 def read_json(*path):
@@ -246,6 +247,7 @@ def install_packages(names):
 
 def run_job(name, options, fn=None):
     run = Run(name, options)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, which stops what was started
     try:
         with contextlib.suppress(Stop):
             (fn or JOBS[name]["fn"])(run)
@@ -262,10 +264,9 @@ def run_job(name, options, fn=None):
 
 
 class State:
-    """The jobs that passed on this state of the tree, for --resume, and their durations; in BUILD-ROOT/state.json."""
+    """The jobs that passed on this commit and its uncommitted changes, for --resume, and their durations; in BUILD-ROOT/state.json."""
 
     def __init__(self, root):
-        # Identifies the tree: changes with each change of a tracked file, committed or not.
         said = [subprocess.run(["git", "-C", TOP, *words], capture_output=True, check=False).stdout
                 for words in (["rev-parse", "HEAD"], ["diff", "HEAD"]) if shutil.which("git")]
         self.path, self.tree = os.path.join(root, "state.json"), hashlib.sha256(b"\0".join(said)).hexdigest() if any(said) else ""

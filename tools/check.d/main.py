@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""
-Builds the tree and runs its tests.
+"""Builds the tree and runs its tests.
 
   ./tools/check                       the gate: what CI runs first
   ./tools/check unit                  one suite of the gate's tests

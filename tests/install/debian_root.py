@@ -88,11 +88,13 @@ def apt_as_here(root, site, suites):
             shutil.copy("/" + name, f"{root}/{name}")
 
 
-def root_dir(points, work, suite=SUITE, site=None):
+def root_dir(points, work, suite=SUITE, site=None, options=()):
     base, root = os.path.join(work, "base.tar"), os.path.join(work, "root")
     shutil.rmtree(root, ignore_errors=True)
     if not os.path.exists(base):
-        points.must(run(["debootstrap", "--variant=minbase", suite, root, site or mirror(suite)], 900), "debootstrap")
+        # Its mounts end with it, also if it is killed.
+        points.must(run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "debootstrap", "--variant=minbase", *options, suite, root,
+                         site or mirror(suite)], 3600), "debootstrap")
         points.must(run(["tar", "-C", root, "-cf", base + ".part", "."]), "the root is kept for the next run")
         os.rename(base + ".part", base)
     else:

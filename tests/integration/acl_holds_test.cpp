@@ -72,15 +72,19 @@ struct user {
 	round_state &r;
 	std::mt19937_64 gen;
 	std::vector<char> plain;
+	const size_t own_area;
 	aclrtStream s;
 	aclrtEvent e;
 	char *mem, *host;
 
-	user(round_state &round, uint64_t number) : r(round), gen(rng(number)), plain(area) {}
+	user(round_state &round, uint64_t number)
+		: r(round), gen(rng(number)), plain(area), own_area((n_slots + 1 + number % n_users) * area)
+	{
+	}
 	void step();
 	int ms() { return r.gates && !r.ending ? 1 + int(gen() % 3) : -1; }
-	/* Beyond what the streams write to. */
-	char *own_mem() { return r.mem + (n_slots + 1 + gen() % 4) * area; }
+	/* No stream and no other user writes there, so that copies by the CPU overlap with nothing. */
+	char *own_mem() { return r.mem + own_area; }
 };
 
 constexpr auto in = ACL_MEMCPY_HOST_TO_DEVICE;
@@ -110,7 +114,7 @@ const user_call<user> submissions[] = {
 	{"MemcpyAsync", [](user &u) -> long { return aclrtMemcpyAsync(u.mem, area, u.host, 64, in, u.s); }},
 	{"MemcpyAsync, pageable",
 	 [](user &u) -> long {
-		 return aclrtMemcpyAsync(u.mem, area, u.plain.data(), area, in, u.r.gates ? nullptr : u.s);
+		 return aclrtMemcpyAsync(u.own_mem(), area, u.plain.data(), area, in, u.r.gates ? nullptr : u.s);
 	 }},
 	{"MemsetAsync", [](user &u) -> long { return aclrtMemsetAsync(u.mem, area, 1, area, u.s); }},
 	{"RecordEvent", [](user &u) -> long { return aclrtRecordEvent(u.e, u.s); }},

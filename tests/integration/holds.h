@@ -103,6 +103,8 @@ template <class U, size_t n> void refuses_any(U &u, const user_call<U> (&calls)[
 		u.r.bad(c.name, ret, "its object was destroyed before");
 }
 
+static constexpr uint64_t n_users = 4;
+
 /* Users make calls while other threads destroy objects, and while end() ends the device. */
 template <class U, class R, class E> void race(R &r, uint64_t number, uint64_t most_kills, E end)
 {
@@ -110,7 +112,7 @@ template <class U, class R, class E> void race(R &r, uint64_t number, uint64_t m
 	std::vector<std::unique_ptr<U>> users;
 	std::vector<std::thread> using_it, killing;
 
-	for (uint64_t i = 0; i < 4; i++) {
+	for (uint64_t i = 0; i < n_users; i++) {
 		users.push_back(std::make_unique<U>(r, number * 100 + i));
 		using_it.emplace_back([&r, u = users.back().get()] {
 			while (!r.stop) {

@@ -72,6 +72,7 @@ struct user {
 	round_state &r;
 	std::mt19937_64 gen;
 	std::vector<char> plain;
+	const size_t own_area;
 	usdma_stream *s;
 	usdma_event *e;
 	char *mem, *host;
@@ -80,7 +81,8 @@ struct user {
 	bool has_ring;
 	usdma_completion *completion;
 
-	user(round_state &round, uint64_t number) : r(round), gen(rng(number)), plain(area)
+	user(round_state &round, uint64_t number)
+		: r(round), gen(rng(number)), plain(area), own_area((n_slots + number % n_users) * area)
 	{
 		has_ring = !io_uring_queue_init(4, &ring, 0);
 		WORKS(usdma_completion_create(&completion));
@@ -106,8 +108,8 @@ struct user {
 		return ret;
 	}
 	long poll_by_ring();
-	/* Beyond what the streams write to. */
-	char *own_mem() { return r.mem[0] + (n_slots + gen() % 4) * area; }
+	/* No stream and no other user writes there, so that copies by the CPU overlap with nothing. */
+	char *own_mem(size_t of_device) { return r.mem[of_device] + own_area; }
 };
 
 long user::poll_by_ring()
@@ -161,7 +163,8 @@ long take_error(user &u)
 
 const user_call<user> submissions[] = {
 	{"copy", [](user &u) -> long { return usdma_copy(u.s, u.mem, u.host, 64 + u.gen() % 8000); }},
-	{"copy, pageable", [](user &u) -> long { return usdma_copy(u.s, u.mem, u.plain.data(), u.gen() % 9000); }},
+	{"copy, pageable",
+	 [](user &u) -> long { return usdma_copy(u.s, u.own_mem(u.gen() % 2), u.plain.data(), u.gen() % 9000); }},
 	{"copy_batch", batch},
 	{"fill", [](user &u) -> long { return usdma_fill(u.s, u.mem, u.gen(), 8, 4096); }},
 	{"wait_value", [](user &u) -> long { return usdma_wait_value(u.s, u.r.gate, USDMA_GEQ, u.r.opened + 2); }},
@@ -182,9 +185,9 @@ const user_call<user> waits[] = {
 	{"event_query", [](user &u) { return u.often([&] { return usdma_event_query(u.e); }); }},
 	{"completion", [](user &u) { return u.poll_by_ring(); }},
 	{"copy_sync",
-	 [](user &u) -> long { return usdma_copy_sync(u.r.dev[0], u.own_mem(), u.plain.data(), area, -1); }},
+	 [](user &u) -> long { return usdma_copy_sync(u.r.dev[0], u.own_mem(0), u.plain.data(), area, -1); }},
 	{"copy_sync, limited",
-	 [](user &u) { return u.in_time(usdma_copy_sync(u.dev, u.own_mem(), u.plain.data(), 64, u.ms())); }},
+	 [](user &u) { return u.in_time(usdma_copy_sync(u.dev, u.own_mem(0), u.plain.data(), 64, u.ms())); }},
 	{"stream_take_error", take_error},
 };
 
@@ -192,8 +195,8 @@ const user_call<user> waits[] = {
 const user_call<user> on_the_dead[] = {
 	{"stream_sync", [](user &u) -> long { return usdma_stream_sync(u.s, 0); }},
 	{"stream_query", [](user &u) -> long { return usdma_stream_query(u.s); }},
-	{"copy", [](user &u) -> long { return usdma_copy(u.s, u.own_mem(), u.r.host, 64); }},
-	{"fill", [](user &u) -> long { return usdma_fill(u.s, u.own_mem(), 0, 8, 64); }},
+	{"copy", [](user &u) -> long { return usdma_copy(u.s, u.own_mem(0), u.r.host, 64); }},
+	{"fill", [](user &u) -> long { return usdma_fill(u.s, u.own_mem(0), 0, 8, 64); }},
 	{"stream_call", [](user &u) -> long { return usdma_stream_call(u.s, count_call, &u.r, 0); }},
 	{"stream_signal_fd", [](user &u) -> long { return usdma_stream_signal_fd(u.s, u.r.signal_fd); }},
 	{"stream_abort", [](user &u) -> long { return usdma_stream_abort(u.s); }},

@@ -9,19 +9,19 @@ extern "C" {
 
 namespace usdma {
 
+/* This library is built with ThreadSanitizer. */
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool built_with_tsan = true;
+#elif defined(__has_feature)
+inline constexpr bool built_with_tsan = __has_feature(thread_sanitizer);
+#else
+inline constexpr bool built_with_tsan = false;
+#endif
+
 /* The program is built with ThreadSanitizer, and this library is not: TSan sees only what passes through libc. */
 inline bool beside_tsan()
 {
-#ifdef __SANITIZE_THREAD__
-	return false;
-#else
-#ifdef __has_feature
-#if __has_feature(thread_sanitizer)
-	return false;
-#endif
-#endif
-	return __tsan_ignore_thread_begin != nullptr;
-#endif
+	return !built_with_tsan && __tsan_ignore_thread_begin != nullptr;
 }
 
 /* TSan ignores what the thread accesses. */

@@ -2,6 +2,7 @@
 #include "driver/copy/copy.h"
 
 #include "driver/base/barrier.h"
+#include "driver/base/tsan.h"
 #include "driver/copy/unordered.h"
 
 #include <algorithm>
@@ -72,6 +73,15 @@ void copy_order()
 	_mm_sfence();
 }
 
+/* memcpy(), and not one that TSan's library intercepts. */
+static inline void copy_rest(u8 *d, const u8 *s, size_t len)
+{
+	if (built_with_tsan)
+		rep_movsb(d, s, len);
+	else
+		memcpy(d, s, len);
+}
+
 /* Copies up to the next cache line boundary of dst, so that streaming stores are whole lines. */
 ordered_elsewhere static size_t align_head(u8 *&d, const u8 *&s, size_t len)
 {
@@ -79,7 +89,7 @@ ordered_elsewhere static size_t align_head(u8 *&d, const u8 *&s, size_t len)
 	const size_t head = to_line < len ? to_line : len; /* a long copy may be split into pieces as small as a byte */
 
 	if (head) {
-		memcpy(d, s, head);
+		copy_rest(d, s, head);
 		d += head;
 		s += head;
 	}
@@ -104,7 +114,7 @@ ordered_elsewhere static void by_rows(void *dst, const void *src, size_t len)
 	/* Streaming stores are weakly ordered: the completion must not overtake them. */
 	if (ordered)
 		copy_order();
-	memcpy(d, s, len);
+	copy_rest(d, s, len);
 }
 
 /*

@@ -18,7 +18,8 @@
  *   starts when the operation has ended.
  * - *moved (if not NULL) is written before later work starts: the bytes of the operation that were moved, from its
  *   first one on. A read that meets the end of the file is a success with fewer bytes than len. The other bytes of
- *   its memory stay as they were; of a read that fails, up to 16 MiB behind *moved may have bytes of the file.
+ *   its memory stay as they were; of a read that fails or is cancelled, up to 16 MiB behind *moved may have bytes of
+ *   the file.
  * - A failure of the disk, or of the copy, is an error of the stream: usdma_stream_sync returns it, with the file's
  *   offset in the text. -ETIMEDOUT: the disk did nothing for USDMA_HANG_MS. After a failed write, bytes beyond *moved
  *   may have reached the file.

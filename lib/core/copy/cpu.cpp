@@ -153,7 +153,7 @@ static int copy_alone(const cpu_copy &c, u64 from)
 	return 0;
 }
 
-static int shared_part(void *arg, u64 from, u64 to)
+static int copy_part(void *arg, u64 from, u64 to)
 {
 	const cpu_copy &c = *static_cast<const cpu_copy *>(arg);
 
@@ -163,7 +163,7 @@ static int shared_part(void *arg, u64 from, u64 to)
 int copy_by_cpu(u8 *dst, const u8 *src, u64 len, deadline until)
 {
 	cpu_copy c = {dst, src, len, until};
-	shared_work w = {shared_part, &c, len};
+	shared_work w = {copy_part, &c, len};
 	const u64 done = len < helped_from ? 0 : helper_share(&w);
 	/* After a failure: again, for the error and its text. */
 	const int err = copy_alone(c, done);

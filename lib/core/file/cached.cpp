@@ -171,7 +171,7 @@ static ssize_t read_range(const file_range &r, u64 from, u64 to)
 	return from > start ? ssize_t(from - start) : n;
 }
 
-static int shared_part(void *arg, u64 from, u64 to)
+static int read_whole_part(void *arg, u64 from, u64 to)
 {
 	const file_range &r = *static_cast<const file_range *>(arg);
 
@@ -184,7 +184,7 @@ static int shared_part(void *arg, u64 from, u64 to)
  */
 static ssize_t read_shared(file_range r, u64 len)
 {
-	shared_work w = {shared_part, &r, len};
+	shared_work w = {read_whole_part, &r, len};
 	const ssize_t n = read_range(r, 0, shared_work::part);
 
 	if (n != ssize_t(shared_work::part))

@@ -193,12 +193,17 @@ static bool wait_ended(file_group *g, u64 until_ns)
 	return load_acquire(&g->ended);
 }
 
+static int fail_late(const file_request &r, ull at)
+{
+	return fail(ETIMEDOUT, "%s a file: not done in time, cancelled at offset %llu", verb(r.op), at);
+}
+
 static int fail_operation(const operation *op, bool late)
 {
 	const ull at = op->r.offset + op->landed;
 
 	if (late && op->err == ECANCELED)
-		return fail(ETIMEDOUT, "%s a file: not done in time, cancelled at offset %llu", verb(op->r.op), at);
+		return fail_late(op->r, at);
 	return op->err ? fail(op->err, "%s a file failed at offset %llu: %s", verb(op->r.op), at,
 			      *op->g->text ? op->g->text : strerrordesc_np(op->err)) :
 			 0;
@@ -227,7 +232,7 @@ static int run_by_thread(const file_request &r, deadline until, u64 *landed)
 	const bool late = !wait_ended(g, until.at());
 	if (late && take_back(g)) {
 		gate_release(g);
-		return fail(ETIMEDOUT, "%s a file: not begun in time", verb(r.op));
+		return fail_late(r, r.offset);
 	}
 	if (late) {
 		/* The thread finishes it after the piece that it copies. */
@@ -267,7 +272,7 @@ static int run(const file_request &r, deadline until, u64 *landed)
 		left.offset += *landed;
 		left.len -= *landed;
 		if (until.passed())
-			return fail(ETIMEDOUT, "reading a file: not done in time, at offset %llu", ull(left.offset));
+			return fail_late(left, left.offset);
 	}
 	return run_by_thread(left, until, landed);
 }

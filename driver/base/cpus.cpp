@@ -75,4 +75,21 @@ void leave_the_only_cpu(pthread_t thread)
 		pthread_setaffinity_np(thread, sizeof(others), &others);
 }
 
+cpu_left::cpu_left(unsigned cpu)
+{
+	cpu_set_t others;
+
+	if (pthread_getaffinity_np(pthread_self(), sizeof(before_), &before_))
+		return;
+	others = before_;
+	CPU_CLR(cpu, &others); /* a larger number than a set holds: nothing is cleared */
+	left_ = CPU_COUNT(&others) && !pthread_setaffinity_np(pthread_self(), sizeof(others), &others);
+}
+
+cpu_left::~cpu_left()
+{
+	if (left_)
+		pthread_setaffinity_np(pthread_self(), sizeof(before_), &before_);
+}
+
 } // namespace usdma

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <sched.h>
 
 namespace usdma {
 
@@ -16,5 +17,19 @@ namespace usdma {
  * other CPUs of the process's first thread, if that has any.
  */
 [[gnu::visibility("default")]] void leave_the_only_cpu(pthread_t thread);
+
+/* While it exists, the thread that made it runs on the other CPUs of its affinity mask, if there are any. */
+class [[gnu::visibility("default")]] cpu_left
+{
+public:
+	explicit cpu_left(unsigned cpu);
+	~cpu_left();
+	cpu_left(const cpu_left &) = delete;
+	cpu_left &operator=(const cpu_left &) = delete;
+
+private:
+	cpu_set_t before_;
+	bool left_ = false;
+};
 
 } // namespace usdma

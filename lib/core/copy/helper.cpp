@@ -36,13 +36,15 @@ static constinit no_destructor<helper_state> helper;
 
 /* ---- the thread -------------------------------------------------------------------------------------- */
 
-/* False: on the caller's CPU the helper is of no use. */
-static bool take_parts(shared_work *w)
+/* 0, or this_cpu() if that is the caller's: there the helper is of no use. */
+static u32 take_parts(shared_work *w)
 {
 	/* Once a part has failed, no more are taken: the same work may be offered twice. */
 	while (w->failed == shared_work::none) {
-		if (this_cpu() && this_cpu() == load_relaxed(&w->cpu))
-			return false;
+		const u32 cpu = this_cpu();
+
+		if (cpu && cpu == load_relaxed(&w->cpu))
+			return cpu;
 		const u64 from = fetch_add_acq_rel(&w->next, shared_work::part);
 		if (from >= w->size)
 			break;
@@ -51,18 +53,32 @@ static bool take_parts(shared_work *w)
 		w->failed = from;
 		store_release(&w->next, w->size);
 	}
-	return true;
+	return 0;
 }
 
 /* It stores its state, then loads work; a caller clears work, then loads the state. */
-static bool serve_offer()
+static u32 take_from_work()
 {
 	store_fence(&helper->state, u32(busy));
 	shared_work *const w = load_seq_cst(&helper->work);
-	const bool is_of_use = !w || take_parts(w);
+	const u32 declined = w ? take_parts(w) : 0;
 	if (exchange_acq_rel(&helper->state, u32(idle)) == busy_with_waiter)
 		futex_wake(&helper->state, 1);
-	return is_of_use;
+	return declined;
+}
+
+/*
+ * The scheduler often wakes it on the caller's CPU, even beside an idle one. It leaves that while it is idle, as the
+ * caller waits for a helper that is busy. False: it is still of no use.
+ */
+static bool serve_offer()
+{
+	const u32 cpu = take_from_work();
+
+	if (!cpu)
+		return true;
+	const cpu_left scope(cpu - 1);
+	return !take_from_work();
 }
 
 /* It stores asleep, then loads offers; a caller counts its offer, then loads asleep. The stop counts as an offer. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A thread of the library that makes a part of long copies by the CPU, and of long reads from the page cache. It takes
- * parts only while it runs on another CPU than the caller: without a free CPU the caller makes the whole copy.
+ * parts only while it runs on another CPU than the caller, and leaves the caller's: without a free CPU the caller makes
+ * the whole copy.
  */
 #pragma once
 

@@ -91,12 +91,54 @@ static void quota_of_version_1(void **)
 	assert_int_equal(usable_cpus(m.root), 1);
 }
 
+static cpu_set_t mask_of_thread()
+{
+	cpu_set_t set;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(set), &set), 0);
+	return set;
+}
+
+static unsigned first_of(const cpu_set_t &set)
+{
+	unsigned cpu = 0;
+
+	while (!CPU_ISSET(cpu, &set))
+		cpu++;
+	return cpu;
+}
+
+/* One CPU after the other, up to the last one, which is not left. */
+static void leave_all_but_one(cpu_set_t mask)
+{
+	const unsigned first = first_of(mask);
+	const cpu_left scope(first);
+	const bool is_last = CPU_COUNT(&mask) == 1;
+
+	if (!is_last)
+		CPU_CLR(first, &mask);
+	const cpu_set_t seen = mask_of_thread();
+	assert_true(CPU_EQUAL(&seen, &mask));
+	if (!is_last)
+		leave_all_but_one(mask);
+}
+
+static void a_thread_leaves_cpus(void **)
+{
+	const cpu_set_t before = mask_of_thread();
+
+	leave_all_but_one(before);
+	const cpu_set_t after = mask_of_thread();
+	assert_true(CPU_EQUAL(&before, &after));
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(mask_without_a_quota),
 		cmocka_unit_test(quota_of_version_2),
 		cmocka_unit_test(quota_of_version_1),
+		cmocka_unit_test(a_thread_leaves_cpus),
 	};
 
 	return cmocka_run_group_tests_name("cpus", tests, nullptr, nullptr);

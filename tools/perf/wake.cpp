@@ -63,7 +63,7 @@ double wake_latency(const machine &m, wake_by how)
 	std::vector<double> ns;
 	u64 written = 0;
 	unsigned turn = 0;
-	bool failed = false;
+	bool broken = false;
 	sleeper s;
 
 	pin(m.client);
@@ -73,25 +73,25 @@ double wake_latency(const machine &m, wake_by how)
 		const u64 one = 1;
 
 		pin(m.engines[0]);
-		for (unsigned i = 1; i <= rounds && !load_seq_cst(&failed); i++) {
-			while (load_seq_cst(&turn) < i && !load_seq_cst(&failed))
+		for (unsigned i = 1; i <= rounds && !load_seq_cst(&broken); i++) {
+			while (load_seq_cst(&turn) < i && !load_seq_cst(&broken))
 				;
 			for (const u64 start = now_ns(); now_ns() - start < idle_ns;)
 				;
 			store_seq_cst(&written, ticks());
 			if (write(s.fd.get(), &one, sizeof(one)) != sizeof(one))
-				store_seq_cst(&failed, true);
+				store_seq_cst(&broken, true);
 		}
 	});
-	for (unsigned i = 1; i <= rounds && !load_seq_cst(&failed); i++) {
+	for (unsigned i = 1; i <= rounds && !load_seq_cst(&broken); i++) {
 		store_seq_cst(&turn, i);
 		if (!s.sleep())
-			store_seq_cst(&failed, true);
+			store_seq_cst(&broken, true);
 		if (i > warm)
 			ns.push_back(double(ticks() - load_seq_cst(&written)) * ns_per_tick());
 	}
 	waker.join();
-	if (load_seq_cst(&failed) || ns.empty())
+	if (load_seq_cst(&broken) || ns.empty())
 		return 0;
 	std::nth_element(ns.begin(), ns.begin() + ptrdiff_t(ns.size() / 2), ns.end());
 	return ns[ns.size() / 2];

@@ -61,6 +61,13 @@ unsigned usable_cpus(const char *root)
 	return std::max(cpus, 1u);
 }
 
+/* False: there are no others, and nothing changes. A number beyond a set's end clears no CPU of it. */
+static bool use_all_but(unsigned cpu, cpu_set_t set, pthread_t thread)
+{
+	CPU_CLR(cpu, &set);
+	return CPU_COUNT(&set) && !pthread_setaffinity_np(thread, sizeof(set), &set);
+}
+
 void leave_the_only_cpu(pthread_t thread)
 {
 	cpu_set_t mine, others;
@@ -68,27 +75,20 @@ void leave_the_only_cpu(pthread_t thread)
 	if (pthread_getaffinity_np(thread, sizeof(mine), &mine) || CPU_COUNT(&mine) != 1 ||
 	    sched_getaffinity(getpid(), sizeof(others), &others))
 		return;
-	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+	for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++)
 		if (CPU_ISSET(cpu, &mine))
-			CPU_CLR(cpu, &others);
-	if (CPU_COUNT(&others))
-		pthread_setaffinity_np(thread, sizeof(others), &others);
+			use_all_but(cpu, others, thread);
 }
 
-cpu_left::cpu_left(unsigned cpu)
+cpu_avoided::cpu_avoided(unsigned cpu)
 {
-	cpu_set_t others;
-
-	if (pthread_getaffinity_np(pthread_self(), sizeof(before_), &before_))
-		return;
-	others = before_;
-	CPU_CLR(cpu, &others); /* a larger number than a set holds: nothing is cleared */
-	left_ = CPU_COUNT(&others) && !pthread_setaffinity_np(pthread_self(), sizeof(others), &others);
+	changed_ = !pthread_getaffinity_np(pthread_self(), sizeof(before_), &before_) &&
+		   use_all_but(cpu, before_, pthread_self());
 }
 
-cpu_left::~cpu_left()
+cpu_avoided::~cpu_avoided()
 {
-	if (left_)
+	if (changed_)
 		pthread_setaffinity_np(pthread_self(), sizeof(before_), &before_);
 }
 

@@ -19,17 +19,17 @@ namespace usdma {
 [[gnu::visibility("default")]] void leave_the_only_cpu(pthread_t thread);
 
 /* While it exists, the thread that made it runs on the other CPUs of its affinity mask, if there are any. */
-class [[gnu::visibility("default")]] cpu_left
+class [[gnu::visibility("default")]] cpu_avoided
 {
 public:
-	explicit cpu_left(unsigned cpu);
-	~cpu_left();
-	cpu_left(const cpu_left &) = delete;
-	cpu_left &operator=(const cpu_left &) = delete;
+	explicit cpu_avoided(unsigned cpu);
+	~cpu_avoided();
+	cpu_avoided(const cpu_avoided &) = delete;
+	cpu_avoided &operator=(const cpu_avoided &) = delete;
 
 private:
 	cpu_set_t before_;
-	bool left_ = false;
+	bool changed_ = false;
 };
 
 } // namespace usdma

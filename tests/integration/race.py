@@ -111,15 +111,17 @@ def kind_of(name):
     return CUSAN.get(name.split("_")[1], "read after write") if name.startswith("cusan_") else {**KINDS, **GUARD}[name]
 
 
-# The programs race on purpose: only the reports of USDMA_CHECK count, not those of an instrumented library.
-os.environ["TSAN_OPTIONS"] = os.environ.get("TSAN_OPTIONS", "") + ":report_bugs=0"
+def environment(more):
+    """The programs race on purpose: only the reports of USDMA_CHECK count, not those of an instrumented library."""
+    return dict(os.environ, USDMA_DEVICES="sim:mem=64M:engines=2:channels=16",
+                TSAN_OPTIONS=os.environ.get("TSAN_OPTIONS", "") + ":report_bugs=0", **more)
 
 
 def run(program, words, check, more=(), stdin=subprocess.DEVNULL):
     """(the process, the reports, the summary)"""
     with tempfile.TemporaryDirectory() as where:
         path = os.path.join(where, "report")
-        env = dict(os.environ, USDMA_DEVICES="sim:mem=64M:engines=2:channels=16", USDMA_CHECK=check, USDMA_CHECK_REPORT=path, **dict(more))
+        env = environment({"USDMA_CHECK": check, "USDMA_CHECK_REPORT": path, **dict(more)})
         done = subprocess.run([program, *words], stdin=stdin, capture_output=True, text=True, timeout=60, check=False, env=env)
         lines = []
         if os.path.exists(path):
@@ -276,7 +278,7 @@ def check_exit(to, program):
 
 
 def check_tool(to, program, tool):
-    env = dict(os.environ, USDMA_DEVICES="sim:mem=64M:engines=2:channels=16")
+    env = environment({})
 
     def said(*words):
         return subprocess.run([tool, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, env=env)

@@ -77,7 +77,7 @@ static bool serve_offer()
 
 	if (!cpu)
 		return true;
-	const cpu_left scope(cpu - 1);
+	const cpu_avoided scope(cpu - 1);
 	return !take_from_work();
 }
 

@@ -108,11 +108,11 @@ static unsigned first_of(const cpu_set_t &set)
 	return cpu;
 }
 
-/* One CPU after the other, up to the last one, which is not left. */
-static void leave_all_but_one(cpu_set_t mask)
+/* One CPU after the other, up to the last one, which is not avoided. */
+static void avoid_all_but_one(cpu_set_t mask)
 {
 	const unsigned first = first_of(mask);
-	const cpu_left scope(first);
+	const cpu_avoided scope(first);
 	const bool is_last = CPU_COUNT(&mask) == 1;
 
 	if (!is_last)
@@ -120,14 +120,14 @@ static void leave_all_but_one(cpu_set_t mask)
 	const cpu_set_t seen = mask_of_thread();
 	assert_true(CPU_EQUAL(&seen, &mask));
 	if (!is_last)
-		leave_all_but_one(mask);
+		avoid_all_but_one(mask);
 }
 
-static void a_thread_leaves_cpus(void **)
+static void a_thread_avoids_cpus(void **)
 {
 	const cpu_set_t before = mask_of_thread();
 
-	leave_all_but_one(before);
+	avoid_all_but_one(before);
 	const cpu_set_t after = mask_of_thread();
 	assert_true(CPU_EQUAL(&before, &after));
 }
@@ -138,7 +138,7 @@ int main()
 		cmocka_unit_test(mask_without_a_quota),
 		cmocka_unit_test(quota_of_version_2),
 		cmocka_unit_test(quota_of_version_1),
-		cmocka_unit_test(a_thread_leaves_cpus),
+		cmocka_unit_test(a_thread_avoids_cpus),
 	};
 
 	return cmocka_run_group_tests_name("cpus", tests, nullptr, nullptr);
